@@ -1,0 +1,41 @@
+# Bedplate. `make help` lists what can be made; MODE=release|debug|asan|tsan chooses how, V=1 shows
+# the commands. Everything that is built goes to build/; nothing is built in the source folders.
+
+MODE ?= release
+BUILD := build/$(MODE)
+MIMALLOC := build/mimalloc
+
+.DEFAULT_GOAL := help
+
+include scripts/mk/flags.mk
+include scripts/mk/sources.mk
+include scripts/mk/rules.mk
+
+.PHONY: help all run check bench fuzz clean deps
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+	@echo "  MODE=release|debug|asan|tsan (now: $(MODE)), V=1 shows the commands"
+
+deps: ## install the packages that are missing and fetch mimalloc's sources
+	$(Q)scripts/setup.sh
+	$(Q)scripts/mimalloc.sh $(MIMALLOC)
+
+# The real work is a second make: headers and tools may be missing when this one begins.
+all: deps ## build the program and the two libraries
+	$(Q)$(MAKE) --no-print-directory MODE=$(MODE) products
+
+run: all ## start the demo appliance (CONFIG=apps/demo.toml); Ctrl-C stops it
+	$(Q)scripts/run.sh $(BUILD)/bedplate $(CONFIG)
+
+check: ## build and run every test
+	$(Q)scripts/check.sh
+
+bench: all ## measure against the peers; tables here, JSON in build/bench/
+	$(Q)BEDPLATE=build/release/bedplate scripts/bench/run.sh
+
+fuzz: deps ## run the fuzz targets for a minute each (FUZZ_SECONDS=60)
+	$(Q)$(MAKE) --no-print-directory fuzz-run
+
+clean: ## remove everything that was built; the fetched sources stay
+	$(Q)rm -rf build/release build/debug build/asan build/tsan build/fuzz build/bench

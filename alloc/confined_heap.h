@@ -1,0 +1,44 @@
+// The heap inside the pool: what the rest of Bedplate sees of mimalloc.
+//
+// Allocation itself goes through malloc and new (interception.cc) or mi_malloc; this header is for
+// handing memory over and for asking how much of it is used.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "platform/units.h"
+
+namespace bedplate {
+
+// mimalloc takes memory in segments of this size, at least one for each thread that allocates.
+inline constexpr uint64_t kHeapGranularityBytes = 4 * kMiB;
+
+// Creates segment 0 and the heap in it, if the first malloc did not do so already.
+void heap_create() noexcept;
+
+// Hands `memory` to the heap, for good. Requires: aligned to kHeapGranularityBytes, zeroed.
+// Returns false when the bookkeeping does not fit into the metadata zone.
+bool add_heap_memory(std::span<std::byte> memory) noexcept;
+
+// From now on nothing new comes from segment 0; what was allocated there stays valid. Called once
+// the heap segment is there, so that the data of the appliance lies on hugepages.
+void retire_boot_heap() noexcept;
+
+struct HeapArenaUse {
+  const std::byte* address = nullptr;  // where the arena begins: tells the segment
+  uint64_t bytes = 0;
+  uint64_t used_bytes = 0;  // in units of kHeapGranularityBytes
+};
+
+// The arenas in the order in which they were added. Threads: any; the figures are a snapshot.
+uint32_t heap_arena_count() noexcept;
+HeapArenaUse heap_arena_use(uint32_t index) noexcept;
+
+// Called, by the thread that was refused, each time the heap cannot serve a request; errno is
+// ENOMEM already. It must not allocate.
+using ExhaustionHandler = void (*)();
+void set_exhaustion_handler(ExhaustionHandler handler) noexcept;
+
+}  // namespace bedplate

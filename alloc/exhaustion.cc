@@ -1,0 +1,74 @@
+#include "alloc/exhaustion.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdio>
+
+#include "alloc/confined_heap.h"
+#include "pinned_pool/pinned_pool.h"
+#include "platform/clock.h"
+#include "platform/log.h"
+
+namespace bedplate {
+namespace {
+
+constexpr uint64_t kQuietNs = kNsPerSecond;
+constexpr uint32_t kNamedOwners = 5;
+
+std::atomic<uint64_t> refused_count{0};
+std::atomic<uint64_t> quiet_until_ns{0};
+
+// Writes "heap 160 MiB, volume:ram0 64 MiB" without allocating.
+void name_biggest_owners(char* text, size_t text_bytes) noexcept {
+  const PinnedPool& pool = process_pool();
+  uint32_t order[kSegmentCountMax];
+  const uint32_t count = pool.segment_count();
+  for (uint32_t i = 0; i < count; ++i) order[i] = i;
+  std::sort(order, order + count, [&](uint32_t a, uint32_t b) {
+    return pool.segment(a).bytes > pool.segment(b).bytes;
+  });
+  size_t used = 0;
+  text[0] = '\0';
+  for (uint32_t i = 0; i < std::min(count, kNamedOwners) && used < text_bytes; ++i) {
+    const Segment& segment = pool.segment(order[i]);
+    const int written =
+        std::snprintf(text + used, text_bytes - used, "%s%s %s", i == 0 ? "" : ", ",
+                      segment.owner.text, format_bytes(segment.bytes).text);
+    used += static_cast<size_t>(std::max(written, 0));
+  }
+}
+
+void on_exhaustion() {
+  refused_count.fetch_add(1, std::memory_order_relaxed);
+  const uint64_t now = monotonic_ns();
+  uint64_t until = quiet_until_ns.load(std::memory_order_relaxed);
+  if (now < until || !quiet_until_ns.compare_exchange_strong(until, now + kQuietNs)) return;
+  char owners[256];
+  name_biggest_owners(owners, sizeof owners);
+  // Before the heap segment is there, segment 0 is what ran out.
+  const bool booted = heap_arena_count() > 1;
+  Error error;
+  error.set_doing("allocating memory");
+  error.set_answer("%s is exhausted; the pool's biggest owners: %s", booted ? "the heap" : "boot",
+                   owners);
+  error.set_cure("%s", booted ? "free memory, or raise [pool] bytes"
+                              : "set BEDPLATE_BOOT_BYTES, or bedplate_boot_bytes at link time");
+  log_error(error);
+}
+
+}  // namespace
+
+void report_exhaustion() noexcept { set_exhaustion_handler(&on_exhaustion); }
+
+uint64_t exhaustion_count() noexcept { return refused_count.load(std::memory_order_relaxed); }
+
+uint64_t heap_used_bytes(const void* address) noexcept {
+  for (uint32_t i = 0; i < heap_arena_count(); ++i) {
+    const HeapArenaUse use = heap_arena_use(i);
+    if (use.address == address) return use.used_bytes;
+  }
+  return 0;
+}
+
+}  // namespace bedplate

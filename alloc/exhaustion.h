@@ -1,0 +1,19 @@
+// What happens when the heap cannot serve a request: the caller gets NULL and ENOMEM (new throws),
+// the refusal is counted, and at most once a second a message names the biggest owners.
+#pragma once
+
+#include <cstdint>
+
+namespace bedplate {
+
+// From now on refusals are counted and reported. Threads: call it before others allocate.
+void report_exhaustion() noexcept;
+
+// How many allocations were refused since then.
+uint64_t exhaustion_count() noexcept;
+
+// How many bytes of the segment that begins at `address` the heap uses; 0 when it is not the
+// heap's. In units of kHeapGranularityBytes.
+uint64_t heap_used_bytes(const void* address) noexcept;
+
+}  // namespace bedplate

@@ -1,0 +1,29 @@
+// What a program can ask about the interception of malloc, whether it has it or not.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "pinned_pool/layout.h"
+#include "platform/assert.h"
+
+namespace bedplate {
+
+// Whether malloc of this process hands out pool memory: tried, not assumed.
+bool malloc_is_intercepted() noexcept;
+
+// Debug builds: how many pointers were handed out, each of them seen to lie in the pool; else 0.
+uint64_t checked_pointer_count() noexcept;
+
+extern std::atomic<uint64_t> checked_pointers;
+
+// Debug builds: promise 1, checked for every pointer that the program ever gets.
+inline void* handed_out(void* pointer) noexcept {
+#if BP_DEBUG
+  BP_ASSERT(pointer == nullptr || in_pool_range(pointer));
+  checked_pointers.fetch_add(1, std::memory_order_relaxed);
+#endif
+  return pointer;
+}
+
+}  // namespace bedplate

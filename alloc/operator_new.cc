@@ -1,0 +1,89 @@
+// operator new and delete on the pool's heap: the one file of Bedplate that throws.
+//
+// [new.delete]: a failing new calls the new-handler until there is none, then throws bad_alloc; the
+// nothrow forms return nullptr instead.
+#include <cstddef>
+#include <new>
+
+#include "alloc/interception.h"
+#include "mimalloc.h"
+
+namespace {
+
+constexpr std::size_t kDefaultAlignment = __STDCPP_DEFAULT_NEW_ALIGNMENT__;
+
+inline void* try_allocate(std::size_t bytes, std::size_t alignment) noexcept {
+  return bedplate::handed_out(alignment <= kDefaultAlignment
+                                  ? mi_malloc(bytes)
+                                  : mi_malloc_aligned(bytes, alignment));
+}
+
+__attribute__((noinline)) void* retry_or_throw(std::size_t bytes, std::size_t alignment) {
+  for (;;) {
+    const std::new_handler handler = std::get_new_handler();
+    if (handler == nullptr) throw std::bad_alloc();
+    handler();
+    if (void* block = try_allocate(bytes, alignment)) return block;
+  }
+}
+
+inline void* allocate(std::size_t bytes, std::size_t alignment = kDefaultAlignment) {
+  void* block = try_allocate(bytes, alignment);
+  return __builtin_expect(block != nullptr, 1) ? block : retry_or_throw(bytes, alignment);
+}
+
+inline void* allocate_nothrow(std::size_t bytes,
+                              std::size_t alignment = kDefaultAlignment) noexcept {
+  try {
+    return allocate(bytes, alignment);
+  } catch (...) {
+    return nullptr;
+  }
+}
+
+inline std::size_t number(std::align_val_t alignment) noexcept {
+  return static_cast<std::size_t>(alignment);
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) { return allocate(bytes); }
+void* operator new[](std::size_t bytes) { return allocate(bytes); }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return allocate_nothrow(bytes);
+}
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept {
+  return allocate_nothrow(bytes);
+}
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return allocate(bytes, number(alignment));
+}
+void* operator new[](std::size_t bytes, std::align_val_t alignment) {
+  return allocate(bytes, number(alignment));
+}
+void* operator new(std::size_t bytes, std::align_val_t alignment,
+                   const std::nothrow_t&) noexcept {
+  return allocate_nothrow(bytes, number(alignment));
+}
+void* operator new[](std::size_t bytes, std::align_val_t alignment,
+                     const std::nothrow_t&) noexcept {
+  return allocate_nothrow(bytes, number(alignment));
+}
+
+// mimalloc finds size and alignment by itself: every delete is the same.
+void operator delete(void* block) noexcept { mi_free(block); }
+void operator delete[](void* block) noexcept { mi_free(block); }
+void operator delete(void* block, std::size_t) noexcept { mi_free(block); }
+void operator delete[](void* block, std::size_t) noexcept { mi_free(block); }
+void operator delete(void* block, const std::nothrow_t&) noexcept { mi_free(block); }
+void operator delete[](void* block, const std::nothrow_t&) noexcept { mi_free(block); }
+void operator delete(void* block, std::align_val_t) noexcept { mi_free(block); }
+void operator delete[](void* block, std::align_val_t) noexcept { mi_free(block); }
+void operator delete(void* block, std::size_t, std::align_val_t) noexcept { mi_free(block); }
+void operator delete[](void* block, std::size_t, std::align_val_t) noexcept { mi_free(block); }
+void operator delete(void* block, std::align_val_t, const std::nothrow_t&) noexcept {
+  mi_free(block);
+}
+void operator delete[](void* block, std::align_val_t, const std::nothrow_t&) noexcept {
+  mi_free(block);
+}

@@ -1,0 +1,24 @@
+// The heap of sanitizer builds: there is none. The sanitizer keeps malloc, so that it sees every
+// block; the pool holds what services carve, and the heap segment stays empty.
+#include "alloc/confined_heap.h"
+#include "pinned_pool/boot_segment.h"
+#include "platform/assert.h"
+
+namespace bedplate {
+
+void heap_create() noexcept { boot_segment(); }
+
+bool add_heap_memory(std::span<std::byte>) noexcept { return true; }
+
+void retire_boot_heap() noexcept {}
+
+uint32_t heap_arena_count() noexcept { return 0; }
+
+HeapArenaUse heap_arena_use(uint32_t) noexcept {
+  BP_ASSERT(!"there are no arenas in a sanitizer build");
+  return {};
+}
+
+void set_exhaustion_handler(ExhaustionHandler) noexcept {}
+
+}  // namespace bedplate

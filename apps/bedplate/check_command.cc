@@ -1,0 +1,62 @@
+#include <algorithm>
+#include <cstdio>
+
+#include <nlohmann/json.hpp>
+
+#include "apps/bedplate/commands.h"
+#include "apps/boot/appliance_plan.h"
+#include "apps/boot/listeners.h"
+#include "apps/boot/preflight.h"
+
+namespace bedplate {
+namespace {
+
+// What is wrong with a configuration: its own error, or all that this machine lacks for it.
+std::vector<Error> find_problems(const char* path) {
+  auto configuration = load_configuration(path);
+  if (!configuration.ok()) return {configuration.error()};
+  auto plan = plan_appliance(configuration.value());
+  if (!plan.ok()) return {plan.error()};
+  std::vector<Error> problems = preflight(configuration.value(), plan.value());
+  if (!configuration.value().blockd.enabled) return problems;
+  // An activation socket is there only when the appliance is started by one.
+  std::vector<SocketAddress> addresses = configuration.value().blockd.listen;
+  std::erase_if(addresses, [](const SocketAddress& address) {
+    return address.kind == SocketAddress::Kind::kActivation;
+  });
+  Listeners listeners;
+  listeners.open(addresses, &problems);
+  return problems;
+}
+
+void print_json(const std::vector<Error>& problems) {
+  nlohmann::ordered_json json;
+  json["ok"] = problems.empty();
+  json["problems"] = nlohmann::ordered_json::array();
+  for (const Error& problem : problems) {
+    json["problems"].push_back(
+        {{"doing", problem.doing}, {"answer", problem.answer}, {"cure", problem.cure}});
+  }
+  std::printf("%s\n",
+              json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+}
+
+}  // namespace
+
+int check_command(const Arguments& arguments) {
+  const std::vector<Error> problems = find_problems(arguments.operands[0].c_str());
+  int code = kExitGood;
+  for (const Error& problem : problems) {
+    code = std::max(code, static_cast<int>(problem.kind));
+    if (!arguments.json) fail(problem);
+  }
+  if (arguments.json) {
+    print_json(problems);
+  } else if (problems.empty()) {
+    std::printf("bedplate: %s: good; this machine has what it takes\n",
+                arguments.operands[0].c_str());
+  }
+  return code;
+}
+
+}  // namespace bedplate

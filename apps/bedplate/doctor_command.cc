@@ -1,0 +1,110 @@
+// doctor: what this machine offers to Bedplate, one line each, and what is lost without it.
+#include <cerrno>
+#include <cinttypes>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "alloc/interception.h"
+#include "apps/bedplate/commands.h"
+#include "apps/boot/preflight.h"
+#include "platform/cpu.h"
+#include "platform/hugepage.h"
+#include "platform/units.h"
+
+#ifndef __NR_mseal
+#define __NR_mseal 462
+#endif
+
+namespace bedplate {
+namespace {
+
+struct Finding {
+  const char* name;
+  bool good;
+  std::string value;
+  std::string advice;  // when it is not good
+};
+
+Finding kernel() {
+  utsname name = {};
+  uname(&name);
+  return {"kernel", true, name.release, ""};
+}
+
+Finding cores() { return {"cores", true, std::to_string(usable_cpu_count()), ""}; }
+
+Finding hugepages(PageSize page, const char* name) {
+  const HugepageCounts counts = hugepage_counts(page);
+  if (!counts.supported) return {name, false, "not supported", "choose another [pool] page"};
+  return {name, counts.available_count > 0,
+          std::to_string(counts.available_count) + " free of " +
+              std::to_string(counts.total_count),
+          std::string("reserve some: echo COUNT > ") + hugepage_count_file(page)};
+}
+
+Finding locked_memory() {
+  rlimit limit = {};
+  getrlimit(RLIMIT_MEMLOCK, &limit);
+  const bool unlimited = limit.rlim_max == RLIM_INFINITY;
+  const bool root = geteuid() == 0;
+  std::string value = unlimited ? "unlimited" : format_bytes(limit.rlim_max).text;
+  if (root) value += ", and root is not bound by it";
+  return {"locked memory", unlimited || root, value,
+          "run as root, or raise the limit: ulimit -l unlimited"};
+}
+
+Finding io_uring_support() {
+  const auto probed = probe_io_uring();
+  if (probed.ok()) return {"io_uring", true, "works", ""};
+  return {"io_uring", false, probed.error().answer,
+          std::string(probed.error().cure)};
+}
+
+// mseal of no pages succeeds where the kernel has the call.
+Finding sealing() {
+  const bool works = syscall(__NR_mseal, nullptr, 0UL, 0UL) == 0;
+  return {"mseal", works, works ? "works" : "not in this kernel",
+          "Linux 6.10 enforces that the pool is never unmapped; without it only the audit tells"};
+}
+
+Finding allocation() {
+  const bool inside = malloc_is_intercepted();
+  return {"malloc", inside, inside ? "hands out pool memory" : "is not the pool's",
+          "link libbedplate-malloc.a (sanitizer builds keep the sanitizer's)"};
+}
+
+}  // namespace
+
+int doctor_command(const Arguments& arguments) {
+  const std::vector<Finding> findings = {
+      kernel(), cores(), hugepages(PageSize::k2MiB, "hugepages of 2 MiB"),
+      hugepages(PageSize::k1GiB, "hugepages of 1 GiB"), locked_memory(), io_uring_support(),
+      sealing(), allocation()};
+  if (arguments.json) {
+    nlohmann::ordered_json json = nlohmann::ordered_json::array();
+    for (const Finding& finding : findings) {
+      json.push_back({{"name", finding.name},
+                      {"good", finding.good},
+                      {"value", finding.value},
+                      {"advice", finding.good ? "" : finding.advice}});
+    }
+    std::printf("%s\n", json.dump(2).c_str());
+    return kExitGood;
+  }
+  for (const Finding& finding : findings) {
+    std::printf("%-4s %-20s %s%s%s\n", finding.good ? "ok" : "--", finding.name,
+                finding.value.c_str(), finding.good ? "" : "; ",
+                finding.good ? "" : finding.advice.c_str());
+  }
+  return kExitGood;
+}
+
+}  // namespace bedplate

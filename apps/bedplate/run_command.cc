@@ -1,0 +1,23 @@
+#include <csignal>
+#include <cstdio>
+
+#include "apps/bedplate/commands.h"
+#include "apps/boot/appliance.h"
+
+namespace bedplate {
+
+int run_command(const Arguments& arguments) {
+  auto configuration = load_configuration(arguments.operands[0].c_str());
+  if (!configuration.ok()) return fail(configuration.error());
+  // Planned before anything else, because a plan that does not fit is a configuration error.
+  if (auto plan = plan_appliance(configuration.value()); !plan.ok()) return fail(plan.error());
+  signal(SIGPIPE, SIG_IGN);
+  Appliance appliance(configuration.take());
+  if (!appliance.boot()) return kExitFailure;
+  std::puts("bedplate: ready");
+  std::fflush(stdout);
+  appliance.serve_until_signal();
+  return kExitGood;
+}
+
+}  // namespace bedplate

@@ -1,0 +1,140 @@
+#include <cinttypes>
+#include <cstdio>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "apps/bedplate/commands.h"
+#include "apps/boot/counters_file.h"
+#include "pinned_pool/audit.h"
+
+namespace bedplate {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string audit_text(const CountersSnapshot& snapshot) {
+  if (!snapshot.is_running) return "the appliance is not running: it crashed or was killed";
+  const auto report = audit_maps(snapshot.layout->map, snapshot.layout->pid);
+  if (report.ok()) return const_cast<Result<AuditReport>&>(report).value().text;
+  return std::string(report.error().doing) + ": " + report.error().answer;
+}
+
+Json pool_json(const CountersSnapshot& snapshot) {
+  const CountersLayout& layout = *snapshot.layout;
+  return {{"sealed", layout.map.is_sealed != 0},
+          {"enforced_by_kernel", layout.is_enforced_by_kernel.read() != 0},
+          {"page_bytes", layout.pool_page_bytes.read()},
+          {"total_bytes", layout.pool_total_bytes.read()},
+          {"registrations", layout.registrations.read()},
+          {"registrations_after_seal", layout.registrations_after_seal.read()},
+          {"allocations_refused", layout.exhaustions.read()},
+          {"allocations_checked", layout.checked_pointers.read()},
+          {"audit", audit_text(snapshot)}};
+}
+
+Json owners_json(const CountersLayout& layout) {
+  Json owners = Json::array();
+  for (uint32_t i = 0; i < layout.owner_count; ++i) {
+    owners.push_back({{"owner", layout.owners[i].name.text},
+                      {"bytes", layout.owners[i].bytes.read()},
+                      {"used_bytes", layout.owners[i].used_bytes.read()}});
+  }
+  return owners;
+}
+
+Json shards_json(const CountersLayout& layout) {
+  Json shards = Json::array();
+  for (uint32_t i = 0; i < layout.shard_count; ++i) {
+    const ShardCounters& shard = layout.shards[i];
+    shards.push_back({{"name", shard.name.text},
+                      {"cpu", shard.cpu},
+                      {"backend", shard.backend},
+                      {"iterations", shard.loop.iterations.read()},
+                      {"sleeps", shard.loop.sleeps.read()},
+                      {"system_calls", shard.sockets.system_calls.read()},
+                      {"accepts", shard.sockets.accepts.read()},
+                      {"received_bytes", shard.sockets.received_bytes.read()},
+                      {"sent_bytes", shard.sockets.sent_bytes.read()}});
+  }
+  return shards;
+}
+
+Json blockd_json(const CountersLayout& layout) {
+  const ConnectionCounters& c = layout.connections;
+  const VolumeCounters& v = layout.volumes;
+  return {{"connections_open", c.connections_open.read()},
+          {"connections_total", c.connections_total.read()},
+          {"connections_refused", c.connections_refused.read()},
+          {"handshake_timeouts", c.handshake_timeouts.read()},
+          {"protocol_errors", c.protocol_errors.read()},
+          {"broken_connections", c.broken_connections.read()},
+          {"requests_read", c.requests_read.read()},
+          {"requests_write", c.requests_write.read()},
+          {"requests_flush", c.requests_flush.read()},
+          {"requests_trim", c.requests_trim.read()},
+          {"requests_write_zeroes", c.requests_write_zeroes.read()},
+          {"requests_refused", c.requests_refused.read()},
+          {"bytes_read", c.bytes_read.read()},
+          {"bytes_written", c.bytes_written.read()},
+          {"grants", v.grants.read()},
+          {"commits", v.commits.read()},
+          {"aborts", v.aborts.read()}};
+}
+
+Json stats_json(const CountersSnapshot& snapshot) {
+  const CountersLayout& layout = *snapshot.layout;
+  Json json;
+  json["name"] = layout.appliance.text;
+  json["pid"] = layout.pid;
+  json["running"] = snapshot.is_running;
+  json["pool"] = pool_json(snapshot);
+  json["owners"] = owners_json(layout);
+  json["shards"] = shards_json(layout);
+  if (layout.has_blockd != 0) json["blockd"] = blockd_json(layout);
+  return json;
+}
+
+// "key value" lines, one group after the other; an array's elements are headed by their first
+// member.
+void print_group(const std::string& title, const Json& group) {
+  std::printf("%s\n", title.c_str());
+  for (const auto& [key, value] : group.items()) {
+    const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+    std::printf("  %-26s %s\n", key.c_str(), text.c_str());
+  }
+}
+
+void print_text(const Json& json) {
+  std::printf("%s: pid %s, %s\n", json["name"].get<std::string>().c_str(),
+              json["pid"].dump().c_str(),
+              json["running"].get<bool>() ? "running" : "NOT running: its last counters");
+  print_group("pool", json["pool"]);
+  std::printf("owners\n");
+  for (const Json& owner : json["owners"]) {
+    std::printf("  %-26s %14" PRIu64 " bytes, %" PRIu64 " used\n",
+                owner["owner"].get<std::string>().c_str(), owner["bytes"].get<uint64_t>(),
+                owner["used_bytes"].get<uint64_t>());
+  }
+  for (const Json& shard : json["shards"]) {
+    print_group("shard " + shard["name"].get<std::string>(), shard);
+  }
+  if (json.contains("blockd")) print_group("blockd", json["blockd"]);
+}
+
+}  // namespace
+
+int stats_command(const Arguments& arguments) {
+  auto snapshot = open_counters(arguments.directory,
+                                arguments.operands.empty() ? "" : arguments.operands[0]);
+  if (!snapshot.ok()) return fail(snapshot.error());
+  const Json json = stats_json(snapshot.value());
+  if (arguments.json) {
+    std::printf("%s\n", json.dump(2).c_str());
+  } else {
+    print_text(json);
+  }
+  return kExitGood;
+}
+
+}  // namespace bedplate

@@ -1,0 +1,45 @@
+// A block request: what crosses between the shard of the connections and that of the volumes.
+//
+// It lies in the pool, in a slot of its connection, and travels as a pointer through two lanes,
+// there and back; whoever popped it owns it. A read comes back with where its bytes lie. A write
+// travels twice: first to be granted a destination, then, its payload received straight into that
+// destination, to be committed (or aborted, when the client left in the middle).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "apps/blockd/nbd_request_datapath.h"
+#include "transport/spsc_fifo_datapath.h"
+
+namespace bedplate {
+
+class Connection;
+
+// An export's memory. Read-only after boot.
+struct Volume {
+  std::byte* address = nullptr;
+  uint64_t bytes = 0;
+};
+
+enum class RequestStep : uint8_t {
+  kSubmit,  // new; a write: asks for a destination
+  kCommit,  // a write whose payload has arrived
+  kAbort,   // a write whose payload will not arrive
+};
+
+struct BlockRequest {
+  nbd::Request wire = {};
+  RequestStep step = RequestStep::kSubmit;
+  nbd::ErrorCode error = nbd::ErrorCode::kNone;  // what to answer
+  std::byte* data = nullptr;  // READ: the bytes to send. WRITE: the destination granted
+  const Volume* volume = nullptr;
+  Connection* connection = nullptr;
+  uint64_t done_bytes = 0;       // the volume's: how far a long request is
+  BlockRequest* next = nullptr;  // whoever owns it queues it with this
+  std::byte reply_header[nbd::kMaxReplyHeaderBytes];
+};
+
+using BlockRequestFifo = SpscFifo<BlockRequest*>;
+
+}  // namespace bedplate

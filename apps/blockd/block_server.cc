@@ -1,0 +1,206 @@
+#include "apps/blockd/block_server.h"
+
+#include <bit>
+#include <new>
+
+#include <unistd.h>
+
+#include "platform/assert.h"
+
+namespace bedplate {
+namespace {
+
+constexpr uint64_t kDiscardBytes = 64 * kKiB;
+constexpr uint32_t kVolumeBudget = 64;
+constexpr uint32_t kReplyBudget = 64;
+
+// Every request may be in a lane at the same time, so a push can never fail.
+uint64_t lane_capacity(const BlockServerOptions& options) noexcept {
+  return std::bit_ceil(uint64_t{options.max_connections} * options.requests_per_connection);
+}
+
+uint64_t connection_stride(const BlockServerOptions& options) noexcept {
+  return align_up(sizeof(Connection), kCacheLineBytes) +
+         align_up(options.requests_per_connection * sizeof(BlockRequest), kCacheLineBytes);
+}
+
+OwnerName volume_owner(const BlockVolumeOptions& volume) noexcept {
+  return {"volume", volume.name};
+}
+
+constexpr const char* kSegmentOwner = "blockd";
+
+struct ServerCarves {
+  CarvePlan connections;
+  CarvePlan requests;
+  CarvePlan replies;
+  CarvePlan discard;
+};
+
+ServerCarves carves_of(const BlockServerOptions& options) {
+  const uint64_t lane_bytes = BlockRequestFifo::bytes_for(lane_capacity(options));
+  return {{"connections:blockd", options.max_connections * connection_stride(options)},
+          {"fifo:blockd.requests", lane_bytes},
+          {"fifo:blockd.replies", lane_bytes},
+          {"buffers:blockd.discard", kDiscardBytes}};
+}
+
+}  // namespace
+
+std::vector<SegmentRequest> plan_block_server(const BlockServerOptions& options) {
+  const ServerCarves carves = carves_of(options);
+  std::vector<SegmentRequest> requests;
+  requests.push_back({kSegmentOwner,
+                      {carves.connections, carves.requests, carves.replies, carves.discard}});
+  for (const BlockVolumeOptions& volume : options.volumes) {
+    requests.push_back({volume_owner(volume), {{volume_owner(volume), volume.bytes}}});
+  }
+  return requests;
+}
+
+void BlockServer::create(PinnedPool& pool, const BlockServerOptions& options,
+                         const BlockServerWiring& wiring) {
+  options_ = options;
+  wiring_ = wiring;
+  Segment& segment = *pool.find_segment(kSegmentOwner);
+  const ServerCarves carves = carves_of(options_);
+  const auto carve = [&](const CarvePlan& plan) {
+    return pool.carve(segment, plan.owner, plan.bytes);
+  };
+  connection_memory_ = carve(carves.connections);
+  requests_ = BlockRequestFifo::create(carve(carves.requests), lane_capacity(options_));
+  replies_ = BlockRequestFifo::create(carve(carves.replies), lane_capacity(options_));
+  environment_.discard_memory = carve(carves.discard);
+
+  for (const BlockVolumeOptions& volume : options_.volumes) {
+    Segment& home = *pool.find_segment(volume_owner(volume));
+    volumes_.push_back({pool.carve(home, home.owner, volume.bytes).data(), volume.bytes});
+    exports_.push_back({volume.name, volume.bytes, volume.read_only});
+  }
+  environment_.host = this;
+  environment_.sockets = wiring_.sockets;
+  environment_.counters = wiring_.connection_counters;
+  environment_.exports = exports_;
+  environment_.volumes = volumes_;
+
+  connection_stride_bytes_ = connection_stride(options_);
+  for (uint32_t i = options_.max_connections; i-- > 0;) {
+    std::byte* place = connection_memory_.data() + i * connection_stride_bytes_;
+    auto* slots = reinterpret_cast<BlockRequest*>(
+        place + align_up(sizeof(Connection), kCacheLineBytes));
+    for (uint32_t k = 0; k < options_.requests_per_connection; ++k) new (&slots[k]) BlockRequest;
+    auto* connection = new (place)
+        Connection(environment_, {slots, options_.requests_per_connection});
+    connection->next_free = free_;
+    connection->handshake_timer = {&BlockServer::handshake_expired, connection};
+    free_ = connection;
+  }
+
+  const bool one_shard = wiring_.volumes_loop == wiring_.connections_loop;
+  volumes_doorbell_ = one_shard ? nullptr : &wiring_.volumes_loop->doorbell();
+  volume_service_.create(
+      {requests_, replies_, one_shard ? nullptr : &wiring_.connections_loop->doorbell(),
+       wiring_.volume_counters});
+  wiring_.volumes_loop->add_source(volume_service_, kVolumeBudget);
+  wiring_.connections_loop->add_source(*this, kReplyBudget);
+  wiring_.connections_loop->timers().reserve_more(options_.max_connections);
+}
+
+void BlockServer::add_listener(int fd) noexcept {
+  BP_ASSERT(listener_count_ < kListenerCountMax);
+  StreamListener& listener = listeners_[listener_count_++];
+  listener.fd = fd;
+  listener.accepted = &BlockServer::accepted;
+  listener.context = this;
+}
+
+void BlockServer::start() noexcept {
+  for (uint32_t i = 0; i < listener_count_; ++i) wiring_.sockets->start_listening(listeners_[i]);
+}
+
+void BlockServer::request_drain() noexcept {
+  must_drain_.store(true, std::memory_order_release);
+  wiring_.connections_loop->doorbell().ring();
+}
+
+void BlockServer::drain() noexcept {
+  is_draining_ = true;
+  for (uint32_t i = 0; i < listener_count_; ++i) wiring_.sockets->stop_listening(listeners_[i]);
+  for (uint32_t i = 0; i < options_.max_connections; ++i) {
+    auto* connection = reinterpret_cast<Connection*>(connection_memory_.data() +
+                                                     i * connection_stride_bytes_);
+    if (!connection->is_closed()) connection->finish();
+  }
+}
+
+void BlockServer::accepted(void* context, int fd) noexcept {
+  static_cast<BlockServer*>(context)->open_connection(fd);
+}
+
+void BlockServer::open_connection(int fd) noexcept {
+  Connection* connection = free_;
+  if (connection == nullptr || is_draining_ || connection->open(fd) != 0) {
+    wiring_.connection_counters->connections_refused.add(1);
+    ::close(fd);
+    return;
+  }
+  free_ = connection->next_free;
+  ++open_count_;
+  wiring_.connection_counters->connections_open.set(open_count_);
+  wiring_.connections_loop->timers().arm(
+      connection->handshake_timer, wiring_.connections_loop->now_ns() +
+                                       options_.handshake_timeout_ns);
+}
+
+void BlockServer::handshake_expired(void* context) noexcept {
+  static_cast<Connection*>(context)->handshake_overdue();
+}
+
+void BlockServer::handshake_done(Connection& connection) noexcept {
+  wiring_.connections_loop->timers().cancel(connection.handshake_timer);
+}
+
+void BlockServer::submit(BlockRequest& request) noexcept {
+  const bool pushed = requests_->try_push(&request);
+  BP_ASSERT(pushed);  // the plan: the lane holds every request there is
+  has_submitted_ = true;
+}
+
+void BlockServer::mark(Connection& connection) noexcept {
+  if (connection.is_marked) return;
+  connection.is_marked = true;
+  connection.next_marked = first_marked_;
+  first_marked_ = &connection;
+}
+
+uint32_t BlockServer::flush_marked() noexcept {
+  uint32_t count = 0;
+  while (first_marked_ != nullptr) {
+    Connection& connection = *first_marked_;
+    first_marked_ = connection.next_marked;
+    connection.is_marked = false;
+    connection.flush();
+    ++count;
+    if (!connection.is_closed()) continue;
+    connection.next_free = free_;
+    free_ = &connection;
+    --open_count_;
+    wiring_.connection_counters->connections_open.set(open_count_);
+  }
+  return count;
+}
+
+uint32_t BlockServer::poll(uint32_t budget) noexcept {
+  BlockRequest* batch[kReplyBudget];
+  const size_t count = replies_->pop_batch({batch, std::min(budget, kReplyBudget)});
+  for (size_t i = 0; i < count; ++i) batch[i]->connection->request_returned(*batch[i]);
+  if (must_drain_.load(std::memory_order_acquire) && !is_draining_) drain();
+  const uint32_t flushed = flush_marked();
+  // Once for all that the sockets and this poll have submitted.
+  if (has_submitted_ && volumes_doorbell_ != nullptr) volumes_doorbell_->ring();
+  has_submitted_ = false;
+  if (is_draining_ && open_count_ == 0) is_drained_.store(true, std::memory_order_release);
+  return static_cast<uint32_t>(count) + flushed;
+}
+
+}  // namespace bedplate

@@ -1,0 +1,105 @@
+// blockd: an NBD server whose volumes lie in the pool.
+//
+// Composition: connections, listeners and sockets on one shard, the volumes on another (or the
+// same), two lanes between them. Everything that it will ever need is carved from the segments that
+// `plan_block_server` asked for: connections, request slots, lanes and volumes have their number in
+// the configuration, and a connection too many is closed at once.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "apps/blockd/block_request.h"
+#include "apps/blockd/block_server_counters.h"
+#include "apps/blockd/connection_datapath.h"
+#include "apps/blockd/volume_datapath.h"
+#include "pinned_pool/pinned_pool.h"
+#include "transport/event_loop.h"
+#include "transport/stream_sockets.h"
+
+namespace bedplate {
+
+struct BlockVolumeOptions {
+  std::string name;
+  uint64_t bytes = 0;
+  bool read_only = false;
+};
+
+struct BlockServerOptions {
+  std::vector<BlockVolumeOptions> volumes;
+  uint32_t max_connections = 64;
+  uint32_t requests_per_connection = 64;
+  uint64_t handshake_timeout_ns = 10 * kNsPerSecond;
+};
+
+// The segments that a server with these options needs: one for itself, one for each volume.
+std::vector<SegmentRequest> plan_block_server(const BlockServerOptions& options);
+
+// How a server is tied to the shards.
+struct BlockServerWiring {
+  EventLoop* connections_loop = nullptr;
+  StreamSockets* sockets = nullptr;  // of the connections' shard
+  EventLoop* volumes_loop = nullptr;
+  ConnectionCounters* connection_counters = nullptr;
+  VolumeCounters* volume_counters = nullptr;
+};
+
+class BlockServer final : public PollSource, private ConnectionHost {
+ public:
+  // Carves what plan_block_server asked for and adds its poll sources to the loops.
+  // Requires: the pool is reserved, not sealed; `wiring`'s parts outlive this.
+  void create(PinnedPool& pool, const BlockServerOptions& options,
+              const BlockServerWiring& wiring);
+
+  // Accepts connections on `fd`, which stays the caller's. Before start().
+  void add_listener(int fd) noexcept;
+
+  // Begins to listen. Threads: the connections' shard.
+  void start() noexcept;
+
+  // Stops listening and lets every connection finish what it has begun. Threads: any.
+  void request_drain() noexcept;
+  // Whether the drain is complete: no connection is open. Threads: any.
+  bool is_drained() const noexcept { return is_drained_.load(std::memory_order_acquire); }
+
+  uint32_t poll(uint32_t budget) noexcept override;
+
+ private:
+  void submit(BlockRequest& request) noexcept override;
+  void mark(Connection& connection) noexcept override;
+  void handshake_done(Connection& connection) noexcept override;
+
+  static void accepted(void* context, int fd) noexcept;
+  static void handshake_expired(void* context) noexcept;
+  void open_connection(int fd) noexcept;
+  void drain() noexcept;
+  uint32_t flush_marked() noexcept;
+
+  static constexpr uint32_t kListenerCountMax = 8;
+
+  BlockServerOptions options_;
+  BlockServerWiring wiring_;
+  ConnectionEnvironment environment_;
+  std::vector<nbd::ExportInfo> exports_;
+  std::vector<Volume> volumes_;
+  VolumeService volume_service_;
+  BlockRequestFifo* requests_ = nullptr;
+  BlockRequestFifo* replies_ = nullptr;
+  Doorbell* volumes_doorbell_ = nullptr;  // nullptr: the volumes are on this shard
+  bool has_submitted_ = false;
+  std::span<std::byte> connection_memory_;
+  uint64_t connection_stride_bytes_ = 0;
+  uint32_t open_count_ = 0;
+  Connection* free_ = nullptr;
+  Connection* first_marked_ = nullptr;
+  StreamListener listeners_[kListenerCountMax];
+  uint32_t listener_count_ = 0;
+  std::atomic<bool> must_drain_{false};
+  bool is_draining_ = false;
+  std::atomic<bool> is_drained_{false};
+};
+
+}  // namespace bedplate

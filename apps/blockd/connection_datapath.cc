@@ -1,0 +1,428 @@
+#include "apps/blockd/connection_datapath.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <unistd.h>
+
+#include "platform/assert.h"
+
+namespace bedplate {
+
+Connection::Connection(const ConnectionEnvironment& environment,
+                       std::span<BlockRequest> requests) noexcept
+    : environment_(environment), negotiation_(environment.exports) {
+  for (BlockRequest& request : requests) {
+    request.connection = this;
+    request.next = free_requests_;
+    free_requests_ = &request;
+  }
+  socket_.receive.completed = &Connection::receive_completed;
+  socket_.receive.context = this;
+  socket_.send.completed = &Connection::send_completed;
+  socket_.send.context = this;
+}
+
+int Connection::open(int fd) noexcept {
+  BP_ASSERT(is_closed());
+  socket_.fd = fd;
+  if (const int outcome = environment_.sockets->attach(socket_); outcome != 0) return outcome;
+  const int on = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // fails on a Unix socket: as well
+  phase_ = Phase::kHaggling;
+  incoming_ = Incoming::kHandshake;
+  is_broken_ = false;
+  expects_write_ = false;
+  empty_buffer();
+  negotiation_.reset();
+  environment_.counters->connections_total.add(1);
+  haggle();
+  return 0;
+}
+
+// ---- receiving ----------------------------------------------------------------------------------
+
+void Connection::receive_completed(void* context, int64_t result) noexcept {
+  auto& self = *static_cast<Connection*>(context);
+  if (result > 0 && !self.is_broken_) {
+    self.received(static_cast<uint64_t>(result));
+  } else {
+    self.receive_ended(result);
+  }
+  if (self.phase_ == Phase::kFinishing) self.environment_.host->mark(self);  // it may be the last
+}
+
+void Connection::start_receive(uint32_t piece_count, uint64_t min_bytes) noexcept {
+  socket_.receive.pieces = receive_pieces_;
+  socket_.receive.piece_count = piece_count;
+  socket_.receive.min_bytes = min_bytes;
+  environment_.sockets->receive(socket_);
+}
+
+void Connection::received(uint64_t bytes) noexcept {
+  switch (incoming_) {
+    case Incoming::kHandshake:
+      buffer_end_ += static_cast<uint32_t>(bytes);
+      haggle();
+      break;
+    case Incoming::kHeaders:
+      buffer_end_ += static_cast<uint32_t>(bytes);
+      parse();
+      break;
+    case Incoming::kPayload:
+      // min_bytes was what the payload lacked: it is whole, and what came beyond is headers.
+      payload_received(bytes - socket_.receive.min_bytes);
+      break;
+    case Incoming::kDiscard:
+      discard_left_bytes_ -= bytes;
+      if (discard_left_bytes_ == 0) {
+        queue_reply(*refused_);
+        refused_ = nullptr;
+        incoming_ = Incoming::kHeaders;
+      }
+      parse();
+      break;
+    case Incoming::kNothing: BP_ASSERT(!"nothing was being received"); break;
+  }
+}
+
+// The peer closed its side, or the socket failed.
+void Connection::receive_ended(int64_t result) noexcept {
+  const bool in_the_middle = phase_ == Phase::kHaggling || incoming_ == Incoming::kPayload ||
+                             incoming_ == Incoming::kDiscard || buffered_bytes() > 0;
+  if (!is_broken_ && (result < 0 || in_the_middle)) {
+    environment_.counters->broken_connections.add(1);
+  }
+  if (incoming_ == Incoming::kPayload) payload_ended(RequestStep::kAbort);
+  if (incoming_ == Incoming::kDiscard) {
+    release(*refused_);
+    refused_ = nullptr;
+    incoming_ = Incoming::kHeaders;
+  }
+  if (result < 0 || phase_ == Phase::kHaggling) {
+    break_off();
+  } else {
+    finish();
+  }
+}
+
+void Connection::haggle() noexcept {
+  while (negotiation_.pending_output().empty() && buffered_bytes() > 0 &&
+         negotiation_.state() == nbd::Negotiation::State::kHaggling) {
+    buffer_begin_ += static_cast<uint32_t>(
+        negotiation_.consume({buffer_ + buffer_begin_, buffered_bytes()}));
+  }
+  if (const auto output = negotiation_.pending_output(); !output.empty()) {
+    if (socket_.send.is_in_flight) return;
+    send_pieces_[0] = {const_cast<std::byte*>(output.data()), output.size()};
+    socket_.send.pieces = send_pieces_;
+    socket_.send.piece_count = 1;
+    environment_.sockets->send(socket_);
+    return;
+  }
+  switch (negotiation_.state()) {
+    case nbd::Negotiation::State::kHaggling: receive_more(); break;
+    case nbd::Negotiation::State::kDisconnect:
+      if (!negotiation_.is_aborted()) environment_.counters->protocol_errors.add(1);
+      break_off();
+      break;
+    case nbd::Negotiation::State::kTransmission:
+      volume_ = &environment_.volumes[negotiation_.export_index()];
+      view_ = {volume_->bytes, environment_.exports[negotiation_.export_index()].read_only,
+               negotiation_.structured_replies()};
+      phase_ = Phase::kServing;
+      incoming_ = Incoming::kHeaders;
+      environment_.host->handshake_done(*this);
+      parse();
+      break;
+  }
+}
+
+// Takes requests out of the buffer until it has none that is whole, a write needs its payload, or
+// all slots are taken; then receives more, if something can be done with it.
+void Connection::parse() noexcept {
+  while (phase_ == Phase::kServing && incoming_ == Incoming::kHeaders &&
+         buffered_bytes() >= nbd::kRequestHeaderBytes && free_requests_ != nullptr) {
+    if (!parse_one()) return;
+  }
+  receive_more();
+}
+
+// Returns whether to go on.
+bool Connection::parse_one() noexcept {
+  BlockRequest& request = *free_requests_;
+  const nbd::RequestBytes header(buffer_ + buffer_begin_, nbd::kRequestHeaderBytes);
+  buffer_begin_ += nbd::kRequestHeaderBytes;
+  if (!nbd::try_decode(header, request.wire)) {
+    protocol_error();
+    return false;
+  }
+  const nbd::Verdict verdict = nbd::check(request.wire, view_);
+  if (verdict.kind == nbd::Verdict::Kind::kDisconnect) {
+    protocol_error();
+    return false;
+  }
+  if (verdict.kind == nbd::Verdict::Kind::kFinish) {
+    finish();
+    return false;
+  }
+  free_requests_ = request.next;
+  request.error = verdict.error;
+  switch (verdict.kind) {
+    case nbd::Verdict::Kind::kAccept: accept(request); break;
+    case nbd::Verdict::Kind::kRefuse: refuse(request, verdict.error); break;
+    default: {  // kRefuseAndDrain
+      environment_.counters->requests_refused.add(1);
+      const uint32_t dropped = std::min(buffered_bytes(), verdict.drain_bytes);
+      buffer_begin_ += dropped;
+      discard_left_bytes_ = verdict.drain_bytes - dropped;
+      if (discard_left_bytes_ == 0) {
+        queue_reply(request);
+      } else {
+        refused_ = &request;
+        incoming_ = Incoming::kDiscard;
+      }
+      break;
+    }
+  }
+  return true;
+}
+
+void Connection::accept(BlockRequest& request) noexcept {
+  ConnectionCounters& counters = *environment_.counters;
+  expects_write_ = false;
+  switch (request.wire.command) {
+    case nbd::Command::kRead:
+      counters.requests_read.add(1);
+      counters.bytes_read.add(request.wire.length);
+      break;
+    case nbd::Command::kWrite:
+      counters.requests_write.add(1);
+      counters.bytes_written.add(request.wire.length);
+      expects_write_ = true;
+      write_ = &request;
+      incoming_ = Incoming::kNothing;
+      break;
+    case nbd::Command::kTrim: counters.requests_trim.add(1); break;
+    case nbd::Command::kWriteZeroes: counters.requests_write_zeroes.add(1); break;
+    default: counters.requests_flush.add(1); break;
+  }
+  request.volume = volume_;
+  submit(request, RequestStep::kSubmit);
+}
+
+void Connection::submit(BlockRequest& request, RequestStep step) noexcept {
+  request.step = step;
+  ++submitted_count_;
+  environment_.host->submit(request);
+}
+
+void Connection::refuse(BlockRequest& request, nbd::ErrorCode error) noexcept {
+  environment_.counters->requests_refused.add(1);
+  request.error = error;
+  queue_reply(request);
+}
+
+void Connection::receive_more() noexcept {
+  if (socket_.receive.is_in_flight || is_broken_) return;
+  if (incoming_ == Incoming::kDiscard) {
+    const auto memory = environment_.discard_memory;
+    receive_pieces_[0] = {memory.data(), std::min<uint64_t>(memory.size(), discard_left_bytes_)};
+    start_receive(1, 1);
+    return;
+  }
+  if (incoming_ == Incoming::kNothing || phase_ == Phase::kFinishing) return;
+  // With all slots taken, or a whole header still in the buffer, there is no hurry.
+  if (phase_ == Phase::kServing && free_requests_ == nullptr) return;
+  const uint32_t kept = buffered_bytes();
+  if (buffer_begin_ > 0) std::memmove(buffer_, buffer_ + buffer_begin_, kept);
+  buffer_begin_ = 0;
+  buffer_end_ = kept;
+  const bool one_header = incoming_ == Incoming::kHeaders && expects_write_;
+  const uint32_t wanted = one_header ? nbd::kRequestHeaderBytes : kBufferBytes;
+  receive_pieces_[0] = {buffer_ + kept, wanted - kept};
+  // Half a header is of no use; in the handshake the negotiation knows.
+  start_receive(1, incoming_ == Incoming::kHeaders ? nbd::kRequestHeaderBytes - kept : 1);
+}
+
+// The volumes' shard has said where the payload of write_ belongs.
+void Connection::payload_granted() noexcept {
+  BlockRequest& request = *write_;
+  const uint32_t length = request.wire.length;
+  const uint32_t ahead = std::min(buffered_bytes(), length);
+  std::memcpy(request.data, buffer_ + buffer_begin_, ahead);
+  buffer_begin_ += ahead;
+  incoming_ = Incoming::kPayload;
+  if (ahead == length) {
+    payload_ended(RequestStep::kCommit);
+    parse();
+    return;
+  }
+  empty_buffer();
+  receive_pieces_[0] = {request.data + ahead, length - ahead};
+  receive_pieces_[1] = {buffer_, nbd::kRequestHeaderBytes};
+  start_receive(2, length - ahead);
+}
+
+void Connection::payload_received(uint64_t bytes_after) noexcept {
+  buffer_end_ = static_cast<uint32_t>(bytes_after);
+  payload_ended(RequestStep::kCommit);
+  parse();
+}
+
+void Connection::payload_ended(RequestStep step) noexcept {
+  BlockRequest& request = *write_;
+  write_ = nullptr;
+  incoming_ = Incoming::kHeaders;
+  submit(request, step);
+}
+
+// ---- answering ----------------------------------------------------------------------------------
+
+void Connection::request_returned(BlockRequest& request) noexcept {
+  --submitted_count_;
+  if (&request == write_) {  // its grant
+    if (is_broken_) {
+      payload_ended(RequestStep::kAbort);
+    } else {
+      payload_granted();
+    }
+  } else if (request.step == RequestStep::kAbort) {
+    release(request);
+    environment_.host->mark(*this);
+  } else {
+    queue_reply(request);
+  }
+}
+
+void Connection::queue_reply(BlockRequest& request) noexcept {
+  request.next = nullptr;
+  (first_reply_ == nullptr ? first_reply_ : last_reply_->next) = &request;
+  last_reply_ = &request;
+  environment_.host->mark(*this);
+}
+
+void Connection::release(BlockRequest& request) noexcept {
+  request.next = free_requests_;
+  free_requests_ = &request;
+}
+
+void Connection::encode_reply(BlockRequest& request, iovec*& piece) noexcept {
+  const nbd::Request& wire = request.wire;
+  const nbd::ReplyBytes header(request.reply_header);
+  const bool is_read = wire.command == nbd::Command::kRead;
+  const bool failed = request.error != nbd::ErrorCode::kNone;
+  size_t header_bytes = 0;
+  if (!is_read || !view_.structured_replies) {
+    header_bytes = nbd::encode_simple_reply(header, wire.cookie, request.error);
+  } else if (failed) {
+    header_bytes = nbd::encode_error_chunk(header, wire.cookie, request.error);
+  } else {
+    header_bytes = nbd::encode_read_chunk(header, wire.cookie, wire.offset, wire.length);
+  }
+  *piece++ = {header.data(), header_bytes};
+  if (is_read && !failed) *piece++ = {request.data, wire.length};
+}
+
+void Connection::flush() noexcept {
+  if (is_broken_) {
+    drop_replies();
+  } else if (first_reply_ != nullptr && !socket_.send.is_in_flight) {
+    iovec* piece = send_pieces_;
+    being_sent_ = first_reply_;
+    BlockRequest* last = nullptr;
+    for (uint32_t i = 0; i < kRepliesPerSend && first_reply_ != nullptr; ++i) {
+      last = first_reply_;
+      first_reply_ = last->next;
+      encode_reply(*last, piece);
+    }
+    last->next = nullptr;
+    socket_.send.pieces = send_pieces_;
+    socket_.send.piece_count = static_cast<uint32_t>(piece - send_pieces_);
+    environment_.sockets->send(socket_);
+  }
+  const bool is_ending = phase_ == Phase::kFinishing;
+  if (is_ending && submitted_count_ == 0 && write_ == nullptr && refused_ == nullptr &&
+      first_reply_ == nullptr && !socket_.send.is_in_flight && !socket_.receive.is_in_flight) {
+    close();
+  }
+}
+
+void Connection::send_completed(void* context, int64_t result) noexcept {
+  auto& self = *static_cast<Connection*>(context);
+  if (result < 0 && !self.is_broken_) {
+    self.environment_.counters->broken_connections.add(1);
+    self.break_off();
+  }
+  if (self.phase_ == Phase::kHaggling) {
+    self.negotiation_.output_sent(static_cast<size_t>(result));
+    self.haggle();
+    return;
+  }
+  self.release_sent();
+  self.environment_.host->mark(self);
+  if (self.phase_ == Phase::kServing) self.parse();  // slots became free
+}
+
+void Connection::release_sent() noexcept {
+  while (being_sent_ != nullptr) {
+    BlockRequest* next = being_sent_->next;
+    release(*being_sent_);
+    being_sent_ = next;
+  }
+}
+
+void Connection::drop_replies() noexcept {
+  while (first_reply_ != nullptr) {
+    BlockRequest* next = first_reply_->next;
+    release(*first_reply_);
+    first_reply_ = next;
+  }
+}
+
+// ---- ending -------------------------------------------------------------------------------------
+
+void Connection::protocol_error() noexcept {
+  environment_.counters->protocol_errors.add(1);
+  break_off();
+}
+
+void Connection::finish() noexcept {
+  if (phase_ == Phase::kHaggling) {
+    break_off();
+    return;
+  }
+  if (phase_ != Phase::kServing) return;
+  phase_ = Phase::kFinishing;
+  // A header is no longer waited for; a payload that was granted its place is.
+  if (socket_.receive.is_in_flight && incoming_ == Incoming::kHeaders) {
+    ::shutdown(socket_.fd, SHUT_RD);
+  }
+  environment_.host->mark(*this);
+}
+
+void Connection::break_off() noexcept {
+  if (is_broken_) return;
+  if (phase_ == Phase::kHaggling) environment_.host->handshake_done(*this);
+  is_broken_ = true;
+  phase_ = Phase::kFinishing;
+  environment_.sockets->abort(socket_);
+  environment_.host->mark(*this);
+}
+
+void Connection::handshake_overdue() noexcept {
+  environment_.counters->handshake_timeouts.add(1);
+  break_off();
+}
+
+void Connection::close() noexcept {
+  environment_.sockets->detach(socket_);
+  ::close(socket_.fd);
+  socket_.fd = -1;
+  phase_ = Phase::kClosed;
+}
+
+}  // namespace bedplate

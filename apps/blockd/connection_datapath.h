@@ -1,0 +1,153 @@
+// One NBD connection: a handshake, then requests in and replies out, many in flight.
+//
+// Receiving. Headers are read ahead, many at a time, into a small buffer. A write's payload goes
+// straight from the socket into the destination that the volumes' shard granted, in one receive
+// together with the header that follows it; only what was read ahead with the header, less than
+// two KiB, is moved there by hand. While a write waits for its grant nothing is received: the
+// stream is at its payload.
+// Sending. All replies that are ready leave in one send, read data straight from the volume.
+//
+// Life: open -> (haggling -> serving -> finishing) -> closed. `finishing` takes no more requests,
+// answers what is outstanding, and closes; `is_broken` says that answers no longer reach anybody.
+// The slot is free again when no operation is in flight and every request is back.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "apps/blockd/block_request.h"
+#include "apps/blockd/block_server_counters.h"
+#include "apps/blockd/nbd_negotiation.h"
+#include "transport/stream_sockets.h"
+
+namespace bedplate {
+
+class Connection;
+
+// What connections share and call; BlockServer implements it.
+class ConnectionHost {
+ public:
+  // Hands `request` to the volumes' shard.
+  virtual void submit(BlockRequest& request) noexcept = 0;
+  // The connection has replies to send, or may have ended: look at it once this batch is done.
+  virtual void mark(Connection& connection) noexcept = 0;
+  // The negotiation is over: the handshake timer is no longer needed.
+  virtual void handshake_done(Connection& connection) noexcept = 0;
+
+ protected:
+  ~ConnectionHost() = default;
+};
+
+// What all connections of a server have in common. Outlives them.
+struct ConnectionEnvironment {
+  ConnectionHost* host = nullptr;
+  StreamSockets* sockets = nullptr;
+  ConnectionCounters* counters = nullptr;
+  std::span<const nbd::ExportInfo> exports;
+  std::span<const Volume> volumes;      // same order as the exports
+  std::span<std::byte> discard_memory;  // payload of refused writes goes here; nobody reads it
+};
+
+class Connection {
+ public:
+  // `requests` are the slots of this connection's requests; all memory outlives it.
+  Connection(const ConnectionEnvironment& environment, std::span<BlockRequest> requests) noexcept;
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  // Takes over the socket `fd` and begins the handshake. Requires: is_closed().
+  // Returns 0 or an errno value; then the fd is still the caller's.
+  int open(int fd) noexcept;
+
+  // A request comes back from the volumes' shard.
+  void request_returned(BlockRequest& request) noexcept;
+
+  // Sends the replies that are ready; closes if everything is done. Called after mark().
+  void flush() noexcept;
+
+  // Takes no more requests, answers those that are in flight, closes.
+  void finish() noexcept;
+  // Closes as soon as nothing is in flight; answers nothing more.
+  void break_off() noexcept;
+  // The client took too long to negotiate.
+  void handshake_overdue() noexcept;
+
+  bool is_closed() const noexcept { return phase_ == Phase::kClosed; }
+  bool is_haggling() const noexcept { return phase_ == Phase::kHaggling; }
+
+  // For the host's lists and timers.
+  Connection* next_marked = nullptr;
+  bool is_marked = false;
+  Connection* next_free = nullptr;
+  Timer handshake_timer;
+
+ private:
+  enum class Phase : uint8_t { kClosed, kHaggling, kServing, kFinishing };
+  // What the bytes that arrive next are.
+  enum class Incoming : uint8_t {
+    kHandshake,
+    kHeaders,
+    kNothing,  // a write waits for its grant
+    kPayload,  // of write_, and perhaps the next headers
+    kDiscard,  // payload of a refused write
+  };
+
+  static constexpr uint32_t kHeadersAhead = 64;
+  static constexpr uint32_t kBufferBytes = kHeadersAhead * nbd::kRequestHeaderBytes;
+  static constexpr uint32_t kRepliesPerSend = 64;
+
+  static void receive_completed(void* context, int64_t result) noexcept;
+  static void send_completed(void* context, int64_t result) noexcept;
+
+  void received(uint64_t bytes) noexcept;
+  void receive_ended(int64_t result) noexcept;
+  void haggle() noexcept;
+  void parse() noexcept;
+  bool parse_one() noexcept;
+  void accept(BlockRequest& request) noexcept;
+  void submit(BlockRequest& request, RequestStep step) noexcept;
+  void refuse(BlockRequest& request, nbd::ErrorCode error) noexcept;
+  void payload_granted() noexcept;
+  void payload_received(uint64_t bytes_after) noexcept;
+  void payload_ended(RequestStep step) noexcept;
+  void receive_more() noexcept;
+  void start_receive(uint32_t piece_count, uint64_t min_bytes) noexcept;
+  void encode_reply(BlockRequest& request, iovec*& piece) noexcept;
+  void queue_reply(BlockRequest& request) noexcept;
+  void release(BlockRequest& request) noexcept;
+  void release_sent() noexcept;
+  void drop_replies() noexcept;
+  void protocol_error() noexcept;
+  void close() noexcept;
+
+  uint32_t buffered_bytes() const noexcept { return buffer_end_ - buffer_begin_; }
+  void empty_buffer() noexcept { buffer_begin_ = buffer_end_ = 0; }
+
+  const ConnectionEnvironment& environment_;
+  Phase phase_ = Phase::kClosed;
+  Incoming incoming_ = Incoming::kHandshake;
+  bool is_broken_ = false;
+  bool expects_write_ = false;  // the last header was a write's: read ahead one header only
+  StreamSocket socket_;
+  iovec receive_pieces_[2];
+  iovec send_pieces_[2 * kRepliesPerSend];
+
+  const Volume* volume_ = nullptr;
+  nbd::ExportView view_ = {};
+  uint64_t discard_left_bytes_ = 0;
+  BlockRequest* write_ = nullptr;      // the write whose payload is being received or waited for
+  BlockRequest* refused_ = nullptr;    // answered once its payload has been discarded
+  BlockRequest* free_requests_ = nullptr;
+  BlockRequest* first_reply_ = nullptr;  // ready to be sent
+  BlockRequest* last_reply_ = nullptr;
+  BlockRequest* being_sent_ = nullptr;
+  uint32_t submitted_count_ = 0;  // requests that are with the volumes' shard
+
+  uint32_t buffer_begin_ = 0;
+  uint32_t buffer_end_ = 0;
+  std::byte buffer_[kBufferBytes];
+  nbd::Negotiation negotiation_;
+};
+
+}  // namespace bedplate

@@ -1,0 +1,162 @@
+// The handshake of NBD, without input or output: fed bytes as they arrive, it yields bytes to send.
+//
+// One object per connection, in memory that the caller has planned: it owns fixed arrays, allocates
+// nothing, and any conversation, however long or hostile, leaves its size as it is. An option is
+// read field by field and never held as a whole, so that 8 KiB of data need no 8 KiB of memory.
+// It knows no time: whoever owns the socket ends a handshake that takes too long.
+// Source: doc/proto.md of the NBD project, sections "Fixed newstyle negotiation", "Option types"
+// and "Option reply types"; docs/nbd.md lists what is answered to what.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <type_traits>
+
+#include "apps/blockd/nbd_wire.h"
+
+namespace bedplate::nbd {
+
+inline constexpr size_t kNameMaxBytes = 255;
+
+// Data of an option that is looked at, and that is skipped; still longer data ends the connection.
+inline constexpr uint32_t kOptionDataMaxBytes = 8 * kKiB;
+inline constexpr uint32_t kOptionSkipMaxBytes = 64 * kKiB;
+
+// A volume as clients see it. The name is 1..kNameMaxBytes bytes and lives as long as this.
+struct ExportInfo {
+  std::string_view name;
+  uint64_t bytes;
+  bool read_only;
+};
+
+// The flags that an export is announced with ("Transmission flags").
+uint16_t transmission_flags(const ExportInfo& info, bool structured_replies) noexcept;
+
+// Life of a connection: send what is pending, then feed what arrives, until the state is no longer
+// kHaggling; then send what is still pending, and go on as the state says. A full round:
+//
+//     while (!n.pending_output().empty()) n.output_sent(send(n.pending_output()));
+//     if (n.state() == kHaggling) n.consume(receive(at most n.wanted_bytes()));
+//
+// Threads: one at a time.
+class Negotiation {
+ public:
+  enum class State : uint8_t {
+    kHaggling,      // wants bytes, or has bytes to send
+    kTransmission,  // agreed; the bytes that follow are requests
+    kDisconnect,    // over; close once the pending output is sent
+  };
+
+  // Requires: `exports` and the names in it outlive this. The first is the default export.
+  explicit Negotiation(std::span<const ExportInfo> exports) noexcept;
+  Negotiation(const Negotiation&) = delete;
+  Negotiation& operator=(const Negotiation&) = delete;
+
+  // Begins anew, for the next connection: the greeting is pending.
+  void reset() noexcept;
+
+  State state() const noexcept { return state_; }
+
+  // What is to be sent next; valid until the next call that is not const. At most
+  // kOutputCapacityBytes; a long answer (LIST) comes in several steps.
+  std::span<const std::byte> pending_output() const noexcept {
+    return {output_ + output_begin_, output_end_ - output_begin_};
+  }
+
+  // The first `bytes` of the pending output are sent. Requires: there were that many.
+  void output_sent(size_t bytes) noexcept;
+
+  // Takes bytes that arrived, in order. Returns how many were taken: it stops as soon as there is
+  // output to send and when the negotiation is over. What is not taken stays with the caller, to be
+  // offered again after the output, or to be read as requests in kTransmission.
+  [[nodiscard]] size_t consume(std::span<const std::byte> input) noexcept;
+
+  // How many bytes of what arrives next surely belong to the negotiation and would be taken at
+  // once; 0 while there is output to send and when the negotiation is over. Who receives no more
+  // than this never has bytes left over.
+  size_t wanted_bytes() const noexcept;
+
+  // The chosen export, as an index into the exports. Requires: kTransmission.
+  size_t export_index() const noexcept;
+
+  // Whether READ must be answered with structured replies.
+  bool structured_replies() const noexcept { return structured_replies_; }
+
+  // Why it is over, as a static text without a full stop. Requires: kDisconnect.
+  const char* reason() const noexcept;
+
+  // Whether it is over because the client said ABORT, as it may: no misbehaviour.
+  bool is_aborted() const noexcept { return is_aborted_; }
+
+  // The longest text that goes with an error reply.
+  static constexpr size_t kErrorTextMaxBytes = 64;
+  static constexpr size_t kOutputCapacityBytes = 512;
+
+ private:
+  // The field that is being read.
+  enum class Field : uint8_t {
+    kClientFlags,
+    kOptionHeader,
+    kExportName,    // all data of EXPORT_NAME
+    kNameLength,    // of INFO and GO, as all that follow
+    kName,
+    kInfoCount,
+    kInfoRequest,   // one of them
+    kIgnoredData,   // the rest of an option whose answer is decided
+  };
+
+  void expect(Field field, uint32_t bytes) noexcept;
+  void finish_field() noexcept;
+  void finish_client_flags() noexcept;
+  void finish_option_header() noexcept;
+  void finish_export_name() noexcept;
+  void finish_name_length() noexcept;
+  void finish_info_count() noexcept;
+  void finish_info_request() noexcept;
+
+  void refuse(OptionReplyType type, std::string_view text) noexcept;
+  void answer_after_data() noexcept;
+  void answer_option() noexcept;
+  void answer_info() noexcept;
+  void continue_list() noexcept;
+  void disconnect(const char* reason) noexcept;
+
+  void append(const void* data, size_t bytes) noexcept;
+  void append_reply(OptionReplyType type, size_t data_bytes) noexcept;
+  size_t output_room_bytes() const noexcept { return kOutputCapacityBytes - output_end_; }
+  size_t find_named_export() const noexcept;
+
+  static constexpr size_t kNoExport = SIZE_MAX;
+  // A field is kept as far as a name may be long; more than that is counted, not kept.
+  static constexpr size_t kFieldKeptBytes = kNameMaxBytes;
+
+  std::span<const ExportInfo> exports_;
+  State state_ = State::kHaggling;
+  Field field_ = Field::kClientFlags;
+  bool no_zeroes_ = false;
+  bool structured_replies_ = false;
+  bool is_aborted_ = false;
+  bool is_listing_ = false;     // continue_list() goes on when the output is sent
+  bool wants_name_ = false;     // the information requests of this INFO or GO
+  bool wants_block_size_ = false;
+  uint32_t field_bytes_ = 0;    // of the field, and how many of them have arrived
+  uint32_t field_have_bytes_ = 0;
+  Option option_ = Option::kAbort;  // the option that is being read or answered
+  uint32_t option_bytes_ = 0;       // its data, and how many of them have not arrived yet
+  uint32_t option_left_bytes_ = 0;
+  OptionReplyType refusal_ = OptionReplyType::kAck;  // kAck: it is not refused
+  std::string_view refusal_text_;
+  size_t export_index_ = kNoExport;
+  size_t list_index_ = 0;
+  const char* reason_ = nullptr;
+  size_t output_begin_ = 0;  // sent up to here, filled up to output_end_
+  size_t output_end_ = 0;
+  std::byte field_data_[kFieldKeptBytes] = {};
+  std::byte output_[kOutputCapacityBytes] = {};
+};
+static_assert(sizeof(Negotiation) <= 1024, "one for each of up to 4096 connections");
+static_assert(std::is_trivially_destructible_v<Negotiation>);
+
+}  // namespace bedplate::nbd

@@ -1,0 +1,182 @@
+// The transmission phase of NBD, without input or output: a request is decoded, judged, answered.
+//
+// Pure functions over bytes that the caller owns: nothing is kept, allocated, logged or waited for.
+// What a verdict means for buffers and sockets is the connection's business. The order in which
+// rules are applied is fixed (rejection_of), so that a request that breaks several has one answer.
+// Source: doc/proto.md of the NBD project, sections "Request message", "Request types", "Command
+// flags" and "Error values".
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "apps/blockd/nbd_wire.h"
+#include "platform/assert.h"
+
+namespace bedplate::nbd {
+
+inline constexpr size_t kRequestHeaderBytes = sizeof(RequestHeader);
+
+// Enough for the header of any reply that is encoded here.
+inline constexpr size_t kMaxReplyHeaderBytes = sizeof(OffsetDataChunk);
+static_assert(kMaxReplyHeaderBytes >= sizeof(SimpleReply));
+static_assert(kMaxReplyHeaderBytes >= sizeof(ErrorChunk));
+
+// The payload of a refused WRITE is read and dropped up to here; a longer one ends the connection.
+inline constexpr uint32_t kDrainMaxBytes = 64 * kMiB;
+static_assert(kDrainMaxBytes >= kPayloadMaxBytes, "what could be accepted can be dropped");
+
+using RequestBytes = std::span<const std::byte, kRequestHeaderBytes>;
+using ReplyBytes = std::span<std::byte, kMaxReplyHeaderBytes>;
+
+// A request in host byte order. `command` holds whatever the client sent, `cookie` is the client's
+// own and goes back unchanged.
+struct Request {
+  Command command;
+  uint16_t flags;
+  uint32_t length;
+  uint64_t cookie;
+  uint64_t offset;
+};
+
+// What a request is judged against: the volume, and what the connection has negotiated.
+struct ExportView {
+  uint64_t bytes;
+  bool read_only;
+  bool structured_replies;
+};
+
+// What is to be done with a request.
+struct Verdict {
+  enum class Kind : uint8_t {
+    kAccept,          // carry it out; `length` payload bytes follow the header of a WRITE
+    kRefuse,          // answer `error`; no payload follows the header
+    kRefuseAndDrain,  // answer `error`; read and drop `drain_bytes` of payload
+    kFinish,          // DISC: answer what is outstanding, then close; it has no reply itself
+    kDisconnect,      // close at once, without an answer: a payload too long to be dropped
+  };
+  Kind kind = Kind::kAccept;
+  ErrorCode error = ErrorCode::kNone;
+  uint32_t drain_bytes = 0;
+
+  bool operator==(const Verdict&) const = default;
+};
+
+// Reads the 28 bytes of a request header. No when the magic is wrong: the stream is lost, and the
+// connection must be closed without an answer.
+[[nodiscard]] inline bool try_decode(RequestBytes wire, Request& request) noexcept {
+  RequestHeader header;
+  std::memcpy(&header, wire.data(), sizeof header);
+  request.command = header.command.value();
+  request.flags = header.flags.value();
+  request.length = header.length.value();
+  request.cookie = header.cookie.value();
+  request.offset = header.offset.value();
+  return header.magic.value() == kRequestMagic;
+}
+
+// What holds for one command.
+struct CommandRule {
+  bool is_known = false;
+  bool has_range = false;  // offset and length name bytes of the export
+  bool writes = false;
+  uint16_t flags = 0;  // that may be set
+  uint32_t length_max_bytes = 0;
+  ErrorCode past_end = ErrorCode::kNone;
+};
+
+// By command. FUA may come with every command and means nothing where nothing is written ("the
+// server MUST accept all commands with this bit set"). FLUSH has no range: its offset and length
+// are reserved, and ignored. DISC is no matter of rules: it is obeyed whatever else it says.
+inline constexpr CommandRule kCommandRules[] = {
+    /* READ */ {.is_known = true, .has_range = true, .flags = kCommandFlagFua | kCommandFlagDf,
+                .length_max_bytes = kPayloadMaxBytes, .past_end = ErrorCode::kEinval},
+    /* WRITE */ {.is_known = true, .has_range = true, .writes = true, .flags = kCommandFlagFua,
+                 .length_max_bytes = kPayloadMaxBytes, .past_end = ErrorCode::kEnospc},
+    /* DISC */ {},
+    /* FLUSH */ {.is_known = true, .flags = kCommandFlagFua},
+    /* TRIM */ {.is_known = true, .has_range = true, .writes = true, .flags = kCommandFlagFua,
+                .length_max_bytes = UINT32_MAX, .past_end = ErrorCode::kEinval},
+    /* CACHE */ {},
+    /* WRITE_ZEROES */ {.is_known = true, .has_range = true, .writes = true,
+                        .flags = kCommandFlagFua | kCommandFlagNoHole,
+                        .length_max_bytes = UINT32_MAX, .past_end = ErrorCode::kEnospc},
+};
+inline constexpr size_t kCommandRuleCount = sizeof kCommandRules / sizeof kCommandRules[0];
+static_assert(kCommandRuleCount == static_cast<size_t>(Command::kWriteZeroes) + 1);
+
+// The first rule that the request breaks, as the error to answer; kNone when it breaks none.
+inline ErrorCode rejection_of(const Request& request, const ExportView& view) noexcept {
+  const auto command = static_cast<size_t>(request.command);
+  if (command >= kCommandRuleCount) return ErrorCode::kEinval;
+  const CommandRule& rule = kCommandRules[command];
+  if (!rule.is_known) return ErrorCode::kEinval;
+  // DF is announced, and so valid, only with structured replies ("Transmission flags").
+  uint32_t allowed_flags = rule.flags;
+  if (!view.structured_replies) allowed_flags &= ~uint32_t{kCommandFlagDf};
+  if ((request.flags & ~allowed_flags) != 0) return ErrorCode::kEinval;
+  if (rule.writes && view.read_only) return ErrorCode::kEperm;
+  if (!rule.has_range) return ErrorCode::kNone;
+  if (request.length == 0) return ErrorCode::kEinval;
+  // offset + length may not fit into 64 bits; view.bytes - offset does once offset is inside.
+  if (request.offset > view.bytes || request.length > view.bytes - request.offset) {
+    return rule.past_end;
+  }
+  if (request.length > rule.length_max_bytes) return ErrorCode::kEinval;
+  return ErrorCode::kNone;
+}
+
+// Judges a decoded request.
+// Cost: about a dozen instructions and one line of constants when it is accepted.
+[[nodiscard]] inline Verdict check(const Request& request, const ExportView& view) noexcept {
+  using Kind = Verdict::Kind;
+  const ErrorCode error = rejection_of(request, view);
+  if (BP_LIKELY(error == ErrorCode::kNone)) return {};
+  if (request.command == Command::kDisc) return {.kind = Kind::kFinish};
+  if (request.command != Command::kWrite || request.length == 0) {
+    return {.kind = Kind::kRefuse, .error = error};
+  }
+  if (request.length > kDrainMaxBytes) return {.kind = Kind::kDisconnect};
+  return {.kind = Kind::kRefuseAndDrain, .error = error, .drain_bytes = request.length};
+}
+
+// The answer to any request while structured replies are not negotiated, and to any but READ while
+// they are. With kNone in answer to a READ, the data must follow. Returns 16.
+inline size_t encode_simple_reply(ReplyBytes out, uint64_t cookie, ErrorCode error) noexcept {
+  const SimpleReply reply{.magic = kSimpleReplyMagic, .error = error, .cookie = cookie};
+  std::memcpy(out.data(), &reply, sizeof reply);
+  return sizeof reply;
+}
+
+// The answer to a READ of `length` bytes at `offset` while structured replies are negotiated: one
+// chunk, and the last. It claims success, so the data must be certain. Returns 28.
+// Requires: 0 < length <= kPayloadMaxBytes, as `check` sees to; the data must follow.
+inline size_t encode_read_chunk(ReplyBytes out, uint64_t cookie, uint64_t offset,
+                                uint32_t length) noexcept {
+  BP_DCHECK(length > 0 && length <= kPayloadMaxBytes);
+  const auto payload_bytes = static_cast<uint32_t>(sizeof(Be64) + length);
+  const OffsetDataChunk chunk{
+      .header = {.magic = kChunkMagic, .flags = kChunkFlagDone, .type = ChunkType::kOffsetData,
+                 .cookie = cookie, .payload_bytes = payload_bytes},
+      .offset = offset};
+  std::memcpy(out.data(), &chunk, sizeof chunk);
+  return sizeof chunk;
+}
+
+// A failure while structured replies are negotiated, without a message. Returns 26.
+// Requires: error != kNone.
+inline size_t encode_error_chunk(ReplyBytes out, uint64_t cookie, ErrorCode error) noexcept {
+  BP_DCHECK(error != ErrorCode::kNone);
+  constexpr uint32_t kPayloadBytes = sizeof(ErrorChunk) - sizeof(ChunkHeader);
+  const ErrorChunk chunk{
+      .header = {.magic = kChunkMagic, .flags = kChunkFlagDone, .type = ChunkType::kError,
+                 .cookie = cookie, .payload_bytes = kPayloadBytes},
+      .error = error,
+      .message_bytes = 0};
+  std::memcpy(out.data(), &chunk, sizeof chunk);
+  return sizeof chunk;
+}
+
+}  // namespace bedplate::nbd

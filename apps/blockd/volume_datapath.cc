@@ -1,0 +1,84 @@
+#include "apps/blockd/volume_datapath.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "platform/units.h"
+
+namespace bedplate {
+namespace {
+
+constexpr uint64_t kZeroSliceBytes = kMiB;
+
+}  // namespace
+
+void VolumeService::reply(BlockRequest& request) noexcept {
+  const bool pushed = options_.replies->try_push(&request);
+  BP_ASSERT(pushed);  // the plan: the lane holds every request there is
+  has_replied_ = true;
+}
+
+void VolumeService::handle_write(BlockRequest& request) noexcept {
+  switch (request.step) {
+    case RequestStep::kSubmit:
+      request.data = request.volume->address + request.wire.offset;
+      options_.counters->grants.add(1);
+      break;
+    case RequestStep::kCommit: options_.counters->commits.add(1); break;
+    case RequestStep::kAbort: options_.counters->aborts.add(1); break;
+  }
+  reply(request);
+}
+
+void VolumeService::handle(BlockRequest& request) noexcept {
+  switch (request.wire.command) {
+    case nbd::Command::kRead:
+      request.data = request.volume->address + request.wire.offset;
+      reply(request);
+      break;
+    case nbd::Command::kWrite: handle_write(request); break;
+    case nbd::Command::kTrim:  // the pool gives no memory back: a trimmed range reads as zeros
+    case nbd::Command::kWriteZeroes:
+      request.done_bytes = 0;
+      request.next = nullptr;
+      (last_long_ == nullptr ? first_long_ : last_long_->next) = &request;
+      last_long_ = &request;
+      break;
+    default:  // FLUSH: what was committed is in place
+      reply(request);
+      break;
+  }
+}
+
+// One slice of the first long request, which then goes to the end of the line.
+uint32_t VolumeService::zero_some() noexcept {
+  BlockRequest* request = first_long_;
+  if (request == nullptr) return 0;
+  first_long_ = request->next;
+  if (first_long_ == nullptr) last_long_ = nullptr;
+  const uint64_t slice =
+      std::min<uint64_t>(kZeroSliceBytes, request->wire.length - request->done_bytes);
+  std::memset(request->volume->address + request->wire.offset + request->done_bytes, 0, slice);
+  request->done_bytes += slice;
+  if (request->done_bytes == request->wire.length) {
+    reply(*request);
+    return 1;
+  }
+  request->next = nullptr;
+  (last_long_ == nullptr ? first_long_ : last_long_->next) = request;
+  last_long_ = request;
+  return 1;
+}
+
+uint32_t VolumeService::poll(uint32_t budget) noexcept {
+  constexpr uint32_t kBatchMax = 64;
+  BlockRequest* batch[kBatchMax];
+  const size_t count = options_.requests->pop_batch({batch, std::min(budget, kBatchMax)});
+  has_replied_ = false;
+  for (size_t i = 0; i < count; ++i) handle(*batch[i]);
+  const uint32_t slices = zero_some();
+  if (has_replied_ && options_.replies_doorbell != nullptr) options_.replies_doorbell->ring();
+  return static_cast<uint32_t>(count) + slices;
+}
+
+}  // namespace bedplate

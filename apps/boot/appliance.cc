@@ -1,0 +1,234 @@
+#include "apps/boot/appliance.h"
+
+#include <cerrno>
+#include <ctime>
+
+#include <sys/mman.h>
+
+#include "alloc/confined_heap.h"
+#include "alloc/exhaustion.h"
+#include "alloc/interception.h"
+#include "apps/boot/preflight.h"
+#include "pinned_pool/audit.h"
+#include "pinned_pool/boot_segment.h"
+#include "platform/clock.h"
+#include "platform/cpu.h"
+#include "platform/log.h"
+
+namespace bedplate {
+namespace {
+
+// How often the counters that nobody pushes (heap use, registrations) are brought up to date.
+constexpr long kRefreshNs = 500 * static_cast<long>(kNsPerMs);
+constexpr long kDrainPollNs = 2 * static_cast<long>(kNsPerMs);
+
+bool report(const Result<void>& result) {
+  if (!result.ok()) log_error(result.error());
+  return result.ok();
+}
+
+Error not_locked(const Segment& segment) noexcept {
+  Error error;
+  error.set_doing("locking segment %s (%s)", segment.owner.text,
+                  format_bytes(segment.bytes).text);
+  error.set_answer_errno(segment.lock_errno);
+  return error.set_cure("run as root, or raise the limit: ulimit -l unlimited");
+}
+
+}  // namespace
+
+bool Appliance::boot() {
+  sigemptyset(&stop_signals_);
+  sigaddset(&stop_signals_, SIGTERM);
+  sigaddset(&stop_signals_, SIGINT);
+  // Before there are threads, which inherit it: only serve_until_signal takes these.
+  pthread_sigmask(SIG_BLOCK, &stop_signals_, nullptr);
+  heap_create();
+  report_exhaustion();
+
+  auto plan = plan_appliance(configuration_);
+  if (!plan.ok()) {
+    log_error(plan.error());
+    return false;
+  }
+  plan_ = plan.take();
+  if (!check() || !report(reserve()) || !report(start_shards())) return false;
+  create_services();
+  if (!report(seal())) return false;
+  start_serving();
+  return true;
+}
+
+// Everything that can be found out before anything is taken, in one report.
+bool Appliance::check() {
+  std::vector<Error> problems = preflight(configuration_, plan_);
+  if (configuration_.blockd.enabled) listeners_.open(configuration_.blockd.listen, &problems);
+  const ApplianceSettings& settings = configuration_.appliance;
+  if (auto made = counters_.create(settings.runtime_directory, settings.name); !made.ok()) {
+    problems.push_back(made.error());
+  }
+  for (const Error& problem : problems) log_error(problem);
+  return problems.empty();
+}
+
+Result<void> Appliance::reserve() {
+  PinnedPool& pool = process_pool();
+  BP_TRY(pool.reserve(plan_.pool, static_cast<unsigned>(usable_cpu_count())));
+  for (uint32_t i = 0; i < pool.segment_count(); ++i) {
+    if (pool.segment(i).lock_errno != 0) return not_locked(pool.segment(i));
+  }
+  Segment& heap = *pool.find_segment("heap");
+  pool.carve(heap, heap.owner, heap.bytes);
+  if (!add_heap_memory(heap.memory())) {
+    Error error;
+    error.set_doing("handing %s to the heap", format_bytes(heap.bytes).text);
+    error.set_answer("its tables do not fit into segment 0");
+    return error.set_cure("raise BEDPLATE_BOOT_BYTES, or make the pool smaller");
+  }
+  retire_boot_heap();
+  return {};
+}
+
+Result<void> Appliance::start_shards() {
+  CountersLayout& layout = counters_.layout();
+  for (const ShardSettings& settings : configuration_.shards) {
+    const auto index = static_cast<uint32_t>(shards_.size());
+    ShardCounters& counters = layout.shards[index];
+    counters.name = OwnerName(settings.name);
+    counters.cpu = settings.cpu;
+    const bool has_connections =
+        configuration_.blockd.enabled && configuration_.blockd.connections_shard == index;
+    ShardOptions options;
+    options.settings = settings;
+    options.event_loop = configuration_.event_loop;
+    options.socket_count_max = has_connections ? configuration_.blockd.max_connections : 1;
+    options.counters = &counters;
+    shards_.push_back(std::make_unique<Shard>());
+    BP_TRY(shards_.back()->create(options));
+  }
+  layout.shard_count = static_cast<uint32_t>(shards_.size());
+  return {};
+}
+
+void Appliance::create_services() {
+  const BlockdSettings& settings = configuration_.blockd;
+  if (!settings.enabled) return;
+  Shard& connections = *shards_[settings.connections_shard];
+  Shard& volumes = *shards_[settings.volumes_shard];
+  block_server_ = std::make_unique<BlockServer>();
+  block_server_->create(process_pool(), block_server_options(settings),
+                        {&connections.loop(), &connections.sockets(), &volumes.loop(),
+                         &counters_.layout().connections, &counters_.layout().volumes});
+  for (const Fd& socket : listeners_.sockets()) block_server_->add_listener(socket.number());
+  counters_.layout().has_blockd = 1;
+}
+
+Result<void> Appliance::seal() {
+  // Program text, static data and the main stack: what is not the pool's may not fault either.
+  if (mlockall(MCL_CURRENT) != 0) {
+    return error_from_errno("locking the program in memory")
+        .set_cure("run as root, or raise the limit: ulimit -l unlimited");
+  }
+  PinnedPool& pool = process_pool();
+  const bool enforced = pool.seal();
+  CountersLayout& layout = counters_.layout();
+  layout.is_enforced_by_kernel.set(enforced ? 1 : 0);
+  layout.pool_page_bytes.set(page_bytes(configuration_.pool.page));
+  layout.pool_total_bytes.set(pool.total_bytes());
+  pool.write_map(&layout.map);
+  describe_owners();
+  refresh_counters();
+  auto audited = audit_maps(layout.map, 0);
+  if (!audited.ok()) return audited.error();
+  if (!audited.value().ok) {
+    Error error;
+    error.set_doing("auditing the pool");
+    error.set_answer("%s", audited.value().text);
+    return error.set_cure("this is a defect, or a tool has changed the maps of this process");
+  }
+  counters_.publish();
+  BP_LOG_INFO("%s: pool of %s in pages of %s sealed, %s", configuration_.appliance.name.c_str(),
+              format_bytes(pool.total_bytes()).text,
+              format_bytes(page_bytes(configuration_.pool.page)).text,
+              enforced ? "enforced by the kernel (mseal)"
+                       : "not enforced: this kernel has no mseal (Linux 6.10)");
+  return {};
+}
+
+void Appliance::start_serving() {
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    const ShardCounters& counters = counters_.layout().shards[i];
+    BP_LOG_INFO("shard %s on core %d, sockets through %s", counters.name.text, counters.cpu,
+                counters.backend);
+  }
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    const bool starts_server = block_server_ && configuration_.blockd.connections_shard == i;
+    BlockServer* server = starts_server ? block_server_.get() : nullptr;
+    shards_[i]->run([server] {
+      if (server != nullptr) server->start();
+    });
+  }
+}
+
+// One entry for each carve, and one for each segment that is not carved: the owners of the plan.
+void Appliance::describe_owners() noexcept {
+  CountersLayout& layout = counters_.layout();
+  const auto add = [&](const OwnerName& name, uint64_t bytes) {
+    if (layout.owner_count == kOwnerCountMax) return;
+    OwnerCounters& owner = layout.owners[layout.owner_count++];
+    owner.name = name;
+    owner.bytes.set(bytes);
+    owner.used_bytes.set(bytes);
+  };
+  for (const SegmentPlan& segment : plan_.pool.segments) {
+    if (segment.carves.empty()) add(segment.owner, segment.bytes);
+    for (const CarvePlan& carve : segment.carves) add(carve.owner, carve.bytes);
+  }
+}
+
+void Appliance::refresh_counters() noexcept {
+  CountersLayout& layout = counters_.layout();
+  const RegistrationCounts registrations = registration_counts();
+  layout.registrations.set(registrations.total);
+  layout.registrations_after_seal.set(registrations.after_seal);
+  layout.exhaustions.set(exhaustion_count());
+  layout.checked_pointers.set(checked_pointer_count());
+  // The first two owners are those that the heap fills: boot and heap.
+  for (uint32_t i = 0; i < 2; ++i) {
+    layout.owners[i].used_bytes.set(heap_used_bytes(process_pool().segment(i).address));
+  }
+}
+
+bool Appliance::serve_until_signal() {
+  const timespec pause = {0, kRefreshNs};
+  int signal_number = -1;
+  while (signal_number < 0) {
+    signal_number = sigtimedwait(&stop_signals_, nullptr, &pause);
+    refresh_counters();
+  }
+  BP_LOG_INFO("%s: signal %d, draining", configuration_.appliance.name.c_str(), signal_number);
+  const bool drained = drain();
+  for (auto& shard : shards_) shard->stop();
+  refresh_counters();
+  return drained;
+}
+
+bool Appliance::drain() noexcept {
+  if (!block_server_) return true;
+  block_server_->request_drain();
+  const uint64_t deadline_ns =
+      monotonic_ns() + configuration_.appliance.drain_timeout_ms * kNsPerMs;
+  while (!block_server_->is_drained()) {
+    if (monotonic_ns() >= deadline_ns) {
+      BP_LOG_WARNING("%s: not drained after %u ms: closing the connections that are left",
+                     configuration_.appliance.name.c_str(),
+                     configuration_.appliance.drain_timeout_ms);
+      return false;
+    }
+    const timespec pause = {0, kDrainPollNs};
+    nanosleep(&pause, nullptr);
+  }
+  return true;
+}
+
+}  // namespace bedplate

@@ -1,0 +1,55 @@
+// The appliance: the composition root. It boots in the order of the design, serves until it is
+// told to stop, drains, and closes.
+//
+//     configuration -> plan -> preflight -> reserve -> register -> services -> seal -> run
+#pragma once
+
+#include <csignal>
+#include <memory>
+#include <vector>
+
+#include "apps/blockd/block_server.h"
+#include "apps/boot/appliance_plan.h"
+#include "apps/boot/configuration.h"
+#include "apps/boot/counters_file.h"
+#include "apps/boot/listeners.h"
+#include "apps/boot/shard.h"
+
+namespace bedplate {
+
+class Appliance {
+ public:
+  explicit Appliance(Configuration configuration) : configuration_(std::move(configuration)) {}
+  Appliance(const Appliance&) = delete;
+  Appliance& operator=(const Appliance&) = delete;
+
+  // Boots up to the seal and starts to serve. On failure prints every problem and returns false;
+  // what was opened is closed again when this object goes.
+  // Threads: the main thread, once per process (the pool is not given back).
+  bool boot();
+
+  // Waits for SIGTERM or SIGINT, then drains. Returns whether everything was drained in time.
+  bool serve_until_signal();
+
+ private:
+  bool check();
+  Result<void> reserve();
+  Result<void> start_shards();
+  void create_services();
+  Result<void> seal();
+  void start_serving();
+  void describe_owners() noexcept;
+  void refresh_counters() noexcept;
+  bool drain() noexcept;
+
+  Configuration configuration_;
+  AppliancePlan plan_;
+  Listeners listeners_;
+  CountersFile counters_;
+  sigset_t stop_signals_ = {};
+  // After what they use: shards stop first when the appliance goes.
+  std::unique_ptr<BlockServer> block_server_;
+  std::vector<std::unique_ptr<Shard>> shards_;
+};
+
+}  // namespace bedplate

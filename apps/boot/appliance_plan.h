@@ -1,0 +1,27 @@
+// The plan of an appliance: what a configuration takes, to the byte, before anything is taken.
+#pragma once
+
+#include "apps/blockd/block_server.h"
+#include "apps/boot/configuration.h"
+#include "pinned_pool/plan.h"
+
+namespace bedplate {
+
+struct StackPlan {
+  uint64_t count = 0;  // one for each shard
+  uint64_t bytes_each = 0;
+  uint64_t total_bytes() const noexcept { return count * bytes_each; }
+};
+
+struct AppliancePlan {
+  PoolPlan pool;
+  StackPlan stacks;  // private locked memory beside the pool
+};
+
+// Errors (kConfiguration): the pool is too small; the message names the owner and by how much.
+Result<AppliancePlan> plan_appliance(const Configuration& configuration);
+
+// The options of blockd as the configuration states them.
+BlockServerOptions block_server_options(const BlockdSettings& settings);
+
+}  // namespace bedplate

@@ -1,0 +1,89 @@
+// The configuration of an appliance: one TOML file, read once at boot, parsed strictly.
+//
+// Strict means: an unknown key, a wrong type, a value out of range or a name that nothing defines
+// is an error with file, line and column; nothing is guessed and nothing is ignored. Parsing
+// starts nothing and touches no device: the same function serves `run`, `plan` and `check`.
+// docs/configuration.md describes every key; a test compares its list with the parser's.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "platform/hugepage.h"
+#include "platform/result.h"
+#include "platform/units.h"
+#include "transport/socket_address.h"
+
+namespace bedplate {
+
+enum class SocketBackendChoice { kIoUring, kEpoll, kIoUringOrEpoll };
+
+struct ApplianceSettings {
+  std::string name;
+  std::string runtime_directory = "/run/bedplate";
+  uint32_t drain_timeout_ms = 5000;
+};
+
+struct PoolSettings {
+  uint64_t bytes = 0;
+  PageSize page = PageSize::k2MiB;
+  uint64_t heap_min_bytes = 32 * kMiB;
+};
+
+struct EventLoopSettings {
+  SocketBackendChoice sockets = SocketBackendChoice::kIoUringOrEpoll;
+  uint32_t spin_us = 50;
+};
+
+struct ShardSettings {
+  std::string name;
+  int cpu = 0;
+};
+
+struct VolumeSettings {
+  std::string name;
+  uint64_t bytes = 0;
+  bool read_only = false;
+};
+
+struct BlockdSettings {
+  bool enabled = false;  // the table [blockd] is there
+  std::vector<SocketAddress> listen;
+  uint32_t connections_shard = 0;  // index into Configuration::shards
+  uint32_t volumes_shard = 0;
+  uint32_t max_connections = 64;
+  uint32_t requests_per_connection = 64;
+  uint32_t handshake_timeout_ms = 10000;
+  std::vector<VolumeSettings> volumes;
+};
+
+struct Configuration {
+  ApplianceSettings appliance;
+  PoolSettings pool;
+  EventLoopSettings event_loop;
+  std::vector<ShardSettings> shards;
+  BlockdSettings blockd;
+};
+
+// Reads and checks the file at `path`.
+// Errors: kConfiguration, "PATH:LINE:COLUMN: what is wrong; what was expected"; the first problem
+// in the file's order. Threads: any, before the seal (it allocates).
+Result<Configuration> load_configuration(const char* path);
+
+// The same for text in memory; `path` only appears in messages.
+Result<Configuration> parse_configuration(std::string_view text, const char* path);
+
+// One key as the parser knows it, in the words of docs/configuration.md.
+struct ConfigurationKey {
+  std::string name;  // with its table: "pool.bytes"
+  std::string type;
+  std::string default_text;  // as a file would write it; "required" when there is none
+  std::string range;
+};
+
+// Every key, in the order of the documentation.
+std::vector<ConfigurationKey> configuration_keys();
+
+}  // namespace bedplate

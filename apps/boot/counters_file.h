@@ -1,0 +1,99 @@
+// The counters file: NAME.stats in the runtime directory, a small file on tmpfs that the appliance
+// maps and writes and `bedplate stats` maps read-only.
+//
+// Each counter is written by one thread with relaxed stores, so reading costs the appliance
+// nothing. The file is removed on a clean stop and kept after a crash. A lock on it (fcntl, for
+// the life of the process) tells a running appliance from one that crashed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "apps/blockd/block_server_counters.h"
+#include "pinned_pool/pool_map.h"
+#include "platform/file.h"
+#include "platform/result.h"
+#include "transport/event_loop.h"
+#include "transport/stream_sockets.h"
+
+namespace bedplate {
+
+inline constexpr uint32_t kShardCountMax = 64;
+inline constexpr uint32_t kOwnerCountMax = 256;
+
+struct alignas(kCacheLineBytes) ShardCounters {
+  OwnerName name;
+  int32_t cpu = 0;
+  char backend[16] = {};
+  EventLoopCounters loop;
+  SocketCounters sockets;
+};
+
+struct OwnerCounters {
+  OwnerName name;
+  Counter bytes;
+  Counter used_bytes;
+};
+
+// The file's content. Changing it changes kCountersVersion.
+struct CountersLayout {
+  std::atomic<uint64_t> magic{0};  // stored last at creation, with release
+  uint32_t version = 0;
+  int32_t pid = 0;
+  OwnerName appliance;
+  Counter pool_page_bytes;
+  Counter pool_total_bytes;
+  Counter is_enforced_by_kernel;
+  Counter registrations;
+  Counter registrations_after_seal;
+  Counter exhaustions;       // allocations that were refused
+  Counter checked_pointers;  // debug builds: pointers seen to lie in the pool
+  PoolMap map;
+  uint32_t owner_count = 0;
+  uint32_t shard_count = 0;
+  OwnerCounters owners[kOwnerCountMax];
+  ShardCounters shards[kShardCountMax];
+  uint32_t has_blockd = 0;
+  ConnectionCounters connections;
+  VolumeCounters volumes;
+};
+
+inline constexpr uint64_t kCountersMagic = 0x31'73'74'61'74'73'70'62;  // "bpstats1"
+inline constexpr uint32_t kCountersVersion = 1;
+
+// The appliance's end.
+class CountersFile {
+ public:
+  CountersFile() noexcept = default;
+  CountersFile(const CountersFile&) = delete;
+  CountersFile& operator=(const CountersFile&) = delete;
+  // Removes the file, and the directory if this made it and it is empty. A process that crashes
+  // does not get here, so its file stays.
+  ~CountersFile();
+
+  // Creates the file. Errors: the directory cannot be written, or an appliance of this name runs.
+  Result<void> create(const std::string& directory, const std::string& name);
+  // The counters are complete: readers may look.
+  void publish() noexcept;
+
+  CountersLayout& layout() noexcept { return *layout_; }
+
+ private:
+  std::string directory_;
+  std::string path_;
+  bool made_directory_ = false;
+  Fd fd_;
+  CountersLayout* layout_ = nullptr;
+};
+
+// The reader's end: a copy of what was in the file, which is all that a report needs.
+struct CountersSnapshot {
+  const CountersLayout* layout = nullptr;  // mapped read-only for the life of the process
+  bool is_running = false;                 // false: it crashed, and these are its last counters
+};
+
+// Opens NAME.stats in `directory`; with an empty `name`, the only one there.
+Result<CountersSnapshot> open_counters(const std::string& directory, const std::string& name);
+
+}  // namespace bedplate

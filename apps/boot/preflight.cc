@@ -1,0 +1,134 @@
+#include "apps/boot/preflight.h"
+
+#include <cerrno>
+#include <cinttypes>
+
+#include <liburing.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include "platform/cpu.h"
+#include "platform/hugepage.h"
+#include "platform/units.h"
+
+namespace bedplate {
+namespace {
+
+// Beside connections: listeners, rings, eventfds, memfds, the counters file, standard streams.
+constexpr uint64_t kOtherDescriptors = 64;
+
+// The limit after raising the soft one as far as it goes.
+uint64_t raised_limit(__rlimit_resource resource) noexcept {
+  rlimit limit = {};
+  getrlimit(resource, &limit);
+  if (limit.rlim_cur < limit.rlim_max) {
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(resource, &limit);
+    getrlimit(resource, &limit);
+  }
+  return limit.rlim_cur;
+}
+
+void check_hugepages(const AppliancePlan& plan, PageSize page, std::vector<Error>* problems) {
+  const uint64_t needed = plan.pool.bytes_with(page) / page_bytes(page);
+  if (needed == 0 || !is_huge(page)) return;
+  const HugepageCounts counts = hugepage_counts(page);
+  const char* page_text = page == PageSize::k1GiB ? "1 GiB" : "2 MiB";
+  Error error;
+  error.set_doing("looking for hugepages of %s", page_text);
+  if (!counts.supported) {
+    error.set_answer("this kernel has none of this size");
+    error.set_cure("set [pool] page to another size (`bedplate doctor` lists them)");
+    problems->push_back(error);
+  } else if (counts.available_count < needed) {
+    error.set_answer("%" PRIu64 " are free, %" PRIu64 " are needed", counts.available_count,
+                     needed);
+    error.set_cure("echo %" PRIu64 " > %s",
+                   counts.total_count + needed - counts.available_count,
+                   hugepage_count_file(page));
+    problems->push_back(error);
+  }
+}
+
+// Whether memory may be locked beyond the limit (CAP_IPC_LOCK): tried, since capabilities have
+// more rules than a check would know.
+bool may_lock(uint64_t bytes) noexcept {
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return false;
+  // MLOCK_ONFAULT checks the limit without taking the pages.
+  const bool locked = mlock2(memory, bytes, MLOCK_ONFAULT) == 0;
+  munmap(memory, bytes);
+  return locked;
+}
+
+void check_locked_memory(const Configuration& configuration, const AppliancePlan& plan,
+                         std::vector<Error>* problems) {
+  const uint64_t limit = raised_limit(RLIMIT_MEMLOCK);
+  // Small pages and stacks are locked; a ring that registers the pool is charged for all of it.
+  uint64_t needed = plan.pool.bytes_with(PageSize::k4KiB) + plan.stacks.total_bytes();
+  if (configuration.event_loop.sockets != SocketBackendChoice::kEpoll) {
+    needed += plan.pool.total_bytes() * configuration.shards.size();
+  }
+  if (limit >= needed || may_lock(needed)) return;
+  Error error;
+  error.set_doing("looking at the limit of locked memory");
+  error.set_answer("%" PRIu64 " KiB are allowed, %" PRIu64 " KiB are needed", limit / kKiB,
+                   needed / kKiB);
+  error.set_cure("run as root, or: ulimit -l %" PRIu64, needed / kKiB);
+  problems->push_back(error);
+}
+
+void check_descriptors(const Configuration& configuration, std::vector<Error>* problems) {
+  const uint64_t limit = raised_limit(RLIMIT_NOFILE);
+  const uint64_t needed =
+      kOtherDescriptors + (configuration.blockd.enabled ? configuration.blockd.max_connections : 0);
+  if (limit >= needed) return;
+  Error error;
+  error.set_doing("looking at the limit of open files");
+  error.set_answer("%" PRIu64 " are allowed, %" PRIu64 " are needed", limit, needed);
+  error.set_cure("ulimit -n %" PRIu64 ", or make [blockd] max_connections smaller", needed);
+  problems->push_back(error);
+}
+
+void check_cores(const Configuration& configuration, std::vector<Error>* problems) {
+  for (const ShardSettings& shard : configuration.shards) {
+    if (cpu_is_usable(shard.cpu)) continue;
+    Error error;
+    error.set_doing("looking for the core of shard %s", shard.name.c_str());
+    error.set_answer("core %d does not exist, or this process may not use it (it may use %d)",
+                     shard.cpu, usable_cpu_count());
+    error.set_cure("choose another `cpu`, or let one shard serve both");
+    problems->push_back(error);
+  }
+}
+
+}  // namespace
+
+Result<void> probe_io_uring() noexcept {
+  io_uring ring = {};
+  const int outcome = io_uring_queue_init(
+      2, &ring, IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN);
+  if (outcome == 0) {
+    io_uring_queue_exit(&ring);
+    return {};
+  }
+  errno = -outcome;
+  return error_from_errno("trying io_uring")
+      .set_cure("needs Linux 6.1, and a container that allows it (sysctl "
+                "kernel.io_uring_disabled=0); or set [event_loop] sockets = \"epoll\"");
+}
+
+std::vector<Error> preflight(const Configuration& configuration, const AppliancePlan& plan) {
+  std::vector<Error> problems;
+  check_hugepages(plan, configuration.pool.page, &problems);
+  check_locked_memory(configuration, plan, &problems);
+  check_descriptors(configuration, &problems);
+  check_cores(configuration, &problems);
+  if (configuration.event_loop.sockets == SocketBackendChoice::kIoUring) {
+    if (auto probed = probe_io_uring(); !probed.ok()) problems.push_back(probed.error());
+  }
+  return problems;
+}
+
+}  // namespace bedplate

@@ -1,0 +1,22 @@
+// Preflight: everything that this machine lacks for a configuration, in one report.
+//
+// It looks before anything is taken, and it does not stop at the first finding: an administrator
+// mends all of it at once. Each finding carries the command that cures it.
+#pragma once
+
+#include <vector>
+
+#include "apps/boot/appliance_plan.h"
+#include "apps/boot/configuration.h"
+#include "platform/result.h"
+
+namespace bedplate {
+
+// Checks hugepages, the limit of locked memory, descriptors, cores and io_uring, and raises this
+// process's soft limits to its hard ones. Returns what is missing; empty is good.
+std::vector<Error> preflight(const Configuration& configuration, const AppliancePlan& plan);
+
+// What a configuration with io_uring for its sockets would meet; no error: it works here.
+Result<void> probe_io_uring() noexcept;
+
+}  // namespace bedplate

@@ -1,0 +1,91 @@
+#include "apps/boot/shard.h"
+
+#include <cstdio>
+
+#include "pinned_pool/pinned_pool.h"
+#include "platform/cpu.h"
+#include "platform/log.h"
+
+namespace bedplate {
+
+Shard::~Shard() { stop(); }
+
+void Shard::set_state(State state) noexcept {
+  state_.store(state, std::memory_order_release);
+  state_.notify_all();
+}
+
+Result<void> Shard::create(const ShardOptions& options) {
+  options_ = options;
+  EventLoopOptions loop_options;
+  loop_options.spin_ns = options.event_loop.spin_us * kNsPerUs;
+  loop_options.counters = &options.counters->loop;
+  BP_TRY(loop_.create(loop_options));
+  BP_TRY(thread_.start(
+      options_.settings.name.c_str(),
+      [](void* self) noexcept { static_cast<Shard*>(self)->thread_main(); }, this));
+  is_started_ = true;
+  state_.wait(State::kStarting, std::memory_order_acquire);
+  if (state_.load(std::memory_order_acquire) == State::kFailed) return failure_;
+  return {};
+}
+
+Result<void> Shard::make_sockets() {
+  StreamSocketsOptions options;
+  options.socket_count_max = options_.socket_count_max;
+  options.loop = &loop_;
+  options.counters = &options_.counters->sockets;
+  const SocketBackendChoice choice = options_.event_loop.sockets;
+  if (choice != SocketBackendChoice::kEpoll) {
+    sockets_ = make_uring_sockets();
+    auto made = sockets_->create(options);
+    if (made.ok() || choice == SocketBackendChoice::kIoUring) return made;
+    log_error(made.error());
+    BP_LOG_WARNING("shard %s takes epoll instead of io_uring, as [event_loop] sockets allows",
+                   options_.settings.name.c_str());
+  }
+  sockets_ = make_epoll_sockets();
+  return sockets_->create(options);
+}
+
+Result<void> Shard::set_up() {
+  BP_TRY(pin_this_thread(options_.settings.cpu));
+  BP_TRY(make_sockets());
+  if (Device* device = sockets_->device(); device != nullptr) {
+    BP_TRY(keys_.create(process_pool(), *device));
+  }
+  loop_.add_source(*sockets_, 256);
+  loop_.set_sleeper(*sockets_);
+  std::snprintf(options_.counters->backend, sizeof options_.counters->backend, "%s",
+                sockets_->name());
+  return {};
+}
+
+void Shard::thread_main() noexcept {
+  if (auto outcome = set_up(); !outcome.ok()) {
+    failure_ = outcome.error();
+    set_state(State::kFailed);
+    return;
+  }
+  set_state(State::kReady);
+  state_.wait(State::kReady, std::memory_order_acquire);
+  if (state_.load(std::memory_order_acquire) == State::kAbandoned) return;
+  on_start_();
+  loop_.run();
+}
+
+void Shard::run(std::function<void()> on_start) {
+  BP_ASSERT(state_.load(std::memory_order_relaxed) == State::kReady);
+  on_start_ = std::move(on_start);
+  set_state(State::kRunning);
+}
+
+void Shard::stop() noexcept {
+  if (!is_started_) return;
+  is_started_ = false;
+  if (state_.load(std::memory_order_acquire) == State::kReady) set_state(State::kAbandoned);
+  loop_.stop();
+  thread_.join();
+}
+
+}  // namespace bedplate

@@ -1,0 +1,66 @@
+// A shard: one pinned thread with one event loop and one socket backend.
+//
+// What needs the thread itself (the ring belongs to the thread that makes it) happens when it
+// starts; then it waits until the appliance is sealed, and runs.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "apps/boot/configuration.h"
+#include "apps/boot/counters_file.h"
+#include "platform/thread_stack.h"
+#include "transport/event_loop.h"
+#include "transport/registration.h"
+#include "transport/stream_sockets.h"
+
+namespace bedplate {
+
+struct ShardOptions {
+  ShardSettings settings;
+  EventLoopSettings event_loop;
+  uint32_t socket_count_max = 1;
+  ShardCounters* counters = nullptr;
+};
+
+class Shard {
+ public:
+  Shard() noexcept = default;
+  Shard(const Shard&) = delete;
+  Shard& operator=(const Shard&) = delete;
+  ~Shard();
+
+  // Starts the thread: pinned, its backend made, the pool registered with it. Returns when that is
+  // done. Errors: what the thread met.
+  Result<void> create(const ShardOptions& options);
+
+  // Lets the thread run its loop, after calling `on_start` on it. After the seal.
+  void run(std::function<void()> on_start);
+  // Stops the loop and joins the thread.
+  void stop() noexcept;
+
+  EventLoop& loop() noexcept { return loop_; }
+  StreamSockets& sockets() noexcept { return *sockets_; }
+
+ private:
+  enum class State : int { kStarting, kReady, kFailed, kRunning, kAbandoned };
+
+  void thread_main() noexcept;
+  Result<void> set_up();
+  Result<void> make_sockets();
+  void set_state(State state) noexcept;
+
+  ShardOptions options_;
+  EventLoop loop_;
+  std::unique_ptr<StreamSockets> sockets_;
+  KeyTable keys_;
+  Error failure_;
+  std::function<void()> on_start_;
+  std::atomic<State> state_{State::kStarting};
+  StackedThread thread_;
+  bool is_started_ = false;
+};
+
+}  // namespace bedplate

@@ -1,0 +1,45 @@
+// The audit: does the kernel still map the pool as the pool map says?
+//
+// It reads /proc/<pid>/smaps, so it proves rather than assumes, can be asked at any time, and works
+// from another process (`bedplate stats`). It finds a hole, a mapping that is not the pool's, a
+// wrong right, and a wrong page size, and names the owner. What it does not do: look at the
+// physical pages.
+#pragma once
+
+#include <sys/types.h>
+
+#include "pinned_pool/pool_map.h"
+#include "platform/result.h"
+
+namespace bedplate {
+
+struct AuditReport {
+  bool ok = false;
+  char text[256] = {};  // "ok", or the first thing that is wrong, with its owner
+};
+
+// Compares the maps of process `pid` (0: this one) with `map`.
+// Errors: the maps cannot be read (no such process, no right to).
+// Threads: any. Allocates nothing.
+Result<AuditReport> audit_maps(const PoolMap& map, pid_t pid) noexcept;
+
+// The comparison itself on the text of an smaps file, fed line by line.
+class Auditor {
+ public:
+  explicit Auditor(const PoolMap& map) noexcept : map_(map) {}
+  // `line` is terminated and without its newline.
+  void line(const char* line) noexcept;
+  AuditReport finish() noexcept;
+
+ private:
+  void mapping(uint64_t begin, uint64_t end, const char* rights) noexcept;
+  void page_size(uint64_t bytes) noexcept;
+  void complain(const char* format, ...) noexcept __attribute__((format(printf, 2, 3)));
+
+  const PoolMap& map_;
+  AuditReport report_;
+  const PoolMapSegment* current_ = nullptr;     // the segment that the last mapping lies in
+  uint64_t covered_bytes_[kSegmentCountMax] = {};
+};
+
+}  // namespace bedplate

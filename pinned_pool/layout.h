@@ -1,0 +1,41 @@
+// The pool's range of addresses: fixed at compile time, the same in every process that joins.
+//
+// The range is cut into regions of 1 GiB of address space. A segment begins at a region's start
+// and takes as many regions as it needs, so "which segment, which key" is a shift and a table
+// load, and a region is what a device registers (io_uring takes at most 1 GiB for a buffer).
+// Address space is cheap: 256 TiB of it exist, and an unused region has no pages.
+#pragma once
+
+#include <cstdint>
+
+#include "platform/units.h"
+
+namespace bedplate {
+
+// Where the pool begins. Above the program and the heap that the kernel places, below libraries
+// and stacks, and, for mimalloc, below its limit of 40 TiB. ThreadSanitizer claims most of the
+// address space for itself; what it leaves to programs begins at 0x7e8000000000.
+#ifdef __SANITIZE_THREAD__
+inline constexpr uintptr_t kPoolBase = 0x7e90'0000'0000;
+#else
+inline constexpr uintptr_t kPoolBase = 0x2000'0000'0000;
+#endif
+
+inline constexpr unsigned kRegionBytesLog2 = 30;
+inline constexpr uint64_t kRegionBytes = uint64_t{1} << kRegionBytesLog2;
+inline constexpr uint32_t kRegionCountMax = 512;
+inline constexpr uint64_t kPoolSpanBytes = kRegionBytes * kRegionCountMax;
+inline constexpr uint32_t kSegmentCountMax = 128;
+
+// How many regions a segment of `bytes` takes.
+constexpr uint64_t regions_of(uint64_t bytes) noexcept {
+  return (bytes + kRegionBytes - 1) >> kRegionBytesLog2;
+}
+
+// Whether `pointer` lies in the pool's range; it may lie in a gap between segments.
+// Cost: one subtraction and one comparison.
+inline bool in_pool_range(const void* pointer) noexcept {
+  return reinterpret_cast<uintptr_t>(pointer) - kPoolBase < kPoolSpanBytes;
+}
+
+}  // namespace bedplate

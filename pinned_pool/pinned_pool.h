@@ -1,0 +1,100 @@
+// PinnedPool: all memory of the process that devices and peers may touch.
+//
+// Each segment is a memfd, sealed against shrinking and growing, mapped at a fixed address, its
+// pages taken and locked before anything uses them. Between reserve and seal services carve their
+// parts; after the seal the layout never changes, and where the kernel can (mseal, Linux 6.10) it
+// refuses to unmap, move or re-protect any of it. Nothing is ever given back before the process
+// ends: there is no function for it.
+//
+// The pool knows no device and no allocator; transport/registration and alloc/ stand on it.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "pinned_pool/layout.h"
+#include "pinned_pool/plan.h"
+#include "pinned_pool/pool_map.h"
+#include "platform/hugepage.h"
+#include "platform/result.h"
+
+namespace bedplate {
+
+struct Segment {
+  OwnerName owner;
+  std::byte* address = nullptr;
+  uint64_t bytes = 0;
+  PageSize page = PageSize::k4KiB;
+  int memfd = -1;
+  uint64_t carved_bytes = 0;
+  int lock_errno = 0;  // why 4 KiB pages could not be locked; 0: locked, or hugepages
+
+  std::span<std::byte> memory() const noexcept { return {address, bytes}; }
+};
+
+class PinnedPool {
+ public:
+  // A pool whose first segment will lie at `base`, a multiple of kRegionBytes. Programs use
+  // process_pool(); tests make pools of their own beside it.
+  explicit constexpr PinnedPool(uintptr_t base) noexcept : base_(base) {}
+  PinnedPool(const PinnedPool&) = delete;
+  PinnedPool& operator=(const PinnedPool&) = delete;
+
+  // Creates one segment and takes its pages: mapped, populated by `thread_count` threads at once
+  // (the kernel zeroes each page as it is taken), locked. With one thread nothing is allocated, so
+  // the first malloc of the process can come here.
+  // Requires: not sealed; `bytes` is a multiple of the page.
+  // Errors: the system's, with the owner and the cure. A 4 KiB segment that cannot be locked is no
+  // error here (Segment::lock_errno says why): the process may be a tool that never serves;
+  // preflight refuses it for those that do.
+  Result<Segment*> create_segment(const OwnerName& owner, uint64_t bytes, PageSize page,
+                                  unsigned thread_count);
+
+  // Creates every segment of `plan` but the first, which exists since before main.
+  // Requires: the plan's first segment has the size of segment(0).
+  Result<void> reserve(const PoolPlan& plan, unsigned thread_count);
+
+  // Hands `bytes` of `segment` to `owner`, cache-line aligned, zeroed.
+  // Requires: not sealed, and it fits (the plan says so): anything else is a programming error.
+  std::span<std::byte> carve(Segment& segment, const OwnerName& owner, uint64_t bytes) noexcept;
+
+  // From here on the layout is fixed. Returns whether the kernel enforces it (mseal).
+  bool seal() noexcept;
+
+  bool is_sealed() const noexcept { return is_sealed_.load(std::memory_order_acquire); }
+  bool is_enforced_by_kernel() const noexcept { return is_enforced_by_kernel_; }
+  uint32_t segment_count() const noexcept { return segment_count_; }
+  const Segment& segment(uint32_t index) const noexcept {
+    BP_ASSERT(index < segment_count_);
+    return segments_[index];
+  }
+  Segment& segment(uint32_t index) noexcept {
+    BP_ASSERT(index < segment_count_);
+    return segments_[index];
+  }
+  // nullptr when no segment has this owner.
+  Segment* find_segment(const OwnerName& owner) noexcept;
+
+  // Whether [pointer, pointer + bytes) lies wholly inside one segment.
+  bool contains(const void* pointer, uint64_t bytes) const noexcept;
+
+  uint64_t total_bytes() const noexcept;
+
+  // The present layout as plain data.
+  void write_map(PoolMap* map) const noexcept;
+
+ private:
+  uintptr_t base_;
+  uint64_t next_region_ = 0;
+  uint32_t segment_count_ = 0;
+  bool is_enforced_by_kernel_ = false;
+  std::atomic<bool> is_sealed_{false};
+  Segment segments_[kSegmentCountMax];
+};
+
+// The pool of this process. It exists before any constructor runs.
+PinnedPool& process_pool() noexcept;
+
+}  // namespace bedplate

@@ -1,0 +1,28 @@
+// The pool map: what the pool consists of, as plain data that can be read by another process.
+//
+// The audit compares it with what the kernel says is mapped; the counters file carries it.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "pinned_pool/layout.h"
+#include "pinned_pool/owner_name.h"
+
+namespace bedplate {
+
+struct PoolMapSegment {
+  OwnerName owner;
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+  uint64_t page_bytes = 0;
+};
+
+struct PoolMap {
+  uint32_t segment_count = 0;
+  uint32_t is_sealed = 0;  // a number, not a bool: other processes read it
+  PoolMapSegment segments[kSegmentCountMax];
+};
+static_assert(std::is_trivially_copyable_v<PoolMap>);
+
+}  // namespace bedplate

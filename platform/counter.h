@@ -1,0 +1,26 @@
+// A counter that one thread writes and any thread or process reads.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace bedplate {
+
+// Plain loads and stores: no locked instruction. A zeroed one is a valid one, so counters can lie
+// in a mapped file.
+class Counter {
+ public:
+  // Threads: the one writer.
+  void add(uint64_t amount) noexcept {
+    value_.store(value_.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
+  }
+  void set(uint64_t value) noexcept { value_.store(value, std::memory_order_relaxed); }
+  // Threads: any.
+  uint64_t read() const noexcept { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<uint64_t> value_{0};
+};
+static_assert(std::atomic<uint64_t>::is_always_lock_free);
+
+}  // namespace bedplate

@@ -1,0 +1,17 @@
+// Cores: how many, which are allowed, and pinning a thread to one.
+#pragma once
+
+#include "platform/result.h"
+
+namespace bedplate {
+
+// How many cores this process may run on (its affinity mask, not the machine's inventory).
+int usable_cpu_count() noexcept;
+
+// Whether core `cpu` exists and this process may run on it.
+bool cpu_is_usable(int cpu) noexcept;
+
+// Pins the calling thread to core `cpu`.
+Result<void> pin_this_thread(int cpu) noexcept;
+
+}  // namespace bedplate

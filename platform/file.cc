@@ -1,0 +1,48 @@
+#include "platform/file.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace bedplate {
+
+void Fd::close() noexcept {
+  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+}
+
+Result<size_t> read_text_file(const char* path, char* text, size_t capacity) noexcept {
+  BP_ASSERT(capacity > 0);
+  const Fd fd(open(path, O_RDONLY | O_CLOEXEC));
+  if (!fd.is_open()) return error_from_errno("opening %s", path);
+  size_t bytes = 0;
+  while (bytes < capacity - 1) {
+    const ssize_t got = read(fd.number(), text + bytes, capacity - 1 - bytes);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return error_from_errno("reading %s", path);
+    if (got == 0) break;
+    bytes += static_cast<size_t>(got);
+  }
+  text[bytes] = '\0';
+  return bytes;
+}
+
+std::optional<uint64_t> read_number_file(const char* path) noexcept {
+  char text[64];
+  if (!read_text_file(path, text, sizeof text)) return std::nullopt;
+  char* end = nullptr;
+  const unsigned long long number = std::strtoull(text, &end, 10);
+  if (end == text) return std::nullopt;
+  return number;
+}
+
+Result<bool> ensure_directory(const char* path, unsigned mode) noexcept {
+  if (mkdir(path, mode) == 0) return true;
+  struct stat status {};
+  if (errno == EEXIST && stat(path, &status) == 0 && S_ISDIR(status.st_mode)) return false;
+  return error_from_errno("making the directory %s", path)
+      .set_cure("make it, or choose another runtime_directory");
+}
+
+}  // namespace bedplate

@@ -1,0 +1,51 @@
+// File descriptors that close themselves, and small reads of /proc and /sys.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "platform/result.h"
+
+namespace bedplate {
+
+// Owns one file descriptor; -1 is none. Movable, closes it at the end of its life.
+class Fd {
+ public:
+  Fd() noexcept = default;
+  explicit Fd(int fd) noexcept : fd_(fd) {}
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Fd& operator=(Fd&& other) noexcept {
+    if (this != &other) {
+      close();
+      fd_ = std::exchange(other.fd_, -1);
+    }
+    return *this;
+  }
+  Fd(const Fd&) = delete;
+  Fd& operator=(const Fd&) = delete;
+  ~Fd() { close(); }
+
+  int number() const noexcept { return fd_; }
+  bool is_open() const noexcept { return fd_ >= 0; }
+  // Gives the descriptor away: the caller closes it.
+  int release() noexcept { return std::exchange(fd_, -1); }
+  void close() noexcept;
+
+ private:
+  int fd_ = -1;
+};
+
+// Reads at most `capacity` - 1 bytes of `path` into `text` and terminates it.
+// Returns how many bytes were read.
+Result<size_t> read_text_file(const char* path, char* text, size_t capacity) noexcept;
+
+// The number that a /proc or /sys file consists of; nothing when it cannot be read.
+std::optional<uint64_t> read_number_file(const char* path) noexcept;
+
+// Makes the directory `path` (one level) with `mode`. Returns whether it was made now; an existing
+// directory is no error.
+Result<bool> ensure_directory(const char* path, unsigned mode) noexcept;
+
+}  // namespace bedplate

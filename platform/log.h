@@ -1,0 +1,28 @@
+// The log: one line to standard error for each event of boot, control and trouble.
+//
+// A line is formatted on the stack and leaves in one write(2), so lines of several threads do not
+// mix and nothing is allocated. The data path never logs: it counts.
+#pragma once
+
+#include "platform/result.h"
+
+namespace bedplate {
+
+enum class LogLevel { kDebug, kInfo, kWarning, kError };
+
+// Lines below `level` are dropped. Default: kInfo. Threads: call it before others start.
+void set_log_level(LogLevel level) noexcept;
+
+// Writes "bedplate: <text>\n" ("bedplate: warning: ...", "bedplate: error: ...").
+void log_line(LogLevel level, const char* format, ...) noexcept
+    __attribute__((format(printf, 2, 3)));
+
+// Writes the three parts of `error` as one line.
+void log_error(const Error& error) noexcept;
+
+}  // namespace bedplate
+
+#define BP_LOG_DEBUG(...) ::bedplate::log_line(::bedplate::LogLevel::kDebug, __VA_ARGS__)
+#define BP_LOG_INFO(...) ::bedplate::log_line(::bedplate::LogLevel::kInfo, __VA_ARGS__)
+#define BP_LOG_WARNING(...) ::bedplate::log_line(::bedplate::LogLevel::kWarning, __VA_ARGS__)
+#define BP_LOG_ERROR(...) ::bedplate::log_line(::bedplate::LogLevel::kError, __VA_ARGS__)

@@ -1,0 +1,117 @@
+// Error and Result<T>: how boot and control paths say no.
+//
+// An Error has the three parts that every message of Bedplate has: what was being done, what the
+// system said, what to do about it. It is trivially copyable and carries its text inside, in fixed
+// arrays, because a message without the numbers (how many pages are free, how many are needed) is
+// half a message, and because an Error must be possible when the heap is exhausted.
+// Data paths do not use this: there full, empty and again are ordinary values.
+#pragma once
+
+#include <cstdarg>
+#include <new>
+#include <type_traits>
+#include <utility>
+
+#include "platform/assert.h"
+
+namespace bedplate {
+
+// How the process ends when this error reaches main.
+enum class ErrorKind : int {
+  kSystem = 1,         // boot or run failed
+  kConfiguration = 2,  // usage or configuration: nothing was started
+};
+
+struct Error {
+  ErrorKind kind = ErrorKind::kSystem;
+  char doing[192] = {};
+  char answer[256] = {};
+  char cure[320] = {};
+
+  // Each sets one part, printf style, cut off at the part's capacity. Returns *this.
+  Error& set_doing(const char* format, ...) noexcept __attribute__((format(printf, 2, 3)));
+  Error& set_answer(const char* format, ...) noexcept __attribute__((format(printf, 2, 3)));
+  Error& set_cure(const char* format, ...) noexcept __attribute__((format(printf, 2, 3)));
+
+  // Sets `answer` to the text of `error_number` (an errno value).
+  Error& set_answer_errno(int error_number) noexcept;
+};
+static_assert(std::is_trivially_copyable_v<Error>);
+
+// An Error of kind kSystem whose answer is the text of the present errno.
+[[nodiscard]] Error error_from_errno(const char* doing_format, ...) noexcept
+    __attribute__((format(printf, 1, 2)));
+
+// "doing: answer; cure" (what is empty is left out with its separator) into `text`, always
+// terminated. Returns `text`.
+const char* format_error(const Error& error, char* text, unsigned text_bytes) noexcept;
+
+// A value or an Error. Asking for the one that is not there is a programming error.
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) noexcept : ok_(true) { new (&value_) T(std::move(value)); }  // NOLINT
+  Result(const Error& error) noexcept : ok_(false) { new (&error_) Error(error); }  // NOLINT
+  Result(Result&& other) noexcept : ok_(other.ok_) {
+    if (ok_) {
+      new (&value_) T(std::move(other.value_));
+    } else {
+      new (&error_) Error(other.error_);
+    }
+  }
+  Result(const Result&) = delete;
+  Result& operator=(const Result&) = delete;
+  Result& operator=(Result&&) = delete;
+  ~Result() {
+    if (ok_) value_.~T();
+  }
+
+  bool ok() const noexcept { return ok_; }
+  explicit operator bool() const noexcept { return ok_; }
+  T& value() noexcept {
+    BP_ASSERT(ok_);
+    return value_;
+  }
+  T take() noexcept {
+    BP_ASSERT(ok_);
+    return std::move(value_);
+  }
+  const Error& error() const noexcept {
+    BP_ASSERT(!ok_);
+    return error_;
+  }
+
+ private:
+  union {
+    T value_;
+    Error error_;
+  };
+  bool ok_;
+};
+
+template <>
+class [[nodiscard]] Result<void> {
+ public:
+  Result() noexcept : ok_(true) {}
+  Result(const Error& error) noexcept : error_(error), ok_(false) {}  // NOLINT
+
+  bool ok() const noexcept { return ok_; }
+  explicit operator bool() const noexcept { return ok_; }
+  const Error& error() const noexcept {
+    BP_ASSERT(!ok_);
+    return error_;
+  }
+
+ private:
+  Error error_;
+  bool ok_;
+};
+
+}  // namespace bedplate
+
+// Returns the error of `expression` (a Result) to the caller, if it is one.
+#define BP_TRY(expression)                         \
+  do {                                             \
+    auto&& bp_try_result = (expression);           \
+    if (!bp_try_result.ok()) return bp_try_result.error(); \
+  } while (0)

@@ -1,0 +1,65 @@
+#include "platform/thread_stack.h"
+
+#include <cerrno>
+#include <cstdio>
+
+#include <sys/mman.h>
+
+namespace bedplate {
+namespace {
+
+constexpr uint64_t kGuardBytes = 4096;
+constexpr uint64_t kMappingBytes = kGuardBytes + kThreadStackBytes;
+
+}  // namespace
+
+StackedThread::~StackedThread() {
+  join();
+  if (mapping_ != nullptr) munmap(mapping_, kMappingBytes);
+}
+
+void* StackedThread::enter(void* self) {
+  const auto* thread = static_cast<StackedThread*>(self);
+  thread->function_(thread->context_);
+  return nullptr;
+}
+
+Result<void> StackedThread::start(const char* name, void (*function)(void*) noexcept,
+                                  void* context) noexcept {
+  BP_ASSERT(!is_running_ && mapping_ == nullptr);
+  void* mapping = mmap(nullptr, kMappingBytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
+  if (mapping == MAP_FAILED) return error_from_errno("taking the stack of thread %s", name);
+  mapping_ = mapping;
+  auto* stack = static_cast<char*>(mapping) + kGuardBytes;
+  if (mprotect(mapping, kGuardBytes, PROT_NONE) != 0) {
+    return error_from_errno("guarding the stack of thread %s", name);
+  }
+  if (mlock(stack, kThreadStackBytes) != 0) {  // faults it in as well
+    return error_from_errno("locking the stack of thread %s", name)
+        .set_cure("raise the limit: ulimit -l unlimited");
+  }
+  function_ = function;
+  context_ = context;
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstack(&attributes, stack, kThreadStackBytes);
+  const int outcome = pthread_create(&thread_, &attributes, &StackedThread::enter, this);
+  pthread_attr_destroy(&attributes);
+  if (outcome != 0) {
+    errno = outcome;
+    return error_from_errno("starting thread %s", name);
+  }
+  is_running_ = true;
+  char short_name[16];
+  std::snprintf(short_name, sizeof short_name, "%s", name);
+  pthread_setname_np(thread_, short_name);
+  return {};
+}
+
+void StackedThread::join() noexcept {
+  if (is_running_) pthread_join(thread_, nullptr);
+  is_running_ = false;
+}
+
+}  // namespace bedplate

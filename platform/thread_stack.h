@@ -1,0 +1,40 @@
+// Threads whose stacks are taken at boot: private memory, locked and faulted in, with a guard page.
+//
+// Stacks are not part of the shared pool: a forked child would share them with its parent. They
+// are counted in the plan all the same, because they are memory that is taken for good.
+#pragma once
+
+#include <cstdint>
+
+#include <pthread.h>
+
+#include "platform/result.h"
+
+namespace bedplate {
+
+inline constexpr uint64_t kThreadStackBytes = uint64_t{1} << 20;
+
+// One thread with a stack of kThreadStackBytes, and its join.
+class StackedThread {
+ public:
+  StackedThread() noexcept = default;
+  StackedThread(const StackedThread&) = delete;
+  StackedThread& operator=(const StackedThread&) = delete;
+  ~StackedThread();
+
+  // Starts `function(context)`. The name is shown by the system's tools (15 bytes at most).
+  // Errors: no memory for the stack, it may not be locked, or no thread. Before the seal.
+  Result<void> start(const char* name, void (*function)(void*) noexcept, void* context) noexcept;
+  void join() noexcept;
+
+ private:
+  pthread_t thread_ = {};
+  void* mapping_ = nullptr;
+  bool is_running_ = false;
+  void (*function_)(void*) noexcept = nullptr;
+  void* context_ = nullptr;
+
+  static void* enter(void* self);
+};
+
+}  // namespace bedplate

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Runs a libFuzzer target over its corpus for some seconds. What it finds stays in build/fuzz/.
+# Usage: fuzz.sh TARGET CORPUS SECONDS
+set -euo pipefail
+
+target=${1:?usage: fuzz.sh TARGET CORPUS SECONDS}
+corpus=${2:?}
+seconds=${3:?}
+# New inputs go to a folder of their own: the corpus in the repository changes by hand only.
+found=build/fuzz/found-$(basename "$target")
+mkdir -p "$found"
+"$target" -max_total_time="$seconds" -print_final_stats=1 -verbosity=0 -timeout=10 \
+  -artifact_prefix="build/fuzz/crash-" "$found" "$corpus" 2>&1 | tail -n 20

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Includes point down only: apps -> transport -> alloc -> pinned_pool -> platform. And what is
+# named *_datapath neither allocates, throws, logs nor locks. No exceptions to either.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+bad=0
+complain() { # WHAT MATCHES
+  [ -z "$2" ] && return
+  echo "layers: $1:" && echo "$2"
+  bad=1
+}
+
+above=(apps transport alloc pinned_pool platform)
+for ((i = 1; i < ${#above[@]}; ++i)); do
+  upper=$(IFS='|'; echo "${above[*]:0:i}")
+  complain "${above[i]} includes a layer above it" \
+    "$(grep -rnE "#include \"($upper)/" "${above[i]}" || true)"
+done
+
+datapath=$(find platform pinned_pool alloc transport apps -name '*_datapath.*')
+[ -n "$datapath" ] || { echo "layers: no data path files found"; exit 1; }
+# shellcheck disable=SC2086
+complain "a data path allocates, throws, logs or locks" "$(grep -nE \
+  '\b(malloc|calloc|make_unique|make_shared|throw|BP_LOG_[A-Z]+|log_error|std::mutex|push_back|new [A-Z][A-Za-z]*[({])' \
+  $datapath || true)"
+exit "$bad"

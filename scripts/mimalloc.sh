@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Fetches the source package of mimalloc into a directory and adjusts it. Usage: mimalloc.sh DIR
+#
+# Debian ships mimalloc as a shared object only; the runtime includes its sources in one of its own
+# translation units (alloc/confined_mimalloc.cc). Two adjustments, each checked to have happened:
+# smaller segments, so that many threads fit into a small heap, and a mended bound in
+# alloc-aligned.c (posix_memalign with sizes 256 to 1024 gave misaligned blocks in 2.0.9).
+set -euo pipefail
+
+directory=${1:?usage: mimalloc.sh DIR}
+[ -f "$directory/.adjusted" ] && exit 0
+
+fail() { echo "mimalloc.sh: $1" >&2; exit 1; }
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$work/lists/partial" "$work/source" "$work/parts"
+
+# The machine's own package lines, asked for sources as well; its own lists stay untouched.
+for list in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
+  [ -f "$list" ] || continue
+  sed -n 's/^deb\(-src\)\?[[:space:]]/deb-src /p' "$list" > "$work/parts/$(basename "$list" .list).list"
+done
+for list in /etc/apt/sources.list.d/*.sources; do
+  [ -f "$list" ] || continue
+  sed 's/^Types:.*/Types: deb-src/' "$list" > "$work/parts/$(basename "$list")"
+done
+
+apt=(apt-get -qq -o "Dir::Etc::sourcelist=/dev/null" -o "Dir::Etc::sourceparts=$work/parts"
+     -o "Dir::State::lists=$work/lists" -o "APT::Sandbox::User=")
+# A third party's line without sources fails the update; only mimalloc's absence matters.
+"${apt[@]}" update > "$work/log" 2>&1 || true
+(cd "$work/source" && "${apt[@]}" source mimalloc) >> "$work/log" 2>&1 ||
+  { cat "$work/log" >&2; fail "apt-get source mimalloc failed"; }
+source=$(find "$work/source" -mindepth 1 -maxdepth 1 -type d)
+
+adjust() { # FILE SED-EXPRESSION: must change the file
+  cp "$1" "$1.before"
+  sed -i "$2" "$1"
+  ! cmp -s "$1" "$1.before" || fail "$1 is not the version this project knows: nothing to adjust"
+  rm "$1.before"
+}
+adjust "$source/include/mimalloc-types.h" \
+  's/^\(#define MI_SEGMENT_SHIFT *( *\)9 \(+ MI_SEGMENT_SLICE_SHIFT\)/\16 \2/'
+adjust "$source/src/alloc-aligned.c" \
+  '/_mi_is_power_of_two(size) && size >= alignment/,+6s/size <= MI_SMALL_SIZE_MAX/size <= MI_MAX_ALIGN_GUARANTEE/'
+
+rm -rf "$directory"
+mkdir -p "$(dirname "$directory")"
+cp -r "$source" "$directory"
+touch "$directory/.adjusted"

@@ -1,0 +1,46 @@
+# How things are compiled and linked, for each MODE.
+
+CXX := g++
+AR := gcc-ar
+Q := $(if $(V),,@)
+
+WARNINGS := -Wall -Wextra -Wundef -Wconversion -Wshadow -Werror
+CPPFLAGS := -I. -DTOML_EXCEPTIONS=0 -DJSON_NOEXCEPTION
+CXXFLAGS := -std=c++20 -g -fno-exceptions -fno-rtti $(WARNINGS)
+
+# A program that chooses the pool for its whole heap names malloc and new, or the linker, which
+# takes from an archive only what is asked for, would be content with libc's.
+MALLOC_LINK := -Wl,-u,malloc -Wl,-u,_Znwm
+
+ifeq ($(MODE),release)
+  CXXFLAGS += -O2 -DNDEBUG
+else ifeq ($(MODE),debug)
+  CXXFLAGS += -O1 -DBP_DEBUG=1
+else ifeq ($(MODE),asan)
+  CXXFLAGS += -O1 -DBP_DEBUG=1 -fsanitize=address,undefined -fno-sanitize-recover=undefined \
+              -fno-omit-frame-pointer
+else ifeq ($(MODE),tsan)
+  CXXFLAGS += -O1 -DBP_DEBUG=1 -fsanitize=thread
+else
+  $(error MODE is "$(MODE)"; it must be release, debug, asan or tsan)
+endif
+
+# Sanitizers need a dynamic program and keep malloc to themselves.
+ifneq ($(filter asan tsan,$(MODE)),)
+  SANITIZED := yes
+  LDFLAGS := $(filter -fsanitize% -fno-sanitize%,$(CXXFLAGS))
+else
+  LDFLAGS := -static
+endif
+
+# mimalloc's sources are compiled into alloc/confined_mimalloc.cc. Its style is its own (-Wno-...;
+# g++ ignores a pragma for -Wundef), and its unused mi_new throws.
+MIMALLOC_FLAGS := -I$(MIMALLOC)/include -I$(MIMALLOC)/src -DMI_STATIC_LIB -DMI_NO_GETENV \
+                  -DMI_CACHE_DISABLE -fno-builtin-malloc -ftls-model=local-exec \
+                  -fexceptions -Wno-undef -Wno-unused-variable -Wno-maybe-uninitialized \
+                  $(if $(filter debug,$(MODE)),-DMI_DEBUG=1,-O3 -DMI_DEBUG=0)
+$(BUILD)/alloc/confined_mimalloc.o: CXXFLAGS += $(MIMALLOC_FLAGS)
+$(BUILD)/alloc/interception.o: CXXFLAGS += -I$(MIMALLOC)/include -fno-builtin-malloc
+$(BUILD)/alloc/operator_new.o: CXXFLAGS += -I$(MIMALLOC)/include -fno-builtin-malloc -fexceptions
+
+LIBRARIES := -luring -lpthread

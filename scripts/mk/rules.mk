@@ -1,0 +1,60 @@
+# The rules. Objects depend on the makefiles, too: changed flags rebuild.
+
+objects = $(patsubst %.cc,$(BUILD)/%.o,$(1))
+MAKEFILES := Makefile $(wildcard scripts/mk/*.mk)
+
+LIBRARY := $(BUILD)/libbedplate.a
+MALLOC_LIBRARY := $(BUILD)/libbedplate-malloc.a
+PROGRAM := $(BUILD)/bedplate
+TESTS := $(BUILD)/bedplate-tests
+APPLICATION := $(call objects,$(APPLICATION_SOURCES))
+
+.PHONY: products tests
+products: $(PROGRAM) $(LIBRARY) $(if $(SANITIZED),,$(MALLOC_LIBRARY))
+tests: $(TESTS)
+
+$(BUILD)/%.o: %.cc $(MAKEFILES)
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  CXX  $@")
+	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
+
+$(BUILD)/%.a:
+	$(if $(V),,@echo "  AR   $@")
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+
+$(LIBRARY): $(call objects,$(LIBRARY_SOURCES))
+$(MALLOC_LIBRARY): $(call objects,$(MALLOC_SOURCES))
+
+# The whole heap of the program and of the tests lies in the pool, but under a sanitizer.
+POOL_HEAP := $(if $(SANITIZED),,$(MALLOC_LIBRARY))
+LINK_POOL_HEAP := $(if $(SANITIZED),,$(MALLOC_LINK) $(MALLOC_LIBRARY))
+
+$(PROGRAM): $(call objects,$(PROGRAM_SOURCES)) $(APPLICATION) $(POOL_HEAP) $(LIBRARY)
+	$(if $(V),,@echo "  LINK $@")
+	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LIBRARY) $(LIBRARIES)
+
+# CppUTest's archive defines operator new and delete; weakened in a copy, ours win.
+$(BUILD)/libCppUTest.a: $(wildcard /usr/lib/*/libCppUTest.a) $(MAKEFILES)
+	@mkdir -p $(@D)
+	$(Q)objcopy --wildcard --weaken-symbol='_Zn[wa]*' --weaken-symbol='_Zd[la]*' \
+	  $(firstword $(wildcard /usr/lib/*/libCppUTest.a)) $@
+
+$(TESTS): $(call objects,$(TEST_SOURCES)) $(APPLICATION) $(POOL_HEAP) $(LIBRARY) \
+          $(BUILD)/libCppUTest.a
+	$(if $(V),,@echo "  LINK $@")
+	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(BUILD)/libCppUTest.a $(LINK_POOL_HEAP) \
+	  $(LIBRARY) $(LIBRARIES)
+
+-include $(patsubst %.o,%.d,$(call objects,$(LIBRARY_SOURCES) $(MALLOC_SOURCES) \
+  $(APPLICATION_SOURCES) $(PROGRAM_SOURCES) $(TEST_SOURCES)))
+
+.PHONY: fuzz-run
+FUZZ_SECONDS ?= 60
+build/fuzz/nbd: tests/fuzz/nbd_fuzz.cc apps/blockd/nbd_negotiation.cc platform/assert.cc \
+                $(wildcard apps/blockd/nbd_*.h) $(MAKEFILES)
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  FUZZ $@")
+	$(Q)clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -I. -o $@ $(filter %.cc,$^)
+
+fuzz-run: build/fuzz/nbd
+	$(Q)scripts/fuzz.sh build/fuzz/nbd tests/fuzz/corpus/nbd $(FUZZ_SECONDS)

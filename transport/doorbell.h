@@ -1,0 +1,49 @@
+// The doorbell: wakes a shard that sleeps, and costs its producers no system call while it is
+// awake.
+//
+// The protocol is Dekker's: the sleeper raises `asleep`, then looks at its queues once more; the
+// producer publishes, then looks at `asleep`. With a full fence between the two steps on each side
+// at least one of them sees the other, so no wake-up is lost.
+#pragma once
+
+#include <atomic>
+
+#include "platform/cache_line.h"
+#include "platform/file.h"
+#include "platform/result.h"
+
+namespace bedplate {
+
+class Doorbell {
+ public:
+  Result<void> create() noexcept;
+
+  // Producer: what was published before this call will be seen by the shard. Threads: any.
+  // Cost: a fence and a load; one write(2) if the shard sleeps.
+  void ring() noexcept {
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in announce_sleep
+    if (is_asleep_.load(std::memory_order_relaxed)) wake();
+  }
+
+  // Shard: about to sleep. It must look at its queues once more after this call.
+  void announce_sleep() noexcept {
+    is_asleep_.store(true, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in ring
+  }
+  // Shard: awake again.
+  void announce_awake() noexcept { is_asleep_.store(false, std::memory_order_relaxed); }
+
+  // Shard: the eventfd became readable; makes it quiet again.
+  void acknowledge() noexcept;
+
+  // An eventfd that is readable after a wake.
+  int event_fd() const noexcept { return event_.number(); }
+
+ private:
+  void wake() noexcept;
+
+  alignas(kCacheLineBytes) std::atomic<bool> is_asleep_{false};
+  Fd event_;
+};
+
+}  // namespace bedplate

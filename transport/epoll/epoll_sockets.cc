@@ -1,0 +1,213 @@
+// Stream sockets through epoll, for kernels and containers without io_uring.
+//
+// Edge-triggered: an operation is tried at once on the next poll; when the socket would block, it
+// waits for the edge. Operations queue in one list, so callbacks never nest.
+#include <algorithm>
+#include <cerrno>
+
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "platform/assert.h"
+#include "platform/clock.h"
+#include "platform/file.h"
+#include "transport/stream_sockets.h"
+
+namespace bedplate {
+namespace {
+
+// What an event is for: the low bits of its data beside a pointer.
+enum class Purpose : uint64_t { kSocket = 0, kListener = 1, kDoorbell = 2 };
+constexpr uint64_t kPurposeMask = 3;
+constexpr int kEventCountMax = 64;
+
+class EpollSockets final : public StreamSockets {
+ public:
+  Result<void> create(const StreamSocketsOptions& options) override;
+  const char* name() const noexcept override { return "epoll"; }
+  Device* device() noexcept override { return nullptr; }
+
+  void start_listening(StreamListener& listener) noexcept override;
+  void stop_listening(StreamListener& listener) noexcept override;
+  int attach(StreamSocket& socket) noexcept override;
+  void detach(StreamSocket& socket) noexcept override;
+  void receive(StreamSocket& socket) noexcept override;
+  void send(StreamSocket& socket) noexcept override;
+
+  uint32_t poll(uint32_t budget) noexcept override;
+  void sleep_until(uint64_t deadline_ns) noexcept override;
+
+ private:
+  int watch(int fd, uint32_t events, void* pointer, Purpose purpose) noexcept;
+  void wait(int timeout_ms) noexcept;
+  void handle(const epoll_event& event) noexcept;
+  uint32_t accept_some(StreamListener& listener, uint32_t budget) noexcept;
+  void append(SocketOperation& operation) noexcept;
+  void attempt(SocketOperation& operation) noexcept;
+
+  Fd epoll_;
+  SocketOperation* first_ = nullptr;  // operations to be tried
+  SocketOperation* last_ = nullptr;
+  uint32_t queued_count_ = 0;
+};
+
+Result<void> EpollSockets::create(const StreamSocketsOptions& options) {
+  options_ = options;
+  epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll_.is_open() ||
+      watch(options.loop->doorbell().event_fd(), EPOLLIN, nullptr, Purpose::kDoorbell) != 0) {
+    return error_from_errno("setting up epoll");
+  }
+  options.loop->timers().reserve_more(kListenerCountMax);
+  return {};
+}
+
+int EpollSockets::watch(int fd, uint32_t events, void* pointer, Purpose purpose) noexcept {
+  epoll_event event = {};
+  event.events = events;
+  event.data.u64 = reinterpret_cast<uint64_t>(pointer) | static_cast<uint64_t>(purpose);
+  return epoll_ctl(epoll_.number(), EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : errno;
+}
+
+void EpollSockets::start_listening(StreamListener& listener) noexcept {
+  // Level-triggered: what one poll did not accept, the next is told of again.
+  const int outcome = watch(listener.fd, EPOLLIN, &listener, Purpose::kListener);
+  BP_ASSERT(outcome == 0);
+  listener.is_armed = true;
+}
+
+void EpollSockets::stop_listening(StreamListener& listener) noexcept {
+  if (listener.is_armed) epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, listener.fd, nullptr);
+  listener.is_armed = false;
+  options_.loop->timers().cancel(listener.retry);
+}
+
+int EpollSockets::attach(StreamSocket& socket) noexcept {
+  socket.can_receive = true;  // until an attempt says otherwise
+  socket.can_send = true;
+  return watch(socket.fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, &socket, Purpose::kSocket);
+}
+
+void EpollSockets::detach(StreamSocket& socket) noexcept {
+  BP_ASSERT(!socket.receive.is_in_flight && !socket.send.is_in_flight);
+  epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, socket.fd, nullptr);
+}
+
+void EpollSockets::append(SocketOperation& operation) noexcept {
+  operation.next = nullptr;
+  (last_ == nullptr ? first_ : last_->next) = &operation;
+  last_ = &operation;
+  ++queued_count_;
+}
+
+void EpollSockets::receive(StreamSocket& socket) noexcept {
+  begin_operation(socket.receive, socket, false);
+  if (socket.can_receive) append(socket.receive);
+}
+
+void EpollSockets::send(StreamSocket& socket) noexcept {
+  begin_operation(socket.send, socket, true);
+  if (socket.can_send) append(socket.send);
+}
+
+void EpollSockets::attempt(SocketOperation& operation) noexcept {
+  StreamSocket& socket = *operation.socket;
+  for (;;) {
+    const ssize_t moved = operation.is_send
+                              ? sendmsg(socket.fd, &operation.message, MSG_NOSIGNAL | MSG_DONTWAIT)
+                              : recvmsg(socket.fd, &operation.message, MSG_DONTWAIT);
+    options_.counters->system_calls.add(1);
+    if (moved < 0 && errno == EINTR) continue;
+    if (moved < 0 && errno == EAGAIN) {
+      (operation.is_send ? socket.can_send : socket.can_receive) = false;
+      return;  // the edge brings it back
+    }
+    if (moved > 0 && !advance(operation, static_cast<uint64_t>(moved))) continue;
+    const int64_t result = moved < 0    ? -errno
+                           : moved == 0 ? 0
+                                        : static_cast<int64_t>(operation.moved_bytes);
+    finish_operation(operation, result, *options_.counters);
+    return;
+  }
+}
+
+uint32_t EpollSockets::accept_some(StreamListener& listener, uint32_t budget) noexcept {
+  for (uint32_t count = 0; count < budget; ++count) {
+    const int fd = accept4(listener.fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    options_.counters->system_calls.add(1);
+    if (fd >= 0) {
+      options_.counters->accepts.add(1);
+      listener.accepted(listener.context, fd);
+      continue;
+    }
+    if (errno == EINTR || errno == ECONNABORTED) continue;
+    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+      // Level-triggered, it would be reported again and again: leave it out for a while.
+      stop_listening(listener);
+      retry_listening(listener);
+    }
+    return count;
+  }
+  return budget;
+}
+
+void EpollSockets::handle(const epoll_event& event) noexcept {
+  void* pointer = reinterpret_cast<void*>(event.data.u64 & ~kPurposeMask);
+  switch (static_cast<Purpose>(event.data.u64 & kPurposeMask)) {
+    case Purpose::kSocket: {
+      auto& socket = *static_cast<StreamSocket*>(pointer);
+      constexpr uint32_t kBroken = EPOLLERR | EPOLLHUP;
+      if ((event.events & (EPOLLIN | EPOLLRDHUP | kBroken)) != 0 && !socket.can_receive) {
+        socket.can_receive = true;
+        if (socket.receive.is_in_flight) append(socket.receive);
+      }
+      if ((event.events & (EPOLLOUT | kBroken)) != 0 && !socket.can_send) {
+        socket.can_send = true;
+        if (socket.send.is_in_flight) append(socket.send);
+      }
+      break;
+    }
+    case Purpose::kListener:
+      accept_some(*static_cast<StreamListener*>(pointer), kEventCountMax);
+      break;
+    case Purpose::kDoorbell: options_.loop->doorbell().acknowledge(); break;
+  }
+}
+
+void EpollSockets::wait(int timeout_ms) noexcept {
+  epoll_event events[kEventCountMax];
+  const int count = epoll_wait(epoll_.number(), events, kEventCountMax, timeout_ms);
+  options_.counters->system_calls.add(1);
+  for (int i = 0; i < count; ++i) handle(events[i]);
+}
+
+uint32_t EpollSockets::poll(uint32_t budget) noexcept {
+  wait(0);
+  // Only what is queued now: what callbacks add waits for the next round.
+  const uint32_t count = std::min(budget, queued_count_);
+  for (uint32_t i = 0; i < count; ++i) {
+    SocketOperation& operation = *first_;
+    first_ = operation.next;
+    if (first_ == nullptr) last_ = nullptr;
+    --queued_count_;
+    attempt(operation);
+  }
+  return count;
+}
+
+void EpollSockets::sleep_until(uint64_t deadline_ns) noexcept {
+  int timeout_ms = -1;
+  if (deadline_ns != TimerQueue::kNever) {
+    const uint64_t now = monotonic_ns();
+    if (deadline_ns <= now) return;
+    const uint64_t wait_ms = (deadline_ns - now + kNsPerMs - 1) / kNsPerMs;
+    timeout_ms = static_cast<int>(std::min<uint64_t>(wait_ms, 60'000));
+  }
+  wait(timeout_ms);
+}
+
+}  // namespace
+
+std::unique_ptr<StreamSockets> make_epoll_sockets() { return std::make_unique<EpollSockets>(); }
+
+}  // namespace bedplate

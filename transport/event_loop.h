@@ -1,0 +1,88 @@
+// The event loop of a shard: poll sources in order, each with a budget; timers; spin, then sleep.
+//
+// One thread runs it. While there is work it makes no system call of its own. When nothing has
+// happened for the spin time it announces on the doorbell that it sleeps, looks at every source
+// once more, and blocks in its socket backend until a socket, the doorbell or a timer wakes it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "platform/counter.h"
+#include "transport/doorbell.h"
+#include "transport/timer_queue.h"
+
+namespace bedplate {
+
+// Something that an event loop polls: a FIFO, a completion queue, sockets.
+class PollSource {
+ public:
+  virtual ~PollSource() = default;
+  // Handles at most about `budget` items; returns how many. 0 means that there was nothing.
+  virtual uint32_t poll(uint32_t budget) noexcept = 0;
+};
+
+// What a loop sleeps in.
+class Sleeper {
+ public:
+  virtual ~Sleeper() = default;
+  // Blocks until `deadline_ns` (monotonic; TimerQueue::kNever: for ever), the doorbell rings, or
+  // there is something to poll. May return early.
+  virtual void sleep_until(uint64_t deadline_ns) noexcept = 0;
+};
+
+// Written by the shard, read by `bedplate stats`.
+struct EventLoopCounters {
+  Counter iterations;
+  Counter sleeps;
+};
+
+struct EventLoopOptions {
+  uint64_t spin_ns = 50'000;
+  EventLoopCounters* counters = nullptr;  // may be nullptr
+};
+
+class EventLoop {
+ public:
+  static constexpr uint32_t kSourceCountMax = 16;
+
+  Result<void> create(const EventLoopOptions& options) noexcept;
+
+  // Sources are polled in the order in which they were added. Before run.
+  void add_source(PollSource& source, uint32_t budget) noexcept;
+  void set_sleeper(Sleeper& sleeper) noexcept { sleeper_ = &sleeper; }
+
+  // Runs until stop(). Requires: a sleeper.
+  void run() noexcept;
+  // Makes run() return after its present iteration. Threads: any.
+  void stop() noexcept;
+
+  TimerQueue& timers() noexcept { return timers_; }
+  Doorbell& doorbell() noexcept { return doorbell_; }
+
+  // The time as of this iteration: timers need no better, and it saves a clock call for each.
+  uint64_t now_ns() const noexcept { return now_ns_; }
+
+ private:
+  struct SourceSlot {
+    PollSource* source = nullptr;
+    uint32_t budget = 0;
+  };
+  // How often a busy loop looks at the clock for its timers.
+  static constexpr uint32_t kIterationsPerClock = 16;
+
+  uint32_t poll_once() noexcept;
+  void sleep() noexcept;
+
+  EventLoopOptions options_;
+  EventLoopCounters own_counters_;
+  Doorbell doorbell_;
+  TimerQueue timers_;
+  Sleeper* sleeper_ = nullptr;
+  SourceSlot sources_[kSourceCountMax];
+  uint32_t source_count_ = 0;
+  uint64_t now_ns_ = 0;
+  std::atomic<bool> must_stop_{false};
+};
+
+}  // namespace bedplate

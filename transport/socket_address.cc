@@ -1,0 +1,166 @@
+#include "transport/socket_address.h"
+
+#include <cerrno>
+#include <charconv>
+#include <cstddef>
+#include <cstring>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+namespace bedplate {
+namespace {
+
+constexpr int kListenBacklog = 1024;
+constexpr const char* kExpected =
+    "write \"tcp:ADDRESS:PORT\" with a numeric address ([...] around IPv6), \"unix:/PATH\" or "
+    "\"activation:\"";
+
+Error bad_address(std::string_view text, const char* what) {
+  Error error;
+  error.kind = ErrorKind::kConfiguration;
+  error.set_answer("\"%.*s\" is not a listen address: %s", static_cast<int>(text.size()),
+                   text.data(), what);
+  error.set_cure("%s", kExpected);
+  return error;
+}
+
+bool consume_prefix(std::string_view* text, std::string_view prefix) {
+  if (!text->starts_with(prefix)) return false;
+  text->remove_prefix(prefix.size());
+  return true;
+}
+
+Result<SocketAddress> parse_tcp(std::string_view text, std::string_view rest) {
+  const size_t colon = rest.rfind(':');
+  if (colon == std::string_view::npos) return bad_address(text, "the port is missing");
+  SocketAddress address;
+  std::string_view host = rest.substr(0, colon);
+  const std::string_view port = rest.substr(colon + 1);
+  const auto [end, problem] =
+      std::from_chars(port.data(), port.data() + port.size(), address.port);
+  if (problem != std::errc{} || end != port.data() + port.size() || address.port == 0) {
+    return bad_address(text, "the port is not a number from 1 to 65535");
+  }
+  address.kind = SocketAddress::Kind::kTcp4;
+  if (host.starts_with('[') && host.ends_with(']')) {
+    address.kind = SocketAddress::Kind::kTcp6;
+    host = host.substr(1, host.size() - 2);
+  }
+  address.host = host;
+  in6_addr binary{};  // large enough for either family
+  const int family = address.kind == SocketAddress::Kind::kTcp6 ? AF_INET6 : AF_INET;
+  if (inet_pton(family, address.host.c_str(), &binary) != 1) {
+    return bad_address(text, "the address is not a numeric one");
+  }
+  return address;
+}
+
+Result<SocketAddress> parse_unix(std::string_view text, std::string_view path) {
+  if (!path.starts_with('/')) return bad_address(text, "the path must begin with /");
+  if (path.size() >= sizeof(sockaddr_un::sun_path)) {
+    return bad_address(text, "the path has more than 107 bytes");
+  }
+  SocketAddress address;
+  address.kind = SocketAddress::Kind::kUnix;
+  address.path = path;
+  return address;
+}
+
+union AnySocketAddress {
+  sockaddr generic;
+  sockaddr_in tcp4;
+  sockaddr_in6 tcp6;
+  sockaddr_un unix_domain;
+};
+
+socklen_t to_kernel(const SocketAddress& address, AnySocketAddress* kernel) {
+  std::memset(kernel, 0, sizeof *kernel);
+  switch (address.kind) {
+    case SocketAddress::Kind::kTcp4:
+      kernel->tcp4.sin_family = AF_INET;
+      kernel->tcp4.sin_port = htons(address.port);
+      inet_pton(AF_INET, address.host.c_str(), &kernel->tcp4.sin_addr);
+      return sizeof kernel->tcp4;
+    case SocketAddress::Kind::kTcp6:
+      kernel->tcp6.sin6_family = AF_INET6;
+      kernel->tcp6.sin6_port = htons(address.port);
+      inet_pton(AF_INET6, address.host.c_str(), &kernel->tcp6.sin6_addr);
+      return sizeof kernel->tcp6;
+    case SocketAddress::Kind::kUnix:
+      kernel->unix_domain.sun_family = AF_UNIX;
+      std::memcpy(kernel->unix_domain.sun_path, address.path.c_str(), address.path.size() + 1);
+      return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + address.path.size() + 1);
+    case SocketAddress::Kind::kActivation: break;
+  }
+  BP_ASSERT(!"activation sockets are inherited, not opened");
+  return 0;
+}
+
+// Removes a socket file that refuses connections: its server is gone. A live one, and any file
+// that is not a socket, stays, and bind reports it.
+void remove_stale_socket(const SocketAddress& address, const AnySocketAddress& kernel,
+                         socklen_t kernel_bytes) {
+  struct stat status {};
+  if (lstat(address.path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return;
+  const Fd probe(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (connect(probe.number(), &kernel.generic, kernel_bytes) != 0 && errno == ECONNREFUSED) {
+    unlink(address.path.c_str());
+  }
+}
+
+}  // namespace
+
+std::string SocketAddress::text() const {
+  switch (kind) {
+    case Kind::kTcp4: return "tcp:" + host + ":" + std::to_string(port);
+    case Kind::kTcp6: return "tcp:[" + host + "]:" + std::to_string(port);
+    case Kind::kUnix: return "unix:" + path;
+    case Kind::kActivation: break;
+  }
+  return "activation:";
+}
+
+Result<SocketAddress> parse_socket_address(std::string_view text) {
+  std::string_view rest = text;
+  if (consume_prefix(&rest, "tcp:")) return parse_tcp(text, rest);
+  if (consume_prefix(&rest, "unix:")) return parse_unix(text, rest);
+  if (rest == "activation:") {
+    SocketAddress address;
+    address.kind = SocketAddress::Kind::kActivation;
+    return address;
+  }
+  return bad_address(text, "it begins with no known kind");
+}
+
+Result<Fd> listen_at(const SocketAddress& address) {
+  AnySocketAddress kernel;
+  const socklen_t kernel_bytes = to_kernel(address, &kernel);
+  const bool is_unix = address.kind == SocketAddress::Kind::kUnix;
+  Fd fd(socket(kernel.generic.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd.is_open()) return error_from_errno("listening at %s", address.text().c_str());
+  if (is_unix) {
+    remove_stale_socket(address, kernel, kernel_bytes);
+  } else {
+    const int on = 1;
+    setsockopt(fd.number(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (address.kind == SocketAddress::Kind::kTcp6) {
+      setsockopt(fd.number(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+    }
+  }
+  if (bind(fd.number(), &kernel.generic, kernel_bytes) != 0 ||
+      listen(fd.number(), kListenBacklog) != 0) {
+    return error_from_errno("listening at %s", address.text().c_str())
+        .set_cure(is_unix ? "stop the program that listens there, remove the file, or choose "
+                            "another path in [blockd] listen"
+                          : "stop the program that listens there (`ss -ltnp` names it), or choose "
+                            "another address in [blockd] listen");
+  }
+  return fd;
+}
+
+}  // namespace bedplate

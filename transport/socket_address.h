@@ -1,0 +1,37 @@
+// Where a stream socket listens or connects: "tcp:127.0.0.1:10809", "tcp:[::1]:10809",
+// "unix:/path", or "activation:" for sockets that the service manager passes.
+//
+// Numeric addresses only: a resolver needs files that a firmware image does not have.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "platform/file.h"
+#include "platform/result.h"
+
+namespace bedplate {
+
+struct SocketAddress {
+  enum class Kind { kTcp4, kTcp6, kUnix, kActivation };
+  Kind kind = Kind::kTcp4;
+  std::string host;   // numeric, without brackets; kTcp4 and kTcp6
+  uint16_t port = 0;  // kTcp4 and kTcp6; host byte order
+  std::string path;   // kUnix
+
+  bool operator==(const SocketAddress&) const = default;
+
+  // The address as the configuration writes it.
+  std::string text() const;
+};
+
+// Errors: kConfiguration; the answer says what is wrong with `text`, the cure what was expected.
+Result<SocketAddress> parse_socket_address(std::string_view text);
+
+// A bound, listening, close-on-exec socket at `address`; SO_REUSEADDR on TCP. A Unix socket file
+// that nobody listens on any more is replaced; one that is in use is an error.
+// Requires: address.kind != kActivation.
+Result<Fd> listen_at(const SocketAddress& address);
+
+}  // namespace bedplate

@@ -1,0 +1,88 @@
+// A lane: the bounded single-producer, single-consumer FIFO that shards hand pointers through.
+//
+// Head and tail lie on cache lines of their own, and each end keeps a private copy of the other's
+// index on its line, so that in steady state a push or pop touches one shared line: that of the
+// item. The indices only grow; the slot is the index modulo the capacity, a power of two.
+//
+// Invariants: 1. tail <= head <= tail + capacity. 2. Slots [tail, head) belong to the consumer, the
+// others to the producer. 3. Only the producer writes head, only the consumer writes tail.
+//
+// It lies in memory that the caller carved; nothing here allocates, blocks or wakes anybody.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <span>
+#include <type_traits>
+
+#include "platform/assert.h"
+#include "platform/cache_line.h"
+#include "platform/units.h"
+
+namespace bedplate {
+
+template <typename Item>
+class SpscFifo {
+  static_assert(std::is_trivially_copyable_v<Item>);
+
+ public:
+  // How much memory a FIFO of `capacity` items needs: a multiple of the cache line.
+  // Requires: capacity is a power of two.
+  static constexpr uint64_t bytes_for(uint64_t capacity) noexcept {
+    return align_up(sizeof(SpscFifo) + capacity * sizeof(Item), kCacheLineBytes);
+  }
+
+  // Builds an empty FIFO in `memory`. Ownership: the caller keeps the memory, for as long as
+  // either end is used. Requires: memory.size() == bytes_for(capacity), cache-line aligned.
+  static SpscFifo* create(std::span<std::byte> memory, uint64_t capacity) noexcept {
+    BP_ASSERT(is_power_of_two(capacity));
+    BP_ASSERT(memory.size() == bytes_for(capacity));
+    BP_ASSERT(reinterpret_cast<uintptr_t>(memory.data()) % kCacheLineBytes == 0);
+    return new (memory.data()) SpscFifo(capacity);
+  }
+
+  // Producer. Returns false when full. Cost: one store to the item's line and one to the head's.
+  bool try_push(Item item) noexcept {
+    const uint64_t head = head_.load(std::memory_order_relaxed);
+    if (BP_UNLIKELY(head - producer_tail_ > mask_)) {
+      producer_tail_ = tail_.load(std::memory_order_acquire);  // pairs with the consumer's release
+      if (head - producer_tail_ > mask_) return false;
+    }
+    items()[head & mask_] = item;
+    head_.store(head + 1, std::memory_order_release);  // publishes the item
+    return true;
+  }
+
+  // Consumer. Takes at most out.size() items; returns how many.
+  size_t pop_batch(std::span<Item> out) noexcept {
+    const uint64_t tail = tail_.load(std::memory_order_relaxed);
+    if (consumer_head_ == tail) {
+      consumer_head_ = head_.load(std::memory_order_acquire);  // pairs with the producer's release
+    }
+    const uint64_t ready = consumer_head_ - tail;
+    const size_t count = ready < out.size() ? static_cast<size_t>(ready) : out.size();
+    for (size_t i = 0; i < count; ++i) out[i] = items()[(tail + i) & mask_];
+    if (count > 0) tail_.store(tail + count, std::memory_order_release);  // frees the slots
+    return count;
+  }
+
+  uint64_t capacity() const noexcept { return mask_ + 1; }
+
+ private:
+  explicit SpscFifo(uint64_t capacity) noexcept : mask_(capacity - 1) {}
+
+  Item* items() noexcept { return reinterpret_cast<Item*>(this + 1); }
+
+  // The producer's line.
+  alignas(kCacheLineBytes) std::atomic<uint64_t> head_{0};
+  uint64_t producer_tail_ = 0;
+  // The consumer's line.
+  alignas(kCacheLineBytes) std::atomic<uint64_t> tail_{0};
+  uint64_t consumer_head_ = 0;
+  // Read by both, written by none.
+  alignas(kCacheLineBytes) const uint64_t mask_;
+};
+
+}  // namespace bedplate

@@ -1,0 +1,128 @@
+// Stream sockets of one shard: accept, receive, send, each completing by a callback.
+//
+// Two backends implement it: io_uring (one io_uring_enter for a batch of everything) and epoll.
+// The data goes straight between the socket and the caller's memory; nothing is copied, buffered
+// or allocated here. A socket has at most one receive and one send in flight at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "platform/counter.h"
+#include "transport/event_loop.h"
+#include "transport/registration.h"
+
+namespace bedplate {
+
+struct StreamSocket;
+class StreamSockets;
+
+// One receive or one send. The caller fills the first part and keeps it, and the memory that it
+// points at, untouched until `completed` is called.
+struct SocketOperation {
+  // Where the bytes go to or come from. Used up from the front as bytes move.
+  iovec* pieces = nullptr;
+  uint32_t piece_count = 0;
+  // Complete once this many bytes have moved; at least 1. A send completes with all of them.
+  uint64_t min_bytes = 1;
+  // Called on the shard, never from within receive() or send(). `result`: how many bytes moved;
+  // 0: the peer has closed (receive only); negative: -errno.
+  void (*completed)(void* context, int64_t result) noexcept = nullptr;
+  void* context = nullptr;
+
+  bool is_in_flight = false;  // the backend's, as is what follows; to be read by anybody
+  bool is_send = false;
+  uint64_t moved_bytes = 0;
+  msghdr message = {};
+  StreamSocket* socket = nullptr;
+  SocketOperation* next = nullptr;
+};
+
+// A connected socket. Lies wherever its owner wants, at the same address while it is attached.
+struct StreamSocket {
+  int fd = -1;
+  SocketOperation receive;
+  SocketOperation send;
+  bool can_receive = false;  // epoll's view of readiness
+  bool can_send = false;
+};
+
+// A listening socket and what happens with who comes.
+struct StreamListener {
+  int fd = -1;
+  // `fd` of the new connection is the callee's to close.
+  void (*accepted)(void* context, int fd) noexcept = nullptr;
+  void* context = nullptr;
+
+  bool is_armed = false;  // the backend's, as is what follows
+  bool is_stopping = false;
+  Timer retry;
+  StreamSockets* backend = nullptr;
+};
+
+// Written by the shard, read by `bedplate stats`.
+struct SocketCounters {
+  Counter system_calls;  // io_uring_enter; or epoll_wait, recvmsg, sendmsg
+  Counter accepts;
+  Counter received_bytes;
+  Counter sent_bytes;
+};
+
+struct StreamSocketsOptions {
+  uint32_t socket_count_max = 1;
+  EventLoop* loop = nullptr;
+  SocketCounters* counters = nullptr;
+};
+
+class StreamSockets : public PollSource, public Sleeper {
+ public:
+  // Requires: called on the shard's own thread, before the seal.
+  // Errors: the system's; the caller decides whether another backend will do.
+  virtual Result<void> create(const StreamSocketsOptions& options) = 0;
+  virtual const char* name() const noexcept = 0;
+  // The device whose registration makes the pool usable here, or nullptr when there is none.
+  virtual Device* device() noexcept = 0;
+
+  // A listener that cannot accept, because descriptors or memory ran out, tries again by itself.
+  virtual void start_listening(StreamListener& listener) noexcept = 0;
+  virtual void stop_listening(StreamListener& listener) noexcept = 0;
+
+  // Makes a socket known. Returns 0 or an errno value. The fd stays the caller's.
+  virtual int attach(StreamSocket& socket) noexcept = 0;
+  // Requires: nothing of this socket is in flight. The caller closes the fd afterwards.
+  virtual void detach(StreamSocket& socket) noexcept = 0;
+
+  // Starts socket.receive, or socket.send. Requires: it is not in flight.
+  virtual void receive(StreamSocket& socket) noexcept = 0;
+  virtual void send(StreamSocket& socket) noexcept = 0;
+
+  // Makes whatever is in flight on this socket complete soon, with an error or the end of file.
+  void abort(StreamSocket& socket) noexcept { ::shutdown(socket.fd, SHUT_RDWR); }
+
+ protected:
+  static constexpr uint32_t kListenerCountMax = 16;
+
+  // Calls start_listening again after a while.
+  void retry_listening(StreamListener& listener) noexcept;
+
+  StreamSocketsOptions options_;
+};
+
+std::unique_ptr<StreamSockets> make_uring_sockets();
+std::unique_ptr<StreamSockets> make_epoll_sockets();
+
+// What both backends do when `bytes` have moved: advances the pieces. Returns whether the
+// operation is complete.
+bool advance(SocketOperation& operation, uint64_t bytes) noexcept;
+
+// Fills in the message and marks the operation as in flight.
+void begin_operation(SocketOperation& operation, StreamSocket& socket, bool is_send) noexcept;
+
+// Marks it as done and calls back.
+void finish_operation(SocketOperation& operation, int64_t result,
+                      SocketCounters& counters) noexcept;
+
+}  // namespace bedplate

@@ -1,0 +1,52 @@
+// Timers of one shard: a binary heap of intrusive timers, nearest deadline first.
+//
+// The queue allocates once, for as many timers as may be armed at a time; arming and cancelling
+// are O(log n) and allocate nothing.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace bedplate {
+
+// Ownership: whoever declares it keeps it, and cancels it before it goes.
+struct Timer {
+  void (*expired)(void* context) noexcept = nullptr;
+  void* context = nullptr;
+
+  bool is_armed() const noexcept { return heap_index != kNotArmed; }
+
+  static constexpr uint32_t kNotArmed = ~uint32_t{0};
+  uint64_t deadline_ns = 0;         // the queue's
+  uint32_t heap_index = kNotArmed;  // the queue's
+};
+
+class TimerQueue {
+ public:
+  static constexpr uint64_t kNever = ~uint64_t{0};
+
+  // Makes room for `count` further timers. Before the seal.
+  void reserve_more(uint32_t count) { heap_.reserve(heap_.capacity() + count); }
+
+  // Arms `timer`, or moves it if it is armed. Requires: room was reserved.
+  void arm(Timer& timer, uint64_t deadline_ns) noexcept;
+  // Disarms `timer`; nothing happens if it is not armed.
+  void cancel(Timer& timer) noexcept;
+
+  // Calls every timer whose deadline is not after `now_ns`, disarmed before it is called.
+  // Returns how many. A timer may arm itself or others.
+  uint32_t expire(uint64_t now_ns) noexcept;
+
+  uint64_t next_deadline_ns() const noexcept {
+    return heap_.empty() ? kNever : heap_.front()->deadline_ns;
+  }
+
+ private:
+  void place(Timer* timer, uint32_t index) noexcept;
+  void sift_up(uint32_t index) noexcept;
+  void sift_down(uint32_t index) noexcept;
+
+  std::vector<Timer*> heap_;
+};
+
+}  // namespace bedplate

@@ -1,0 +1,261 @@
+// Stream sockets through io_uring: everything of one loop iteration goes to the kernel, and comes
+// back, in one io_uring_enter.
+//
+// The kernel does deferred work only when this thread asks (DEFER_TASKRUN) and says with a flag in
+// shared memory that there is some (TASKRUN_FLAG), so an idle loop spins without a system call.
+#include <cerrno>
+#include <cstring>
+
+#include <liburing.h>
+#include <poll.h>
+
+#include "platform/assert.h"
+#include "platform/clock.h"
+#include "transport/stream_sockets.h"
+#include "transport/uring/uring_device.h"
+
+namespace bedplate {
+namespace {
+
+// What a completion is for: the low bits of user_data beside a pointer.
+enum class Purpose : uint64_t { kOperation = 0, kListener = 1, kDoorbell = 2, kCancel = 3 };
+constexpr uint64_t kPurposeMask = 3;
+
+struct Completion {
+  uint64_t user_data;
+  int32_t result;
+  bool has_more;  // a multishot request that stays armed
+};
+
+class UringSockets final : public StreamSockets {
+ public:
+  UringSockets() noexcept : device_(ring_) {}
+  ~UringSockets() override {
+    if (is_created_) io_uring_queue_exit(&ring_);
+  }
+
+  Result<void> create(const StreamSocketsOptions& options) override;
+  const char* name() const noexcept override { return "io_uring"; }
+  Device* device() noexcept override { return &device_; }
+
+  void start_listening(StreamListener& listener) noexcept override;
+  void stop_listening(StreamListener& listener) noexcept override;
+  int attach(StreamSocket&) noexcept override { return 0; }
+  void detach(StreamSocket& socket) noexcept override {
+    BP_ASSERT(!socket.receive.is_in_flight && !socket.send.is_in_flight);
+  }
+  void receive(StreamSocket& socket) noexcept override;
+  void send(StreamSocket& socket) noexcept override;
+
+  uint32_t poll(uint32_t budget) noexcept override;
+  void sleep_until(uint64_t deadline_ns) noexcept override;
+
+ private:
+  io_uring_sqe* next_entry(void* pointer, Purpose purpose) noexcept;
+  void queue(SocketOperation& operation) noexcept;
+  void arm_doorbell() noexcept;
+  void arm(StreamListener& listener) noexcept;
+  void handle(const Completion& completion) noexcept;
+  void handle_operation(SocketOperation& operation, int32_t result) noexcept;
+  void handle_accept(StreamListener& listener, int32_t result, bool has_more) noexcept;
+
+  io_uring ring_ = {};
+  bool is_created_ = false;
+  UringDevice device_;
+};
+
+Error setup_error(int outcome) noexcept {
+  errno = -outcome;
+  Error error = error_from_errno("setting up io_uring");
+  switch (-outcome) {
+    case ENOSYS:
+    case EPERM:
+      return error.set_cure("the kernel or the container forbids io_uring: allow it (sysctl "
+                            "kernel.io_uring_disabled=0), or set [event_loop] sockets = \"epoll\"");
+    case EINVAL:
+      return error.set_cure("Linux 6.1 or newer is needed; or set [event_loop] sockets = "
+                            "\"epoll\"");
+    default: return error.set_cure("or set [event_loop] sockets = \"epoll\"");
+  }
+}
+
+Result<void> UringSockets::create(const StreamSocketsOptions& options) {
+  options_ = options;
+  io_uring_params parameters = {};
+  parameters.flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
+                     IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_SUBMIT_ALL | IORING_SETUP_CQSIZE |
+                     IORING_SETUP_CLAMP;
+  // A receive and a send for each socket; a full queue is submitted early, so more is no gain.
+  const uint32_t entries = std::min(2 * options.socket_count_max + 16, 4096U);
+  parameters.cq_entries = 4 * entries;
+  const int outcome = io_uring_queue_init_params(entries, &ring_, &parameters);
+  if (outcome != 0) return setup_error(outcome);
+  is_created_ = true;
+  // A ring whose descriptor is registered saves a look-up at each call; not having it is no loss.
+  io_uring_register_ring_fd(&ring_);
+  options.loop->timers().reserve_more(kListenerCountMax);
+  arm_doorbell();
+  return {};
+}
+
+io_uring_sqe* UringSockets::next_entry(void* pointer, Purpose purpose) noexcept {
+  io_uring_sqe* entry = io_uring_get_sqe(&ring_);
+  if (entry == nullptr) {
+    io_uring_submit(&ring_);
+    options_.counters->system_calls.add(1);
+    entry = io_uring_get_sqe(&ring_);
+    BP_ASSERT(entry != nullptr);
+  }
+  entry->user_data = reinterpret_cast<uint64_t>(pointer) | static_cast<uint64_t>(purpose);
+  return entry;
+}
+
+void UringSockets::arm_doorbell() noexcept {
+  io_uring_sqe* entry = next_entry(nullptr, Purpose::kDoorbell);
+  const uint64_t user_data = entry->user_data;
+  io_uring_prep_poll_multishot(entry, options_.loop->doorbell().event_fd(), POLLIN);
+  entry->user_data = user_data;
+}
+
+void UringSockets::arm(StreamListener& listener) noexcept {
+  io_uring_sqe* entry = next_entry(&listener, Purpose::kListener);
+  const uint64_t user_data = entry->user_data;
+  io_uring_prep_multishot_accept(entry, listener.fd, nullptr, nullptr, SOCK_CLOEXEC);
+  entry->user_data = user_data;
+  listener.is_armed = true;
+}
+
+void UringSockets::start_listening(StreamListener& listener) noexcept {
+  listener.is_stopping = false;
+  arm(listener);
+}
+
+void UringSockets::stop_listening(StreamListener& listener) noexcept {
+  listener.is_stopping = true;
+  options_.loop->timers().cancel(listener.retry);
+  if (!listener.is_armed) return;
+  io_uring_sqe* entry = next_entry(nullptr, Purpose::kCancel);
+  const uint64_t user_data = entry->user_data;
+  io_uring_prep_cancel64(
+      entry, reinterpret_cast<uint64_t>(&listener) | static_cast<uint64_t>(Purpose::kListener), 0);
+  entry->user_data = user_data;
+}
+
+void UringSockets::queue(SocketOperation& operation) noexcept {
+  io_uring_sqe* entry = next_entry(&operation, Purpose::kOperation);
+  const uint64_t user_data = entry->user_data;
+  msghdr& message = operation.message;
+  const iovec& first = message.msg_iov[0];
+  const int fd = operation.socket->fd;
+  if (operation.is_send) {
+    // MSG_WAITALL: the kernel goes on by itself after a short send.
+    constexpr int kFlags = MSG_NOSIGNAL | MSG_WAITALL;
+    if (message.msg_iovlen == 1) {
+      io_uring_prep_send(entry, fd, first.iov_base, first.iov_len, kFlags);
+    } else {
+      io_uring_prep_sendmsg(entry, fd, &message, kFlags);
+    }
+  } else if (message.msg_iovlen == 1) {
+    io_uring_prep_recv(entry, fd, first.iov_base, first.iov_len, 0);
+  } else {
+    io_uring_prep_recvmsg(entry, fd, &message, 0);
+  }
+  entry->user_data = user_data;
+}
+
+void UringSockets::receive(StreamSocket& socket) noexcept {
+  begin_operation(socket.receive, socket, false);
+  queue(socket.receive);
+}
+
+void UringSockets::send(StreamSocket& socket) noexcept {
+  begin_operation(socket.send, socket, true);
+  queue(socket.send);
+}
+
+void UringSockets::handle_operation(SocketOperation& operation, int32_t result) noexcept {
+  if (result > 0 && !advance(operation, static_cast<uint64_t>(result))) {
+    queue(operation);
+    return;
+  }
+  if (result == -EINTR || result == -EAGAIN) {
+    queue(operation);
+    return;
+  }
+  finish_operation(operation, result > 0 ? static_cast<int64_t>(operation.moved_bytes) : result,
+                   *options_.counters);
+}
+
+void UringSockets::handle_accept(StreamListener& listener, int32_t result,
+                                 bool has_more) noexcept {
+  if (result >= 0) {
+    options_.counters->accepts.add(1);
+    listener.accepted(listener.context, result);
+  }
+  if (has_more) return;
+  listener.is_armed = false;
+  if (listener.is_stopping) return;
+  if (result >= 0 || result == -ECONNABORTED || result == -EINTR) {
+    arm(listener);
+  } else {
+    retry_listening(listener);
+  }
+}
+
+void UringSockets::handle(const Completion& completion) noexcept {
+  void* pointer = reinterpret_cast<void*>(completion.user_data & ~kPurposeMask);
+  switch (static_cast<Purpose>(completion.user_data & kPurposeMask)) {
+    case Purpose::kOperation:
+      handle_operation(*static_cast<SocketOperation*>(pointer), completion.result);
+      break;
+    case Purpose::kListener:
+      handle_accept(*static_cast<StreamListener*>(pointer), completion.result, completion.has_more);
+      break;
+    case Purpose::kDoorbell:
+      options_.loop->doorbell().acknowledge();
+      if (!completion.has_more) arm_doorbell();
+      break;
+    case Purpose::kCancel: break;
+  }
+}
+
+uint32_t UringSockets::poll(uint32_t budget) noexcept {
+  const unsigned kernel_flags = __atomic_load_n(ring_.sq.kflags, __ATOMIC_RELAXED);
+  if (io_uring_sq_ready(&ring_) > 0 ||
+      (kernel_flags & (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW)) != 0) {
+    io_uring_submit_and_get_events(&ring_);
+    options_.counters->system_calls.add(1);
+  }
+  uint32_t count = 0;
+  io_uring_cqe* completion = nullptr;
+  while (count < budget && io_uring_peek_cqe(&ring_, &completion) == 0) {
+    // Copied and given back first: the handler may submit, and the kernel needs the slot.
+    const Completion copy = {completion->user_data, completion->res,
+                             (completion->flags & IORING_CQE_F_MORE) != 0};
+    io_uring_cqe_seen(&ring_, completion);
+    handle(copy);
+    ++count;
+  }
+  return count;
+}
+
+void UringSockets::sleep_until(uint64_t deadline_ns) noexcept {
+  __kernel_timespec wait = {};
+  __kernel_timespec* wait_pointer = nullptr;
+  if (deadline_ns != TimerQueue::kNever) {
+    const uint64_t now = monotonic_ns();
+    if (deadline_ns <= now) return;
+    wait.tv_sec = static_cast<int64_t>((deadline_ns - now) / kNsPerSecond);
+    wait.tv_nsec = static_cast<long long>((deadline_ns - now) % kNsPerSecond);
+    wait_pointer = &wait;
+  }
+  io_uring_cqe* ignored = nullptr;
+  io_uring_submit_and_wait_timeout(&ring_, &ignored, 1, wait_pointer, nullptr);
+  options_.counters->system_calls.add(1);
+}
+
+}  // namespace
+
+std::unique_ptr<StreamSockets> make_uring_sockets() { return std::make_unique<UringSockets>(); }
+
+}  // namespace bedplate
