@@ -12,6 +12,11 @@ void Fd::close() noexcept {
   if (fd_ >= 0) ::close(std::exchange(fd_, -1));
 }
 
+void set_blocking(int fd, bool blocks) noexcept {
+  const int flags = fcntl(fd, F_GETFL);
+  fcntl(fd, F_SETFL, blocks ? flags & ~O_NONBLOCK : flags | O_NONBLOCK);
+}
+
 Result<size_t> read_text_file(const char* path, char* text, size_t capacity) noexcept {
   BP_ASSERT(capacity > 0);
   const Fd fd(open(path, O_RDONLY | O_CLOEXEC));

@@ -37,6 +37,9 @@ class Fd {
   int fd_ = -1;
 };
 
+// Makes calls on `fd` block, or not (O_NONBLOCK).
+void set_blocking(int fd, bool blocks) noexcept;
+
 // Reads at most `capacity` - 1 bytes of `path` into `text` and terminates it.
 // Returns how many bytes were read.
 Result<size_t> read_text_file(const char* path, char* text, size_t capacity) noexcept;

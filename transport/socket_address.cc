@@ -126,6 +126,9 @@ std::string SocketAddress::text() const {
 }
 
 Result<SocketAddress> parse_socket_address(std::string_view text) {
+  if (text.find('\0') != std::string_view::npos) {
+    return bad_address(text, "it has a NUL byte");  // c_str() would cut it short
+  }
   std::string_view rest = text;
   if (consume_prefix(&rest, "tcp:")) return parse_tcp(text, rest);
   if (consume_prefix(&rest, "unix:")) return parse_unix(text, rest);

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <cstdio>
 
-#include <nlohmann/json.hpp>
 
 #include "apps/bedplate/commands.h"
+#include "apps/bedplate/json_output.h"
 #include "apps/boot/appliance_plan.h"
 #include "apps/boot/listeners.h"
 #include "apps/boot/preflight.h"
@@ -29,16 +29,15 @@ std::vector<Error> find_problems(const char* path) {
   return problems;
 }
 
-void print_json(const std::vector<Error>& problems) {
-  nlohmann::ordered_json json;
+Json to_json(const std::vector<Error>& problems) {
+  Json json;
   json["ok"] = problems.empty();
-  json["problems"] = nlohmann::ordered_json::array();
+  json["problems"] = Json::array();
   for (const Error& problem : problems) {
     json["problems"].push_back(
         {{"doing", problem.doing}, {"answer", problem.answer}, {"cure", problem.cure}});
   }
-  std::printf("%s\n",
-              json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+  return json;
 }
 
 }  // namespace
@@ -51,7 +50,7 @@ int check_command(const Arguments& arguments) {
     if (!arguments.json) fail(problem);
   }
   if (arguments.json) {
-    print_json(problems);
+    print_json(to_json(problems));
   } else if (problems.empty()) {
     std::printf("bedplate: %s: good; this machine has what it takes\n",
                 arguments.operands[0].c_str());

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -14,6 +13,7 @@
 
 #include "alloc/interception.h"
 #include "apps/bedplate/commands.h"
+#include "apps/bedplate/json_output.h"
 #include "apps/boot/preflight.h"
 #include "platform/cpu.h"
 #include "platform/hugepage.h"
@@ -89,14 +89,14 @@ int doctor_command(const Arguments& arguments) {
       hugepages(PageSize::k1GiB, "hugepages of 1 GiB"), locked_memory(), io_uring_support(),
       sealing(), allocation()};
   if (arguments.json) {
-    nlohmann::ordered_json json = nlohmann::ordered_json::array();
+    Json json = Json::array();
     for (const Finding& finding : findings) {
       json.push_back({{"name", finding.name},
                       {"good", finding.good},
                       {"value", finding.value},
                       {"advice", finding.good ? "" : finding.advice}});
     }
-    std::printf("%s\n", json.dump(2).c_str());
+    print_json(json);
     return kExitGood;
   }
   for (const Finding& finding : findings) {

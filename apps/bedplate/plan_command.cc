@@ -1,21 +1,21 @@
 #include <cinttypes>
 #include <cstdio>
 
-#include <nlohmann/json.hpp>
 
 #include "apps/bedplate/commands.h"
+#include "apps/bedplate/json_output.h"
 #include "apps/boot/appliance_plan.h"
 #include "platform/units.h"
 
 namespace bedplate {
 namespace {
 
-void print_json(const AppliancePlan& plan) {
-  nlohmann::ordered_json json;
+Json to_json(const AppliancePlan& plan) {
+  Json json;
   json["total_bytes"] = plan.pool.total_bytes();
-  json["segments"] = nlohmann::ordered_json::array();
+  json["segments"] = Json::array();
   for (const SegmentPlan& segment : plan.pool.segments) {
-    nlohmann::ordered_json carves = nlohmann::ordered_json::array();
+    Json carves = Json::array();
     for (const CarvePlan& carve : segment.carves) {
       carves.push_back({{"owner", carve.owner.text}, {"bytes", carve.bytes}});
     }
@@ -27,7 +27,7 @@ void print_json(const AppliancePlan& plan) {
   json["stacks"] = {{"count", plan.stacks.count},
                     {"bytes_each", plan.stacks.bytes_each},
                     {"bytes", plan.stacks.total_bytes()}};
-  std::printf("%s\n", json.dump(2).c_str());
+  return json;
 }
 
 void print_row(const char* owner, uint64_t bytes, const char* page) {
@@ -56,7 +56,7 @@ int plan_command(const Arguments& arguments) {
   if (!configuration.ok()) return fail(configuration.error());
   auto plan = plan_appliance(configuration.value());
   if (!plan.ok()) return fail(plan.error());
-  arguments.json ? print_json(plan.value()) : print_table(plan.value());
+  arguments.json ? print_json(to_json(plan.value())) : print_table(plan.value());
   return kExitGood;
 }
 

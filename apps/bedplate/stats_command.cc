@@ -2,16 +2,14 @@
 #include <cstdio>
 #include <string>
 
-#include <nlohmann/json.hpp>
 
 #include "apps/bedplate/commands.h"
+#include "apps/bedplate/json_output.h"
 #include "apps/boot/counters_file.h"
 #include "pinned_pool/audit.h"
 
 namespace bedplate {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::string audit_text(const CountersSnapshot& snapshot) {
   if (!snapshot.is_running) return "the appliance is not running: it crashed or was killed";
@@ -130,7 +128,7 @@ int stats_command(const Arguments& arguments) {
   if (!snapshot.ok()) return fail(snapshot.error());
   const Json json = stats_json(snapshot.value());
   if (arguments.json) {
-    std::printf("%s\n", json.dump(2).c_str());
+    print_json(json);
   } else {
     print_text(json);
   }

@@ -24,8 +24,13 @@ uint64_t connection_stride(const BlockServerOptions& options) noexcept {
          align_up(options.requests_per_connection * sizeof(BlockRequest), kCacheLineBytes);
 }
 
-OwnerName volume_owner(const BlockVolumeOptions& volume) noexcept {
-  return {"volume", volume.name};
+// Volume names may be longer than owners' names; what is cut off gets its number instead, so that
+// no two volumes are one owner.
+OwnerName volume_owner(const BlockServerOptions& options, size_t index) {
+  constexpr size_t kWholeMax = 48;
+  const std::string& name = options.volumes[index].name;
+  if (name.size() <= kWholeMax) return {"volume", name};
+  return {"volume", name.substr(0, kWholeMax) + "~" + std::to_string(index)};
 }
 
 constexpr const char* kSegmentOwner = "blockd";
@@ -52,8 +57,9 @@ std::vector<SegmentRequest> plan_block_server(const BlockServerOptions& options)
   std::vector<SegmentRequest> requests;
   requests.push_back({kSegmentOwner,
                       {carves.connections, carves.requests, carves.replies, carves.discard}});
-  for (const BlockVolumeOptions& volume : options.volumes) {
-    requests.push_back({volume_owner(volume), {{volume_owner(volume), volume.bytes}}});
+  for (size_t i = 0; i < options.volumes.size(); ++i) {
+    const OwnerName owner = volume_owner(options, i);
+    requests.push_back({owner, {{owner, options.volumes[i].bytes}}});
   }
   return requests;
 }
@@ -72,8 +78,9 @@ void BlockServer::create(PinnedPool& pool, const BlockServerOptions& options,
   replies_ = BlockRequestFifo::create(carve(carves.replies), lane_capacity(options_));
   environment_.discard_memory = carve(carves.discard);
 
-  for (const BlockVolumeOptions& volume : options_.volumes) {
-    Segment& home = *pool.find_segment(volume_owner(volume));
+  for (size_t i = 0; i < options_.volumes.size(); ++i) {
+    const BlockVolumeOptions& volume = options_.volumes[i];
+    Segment& home = *pool.find_segment(volume_owner(options_, i));
     volumes_.push_back({pool.carve(home, home.owner, volume.bytes).data(), volume.bytes});
     exports_.push_back({volume.name, volume.bytes, volume.read_only});
   }

@@ -69,7 +69,8 @@ struct Configuration {
 
 // Reads and checks the file at `path`.
 // Errors: kConfiguration, "PATH:LINE:COLUMN: what is wrong; what was expected"; the first problem
-// in the file's order. Threads: any, before the seal (it allocates).
+// in the file's order. A file that cannot be read: "reading the configuration PATH: ...".
+// Threads: any, before the seal (it allocates).
 Result<Configuration> load_configuration(const char* path);
 
 // The same for text in memory; `path` only appears in messages.

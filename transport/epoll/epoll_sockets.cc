@@ -70,6 +70,7 @@ int EpollSockets::watch(int fd, uint32_t events, void* pointer, Purpose purpose)
 }
 
 void EpollSockets::start_listening(StreamListener& listener) noexcept {
+  set_blocking(listener.fd, false);
   // Level-triggered: what one poll did not accept, the next is told of again.
   const int outcome = watch(listener.fd, EPOLLIN, &listener, Purpose::kListener);
   BP_ASSERT(outcome == 0);

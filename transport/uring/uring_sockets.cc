@@ -11,6 +11,7 @@
 
 #include "platform/assert.h"
 #include "platform/clock.h"
+#include "platform/file.h"
 #include "transport/stream_sockets.h"
 #include "transport/uring/uring_device.h"
 
@@ -126,6 +127,8 @@ void UringSockets::arm(StreamListener& listener) noexcept {
 }
 
 void UringSockets::start_listening(StreamListener& listener) noexcept {
+  // The ring waits by itself, unless the descriptor (one passed to us, say) tells it not to.
+  set_blocking(listener.fd, true);
   listener.is_stopping = false;
   arm(listener);
 }
