@@ -35,6 +35,7 @@ struct SocketOperation {
 
   bool is_in_flight = false;  // the backend's, as is what follows; to be read by anybody
   bool is_send = false;
+  uint16_t empty_attempts = 0;  // how often in a row there was nothing
   uint64_t moved_bytes = 0;
   msghdr message = {};
   StreamSocket* socket = nullptr;

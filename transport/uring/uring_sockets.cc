@@ -22,6 +22,11 @@ namespace {
 enum class Purpose : uint64_t { kOperation = 0, kListener = 1, kDoorbell = 2, kCancel = 3 };
 constexpr uint64_t kPurposeMask = 3;
 
+// A socket that was just read is tried again this often before the kernel is asked to watch it.
+// Watching costs the peer: each of its sends has to call back into the ring. While both sides are
+// busy neither pays for that, and an attempt is part of the one io_uring_enter of its iteration.
+constexpr uint16_t kHotAttempts = 32;
+
 struct Completion {
   uint64_t user_data;
   int32_t result;
@@ -56,8 +61,8 @@ class UringSockets final : public StreamSockets {
   void queue(SocketOperation& operation) noexcept;
   void arm_doorbell() noexcept;
   void arm(StreamListener& listener) noexcept;
-  void handle(const Completion& completion) noexcept;
-  void handle_operation(SocketOperation& operation, int32_t result) noexcept;
+  bool handle(const Completion& completion) noexcept;
+  bool handle_operation(SocketOperation& operation, int32_t result) noexcept;
   void handle_accept(StreamListener& listener, int32_t result, bool has_more) noexcept;
 
   io_uring ring_ = {};
@@ -158,10 +163,15 @@ void UringSockets::queue(SocketOperation& operation) noexcept {
     } else {
       io_uring_prep_sendmsg(entry, fd, &message, kFlags);
     }
-  } else if (message.msg_iovlen == 1) {
-    io_uring_prep_recv(entry, fd, first.iov_base, first.iov_len, 0);
   } else {
-    io_uring_prep_recvmsg(entry, fd, &message, 0);
+    const bool is_hot = operation.empty_attempts < kHotAttempts;
+    const int flags = is_hot ? MSG_DONTWAIT : 0;
+    if (message.msg_iovlen == 1) {
+      io_uring_prep_recv(entry, fd, first.iov_base, first.iov_len, flags);
+    } else {
+      io_uring_prep_recvmsg(entry, fd, &message, static_cast<unsigned>(flags));
+    }
+    if (!is_hot) entry->ioprio |= IORING_RECVSEND_POLL_FIRST;
   }
   entry->user_data = user_data;
 }
@@ -176,17 +186,22 @@ void UringSockets::send(StreamSocket& socket) noexcept {
   queue(socket.send);
 }
 
-void UringSockets::handle_operation(SocketOperation& operation, int32_t result) noexcept {
-  if (result > 0 && !advance(operation, static_cast<uint64_t>(result))) {
+// Returns whether anything happened.
+bool UringSockets::handle_operation(SocketOperation& operation, int32_t result) noexcept {
+  if (result == -EAGAIN) {
+    ++operation.empty_attempts;
     queue(operation);
-    return;
+    return false;
   }
-  if (result == -EINTR || result == -EAGAIN) {
+  operation.empty_attempts = 0;
+  if (result == -EINTR ||
+      (result > 0 && !advance(operation, static_cast<uint64_t>(result)))) {
     queue(operation);
-    return;
+    return true;
   }
   finish_operation(operation, result > 0 ? static_cast<int64_t>(operation.moved_bytes) : result,
                    *options_.counters);
+  return true;
 }
 
 void UringSockets::handle_accept(StreamListener& listener, int32_t result,
@@ -205,12 +220,11 @@ void UringSockets::handle_accept(StreamListener& listener, int32_t result,
   }
 }
 
-void UringSockets::handle(const Completion& completion) noexcept {
+bool UringSockets::handle(const Completion& completion) noexcept {
   void* pointer = reinterpret_cast<void*>(completion.user_data & ~kPurposeMask);
   switch (static_cast<Purpose>(completion.user_data & kPurposeMask)) {
     case Purpose::kOperation:
-      handle_operation(*static_cast<SocketOperation*>(pointer), completion.result);
-      break;
+      return handle_operation(*static_cast<SocketOperation*>(pointer), completion.result);
     case Purpose::kListener:
       handle_accept(*static_cast<StreamListener*>(pointer), completion.result, completion.has_more);
       break;
@@ -220,6 +234,7 @@ void UringSockets::handle(const Completion& completion) noexcept {
       break;
     case Purpose::kCancel: break;
   }
+  return true;
 }
 
 uint32_t UringSockets::poll(uint32_t budget) noexcept {
@@ -229,17 +244,16 @@ uint32_t UringSockets::poll(uint32_t budget) noexcept {
     io_uring_submit_and_get_events(&ring_);
     options_.counters->system_calls.add(1);
   }
-  uint32_t count = 0;
+  uint32_t happened = 0;
   io_uring_cqe* completion = nullptr;
-  while (count < budget && io_uring_peek_cqe(&ring_, &completion) == 0) {
+  for (uint32_t i = 0; i < budget && io_uring_peek_cqe(&ring_, &completion) == 0; ++i) {
     // Copied and given back first: the handler may submit, and the kernel needs the slot.
     const Completion copy = {completion->user_data, completion->res,
                              (completion->flags & IORING_CQE_F_MORE) != 0};
     io_uring_cqe_seen(&ring_, completion);
-    handle(copy);
-    ++count;
+    happened += handle(copy) ? 1 : 0;
   }
-  return count;
+  return happened;
 }
 
 void UringSockets::sleep_until(uint64_t deadline_ns) noexcept {
