@@ -27,7 +27,8 @@ class Sleeper {
  public:
   virtual ~Sleeper() = default;
   // Blocks until `deadline_ns` (monotonic; TimerQueue::kNever: for ever), the doorbell rings, or
-  // there is something to poll. May return early.
+  // there is something to poll. May return early. Handles nothing: callbacks come from poll(), when
+  // the loop's time is right again.
   virtual void sleep_until(uint64_t deadline_ns) noexcept = 0;
 };
 

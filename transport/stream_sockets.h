@@ -78,6 +78,7 @@ struct StreamSocketsOptions {
   SocketCounters* counters = nullptr;
 };
 
+// Created, used and destroyed on the shard's own thread: a ring belongs to the thread that made it.
 class StreamSockets : public PollSource, public Sleeper {
  public:
   // Requires: called on the shard's own thread, before the seal.

@@ -64,14 +64,17 @@ Result<void> Shard::set_up() {
 void Shard::thread_main() noexcept {
   if (auto outcome = set_up(); !outcome.ok()) {
     failure_ = outcome.error();
+    sockets_.reset();
     set_state(State::kFailed);
     return;
   }
   set_state(State::kReady);
   state_.wait(State::kReady, std::memory_order_acquire);
-  if (state_.load(std::memory_order_acquire) == State::kAbandoned) return;
-  on_start_();
-  loop_.run();
+  if (state_.load(std::memory_order_acquire) == State::kRunning) {
+    on_start_();
+    loop_.run();
+  }
+  sockets_.reset();
 }
 
 void Shard::run(std::function<void()> on_start) {

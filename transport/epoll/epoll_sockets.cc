@@ -40,12 +40,15 @@ class EpollSockets final : public StreamSockets {
  private:
   int watch(int fd, uint32_t events, void* pointer, Purpose purpose) noexcept;
   void wait(int timeout_ms) noexcept;
+  void handle_events() noexcept;
   void handle(const epoll_event& event) noexcept;
   uint32_t accept_some(StreamListener& listener, uint32_t budget) noexcept;
   void append(SocketOperation& operation) noexcept;
   void attempt(SocketOperation& operation) noexcept;
 
   Fd epoll_;
+  epoll_event events_[kEventCountMax];  // what the last wait brought
+  int event_count_ = 0;
   SocketOperation* first_ = nullptr;  // operations to be tried
   SocketOperation* last_ = nullptr;
   uint32_t queued_count_ = 0;
@@ -176,14 +179,19 @@ void EpollSockets::handle(const epoll_event& event) noexcept {
 }
 
 void EpollSockets::wait(int timeout_ms) noexcept {
-  epoll_event events[kEventCountMax];
-  const int count = epoll_wait(epoll_.number(), events, kEventCountMax, timeout_ms);
+  event_count_ = epoll_wait(epoll_.number(), events_, kEventCountMax, timeout_ms);
   options_.counters->system_calls.add(1);
-  for (int i = 0; i < count; ++i) handle(events[i]);
+}
+
+void EpollSockets::handle_events() noexcept {
+  for (int i = 0; i < event_count_; ++i) handle(events_[i]);
+  event_count_ = 0;
 }
 
 uint32_t EpollSockets::poll(uint32_t budget) noexcept {
+  handle_events();  // those that ended a sleep
   wait(0);
+  handle_events();
   // Only what is queued now: what callbacks add waits for the next round.
   const uint32_t count = std::min(budget, queued_count_);
   for (uint32_t i = 0; i < count; ++i) {

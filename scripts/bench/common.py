@@ -1,0 +1,175 @@
+"""What both benchmarks share: where things are, cleaning up, hugepages, statistics, JSON.
+
+Whatever is acquired here is given back when its `with` block ends, also when a signal ends it.
+It deliberately measures nothing.
+"""
+import contextlib
+import json
+import os
+import platform
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.path.join(ROOT, "build", "bench")
+BEDPLATE = os.path.abspath(os.environ.get("BEDPLATE", f"{ROOT}/build/release/bedplate"))
+MIB = 1 << 20
+HUGEPAGE_BYTES = 2 * MIB
+HUGEPAGES = "/sys/kernel/mm/hugepages/hugepages-2048kB"
+STOP_MAX_S = 15
+HUGEPAGES_MAX_S = 10
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class BenchError(Exception):
+    """Something failed to run; the message has the three parts: doing, answer, cure."""
+
+
+def run_main(main):
+    """Runs main() and turns its end into an exit code: 0 good, 1 failed to run, 130 interrupted."""
+    def interrupt(_number, _frame):
+        for number in SIGNALS:  # a second one must not cut the cleaning up short
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    for number in SIGNALS:
+        signal.signal(number, interrupt)
+    name = os.path.basename(sys.argv[0])
+    try:
+        main()
+    except BenchError as error:
+        sys.exit(f"{name}: {error}")
+    except KeyboardInterrupt:
+        print(f"{name}: interrupted; everything it had started is stopped", file=sys.stderr)
+        sys.exit(130)
+
+
+def require(programs):
+    """Stops unless each program is there. Requires: a dict of program to what provides it."""
+    missing = [program for program in programs if shutil.which(program) is None]
+    if missing:
+        cures = ", ".join(sorted({programs[program] for program in missing}))
+        raise BenchError(f"looking for {', '.join(missing)}: not found; comes with: {cures}")
+
+
+@contextlib.contextmanager
+def work_directory():
+    """A directory on tmpfs that is gone afterwards."""
+    path = tempfile.mkdtemp(prefix="bedplate-bench-", dir="/dev/shm")
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def hugepage_count(name):
+    with open(f"{HUGEPAGES}/{name}", encoding="ascii") as file:
+        return int(file.read())
+
+
+def available_hugepage_count():
+    return hugepage_count("free_hugepages") - hugepage_count("resv_hugepages")
+
+
+def wait_for_hugepages(total_bytes):
+    """Waits, within bounds, until they are free: io_uring lets go of its registered buffers only
+    some time after the process has ended. Requires: reserved_hugepages(total_bytes)."""
+    deadline = time.monotonic() + HUGEPAGES_MAX_S
+    while available_hugepage_count() < total_bytes // HUGEPAGE_BYTES:
+        if time.monotonic() > deadline:
+            raise BenchError(f"waiting for {total_bytes // MIB} MiB of hugepages: only "
+                             f"{available_hugepage_count()} are free after {HUGEPAGES_MAX_S} s; "
+                             "end what else takes hugepages")
+        time.sleep(0.005)
+
+
+def set_hugepage_count(count):
+    with open(f"{HUGEPAGES}/nr_hugepages", "w", encoding="ascii") as file:
+        file.write(str(count))
+
+
+@contextlib.contextmanager
+def reserved_hugepages(total_bytes):
+    """Reserves what is missing for total_bytes and takes exactly that back afterwards."""
+    missing = max(0, total_bytes // HUGEPAGE_BYTES - available_hugepage_count())
+    before = hugepage_count("nr_hugepages")
+    added = 0
+    try:
+        if missing:
+            try:
+                set_hugepage_count(before + missing)
+            except OSError as error:
+                raise BenchError(f"reserving {missing} hugepages: {error.strerror}; run as root, "
+                                 f"or: echo {before + missing} > {HUGEPAGES}/nr_hugepages")
+            added = hugepage_count("nr_hugepages") - before
+            if added < missing:
+                raise BenchError(f"reserving {missing} hugepages: the kernel gave {added}; free "
+                                 "memory, or choose a smaller volume (--volume-mib)")
+        yield
+    finally:
+        if added > 0:  # relative, so that what others reserved meanwhile stays theirs
+            set_hugepage_count(hugepage_count("nr_hugepages") - added)
+
+
+def start(argv, **options):
+    """Starts a program in a session of its own: a Ctrl-C at the terminal reaches only us."""
+    return subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True, **options)
+
+
+def stop(process):
+    """Ends a started program and what it forked: asks with SIGTERM, then insists."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(STOP_MAX_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def bedplate_config(directory, name, shards, pool_bytes, volume_bytes, listen, sockets):
+    """Writes a configuration and returns its path. Requires: shards as [(name, cpu)], in the
+    order connections, volumes."""
+    shard_tables = "".join(f'[[shard]]\nname = "{shard}"\ncpu = {cpu}\n' for shard, cpu in shards)
+    path = os.path.join(directory, f"{name}.toml")
+    with open(path, "w", encoding="ascii") as file:
+        file.write(f"""[appliance]
+name = "{name}"
+runtime_directory = "{directory}/run-{name}"
+[pool]
+bytes = {pool_bytes}
+page = "2 MiB"
+[event_loop]
+sockets = "{sockets}"
+{shard_tables}[blockd]
+listen = ["{listen}"]
+[[blockd.volume]]
+name = "ram0"
+bytes = {volume_bytes}
+""")
+    return path
+
+
+def spread(values):
+    return f"{statistics.median(values):.3g} ({min(values):.3g}..{max(values):.3g})"
+
+
+def verdict(reached):
+    return "reached" if reached else "NOT reached"
+
+
+def write_json(name, results):
+    """Writes build/bench/NAME with what is needed to judge the figures later."""
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        model = next((line.split(":")[1].strip() for line in file if "model name" in line), "")
+    os.makedirs(BUILD, exist_ok=True)
+    path = os.path.join(BUILD, name)
+    machine = {"kernel": platform.release(), "cpu": model, "cpus": os.cpu_count()}
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({"machine": machine, **results}, file, indent=1)
+    return path

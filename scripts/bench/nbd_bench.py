@@ -1,0 +1,402 @@
+#!/usr/bin/python3
+"""NBD against peers: Bedplate, nbdkit, qemu-nbd and a bare blocking server, interleaved.
+
+In each round and on each transport all servers are started anew and filled with the same random
+data, which is read back and compared (a peer answers reads of zeros without payload, and a
+benchmark of that would be worthless). Then every workload runs against one server after the other,
+each round beginning with another one. Servers sit on one core, the client on another; it is the
+same client for all. Ratios are computed within a round, then their median is taken.
+
+It is no timed test: it exits 0 whatever the figures, unless something failed to run.
+"""
+import argparse
+import collections
+import contextlib
+import filecmp
+import json
+import math
+import os
+import re
+import socket
+import statistics
+import subprocess
+import sys
+import time
+
+import common
+from common import BEDPLATE, BUILD, MIB, BenchError
+
+GREETING_MAX_S = 60
+CLIENT_MAX_S = 120
+POOL_EXTRA_BYTES = 192 * MIB  # beside the volume: heap, connections, segment 0
+BARE_TARGET = 0.9             # over a Unix socket, in every row
+
+# ---- servers: each makes its command from a `Place` ----------------------------------------------
+
+Place = collections.namedtuple(
+    "Place", "directory name transport path port volume_bytes server_cpu client_cpu")
+
+
+def bedplate(place, sockets, shards):
+    listen = (f"unix:{place.path}" if place.transport == "unix" else f"tcp:127.0.0.1:{place.port}")
+    config = common.bedplate_config(place.directory, place.name, shards,
+                                    place.volume_bytes + POOL_EXTRA_BYTES, place.volume_bytes,
+                                    listen, sockets)
+    return [BEDPLATE, "run", config]
+
+
+def bedplate_io_uring(place):
+    return bedplate(place, "io_uring", [("main", place.server_cpu)])
+
+
+def bedplate_epoll(place):
+    return bedplate(place, "epoll", [("main", place.server_cpu)])
+
+
+def bedplate_two_cores(place):
+    return bedplate(place, "io_uring",
+                    [("network", place.server_cpu), ("storage", place.client_cpu)])
+
+
+def nbdkit(place):
+    # allocator=malloc: "can be faster because the implementation is simpler and the locking
+    # strategy allows more concurrency" (nbdkit-memory-plugin(1)); measured faster, too. Threads:
+    # its default of 16 for each connection; with 1 it was no faster but for a tenth at depth 1.
+    where = (["--unix", place.path] if place.transport == "unix"
+             else ["--ipaddr", "127.0.0.1", "--port", str(place.port)])
+    return ["nbdkit", "--foreground", *where, "memory", f"size={place.volume_bytes}",
+            "allocator=malloc"]
+
+
+def qemu_nbd(place):
+    # A raw file on tmpfs. aio=native (which needs cache=none) is the fastest of its modes here: at
+    # depth 32 it reads 111k a second, 83k with io_uring, 68k with threads; cache=unsafe gains
+    # nothing. tmpfs takes O_DIRECT only from Linux 6.6: below that, writeback with io_uring, the
+    # next best. --shared=0: any number of clients. Nothing here discards.
+    image = os.path.join(place.directory, f"{place.name}.img")
+    with open(image, "wb") as file:
+        file.truncate(place.volume_bytes)
+    try:
+        os.close(os.open(image, os.O_RDONLY | os.O_DIRECT))
+        mode = ["--cache=none", "--aio=native"]
+    except OSError:
+        mode = ["--cache=writeback", "--aio=io_uring"]
+    where = (["--socket", place.path] if place.transport == "unix"
+             else ["--bind", "127.0.0.1", "--port", str(place.port)])
+    return ["qemu-nbd", "--format=raw", "--persistent", "--shared=0", *mode, *where, image]
+
+
+def bare(place):
+    where = f"unix:{place.path}" if place.transport == "unix" else f"tcp:{place.port}"
+    return [f"{BUILD}/bare_server", str(place.volume_bytes), where]
+
+
+Kind = collections.namedtuple("Kind", "command cores program provider")
+SERVERS = {  # in the order of the table, Bedplate's configurations first
+    "bedplate": Kind(bedplate_io_uring, 1, BEDPLATE, "make"),
+    "bedplate-epoll": Kind(bedplate_epoll, 1, BEDPLATE, "make"),
+    "bedplate-2core": Kind(bedplate_two_cores, 2, BEDPLATE, "make"),
+    "nbdkit": Kind(nbdkit, 1, "nbdkit", "nbdkit"),
+    "qemu-nbd": Kind(qemu_nbd, 1, "qemu-nbd", "qemu-utils"),
+    "bare": Kind(bare, 1, f"{BUILD}/bare_server", "scripts/bench/run.sh"),
+}
+CONFIGURATIONS = ("bedplate", "bedplate-epoll", "bedplate-2core")
+PEERS = ("nbdkit", "qemu-nbd")
+CLIENTS = {"taskset": "util-linux", "fio": "fio", "nbdcopy": "libnbd-bin"}
+
+# ---- workloads ----------------------------------------------------------------------------------
+
+Workload = collections.namedtuple(
+    "Workload", "mode block depth connections transports peer_target extra_servers")
+BOTH = ("unix", "tcp")
+EPOLL = ("bedplate-epoll",)
+ALL = ("bedplate-epoll", "bedplate-2core")
+TWO = ("bedplate-2core",)
+WORKLOADS = [
+    # mode, block, depth, connections, transports, target against the better peer (Unix socket),
+    # Bedplate's further configurations (Unix socket)
+    Workload("randread", "4k", 1, 1, BOTH, 1.6, EPOLL),
+    Workload("randwrite", "4k", 1, 1, BOTH, 1.6, EPOLL),
+    Workload("randread", "4k", 32, 1, BOTH, 1.8, ALL),
+    Workload("randwrite", "4k", 32, 1, BOTH, 1.5, ALL),
+    Workload("randread", "4k", 32, 4, ("unix",), None, TWO),
+    Workload("randwrite", "4k", 32, 4, ("unix",), None, TWO),
+    Workload("randread", "4k", 32, 16, ("unix",), None, TWO),
+    Workload("randwrite", "4k", 32, 16, ("unix",), None, TWO),
+    Workload("read", "128k", 8, 1, BOTH, 1.4, EPOLL),
+    Workload("write", "128k", 8, 1, BOTH, 1.4, EPOLL),
+    Workload("copy-out", None, None, None, BOTH, None, EPOLL),
+    Workload("copy-in", None, None, None, BOTH, None, EPOLL),
+]
+
+
+def label(workload, transport):
+    if workload.block is None:
+        return f"{transport} nbdcopy {workload.mode}"
+    return (f"{transport} {workload.block} {workload.mode} depth {workload.depth} "
+            f"connections {workload.connections}")
+
+
+def unit(workload):
+    return "kIOPS" if workload.block == "4k" else "GB/s"
+
+
+# ---- running ------------------------------------------------------------------------------------
+
+def pools_bytes(options, names):
+    """Returns what the Bedplates among the servers take in all."""
+    return len(set(names) & set(CONFIGURATIONS)) * (options.volume_bytes + POOL_EXTRA_BYTES)
+
+
+def is_greeting(place):
+    """Returns whether the server greets a client as NBD servers do."""
+    family, address = ((socket.AF_UNIX, place.path) if place.transport == "unix"
+                       else (socket.AF_INET, ("127.0.0.1", place.port)))
+    with socket.socket(family) as client:
+        client.settimeout(GREETING_MAX_S)
+        try:
+            client.connect(address)
+            return client.recv(8) == b"NBDMAGIC"
+        except OSError:
+            return False
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Server:
+    """One running server, filled with the image."""
+
+    def __init__(self, options, directory, image, name, transport):
+        self.options, self.image, self.name = options, image, name
+        self.place = Place(directory, f"{name}-{transport}", transport,
+                           os.path.join(directory, f"{name}.sock"), free_port(),
+                           options.volume_bytes, options.server_cpu, options.client_cpu)
+        self.uri = (f"nbd+unix:///?socket={self.place.path}" if transport == "unix"
+                    else f"nbd://127.0.0.1:{self.place.port}")
+        self.log = os.path.join(directory, f"{self.place.name}.log")
+
+    def __enter__(self):
+        kind = SERVERS[self.name]
+        cpus = [str(self.options.server_cpu), str(self.options.client_cpu)][:kind.cores]
+        argv = ["taskset", "-c", ",".join(cpus), *kind.command(self.place)]
+        with open(self.log, "wb") as log:
+            self.process = common.start(argv, stdout=log, stderr=log)
+        try:
+            self.wait_for_greeting(argv)
+            self.fill()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        common.stop(self.process)
+        for path in (self.place.path, os.path.join(self.place.directory, f"{self.place.name}.img")):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+
+    def state(self):
+        """What a message about a failure says of the server."""
+        code = self.process.poll()
+        with open(self.log, encoding="utf-8", errors="replace") as log:
+            said = log.read().strip()[-500:] or "nothing"
+        return (f"the server {self.name} {'runs' if code is None else f'ended with {code}'} and "
+                f"said: {said}")
+
+    def wait_for_greeting(self, argv):
+        deadline = time.monotonic() + GREETING_MAX_S
+        while not is_greeting(self.place):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise BenchError(f"starting {' '.join(argv)}: no greeting; {self.state()}")
+            time.sleep(0.02)  # between two tries, bounded by the deadline
+
+    def run_client(self, argv):
+        """Runs a client on its core. Returns the seconds it took; nothing of it stays behind."""
+        began = time.perf_counter()
+        process = common.start(["taskset", "-c", str(self.options.client_cpu), *argv],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        try:
+            _, errors = process.communicate(timeout=CLIENT_MAX_S)
+        except subprocess.TimeoutExpired:
+            raise BenchError(f"running {' '.join(argv)}: no end after {CLIENT_MAX_S} s; "
+                             f"{self.state()}")
+        finally:
+            common.stop(process)
+        if process.returncode != 0:
+            raise BenchError(f"running {' '.join(argv)}: exit code {process.returncode}, "
+                             f"{errors.strip()[-500:]}; {self.state()}")
+        return time.perf_counter() - began
+
+    def fill(self):
+        back = f"{self.image}.back"
+        self.run_client(["nbdcopy", self.image, self.uri])
+        self.run_client(["nbdcopy", self.uri, back])
+        same = filecmp.cmp(self.image, back, shallow=False)
+        os.unlink(back)
+        if not same:
+            raise BenchError(f"reading back what {self.name} was filled with: it differs; this is "
+                             "a bug of that server, its figures mean nothing")
+
+    def measure(self, workload):
+        """Returns the figure of one run: kIOPS or GB/s, as unit() says."""
+        if workload.block is None:
+            ends = ([self.uri, "null:"] if workload.mode == "copy-out" else [self.image, self.uri])
+            seconds = self.run_client(["nbdcopy", *ends])
+            return self.options.volume_bytes / seconds / 1e9
+        output = os.path.join(self.place.directory, "fio.json")
+        # norandommap: fio's bookkeeping of blocks done is the client's work, not the server's.
+        self.run_client([
+            "fio", "--name=bench", "--ioengine=nbd", f"--uri={self.uri}", f"--rw={workload.mode}",
+            f"--bs={workload.block}", f"--iodepth={workload.depth}",
+            f"--numjobs={workload.connections}", "--group_reporting", "--norandommap",
+            "--time_based", f"--runtime={self.options.seconds}", f"--output={output}",
+            "--output-format=json"])
+        with open(output, encoding="utf-8") as file:
+            job = json.load(file)["jobs"][0]
+        figures = job["read" if workload.mode.endswith("read") else "write"]
+        if job["error"] or not figures["total_ios"]:
+            raise BenchError(f"measuring {self.name}: fio reports error {job['error']} and "
+                             f"{figures['total_ios']} requests; run fio by hand")
+        return figures["iops"] / 1e3 if workload.block == "4k" else figures["bw_bytes"] / 1e9
+
+
+def servers_of(workload, transport, options):
+    extra = workload.extra_servers if transport == "unix" else ()
+    return [name for name in SERVERS if name in options.servers
+            and (name in extra or name not in CONFIGURATIONS[1:])]
+
+
+def selected(options, transport):
+    return [workload for workload in WORKLOADS if transport in workload.transports
+            and re.search(options.only, label(workload, transport))]
+
+
+def run_round(options, directory, image, round_index, transport, results):
+    workloads = selected(options, transport)
+    needed = {name for workload in workloads for name in servers_of(workload, transport, options)}
+    if not needed:
+        return
+    common.wait_for_hugepages(pools_bytes(options, needed))
+    print(f"round {round_index + 1} of {options.rounds}, {transport}", file=sys.stderr, flush=True)
+    with contextlib.ExitStack() as stack:
+        running = {name: stack.enter_context(Server(options, directory, image, name, transport))
+                   for name in SERVERS if name in needed}
+        for workload in workloads:
+            names = servers_of(workload, transport, options)
+            first = round_index % len(names)
+            row = results.setdefault(label(workload, transport), {"unit": unit(workload)})
+            for name in names[first:] + names[:first]:
+                figure = running[name].measure(workload)
+                row.setdefault("rounds", {}).setdefault(name, []).append(round(figure, 4))
+
+
+# ---- the table ----------------------------------------------------------------------------------
+
+def ratios(rounds, name, others):
+    """Returns name's ratio to the best of the others, for each round."""
+    bests = zip(*(rounds[other] for other in others if other in rounds))
+    return [mine / max(best) for mine, best in zip(rounds[name], bests)]
+
+
+def ratio_text(values, target):
+    if not values:
+        return f"{'-':>6}{'':17}"
+    median = statistics.median(values)
+    judged = f"{target:.1f} {common.verdict(median >= target)}" if target else ""
+    shown = math.floor(median * 100) / 100  # never rounded up to a target that it missed
+    return f"{shown:6.2f} {judged:16}"
+
+
+def targets_of(workload, transport, name):
+    """Returns the targets (against the better peer, against the bare server), where there are."""
+    if transport != "unix" or name != "bedplate":
+        return None, None
+    return workload.peer_target, BARE_TARGET
+
+
+def print_table(options, results):
+    print(f"\nmedian (min..max) of {options.rounds} rounds; server on core {options.server_cpu}, "
+          f"client on core {options.client_cpu}\n"
+          f"{'':44}{'/ better peer':23}{'/ bare server':22}\n"
+          f"{'':44}{'ratio  target':23} {'ratio  target':22}")
+    for transport in options.transports:
+        for workload in selected(options, transport):
+            title = label(workload, transport)
+            rounds = results[title]["rounds"]
+            print(f"{title} [{unit(workload)}]")
+            for name in (name for name in SERVERS if name in rounds):
+                line = f"  {name:15}{common.spread(rounds[name]):25}"
+                if name in CONFIGURATIONS:
+                    targets = targets_of(workload, transport, name)
+                    line += ratio_text(ratios(rounds, name, PEERS), targets[0])
+                    line += ratio_text(ratios(rounds, name, ("bare",)), targets[1])
+                print(line.rstrip())
+
+
+def versions(programs):
+    """Returns the first line that each program says of its version."""
+    return {program: subprocess.run([program, "--version"], capture_output=True, text=True,
+                                    check=True).stdout.split("\n")[0] for program in programs}
+
+
+def parse_options():
+    def names(known):
+        def parse(text):
+            chosen = text.split(",")
+            if not set(chosen) <= set(known):
+                raise argparse.ArgumentTypeError(f"choose from {','.join(known)}")
+            return chosen
+        return parse
+
+    parser = argparse.ArgumentParser(description="Measures NBD servers against each other.")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=int, default=2, help="of each fio run (default 2)")
+    parser.add_argument("--only", metavar="REGEX", default="", help="rows whose title matches, "
+                        "as in 'unix 4k randread depth 32 connections 1'")
+    parser.add_argument("--servers", type=names(SERVERS), default=list(SERVERS),
+                        metavar="A,B", help=f"of {','.join(SERVERS)}")
+    parser.add_argument("--transports", type=names(BOTH), default=list(BOTH), metavar="A,B",
+                        help=f"of {','.join(BOTH)}")
+    parser.add_argument("--volume-mib", type=int, default=512)
+    parser.add_argument("--server-cpu", type=int, default=0)
+    parser.add_argument("--client-cpu", type=int, default=1)
+    options = parser.parse_args()
+    options.volume_bytes = options.volume_mib * MIB
+    if options.volume_mib <= 0 or options.volume_bytes % common.HUGEPAGE_BYTES != 0:
+        parser.error("--volume-mib: a multiple of 2, please; the pool has pages of 2 MiB")
+    if not any(selected(options, transport) for transport in options.transports):
+        parser.error(f"no row matches {options.only!r}")
+    return options
+
+
+def main():
+    options = parse_options()
+    common.require(CLIENTS | {SERVERS[name].program: SERVERS[name].provider
+                              for name in options.servers})
+    load = os.getloadavg()[0]
+    if load > 0.3:
+        print(f"the machine is busy (load {load:.2f}): the figures will wander", file=sys.stderr)
+    results = {}
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(common.reserved_hugepages(pools_bytes(options, options.servers)))
+        directory = stack.enter_context(common.work_directory())
+        image = os.path.join(directory, "image")
+        with open(image, "wb") as file:
+            for _ in range(options.volume_mib):
+                file.write(os.urandom(MIB))
+        for round_index in range(options.rounds):
+            for transport in options.transports:
+                run_round(options, directory, image, round_index, transport, results)
+            path = common.write_json("nbd.json", {
+                "options": vars(options), "load": load,
+                "versions": versions(["fio", "nbdcopy", *(set(PEERS) & set(options.servers))]),
+                "rows": results})
+    print_table(options, results)
+    print(f"every round: {os.path.relpath(path)}")
+
+
+common.run_main(main)
