@@ -18,10 +18,21 @@ using bedplate::handed_out;
 
 static constexpr size_t kPage = 4 * bedplate::kKiB;
 
+// mimalloc sets errno where it looked for memory in vain, not where it saw at once that a request
+// cannot be met: a product that overflows, an alignment that is none.
+static void* served(void* block, int refusal = ENOMEM) noexcept {
+  if (block == nullptr) errno = refusal;
+  return handed_out(block);
+}
+
+static int refusal_of(size_t alignment) noexcept {
+  return bedplate::is_power_of_two(alignment) ? ENOMEM : EINVAL;
+}
+
 extern "C" {
 
 void* malloc(size_t bytes) noexcept { return handed_out(mi_malloc(bytes)); }
-void* calloc(size_t count, size_t bytes) noexcept { return handed_out(mi_calloc(count, bytes)); }
+void* calloc(size_t count, size_t bytes) noexcept { return served(mi_calloc(count, bytes)); }
 void* realloc(void* block, size_t bytes) noexcept {
   return handed_out(mi_realloc(block, bytes));
 }
@@ -32,23 +43,23 @@ void free(void* block) noexcept { mi_free(block); }
 void cfree(void* block) noexcept { mi_free(block); }
 
 void* memalign(size_t alignment, size_t bytes) noexcept {
-  return handed_out(mi_memalign(alignment, bytes));
+  return served(mi_memalign(alignment, bytes), refusal_of(alignment));
 }
 void* aligned_alloc(size_t alignment, size_t bytes) noexcept {
-  return handed_out(mi_aligned_alloc(alignment, bytes));
+  return served(mi_aligned_alloc(alignment, bytes), refusal_of(alignment));
 }
 int posix_memalign(void** block, size_t alignment, size_t bytes) noexcept {
   const int outcome = mi_posix_memalign(block, alignment, bytes);
   if (outcome == 0) handed_out(*block);
   return outcome;
 }
-void* valloc(size_t bytes) noexcept { return handed_out(mi_memalign(kPage, bytes)); }
+void* valloc(size_t bytes) noexcept { return served(mi_memalign(kPage, bytes)); }
 void* pvalloc(size_t bytes) noexcept {
   if (bytes > SIZE_MAX - kPage) {
     errno = ENOMEM;
     return nullptr;
   }
-  return handed_out(mi_memalign(kPage, bedplate::align_up(bytes, kPage)));
+  return served(mi_memalign(kPage, bedplate::align_up(bytes, kPage)));
 }
 size_t malloc_usable_size(void* block) noexcept { return mi_usable_size(block); }
 

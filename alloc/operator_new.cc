@@ -10,10 +10,12 @@
 
 namespace {
 
-constexpr std::size_t kDefaultAlignment = __STDCPP_DEFAULT_NEW_ALIGNMENT__;
+// What a block of any size has: the smallest are of one word. More has to be asked for, also where
+// it is no more than new's default: new (align_val_t{16}) of one byte.
+constexpr std::size_t kWordAlignment = alignof(void*);
 
 inline void* try_allocate(std::size_t bytes, std::size_t alignment) noexcept {
-  return bedplate::handed_out(alignment <= kDefaultAlignment
+  return bedplate::handed_out(alignment <= kWordAlignment
                                   ? mi_malloc(bytes)
                                   : mi_malloc_aligned(bytes, alignment));
 }
@@ -27,13 +29,13 @@ __attribute__((noinline)) void* retry_or_throw(std::size_t bytes, std::size_t al
   }
 }
 
-inline void* allocate(std::size_t bytes, std::size_t alignment = kDefaultAlignment) {
+inline void* allocate(std::size_t bytes, std::size_t alignment = kWordAlignment) {
   void* block = try_allocate(bytes, alignment);
   return __builtin_expect(block != nullptr, 1) ? block : retry_or_throw(bytes, alignment);
 }
 
 inline void* allocate_nothrow(std::size_t bytes,
-                              std::size_t alignment = kDefaultAlignment) noexcept {
+                              std::size_t alignment = kWordAlignment) noexcept {
   try {
     return allocate(bytes, alignment);
   } catch (...) {

@@ -5,6 +5,8 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
+#include <string_view>
+
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -12,6 +14,18 @@
 #include "platform/units.h"
 
 namespace bedplate {
+namespace {
+
+// Whether `path`, as smaps has it, is that of the memfd of `owner`. A newline in a name is written
+// there in another form: what is before it has to do.
+bool is_memfd_of(const char* path, const OwnerName& owner) noexcept {
+  constexpr std::string_view kPrefix = "/memfd:";
+  const std::string_view name = owner.view().substr(0, owner.view().find('\n'));
+  const std::string_view text(path);
+  return text.starts_with(kPrefix) && text.substr(kPrefix.size()).starts_with(name);
+}
+
+}  // namespace
 
 void Auditor::complain(const char* format, ...) noexcept {
   if (report_.text[0] != '\0') return;  // the first finding is the one to look at
@@ -22,19 +36,22 @@ void Auditor::complain(const char* format, ...) noexcept {
 }
 
 void Auditor::line(const char* line) noexcept {
-  uint64_t begin = 0;
-  uint64_t end = 0;
+  Mapping found;
   uint64_t kib = 0;
-  char rights[8] = {};
-  if (std::sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s", &begin, &end, rights) == 3) {
-    mapping(begin, end, rights);
+  int path_start = 0;
+  if (std::sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %*s %*s %n", &found.begin,
+                  &found.end, found.rights, &found.offset, &path_start) == 4) {
+    found.path = line + path_start;
+    mapping(found);
   } else if (current_ != nullptr && std::sscanf(line, "KernelPageSize: %" SCNu64 " kB", &kib) == 1) {
     page_size(kib * kKiB);
   }
 }
 
-void Auditor::mapping(uint64_t begin, uint64_t end, const char* rights) noexcept {
+void Auditor::mapping(const Mapping& found) noexcept {
   current_ = nullptr;
+  const uint64_t begin = found.begin;
+  const uint64_t end = found.end;
   if (end <= kPoolBase || begin >= kPoolBase + kPoolSpanBytes) return;
   for (uint32_t i = 0; i < map_.segment_count; ++i) {
     const PoolMapSegment& segment = map_.segments[i];
@@ -46,9 +63,14 @@ void Auditor::mapping(uint64_t begin, uint64_t end, const char* rights) noexcept
                end - segment.address - segment.bytes);
     }
     // Shared, readable, writable, never executable: 'rw-s'.
-    if (std::strcmp(rights, "rw-s") != 0) {
+    if (std::strcmp(found.rights, "rw-s") != 0) {
       complain("%s: 0x%" PRIx64 "-0x%" PRIx64 " has the rights %s, not rw-s", segment.owner.text,
-               begin, end, rights);
+               begin, end, found.rights);
+    }
+    // Each page of the segment's memfd in its place. Other shared memory has the same rights.
+    if (found.offset != begin - segment.address || !is_memfd_of(found.path, segment.owner)) {
+      complain("%s: 0x%" PRIx64 "-0x%" PRIx64 " maps something else: offset 0x%" PRIx64 " of %s",
+               segment.owner.text, begin, end, found.offset, found.path);
     }
     return;
   }

@@ -1,9 +1,9 @@
 // The audit: does the kernel still map the pool as the pool map says?
 //
 // It reads /proc/<pid>/smaps, so it proves rather than assumes, can be asked at any time, and works
-// from another process (`bedplate stats`). It finds a hole, a mapping that is not the pool's, a
-// wrong right, and a wrong page size, and names the owner. What it does not do: look at the
-// physical pages.
+// from another process (`bedplate stats`). It finds a hole, a mapping that is not the pool's (in a
+// gap, or in place of a segment's own memfd), a wrong right, and a wrong page size, and names the
+// owner. What it does not do: look at the physical pages.
 #pragma once
 
 #include <sys/types.h>
@@ -32,7 +32,15 @@ class Auditor {
   AuditReport finish() noexcept;
 
  private:
-  void mapping(uint64_t begin, uint64_t end, const char* rights) noexcept;
+  struct Mapping {
+    uint64_t begin = 0;
+    uint64_t end = 0;
+    char rights[8] = {};
+    uint64_t offset = 0;     // in the file
+    const char* path = "";
+  };
+
+  void mapping(const Mapping& found) noexcept;
   void page_size(uint64_t bytes) noexcept;
   void complain(const char* format, ...) noexcept __attribute__((format(printf, 2, 3)));
 

@@ -13,17 +13,20 @@
 namespace bedplate {
 
 // Where the pool begins. Above the program and the heap that the kernel places, below libraries
-// and stacks, and, for mimalloc, below its limit of 40 TiB. ThreadSanitizer claims most of the
-// address space for itself; what it leaves to programs begins at 0x7e8000000000.
+// and stacks; above what AddressSanitizer claims (16 TiB and a little), and so that it ends below
+// the 20 TiB that mimalloc's map of its segments covers. ThreadSanitizer claims most of the address
+// space for itself; what it leaves to programs begins at 0x7e8000000000, and libraries may lie from
+// 0x7efb00000000 on: half the regions have to do there.
 #ifdef __SANITIZE_THREAD__
 inline constexpr uintptr_t kPoolBase = 0x7e90'0000'0000;
+inline constexpr uint32_t kRegionCountMax = 256;
 #else
-inline constexpr uintptr_t kPoolBase = 0x2000'0000'0000;
+inline constexpr uintptr_t kPoolBase = 0x1080'0000'0000;
+inline constexpr uint32_t kRegionCountMax = 512;
 #endif
 
 inline constexpr unsigned kRegionBytesLog2 = 30;
 inline constexpr uint64_t kRegionBytes = uint64_t{1} << kRegionBytesLog2;
-inline constexpr uint32_t kRegionCountMax = 512;
 inline constexpr uint64_t kPoolSpanBytes = kRegionBytes * kRegionCountMax;
 inline constexpr uint32_t kSegmentCountMax = 128;
 

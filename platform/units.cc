@@ -22,8 +22,8 @@ std::optional<uint64_t> parse_bytes(std::string_view text) noexcept {
   const auto [rest, problem] = std::from_chars(text.data(), end, count);
   if (problem != std::errc{}) return std::nullopt;
   std::string_view suffix(rest, static_cast<size_t>(end - rest));
+  uint64_t scale = suffix.empty() ? 1 : 0;  // spaces are for a unit: "1 " is not a size
   while (!suffix.empty() && suffix.front() == ' ') suffix.remove_prefix(1);
-  uint64_t scale = suffix.empty() ? 1 : 0;
   for (const Unit& unit : kUnits) {
     if (suffix == unit.name) scale = unit.bytes;
   }

@@ -1,11 +1,111 @@
 // The test runner: CppUTest with the whole heap in the pool (but in sanitizer builds).
+//
+// Its last line is `N passed, N failed, N skipped`, the skips before it by their reasons; the exit
+// code is 1 if anything failed. CppUTest's own leak detection is off: it counts what its operator
+// new gave out, and here new is the pool's or the sanitizer's, which finds leaks by itself.
+// `--probe NAME` runs one probe instead (tests/support/death_test.h).
+#include <cstdio>
 #include <cstring>
+#include <map>
+#include <string>
+#include <vector>
 
 #include "alloc/confined_heap.h"
+#include "platform/units.h"
+#include "tests/support/death_test.h"
+#include "tests/support/skip.h"
 
 #include "CppUTest/CommandLineTestRunner.h"
+#include "CppUTest/JUnitTestOutput.h"
+#include "CppUTest/MemoryLeakWarningPlugin.h"
+#include "CppUTest/TestRegistry.h"
+#include "CppUTest/TestResult.h"
+
+// The tests allocate blocks of 64 MiB from segment 0; probes get less from their environment.
+extern "C" const uint64_t bedplate_boot_bytes =
+    (bedplate::test::kIsSanitized ? 16 : 256) * bedplate::kMiB;
+
+namespace {
+
+struct Tally {
+  size_t passed_count = 0;
+  size_t failed_count = 0;
+  size_t skipped_count = 0;
+  std::map<std::string, std::vector<std::string>> skips;  // the tests for each reason
+};
+
+// Counts tests as they end, whatever output CppUTest was asked for.
+class CountingOutput : public ConsoleTestOutput {
+ public:
+  explicit CountingOutput(Tally* tally) : tally_(tally) {}
+
+  void printCurrentTestStarted(const UtestShell& test) override {
+    ConsoleTestOutput::printCurrentTestStarted(test);
+    name_ = std::string(test.getGroup().asCharString()) + "." + test.getName().asCharString();
+    is_ignored_ = !test.willRun();
+    bedplate::test::skip_reason.clear();
+  }
+
+  void printCurrentTestEnded(const TestResult& result) override {
+    ConsoleTestOutput::printCurrentTestEnded(result);
+    const bool failed = result.getFailureCount() > failure_count_;
+    failure_count_ = result.getFailureCount();
+    const std::string reason = is_ignored_ ? "marked as ignored" : bedplate::test::skip_reason;
+    if (failed) {
+      ++tally_->failed_count;
+    } else if (!reason.empty()) {
+      ++tally_->skipped_count;
+      tally_->skips[reason].push_back(name_);
+    } else {
+      ++tally_->passed_count;
+    }
+  }
+
+ private:
+  Tally* tally_;
+  std::string name_;
+  bool is_ignored_ = false;
+  size_t failure_count_ = 0;
+};
+
+class Runner : public CommandLineTestRunner {
+ public:
+  Runner(int count, const char* const* words, Tally* tally)
+      : CommandLineTestRunner(count, words, TestRegistry::getCurrentRegistry()), tally_(tally) {}
+
+ protected:
+  TestOutput* createConsoleOutput() override { return new CountingOutput(tally_); }
+  TestOutput* createJUnitOutput(const SimpleString& package) override {
+    TestOutput* xml = CommandLineTestRunner::createJUnitOutput(package);
+    return createCompositeOutput(xml, createConsoleOutput());
+  }
+
+ private:
+  Tally* tally_;
+};
+
+void print_skips(const Tally& tally) {
+  std::putchar('\n');
+  for (const auto& [reason, tests] : tally.skips) {
+    std::printf("skipped: %s (%zu)\n", reason.c_str(), tests.size());
+    for (const std::string& test : tests) std::printf("    %s\n", test.c_str());
+  }
+}
+
+}  // namespace
 
 int main(int count, char** words) {
   bedplate::heap_create();  // segment 0 exists, whoever has malloc
-  return CommandLineTestRunner::RunAllTests(count, words);
+  if (count == 3 && std::strcmp(words[1], "--probe") == 0) bedplate::test::run_probe(words[2]);
+  MemoryLeakWarningPlugin::turnOffNewDeleteOverloads();
+  Tally tally;
+  int outcome = 0;
+  {
+    Runner runner(count, words, &tally);
+    outcome = runner.runAllTestsMain();
+  }
+  print_skips(tally);
+  std::printf("%zu passed, %zu failed, %zu skipped\n", tally.passed_count, tally.failed_count,
+              tally.skipped_count);
+  return outcome != 0 || tally.failed_count > 0 ? 1 : 0;
 }

@@ -1,5 +1,7 @@
 #include "transport/event_loop.h"
 
+#include <algorithm>
+
 #include "platform/assert.h"
 #include "platform/clock.h"
 
@@ -42,27 +44,43 @@ void EventLoop::sleep() noexcept {
   doorbell_.announce_awake();
 }
 
+// Whether this idle period is worth spinning for. Spinning pays when work comes soon; where it does
+// not, because nobody asks or because whoever would ask waits for this very core, it only takes the
+// core from others. So each spin that ends in a sleep lets twice as many idle periods pass without
+// one, up to a limit, and the first that is ended by work makes the next one spin at once.
+bool EventLoop::spin_pays() noexcept {
+  if (spins_to_skip_ == 0) return true;
+  --spins_to_skip_;
+  return false;
+}
+
 void EventLoop::run() noexcept {
   BP_ASSERT(sleeper_ != nullptr);
-  uint64_t idle_since_ns = 0;  // 0: not idle
+  now_ns_ = monotonic_ns();  // create() may be long ago
+  uint64_t spin_until_ns = 0;  // 0: not idle
   uint32_t iterations_to_clock = 0;
   while (!must_stop_.load(std::memory_order_acquire)) {
     const uint32_t work = poll_once();
     if (work > 0) {
-      idle_since_ns = 0;
+      if (spin_until_ns != 0) failed_spins_ = 0;
+      spin_until_ns = 0;
       if (iterations_to_clock-- > 0) continue;
     }
     iterations_to_clock = kIterationsPerClock;
     now_ns_ = monotonic_ns();
     if (timers_.expire(now_ns_) > 0 || work > 0) continue;
-    if (idle_since_ns == 0) idle_since_ns = now_ns_;
-    if (now_ns_ - idle_since_ns < options_.spin_ns) {
+    if (spin_until_ns == 0 && spin_pays()) spin_until_ns = now_ns_ + options_.spin_ns;
+    if (now_ns_ < spin_until_ns) {
       cpu_relax();
       continue;
     }
+    if (spin_until_ns != 0) {  // it spun in vain
+      spins_to_skip_ = (1U << failed_spins_) - 1;
+      failed_spins_ = std::min(failed_spins_ + 1, kFailedSpinsMax);
+    }
     sleep();
     now_ns_ = monotonic_ns();
-    idle_since_ns = 0;
+    spin_until_ns = 0;
   }
 }
 

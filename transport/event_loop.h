@@ -1,7 +1,7 @@
 // The event loop of a shard: poll sources in order, each with a budget; timers; spin, then sleep.
 //
 // One thread runs it. While there is work it makes no system call of its own. When nothing has
-// happened for the spin time it announces on the doorbell that it sleeps, looks at every source
+// happened for the spin time (or at once, where spinning has not paid lately) it announces on the doorbell that it sleeps, looks at every source
 // once more, and blocks in its socket backend until a socket, the doorbell or a timer wakes it.
 #pragma once
 
@@ -71,9 +71,12 @@ class EventLoop {
   };
   // How often a busy loop looks at the clock for its timers.
   static constexpr uint32_t kIterationsPerClock = 16;
+  // After this many spins in vain, one idle period in 2^8 is still tried.
+  static constexpr uint32_t kFailedSpinsMax = 8;
 
   uint32_t poll_once() noexcept;
   void sleep() noexcept;
+  bool spin_pays() noexcept;
 
   EventLoopOptions options_;
   EventLoopCounters own_counters_;
@@ -83,6 +86,8 @@ class EventLoop {
   SourceSlot sources_[kSourceCountMax];
   uint32_t source_count_ = 0;
   uint64_t now_ns_ = 0;
+  uint32_t failed_spins_ = 0;   // in a row
+  uint32_t spins_to_skip_ = 0;
   std::atomic<bool> must_stop_{false};
 };
 

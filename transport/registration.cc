@@ -32,6 +32,7 @@ Result<void> KeyTable::create(const PinnedPool& pool, Device& device) {
   Region regions[kRegionCountMax];
   Key keys[kRegionCountMax];
   const size_t count = regions_of_pool(pool, regions);
+  for (size_t i = 0; i < count; ++i) BP_ASSERT(regions[i].number < kRegionCountMax);
   count_registrations(pool, count);
   BP_TRY(device.register_regions({regions, count}, {keys, count}));
   for (size_t i = 0; i < count; ++i) entries_[regions[i].number] = {regions[i].bytes, keys[i]};

@@ -55,7 +55,8 @@ class SpscFifo {
     return true;
   }
 
-  // Consumer. Takes at most out.size() items; returns how many.
+  // Consumer. Takes at most out.size() items; returns how many: perhaps fewer than there are, but
+  // 0 only when it is empty.
   size_t pop_batch(std::span<Item> out) noexcept {
     const uint64_t tail = tail_.load(std::memory_order_relaxed);
     if (consumer_head_ == tail) {

@@ -70,6 +70,7 @@ class UringSockets final : public StreamSockets {
 
   io_uring ring_ = {};
   bool is_created_ = false;
+  bool is_falling_asleep_ = false;
   UringDevice device_;
 };
 
@@ -167,7 +168,7 @@ void UringSockets::queue(SocketOperation& operation) noexcept {
       io_uring_prep_sendmsg(entry, fd, &message, kFlags);
     }
   } else {
-    const bool is_hot = operation.empty_attempts < kHotAttempts;
+    const bool is_hot = !is_falling_asleep_ && operation.empty_attempts < kHotAttempts;
     const int flags = is_hot ? MSG_DONTWAIT : 0;
     if (message.msg_iovlen == 1) {
       io_uring_prep_recv(entry, fd, first.iov_base, first.iov_len, flags);
@@ -197,6 +198,7 @@ bool UringSockets::handle_operation(SocketOperation& operation, int32_t result) 
     return false;
   }
   operation.empty_attempts = 0;
+  is_falling_asleep_ = false;
   if (result == -EINTR ||
       (result > 0 && !advance(operation, static_cast<uint64_t>(result)))) {
     queue(operation);
@@ -269,6 +271,7 @@ void UringSockets::sleep_until(uint64_t deadline_ns) noexcept {
     wait.tv_nsec = static_cast<long long>((deadline_ns - now) % kNsPerSecond);
     wait_pointer = &wait;
   }
+  is_falling_asleep_ = true;  // attempts that are still hot come back and are watched from then on
   io_uring_cqe* ignored = nullptr;
   io_uring_submit_and_wait_timeout(&ring_, &ignored, 1, wait_pointer, nullptr);
   options_.counters->system_calls.add(1);

@@ -1,0 +1,245 @@
+// mimalloc in the pool: the arenas as its owner sees them.
+#include "alloc/confined_heap.h"
+
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include <unistd.h>
+
+#include "alloc/exhaustion.h"
+#include "alloc/metadata_zone.h"
+#include "pinned_pool/boot_segment.h"
+#include "platform/clock.h"
+#include "platform/file.h"
+#include "tests/support/blocks.h"
+#include "tests/support/death_test.h"
+#include "tests/support/skip.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+using bedplate::test::allocate;
+using bedplate::test::BlockList;
+
+namespace {
+
+bool lies_in(const Segment& segment, const void* block) {
+  const auto* byte = static_cast<const std::byte*>(block);
+  return byte >= segment.address && byte < segment.address + segment.bytes;
+}
+
+// As boot does it: a heap segment beside segment 0, which then gives nothing new.
+Segment& boot_heap(uint64_t bytes) {
+  auto created = process_pool().create_segment("heap", bytes, PageSize::k4KiB, 1);
+  BP_PROBE_CHECK(created.ok());
+  BP_PROBE_CHECK(add_heap_memory(created.value()->memory()));
+  retire_boot_heap();
+  return *created.value();
+}
+
+uint64_t used_bytes(const Segment& segment) { return heap_used_bytes(segment.address); }
+
+// How many pages of address space this process has.
+uint64_t mapped_page_count() {
+  const auto count = read_number_file("/proc/self/statm");
+  BP_PROBE_CHECK(count.has_value());
+  return *count;
+}
+
+}  // namespace
+
+TEST_GROUP(ConfinedHeap) {};
+
+TEST(ConfinedHeap, SegmentZeroIsTheFirstArena) {
+  BP_SKIP_UNDER_SANITIZER();
+  const Segment& boot = boot_segment();
+  LONGS_EQUAL(1, heap_arena_count());
+  const HeapArenaUse use = heap_arena_use(0);
+  CHECK(use.address == boot.address);
+  CHECK(use.bytes == boot.bytes - kMetadataZoneBytes);
+  CHECK(use.used_bytes > 0 && use.used_bytes <= use.bytes);
+  LONGS_EQUAL(0, use.used_bytes % kHeapGranularityBytes);
+  CHECK(boot.carved_bytes == boot.bytes);
+}
+
+TEST(ConfinedHeap, UseGrowsAndShrinksWithABlock) {
+  BP_SKIP_UNDER_SANITIZER();
+  const uint64_t before = heap_arena_use(0).used_bytes;
+  void* block = allocate(40 * kMiB);
+  const uint64_t during = heap_arena_use(0).used_bytes;
+  std::free(block);
+  CHECK(during - before >= 40 * kMiB);
+  CHECK(during - before <= 48 * kMiB);
+  CHECK(heap_arena_use(0).used_bytes == before);
+}
+
+TEST(ConfinedHeap, UseIsToldByAddress) {
+  CHECK(heap_used_bytes(&kHeapGranularityBytes) == 0);
+  CHECK(heap_used_bytes(boot_segment().address + 4096) == 0);
+  if (test::kIsSanitized) return;
+  CHECK(heap_used_bytes(boot_segment().address) == heap_arena_use(0).used_bytes);
+}
+
+TEST(ConfinedHeap, CreatingItAgainDoesNothing) {
+  heap_create();
+  LONGS_EQUAL(1, process_pool().segment_count());
+  LONGS_EQUAL(test::kIsSanitized ? 0 : 1, heap_arena_count());
+}
+
+TEST(ConfinedHeap, ArenaThatDoesNotExistIsAProgrammingError) {
+  BP_CHECK_DIES("assertion failed: ", (void)heap_arena_use(7));
+}
+
+BP_PROBE(HeapAfterBoot) {
+  void* early = allocate(100'000);
+  const Segment& boot = process_pool().segment(0);
+  BP_PROBE_CHECK(lies_in(boot, early));
+  std::memset(early, 0x31, 100'000);
+  const Segment& heap = boot_heap(64 * kMiB);
+  BP_PROBE_CHECK(heap_arena_count() == 2);
+  BP_PROBE_CHECK(heap_arena_use(1).address == heap.address);
+  BP_PROBE_CHECK(heap_arena_use(1).bytes == 64 * kMiB);
+  // mimalloc fills the pages it has: what does not fit there is from the heap segment.
+  void* late = allocate(6 * kMiB);
+  BP_PROBE_CHECK(lies_in(heap, late));
+  const uint64_t boot_used = used_bytes(boot);
+  BlockList blocks;
+  for (int i = 0; i < 16; ++i) BP_PROBE_CHECK(blocks.add(kMiB));
+  BP_PROBE_CHECK(used_bytes(boot) == boot_used);
+  void* from_thread = nullptr;
+  std::thread([&] { from_thread = allocate(1000); }).join();
+  BP_PROBE_CHECK(lies_in(heap, from_thread));
+  // What came from segment 0 stays valid.
+  BP_PROBE_CHECK(static_cast<char*>(early)[99'999] == 0x31);
+  early = test::keep(std::realloc(early, 5 * kMiB));
+  BP_PROBE_CHECK(lies_in(heap, early));
+  BP_PROBE_CHECK(static_cast<char*>(early)[99'999] == 0x31);
+  std::free(early);
+  std::free(late);
+  std::free(from_thread);
+}
+
+TEST(ConfinedHeap, AfterBootMemoryComesFromTheHeapSegment) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(HeapAfterBoot);
+}
+
+BP_PROBE(HeapTakesNothingFromTheSystem) {
+  boot_heap(96 * kMiB);
+  const uint64_t before = mapped_page_count();
+  void* const break_before = sbrk(0);
+  for (const size_t bytes : {size_t{100}, size_t{10'000}, size_t{kMiB}, size_t{40 * kMiB}}) {
+    BlockList blocks;
+    BP_PROBE_CHECK(blocks.add_all(bytes) > 0);
+    BP_PROBE_CHECK(mapped_page_count() == before);
+  }
+  BP_PROBE_CHECK(mapped_page_count() == before && sbrk(0) == break_before);
+}
+
+TEST(ConfinedHeap, TakesNothingFromTheSystem) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(HeapTakesNothingFromTheSystem);
+}
+
+BP_PROBE(ThreadsThatFreeAllTheyTook) {
+  const Segment& heap = boot_heap(64 * kMiB);
+  const auto use_some = [] {
+    BlockList blocks;
+    for (int i = 0; i < 100; ++i) BP_PROBE_CHECK(blocks.add(100'000));
+  };
+  for (int i = 0; i < 4; ++i) std::thread(use_some).join();
+  const uint64_t before = used_bytes(heap);
+  const uint64_t zone_before = metadata_zone_used_bytes();
+  for (int i = 0; i < 300; ++i) std::thread(use_some).join();
+  BP_PROBE_CHECK(used_bytes(heap) <= before);
+  BP_PROBE_CHECK(metadata_zone_used_bytes() == zone_before);
+}
+
+TEST(ConfinedHeap, MemoryOfThreadsThatEndedComesBack) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(ThreadsThatFreeAllTheyTook);
+}
+
+BP_PROBE(ThreadsThatLeaveBlocksBehind) {
+  const Segment& heap = boot_heap(64 * kMiB);
+  constexpr int kBlockCount = 40;
+  static void* blocks[kBlockCount];
+  const auto round = [] {
+    std::thread([] {
+      for (void*& block : blocks) BP_PROBE_CHECK((block = allocate(400'000)) != nullptr);
+    }).join();
+    for (void* block : blocks) std::free(block);  // by another thread, after the end of theirs
+  };
+  round();
+  // 16 MB in each round: 30 rounds would not fit if the memory of ended threads were lost.
+  for (int i = 0; i < 30; ++i) round();
+  BP_PROBE_CHECK(used_bytes(heap) <= 32 * kMiB);
+  BlockList all;
+  BP_PROBE_CHECK(all.add(40 * kMiB));
+}
+
+TEST(ConfinedHeap, BlocksThatOutliveTheirThreadComeBack) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(ThreadsThatLeaveBlocksBehind);
+}
+
+BP_PROBE(ManyThreadsAtOnce) {
+  boot_heap(256 * kMiB);
+  constexpr unsigned kThreadCount = 60;
+  std::atomic<unsigned> served_count{0};
+  std::atomic<unsigned> refused_count{0};
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < kThreadCount; ++i) {
+    threads.emplace_back([&] {
+      void* block = allocate(100'000);
+      (block != nullptr ? served_count : refused_count).fetch_add(1);
+      const uint64_t until = monotonic_ns() + 10 * kNsPerSecond;
+      while (served_count + refused_count < kThreadCount && monotonic_ns() < until) {
+        std::this_thread::yield();
+      }
+      std::free(block);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  BP_PROBE_CHECK(served_count == kThreadCount);
+}
+
+TEST(ConfinedHeap, EachThreadNeedsOneGranuleOnly) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(ManyThreadsAtOnce);
+}
+
+BP_PROBE(HandlerOfRefusals) {
+  static int calls = 0;
+  static int seen_errno = 0;
+  set_exhaustion_handler([] {
+    ++calls;
+    seen_errno = errno;
+  });
+  volatile size_t too_many = kTiB;
+  errno = 0;
+  BP_PROBE_CHECK(allocate(too_many) == nullptr);
+  BP_PROBE_CHECK(calls == 1 && seen_errno == ENOMEM);
+  BP_PROBE_CHECK(allocate(100) != nullptr);
+  BP_PROBE_CHECK(calls == 1);
+  set_exhaustion_handler(nullptr);
+  BP_PROBE_CHECK(allocate(too_many) == nullptr);
+  BP_PROBE_CHECK(calls == 1 && errno == ENOMEM);
+}
+
+TEST(ConfinedHeap, HandlerIsCalledForEachRefusal) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(HandlerOfRefusals);
+}
+
+#if BP_SANITIZED
+TEST(ConfinedHeap, SanitizerBuildsHaveNone) {
+  LONGS_EQUAL(0, heap_arena_count());
+  CHECK(add_heap_memory({}));
+  CHECK(boot_segment().carved_bytes == 0);
+}
+#endif

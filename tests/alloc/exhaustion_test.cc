@@ -1,0 +1,205 @@
+// When the pool's heap has no more: NULL and ENOMEM, a message, and life goes on.
+#include "alloc/exhaustion.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include <malloc.h>
+#include <unistd.h>
+
+#include "alloc/confined_heap.h"
+#include "pinned_pool/pinned_pool.h"
+#include "platform/clock.h"
+#include "tests/support/blocks.h"
+#include "tests/support/death_test.h"
+#include "tests/support/skip.h"
+#include "tests/support/stderr_capture.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+using bedplate::test::allocate;
+using bedplate::test::BlockList;
+using bedplate::test::keep;
+
+namespace {
+
+constexpr const char* kBootMessage =
+    "bedplate: allocating memory: boot is exhausted; the pool's biggest owners: boot 16 MiB; "
+    "set BEDPLATE_BOOT_BYTES, or bedplate_boot_bytes at link time\n";
+constexpr const char* kHeapMessage =
+    "bedplate: allocating memory: the heap is exhausted; the pool's biggest owners: "
+    "volume:ram0 48 MiB, heap 32 MiB, boot 16 MiB; free memory, or raise [pool] bytes\n";
+
+// The lines of Bedplate in `text`: mimalloc speaks up as well in debug builds.
+std::string own_lines(std::string_view text) {
+  std::string lines;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n') + 1);
+    if (line.starts_with("bedplate: ")) lines += line;
+    text.remove_prefix(line.empty() ? text.size() : line.size());
+  }
+  return lines;
+}
+
+void boot_heap_and_volume() {
+  PinnedPool& pool = process_pool();
+  auto heap = pool.create_segment("heap", 32 * kMiB, PageSize::k4KiB, 1);
+  BP_PROBE_CHECK(heap.ok() && add_heap_memory(heap.value()->memory()));
+  BP_PROBE_CHECK(pool.create_segment("volume:ram0", 48 * kMiB, PageSize::k4KiB, 1).ok());
+  retire_boot_heap();
+}
+
+void refuse(int count) {
+  volatile size_t too_many = kTiB;
+  for (int i = 0; i < count; ++i) BP_PROBE_CHECK(allocate(too_many) == nullptr);
+}
+
+}  // namespace
+
+BP_PROBE(ExhaustAndGoOn) {
+  boot_heap_and_volume();
+  for (const size_t bytes : {size_t{16}, size_t{1000}, size_t{64 * kKiB}, size_t{kMiB},
+                             size_t{9 * kMiB}}) {
+    BlockList blocks;
+    const size_t count = blocks.add_all(bytes);
+    BP_PROBE_CHECK(count > 0 && errno == ENOMEM);
+    errno = 0;
+    BP_PROBE_CHECK(allocate(bytes) == nullptr);  // and again
+    BP_PROBE_CHECK(errno == ENOMEM);
+    blocks.free_all();
+    // Everything can be had again, whatever size it was cut into before.
+    BP_PROBE_CHECK(blocks.add_all(bytes) >= count);
+  }
+  BlockList whole;
+  BP_PROBE_CHECK(whole.add(24 * kMiB));
+}
+
+BP_PROBE(ExhaustEveryWay) {
+  boot_heap_and_volume();
+  void* block = allocate(100);
+  std::memset(block, 0x44, 100);
+  const size_t bytes = 200 * kKiB;
+  BlockList blocks;
+  blocks.add_all(kMiB);
+  blocks.add_all(bytes);
+  void* untouched = &blocks;
+  errno = 0;
+  BP_PROBE_CHECK(keep(std::calloc(1, bytes)) == nullptr && errno == ENOMEM);
+  errno = 0;
+  BP_PROBE_CHECK(keep(std::realloc(keep(block), bytes)) == nullptr && errno == ENOMEM);
+  BP_PROBE_CHECK(static_cast<char*>(block)[99] == 0x44);
+  errno = 0;
+  BP_PROBE_CHECK(keep(memalign(4096, bytes)) == nullptr && errno == ENOMEM);
+  errno = 0;
+  BP_PROBE_CHECK(keep(std::aligned_alloc(64, bytes)) == nullptr && errno == ENOMEM);
+  BP_PROBE_CHECK(posix_memalign(&untouched, 64, bytes) == ENOMEM);
+  BP_PROBE_CHECK(untouched == &blocks);
+  errno = 0;
+  BP_PROBE_CHECK(keep(valloc(bytes)) == nullptr && errno == ENOMEM);
+}
+
+BP_PROBE(ExhaustFromSeveralThreads) {
+  boot_heap_and_volume();
+  report_exhaustion();
+  const auto take_all = [] {
+    for (int round = 0; round < 3; ++round) {
+      BlockList blocks;
+      blocks.add_all(100'000);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) threads.emplace_back(take_all);
+  for (std::thread& thread : threads) thread.join();
+  BP_PROBE_CHECK(exhaustion_count() >= 9);
+  BlockList blocks;
+  BP_PROBE_CHECK(blocks.add(20 * kMiB));
+}
+
+BP_PROBE(RefusalsBeforeBoot) {
+  report_exhaustion();
+  BP_PROBE_CHECK(exhaustion_count() == 0);
+  refuse(1000);
+  BP_PROBE_CHECK(exhaustion_count() == 1000);
+}
+
+BP_PROBE(RefusalsAfterBoot) {
+  boot_heap_and_volume();
+  report_exhaustion();
+  BlockList blocks;
+  blocks.add_all(64 * kKiB);
+  BP_PROBE_CHECK(exhaustion_count() == 1);
+}
+
+BP_PROBE(RefusalsNobodyAskedFor) { refuse(10); }
+
+BP_PROBE(RefusalsForOverASecond) {
+  report_exhaustion();
+  test::StderrCapture capture;
+  std::string lines;
+  const uint64_t start = monotonic_ns();
+  while (std::count(lines.begin(), lines.end(), '\n') < 2) {
+    BP_PROBE_CHECK(monotonic_ns() - start < 10 * kNsPerSecond);
+    refuse(100);
+    lines = own_lines(capture.text());
+  }
+  BP_PROBE_CHECK(monotonic_ns() - start >= kNsPerSecond);
+  capture.finish();
+}
+
+TEST_GROUP(Exhaustion) {};
+
+TEST(Exhaustion, IsNullAndEnomemAndEverythingCanBeHadAgain) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(ExhaustAndGoOn);
+}
+
+TEST(Exhaustion, IsTheSameInEveryWay) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(ExhaustEveryWay);
+}
+
+TEST(Exhaustion, OfSeveralThreadsAtOnceLeavesNothingBehind) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(ExhaustFromSeveralThreads);
+}
+
+TEST(Exhaustion, BeforeBootNamesSegmentZeroAndItsSetting) {
+  BP_SKIP_UNDER_SANITIZER();
+  const test::Ended ended = test::run_fresh("RefusalsBeforeBoot");
+  LONGS_EQUAL(0, ended.exit_code);
+  // A thousand refusals, one line.
+  STRCMP_EQUAL(kBootMessage, own_lines(ended.text).c_str());
+}
+
+TEST(Exhaustion, AfterBootNamesTheBiggestOwnersInOrder) {
+  BP_SKIP_UNDER_SANITIZER();
+  const test::Ended ended = test::run_fresh("RefusalsAfterBoot");
+  LONGS_EQUAL(0, ended.exit_code);
+  STRCMP_EQUAL(kHeapMessage, own_lines(ended.text).c_str());
+}
+
+TEST(Exhaustion, IsSilentUntilSomebodyAsksForReports) {
+  BP_SKIP_UNDER_SANITIZER();
+  const test::Ended ended = test::run_fresh("RefusalsNobodyAskedFor");
+  LONGS_EQUAL(0, ended.exit_code);
+  STRCMP_EQUAL("", own_lines(ended.text).c_str());
+}
+
+TEST(Exhaustion, IsToldOnceASecond) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(RefusalsForOverASecond);
+}
+
+#if BP_SANITIZED
+TEST(Exhaustion, IsNotCountedInSanitizerBuilds) {
+  report_exhaustion();
+  LONGS_EQUAL(0, exhaustion_count());
+}
+#endif

@@ -1,0 +1,137 @@
+// The plan of an appliance: every byte with its owner, and what is said when it does not fit.
+#include "apps/boot/appliance_plan.h"
+
+#include <cstring>
+#include <string>
+
+#include "alloc/confined_heap.h"
+#include "pinned_pool/boot_segment.h"
+#include "platform/thread_stack.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+
+TEST_GROUP(AppliancePlan) {
+  Configuration configuration;
+
+  void setup() override {
+    configuration.appliance.name = "demo";
+    configuration.pool.bytes = boot_segment_bytes() + 128 * kMiB;
+    configuration.pool.page = PageSize::k2MiB;
+    configuration.pool.heap_min_bytes = 16 * kMiB;
+    configuration.shards = {{"main", 0}, {"volumes", 1}};
+    configuration.blockd.enabled = true;
+    configuration.blockd.max_connections = 4;
+    configuration.blockd.requests_per_connection = 8;
+    configuration.blockd.volumes = {{"ram0", 64 * kMiB, false}, {"ram1", 4 * kMiB, true}};
+  }
+
+  AppliancePlan plan() {
+    Result<AppliancePlan> made = plan_appliance(configuration);
+    CHECK(made.ok());
+    return made.take();
+  }
+  static const SegmentPlan* find(const AppliancePlan& plan, const char* owner) {
+    for (const SegmentPlan& each : plan.pool.segments) {
+      if (each.owner == OwnerName(owner)) return &each;
+    }
+    return nullptr;
+  }
+};
+
+TEST(AppliancePlan, NamesEverySegmentAndSumsUpToThePool) {
+  const AppliancePlan made = plan();
+  LONGS_EQUAL(5, made.pool.segments.size());
+  STRCMP_EQUAL("boot", made.pool.segments[0].owner.text);
+  STRCMP_EQUAL("heap", made.pool.segments[1].owner.text);
+  STRCMP_EQUAL("blockd", made.pool.segments[2].owner.text);
+  STRCMP_EQUAL("volume:ram0", made.pool.segments[3].owner.text);
+  STRCMP_EQUAL("volume:ram1", made.pool.segments[4].owner.text);
+  CHECK_EQUAL(boot_segment_bytes(), made.pool.segments[0].bytes);
+  CHECK(made.pool.segments[0].page == PageSize::k4KiB);
+  CHECK_EQUAL(64 * kMiB, made.pool.segments[3].bytes);
+  CHECK(made.pool.segments[3].page == PageSize::k2MiB);
+  CHECK_EQUAL(configuration.pool.bytes, made.pool.total_bytes());
+}
+
+TEST(AppliancePlan, TheHeapIsWhatTheServicesLeave) {
+  const uint64_t before = find(plan(), "heap")->bytes;
+  configuration.blockd.volumes[1].bytes += 2 * kMiB;
+  CHECK_EQUAL(before - 2 * kMiB, find(plan(), "heap")->bytes);
+}
+
+TEST(AppliancePlan, WithoutBlockdThereIsNoSegmentOfIt) {
+  configuration.blockd.enabled = false;
+  const AppliancePlan made = plan();
+  LONGS_EQUAL(2, made.pool.segments.size());
+  CHECK_EQUAL(configuration.pool.bytes - boot_segment_bytes(), find(made, "heap")->bytes);
+}
+
+TEST(AppliancePlan, StacksAreOneForEachShard) {
+  const AppliancePlan made = plan();
+  LONGS_EQUAL(2, made.stacks.count);
+  CHECK_EQUAL(kThreadStackBytes, made.stacks.bytes_each);
+  CHECK_EQUAL(2 * kThreadStackBytes, made.stacks.total_bytes());
+}
+
+TEST(AppliancePlan, HandsTheConfigurationOfBlockdOnAsItIs) {
+  configuration.blockd.handshake_timeout_ms = 1234;
+  const BlockServerOptions options = block_server_options(configuration.blockd);
+  LONGS_EQUAL(2, options.volumes.size());
+  STRCMP_EQUAL("ram1", options.volumes[1].name.c_str());
+  CHECK_EQUAL(4 * kMiB, options.volumes[1].bytes);
+  CHECK(options.volumes[1].read_only);
+  CHECK(!options.volumes[0].read_only);
+  LONGS_EQUAL(4, options.max_connections);
+  LONGS_EQUAL(8, options.requests_per_connection);
+  CHECK_EQUAL(1234 * kNsPerMs, options.handshake_timeout_ns);
+}
+
+TEST(AppliancePlan, MoreConnectionsAndRequestsTakeMore) {
+  configuration.pool.page = PageSize::k4KiB;
+  const uint64_t few = find(plan(), "blockd")->bytes;
+  configuration.blockd.max_connections = 8;
+  const uint64_t more = find(plan(), "blockd")->bytes;
+  configuration.blockd.requests_per_connection = 16;
+  CHECK(few < more);
+  CHECK(more < find(plan(), "blockd")->bytes);
+}
+
+TEST(AppliancePlan, APoolTooSmallNamesTheOwnerHowMuchIsMissingAndTheCure) {
+  configuration.pool.bytes = boot_segment_bytes() + 34 * kMiB;
+  const Result<AppliancePlan> made = plan_appliance(configuration);
+  CHECK(!made.ok());
+  CHECK(made.error().kind == ErrorKind::kConfiguration);
+  CHECK(std::strncmp("volume:ram0 needs 67108864 bytes, ", made.error().answer, 34) == 0);
+  CHECK(std::strstr(made.error().cure, "set [pool] bytes to \"") != nullptr);
+}
+
+// The cure is exact: with it the plan fits, with a page less it does not.
+TEST(AppliancePlan, TheSizeThatTheCureNamesWillDo) {
+  configuration.pool.bytes = boot_segment_bytes() + 34 * kMiB;
+  const Result<AppliancePlan> made = plan_appliance(configuration);
+  CHECK(!made.ok());
+  const std::string cure = made.error().cure;
+  const size_t begin = cure.find('"') + 1;
+  const auto bytes = parse_bytes(cure.substr(begin, cure.find('"', begin) - begin));
+  CHECK(bytes.has_value());
+  configuration.pool.bytes = *bytes;
+  CHECK(plan_appliance(configuration).ok());
+  configuration.pool.bytes -= 2 * kMiB;
+  CHECK(!plan_appliance(configuration).ok());
+}
+
+TEST(AppliancePlan, TheHeapIsNeverLessThanItsMinimumNorThanTwoOfItsUnits) {
+  configuration.pool.heap_min_bytes = 0;
+  configuration.pool.bytes = boot_segment_bytes() + 70 * kMiB;
+  configuration.blockd.volumes = {{"ram0", 60 * kMiB, false}};
+  CHECK(find(plan(), "heap")->bytes >= 2 * kHeapGranularityBytes);
+  configuration.blockd.volumes[0].bytes = 64 * kMiB;
+  CHECK(!plan_appliance(configuration).ok());
+  configuration.blockd.volumes[0].bytes = 40 * kMiB;
+  configuration.pool.heap_min_bytes = 40 * kMiB;
+  const Result<AppliancePlan> made = plan_appliance(configuration);
+  CHECK(!made.ok());
+  CHECK(std::strncmp("heap needs ", made.error().answer, 11) == 0);
+}

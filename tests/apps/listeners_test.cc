@@ -1,0 +1,182 @@
+// Listening sockets: opened, taken over from the service manager, and gone without a trace.
+#include "apps/boot/listeners.h"
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+
+namespace {
+
+SocketAddress unix_address(const std::string& path) {
+  SocketAddress address;
+  address.kind = SocketAddress::Kind::kUnix;
+  address.path = path;
+  return address;
+}
+SocketAddress tcp_address(uint16_t port) {
+  SocketAddress address;
+  address.host = "127.0.0.1";
+  address.port = port;
+  return address;
+}
+SocketAddress activation() {
+  SocketAddress address;
+  address.kind = SocketAddress::Kind::kActivation;
+  return address;
+}
+
+bool is_listening(int fd) {
+  int value = 0;
+  socklen_t bytes = sizeof value;
+  return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &value, &bytes) == 0 && value == 1;
+}
+
+}  // namespace
+
+TEST_GROUP(Listeners) {
+  static constexpr int kFirst = 3;  // where a service manager puts what it passes
+  static constexpr int kCount = 2;
+
+  char root[64] = "/tmp/bedplate-listeners-XXXXXX";
+  std::vector<Error> problems;
+  int saved[kCount] = {-1, -1};
+
+  void setup() override { CHECK(mkdtemp(root) != nullptr); }
+  void teardown() override {
+    unsetenv("LISTEN_PID");
+    unsetenv("LISTEN_FDS");
+    for (int i = 0; i < kCount; ++i) {
+      if (saved[i] < 0) continue;
+      dup3(saved[i], kFirst + i, O_CLOEXEC);
+      close(saved[i]);
+    }
+    LONGS_EQUAL(0, rmdir(root));  // no socket file is left
+  }
+
+  std::string path(const char* name) { return std::string(root) + "/" + name; }
+
+  // Puts `fd` where the manager would, and remembers what was there.
+  void pass(int index, int fd) {
+    saved[index] = fcntl(kFirst + index, F_DUPFD_CLOEXEC, 100);
+    dup2(fd, kFirst + index);
+  }
+  void announce(long pid, const char* count) {
+    setenv("LISTEN_PID", std::to_string(pid).c_str(), 1);
+    setenv("LISTEN_FDS", count, 1);
+  }
+  Fd listening() {
+    Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    listen(fd.number(), 4);
+    return fd;
+  }
+  void check_refused(const char* answer) {
+    Listeners listeners;
+    listeners.open({activation()}, &problems);
+    LONGS_EQUAL(1, problems.size());
+    STRCMP_EQUAL("taking over activated sockets", problems[0].doing);
+    STRCMP_EQUAL(answer, problems[0].answer);
+    CHECK(std::strstr(problems[0].cure, "activation:") != nullptr);
+    problems.clear();
+  }
+};
+
+TEST(Listeners, OpensEveryAddressAndRemovesItsFiles) {
+  {
+    Listeners listeners;
+    listeners.open({unix_address(path("a.sock")), tcp_address(0), unix_address(path("b.sock"))},
+                   &problems);
+    LONGS_EQUAL(0, problems.size());
+    LONGS_EQUAL(3, listeners.sockets().size());
+    for (const Fd& each : listeners.sockets()) {
+      CHECK(is_listening(each.number()));
+      CHECK((fcntl(each.number(), F_GETFD) & FD_CLOEXEC) != 0);
+    }
+    CHECK(access(path("a.sock").c_str(), F_OK) == 0);
+  }
+  CHECK(access(path("a.sock").c_str(), F_OK) != 0);
+  CHECK(access(path("b.sock").c_str(), F_OK) != 0);
+}
+
+TEST(Listeners, ReportsEveryAddressThatCannotBeHadAndOpensTheOthers) {
+  Listeners listeners;
+  listeners.open({unix_address(path("none/a.sock")), unix_address(path("good.sock")),
+                  unix_address(path("none/b.sock"))},
+                 &problems);
+  LONGS_EQUAL(2, problems.size());
+  CHECK(std::strstr(problems[0].doing, "a.sock") != nullptr);
+  CHECK(std::strstr(problems[1].doing, "b.sock") != nullptr);
+  LONGS_EQUAL(1, listeners.sockets().size());
+}
+
+TEST(Listeners, AFileOfAnotherThatListensIsLeftAlone) {
+  Listeners first;
+  first.open({unix_address(path("a.sock"))}, &problems);
+  LONGS_EQUAL(0, problems.size());
+  {
+    Listeners second;
+    second.open({unix_address(path("a.sock"))}, &problems);
+    LONGS_EQUAL(1, problems.size());
+  }
+  CHECK(access(path("a.sock").c_str(), F_OK) == 0);
+}
+
+TEST(Listeners, TakesOverWhatTheServiceManagerPasses) {
+  const Fd one = listening();
+  const Fd two = listening();
+  pass(0, one.number());
+  pass(1, two.number());
+  announce(getpid(), "2");
+  {
+    Listeners listeners;
+    listeners.open({activation()}, &problems);
+    LONGS_EQUAL(0, problems.size());
+    LONGS_EQUAL(2, listeners.sockets().size());
+    LONGS_EQUAL(kFirst, listeners.sockets()[0].number());
+    LONGS_EQUAL(kFirst + 1, listeners.sockets()[1].number());
+    CHECK((fcntl(kFirst, F_GETFD) & FD_CLOEXEC) != 0);
+  }
+}
+
+TEST(Listeners, ActivationOfAnotherProcessIsRefused) {
+  check_refused("LISTEN_PID does not name this process");
+  announce(getpid() + 1, "1");
+  check_refused("LISTEN_PID does not name this process");
+}
+
+TEST(Listeners, AnImpossibleCountIsRefused) {
+  for (const char* count : {"0", "-1", "9", "many", ""}) {
+    announce(getpid(), count);
+    check_refused("LISTEN_FDS is not a number from 1 to 8");
+  }
+  unsetenv("LISTEN_FDS");
+  check_refused("LISTEN_FDS is not a number from 1 to 8");
+}
+
+TEST(Listeners, WhatIsNoListeningStreamSocketIsRefused) {
+  const Fd connected(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const Fd file(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const Fd datagrams(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const Fd packets(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  sockaddr_un nameless = {};
+  nameless.sun_family = AF_UNIX;
+  bind(packets.number(), reinterpret_cast<sockaddr*>(&nameless), sizeof(sa_family_t));
+  LONGS_EQUAL(0, listen(packets.number(), 1));  // it listens, but is no stream
+  announce(getpid(), "1");
+  pass(0, connected.number());
+  for (const Fd* each : {&connected, &file, &datagrams, &packets}) {
+    dup2(each->number(), kFirst);
+    check_refused("a descriptor passed is no listening stream socket");
+  }
+}

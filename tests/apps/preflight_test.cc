@@ -1,0 +1,220 @@
+// Preflight: silent when all is there, and otherwise everything at once, each with its cure.
+#include "apps/boot/preflight.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <linux/capability.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "pinned_pool/boot_segment.h"
+#include "platform/cpu.h"
+#include "tests/support/skip.h"
+#include "transport/stream_sockets.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+
+namespace {
+
+int usable_core() {
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (cpu_is_usable(cpu)) return cpu;
+  }
+  return -1;
+}
+
+// Rights belong to threads: only the calling one loses its right to lock any amount of memory.
+bool give_up_locking() {
+  __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct data[2] = {};
+  if (syscall(SYS_capget, &header, data) != 0) return false;
+  data[0].effective &= ~(1U << CAP_IPC_LOCK);
+  return syscall(SYS_capset, &header, data) == 0;
+}
+
+}  // namespace
+
+TEST_GROUP(Preflight) {
+  Configuration configuration;
+  AppliancePlan plan;
+  rlimit files_before = {};
+  rlimit locked_before = {};
+
+  void setup() override {
+    getrlimit(RLIMIT_NOFILE, &files_before);
+    getrlimit(RLIMIT_MEMLOCK, &locked_before);
+    configuration.appliance.name = "demo";
+    configuration.pool.page = PageSize::k4KiB;
+    configuration.event_loop.sockets = SocketBackendChoice::kEpoll;
+    configuration.shards = {{"main", usable_core()}};
+    plan.pool.segments = {{"boot", 64 * kKiB, PageSize::k4KiB, {}}};
+    plan.stacks = {1, 64 * kKiB};
+  }
+  void teardown() override {
+    setrlimit(RLIMIT_NOFILE, &files_before);
+    setrlimit(RLIMIT_MEMLOCK, &locked_before);
+  }
+
+  static const Error* find(const std::vector<Error>& problems, const char* doing) {
+    for (const Error& each : problems) {
+      if (std::strcmp(each.doing, doing) == 0) return &each;
+    }
+    return nullptr;
+  }
+};
+
+TEST(Preflight, SaysNothingWhenAllIsThere) {
+  LONGS_EQUAL(0, preflight(configuration, plan).size());
+}
+
+TEST(Preflight, RaisesTheSoftLimitsToTheHardOnes) {
+  rlimit low = files_before;
+  low.rlim_cur = std::min<rlim_t>(256, low.rlim_max);
+  LONGS_EQUAL(0, setrlimit(RLIMIT_NOFILE, &low));
+  rlimit little = locked_before;
+  little.rlim_cur = 0;
+  LONGS_EQUAL(0, setrlimit(RLIMIT_MEMLOCK, &little));
+  preflight(configuration, plan);
+  rlimit now = {};
+  getrlimit(RLIMIT_NOFILE, &now);
+  CHECK_EQUAL(files_before.rlim_max, now.rlim_cur);
+  getrlimit(RLIMIT_MEMLOCK, &now);
+  CHECK_EQUAL(locked_before.rlim_max, now.rlim_cur);
+}
+
+TEST(Preflight, NamesTheShardWhoseCoreIsNotThere) {
+  configuration.shards.push_back({"far", 100'000});
+  const auto problems = preflight(configuration, plan);
+  LONGS_EQUAL(1, problems.size());
+  STRCMP_EQUAL("looking for the core of shard far", problems[0].doing);
+  const std::string answer = "core 100000 does not exist, or this process may not use it (it may "
+                             "use " + std::to_string(usable_cpu_count()) + ")";
+  STRCMP_EQUAL(answer.c_str(), problems[0].answer);
+  STRCMP_EQUAL("choose another `cpu`, or let one shard serve both", problems[0].cure);
+}
+
+TEST(Preflight, SaysHowManyHugepagesAreMissingAndHowToGetThem) {
+  const HugepageCounts counts = hugepage_counts(PageSize::k2MiB);
+  if (!counts.supported) BP_SKIP("this kernel has no hugepages of 2 MiB");
+  configuration.pool.page = PageSize::k2MiB;
+  const uint64_t needed = counts.available_count + (uint64_t{1} << 20);  // more than others free
+  plan.pool.segments.push_back({"heap", needed * 2 * kMiB, PageSize::k2MiB, {}});
+  const auto problems = preflight(configuration, plan);
+  const Error* found = find(problems, "looking for hugepages of 2 MiB");
+  CHECK(found != nullptr);
+  unsigned long long are_free = 0;
+  unsigned long long are_needed = 0;
+  LONGS_EQUAL(2, std::sscanf(found->answer, "%llu are free, %llu are needed", &are_free,
+                             &are_needed));
+  CHECK_EQUAL(needed, are_needed);
+  CHECK(std::strncmp("echo ", found->cure, 5) == 0);
+  CHECK(std::strstr(found->cure, hugepage_count_file(PageSize::k2MiB)) != nullptr);
+}
+
+TEST(Preflight, ACountOfHugepagesThatIsThereIsNoProblem) {
+  const HugepageCounts counts = hugepage_counts(PageSize::k2MiB);
+  if (!counts.supported || counts.available_count == 0) BP_SKIP("no hugepages of 2 MiB are free");
+  configuration.pool.page = PageSize::k2MiB;
+  plan.pool.segments.push_back({"heap", 2 * kMiB, PageSize::k2MiB, {}});
+  LONGS_EQUAL(0, preflight(configuration, plan).size());
+}
+
+TEST(Preflight, AHugepageSizeThatThisKernelLacksIsSaid) {
+  if (hugepage_counts(PageSize::k1GiB).supported) BP_SKIP("this kernel has pages of 1 GiB");
+  configuration.pool.page = PageSize::k1GiB;
+  plan.pool.segments.push_back({"heap", kGiB, PageSize::k1GiB, {}});
+  const auto problems = preflight(configuration, plan);
+  LONGS_EQUAL(1, problems.size());
+  STRCMP_EQUAL("looking for hugepages of 1 GiB", problems[0].doing);
+  STRCMP_EQUAL("this kernel has none of this size", problems[0].answer);
+}
+
+TEST(Preflight, SaysHowManyDescriptorsAreMissing) {
+  configuration.blockd.enabled = true;
+  configuration.blockd.max_connections = 1U << 31;
+  const auto problems = preflight(configuration, plan);
+  LONGS_EQUAL(1, problems.size());
+  STRCMP_EQUAL("looking at the limit of open files", problems[0].doing);
+  const std::string answer = std::to_string(files_before.rlim_max) + " are allowed, 2147483712 "
+                             "are needed";
+  STRCMP_EQUAL(answer.c_str(), problems[0].answer);
+  STRCMP_EQUAL("ulimit -n 2147483712, or make [blockd] max_connections smaller",
+               problems[0].cure);
+}
+
+TEST(Preflight, SaysHowMuchMemoryMayNotBeLocked) {
+  if (locked_before.rlim_max == RLIM_INFINITY) BP_SKIP("locked memory is not limited here");
+  plan.pool.segments[0].bytes = align_up(locked_before.rlim_max, 4 * kKiB);
+  bool gave_up = false;
+  std::vector<Error> problems;
+  std::thread([&] {
+    gave_up = give_up_locking();
+    if (gave_up) problems = preflight(configuration, plan);
+  }).join();
+  CHECK(gave_up);
+  LONGS_EQUAL(1, problems.size());
+  STRCMP_EQUAL("looking at the limit of locked memory", problems[0].doing);
+  const uint64_t needed = (plan.pool.segments[0].bytes + plan.stacks.total_bytes()) / kKiB;
+  const std::string answer = std::to_string(locked_before.rlim_max / kKiB) + " KiB are allowed, " +
+                             std::to_string(needed) + " KiB are needed";
+  STRCMP_EQUAL(answer.c_str(), problems[0].answer);
+  STRCMP_EQUAL(("run as root, or: ulimit -l " + std::to_string(needed)).c_str(), problems[0].cure);
+}
+
+// A ring is charged for the whole pool, hugepages included.
+TEST(Preflight, CountsThePoolOnceMoreForEachRing) {
+  if (locked_before.rlim_max == RLIM_INFINITY) BP_SKIP("locked memory is not limited here");
+  if (!probe_io_uring().ok()) BP_SKIP("io_uring is not available here");
+  plan.pool.segments[0].bytes = align_down(locked_before.rlim_max / 2, 4 * kKiB);
+  plan.stacks = {};
+  bool gave_up = false;
+  size_t with_epoll = 0;
+  size_t with_one_ring = 0;
+  size_t with_two_rings = 0;
+  std::thread([&] {
+    gave_up = give_up_locking();
+    with_epoll = preflight(configuration, plan).size();
+    configuration.event_loop.sockets = SocketBackendChoice::kIoUringOrEpoll;
+    with_one_ring = preflight(configuration, plan).size();
+    configuration.shards.push_back(configuration.shards[0]);
+    with_two_rings = preflight(configuration, plan).size();
+  }).join();
+  CHECK(gave_up);
+  LONGS_EQUAL(0, with_epoll);
+  LONGS_EQUAL(0, with_one_ring);
+  LONGS_EQUAL(1, with_two_rings);
+}
+
+TEST(Preflight, ReportsEverythingAtOnce) {
+  configuration.shards = {{"far", 100'000}, {"farther", 100'001}};
+  configuration.blockd.enabled = true;
+  configuration.blockd.max_connections = 1U << 31;
+  configuration.pool.page = PageSize::k1GiB;
+  plan.pool.segments.push_back({"heap", uint64_t{1} << 50, PageSize::k1GiB, {}});
+  const auto problems = preflight(configuration, plan);
+  LONGS_EQUAL(4, problems.size());
+  for (const Error& each : problems) {
+    CHECK(each.doing[0] != '\0' && each.answer[0] != '\0' && each.cure[0] != '\0');
+  }
+}
+
+TEST(Preflight, TheProbeOfIoUringAgreesWithWhatTheSocketsMeet) {
+  SocketCounters counters;
+  auto loop = std::make_unique<EventLoop>();
+  CHECK(loop->create({}).ok());
+  StreamSocketsOptions options;
+  options.loop = loop.get();
+  options.counters = &counters;
+  const auto sockets = make_uring_sockets();
+  CHECK_EQUAL(sockets->create(options).ok(), probe_io_uring().ok());
+}

@@ -1,0 +1,225 @@
+// The volumes' side of blockd alone, fed through its lanes: grants, commits, zeroing in slices.
+#include "apps/blockd/volume_datapath.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include <poll.h>
+
+#include "platform/units.h"
+#include "tests/support/seed.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+
+namespace {
+
+constexpr uint64_t kVolumeBytes = 8 * kMiB;
+constexpr uint64_t kLaneItems = 256;
+
+struct alignas(kCacheLineBytes) LaneMemory {
+  std::byte bytes[BlockRequestFifo::bytes_for(kLaneItems)];
+};
+
+// What CppUTest's new, which knows no alignment, must not make itself.
+struct Parts {
+  LaneMemory request_lane;
+  LaneMemory reply_lane;
+  Doorbell doorbell;
+  VolumeCounters counters;
+};
+
+}  // namespace
+
+TEST_GROUP(VolumeService) {
+  std::unique_ptr<Parts> parts = std::make_unique<Parts>();
+  std::vector<std::byte> memory = std::vector<std::byte>(kVolumeBytes, std::byte{0xee});
+  Volume volume{memory.data(), kVolumeBytes};
+  BlockRequestFifo* requests = nullptr;
+  BlockRequestFifo* replies = nullptr;
+  VolumeService service;
+
+  void setup() override {
+    requests = BlockRequestFifo::create(parts->request_lane.bytes, kLaneItems);
+    replies = BlockRequestFifo::create(parts->reply_lane.bytes, kLaneItems);
+    CHECK(parts->doorbell.create().ok());
+    service.create({requests, replies, &parts->doorbell, &parts->counters});
+  }
+
+  BlockRequest request(nbd::Command command, uint64_t offset, uint32_t length) {
+    BlockRequest made;
+    made.wire = {command, 0, length, 1, offset};
+    made.volume = &volume;
+    return made;
+  }
+  void push(BlockRequest& each) { CHECK(requests->try_push(&each)); }
+
+  // The next reply, or nullptr.
+  BlockRequest* reply() {
+    BlockRequest* one[1] = {};
+    return replies->pop_batch(one) == 1 ? one[0] : nullptr;
+  }
+  BlockRequest* answer_to(BlockRequest& each) {
+    push(each);
+    service.poll(64);
+    return reply();
+  }
+  bool is_filled(uint64_t from, uint64_t bytes, uint8_t with) {
+    return std::all_of(&memory[from], &memory[from] + bytes,
+                       [&](std::byte each) { return each == std::byte{with}; });
+  }
+  bool is_rung() {
+    pollfd event = {parts->doorbell.event_fd(), POLLIN, 0};
+    return ::poll(&event, 1, 0) == 1;
+  }
+};
+
+TEST(VolumeService, AnswersAReadWithWhereItsBytesLie) {
+  BlockRequest read = request(nbd::Command::kRead, 12'345, 4096);
+  POINTERS_EQUAL(&read, answer_to(read));
+  POINTERS_EQUAL(&memory[12'345], read.data);
+  POINTERS_EQUAL(nullptr, reply());
+}
+
+TEST(VolumeService, GrantsAWriteItsDestinationAndCountsWhatBecameOfIt) {
+  BlockRequest write = request(nbd::Command::kWrite, 4096, 512);
+  POINTERS_EQUAL(&write, answer_to(write));
+  POINTERS_EQUAL(&memory[4096], write.data);
+  CHECK_EQUAL(1, parts->counters.grants.read());
+  write.step = RequestStep::kCommit;
+  POINTERS_EQUAL(&write, answer_to(write));
+  CHECK_EQUAL(1, parts->counters.commits.read());
+  write.step = RequestStep::kSubmit;
+  POINTERS_EQUAL(&write, answer_to(write));
+  write.step = RequestStep::kAbort;
+  POINTERS_EQUAL(&write, answer_to(write));
+  CHECK_EQUAL(2, parts->counters.grants.read());
+  CHECK_EQUAL(1, parts->counters.commits.read());
+  CHECK_EQUAL(1, parts->counters.aborts.read());
+  CHECK(is_filled(0, kVolumeBytes, 0xee));  // it touches no payload
+}
+
+TEST(VolumeService, AFlushComesBackAtOnce) {
+  BlockRequest flush = request(nbd::Command::kFlush, 0, 0);
+  POINTERS_EQUAL(&flush, answer_to(flush));
+}
+
+TEST(VolumeService, TrimAndWriteZeroesZeroExactlyTheirRange) {
+  for (const auto command : {nbd::Command::kTrim, nbd::Command::kWriteZeroes}) {
+    std::fill(memory.begin(), memory.end(), std::byte{0xee});
+    BlockRequest zero = request(command, 1001, 70'003);
+    POINTERS_EQUAL(&zero, answer_to(zero));
+    CHECK(is_filled(0, 1001, 0xee));
+    CHECK(is_filled(1001, 70'003, 0));
+    CHECK(is_filled(1001 + 70'003, kVolumeBytes - 1001 - 70'003, 0xee));
+  }
+}
+
+TEST(VolumeService, ALongZeroingLeavesOthersTheirTurnAndIsAnsweredOnlyWhenDone) {
+  BlockRequest zero = request(nbd::Command::kWriteZeroes, 0, kVolumeBytes);
+  push(zero);
+  uint32_t polls = 0;
+  BlockRequest* done = nullptr;
+  while (done != &zero) {
+    BlockRequest read = request(nbd::Command::kRead, 0, 1);
+    push(read);
+    CHECK(service.poll(64) > 0);
+    POINTERS_EQUAL(&read, reply());
+    done = reply();
+    ++polls;
+    CHECK(polls < 100);
+    if (done == nullptr) CHECK(!is_filled(0, kVolumeBytes, 0));
+  }
+  CHECK(polls >= 8);  // in slices of a MiB at most
+  CHECK(is_filled(0, kVolumeBytes, 0));
+  LONGS_EQUAL(0, service.poll(64));
+}
+
+TEST(VolumeService, TwoLongZeroingsTakeTurns) {
+  BlockRequest first = request(nbd::Command::kWriteZeroes, 0, 4 * kMiB);
+  BlockRequest second = request(nbd::Command::kTrim, 4 * kMiB, 4 * kMiB);
+  BlockRequest third = request(nbd::Command::kWriteZeroes, 0, 1);
+  push(first);
+  push(second);
+  push(third);
+  std::vector<BlockRequest*> order;
+  for (int i = 0; i < 100 && order.size() < 3; ++i) {
+    service.poll(64);
+    while (BlockRequest* each = reply()) order.push_back(each);
+  }
+  CHECK((order == std::vector<BlockRequest*>{&third, &first, &second}));
+  CHECK(is_filled(0, kVolumeBytes, 0));
+}
+
+TEST(VolumeService, KeepsToItsBudget) {
+  std::vector<BlockRequest> reads(100, request(nbd::Command::kRead, 0, 1));
+  for (BlockRequest& each : reads) push(each);
+  LONGS_EQUAL(10, service.poll(10));
+  for (int i = 0; i < 10; ++i) POINTERS_EQUAL(&reads[static_cast<size_t>(i)], reply());
+  POINTERS_EQUAL(nullptr, reply());
+}
+
+TEST(VolumeService, RingsOnlyWhenItHasReplied) {
+  parts->doorbell.announce_sleep();
+  LONGS_EQUAL(0, service.poll(64));
+  CHECK(!is_rung());
+  BlockRequest zero = request(nbd::Command::kWriteZeroes, 0, 2 * kMiB);
+  push(zero);
+  service.poll(64);
+  CHECK(!is_rung());  // half of it
+  service.poll(64);
+  CHECK(is_rung());
+  POINTERS_EQUAL(&zero, reply());
+}
+
+TEST(VolumeService, ServesWithoutADoorbellOnTheSameShard) {
+  service.create({requests, replies, nullptr, &parts->counters});
+  BlockRequest read = request(nbd::Command::kRead, 0, 1);
+  POINTERS_EQUAL(&read, answer_to(read));
+}
+
+TEST(VolumeService, AnyRequestsComeBackOnceAndLeaveTheModelsBytes) {
+  const test::Seed seed;
+  std::mt19937_64 random(seed.value());
+  std::vector<std::byte> model = memory;
+  std::vector<BlockRequest> slots(64);
+  std::vector<bool> is_out(64, false);
+  uint64_t grants = 0;
+  bool good = true;
+  for (int step = 0; step < 3'000 && good; ++step) {
+    const size_t index = random() % slots.size();
+    BlockRequest& each = slots[index];
+    if (!is_out[index]) {
+      const auto length = static_cast<uint32_t>(1 + (random() >> (44 + random() % 20)) % 2'000'000);
+      const uint64_t offset = random() % (kVolumeBytes - length + 1);
+      constexpr nbd::Command kCommands[] = {nbd::Command::kRead, nbd::Command::kWrite,
+                                            nbd::Command::kTrim, nbd::Command::kWriteZeroes};
+      each = request(kCommands[random() % 4], offset, length);
+      if (each.wire.command == nbd::Command::kWrite) ++grants;
+      const bool zeroes = each.wire.command >= nbd::Command::kTrim;
+      if (zeroes) std::memset(&model[offset], 0, length);
+      push(each);
+      is_out[index] = true;
+    }
+    service.poll(static_cast<uint32_t>(1 + random() % 8));
+    while (BlockRequest* back = reply()) {
+      const auto which = static_cast<size_t>(back - slots.data());
+      good &= which < slots.size() && is_out[which];
+      if (!good) break;
+      is_out[which] = false;
+      const bool has_data = back->wire.command < nbd::Command::kDisc;
+      good &= !has_data || back->data == &memory[back->wire.offset];
+    }
+  }
+  for (int i = 0; i < 10'000 && service.poll(64) > 0; ++i) {
+    while (BlockRequest* back = reply()) is_out[static_cast<size_t>(back - slots.data())] = false;
+  }
+  good &= std::none_of(is_out.begin(), is_out.end(), [](bool out) { return out; });
+  good &= parts->counters.grants.read() == grants;
+  CHECK_TEXT(good, seed.text());
+  CHECK_TEXT(memory == model, seed.text());
+}

@@ -1,0 +1,78 @@
+#include "pinned_pool/boot_segment.h"
+
+#include <cstring>
+
+#include "tests/support/death_test.h"
+#include "tests/support/skip.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+
+BP_PROBE(BootSegmentOf24MiB) {
+  BP_PROBE_CHECK(boot_segment_bytes() == 24 * kMiB);
+  BP_PROBE_CHECK(process_pool().segment(0).bytes == 24 * kMiB);
+}
+
+BP_PROBE(BootSegmentOf12MiB) { BP_PROBE_CHECK(process_pool().segment(0).bytes == 12 * kMiB); }
+
+BP_PROBE(BootSegmentOf8MiB) { BP_PROBE_CHECK(process_pool().segment(0).bytes == 8 * kMiB); }
+
+TEST_GROUP(BootSegment) {
+  // The program ends before its main, which would have said that there is no such probe.
+  void check_refused(const char* variable, const char* message) {
+    const test::Ended ended = test::run_fresh("none", {variable});
+    LONGS_EQUAL(2, ended.exit_code);
+    STRCMP_EQUAL(message, ended.text);
+  }
+};
+
+TEST(BootSegment, ExistsBeforeMainAndIsOneOnly) {
+  Segment& segment = boot_segment();
+  CHECK(&segment == &process_pool().segment(0));
+  CHECK(&boot_segment() == &segment);
+  STRCMP_EQUAL("boot", segment.owner.text);
+  CHECK(segment.page == PageSize::k4KiB);
+  CHECK(reinterpret_cast<uintptr_t>(segment.address) == kPoolBase);
+}
+
+TEST(BootSegment, HasTheSizeOfTheLinkedConstant) {
+  // tests/main.cc defines it, in place of the library's.
+  CHECK(boot_segment_bytes() == bedplate_boot_bytes);
+  CHECK(boot_segment().bytes == bedplate_boot_bytes);
+}
+
+TEST(BootSegment, EnvironmentGivesAnotherSize) {
+  BP_CHECK_PROBE(BootSegmentOf24MiB, "BEDPLATE_BOOT_BYTES=24 MiB");
+  BP_CHECK_PROBE(BootSegmentOf24MiB, "BEDPLATE_BOOT_BYTES=25165824");
+}
+
+TEST(BootSegment, SizeIsRoundedUp) {
+  BP_CHECK_PROBE(BootSegmentOf12MiB, "BEDPLATE_BOOT_BYTES=9 MiB");
+}
+
+TEST(BootSegment, SmallestSizeGetsAProgramToItsMain) {
+  BP_CHECK_PROBE(BootSegmentOf8MiB, "BEDPLATE_BOOT_BYTES=8 MiB");
+}
+
+TEST(BootSegment, WhatIsNoSizeStopsTheProgramBeforeMain) {
+  check_refused("BEDPLATE_BOOT_BYTES=lots",
+                "bedplate: reading the environment variable BEDPLATE_BOOT_BYTES: \"lots\" is not a "
+                "size of segment 0; write a size from 8 MiB to 1 GiB, such as \"16 MiB\", or unset "
+                "it\n");
+  check_refused("BEDPLATE_BOOT_BYTES=",
+                "bedplate: reading the environment variable BEDPLATE_BOOT_BYTES: \"\" is not a "
+                "size of segment 0; write a size from 8 MiB to 1 GiB, such as \"16 MiB\", or unset "
+                "it\n");
+}
+
+TEST(BootSegment, TooSmallAndTooLargeAreRefused) {
+  check_refused("BEDPLATE_BOOT_BYTES=4 MiB",
+                "bedplate: reading the environment variable BEDPLATE_BOOT_BYTES: \"4 MiB\" is not "
+                "a size of segment 0; write a size from 8 MiB to 1 GiB, such as \"16 MiB\", or "
+                "unset it\n");
+  check_refused("BEDPLATE_BOOT_BYTES=2 GiB",
+                "bedplate: reading the environment variable BEDPLATE_BOOT_BYTES: \"2 GiB\" is not "
+                "a size of segment 0; write a size from 8 MiB to 1 GiB, such as \"16 MiB\", or "
+                "unset it\n");
+}

@@ -1,0 +1,369 @@
+#include "pinned_pool/pinned_pool.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "platform/units.h"
+#include "tests/support/death_test.h"
+#include "tests/support/hugepages.h"
+#include "tests/support/pool_fixture.h"
+#include "tests/support/skip.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+using bedplate::test::TestPool;
+
+namespace {
+
+// What the kernel holds for this file, whatever the pool believes.
+uint64_t bytes_taken(int memfd) {
+  struct stat status {};
+  return fstat(memfd, &status) == 0 ? static_cast<uint64_t>(status.st_blocks) * 512 : 0;
+}
+
+bool is_all_zero(const std::byte* bytes, uint64_t count) {
+  return std::all_of(bytes, bytes + count, [](std::byte byte) { return byte == std::byte{0}; });
+}
+
+// What a system call answers: 0 or errno. Not through the C library, which sanitizers replace.
+template <typename... Words>
+int answer_of(long number, Words... words) {
+  errno = 0;
+  return syscall(number, words...) == -1 ? errno : 0;
+}
+
+// Writes the name of each call that was not refused with EPERM. For a forked child.
+void expect_refused(const char* call, int answer) {
+  if (answer == EPERM) return;
+  char text[80];
+  const int length = std::snprintf(text, sizeof text, "%s answered %d\n", call, answer);
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, static_cast<size_t>(length));
+}
+
+}  // namespace
+
+TEST_GROUP(PinnedPool) {
+  TestPool pool;
+
+  Segment& create(const OwnerName& owner, uint64_t bytes, unsigned thread_count = 1) {
+    return *pool->create_segment(owner, bytes, PageSize::k4KiB, thread_count).take();
+  }
+  PoolPlan plan_of_48_mib(PageSize page) {
+    PoolBudget budget;
+    budget.bytes = 48 * kMiB;
+    budget.page = page;
+    budget.boot_bytes = 8 * kMiB;
+    budget.heap_min_bytes = 4 * kMiB;
+    return make_pool_plan(budget, {{"volume:ram0", {{"volume:ram0", 12 * kMiB}}},
+                                   {"blockd", {{"requests", 64 * 100}, {"buffers", kMiB}}}})
+        .take();
+  }
+  // Creates the plan's segments and compares each with what the kernel holds.
+  void check_that_plan_is_taken(const PoolPlan& plan) {
+    create("boot", plan.segments[0].bytes);
+    const Result<void> reserved = pool->reserve(plan, 2);
+    CHECK_TEXT(reserved.ok(), reserved.ok() ? "" : reserved.error().answer);
+    LONGS_EQUAL(plan.segments.size(), pool->segment_count());
+    uint64_t taken_bytes = 0;
+    for (uint32_t i = 0; i < pool->segment_count(); ++i) {
+      const Segment& segment = pool->segment(i);
+      STRCMP_EQUAL(plan.segments[i].owner.text, segment.owner.text);
+      CHECK(segment.page == plan.segments[i].page);
+      CHECK(bytes_taken(segment.memfd) == plan.segments[i].bytes);
+      taken_bytes += bytes_taken(segment.memfd);
+    }
+    CHECK(taken_bytes == plan.total_bytes());
+    CHECK(taken_bytes == pool->total_bytes());
+  }
+};
+
+TEST(PinnedPool, SegmentsBeginAtRegionsOneAfterTheOther) {
+  const Segment& first = create("first", 4 * kMiB);
+  const Segment& second = create("second", 8 * kMiB);
+  CHECK(reinterpret_cast<uintptr_t>(first.address) == test::kTestPoolBase);
+  CHECK(second.address == first.address + kRegionBytes);
+  LONGS_EQUAL(2, pool->segment_count());
+  CHECK(pool->total_bytes() == 12 * kMiB);
+  STRCMP_EQUAL("second", pool->segment(1).owner.text);
+}
+
+TEST(PinnedPool, SegmentIsTakenZeroedWritableAndLocked) {
+  Segment& segment = create("first", 4 * kMiB);
+  CHECK(bytes_taken(segment.memfd) == 4 * kMiB);
+  CHECK(is_all_zero(segment.address, segment.bytes));
+  LONGS_EQUAL(0, segment.lock_errno);
+  std::memset(segment.address, 0x5a, segment.bytes);
+  CHECK(segment.memory().size() == 4 * kMiB);
+  std::byte last{};
+  LONGS_EQUAL(1, pread(segment.memfd, &last, 1, 4 * kMiB - 1));  // shared: the file has it too
+  CHECK(last == std::byte{0x5a});
+}
+
+TEST(PinnedPool, SeveralThreadsTakeEveryPage) {
+  // More than one chunk of what a thread takes at a time, and not a multiple of it.
+  Segment& segment = create("large", 144 * kMiB, 3);
+  CHECK(bytes_taken(segment.memfd) == 144 * kMiB);
+}
+
+TEST(PinnedPool, MissingRightToLockIsKeptForPreflight) {
+  BP_SKIP_WITHOUT_MLOCK();
+  if (getuid() != 0) BP_SKIP("only root can lower its rights for the test");
+  const test::Ended ended = test::run_forked([&] {
+    const rlimit none{0, 0};
+    setrlimit(RLIMIT_MEMLOCK, &none);
+    if (setuid(65534) != 0) _exit(1);
+    // Every page is taken all the same, also beyond what a thread takes at a time.
+    const auto created = pool->create_segment("first", 144 * kMiB, PageSize::k4KiB, 1);
+    if (!created.ok()) _exit(2);
+    const Segment& segment = pool->segment(0);
+    if (segment.lock_errno != EPERM && segment.lock_errno != ENOMEM) _exit(3);
+    _exit(bytes_taken(segment.memfd) == 144 * kMiB ? 0 : 4);
+  });
+  LONGS_EQUAL(0, ended.exit_code);
+}
+
+TEST(PinnedPool, PlanIsWhatIsTakenToTheByte) {
+  check_that_plan_is_taken(plan_of_48_mib(PageSize::k4KiB));
+}
+
+TEST(PinnedPool, PlanIsWhatIsTakenToTheByteOnHugepages) {
+  const test::LentHugepages lent(20);
+  if (!lent.are_there()) BP_SKIP("2 MiB hugepages cannot be reserved on this machine");
+  check_that_plan_is_taken(plan_of_48_mib(PageSize::k2MiB));
+  CHECK(pool->find_segment("heap")->page == PageSize::k2MiB);
+  CHECK(is_all_zero(pool->find_segment("heap")->address, 2 * kMiB));
+}
+
+TEST(PinnedPool, CarvesFollowOneAnotherZeroedAndAligned) {
+  Segment& segment = create("blockd", 4 * kMiB);
+  const auto first = pool->carve(segment, "requests", 64);
+  const auto second = pool->carve(segment, "buffers", 4096);
+  CHECK(first.data() == segment.address);
+  LONGS_EQUAL(64, first.size());
+  CHECK(second.data() == segment.address + 64);
+  LONGS_EQUAL(4096, second.size());
+  CHECK(is_all_zero(second.data(), second.size()));
+  const auto rest = pool->carve(segment, "rest", 4 * kMiB - 64 - 4096);
+  CHECK(rest.data() + rest.size() == segment.address + segment.bytes);
+}
+
+TEST(PinnedPool, ContainsWhatLiesWhollyInOneSegment) {
+  const Segment& first = create("first", 4 * kMiB);
+  const Segment& second = create("second", 4 * kMiB);
+  CHECK(pool->contains(first.address, 1));
+  CHECK(pool->contains(first.address, first.bytes));
+  CHECK(pool->contains(second.address + second.bytes - 1, 1));
+  CHECK(pool->contains(second.address, 0));
+  CHECK_FALSE(pool->contains(first.address - 1, 1));
+  CHECK_FALSE(pool->contains(first.address, first.bytes + 1));
+  CHECK_FALSE(pool->contains(first.address + 1, first.bytes));
+  CHECK_FALSE(pool->contains(first.address + first.bytes, 1));  // the gap between the two
+  CHECK_FALSE(pool->contains(first.address, kRegionBytes + 1));
+  CHECK_FALSE(pool->contains(first.address + 1, UINT64_MAX));
+  CHECK_FALSE(pool->contains(nullptr, 1));
+  CHECK_FALSE(pool->contains(&first, 1));
+}
+
+TEST(PinnedPool, FindsSegmentsByOwner) {
+  create("first", 4 * kMiB);
+  Segment& second = create("second", 4 * kMiB);
+  CHECK(pool->find_segment("second") == &second);
+  CHECK(pool->find_segment("third") == nullptr);
+}
+
+TEST(PinnedPool, MapIsItsLayoutAsPlainData) {
+  create("first", 4 * kMiB);
+  create("second", 8 * kMiB);
+  static PoolMap map;
+  pool->write_map(&map);
+  LONGS_EQUAL(2, map.segment_count);
+  LONGS_EQUAL(0, map.is_sealed);
+  STRCMP_EQUAL("second", map.segments[1].owner.text);
+  CHECK(map.segments[1].address == test::kTestPoolBase + kRegionBytes);
+  CHECK(map.segments[1].bytes == 8 * kMiB);
+  CHECK(map.segments[1].page_bytes == 4096);
+}
+
+TEST(PinnedPool, AddressInUseIsRefusedAndNothingIsTaken) {
+  void* wanted = reinterpret_cast<void*>(test::kTestPoolBase);
+  void* other = mmap(wanted, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE,
+                     -1, 0);
+  CHECK(other == wanted);
+  auto created = pool->create_segment("first", 4 * kMiB, PageSize::k4KiB, 1);
+  CHECK_FALSE(created.ok());
+  STRCMP_EQUAL("taking 4 MiB for first in pages of 4 KiB", created.error().doing);
+  STRCMP_CONTAINS("is already in use in this process", created.error().answer);
+  STRCMP_CONTAINS("/proc/self/maps", created.error().cure);
+  LONGS_EQUAL(0, pool->segment_count());
+  LONGS_EQUAL(0, munmap(other, 4096));
+  create("first", 4 * kMiB);  // the refusal left nothing in the way
+}
+
+TEST(PinnedPool, MissingHugepagesAreRefusedWithTheNumbersAndTheCommand) {
+  const HugepageCounts counts = hugepage_counts(PageSize::k1GiB);
+  if (!counts.supported) BP_SKIP("this kernel has no hugepages of 1 GiB");
+  const uint64_t count = counts.available_count + 3;
+  if (count * kGiB > 64 * kGiB) BP_SKIP("too many hugepages of 1 GiB are free");
+  auto created = pool->create_segment("heap", count * kGiB, PageSize::k1GiB, 1);
+  CHECK_FALSE(created.ok());
+  const Error& error = created.error();
+  STRCMP_EQUAL(("taking " + std::to_string(count) + " GiB for heap in pages of 1 GiB").c_str(),
+               error.doing);
+  STRCMP_EQUAL("Cannot allocate memory", error.answer);
+  const std::string cure = std::to_string(counts.available_count) + " pages of 1 GiB are free, " +
+                           std::to_string(count) + " are needed: echo " +
+                           std::to_string(counts.total_count + 3) + " > " +
+                           hugepage_count_file(PageSize::k1GiB);
+  STRCMP_EQUAL(cure.c_str(), error.cure);
+  LONGS_EQUAL(0, pool->segment_count());
+}
+
+TEST(PinnedPool, RefusalLeavesNoDescriptorBehind) {
+  const int before = dup(STDERR_FILENO);
+  close(before);
+  void* wanted = reinterpret_cast<void*>(test::kTestPoolBase);
+  void* other = mmap(wanted, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE,
+                     -1, 0);
+  CHECK_FALSE(pool->create_segment("first", 4 * kMiB, PageSize::k4KiB, 1).ok());
+  munmap(other, 4096);
+  const int after = dup(STDERR_FILENO);
+  close(after);
+  LONGS_EQUAL(before, after);
+}
+
+TEST(PinnedPool, ReserveStopsAtTheFirstSegmentThatIsRefused) {
+  const PoolPlan plan = plan_of_48_mib(PageSize::k4KiB);
+  create("boot", plan.segments[0].bytes);
+  void* second = reinterpret_cast<void*>(test::kTestPoolBase + 2 * kRegionBytes);
+  void* other = mmap(second, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE,
+                     -1, 0);
+  const Result<void> reserved = pool->reserve(plan, 1);
+  munmap(other, 4096);
+  CHECK_FALSE(reserved.ok());
+  STRCMP_EQUAL("taking 12 MiB for volume:ram0 in pages of 4 KiB", reserved.error().doing);
+}
+
+TEST(PinnedPool, MemfdsNeitherShrinkNorGrow) {
+  const Segment& segment = create("first", 4 * kMiB);
+  CHECK((fcntl(segment.memfd, F_GET_SEALS) & (F_SEAL_SHRINK | F_SEAL_GROW)) ==
+        (F_SEAL_SHRINK | F_SEAL_GROW));
+  for (const off_t bytes : {off_t{0}, off_t{4096}, off_t{8 * kMiB}}) {
+    LONGS_EQUAL(-1, ftruncate(segment.memfd, bytes));
+    LONGS_EQUAL(EPERM, errno);
+  }
+  CHECK(bytes_taken(segment.memfd) == 4 * kMiB);
+}
+
+TEST(PinnedPool, MemfdsCloseOnExec) {
+  const Segment& segment = create("first", 4 * kMiB);
+  CHECK((fcntl(segment.memfd, F_GETFD) & FD_CLOEXEC) != 0);
+}
+
+TEST(PinnedPool, SizesThatAreNoPagesAreProgrammingErrors) {
+  BP_CHECK_DIES("assertion failed: bytes > 0",
+                (void)pool->create_segment("odd", 0, PageSize::k4KiB, 1));
+  BP_CHECK_DIES("assertion failed: bytes > 0 && bytes % page_bytes(page) == 0",
+                (void)pool->create_segment("odd", 4097, PageSize::k4KiB, 1));
+  BP_CHECK_DIES("bytes % page_bytes(page) == 0",
+                (void)pool->create_segment("odd", kMiB, PageSize::k2MiB, 1));
+}
+
+TEST(PinnedPool, CarveThatDoesNotFitIsAProgrammingError) {
+  Segment& segment = create("blockd", 4 * kMiB);
+  pool->carve(segment, "most", 4 * kMiB - 64);
+  BP_CHECK_DIES("assertion failed: bytes <= segment.bytes - segment.carved_bytes",
+                pool->carve(segment, "more", 128));
+  BP_CHECK_DIES("assertion failed: bytes % kCacheLineBytes == 0",
+                pool->carve(segment, "odd", 63));
+  LONGS_EQUAL(64, pool->carve(segment, "rest", 64).size());
+}
+
+TEST(PinnedPool, PlanForAnotherSegmentZeroIsAProgrammingError) {
+  const PoolPlan plan = plan_of_48_mib(PageSize::k4KiB);
+  BP_CHECK_DIES("segment_count_ == 1", (void)pool->reserve(plan, 1));
+  create("boot", 4 * kMiB);
+  BP_CHECK_DIES("assertion failed: plan.segments[0].bytes == segments_[0].bytes",
+                (void)pool->reserve(plan, 1));
+}
+
+TEST(PinnedPool, IndexOfNoSegmentIsAProgrammingError) {
+  create("first", 4 * kMiB);
+  BP_CHECK_DIES("assertion failed: index < segment_count_", (void)pool->segment(1));
+}
+
+TEST(PinnedPool, SealEndsBooting) {
+  create("first", 4 * kMiB);
+  CHECK_FALSE(pool->is_sealed());
+  CHECK_FALSE(pool->is_enforced_by_kernel());
+  const test::Ended ended = test::run_forked([&] {
+    const bool enforced = pool->seal();
+    static PoolMap map;
+    pool->write_map(&map);
+    _exit(pool->is_sealed() && pool->is_enforced_by_kernel() == enforced && map.is_sealed == 1
+              ? 0
+              : 1);
+  });
+  LONGS_EQUAL(0, ended.exit_code);
+}
+
+TEST(PinnedPool, CarveAfterTheSealIsAProgrammingError) {
+  Segment& segment = create("first", 4 * kMiB);
+  BP_CHECK_DIES("assertion failed: !is_sealed()", pool->seal(); pool->carve(segment, "late", 64));
+}
+
+TEST(PinnedPool, SegmentAfterTheSealIsAProgrammingError) {
+  create("first", 4 * kMiB);
+  BP_CHECK_DIES("assertion failed: !is_sealed()", pool->seal();
+                (void)pool->create_segment("late", 4 * kMiB, PageSize::k4KiB, 1));
+}
+
+TEST(PinnedPool, SecondSealIsAProgrammingError) {
+  create("first", 4 * kMiB);
+  BP_CHECK_DIES("assertion failed: !is_sealed()", pool->seal(); pool->seal());
+}
+
+TEST(PinnedPool, SealedMemoryStaysUsable) {
+  Segment& segment = create("first", 4 * kMiB);
+  const test::Ended ended = test::run_forked([&] {
+    pool->seal();
+    std::memset(segment.address, 0x33, segment.bytes);
+  });
+  LONGS_EQUAL(0, ended.exit_code);
+  CHECK(segment.address[segment.bytes - 1] == std::byte{0x33});
+}
+
+TEST(PinnedPool, KernelRefusesToChangeTheSealedLayout) {
+  const Segment& first = create("first", 4 * kMiB);
+  const Segment& second = create("second", 4 * kMiB);
+  constexpr int kNotEnforced = 10;
+  const test::Ended ended = test::run_forked([&] {
+    if (!pool->seal()) _exit(kNotEnforced);
+    for (const Segment* segment : {&first, &second}) {
+      std::byte* page = segment->address + kMiB;
+      void* elsewhere = reinterpret_cast<void*>(test::kTestPoolBase + 8 * kRegionBytes);
+      const int replace = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+      expect_refused("munmap", answer_of(SYS_munmap, page, 4096UL));
+      expect_refused("munmap of all", answer_of(SYS_munmap, segment->address, segment->bytes));
+      expect_refused("mprotect", answer_of(SYS_mprotect, page, 4096UL, PROT_READ));
+      expect_refused("mremap", answer_of(SYS_mremap, page, 4096UL, 4096UL,
+                                         MREMAP_MAYMOVE | MREMAP_FIXED, elsewhere));
+      expect_refused("shrinking mremap", answer_of(SYS_mremap, segment->address, segment->bytes,
+                                                   4096UL, 0));
+      expect_refused("mmap over it",
+                     answer_of(SYS_mmap, page, 4096UL, PROT_READ, replace, -1, 0L));
+    }
+  });
+  if (ended.exit_code == kNotEnforced) BP_SKIP("this kernel has no mseal (Linux 6.10)");
+  LONGS_EQUAL(0, ended.exit_code);
+  STRCMP_EQUAL("", ended.text);
+}

@@ -1,0 +1,40 @@
+#include "platform/assert.h"
+
+#include "tests/support/death_test.h"
+
+#include "CppUTest/TestHarness.h"
+
+TEST_GROUP(Assert) {};
+
+TEST(Assert, TrueConditionIsEvaluatedOnceAndGoesOn) {
+  int evaluated = 0;
+  BP_ASSERT(++evaluated == 1);
+  LONGS_EQUAL(1, evaluated);
+}
+
+TEST(Assert, FalseConditionNamesItselfAndAborts) {
+  volatile int two = 2;
+  BP_CHECK_DIES("assertion failed: two == 3; this is a defect in the program",
+                BP_ASSERT(two == 3));
+}
+
+TEST(Assert, FailureNamesFileAndLine) {
+  BP_CHECK_DIES("bedplate: some/file.cc:42: assertion failed: what",
+                bedplate::assertion_failed("some/file.cc", 42, "what"));
+}
+
+TEST(Assert, OverlongTextIsCutOffAndStillAborts) {
+  static char what[2000];
+  for (char& letter : what) letter = 'w';
+  what[sizeof what - 1] = '\0';
+  BP_CHECK_DIES("assertion failed: wwww", bedplate::assertion_failed("file.cc", 1, what));
+}
+
+TEST(Assert, DebugCheckExistsInDebugBuildsOnly) {
+  int evaluated = 0;
+  BP_DCHECK(++evaluated > 0);
+  LONGS_EQUAL(BP_DEBUG, evaluated);
+#if BP_DEBUG
+  BP_CHECK_DIES("assertion failed: evaluated == 7", BP_DCHECK(evaluated == 7));
+#endif
+}

@@ -1,0 +1,61 @@
+// Blocks of the heap for tests: hidden from the optimiser, and chained without any container.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+namespace bedplate::test {
+
+// The compiler knows malloc and drops a block that nobody uses: whoever holds it, uses it.
+inline void* keep(void* block) noexcept {
+  asm volatile("" : "+r"(block) : : "memory");
+  return block;
+}
+
+inline void* allocate(size_t bytes) noexcept { return keep(std::malloc(bytes)); }
+
+inline bool is_aligned(const void* block, size_t alignment) noexcept {
+  return reinterpret_cast<uintptr_t>(block) % alignment == 0;
+}
+
+// Blocks from malloc in a list that lies in the blocks themselves: works when the heap is
+// exhausted. Gives them back at its end.
+class BlockList {
+ public:
+  BlockList() = default;
+  BlockList(const BlockList&) = delete;
+  BlockList& operator=(const BlockList&) = delete;
+  ~BlockList() { free_all(); }
+
+  // Requires: bytes >= sizeof(void*).
+  bool add(size_t bytes) noexcept {
+    void* block = allocate(bytes);
+    if (block == nullptr) return false;
+    std::memcpy(block, &first_, sizeof first_);
+    first_ = block;
+    ++count_;
+    return true;
+  }
+  // Until malloc says no. Returns how many blocks there are now.
+  size_t add_all(size_t bytes) noexcept {
+    while (add(bytes)) {
+    }
+    return count_;
+  }
+  void free_all() noexcept {
+    while (first_ != nullptr) {
+      void* block = first_;
+      std::memcpy(&first_, block, sizeof first_);
+      std::free(block);
+    }
+    count_ = 0;
+  }
+
+ private:
+  void* first_ = nullptr;
+  size_t count_ = 0;
+};
+
+}  // namespace bedplate::test

@@ -1,0 +1,84 @@
+// Tests of what ends a process, or must not happen in the process of the tests.
+//
+// Two ways to have another process. run_forked() runs a callable in a forked child. The heap of
+// the test program lies in a shared mapping, so such a child shares it with its parent: it must not
+// allocate, free or start threads, only do the one thing that is looked at. run_fresh() starts the
+// test program anew and runs one probe in it, which may do everything: its pool and its heap are
+// its own. Both give back how the child ended and what it wrote to standard error.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+namespace bedplate::test {
+
+struct Ended {
+  int exit_code = -1;      // -1: it was ended by a signal
+  int signal = 0;
+  bool timed_out = false;  // it was still there after 30 s, and was killed
+  char text[8192] = {};    // the beginning of what it wrote to standard error
+
+  bool said(std::string_view words) const noexcept {
+    return std::string_view(text).find(words) != std::string_view::npos;
+  }
+};
+
+Ended run_forked(void (*function)(void*), void* context);
+
+// The child exits with 0 when `body` returns.
+template <typename Body>
+Ended run_forked(Body&& body) {
+  using Callable = std::remove_reference_t<Body>;
+  return run_forked([](void* context) { (*static_cast<Callable*>(context))(); }, &body);
+}
+
+// A function that runs in a process of its own. It passes when it returns. Each makes itself known
+// before main; BP_PROBE defines one.
+class Probe {
+ public:
+  Probe(const char* name, void (*function)()) noexcept;
+
+  const char* const name;
+  void (*const function)();
+  const Probe* const next;
+};
+
+// Starts this program anew with `variables` ("NAME=value") set and runs the probe `name` in it.
+// Segment 0 has 16 MiB there, unless a variable says otherwise.
+Ended run_fresh(const char* name, const std::vector<std::string>& variables = {});
+
+// Runs the probe `name` and ends the process. For main, when it is called with --probe.
+[[noreturn]] void run_probe(const char* name) noexcept;
+
+// For probes: end the process, as failed or as skipped.
+[[noreturn]] void probe_failed(const char* file, int line, const char* what) noexcept;
+[[noreturn]] void probe_skipped(const char* reason) noexcept;
+
+// Fails the test unless the probe passed; hands its skip on to the test.
+void check_probe(const Ended& ended, const char* name, const char* file, size_t line);
+
+// Fails the test unless the child ended in abort(), with `words` on standard error.
+void check_died(const Ended& ended, std::string_view words, const char* file, size_t line);
+
+}  // namespace bedplate::test
+
+#define BP_PROBE(name)                                                                  \
+  static void bp_probe_##name();                                                        \
+  static const ::bedplate::test::Probe bp_probe_object_##name(#name, &bp_probe_##name); \
+  static void bp_probe_##name()
+
+// In a probe: the check of a condition.
+#define BP_PROBE_CHECK(condition) \
+  ((condition) ? (void)0 : ::bedplate::test::probe_failed(__FILE__, __LINE__, #condition))
+
+// In a test: the probe must pass. Further arguments: variables of its environment.
+#define BP_CHECK_PROBE(name, ...)                                                         \
+  ::bedplate::test::check_probe(::bedplate::test::run_fresh(#name, {__VA_ARGS__}), #name, \
+                                __FILE__, __LINE__)
+
+// In a test: the statements end in abort() and write `words` to standard error.
+#define BP_CHECK_DIES(words, ...)                                                         \
+  ::bedplate::test::check_died(::bedplate::test::run_forked([&] { __VA_ARGS__; }), words, \
+                               __FILE__, __LINE__)

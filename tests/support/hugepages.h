@@ -1,0 +1,43 @@
+// Hugepages for the length of a test: reserved through /sys and given back at its end.
+#pragma once
+
+#include <cinttypes>
+#include <cstdio>
+
+#include "platform/hugepage.h"
+
+namespace bedplate::test {
+
+// Makes `page_count` more pages of 2 MiB than there were. Needs root; where it has no success,
+// are_there() says whether as many are free anyway.
+class LentHugepages {
+ public:
+  explicit LentHugepages(uint64_t page_count) noexcept : page_count_(page_count) {
+    const uint64_t before = hugepage_counts(PageSize::k2MiB).total_count;
+    write_count(before + page_count);
+    added_count_ = hugepage_counts(PageSize::k2MiB).total_count - before;
+  }
+  LentHugepages(const LentHugepages&) = delete;
+  LentHugepages& operator=(const LentHugepages&) = delete;
+  ~LentHugepages() {
+    if (added_count_ == 0) return;
+    write_count(hugepage_counts(PageSize::k2MiB).total_count - added_count_);
+  }
+
+  bool are_there() const noexcept {
+    return hugepage_counts(PageSize::k2MiB).available_count >= page_count_;
+  }
+
+ private:
+  static void write_count(uint64_t page_count) noexcept {
+    std::FILE* file = std::fopen(hugepage_count_file(PageSize::k2MiB), "w");
+    if (file == nullptr) return;
+    std::fprintf(file, "%" PRIu64 "\n", page_count);
+    std::fclose(file);
+  }
+
+  uint64_t page_count_;
+  uint64_t added_count_ = 0;
+};
+
+}  // namespace bedplate::test

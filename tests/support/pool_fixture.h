@@ -1,0 +1,46 @@
+// A pool for tests, beside that of the process.
+//
+// PinnedPool has no way to give anything back, on purpose; this takes its segments apart by hand,
+// so that each test begins at the same empty range. A pool that was sealed cannot be unmapped:
+// seal in a forked child only.
+#pragma once
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "pinned_pool/pinned_pool.h"
+
+namespace bedplate::test {
+
+// Beyond the pool's range; under ThreadSanitizer, which leaves nothing there, before it.
+#ifdef __SANITIZE_THREAD__
+inline constexpr uintptr_t kTestPoolBase = 0x7e80'0000'0000;
+#else
+inline constexpr uintptr_t kTestPoolBase = kPoolBase + kPoolSpanBytes;
+#endif
+static_assert(kTestPoolBase % kRegionBytes == 0);
+
+// Inside the pool's range, far behind the segments of the process: for what exists for addresses in
+// the range only.
+inline constexpr uintptr_t kTestPoolBaseInRange = kPoolBase + 200 * kRegionBytes;
+
+class TestPool {
+ public:
+  explicit TestPool(uintptr_t base = kTestPoolBase) noexcept : pool_(base) {}
+  TestPool(const TestPool&) = delete;
+  TestPool& operator=(const TestPool&) = delete;
+  ~TestPool() {
+    for (uint32_t i = 0; i < pool_.segment_count(); ++i) {
+      munmap(pool_.segment(i).address, pool_.segment(i).bytes);
+      close(pool_.segment(i).memfd);
+    }
+  }
+
+  PinnedPool& operator*() noexcept { return pool_; }
+  PinnedPool* operator->() noexcept { return &pool_; }
+
+ private:
+  PinnedPool pool_;
+};
+
+}  // namespace bedplate::test

@@ -1,0 +1,41 @@
+// Skipping a test by name: for what this machine or this build mode cannot show.
+//
+// A skip is never a pass: the runner (tests/main.cc) counts it apart and prints its reason at the
+// end. CppUTest's IGNORE_TEST decides at compile time; this decides while the test runs.
+#pragma once
+
+#include <string>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define BP_SANITIZED 1
+#else
+#define BP_SANITIZED 0
+#endif
+
+namespace bedplate::test {
+
+// Why the running test was skipped; empty when it was not. The runner empties it before each test.
+inline std::string skip_reason;
+
+// Marks the running test as skipped. Use BP_SKIP, which leaves the test as well.
+inline void skip_this_test(const char* reason) {
+  skip_reason = reason;
+}
+
+inline constexpr bool kIsSanitized = BP_SANITIZED;
+
+}  // namespace bedplate::test
+
+#define BP_SKIP(reason)                      \
+  do {                                       \
+    ::bedplate::test::skip_this_test(reason); \
+    return;                                  \
+  } while (0)
+
+// Sanitizers keep malloc to themselves: what is about the pool's heap has nothing to look at there.
+#define BP_SKIP_UNDER_SANITIZER() \
+  if (::bedplate::test::kIsSanitized) BP_SKIP("malloc is the sanitizer's in this build")
+
+// They also answer mlock themselves, and lock nothing.
+#define BP_SKIP_WITHOUT_MLOCK() \
+  if (::bedplate::test::kIsSanitized) BP_SKIP("mlock does nothing in this build")

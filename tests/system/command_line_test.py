@@ -1,0 +1,238 @@
+"""The program as a user and a script see it: commands, exit codes, help, and what JSON holds."""
+
+import json
+import os
+import signal
+
+from harness import (BEDPLATE, GIB, KIB, LAYOUTS, MIB, Skip, expect, expect_in, expect_true,
+                     need_tools, test, to_toml)
+import raw_nbd as nbd
+from raw_nbd import connect
+
+COMMANDS = ["run", "plan", "check", "doctor", "stats"]
+# name: arguments that make no sense. CONFIG stands for a good configuration.
+BAD_USAGE = {
+    "nothing": [], "unknown_command": ["serve"], "unknown_option": ["--verbose"], "empty": [""],
+    "run_nothing": ["run"], "plan_nothing": ["plan"], "check_nothing": ["check"],
+    "run_two": ["run", "CONFIG", "CONFIG"], "plan_two": ["plan", "CONFIG", "CONFIG"],
+    "run_unknown_option": ["run", "CONFIG", "--fast"],
+    "plan_unknown_option": ["plan", "--x", "CONFIG"], "doctor_argument": ["doctor", "me"],
+    "stats_two": ["stats", "a", "b"],
+    "stats_directory_of_nothing": ["stats", "--directory"], "json_alone": ["--json"],
+}
+
+
+def good_file(box, **blockd):
+    return box.write("bedplate.toml", to_toml(box.configuration(**blockd)))
+
+
+@test(case=BAD_USAGE)
+def bad_usage(box, case):
+    config = good_file(box)
+    arguments = [config if part == "CONFIG" else part for part in BAD_USAGE[case]]
+    done = box.bedplate(*arguments, expect_code=2)
+    expect(done.stdout, "", "the standard output")
+    expect_in("bedplate", done.stderr, "standard error")
+
+
+@test()
+def help_teaches(box):
+    text = box.bedplate("--help").stdout
+    for command in COMMANDS:
+        expect_in(command, text, "bedplate --help")
+        done = box.bedplate(command, "--help")
+        expect_in(f"usage: bedplate {command}", done.stdout, f"bedplate {command} --help")
+        expect(done.stderr, "", f"standard error of {command} --help")
+        expect(box.bedplate(command, "-h", expect_code=None).returncode in (0, 2), True, "-h")
+    expect_in("Exit codes", text, "bedplate --help")
+
+
+@test()
+def is_static(box):
+    need_tools("ldd")
+    done = box.run("ldd", BEDPLATE, expect_code=None)
+    told = done.stdout + done.stderr
+    if "libasan" in told or "libtsan" in told:
+        raise Skip("a sanitizer build is dynamic")
+    expect_in("not a dynamic executable", told, "ldd")
+
+
+@test(page=["4 KiB", "2 MiB", "1 GiB"], layout=LAYOUTS)
+def plan_adds_up(box, page, layout):
+    """Segments are whole pages of the named size and sum up to what is configured."""
+    sizes = {"4 KiB": 4 * KIB, "2 MiB": 2 * MIB, "1 GiB": GIB}
+    configured = 5 * GIB if page == "1 GiB" else 256 * MIB
+    configuration = box.configuration(layout)
+    configuration["pool"] = {"bytes": configured, "page": page}
+    config = box.write("bedplate.toml", to_toml(configuration))
+    plan = box.plan(config)
+    segments = plan["segments"]
+    expect(sum(segment["bytes"] for segment in segments), plan["total_bytes"], "the sum")
+    if page == "1 GiB":  # the boot segment's 4 KiB pages leave a rest that is no whole page
+        expect_true(configured - GIB < plan["total_bytes"] <= configured, "less than a page left")
+    else:
+        expect(plan["total_bytes"], configured, "total_bytes")
+    expect((segments[0]["owner"], segments[0]["page_bytes"]), ("boot", 4 * KIB), "segment 0")
+    for segment in segments:
+        name = segment["owner"]
+        wanted = 4 * KIB if name == "boot" else sizes[page]
+        expect(segment["page_bytes"], wanted, f"page_bytes of {name}")
+        expect(segment["bytes"] % wanted, 0, f"the rest of {name} by its page")
+        expect_true(sum(carve["bytes"] for carve in segment["carves"]) <= segment["bytes"],
+                    f"the carves of {name} fit")
+    owners = [segment["owner"] for segment in segments]
+    expect(len(set(owners)), len(owners), "different owners")
+    volumes = [part["bytes"] for segment in segments for part in [segment, *segment["carves"]]
+               if part["owner"] == "volume:ram0"]
+    expect_true(64 * MIB in volumes, "the volume has its 64 MiB")
+    stacks = plan["stacks"]
+    expect(stacks["bytes"], stacks["count"] * stacks["bytes_each"], "the stacks")
+    text = box.bedplate("plan", config).stdout
+    for word in [*owners, str(plan["total_bytes"])]:
+        expect_in(word, text, "the plan as text")
+
+
+@test()
+def plan_depends_on_the_file_alone(box):
+    """The same twice, from another directory, as JSON before or after the file's name."""
+    config = good_file(box)
+    plans = {box.bedplate(*arguments).stdout for arguments in (
+        ["plan", config, "--json"], ["plan", "--json", config],
+        ["plan", os.path.basename(config), "--json"])}
+    expect(len(plans), 1, "the number of different plans")
+
+
+@test()
+def plan_grows_with_connections(box):
+    """What connections need is planned: more of them take more, and the heap gives it."""
+    used = {}
+    for count in (1, 4096):
+        segments = box.plan(good_file(box, max_connections=count))["segments"]
+        used[count] = sum(segment["bytes"] for segment in segments if segment["owner"] != "heap")
+    expect_true(used[4096] > used[1] + 4095 * 64, f"4096 connections take more than one: {used}")
+
+
+@test()
+def check_of_a_good_file(box):
+    config = good_file(box)
+    box.ensure_hugepages(config)
+    expect(box.bedplate("check", config).stderr, "", "standard error of check")
+    told = json.loads(box.bedplate("check", config, "--json").stdout)
+    expect((told["ok"], told["problems"]), (True, []), "check --json")
+
+
+@test()
+def check_of_a_bad_file_as_json(box):
+    """Scripts get the same three parts on standard output."""
+    configuration = box.configuration()
+    configuration["shard"][0]["cpu"] = 1023
+    config = box.write("lacking.toml", to_toml(configuration))
+    box.ensure_hugepages(config)
+    told = json.loads(box.bedplate("check", config, "--json", expect_code=1).stdout)
+    expect(told["ok"], False, "ok of check --json")
+    [problem] = told["problems"]
+    expect_in("1023", problem["answer"], "the answer of the problem")
+    config = box.write("broken.toml", "[pool")
+    told = json.loads(box.bedplate("check", config, "--json", expect_code=2).stdout)
+    expect(told["ok"], False, "ok of check --json")
+
+
+@test()
+def doctor(box):
+    items = json.loads(box.bedplate("doctor", "--json").stdout)
+    names = [item["name"] for item in items]
+    text = box.bedplate("doctor").stdout
+    for name in names:
+        expect_in(name, text, "doctor's text")
+    for word in ("hugepages", "io_uring", "mseal", "locked"):
+        expect_true(any(word in name for name in names), f"doctor tells about {word}")
+
+
+# ---- Counters ----
+
+
+@test(layout=LAYOUTS)
+def stats_count(box, layout):
+    """Each counter counts what it says, and nothing else."""
+    appliance = box.appliance(box.configuration(layout))
+    before = appliance.stats()
+    client = connect(box, appliance)
+    client.write(0, bytes(8192))
+    client.read(0, 4096)
+    client.read(0, 1)
+    for command, length in ((nbd.FLUSH, 0), (nbd.TRIM, 512), (nbd.WRITE_ZEROES, 512)):
+        client.error(command, 0, length)
+    client.error(nbd.READ, 1 << 60, 1)
+    after = appliance.stats()
+    counted = {name: after["blockd"][name] - before["blockd"][name] for name in before["blockd"]}
+    wanted = {"connections_open": 1, "connections_total": 1, "connections_refused": 0,
+              "requests_write": 1, "requests_flush": 1, "requests_trim": 1,
+              "requests_write_zeroes": 1, "requests_refused": 1, "bytes_read": 4097,
+              "bytes_written": 8192, "protocol_errors": 0}
+    expect({name: counted[name] for name in wanted}, wanted, "what was counted")
+    expect(after["name"], "test", "name")
+    expect(after["pid"], appliance.pid, "pid")
+    shards = appliance.configuration["shard"]
+    expect([(shard["name"], shard["cpu"]) for shard in after["shards"]],
+           [(shard["name"], shard["cpu"]) for shard in shards], "the shards")
+    for shard in after["shards"]:
+        expect_true(shard["iterations"] > 0 and shard["backend"] in ("io_uring", "epoll"),
+                    f"the counters of a shard: {shard}")
+
+
+@test(sockets=["io_uring", "epoll"])
+def stats_name_the_backend(box, sockets):
+    appliance = box.appliance(box.configuration(sockets=sockets))
+    expect([shard["backend"] for shard in appliance.stats()["shards"]], [sockets], "the backend")
+
+
+@test()
+def stats_agree_with_the_plan(box):
+    appliance = box.appliance()
+    stats, plan = appliance.stats(), box.plan(appliance.config)
+    expect(stats["pool"]["total_bytes"], plan["total_bytes"], "total_bytes")
+    planned = {}
+    for segment in plan["segments"]:
+        for part in segment["carves"] or [segment]:
+            planned[part["owner"]] = part["bytes"]
+    expect({owner["owner"]: owner["bytes"] for owner in stats["owners"]}, planned, "the owners")
+    for owner in stats["owners"]:
+        expect_true(0 <= owner["used_bytes"] <= owner["bytes"], f"used of {owner}")
+
+
+@test()
+def stats_find_the_appliance(box):
+    """By name, alone in its directory without one; among two the name is needed."""
+    first = box.appliance()
+    directory = ["--directory", first.runtime_directory]
+    for name in ([], ["test"]):
+        told = json.loads(box.bedplate("stats", *name, "--json", *directory).stdout)
+        expect(told["pid"], first.pid, "pid")
+        expect_in("registrations", box.bedplate("stats", *name, *directory).stdout, "the text")
+    box.bedplate("stats", "other", *directory, expect_code=1)
+    configuration = box.configuration(listen=[f"unix:{box.path('second.sock')}"])
+    configuration["appliance"]["name"] = "second"
+    second = box.appliance(configuration, file="second.toml")
+    done = box.bedplate("stats", *directory, expect_code=2)
+    for name in ("test", "second"):
+        expect_in(name, done.stderr, "the message")
+    told = json.loads(box.bedplate("stats", "second", "--json", *directory).stdout)
+    expect(told["pid"], second.pid, "pid")
+    first.process.send_signal(signal.SIGTERM)
+    expect(first.wait_exit(), 0, "the exit code after SIGTERM")
+    connect(box, second).verify("the other is gone")
+    second.stop()
+
+
+@test()
+def stats_of_nothing(box):
+    """No directory, an empty one, and files that are no counters."""
+    for name in ("none", "empty", "text"):
+        if name != "none":
+            os.mkdir(box.path(name))
+    box.write("text/test.stats", "no counters at all")
+    for name, command in (("none", []), ("none", ["test"]), ("empty", []), ("empty", ["test"]),
+                          ("text", []), ("text", ["test"])):
+        done = box.bedplate("stats", *command, "--directory", box.path(name), expect_code=1)
+        expect_in(name, done.stderr, "the message")
+        expect(done.stdout, "", "the standard output")

@@ -1,0 +1,201 @@
+"""The end: a clean stop answers what was begun and leaves nothing; a crash leaves its counters."""
+
+import os
+import select
+import signal
+
+from harness import (BACKENDS, KIB, LAYOUTS, MIB, Appliance, expect, expect_true, is_refused, test,
+                     wait_for)
+import raw_nbd as nbd
+from raw_nbd import connect, connected, greeted, pattern
+
+ESHUTDOWN = 108
+NEVER_MS = 600_000  # a drain that only ends because nothing is left to wait for
+
+
+def start(box, layout="one_shard", sockets="io_uring-or-epoll", drain_timeout_ms=NEVER_MS):
+    configuration = box.configuration(layout, sockets)
+    configuration["appliance"]["drain_timeout_ms"] = drain_timeout_ms
+    return box.appliance(configuration)
+
+
+def begin_drain(appliance):
+    """Sends SIGTERM and returns when the appliance has seen it."""
+    appliance.process.send_signal(signal.SIGTERM)
+    wait_for(lambda: "draining" in appliance.log_text(), "the log's line about the drain")
+
+
+def stuck_client(box, appliance, way="unix", count=16):
+    """A client with `count` replies of 1 MiB on their way, none of which it has read."""
+    client = connect(box, appliance, way, receive_buffer_bytes=16 * KIB)
+    client.write(0, pattern("stuck", MIB))
+    cookies = range(100, 100 + count)
+    client.read_lengths.update(dict.fromkeys(cookies, MIB))
+    client.send(b"".join(nbd.request_bytes(nbd.READ, 0, MIB, cookie=cookie) for cookie in cookies))
+    # The requests arrived in one piece, so the first reply shows that all are in flight.
+    expect_true(select.select([client.socket], [], [], nbd.BOUND_SECONDS)[0], "the first reply")
+    return client, set(cookies)
+
+
+@test(way=["tcp", "unix"], layout=LAYOUTS, sockets=BACKENDS)
+def requests_in_flight_are_answered(box, way, layout, sockets):
+    """Every reply comes, whole and right, before the close; meanwhile nobody new is served."""
+    appliance = start(box, layout, sockets)
+    client, cookies = stuck_client(box, appliance, way)
+    begin_drain(appliance)
+    newcomers = [connected(box, appliance, way) for way in ("tcp", "unix")
+                 if not is_refused(appliance.address(way))]
+    appliance.expect_alive()
+    while cookies:
+        reply = client.reply()
+        cookies.remove(reply.cookie)
+        expect_true(not reply.error and reply.data == pattern("stuck", MIB), "a reply is right")
+    client.expect_disconnect("after the last reply", 0)
+    expect(appliance.wait_exit(), 0, "the exit code after SIGTERM")
+    appliance.expect_nothing_left()
+    for newcomer in newcomers:
+        newcomer.expect_disconnect("a newcomer in the drain", len(nbd.GREETING))
+
+
+@test(layout=LAYOUTS, sockets=BACKENDS)
+def begun_write_is_finished(box, layout, sockets):
+    """A payload that is half sent at SIGTERM is taken to its end and acknowledged."""
+    appliance = start(box, layout, sockets)
+    client = connect(box, appliance)
+    stuck, _ = stuck_client(box, appliance)  # keeps the drain going
+    client.send(nbd.request_bytes(nbd.WRITE, 4 * MIB, MIB, cookie=5) + bytes(MIB // 2))
+    wait_for(lambda: appliance.blockd("grants") == 2, "the grant of the half-sent write")
+    begin_drain(appliance)
+    client.send(bytes(MIB // 2))
+    expect(client.reply(), nbd.Reply(5, 0, b"", 0), "the acknowledgement")
+    stuck.close()
+    client.expect_disconnect("after the last reply", 0)
+    expect(appliance.wait_exit(), 0, "the exit code after SIGTERM")
+    appliance.expect_nothing_left()
+
+
+@test(layout=LAYOUTS, sockets=BACKENDS)
+def writes_under_way(box, layout, sockets):
+    """A stream of writes is cut off between replies: each is acknowledged, refused, or never
+    answered, and no reply is torn."""
+    appliance = start(box, layout, sockets)
+    client = connect(box, appliance)
+    for index in range(32):
+        client.request(nbd.WRITE, index * MIB, payload=bytes(64 * KIB))
+    appliance.process.send_signal(signal.SIGTERM)
+    try:
+        for index in range(100_000):
+            expect_true(client.reply().error in (0, ESHUTDOWN), "a reply is good or a shutdown")
+            client.request(nbd.WRITE, index % 60 * MIB, payload=bytes(64 * KIB))
+    except nbd.Disconnected:
+        pass
+    client.close()
+    expect(appliance.wait_exit(), 0, "the exit code after SIGTERM")
+    appliance.expect_nothing_left()
+
+
+@test(sockets=BACKENDS, behaviour=["reads_nothing", "half_a_payload", "half_a_header"])
+def drain_ends_in_time(box, sockets, behaviour):
+    """A client that never does its part is cut off when the drain's time is over."""
+    appliance = start(box, sockets=sockets, drain_timeout_ms=300)
+    if behaviour == "reads_nothing":
+        stuck_client(box, appliance)
+    else:
+        request = nbd.request_bytes(nbd.WRITE, 0, MIB, bytes(MIB))
+        connect(box, appliance).send(request[:MIB // 2 if behaviour == "half_a_payload" else 20])
+    appliance.stop()
+
+
+@test(layout=LAYOUTS, sockets=BACKENDS, number=["SIGTERM", "SIGINT"])
+def idle_clients_do_not_delay(box, layout, sockets, number):
+    """With nothing in flight there is nothing to wait for, whoever is connected."""
+    appliance = start(box, layout, sockets)
+    clients = [connected(box, appliance), connected(box, appliance, "tcp"), greeted(box, appliance),
+               connect(box, appliance), connect(box, appliance, "tcp", structured=True)]
+    clients[-1].verify("before the end")
+    appliance.stop(getattr(signal, number))
+    for client in clients:
+        client.expect_disconnect("after the appliance's end", len(nbd.GREETING))
+
+
+@test(sockets=BACKENDS)
+def restarts_at_once(box, sockets):
+    """The same port and path, while the last run's connections are still in the kernel's books."""
+    configuration = box.configuration(sockets=sockets)
+    for round_number in range(3):
+        appliance = box.appliance(configuration)
+        clients = [connect(box, appliance, way) for way in ("tcp", "unix")]
+        expect(clients[0].read(0, 4096), bytes(4096), "a new run's volume is zeroed")
+        for client in clients:
+            client.verify(round_number)
+        appliance.stop()
+
+
+@test(sockets=BACKENDS)
+def crash_keeps_the_counters(box, sockets):
+    """After a SIGKILL the counters can be read, the pages are free, and a restart just works."""
+    configuration = box.configuration(sockets=sockets)
+    appliance = box.appliance(configuration)
+    client = connect(box, appliance)
+    client.verify("before the crash")
+    appliance.process.kill()
+    appliance.wait_exit()
+    client.expect_disconnect("after the crash", 0)
+    stats = appliance.stats()
+    expect((stats["pid"], stats["blockd"]["requests_write"]), (appliance.pid, 1), "the counters")
+    appliance = box.appliance(configuration)
+    for way in ("tcp", "unix"):
+        connect(box, appliance, way).verify(way)
+    expect(appliance.stats()["pid"], appliance.pid, "the pid in the new counters")
+    appliance.stop()
+
+
+@test()
+def runtime_directory_of_others(box):
+    """What is not ours stays: other files in the runtime directory, and so the directory."""
+    configuration = box.configuration()
+    os.mkdir(box.path("runtime"))
+    note = box.write("runtime/note", "keep me")
+    appliance = box.appliance(configuration)
+    appliance.process.send_signal(signal.SIGTERM)
+    expect(appliance.wait_exit(), 0, "the exit code after SIGTERM")
+    expect(os.listdir(box.path("runtime")), ["note"], "what the runtime directory holds")
+    with open(note, encoding="ascii") as file:
+        expect(file.read(), "keep me", "the note")
+
+
+@test()
+def signal_while_booting(box):
+    """SIGTERM at any moment of the boot: whatever was made so far is taken away again."""
+    configuration = box.configuration()
+    appliance = Appliance(box, configuration)
+    box.ensure_hugepages(appliance.config)
+    moments = {
+        "exec": lambda: True,
+        "counters": lambda: os.path.exists(box.path("runtime")),
+        "listening": lambda: os.path.exists(box.path("nbd.sock")),
+        "ready": lambda: "core" in appliance.log_text(),
+    }
+    for what, has_come in moments.items():
+        for _ in range(5):
+            process = appliance.process = box.spawn(appliance.argv, appliance.log)
+            wait_for(has_come, what)
+            process.send_signal(signal.SIGTERM)
+            # Before the program catches signals it has made nothing, and the kernel ends it.
+            expect_true(appliance.wait_exit() in (0, -signal.SIGTERM), "the exit code")
+            appliance.expect_nothing_left()
+            box.write(appliance.log, "")
+
+
+@test(stream=["stdout", "stderr"])
+def broken_standard_streams(box, stream):
+    """Whoever read our output has gone: that is no reason to die, nor to leave things behind."""
+    appliance = Appliance(box, box.configuration())
+    box.ensure_hugepages(appliance.config)
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    appliance.process = box.spawn(appliance.argv, appliance.log, **{stream: write_end})
+    os.close(write_end)
+    wait_for(lambda: not is_refused(appliance.address()), "the server")
+    connect(box, appliance).verify("nobody reads the output")
+    appliance.stop()

@@ -1,0 +1,375 @@
+// The event loop: order, budgets, timers, sleeping, and that no wake-up is ever lost.
+#include "transport/event_loop.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <poll.h>
+
+#include "platform/clock.h"
+#include "tests/support/death_test.h"
+#include "tests/support/seed.h"
+#include "tests/support/skip.h"
+#include "transport/spsc_fifo_datapath.h"
+#include "transport/stream_sockets.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+
+namespace {
+
+constexpr uint64_t kBoundNs = 20 * kNsPerSecond;
+
+// Sleeps in poll(2) on the doorbell and writes down for how long it was asked to. A sleep without
+// end ends after the bound: then the test fails instead of hanging.
+class PlainSleeper final : public Sleeper {
+ public:
+  explicit PlainSleeper(EventLoop& loop) noexcept : loop_(loop) {}
+  void sleep_until(uint64_t deadline_ns) noexcept override {
+    ++sleep_count;
+    last_deadline_ns = deadline_ns;
+    const uint64_t now = monotonic_ns();
+    const uint64_t end = std::min(deadline_ns, now + kBoundNs);
+    if (end <= now) return;
+    pollfd event = {loop_.doorbell().event_fd(), POLLIN, 0};
+    const int outcome = poll(&event, 1, static_cast<int>((end - now) / kNsPerMs + 1));
+    if (outcome == 1) loop_.doorbell().acknowledge();
+    if (outcome == 0 && end != deadline_ns) overslept = true;
+  }
+  uint32_t sleep_count = 0;
+  uint64_t last_deadline_ns = 0;
+  bool overslept = false;
+
+ private:
+  EventLoop& loop_;
+};
+
+// Has work for some rounds, then stops the loop, and writes down how it was polled.
+class Scripted final : public PollSource {
+ public:
+  Scripted(char name, std::string& journal) noexcept : name_(name), journal_(journal) {}
+  uint32_t poll(uint32_t budget) noexcept override {
+    last_budget = budget;
+    if (journal_.size() < journal_.capacity()) journal_ += name_;
+    if (on_poll != nullptr) on_poll(*this);
+    return work;
+  }
+  uint32_t work = 0;
+  uint32_t last_budget = 0;
+  uint32_t rounds = 0;
+  EventLoop* loop = nullptr;
+  void (*on_poll)(Scripted&) noexcept = nullptr;
+
+ private:
+  char name_;
+  std::string& journal_;
+};
+
+void stop_after_two_rounds(Scripted& self) noexcept {
+  if (++self.rounds == 2) self.loop->stop();
+}
+
+}  // namespace
+
+TEST_GROUP(EventLoop) {
+  // Apart, because CppUTest's new knows no alignment.
+  std::unique_ptr<EventLoop> loop_memory = std::make_unique<EventLoop>();
+  EventLoop& loop = *loop_memory;
+  EventLoopCounters counters;
+  PlainSleeper sleeper{loop};
+  std::string journal;
+  Scripted a{'a', journal};
+  Scripted b{'b', journal};
+  Scripted c{'c', journal};
+
+  void setup() override { journal.reserve(4096); }
+
+  void make(uint64_t spin_ns) {
+    EventLoopOptions options;
+    options.spin_ns = spin_ns;
+    options.counters = &counters;
+    CHECK(loop.create(options).ok());
+    loop.set_sleeper(sleeper);
+    a.loop = b.loop = c.loop = &loop;
+  }
+};
+
+TEST(EventLoop, PollsItsSourcesInTheOrderInWhichTheyWereAdded) {
+  make(kNsPerSecond);
+  loop.add_source(b, 1);
+  loop.add_source(a, 1);
+  loop.add_source(c, 1);
+  c.on_poll = &stop_after_two_rounds;
+  loop.run();
+  STRCMP_EQUAL("bacbac", journal.c_str());
+  CHECK_EQUAL(2, counters.iterations.read());
+}
+
+TEST(EventLoop, GivesEachSourceItsOwnBudget) {
+  make(kNsPerSecond);
+  loop.add_source(a, 7);
+  loop.add_source(b, 64);
+  b.on_poll = &stop_after_two_rounds;
+  loop.run();
+  CHECK_EQUAL(7, a.last_budget);
+  CHECK_EQUAL(64, b.last_budget);
+}
+
+TEST(EventLoop, StoppedBeforeItRunsItReturnsAtOnce) {
+  make(0);
+  loop.add_source(a, 1);
+  loop.stop();
+  loop.run();
+  STRCMP_EQUAL("", journal.c_str());
+  CHECK_EQUAL(0, sleeper.sleep_count);
+}
+
+TEST(EventLoop, FinishesItsIterationWhenItIsStopped) {
+  make(kNsPerSecond);
+  loop.add_source(a, 1);
+  loop.add_source(b, 1);
+  a.on_poll = [](Scripted& self) noexcept { self.loop->stop(); };
+  loop.run();
+  STRCMP_EQUAL("ab", journal.c_str());
+}
+
+TEST(EventLoop, LooksAtItsSourcesOnceMoreBeforeItSleeps) {
+  make(0);
+  loop.add_source(a, 1);
+  // Work shows up at the second look only: the loop must not sleep on it.
+  a.on_poll = [](Scripted& self) noexcept {
+    ++self.rounds;
+    self.work = self.rounds == 2 ? 1 : 0;
+    if (self.rounds == 3) self.loop->stop();
+  };
+  loop.run();
+  CHECK_EQUAL(0, sleeper.sleep_count);
+  CHECK_EQUAL(0, counters.sleeps.read());
+}
+
+TEST(EventLoop, DoesNotSleepWhileThereIsWork) {
+  make(0);
+  loop.add_source(a, 1);
+  a.work = 1;
+  a.on_poll = [](Scripted& self) noexcept {
+    if (++self.rounds == 1000) self.loop->stop();
+  };
+  loop.run();
+  CHECK_EQUAL(1000, a.rounds);
+  CHECK_EQUAL(0, sleeper.sleep_count);
+}
+
+TEST(EventLoop, SpinsForItsSpinTimeBeforeItSleeps) {
+  constexpr uint64_t kSpinNs = 3 * kNsPerMs;
+  make(kSpinNs);
+  loop.timers().reserve_more(1);
+  Timer end{[](void* context) noexcept { static_cast<EventLoop*>(context)->stop(); }, &loop};
+  const uint64_t begin = monotonic_ns();
+  loop.timers().arm(end, begin + 200 * kNsPerMs);
+  static std::atomic<uint64_t> slept_at_ns;
+  slept_at_ns = 0;
+  struct Watcher final : Sleeper {
+    explicit Watcher(PlainSleeper& plain) noexcept : inner(plain) {}
+    void sleep_until(uint64_t deadline_ns) noexcept override {
+      if (slept_at_ns == 0) slept_at_ns = monotonic_ns();
+      inner.sleep_until(deadline_ns);
+    }
+    PlainSleeper& inner;
+  } watcher{sleeper};
+  loop.set_sleeper(watcher);
+  loop.run();
+  CHECK(slept_at_ns >= begin + kSpinNs);
+  CHECK(sleeper.sleep_count >= 1);
+}
+
+TEST(EventLoop, SleepsUntilTheNextTimerAndCallsItNotEarly) {
+  make(0);
+  loop.timers().reserve_more(1);
+  static uint64_t called_at_ns;
+  Timer end{[](void* context) noexcept {
+              called_at_ns = monotonic_ns();
+              static_cast<EventLoop*>(context)->stop();
+            },
+            &loop};
+  const uint64_t deadline = monotonic_ns() + 20 * kNsPerMs;
+  loop.timers().arm(end, deadline);
+  loop.run();
+  CHECK(called_at_ns >= deadline);
+  CHECK_EQUAL(deadline, sleeper.last_deadline_ns);
+  CHECK(counters.sleeps.read() >= 1);
+  CHECK_EQUAL(sleeper.sleep_count, counters.sleeps.read());
+}
+
+TEST(EventLoop, WithoutTimersItSleepsForEver) {
+  make(0);
+  loop.add_source(a, 1);
+  std::thread stopper([this] {
+    const uint64_t end = monotonic_ns() + kBoundNs;
+    while (counters.sleeps.read() == 0 && monotonic_ns() < end) std::this_thread::yield();
+    loop.stop();
+  });
+  loop.run();
+  stopper.join();
+  CHECK(TimerQueue::kNever == sleeper.last_deadline_ns);
+  CHECK(!sleeper.overslept);
+}
+
+TEST(EventLoop, CallsTimersWhileItIsBusy) {
+  make(0);
+  loop.timers().reserve_more(1);
+  Timer end{[](void* context) noexcept { static_cast<EventLoop*>(context)->stop(); }, &loop};
+  loop.add_source(a, 1);
+  a.work = 1;
+  // A bound of its own, since it would never end if busy loops forgot their timers.
+  a.on_poll = [](Scripted& self) noexcept {
+    if (++self.rounds == 200'000'000) self.loop->stop();
+  };
+  loop.timers().arm(end, monotonic_ns() + 5 * kNsPerMs);
+  loop.run();
+  CHECK(a.rounds < 200'000'000);
+  CHECK_EQUAL(0, sleeper.sleep_count);
+}
+
+TEST(EventLoop, ItsTimeIsThatOfTheRunFromTheFirstIterationOn) {
+  make(0);
+  loop.add_source(a, 1);
+  static uint64_t seen_ns;
+  seen_ns = 0;
+  a.on_poll = [](Scripted& self) noexcept {
+    if (seen_ns == 0) seen_ns = self.loop->now_ns();
+    self.loop->stop();
+  };
+  // A boot may take long between create and run.
+  const uint64_t created = loop.now_ns();
+  while (monotonic_ns() == created) {
+  }
+  const uint64_t begin = monotonic_ns();
+  loop.run();
+  CHECK(seen_ns >= begin);
+}
+
+TEST(EventLoop, InsistsOnItsRequirements) {
+  make(0);
+  BP_CHECK_DIES("budget > 0", loop.add_source(a, 0));
+  BP_CHECK_DIES("source_count_ < kSourceCountMax", {
+    for (uint32_t i = 0; i <= EventLoop::kSourceCountMax; ++i) loop.add_source(a, 1);
+  });
+  BP_CHECK_DIES("sleeper_ != nullptr", {
+    EventLoop other;
+    other.run();
+  });
+}
+
+// ---- no lost wake-up ----------------------------------------------------------------------------
+
+namespace {
+
+using Fifo = SpscFifo<uint64_t>;
+
+// Counts what comes out of a lane, and how much of it was not the next number.
+class LaneSource final : public PollSource {
+ public:
+  explicit LaneSource(Fifo& fifo) noexcept : fifo_(fifo) {}
+  uint32_t poll(uint32_t budget) noexcept override {
+    uint64_t batch[16];
+    const size_t count = fifo_.pop_batch({batch, std::min<size_t>(budget, 16)});
+    for (size_t i = 0; i < count; ++i) wrong += batch[i] != expected++;
+    if (count > 0) taken.store(expected, std::memory_order_release);
+    return static_cast<uint32_t>(count);
+  }
+  std::atomic<uint64_t> taken{0};
+  uint64_t wrong = 0;
+
+ private:
+  Fifo& fifo_;
+  uint64_t expected = 0;
+};
+
+struct WakeUpRun {
+  uint64_t pushed = 0;
+  uint64_t wrong = 0;
+  uint64_t sleeps = 0;
+  bool was_lost = false;
+  bool has_backend = true;
+};
+
+enum class SleepsIn { kPlain, kEpoll, kUring };
+
+// Pushes and rings at random moments, mostly when the loop is just about to sleep: each push waits
+// until the one before was taken, and then a random little while.
+void produce(Fifo& fifo, EventLoop& loop, LaneSource& source, uint64_t seed, uint64_t rounds,
+             WakeUpRun& run) {
+  std::mt19937_64 random(seed);
+  for (; run.pushed < rounds && !run.was_lost; ++run.pushed) {
+    for (uint64_t i = random() % 2000; i-- > 0;) cpu_relax();
+    fifo.try_push(run.pushed);
+    loop.doorbell().ring();
+    const uint64_t end = monotonic_ns() + kBoundNs / 2;
+    while (source.taken.load(std::memory_order_acquire) <= run.pushed && !run.was_lost) {
+      run.was_lost = monotonic_ns() > end;
+      if (random() % 8 == 0) std::this_thread::yield();
+    }
+  }
+}
+
+WakeUpRun run_wake_ups(SleepsIn where, uint64_t seed, uint64_t rounds) {
+  WakeUpRun run;
+  EventLoop loop;
+  EventLoopCounters counters;
+  SocketCounters socket_counters;
+  EventLoopOptions options;
+  options.spin_ns = 0;
+  options.counters = &counters;
+  if (!loop.create(options).ok()) return run;
+  alignas(kCacheLineBytes) std::byte memory[Fifo::bytes_for(64)];
+  Fifo& fifo = *Fifo::create(memory, 64);
+  LaneSource source(fifo);
+  PlainSleeper plain(loop);
+  std::unique_ptr<StreamSockets> sockets;
+  if (where == SleepsIn::kEpoll) sockets = make_epoll_sockets();
+  if (where == SleepsIn::kUring) sockets = make_uring_sockets();
+  if (sockets != nullptr) {
+    StreamSocketsOptions socket_options;
+    socket_options.loop = &loop;
+    socket_options.counters = &socket_counters;
+    run.has_backend = sockets->create(socket_options).ok();
+    if (!run.has_backend) return run;
+    loop.add_source(*sockets, 16);
+    loop.set_sleeper(*sockets);
+  } else {
+    loop.set_sleeper(plain);
+  }
+  loop.add_source(source, 16);
+  std::thread producer([&] {
+    produce(fifo, loop, source, seed, rounds, run);
+    loop.stop();
+  });
+  loop.run();
+  producer.join();
+  run.wrong = source.wrong;
+  run.sleeps = counters.sleeps.read();
+  return run;
+}
+
+void check_wake_ups(SleepsIn where) {
+  const test::Seed seed;
+  const uint64_t rounds = test::kIsSanitized ? 5'000 : 30'000;
+  const WakeUpRun run = run_wake_ups(where, seed.value(), rounds);
+  if (!run.has_backend) BP_SKIP("io_uring is not available here");
+  CHECK_TEXT(!run.was_lost, seed.text());
+  CHECK_EQUAL_TEXT(rounds, run.pushed, seed.text());
+  CHECK_EQUAL_TEXT(0, run.wrong, seed.text());
+  CHECK_TEXT(run.sleeps > 100, "it hardly ever slept, so this has shown nothing");
+}
+
+}  // namespace
+
+TEST(EventLoop, LosesNoWakeUpThatSleepsOnTheDoorbell) { check_wake_ups(SleepsIn::kPlain); }
+TEST(EventLoop, LosesNoWakeUpThatSleepsInEpoll) { check_wake_ups(SleepsIn::kEpoll); }
+TEST(EventLoop, LosesNoWakeUpThatSleepsInIoUring) { check_wake_ups(SleepsIn::kUring); }
