@@ -42,10 +42,10 @@ std::optional<uint64_t> read_number_file(const char* path) noexcept {
   return number;
 }
 
-Result<bool> ensure_directory(const char* path, unsigned mode) noexcept {
-  if (mkdir(path, mode) == 0) return true;
+Result<void> ensure_directory(const char* path, unsigned mode) noexcept {
+  if (mkdir(path, mode) == 0) return {};
   struct stat status {};
-  if (errno == EEXIST && stat(path, &status) == 0 && S_ISDIR(status.st_mode)) return false;
+  if (errno == EEXIST && stat(path, &status) == 0 && S_ISDIR(status.st_mode)) return {};
   return error_from_errno("making the directory %s", path)
       .set_cure("make it, or choose another runtime_directory");
 }

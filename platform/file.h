@@ -47,8 +47,7 @@ Result<size_t> read_text_file(const char* path, char* text, size_t capacity) noe
 // The number that a /proc or /sys file consists of; nothing when it cannot be read.
 std::optional<uint64_t> read_number_file(const char* path) noexcept;
 
-// Makes the directory `path` (one level) with `mode`. Returns whether it was made now; an existing
-// directory is no error.
-Result<bool> ensure_directory(const char* path, unsigned mode) noexcept;
+// Makes the directory `path` (one level) with `mode`. One that is there already is no error.
+Result<void> ensure_directory(const char* path, unsigned mode) noexcept;
 
 }  // namespace bedplate

@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <cstdio>
 
-
 #include "apps/bedplate/commands.h"
 #include "apps/bedplate/json_output.h"
 #include "apps/boot/appliance_plan.h"
+#include "apps/boot/counters_file.h"
 #include "apps/boot/listeners.h"
 #include "apps/boot/preflight.h"
 
@@ -18,14 +18,18 @@ std::vector<Error> find_problems(const char* path) {
   auto plan = plan_appliance(configuration.value());
   if (!plan.ok()) return {plan.error()};
   std::vector<Error> problems = preflight(configuration.value(), plan.value());
-  if (!configuration.value().blockd.enabled) return problems;
   // An activation socket is there only when the appliance is started by one.
   std::vector<SocketAddress> addresses = configuration.value().blockd.listen;
   std::erase_if(addresses, [](const SocketAddress& address) {
     return address.kind == SocketAddress::Kind::kActivation;
   });
   Listeners listeners;
-  listeners.open(addresses, &problems);
+  if (configuration.value().blockd.enabled) listeners.open(addresses, &problems);
+  const ApplianceSettings& settings = configuration.value().appliance;
+  if (auto checked = check_counters_file(settings.runtime_directory, settings.name);
+      !checked.ok()) {
+    problems.push_back(checked.error());
+  }
   return problems;
 }
 

@@ -64,33 +64,66 @@ Result<std::string> choose_name(const std::string& directory) {
       .set_cure("name one: bedplate stats NAME");
 }
 
+std::string path_of(const std::string& directory, const std::string& name) {
+  return directory + "/" + name + std::string(kSuffix);
+}
+
+void remove_if_empty(const std::string& directory) {
+  rmdir(directory.c_str());  // fails when somebody else uses it: right so
+}
+
+// Opens the file and makes it this process's own. On failure nothing is left that was not there.
+Result<Fd> take_file(const std::string& directory, const std::string& name) {
+  const std::string path = path_of(directory, name);
+  // Between the two steps an appliance that ends may remove the directory: once more, then.
+  constexpr int kAttempts = 8;
+  Fd fd;
+  for (int attempt = 0; attempt < kAttempts && !fd.is_open(); ++attempt) {
+    BP_TRY(ensure_directory(directory.c_str(), 0755));
+    fd = Fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+    if (!fd.is_open() && errno != ENOENT) break;
+  }
+  if (!fd.is_open()) {
+    const Error error = error_from_errno("making the counters file %s", path.c_str())
+        .set_cure("choose an [appliance] runtime_directory that this user may write to");
+    remove_if_empty(directory);
+    return error;
+  }
+  if (struct flock lock = whole_file(F_WRLCK); fcntl(fd.number(), F_OFD_SETLK, &lock) != 0) {
+    Error error;
+    error.set_doing("starting the appliance %s", name.c_str());
+    error.set_answer("one of this name is running: it holds %s", path.c_str());
+    error.set_cure("stop it, or give this one another [appliance] name");
+    return error;
+  }
+  return fd;
+}
+
 }  // namespace
+
+Result<void> check_counters_file(const std::string& directory, const std::string& name) {
+  const std::string path = path_of(directory, name);
+  const bool was_there = access(path.c_str(), F_OK) == 0;
+  auto taken = take_file(directory, name);
+  if (!taken.ok()) return taken.error();
+  if (!was_there) unlink(path.c_str());
+  remove_if_empty(directory);
+  return {};
+}
 
 CountersFile::~CountersFile() {
   if (layout_ == nullptr) return;
   munmap(layout_, sizeof *layout_);
   unlink(path_.c_str());
-  if (made_directory_) rmdir(directory_.c_str());  // fails when somebody else uses it: right so
+  remove_if_empty(directory_);
 }
 
 Result<void> CountersFile::create(const std::string& directory, const std::string& name) {
   directory_ = directory;
-  path_ = directory + "/" + name + std::string(kSuffix);
-  auto made = ensure_directory(directory.c_str(), 0755);
-  if (!made.ok()) return made.error();
-  made_directory_ = made.value();
-  Fd fd(open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (!fd.is_open()) {
-    return error_from_errno("making the counters file %s", path_.c_str())
-        .set_cure("choose an [appliance] runtime_directory that this user may write to");
-  }
-  if (struct flock lock = whole_file(F_WRLCK); fcntl(fd.number(), F_OFD_SETLK, &lock) != 0) {
-    Error error;
-    error.set_doing("starting the appliance %s", name.c_str());
-    error.set_answer("one of this name is running: it holds %s", path_.c_str());
-    error.set_cure("stop it, or give this one another [appliance] name");
-    return error;
-  }
+  path_ = path_of(directory, name);
+  auto taken = take_file(directory, name);
+  if (!taken.ok()) return taken.error();
+  Fd fd = taken.take();
   // Emptied first: what a crashed one left must not be taken for ours.
   if (ftruncate(fd.number(), 0) != 0 || ftruncate(fd.number(), sizeof *layout_) != 0) {
     return error_from_errno("sizing the counters file %s", path_.c_str());
@@ -117,7 +150,7 @@ Result<CountersSnapshot> open_counters(const std::string& directory, const std::
     if (!chosen.ok()) return chosen.error();
     name = chosen.take();
   }
-  const std::string path = directory + "/" + name + std::string(kSuffix);
+  const std::string path = path_of(directory, name);
   const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd.is_open()) {
     return error_from_errno("reading the counters of %s: opening %s", name.c_str(), path.c_str())

@@ -62,14 +62,17 @@ struct CountersLayout {
 inline constexpr uint64_t kCountersMagic = 0x31'73'74'61'74'73'70'62;  // "bpstats1"
 inline constexpr uint32_t kCountersVersion = 1;
 
+// Finds out whether CountersFile::create would succeed now, and leaves everything as it was.
+Result<void> check_counters_file(const std::string& directory, const std::string& name);
+
 // The appliance's end.
 class CountersFile {
  public:
   CountersFile() noexcept = default;
   CountersFile(const CountersFile&) = delete;
   CountersFile& operator=(const CountersFile&) = delete;
-  // Removes the file, and the directory if this made it and it is empty. A process that crashes
-  // does not get here, so its file stays.
+  // Removes the file, and the directory when that leaves it empty. A process that crashes does not
+  // get here, so its file stays.
   ~CountersFile();
 
   // Creates the file. Errors: the directory cannot be written, or an appliance of this name runs.
@@ -82,7 +85,6 @@ class CountersFile {
  private:
   std::string directory_;
   std::string path_;
-  bool made_directory_ = false;
   Fd fd_;
   CountersLayout* layout_ = nullptr;
 };

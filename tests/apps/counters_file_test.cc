@@ -95,7 +95,7 @@ TEST(CountersFile, TheOnlyOneNeedsNoName) {
   unmap(opened.value());
 }
 
-TEST(CountersFile, ACleanStopRemovesTheFileAndTheDirectoryItMade) {
+TEST(CountersFile, ACleanStopRemovesTheFileAndTheEmptyDirectory) {
   {
     CountersFile file;
     CHECK(file.create(directory, "demo").ok());
@@ -105,11 +105,37 @@ TEST(CountersFile, ACleanStopRemovesTheFileAndTheDirectoryItMade) {
   CHECK(!exists(directory));
 }
 
-TEST(CountersFile, ADirectoryThatWasThereStays) {
+TEST(CountersFile, ADirectoryThatHoldsSomethingElseStays) {
   mkdir(directory.c_str(), 0755);
+  const std::string note = directory + "/note";
+  Fd(open(note.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644)).close();
   { CountersFile file; CHECK(file.create(directory, "demo").ok()); }
-  CHECK(exists(directory));
+  CHECK(exists(note));
+  unlink(note.c_str());
   rmdir(directory.c_str());
+}
+
+TEST(CountersFile, CheckingLeavesEverythingAsItWas) {
+  CHECK(check_counters_file(directory, "demo").ok());
+  CHECK(!exists(directory));
+  CountersFile file;
+  CHECK(file.create(directory, "demo").ok());
+  CHECK(check_counters_file(directory, "other").ok());
+  CHECK(!exists(path("other")));
+  const Result<void> taken = check_counters_file(directory, "demo");
+  CHECK(!taken.ok());
+  STRCMP_CONTAINS("one of this name is running", taken.error().answer);
+  CHECK(exists(path("demo")));
+}
+
+TEST(CountersFile, CheckingKeepsTheCountersOfACrash) {
+  leave_behind("demo", sizeof(CountersLayout), kCountersMagic, kCountersVersion);
+  CHECK(check_counters_file(directory, "demo").ok());
+  Result<CountersSnapshot> opened = open_counters(directory, "demo");
+  CHECK(opened.ok());
+  CHECK_EQUAL(77, opened.value().layout->connections.requests_read.read());
+  unmap(opened.value());
+  remove_all("demo");
 }
 
 TEST(CountersFile, ADirectoryThatOthersUseStays) {
@@ -122,8 +148,7 @@ TEST(CountersFile, ADirectoryThatOthersUseStays) {
     CHECK(exists(path("two")));
     CHECK(!exists(path("one")));
   }
-  CHECK(!exists(path("two")));
-  rmdir(directory.c_str());  // the one that made it could not remove it
+  CHECK(!exists(directory));  // the last one out
 }
 
 TEST(CountersFile, AnApplianceOfTheSameNameIsRefusedAndTheFirstUntouched) {
@@ -243,6 +268,5 @@ TEST(CountersFile, TheNextOneBeginsAnewWhereACrashedOneStopped) {
     CHECK(opened.value().is_running);
     unmap(opened.value());
   }
-  CHECK(!exists(path("demo")));
-  rmdir(directory.c_str());
+  CHECK(!exists(directory));
 }

@@ -154,19 +154,19 @@ TEST(File, NumberIsReadOrNothing) {
 }
 
 TEST(File, DirectoryIsMadeOnce) {
-  CHECK(ensure_directory(path.c_str(), 0700).value());
+  CHECK(ensure_directory(path.c_str(), 0700).ok());
   struct stat status {};
   LONGS_EQUAL(0, stat(path.c_str(), &status));
   CHECK(S_ISDIR(status.st_mode));
   LONGS_EQUAL(0700, status.st_mode & 0777);
-  CHECK_FALSE(ensure_directory(path.c_str(), 0700).value());
+  CHECK(ensure_directory(path.c_str(), 0700).ok());
 }
 
 TEST(File, DirectoryThatCannotBeMadeIsAnErrorWithACure) {
   write_file("a file");
-  const Result<bool> over_file = ensure_directory(path.c_str(), 0700);
+  const Result<void> over_file = ensure_directory(path.c_str(), 0700);
   CHECK_FALSE(over_file.ok());
-  const Result<bool> two_levels = ensure_directory("/nonexistent/level", 0700);
+  const Result<void> two_levels = ensure_directory("/nonexistent/level", 0700);
   CHECK_FALSE(two_levels.ok());
   STRCMP_EQUAL("making the directory /nonexistent/level", two_levels.error().doing);
   STRCMP_EQUAL("No such file or directory", two_levels.error().answer);
