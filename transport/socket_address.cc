@@ -57,6 +57,9 @@ Result<SocketAddress> parse_tcp(std::string_view text, std::string_view rest) {
   if (inet_pton(family, address.host.c_str(), &binary) != 1) {
     return bad_address(text, "the address is not a numeric one");
   }
+  if (family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&binary)) {
+    return bad_address(text, "an IPv6 socket here takes no IPv4; write the IPv4 address as it is");
+  }
   return address;
 }
 
@@ -113,6 +116,27 @@ void remove_stale_socket(const SocketAddress& address, const AnySocketAddress& k
   }
 }
 
+// What to do when the kernel refuses, by errno, to bind or listen.
+const char* cure_of_refusal(int error_number, bool is_unix) {
+  switch (error_number) {
+    case EADDRINUSE:
+      return is_unix ? "stop the program that listens there, remove the file, or choose another "
+                       "path in [blockd] listen"
+                     : "stop the program that listens there (`ss -ltnp` names it), or choose "
+                       "another port in [blockd] listen";
+    case EADDRNOTAVAIL:
+      return "choose an address that this machine has (`ip address` lists them) in [blockd] listen";
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return is_unix ? "choose a directory in [blockd] listen that this user may write to"
+                     : "choose a port over 1023 in [blockd] listen, or run as root";
+    case ENOENT:
+    case ENOTDIR: return "make its directory, or choose another path in [blockd] listen";
+    default: return "choose another address in [blockd] listen";
+  }
+}
+
 }  // namespace
 
 std::string SocketAddress::text() const {
@@ -157,11 +181,9 @@ Result<Fd> listen_at(const SocketAddress& address) {
   }
   if (bind(fd.number(), &kernel.generic, kernel_bytes) != 0 ||
       listen(fd.number(), kListenBacklog) != 0) {
+    const int error_number = errno;
     return error_from_errno("listening at %s", address.text().c_str())
-        .set_cure(is_unix ? "stop the program that listens there, remove the file, or choose "
-                            "another path in [blockd] listen"
-                          : "stop the program that listens there (`ss -ltnp` names it), or choose "
-                            "another address in [blockd] listen");
+        .set_cure("%s", cure_of_refusal(error_number, is_unix));
   }
   return fd;
 }

@@ -1,322 +1,29 @@
-// Reads a configuration: a table of keys, one walk over the file, then the checks across keys.
+// Reads a configuration: one walk over the file by the tables of configuration_keys.h, then the
+// checks across keys.
 //
-// A new key is one line in kKeys and one row in docs/configuration.md. The walk goes on after a
-// problem, because the first one found need not be the first one in the file. A check across keys
-// is left out where one of its sides was refused already: it would only blame the wrong line.
+// The walk goes on after a problem, because the first one found need not be the first one in the
+// file. A check across keys is left out where one of its sides was refused already: it would only
+// blame the wrong line.
 #include "apps/boot/configuration.h"
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 #include <optional>
 #include <span>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
+#include "apps/boot/configuration_keys.h"
 #include "apps/boot/toml_reader.h"
 #include "platform/file.h"
 
 namespace bedplate {
 namespace {
 
+using namespace keys;
+
 constexpr size_t kFileMaxBytes = kMiB;
-constexpr uint64_t kSizeMaxBytes = 64 * kTiB;  // half of what x86-64 can address; sums fit 64 bits
-constexpr uint64_t kVolumeUnitBytes = 4 * kKiB;
-
-// ---- The keys ----
-
-enum class Type { kName, kText, kPath, kInteger, kSize, kBoolean, kPage, kSockets, kAddresses,
-                  kShard };
-
-enum class Rule { kNone, kUnique, kMultipleOf4KiB, kMultipleOfPage };
-
-struct Value {
-  TomlPosition position;
-  std::string text;
-  uint64_t number = 0;  // bytes of a kSize, index of a choice, 0 or 1 of a kBoolean
-  SocketAddress address;
-};
-
-struct Problem {
-  TomlPosition position;
-  std::string answer;
-  std::string cure;
-};
-
-struct Key;
-
-// What the walk has understood so far.
-struct Draft {
-  struct Taken {
-    const Key* key;
-    std::string text;
-    TomlPosition position;
-  };
-  struct ShardReference {
-    uint32_t* index;
-    Value value;
-  };
-  Configuration configuration;
-  std::vector<Taken> taken;                // values of keys that must be unique
-  std::vector<TomlPosition> listen_positions;
-  std::vector<ShardReference> shard_references;
-  TomlPosition pool_bytes_position;
-  std::vector<const Key*> refused;  // keys without a usable value somewhere
-  std::optional<Problem> first_problem;  // in the file's order
-};
-
-struct Key {
-  const char* table;
-  const char* name;
-  Type type;
-  const char* default_text;  // as docs/configuration.md writes it; nullptr: required
-  uint64_t min;              // of the value; of names, texts and paths: bytes; of lists: elements
-  uint64_t max;
-  Rule rule;
-  void (*store)(Draft&, Value&);  // of lists: called for each element
-};
-
-constexpr const char* kRequired = nullptr;
-constexpr const char* kPages[] = {"4 KiB", "2 MiB", "1 GiB"};
-constexpr PageSize kPageSizes[] = {PageSize::k4KiB, PageSize::k2MiB, PageSize::k1GiB};
-constexpr const char* kSockets[] = {"io_uring-or-epoll", "io_uring", "epoll"};
-constexpr SocketBackendChoice kBackends[] = {SocketBackendChoice::kIoUringOrEpoll,
-                                             SocketBackendChoice::kIoUring,
-                                             SocketBackendChoice::kEpoll};
-static_assert(std::size(kPages) == std::size(kPageSizes));
-static_assert(std::size(kSockets) == std::size(kBackends));
-
-// Stores a number into `member` of the table that `part` names.
-#define BP_NUMBER(part, member) \
-  [](Draft& d, Value& v) { part.member = static_cast<decltype(part.member)>(v.number); }
-#define BP_TEXT(part, member) [](Draft& d, Value& v) { part.member = std::move(v.text); }
-
-constexpr Key kKeys[] = {
-    {"appliance", "name", Type::kName, kRequired, 1, 32, Rule::kNone,
-     BP_TEXT(d.configuration.appliance, name)},
-    {"appliance", "runtime_directory", Type::kPath, "\"/run/bedplate\"", 1, 255, Rule::kNone,
-     BP_TEXT(d.configuration.appliance, runtime_directory)},
-    {"appliance", "drain_timeout_ms", Type::kInteger, "5000", 0, 600'000, Rule::kNone,
-     BP_NUMBER(d.configuration.appliance, drain_timeout_ms)},
-
-    {"pool", "bytes", Type::kSize, kRequired, 4 * kKiB, kSizeMaxBytes, Rule::kMultipleOfPage,
-     [](Draft& d, Value& v) {
-       d.configuration.pool.bytes = v.number;
-       d.pool_bytes_position = v.position;
-     }},
-    {"pool", "page", Type::kPage, "\"2 MiB\"", 0, 0, Rule::kNone,
-     [](Draft& d, Value& v) { d.configuration.pool.page = kPageSizes[v.number]; }},
-    {"pool", "heap_min_bytes", Type::kSize, "\"32 MiB\"", 0, kSizeMaxBytes, Rule::kNone,
-     BP_NUMBER(d.configuration.pool, heap_min_bytes)},
-
-    {"event_loop", "sockets", Type::kSockets, "\"io_uring-or-epoll\"", 0, 0, Rule::kNone,
-     [](Draft& d, Value& v) { d.configuration.event_loop.sockets = kBackends[v.number]; }},
-    {"event_loop", "spin_us", Type::kInteger, "50", 0, 1'000'000, Rule::kNone,
-     BP_NUMBER(d.configuration.event_loop, spin_us)},
-
-    {"shard", "name", Type::kName, kRequired, 1, 32, Rule::kUnique,
-     BP_TEXT(d.configuration.shards.back(), name)},
-    {"shard", "cpu", Type::kInteger, kRequired, 0, 1023, Rule::kUnique,
-     BP_NUMBER(d.configuration.shards.back(), cpu)},
-
-    {"blockd", "listen", Type::kAddresses, kRequired, 1, 8, Rule::kUnique,
-     [](Draft& d, Value& v) {
-       d.configuration.blockd.listen.push_back(std::move(v.address));
-       d.listen_positions.push_back(v.position);
-     }},
-    {"blockd", "connections_shard", Type::kShard, "the first shard", 0, 0, Rule::kNone,
-     [](Draft& d, Value& v) {
-       d.shard_references.push_back({&d.configuration.blockd.connections_shard, std::move(v)});
-     }},
-    {"blockd", "volumes_shard", Type::kShard, "the last shard", 0, 0, Rule::kNone,
-     [](Draft& d, Value& v) {
-       d.shard_references.push_back({&d.configuration.blockd.volumes_shard, std::move(v)});
-     }},
-    {"blockd", "max_connections", Type::kInteger, "64", 1, 4096, Rule::kNone,
-     BP_NUMBER(d.configuration.blockd, max_connections)},
-    {"blockd", "requests_per_connection", Type::kInteger, "64", 1, 1024, Rule::kNone,
-     BP_NUMBER(d.configuration.blockd, requests_per_connection)},
-    {"blockd", "handshake_timeout_ms", Type::kInteger, "10000", 100, 600'000, Rule::kNone,
-     BP_NUMBER(d.configuration.blockd, handshake_timeout_ms)},
-
-    {"blockd.volume", "name", Type::kText, kRequired, 1, 255, Rule::kUnique,
-     BP_TEXT(d.configuration.blockd.volumes.back(), name)},
-    {"blockd.volume", "bytes", Type::kSize, kRequired, kVolumeUnitBytes, kSizeMaxBytes,
-     Rule::kMultipleOf4KiB, BP_NUMBER(d.configuration.blockd.volumes.back(), bytes)},
-    {"blockd.volume", "read_only", Type::kBoolean, "false", 0, 0, Rule::kNone,
-     BP_NUMBER(d.configuration.blockd.volumes.back(), read_only)},
-};
-
-#undef BP_NUMBER
-#undef BP_TEXT
-
-struct Table {
-  const char* name;
-  bool required;       // within its parent
-  uint64_t max_count;  // 0: one [table]; else as many [[table]]
-  void (*begin)(Configuration&);
-};
-
-constexpr Table kTables[] = {
-    {"appliance", true, 0, [](Configuration&) {}},
-    {"pool", true, 0, [](Configuration&) {}},
-    {"event_loop", false, 0, [](Configuration&) {}},
-    {"shard", true, 64, [](Configuration& c) { c.shards.emplace_back(); }},
-    {"blockd", false, 0, [](Configuration& c) { c.blockd.enabled = true; }},
-    {"blockd.volume", true, 64, [](Configuration& c) { c.blockd.volumes.emplace_back(); }},
-};
-
-// ---- Words for messages and for the documentation ----
-
-// A value of the file in quotes, cut off where a message would become unreadable.
-std::string quoted(std::string_view text) {
-  constexpr size_t kShownBytes = 64;
-  if (text.size() <= kShownBytes) return "\"" + std::string(text) + "\"";
-  size_t bytes = kShownBytes;
-  while ((static_cast<unsigned char>(text[bytes]) & 0xC0) == 0x80) --bytes;
-  return "\"" + std::string(text.substr(0, bytes)) + "...\"";
-}
-
-const char* type_text(Type type) {
-  switch (type) {
-    case Type::kName: return "name";
-    case Type::kText: return "text";
-    case Type::kPath: return "path";
-    case Type::kInteger: return "integer";
-    case Type::kSize: return "size";
-    case Type::kBoolean: return "boolean";
-    case Type::kPage:
-    case Type::kSockets: return "choice";
-    case Type::kAddresses: return "list of addresses";
-    case Type::kShard: return "shard";
-  }
-  return "";
-}
-
-std::span<const char* const> choices_of(Type type) {
-  if (type == Type::kPage) return kPages;
-  BP_ASSERT(type == Type::kSockets);
-  return kSockets;
-}
-
-std::string span_text(const Key& key) {
-  const std::string numbers = std::to_string(key.min) + ".." + std::to_string(key.max);
-  switch (key.type) {
-    case Type::kName: return numbers + " of a-z, 0-9 and -";
-    case Type::kText: return numbers + " bytes";
-    case Type::kPath: return "begins with /, " + numbers + " bytes";
-    case Type::kInteger: return numbers;
-    case Type::kSize:
-      return std::string(format_bytes(key.min).text) + ".." + format_bytes(key.max).text;
-    case Type::kBoolean: return "true or false";
-    case Type::kAddresses: return numbers + " addresses";
-    case Type::kShard: return "the name of a shard";
-    case Type::kPage:
-    case Type::kSockets: break;
-  }
-  const auto quote = [](const char* choice) { return quoted(choice); };
-  std::array<std::string, 3> words;
-  const std::span<const char* const> choices = choices_of(key.type);
-  BP_ASSERT(choices.size() == words.size());
-  std::transform(choices.begin(), choices.end(), words.begin(), quote);
-  return words[0] + ", " + words[1] + " or " + words[2];
-}
-
-std::string range_text(const Key& key) {
-  switch (key.rule) {
-    case Rule::kNone: break;
-    case Rule::kUnique: return span_text(key) + ", unique";
-    case Rule::kMultipleOf4KiB: return span_text(key) + ", a multiple of 4 KiB";
-    case Rule::kMultipleOfPage: return span_text(key) + ", a multiple of page";
-  }
-  return span_text(key);
-}
-
-// "integer: 0..1023, unique".
-std::string expectation(const Key& key) {
-  return std::string(type_text(key.type)) + ": " + range_text(key);
-}
-
-std::string label(const Table& table) {
-  const std::string name = table.name;
-  return table.max_count == 0 ? "[" + name + "]" : "[[" + name + "]]";
-}
-
-std::string place(std::string_view table_name) {
-  for (const Table& table : kTables) {
-    if (table_name == table.name) return label(table);
-  }
-  return "the file";
-}
-
-// ---- Which keys and tables a table may hold ----
-
-// "blockd.volume" lies in "blockd", "blockd" in "" (the file).
-std::string_view parent_of(std::string_view table_name) {
-  const size_t dot = table_name.rfind('.');
-  return dot == std::string_view::npos ? std::string_view() : table_name.substr(0, dot);
-}
-
-std::string_view own_name(const Table& table) {
-  const std::string_view name = table.name;
-  const std::string_view parent = parent_of(name);
-  return parent.empty() ? name : name.substr(parent.size() + 1);
-}
-
-const Key* find_key(std::string_view table_name, std::string_view name) {
-  for (const Key& key : kKeys) {
-    if (table_name == key.table && name == key.name) return &key;
-  }
-  return nullptr;
-}
-
-const Table* find_table(std::string_view parent, std::string_view name) {
-  for (const Table& table : kTables) {
-    if (parent_of(table.name) == parent && own_name(table) == name) return &table;
-  }
-  return nullptr;
-}
-
-// How many letters must be inserted, removed or replaced to make `left` into `right`.
-size_t edit_distance(std::string_view left, std::string_view right) {
-  std::vector<size_t> row(right.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= left.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= right.size(); ++j) {
-      const size_t replaced = diagonal + (left[i - 1] == right[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
-    }
-  }
-  return row.back();
-}
-
-// Whether `unknown` is most likely `known` with a typing error or two.
-bool resembles(std::string_view unknown, std::string_view known) {
-  constexpr size_t kTypingErrors = 2;
-  return unknown.size() <= known.size() + kTypingErrors &&
-         edit_distance(unknown, known) <= std::min(kTypingErrors, known.size() - 1);
-}
-
-// The cure for an unknown key: did you mean "page"? [pool] may have: bytes, page, heap_min_bytes.
-std::string known_keys(std::string_view table_name, std::string_view unknown) {
-  std::string guess;
-  std::string list;
-  const auto add = [&](std::string_view name, const std::string& shown) {
-    list += (list.empty() ? "" : ", ") + shown;
-    if (guess.empty() && resembles(unknown, name)) guess = "did you mean " + quoted(name) + "? ";
-  };
-  for (const Key& key : kKeys) {
-    if (table_name == key.table) add(key.name, key.name);
-  }
-  for (const Table& table : kTables) {
-    if (table_name == parent_of(table.name)) add(own_name(table), label(table));
-  }
-  return guess + place(table_name) + " may have: " + list;
-}
 
 // ---- Values: each returns what is wrong, or nothing ----
 
@@ -395,6 +102,12 @@ std::string read_value(const Key& key, const TomlNode& node, Value* value) {
 
 // ---- The walk ----
 
+struct Problem {
+  TomlPosition position;
+  std::string answer;
+  std::string cure;
+};
+
 class Reader {
  public:
   void read_table(std::string_view name, const TomlNode& node);
@@ -404,16 +117,16 @@ class Reader {
  private:
   void add_problem(TomlPosition position, std::string answer, std::string cure) {
     // Of several at one place the one that was found first stays: the order of kKeys.
-    if (draft_.first_problem && draft_.first_problem->position <= position) return;
-    draft_.first_problem = {position, std::move(answer), std::move(cure)};
+    if (first_problem_ && first_problem_->position <= position) return;
+    first_problem_ = {position, std::move(answer), std::move(cure)};
   }
   void refuse(const Key& key, TomlPosition position, std::string answer, std::string cure) {
-    draft_.refused.push_back(&key);
+    refused_.push_back(&key);
     add_problem(position, std::move(answer), std::move(cure));
   }
   bool was_refused(std::string_view table_name, std::string_view name) const {
     const Key* key = find_key(table_name, name);
-    return std::count(draft_.refused.begin(), draft_.refused.end(), key) != 0;
+    return std::count(refused_.begin(), refused_.end(), key) != 0;
   }
   void read_tables(const Table& table, const TomlNode& node);
   void read_one_table(const Table& table, const TomlNode& node);
@@ -425,7 +138,15 @@ class Reader {
   void check_listen_addresses();
   void resolve_shards();
 
+  struct Taken {
+    const Key* key;
+    std::string text;
+    TomlPosition position;
+  };
   Draft draft_;
+  std::vector<Taken> taken_;              // values of keys that must be unique
+  std::vector<const Key*> refused_;       // keys without a usable value somewhere
+  std::optional<Problem> first_problem_;  // in the file's order
 };
 
 // The table `name` ("": the whole file).
@@ -455,14 +176,14 @@ void Reader::check_missing(std::string_view name, const TomlNode& node) {
              resembles(child.key, wanted);
     });
   };
-  for (const Key& key : kKeys) {
+  for (const Key& key : all_keys()) {
     if (name != key.table || key.default_text != nullptr || is_there(key.name)) continue;
-    draft_.refused.push_back(&key);
+    refused_.push_back(&key);
     if (is_misspelt(key.name)) continue;
     add_problem(node.position, quoted(key.name) + " is missing in " + place(name),
                 "expected " + expectation(key));
   }
-  for (const Table& table : kTables) {
+  for (const Table& table : all_tables()) {
     if (name != parent_of(table.name) || !table.required) continue;
     if (is_there(own_name(table)) || is_misspelt(own_name(table))) continue;
     add_problem(node.position, label(table) + " is missing in " + place(name),
@@ -545,7 +266,7 @@ void Reader::read_address(const Key& key, const TomlNode& node) {
 bool Reader::claim(const Key& key, const Value& value) {
   const bool is_number = key.type == Type::kInteger;
   std::string text = is_number ? std::to_string(value.number) : value.text;
-  for (const Draft::Taken& taken : draft_.taken) {
+  for (const Taken& taken : taken_) {
     if (taken.key != &key || taken.text != text) continue;
     add_problem(value.position,
                 quoted(key.name) + " " + (is_number ? text : quoted(text)) + " is taken by the " +
@@ -553,7 +274,7 @@ bool Reader::claim(const Key& key, const Value& value) {
                 "expected another one: each " + place(key.table) + " has its own");
     return false;
   }
-  draft_.taken.push_back({&key, std::move(text), value.position});
+  taken_.push_back({&key, std::move(text), value.position});
   return true;
 }
 
@@ -628,22 +349,12 @@ void Reader::resolve_shards() {
 }
 
 Result<Configuration> Reader::finish(const char* path) {
-  if (!draft_.first_problem) return std::move(draft_.configuration);
-  const Problem& problem = *draft_.first_problem;
+  if (!first_problem_) return std::move(draft_.configuration);
+  const Problem& problem = *first_problem_;
   return configuration_error(path, problem.position, problem.answer, problem.cure);
 }
 
 }  // namespace
-
-std::vector<ConfigurationKey> configuration_keys() {
-  std::vector<ConfigurationKey> keys;
-  for (const Key& key : kKeys) {
-    keys.push_back({std::string(key.table) + "." + key.name, type_text(key.type),
-                    key.default_text != nullptr ? key.default_text : "required",
-                    range_text(key)});
-  }
-  return keys;
-}
 
 Result<Configuration> parse_configuration(std::string_view text, const char* path) {
   if (text.empty()) {

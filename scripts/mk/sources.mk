@@ -5,7 +5,8 @@ PINNED_POOL := audit boot_segment pinned_pool plan
 ALLOC := exhaustion interception_check metadata_zone $(if $(SANITIZED),sanitizer_heap,confined_mimalloc)
 TRANSPORT := doorbell event_loop registration socket_address stream_sockets \
              epoll/epoll_sockets uring/uring_device uring/uring_sockets timer_queue
-BOOT := appliance appliance_plan configuration counters_file listeners preflight shard toml_reader
+BOOT := appliance appliance_plan configuration configuration_keys counters_file listeners \
+        preflight shard toml_reader
 BLOCKD := block_server connection_datapath nbd_negotiation volume_datapath
 
 LIBRARY_SOURCES := $(PLATFORM:%=platform/%.cc) $(PINNED_POOL:%=pinned_pool/%.cc) \

@@ -137,6 +137,8 @@ TEST(SocketAddress, RefusesHosts) {
                            " 127.0.0.1", "["}) {
     check_refused(std::string("tcp:") + host + ":1", "the address is not a numeric one");
   }
+  check_refused("tcp:[::ffff:127.0.0.1]:1",
+                "an IPv6 socket here takes no IPv4; write the IPv4 address as it is");
 }
 
 TEST(SocketAddress, RefusesPaths) {
@@ -238,4 +240,12 @@ TEST(SocketAddress, MissingDirectoryIsAnError) {
   const Result<Fd> result = listen_at(parsed("unix:/bp_no_such_directory/s"));
   CHECK(!result.ok());
   STRCMP_EQUAL("No such file or directory", result.error().answer);
+  STRCMP_CONTAINS("make its directory", result.error().cure);
+}
+
+TEST(SocketAddress, AddressOfAnotherMachineIsAnErrorWithItsCure) {
+  const Result<Fd> result = listen_at(parsed("tcp:192.0.2.1:10809"));
+  CHECK(!result.ok());
+  STRCMP_EQUAL("Cannot assign requested address", result.error().answer);
+  STRCMP_CONTAINS("choose an address that this machine has", result.error().cure);
 }

@@ -1,0 +1,260 @@
+#include "apps/boot/configuration_keys.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+namespace bedplate::keys {
+namespace {
+
+constexpr uint64_t kSizeMaxBytes = 64 * kTiB;  // half of what x86-64 can address; sums fit 64 bits
+
+constexpr const char* kRequired = nullptr;
+constexpr const char* kPages[] = {"4 KiB", "2 MiB", "1 GiB"};
+constexpr PageSize kPageSizes[] = {PageSize::k4KiB, PageSize::k2MiB, PageSize::k1GiB};
+constexpr const char* kSockets[] = {"io_uring-or-epoll", "io_uring", "epoll"};
+constexpr SocketBackendChoice kBackends[] = {SocketBackendChoice::kIoUringOrEpoll,
+                                             SocketBackendChoice::kIoUring,
+                                             SocketBackendChoice::kEpoll};
+static_assert(std::size(kPages) == std::size(kPageSizes));
+static_assert(std::size(kSockets) == std::size(kBackends));
+
+// Stores a number into `member` of the table that `part` names.
+#define BP_NUMBER(part, member) \
+  [](Draft& d, Value& v) { part.member = static_cast<decltype(part.member)>(v.number); }
+#define BP_TEXT(part, member) [](Draft& d, Value& v) { part.member = std::move(v.text); }
+
+constexpr Key kKeys[] = {
+    {"appliance", "name", Type::kName, kRequired, 1, 32, Rule::kNone,
+     BP_TEXT(d.configuration.appliance, name)},
+    {"appliance", "runtime_directory", Type::kPath, "\"/run/bedplate\"", 1, 255, Rule::kNone,
+     BP_TEXT(d.configuration.appliance, runtime_directory)},
+    {"appliance", "drain_timeout_ms", Type::kInteger, "5000", 0, 600'000, Rule::kNone,
+     BP_NUMBER(d.configuration.appliance, drain_timeout_ms)},
+
+    {"pool", "bytes", Type::kSize, kRequired, 4 * kKiB, kSizeMaxBytes, Rule::kMultipleOfPage,
+     [](Draft& d, Value& v) {
+       d.configuration.pool.bytes = v.number;
+       d.pool_bytes_position = v.position;
+     }},
+    {"pool", "page", Type::kPage, "\"2 MiB\"", 0, 0, Rule::kNone,
+     [](Draft& d, Value& v) { d.configuration.pool.page = kPageSizes[v.number]; }},
+    {"pool", "heap_min_bytes", Type::kSize, "\"32 MiB\"", 0, kSizeMaxBytes, Rule::kNone,
+     BP_NUMBER(d.configuration.pool, heap_min_bytes)},
+
+    {"event_loop", "sockets", Type::kSockets, "\"io_uring-or-epoll\"", 0, 0, Rule::kNone,
+     [](Draft& d, Value& v) { d.configuration.event_loop.sockets = kBackends[v.number]; }},
+    {"event_loop", "spin_us", Type::kInteger, "50", 0, 1'000'000, Rule::kNone,
+     BP_NUMBER(d.configuration.event_loop, spin_us)},
+
+    {"shard", "name", Type::kName, kRequired, 1, 32, Rule::kUnique,
+     BP_TEXT(d.configuration.shards.back(), name)},
+    {"shard", "cpu", Type::kInteger, kRequired, 0, 1023, Rule::kUnique,
+     BP_NUMBER(d.configuration.shards.back(), cpu)},
+
+    {"blockd", "listen", Type::kAddresses, kRequired, 1, 8, Rule::kUnique,
+     [](Draft& d, Value& v) {
+       d.configuration.blockd.listen.push_back(std::move(v.address));
+       d.listen_positions.push_back(v.position);
+     }},
+    {"blockd", "connections_shard", Type::kShard, "the first shard", 0, 0, Rule::kNone,
+     [](Draft& d, Value& v) {
+       d.shard_references.push_back({&d.configuration.blockd.connections_shard, std::move(v)});
+     }},
+    {"blockd", "volumes_shard", Type::kShard, "the last shard", 0, 0, Rule::kNone,
+     [](Draft& d, Value& v) {
+       d.shard_references.push_back({&d.configuration.blockd.volumes_shard, std::move(v)});
+     }},
+    {"blockd", "max_connections", Type::kInteger, "64", 1, 4096, Rule::kNone,
+     BP_NUMBER(d.configuration.blockd, max_connections)},
+    {"blockd", "requests_per_connection", Type::kInteger, "64", 1, 1024, Rule::kNone,
+     BP_NUMBER(d.configuration.blockd, requests_per_connection)},
+    {"blockd", "handshake_timeout_ms", Type::kInteger, "10000", 100, 600'000, Rule::kNone,
+     BP_NUMBER(d.configuration.blockd, handshake_timeout_ms)},
+
+    {"blockd.volume", "name", Type::kText, kRequired, 1, 255, Rule::kUnique,
+     BP_TEXT(d.configuration.blockd.volumes.back(), name)},
+    {"blockd.volume", "bytes", Type::kSize, kRequired, kVolumeUnitBytes, kSizeMaxBytes,
+     Rule::kMultipleOf4KiB, BP_NUMBER(d.configuration.blockd.volumes.back(), bytes)},
+    {"blockd.volume", "read_only", Type::kBoolean, "false", 0, 0, Rule::kNone,
+     BP_NUMBER(d.configuration.blockd.volumes.back(), read_only)},
+};
+
+#undef BP_NUMBER
+#undef BP_TEXT
+
+constexpr Table kTables[] = {
+    {"appliance", true, 0, [](Configuration&) {}},
+    {"pool", true, 0, [](Configuration&) {}},
+    {"event_loop", false, 0, [](Configuration&) {}},
+    {"shard", true, 64, [](Configuration& c) { c.shards.emplace_back(); }},
+    {"blockd", false, 0, [](Configuration& c) { c.blockd.enabled = true; }},
+    {"blockd.volume", true, 64, [](Configuration& c) { c.blockd.volumes.emplace_back(); }},
+};
+
+const char* type_text(Type type) {
+  switch (type) {
+    case Type::kName: return "name";
+    case Type::kText: return "text";
+    case Type::kPath: return "path";
+    case Type::kInteger: return "integer";
+    case Type::kSize: return "size";
+    case Type::kBoolean: return "boolean";
+    case Type::kPage:
+    case Type::kSockets: return "choice";
+    case Type::kAddresses: return "list of addresses";
+    case Type::kShard: return "shard";
+  }
+  return "";
+}
+
+std::string span_text(const Key& key) {
+  const std::string numbers = std::to_string(key.min) + ".." + std::to_string(key.max);
+  switch (key.type) {
+    case Type::kName: return numbers + " of a-z, 0-9 and -";
+    case Type::kText: return numbers + " bytes";
+    case Type::kPath: return "begins with /, " + numbers + " bytes";
+    case Type::kInteger: return numbers;
+    case Type::kSize:
+      return std::string(format_bytes(key.min).text) + ".." + format_bytes(key.max).text;
+    case Type::kBoolean: return "true or false";
+    case Type::kAddresses: return numbers + " addresses";
+    case Type::kShard: return "the name of a shard";
+    case Type::kPage:
+    case Type::kSockets: break;
+  }
+  const auto quote = [](const char* choice) { return quoted(choice); };
+  std::array<std::string, 3> words;
+  const std::span<const char* const> choices = choices_of(key.type);
+  BP_ASSERT(choices.size() == words.size());
+  std::transform(choices.begin(), choices.end(), words.begin(), quote);
+  return words[0] + ", " + words[1] + " or " + words[2];
+}
+
+std::string range_text(const Key& key) {
+  switch (key.rule) {
+    case Rule::kNone: break;
+    case Rule::kUnique: return span_text(key) + ", unique";
+    case Rule::kMultipleOf4KiB: return span_text(key) + ", a multiple of 4 KiB";
+    case Rule::kMultipleOfPage: return span_text(key) + ", a multiple of page";
+  }
+  return span_text(key);
+}
+
+// How many letters must be inserted, removed or replaced to make `left` into `right`.
+size_t edit_distance(std::string_view left, std::string_view right) {
+  std::vector<size_t> row(right.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= left.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= right.size(); ++j) {
+      const size_t replaced = diagonal + (left[i - 1] == right[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::span<const Key> all_keys() noexcept { return kKeys; }
+std::span<const Table> all_tables() noexcept { return kTables; }
+
+// ---- Which keys and tables a table may hold ----
+
+std::string_view parent_of(std::string_view table_name) {
+  const size_t dot = table_name.rfind('.');
+  return dot == std::string_view::npos ? std::string_view() : table_name.substr(0, dot);
+}
+
+std::string_view own_name(const Table& table) {
+  const std::string_view name = table.name;
+  const std::string_view parent = parent_of(name);
+  return parent.empty() ? name : name.substr(parent.size() + 1);
+}
+
+const Key* find_key(std::string_view table_name, std::string_view name) {
+  for (const Key& key : kKeys) {
+    if (table_name == key.table && name == key.name) return &key;
+  }
+  return nullptr;
+}
+
+const Table* find_table(std::string_view parent, std::string_view name) {
+  for (const Table& table : kTables) {
+    if (parent_of(table.name) == parent && own_name(table) == name) return &table;
+  }
+  return nullptr;
+}
+
+// ---- Words ----
+
+std::string quoted(std::string_view text) {
+  constexpr size_t kShownBytes = 64;
+  if (text.size() <= kShownBytes) return "\"" + std::string(text) + "\"";
+  size_t bytes = kShownBytes;
+  while ((static_cast<unsigned char>(text[bytes]) & 0xC0) == 0x80) --bytes;
+  return "\"" + std::string(text.substr(0, bytes)) + "...\"";
+}
+
+std::span<const char* const> choices_of(Type type) {
+  if (type == Type::kPage) return kPages;
+  BP_ASSERT(type == Type::kSockets);
+  return kSockets;
+}
+
+std::string expectation(const Key& key) {
+  return std::string(type_text(key.type)) + ": " + range_text(key);
+}
+
+std::string label(const Table& table) {
+  const std::string name = table.name;
+  return table.max_count == 0 ? "[" + name + "]" : "[[" + name + "]]";
+}
+
+std::string place(std::string_view table_name) {
+  for (const Table& table : kTables) {
+    if (table_name == table.name) return label(table);
+  }
+  return "the file";
+}
+
+bool resembles(std::string_view unknown, std::string_view known) {
+  constexpr size_t kTypingErrors = 2;
+  return unknown.size() <= known.size() + kTypingErrors &&
+         edit_distance(unknown, known) <= std::min(kTypingErrors, known.size() - 1);
+}
+
+std::string known_keys(std::string_view table_name, std::string_view unknown) {
+  std::string guess;
+  std::string list;
+  const auto add = [&](std::string_view name, const std::string& shown) {
+    list += (list.empty() ? "" : ", ") + shown;
+    if (guess.empty() && resembles(unknown, name)) guess = "did you mean " + quoted(name) + "? ";
+  };
+  for (const Key& key : kKeys) {
+    if (table_name == key.table) add(key.name, key.name);
+  }
+  for (const Table& table : kTables) {
+    if (table_name == parent_of(table.name)) add(own_name(table), label(table));
+  }
+  return guess + place(table_name) + " may have: " + list;
+}
+
+}  // namespace bedplate::keys
+
+namespace bedplate {
+
+std::vector<ConfigurationKey> configuration_keys() {
+  std::vector<ConfigurationKey> described;
+  for (const keys::Key& key : keys::kKeys) {
+    described.push_back({std::string(key.table) + "." + key.name, keys::type_text(key.type),
+                    key.default_text != nullptr ? key.default_text : "required",
+                    keys::range_text(key)});
+  }
+  return described;
+}
+
+}  // namespace bedplate

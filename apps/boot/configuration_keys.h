@@ -1,0 +1,93 @@
+// The keys of a configuration: what each is called, what it takes, where its value goes, and the
+// words in which messages and docs/configuration.md speak of it.
+//
+// A new key is one line in kKeys and one row in docs/configuration.md. configuration.cc walks a
+// file by these tables; nobody else includes this.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/boot/configuration.h"
+#include "apps/boot/toml_reader.h"
+
+namespace bedplate::keys {
+
+inline constexpr uint64_t kVolumeUnitBytes = 4 * kKiB;
+
+enum class Type { kName, kText, kPath, kInteger, kSize, kBoolean, kPage, kSockets, kAddresses,
+                  kShard };
+
+enum class Rule { kNone, kUnique, kMultipleOf4KiB, kMultipleOfPage };
+
+struct Value {
+  TomlPosition position;
+  std::string text;
+  uint64_t number = 0;  // bytes of a kSize, index of a choice, 0 or 1 of a kBoolean
+  SocketAddress address;
+};
+
+// What the file has said so far, and where it said what is checked across keys at the end.
+struct Draft {
+  struct ShardReference {
+    uint32_t* index;
+    Value value;
+  };
+  Configuration configuration;
+  std::vector<TomlPosition> listen_positions;
+  std::vector<ShardReference> shard_references;
+  TomlPosition pool_bytes_position;
+};
+
+struct Key {
+  const char* table;
+  const char* name;
+  Type type;
+  const char* default_text;  // as docs/configuration.md writes it; nullptr: required
+  uint64_t min;              // of the value; of names, texts and paths: bytes; of lists: elements
+  uint64_t max;
+  Rule rule;
+  void (*store)(Draft&, Value&);  // of lists: called for each element
+};
+
+struct Table {
+  const char* name;
+  bool required;       // within its parent
+  uint64_t max_count;  // 0: one [table]; else as many [[table]]
+  void (*begin)(Configuration&);
+};
+
+// In the order of the documentation.
+std::span<const Key> all_keys() noexcept;
+std::span<const Table> all_tables() noexcept;
+
+// ---- Which keys and tables a table may hold ----
+
+// "blockd.volume" lies in "blockd", "blockd" in "" (the file).
+std::string_view parent_of(std::string_view table_name);
+std::string_view own_name(const Table& table);
+// nullptr when there is none.
+const Key* find_key(std::string_view table_name, std::string_view name);
+const Table* find_table(std::string_view parent, std::string_view name);
+
+// ---- Words ----
+
+// A value of the file in quotes, cut off where a message would become unreadable.
+std::string quoted(std::string_view text);
+// What a key of type kPage or kSockets may be.
+std::span<const char* const> choices_of(Type type);
+// "integer: 0..1023, unique".
+std::string expectation(const Key& key);
+// "[pool]" or "[[shard]]".
+std::string label(const Table& table);
+// The label of the table `table_name`; of "", "the file".
+std::string place(std::string_view table_name);
+// Whether `unknown` is most likely `known` with a typing error or two.
+bool resembles(std::string_view unknown, std::string_view known);
+// The cure for an unknown key: did you mean "page"? [pool] may have: bytes, page, heap_min_bytes.
+std::string known_keys(std::string_view table_name, std::string_view unknown);
+
+}  // namespace bedplate::keys

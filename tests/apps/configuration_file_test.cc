@@ -1,0 +1,175 @@
+// Configurations in files: what can go wrong in reading them, the demos, and the documentation
+// against the parser.
+#include "tests/apps/configuration_support.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+using namespace bedplate;
+
+namespace {
+
+// What a cell of a Markdown table says, without blanks and backquotes.
+std::string trimmed(const std::string& cell) {
+  const size_t begin = cell.find_first_not_of(" `");
+  if (begin == std::string::npos) return "";
+  return cell.substr(begin, cell.find_last_not_of(" `") - begin + 1);
+}
+
+// A file that goes away with the test.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::string& text) {
+    const int fd = mkstemp(path_);
+    CHECK(fd >= 0);
+    LONGS_EQUAL(text.size(), write(fd, text.data(), text.size()));
+    close(fd);
+  }
+  ~TemporaryFile() { unlink(path_); }
+  const char* path() const { return path_; }
+
+ private:
+  char path_[32] = "/tmp/bp_configuration_XXXXXX";
+};
+
+std::string load_refusal(const char* path) {
+  const Result<Configuration> result = load_configuration(path);
+  if (result.ok()) return "";
+  CHECK(result.error().kind == ErrorKind::kConfiguration);
+  char message[1024];
+  return format_error(result.error(), message, sizeof message);
+}
+
+}  // namespace
+
+TEST_GROUP(ConfigurationFile) {};
+
+// ---- Files ----
+
+TEST(ConfigurationFile, LoadsAFile) {
+  const TemporaryFile file(file_with({}));
+  Result<Configuration> result = load_configuration(file.path());
+  CHECK(result.ok());
+  STRCMP_EQUAL(described(parsed(file_with({}))).c_str(), described(result.value()).c_str());
+}
+
+TEST(ConfigurationFile, RefusesFilesThatCannotBeRead) {
+  const std::string cure = "; name a readable file with the appliance's configuration";
+  STRCMP_EQUAL(
+      ("reading the configuration /tmp/bp_none.toml: No such file or directory" + cure).c_str(),
+      load_refusal("/tmp/bp_none.toml").c_str());
+  STRCMP_EQUAL(("reading the configuration /tmp: Is a directory" + cure).c_str(),
+               load_refusal("/tmp").c_str());
+  STRCMP_EQUAL("/dev/null:1:1: the file is empty; docs/configuration.md shows the smallest file "
+               "that works",
+               load_refusal("/dev/null").c_str());
+  STRCMP_EQUAL("/dev/zero:1:1: the file has more than 1 MiB; expected a configuration, which is a "
+               "few KiB of TOML text",
+               load_refusal("/dev/zero").c_str());
+  const TemporaryFile largest(std::string(kMiB, '\n'));
+  STRCMP_CONTAINS(":1:1: [appliance] is missing", load_refusal(largest.path()).c_str());
+  const TemporaryFile too_large(std::string(kMiB + 1, '\n'));
+  STRCMP_CONTAINS(":1:1: the file has more than 1 MiB", load_refusal(too_large.path()).c_str());
+}
+
+TEST(ConfigurationFile, TheDemosAreGood) {
+  const Result<Configuration> one = load_configuration(source_path("apps/demo.toml").c_str());
+  CHECK(one.ok());
+  const Result<Configuration> two =
+      load_configuration(source_path("apps/demo-two-shards.toml").c_str());
+  CHECK(two.ok());
+}
+
+TEST(ConfigurationFile, TheDemoServesRam0) {
+  const Configuration c = parsed(source_text("apps/demo.toml"));
+  STRCMP_EQUAL("demo /run/bedplate 5000 268435456 2097152 33554432 2 50 shard main 0 blockd 1 "
+               "tcp:127.0.0.1:10809 0 0 64 64 10000 volume ram0 67108864 0",
+               described(c).c_str());
+}
+
+// What apps/demo.toml says in a comment is what apps/demo-two-shards.toml does.
+TEST(ConfigurationFile, TheDemosCommentIsTheOtherDemo) {
+  std::istringstream lines(source_text("apps/demo.toml"));
+  std::string line, text = "[appliance]\nname = \"demo\"\n[pool]\nbytes = \"256 MiB\"\n";
+  bool in_part = false;
+  while (std::getline(lines, line)) {
+    in_part = in_part || line == "# [[shard]]";
+    if (in_part && line.size() > 2) text += line.substr(2) + "\n";
+  }
+  text += "[[blockd.volume]]\nname = \"ram0\"\nbytes = \"64 MiB\"\n";
+  STRCMP_EQUAL(described(parsed(source_text("apps/demo-two-shards.toml"))).c_str(),
+               described(parsed(text)).c_str());
+}
+
+// ---- The documentation ----
+
+TEST(ConfigurationFile, DocumentationHasEveryKeyAsTheParserKnowsIt) {
+  std::istringstream lines(source_text("docs/configuration.md"));
+  const std::vector<ConfigurationKey> keys = configuration_keys();
+  size_t row = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("| `") || line.find("` | ") == std::string::npos) continue;
+    std::vector<std::string> cells;
+    std::istringstream rest(line.substr(1));
+    for (std::string cell; std::getline(rest, cell, '|');) cells.push_back(trimmed(cell));
+    if (cells.size() != 5) continue;  // another table of the document
+    CHECK_TEXT(row < keys.size(), ("documented, but unknown: " + cells[0]).c_str());
+    STRCMP_EQUAL(keys[row].name.c_str(), cells[0].c_str());
+    STRCMP_EQUAL(keys[row].type.c_str(), cells[1].c_str());
+    STRCMP_EQUAL(keys[row].default_text.c_str(), cells[2].c_str());
+    STRCMP_EQUAL(keys[row].range.c_str(), cells[3].c_str());
+    CHECK_TEXT(!cells[4].empty(), cells[0].c_str());
+    ++row;
+  }
+  CHECK_TEXT(row == keys.size(), row < keys.size() ? keys[row].name.c_str() : "");
+}
+
+// A default that is written out changes nothing.
+TEST(ConfigurationFile, DocumentedDefaultsAreTheOnesThatApply) {
+  const std::string expected = described(parsed(file_with({})));
+  int checked = 0;
+  for (const ConfigurationKey& key : configuration_keys()) {
+    if (key.default_text == "required" || key.type == "shard") continue;
+    const size_t dot = key.name.rfind('.');
+    const std::string table = key.name.substr(0, dot);
+    const std::string setting = key.name.substr(dot + 1) + " = " + key.default_text;
+    std::string text = file_with({});
+    size_t at = text.find("[" + table + "]");
+    if (at == std::string::npos) {
+      text += "[" + table + "]\n" + setting + "\n";
+    } else {
+      text.insert(text.find('\n', at) + 1, setting + "\n");
+    }
+    STRCMP_EQUAL(expected.c_str(), described(parsed(text)).c_str());
+    ++checked;
+  }
+  LONGS_EQUAL(10, checked);
+}
+
+TEST(ConfigurationFile, DocumentedExamplesAreGood) {
+  const std::string document = source_text("docs/configuration.md");
+  const std::string fence = "```toml\n";
+  int checked = 0;
+  for (size_t at = document.find(fence); at != std::string::npos; at = document.find(fence, at)) {
+    at += fence.size();
+    ACCEPTED(document.substr(at, document.find("```", at) - at));
+    ++checked;
+  }
+  LONGS_EQUAL(3, checked);
+}
+
+TEST(ConfigurationFile, DocumentedErrorsAreWhatComes) {
+  const std::string document = source_text("docs/configuration.md");
+  const auto check = [&document](size_t line, const char* text) {
+    const std::string shown = "    bedplate: " + refusal(file_with(line, text), "demo.toml") + "\n";
+    CHECK_TEXT(document.find(shown) != std::string::npos, shown.c_str());
+  };
+  check(2, "name = \"Demo\"");
+  check(4, "byte = \"256 MiB\"");
+  check(4, "bytes = 268435457");
+  check(7, "");
+  const std::string unreadable = load_refusal("demo.toml.that.is.not.there");
+  STRCMP_CONTAINS("No such file or directory; name a readable file with the appliance's "
+                  "configuration",
+                  unreadable.c_str());
+}

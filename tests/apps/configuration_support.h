@@ -1,0 +1,109 @@
+// What the tests of the configuration share: a good file whose lines they replace, and the message
+// that comes of it.
+#pragma once
+
+#include <array>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "apps/boot/configuration.h"
+
+#include "CppUTest/TestHarness.h"
+
+#ifndef BP_SOURCE_DIRECTORY
+#define BP_SOURCE_DIRECTORY "."
+#endif
+
+namespace bedplate {
+
+inline constexpr std::array<const char*, 12> kLines = {
+    "[appliance]",                         // 1
+    "name = \"demo\"",                     // 2
+    "[pool]",                              // 3
+    "bytes = \"256 MiB\"",                 // 4
+    "[[shard]]",                           // 5
+    "name = \"main\"",                     // 6
+    "cpu = 0",                             // 7
+    "[blockd]",                            // 8
+    "listen = [\"tcp:127.0.0.1:10809\"]",  // 9
+    "[[blockd.volume]]",                   // 10
+    "name = \"ram0\"",                     // 11
+    "bytes = \"64 MiB\"",                  // 12
+};
+
+struct Change {
+  size_t line;       // from 1
+  std::string text;  // instead of it; may hold several lines, or none
+};
+
+// The good file with some lines replaced.
+inline std::string file_with(const std::vector<Change>& changes) {
+  std::string text;
+  for (size_t index = 0; index < kLines.size(); ++index) {
+    std::string line = kLines[index];
+    for (const Change& change : changes) {
+      if (change.line == index + 1) line = change.text;
+    }
+    text += line + "\n";
+  }
+  return text;
+}
+
+inline std::string file_with(size_t line, const std::string& text) { return file_with({{line, text}}); }
+
+// The message for `text`, "" when it is accepted.
+inline std::string refusal(const std::string& text, const char* path = "f") {
+  const Result<Configuration> result = parse_configuration(text, path);
+  if (result.ok()) return "";
+  CHECK(result.error().kind == ErrorKind::kConfiguration);
+  char message[1024];
+  return format_error(result.error(), message, sizeof message);
+}
+
+inline std::string refusal(size_t line, const std::string& text) { return refusal(file_with(line, text)); }
+
+#define REFUSED(message, ...) \
+  STRCMP_EQUAL(std::string(message).c_str(), refusal(__VA_ARGS__).c_str())
+#define ACCEPTED(...) STRCMP_EQUAL("", refusal(__VA_ARGS__).c_str())
+
+inline Configuration parsed(const std::string& text) {
+  STRCMP_EQUAL("", refusal(text).c_str());
+  return parse_configuration(text, "f").take();
+}
+
+// Everything that a configuration says, for comparisons.
+inline std::string described(const Configuration& c) {
+  std::ostringstream out;
+  out << c.appliance.name << ' ' << c.appliance.runtime_directory << ' '
+      << c.appliance.drain_timeout_ms << ' ' << c.pool.bytes << ' ' << page_bytes(c.pool.page)
+      << ' ' << c.pool.heap_min_bytes << ' ' << static_cast<int>(c.event_loop.sockets) << ' '
+      << c.event_loop.spin_us;
+  for (const ShardSettings& shard : c.shards) out << " shard " << shard.name << ' ' << shard.cpu;
+  out << " blockd " << c.blockd.enabled;
+  for (const SocketAddress& address : c.blockd.listen) out << ' ' << address.text();
+  out << ' ' << c.blockd.connections_shard << ' ' << c.blockd.volumes_shard << ' '
+      << c.blockd.max_connections << ' ' << c.blockd.requests_per_connection << ' '
+      << c.blockd.handshake_timeout_ms;
+  for (const VolumeSettings& volume : c.blockd.volumes) {
+    out << " volume " << volume.name << ' ' << volume.bytes << ' ' << volume.read_only;
+  }
+  return out.str();
+}
+
+inline std::string source_path(const char* name) { return std::string(BP_SOURCE_DIRECTORY "/") + name; }
+
+inline std::string source_text(const char* name) {
+  std::ifstream file(source_path(name));
+  CHECK_TEXT(file.good(), "run the tests in the source tree, or set BP_SOURCE_DIRECTORY");
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// The lines of a list of two addresses.
+inline std::string listen_line(const std::string& first, const std::string& second) {
+  return "listen = [\"" + first + "\",\n  \"" + second + "\"]";
+}
+
+}  // namespace bedplate
