@@ -6,7 +6,7 @@ namespace bedplate {
 // Calls `function(context)` on `thread_count` threads, the calling one among them, and returns
 // when all have returned. If the system gives fewer threads, fewer run: the function must share
 // out its work by itself (an atomic counter). With one thread nothing is created or allocated; the
-// stacks of the others, 256 KiB each, are gone when this returns.
+// stacks of the others, 1 MiB each, are gone when this returns.
 void run_in_parallel(unsigned thread_count, void (*function)(void*) noexcept,
                      void* context) noexcept;
 
