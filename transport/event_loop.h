@@ -1,8 +1,9 @@
 // The event loop of a shard: poll sources in order, each with a budget; timers; spin, then sleep.
 //
 // One thread runs it. While there is work it makes no system call of its own. When nothing has
-// happened for the spin time (or at once, where spinning has not paid lately) it announces on the doorbell that it sleeps, looks at every source
-// once more, and blocks in its socket backend until a socket, the doorbell or a timer wakes it.
+// happened for the spin time (or at once, where spinning has not paid lately) it announces on the
+// doorbell that it sleeps, looks at every source once more, and blocks in its socket backend until
+// a socket, the doorbell or a timer wakes it.
 #pragma once
 
 #include <atomic>

@@ -188,6 +188,30 @@ TEST(EventLoop, SpinsForItsSpinTimeBeforeItSleeps) {
   CHECK(sleeper.sleep_count >= 1);
 }
 
+// A sleeper that is woken at once by nothing, and counts how often the loop spun before it slept: a
+// period without a spin is one look at the sources, and one more under the announcement.
+TEST(EventLoop, SpinsHalfAsOftenAfterEachSpinInVain) {
+  make(100'000);
+  struct Counter final : Sleeper {
+    Counter(EventLoop& the_loop, EventLoopCounters& the_counters) noexcept
+        : loop(the_loop), counters(the_counters) {}
+    void sleep_until(uint64_t) noexcept override {
+      spun += counters.iterations.read() - iterations_before > 2;
+      iterations_before = counters.iterations.read();
+      if (++periods == 256) loop.stop();
+    }
+    EventLoop& loop;
+    EventLoopCounters& counters;
+    uint64_t iterations_before = 0;
+    uint32_t periods = 0;
+    uint32_t spun = 0;
+  } counter{loop, counters};
+  loop.set_sleeper(counter);
+  loop.run();
+  LONGS_EQUAL(256, counter.periods);
+  LONGS_EQUAL(9, counter.spun);  // in the periods 1, 2, 4, 8 ... 256
+}
+
 TEST(EventLoop, SleepsUntilTheNextTimerAndCallsItNotEarly) {
   make(0);
   loop.timers().reserve_more(1);

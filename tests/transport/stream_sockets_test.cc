@@ -320,6 +320,32 @@ class SocketsFixture : public Utest {
     CHECK(is_pattern(buffer, 33, 0));
   }
 
+  // Whoever is called back reads the loop's time, and while the loop sleeps that stands still.
+  void calls_nobody_from_within_a_sleep() {
+    connect_pair();
+    sockaddr_in address;
+    const Fd listener_fd = listening_socket(&address);
+    Accepted accepted;
+    StreamListener listener;
+    listener.fd = listener_fd.number();
+    listener.accepted = &Accepted::take;
+    listener.context = &accepted;
+    sockets->start_listening(listener);
+    std::byte buffer[8];
+    receive(ours, buffer, sizeof buffer);
+    for (int i = 0; i < 100; ++i) pump();  // until the kernel has both
+    LONGS_EQUAL(0, ours.receive_count);
+    const Fd client = connect_to(address);
+    const auto said = pattern_bytes(0, 8);
+    LONGS_EQUAL(8, write_now(peer.number(), said.data(), 8));
+    for (int i = 0; i < 3; ++i) sockets->sleep_until(monotonic_ns() + kNsPerMs);
+    LONGS_EQUAL(0, accepted.fds.size());
+    LONGS_EQUAL(0, ours.receive_count);
+    CHECK(run_until([&] { return ours.receive_count == 1 && accepted.fds.size() == 1; }));
+    sockets->stop_listening(listener);
+    for (int i = 0; i < 10; ++i) pump();
+  }
+
   void sends_to_a_slow_reader() {
     connect_tcp();
     constexpr size_t kBytes = 8 * kMiB;
@@ -757,6 +783,7 @@ BP_BOTH_BACKENDS(OperationsNeverCompleteFromWithinTheirStart, never_calls_back_f
 BP_BOTH_BACKENDS(AcceptManyConnections, accepts_many())
 BP_BOTH_BACKENDS(AcceptNobodyOnceStoppedAndAgainOnceStarted, stop_and_start_listening())
 BP_BOTH_BACKENDS(ALoopThatSleepsIsWokenByASocket, woken_by_a_socket())
+BP_BOTH_BACKENDS(ASleepCallsNobody, calls_nobody_from_within_a_sleep())
 BP_BOTH_BACKENDS(TheEndOfTheStreamIsZero, end_of_file())
 BP_BOTH_BACKENDS(TheEndOfTheStreamBeforeTheMinimumIsZero, end_of_file_before_min_bytes())
 BP_BOTH_BACKENDS(AResetIsAnErrorForBothDirections, reset())

@@ -94,6 +94,12 @@ int EpollSockets::attach(StreamSocket& socket) noexcept {
 
 void EpollSockets::detach(StreamSocket& socket) noexcept {
   BP_ASSERT(!socket.receive.is_in_flight && !socket.send.is_in_flight);
+  for (int i = 0; i < event_count_; ++i) {  // what ended a sleep is handled by the next poll
+    if (events_[i].data.u64 == reinterpret_cast<uint64_t>(&socket)) {
+      events_[i] = events_[--event_count_];
+      break;
+    }
+  }
   epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, socket.fd, nullptr);
 }
 
@@ -184,8 +190,7 @@ void EpollSockets::wait(int timeout_ms) noexcept {
 }
 
 void EpollSockets::handle_events() noexcept {
-  for (int i = 0; i < event_count_; ++i) handle(events_[i]);
-  event_count_ = 0;
+  while (event_count_ > 0) handle(events_[--event_count_]);
 }
 
 uint32_t EpollSockets::poll(uint32_t budget) noexcept {
@@ -205,6 +210,7 @@ uint32_t EpollSockets::poll(uint32_t budget) noexcept {
 }
 
 void EpollSockets::sleep_until(uint64_t deadline_ns) noexcept {
+  if (event_count_ > 0) return;  // an edge is told once: the next poll handles it first
   int timeout_ms = -1;
   if (deadline_ns != TimerQueue::kNever) {
     const uint64_t now = monotonic_ns();
