@@ -4,8 +4,6 @@
 #include <deque>
 #include <random>
 
-#include <poll.h>
-
 #include "tests/support/death_test.h"
 #include "tests/support/seed.h"
 
