@@ -16,6 +16,10 @@
 
 using bedplate::handed_out;
 
+// Takes memory_calls.cc out of the archive with this file.
+extern "C" const char bedplate_memory_calls;
+[[gnu::used]] static const char* const the_memory_calls = &bedplate_memory_calls;
+
 static constexpr size_t kPage = 4 * bedplate::kKiB;
 
 // mimalloc sets errno where it looked for memory in vain, not where it saw at once that a request

@@ -6,10 +6,10 @@
 
 #include <linux/memfd.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "pinned_pool/no_way_back.h"
 #include "platform/cache_line.h"
 #include "platform/file.h"
 #include "platform/parallel.h"
@@ -17,9 +17,6 @@
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23  // Linux 5.14
-#endif
-#ifndef __NR_mseal
-#define __NR_mseal 462  // Linux 6.10; newer than the distribution's headers
 #endif
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U  // Linux 6.3
@@ -141,15 +138,19 @@ std::span<std::byte> PinnedPool::carve(Segment& segment, const OwnerName& owner,
   return {address, bytes};
 }
 
-bool PinnedPool::seal() noexcept {
+void PinnedPool::seal() noexcept {
   BP_ASSERT(!is_sealed());
-  bool enforced = true;
+  uint32_t stoppers = kSizeSealStops | kWriteSealStops | kMappingSealStops;
   for (uint32_t i = 0; i < segment_count_; ++i) {
-    enforced &= syscall(__NR_mseal, segments_[i].address, segments_[i].bytes, 0UL) == 0;
+    const Segment& segment = segments_[i];
+    if (seal_against_writers(segment.memfd) != 0) stoppers &= ~uint32_t{kWriteSealStops};
+    if (seal_mapping(segment.address, segment.bytes) != 0) {
+      stoppers &= ~uint32_t{kMappingSealStops};
+    }
   }
-  is_enforced_by_kernel_ = enforced;
+  if (memory_calls_are_intercepted()) stoppers |= kLibcCallStops;
+  add_stoppers(stoppers);
   is_sealed_.store(true, std::memory_order_release);
-  return enforced;
 }
 
 Segment* PinnedPool::find_segment(const OwnerName& owner) noexcept {
@@ -165,6 +166,16 @@ bool PinnedPool::contains(const void* pointer, uint64_t bytes) const noexcept {
     const Segment& segment = segments_[i];
     const auto offset = static_cast<uint64_t>(wanted - segment.address);
     if (offset < segment.bytes && bytes <= segment.bytes - offset) return true;
+  }
+  return false;
+}
+
+bool PinnedPool::overlaps(const void* pointer, uint64_t bytes) const noexcept {
+  const auto begin = reinterpret_cast<uintptr_t>(pointer);
+  const uintptr_t end = begin + bytes < begin ? UINTPTR_MAX : begin + bytes;
+  for (uint32_t i = 0; i < segment_count_; ++i) {
+    const auto segment_begin = reinterpret_cast<uintptr_t>(segments_[i].address);
+    if (begin < segment_begin + segments_[i].bytes && segment_begin < end) return true;
   }
   return false;
 }

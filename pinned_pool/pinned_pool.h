@@ -2,9 +2,9 @@
 //
 // Each segment is a memfd, sealed against shrinking and growing, mapped at a fixed address, its
 // pages taken and locked before anything uses them. Between reserve and seal services carve their
-// parts; after the seal the layout never changes, and where the kernel can (mseal, Linux 6.10) it
-// refuses to unmap, move or re-protect any of it. Nothing is ever given back before the process
-// ends: there is no function for it.
+// parts; after the seal the layout never changes, and what could take memory away is stopped
+// (no_way_back.h says by what). Nothing is ever given back before the process ends: there is no
+// function for it.
 //
 // The pool knows no device and no allocator; transport/registration and alloc/ stand on it.
 #pragma once
@@ -60,11 +60,19 @@ class PinnedPool {
   // Requires: not sealed, and it fits (the plan says so): anything else is a programming error.
   std::span<std::byte> carve(Segment& segment, const OwnerName& owner, uint64_t bytes) noexcept;
 
-  // From here on the layout is fixed. Returns whether the kernel enforces it (mseal).
-  bool seal() noexcept;
+  // From here on the layout is fixed, and the kernel is asked to refuse whatever could take memory
+  // away. stoppers() says what it granted.
+  void seal() noexcept;
 
   bool is_sealed() const noexcept { return is_sealed_.load(std::memory_order_acquire); }
-  bool is_enforced_by_kernel() const noexcept { return is_enforced_by_kernel_; }
+  // What stops memory from being taken from under a registration: bits of Stopper
+  // (pinned_pool/no_way_back.h), complete once the pool is sealed.
+  uint32_t stoppers() const noexcept { return stoppers_.load(std::memory_order_relaxed); }
+  // For what is put in force from outside: a device that holds the pages, a filter.
+  // Threads: any.
+  void add_stoppers(uint32_t stoppers) noexcept {
+    stoppers_.fetch_or(stoppers, std::memory_order_relaxed);
+  }
   uint32_t segment_count() const noexcept { return segment_count_; }
   const Segment& segment(uint32_t index) const noexcept {
     BP_ASSERT(index < segment_count_);
@@ -80,6 +88,9 @@ class PinnedPool {
   // Whether [pointer, pointer + bytes) lies wholly inside one segment.
   bool contains(const void* pointer, uint64_t bytes) const noexcept;
 
+  // Whether any byte of [pointer, pointer + bytes) lies in a segment.
+  bool overlaps(const void* pointer, uint64_t bytes) const noexcept;
+
   uint64_t total_bytes() const noexcept;
 
   // The present layout as plain data.
@@ -89,7 +100,7 @@ class PinnedPool {
   uintptr_t base_;
   uint64_t next_region_ = 0;
   uint32_t segment_count_ = 0;
-  bool is_enforced_by_kernel_ = false;
+  std::atomic<uint32_t> stoppers_{0};
   std::atomic<bool> is_sealed_{false};
   Segment segments_[kSegmentCountMax];
 };

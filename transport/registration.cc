@@ -1,5 +1,7 @@
 #include "transport/registration.h"
 
+#include "pinned_pool/no_way_back.h"
+
 namespace bedplate {
 namespace {
 
@@ -28,7 +30,7 @@ size_t regions_of_pool(const PinnedPool& pool, std::span<Region> regions) noexce
   return count;
 }
 
-Result<void> KeyTable::create(const PinnedPool& pool, Device& device) {
+Result<void> KeyTable::create(PinnedPool& pool, Device& device) {
   Region regions[kRegionCountMax];
   Key keys[kRegionCountMax];
   const size_t count = regions_of_pool(pool, regions);
@@ -36,6 +38,7 @@ Result<void> KeyTable::create(const PinnedPool& pool, Device& device) {
   count_registrations(pool, count);
   BP_TRY(device.register_regions({regions, count}, {keys, count}));
   for (size_t i = 0; i < count; ++i) entries_[regions[i].number] = {regions[i].bytes, keys[i]};
+  if (device.holds_pages()) pool.add_stoppers(kPinStops);
   return {};
 }
 

@@ -39,6 +39,8 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual const char* name() const noexcept = 0;
+  // Whether the device keeps the pages that it registered where they are (a long-term pin).
+  virtual bool holds_pages() const noexcept = 0;
   // Registers all `regions` and writes one key for each into `keys`, which is as long.
   virtual Result<void> register_regions(std::span<const Region> regions, std::span<Key> keys) = 0;
 };
@@ -48,7 +50,8 @@ class KeyTable {
  public:
   // Registers every segment of `pool` with `device`. Requires: the pool is reserved, not sealed.
   // Errors: the device's.
-  Result<void> create(const PinnedPool& pool, Device& device);
+  // If the device holds its pages, the pool's pages cannot be moved any more.
+  Result<void> create(PinnedPool& pool, Device& device);
 
   // The key for [pointer, pointer + bytes), or kNoKey for memory that is not the pool's.
   // Threads: any. Cost: a subtraction, a comparison, one load; no call.

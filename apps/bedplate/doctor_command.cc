@@ -5,9 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -15,13 +13,10 @@
 #include "apps/bedplate/commands.h"
 #include "apps/bedplate/json_output.h"
 #include "apps/boot/preflight.h"
+#include "pinned_pool/no_way_back.h"
 #include "platform/cpu.h"
 #include "platform/hugepage.h"
 #include "platform/units.h"
-
-#ifndef __NR_mseal
-#define __NR_mseal 462
-#endif
 
 namespace bedplate {
 namespace {
@@ -68,11 +63,25 @@ Finding io_uring_support() {
           std::string(probed.error().cure)};
 }
 
-// mseal of no pages succeeds where the kernel has the call.
 Finding sealing() {
-  const bool works = syscall(__NR_mseal, nullptr, 0UL, 0UL) == 0;
+  const bool works = (available_stoppers() & kMappingSealStops) != 0;
   return {"mseal", works, works ? "works" : "not in this kernel",
-          "Linux 6.10 enforces that the pool is never unmapped; without it only the audit tells"};
+          "it came with Linux 6.10; below, [pool] enforce = \"seccomp\" does its work"};
+}
+
+// What could still take memory from under a registration here, with the default configuration.
+Finding ways_back() {
+  uint32_t stoppers = available_stoppers();
+  if (probe_io_uring().ok()) stoppers |= kPinStops;
+  char open[512], in_libc[512];
+  const uint32_t count = list_ways(stoppers, WayState::kOpen, open, sizeof open) +
+                         list_ways(stoppers, WayState::kStoppedInLibc, in_libc, sizeof in_libc);
+  std::string value = count == 0 ? "none" : open;
+  if (in_libc[0] != '\0') {
+    value += (value.empty() ? "" : "; ") + std::string("as raw system calls: ") + in_libc;
+  }
+  return {"ways back", count == 0, value,
+          "[pool] enforce = \"seccomp\" stops those that are calls (docs/pool.md)"};
 }
 
 Finding allocation() {
@@ -87,7 +96,7 @@ int doctor_command(const Arguments& arguments) {
   const std::vector<Finding> findings = {
       kernel(), cores(), hugepages(PageSize::k2MiB, "hugepages of 2 MiB"),
       hugepages(PageSize::k1GiB, "hugepages of 1 GiB"), locked_memory(), io_uring_support(),
-      sealing(), allocation()};
+      sealing(), ways_back(), allocation()};
   if (arguments.json) {
     Json json = Json::array();
     for (const Finding& finding : findings) {

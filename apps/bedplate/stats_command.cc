@@ -2,11 +2,11 @@
 #include <cstdio>
 #include <string>
 
-
 #include "apps/bedplate/commands.h"
 #include "apps/bedplate/json_output.h"
 #include "apps/boot/counters_file.h"
 #include "pinned_pool/audit.h"
+#include "pinned_pool/no_way_back.h"
 
 namespace bedplate {
 namespace {
@@ -18,10 +18,22 @@ std::string audit_text(const CountersSnapshot& snapshot) {
   return std::string(report.error().doing) + ": " + report.error().answer;
 }
 
+// The names of the ways to take memory from the pool that are in `state`.
+Json ways_json(uint64_t stoppers, WayState state) {
+  Json names = Json::array();
+  for (const Way& way : all_ways()) {
+    if (state_of(way, static_cast<uint32_t>(stoppers)) == state) names.push_back(way.name);
+  }
+  return names;
+}
+
 Json pool_json(const CountersSnapshot& snapshot) {
   const CountersLayout& layout = *snapshot.layout;
   return {{"sealed", layout.map.is_sealed != 0},
-          {"enforced_by_kernel", layout.is_enforced_by_kernel.read() != 0},
+          {"enforced_by_kernel", (layout.stoppers.read() & kMappingSealStops) != 0},
+          {"ways_back_open", ways_json(layout.stoppers.read(), WayState::kOpen)},
+          {"ways_back_refused_in_libc_only",
+           ways_json(layout.stoppers.read(), WayState::kStoppedInLibc)},
           {"page_bytes", layout.pool_page_bytes.read()},
           {"total_bytes", layout.pool_total_bytes.read()},
           {"registrations", layout.registrations.read()},

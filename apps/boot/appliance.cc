@@ -11,6 +11,8 @@
 #include "apps/boot/preflight.h"
 #include "pinned_pool/audit.h"
 #include "pinned_pool/boot_segment.h"
+#include "pinned_pool/no_way_back.h"
+#include "pinned_pool/seccomp_filter.h"
 #include "platform/clock.h"
 #include "platform/cpu.h"
 #include "platform/log.h"
@@ -53,6 +55,7 @@ bool Appliance::boot() {
   }
   plan_ = plan.take();
   if (!check() || !report(reserve()) || !report(start_shards())) return false;
+  hold_pages();
   create_services();
   if (!report(seal())) return false;
   start_serving();
@@ -110,6 +113,12 @@ Result<void> Appliance::start_shards() {
   return {};
 }
 
+// No device has registered the pool when every shard's sockets go through epoll.
+void Appliance::hold_pages() {
+  if ((process_pool().stoppers() & kPinStops) != 0) return;
+  if (auto held = page_pin_.create(process_pool()); !held.ok()) log_error(held.error());
+}
+
 void Appliance::create_services() {
   const BlockdSettings& settings = configuration_.blockd;
   if (!settings.enabled) return;
@@ -130,9 +139,13 @@ Result<void> Appliance::seal() {
         .set_cure("run as root, or raise the limit: ulimit -l unlimited");
   }
   PinnedPool& pool = process_pool();
-  const bool enforced = pool.seal();
+  pool.seal();
+  if (configuration_.pool.enforce == Enforcement::kSeccomp) {
+    BP_TRY(install_seccomp_filter(kPoolBase, kPoolBase + kPoolSpanBytes));
+    pool.add_stoppers(kSeccompStops);
+  }
   CountersLayout& layout = counters_.layout();
-  layout.is_enforced_by_kernel.set(enforced ? 1 : 0);
+  layout.stoppers.set(pool.stoppers());
   layout.pool_page_bytes.set(page_bytes(configuration_.pool.page));
   layout.pool_total_bytes.set(pool.total_bytes());
   pool.write_map(&layout.map);
@@ -147,12 +160,25 @@ Result<void> Appliance::seal() {
     return error.set_cure("this is a defect, or a tool has changed the maps of this process");
   }
   counters_.publish();
-  BP_LOG_INFO("%s: pool of %s in pages of %s sealed, %s", configuration_.appliance.name.c_str(),
+  BP_LOG_INFO("%s: pool of %s in pages of %s sealed", configuration_.appliance.name.c_str(),
               format_bytes(pool.total_bytes()).text,
-              format_bytes(page_bytes(configuration_.pool.page)).text,
-              enforced ? "enforced by the kernel (mseal)"
-                       : "not enforced: this kernel has no mseal (Linux 6.10)");
+              format_bytes(page_bytes(configuration_.pool.page)).text);
+  report_ways_back();
   return {};
+}
+
+// What this kernel cannot stop is no secret.
+void Appliance::report_ways_back() noexcept {
+  const uint32_t stoppers = process_pool().stoppers();
+  const char* name = configuration_.appliance.name.c_str();
+  char ways[512];
+  if (list_ways(stoppers, WayState::kOpen, ways, sizeof ways) > 0) {
+    BP_LOG_WARNING("%s: nothing here stops: %s (docs/pool.md)", name, ways);
+  }
+  if (list_ways(stoppers, WayState::kStoppedInLibc, ways, sizeof ways) > 0) {
+    BP_LOG_INFO("%s: refused in libc, but not as raw system calls (that takes [pool] enforce = "
+                "\"seccomp\"): %s", name, ways);
+  }
 }
 
 void Appliance::start_serving() {

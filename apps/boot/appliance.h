@@ -14,6 +14,7 @@
 #include "apps/boot/counters_file.h"
 #include "apps/boot/listeners.h"
 #include "apps/boot/shard.h"
+#include "transport/uring/page_pin.h"
 
 namespace bedplate {
 
@@ -35,8 +36,10 @@ class Appliance {
   bool check();
   Result<void> reserve();
   Result<void> start_shards();
+  void hold_pages();
   void create_services();
   Result<void> seal();
+  void report_ways_back() noexcept;
   void start_serving();
   void describe_owners() noexcept;
   void refresh_counters() noexcept;
@@ -44,6 +47,7 @@ class Appliance {
 
   Configuration configuration_;
   AppliancePlan plan_;
+  PagePin page_pin_;
   Listeners listeners_;
   CountersFile counters_;
   sigset_t stop_signals_ = {};

@@ -91,6 +91,7 @@ std::string read_value(const Key& key, const TomlNode& node, Value* value) {
     case Type::kInteger: return read_integer(key, node, value);
     case Type::kSize: return read_size(key, node, value);
     case Type::kPage:
+    case Type::kEnforce:
     case Type::kSockets: return read_choice(key, node, value);
     case Type::kBoolean:
       value->number = static_cast<uint64_t>(node.number);

@@ -26,9 +26,13 @@ struct ApplianceSettings {
   uint32_t drain_timeout_ms = 5000;
 };
 
+// What refuses to take memory of the sealed pool away, beside libc's calls.
+enum class Enforcement { kKernel, kSeccomp };
+
 struct PoolSettings {
   uint64_t bytes = 0;
   PageSize page = PageSize::k2MiB;
+  Enforcement enforce = Enforcement::kKernel;
   uint64_t heap_min_bytes = 32 * kMiB;
 };
 

@@ -1,7 +1,6 @@
 #include "apps/boot/configuration_keys.h"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 
 namespace bedplate::keys {
@@ -12,11 +11,14 @@ constexpr uint64_t kSizeMaxBytes = 64 * kTiB;  // half of what x86-64 can addres
 constexpr const char* kRequired = nullptr;
 constexpr const char* kPages[] = {"4 KiB", "2 MiB", "1 GiB"};
 constexpr PageSize kPageSizes[] = {PageSize::k4KiB, PageSize::k2MiB, PageSize::k1GiB};
+constexpr const char* kEnforcements[] = {"kernel", "seccomp"};
+constexpr Enforcement kEnforcementValues[] = {Enforcement::kKernel, Enforcement::kSeccomp};
 constexpr const char* kSockets[] = {"io_uring-or-epoll", "io_uring", "epoll"};
 constexpr SocketBackendChoice kBackends[] = {SocketBackendChoice::kIoUringOrEpoll,
                                              SocketBackendChoice::kIoUring,
                                              SocketBackendChoice::kEpoll};
 static_assert(std::size(kPages) == std::size(kPageSizes));
+static_assert(std::size(kEnforcements) == std::size(kEnforcementValues));
 static_assert(std::size(kSockets) == std::size(kBackends));
 
 // Stores a number into `member` of the table that `part` names.
@@ -39,6 +41,8 @@ constexpr Key kKeys[] = {
      }},
     {"pool", "page", Type::kPage, "\"2 MiB\"", 0, 0, Rule::kNone,
      [](Draft& d, Value& v) { d.configuration.pool.page = kPageSizes[v.number]; }},
+    {"pool", "enforce", Type::kEnforce, "\"kernel\"", 0, 0, Rule::kNone,
+     [](Draft& d, Value& v) { d.configuration.pool.enforce = kEnforcementValues[v.number]; }},
     {"pool", "heap_min_bytes", Type::kSize, "\"32 MiB\"", 0, kSizeMaxBytes, Rule::kNone,
      BP_NUMBER(d.configuration.pool, heap_min_bytes)},
 
@@ -101,6 +105,7 @@ const char* type_text(Type type) {
     case Type::kSize: return "size";
     case Type::kBoolean: return "boolean";
     case Type::kPage:
+    case Type::kEnforce:
     case Type::kSockets: return "choice";
     case Type::kAddresses: return "list of addresses";
     case Type::kShard: return "shard";
@@ -121,14 +126,16 @@ std::string span_text(const Key& key) {
     case Type::kAddresses: return numbers + " addresses";
     case Type::kShard: return "the name of a shard";
     case Type::kPage:
+    case Type::kEnforce:
     case Type::kSockets: break;
   }
-  const auto quote = [](const char* choice) { return quoted(choice); };
-  std::array<std::string, 3> words;
+  std::string words;  // "a", "b" or "c"
   const std::span<const char* const> choices = choices_of(key.type);
-  BP_ASSERT(choices.size() == words.size());
-  std::transform(choices.begin(), choices.end(), words.begin(), quote);
-  return words[0] + ", " + words[1] + " or " + words[2];
+  for (size_t i = 0; i < choices.size(); ++i) {
+    const bool is_last = i + 1 == choices.size();
+    words += (i == 0 ? "" : is_last ? " or " : ", ") + quoted(choices[i]);
+  }
+  return words;
 }
 
 std::string range_text(const Key& key) {
@@ -201,6 +208,7 @@ std::string quoted(std::string_view text) {
 
 std::span<const char* const> choices_of(Type type) {
   if (type == Type::kPage) return kPages;
+  if (type == Type::kEnforce) return kEnforcements;
   BP_ASSERT(type == Type::kSockets);
   return kSockets;
 }

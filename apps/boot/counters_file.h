@@ -44,7 +44,7 @@ struct CountersLayout {
   OwnerName appliance;
   Counter pool_page_bytes;
   Counter pool_total_bytes;
-  Counter is_enforced_by_kernel;
+  Counter stoppers;  // bits of Stopper: what is in force against taking memory away
   Counter registrations;
   Counter registrations_after_seal;
   Counter exhaustions;       // allocations that were refused
@@ -60,7 +60,7 @@ struct CountersLayout {
 };
 
 inline constexpr uint64_t kCountersMagic = 0x31'73'74'61'74'73'70'62;  // "bpstats1"
-inline constexpr uint32_t kCountersVersion = 1;
+inline constexpr uint32_t kCountersVersion = 2;
 
 // Finds out whether CountersFile::create would succeed now, and leaves everything as it was.
 Result<void> check_counters_file(const std::string& directory, const std::string& name);

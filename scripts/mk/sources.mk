@@ -1,17 +1,17 @@
 # What is built from what. Every source is named: a file that is not here is not part of Bedplate.
 
 PLATFORM := assert cpu file hugepage log parallel result thread_stack units
-PINNED_POOL := audit boot_segment pinned_pool plan
+PINNED_POOL := audit boot_segment no_way_back pinned_pool plan seccomp_filter
 ALLOC := exhaustion interception_check metadata_zone $(if $(SANITIZED),sanitizer_heap,confined_mimalloc)
 TRANSPORT := doorbell event_loop registration socket_address stream_sockets \
-             epoll/epoll_sockets uring/uring_device uring/uring_sockets timer_queue
+             epoll/epoll_sockets uring/page_pin uring/uring_device uring/uring_sockets timer_queue
 BOOT := appliance appliance_plan configuration configuration_keys counters_file listeners \
         preflight shard toml_reader
 BLOCKD := block_server connection_datapath nbd_negotiation volume_datapath
 
 LIBRARY_SOURCES := $(PLATFORM:%=platform/%.cc) $(PINNED_POOL:%=pinned_pool/%.cc) \
                    $(ALLOC:%=alloc/%.cc) $(TRANSPORT:%=transport/%.cc)
-MALLOC_SOURCES := alloc/interception.cc alloc/operator_new.cc
+MALLOC_SOURCES := alloc/interception.cc alloc/memory_calls.cc alloc/operator_new.cc
 APPLICATION_SOURCES := $(BOOT:%=apps/boot/%.cc) $(BLOCKD:%=apps/blockd/%.cc)
 PROGRAM_SOURCES := $(wildcard apps/bedplate/*.cc)
 

@@ -79,7 +79,7 @@ inline std::string described(const Configuration& c) {
   std::ostringstream out;
   out << c.appliance.name << ' ' << c.appliance.runtime_directory << ' '
       << c.appliance.drain_timeout_ms << ' ' << c.pool.bytes << ' ' << page_bytes(c.pool.page)
-      << ' ' << c.pool.heap_min_bytes << ' ' << static_cast<int>(c.event_loop.sockets) << ' '
+      << ' ' << static_cast<int>(c.pool.enforce) << ' ' << c.pool.heap_min_bytes << ' ' << static_cast<int>(c.event_loop.sockets) << ' '
       << c.event_loop.spin_us;
   for (const ShardSettings& shard : c.shards) out << " shard " << shard.name << ' ' << shard.cpu;
   out << " blockd " << c.blockd.enabled;

@@ -36,7 +36,7 @@ TEST_GROUP(Configuration) {};
 TEST(Configuration, SmallestFileHasTheDefaults) {
   const Configuration c = parsed(file_with(
       {{8, ""}, {9, ""}, {10, ""}, {11, ""}, {12, ""}}));
-  STRCMP_EQUAL("demo /run/bedplate 5000 268435456 2097152 33554432 2 50 shard main 0 blockd 0 0 0 "
+  STRCMP_EQUAL("demo /run/bedplate 5000 268435456 2097152 0 33554432 2 50 shard main 0 blockd 0 0 0 "
                "64 64 10000",
                described(c).c_str());
   CHECK(c.event_loop.sockets == SocketBackendChoice::kIoUringOrEpoll);
@@ -51,6 +51,7 @@ drain_timeout_ms = 0
 [pool]
 bytes = "2 GiB"
 page = "1 GiB"
+enforce = "seccomp"
 heap_min_bytes = 1
 [event_loop]
 sockets = "epoll"
@@ -79,7 +80,7 @@ name = "w é"
 bytes = "1TiB"
 read_only = true
 )";
-  STRCMP_EQUAL("store-1 /tmp/run 0 2147483648 1073741824 1 1 1000000 shard a 1023 shard b 1 "
+  STRCMP_EQUAL("store-1 /tmp/run 0 2147483648 1073741824 1 1 1 1000000 shard a 1023 shard b 1 "
                "shard c 2 blockd 1 tcp:127.0.0.1:1 tcp:[::1]:65535 unix:/tmp/s activation: 1 0 "
                "4096 1024 100 volume v 4096 0 volume w é 1099511627776 1",
                described(parsed(text)).c_str());
@@ -185,7 +186,7 @@ TEST(Configuration, RefusesWhatIsNoToml) {
 
 TEST(Configuration, RefusesUnknownKeys) {
   REFUSED("f:5:3: unknown key \"pgae\"; did you mean \"page\"? [pool] may have: bytes, page, "
-          "heap_min_bytes",
+          "enforce, heap_min_bytes",
           4, "bytes = \"256 MiB\"\n  pgae = 3");
   REFUSED("f:8:1: unknown key \"priority\"; [[shard]] may have: name, cpu", 7,
           "cpu = 0\npriority = 0");

@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "pinned_pool/no_way_back.h"
 #include "platform/units.h"
 #include "tests/support/death_test.h"
 #include "tests/support/hugepages.h"
@@ -304,12 +305,12 @@ TEST(PinnedPool, IndexOfNoSegmentIsAProgrammingError) {
 TEST(PinnedPool, SealEndsBooting) {
   create("first", 4 * kMiB);
   CHECK_FALSE(pool->is_sealed());
-  CHECK_FALSE(pool->is_enforced_by_kernel());
+  LONGS_EQUAL(0, pool->stoppers());
   const test::Ended ended = test::run_forked([&] {
-    const bool enforced = pool->seal();
+    pool->seal();
     static PoolMap map;
     pool->write_map(&map);
-    _exit(pool->is_sealed() && pool->is_enforced_by_kernel() == enforced && map.is_sealed == 1
+    _exit(pool->is_sealed() && (pool->stoppers() & kSizeSealStops) != 0 && map.is_sealed == 1
               ? 0
               : 1);
   });
@@ -347,7 +348,8 @@ TEST(PinnedPool, KernelRefusesToChangeTheSealedLayout) {
   const Segment& second = create("second", 4 * kMiB);
   constexpr int kNotEnforced = 10;
   const test::Ended ended = test::run_forked([&] {
-    if (!pool->seal()) _exit(kNotEnforced);
+    pool->seal();
+    if ((pool->stoppers() & kMappingSealStops) == 0) _exit(kNotEnforced);
     for (const Segment* segment : {&first, &second}) {
       std::byte* page = segment->address + kMiB;
       void* elsewhere = reinterpret_cast<void*>(test::kTestPoolBase + 8 * kRegionBytes);

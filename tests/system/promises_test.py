@@ -11,7 +11,7 @@ import re
 import signal
 import stat
 
-from harness import (BACKENDS, KIB, LAYOUTS, MIB, Failure, Skip, expect, expect_true,
+from harness import (BACKENDS, KIB, LAYOUTS, MIB, Failure, Skip, expect, expect_in, expect_true,
                      memory_areas, need_tools, read_line, read_text, test)
 import raw_nbd as nbd
 from raw_nbd import connect, pattern
@@ -102,6 +102,26 @@ def stacks_are_planned(box, layout, sockets):
         expect_true("lo" in area.flags, f"a stack is locked: {area.flags}")
     guards = {area.end for area in areas if area.rights == "---p"}
     expect([area.begin in guards for area in private], [True] * len(private), "guard pages below")
+
+
+@test(sockets=BACKENDS, enforce=["kernel", "seccomp"])
+def no_way_back(box, sockets, enforce):
+    """What is open is said, by name; with the filter nothing is, and it disturbs nobody."""
+    configuration = box.configuration(sockets=sockets)
+    configuration["pool"]["enforce"] = enforce
+    appliance = box.appliance(configuration)
+    pool = appliance.stats()["pool"]
+    libc_only = pool["ways_back_refused_in_libc_only"]
+    if enforce == "seccomp":
+        expect([pool["ways_back_open"], libc_only], [[], []], "the ways back")
+        expect_in("Seccomp:\t2", read_text(f"/proc/{appliance.pid}/status"), "the status")
+    else:
+        expect_in("munlock, then madvise GUARD_INSTALL", libc_only, "what only libc refuses")
+        expect_in(libc_only[0], appliance.log_text(), "the log")
+    expect(pool["audit"], "ok", "the audit")
+    for way in ("tcp", "unix"):
+        connect(box, appliance, way).verify(way)
+    appliance.stop()
 
 
 @test(layout=LAYOUTS)

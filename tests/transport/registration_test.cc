@@ -11,6 +11,7 @@
 #include <liburing.h>
 #include <sys/mman.h>
 
+#include "pinned_pool/no_way_back.h"
 #include "platform/file.h"
 #include "tests/support/death_test.h"
 #include "tests/support/pool_fixture.h"
@@ -31,6 +32,8 @@ constexpr uint64_t kPage = 4 * kKiB;
 class FakeDevice final : public Device {
  public:
   const char* name() const noexcept override { return "fake"; }
+  bool holds_pages() const noexcept override { return holds; }
+  bool holds = false;
   Result<void> register_regions(std::span<const Region> given, std::span<Key> keys) override {
     if (fails) {
       errno = ENOMEM;
@@ -96,6 +99,15 @@ TEST_GROUP(KeyTable) {
   }
   void check_no_key(const void* pointer) { check_key(kNoKey, 0, pointer, 1); }
 };
+
+TEST(KeyTable, ADeviceThatHoldsPagesStopsThemFromBeingMoved) {
+  KeyTable other;
+  CHECK(other.create(*pool, device).ok());
+  LONGS_EQUAL(0, pool->stoppers() & kPinStops);
+  device.holds = true;
+  CHECK(other.create(*pool, device).ok());
+  CHECK((pool->stoppers() & kPinStops) != 0);
+}
 
 TEST(KeyTable, EverySegmentHasAKeyFromItsFirstByteToItsLast) {
   true_bytes = 5 * kPage;

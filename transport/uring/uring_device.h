@@ -16,6 +16,7 @@ class UringDevice final : public Device {
   explicit UringDevice(io_uring& ring) noexcept : ring_(ring) {}
 
   const char* name() const noexcept override { return "io_uring"; }
+  bool holds_pages() const noexcept override { return true; }
   Result<void> register_regions(std::span<const Region> regions, std::span<Key> keys) override;
 
  private:

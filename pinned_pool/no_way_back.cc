@@ -1,0 +1,98 @@
+#include "pinned_pool/no_way_back.h"
+
+#include <cerrno>
+#include <cstdio>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "platform/file.h"
+
+#ifndef __NR_mseal
+#define __NR_mseal 462  // Linux 6.10; newer than the distribution's headers
+#endif
+
+// Defined by alloc/memory_calls.cc, where that is linked.
+extern "C" __attribute__((weak)) const char bedplate_memory_calls;
+
+namespace bedplate {
+namespace {
+
+constexpr uint32_t kMappingStops = kMappingSealStops | kLibcCallStops | kSeccompStops;
+constexpr uint32_t kMoveStops = kPinStops | kLibcCallStops | kSeccompStops;
+
+constexpr Way kWays[] = {
+    {"munmap", kMappingStops},
+    {"mremap", kMappingStops},
+    {"mprotect", kMappingStops},
+    {"mmap MAP_FIXED", kMappingStops},
+    {"remap_file_pages", kMappingStops},
+    {"shmat SHM_REMAP", kMappingStops},
+    {"shmdt", kKernelStops},  // the pool is no System V segment
+    {"brk", kKernelStops},    // nor the program's break
+    {"ftruncate", kSizeSealStops},
+    {"fallocate PUNCH_HOLE", kWriteSealStops | kLibcCallStops},
+    {"madvise REMOVE", kWriteSealStops | kLibcCallStops | kSeccompStops},
+    {"madvise DONTNEED", kKernelStops},  // of a shared file it drops the mapping, not the page
+    {"madvise FREE", kKernelStops},      // for private memory only
+    {"madvise PAGEOUT", kKernelStops},   // refused for locked and for huge pages
+    {"process_madvise", kKernelStops},   // as madvise
+    // What is locked cannot be dropped; but the lock can be, and the kernel does not mind.
+    {"munlock, then madvise PAGEOUT", kMoveStops},
+    {"munlock, then madvise GUARD_INSTALL", kLibcCallStops | kSeccompStops},
+    {"move_pages", kMoveStops},
+    {"mbind MOVE", kMoveStops},
+    {"madvise SOFT_OFFLINE", kMoveStops},
+    // Nobody asks for these; locked pages of 4 KiB are moved all the same.
+    {"compaction", kPinStops},
+};
+
+}  // namespace
+
+std::span<const Way> all_ways() noexcept { return kWays; }
+
+WayState state_of(const Way& way, uint32_t stoppers) noexcept {
+  const uint32_t in_force = way.stoppers & (stoppers | kKernelStops);
+  if ((in_force & ~static_cast<uint32_t>(kLibcCallStops)) != 0) return WayState::kStopped;
+  return in_force != 0 ? WayState::kStoppedInLibc : WayState::kOpen;
+}
+
+uint32_t list_ways(uint32_t stoppers, WayState state, char* text, size_t text_bytes) noexcept {
+  uint32_t count = 0;
+  size_t used = 0;
+  text[0] = '\0';
+  for (const Way& way : kWays) {
+    if (state_of(way, stoppers) != state) continue;
+    const int wrote = std::snprintf(text + used, text_bytes - used, "%s%s", count > 0 ? ", " : "",
+                                    way.name);
+    ++count;
+    used += static_cast<size_t>(wrote);
+    if (used >= text_bytes) used = text_bytes - 1;
+  }
+  return count;
+}
+
+int seal_against_writers(int fd) noexcept {
+  return fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) == 0 ? 0 : errno;
+}
+
+int seal_mapping(void* address, uint64_t bytes) noexcept {
+  return syscall(__NR_mseal, address, bytes, 0UL) == 0 ? 0 : errno;
+}
+
+uint32_t available_stoppers() noexcept {
+  uint32_t stoppers = kKernelStops | kSizeSealStops;
+  const Fd scratch(memfd_create("scratch", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (scratch.is_open() && seal_against_writers(scratch.number()) == 0) {
+    stoppers |= kWriteSealStops;
+  }
+  if (seal_mapping(nullptr, 0) == 0) stoppers |= kMappingSealStops;  // of nothing: it succeeds
+  if (memory_calls_are_intercepted()) stoppers |= kLibcCallStops;
+  return stoppers;
+}
+
+bool memory_calls_are_intercepted() noexcept { return &bedplate_memory_calls != nullptr; }
+
+}  // namespace bedplate

@@ -1,0 +1,31 @@
+// A ring without traffic, whose registration holds every page of the pool where it is.
+//
+// Locked pages of 4 KiB cannot be dropped, but the kernel moves them when it compacts memory, and
+// move_pages and its like move pages of any size. Pages that a device holds stay. An appliance
+// whose sockets go through io_uring holds its pages anyway; this is for one whose do not.
+#pragma once
+
+#include <liburing.h>
+
+#include "transport/registration.h"
+
+namespace bedplate {
+
+class PagePin {
+ public:
+  PagePin() noexcept = default;
+  PagePin(const PagePin&) = delete;
+  PagePin& operator=(const PagePin&) = delete;
+  ~PagePin();
+
+  // Requires: the pool is reserved, not sealed; called once.
+  // Errors: io_uring is not allowed here, or the limit of locked memory is too small.
+  Result<void> create(PinnedPool& pool);
+
+ private:
+  io_uring ring_ = {};
+  bool is_created_ = false;
+  KeyTable keys_;
+};
+
+}  // namespace bedplate
