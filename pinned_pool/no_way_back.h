@@ -41,8 +41,8 @@ enum class WayState {
 };
 WayState state_of(const Way& way, uint32_t stoppers) noexcept;
 
-// Writes the names of all ways in `state`, separated by commas, into `text`, always terminated; what
-// does not fit is cut off. Returns how many there are.
+// Writes the names of all ways in `state`, separated by commas, into `text`, always terminated;
+// what does not fit is cut off. Returns how many there are.
 uint32_t list_ways(uint32_t stoppers, WayState state, char* text, size_t text_bytes) noexcept;
 
 // Seals the memfd `fd` against every further writable mapping and against holes. From then on

@@ -3,8 +3,9 @@
 //
 // It looks at addresses only, so everything else about the program stays as it was; calls that name
 // memory by other means and that an appliance has no use for (move_pages, migrate_pages,
-// process_madvise, munlockall, shmat with SHM_REMAP, the x32 calls) are refused altogether. A filter
-// cannot be taken off again and is inherited by children, where the same addresses stay refused.
+// process_madvise, munlockall, shmat with SHM_REMAP, the x32 calls) are refused altogether. A
+// filter cannot be taken off again and is inherited by children, where the same addresses stay
+// refused.
 // Sources: seccomp(2), Documentation/userspace-api/seccomp_filter.rst of the kernel.
 #pragma once
 

@@ -210,7 +210,7 @@ void try_all(const std::vector<const Segment*>& segments, uint32_t stoppers) {
       if (trial.raw != nullptr && state == WayState::kStopped) attempt(trial.raw, "raw");
       if (trial.libc == nullptr || state == WayState::kOpen) continue;
       const int said = attempt(trial.libc, "libc");
-      const bool is_ours = (stoppers & kLibcCallStops) != 0 && (way->stoppers & kLibcCallStops) != 0;
+      const bool is_ours = (stoppers & way->stoppers & kLibcCallStops) != 0;
       if (is_ours && said != EPERM) fail(trial, "libc", *segment, "it was not refused");
     }
   }
