@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "alloc/confined_heap.h"
+#include "alloc/fork_mark.h"
 #include "alloc/metadata_zone.h"
 #include "pinned_pool/boot_segment.h"
 #include "platform/cache_line.h"
@@ -59,7 +60,14 @@
 #include "alloc-aligned.c"
 #include "alloc-posix.c"
 void _mi_os_init(void);
+// What a thread leaves behind when it ends is its heap's to tidy up, in the heap's owner only.
+static void mi_pthread_done(void* heap);
+static void bp_thread_done(void* heap) {
+  if (!bedplate::is_forked_child()) mi_pthread_done(heap);
+}
+#define pthread_key_create(key, destructor) pthread_key_create(key, &bp_thread_done)
 #include "init.c"
+#undef pthread_key_create
 #include "options.c"
 #pragma GCC diagnostic pop
 
@@ -145,6 +153,7 @@ void _mi_os_init(void) {
   using namespace bedplate;
   bp_unconfined_os_init();
   confine_options();
+  mark_heap_owner();
   Segment& boot = boot_segment();
   // The zone lies at the end: arenas must begin at a multiple of mimalloc's segment.
   const std::span<std::byte> arena =

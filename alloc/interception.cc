@@ -10,17 +10,17 @@
 
 #include <malloc.h>
 
+#include "alloc/heap_calls.h"
 #include "alloc/interception.h"
-#include "mimalloc.h"
 #include "platform/units.h"
 
-using bedplate::handed_out;
+using namespace bedplate;
 
 // Takes memory_calls.cc out of the archive with this file.
 extern "C" const char bedplate_memory_calls;
 [[gnu::used]] static const char* const the_memory_calls = &bedplate_memory_calls;
 
-static constexpr size_t kPage = 4 * bedplate::kKiB;
+static constexpr size_t kPage = 4 * kKiB;
 
 // mimalloc sets errno where it looked for memory in vain, not where it saw at once that a request
 // cannot be met: a product that overflows, an alignment that is none.
@@ -29,43 +29,46 @@ static void* served(void* block, int refusal = ENOMEM) noexcept {
   return handed_out(block);
 }
 
-static int refusal_of(size_t alignment) noexcept {
-  return bedplate::is_power_of_two(alignment) ? ENOMEM : EINVAL;
-}
-
 extern "C" {
 
-void* malloc(size_t bytes) noexcept { return handed_out(mi_malloc(bytes)); }
-void* calloc(size_t count, size_t bytes) noexcept { return served(mi_calloc(count, bytes)); }
+void* malloc(size_t bytes) noexcept { return handed_out(heap_allocate(bytes)); }
+void* calloc(size_t count, size_t bytes) noexcept {
+  return served(heap_allocate_zeroed(count, bytes));
+}
 void* realloc(void* block, size_t bytes) noexcept {
-  return handed_out(mi_realloc(block, bytes));
+  return handed_out(heap_reallocate(block, bytes));
 }
 void* reallocarray(void* block, size_t count, size_t bytes) noexcept {
-  return handed_out(mi_reallocarray(block, count, bytes));
+  size_t total = 0;
+  if (__builtin_mul_overflow(count, bytes, &total)) return served(nullptr);
+  return handed_out(heap_reallocate(block, total));
 }
-void free(void* block) noexcept { mi_free(block); }
-void cfree(void* block) noexcept { mi_free(block); }
+void free(void* block) noexcept { heap_free(block); }
+void cfree(void* block) noexcept { heap_free(block); }
 
 void* memalign(size_t alignment, size_t bytes) noexcept {
-  return served(mi_memalign(alignment, bytes), refusal_of(alignment));
+  if (!is_power_of_two(alignment)) return served(nullptr, EINVAL);
+  return served(heap_allocate_aligned(bytes, alignment));
 }
-void* aligned_alloc(size_t alignment, size_t bytes) noexcept {
-  return served(mi_aligned_alloc(alignment, bytes), refusal_of(alignment));
-}
+void* aligned_alloc(size_t alignment, size_t bytes) noexcept { return memalign(alignment, bytes); }
 int posix_memalign(void** block, size_t alignment, size_t bytes) noexcept {
-  const int outcome = mi_posix_memalign(block, alignment, bytes);
-  if (outcome == 0) handed_out(*block);
-  return outcome;
+  if (!is_power_of_two(alignment) || alignment % sizeof(void*) != 0) return EINVAL;
+  const int errno_before = errno;  // [posix_memalign] leaves it alone
+  void* aligned = heap_allocate_aligned(bytes, alignment);
+  errno = errno_before;
+  if (aligned == nullptr) return ENOMEM;
+  *block = handed_out(aligned);
+  return 0;
 }
-void* valloc(size_t bytes) noexcept { return served(mi_memalign(kPage, bytes)); }
+void* valloc(size_t bytes) noexcept { return memalign(kPage, bytes); }
 void* pvalloc(size_t bytes) noexcept {
   if (bytes > SIZE_MAX - kPage) {
     errno = ENOMEM;
     return nullptr;
   }
-  return served(mi_memalign(kPage, bedplate::align_up(bytes, kPage)));
+  return memalign(kPage, align_up(bytes, kPage));
 }
-size_t malloc_usable_size(void* block) noexcept { return mi_usable_size(block); }
+size_t malloc_usable_size(void* block) noexcept { return heap_usable_bytes(block); }
 
 // There is nothing to tune and nothing to trim: memory never goes back.
 int mallopt(int, int) noexcept { return 0; }

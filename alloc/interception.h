@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "alloc/fork_mark.h"
 #include "pinned_pool/layout.h"
 #include "platform/assert.h"
 
@@ -17,10 +18,11 @@ uint64_t checked_pointer_count() noexcept;
 
 extern std::atomic<uint64_t> checked_pointers;
 
-// Debug builds: promise 1, checked for every pointer that the program ever gets.
+// Debug builds: promise 1, checked for every pointer that the program ever gets. (A forked child's
+// heap is its own and not the pool's.)
 inline void* handed_out(void* pointer) noexcept {
 #if BP_DEBUG
-  BP_ASSERT(pointer == nullptr || in_pool_range(pointer));
+  BP_ASSERT(pointer == nullptr || in_pool_range(pointer) || is_forked_child());
   checked_pointers.fetch_add(1, std::memory_order_relaxed);
 #endif
   return pointer;

@@ -5,8 +5,12 @@
 #include <cstddef>
 #include <new>
 
+#include "alloc/heap_calls.h"
 #include "alloc/interception.h"
-#include "mimalloc.h"
+
+using bedplate::heap_allocate;
+using bedplate::heap_allocate_aligned;
+using bedplate::heap_free;
 
 namespace {
 
@@ -16,8 +20,8 @@ constexpr std::size_t kWordAlignment = alignof(void*);
 
 inline void* try_allocate(std::size_t bytes, std::size_t alignment) noexcept {
   return bedplate::handed_out(alignment <= kWordAlignment
-                                  ? mi_malloc(bytes)
-                                  : mi_malloc_aligned(bytes, alignment));
+                                  ? heap_allocate(bytes)
+                                  : heap_allocate_aligned(bytes, alignment));
 }
 
 __attribute__((noinline)) void* retry_or_throw(std::size_t bytes, std::size_t alignment) {
@@ -73,19 +77,19 @@ void* operator new[](std::size_t bytes, std::align_val_t alignment,
 }
 
 // mimalloc finds size and alignment by itself: every delete is the same.
-void operator delete(void* block) noexcept { mi_free(block); }
-void operator delete[](void* block) noexcept { mi_free(block); }
-void operator delete(void* block, std::size_t) noexcept { mi_free(block); }
-void operator delete[](void* block, std::size_t) noexcept { mi_free(block); }
-void operator delete(void* block, const std::nothrow_t&) noexcept { mi_free(block); }
-void operator delete[](void* block, const std::nothrow_t&) noexcept { mi_free(block); }
-void operator delete(void* block, std::align_val_t) noexcept { mi_free(block); }
-void operator delete[](void* block, std::align_val_t) noexcept { mi_free(block); }
-void operator delete(void* block, std::size_t, std::align_val_t) noexcept { mi_free(block); }
-void operator delete[](void* block, std::size_t, std::align_val_t) noexcept { mi_free(block); }
+void operator delete(void* block) noexcept { heap_free(block); }
+void operator delete[](void* block) noexcept { heap_free(block); }
+void operator delete(void* block, std::size_t) noexcept { heap_free(block); }
+void operator delete[](void* block, std::size_t) noexcept { heap_free(block); }
+void operator delete(void* block, const std::nothrow_t&) noexcept { heap_free(block); }
+void operator delete[](void* block, const std::nothrow_t&) noexcept { heap_free(block); }
+void operator delete(void* block, std::align_val_t) noexcept { heap_free(block); }
+void operator delete[](void* block, std::align_val_t) noexcept { heap_free(block); }
+void operator delete(void* block, std::size_t, std::align_val_t) noexcept { heap_free(block); }
+void operator delete[](void* block, std::size_t, std::align_val_t) noexcept { heap_free(block); }
 void operator delete(void* block, std::align_val_t, const std::nothrow_t&) noexcept {
-  mi_free(block);
+  heap_free(block);
 }
 void operator delete[](void* block, std::align_val_t, const std::nothrow_t&) noexcept {
-  mi_free(block);
+  heap_free(block);
 }

@@ -1,0 +1,27 @@
+// Whether this process owns the heap, or is a fork of the one that does.
+//
+// The pool is shared memory: a forked child has it before its eyes, not a copy. It may read what its
+// parent allocated, and must not touch the heap's own records. The mark lies on a page that the
+// kernel wipes in a child (MADV_WIPEONFORK, Linux 4.14), so every kind of fork is noticed, also one
+// that calls no pthread_atfork handlers. It is no use for vfork, whose child is not to allocate.
+#pragma once
+
+#include <cstdint>
+
+namespace bedplate {
+
+struct alignas(4096) ForkMark {
+  bool is_owner = false;  // false in a child, and before the heap exists
+};
+extern ForkMark fork_mark;
+
+// Makes this process the owner. Called once, when the heap is made.
+void mark_heap_owner() noexcept;
+
+// Cost: one load.
+inline bool owns_heap() noexcept { return __builtin_expect(fork_mark.is_owner, true); }
+
+// Whether this is a child of the owner. Not owns_heap() only says the same or "not yet".
+bool is_forked_child() noexcept;
+
+}  // namespace bedplate

@@ -1,0 +1,55 @@
+// Allocation as the malloc family, operator new and the explicit interface do it: in the owner of
+// the heap a jump to mimalloc, in a forked child its own small heap.
+//
+// errno is not touched here; mimalloc sets ENOMEM where it looked for memory in vain.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+
+#include "alloc/child_heap.h"
+#include "alloc/fork_mark.h"
+#include "mimalloc.h"
+#include "pinned_pool/layout.h"
+
+namespace bedplate {
+
+inline constexpr size_t kDefaultAlignment = 16;
+
+inline void* heap_allocate(size_t bytes) noexcept {
+  if (owns_heap() || !is_forked_child()) return mi_malloc(bytes);
+  return child_allocate(bytes, kDefaultAlignment);
+}
+
+// Requires: `alignment` is a power of two.
+inline void* heap_allocate_aligned(size_t bytes, size_t alignment) noexcept {
+  if (owns_heap() || !is_forked_child()) return mi_malloc_aligned(bytes, alignment);
+  return child_allocate(bytes, alignment);
+}
+
+inline void* heap_allocate_zeroed(size_t count, size_t bytes_each) noexcept {
+  if (owns_heap() || !is_forked_child()) return mi_calloc(count, bytes_each);
+  size_t bytes = 0;
+  if (__builtin_mul_overflow(count, bytes_each, &bytes)) return nullptr;
+  void* block = child_allocate(bytes, kDefaultAlignment);
+  return block == nullptr ? nullptr : std::memset(block, 0, bytes);
+}
+
+// In a child the block may be its parent's: asking mimalloc about one only reads.
+inline size_t heap_usable_bytes(const void* block) noexcept {
+  if (owns_heap() || block == nullptr || in_pool_range(block)) return mi_usable_size(block);
+  return child_usable_bytes(block);
+}
+
+inline void* heap_reallocate(void* block, size_t bytes) noexcept {
+  if (owns_heap() || !is_forked_child()) return mi_realloc(block, bytes);
+  if (block == nullptr) return child_allocate(bytes, kDefaultAlignment);
+  return child_reallocate(block, heap_usable_bytes(block), bytes);
+}
+
+inline void heap_free(void* block) noexcept {
+  if (owns_heap() || !is_forked_child()) return mi_free(block);
+  child_free(block);
+}
+
+}  // namespace bedplate

@@ -1,0 +1,291 @@
+// Fork: the child sees the parent's memory and leaves it alone; the parent notices nothing.
+//
+// The trials run in fresh processes: what forks here has many threads and a heap under load.
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <new>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <malloc.h>
+#include <spawn.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "alloc/confined_heap.h"
+#include "alloc/fork_mark.h"
+#include "pinned_pool/layout.h"
+#include "platform/units.h"
+#include "tests/support/blocks.h"
+#include "tests/support/death_test.h"
+#include "tests/support/skip.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+using bedplate::test::allocate;
+using bedplate::test::is_aligned;
+using bedplate::test::keep;
+
+namespace {
+
+constexpr int kForks = 200;
+constexpr int kAllocationsOfSome = 1'000'000;  // every twentieth child
+constexpr int kAllocationsOfMost = 2'000;
+
+bool is_pattern(const void* block, size_t bytes, unsigned char byte) {
+  const auto* at = static_cast<const unsigned char*>(block);
+  return std::all_of(at, at + bytes, [byte](unsigned char found) { return found == byte; });
+}
+
+// The child's exit code, or -1.
+int code_of(pid_t child) {
+  int status = -1;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+// What a child does with memory. Returns 0, or the number of the check that failed.
+int use_the_heap(const char* of_parent, int allocation_count) {
+  if (std::strcmp(of_parent, "the parent's") != 0) return 10;
+  constexpr size_t kHeld = 64;
+  static unsigned char* held[kHeld];
+  static size_t held_bytes[kHeld];
+  unsigned random = static_cast<unsigned>(getpid());
+  for (int i = 0; i < allocation_count; ++i) {
+    random = random * 1664525 + 1013904223;
+    const size_t at = (random >> 8) % kHeld;
+    const auto byte = static_cast<unsigned char>(at);
+    if (held[at] != nullptr && !is_pattern(held[at], held_bytes[at], byte)) return 11;
+    std::free(held[at]);
+    held_bytes[at] = (random >> 16) % (i % 100 == 0 ? 600'000 : 700);
+    held[at] = static_cast<unsigned char*>(allocate(held_bytes[at]));
+    if (held[at] == nullptr || in_pool_range(held[at])) return 12;
+    std::memset(held[at], byte, held_bytes[at]);
+  }
+  std::map<int, std::string> container;
+  for (int i = 0; i < 100; ++i) container[i] = std::string(static_cast<size_t>(i), 'x');
+  if (in_pool_range(&container[50]) || container[99].size() != 99) return 13;
+  return 0;
+}
+
+// Allocates, verifies and frees, until told to stop; false when a block was not as it was left.
+class Load {
+ public:
+  Load() : thread_([this] { run(); }) {}
+  ~Load() { thread_.join(); }
+  void stop() { must_stop_ = true; }
+  bool is_good() const { return is_good_; }
+  long rounds() const { return rounds_; }
+
+ private:
+  void run() {
+    constexpr size_t kHeld = 500;
+    std::vector<std::pair<unsigned char*, size_t>> held(kHeld);
+    unsigned random = 1;
+    while (!must_stop_) {
+      for (size_t i = 0; i < kHeld; ++i) {
+        auto& [block, bytes] = held[i];
+        const auto byte = static_cast<unsigned char>(i * 7 + 1);
+        if (block != nullptr && !is_pattern(block, bytes, byte)) is_good_ = false;
+        std::free(block);
+        random = random * 1664525 + 1013904223;
+        bytes = 1 + (random >> 12) % 3000;
+        block = static_cast<unsigned char*>(allocate(bytes));
+        if (block == nullptr || !in_pool_range(block)) is_good_ = false;
+        std::memset(block, byte, bytes);
+      }
+      ++rounds_;
+    }
+    for (auto& [block, bytes] : held) std::free(block);
+  }
+
+  std::atomic<bool> must_stop_{false};
+  std::atomic<bool> is_good_{true};
+  std::atomic<long> rounds_{0};
+  std::thread thread_;
+};
+
+}  // namespace
+
+TEST_GROUP(Fork) {};
+
+BP_PROBE(ChildHasAHeapOfItsOwn) {
+  auto* block = static_cast<char*>(allocate(100));
+  std::strcpy(block, "the parent's");
+  void* again = keep(block);
+  // What lies before a block of the parent's may look like what lies before one of the child's.
+  auto* first = static_cast<unsigned char*>(allocate(112));
+  auto* second = static_cast<unsigned char*>(allocate(112));
+  BP_PROBE_CHECK(second == first + 112);
+  const uint64_t header[] = {128, 16};
+  std::memcpy(first + 96, header, sizeof header);
+  volatile size_t too_much = SIZE_MAX;
+  BP_PROBE_CHECK(owns_heap() && !is_forked_child());
+  const pid_t child = fork();
+  if (child == 0) {
+    if (!is_forked_child()) _exit(1);
+    if (std::strcmp(block, "the parent's") != 0 || malloc_usable_size(block) < 100) _exit(2);
+    std::free(second);
+    // Hidden from the compiler, which knows that what was reallocated or freed is gone.
+    char* copied = static_cast<char*>(std::realloc(keep(block), 5000));
+    if (copied == nullptr || in_pool_range(copied)) _exit(3);
+    if (std::strcmp(copied, static_cast<char*>(again)) != 0) _exit(3);
+    copied[0] = 'T';
+    std::free(keep(again));
+    ::operator delete(keep(again));
+    void* zeroed = keep(std::calloc(10, 1000));
+    if (!is_pattern(zeroed, 10'000, 0)) _exit(4);
+    std::memset(zeroed, 1, 10'000);
+    std::free(zeroed);
+    if (!is_pattern(keep(std::calloc(1, 9'000)), 9'000, 0)) _exit(5);
+    for (size_t alignment = 1; alignment <= kMiB; alignment *= 2) {
+      void* aligned = keep(memalign(alignment, 100));
+      if (!is_aligned(aligned, std::max<size_t>(alignment, 8))) _exit(6);
+      std::memset(aligned, 1, malloc_usable_size(aligned));
+      std::free(aligned);
+    }
+    errno = 0;
+    if (allocate(too_much - 10) != nullptr || errno != ENOMEM) _exit(7);
+    errno = 0;
+    if (keep(std::calloc(too_much / 2, 3)) != nullptr || errno != ENOMEM) _exit(8);
+    const pid_t grandchild = fork();
+    if (grandchild == 0) _exit(use_the_heap(static_cast<char*>(again), 1000));
+    if (code_of(grandchild) != 0) _exit(9);
+    std::exit(use_the_heap(static_cast<char*>(again), 1000));
+  }
+  BP_PROBE_CHECK(code_of(child) == 0);
+  BP_PROBE_CHECK(std::strcmp(static_cast<char*>(again), "the parent's") == 0);
+  BP_PROBE_CHECK(std::memcmp(first + 96, header, sizeof header) == 0);
+  BP_PROBE_CHECK(in_pool_range(allocate(100)));
+  std::free(again);
+}
+TEST(Fork, ChildHasAHeapOfItsOwn) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(ChildHasAHeapOfItsOwn);
+}
+
+// A child of a raw clone never saw an atfork handler.
+BP_PROBE(EveryKindOfForkIsNoticed) {
+  const auto child = static_cast<pid_t>(syscall(SYS_clone, 17 /* SIGCHLD */, 0, 0, 0, 0));
+  if (child == 0) _exit(is_forked_child() && !in_pool_range(allocate(10)) ? 0 : 1);
+  BP_PROBE_CHECK(code_of(child) == 0);
+}
+TEST(Fork, EveryKindOfForkIsNoticed) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(EveryKindOfForkIsNoticed);
+}
+
+// How much of the pool the heap holds, in all its arenas.
+static uint64_t held_bytes_of_heap() {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < heap_arena_count(); ++i) bytes += heap_arena_use(i).used_bytes;
+  return bytes;
+}
+
+// The end of a child, and of a thread in it, must not tidy up the parent's heap: what the parent's
+// threads have freed and not given back yet stays where it is.
+BP_PROBE(ChildEndsQuietly) {
+  std::thread([] {
+    // Pages of many sizes, and in each all blocks are free: a thread that ends gives them back.
+    std::vector<void*> blocks;
+    for (size_t bytes = 16; bytes < 60'000; bytes += bytes / 4) {
+      blocks.push_back(std::memset(allocate(bytes), 1, bytes));
+    }
+    for (void* block : blocks) std::free(block);
+    void* block = std::memset(allocate(300), 3, 300);
+    const uint64_t held_before = held_bytes_of_heap();
+    const pid_t child = fork();
+    if (child == 0) {
+      std::thread([] { std::free(allocate(100)); }).join();
+      pthread_exit(nullptr);  // the last thread: the process ends with 0
+    }
+    BP_PROBE_CHECK(code_of(child) == 0);
+    BP_PROBE_CHECK(held_bytes_of_heap() == held_before);
+    const pid_t other = fork();
+    if (other == 0) std::exit(0);
+    BP_PROBE_CHECK(code_of(other) == 0);
+    BP_PROBE_CHECK(held_bytes_of_heap() == held_before);
+    BP_PROBE_CHECK(is_pattern(block, 300, 3));
+    std::free(block);
+  }).join();
+}
+TEST(Fork, ChildEndsQuietly) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(ChildEndsQuietly);
+}
+
+// From the main thread and from others, while the heap is busy.
+BP_PROBE(ParentsTrafficIsWholeThroughoutManyForks) {
+  auto* of_parent = static_cast<char*>(allocate(64));
+  std::strcpy(of_parent, "the parent's");
+  Load loads[2];
+  std::atomic<int> next{0};
+  std::atomic<int> failure{0};
+  const auto fork_some = [&] {
+    for (int i; (i = next.fetch_add(1)) < kForks;) {
+      // The arguments of exec lie in the pool; the variable is built before the fork.
+      const std::string said = "parent " + std::to_string(i);
+      char* arguments[] = {strdup("sh"), strdup("-c"), strdup("test \"$0\" = \"$1\""),
+                           strdup(said.c_str()), strdup(said.c_str()), nullptr};
+      const pid_t child = fork();
+      if (child == 0) {
+        const int outcome =
+            use_the_heap(of_parent, i % 20 == 0 ? kAllocationsOfSome : kAllocationsOfMost);
+        if (outcome != 0) _exit(outcome);
+        if (i % 4 == 0) execv("/bin/sh", arguments);
+        if (i % 4 == 1) std::exit(0);
+        _exit(i % 4 == 0 ? 1 : 0);
+      }
+      if (const int code = child < 0 ? 99 : code_of(child); code != 0) failure = code;
+      for (char* argument : arguments) std::free(argument);
+    }
+  };
+  std::vector<std::thread> others;
+  for (int i = 0; i < 3; ++i) others.emplace_back(fork_some);
+  fork_some();
+  for (std::thread& other : others) other.join();
+  for (Load& load : loads) load.stop();
+  std::fprintf(stderr, "failure %d, load %d %d\n", failure.load(), loads[0].is_good(),
+               loads[1].is_good());
+  BP_PROBE_CHECK(failure == 0);
+  BP_PROBE_CHECK(loads[0].is_good() && loads[1].is_good());
+  BP_PROBE_CHECK(loads[0].rounds() > 0 && loads[1].rounds() > 0);
+}
+TEST(Fork, ParentsTrafficIsWholeThroughoutManyForks) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(ParentsTrafficIsWholeThroughoutManyForks, "BEDPLATE_BOOT_BYTES=64 MiB");
+}
+
+BP_PROBE(SpawnSystemAndPopenWork) {
+  Load load;
+  for (int i = 0; i < 10; ++i) {
+    const std::string command = "test 0" + std::to_string(i) + " -eq " + std::to_string(i);
+    BP_PROBE_CHECK(std::system(command.c_str()) == 0);
+    std::FILE* pipe = popen(("echo " + command).c_str(), "r");
+    char line[64] = {};
+    BP_PROBE_CHECK(std::fgets(line, sizeof line, pipe) != nullptr);
+    BP_PROBE_CHECK(line == command + "\n");
+    BP_PROBE_CHECK(pclose(pipe) == 0);
+    char* arguments[] = {strdup("sh"), strdup("-c"), strdup(command.c_str()), nullptr};
+    pid_t child = -1;
+    BP_PROBE_CHECK(posix_spawn(&child, "/bin/sh", nullptr, nullptr, arguments, environ) == 0);
+    BP_PROBE_CHECK(code_of(child) == 0);
+    for (char* argument : arguments) std::free(argument);
+  }
+  load.stop();
+  BP_PROBE_CHECK(load.is_good());
+}
+TEST(Fork, SpawnSystemAndPopenWork) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(SpawnSystemAndPopenWork);
+}
