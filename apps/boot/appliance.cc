@@ -11,6 +11,7 @@
 #include "apps/boot/preflight.h"
 #include "pinned_pool/audit.h"
 #include "pinned_pool/boot_segment.h"
+#include "pinned_pool/memory_error.h"
 #include "pinned_pool/no_way_back.h"
 #include "pinned_pool/seccomp_filter.h"
 #include "platform/clock.h"
@@ -138,6 +139,7 @@ Result<void> Appliance::seal() {
     return error_from_errno("locking the program in memory")
         .set_cure("run as root, or raise the limit: ulimit -l unlimited");
   }
+  report_memory_errors();
   PinnedPool& pool = process_pool();
   pool.seal();
   if (configuration_.pool.enforce == Enforcement::kSeccomp) {

@@ -1,7 +1,7 @@
 # What is built from what. Every source is named: a file that is not here is not part of Bedplate.
 
 PLATFORM := assert cpu file hugepage log parallel result thread_stack units
-PINNED_POOL := audit boot_segment no_way_back pinned_pool plan seccomp_filter
+PINNED_POOL := audit boot_segment memory_error no_way_back pinned_pool plan seccomp_filter
 ALLOC := exhaustion fork_mark interception_check metadata_zone \
          $(if $(SANITIZED),sanitizer_heap,child_heap confined_mimalloc)
 TRANSPORT := doorbell event_loop registration socket_address stream_sockets \
