@@ -41,6 +41,7 @@ for mode in release debug asan tsan; do
   step "build-$mode" make --no-print-directory "$jobs" MODE="$mode" products tests
   step "unit-$mode" "build/$mode/bedplate-tests"
 done
+step link tests/link/run.py
 step fuzz-nbd make --no-print-directory fuzz-run
 step system /usr/bin/python3 tests/system/run.py
 

@@ -6,10 +6,12 @@ Q := $(if $(V),,@)
 
 WARNINGS := -Wall -Wextra -Wundef -Wconversion -Wshadow -Werror
 CPPFLAGS := -I. -DTOML_EXCEPTIONS=0 -DJSON_NOEXCEPTION
-CXXFLAGS := -std=c++20 -g -fno-exceptions -fno-rtti $(WARNINGS)
+# -fPIE: the archives go into executables of any kind, static-pie among them. It is what Debian's
+# g++ does anyway; a compiler with another default must not make other archives.
+CXXFLAGS := -std=c++20 -g -fPIE -fno-exceptions -fno-rtti $(WARNINGS)
 
 # A program that chooses the pool for its whole heap names malloc and new, or the linker, which
-# takes from an archive only what is asked for, would be content with libc's.
+# takes from an archive only what is asked for, would be content with libc's (docs/allocator.md).
 MALLOC_LINK := -Wl,-u,malloc -Wl,-u,_Znwm
 
 ifeq ($(MODE),release)

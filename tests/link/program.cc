@@ -1,0 +1,98 @@
+// Tells whose memory each way to allocate hands out, and uses the pool explicitly.
+//
+// tests/link/run.py links this one object with libbedplate.a alone and with libbedplate-malloc.a,
+// in every kind of executable, and compares what it prints. Each line is `what: value`.
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string>
+#include <thread>
+
+#include <malloc.h>
+
+#include "pinned_pool/pinned_pool.h"
+#include "platform/units.h"
+
+using namespace bedplate;
+
+namespace {
+
+// The compiler drops blocks that nobody looks at.
+void* keep(void* block) {
+  asm volatile("" : "+r"(block) : : "memory");
+  return block;
+}
+
+const char* place_of(const void* block) { return in_pool_range(block) ? "pool" : "own"; }
+
+void tell(const char* what, void* block) {
+  std::printf("%s: %s\n", what, block == nullptr ? "nothing" : place_of(block));
+}
+
+void tell_and_free(const char* what, void* block) {
+  tell(what, keep(block));
+  std::free(block);
+}
+
+// Taken before main, by a constructor.
+const std::unique_ptr<char[]> early(new char[100]);
+
+void tell_malloc_family() {
+  constexpr size_t kBytes = 1000;
+  tell_and_free("malloc", std::malloc(kBytes));
+  tell_and_free("calloc", std::calloc(10, kBytes));
+  tell_and_free("realloc", std::realloc(keep(std::malloc(10)), kBytes));
+  tell_and_free("reallocarray", reallocarray(nullptr, 10, kBytes));
+  tell_and_free("memalign", memalign(64, kBytes));
+  tell_and_free("aligned_alloc", std::aligned_alloc(64, 1024));
+  void* block = nullptr;
+  if (posix_memalign(&block, 64, kBytes) == 0) tell_and_free("posix_memalign", block);
+  tell_and_free("valloc", valloc(kBytes));
+  tell_and_free("pvalloc", pvalloc(kBytes));
+  tell_and_free("large malloc", std::malloc(5 * kMiB));
+  tell_and_free("strdup", strdup("text"));  // libc's own call of malloc
+  mallinfo2();                              // would bring libc's malloc.o in beside ours
+}
+
+void tell_new() {
+  struct alignas(128) Aligned {
+    char bytes[128];
+  };
+  const auto one = std::make_unique<int>(7);
+  tell("new", keep(one.get()));
+  const auto aligned = std::make_unique<Aligned>();
+  tell("aligned new", keep(aligned.get()));
+  std::string text(1000, 'x');
+  tell("string", keep(text.data()));
+}
+
+// Whoever has malloc: memory of the pool, for who asks for it.
+void use_the_pool() {
+  auto created = process_pool().create_segment("explicit", 4 * kMiB, PageSize::k4KiB, 1);
+  if (!created.ok()) {
+    std::printf("explicit: %s\n", created.error().answer);
+    return;
+  }
+  const auto memory = process_pool().carve(*created.value(), "explicit", kMiB);
+  std::memset(memory.data(), 0x5A, memory.size());
+  std::printf("explicit: %s\n",
+              process_pool().contains(memory.data(), memory.size()) ? "pool" : "own");
+}
+
+}  // namespace
+
+int main() {
+  std::printf("before main: %s\n", place_of(early.get()));
+  std::printf("segments: %" PRIu32 "\n", process_pool().segment_count());
+  if (process_pool().segment_count() > 0) {
+    std::printf("segment 0: %s\n", format_bytes(process_pool().segment(0).bytes).text);
+  }
+  tell_malloc_family();
+  tell_new();
+  std::thread([] { tell_and_free("thread", std::malloc(100)); }).join();
+  use_the_pool();
+  return 0;
+}
