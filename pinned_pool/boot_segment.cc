@@ -1,7 +1,6 @@
 #include "pinned_pool/boot_segment.h"
 
 #include <cstdlib>
-#include <unistd.h>
 
 #include "platform/log.h"
 #include "platform/units.h"
@@ -12,11 +11,6 @@ namespace bedplate {
 namespace {
 
 constexpr const char* kVariable = "BEDPLATE_BOOT_BYTES";
-
-[[noreturn]] void stop(const Error& error) noexcept {
-  log_error(error);
-  _exit(static_cast<int>(error.kind));
-}
 
 }  // namespace
 
@@ -32,7 +26,7 @@ uint64_t boot_segment_bytes() noexcept {
       error.set_doing("reading the environment variable %s", kVariable);
       error.set_answer("\"%s\" is not a size of segment 0", text);
       error.set_cure("write a size from 8 MiB to 1 GiB, such as \"16 MiB\", or unset it");
-      stop(error);
+      stop_with(error);
     }
     bytes = *parsed;
   }
@@ -43,7 +37,7 @@ Segment& boot_segment() noexcept {
   PinnedPool& pool = process_pool();
   if (pool.segment_count() == 0) {
     auto created = pool.create_segment("boot", boot_segment_bytes(), PageSize::k4KiB, 1);
-    if (!created.ok()) stop(created.error());
+    if (!created.ok()) stop_with(created.error());
   }
   return pool.segment(0);
 }

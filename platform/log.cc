@@ -51,4 +51,9 @@ void log_error(const Error& error) noexcept {
   write_line(line, bytes, sizeof line);
 }
 
+void stop_with(const Error& error) noexcept {
+  log_error(error);
+  _exit(static_cast<int>(error.kind));
+}
+
 }  // namespace bedplate

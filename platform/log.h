@@ -20,6 +20,10 @@ void log_line(LogLevel level, const char* format, ...) noexcept
 // Writes the three parts of `error` as one line.
 void log_error(const Error& error) noexcept;
 
+// Writes `error` and ends the process with the exit code of its kind: for what happens before main,
+// where there is nobody to report to. Nothing is flushed and no destructor runs.
+[[noreturn]] void stop_with(const Error& error) noexcept;
+
 }  // namespace bedplate
 
 #define BP_LOG_DEBUG(...) ::bedplate::log_line(::bedplate::LogLevel::kDebug, __VA_ARGS__)
