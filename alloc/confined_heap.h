@@ -15,10 +15,12 @@ namespace bedplate {
 // mimalloc takes memory in segments of this size, at least one for each thread that allocates.
 inline constexpr uint64_t kHeapGranularityBytes = 4 * kMiB;
 
-// Creates segment 0 and the heap in it, if the first malloc did not do so already.
+// Creates the heap, if the first malloc did not do so already: in segment 0, or in ordinary memory
+// when interception_decision.h says so.
 void heap_create() noexcept;
 
-// Hands `memory` to the heap, for good. Requires: aligned to kHeapGranularityBytes, zeroed.
+// Hands `memory` of the pool to the heap, for good. A heap of ordinary memory leaves it alone.
+// Requires: aligned to kHeapGranularityBytes, zeroed.
 // Returns false when the bookkeeping does not fit into the metadata zone.
 bool add_heap_memory(std::span<std::byte> memory) noexcept;
 

@@ -4,7 +4,8 @@
 // of ours, so that the few places where it would talk to the system can be turned to the pool:
 // mmap takes from a small metadata zone in segment 0, munmap gives back to it, madvise and
 // mprotect do nothing. Everything else comes from arenas that lie in the pool: segment 0 from the
-// first malloc on, the heap segment once it is reserved. mimalloc may not ask the system for more
+// first malloc on, the heap segment once it is reserved. (Where the decision is "no", the one arena
+// is ordinary memory.) mimalloc may not ask the system for more
 // (limit_os_alloc), reads no environment (MI_NO_GETENV) and keeps no cache of freed segments
 // (MI_CACHE_DISABLE), so what is free shows as free in the arenas.
 //
@@ -17,7 +18,9 @@
 
 #include "alloc/confined_heap.h"
 #include "alloc/fork_mark.h"
+#include "alloc/interception_decision.h"
 #include "alloc/metadata_zone.h"
+#include "alloc/ordinary_memory.h"
 #include "pinned_pool/boot_segment.h"
 #include "platform/cache_line.h"
 
@@ -106,18 +109,45 @@ const mi_arena_t* arena_at(uint32_t index) noexcept {
   return mi_atomic_load_ptr_acquire(mi_arena_t, &mi_arenas[index]);
 }
 
-}  // namespace
+bool is_in_pool() noexcept { return interception_decision().place != HeapPlace::kOrdinary; }
 
-void heap_create() noexcept { mi_process_init(); }
-
-bool add_heap_memory(std::span<std::byte> memory) noexcept {
+bool add_arena(std::span<std::byte> memory) noexcept {
   // committed, not "large" (which would reserve it for allocations that ask for large pages),
   // already zero, any node, for everybody.
   return mi_manage_os_memory_ex(memory.data(), memory.size(), true, false, true, -1, false,
                                 nullptr);
 }
 
+// What the heap begins with: the arena, and behind it the metadata zone (arenas must begin at a
+// multiple of mimalloc's segment).
+struct FirstMemory {
+  std::span<std::byte> arena;
+  std::span<std::byte> zone;
+};
+
+FirstMemory first_memory_in_pool() noexcept {
+  Segment& boot = boot_segment();
+  FirstMemory first;
+  first.arena = process_pool().carve(boot, "boot", boot.bytes - kMetadataZoneBytes);
+  first.zone = process_pool().carve(boot, "metadata", kMetadataZoneBytes);
+  return first;
+}
+
+FirstMemory first_ordinary_memory() noexcept {
+  const std::span<std::byte> memory = reserve_ordinary_memory();
+  return {memory.first(memory.size() - kMetadataZoneBytes), memory.last(kMetadataZoneBytes)};
+}
+
+}  // namespace
+
+void heap_create() noexcept { mi_process_init(); }
+
+bool add_heap_memory(std::span<std::byte> memory) noexcept {
+  return !is_in_pool() || add_arena(memory);
+}
+
 void retire_boot_heap() noexcept {
+  if (!is_in_pool()) return;
   // An exclusive arena serves only those who ask for it by number, which nobody does.
   mi_arena_t* boot_arena = mi_atomic_load_ptr_acquire(mi_arena_t, &mi_arenas[0]);
   if (boot_arena != nullptr) boot_arena->exclusive = true;
@@ -153,12 +183,13 @@ void _mi_os_init(void) {
   using namespace bedplate;
   bp_unconfined_os_init();
   confine_options();
-  mark_heap_owner();
-  Segment& boot = boot_segment();
-  // The zone lies at the end: arenas must begin at a multiple of mimalloc's segment.
-  const std::span<std::byte> arena =
-      process_pool().carve(boot, "boot", boot.bytes - kMetadataZoneBytes);
-  metadata_zone_create(process_pool().carve(boot, "metadata", kMetadataZoneBytes));
-  const bool added = add_heap_memory(arena);
+  if (is_in_pool()) {
+    mark_heap_owner();
+  } else {
+    mark_heap_private();
+  }
+  const FirstMemory first = is_in_pool() ? first_memory_in_pool() : first_ordinary_memory();
+  metadata_zone_create(first.zone);
+  const bool added = add_arena(first.arena);
   BP_ASSERT(added);
 }

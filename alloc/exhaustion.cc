@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "alloc/confined_heap.h"
+#include "alloc/interception_decision.h"
 #include "pinned_pool/pinned_pool.h"
 #include "platform/clock.h"
 #include "platform/log.h"
@@ -44,12 +45,18 @@ void on_exhaustion() {
   const uint64_t now = monotonic_ns();
   uint64_t until = quiet_until_ns.load(std::memory_order_relaxed);
   if (now < until || !quiet_until_ns.compare_exchange_strong(until, now + kQuietNs)) return;
-  char owners[256];
-  name_biggest_owners(owners, sizeof owners);
-  // Before the heap segment is there, segment 0 is what ran out.
-  const bool booted = heap_arena_count() > 1;
   Error error;
   error.set_doing("allocating memory");
+  if (interception_decision().place == HeapPlace::kOrdinary) {
+    error.set_answer("the address space of the ordinary heap is exhausted");
+    error.set_cure("free memory, or decide for the pool: BEDPLATE_LEAVE_PINNED=yes");
+    log_error(error);
+    return;
+  }
+  // Before the heap segment is there, segment 0 is what ran out.
+  const bool booted = heap_arena_count() > 1;
+  char owners[256];
+  name_biggest_owners(owners, sizeof owners);
   error.set_answer("%s is exhausted; the pool's biggest owners: %s", booted ? "the heap" : "boot",
                    owners);
   error.set_cure("%s", booted ? "free memory, or raise [pool] bytes"

@@ -20,6 +20,12 @@ void mark_heap_owner() noexcept {
   heap_exists = true;
 }
 
+void mark_heap_private() noexcept {
+  BP_ASSERT(!heap_exists);
+  fork_mark.is_owner = true;
+  heap_exists = true;
+}
+
 bool is_forked_child() noexcept { return heap_exists && !fork_mark.is_owner; }
 
 }  // namespace bedplate

@@ -15,8 +15,10 @@ struct alignas(4096) ForkMark {
 };
 extern ForkMark fork_mark;
 
-// Makes this process the owner. Called once, when the heap is made.
+// Makes this process the owner of a heap in the pool. Called once, when the heap is made.
 void mark_heap_owner() noexcept;
+// The same for a heap in ordinary memory: a fork copies it, and every child owns its copy.
+void mark_heap_private() noexcept;
 
 // Cost: one load.
 inline bool owns_heap() noexcept { return __builtin_expect(fork_mark.is_owner, true); }

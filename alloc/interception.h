@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "alloc/fork_mark.h"
+#include "alloc/interception_decision.h"
 #include "pinned_pool/layout.h"
 #include "platform/assert.h"
 
@@ -13,16 +14,18 @@ namespace bedplate {
 // Whether malloc of this process hands out pool memory: tried, not assumed.
 bool malloc_is_intercepted() noexcept;
 
-// Debug builds: how many pointers were handed out, each of them seen to lie in the pool; else 0.
+// Debug builds: how many pointers were handed out, each of them seen to lie where the decision
+// says; else 0.
 uint64_t checked_pointer_count() noexcept;
 
 extern std::atomic<uint64_t> checked_pointers;
 
-// Debug builds: promise 1, checked for every pointer that the program ever gets. (A forked child's
-// heap is its own and not the pool's.)
+// Debug builds: promise 1, checked for every pointer that the program ever gets; and that none is
+// the pool's where the decision is "no". (A forked child's heap is its own and not the pool's.)
 inline void* handed_out(void* pointer) noexcept {
 #if BP_DEBUG
-  BP_ASSERT(pointer == nullptr || in_pool_range(pointer) || is_forked_child());
+  BP_ASSERT(pointer == nullptr || is_forked_child() ||
+            in_pool_range(pointer) == (interception_decision().place == HeapPlace::kPool));
   checked_pointers.fetch_add(1, std::memory_order_relaxed);
 #endif
   return pointer;

@@ -17,6 +17,11 @@ std::vector<Error> find_problems(const char* path) {
   if (!configuration.ok()) return {configuration.error()};
   auto plan = plan_appliance(configuration.value());
   if (!plan.ok()) return {plan.error()};
+  if (auto agreed = check_heap_expectation(configuration.value().alloc.expect,
+                                           interception_decision());
+      !agreed.ok()) {
+    return {agreed.error()};
+  }
   std::vector<Error> problems = preflight(configuration.value(), plan.value());
   // An activation socket is there only when the appliance is started by one.
   std::vector<SocketAddress> addresses = configuration.value().blockd.listen;

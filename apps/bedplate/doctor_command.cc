@@ -85,9 +85,10 @@ Finding ways_back() {
 }
 
 Finding allocation() {
-  const bool inside = malloc_is_intercepted();
-  return {"malloc", inside, inside ? "hands out pool memory" : "is not the pool's",
-          "link libbedplate-malloc.a (sanitizer builds keep the sanitizer's)"};
+  char sentence[256];
+  explain_decision(interception_decision(), sentence, sizeof sentence);
+  return {"malloc", malloc_is_intercepted(), sentence,
+          "its blocks have no keys; docs/allocator.md says how to decide for the pool"};
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include "apps/bedplate/commands.h"
 #include "apps/boot/appliance.h"
+#include "apps/boot/preflight.h"
 
 namespace bedplate {
 
@@ -11,6 +12,11 @@ int run_command(const Arguments& arguments) {
   if (!configuration.ok()) return fail(configuration.error());
   // Planned before anything else, because a plan that does not fit is a configuration error.
   if (auto plan = plan_appliance(configuration.value()); !plan.ok()) return fail(plan.error());
+  if (auto agreed = check_heap_expectation(configuration.value().alloc.expect,
+                                           interception_decision());
+      !agreed.ok()) {
+    return fail(agreed.error());
+  }
   signal(SIGPIPE, SIG_IGN);
   Appliance appliance(configuration.take());
   if (!appliance.boot()) return kExitFailure;

@@ -47,6 +47,7 @@ bool Appliance::boot() {
   // Before there are threads, which inherit it: only serve_until_signal takes these.
   pthread_sigmask(SIG_BLOCK, &stop_signals_, nullptr);
   heap_create();
+  boot_segment();  // the plan has it, also when the heap does not lie in it
   report_exhaustion();
 
   auto plan = plan_appliance(configuration_);
@@ -135,7 +136,9 @@ void Appliance::create_services() {
 
 Result<void> Appliance::seal() {
   // Program text, static data and the main stack: what is not the pool's may not fault either.
-  if (mlockall(MCL_CURRENT) != 0) {
+  // An ordinary heap is mostly untouched address space: of that, what is touched.
+  const bool is_ordinary = interception_decision().place == HeapPlace::kOrdinary;
+  if (mlockall(MCL_CURRENT | (is_ordinary ? MCL_ONFAULT : 0)) != 0) {
     return error_from_errno("locking the program in memory")
         .set_cure("run as root, or raise the limit: ulimit -l unlimited");
   }

@@ -92,6 +92,7 @@ std::string read_value(const Key& key, const TomlNode& node, Value* value) {
     case Type::kSize: return read_size(key, node, value);
     case Type::kPage:
     case Type::kEnforce:
+    case Type::kHeap:
     case Type::kSockets: return read_choice(key, node, value);
     case Type::kBoolean:
       value->number = static_cast<uint64_t>(node.number);

@@ -18,6 +18,10 @@
 
 namespace bedplate {
 
+// Whose memory the file expects malloc to hand out; it cannot choose (alloc/
+// interception_decision.h): malloc is older than the file.
+enum class HeapExpectation { kAny, kPool, kOrdinary };
+
 enum class SocketBackendChoice { kIoUring, kEpoll, kIoUringOrEpoll };
 
 struct ApplianceSettings {
@@ -34,6 +38,10 @@ struct PoolSettings {
   PageSize page = PageSize::k2MiB;
   Enforcement enforce = Enforcement::kKernel;
   uint64_t heap_min_bytes = 32 * kMiB;
+};
+
+struct AllocSettings {
+  HeapExpectation expect = HeapExpectation::kAny;
 };
 
 struct EventLoopSettings {
@@ -66,6 +74,7 @@ struct BlockdSettings {
 struct Configuration {
   ApplianceSettings appliance;
   PoolSettings pool;
+  AllocSettings alloc;
   EventLoopSettings event_loop;
   std::vector<ShardSettings> shards;
   BlockdSettings blockd;

@@ -13,12 +13,16 @@ constexpr const char* kPages[] = {"4 KiB", "2 MiB", "1 GiB"};
 constexpr PageSize kPageSizes[] = {PageSize::k4KiB, PageSize::k2MiB, PageSize::k1GiB};
 constexpr const char* kEnforcements[] = {"kernel", "seccomp"};
 constexpr Enforcement kEnforcementValues[] = {Enforcement::kKernel, Enforcement::kSeccomp};
+constexpr const char* kHeaps[] = {"any", "pool", "ordinary"};
+constexpr HeapExpectation kExpectations[] = {HeapExpectation::kAny, HeapExpectation::kPool,
+                                             HeapExpectation::kOrdinary};
 constexpr const char* kSockets[] = {"io_uring-or-epoll", "io_uring", "epoll"};
 constexpr SocketBackendChoice kBackends[] = {SocketBackendChoice::kIoUringOrEpoll,
                                              SocketBackendChoice::kIoUring,
                                              SocketBackendChoice::kEpoll};
 static_assert(std::size(kPages) == std::size(kPageSizes));
 static_assert(std::size(kEnforcements) == std::size(kEnforcementValues));
+static_assert(std::size(kHeaps) == std::size(kExpectations));
 static_assert(std::size(kSockets) == std::size(kBackends));
 
 // Stores a number into `member` of the table that `part` names.
@@ -45,6 +49,9 @@ constexpr Key kKeys[] = {
      [](Draft& d, Value& v) { d.configuration.pool.enforce = kEnforcementValues[v.number]; }},
     {"pool", "heap_min_bytes", Type::kSize, "\"32 MiB\"", 0, kSizeMaxBytes, Rule::kNone,
      BP_NUMBER(d.configuration.pool, heap_min_bytes)},
+
+    {"alloc", "expect", Type::kHeap, "\"any\"", 0, 0, Rule::kNone,
+     [](Draft& d, Value& v) { d.configuration.alloc.expect = kExpectations[v.number]; }},
 
     {"event_loop", "sockets", Type::kSockets, "\"io_uring-or-epoll\"", 0, 0, Rule::kNone,
      [](Draft& d, Value& v) { d.configuration.event_loop.sockets = kBackends[v.number]; }},
@@ -90,6 +97,7 @@ constexpr Key kKeys[] = {
 constexpr Table kTables[] = {
     {"appliance", true, 0, [](Configuration&) {}},
     {"pool", true, 0, [](Configuration&) {}},
+    {"alloc", false, 0, [](Configuration&) {}},
     {"event_loop", false, 0, [](Configuration&) {}},
     {"shard", true, 64, [](Configuration& c) { c.shards.emplace_back(); }},
     {"blockd", false, 0, [](Configuration& c) { c.blockd.enabled = true; }},
@@ -106,6 +114,7 @@ const char* type_text(Type type) {
     case Type::kBoolean: return "boolean";
     case Type::kPage:
     case Type::kEnforce:
+    case Type::kHeap:
     case Type::kSockets: return "choice";
     case Type::kAddresses: return "list of addresses";
     case Type::kShard: return "shard";
@@ -127,13 +136,13 @@ std::string span_text(const Key& key) {
     case Type::kShard: return "the name of a shard";
     case Type::kPage:
     case Type::kEnforce:
+    case Type::kHeap:
     case Type::kSockets: break;
   }
-  std::string words;  // "a", "b" or "c"
   const std::span<const char* const> choices = choices_of(key.type);
-  for (size_t i = 0; i < choices.size(); ++i) {
-    const bool is_last = i + 1 == choices.size();
-    words += (i == 0 ? "" : is_last ? " or " : ", ") + quoted(choices[i]);
+  std::string words = quoted(choices[0]);
+  for (size_t i = 1; i < choices.size(); ++i) {
+    words += (i + 1 < choices.size() ? ", " : " or ") + quoted(choices[i]);
   }
   return words;
 }
@@ -209,6 +218,7 @@ std::string quoted(std::string_view text) {
 std::span<const char* const> choices_of(Type type) {
   if (type == Type::kPage) return kPages;
   if (type == Type::kEnforce) return kEnforcements;
+  if (type == Type::kHeap) return kHeaps;
   BP_ASSERT(type == Type::kSockets);
   return kSockets;
 }

@@ -18,8 +18,8 @@ namespace bedplate::keys {
 
 inline constexpr uint64_t kVolumeUnitBytes = 4 * kKiB;
 
-enum class Type { kName, kText, kPath, kInteger, kSize, kBoolean, kPage, kEnforce, kSockets, kAddresses,
-                  kShard };
+enum class Type { kName, kText, kPath, kInteger, kSize, kBoolean, kPage, kEnforce, kHeap,
+                  kSockets, kAddresses, kShard };
 
 enum class Rule { kNone, kUnique, kMultipleOf4KiB, kMultipleOfPage };
 
@@ -77,7 +77,7 @@ const Table* find_table(std::string_view parent, std::string_view name);
 
 // A value of the file in quotes, cut off where a message would become unreadable.
 std::string quoted(std::string_view text);
-// What a key may be whose values are a few words: kPage, kEnforce, kSockets.
+// What a key may be whose values are a few words: kPage, kEnforce, kHeap, kSockets.
 std::span<const char* const> choices_of(Type type);
 // "integer: 0..1023, unique".
 std::string expectation(const Key& key);

@@ -119,6 +119,28 @@ Result<void> probe_io_uring() noexcept {
                 "kernel.io_uring_disabled=0); or set [event_loop] sockets = \"epoll\"");
 }
 
+Result<void> check_heap_expectation(HeapExpectation expected,
+                                    const InterceptionDecision& decision) noexcept {
+  const bool is_pool = decision.place == HeapPlace::kPool;
+  const bool is_good = expected == HeapExpectation::kAny ||
+                       (expected == HeapExpectation::kPool) == is_pool;
+  if (is_good) return {};
+  char sentence[192];
+  Error error;
+  error.kind = ErrorKind::kConfiguration;
+  error.set_doing("comparing [alloc] expect = \"%s\" with this process",
+                  is_pool ? "ordinary" : "pool");
+  error.set_answer("malloc %s", explain_decision(decision, sentence, sizeof sentence));
+  if (is_pool) return error.set_cure("set BEDPLATE_ALLOC_DISABLE=1, or change [alloc] expect");
+  if (decision.place == HeapPlace::kOwn) {
+    return error.set_cure("link libbedplate-malloc.a, or change [alloc] expect");
+  }
+  if (decision.inputs.disabled_by != nullptr) {
+    return error.set_cure("unset %s, or change [alloc] expect", decision.inputs.disabled_by);
+  }
+  return error.set_cure("set BEDPLATE_LEAVE_PINNED=yes, or change [alloc] expect");
+}
+
 std::vector<Error> preflight(const Configuration& configuration, const AppliancePlan& plan) {
   std::vector<Error> problems;
   check_hugepages(plan, configuration.pool.page, &problems);

@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "alloc/interception_decision.h"
 #include "apps/boot/appliance_plan.h"
 #include "apps/boot/configuration.h"
 #include "platform/result.h"
@@ -15,6 +16,10 @@ namespace bedplate {
 // Checks hugepages, the limit of locked memory, descriptors, cores and io_uring, and raises this
 // process's soft limits to its hard ones. Returns what is missing; empty is good.
 std::vector<Error> preflight(const Configuration& configuration, const AppliancePlan& plan);
+
+// Whether malloc hands out what the configuration expects. Errors (kConfiguration): it does not.
+Result<void> check_heap_expectation(HeapExpectation expected,
+                                    const InterceptionDecision& decision) noexcept;
 
 // What a configuration with io_uring for its sockets would meet; no error: it works here.
 Result<void> probe_io_uring() noexcept;

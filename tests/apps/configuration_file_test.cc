@@ -82,7 +82,7 @@ TEST(ConfigurationFile, TheDemosAreGood) {
 
 TEST(ConfigurationFile, TheDemoServesRam0) {
   const Configuration c = parsed(source_text("apps/demo.toml"));
-  STRCMP_EQUAL("demo /run/bedplate 5000 268435456 2097152 0 33554432 2 50 shard main 0 blockd 1 "
+  STRCMP_EQUAL("demo /run/bedplate 5000 268435456 2097152 0 33554432 2 50 0 shard main 0 blockd 1 "
                "tcp:127.0.0.1:10809 0 0 64 64 10000 volume ram0 67108864 0",
                described(c).c_str());
 }

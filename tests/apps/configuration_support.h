@@ -79,8 +79,9 @@ inline std::string described(const Configuration& c) {
   std::ostringstream out;
   out << c.appliance.name << ' ' << c.appliance.runtime_directory << ' '
       << c.appliance.drain_timeout_ms << ' ' << c.pool.bytes << ' ' << page_bytes(c.pool.page)
-      << ' ' << static_cast<int>(c.pool.enforce) << ' ' << c.pool.heap_min_bytes << ' ' << static_cast<int>(c.event_loop.sockets) << ' '
-      << c.event_loop.spin_us;
+      << ' ' << static_cast<int>(c.pool.enforce) << ' ' << c.pool.heap_min_bytes << ' '
+      << static_cast<int>(c.event_loop.sockets) << ' '
+      << c.event_loop.spin_us << ' ' << static_cast<int>(c.alloc.expect);
   for (const ShardSettings& shard : c.shards) out << " shard " << shard.name << ' ' << shard.cpu;
   out << " blockd " << c.blockd.enabled;
   for (const SocketAddress& address : c.blockd.listen) out << ' ' << address.text();

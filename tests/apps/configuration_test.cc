@@ -36,8 +36,8 @@ TEST_GROUP(Configuration) {};
 TEST(Configuration, SmallestFileHasTheDefaults) {
   const Configuration c = parsed(file_with(
       {{8, ""}, {9, ""}, {10, ""}, {11, ""}, {12, ""}}));
-  STRCMP_EQUAL("demo /run/bedplate 5000 268435456 2097152 0 33554432 2 50 shard main 0 blockd 0 0 0 "
-               "64 64 10000",
+  STRCMP_EQUAL("demo /run/bedplate 5000 268435456 2097152 0 33554432 2 50 0 shard main 0 blockd 0 0 "
+               "0 64 64 10000",
                described(c).c_str());
   CHECK(c.event_loop.sockets == SocketBackendChoice::kIoUringOrEpoll);
 }
@@ -53,6 +53,8 @@ bytes = "2 GiB"
 page = "1 GiB"
 enforce = "seccomp"
 heap_min_bytes = 1
+[alloc]
+expect = "ordinary"
 [event_loop]
 sockets = "epoll"
 spin_us = 1000000
@@ -80,7 +82,7 @@ name = "w é"
 bytes = "1TiB"
 read_only = true
 )";
-  STRCMP_EQUAL("store-1 /tmp/run 0 2147483648 1073741824 1 1 1 1000000 shard a 1023 shard b 1 "
+  STRCMP_EQUAL("store-1 /tmp/run 0 2147483648 1073741824 1 1 1 1000000 2 shard a 1023 shard b 1 "
                "shard c 2 blockd 1 tcp:127.0.0.1:1 tcp:[::1]:65535 unix:/tmp/s activation: 1 0 "
                "4096 1024 100 volume v 4096 0 volume w é 1099511627776 1",
                described(parsed(text)).c_str());
@@ -204,7 +206,7 @@ TEST(Configuration, RefusesUnknownKeys) {
 
 TEST(Configuration, RefusesUnknownTables) {
   REFUSED("f:8:2: unknown key \"block\"; did you mean \"blockd\"? the file may have: [appliance], "
-          "[pool], [event_loop], [[shard]], [blockd]",
+          "[pool], [alloc], [event_loop], [[shard]], [blockd]",
           file_with({{8, "[block]"}, {10, "[[block.volume]]"}}));
   REFUSED("f:10:10: unknown key \"volumes\"; did you mean \"volume\"? [blockd] may have: listen, "
           "connections_shard, volumes_shard, max_connections, requests_per_connection, "

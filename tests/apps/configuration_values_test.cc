@@ -256,3 +256,14 @@ TEST(ConfigurationValues, AddressesClashAsTheKernelSays) {
     }
   }
 }
+
+TEST(ConfigurationValues, ReadsWhatIsExpectedOfTheHeap) {
+  const auto expected = [](const char* value) {
+    return parsed(file_with({}) + "[alloc]\nexpect = " + value + "\n").alloc.expect;
+  };
+  CHECK(expected("\"any\"") == HeapExpectation::kAny);
+  CHECK(expected("\"pool\"") == HeapExpectation::kPool);
+  CHECK(expected("\"ordinary\"") == HeapExpectation::kOrdinary);
+  REFUSED("f:14:10: \"expect\" is \"yes\"; expected choice: \"any\", \"pool\" or \"ordinary\"",
+          file_with({}) + "[alloc]\nexpect = \"yes\"\n");
+}

@@ -218,3 +218,29 @@ TEST(Preflight, TheProbeOfIoUringAgreesWithWhatTheSocketsMeet) {
   const auto sockets = make_uring_sockets();
   CHECK_EQUAL(sockets->create(options).ok(), probe_io_uring().ok());
 }
+
+TEST(Preflight, ExpectationOfTheHeapIsComparedWithTheDecision) {
+  const auto outcome = [](HeapExpectation expected, HeapPlace place) {
+    InterceptionDecision decision;
+    decision.place = place;
+    const auto checked = check_heap_expectation(expected, decision);
+    if (checked.ok()) return std::string();
+    CHECK(checked.error().kind == ErrorKind::kConfiguration);
+    char message[1024];
+    return std::string(format_error(checked.error(), message, sizeof message));
+  };
+  for (const HeapPlace place : {HeapPlace::kOwn, HeapPlace::kOrdinary, HeapPlace::kPool}) {
+    STRCMP_EQUAL("", outcome(HeapExpectation::kAny, place).c_str());
+  }
+  STRCMP_EQUAL("", outcome(HeapExpectation::kPool, HeapPlace::kPool).c_str());
+  STRCMP_EQUAL("", outcome(HeapExpectation::kOrdinary, HeapPlace::kOrdinary).c_str());
+  STRCMP_EQUAL("", outcome(HeapExpectation::kOrdinary, HeapPlace::kOwn).c_str());
+  STRCMP_EQUAL("comparing [alloc] expect = \"pool\" with this process: malloc is the program's "
+               "own: libbedplate-malloc.a is not linked; link libbedplate-malloc.a, or change "
+               "[alloc] expect",
+               outcome(HeapExpectation::kPool, HeapPlace::kOwn).c_str());
+  STRCMP_CONTAINS("expect = \"pool\" with this process: malloc hands out ordinary memory",
+                  outcome(HeapExpectation::kPool, HeapPlace::kOrdinary).c_str());
+  STRCMP_CONTAINS("expect = \"ordinary\" with this process: malloc hands out pool memory",
+                  outcome(HeapExpectation::kOrdinary, HeapPlace::kPool).c_str());
+}

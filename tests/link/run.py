@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Links small programs with the archives, as docs/allocator.md says, and looks whose malloc they have.
+"""Links small programs as docs/allocator.md says, and looks whose malloc they have.
 
     tests/link/run.py [BUILD]       (build/release)
 
@@ -61,12 +61,13 @@ class Workshop:
              self.path("library.so")])
         return self.path("library.so")
 
-    def link(self, name, whose, kind):
-        """Links NAME.o by the documented line, as an executable of `kind`."""
+    def link(self, name, whose, kind, *more):
+        """Links NAME.o and `more` by the documented line, as an executable of `kind`."""
         output = self.path(f"{name}-{whose}-{kind}")
         line = [os.path.join(BUILD, word) if word.endswith(".a") else word
                 for word in self.lines[whose]]
         line[line.index("program.o")] = self.path(f"{name}.o")
+        line += [self.path(f"{other}.o") for other in more]
         line[line.index("program")] = output
         run([*line[:1], *KINDS[kind], *line[1:]])
         return output
@@ -100,13 +101,23 @@ def tests(workshop):
         for kind in DYNAMIC_KINDS:
             yield f"{whose} malloc, {kind}, opens a library", lambda whose=whose, kind=kind: run(
                 [workshop.link("dlopen_program", whose, kind), whose, workshop.library()])
+    for kind in KINDS:
+        # The decision falls inside the first malloc: early, when the loader is still at work.
+        yield f"ordinary memory by the environment, {kind}", lambda kind=kind: compare(
+            facts(workshop.link("program", "pool", kind), {"BEDPLATE_LEAVE_PINNED": "no"}),
+            expected_facts("own"))
+        yield f"ordinary memory by a constant, {kind}", lambda kind=kind: compare(
+            facts(workshop.link("program", "pool", kind, "constant")), expected_facts("own"))
+        yield f"the environment before the constant, {kind}", lambda kind=kind: compare(
+            facts(workshop.link("program", "pool", kind, "constant"),
+                  {"BEDPLATE_LEAVE_PINNED": "yes"}), expected_facts("pool"))
 
 
 def main():
     failed_count, passed_count = 0, 0
     with tempfile.TemporaryDirectory() as directory:
         workshop = Workshop(directory)
-        for name in ("program", "quiet_program", "dlopen_program"):
+        for name in ("program", "quiet_program", "dlopen_program", "constant"):
             workshop.compile(name)
         for name, test in tests(workshop):
             try:

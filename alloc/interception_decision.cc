@@ -1,0 +1,142 @@
+#include "alloc/interception_decision.h"
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "platform/file.h"
+#include "platform/log.h"
+
+extern "C" __attribute__((weak)) const char* const bedplate_leave_pinned = "yes";
+extern "C" __attribute__((weak)) const char* const bedplate_leave_pinned_pipeline = nullptr;
+
+// interception.cc defines it: there when, and only when, libbedplate-malloc.a is linked.
+extern "C" __attribute__((weak)) const char bedplate_malloc_is_linked;
+
+namespace bedplate {
+namespace {
+
+constexpr const char* kLeavePinned = "BEDPLATE_LEAVE_PINNED";
+constexpr const char* kLeavePinnedPipeline = "BEDPLATE_LEAVE_PINNED_PIPELINE";
+constexpr const char* kSwitches[] = {"BEDPLATE_ALLOC_DISABLE", "FAKEROOTKEY"};
+constexpr const char* kWords[] = {"yes", "no", "runtime", "absent"};
+
+// kAskDevice: the pool if a bypass device is present.
+enum class Cell : uint8_t { kPool, kOrdinary, kAskDevice };
+constexpr Cell kYes = Cell::kPool, kNo = Cell::kOrdinary, kAsk = Cell::kAskDevice;
+
+// Rows: leave_pinned; columns: leave_pinned_pipeline.
+constexpr Cell kMatrix[4][4] = {
+    //            yes    no    runtime  absent
+    /* yes     */ {kYes, kYes, kYes, kYes},
+    /* no      */ {kYes, kNo, kNo, kNo},
+    /* runtime */ {kYes, kNo, kAsk, kAsk},
+    /* absent  */ {kYes, kNo, kAsk, kAsk},
+};
+
+const char* word_of(Wish wish) noexcept { return kWords[static_cast<size_t>(wish)]; }
+
+Wish read_wish(const char* variable, const char* const volatile& linked) noexcept {
+  // Volatile: the linker may replace a weak constant, so the compiler must not fold its value.
+  const char* text = getenv(variable);
+  auto wish = parse_wish(text != nullptr ? text : linked, variable);
+  if (!wish.ok()) stop_with(wish.error());
+  return wish.value();
+}
+
+InterceptionInputs inputs_of_this_process() noexcept {
+  InterceptionInputs inputs;
+  inputs.leave_pinned = read_wish(kLeavePinned, bedplate_leave_pinned);
+  inputs.leave_pinned_pipeline =
+      read_wish(kLeavePinnedPipeline, bedplate_leave_pinned_pipeline);
+  for (const char* variable : kSwitches) {
+    if (inputs.disabled_by == nullptr && getenv(variable) != nullptr) {
+      inputs.disabled_by = variable;
+    }
+  }
+  inputs.bypass_device_is_present = &bypass_device_is_present;
+  return inputs;
+}
+
+constinit bool is_decided = false;
+constinit InterceptionDecision the_decision;
+
+}  // namespace
+
+Result<Wish> parse_wish(const char* text, const char* where) noexcept {
+  if (text == nullptr) return Wish::kAbsent;
+  for (const Wish wish : {Wish::kYes, Wish::kNo, Wish::kRuntime}) {
+    if (std::strcmp(text, word_of(wish)) == 0) return wish;
+  }
+  Error error;
+  error.kind = ErrorKind::kConfiguration;
+  error.set_doing("deciding whether malloc hands out pool memory");
+  error.set_answer("%s is \"%.64s\"", where, text);
+  return error.set_cure("write yes, no or runtime, or leave it out");
+}
+
+InterceptionDecision decide_interception(const InterceptionInputs& inputs) noexcept {
+  InterceptionDecision decision;
+  decision.inputs = inputs;
+  decision.place = HeapPlace::kOrdinary;
+  if (inputs.disabled_by != nullptr) return decision;
+  Cell cell = kMatrix[static_cast<size_t>(inputs.leave_pinned)]
+                     [static_cast<size_t>(inputs.leave_pinned_pipeline)];
+  if (cell == Cell::kAskDevice) {
+    const bool is_present = inputs.bypass_device_is_present();
+    decision.search = is_present ? DeviceSearch::kFound : DeviceSearch::kNotFound;
+    cell = is_present ? Cell::kPool : Cell::kOrdinary;
+  }
+  if (cell == Cell::kPool) decision.place = HeapPlace::kPool;
+  return decision;
+}
+
+const InterceptionDecision& interception_decision() noexcept {
+  if (!is_decided) {
+    if (&bedplate_malloc_is_linked != nullptr) {
+      the_decision = decide_interception(inputs_of_this_process());
+    }
+    is_decided = true;
+  }
+  return the_decision;
+}
+
+bool bypass_device_is_present() noexcept {
+  const Fd directory(open("/sys/class/infiniband", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!directory.is_open()) return false;
+  // Not opendir, which allocates. Beside "." and "..", which take 24 bytes each, any entry is a
+  // device.
+  alignas(8) char entries[512];
+  constexpr long kEmptyBytes = 2 * 24;
+  return syscall(SYS_getdents64, directory.number(), entries, sizeof entries) > kEmptyBytes;
+}
+
+const char* explain_decision(const InterceptionDecision& decision, char* text,
+                             size_t text_bytes) noexcept {
+  if (decision.place == HeapPlace::kOwn) {
+    std::snprintf(text, text_bytes, "is the program's own: libbedplate-malloc.a is not linked");
+    return text;
+  }
+  const char* outcome = decision.place == HeapPlace::kPool ? "hands out pool memory"
+                                                           : "hands out ordinary memory";
+  if (decision.inputs.disabled_by != nullptr) {
+    std::snprintf(text, text_bytes, "%s, because %s is set", outcome,
+                  decision.inputs.disabled_by);
+    return text;
+  }
+  const char* device = decision.search == DeviceSearch::kFound ? " and a bypass device is present"
+                       : decision.search == DeviceSearch::kNotFound
+                           ? " and no bypass device is present"
+                           : "";
+  std::snprintf(text, text_bytes, "%s, because leave_pinned is %s, leave_pinned_pipeline is %s%s",
+                outcome, word_of(decision.inputs.leave_pinned),
+                word_of(decision.inputs.leave_pinned_pipeline), device);
+  return text;
+}
+
+}  // namespace bedplate

@@ -1,0 +1,70 @@
+"""Whose memory malloc hands out: decided by the environment, stated by the configuration."""
+
+import json
+import os
+
+from harness import MIB, expect, expect_in, expect_true, read_text, test, to_toml
+import raw_nbd as nbd
+from raw_nbd import connect, pattern
+
+# name: (variables, what [alloc] expect says, is that so?)
+EXPECTATIONS = {
+    "pool": ({}, "pool", True),
+    "not_ordinary": ({}, "ordinary", False),
+    "ordinary": ({"BEDPLATE_LEAVE_PINNED": "no"}, "ordinary", True),
+    "not_pool": ({"BEDPLATE_LEAVE_PINNED": "no"}, "pool", False),
+    "disabled": ({"BEDPLATE_ALLOC_DISABLE": "1"}, "ordinary", True),
+    "fakeroot": ({"FAKEROOTKEY": "17"}, "pool", False),
+    "pipeline": ({"BEDPLATE_LEAVE_PINNED": "no", "BEDPLATE_LEAVE_PINNED_PIPELINE": "yes"}, "pool",
+                 True),
+}
+
+
+@test(case=EXPECTATIONS)
+def expectation(box, case):
+    """A configuration may state what it expects; run and check refuse what is not so."""
+    variables, expected, is_so = EXPECTATIONS[case]
+    environment = {**os.environ, **variables}
+    configuration = box.configuration()
+    configuration["alloc"] = {"expect": expected}
+    config = box.write("bedplate.toml", to_toml(configuration))
+    box.ensure_hugepages(config)
+    if is_so:
+        box.bedplate("check", config, env=environment)
+        box.appliance(configuration, env=environment).stop()
+        return
+    for command in ("check", "run"):
+        done = box.bedplate(command, config, env=environment, expect_code=2)
+        expect_in(f'[alloc] expect = "{expected}"', done.stderr, f"what {command} says")
+        expect(done.stderr.count("\n"), 1, f"the lines that {command} says")
+
+
+@test()
+def doctor_explains_the_decision(box):
+    """One sentence, with the reason."""
+    for variables, words in (({}, "pool memory, because leave_pinned is yes"),
+                             ({"BEDPLATE_LEAVE_PINNED": "no"}, "ordinary memory, because"),
+                             ({"FAKEROOTKEY": ""}, "because FAKEROOTKEY is set")):
+        told = box.bedplate("doctor", "--json", env={**os.environ, **variables}).stdout
+        value = {item["name"]: item["value"] for item in json.loads(told)}["malloc"]
+        expect_in(words, value, "doctor about malloc")
+
+
+@test()
+def serves_with_an_ordinary_heap(box):
+    """The pool is the services' alone then; what was asked for is still served and locked."""
+    appliance = box.appliance(env={**os.environ, "BEDPLATE_LEAVE_PINNED": "no"})
+    client = connect(box, appliance)
+    data = pattern(1, MIB)
+    client.write(0, data)
+    expect_true(client.read(0, MIB) == data, "the data are those that were written")
+    expect(client.error(nbd.FLUSH, 0, 0), 0, "the error of FLUSH")
+    pool = appliance.stats()["pool"]
+    expect((pool["sealed"], pool["audit"]), (True, "ok"), "sealed and audit")
+    owners = {owner["owner"]: owner["used_bytes"] for owner in appliance.stats()["owners"]}
+    expect((owners["boot"], owners["heap"]), (0, 0), "what the heap uses of the pool")
+    resident = {line.split(":")[0]: int(line.split()[1])
+                for line in read_text(f"/proc/{appliance.pid}/status").splitlines()
+                if line.startswith("VmRSS")}["VmRSS"]
+    expect_true(resident < 256 * 1024, f"the untouched heap is not there: {resident} KiB are")
+    appliance.stop()
