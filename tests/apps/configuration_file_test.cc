@@ -143,7 +143,7 @@ TEST(ConfigurationFile, DocumentedDefaultsAreTheOnesThatApply) {
     STRCMP_EQUAL(expected.c_str(), described(parsed(text)).c_str());
     ++checked;
   }
-  LONGS_EQUAL(11, checked);
+  LONGS_EQUAL(12, checked);
 }
 
 TEST(ConfigurationFile, DocumentedExamplesAreGood) {
