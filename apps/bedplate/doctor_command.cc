@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "alloc/interception.h"
+#include "alloc/support_level.h"
 #include "apps/bedplate/commands.h"
 #include "apps/bedplate/json_output.h"
 #include "apps/boot/preflight.h"
@@ -91,13 +92,20 @@ Finding allocation() {
           "its blocks have no keys; docs/allocator.md says how to decide for the pool"};
 }
 
+Finding support() {
+  const SupportProof proof = prove_support_level();
+  Finding finding = {"support level", proof.way == nullptr, support_level_text(proof.level), ""};
+  if (!finding.good) finding.advice = std::string(proof.way) + ": " + proof.failure;
+  return finding;
+}
+
 }  // namespace
 
 int doctor_command(const Arguments& arguments) {
   const std::vector<Finding> findings = {
       kernel(), cores(), hugepages(PageSize::k2MiB, "hugepages of 2 MiB"),
       hugepages(PageSize::k1GiB, "hugepages of 1 GiB"), locked_memory(), io_uring_support(),
-      sealing(), ways_back(), allocation()};
+      sealing(), ways_back(), allocation(), support()};
   if (arguments.json) {
     Json json = Json::array();
     for (const Finding& finding : findings) {

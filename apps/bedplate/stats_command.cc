@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <string>
 
+#include "alloc/support_level.h"
 #include "apps/bedplate/commands.h"
 #include "apps/bedplate/json_output.h"
 #include "apps/boot/counters_file.h"
@@ -40,6 +41,8 @@ Json pool_json(const CountersSnapshot& snapshot) {
           {"registrations_after_seal", layout.registrations_after_seal.read()},
           {"allocations_refused", layout.exhaustions.read()},
           {"allocations_checked", layout.checked_pointers.read()},
+          {"support_level", support_level_text(static_cast<SupportLevel>(
+                                static_cast<uint32_t>(layout.support_level.read())))},
           {"audit", audit_text(snapshot)}};
 }
 

@@ -8,6 +8,7 @@
 #include "alloc/confined_heap.h"
 #include "alloc/exhaustion.h"
 #include "alloc/interception.h"
+#include "alloc/support_level.h"
 #include "apps/boot/preflight.h"
 #include "pinned_pool/audit.h"
 #include "pinned_pool/boot_segment.h"
@@ -149,6 +150,7 @@ Result<void> Appliance::seal() {
     BP_TRY(install_seccomp_filter(kPoolBase, kPoolBase + kPoolSpanBytes));
     pool.add_stoppers(kSeccompStops);
   }
+  BP_TRY(prove_support());
   CountersLayout& layout = counters_.layout();
   layout.stoppers.set(pool.stoppers());
   layout.pool_page_bytes.set(page_bytes(configuration_.pool.page));
@@ -184,6 +186,20 @@ void Appliance::report_ways_back() noexcept {
     BP_LOG_INFO("%s: refused in libc, but not as raw system calls (that takes [pool] enforce = "
                 "\"seccomp\"): %s", name, ways);
   }
+}
+
+// The shards' threads are there and wait: nobody else allocates.
+Result<void> Appliance::prove_support() noexcept {
+  const SupportProof proof = prove_support_level();
+  counters_.layout().support_level.set(static_cast<uint64_t>(proof.level));
+  if (proof.way == nullptr || interception_decision().place != HeapPlace::kPool) return {};
+  Error error;
+  error.set_doing("proving that malloc is the pool's");
+  error.set_answer("%s: %s", proof.way, proof.failure);
+  error.set_cure("give the heap 4 MB more ([pool] bytes), or see what else defines %s", proof.way);
+  if (configuration_.alloc.expect == HeapExpectation::kPool) return error;
+  log_error(error);
+  return {};
 }
 
 void Appliance::start_serving() {

@@ -40,6 +40,7 @@ class Appliance {
   void create_services();
   Result<void> seal();
   void report_ways_back() noexcept;
+  Result<void> prove_support() noexcept;
   void start_serving();
   void describe_owners() noexcept;
   void refresh_counters() noexcept;

@@ -49,6 +49,7 @@ struct CountersLayout {
   Counter registrations_after_seal;
   Counter exhaustions;       // allocations that were refused
   Counter checked_pointers;  // debug builds: pointers seen to lie in the pool
+  Counter support_level;     // the bits of SupportLevel
   PoolMap map;
   uint32_t owner_count = 0;
   uint32_t shard_count = 0;

@@ -60,7 +60,8 @@ def serves_with_an_ordinary_heap(box):
     expect_true(client.read(0, MIB) == data, "the data are those that were written")
     expect(client.error(nbd.FLUSH, 0, 0), 0, "the error of FLUSH")
     pool = appliance.stats()["pool"]
-    expect((pool["sealed"], pool["audit"]), (True, "ok"), "sealed and audit")
+    expect((pool["sealed"], pool["audit"], pool["support_level"]), (True, "ok", "none"),
+           "sealed, audit and support_level")
     owners = {owner["owner"]: owner["used_bytes"] for owner in appliance.stats()["owners"]}
     expect((owners["boot"], owners["heap"]), (0, 0), "what the heap uses of the pool")
     resident = {line.split(":")[0]: int(line.split()[1])
@@ -68,3 +69,24 @@ def serves_with_an_ordinary_heap(box):
                 if line.startswith("VmRSS")}["VmRSS"]
     expect_true(resident < 256 * 1024, f"the untouched heap is not there: {resident} KiB are")
     appliance.stop()
+
+
+@test()
+def support_is_proved(box):
+    """What boot tried is what stats says; the blocks that it took for that are given back."""
+    appliance = box.appliance()
+    stats = appliance.stats()
+    level = stats["pool"]["support_level"].split()
+    expect_true({"FREE", "CHUNK"} <= set(level), f"FREE and CHUNK are among {level}")
+    used = {owner["owner"]: owner["used_bytes"] for owner in stats["owners"]}["heap"]
+    expect_true(used <= 16 * MIB, f"the heap of an idle appliance uses little: {used}")
+    appliance.stop()
+
+
+@test()
+def heap_without_room_is_told(box):
+    """No 4 MB are free in segment 0: doctor says that nothing could be proved, and why."""
+    told = box.bedplate("doctor", "--json", env={**os.environ, "BEDPLATE_BOOT_BYTES": "8 MiB"})
+    item = {item["name"]: item for item in json.loads(told.stdout)}["support level"]
+    expect((item["good"], item["value"]), (False, "none"), "the support level")
+    expect_in("no 4 MB free", item["advice"], "the reason")

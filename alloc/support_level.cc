@@ -1,0 +1,146 @@
+#include "alloc/support_level.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include <malloc.h>
+#include <sys/mman.h>
+
+#include "alloc/confined_heap.h"
+#include "pinned_pool/pinned_pool.h"
+#include "platform/units.h"
+
+namespace bedplate {
+namespace {
+
+// More than any allocator keeps in a cache, and with its records still within one chunk of ours.
+constexpr size_t kBlockBytes = 4'000'000;
+constexpr size_t kAlignment = 4 * kKiB;
+constexpr auto kNewAlignment = std::align_val_t(kAlignment);
+
+struct Way {
+  const char* name;
+  void* (*allocate)();
+  void (*release)(void* block);
+};
+
+constexpr Way kWays[] = {
+    {"malloc", [] { return std::malloc(kBlockBytes); }, &std::free},
+    {"realloc", [] { return std::realloc(std::malloc(64), kBlockBytes); }, &std::free},
+    {"memalign", [] { return memalign(kAlignment, kBlockBytes); }, &std::free},
+    {"calloc", [] { return std::calloc(1, kBlockBytes); }, &std::free},
+    {"posix_memalign",
+     [] {
+       void* block = nullptr;
+       return posix_memalign(&block, kAlignment, kBlockBytes) == 0 ? block : nullptr;
+     },
+     &std::free},
+    {"aligned_alloc",
+     [] { return std::aligned_alloc(kAlignment, align_up(kBlockBytes, kAlignment)); }, &std::free},
+    // The throwing forms, which programs use; malloc just had as much.
+    {"new", [] { return ::operator new(kBlockBytes); },
+     [](void* block) { ::operator delete(block); }},
+    {"aligned new", [] { return ::operator new(kBlockBytes, kNewAlignment); },
+     [](void* block) { ::operator delete(block, kNewAlignment); }},
+};
+
+uint64_t used_bytes() noexcept {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < heap_arena_count(); ++i) bytes += heap_arena_use(i).used_bytes;
+  return bytes;
+}
+
+// Whether every page of [block, block + kBlockBytes) is mapped and there.
+bool is_resident(const void* block) noexcept {
+  unsigned char pages[kBlockBytes / kAlignment + 2];
+  const uintptr_t begin = align_down(reinterpret_cast<uintptr_t>(block), kAlignment);
+  const uintptr_t end = align_up(reinterpret_cast<uintptr_t>(block) + kBlockBytes, kAlignment);
+  if (mincore(reinterpret_cast<void*>(begin), end - begin, pages) != 0) return false;
+  return std::all_of(pages, pages + (end - begin) / kAlignment,
+                     [](unsigned char page) { return (page & 1) != 0; });
+}
+
+struct Observed {
+  const char* free_failure = nullptr;
+  const char* chunk_failure = nullptr;
+};
+
+Observed observe(const Way& way) {
+  Observed observed;
+  const uint64_t before = used_bytes();
+  void* block = way.allocate();
+  // The compiler knows these functions, and drops a block that nobody looks at.
+  asm volatile("" : "+r"(block) : : "memory");
+  if (block == nullptr) {
+    observed.free_failure = observed.chunk_failure = "the heap has no 4 MB free";
+    return observed;
+  }
+  const bool is_inside = process_pool().contains(block, kBlockBytes);
+  const bool is_seen = used_bytes() > before;
+  way.release(block);
+  if (!is_inside) {
+    observed.free_failure = observed.chunk_failure = "its block does not lie in the pool";
+  } else if (!is_seen) {
+    observed.free_failure = "its block is not of the pool's heap";
+  } else if (used_bytes() != before) {
+    observed.free_failure = "its free did not arrive";
+  }
+  if (is_inside && !is_resident(block)) observed.chunk_failure = "a freed chunk lost its pages";
+  return observed;
+}
+
+}  // namespace
+
+SupportProof prove_support_level(MunmapProbe munmap_is_refused) noexcept {
+  heap_create();
+  SupportProof proof;
+  bool has_free = true, has_chunk = true;
+  for (const Way& way : kWays) {
+    const Observed observed = observe(way);
+    has_free &= observed.free_failure == nullptr;
+    has_chunk &= observed.chunk_failure == nullptr;
+    if (proof.way == nullptr && !(has_free && has_chunk)) {
+      proof.way = way.name;
+      proof.failure = has_free ? observed.chunk_failure : observed.free_failure;
+    }
+    if (!has_free && !has_chunk) break;  // nothing is left to prove
+  }
+  if (has_free) proof.level = proof.level | SupportLevel::kFree;
+  if (has_chunk) proof.level = proof.level | SupportLevel::kChunk;
+  if (munmap_is_refused != nullptr && munmap_is_refused()) {
+    proof.level = proof.level | SupportLevel::kMunmap;
+  }
+  return proof;
+}
+
+const char* support_level_text(SupportLevel level) noexcept {
+  constexpr const char* kTexts[] = {"none",   "FREE",        "CHUNK",        "FREE CHUNK",
+                                    "MUNMAP", "FREE MUNMAP", "CHUNK MUNMAP", "FREE CHUNK MUNMAP"};
+  const auto bits = static_cast<uint32_t>(level);
+  return bits < std::size(kTexts) ? kTexts[bits] : "unknown";
+}
+
+const char* malloc_provider(char* text, size_t text_bytes) noexcept {
+  std::snprintf(text, text_bytes, "%s", "");
+  const auto function = reinterpret_cast<uintptr_t>(&std::malloc);
+  std::FILE* maps = std::fopen("/proc/self/maps", "re");
+  if (maps == nullptr) return text;
+  char line[4096 + 128];
+  while (std::fgets(line, sizeof line, maps) != nullptr) {
+    uintptr_t begin = 0, end = 0;
+    if (std::sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &begin, &end) != 2) continue;
+    if (function < begin || function >= end) continue;
+    line[std::strcspn(line, "\n")] = '\0';
+    const char* name = std::strrchr(line, '/');
+    if (name != nullptr) std::snprintf(text, text_bytes, "%s", name + 1);
+    break;
+  }
+  std::fclose(maps);
+  return text;
+}
+
+}  // namespace bedplate

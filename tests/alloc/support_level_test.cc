@@ -1,0 +1,94 @@
+// The proof of what malloc does: that it is right where all is well, and that it sees each fault.
+#include "alloc/support_level.h"
+
+#include <cstring>
+#include <string>
+
+#include "alloc/confined_heap.h"
+#include "alloc/interception.h"
+#include "platform/units.h"
+#include "tests/support/blocks.h"
+#include "tests/support/death_test.h"
+#include "tests/support/skip.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+
+namespace {
+
+bool refused() noexcept { return true; }
+bool not_refused() noexcept { return false; }
+
+uint64_t used_bytes() {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < heap_arena_count(); ++i) bytes += heap_arena_use(i).used_bytes;
+  return bytes;
+}
+
+}  // namespace
+
+BP_PROBE(SupportOfAnOrdinaryHeapIsNone) {
+  const SupportProof proof = prove_support_level(&refused);
+  BP_PROBE_CHECK(proof.level == SupportLevel::kMunmap);
+  BP_PROBE_CHECK(std::strcmp(proof.way, "malloc") == 0);
+  BP_PROBE_CHECK(std::strcmp(proof.failure, "its block does not lie in the pool") == 0);
+}
+
+BP_PROBE(SupportWithoutRoomIsNone) {
+  test::BlockList list;
+  list.add_all(kMiB);
+  const SupportProof proof = prove_support_level();
+  BP_PROBE_CHECK(proof.level == SupportLevel::kNone);
+  BP_PROBE_CHECK(std::strcmp(proof.failure, "the heap has no 4 MB free") == 0);
+  list.free_all();
+  BP_PROBE_CHECK(includes(prove_support_level().level, SupportLevel::kFree));
+}
+
+TEST_GROUP(SupportLevel) {};
+
+TEST(SupportLevel, OfThePoolsMallocIsFreeAndChunk) {
+  BP_SKIP_UNDER_SANITIZER();
+  const uint64_t before = used_bytes();
+  const SupportProof proof = prove_support_level();
+  POINTERS_EQUAL(nullptr, proof.failure);
+  POINTERS_EQUAL(nullptr, proof.way);
+  STRCMP_EQUAL("FREE CHUNK", support_level_text(proof.level));
+  CHECK(used_bytes() == before);
+}
+
+TEST(SupportLevel, MunmapIsWhatTheProbeSays) {
+  BP_SKIP_UNDER_SANITIZER();
+  STRCMP_EQUAL("FREE CHUNK MUNMAP", support_level_text(prove_support_level(&refused).level));
+  STRCMP_EQUAL("FREE CHUNK", support_level_text(prove_support_level(&not_refused).level));
+}
+
+TEST(SupportLevel, OfASanitizersMallocIsNone) {
+  if (!test::kIsSanitized) BP_SKIP("malloc is the pool's in this build");
+  const SupportProof proof = prove_support_level();
+  CHECK(proof.level == SupportLevel::kNone);
+  STRCMP_EQUAL("malloc", proof.way);
+}
+
+TEST(SupportLevel, OfAnOrdinaryHeapIsNone) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(SupportOfAnOrdinaryHeapIsNone, "BEDPLATE_LEAVE_PINNED=no");
+}
+
+TEST(SupportLevel, WithoutRoomNothingIsProved) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(SupportWithoutRoomIsNone);
+}
+
+TEST(SupportLevel, HasAText) {
+  STRCMP_EQUAL("none", support_level_text(SupportLevel::kNone));
+  STRCMP_EQUAL("CHUNK MUNMAP", support_level_text(SupportLevel::kChunk | SupportLevel::kMunmap));
+  STRCMP_EQUAL("unknown", support_level_text(static_cast<SupportLevel>(8)));
+}
+
+TEST(SupportLevel, ProviderOfMallocIsThisProgram) {
+  BP_SKIP_UNDER_SANITIZER();
+  char text[64];
+  STRCMP_EQUAL("bedplate-tests", malloc_provider(text, sizeof text));
+  STRCMP_EQUAL("bed", malloc_provider(text, 4));
+}
