@@ -9,6 +9,8 @@ packages=(
   # tests: the framework, the fuzzer, real clients, and what looks on from outside
   libcpputest-dev clang libclang-rt-14-dev python3 libnbd-bin python3-libnbd qemu-utils fio
   strace procps
+  # tests: the allocators that a program may bring
+  libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0
   # benchmarks: the peers
   nbdkit util-linux
 )

@@ -37,10 +37,12 @@ else
 endif
 
 # mimalloc's sources are compiled into alloc/confined_mimalloc.cc. Its style is its own (-Wno-...;
-# g++ ignores a pragma for -Wundef), and its unused mi_new throws.
+# g++ ignores a pragma for -Wundef), and its unused mi_new throws. Hidden: in a program that is
+# linked with a libmimalloc.so, too, that library's own calls would end here.
 MIMALLOC_FLAGS := -I$(MIMALLOC)/include -I$(MIMALLOC)/src -DMI_STATIC_LIB -DMI_NO_GETENV \
-                  -DMI_CACHE_DISABLE -DMI_SKIP_COLLECT_ON_EXIT -fno-builtin-malloc -ftls-model=local-exec \
-                  -fexceptions -Wno-undef -Wno-unused-variable -Wno-maybe-uninitialized \
+                  -DMI_CACHE_DISABLE -DMI_SKIP_COLLECT_ON_EXIT -fno-builtin-malloc \
+                  -ftls-model=local-exec -fvisibility=hidden -fexceptions -Wno-undef \
+                  -Wno-unused-variable -Wno-maybe-uninitialized \
                   $(if $(filter debug,$(MODE)),-DMI_DEBUG=1,-O3 -DMI_DEBUG=0)
 $(BUILD)/alloc/confined_mimalloc.o: CXXFLAGS += $(MIMALLOC_FLAGS)
 $(BUILD)/alloc/interception.o: CXXFLAGS += -I$(MIMALLOC)/include -fno-builtin-malloc

@@ -18,7 +18,8 @@ extern "C" {
 
 const void* library_loaded() { return loaded->data(); }
 
-// Every way to allocate, by number; nullptr: there are no more.
+// The ways to allocate, by number; nullptr: there are no more. (jemalloc, which is put before this
+// as well, has no pvalloc.)
 void* library_allocate(int way, size_t bytes) {
   void* block = nullptr;
   switch (way) {
@@ -30,8 +31,7 @@ void* library_allocate(int way, size_t bytes) {
     case 5: return std::aligned_alloc(64, bytes);
     case 6: return posix_memalign(&block, 64, bytes) == 0 ? block : nullptr;
     case 7: return valloc(bytes);
-    case 8: return pvalloc(bytes);
-    case 9: return strdup("libc calls malloc");
+    case 8: return strdup("libc calls malloc");
     default: return nullptr;
   }
 }

@@ -6,6 +6,8 @@
 The last line is `N passed, N failed, N skipped`; the exit code is 1 when anything failed.
 """
 
+import functools
+import glob
 import os
 import re
 import shlex
@@ -20,10 +22,16 @@ COMPILE = ["g++", "-std=c++20", "-O2", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}
 KINDS = {"static": ["-static"], "static-pie": ["-static-pie"], "pie": ["-pie"],
          "no-pie": ["-no-pie"]}
 DYNAMIC_KINDS = ("pie", "no-pie")
+OBJECTS = ("program", "quiet_program", "dlopen_program", "level_program", "constant", "own_new")
+ALLOCATORS = ("libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2.0")
 BOOT_BYTES = "24 MiB"
 WAYS = ("before main", "malloc", "calloc", "realloc", "reallocarray", "memalign", "aligned_alloc",
         "posix_memalign", "valloc", "pvalloc", "large malloc", "strdup", "new", "aligned new",
         "string", "thread")
+
+
+class Skip(Exception):
+    """The machine lacks what a test needs."""
 
 
 def documented_lines():
@@ -62,12 +70,13 @@ class Workshop:
         return self.path("library.so")
 
     def link(self, name, whose, kind, *more):
-        """Links NAME.o and `more` by the documented line, as an executable of `kind`."""
+        """Links NAME.o and `more` (our objects, libraries, options) by the documented line."""
         output = self.path(f"{name}-{whose}-{kind}")
         line = [os.path.join(BUILD, word) if word.endswith(".a") else word
                 for word in self.lines[whose]]
-        line[line.index("program.o")] = self.path(f"{name}.o")
-        line += [self.path(f"{other}.o") for other in more]
+        at = line.index("program.o")
+        line[at:at + 1] = [part if part.startswith(("/", "-")) else self.path(f"{part}.o")
+                           for part in (name, *more)]
         line[line.index("program")] = output
         run([*line[:1], *KINDS[kind], *line[1:]])
         return output
@@ -90,8 +99,71 @@ def compare(told, expected):
         raise AssertionError(f"told and expected: {wrong}")
 
 
+def expected_level(program, whose, kind, provider=None):
+    """What level_program tells when nothing is wrong."""
+    if whose == "pool":
+        return {"level": "FREE CHUNK", "failure": "none: none",
+                "provider": os.path.basename(program)}
+    libc = "libc.so.6" if kind in DYNAMIC_KINDS else os.path.basename(program)
+    return {"level": "none", "failure": "malloc: its block does not lie in the pool",
+            "provider": provider or libc}
+
+
+def check_level(workshop, whose, kind):
+    program = workshop.link("level_program", whose, kind)
+    compare(facts(program), expected_level(program, whose, kind))
+
+
+def check_own_new(workshop, kind):
+    program = workshop.link("level_program", "pool", kind, "own_new")
+    compare(facts(program), {**expected_level(program, "pool", kind), "level": "none",
+                             "failure": "new: its block does not lie in the pool"})
+
+
+def find_allocator(name):
+    """The path of the shared library of an allocator, the file itself."""
+    found = glob.glob(f"/usr/lib/*/{name}")
+    if not found:
+        raise Skip(f"{name} is not installed")
+    return os.path.realpath(found[0])
+
+
+def check_preloaded(workshop, whose, kind, name):
+    """Another allocator is preloaded: who links libbedplate.a keeps it, the pool's heap goes
+    before it."""
+    library = find_allocator(name)
+    environment = {"LD_PRELOAD": library}
+    program = workshop.link("program", whose, kind)
+    compare(facts(program, environment), expected_facts(whose))
+    level_program = workshop.link("level_program", whose, kind)
+    compare(facts(level_program, environment),
+            expected_level(level_program, whose, kind, os.path.basename(library)))
+    run([workshop.link("dlopen_program", whose, kind), whose, workshop.library()], environment)
+
+
+def check_linked(workshop, kind, name):
+    """Another allocator is linked beside libbedplate.a."""
+    library = find_allocator(name)
+    linked = ("-Wl,--no-as-needed", library)  # also where no object file names malloc
+    compare(facts(workshop.link("program", "own", kind, *linked)), expected_facts("own"))
+    program = workshop.link("level_program", "own", kind, *linked)
+    compare(facts(program), expected_level(program, "own", kind, os.path.basename(library)))
+
+
 def tests(workshop):
-    """Pairs of a name and a function that raises when the test fails."""
+    """Pairs of a name and a function that raises when the test fails, or Skip."""
+    for kind in KINDS:
+        for whose in ("own", "pool"):
+            yield f"level, {whose} malloc, {kind}", functools.partial(
+                check_level, workshop, whose, kind)
+        yield f"level, own operator new, {kind}", functools.partial(check_own_new, workshop, kind)
+    for name in ALLOCATORS:
+        for kind in DYNAMIC_KINDS:
+            for whose in ("own", "pool"):
+                yield f"{whose} malloc, {kind}, {name} preloaded", functools.partial(
+                    check_preloaded, workshop, whose, kind, name)
+            yield f"own malloc, {kind}, {name} linked", functools.partial(
+                check_linked, workshop, kind, name)
     for whose in ("own", "pool"):
         for kind in KINDS:
             yield f"{whose} malloc, {kind}", lambda whose=whose, kind=kind: compare(
@@ -114,20 +186,24 @@ def tests(workshop):
 
 
 def main():
-    failed_count, passed_count = 0, 0
+    failed_count, passed_count, skips = 0, 0, []
     with tempfile.TemporaryDirectory() as directory:
         workshop = Workshop(directory)
-        for name in ("program", "quiet_program", "dlopen_program", "constant"):
+        for name in OBJECTS:
             workshop.compile(name)
         for name, test in tests(workshop):
             try:
                 test()
                 passed_count += 1
                 print(f"passed  {name}", flush=True)
+            except Skip as reason:
+                skips.append(str(reason))
             except (AssertionError, subprocess.TimeoutExpired) as error:
                 failed_count += 1
                 print(f"failed  {name}\n{error}", flush=True)
-    print(f"{passed_count} passed, {failed_count} failed, 0 skipped")
+    for reason in skips:
+        print(f"skipped: {reason}")
+    print(f"{passed_count} passed, {failed_count} failed, {len(skips)} skipped")
     return 1 if failed_count else 0
 
 
