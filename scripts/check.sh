@@ -44,6 +44,7 @@ done
 step link tests/link/run.py
 step fuzz-nbd make --no-print-directory fuzz-run
 step system /usr/bin/python3 tests/system/run.py
+step guest /usr/bin/python3 tests/guest/guest_test.py
 
 [ ${#failed_steps[@]} -gt 0 ] && printf 'failed: %s\n' "${failed_steps[@]}"
 printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"

@@ -11,6 +11,8 @@ packages=(
   strace procps
   # tests: the allocators that a program may bring
   libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0
+  # tests in a virtual machine: its parts, and what unpacks the kernel
+  qemu-system-x86 busybox-static cpio xz-utils binutils
   # benchmarks: the peers
   nbdkit util-linux
 )

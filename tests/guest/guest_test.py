@@ -1,0 +1,172 @@
+#!/usr/bin/python3
+"""The guest's tests: what needs another machine than this one, each in a fresh virtual machine.
+
+    /usr/bin/python3 tests/guest/guest_test.py [PATTERN...]
+
+Debian 12's kernel (6.1) has no mseal, and the guest may have 1 GiB pages and several NUMA nodes.
+A PATTERN is a part of a test's name. The output of a guest is shown when its test fails. The last
+line is `N passed, N failed, N skipped`; the exit code is 1 when anything failed.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+RUN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run.sh")
+
+# Starts an appliance, waits until it is ready or gone, and prints its counters, how it ended and
+# what it logged, each after a line of its own that begins with ==.
+APPLIANCE = """
+cat > /tmp/guest.toml << 'END'
+[appliance]
+name = "guest"
+[pool]
+bytes = "{pool}"
+page = "{page}"
+heap_min_bytes = "16 MiB"
+[event_loop]
+sockets = "{sockets}"
+[[shard]]
+name = "main"
+cpu = 0
+END
+/bedplate run /tmp/guest.toml > /tmp/log 2>&1 &
+appliance=$!
+until grep -q 'bedplate: ready' /tmp/log || ! kill -0 $appliance 2> /dev/null; do sleep 0.1; done
+echo == stats
+/bedplate stats --json guest
+kill -TERM $appliance 2> /dev/null
+wait $appliance
+echo == exit $?
+cat /tmp/log
+"""
+
+
+class Failure(Exception):
+    """What was seen and what was expected."""
+
+
+class Guest:
+    """One run: its output and exit code."""
+
+    def __init__(self, *command, memory_mib=1024, nodes=1, cpus=1, append="", seconds=60):
+        run = subprocess.run(
+            [RUN, "--memory", str(memory_mib), "--nodes", str(nodes), "--cpus", str(cpus),
+             "--append", append, "--seconds", str(seconds), "--", *command],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            encoding="utf-8", errors="replace", check=False)
+        self.output, self.exit_code, self.log = run.stdout, run.returncode, run.stderr
+
+    def expect_exit(self, code):
+        if self.exit_code != code:
+            raise Failure(f"exit code {self.exit_code}; expected {code}\n{self.output}{self.log}")
+
+    def expect(self, pattern):
+        """Returns the match of `pattern` in the output, where ^ and $ match at lines."""
+        match = re.search(pattern, self.output, re.MULTILINE)
+        if not match:
+            raise Failure(f"the output lacks {pattern!r}\n{self.output}{self.log}")
+        return match
+
+
+def run_appliance(append, pool="64 MiB", page="2 MiB", sockets="io_uring", **machine):
+    script = APPLIANCE.format(pool=pool, page=page, sockets=sockets)
+    return Guest("/bin/sh", "-c", script, append=append, **machine)
+
+
+def expect_served(guest, page_bytes, backend):
+    """A whole life: ready, audited, the seal's lack of enforcement said twice, a clean end."""
+    guest.expect_exit(0)
+    guest.expect(r"^bedplate: ready$")
+    guest.expect(r"sealed, not enforced: this kernel has no mseal")
+    guest.expect(r"^== exit 0$")
+    counters = json.loads(guest.expect(r"== stats\n(\{[\s\S]*?^\})").group(1))
+    pool = counters["pool"]
+    seen = (pool["sealed"], pool["enforced_by_kernel"], pool["audit"], pool["page_bytes"],
+            counters["shards"][0]["backend"])
+    wanted = (True, False, "ok", page_bytes, backend)
+    if seen != wanted:
+        raise Failure(f"the counters say {seen}; expected {wanted}\n{guest.output}")
+
+
+# ---- The tests ----
+
+
+def doctor_names_what_is_missing():
+    guest = Guest("/bedplate", "doctor", append="hugepages=64")
+    guest.expect_exit(0)
+    guest.expect(r"^ok +kernel +6\.1\.")
+    guest.expect(r"^ok +hugepages of 2 MiB +64 free of 64$")
+    guest.expect(r"^-- +hugepages of 1 GiB +0 free of 0; reserve some: ")
+    guest.expect(r"^ok +io_uring +works$")
+    guest.expect(r"^-- +mseal +not in this kernel; Linux 6\.10 ")
+
+
+def appliance_on_2_mib_pages_with_io_uring():
+    expect_served(run_appliance("hugepages=64"), 2 << 20, "io_uring")
+
+
+def appliance_on_2_mib_pages_with_epoll():
+    expect_served(run_appliance("hugepages=64", sockets="epoll"), 2 << 20, "epoll")
+
+
+def appliance_on_4_kib_pages():
+    expect_served(run_appliance("", page="4 KiB"), 4 << 10, "io_uring")
+
+
+def appliance_on_1_gib_pages():
+    guest = run_appliance("hugepagesz=1G hugepages=2", pool="2 GiB", page="1 GiB", memory_mib=3072)
+    expect_served(guest, 1 << 30, "io_uring")
+
+
+def too_few_hugepages_are_counted():
+    guest = run_appliance("hugepages=20")
+    guest.expect(r"^== exit 1$")
+    guest.expect(r"^bedplate: looking for hugepages of 2 MiB: 20 are free, 24 are needed; echo 24 > ")
+
+
+def two_nodes_are_visible():
+    guest = Guest("/bin/sh", "-c", "cd /sys/devices/system/node && grep MemTotal node*/meminfo",
+                  nodes=2)
+    guest.expect_exit(0)
+    for node in range(2):
+        if int(guest.expect(rf"Node {node} MemTotal: +(\d+) kB").group(1)) < 300 << 10:
+            raise Failure(f"node {node} lacks its half of the memory\n{guest.output}")
+
+
+def exit_code_and_quoting_survive():
+    guest = Guest("/bin/sh", "-c", "printf '%s\\n' \"$1\"; exit 42", "sh", "it's $HOME")
+    guest.expect_exit(42)
+    guest.expect(r"^it's \$HOME$")
+
+
+def panic_is_no_success():
+    Guest("/bin/sh", "-c", "echo c > /proc/sysrq-trigger").expect_exit(125)
+
+
+TESTS = [exit_code_and_quoting_survive, panic_is_no_success, doctor_names_what_is_missing,
+         appliance_on_2_mib_pages_with_io_uring, appliance_on_2_mib_pages_with_epoll,
+         appliance_on_4_kib_pages, appliance_on_1_gib_pages, too_few_hugepages_are_counted,
+         two_nodes_are_visible]
+
+
+def main():
+    passed = failed = 0
+    for test in TESTS:
+        if sys.argv[1:] and not any(pattern in test.__name__ for pattern in sys.argv[1:]):
+            continue
+        try:
+            test()
+            passed += 1
+            print(f"ok   {test.__name__}", flush=True)
+        except Failure as failure:
+            failed += 1
+            print(f"FAIL {test.__name__}: {failure}", flush=True)
+    print(f"{passed} passed, {failed} failed, 0 skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

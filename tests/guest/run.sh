@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# Runs one command in a small virtual machine: Debian's kernel, an initramfs with busybox and the
+# static binaries of build/release, no disk, no network. For what this machine lacks: an older
+# kernel, 1 GiB pages, several NUMA nodes.
+#
+#   tests/guest/run.sh [--memory MIB] [--nodes N] [--cpus N] [--append 'hugepages=128']
+#                      [--seconds N] -- COMMAND [ARGUMENT...]
+#
+# Prints the command's output (stdout and stderr in one) and exits with its code; 124 when the time
+# (120 s) is over, 125 when the guest ended without a code, with the kernel's log on stderr.
+#
+# The guest has three serial ports: the kernel's log, the command's output, its exit code. QEMU's
+# own exit code is of no use: it is 0 after a kernel panic. Nothing is left behind: QEMU ends with
+# this script, and all files of a run lie in a directory that is removed.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/../.." && pwd)
+
+memory_mib=1024 nodes=1 cpus=1 append='' seconds=120
+while [ $# -gt 0 ] && [ "$1" != -- ]; do
+  case $1 in
+    --memory) memory_mib=$2 ;;
+    --nodes) nodes=$2 ;;
+    --cpus) cpus=$2 ;;
+    --append) append=$2 ;;
+    --seconds) seconds=$2 ;;
+    *) echo "guest: reading the options: $1 is none; see the head of $0" >&2; exit 2 ;;
+  esac
+  shift 2
+done
+[ $# -ge 2 ] || { echo "guest: reading the options: no '-- COMMAND'; see the head of $0" >&2; exit 2; }
+shift
+
+"$root/tests/guest/kernel.sh"
+work=$(mktemp -d) qemu=''
+trap '[ -z "$qemu" ] || kill "$qemu" 2>/dev/null || true; rm -rf "$work"' EXIT
+trap 'exit 143' TERM
+trap 'exit 130' INT
+
+mkdir -p "$work"/root/{bin,dev,proc,sys,run,tmp}
+chmod 755 "$work/root"  # mktemp's 0700 would become the mode of the guest's /
+chmod 1777 "$work/root/tmp"
+cp /bin/busybox "$work/root/bin/"
+ln -s busybox "$work/root/bin/sh"
+for program in bedplate bedplate-tests; do
+  strip -o "$work/root/$program" "$root/build/release/$program"
+done
+cp "$root/tests/guest/init" "$work/root/init"
+for word in "$@"; do
+  printf "'%s' " "${word//\'/\'\\\'\'}"
+done > "$work/root/command"
+(cd "$work/root" && find . | cpio --quiet -o -H newc -R 0:0) > "$work/initramfs"
+
+numa=()
+for ((node = 0; node < nodes; ++node)); do
+  numa+=(-object "memory-backend-ram,id=memory$node,size=$((memory_mib / nodes))M"
+    -numa "node,nodeid=$node,memdev=memory$node")
+done
+touch "$work"/{log,output,status}
+timeout -k 5 "$seconds" qemu-system-x86_64 -accel tcg -cpu max -smp "$cpus" -m "${memory_mib}M" \
+  "${numa[@]}" -nodefaults -nic none -vga none -display none -no-reboot \
+  -serial "file:$work/log" -serial "file:$work/output" -serial "file:$work/status" \
+  -kernel "$root/build/guest/vmlinux" -initrd "$work/initramfs" \
+  -append "console=ttyS0 panic=-1 $append" < /dev/null >&2 &
+qemu=$!
+ended=0
+wait "$qemu" || ended=$?
+qemu=''
+
+cat "$work/output"
+read -r status < "$work/status" || status=''
+[ -n "$status" ] && exit "$status"
+tail -n 40 "$work/log" >&2
+[ "$ended" -eq 124 ] && { echo "guest: not done after $seconds s" >&2; exit 124; }
+echo "guest: it ended without an exit code (QEMU's own: $ended)" >&2
+exit 125
