@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "pinned_pool/pinned_pool.h"
 #include "platform/file.h"
 
 #ifndef __NR_mseal
@@ -91,6 +92,12 @@ uint32_t available_stoppers() noexcept {
   if (seal_mapping(nullptr, 0) == 0) stoppers |= kMappingSealStops;  // of nothing: it succeeds
   if (memory_calls_are_intercepted()) stoppers |= kLibcCallStops;
   return stoppers;
+}
+
+bool munmap_is_refused() noexcept {
+  const PinnedPool& pool = process_pool();
+  if (!pool.is_sealed() || state_of(kWays[0], pool.stoppers()) == WayState::kOpen) return false;
+  return munmap(pool.segment(0).address, 4096) == -1 && errno == EPERM;
 }
 
 bool memory_calls_are_intercepted() noexcept { return &bedplate_memory_calls != nullptr; }

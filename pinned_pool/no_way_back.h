@@ -57,6 +57,10 @@ int seal_mapping(void* address, uint64_t bytes) noexcept;
 // seccomp come on top. Takes a scratch memfd for a moment. For `doctor`.
 uint32_t available_stoppers() noexcept;
 
+// Whether munmap of the sealed process pool is refused: tried on segment 0, unless the table says
+// that nothing would stop it.
+bool munmap_is_refused() noexcept;
+
 // Whether the program's calls of munmap and its like come to the runtime.
 bool memory_calls_are_intercepted() noexcept;
 

@@ -190,7 +190,7 @@ void Appliance::report_ways_back() noexcept {
 
 // The shards' threads are there and wait: nobody else allocates.
 Result<void> Appliance::prove_support() noexcept {
-  const SupportProof proof = prove_support_level();
+  const SupportProof proof = prove_support_level(&munmap_is_refused);
   counters_.layout().support_level.set(static_cast<uint64_t>(proof.level));
   if (proof.way == nullptr || interception_decision().place != HeapPlace::kPool) return {};
   Error error;
