@@ -18,9 +18,12 @@
 
 #include "alloc/confined_heap.h"
 #include "alloc/fork_mark.h"
+#include "alloc/heap_calls.h"
+#include "alloc/interception.h"
 #include "alloc/interception_decision.h"
 #include "alloc/metadata_zone.h"
 #include "alloc/ordinary_memory.h"
+#include "alloc/pool_heap.h"
 #include "pinned_pool/boot_segment.h"
 #include "platform/cache_line.h"
 
@@ -176,6 +179,20 @@ HeapArenaUse heap_arena_use(uint32_t index) noexcept {
 void set_exhaustion_handler(ExhaustionHandler handler) noexcept {
   exhaustion_handler.store(handler, std::memory_order_relaxed);
 }
+
+// What a block of any size has is one word (operator_new.cc): more has to be asked for.
+void* pool_allocate(size_t bytes, size_t alignment) noexcept {
+  return handed_out(alignment <= alignof(void*) ? heap_allocate(bytes)
+                                                : heap_allocate_aligned(bytes, alignment));
+}
+
+void* pool_reallocate(void* block, size_t bytes) noexcept {
+  return handed_out(heap_reallocate(block, bytes));
+}
+
+void pool_free(void* block) noexcept { heap_free(block); }
+
+size_t pool_usable_bytes(const void* block) noexcept { return heap_usable_bytes(block); }
 
 }  // namespace bedplate
 

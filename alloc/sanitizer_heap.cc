@@ -1,6 +1,12 @@
 // The heap of sanitizer builds: there is none. The sanitizer keeps malloc, so that it sees every
 // block; the pool holds what services carve, and the heap segment stays empty.
+#include <algorithm>
+#include <cstdlib>
+
+#include <malloc.h>
+
 #include "alloc/confined_heap.h"
+#include "alloc/pool_heap.h"
 #include "pinned_pool/boot_segment.h"
 #include "platform/assert.h"
 
@@ -20,5 +26,20 @@ HeapArenaUse heap_arena_use(uint32_t) noexcept {
 }
 
 void set_exhaustion_handler(ExhaustionHandler) noexcept {}
+
+void* pool_allocate(size_t bytes, size_t alignment) noexcept {
+  void* block = nullptr;
+  return posix_memalign(&block, std::max(alignment, sizeof(void*)), bytes) == 0 ? block : nullptr;
+}
+
+void* pool_reallocate(void* block, size_t bytes) noexcept {
+  return std::realloc(block, std::max<size_t>(bytes, 1));
+}
+
+void pool_free(void* block) noexcept { std::free(block); }
+
+size_t pool_usable_bytes(const void* block) noexcept {
+  return malloc_usable_size(const_cast<void*>(block));
+}
 
 }  // namespace bedplate

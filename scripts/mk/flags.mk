@@ -47,6 +47,9 @@ MIMALLOC_FLAGS := -I$(MIMALLOC)/include -I$(MIMALLOC)/src -DMI_STATIC_LIB -DMI_N
 $(BUILD)/alloc/confined_mimalloc.o: CXXFLAGS += $(MIMALLOC_FLAGS)
 $(BUILD)/alloc/interception.o: CXXFLAGS += -I$(MIMALLOC)/include -fno-builtin-malloc
 $(BUILD)/alloc/operator_new.o: CXXFLAGS += -I$(MIMALLOC)/include -fno-builtin-malloc -fexceptions
+# The explicit interface throws here, whether libbedplate-malloc.a is linked or not.
+$(BUILD)/alloc/pool_resource.o: CXXFLAGS += -fexceptions -frtti
 $(BUILD)/tests/alloc/operator_new_test.o: CXXFLAGS += -fexceptions
+$(BUILD)/tests/alloc/pool_resource_test.o: CXXFLAGS += -fexceptions
 
 LIBRARIES := -luring -lpthread

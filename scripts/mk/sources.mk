@@ -2,7 +2,8 @@
 
 PLATFORM := assert cpu file hugepage log parallel result thread_stack units
 PINNED_POOL := audit boot_segment memory_error no_way_back pinned_pool plan seccomp_filter
-ALLOC := exhaustion fork_mark interception_check interception_decision metadata_zone support_level \
+ALLOC := exhaustion fork_mark interception_check interception_decision metadata_zone \
+         pool_resource support_level \
          $(if $(SANITIZED),sanitizer_heap,child_heap confined_mimalloc ordinary_memory)
 TRANSPORT := doorbell event_loop registration socket_address stream_sockets \
              epoll/epoll_sockets uring/page_pin uring/uring_device uring/uring_sockets timer_queue
@@ -11,7 +12,8 @@ BOOT := appliance appliance_plan configuration configuration_keys counters_file 
 BLOCKD := block_server connection_datapath nbd_negotiation volume_datapath
 
 LIBRARY_SOURCES := $(PLATFORM:%=platform/%.cc) $(PINNED_POOL:%=pinned_pool/%.cc) \
-                   $(ALLOC:%=alloc/%.cc) $(TRANSPORT:%=transport/%.cc)
+                   $(ALLOC:%=alloc/%.cc) $(TRANSPORT:%=transport/%.cc) \
+                   apps/boot/bedplate_c.cc
 MALLOC_SOURCES := alloc/interception.cc alloc/memory_calls.cc alloc/operator_new.cc
 APPLICATION_SOURCES := $(BOOT:%=apps/boot/%.cc) $(BLOCKD:%=apps/blockd/%.cc)
 PROGRAM_SOURCES := $(wildcard apps/bedplate/*.cc)

@@ -60,7 +60,7 @@ def serves_with_an_ordinary_heap(box):
     expect_true(client.read(0, MIB) == data, "the data are those that were written")
     expect(client.error(nbd.FLUSH, 0, 0), 0, "the error of FLUSH")
     pool = appliance.stats()["pool"]
-    expect((pool["sealed"], pool["audit"], pool["support_level"]), (True, "ok", "none"),
+    expect((pool["sealed"], pool["audit"], pool["support_level"]), (True, "ok", "MUNMAP"),
            "sealed, audit and support_level")
     owners = {owner["owner"]: owner["used_bytes"] for owner in appliance.stats()["owners"]}
     expect((owners["boot"], owners["heap"]), (0, 0), "what the heap uses of the pool")

@@ -1,0 +1,26 @@
+// The pool's heap by name, for those who do not want malloc itself to be the pool's.
+//
+// What pool_resource, pool_allocator.h and the C interface stand on. It is the same heap that the
+// interception serves from: blocks may be freed through either. Under a sanitizer it is the
+// sanitizer's malloc, as everywhere (sanitizer_heap.cc).
+#pragma once
+
+#include <cstddef>
+
+namespace bedplate {
+
+// A block of at least `bytes`, not zeroed, or nullptr when the heap is exhausted.
+// Requires: `alignment` is a power of two. Ownership: the caller's, until pool_free. Threads: any.
+void* pool_allocate(std::size_t bytes, std::size_t alignment) noexcept;
+
+// As realloc; 0 bytes are a request like any other, never a free. nullptr: exhausted, and `block`
+// stays valid. An alignment beyond alignof(max_align_t) is not kept. Threads: any.
+void* pool_reallocate(void* block, std::size_t bytes) noexcept;
+
+// nullptr is allowed. Threads: any, not only the one that allocated.
+void pool_free(void* block) noexcept;
+
+// How much of `block` may be used: at least what was asked for; 0 for nullptr.
+std::size_t pool_usable_bytes(const void* block) noexcept;
+
+}  // namespace bedplate

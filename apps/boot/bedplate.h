@@ -1,0 +1,40 @@
+/* Bedplate's heap for programs in C: memory in the pinned pool, without replacing malloc.
+ *
+ * Link libbedplate.a and the C++ runtime (g++ does). A program that also links libbedplate-malloc.a
+ * has the same heap behind malloc, and may free a block through either. C99. All functions may be
+ * called from any thread. */
+#ifndef BEDPLATE_H
+#define BEDPLATE_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A block of at least `bytes`, aligned as malloc's, not zeroed; 0 bytes give a block of its own.
+ * Ownership: the caller's, until bp_free. Errors: NULL and errno ENOMEM. */
+void* bp_alloc(size_t bytes);
+
+/* The same, aligned to `alignment`. Errors: NULL and errno EINVAL when it is no power of two,
+ * ENOMEM when the heap is exhausted. */
+void* bp_alloc_aligned(size_t alignment, size_t bytes);
+
+/* Grows or shrinks `block` (NULL: allocates), which may move; 0 bytes do not free it. Alignment
+ * beyond malloc's is not kept. Errors: NULL and errno ENOMEM; `block` is then as before. */
+void* bp_realloc(void* block, size_t bytes);
+
+/* Gives `block` back; NULL is allowed. errno stays as it was. */
+void bp_free(void* block);
+
+/* How many bytes of `block` may be used, at least what was asked for; 0 for NULL. */
+size_t bp_usable_bytes(const void* block);
+
+/* 1 when [pointer, pointer + bytes) lies wholly inside one segment of the pool, else 0. */
+int bp_contains(const void* pointer, size_t bytes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

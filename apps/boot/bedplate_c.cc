@@ -1,0 +1,47 @@
+// The C interface: what bedplate.h promises, on the pool's heap.
+#include <cerrno>
+
+#include "alloc/pool_heap.h"
+#include "apps/boot/bedplate.h"
+#include "pinned_pool/pinned_pool.h"
+#include "platform/units.h"
+
+using namespace bedplate;
+
+// mimalloc sets errno only where it looked for memory in vain, not where it saw at once that a
+// request cannot be met.
+static void* served(void* block) noexcept {
+  if (block == nullptr) errno = ENOMEM;
+  return block;
+}
+
+extern "C" {
+
+void* bp_alloc(size_t bytes) {
+  return served(pool_allocate(bytes, bytes < alignof(max_align_t) ? alignof(void*)
+                                                                   : alignof(max_align_t)));
+}
+
+void* bp_alloc_aligned(size_t alignment, size_t bytes) {
+  if (!is_power_of_two(alignment)) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  return served(pool_allocate(bytes, alignment));
+}
+
+void* bp_realloc(void* block, size_t bytes) { return served(pool_reallocate(block, bytes)); }
+
+void bp_free(void* block) {
+  const int errno_before = errno;
+  pool_free(block);
+  errno = errno_before;
+}
+
+size_t bp_usable_bytes(const void* block) { return pool_usable_bytes(block); }
+
+int bp_contains(const void* pointer, size_t bytes) {
+  return process_pool().contains(pointer, bytes) ? 1 : 0;
+}
+
+}  // extern "C"
