@@ -1,0 +1,119 @@
+// BufferPool: a fixed number of buffers of one size in one carve of the pool.
+//
+// Each shard takes from and gives back to a cache of its own, which nobody else touches. Surplus
+// and need go through one shared lock-free stack, a batch at a time, so a buffer that one shard
+// takes and another gives back costs one shared operation per batch. A shard never reaches into
+// another's cache: what lies there is out of its reach, so plan for it (cached_max).
+//
+// Invariants: a buffer is in exactly one place: taken, in one cache, or in one batch of the stack.
+// The chain through a batch belongs to who holds the batch; only batch links are read by many.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "platform/assert.h"
+#include "platform/cache_line.h"
+
+namespace bedplate {
+
+class BufferPool {
+ public:
+  struct Options {
+    uint64_t buffer_bytes = 0;
+    uint32_t buffer_count = 0;
+    uint32_t shard_count = 1;
+    uint64_t alignment_bytes = kCacheLineBytes;  // a power of two, at least a cache line
+  };
+
+  static constexpr uint32_t kBatchMax = 32;
+  static constexpr uint32_t kCacheMax = 2 * kBatchMax;
+
+  // How many buffers one shard's cache may keep from the others, at most.
+  static constexpr uint32_t cached_max() noexcept { return kCacheMax; }
+
+  // The bytes to carve for `options`, bookkeeping included.
+  static uint64_t bytes_for(const Options& options) noexcept;
+
+  // Makes a pool in `memory`. Requires: cache-line aligned, bytes_for(options) long.
+  // Ownership: the pool lies in `memory` and lives as long. In debug it poisons every buffer.
+  static BufferPool* create(std::span<std::byte> memory, const Options& options) noexcept;
+
+  BufferPool(const BufferPool&) = delete;
+  BufferPool& operator=(const BufferPool&) = delete;
+
+  // A buffer with any content, or nullptr when neither the shard's cache nor the stack has one.
+  // Threads: the owner of `shard`. Cost: a load and a store; once per batch a compare-exchange.
+  std::byte* try_take(uint32_t shard) noexcept {
+    BP_DCHECK(shard < options_.shard_count);
+    Shard& own = shards_[shard];
+    if (BP_UNLIKELY(own.cached_count == 0) && !refill(own)) return nullptr;
+    std::byte* buffer = own.cached[--own.cached_count];
+    count_one(own.taken_count);
+#if BP_DEBUG
+    check_taken(buffer);
+#endif
+    return buffer;
+  }
+
+  // Requires: `buffer` came from try_take, of any shard, and was not given back since: in debug a
+  // violation stops the process. Threads and cost: as try_take.
+  void give_back(uint32_t shard, std::byte* buffer) noexcept {
+    BP_DCHECK(shard < options_.shard_count);
+    Shard& own = shards_[shard];
+#if BP_DEBUG
+    check_given_back(buffer);
+#endif
+    if (BP_UNLIKELY(own.cached_count == kCacheMax)) flush(own);
+    own.cached[own.cached_count++] = buffer;
+    count_one(own.given_count);
+  }
+
+  // Snapshots. Threads: any.
+  uint32_t in_use_count() const noexcept;
+  // The most that were ever outside the stack at once: in use, or lying in caches.
+  uint32_t drawn_high_water_count() const noexcept {
+    return drawn_high_water_count_.load(std::memory_order_relaxed);
+  }
+
+ private:
+  static constexpr uint32_t kNone = ~uint32_t{0};
+  static constexpr uint32_t kTaken = kNone - 1;  // a batch link, in debug: the buffer is taken
+
+  struct alignas(kCacheLineBytes) Shard {
+    uint32_t cached_count = 0;
+    std::atomic<uint64_t> taken_count{0};
+    std::atomic<uint64_t> given_count{0};
+    std::byte* cached[kCacheMax] = {};
+  };
+
+  explicit BufferPool(const Options& options) noexcept : options_(options) {}
+
+  // One writer: no read-modify-write. Pairs with in_use_count.
+  static void count_one(std::atomic<uint64_t>& counter) noexcept {
+    counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  }
+  uint32_t index_of(const std::byte* buffer) const noexcept;
+  std::byte* buffer_at(uint32_t index) const noexcept { return buffers_ + index * stride_bytes_; }
+  void push_batch(uint32_t first) noexcept;
+  uint32_t pop_batch() noexcept;
+  bool refill(Shard& own) noexcept;
+  void flush(Shard& own) noexcept;
+  void check_taken(std::byte* buffer) noexcept;
+  void check_given_back(std::byte* buffer) noexcept;
+
+  const Options options_;
+  uint64_t stride_bytes_ = 0;
+  Shard* shards_ = nullptr;
+  uint32_t* chain_ = nullptr;                    // by buffer: the next in its batch
+  std::atomic<uint32_t>* batch_link_ = nullptr;  // by first buffer: the next batch in the stack
+  std::byte* buffers_ = nullptr;
+  // Low half: the first buffer of the top batch; high half: a count of changes, against ABA.
+  alignas(kCacheLineBytes) std::atomic<uint64_t> top_{kNone};
+  std::atomic<uint32_t> drawn_count_{0};
+  std::atomic<uint32_t> drawn_high_water_count_{0};
+};
+
+}  // namespace bedplate
