@@ -1,4 +1,4 @@
-// operator new and delete on the pool's heap: the one file of Bedplate that throws.
+// operator new and delete on the pool's heap. It throws, as only pool_resource.cc does beside it.
 //
 // [new.delete]: a failing new calls the new-handler until there is none, then throws bad_alloc; the
 // nothrow forms return nullptr instead.
