@@ -77,16 +77,17 @@ def run_appliance(append, pool="64 MiB", page="2 MiB", sockets="io_uring", **mac
 
 
 def expect_served(guest, page_bytes, backend):
-    """A whole life: ready, audited, the seal's lack of enforcement said twice, a clean end."""
+    """A whole life: ready, audited, what only libc refuses without mseal said twice, a clean end."""
     guest.expect_exit(0)
     guest.expect(r"^bedplate: ready$")
-    guest.expect(r"sealed, not enforced: this kernel has no mseal")
+    guest.expect(r"refused in libc, but not as raw system calls .*: munmap, mremap, mprotect")
     guest.expect(r"^== exit 0$")
     counters = json.loads(guest.expect(r"== stats\n(\{[\s\S]*?^\})").group(1))
     pool = counters["pool"]
     seen = (pool["sealed"], pool["enforced_by_kernel"], pool["audit"], pool["page_bytes"],
-            counters["shards"][0]["backend"])
-    wanted = (True, False, "ok", page_bytes, backend)
+            counters["shards"][0]["backend"], pool["support_level"],
+            "munmap" in pool["ways_back_refused_in_libc_only"], pool["ways_back_open"])
+    wanted = (True, False, "ok", page_bytes, backend, "FREE CHUNK MUNMAP", True, [])
     if seen != wanted:
         raise Failure(f"the counters say {seen}; expected {wanted}\n{guest.output}")
 
@@ -101,7 +102,15 @@ def doctor_names_what_is_missing():
     guest.expect(r"^ok +hugepages of 2 MiB +64 free of 64$")
     guest.expect(r"^-- +hugepages of 1 GiB +0 free of 0; reserve some: ")
     guest.expect(r"^ok +io_uring +works$")
-    guest.expect(r"^-- +mseal +not in this kernel; Linux 6\.10 ")
+    guest.expect(r"^-- +mseal +not in this kernel; it came with Linux 6\.10; ")
+    guest.expect(r"^-- +ways back +as raw system calls: munmap, ")
+
+
+def no_way_back_without_mseal():
+    """What the program asks libc for is refused here by the runtime alone, or by the filter."""
+    guest = Guest("/bedplate-tests", "-g", "NoWayBack", append="hugepages=16", seconds=90)
+    guest.expect_exit(0)
+    guest.expect(r"^[1-9]\d* passed, 0 failed, 0 skipped$")
 
 
 def appliance_on_2_mib_pages_with_io_uring():
@@ -147,7 +156,8 @@ def panic_is_no_success():
 
 
 TESTS = [exit_code_and_quoting_survive, panic_is_no_success, doctor_names_what_is_missing,
-         appliance_on_2_mib_pages_with_io_uring, appliance_on_2_mib_pages_with_epoll,
+         no_way_back_without_mseal, appliance_on_2_mib_pages_with_io_uring,
+         appliance_on_2_mib_pages_with_epoll,
          appliance_on_4_kib_pages, appliance_on_1_gib_pages, too_few_hugepages_are_counted,
          two_nodes_are_visible]
 
