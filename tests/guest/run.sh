@@ -36,19 +36,19 @@ trap '[ -z "$qemu" ] || kill "$qemu" 2>/dev/null || true; rm -rf "$work"' EXIT
 trap 'exit 143' TERM
 trap 'exit 130' INT
 
-mkdir -p "$work"/root/{bin,dev,proc,sys,run,tmp}
-chmod 755 "$work/root"  # mktemp's 0700 would become the mode of the guest's /
-chmod 1777 "$work/root/tmp"
-cp /bin/busybox "$work/root/bin/"
-ln -s busybox "$work/root/bin/sh"
+mkdir -p "$work"/tree/{bin,dev,proc,sys,run,tmp}
+chmod 755 "$work/tree"  # mktemp's 0700 would become the mode of the guest's /
+chmod 1777 "$work/tree/tmp"
+cp /bin/busybox "$work/tree/bin/"
+ln -s busybox "$work/tree/bin/sh"
 for program in bedplate bedplate-tests; do
-  strip -o "$work/root/$program" "$root/build/release/$program"
+  strip -o "$work/tree/$program" "$root/build/release/$program"
 done
-cp "$root/tests/guest/init" "$work/root/init"
+cp "$root/tests/guest/init" "$work/tree/init"
 for word in "$@"; do
   printf "'%s' " "${word//\'/\'\\\'\'}"
-done > "$work/root/command"
-(cd "$work/root" && find . | cpio --quiet -o -H newc -R 0:0) > "$work/initramfs"
+done > "$work/tree/command"
+(cd "$work/tree" && find . | cpio --quiet -o -H newc -R 0:0) > "$work/initramfs"
 
 numa=()
 for ((node = 0; node < nodes; ++node)); do
