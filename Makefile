@@ -11,7 +11,7 @@ include scripts/mk/flags.mk
 include scripts/mk/sources.mk
 include scripts/mk/rules.mk
 
-.PHONY: help all run check bench fuzz clean deps
+.PHONY: help all run check bench fuzz soak clean deps
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -36,6 +36,9 @@ bench: all ## measure against the peers; tables here, JSON in build/bench/
 
 fuzz: deps ## run the fuzz targets for a minute each (FUZZ_SECONDS=60)
 	$(Q)$(MAKE) --no-print-directory fuzz-run
+
+soak: deps ## strain the heap for 20 minutes (SOAK_ROUNDS=1000, SOAK_SECONDS=1200)
+	$(Q)$(MAKE) --no-print-directory MODE=$(MODE) soak-exhaustion soak-demand
 
 clean: ## remove everything that was built; the fetched sources stay
 	$(Q)rm -rf build/release build/debug build/asan build/tsan build/fuzz build/bench

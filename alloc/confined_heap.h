@@ -24,6 +24,12 @@ void heap_create() noexcept;
 // Returns false when the bookkeeping does not fit into the metadata zone.
 bool add_heap_memory(std::span<std::byte> memory) noexcept;
 
+// The reserve: memory that only what is allocated for kRuntimeOwner (heap_owner.h) may use, once
+// there is no other. So the runtime can do its work while the heap is full. Requires and returns
+// what add_heap_memory does.
+inline constexpr uint64_t kHeapReserveBytes = 2 * kHeapGranularityBytes;
+bool add_heap_reserve(std::span<std::byte> memory) noexcept;
+
 // From now on nothing new comes from segment 0; what was allocated there stays valid. Called once
 // the heap segment is there, so that the data of the appliance lies on hugepages.
 void retire_boot_heap() noexcept;
@@ -37,6 +43,16 @@ struct HeapArenaUse {
 // The arenas in the order in which they were added. Threads: any; the figures are a snapshot.
 uint32_t heap_arena_count() noexcept;
 HeapArenaUse heap_arena_use(uint32_t index) noexcept;
+
+// How much of the arenas is free for everybody, in units of kHeapGranularityBytes.
+uint64_t heap_free_bytes() noexcept;
+
+// Called when less than `free_bytes` of the heap are free: once, until there was more again, and
+// for each request that cannot be met. It should shed load: what it frees may still save the
+// request. By any thread, within its malloc; it may allocate, but not wait for other threads.
+// nullptr: nobody. Threads: call it before others allocate.
+using LowMemoryHandler = void (*)(void* context);
+void set_low_memory_handler(uint64_t free_bytes, LowMemoryHandler handler, void* context) noexcept;
 
 // Called, by the thread that was refused, each time the heap cannot serve a request; errno is
 // ENOMEM already. It must not allocate.

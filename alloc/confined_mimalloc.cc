@@ -11,6 +11,7 @@
 //
 // No code of mimalloc's is in this repository; scripts/mimalloc.sh fetches and adjusts it.
 #include <cstdint>
+#include <cstring>
 
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -19,11 +20,13 @@
 #include "alloc/confined_heap.h"
 #include "alloc/fork_mark.h"
 #include "alloc/heap_calls.h"
+#include "alloc/heap_owner.h"
 #include "alloc/interception.h"
 #include "alloc/interception_decision.h"
 #include "alloc/metadata_zone.h"
 #include "alloc/ordinary_memory.h"
 #include "alloc/pool_heap.h"
+#include "alloc/thread_heaps.h"
 #include "pinned_pool/boot_segment.h"
 #include "platform/cache_line.h"
 
@@ -59,9 +62,38 @@
 #include "bitmap.c"
 #include "arena.c"
 #include "segment-cache.c"
+
+// mimalloc takes pages of blocks from its segments here, and only here.
+static void bp_page_given_back(mi_page_t* page);
+#define _mi_segment_page_alloc bp_take_page
+#define mi_heap_get_default() bedplate::heap_of_thread()
 #include "segment.c"
+#undef _mi_segment_page_alloc
+#undef mi_heap_get_default
+
+// Who is refused looks into its own heap, then into those of idle threads.
+static void bp_collect_for_refused(mi_heap_t* heap, bool force);
+#define mi_heap_collect bp_collect_for_refused
+#define mi_thread_init()
+#define mi_get_default_heap() bedplate::heap_of_thread()
 #include "page.c"
+#undef mi_heap_collect
 #include "heap.c"
+#undef mi_thread_init
+#undef mi_get_default_heap
+static void bp_collect_for_refused(mi_heap_t* heap, bool force) {
+  // The main thread's heap would take in all that other threads left.
+  const bool no_reclaim = heap->no_reclaim;
+  heap->no_reclaim = true;
+  mi_heap_collect(heap, force);
+  heap->no_reclaim = no_reclaim;
+  bedplate::HeapOwner owner;
+  const bool is_at_limit = bedplate::was_refused_by_limit(&owner);
+  bedplate::empty_idle_heaps(is_at_limit ? owner.index : bedplate::kEveryOwner);
+  _mi_abandoned_collect(heap, true, &heap->tld->segments);
+}
+
+#define bp_heap_identity() bedplate::heap_identity
 #include "alloc.c"
 #include "alloc-aligned.c"
 #include "alloc-posix.c"
@@ -69,7 +101,9 @@ void _mi_os_init(void);
 // What a thread leaves behind when it ends is its heap's to tidy up, in the heap's owner only.
 static void mi_pthread_done(void* heap);
 static void bp_thread_done(void* heap) {
-  if (!bedplate::is_forked_child()) mi_pthread_done(heap);
+  if (bedplate::is_forked_child()) return;
+  bedplate::heap_of_thread_done();
+  mi_pthread_done(heap);
 }
 #define pthread_key_create(key, destructor) pthread_key_create(key, &bp_thread_done)
 #include "init.c"
@@ -86,12 +120,69 @@ namespace bedplate {
 namespace {
 
 std::atomic<ExhaustionHandler> exhaustion_handler{nullptr};
+std::atomic<bool> is_boot_retired{false};
+mi_arena_id_t reserve_arena = 0;
 
-void discard_output(const char*, void*) {}
+// What a page costs its owner. A huge block has a segment to itself.
+size_t page_charge(const mi_page_t* page) noexcept {
+  const mi_segment_t* segment = _mi_ptr_segment(page);
+  if (segment->kind != MI_SEGMENT_HUGE) return page->slice_count * MI_SEGMENT_SLICE_SIZE;
+  return align_up(segment->segment_slices * MI_SEGMENT_SLICE_SIZE, MI_ARENA_BLOCK_SIZE);
+}
+
+// The same before there is a page (segment.c chooses the page's size by the block's).
+size_t expected_charge(size_t block_bytes, size_t alignment) noexcept {
+  if (block_bytes > MI_LARGE_OBJ_SIZE_MAX || alignment > MI_ALIGNMENT_MAX) {
+    return align_up(block_bytes + MI_SEGMENT_SLICE_SIZE, MI_ARENA_BLOCK_SIZE);
+  }
+  if (block_bytes <= MI_SMALL_OBJ_SIZE_MAX) return MI_SMALL_PAGE_SIZE;
+  if (block_bytes <= MI_MEDIUM_OBJ_SIZE_MAX) return MI_MEDIUM_PAGE_SIZE;
+  return align_up(block_bytes, block_bytes > MI_MEDIUM_PAGE_SIZE ? MI_MEDIUM_PAGE_SIZE
+                                                                 : MI_SEGMENT_SLICE_SIZE);
+}
+
+HeapOwner owner_of_page(const mi_page_t* page) noexcept {
+  return {static_cast<uint32_t>(page->padding[0])};
+}
+
+struct LowMemory {
+  uint64_t free_bytes = 0;  // 0: nobody asked
+  LowMemoryHandler handler = nullptr;
+  void* context = nullptr;
+  std::atomic<bool> is_low{false};
+  std::atomic<bool> is_due{false};
+} low_memory;
+
+// A segment was taken from the arenas.
+void watch_free_memory() noexcept {
+  if (low_memory.free_bytes == 0) return;
+  const bool is_low = heap_free_bytes() < low_memory.free_bytes;
+  const bool was_low = low_memory.is_low.exchange(is_low, std::memory_order_relaxed);
+  if (is_low && !was_low) low_memory.is_due.store(true, std::memory_order_relaxed);
+}
+
+// mimalloc calls this at the beginning of malloc's slow path, and before it looks everywhere for a
+// page (`is_refused`): nothing is half done then.
+void on_slow_path(bool is_refused, unsigned long long, void*) {
+  // Not while another thread's heaps are emptied.
+  if (is_inside_heap()) return;
+  const bool is_due = low_memory.is_due.load(std::memory_order_relaxed) &&
+                      low_memory.is_due.exchange(false, std::memory_order_relaxed);
+  if (is_due || (is_refused && heap_free_bytes() < low_memory.free_bytes)) {
+    low_memory.handler(low_memory.context);
+  }
+}
+
+// What mimalloc has to say: only debug builds let it.
+void write_output(const char* text, void*) {
+  const InsideHeap inside;
+  if (BP_DEBUG) (void)!write(STDERR_FILENO, text, std::strlen(text));
+}
 
 void on_error(int error_number, void*) {
   if (error_number != ENOMEM && error_number != EOVERFLOW) return;
   errno = ENOMEM;
+  const InsideHeap inside;
   if (const auto handler = exhaustion_handler.load(std::memory_order_relaxed)) handler();
 }
 
@@ -104,7 +195,7 @@ void confine_options() noexcept {
   mi_option_set(mi_option_use_numa_nodes, 1);
   mi_option_set(mi_option_show_errors, BP_DEBUG);
   mi_register_error(&on_error, nullptr);
-  if (!BP_DEBUG) mi_register_output(&discard_output, nullptr);
+  mi_register_output(&write_output, nullptr);
 }
 
 const mi_arena_t* arena_at(uint32_t index) noexcept {
@@ -114,11 +205,11 @@ const mi_arena_t* arena_at(uint32_t index) noexcept {
 
 bool is_in_pool() noexcept { return interception_decision().place != HeapPlace::kOrdinary; }
 
-bool add_arena(std::span<std::byte> memory) noexcept {
+bool add_arena(std::span<std::byte> memory, bool is_exclusive, mi_arena_id_t* arena) noexcept {
   // committed, not "large" (which would reserve it for allocations that ask for large pages),
-  // already zero, any node, for everybody.
-  return mi_manage_os_memory_ex(memory.data(), memory.size(), true, false, true, -1, false,
-                                nullptr);
+  // already zero, any node.
+  return mi_manage_os_memory_ex(memory.data(), memory.size(), true, false, true, -1, is_exclusive,
+                                arena);
 }
 
 // What the heap begins with: the arena, and behind it the metadata zone (arenas must begin at a
@@ -146,7 +237,11 @@ FirstMemory first_ordinary_memory() noexcept {
 void heap_create() noexcept { mi_process_init(); }
 
 bool add_heap_memory(std::span<std::byte> memory) noexcept {
-  return !is_in_pool() || add_arena(memory);
+  return !is_in_pool() || add_arena(memory, false, nullptr);
+}
+
+bool add_heap_reserve(std::span<std::byte> memory) noexcept {
+  return !is_in_pool() || add_arena(memory, true, &reserve_arena);
 }
 
 void retire_boot_heap() noexcept {
@@ -154,6 +249,7 @@ void retire_boot_heap() noexcept {
   // An exclusive arena serves only those who ask for it by number, which nobody does.
   mi_arena_t* boot_arena = mi_atomic_load_ptr_acquire(mi_arena_t, &mi_arenas[0]);
   if (boot_arena != nullptr) boot_arena->exclusive = true;
+  is_boot_retired.store(true, std::memory_order_relaxed);
 }
 
 uint32_t heap_arena_count() noexcept {
@@ -174,6 +270,25 @@ HeapArenaUse heap_arena_use(uint32_t index) noexcept {
   blocks -= arena->field_count * MI_BITMAP_FIELD_BITS - arena->block_count;
   use.used_bytes = blocks * MI_ARENA_BLOCK_SIZE;
   return use;
+}
+
+uint64_t heap_free_bytes() noexcept {
+  uint64_t free_bytes = 0;
+  for (uint32_t i = 0; i < heap_arena_count(); ++i) {
+    if (arena_at(i)->exclusive) continue;
+    const HeapArenaUse use = heap_arena_use(i);
+    free_bytes += use.bytes - use.used_bytes;
+  }
+  return free_bytes;
+}
+
+void set_low_memory_handler(uint64_t free_bytes, LowMemoryHandler handler, void* context) noexcept {
+  mi_register_deferred_free(handler != nullptr ? &on_slow_path : nullptr, nullptr);
+  low_memory.handler = handler;
+  low_memory.context = context;
+  low_memory.free_bytes = handler != nullptr ? free_bytes : 0;
+  low_memory.is_low.store(false, std::memory_order_relaxed);
+  watch_free_memory();
 }
 
 void set_exhaustion_handler(ExhaustionHandler handler) noexcept {
@@ -207,6 +322,40 @@ void _mi_os_init(void) {
   }
   const FirstMemory first = is_in_pool() ? first_memory_in_pool() : first_ordinary_memory();
   metadata_zone_create(first.zone);
-  const bool added = add_arena(first.arena);
+  const bool added = add_arena(first.arena, false, nullptr);
   BP_ASSERT(added);
+}
+
+// Takes a page for the owner of `heap`, within its limit; for the runtime, from the reserve if need
+// be. Returns nullptr when there is none, and when mimalloc found one for `heap` in an abandoned
+// segment (it then looks there).
+mi_page_t* _mi_segment_page_alloc(mi_heap_t* heap, size_t block_bytes, size_t alignment,
+                                  mi_segments_tld_t* tld, mi_os_tld_t* os_tld) {
+  using namespace bedplate;
+  HeapOwner owner{heap_of_thread_in_use(heap)};
+  const bool is_boot = owner.index == kUnnamedOwner.index &&
+                       !is_boot_retired.load(std::memory_order_relaxed);
+  if (is_boot) owner = kBootOwner;
+  const size_t expected = expected_charge(block_bytes, alignment);
+  if (!charge_heap_owner(owner, expected)) return nullptr;
+  const size_t segments_before = tld->current_size;
+  mi_page_t* page = bp_take_page(heap, block_bytes, alignment, tld, os_tld);
+  if (tld->current_size > segments_before) watch_free_memory();
+  if (page == nullptr && reserve_arena != 0 && may_use_reserve(owner.index)) {
+    heap->arena_id = reserve_arena;
+    page = bp_take_page(heap, block_bytes, alignment, tld, os_tld);
+    heap->arena_id = _mi_arena_id_none();
+  }
+  if (page == nullptr) {
+    credit_heap_owner(owner, expected);
+    return nullptr;
+  }
+  page->padding[0] = owner.index;
+  BP_DCHECK(page_charge(page) == expected);
+  return page;
+}
+
+static void bp_page_given_back(mi_page_t* page) {
+  using namespace bedplate;
+  credit_heap_owner(owner_of_page(page), page_charge(page));
 }

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "alloc/confined_heap.h"
+#include "alloc/heap_owner.h"
 #include "alloc/interception_decision.h"
 #include "pinned_pool/pinned_pool.h"
 #include "platform/clock.h"
@@ -18,33 +19,68 @@ constexpr uint64_t kQuietNs = kNsPerSecond;
 constexpr uint32_t kNamedOwners = 5;
 
 std::atomic<uint64_t> refused_count{0};
-std::atomic<uint64_t> quiet_until_ns{0};
+std::atomic<uint64_t> heap_quiet_until_ns{0};
+std::atomic<uint64_t> limit_quiet_until_ns{0};
+
+bool may_speak(std::atomic<uint64_t>& quiet_until_ns) noexcept {
+  const uint64_t now = monotonic_ns();
+  uint64_t until = quiet_until_ns.load(std::memory_order_relaxed);
+  return now >= until && quiet_until_ns.compare_exchange_strong(until, now + kQuietNs);
+}
+
+struct Holding {
+  OwnerName owner;
+  uint64_t bytes = 0;
+};
+
+// Who has the pool: those that the heap is used for, and the other segments.
+uint32_t list_holdings(Holding* holdings) noexcept {
+  const PinnedPool& pool = process_pool();
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < pool.segment_count(); ++i) {
+    const Segment& segment = pool.segment(i);
+    if (segment.owner == "heap") continue;
+    holdings[count++] = {segment.owner, segment.bytes};
+  }
+  for (uint32_t i = 0; i < heap_owner_count(); ++i) {
+    const HeapOwnerUse use = heap_owner_use({i});
+    // Its segment is there already.
+    if (i != kBootOwner.index && use.used_bytes > 0) holdings[count++] = {use.name, use.used_bytes};
+  }
+  return count;
+}
 
 // Writes "heap 160 MiB, volume:ram0 64 MiB" without allocating.
 void name_biggest_owners(char* text, size_t text_bytes) noexcept {
-  const PinnedPool& pool = process_pool();
-  uint32_t order[kSegmentCountMax];
-  const uint32_t count = pool.segment_count();
-  for (uint32_t i = 0; i < count; ++i) order[i] = i;
-  std::sort(order, order + count, [&](uint32_t a, uint32_t b) {
-    return pool.segment(a).bytes > pool.segment(b).bytes;
-  });
+  Holding holdings[kSegmentCountMax + kHeapOwnerCountMax];
+  const uint32_t count = list_holdings(holdings);
+  std::sort(holdings, holdings + count,
+            [](const Holding& a, const Holding& b) { return a.bytes > b.bytes; });
   size_t used = 0;
   text[0] = '\0';
   for (uint32_t i = 0; i < std::min(count, kNamedOwners) && used < text_bytes; ++i) {
-    const Segment& segment = pool.segment(order[i]);
     const int written =
         std::snprintf(text + used, text_bytes - used, "%s%s %s", i == 0 ? "" : ", ",
-                      segment.owner.text, format_bytes(segment.bytes).text);
+                      holdings[i].owner.text, format_bytes(holdings[i].bytes).text);
     used += static_cast<size_t>(std::max(written, 0));
   }
 }
 
+void report_limit(HeapOwner owner) noexcept {
+  count_refusal(owner);
+  if (!may_speak(limit_quiet_until_ns)) return;
+  const HeapOwnerUse use = heap_owner_use(owner);
+  Error error;
+  error.set_doing("allocating memory for %s", use.name.text);
+  error.set_answer("it has %s of its limit of %s", format_bytes(use.used_bytes).text,
+                   format_bytes(use.limit_bytes).text);
+  log_error(error.set_cure("free memory, or raise bytes in its [[limit]]"));
+}
+
 void on_exhaustion() {
   refused_count.fetch_add(1, std::memory_order_relaxed);
-  const uint64_t now = monotonic_ns();
-  uint64_t until = quiet_until_ns.load(std::memory_order_relaxed);
-  if (now < until || !quiet_until_ns.compare_exchange_strong(until, now + kQuietNs)) return;
+  if (HeapOwner owner; was_refused_by_limit(&owner)) return report_limit(owner);
+  if (!may_speak(heap_quiet_until_ns)) return;
   Error error;
   error.set_doing("allocating memory");
   if (interception_decision().place == HeapPlace::kOrdinary) {

@@ -1,5 +1,6 @@
 // What happens when the heap cannot serve a request: the caller gets NULL and ENOMEM (new throws),
-// the refusal is counted, and at most once a second a message names the biggest owners.
+// the refusal is counted, and at most once a second a message names the biggest owners, or the one
+// that is at its limit (heap_owner.h).
 #pragma once
 
 #include <cstdint>

@@ -7,6 +7,7 @@
 
 #include "alloc/confined_heap.h"
 #include "alloc/pool_heap.h"
+#include "alloc/thread_heaps.h"
 #include "pinned_pool/boot_segment.h"
 #include "platform/assert.h"
 
@@ -16,6 +17,10 @@ void heap_create() noexcept { boot_segment(); }
 
 bool add_heap_memory(std::span<std::byte>) noexcept { return true; }
 
+bool add_heap_reserve(std::span<std::byte>) noexcept { return true; }
+
+bool choose_heap_of_owner(uint32_t) noexcept { return true; }
+
 void retire_boot_heap() noexcept {}
 
 uint32_t heap_arena_count() noexcept { return 0; }
@@ -24,6 +29,10 @@ HeapArenaUse heap_arena_use(uint32_t) noexcept {
   BP_ASSERT(!"there are no arenas in a sanitizer build");
   return {};
 }
+
+uint64_t heap_free_bytes() noexcept { return 0; }
+
+void set_low_memory_handler(uint64_t, LowMemoryHandler, void*) noexcept {}
 
 void set_exhaustion_handler(ExhaustionHandler) noexcept {}
 

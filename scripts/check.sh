@@ -3,7 +3,8 @@
 #
 # Each step prints its own closing line of that form, or counts as one test by its exit code. What
 # a step prints goes to build/check/NAME.log; only a failed one is shown.
-# CHECK_ONLY=pattern runs the steps whose name matches; FUZZ_SECONDS (60) bounds the fuzzing.
+# CHECK_ONLY=pattern runs the steps whose name matches; FUZZ_SECONDS (60) bounds the fuzzing,
+# SOAK_SECONDS (60) the soak.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -42,6 +43,8 @@ for mode in release debug asan tsan; do
   step "unit-$mode" "build/$mode/bedplate-tests"
 done
 step link tests/link/run.py
+step soak-exhaustion make --no-print-directory SOAK_ROUNDS=20 soak-exhaustion
+step soak-demand make --no-print-directory SOAK_SECONDS="${SOAK_SECONDS:-60}" soak-demand
 step fuzz-nbd make --no-print-directory fuzz-run
 step system /usr/bin/python3 tests/system/run.py
 step guest /usr/bin/python3 tests/guest/guest_test.py

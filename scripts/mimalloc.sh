@@ -2,13 +2,14 @@
 # Fetches the source package of mimalloc into a directory and adjusts it. Usage: mimalloc.sh DIR
 #
 # Debian ships mimalloc as a shared object only; the runtime includes its sources in one of its own
-# translation units (alloc/confined_mimalloc.cc). Two adjustments, each checked to have happened:
-# smaller segments, so that many threads fit into a small heap, and a mended bound in
-# alloc-aligned.c (posix_memalign with sizes 256 to 1024 gave misaligned blocks in 2.0.9).
+# translation units (alloc/confined_mimalloc.cc). The adjustments at the end are each checked to have
+# happened.
 set -euo pipefail
 
 directory=${1:?usage: mimalloc.sh DIR}
-[ -f "$directory/.adjusted" ] && exit 0
+# Sources that another version of this script adjusted are fetched anew.
+version=$(cksum < "${BASH_SOURCE[0]}")
+[ "$(cat "$directory/.adjusted" 2>/dev/null)" = "$version" ] && exit 0
 
 fail() { echo "mimalloc.sh: $1" >&2; exit 1; }
 
@@ -40,12 +41,20 @@ adjust() { # FILE SED-EXPRESSION: must change the file
   ! cmp -s "$1" "$1.before" || fail "$1 is not the version this project knows: nothing to adjust"
   rm "$1.before"
 }
+# Smaller segments: many threads fit into a small heap.
 adjust "$source/include/mimalloc-types.h" \
   's/^\(#define MI_SEGMENT_SHIFT *( *\)9 \(+ MI_SEGMENT_SLICE_SHIFT\)/\16 \2/'
+# A bound: posix_memalign with sizes 256 to 1024 gave misaligned blocks in 2.0.9.
 adjust "$source/src/alloc-aligned.c" \
   '/_mi_is_power_of_two(size) && size >= alignment/,+6s/size <= MI_SMALL_SIZE_MAX/size <= MI_MAX_ALIGN_GUARANTEE/'
+# free asks for the identity that alloc/thread_heaps can take away.
+adjust "$source/src/alloc.c" \
+  's/^\( *const bool *is_local *= (\)_mi_thread_id()/\1bp_heap_identity()/'
+# What a page was charged for is given back (alloc/heap_owner).
+adjust "$source/src/segment.c" \
+  '/^static mi_slice_t\* mi_segment_page_clear/,/^}/s/^  size_t inuse = /  bp_page_given_back(page);\n&/'
 
 rm -rf "$directory"
 mkdir -p "$(dirname "$directory")"
 cp -r "$source" "$directory"
-touch "$directory/.adjusted"
+echo "$version" > "$directory/.adjusted"

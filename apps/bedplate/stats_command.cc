@@ -56,6 +56,19 @@ Json owners_json(const CountersLayout& layout) {
   return owners;
 }
 
+Json heap_owners_json(const CountersLayout& layout) {
+  Json owners = Json::array();
+  for (uint64_t i = 0; i < layout.heap_owner_count.read(); ++i) {
+    const HeapOwnerCounters& owner = layout.heap_owners[i];
+    Json json = {{"owner", owner.name.text},
+                 {"used_bytes", owner.used_bytes.read()},
+                 {"refused", owner.refused.read()}};
+    if (owner.limit_bytes.read() != kNoLimit) json["limit_bytes"] = owner.limit_bytes.read();
+    owners.push_back(std::move(json));
+  }
+  return owners;
+}
+
 Json shards_json(const CountersLayout& layout) {
   Json shards = Json::array();
   for (uint32_t i = 0; i < layout.shard_count; ++i) {
@@ -103,6 +116,7 @@ Json stats_json(const CountersSnapshot& snapshot) {
   json["running"] = snapshot.is_running;
   json["pool"] = pool_json(snapshot);
   json["owners"] = owners_json(layout);
+  json["heap_owners"] = heap_owners_json(layout);
   json["shards"] = shards_json(layout);
   if (layout.has_blockd != 0) json["blockd"] = blockd_json(layout);
   return json;
@@ -128,6 +142,16 @@ void print_text(const Json& json) {
     std::printf("  %-26s %14" PRIu64 " bytes, %" PRIu64 " used\n",
                 owner["owner"].get<std::string>().c_str(), owner["bytes"].get<uint64_t>(),
                 owner["used_bytes"].get<uint64_t>());
+  }
+  std::printf("heap\n");
+  for (const Json& owner : json["heap_owners"]) {
+    std::printf("  %-26s %14" PRIu64 " bytes", owner["owner"].get<std::string>().c_str(),
+                owner["used_bytes"].get<uint64_t>());
+    if (owner.contains("limit_bytes")) {
+      std::printf(" of %" PRIu64 ", %" PRIu64 " requests refused",
+                  owner["limit_bytes"].get<uint64_t>(), owner["refused"].get<uint64_t>());
+    }
+    std::printf("\n");
   }
   for (const Json& shard : json["shards"]) {
     print_group("shard " + shard["name"].get<std::string>(), shard);

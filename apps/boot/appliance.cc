@@ -7,6 +7,7 @@
 
 #include "alloc/confined_heap.h"
 #include "alloc/exhaustion.h"
+#include "alloc/heap_owner.h"
 #include "alloc/interception.h"
 #include "alloc/support_level.h"
 #include "apps/boot/preflight.h"
@@ -60,7 +61,7 @@ bool Appliance::boot() {
   if (!check() || !report(reserve()) || !report(start_shards())) return false;
   hold_pages();
   create_services();
-  if (!report(seal())) return false;
+  if (!report(apply_limits()) || !report(seal())) return false;
   start_serving();
   return true;
 }
@@ -83,15 +84,25 @@ Result<void> Appliance::reserve() {
   for (uint32_t i = 0; i < pool.segment_count(); ++i) {
     if (pool.segment(i).lock_errno != 0) return not_locked(pool.segment(i));
   }
+  return hand_over_heap();
+}
+
+Result<void> Appliance::hand_over_heap() {
+  PinnedPool& pool = process_pool();
   Segment& heap = *pool.find_segment("heap");
-  pool.carve(heap, heap.owner, heap.bytes);
-  if (!add_heap_memory(heap.memory())) {
+  const std::vector<CarvePlan>& carves = plan_.pool.segments[1].carves;
+  const std::span<std::byte> reserve = pool.carve(heap, carves[0].owner, carves[0].bytes);
+  const std::span<std::byte> rest = pool.carve(heap, carves[1].owner, carves[1].bytes);
+  if (!add_heap_memory(rest) || !add_heap_reserve(reserve)) {
     Error error;
     error.set_doing("handing %s to the heap", format_bytes(heap.bytes).text);
     error.set_answer("its tables do not fit into segment 0");
     return error.set_cure("raise BEDPLATE_BOOT_BYTES, or make the pool smaller");
   }
   retire_boot_heap();
+  heap_parts_[0] = pool.segment(0).address;
+  heap_parts_[1] = reserve.data();
+  heap_parts_[2] = rest.data();
   return {};
 }
 
@@ -127,12 +138,36 @@ void Appliance::create_services() {
   if (!settings.enabled) return;
   Shard& connections = *shards_[settings.connections_shard];
   Shard& volumes = *shards_[settings.volumes_shard];
+  const HeapOwnerScope scope(heap_owner("heap:blockd").take());
   block_server_ = std::make_unique<BlockServer>();
   block_server_->create(process_pool(), block_server_options(settings),
                         {&connections.loop(), &connections.sockets(), &volumes.loop(),
                          &counters_.layout().connections, &counters_.layout().volumes});
   for (const Fd& socket : listeners_.sockets()) block_server_->add_listener(socket.number());
   counters_.layout().has_blockd = 1;
+}
+
+// Services have named themselves as owners by now.
+Result<void> Appliance::apply_limits() noexcept {
+  for (const LimitSettings& limit : configuration_.limits) {
+    HeapOwner owner;
+    if (find_heap_owner(OwnerName(limit.owner), &owner)) {
+      limit_heap_owner(owner, limit.bytes);
+      continue;
+    }
+    char names[256] = "";
+    for (uint32_t i = 0, used = 0; i < heap_owner_count() && used < sizeof names; ++i) {
+      used += static_cast<uint32_t>(std::snprintf(names + used, sizeof names - used, "%s%s",
+                                                  i == 0 ? "" : ", ",
+                                                  heap_owner_use({i}).name.text));
+    }
+    Error error;
+    error.kind = ErrorKind::kConfiguration;
+    error.set_doing("limiting the heap memory of %s", limit.owner.c_str());
+    error.set_answer("there is no such owner");
+    return error.set_cure("owner in [[limit]] may be: %s", names);
+  }
+  return {};
 }
 
 Result<void> Appliance::seal() {
@@ -240,13 +275,23 @@ void Appliance::refresh_counters() noexcept {
   layout.registrations_after_seal.set(registrations.after_seal);
   layout.exhaustions.set(exhaustion_count());
   layout.checked_pointers.set(checked_pointer_count());
-  // The first two owners are those that the heap fills: boot and heap.
-  for (uint32_t i = 0; i < 2; ++i) {
-    layout.owners[i].used_bytes.set(heap_used_bytes(process_pool().segment(i).address));
+  // The first owners are those that the heap fills: boot, the reserve and the heap.
+  for (uint32_t i = 0; i < std::size(heap_parts_); ++i) {
+    layout.owners[i].used_bytes.set(heap_used_bytes(heap_parts_[i]));
   }
+  for (uint32_t i = 0; i < heap_owner_count(); ++i) {
+    const HeapOwnerUse use = heap_owner_use({i});
+    HeapOwnerCounters& counters = layout.heap_owners[i];
+    counters.name = use.name;
+    counters.limit_bytes.set(use.limit_bytes);
+    counters.used_bytes.set(use.used_bytes);
+    counters.refused.set(use.refused_count);
+  }
+  layout.heap_owner_count.set(heap_owner_count());
 }
 
 bool Appliance::serve_until_signal() {
+  const HeapOwnerScope scope(kRuntimeOwner);
   const timespec pause = {0, kRefreshNs};
   int signal_number = -1;
   while (signal_number < 0) {

@@ -37,7 +37,9 @@ class Appliance {
   Result<void> reserve();
   Result<void> start_shards();
   void hold_pages();
+  Result<void> hand_over_heap();
   void create_services();
+  Result<void> apply_limits() noexcept;
   Result<void> seal();
   void report_ways_back() noexcept;
   Result<void> prove_support() noexcept;
@@ -51,6 +53,7 @@ class Appliance {
   PagePin page_pin_;
   Listeners listeners_;
   CountersFile counters_;
+  const std::byte* heap_parts_[3] = {};  // what the first three owners' memory begins with
   sigset_t stop_signals_ = {};
   // After what they use: shards stop first when the appliance goes.
   std::unique_ptr<BlockServer> block_server_;

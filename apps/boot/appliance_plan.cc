@@ -27,10 +27,14 @@ Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
   budget.page = configuration.pool.page;
   budget.boot_bytes = boot_segment_bytes();
   // The heap hands memory out in units of mimalloc's segments; less than two serve nobody.
-  budget.heap_min_bytes = std::max(configuration.pool.heap_min_bytes, 2 * kHeapGranularityBytes);
+  budget.heap_min_bytes = kHeapReserveBytes + std::max(configuration.pool.heap_min_bytes,
+                                                       2 * kHeapGranularityBytes);
   auto pool = make_pool_plan(budget, requests);
   if (!pool.ok()) return pool.error();
-  return AppliancePlan{pool.take(), {configuration.shards.size(), kThreadStackBytes}};
+  PoolPlan plan = pool.take();
+  SegmentPlan& heap = plan.segments[1];
+  heap.carves = {{"heap:reserve", kHeapReserveBytes}, {heap.owner, heap.bytes - kHeapReserveBytes}};
+  return AppliancePlan{std::move(plan), {configuration.shards.size(), kThreadStackBytes}};
 }
 
 }  // namespace bedplate

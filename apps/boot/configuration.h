@@ -44,6 +44,12 @@ struct AllocSettings {
   HeapExpectation expect = HeapExpectation::kAny;
 };
 
+// How much one owner of heap memory may have (alloc/heap_owner.h).
+struct LimitSettings {
+  std::string owner;
+  uint64_t bytes = 0;
+};
+
 struct EventLoopSettings {
   SocketBackendChoice sockets = SocketBackendChoice::kIoUringOrEpoll;
   uint32_t spin_us = 50;
@@ -75,6 +81,7 @@ struct Configuration {
   ApplianceSettings appliance;
   PoolSettings pool;
   AllocSettings alloc;
+  std::vector<LimitSettings> limits;
   EventLoopSettings event_loop;
   std::vector<ShardSettings> shards;
   BlockdSettings blockd;

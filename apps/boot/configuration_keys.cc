@@ -53,6 +53,11 @@ constexpr Key kKeys[] = {
     {"alloc", "expect", Type::kHeap, "\"any\"", 0, 0, Rule::kNone,
      [](Draft& d, Value& v) { d.configuration.alloc.expect = kExpectations[v.number]; }},
 
+    {"limit", "owner", Type::kText, kRequired, 1, 63, Rule::kUnique,
+     BP_TEXT(d.configuration.limits.back(), owner)},
+    {"limit", "bytes", Type::kSize, kRequired, kLimitUnitBytes, kSizeMaxBytes,
+     Rule::kNone, BP_NUMBER(d.configuration.limits.back(), bytes)},
+
     {"event_loop", "sockets", Type::kSockets, "\"io_uring-or-epoll\"", 0, 0, Rule::kNone,
      [](Draft& d, Value& v) { d.configuration.event_loop.sockets = kBackends[v.number]; }},
     {"event_loop", "spin_us", Type::kInteger, "50", 0, 1'000'000, Rule::kNone,
@@ -98,6 +103,7 @@ constexpr Table kTables[] = {
     {"appliance", true, 0, [](Configuration&) {}},
     {"pool", true, 0, [](Configuration&) {}},
     {"alloc", false, 0, [](Configuration&) {}},
+    {"limit", false, 32, [](Configuration& c) { c.limits.emplace_back(); }},
     {"event_loop", false, 0, [](Configuration&) {}},
     {"shard", true, 64, [](Configuration& c) { c.shards.emplace_back(); }},
     {"blockd", false, 0, [](Configuration& c) { c.blockd.enabled = true; }},

@@ -17,6 +17,7 @@
 namespace bedplate::keys {
 
 inline constexpr uint64_t kVolumeUnitBytes = 4 * kKiB;
+inline constexpr uint64_t kLimitUnitBytes = 64 * kKiB;  // what the heap charges an owner at least
 
 enum class Type { kName, kText, kPath, kInteger, kSize, kBoolean, kPage, kEnforce, kHeap,
                   kSockets, kAddresses, kShard };

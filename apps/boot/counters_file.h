@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "alloc/heap_owner.h"
 #include "apps/blockd/block_server_counters.h"
 #include "pinned_pool/pool_map.h"
 #include "platform/file.h"
@@ -36,6 +37,14 @@ struct OwnerCounters {
   Counter used_bytes;
 };
 
+// An owner of heap memory.
+struct HeapOwnerCounters {
+  OwnerName name;
+  Counter limit_bytes;  // kNoLimit: none
+  Counter used_bytes;
+  Counter refused;
+};
+
 // The file's content. Changing it changes kCountersVersion.
 struct CountersLayout {
   std::atomic<uint64_t> magic{0};  // stored last at creation, with release
@@ -55,13 +64,15 @@ struct CountersLayout {
   uint32_t shard_count = 0;
   OwnerCounters owners[kOwnerCountMax];
   ShardCounters shards[kShardCountMax];
+  Counter heap_owner_count;  // set after the entry that it counts
+  HeapOwnerCounters heap_owners[kHeapOwnerCountMax];
   uint32_t has_blockd = 0;
   ConnectionCounters connections;
   VolumeCounters volumes;
 };
 
 inline constexpr uint64_t kCountersMagic = 0x31'73'74'61'74'73'70'62;  // "bpstats1"
-inline constexpr uint32_t kCountersVersion = 2;
+inline constexpr uint32_t kCountersVersion = 3;
 
 // Finds out whether CountersFile::create would succeed now, and leaves everything as it was.
 Result<void> check_counters_file(const std::string& directory, const std::string& name);

@@ -40,11 +40,13 @@ endif
 # g++ ignores a pragma for -Wundef), and its unused mi_new throws. Hidden: in a program that is
 # linked with a libmimalloc.so, too, that library's own calls would end here.
 MIMALLOC_FLAGS := -I$(MIMALLOC)/include -I$(MIMALLOC)/src -DMI_STATIC_LIB -DMI_NO_GETENV \
-                  -DMI_CACHE_DISABLE -DMI_SKIP_COLLECT_ON_EXIT -fno-builtin-malloc \
+                  -DMI_CACHE_DISABLE -DMI_HUGE_PAGE_ABANDON -DMI_STAT=0 \
+                  -DMI_SKIP_COLLECT_ON_EXIT -fno-builtin-malloc \
                   -ftls-model=local-exec -fvisibility=hidden -fexceptions -Wno-undef \
                   -Wno-unused-variable -Wno-maybe-uninitialized \
                   $(if $(filter debug,$(MODE)),-DMI_DEBUG=1,-O3 -DMI_DEBUG=0)
 $(BUILD)/alloc/confined_mimalloc.o: CXXFLAGS += $(MIMALLOC_FLAGS)
+$(BUILD)/alloc/thread_heaps.o: CXXFLAGS += $(MIMALLOC_FLAGS)
 $(BUILD)/alloc/interception.o: CXXFLAGS += -I$(MIMALLOC)/include -fno-builtin-malloc
 $(BUILD)/alloc/operator_new.o: CXXFLAGS += -I$(MIMALLOC)/include -fno-builtin-malloc -fexceptions
 # The explicit interface throws here, whether libbedplate-malloc.a is linked or not.

@@ -46,7 +46,21 @@ $(TESTS): $(call objects,$(TEST_SOURCES)) $(APPLICATION) $(POOL_HEAP) $(LIBRARY)
 	  $(LIBRARY) $(LIBRARIES)
 
 -include $(patsubst %.o,%.d,$(call objects,$(LIBRARY_SOURCES) $(MALLOC_SOURCES) \
-  $(APPLICATION_SOURCES) $(PROGRAM_SOURCES) $(TEST_SOURCES)))
+  $(APPLICATION_SOURCES) $(PROGRAM_SOURCES) $(TEST_SOURCES) tests/soak/heap_soak.cc))
+
+# The heap under demand: a heap of 256 MiB in segment 0.
+SOAK := $(BUILD)/heap-soak
+SOAK_ROUNDS ?= 1000
+SOAK_SECONDS ?= 1200
+$(SOAK): $(call objects,tests/soak/heap_soak.cc) $(POOL_HEAP) $(LIBRARY)
+	$(if $(V),,@echo "  LINK $@")
+	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LIBRARY) $(LIBRARIES)
+
+.PHONY: soak-exhaustion soak-demand
+soak-exhaustion: $(SOAK)
+	$(Q)BEDPLATE_BOOT_BYTES="256 MiB" $(SOAK) exhaustion $(SOAK_ROUNDS)
+soak-demand: $(SOAK)
+	$(Q)BEDPLATE_BOOT_BYTES="256 MiB" $(SOAK) demand $(SOAK_SECONDS)
 
 .PHONY: fuzz-run
 FUZZ_SECONDS ?= 60

@@ -35,7 +35,7 @@ constexpr const char* kBootMessage =
     "set BEDPLATE_BOOT_BYTES, or bedplate_boot_bytes at link time\n";
 constexpr const char* kHeapMessage =
     "bedplate: allocating memory: the heap is exhausted; the pool's biggest owners: "
-    "volume:ram0 48 MiB, heap 32 MiB, boot 16 MiB; free memory, or raise [pool] bytes\n";
+    "volume:ram0 48 MiB, heap 31 MiB, boot 16 MiB; free memory, or raise [pool] bytes\n";
 
 // The lines of Bedplate in `text`: mimalloc speaks up as well in debug builds.
 std::string own_lines(std::string_view text) {

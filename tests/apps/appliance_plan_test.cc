@@ -122,11 +122,21 @@ TEST(AppliancePlan, TheSizeThatTheCureNamesWillDo) {
   CHECK(!plan_appliance(configuration).ok());
 }
 
+TEST(AppliancePlan, APartOfTheHeapIsTheRuntimesReserve) {
+  const AppliancePlan made = plan();
+  const SegmentPlan* heap = find(made, "heap");
+  LONGS_EQUAL(2, heap->carves.size());
+  STRCMP_EQUAL("heap:reserve", heap->carves[0].owner.text);
+  CHECK_EQUAL(kHeapReserveBytes, heap->carves[0].bytes);
+  STRCMP_EQUAL("heap", heap->carves[1].owner.text);
+  CHECK_EQUAL(heap->bytes, heap->carves[0].bytes + heap->carves[1].bytes);
+}
+
 TEST(AppliancePlan, TheHeapIsNeverLessThanItsMinimumNorThanTwoOfItsUnits) {
   configuration.pool.heap_min_bytes = 0;
-  configuration.pool.bytes = boot_segment_bytes() + 70 * kMiB;
+  configuration.pool.bytes = boot_segment_bytes() + 78 * kMiB;
   configuration.blockd.volumes = {{"ram0", 60 * kMiB, false}};
-  CHECK(find(plan(), "heap")->bytes >= 2 * kHeapGranularityBytes);
+  CHECK(find(plan(), "heap")->bytes >= kHeapReserveBytes + 2 * kHeapGranularityBytes);
   configuration.blockd.volumes[0].bytes = 64 * kMiB;
   CHECK(!plan_appliance(configuration).ok());
   configuration.blockd.volumes[0].bytes = 40 * kMiB;

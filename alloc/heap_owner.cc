@@ -1,0 +1,118 @@
+#include "alloc/heap_owner.h"
+
+#include "alloc/thread_heaps.h"
+#include "platform/assert.h"
+#include "platform/cache_line.h"
+#include "platform/log.h"
+
+namespace bedplate {
+namespace {
+
+struct alignas(kCacheLineBytes) Account {
+  std::atomic<uint64_t> used_bytes{0};
+  std::atomic<uint64_t> limit_bytes{kNoLimit};
+  std::atomic<uint64_t> refused_count{0};
+  OwnerName name;
+};
+
+// Static data: it is needed before any constructor runs.
+Account accounts[kHeapOwnerCountMax];
+std::atomic<uint32_t> named_count{0};  // beside the three that need no name
+std::atomic_flag is_naming;
+
+constexpr uint32_t kFixedCount = 3;
+thread_local HeapOwner current_owner;
+thread_local HeapOwner refused_owner;
+thread_local bool is_refused = false;
+
+OwnerName name_of(HeapOwner owner) noexcept {
+  if (owner.index == kUnnamedOwner.index) return "heap";
+  if (owner.index == kBootOwner.index) return "boot";
+  if (owner.index == kRuntimeOwner.index) return "heap:runtime";
+  return accounts[owner.index].name;
+}
+
+}  // namespace
+
+uint32_t heap_owner_count() noexcept {
+  return kFixedCount + named_count.load(std::memory_order_acquire);
+}
+
+bool find_heap_owner(const OwnerName& name, HeapOwner* owner) noexcept {
+  for (uint32_t i = 0; i < heap_owner_count(); ++i) {
+    if (!(name_of({i}) == name)) continue;
+    *owner = {i};
+    return true;
+  }
+  return false;
+}
+
+Result<HeapOwner> heap_owner(const OwnerName& name) noexcept {
+  while (is_naming.test_and_set(std::memory_order_acquire)) {}
+  HeapOwner owner;
+  const bool is_known = find_heap_owner(name, &owner);
+  const uint32_t count = heap_owner_count();
+  if (!is_known && count < kHeapOwnerCountMax) {
+    owner = {count};
+    accounts[count].name = name;
+    named_count.fetch_add(1, std::memory_order_release);
+  }
+  is_naming.clear(std::memory_order_release);
+  if (is_known || count < kHeapOwnerCountMax) return owner;
+  Error error;
+  error.set_doing("naming %s as an owner of heap memory", name.text);
+  error.set_answer("there are %u owners already", count);
+  return error.set_cure("let parts of the program share an owner");
+}
+
+void limit_heap_owner(HeapOwner owner, uint64_t bytes) noexcept {
+  BP_ASSERT(owner.index < heap_owner_count());
+  accounts[owner.index].limit_bytes.store(bytes, std::memory_order_relaxed);
+}
+
+HeapOwner enter_heap_owner(HeapOwner owner) noexcept {
+  BP_ASSERT(owner.index < heap_owner_count() && owner.index != kBootOwner.index);
+  const HeapOwner before = current_owner;
+  if (!choose_heap_of_owner(owner.index)) {
+    Error error;
+    error.set_doing("allocating for %s", name_of(owner).text);
+    error.set_answer("there is no memory for a heap of its own in this thread");
+    log_error(error.set_cure("it is charged to %s; see allocations_refused", name_of(before).text));
+    return before;
+  }
+  current_owner = owner;
+  return before;
+}
+
+HeapOwnerUse heap_owner_use(HeapOwner owner) noexcept {
+  BP_ASSERT(owner.index < heap_owner_count());
+  const Account& account = accounts[owner.index];
+  return {name_of(owner), account.limit_bytes.load(std::memory_order_relaxed),
+          account.used_bytes.load(std::memory_order_relaxed),
+          account.refused_count.load(std::memory_order_relaxed)};
+}
+
+bool charge_heap_owner(HeapOwner owner, uint64_t bytes) noexcept {
+  Account& account = accounts[owner.index];
+  const uint64_t used = account.used_bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  is_refused = used > account.limit_bytes.load(std::memory_order_relaxed);
+  if (!is_refused) return true;
+  refused_owner = owner;
+  account.used_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+  return false;
+}
+
+void credit_heap_owner(HeapOwner owner, uint64_t bytes) noexcept {
+  accounts[owner.index].used_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+}
+
+bool was_refused_by_limit(HeapOwner* owner) noexcept {
+  *owner = refused_owner;
+  return is_refused;
+}
+
+void count_refusal(HeapOwner owner) noexcept {
+  accounts[owner.index].refused_count.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace bedplate

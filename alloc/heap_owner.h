@@ -1,0 +1,80 @@
+// Owners of heap memory: for whom it is allocated, how much each holds, and how much it may.
+//
+// A thread allocates for one owner at a time. Each owner has a heap of its own in each thread, so
+// malloc and free cost what they always do; what is charged are the pages that mimalloc cuts into
+// blocks (64 KiB, 512 KiB, or one large block), when they are taken and when they are given back.
+// So an owner's figure is above what it asked for by at most such a page for each size class and
+// thread. A page stays with the owner that took it, whoever frees its blocks.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "pinned_pool/owner_name.h"
+#include "platform/result.h"
+
+namespace bedplate {
+
+inline constexpr uint32_t kHeapOwnerCountMax = 32;
+inline constexpr uint64_t kNoLimit = ~uint64_t{0};
+
+struct HeapOwner {
+  uint32_t index = 0;
+};
+// Who allocates without saying for whom.
+inline constexpr HeapOwner kUnnamedOwner{0};
+// The same before there is a heap segment. Nobody else allocates for it.
+inline constexpr HeapOwner kBootOwner{1};
+// The runtime itself: alone it may use the reserve (confined_heap.h).
+inline constexpr HeapOwner kRuntimeOwner{2};
+
+// The owner of this name ("heap:blockd"), which is new if nobody asked for it before.
+// Errors: there are kHeapOwnerCountMax already. Threads: any.
+Result<HeapOwner> heap_owner(const OwnerName& name) noexcept;
+
+// From now on `owner` is refused what would make it hold more than `bytes`: its malloc is NULL with
+// ENOMEM, others have what they had. It may hold more already.
+void limit_heap_owner(HeapOwner owner, uint64_t bytes) noexcept;
+
+// What the calling thread allocates is from now on for `owner`. Returns whom it was for.
+// When there is no memory for the thread's heap of that owner, a message says so and it stays as it
+// was. Cost: a few loads; the first time in a thread some kilobytes of the heap.
+HeapOwner enter_heap_owner(HeapOwner owner) noexcept;
+
+class HeapOwnerScope {
+ public:
+  explicit HeapOwnerScope(HeapOwner owner) noexcept : before_(enter_heap_owner(owner)) {}
+  ~HeapOwnerScope() { enter_heap_owner(before_); }
+  HeapOwnerScope(const HeapOwnerScope&) = delete;
+  HeapOwnerScope& operator=(const HeapOwnerScope&) = delete;
+
+ private:
+  HeapOwner before_;
+};
+
+struct HeapOwnerUse {
+  OwnerName name;
+  uint64_t limit_bytes = kNoLimit;
+  uint64_t used_bytes = 0;
+  uint64_t refused_count = 0;  // requests refused because of the limit
+};
+
+// How many owners there are, and what `owner` has: a snapshot. Threads: any.
+uint32_t heap_owner_count() noexcept;
+HeapOwnerUse heap_owner_use(HeapOwner owner) noexcept;
+// Returns false when nobody has this name.
+bool find_heap_owner(const OwnerName& name, HeapOwner* owner) noexcept;
+
+// ---- For the heap ----
+
+// Charges `bytes` to the owner, or says that its limit forbids it.
+bool charge_heap_owner(HeapOwner owner, uint64_t bytes) noexcept;
+// The part of a charge that is not true any more. Threads: any.
+void credit_heap_owner(HeapOwner owner, uint64_t bytes) noexcept;
+// Whether the calling thread's last charge was refused, and whose it was.
+bool was_refused_by_limit(HeapOwner* owner) noexcept;
+// A request of `owner` ended with NULL because of that.
+void count_refusal(HeapOwner owner) noexcept;
+
+}  // namespace bedplate

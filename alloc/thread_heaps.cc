@@ -1,0 +1,252 @@
+#include "alloc/thread_heaps.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "alloc/heap_owner.h"
+#include "mimalloc.h"
+#include "mimalloc-internal.h"
+#include "platform/assert.h"
+
+extern mi_decl_thread mi_heap_t* _mi_heap_default;
+
+namespace bedplate {
+
+__thread uintptr_t heap_identity = kNoIdentity;
+
+namespace {
+
+// A thread that has heaps. Lies in the thread's own static data.
+struct ThreadHeaps {
+  // By owner; the first exists as long as the thread does. None is deleted before the thread ends.
+  mi_heap_t* heaps[kHeapOwnerCountMax];
+  mi_heap_t* default_heap;    // what was in *default_place before it was taken away
+  mi_heap_t** default_place;  // the two words of the fast paths
+  uintptr_t* identity_place;
+  pid_t tid;
+  bool is_away;  // the words were taken away: the thread does not touch its heaps
+  bool is_making_heap;
+  int inside_count;
+  ThreadHeaps* next;
+  ThreadHeaps* previous;
+
+  bool is_in_use() const noexcept { return heaps[0] != nullptr; }
+};
+
+__thread ThreadHeaps this_thread;
+
+// Who has just freed much is often on its way to sleep.
+constexpr int kPassesMax = 3;
+
+// Guards the list, and the words while they are not their thread's. The holder makes system calls;
+// who waits for it is marked as inside, or has its words taken away already.
+pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+ThreadHeaps* threads = nullptr;
+
+class Lock {
+ public:
+  Lock() noexcept { pthread_mutex_lock(&mutex); }
+  ~Lock() { pthread_mutex_unlock(&mutex); }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+};
+
+mi_heap_t* empty_heap() noexcept { return const_cast<mi_heap_t*>(&_mi_heap_empty); }
+
+// The words are read by their thread without a lock, hence atomically.
+void take_words(ThreadHeaps& thread) noexcept {
+  thread.default_heap = __atomic_load_n(thread.default_place, __ATOMIC_RELAXED);
+  __atomic_store_n(thread.default_place, empty_heap(), __ATOMIC_RELAXED);
+  __atomic_store_n(thread.identity_place, kNoIdentity, __ATOMIC_RELAXED);
+}
+
+void give_words_back(ThreadHeaps& thread) noexcept {
+  // It may have chosen another heap while its words were being taken.
+  if (__atomic_load_n(thread.default_place, __ATOMIC_RELAXED) == empty_heap()) {
+    __atomic_store_n(thread.default_place, thread.default_heap, __ATOMIC_RELAXED);
+  }
+  __atomic_store_n(thread.identity_place, thread.heaps[0]->thread_id, __ATOMIC_RELAXED);
+  thread.is_away = false;
+}
+
+// Reads a small file of /proc without the heap. Returns false where there is none.
+bool read_task_file(pid_t tid, const char* name, char* text, size_t text_bytes) noexcept {
+  char path[64];
+  std::snprintf(path, sizeof path, "/proc/self/task/%d/%s", static_cast<int>(tid), name);
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const ssize_t length = read(fd, text, text_bytes - 1);
+  close(fd);
+  if (length <= 0) return false;
+  text[length] = '\0';
+  return true;
+}
+
+// Whether /proc counts threads as gettid does: not so where it was mounted in another PID
+// namespace.
+bool proc_is_ours() noexcept {
+  char target[16];
+  const ssize_t length = readlink("/proc/self", target, sizeof target - 1);
+  if (length <= 0) return false;
+  target[length] = '\0';
+  return std::atoi(target) == getpid();
+}
+
+// A signal that is caught and blocked may be one whose handler is running: it may have interrupted
+// malloc.
+bool may_be_in_signal_handler(pid_t tid) noexcept {
+  char status[4096];
+  if (!read_task_file(tid, "status", status, sizeof status)) return true;
+  const char* blocked = std::strstr(status, "\nSigBlk:");
+  const char* caught = std::strstr(status, "\nSigCgt:");
+  if (blocked == nullptr || caught == nullptr) return true;
+  constexpr size_t kTitle = sizeof "\nSigBlk:" - 1;
+  return (std::strtoull(blocked + kTitle, nullptr, 16) &
+          std::strtoull(caught + kTitle, nullptr, 16)) != 0;
+}
+
+// [proc_pid_syscall]: the number of the system call that the thread is blocked in; "running", or -1
+// when it is blocked elsewhere (a page fault, a debugger). To answer, the kernel waits until the
+// thread is off its core: what was written before is what the thread sees when it goes on.
+bool is_blocked_in_system_call(pid_t tid) noexcept {
+  char text[256];
+  return read_task_file(tid, "syscall", text, sizeof text) && text[0] >= '0' && text[0] <= '9' &&
+         !may_be_in_signal_handler(tid);
+}
+
+bool is_inside(const ThreadHeaps& thread) noexcept {
+  return __atomic_load_n(&thread.inside_count, __ATOMIC_RELAXED) != 0;
+}
+
+// A guess while the thread runs.
+bool holds_memory(const ThreadHeaps& thread, uint32_t owner) noexcept {
+  for (uint32_t i = 0; i < kHeapOwnerCountMax; ++i) {
+    const mi_heap_t* heap = thread.heaps[i];
+    if (heap != nullptr && (owner == i || owner == kEveryOwner) && heap->page_count > 0) return true;
+  }
+  return false;
+}
+
+// Requires: the words are taken away, and the thread is blocked, or was when they were taken.
+void empty(ThreadHeaps& thread, uint32_t owner) noexcept {
+  for (uint32_t i = 0; i < kHeapOwnerCountMax; ++i) {
+    mi_heap_t* heap = thread.heaps[i];
+    if (heap == nullptr || (owner != i && owner != kEveryOwner)) continue;
+    // Otherwise mimalloc's debug build would have the main thread's heap take in all that others
+    // left.
+    const bool no_reclaim = heap->no_reclaim;
+    heap->no_reclaim = true;
+    _mi_heap_collect_abandon(heap);
+    heap->no_reclaim = no_reclaim;
+  }
+}
+
+// Takes the words of `thread` away if it is idle. Requires: the lock.
+bool put_aside(ThreadHeaps& thread) noexcept {
+  take_words(thread);
+  thread.is_away = is_blocked_in_system_call(thread.tid) && !is_inside(thread) &&
+                   __atomic_load_n(thread.default_place, __ATOMIC_RELAXED) == empty_heap();
+  if (!thread.is_away) give_words_back(thread);
+  return thread.is_away;
+}
+
+// Returns false when somebody who is running holds memory.
+bool empty_those_asleep(uint32_t owner) noexcept {
+  bool is_complete = true;
+  for (ThreadHeaps* thread = threads; thread != nullptr; thread = thread->next) {
+    if (thread == &this_thread || !holds_memory(*thread, owner)) continue;
+    if (!thread->is_away && is_inside(*thread)) continue;  // it collects for itself
+    if (thread->is_away || put_aside(*thread)) {
+      empty(*thread, owner);
+    } else {
+      is_complete = false;
+    }
+  }
+  return is_complete;
+}
+
+}  // namespace
+
+InsideHeap::InsideHeap() noexcept { ++this_thread.inside_count; }
+InsideHeap::~InsideHeap() { --this_thread.inside_count; }
+bool is_inside_heap() noexcept { return this_thread.inside_count != 0; }
+
+mi_heap_t* heap_of_thread() noexcept {
+  mi_heap_t* heap = mi_get_default_heap();
+  if (mi_heap_is_initialized(heap)) return heap;
+  if (!this_thread.is_in_use()) {
+    mi_thread_init();
+    return mi_get_default_heap();
+  }
+  const Lock lock;
+  give_words_back(this_thread);
+  return mi_get_default_heap();
+}
+
+bool choose_heap_of_owner(uint32_t owner) noexcept {
+  BP_ASSERT(owner < kHeapOwnerCountMax);
+  mi_heap_t* current = heap_of_thread();
+  if (!mi_heap_is_initialized(current)) return false;
+  mi_heap_t* heap = owner == 0 ? current->tld->heap_backing : this_thread.heaps[owner];
+  if (heap == nullptr) {
+    this_thread.is_making_heap = true;
+    heap = mi_heap_new();
+    this_thread.is_making_heap = false;
+    if (heap == nullptr) return false;
+    this_thread.heaps[owner] = heap;
+  }
+  __atomic_store_n(&_mi_heap_default, heap, __ATOMIC_RELAXED);
+  return true;
+}
+
+// The runtime could not use the reserve if making a heap for it took other memory.
+bool may_use_reserve(uint32_t owner) noexcept {
+  return owner == kRuntimeOwner.index || this_thread.is_making_heap;
+}
+
+uint32_t heap_of_thread_in_use(mi_heap_t* heap) noexcept {
+  if (this_thread.is_in_use()) {
+    uint32_t owner = 0;
+    while (this_thread.heaps[owner] != heap) ++owner;
+    return owner;
+  }
+  this_thread.heaps[0] = heap->tld->heap_backing;
+  this_thread.default_place = &_mi_heap_default;
+  this_thread.identity_place = &heap_identity;
+  this_thread.tid = static_cast<pid_t>(syscall(SYS_gettid));
+  heap_identity = heap->thread_id;
+  const InsideHeap inside;
+  const Lock lock;
+  this_thread.previous = nullptr;
+  this_thread.next = threads;
+  if (threads != nullptr) threads->previous = &this_thread;
+  threads = &this_thread;
+  return 0;
+}
+
+void heap_of_thread_done() noexcept {
+  if (!this_thread.is_in_use()) return;
+  const Lock lock;
+  if (this_thread.is_away) give_words_back(this_thread);
+  if (this_thread.next != nullptr) this_thread.next->previous = this_thread.previous;
+  (this_thread.previous != nullptr ? this_thread.previous->next : threads) = this_thread.next;
+  for (mi_heap_t*& heap : this_thread.heaps) heap = nullptr;
+  heap_identity = kNoIdentity;
+}
+
+void empty_idle_heaps(uint32_t owner) noexcept {
+  const InsideHeap inside;
+  const Lock lock;
+  static const bool can_ask = proc_is_ours();
+  if (!can_ask) return;
+  for (int pass = 0; pass < kPassesMax && !empty_those_asleep(owner); ++pass) sched_yield();
+}
+
+}  // namespace bedplate

@@ -1,0 +1,377 @@
+// Owners of heap memory: what they hold, what they may, and what idle threads give back.
+#include "alloc/heap_owner.h"
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <thread>
+
+#include <fcntl.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include "alloc/confined_heap.h"
+#include "alloc/exhaustion.h"
+#include "pinned_pool/pinned_pool.h"
+#include "platform/clock.h"
+#include "tests/support/blocks.h"
+#include "tests/support/death_test.h"
+#include "tests/support/skip.h"
+#include "tests/support/stderr_capture.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+using bedplate::test::allocate;
+using bedplate::test::BlockList;
+
+namespace {
+
+constexpr uint64_t kHeapBytes = 64 * kMiB;
+constexpr size_t kBlock = 40'000;
+
+// As an appliance has it: a heap segment, a part of which is the reserve.
+void boot_heap() {
+  auto heap = process_pool().create_segment("heap", kHeapBytes, PageSize::k4KiB, 1);
+  BP_PROBE_CHECK(heap.ok());
+  const std::span<std::byte> memory = heap.value()->memory();
+  BP_PROBE_CHECK(add_heap_memory(memory.subspan(kHeapReserveBytes)));
+  BP_PROBE_CHECK(add_heap_reserve(memory.first(kHeapReserveBytes)));
+  retire_boot_heap();
+}
+
+HeapOwner owner_with_limit(const char* name, uint64_t bytes) {
+  const HeapOwner owner = heap_owner(name).take();
+  limit_heap_owner(owner, bytes);
+  return owner;
+}
+
+// A request that cannot be met: who is refused looks for everything that is free.
+void find_all_that_is_free() {
+  volatile size_t too_much = kTiB;
+  BP_PROBE_CHECK(allocate(too_much) == nullptr);
+}
+
+// A thread that does one thing, then sleeps until it is told to end.
+class Sleeper {
+ public:
+  template <typename Work, typename AtEnd>
+  Sleeper(Work work, AtEnd at_end) : thread_([this, work, at_end] {
+    work();
+    tid_.store(gettid(), std::memory_order_release);
+    is_over_.wait(false);
+    at_end();
+  }) {}
+  ~Sleeper() {
+    is_over_.store(true);
+    is_over_.notify_one();
+    thread_.join();
+  }
+
+  void wait_until_asleep() {
+    const uint64_t deadline_ns = monotonic_ns() + 10 * kNsPerSecond;
+    while (!is_asleep()) {
+      BP_PROBE_CHECK(monotonic_ns() < deadline_ns);
+      sched_yield();
+    }
+  }
+
+ private:
+  bool is_asleep() {
+    const int tid = tid_.load(std::memory_order_acquire);
+    if (tid == 0) return false;
+    char path[64];
+    std::snprintf(path, sizeof path, "/proc/self/task/%d/syscall", tid);
+    char first = 0;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    BP_PROBE_CHECK(fd >= 0 && read(fd, &first, 1) == 1);
+    close(fd);
+    return first >= '0' && first <= '9';
+  }
+
+  std::atomic<int> tid_{0};
+  std::atomic<bool> is_over_{false};
+  std::thread thread_;
+};
+
+}  // namespace
+
+BP_PROBE(LimitRefusesItsOwnerAlone) {
+  boot_heap();
+  report_exhaustion();
+  constexpr uint64_t kLimit = 16 * kMiB;
+  const HeapOwner greedy = owner_with_limit("heap:greedy", kLimit);
+  test::StderrCapture capture;
+  BlockList hoard;
+  {
+    const HeapOwnerScope scope(greedy);
+    const size_t count = hoard.add_all(kBlock);
+    BP_PROBE_CHECK(errno == ENOMEM);
+    BP_PROBE_CHECK(count * kBlock > kLimit / 2 && count * kBlock <= kLimit);
+    BP_PROBE_CHECK(allocate(9 * kMiB) == nullptr);  // a huge block counts as well
+  }
+  const HeapOwnerUse use = heap_owner_use(greedy);
+  BP_PROBE_CHECK(use.used_bytes <= kLimit && use.used_bytes > kLimit - kMiB);
+  BP_PROBE_CHECK(use.refused_count == 2 && exhaustion_count() == 2);
+  const std::string said = capture.text();
+  capture.finish();
+  BP_PROBE_CHECK(said.find("bedplate: allocating memory for heap:greedy: it has ") !=
+                 std::string::npos);
+  BP_PROBE_CHECK(said.find(" of its limit of 16 MiB; free memory, or raise bytes in its [[limit]]") !=
+                 std::string::npos);
+  // Nobody else notices.
+  BlockList others;
+  BP_PROBE_CHECK(others.add(24 * kMiB));
+  // What it frees it may have again.
+  hoard.free_all();
+  const HeapOwnerScope scope(greedy);
+  BP_PROBE_CHECK(hoard.add(9 * kMiB));
+}
+
+BP_PROBE(LimitHoldsForAllThreads) {
+  boot_heap();
+  const HeapOwner owner = owner_with_limit("heap:many", 16 * kMiB);
+  BlockList lists[4];
+  {
+    std::thread threads[4];
+    for (int i = 0; i < 4; ++i) {
+      threads[i] = std::thread([&, i] {
+        const HeapOwnerScope scope(owner);
+        lists[i].add_all(kBlock);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+  // Also what threads that ended left behind is its.
+  const uint64_t used = heap_owner_use(owner).used_bytes;
+  BP_PROBE_CHECK(used <= 16 * kMiB && used > 12 * kMiB);
+  for (BlockList& list : lists) list.free_all();
+  find_all_that_is_free();
+  BP_PROBE_CHECK(heap_owner_use(owner).used_bytes == 0);
+}
+
+BP_PROBE(ChargeFollowsTheOwnerWhoeverFrees) {
+  boot_heap();
+  const HeapOwner first = heap_owner("heap:first").take();
+  const HeapOwner second = heap_owner("heap:second").take();
+  BlockList blocks;
+  {
+    const HeapOwnerScope outer(first);
+    blocks.add_all(size_t{300});
+    blocks.free_all();
+    for (int i = 0; i < 1000; ++i) blocks.add(kBlock);
+    const HeapOwnerScope inner(second);
+    BP_PROBE_CHECK(heap_owner_use(first).used_bytes >= 1000 * kBlock);
+    BP_PROBE_CHECK(heap_owner_use(second).used_bytes == 0);
+    blocks.free_all();  // within the second's scope
+    blocks.add(kBlock);
+  }
+  BP_PROBE_CHECK(heap_owner_use(second).used_bytes > 0);
+  find_all_that_is_free();
+  blocks.free_all();
+  find_all_that_is_free();
+}
+
+BP_PROBE(ReserveIsTheRuntimes) {
+  boot_heap();
+  BlockList all;
+  for (size_t bytes = 16 * kMiB; bytes >= 16; bytes /= 2) all.add_all(bytes);
+  BP_PROBE_CHECK(allocate(16) == nullptr);
+  BlockList mine;
+  {
+    const HeapOwnerScope scope(kRuntimeOwner);
+    for (int i = 0; i < 1000; ++i) BP_PROBE_CHECK(mine.add(1000));
+    BP_PROBE_CHECK(mine.add(2 * kMiB));
+    BP_PROBE_CHECK(allocate(kHeapReserveBytes) == nullptr);  // it ends, too
+  }
+  BP_PROBE_CHECK(allocate(16) == nullptr);
+}
+
+BP_PROBE(IdleThreadWithholdsNothing) {
+  boot_heap();
+  constexpr size_t kMost = 44 * kMiB;
+  BlockList freed_behind_its_back;
+  BlockList kept;
+  bool could_go_on = false;
+  {
+    Sleeper sleeper(
+        [&] {
+          const HeapOwnerScope scope(heap_owner("heap:sleeper").take());
+          for (const size_t bytes : {size_t{24}, size_t{700}, size_t{9000}, size_t{kBlock}}) {
+            for (size_t i = 0; i < 4 * kMiB / bytes; ++i) freed_behind_its_back.add(bytes);
+            kept.add(bytes);
+          }
+          BlockList own;  // and empty pages that it keeps for later
+          for (size_t bytes = 8; bytes < 100'000; bytes += bytes / 2) own.add(bytes);
+        },
+        [&] {
+          // Its heap was emptied while it slept: what it has it can free, and what it needs take.
+          kept.free_all();
+          BlockList again;
+          could_go_on = again.add_all(kBlock) > 100;
+        });
+    sleeper.wait_until_asleep();
+    freed_behind_its_back.free_all();
+    kept.free_all();
+    BlockList whole;
+    BP_PROBE_CHECK(whole.add(kMost));
+  }
+  BP_PROBE_CHECK(could_go_on);
+}
+
+BP_PROBE(HugeBlockFreedByAnotherThread) {
+  boot_heap();
+  std::atomic<void*> block{nullptr};
+  std::atomic<bool> is_over{false};
+  std::thread owner([&] {
+    block = allocate(40 * kMiB);
+    while (!is_over) {
+    }  // awake, and not interested
+  });
+  while (block == nullptr) sched_yield();
+  std::free(block);
+  BlockList whole;
+  const bool is_there = whole.add(44 * kMiB);
+  is_over = true;
+  owner.join();
+  BP_PROBE_CHECK(is_there);
+}
+
+BP_PROBE(ThreadWakesAtAnyMoment) {
+  boot_heap();
+  std::atomic<uint64_t> rounds{0};
+  constexpr uint64_t kRounds = 4000;
+  std::thread busy([&] {
+    void* blocks[300];
+    while (rounds < kRounds) {
+      for (size_t i = 0; i < std::size(blocks); ++i) {
+        const size_t bytes = 16 + i * 8;
+        blocks[i] = allocate(bytes);
+        BP_PROBE_CHECK(blocks[i] != nullptr);
+        std::memset(blocks[i], static_cast<int>(i), bytes);
+      }
+      if (rounds % 2 == 0) usleep(1);
+      for (size_t i = 0; i < std::size(blocks); ++i) {
+        const auto* bytes = static_cast<const unsigned char*>(blocks[i]);
+        BP_PROBE_CHECK(bytes[0] == i % 256 && bytes[15 + i * 8] == i % 256);
+        std::free(blocks[i]);
+      }
+      ++rounds;
+    }
+  });
+  // Its words are taken away and given back, its heaps emptied, at any instruction.
+  while (rounds < kRounds) find_all_that_is_free();
+  busy.join();
+  BlockList whole;
+  BP_PROBE_CHECK(whole.add(44 * kMiB));
+}
+
+BP_PROBE(LowMemoryCanBeShed) {
+  boot_heap();
+  struct Cache {
+    BlockList blocks;
+    int calls = 0;
+  } cache;
+  for (int i = 0; i < 20; ++i) BP_PROBE_CHECK(cache.blocks.add(kMiB));
+  set_low_memory_handler(16 * kMiB, [](void* context) {
+    auto* shed = static_cast<Cache*>(context);
+    ++shed->calls;
+    if (shed->calls > 1) shed->blocks.free_all();
+  }, &cache);
+  BP_PROBE_CHECK(cache.calls == 0);
+  BlockList load;
+  while (cache.calls == 0) BP_PROBE_CHECK(load.add(kMiB));
+  BP_PROBE_CHECK(heap_free_bytes() < 16 * kMiB && heap_free_bytes() >= 8 * kMiB);
+  for (int i = 0; i < 4; ++i) BP_PROBE_CHECK(load.add(kMiB));
+  BP_PROBE_CHECK(cache.calls == 1);  // told once
+  // A request that could not be met, but for what the second call frees.
+  BP_PROBE_CHECK(load.add(16 * kMiB));
+  BP_PROBE_CHECK(cache.calls >= 2);
+  set_low_memory_handler(0, nullptr, nullptr);
+  load.add_all(kMiB);
+}
+
+TEST_GROUP(HeapOwner) {};
+
+TEST(HeapOwner, HasOneNameAndOneNumber) {
+  HeapOwner found;
+  CHECK(!find_heap_owner("heap:test-owner", &found));
+  const HeapOwner owner = heap_owner("heap:test-owner").take();
+  CHECK(find_heap_owner("heap:test-owner", &found));
+  LONGS_EQUAL(owner.index, found.index);
+  LONGS_EQUAL(owner.index, heap_owner("heap:test-owner").take().index);
+  STRCMP_EQUAL("heap:test-owner", heap_owner_use(owner).name.text);
+  CHECK(heap_owner_use(owner).limit_bytes == kNoLimit);
+}
+
+TEST(HeapOwner, OfTheFirstThreeHasItsFixedName) {
+  STRCMP_EQUAL("heap", heap_owner_use(kUnnamedOwner).name.text);
+  STRCMP_EQUAL("boot", heap_owner_use(kBootOwner).name.text);
+  STRCMP_EQUAL("heap:runtime", heap_owner_use(kRuntimeOwner).name.text);
+}
+
+BP_PROBE(TooManyHeapOwners) {
+  for (uint32_t i = heap_owner_count(); i < kHeapOwnerCountMax; ++i) {
+    char name[32];
+    std::snprintf(name, sizeof name, "heap:%u", i);
+    BP_PROBE_CHECK(heap_owner(name).ok());
+  }
+  const Result<HeapOwner> refused = heap_owner("heap:one-more");
+  BP_PROBE_CHECK(!refused.ok());
+  BP_PROBE_CHECK(std::strcmp(refused.error().doing,
+                             "naming heap:one-more as an owner of heap memory") == 0);
+  BP_PROBE_CHECK(heap_owner("heap:7").ok());
+}
+
+TEST(HeapOwner, OneTooManyIsAnError) { BP_CHECK_PROBE(TooManyHeapOwners); }
+
+TEST(HeapOwner, ScopesNest) {
+  const HeapOwner owner = heap_owner("heap:nested").take();
+  {
+    const HeapOwnerScope scope(owner);
+    LONGS_EQUAL(owner.index, enter_heap_owner(owner).index);
+  }
+  LONGS_EQUAL(kUnnamedOwner.index, enter_heap_owner(kUnnamedOwner).index);
+}
+
+TEST(HeapOwner, AtItsLimitIsRefusedAlone) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(LimitRefusesItsOwnerAlone);
+}
+
+TEST(HeapOwner, OfManyThreadsHasOneLimit) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(LimitHoldsForAllThreads);
+}
+
+TEST(HeapOwner, IsChargedWhoeverFrees) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(ChargeFollowsTheOwnerWhoeverFrees);
+}
+
+TEST(HeapOwner, RuntimeAloneHasTheReserve) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(ReserveIsTheRuntimes);
+}
+
+TEST(HeapOwner, LowMemoryIsToldAndCanBeShed) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(LowMemoryCanBeShed);
+}
+
+TEST_GROUP(ThreadHeaps) {};
+
+TEST(ThreadHeaps, AnIdleThreadWithholdsNothing) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(IdleThreadWithholdsNothing);
+}
+
+TEST(ThreadHeaps, AHugeBlockIsFreeWhoeverFreesIt) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(HugeBlockFreedByAnotherThread);
+}
+
+TEST(ThreadHeaps, AreEmptiedWhileTheirThreadWakesAtAnyMoment) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(ThreadWakesAtAnyMoment);
+}
