@@ -1,9 +1,18 @@
 #include "transport/registration.h"
 
+#include <atomic>
+#include <bit>
+#include <cinttypes>
+#include <cstdio>
+
 #include "pinned_pool/no_way_back.h"
+#include "platform/units.h"
 
 namespace bedplate {
 namespace {
+
+// Smaller regions than this would make the table long for no device that exists.
+constexpr uint64_t kGranuleBytesMin = kMiB;
 
 std::atomic<uint64_t> total_count{0};
 std::atomic<uint64_t> after_seal_count{0};
@@ -13,33 +22,137 @@ void count_registrations(const PinnedPool& pool, uint64_t count) noexcept {
   if (pool.is_sealed()) after_seal_count.fetch_add(count, std::memory_order_relaxed);
 }
 
-}  // namespace
+// Requires: the device takes at least kGranuleBytesMin.
+unsigned granule_bytes_log2(const DeviceKind& kind) noexcept {
+  return static_cast<unsigned>(std::bit_width(std::min(kind.region_bytes_max, kRegionBytes))) - 1;
+}
 
-size_t regions_of_pool(const PinnedPool& pool, std::span<Region> regions) noexcept {
-  size_t count = 0;
+// The longest region that the device takes and that ends at the end of a granule.
+uint64_t cut_bytes(const DeviceKind& kind) noexcept {
+  return align_down(kind.region_bytes_max, uint64_t{1} << granule_bytes_log2(kind));
+}
+
+uint64_t region_count(uint64_t segment_bytes, uint64_t cut) noexcept {
+  return segment_bytes / cut + (segment_bytes % cut != 0 ? 1 : 0);
+}
+
+// "boot 1 + heap 2 + 7 in 7 more segments": the regions of each segment, as far as there is room.
+const char* list_regions(std::span<const SegmentSize> segments, uint64_t cut, char* text,
+                         size_t text_bytes) noexcept {
+  size_t used = 0;
+  text[0] = '\0';
+  for (size_t i = 0; i < segments.size(); ++i) {
+    char one[sizeof(OwnerName) + 32];
+    const auto length = static_cast<size_t>(
+        std::snprintf(one, sizeof one, "%s%s %" PRIu64, i == 0 ? "" : " + ",
+                      segments[i].owner.text, region_count(segments[i].bytes, cut)));
+    constexpr size_t kRestBytes = 64;  // for the words after the last that is named
+    if (used + length + kRestBytes > text_bytes) {
+      uint64_t rest = 0;
+      for (size_t k = i; k < segments.size(); ++k) rest += region_count(segments[k].bytes, cut);
+      std::snprintf(text + used, text_bytes - used, " + %" PRIu64 " in %zu more segments", rest,
+                    segments.size() - i);
+      break;
+    }
+    std::snprintf(text + used, text_bytes - used, "%s", one);
+    used += length;
+  }
+  return text;
+}
+
+std::vector<Region> cut_pool(const PinnedPool& pool, uint64_t cut) {
+  std::vector<Region> regions;
   for (uint32_t i = 0; i < pool.segment_count(); ++i) {
     const Segment& segment = pool.segment(i);
-    for (uint64_t start = 0; start < segment.bytes; start += kRegionBytes) {
-      BP_ASSERT(count < regions.size());
-      std::byte* address = segment.address + start;
-      const uint64_t offset = reinterpret_cast<uintptr_t>(address) - kPoolBase;
-      regions[count++] = {static_cast<uint32_t>(offset >> kRegionBytesLog2), address,
-                          std::min(kRegionBytes, segment.bytes - start)};
+    for (uint64_t start = 0; start < segment.bytes; start += std::min(cut, segment.bytes - start)) {
+      regions.push_back({segment.address + start, std::min(cut, segment.bytes - start), kNoKey});
     }
   }
-  return count;
+  return regions;
+}
+
+uint64_t offset_of(const std::byte* address) noexcept {
+  return reinterpret_cast<uintptr_t>(address) - kPoolBase;
+}
+
+}  // namespace
+
+Result<void> check_fit(const DeviceKind& kind, std::span<const SegmentSize> segments) noexcept {
+  uint64_t bytes = 0;
+  for (const SegmentSize& segment : segments) bytes += segment.bytes;
+  Error error;
+  error.set_doing("fitting the pool of %s into what %s takes", format_bytes(bytes).text, kind.name);
+  const char* or_instead = kind.instead[0] == '\0' ? "" : "; or ";
+  if (kind.region_bytes_max < kGranuleBytesMin) {
+    error.set_answer("it takes regions of %s, and the pool is cut into no less than %s",
+                     format_bytes(kind.region_bytes_max).text, format_bytes(kGranuleBytesMin).text);
+    return error.set_cure("use another device%s%s", or_instead, kind.instead);
+  }
+  const uint64_t cut = cut_bytes(kind);
+  uint64_t count = 0;
+  uint64_t longest = 0;
+  for (const SegmentSize& segment : segments) {
+    count += region_count(segment.bytes, cut);
+    longest = std::max(longest, std::min(cut, segment.bytes));
+  }
+  if (count > kind.region_count_max) {
+    char list[160];
+    error.set_answer("%" PRIu64 " regions of at most %s are needed (%s), it takes %" PRIu64, count,
+                     format_bytes(longest).text, list_regions(segments, cut, list, sizeof list),
+                     kind.region_count_max);
+    return error.set_cure("make [pool] bytes smaller or have fewer segments, until %" PRIu64
+                          " regions do (`bedplate plan` shows them)%s%s", kind.region_count_max,
+                          or_instead, kind.instead);
+  }
+  if (bytes > kind.total_bytes_max) {
+    error.set_answer("%s in %" PRIu64 " regions of at most %s are needed, it takes %s in all",
+                     format_bytes(bytes).text, count, format_bytes(longest).text,
+                     format_bytes(kind.total_bytes_max).text);
+    return error.set_cure("make [pool] bytes at most %" PRIu64
+                          " (`bedplate plan` shows who needs what)%s%s", kind.total_bytes_max,
+                          or_instead, kind.instead);
+  }
+  return {};
 }
 
 Result<void> KeyTable::create(PinnedPool& pool, Device& device) {
-  Region regions[kRegionCountMax];
-  Key keys[kRegionCountMax];
-  const size_t count = regions_of_pool(pool, regions);
-  for (size_t i = 0; i < count; ++i) BP_ASSERT(regions[i].number < kRegionCountMax);
-  count_registrations(pool, count);
-  BP_TRY(device.register_regions({regions, count}, {keys, count}));
-  for (size_t i = 0; i < count; ++i) entries_[regions[i].number] = {regions[i].bytes, keys[i]};
-  if (device.holds_pages()) pool.add_stoppers(kPinStops);
+  BP_ASSERT(device_ == nullptr);
+  const DeviceKind& kind = device.kind();
+  std::vector<SegmentSize> sizes;
+  for (uint32_t i = 0; i < pool.segment_count(); ++i) {
+    sizes.push_back({pool.segment(i).owner, pool.segment(i).bytes});
+  }
+  BP_TRY(check_fit(kind, sizes));
+  std::vector<Region> regions = cut_pool(pool, cut_bytes(kind));
+  uint64_t span_bytes = 0;
+  for (const Region& region : regions) {
+    const uint64_t offset = offset_of(region.address);
+    BP_ASSERT(offset < kPoolSpanBytes && region.bytes <= kPoolSpanBytes - offset);
+    span_bytes = std::max(span_bytes, offset + region.bytes);
+  }
+  count_registrations(pool, regions.size());
+  BP_TRY(device.register_regions(regions));
+  device_ = &device;
+  regions_ = std::move(regions);
+  granule_bytes_log2_ = granule_bytes_log2(kind);
+  const uint64_t granule_bytes = uint64_t{1} << granule_bytes_log2_;
+  entries_.assign(align_up(span_bytes, granule_bytes) >> granule_bytes_log2_, Entry{});
+  for (const Region& region : regions_) {
+    const uint64_t begin = offset_of(region.address);
+    const uint64_t end = begin + region.bytes;
+    for (uint64_t at = begin; at < end; at += granule_bytes) {
+      entries_[at >> granule_bytes_log2_] = {end, region.key};
+    }
+  }
+  span_bytes_ = span_bytes;
+  if (kind.holds_pages) pool.add_stoppers(kPinStops);
   return {};
+}
+
+void KeyTable::destroy() noexcept {
+  span_bytes_ = 0;
+  if (device_ != nullptr) device_->deregister_regions(regions_);
+  device_ = nullptr;
 }
 
 RegistrationCounts registration_counts() noexcept {

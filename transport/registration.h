@@ -1,31 +1,35 @@
-// Registration: the table segment x device that makes every pool pointer usable by every device.
+// Registration: the table region x device that makes every pool pointer usable by every device.
 //
-// A device registers each region of the pool once, before the seal; from then on its key for any
-// pointer is arithmetic: which region, and is it inside. There is no lookup structure that can
-// miss and no cache that can go stale. Memory that is not the pool's has no key (kNoKey).
-// How many registration calls were made is counted, and after the seal the count must not move.
+// A device registers the whole pool once, before the seal; from then on its key for any pointer is
+// arithmetic: which region, and is it inside. There is no lookup structure that can miss and no
+// cache that can go stale. Memory that is not the pool's has no key (kNoKey).
+// How many registrations were made is counted, and after the seal the count must not move.
+//
+// A kind of device is added by implementing Device; nothing here changes. What it limits is stated
+// as numbers (DeviceKind), and cutting the pool accordingly, or refusing it, happens here.
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "pinned_pool/pinned_pool.h"
 #include "platform/result.h"
 
 namespace bedplate {
 
-// What a device needs beside an address: a buffer index for io_uring.
-using Key = uint32_t;
+// What a device needs beside an address. 64 bits, so that each kind finds room: io_uring's buffer
+// index, the lkey of a verbs region with its rkey above it, what a bus or a GPU adds to an address.
+using Key = uint64_t;
 inline constexpr Key kNoKey = ~Key{0};
 
-// One piece of the pool as a device registers it: at most kRegionBytes, inside one segment.
+// One piece of a segment as a device registers it.
 struct Region {
-  uint32_t number = 0;  // (address - kPoolBase) / kRegionBytes
   std::byte* address = nullptr;
   uint64_t bytes = 0;
+  Key key = kNoKey;
 };
 
 struct KeyedRange {
@@ -34,46 +38,83 @@ struct KeyedRange {
                        // region and has a key of its own
 };
 
+// What there is to know of a device before anything is registered with it.
+struct DeviceKind {
+  const char* name = "";
+  const char* instead = "";  // how to do without it: the end of a cure, or empty
+  bool holds_pages = false;  // what it registered stays where it is (a long-term pin)
+  uint64_t region_bytes_max = UINT64_MAX;
+  uint64_t region_count_max = UINT64_MAX;
+  uint64_t total_bytes_max = UINT64_MAX;
+};
+
 // One context of one device (a ring, a protection domain).
 class Device {
  public:
   virtual ~Device() = default;
-  virtual const char* name() const noexcept = 0;
-  // Whether the device keeps the pages that it registered where they are (a long-term pin).
-  virtual bool holds_pages() const noexcept = 0;
-  // Registers all `regions` and writes one key for each into `keys`, which is as long.
-  virtual Result<void> register_regions(std::span<const Region> regions, std::span<Key> keys) = 0;
+  virtual const DeviceKind& kind() const noexcept = 0;
+  // Registers all `regions` and sets the key of each; when it fails, none is left registered.
+  virtual Result<void> register_regions(std::span<Region> regions) = 0;
+  // Takes that back. Requires: `regions` as register_regions left them; nothing is in flight.
+  virtual void deregister_regions(std::span<const Region> regions) noexcept = 0;
 };
 
+// A segment that exists, or one that is only planned.
+struct SegmentSize {
+  OwnerName owner;
+  uint64_t bytes = 0;
+};
+
+// Whether a device of `kind` takes segments of these sizes.
+// Errors: the sum (how many regions of what size, from which owners) and what the device takes.
+Result<void> check_fit(const DeviceKind& kind, std::span<const SegmentSize> segments) noexcept;
+
 // The keys of one device for the whole pool.
+//
+// The table has an entry for each granule: 1 GiB of addresses, where every segment begins, or a
+// smaller power of two for a device whose regions are smaller. A region is a whole number of
+// granules but for its segment's last, and as long as the device takes it; its granules share its
+// key and its end.
 class KeyTable {
  public:
-  // Registers every segment of `pool` with `device`. Requires: the pool is reserved, not sealed.
-  // Errors: the device's.
+  KeyTable() noexcept = default;
+  KeyTable(const KeyTable&) = delete;
+  KeyTable& operator=(const KeyTable&) = delete;
+  ~KeyTable() { destroy(); }
+
+  // Registers every segment of `pool` with `device`, which outlives the table or its destroy().
+  // Requires: the pool is reserved, not sealed; called once.
+  // Errors: check_fit's, then the device's; no key is handed out then.
   // If the device holds its pages, the pool's pages cannot be moved any more.
   Result<void> create(PinnedPool& pool, Device& device);
 
+  // From here on there are no keys, and nothing is registered. Does nothing without create().
+  // Requires: nothing that was given a key is in flight; nobody calls key().
+  // Threads: where the device allows it (a ring: the thread that made it).
+  void destroy() noexcept;
+
   // The key for [pointer, pointer + bytes), or kNoKey for memory that is not the pool's.
-  // Threads: any. Cost: a subtraction, a comparison, one load; no call.
+  // Threads: any. Cost: a subtraction, a shift, two comparisons, one load; no call.
   KeyedRange key(const void* pointer, uint64_t bytes) const noexcept {
     const uint64_t offset = reinterpret_cast<uintptr_t>(pointer) - kPoolBase;
-    if (offset >= kPoolSpanBytes) return {};
-    const Entry& entry = entries_[offset >> kRegionBytesLog2];
-    const uint64_t within = offset & (kRegionBytes - 1);
-    if (within >= entry.bytes) return {};
-    return {entry.key, std::min(bytes, entry.bytes - within)};
+    if (offset >= span_bytes_) return {};
+    const Entry& entry = entries_[offset >> granule_bytes_log2_];
+    if (offset >= entry.end) return {};
+    return {entry.key, std::min(bytes, entry.end - offset)};
   }
 
  private:
   struct Entry {
-    uint64_t bytes = 0;  // 0: no segment here
+    uint64_t end = 0;  // of the region, from kPoolBase on; 0: none begins or goes on here
     Key key = kNoKey;
   };
-  Entry entries_[kRegionCountMax];
-};
 
-// Fills `regions` with the regions of `pool`; returns how many there are.
-size_t regions_of_pool(const PinnedPool& pool, std::span<Region> regions) noexcept;
+  uint64_t span_bytes_ = 0;  // what the entries cover, from kPoolBase on; 0: no keys
+  unsigned granule_bytes_log2_ = 0;
+  std::vector<Entry> entries_;
+  std::vector<Region> regions_;
+  Device* device_ = nullptr;
+};
 
 struct RegistrationCounts {
   uint64_t total = 0;         // regions registered by this process, all devices

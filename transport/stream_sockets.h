@@ -86,6 +86,7 @@ class StreamSockets : public PollSource, public Sleeper {
   virtual Result<void> create(const StreamSocketsOptions& options) = 0;
   virtual const char* name() const noexcept = 0;
   // The device whose registration makes the pool usable here, or nullptr when there is none.
+  // What is registered with it is taken back before this is destroyed.
   virtual Device* device() noexcept = 0;
 
   // A listener that cannot accept, because descriptors or memory ran out, tries again by itself.

@@ -10,6 +10,7 @@
 #include "platform/cpu.h"
 #include "platform/hugepage.h"
 #include "platform/units.h"
+#include "transport/uring/uring_device.h"
 
 namespace bedplate {
 namespace {
@@ -103,6 +104,15 @@ void check_cores(const Configuration& configuration, std::vector<Error>* problem
   }
 }
 
+// Every ring registers the whole pool.
+void check_registration(const AppliancePlan& plan, std::vector<Error>* problems) {
+  std::vector<SegmentSize> sizes;
+  for (const SegmentPlan& segment : plan.pool.segments) {
+    sizes.push_back({segment.owner, segment.bytes});
+  }
+  if (auto fits = check_fit(kUringKind, sizes); !fits.ok()) problems->push_back(fits.error());
+}
+
 }  // namespace
 
 Result<void> probe_io_uring() noexcept {
@@ -149,6 +159,7 @@ std::vector<Error> preflight(const Configuration& configuration, const Appliance
   check_cores(configuration, &problems);
   if (configuration.event_loop.sockets == SocketBackendChoice::kIoUring) {
     if (auto probed = probe_io_uring(); !probed.ok()) problems.push_back(probed.error());
+    check_registration(plan, &problems);
   }
   return problems;
 }

@@ -13,8 +13,8 @@
 
 namespace bedplate {
 
-// Checks hugepages, the limit of locked memory, descriptors, cores and io_uring, and raises this
-// process's soft limits to its hard ones. Returns what is missing; empty is good.
+// Checks hugepages, the limit of locked memory, descriptors, cores, and io_uring with what it takes,
+// and raises this process's soft limits to its hard ones. Returns what is missing; empty is good.
 std::vector<Error> preflight(const Configuration& configuration, const AppliancePlan& plan);
 
 // Whether malloc hands out what the configuration expects. Errors (kConfiguration): it does not.

@@ -61,10 +61,16 @@ Result<void> Shard::set_up() {
   return {};
 }
 
+// In this order: the registration is the ring's.
+void Shard::close() noexcept {
+  keys_.destroy();
+  sockets_.reset();
+}
+
 void Shard::thread_main() noexcept {
   if (auto outcome = set_up(); !outcome.ok()) {
     failure_ = outcome.error();
-    sockets_.reset();
+    close();
     set_state(State::kFailed);
     return;
   }
@@ -74,7 +80,7 @@ void Shard::thread_main() noexcept {
     on_start_();
     loop_.run();
   }
-  sockets_.reset();
+  close();
 }
 
 void Shard::run(std::function<void()> on_start) {

@@ -50,6 +50,7 @@ class Shard {
   void thread_main() noexcept;
   Result<void> set_up();
   Result<void> make_sockets();
+  void close() noexcept;
   void set_state(State state) noexcept;
 
   ShardOptions options_;

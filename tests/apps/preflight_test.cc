@@ -103,6 +103,23 @@ TEST(Preflight, NamesTheShardWhoseCoreIsNotThere) {
   STRCMP_EQUAL("choose another `cpu`, or let one shard serve both", problems[0].cure);
 }
 
+TEST(Preflight, ShowsTheSumWhenThePoolHasTooManyRegionsForARing) {
+  configuration.event_loop.sockets = SocketBackendChoice::kIoUring;
+  configuration.shards.clear();  // nothing has to be locked for a ring
+  plan.pool.segments.assign(16'385, {"v", 4 * kKiB, PageSize::k4KiB, {}});
+  const auto problems = preflight(configuration, plan);
+  const Error* found = find(problems, "fitting the pool of 65540 KiB into what io_uring takes");
+  CHECK(found != nullptr);
+  CHECK(std::strstr(found->answer, "16385 regions of at most 4 KiB are needed (v 1 + v 1") !=
+        nullptr);
+  CHECK(std::strstr(found->answer, "), it takes 16384") != nullptr);
+  STRCMP_EQUAL("make [pool] bytes smaller or have fewer segments, until 16384 regions do (`bedplate "
+               "plan` shows them); or set [event_loop] sockets = \"epoll\"", found->cure);
+  plan.pool.segments.pop_back();
+  LONGS_EQUAL(0, find(preflight(configuration, plan),
+                      "fitting the pool of 64 MiB into what io_uring takes") != nullptr);
+}
+
 TEST(Preflight, SaysHowManyHugepagesAreMissingAndHowToGetThem) {
   const HugepageCounts counts = hugepage_counts(PageSize::k2MiB);
   if (!counts.supported) BP_SKIP("this kernel has no hugepages of 2 MiB");

@@ -1,23 +1,17 @@
-// Keys: what has one, what has none, how far one reaches, and random pointers against a slow
-// reference. The devices are fakes but for the ring at the end.
+// Keys: what has one, what has none, how far one reaches, what a device limits, and random pointers
+// against a slow reference. The devices are fakes.
 #include "transport/registration.h"
 
 #include <cerrno>
-#include <cstring>
 #include <random>
-#include <string>
 #include <vector>
 
-#include <liburing.h>
 #include <sys/mman.h>
 
 #include "pinned_pool/no_way_back.h"
-#include "platform/file.h"
 #include "tests/support/death_test.h"
 #include "tests/support/pool_fixture.h"
 #include "tests/support/seed.h"
-#include "tests/support/skip.h"
-#include "transport/uring/uring_device.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -28,23 +22,37 @@ namespace {
 
 constexpr uint64_t kPage = 4 * kKiB;
 
-// Numbers the regions from 100 on and remembers what it was given.
+// Takes what its kind says, numbers the regions from 100 on, and remembers what it was given.
 class FakeDevice final : public Device {
  public:
-  const char* name() const noexcept override { return "fake"; }
-  bool holds_pages() const noexcept override { return holds; }
-  bool holds = false;
-  Result<void> register_regions(std::span<const Region> given, std::span<Key> keys) override {
+  const DeviceKind& kind() const noexcept override { return limits; }
+  Result<void> register_regions(std::span<Region> given) override {
+    ++registrations;
     if (fails) {
       errno = ENOMEM;
       return error_from_errno("registering with the fake device");
     }
+    for (size_t i = 0; i < given.size(); ++i) given[i].key = 100 + i;
     regions.assign(given.begin(), given.end());
-    for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<Key>(100 + i);
     return {};
   }
+  void deregister_regions(std::span<const Region> given) noexcept override {
+    ++deregistrations;
+    is_same = std::equal(given.begin(), given.end(), regions.begin(), regions.end(),
+                         [](const Region& a, const Region& b) {
+                           return a.address == b.address && a.bytes == b.bytes && a.key == b.key;
+                         });
+    if (table != nullptr) key_at_deregistration = table->key(regions[0].address, 1).key;
+  }
+
+  DeviceKind limits{.name = "fake"};
   bool fails = false;
   std::vector<Region> regions;
+  int registrations = 0;
+  int deregistrations = 0;
+  bool is_same = false;  // what was deregistered, as what was registered
+  const KeyTable* table = nullptr;
+  Key key_at_deregistration = 0;
 };
 
 // Any region is looked at, one after the other.
@@ -53,7 +61,7 @@ KeyedRange slow_key(const std::vector<Region>& regions, const void* pointer, uin
   for (size_t i = 0; i < regions.size(); ++i) {
     const auto begin = reinterpret_cast<uintptr_t>(regions[i].address);
     if (wanted < begin || wanted >= begin + regions[i].bytes) continue;
-    return {static_cast<Key>(100 + i), std::min(bytes, begin + regions[i].bytes - wanted)};
+    return {regions[i].key, std::min(bytes, begin + regions[i].bytes - wanted)};
   }
   return {};
 }
@@ -63,9 +71,23 @@ int static_data = 1;
 
 }  // namespace
 
+// In a process of its own, because nothing takes a seal back.
+BP_PROBE(RegistrationAfterTheSeal) {
+  PinnedPool& pool = process_pool();
+  const RegistrationCounts before = registration_counts();
+  pool.seal();
+  BP_PROBE_CHECK(registration_counts().after_seal == before.after_seal);
+  FakeDevice device;
+  KeyTable table;
+  BP_PROBE_CHECK(table.create(pool, device).ok());
+  const RegistrationCounts after = registration_counts();
+  BP_PROBE_CHECK(after.after_seal == before.after_seal + pool.segment_count());
+  BP_PROBE_CHECK(after.total == before.total + pool.segment_count());
+}
+
 TEST_GROUP(KeyTable) {
   TestPool pool{test::kTestPoolBaseInRange};
-  FakeDevice device;
+  FakeDevice device;  // outlives the table
   KeyTable table;
 
   Segment* add(const OwnerName& owner, uint64_t bytes) {
@@ -97,14 +119,33 @@ TEST_GROUP(KeyTable) {
     CHECK_EQUAL(key, got.key);
     CHECK_EQUAL(covered, got.bytes);
   }
+  // Keys are right at the begin and the end of each region, and before and behind it.
+  void check_borders() {
+    for (size_t i = 0; i < device.regions.size(); ++i) {
+      const Region& region = device.regions[i];
+      check_key(100 + i, region.bytes, region.address, region.bytes);
+      check_key(100 + i, 1, region.address + region.bytes - 1, 100);
+    }
+    check_no_key(device.regions.front().address - 1);
+    check_no_key(device.regions.back().address + device.regions.back().bytes);
+  }
+  void check_refusal(const char* doing, const char* answer, const char* cure) {
+    const Result<void> outcome = table.create(*pool, device);
+    CHECK(!outcome.ok());
+    STRCMP_EQUAL(doing, outcome.error().doing);
+    STRCMP_EQUAL(answer, outcome.error().answer);
+    STRCMP_EQUAL(cure, outcome.error().cure);
+    LONGS_EQUAL(0, device.registrations);
+    check_no_key(pool->segment(0).address);
+  }
   void check_no_key(const void* pointer) { check_key(kNoKey, 0, pointer, 1); }
 };
 
 TEST(KeyTable, ADeviceThatHoldsPagesStopsThemFromBeingMoved) {
-  KeyTable other;
-  CHECK(other.create(*pool, device).ok());
+  create();
   LONGS_EQUAL(0, pool->stoppers() & kPinStops);
-  device.holds = true;
+  device.limits.holds_pages = true;
+  KeyTable other;
   CHECK(other.create(*pool, device).ok());
   CHECK((pool->stoppers() & kPinStops) != 0);
 }
@@ -118,7 +159,7 @@ TEST(KeyTable, EverySegmentHasAKeyFromItsFirstByteToItsLast) {
   }
   create();
   for (size_t i = 0; i < segments.size(); ++i) {
-    const Key key = static_cast<Key>(100 + i);
+    const Key key = 100 + i;
     std::byte* begin = segments[i]->address;
     check_key(key, 1, begin, 1);
     check_key(key, segments[i]->bytes, begin, segments[i]->bytes);
@@ -137,13 +178,14 @@ TEST(KeyTable, AKeyCoversNoMoreThanItsSegment) {
 }
 
 TEST(KeyTable, WhatCrossesARegionIsSplitAndEachPartHasItsKey) {
+  device.limits.region_bytes_max = kRegionBytes;
   Segment& segment = pretend("large", 2 * kRegionBytes + 5 * kPage);
   create();
   LONGS_EQUAL(3, device.regions.size());
   CHECK_EQUAL(kRegionBytes, device.regions[0].bytes);
   CHECK_EQUAL(kRegionBytes, device.regions[1].bytes);
   CHECK_EQUAL(5 * kPage, device.regions[2].bytes);
-  CHECK_EQUAL(device.regions[0].number + 2, device.regions[2].number);
+  CHECK(device.regions[0].address + 2 * kRegionBytes == device.regions[2].address);
   std::byte* border = segment.address + kRegionBytes;
   check_key(100, 7, border - 7, 100);
   check_key(101, 93, border, 93);
@@ -159,7 +201,7 @@ TEST(KeyTable, ASegmentOfExactlyARegionTakesOne) {
   create();
   LONGS_EQUAL(2, device.regions.size());
   // The segment behind was created while the first had a page: it begins one region further.
-  CHECK_EQUAL(device.regions[0].number + 1, device.regions[1].number);
+  CHECK(device.regions[0].address + kRegionBytes == device.regions[1].address);
   check_key(100, 1, next.address - 1, 100);
   check_key(101, 100, next.address, 100);
 }
@@ -194,8 +236,8 @@ TEST(KeyTable, CountsWhatItRegisters) {
   pretend("two", kPage);
   const RegistrationCounts before = registration_counts();
   create();
-  KeyTable second;
   FakeDevice other;
+  KeyTable second;
   CHECK(second.create(*pool, other).ok());
   const RegistrationCounts after = registration_counts();
   CHECK_EQUAL(before.total + 4, after.total);
@@ -211,27 +253,149 @@ TEST(KeyTable, PassesTheErrorOfItsDeviceOnAndHasNoKeys) {
   check_no_key(segment.address);
 }
 
-// In a child, because nothing takes a seal back.
-TEST(KeyTable, ARegistrationAfterTheSealIsCounted) {
-  pretend("one", kPage);
-  device.regions.reserve(16);
-  const auto ended = test::run_forked([this] {
-    const RegistrationCounts before = registration_counts();
-    pool->seal();
-    if (registration_counts().after_seal != before.after_seal) _exit(3);
-    if (!table.create(*pool, device).ok()) _exit(4);
-    const RegistrationCounts after = registration_counts();
-    _exit(after.after_seal == before.after_seal + 1 && after.total == before.total + 1 ? 42 : 5);
-  });
-  LONGS_EQUAL(42, ended.exit_code);
-}
+TEST(KeyTable, ARegistrationAfterTheSealIsCounted) { BP_CHECK_PROBE(RegistrationAfterTheSeal); }
 
 TEST(KeyTable, APoolOutsideTheRangeIsADefect) {
   TestPool outside(kPoolBase - 100 * kRegionBytes);
 #ifndef __SANITIZE_THREAD__
   CHECK(outside->create_segment("one", kPage, PageSize::k4KiB, 1).ok());
-  BP_CHECK_DIES("kRegionCountMax", (void)table.create(*outside, device));
+  BP_CHECK_DIES("kPoolSpanBytes", (void)table.create(*outside, device));
 #endif
+}
+
+// ---- what a device limits -----------------------------------------------------------------------
+
+TEST(KeyTable, ADeviceWithoutLimitsTakesASegmentInOnePiece) {
+  pretend("small", kPage);
+  Segment& segment = pretend("large", 20 * kRegionBytes + 5 * kPage);
+  create();
+  LONGS_EQUAL(2, device.regions.size());
+  CHECK_EQUAL(segment.bytes, device.regions[1].bytes);
+  check_borders();
+  // Every region of addresses has the key, and the key reaches to the segment's end.
+  for (uint64_t at = 0; at < segment.bytes; at += kRegionBytes / 2) {
+    check_key(101, segment.bytes - at, segment.address + at, UINT64_MAX);
+  }
+}
+
+TEST(KeyTable, ADeviceOfSmallerRegionsGetsTheSegmentsSplit) {
+  device.limits.region_bytes_max = 256 * kMiB;
+  pretend("small", kPage);
+  Segment& segment = pretend("large", 2 * kRegionBytes + 5 * kPage);
+  create();
+  LONGS_EQUAL(1 + 8 + 1, device.regions.size());
+  for (size_t i = 1; i < 9; ++i) CHECK_EQUAL(256 * kMiB, device.regions[i].bytes);
+  CHECK_EQUAL(5 * kPage, device.regions[9].bytes);
+  check_borders();
+  check_key(101, 100, segment.address + 256 * kMiB - 100, 1000);
+  check_key(102, 900, segment.address + 256 * kMiB, 900);
+}
+
+TEST(KeyTable, RegionsOfAnySizeEndWhereAGranuleEnds) {
+  struct {
+    uint64_t bytes_max;
+    uint64_t bytes;
+  } const cases[] = {{kMiB, kMiB},
+                     {3 * kMiB - 1, 2 * kMiB},
+                     {700 * kMiB, 512 * kMiB},
+                     {kRegionBytes - 1, kRegionBytes / 2},
+                     {kRegionBytes + 1, kRegionBytes},
+                     {3 * kRegionBytes, 3 * kRegionBytes},
+                     {4 * kRegionBytes - 1, 3 * kRegionBytes}};
+  Segment& segment = pretend("large", 7 * kRegionBytes + 5 * kPage);
+  for (const auto& each : cases) {
+    device.limits.region_bytes_max = each.bytes_max;
+    create();
+    CHECK_EQUAL((segment.bytes + each.bytes - 1) / each.bytes, device.regions.size());
+    CHECK_EQUAL(each.bytes, device.regions[0].bytes);
+    check_borders();
+    table.destroy();
+  }
+}
+
+TEST(KeyTable, ADeviceOfTooSmallRegionsIsRefused) {
+  pretend("one", kPage);
+  device.limits.region_bytes_max = kMiB - 1;
+  check_refusal("fitting the pool of 4 KiB into what fake takes",
+                "it takes regions of 1048575 bytes, and the pool is cut into no less than 1 MiB",
+                "use another device");
+}
+
+TEST(KeyTable, ADeviceOfTooFewRegionsIsRefusedWithTheSum) {
+  device.limits.region_bytes_max = kRegionBytes;
+  device.limits.region_count_max = 4;
+  pretend("boot", 16 * kMiB);
+  pretend("volume:ram0", kGiB);
+  pretend("heap", 2 * kGiB + kPage);
+  check_refusal("fitting the pool of 3162116 KiB into what fake takes",
+                "5 regions of at most 1 GiB are needed (boot 1 + volume:ram0 1 + heap 3), it takes "
+                "4",
+                "make [pool] bytes smaller or have fewer segments, until 4 regions do (`bedplate "
+                "plan` shows them)");
+  device.limits.region_count_max = 5;
+  create();
+  LONGS_EQUAL(5, device.regions.size());
+}
+
+TEST(KeyTable, ADeviceOfTooFewBytesIsRefusedWithTheSum) {
+  device.limits.total_bytes_max = 64 * kGiB;
+  device.limits.instead = "set [fake] enabled = false";
+  pretend("boot", kPage);
+  Segment& heap = pretend("heap", 64 * kGiB);
+  check_refusal("fitting the pool of 67108868 KiB into what fake takes",
+                "67108868 KiB in 2 regions of at most 64 GiB are needed, it takes 64 GiB in all",
+                "make [pool] bytes at most 68719476736 (`bedplate plan` shows who needs what); or "
+                "set [fake] enabled = false");
+  heap.bytes -= kPage;
+  create();
+}
+
+TEST(KeyTable, ALongSumIsCutAndStillAddsUp) {
+  std::vector<SegmentSize> segments(40, SegmentSize{"a volume with a rather long name", 2 * kGiB});
+  const Result<void> outcome = check_fit(DeviceKind{.name = "wide"}, segments);
+  CHECK(outcome.ok());
+  const DeviceKind narrow = {.name = "narrow", .region_bytes_max = kGiB, .region_count_max = 2048};
+  segments.insert(segments.begin(), {"heap", 2000 * kGiB});
+  const Result<void> refused = check_fit(narrow, segments);
+  CHECK(!refused.ok());
+  STRCMP_EQUAL("2080 regions of at most 1 GiB are needed (heap 2000 + a volume with a rather long "
+               "name 2 + a volume with a rather long name 2 + 76 in 38 more segments), it takes "
+               "2048",
+               refused.error().answer);
+}
+
+// ---- taking it back -----------------------------------------------------------------------------
+
+TEST(KeyTable, GivesNoKeyAnyMoreOnceItsDeviceDeregisters) {
+  Segment& segment = pretend("one", kPage);
+  device.table = &table;
+  create();
+  check_key(100, 1, segment.address, 1);
+  table.destroy();
+  LONGS_EQUAL(1, device.deregistrations);
+  CHECK(device.is_same);
+  CHECK_EQUAL(kNoKey, device.key_at_deregistration);
+  check_no_key(segment.address);
+  table.destroy();
+  LONGS_EQUAL(1, device.deregistrations);
+}
+
+TEST(KeyTable, DeregistersAtItsEnd) {
+  pretend("one", kPage);
+  {
+    KeyTable brief;
+    CHECK(brief.create(*pool, device).ok());
+    LONGS_EQUAL(0, device.deregistrations);
+  }
+  LONGS_EQUAL(1, device.deregistrations);
+}
+
+TEST(KeyTable, DeregistersNothingThatWasNotRegistered) {
+  pretend("one", kPage);
+  device.fails = true;
+  CHECK(!table.create(*pool, device).ok());
+  table.destroy();
+  LONGS_EQUAL(0, device.deregistrations);
 }
 
 TEST(KeyTable, AgreesWithASlowSearchForRandomPointers) {
@@ -241,99 +405,31 @@ TEST(KeyTable, AgreesWithASlowSearchForRandomPointers) {
     // A segment is created with a page, so it gets one region: it may claim no more.
     pretend("one", kPage * (1 + random() % (kRegionBytes / kPage)));
   }
-  create();
-  std::vector<uintptr_t> edges = {kPoolBase, kPoolBase + kPoolSpanBytes};
-  for (const Region& region : device.regions) {
-    edges.push_back(reinterpret_cast<uintptr_t>(region.address));
-    edges.push_back(reinterpret_cast<uintptr_t>(region.address) + region.bytes);
-  }
+  pretend("large", kPage * (1 + random() % (9 * kRegionBytes / kPage)));
   bool same = true;
-  for (int step = 0; step < 100'000 && same; ++step) {
-    uintptr_t address = random();
-    if (step % 4 == 1) address = kPoolBase + random() % kPoolSpanBytes;
-    if (step % 4 == 2) address = edges[random() % edges.size()] + random() % 8192 - 4096;
-    if (step % 4 == 3) {
-      const Region& region = device.regions[random() % device.regions.size()];
-      address = reinterpret_cast<uintptr_t>(region.address) + random() % kRegionBytes;
+  for (int round = 0; round < 10 && same; ++round) {
+    device.limits.region_bytes_max = kMiB + (random() >> (24 + random() % 16));
+    create();
+    std::vector<uintptr_t> edges = {kPoolBase, kPoolBase + kPoolSpanBytes};
+    for (const Region& region : device.regions) {
+      edges.push_back(reinterpret_cast<uintptr_t>(region.address));
+      edges.push_back(reinterpret_cast<uintptr_t>(region.address) + region.bytes);
     }
-    const uint64_t bytes = random() >> random() % 64;
-    const auto* pointer = reinterpret_cast<void*>(address);
-    const KeyedRange fast = table.key(pointer, bytes);
-    const KeyedRange slow = slow_key(device.regions, pointer, bytes);
-    same = fast.key == slow.key && fast.bytes == slow.bytes;
+    for (int step = 0; step < 10'000 && same; ++step) {
+      uintptr_t address = random();
+      if (step % 4 == 1) address = kPoolBase + random() % kPoolSpanBytes;
+      if (step % 4 == 2) address = edges[random() % edges.size()] + random() % 8192 - 4096;
+      if (step % 4 == 3) {
+        const Region& region = device.regions[random() % device.regions.size()];
+        address = reinterpret_cast<uintptr_t>(region.address) + random() % kRegionBytes;
+      }
+      const uint64_t bytes = random() >> random() % 64;
+      const auto* pointer = reinterpret_cast<void*>(address);
+      const KeyedRange fast = table.key(pointer, bytes);
+      const KeyedRange slow = slow_key(device.regions, pointer, bytes);
+      same = fast.key == slow.key && fast.bytes == slow.bytes;
+    }
+    table.destroy();
   }
   CHECK_TEXT(same, seed.text());
-}
-
-// ---- io_uring as the device -----------------------------------------------------------------------
-
-TEST_GROUP(UringDevice) {
-  TestPool pool{test::kTestPoolBaseInRange};
-  io_uring ring = {};
-  bool has_ring = false;
-  Fd file;
-
-  void setup() override {
-    has_ring = io_uring_queue_init(8, &ring, 0) == 0;
-    file = Fd(memfd_create("registration-test", MFD_CLOEXEC));
-    CHECK(pool->create_segment("one", 4 * kPage, PageSize::k4KiB, 1).ok());
-    CHECK(pool->create_segment("two", 16 * kPage, PageSize::k4KiB, 1).ok());
-  }
-  void teardown() override {
-    if (has_ring) io_uring_queue_exit(&ring);
-  }
-
-  // Submits one operation and returns its result.
-  int32_t finish() {
-    io_uring_submit(&ring);
-    io_uring_cqe* completion = nullptr;
-    __kernel_timespec bound = {10, 0};
-    if (io_uring_wait_cqe_timeout(&ring, &completion, &bound) != 0) return -ETIME;
-    const int32_t result = completion->res;
-    io_uring_cqe_seen(&ring, completion);
-    return result;
-  }
-  int32_t write_fixed(const void* from, unsigned bytes, Key key) {
-    io_uring_prep_write_fixed(io_uring_get_sqe(&ring), file.number(), from, bytes, 0,
-                              static_cast<int>(key));
-    return finish();
-  }
-  int32_t read_fixed(void* to, unsigned bytes, Key key) {
-    io_uring_prep_read_fixed(io_uring_get_sqe(&ring), file.number(), to, bytes, 0,
-                             static_cast<int>(key));
-    return finish();
-  }
-};
-
-TEST(UringDevice, MakesPoolMemoryAFixedBufferForReadsAndWrites) {
-  if (!has_ring) BP_SKIP("io_uring is not available here");
-  UringDevice device(ring);
-  STRCMP_EQUAL("io_uring", device.name());
-  KeyTable table;
-  CHECK(table.create(*pool, device).ok());
-  std::byte* from = pool->segment(0).address + 100;
-  std::byte* to = pool->segment(1).address + 16 * kPage - 5000;
-  for (unsigned i = 0; i < 5000; ++i) from[i] = static_cast<std::byte>(i * 7 + 1);
-  const KeyedRange source = table.key(from, 5000);
-  const KeyedRange target = table.key(to, 5000);
-  CHECK_EQUAL(5000, source.bytes);
-  CHECK_EQUAL(5000, target.bytes);
-  LONGS_EQUAL(5000, write_fixed(from, 5000, source.key));
-  LONGS_EQUAL(5000, read_fixed(to, 5000, target.key));
-  MEMCMP_EQUAL(from, to, 5000);
-  // The kernel holds each key to its region: another region's key, or a byte too many, is refused.
-  LONGS_EQUAL(-EFAULT, write_fixed(from, 5000, target.key));
-  LONGS_EQUAL(-EFAULT, read_fixed(to, 5001, target.key));
-}
-
-TEST(UringDevice, SaysWhyItCouldNotRegisterAndHowToGoOn) {
-  if (!has_ring) BP_SKIP("io_uring is not available here");
-  UringDevice device(ring);
-  KeyTable table;
-  CHECK(table.create(*pool, device).ok());
-  const Result<void> again = table.create(*pool, device);  // a ring takes buffers once
-  CHECK(!again.ok());
-  STRCMP_EQUAL("registering 80 KiB of the pool with io_uring", again.error().doing);
-  STRCMP_EQUAL("Device or resource busy", again.error().answer);
-  CHECK(std::strstr(again.error().cure, "sockets = \"epoll\"") != nullptr);
 }

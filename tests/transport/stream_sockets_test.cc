@@ -326,7 +326,7 @@ BP_BOTH_BACKENDS(Sockets, RandomTrafficArrivesWholeAndEachOperationCompletesOnce
 
 TEST(UringSockets, AreADevice) {
   STRCMP_EQUAL("io_uring", sockets->name());
-  STRCMP_EQUAL("io_uring", sockets->device()->name());
+  STRCMP_EQUAL("io_uring", sockets->device()->kind().name);
 }
 TEST(EpollSockets, AreNoDevice) {
   STRCMP_EQUAL("epoll", sockets->name());

@@ -2,13 +2,11 @@
 
 #include <cerrno>
 
-#include "transport/uring/uring_device.h"
-
 namespace bedplate {
 
 PagePin::~PagePin() {
   if (!is_created_) return;
-  io_uring_unregister_buffers(&ring_);  // at once; the ring's own end takes its time
+  keys_.destroy();
   io_uring_queue_exit(&ring_);
 }
 
@@ -19,8 +17,7 @@ Result<void> PagePin::create(PinnedPool& pool) {
     return error_from_errno("setting up a ring that holds the pool's pages");
   }
   is_created_ = true;
-  UringDevice device(ring_);
-  return keys_.create(pool, device);
+  return keys_.create(pool, device_);
 }
 
 }  // namespace bedplate

@@ -5,9 +5,7 @@
 // whose sockets go through io_uring holds its pages anyway; this is for one whose do not.
 #pragma once
 
-#include <liburing.h>
-
-#include "transport/registration.h"
+#include "transport/uring/uring_device.h"
 
 namespace bedplate {
 
@@ -25,6 +23,7 @@ class PagePin {
  private:
   io_uring ring_ = {};
   bool is_created_ = false;
+  UringDevice device_{ring_};
   KeyTable keys_;
 };
 

@@ -1,6 +1,7 @@
 #include "transport/uring/uring_device.h"
 
 #include <cerrno>
+#include <vector>
 
 #include <sys/uio.h>
 
@@ -8,24 +9,31 @@
 
 namespace bedplate {
 
-Result<void> UringDevice::register_regions(std::span<const Region> regions, std::span<Key> keys) {
-  iovec buffers[kRegionCountMax];
+Result<void> UringDevice::register_regions(std::span<Region> regions) {
+  std::vector<iovec> buffers;
   uint64_t bytes = 0;
-  BP_ASSERT(regions.size() <= kRegionCountMax && keys.size() == regions.size());
-  for (size_t i = 0; i < regions.size(); ++i) {
-    buffers[i] = {regions[i].address, regions[i].bytes};
-    keys[i] = static_cast<Key>(i);
-    bytes += regions[i].bytes;
+  for (Region& region : regions) {
+    region.key = buffers.size();
+    buffers.push_back({region.address, region.bytes});
+    bytes += region.bytes;
   }
-  const int outcome =
-      io_uring_register_buffers(&ring_, buffers, static_cast<unsigned>(regions.size()));
+  const int outcome = io_uring_register_buffers(&ring_, buffers.data(),
+                                                static_cast<unsigned>(buffers.size()));
   if (outcome != 0) {
     errno = -outcome;
     return error_from_errno("registering %s of the pool with io_uring", format_bytes(bytes).text)
-        .set_cure("raise the limit of locked memory (ulimit -l unlimited), or set [event_loop] "
-                  "sockets = \"epoll\"");
+        .set_cure("raise the limit of locked memory (ulimit -l unlimited), or %s",
+                  kUringKind.instead);
   }
+  is_registered_ = true;
   return {};
+}
+
+// The kernel takes rings down long after they were closed; this gives the pages back now.
+void UringDevice::deregister_regions(std::span<const Region>) noexcept {
+  const int outcome = io_uring_unregister_buffers(&ring_);
+  BP_ASSERT(outcome == 0);  // not: the ring was closed before, or belongs to another thread
+  is_registered_ = false;
 }
 
 }  // namespace bedplate

@@ -10,17 +10,28 @@
 
 namespace bedplate {
 
+// The kernel's limits (io_uring/rsrc.c): 1 GiB for a buffer, 16384 buffers for a ring (1024 before
+// Linux 5.13).
+inline constexpr DeviceKind kUringKind = {.name = "io_uring",
+                                          .instead = "set [event_loop] sockets = \"epoll\"",
+                                          .holds_pages = true,
+                                          .region_bytes_max = kGiB,
+                                          .region_count_max = 16384};
+
 class UringDevice final : public Device {
  public:
-  // `ring` outlives the device.
+  // `ring` outlives the device. Threads: a ring with a single issuer, only that thread.
   explicit UringDevice(io_uring& ring) noexcept : ring_(ring) {}
+  // Requires: what it registered was taken back, while the ring was there.
+  ~UringDevice() override { BP_ASSERT(!is_registered_); }
 
-  const char* name() const noexcept override { return "io_uring"; }
-  bool holds_pages() const noexcept override { return true; }
-  Result<void> register_regions(std::span<const Region> regions, std::span<Key> keys) override;
+  const DeviceKind& kind() const noexcept override { return kUringKind; }
+  Result<void> register_regions(std::span<Region> regions) override;
+  void deregister_regions(std::span<const Region> regions) noexcept override;
 
  private:
   io_uring& ring_;
+  bool is_registered_ = false;
 };
 
 }  // namespace bedplate

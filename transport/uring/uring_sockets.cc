@@ -37,10 +37,7 @@ class UringSockets final : public StreamSockets {
  public:
   UringSockets() noexcept : device_(ring_) {}
   ~UringSockets() override {
-    if (!is_created_) return;
-    // The kernel takes rings down long after they were closed; the pool's pages come back now.
-    io_uring_unregister_buffers(&ring_);
-    io_uring_queue_exit(&ring_);
+    if (is_created_) io_uring_queue_exit(&ring_);
   }
 
   Result<void> create(const StreamSocketsOptions& options) override;
