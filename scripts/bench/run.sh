@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Builds the yardsticks and runs the benchmarks. Usage: run.sh [nbd|boot] [OPTION...]
+# Builds the yardsticks and runs the benchmarks. Usage: run.sh [nbd|boot|pool] [OPTION...]
 #
-# Without a name it runs both; options (see `run.sh nbd --help`) need one. The environment variable
+# Without a name it runs all; options (see `run.sh nbd --help`) need one. The environment variable
 # BEDPLATE names the binary, by default build/release/bedplate. Tables go to stdout, every round
-# goes to build/bench/nbd.json and boot.json.
+# goes to build/bench/NAME.json.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -14,10 +14,15 @@ for name in bare_server bare_zero; do
   ${CC:-gcc} -O2 -Wall -Wextra -Wconversion -Wshadow -Werror -pthread \
     -o "$build/$name" "$here/$name.c"
 done
+for name in key_cost page_walk; do
+  ${CXX:-g++} -std=c++20 -O2 -DNDEBUG -Wall -Wextra -Wconversion -Wshadow -Werror -I"$here/../.." \
+    -o "$build/$name" "$here/$name.cc" "$here/../../build/release/libbedplate.a" -luring -lpthread
+done
 export PYTHONDONTWRITEBYTECODE=1
 
 case ${1-} in
-  nbd | boot) exec "$python" "$here/$1_bench.py" "${@:2}" ;;
-  '') "$python" "$here/boot_bench.py" && exec "$python" "$here/nbd_bench.py" ;;
+  nbd | boot | pool) exec "$python" "$here/$1_bench.py" "${@:2}" ;;
+  '')
+    for name in pool boot nbd; do "$python" "$here/${name}_bench.py"; done ;;
   *) sed -n '2s/^# //p' "$0" >&2; exit 2 ;;
 esac
