@@ -1,5 +1,6 @@
 #include "pinned_pool/audit.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdarg>
@@ -8,43 +9,50 @@
 #include <string_view>
 
 #include <fcntl.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "platform/file.h"
 #include "platform/units.h"
 
 namespace bedplate {
-namespace {
-
-// Whether `path`, as smaps has it, is that of the memfd of `owner`. A newline in a name is written
-// there in another form: what is before it has to do.
-bool is_memfd_of(const char* path, const OwnerName& owner) noexcept {
-  constexpr std::string_view kPrefix = "/memfd:";
-  const std::string_view name = owner.view().substr(0, owner.view().find('\n'));
-  const std::string_view text(path);
-  return text.starts_with(kPrefix) && text.substr(kPrefix.size()).starts_with(name);
-}
-
-}  // namespace
-
 void Auditor::complain(const char* format, ...) noexcept {
-  if (report_.text[0] != '\0') return;  // the first finding is the one to look at
+  char finding[256];
   va_list arguments;
   va_start(arguments, format);
-  std::vsnprintf(report_.text, sizeof report_.text, format, arguments);
+  std::vsnprintf(finding, sizeof finding, format, arguments);
   va_end(arguments);
+  constexpr size_t kRestBytes = 32;  // for "; and N more"
+  const size_t used = std::strlen(report_.text);
+  const bool fits = used + 2 + std::strlen(finding) + kRestBytes <= sizeof report_.text;
+  // Once one was left out, all that follow are.
+  if (fits && told_count_ == report_.finding_count) {
+    std::snprintf(report_.text + used, sizeof report_.text - used, "%s%s", used == 0 ? "" : "; ",
+                  finding);
+    ++told_count_;
+  }
+  ++report_.finding_count;
 }
 
 void Auditor::line(const char* line) noexcept {
+  constexpr std::string_view kFlags = "VmFlags:";
   Mapping found;
+  unsigned device_major = 0;
+  unsigned device_minor = 0;
   uint64_t kib = 0;
   int path_start = 0;
-  if (std::sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %*s %*s %n", &found.begin,
-                  &found.end, found.rights, &found.offset, &path_start) == 4) {
-    found.path = line + path_start;
+  if (std::sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %x:%x %" SCNu64 " %n",
+                  &found.begin, &found.end, found.rights, &found.offset, &device_major,
+                  &device_minor, &found.inode, &path_start) == 7) {
+    found.device = makedev(device_major, device_minor);
+    found.path = line[path_start] == '\0' ? "anonymous memory" : line + path_start;
     mapping(found);
-  } else if (current_ != nullptr && std::sscanf(line, "KernelPageSize: %" SCNu64 " kB", &kib) == 1) {
+  } else if (current_ == nullptr) {
+    return;
+  } else if (std::sscanf(line, "KernelPageSize: %" SCNu64 " kB", &kib) == 1) {
     page_size(kib * kKiB);
+  } else if (std::string_view(line).starts_with(kFlags)) {
+    flags(line + kFlags.size());
   }
 }
 
@@ -57,7 +65,9 @@ void Auditor::mapping(const Mapping& found) noexcept {
     const PoolMapSegment& segment = map_.segments[i];
     if (begin < segment.address || begin >= segment.address + segment.bytes) continue;
     current_ = &segment;
-    covered_bytes_[i] += end - begin;
+    current_begin_ = begin;
+    current_end_ = end;
+    covered_bytes_[i] += std::min(end, segment.address + segment.bytes) - begin;
     if (end > segment.address + segment.bytes) {
       complain("%s: a mapping runs %" PRIu64 " bytes over its end", segment.owner.text,
                end - segment.address - segment.bytes);
@@ -67,21 +77,43 @@ void Auditor::mapping(const Mapping& found) noexcept {
       complain("%s: 0x%" PRIx64 "-0x%" PRIx64 " has the rights %s, not rw-s", segment.owner.text,
                begin, end, found.rights);
     }
-    // Each page of the segment's memfd in its place. Other shared memory has the same rights.
-    if (found.offset != begin - segment.address || !is_memfd_of(found.path, segment.owner)) {
-      complain("%s: 0x%" PRIx64 "-0x%" PRIx64 " maps something else: offset 0x%" PRIx64 " of %s",
-               segment.owner.text, begin, end, found.offset, found.path);
+    // Each page of the segment's memfd in its place. A file is known by its inode: any memfd can
+    // have any name.
+    if (found.device != segment.device || found.inode != segment.inode) {
+      complain("%s: 0x%" PRIx64 "-0x%" PRIx64 " maps another file: inode %" PRIu64 ", %s",
+               segment.owner.text, begin, end, found.inode, found.path);
+    } else if (found.offset != begin - segment.address) {
+      complain("%s: 0x%" PRIx64 "-0x%" PRIx64 " maps another part of its file: offset 0x%" PRIx64,
+               segment.owner.text, begin, end, found.offset);
     }
     return;
   }
-  complain("0x%" PRIx64 "-0x%" PRIx64 " is mapped in the pool's range and is no segment", begin,
-           end);
+  foreign_mapping(found);
+}
+
+// Named by what is mapped, and by the segment before it.
+void Auditor::foreign_mapping(const Mapping& found) noexcept {
+  const PoolMapSegment* before = nullptr;
+  for (uint32_t i = 0; i < map_.segment_count; ++i) {
+    if (map_.segments[i].address <= found.begin) before = &map_.segments[i];
+  }
+  complain("0x%" PRIx64 "-0x%" PRIx64 " is mapped %s%s and is no segment: %s, %s", found.begin,
+           found.end, before == nullptr ? "before the pool" : "behind ",
+           before == nullptr ? "" : before->owner.text, found.rights, found.path);
 }
 
 void Auditor::page_size(uint64_t bytes) noexcept {
   if (bytes != current_->page_bytes) {
     complain("%s: has pages of %s, not of %s", current_->owner.text, format_bytes(bytes).text,
              format_bytes(current_->page_bytes).text);
+  }
+}
+
+// `text`: words of two letters, each with a space before it; "lo" is locked.
+void Auditor::flags(const char* text) noexcept {
+  if (current_->is_locked != 0 && std::strstr(text, " lo") == nullptr) {
+    complain("%s: 0x%" PRIx64 "-0x%" PRIx64 " is not locked any more", current_->owner.text,
+             current_begin_, current_end_);
   }
 }
 
@@ -93,8 +125,13 @@ AuditReport Auditor::finish() noexcept {
                segment.bytes - covered_bytes_[i], segment.bytes);
     }
   }
-  report_.ok = report_.text[0] == '\0';
+  report_.ok = report_.finding_count == 0;
   if (report_.ok) std::strcpy(report_.text, "ok");
+  if (told_count_ < report_.finding_count) {
+    const size_t used = std::strlen(report_.text);
+    std::snprintf(report_.text + used, sizeof report_.text - used, "; and %" PRIu32 " more",
+                  report_.finding_count - told_count_);
+  }
   return report_;
 }
 
@@ -109,6 +146,7 @@ Result<AuditReport> audit_maps(const PoolMap& map, pid_t pid) noexcept {
   Auditor auditor(map);
   char text[4096];
   size_t kept = 0;
+  bool is_rest_of_line = false;  // of one longer than the buffer: what is left is of its path
   for (;;) {
     const ssize_t got = read(fd.number(), text + kept, sizeof text - 1 - kept);
     if (got < 0 && errno == EINTR) continue;
@@ -119,11 +157,16 @@ Result<AuditReport> audit_maps(const PoolMap& map, pid_t pid) noexcept {
     char* start = text;
     while (char* newline = std::strchr(start, '\n')) {
       *newline = '\0';
-      auditor.line(start);
+      if (!is_rest_of_line) auditor.line(start);
+      is_rest_of_line = false;
       start = newline + 1;
     }
     kept = filled - static_cast<size_t>(start - text);
-    if (kept == sizeof text - 1) kept = 0;  // a path longer than the buffer: not one of ours
+    if (kept == sizeof text - 1) {
+      if (!is_rest_of_line) auditor.line(text);
+      is_rest_of_line = true;
+      kept = 0;
+    }
     std::memmove(text, start, kept);
   }
   return auditor.finish();

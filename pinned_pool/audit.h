@@ -1,9 +1,9 @@
 // The audit: does the kernel still map the pool as the pool map says?
 //
 // It reads /proc/<pid>/smaps, so it proves rather than assumes, can be asked at any time, and works
-// from another process (`bedplate stats`). It finds a hole, a mapping that is not the pool's (in a
-// gap, or in place of a segment's own memfd), a wrong right, and a wrong page size, and names the
-// owner. What it does not do: look at the physical pages.
+// from another process (`bedplate stats`). It finds each hole, each mapping that is not the pool's
+// (in a gap, or in place of a segment's own memfd), wrong rights, a wrong page size and a lost
+// lock, and names the owner. What it does not do: look at the physical pages.
 #pragma once
 
 #include <sys/types.h>
@@ -15,12 +15,14 @@ namespace bedplate {
 
 struct AuditReport {
   bool ok = false;
-  char text[256] = {};  // "ok", or the first thing that is wrong, with its owner
+  uint32_t finding_count = 0;
+  char text[1024] = {};  // "ok", or what is wrong, with its owner: "; " between findings, and when
+                         // there is no more room "; and N more"
 };
 
 // Compares the maps of process `pid` (0: this one) with `map`.
 // Errors: the maps cannot be read (no such process, no right to).
-// Threads: any. Allocates nothing.
+// Threads: any, also at once. Allocates nothing.
 Result<AuditReport> audit_maps(const PoolMap& map, pid_t pid) noexcept;
 
 // The comparison itself on the text of an smaps file, fed line by line.
@@ -36,17 +38,24 @@ class Auditor {
     uint64_t begin = 0;
     uint64_t end = 0;
     char rights[8] = {};
-    uint64_t offset = 0;     // in the file
+    uint64_t offset = 0;  // in the file
+    uint64_t device = 0;  // as st_dev has it
+    uint64_t inode = 0;
     const char* path = "";
   };
 
   void mapping(const Mapping& found) noexcept;
+  void foreign_mapping(const Mapping& found) noexcept;
   void page_size(uint64_t bytes) noexcept;
+  void flags(const char* text) noexcept;
   void complain(const char* format, ...) noexcept __attribute__((format(printf, 2, 3)));
 
   const PoolMap& map_;
   AuditReport report_;
+  uint32_t told_count_ = 0;                     // of the findings, those that are in the text
   const PoolMapSegment* current_ = nullptr;     // the segment that the last mapping lies in
+  uint64_t current_begin_ = 0;                  // where that mapping begins and ends
+  uint64_t current_end_ = 0;
   uint64_t covered_bytes_[kSegmentCountMax] = {};
 };
 

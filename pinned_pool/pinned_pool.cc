@@ -6,6 +6,7 @@
 
 #include <linux/memfd.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -26,6 +27,13 @@ namespace bedplate {
 namespace {
 
 constexpr uint64_t kPopulateChunkBytes = 64 * kMiB;
+
+// Sanitizers answer mlock themselves, and lock nothing.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kMlockLocks = false;
+#else
+constexpr bool kMlockLocks = true;
+#endif
 
 Error with_hugepage_cure(Error error, PageSize page, uint64_t bytes) noexcept {
   if (!is_huge(page)) {
@@ -110,6 +118,10 @@ Result<Segment*> PinnedPool::create_segment(const OwnerName& owner, uint64_t byt
   segment.address = wanted;
   segment.bytes = bytes;
   segment.page = page;
+  struct stat identity = {};
+  BP_ASSERT(fstat(memfd.number(), &identity) == 0);
+  segment.device = identity.st_dev;
+  segment.inode = identity.st_ino;
   segment.memfd = memfd.release();
   // Hugepages are never swapped nor migrated away: mlock would add nothing but a limit.
   if (!is_huge(page) && mlock(mapped, bytes) != 0) segment.lock_errno = errno;
@@ -189,8 +201,14 @@ uint64_t PinnedPool::total_bytes() const noexcept {
 void PinnedPool::write_map(PoolMap* map) const noexcept {
   for (uint32_t i = 0; i < segment_count_; ++i) {
     const Segment& segment = segments_[i];
-    map->segments[i] = {segment.owner, reinterpret_cast<uintptr_t>(segment.address),
-                        segment.bytes, page_bytes(segment.page)};
+    const bool is_locked = kMlockLocks && !is_huge(segment.page) && segment.lock_errno == 0;
+    map->segments[i] = {segment.owner,
+                        reinterpret_cast<uintptr_t>(segment.address),
+                        segment.bytes,
+                        page_bytes(segment.page),
+                        segment.device,
+                        segment.inode,
+                        is_locked};
   }
   map->segment_count = segment_count_;
   map->is_sealed = is_sealed() ? 1 : 0;

@@ -28,6 +28,8 @@ struct Segment {
   uint64_t bytes = 0;
   PageSize page = PageSize::k4KiB;
   int memfd = -1;
+  uint64_t device = 0;  // which file the memfd is: its number could come to be another's
+  uint64_t inode = 0;
   uint64_t carved_bytes = 0;
   int lock_errno = 0;  // why 4 KiB pages could not be locked; 0: locked, or hugepages
 

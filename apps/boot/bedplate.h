@@ -33,6 +33,12 @@ size_t bp_usable_bytes(const void* block);
 /* 1 when [pointer, pointer + bytes) lies wholly inside one segment of the pool, else 0. */
 int bp_contains(const void* pointer, size_t bytes);
 
+/* Compares what the kernel has mapped in the pool's range with the pool: 1 when all is as it was
+ * made, 0 when not, -1 when the maps cannot be read. `text` (NULL with 0 bytes: none is wanted)
+ * gets "ok", or what is wrong with its owner, or why the maps cannot be read; always terminated.
+ * Needs no memory of the heap. Cost: a read of /proc/self/smaps, milliseconds. */
+int bp_audit(char* text, size_t text_bytes);
+
 #ifdef __cplusplus
 }
 #endif

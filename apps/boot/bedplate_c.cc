@@ -1,8 +1,10 @@
 // The C interface: what bedplate.h promises, on the pool's heap.
 #include <cerrno>
+#include <cstdio>
 
 #include "alloc/pool_heap.h"
 #include "apps/boot/bedplate.h"
+#include "pinned_pool/audit.h"
 #include "pinned_pool/pinned_pool.h"
 #include "platform/units.h"
 
@@ -42,6 +44,19 @@ size_t bp_usable_bytes(const void* block) { return pool_usable_bytes(block); }
 
 int bp_contains(const void* pointer, size_t bytes) {
   return process_pool().contains(pointer, bytes) ? 1 : 0;
+}
+
+int bp_audit(char* text, size_t text_bytes) {
+  PoolMap map;
+  process_pool().write_map(&map);
+  auto report = audit_maps(map, 0);
+  if (report.ok()) {
+    std::snprintf(text, text_bytes, "%s", report.value().text);
+    return report.value().ok ? 1 : 0;
+  }
+  char whole[512];
+  std::snprintf(text, text_bytes, "%s", format_error(report.error(), whole, sizeof whole));
+  return -1;
 }
 
 }  // extern "C"

@@ -5,7 +5,12 @@
 #include <cstdint>
 #include <cstring>
 
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include "pinned_pool/pinned_pool.h"
 #include "tests/support/blocks.h"
+#include "tests/support/death_test.h"
 #include "tests/support/skip.h"
 
 #include "CppUTest/TestHarness.h"
@@ -83,3 +88,35 @@ TEST(CInterface, OtherMemoryIsNotThePools) {
   LONGS_EQUAL(0, bp_contains(&on_the_stack, sizeof on_the_stack));
   LONGS_EQUAL(0, bp_contains(nullptr, 1));
 }
+
+TEST(CInterface, AuditOfASoundPoolIsOk) {
+  char text[8] = {};
+  LONGS_EQUAL(1, bp_audit(text, sizeof text));
+  STRCMP_EQUAL("ok", text);
+  LONGS_EQUAL(1, bp_audit(nullptr, 0));
+}
+
+BP_PROBE(CAuditOfADamagedPool) {
+  auto created =
+      bedplate::process_pool().create_segment("heap", 8192, bedplate::PageSize::k4KiB, 1);
+  const bedplate::Segment& segment = *created.value();
+  munmap(segment.address, 4096);
+  char text[64];
+  BP_PROBE_CHECK(bp_audit(text, sizeof text) == 0);
+  BP_PROBE_CHECK(std::strcmp(text, "heap: 4096 of 8192 bytes are not mapped") == 0);
+  BP_PROBE_CHECK(bp_audit(text, 5) == 0);
+  BP_PROBE_CHECK(std::strcmp(text, "heap") == 0);
+}
+
+BP_PROBE(CAuditWithoutADescriptor) {
+  const rlimit none = {0, 0};
+  BP_PROBE_CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+  char text[128];
+  BP_PROBE_CHECK(bp_audit(text, sizeof text) == -1);
+  const char kBegin[] = "auditing the pool: opening /proc/self/smaps: Too many open files; ";
+  BP_PROBE_CHECK(std::strncmp(text, kBegin, sizeof kBegin - 1) == 0);
+}
+
+TEST(CInterface, AuditSaysWhatIsWrong) { BP_CHECK_PROBE(CAuditOfADamagedPool); }
+
+TEST(CInterface, AuditSaysWhyItCannotLook) { BP_CHECK_PROBE(CAuditWithoutADescriptor); }

@@ -193,6 +193,11 @@ TEST(PinnedPool, MapIsItsLayoutAsPlainData) {
   CHECK(map.segments[1].address == test::kTestPoolBase + kRegionBytes);
   CHECK(map.segments[1].bytes == 8 * kMiB);
   CHECK(map.segments[1].page_bytes == 4096);
+  struct stat file = {};
+  LONGS_EQUAL(0, fstat(pool->segment(1).memfd, &file));
+  CHECK(map.segments[1].device == file.st_dev);
+  CHECK(map.segments[1].inode == file.st_ino);
+  CHECK((map.segments[1].is_locked != 0) == !test::kIsSanitized);
 }
 
 TEST(PinnedPool, AddressInUseIsRefusedAndNothingIsTaken) {
