@@ -3,7 +3,7 @@
 // Each shard takes from and gives back to a cache of its own, which nobody else touches. Surplus
 // and need go through one shared lock-free stack, a batch at a time, so a buffer that one shard
 // takes and another gives back costs one shared operation per batch. A shard never reaches into
-// another's cache: what lies there is out of its reach, so plan for it (cached_max).
+// another's cache: what lies there is out of its reach, so plan for it (kCacheMax).
 //
 // Invariants: a buffer is in exactly one place: taken, in one cache, or in one batch of the stack.
 // The chain through a batch belongs to who holds the batch; only batch links are read by many.
@@ -29,10 +29,8 @@ class BufferPool {
   };
 
   static constexpr uint32_t kBatchMax = 32;
-  static constexpr uint32_t kCacheMax = 2 * kBatchMax;
-
   // How many buffers one shard's cache may keep from the others, at most.
-  static constexpr uint32_t cached_max() noexcept { return kCacheMax; }
+  static constexpr uint32_t kCacheMax = 2 * kBatchMax;
 
   // The bytes to carve for `options`, bookkeeping included.
   static uint64_t bytes_for(const Options& options) noexcept;
