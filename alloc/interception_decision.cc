@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -63,6 +64,23 @@ InterceptionInputs inputs_of_this_process() noexcept {
   return inputs;
 }
 
+// Whether the directory `path` has an entry, beside "." and "..", that `counts`. By the system call
+// itself: opendir allocates.
+bool has_entry(int root_fd, const char* path, bool (*counts)(const char* name)) noexcept {
+  const Fd directory(openat(root_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!directory.is_open()) return false;
+  alignas(dirent64) char entries[1024];
+  long bytes;
+  while ((bytes = syscall(SYS_getdents64, directory.number(), entries, sizeof entries)) > 0) {
+    for (long at = 0; at < bytes;) {
+      const auto* entry = reinterpret_cast<const dirent64*>(entries + at);
+      if (entry->d_name[0] != '.' && counts(entry->d_name)) return true;
+      at += entry->d_reclen;
+    }
+  }
+  return false;
+}
+
 constinit bool is_decided = false;
 constinit InterceptionDecision the_decision;
 
@@ -106,14 +124,16 @@ const InterceptionDecision& interception_decision() noexcept {
   return the_decision;
 }
 
+bool bypass_device_is_present_below(int root_fd) noexcept {
+  return has_entry(root_fd, "sys/class/infiniband", [](const char*) { return true; }) ||
+         has_entry(root_fd, "sys/class/uio", [](const char*) { return true; }) ||
+         has_entry(root_fd, "dev/vfio",
+                   [](const char* name) { return *name >= '0' && *name <= '9'; });
+}
+
 bool bypass_device_is_present() noexcept {
-  const Fd directory(open("/sys/class/infiniband", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!directory.is_open()) return false;
-  // Not opendir, which allocates. Beside "." and "..", which take 24 bytes each, any entry is a
-  // device.
-  alignas(8) char entries[512];
-  constexpr long kEmptyBytes = 2 * 24;
-  return syscall(SYS_getdents64, directory.number(), entries, sizeof entries) > kEmptyBytes;
+  const Fd root(open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  return root.is_open() && bypass_device_is_present_below(root.number());
 }
 
 const char* explain_decision(const InterceptionDecision& decision, char* text,

@@ -60,9 +60,13 @@ InterceptionDecision decide_interception(const InterceptionInputs& inputs) noexc
 // Threads: the first call comes before there are others.
 const InterceptionDecision& interception_decision() noexcept;
 
-// Whether this machine has a device that bypasses the kernel: an RDMA device in
-// /sys/class/infiniband.
+// Whether this machine has a device that bypasses the kernel: an entry in /sys/class/infiniband (an
+// RDMA device) or /sys/class/uio (handed to user space), or a number in /dev/vfio (a group that is
+// bound to VFIO; the entry vfio is there on every machine that has the driver).
 bool bypass_device_is_present() noexcept;
+
+// The same for the file tree below `root_fd`, a directory: for tests.
+bool bypass_device_is_present_below(int root_fd) noexcept;
 
 // The decision and its reason in one sentence, cut off at `text_bytes`. Returns `text`.
 const char* explain_decision(const InterceptionDecision& decision, char* text,

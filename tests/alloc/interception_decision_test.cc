@@ -3,16 +3,19 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "alloc/confined_heap.h"
 #include "alloc/interception.h"
 #include "pinned_pool/pinned_pool.h"
+#include "platform/file.h"
 #include "platform/units.h"
 #include "tests/support/blocks.h"
 #include "tests/support/death_test.h"
@@ -212,6 +215,26 @@ TEST(InterceptionDecision, NoMeansAnOrdinaryHeapThatWorks) {
   BP_CHECK_PROBE(HeapIsOrdinary, "BEDPLATE_ALLOC_DISABLE=");
   BP_CHECK_PROBE(HeapIsOrdinary, "FAKEROOTKEY=17", "BEDPLATE_LEAVE_PINNED=yes");
   BP_CHECK_PROBE(OrdinaryHeapIsCopiedOnFork, "BEDPLATE_LEAVE_PINNED=no");
+}
+
+TEST(InterceptionDecision, KnowsTheDevicesThatBypassTheKernel) {
+  char directory[] = "/tmp/bedplate-root-XXXXXX";
+  CHECK(mkdtemp(directory) != nullptr);
+  const std::filesystem::path root(directory);
+  const Fd root_fd(open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC));
+  CHECK(!bypass_device_is_present_below(root_fd.number()));
+  // The drivers alone are no devices.
+  for (const char* path : {"sys/class/infiniband", "sys/class/uio", "dev/vfio/vfio"}) {
+    std::filesystem::create_directories(root / path);
+  }
+  CHECK(!bypass_device_is_present_below(root_fd.number()));
+  for (const char* device : {"sys/class/infiniband/mlx5_0", "sys/class/uio/uio0", "dev/vfio/17"}) {
+    std::filesystem::create_directory(root / device);
+    CHECK_TEXT(bypass_device_is_present_below(root_fd.number()), device);
+    std::filesystem::remove(root / device);
+    CHECK_TEXT(!bypass_device_is_present_below(root_fd.number()), device);
+  }
+  std::filesystem::remove_all(root);
 }
 
 TEST(InterceptionDecision, RuntimeAsksThisMachine) {
