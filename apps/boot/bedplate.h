@@ -1,8 +1,8 @@
 /* Bedplate's heap for programs in C: memory in the pinned pool, without replacing malloc.
  *
  * Link libbedplate.a and the C++ runtime (g++ does). A program that also links libbedplate-malloc.a
- * has the same heap behind malloc, and may free a block through either. C99. All functions may be
- * called from any thread. */
+ * has the same heap behind malloc, and may free a block through either. C99. All functions but
+ * bp_support_level may be called from any thread. */
 #ifndef BEDPLATE_H
 #define BEDPLATE_H
 
@@ -29,6 +29,20 @@ void bp_free(void* block);
 
 /* How many bytes of `block` may be used, at least what was asked for; 0 for NULL. */
 size_t bp_usable_bytes(const void* block);
+
+/* What holds for this process's malloc, as a set of these bits; 0: malloc is not the pool's, only
+ * blocks of bp_alloc and its kin are. docs/allocator.md says how each is proved. */
+#define BP_SUPPORT_FREE 1u   /* every way to allocate hands out pool memory, every free arrives */
+#define BP_SUPPORT_CHUNK 2u  /* the pages of what is freed whole stay where they are */
+#define BP_SUPPORT_MUNMAP 4u /* munmap of pool memory is refused */
+
+/* Proves the level by trying: takes and frees 4 MB through each way to allocate, and tries munmap
+ * where the pool is sealed. Creates the heap if there is none.
+ * Threads: the exception to the rule above: no other may allocate meanwhile. */
+unsigned bp_support_level(void);
+
+/* "FREE CHUNK MUNMAP", those that `level` has; "none" for 0. Static text. */
+const char* bp_support_level_text(unsigned level);
 
 /* 1 when [pointer, pointer + bytes) lies wholly inside one segment of the pool, else 0. */
 int bp_contains(const void* pointer, size_t bytes);

@@ -3,12 +3,18 @@
 #include <cstdio>
 
 #include "alloc/pool_heap.h"
+#include "alloc/support_level.h"
 #include "apps/boot/bedplate.h"
 #include "pinned_pool/audit.h"
+#include "pinned_pool/no_way_back.h"
 #include "pinned_pool/pinned_pool.h"
 #include "platform/units.h"
 
 using namespace bedplate;
+
+static_assert(static_cast<unsigned>(SupportLevel::kFree) == BP_SUPPORT_FREE);
+static_assert(static_cast<unsigned>(SupportLevel::kChunk) == BP_SUPPORT_CHUNK);
+static_assert(static_cast<unsigned>(SupportLevel::kMunmap) == BP_SUPPORT_MUNMAP);
 
 // mimalloc sets errno only where it looked for memory in vain, not where it saw at once that a
 // request cannot be met.
@@ -41,6 +47,14 @@ void bp_free(void* block) {
 }
 
 size_t bp_usable_bytes(const void* block) { return pool_usable_bytes(block); }
+
+unsigned bp_support_level(void) {
+  return static_cast<unsigned>(prove_support_level(&munmap_is_refused).level);
+}
+
+const char* bp_support_level_text(unsigned level) {
+  return support_level_text(static_cast<SupportLevel>(level));
+}
 
 int bp_contains(const void* pointer, size_t bytes) {
   return process_pool().contains(pointer, bytes) ? 1 : 0;

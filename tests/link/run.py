@@ -19,10 +19,12 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 BUILD = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.path.join(ROOT, "build/release"))
 HERE = os.path.join(ROOT, "tests/link")
 COMPILE = ["g++", "-std=c++20", "-O2", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}"]
+COMPILE_C = ["gcc", "-std=c99", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{ROOT}"]
 KINDS = {"static": ["-static"], "static-pie": ["-static-pie"], "pie": ["-pie"],
          "no-pie": ["-no-pie"]}
 DYNAMIC_KINDS = ("pie", "no-pie")
-OBJECTS = ("program", "quiet_program", "dlopen_program", "level_program", "constant", "own_new")
+OBJECTS = ("program", "quiet_program", "dlopen_program", "level_program", "constant", "own_new",
+           "c_program")
 ALLOCATORS = ("libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2.0")
 BOOT_BYTES = "24 MiB"
 WAYS = ("before main", "malloc", "calloc", "realloc", "reallocarray", "memalign", "aligned_alloc",
@@ -62,21 +64,27 @@ class Workshop:
         return os.path.join(self.directory, name)
 
     def compile(self, name):
-        run([*COMPILE, "-c", os.path.join(HERE, f"{name}.cc"), "-o", self.path(f"{name}.o")])
+        source = os.path.join(HERE, f"{name}.cc")
+        command = COMPILE
+        if not os.path.exists(source):
+            source, command = source.removesuffix("c"), COMPILE_C
+        run([*command, "-c", source, "-o", self.path(f"{name}.o")])
 
     def library(self):
         run([*COMPILE, "-shared", "-fPIC", os.path.join(HERE, "library.cc"), "-o",
              self.path("library.so")])
         return self.path("library.so")
 
-    def link(self, name, whose, kind, *more):
-        """Links NAME.o and `more` (our objects, libraries, options) by the documented line."""
+    def link(self, name, whose, kind, *before, after=()):
+        """Links NAME.o by the documented line, our objects, libraries and options `before` the
+        archives or `after` them."""
         output = self.path(f"{name}-{whose}-{kind}")
         line = [os.path.join(BUILD, word) if word.endswith(".a") else word
                 for word in self.lines[whose]]
         at = line.index("program.o")
         line[at:at + 1] = [part if part.startswith(("/", "-")) else self.path(f"{part}.o")
-                           for part in (name, *more)]
+                           for part in (name, *before)]
+        line += after
         line[line.index("program")] = output
         run([*line[:1], *KINDS[kind], *line[1:]])
         return output
@@ -112,6 +120,21 @@ def expected_level(program, whose, kind, provider=None):
 def check_level(workshop, whose, kind):
     program = workshop.link("level_program", whose, kind)
     compare(facts(program), expected_level(program, whose, kind))
+
+
+def check_c(workshop, whose, kind):
+    """The C interface: its blocks are the pool's, and malloc is whose it was."""
+    compare(facts(workshop.link("c_program", whose, kind)),
+            {"malloc": whose, "explicit": "pool", "malloc beside it": whose,
+             "level": "FREE CHUNK" if whose == "pool" else "none"})
+
+
+def check_header_alone():
+    """The header needs no other before it, in C99 and in C++20."""
+    header = os.path.join(ROOT, "apps/boot/bedplate.h")
+    for compiler, language in ((COMPILE_C, "c"), (COMPILE, "c++")):
+        run([*compiler, "-Wpedantic", "-fsyntax-only", "-x", language, "-include", header,
+             "/dev/null"])
 
 
 def check_own_new(workshop, kind):
@@ -150,10 +173,29 @@ def check_linked(workshop, kind, name):
     compare(facts(program), expected_level(program, "own", kind, os.path.basename(library)))
 
 
+def check_mixed(workshop, kind, name, where):
+    """Another allocator's library beside libbedplate-malloc.a, before it or after it on the line:
+    whoever has malloc, the program runs, and the level says what holds."""
+    library = find_allocator(name)
+    linked = ("-Wl,--no-as-needed", library)
+    program = (workshop.link("level_program", "pool", kind, *linked) if where == "before" else
+               workshop.link("level_program", "pool", kind, after=linked))
+    told = facts(program)
+    level = "FREE CHUNK" if told["failure"] == "none: none" else "none"
+    compare({"level": told["level"]}, {"level": level})
+    if where == "after":
+        compare(told, expected_level(program, "pool", kind))
+    elif told["provider"] not in (os.path.basename(library), os.path.basename(program)):
+        raise AssertionError(f"malloc is from {told['provider']}")
+
+
 def tests(workshop):
     """Pairs of a name and a function that raises when the test fails, or Skip."""
+    yield "bedplate.h alone", check_header_alone
     for kind in KINDS:
         for whose in ("own", "pool"):
+            yield f"C program, {whose} malloc, {kind}", functools.partial(
+                check_c, workshop, whose, kind)
             yield f"level, {whose} malloc, {kind}", functools.partial(
                 check_level, workshop, whose, kind)
         yield f"level, own operator new, {kind}", functools.partial(check_own_new, workshop, kind)
@@ -164,6 +206,9 @@ def tests(workshop):
                     check_preloaded, workshop, whose, kind, name)
             yield f"own malloc, {kind}, {name} linked", functools.partial(
                 check_linked, workshop, kind, name)
+            for where in ("before", "after"):
+                yield f"pool malloc, {kind}, {name} linked {where} it", functools.partial(
+                    check_mixed, workshop, kind, name, where)
     for whose in ("own", "pool"):
         for kind in KINDS:
             yield f"{whose} malloc, {kind}", lambda whose=whose, kind=kind: compare(
