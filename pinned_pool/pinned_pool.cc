@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cinttypes>
+#include <cstdio>
 
 #include <linux/memfd.h>
 #include <sys/mman.h>
@@ -35,17 +36,17 @@ constexpr bool kMlockLocks = false;
 constexpr bool kMlockLocks = true;
 #endif
 
-Error with_hugepage_cure(Error error, PageSize page, uint64_t bytes) noexcept {
+Error with_hugepage_cure(Error error, PageSize page, uint64_t bytes, int node) noexcept {
   if (!is_huge(page)) {
     return error.set_cure("free memory, or make [pool] bytes smaller");
   }
-  const HugepageCounts counts = hugepage_counts(page);
+  const HugepageCounts counts = hugepage_counts(page, node);
   const uint64_t needed = bytes / page_bytes(page);
   return error.set_cure("%" PRIu64 " pages of %s are free, %" PRIu64
                         " are needed: echo %" PRIu64 " > %s",
                         counts.available_count, format_bytes(page_bytes(page)).text, needed,
                         counts.total_count + needed - std::min(needed, counts.available_count),
-                        hugepage_count_file(page));
+                        hugepage_count_file(page, node).path);
 }
 
 Fd open_memfd(const OwnerName& owner, PageSize page) noexcept {
@@ -82,18 +83,20 @@ int populate(std::byte* address, uint64_t bytes, unsigned thread_count) noexcept
 }  // namespace
 
 Result<Segment*> PinnedPool::create_segment(const OwnerName& owner, uint64_t bytes, PageSize page,
-                                            unsigned thread_count) {
+                                            unsigned thread_count, int node) {
   BP_ASSERT(!is_sealed());
   BP_ASSERT(bytes > 0 && bytes % page_bytes(page) == 0);
   BP_ASSERT(segment_count_ < kSegmentCountMax);
   BP_ASSERT(next_region_ + regions_of(bytes) <= kRegionCountMax);
   Error failed;
-  failed.set_doing("taking %s for %s in pages of %s", format_bytes(bytes).text, owner.text,
-                   format_bytes(page_bytes(page)).text);
+  char on_node[24] = "";
+  if (node != kAnyNode) std::snprintf(on_node, sizeof on_node, " on node %d", node);
+  failed.set_doing("taking %s for %s in pages of %s%s", format_bytes(bytes).text, owner.text,
+                   format_bytes(page_bytes(page)).text, on_node);
 
   Fd memfd = open_memfd(owner, page);
   if (!memfd.is_open() || ftruncate(memfd.number(), static_cast<off_t>(bytes)) != 0) {
-    return with_hugepage_cure(failed.set_answer_errno(errno), page, bytes);
+    return with_hugepage_cure(failed.set_answer_errno(errno), page, bytes, node);
   }
   auto* wanted = reinterpret_cast<std::byte*>(base_ + next_region_ * kRegionBytes);
   void* mapped = mmap(wanted, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE,
@@ -103,10 +106,17 @@ Result<Segment*> PinnedPool::create_segment(const OwnerName& owner, uint64_t byt
                              static_cast<void*>(wanted))
         .set_cure("find the mapping in /proc/self/maps; run without the tool that put it there");
   }
-  if (mapped == MAP_FAILED) return with_hugepage_cure(failed.set_answer_errno(errno), page, bytes);
+  if (mapped == MAP_FAILED) {
+    return with_hugepage_cure(failed.set_answer_errno(errno), page, bytes, node);
+  }
+  if (const int outcome = bind_to_node(wanted, bytes, node); outcome != 0) {
+    munmap(mapped, bytes);
+    return failed.set_answer_errno(outcome).set_cure(
+        "choose another node, or allow the system call mbind (containers want CAP_SYS_NICE)");
+  }
   if (const int outcome = populate(wanted, bytes, thread_count); outcome != 0) {
     munmap(mapped, bytes);
-    return with_hugepage_cure(failed.set_answer_errno(outcome), page, bytes);
+    return with_hugepage_cure(failed.set_answer_errno(outcome), page, bytes, node);
   }
   if (fcntl(memfd.number(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
     failed.set_answer_errno(errno).set_cure("a kernel with memfd seals is needed");
@@ -122,6 +132,7 @@ Result<Segment*> PinnedPool::create_segment(const OwnerName& owner, uint64_t byt
   BP_ASSERT(fstat(memfd.number(), &identity) == 0);
   segment.device = identity.st_dev;
   segment.inode = identity.st_ino;
+  segment.node = node;
   segment.memfd = memfd.release();
   // Hugepages are never swapped nor migrated away: mlock would add nothing but a limit.
   if (!is_huge(page) && mlock(mapped, bytes) != 0) segment.lock_errno = errno;
@@ -134,7 +145,8 @@ Result<void> PinnedPool::reserve(const PoolPlan& plan, unsigned thread_count) {
   BP_ASSERT(plan.segments[0].bytes == segments_[0].bytes);
   for (size_t i = 1; i < plan.segments.size(); ++i) {
     const SegmentPlan& planned = plan.segments[i];
-    BP_TRY(create_segment(planned.owner, planned.bytes, planned.page, thread_count));
+    BP_TRY(create_segment(planned.owner, planned.bytes, planned.page, thread_count,
+                          planned.node));
   }
   return {};
 }
@@ -208,7 +220,8 @@ void PinnedPool::write_map(PoolMap* map) const noexcept {
                         page_bytes(segment.page),
                         segment.device,
                         segment.inode,
-                        is_locked};
+                        is_locked,
+                        segment.node};
   }
   map->segment_count = segment_count_;
   map->is_sealed = is_sealed() ? 1 : 0;

@@ -18,6 +18,7 @@
 #include "pinned_pool/plan.h"
 #include "pinned_pool/pool_map.h"
 #include "platform/hugepage.h"
+#include "platform/numa.h"
 #include "platform/result.h"
 
 namespace bedplate {
@@ -31,6 +32,7 @@ struct Segment {
   uint64_t device = 0;  // which file the memfd is: its number could come to be another's
   uint64_t inode = 0;
   uint64_t carved_bytes = 0;
+  int node = kAnyNode;
   int lock_errno = 0;  // why 4 KiB pages could not be locked; 0: locked, or hugepages
 
   std::span<std::byte> memory() const noexcept { return {address, bytes}; }
@@ -44,15 +46,15 @@ class PinnedPool {
   PinnedPool(const PinnedPool&) = delete;
   PinnedPool& operator=(const PinnedPool&) = delete;
 
-  // Creates one segment and takes its pages: mapped, populated by `thread_count` threads at once
-  // (the kernel zeroes each page as it is taken), locked. With one thread nothing is allocated, so
-  // the first malloc of the process can come here.
+  // Creates one segment and takes its pages, from `node` and no other: mapped, bound, populated by
+  // `thread_count` threads at once (the kernel zeroes each page as it is taken), locked. With one
+  // thread nothing is allocated, so the first malloc of the process can come here.
   // Requires: not sealed; `bytes` is a multiple of the page.
   // Errors: the system's, with the owner and the cure. A 4 KiB segment that cannot be locked is no
   // error here (Segment::lock_errno says why): the process may be a tool that never serves;
   // preflight refuses it for those that do.
   Result<Segment*> create_segment(const OwnerName& owner, uint64_t bytes, PageSize page,
-                                  unsigned thread_count);
+                                  unsigned thread_count, int node = kAnyNode);
 
   // Creates every segment of `plan` but the first, which exists since before main.
   // Requires: the plan's first segment has the size of segment(0).

@@ -10,6 +10,9 @@
 namespace bedplate {
 namespace {
 
+// Rounding to pages of 1 GiB may cost this part of a segment.
+constexpr uint64_t kWastePart = 8;
+
 Error does_not_fit(const PoolBudget& budget, const OwnerName& owner, uint64_t wanted_bytes,
                    uint64_t left_bytes, uint64_t needed_total_bytes) {
   Error error;
@@ -33,6 +36,48 @@ uint64_t sum_of_carves(const SegmentRequest& request) {
   return bytes;
 }
 
+// Whether `segment` may have `bytes` of 1 GiB pages, beside those that `plan` has already.
+bool has_1gib_pages(const PoolBudget& budget, const PoolPlan& plan, const SegmentPlan& segment,
+                    uint64_t bytes) {
+  if (!budget.free_1gib_pages) return false;
+  const uint64_t planned_bytes = plan.bytes_with(PageSize::k1GiB, segment.node);
+  return (planned_bytes + bytes) / kGiB <= budget.free_1gib_pages(segment.node);
+}
+
+// Gives 1 GiB pages to the services that wish for the largest and can have them. Rounding up costs
+// part of `left_bytes`, which nobody has yet; returns what is left then.
+uint64_t take_largest(const PoolBudget& budget, const std::vector<SegmentRequest>& requests,
+                      uint64_t left_bytes, PoolPlan& plan) {
+  for (size_t i = 0; i < requests.size(); ++i) {
+    SegmentPlan& segment = plan.segments[2 + i];  // after boot and heap
+    const uint64_t bytes = align_up(segment.bytes, kGiB);
+    const uint64_t waste_bytes = bytes - segment.bytes;
+    if (requests[i].placement.pages != PageWish::kLargest ||
+        waste_bytes > std::min(segment.bytes / kWastePart, left_bytes) ||
+        !has_1gib_pages(budget, plan, segment, bytes)) {
+      continue;
+    }
+    segment.bytes = bytes;
+    segment.page = PageSize::k1GiB;
+    left_bytes -= waste_bytes;
+  }
+  return left_bytes;
+}
+
+// What is left is the heap's. Its last part is not taken where it is no whole page.
+void grow_heap(const PoolBudget& budget, uint64_t left_bytes, PoolPlan& plan) {
+  SegmentPlan& heap = plan.segments[1];
+  const uint64_t floor_bytes = heap.bytes;
+  const uint64_t all_bytes = floor_bytes + left_bytes;
+  const uint64_t bytes = align_down(all_bytes, kGiB);
+  heap.bytes = align_down(all_bytes, page_bytes(heap.page));
+  if (budget.heap.pages == PageWish::kLargest && bytes >= floor_bytes &&
+      all_bytes - bytes <= all_bytes / kWastePart && has_1gib_pages(budget, plan, heap, bytes)) {
+    heap.bytes = bytes;
+    heap.page = PageSize::k1GiB;
+  }
+}
+
 Error too_many_regions(const PoolBudget& budget) {
   Error error;
   error.kind = ErrorKind::kConfiguration;
@@ -51,41 +96,52 @@ uint64_t PoolPlan::total_bytes() const noexcept {
   return bytes;
 }
 
-uint64_t PoolPlan::bytes_with(PageSize page) const noexcept {
+uint64_t PoolPlan::bytes_with(PageSize page, int node) const noexcept {
   uint64_t bytes = 0;
-  for (const SegmentPlan& segment : segments) bytes += segment.page == page ? segment.bytes : 0;
+  for (const SegmentPlan& segment : segments) {
+    const bool counts = segment.page == page && (node == kAnyNode || segment.node == node);
+    bytes += counts ? segment.bytes : 0;
+  }
   return bytes;
+}
+
+PageSize smallest_page(PageWish wish) noexcept {
+  if (wish == PageWish::k4KiB) return PageSize::k4KiB;
+  return wish == PageWish::k1GiB ? PageSize::k1GiB : PageSize::k2MiB;
 }
 
 Result<PoolPlan> make_pool_plan(const PoolBudget& budget,
                                 const std::vector<SegmentRequest>& requests) {
-  const uint64_t page = page_bytes(budget.page);
   const uint64_t boot_bytes = align_up(budget.boot_bytes, page_bytes(PageSize::k4KiB));
   PoolPlan plan;
-  plan.segments.push_back({"boot", boot_bytes, PageSize::k4KiB, {}});
-  plan.segments.push_back({"heap", 0, budget.page, {}});
+  plan.segments.push_back({"boot", boot_bytes, PageSize::k4KiB});
+  plan.segments.push_back({"heap", 0, smallest_page(budget.heap.pages), {}, budget.heap.node});
   for (const SegmentRequest& request : requests) {
-    plan.segments.push_back(
-        {request.owner, align_up(sum_of_carves(request), page), budget.page, request.carves});
+    const PageSize page = smallest_page(request.placement.pages);
+    plan.segments.push_back({request.owner, align_up(sum_of_carves(request), page_bytes(page)),
+                             page, request.carves, request.placement.node});
   }
   // The heap's floor is planned last, so that a service that does not fit is the one named.
   SegmentPlan& heap = plan.segments[1];
-  const uint64_t heap_floor_bytes = align_up(std::max(budget.heap_min_bytes, page), page);
+  const uint64_t heap_page = page_bytes(heap.page);
+  const uint64_t heap_floor_bytes = align_up(std::max(budget.heap_min_bytes, heap_page), heap_page);
   const uint64_t needed_bytes = plan.total_bytes() + heap_floor_bytes;
   uint64_t left_bytes = budget.bytes;
-  uint64_t regions = 0;
   const auto take = [&](const OwnerName& owner, uint64_t bytes) -> Result<void> {
     if (bytes > left_bytes) {
-      return does_not_fit(budget, owner, bytes, left_bytes, align_up(needed_bytes, page));
+      return does_not_fit(budget, owner, bytes, left_bytes,
+                          align_up(needed_bytes, page_bytes(budget.unit)));
     }
     left_bytes -= bytes;
-    regions += regions_of(bytes);
     return {};
   };
   for (const SegmentPlan& segment : plan.segments) BP_TRY(take(segment.owner, segment.bytes));
-  const uint64_t heap_bytes = align_down(left_bytes, page);
-  BP_TRY(take(heap.owner, std::max(heap_bytes, heap_floor_bytes)));
-  heap.bytes = heap_bytes;
+  BP_TRY(take(heap.owner, heap_floor_bytes));
+  heap.bytes = heap_floor_bytes;
+  left_bytes = take_largest(budget, requests, left_bytes, plan);
+  grow_heap(budget, left_bytes, plan);
+  uint64_t regions = 0;
+  for (const SegmentPlan& segment : plan.segments) regions += regions_of(segment.bytes);
   if (regions > kRegionCountMax || plan.segments.size() > kSegmentCountMax) {
     return too_many_regions(budget);
   }

@@ -1,15 +1,18 @@
 // The plan: every byte of the pool with its owner, before anything is taken.
 //
-// A plan is made from the configuration alone and is what `bedplate plan` prints. Boot takes
-// exactly what it says: PinnedPool::reserve creates its segments, and services get the carves they
-// planned, by name. Made before the seal, so it may use the heap.
+// A plan is made from the configuration, and, where that leaves the page open, from the pages that
+// are free; it is what `bedplate plan` prints. Boot takes exactly what it says: PinnedPool::reserve
+// creates its segments, and services get the carves they planned, by name. Made before the seal, so
+// it may use the heap.
 #pragma once
 
+#include <functional>
 #include <string_view>
 #include <vector>
 
 #include "pinned_pool/owner_name.h"
 #include "platform/hugepage.h"
+#include "platform/numa.h"
 #include "platform/result.h"
 
 namespace bedplate {
@@ -23,32 +26,52 @@ struct SegmentPlan {
   OwnerName owner;
   uint64_t bytes = 0;  // a multiple of the page
   PageSize page = PageSize::k4KiB;
-  std::vector<CarvePlan> carves;
+  std::vector<CarvePlan> carves = {};
+  int node = kAnyNode;
 };
 
 struct PoolPlan {
   std::vector<SegmentPlan> segments;  // the first is segment 0, owner `boot`
 
   uint64_t total_bytes() const noexcept;
-  uint64_t bytes_with(PageSize page) const noexcept;
+  // Of the segments with this page; with a node, of those on it.
+  uint64_t bytes_with(PageSize page, int node = kAnyNode) const noexcept;
+};
+
+// The page that a segment is to have: this one and no other, or the largest hugepage that will do.
+enum class PageWish { k4KiB, k2MiB, k1GiB, kLargest };
+
+// The smallest page that fulfils `wish`. It is never 4 KiB unless that was asked for.
+PageSize smallest_page(PageWish wish) noexcept;
+
+// Where a segment is to lie, and on what.
+struct Placement {
+  PageWish pages = PageWish::k2MiB;
+  int node = kAnyNode;
 };
 
 // What a service asks for: one segment, cut into carves.
 struct SegmentRequest {
   OwnerName owner;
-  std::vector<CarvePlan> carves;
+  std::vector<CarvePlan> carves = {};
+  Placement placement = {};
 };
 
 struct PoolBudget {
   uint64_t bytes = 0;  // the whole pool, segment 0 included
-  PageSize page = PageSize::k2MiB;
+  PageSize unit = PageSize::k2MiB;  // what a better `bytes` would be a multiple of
   uint64_t boot_bytes = 0;  // segment 0
   uint64_t heap_min_bytes = 0;
+  Placement heap = {};
+  // How many pages of 1 GiB are free on a node: asked for kLargest only. Empty: none.
+  std::function<uint64_t(int node)> free_1gib_pages = {};
 };
 
 // Gives each request a segment, rounded up to the page, in order; what is left is the heap, in
 // whole pages. A rest smaller than a page is not taken, so total_bytes() may be that much less
 // than the budget.
+// kLargest is 1 GiB where so many are free on the node, rounding costs an eighth of the segment at
+// most, and everything else still fits; else 2 MiB. Requests choose in order, the heap last.
 // Returns the plan: boot, heap, then the requests.
 // Errors (kConfiguration): the first owner that does not fit, by how many bytes, and the pool size
 // that would do.

@@ -8,6 +8,7 @@
 
 #include "pinned_pool/layout.h"
 #include "pinned_pool/owner_name.h"
+#include "platform/numa.h"
 
 namespace bedplate {
 
@@ -19,6 +20,7 @@ struct PoolMapSegment {
   uint64_t device = 0;     // with the inode, which file it is: st_dev and st_ino of its memfd
   uint64_t inode = 0;
   uint64_t is_locked = 0;  // by mlock; hugepages need none
+  int64_t node = kAnyNode;
 };
 
 struct PoolMap {

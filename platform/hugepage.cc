@@ -1,5 +1,7 @@
 #include "platform/hugepage.h"
 
+#include <algorithm>
+#include <cinttypes>
 #include <cstdio>
 
 #include "platform/assert.h"
@@ -8,38 +10,36 @@
 namespace bedplate {
 namespace {
 
-#define BP_HUGEPAGES "/sys/kernel/mm/hugepages/hugepages-"
-
-const char* directory_of(PageSize page) noexcept {
-  return page == PageSize::k1GiB ? BP_HUGEPAGES "1048576kB" : BP_HUGEPAGES "2048kB";
-}
-
-uint64_t read_count(PageSize page, const char* name, bool* present) noexcept {
-  char path[96];
-  std::snprintf(path, sizeof path, "%s/%s", directory_of(page), name);
-  const auto count = read_number_file(path);
-  *present = count.has_value();
-  return count.value_or(0);
+HugepageFile file_of(PageSize page, int node, const char* name) noexcept {
+  BP_ASSERT(is_huge(page));
+  HugepageFile file;
+  char directory[64] = "/sys/kernel/mm";
+  if (node != kAnyNode && memory_nodes().count() > 1) {
+    std::snprintf(directory, sizeof directory, "/sys/devices/system/node/node%d", node);
+  }
+  std::snprintf(file.path, sizeof file.path, "%s/hugepages/hugepages-%" PRIu64 "kB/%s", directory,
+                page_bytes(page) / 1024, name);
+  return file;
 }
 
 }  // namespace
 
-HugepageCounts hugepage_counts(PageSize page) noexcept {
-  BP_ASSERT(is_huge(page));
-  HugepageCounts counts;
-  bool ignored = false;
-  counts.total_count = read_count(page, "nr_hugepages", &counts.supported);
-  const uint64_t free_count = read_count(page, "free_hugepages", &ignored);
-  // "resv" pages are still counted as free, but another mapping has a right to them.
-  const uint64_t promised_count = read_count(page, "resv_hugepages", &ignored);
-  counts.available_count = free_count > promised_count ? free_count - promised_count : 0;
-  return counts;
+HugepageCounts hugepage_counts(PageSize page, int node) noexcept {
+  const auto total_count = read_number_file(file_of(page, node, "nr_hugepages").path);
+  const auto count = [page](int where, const char* name) {
+    return read_number_file(file_of(page, where, name).path).value_or(0);
+  };
+  // "resv" pages are still counted as free, but another mapping has a right to them; the kernel
+  // counts these for the whole machine only.
+  const uint64_t free_count = count(kAnyNode, "free_hugepages");
+  const uint64_t unpromised_count =
+      free_count - std::min(free_count, count(kAnyNode, "resv_hugepages"));
+  return {total_count.has_value(), total_count.value_or(0),
+          std::min(count(node, "free_hugepages"), unpromised_count)};
 }
 
-const char* hugepage_count_file(PageSize page) noexcept {
-  BP_ASSERT(is_huge(page));
-  return page == PageSize::k1GiB ? BP_HUGEPAGES "1048576kB/nr_hugepages"
-                                 : BP_HUGEPAGES "2048kB/nr_hugepages";
+HugepageFile hugepage_count_file(PageSize page, int node) noexcept {
+  return file_of(page, node, "nr_hugepages");
 }
 
 }  // namespace bedplate

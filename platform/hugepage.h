@@ -1,7 +1,9 @@
-// Page sizes: which this machine has, and how many hugepages are free.
+// Page sizes: which this machine has, and how many hugepages are free, on each node.
 #pragma once
 
 #include <cstdint>
+
+#include "platform/numa.h"
 
 namespace bedplate {
 
@@ -20,10 +22,15 @@ struct HugepageCounts {
   uint64_t available_count = 0;  // free and not yet promised to another mapping
 };
 
+// On `node`, or on the whole machine (kAnyNode). Of a machine with one node they are the same.
 // Requires: is_huge(page).
-HugepageCounts hugepage_counts(PageSize page) noexcept;
+HugepageCounts hugepage_counts(PageSize page, int node = kAnyNode) noexcept;
+
+struct HugepageFile {
+  char path[128];
+};
 
 // The file in which an administrator sets how many pages of this size there are.
-const char* hugepage_count_file(PageSize page) noexcept;
+HugepageFile hugepage_count_file(PageSize page, int node = kAnyNode) noexcept;
 
 }  // namespace bedplate

@@ -37,13 +37,29 @@ Finding kernel() {
 
 Finding cores() { return {"cores", true, std::to_string(usable_cpu_count()), ""}; }
 
+// The nodes, where there is more than one.
+std::vector<int> nodes() {
+  const NodeSet there = memory_nodes();
+  std::vector<int> list;
+  for (size_t node = 0; there.count() > 1 && node < there.size(); ++node) {
+    if (there[node]) list.push_back(static_cast<int>(node));
+  }
+  return list;
+}
+
 Finding hugepages(PageSize page, const char* name) {
   const HugepageCounts counts = hugepage_counts(page);
-  if (!counts.supported) return {name, false, "not supported", "choose another [pool] page"};
-  return {name, counts.available_count > 0,
-          std::to_string(counts.available_count) + " free of " +
-              std::to_string(counts.total_count),
-          std::string("reserve some: echo COUNT > ") + hugepage_count_file(page)};
+  if (!counts.supported) return {name, false, "not supported", "choose other [pool] pages"};
+  const auto text_of = [](const HugepageCounts& some) {
+    return std::to_string(some.available_count) + " free of " + std::to_string(some.total_count);
+  };
+  std::string value = text_of(counts);
+  for (const int node : nodes()) {
+    value += std::string(", ") + format_node(node).text + ": " +
+             text_of(hugepage_counts(page, node));
+  }
+  return {name, counts.available_count > 0, value,
+          std::string("reserve some: echo COUNT > ") + hugepage_count_file(page).path};
 }
 
 Finding locked_memory() {

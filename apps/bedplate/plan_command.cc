@@ -22,6 +22,7 @@ Json to_json(const AppliancePlan& plan) {
     json["segments"].push_back({{"owner", segment.owner.text},
                                 {"bytes", segment.bytes},
                                 {"page_bytes", page_bytes(segment.page)},
+                                {"node", node_json(segment.node)},
                                 {"carves", carves}});
   }
   json["stacks"] = {{"count", plan.stacks.count},
@@ -30,20 +31,22 @@ Json to_json(const AppliancePlan& plan) {
   return json;
 }
 
-void print_row(const char* owner, uint64_t bytes, const char* page) {
-  std::printf("%-32s %16" PRIu64 "  %-10s %s\n", owner, bytes, page, format_bytes(bytes).text);
+void print_row(const char* owner, uint64_t bytes, const char* page, const char* node) {
+  std::printf("%-32s %16" PRIu64 "  %-6s %-5s %s\n", owner, bytes, page, node,
+              format_bytes(bytes).text);
 }
 
 void print_table(const AppliancePlan& plan) {
-  std::printf("%-32s %16s  %s\n", "owner", "bytes", "page");
+  std::printf("%-32s %16s  %-6s %s\n", "owner", "bytes", "page", "node");
   for (const SegmentPlan& segment : plan.pool.segments) {
-    print_row(segment.owner.text, segment.bytes, format_bytes(page_bytes(segment.page)).text);
+    print_row(segment.owner.text, segment.bytes, format_bytes(page_bytes(segment.page)).text,
+              segment.node == kAnyNode ? "any" : std::to_string(segment.node).c_str());
     if (segment.carves.size() < 2) continue;  // one carve is the segment, but for its last page
     for (const CarvePlan& carve : segment.carves) {
-      print_row((std::string("  ") + carve.owner.text).c_str(), carve.bytes, "");
+      print_row((std::string("  ") + carve.owner.text).c_str(), carve.bytes, "", "");
     }
   }
-  print_row("total", plan.pool.total_bytes(), "");
+  print_row("total", plan.pool.total_bytes(), "", "");
   std::printf("beside the pool: %" PRIu64 " thread stack%s of %s, private and locked\n",
               plan.stacks.count, plan.stacks.count == 1 ? "" : "s",
               format_bytes(plan.stacks.bytes_each).text);

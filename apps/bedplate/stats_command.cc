@@ -35,7 +35,6 @@ Json pool_json(const CountersSnapshot& snapshot) {
           {"ways_back_open", ways_json(layout.stoppers.read(), WayState::kOpen)},
           {"ways_back_refused_in_libc_only",
            ways_json(layout.stoppers.read(), WayState::kStoppedInLibc)},
-          {"page_bytes", layout.pool_page_bytes.read()},
           {"total_bytes", layout.pool_total_bytes.read()},
           {"registrations", layout.registrations.read()},
           {"registrations_after_seal", layout.registrations_after_seal.read()},
@@ -44,6 +43,18 @@ Json pool_json(const CountersSnapshot& snapshot) {
           {"support_level", support_level_text(static_cast<SupportLevel>(
                                 static_cast<uint32_t>(layout.support_level.read())))},
           {"audit", audit_text(snapshot)}};
+}
+
+Json segments_json(const PoolMap& map) {
+  Json segments = Json::array();
+  for (uint32_t i = 0; i < map.segment_count; ++i) {
+    const PoolMapSegment& segment = map.segments[i];
+    segments.push_back({{"owner", segment.owner.text},
+                        {"bytes", segment.bytes},
+                        {"page_bytes", segment.page_bytes},
+                        {"node", node_json(static_cast<int>(segment.node))}});
+  }
+  return segments;
 }
 
 Json owners_json(const CountersLayout& layout) {
@@ -115,6 +126,7 @@ Json stats_json(const CountersSnapshot& snapshot) {
   json["pid"] = layout.pid;
   json["running"] = snapshot.is_running;
   json["pool"] = pool_json(snapshot);
+  json["segments"] = segments_json(layout.map);
   json["owners"] = owners_json(layout);
   json["heap_owners"] = heap_owners_json(layout);
   json["shards"] = shards_json(layout);
@@ -137,6 +149,14 @@ void print_text(const Json& json) {
               json["pid"].dump().c_str(),
               json["running"].get<bool>() ? "running" : "NOT running: its last counters");
   print_group("pool", json["pool"]);
+  std::printf("segments\n");
+  for (const Json& segment : json["segments"]) {
+    const Json& node = segment["node"];
+    std::printf("  %-26s %14" PRIu64 " bytes, pages of %s, %s\n",
+                segment["owner"].get<std::string>().c_str(), segment["bytes"].get<uint64_t>(),
+                format_bytes(segment["page_bytes"].get<uint64_t>()).text,
+                format_node(node.is_null() ? kAnyNode : node.get<int>()).text);
+  }
   std::printf("owners\n");
   for (const Json& owner : json["owners"]) {
     std::printf("  %-26s %14" PRIu64 " bytes, %" PRIu64 " used\n",

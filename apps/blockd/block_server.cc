@@ -56,10 +56,12 @@ std::vector<SegmentRequest> plan_block_server(const BlockServerOptions& options)
   const ServerCarves carves = carves_of(options);
   std::vector<SegmentRequest> requests;
   requests.push_back({kSegmentOwner,
-                      {carves.connections, carves.requests, carves.replies, carves.discard}});
+                      {carves.connections, carves.requests, carves.replies, carves.discard},
+                      options.placement});
   for (size_t i = 0; i < options.volumes.size(); ++i) {
     const OwnerName owner = volume_owner(options, i);
-    requests.push_back({owner, {{owner, options.volumes[i].bytes}}});
+    const BlockVolumeOptions& volume = options.volumes[i];
+    requests.push_back({owner, {{owner, volume.bytes}}, volume.placement});
   }
   return requests;
 }

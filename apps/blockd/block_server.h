@@ -26,6 +26,7 @@ struct BlockVolumeOptions {
   std::string name;
   uint64_t bytes = 0;
   bool read_only = false;
+  Placement placement = {};
 };
 
 struct BlockServerOptions {
@@ -33,6 +34,7 @@ struct BlockServerOptions {
   uint32_t max_connections = 64;
   uint32_t requests_per_connection = 64;
   uint64_t handshake_timeout_ns = 10 * kNsPerSecond;
+  Placement placement = {};  // of all but the volumes
 };
 
 // The segments that a server with these options needs: one for itself, one for each volume.

@@ -82,7 +82,11 @@ Result<void> Appliance::reserve() {
   PinnedPool& pool = process_pool();
   BP_TRY(pool.reserve(plan_.pool, static_cast<unsigned>(usable_cpu_count())));
   for (uint32_t i = 0; i < pool.segment_count(); ++i) {
-    if (pool.segment(i).lock_errno != 0) return not_locked(pool.segment(i));
+    const Segment& segment = pool.segment(i);
+    if (segment.lock_errno != 0) return not_locked(segment);
+    BP_LOG_INFO("%s: %s in pages of %s on %s", segment.owner.text,
+                format_bytes(segment.bytes).text, format_bytes(page_bytes(segment.page)).text,
+                format_node(segment.node).text);
   }
   return hand_over_heap();
 }
@@ -140,7 +144,7 @@ void Appliance::create_services() {
   Shard& volumes = *shards_[settings.volumes_shard];
   const HeapOwnerScope scope(heap_owner("heap:blockd").take());
   block_server_ = std::make_unique<BlockServer>();
-  block_server_->create(process_pool(), block_server_options(settings),
+  block_server_->create(process_pool(), block_server_options(configuration_),
                         {&connections.loop(), &connections.sockets(), &volumes.loop(),
                          &counters_.layout().connections, &counters_.layout().volumes});
   for (const Fd& socket : listeners_.sockets()) block_server_->add_listener(socket.number());
@@ -188,7 +192,6 @@ Result<void> Appliance::seal() {
   BP_TRY(prove_support());
   CountersLayout& layout = counters_.layout();
   layout.stoppers.set(pool.stoppers());
-  layout.pool_page_bytes.set(page_bytes(configuration_.pool.page));
   layout.pool_total_bytes.set(pool.total_bytes());
   pool.write_map(&layout.map);
   describe_owners();
@@ -202,9 +205,8 @@ Result<void> Appliance::seal() {
     return error.set_cure("this is a defect, or a tool has changed the maps of this process");
   }
   counters_.publish();
-  BP_LOG_INFO("%s: pool of %s in pages of %s sealed", configuration_.appliance.name.c_str(),
-              format_bytes(pool.total_bytes()).text,
-              format_bytes(page_bytes(configuration_.pool.page)).text);
+  BP_LOG_INFO("%s: pool of %s sealed", configuration_.appliance.name.c_str(),
+              format_bytes(pool.total_bytes()).text);
   report_ways_back();
   return {};
 }

@@ -2,14 +2,23 @@
 
 #include "alloc/confined_heap.h"
 #include "pinned_pool/boot_segment.h"
+#include "platform/numa.h"
 #include "platform/thread_stack.h"
 
 namespace bedplate {
 
-BlockServerOptions block_server_options(const BlockdSettings& settings) {
+BlockServerOptions block_server_options(const Configuration& configuration) {
+  const BlockdSettings& settings = configuration.blockd;
+  const PageWish pages = configuration.pool.pages;
+  const auto node_of_shard = [&](uint32_t index) {
+    return node_of_cpu(configuration.shards[index].cpu);
+  };
   BlockServerOptions options;
+  options.placement = {pages, node_of_shard(settings.connections_shard)};
   for (const VolumeSettings& volume : settings.volumes) {
-    options.volumes.push_back({volume.name, volume.bytes, volume.read_only});
+    const Placement placement = {volume.pages.value_or(pages),
+                                 volume.node.value_or(node_of_shard(settings.volumes_shard))};
+    options.volumes.push_back({volume.name, volume.bytes, volume.read_only, placement});
   }
   options.max_connections = settings.max_connections;
   options.requests_per_connection = settings.requests_per_connection;
@@ -20,15 +29,21 @@ BlockServerOptions block_server_options(const BlockdSettings& settings) {
 Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
   std::vector<SegmentRequest> requests;
   if (configuration.blockd.enabled) {
-    requests = plan_block_server(block_server_options(configuration.blockd));
+    requests = plan_block_server(block_server_options(configuration));
   }
+  const PoolSettings& settings = configuration.pool;
   PoolBudget budget;
-  budget.bytes = configuration.pool.bytes;
-  budget.page = configuration.pool.page;
+  budget.bytes = settings.bytes;
+  budget.unit = smallest_page(settings.pages);
   budget.boot_bytes = boot_segment_bytes();
   // The heap hands memory out in units of mimalloc's segments; less than two serve nobody.
-  budget.heap_min_bytes = kHeapReserveBytes + std::max(configuration.pool.heap_min_bytes,
-                                                       2 * kHeapGranularityBytes);
+  budget.heap_min_bytes =
+      kHeapReserveBytes + std::max(settings.heap_min_bytes, 2 * kHeapGranularityBytes);
+  budget.heap = {settings.heap_pages.value_or(settings.pages),
+                 settings.heap_node.value_or(node_of_cpu(configuration.shards[0].cpu))};
+  budget.free_1gib_pages = [](int node) {
+    return hugepage_counts(PageSize::k1GiB, node).available_count;
+  };
   auto pool = make_pool_plan(budget, requests);
   if (!pool.ok()) return pool.error();
   PoolPlan plan = pool.take();

@@ -21,7 +21,8 @@ struct AppliancePlan {
 // Errors (kConfiguration): the pool is too small; the message names the owner and by how much.
 Result<AppliancePlan> plan_appliance(const Configuration& configuration);
 
-// The options of blockd as the configuration states them.
-BlockServerOptions block_server_options(const BlockdSettings& settings);
+// The options of blockd as the configuration states them; where it leaves a node open, that of the
+// shard which uses the memory.
+BlockServerOptions block_server_options(const Configuration& configuration);
 
 }  // namespace bedplate

@@ -90,7 +90,7 @@ std::string read_value(const Key& key, const TomlNode& node, Value* value) {
   switch (key.type) {
     case Type::kInteger: return read_integer(key, node, value);
     case Type::kSize: return read_size(key, node, value);
-    case Type::kPage:
+    case Type::kPages:
     case Type::kEnforce:
     case Type::kHeap:
     case Type::kSockets: return read_choice(key, node, value);
@@ -290,8 +290,8 @@ void Reader::check_across_keys() {
 
 void Reader::check_pool() {
   const PoolSettings& pool = draft_.configuration.pool;
-  const uint64_t page = page_bytes(pool.page);
-  if (was_refused("pool", "page") || pool.bytes % page == 0) return;
+  const uint64_t page = page_bytes(smallest_page(pool.pages));
+  if (was_refused("pool", "pages") || pool.bytes % page == 0) return;
   const uint64_t below = align_down(pool.bytes, page);
   add_problem(draft_.pool_bytes_position,
               "\"bytes\" is " + std::to_string(pool.bytes) + ", no multiple of the page of " +

@@ -7,11 +7,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "platform/hugepage.h"
+#include "pinned_pool/plan.h"
 #include "platform/result.h"
 #include "platform/units.h"
 #include "transport/socket_address.h"
@@ -35,9 +36,11 @@ enum class Enforcement { kKernel, kSeccomp };
 
 struct PoolSettings {
   uint64_t bytes = 0;
-  PageSize page = PageSize::k2MiB;
+  PageWish pages = PageWish::k2MiB;
   Enforcement enforce = Enforcement::kKernel;
   uint64_t heap_min_bytes = 32 * kMiB;
+  std::optional<PageWish> heap_pages = {};  // nothing: as `pages`
+  std::optional<int> heap_node = {};        // nothing: the node of the first shard's core
 };
 
 struct AllocSettings {
@@ -64,6 +67,8 @@ struct VolumeSettings {
   std::string name;
   uint64_t bytes = 0;
   bool read_only = false;
+  std::optional<PageWish> pages = {};  // nothing: as those of the pool
+  std::optional<int> node = {};        // nothing: the node of the volumes' shard's core
 };
 
 struct BlockdSettings {

@@ -9,8 +9,9 @@ namespace {
 constexpr uint64_t kSizeMaxBytes = 64 * kTiB;  // half of what x86-64 can address; sums fit 64 bits
 
 constexpr const char* kRequired = nullptr;
-constexpr const char* kPages[] = {"4 KiB", "2 MiB", "1 GiB"};
-constexpr PageSize kPageSizes[] = {PageSize::k4KiB, PageSize::k2MiB, PageSize::k1GiB};
+constexpr const char* kPages[] = {"4 KiB", "2 MiB", "1 GiB", "largest"};
+constexpr PageWish kPageWishes[] = {PageWish::k4KiB, PageWish::k2MiB, PageWish::k1GiB,
+                                    PageWish::kLargest};
 constexpr const char* kEnforcements[] = {"kernel", "seccomp"};
 constexpr Enforcement kEnforcementValues[] = {Enforcement::kKernel, Enforcement::kSeccomp};
 constexpr const char* kHeaps[] = {"any", "pool", "ordinary"};
@@ -20,10 +21,12 @@ constexpr const char* kSockets[] = {"io_uring-or-epoll", "io_uring", "epoll"};
 constexpr SocketBackendChoice kBackends[] = {SocketBackendChoice::kIoUringOrEpoll,
                                              SocketBackendChoice::kIoUring,
                                              SocketBackendChoice::kEpoll};
-static_assert(std::size(kPages) == std::size(kPageSizes));
+static_assert(std::size(kPages) == std::size(kPageWishes));
 static_assert(std::size(kEnforcements) == std::size(kEnforcementValues));
 static_assert(std::size(kHeaps) == std::size(kExpectations));
 static_assert(std::size(kSockets) == std::size(kBackends));
+
+VolumeSettings& volume_of(Draft& draft) { return draft.configuration.blockd.volumes.back(); }
 
 // Stores a number into `member` of the table that `part` names.
 #define BP_NUMBER(part, member) \
@@ -38,17 +41,21 @@ constexpr Key kKeys[] = {
     {"appliance", "drain_timeout_ms", Type::kInteger, "5000", 0, 600'000, Rule::kNone,
      BP_NUMBER(d.configuration.appliance, drain_timeout_ms)},
 
-    {"pool", "bytes", Type::kSize, kRequired, 4 * kKiB, kSizeMaxBytes, Rule::kMultipleOfPage,
+    {"pool", "bytes", Type::kSize, kRequired, 4 * kKiB, kSizeMaxBytes, Rule::kMultipleOfPages,
      [](Draft& d, Value& v) {
        d.configuration.pool.bytes = v.number;
        d.pool_bytes_position = v.position;
      }},
-    {"pool", "page", Type::kPage, "\"2 MiB\"", 0, 0, Rule::kNone,
-     [](Draft& d, Value& v) { d.configuration.pool.page = kPageSizes[v.number]; }},
+    {"pool", "pages", Type::kPages, "\"2 MiB\"", 0, 0, Rule::kNone,
+     [](Draft& d, Value& v) { d.configuration.pool.pages = kPageWishes[v.number]; }},
     {"pool", "enforce", Type::kEnforce, "\"kernel\"", 0, 0, Rule::kNone,
      [](Draft& d, Value& v) { d.configuration.pool.enforce = kEnforcementValues[v.number]; }},
     {"pool", "heap_min_bytes", Type::kSize, "\"32 MiB\"", 0, kSizeMaxBytes, Rule::kNone,
      BP_NUMBER(d.configuration.pool, heap_min_bytes)},
+    {"pool", "heap_pages", Type::kPages, "those of the pool", 0, 0, Rule::kNone,
+     [](Draft& d, Value& v) { d.configuration.pool.heap_pages = kPageWishes[v.number]; }},
+    {"pool", "heap_node", Type::kInteger, "the first shard's", 0, kNodeCountMax - 1, Rule::kNone,
+     [](Draft& d, Value& v) { d.configuration.pool.heap_node = static_cast<int>(v.number); }},
 
     {"alloc", "expect", Type::kHeap, "\"any\"", 0, 0, Rule::kNone,
      [](Draft& d, Value& v) { d.configuration.alloc.expect = kExpectations[v.number]; }},
@@ -89,11 +96,15 @@ constexpr Key kKeys[] = {
      BP_NUMBER(d.configuration.blockd, handshake_timeout_ms)},
 
     {"blockd.volume", "name", Type::kText, kRequired, 1, 255, Rule::kUnique,
-     BP_TEXT(d.configuration.blockd.volumes.back(), name)},
+     BP_TEXT(volume_of(d), name)},
     {"blockd.volume", "bytes", Type::kSize, kRequired, kVolumeUnitBytes, kSizeMaxBytes,
-     Rule::kMultipleOf4KiB, BP_NUMBER(d.configuration.blockd.volumes.back(), bytes)},
+     Rule::kMultipleOf4KiB, BP_NUMBER(volume_of(d), bytes)},
     {"blockd.volume", "read_only", Type::kBoolean, "false", 0, 0, Rule::kNone,
-     BP_NUMBER(d.configuration.blockd.volumes.back(), read_only)},
+     BP_NUMBER(volume_of(d), read_only)},
+    {"blockd.volume", "pages", Type::kPages, "those of the pool", 0, 0, Rule::kNone,
+     [](Draft& d, Value& v) { volume_of(d).pages = kPageWishes[v.number]; }},
+    {"blockd.volume", "node", Type::kInteger, "the volumes' shard's", 0, kNodeCountMax - 1,
+     Rule::kNone, [](Draft& d, Value& v) { volume_of(d).node = static_cast<int>(v.number); }},
 };
 
 #undef BP_NUMBER
@@ -118,7 +129,7 @@ const char* type_text(Type type) {
     case Type::kInteger: return "integer";
     case Type::kSize: return "size";
     case Type::kBoolean: return "boolean";
-    case Type::kPage:
+    case Type::kPages:
     case Type::kEnforce:
     case Type::kHeap:
     case Type::kSockets: return "choice";
@@ -140,7 +151,7 @@ std::string span_text(const Key& key) {
     case Type::kBoolean: return "true or false";
     case Type::kAddresses: return numbers + " addresses";
     case Type::kShard: return "the name of a shard";
-    case Type::kPage:
+    case Type::kPages:
     case Type::kEnforce:
     case Type::kHeap:
     case Type::kSockets: break;
@@ -158,7 +169,7 @@ std::string range_text(const Key& key) {
     case Rule::kNone: break;
     case Rule::kUnique: return span_text(key) + ", unique";
     case Rule::kMultipleOf4KiB: return span_text(key) + ", a multiple of 4 KiB";
-    case Rule::kMultipleOfPage: return span_text(key) + ", a multiple of page";
+    case Rule::kMultipleOfPages: return span_text(key) + ", a multiple of the page";
   }
   return span_text(key);
 }
@@ -222,7 +233,7 @@ std::string quoted(std::string_view text) {
 }
 
 std::span<const char* const> choices_of(Type type) {
-  if (type == Type::kPage) return kPages;
+  if (type == Type::kPages) return kPages;
   if (type == Type::kEnforce) return kEnforcements;
   if (type == Type::kHeap) return kHeaps;
   BP_ASSERT(type == Type::kSockets);

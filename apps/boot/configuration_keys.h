@@ -19,10 +19,10 @@ namespace bedplate::keys {
 inline constexpr uint64_t kVolumeUnitBytes = 4 * kKiB;
 inline constexpr uint64_t kLimitUnitBytes = 64 * kKiB;  // what the heap charges an owner at least
 
-enum class Type { kName, kText, kPath, kInteger, kSize, kBoolean, kPage, kEnforce, kHeap,
+enum class Type { kName, kText, kPath, kInteger, kSize, kBoolean, kPages, kEnforce, kHeap,
                   kSockets, kAddresses, kShard };
 
-enum class Rule { kNone, kUnique, kMultipleOf4KiB, kMultipleOfPage };
+enum class Rule { kNone, kUnique, kMultipleOf4KiB, kMultipleOfPages };
 
 struct Value {
   TomlPosition position;
@@ -78,7 +78,7 @@ const Table* find_table(std::string_view parent, std::string_view name);
 
 // A value of the file in quotes, cut off where a message would become unreadable.
 std::string quoted(std::string_view text);
-// What a key may be whose values are a few words: kPage, kEnforce, kHeap, kSockets.
+// What a key may be whose values are a few words: kPages, kEnforce, kHeap, kSockets.
 std::span<const char* const> choices_of(Type type);
 // "integer: 0..1023, unique".
 std::string expectation(const Key& key);
@@ -88,7 +88,7 @@ std::string label(const Table& table);
 std::string place(std::string_view table_name);
 // Whether `unknown` is most likely `known` with a typing error or two.
 bool resembles(std::string_view unknown, std::string_view known);
-// The cure for an unknown key: did you mean "page"? [pool] may have: bytes, page, heap_min_bytes.
+// The cure for an unknown key: did you mean "pages"? [pool] may have: bytes, pages, ...
 std::string known_keys(std::string_view table_name, std::string_view unknown);
 
 }  // namespace bedplate::keys

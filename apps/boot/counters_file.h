@@ -51,7 +51,6 @@ struct CountersLayout {
   uint32_t version = 0;
   int32_t pid = 0;
   OwnerName appliance;
-  Counter pool_page_bytes;
   Counter pool_total_bytes;
   Counter stoppers;  // bits of Stopper: what is in force against taking memory away
   Counter registrations;

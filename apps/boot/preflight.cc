@@ -2,6 +2,9 @@
 
 #include <cerrno>
 #include <cinttypes>
+#include <cstdio>
+#include <set>
+#include <string>
 
 #include <liburing.h>
 #include <sys/mman.h>
@@ -9,6 +12,7 @@
 
 #include "platform/cpu.h"
 #include "platform/hugepage.h"
+#include "platform/numa.h"
 #include "platform/units.h"
 #include "transport/uring/uring_device.h"
 
@@ -30,24 +34,61 @@ uint64_t raised_limit(__rlimit_resource resource) noexcept {
   return limit.rlim_cur;
 }
 
-void check_hugepages(const AppliancePlan& plan, PageSize page, std::vector<Error>* problems) {
-  const uint64_t needed = plan.pool.bytes_with(page) / page_bytes(page);
-  if (needed == 0 || !is_huge(page)) return;
-  const HugepageCounts counts = hugepage_counts(page);
-  const char* page_text = page == PageSize::k1GiB ? "1 GiB" : "2 MiB";
+void check_nodes(const AppliancePlan& plan, std::vector<Error>* problems) {
+  const NodeSet there = memory_nodes();
+  std::string list;
+  for (size_t node = 0; node < there.size(); ++node) {
+    if (there[node]) list += (list.empty() ? "" : ", ") + std::to_string(node);
+  }
+  for (const SegmentPlan& segment : plan.pool.segments) {
+    if (segment.node == kAnyNode || there[static_cast<size_t>(segment.node)]) continue;
+    Error error;
+    error.set_doing("looking for NUMA node %d, for %s", segment.node, segment.owner.text);
+    error.set_answer("this machine has memory on node %s only", list.c_str());
+    error.set_cure("name one that is there, or leave the node out of the configuration");
+    problems->push_back(error);
+  }
+}
+
+void check_hugepages(const AppliancePlan& plan, PageSize page, int node,
+                     std::vector<Error>* problems) {
+  const uint64_t needed = plan.pool.bytes_with(page, node) / page_bytes(page);
+  const HugepageCounts counts = hugepage_counts(page, node);
+  const bool is_largest = page == PageSize::k1GiB;
+  char where[24] = "";
+  if (node != kAnyNode) std::snprintf(where, sizeof where, " on node %d", node);
   Error error;
-  error.set_doing("looking for hugepages of %s", page_text);
+  error.set_doing("looking for hugepages of %s%s", is_largest ? "1 GiB" : "2 MiB", where);
   if (!counts.supported) {
     error.set_answer("this kernel has none of this size");
-    error.set_cure("set [pool] page to another size (`bedplate doctor` lists them)");
+    error.set_cure("set [pool] pages to another size (`bedplate doctor` lists them)");
     problems->push_back(error);
   } else if (counts.available_count < needed) {
+    const uint64_t total = counts.total_count + needed - counts.available_count;
     error.set_answer("%" PRIu64 " are free, %" PRIu64 " are needed", counts.available_count,
                      needed);
-    error.set_cure("echo %" PRIu64 " > %s",
-                   counts.total_count + needed - counts.available_count,
-                   hugepage_count_file(page));
+    // A running kernel seldom finds a whole GiB of memory in one piece.
+    error.set_cure("echo %" PRIu64 " > %s%s", total, hugepage_count_file(page, node).path,
+                   is_largest ? "; where that has no success, start the kernel with "
+                                "hugepagesz=1G hugepages=COUNT" : "");
     problems->push_back(error);
+  }
+}
+
+// Of each size what each node lacks. One node is the machine.
+void check_all_hugepages(const AppliancePlan& plan, std::vector<Error>* problems) {
+  const NodeSet there = memory_nodes();
+  for (const PageSize page : {PageSize::k2MiB, PageSize::k1GiB}) {
+    std::set<int> nodes;
+    for (const SegmentPlan& segment : plan.pool.segments) {
+      if (segment.page != page) continue;
+      if (there.count() == 1 || segment.node == kAnyNode) {
+        nodes.insert(kAnyNode);
+      } else if (there[static_cast<size_t>(segment.node)]) {
+        nodes.insert(segment.node);
+      }
+    }
+    for (const int node : nodes) check_hugepages(plan, page, node, problems);
   }
 }
 
@@ -153,7 +194,8 @@ Result<void> check_heap_expectation(HeapExpectation expected,
 
 std::vector<Error> preflight(const Configuration& configuration, const AppliancePlan& plan) {
   std::vector<Error> problems;
-  check_hugepages(plan, configuration.pool.page, &problems);
+  check_nodes(plan, &problems);
+  check_all_hugepages(plan, &problems);
   check_locked_memory(configuration, plan, &problems);
   check_descriptors(configuration, &problems);
   check_cores(configuration, &problems);

@@ -13,8 +13,9 @@
 
 namespace bedplate {
 
-// Checks hugepages, the limit of locked memory, descriptors, cores, and io_uring with what it takes,
-// and raises this process's soft limits to its hard ones. Returns what is missing; empty is good.
+// Checks NUMA nodes, hugepages (on each node), the limit of locked memory, descriptors, cores, and
+// io_uring with what it takes, and raises this process's soft limits to its hard ones. Returns what
+// is missing; empty is good.
 std::vector<Error> preflight(const Configuration& configuration, const AppliancePlan& plan);
 
 // Whether malloc hands out what the configuration expects. Errors (kConfiguration): it does not.

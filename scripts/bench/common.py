@@ -143,7 +143,7 @@ name = "{name}"
 runtime_directory = "{directory}/run-{name}"
 [pool]
 bytes = {pool_bytes}
-page = "2 MiB"
+pages = "2 MiB"
 [event_loop]
 sockets = "{sockets}"
 {shard_tables}[blockd]

@@ -18,7 +18,7 @@ TEST_GROUP(AppliancePlan) {
   void setup() override {
     configuration.appliance.name = "demo";
     configuration.pool.bytes = boot_segment_bytes() + 128 * kMiB;
-    configuration.pool.page = PageSize::k2MiB;
+    configuration.pool.pages = PageWish::k2MiB;
     configuration.pool.heap_min_bytes = 16 * kMiB;
     configuration.shards = {{"main", 0}, {"volumes", 1}};
     configuration.blockd.enabled = true;
@@ -77,7 +77,7 @@ TEST(AppliancePlan, StacksAreOneForEachShard) {
 
 TEST(AppliancePlan, HandsTheConfigurationOfBlockdOnAsItIs) {
   configuration.blockd.handshake_timeout_ms = 1234;
-  const BlockServerOptions options = block_server_options(configuration.blockd);
+  const BlockServerOptions options = block_server_options(configuration);
   LONGS_EQUAL(2, options.volumes.size());
   STRCMP_EQUAL("ram1", options.volumes[1].name.c_str());
   CHECK_EQUAL(4 * kMiB, options.volumes[1].bytes);
@@ -88,8 +88,40 @@ TEST(AppliancePlan, HandsTheConfigurationOfBlockdOnAsItIs) {
   CHECK_EQUAL(1234 * kNsPerMs, options.handshake_timeout_ns);
 }
 
+TEST(AppliancePlan, ASegmentLiesOnTheNodeOfTheShardThatUsesIt) {
+  configuration.blockd.volumes_shard = 1;
+  const AppliancePlan made = plan();
+  LONGS_EQUAL(kAnyNode, find(made, "boot")->node);
+  LONGS_EQUAL(node_of_cpu(0), find(made, "heap")->node);
+  LONGS_EQUAL(node_of_cpu(0), find(made, "blockd")->node);
+  LONGS_EQUAL(node_of_cpu(1), find(made, "volume:ram0")->node);
+}
+
+TEST(AppliancePlan, ASegmentHasThePagesAndTheNodeOfItsOwnKeys) {
+  configuration.pool.bytes = 4 * kGiB;
+  configuration.pool.heap_pages = PageWish::k1GiB;
+  configuration.pool.heap_node = 5;
+  configuration.blockd.volumes[0].pages = PageWish::k4KiB;
+  configuration.blockd.volumes[1].node = 6;
+  const AppliancePlan made = plan();
+  CHECK(find(made, "heap")->page == PageSize::k1GiB);
+  LONGS_EQUAL(5, find(made, "heap")->node);
+  CHECK(find(made, "blockd")->page == PageSize::k2MiB);
+  CHECK(find(made, "volume:ram0")->page == PageSize::k4KiB);
+  CHECK(find(made, "volume:ram1")->page == PageSize::k2MiB);
+  LONGS_EQUAL(6, find(made, "volume:ram1")->node);
+}
+
+// Which they get depends on the machine; a small page is none of the answers.
+TEST(AppliancePlan, LargestIsAHugepage) {
+  configuration.pool.pages = PageWish::kLargest;
+  for (const SegmentPlan& segment : plan().pool.segments) {
+    CHECK_EQUAL(segment.owner == OwnerName("boot"), !is_huge(segment.page));
+  }
+}
+
 TEST(AppliancePlan, MoreConnectionsAndRequestsTakeMore) {
-  configuration.pool.page = PageSize::k4KiB;
+  configuration.pool.pages = PageWish::k4KiB;
   const uint64_t few = find(plan(), "blockd")->bytes;
   configuration.blockd.max_connections = 8;
   const uint64_t more = find(plan(), "blockd")->bytes;

@@ -74,12 +74,18 @@ inline Configuration parsed(const std::string& text) {
   return parse_configuration(text, "f").take();
 }
 
+template <typename Value>
+std::string optional_text(const std::optional<Value>& value) {
+  return value.has_value() ? std::to_string(static_cast<int>(*value)) : "-";
+}
+
 // Everything that a configuration says, for comparisons.
 inline std::string described(const Configuration& c) {
   std::ostringstream out;
   out << c.appliance.name << ' ' << c.appliance.runtime_directory << ' '
-      << c.appliance.drain_timeout_ms << ' ' << c.pool.bytes << ' ' << page_bytes(c.pool.page)
+      << c.appliance.drain_timeout_ms << ' ' << c.pool.bytes << ' ' << static_cast<int>(c.pool.pages)
       << ' ' << static_cast<int>(c.pool.enforce) << ' ' << c.pool.heap_min_bytes << ' '
+      << optional_text(c.pool.heap_pages) << ' ' << optional_text(c.pool.heap_node) << ' '
       << static_cast<int>(c.event_loop.sockets) << ' '
       << c.event_loop.spin_us << ' ' << static_cast<int>(c.alloc.expect);
   for (const ShardSettings& shard : c.shards) out << " shard " << shard.name << ' ' << shard.cpu;
@@ -89,7 +95,8 @@ inline std::string described(const Configuration& c) {
       << c.blockd.max_connections << ' ' << c.blockd.requests_per_connection << ' '
       << c.blockd.handshake_timeout_ms;
   for (const VolumeSettings& volume : c.blockd.volumes) {
-    out << " volume " << volume.name << ' ' << volume.bytes << ' ' << volume.read_only;
+    out << " volume " << volume.name << ' ' << volume.bytes << ' ' << volume.read_only << ' '
+        << optional_text(volume.pages) << ' ' << optional_text(volume.node);
   }
   return out.str();
 }

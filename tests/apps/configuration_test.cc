@@ -36,7 +36,7 @@ TEST_GROUP(Configuration) {};
 TEST(Configuration, SmallestFileHasTheDefaults) {
   const Configuration c = parsed(file_with(
       {{8, ""}, {9, ""}, {10, ""}, {11, ""}, {12, ""}}));
-  STRCMP_EQUAL("demo /run/bedplate 5000 268435456 2097152 0 33554432 2 50 0 shard main 0 blockd 0 0 "
+  STRCMP_EQUAL("demo /run/bedplate 5000 268435456 1 0 33554432 - - 2 50 0 shard main 0 blockd 0 0 "
                "0 64 64 10000",
                described(c).c_str());
   CHECK(c.event_loop.sockets == SocketBackendChoice::kIoUringOrEpoll);
@@ -50,9 +50,11 @@ runtime_directory = "/tmp/run"
 drain_timeout_ms = 0
 [pool]
 bytes = "2 GiB"
-page = "1 GiB"
+pages = "1 GiB"
 enforce = "seccomp"
 heap_min_bytes = 1
+heap_pages = "largest"
+heap_node = 1023
 [alloc]
 expect = "ordinary"
 [event_loop]
@@ -81,10 +83,12 @@ bytes = 4096
 name = "w é"
 bytes = "1TiB"
 read_only = true
+pages = "4 KiB"
+node = 1
 )";
-  STRCMP_EQUAL("store-1 /tmp/run 0 2147483648 1073741824 1 1 1 1000000 2 shard a 1023 shard b 1 "
+  STRCMP_EQUAL("store-1 /tmp/run 0 2147483648 2 1 1 3 1023 1 1000000 2 shard a 1023 shard b 1 "
                "shard c 2 blockd 1 tcp:127.0.0.1:1 tcp:[::1]:65535 unix:/tmp/s activation: 1 0 "
-               "4096 1024 100 volume v 4096 0 volume w é 1099511627776 1",
+               "4096 1024 100 volume v 4096 0 - - volume w é 1099511627776 1 0 1",
                described(parsed(text)).c_str());
 }
 
@@ -187,9 +191,9 @@ TEST(Configuration, RefusesWhatIsNoToml) {
 // ---- Keys and tables ----
 
 TEST(Configuration, RefusesUnknownKeys) {
-  REFUSED("f:5:3: unknown key \"pgae\"; did you mean \"page\"? [pool] may have: bytes, page, "
-          "enforce, heap_min_bytes",
-          4, "bytes = \"256 MiB\"\n  pgae = 3");
+  REFUSED("f:5:3: unknown key \"pgaes\"; did you mean \"pages\"? [pool] may have: bytes, pages, "
+          "enforce, heap_min_bytes, heap_pages, heap_node",
+          4, "bytes = \"256 MiB\"\n  pgaes = 3");
   REFUSED("f:8:1: unknown key \"priority\"; [[shard]] may have: name, cpu", 7,
           "cpu = 0\npriority = 0");
   REFUSED("f:9:1: unknown key \"port\"; [blockd] may have: listen, connections_shard, "
@@ -197,10 +201,10 @@ TEST(Configuration, RefusesUnknownKeys) {
           "[[blockd.volume]]",
           8, "[blockd]\nport = 1");
   REFUSED("f:13:1: unknown key \"readonly\"; did you mean \"read_only\"? [[blockd.volume]] may "
-          "have: name, bytes, read_only",
+          "have: name, bytes, read_only, pages, node",
           12, "bytes = \"64 MiB\"\nreadonly = true");
   REFUSED("f:12:1: unknown key \"x?" + std::string(62, 'y') + "..." +
-              "\"; [[blockd.volume]] may have: name, bytes, read_only",
+              "\"; [[blockd.volume]] may have: name, bytes, read_only, pages, node",
           12, "\"x\\n" + std::string(100, 'y') + "\" = 1\nbytes = \"64 MiB\"");
 }
 
@@ -217,7 +221,8 @@ TEST(Configuration, RefusesUnknownTables) {
 TEST(Configuration, RefusesMissingKeysAtTheirTable) {
   REFUSED("f:1:1: \"name\" is missing in [appliance]; expected name: 1..32 of a-z, 0-9 and -", 2,
           "");
-  REFUSED("f:3:1: \"bytes\" is missing in [pool]; expected size: 4 KiB..64 TiB, a multiple of page",
+  REFUSED("f:3:1: \"bytes\" is missing in [pool]; expected size: 4 KiB..64 TiB, a multiple of the "
+          "page",
           4, "");
   REFUSED("f:5:1: \"name\" is missing in [[shard]]; expected name: 1..32 of a-z, 0-9 and -, unique",
           6, "");
@@ -256,7 +261,7 @@ TEST(Configuration, RefusesTablesOfTheWrongShape) {
   REFUSED("f:1:36: [[shard]] is a string; expected a table",
           "shard = [{name = \"main\", cpu = 0}, \"x\"]\n" +
               file_with({{5, ""}, {6, ""}, {7, ""}}));
-  REFUSED("f:4:1: \"bytes\" is a table; expected size: 4 KiB..64 TiB, a multiple of page", 4,
+  REFUSED("f:4:1: \"bytes\" is a table; expected size: 4 KiB..64 TiB, a multiple of the page", 4,
           "[pool.bytes]");
 }
 
@@ -287,8 +292,8 @@ TEST(Configuration, BlamesACauseAndNotItsConsequence) {
   STRCMP_CONTAINS("f:3:2: unknown key \"pol\"; did you mean \"pool\"?",
                   refusal(3, "[pol]").c_str());
   // A wrong page is not a wrong pool size.
-  STRCMP_CONTAINS("f:5:8: \"page\" is \"4 KB\"",
-                  refusal(4, "bytes = \"1028 KiB\"\npage = \"4 KB\"").c_str());
+  STRCMP_CONTAINS("f:5:9: \"pages\" is \"4 KB\"",
+                  refusal(4, "bytes = \"1028 KiB\"\npages = \"4 KB\"").c_str());
   // A shard with a bad name is not one that nobody knows.
   STRCMP_CONTAINS("f:14:8: \"name\" is \"Other\"",
                   refusal(file_with({{8, "[blockd]\nvolumes_shard = \"Other\""},

@@ -71,7 +71,7 @@ TEST(ConfigurationValues, IntegersKeepTheirLimits) {
     const std::string table = key.name.substr(0, dot), name = key.name.substr(dot + 1);
     long min = 0, max = 0;
     LONGS_EQUAL(2, std::sscanf(key.range.c_str(), "%ld..%ld", &min, &max));
-    const std::string header = "[" + table + "]";
+    const std::string header = table == "blockd.volume" ? "[[" + table + "]]" : "[" + table + "]";
     const auto file = [&](long value) {
       const std::string lines = header + "\n" + name + " = " + std::to_string(value);
       for (size_t line = 1; line <= kLines.size(); ++line) {
@@ -88,7 +88,7 @@ TEST(ConfigurationValues, IntegersKeepTheirLimits) {
     }
     ++checked;
   }
-  LONGS_EQUAL(5, checked);
+  LONGS_EQUAL(7, checked);
 }
 
 TEST(ConfigurationValues, RefusesSizes) {
@@ -117,16 +117,17 @@ TEST(ConfigurationValues, RefusesBooleans) {
 }
 
 TEST(ConfigurationValues, RefusesChoices) {
-  const auto page = [](const char* value) {
-    return file_with(4, std::string("bytes = \"1 GiB\"\npage = ") + value);
+  const auto pages = [](const char* value) {
+    return file_with(4, std::string("bytes = \"1 GiB\"\npages = ") + value);
   };
-  const std::string cure = "; expected choice: \"4 KiB\", \"2 MiB\" or \"1 GiB\"";
-  REFUSED("f:5:8: \"page\" is \"3 MiB\"" + cure, page("\"3 MiB\""));
-  REFUSED("f:5:8: \"page\" is \"huge\"" + cure, page("\"huge\""));
-  REFUSED("f:5:8: \"page\" is an integer" + cure, page("4096"));
-  CHECK(parsed(page("\"4KiB\"")).pool.page == PageSize::k4KiB);
-  CHECK(parsed(page("\"2097152\"")).pool.page == PageSize::k2MiB);
-  CHECK(parsed(page("\"1 GiB\"")).pool.page == PageSize::k1GiB);
+  const std::string cure = "; expected choice: \"4 KiB\", \"2 MiB\", \"1 GiB\" or \"largest\"";
+  REFUSED("f:5:9: \"pages\" is \"3 MiB\"" + cure, pages("\"3 MiB\""));
+  REFUSED("f:5:9: \"pages\" is \"huge\"" + cure, pages("\"huge\""));
+  REFUSED("f:5:9: \"pages\" is an integer" + cure, pages("4096"));
+  CHECK(parsed(pages("\"4KiB\"")).pool.pages == PageWish::k4KiB);
+  CHECK(parsed(pages("\"2097152\"")).pool.pages == PageWish::k2MiB);
+  CHECK(parsed(pages("\"1 GiB\"")).pool.pages == PageWish::k1GiB);
+  CHECK(parsed(pages("\"largest\"")).pool.pages == PageWish::kLargest);
 
   const auto sockets = [](const char* value) {
     return file_with(5, std::string("[event_loop]\nsockets = ") + value + "\n[[shard]]");
@@ -202,10 +203,12 @@ TEST(ConfigurationValues, RefusesPoolsThatAreNoMultipleOfThePage) {
   REFUSED("f:4:9: \"bytes\" is 4096, no multiple of the page of 2 MiB; expected 2 MiB", 4,
           "bytes = \"4 KiB\"");
   REFUSED("f:5:9: \"bytes\" is 268435456, no multiple of the page of 1 GiB; expected 1 GiB", 4,
-          "page = \"1 GiB\"\nbytes = \"256 MiB\"");
+          "pages = \"1 GiB\"\nbytes = \"256 MiB\"");
   REFUSED("f:4:9: \"bytes\" is 4097, no multiple of the page of 4 KiB; expected 4 KiB or 8 KiB", 4,
-          "bytes = 4097\npage = \"4 KiB\"");
-  ACCEPTED(4, "bytes = 4096\npage = \"4 KiB\"");
+          "bytes = 4097\npages = \"4 KiB\"");
+  ACCEPTED(4, "bytes = 4096\npages = \"4 KiB\"");
+  REFUSED("f:4:9: \"bytes\" is 4096, no multiple of the page of 2 MiB; expected 2 MiB", 4,
+          "bytes = 4096\npages = \"largest\"");
 }
 
 TEST(ConfigurationValues, RefusesAddressesThatClash) {

@@ -17,6 +17,7 @@
 
 #include "pinned_pool/boot_segment.h"
 #include "platform/cpu.h"
+#include "platform/numa.h"
 #include "tests/support/skip.h"
 #include "transport/stream_sockets.h"
 
@@ -54,7 +55,7 @@ TEST_GROUP(Preflight) {
     getrlimit(RLIMIT_NOFILE, &files_before);
     getrlimit(RLIMIT_MEMLOCK, &locked_before);
     configuration.appliance.name = "demo";
-    configuration.pool.page = PageSize::k4KiB;
+    configuration.pool.pages = PageWish::k4KiB;
     configuration.event_loop.sockets = SocketBackendChoice::kEpoll;
     configuration.shards = {{"main", usable_core()}};
     plan.pool.segments = {{"boot", 64 * kKiB, PageSize::k4KiB, {}}};
@@ -123,7 +124,7 @@ TEST(Preflight, ShowsTheSumWhenThePoolHasTooManyRegionsForARing) {
 TEST(Preflight, SaysHowManyHugepagesAreMissingAndHowToGetThem) {
   const HugepageCounts counts = hugepage_counts(PageSize::k2MiB);
   if (!counts.supported) BP_SKIP("this kernel has no hugepages of 2 MiB");
-  configuration.pool.page = PageSize::k2MiB;
+  configuration.pool.pages = PageWish::k2MiB;
   const uint64_t needed = counts.available_count + (uint64_t{1} << 20);  // more than others free
   plan.pool.segments.push_back({"heap", needed * 2 * kMiB, PageSize::k2MiB, {}});
   const auto problems = preflight(configuration, plan);
@@ -135,25 +136,58 @@ TEST(Preflight, SaysHowManyHugepagesAreMissingAndHowToGetThem) {
                              &are_needed));
   CHECK_EQUAL(needed, are_needed);
   CHECK(std::strncmp("echo ", found->cure, 5) == 0);
-  CHECK(std::strstr(found->cure, hugepage_count_file(PageSize::k2MiB)) != nullptr);
+  CHECK(std::strstr(found->cure, hugepage_count_file(PageSize::k2MiB).path) != nullptr);
 }
 
 TEST(Preflight, ACountOfHugepagesThatIsThereIsNoProblem) {
   const HugepageCounts counts = hugepage_counts(PageSize::k2MiB);
   if (!counts.supported || counts.available_count == 0) BP_SKIP("no hugepages of 2 MiB are free");
-  configuration.pool.page = PageSize::k2MiB;
+  configuration.pool.pages = PageWish::k2MiB;
   plan.pool.segments.push_back({"heap", 2 * kMiB, PageSize::k2MiB, {}});
   LONGS_EQUAL(0, preflight(configuration, plan).size());
 }
 
 TEST(Preflight, AHugepageSizeThatThisKernelLacksIsSaid) {
   if (hugepage_counts(PageSize::k1GiB).supported) BP_SKIP("this kernel has pages of 1 GiB");
-  configuration.pool.page = PageSize::k1GiB;
+  configuration.pool.pages = PageWish::k1GiB;
   plan.pool.segments.push_back({"heap", kGiB, PageSize::k1GiB, {}});
   const auto problems = preflight(configuration, plan);
   LONGS_EQUAL(1, problems.size());
   STRCMP_EQUAL("looking for hugepages of 1 GiB", problems[0].doing);
   STRCMP_EQUAL("this kernel has none of this size", problems[0].answer);
+}
+
+TEST(Preflight, NamesTheNodeThatIsNotThereAndWhoWantsIt) {
+  plan.pool.segments.push_back({"volume:ram0", 64 * kKiB, PageSize::k4KiB, {}, 1000});
+  const auto problems = preflight(configuration, plan);
+  LONGS_EQUAL(1, problems.size());
+  STRCMP_EQUAL("looking for NUMA node 1000, for volume:ram0", problems[0].doing);
+  STRCMP_CONTAINS("this machine has memory on node 0", problems[0].answer);
+  STRCMP_EQUAL("name one that is there, or leave the node out of the configuration",
+               problems[0].cure);
+}
+
+TEST(Preflight, CountsHugepagesOnEachNode) {
+  if (memory_nodes().count() == 1) BP_SKIP("this machine has one NUMA node");
+  for (const int node : {0, 1}) {
+    const uint64_t needed = hugepage_counts(PageSize::k2MiB, node).available_count + 3;
+    plan.pool.segments.push_back({"volume", needed * 2 * kMiB, PageSize::k2MiB, {}, node});
+  }
+  const auto problems = preflight(configuration, plan);
+  LONGS_EQUAL(2, problems.size());
+  for (const int node : {0, 1}) {
+    const std::string number = std::to_string(node);
+    const HugepageCounts counts = hugepage_counts(PageSize::k2MiB, node);
+    const auto at = static_cast<size_t>(node);
+    STRCMP_EQUAL(("looking for hugepages of 2 MiB on node " + number).c_str(), problems[at].doing);
+    STRCMP_EQUAL((std::to_string(counts.available_count) + " are free, " +
+                  std::to_string(counts.available_count + 3) + " are needed").c_str(),
+                 problems[at].answer);
+    STRCMP_EQUAL(("echo " + std::to_string(counts.total_count + 3) +
+                  " > /sys/devices/system/node/node" + number +
+                  "/hugepages/hugepages-2048kB/nr_hugepages").c_str(),
+                 problems[at].cure);
+  }
 }
 
 TEST(Preflight, SaysHowManyDescriptorsAreMissing) {
@@ -216,7 +250,7 @@ TEST(Preflight, ReportsEverythingAtOnce) {
   configuration.shards = {{"far", 100'000}, {"farther", 100'001}};
   configuration.blockd.enabled = true;
   configuration.blockd.max_connections = 1U << 31;
-  configuration.pool.page = PageSize::k1GiB;
+  configuration.pool.pages = PageWish::k1GiB;
   plan.pool.segments.push_back({"heap", uint64_t{1} << 50, PageSize::k1GiB, {}});
   const auto problems = preflight(configuration, plan);
   LONGS_EQUAL(4, problems.size());

@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 RUN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run.sh")
 
 # Starts an appliance, waits until it is ready or gone, and prints its counters, how it ended and
@@ -24,14 +25,16 @@ cat > /tmp/guest.toml << 'END'
 name = "guest"
 [pool]
 bytes = "{pool}"
-page = "{page}"
+pages = "{pages}"
 heap_min_bytes = "16 MiB"
 [event_loop]
 sockets = "{sockets}"
 [[shard]]
 name = "main"
 cpu = 0
+{more}
 END
+{before}
 /bedplate run /tmp/guest.toml > /tmp/log 2>&1 &
 appliance=$!
 until grep -q 'bedplate: ready' /tmp/log || ! kill -0 $appliance 2> /dev/null; do sleep 0.1; done
@@ -71,23 +74,43 @@ class Guest:
         return match
 
 
-def run_appliance(append, pool="64 MiB", page="2 MiB", sockets="io_uring", **machine):
-    script = APPLIANCE.format(pool=pool, page=page, sockets=sockets)
+# A second shard, on the other node, and a volume that it serves.
+SECOND_SHARD = """
+[[shard]]
+name = "volumes"
+cpu = 1
+[blockd]
+listen = ["tcp:127.0.0.1:10809"]
+max_connections = 2
+[[blockd.volume]]
+name = "ram0"
+bytes = "{volume}"
+"""
+
+
+def run_appliance(append, pool="64 MiB", pages="2 MiB", sockets="io_uring", more="", before="",
+                  **machine):
+    script = APPLIANCE.format(pool=pool, pages=pages, sockets=sockets, more=more, before=before)
     return Guest("/bin/sh", "-c", script, append=append, **machine)
 
 
-def expect_served(guest, page_bytes, backend):
-    """A whole life: ready, audited, what only libc refuses without mseal said twice, a clean end."""
+def expect_served(guest, segments, backend):
+    """A whole life: ready, audited, what only libc refuses without mseal said twice, a clean end.
+
+    `segments`: of all but segment 0 the owner, the page and the node.
+    """
     guest.expect_exit(0)
     guest.expect(r"^bedplate: ready$")
     guest.expect(r"refused in libc, but not as raw system calls .*: munmap, mremap, mprotect")
     guest.expect(r"^== exit 0$")
     counters = json.loads(guest.expect(r"== stats\n(\{[\s\S]*?^\})").group(1))
     pool = counters["pool"]
-    seen = (pool["sealed"], pool["enforced_by_kernel"], pool["audit"], pool["page_bytes"],
+    seen = (pool["sealed"], pool["enforced_by_kernel"], pool["audit"],
+            [(segment["owner"], segment["page_bytes"], segment["node"])
+             for segment in counters["segments"][1:]],
             counters["shards"][0]["backend"], pool["support_level"],
             "munmap" in pool["ways_back_refused_in_libc_only"], pool["ways_back_open"])
-    wanted = (True, False, "ok", page_bytes, backend, "FREE CHUNK MUNMAP", True, [])
+    wanted = (True, False, "ok", segments, backend, "FREE CHUNK MUNMAP", True, [])
     if seen != wanted:
         raise Failure(f"the counters say {seen}; expected {wanted}\n{guest.output}")
 
@@ -114,20 +137,22 @@ def no_way_back_without_mseal():
 
 
 def appliance_on_2_mib_pages_with_io_uring():
-    expect_served(run_appliance("hugepages=64"), 2 << 20, "io_uring")
+    expect_served(run_appliance("hugepages=64"), [("heap", 2 * MIB, 0)], "io_uring")
 
 
 def appliance_on_2_mib_pages_with_epoll():
-    expect_served(run_appliance("hugepages=64", sockets="epoll"), 2 << 20, "epoll")
+    expect_served(run_appliance("hugepages=64", sockets="epoll"), [("heap", 2 * MIB, 0)],
+                  "epoll")
 
 
 def appliance_on_4_kib_pages():
-    expect_served(run_appliance("", page="4 KiB"), 4 << 10, "io_uring")
+    expect_served(run_appliance("", pages="4 KiB"), [("heap", 4 * KIB, 0)], "io_uring")
 
 
 def appliance_on_1_gib_pages():
-    guest = run_appliance("hugepagesz=1G hugepages=2", pool="2 GiB", page="1 GiB", memory_mib=3072)
-    expect_served(guest, 1 << 30, "io_uring")
+    guest = run_appliance("hugepagesz=1G hugepages=2", pool="2 GiB", pages="1 GiB",
+                          memory_mib=3072)
+    expect_served(guest, [("heap", GIB, 0)], "io_uring")
 
 
 def too_few_hugepages_are_counted():
@@ -136,13 +161,34 @@ def too_few_hugepages_are_counted():
     guest.expect(r"^bedplate: looking for hugepages of 2 MiB: 20 are free, 24 are needed; echo 24 > ")
 
 
-def two_nodes_are_visible():
-    guest = Guest("/bin/sh", "-c", "cd /sys/devices/system/node && grep MemTotal node*/meminfo",
-                  nodes=2)
+def pages_lie_on_their_node():
+    """On two nodes and in all three sizes; and what is said where a node lacks them."""
+    guest = Guest("/bin/sh", "-c", "for group in NodePlacement Preflight AppliancePlan Numa; do "
+                  "/bedplate-tests -g $group || exit 1; done", nodes=2, cpus=2, memory_mib=6144,
+                  append="hugepages=0:20,1:12 hugepagesz=1G hugepages=0:1,1:1", seconds=120)
     guest.expect_exit(0)
-    for node in range(2):
-        if int(guest.expect(rf"Node {node} MemTotal: +(\d+) kB").group(1)) < 300 << 10:
-            raise Failure(f"node {node} lacks its half of the memory\n{guest.output}")
+    guest.expect(r"^5 passed, 0 failed, 0 skipped$")
+
+
+def largest_pages_on_the_shards_nodes():
+    guest = run_appliance("hugepages=0:20,1:0 hugepagesz=1G hugepages=0:0,1:1", pool="1066 MiB",
+                          pages="largest", more=SECOND_SHARD.format(volume="1 GiB"),
+                          nodes=2, cpus=2, memory_mib=6144)
+    expect_served(guest, [("heap", 2 * MIB, 0), ("blockd", 2 * MIB, 0), ("volume:ram0", GIB, 1)],
+                  "io_uring")
+    guest.expect(r"^bedplate: volume:ram0: 1 GiB in pages of 1 GiB on node 1$")
+
+
+def cure_names_the_node_that_lacks_hugepages():
+    """The command in the message is run as it is, and then the appliance boots."""
+    cure = ("/bedplate check /tmp/guest.toml > /tmp/missing 2>&1; cat /tmp/missing\n"
+            "sed -n 's/.*; \\(echo [0-9]* > [^ ]*\\)$/\\1/p' /tmp/missing | sh")
+    guest = run_appliance("hugepages=0:20,1:5", more=SECOND_SHARD.format(volume="20 MiB"),
+                          before=cure, nodes=2, cpus=2)
+    guest.expect(r"^bedplate: looking for hugepages of 2 MiB on node 1: 5 are free, 10 are needed; "
+                 r"echo 10 > /sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages$")
+    expect_served(guest, [("heap", 2 * MIB, 0), ("blockd", 2 * MIB, 0),
+                          ("volume:ram0", 2 * MIB, 1)], "io_uring")
 
 
 def exit_code_and_quoting_survive():
@@ -159,7 +205,8 @@ TESTS = [exit_code_and_quoting_survive, panic_is_no_success, doctor_names_what_i
          no_way_back_without_mseal, appliance_on_2_mib_pages_with_io_uring,
          appliance_on_2_mib_pages_with_epoll,
          appliance_on_4_kib_pages, appliance_on_1_gib_pages, too_few_hugepages_are_counted,
-         two_nodes_are_visible]
+         pages_lie_on_their_node, largest_pages_on_the_shards_nodes,
+         cure_names_the_node_that_lacks_hugepages]
 
 
 def main():

@@ -52,8 +52,11 @@ done > "$work/tree/command"
 
 numa=()
 for ((node = 0; node < nodes; ++node)); do
+  # Without its share of the cores a node has memory only.
+  share=''
+  ((cpus < nodes)) || share=",cpus=$((node * cpus / nodes))-$(((node + 1) * cpus / nodes - 1))"
   numa+=(-object "memory-backend-ram,id=memory$node,size=$((memory_mib / nodes))M"
-    -numa "node,nodeid=$node,memdev=memory$node")
+    -numa "node,nodeid=$node,memdev=memory$node$share")
 done
 touch "$work"/{log,output,status}
 timeout -k 5 "$seconds" qemu-system-x86_64 -accel tcg -cpu max -smp "$cpus" -m "${memory_mib}M" \

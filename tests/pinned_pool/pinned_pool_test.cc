@@ -62,11 +62,14 @@ TEST_GROUP(PinnedPool) {
   PoolPlan plan_of_48_mib(PageSize page) {
     PoolBudget budget;
     budget.bytes = 48 * kMiB;
-    budget.page = page;
+    const Placement placement = {page == PageSize::k4KiB ? PageWish::k4KiB : PageWish::k2MiB};
+    budget.heap = placement;
     budget.boot_bytes = 8 * kMiB;
     budget.heap_min_bytes = 4 * kMiB;
-    return make_pool_plan(budget, {{"volume:ram0", {{"volume:ram0", 12 * kMiB}}},
-                                   {"blockd", {{"requests", 64 * 100}, {"buffers", kMiB}}}})
+    return make_pool_plan(budget, {{"volume:ram0", {{"volume:ram0", 12 * kMiB}}, placement},
+                                   {"blockd",
+                                    {{"requests", 64 * 100}, {"buffers", kMiB}},
+                                    placement}})
         .take();
   }
   // Creates the plan's segments and compares each with what the kernel holds.
@@ -229,7 +232,7 @@ TEST(PinnedPool, MissingHugepagesAreRefusedWithTheNumbersAndTheCommand) {
   const std::string cure = std::to_string(counts.available_count) + " pages of 1 GiB are free, " +
                            std::to_string(count) + " are needed: echo " +
                            std::to_string(counts.total_count + 3) + " > " +
-                           hugepage_count_file(PageSize::k1GiB);
+                           hugepage_count_file(PageSize::k1GiB).path;
   STRCMP_EQUAL(cure.c_str(), error.cure);
   LONGS_EQUAL(0, pool->segment_count());
 }

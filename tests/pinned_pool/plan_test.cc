@@ -16,17 +16,24 @@ using bedplate::test::Seed;
 
 namespace {
 
+PageWish only(PageSize page) {
+  if (page == PageSize::k4KiB) return PageWish::k4KiB;
+  return page == PageSize::k2MiB ? PageWish::k2MiB : PageWish::k1GiB;
+}
+
 PoolBudget budget_of(uint64_t bytes, PageSize page = PageSize::k2MiB) {
   PoolBudget budget;
   budget.bytes = bytes;
-  budget.page = page;
+  budget.unit = page;
+  budget.heap.pages = only(page);
   budget.boot_bytes = 16 * kMiB;
   budget.heap_min_bytes = 32 * kMiB;
   return budget;
 }
 
-SegmentRequest request_of(const OwnerName& owner, std::vector<CarvePlan> carves) {
-  return {owner, std::move(carves)};
+SegmentRequest request_of(const OwnerName& owner, std::vector<CarvePlan> carves,
+                          Placement placement = {}) {
+  return {owner, std::move(carves), placement};
 }
 
 void check_refused(const PoolBudget& budget, const std::vector<SegmentRequest>& requests,
@@ -137,7 +144,8 @@ TEST(PoolPlan, PoolSmallerThanSegmentZeroIsRefusedByName) {
 }
 
 TEST(PoolPlan, PagesOfOneGiBRoundUpToThem) {
-  const std::vector<SegmentRequest> requests = {request_of("volume:ram0", {{"v", 64 * kMiB}})};
+  const std::vector<SegmentRequest> requests = {
+      request_of("volume:ram0", {{"v", 64 * kMiB}}, {PageWish::k1GiB})};
   const PoolPlan plan =
       make_pool_plan(budget_of(2 * kGiB + 16 * kMiB, PageSize::k1GiB), requests).take();
   CHECK(plan.segments[1].bytes == kGiB);
@@ -146,6 +154,114 @@ TEST(PoolPlan, PagesOfOneGiBRoundUpToThem) {
                 "planning a pool of 2 GiB: heap needs 1073741824 bytes, 1056964608 are left: short "
                 "by 16777216 bytes (16 MiB); set [pool] bytes to \"3 GiB\" or more, or make its "
                 "services smaller");
+}
+
+TEST(PoolPlan, EachSegmentHasThePageAndTheNodeThatItWasGiven) {
+  PoolBudget budget = budget_of(4 * kGiB);
+  budget.heap = {PageWish::k1GiB, 1};
+  const PoolPlan plan =
+      make_pool_plan(budget, {request_of("two", {{"v", 5 * kMiB}}, {PageWish::k2MiB, 0}),
+                              request_of("four", {{"v", 64}}, {PageWish::k4KiB, 3})})
+          .take();
+  CHECK(plan.segments[0].node == kAnyNode);
+  CHECK(plan.segments[1].page == PageSize::k1GiB && plan.segments[1].bytes == 3 * kGiB);
+  LONGS_EQUAL(1, plan.segments[1].node);
+  CHECK(plan.segments[2].page == PageSize::k2MiB && plan.segments[2].bytes == 6 * kMiB);
+  LONGS_EQUAL(0, plan.segments[2].node);
+  CHECK(plan.segments[3].page == PageSize::k4KiB && plan.segments[3].bytes == 4 * kKiB);
+  LONGS_EQUAL(3, plan.segments[3].node);
+  CHECK(plan.bytes_with(PageSize::k1GiB, 1) == 3 * kGiB);
+  CHECK(plan.bytes_with(PageSize::k1GiB, 0) == 0);
+  CHECK(plan.bytes_with(PageSize::k4KiB) == 16 * kMiB + 4 * kKiB);
+}
+
+// ---- The largest page ----
+
+namespace {
+
+const Placement kLargestOnNode0 = {PageWish::kLargest, 0};
+const Placement kLargestOnNode1 = {PageWish::kLargest, 1};
+
+// `bytes` for all, with a heap that wishes for the largest, where each node has `free_count` pages.
+PoolBudget largest_budget(uint64_t bytes, uint64_t free_count) {
+  PoolBudget budget = budget_of(bytes);
+  budget.heap = kLargestOnNode0;
+  budget.free_1gib_pages = [free_count](int) { return free_count; };
+  return budget;
+}
+
+// The pages of all segments but segment 0: "1 GiB, 2 MiB".
+std::string pages_of(const PoolBudget& budget, const std::vector<SegmentRequest>& requests) {
+  const PoolPlan plan = make_pool_plan(budget, requests).take();
+  CHECK(plan.total_bytes() <= budget.bytes);
+  std::string text;
+  for (size_t i = 1; i < plan.segments.size(); ++i) {
+    const uint64_t page = page_bytes(plan.segments[i].page);
+    LONGS_EQUAL(0, plan.segments[i].bytes % page);
+    text += (text.empty() ? "" : ", ") + std::string(format_bytes(page).text);
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST(PoolPlan, LargestIsOneGiBWhereSoManyAreFree) {
+  const std::vector<SegmentRequest> requests = {
+      request_of("first", {{"v", 2 * kGiB}}, kLargestOnNode0),
+      request_of("second", {{"v", 2 * kGiB}}, kLargestOnNode0)};
+  STRCMP_EQUAL("1 GiB, 1 GiB, 1 GiB", pages_of(largest_budget(13 * kGiB, 12), requests).c_str());
+  STRCMP_EQUAL("2 MiB, 1 GiB, 1 GiB", pages_of(largest_budget(13 * kGiB, 11), requests).c_str());
+  STRCMP_EQUAL("2 MiB, 1 GiB, 2 MiB", pages_of(largest_budget(13 * kGiB, 3), requests).c_str());
+  STRCMP_EQUAL("2 MiB, 2 MiB, 2 MiB", pages_of(largest_budget(13 * kGiB, 1), requests).c_str());
+}
+
+TEST(PoolPlan, LargestCountsThePagesOfEachNode) {
+  PoolBudget budget = largest_budget(6 * kGiB, 0);
+  budget.free_1gib_pages = [](int node) { return node == 1 ? 2UL : 1UL; };
+  const std::vector<SegmentRequest> requests = {
+      request_of("first", {{"v", kGiB}}, kLargestOnNode0),
+      request_of("second", {{"v", 2 * kGiB}}, kLargestOnNode1),
+      request_of("third", {{"v", kGiB}}, kLargestOnNode0)};
+  STRCMP_EQUAL("2 MiB, 1 GiB, 1 GiB, 2 MiB", pages_of(budget, requests).c_str());
+}
+
+TEST(PoolPlan, LargestLeavesThePagesThatAreAskedForByName) {
+  const std::vector<SegmentRequest> requests = {
+      request_of("first", {{"v", kGiB}}, kLargestOnNode0),
+      request_of("second", {{"v", 2 * kGiB}}, {PageWish::k1GiB, 0})};
+  STRCMP_EQUAL("2 MiB, 2 MiB, 1 GiB", pages_of(largest_budget(5 * kGiB, 2), requests).c_str());
+}
+
+TEST(PoolPlan, LargestWastesAnEighthAtMost) {
+  const auto pages = [](uint64_t bytes) {
+    return pages_of(largest_budget(32 * kGiB, 8),
+                    {request_of("v", {{"v", bytes}}, kLargestOnNode0)});
+  };
+  STRCMP_EQUAL("2 MiB, 2 MiB", pages(64 * kMiB).c_str());
+  STRCMP_EQUAL("2 MiB, 1 GiB", pages(8 * kGiB).c_str());
+  STRCMP_EQUAL("2 MiB, 1 GiB", pages(912 * kMiB).c_str());
+  STRCMP_EQUAL("2 MiB, 2 MiB", pages(910 * kMiB).c_str());
+  // Of the heap it is what is not taken: here 1008 MiB of nearly 8 GiB, then of nearly 7.
+  STRCMP_EQUAL("1 GiB", pages_of(largest_budget(8 * kGiB, 99), {}).c_str());
+  STRCMP_EQUAL("2 MiB", pages_of(largest_budget(7 * kGiB, 99), {}).c_str());
+}
+
+// 16 MiB for boot and 32 for the heap remain as they are; 96 MiB would be wasted.
+TEST(PoolPlan, LargestNeverMakesAPoolTooSmall) {
+  const auto pages = [](uint64_t bytes) {
+    return pages_of(largest_budget(bytes, 8),
+                    {request_of("v", {{"v", kGiB - 96 * kMiB}}, kLargestOnNode0)});
+  };
+  STRCMP_EQUAL("2 MiB, 1 GiB", pages(kGiB + 48 * kMiB).c_str());
+  STRCMP_EQUAL("2 MiB, 2 MiB", pages(kGiB + 46 * kMiB).c_str());
+}
+
+TEST(PoolPlan, LargestIsNeverASmallPage) {
+  CHECK(smallest_page(PageWish::kLargest) == PageSize::k2MiB);
+  PoolBudget budget = largest_budget(256 * kMiB, 0);
+  budget.free_1gib_pages = {};
+  const SegmentRequest request = request_of("v", {{"v", 64}}, kLargestOnNode0);
+  STRCMP_EQUAL("2 MiB, 2 MiB", pages_of(budget, {request}).c_str());
 }
 
 TEST(PoolPlan, MoreSegmentsThanThePoolHasAreRefused) {
@@ -186,6 +302,7 @@ TEST(PoolPlan, ArithmeticAgreesWithASimpleModel) {
     std::string refused_owner = needed_bytes > budget.bytes ? "boot" : "";
     for (size_t i = 0; i < requests.size(); ++i) {
       requests[i].owner = OwnerName("service", std::to_string(i));
+      requests[i].placement.pages = only(page);
       uint64_t carved_bytes = 0;
       for (uint64_t carves = 1 + random() % 3; carves > 0; --carves) {
         const uint64_t bytes = (1 + random() % 100'000) * kCacheLineBytes;

@@ -27,9 +27,9 @@ TEST(Hugepage, SizesAreBytes) {
 
 TEST(Hugepage, CountFileIsTheKernels) {
   STRCMP_EQUAL("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",
-               hugepage_count_file(PageSize::k2MiB));
+               hugepage_count_file(PageSize::k2MiB).path);
   STRCMP_EQUAL("/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages",
-               hugepage_count_file(PageSize::k1GiB));
+               hugepage_count_file(PageSize::k1GiB).path);
 }
 
 TEST(Hugepage, SmallPagesHaveNoCounts) {

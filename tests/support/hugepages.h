@@ -30,7 +30,7 @@ class LentHugepages {
 
  private:
   static void write_count(uint64_t page_count) noexcept {
-    std::FILE* file = std::fopen(hugepage_count_file(PageSize::k2MiB), "w");
+    std::FILE* file = std::fopen(hugepage_count_file(PageSize::k2MiB).path, "w");
     if (file == nullptr) return;
     std::fprintf(file, "%" PRIu64 "\n", page_count);
     std::fclose(file);

@@ -142,10 +142,11 @@ def other_pages(box, page):
     """The pool is made of exactly the pages that the configuration names."""
     need_tools("nbdcopy")
     configuration = box.configuration()
-    configuration["pool"] = {"bytes": "4 GiB" if page == "1 GiB" else "256 MiB", "page": page}
+    configuration["pool"] = {"bytes": "4 GiB" if page == "1 GiB" else "256 MiB", "pages": page}
     appliance = box.appliance(configuration)
     sizes = {"4 KiB": 4096, "1 GiB": GIB}
-    expect(appliance.stats()["pool"]["page_bytes"], sizes[page], "page_bytes")
+    expect({segment["page_bytes"] for segment in appliance.stats()["segments"][1:]}, {sizes[page]},
+           "the page_bytes of all segments but segment 0")
     copy_there_and_back(box, appliance.uri(), disk_image(box))
     appliance.stop()
 

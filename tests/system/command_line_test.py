@@ -63,7 +63,7 @@ def plan_adds_up(box, page, layout):
     sizes = {"4 KiB": 4 * KIB, "2 MiB": 2 * MIB, "1 GiB": GIB}
     configured = 5 * GIB if page == "1 GiB" else 256 * MIB
     configuration = box.configuration(layout)
-    configuration["pool"] = {"bytes": configured, "page": page}
+    configuration["pool"] = {"bytes": configured, "pages": page}
     config = box.write("bedplate.toml", to_toml(configuration))
     plan = box.plan(config)
     segments = plan["segments"]

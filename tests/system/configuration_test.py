@@ -19,11 +19,11 @@ MESSAGE = re.compile(r"bedplate: [^\n]+: [^\n]+; [^\n]+\n")  # doing: answer; cu
 # words of the message).
 # PORT and DIRECTORY stand for those of the test.
 BAD_FILES = {
-    "unknown_key": ('page = "2 MiB"', 'pgae = "2 MiB"', "pgae", ["pgae"]),
+    "unknown_key": ('pages = "2 MiB"', 'pgaes = "2 MiB"', "pgaes", ["pgaes"]),
     "unknown_key_in_volume": ('name = "ram0"', 'name = "ram0"\nsize = 1', "size", ["size"]),
     "unknown_table": ("[pool]", "[poool]\n[pool]", "poool]", ["poool"]),
     "unknown_top_level_key": ("[appliance]", "colour = 1\n[appliance]", "colour", ["colour"]),
-    "key_twice": ('page = "2 MiB"', 'page = "2 MiB"\npage = "2 MiB"', None, ["page"]),
+    "key_twice": ('pages = "2 MiB"', 'pages = "2 MiB"\npages = "2 MiB"', None, ["pages"]),
     "integer_for_text": ('name = "test"', "name = 7", "7", ["name", "integer"]),
     "text_for_cpu": ("cpu = CPU", 'cpu = "zero"', '"zero"', ["cpu", "string"]),
     "text_for_boolean": ('name = "ram0"', 'name = "ram0"\nread_only = "no"', '"no"', ["read_only"]),
@@ -41,7 +41,7 @@ BAD_FILES = {
     "size_over_64_bits": ('bytes = "256 MiB"', 'bytes = "17179869184 TiB"', '"1717', ["bytes"]),
     "volume_no_multiple_of_4k": ('bytes = "64 MiB"', "bytes = 67108865", "67108865", ["4 KiB"]),
     "volume_empty": ('bytes = "64 MiB"', "bytes = 0", "0\n", ["bytes"]),
-    "unknown_page": ('page = "2 MiB"', 'page = "4 MiB"', '"4 MiB"', ["page", "2 MiB"]),
+    "unknown_page": ('pages = "2 MiB"', 'pages = "4 MiB"', '"4 MiB"', ["pages", "2 MiB"]),
     "unknown_sockets": ('sockets = "', 'sockets = "kqueue-', '"kqueue', ["sockets", "epoll"]),
     "unknown_shard": ("[blockd]", '[blockd]\nvolumes_shard = "other"', '"other"', ["other"]),
     "shard_twice": ("[[shard]]", '[[shard]]\nname = "main"\ncpu = 1\n[[shard]]', None, ["main"]),
@@ -263,10 +263,20 @@ def no_gigantic_pages(box):
     """The same for 1 GiB pages: smaller ones are never taken instead."""
     configuration = box.configuration()
     free = free_hugepages(GIB)
-    configuration["pool"] = {"bytes": f"{free + 100} GiB", "page": "1 GiB"}
+    configuration["pool"] = {"bytes": f"{free + 100} GiB", "pages": "1 GiB"}
     report = preflight_report(box, box.write("bedplate.toml", to_toml(configuration)))
     expect_in("1 GiB", report, "the report")
     expect_in(f"{free} are free", report, "the report")
+
+
+@test()
+def no_such_node(box):
+    """A NUMA node that is not there is named, with who wants it and those that are."""
+    configuration = box.configuration()
+    configuration["pool"]["heap_node"] = 1023
+    report = preflight_report(box, box.write("bedplate.toml", to_toml(configuration)))
+    expect_in("looking for NUMA node 1023, for heap: this machine has memory on node 0", report,
+              "the report")
 
 
 # name: (the option of prlimit, the words of the message)
@@ -282,7 +292,7 @@ def limit_too_low(box, limit):
     need_tools("prlimit")
     option, words = LIMITS[limit]
     configuration = box.configuration()
-    configuration["pool"]["page"] = "4 KiB"
+    configuration["pool"]["pages"] = "4 KiB"
     os.chmod(box.directory, 0o777)
     config = box.write("bedplate.toml", to_toml(configuration))
     done = box.run("prlimit", option, BEDPLATE, "run", config, expect_code=1, **as_nobody(box))

@@ -327,7 +327,7 @@ class Sandbox:
         need_backend(sockets)
         return {
             "appliance": {"name": "test", "runtime_directory": self.path("runtime")},
-            "pool": {"bytes": "256 MiB", "page": "2 MiB"},
+            "pool": {"bytes": "256 MiB", "pages": "2 MiB"},
             "event_loop": {"sockets": sockets},
             "shard": [{"name": name, "cpu": cpu} for name, cpu in zip(names, cpus)],
             "blockd": {

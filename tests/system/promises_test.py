@@ -46,7 +46,7 @@ def planned(box, appliance):
 def plan_is_what_is_taken(box, layout, sockets, page):
     """To the byte: the blocks of the memfds, and the areas of the kernel's map with their pages."""
     configuration = box.configuration(layout, sockets)
-    configuration["pool"]["page"] = page
+    configuration["pool"]["pages"] = page
     configuration["blockd"]["volume"].append({"name": "odd one", "bytes": 3 * MIB + 4 * KIB})
     appliance = box.appliance(configuration)
     plan = planned(box, appliance)

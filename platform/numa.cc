@@ -1,0 +1,64 @@
+#include "platform/numa.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+
+#include <linux/mempolicy.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "platform/assert.h"
+#include "platform/file.h"
+
+namespace bedplate {
+
+NodeSet parse_nodes(const char* list) noexcept {
+  NodeSet nodes;
+  for (const char* at = list; *at >= '0' && *at <= '9';) {
+    char* end = nullptr;
+    const unsigned long first = std::strtoul(at, &end, 10);
+    const unsigned long last = *end == '-' ? std::strtoul(end + 1, &end, 10) : first;
+    for (unsigned long node = first; node <= last && node < nodes.size(); ++node) nodes.set(node);
+    at = *end == ',' ? end + 1 : end;
+  }
+  return nodes;
+}
+
+NodeSet memory_nodes() noexcept {
+  char list[1024] = "";
+  const bool is_read =
+      read_text_file("/sys/devices/system/node/has_memory", list, sizeof list).ok();
+  const NodeSet nodes = parse_nodes(is_read ? list : "");
+  return nodes.any() ? nodes : NodeSet(1);
+}
+
+int node_of_cpu(int cpu) noexcept {
+  const NodeSet nodes = memory_nodes();
+  for (int node = 0; node < kNodeCountMax; ++node) {
+    if (!nodes[static_cast<size_t>(node)]) continue;
+    char path[96];
+    std::snprintf(path, sizeof path, "/sys/devices/system/node/node%d/cpu%d", node, cpu);
+    if (access(path, F_OK) == 0) return node;
+  }
+  return 0;
+}
+
+NodeText format_node(int node) noexcept {
+  NodeText formatted = {"any node"};
+  if (node != kAnyNode) std::snprintf(formatted.text, sizeof formatted.text, "node %d", node);
+  return formatted;
+}
+
+int bind_to_node(void* address, uint64_t bytes, int node) noexcept {
+  if (node == kAnyNode || memory_nodes().count() == 1) return 0;
+  BP_ASSERT(node >= 0 && node < kNodeCountMax);
+  constexpr int kWordBits = 64;
+  unsigned long nodes[kNodeCountMax / kWordBits] = {};
+  nodes[node / kWordBits] = 1UL << (node % kWordBits);
+  // The kernel takes one bit less than it is told.
+  return syscall(SYS_mbind, address, bytes, MPOL_BIND, nodes, kNodeCountMax + 1UL, 0) == 0 ? 0
+                                                                                          : errno;
+}
+
+}  // namespace bedplate
