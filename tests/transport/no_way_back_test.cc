@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -24,6 +25,7 @@
 #include "pinned_pool/pinned_pool.h"
 #include "pinned_pool/seccomp_filter.h"
 #include "platform/file.h"
+#include "platform/numa.h"
 #include "tests/support/death_test.h"
 #include "tests/support/hugepages.h"
 #include "tests/support/pool_fixture.h"
@@ -37,7 +39,7 @@ using namespace bedplate;
 namespace {
 
 constexpr uint64_t kSmallPage = 4096;
-constexpr int kPageout = 21, kGuardInstall = 102;
+constexpr int kPageout = 21, kSoftOffline = 101, kGuardInstall = 102;
 
 template <typename Word>
 int answer(Word outcome) noexcept {
@@ -67,12 +69,33 @@ int attach_over(const Segment& segment, bool is_raw) {
   return outcome;
 }
 
-int move_to_node_0(const Segment& segment) {
+// The pools here lie on node 0. This is another one, where there is one.
+int other_node() {
+  const NodeSet nodes = memory_nodes();
+  int node = kNodeCountMax - 1;
+  while (!nodes[static_cast<size_t>(node)]) --node;
+  return node;
+}
+
+int move_to_other_node(const Segment& segment) {
   void* pages[] = {segment.address};
-  const int nodes[] = {0};
+  const int nodes[] = {other_node()};
   int status[] = {0};
   return answer(syscall(SYS_move_pages, 0, 1UL, pages, nodes, status, MPOL_MF_MOVE));
 }
+
+int bind_to_other_node(const Segment& segment) {
+  const unsigned long node = 1UL << other_node();
+  return answer(syscall(SYS_mbind, segment.address, segment.bytes, MPOL_BIND, &node, 64UL,
+                        MPOL_MF_MOVE));
+}
+
+int soft_offline(const Segment& segment) {
+  return answer(syscall(SYS_madvise, segment.address, kSmallPage, kSoftOffline));
+}
+
+// Whether what a trial does to the machine does not matter: tests/guest/init says so.
+bool is_disposable_machine() { return std::getenv("BEDPLATE_DISPOSABLE_MACHINE") != nullptr; }
 
 int compact(const Segment&) {
   const Fd file(open("/proc/sys/vm/compact_memory", O_WRONLY | O_CLOEXEC));
@@ -81,8 +104,9 @@ int compact(const Segment&) {
 
 struct Trial {
   const char* way;
-  int (*raw)(const Segment&);   // nullptr: not tried on a machine that others use
-  int (*libc)(const Segment&);  // nullptr: libc has no such function
+  int (*raw)(const Segment&);
+  int (*libc)(const Segment&);      // nullptr: libc has no such function
+  bool costs_the_machine = false;  // its raw call takes a page from the machine for good
 };
 
 const Trial kTrials[] = {
@@ -141,17 +165,10 @@ const Trial kTrials[] = {
        return outcome;
      },
      BP_LIBC(madvise(segment.address, page_of(segment), kGuardInstall))},
-    {"move_pages", &move_to_node_0, nullptr},
-    {"mbind MOVE",
-     [](const Segment& segment) {
-       const unsigned long node_0 = 1;
-       return answer(syscall(SYS_mbind, segment.address, segment.bytes, MPOL_BIND, &node_0, 64UL,
-                             MPOL_MF_MOVE));
-     },
-     nullptr},
-    // It takes a page from the machine for good.
-    {"madvise SOFT_OFFLINE", nullptr,
-     BP_LIBC(madvise(segment.address, kSmallPage, 101 /* MADV_SOFT_OFFLINE */))},
+    {"move_pages", &move_to_other_node, nullptr},
+    {"mbind MOVE", &bind_to_other_node, nullptr},
+    {"madvise SOFT_OFFLINE", &soft_offline,
+     BP_LIBC(madvise(segment.address, kSmallPage, kSoftOffline)), true},
     {"compaction", &compact, nullptr},
 };
 
@@ -207,7 +224,8 @@ void try_all(const std::vector<const Segment*>& segments, uint32_t stoppers) {
         if (physical_pages(*segment) != before) fail(trial, how, *segment, "a page has moved");
         return said;
       };
-      if (trial.raw != nullptr && state == WayState::kStopped) attempt(trial.raw, "raw");
+      const bool is_affordable = !trial.costs_the_machine || is_disposable_machine();
+      if (is_affordable && state == WayState::kStopped) attempt(trial.raw, "raw");
       if (trial.libc == nullptr || state == WayState::kOpen) continue;
       const int said = attempt(trial.libc, "libc");
       const bool is_ours = (stoppers & way->stoppers & kLibcCallStops) != 0;
@@ -216,18 +234,25 @@ void try_all(const std::vector<const Segment*>& segments, uint32_t stoppers) {
   }
 }
 
-// A pool of segment 0 and another one of each size of page that is there, held by a device.
-std::vector<const Segment*> make_pool(PagePin& pin) {
+// A pool of segment 0 and another one of each size of page that is there.
+std::vector<const Segment*> make_segments() {
   PinnedPool& pool = process_pool();
   if (pool.segment_count() == 0) {
     BP_PROBE_CHECK(pool.create_segment("boot", 8 * kMiB, PageSize::k4KiB, 1).ok());
   }
   std::vector<const Segment*> segments = {
-      pool.create_segment("small", 4 * kMiB, PageSize::k4KiB, 1).take()};
-  if (hugepage_counts(PageSize::k2MiB).available_count >= 2) {
-    segments.push_back(pool.create_segment("huge", 4 * kMiB, PageSize::k2MiB, 1).take());
+      pool.create_segment("small", 4 * kMiB, PageSize::k4KiB, 1, 0).take()};
+  if (hugepage_counts(PageSize::k2MiB, 0).available_count >= 2) {
+    segments.push_back(pool.create_segment("huge", 4 * kMiB, PageSize::k2MiB, 1, 0).take());
   }
   for (const Segment* segment : segments) fill(*segment);
+  return segments;
+}
+
+// The same, held by a device and sealed.
+std::vector<const Segment*> make_pool(PagePin& pin) {
+  PinnedPool& pool = process_pool();
+  const auto segments = make_segments();
   if (!pin.create(pool).ok()) test::probe_skipped("io_uring is not available here");
   pool.seal();
   return segments;
@@ -257,11 +282,15 @@ TEST(NoWayBack, SealedPoolKeepsEveryPage) {
   BP_CHECK_PROBE(SealedPoolKeepsEveryPage);
 }
 
+void put_seccomp_in_force() {
+  BP_PROBE_CHECK(install_seccomp_filter(kPoolBase, kPoolBase + kPoolSpanBytes).ok());
+  process_pool().add_stoppers(kSeccompStops);
+}
+
 BP_PROBE(SeccompStopsRawCallsToo) {
   PagePin pin;
   const auto segments = make_pool(pin);
-  BP_PROBE_CHECK(install_seccomp_filter(kPoolBase, kPoolBase + kPoolSpanBytes).ok());
-  process_pool().add_stoppers(kSeccompStops);
+  put_seccomp_in_force();
   char open[256];
   BP_PROBE_CHECK(list_ways(process_pool().stoppers(), WayState::kOpen, open, sizeof open) == 0);
   BP_PROBE_CHECK(
@@ -272,6 +301,47 @@ TEST(NoWayBack, SeccompStopsRawCallsToo) {
   BP_SKIP_WITHOUT_MLOCK();
   const test::LentHugepages pages(2);
   BP_CHECK_PROBE(SeccompStopsRawCallsToo);
+}
+
+// Without a device, the filter is what holds the pages where they are.
+BP_PROBE(SeccompAloneHoldsPages) {
+  const auto segments = make_segments();
+  process_pool().seal();
+  put_seccomp_in_force();
+  try_all(segments, process_pool().stoppers());
+}
+TEST(NoWayBack, SeccompAloneHoldsPages) {
+  BP_SKIP_WITHOUT_MLOCK();
+  if (!is_disposable_machine()) BP_SKIP("the kernel may move what no device holds (tests/guest)");
+  const test::LentHugepages pages(2);
+  BP_CHECK_PROBE(SeccompAloneHoldsPages);
+}
+
+// That the trials are real: with neither device nor filter each of these moves a sealed page.
+BP_PROBE(PagesThatNothingHoldsMove) {
+  const auto segments = make_segments();
+  BP_PROBE_CHECK(segments.size() == 2);
+  process_pool().seal();
+  for (const Segment* segment : segments) {
+    for (const Trial& trial : kTrials) {
+      if (trial.raw != &move_to_other_node && trial.raw != &bind_to_other_node &&
+          trial.raw != &soft_offline) {
+        continue;
+      }
+      const std::vector<uint64_t> before = physical_pages(*segment);
+      const int said = trial.raw(*segment);
+      if (said != 0) fail(trial, "raw", *segment, strerrordesc_np(said));
+      if (physical_pages(*segment) == before) fail(trial, "raw", *segment, "nothing has moved");
+      BP_PROBE_CHECK(is_filled(*segment));
+    }
+  }
+}
+TEST(NoWayBack, PagesThatNothingHoldsMove) {
+  BP_SKIP_WITHOUT_MLOCK();
+  if (!is_disposable_machine() || memory_nodes().count() == 1) {
+    BP_SKIP("it takes two NUMA nodes and costs a page of memory (tests/guest)");
+  }
+  BP_CHECK_PROBE(PagesThatNothingHoldsMove);
 }
 
 // Memory in the range that nothing else protects, at its edges, and calls that only reach into it.
@@ -316,7 +386,7 @@ BP_PROBE(SeccompAloneStopsWhatItJudges) {
   BP_PROBE_CHECK(answer(syscall(SYS_munlockall)) == EPERM);
   Segment at_begin;
   at_begin.address = begin;
-  BP_PROBE_CHECK(move_to_node_0(at_begin) == EPERM);
+  BP_PROBE_CHECK(move_to_other_node(at_begin) == EPERM);
   BP_PROBE_CHECK(answer(syscall(0x4000'0000 | SYS_munmap, begin - kBytes, kSmallPage)) == EPERM);
   BP_PROBE_CHECK(unmap(begin - kBytes, kSmallPage) == 0);
 }
