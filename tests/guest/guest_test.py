@@ -129,15 +129,22 @@ def doctor_names_what_is_missing():
     guest.expect(r"^-- +ways back +as raw system calls: munmap, ")
 
 
-def no_way_back_without_mseal():
-    """What the program asks libc for is refused here by the runtime alone, or by the filter.
+def unit_tests_on_this_kernel():
+    """Above all NoWayBack: what a program asks libc for is refused here by the runtime alone, or by
+    the filter; there is another node to move pages to, and a page may be lost.
 
-    There is another node to move pages to, and it does not matter when the kernel takes one away.
+    Left out: Fork and InterceptionDecision, whose thousands of forks, execs and allocations take
+    minutes where a processor is emulated, and which ask nothing of the kernel that others do not.
+    One core: two that are emulated, and spin, starve each other.
     """
-    guest = Guest("/bedplate-tests", "-g", "NoWayBack", append="hugepages=0:8,1:8", nodes=2,
-                  seconds=90)
+    groups = ("/bedplate-tests -lg | head -n 1 | tr ' ' '\\n' | "
+              "grep -vxE 'Fork|InterceptionDecision' | sed 's/^/-sg/'")
+    guest = Guest("/bin/sh", "-c", f"/bedplate-tests $({groups})", append="hugepages=0:64,1:64",
+                  nodes=2, memory_mib=2048, seconds=240)
     guest.expect_exit(0)
-    guest.expect(r"^[1-9]\d* passed, 0 failed, 0 skipped$")
+    passed = int(guest.expect(r"^(\d+) passed, 0 failed, \d+ skipped$").group(1))
+    if passed < 500 or re.search(r"^    NoWayBack\.", guest.output, re.MULTILINE):
+        raise Failure(f"too few tests ran\n{guest.output}")
 
 
 def appliance_on_2_mib_pages_with_io_uring():
@@ -166,9 +173,8 @@ def too_few_hugepages_are_counted():
 
 
 def pages_lie_on_their_node():
-    """On two nodes and in all three sizes; and what is said where a node lacks them."""
-    guest = Guest("/bin/sh", "-c", "for group in NodePlacement Preflight AppliancePlan Numa; do "
-                  "/bedplate-tests -g $group || exit 1; done", nodes=2, cpus=2, memory_mib=6144,
+    """On two nodes and in all three sizes."""
+    guest = Guest("/bedplate-tests", "-g", "NodePlacement", nodes=2, cpus=2, memory_mib=6144,
                   append="hugepages=0:20,1:12 hugepagesz=1G hugepages=0:1,1:1", seconds=120)
     guest.expect_exit(0)
     guest.expect(r"^5 passed, 0 failed, 0 skipped$")
@@ -206,7 +212,7 @@ def panic_is_no_success():
 
 
 TESTS = [exit_code_and_quoting_survive, panic_is_no_success, doctor_names_what_is_missing,
-         no_way_back_without_mseal, appliance_on_2_mib_pages_with_io_uring,
+         unit_tests_on_this_kernel, appliance_on_2_mib_pages_with_io_uring,
          appliance_on_2_mib_pages_with_epoll,
          appliance_on_4_kib_pages, appliance_on_1_gib_pages, too_few_hugepages_are_counted,
          pages_lie_on_their_node, largest_pages_on_the_shards_nodes,

@@ -36,7 +36,7 @@ trap '[ -z "$qemu" ] || kill "$qemu" 2>/dev/null || true; rm -rf "$work"' EXIT
 trap 'exit 143' TERM
 trap 'exit 130' INT
 
-mkdir -p "$work"/tree/{bin,dev,proc,sys,run,tmp}
+mkdir -p "$work"/tree/{bin,dev,proc,sys,run,tmp,apps,docs}
 chmod 755 "$work/tree"  # mktemp's 0700 would become the mode of the guest's /
 chmod 1777 "$work/tree/tmp"
 cp /bin/busybox "$work/tree/bin/"
@@ -44,6 +44,8 @@ ln -s busybox "$work/tree/bin/sh"
 for program in bedplate bedplate-tests; do
   strip -o "$work/tree/$program" "$root/build/release/$program"
 done
+cp "$root"/apps/*.toml "$work/tree/apps/"  # tests read them, and what is said of them
+cp "$root/docs/configuration.md" "$work/tree/docs/"
 cp "$root/tests/guest/init" "$work/tree/init"
 for word in "$@"; do
   printf "'%s' " "${word//\'/\'\\\'\'}"
