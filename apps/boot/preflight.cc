@@ -1,5 +1,6 @@
 #include "apps/boot/preflight.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
@@ -10,6 +11,8 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include "pinned_pool/pinned_pool.h"
+#include "platform/cgroup.h"
 #include "platform/cpu.h"
 #include "platform/hugepage.h"
 #include "platform/numa.h"
@@ -90,6 +93,35 @@ void check_all_hugepages(const AppliancePlan& plan, std::vector<Error>* problems
     }
     for (const int node : nodes) check_hugepages(plan, page, node, problems);
   }
+}
+
+void check_cgroup(CgroupResource resource, const char* what, uint64_t needed,
+                  const std::string& root, std::vector<Error>* problems) {
+  if (needed == 0) return;
+  for (const CgroupLimit& limit : cgroup_limits(resource, root)) {
+    if (limit.available_bytes >= needed) continue;
+    const uint64_t used = limit.limit_bytes - limit.available_bytes;
+    Error error;
+    error.set_doing("looking at the control group's limit of %s", what);
+    error.set_answer("%" PRIu64 " KiB are allowed, %" PRIu64 " KiB of them used, %" PRIu64
+                     " KiB more are needed", limit.limit_bytes / kKiB, used / kKiB,
+                     (needed + kKiB - 1) / kKiB);
+    error.set_cure("echo %" PRIu64 " > %s, or make [pool] bytes smaller", used + needed,
+                   limit.file.c_str());
+    problems->push_back(error);
+  }
+}
+
+void check_cgroups(const AppliancePlan& plan, const std::string& root,
+                   std::vector<Error>* problems) {
+  check_cgroup(CgroupResource::kHugepages2MiB, "hugepages of 2 MiB",
+               plan.pool.bytes_with(PageSize::k2MiB), root, problems);
+  check_cgroup(CgroupResource::kHugepages1GiB, "hugepages of 1 GiB",
+               plan.pool.bytes_with(PageSize::k1GiB), root, problems);
+  // Segment 0 is there, and so counted as used, already.
+  const uint64_t memory = plan.pool.bytes_with(PageSize::k4KiB) + plan.stacks.total_bytes();
+  check_cgroup(CgroupResource::kMemory, "memory",
+               memory - std::min(memory, process_pool().total_bytes()), root, problems);
 }
 
 // Whether memory may be locked beyond the limit (CAP_IPC_LOCK): tried, since capabilities have
@@ -192,10 +224,12 @@ Result<void> check_heap_expectation(HeapExpectation expected,
   return error.set_cure("set BEDPLATE_LEAVE_PINNED=yes, or change [alloc] expect");
 }
 
-std::vector<Error> preflight(const Configuration& configuration, const AppliancePlan& plan) {
+std::vector<Error> preflight(const Configuration& configuration, const AppliancePlan& plan,
+                             const std::string& cgroup_root) {
   std::vector<Error> problems;
   check_nodes(plan, &problems);
   check_all_hugepages(plan, &problems);
+  check_cgroups(plan, cgroup_root, &problems);
   check_locked_memory(configuration, plan, &problems);
   check_descriptors(configuration, &problems);
   check_cores(configuration, &problems);

@@ -4,6 +4,7 @@
 // mends all of it at once. Each finding carries the command that cures it.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "alloc/interception_decision.h"
@@ -13,10 +14,11 @@
 
 namespace bedplate {
 
-// Checks NUMA nodes, hugepages (on each node), the limit of locked memory, descriptors, cores, and
-// io_uring with what it takes, and raises this process's soft limits to its hard ones. Returns what
-// is missing; empty is good.
-std::vector<Error> preflight(const Configuration& configuration, const AppliancePlan& plan);
+// Checks NUMA nodes, hugepages (on each node), the limits of control groups, of locked memory and of
+// descriptors, cores, and io_uring with what it takes, and raises this process's soft limits to its
+// hard ones. `cgroup_root` is that of cgroup_limits(). Returns what is missing; empty is good.
+std::vector<Error> preflight(const Configuration& configuration, const AppliancePlan& plan,
+                             const std::string& cgroup_root = "");
 
 // Whether malloc hands out what the configuration expects. Errors (kConfiguration): it does not.
 Result<void> check_heap_expectation(HeapExpectation expected,

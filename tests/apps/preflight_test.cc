@@ -18,6 +18,7 @@
 #include "pinned_pool/boot_segment.h"
 #include "platform/cpu.h"
 #include "platform/numa.h"
+#include "tests/support/fake_root.h"
 #include "tests/support/skip.h"
 #include "transport/stream_sockets.h"
 
@@ -244,6 +245,44 @@ TEST(Preflight, CountsThePoolOnceMoreForEachRing) {
   LONGS_EQUAL(0, with_epoll);
   LONGS_EQUAL(0, with_one_ring);
   LONGS_EQUAL(1, with_two_rings);
+}
+
+TEST(Preflight, NamesTheControlGroupThatAllowsTooFewHugepages) {
+  test::FakeRoot root;
+  root.write("/proc/self/cgroup", "0::/slice/box\n");
+  root.write("/sys/fs/cgroup/slice/hugetlb.2MB.max", "104857600\n");
+  root.write("/sys/fs/cgroup/slice/hugetlb.2MB.current", "4194304\n");
+  root.write("/sys/fs/cgroup/slice/box/hugetlb.2MB.rsvd.max", "1048576\n");
+  plan.pool.segments.push_back({"heap", 98 * kMiB, PageSize::k2MiB, {}});
+  const auto problems = preflight(configuration, plan, root.path());
+  std::vector<const Error*> found;
+  for (const Error& each : problems) {
+    if (std::strstr(each.doing, "control group") != nullptr) found.push_back(&each);
+  }
+  LONGS_EQUAL(2, found.size());
+  STRCMP_EQUAL("looking at the control group's limit of hugepages of 2 MiB", found[0]->doing);
+  STRCMP_EQUAL("1024 KiB are allowed, 0 KiB of them used, 100352 KiB more are needed",
+               found[0]->answer);
+  STRCMP_EQUAL(("echo 102760448 > " + root.path() + "/sys/fs/cgroup/slice/box/hugetlb.2MB.rsvd.max"
+                ", or make [pool] bytes smaller").c_str(), found[0]->cure);
+  STRCMP_EQUAL("102400 KiB are allowed, 4096 KiB of them used, 100352 KiB more are needed",
+               found[1]->answer);
+}
+
+// Segment 0 of this process is used already; what the plan has beyond it is not.
+TEST(Preflight, NamesTheControlGroupThatAllowsTooLittleMemory) {
+  test::FakeRoot root;
+  root.write("/proc/self/cgroup", "0::/box\n");
+  root.write("/sys/fs/cgroup/box/memory.max", "1048576\n");
+  LONGS_EQUAL(0, preflight(configuration, plan, root.path()).size());
+  plan.pool.segments[0].bytes = boot_segment().bytes + 2 * kMiB;
+  const Error* found = nullptr;
+  const auto problems = preflight(configuration, plan, root.path());
+  found = find(problems, "looking at the control group's limit of memory");
+  CHECK(found != nullptr);
+  STRCMP_EQUAL("1024 KiB are allowed, 0 KiB of them used, 2112 KiB more are needed",
+               found->answer);
+  STRCMP_CONTAINS("/sys/fs/cgroup/box/memory.max, or make [pool] bytes smaller", found->cure);
 }
 
 TEST(Preflight, ReportsEverythingAtOnce) {

@@ -1,0 +1,37 @@
+// A directory that stands for the root of a machine: files of /proc and /sys as a test wants them.
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <stdlib.h>
+
+namespace bedplate::test {
+
+// Made at its beginning, removed with all that is in it at its end.
+class FakeRoot {
+ public:
+  FakeRoot() : path_(mkdtemp(template_)) {}
+  FakeRoot(const FakeRoot&) = delete;
+  FakeRoot& operator=(const FakeRoot&) = delete;
+  ~FakeRoot() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+
+  const std::string& path() const noexcept { return path_; }
+
+  void write(const std::string& file, const std::string& text) {
+    const std::filesystem::path place(path_ + file);
+    std::error_code ignored;
+    std::filesystem::create_directories(place.parent_path(), ignored);
+    std::ofstream(place) << text;
+  }
+
+ private:
+  char template_[32] = "/tmp/bedplate-root-XXXXXX";
+  std::string path_;
+};
+
+}  // namespace bedplate::test
