@@ -1,5 +1,6 @@
-# Bedplate. `make help` lists what can be made; MODE=release|debug|asan|tsan chooses how, V=1 shows
-# the commands. Everything that is built goes to build/; nothing is built in the source folders.
+# Bedplate. `make help` lists what can be made; MODE=release|hardened|debug|asan|tsan chooses how,
+# V=1 shows the commands. Everything that is built goes to build/; nothing is built in the source
+# folders.
 
 MODE ?= release
 BUILD := build/$(MODE)
@@ -15,7 +16,7 @@ include scripts/mk/rules.mk
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
-	@echo "  MODE=release|debug|asan|tsan (now: $(MODE)), V=1 shows the commands"
+	@echo "  MODE=release|hardened|debug|asan|tsan (now: $(MODE)), V=1 shows the commands"
 
 deps: ## install the packages that are missing and fetch mimalloc's sources
 	$(Q)scripts/setup.sh
@@ -41,4 +42,4 @@ soak: deps ## strain the heap for 20 minutes (SOAK_ROUNDS=1000, SOAK_SECONDS=120
 	$(Q)$(MAKE) --no-print-directory MODE=$(MODE) soak-exhaustion soak-demand
 
 clean: ## remove everything that was built; the fetched sources stay
-	$(Q)rm -rf build/release build/debug build/asan build/tsan build/fuzz build/bench
+	$(Q)rm -rf build/release build/hardened build/debug build/asan build/tsan build/fuzz build/bench

@@ -54,6 +54,14 @@ uint64_t heap_free_bytes() noexcept;
 using LowMemoryHandler = void (*)(void* context);
 void set_low_memory_handler(uint64_t free_bytes, LowMemoryHandler handler, void* context) noexcept;
 
+// The size class of the part of the heap that a pointer lies in, and how far behind the beginning
+// of one of its blocks, used or free, it lies. bytes = 0: unknown. For messages: a snapshot.
+struct HeapSizeClass {
+  size_t bytes = 0;
+  size_t offset_bytes = 0;
+};
+HeapSizeClass heap_size_class_at(const void* pointer) noexcept;
+
 // Called, by the thread that was refused, each time the heap cannot serve a request; errno is
 // ENOMEM already. It must not allocate.
 using ExhaustionHandler = void (*)();

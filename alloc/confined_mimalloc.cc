@@ -17,6 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "alloc/bad_pointer.h"
 #include "alloc/confined_heap.h"
 #include "alloc/fork_mark.h"
 #include "alloc/heap_calls.h"
@@ -180,7 +181,7 @@ void write_output(const char* text, void*) {
 }
 
 void on_error(int error_number, void*) {
-  if (error_number != ENOMEM && error_number != EOVERFLOW) return;
+  if (error_number != ENOMEM && error_number != EOVERFLOW) return report_heap_damage(error_number);
   errno = ENOMEM;
   const InsideHeap inside;
   if (const auto handler = exhaustion_handler.load(std::memory_order_relaxed)) handler();
@@ -206,6 +207,7 @@ const mi_arena_t* arena_at(uint32_t index) noexcept {
 bool is_in_pool() noexcept { return interception_decision().place != HeapPlace::kOrdinary; }
 
 bool add_arena(std::span<std::byte> memory, bool is_exclusive, mi_arena_id_t* arena) noexcept {
+  if (kKeepsLedger && !ledger_create(memory)) return false;
   // committed, not "large" (which would reserve it for allocations that ask for large pages),
   // already zero, any node.
   return mi_manage_os_memory_ex(memory.data(), memory.size(), true, false, true, -1, is_exclusive,
@@ -291,6 +293,28 @@ void set_low_memory_handler(uint64_t free_bytes, LowMemoryHandler handler, void*
   watch_free_memory();
 }
 
+HeapSizeClass heap_size_class_at(const void* pointer) noexcept {
+  const mi_segment_t* segment = _mi_ptr_segment(pointer);
+  // Its cookie says that mimalloc made a segment there; what it says of itself may be stale.
+  if (segment->cookie != _mi_ptr_cookie(segment)) return {};
+  const auto offset =
+      static_cast<size_t>(static_cast<const std::byte*>(pointer) -
+                          reinterpret_cast<const std::byte*>(segment));
+  const size_t index = offset >> MI_SEGMENT_SLICE_SHIFT;
+  if (index >= segment->slice_entries || index > MI_SLICES_PER_SEGMENT) return {};
+  const mi_slice_t& slice = segment->slices[index];
+  if (slice.slice_offset > index * sizeof(mi_slice_t)) return {};
+  const auto* page = reinterpret_cast<const mi_page_t*>(
+      reinterpret_cast<const std::byte*>(&slice) - slice.slice_offset);
+  if (page->xblock_size == 0) return {};
+  HeapSizeClass found;
+  found.bytes = mi_page_block_size(page);
+  const uint8_t* first = _mi_page_start(segment, page, nullptr);
+  found.offset_bytes =
+      static_cast<size_t>(static_cast<const uint8_t*>(pointer) - first) % found.bytes;
+  return found;
+}
+
 void set_exhaustion_handler(ExhaustionHandler handler) noexcept {
   exhaustion_handler.store(handler, std::memory_order_relaxed);
 }
@@ -351,7 +375,8 @@ mi_page_t* _mi_segment_page_alloc(mi_heap_t* heap, size_t block_bytes, size_t al
     return nullptr;
   }
   page->padding[0] = owner.index;
-  BP_DCHECK(page_charge(page) == expected);
+  // With guard pages (MODE=hardened) a huge block takes a little more.
+  recharge_heap_owner(owner, expected, page_charge(page));
   return page;
 }
 

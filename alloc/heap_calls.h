@@ -1,12 +1,16 @@
 // Allocation as the malloc family, operator new and the explicit interface do it: in the owner of
-// the heap a jump to mimalloc, in a forked child its own small heap.
+// the heap a jump to mimalloc, in a forked child its own small heap. What comes back is looked at
+// as far as the build does that (bad_pointer.h).
 //
-// errno is not touched here; mimalloc sets ENOMEM where it looked for memory in vain.
+// errno is not touched here, but for a bad pointer; mimalloc sets ENOMEM where it looked for memory
+// in vain.
 #pragma once
 
+#include <cerrno>
 #include <cstddef>
 #include <cstring>
 
+#include "alloc/bad_pointer.h"
 #include "alloc/child_heap.h"
 #include "alloc/fork_mark.h"
 #include "mimalloc.h"
@@ -17,18 +21,18 @@ namespace bedplate {
 inline constexpr size_t kDefaultAlignment = 16;
 
 inline void* heap_allocate(size_t bytes) noexcept {
-  if (owns_heap() || !is_forked_child()) return mi_malloc(bytes);
+  if (owns_heap() || !is_forked_child()) return enter_block(mi_malloc(bytes));
   return child_allocate(bytes, kDefaultAlignment);
 }
 
 // Requires: `alignment` is a power of two.
 inline void* heap_allocate_aligned(size_t bytes, size_t alignment) noexcept {
-  if (owns_heap() || !is_forked_child()) return mi_malloc_aligned(bytes, alignment);
+  if (owns_heap() || !is_forked_child()) return enter_block(mi_malloc_aligned(bytes, alignment));
   return child_allocate(bytes, alignment);
 }
 
 inline void* heap_allocate_zeroed(size_t count, size_t bytes_each) noexcept {
-  if (owns_heap() || !is_forked_child()) return mi_calloc(count, bytes_each);
+  if (owns_heap() || !is_forked_child()) return enter_block(mi_calloc(count, bytes_each));
   size_t bytes = 0;
   if (__builtin_mul_overflow(count, bytes_each, &bytes)) return nullptr;
   void* block = child_allocate(bytes, kDefaultAlignment);
@@ -37,18 +41,32 @@ inline void* heap_allocate_zeroed(size_t count, size_t bytes_each) noexcept {
 
 // In a child the block may be its parent's: asking mimalloc about one only reads.
 inline size_t heap_usable_bytes(const void* block) noexcept {
-  if (owns_heap() || block == nullptr || in_pool_range(block)) return mi_usable_size(block);
+  if (owns_heap() || block == nullptr || in_pool_range(block)) {
+    return is_block(block, PointerUse::kAskSize) ? mi_usable_size(block) : 0;
+  }
   return child_usable_bytes(block);
 }
 
+// A bad pointer gives nullptr with EINVAL.
 inline void* heap_reallocate(void* block, size_t bytes) noexcept {
-  if (owns_heap() || !is_forked_child()) return mi_realloc(block, bytes);
+  if (owns_heap() || !is_forked_child()) {
+    if (block != nullptr && !leave_block(block, PointerUse::kReallocate)) {
+      errno = EINVAL;
+      return nullptr;
+    }
+    void* moved = mi_realloc(block, bytes);
+    enter_block(moved != nullptr ? moved : block);
+    return moved;
+  }
   if (block == nullptr) return child_allocate(bytes, kDefaultAlignment);
   return child_reallocate(block, heap_usable_bytes(block), bytes);
 }
 
 inline void heap_free(void* block) noexcept {
-  if (owns_heap() || !is_forked_child()) return mi_free(block);
+  if (owns_heap() || !is_forked_child()) {
+    if (leave_block(block, PointerUse::kFree)) mi_free(block);
+    return;
+  }
   child_free(block);
 }
 

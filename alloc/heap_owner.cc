@@ -106,6 +106,11 @@ void credit_heap_owner(HeapOwner owner, uint64_t bytes) noexcept {
   accounts[owner.index].used_bytes.fetch_sub(bytes, std::memory_order_relaxed);
 }
 
+void recharge_heap_owner(HeapOwner owner, uint64_t expected_bytes, uint64_t bytes) noexcept {
+  if (bytes == expected_bytes) return;
+  accounts[owner.index].used_bytes.fetch_add(bytes - expected_bytes, std::memory_order_relaxed);
+}
+
 bool was_refused_by_limit(HeapOwner* owner) noexcept {
   *owner = refused_owner;
   return is_refused;

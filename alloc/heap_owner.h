@@ -72,6 +72,8 @@ bool find_heap_owner(const OwnerName& name, HeapOwner* owner) noexcept;
 bool charge_heap_owner(HeapOwner owner, uint64_t bytes) noexcept;
 // The part of a charge that is not true any more. Threads: any.
 void credit_heap_owner(HeapOwner owner, uint64_t bytes) noexcept;
+// What was charged as expected turned out to be another amount.
+void recharge_heap_owner(HeapOwner owner, uint64_t expected_bytes, uint64_t bytes) noexcept;
 // Whether the calling thread's last charge was refused, and whose it was.
 bool was_refused_by_limit(HeapOwner* owner) noexcept;
 // A request of `owner` ended with NULL because of that.

@@ -51,6 +51,22 @@ inline std::size_t number(std::align_val_t alignment) noexcept {
   return static_cast<std::size_t>(alignment);
 }
 
+inline void free_sized(void* block, std::size_t bytes,
+                       [[maybe_unused]] std::size_t alignment = kWordAlignment) noexcept {
+#if BP_DEBUG
+  if (block != nullptr && bedplate::owns_heap() && bedplate::ledger_has(block)) {
+    const std::size_t has_bytes = bedplate::heap_usable_bytes(block);
+    const std::size_t needs_bytes = bytes == 0 ? kWordAlignment : bytes;
+    const bool fits = alignment <= kWordAlignment ? has_bytes == needs_bytes
+                                                  : has_bytes >= needs_bytes;
+    if (!fits) bedplate::report_bad_size(block, bytes);
+  }
+#else
+  (void)bytes;
+#endif
+  heap_free(block);
+}
+
 }  // namespace
 
 void* operator new(std::size_t bytes) { return allocate(bytes); }
@@ -76,17 +92,23 @@ void* operator new[](std::size_t bytes, std::align_val_t alignment,
   return allocate_nothrow(bytes, number(alignment));
 }
 
-// mimalloc finds size and alignment by itself: every delete is the same.
+// mimalloc finds size and alignment by itself: every delete is the same. Debug builds look whether
+// the size of a sized one is that of its block: exactly, since there mimalloc keeps what was asked
+// for, but where an alignment made the block larger.
 void operator delete(void* block) noexcept { heap_free(block); }
 void operator delete[](void* block) noexcept { heap_free(block); }
-void operator delete(void* block, std::size_t) noexcept { heap_free(block); }
-void operator delete[](void* block, std::size_t) noexcept { heap_free(block); }
+void operator delete(void* block, std::size_t bytes) noexcept { free_sized(block, bytes); }
+void operator delete[](void* block, std::size_t bytes) noexcept { free_sized(block, bytes); }
 void operator delete(void* block, const std::nothrow_t&) noexcept { heap_free(block); }
 void operator delete[](void* block, const std::nothrow_t&) noexcept { heap_free(block); }
 void operator delete(void* block, std::align_val_t) noexcept { heap_free(block); }
 void operator delete[](void* block, std::align_val_t) noexcept { heap_free(block); }
-void operator delete(void* block, std::size_t, std::align_val_t) noexcept { heap_free(block); }
-void operator delete[](void* block, std::size_t, std::align_val_t) noexcept { heap_free(block); }
+void operator delete(void* block, std::size_t bytes, std::align_val_t alignment) noexcept {
+  free_sized(block, bytes, number(alignment));
+}
+void operator delete[](void* block, std::size_t bytes, std::align_val_t alignment) noexcept {
+  free_sized(block, bytes, number(alignment));
+}
 void operator delete(void* block, std::align_val_t, const std::nothrow_t&) noexcept {
   heap_free(block);
 }

@@ -5,6 +5,7 @@
 
 #include <malloc.h>
 
+#include "alloc/bad_pointer.h"
 #include "alloc/confined_heap.h"
 #include "alloc/pool_heap.h"
 #include "alloc/thread_heaps.h"
@@ -35,6 +36,8 @@ uint64_t heap_free_bytes() noexcept { return 0; }
 void set_low_memory_handler(uint64_t, LowMemoryHandler, void*) noexcept {}
 
 void set_exhaustion_handler(ExhaustionHandler) noexcept {}
+
+uint64_t bad_pointer_count() noexcept { return 0; }
 
 void* pool_allocate(size_t bytes, size_t alignment) noexcept {
   void* block = nullptr;

@@ -39,6 +39,7 @@ Json pool_json(const CountersSnapshot& snapshot) {
           {"registrations", layout.registrations.read()},
           {"registrations_after_seal", layout.registrations_after_seal.read()},
           {"allocations_refused", layout.exhaustions.read()},
+          {"bad_pointers_refused", layout.bad_pointers.read()},
           {"allocations_checked", layout.checked_pointers.read()},
           {"support_level", support_level_text(static_cast<SupportLevel>(
                                 static_cast<uint32_t>(layout.support_level.read())))},

@@ -5,6 +5,7 @@
 
 #include <sys/mman.h>
 
+#include "alloc/bad_pointer.h"
 #include "alloc/confined_heap.h"
 #include "alloc/exhaustion.h"
 #include "alloc/heap_owner.h"
@@ -276,6 +277,7 @@ void Appliance::refresh_counters() noexcept {
   layout.registrations.set(registrations.total);
   layout.registrations_after_seal.set(registrations.after_seal);
   layout.exhaustions.set(exhaustion_count());
+  layout.bad_pointers.set(bad_pointer_count());
   layout.checked_pointers.set(checked_pointer_count());
   // The first owners are those that the heap fills: boot, the reserve and the heap.
   for (uint32_t i = 0; i < std::size(heap_parts_); ++i) {

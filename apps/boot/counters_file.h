@@ -57,6 +57,7 @@ struct CountersLayout {
   Counter registrations_after_seal;
   Counter exhaustions;       // allocations that were refused
   Counter checked_pointers;  // debug builds: pointers seen to lie in the pool
+  Counter bad_pointers;      // of frees and the like, refused (alloc/bad_pointer.h)
   Counter support_level;     // the bits of SupportLevel
   PoolMap map;
   uint32_t owner_count = 0;

@@ -16,6 +16,9 @@ MALLOC_LINK := -Wl,-u,malloc -Wl,-u,_Znwm
 
 ifeq ($(MODE),release)
   CXXFLAGS += -O2 -DNDEBUG
+else ifeq ($(MODE),hardened)
+  # What a bad free would do to the heap is prevented (alloc/bad_pointer.h), at some cost.
+  CXXFLAGS += -O2 -DNDEBUG -DBP_HARDENED=1
 else ifeq ($(MODE),debug)
   CXXFLAGS += -O1 -DBP_DEBUG=1
 else ifeq ($(MODE),asan)
@@ -25,7 +28,7 @@ else ifeq ($(MODE),tsan)
   # Its model knows no fences. The doorbell's are emitted all the same, and no data depends on them.
   CXXFLAGS += -O1 -DBP_DEBUG=1 -fsanitize=thread -Wno-tsan
 else
-  $(error MODE is "$(MODE)"; it must be release, debug, asan or tsan)
+  $(error MODE is "$(MODE)"; it must be release, hardened, debug, asan or tsan)
 endif
 
 # Sanitizers need a dynamic program and keep malloc to themselves.
@@ -44,7 +47,9 @@ MIMALLOC_FLAGS := -I$(MIMALLOC)/include -I$(MIMALLOC)/src -DMI_STATIC_LIB -DMI_N
                   -DMI_SKIP_COLLECT_ON_EXIT -fno-builtin-malloc \
                   -ftls-model=local-exec -fvisibility=hidden -fexceptions -Wno-undef \
                   -Wno-unused-variable -Wno-maybe-uninitialized \
-                  $(if $(filter debug,$(MODE)),-DMI_DEBUG=1,-O3 -DMI_DEBUG=0)
+                  $(if $(filter debug,$(MODE)),-DMI_DEBUG=1,-O3 -DMI_DEBUG=0) \
+                  $(if $(filter hardened,$(MODE)),-DMI_SECURE=4 -Wno-stringop-overflow)
+$(BUILD)/alloc/bad_pointer.o: CXXFLAGS += -I$(MIMALLOC)/include
 $(BUILD)/alloc/confined_mimalloc.o: CXXFLAGS += $(MIMALLOC_FLAGS)
 $(BUILD)/alloc/thread_heaps.o: CXXFLAGS += $(MIMALLOC_FLAGS)
 $(BUILD)/alloc/interception.o: CXXFLAGS += -I$(MIMALLOC)/include -fno-builtin-malloc

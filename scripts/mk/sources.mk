@@ -1,10 +1,11 @@
 # What is built from what. Every source is named: a file that is not here is not part of Bedplate.
 
-PLATFORM := assert cgroup cpu file hugepage log numa parallel result thread_stack units
+PLATFORM := assert call_stack cgroup cpu file hugepage log numa parallel result thread_stack units
 PINNED_POOL := audit boot_segment memory_error no_way_back pinned_pool plan seccomp_filter
-ALLOC := buffer_pool_datapath exhaustion fork_mark heap_owner interception_check interception_decision \
-         metadata_zone pool_resource support_level \
-         $(if $(SANITIZED),sanitizer_heap,child_heap confined_mimalloc thread_heaps ordinary_memory)
+ALLOC := block_ledger buffer_pool_datapath exhaustion fork_mark heap_owner interception_check \
+         interception_decision metadata_zone pool_resource support_level \
+         $(if $(SANITIZED),sanitizer_heap,bad_pointer child_heap confined_mimalloc thread_heaps \
+           ordinary_memory)
 TRANSPORT := doorbell event_loop registration socket_address stream_sockets \
              epoll/epoll_sockets uring/page_pin uring/uring_device uring/uring_sockets timer_queue
 BOOT := appliance appliance_plan configuration configuration_keys counters_file listeners \

@@ -1,0 +1,77 @@
+#include "platform/call_stack.h"
+
+#include <cerrno>
+#include <cinttypes>
+#include <cstdint>
+
+#include <link.h>
+#include <unwind.h>
+
+#include "platform/log.h"
+
+namespace bedplate {
+namespace {
+
+constexpr unsigned kCallCountMax = 24;
+
+struct Calls {
+  uintptr_t addresses[kCallCountMax];
+  unsigned count = 0;
+  unsigned skipped = 0;
+};
+
+_Unwind_Reason_Code add_call(_Unwind_Context* context, void* into) {
+  auto* calls = static_cast<Calls*>(into);
+  int is_before_instruction = 0;
+  const uintptr_t address = _Unwind_GetIPInfo(context, &is_before_instruction);
+  if (address == 0) return _URC_END_OF_STACK;
+  if (calls->skipped > 0) {
+    --calls->skipped;
+    return _URC_NO_REASON;
+  }
+  if (calls->count == kCallCountMax) return _URC_END_OF_STACK;
+  // A return address is behind its call, perhaps in the next line or function already.
+  calls->addresses[calls->count++] = is_before_instruction != 0 ? address : address - 1;
+  return _URC_NO_REASON;
+}
+
+// Where an address lies: in which file, and how far from where that was linked to.
+struct Origin {
+  uintptr_t address = 0;
+  const char* file = nullptr;
+  uintptr_t offset = 0;
+};
+
+int find_origin(dl_phdr_info* info, size_t, void* wanted) {
+  auto* origin = static_cast<Origin*>(wanted);
+  for (unsigned i = 0; i < info->dlpi_phnum; ++i) {
+    const ElfW(Phdr)& part = info->dlpi_phdr[i];
+    const uintptr_t begin = info->dlpi_addr + part.p_vaddr;
+    if (part.p_type != PT_LOAD || origin->address - begin >= part.p_memsz) continue;
+    const bool is_program = info->dlpi_name == nullptr || info->dlpi_name[0] == '\0';
+    origin->file = is_program ? program_invocation_name : info->dlpi_name;
+    origin->offset = origin->address - info->dlpi_addr;
+    return 1;
+  }
+  return 0;
+}
+
+}  // namespace
+
+[[gnu::noinline]] void log_call_stack(unsigned skipped) noexcept {
+  Calls calls;
+  calls.skipped = skipped + 1;  // this function
+  _Unwind_Backtrace(&add_call, &calls);
+  for (unsigned i = 0; i < calls.count; ++i) {
+    Origin origin;
+    origin.address = calls.addresses[i];
+    dl_iterate_phdr(&find_origin, &origin);
+    if (origin.file == nullptr) {
+      BP_LOG_ERROR("  called from %#" PRIxPTR, origin.address);
+    } else {
+      BP_LOG_ERROR("  called from %s %#" PRIxPTR, origin.file, origin.offset);
+    }
+  }
+}
+
+}  // namespace bedplate

@@ -1,0 +1,14 @@
+// The calls that led here, for messages about a defect of the program.
+//
+// Names need tables that allocate and take time; here each call is where it lies in its file, which
+// `addr2line -Cfpe FILE OFFSET` turns into function and line, also for position independent and for
+// static programs.
+#pragma once
+
+namespace bedplate {
+
+// Logs one line for each call, innermost first: "  called from FILE 0xOFFSET". Leaves out its own
+// and `skipped` calls more. Allocates nothing. Threads: any.
+void log_call_stack(unsigned skipped) noexcept;
+
+}  // namespace bedplate
