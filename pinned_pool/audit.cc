@@ -1,16 +1,13 @@
 #include "pinned_pool/audit.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cinttypes>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
 #include <string_view>
 
-#include <fcntl.h>
 #include <sys/sysmacros.h>
-#include <unistd.h>
 
 #include "platform/file.h"
 #include "platform/units.h"
@@ -138,36 +135,16 @@ AuditReport Auditor::finish() noexcept {
 Result<AuditReport> audit_maps(const PoolMap& map, pid_t pid) noexcept {
   char path[64] = "/proc/self/smaps";
   if (pid != 0) std::snprintf(path, sizeof path, "/proc/%d/smaps", static_cast<int>(pid));
-  const Fd fd(open(path, O_RDONLY | O_CLOEXEC));
-  if (!fd.is_open()) {
-    return error_from_errno("auditing the pool: opening %s", path)
-        .set_cure("run it as the user of the appliance, or as root, while the appliance runs");
-  }
   Auditor auditor(map);
-  char text[4096];
-  size_t kept = 0;
-  bool is_rest_of_line = false;  // of one longer than the buffer: what is left is of its path
-  for (;;) {
-    const ssize_t got = read(fd.number(), text + kept, sizeof text - 1 - kept);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return error_from_errno("auditing the pool: reading %s", path);
-    if (got == 0) break;
-    const size_t filled = kept + static_cast<size_t>(got);
-    text[filled] = '\0';
-    char* start = text;
-    while (char* newline = std::strchr(start, '\n')) {
-      *newline = '\0';
-      if (!is_rest_of_line) auditor.line(start);
-      is_rest_of_line = false;
-      start = newline + 1;
-    }
-    kept = filled - static_cast<size_t>(start - text);
-    if (kept == sizeof text - 1) {
-      if (!is_rest_of_line) auditor.line(text);
-      is_rest_of_line = true;
-      kept = 0;
-    }
-    std::memmove(text, start, kept);
+  const auto take_line = [](const char* line, void* into) {
+    static_cast<Auditor*>(into)->line(line);
+  };
+  if (auto read = read_lines(path, take_line, &auditor); !read.ok()) {
+    Error error = read.error();
+    error.set_doing("auditing the pool: %s", read.error().doing);
+    return error.set_cure("%s", pid == 0 ? "mount /proc: mount -t proc proc /proc"
+                                         : "run it as the user of the appliance, or as root, while "
+                                           "the appliance runs");
   }
   return auditor.finish();
 }

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cinttypes>
-#include <cstdio>
 
 #include <linux/memfd.h>
 #include <sys/mman.h>
@@ -12,8 +10,10 @@
 #include <unistd.h>
 
 #include "pinned_pool/no_way_back.h"
+#include "pinned_pool/take_error.h"
 #include "platform/cache_line.h"
 #include "platform/file.h"
+#include "platform/log.h"
 #include "platform/parallel.h"
 #include "platform/units.h"
 
@@ -36,17 +36,12 @@ constexpr bool kMlockLocks = false;
 constexpr bool kMlockLocks = true;
 #endif
 
-Error with_hugepage_cure(Error error, PageSize page, uint64_t bytes, int node) noexcept {
-  if (!is_huge(page)) {
-    return error.set_cure("free memory, or make [pool] bytes smaller");
-  }
-  const HugepageCounts counts = hugepage_counts(page, node);
-  const uint64_t needed = bytes / page_bytes(page);
-  return error.set_cure("%" PRIu64 " pages of %s are free, %" PRIu64
-                        " are needed: echo %" PRIu64 " > %s",
-                        counts.available_count, format_bytes(page_bytes(page)).text, needed,
-                        counts.total_count + needed - std::min(needed, counts.available_count),
-                        hugepage_count_file(page, node).path);
+// Whether the segment's descriptor still stands for its file: a program can close it, and another
+// file get its number.
+bool has_its_memfd(const Segment& segment) noexcept {
+  struct stat identity = {};
+  return fstat(segment.memfd, &identity) == 0 && identity.st_dev == segment.device &&
+         identity.st_ino == segment.inode;
 }
 
 Fd open_memfd(const OwnerName& owner, PageSize page) noexcept {
@@ -88,40 +83,30 @@ Result<Segment*> PinnedPool::create_segment(const OwnerName& owner, uint64_t byt
   BP_ASSERT(bytes > 0 && bytes % page_bytes(page) == 0);
   BP_ASSERT(segment_count_ < kSegmentCountMax);
   BP_ASSERT(next_region_ + regions_of(bytes) <= kRegionCountMax);
-  Error failed;
-  char on_node[24] = "";
-  if (node != kAnyNode) std::snprintf(on_node, sizeof on_node, " on node %d", node);
-  failed.set_doing("taking %s for %s in pages of %s%s", format_bytes(bytes).text, owner.text,
-                   format_bytes(page_bytes(page)).text, on_node);
+  auto* wanted = reinterpret_cast<std::byte*>(base_ + next_region_ * kRegionBytes);
+  const TakeAttempt attempt = {owner, bytes, page, node, wanted};
 
   Fd memfd = open_memfd(owner, page);
-  if (!memfd.is_open() || ftruncate(memfd.number(), static_cast<off_t>(bytes)) != 0) {
-    return with_hugepage_cure(failed.set_answer_errno(errno), page, bytes, node);
+  if (!memfd.is_open()) return take_error(attempt, TakeStep::kMakeFile, errno);
+  if (!may_make_file_of(bytes)) return take_error(attempt, TakeStep::kSizeFile, EFBIG);
+  if (ftruncate(memfd.number(), static_cast<off_t>(bytes)) != 0) {
+    return take_error(attempt, TakeStep::kSizeFile, errno);
   }
-  auto* wanted = reinterpret_cast<std::byte*>(base_ + next_region_ * kRegionBytes);
   void* mapped = mmap(wanted, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE,
                       memfd.number(), 0);
-  if (mapped == MAP_FAILED && errno == EEXIST) {
-    return failed.set_answer("its address %p is already in use in this process",
-                             static_cast<void*>(wanted))
-        .set_cure("find the mapping in /proc/self/maps; run without the tool that put it there");
-  }
-  if (mapped == MAP_FAILED) {
-    return with_hugepage_cure(failed.set_answer_errno(errno), page, bytes, node);
-  }
+  if (mapped == MAP_FAILED) return take_error(attempt, TakeStep::kMap, errno);
   if (const int outcome = bind_to_node(wanted, bytes, node); outcome != 0) {
     munmap(mapped, bytes);
-    return failed.set_answer_errno(outcome).set_cure(
-        "choose another node, or allow the system call mbind (containers want CAP_SYS_NICE)");
+    return take_error(attempt, TakeStep::kBind, outcome);
   }
   if (const int outcome = populate(wanted, bytes, thread_count); outcome != 0) {
     munmap(mapped, bytes);
-    return with_hugepage_cure(failed.set_answer_errno(outcome), page, bytes, node);
+    return take_error(attempt, TakeStep::kPopulate, outcome);
   }
   if (fcntl(memfd.number(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
-    failed.set_answer_errno(errno).set_cure("a kernel with memfd seals is needed");
+    const Error error = take_error(attempt, TakeStep::kSealFile, errno);
     munmap(mapped, bytes);
-    return failed;
+    return error;
   }
   Segment& segment = segments_[segment_count_++];
   segment.owner = owner;
@@ -167,7 +152,15 @@ void PinnedPool::seal() noexcept {
   uint32_t stoppers = kSizeSealStops | kWriteSealStops | kMappingSealStops;
   for (uint32_t i = 0; i < segment_count_; ++i) {
     const Segment& segment = segments_[i];
-    if (seal_against_writers(segment.memfd) != 0) stoppers &= ~uint32_t{kWriteSealStops};
+    if (!has_its_memfd(segment)) {
+      // Neither is somebody else's file sealed, nor is this passed over in silence.
+      BP_LOG_WARNING("sealing %s against writers: its descriptor %d was closed by the program; "
+                     "close only what the program has opened itself (no closefrom)",
+                     segment.owner.text, segment.memfd);
+      stoppers &= ~uint32_t{kWriteSealStops};
+    } else if (seal_against_writers(segment.memfd) != 0) {
+      stoppers &= ~uint32_t{kWriteSealStops};
+    }
     if (seal_mapping(segment.address, segment.bytes) != 0) {
       stoppers &= ~uint32_t{kMappingSealStops};
     }

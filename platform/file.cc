@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -31,6 +32,37 @@ Result<size_t> read_text_file(const char* path, char* text, size_t capacity) noe
   }
   text[bytes] = '\0';
   return bytes;
+}
+
+Result<void> read_lines(const char* path, void (*line)(const char* text, void* context),
+                        void* context) noexcept {
+  const Fd fd(open(path, O_RDONLY | O_CLOEXEC));
+  if (!fd.is_open()) return error_from_errno("opening %s", path);
+  char text[4096];
+  size_t kept = 0;
+  bool is_rest_of_line = false;
+  for (;;) {
+    const ssize_t got = read(fd.number(), text + kept, sizeof text - 1 - kept);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return error_from_errno("reading %s", path);
+    if (got == 0) return {};
+    const size_t filled = kept + static_cast<size_t>(got);
+    text[filled] = '\0';
+    char* start = text;
+    while (char* newline = std::strchr(start, '\n')) {
+      *newline = '\0';
+      if (!is_rest_of_line) line(start, context);
+      is_rest_of_line = false;
+      start = newline + 1;
+    }
+    kept = filled - static_cast<size_t>(start - text);
+    if (kept == sizeof text - 1) {
+      if (!is_rest_of_line) line(text, context);
+      is_rest_of_line = true;
+      kept = 0;
+    }
+    std::memmove(text, start, kept);
+  }
 }
 
 std::optional<uint64_t> read_number_file(const char* path) noexcept {

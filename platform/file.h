@@ -44,6 +44,11 @@ void set_blocking(int fd, bool blocks) noexcept;
 // Returns how many bytes were read.
 Result<size_t> read_text_file(const char* path, char* text, size_t capacity) noexcept;
 
+// Calls `line` for each line of `path`, terminated and without its newline. Allocates nothing; of a
+// line longer than 4 KiB it sees the beginning.
+Result<void> read_lines(const char* path, void (*line)(const char* text, void* context),
+                        void* context) noexcept;
+
 // The number that a /proc or /sys file consists of; nothing when it cannot be read.
 std::optional<uint64_t> read_number_file(const char* path) noexcept;
 

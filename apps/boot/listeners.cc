@@ -1,10 +1,14 @@
 #include "apps/boot/listeners.h"
 
+#include <cstdio>
 #include <cstdlib>
 
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include "pinned_pool/pinned_pool.h"
 
 namespace bedplate {
 namespace {
@@ -23,16 +27,32 @@ Error activation_error(const char* answer) {
 
 long number_in_environment(const char* name) {
   const char* text = getenv(name);
-  return text == nullptr ? -1 : std::strtol(text, nullptr, 10);
+  if (text == nullptr) return -1;
+  char* end = nullptr;
+  const long number = std::strtol(text, &end, 10);
+  return end == text || *end != '\0' ? -1 : number;
 }
 
-bool is_listening_stream(int fd) {
+int socket_option(int fd, int option) {
   int value = 0;
   socklen_t bytes = sizeof value;
-  const bool listens = getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &value, &bytes) == 0 && value;
-  bytes = sizeof value;
-  return listens && getsockopt(fd, SOL_SOCKET, SO_TYPE, &value, &bytes) == 0 &&
-         value == SOCK_STREAM;
+  return getsockopt(fd, SOL_SOCKET, option, &value, &bytes) == 0 ? value : 0;
+}
+
+// What `fd` is instead of a listening stream socket; nullptr: it is one.
+const char* wrong_kind(int fd) {
+  struct stat status {};
+  if (fstat(fd, &status) != 0) return "closed";
+  if (S_ISREG(status.st_mode)) {
+    // A number that was free at the start may be that of segment 0, which is older than main.
+    const PinnedPool& pool = process_pool();
+    const bool is_ours = pool.segment_count() > 0 && pool.segment(0).memfd == fd &&
+                         pool.segment(0).device == status.st_dev && pool.segment(0).inode == status.st_ino;
+    return is_ours ? "closed" : "a file, or memory";
+  }
+  if (!S_ISSOCK(status.st_mode)) return "no socket";
+  if (socket_option(fd, SO_TYPE) != SOCK_STREAM) return "no stream socket";
+  return socket_option(fd, SO_ACCEPTCONN) != 0 ? nullptr : "a socket that does not listen";
 }
 
 }  // namespace
@@ -52,8 +72,11 @@ void Listeners::take_activated(std::vector<Error>* problems) {
     return;
   }
   for (int fd = kFirstActivatedFd; fd < kFirstActivatedFd + count; ++fd) {
-    if (!is_listening_stream(fd)) {
-      problems->push_back(activation_error("a descriptor passed is no listening stream socket"));
+    if (const char* kind = wrong_kind(fd); kind != nullptr) {
+      char answer[128];
+      std::snprintf(answer, sizeof answer,
+                    "descriptor %d, which was to be a listening stream socket, is %s", fd, kind);
+      problems->push_back(activation_error(answer));
       return;
     }
     fcntl(fd, F_SETFD, FD_CLOEXEC);

@@ -10,6 +10,7 @@
 #include <liburing.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "pinned_pool/pinned_pool.h"
 #include "platform/cgroup.h"
@@ -153,6 +154,33 @@ void check_locked_memory(const Configuration& configuration, const AppliancePlan
   problems->push_back(error);
 }
 
+// A segment is a file, and growing one beyond the limit ends the process.
+void check_file_size(const AppliancePlan& plan, std::vector<Error>* problems) {
+  const uint64_t limit = raised_limit(RLIMIT_FSIZE);
+  uint64_t needed = 0;
+  for (const SegmentPlan& segment : plan.pool.segments) needed = std::max(needed, segment.bytes);
+  if (limit >= needed) return;
+  Error error;
+  error.set_doing("looking at the limit of a file's size");
+  error.set_answer("%" PRIu64 " KiB are allowed, %" PRIu64 " KiB are needed", limit / kKiB,
+                   needed / kKiB);
+  error.set_cure("ulimit -f unlimited");
+  problems->push_back(error);
+}
+
+// What is read at boot of the system's own file systems.
+void check_file_systems(std::vector<Error>* problems) {
+  const struct {
+    const char* file;
+    const char* cure;
+  } kNeeded[] = {{"/proc/self/smaps", "mount -t proc proc /proc"},
+                 {"/sys/kernel/mm", "mount -t sysfs sysfs /sys"}};
+  for (const auto& each : kNeeded) {
+    if (access(each.file, R_OK) == 0) continue;
+    problems->push_back(error_from_errno("looking for %s", each.file).set_cure("%s", each.cure));
+  }
+}
+
 void check_descriptors(const Configuration& configuration, std::vector<Error>* problems) {
   const uint64_t limit = raised_limit(RLIMIT_NOFILE);
   const uint64_t needed =
@@ -227,10 +255,12 @@ Result<void> check_heap_expectation(HeapExpectation expected,
 std::vector<Error> preflight(const Configuration& configuration, const AppliancePlan& plan,
                              const std::string& cgroup_root) {
   std::vector<Error> problems;
+  check_file_systems(&problems);
   check_nodes(plan, &problems);
   check_all_hugepages(plan, &problems);
   check_cgroups(plan, cgroup_root, &problems);
   check_locked_memory(configuration, plan, &problems);
+  check_file_size(plan, &problems);
   check_descriptors(configuration, &problems);
   check_cores(configuration, &problems);
   if (configuration.event_loop.sockets == SocketBackendChoice::kIoUring) {

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -166,7 +167,8 @@ TEST(Listeners, AnImpossibleCountIsRefused) {
 
 TEST(Listeners, WhatIsNoListeningStreamSocketIsRefused) {
   const Fd connected(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const Fd file(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const Fd device(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const Fd memory(memfd_create("memory", MFD_CLOEXEC));
   const Fd datagrams(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   const Fd packets(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   sockaddr_un nameless = {};
@@ -175,8 +177,27 @@ TEST(Listeners, WhatIsNoListeningStreamSocketIsRefused) {
   LONGS_EQUAL(0, listen(packets.number(), 1));  // it listens, but is no stream
   announce(getpid(), "1");
   pass(0, connected.number());
-  for (const Fd* each : {&connected, &file, &datagrams, &packets}) {
-    dup2(each->number(), kFirst);
-    check_refused("a descriptor passed is no listening stream socket");
+  const std::string doing = "descriptor 3, which was to be a listening stream socket, is ";
+  const struct {
+    const Fd* fd;
+    const char* kind;
+  } kWrong[] = {{&connected, "a socket that does not listen"},
+                {&device, "no socket"},
+                {&memory, "a file, or memory"},
+                {&datagrams, "no stream socket"},
+                {&packets, "no stream socket"}};
+  for (const auto& each : kWrong) {
+    dup2(each.fd->number(), kFirst);
+    check_refused((doing + each.kind).c_str());
   }
+  close(kFirst);
+  check_refused((doing + "closed").c_str());
+}
+
+TEST(Listeners, NumbersWithMoreBehindThemAreNone) {
+  setenv("LISTEN_PID", (std::to_string(getpid()) + "x").c_str(), 1);
+  setenv("LISTEN_FDS", "1", 1);
+  check_refused("LISTEN_PID does not name this process");
+  announce(getpid(), "1,2");
+  check_refused("LISTEN_FDS is not a number from 1 to 8");
 }

@@ -1,6 +1,7 @@
 #include "pinned_pool/boot_segment.h"
 
 #include <cstring>
+#include <string>
 
 #include "tests/support/death_test.h"
 #include "tests/support/skip.h"
@@ -64,6 +65,17 @@ TEST(BootSegment, WhatIsNoSizeStopsTheProgramBeforeMain) {
                 "bedplate: reading the environment variable BEDPLATE_BOOT_BYTES: \"\" is not a "
                 "size of segment 0; write a size from 8 MiB to 1 GiB, such as \"16 MiB\", or unset "
                 "it\n");
+}
+
+TEST(BootSegment, NonsenseIsRefusedAsASize) {
+  for (const std::string text : {"0", "-1", "-16 MiB", "+16 MiB", "16MB", "16 mib", "1e9",
+                                 "16.5 MiB", "0x1000000", " 16 MiB", "16 MiB ", "5 TiB", "NaN",
+                                 "9223372036854775807", "99999999999999999999999"}) {
+    check_refused(("BEDPLATE_BOOT_BYTES=" + text).c_str(),
+                  ("bedplate: reading the environment variable BEDPLATE_BOOT_BYTES: \"" + text +
+                   "\" is not a size of segment 0; write a size from 8 MiB to 1 GiB, such as \"16 "
+                   "MiB\", or unset it\n").c_str());
+  }
 }
 
 TEST(BootSegment, TooSmallAndTooLargeAreRefused) {

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "pinned_pool/no_way_back.h"
+#include "platform/log.h"
 #include "platform/units.h"
 #include "tests/support/death_test.h"
 #include "tests/support/hugepages.h"
@@ -211,11 +212,60 @@ TEST(PinnedPool, AddressInUseIsRefusedAndNothingIsTaken) {
   auto created = pool->create_segment("first", 4 * kMiB, PageSize::k4KiB, 1);
   CHECK_FALSE(created.ok());
   STRCMP_EQUAL("taking 4 MiB for first in pages of 4 KiB", created.error().doing);
-  STRCMP_CONTAINS("is already in use in this process", created.error().answer);
-  STRCMP_CONTAINS("/proc/self/maps", created.error().cure);
+  STRCMP_CONTAINS("is already in use in this process: ", created.error().answer);
+  STRCMP_CONTAINS(" r--p 00000000 ", created.error().answer);  // the line of its mapping
+  STRCMP_CONTAINS("run without what put that there", created.error().cure);
   LONGS_EQUAL(0, pool->segment_count());
   LONGS_EQUAL(0, munmap(other, 4096));
   create("first", 4 * kMiB);  // the refusal left nothing in the way
+}
+
+TEST(PinnedPool, LimitsAreNamedWithTheirCure) {
+  BP_SKIP_UNDER_SANITIZER();  // which needs address space itself
+  const struct {
+    __rlimit_resource resource;
+    rlim_t limit;
+    const char* words;
+  } kLimits[] = {
+      {RLIMIT_AS, 64 * kKiB, ": Cannot allocate memory; raise the limit on address space: "
+                             "ulimit -v unlimited"},
+      {RLIMIT_FSIZE, 64 * kKiB, ": a file may have 64 KiB, and a segment is one; raise the limit "
+                                "on files: ulimit -f unlimited"},
+      {RLIMIT_NOFILE, 0, ": Too many open files; raise the limit of open files: ulimit -n 1024"},
+  };
+  for (const auto& each : kLimits) {
+    const test::Ended ended = test::run_forked([&] {
+      const rlimit limit = {each.limit, each.limit};
+      setrlimit(each.resource, &limit);
+      const auto created = pool->create_segment("first", 4 * kMiB, PageSize::k4KiB, 1);
+      if (!created.ok()) log_error(created.error());
+    });
+    LONGS_EQUAL(0, ended.exit_code);
+    CHECK_TEXT(ended.said(std::string("taking 4 MiB for first in pages of 4 KiB") + each.words),
+               ended.text);
+  }
+}
+
+// As a program does that becomes a daemon with closefrom(3): what it opens next gets the numbers.
+TEST(PinnedPool, AClosedDescriptorIsToldAndItsNextOwnerLeftAlone) {
+  for (const bool is_reused : {false, true}) {
+    const test::Ended ended = test::run_forked([&] {
+      TestPool own;  // on the child's stack: what lies in the heap is the parent's, too
+      auto created = own->create_segment("first", 4 * kMiB, PageSize::k4KiB, 1);
+      if (!created.ok()) _exit(2);
+      const int number = created.value()->memfd;
+      close(number);
+      const int other = memfd_create("other", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+      if (!is_reused) close(other);
+      if (is_reused && other != number) _exit(3);
+      own->seal();
+      if (is_reused && fcntl(other, F_GET_SEALS) != 0) _exit(4);
+      if ((own->stoppers() & kWriteSealStops) != 0) _exit(5);
+    });
+    LONGS_EQUAL(0, ended.exit_code);
+    CHECK_TEXT(ended.said("sealing first against writers: its descriptor "), ended.text);
+    CHECK_TEXT(ended.said("was closed by the program; close only"), ended.text);
+  }
 }
 
 TEST(PinnedPool, MissingHugepagesAreRefusedWithTheNumbersAndTheCommand) {

@@ -172,3 +172,46 @@ TEST(File, DirectoryThatCannotBeMadeIsAnErrorWithACure) {
   STRCMP_EQUAL("No such file or directory", two_levels.error().answer);
   CHECK(two_levels.error().cure[0] != '\0');
 }
+
+TEST_GROUP(Lines) {
+  std::string collected;
+
+  void read(const std::string& content) {
+    char path[] = "/tmp/bedplate-lines-XXXXXX";
+    const Fd fd(mkstemp(path));
+    LONGS_EQUAL(content.size(), write(fd.number(), content.data(), content.size()));
+    collected.clear();
+    const auto add = [](const char* line, void* into) {
+      *static_cast<std::string*>(into) += std::string(line) + "|";
+    };
+    CHECK(read_lines(path, add, &collected).ok());
+    unlink(path);
+  }
+};
+
+TEST(Lines, ComeWithoutTheirNewlines) {
+  read("one\n\ntwo\n");
+  STRCMP_EQUAL("one||two|", collected.c_str());
+}
+
+TEST(Lines, MayBeMoreThanABufferHolds) {
+  std::string content, expected;
+  for (int i = 0; i < 2000; ++i) {
+    content += "line " + std::to_string(i) + "\n";
+    expected += "line " + std::to_string(i) + "|";
+  }
+  read(content);
+  STRCMP_EQUAL(expected.c_str(), collected.c_str());
+}
+
+TEST(Lines, OneThatIsTooLongDoesNotHideTheOthers) {
+  read("first\n" + std::string(10'000, 'x') + "\nlast\n");
+  STRCMP_CONTAINS("first|", collected.c_str());
+  STRCMP_CONTAINS("|last|", collected.c_str());
+}
+
+TEST(Lines, OfNoFileAreAnError) {
+  const auto read = read_lines("/nowhere/at/all", [](const char*, void*) {}, nullptr);
+  CHECK_FALSE(read.ok());
+  STRCMP_EQUAL("opening /nowhere/at/all", read.error().doing);
+}

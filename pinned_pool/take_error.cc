@@ -1,0 +1,98 @@
+#include "pinned_pool/take_error.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cinttypes>
+#include <cstdio>
+
+#include <sys/resource.h>
+
+#include "platform/file.h"
+#include "platform/numa.h"
+#include "platform/units.h"
+
+namespace bedplate {
+namespace {
+
+uint64_t limit_of(__rlimit_resource resource) noexcept {
+  rlimit limit = {};
+  getrlimit(resource, &limit);
+  return limit.rlim_cur;
+}
+
+Error& with_memory_cure(Error& error, const TakeAttempt& attempt) noexcept {
+  if (!is_huge(attempt.page)) return error.set_cure("free memory, or make [pool] bytes smaller");
+  const HugepageCounts counts = hugepage_counts(attempt.page, attempt.node);
+  const uint64_t needed = attempt.bytes / page_bytes(attempt.page);
+  return error.set_cure("%" PRIu64 " pages of %s are free, %" PRIu64 " are needed: echo %" PRIu64
+                        " > %s",
+                        counts.available_count, format_bytes(page_bytes(attempt.page)).text, needed,
+                        counts.total_count + needed - std::min(needed, counts.available_count),
+                        hugepage_count_file(attempt.page, attempt.node).path);
+}
+
+// The first mapping of this process that reaches into a range.
+struct Intruder {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  char text[128] = "";  // its line of /proc/self/maps, from the addresses on
+};
+
+void look_at_mapping(const char* line, void* into) noexcept {
+  auto* intruder = static_cast<Intruder*>(into);
+  uint64_t begin = 0, end = 0;
+  if (intruder->text[0] != '\0' || std::sscanf(line, "%" SCNx64 "-%" SCNx64, &begin, &end) != 2) {
+    return;
+  }
+  if (begin >= intruder->end || end <= intruder->begin) return;
+  std::snprintf(intruder->text, sizeof intruder->text, "%s", line);
+}
+
+Error& with_intruder(Error& error, const TakeAttempt& attempt) noexcept {
+  Intruder intruder;
+  intruder.begin = reinterpret_cast<uintptr_t>(attempt.address);
+  intruder.end = intruder.begin + attempt.bytes;
+  (void)read_lines("/proc/self/maps", &look_at_mapping, &intruder).ok();
+  error.set_answer("its address %p is already in use in this process%s%s", attempt.address,
+                   intruder.text[0] != '\0' ? ": " : "", intruder.text);
+  return error.set_cure("run without what put that there: a preloaded library, a debugger, a "
+                        "sanitizer");
+}
+
+}  // namespace
+
+Error take_error(const TakeAttempt& attempt, TakeStep step, int error_number) noexcept {
+  Error error;
+  char on_node[24] = "";
+  if (attempt.node != kAnyNode) std::snprintf(on_node, sizeof on_node, " on node %d", attempt.node);
+  error.set_doing("taking %s for %s in pages of %s%s", format_bytes(attempt.bytes).text,
+                  attempt.owner.text, format_bytes(page_bytes(attempt.page)).text, on_node);
+  error.set_answer_errno(error_number);
+  if (step == TakeStep::kSealFile) return error.set_cure("a kernel with memfd seals is needed");
+  if (step == TakeStep::kBind) {
+    return error.set_cure("choose another node, or allow the system call mbind (containers want "
+                          "CAP_SYS_NICE)");
+  }
+  if (step == TakeStep::kMap && error_number == EEXIST) return with_intruder(error, attempt);
+  if (step == TakeStep::kMap && error_number == ENOMEM && limit_of(RLIMIT_AS) != RLIM_INFINITY) {
+    return error.set_cure("raise the limit on address space: ulimit -v unlimited");
+  }
+  if (step == TakeStep::kSizeFile && error_number == EFBIG) {
+    error.set_answer("a file may have %" PRIu64 " KiB, and a segment is one",
+                     limit_of(RLIMIT_FSIZE) / kKiB);
+    return error.set_cure("raise the limit on files: ulimit -f unlimited");
+  }
+  if (step == TakeStep::kMakeFile && error_number == EMFILE) {
+    return error.set_cure("raise the limit of open files: ulimit -n 1024");
+  }
+  if (step == TakeStep::kMakeFile &&
+      (error_number == EPERM || error_number == EACCES || error_number == ENOSYS)) {
+    return error.set_cure("allow memfd_create: a seccomp profile, a container or sysctl "
+                          "vm.memfd_noexec forbids it");
+  }
+  return with_memory_cure(error, attempt);
+}
+
+bool may_make_file_of(uint64_t bytes) noexcept { return bytes <= limit_of(RLIMIT_FSIZE); }
+
+}  // namespace bedplate

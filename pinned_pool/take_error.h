@@ -1,0 +1,31 @@
+// Why memory for a segment could not be taken, and what to do about it: limits, a range of
+// addresses that something else lies in, a sandbox that forbids memfds, hugepages that are missing.
+#pragma once
+
+#include <cstdint>
+
+#include "pinned_pool/owner_name.h"
+#include "platform/hugepage.h"
+#include "platform/result.h"
+
+namespace bedplate {
+
+struct TakeAttempt {
+  const OwnerName& owner;
+  uint64_t bytes;
+  PageSize page;
+  int node;
+  const void* address;
+};
+
+enum class TakeStep { kMakeFile, kSizeFile, kMap, kBind, kPopulate, kSealFile };
+
+// The error of `attempt`, whose `step` was answered with `error_number`. Allocates nothing: segment
+// 0 is made inside the first malloc.
+Error take_error(const TakeAttempt& attempt, TakeStep step, int error_number) noexcept;
+
+// Whether a file may be that large (RLIMIT_FSIZE). To be asked before: the system's answer is a
+// signal that ends the process.
+bool may_make_file_of(uint64_t bytes) noexcept;
+
+}  // namespace bedplate

@@ -1,0 +1,128 @@
+"""Where it is started from: limits, sandboxes and descriptors that others have set.
+
+What stops a program before its main is exit code 1 (2 for a variable of ours), one line in three
+parts; nothing is left behind.
+"""
+
+import ctypes
+import errno
+import os
+import re
+import socket
+import struct
+
+from harness import (BEDPLATE, MIB, Skip, expect, expect_in, expect_true, need_tools,
+                     places_of_leftovers, test, to_toml)
+
+MESSAGE = re.compile(r"bedplate: [^\n]+: [^\n]+; [^\n]+\n")  # doing: answer; cure
+SYS_MEMFD_CREATE = 319  # x86-64
+
+
+def refused(box, *argv, code=1, **options):
+    """What a command says that ends with `code`: messages in three parts, and nothing else."""
+    before = places_of_leftovers()
+    done = box.run(*argv, expect_code=code, **options)
+    expect(done.stdout, "", "the standard output")
+    for line in done.stderr.splitlines(keepends=True):
+        expect_true(MESSAGE.fullmatch(line), f"a message in three parts: {line!r}")
+    expect(sorted(places_of_leftovers() - before), [], "files left behind")
+    return done.stderr
+
+
+# name: (the option of prlimit, words of the message)
+LIMITS = {
+    "address_space": (f"--as={12 * MIB}", "Cannot allocate memory; raise the limit on address "
+                                          "space: ulimit -v unlimited"),
+    "file_size": (f"--fsize={MIB}", "a file may have 1024 KiB, and a segment is one; raise the "
+                                    "limit on files: ulimit -f unlimited"),
+    "open_files": ("--nofile=3", "Too many open files; raise the limit of open files: ulimit -n"),
+}
+
+
+@test(limit=LIMITS)
+def limit_before_main(box, limit):
+    """Not even segment 0 can be had: one line says why, and what to do."""
+    need_tools("prlimit")
+    option, words = LIMITS[limit]
+    said = refused(box, "prlimit", option, BEDPLATE, "doctor")
+    expect_in("taking 16 MiB for boot in pages of 4 KiB: " + words, said, "the message")
+    expect(said.count("\n"), 1, "the number of messages")
+
+
+@test()
+def file_size_in_preflight(box):
+    """Enough for segment 0, not for the pool."""
+    need_tools("prlimit")
+    config = box.write("bedplate.toml", to_toml(box.configuration()))
+    box.ensure_hugepages(config)
+    said = refused(box, "prlimit", f"--fsize={32 * MIB}", BEDPLATE, "run", config)
+    expect_in("looking at the limit of a file's size: 32768 KiB are allowed, ", said, "the message")
+    expect_in("; ulimit -f unlimited\n", said, "the message")
+
+
+def forbid_memfd_create():
+    """As a container's seccomp profile does."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    load, jump_if_equal, answer = 0x20, 0x15, 0x06
+    code = b"".join(struct.pack("HBBI", *step) for step in (
+        (load, 0, 0, 0), (jump_if_equal, 0, 1, SYS_MEMFD_CREATE),
+        (answer, 0, 0, 0x0005_0000 | errno.EPERM), (answer, 0, 0, 0x7fff_0000)))
+    buffer = ctypes.create_string_buffer(code)
+    program = struct.pack("HxxxxxxQ", 4, ctypes.addressof(buffer))
+    set_no_new_privileges, set_seccomp, filter_mode = 38, 22, 2
+    libc.prctl(set_no_new_privileges, 1, 0, 0, 0)
+    if libc.prctl(set_seccomp, filter_mode, program, 0, 0) != 0:
+        os._exit(77)
+
+
+@test()
+def memfd_is_forbidden(box):
+    """The pool consists of memfds: without them, what forbids them is named."""
+    if os.uname().machine != "x86_64":
+        raise Skip("the filter of this test is for x86-64")
+    said = refused(box, BEDPLATE, "doctor", preexec_fn=forbid_memfd_create)
+    expect_in("Operation not permitted; allow memfd_create: a seccomp profile", said, "the message")
+
+
+@test(missing=["/proc", "/sys"])
+def system_files_are_missing(box, missing):
+    """A container without /proc or /sys: preflight says so, before anything is taken."""
+    need_tools("unshare")
+    configuration = box.configuration()
+    configuration["pool"]["page"] = "4 KiB"
+    config = box.write("bedplate.toml", to_toml(configuration))
+    script = 'umount -l "$1" && exec "$2" run "$3"'
+    if box.run("unshare", "-m", "true", expect_code=None).returncode != 0:
+        raise Skip("this user may not make a mount namespace")
+    said = refused(box, "unshare", "-m", "sh", "-c", script, "sh", missing, BEDPLATE, config)
+    expect_in(f"looking for {missing}/", said, "the message")
+    expect_in(f" {missing}\n", said, "the cure")
+
+
+@test(kind=["closed", "memory", "datagram", "not_listening"])
+def wrong_activation(box, kind):
+    """Descriptor 3 was announced as a listening socket, and is something else."""
+    configuration = box.configuration(listen=["activation:"])
+    configuration["pool"]["page"] = "4 KiB"
+    config = box.write("bedplate.toml", to_toml(configuration))
+    words = {"closed": "closed", "memory": "a file, or memory", "datagram": "no stream socket",
+             "not_listening": "a socket that does not listen"}[kind]
+    with socket.socket(type=socket.SOCK_DGRAM) as datagram, socket.socket() as idle:
+        memory = os.memfd_create("memory")
+        given = {"memory": memory, "datagram": datagram.fileno(), "not_listening": idle.fileno()}
+        move = f"exec 3<&{given[kind]}" if kind in given else "exec 3<&-"
+        script = f'{move}; LISTEN_PID=$$ LISTEN_FDS=1 exec "$1" run "$2"'
+        said = refused(box, "bash", "-c", script, "sh", BEDPLATE, config,
+                       pass_fds=tuple(given.values()))
+        os.close(memory)
+    expect_in(f"descriptor 3, which was to be a listening stream socket, is {words}; ", said,
+              "the message")
+
+
+@test(value=["", "0", "-1", "lots", "16MB", "0x1000000", "5 TiB", "99999999999999999999999"])
+def boot_bytes_are_nonsense(box, value):
+    """Exit code 2, before main."""
+    said = refused(box, BEDPLATE, "doctor", code=2,
+                   env={**os.environ, "BEDPLATE_BOOT_BYTES": value})
+    expect_in(f'BEDPLATE_BOOT_BYTES: "{value}" is not a size of segment 0; write a size from', said,
+              "the message")
