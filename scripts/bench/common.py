@@ -1,10 +1,11 @@
-"""What both benchmarks share: where things are, cleaning up, hugepages, statistics, JSON.
+"""What the benchmarks share: where things are, cleaning up, hugepages, statistics, JSON.
 
 Whatever is acquired here is given back when its `with` block ends, also when a signal ends it.
 It deliberately measures nothing.
 """
 import contextlib
 import json
+import math
 import os
 import platform
 import shutil
@@ -118,7 +119,8 @@ def reserved_hugepages(total_bytes):
 
 def start(argv, **options):
     """Starts a program in a session of its own: a Ctrl-C at the terminal reaches only us."""
-    return subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True, **options)
+    options.setdefault("stdin", subprocess.DEVNULL)
+    return subprocess.Popen(argv, start_new_session=True, **options)
 
 
 def stop(process):
@@ -161,6 +163,29 @@ def spread(values):
 
 def verdict(reached):
     return "reached" if reached else "NOT reached"
+
+
+def ratios(rounds, name, others):
+    """Returns name's ratio to the best of the others, for each round."""
+    bests = zip(*(rounds[other] for other in others if other in rounds))
+    return [mine / max(best) for mine, best in zip(rounds[name], bests)]
+
+
+def ratio_text(values, target):
+    if not values:
+        return f"{'-':>6}{'':17}"
+    median = statistics.median(values)
+    judged = f"{target} {verdict(median >= target)}" if target else ""
+    shown = math.floor(median * 100) / 100  # never rounded up to a target that it missed
+    return f"{shown:6.2f} {judged:16}"
+
+
+def warn_if_busy():
+    """Returns the load, having said so when others use the machine."""
+    load = os.getloadavg()[0]
+    if load > 0.3:
+        print(f"the machine is busy (load {load:.2f}): the figures will wander", file=sys.stderr)
+    return load
 
 
 def write_json(name, results):

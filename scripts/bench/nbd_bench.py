@@ -14,11 +14,9 @@ import collections
 import contextlib
 import filecmp
 import json
-import math
 import os
 import re
 import socket
-import statistics
 import subprocess
 import sys
 import time
@@ -296,21 +294,6 @@ def run_round(options, directory, image, round_index, transport, results):
 
 # ---- the table ----------------------------------------------------------------------------------
 
-def ratios(rounds, name, others):
-    """Returns name's ratio to the best of the others, for each round."""
-    bests = zip(*(rounds[other] for other in others if other in rounds))
-    return [mine / max(best) for mine, best in zip(rounds[name], bests)]
-
-
-def ratio_text(values, target):
-    if not values:
-        return f"{'-':>6}{'':17}"
-    median = statistics.median(values)
-    judged = f"{target:.1f} {common.verdict(median >= target)}" if target else ""
-    shown = math.floor(median * 100) / 100  # never rounded up to a target that it missed
-    return f"{shown:6.2f} {judged:16}"
-
-
 def targets_of(workload, transport, name):
     """Returns the targets (against the better peer, against the bare server), where there are."""
     if transport != "unix" or name != "bedplate":
@@ -332,8 +315,8 @@ def print_table(options, results):
                 line = f"  {name:15}{common.spread(rounds[name]):25}"
                 if name in CONFIGURATIONS:
                     targets = targets_of(workload, transport, name)
-                    line += ratio_text(ratios(rounds, name, PEERS), targets[0])
-                    line += ratio_text(ratios(rounds, name, ("bare",)), targets[1])
+                    line += common.ratio_text(common.ratios(rounds, name, PEERS), targets[0])
+                    line += common.ratio_text(common.ratios(rounds, name, ("bare",)), targets[1])
                 print(line.rstrip())
 
 
@@ -377,9 +360,7 @@ def main():
     options = parse_options()
     common.require(CLIENTS | {SERVERS[name].program: SERVERS[name].provider
                               for name in options.servers})
-    load = os.getloadavg()[0]
-    if load > 0.3:
-        print(f"the machine is busy (load {load:.2f}): the figures will wander", file=sys.stderr)
+    load = common.warn_if_busy()
     results = {}
     with contextlib.ExitStack() as stack:
         stack.enter_context(common.reserved_hugepages(pools_bytes(options, options.servers)))
