@@ -33,6 +33,7 @@ check: ## build and run every test
 	$(Q)scripts/check.sh
 
 bench: all ## measure against the peers; tables here, JSON in build/bench/
+	$(Q)$(MAKE) --no-print-directory MODE=release products bench-heap
 	$(Q)BEDPLATE=build/release/bedplate scripts/bench/run.sh
 
 fuzz: deps ## run the fuzz targets for a minute each (FUZZ_SECONDS=60)

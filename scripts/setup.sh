@@ -15,6 +15,8 @@ packages=(
   qemu-system-x86 busybox-static cpio xz-utils binutils
   # benchmarks: the peers
   nbdkit util-linux
+  # benchmarks: programs that allocate much
+  perl-base lua5.4 sqlite3 jq
 )
 
 missing=()

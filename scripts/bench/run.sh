@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Builds the yardsticks and runs the benchmarks. Usage: run.sh [nbd|boot|pool] [OPTION...]
+# Builds the yardsticks and runs the benchmarks. Usage: run.sh [nbd|boot|pool|alloc] [OPTION...]
 #
 # Without a name it runs all; options (see `run.sh nbd --help`) need one. The environment variable
-# BEDPLATE names the binary, by default build/release/bedplate. Tables go to stdout, every round
-# goes to build/bench/NAME.json.
+# BEDPLATE names the binary, by default build/release/bedplate; alloc needs `make bench-heap`.
+# Tables go to stdout, every round goes to build/bench/NAME.json.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -18,11 +18,15 @@ for name in key_cost page_walk; do
   ${CXX:-g++} -std=c++20 -O2 -DNDEBUG -Wall -Wextra -Wconversion -Wshadow -Werror -I"$here/../.." \
     -o "$build/$name" "$here/$name.cc" "$here/../../build/release/libbedplate.a" -luring -lpthread
 done
+${CC:-gcc} -O2 -Wall -Wextra -Wconversion -Wshadow -Werror -fPIC -shared \
+  -o "$build/stopwatch.so" "$here/stopwatch.c"
+${CXX:-g++} -std=c++20 -O2 -Wall -Wextra -Wconversion -Wshadow -Werror -fno-builtin-malloc \
+  -pthread -Wl,-z,now -o "$build/alloc_workloads" "$here/alloc_workloads.cc"
 export PYTHONDONTWRITEBYTECODE=1
 
 case ${1-} in
-  nbd | boot | pool) exec "$python" "$here/$1_bench.py" "${@:2}" ;;
+  nbd | boot | pool | alloc) exec "$python" "$here/$1_bench.py" "${@:2}" ;;
   '')
-    for name in pool boot nbd; do "$python" "$here/${name}_bench.py"; done ;;
+    for name in pool boot alloc nbd; do "$python" "$here/${name}_bench.py"; done ;;
   *) sed -n '2s/^# //p' "$0" >&2; exit 2 ;;
 esac

@@ -49,13 +49,15 @@ MIMALLOC_FLAGS := -I$(MIMALLOC)/include -I$(MIMALLOC)/src -DMI_STATIC_LIB -DMI_N
                   -Wno-unused-variable -Wno-maybe-uninitialized \
                   $(if $(filter debug,$(MODE)),-DMI_DEBUG=1,-O3 -DMI_DEBUG=0) \
                   $(if $(filter hardened,$(MODE)),-DMI_SECURE=4 -Wno-stringop-overflow)
-$(BUILD)/alloc/bad_pointer.o: CXXFLAGS += -I$(MIMALLOC)/include
-$(BUILD)/alloc/confined_mimalloc.o: CXXFLAGS += $(MIMALLOC_FLAGS)
-$(BUILD)/alloc/thread_heaps.o: CXXFLAGS += $(MIMALLOC_FLAGS)
-$(BUILD)/alloc/interception.o: CXXFLAGS += -I$(MIMALLOC)/include -fno-builtin-malloc
-$(BUILD)/alloc/operator_new.o: CXXFLAGS += -I$(MIMALLOC)/include -fno-builtin-malloc -fexceptions
+# Once for the archives, once for the benchmark's shared object (rules.mk).
+both = $(BUILD)/$(1).o $(BUILD)/bench/$(1).o
+$(call both,alloc/bad_pointer): CXXFLAGS += -I$(MIMALLOC)/include
+$(call both,alloc/confined_mimalloc): CXXFLAGS += $(MIMALLOC_FLAGS)
+$(call both,alloc/thread_heaps): CXXFLAGS += $(MIMALLOC_FLAGS)
+$(call both,alloc/interception): CXXFLAGS += -I$(MIMALLOC)/include -fno-builtin-malloc
+$(call both,alloc/operator_new): CXXFLAGS += -I$(MIMALLOC)/include -fno-builtin-malloc -fexceptions
 # The explicit interface throws here, whether libbedplate-malloc.a is linked or not.
-$(BUILD)/alloc/pool_resource.o: CXXFLAGS += -fexceptions -frtti
+$(call both,alloc/pool_resource): CXXFLAGS += -fexceptions -frtti
 $(BUILD)/tests/alloc/operator_new_test.o: CXXFLAGS += -fexceptions
 $(BUILD)/tests/alloc/pool_resource_test.o: CXXFLAGS += -fexceptions
 

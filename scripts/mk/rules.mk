@@ -45,8 +45,28 @@ $(TESTS): $(call objects,$(TEST_SOURCES)) $(APPLICATION) $(POOL_HEAP) $(LIBRARY)
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(BUILD)/libCppUTest.a $(LINK_POOL_HEAP) \
 	  $(LIBRARY) $(LIBRARIES)
 
+# The pool's heap as the benchmark preloads it: the sources of the archives once more, compiled as
+# every preloadable allocator is. Not installed; programs link the archives.
+BENCH_HEAP := $(BUILD)/bench/libbedplate-heap.so
+BENCH_OBJECTS := $(BENCH_HEAP_SOURCES:%.cc=$(BUILD)/bench/%.o)
+# Hidden but for what replaces libc's: nothing inside is looked up at run time.
+$(filter-out $(MALLOC_SOURCES:%.cc=$(BUILD)/bench/%.o),$(BENCH_OBJECTS)): \
+  CXXFLAGS += -fvisibility=hidden
+
+.PHONY: bench-heap
+bench-heap: $(BENCH_HEAP)
+
+$(BUILD)/bench/%.o: %.cc $(MAKEFILES)
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  CXX  $@")
+	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -fPIC -ftls-model=initial-exec -MMD -MP -c $< -o $@
+
+$(BENCH_HEAP): $(BENCH_OBJECTS)
+	$(if $(V),,@echo "  LINK $@")
+	$(Q)$(CXX) -shared -Wl,-z,now -o $@ $^ -lpthread
+
 -include $(patsubst %.o,%.d,$(call objects,$(LIBRARY_SOURCES) $(MALLOC_SOURCES) \
-  $(APPLICATION_SOURCES) $(PROGRAM_SOURCES) $(TEST_SOURCES) tests/soak/heap_soak.cc))
+  $(APPLICATION_SOURCES) $(PROGRAM_SOURCES) $(TEST_SOURCES) tests/soak/heap_soak.cc) $(BENCH_OBJECTS))
 
 # The heap under demand: a heap of 256 MiB in segment 0.
 SOAK := $(BUILD)/heap-soak

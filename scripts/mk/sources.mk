@@ -17,6 +17,9 @@ LIBRARY_SOURCES := $(PLATFORM:%=platform/%.cc) $(PINNED_POOL:%=pinned_pool/%.cc)
                    $(ALLOC:%=alloc/%.cc) $(TRANSPORT:%=transport/%.cc) \
                    apps/boot/bedplate_c.cc
 MALLOC_SOURCES := alloc/interception.cc alloc/memory_calls.cc alloc/operator_new.cc
+# The pool's heap as a shared object, for the benchmark alone.
+BENCH_HEAP_SOURCES := $(PLATFORM:%=platform/%.cc) $(PINNED_POOL:%=pinned_pool/%.cc) \
+                      $(ALLOC:%=alloc/%.cc) $(MALLOC_SOURCES) scripts/bench/preload_heap.cc
 APPLICATION_SOURCES := $(BOOT:%=apps/boot/%.cc) $(BLOCKD:%=apps/blockd/%.cc)
 PROGRAM_SOURCES := $(wildcard apps/bedplate/*.cc)
 

@@ -1,0 +1,51 @@
+// Makes libbedplate-heap.so, which exists for the benchmark only, the heap of an appliance: before
+// main of whatever program it is preloaded into it takes a heap segment on 2 MiB hugepages, retires
+// segment 0, locks the program and seals the pool, as apps/boot/appliance.cc does at boot.
+//
+// BEDPLATE_BENCH_HEAP_BYTES is the size of that segment, as in the configuration ("1 GiB").
+#include <cstdlib>
+
+#include <sys/mman.h>
+
+#include "alloc/confined_heap.h"
+#include "alloc/exhaustion.h"
+#include "pinned_pool/pinned_pool.h"
+#include "platform/cpu.h"
+#include "platform/log.h"
+#include "platform/units.h"
+
+using namespace bedplate;
+
+namespace {
+
+constexpr const char* kVariable = "BEDPLATE_BENCH_HEAP_BYTES";
+
+[[noreturn]] void fail(const char* answer, const char* cure) noexcept {
+  Error error;
+  error.set_doing("making the heap for the benchmark");
+  error.set_answer("%s", answer);
+  stop_with(error.set_cure("%s", cure));
+}
+
+__attribute__((constructor)) void boot_heap() noexcept {
+  const char* text = getenv(kVariable);
+  const auto bytes = text == nullptr ? std::nullopt : parse_bytes(text);
+  if (!bytes.has_value() || *bytes == 0 || *bytes % kHeapGranularityBytes != 0) {
+    fail("BEDPLATE_BENCH_HEAP_BYTES is no multiple of 4 MiB", "set it, as in \"1 GiB\"");
+  }
+  heap_create();
+  report_exhaustion();
+  auto created = process_pool().create_segment("heap", *bytes, PageSize::k2MiB,
+                                               static_cast<unsigned>(usable_cpu_count()));
+  if (!created.ok()) stop_with(created.error());
+  Segment& heap = *created.value();
+  process_pool().carve(heap, heap.owner, heap.bytes);
+  if (!add_heap_memory(heap.memory())) {
+    fail("its tables do not fit into segment 0", "make the heap smaller");
+  }
+  retire_boot_heap();
+  if (mlockall(MCL_CURRENT) != 0) fail("the program cannot be locked", "run as root");
+  process_pool().seal();
+}
+
+}  // namespace
