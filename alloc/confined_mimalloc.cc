@@ -41,6 +41,10 @@
 #include "mimalloc.h"
 #include "mimalloc-internal.h"
 
+// Its fast path belongs into free (intercepting_heap.cc); others call it, so it is not `inline`.
+#pragma GCC diagnostic ignored "-Wattributes"
+extern "C" [[gnu::always_inline]] void mi_free(void* block) mi_attr_noexcept;
+
 #include "stats.c"
 #include "random.c"
 

@@ -13,7 +13,7 @@ namespace bedplate {
 struct alignas(4096) ForkMark {
   bool is_owner = false;  // false in a child, and before the heap exists
 };
-extern ForkMark fork_mark;
+[[gnu::visibility("hidden")]] extern ForkMark fork_mark;
 
 // Makes this process the owner of a heap in the pool. Called once, when the heap is made.
 void mark_heap_owner() noexcept;

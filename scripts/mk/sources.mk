@@ -16,10 +16,11 @@ BLOCKD := block_server connection_datapath nbd_negotiation volume_datapath
 LIBRARY_SOURCES := $(PLATFORM:%=platform/%.cc) $(PINNED_POOL:%=pinned_pool/%.cc) \
                    $(ALLOC:%=alloc/%.cc) $(TRANSPORT:%=transport/%.cc) \
                    apps/boot/bedplate_c.cc
-MALLOC_SOURCES := alloc/interception.cc alloc/memory_calls.cc alloc/operator_new.cc
+MALLOC_SOURCES := alloc/intercepting_heap.cc alloc/memory_calls.cc alloc/operator_new.cc
 # The pool's heap as a shared object, for the benchmark alone.
 BENCH_HEAP_SOURCES := $(PLATFORM:%=platform/%.cc) $(PINNED_POOL:%=pinned_pool/%.cc) \
-                      $(ALLOC:%=alloc/%.cc) $(MALLOC_SOURCES) scripts/bench/preload_heap.cc
+                      $(patsubst %,alloc/%.cc,$(filter-out confined_mimalloc,$(ALLOC))) \
+                      $(MALLOC_SOURCES) scripts/bench/preload_heap.cc
 APPLICATION_SOURCES := $(BOOT:%=apps/boot/%.cc) $(BLOCKD:%=apps/blockd/%.cc)
 PROGRAM_SOURCES := $(wildcard apps/bedplate/*.cc)
 
