@@ -10,23 +10,18 @@
 #include "mimalloc.h"
 #include "pinned_pool/pinned_pool.h"
 #include "platform/call_stack.h"
-#include "platform/clock.h"
 #include "platform/log.h"
 
 namespace bedplate {
 namespace {
 
-constexpr uint64_t kQuietNs = kNsPerSecond;
-
 std::atomic<uint64_t> bad_count{0};
-std::atomic<uint64_t> quiet_until_ns{0};
+OncePerSecond messages;
 
 // Whether this one is to be told.
 bool count_one() noexcept {
   bad_count.fetch_add(1, std::memory_order_relaxed);
-  const uint64_t now = monotonic_ns();
-  uint64_t until = quiet_until_ns.load(std::memory_order_relaxed);
-  return now >= until && quiet_until_ns.compare_exchange_strong(until, now + kQuietNs);
+  return messages.try_pass();
 }
 
 // Every pointer that comes here is a defect of the program, whose author needs to find the call.

@@ -44,6 +44,12 @@ struct HeapArenaUse {
 uint32_t heap_arena_count() noexcept;
 HeapArenaUse heap_arena_use(uint32_t index) noexcept;
 
+// Whether new memory for everybody comes from this arena: not from segment 0 after boot, nor from
+// the reserve.
+bool heap_arena_is_open(uint32_t index) noexcept;
+// Whether the arena's `unit`-th kHeapGranularityBytes are in use.
+bool heap_unit_is_used(uint32_t index, uint64_t unit) noexcept;
+
 // How much of the arenas is free for everybody, in units of kHeapGranularityBytes.
 uint64_t heap_free_bytes() noexcept;
 

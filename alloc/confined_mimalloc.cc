@@ -79,10 +79,14 @@ static void bp_page_given_back(mi_page_t* page);
 // Who is refused looks into its own heap, then into those of idle threads.
 static void bp_collect_for_refused(mi_heap_t* heap, bool force);
 #define mi_heap_collect bp_collect_for_refused
+// For the system's sake mimalloc rounds large requests up, to 4 MiB in the end; the pool has no such
+// wish, and with the header a block would take one unit of the arena more than it needs.
+#define _mi_os_good_alloc_size(bytes) _mi_align_up(bytes, MI_SEGMENT_SLICE_SIZE)
 #define mi_thread_init()
 #define mi_get_default_heap() bedplate::heap_of_thread()
 #include "page.c"
 #undef mi_heap_collect
+#undef _mi_os_good_alloc_size
 #include "heap.c"
 #undef mi_thread_init
 #undef mi_get_default_heap
@@ -185,9 +189,9 @@ void write_output(const char* text, void*) {
 }
 
 void on_error(int error_number, void*) {
+  const InsideHeap inside;
   if (error_number != ENOMEM && error_number != EOVERFLOW) return report_heap_damage(error_number);
   errno = ENOMEM;
-  const InsideHeap inside;
   if (const auto handler = exhaustion_handler.load(std::memory_order_relaxed)) handler();
 }
 
@@ -278,10 +282,19 @@ HeapArenaUse heap_arena_use(uint32_t index) noexcept {
   return use;
 }
 
+bool heap_arena_is_open(uint32_t index) noexcept { return !arena_at(index)->exclusive; }
+
+bool heap_unit_is_used(uint32_t index, uint64_t unit) noexcept {
+  const mi_arena_t* arena = arena_at(index);
+  BP_ASSERT(unit < arena->block_count);
+  const auto field = mi_atomic_load_relaxed(&arena->blocks_inuse[unit / MI_BITMAP_FIELD_BITS]);
+  return ((field >> (unit % MI_BITMAP_FIELD_BITS)) & 1) != 0;
+}
+
 uint64_t heap_free_bytes() noexcept {
   uint64_t free_bytes = 0;
   for (uint32_t i = 0; i < heap_arena_count(); ++i) {
-    if (arena_at(i)->exclusive) continue;
+    if (!heap_arena_is_open(i)) continue;
     const HeapArenaUse use = heap_arena_use(i);
     free_bytes += use.bytes - use.used_bytes;
   }

@@ -9,24 +9,16 @@
 #include "alloc/heap_owner.h"
 #include "alloc/interception_decision.h"
 #include "pinned_pool/pinned_pool.h"
-#include "platform/clock.h"
 #include "platform/log.h"
 
 namespace bedplate {
 namespace {
 
-constexpr uint64_t kQuietNs = kNsPerSecond;
 constexpr uint32_t kNamedOwners = 5;
 
 std::atomic<uint64_t> refused_count{0};
-std::atomic<uint64_t> heap_quiet_until_ns{0};
-std::atomic<uint64_t> limit_quiet_until_ns{0};
-
-bool may_speak(std::atomic<uint64_t>& quiet_until_ns) noexcept {
-  const uint64_t now = monotonic_ns();
-  uint64_t until = quiet_until_ns.load(std::memory_order_relaxed);
-  return now >= until && quiet_until_ns.compare_exchange_strong(until, now + kQuietNs);
-}
+OncePerSecond heap_messages;
+OncePerSecond limit_messages;
 
 struct Holding {
   OwnerName owner;
@@ -68,7 +60,7 @@ void name_biggest_owners(char* text, size_t text_bytes) noexcept {
 
 void report_limit(HeapOwner owner) noexcept {
   count_refusal(owner);
-  if (!may_speak(limit_quiet_until_ns)) return;
+  if (!limit_messages.try_pass()) return;
   const HeapOwnerUse use = heap_owner_use(owner);
   Error error;
   error.set_doing("allocating memory for %s", use.name.text);
@@ -80,7 +72,7 @@ void report_limit(HeapOwner owner) noexcept {
 void on_exhaustion() {
   refused_count.fetch_add(1, std::memory_order_relaxed);
   if (HeapOwner owner; was_refused_by_limit(&owner)) return report_limit(owner);
-  if (!may_speak(heap_quiet_until_ns)) return;
+  if (!heap_messages.try_pass()) return;
   Error error;
   error.set_doing("allocating memory");
   if (interception_decision().place == HeapPlace::kOrdinary) {

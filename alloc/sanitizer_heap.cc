@@ -7,6 +7,7 @@
 
 #include "alloc/bad_pointer.h"
 #include "alloc/confined_heap.h"
+#include "alloc/heap_walk.h"
 #include "alloc/pool_heap.h"
 #include "alloc/thread_heaps.h"
 #include "pinned_pool/boot_segment.h"
@@ -30,6 +31,8 @@ HeapArenaUse heap_arena_use(uint32_t) noexcept {
   BP_ASSERT(!"there are no arenas in a sanitizer build");
   return {};
 }
+
+HeapWalk walk_heap() noexcept { return {}; }
 
 uint64_t heap_free_bytes() noexcept { return 0; }
 

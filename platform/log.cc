@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <unistd.h>
 
+#include "platform/clock.h"
+
 namespace bedplate {
 namespace {
 
@@ -54,6 +56,12 @@ void log_error(const Error& error) noexcept {
 void stop_with(const Error& error) noexcept {
   log_error(error);
   _exit(static_cast<int>(error.kind));
+}
+
+bool OncePerSecond::try_pass() noexcept {
+  const uint64_t now = monotonic_ns();
+  uint64_t until = quiet_until_ns_.load(std::memory_order_relaxed);
+  return now >= until && quiet_until_ns_.compare_exchange_strong(until, now + kNsPerSecond);
 }
 
 }  // namespace bedplate

@@ -4,6 +4,9 @@
 // mix and nothing is allocated. The data path never logs: it counts.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
+
 #include "platform/result.h"
 
 namespace bedplate {
@@ -23,6 +26,15 @@ void log_error(const Error& error) noexcept;
 // Writes `error` and ends the process with the exit code of its kind: for what happens before main,
 // where there is nobody to report to. Nothing is flushed and no destructor runs.
 [[noreturn]] void stop_with(const Error& error) noexcept;
+
+// Lets one a second pass, of what could otherwise fill the log. Constant-initialised. Threads: any.
+class OncePerSecond {
+ public:
+  bool try_pass() noexcept;
+
+ private:
+  std::atomic<uint64_t> quiet_until_ns_{0};
+};
 
 }  // namespace bedplate
 

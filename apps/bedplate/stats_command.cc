@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <string>
@@ -81,6 +82,21 @@ Json heap_owners_json(const CountersLayout& layout) {
   return owners;
 }
 
+Json heap_json(const HeapCounters& heap) {
+  Json classes = Json::array();
+  for (uint64_t i = 0; i < std::min<uint64_t>(heap.class_count.read(), kHeapClassCountMax); ++i) {
+    const HeapClassCounters& each = heap.classes[i];
+    Json json = {{"used_bytes", each.used_bytes.read()}, {"free_bytes", each.free_bytes.read()}};
+    // What is larger has no class of its own.
+    const uint64_t block_bytes = each.block_bytes.read();
+    json["block_bytes"] = block_bytes != 0 ? Json(block_bytes) : Json("large");
+    classes.push_back(std::move(json));
+  }
+  return {{"free_bytes", heap.free_bytes.read()},
+          {"largest_free_bytes", heap.largest_free_bytes.read()},
+          {"size_classes", std::move(classes)}};
+}
+
 Json shards_json(const CountersLayout& layout) {
   Json shards = Json::array();
   for (uint32_t i = 0; i < layout.shard_count; ++i) {
@@ -129,6 +145,7 @@ Json stats_json(const CountersSnapshot& snapshot) {
   json["pool"] = pool_json(snapshot);
   json["segments"] = segments_json(layout.map);
   json["owners"] = owners_json(layout);
+  json["heap"] = heap_json(layout.heap);
   json["heap_owners"] = heap_owners_json(layout);
   json["shards"] = shards_json(layout);
   if (layout.has_blockd != 0) json["blockd"] = blockd_json(layout);
@@ -142,6 +159,27 @@ void print_group(const std::string& title, const Json& group) {
   for (const auto& [key, value] : group.items()) {
     const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
     std::printf("  %-26s %s\n", key.c_str(), text.c_str());
+  }
+}
+
+void print_heap(const Json& json) {
+  const Json& heap = json["heap"];
+  std::printf("heap\n  %-26s %14" PRIu64 " bytes, %" PRIu64 " of them in one piece\n", "free",
+              heap["free_bytes"].get<uint64_t>(), heap["largest_free_bytes"].get<uint64_t>());
+  for (const Json& owner : json["heap_owners"]) {
+    std::printf("  %-26s %14" PRIu64 " bytes", owner["owner"].get<std::string>().c_str(),
+                owner["used_bytes"].get<uint64_t>());
+    if (owner.contains("limit_bytes")) {
+      std::printf(" of %" PRIu64 ", %" PRIu64 " requests refused",
+                  owner["limit_bytes"].get<uint64_t>(), owner["refused"].get<uint64_t>());
+    }
+    std::printf("\n");
+  }
+  for (const Json& each : heap["size_classes"]) {
+    const Json& block = each["block_bytes"];
+    std::printf("  blocks of %-16s %14" PRIu64 " used, %" PRIu64 " free\n",
+                block.is_string() ? block.get<std::string>().c_str() : block.dump().c_str(),
+                each["used_bytes"].get<uint64_t>(), each["free_bytes"].get<uint64_t>());
   }
 }
 
@@ -164,16 +202,7 @@ void print_text(const Json& json) {
                 owner["owner"].get<std::string>().c_str(), owner["bytes"].get<uint64_t>(),
                 owner["used_bytes"].get<uint64_t>());
   }
-  std::printf("heap\n");
-  for (const Json& owner : json["heap_owners"]) {
-    std::printf("  %-26s %14" PRIu64 " bytes", owner["owner"].get<std::string>().c_str(),
-                owner["used_bytes"].get<uint64_t>());
-    if (owner.contains("limit_bytes")) {
-      std::printf(" of %" PRIu64 ", %" PRIu64 " requests refused",
-                  owner["limit_bytes"].get<uint64_t>(), owner["refused"].get<uint64_t>());
-    }
-    std::printf("\n");
-  }
+  print_heap(json);
   for (const Json& shard : json["shards"]) {
     print_group("shard " + shard["name"].get<std::string>(), shard);
   }

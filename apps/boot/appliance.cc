@@ -9,6 +9,7 @@
 #include "alloc/confined_heap.h"
 #include "alloc/exhaustion.h"
 #include "alloc/heap_owner.h"
+#include "alloc/heap_walk.h"
 #include "alloc/interception.h"
 #include "alloc/support_level.h"
 #include "apps/boot/preflight.h"
@@ -283,6 +284,11 @@ void Appliance::refresh_counters() noexcept {
   for (uint32_t i = 0; i < std::size(heap_parts_); ++i) {
     layout.owners[i].used_bytes.set(heap_used_bytes(heap_parts_[i]));
   }
+  refresh_heap_counters();
+}
+
+void Appliance::refresh_heap_counters() noexcept {
+  CountersLayout& layout = counters_.layout();
   for (uint32_t i = 0; i < heap_owner_count(); ++i) {
     const HeapOwnerUse use = heap_owner_use({i});
     HeapOwnerCounters& counters = layout.heap_owners[i];
@@ -292,6 +298,16 @@ void Appliance::refresh_counters() noexcept {
     counters.refused.set(use.refused_count);
   }
   layout.heap_owner_count.set(heap_owner_count());
+  const HeapWalk walk = walk_heap();
+  layout.heap.free_bytes.set(walk.free_bytes);
+  layout.heap.largest_free_bytes.set(walk.largest_free_bytes);
+  for (size_t i = 0; i < walk.class_count; ++i) {
+    HeapClassCounters& counters = layout.heap.classes[i];
+    counters.block_bytes.set(walk.classes[i].block_bytes);
+    counters.used_bytes.set(walk.classes[i].used_bytes);
+    counters.free_bytes.set(walk.classes[i].free_bytes);
+  }
+  layout.heap.class_count.set(walk.class_count);
 }
 
 bool Appliance::serve_until_signal() {

@@ -46,6 +46,7 @@ class Appliance {
   void start_serving();
   void describe_owners() noexcept;
   void refresh_counters() noexcept;
+  void refresh_heap_counters() noexcept;
   bool drain() noexcept;
 
   Configuration configuration_;

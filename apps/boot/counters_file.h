@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "alloc/heap_owner.h"
+#include "alloc/heap_walk.h"
 #include "apps/blockd/block_server_counters.h"
 #include "pinned_pool/pool_map.h"
 #include "platform/file.h"
@@ -45,6 +46,20 @@ struct HeapOwnerCounters {
   Counter refused;
 };
 
+// A size class of the heap (alloc/heap_walk.h).
+struct HeapClassCounters {
+  Counter block_bytes;
+  Counter used_bytes;
+  Counter free_bytes;
+};
+
+struct HeapCounters {
+  Counter free_bytes;
+  Counter largest_free_bytes;
+  Counter class_count;
+  HeapClassCounters classes[kHeapClassCountMax];
+};
+
 // The file's content. Changing it changes kCountersVersion.
 struct CountersLayout {
   std::atomic<uint64_t> magic{0};  // stored last at creation, with release
@@ -64,6 +79,7 @@ struct CountersLayout {
   uint32_t shard_count = 0;
   OwnerCounters owners[kOwnerCountMax];
   ShardCounters shards[kShardCountMax];
+  HeapCounters heap;
   Counter heap_owner_count;  // set after the entry that it counts
   HeapOwnerCounters heap_owners[kHeapOwnerCountMax];
   uint32_t has_blockd = 0;

@@ -54,6 +54,7 @@ both = $(BUILD)/$(1).o $(BUILD)/bench/$(1).o
 $(call both,alloc/bad_pointer): CXXFLAGS += -I$(MIMALLOC)/include
 $(call both,alloc/confined_mimalloc): CXXFLAGS += $(MIMALLOC_FLAGS)
 $(call both,alloc/intercepting_heap): CXXFLAGS += $(MIMALLOC_FLAGS)
+$(call both,alloc/heap_walk): CXXFLAGS += $(MIMALLOC_FLAGS)
 $(call both,alloc/thread_heaps): CXXFLAGS += $(MIMALLOC_FLAGS)
 $(call both,alloc/operator_new): CXXFLAGS += -I$(MIMALLOC)/include -fno-builtin-malloc -fexceptions
 # The explicit interface throws here, whether libbedplate-malloc.a is linked or not.

@@ -5,8 +5,8 @@ PINNED_POOL := audit boot_segment memory_error no_way_back pinned_pool plan secc
                take_error
 ALLOC := block_ledger buffer_pool_datapath exhaustion fork_mark heap_owner interception_check \
          interception_decision metadata_zone pool_resource support_level \
-         $(if $(SANITIZED),sanitizer_heap,bad_pointer child_heap confined_mimalloc thread_heaps \
-           ordinary_memory)
+         $(if $(SANITIZED),sanitizer_heap,bad_pointer child_heap confined_mimalloc heap_walk \
+           ordinary_memory thread_heaps)
 TRANSPORT := doorbell event_loop registration socket_address stream_sockets \
              epoll/epoll_sockets uring/page_pin uring/uring_device uring/uring_sockets timer_queue
 BOOT := appliance appliance_plan configuration configuration_keys counters_file listeners \
