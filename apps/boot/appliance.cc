@@ -63,7 +63,8 @@ bool Appliance::boot() {
   if (!check() || !report(reserve()) || !report(start_shards())) return false;
   hold_pages();
   create_services();
-  if (!report(apply_limits()) || !report(seal())) return false;
+  apply_limits();
+  if (!report(seal())) return false;
   start_serving();
   return true;
 }
@@ -144,7 +145,7 @@ void Appliance::create_services() {
   if (!settings.enabled) return;
   Shard& connections = *shards_[settings.connections_shard];
   Shard& volumes = *shards_[settings.volumes_shard];
-  const HeapOwnerScope scope(heap_owner("heap:blockd").take());
+  const HeapOwnerScope scope(heap_owner(kBlockdHeapOwner).take());
   block_server_ = std::make_unique<BlockServer>();
   block_server_->create(process_pool(), block_server_options(configuration_),
                         {&connections.loop(), &connections.sockets(), &volumes.loop(),
@@ -153,27 +154,11 @@ void Appliance::create_services() {
   counters_.layout().has_blockd = 1;
 }
 
-// Services have named themselves as owners by now.
-Result<void> Appliance::apply_limits() noexcept {
+// The plan knows that these owners are there.
+void Appliance::apply_limits() noexcept {
   for (const LimitSettings& limit : configuration_.limits) {
-    HeapOwner owner;
-    if (find_heap_owner(OwnerName(limit.owner), &owner)) {
-      limit_heap_owner(owner, limit.bytes);
-      continue;
-    }
-    char names[256] = "";
-    for (uint32_t i = 0, used = 0; i < heap_owner_count() && used < sizeof names; ++i) {
-      used += static_cast<uint32_t>(std::snprintf(names + used, sizeof names - used, "%s%s",
-                                                  i == 0 ? "" : ", ",
-                                                  heap_owner_use({i}).name.text));
-    }
-    Error error;
-    error.kind = ErrorKind::kConfiguration;
-    error.set_doing("limiting the heap memory of %s", limit.owner.c_str());
-    error.set_answer("there is no such owner");
-    return error.set_cure("owner in [[limit]] may be: %s", names);
+    limit_heap_owner(heap_owner(OwnerName(limit.owner)).take(), limit.bytes);
   }
-  return {};
 }
 
 Result<void> Appliance::seal() {

@@ -39,7 +39,7 @@ class Appliance {
   void hold_pages();
   Result<void> hand_over_heap();
   void create_services();
-  Result<void> apply_limits() noexcept;
+  void apply_limits() noexcept;
   Result<void> seal();
   void report_ways_back() noexcept;
   Result<void> prove_support() noexcept;

@@ -1,5 +1,8 @@
 #include "apps/boot/appliance_plan.h"
 
+#include <algorithm>
+#include <string>
+
 #include "alloc/confined_heap.h"
 #include "pinned_pool/boot_segment.h"
 #include "platform/numa.h"
@@ -26,7 +29,28 @@ BlockServerOptions block_server_options(const Configuration& configuration) {
   return options;
 }
 
+namespace {
+
+Result<void> check_limits(const Configuration& configuration) {
+  std::vector<std::string> owners = {"heap", "heap:runtime"};
+  if (configuration.blockd.enabled) owners.push_back(kBlockdHeapOwner);
+  for (const LimitSettings& limit : configuration.limits) {
+    if (std::find(owners.begin(), owners.end(), limit.owner) != owners.end()) continue;
+    std::string names;
+    for (const std::string& owner : owners) names += (names.empty() ? "" : ", ") + owner;
+    Error error;
+    error.kind = ErrorKind::kConfiguration;
+    error.set_doing("limiting the heap memory of %s", limit.owner.c_str());
+    error.set_answer("this configuration has no such owner");
+    return error.set_cure("owner in [[limit]] may be: %s", names.c_str());
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
+  BP_TRY(check_limits(configuration));
   std::vector<SegmentRequest> requests;
   if (configuration.blockd.enabled) {
     requests = plan_block_server(block_server_options(configuration));

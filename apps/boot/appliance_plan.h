@@ -18,7 +18,11 @@ struct AppliancePlan {
   StackPlan stacks;  // private locked memory beside the pool
 };
 
-// Errors (kConfiguration): the pool is too small; the message names the owner and by how much.
+// For whom blockd allocates from the heap.
+inline constexpr const char* kBlockdHeapOwner = "heap:blockd";
+
+// Errors (kConfiguration): the pool is too small; the message names the owner and by how much. Or a
+// limit is nobody's.
 Result<AppliancePlan> plan_appliance(const Configuration& configuration);
 
 // The options of blockd as the configuration states them; where it leaves a node open, that of the

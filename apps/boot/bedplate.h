@@ -53,6 +53,26 @@ int bp_contains(const void* pointer, size_t bytes);
  * Needs no memory of the heap. Cost: a read of /proc/self/smaps, milliseconds. */
 int bp_audit(char* text, size_t text_bytes);
 
+/* An owner of heap memory: for whom a thread allocates. 0 is who names nobody. */
+typedef unsigned bp_owner;
+
+/* The owner called `name` ("heap:cache"), which is new if nobody asked for it before. At most
+ * `limit_bytes` of the heap are given to it, counted in what the heap takes for it (64 KiB and more
+ * at a time); 0: no limit. Errors: 0 and errno ENOSPC when there are too many owners. */
+bp_owner bp_owner_create(const char* name, size_t limit_bytes);
+
+/* What the calling thread allocates is from now on for `owner`. Returns whom it was for. */
+bp_owner bp_owner_enter(bp_owner owner);
+
+/* How much of the heap `owner` has. */
+size_t bp_owner_used_bytes(bp_owner owner);
+
+/* Calls `function(context)` when less than `free_bytes` of the heap are free: once, until there was
+ * more again, and for each request that could not be met otherwise; what it frees may save that
+ * request. It runs within somebody's malloc, in any thread: it may free and allocate, and must not
+ * wait for other threads. NULL: nobody is called any more. Call it before there are other threads. */
+void bp_on_low_memory(size_t free_bytes, void (*function)(void* context), void* context);
+
 #ifdef __cplusplus
 }
 #endif

@@ -2,6 +2,8 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "alloc/confined_heap.h"
+#include "alloc/heap_owner.h"
 #include "alloc/pool_heap.h"
 #include "alloc/support_level.h"
 #include "apps/boot/bedplate.h"
@@ -71,6 +73,24 @@ int bp_audit(char* text, size_t text_bytes) {
   char whole[512];
   std::snprintf(text, text_bytes, "%s", format_error(report.error(), whole, sizeof whole));
   return -1;
+}
+
+bp_owner bp_owner_create(const char* name, size_t limit_bytes) {
+  Result<HeapOwner> owner = heap_owner(name);
+  if (!owner.ok()) {
+    errno = ENOSPC;
+    return kUnnamedOwner.index;
+  }
+  limit_heap_owner(owner.value(), limit_bytes != 0 ? limit_bytes : kNoLimit);
+  return owner.value().index;
+}
+
+bp_owner bp_owner_enter(bp_owner owner) { return enter_heap_owner({owner}).index; }
+
+size_t bp_owner_used_bytes(bp_owner owner) { return heap_owner_use({owner}).used_bytes; }
+
+void bp_on_low_memory(size_t free_bytes, void (*function)(void*), void* context) {
+  set_low_memory_handler(free_bytes, function, context);
 }
 
 }  // extern "C"

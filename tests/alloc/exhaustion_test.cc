@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <regex>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -35,7 +36,7 @@ constexpr const char* kBootMessage =
     "set BEDPLATE_BOOT_BYTES, or bedplate_boot_bytes at link time\n";
 constexpr const char* kHeapMessage =
     "bedplate: allocating memory: the heap is exhausted; the pool's biggest owners: "
-    "volume:ram0 48 MiB, heap 31 MiB, boot 16 MiB; free memory, or raise [pool] bytes\n";
+    "volume:ram0 48 MiB, heap N, boot 16 MiB; free memory, or raise [pool] bytes\n";
 
 // The lines of Bedplate in `text`: mimalloc speaks up as well in debug builds.
 std::string own_lines(std::string_view text) {
@@ -182,7 +183,10 @@ TEST(Exhaustion, AfterBootNamesTheBiggestOwnersInOrder) {
   BP_SKIP_UNDER_SANITIZER();
   const test::Ended ended = test::run_fresh("RefusalsAfterBoot");
   LONGS_EQUAL(0, ended.exit_code);
-  STRCMP_EQUAL(kHeapMessage, own_lines(ended.text).c_str());
+  // How much of its 32 MiB the heap could hand out differs between builds.
+  const std::string said = std::regex_replace(own_lines(ended.text),
+                                              std::regex("heap (31|3[01][0-9]{3}) [MK]iB"), "heap N");
+  STRCMP_EQUAL(kHeapMessage, said.c_str());
 }
 
 TEST(Exhaustion, IsSilentUntilSomebodyAsksForReports) {

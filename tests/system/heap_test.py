@@ -90,3 +90,36 @@ def heap_without_room_is_told(box):
     item = {item["name"]: item for item in json.loads(told.stdout)}["support level"]
     expect((item["good"], item["value"]), (False, "none"), "the support level")
     expect_in("no 4 MB free", item["advice"], "the reason")
+
+
+@test()
+def limits_are_shown(box):
+    """A limit is one owner's; stats tells what each has, and what lies in the heap."""
+    configuration = box.configuration()
+    configuration["limit"] = [{"owner": "heap:blockd", "bytes": "48 MiB"}]
+    appliance = box.appliance(configuration)
+    stats = appliance.stats()
+    owners = {owner["owner"]: owner for owner in stats["heap_owners"]}
+    expect(owners["heap:blockd"]["limit_bytes"], 48 * MIB, "the limit of heap:blockd")
+    expect_true(0 < owners["heap:blockd"]["used_bytes"] <= 48 * MIB, "heap:blockd has something")
+    expect_true("limit_bytes" not in owners["heap"], "nobody limited heap")
+    heap = stats["heap"]
+    expect_true(heap["free_bytes"] >= heap["largest_free_bytes"] > 0, "free, and in one piece")
+    used = sum(each["used_bytes"] for each in heap["size_classes"])
+    charged = sum(owner["used_bytes"] for owner in stats["heap_owners"])
+    expect_true(0 < used <= charged, f"blocks ({used}) lie in what is charged ({charged})")
+    appliance.stop()
+
+
+@test()
+def limit_of_nobody_is_refused(box):
+    """An owner that no service has is a mistake in the configuration, and the names are told."""
+    configuration = box.configuration()
+    configuration["limit"] = [{"owner": "heap:nobody", "bytes": "1 MiB"}]
+    config = box.write("bedplate.toml", to_toml(configuration))
+    box.ensure_hugepages(config)
+    for command in ("run", "check", "plan"):
+        done = box.bedplate(command, config, expect_code=2)
+        expect_in("limiting the heap memory of heap:nobody: this configuration has no such owner; "
+                  "owner in [[limit]] may be: heap, heap:runtime, heap:blockd", done.stderr,
+                  f"what {command} says")
