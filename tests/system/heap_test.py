@@ -117,7 +117,6 @@ def limit_of_nobody_is_refused(box):
     configuration = box.configuration()
     configuration["limit"] = [{"owner": "heap:nobody", "bytes": "1 MiB"}]
     config = box.write("bedplate.toml", to_toml(configuration))
-    box.ensure_hugepages(config)
     for command in ("run", "check", "plan"):
         done = box.bedplate(command, config, expect_code=2)
         expect_in("limiting the heap memory of heap:nobody: this configuration has no such owner; "
