@@ -134,7 +134,8 @@ def stop(process):
             process.wait()
 
 
-def bedplate_config(directory, name, shards, pool_bytes, volume_bytes, listen, sockets):
+def bedplate_config(directory, name, shards, pool_bytes, volume_bytes, listen, sockets,
+                    enforce="kernel"):
     """Writes a configuration and returns its path. Requires: shards as [(name, cpu)], in the
     order connections, volumes."""
     shard_tables = "".join(f'[[shard]]\nname = "{shard}"\ncpu = {cpu}\n' for shard, cpu in shards)
@@ -146,6 +147,7 @@ runtime_directory = "{directory}/run-{name}"
 [pool]
 bytes = {pool_bytes}
 pages = "2 MiB"
+enforce = "{enforce}"
 [event_loop]
 sockets = "{sockets}"
 {shard_tables}[blockd]

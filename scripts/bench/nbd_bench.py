@@ -35,11 +35,11 @@ Place = collections.namedtuple(
     "Place", "directory name transport path port volume_bytes server_cpu client_cpu")
 
 
-def bedplate(place, sockets, shards):
+def bedplate(place, sockets, shards, enforce="kernel"):
     listen = (f"unix:{place.path}" if place.transport == "unix" else f"tcp:127.0.0.1:{place.port}")
     config = common.bedplate_config(place.directory, place.name, shards,
                                     place.volume_bytes + POOL_EXTRA_BYTES, place.volume_bytes,
-                                    listen, sockets)
+                                    listen, sockets, enforce)
     return [BEDPLATE, "run", config]
 
 
@@ -49,6 +49,14 @@ def bedplate_io_uring(place):
 
 def bedplate_epoll(place):
     return bedplate(place, "epoll", [("main", place.server_cpu)])
+
+
+def bedplate_filtered(place):
+    return bedplate(place, "io_uring", [("main", place.server_cpu)], "seccomp")
+
+
+def bedplate_epoll_filtered(place):
+    return bedplate(place, "epoll", [("main", place.server_cpu)], "seccomp")
 
 
 def bedplate_two_cores(place):
@@ -93,12 +101,15 @@ Kind = collections.namedtuple("Kind", "command cores program provider")
 SERVERS = {  # in the order of the table, Bedplate's configurations first
     "bedplate": Kind(bedplate_io_uring, 1, BEDPLATE, "make"),
     "bedplate-epoll": Kind(bedplate_epoll, 1, BEDPLATE, "make"),
+    "bedplate-seccomp": Kind(bedplate_filtered, 1, BEDPLATE, "make"),
+    "epoll-seccomp": Kind(bedplate_epoll_filtered, 1, BEDPLATE, "make"),
     "bedplate-2core": Kind(bedplate_two_cores, 2, BEDPLATE, "make"),
     "nbdkit": Kind(nbdkit, 1, "nbdkit", "nbdkit"),
     "qemu-nbd": Kind(qemu_nbd, 1, "qemu-nbd", "qemu-utils"),
     "bare": Kind(bare, 1, f"{BUILD}/bare_server", "scripts/bench/run.sh"),
 }
-CONFIGURATIONS = ("bedplate", "bedplate-epoll", "bedplate-2core")
+CONFIGURATIONS = ("bedplate", "bedplate-epoll", "bedplate-seccomp", "epoll-seccomp",
+                  "bedplate-2core")
 PEERS = ("nbdkit", "qemu-nbd")
 CLIENTS = {"taskset": "util-linux", "fio": "fio", "nbdcopy": "libnbd-bin"}
 
@@ -108,14 +119,15 @@ Workload = collections.namedtuple(
     "Workload", "mode block depth connections transports peer_target extra_servers")
 BOTH = ("unix", "tcp")
 EPOLL = ("bedplate-epoll",)
+FILTERED = ("bedplate-epoll", "bedplate-seccomp", "epoll-seccomp")  # what [pool] enforce costs
 ALL = ("bedplate-epoll", "bedplate-2core")
 TWO = ("bedplate-2core",)
 WORKLOADS = [
     # mode, block, depth, connections, transports, target against the better peer (Unix socket),
     # Bedplate's further configurations (Unix socket)
-    Workload("randread", "4k", 1, 1, BOTH, 1.6, EPOLL),
+    Workload("randread", "4k", 1, 1, BOTH, 1.6, FILTERED),
     Workload("randwrite", "4k", 1, 1, BOTH, 1.6, EPOLL),
-    Workload("randread", "4k", 32, 1, BOTH, 1.8, ALL),
+    Workload("randread", "4k", 32, 1, BOTH, 1.8, (*FILTERED, "bedplate-2core")),
     Workload("randwrite", "4k", 32, 1, BOTH, 1.5, ALL),
     Workload("randread", "4k", 32, 4, ("unix",), None, TWO),
     Workload("randwrite", "4k", 32, 4, ("unix",), None, TWO),
