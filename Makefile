@@ -34,6 +34,7 @@ check: ## build and run every test
 
 bench: all ## measure against the peers; tables here, JSON in build/bench/
 	$(Q)$(MAKE) --no-print-directory MODE=release products bench-heap
+	$(Q)$(MAKE) --no-print-directory MODE=hardened bench-heap
 	$(Q)BEDPLATE=build/release/bedplate scripts/bench/run.sh
 
 fuzz: deps ## run the fuzz targets for a minute each (FUZZ_SECONDS=60)
