@@ -338,13 +338,13 @@ TEST(KeyTable, ADeviceOfTooFewRegionsIsRefusedWithTheSum) {
 }
 
 TEST(KeyTable, ADeviceOfTooFewBytesIsRefusedWithTheSum) {
-  device.limits.total_bytes_max = 64 * kGiB;
+  device.limits.total_bytes_max = 48 * kGiB;
   device.limits.instead = "set [fake] enabled = false";
   pretend("boot", kPage);
-  Segment& heap = pretend("heap", 64 * kGiB);
-  check_refusal("fitting the pool of 67108868 KiB into what fake takes",
-                "67108868 KiB in 2 regions of at most 64 GiB are needed, it takes 64 GiB in all",
-                "make [pool] bytes at most 68719476736 (`bedplate plan` shows who needs what); or "
+  Segment& heap = pretend("heap", 48 * kGiB);
+  check_refusal("fitting the pool of 50331652 KiB into what fake takes",
+                "50331652 KiB in 2 regions of at most 48 GiB are needed, it takes 48 GiB in all",
+                "make [pool] bytes at most 51539607552 (`bedplate plan` shows who needs what); or "
                 "set [fake] enabled = false");
   heap.bytes -= kPage;
   create();
