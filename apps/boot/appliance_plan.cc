@@ -60,9 +60,10 @@ Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
   budget.bytes = settings.bytes;
   budget.unit = smallest_page(settings.pages);
   budget.boot_bytes = boot_segment_bytes();
-  // The heap hands memory out in units of mimalloc's segments; less than two serve nobody.
+  // The heap hands memory out in units of mimalloc's segments; less than two beside
+  // the reserve serve nobody.
   budget.heap_min_bytes =
-      kHeapReserveBytes + std::max(settings.heap_min_bytes, 2 * kHeapGranularityBytes);
+      std::max(settings.heap_min_bytes, kHeapReserveBytes + 2 * kHeapGranularityBytes);
   budget.heap = {settings.heap_pages.value_or(settings.pages),
                  settings.heap_node.value_or(node_of_cpu(configuration.shards[0].cpu))};
   budget.free_1gib_pages = [](int node) {

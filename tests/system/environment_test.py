@@ -89,7 +89,7 @@ def system_files_are_missing(box, missing):
     """A container without /proc or /sys: preflight says so, before anything is taken."""
     need_tools("unshare")
     configuration = box.configuration()
-    configuration["pool"]["page"] = "4 KiB"
+    configuration["pool"]["pages"] = "4 KiB"
     config = box.write("bedplate.toml", to_toml(configuration))
     script = 'umount -l "$1" && exec "$2" run "$3"'
     if box.run("unshare", "-m", "true", expect_code=None).returncode != 0:
@@ -103,7 +103,7 @@ def system_files_are_missing(box, missing):
 def wrong_activation(box, kind):
     """Descriptor 3 was announced as a listening socket, and is something else."""
     configuration = box.configuration(listen=["activation:"])
-    configuration["pool"]["page"] = "4 KiB"
+    configuration["pool"]["pages"] = "4 KiB"
     config = box.write("bedplate.toml", to_toml(configuration))
     words = {"closed": "closed", "memory": "a file, or memory", "datagram": "no stream socket",
              "not_listening": "a socket that does not listen"}[kind]
