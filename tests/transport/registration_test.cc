@@ -2,7 +2,6 @@
 // against a slow reference. The devices are fakes.
 #include "transport/registration.h"
 
-#include <cerrno>
 #include <random>
 #include <vector>
 
@@ -10,50 +9,19 @@
 
 #include "pinned_pool/no_way_back.h"
 #include "tests/support/death_test.h"
+#include "tests/support/fake_device.h"
 #include "tests/support/pool_fixture.h"
 #include "tests/support/seed.h"
 
 #include "CppUTest/TestHarness.h"
 
 using namespace bedplate;
+using test::FakeDevice;
 using test::TestPool;
 
 namespace {
 
 constexpr uint64_t kPage = 4 * kKiB;
-
-// Takes what its kind says, numbers the regions from 100 on, and remembers what it was given.
-class FakeDevice final : public Device {
- public:
-  const DeviceKind& kind() const noexcept override { return limits; }
-  Result<void> register_regions(std::span<Region> given) override {
-    ++registrations;
-    if (fails) {
-      errno = ENOMEM;
-      return error_from_errno("registering with the fake device");
-    }
-    for (size_t i = 0; i < given.size(); ++i) given[i].key = 100 + i;
-    regions.assign(given.begin(), given.end());
-    return {};
-  }
-  void deregister_regions(std::span<const Region> given) noexcept override {
-    ++deregistrations;
-    is_same = std::equal(given.begin(), given.end(), regions.begin(), regions.end(),
-                         [](const Region& a, const Region& b) {
-                           return a.address == b.address && a.bytes == b.bytes && a.key == b.key;
-                         });
-    if (table != nullptr) key_at_deregistration = table->key(regions[0].address, 1).key;
-  }
-
-  DeviceKind limits{.name = "fake"};
-  bool fails = false;
-  std::vector<Region> regions;
-  int registrations = 0;
-  int deregistrations = 0;
-  bool is_same = false;  // what was deregistered, as what was registered
-  const KeyTable* table = nullptr;
-  Key key_at_deregistration = 0;
-};
 
 // Any region is looked at, one after the other.
 KeyedRange slow_key(const std::vector<Region>& regions, const void* pointer, uint64_t bytes) {
