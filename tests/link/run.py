@@ -24,7 +24,7 @@ KINDS = {"static": ["-static"], "static-pie": ["-static-pie"], "pie": ["-pie"],
          "no-pie": ["-no-pie"]}
 DYNAMIC_KINDS = ("pie", "no-pie")
 OBJECTS = ("program", "quiet_program", "dlopen_program", "level_program", "constant", "own_new",
-           "c_program")
+           "c_program", "explicit_program")
 ALLOCATORS = ("libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2.0")
 BOOT_BYTES = "24 MiB"
 WAYS = ("before main", "malloc", "calloc", "realloc", "reallocarray", "memalign", "aligned_alloc",
@@ -129,6 +129,16 @@ def check_c(workshop, whose, kind):
              "level": "FREE CHUNK" if whose == "pool" else "none"})
 
 
+def check_explicit(workshop, whose, kind):
+    """The interfaces for C++: what they hand out is the pool's, and malloc is whose it was."""
+    told = facts(workshop.link("explicit_program", whose, kind))
+    compare(told, {**{f"{way} {when}": whose for way in ("malloc", "vector")
+                      for when in ("before", "after")},
+                   **{way: "pool" for way in ("pool_resource", "pool_resource, inner",
+                                              "PoolAllocator", "PoolAllocator, rebound",
+                                              "BufferPool")}})
+
+
 def check_header_alone():
     """The header needs no other before it, in C99 and in C++20."""
     header = os.path.join(ROOT, "apps/boot/bedplate.h")
@@ -196,6 +206,8 @@ def tests(workshop):
         for whose in ("own", "pool"):
             yield f"C program, {whose} malloc, {kind}", functools.partial(
                 check_c, workshop, whose, kind)
+            yield f"explicit C++ program, {whose} malloc, {kind}", functools.partial(
+                check_explicit, workshop, whose, kind)
             yield f"level, {whose} malloc, {kind}", functools.partial(
                 check_level, workshop, whose, kind)
         yield f"level, own operator new, {kind}", functools.partial(check_own_new, workshop, kind)
