@@ -1,0 +1,35 @@
+// Unity's fixture on CppUTest: tests of the C interface are written with Unity's macros, in C, so
+// that the same file compiles as C with Unity itself, whose header has this name.
+//
+// Only what those tests use is here. A group's TEST_SETUP and TEST_TEAR_DOWN must both be defined,
+// as Unity wants it. CppUTest finds its tests by itself; for Unity each is named in a
+// TEST_GROUP_RUNNER, in a file of its own.
+#pragma once
+
+#include "tests/support/skip.h"
+
+#include "CppUTest/TestHarness.h"
+
+// CppUTest's groups have their functions inside; Unity's stand behind them. TEST is the same.
+#undef TEST_GROUP
+#undef TEST_SETUP
+#define TEST_GROUP(group)                                   \
+  static void unity_setup_##group(void);                    \
+  static void unity_tear_down_##group(void);                \
+  TEST_GROUP_BASE(group, Utest) {                           \
+    void setup() override { unity_setup_##group(); }        \
+    void teardown() override { unity_tear_down_##group(); } \
+  }
+#define TEST_SETUP(group) static void unity_setup_##group(void)
+#define TEST_TEAR_DOWN(group) static void unity_tear_down_##group(void)
+
+#define TEST_IGNORE_MESSAGE(reason) BP_SKIP(reason)
+
+#define TEST_ASSERT_TRUE(condition) CHECK_TRUE(condition)
+#define TEST_ASSERT_NULL(pointer) POINTERS_EQUAL(nullptr, pointer)
+#define TEST_ASSERT_NOT_NULL(pointer) CHECK_TRUE((pointer) != nullptr)
+#define TEST_ASSERT_EQUAL_INT(expected, actual) LONGS_EQUAL(expected, actual)
+#define TEST_ASSERT_EQUAL_UINT(expected, actual) UNSIGNED_LONGS_EQUAL(expected, actual)
+#define TEST_ASSERT_EQUAL_size_t(expected, actual) UNSIGNED_LONGS_EQUAL(expected, actual)
+#define TEST_ASSERT_EQUAL_PTR(expected, actual) POINTERS_EQUAL(expected, actual)
+#define TEST_ASSERT_EQUAL_STRING(expected, actual) STRCMP_EQUAL(expected, actual)
