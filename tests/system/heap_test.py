@@ -122,3 +122,29 @@ def limit_of_nobody_is_refused(box):
         expect_in("limiting the heap memory of heap:nobody: this configuration has no such owner; "
                   "owner in [[limit]] may be: heap, heap:runtime, heap:blockd", done.stderr,
                   f"what {command} says")
+
+
+@test()
+def start_without_proof(box):
+    """No 4 MB are left of the smallest heap when support is proved. Who expects the pool does not
+    start, and others start with a warning; what the message says to do is the cure."""
+    plain = box.configuration()
+    del plain["blockd"]
+    plain["pool"] = {"bytes": "32 MiB", "pages": "4 KiB", "heap_min_bytes": "8 MiB"}
+    expecting = {**plain, "alloc": {"expect": "pool"}}
+    words = ("proving that malloc is the pool's: malloc: the heap has no 4 MB free; "
+             "give the heap 4 MB more ([pool] bytes)")
+    config = box.write("bedplate.toml", to_toml(expecting))
+    done = box.bedplate("run", config, expect_code=1)
+    expect_in(words, done.stderr.splitlines()[-1], "the last line that run says")
+    expect(done.stdout, "", "what is said of being ready")
+    expect(os.path.exists(box.path("runtime")), False, "whether the counters are left")
+
+    appliance = box.appliance(plain)
+    expect_in(words, appliance.log_text(), "the log of who expects nothing")
+    level = appliance.stats()["pool"]["support_level"].split()
+    expect_true(not {"FREE", "CHUNK"} & set(level), f"neither FREE nor CHUNK is in {level}")
+    appliance.stop()
+
+    expecting["pool"] = {**plain["pool"], "bytes": "36 MiB"}
+    box.appliance(expecting).stop()
