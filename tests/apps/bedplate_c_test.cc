@@ -176,3 +176,35 @@ TEST(CInterface, AuditSaysWhyItCannotLook) {
   const char* const begin = "auditing the pool: opening /proc/self/smaps: Too many open files; ";
   TEST_ASSERT_EQUAL_PTR(text, strstr(text, begin));
 }
+
+TEST(CInterface, AnOwnerIsRefusedWhatIsBeyondItsLimit) {
+  NEEDS_THE_POOLS_HEAP();
+  enum { kBlockBytes = 50000, kBlockCountMax = 100 };
+  void* blocks[kBlockCountMax];
+  int count = 0;
+  const bp_owner owner = bp_owner_create("heap:c-test", 2 << 20);
+  TEST_ASSERT_TRUE(owner != 0);
+  TEST_ASSERT_EQUAL_INT(0, bp_owner_enter(owner));
+  while (count < kBlockCountMax && (blocks[count] = bp_alloc(kBlockBytes)) != NULL) ++count;
+  TEST_ASSERT_EQUAL_INT(ENOMEM, errno);
+  TEST_ASSERT_EQUAL_INT((int)owner, (int)bp_owner_enter(0));
+  TEST_ASSERT_TRUE(count > 10 && count < 42);
+  TEST_ASSERT_TRUE(bp_owner_used_bytes(owner) > (size_t)count * kBlockBytes);
+  TEST_ASSERT_TRUE(bp_owner_used_bytes(owner) <= (2 << 20));
+  while (count > 0) bp_free(blocks[--count]);
+}
+
+static int low_memory_calls = 0;
+static void count_call(void* context) { low_memory_calls += *(int*)context; }
+
+TEST(CInterface, LowMemoryIsTold) {
+  NEEDS_THE_POOLS_HEAP();
+  int one = 1;
+  bp_on_low_memory(too_many_bytes, &count_call, &one);
+  TEST_ASSERT_TRUE(bp_alloc(too_many_bytes) == NULL);
+  TEST_ASSERT_TRUE(low_memory_calls > 0);
+  const int calls = low_memory_calls;
+  bp_on_low_memory(0, NULL, NULL);
+  TEST_ASSERT_TRUE(bp_alloc(too_many_bytes) == NULL);
+  TEST_ASSERT_EQUAL_INT(calls, low_memory_calls);
+}
