@@ -79,8 +79,8 @@ static void bp_page_given_back(mi_page_t* page);
 // Who is refused looks into its own heap, then into those of idle threads.
 static void bp_collect_for_refused(mi_heap_t* heap, bool force);
 #define mi_heap_collect bp_collect_for_refused
-// For the system's sake mimalloc rounds large requests up, to 4 MiB in the end; the pool has no such
-// wish, and with the header a block would take one unit of the arena more than it needs.
+// For the system's sake mimalloc rounds large requests up, to 4 MiB in the end; the pool has no
+// such wish, and with the header a block would take one unit of the arena more than it needs.
 #define _mi_os_good_alloc_size(bytes) _mi_align_up(bytes, MI_SEGMENT_SLICE_SIZE)
 #define mi_thread_init()
 #define mi_get_default_heap() bedplate::heap_of_thread()

@@ -129,7 +129,8 @@ bool is_inside(const ThreadHeaps& thread) noexcept {
 bool holds_memory(const ThreadHeaps& thread, uint32_t owner) noexcept {
   for (uint32_t i = 0; i < kHeapOwnerCountMax; ++i) {
     const mi_heap_t* heap = thread.heaps[i];
-    if (heap != nullptr && (owner == i || owner == kEveryOwner) && heap->page_count > 0) return true;
+    if (heap == nullptr || (owner != i && owner != kEveryOwner)) continue;
+    if (heap->page_count > 0) return true;
   }
   return false;
 }

@@ -2,8 +2,8 @@
 # Fetches the source package of mimalloc into a directory and adjusts it. Usage: mimalloc.sh DIR
 #
 # Debian ships mimalloc as a shared object only; the runtime includes its sources in one of its own
-# translation units (alloc/confined_mimalloc.cc). The adjustments at the end are each checked to have
-# happened.
+# translation units (alloc/confined_mimalloc.cc). The adjustments at the end are each checked to
+# have happened.
 set -euo pipefail
 
 directory=${1:?usage: mimalloc.sh DIR}

@@ -63,7 +63,6 @@ bool Appliance::boot() {
   if (!check() || !report(reserve()) || !report(start_shards())) return false;
   hold_pages();
   create_services();
-  apply_limits();
   if (!report(seal())) return false;
   start_serving();
   return true;
@@ -177,6 +176,7 @@ Result<void> Appliance::seal() {
     pool.add_stoppers(kSeccompStops);
   }
   BP_TRY(prove_support());
+  apply_limits();  // the proof is nobody's
   CountersLayout& layout = counters_.layout();
   layout.stoppers.set(pool.stoppers());
   layout.pool_total_bytes.set(pool.total_bytes());

@@ -70,7 +70,8 @@ size_t bp_owner_used_bytes(bp_owner owner);
 /* Calls `function(context)` when less than `free_bytes` of the heap are free: once, until there was
  * more again, and for each request that could not be met otherwise; what it frees may save that
  * request. It runs within somebody's malloc, in any thread: it may free and allocate, and must not
- * wait for other threads. NULL: nobody is called any more. Call it before there are other threads. */
+ * wait for other threads. NULL: nobody is called any more. Call it before there are other
+ * threads. */
 void bp_on_low_memory(size_t free_bytes, void (*function)(void* context), void* context);
 
 #ifdef __cplusplus

@@ -47,7 +47,8 @@ const char* wrong_kind(int fd) {
     // A number that was free at the start may be that of segment 0, which is older than main.
     const PinnedPool& pool = process_pool();
     const bool is_ours = pool.segment_count() > 0 && pool.segment(0).memfd == fd &&
-                         pool.segment(0).device == status.st_dev && pool.segment(0).inode == status.st_ino;
+                         pool.segment(0).device == status.st_dev &&
+                         pool.segment(0).inode == status.st_ino;
     return is_ours ? "closed" : "a file, or memory";
   }
   if (!S_ISSOCK(status.st_mode)) return "no socket";

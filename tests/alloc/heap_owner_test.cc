@@ -117,8 +117,8 @@ BP_PROBE(LimitRefusesItsOwnerAlone) {
   capture.finish();
   BP_PROBE_CHECK(said.find("bedplate: allocating memory for heap:greedy: it has ") !=
                  std::string::npos);
-  BP_PROBE_CHECK(said.find(" of its limit of 16 MiB; free memory, or raise bytes in its [[limit]]") !=
-                 std::string::npos);
+  BP_PROBE_CHECK(said.find(" of its limit of 16 MiB; free memory, or raise bytes in its "
+                           "[[limit]]") != std::string::npos);
   // Nobody else notices.
   BlockList others;
   BP_PROBE_CHECK(others.add(24 * kMiB));

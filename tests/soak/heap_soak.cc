@@ -5,8 +5,8 @@
 //                                 request is refused, in sizes from 8 B to 64 MiB, then everything
 //                                 is freed: the largest block that can be had afterwards stays
 //                                 what it was after the first round
-//   heap_soak demand SECONDS      irregular demand by four threads, in rounds of a second: each time
-//                                 when only the same live set is left, the heap uses as much
+//   heap_soak demand SECONDS      irregular demand by four threads, in rounds of a second: each
+//                                 time when only the same live set is left, the heap uses as much
 //
 // What a round frees was allocated by the same thread or by another, by turns, and the threads
 // sleep while the largest block is looked for: memory that an idle thread keeps for itself, or that
@@ -227,8 +227,8 @@ int run_exhaustion(unsigned rounds) {
 }
 
 // The demand soak. Blocks lie in slots that all threads share, so most are freed by another thread
-// than took them. The first slots are the live set: each always holds a block of the same size, which
-// is replaced by a new one again and again. The others hold what is gone at the end of each round.
+// than took them. The first slots are the live set: each always holds a block of the same size,
+// which is replaced by a new one again and again. The others are empty at the end of each round.
 constexpr size_t kLiveCount = 1 << 13;
 constexpr size_t kSlotCount = 1 << 14;
 constexpr unsigned kLiveLargestLog2 = 15;
@@ -288,7 +288,8 @@ size_t make_live_set() {
   return bytes;
 }
 
-// What the heap uses when all that can be had back is back: a request that cannot be met sees to it.
+// What the heap uses when all that can be had back is back: a request that cannot be met sees to
+// that.
 size_t used_bytes() {
   void* volatile block = std::malloc(size_t{1} << 40);
   if (block != nullptr) fail("a heap of 256 MiB gave 1 TiB");
