@@ -215,7 +215,10 @@ bool may_use_reserve(uint32_t owner) noexcept {
 uint32_t heap_of_thread_in_use(mi_heap_t* heap) noexcept {
   if (this_thread.is_in_use()) {
     uint32_t owner = 0;
-    while (this_thread.heaps[owner] != heap) ++owner;
+    while (this_thread.heaps[owner] != heap) {
+      ++owner;
+      BP_ASSERT(owner < kHeapOwnerCountMax);
+    }
     return owner;
   }
   this_thread.heaps[0] = heap->tld->heap_backing;
