@@ -324,7 +324,7 @@ def print_table(options, results):
             rounds = results[title]["rounds"]
             print(f"{title} [{unit(workload)}]")
             for name in (name for name in SERVERS if name in rounds):
-                line = f"  {name:15}{common.spread(rounds[name]):25}"
+                line = f"  {name:17}{common.spread(rounds[name]):25}"
                 if name in CONFIGURATIONS:
                     targets = targets_of(workload, transport, name)
                     line += common.ratio_text(common.ratios(rounds, name, PEERS), targets[0])
