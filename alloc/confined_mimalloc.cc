@@ -192,6 +192,8 @@ void on_error(int error_number, void*) {
   const InsideHeap inside;
   if (error_number != ENOMEM && error_number != EOVERFLOW) return report_heap_damage(error_number);
   errno = ENOMEM;
+  // No heap could meet that; where one was asked all the same, ENOMEM follows.
+  if (error_number == EOVERFLOW) return;
   if (const auto handler = exhaustion_handler.load(std::memory_order_relaxed)) handler();
 }
 

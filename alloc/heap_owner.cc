@@ -1,5 +1,7 @@
 #include "alloc/heap_owner.h"
 
+#include <utility>
+
 #include "alloc/thread_heaps.h"
 #include "platform/assert.h"
 #include "platform/cache_line.h"
@@ -113,7 +115,7 @@ void recharge_heap_owner(HeapOwner owner, uint64_t expected_bytes, uint64_t byte
 
 bool was_refused_by_limit(HeapOwner* owner) noexcept {
   *owner = refused_owner;
-  return is_refused;
+  return std::exchange(is_refused, false);
 }
 
 void count_refusal(HeapOwner owner) noexcept {

@@ -74,7 +74,7 @@ bool charge_heap_owner(HeapOwner owner, uint64_t bytes) noexcept;
 void credit_heap_owner(HeapOwner owner, uint64_t bytes) noexcept;
 // What was charged as expected turned out to be another amount.
 void recharge_heap_owner(HeapOwner owner, uint64_t expected_bytes, uint64_t bytes) noexcept;
-// Whether the calling thread's last charge was refused, and whose it was.
+// Whether the calling thread's last charge was refused, and whose it was. Says so once.
 bool was_refused_by_limit(HeapOwner* owner) noexcept;
 // A request of `owner` ended with NULL because of that.
 void count_refusal(HeapOwner owner) noexcept;

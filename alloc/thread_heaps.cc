@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "alloc/fork_mark.h"
 #include "alloc/heap_owner.h"
 #include "mimalloc.h"
 #include "mimalloc-internal.h"
@@ -193,6 +194,7 @@ mi_heap_t* heap_of_thread() noexcept {
 
 bool choose_heap_of_owner(uint32_t owner) noexcept {
   BP_ASSERT(owner < kHeapOwnerCountMax);
+  if (is_forked_child()) return true;  // it has one small heap, and must not touch its parent's
   mi_heap_t* current = heap_of_thread();
   if (!mi_heap_is_initialized(current)) return false;
   mi_heap_t* heap = owner == 0 ? current->tld->heap_backing : this_thread.heaps[owner];

@@ -71,7 +71,8 @@ Json owners_json(const CountersLayout& layout) {
 
 Json heap_owners_json(const CountersLayout& layout) {
   Json owners = Json::array();
-  for (uint64_t i = 0; i < layout.heap_owner_count.read(); ++i) {
+  const uint64_t count = std::min<uint64_t>(layout.heap_owner_count.read(), kHeapOwnerCountMax);
+  for (uint64_t i = 0; i < count; ++i) {
     const HeapOwnerCounters& owner = layout.heap_owners[i];
     Json json = {{"owner", owner.name.text},
                  {"used_bytes", owner.used_bytes.read()},

@@ -12,6 +12,7 @@
 
 #include "alloc/confined_heap.h"
 #include "alloc/exhaustion.h"
+#include "alloc/heap_walk.h"
 #include "pinned_pool/pinned_pool.h"
 #include "platform/clock.h"
 #include "tests/support/blocks.h"
@@ -50,6 +51,13 @@ HeapOwner owner_with_limit(const char* name, uint64_t bytes) {
 void find_all_that_is_free() {
   volatile size_t too_much = kTiB;
   BP_PROBE_CHECK(allocate(too_much) == nullptr);
+}
+
+uint64_t bytes_in_blocks() {
+  const HeapWalk walk = walk_heap();
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < walk.class_count; ++i) bytes += walk.classes[i].used_bytes;
+  return bytes;
 }
 
 // A thread that does one thing, then sleeps until it is told to end.
@@ -110,9 +118,12 @@ BP_PROBE(LimitRefusesItsOwnerAlone) {
     BP_PROBE_CHECK(count * kBlock > kLimit / 2 && count * kBlock <= kLimit);
     BP_PROBE_CHECK(allocate(9 * kMiB) == nullptr);  // a huge block counts as well
   }
+  // What nobody could have is not the limit's doing.
+  volatile size_t absurd = SIZE_MAX / 2 + 1;
+  BP_PROBE_CHECK(allocate(absurd) == nullptr);
   const HeapOwnerUse use = heap_owner_use(greedy);
   BP_PROBE_CHECK(use.used_bytes <= kLimit && use.used_bytes > kLimit - kMiB);
-  BP_PROBE_CHECK(use.refused_count == 2 && exhaustion_count() == 2);
+  BP_PROBE_CHECK(use.refused_count == 2 && exhaustion_count() == 3);
   const std::string said = capture.text();
   capture.finish();
   BP_PROBE_CHECK(said.find("bedplate: allocating memory for heap:greedy: it has ") !=
@@ -170,6 +181,18 @@ BP_PROBE(ChargeFollowsTheOwnerWhoeverFrees) {
   find_all_that_is_free();
   blocks.free_all();
   find_all_that_is_free();
+}
+
+BP_PROBE(ChildEntersAnOwner) {
+  const HeapOwner owner = heap_owner("heap:child").take();
+  const uint64_t used_bytes = bytes_in_blocks();
+  const test::Ended ended = test::run_forked([&] {
+    const HeapOwnerScope scope(owner);
+    std::free(allocate(100));
+  });
+  BP_PROBE_CHECK(ended.exit_code == 0);
+  // The heap's records are shared, and must be as they were.
+  BP_PROBE_CHECK(bytes_in_blocks() == used_bytes);
 }
 
 BP_PROBE(ReserveIsTheRuntimes) {
@@ -347,6 +370,11 @@ TEST(HeapOwner, OfManyThreadsHasOneLimit) {
 TEST(HeapOwner, IsChargedWhoeverFrees) {
   BP_SKIP_UNDER_SANITIZER();
   BP_CHECK_PROBE(ChargeFollowsTheOwnerWhoeverFrees);
+}
+
+TEST(HeapOwner, EnteredByAForkedChildLeavesItsParentsHeapAlone) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(ChildEntersAnOwner);
 }
 
 TEST(HeapOwner, RuntimeAloneHasTheReserve) {
