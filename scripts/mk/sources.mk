@@ -8,7 +8,8 @@ ALLOC := block_ledger buffer_pool_datapath exhaustion fork_mark heap_owner inter
          $(if $(SANITIZED),sanitizer_heap,bad_pointer child_heap confined_mimalloc heap_walk \
            ordinary_memory thread_heaps)
 TRANSPORT := doorbell event_loop registration socket_address stream_sockets \
-             epoll/epoll_sockets uring/page_pin uring/uring_device uring/uring_sockets timer_queue
+             epoll/epoll_sockets uring/page_pin uring/uring_device uring/uring_sockets timer_queue \
+             shm/futex_bell shm/group_layout shm/group_segment
 BOOT := appliance appliance_plan configuration configuration_keys counters_file listeners \
         preflight shard toml_reader
 BLOCKD := block_server connection_datapath nbd_negotiation volume_datapath

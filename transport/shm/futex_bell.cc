@@ -1,0 +1,49 @@
+#include "transport/shm/futex_bell.h"
+
+#include <cerrno>
+#include <ctime>
+
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "platform/clock.h"
+#include "platform/units.h"
+
+namespace bedplate {
+namespace {
+
+long membarrier(int command) noexcept { return syscall(SYS_membarrier, command, 0, 0); }
+
+}  // namespace
+
+Result<void> join_bell_fence() noexcept {
+  if (membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) == 0) return {};
+  return error_from_errno("registering for membarrier")
+      .set_cure("allow membarrier(2) here, or let the owner's group have fence = \"both\"");
+}
+
+void FutexBell::announce_sleep() const noexcept {
+  asleep_->store(1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (fence_ == BellFence::kBoth) return;
+  // Fails only where join_bell_fence failed before.
+  [[maybe_unused]] const long outcome = membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+  BP_DCHECK(outcome == 0);
+}
+
+void FutexBell::sleep(uint64_t timeout_ns) const noexcept {
+  const timespec timeout = {static_cast<time_t>(timeout_ns / kNsPerSecond),
+                            static_cast<long>(timeout_ns % kNsPerSecond)};
+  // EAGAIN: somebody rang already. EINTR, ETIMEDOUT: early, or the limit.
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(asleep_), FUTEX_WAIT, 1,
+          timeout_ns == UINT64_MAX ? nullptr : &timeout, nullptr, 0);
+}
+
+void FutexBell::wake() const noexcept {
+  if (asleep_->exchange(0, std::memory_order_relaxed) == 0) return;  // another has woken it
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(asleep_), FUTEX_WAKE, 1, nullptr, nullptr, 0);
+}
+
+}  // namespace bedplate

@@ -1,0 +1,168 @@
+// Where everything of a group lies in its segment: one description, from which the plan is computed
+// and by which the members find one another's queues.
+//
+// A group is a trust group with its FIFOs. Its segment holds, in this order:
+//
+//     header                  what the segment is: magic, version, the shape
+//     box owners, boxes       lazy: fast boxes that receivers give to those who send to them often
+//     one part per member     all that belongs to that member, in one piece (seed: aggregated):
+//       wrapper               its doorbell and what it has acknowledged
+//       returned loans        bits that borrowers set
+//       held loans            whose loans it holds, as bits
+//       lazy: claim counter, tail, and the slots of the one inbound FIFO that many may write
+//       mesh: a queue for each other member, then heads (outbound) beside tails (inbound)
+//       exchange: the one inbound box
+//       eager region          messages too long for a slot that were copied
+//
+// Everything begins at a cache line and nothing at a page. Offsets count from the segment's start.
+// Nothing is stored that can be computed: the layout is arithmetic on the shape, the same in every
+// process; a peer cannot forge it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "platform/cache_line.h"
+#include "platform/result.h"
+#include "platform/units.h"
+
+namespace bedplate {
+
+// Who may write to whom, and through what.
+//   kLazy      each member has one FIFO that all others write; fast boxes for pairs that talk often
+//   kMesh      each ordered pair has a lane of its own
+//   kExchange  two members that do not trust one another, a box in each direction
+enum class GroupKind : uint32_t { kLazy, kMesh, kExchange };
+
+const char* group_kind_text(GroupKind kind) noexcept;
+
+// The description of a group. Plain data: joiners get a copy, and the segment's header has one.
+struct GroupShape {
+  GroupKind kind = GroupKind::kLazy;
+  uint32_t member_count = 2;     // how many there can be, the owner's included
+  uint32_t entry_count = 128;    // lazy: of each inbound FIFO; mesh: of each lane; a power of two
+  uint32_t eager_bytes = 4096;   // the longest message that is copied
+  uint32_t eager_count = 4;      // how many of these each member's eager region holds
+  uint32_t box_bytes = 4096;     // of each fast box, a power of two
+  uint32_t box_count = 0;        // lazy: of the group
+  uint32_t box_count_max = 32;   // of these, a receiver gives away at most so many
+  uint32_t send_threshold = 16;  // sends until a pair gets a box
+  uint32_t loan_count = 256;     // that one member can have outstanding
+  uint32_t is_multi_threaded = 0;  // mesh: heads and tails have lines of their own
+  uint32_t line_bytes = kCacheLineBytes;
+
+  bool operator==(const GroupShape&) const noexcept = default;
+};
+
+inline constexpr uint32_t kInboundBoxCountMax = 64;  // boxes that one receiver polls
+inline constexpr uint32_t kMemberCountMax = 2047;    // a slot has 11 bits for its sender
+inline constexpr uint32_t kMessageBytesMax = 8191;   // and 13 for its bytes
+
+// How many boxes a group gets that says nothing: enough for all pairs of a small one.
+constexpr uint32_t default_box_count(uint32_t member_count) noexcept {
+  const uint64_t pairs = uint64_t{member_count} * (member_count - 1);
+  const uint64_t share = uint64_t{member_count} * 6;
+  return static_cast<uint32_t>(pairs < share ? pairs : share);
+}
+
+// Errors (kConfiguration): the first number that is out of range, with the range.
+Result<void> check_group_shape(const GroupShape& shape) noexcept;
+
+// What the bytes of a group are for, as `bedplate plan` tells them.
+enum class GroupPart : uint32_t {
+  kHeader,
+  kBoxOwners,
+  kBoxes,
+  kWrappers,
+  kReturnedLoans,
+  kHeldLoans,
+  kClaims,       // lazy: claim counter and tail of each FIFO
+  kQueues,
+  kHeadsAndTails,  // mesh
+  kEager,
+  kCount
+};
+const char* group_part_text(GroupPart part) noexcept;
+
+class GroupLayout {
+ public:
+  GroupLayout() noexcept = default;
+  // Requires: check_group_shape(shape).
+  explicit GroupLayout(const GroupShape& shape) noexcept;
+
+  const GroupShape& shape() const noexcept { return shape_; }
+  // The whole group: what its carve must have.
+  uint64_t bytes() const noexcept { return bytes_; }
+  // What of that is for `part`. All parts add up to bytes().
+  uint64_t part_bytes(GroupPart part) const noexcept {
+    return part_bytes_[static_cast<size_t>(part)];
+  }
+
+  uint64_t box_owner(uint32_t box) const noexcept {
+    return box_owners_ + box * sizeof(uint64_t);
+  }
+  uint64_t box(uint32_t index) const noexcept {
+    return boxes_ + uint64_t{index} * shape_.box_bytes;
+  }
+  // All of a member, from its wrapper to its eager region.
+  uint64_t member(uint32_t index) const noexcept { return members_ + index * member_bytes_; }
+  uint64_t member_bytes() const noexcept { return member_bytes_; }
+
+  uint64_t wrapper(uint32_t member_index) const noexcept { return member(member_index); }
+  uint64_t returned_loans(uint32_t member_index) const noexcept {
+    return member(member_index) + returned_;
+  }
+  uint64_t held_loans(uint32_t member_index) const noexcept { return member(member_index) + held_; }
+  uint64_t eager(uint32_t member_index) const noexcept { return member(member_index) + eager_; }
+  uint64_t eager_region_bytes() const noexcept {
+    return align_up(uint64_t{shape_.eager_bytes} * shape_.eager_count, shape_.line_bytes);
+  }
+
+  // Lazy.
+  uint64_t fifo(uint32_t receiver) const noexcept { return member(receiver) + fifo_; }
+
+  // Mesh; `receiver` and `sender` differ. Queues and tails lie with receivers, heads with senders.
+  uint64_t lane_queue(uint32_t receiver, uint32_t sender) const noexcept {
+    return member(receiver) + queues_ + other(receiver, sender) * queue_bytes_;
+  }
+  uint64_t lane_head(uint32_t receiver, uint32_t sender) const noexcept {
+    return member(sender) + heads_ + other(sender, receiver) * head_and_tail_bytes_;
+  }
+  uint64_t lane_tail(uint32_t receiver, uint32_t sender) const noexcept {
+    return member(receiver) + heads_ + other(receiver, sender) * head_and_tail_bytes_ +
+           head_and_tail_bytes_ / 2;
+  }
+
+  // Exchange.
+  uint64_t inbound_box(uint32_t receiver) const noexcept { return member(receiver) + fifo_; }
+
+ private:
+  // The place of `peer` among the others of `self`.
+  static uint64_t other(uint32_t self, uint32_t peer) noexcept {
+    return peer < self ? peer : peer - 1;
+  }
+  void lay_out_group() noexcept;
+  void lay_out_member() noexcept;
+  void add(GroupPart part, uint64_t count, uint64_t bytes) noexcept {
+    part_bytes_[static_cast<size_t>(part)] += count * bytes;
+  }
+
+  GroupShape shape_;
+  uint64_t bytes_ = 0;
+  uint64_t box_owners_ = 0;
+  uint64_t boxes_ = 0;
+  uint64_t members_ = 0;
+  uint64_t member_bytes_ = 0;
+  // From a member's start.
+  uint64_t returned_ = 0;
+  uint64_t held_ = 0;
+  uint64_t fifo_ = 0;
+  uint64_t queues_ = 0;
+  uint64_t queue_bytes_ = 0;
+  uint64_t heads_ = 0;
+  uint64_t head_and_tail_bytes_ = 0;
+  uint64_t eager_ = 0;
+  std::array<uint64_t, static_cast<size_t>(GroupPart::kCount)> part_bytes_ = {};
+};
+
+}  // namespace bedplate

@@ -1,0 +1,110 @@
+// A group's segment as it is mapped: what the layout says, as pointers.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "platform/result.h"
+#include "transport/shm/fast_box_datapath.h"
+#include "transport/shm/futex_bell.h"
+#include "transport/shm/group_layout.h"
+#include "transport/shm/inbound_fifo_datapath.h"
+#include "transport/shm/mesh_lane_datapath.h"
+
+namespace bedplate {
+
+struct GroupHeader {
+  static constexpr uint64_t kMagic = 0x0070'756f'7247'5042;  // "BPGroup"
+  static constexpr uint32_t kVersion = 1;
+
+  std::atomic<uint64_t> magic;  // stored last
+  uint32_t version;
+  BellFence fence;
+  uint64_t pool_id;
+  GroupShape shape;
+};
+static_assert(sizeof(GroupHeader) <= 128);
+
+// The member alone writes it, but for `asleep`, which who wakes it puts down.
+struct alignas(kCacheLineBytes) MemberWrapper {
+  std::atomic<uint64_t> acknowledged_epoch;  // the changes of membership that it has dealt with
+  std::atomic<uint32_t> asleep;
+};
+static_assert(sizeof(MemberWrapper) == kCacheLineBytes);
+
+// Who has a box: 0 is nobody, else pack_box_owner. Receivers take boxes by compare-and-swap.
+constexpr uint64_t pack_box_owner(uint32_t receiver, uint32_t sender) noexcept {
+  return uint64_t{receiver + 1} << 32 | (sender + 1);
+}
+
+// A view: it owns nothing. Threads: any.
+class GroupSegment {
+ public:
+  GroupSegment() noexcept = default;
+
+  // Makes an empty group in `memory`, which stays the caller's.
+  // Requires: check_group_shape; `memory` is zero and has GroupLayout(shape).bytes().
+  static GroupSegment create(std::span<std::byte> memory, const GroupShape& shape,
+                             uint64_t pool_id, BellFence fence) noexcept;
+  // Finds the group that another process has made. What the segment says of itself must be what
+  // `shape` says, which came from the owner.
+  // Errors: which of magic, version, pool, shape or size differs.
+  static Result<GroupSegment> attach(std::span<std::byte> memory, const GroupShape& shape,
+                                     uint64_t pool_id) noexcept;
+
+  const GroupShape& shape() const noexcept { return layout_.shape(); }
+  const GroupLayout& layout() const noexcept { return layout_; }
+  std::span<std::byte> memory() const noexcept { return {base_, layout_.bytes()}; }
+  BellFence fence() const noexcept { return fence_; }
+
+  MemberWrapper& wrapper(uint32_t member) const noexcept {
+    return *reinterpret_cast<MemberWrapper*>(base_ + layout_.wrapper(member));
+  }
+  FutexBell bell(uint32_t member) const noexcept { return {wrapper(member).asleep, fence_}; }
+  // Bit i of these words: loan i was returned / a loan of member i is held.
+  std::span<std::atomic<uint64_t>> returned_loans(uint32_t member) const noexcept {
+    return words(layout_.returned_loans(member), shape().loan_count);
+  }
+  std::span<std::atomic<uint64_t>> held_loans(uint32_t member) const noexcept {
+    return words(layout_.held_loans(member), shape().member_count);
+  }
+  std::span<std::byte> eager_region(uint32_t member) const noexcept {
+    return {base_ + layout_.eager(member), layout_.eager_region_bytes()};
+  }
+  InboundFifo fifo(uint32_t receiver) const noexcept {
+    return {base_ + layout_.fifo(receiver), shape().entry_count, shape().line_bytes};
+  }
+  MeshLane lane(uint32_t receiver, uint32_t sender) const noexcept {
+    return {base_ + layout_.lane_queue(receiver, sender),
+            base_ + layout_.lane_head(receiver, sender),
+            base_ + layout_.lane_tail(receiver, sender), shape().entry_count};
+  }
+  std::atomic<uint64_t>& box_owner(uint32_t box) const noexcept {
+    return *reinterpret_cast<std::atomic<uint64_t>*>(base_ + layout_.box_owner(box));
+  }
+  FastBox box(uint32_t index) const noexcept {
+    return {base_ + layout_.box(index), shape().box_bytes};
+  }
+  FastBox inbound_box(uint32_t receiver) const noexcept {
+    return {base_ + layout_.inbound_box(receiver), shape().box_bytes};
+  }
+
+  // Makes the part of `member` as new, with what others keep for it: boxes, lanes.
+  // Requires: no process uses it: it is nobody's, and every member knows.
+  void reset_member(uint32_t member) const noexcept;
+
+ private:
+  GroupSegment(std::byte* base, const GroupShape& shape, BellFence fence) noexcept
+      : base_(base), layout_(shape), fence_(fence) {}
+  std::span<std::atomic<uint64_t>> words(uint64_t offset, uint32_t bit_count) const noexcept {
+    return {reinterpret_cast<std::atomic<uint64_t>*>(base_ + offset), (bit_count + 63) / 64};
+  }
+
+  std::byte* base_ = nullptr;
+  GroupLayout layout_;
+  BellFence fence_ = BellFence::kSleeper;
+};
+
+}  // namespace bedplate

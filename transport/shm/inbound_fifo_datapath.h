@@ -1,0 +1,115 @@
+// The inbound FIFO of a member: bounded, many writers, one reader. A writer that is killed at any
+// instruction does not stop it.
+//
+// A writer claims a slot by a compare-and-swap on the slot's own header, which says in one word
+// that the slot is taken, for which lap, and by whom; then it moves the claim counter on, and who
+// finds the counter behind helps. So there is no moment at which a slot is taken and nobody knows
+// by whom: the reader that waits for a claimed slot asks whether that member still lives, and
+// passes over it when not.
+//
+// Invariants: 1. tail <= claims <= tail + capacity. 2. A slot is claimed only when the one before
+// it is, so the claim counter is the number of the first slot that is not claimed, or one less for
+// a moment. 3. A slot of the lap that is due changes from the lap before to claimed (any writer)
+// to published (that writer alone). 4. Only the reader writes the tail.
+#pragma once
+
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "platform/assert.h"
+#include "transport/shm/message_slot.h"
+
+namespace bedplate {
+
+class InboundFifo {
+ public:
+  static constexpr uint64_t slot_bytes(uint64_t entry_count) noexcept {
+    return entry_count * sizeof(MessageSlot);
+  }
+
+  InboundFifo() noexcept = default;
+  // `memory` holds the claim counter's line, the tail's, and the slots; all zero at first.
+  InboundFifo(std::byte* memory, uint32_t entry_count, uint32_t line_bytes) noexcept
+      : claims_(reinterpret_cast<std::atomic<uint64_t>*>(memory)),
+        tail_(reinterpret_cast<std::atomic<uint64_t>*>(memory + line_bytes)),
+        slots_(reinterpret_cast<MessageSlot*>(memory + 2 * line_bytes)),
+        mask_(entry_count - 1),
+        capacity_log2_(static_cast<unsigned>(std::countr_zero(entry_count))) {}
+
+  // Writers.
+
+  struct Claim {
+    MessageSlot* slot = nullptr;  // nullptr: the FIFO is full, or was spoilt by a member
+    uint64_t index = 0;
+  };
+  // Takes the next slot for member `sender`. Fill its payload, then publish(): the reader waits for
+  // it. `known_tail` is what the caller saw last; it is brought up to date when it looks full.
+  // Threads: any. Cost: two compare-and-swaps, on the slot's line and on the counter's.
+  Claim try_claim(uint32_t sender, uint64_t* known_tail) noexcept;
+
+  void publish(const Claim& claim, const SlotHeader& header) noexcept {
+    claim.slot->header.store(pack_slot(lap_of(claim.index, capacity_log2_), header),
+                             std::memory_order_release);  // pairs with peek
+  }
+
+  uint64_t tail() const noexcept { return tail_->load(std::memory_order_acquire); }
+  uint64_t claims() const noexcept { return claims_->load(std::memory_order_acquire); }
+
+  // The reader, which keeps the tail in its own memory as well (`tail`): what lies here can be
+  // scribbled over.
+
+  // The slot at `tail` and its header; kNone: nothing is there yet, kClaimed: it is being written,
+  // by header.sender.
+  MessageSlot& peek(uint64_t tail, SlotHeader* header) const noexcept {
+    MessageSlot& slot = slots_[tail & mask_];
+    const uint64_t word = slot.header.load(std::memory_order_acquire);
+    *header = slot_lap(word) == lap_of(tail, capacity_log2_) ? unpack_slot(word) : SlotHeader{};
+    return slot;
+  }
+  // Everything before `tail` was dealt with.
+  void set_tail(uint64_t tail) noexcept {
+    tail_->store(tail, std::memory_order_release);  // pairs with try_claim
+  }
+
+  uint32_t capacity() const noexcept { return static_cast<uint32_t>(mask_ + 1); }
+
+ private:
+  // A writer gives up for now when it was overtaken this often. Honest writers make progress each
+  // time; only nonsense in the counter keeps it busy for longer.
+  static constexpr int kAttemptsMax = 1000;
+
+  std::atomic<uint64_t>* claims_ = nullptr;
+  std::atomic<uint64_t>* tail_ = nullptr;
+  MessageSlot* slots_ = nullptr;
+  uint64_t mask_ = 0;
+  unsigned capacity_log2_ = 0;
+};
+
+inline InboundFifo::Claim InboundFifo::try_claim(uint32_t sender, uint64_t* known_tail) noexcept {
+  for (int attempt = 0; attempt < kAttemptsMax; ++attempt) {
+    uint64_t index = claims_->load(std::memory_order_acquire);
+    if (BP_UNLIKELY(index - *known_tail > mask_)) {
+      *known_tail = tail_->load(std::memory_order_acquire);
+      if (index - *known_tail > mask_) return {};
+    }
+    MessageSlot& slot = slots_[index & mask_];
+    uint64_t word = slot.header.load(std::memory_order_acquire);
+    const uint64_t lap = lap_of(index, capacity_log2_);
+    if (slot_lap(word) == lap) {
+      // Claimed, and its writer has not come to move the counter, or never will: help.
+      claims_->compare_exchange_strong(index, index + 1, std::memory_order_acq_rel);
+      continue;
+    }
+    if (slot_lap(word) != lap_before(lap)) continue;  // the counter has moved on meanwhile
+    const uint64_t claimed = pack_slot(lap, {SlotKind::kClaimed, 0, 0, sender});
+    if (!slot.header.compare_exchange_strong(word, claimed, std::memory_order_acq_rel)) continue;
+    const uint64_t own = index;
+    claims_->compare_exchange_strong(index, own + 1, std::memory_order_acq_rel);
+    return {&slot, own};
+  }
+  return {};
+}
+
+}  // namespace bedplate

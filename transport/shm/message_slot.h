@@ -1,0 +1,106 @@
+// The slot: one cache line that carries a message, or says where it lies.
+//
+// Inbound FIFOs and fast boxes consist of slots. The header is one word, so that a message is
+// published by one store, and so that claiming a slot and saying who claimed it is one instruction.
+// It carries the lap (how often the ring went round, plus one): a slot is valid when its lap is the
+// one that its reader expects. Headers lie at fixed places, payload never overlaps one; old bytes
+// cannot be mistaken for a message, and nobody has to clear a slot.
+//
+//     bits  0..2   kind
+//     bits  3..10  active message (kControl: what is wanted)
+//     bits 11..23  payload bytes
+//     bits 24..34  sender
+//     bits 35..63  lap
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "platform/cache_line.h"
+#include "transport/shm/group_layout.h"
+
+namespace bedplate {
+
+enum class SlotKind : uint32_t {
+  kNone,
+  kClaimed,  // a writer has taken the slot and has not published it yet
+  kInline,   // the payload is in the slot
+  kArea,     // fast box: the payload lies in the box's area (PayloadPlace)
+  kEager,    // the payload lies in the sender's eager region (PayloadPlace)
+  kLoan,     // LoanDescriptor
+  kControl,  // between providers: ControlMessage
+};
+
+struct SlotHeader {
+  SlotKind kind = SlotKind::kNone;
+  uint32_t am = 0;
+  uint32_t bytes = 0;
+  uint32_t sender = 0;
+};
+
+inline constexpr unsigned kSlotLapShift = 35;
+inline constexpr uint64_t kSlotLapMask = (uint64_t{1} << (64 - kSlotLapShift)) - 1;
+inline constexpr unsigned kSlotSenderShift = 24;
+inline constexpr unsigned kSlotBytesShift = 11;
+inline constexpr unsigned kSlotAmShift = 3;
+static_assert(kMemberCountMax < 1u << (kSlotLapShift - kSlotSenderShift));
+static_assert(kMessageBytesMax < 1u << (kSlotSenderShift - kSlotBytesShift));
+
+constexpr uint64_t pack_slot(uint64_t lap, const SlotHeader& header) noexcept {
+  return lap << kSlotLapShift | uint64_t{header.sender} << kSlotSenderShift |
+         uint64_t{header.bytes} << kSlotBytesShift | uint64_t{header.am} << kSlotAmShift |
+         static_cast<uint64_t>(header.kind);
+}
+constexpr SlotHeader unpack_slot(uint64_t word) noexcept {
+  return {static_cast<SlotKind>(word & 7), static_cast<uint32_t>(word >> kSlotAmShift & 0xff),
+          static_cast<uint32_t>(word >> kSlotBytesShift & kMessageBytesMax),
+          static_cast<uint32_t>(word >> kSlotSenderShift & kMemberCountMax)};
+}
+constexpr uint64_t slot_lap(uint64_t word) noexcept { return word >> kSlotLapShift; }
+
+// The lap that the message number `index` of a ring of 2^capacity_log2 slots has. Zeroed memory is
+// what the lap before the first left behind.
+constexpr uint64_t lap_of(uint64_t index, unsigned capacity_log2) noexcept {
+  return ((index >> capacity_log2) + 1) & kSlotLapMask;
+}
+constexpr uint64_t lap_before(uint64_t lap) noexcept { return (lap - 1) & kSlotLapMask; }
+
+inline constexpr uint32_t kInlineBytesMax = kCacheLineBytes - sizeof(uint64_t);
+
+struct alignas(kCacheLineBytes) MessageSlot {
+  std::atomic<uint64_t> header;
+  std::byte payload[kInlineBytesMax];
+};
+static_assert(sizeof(MessageSlot) == kCacheLineBytes);
+static_assert(std::atomic<uint64_t>::is_always_lock_free);
+
+// What lies in the payload of a slot whose message does not fit into it.
+
+struct PayloadPlace {
+  uint64_t offset = 0;  // kArea: from the area's start; kEager: from the sender's region's start
+};
+
+// A block of the pool that the sender lends. It is the receiver's until it sets bit `loan` of the
+// sender's returned loans.
+inline constexpr uint32_t kLoanHeaderBytesMax = 32;
+struct LoanDescriptor {
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+  uint32_t loan = 0;
+  uint32_t header_bytes = 0;
+  std::byte header[kLoanHeaderBytesMax] = {};
+};
+static_assert(sizeof(LoanDescriptor) <= kInlineBytesMax);
+
+// Copies at most kInlineBytesMax bytes. A call of memcpy costs more than the copy.
+inline void copy_inline(std::byte* to, const std::byte* from, size_t bytes) noexcept {
+  if (bytes >= 8) {
+    for (size_t i = 0; i + 8 <= bytes; i += 8) __builtin_memcpy(to + i, from + i, 8);
+    __builtin_memcpy(to + bytes - 8, from + bytes - 8, 8);  // the rest, overlapping
+  } else {
+    for (size_t i = 0; i < bytes; ++i) to[i] = from[i];
+  }
+}
+
+}  // namespace bedplate
