@@ -1,0 +1,132 @@
+#include "pinned_pool/membership.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstring>
+#include <ctime>
+#include <new>
+
+#include <sys/random.h>
+
+#include "platform/units.h"
+
+namespace bedplate {
+
+PoolId make_pool_id() noexcept {
+  PoolId id;
+  BP_ASSERT(getrandom(&id.random, sizeof id.random, 0) == sizeof id.random);
+  timespec now = {};
+  clock_gettime(CLOCK_REALTIME, &now);
+  id.born_ns = static_cast<uint64_t>(now.tv_sec) * kNsPerSecond +
+               static_cast<uint64_t>(now.tv_nsec);
+  return id;
+}
+
+const char* to_text(MemberState state) noexcept {
+  switch (state) {
+    case MemberState::kFree: return "free";
+    case MemberState::kJoining: return "joining";
+    case MemberState::kAlive: return "alive";
+    case MemberState::kDead: return "dead";
+    case MemberState::kQuiet: return "quiet";
+  }
+  return "unknown";
+}
+
+MemberName::MemberName(std::string_view name) noexcept {
+  std::memcpy(text, name.data(), std::min(name.size(), sizeof text - 1));
+}
+
+MembersTable* MembersTable::create(std::span<std::byte> memory, uint32_t member_count,
+                                   const PoolId& pool_id) noexcept {
+  BP_ASSERT(member_count >= 1 && member_count <= kMemberCountMax);
+  BP_ASSERT(memory.size() >= bytes_for(member_count));
+  BP_ASSERT(reinterpret_cast<uintptr_t>(memory.data()) % kCacheLineBytes == 0);
+  auto* table = new (memory.data()) MembersTable;
+  table->version_ = kVersion;
+  table->member_count_ = member_count;
+  table->pool_id_ = pool_id;
+  table->epoch_.store(0, std::memory_order_relaxed);
+  for (uint32_t i = 0; i < member_count; ++i) new (&table->entry(i)) MemberEntry{};
+  pthread_mutexattr_t attributes;
+  BP_ASSERT(pthread_mutexattr_init(&attributes) == 0);
+  BP_ASSERT(pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST) == 0);
+  BP_ASSERT(pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED) == 0);
+  BP_ASSERT(pthread_mutex_init(&table->owner_life_, &attributes) == 0);
+  pthread_mutexattr_destroy(&attributes);
+  table->magic_.store(kMagic, std::memory_order_release);
+  return table;
+}
+
+Result<const MembersTable*> MembersTable::open(std::span<const std::byte> memory,
+                                               const PoolId& pool_id) noexcept {
+  Error error;
+  error.set_doing("opening the members table of the pool");
+  error.set_cure("run the program and the pool's owner from the same release of Bedplate");
+  if (memory.size() < kMembersHeaderBytes ||
+      reinterpret_cast<uintptr_t>(memory.data()) % kCacheLineBytes != 0) {
+    return error.set_answer("%zu bytes at %p are no table", memory.size(),
+                            static_cast<const void*>(memory.data()));
+  }
+  const auto* table = reinterpret_cast<const MembersTable*>(memory.data());
+  const uint64_t magic = table->magic_.load(std::memory_order_acquire);
+  if (magic != kMagic) {
+    return error.set_answer("it begins with %016" PRIx64 ", not with %016" PRIx64, magic, kMagic);
+  }
+  if (table->version_ != kVersion) {
+    return error.set_answer("it has version %u, this program knows %u", table->version_, kVersion);
+  }
+  const uint32_t count = table->member_count_;
+  if (count == 0 || count > kMemberCountMax || bytes_for(count) > memory.size()) {
+    return error.set_answer("it has %u members, in %zu bytes", count, memory.size());
+  }
+  if (table->pool_id_ != pool_id) return error.set_answer("it is another pool's");
+  return table;
+}
+
+MemberName MembersTable::name(uint32_t member) const noexcept {
+  MemberName name;
+  for (size_t i = 0; i < std::size(entry(member).name); ++i) {
+    const uint64_t part = entry(member).name[i].load(std::memory_order_relaxed);
+    std::memcpy(name.text + i * sizeof part, &part, sizeof part);
+  }
+  name.text[sizeof name.text - 1] = '\0';
+  return name;
+}
+
+// The entry first, the epoch last, each with release: pairs with the loads in word() and epoch().
+void MembersTable::publish(MemberEntry& entry, const MemberWord& word) noexcept {
+  const uint64_t next_epoch = epoch_.load(std::memory_order_relaxed) + 1;
+  entry.changed_epoch.store(next_epoch, std::memory_order_relaxed);
+  entry.word.store(word.generation << 8 | static_cast<uint8_t>(word.state),
+                   std::memory_order_release);
+  epoch_.store(next_epoch, std::memory_order_release);
+}
+
+void MembersTable::begin_join(uint32_t member, uint32_t pid, const MemberName& name) noexcept {
+  const MemberWord before = word(member);
+  BP_ASSERT(before.state == MemberState::kFree);
+  MemberEntry& changed = entry(member);
+  changed.pid.store(pid, std::memory_order_relaxed);
+  for (size_t i = 0; i < std::size(changed.name); ++i) {
+    uint64_t part = 0;
+    std::memcpy(&part, name.text + i * sizeof part, sizeof part);
+    changed.name[i].store(part, std::memory_order_relaxed);
+  }
+  publish(changed, {before.generation + 1, MemberState::kJoining});
+}
+
+void MembersTable::set_state(uint32_t member, MemberState state) noexcept {
+  BP_ASSERT(state != MemberState::kJoining);  // begin_join
+  publish(entry(member), {generation(member), state});
+}
+
+void MembersTable::hold_owner_life() noexcept {
+  BP_ASSERT(pthread_mutex_lock(&owner_life_) == 0);
+}
+
+void MembersTable::release_owner_life() noexcept {
+  BP_ASSERT(pthread_mutex_unlock(&owner_life_) == 0);
+}
+
+}  // namespace bedplate

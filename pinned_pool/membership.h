@@ -1,0 +1,183 @@
+// The members table of a group: who may be sent to, who has died, and whether the owner lives.
+//
+// It lies in a segment that the owner of the pool alone writes (owner `members`); every joined
+// process maps it read-only. The owner's control thread changes an entry first and the epoch after
+// it, so a member that polls compares one word in one line with what it saw last, and looks at the
+// entries only when it moved. The owner's own life is a word beside the epoch that the kernel
+// clears when the owner dies: to notice it takes no system call.
+// How a process comes into the table: join_roster.h. The bytes: docs/join.md.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <type_traits>
+
+#include <linux/futex.h>
+#include <pthread.h>
+
+#include "platform/assert.h"
+#include "platform/cache_line.h"
+#include "platform/result.h"
+
+namespace bedplate {
+
+// Which pool: no two have the same, not even those of one machine before and after a restart.
+struct PoolId {
+  uint64_t random = 0;
+  uint64_t born_ns = 0;  // CLOCK_REALTIME
+
+  bool operator==(const PoolId&) const noexcept = default;
+};
+
+PoolId make_pool_id() noexcept;
+
+enum class MemberState : uint8_t {
+  kFree,
+  kJoining,  // it was given its part and has not said yet that it is ready
+  kAlive,
+  kDead,     // it left, or no instruction of it runs any more; devices may still write for it
+  kQuiet,    // its process has ended and all its rings are torn down
+};
+
+// "free", "joining", ...
+const char* to_text(MemberState state) noexcept;
+
+struct MemberName {
+  char text[32] = {};
+
+  MemberName() noexcept = default;
+  explicit MemberName(std::string_view name) noexcept;  // cut off at 31 bytes
+};
+
+// What of a member changes together.
+struct MemberWord {
+  uint64_t generation = 0;  // how many have joined in this place, this one included
+  MemberState state = MemberState::kFree;
+
+  bool operator==(const MemberWord&) const noexcept = default;
+};
+
+struct alignas(kCacheLineBytes) MemberEntry {
+  std::atomic<uint64_t> word;  // generation << 8 | state
+  std::atomic<uint32_t> pid;
+  uint32_t reserved;
+  std::atomic<uint64_t> changed_epoch;  // the epoch of the last change of this entry
+  std::atomic<uint64_t> name[4];        // atomic: a place that is given out anew is renamed
+};
+static_assert(sizeof(MemberEntry) == kCacheLineBytes);
+static_assert(sizeof(MemberEntry::name) == sizeof(MemberName));
+
+class MembersTable {
+ public:
+  static constexpr uint64_t kMagic = 0x316d'656d'7064'6562;  // "bedpmem1"
+  static constexpr uint32_t kVersion = 1;
+  static constexpr uint32_t kMemberCountMax = 4096;
+
+  static constexpr uint64_t bytes_for(uint32_t member_count) noexcept;
+
+  // Owner: makes a table of free members in `memory`. Requires: `memory` is zeroed, writable,
+  // aligned to a cache line and at least bytes_for(member_count) long; 1 <= member_count <= max.
+  static MembersTable* create(std::span<std::byte> memory, uint32_t member_count,
+                              const PoolId& pool_id) noexcept;
+
+  // Joiner: the table in `memory`, once it was checked to be one, of this version, of the pool
+  // `pool_id`, and wholly inside.
+  static Result<const MembersTable*> open(std::span<const std::byte> memory,
+                                          const PoolId& pool_id) noexcept;
+
+  uint32_t member_count() const noexcept { return member_count_; }
+  const PoolId& pool_id() const noexcept { return pool_id_; }
+
+  // All readers: threads and processes any. Requires: member < member_count().
+
+  // Pairs with the release in every change: who sees an epoch sees all entries up to it.
+  // Cost: one load of the table's first line, which changes only with the epoch and with the
+  // owner's death.
+  uint64_t epoch() const noexcept { return epoch_.load(std::memory_order_acquire); }
+
+  // Whether the owner has died or stopped. Cost: one relaxed load, of the same line as the epoch.
+  bool is_owner_gone() const noexcept {
+    return (__atomic_load_n(&owner_life_.__data.__lock, __ATOMIC_RELAXED) & FUTEX_TID_MASK) == 0;
+  }
+
+  MemberWord word(uint32_t member) const noexcept {
+    const uint64_t word = entry(member).word.load(std::memory_order_acquire);
+    return {word >> 8, static_cast<MemberState>(word & 0xff)};
+  }
+  MemberState state(uint32_t member) const noexcept { return word(member).state; }
+  uint64_t generation(uint32_t member) const noexcept { return word(member).generation; }
+  uint32_t pid(uint32_t member) const noexcept {
+    return entry(member).pid.load(std::memory_order_relaxed);
+  }
+  uint64_t changed_epoch(uint32_t member) const noexcept {
+    return entry(member).changed_epoch.load(std::memory_order_relaxed);
+  }
+  MemberName name(uint32_t member) const noexcept;
+
+  // The owner's control thread only; before it runs, whoever builds the pool.
+
+  // kFree -> kJoining: a new generation begins, with a name and a process.
+  void begin_join(uint32_t member, uint32_t pid, const MemberName& name) noexcept;
+  // Every other change. Bumps the epoch.
+  void set_state(uint32_t member, MemberState state) noexcept;
+
+  // From here on the table says that the owner lives, until this thread unlocks it or ends, for
+  // whatever reason: the kernel then clears the word. Called once.
+  void hold_owner_life() noexcept;
+  // The same thread, at an orderly end: the owner is gone.
+  void release_owner_life() noexcept;
+
+ private:
+  const MemberEntry* entries() const noexcept;
+  const MemberEntry& entry(uint32_t member) const noexcept {
+    BP_DCHECK(member < member_count_);
+    return entries()[member];
+  }
+  MemberEntry& entry(uint32_t member) noexcept {
+    BP_ASSERT(member < member_count_);
+    return const_cast<MemberEntry&>(entries()[member]);
+  }
+  void publish(MemberEntry& entry, const MemberWord& word) noexcept;
+
+  friend struct MembersTableLayout;
+
+  std::atomic<uint64_t> magic_;  // stored last
+  uint32_t version_;
+  uint32_t member_count_;
+  PoolId pool_id_;
+  std::atomic<uint64_t> epoch_;
+  // A robust mutex, because the list by which the kernel finds a dying thread's robust futexes is
+  // the C library's. Its first word is the futex: the holder's thread id, which futex(2) and
+  // set_robust_list(2) make part of the system's interface; the kernel clears it at the holder's
+  // death. Readers only ever look at that word, the others are the C library's.
+  pthread_mutex_t owner_life_;
+};
+
+inline constexpr uint64_t kMembersHeaderBytes = 2 * kCacheLineBytes;
+
+struct MembersTableLayout {
+  static_assert(sizeof(MembersTable) <= kMembersHeaderBytes);
+  static_assert(offsetof(MembersTable, member_count_) == 12);
+  static_assert(offsetof(MembersTable, pool_id_) == 16);
+  static_assert(offsetof(MembersTable, epoch_) == 32);
+  static_assert(offsetof(MembersTable, owner_life_) == 40);
+  static_assert(offsetof(pthread_mutex_t, __data.__lock) == 0);
+  // The line that members poll holds the epoch and the owner's life.
+  static_assert(offsetof(MembersTable, owner_life_) + sizeof(int) <= kCacheLineBytes);
+};
+static_assert(std::is_standard_layout_v<MembersTable>);
+static_assert(std::atomic<uint64_t>::is_always_lock_free);
+
+constexpr uint64_t MembersTable::bytes_for(uint32_t member_count) noexcept {
+  return kMembersHeaderBytes + uint64_t{member_count} * sizeof(MemberEntry);
+}
+
+inline const MemberEntry* MembersTable::entries() const noexcept {
+  return reinterpret_cast<const MemberEntry*>(reinterpret_cast<const std::byte*>(this) +
+                                              kMembersHeaderBytes);
+}
+
+}  // namespace bedplate

@@ -1,0 +1,146 @@
+#include "pinned_pool/membership.h"
+
+#include <cstring>
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "platform/clock.h"
+#include "platform/file.h"
+#include "platform/units.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+
+namespace {
+
+constexpr uint32_t kMemberCount = 5;
+constexpr uint64_t kMemoryBytes = 4 * kKiB;
+
+bool becomes_gone(const MembersTable& table, uint64_t within_ns) {
+  const uint64_t until = monotonic_ns() + within_ns;
+  while (!table.is_owner_gone()) {
+    if (monotonic_ns() > until) return false;
+    cpu_relax();
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST_GROUP(MembersTable) {
+  std::byte* memory = nullptr;
+  MembersTable* table = nullptr;
+  const PoolId pool_id = make_pool_id();
+
+  void setup() override {
+    memory = static_cast<std::byte*>(mmap(nullptr, kMemoryBytes, PROT_READ | PROT_WRITE,
+                                          MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    CHECK(memory != MAP_FAILED);
+    table = MembersTable::create({memory, kMemoryBytes}, kMemberCount, pool_id);
+  }
+  void teardown() override { munmap(memory, kMemoryBytes); }
+
+  void check_refused(const char* answer, uint64_t bytes = kMemoryBytes) {
+    auto opened = MembersTable::open({memory, bytes}, pool_id);
+    CHECK(!opened.ok());
+    STRNCMP_EQUAL(answer, opened.error().answer, std::strlen(answer));
+  }
+
+  // A child that holds the table's owner life and says so; it then waits to be killed, or ends.
+  pid_t start_holder(bool waits) {
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      table->hold_owner_life();
+      [[maybe_unused]] const ssize_t written = write(ends[1], "1", 1);
+      while (waits) pause();
+      _exit(0);
+    }
+    ::close(ends[1]);
+    char said = 0;
+    CHECK(read(ends[0], &said, 1) == 1);
+    ::close(ends[0]);
+    return child;
+  }
+};
+
+TEST(MembersTable, BeginsWithFreeMembers) {
+  LONGS_EQUAL(kMemberCount, table->member_count());
+  CHECK(table->epoch() == 0);
+  for (uint32_t i = 0; i < kMemberCount; ++i) {
+    CHECK(table->word(i) == MemberWord{});
+    STRCMP_EQUAL("", table->name(i).text);
+  }
+  LONGS_EQUAL(128 + 5 * 64, MembersTable::bytes_for(kMemberCount));
+}
+
+TEST(MembersTable, EachChangeIsAnEpoch) {
+  table->begin_join(3, 1234, MemberName("relay"));
+  CHECK(table->epoch() == 1);
+  CHECK((table->word(3) == MemberWord{1, MemberState::kJoining}));
+  LONGS_EQUAL(1234, table->pid(3));
+  STRCMP_EQUAL("relay", table->name(3).text);
+  uint64_t epoch = 1;
+  for (const MemberState state : {MemberState::kAlive, MemberState::kDead, MemberState::kQuiet,
+                                  MemberState::kFree}) {
+    table->set_state(3, state);
+    ++epoch;
+    CHECK(table->epoch() == epoch);
+    CHECK(table->changed_epoch(3) == epoch);
+    CHECK((table->word(3) == MemberWord{1, state}));
+  }
+  CHECK(table->changed_epoch(2) == 0);
+  table->begin_join(3, 99, MemberName("a name that is longer than thirty-one bytes"));
+  CHECK((table->word(3) == MemberWord{2, MemberState::kJoining}));
+  STRCMP_EQUAL("a name that is longer than thir", table->name(3).text);
+}
+
+TEST(MembersTable, IsOpenedByWhoHasItReadOnly) {
+  CHECK(mprotect(memory, kMemoryBytes, PROT_READ) == 0);
+  auto opened = MembersTable::open({memory, kMemoryBytes}, pool_id);
+  CHECK(opened.ok());
+  POINTERS_EQUAL(table, opened.value());
+}
+
+TEST(MembersTable, RefusesWhatIsNone) {
+  check_refused("100 bytes at", 100);
+  check_refused("it has 5 members, in 400 bytes", 400);
+  memory[8] = std::byte{7};
+  check_refused("it has version 7, this program knows 1");
+  memory[0] = std::byte{0};
+  check_refused("it begins with 316d656d70646500, not with 316d656d70646562");
+}
+
+TEST(MembersTable, RefusesAnotherPools) {
+  auto opened = MembersTable::open({memory, kMemoryBytes}, make_pool_id());
+  CHECK(!opened.ok());
+  STRCMP_EQUAL("it is another pool's", opened.error().answer);
+}
+
+TEST(MembersTable, OwnerIsGoneUnlessItHoldsItsLife) {
+  CHECK(table->is_owner_gone());
+  table->hold_owner_life();
+  CHECK(!table->is_owner_gone());
+  table->release_owner_life();
+  CHECK(table->is_owner_gone());
+}
+
+TEST(MembersTable, OwnersDeathIsSeenWithinMilliseconds) {
+  const pid_t child = start_holder(true);
+  CHECK(!table->is_owner_gone());
+  CHECK(kill(child, SIGKILL) == 0);
+  CHECK(becomes_gone(*table, 100 * kNsPerMs));  // by itself: nobody has waited for the child yet
+  waitpid(child, nullptr, 0);
+}
+
+TEST(MembersTable, OwnersExitIsSeenToo) {
+  const pid_t child = start_holder(false);
+  CHECK(becomes_gone(*table, 100 * kNsPerMs));
+  waitpid(child, nullptr, 0);
+}
