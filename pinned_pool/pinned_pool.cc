@@ -177,14 +177,22 @@ Segment* PinnedPool::find_segment(const OwnerName& owner) noexcept {
   return nullptr;
 }
 
-bool PinnedPool::contains(const void* pointer, uint64_t bytes) const noexcept {
+const Segment* PinnedPool::segment_of(const void* pointer) const noexcept {
   const auto* wanted = static_cast<const std::byte*>(pointer);
   for (uint32_t i = 0; i < segment_count_; ++i) {
-    const Segment& segment = segments_[i];
-    const auto offset = static_cast<uint64_t>(wanted - segment.address);
-    if (offset < segment.bytes && bytes <= segment.bytes - offset) return true;
+    if (static_cast<uint64_t>(wanted - segments_[i].address) < segments_[i].bytes) {
+      return &segments_[i];
+    }
   }
-  return false;
+  return nullptr;
+}
+
+bool PinnedPool::contains(const void* pointer, uint64_t bytes) const noexcept {
+  const Segment* segment = segment_of(pointer);
+  if (segment == nullptr) return false;
+  const auto offset = static_cast<uint64_t>(static_cast<const std::byte*>(pointer) -
+                                            segment->address);
+  return bytes <= segment->bytes - offset;
 }
 
 bool PinnedPool::overlaps(const void* pointer, uint64_t bytes) const noexcept {

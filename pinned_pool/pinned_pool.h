@@ -89,6 +89,9 @@ class PinnedPool {
   // nullptr when no segment has this owner.
   Segment* find_segment(const OwnerName& owner) noexcept;
 
+  // The segment that `pointer` lies in, or nullptr.
+  const Segment* segment_of(const void* pointer) const noexcept;
+
   // Whether [pointer, pointer + bytes) lies wholly inside one segment.
   bool contains(const void* pointer, uint64_t bytes) const noexcept;
 

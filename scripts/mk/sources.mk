@@ -9,7 +9,9 @@ ALLOC := block_ledger buffer_pool_datapath exhaustion fork_mark heap_owner inter
            ordinary_memory thread_heaps)
 TRANSPORT := doorbell event_loop registration socket_address stream_sockets \
              epoll/epoll_sockets uring/page_pin uring/uring_device uring/uring_sockets timer_queue \
-             shm/futex_bell shm/group_layout shm/group_segment
+             endpoint messenger shm/futex_bell shm/group_layout shm/group_segment \
+             shm/loan_table shm/shm_boxes shm/shm_endpoint_datapath shm/shm_members \
+             shm/shm_operations shm/shm_provider shm/shm_receive_datapath
 BOOT := appliance appliance_plan configuration configuration_keys counters_file listeners \
         preflight shard toml_reader
 BLOCKD := block_server connection_datapath nbd_negotiation volume_datapath

@@ -61,7 +61,7 @@ inline constexpr uint32_t kMessageBytesMax = 8191;   // and 13 for its bytes
 // How many boxes a group gets that says nothing: enough for all pairs of a small one.
 constexpr uint32_t default_box_count(uint32_t member_count) noexcept {
   const uint64_t pairs = uint64_t{member_count} * (member_count - 1);
-  const uint64_t share = uint64_t{member_count} * 6;
+  const uint64_t share = uint64_t{member_count} * 5;
   return static_cast<uint32_t>(pairs < share ? pairs : share);
 }
 

@@ -17,7 +17,7 @@ Error foreign_segment(const char* what, uint64_t wanted, uint64_t found) noexcep
 }  // namespace
 
 GroupSegment GroupSegment::create(std::span<std::byte> memory, const GroupShape& shape,
-                                  uint64_t pool_id, BellFence fence) noexcept {
+                                  const PoolId& pool_id, BellFence fence) noexcept {
   GroupSegment segment(memory.data(), shape, fence);
   BP_ASSERT(memory.size() == segment.layout_.bytes());
   BP_ASSERT(reinterpret_cast<uintptr_t>(memory.data()) % shape.line_bytes == 0);
@@ -31,7 +31,7 @@ GroupSegment GroupSegment::create(std::span<std::byte> memory, const GroupShape&
 }
 
 Result<GroupSegment> GroupSegment::attach(std::span<std::byte> memory, const GroupShape& shape,
-                                          uint64_t pool_id) noexcept {
+                                          const PoolId& pool_id) noexcept {
   BP_TRY(check_group_shape(shape));
   if (memory.size() < sizeof(GroupHeader)) {
     return foreign_segment("size", sizeof(GroupHeader), memory.size());
@@ -42,7 +42,8 @@ Result<GroupSegment> GroupSegment::attach(std::span<std::byte> memory, const Gro
   if (header->version != GroupHeader::kVersion) {
     return foreign_segment("version", GroupHeader::kVersion, header->version);
   }
-  if (header->pool_id != pool_id) return foreign_segment("pool", pool_id, header->pool_id);
+  const PoolId found_id = header->pool_id;
+  if (!(found_id == pool_id)) return foreign_segment("pool", pool_id.random, found_id.random);
   const BellFence fence = header->fence;
   if (fence != BellFence::kSleeper && fence != BellFence::kBoth) {
     return foreign_segment("fence", 0, static_cast<uint64_t>(fence));

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "pinned_pool/membership.h"
 #include "platform/result.h"
 #include "transport/shm/fast_box_datapath.h"
 #include "transport/shm/futex_bell.h"
@@ -22,7 +23,7 @@ struct GroupHeader {
   std::atomic<uint64_t> magic;  // stored last
   uint32_t version;
   BellFence fence;
-  uint64_t pool_id;
+  PoolId pool_id;
   GroupShape shape;
 };
 static_assert(sizeof(GroupHeader) <= 128);
@@ -47,12 +48,12 @@ class GroupSegment {
   // Makes an empty group in `memory`, which stays the caller's.
   // Requires: check_group_shape; `memory` is zero and has GroupLayout(shape).bytes().
   static GroupSegment create(std::span<std::byte> memory, const GroupShape& shape,
-                             uint64_t pool_id, BellFence fence) noexcept;
+                             const PoolId& pool_id, BellFence fence) noexcept;
   // Finds the group that another process has made. What the segment says of itself must be what
   // `shape` says, which came from the owner.
   // Errors: which of magic, version, pool, shape or size differs.
   static Result<GroupSegment> attach(std::span<std::byte> memory, const GroupShape& shape,
-                                     uint64_t pool_id) noexcept;
+                                     const PoolId& pool_id) noexcept;
 
   const GroupShape& shape() const noexcept { return layout_.shape(); }
   const GroupLayout& layout() const noexcept { return layout_; }

@@ -1,0 +1,128 @@
+// A group in memory of its own, with members that a test moves by hand: one thread plays them all.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <sys/mman.h>
+
+#include "pinned_pool/membership.h"
+#include "transport/messenger.h"
+#include "transport/shm/shm_provider.h"
+
+namespace bedplate::test {
+
+// One member with all that it is made of, and what it has received.
+struct Member {
+  struct Received {
+    uint32_t from;
+    AmId id;
+    std::string payload;
+    Loan loan;
+  };
+
+  Messenger messenger;
+  ShmCounters counters;
+  ShmProvider shm;
+  std::vector<Received> received;
+  std::vector<PeerEvent> events;
+
+  Endpoint& to(uint32_t peer) {
+    auto endpoint = messenger.connect({peer});
+    BP_ASSERT(endpoint.ok());
+    return *endpoint.value();
+  }
+};
+
+class GroupRig {
+ public:
+  static constexpr PoolId kPoolId = {7, 8};
+
+  explicit GroupRig(const GroupShape& shape, const PinnedPool* pool = nullptr)
+      : layout_(shape), pool_(pool) {
+    group_ = map(layout_.bytes());
+    table_ = map(MembersTable::bytes_for(shape.member_count));
+    members_ = MembersTable::create(table_, shape.member_count, kPoolId);
+    members_->hold_owner_life();
+    segment_ = GroupSegment::create(group_, shape, kPoolId, BellFence::kSleeper);
+    for (uint32_t i = 0; i < shape.member_count; ++i) all_.push_back(nullptr);
+  }
+  GroupRig(const GroupRig&) = delete;
+  GroupRig& operator=(const GroupRig&) = delete;
+  ~GroupRig() {
+    all_.clear();
+    if (!members_->is_owner_gone()) members_->release_owner_life();
+    munmap(group_.data(), group_.size());
+    munmap(table_.data(), table_.size());
+  }
+
+  GroupSegment& segment() { return segment_; }
+  MembersTable& members() { return *members_; }
+
+  // Lets member `index` join, and all who are there notice.
+  Member& join(uint32_t index, bool is_threaded = false) {
+    members_->begin_join(index, 1000 + index, MemberName("member"));
+    members_->set_state(index, MemberState::kAlive);
+    return attach(index, is_threaded);
+  }
+  // The process's part of it: also in a forked child, for a member that has joined.
+  Member& attach(uint32_t index, bool is_threaded = false) {
+    all_[index] = std::make_unique<Member>();
+    Member& member = *all_[index];
+    ShmProviderOptions options;
+    options.segment = segment_;
+    options.members = members_;
+    options.member = index;
+    options.is_threaded = is_threaded;
+    options.pool = pool_;
+    options.counters = &member.counters;
+    options.on_peer = {[](void* context, const PeerEvent& event) noexcept {
+                         static_cast<Member*>(context)->events.push_back(event);
+                       },
+                       &member};
+    for (uint32_t id = 0; id < kHandledAmCount; ++id) {
+      member.messenger.set_handler(static_cast<AmId>(id),
+                                   {[](void* context, const Message& message) noexcept {
+                                      static_cast<Member*>(context)->received.push_back(
+                                          {static_cast<ShmEndpoint&>(message.from).peer(),
+                                           message.id,
+                                           {reinterpret_cast<const char*>(message.payload.data()),
+                                            message.payload.size()},
+                                           message.loan});
+                                    },
+                                    &member});
+    }
+    BP_ASSERT(member.shm.create(options, member.messenger.dispatcher()).ok());
+    member.messenger.add_provider(member.shm);
+    return member;
+  }
+  // Ends it as SIGKILL would: the object just goes.
+  void kill(uint32_t index) {
+    all_[index].reset();
+    members_->set_state(index, MemberState::kDead);
+  }
+
+  static constexpr uint32_t kHandledAmCount = 200;
+
+ private:
+  static std::span<std::byte> map(uint64_t bytes) {
+    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    BP_ASSERT(memory != MAP_FAILED);
+    return {static_cast<std::byte*>(memory), bytes};
+  }
+
+  GroupLayout layout_;
+  const PinnedPool* pool_;
+  std::span<std::byte> group_;
+  std::span<std::byte> table_;
+  MembersTable* members_ = nullptr;
+  GroupSegment segment_;
+  std::vector<std::unique_ptr<Member>> all_;
+};
+
+inline std::span<const std::byte> bytes_of(const std::string& text) {
+  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+}
+
+}  // namespace bedplate::test

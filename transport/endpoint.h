@@ -1,0 +1,140 @@
+// Endpoints: one interface to a peer, near or far.
+//
+// An endpoint is a way to one peer. What kind of way (this process, another one on the pool, another
+// host) is its provider's business; whoever sends need not know. Memory is the caller's: nothing is
+// buffered but what am_send copies, and nothing here blocks or allocates.
+// docs/transport.md says what every provider must keep to.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "platform/result.h"
+
+namespace bedplate {
+
+class Endpoint;
+class Provider;
+
+// Picks the function that runs at the receiver (Messenger::set_handler).
+using AmId = uint8_t;
+inline constexpr uint32_t kAmCount = 256;
+
+enum class SendStatus : uint8_t {
+  kDone,     // accepted, and the caller's memory is its own again
+  kPending,  // accepted; the completion says when
+  kAgain,    // no room for it now: poll, then try again; nothing was sent
+  kGone,     // the peer has left or died, or the pool has lost its owner
+  kTooLong,  // more than limits() allow
+  kRefused,  // memory that this peer cannot reach, or may not
+};
+const char* to_text(SendStatus status) noexcept;
+
+// How an operation ended whose end was announced as kPending.
+enum class Outcome : uint8_t {
+  kDone,
+  kNotDone,  // nothing of it happened
+  kUnknown,  // the connection was lost: it may have happened
+};
+const char* to_text(Outcome outcome) noexcept;
+
+// Who is told of an operation's end. The caller's; it stays where it is until it was called, once,
+// from Messenger::poll of the shard that started the operation, never from within the call itself.
+struct Completion {
+  void (*call)(Completion& self, Outcome outcome) noexcept = nullptr;
+};
+
+// A piece of memory as its owner describes it to a peer that may read or write it (Endpoint::expose).
+// Plain data: it travels in messages.
+struct RemoteMemory {
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+  uint64_t key = 0;   // what the provider needs beside the address
+  uint64_t kind = 0;  // which provider, and how (its own business)
+
+  // `bytes` of it, beginning `offset` bytes in. Requires: inside.
+  RemoteMemory part(uint64_t offset, uint64_t part_bytes) const noexcept {
+    return {address + offset, part_bytes, key, kind};
+  }
+};
+
+// Memory that a sender lends. The receiver gives it back with Messenger::release, whenever it likes,
+// but exactly once.
+struct Loan {
+  std::span<const std::byte> memory = {};  // where the bytes lie, readable here; empty: get() them
+  RemoteMemory remote = {};
+  Provider* provider = nullptr;  // nullptr: there is no loan
+  uint64_t token = 0;            // the provider's
+
+  bool is_there() const noexcept { return provider != nullptr; }
+};
+
+// What a handler is given. The payload is gone when the handler returns; the loan is not.
+struct Message {
+  Endpoint& from;  // back to the sender; stays valid as long as the messenger
+  AmId id;
+  std::span<const std::byte> payload;
+  Loan loan;
+};
+
+// Runs on the shard that polls. It may send, also through message.from; it must not block, nor poll.
+struct AmHandler {
+  void (*function)(void* context, const Message& message) noexcept = nullptr;
+  void* context = nullptr;
+};
+
+struct EndpointLimits {
+  uint32_t am_bytes_max = 0;           // of am_send
+  uint32_t inline_bytes_max = 0;       // up to here a message is one cache line or packet
+  uint32_t loan_header_bytes_max = 0;  // of am_send_loan
+};
+
+// Order: active messages arrive in the order in which they were sent through this endpoint, whichever
+// way each took. Puts, gets and atomics are unordered until flush.
+// Threads: those of one shard, unless the messenger was made for many.
+class Endpoint {
+ public:
+  virtual ~Endpoint() = default;
+
+  // Sends a copy of `payload`. Returns kDone, kAgain, kGone or kTooLong.
+  virtual SendStatus am_send(AmId id, std::span<const std::byte> payload) noexcept = 0;
+
+  // Lends `block` to the receiver, with a small `header` beside it. Returns kPending (also kDone,
+  // where the bytes have been copied and the block is given back at once), kAgain, kGone, kTooLong
+  // (of the header) or kRefused.
+  // Ownership: until it is returned the block must not be changed or freed. Then `returned` is
+  // called; without one (nullptr) the block, which came from the pool's heap, is freed. When the
+  // peer dies its loans come back once nothing can touch them any more. Unless kPending or kDone
+  // is returned the block stays the caller's.
+  virtual SendStatus am_send_loan(AmId id, std::span<const std::byte> header,
+                                  std::span<std::byte> block, Completion* returned) noexcept = 0;
+
+  // Copies `from` to the peer's memory, or the peer's memory to `into`. `done` is called unless
+  // kDone is returned. Returns kDone, kPending, kAgain, kGone, kRefused or kTooLong (more than
+  // `remote` has). The memory must stay until the end.
+  virtual SendStatus put(std::span<const std::byte> from, const RemoteMemory& to,
+                         Completion* done) noexcept = 0;
+  virtual SendStatus get(std::span<std::byte> into, const RemoteMemory& from,
+                         Completion* done) noexcept = 0;
+
+  // Atomically adds to, or exchanges if it is `expected`, the 64-bit word at `to`, aligned to 8
+  // bytes; its value before goes to *before. As for get.
+  virtual SendStatus fetch_add(const RemoteMemory& to, uint64_t addend, uint64_t* before,
+                               Completion* done) noexcept = 0;
+  virtual SendStatus compare_swap(const RemoteMemory& to, uint64_t expected, uint64_t desired,
+                                  uint64_t* before, Completion* done) noexcept = 0;
+
+  // Ends when every put, get and atomic that was started before is done, and visible at the target.
+  virtual SendStatus flush(Completion* done) noexcept = 0;
+
+  // Describes `memory` of this process to this peer, which may read and write it until withdraw().
+  // Errors: what stands against it.
+  virtual Result<RemoteMemory> expose(std::span<std::byte> memory) = 0;
+  virtual void withdraw(const RemoteMemory& memory) noexcept = 0;
+
+  virtual const EndpointLimits& limits() const noexcept = 0;
+  virtual const char* provider_name() const noexcept = 0;
+};
+
+}  // namespace bedplate

@@ -1,0 +1,62 @@
+// A provider: one kind of way to peers. The messenger asks its providers in order; each makes an
+// endpoint or says why not.
+//
+// A kind of way is added by implementing this and Endpoint; nothing else changes.
+#pragma once
+
+#include <cstdint>
+
+#include "platform/result.h"
+#include "transport/endpoint.h"
+
+namespace bedplate {
+
+// Whom one wants to reach: what is known of it. A provider looks at what it needs.
+struct PeerAddress {
+  uint32_t member = UINT32_MAX;  // in the group of the messenger; UINT32_MAX: not on this pool
+};
+
+// What a provider hands messages to.
+class Dispatcher {
+ public:
+  void set_handler(AmId id, AmHandler handler) noexcept { handlers_[id] = handler; }
+  // Runs the handler. Returns false when there is none.
+  bool deliver(const Message& message) const noexcept {
+    const AmHandler& handler = handlers_[message.id];
+    if (handler.function == nullptr) return false;
+    handler.function(handler.context, message);
+    return true;
+  }
+
+ private:
+  AmHandler handlers_[kAmCount] = {};
+};
+
+class Provider {
+ public:
+  virtual ~Provider() = default;
+
+  virtual const char* name() const noexcept = 0;
+
+  // A way to `peer`, always the same for the same peer. Ownership: the provider's.
+  // Errors: why this kind of way does not lead there.
+  virtual Result<Endpoint*> connect(const PeerAddress& peer) = 0;
+
+  // Delivers what has arrived and ends what is done, at most about `budget` of both; returns how
+  // many.
+  virtual uint32_t poll(uint32_t budget) noexcept = 0;
+
+  // Gives a loan back to who lent it.
+  virtual void release(const Loan& loan) noexcept = 0;
+
+  // About to sleep, and awake again: who sends in between must wake this shard. After
+  // announce_sleep the shard polls once more.
+  virtual void announce_sleep() noexcept = 0;
+  virtual void announce_awake() noexcept = 0;
+  // Sleeps until somebody sends, or `timeout_ns` passed; may return early.
+  // Requires: announce_sleep(); can_sleep().
+  virtual void sleep(uint64_t timeout_ns) noexcept = 0;
+  virtual bool can_sleep() const noexcept = 0;
+};
+
+}  // namespace bedplate

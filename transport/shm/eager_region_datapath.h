@@ -1,0 +1,124 @@
+// The eager region of a member: where it copies messages that do not fit into a slot, for whichever
+// peer, until that peer has consumed them.
+//
+// Memory is given out in cache lines. Nobody tells when a message was consumed: whoever needs room
+// asks, for each piece, the queue that the message went through. All books are kept in private
+// memory; what a peer scribbles over the region only spoils messages.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "platform/assert.h"
+#include "platform/cache_line.h"
+#include "platform/units.h"
+
+namespace bedplate {
+
+// Threads: one at a time.
+class EagerRegion {
+ public:
+  static constexpr uint32_t kPieceCountMax = 64;  // messages that can be under way at once
+  static constexpr uint32_t kLineCountMax = 4096;
+
+  // By which message a piece is used: when that was consumed, the piece is free.
+  static constexpr uint32_t kNobody = UINT32_MAX;
+  struct Use {
+    uint32_t member = kNobody;  // nobody: not said yet, so it is in use
+    bool is_box = false;  // else the FIFO or lane of the pair
+    uint64_t index = 0;
+  };
+  struct Piece {
+    std::byte* memory = nullptr;  // nullptr: there is no room
+    uint64_t offset = 0;
+    uint32_t number = 0;
+  };
+
+  EagerRegion() noexcept = default;
+  explicit EagerRegion(std::span<std::byte> memory) noexcept
+      : memory_(memory), line_count_(static_cast<uint32_t>(memory.size() / kCacheLineBytes)) {
+    BP_ASSERT(line_count_ <= kLineCountMax);
+  }
+
+  // Room for `bytes` in one piece, in use until set_use has said what for, or cancel() is called.
+  Piece try_take(uint64_t bytes) noexcept;
+  void set_use(const Piece& piece, const Use& use) noexcept { pieces_[piece.number].use = use; }
+  void cancel(const Piece& piece) noexcept { free(piece.number); }
+
+  // Frees every piece whose message `is_consumed(Use)` says was consumed.
+  template <typename IsConsumed>
+  void reclaim(IsConsumed&& is_consumed) noexcept {
+    for (uint64_t left = used_; left != 0; left &= left - 1) {
+      const auto number = static_cast<uint32_t>(std::countr_zero(left));
+      const Use& use = pieces_[number].use;
+      if (use.member != kNobody && is_consumed(use)) free(number);
+    }
+  }
+
+  bool is_idle() const noexcept { return used_ == 0; }
+
+ private:
+  struct Taken {
+    uint32_t first_line = 0;
+    uint32_t line_count = 0;
+    Use use;
+  };
+
+  bool is_line_taken(uint32_t line) const noexcept {
+    return (taken_[line / 64] >> (line % 64) & 1) != 0;
+  }
+  void mark(const Taken& piece, bool is_taken) noexcept;
+  // The first line of a run of `count` free ones in [begin, end), or end.
+  uint32_t find_run(uint32_t begin, uint32_t end, uint32_t count) const noexcept;
+  void free(uint32_t number) noexcept;
+
+  std::span<std::byte> memory_;
+  uint32_t line_count_ = 0;
+  uint32_t next_line_ = 0;  // where to look first: messages are mostly consumed in order
+  uint64_t used_ = 0;       // bit i: pieces_[i] is taken
+  Taken pieces_[kPieceCountMax];
+  uint64_t taken_[kLineCountMax / 64] = {};
+};
+
+inline void EagerRegion::mark(const Taken& piece, bool is_taken) noexcept {
+  for (uint32_t line = piece.first_line; line < piece.first_line + piece.line_count; ++line) {
+    const uint64_t bit = uint64_t{1} << (line % 64);
+    is_taken ? taken_[line / 64] |= bit : taken_[line / 64] &= ~bit;
+  }
+}
+
+inline uint32_t EagerRegion::find_run(uint32_t begin, uint32_t end,
+                                      uint32_t count) const noexcept {
+  uint32_t first = begin;
+  for (uint32_t line = begin; line < end && first + count <= end; ++line) {
+    if (is_line_taken(line)) first = line + 1;
+    else if (line + 1 - first == count) return first;
+  }
+  return end;
+}
+
+inline EagerRegion::Piece EagerRegion::try_take(uint64_t bytes) noexcept {
+  const uint64_t wanted = bytes == 0 ? 1 : (bytes + kCacheLineBytes - 1) / kCacheLineBytes;
+  if (used_ == UINT64_MAX || wanted > line_count_) return {};
+  const auto count = static_cast<uint32_t>(wanted);
+  uint32_t first = find_run(next_line_, line_count_, count);
+  if (first == line_count_) first = find_run(0, line_count_, count);
+  if (first == line_count_) return {};
+  const auto number = static_cast<uint32_t>(std::countr_one(used_));
+  pieces_[number] = {first, count, {}};
+  mark(pieces_[number], true);
+  used_ |= uint64_t{1} << number;
+  next_line_ = first + count < line_count_ ? first + count : 0;
+  const uint64_t offset = uint64_t{first} * kCacheLineBytes;
+  return {memory_.data() + offset, offset, number};
+}
+
+inline void EagerRegion::free(uint32_t number) noexcept {
+  BP_DCHECK((used_ >> number & 1) != 0);
+  mark(pieces_[number], false);
+  used_ &= ~(uint64_t{1} << number);
+}
+
+}  // namespace bedplate

@@ -1,0 +1,128 @@
+// Who joins, dies and is forgotten, as one member sees it.
+//
+// A death is dealt with in this order: what the dead one had published is delivered, its boxes go
+// back, whoever wants to know is told, and the change is acknowledged, after which the owner may
+// give its place to another. What was lent to it comes back when it is quiet.
+#include <algorithm>
+#include <bit>
+#include <iterator>
+
+#include "platform/log.h"
+#include "transport/shm/shm_provider.h"
+
+namespace bedplate {
+
+void ShmProvider::follow_members() noexcept {
+  const uint64_t epoch = members_->epoch();
+  if (epoch != seen_epoch_) {
+    // Deaths are acknowledged when the FIFO was read beyond every slot that the dead may have
+    // taken: up to the counter, and the slot there, whose writer may have died before it moved it.
+    if (kind_ == GroupKind::kLazy) {
+      drain_until_ = std::min(fifo_.claims(), tail_ + fifo_.capacity());
+      SlotHeader header;
+      fifo_.peek(drain_until_, &header);
+      if (header.kind != SlotKind::kNone) ++drain_until_;
+    }
+    for (uint32_t member = 0; member < segment_.shape().member_count; ++member) {
+      const MemberWord now = members_->word(member);
+      const MemberWord before = known_members_[member];
+      if (now == before) continue;
+      member_changed(member, before, now);
+      known_members_[member] = now;
+    }
+    seen_epoch_ = epoch;
+    epoch_to_acknowledge_ = epoch;
+  }
+  if (members_->is_owner_gone() && !is_pool_gone_) {
+    is_pool_gone_ = true;
+    for (uint32_t member = 0; member < segment_.shape().member_count; ++member) {
+      if (ShmEndpoint* endpoint = endpoints_[member].get(); endpoint != nullptr) {
+        const SpinGuard guard(endpoint->lock_, is_threaded_);
+        endpoint->close();
+      }
+    }
+    tell(PeerEventKind::kPoolGone, 0, 0);
+  }
+}
+
+void ShmProvider::member_changed(uint32_t member, const MemberWord& before,
+                                 const MemberWord& now) noexcept {
+  if (member == self_) return;
+  const bool was_there = before.state == MemberState::kAlive;
+  const bool is_there = now.state == MemberState::kAlive;
+  if (was_there && (!is_there || now.generation != before.generation)) {
+    if (ShmEndpoint* endpoint = endpoints_[member].get(); endpoint != nullptr) {
+      const SpinGuard guard(endpoint->lock_, is_threaded_);
+      endpoint->close();
+    }
+    drain(member);
+    leaving_[member / 64] |= uint64_t{1} << (member % 64);
+  }
+  if (is_there && (!was_there || now.generation != before.generation)) {
+    if (kind_ == GroupKind::kExchange) {
+      inbound_boxes_[0].consumer = FastBoxConsumer(segment_.inbound_box(self_));
+    }
+    tell(PeerEventKind::kJoined, member, now.generation);
+  }
+  if (now.state == MemberState::kQuiet) return_loans_of(member);
+}
+
+// What the dead one had published outside the FIFO, where it comes before or after all of that.
+void ShmProvider::drain(uint32_t member) noexcept {
+  for (uint32_t i = 0; i < inbound_box_count_; ++i) {
+    if (inbound_boxes_[i].sender != member) continue;
+    while (poll_box(inbound_boxes_[i], kFastBoxSlotCountMax) > 0) {
+    }
+    if (kind_ == GroupKind::kLazy) drop_inbound_box(i--);
+  }
+  if (kind_ == GroupKind::kMesh) {
+    while (poll_lane(member, segment_.shape().entry_count) > 0) {
+    }
+  }
+}
+
+void ShmProvider::acknowledge_if_drained() noexcept {
+  if (kind_ == GroupKind::kLazy && tail_ < drain_until_) return;
+  for (uint32_t word = 0; word <= segment_.shape().member_count / 64; ++word) {
+    for (uint64_t bits = leaving_[word]; bits != 0; bits &= bits - 1) {
+      const uint32_t member = word * 64 + static_cast<uint32_t>(std::countr_zero(bits));
+      tell(PeerEventKind::kLeft, member, known_members_[member].generation);
+    }
+    leaving_[word] = 0;
+  }
+  // Release: nothing of ours touches the parts of those who were dead then any more.
+  segment_.wrapper(self_).acknowledged_epoch.store(epoch_to_acknowledge_,
+                                                   std::memory_order_release);
+  epoch_to_acknowledge_ = 0;
+}
+
+void ShmProvider::return_loans_of(uint32_t member) noexcept {
+  LoanTable::Record records[kLoanBatch];
+  size_t count = 0;
+  do {
+    {
+      const SpinGuard guard(lock_, is_threaded_);
+      count = loans_.collect_from(member, records);
+    }
+    for (size_t i = 0; i < count; ++i) finish_loan(records[i], Outcome::kUnknown);
+  } while (count == std::size(records));
+}
+
+void ShmProvider::cut_off(ShmEndpoint& peer, const char* what) noexcept {
+  if (peer.is_cut_off_) return;
+  {
+    const SpinGuard guard(peer.lock_, is_threaded_);
+    peer.is_cut_off_ = true;
+    peer.close();
+  }
+  counters_->cut_off.add(1);
+  BP_LOG_WARNING("member %u (%s, process %u) is cut off: it wrote %s", peer.peer_,
+                 members_->name(peer.peer_).text, members_->pid(peer.peer_), what);
+}
+
+void ShmProvider::tell(PeerEventKind kind, uint32_t member, uint64_t generation) noexcept {
+  if (on_peer_.function == nullptr) return;
+  on_peer_.function(on_peer_.context, {kind, member, generation});
+}
+
+}  // namespace bedplate

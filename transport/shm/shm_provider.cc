@@ -1,0 +1,184 @@
+#include "transport/shm/shm_provider.h"
+
+#include <algorithm>
+
+#include "alloc/pool_heap.h"
+#include "pinned_pool/boot_segment.h"
+
+namespace bedplate {
+
+ShmProvider::~ShmProvider() = default;
+
+Result<void> ShmProvider::create(const ShmProviderOptions& options, const Dispatcher& dispatcher) {
+  BP_ASSERT(members_ == nullptr);
+  segment_ = options.segment;
+  const GroupShape& shape = segment_.shape();
+  BP_ASSERT(options.member < shape.member_count);
+  BP_ASSERT(options.members->member_count() >= shape.member_count);
+  if (segment_.fence() == BellFence::kSleeper) BP_TRY(join_bell_fence());
+  members_ = options.members;
+  dispatcher_ = &dispatcher;
+  pool_ = options.pool != nullptr ? options.pool : &process_pool();
+  self_ = options.member;
+  is_threaded_ = options.is_threaded;
+  on_peer_ = options.on_peer;
+  if (options.counters != nullptr) counters_ = options.counters;
+  kind_ = shape.kind;
+  bell_ = segment_.bell(self_);
+  limits_ = {shape.eager_bytes, kInlineBytesMax, kLoanHeaderBytesMax};
+  known_members_ = std::make_unique<MemberWord[]>(shape.member_count);
+  leaving_ = std::make_unique<uint64_t[]>(shape.member_count / 64 + 1);
+  endpoints_ = std::make_unique<std::unique_ptr<ShmEndpoint>[]>(shape.member_count);
+  loans_.create(segment_.returned_loans(self_), shape.loan_count);
+  if (kind_ == GroupKind::kLazy) fifo_ = segment_.fifo(self_);
+  if (kind_ != GroupKind::kExchange) {
+    eager_ = EagerRegion(segment_.eager_region(self_));
+  } else {
+    limits_.am_bytes_max = std::min(shape.eager_bytes, FastBox::area_bytes(shape.box_bytes));
+    copied_out_ = std::make_unique<std::byte[]>(kMessageBytesMax + 1);
+    inbound_boxes_[0] = {FastBoxConsumer(segment_.inbound_box(self_)), 0, 1 - self_};
+    inbound_box_count_ = 1;
+  }
+  follow_members();
+  return {};
+}
+
+Result<Endpoint*> ShmProvider::connect(const PeerAddress& peer) {
+  const uint32_t count = segment_.shape().member_count;
+  Error error;
+  error.set_doing("connecting to member %u", peer.member);
+  if (peer.member >= count) {
+    error.set_answer("the group has %u members", count);
+    return error.set_cure("members are 0..%u", count - 1);
+  }
+  if (peer.member == self_) {
+    error.set_answer("that is this member itself");
+    return error.set_cure("use the provider self");
+  }
+  if (is_pool_gone_ || members_->is_owner_gone()) {
+    error.set_answer("the owner of the pool has died or stopped");
+    return error.set_cure("end, and join the new pool when the owner is there again");
+  }
+  const MemberWord word = members_->word(peer.member);
+  if (word.state != MemberState::kAlive) {
+    error.set_answer("its place is %s", to_text(word.state));
+    return error.set_cure("wait until it has joined (PeerEventKind::kJoined)");
+  }
+  ShmEndpoint& endpoint = make_endpoint(peer.member);
+  if (endpoint.is_cut_off_) {
+    error.set_answer("it was cut off: what it wrote made no sense");
+    return error.set_cure("end that process, and see the log for what it wrote");
+  }
+  return &endpoint;
+}
+
+ShmEndpoint& ShmProvider::make_endpoint(uint32_t member) {
+  if (!endpoints_[member]) endpoints_[member] = std::make_unique<ShmEndpoint>(*this, member);
+  ShmEndpoint& endpoint = *endpoints_[member];
+  const uint64_t generation = members_->generation(member);
+  if (endpoint.generation_ != generation) {
+    const SpinGuard guard(endpoint.lock_, is_threaded_);
+    endpoint.open(generation);
+  }
+  return endpoint;
+}
+
+ShmEndpoint* ShmProvider::sender_of(uint32_t member) noexcept {
+  if (member >= segment_.shape().member_count || member == self_) return nullptr;
+  ShmEndpoint* endpoint = endpoints_[member].get();
+  if (endpoint != nullptr && endpoint->generation_ == known_members_[member].generation) {
+    return endpoint;
+  }
+  // The first that is heard from it. It may be dead already: what it had sent counts.
+  const MemberState state = members_->state(member);
+  if (state == MemberState::kFree || state == MemberState::kJoining) return nullptr;
+  return &make_endpoint(member);
+}
+
+bool ShmProvider::is_shared(const void* memory, uint64_t bytes) const noexcept {
+  const Segment* segment = pool_->segment_of(memory);
+  if (segment == nullptr) return false;
+  // Each process has a segment 0 of its own, at the same address.
+  if (pool_ == &process_pool() && segment == &pool_->segment(0)) return false;
+  const auto offset = static_cast<uint64_t>(static_cast<const std::byte*>(memory) -
+                                            segment->address);
+  return bytes <= segment->bytes - offset;
+}
+
+// ---- What all endpoints share ----
+
+EagerRegion::Piece ShmProvider::take_eager(ShmEndpoint& endpoint, uint64_t bytes) noexcept {
+  const SpinGuard guard(lock_, is_threaded_);
+  const EagerRegion::Piece piece = eager_.try_take(bytes);
+  if (piece.memory != nullptr) return piece;
+  eager_.reclaim([&](const EagerRegion::Use& use) {
+    ShmEndpoint* user = endpoints_[use.member].get();
+    if (user == &endpoint || !is_threaded_) return user->is_consumed(use);
+    // Another thread may be using it, and waiting for our lock.
+    if (!user->lock_.try_lock()) return false;
+    const bool is_consumed = user->is_consumed(use);
+    user->lock_.unlock();
+    return is_consumed;
+  });
+  return eager_.try_take(bytes);
+}
+
+void ShmProvider::use_eager(const EagerRegion::Piece& piece,
+                            const EagerRegion::Use& use) noexcept {
+  const SpinGuard guard(lock_, is_threaded_);
+  eager_.set_use(piece, use);
+}
+
+void ShmProvider::cancel_eager(const EagerRegion::Piece& piece) noexcept {
+  const SpinGuard guard(lock_, is_threaded_);
+  eager_.cancel(piece);
+}
+
+uint32_t ShmProvider::lend(const LoanTable::Record& record) noexcept {
+  const SpinGuard guard(lock_, is_threaded_);
+  return loans_.try_lend(record);
+}
+
+void ShmProvider::cancel_loan(uint32_t loan) noexcept {
+  const SpinGuard guard(lock_, is_threaded_);
+  loans_.cancel(loan);
+}
+
+void ShmProvider::finish_loan(const LoanTable::Record& record, Outcome outcome) noexcept {
+  if (record.returned != nullptr) {
+    record.returned->call(*record.returned, outcome);
+  } else {
+    pool_free(record.block);
+  }
+}
+
+// ---- Endpoints, but for their data path ----
+
+ShmEndpoint::ShmEndpoint(ShmProvider& provider, uint32_t peer) noexcept
+    : provider_(provider), peer_(peer), bell_(provider.segment_.bell(peer)) {
+  const GroupSegment& segment = provider_.segment_;
+  if (provider_.kind_ == GroupKind::kLazy) fifo_ = segment.fifo(peer_);
+  if (provider_.kind_ == GroupKind::kMesh) lane_ = segment.lane(peer_, provider_.self_);
+}
+
+void ShmEndpoint::open(uint64_t generation) noexcept {
+  generation_ = generation;
+  is_open_ = provider_.is_alive(peer_);
+  is_cut_off_ = false;
+  must_return_box_ = false;
+  box_index_ = kNoBox;
+  known_tail_ = next_fifo_index_ = 0;
+  lane_head_ = known_lane_tail_ = inbound_lane_tail_ = 0;
+  heard_ = held_loans_ = 0;
+  gave_box_ = false;
+  queue_ = provider_.kind_ == GroupKind::kMesh ? Queue::kLane : Queue::kFifo;
+  if (provider_.kind_ == GroupKind::kExchange) {
+    queue_ = Queue::kBox;
+    box_ = std::make_unique<FastBoxProducer>(provider_.segment_.inbound_box(peer_));
+  }
+}
+
+const EndpointLimits& ShmEndpoint::limits() const noexcept { return provider_.limits_; }
+const char* ShmEndpoint::provider_name() const noexcept { return provider_.name(); }
+
+}  // namespace bedplate

@@ -1,0 +1,202 @@
+// The shared-memory provider: active messages, loans, puts and gets between the members of a group.
+//
+// One object for one member: one shard of one process. It polls what others send to this member,
+// follows the members table, and makes an endpoint for each peer that is sent to or heard from.
+//
+// What others have written is read once, checked and then used; who writes nonsense is cut off.
+// Between members that do not trust one another (GroupKind::kExchange) payloads are copied out of
+// the segment before a handler sees them.
+//
+// Split by what it is about: shm_provider.cc (making and closing it, peers), shm_receive_datapath.cc
+// (what arrives), shm_boxes.cc (who has a fast box), shm_members.cc (who joins, dies, is forgotten),
+// shm_operations.cc (put, get, atomics).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "pinned_pool/membership.h"
+#include "pinned_pool/pinned_pool.h"
+#include "platform/counter.h"
+#include "transport/provider.h"
+#include "transport/shm/group_segment.h"
+#include "transport/shm/loan_table_datapath.h"
+#include "transport/shm/shm_endpoint.h"
+
+namespace bedplate {
+
+// What a control slot asks for; its body is a box's number, or an operation's place.
+enum class ShmControl : uint32_t {
+  kBoxGranted,  // a box for what you send me
+  kBoxWanted,   // please give it back
+  kBoxClosed,   // here it is: empty, and nothing more goes through it
+  kOperation,   // shm_operations.h
+};
+
+enum class PeerEventKind : uint8_t {
+  kJoined,    // it can be sent to
+  kLeft,      // it has left or died; everything that it had sent was delivered before this
+  kPoolGone,  // the owner of the pool has died or stopped: nobody can be sent to any more
+};
+struct PeerEvent {
+  PeerEventKind kind;
+  uint32_t member = 0;
+  uint64_t generation = 0;
+};
+struct PeerEventHandler {
+  void (*function)(void* context, const PeerEvent& event) noexcept = nullptr;
+  void* context = nullptr;
+};
+
+// Written by the shard that polls.
+struct ShmCounters {
+  Counter received;
+  Counter unhandled;       // messages that no handler was set for
+  Counter torn;            // slots that a member left claimed when it died
+  Counter cut_off;         // members that wrote nonsense
+  Counter boxes_granted;
+  Counter boxes_returned;
+};
+
+struct ShmProviderOptions {
+  GroupSegment segment;
+  const MembersTable* members = nullptr;
+  uint32_t member = 0;       // which one this is
+  bool is_threaded = false;  // endpoints are used by several threads
+  const PinnedPool* pool = nullptr;  // where loans may lie; nullptr: the process's
+  PeerEventHandler on_peer = {};
+  ShmCounters* counters = nullptr;
+};
+
+class ShmProvider final : public Provider {
+ public:
+  ShmProvider() noexcept = default;
+  ShmProvider(const ShmProvider&) = delete;
+  ShmProvider& operator=(const ShmProvider&) = delete;
+  ~ShmProvider() override;
+
+  // Requires: the member is this process's, its part of the segment as reset_member leaves it.
+  // Errors: membarrier is not allowed and the group's bell needs it.
+  Result<void> create(const ShmProviderOptions& options, const Dispatcher& dispatcher);
+
+  const char* name() const noexcept override { return "shm"; }
+  Result<Endpoint*> connect(const PeerAddress& peer) override;
+  uint32_t poll(uint32_t budget) noexcept override;
+  void release(const Loan& loan) noexcept override;
+  void announce_sleep() noexcept override { bell_.announce_sleep(); }
+  void announce_awake() noexcept override { bell_.announce_awake(); }
+  void sleep(uint64_t timeout_ns) noexcept override { bell_.sleep(timeout_ns); }
+  bool can_sleep() const noexcept override { return true; }
+
+  uint32_t member() const noexcept { return self_; }
+  const FutexBell& bell() const noexcept { return bell_; }
+  const GroupSegment& segment() const noexcept { return segment_; }
+  uint32_t loans_out() const noexcept { return loans_.out_count(); }
+  uint32_t inbound_box_count() const noexcept { return inbound_box_count_; }
+
+ private:
+  friend class ShmEndpoint;
+  static constexpr size_t kLoanBatch = 32;
+
+  struct InboundBox {
+    FastBoxConsumer consumer;
+    uint32_t index = 0;
+    uint32_t sender = 0;
+    uint64_t last_used = 0;  // received_ at its last message
+    bool is_wanted_back = false;
+  };
+
+  // Whoever wrote to us; nullptr: nobody who may.
+  ShmEndpoint* sender_of(uint32_t member) noexcept;
+  ShmEndpoint& make_endpoint(uint32_t member);
+  bool is_alive(uint32_t member) const noexcept {
+    return members_->state(member) == MemberState::kAlive;
+  }
+  // Whether no instruction of it runs any more, or it has said that it writes no more.
+  bool has_died(uint32_t member) const noexcept {
+    const MemberState state = members_->state(member);
+    return state != MemberState::kAlive && state != MemberState::kJoining;
+  }
+  bool is_shared(const void* memory, uint64_t bytes) const noexcept;
+
+  // What all endpoints share; with the lock where there are threads.
+  EagerRegion::Piece take_eager(ShmEndpoint& endpoint, uint64_t bytes) noexcept;
+  void use_eager(const EagerRegion::Piece& piece, const EagerRegion::Use& use) noexcept;
+  void cancel_eager(const EagerRegion::Piece& piece) noexcept;
+  uint32_t lend(const LoanTable::Record& record) noexcept;
+  void cancel_loan(uint32_t loan) noexcept;
+
+  // shm_receive_datapath.cc
+  uint32_t poll_fifo(uint32_t budget) noexcept;
+  uint32_t poll_boxes(uint32_t budget) noexcept;
+  uint32_t poll_box(InboundBox& box, uint32_t budget) noexcept;
+  uint32_t poll_lanes(uint32_t budget) noexcept;
+  uint32_t poll_lane(uint32_t sender, uint32_t budget) noexcept;
+  void handle(ShmEndpoint& from, const SlotHeader& header, const std::byte* body,
+              const FastBoxConsumer* box) noexcept;
+  void handle_loan(ShmEndpoint& from, const SlotHeader& header, const std::byte* body) noexcept;
+  void handle_control(ShmEndpoint& from, const SlotHeader& header, const std::byte* body) noexcept;
+  void deliver(ShmEndpoint& from, uint32_t am, const std::byte* payload, uint32_t bytes,
+               const Loan& loan) noexcept;
+  uint32_t collect_loans() noexcept;
+  static void finish_loan(const LoanTable::Record& record, Outcome outcome) noexcept;
+
+  // shm_boxes.cc
+  void grant_box(ShmEndpoint& to) noexcept;
+  uint32_t take_free_box(uint32_t sender) noexcept;
+  void ask_for_idle_box() noexcept;
+  void accept_box(ShmEndpoint& from, uint32_t box) noexcept;
+  void give_box_back(ShmEndpoint& from, uint32_t box) noexcept;
+  void close_box(ShmEndpoint& from, uint32_t box) noexcept;
+  void return_boxes() noexcept;
+  void drop_inbound_box(uint32_t place) noexcept;
+
+  // shm_members.cc
+  void follow_members() noexcept;
+  void member_changed(uint32_t member, const MemberWord& before, const MemberWord& now) noexcept;
+  void drain(uint32_t member) noexcept;
+  void acknowledge_if_drained() noexcept;
+  void return_loans_of(uint32_t member) noexcept;
+  void cut_off(ShmEndpoint& peer, const char* what) noexcept;
+  void tell(PeerEventKind kind, uint32_t member, uint64_t generation) noexcept;
+
+  GroupSegment segment_;
+  const MembersTable* members_ = nullptr;
+  const Dispatcher* dispatcher_ = nullptr;
+  const PinnedPool* pool_ = nullptr;
+  uint32_t self_ = 0;
+  bool is_threaded_ = false;
+  bool is_pool_gone_ = false;
+  GroupKind kind_ = GroupKind::kLazy;
+  FutexBell bell_;
+  EndpointLimits limits_;
+
+  // What arrives.
+  uint64_t seen_epoch_ = 0;
+  InboundFifo fifo_;
+  uint64_t tail_ = 0;
+  uint64_t received_ = 0;
+  uint32_t inbound_box_count_ = 0;
+  std::atomic<uint32_t> returning_count_{0};  // boxes that peers want back from us
+  InboundBox inbound_boxes_[kInboundBoxCountMax];
+  std::unique_ptr<std::byte[]> copied_out_;
+
+  // A change of membership is acknowledged when the FIFO was read up to here.
+  uint64_t drain_until_ = 0;
+  uint64_t epoch_to_acknowledge_ = 0;
+  std::unique_ptr<MemberWord[]> known_members_;
+  std::unique_ptr<uint64_t[]> leaving_;  // bits: those who died and were not told of yet
+
+  // What is sent.
+  std::unique_ptr<std::unique_ptr<ShmEndpoint>[]> endpoints_;
+  SpinLock lock_;  // of what all endpoints share:
+  EagerRegion eager_;
+  LoanTable loans_;
+
+  PeerEventHandler on_peer_;
+  ShmCounters own_counters_;
+  ShmCounters* counters_ = &own_counters_;
+};
+
+}  // namespace bedplate

@@ -1,0 +1,213 @@
+// What arrives at a member: FIFO, boxes, lanes, and loans that come back.
+#include <cstring>
+
+#include "transport/shm/shm_provider.h"
+
+namespace bedplate {
+
+uint32_t ShmProvider::poll(uint32_t budget) noexcept {
+  if (BP_UNLIKELY(members_->epoch() != seen_epoch_ || members_->is_owner_gone())) {
+    follow_members();
+  }
+  uint32_t count = loans_.out_count() > 0 ? collect_loans() : 0;
+  if (BP_UNLIKELY(returning_count_.load(std::memory_order_relaxed) > 0)) return_boxes();
+  if (inbound_box_count_ > 0) count += poll_boxes(budget);
+  if (kind_ == GroupKind::kLazy) count += poll_fifo(budget);
+  if (kind_ == GroupKind::kMesh) count += poll_lanes(budget);
+  if (BP_UNLIKELY(epoch_to_acknowledge_ != 0)) acknowledge_if_drained();
+  if (count > 0) counters_->received.set(received_);
+  return count;
+}
+
+uint32_t ShmProvider::poll_fifo(uint32_t budget) noexcept {
+  uint32_t count = 0;
+  for (; count < budget; ++count, ++tail_) {
+    SlotHeader header;
+    const MessageSlot& slot = fifo_.peek(tail_, &header);
+    if (header.kind == SlotKind::kNone) break;
+    if (header.kind == SlotKind::kClaimed) {
+      // Its writer is about to publish it, unless it has died; and then it may have done so first.
+      if (!has_died(header.sender)) break;
+      fifo_.peek(tail_, &header);
+      if (header.kind == SlotKind::kClaimed) {
+        counters_->torn.add(1);
+        continue;
+      }
+    }
+    ShmEndpoint* from = sender_of(header.sender);
+    if (from == nullptr || from->is_cut_off_) continue;
+    handle(*from, header, slot.payload, nullptr);
+    if (++from->heard_ == segment_.shape().send_threshold) grant_box(*from);
+  }
+  if (count > 0) fifo_.set_tail(tail_);
+  return count;
+}
+
+uint32_t ShmProvider::poll_boxes(uint32_t budget) noexcept {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < inbound_box_count_; ++i) {
+    count += poll_box(inbound_boxes_[i], budget);
+  }
+  return count;
+}
+
+uint32_t ShmProvider::poll_box(InboundBox& box, uint32_t budget) noexcept {
+  SlotHeader header;
+  const MessageSlot* slot = box.consumer.peek(&header);
+  if (slot == nullptr) return 0;
+  ShmEndpoint* from = sender_of(box.sender);
+  uint32_t count = 0;
+  do {
+    if (from != nullptr && !from->is_cut_off_) handle(*from, header, slot->payload, &box.consumer);
+    box.consumer.consume(header.kind);
+    slot = box.consumer.peek(&header);
+  } while (++count < budget && slot != nullptr);
+  box.last_used = received_;
+  return count;
+}
+
+uint32_t ShmProvider::poll_lanes(uint32_t budget) noexcept {
+  uint32_t count = 0;
+  for (uint32_t sender = 0; sender < segment_.shape().member_count; ++sender) {
+    if (sender != self_) count += poll_lane(sender, budget);
+  }
+  return count;
+}
+
+uint32_t ShmProvider::poll_lane(uint32_t sender, uint32_t budget) noexcept {
+  const MeshLane lane = segment_.lane(self_, sender);
+  const uint32_t head = lane.head();
+  const ShmEndpoint* known = endpoints_[sender].get();
+  if (head == (known != nullptr ? known->inbound_lane_tail_ : 0)) return 0;
+  ShmEndpoint* from = sender_of(sender);
+  if (from == nullptr || from->is_cut_off_) return 0;
+  uint32_t& tail = from->inbound_lane_tail_;
+  if (head - tail > lane.capacity()) {
+    cut_off(*from, "more words in its lane than there is room for");
+    return 0;
+  }
+  uint32_t count = 0;
+  for (; tail != head && count < budget; ++tail, ++count) {
+    const LaneWord word = lane.at(tail);
+    const std::span<std::byte> region = segment_.eager_region(sender);
+    const uint64_t bytes = word.kind == SlotKind::kEager ? word.bytes : kInlineBytesMax;
+    if (bytes > region.size() || word.offset > region.size() - bytes) {
+      cut_off(*from, "a place outside its eager region");
+      break;
+    }
+    const std::byte* body = region.data() + word.offset;
+    if (word.kind == SlotKind::kEager) {
+      deliver(*from, word.am, body, word.bytes, {});
+    } else {
+      handle(*from, {word.kind, word.am, word.bytes, sender}, body, nullptr);
+    }
+  }
+  lane.set_tail(tail);
+  return count;
+}
+
+void ShmProvider::handle(ShmEndpoint& from, const SlotHeader& header, const std::byte* body,
+                         const FastBoxConsumer* box) noexcept {
+  PayloadPlace place;
+  switch (header.kind) {
+    case SlotKind::kInline:
+      if (header.bytes > kInlineBytesMax) return cut_off(from, "a message longer than its slot");
+      return deliver(from, header.am, body, header.bytes, {});
+    case SlotKind::kArea: {
+      std::memcpy(&place, body, sizeof place);
+      const std::byte* payload =
+          box != nullptr ? box->area_payload(place, header.bytes) : nullptr;
+      if (payload == nullptr) return cut_off(from, "a place outside its box");
+      return deliver(from, header.am, payload, header.bytes, {});
+    }
+    case SlotKind::kEager: {
+      std::memcpy(&place, body, sizeof place);
+      const std::span<std::byte> region = segment_.eager_region(from.peer_);
+      if (kind_ == GroupKind::kExchange || header.bytes > region.size() ||
+          place.offset > region.size() - header.bytes) {
+        return cut_off(from, "a place outside its eager region");
+      }
+      return deliver(from, header.am, region.data() + place.offset, header.bytes, {});
+    }
+    case SlotKind::kLoan: return handle_loan(from, header, body);
+    case SlotKind::kControl: return handle_control(from, header, body);
+    default: return cut_off(from, "a message of no kind");
+  }
+}
+
+void ShmProvider::handle_loan(ShmEndpoint& from, const SlotHeader& header,
+                              const std::byte* body) noexcept {
+  LoanDescriptor descriptor;
+  std::memcpy(&descriptor, body, sizeof descriptor);  // once: it may change
+  const auto* memory = reinterpret_cast<const std::byte*>(descriptor.address);
+  if (descriptor.loan >= segment_.shape().loan_count ||
+      descriptor.header_bytes > kLoanHeaderBytesMax || !is_shared(memory, descriptor.bytes)) {
+    return cut_off(from, "a loan of memory that it may not lend");
+  }
+  Loan loan;
+  loan.memory = {memory, descriptor.bytes};
+  loan.provider = this;
+  loan.token = uint64_t{from.peer_} << 32 | descriptor.loan;
+  if (from.held_loans_++ == 0) {
+    segment_.held_loans(self_)[from.peer_ / 64].fetch_or(uint64_t{1} << (from.peer_ % 64),
+                                                         std::memory_order_relaxed);
+  }
+  deliver(from, header.am, descriptor.header, descriptor.header_bytes, loan);
+}
+
+void ShmProvider::release(const Loan& loan) noexcept {
+  BP_ASSERT(loan.provider == this);
+  const auto lender = static_cast<uint32_t>(loan.token >> 32);
+  const auto number = static_cast<uint32_t>(loan.token);
+  const SpinGuard guard(lock_, is_threaded_);
+  ShmEndpoint& from = *endpoints_[lender];
+  // Release: what was read of the loan was read before.
+  segment_.returned_loans(lender)[number / 64].fetch_or(uint64_t{1} << (number % 64),
+                                                        std::memory_order_release);
+  BP_ASSERT(from.held_loans_ > 0);
+  if (--from.held_loans_ == 0) {
+    segment_.held_loans(self_)[lender / 64].fetch_and(~(uint64_t{1} << (lender % 64)),
+                                                      std::memory_order_release);
+  }
+  from.bell_.ring();
+}
+
+uint32_t ShmProvider::collect_loans() noexcept {
+  LoanTable::Record records[kLoanBatch];
+  size_t count = 0;
+  {
+    const SpinGuard guard(lock_, is_threaded_);
+    count = loans_.collect(records);
+  }
+  for (size_t i = 0; i < count; ++i) finish_loan(records[i], Outcome::kDone);
+  return static_cast<uint32_t>(count);
+}
+
+void ShmProvider::handle_control(ShmEndpoint& from, const SlotHeader& header,
+                                 const std::byte* body) noexcept {
+  uint32_t box = 0;
+  std::memcpy(&box, body, sizeof box);
+  switch (static_cast<ShmControl>(header.am)) {
+    case ShmControl::kBoxGranted: return accept_box(from, box);
+    case ShmControl::kBoxWanted: return give_box_back(from, box);
+    case ShmControl::kBoxClosed: return close_box(from, box);
+    case ShmControl::kOperation: break;
+  }
+  cut_off(from, "a control message of no kind");
+}
+
+void ShmProvider::deliver(ShmEndpoint& from, uint32_t am, const std::byte* payload,
+                          uint32_t bytes, const Loan& loan) noexcept {
+  if (BP_UNLIKELY(copied_out_ != nullptr)) {
+    std::memcpy(copied_out_.get(), payload, bytes);
+    payload = copied_out_.get();
+  }
+  ++received_;
+  const Message message = {from, static_cast<AmId>(am), {payload, bytes}, loan};
+  if (BP_UNLIKELY(!dispatcher_->deliver(message))) {
+    counters_->unhandled.add(1);
+    if (loan.is_there()) release(loan);
+  }
+}
+
+}  // namespace bedplate
