@@ -1,0 +1,105 @@
+// A copy that stops where a page is missing.
+#include "transport/single_copy/guarded_copy_datapath.h"
+
+#include <cstring>
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "platform/file.h"
+#include "tests/support/death_test.h"
+#include "tests/support/skip.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+
+TEST_GROUP(GuardedCopy) {
+  static constexpr uint64_t kPageBytes = 4096;
+  char* pages = nullptr;  // two, behind them nothing
+  char local[3 * kPageBytes] = {};
+
+  void setup() override {
+    CHECK(install_copy_guard().ok());
+    pages = map(-1, MAP_PRIVATE | MAP_ANONYMOUS);
+    munmap(pages + 2 * kPageBytes, kPageBytes);
+    std::memset(pages, 'p', 2 * kPageBytes);
+  }
+  void teardown() override { munmap(pages, 2 * kPageBytes); }
+
+  char* map(int fd, int flags) {
+    void* taken = mmap(nullptr, 3 * kPageBytes, PROT_READ | PROT_WRITE, flags, fd, 0);
+    CHECK(taken != MAP_FAILED);
+    return static_cast<char*>(taken);
+  }
+};
+
+TEST(GuardedCopy, CopiesAllThatIsThere) {
+  CHECK_EQUAL(0u, guarded_copy(local, pages, 0));
+  CHECK_EQUAL(2 * kPageBytes - 1, guarded_copy(local, pages + 1, 2 * kPageBytes - 1));
+  MEMCMP_EQUAL(pages, local, 2 * kPageBytes - 1);
+  CHECK_EQUAL(0, local[2 * kPageBytes - 1]);
+}
+
+TEST(GuardedCopy, StopsAtTheByteThatIsMissingInTheSource) {
+  CHECK_EQUAL(10u, guarded_copy(local, pages + 2 * kPageBytes - 10, 20));
+  CHECK_EQUAL('p', local[9]);
+  CHECK_EQUAL(0, local[10]);
+  CHECK_EQUAL(0u, guarded_copy(local, nullptr, 20));
+}
+
+TEST(GuardedCopy, StopsAtTheByteThatIsMissingInTheDestination) {
+  CHECK_EQUAL(10u, guarded_copy(pages + 2 * kPageBytes - 10, local, 20));
+  mprotect(pages + kPageBytes, kPageBytes, PROT_READ);
+  CHECK_EQUAL(kPageBytes, guarded_copy(pages, local, 2 * kPageBytes));
+  CHECK_EQUAL(0, pages[kPageBytes - 1]);
+  CHECK_EQUAL('p', pages[kPageBytes]);
+}
+
+TEST(GuardedCopy, StopsBehindTheEndOfAFile) {
+  const Fd file(memfd_create("guarded", MFD_CLOEXEC));
+  CHECK(ftruncate(file.number(), kPageBytes) == 0);
+  char* const mapped = map(file.number(), MAP_SHARED);
+  CHECK_EQUAL(kPageBytes, guarded_copy(local, mapped, 2 * kPageBytes));  // it was SIGBUS
+  munmap(mapped, 3 * kPageBytes);
+}
+
+TEST(GuardedCopy, LeavesOtherFaultsToTheHandlersThatWereThere) {
+  const auto ended = test::run_forked([&] {
+    signal(SIGSEGV, SIG_DFL);  // a sanitizer's
+    *static_cast<volatile char*>(pages + 2 * kPageBytes) = 1;
+  });
+  CHECK_EQUAL(SIGSEGV, ended.signal);
+}
+
+BP_PROBE(guard_hands_on_faults) {
+  struct sigaction action = {};
+  action.sa_sigaction = [](int, siginfo_t* info, void*) {
+    _exit(info->si_addr == reinterpret_cast<void*>(16) ? 0 : 5);
+  };
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGSEGV, &action, nullptr);
+  BP_PROBE_CHECK(install_copy_guard().ok());
+  char byte = 0;
+  BP_PROBE_CHECK(guarded_copy(&byte, reinterpret_cast<void*>(16), 1) == 0);
+  volatile uintptr_t nowhere = 16;  // so that the compiler does not see it
+  *reinterpret_cast<volatile char*>(nowhere) = 1;
+  BP_PROBE_CHECK(!"the handler ended the process");
+}
+
+TEST(GuardedCopy, HandsOnAFaultWithItsAddress) { BP_CHECK_PROBE(guard_hands_on_faults); }
+
+BP_PROBE(guard_hands_on_signals) {
+  struct sigaction action = {};
+  action.sa_sigaction = [](int, siginfo_t* info, void*) {
+    _exit(info->si_code == SI_USER && info->si_pid == getpid() ? 0 : 5);
+  };
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGBUS, &action, nullptr);
+  BP_PROBE_CHECK(install_copy_guard().ok());
+  kill(getpid(), SIGBUS);
+  BP_PROBE_CHECK(!"the handler ended the process");
+}
+
+TEST(GuardedCopy, HandsOnASignalThatWasSent) { BP_CHECK_PROBE(guard_hands_on_signals); }

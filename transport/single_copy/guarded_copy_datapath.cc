@@ -1,0 +1,77 @@
+#include "transport/single_copy/guarded_copy_datapath.h"
+
+#include <csignal>
+
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+// One instruction does it all. While it runs, rcx counts what is left, and a fault leaves the
+// registers as they were at that byte: the handler has only to go on behind the instruction.
+asm(R"(
+    .text
+    .p2align 4
+    .globl bedplate_guarded_copy
+    .hidden bedplate_guarded_copy, bedplate_guarded_copy_moves, bedplate_guarded_copy_moved
+    .globl bedplate_guarded_copy_moves, bedplate_guarded_copy_moved
+    .type bedplate_guarded_copy, @function
+bedplate_guarded_copy:
+    .cfi_startproc
+    movq %rdx, %rcx
+bedplate_guarded_copy_moves:
+    rep movsb
+bedplate_guarded_copy_moved:
+    movq %rcx, %rax
+    ret
+    .cfi_endproc
+    .size bedplate_guarded_copy, . - bedplate_guarded_copy
+)");
+
+extern "C" {
+// Returns how many bytes are left.
+uint64_t bedplate_guarded_copy(void* to, const void* from, uint64_t bytes) noexcept;
+extern const char bedplate_guarded_copy_moves[];
+extern const char bedplate_guarded_copy_moved[];
+}
+
+namespace bedplate {
+namespace {
+
+constexpr int kSignals[] = {SIGSEGV, SIGBUS};
+constinit struct sigaction before[2] = {};
+constinit bool is_installed = false;
+
+void on_fault(int signal, siginfo_t* info, void* context) noexcept {
+  greg_t& next = static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP];
+  const bool is_fault = info->si_code > 0 && info->si_code != BUS_MCEERR_AO;
+  if (is_fault && next == reinterpret_cast<greg_t>(bedplate_guarded_copy_moves)) {
+    next = reinterpret_cast<greg_t>(bedplate_guarded_copy_moved);
+    return;
+  }
+  // Not ours. As if this handler had never been there: a fault happens again on return, a signal
+  // that somebody sent is sent again as it was.
+  sigaction(signal, &before[signal == kSignals[0] ? 0 : 1], nullptr);
+  if (!is_fault) syscall(SYS_rt_tgsigqueueinfo, getpid(), gettid(), signal, info);
+}
+
+}  // namespace
+
+Result<void> install_copy_guard() noexcept {
+  if (is_installed) return {};
+  for (int i = 0; i < 2; ++i) {
+    struct sigaction action = {};
+    action.sa_sigaction = &on_fault;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    if (sigaction(kSignals[i], &action, &before[i]) != 0) {
+      return error_from_errno("installing the handler of signal %d", kSignals[i]);
+    }
+  }
+  is_installed = true;
+  return {};
+}
+
+uint64_t guarded_copy(void* to, const void* from, uint64_t bytes) noexcept {
+  return bytes - bedplate_guarded_copy(to, from, bytes);
+}
+
+}  // namespace bedplate
