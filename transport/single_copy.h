@@ -1,0 +1,185 @@
+// Single copy: reading and writing another process's memory that is not the pool's, straight from
+// where it lies to where it belongs, without a buffer between.
+//
+// What lies in the pool travels as a pointer; this is for the rest: a program's own mappings and
+// stacks. Linux has three mechanisms, each with conditions of its own; one is chosen when the
+// process boots, and each peer is tried once, when it joins. What does not work is said there, in
+// one line, and the caller copies through the pool instead. Knows no FIFO and no endpoint.
+// A peer whose memory is copied can keep the caller waiting (its pages may come from a file system
+// or a userfaultfd of its own): only for peers of one trust group. docs/single_copy.md has it all.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include <sys/types.h>
+
+#include "platform/result.h"
+
+namespace bedplate {
+
+enum class SingleCopyKind : uint32_t {
+  kXpmem,  // the peer's pages are mapped here and copied by this processor (module xpmem)
+  kCma,    // process_vm_readv and process_vm_writev (cross memory attach, part of the kernel)
+  kKnem,   // the kernel copies from and to regions that were declared before (module knem)
+};
+inline constexpr SingleCopyKind kSingleCopyKinds[] = {SingleCopyKind::kXpmem, SingleCopyKind::kCma,
+                                                      SingleCopyKind::kKnem};
+inline constexpr unsigned kSingleCopyKindCount = 3;
+
+const char* name_of(SingleCopyKind kind) noexcept;  // "xpmem", "cma", "knem"
+
+// What a peer must know to copy from or to a range of this process: travels in a message as it is.
+struct ExposedRange {
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+  uint64_t key = 0;  // xpmem: the segment of the address space; knem: the cookie; cma: 0
+  uint64_t is_writable = 0;
+};
+static_assert(sizeof(ExposedRange) == 32);
+
+// What a process says of itself when it joins: who copies with it, and 16 random bytes of its
+// memory by which to see that it works, and that it is this process and no other.
+struct SingleCopyCard {
+  SingleCopyKind kind = SingleCopyKind::kCma;
+  uint32_t reserved = 0;
+  ExposedRange proof;
+  uint64_t proof_value[2] = {};
+};
+static_assert(sizeof(SingleCopyCard) == 56);
+
+struct SingleCopyPeer {
+  pid_t pid = 0;   // as this process sees it: from SO_PEERCRED, not from a message
+  int pidfd = -1;  // borrowed: stays open as long as the peer's memory is
+};
+
+enum class CopyEnd : uint8_t {
+  kDone,
+  kRefused,  // outside the range, not mapped, not writable, or withdrawn
+  kGone,     // the peer has ended
+};
+
+struct CopyOutcome {
+  CopyEnd end = CopyEnd::kDone;
+  uint64_t bytes = 0;  // this many were copied, from the beginning on; knem: all or 0
+};
+
+// How one kind reaches one peer. Made by SingleCopy::attach, in RemoteMemory's storage.
+class RemoteWay {
+ public:
+  virtual ~RemoteWay() = default;
+  virtual CopyOutcome read(std::byte* local, const ExposedRange& range, uint64_t offset,
+                           uint64_t bytes) noexcept = 0;
+  virtual CopyOutcome write(const std::byte* local, const ExposedRange& range, uint64_t offset,
+                            uint64_t bytes) noexcept = 0;
+};
+
+// The memory of one peer. A fixed size, whatever the kind: planned as a part of its owner.
+// Threads: one at a time. Lifetime: closed before the SingleCopy that attached it is destroyed.
+class RemoteMemory {
+ public:
+  static constexpr size_t kStorageBytes = 192;
+
+  RemoteMemory() noexcept = default;
+  RemoteMemory(const RemoteMemory&) = delete;
+  RemoteMemory& operator=(const RemoteMemory&) = delete;
+  ~RemoteMemory() { close(); }
+
+  bool is_open() const noexcept { return way_ != nullptr; }
+  void close() noexcept;
+
+  // Copies `bytes` from `offset` of the peer's `range` to `local`, or the other way.
+  // Requires: is_open(); `local` is memory of this process, and nobody takes it away meanwhile.
+  // `range` may hold anything: it came from the peer. Two ranges of one call do not overlap.
+  // Returns how it ended; never an errno, never a signal, nothing is allocated.
+  // Cost: cma and knem one system call; xpmem none, where the peer's pages were used before.
+  CopyOutcome read(void* local, const ExposedRange& range, uint64_t offset,
+                   uint64_t bytes) noexcept;
+  CopyOutcome write(const void* local, const ExposedRange& range, uint64_t offset,
+                    uint64_t bytes) noexcept;
+
+ private:
+  friend class SingleCopy;
+
+  alignas(uint64_t) std::byte storage_[kStorageBytes];
+  RemoteWay* way_ = nullptr;
+};
+
+// One kind, as this process uses it. One object of each kind in a process (xpmem: closing one
+// would end another, too). Threads: one at a time, but for the RemoteMemory that it attached.
+class SingleCopy {
+ public:
+  SingleCopy() noexcept = default;
+  SingleCopy(const SingleCopy&) = delete;
+  SingleCopy& operator=(const SingleCopy&) = delete;
+  virtual ~SingleCopy() = default;
+
+  virtual SingleCopyKind kind() const noexcept = 0;
+  const char* name() const noexcept { return name_of(kind()); }
+
+  // Lets peers copy from [memory, memory + bytes), and to it if `is_writable`.
+  // Lifetime: the memory stays until withdraw(), which takes nothing back under cma and xpmem:
+  // these expose all of the process to whom the kernel lets (docs/single_copy.md), and its range
+  // is what an honest peer keeps to. Cost: knem a system call that pins the pages; else none.
+  // Errors: knem refuses what is not mapped.
+  virtual Result<ExposedRange> expose(void* memory, uint64_t bytes, bool is_writable) noexcept = 0;
+  virtual void withdraw(const ExposedRange& range) noexcept = 0;
+
+  // What peers need for attach(). Requires: none. Lifetime: as long as this object.
+  // Errors: expose()'s.
+  Result<SingleCopyCard> card() noexcept;
+
+  // Opens the memory of `peer`, who sent `card`, and copies its proof: from then on there are only
+  // outcomes. Requires: `memory` is not open. On an error it stays so.
+  // Errors: another kind, no permission (and whose it would be to give), not the process of the
+  // card, the peer has ended.
+  Result<void> attach(const SingleCopyPeer& peer, const SingleCopyCard& card,
+                      RemoteMemory& memory) noexcept;
+
+ protected:
+  // Makes the way to `peer` in `storage`, of kStorageBytes. `key`: of the peer's card.
+  virtual Result<RemoteWay*> make_way(const SingleCopyPeer& peer, uint64_t key,
+                                      std::byte* storage) noexcept = 0;
+  // Why the proof of `peer` could not be copied: answer and cure.
+  virtual void explain(const SingleCopyPeer& peer, int error_number,
+                       Error& error) const noexcept = 0;
+
+ private:
+  uint64_t proof_[2] = {};
+  ExposedRange exposed_proof_;
+};
+
+// Where the modules' devices are; tests put others in their place.
+struct SingleCopyDevices {
+  const char* xpmem = "/dev/xpmem";
+  const char* knem = "/dev/knem";
+};
+
+// One kind, if it works here. Errors: what this machine lacks for it.
+Result<std::unique_ptr<SingleCopy>> open_single_copy(
+    SingleCopyKind kind, const SingleCopyDevices& devices = {}) noexcept;
+
+// The first of an order that works here, and of each other kind why it was not taken.
+struct SingleCopyChoice {
+  std::unique_ptr<SingleCopy> taken;  // none: everything is copied through the pool
+  Error why_not[kSingleCopyKindCount];  // by kind; empty for the one that was taken
+
+  // Writes the line for the log into `text`, always terminated: "xpmem: opening /dev/xpmem: No
+  // such file or directory; load the module: ...", or "cma: taken". Returns `text`.
+  const char* line(SingleCopyKind kind, char* text, unsigned text_bytes) const noexcept;
+};
+
+// `order`: as configured, each kind at most once; empty is off. Does not look behind the first
+// that works. Allocates: at boot only.
+SingleCopyChoice choose_single_copy(std::span<const SingleCopyKind> order = kSingleCopyKinds,
+                                    const SingleCopyDevices& devices = {}) noexcept;
+
+// Lets the process `pid` and its children copy (cma) although kernel.yama.ptrace_scope is 1; the
+// last call counts. kAnyPeer: every process that may by its user, which is what several peers
+// need. Where Yama is not in force there is nothing to allow: no error.
+inline constexpr pid_t kAnyPeer = -1;
+Result<void> allow_peer(pid_t pid) noexcept;
+
+}  // namespace bedplate

@@ -1,0 +1,40 @@
+// Single copy by process_vm_readv(2) and process_vm_writev(2). Who may ptrace a process may copy.
+#pragma once
+
+#include "transport/single_copy.h"
+
+namespace bedplate {
+
+class CmaWay final : public RemoteWay {
+ public:
+  explicit CmaWay(const SingleCopyPeer& peer) noexcept : peer_(peer) {}
+
+  CopyOutcome read(std::byte* local, const ExposedRange& range, uint64_t offset,
+                   uint64_t bytes) noexcept override;
+  CopyOutcome write(const std::byte* local, const ExposedRange& range, uint64_t offset,
+                    uint64_t bytes) noexcept override;
+
+ private:
+  CopyOutcome copy(std::byte* local, uint64_t remote, uint64_t bytes, bool is_write) noexcept;
+  bool is_still_the_peer() noexcept;
+
+  SingleCopyPeer peer_;
+  uint64_t seen_ns_ = 0;  // when it was last certain that the pid is the peer's
+};
+
+class CmaCopy final : public SingleCopy {
+ public:
+  // Errors: the kernel was built without it, or a filter forbids it to this process.
+  Result<void> create() noexcept;
+
+  SingleCopyKind kind() const noexcept override { return SingleCopyKind::kCma; }
+  Result<ExposedRange> expose(void* memory, uint64_t bytes, bool is_writable) noexcept override;
+  void withdraw(const ExposedRange&) noexcept override {}
+
+ protected:
+  Result<RemoteWay*> make_way(const SingleCopyPeer& peer, uint64_t key,
+                              std::byte* storage) noexcept override;
+  void explain(const SingleCopyPeer& peer, int error_number, Error& error) const noexcept override;
+};
+
+}  // namespace bedplate

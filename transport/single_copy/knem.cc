@@ -1,0 +1,69 @@
+#include "transport/single_copy/knem.h"
+
+#include <cerrno>
+#include <new>
+
+#include <sys/mman.h>
+
+#include "transport/single_copy/device.h"
+#include "transport/single_copy/knem_abi.h"
+
+namespace bedplate {
+
+static_assert(sizeof(KnemWay) <= RemoteMemory::kStorageBytes);
+
+Result<void> KnemCopy::create(const char* path) noexcept {
+  Result<Fd> device = open_module_device(path, "knem");
+  BP_TRY(device);
+  device_ = device.take();
+  knem::Info info = {};
+  if (ioctl(device_.number(), knem::kGetInfo, &info) != 0) {
+    return error_of_other_device(path, "knem", errno);
+  }
+  if (info.abi != knem::kAbi) {
+    Error error;
+    error.set_doing("asking %s for its version", path);
+    error.set_answer("it is 0x%x, this program speaks 0x%x", info.abi, knem::kAbi);
+    error.set_cure("load knem 1.1.2 or later");
+    return error;
+  }
+  return {};
+}
+
+Result<ExposedRange> KnemCopy::expose(void* memory, uint64_t bytes, bool is_writable) noexcept {
+  const knem::Piece piece{.address = reinterpret_cast<uint64_t>(memory), .bytes = bytes};
+  knem::CreateRegion region{.pieces = reinterpret_cast<uint64_t>(&piece),
+                            .piece_count = 1,
+                            .protection = static_cast<uint32_t>(PROT_READ) |
+                                          (is_writable ? static_cast<uint32_t>(PROT_WRITE) : 0)};
+  if (ioctl(device_.number(), knem::kCreateRegion, &region) != 0) {
+    const int number = errno;
+    Error error = error_from_errno("declaring %llu bytes at %p to knem",
+                                   static_cast<unsigned long long>(bytes), memory);
+    if (number == EFAULT) error.set_cure("all of it must be mapped, and writable if peers write");
+    return error;
+  }
+  return ExposedRange{.address = piece.address, .bytes = bytes, .key = region.cookie,
+                      .is_writable = is_writable};
+}
+
+void KnemCopy::withdraw(const ExposedRange& range) noexcept {
+  uint64_t cookie = range.key;
+  ioctl(device_.number(), knem::kDestroyRegion, &cookie);
+}
+
+Result<RemoteWay*> KnemCopy::make_way(const SingleCopyPeer& peer, uint64_t,
+                                      std::byte* storage) noexcept {
+  return static_cast<RemoteWay*>(new (storage) KnemWay(device_.number(), peer.pidfd));
+}
+
+void KnemCopy::explain(const SingleCopyPeer&, int error_number, Error& error) const noexcept {
+  error.set_answer_errno(error_number);
+  if (error_number == EACCES) {
+    error.set_cure("knem lets a process of the same user only: run both as one user");
+  } else if (error_number == EINVAL) {
+    error.set_cure("the process declared no region of that cookie: it must use knem as well");
+  }
+}
+
+}  // namespace bedplate

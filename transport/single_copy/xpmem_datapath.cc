@@ -1,0 +1,80 @@
+// The copying itself, and the windows that it goes through.
+#include <algorithm>
+#include <cerrno>
+
+#include "transport/single_copy/guarded_copy_datapath.h"
+#include "transport/single_copy/peer_end.h"
+#include "transport/single_copy/xpmem.h"
+#include "transport/single_copy/xpmem_abi.h"
+
+namespace bedplate {
+namespace {
+
+// Where the addresses of a process end: the module refuses a window that goes on behind it.
+constexpr uint64_t kAddressEnd = (uint64_t{1} << 47) - 4096;
+
+}  // namespace
+
+// The mapping must not be unmapped in another way: the module would kill this process.
+void XpmemWay::unmap(Window& window) noexcept {
+  if (window.local == nullptr) return;
+  xpmem::Detach detach{.address = reinterpret_cast<uint64_t>(window.local)};
+  ioctl(device_, xpmem::kDetach, &detach);
+  window = {};
+}
+
+// Returns where the window of the peer's memory from `begin` on lies here; nullptr: nowhere.
+std::byte* XpmemWay::map(uint64_t begin) noexcept {
+  for (const Window& window : windows_) {
+    if (window.local != nullptr && window.begin == begin) return window.local;
+  }
+  Window& window = windows_[oldest_];
+  oldest_ = (oldest_ + 1) % kWindowCount;
+  unmap(window);
+  xpmem::Attach attach{.permit = permit_, .offset = static_cast<int64_t>(begin),
+                       .bytes = std::min(kWindowBytes, kAddressEnd - begin)};
+  if (ioctl(device_, xpmem::kAttach, &attach) != 0) return nullptr;
+  window = {begin, reinterpret_cast<std::byte*>(attach.address)};
+  return window.local;
+}
+
+CopyOutcome XpmemWay::copy(std::byte* local, const ExposedRange& range, uint64_t offset,
+                           uint64_t bytes, bool is_write) noexcept {
+  const uint64_t remote = range.address + offset;
+  if (range.key != key_ || remote >= kAddressEnd || bytes > kAddressEnd - remote) {
+    errno = EINVAL;
+    return {CopyEnd::kRefused, 0};
+  }
+  uint64_t done = 0;
+  while (done < bytes) {
+    const uint64_t within = (remote + done) % kWindowBytes;
+    const uint64_t piece = std::min(bytes - done, kWindowBytes - within);
+    std::byte* const window = map(remote + done - within);
+    uint64_t copied = 0;
+    if (window != nullptr) {
+      errno = EFAULT;  // what a copy that stops has met
+      copied = is_write ? guarded_copy(window + within, local + done, piece)
+                        : guarded_copy(local + done, window + within, piece);
+    }
+    done += copied;
+    if (copied < piece) {
+      const int number = errno;
+      const bool is_gone = has_ended(pidfd_);
+      errno = number;
+      return {is_gone ? CopyEnd::kGone : CopyEnd::kRefused, done};
+    }
+  }
+  return {CopyEnd::kDone, done};
+}
+
+CopyOutcome XpmemWay::read(std::byte* local, const ExposedRange& range, uint64_t offset,
+                           uint64_t bytes) noexcept {
+  return copy(local, range, offset, bytes, false);
+}
+
+CopyOutcome XpmemWay::write(const std::byte* local, const ExposedRange& range, uint64_t offset,
+                            uint64_t bytes) noexcept {
+  return copy(const_cast<std::byte*>(local), range, offset, bytes, true);
+}
+
+}  // namespace bedplate
