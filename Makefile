@@ -12,10 +12,10 @@ include scripts/mk/flags.mk
 include scripts/mk/sources.mk
 include scripts/mk/rules.mk
 
-.PHONY: help all run check bench fuzz soak clean deps
+.PHONY: help all run check check-image bench fuzz soak clean deps
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 	@echo "  MODE=release|hardened|debug|asan|tsan (now: $(MODE)), V=1 shows the commands"
 
 deps: ## install the packages that are missing and fetch mimalloc's sources
@@ -31,6 +31,11 @@ run: all ## start the demo appliance (CONFIG=apps/demo.toml); Ctrl-C stops it
 
 check: ## build and run every test
 	$(Q)scripts/check.sh
+
+check-image: deps ## test single copy in a virtual machine (EXTRA_MODULES="xpmem.ko knem.ko")
+	$(Q)$(MAKE) --no-print-directory MODE=release products tests
+	$(Q)tests/guest/run.sh --modules "$(EXTRA_MODULES)" -- \
+	  /bedplate-tests -g SingleCopy -g GuardedCopy
 
 bench: all ## measure against the peers; tables here, JSON in build/bench/
 	$(Q)$(MAKE) --no-print-directory MODE=release products bench-heap

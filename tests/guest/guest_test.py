@@ -13,6 +13,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 RUN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run.sh")
@@ -54,10 +55,11 @@ class Failure(Exception):
 class Guest:
     """One run: its output and exit code."""
 
-    def __init__(self, *command, memory_mib=1024, nodes=1, cpus=1, append="", seconds=60):
+    def __init__(self, *command, memory_mib=1024, nodes=1, cpus=1, append="", seconds=60,
+                 modules=""):
         run = subprocess.run(
             [RUN, "--memory", str(memory_mib), "--nodes", str(nodes), "--cpus", str(cpus),
-             "--append", append, "--seconds", str(seconds), "--", *command],
+             "--append", append, "--seconds", str(seconds), "--modules", modules, "--", *command],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             encoding="utf-8", errors="replace", check=False)
         self.output, self.exit_code, self.log = run.stdout, run.returncode, run.stderr
@@ -211,7 +213,21 @@ def panic_is_no_success():
     Guest("/bin/sh", "-c", "echo c > /proc/sysrq-trigger").expect_exit(125)
 
 
-TESTS = [exit_code_and_quoting_survive, panic_is_no_success, doctor_names_what_is_missing,
+def module_that_does_not_load_is_an_error():
+    with tempfile.NamedTemporaryFile(suffix=".ko") as module:
+        module.write(b"no module")
+        module.flush()
+        guest = Guest("/bin/true", modules=module.name)
+    guest.expect_exit(126)
+    guest.expect(r"^guest: loading the module \S+\.ko: it must be built for kernel 6\.1\.")
+    guest = Guest("/bin/true", modules="/nowhere/xpmem.ko")
+    guest.expect_exit(126)
+    if "there is no such file" not in guest.log:
+        raise Failure(f"no word of the missing file\n{guest.log}")
+
+
+TESTS = [exit_code_and_quoting_survive, panic_is_no_success,
+         module_that_does_not_load_is_an_error, doctor_names_what_is_missing,
          unit_tests_on_this_kernel, appliance_on_2_mib_pages_with_io_uring,
          appliance_on_2_mib_pages_with_epoll,
          appliance_on_4_kib_pages, appliance_on_1_gib_pages, too_few_hugepages_are_counted,

@@ -4,10 +4,11 @@
 # kernel, 1 GiB pages, several NUMA nodes.
 #
 #   tests/guest/run.sh [--memory MIB] [--nodes N] [--cpus N] [--append 'hugepages=128']
-#                      [--seconds N] -- COMMAND [ARGUMENT...]
+#                      [--seconds N] [--modules 'a.ko b.ko'] -- COMMAND [ARGUMENT...]
 #
 # Prints the command's output (stdout and stderr in one) and exits with its code; 124 when the time
 # (120 s) is over, 125 when the guest ended without a code, with the kernel's log on stderr.
+# The modules are loaded before the command, in their order; 126 when one cannot be.
 #
 # The guest has three serial ports: the kernel's log, the command's output, its exit code. QEMU's
 # own exit code is of no use: it is 0 after a kernel panic. Nothing is left behind: QEMU ends with
@@ -15,7 +16,7 @@
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 
-memory_mib=1024 nodes=1 cpus=1 append='' seconds=120
+memory_mib=1024 nodes=1 cpus=1 append='' seconds=120 modules=''
 while [ $# -gt 0 ] && [ "$1" != -- ]; do
   case $1 in
     --memory) memory_mib=$2 ;;
@@ -23,6 +24,7 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do
     --cpus) cpus=$2 ;;
     --append) append=$2 ;;
     --seconds) seconds=$2 ;;
+    --modules) modules=$2 ;;
     *) echo "guest: reading the options: $1 is none; see the head of $0" >&2; exit 2 ;;
   esac
   shift 2
@@ -36,7 +38,7 @@ trap '[ -z "$qemu" ] || kill "$qemu" 2>/dev/null || true; rm -rf "$work"' EXIT
 trap 'exit 143' TERM
 trap 'exit 130' INT
 
-mkdir -p "$work"/tree/{bin,dev,proc,sys,run,tmp,apps,docs}
+mkdir -p "$work"/tree/{bin,dev,proc,sys,run,tmp,apps,docs,modules}
 chmod 755 "$work/tree"  # mktemp's 0700 would become the mode of the guest's /
 chmod 1777 "$work/tree/tmp"
 cp /bin/busybox "$work/tree/bin/"
@@ -47,6 +49,15 @@ done
 cp "$root"/apps/*.toml "$work/tree/apps/"  # tests read them, and what is said of them
 cp "$root/docs/configuration.md" "$work/tree/docs/"
 cp "$root/tests/guest/init" "$work/tree/init"
+: > "$work/tree/modules/order"
+for module in $modules; do
+  [ -f "$module" ] || {
+    echo "guest: taking the module $module: there is no such file" >&2
+    exit 126
+  }
+  cp "$module" "$work/tree/modules/"
+  echo "${module##*/}" >> "$work/tree/modules/order"
+done
 for word in "$@"; do
   printf "'%s' " "${word//\'/\'\\\'\'}"
 done > "$work/tree/command"
