@@ -160,7 +160,9 @@ bytes = {volume_bytes}
 
 
 def spread(values):
-    return f"{statistics.median(values):.3g} ({min(values):.3g}..{max(values):.3g})"
+    median, least, most = (f"{value:.3g}" if value < 1000 else f"{value:.0f}"
+                           for value in (statistics.median(values), min(values), max(values)))
+    return f"{median} ({least}..{most})"
 
 
 def verdict(reached):
