@@ -14,7 +14,7 @@ packages=(
   # tests in a virtual machine: its parts, and what unpacks the kernel
   qemu-system-x86 busybox-static cpio xz-utils binutils
   # benchmarks: the peers
-  nbdkit util-linux
+  nbdkit util-linux libucx-dev openmpi-bin libopenmpi-dev libfabric-dev libboost-dev libdpdk-dev
   # benchmarks: programs that allocate much
   perl-base lua5.4 sqlite3 jq
 )
