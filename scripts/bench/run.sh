@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the yardsticks and runs the benchmarks. Usage: run.sh [nbd|boot|pool|alloc] [OPTION...]
+# Builds the yardsticks, runs benchmarks. Usage: run.sh [nbd|boot|pool|alloc|message [OPTION...]]
 #
 # Without a name it runs all; options (see `run.sh nbd --help`) need one. The environment variable
 # BEDPLATE names the binary, by default build/release/bedplate; alloc needs `make bench-heap`.
@@ -22,11 +22,29 @@ ${CC:-gcc} -O2 -Wall -Wextra -Wconversion -Wshadow -Werror -fPIC -shared \
   -o "$build/stopwatch.so" "$here/stopwatch.c"
 ${CXX:-g++} -std=c++20 -O2 -Wall -Wextra -Wconversion -Wshadow -Werror -fno-builtin-malloc \
   -pthread -Wl,-z,now -o "$build/alloc_workloads" "$here/alloc_workloads.cc"
+# What message_bench.py measures messages against. DPDK's own flags, but its headers as a system's.
+build_message_peer() { # NAME FLAG...
+  local compile=("${CC:-gcc}")
+  local source=$here/message_peers/$1.c
+  [ -e "$source" ] || { compile=("${CXX:-g++}" -std=c++20); source+=c; }
+  "${compile[@]}" -O2 -Wall -Wextra -Wconversion -Wshadow -Werror -o "$build/message_$1" \
+    "$source" "${@:2}"
+}
+if [[ ${1-message} == message ]]; then
+  for name in floor minimal_ring descriptor boost; do build_message_peer $name; done
+  # shellcheck disable=SC2046
+  build_message_peer rte_ring $(pkg-config --cflags libdpdk | sed 's/-I/-isystem /g') -lrte_ring
+  build_message_peer uct -luct -lucs
+  build_message_peer ucp -lucp -lucs
+  build_message_peer libfabric -lfabric
+  # shellcheck disable=SC2046
+  build_message_peer vader $(pkg-config --cflags --libs ompi-c)
+fi
 export PYTHONDONTWRITEBYTECODE=1
 
 case ${1-} in
-  nbd | boot | pool | alloc) exec "$python" "$here/$1_bench.py" "${@:2}" ;;
+  nbd | boot | pool | alloc | message) exec "$python" "$here/$1_bench.py" "${@:2}" ;;
   '')
-    for name in pool boot alloc nbd; do "$python" "$here/${name}_bench.py"; done ;;
+    for name in pool boot alloc message nbd; do "$python" "$here/${name}_bench.py"; done ;;
   *) sed -n '2s/^# //p' "$0" >&2; exit 2 ;;
 esac
