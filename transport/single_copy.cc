@@ -41,12 +41,12 @@ const char* name_of(SingleCopyKind kind) noexcept {
   return "unknown";  // from a peer's card
 }
 
-void RemoteMemory::close() noexcept {
-  if (way_ != nullptr) way_->~RemoteWay();
+void PeerMemory::close() noexcept {
+  if (way_ != nullptr) way_->~PeerWay();
   way_ = nullptr;
 }
 
-CopyOutcome RemoteMemory::read(void* local, const ExposedRange& range, uint64_t offset,
+CopyOutcome PeerMemory::read(void* local, const ExposedRange& range, uint64_t offset,
                                uint64_t bytes) noexcept {
   BP_ASSERT(is_open());
   if (!holds(range, offset, bytes)) return {CopyEnd::kRefused, 0};
@@ -54,7 +54,7 @@ CopyOutcome RemoteMemory::read(void* local, const ExposedRange& range, uint64_t 
   return way_->read(static_cast<std::byte*>(local), range, offset, bytes);
 }
 
-CopyOutcome RemoteMemory::write(const void* local, const ExposedRange& range, uint64_t offset,
+CopyOutcome PeerMemory::write(const void* local, const ExposedRange& range, uint64_t offset,
                                 uint64_t bytes) noexcept {
   BP_ASSERT(is_open());
   if (range.is_writable == 0 || !holds(range, offset, bytes)) return {CopyEnd::kRefused, 0};
@@ -76,7 +76,7 @@ Result<SingleCopyCard> SingleCopy::card() noexcept {
 }
 
 Result<void> SingleCopy::attach(const SingleCopyPeer& peer, const SingleCopyCard& card,
-                                RemoteMemory& memory) noexcept {
+                                PeerMemory& memory) noexcept {
   BP_ASSERT(!memory.is_open());
   Error error;
   error.set_doing("copying from process %d with %s", peer.pid, name());
@@ -84,7 +84,7 @@ Result<void> SingleCopy::attach(const SingleCopyPeer& peer, const SingleCopyCard
     error.set_answer("it uses %s", name_of(card.kind));
     return error.set_cure("configure the same order of single copy for both");
   }
-  Result<RemoteWay*> way = make_way(peer, card.proof.key, memory.storage_);
+  Result<PeerWay*> way = make_way(peer, card.proof.key, memory.storage_);
   BP_TRY(way);
   memory.way_ = way.take();
   uint64_t seen[2] = {};

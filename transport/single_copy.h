@@ -66,10 +66,10 @@ struct CopyOutcome {
   uint64_t bytes = 0;  // this many were copied, from the beginning on; knem: all or 0
 };
 
-// How one kind reaches one peer. Made by SingleCopy::attach, in RemoteMemory's storage.
-class RemoteWay {
+// How one kind reaches one peer. Made by SingleCopy::attach, in PeerMemory's storage.
+class PeerWay {
  public:
-  virtual ~RemoteWay() = default;
+  virtual ~PeerWay() = default;
   virtual CopyOutcome read(std::byte* local, const ExposedRange& range, uint64_t offset,
                            uint64_t bytes) noexcept = 0;
   virtual CopyOutcome write(const std::byte* local, const ExposedRange& range, uint64_t offset,
@@ -78,14 +78,14 @@ class RemoteWay {
 
 // The memory of one peer. A fixed size, whatever the kind: planned as a part of its owner.
 // Threads: one at a time. Lifetime: closed before the SingleCopy that attached it is destroyed.
-class RemoteMemory {
+class PeerMemory {
  public:
   static constexpr size_t kStorageBytes = 192;
 
-  RemoteMemory() noexcept = default;
-  RemoteMemory(const RemoteMemory&) = delete;
-  RemoteMemory& operator=(const RemoteMemory&) = delete;
-  ~RemoteMemory() { close(); }
+  PeerMemory() noexcept = default;
+  PeerMemory(const PeerMemory&) = delete;
+  PeerMemory& operator=(const PeerMemory&) = delete;
+  ~PeerMemory() { close(); }
 
   bool is_open() const noexcept { return way_ != nullptr; }
   void close() noexcept;
@@ -104,11 +104,11 @@ class RemoteMemory {
   friend class SingleCopy;
 
   alignas(uint64_t) std::byte storage_[kStorageBytes];
-  RemoteWay* way_ = nullptr;
+  PeerWay* way_ = nullptr;
 };
 
 // One kind, as this process uses it. One object of each kind in a process (xpmem: closing one
-// would end another, too). Threads: one at a time, but for the RemoteMemory that it attached.
+// would end another, too). Threads: one at a time, but for the PeerMemory that it attached.
 class SingleCopy {
  public:
   SingleCopy() noexcept = default;
@@ -136,11 +136,11 @@ class SingleCopy {
   // Errors: another kind, no permission (and whose it would be to give), not the process of the
   // card, the peer has ended.
   Result<void> attach(const SingleCopyPeer& peer, const SingleCopyCard& card,
-                      RemoteMemory& memory) noexcept;
+                      PeerMemory& memory) noexcept;
 
  protected:
   // Makes the way to `peer` in `storage`, of kStorageBytes. `key`: of the peer's card.
-  virtual Result<RemoteWay*> make_way(const SingleCopyPeer& peer, uint64_t key,
+  virtual Result<PeerWay*> make_way(const SingleCopyPeer& peer, uint64_t key,
                                       std::byte* storage) noexcept = 0;
   // Why the proof of `peer` could not be copied: answer and cure.
   virtual void explain(const SingleCopyPeer& peer, int error_number,

@@ -55,6 +55,19 @@ class SpscFifo {
     return true;
   }
 
+  // Producer. Pushes as many of `items` as there is room for, in order; returns how many.
+  size_t push_batch(std::span<const Item> items) noexcept {
+    const uint64_t head = head_.load(std::memory_order_relaxed);
+    if (head + items.size() - producer_tail_ > capacity()) {
+      producer_tail_ = tail_.load(std::memory_order_acquire);
+    }
+    const uint64_t room = capacity() - (head - producer_tail_);
+    const size_t count = room < items.size() ? static_cast<size_t>(room) : items.size();
+    for (size_t i = 0; i < count; ++i) this->items()[(head + i) & mask_] = items[i];
+    if (count > 0) head_.store(head + count, std::memory_order_release);  // publishes them all
+    return count;
+  }
+
   // Consumer. Takes at most out.size() items; returns how many: perhaps fewer than there are, but
   // 0 only when it is empty.
   size_t pop_batch(std::span<Item> out) noexcept {

@@ -24,7 +24,7 @@ TEST_GROUP_BASE(SingleCopyJoin, SingleCopyRig) {
   std::string attach_as_nobody() {
     const auto ended = test::run_forked([&] {
       CmaCopy own;
-      RemoteMemory remote;
+      PeerMemory remote;
       if (setgid(kNobody) != 0 || setuid(kNobody) != 0 || !own.create().ok()) _exit(9);
       const auto attached = own.attach(peer->as_peer(), peer->card(), remote);
       char text[1024];

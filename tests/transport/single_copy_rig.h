@@ -31,7 +31,7 @@ inline const char* missing(SingleCopyKind kind) {
 struct SingleCopyRig : public Utest {
   std::unique_ptr<CopyPeer> peer;
   std::unique_ptr<SingleCopy> copy;
-  RemoteMemory memory;
+  PeerMemory memory;
   std::vector<std::byte> local = std::vector<std::byte>(CopyPeer::kBytes, std::byte{0});
 
   void teardown() override {

@@ -2,6 +2,7 @@
 
 #include <cinttypes>
 
+#include "transport/shm/eager_region_datapath.h"
 #include "transport/shm/fast_box_datapath.h"
 #include "transport/shm/group_segment.h"
 #include "transport/shm/inbound_fifo_datapath.h"
@@ -74,6 +75,8 @@ Result<void> check_group_shape(const GroupShape& shape) noexcept {
       {"send_threshold", shape.send_threshold, 1, 65535, false},
       {"loans", shape.loan_count, 1, 65536, false},
       {"line_bytes", shape.line_bytes, 64, 128, true},
+      {"eager_bytes times eager_count", uint64_t{shape.eager_bytes} * shape.eager_count, 64,
+       EagerRegion::kLineCountMax * kCacheLineBytes, false},
   };
   for (const Range& range : ranges) {
     if (range.value < range.min || range.value > range.max ||
@@ -116,6 +119,7 @@ void GroupLayout::lay_out_member() noexcept {
     return begin;
   };
   take(GroupPart::kWrappers, sizeof(MemberWrapper));
+  take(GroupPart::kWrappers, sizeof(SingleCopyCard));
   returned_ = take(GroupPart::kReturnedLoans, bitmap_bytes(shape_.loan_count));
   held_ = take(GroupPart::kHeldLoans, bitmap_bytes(count));
   if (shape_.kind == GroupKind::kLazy) {

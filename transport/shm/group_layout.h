@@ -7,6 +7,7 @@
 //     box owners, boxes       lazy: fast boxes that receivers give to those who send to them often
 //     one part per member     all that belongs to that member, in one piece (seed: aggregated):
 //       wrapper               its doorbell and what it has acknowledged
+//       card                  how its private memory is reached (single copy)
 //       returned loans        bits that borrowers set
 //       held loans            whose loans it holds, as bits
 //       lazy: claim counter, tail, and the slots of the one inbound FIFO that many may write
@@ -73,7 +74,7 @@ enum class GroupPart : uint32_t {
   kHeader,
   kBoxOwners,
   kBoxes,
-  kWrappers,
+  kWrappers,  // and cards
   kReturnedLoans,
   kHeldLoans,
   kClaims,       // lazy: claim counter and tail of each FIFO
@@ -109,6 +110,9 @@ class GroupLayout {
   uint64_t member_bytes() const noexcept { return member_bytes_; }
 
   uint64_t wrapper(uint32_t member_index) const noexcept { return member(member_index); }
+  uint64_t card(uint32_t member_index) const noexcept {
+    return member(member_index) + shape_.line_bytes;
+  }
   uint64_t returned_loans(uint32_t member_index) const noexcept {
     return member(member_index) + returned_;
   }

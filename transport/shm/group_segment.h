@@ -13,6 +13,7 @@
 #include "transport/shm/group_layout.h"
 #include "transport/shm/inbound_fifo_datapath.h"
 #include "transport/shm/mesh_lane_datapath.h"
+#include "transport/single_copy.h"
 
 namespace bedplate {
 
@@ -62,6 +63,10 @@ class GroupSegment {
 
   MemberWrapper& wrapper(uint32_t member) const noexcept {
     return *reinterpret_cast<MemberWrapper*>(base_ + layout_.wrapper(member));
+  }
+  // How others reach the member's private memory. It writes it before it is alive.
+  SingleCopyCard& card(uint32_t member) const noexcept {
+    return *reinterpret_cast<SingleCopyCard*>(base_ + layout_.card(member));
   }
   FutexBell bell(uint32_t member) const noexcept { return {wrapper(member).asleep, fence_}; }
   // Bit i of these words: loan i was returned / a loan of member i is held.

@@ -10,13 +10,16 @@
 #include <cstdint>
 #include <memory>
 
+#include "platform/file.h"
 #include "transport/endpoint.h"
 #include "transport/shm/eager_region_datapath.h"
 #include "transport/shm/fast_box_datapath.h"
 #include "transport/shm/futex_bell.h"
 #include "transport/shm/inbound_fifo_datapath.h"
 #include "transport/shm/mesh_lane_datapath.h"
+#include "transport/shm/shm_operations.h"
 #include "transport/shm/spin_lock.h"
+#include "transport/single_copy.h"
 
 namespace bedplate {
 
@@ -65,6 +68,16 @@ class ShmEndpoint final : public Endpoint {
   // The message that was posted last, as the user of a piece of the eager region.
   EagerRegion::Use last_use() const noexcept;
   bool is_consumed(const EagerRegion::Use& use) noexcept;
+  // shm_operations.cc
+  SendStatus start(Operation& operation, uint64_t bytes, const RemoteMemory& remote,
+                   Completion* done) noexcept;
+  static void do_here(const Operation& operation) noexcept;
+  SendStatus copy_once(const Operation& operation) noexcept;
+  SendStatus ask_target(Operation& operation) noexcept;
+  bool post_operation(Operation& operation) noexcept;
+  bool advance(Operation& operation, Outcome* outcome) noexcept;
+  bool open_memory() noexcept;
+
   // Moves to the box that the peer gave, or back to the FIFO, as soon as order allows.
   void settle_queue() noexcept;
 
@@ -85,6 +98,12 @@ class ShmEndpoint final : public Endpoint {
   uint32_t known_lane_tail_ = 0;
   uint32_t inbound_lane_tail_ = 0;
   uint64_t generation_ = 0;
+
+  // The peer's private memory, once it was wanted.
+  enum class MemoryState : uint8_t { kUntried, kOpen, kClosed };
+  MemoryState memory_state_ = MemoryState::kUntried;
+  Fd pidfd_;
+  std::unique_ptr<PeerMemory> memory_;
 
   // What the receiving side knows of the peer.
   static constexpr uint32_t kNoBox = UINT32_MAX;

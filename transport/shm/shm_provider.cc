@@ -22,6 +22,12 @@ Result<void> ShmProvider::create(const ShmProviderOptions& options, const Dispat
   self_ = options.member;
   is_threaded_ = options.is_threaded;
   on_peer_ = options.on_peer;
+  single_copy_ = options.single_copy;
+  if (single_copy_ != nullptr) {
+    auto card = single_copy_->card();
+    if (!card.ok()) return card.error();
+    segment_.card(self_) = card.value();
+  }
   if (options.counters != nullptr) counters_ = options.counters;
   kind_ = shape.kind;
   bell_ = segment_.bell(self_);
@@ -171,6 +177,8 @@ void ShmEndpoint::open(uint64_t generation) noexcept {
   lane_head_ = known_lane_tail_ = inbound_lane_tail_ = 0;
   heard_ = held_loans_ = 0;
   gave_box_ = false;
+  memory_state_ = MemoryState::kUntried;
+  memory_.reset();
   queue_ = provider_.kind_ == GroupKind::kMesh ? Queue::kLane : Queue::kFifo;
   if (provider_.kind_ == GroupKind::kExchange) {
     queue_ = Queue::kBox;

@@ -65,6 +65,7 @@ struct ShmProviderOptions {
   uint32_t member = 0;       // which one this is
   bool is_threaded = false;  // endpoints are used by several threads
   const PinnedPool* pool = nullptr;  // where loans may lie; nullptr: the process's
+  SingleCopy* single_copy = nullptr;  // for memory outside the pool; nullptr: the target copies it
   PeerEventHandler on_peer = {};
   ShmCounters* counters = nullptr;
 };
@@ -152,6 +153,16 @@ class ShmProvider final : public Provider {
   void return_boxes() noexcept;
   void drop_inbound_box(uint32_t place) noexcept;
 
+  // shm_operations.cc
+  bool is_reachable(const RemoteMemory& memory, OperationKind kind) const noexcept;
+  Operation* keep_operation(ShmEndpoint& endpoint, const Operation& operation) noexcept;
+  bool has_operations(const ShmEndpoint& endpoint, uint64_t before) const noexcept;
+  uint32_t poll_operations() noexcept;
+  void handle_operation(ShmEndpoint& from, const std::byte* body) noexcept;
+  const Exposure* find_exposure(uint32_t peer, uint64_t kind, uint64_t address,
+                                uint64_t bytes) const noexcept;
+  void report_single_copy(const Error& error) noexcept;
+
   // shm_members.cc
   void follow_members() noexcept;
   void member_changed(uint32_t member, const MemberWord& before, const MemberWord& now) noexcept;
@@ -193,6 +204,12 @@ class ShmProvider final : public Provider {
   SpinLock lock_;  // of what all endpoints share:
   EagerRegion eager_;
   LoanTable loans_;
+  std::atomic<uint32_t> operation_count_{0};
+  uint64_t operation_number_ = 0;
+  Operation operations_[kOperationCountMax];
+  Exposure exposures_[kExposureCountMax];
+  SingleCopy* single_copy_ = nullptr;
+  bool single_copy_was_reported_ = false;
 
   PeerEventHandler on_peer_;
   ShmCounters own_counters_;

@@ -10,6 +10,9 @@ uint32_t ShmProvider::poll(uint32_t budget) noexcept {
     follow_members();
   }
   uint32_t count = loans_.out_count() > 0 ? collect_loans() : 0;
+  if (BP_UNLIKELY(operation_count_.load(std::memory_order_relaxed) > 0)) {
+    count += poll_operations();
+  }
   if (BP_UNLIKELY(returning_count_.load(std::memory_order_relaxed) > 0)) return_boxes();
   if (inbound_box_count_ > 0) count += poll_boxes(budget);
   if (kind_ == GroupKind::kLazy) count += poll_fifo(budget);
@@ -191,7 +194,7 @@ void ShmProvider::handle_control(ShmEndpoint& from, const SlotHeader& header,
     case ShmControl::kBoxGranted: return accept_box(from, box);
     case ShmControl::kBoxWanted: return give_box_back(from, box);
     case ShmControl::kBoxClosed: return close_box(from, box);
-    case ShmControl::kOperation: break;
+    case ShmControl::kOperation: return handle_operation(from, body);
   }
   cut_off(from, "a control message of no kind");
 }

@@ -15,7 +15,7 @@
 namespace bedplate {
 namespace {
 
-static_assert(sizeof(CmaWay) <= RemoteMemory::kStorageBytes);
+static_assert(sizeof(CmaWay) <= PeerMemory::kStorageBytes);
 
 constexpr const char* kYamaScope = "/proc/sys/kernel/yama/ptrace_scope";
 
@@ -57,9 +57,9 @@ Result<ExposedRange> CmaCopy::expose(void* memory, uint64_t bytes, bool is_writa
                       .is_writable = is_writable};
 }
 
-Result<RemoteWay*> CmaCopy::make_way(const SingleCopyPeer& peer, uint64_t,
+Result<PeerWay*> CmaCopy::make_way(const SingleCopyPeer& peer, uint64_t,
                                      std::byte* storage) noexcept {
-  return static_cast<RemoteWay*>(new (storage) CmaWay(peer));
+  return static_cast<PeerWay*>(new (storage) CmaWay(peer));
 }
 
 // Which of the kernel's conditions (ptrace(2), "access mode checking") is not met.

@@ -10,7 +10,7 @@
 
 namespace bedplate {
 
-static_assert(sizeof(KnemWay) <= RemoteMemory::kStorageBytes);
+static_assert(sizeof(KnemWay) <= PeerMemory::kStorageBytes);
 
 Result<void> KnemCopy::create(const char* path) noexcept {
   Result<Fd> device = open_module_device(path, "knem");
@@ -52,9 +52,9 @@ void KnemCopy::withdraw(const ExposedRange& range) noexcept {
   ioctl(device_.number(), knem::kDestroyRegion, &cookie);
 }
 
-Result<RemoteWay*> KnemCopy::make_way(const SingleCopyPeer& peer, uint64_t,
+Result<PeerWay*> KnemCopy::make_way(const SingleCopyPeer& peer, uint64_t,
                                       std::byte* storage) noexcept {
-  return static_cast<RemoteWay*>(new (storage) KnemWay(device_.number(), peer.pidfd));
+  return static_cast<PeerWay*>(new (storage) KnemWay(device_.number(), peer.pidfd));
 }
 
 void KnemCopy::explain(const SingleCopyPeer&, int error_number, Error& error) const noexcept {

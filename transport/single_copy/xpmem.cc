@@ -14,7 +14,7 @@
 namespace bedplate {
 namespace {
 
-static_assert(sizeof(XpmemWay) <= RemoteMemory::kStorageBytes);
+static_assert(sizeof(XpmemWay) <= PeerMemory::kStorageBytes);
 
 // The process that has the device open. The module keeps what it knows by process: the first
 // close of any descriptor ends them all. A forked child opens its own.
@@ -70,7 +70,7 @@ Result<ExposedRange> XpmemCopy::expose(void* memory, uint64_t bytes, bool is_wri
                       .key = static_cast<uint64_t>(segment_), .is_writable = is_writable};
 }
 
-Result<RemoteWay*> XpmemCopy::make_way(const SingleCopyPeer& peer, uint64_t key,
+Result<PeerWay*> XpmemCopy::make_way(const SingleCopyPeer& peer, uint64_t key,
                                        std::byte* storage) noexcept {
   xpmem::Get get{.segment = static_cast<int64_t>(key), .flags = xpmem::kReadWrite,
                  .permit_type = xpmem::kPermitMode};
@@ -81,7 +81,7 @@ Result<RemoteWay*> XpmemCopy::make_way(const SingleCopyPeer& peer, uint64_t key,
     explain(peer, number, error);
     return error;
   }
-  return static_cast<RemoteWay*>(
+  return static_cast<PeerWay*>(
       new (storage) XpmemWay(device_.number(), peer.pidfd, key, get.permit));
 }
 

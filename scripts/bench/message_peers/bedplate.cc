@@ -1,0 +1,247 @@
+// Bedplate. latency: a bare fast box; am_send: an endpoint that has one, with a handler at the other
+// side; rate16: 16 members in one process, each with an endpoint and a box; loan, read_large: blocks
+// of the pool lent and given back; lane BURST: the FIFO between shards.
+#include <memory>
+#include <vector>
+
+#include "transport/messenger.h"
+#include "transport/shm/shm_provider.h"
+#include "transport/spsc_fifo_datapath.h"
+
+#include "peer.h"
+
+using namespace bedplate;
+
+namespace {
+
+constexpr AmId kData = 1;
+constexpr uint32_t kBudget = 64;
+constexpr PoolId kPoolId = {1, 1};
+
+struct Member {
+  Messenger messenger;
+  ShmProvider shm;
+  Endpoint *to_other = nullptr;
+};
+
+struct run *the_run;
+uint64_t handled;
+uint64_t returned;
+Member members[1 + kConnections];
+MembersTable *table;
+GroupSegment segment;
+PinnedPool lending(kPoolBase + 200 * kRegionBytes);
+std::span<std::byte> block;
+Completion on_return = {[](Completion &, Outcome) noexcept { ++returned; }};
+
+void check(bool is_good, const char *doing) {
+  if (!is_good) fail(doing, "Bedplate said no");
+}
+
+// ---- a bare box in each direction ----
+
+FastBoxProducer producer;
+FastBoxConsumer consumer;
+
+void send_box(struct run *run, uint64_t number) {
+  MessageSlot *slot = nullptr;
+  const auto bytes = static_cast<uint32_t>(run->bytes);
+  while ((slot = producer.next_slot()) == nullptr) {
+  }
+  if (run->bytes <= kInlineBytesMax) {
+    write_words(slot->payload, run->words, number);
+    producer.publish(*slot, {SlotKind::kInline, kData, bytes, 0});
+    return;
+  }
+  PayloadPlace place;
+  std::byte *area = nullptr;
+  while ((area = producer.next_area(bytes, &place)) == nullptr) {
+  }
+  write_words(area, run->words, number);
+  std::memcpy(slot->payload, &place, sizeof place);
+  producer.publish(*slot, {SlotKind::kArea, kData, bytes, 0});
+}
+
+void receive_box(struct run *run, uint64_t) {
+  SlotHeader header;
+  const MessageSlot *slot = nullptr;
+  while ((slot = consumer.peek(&header)) == nullptr) {
+  }
+  const std::byte *payload = slot->payload;
+  if (header.kind == SlotKind::kArea) {
+    PayloadPlace place;
+    std::memcpy(&place, slot->payload, sizeof place);
+    payload = consumer.area_payload(place, header.bytes);
+  }
+  read_words(run, payload);
+  consumer.consume(header.kind);
+}
+
+// ---- endpoints ----
+
+uint64_t *message_buffer;
+
+void send_am(struct run *run, uint64_t number) {
+  write_words(message_buffer, run->words, number);
+  const std::span<const std::byte> payload = {reinterpret_cast<std::byte *>(message_buffer),
+                                              run->bytes};
+  while (members[run->side].to_other->am_send(kData, payload) != SendStatus::kDone) {
+    members[run->side].messenger.poll(kBudget);
+  }
+}
+
+void receive_am(struct run *run, uint64_t) {
+  for (const uint64_t before = handled; handled == before;) {
+    members[run->side].messenger.poll(kBudget);
+  }
+}
+
+void handle_am(void *, const Message &message) noexcept {
+  ++handled;
+  read_words(the_run, message.payload.data());
+}
+
+// ---- loans: the block is written before, or in read_large for each message ----
+
+void send_loan(struct run *run, uint64_t number) {
+  Member &self = members[run->side];
+  write_words(block.data(), run->words, number);
+  while (self.to_other->am_send_loan(kData, {}, block, &on_return) != SendStatus::kPending) {
+    self.messenger.poll(kBudget);
+  }
+}
+
+void handle_loan(void *, const Message &message) noexcept {
+  ++handled;
+  read_words(the_run, message.loan.memory.data());
+  members[the_run->side].messenger.release(message.loan);
+}
+
+// ---- 16 members that send to one ----
+
+uint64_t offer(struct run *run, uint64_t first, uint64_t count) {
+  uint64_t number = first;
+  for (uint64_t i = 0; i < kConnections && i < count; ++i) {
+    Member &self = members[1 + i];
+    write_words(message_buffer, run->words, number);
+    const std::span<const std::byte> payload = {reinterpret_cast<std::byte *>(message_buffer),
+                                                run->bytes};
+    if (self.to_other->am_send(kData, payload) == SendStatus::kDone) ++number;
+    else self.messenger.poll(kBudget);
+  }
+  return number - first;
+}
+
+uint64_t poll_member(struct run *) {
+  const uint64_t before = handled;
+  members[0].messenger.poll(kBudget);
+  return handled - before;
+}
+
+void create_member(uint32_t index, uint32_t peer, AmHandler handler) {
+  Member &member = members[index];
+  ShmProviderOptions options;
+  options.segment = segment;
+  options.members = table;
+  options.member = index;
+  options.pool = &lending;
+  member.messenger.set_handler(kData, handler);
+  check(member.shm.create(options, member.messenger.dispatcher()).ok(), "creating a member");
+  member.messenger.add_provider(member.shm);
+  auto endpoint = member.messenger.connect({peer});
+  check(endpoint.ok(), "connecting");
+  member.to_other = endpoint.value();
+}
+
+void create_group(uint32_t member_count) {
+  GroupShape shape;
+  shape.member_count = member_count;
+  shape.box_count = default_box_count(member_count);
+  const uint64_t bytes = GroupLayout(shape).bytes();
+  const uint64_t table_bytes = MembersTable::bytes_for(member_count);
+  table = MembersTable::create({static_cast<std::byte *>(shared_memory(table_bytes)), table_bytes},
+                               member_count, kPoolId);
+  table->hold_owner_life();
+  for (uint32_t i = 0; i < member_count; ++i) {
+    table->begin_join(i, 1, MemberName("bench"));
+    table->set_state(i, MemberState::kAlive);
+  }
+  segment = GroupSegment::create({static_cast<std::byte *>(shared_memory(bytes)), bytes}, shape,
+                                 kPoolId, BellFence::kSleeper);
+}
+
+// ---- the lane ----
+
+using Lane = SpscFifo<uint64_t>;
+Lane *lane;
+constexpr size_t kBurstMax = 64;
+
+uint64_t push_items(struct run *run, uint64_t first, uint64_t count) {
+  if (run->bytes == 1) return lane->try_push(first);
+  uint64_t items[kBurstMax];
+  const uint64_t n = count < run->bytes ? count : run->bytes;
+  for (uint64_t i = 0; i < n; ++i) items[i] = first + i;
+  for (uint64_t done = 0; done < n;) done += lane->push_batch({items + done, n - done});
+  return n;
+}
+
+uint64_t pop_items(struct run *run) {
+  uint64_t items[kBurstMax];
+  const uint64_t n = lane->pop_batch({items, run->bytes});
+  for (uint64_t i = 0; i < n; ++i) run->sum += items[i];
+  return n;
+}
+
+void run_pair(struct run *run, bool lends, message_function send, message_function receive) {
+  const AmHandler handler = {lends ? handle_loan : handle_am, nullptr};
+  const auto side = static_cast<uint32_t>(run->side);
+  create_member(side, 1 - side, handler);
+  meet(run);
+  ping_pong(run, send, receive);
+}
+
+}  // namespace
+
+int main(int argc, char **argv) {
+  const struct run asked = parse_arguments(argc, argv);
+  const bool lends = is_kind(&asked, "loan") || is_kind(&asked, "read_large");
+  create_group(is_kind(&asked, "rate16") ? 1 + kConnections : 2);
+  auto *boxes = static_cast<std::byte *>(shared_memory(2 * 4096));
+  const uint64_t lane_bytes = Lane::bytes_for(1024);
+  lane = Lane::create({static_cast<std::byte *>(shared_memory(lane_bytes)), lane_bytes}, 1024);
+  Segment *blocks[2] = {};
+  for (int i = 0; lends && i < 2; ++i) {
+    auto made = lending.create_segment(i == 0 ? "a" : "b", align_up(asked.bytes, 4096),
+                                       PageSize::k4KiB, 1);
+    check(made.ok(), "making a segment");
+    blocks[i] = made.value();
+  }
+  struct run run = start_pair(argc, argv);
+  the_run = &run;
+  message_buffer = private_memory(run.bytes);
+  const int side = run.side;
+  if (lends) block = blocks[side]->memory();
+  if (is_kind(&run, "loan")) run.words = 1;
+  producer = FastBoxProducer(FastBox(boxes + 4096 * side, 4096));
+  consumer = FastBoxConsumer(FastBox(boxes + 4096 * (1 - side), 4096));
+  if (is_kind(&run, "latency")) {
+    ping_pong(&run, send_box, receive_box);
+  } else if (is_kind(&run, "am_send")) {
+    run_pair(&run, false, send_am, receive_am);
+  } else if (lends) {
+    run_pair(&run, true, send_loan, receive_am);
+  } else if (is_kind(&run, "rate16")) {
+    if (side == 0) create_member(0, 1, {handle_am, nullptr});
+    for (uint32_t i = 1; side == 1 && i <= kConnections; ++i) create_member(i, 0, {handle_am, nullptr});
+    meet(&run);
+    if (side == 1) send_stream(&run, offer);
+    else receive_stream(&run, poll_member);
+  } else if (is_kind(&run, "lane") && run.bytes <= kBurstMax) {
+    meet(&run);
+    if (side == 1) send_stream(&run, push_items);
+    else receive_stream(&run, pop_items);
+  } else {
+    unknown_kind(&run);
+  }
+  return finish(&run);
+}
