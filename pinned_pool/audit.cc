@@ -69,10 +69,11 @@ void Auditor::mapping(const Mapping& found) noexcept {
       complain("%s: a mapping runs %" PRIu64 " bytes over its end", segment.owner.text,
                end - segment.address - segment.bytes);
     }
-    // Shared, readable, writable, never executable: 'rw-s'.
-    if (std::strcmp(found.rights, "rw-s") != 0) {
-      complain("%s: 0x%" PRIx64 "-0x%" PRIx64 " has the rights %s, not rw-s", segment.owner.text,
-               begin, end, found.rights);
+    // Shared, readable, writable unless granted otherwise, never executable.
+    const char* rights = segment.is_writable != 0 ? "rw-s" : "r--s";
+    if (std::strcmp(found.rights, rights) != 0) {
+      complain("%s: 0x%" PRIx64 "-0x%" PRIx64 " has the rights %s, not %s", segment.owner.text,
+               begin, end, found.rights, rights);
     }
     // Each page of the segment's memfd in its place. A file is known by its inode: any memfd can
     // have any name.

@@ -152,7 +152,9 @@ void PinnedPool::seal() noexcept {
   uint32_t stoppers = kSizeSealStops | kWriteSealStops | kMappingSealStops;
   for (uint32_t i = 0; i < segment_count_; ++i) {
     const Segment& segment = segments_[i];
-    if (!has_its_memfd(segment)) {
+    if (!segment.takes_write_seal) {
+      stoppers &= ~uint32_t{kWriteSealStops};
+    } else if (!has_its_memfd(segment)) {
       // Neither is somebody else's file sealed, nor is this passed over in silence.
       BP_LOG_WARNING("sealing %s against writers: its descriptor %d was closed by the program; "
                      "close only what the program has opened itself (no closefrom)",
@@ -222,7 +224,8 @@ void PinnedPool::write_map(PoolMap* map) const noexcept {
                         segment.device,
                         segment.inode,
                         is_locked,
-                        segment.node};
+                        segment.node,
+                        segment.is_writable};
   }
   map->segment_count = segment_count_;
   map->is_sealed = is_sealed() ? 1 : 0;

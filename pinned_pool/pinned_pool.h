@@ -17,6 +17,7 @@
 #include "pinned_pool/layout.h"
 #include "pinned_pool/plan.h"
 #include "pinned_pool/pool_map.h"
+#include "platform/file.h"
 #include "platform/hugepage.h"
 #include "platform/numa.h"
 #include "platform/result.h"
@@ -34,8 +35,21 @@ struct Segment {
   uint64_t carved_bytes = 0;
   int node = kAnyNode;
   int lock_errno = 0;  // why 4 KiB pages could not be locked; 0: locked, or hugepages
+  bool is_writable = true;  // mapped so here; what another pool's owner granted may be read-only
+  // Whether the pool's seal shuts its memfd to further writers. Not where joiners are to write, and
+  // not where it is another's.
+  bool takes_write_seal = true;
 
   std::span<std::byte> memory() const noexcept { return {address, bytes}; }
+};
+
+// A segment that the owner of a pool hands to a process that joins.
+struct OfferedSegment {
+  OwnerName owner;
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+  uint64_t page_bytes = 0;
+  bool is_writable = false;
 };
 
 class PinnedPool {
@@ -56,6 +70,14 @@ class PinnedPool {
   Result<Segment*> create_segment(const OwnerName& owner, uint64_t bytes, PageSize page,
                                   unsigned thread_count, int node = kAnyNode);
 
+  // Maps a segment that another process made, at the address that it has there. Nothing in `offered`
+  // is taken on trust: it lies at the start of a region of this pool's range, overlaps no segment,
+  // and the memfd has its size, its page, exactly the rights that were promised, and can neither
+  // shrink nor grow. `memfd` is kept as long as the process lives. Its pages were taken and locked
+  // by who made it; nothing is touched here. Allocates nothing.
+  // Requires: not sealed.
+  Result<Segment*> adopt_segment(const OfferedSegment& offered, Fd memfd) noexcept;
+
   // Creates every segment of `plan` but the first, which exists since before main.
   // Requires: the plan's first segment has the size of segment(0).
   Result<void> reserve(const PoolPlan& plan, unsigned thread_count);
@@ -68,6 +90,7 @@ class PinnedPool {
   // away. stoppers() says what it granted.
   void seal() noexcept;
 
+  uintptr_t base() const noexcept { return base_; }
   bool is_sealed() const noexcept { return is_sealed_.load(std::memory_order_acquire); }
   // What stops memory from being taken from under a registration: bits of Stopper
   // (pinned_pool/no_way_back.h), complete once the pool is sealed.

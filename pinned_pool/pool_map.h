@@ -21,6 +21,7 @@ struct PoolMapSegment {
   uint64_t inode = 0;
   uint64_t is_locked = 0;  // by mlock; hugepages need none
   int64_t node = kAnyNode;
+  uint64_t is_writable = 1;
 };
 
 struct PoolMap {

@@ -1,0 +1,118 @@
+// PinnedPool::adopt_segment: the joiner's half of a segment.
+#include <algorithm>
+#include <cerrno>
+#include <cinttypes>
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include "pinned_pool/pinned_pool.h"
+#include "pinned_pool/take_error.h"
+
+namespace bedplate {
+namespace {
+
+constexpr const char* kOwnersFault =
+    "the owner of the pool offered it wrongly: run both from the same release of Bedplate";
+
+bool is_page_size(uint64_t bytes) noexcept {
+  return bytes == page_bytes(PageSize::k4KiB) || bytes == page_bytes(PageSize::k2MiB) ||
+         bytes == page_bytes(PageSize::k1GiB);
+}
+
+// Whether the file is what was offered. Sets what it is instead.
+bool is_as_offered(const OfferedSegment& offered, int memfd, Error* error) noexcept {
+  struct stat status = {};
+  struct statfs system = {};
+  if (fstat(memfd, &status) != 0 || fstatfs(memfd, &system) != 0) {
+    error->set_answer_errno(errno);
+    return false;
+  }
+  const bool is_huge = offered.page_bytes != page_bytes(PageSize::k4KiB);
+  const bool has_its_page =
+      is_huge ? system.f_type == HUGETLBFS_MAGIC &&
+                    static_cast<uint64_t>(system.f_bsize) == offered.page_bytes
+              : system.f_type == TMPFS_MAGIC;
+  if (!S_ISREG(status.st_mode) || !has_its_page) {
+    error->set_answer("its file has no such pages");
+    return false;
+  }
+  if (static_cast<uint64_t>(status.st_size) != offered.bytes) {
+    error->set_answer("its file has %" PRIu64 " bytes", static_cast<uint64_t>(status.st_size));
+    return false;
+  }
+  constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
+  if (const int seals = fcntl(memfd, F_GET_SEALS); seals < 0 || (seals & kSizeSeals) != kSizeSeals) {
+    error->set_answer("its file could shrink or grow");
+    return false;
+  }
+  if ((fcntl(memfd, F_GETFL) & O_ACCMODE) != (offered.is_writable ? O_RDWR : O_RDONLY)) {
+    error->set_answer("its file has other rights");
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<Segment*> PinnedPool::adopt_segment(const OfferedSegment& offered, Fd memfd) noexcept {
+  BP_ASSERT(!is_sealed());
+  Error error;
+  error.set_doing("mapping %s of the pool, %" PRIu64 " bytes at 0x%" PRIx64 ", %s",
+                  offered.owner.text, offered.bytes, offered.address,
+                  offered.is_writable ? "writable" : "read-only");
+  error.set_cure("%s", kOwnersFault);
+  if (!is_page_size(offered.page_bytes) || offered.bytes == 0 ||
+      offered.bytes % offered.page_bytes != 0) {
+    return error.set_answer("that is no multiple of a page of %" PRIu64 " bytes",
+                            offered.page_bytes);
+  }
+  const uint64_t offset = offered.address - base_;
+  const uint64_t region = offset >> kRegionBytesLog2;
+  if (offset % kRegionBytes != 0 || region >= kRegionCountMax ||
+      offered.bytes > (kRegionCountMax - region) * kRegionBytes) {
+    return error.set_answer("it lies at no region of the pool's range");
+  }
+  const uint64_t end_region = region + regions_of(offered.bytes);
+  for (uint32_t i = 0; i < segment_count_; ++i) {
+    const uint64_t first =
+        (reinterpret_cast<uintptr_t>(segments_[i].address) - base_) >> kRegionBytesLog2;
+    if (region < first + regions_of(segments_[i].bytes) && first < end_region) {
+      return error.set_answer("%s of this process lies there", segments_[i].owner.text);
+    }
+  }
+  if (segment_count_ == kSegmentCountMax) {
+    return error.set_answer("a pool has at most %u segments", kSegmentCountMax);
+  }
+  if (!is_as_offered(offered, memfd.number(), &error)) return error;
+
+  auto* wanted = reinterpret_cast<std::byte*>(offered.address);
+  const auto page = static_cast<PageSize>(offered.page_bytes);
+  const int rights = PROT_READ | (offered.is_writable ? PROT_WRITE : 0);
+  if (mmap(wanted, offered.bytes, rights, MAP_SHARED | MAP_FIXED_NOREPLACE, memfd.number(), 0) ==
+      MAP_FAILED) {
+    return take_error({offered.owner, offered.bytes, page, kAnyNode, wanted}, TakeStep::kMap,
+                      errno);
+  }
+  Segment& segment = segments_[segment_count_++];
+  segment.owner = offered.owner;
+  segment.address = wanted;
+  segment.bytes = offered.bytes;
+  segment.page = page;
+  struct stat identity = {};
+  BP_ASSERT(fstat(memfd.number(), &identity) == 0);
+  segment.device = identity.st_dev;
+  segment.inode = identity.st_ino;
+  segment.memfd = memfd.release();
+  segment.carved_bytes = offered.bytes;  // by its owner
+  segment.lock_errno = is_huge(page) ? 0 : EPERM;  // who made it keeps the pages in memory
+  segment.is_writable = offered.is_writable;
+  segment.takes_write_seal = false;
+  next_region_ = std::max(next_region_, end_region);
+  return &segment;
+}
+
+}  // namespace bedplate
