@@ -45,7 +45,8 @@ bool is_as_offered(const OfferedSegment& offered, int memfd, Error* error) noexc
     return false;
   }
   constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
-  if (const int seals = fcntl(memfd, F_GET_SEALS); seals < 0 || (seals & kSizeSeals) != kSizeSeals) {
+  const int seals = fcntl(memfd, F_GET_SEALS);
+  if (seals < 0 || (seals & kSizeSeals) != kSizeSeals) {
     error->set_answer("its file could shrink or grow");
     return false;
   }

@@ -70,9 +70,9 @@ class PinnedPool {
   Result<Segment*> create_segment(const OwnerName& owner, uint64_t bytes, PageSize page,
                                   unsigned thread_count, int node = kAnyNode);
 
-  // Maps a segment that another process made, at the address that it has there. Nothing in `offered`
-  // is taken on trust: it lies at the start of a region of this pool's range, overlaps no segment,
-  // and the memfd has its size, its page, exactly the rights that were promised, and can neither
+  // Maps a segment that another process made, at the address that it has there. Nothing in
+  // `offered` is taken on trust: it lies at the start of a region of this pool's range, overlaps no
+  // segment, and the memfd has its size, its page, exactly the rights that were promised, and can neither
   // shrink nor grow. `memfd` is kept as long as the process lives. Its pages were taken and locked
   // by who made it; nothing is touched here. Allocates nothing.
   // Requires: not sealed.
