@@ -1,8 +1,9 @@
 # What is built from what. Every source is named: a file that is not here is not part of Bedplate.
 
 PLATFORM := assert call_stack cgroup cpu file hugepage log numa parallel result thread_stack units
-PINNED_POOL := adopt_segment audit boot_segment membership memory_error no_way_back pinned_pool \
-               plan seccomp_filter take_error
+PINNED_POOL := adopt_segment audit boot_segment join_protocol join_roster join_server join_socket \
+               joined_pool membership memory_error no_way_back pinned_pool plan seccomp_filter \
+               take_error
 ALLOC := block_ledger buffer_pool_datapath exhaustion fork_mark heap_owner interception_check \
          interception_decision metadata_zone pool_resource support_level \
          $(if $(SANITIZED),sanitizer_heap,bad_pointer child_heap confined_mimalloc heap_walk \

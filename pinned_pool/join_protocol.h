@@ -1,0 +1,140 @@
+// What a process that joins and the owner of the pool say to one another.
+//
+// One packet each way over a Unix socket (SOCK_SEQPACKET), the descriptors beside it (SCM_RIGHTS),
+// then a word that all is mapped. All integers are the machine's: both sides are on it. Neither
+// side believes the other: what arrives is checked here before anything uses it.
+// The byte tables: docs/join.md. Who serves: join_server.h; who asks: joined_pool.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+#include "pinned_pool/layout.h"
+#include "pinned_pool/membership.h"
+#include "pinned_pool/owner_name.h"
+#include "platform/file.h"
+#include "platform/result.h"
+
+namespace bedplate::join {
+
+inline constexpr uint64_t kMagic = 0x316e'696f'6a70'6562;  // "bepjoin1"
+inline constexpr uint32_t kVersion = 1;
+inline constexpr uint32_t kLayoutBytesMax = 256;
+inline constexpr uint32_t kMemberCountMax = 64;  // of one process
+inline constexpr uint32_t kDescriptorCountMax = kSegmentCountMax + 1;
+static_assert(kDescriptorCountMax <= 253);  // SCM_MAX_FD, unix(7)
+
+enum class PacketKind : uint32_t {
+  kRequest = 1,   // joiner
+  kAccepted = 2,  // owner, with descriptors
+  kRefused = 3,   // owner; it closes
+  kReady = 4,     // joiner: everything is mapped
+  kFailed = 5,    // joiner: it cannot use what it was given
+  kLeave = 6,     // joiner: it uses nothing of the pool any more
+};
+
+struct Head {
+  uint64_t magic = kMagic;
+  uint32_t version = kVersion;
+  PacketKind kind;
+};
+static_assert(sizeof(Head) == 16);
+
+struct Request {
+  Head head = {.kind = PacketKind::kRequest};
+  // What both programs must agree on for a pointer to mean the same.
+  uint64_t pool_base = kPoolBase;
+  uint64_t pool_span_bytes = kPoolSpanBytes;
+  uint64_t region_bytes = kRegionBytes;
+  uint32_t cache_line_bytes = kCacheLineBytes;
+  uint32_t member_count = 1;
+  MemberName process;
+};
+static_assert(sizeof(Request) == 80);
+
+// The same in every version, so that a refusal can be read whoever says it.
+struct Explained {
+  Head head = {};
+  char doing[192] = {};
+  char answer[256] = {};
+  char cure[320] = {};
+};
+static_assert(sizeof(Explained) == 784);
+static_assert(sizeof Explained::doing == sizeof Error::doing);
+static_assert(sizeof Explained::answer == sizeof Error::answer);
+static_assert(sizeof Explained::cure == sizeof Error::cure);
+
+enum class SegmentRole : uint32_t {
+  kMembers = 1,  // holds the members table; exactly one
+  kFifo = 2,     // the group's FIFOs; exactly one
+  kOwnHeap = 3,  // this process's; at most one
+  kOther = 4,
+};
+
+struct SegmentGrant {
+  OwnerName owner;
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+  uint64_t page_bytes = 0;
+  uint32_t is_writable = 0;
+  SegmentRole role = SegmentRole::kOther;
+};
+static_assert(sizeof(SegmentGrant) == 96);
+
+struct MemberGrant {
+  uint64_t index = 0;
+  uint64_t generation = 0;
+};
+
+// Only the first `segment_count` segments are sent. Descriptors: the memfd of each segment, in
+// order, then the write end of the quiet pipe.
+struct Accepted {
+  Head head = {.kind = PacketKind::kAccepted};
+  PoolId pool_id;
+  OwnerName group;
+  uint64_t members_address = 0;  // of the members table, within its segment
+  uint32_t member_count = 0;
+  uint32_t segment_count = 0;
+  uint32_t layout_bytes = 0;
+  uint32_t reserved = 0;
+  std::byte layout[kLayoutBytesMax] = {};  // opaque: the transport's
+  MemberGrant members[kMemberCountMax] = {};
+  SegmentGrant segments[kSegmentCountMax] = {};
+
+  size_t bytes() const noexcept {
+    return offsetof(Accepted, segments) + segment_count * sizeof(SegmentGrant);
+  }
+};
+static_assert(offsetof(Accepted, layout) == 120);
+static_assert(offsetof(Accepted, members) == 376);
+static_assert(offsetof(Accepted, segments) == 1400);
+static_assert(std::is_trivially_copyable_v<Accepted>);
+
+// What is wrong with the first `bytes` of a packet that has to be of `kind`: nothing, or an answer
+// (with its cure) for an Error.
+Result<void> check_head(const void* packet, size_t bytes, PacketKind kind, size_t bytes_min,
+                        size_t bytes_max) noexcept;
+// `pool_base`: of the pool that is asked for.
+Result<void> check_request(const Request& request, size_t bytes, uintptr_t pool_base) noexcept;
+// What PinnedPool::adopt_segment and MembersTable::open check by themselves is left to them.
+Result<void> check_accepted(const Accepted& accepted, size_t bytes,
+                            uint32_t descriptor_count) noexcept;
+
+Explained explain(PacketKind kind, const Error& error) noexcept;
+// The other way: every text terminated, and with no byte that a terminal would obey.
+Error told(const Explained& explained) noexcept;
+
+// Sends one packet with `descriptors`. Returns 0 or an errno value. Raises no signal.
+int send_packet(int socket, const void* packet, size_t bytes,
+                std::span<const int> descriptors = {}) noexcept;
+
+// Receives one packet. Returns its true length, which may be more than `capacity` (it was cut
+// off), 0 at the end, or -errno. Of descriptors that come with it, those that fit into
+// `descriptors` are kept there and counted, the others are closed.
+int64_t receive_packet(int socket, void* packet, size_t capacity, int flags = 0,
+                       std::span<Fd> descriptors = {},
+                       uint32_t* descriptor_count = nullptr) noexcept;
+
+}  // namespace bedplate::join

@@ -1,0 +1,271 @@
+#include "pinned_pool/join_roster.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "platform/units.h"
+
+namespace bedplate {
+namespace {
+
+constexpr uint64_t kWipeBytes = 8 * kMiB;  // some 2 ms
+
+Error configuration_error(const ProcessGrant& grant) noexcept {
+  Error error;
+  error.kind = ErrorKind::kConfiguration;
+  return error.set_doing("planning who may join as %s", grant.name.text);
+}
+
+}  // namespace
+
+Segment& JoinRoster::members_segment(const JoinGroup& group) const noexcept {
+  PinnedPool& pool = *options_.pool;
+  for (uint32_t i = 0; i < pool.segment_count(); ++i) {
+    const auto offset = static_cast<uint64_t>(reinterpret_cast<const std::byte*>(group.table) -
+                                              pool.segment(i).address);
+    if (offset < pool.segment(i).bytes) return pool.segment(i);
+  }
+  BP_ASSERT(!"the members table lies in the pool");
+  __builtin_unreachable();
+}
+
+Result<void> JoinRoster::check_grant(const ProcessGrant& grant) const noexcept {
+  Error error = configuration_error(grant);
+  const uint64_t groups = grant.is_trusted ? 1 : grant.max_count;
+  if (grant.name.text[0] == '\0' || grant.max_count == 0 || grant.members_max == 0 ||
+      grant.members_max > join::kMemberCountMax) {
+    return error.set_answer("%u processes with %u members each", grant.max_count,
+                            grant.members_max)
+        .set_cure("at least one process, with 1 to %u members", join::kMemberCountMax);
+  }
+  if (grant.group + groups > options_.groups.size()) {
+    return error.set_answer("groups %u to %llu of %zu", grant.group,
+                            static_cast<unsigned long long>(grant.group + groups - 1),
+                            options_.groups.size())
+        .set_cure("plan a group for each process that is not trusted");
+  }
+  if (!grant.heaps.empty() && grant.heaps.size() != grant.max_count) {
+    return error.set_answer("%zu heaps for %u processes", grant.heaps.size(), grant.max_count)
+        .set_cure("plan one heap for each, or none");
+  }
+  const size_t segments = 2 + grant.segments.size() + heaps_[grant.group].size();
+  if (segments > kSegmentCountMax) {
+    return error.set_answer("%zu segments to be mapped", segments)
+        .set_cure("a process can have %u: let fewer have a heap of their own", kSegmentCountMax);
+  }
+  return {};
+}
+
+// The segment's file: rights that other users cannot widen, and a way to hand it out read-only.
+Result<void> JoinRoster::prepare(Segment& segment, bool is_writable) noexcept {
+  if (is_writable) segment.takes_write_seal = false;
+  const auto index = static_cast<size_t>(&segment - &options_.pool->segment(0));
+  if (read_only_[index].is_open()) return {};
+  char path[64];
+  std::snprintf(path, sizeof path, "/proc/self/fd/%d", segment.memfd);
+  // 0600: what a joiner of another user was handed it can map, and not open once more.
+  if (fchmod(segment.memfd, 0600) == 0) read_only_[index] = Fd(open(path, O_RDONLY | O_CLOEXEC));
+  if (read_only_[index].is_open()) return {};
+  return error_from_errno("opening %s to hand it out", segment.owner.text)
+      .set_cure("mount /proc, and raise the limit of open files (ulimit -n)");
+}
+
+Result<std::unique_ptr<JoinRoster>> JoinRoster::create(Options options) {
+  BP_ASSERT(!options.pool->is_sealed());
+  std::unique_ptr<JoinRoster> roster(new JoinRoster(std::move(options)));
+  const Options& planned = roster->options_;
+  for (const JoinGroup& group : planned.groups) {
+    BP_ASSERT(group.table->pool_id() == planned.pool_id && group.keeper != nullptr);
+    BP_ASSERT(group.layout.size() <= join::kLayoutBytesMax);
+    BP_TRY(roster->prepare(roster->members_segment(group), false));
+    BP_TRY(roster->prepare(*group.fifo, true));
+  }
+  roster->heaps_.resize(planned.groups.size());
+  for (const ProcessGrant& grant : planned.grants) {
+    for (size_t k = 0; k < grant.heaps.size(); ++k) {
+      const size_t group = grant.group + (grant.is_trusted ? 0 : k);
+      if (group < planned.groups.size()) roster->heaps_[group].push_back(grant.heaps[k]);
+      BP_TRY(roster->prepare(*grant.heaps[k], true));
+    }
+    for (const GrantedSegment& granted : grant.segments) {
+      BP_TRY(roster->prepare(*granted.segment, granted.is_writable));
+    }
+  }
+  for (uint32_t i = 0; i < planned.grants.size(); ++i) {
+    const ProcessGrant& grant = planned.grants[i];
+    BP_TRY(roster->check_grant(grant));
+    roster->first_instance_.push_back(roster->instance_count());
+    for (uint32_t k = 0; k < grant.max_count; ++k) {
+      Instance instance;
+      instance.grant = i;
+      instance.number = k;
+      instance.group = grant.group + (grant.is_trusted ? 0 : k);
+      roster->instances_.push_back(instance);
+    }
+  }
+  return roster;
+}
+
+uint32_t JoinRoster::add_own_member(uint32_t group, const MemberName& name) noexcept {
+  MembersTable& table = *options_.groups[group].table;
+  uint32_t member = 0;
+  while (table.state(member) != MemberState::kFree) ++member;
+  table.begin_join(member, static_cast<uint32_t>(getpid()), name);
+  table.set_state(member, MemberState::kAlive);
+  return member;
+}
+
+Result<uint32_t> JoinRoster::admit(const join::Request& request, uid_t uid, pid_t pid) noexcept {
+  Error error;
+  error.set_doing("joining the pool as %s", request.process.text);
+  const auto grant =
+      std::find_if(options_.grants.begin(), options_.grants.end(), [&](const ProcessGrant& known) {
+        return std::strcmp(known.name.text, request.process.text) == 0;
+      });
+  if (grant == options_.grants.end()) {
+    return error.set_answer("the pool's configuration knows no process of this name")
+        .set_cure("add a [[process]] of this name to it, or join by a name that it has");
+  }
+  if (grant->uid.has_value() && *grant->uid != uid) {
+    return error.set_answer("user %u may not, user %u may", uid, *grant->uid)
+        .set_cure("start it as that user, or change the [[process]] in the configuration");
+  }
+  if (request.member_count > grant->members_max) {
+    return error.set_answer("it wants %u members, the configuration has %u for it",
+                            request.member_count, grant->members_max)
+        .set_cure("give it fewer shards, or the [[process]] more members");
+  }
+  const auto first = instances_.begin() + first_instance_[static_cast<size_t>(
+                                              grant - options_.grants.begin())];
+  const auto end = first + grant->max_count;
+  const auto place = std::find_if(first, end, [](const Instance& instance) {
+    return instance.state == Instance::State::kFree;
+  });
+  if (place == end) {
+    const auto left = std::count_if(first, end, [](const Instance& instance) {
+      return instance.state > Instance::State::kAlive;
+    });
+    return error.set_answer("all %u that were planned are taken, %td of them by processes that "
+                            "died or left and are not forgotten yet", grant->max_count, left)
+        .set_cure(left > 0 ? "try again; a place is free once the old process has ended and its "
+                             "loans are returned"
+                           : "end one, or raise the count of the [[process]]");
+  }
+  MembersTable& table = *options_.groups[place->group].table;
+  uint32_t found = 0;
+  for (uint32_t i = 0; i < table.member_count() && found < request.member_count; ++i) {
+    if (table.state(i) == MemberState::kFree) place->members[found++] = static_cast<uint16_t>(i);
+  }
+  if (found < request.member_count) {
+    return error.set_answer("group %s has %u free members of %u, %u are wanted",
+                            options_.groups[place->group].name.text, found, table.member_count(),
+                            request.member_count)
+        .set_cure("end a process of the group, or plan it for more members");
+  }
+  place->member_count = request.member_count;
+  place->pid = static_cast<uint32_t>(pid);
+  place->wiped_bytes = 0;
+  place->state = Instance::State::kJoining;
+  for (uint32_t i = 0; i < found; ++i) {
+    table.begin_join(place->members[i], place->pid, request.process);
+  }
+  return static_cast<uint32_t>(place - instances_.begin());
+}
+
+Segment* JoinRoster::heap_of(const Instance& instance) const noexcept {
+  const ProcessGrant& grant = options_.grants[instance.grant];
+  return grant.heaps.empty() ? nullptr : grant.heaps[instance.number];
+}
+
+uint32_t JoinRoster::describe(uint32_t index, join::Accepted* accepted,
+                              std::span<int> descriptors) const noexcept {
+  const Instance& instance = instances_[index];
+  const JoinGroup& group = options_.groups[instance.group];
+  uint32_t count = 0;
+  const auto add = [&](const Segment& segment, bool is_writable, join::SegmentRole role) {
+    const auto place = static_cast<size_t>(&segment - &options_.pool->segment(0));
+    descriptors[count] = is_writable ? segment.memfd : read_only_[place].number();
+    accepted->segments[count++] = {segment.owner, reinterpret_cast<uintptr_t>(segment.address),
+                                   segment.bytes, page_bytes(segment.page), is_writable ? 1U : 0U,
+                                   role};
+  };
+  add(members_segment(group), false, join::SegmentRole::kMembers);
+  add(*group.fifo, true, join::SegmentRole::kFifo);
+  Segment* own_heap = heap_of(instance);
+  for (const Segment* heap : heaps_[instance.group]) {
+    add(*heap, heap == own_heap,
+        heap == own_heap ? join::SegmentRole::kOwnHeap : join::SegmentRole::kOther);
+  }
+  for (const GrantedSegment& granted : options_.grants[instance.grant].segments) {
+    add(*granted.segment, granted.is_writable, join::SegmentRole::kOther);
+  }
+  accepted->pool_id = options_.pool_id;
+  accepted->group = group.name;
+  accepted->members_address = reinterpret_cast<uintptr_t>(group.table);
+  accepted->member_count = instance.member_count;
+  for (uint32_t i = 0; i < instance.member_count; ++i) {
+    accepted->members[i] = {instance.members[i], group.table->generation(instance.members[i])};
+  }
+  accepted->segment_count = count;
+  accepted->layout_bytes = static_cast<uint32_t>(group.layout.size());
+  std::copy(group.layout.begin(), group.layout.end(), accepted->layout);
+  return count;
+}
+
+void JoinRoster::set_members(const Instance& instance, MemberState state) noexcept {
+  MembersTable& table = *options_.groups[instance.group].table;
+  for (uint32_t i = 0; i < instance.member_count; ++i) table.set_state(instance.members[i], state);
+}
+
+void JoinRoster::set_alive(uint32_t index) noexcept {
+  BP_ASSERT(instances_[index].state == Instance::State::kJoining);
+  instances_[index].state = Instance::State::kAlive;
+  set_members(instances_[index], MemberState::kAlive);
+}
+
+void JoinRoster::set_dead(uint32_t index) noexcept {
+  BP_ASSERT(instances_[index].state == Instance::State::kJoining ||
+            instances_[index].state == Instance::State::kAlive);
+  instances_[index].state = Instance::State::kDead;
+  set_members(instances_[index], MemberState::kDead);
+}
+
+void JoinRoster::set_quiet(uint32_t index) noexcept {
+  BP_ASSERT(instances_[index].state == Instance::State::kDead);
+  instances_[index].state = Instance::State::kQuiet;
+  set_members(instances_[index], MemberState::kQuiet);
+}
+
+JoinRoster::Release JoinRoster::try_release(uint32_t index) noexcept {
+  Instance& instance = instances_[index];
+  JoinGroup& group = options_.groups[instance.group];
+  const std::span<const uint16_t> members(instance.members, instance.member_count);
+  if (instance.state == Instance::State::kQuiet) {
+    for (const uint16_t member : members) {
+      if (!group.keeper->is_forgotten(member, group.table->changed_epoch(member))) {
+        return Release::kNotYet;
+      }
+    }
+    for (const uint16_t member : members) group.keeper->reset_member(member);
+    instance.state = Instance::State::kWiping;
+  }
+  BP_ASSERT(instance.state == Instance::State::kWiping);
+  // What the former process had in memory is not for the next one to see.
+  if (const Segment* heap = heap_of(instance); heap != nullptr) {
+    const uint64_t bytes = std::min(kWipeBytes, heap->bytes - instance.wiped_bytes);
+    std::memset(heap->address + instance.wiped_bytes, 0, bytes);
+    instance.wiped_bytes += bytes;
+    if (instance.wiped_bytes < heap->bytes) return Release::kWiping;
+  }
+  instance.state = Instance::State::kFree;
+  set_members(instance, MemberState::kFree);
+  return Release::kFree;
+}
+
+}  // namespace bedplate

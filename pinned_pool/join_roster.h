@@ -1,0 +1,138 @@
+// The roster: who may join, who has, and what each was given.
+//
+// It keeps the account of groups, members and instances (the k-th process of one `[[process]]`)
+// and speaks to nobody; the sockets are join_server.h's. A part goes from one process to the next
+// only when the former cannot reach it any more, nobody refers to it, and nothing of what it had
+// in memory is left.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "pinned_pool/join_protocol.h"
+#include "pinned_pool/membership.h"
+#include "pinned_pool/pinned_pool.h"
+#include "platform/file.h"
+#include "platform/result.h"
+
+namespace bedplate {
+
+// What the transport does for a group of its own. Called on the control thread.
+class GroupKeeper {
+ public:
+  virtual ~GroupKeeper() = default;
+  // Makes the member's part of the FIFO segment as new.
+  virtual void reset_member(uint32_t member) noexcept = 0;
+  // Whether every living member has acknowledged `epoch` and holds no loan of `member`.
+  virtual bool is_forgotten(uint32_t member, uint64_t epoch) noexcept = 0;
+  // Rings every doorbell of the group: the members table has changed.
+  virtual void wake_members() noexcept = 0;
+};
+
+struct JoinGroup {
+  OwnerName name;
+  MembersTable* table = nullptr;     // in a segment of the pool
+  std::span<const std::byte> layout = {};  // handed to joiners as it is; kLayoutBytesMax at most
+  Segment* fifo = nullptr;
+  GroupKeeper* keeper = nullptr;
+};
+
+struct GrantedSegment {
+  Segment* segment = nullptr;
+  bool is_writable = false;
+};
+
+// One [[process]] of the configuration.
+struct ProcessGrant {
+  MemberName name;
+  std::optional<uid_t> uid = {};  // nothing: any user
+  uint32_t max_count = 1;         // processes of this name at once
+  uint32_t members_max = 1;       // of each
+  // Trusted processes share this group. Of the others each has a group of its own: the k-th has
+  // group + k.
+  uint32_t group = 0;
+  bool is_trusted = true;
+  std::vector<GrantedSegment> segments = {};
+  // None, or one for each process: its own is writable, those of its group read-only.
+  std::vector<Segment*> heaps = {};
+};
+
+class JoinRoster {
+ public:
+  struct Options {
+    PinnedPool* pool = nullptr;
+    PoolId pool_id;
+    std::vector<JoinGroup> groups;
+    std::vector<ProcessGrant> grants;
+  };
+
+  // One process that joined. Its place in the roster is its number.
+  struct Instance {
+    enum class State : uint8_t { kFree, kJoining, kAlive, kDead, kQuiet, kWiping };
+    State state = State::kFree;
+    uint32_t grant = 0;
+    uint32_t number = 0;  // the k-th of its grant
+    uint32_t group = 0;
+    uint32_t pid = 0;
+    uint32_t member_count = 0;
+    uint16_t members[join::kMemberCountMax] = {};
+    uint64_t wiped_bytes = 0;
+  };
+
+  // Checks that the grants and the groups fit together, opens each segment once more for those who
+  // get it read-only, and shuts its file to other users, so that such a descriptor cannot be opened
+  // again for writing. Segments that are granted writable lose the pool's write seal.
+  // Requires: before the pool's seal.
+  // Errors: a description that makes no sense (kConfiguration), or the system's.
+  static Result<std::unique_ptr<JoinRoster>> create(Options options);
+
+  uint32_t instance_count() const noexcept { return static_cast<uint32_t>(instances_.size()); }
+  const Instance& instance(uint32_t index) const noexcept { return instances_[index]; }
+  const ProcessGrant& grant_of(const Instance& instance) const noexcept {
+    return options_.grants[instance.grant];
+  }
+  JoinGroup& group(uint32_t index) noexcept { return options_.groups[index]; }
+  uint32_t group_count() const noexcept { return static_cast<uint32_t>(options_.groups.size()); }
+
+  // A member of the owner itself, alive at once. The first of a group is member 0.
+  uint32_t add_own_member(uint32_t group, const MemberName& name) noexcept;
+
+  // Gives a process its part: its members are joining from here on.
+  // Errors: why not, and what to do about it; nothing has changed then.
+  Result<uint32_t> admit(const join::Request& request, uid_t uid, pid_t pid) noexcept;
+  // What to send to it. Returns how many descriptors were written, without the quiet pipe.
+  uint32_t describe(uint32_t index, join::Accepted* accepted, std::span<int> descriptors) const
+      noexcept;
+
+  void set_alive(uint32_t index) noexcept;
+  void set_dead(uint32_t index) noexcept;
+  // Its process has ended and its rings are torn down.
+  void set_quiet(uint32_t index) noexcept;
+
+  enum class Release { kNotYet, kWiping, kFree };
+  // Of an instance that is quiet: makes its part free, once its group has forgotten it. A heap is
+  // wiped piece by piece, a few milliseconds in each call (kWiping), so that nobody waits for it.
+  Release try_release(uint32_t index) noexcept;
+
+ private:
+  explicit JoinRoster(Options options) : options_(std::move(options)) {}
+  Result<void> check_grant(const ProcessGrant& grant) const noexcept;
+  Result<void> prepare(Segment& segment, bool is_writable) noexcept;
+  Segment& members_segment(const JoinGroup& group) const noexcept;
+  void set_members(const Instance& instance, MemberState state) noexcept;
+  Segment* heap_of(const Instance& instance) const noexcept;
+
+  Options options_;
+  std::vector<Instance> instances_;
+  std::vector<uint32_t> first_instance_;        // of each grant
+  std::vector<std::vector<Segment*>> heaps_;    // of each group: all that its processes may have
+  Fd read_only_[kSegmentCountMax];              // of each segment of the pool, where opened
+};
+
+}  // namespace bedplate

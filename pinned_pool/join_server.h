@@ -1,0 +1,150 @@
+// The owner's side of join and leave: a socket, and one thread that hands out parts of the pool,
+// notices who dies, and takes the parts back.
+//
+// This is the control thread: the only writer of the members tables once it runs, and the one whose
+// life is the owner's life in them. A process is watched by three descriptors: its connection (what
+// it says), a pidfd (whether it lives), and the read end of its quiet pipe (whether anything of it,
+// a forked child or an io_uring that outlasts it, may still touch the pool).
+//
+//   asked -> handed over -> ready: alive -> leaves, hangs up or ends: dead
+//         -> has ended and its pipe hung up: quiet -> forgotten, wiped: free
+//
+// It trusts nobody: a connection that says nothing, or nonsense, costs a bounded time and nothing
+// else. What it deliberately does not do: decide what to do when a process could not join. It tells
+// (JoinEvent); its owner decides.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "pinned_pool/join_roster.h"
+#include "platform/file.h"
+#include "platform/thread_stack.h"
+#include "platform/units.h"
+
+namespace bedplate {
+
+struct JoinEvent {
+  enum class Kind : uint8_t {
+    kJoined,   // alive
+    kRefused,  // it got nothing
+    kFailed,   // it was given its part and could not use it, or did not say in time that it could
+    kLeft,     // it said so; dead in the table
+    kDied,     // it ended, hung up, or was cut off; dead in the table
+    kQuiet,
+    kFreed,    // its part can be given out again
+  };
+  Kind kind = Kind::kJoined;
+  MemberName process;  // empty: it did not say
+  pid_t pid = 0;
+  uint32_t group = 0;
+  uint32_t member = 0;  // its first one; both are 0 for kRefused
+  uint32_t member_count = 0;
+  Error error = {};     // why, for kRefused, kFailed and kDied
+};
+
+const char* to_text(JoinEvent::Kind kind) noexcept;
+
+struct JoinServerOptions {
+  std::string socket_path;
+  PinnedPool* pool = &process_pool();
+  PoolId pool_id;
+  std::vector<JoinGroup> groups;
+  std::vector<ProcessGrant> grants;
+  // Called on the control thread. May be empty.
+  std::function<void(const JoinEvent&)> on_event = {};
+  uint64_t request_timeout_ns = 2 * kNsPerSecond;  // from connecting to saying who it is
+  uint64_t ready_timeout_ns = 10 * kNsPerSecond;   // from being given its part to being ready
+};
+
+class JoinServer {
+ public:
+  // Opens the socket and plans for everybody who may join; serves nobody yet. A socket that a dead
+  // owner left is replaced, one that is served is not.
+  // Requires: the groups' tables and segments exist, in a pool that is not sealed yet.
+  // Errors: a plan that makes no sense, a socket that cannot be made, too few open files.
+  static Result<std::unique_ptr<JoinServer>> create(JoinServerOptions options);
+
+  JoinServer(const JoinServer&) = delete;
+  JoinServer& operator=(const JoinServer&) = delete;
+  ~JoinServer();
+
+  // A member of the owner itself, alive at once. Requires: before start(). The first one added to a
+  // group is its member 0.
+  uint32_t add_own_member(uint32_t group, const MemberName& name) noexcept;
+
+  // Starts the control thread. Errors: it cannot be had. Called once.
+  Result<void> start() noexcept;
+
+  // Ends it: every joined process sees that the owner is gone. Threads: not the control thread.
+  void stop() noexcept;
+
+ private:
+  // Which descriptor of a connection an event is about.
+  enum class Watched : uint32_t { kSocket = 0, kProcess = 1, kPipe = 2 };
+  enum class Phase : uint8_t { kUnused, kConnected, kHandedOver, kJoined, kGone };
+
+  struct Connection {
+    Phase phase = Phase::kUnused;
+    bool has_ended = false;   // the process
+    bool pipe_is_shut = false;
+    uint32_t instance = 0;    // from kHandedOver on
+    uint32_t use = 0;         // tells late events of a former connection in this place
+    pid_t pid = 0;
+    uid_t uid = 0;
+    uint64_t deadline_ns = 0;
+    MemberName process;
+    Fd socket;
+    Fd pidfd;
+    Fd pipe;
+  };
+
+  explicit JoinServer(JoinServerOptions&& options) noexcept;
+  Result<void> open_epoll() noexcept;
+  void run() noexcept;
+  int milliseconds_to_wait() const noexcept;
+  void handle(uint64_t event_data) noexcept;
+  void accept_all() noexcept;
+  bool accept_one() noexcept;
+  void drop_silent(bool all_expired) noexcept;
+  void read_socket(Connection& connection) noexcept;
+  void answer_request(Connection& connection, const void* packet, size_t bytes) noexcept;
+  Result<void> hand_over(Connection& connection, const join::Request& request) noexcept;
+  void hear(Connection& connection, const void* packet, size_t bytes) noexcept;
+  void refuse(Connection& connection, const Error& error) noexcept;
+  void lose(Connection& connection, JoinEvent::Kind kind, const Error& error) noexcept;
+  void process_ended(Connection& connection) noexcept;
+  void quieten(Connection& connection) noexcept;
+  void check_deadlines() noexcept;
+  void release_parts() noexcept;
+  void ring_doorbells() noexcept;
+  void changed(const Connection& connection, bool is_urgent) noexcept;
+  void tell(const Connection& connection, JoinEvent::Kind kind, const Error& error = {}) noexcept;
+  bool watch(Connection& connection, Watched watched, int fd, uint32_t events) noexcept;
+  void close_watched(Fd& fd) noexcept;
+  void forget(Connection& connection) noexcept;
+
+  JoinServerOptions options_;
+  std::unique_ptr<JoinRoster> roster_;
+  Fd listener_;
+  Fd epoll_;
+  Fd stop_event_;
+  StackedThread thread_;
+  bool is_running_ = false;
+
+  std::vector<Connection> connections_;  // as many as there can ever be
+  std::vector<uint32_t> unused_;         // places in it
+  uint32_t waiting_count_ = 0;           // connections with a deadline
+  uint32_t connected_count_ = 0;         // of these, those that have not said who they are
+  uint32_t quiet_count_ = 0;             // instances to be released
+  bool is_wiping_ = false;
+  bool is_stopping_ = false;
+  uint64_t release_interval_ns_ = 0;
+  uint64_t release_due_ns_ = 0;
+  uint64_t accept_again_ns_ = 0;         // no descriptor was free: not before
+  std::vector<uint64_t> wake_due_ns_;    // of each group; 0: nothing to tell
+};
+
+}  // namespace bedplate

@@ -1,0 +1,116 @@
+#include "pinned_pool/join_socket.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "platform/clock.h"
+
+namespace bedplate {
+namespace {
+
+constexpr uint64_t kRetryNs = 2 * kNsPerMs;
+
+Result<sockaddr_un> address_of(const char* path) noexcept {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  const size_t bytes = std::strlen(path);
+  if (bytes == 0 || bytes >= sizeof address.sun_path) {
+    Error error;
+    error.kind = ErrorKind::kConfiguration;
+    error.set_doing("using the socket of the pool, %s", path);
+    error.set_answer("its path has %zu bytes", bytes);
+    return error.set_cure("choose one of 1 to %zu bytes", sizeof address.sun_path - 1);
+  }
+  std::memcpy(address.sun_path, path, bytes);
+  return address;
+}
+
+int try_connect(int fd, const sockaddr_un& address) noexcept {
+  int outcome = 0;
+  do {
+    outcome = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  } while (outcome != 0 && errno == EINTR);
+  return outcome == 0 ? 0 : errno;
+}
+
+}  // namespace
+
+Result<Fd> listen_for_joiners(const char* path) noexcept {
+  auto address = address_of(path);
+  if (!address.ok()) return address.error();
+  const auto failed = [path] {
+    return error_from_errno("opening the socket for those who join, %s", path)
+        .set_cure("choose a path that nobody else uses, in a directory that this process may "
+                  "write");
+  };
+  struct stat status = {};
+  if (lstat(path, &status) == 0) {
+    const Fd probe(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!S_ISSOCK(status.st_mode) ||
+        try_connect(probe.number(), address.value()) != ECONNREFUSED) {
+      errno = EADDRINUSE;
+      return failed();
+    }
+    unlink(path);
+  }
+  Fd listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!listener.is_open() ||
+      bind(listener.number(), reinterpret_cast<sockaddr*>(&address.value()),
+           sizeof(sockaddr_un)) != 0 ||
+      chmod(path, 0666) != 0 || listen(listener.number(), SOMAXCONN) != 0) {
+    return failed();
+  }
+  return listener;
+}
+
+Result<Fd> connect_to_owner(const char* path, uint64_t deadline_ns) noexcept {
+  auto address = address_of(path);
+  if (!address.ok()) return address.error();
+  Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (!fd.is_open()) return error_from_errno("making a socket to join the pool");
+  for (;;) {
+    const uint64_t now = monotonic_ns();
+    const uint64_t left_ns = std::max(deadline_ns, now + kNsPerMs) - now;
+    const timeval left = {static_cast<time_t>(left_ns / kNsPerSecond),
+                          static_cast<suseconds_t>(left_ns % kNsPerSecond / 1000)};
+    setsockopt(fd.number(), SOL_SOCKET, SO_RCVTIMEO, &left, sizeof left);
+    setsockopt(fd.number(), SOL_SOCKET, SO_SNDTIMEO, &left, sizeof left);
+    const int outcome = try_connect(fd.number(), address.value());
+    if (outcome == 0) return fd;
+    const bool may_come = outcome == ENOENT || outcome == ECONNREFUSED || outcome == EAGAIN;
+    if (!may_come || now >= deadline_ns) {
+      Error error;
+      error.set_doing("connecting to the owner of the pool at %s", path);
+      error.set_answer_errno(outcome);
+      if (outcome == EPROTOTYPE) return error.set_cure("another service has this socket");
+      if (outcome == EACCES) return error.set_cure("let this user reach the socket's directory");
+      return error.set_cure("start the owner of the pool, or wait longer for it");
+    }
+    const timespec pause = {0, kRetryNs};
+    nanosleep(&pause, nullptr);
+  }
+}
+
+Result<void> allow_open_files(uint64_t count) noexcept {
+  rlimit limit = {};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  if (limit.rlim_cur >= count) return {};
+  const rlimit raised = {count, std::max<rlim_t>(limit.rlim_max, count)};
+  if (setrlimit(RLIMIT_NOFILE, &raised) == 0) return {};
+  Error error;
+  error.set_doing("planning for those who may join");
+  error.set_answer("this process may open %llu files, %llu are needed",
+                   static_cast<unsigned long long>(limit.rlim_max),
+                   static_cast<unsigned long long>(count));
+  return error.set_cure("raise the limit of open files: ulimit -Hn %llu",
+                        static_cast<unsigned long long>(count));
+}
+
+}  // namespace bedplate

@@ -1,0 +1,23 @@
+// The socket over which processes join: opened by the owner, connected to by the joiner.
+#pragma once
+
+#include <cstdint>
+
+#include "platform/file.h"
+#include "platform/result.h"
+
+namespace bedplate {
+
+// Listens at `path`, non-blocking. Any user can connect: who may join is decided by who it is
+// (SO_PEERCRED), not by the file's mode. A socket that a dead owner left is replaced.
+// Errors: the path is too long, somebody serves it, it is something else, or the system's.
+Result<Fd> listen_for_joiners(const char* path) noexcept;
+
+// Connects to the owner at `path`; waits for it to be there until `deadline_ns`, on the clock of
+// monotonic_ns(). What is sent and received then has the same deadline.
+Result<Fd> connect_to_owner(const char* path, uint64_t deadline_ns) noexcept;
+
+// Raises this process's limit of open files to `count` where it is lower.
+Result<void> allow_open_files(uint64_t count) noexcept;
+
+}  // namespace bedplate

@@ -1,0 +1,185 @@
+#include "pinned_pool/joined_pool.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+#include <sys/socket.h>
+
+#include "pinned_pool/join_socket.h"
+#include "platform/clock.h"
+
+namespace bedplate {
+namespace {
+
+constinit std::atomic<int> the_quiet_fd{-1};
+// The pool that this process has mapped, or a part of it, for good.
+constinit const MembersTable* the_table = nullptr;
+constinit bool has_mapped = false;
+
+void at_step(const JoinOptions& options, JoinStep step) noexcept {
+  if (options.at_step != nullptr) options.at_step(step);
+}
+
+Result<void> check_first_time(Error error) noexcept {
+  if (!has_mapped) return {};
+  error.set_cure("start the process anew, and let it join");
+  if (the_table == nullptr) return error.set_answer("it failed before, half-way");
+  return error.set_answer(the_table->is_owner_gone()
+                              ? "this process belonged to a pool whose owner is gone"
+                              : "this process has joined a pool before");
+}
+
+Result<void> check_owner(int socket, const JoinOptions& options) noexcept {
+  if (!options.owner_uid.has_value()) return {};
+  ucred owner = {};
+  socklen_t bytes = sizeof owner;
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &owner, &bytes) == 0 &&
+      owner.uid == *options.owner_uid) {
+    return {};
+  }
+  return Error{}
+      .set_answer("user %u serves %s, not user %u", owner.uid, options.socket_path,
+                  *options.owner_uid)
+      .set_cure("find out who took the owner's socket");
+}
+
+// Receives the owner's answer. Errors: without the part `doing`, or the owner's own, whole.
+Result<void> receive_answer(int socket, join::Accepted* accepted, std::span<Fd> descriptors)
+    noexcept {
+  uint32_t descriptor_count = 0;
+  const auto receive = [&] {
+    return join::receive_packet(socket, accepted, sizeof *accepted, 0, descriptors,
+                                &descriptor_count);
+  };
+  int64_t got = receive();
+  // The owner closed before it had read what was sent; a refusal may lie behind that news.
+  if (got == -ECONNRESET) got = receive();
+  if (got <= 0) {
+    Error error;
+    if (got == 0) error.set_answer("it closed the connection");
+    if (got == -EAGAIN) error.set_answer("it did not answer in time");
+    if (got < 0 && got != -EAGAIN) error.set_answer_errno(static_cast<int>(-got));
+    return error.set_cure("look whether the owner of the pool runs, and what it logs");
+  }
+  const auto bytes = static_cast<size_t>(got);
+  join::Explained refusal;
+  std::memcpy(static_cast<void*>(&refusal), accepted, sizeof refusal);
+  // A refusal is the same in every version.
+  if (bytes == sizeof refusal && refusal.head.magic == join::kMagic &&
+      refusal.head.kind == join::PacketKind::kRefused) {
+    return join::told(refusal);
+  }
+  return join::check_accepted(*accepted, bytes, descriptor_count);
+}
+
+}  // namespace
+
+int quiet_fd() noexcept { return the_quiet_fd.load(std::memory_order_relaxed); }
+
+Result<JoinedPool> JoinedPool::join(const JoinOptions& options) noexcept {
+  Error error;
+  error.set_doing("joining the pool at %s as %s", options.socket_path, options.process);
+  const auto complete = [&error](const Error& cause) {
+    if (cause.doing[0] != '\0') return cause;
+    Error completed = cause;
+    completed.set_doing("%s", error.doing);
+    return completed;
+  };
+  BP_TRY(check_first_time(error));
+  join::Request request;
+  if (std::strlen(options.process) >= sizeof request.process.text) {
+    return error.set_answer("the name has %zu bytes", std::strlen(options.process))
+        .set_cure("choose one of 31 at most");
+  }
+  auto connected = connect_to_owner(options.socket_path, monotonic_ns() + options.timeout_ns);
+  if (!connected.ok()) return connected.error();
+  JoinedPool joined;
+  joined.socket_ = connected.take();
+  const int socket = joined.socket_.number();
+  if (auto checked = check_owner(socket, options); !checked.ok()) return complete(checked.error());
+  at_step(options, JoinStep::kConnected);
+
+  request.pool_base = options.pool->base();
+  request.member_count = options.member_count;
+  request.process = MemberName(options.process);
+  // EPIPE: the owner may have refused already, and said why.
+  if (const int outcome = join::send_packet(socket, &request, sizeof request);
+      outcome != 0 && outcome != EPIPE) {
+    return error.set_answer_errno(outcome).set_cure("look whether the owner of the pool runs");
+  }
+  at_step(options, JoinStep::kAsked);
+  join::Accepted accepted;
+  Fd descriptors[join::kDescriptorCountMax];
+  if (auto answered = receive_answer(socket, &accepted, descriptors); !answered.ok()) {
+    return complete(answered.error());
+  }
+  at_step(options, JoinStep::kAnswered);
+  if (auto taken = joined.take(accepted, descriptors, options); !taken.ok()) {
+    const Error cause = complete(taken.error());
+    const join::Explained explained = join::explain(join::PacketKind::kFailed, cause);
+    join::send_packet(socket, &explained, sizeof explained);
+    return cause;
+  }
+  at_step(options, JoinStep::kChecked);
+  return joined;
+}
+
+Result<void> JoinedPool::take(const join::Accepted& accepted, std::span<Fd> descriptors,
+                              const JoinOptions& options) noexcept {
+  has_mapped = true;
+  the_quiet_fd.store(descriptors[accepted.segment_count].release(), std::memory_order_relaxed);
+  for (uint32_t i = 0; i < accepted.segment_count; ++i) {
+    const join::SegmentGrant& grant = accepted.segments[i];
+    auto adopted = options.pool->adopt_segment(
+        {grant.owner, grant.address, grant.bytes, grant.page_bytes, grant.is_writable != 0},
+        std::move(descriptors[i]));
+    if (!adopted.ok()) return adopted.error();
+    at_step(options, JoinStep::kMapped);
+    Segment* segment = adopted.value();
+    if (grant.role == join::SegmentRole::kFifo) fifo_ = segment;
+    if (grant.role == join::SegmentRole::kOwnHeap) own_heap_ = segment;
+    if (grant.role != join::SegmentRole::kMembers) continue;
+    const std::span<const std::byte> memory =
+        segment->memory().subspan(accepted.members_address - grant.address);
+    auto opened = MembersTable::open(memory, accepted.pool_id);
+    if (!opened.ok()) return opened.error();
+    table_ = the_table = opened.value();
+  }
+  for (uint32_t i = 0; i < accepted.member_count; ++i) {
+    const join::MemberGrant& member = accepted.members[i];
+    if (member.index >= table_->member_count() ||
+        table_->generation(static_cast<uint32_t>(member.index)) != member.generation) {
+      return Error{}
+          .set_answer("member %llu is not in the members table",
+                      static_cast<unsigned long long>(member.index))
+          .set_cure("run both programs from the same release of Bedplate");
+    }
+  }
+  pool_id_ = accepted.pool_id;
+  group_ = accepted.group;
+  member_count_ = accepted.member_count;
+  layout_bytes_ = accepted.layout_bytes;
+  std::copy_n(accepted.members, member_count_, members_);
+  std::copy_n(accepted.layout, layout_bytes_, layout_);
+  return {};
+}
+
+Result<void> JoinedPool::ready() noexcept {
+  const join::Head ready = {.kind = join::PacketKind::kReady};
+  const int outcome = join::send_packet(socket_.number(), &ready, sizeof ready);
+  if (outcome == 0) return {};
+  Error error;
+  error.set_doing("telling the owner of the pool that this process is ready");
+  return error.set_answer_errno(outcome).set_cure("the owner is gone: start both anew");
+}
+
+void JoinedPool::leave() noexcept {
+  const join::Head leave = {.kind = join::PacketKind::kLeave};
+  join::send_packet(socket_.number(), &leave, sizeof leave);
+  socket_.close();
+  Fd(the_quiet_fd.exchange(-1, std::memory_order_relaxed)).close();
+}
+
+}  // namespace bedplate

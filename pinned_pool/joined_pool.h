@@ -1,0 +1,95 @@
+// The joiner's side: maps what the owner of a pool grants, at the addresses that it has there.
+//
+// A process joins once in its life, and before its other threads and its rings exist. Nothing of
+// the pool is ever unmapped: a process that left, or whose pool's owner is gone, starts anew to
+// join again. So a pointer into a joined pool never dangles, and nobody comes back to an old pool.
+// What it does not do: say anything to other members; that is the transport's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include <sys/types.h>
+
+#include "pinned_pool/join_protocol.h"
+#include "pinned_pool/membership.h"
+#include "pinned_pool/pinned_pool.h"
+#include "platform/file.h"
+#include "platform/result.h"
+#include "platform/units.h"
+
+namespace bedplate {
+
+// What a process is between as it joins; for tests that end it there.
+enum class JoinStep { kConnected, kAsked, kAnswered, kMapped, kChecked };
+inline constexpr int kJoinStepCount = 5;
+
+struct JoinOptions {
+  const char* socket_path = "";
+  const char* process = "";  // its name in the owner's configuration; 31 bytes at most
+  uint32_t member_count = 1;
+  uint64_t timeout_ns = 5 * kNsPerSecond;  // for the owner to be there, and to answer
+  std::optional<uid_t> owner_uid = {};     // who the owner has to be; nothing: anybody
+  PinnedPool* pool = &process_pool();
+  void (*at_step)(JoinStep step) = nullptr;
+};
+
+class JoinedPool {
+ public:
+  // Asks, maps and checks, and takes all segments into options.pool. Others see its members as
+  // joining until ready() is called. Allocates nothing.
+  // Requires: options.pool is not sealed. Threads: before others run.
+  // Errors: the owner's reason, or what is wrong with what it sent, which the owner is told, too.
+  // After an error once segments were mapped this process cannot try again.
+  // Cost: some 15 system calls and 5 for each segment.
+  static Result<JoinedPool> join(const JoinOptions& options) noexcept;
+
+  JoinedPool(JoinedPool&&) noexcept = default;
+
+  // From here on the others see its members as alive.
+  Result<void> ready() noexcept;
+
+  // Says goodbye: its members are dead to the others at once. The mappings stay, and nothing of
+  // them is used any more; rings are closed before. Its place is given out again when the process
+  // has ended. To end without it is a death: the same, with a message in the owner's log.
+  void leave() noexcept;
+
+  const PoolId& pool_id() const noexcept { return pool_id_; }
+  const OwnerName& group_name() const noexcept { return group_; }
+  std::span<const join::MemberGrant> members() const noexcept { return {members_, member_count_}; }
+  const MembersTable& table() const noexcept { return *table_; }
+  // What the owner's transport says of the group's layout.
+  std::span<const std::byte> layout() const noexcept { return {layout_, layout_bytes_}; }
+  Segment& fifo() const noexcept { return *fifo_; }
+  Segment* own_heap() const noexcept { return own_heap_; }  // nullptr: it has none
+
+  // Whether the owner died or stopped. Once so, always. Cost: one relaxed load.
+  bool is_owner_gone() const noexcept { return table_->is_owner_gone(); }
+  // Readable when the owner is gone: for those who sleep in an event loop.
+  int control_fd() const noexcept { return socket_.number(); }
+
+ private:
+  JoinedPool() noexcept = default;
+  Result<void> take(const join::Accepted& accepted, std::span<Fd> descriptors,
+                    const JoinOptions& options) noexcept;
+
+  Fd socket_;
+  PoolId pool_id_;
+  OwnerName group_;
+  const MembersTable* table_ = nullptr;
+  Segment* fifo_ = nullptr;
+  Segment* own_heap_ = nullptr;
+  uint32_t member_count_ = 0;
+  uint32_t layout_bytes_ = 0;
+  join::MemberGrant members_[join::kMemberCountMax] = {};
+  std::byte layout_[join::kLayoutBytesMax] = {};
+};
+
+// The write end of the process's quiet pipe, -1 where it has not joined. Every ring registers it as
+// a file, so that the owner hears it hang up only when no ring of a dead process may write any
+// more: the kernel takes rings down after their process. Threads: any.
+int quiet_fd() noexcept;
+
+}  // namespace bedplate

@@ -1,0 +1,277 @@
+// Processes that die: at every step of joining, over and over, a thousand at once, and the owner.
+#include <cinttypes>
+#include <csignal>
+#include <cstring>
+
+#include <fcntl.h>
+#include <liburing.h>
+
+#include "tests/pinned_pool/join_rig.h"
+#include "tests/support/skip.h"
+
+using namespace bedplate;
+using bedplate::test::Child;
+using bedplate::test::JoinRig;
+using Kind = JoinEvent::Kind;
+
+namespace {
+
+// What the test program itself has in memory, without files that are shared.
+uint64_t private_bytes() {
+  uint64_t pages = 0, resident = 0, shared = 0;
+  std::FILE* file = std::fopen("/proc/self/statm", "r");
+  CHECK(std::fscanf(file, "%" SCNu64 " %" SCNu64 " %" SCNu64, &pages, &resident, &shared) == 3);
+  std::fclose(file);
+  return (resident - shared) * 4096;
+}
+
+// A child that joins, and kills itself at the `count`-th step that it takes.
+int steps_left = 0;
+void die_in_time(JoinStep) {
+  if (steps_left-- == 0) raise(SIGKILL);
+}
+
+}  // namespace
+
+TEST_GROUP(JoinDeath) {
+  JoinRig rig;
+  size_t joined_count = 0;
+
+  Child join_one() {
+    Child child = rig.start_joiner();
+    ++joined_count;
+    LONGS_EQUAL(joined_count, rig.wait_for(Kind::kJoined, joined_count));
+    return child;
+  }
+};
+
+TEST(JoinDeath, IsSeenWithinAHundredMilliseconds) {
+  rig.start();
+  Child child = join_one();
+  const uint32_t wakes = rig.keeper.wakes;
+  const uint64_t start = monotonic_ns();
+  child.kill_now();
+  CHECK(JoinRig::becomes([&] { return rig.table->state(1) >= MemberState::kDead; },
+                         100 * kNsPerMs));
+  CHECK(JoinRig::becomes([&] { return rig.keeper.wakes > wakes; }, 100 * kNsPerMs));
+  CHECK(monotonic_ns() - start < 100 * kNsPerMs);
+  LONGS_EQUAL(1, rig.wait_for(Kind::kFreed));
+  STRCMP_EQUAL("relay", rig.last(Kind::kDied).process.text);
+  CHECK(rig.last(Kind::kDied).error.answer[0] != '\0');
+}
+
+TEST(JoinDeath, PartIsGivenOutAgainOnceForgottenAndWiped) {
+  rig.keeper.forgets = false;
+  rig.start();
+  Child child = join_one();
+  rig.heaps[0]->address[4 * kMiB - 1] = std::byte{0x5a};
+  child.kill_and_wait();
+  LONGS_EQUAL(1, rig.wait_for(Kind::kQuiet));
+  CHECK((rig.table->word(1) == MemberWord{1, MemberState::kQuiet}));
+  LONGS_EQUAL(0, rig.keeper.resets.load());
+  rig.keeper.forgets = true;
+  LONGS_EQUAL(1, rig.wait_for(Kind::kFreed));
+  CHECK((rig.table->word(1) == MemberWord{1, MemberState::kFree}));
+  LONGS_EQUAL(1, rig.keeper.resets.load());
+  CHECK(rig.heaps[0]->address[4 * kMiB - 1] == std::byte{0});
+  Child next = join_one();
+  CHECK((rig.table->word(1) == MemberWord{2, MemberState::kAlive}));
+}
+
+TEST(JoinDeath, IsNotQuietWhileAForkedChildLives) {
+  rig.start();
+  int ends[2];
+  CHECK(pipe(ends) == 0);
+  Child child = rig.fork_joiner([&](JoinOptions& options) {
+    (void)JoinedPool::join(options).take().ready();
+    if (fork() == 0) {
+      char ignored;
+      ::close(ends[1]);
+      [[maybe_unused]] const ssize_t got = read(ends[0], &ignored, 1);
+      _exit(0);
+    }
+    raise(SIGKILL);
+  });
+  ::close(ends[0]);
+  LONGS_EQUAL(-SIGKILL, child.status());
+  // Its child has the connection, too: the pidfd tells.
+  LONGS_EQUAL(1, rig.wait_for(Kind::kDied));
+  CHECK(rig.table->state(1) == MemberState::kDead);
+  ::close(ends[1]);
+  LONGS_EQUAL(1, rig.wait_for(Kind::kQuiet));
+}
+
+TEST(JoinDeath, IsNotQuietBeforeItsRingIsTornDown) {
+  io_uring probe;
+  if (io_uring_queue_init(2, &probe, 0) != 0) BP_SKIP("no io_uring here");
+  io_uring_queue_exit(&probe);
+  rig.start();
+  int data[2];
+  CHECK(pipe(data) == 0);
+  Child child = rig.fork_joiner([&](JoinOptions& options) {
+    JoinedPool joined = JoinedPool::join(options).take();
+    io_uring ring;
+    BP_PROBE_CHECK(io_uring_queue_init(2, &ring, 0) == 0);
+    const int fd = quiet_fd();
+    BP_PROBE_CHECK(io_uring_register_files(&ring, &fd, 1) == 0);
+    joined.own_heap()->address[0] = std::byte{1};
+    io_uring_prep_read(io_uring_get_sqe(&ring), data[0], joined.own_heap()->address, 64, 0);
+    BP_PROBE_CHECK(io_uring_submit(&ring) == 1);
+    // A ring alone, without the process's descriptor, keeps the pipe open.
+    ::close(fd);
+    (void)joined.ready();
+    for (;;) pause();
+  });
+  LONGS_EQUAL(1, rig.wait_for(Kind::kJoined));
+  child.kill_and_wait();
+  LONGS_EQUAL(1, rig.wait_for(Kind::kQuiet));
+  // Quiet: what comes now is written nowhere any more, and the part is wiped.
+  LONGS_EQUAL(1, rig.wait_for(Kind::kFreed));
+  char text[64];
+  std::memset(text, 'x', sizeof text);
+  CHECK(write(data[1], text, sizeof text) == sizeof text);
+  CHECK(rig.heaps[0]->address[0] == std::byte{0});
+  ::close(data[0]);
+  ::close(data[1]);
+}
+
+TEST(JoinDeath, AtEveryStepLeavesNothingBehind) {
+  rig.start();
+  constexpr int kSteps = 3 + 5 + 1;  // five segments are mapped
+  size_t freed = 0;
+  for (int step = 0; step <= kSteps; ++step) {
+    steps_left = step;
+    Child child = rig.fork_joiner([](JoinOptions& options) {
+      options.at_step = die_in_time;
+      auto joined = JoinedPool::join(options);
+      BP_PROBE_CHECK(joined.ok());
+      raise(SIGKILL);  // before it was ready
+    });
+    LONGS_EQUAL(-SIGKILL, child.status());
+    if (step >= 2) ++freed;  // it had asked, and the owner must have answered
+    if (step == 1) {         // it had asked: whether that was served before the death is open
+      CHECK(JoinRig::becomes([&] { return rig.table->state(1) == MemberState::kFree; }));
+      freed = rig.wait_for(Kind::kFreed, 0);
+    }
+    CHECK(rig.wait_for(Kind::kFreed, freed) >= freed);
+  }
+  CHECK(JoinRig::becomes([&] { return rig.table->state(1) == MemberState::kFree; }));
+  Child first = join_one();
+  Child second = join_one();
+}
+
+TEST(JoinDeath, TwoHundredTimesLeavesNoDescriptorAndNoMemory) {
+  rig.start();
+  size_t files = 0;
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < 200; ++i) {
+    Child child = join_one();
+    child.kill_and_wait();
+    LONGS_EQUAL(i + 1, rig.wait_for(Kind::kFreed, i + 1));
+    if (i == 20) {
+      files = JoinRig::open_file_count();
+      bytes = private_bytes();
+    }
+  }
+  LONGS_EQUAL(files, JoinRig::open_file_count());
+  if (!test::kIsSanitized) CHECK(private_bytes() <= bytes + 256 * kKiB);
+  CHECK(rig.table->generation(1) == 200);
+  Child first = join_one();
+  Child second = join_one();
+}
+
+// The first process owns the pool and is killed; the second, which joined it, tells what it saw.
+BP_PROBE(OwnerIsKilled) {
+  JoinRig rig;
+  rig.start();
+  const pid_t owner = getpid();
+  Child joiner = rig.fork_joiner([&](JoinOptions& options) {
+    prctl(PR_SET_PDEATHSIG, 0);
+    JoinedPool joined = JoinedPool::join(options).take();
+    BP_PROBE_CHECK(joined.ready().ok() && !joined.is_owner_gone());
+    const uint64_t start = monotonic_ns();
+    BP_PROBE_CHECK(kill(owner, SIGKILL) == 0);
+    pollfd control = {joined.control_fd(), POLLIN, 0};
+    BP_PROBE_CHECK(poll(&control, 1, 1000) == 1);
+    BP_PROBE_CHECK(JoinRig::becomes([&] { return joined.is_owner_gone(); }, 100 * kNsPerMs));
+    BP_PROBE_CHECK(monotonic_ns() - start < 100 * kNsPerMs);
+    joined.fifo().address[0] = std::byte{1};  // what is mapped stays, to be drained
+    auto again = JoinedPool::join(options);
+    BP_PROBE_CHECK(!again.ok());
+    BP_PROBE_CHECK(std::strcmp(again.error().answer,
+                               "this process belonged to a pool whose owner is gone") == 0);
+    std::filesystem::remove(rig.path);
+    std::fputs("all was seen\n", stderr);
+  });
+  for (;;) pause();
+}
+
+TEST(JoinDeath, OfTheOwnerIsSeenAndNobodyComesBack) {
+  const test::Ended ended = test::run_fresh("OwnerIsKilled");
+  LONGS_EQUAL(SIGKILL, ended.signal);
+  CHECK_TEXT(ended.said("all was seen"), ended.text);
+}
+
+TEST(JoinDeath, AnOwnerThatStopsIsGoneToo) {
+  rig.start();
+  Child child = rig.fork_joiner([](JoinOptions& options) {
+    JoinedPool joined = JoinedPool::join(options).take();
+    (void)joined.ready();
+    BP_PROBE_CHECK(JoinRig::becomes([&] { return joined.is_owner_gone(); }));
+    pollfd control = {joined.control_fd(), POLLIN, 0};
+    BP_PROBE_CHECK(poll(&control, 1, 1000) == 1);
+  });
+  LONGS_EQUAL(1, rig.wait_for(Kind::kJoined));
+  rig.server->stop();
+  LONGS_EQUAL(0, child.status());
+}
+
+TEST_GROUP(JoinMany) {
+  static constexpr uint32_t kCount = 1024;
+  JoinRig rig{kCount + 1};
+};
+
+// As many as one node is to have. BEDPLATE_TEST_FIGURES=1 prints the times.
+TEST(JoinMany, AThousandJoinAndDieTogether) {
+  rig.options.grants = {{.name = MemberName("relay"), .max_count = kCount}};
+  rig.start();
+  // One process forks them all, so that they can be ended together.
+  int go[2], ends[2];
+  CHECK(pipe(go) == 0 && pipe(ends) == 0);
+  Child parent = rig.fork_joiner([&](JoinOptions& options) {
+    ::close(ends[1]);
+    ::close(go[1]);
+    for (uint32_t i = 0; i < kCount; ++i) {
+      if (fork() != 0) continue;
+      char ignored;
+      [[maybe_unused]] ssize_t got = read(go[0], &ignored, 1);
+      options.timeout_ns = 20 * kNsPerSecond;
+      auto joined = JoinedPool::join(options);
+      if (!joined.ok() || !joined.value().ready().ok()) _exit(1);
+      got = read(ends[0], &ignored, 1);
+      _exit(0);
+    }
+    for (uint32_t i = 0; i < kCount; ++i) {
+      int status = 0;
+      ::wait(&status);
+      BP_PROBE_CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+  });
+  ::close(go[0]);
+  ::close(ends[0]);
+  const uint64_t forked_ns = monotonic_ns();
+  ::close(go[1]);
+  LONGS_EQUAL(kCount, rig.wait_for(Kind::kJoined, kCount));
+  const uint64_t joined_ns = monotonic_ns();
+  for (uint32_t i = 0; i <= kCount; ++i) CHECK(rig.table->state(i) == MemberState::kAlive);
+  ::close(ends[1]);
+  LONGS_EQUAL(kCount, rig.wait_for(Kind::kFreed, kCount));
+  const uint64_t freed_ns = monotonic_ns();
+  LONGS_EQUAL(0, parent.status());
+  char text[160];
+  std::snprintf(text, sizeof text, "%u forked and joined in %" PRIu64 " ms, gone in %" PRIu64
+                " ms, %u wake-ups", kCount, (joined_ns - forked_ns) / kNsPerMs,
+                (freed_ns - joined_ns) / kNsPerMs, rig.keeper.wakes.load());
+  if (std::getenv("BEDPLATE_TEST_FIGURES") != nullptr) std::puts(text);
+  CHECK_TEXT(test::kIsSanitized || joined_ns - forked_ns < 2 * kNsPerSecond, text);
+}

@@ -1,0 +1,170 @@
+#include "pinned_pool/join_protocol.h"
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <random>
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "pinned_pool/join_socket.h"
+#include "tests/pinned_pool/join_rig.h"
+#include "tests/support/seed.h"
+
+using namespace bedplate;
+using namespace bedplate::join;
+using bedplate::test::Child;
+using bedplate::test::JoinRig;
+
+namespace {
+
+// As the owner sends it: two segments, with a members table in the first.
+std::unique_ptr<Accepted> good_answer() {
+  auto accepted = std::make_unique<Accepted>();
+  accepted->group = "mesh";
+  accepted->members_address = kPoolBase + 4096;
+  accepted->member_count = 1;
+  accepted->segment_count = 2;
+  accepted->segments[0] = {"members", kPoolBase, 8192, 4096, 0, SegmentRole::kMembers};
+  accepted->segments[1] = {"fifo:mesh", kPoolBase + kRegionBytes, 8192, 4096, 1,
+                           SegmentRole::kFifo};
+  return accepted;
+}
+
+}  // namespace
+
+TEST_GROUP(JoinProtocol) {
+  std::unique_ptr<Accepted> accepted = good_answer();
+
+  void check_refused(const char* answer, uint32_t descriptor_count = 3, size_t bytes = 0) {
+    auto checked = check_accepted(*accepted, bytes != 0 ? bytes : accepted->bytes(),
+                                  descriptor_count);
+    CHECK(!checked.ok());
+    STRCMP_EQUAL(answer, checked.error().answer);
+    accepted = good_answer();
+  }
+};
+
+TEST(JoinProtocol, AnAnswerThatMakesSensePasses) {
+  CHECK(check_accepted(*accepted, accepted->bytes(), 3).ok());
+}
+
+TEST(JoinProtocol, AnswersThatMakeNoneAreRefused) {
+  check_refused("2 descriptors came for 2 segments", 2);
+  check_refused("a packet has the wrong length", 3, accepted->bytes() - 1);
+  check_refused("a packet has the wrong length", 3, sizeof(Head));
+  accepted->segment_count = kSegmentCountMax + 1;
+  check_refused("a packet has the wrong length");
+  accepted->head.version = 9;
+  check_refused("it speaks version 9, this program version 1");
+  accepted->member_count = 0;
+  check_refused("its description of the group makes no sense");
+  accepted->layout_bytes = kLayoutBytesMax + 1;
+  check_refused("its description of the group makes no sense");
+  std::memset(accepted->group.text, 'x', sizeof accepted->group.text);
+  check_refused("its description of the group makes no sense");
+  accepted->segments[1].is_writable = 2;
+  check_refused("its description of a segment makes no sense");
+  accepted->segments[1].role = static_cast<SegmentRole>(77);
+  check_refused("its description of a segment makes no sense");
+  accepted->segments[1].owner = "\x1b[2J";
+  check_refused("its description of a segment makes no sense");
+  accepted->members_address = kPoolBase + 8192;
+  check_refused("the members table lies outside its segment");
+  accepted->members_address = kPoolBase + 4097;
+  check_refused("the members table lies outside its segment");
+  accepted->segments[1].role = SegmentRole::kOther;
+  check_refused("a segment is missing, or there twice");
+  accepted->segments[0].role = SegmentRole::kFifo;
+  check_refused("a segment is missing, or there twice");
+}
+
+TEST(JoinProtocol, WhatIsToldIsTextWhateverWasSent) {
+  Explained explained;
+  std::memset(&explained.doing, 0xff, sizeof explained.doing);
+  std::strcpy(explained.answer, "bell\a and \x1b[2J");
+  const Error error = told(explained);
+  LONGS_EQUAL(sizeof error.doing - 1, std::strlen(error.doing));
+  STRCMP_EQUAL("bell? and ?[2J", error.answer);
+}
+
+TEST(JoinProtocol, DescriptorsThatAreNotWantedAreClosed) {
+  int ends[2];
+  CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) == 0);
+  const Fd left(ends[0]), right(ends[1]);
+  const size_t before = JoinRig::open_file_count();
+  const int given[3] = {ends[0], ends[0], ends[0]};
+  const Head head = {.kind = PacketKind::kReady};
+  Head heard = head;
+  LONGS_EQUAL(0, send_packet(ends[0], &head, sizeof head, given));
+  LONGS_EQUAL(sizeof head, receive_packet(ends[1], &heard, sizeof heard));
+  LONGS_EQUAL(before, JoinRig::open_file_count());
+  {
+    Fd kept[2];
+    uint32_t count = 0;
+    LONGS_EQUAL(0, send_packet(ends[0], &head, sizeof head, given));
+    LONGS_EQUAL(sizeof head, receive_packet(ends[1], &heard, sizeof heard, 0, kept, &count));
+    LONGS_EQUAL(2, count);
+    LONGS_EQUAL(before + 2, JoinRig::open_file_count());
+  }
+  LONGS_EQUAL(before, JoinRig::open_file_count());
+}
+
+// Random packets, requests with random bytes in them, descriptors thrown in, half of it by peers
+// that were given their part; and somebody who joins in between as if nothing were.
+TEST(JoinProtocol, ServerOutlastsNonsense) {
+  JoinRig rig;
+  rig.start();
+  (void)connect_to_owner(rig.path, monotonic_ns()).take();
+  const size_t before = JoinRig::open_file_count();
+  const test::Seed seed;
+  std::mt19937_64 random(seed.value());
+  for (int round = 0; round < 4000; ++round) {
+    const Fd socket = connect_to_owner(rig.path, monotonic_ns() + JoinRig::kPatienceNs).take();
+    Request request;
+    request.pool_base = test::kTestPoolBase;
+    request.process = MemberName("nobody");
+    std::byte packet[2048];
+    for (std::byte& byte : packet) byte = static_cast<std::byte>(random());
+    size_t bytes = random() % sizeof packet;
+    if (random() % 4 != 0) {
+      std::memcpy(packet, &request, sizeof request);
+      for (uint64_t i = random() % 4; i > 0; --i) {
+        packet[random() % sizeof request] = static_cast<std::byte>(random());
+      }
+      if (random() % 4 != 0) bytes = sizeof request;
+    }
+    const int thrown[4] = {socket.number(), 0, 1, 2};
+    const size_t thrown_count = random() % 5;
+    (void)send_packet(socket.number(), packet, bytes, {thrown, thrown_count});
+    if (random() % 2 == 0) continue;  // gone before it is answered
+    Explained refusal;
+    const timeval patience = {1, 0};
+    setsockopt(socket.number(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    const int64_t got = receive_packet(socket.number(), &refusal, sizeof refusal);
+    CHECK_TEXT(got == sizeof refusal || got == 0, seed.text());
+  }
+  Child child = rig.start_joiner();
+  LONGS_EQUAL(1, rig.wait_for(JoinEvent::Kind::kJoined));
+  child.kill_and_wait();
+  LONGS_EQUAL(1, rig.wait_for(JoinEvent::Kind::kFreed));
+  CHECK_TEXT(JoinRig::becomes([&] { return JoinRig::open_file_count() == before; }), seed.text());
+}
+
+TEST(JoinProtocol, NonsenseOfAJoinedProcessCutsItOff) {
+  JoinRig rig;
+  rig.start();
+  Child child = rig.fork_joiner([](JoinOptions& options) {
+    JoinedPool joined = JoinedPool::join(options).take();
+    (void)joined.ready();
+    send_packet(joined.control_fd(), "nonsense", 8);
+    pollfd control = {joined.control_fd(), POLLIN, 0};
+    BP_PROBE_CHECK(poll(&control, 1, 1000) == 1);
+    pause();
+  });
+  LONGS_EQUAL(1, rig.wait_for(JoinEvent::Kind::kDied));
+  STRCMP_EQUAL("the process said something that makes no sense",
+               rig.last(JoinEvent::Kind::kDied).error.answer);
+  CHECK(rig.table->state(1) == MemberState::kDead);
+}

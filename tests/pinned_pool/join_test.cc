@@ -1,0 +1,346 @@
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include <fcntl.h>
+#include <grp.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "pinned_pool/join_socket.h"
+#include "tests/pinned_pool/join_rig.h"
+#include "tests/support/skip.h"
+
+using namespace bedplate;
+using bedplate::test::Child;
+using bedplate::test::JoinRig;
+using Kind = JoinEvent::Kind;
+
+namespace {
+
+constexpr uid_t kOtherUser = 65534;
+
+void become_other_user() {
+  BP_PROBE_CHECK(setgroups(0, nullptr) == 0 && setresgid(kOtherUser, kOtherUser, kOtherUser) == 0 &&
+                 setresuid(kOtherUser, kOtherUser, kOtherUser) == 0);
+}
+
+Fd connect_raw(const char* path) {
+  return connect_to_owner(path, monotonic_ns() + JoinRig::kPatienceNs).take();
+}
+
+// What a program sends that is not quite ours.
+join::Request odd_request() {
+  join::Request request;
+  request.pool_base = test::kTestPoolBase;
+  request.process = MemberName("relay");
+  return request;
+}
+
+}  // namespace
+
+TEST_GROUP(Join) {
+  JoinRig rig;
+
+  void check_answer(const join::Request& request, const char* answer,
+                    size_t bytes = sizeof(join::Request)) {
+    const Fd socket = connect_raw(rig.path);
+    LONGS_EQUAL(0, join::send_packet(socket.number(), &request, bytes));
+    join::Explained refusal;
+    LONGS_EQUAL(sizeof refusal,
+                join::receive_packet(socket.number(), &refusal, sizeof refusal));
+    STRCMP_EQUAL(answer, join::told(refusal).answer);
+    LONGS_EQUAL(0, join::receive_packet(socket.number(), &refusal, sizeof refusal));
+  }
+};
+
+TEST(Join, GivesWhatWasGrantedAtTheSameAddresses) {
+  rig.start();
+  std::memcpy(rig.buffers->address, "from the owner", 15);
+  Child child = rig.fork_joiner([&](JoinOptions& options) {
+    options.member_count = 2;
+    options.owner_uid = getuid();
+    JoinedPool joined = JoinedPool::join(options).take();
+    PinnedPool& pool = *options.pool;
+    BP_PROBE_CHECK(joined.pool_id() == rig.pool_id);
+    BP_PROBE_CHECK(joined.group_name() == OwnerName("mesh"));
+    BP_PROBE_CHECK(joined.layout().size() == 6 &&
+                   std::memcmp(joined.layout().data(), "layout", 6) == 0);
+    BP_PROBE_CHECK(pool.segment_count() == 5);
+    BP_PROBE_CHECK(joined.members().size() == 2 && joined.members()[0].index == 1 &&
+                   joined.members()[1].index == 2 && joined.members()[1].generation == 1);
+    BP_PROBE_CHECK(&joined.table() == rig.table);
+    BP_PROBE_CHECK(joined.table().state(1) == MemberState::kJoining);
+    BP_PROBE_CHECK(joined.table().state(0) == MemberState::kAlive);
+    BP_PROBE_CHECK(joined.fifo().address == rig.fifo->address && joined.fifo().is_writable);
+    BP_PROBE_CHECK(joined.own_heap()->address == rig.heaps[0]->address);
+    BP_PROBE_CHECK(!pool.find_segment("heap:relay#1")->is_writable);
+    BP_PROBE_CHECK(std::strcmp(reinterpret_cast<char*>(rig.buffers->address), "from the owner") ==
+                   0);
+    BP_PROBE_CHECK(quiet_fd() >= 0 && !joined.is_owner_gone());
+    joined.own_heap()->address[5] = std::byte{0x5a};
+    BP_PROBE_CHECK(joined.ready().ok());
+    pause();
+  });
+  LONGS_EQUAL(1, rig.wait_for(Kind::kJoined));
+  const JoinEvent event = rig.last(Kind::kJoined);
+  STRCMP_EQUAL("relay", event.process.text);
+  LONGS_EQUAL(child.pid(), event.pid);
+  LONGS_EQUAL(1, event.member);
+  LONGS_EQUAL(2, event.member_count);
+  CHECK(rig.heaps[0]->address[5] == std::byte{0x5a});
+  CHECK(rig.table->state(2) == MemberState::kAlive);
+  LONGS_EQUAL(child.pid(), rig.table->pid(2));
+  STRCMP_EQUAL("relay", rig.table->name(2).text);
+}
+
+TEST(Join, ReadOnlyIsReadOnlyForAnotherUserByAnyWay) {
+  if (getuid() != 0) BP_SKIP("only root can become another user");
+  rig.start();
+  Child child = rig.fork_joiner([&](JoinOptions& options) {
+    become_other_user();
+    JoinedPool joined = JoinedPool::join(options).take();
+    for (const char* owner : {"members", "buffers", "heap:relay#1"}) {
+      const Segment& segment = *options.pool->find_segment(owner);
+      BP_PROBE_CHECK(mprotect(segment.address, 4096, PROT_READ | PROT_WRITE) != 0);
+      BP_PROBE_CHECK(mmap(nullptr, 4096, PROT_WRITE, MAP_SHARED, segment.memfd, 0) == MAP_FAILED);
+      BP_PROBE_CHECK(fallocate(segment.memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                               4096) != 0);
+      BP_PROBE_CHECK(fchmod(segment.memfd, 0777) != 0);
+      char again[64];
+      std::snprintf(again, sizeof again, "/proc/self/fd/%d", segment.memfd);
+      BP_PROBE_CHECK(open(again, O_RDWR) < 0);
+      std::snprintf(again, sizeof again, "/proc/%d/fd/%d", getppid(), rig.buffers->memfd);
+      BP_PROBE_CHECK(open(again, O_RDWR) < 0);
+    }
+    std::signal(SIGSEGV, SIG_DFL);  // sanitizers have a handler
+    rig.buffers->address[0] = std::byte{1};
+  });
+  LONGS_EQUAL(-SIGSEGV, child.status());
+}
+
+TEST(Join, LeavingIsADeathInGoodOrder) {
+  rig.start();
+  Child child = rig.fork_joiner([&](JoinOptions& options) {
+    JoinedPool joined = JoinedPool::join(options).take();
+    (void)joined.ready();
+    joined.leave();
+    BP_PROBE_CHECK(quiet_fd() == -1);
+    auto again = JoinedPool::join(options);
+    BP_PROBE_CHECK(!again.ok());
+    BP_PROBE_CHECK(std::strcmp(again.error().answer, "this process has joined a pool before") == 0);
+    pause();
+  });
+  LONGS_EQUAL(1, rig.wait_for(Kind::kLeft));
+  CHECK(rig.table->state(1) == MemberState::kDead);
+  CHECK(rig.keeper.resets == 0);  // it lives on, and could still write
+  child.kill_now();
+  LONGS_EQUAL(1, rig.wait_for(Kind::kFreed));
+  LONGS_EQUAL(0, rig.wait_for(Kind::kDied, 0));
+  LONGS_EQUAL(1, rig.keeper.resets.load());
+}
+
+TEST(Join, EachUntrustedProcessHasAGroupOfItsOwn) {
+  Segment* second = rig.create("members2", 4 * kKiB);
+  Segment* exchange = rig.create("exchange:guest#1", 64 * kKiB);
+  MembersTable* table = MembersTable::create(second->memory(), 2, rig.pool_id);
+  rig.options.groups.push_back({"guest#1", table, {}, exchange, &rig.keeper});
+  rig.options.grants = {{.name = MemberName("guest"), .max_count = 2, .is_trusted = false,
+                         .heaps = rig.heaps}};
+  rig.start();
+  Child first = rig.start_joiner("guest");
+  LONGS_EQUAL(1, rig.wait_for(Kind::kJoined));
+  Child other = rig.fork_joiner([&](JoinOptions& options) {
+    options.process = "guest";
+    JoinedPool joined = JoinedPool::join(options).take();
+    BP_PROBE_CHECK(joined.group_name() == OwnerName("guest#1"));
+    BP_PROBE_CHECK(joined.fifo().owner == OwnerName("exchange:guest#1"));
+    BP_PROBE_CHECK(joined.own_heap()->owner == OwnerName("heap:relay#1"));
+    BP_PROBE_CHECK(options.pool->segment_count() == 3);  // nothing of the other one
+  });
+  LONGS_EQUAL(0, other.status());
+}
+
+TEST(Join, RefusesWhoMayNot) {
+  rig.options.grants[0].uid = kOtherUser;
+  rig.start();
+  rig.check_refused("the pool's configuration knows no process of this name",
+                    [](JoinOptions& options) { options.process = "relais"; });
+  const std::string answer = "user " + std::to_string(getuid()) + " may not, user 65534 may";
+  rig.check_refused(answer.c_str(), [](JoinOptions&) {});
+  LONGS_EQUAL(2, rig.wait_for(Kind::kRefused, 2));
+  STRCMP_EQUAL("relay", rig.last(Kind::kRefused).process.text);
+  if (getuid() != 0) BP_SKIP("only root can become another user");
+  Child child = rig.fork_joiner([&](JoinOptions& options) {
+    become_other_user();
+    BP_PROBE_CHECK(JoinedPool::join(options).ok());
+  });
+  LONGS_EQUAL(0, child.status());
+}
+
+TEST(Join, RefusesMoreThanPlanned) {
+  rig.start();
+  rig.check_refused("it wants 4 members, the configuration has 3 for it",
+                    [](JoinOptions& options) { options.member_count = 4; });
+  rig.check_refused("it wants 0 members", [](JoinOptions& options) { options.member_count = 0; });
+  rig.check_refused("it wants 65 members", [](JoinOptions& options) { options.member_count = 65; });
+  Child first = rig.start_joiner();
+  Child second = rig.start_joiner();
+  LONGS_EQUAL(2, rig.wait_for(Kind::kJoined, 2));
+  rig.check_refused("all 2 that were planned are taken, 0 of them by processes that died",
+                    [](JoinOptions&) {});
+  rig.keeper.forgets = false;
+  first.kill_and_wait();
+  LONGS_EQUAL(1, rig.wait_for(Kind::kQuiet));
+  rig.check_refused("all 2 that were planned are taken, 1 of them by processes that died",
+                    [](JoinOptions&) {});
+  rig.keeper.forgets = true;
+  LONGS_EQUAL(1, rig.wait_for(Kind::kFreed));
+  Child third = rig.start_joiner();
+  LONGS_EQUAL(3, rig.wait_for(Kind::kJoined, 3));
+}
+
+TEST(Join, RefusesMoreThanTheGroupHas) {
+  rig.options.grants[0].members_max = 64;
+  rig.start();
+  rig.check_refused("group mesh has 7 free members of 8, 9 are wanted",
+                    [](JoinOptions& options) { options.member_count = 9; });
+}
+
+TEST(Join, RefusesProgramsThatDoNotFit) {
+  rig.start();
+  join::Request request = odd_request();
+  request.head.magic = 1;
+  check_answer(request, "what speaks there is not Bedplate");
+  check_answer(odd_request(), "what speaks there is not Bedplate", 7);
+  request = odd_request();
+  request.head.version = 2;
+  check_answer(request, "it speaks version 2, this program version 1");
+  request = odd_request();
+  request.head.kind = join::PacketKind::kReady;
+  check_answer(request, "it says something else than was to be said now");
+  check_answer(odd_request(), "a packet has the wrong length", sizeof request - 1);
+  request = odd_request();
+  request.pool_base = kRegionBytes;
+  char wanted[128];
+  std::snprintf(wanted, sizeof wanted, "its pool begins at 0x40000000, this one at 0x%llx",
+                static_cast<unsigned long long>(test::kTestPoolBase));
+  check_answer(request, wanted);
+  request = odd_request();
+  request.region_bytes = 2 * kRegionBytes;
+  std::snprintf(wanted, sizeof wanted,
+                "its pool has 0x%llx bytes in regions of 0x80000000, this one 0x%llx in regions of "
+                "0x40000000",
+                static_cast<unsigned long long>(kPoolSpanBytes),
+                static_cast<unsigned long long>(kPoolSpanBytes));
+  check_answer(request, wanted);
+  request = odd_request();
+  request.cache_line_bytes = 128;
+  check_answer(request, "its cache lines have 128 bytes, here they have 64");
+  request = odd_request();
+  request.process = MemberName("");
+  check_answer(request, "it gives no name");
+  std::memset(request.process.text, 'x', sizeof request.process.text);
+  check_answer(request, "it gives no name");
+}
+
+TEST(Join, OwnerHearsWhyAProcessCouldNotUseItsPart) {
+  rig.start();
+  rig.check_refused("its address", [](JoinOptions&) {
+    BP_PROBE_CHECK(mmap(reinterpret_cast<void*>(test::kTestPoolBase + kRegionBytes), 4096,
+                        PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) !=
+                   MAP_FAILED);
+  });
+  LONGS_EQUAL(1, rig.wait_for(Kind::kFailed));
+  const JoinEvent event = rig.last(Kind::kFailed);
+  STRCMP_EQUAL("relay", event.process.text);
+  CHECK(std::strstr(event.error.doing, "for fifo:mesh in pages of 4 KiB") != nullptr);
+  CHECK(std::strstr(event.error.answer, "is already in use in this process") != nullptr);
+  LONGS_EQUAL(1, rig.wait_for(Kind::kFreed));
+}
+
+TEST(Join, WhoSaysNothingCostsABoundedTime) {
+  rig.options.request_timeout_ns = 20 * kNsPerMs;
+  rig.options.ready_timeout_ns = 20 * kNsPerMs;
+  rig.start();
+  const Fd silent = connect_raw(rig.path);
+  LONGS_EQUAL(1, rig.wait_for(Kind::kRefused));
+  STRCMP_EQUAL("nothing was said in time", rig.last(Kind::kRefused).error.answer);
+  Child child = rig.fork_joiner([](JoinOptions& options) {
+    auto joined = JoinedPool::join(options);
+    pause();
+  });
+  LONGS_EQUAL(1, rig.wait_for(Kind::kFailed));
+  CHECK(rig.table->state(1) == MemberState::kDead);
+  child.kill_now();
+  LONGS_EQUAL(1, rig.wait_for(Kind::kFreed));
+}
+
+TEST(Join, AThousandWhoSayNothingKeepNobodyOut) {
+  rig.start();
+  std::vector<Fd> silent;
+  for (int i = 0; i < 1000; ++i) silent.push_back(connect_raw(rig.path));
+  Child child = rig.start_joiner();
+  LONGS_EQUAL(1, rig.wait_for(Kind::kJoined));
+}
+
+TEST(Join, JoinerGivesUpOnWhatIsNoOwner) {
+  Fd listener = listen_for_joiners(rig.path).take();
+  rig.check_refused("it did not answer in time",
+                    [](JoinOptions& options) { options.timeout_ns = 30 * kNsPerMs; });
+  set_blocking(listener.number(), true);
+  Child service = rig.fork_joiner([&](JoinOptions&) {
+    for (int i = 0;; ++i) {
+      const Fd peer(accept(listener.number(), nullptr, nullptr));
+      if (i > 0 && i % 2 == 0) join::send_packet(peer.number(), "220 ftp ready", 14);
+    }
+  });
+  rig.check_refused("it closed the connection",
+                    [](JoinOptions& options) { options.process = "x"; });
+  rig.check_refused("what speaks there is not Bedplate", [](JoinOptions&) {});
+  const std::string answer = "user " + std::to_string(getuid()) + " serves";
+  rig.check_refused(answer.c_str(), [](JoinOptions& options) { options.owner_uid = 12; });
+  service.kill_and_wait();
+  listener.close();
+  rig.check_refused("Connection refused", [](JoinOptions& options) { options.timeout_ns = 0; });
+  std::filesystem::remove(rig.path);
+  rig.check_refused("No such file", [](JoinOptions& options) { options.timeout_ns = 0; });
+  rig.check_refused("Protocol wrong type for socket", [&](JoinOptions&) {
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    std::strcpy(address.sun_path, rig.path);
+    const int stream = socket(AF_UNIX, SOCK_STREAM, 0);
+    BP_PROBE_CHECK(bind(stream, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+    BP_PROBE_CHECK(listen(stream, 1) == 0);
+  });
+}
+
+TEST(Join, SocketOfADeadOwnerIsReplacedAndThatOfALivingOneIsNot) {
+  (void)listen_for_joiners(rig.path).take();
+  rig.start();
+  auto second = listen_for_joiners(rig.path);
+  CHECK(!second.ok());
+  STRCMP_EQUAL("Address already in use", second.error().answer);
+  std::string long_path(200, 'x');
+  CHECK(!listen_for_joiners(long_path.c_str()).ok());
+  CHECK(!listen_for_joiners("/proc/none").ok());
+}
+
+TEST(Join, RefusesPlansThatMakeNoSense) {
+  const std::vector<ProcessGrant> good = rig.options.grants;
+  const auto check = [&](auto change, const char* answer) {
+    rig.options.grants = good;
+    change(rig.options.grants[0]);
+    auto created = JoinServer::create(rig.options);
+    CHECK(!created.ok());
+    STRCMP_EQUAL(answer, created.error().answer);
+    CHECK(created.error().kind == ErrorKind::kConfiguration);
+  };
+  check([](ProcessGrant& grant) { grant.max_count = 3; }, "2 heaps for 3 processes");
+  check([](ProcessGrant& grant) { grant.group = 1; }, "groups 1 to 1 of 1");
+  check([](ProcessGrant& grant) { grant.is_trusted = false; }, "groups 0 to 1 of 1");
+  check([](ProcessGrant& grant) { grant.members_max = 65; }, "2 processes with 65 members each");
+  check([](ProcessGrant& grant) { grant.segments.resize(125, grant.segments[0]); },
+        "129 segments to be mapped");
+}
