@@ -60,10 +60,15 @@ const char* list_regions(std::span<const SegmentSize> segments, uint64_t cut, ch
   return text;
 }
 
-std::vector<Region> cut_pool(const PinnedPool& pool, uint64_t cut) {
+bool takes(const DeviceKind& kind, const Segment& segment) noexcept {
+  return segment.is_writable || kind.takes_read_only;
+}
+
+std::vector<Region> cut_pool(const PinnedPool& pool, const DeviceKind& kind, uint64_t cut) {
   std::vector<Region> regions;
   for (uint32_t i = 0; i < pool.segment_count(); ++i) {
     const Segment& segment = pool.segment(i);
+    if (!takes(kind, segment)) continue;
     for (uint64_t start = 0; start < segment.bytes; start += std::min(cut, segment.bytes - start)) {
       regions.push_back({segment.address + start, std::min(cut, segment.bytes - start), kNoKey});
     }
@@ -120,10 +125,11 @@ Result<void> KeyTable::create(PinnedPool& pool, Device& device) {
   const DeviceKind& kind = device.kind();
   std::vector<SegmentSize> sizes;
   for (uint32_t i = 0; i < pool.segment_count(); ++i) {
-    sizes.push_back({pool.segment(i).owner, pool.segment(i).bytes});
+    const Segment& segment = pool.segment(i);
+    if (takes(kind, segment)) sizes.push_back({segment.owner, segment.bytes});
   }
   BP_TRY(check_fit(kind, sizes));
-  std::vector<Region> regions = cut_pool(pool, cut_bytes(kind));
+  std::vector<Region> regions = cut_pool(pool, kind, cut_bytes(kind));
   uint64_t span_bytes = 0;
   for (const Region& region : regions) {
     const uint64_t offset = offset_of(region.address);

@@ -43,6 +43,9 @@ struct DeviceKind {
   const char* name = "";
   const char* instead = "";  // how to do without it: the end of a cure, or empty
   bool holds_pages = false;  // what it registered stays where it is (a long-term pin)
+  // It also registers segments that are mapped read-only here, as a process that joined a pool has
+  // them. Where not, their pointers have no key.
+  bool takes_read_only = false;
   uint64_t region_bytes_max = UINT64_MAX;
   uint64_t region_count_max = UINT64_MAX;
   uint64_t total_bytes_max = UINT64_MAX;

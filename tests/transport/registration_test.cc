@@ -194,6 +194,22 @@ TEST(KeyTable, MemoryThatIsNotThePoolsHasNoKey) {
   munmap(elsewhere, kPage);
 }
 
+TEST(KeyTable, WhatIsReadOnlyHasAKeyOnlyWhereTheDeviceTakesIt) {
+  Segment& granted = *add("granted", kPage);
+  const Segment& own = *add("own", kPage);
+  granted.is_writable = false;
+  create();
+  LONGS_EQUAL(1, device.regions.size());
+  CHECK(table.key(granted.address, 1).key == kNoKey);
+  CHECK(table.key(own.address, 1).key == 100);
+  FakeDevice reader;
+  reader.limits.takes_read_only = true;
+  KeyTable all;
+  CHECK(all.create(*pool, reader).ok());
+  CHECK(all.key(granted.address, 1).key == 100);
+  CHECK(all.key(own.address, 1).key == 101);
+}
+
 TEST(KeyTable, BeforeItsCreationThereAreNoKeys) {
   Segment& segment = pretend("one", kPage);
   check_no_key(segment.address);

@@ -17,6 +17,7 @@ Result<void> PagePin::create(PinnedPool& pool) {
     return error_from_errno("setting up a ring that holds the pool's pages");
   }
   is_created_ = true;
+  BP_TRY(hold_quiet_pipe(ring_));
   return keys_.create(pool, device_);
 }
 

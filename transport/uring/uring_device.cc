@@ -5,9 +5,20 @@
 
 #include <sys/uio.h>
 
+#include "pinned_pool/joined_pool.h"
 #include "platform/units.h"
 
 namespace bedplate {
+
+Result<void> hold_quiet_pipe(io_uring& ring) noexcept {
+  const int fd = quiet_fd();
+  if (fd < 0) return {};
+  const int outcome = io_uring_register_files(&ring, &fd, 1);
+  if (outcome == 0) return {};
+  errno = -outcome;
+  return error_from_errno("registering the quiet pipe with io_uring")
+      .set_cure("raise the limit of open files (ulimit -n)");
+}
 
 Result<void> UringDevice::register_regions(std::span<Region> regions) {
   std::vector<iovec> buffers;
