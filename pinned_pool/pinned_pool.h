@@ -72,9 +72,9 @@ class PinnedPool {
 
   // Maps a segment that another process made, at the address that it has there. Nothing in
   // `offered` is taken on trust: it lies at the start of a region of this pool's range, overlaps no
-  // segment, and the memfd has its size, its page, exactly the rights that were promised, and can neither
-  // shrink nor grow. `memfd` is kept as long as the process lives. Its pages were taken and locked
-  // by who made it; nothing is touched here. Allocates nothing.
+  // segment, and the memfd has its size, its page, exactly the rights that were promised, and can
+  // neither shrink nor grow. `memfd` is kept as long as the process lives. Its pages were taken and
+  // locked by who made it; nothing is touched here. Allocates nothing.
   // Requires: not sealed.
   Result<Segment*> adopt_segment(const OfferedSegment& offered, Fd memfd) noexcept;
 
