@@ -23,9 +23,9 @@ bool is_page_size(uint64_t bytes) noexcept {
          bytes == page_bytes(PageSize::k1GiB);
 }
 
-// Whether the file is what was offered. Sets what it is instead.
-bool is_as_offered(const OfferedSegment& offered, int memfd, Error* error) noexcept {
-  struct stat status = {};
+// Whether the file is what was offered. Sets what it is, or what is wrong with it.
+bool is_as_offered(const OfferedSegment& offered, int memfd, struct stat& status,
+                   Error* error) noexcept {
   struct statfs system = {};
   if (fstat(memfd, &status) != 0 || fstatfs(memfd, &system) != 0) {
     error->set_answer_errno(errno);
@@ -88,7 +88,8 @@ Result<Segment*> PinnedPool::adopt_segment(const OfferedSegment& offered, Fd mem
   if (segment_count_ == kSegmentCountMax) {
     return error.set_answer("a pool has at most %u segments", kSegmentCountMax);
   }
-  if (!is_as_offered(offered, memfd.number(), &error)) return error;
+  struct stat identity = {};
+  if (!is_as_offered(offered, memfd.number(), identity, &error)) return error;
 
   auto* wanted = reinterpret_cast<std::byte*>(offered.address);
   const auto page = static_cast<PageSize>(offered.page_bytes);
@@ -103,8 +104,6 @@ Result<Segment*> PinnedPool::adopt_segment(const OfferedSegment& offered, Fd mem
   segment.address = wanted;
   segment.bytes = offered.bytes;
   segment.page = page;
-  struct stat identity = {};
-  BP_ASSERT(fstat(memfd.number(), &identity) == 0);
   segment.device = identity.st_dev;
   segment.inode = identity.st_ino;
   segment.memfd = memfd.release();

@@ -11,7 +11,9 @@
 #include "pinned_pool/pinned_pool.h"
 #include "platform/units.h"
 #include "tests/support/death_test.h"
+#include "tests/support/hugepages.h"
 #include "tests/support/pool_fixture.h"
+#include "tests/support/skip.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -79,6 +81,20 @@ TEST(AdoptSegment, ReadOnlyCannotBeWrittenNorMadeWritable) {
   LONGS_EQUAL(SIGSEGV, ended.signal);
   CHECK(mprotect(segment.address, 4096, PROT_READ | PROT_WRITE) != 0);
   LONGS_EQUAL(EACCES, errno);
+}
+
+TEST(AdoptSegment, HugepagesReadOnlyAlsoOnceTheOwnerSealedThem) {
+  const test::LentHugepages lent(2);
+  if (!lent.are_there()) BP_SKIP("no hugepages, and no right to reserve any");
+  TestPool owner(test::kTestPoolBaseInRange);
+  Segment& made = *owner->create_segment("heap:relay#0", kBytes, PageSize::k2MiB, 1).take();
+  LONGS_EQUAL(0, seal_against_writers(made.memfd));
+  made.address[kBytes - 1] = std::byte{0x5a};
+  offered.is_writable = false;
+  offered.page_bytes = 2 * kMiB;
+  Segment& segment = *pool->adopt_segment(offered, open_read_only(Fd(dup(made.memfd)))).take();
+  CHECK(segment.address[kBytes - 1] == std::byte{0x5a});
+  LONGS_EQUAL(0, segment.lock_errno);
 }
 
 TEST(AdoptSegment, OwnSegmentsComeBehindIt) {
