@@ -11,8 +11,9 @@
 namespace bedplate {
 
 // In a process that joined a pool: makes `ring` hold the process's quiet pipe open
-// (pinned_pool/joined_pool.h), so that the pool's owner waits for it to be torn down before it gives
-// the process's memory to another. For every ring, right after it was set up. Elsewhere nothing.
+// (pinned_pool/joined_pool.h), so that the pool's owner waits for it to be torn down before it
+// gives the process's memory to another. For every ring, right after it was set up. Elsewhere
+// nothing.
 Result<void> hold_quiet_pipe(io_uring& ring) noexcept;
 
 // The kernel's limits (io_uring/rsrc.c): 1 GiB for a buffer, 16384 buffers for a ring (1024 before
