@@ -7,14 +7,10 @@
 #include "apps/boot/configuration.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
-#include <span>
-
-#include <arpa/inet.h>
-#include <netinet/in.h>
 
 #include "apps/boot/configuration_keys.h"
+#include "apps/boot/configuration_values.h"
 #include "apps/boot/toml_reader.h"
 #include "platform/file.h"
 
@@ -25,84 +21,14 @@ using namespace keys;
 
 constexpr size_t kFileMaxBytes = kMiB;
 
-// ---- Values: each returns what is wrong, or nothing ----
-
-std::string check_length(const Key& key, const std::string& text) {
-  if (text.size() >= key.min && text.size() <= key.max) return "";
-  return "is " + (text.empty() ? "empty" : std::to_string(text.size()) + " bytes long");
-}
-
-std::string read_text(const Key& key, const TomlNode& node, Value* value) {
-  if (node.kind != TomlNode::Kind::kText) return std::string("is ") + kind_text(node.kind);
-  if (std::any_of(node.text.begin(), node.text.end(), is_control)) {
-    return "contains a control character";
-  }
-  value->text = node.text;
-  switch (key.type) {
-    case Type::kName: {
-      constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz0123456789-";
-      if (node.text.find_first_not_of(kLetters) != std::string::npos) {
-        return "is " + quoted(node.text);
-      }
-      return check_length(key, node.text);
-    }
-    case Type::kPath:
-      if (!node.text.empty() && !node.text.starts_with('/')) return "is " + quoted(node.text);
-      return check_length(key, node.text);
-    case Type::kText: return check_length(key, node.text);
-    default: return "";
-  }
-}
-
-std::string read_choice(const Key& key, const TomlNode& node, Value* value) {
-  if (const std::string wrong = read_text(key, node, value); !wrong.empty()) return wrong;
-  const std::span<const char* const> choices = choices_of(key.type);
-  for (const char* choice : choices) {
-    // Sizes compare as sizes: "2MiB" is "2 MiB".
-    const auto bytes = parse_bytes(choice);
-    if (node.text == choice || (bytes && bytes == parse_bytes(node.text))) return "";
-    ++value->number;
-  }
-  return "is " + quoted(node.text);
-}
-
-std::string read_integer(const Key& key, const TomlNode& node, Value* value) {
-  if (node.kind != TomlNode::Kind::kInteger) return std::string("is ") + kind_text(node.kind);
-  value->number = static_cast<uint64_t>(node.number);
-  const bool fits = node.number >= 0 && value->number >= key.min && value->number <= key.max;
-  return fits ? "" : "is " + std::to_string(node.number);
-}
-
-std::string read_size(const Key& key, const TomlNode& node, Value* value) {
-  if (node.kind == TomlNode::Kind::kInteger) {
-    if (const std::string wrong = read_integer(key, node, value); !wrong.empty()) return wrong;
-  } else {
-    if (const std::string wrong = read_text(key, node, value); !wrong.empty()) return wrong;
-    const std::optional<uint64_t> bytes = parse_bytes(node.text);
-    if (!bytes || *bytes < key.min || *bytes > key.max) return "is " + quoted(node.text);
-    value->number = *bytes;
-  }
-  if (key.rule != Rule::kMultipleOf4KiB || value->number % kVolumeUnitBytes == 0) return "";
-  return "is " + std::to_string(value->number) + " bytes, no multiple of 4 KiB";
-}
-
-std::string read_value(const Key& key, const TomlNode& node, Value* value) {
-  switch (key.type) {
-    case Type::kInteger: return read_integer(key, node, value);
-    case Type::kSize: return read_size(key, node, value);
-    case Type::kPages:
-    case Type::kEnforce:
-    case Type::kHeap:
-    case Type::kSockets: return read_choice(key, node, value);
-    case Type::kBoolean:
-      value->number = static_cast<uint64_t>(node.number);
-      if (node.kind == TomlNode::Kind::kBoolean) return "";
-      return std::string("is ") + kind_text(node.kind);
-    default: return read_text(key, node, value);
-  }
-}
-
 // ---- The walk ----
+
+const TomlNode* find_child(const TomlNode& node, std::string_view key) {
+  for (const TomlNode& child : node.children) {
+    if (child.key == key) return &child;
+  }
+  return nullptr;
+}
 
 struct Problem {
   TomlPosition position;
@@ -133,12 +59,19 @@ class Reader {
   void read_tables(const Table& table, const TomlNode& node);
   void read_one_table(const Table& table, const TomlNode& node);
   void read_key(const Key& key, const TomlNode& node);
+  void read_list(const Key& key, const TomlNode& node);
   void read_address(const Key& key, const TomlNode& node);
   bool claim(const Key& key, const Value& value);
   void check_missing(std::string_view name, const TomlNode& node);
+  void refuse_keys(const TomlNode& node, std::initializer_list<const char*> names,
+                   const std::string& answer, const std::string& cure);
+  void check_group(const TomlNode& node);
+  void check_process(const TomlNode& node);
   void check_pool();
   void check_listen_addresses();
   void resolve_shards();
+  void resolve_groups();
+  void complete_messages();
 
   struct Taken {
     const Key* key;
@@ -167,10 +100,7 @@ void Reader::read_table(std::string_view name, const TomlNode& node) {
 }
 
 void Reader::check_missing(std::string_view name, const TomlNode& node) {
-  const auto is_there = [&node](std::string_view wanted) {
-    return std::any_of(node.children.begin(), node.children.end(),
-                       [wanted](const TomlNode& child) { return child.key == wanted; });
-  };
+  const auto is_there = [&node](std::string_view key) { return find_child(node, key) != nullptr; };
   // An unknown key that resembles the missing one is reported instead: it is the cause.
   const auto is_misspelt = [&](std::string_view wanted) {
     return std::any_of(node.children.begin(), node.children.end(), [&](const TomlNode& child) {
@@ -223,22 +153,15 @@ void Reader::read_one_table(const Table& table, const TomlNode& node) {
                        "expected a table");
   }
   table.begin(draft_.configuration);
+  // A list that is there replaces the default.
+  if (find_child(node, "single_copy")) draft_.configuration.messages.single_copy.clear();
   read_table(table.name, node);
+  if (table.name == std::string_view("group")) check_group(node);
+  if (table.name == std::string_view("process")) check_process(node);
 }
 
 void Reader::read_key(const Key& key, const TomlNode& node) {
-  if (key.type == Type::kAddresses) {
-    const uint64_t count = node.children.size();
-    if (node.kind != TomlNode::Kind::kArray || count < key.min || count > key.max) {
-      return refuse(key, node.position,
-                    quoted(key.name) + (node.kind != TomlNode::Kind::kArray
-                                            ? std::string(" is ") + kind_text(node.kind)
-                                            : " has " + std::to_string(count) + " addresses"),
-                    "expected " + expectation(key));
-    }
-    for (const TomlNode& element : node.children) read_address(key, element);
-    return;
-  }
+  if (is_list(key.type)) return read_list(key, node);
   Value value;
   value.position = node.position;
   if (const std::string wrong = read_value(key, node, &value); !wrong.empty()) {
@@ -249,10 +172,42 @@ void Reader::read_key(const Key& key, const TomlNode& node) {
   key.store(draft_, value);
 }
 
+void Reader::read_list(const Key& key, const TomlNode& node) {
+  const char* elements = key.type == Type::kAddresses ? " addresses" : " elements";
+  const uint64_t count = node.children.size();
+  if (node.kind != TomlNode::Kind::kArray || count < key.min || count > key.max) {
+    return refuse(key, node.position,
+                  quoted(key.name) + (node.kind != TomlNode::Kind::kArray
+                                          ? std::string(" is ") + kind_text(node.kind)
+                                          : " has " + std::to_string(count) + elements),
+                  "expected " + expectation(key));
+  }
+  for (size_t i = 0; i < node.children.size(); ++i) {
+    const TomlNode& element = node.children[i];
+    if (key.type == Type::kAddresses) {
+      read_address(key, element);
+      continue;
+    }
+    Value value;
+    value.position = element.position;
+    std::string wrong = read_value(key, element, &value);
+    for (size_t earlier = 0; wrong.empty() && earlier < i; ++earlier) {
+      if (node.children[earlier].text == element.text) wrong = "is there twice";
+    }
+    if (wrong.empty()) {
+      key.store(draft_, value);
+    } else {
+      refuse(key, element.position,
+             "element " + std::to_string(i + 1) + " of " + quoted(key.name) + " " + wrong,
+             "expected " + expectation(key));
+    }
+  }
+}
+
 void Reader::read_address(const Key& key, const TomlNode& node) {
   Value value;
   value.position = node.position;
-  if (const std::string wrong = read_text(key, node, &value); !wrong.empty()) {
+  if (const std::string wrong = read_value(key, node, &value); !wrong.empty()) {
     return refuse(key, node.position, "an address in " + quoted(key.name) + " " + wrong,
                   "write it as \"tcp:ADDRESS:PORT\", \"unix:/PATH\" or \"activation:\"");
   }
@@ -282,10 +237,60 @@ bool Reader::claim(const Key& key, const Value& value) {
 
 // ---- Checks across keys ----
 
+// The keys `names` make no sense in the table `node`.
+void Reader::refuse_keys(const TomlNode& node, std::initializer_list<const char*> names,
+                         const std::string& answer, const std::string& cure) {
+  for (const char* name : names) {
+    if (const TomlNode* child = find_child(node, name)) {
+      add_problem(child->key_position, quoted(name) + " " + answer, cure);
+    }
+  }
+}
+
+void Reader::check_group(const TomlNode& node) {
+  GroupShape& shape = draft_.configuration.groups.back().shape;
+  if (was_refused("group", "layout") || was_refused("group", "members")) return;
+  if (shape.kind == GroupKind::kMesh) {
+    refuse_keys(node, {"boxes", "box_bytes", "box_max_count", "send_threshold"},
+                "has no meaning in a mesh, where each pair has a lane of its own",
+                "leave it out, or set layout = \"lazy\"");
+    return;
+  }
+  refuse_keys(node, {"multi_threaded"}, "has no meaning in the layout \"lazy\"",
+              "leave it out, or set layout = \"mesh\"");
+  if (find_child(node, "boxes") == nullptr) shape.box_count = default_box_count(shape.member_count);
+}
+
+void Reader::check_process(const TomlNode& node) {
+  const ProcessSettings& process = draft_.configuration.processes.back();
+  if (was_refused("process", "trusted")) return;
+  if (process.trusted) {
+    refuse_keys(node, {"box_bytes"}, "is for processes that are not trusted",
+                "leave it out: the boxes of a group are set in [[group]]");
+    if (find_child(node, "group") == nullptr) {
+      add_problem(node.position, "\"group\" is missing in [[process]]",
+                  "expected group: the name of a group; or trusted = false");
+    }
+    return;
+  }
+  refuse_keys(node, {"group"}, "is for trusted processes",
+              "leave it out, or set trusted = true: the others share memory with nobody");
+  if (!process.write.empty()) {
+    refuse_keys(node, {"write"}, "is for trusted processes",
+                "leave it out: others write their exchange segment and their heap only");
+  }
+  if (process.members > 1) {
+    refuse_keys(node, {"members"}, "is " + std::to_string(process.members),
+                "expected 1: a process that is not trusted is one member");
+  }
+}
+
 void Reader::check_across_keys() {
   check_pool();
   check_listen_addresses();
   resolve_shards();
+  resolve_groups();
+  complete_messages();
 }
 
 void Reader::check_pool() {
@@ -298,22 +303,6 @@ void Reader::check_pool() {
                   format_bytes(page).text,
               "expected " + (below == 0 ? "" : format_bytes(below).text + std::string(" or ")) +
                   format_bytes(below + page).text);
-}
-
-// Whether the kernel would refuse to listen at both. IPv6 sockets are opened for IPv6 only, so the
-// two families do not meet.
-bool addresses_clash(const SocketAddress& left, const SocketAddress& right) {
-  using Kind = SocketAddress::Kind;
-  if (left.kind != right.kind) return false;
-  if (left.kind == Kind::kActivation) return true;
-  if (left.kind == Kind::kUnix) return left.path == right.path;
-  if (left.port != right.port) return false;
-  const int family = left.kind == Kind::kTcp4 ? AF_INET : AF_INET6;
-  const std::array<uint8_t, sizeof(in6_addr)> any{};  // 0.0.0.0 and :: are all zeros
-  auto left_bytes = any, right_bytes = any;
-  inet_pton(family, left.host.c_str(), left_bytes.data());
-  inet_pton(family, right.host.c_str(), right_bytes.data());
-  return left_bytes == right_bytes || left_bytes == any || right_bytes == any;
 }
 
 void Reader::check_listen_addresses() {
@@ -348,6 +337,37 @@ void Reader::resolve_shards() {
     add_problem(reference.value.position, "no shard has the name " + quoted(name),
                 "expected one of: " + known);
   }
+}
+
+void Reader::resolve_groups() {
+  Configuration& configuration = draft_.configuration;
+  const std::vector<GroupSettings>& groups = configuration.groups;
+  if (was_refused("group", "name")) return;
+  std::string known;
+  for (const GroupSettings& group : groups) known += (known.empty() ? "" : ", ") + group.name;
+  for (const Draft::GroupReference& reference : draft_.group_references) {
+    const auto found = std::find_if(groups.begin(), groups.end(), [&](const GroupSettings& group) {
+      return group.name == reference.value.text;
+    });
+    configuration.processes[reference.process].group =
+        static_cast<uint32_t>(found - groups.begin());
+    if (found != groups.end()) continue;
+    add_problem(reference.value.position, "no group has the name " + quoted(reference.value.text),
+                known.empty() ? "write a [[group]] with this name" : "expected one of: " + known);
+  }
+}
+
+// The socket's path has a default that depends on other keys.
+void Reader::complete_messages() {
+  const ApplianceSettings& appliance = draft_.configuration.appliance;
+  std::string& socket = draft_.configuration.messages.socket;
+  if (!socket.empty()) return;
+  socket = appliance.runtime_directory + "/" + appliance.name + ".join";
+  const Key& key = *find_key("messages", "socket");
+  if (draft_.configuration.processes.empty() || socket.size() <= key.max) return;
+  add_problem({}, quoted(socket) + " is too long for a socket: " + std::to_string(socket.size()) +
+                      " bytes",
+              "set \"socket\" in [messages]: " + expectation(key));
 }
 
 Result<Configuration> Reader::finish(const char* path) {

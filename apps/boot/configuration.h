@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +16,8 @@
 #include "pinned_pool/plan.h"
 #include "platform/result.h"
 #include "platform/units.h"
+#include "transport/shm/group_layout.h"
+#include "transport/single_copy.h"
 #include "transport/socket_address.h"
 
 namespace bedplate {
@@ -82,6 +85,35 @@ struct BlockdSettings {
   std::vector<VolumeSettings> volumes;
 };
 
+// A trust group with its FIFOs.
+struct GroupSettings {
+  std::string name;
+  GroupShape shape;
+};
+
+// Who may join, and what each gets.
+struct ProcessSettings {
+  std::string name;
+  std::string user;  // a name, or a number in digits
+  bool trusted = true;
+  uint32_t group = 0;          // of a trusted one: index into Configuration::groups
+  uint32_t max_count = 1;      // how many may be joined at once
+  uint32_t members = 1;        // of each
+  uint64_t heap_bytes = 0;     // of each; 0: it has none
+  std::vector<std::string> read = {};   // owners of segments
+  std::vector<std::string> write = {};  // the same
+  uint32_t box_bytes = 4096;   // of the exchange group of an untrusted one
+};
+
+enum class JoinFailure { kContinue, kStop };
+
+struct MessagesSettings {
+  std::string socket;  // where processes join
+  std::vector<SingleCopyKind> single_copy = {std::begin(kSingleCopyKinds),
+                                             std::end(kSingleCopyKinds)};  // in the order wanted
+  JoinFailure on_join_failure = JoinFailure::kContinue;  // what the others do about it
+};
+
 struct Configuration {
   ApplianceSettings appliance;
   PoolSettings pool;
@@ -90,6 +122,9 @@ struct Configuration {
   EventLoopSettings event_loop;
   std::vector<ShardSettings> shards;
   BlockdSettings blockd;
+  std::vector<GroupSettings> groups;
+  std::vector<ProcessSettings> processes;
+  MessagesSettings messages;
 };
 
 // Reads and checks the file at `path`.

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "pinned_pool/layout.h"
+#include "transport/shm/fast_box_datapath.h"
+
 namespace bedplate::keys {
 namespace {
 
@@ -21,12 +24,27 @@ constexpr const char* kSockets[] = {"io_uring-or-epoll", "io_uring", "epoll"};
 constexpr SocketBackendChoice kBackends[] = {SocketBackendChoice::kIoUringOrEpoll,
                                              SocketBackendChoice::kIoUring,
                                              SocketBackendChoice::kEpoll};
+constexpr const char* kLayouts[] = {"lazy", "mesh"};
+constexpr GroupKind kGroupKinds[] = {GroupKind::kLazy, GroupKind::kMesh};
+constexpr const char* kJoinFailures[] = {"continue", "stop"};
+constexpr JoinFailure kJoinFailureValues[] = {JoinFailure::kContinue, JoinFailure::kStop};
+constexpr const char* kSingleCopies[] = {"xpmem", "cma", "knem"};
 static_assert(std::size(kPages) == std::size(kPageWishes));
 static_assert(std::size(kEnforcements) == std::size(kEnforcementValues));
 static_assert(std::size(kHeaps) == std::size(kExpectations));
 static_assert(std::size(kSockets) == std::size(kBackends));
+static_assert(std::size(kLayouts) == std::size(kGroupKinds));
+static_assert(std::size(kSingleCopies) == std::size(kSingleCopyKinds));
+static_assert(std::size(kJoinFailures) == std::size(kJoinFailureValues));
+
+// What one process of [[process]] may be; a join names each of its members.
+constexpr uint64_t kProcessMembersMax = 64;
+// sun_path, without its NUL.
+constexpr uint64_t kSocketPathMax = 107;
 
 VolumeSettings& volume_of(Draft& draft) { return draft.configuration.blockd.volumes.back(); }
+GroupShape& shape_of(Draft& draft) { return draft.configuration.groups.back().shape; }
+ProcessSettings& process_of(Draft& draft) { return draft.configuration.processes.back(); }
 
 // Stores a number into `member` of the table that `part` names.
 #define BP_NUMBER(part, member) \
@@ -105,6 +123,68 @@ constexpr Key kKeys[] = {
      [](Draft& d, Value& v) { volume_of(d).pages = kPageWishes[v.number]; }},
     {"blockd.volume", "node", Type::kInteger, "the volumes' shard's", 0, kNodeCountMax - 1,
      Rule::kNone, [](Draft& d, Value& v) { volume_of(d).node = static_cast<int>(v.number); }},
+
+    // The ranges are those of check_group_shape; a test compares them.
+    {"group", "name", Type::kName, kRequired, 1, 32, Rule::kUnique,
+     BP_TEXT(d.configuration.groups.back(), name)},
+    {"group", "layout", Type::kLayout, "\"lazy\"", 0, 0, Rule::kNone,
+     [](Draft& d, Value& v) { shape_of(d).kind = kGroupKinds[v.number]; }},
+    {"group", "members", Type::kInteger, kRequired, 1, kMemberCountMax, Rule::kNone,
+     BP_NUMBER(shape_of(d), member_count)},
+    {"group", "entries", Type::kInteger, "128", 2, 32768, Rule::kPowerOfTwo,
+     BP_NUMBER(shape_of(d), entry_count)},
+    {"group", "eager_bytes", Type::kSize, "\"4 KiB\"", 64, kMessageBytesMax, Rule::kNone,
+     BP_NUMBER(shape_of(d), eager_bytes)},
+    {"group", "eager_count", Type::kInteger, "4", 1, 1024, Rule::kNone,
+     BP_NUMBER(shape_of(d), eager_count)},
+    {"group", "boxes", Type::kInteger, "one for each pair, at most 5 for each member", 0, 1 << 20,
+     Rule::kNone, BP_NUMBER(shape_of(d), box_count)},
+    {"group", "box_bytes", Type::kSize, "\"4 KiB\"", kFastBoxBytesMin, kFastBoxBytesMax,
+     Rule::kPowerOfTwo, BP_NUMBER(shape_of(d), box_bytes)},
+    {"group", "box_max_count", Type::kInteger, "32", 0, kInboundBoxCountMax, Rule::kNone,
+     BP_NUMBER(shape_of(d), box_count_max)},
+    {"group", "send_threshold", Type::kInteger, "16", 1, 65535, Rule::kNone,
+     BP_NUMBER(shape_of(d), send_threshold)},
+    {"group", "loans", Type::kInteger, "256", 1, 65536, Rule::kNone,
+     BP_NUMBER(shape_of(d), loan_count)},
+    {"group", "multi_threaded", Type::kBoolean, "false", 0, 0, Rule::kNone,
+     BP_NUMBER(shape_of(d), is_multi_threaded)},
+    {"group", "line_bytes", Type::kInteger, "64", 64, 128, Rule::kPowerOfTwo,
+     BP_NUMBER(shape_of(d), line_bytes)},
+
+    {"process", "name", Type::kName, kRequired, 1, 31, Rule::kUnique,
+     BP_TEXT(process_of(d), name)},
+    {"process", "user", Type::kText, kRequired, 1, 32, Rule::kNone, BP_TEXT(process_of(d), user)},
+    {"process", "trusted", Type::kBoolean, "true", 0, 0, Rule::kNone,
+     BP_NUMBER(process_of(d), trusted)},
+    {"process", "group", Type::kGroup, "required of a trusted one", 0, 0, Rule::kNone,
+     [](Draft& d, Value& v) {
+       d.group_references.push_back({d.configuration.processes.size() - 1, std::move(v)});
+     }},
+    {"process", "max_count", Type::kInteger, "1", 1, kMemberCountMax - 1, Rule::kNone,
+     BP_NUMBER(process_of(d), max_count)},
+    {"process", "members", Type::kInteger, "1", 1, kProcessMembersMax, Rule::kNone,
+     BP_NUMBER(process_of(d), members)},
+    {"process", "heap", Type::kSize, "\"0\"", 0, kSizeMaxBytes, Rule::kMultipleOf4KiB,
+     BP_NUMBER(process_of(d), heap_bytes)},
+    {"process", "read", Type::kOwners, "[]", 0, kSegmentCountMax, Rule::kUnique,
+     [](Draft& d, Value& v) { process_of(d).read.push_back(std::move(v.text)); }},
+    {"process", "write", Type::kOwners, "[]", 0, kSegmentCountMax, Rule::kUnique,
+     [](Draft& d, Value& v) { process_of(d).write.push_back(std::move(v.text)); }},
+    {"process", "box_bytes", Type::kSize, "\"4 KiB\"", kFastBoxBytesMin, kFastBoxBytesMax,
+     Rule::kPowerOfTwo, BP_NUMBER(process_of(d), box_bytes)},
+
+    {"messages", "socket", Type::kPath, "NAME.join in the runtime directory", 1, kSocketPathMax,
+     Rule::kNone, BP_TEXT(d.configuration.messages, socket)},
+    {"messages", "single_copy", Type::kSingleCopy, "[\"xpmem\",\"cma\",\"knem\"]", 0,
+     std::size(kSingleCopies), Rule::kUnique,
+     [](Draft& d, Value& v) {
+       d.configuration.messages.single_copy.push_back(kSingleCopyKinds[v.number]);
+     }},
+    {"messages", "on_join_failure", Type::kJoinFailure, "\"continue\"", 0, 0, Rule::kNone,
+     [](Draft& d, Value& v) {
+       d.configuration.messages.on_join_failure = kJoinFailureValues[v.number];
+     }},
 };
 
 #undef BP_NUMBER
@@ -119,6 +199,9 @@ constexpr Table kTables[] = {
     {"shard", true, 64, [](Configuration& c) { c.shards.emplace_back(); }},
     {"blockd", false, 0, [](Configuration& c) { c.blockd.enabled = true; }},
     {"blockd.volume", true, 64, [](Configuration& c) { c.blockd.volumes.emplace_back(); }},
+    {"group", false, 16, [](Configuration& c) { c.groups.emplace_back(); }},
+    {"process", false, 64, [](Configuration& c) { c.processes.emplace_back(); }},
+    {"messages", false, 0, [](Configuration&) {}},
 };
 
 const char* type_text(Type type) {
@@ -132,9 +215,14 @@ const char* type_text(Type type) {
     case Type::kPages:
     case Type::kEnforce:
     case Type::kHeap:
-    case Type::kSockets: return "choice";
+    case Type::kSockets:
+    case Type::kLayout:
+    case Type::kJoinFailure: return "choice";
     case Type::kAddresses: return "list of addresses";
+    case Type::kOwners: return "list of owners";
+    case Type::kSingleCopy: return "list of choices";
     case Type::kShard: return "shard";
+    case Type::kGroup: return "group";
   }
   return "";
 }
@@ -150,14 +238,13 @@ std::string span_text(const Key& key) {
       return std::string(format_bytes(key.min).text) + ".." + format_bytes(key.max).text;
     case Type::kBoolean: return "true or false";
     case Type::kAddresses: return numbers + " addresses";
+    case Type::kOwners: return numbers + " owners of segments";
     case Type::kShard: return "the name of a shard";
-    case Type::kPages:
-    case Type::kEnforce:
-    case Type::kHeap:
-    case Type::kSockets: break;
+    case Type::kGroup: return "the name of a group";
+    default: break;
   }
   const std::span<const char* const> choices = choices_of(key.type);
-  std::string words = quoted(choices[0]);
+  std::string words = (is_list(key.type) ? numbers + " of " : "") + quoted(choices[0]);
   for (size_t i = 1; i < choices.size(); ++i) {
     words += (i + 1 < choices.size() ? ", " : " or ") + quoted(choices[i]);
   }
@@ -170,6 +257,7 @@ std::string range_text(const Key& key) {
     case Rule::kUnique: return span_text(key) + ", unique";
     case Rule::kMultipleOf4KiB: return span_text(key) + ", a multiple of 4 KiB";
     case Rule::kMultipleOfPages: return span_text(key) + ", a multiple of the page";
+    case Rule::kPowerOfTwo: return span_text(key) + ", a power of two";
   }
   return span_text(key);
 }
@@ -232,12 +320,21 @@ std::string quoted(std::string_view text) {
   return "\"" + std::string(text.substr(0, bytes)) + "...\"";
 }
 
-std::span<const char* const> choices_of(Type type) {
-  if (type == Type::kPages) return kPages;
-  if (type == Type::kEnforce) return kEnforcements;
-  if (type == Type::kHeap) return kHeaps;
-  BP_ASSERT(type == Type::kSockets);
-  return kSockets;
+bool is_list(Type type) noexcept {
+  return type == Type::kAddresses || type == Type::kOwners || type == Type::kSingleCopy;
+}
+
+std::span<const char* const> choices_of(Type type) noexcept {
+  switch (type) {
+    case Type::kPages: return kPages;
+    case Type::kEnforce: return kEnforcements;
+    case Type::kHeap: return kHeaps;
+    case Type::kSockets: return kSockets;
+    case Type::kLayout: return kLayouts;
+    case Type::kJoinFailure: return kJoinFailures;
+    case Type::kSingleCopy: return kSingleCopies;
+    default: return {};
+  }
 }
 
 std::string expectation(const Key& key) {

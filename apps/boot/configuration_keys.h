@@ -20,9 +20,10 @@ inline constexpr uint64_t kVolumeUnitBytes = 4 * kKiB;
 inline constexpr uint64_t kLimitUnitBytes = 64 * kKiB;  // what the heap charges an owner at least
 
 enum class Type { kName, kText, kPath, kInteger, kSize, kBoolean, kPages, kEnforce, kHeap,
-                  kSockets, kAddresses, kShard };
+                  kSockets, kLayout, kJoinFailure, kAddresses, kOwners, kSingleCopy, kShard,
+                  kGroup };
 
-enum class Rule { kNone, kUnique, kMultipleOf4KiB, kMultipleOfPages };
+enum class Rule { kNone, kUnique, kMultipleOf4KiB, kMultipleOfPages, kPowerOfTwo };
 
 struct Value {
   TomlPosition position;
@@ -37,9 +38,14 @@ struct Draft {
     uint32_t* index;
     Value value;
   };
+  struct GroupReference {
+    size_t process;
+    Value value;
+  };
   Configuration configuration;
   std::vector<TomlPosition> listen_positions;
   std::vector<ShardReference> shard_references;
+  std::vector<GroupReference> group_references;
   TomlPosition pool_bytes_position;
 };
 
@@ -78,8 +84,10 @@ const Table* find_table(std::string_view parent, std::string_view name);
 
 // A value of the file in quotes, cut off where a message would become unreadable.
 std::string quoted(std::string_view text);
-// What a key may be whose values are a few words: kPages, kEnforce, kHeap, kSockets.
-std::span<const char* const> choices_of(Type type);
+// Whether the value is a list; `store` is called for each of its elements.
+bool is_list(Type type) noexcept;
+// The words of which a value, or each element of a list, is one; empty: it may be others.
+std::span<const char* const> choices_of(Type type) noexcept;
 // "integer: 0..1023, unique".
 std::string expectation(const Key& key);
 // "[pool]" or "[[shard]]".

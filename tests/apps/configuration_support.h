@@ -54,6 +54,14 @@ inline std::string file_with(const std::vector<Change>& changes) {
 
 inline std::string file_with(size_t line, const std::string& text) { return file_with({{line, text}}); }
 
+// The good file and a process that exchanges messages.
+inline constexpr const char* kMessagesLines =
+    "[[group]]\nname = \"main\"\nmembers = 2\n"                            // 13 to 15
+    "[[process]]\nname = \"worker\"\nuser = \"root\"\ngroup = \"main\"\n";  // 16 to 19
+inline std::string file_with_messages(const std::string& more = "") {
+  return file_with({}) + kMessagesLines + more;
+}
+
 // The message for `text`, "" when it is accepted.
 inline std::string refusal(const std::string& text, const char* path = "f") {
   const Result<Configuration> result = parse_configuration(text, path);
@@ -79,6 +87,28 @@ std::string optional_text(const std::optional<Value>& value) {
   return value.has_value() ? std::to_string(static_cast<int>(*value)) : "-";
 }
 
+inline void describe_messages(const Configuration& c, std::ostream& out) {
+  for (const GroupSettings& group : c.groups) {
+    const GroupShape& s = group.shape;
+    out << " group " << group.name << ' ' << group_kind_text(s.kind) << ' ' << s.member_count
+        << ' ' << s.entry_count << ' ' << s.eager_bytes << ' ' << s.eager_count << ' '
+        << s.box_count << ' ' << s.box_bytes << ' ' << s.box_count_max << ' ' << s.send_threshold
+        << ' ' << s.loan_count << ' ' << s.is_multi_threaded << ' ' << s.line_bytes;
+  }
+  for (const ProcessSettings& process : c.processes) {
+    out << " process " << process.name << ' ' << process.user << ' ' << process.trusted << ' '
+        << process.group << ' ' << process.max_count << ' ' << process.members << ' '
+        << process.heap_bytes;
+    for (const std::string& owner : process.read) out << " r:" << owner;
+    for (const std::string& owner : process.write) out << " w:" << owner;
+    out << ' ' << process.box_bytes;
+  }
+  if (c.processes.empty()) return;
+  out << ' ' << c.messages.socket;
+  for (const SingleCopyKind kind : c.messages.single_copy) out << ' ' << name_of(kind);
+  out << ' ' << static_cast<int>(c.messages.on_join_failure);
+}
+
 // Everything that a configuration says, for comparisons.
 inline std::string described(const Configuration& c) {
   std::ostringstream out;
@@ -98,6 +128,7 @@ inline std::string described(const Configuration& c) {
     out << " volume " << volume.name << ' ' << volume.bytes << ' ' << volume.read_only << ' '
         << optional_text(volume.pages) << ' ' << optional_text(volume.node);
   }
+  describe_messages(c, out);
   return out.str();
 }
 

@@ -1,0 +1,113 @@
+#include "apps/boot/configuration_values.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include "pinned_pool/owner_name.h"
+
+namespace bedplate::keys {
+namespace {
+
+std::string check_length(const std::string& text, uint64_t min, uint64_t max) {
+  if (text.size() >= min && text.size() <= max) return "";
+  return "is " + (text.empty() ? "empty" : std::to_string(text.size()) + " bytes long");
+}
+
+std::string read_text(const Key& key, const TomlNode& node, Value* value) {
+  if (node.kind != TomlNode::Kind::kText) return std::string("is ") + kind_text(node.kind);
+  if (std::any_of(node.text.begin(), node.text.end(), is_control)) {
+    return "contains a control character";
+  }
+  value->text = node.text;
+  switch (key.type) {
+    case Type::kName: {
+      constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz0123456789-";
+      if (node.text.find_first_not_of(kLetters) != std::string::npos) {
+        return "is " + quoted(node.text);
+      }
+      return check_length(node.text, key.min, key.max);
+    }
+    case Type::kPath:
+      if (!node.text.empty() && !node.text.starts_with('/')) return "is " + quoted(node.text);
+      return check_length(node.text, key.min, key.max);
+    case Type::kText: return check_length(node.text, key.min, key.max);
+    case Type::kOwners: return check_length(node.text, 1, sizeof(OwnerName::text) - 1);
+    default: return "";
+  }
+}
+
+std::string read_choice(const Key& key, const TomlNode& node, Value* value) {
+  if (const std::string wrong = read_text(key, node, value); !wrong.empty()) return wrong;
+  const std::span<const char* const> choices = choices_of(key.type);
+  for (const char* choice : choices) {
+    // Sizes compare as sizes: "2MiB" is "2 MiB".
+    const auto bytes = parse_bytes(choice);
+    if (node.text == choice || (bytes && bytes == parse_bytes(node.text))) return "";
+    ++value->number;
+  }
+  return "is " + quoted(node.text);
+}
+
+std::string check_multiple(const Key& key, uint64_t number) {
+  if (key.rule == Rule::kMultipleOf4KiB && number % kVolumeUnitBytes != 0) {
+    return "is " + std::to_string(number) + " bytes, no multiple of 4 KiB";
+  }
+  if (key.rule == Rule::kPowerOfTwo && !is_power_of_two(number)) {
+    return "is " + std::to_string(number) + ", no power of two";
+  }
+  return "";
+}
+
+std::string read_integer(const Key& key, const TomlNode& node, Value* value) {
+  if (node.kind != TomlNode::Kind::kInteger) return std::string("is ") + kind_text(node.kind);
+  value->number = static_cast<uint64_t>(node.number);
+  const bool fits = node.number >= 0 && value->number >= key.min && value->number <= key.max;
+  return fits ? check_multiple(key, value->number) : "is " + std::to_string(node.number);
+}
+
+std::string read_size(const Key& key, const TomlNode& node, Value* value) {
+  if (node.kind == TomlNode::Kind::kInteger) {
+    if (const std::string wrong = read_integer(key, node, value); !wrong.empty()) return wrong;
+  } else {
+    if (const std::string wrong = read_text(key, node, value); !wrong.empty()) return wrong;
+    const std::optional<uint64_t> bytes = parse_bytes(node.text);
+    if (!bytes || *bytes < key.min || *bytes > key.max) return "is " + quoted(node.text);
+    value->number = *bytes;
+  }
+  return check_multiple(key, value->number);
+}
+
+}  // namespace
+
+std::string read_value(const Key& key, const TomlNode& node, Value* value) {
+  if (!choices_of(key.type).empty()) return read_choice(key, node, value);
+  switch (key.type) {
+    case Type::kInteger: return read_integer(key, node, value);
+    case Type::kSize: return read_size(key, node, value);
+    case Type::kBoolean:
+      value->number = static_cast<uint64_t>(node.number);
+      if (node.kind == TomlNode::Kind::kBoolean) return "";
+      return std::string("is ") + kind_text(node.kind);
+    default: return read_text(key, node, value);
+  }
+}
+
+bool addresses_clash(const SocketAddress& left, const SocketAddress& right) {
+  using Kind = SocketAddress::Kind;
+  if (left.kind != right.kind) return false;
+  if (left.kind == Kind::kActivation) return true;
+  if (left.kind == Kind::kUnix) return left.path == right.path;
+  if (left.port != right.port) return false;
+  const int family = left.kind == Kind::kTcp4 ? AF_INET : AF_INET6;
+  const std::array<uint8_t, sizeof(in6_addr)> any{};  // 0.0.0.0 and :: are all zeros
+  auto left_bytes = any, right_bytes = any;
+  inet_pton(family, left.host.c_str(), left_bytes.data());
+  inet_pton(family, right.host.c_str(), right_bytes.data());
+  return left_bytes == right_bytes || left_bytes == any || right_bytes == any;
+}
+
+}  // namespace bedplate::keys

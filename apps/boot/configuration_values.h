@@ -1,0 +1,21 @@
+// Values of a configuration: whether one is of its key's type and range, and which do not go
+// together.
+#pragma once
+
+#include <string>
+
+#include "apps/boot/configuration_keys.h"
+#include "apps/boot/toml_reader.h"
+
+namespace bedplate::keys {
+
+// Reads `node` into `value`, whose position stays. Of a key that takes a list `node` is an element;
+// addresses are read as texts.
+// Returns what is wrong, to follow the key's name ("is 7"), or nothing.
+std::string read_value(const Key& key, const TomlNode& node, Value* value);
+
+// Whether the kernel would refuse to listen at both. IPv6 sockets are opened for IPv6 only, so the
+// two families do not meet.
+bool addresses_clash(const SocketAddress& left, const SocketAddress& right);
+
+}  // namespace bedplate::keys
