@@ -1,10 +1,12 @@
 #include "apps/boot/appliance_plan.h"
 
 #include <algorithm>
+#include <cinttypes>
 #include <string>
 
 #include "alloc/confined_heap.h"
 #include "pinned_pool/boot_segment.h"
+#include "pinned_pool/layout.h"
 #include "platform/numa.h"
 #include "platform/thread_stack.h"
 
@@ -47,14 +49,52 @@ Result<void> check_limits(const Configuration& configuration) {
   return {};
 }
 
-}  // namespace
+// Boot and heap are segments, too; so many more the pool can have.
+constexpr size_t kRequestCountMax = kSegmentCountMax - 2;
 
-Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
-  BP_TRY(check_limits(configuration));
+Result<void> check_segment_count(const Configuration& configuration, size_t request_count) {
+  if (request_count <= kRequestCountMax) return {};
+  // Volumes are few: what can be many is one or two for each process.
+  const ProcessSettings* most = nullptr;
+  uint64_t most_count = 0;
+  for (const ProcessSettings& process : configuration.processes) {
+    const uint64_t each = (process.heap_bytes != 0) + !process.trusted;
+    if (each * process.max_count <= most_count) continue;
+    most_count = each * process.max_count;
+    most = &process;
+  }
+  Error error;
+  error.kind = ErrorKind::kConfiguration;
+  error.set_doing("planning the segments of the pool");
+  error.set_answer("they are %zu, a pool has at most %u", request_count + 2, kSegmentCountMax);
+  if (most == nullptr) return error.set_cure("have fewer groups or volumes");
+  return error.set_cure("lower max_count of the process %s: it takes %" PRIu64 " of them, for heaps "
+                        "and exchange", most->name.c_str(), most_count);
+}
+
+// Of services, groups and processes. Errors: what these say that the plan cannot grant.
+Result<std::vector<SegmentRequest>> all_requests(const Configuration& configuration,
+                                                 const MessagesPlan& messages) {
   std::vector<SegmentRequest> requests;
   if (configuration.blockd.enabled) {
     requests = plan_block_server(block_server_options(configuration));
   }
+  requests.insert(requests.end(), messages.requests.begin(), messages.requests.end());
+  BP_TRY(check_segment_count(configuration, requests.size()));
+  std::vector<SegmentRequest> segments = requests;
+  segments.insert(segments.begin(), {{"boot"}, {"heap"}});
+  BP_TRY(check_grants(configuration, segments));
+  return requests;
+}
+
+}  // namespace
+
+Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
+  BP_TRY(check_limits(configuration));
+  auto messages = plan_messages(configuration);
+  BP_TRY(messages);
+  auto requests = all_requests(configuration, messages.value());
+  BP_TRY(requests);
   const PoolSettings& settings = configuration.pool;
   PoolBudget budget;
   budget.bytes = settings.bytes;
@@ -69,12 +109,14 @@ Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
   budget.free_1gib_pages = [](int node) {
     return hugepage_counts(PageSize::k1GiB, node).available_count;
   };
-  auto pool = make_pool_plan(budget, requests);
+  auto pool = make_pool_plan(budget, requests.value());
   if (!pool.ok()) return pool.error();
   PoolPlan plan = pool.take();
   SegmentPlan& heap = plan.segments[1];
   heap.carves = {{"heap:reserve", kHeapReserveBytes}, {heap.owner, heap.bytes - kHeapReserveBytes}};
-  return AppliancePlan{std::move(plan), {configuration.shards.size(), kThreadStackBytes}};
+  return AppliancePlan{std::move(plan),
+                       {configuration.shards.size(), kThreadStackBytes},
+                       std::move(messages.value().groups)};
 }
 
 }  // namespace bedplate

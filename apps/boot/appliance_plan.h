@@ -3,6 +3,7 @@
 
 #include "apps/blockd/block_server.h"
 #include "apps/boot/configuration.h"
+#include "apps/boot/messages_plan.h"
 #include "pinned_pool/plan.h"
 
 namespace bedplate {
@@ -16,13 +17,14 @@ struct StackPlan {
 struct AppliancePlan {
   PoolPlan pool;
   StackPlan stacks;  // private locked memory beside the pool
+  std::vector<GroupPlan> groups;  // what the segments fifo: and exchange: hold
 };
 
 // For whom blockd allocates from the heap.
 inline constexpr const char* kBlockdHeapOwner = "heap:blockd";
 
-// Errors (kConfiguration): the pool is too small; the message names the owner and by how much. Or a
-// limit is nobody's.
+// Errors (kConfiguration): the pool is too small; the message names the owner and by how much. A
+// limit is nobody's; more segments than a pool can have; what plan_messages and check_grants say.
 Result<AppliancePlan> plan_appliance(const Configuration& configuration);
 
 // The options of blockd as the configuration states them; where it leaves a node open, that of the

@@ -1,0 +1,48 @@
+// The plan of messages: the segments that [[group]] and [[process]] of a configuration take.
+//
+//     members              a members table for each group, `members:GROUP`, and for each untrusted
+//                          process, `members:PROCESS.K`; written by the owner of the pool alone
+//     fifo:GROUP           the FIFOs of a group: what GroupLayout says
+//     heap:PROCESS.K       the heap of the K-th process of its kind
+//     exchange:PROCESS.K   what an untrusted process shares with the owner alone: a group of two
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "apps/boot/configuration.h"
+#include "pinned_pool/plan.h"
+#include "transport/shm/group_layout.h"
+
+namespace bedplate {
+
+struct GroupPlan {
+  OwnerName segment;  // which it fills but for the last page
+  GroupShape shape;
+};
+
+struct MessagesPlan {
+  std::vector<SegmentRequest> requests;
+  std::vector<GroupPlan> groups;  // in the order of their requests
+};
+
+// Errors (kConfiguration): a group has fewer places than processes have members.
+Result<MessagesPlan> plan_messages(const Configuration& configuration);
+
+// Errors (kConfiguration): [[process]] names a segment that is not among `segments`, or one for
+// writing that its owner alone writes.
+Result<void> check_grants(const Configuration& configuration,
+                          const std::vector<SegmentRequest>& segments);
+
+// "KIND:NAME.K", of the K-th process (from 0) of one [[process]].
+OwnerName instance_owner(std::string_view kind, const ProcessSettings& process, uint32_t number);
+
+// Whether `text`, an element of `read` or `write`, means `segment`: its owner, or, of those that
+// each process of a kind has, their common name ("heap:worker" of heap:worker.0, heap:worker.1).
+bool names_segment(std::string_view text, const OwnerName& segment) noexcept;
+
+// The group of two in which an untrusted process and the owner exchange messages.
+GroupShape exchange_shape(const ProcessSettings& process) noexcept;
+
+}  // namespace bedplate
