@@ -56,9 +56,9 @@ int check_command(const Arguments& arguments) {
   int code = kExitGood;
   for (const Error& problem : problems) {
     code = std::max(code, static_cast<int>(problem.kind));
-    if (!arguments.json) fail(problem);
+    if (!arguments.has("--json")) fail(problem);
   }
-  if (arguments.json) {
+  if (arguments.has("--json")) {
     print_json(to_json(problems));
   } else if (problems.empty()) {
     std::printf("bedplate: %s: good; this machine has what it takes\n",

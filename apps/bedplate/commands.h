@@ -2,7 +2,9 @@
 // run failure, 2 usage or configuration.
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "platform/result.h"
@@ -15,28 +17,53 @@ inline constexpr int kExitUsage = 2;
 
 // The words after the command, taken apart.
 struct Arguments {
-  bool json = false;
-  std::string directory = "/run/bedplate";
+  struct Option {
+    std::string name;   // "--json"
+    std::string value;  // empty: it takes none
+  };
+  std::vector<Option> options;
   std::vector<std::string> operands;
+
+  bool has(std::string_view name) const noexcept { return find(name) != nullptr; }
+  // What was given last, or `otherwise`.
+  std::string value(std::string_view name, const char* otherwise = "") const {
+    const Option* option = find(name);
+    return option == nullptr ? otherwise : option->value;
+  }
+  const Option* find(std::string_view name) const noexcept {
+    const Option* found = nullptr;
+    for (const Option& option : options) found = option.name == name ? &option : found;
+    return found;
+  }
+};
+
+struct CommandOption {
+  const char* name;
+  const char* value;  // as --help names it; "": it takes none
+  const char* help;
 };
 
 struct Command {
   const char* name;
-  const char* operands;     // as the usage line shows them
+  const char* operands;  // as the usage line shows them
   size_t operand_count_min;
   size_t operand_count_max;
-  bool takes_json;
-  bool takes_directory;
-  const char* summary;      // one line
-  const char* help;         // what --help says below the usage line
+  std::span<const CommandOption> options;
+  const char* summary;  // one line
+  const char* help;     // what --help says below the usage line
   int (*run)(const Arguments& arguments);
 };
 
 int run_command(const Arguments& arguments);
 int plan_command(const Arguments& arguments);
+int answer_fifo_question(const Arguments& arguments);  // plan --fifo
 int check_command(const Arguments& arguments);
 int doctor_command(const Arguments& arguments);
 int stats_command(const Arguments& arguments);
+
+// Prints that the command line makes no sense, and returns the exit code: `what` and, unless it is
+// empty, `subject` say why; --help of `command` ("": of the program) is the cure.
+int usage_failure(const std::string& what, const std::string& subject, const char* command);
 
 // Prints `error` and returns the exit code that goes with it.
 int fail(const Error& error);

@@ -122,7 +122,7 @@ int doctor_command(const Arguments& arguments) {
       kernel(), cores(), hugepages(PageSize::k2MiB, "hugepages of 2 MiB"),
       hugepages(PageSize::k1GiB, "hugepages of 1 GiB"), locked_memory(), io_uring_support(),
       sealing(), ways_back(), allocation(), support()};
-  if (arguments.json) {
+  if (arguments.has("--json")) {
     Json json = Json::array();
     for (const Finding& finding : findings) {
       json.push_back({{"name", finding.name},

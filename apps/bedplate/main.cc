@@ -1,8 +1,8 @@
 // bedplate: the multi-call program. This file takes the command line apart; each command has a
 // file of its own.
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <string_view>
 
 #include "apps/bedplate/commands.h"
 #include "platform/log.h"
@@ -10,34 +10,51 @@
 namespace bedplate {
 namespace {
 
+constexpr CommandOption kJson = {"--json", "", "print JSON"};
+constexpr CommandOption kJsonOnly[] = {kJson};
+constexpr CommandOption kStatsOptions[] = {
+    {"--directory", "DIR", "its runtime directory (default /run/bedplate)"}, kJson};
+constexpr CommandOption kPlanOptions[] = {
+    {"--fifo", "LAYOUT", "instead of CONFIG: what would a group take? lazy or mesh"},
+    {"--peers", "N", "its members; required"},
+    {"--entries", "N", "of each FIFO or lane (default 128)"},
+    {"--eager", "BYTES", "the longest message that is copied (default 4096)"},
+    {"--eager-count", "N", "of these, for each member (default 4; mesh: 1)"},
+    {"--boxes", "N", "lazy: fast boxes (default: 5 for each member)"},
+    {"--box-bytes", "BYTES", "lazy: of each (default 4096)"},
+    {"--loans", "N", "of each member at once (default 256; mesh: 64)"},
+    {"--threads", "", "mesh: for members with several threads that send"},
+    {"--line-bytes", "BYTES", "of a cache line: 64 or 128 (default 64)"}, kJson};
+
 constexpr Command kCommands[] = {
-    {"run", "CONFIG", 1, 1, false, false, "boot the appliance and serve",
+    {"run", "CONFIG", 1, 1, {}, "boot the appliance and serve",
      "Boots in order: plan, preflight, reserve, register, services, seal. Prints the line\n"
      "`bedplate: ready` on standard output when it serves; the log goes to standard error.\n"
      "SIGTERM or SIGINT finishes what clients have begun and exits 0.\n",
      &run_command},
-    {"plan", "CONFIG", 1, 1, true, false, "print every byte of the pool with its owner",
-     "Takes nothing and needs no rights. What it prints is what `run` takes, to the byte.\n",
+    {"plan", "[CONFIG]", 0, 1, kPlanOptions, "print every byte of the pool with its owner",
+     "Takes nothing and needs no rights. What it prints is what `run` takes, to the byte.\n"
+     "Without a configuration it answers what FIFOs would take:\n"
+     "  bedplate plan --fifo mesh --peers 1024 --entries 16 --eager 4096\n\n",
      &plan_command},
-    {"check", "CONFIG", 1, 1, true, false, "print everything that is wrong, start nothing",
+    {"check", "CONFIG", 1, 1, kJsonOnly, "print everything that is wrong, start nothing",
      "Reads the configuration, plans the pool, and looks whether this machine has what it takes:\n"
      "hugepages, limits, cores, ports. Prints all that is missing, each with the cure.\n",
      &check_command},
-    {"doctor", "", 0, 0, true, false, "say what this machine can do",
+    {"doctor", "", 0, 0, kJsonOnly, "say what this machine can do",
      "Lists page sizes, limits, cores and kernel features that Bedplate uses, and what is lost\n"
      "where one is missing.\n",
      &doctor_command},
-    {"stats", "[NAME]", 0, 1, true, true, "print the counters of a running appliance",
+    {"stats", "[NAME]", 0, 1, kStatsOptions, "print the counters of a running appliance",
      "Reads the counters file NAME.stats (the only one there, when NAME is left out) and audits\n"
-     "the maps of the running process. Costs the appliance nothing.\n"
-     "  --directory DIR   its runtime directory (default /run/bedplate)\n",
+     "the maps of the running process. Costs the appliance nothing.\n",
      &stats_command},
 };
 
 void print_usage(FILE* out) {
   std::fprintf(out, "usage: bedplate COMMAND [OPTIONS]\n\n");
   for (const Command& command : kCommands) {
-    std::fprintf(out, "  %-7s %-7s %s\n", command.name, command.operands, command.summary);
+    std::fprintf(out, "  %-7s %-8s %s\n", command.name, command.operands, command.summary);
   }
   std::fprintf(out,
                "\n`bedplate COMMAND --help` says more. Exit codes: 0 good, 1 boot or run failure,\n"
@@ -45,48 +62,45 @@ void print_usage(FILE* out) {
 }
 
 void print_help(const Command& command) {
-  std::printf("usage: bedplate %s%s%s%s%s\n\n%s: %s.\n%s%s", command.name,
-              command.operands[0] ? " " : "", command.operands, command.takes_json ? " [--json]" : "",
-              command.takes_directory ? " [--directory DIR]" : "", command.name, command.summary,
-              command.help, command.takes_json ? "  --json            print JSON\n" : "");
-}
-
-int usage_failure(const char* what, const char* subject, const char* cure) {
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  error.set_doing("reading the command line");
-  error.set_answer("%s%s%s", what, subject[0] ? " " : "", subject);
-  error.set_cure("see: bedplate %s--help", cure);
-  return fail(error);
+  std::printf("usage: bedplate %s%s%s%s\n\n%s: %s.\n%s", command.name,
+              command.operands[0] ? " " : "", command.operands,
+              command.options.empty() ? "" : " [OPTION...]", command.name, command.summary,
+              command.help);
+  for (const CommandOption& option : command.options) {
+    std::printf("  %-20s %s\n", (std::string(option.name) + " " + option.value).c_str(),
+                option.help);
+  }
 }
 
 int run_parsed(const Command& command, int count, char** words) {
-  char cure[32];
-  std::snprintf(cure, sizeof cure, "%s ", command.name);
   Arguments arguments;
   for (int i = 0; i < count; ++i) {
-    const std::string_view word(words[i]);
+    const std::string word(words[i]);
     if (word == "--help" || word == "-h") {
       print_help(command);
       return kExitGood;
     }
-    if (word == "--json" && command.takes_json) {
-      arguments.json = true;
-    } else if (word == "--directory" && command.takes_directory) {
-      if (++i == count) return usage_failure("--directory needs a value", "", cure);
-      arguments.directory = words[i];
+    const auto option =
+        std::find_if(command.options.begin(), command.options.end(),
+                     [&word](const CommandOption& known) { return word == known.name; });
+    if (option != command.options.end()) {
+      const bool takes_value = option->value[0] != '\0';
+      if (takes_value && ++i == count) {
+        return usage_failure(word + " needs a value", "", command.name);
+      }
+      arguments.options.push_back({word, takes_value ? words[i] : ""});
     } else if (word.starts_with('-')) {
-      return usage_failure("unknown option", words[i], cure);
+      return usage_failure("unknown option", word, command.name);
     } else {
-      arguments.operands.emplace_back(word);
+      arguments.operands.push_back(word);
     }
   }
   if (arguments.operands.size() < command.operand_count_min) {
-    return usage_failure("missing", command.operands, cure);
+    return usage_failure("missing", command.operands, command.name);
   }
   if (arguments.operands.size() > command.operand_count_max) {
     return usage_failure("too many words, beginning with",
-                         arguments.operands[command.operand_count_max].c_str(), cure);
+                         arguments.operands[command.operand_count_max], command.name);
   }
   return command.run(arguments);
 }
@@ -109,6 +123,15 @@ int dispatch(int count, char** words) {
 }
 
 }  // namespace
+
+int usage_failure(const std::string& what, const std::string& subject, const char* command) {
+  Error error;
+  error.kind = ErrorKind::kConfiguration;
+  error.set_doing("reading the command line");
+  error.set_answer("%s%s%s", what.c_str(), subject.empty() ? "" : " ", subject.c_str());
+  error.set_cure("see: bedplate %s%s--help", command, command[0] ? " " : "");
+  return fail(error);
+}
 
 int fail(const Error& error) {
   log_error(error);

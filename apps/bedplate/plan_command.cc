@@ -1,14 +1,21 @@
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 
-
 #include "apps/bedplate/commands.h"
-#include "apps/bedplate/json_output.h"
+#include "apps/bedplate/group_parts.h"
 #include "apps/boot/appliance_plan.h"
 #include "platform/units.h"
 
 namespace bedplate {
 namespace {
+
+// The group that the segment `owner` holds; nullptr when it holds none.
+const GroupPlan* find_group(const AppliancePlan& plan, const OwnerName& owner) {
+  const auto found = std::find_if(plan.groups.begin(), plan.groups.end(),
+                                  [&](const GroupPlan& group) { return group.segment == owner; });
+  return found == plan.groups.end() ? nullptr : &*found;
+}
 
 Json to_json(const AppliancePlan& plan) {
   Json json;
@@ -24,6 +31,11 @@ Json to_json(const AppliancePlan& plan) {
                                 {"page_bytes", page_bytes(segment.page)},
                                 {"node", node_json(segment.node)},
                                 {"carves", carves}});
+    if (const GroupPlan* group = find_group(plan, segment.owner)) {
+      Json described = shape_json(group->shape);
+      described["parts"] = parts_json(part_rows(GroupLayout(group->shape)));
+      json["segments"].back()["group"] = described;
+    }
   }
   json["stacks"] = {{"count", plan.stacks.count},
                     {"bytes_each", plan.stacks.bytes_each},
@@ -31,22 +43,50 @@ Json to_json(const AppliancePlan& plan) {
   return json;
 }
 
-void print_row(const char* owner, uint64_t bytes, const char* page, const char* node) {
-  std::printf("%-32s %16" PRIu64 "  %-6s %-5s %s\n", owner, bytes, page, node,
-              format_bytes(bytes).text);
-}
-
-void print_table(const AppliancePlan& plan) {
-  std::printf("%-32s %16s  %-6s %s\n", "owner", "bytes", "page", "node");
+int owner_width(const AppliancePlan& plan) {
+  size_t width = 32;
   for (const SegmentPlan& segment : plan.pool.segments) {
-    print_row(segment.owner.text, segment.bytes, format_bytes(page_bytes(segment.page)).text,
-              segment.node == kAnyNode ? "any" : std::to_string(segment.node).c_str());
-    if (segment.carves.size() < 2) continue;  // one carve is the segment, but for its last page
+    width = std::max(width, segment.owner.view().size());
     for (const CarvePlan& carve : segment.carves) {
-      print_row((std::string("  ") + carve.owner.text).c_str(), carve.bytes, "", "");
+      width = std::max(width, carve.owner.view().size() + 2);
     }
   }
-  print_row("total", plan.pool.total_bytes(), "", "");
+  return static_cast<int>(width);
+}
+
+struct Rows {
+  int width;
+  void print(const std::string& owner, uint64_t bytes, const char* page = "",
+             const char* node = "") const {
+    std::printf("%-*s %16" PRIu64 "  %-6s %-5s %s\n", width, owner.c_str(), bytes, page, node,
+                format_bytes(bytes).text);
+  }
+  void print_parts(const GroupShape& shape) const {
+    for (const PartRow& row : part_rows(GroupLayout(shape))) {
+      print(std::string("  ") + row.name, row.bytes());
+    }
+  }
+};
+
+void print_table(const AppliancePlan& plan) {
+  const Rows rows = {owner_width(plan)};
+  std::printf("%-*s %16s  %-6s %s\n", rows.width, "owner", "bytes", "page", "node");
+  const GroupPlan* above = nullptr;
+  for (const SegmentPlan& segment : plan.pool.segments) {
+    rows.print(segment.owner.text, segment.bytes, format_bytes(page_bytes(segment.page)).text,
+               segment.node == kAnyNode ? "any" : std::to_string(segment.node).c_str());
+    const GroupPlan* group = find_group(plan, segment.owner);
+    // Exchange groups of one kind of process are alike: once will do.
+    const bool is_shown = group != nullptr && above != nullptr &&
+                          group->shape.kind == GroupKind::kExchange && group->shape == above->shape;
+    if (group != nullptr && !is_shown) rows.print_parts(group->shape);
+    if (group != nullptr) above = group;
+    if (segment.carves.size() < 2) continue;  // one carve is the segment, but for its last page
+    for (const CarvePlan& carve : segment.carves) {
+      rows.print(std::string("  ") + carve.owner.text, carve.bytes);
+    }
+  }
+  rows.print("total", plan.pool.total_bytes());
   std::printf("beside the pool: %" PRIu64 " thread stack%s of %s, private and locked\n",
               plan.stacks.count, plan.stacks.count == 1 ? "" : "s",
               format_bytes(plan.stacks.bytes_each).text);
@@ -55,11 +95,20 @@ void print_table(const AppliancePlan& plan) {
 }  // namespace
 
 int plan_command(const Arguments& arguments) {
+  if (arguments.has("--fifo")) {
+    if (arguments.operands.empty()) return answer_fifo_question(arguments);
+    return usage_failure("--fifo takes no configuration:", arguments.operands[0], "plan");
+  }
+  for (const Arguments::Option& option : arguments.options) {
+    if (option.name == "--json") continue;
+    return usage_failure("without --fifo there is no", option.name, "plan");
+  }
+  if (arguments.operands.empty()) return usage_failure("missing CONFIG or --fifo", "", "plan");
   auto configuration = load_configuration(arguments.operands[0].c_str());
   if (!configuration.ok()) return fail(configuration.error());
   auto plan = plan_appliance(configuration.value());
   if (!plan.ok()) return fail(plan.error());
-  arguments.json ? print_json(to_json(plan.value())) : print_table(plan.value());
+  arguments.has("--json") ? print_json(to_json(plan.value())) : print_table(plan.value());
   return kExitGood;
 }
 

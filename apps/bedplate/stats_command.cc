@@ -213,11 +213,11 @@ void print_text(const Json& json) {
 }  // namespace
 
 int stats_command(const Arguments& arguments) {
-  auto snapshot = open_counters(arguments.directory,
+  auto snapshot = open_counters(arguments.value("--directory", "/run/bedplate"),
                                 arguments.operands.empty() ? "" : arguments.operands[0]);
   if (!snapshot.ok()) return fail(snapshot.error());
   const Json json = stats_json(snapshot.value());
-  if (arguments.json) {
+  if (arguments.has("--json")) {
     print_json(json);
   } else {
     print_text(json);
