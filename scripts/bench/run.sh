@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the yardsticks, runs benchmarks. Usage: run.sh [nbd|boot|pool|alloc|message [OPTION...]]
+# Builds and runs benchmarks. Usage: run.sh [nbd|boot|pool|alloc|message|fifo [OPTION...]]
 #
 # Without a name it runs all; options (see `run.sh nbd --help`) need one. The environment variable
 # BEDPLATE names the binary, by default build/release/bedplate; alloc needs `make bench-heap`.
@@ -43,8 +43,8 @@ fi
 export PYTHONDONTWRITEBYTECODE=1
 
 case ${1-} in
-  nbd | boot | pool | alloc | message) exec "$python" "$here/$1_bench.py" "${@:2}" ;;
+  nbd | boot | pool | alloc | message | fifo) exec "$python" "$here/$1_bench.py" "${@:2}" ;;
   '')
-    for name in pool boot alloc message nbd; do "$python" "$here/${name}_bench.py"; done ;;
+    for name in fifo pool boot alloc message nbd; do "$python" "$here/${name}_bench.py"; done ;;
   *) sed -n '2s/^# //p' "$0" >&2; exit 2 ;;
 esac

@@ -1,0 +1,206 @@
+#!/usr/bin/python3
+"""The memory of shared-memory FIFOs at 1024 processes: the table of Open MPI's RFC "Fragmented sm
+Allocations" (2009) row by row, computed to the byte from that version's structures and allocations,
+and beside it what `bedplate plan --fifo` says at the same parameters.
+
+Each figure says where it comes from: published (in the RFC), modelled (by this file), planned (by
+`bedplate plan`) or allocated (measured from processes that really joined: --allocated). It is no
+timed test: it exits 0 whatever the figures, unless something failed to run.
+"""
+import argparse
+import json
+import os
+import subprocess
+
+import common
+from common import BEDPLATE, BenchError
+
+PEERS = 1024
+LINE_BYTES = 128
+GOALS = {"lazy L64": 64 * common.MIB, "mesh 16 L64": 155_000_000}  # in all
+
+# ---- The model of Open MPI 1.3 (LP64), which the RFC describes ----
+# The structures and how they are allocated are those of its published source; how free lists grow,
+# and that a fragment's header takes a line, were inferred from the RFC's rows.
+
+FIFO_BYTES = 80        # ompi_fifo_t
+WRAPPER_BYTES = 64     # ompi_cb_fifo_wrapper_t
+CONTROL_BYTES = 12     # ompi_cb_fifo_ctl_t: a head or a tail
+HEADERS_BYTES = 32     # of the allocator: a segment's and a chunk's
+FREE_LIST_FIRST, FREE_LIST_STEP = 8, 64
+
+
+def align_up(number, unit):
+    return -(-number // unit) * unit
+
+
+def allocated(payload_bytes, alignment):
+    """What one allocation costs: the alignment is taken on top, and the end rounded to a long."""
+    return align_up(payload_bytes + alignment + HEADERS_BYTES, 8)
+
+
+def free_list(count, fragment_bytes, alignment):
+    """A free list of one process, that grew in steps until it had `count` fragments."""
+    counts = [FREE_LIST_FIRST] + [FREE_LIST_STEP] * max(0, -(-(count - FREE_LIST_FIRST)
+                                                             // FREE_LIST_STEP))
+    return sum(allocated(number * fragment_bytes, alignment) for number in counts)
+
+
+def model(alignment, aggregated=False, entries=128, eager_bytes=4096 + LINE_BYTES,
+          chunk_bytes=32768):
+    """The RFC's rows in bytes. Requires: eager_bytes with the fragment's header, whole lines."""
+    pairs = PEERS * (PEERS - 1)
+    eager = PEERS * free_list(2 * PEERS, eager_bytes, alignment)
+    largest = PEERS * free_list(FREE_LIST_FIRST, chunk_bytes + LINE_BYTES, alignment)
+    fifos = PEERS * allocated(PEERS * FIFO_BYTES, alignment)
+    if aggregated:  # of each process, for itself too: FIFOs, queues, heads with tails, wrappers
+        each = PEERS * (FIFO_BYTES + entries * 8 + 2 * CONTROL_BYTES + WRAPPER_BYTES)
+        rows = {"FIFOs and CBs": PEERS * allocated(each, alignment), "eager freelists": eager,
+                "max freelists": largest}
+    else:
+        rows = {"CB wrappers": pairs * allocated(WRAPPER_BYTES, alignment),
+                "CB queues+tails": pairs * allocated(entries * 8 + LINE_BYTES, alignment),
+                "CB heads": pairs * allocated(CONTROL_BYTES, alignment),
+                "eager freelists": eager, "other": fifos + largest}
+    return {**rows, "total": sum(rows.values())}
+
+
+# The RFC's figures, in 10^6 bytes, and the model's arguments for them.
+VARIANTS = {
+    "8K pages": (dict(alignment=8192), dict(zip(
+        ("CB wrappers", "CB queues+tails", "CB heads", "eager freelists", "other", "total"),
+        (8682, 9822, 8632, 9171, 370, 36677)))),
+    "4K pages": (dict(alignment=4096), dict(zip(
+        ("CB wrappers", "CB queues+tails", "CB heads", "eager freelists", "other", "total"),
+        (4391, 5531, 4341, 9032, 362, 23658)))),
+    "cache lines": (dict(alignment=LINE_BYTES), dict(zip(
+        ("CB wrappers", "CB queues+tails", "CB heads", "eager freelists", "other", "total"),
+        (235, 1374, 184, 8898, 355, 11046)))),
+    "aggregated": (dict(alignment=LINE_BYTES, aggregated=True), dict(zip(
+        ("FIFOs and CBs", "eager freelists", "max freelists", "total"),
+        (1250, 8899, 270, 10418)))),
+    # The published eager row is met only if the header lies within the 256 bytes.
+    "aggregated, tuned": (dict(alignment=LINE_BYTES, aggregated=True, entries=16, eager_bytes=256,
+                               chunk_bytes=8192), dict(zip(
+        ("FIFOs and CBs", "eager freelists", "max freelists", "total"),
+        (311, 544, 68, 924)))),
+}
+
+# ---- Ours ----
+
+# Which of our parts answer to which row of the RFC; what is in none is "other".
+ROW_OF_PART = {"wrappers": "wrappers", "queues": "queues + tails",
+               "claims and tails": "queues + tails", "heads and tails": "heads (mesh: + tails)",
+               "eager regions": "eager"}
+ROWS = ["wrappers", "queues + tails", "heads (mesh: + tails)", "eager", "boxes, loans, other",
+        "total"]
+QUESTIONS = {
+    "mesh": ["mesh", "--eager", "4096", "--line-bytes", "128"],
+    "mesh 16/256": ["mesh", "--entries", "16", "--eager", "256", "--line-bytes", "128"],
+    "lazy": ["lazy", "--eager", "4096", "--line-bytes", "128"],
+    "mesh 16 L64": ["mesh", "--entries", "16", "--eager", "4096"],
+    "lazy L64": ["lazy", "--eager", "4096"],
+}
+
+
+def planned(question):
+    argv = [BEDPLATE, "plan", "--json", "--peers", str(PEERS), "--fifo", *question]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise BenchError(f"asking {' '.join(argv)}: {done.stderr.strip()}; run it by hand")
+    return json.loads(done.stdout)
+
+
+def rows_of(answer):
+    rows = dict.fromkeys(ROWS, 0)
+    for part in answer["parts"]:
+        rows[ROW_OF_PART.get(part["part"], "boxes, loans, other")] += part["bytes"]
+    rows["total"] = answer["total_bytes"]
+    return rows
+
+
+def read_allocated(source):
+    """What was measured, {column: {"parts": [{"part", "bytes"}], "total_bytes"}}, each as `bedplate
+    plan --fifo --json` prints it, perhaps with "page_tables_bytes"; from a file or a command."""
+    if source is None:
+        return {}
+    doing = f"reading what was allocated from {source}"
+    try:
+        if os.path.exists(source):
+            with open(source, encoding="utf-8") as file:
+                text = file.read()
+        else:
+            text = subprocess.run(source, shell=True, capture_output=True, text=True,
+                                  check=True).stdout
+        measured = json.loads(text)
+        return {name: {**answer, "rows": rows_of(answer)} for name, answer in measured.items()}
+    except subprocess.CalledProcessError as error:
+        raise BenchError(f"{doing}: {error.stderr.strip()}; name a file or a command")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BenchError(f"{doing}: {error!r}; it must be JSON: {{NAME: what `bedplate plan --fifo "
+                         "--json` prints}")
+
+
+# ---- The tables ----
+
+
+def megabytes(number):
+    return f"{number / 1e6:,.0f}" if number >= 100e6 else f"{number / 1e6:,.1f}"
+
+
+def print_model():
+    """Returns the model's figures, by variant."""
+    print(f"Open MPI 1.3 sm, {PEERS} processes, 4K eager, 32K chunk, {LINE_BYTES}-byte lines "
+          "(tuned: 256 B, 16 entries, 8K), in 10^6 bytes")
+    results = {}
+    for name, (arguments, published) in VARIANTS.items():
+        rows = results[name] = model(**arguments)
+        print(f"\n  {name:22} {'published':>10} {'modelled':>10} {'difference':>11}")
+        for row, figure in published.items():
+            print(f"  {row:22} {figure:10,} {rows[row] / 1e6:10,.1f} "
+                  f"{rows[row] / 1e6 - figure:+11.1f}")
+    return results
+
+
+def print_ours(columns, kind):
+    if not columns:
+        return
+    print(f"\nBedplate, {PEERS} processes, {kind}, in 10^6 bytes\n(16: entries, else 128; 256: "
+          f"eager bytes, else 4K; L64: 64-byte lines, else {LINE_BYTES})\n")
+    print(f"  {'':22} " + " ".join(f"{name:>12}" for name in columns))
+    for row in ROWS:
+        print(f"  {row:22} " + " ".join(f"{megabytes(column[row]):>12}"
+                                        for column in columns.values()))
+    print(f"  {'bytes for each member':22} " +
+          " ".join(f"{-(-column['total'] // PEERS):12,}" for column in columns.values()))
+
+
+def print_goals(answers):
+    print()
+    for name, goal in GOALS.items():
+        total = max(paged["bytes"] for paged in answers[name]["in_pages"])
+        print(f"  {name}: {total / 1e6:.1f} of {goal / 1e6:.1f} planned, in whole pages: "
+              f"{common.verdict(total <= goal)}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description="The memory of FIFOs at 1024 processes.")
+    parser.add_argument("--allocated", metavar="FILE|COMMAND",
+                        help="JSON of what joined processes really took")
+    options = parser.parse_args()
+    common.require({BEDPLATE: "make"})
+    measured = read_allocated(options.allocated)
+    answers = {name: planned(question) for name, question in QUESTIONS.items()}
+    modelled = print_model()
+    print_ours({name: rows_of(answer) for name, answer in answers.items()}, "planned")
+    print_ours({name: answer["rows"] for name, answer in measured.items()}, "allocated")
+    for name, answer in measured.items():
+        if "page_tables_bytes" in answer:
+            print(f"  page tables, {name}: {megabytes(answer['page_tables_bytes'])}, apart")
+    print_goals(answers)
+    path = common.write_json("fifo.json", {"modelled": modelled, "planned": answers,
+                                           "allocated": measured})
+    print(f"every row: {os.path.relpath(path)}")
+
+
+common.run_main(main)
