@@ -18,6 +18,7 @@
 #include "platform/hugepage.h"
 #include "platform/numa.h"
 #include "platform/units.h"
+#include "platform/user.h"
 #include "transport/uring/uring_device.h"
 
 namespace bedplate {
@@ -214,6 +215,17 @@ void check_registration(const AppliancePlan& plan, std::vector<Error>* problems)
   if (auto fits = check_fit(kUringKind, sizes); !fits.ok()) problems->push_back(fits.error());
 }
 
+void check_users(const Configuration& configuration, std::vector<Error>* problems) {
+  for (const ProcessSettings& process : configuration.processes) {
+    auto found = find_user_id(process.user.c_str());
+    if (found.ok()) continue;
+    Error error = found.error();
+    error.set_doing("looking for the user %s of the process %s", process.user.c_str(),
+                    process.name.c_str());
+    problems->push_back(error);
+  }
+}
+
 }  // namespace
 
 Result<void> probe_io_uring() noexcept {
@@ -263,6 +275,7 @@ std::vector<Error> preflight(const Configuration& configuration, const Appliance
   check_file_size(plan, &problems);
   check_descriptors(configuration, &problems);
   check_cores(configuration, &problems);
+  check_users(configuration, &problems);
   if (configuration.event_loop.sockets == SocketBackendChoice::kIoUring) {
     if (auto probed = probe_io_uring(); !probed.ok()) problems.push_back(probed.error());
     check_registration(plan, &problems);

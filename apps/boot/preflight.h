@@ -15,8 +15,9 @@
 namespace bedplate {
 
 // Checks NUMA nodes, hugepages (on each node), the limits of control groups, of locked memory and
-// of descriptors, cores, and io_uring with what it takes, and raises this process's soft limits to
-// its hard ones. `cgroup_root` is that of cgroup_limits(). Returns what is missing; empty is good.
+// of descriptors, cores, users, and io_uring with what it takes, and raises this process's soft
+// limits to its hard ones. `cgroup_root` is that of cgroup_limits(). Returns what is missing; empty
+// is good.
 std::vector<Error> preflight(const Configuration& configuration, const AppliancePlan& plan,
                              const std::string& cgroup_root = "");
 

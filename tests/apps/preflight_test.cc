@@ -105,6 +105,22 @@ TEST(Preflight, NamesTheShardWhoseCoreIsNotThere) {
   STRCMP_EQUAL("choose another `cpu`, or let one shard serve both", problems[0].cure);
 }
 
+TEST(Preflight, NamesTheUserThatIsNotThere) {
+  ProcessSettings process;
+  process.name = "worker";
+  for (const char* known : {"root", "0", "4294967294"}) {
+    process.user = known;
+    configuration.processes = {process};
+    LONGS_EQUAL(0, preflight(configuration, plan).size());
+  }
+  configuration.processes[0].user = "no-such-user";
+  const auto problems = preflight(configuration, plan);
+  LONGS_EQUAL(1, problems.size());
+  STRCMP_EQUAL("looking for the user no-such-user of the process worker", problems[0].doing);
+  STRCMP_EQUAL("no such user in /etc/passwd", problems[0].answer);
+  STRCMP_EQUAL("name another one, make it with useradd, or write its number", problems[0].cure);
+}
+
 TEST(Preflight, ShowsTheSumWhenThePoolHasTooManyRegionsForARing) {
   configuration.event_loop.sockets = SocketBackendChoice::kIoUring;
   configuration.shards.clear();  // nothing has to be locked for a ring
