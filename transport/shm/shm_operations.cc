@@ -16,7 +16,7 @@ namespace {
 // glibc's way of copying more than this at once is slower than this several times.
 constexpr uint64_t kCopyPieceBytes = 64 * kKiB;
 
-void copy(std::byte* to, const std::byte* from, uint64_t bytes) noexcept {
+void copy_bytes(std::byte* to, const std::byte* from, uint64_t bytes) noexcept {
   for (uint64_t at = 0; at < bytes; at += kCopyPieceBytes) {
     std::memcpy(to + at, from + at, std::min(kCopyPieceBytes, bytes - at));
   }
@@ -24,11 +24,16 @@ void copy(std::byte* to, const std::byte* from, uint64_t bytes) noexcept {
 
 std::byte* pointer_to(uint64_t address) noexcept { return reinterpret_cast<std::byte*>(address); }
 
+// The data of a put or get lie behind its record.
+std::byte* data_of(OperationRecord* record) noexcept {
+  return reinterpret_cast<std::byte*>(record + 1);
+}
+
 bool is_atomic(OperationKind kind) noexcept {
   return kind == OperationKind::kFetchAdd || kind == OperationKind::kCompareSwap;
 }
 
-uint64_t apply(OperationKind kind, std::byte* at, uint64_t operand, uint64_t expected) noexcept {
+uint64_t apply_atomic(OperationKind kind, std::byte* at, uint64_t operand, uint64_t expected) noexcept {
   auto* word = reinterpret_cast<uint64_t*>(at);
   if (kind == OperationKind::kFetchAdd) return __atomic_fetch_add(word, operand, __ATOMIC_ACQ_REL);
   __atomic_compare_exchange_n(word, &expected, operand, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
@@ -104,11 +109,11 @@ bool ShmProvider::is_reachable(const RemoteMemory& memory, OperationKind kind) c
 void ShmEndpoint::do_here(const Operation& operation) noexcept {
   std::byte* at = pointer_to(operation.remote.address);
   if (operation.kind == OperationKind::kPut) {
-    copy(at, operation.local, operation.remote.bytes);
+    copy_bytes(at, operation.local, operation.remote.bytes);
   } else if (operation.kind == OperationKind::kGet) {
-    copy(operation.local, at, operation.remote.bytes);
+    copy_bytes(operation.local, at, operation.remote.bytes);
   } else {
-    const uint64_t before = apply(operation.kind, at, operation.operand, operation.expected);
+    const uint64_t before = apply_atomic(operation.kind, at, operation.operand, operation.expected);
     if (operation.before != nullptr) *operation.before = before;
   }
 }
@@ -171,7 +176,7 @@ bool ShmEndpoint::post_operation(Operation& operation) noexcept {
   record->expected = operation.expected;
   record->state.store(OperationState::kPosted, std::memory_order_relaxed);
   if (operation.kind == OperationKind::kPut) {
-    std::memcpy(record + 1, operation.local + operation.bytes_done, bytes);
+    std::memcpy(data_of(record), operation.local + operation.bytes_done, bytes);
   }
   const PayloadPlace place = {piece.offset};
   if (!post({SlotKind::kControl, static_cast<uint32_t>(ShmControl::kOperation), sizeof place,
@@ -247,7 +252,7 @@ bool ShmEndpoint::advance(Operation& operation, Outcome* outcome) noexcept {
   const uint64_t data_max = provider_.limits_.am_bytes_max;
   const uint64_t bytes = std::min(operation.remote.bytes - operation.bytes_done, data_max);
   if (state == OperationState::kDone && operation.kind == OperationKind::kGet) {
-    std::memcpy(operation.local + operation.bytes_done, record + 1, bytes);
+    std::memcpy(operation.local + operation.bytes_done, data_of(record), bytes);
   }
   if (operation.before != nullptr) *operation.before = record->result;
   provider_.cancel_eager(operation.piece);
@@ -283,9 +288,9 @@ void ShmProvider::handle_operation(ShmEndpoint& from, const std::byte* body) noe
   if (find_exposure(from.peer_, exposure_kind, address, touched) != nullptr &&
       (!is_atomic(kind) || address % sizeof(uint64_t) == 0)) {
     std::byte* data = region.data() + data_offset;
-    if (kind == OperationKind::kPut) copy(pointer_to(address), data, bytes);
-    else if (kind == OperationKind::kGet) copy(data, pointer_to(address), bytes);
-    else shared->result = apply(kind, pointer_to(address), shared->operand, shared->expected);
+    if (kind == OperationKind::kPut) copy_bytes(pointer_to(address), data, bytes);
+    else if (kind == OperationKind::kGet) copy_bytes(data, pointer_to(address), bytes);
+    else shared->result = apply_atomic(kind, pointer_to(address), shared->operand, shared->expected);
     state = OperationState::kDone;
   }
   shared->state.store(state, std::memory_order_release);

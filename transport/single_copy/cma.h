@@ -5,7 +5,7 @@
 
 namespace bedplate {
 
-class CmaWay final : public RemoteWay {
+class CmaWay final : public PeerWay {
  public:
   explicit CmaWay(const SingleCopyPeer& peer) noexcept : peer_(peer) {}
 
@@ -32,7 +32,7 @@ class CmaCopy final : public SingleCopy {
   void withdraw(const ExposedRange&) noexcept override {}
 
  protected:
-  Result<RemoteWay*> make_way(const SingleCopyPeer& peer, uint64_t key,
+  Result<PeerWay*> make_way(const SingleCopyPeer& peer, uint64_t key,
                               std::byte* storage) noexcept override;
   void explain(const SingleCopyPeer& peer, int error_number, Error& error) const noexcept override;
 };

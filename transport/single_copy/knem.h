@@ -7,7 +7,7 @@
 
 namespace bedplate {
 
-class KnemWay final : public RemoteWay {
+class KnemWay final : public PeerWay {
  public:
   KnemWay(int device, int pidfd) noexcept : device_(device), pidfd_(pidfd) {}
 
@@ -34,7 +34,7 @@ class KnemCopy final : public SingleCopy {
   void withdraw(const ExposedRange& range) noexcept override;
 
  protected:
-  Result<RemoteWay*> make_way(const SingleCopyPeer& peer, uint64_t key,
+  Result<PeerWay*> make_way(const SingleCopyPeer& peer, uint64_t key,
                               std::byte* storage) noexcept override;
   void explain(const SingleCopyPeer& peer, int error_number, Error& error) const noexcept override;
 

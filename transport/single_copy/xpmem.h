@@ -13,7 +13,7 @@
 
 namespace bedplate {
 
-class XpmemWay final : public RemoteWay {
+class XpmemWay final : public PeerWay {
  public:
   // A window pins what was touched through it: at most 64 MiB for each peer.
   static constexpr uint64_t kWindowBytes = 8u << 20;
@@ -61,7 +61,7 @@ class XpmemCopy final : public SingleCopy {
   void withdraw(const ExposedRange&) noexcept override {}
 
  protected:
-  Result<RemoteWay*> make_way(const SingleCopyPeer& peer, uint64_t key,
+  Result<PeerWay*> make_way(const SingleCopyPeer& peer, uint64_t key,
                               std::byte* storage) noexcept override;
   void explain(const SingleCopyPeer& peer, int error_number, Error& error) const noexcept override;
 
