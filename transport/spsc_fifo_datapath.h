@@ -1,8 +1,8 @@
 // A lane: the bounded single-producer, single-consumer FIFO that shards hand pointers through.
 //
 // Head and tail lie on cache lines of their own, and each end keeps a private copy of the other's
-// index on its line, so that in steady state a push or pop touches one shared line: that of the
-// item. The indices only grow; the slot is the index modulo the capacity, a power of two.
+// index, so that in steady state a push or pop touches one shared line: that of the item. The
+// indices only grow; the slot is the index modulo the capacity, a power of two.
 //
 // Invariants: 1. tail <= head <= tail + capacity. 2. Slots [tail, head) belong to the consumer, the
 // others to the producer. 3. Only the producer writes head, only the consumer writes tail.
@@ -10,6 +10,7 @@
 // It lies in memory that the caller carved; nothing here allocates, blocks or wakes anybody.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -50,7 +51,7 @@ class SpscFifo {
       producer_tail_ = tail_.load(std::memory_order_acquire);  // pairs with the consumer's release
       if (head - producer_tail_ > mask_) return false;
     }
-    items()[head & mask_] = item;
+    *slot(head) = item;
     head_.store(head + 1, std::memory_order_release);  // publishes the item
     return true;
   }
@@ -63,9 +64,23 @@ class SpscFifo {
     }
     const uint64_t room = capacity() - (head - producer_tail_);
     const size_t count = room < items.size() ? static_cast<size_t>(room) : items.size();
-    for (size_t i = 0; i < count; ++i) this->items()[(head + i) & mask_] = items[i];
+    const size_t in_one_piece = until_the_end(head, count);
+    std::copy_n(items.data(), in_one_piece, slot(head));
+    std::copy_n(items.data() + in_one_piece, count - in_one_piece, slot(0));
     if (count > 0) head_.store(head + count, std::memory_order_release);  // publishes them all
     return count;
+  }
+
+  // Consumer. Returns false when empty.
+  bool try_pop(Item* item) noexcept {
+    const uint64_t tail = tail_.load(std::memory_order_relaxed);
+    if (consumer_head_ == tail) {
+      consumer_head_ = head_.load(std::memory_order_acquire);  // pairs with the producer's release
+      if (consumer_head_ == tail) return false;
+    }
+    *item = *slot(tail);
+    tail_.store(tail + 1, std::memory_order_release);  // frees the slot
+    return true;
   }
 
   // Consumer. Takes at most out.size() items; returns how many: perhaps fewer than there are, but
@@ -77,7 +92,9 @@ class SpscFifo {
     }
     const uint64_t ready = consumer_head_ - tail;
     const size_t count = ready < out.size() ? static_cast<size_t>(ready) : out.size();
-    for (size_t i = 0; i < count; ++i) out[i] = items()[(tail + i) & mask_];
+    const size_t in_one_piece = until_the_end(tail, count);
+    std::copy_n(slot(tail), in_one_piece, out.data());
+    std::copy_n(slot(0), count - in_one_piece, out.data() + in_one_piece);
     if (count > 0) tail_.store(tail + count, std::memory_order_release);  // frees the slots
     return count;
   }
@@ -87,14 +104,19 @@ class SpscFifo {
  private:
   explicit SpscFifo(uint64_t capacity) noexcept : mask_(capacity - 1) {}
 
-  Item* items() noexcept { return reinterpret_cast<Item*>(this + 1); }
+  Item* slot(uint64_t index) noexcept { return reinterpret_cast<Item*>(this + 1) + (index & mask_); }
+  // How many of `count` slots from `index` on lie before the memory begins anew.
+  size_t until_the_end(uint64_t index, size_t count) const noexcept {
+    return std::min<size_t>(count, capacity() - (index & mask_));
+  }
 
-  // The producer's line.
+  // The producer's lines: one that the consumer reads, one that nobody else does. With both in one
+  // an item took more than twice as long: each end waited for the other's look at it.
   alignas(kCacheLineBytes) std::atomic<uint64_t> head_{0};
-  uint64_t producer_tail_ = 0;
-  // The consumer's line.
+  alignas(kCacheLineBytes) uint64_t producer_tail_ = 0;
+  // The consumer's lines, likewise.
   alignas(kCacheLineBytes) std::atomic<uint64_t> tail_{0};
-  uint64_t consumer_head_ = 0;
+  alignas(kCacheLineBytes) uint64_t consumer_head_ = 0;
   // Read by both, written by none.
   alignas(kCacheLineBytes) const uint64_t mask_;
 };

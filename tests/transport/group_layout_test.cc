@@ -74,8 +74,7 @@ std::string problem_of(const GroupShape& shape) {
   for (uint32_t i = 0; i < shape.member_count; ++i) {
     extents.add(GroupPart::kWrappers, layout.wrapper(i), sizeof(MemberWrapper));
     extents.add(GroupPart::kWrappers, layout.card(i), sizeof(SingleCopyCard));
-    extents.add(GroupPart::kReturnedLoans, layout.returned_loans(i),
-                (shape.loan_count + 63) / 64 * 8);
+    extents.add(GroupPart::kReturnedLoans, layout.returned_loans(i), shape.loan_count);
     extents.add(GroupPart::kHeldLoans, layout.held_loans(i), (shape.member_count + 63) / 64 * 8);
     if (shape.kind == GroupKind::kExchange) {
       extents.add(GroupPart::kQueues, layout.inbound_box(i), shape.box_bytes);

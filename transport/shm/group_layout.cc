@@ -73,7 +73,7 @@ Result<void> check_group_shape(const GroupShape& shape) noexcept {
       {"boxes", shape.box_count, 0, 1 << 20, false},
       {"box_max_count", shape.box_count_max, 0, kInboundBoxCountMax, false},
       {"send_threshold", shape.send_threshold, 1, 65535, false},
-      {"loans", shape.loan_count, 1, 65536, false},
+      {"loans", shape.loan_count, 1, 65535, false},
       {"line_bytes", shape.line_bytes, 64, 128, true},
       {"eager_bytes times eager_count", uint64_t{shape.eager_bytes} * shape.eager_count, 64,
        EagerRegion::kLineCountMax * kCacheLineBytes, false},
@@ -120,7 +120,7 @@ void GroupLayout::lay_out_member() noexcept {
   };
   take(GroupPart::kWrappers, sizeof(MemberWrapper));
   take(GroupPart::kWrappers, sizeof(SingleCopyCard));
-  returned_ = take(GroupPart::kReturnedLoans, bitmap_bytes(shape_.loan_count));
+  returned_ = take(GroupPart::kReturnedLoans, shape_.loan_count);
   held_ = take(GroupPart::kHeldLoans, bitmap_bytes(count));
   if (shape_.kind == GroupKind::kLazy) {
     fifo_ = take(GroupPart::kClaims, 2 * line);

@@ -8,7 +8,7 @@
 //     one part per member     all that belongs to that member, in one piece (seed: aggregated):
 //       wrapper               its doorbell and what it has acknowledged
 //       card                  how its private memory is reached (single copy)
-//       returned loans        bits that borrowers set
+//       returned loans        a byte for each, which its borrower sets
 //       held loans            whose loans it holds, as bits
 //       lazy: claim counter, tail, and the slots of the one inbound FIFO that many may write
 //       mesh: a queue for each other member, then heads (outbound) beside tails (inbound)

@@ -69,12 +69,15 @@ class GroupSegment {
     return *reinterpret_cast<SingleCopyCard*>(base_ + layout_.card(member));
   }
   FutexBell bell(uint32_t member) const noexcept { return {wrapper(member).asleep, fence_}; }
-  // Bit i of these words: loan i was returned / a loan of member i is held.
-  std::span<std::atomic<uint64_t>> returned_loans(uint32_t member) const noexcept {
-    return words(layout_.returned_loans(member), shape().loan_count);
+  // Byte i: whether loan i, which the member gave out, was returned.
+  std::span<std::atomic<uint8_t>> returned_loans(uint32_t member) const noexcept {
+    return {reinterpret_cast<std::atomic<uint8_t>*>(base_ + layout_.returned_loans(member)),
+            shape().loan_count};
   }
+  // Bit i of these words: whether the member holds a loan of member i. It alone writes them.
   std::span<std::atomic<uint64_t>> held_loans(uint32_t member) const noexcept {
-    return words(layout_.held_loans(member), shape().member_count);
+    return {reinterpret_cast<std::atomic<uint64_t>*>(base_ + layout_.held_loans(member)),
+            (shape().member_count + 63) / 64};
   }
   std::span<std::byte> eager_region(uint32_t member) const noexcept {
     return {base_ + layout_.eager(member), layout_.eager_region_bytes()};
@@ -104,9 +107,6 @@ class GroupSegment {
  private:
   GroupSegment(std::byte* base, const GroupShape& shape, BellFence fence) noexcept
       : base_(base), layout_(shape), fence_(fence) {}
-  std::span<std::atomic<uint64_t>> words(uint64_t offset, uint32_t bit_count) const noexcept {
-    return {reinterpret_cast<std::atomic<uint64_t>*>(base_ + offset), (bit_count + 63) / 64};
-  }
 
   std::byte* base_ = nullptr;
   GroupLayout layout_;

@@ -2,13 +2,12 @@
 
 namespace bedplate {
 
-void LoanTable::create(std::span<std::atomic<uint64_t>> returned_bits, uint32_t loan_count) {
-  BP_ASSERT(returned_bits.size() * 64 >= loan_count);
-  returned_bits_ = returned_bits;
-  loan_count_ = loan_count;
-  records_ = std::make_unique<Record[]>(loan_count);
-  out_bits_ = std::make_unique<uint64_t[]>(returned_bits.size());
-  for (uint32_t loan = loan_count; loan-- > 0;) {
+void LoanTable::create(std::span<std::atomic<uint8_t>> returned) {
+  returned_ = returned;
+  out_words_ = static_cast<uint32_t>((returned.size() + 63) / 64);
+  records_ = std::make_unique<Record[]>(returned.size());
+  out_bits_ = std::make_unique<uint64_t[]>(out_words_);
+  for (auto loan = static_cast<uint32_t>(returned.size()); loan-- > 0;) {
     records_[loan].next_free = first_free_;
     first_free_ = loan;
   }

@@ -1,8 +1,9 @@
 // What a member has lent, to whom, and what is to happen when it comes back.
 //
-// Borrowers give a loan back by setting its bit in a bitmap of the group's segment: one instruction,
-// so a borrower cannot be killed half-way, and it can never be full. Everything else is private: a
-// bit for a loan that is not out means nothing.
+// Borrowers give a loan back by storing a mark into its byte in the group's segment: one plain store,
+// so a borrower can neither be refused nor killed half-way. The mark is another one for each use, so
+// the lender never writes there: a store to a line that the borrower has would hold up the message
+// behind it. Everything else is private: any other byte means nothing.
 #pragma once
 
 #include <atomic>
@@ -25,13 +26,17 @@ class LoanTable {
     Completion* returned = nullptr;  // nullptr: the block goes back to the heap
     uint32_t member = 0;
     uint32_t next_free = 0;
+    uint8_t mark = 0;  // what its byte has when it was returned
+  };
+  struct Lent {
+    uint32_t loan = UINT32_MAX;  // this: too many are out
+    uint8_t mark = 0;            // for the borrower
   };
 
-  // Allocates; before the data path runs. `returned_bits` has a bit for each loan.
-  void create(std::span<std::atomic<uint64_t>> returned_bits, uint32_t loan_count);
+  // Allocates; before the data path runs. `returned` has a byte for each loan.
+  void create(std::span<std::atomic<uint8_t>> returned);
 
-  // Returns the loan's number, or UINT32_MAX when too many are out.
-  uint32_t try_lend(const Record& record) noexcept;
+  Lent try_lend(std::byte* block, Completion* returned, uint32_t member) noexcept;
   // The message never went: the block is the caller's again.
   void cancel(uint32_t loan) noexcept { forget(loan); }
 
@@ -50,39 +55,36 @@ class LoanTable {
     return (out_bits_[loan / 64] >> (loan % 64) & 1) != 0;
   }
   void forget(uint32_t loan) noexcept;
-  std::span<std::atomic<uint64_t>> returned_bits_;
+  std::span<std::atomic<uint8_t>> returned_;
   std::unique_ptr<Record[]> records_;
   std::unique_ptr<uint64_t[]> out_bits_;
-  uint32_t loan_count_ = 0;
+  uint32_t out_words_ = 0;
   uint32_t first_free_ = kNone;
   uint32_t out_count_ = 0;
 };
 
-inline uint32_t LoanTable::try_lend(const Record& record) noexcept {
-  if (first_free_ == kNone) return kNone;
+inline LoanTable::Lent LoanTable::try_lend(std::byte* block, Completion* returned,
+                                           uint32_t member) noexcept {
+  if (first_free_ == kNone) return {};
   const uint32_t loan = first_free_;
-  first_free_ = records_[loan].next_free;
-  records_[loan] = record;
+  Record& record = records_[loan];
+  first_free_ = record.next_free;
+  const auto mark = static_cast<uint8_t>(record.mark + 1);
+  record = {block, returned, member, kNone, mark};
   out_bits_[loan / 64] |= uint64_t{1} << (loan % 64);
   ++out_count_;
-  return loan;
+  return {loan, mark};
 }
 
 inline size_t LoanTable::collect(std::span<Record> out) noexcept {
   size_t count = 0;
-  for (size_t i = 0; i < returned_bits_.size(); ++i) {
-    if (returned_bits_[i].load(std::memory_order_relaxed) == 0) continue;
-    // Pairs with the borrower's release: it reads no more. What is not out means nothing.
-    uint64_t bits = returned_bits_[i].exchange(0, std::memory_order_acquire) & out_bits_[i];
-    for (; bits != 0 && count < out.size(); bits &= bits - 1) {
-      const uint32_t loan = static_cast<uint32_t>(i * 64) +
-                            static_cast<uint32_t>(std::countr_zero(bits));
+  for (uint32_t word = 0; word < out_words_; ++word) {
+    for (uint64_t bits = out_bits_[word]; bits != 0 && count < out.size(); bits &= bits - 1) {
+      const uint32_t loan = word * 64 + static_cast<uint32_t>(std::countr_zero(bits));
+      // Pairs with the borrower's release: it reads no more.
+      if (returned_[loan].load(std::memory_order_acquire) != records_[loan].mark) continue;
       out[count++] = records_[loan];
       forget(loan);
-    }
-    if (bits != 0) {  // the next time
-      returned_bits_[i].fetch_or(bits, std::memory_order_relaxed);
-      break;
     }
   }
   return count;
@@ -90,7 +92,7 @@ inline size_t LoanTable::collect(std::span<Record> out) noexcept {
 
 inline size_t LoanTable::collect_from(uint32_t member, std::span<Record> out) noexcept {
   size_t count = 0;
-  for (uint32_t loan = 0; loan < loan_count_ && count < out.size(); ++loan) {
+  for (uint32_t loan = 0; loan < returned_.size() && count < out.size(); ++loan) {
     if (!is_out(loan) || records_[loan].member != member) continue;
     out[count++] = records_[loan];
     forget(loan);

@@ -81,14 +81,15 @@ struct PayloadPlace {
   uint64_t offset = 0;  // kArea: from the area's start; kEager: from the sender's region's start
 };
 
-// A block of the pool that the sender lends. It is the receiver's until it sets bit `loan` of the
-// sender's returned loans.
+// A block of the pool that the sender lends. It is the receiver's until it stores `mark` into byte
+// `loan` of the sender's returned loans.
 inline constexpr uint32_t kLoanHeaderBytesMax = 32;
 struct LoanDescriptor {
   uint64_t address = 0;
   uint64_t bytes = 0;
   uint32_t loan = 0;
-  uint32_t header_bytes = 0;
+  uint16_t mark = 0;
+  uint16_t header_bytes = 0;
   std::byte header[kLoanHeaderBytesMax] = {};
 };
 static_assert(sizeof(LoanDescriptor) <= kInlineBytesMax);

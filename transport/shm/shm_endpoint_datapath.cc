@@ -52,12 +52,14 @@ SendStatus ShmEndpoint::am_send_loan(AmId id, std::span<const std::byte> header,
   if (BP_UNLIKELY(!is_open_)) return SendStatus::kGone;
   if (header.size() > kLoanHeaderBytesMax) return SendStatus::kTooLong;
   if (!provider_.is_shared(block.data(), block.size())) return SendStatus::kRefused;
+  const LoanTable::Lent lent = provider_.lend(block.data(), returned, peer_);
+  if (lent.loan == UINT32_MAX) return SendStatus::kAgain;
   LoanDescriptor descriptor;
-  descriptor.loan = provider_.lend({block.data(), returned, peer_, 0});
-  if (descriptor.loan == UINT32_MAX) return SendStatus::kAgain;
+  descriptor.loan = lent.loan;
+  descriptor.mark = lent.mark;
   descriptor.address = reinterpret_cast<uintptr_t>(block.data());
   descriptor.bytes = block.size();
-  descriptor.header_bytes = static_cast<uint32_t>(header.size());
+  descriptor.header_bytes = static_cast<uint16_t>(header.size());
   std::memcpy(descriptor.header, header.data(), header.size());
   if (!post({SlotKind::kLoan, id, sizeof descriptor, provider_.self_},
             reinterpret_cast<const std::byte*>(&descriptor), sizeof descriptor)) {

@@ -35,7 +35,7 @@ Result<void> ShmProvider::create(const ShmProviderOptions& options, const Dispat
   known_members_ = std::make_unique<MemberWord[]>(shape.member_count);
   leaving_ = std::make_unique<uint64_t[]>(shape.member_count / 64 + 1);
   endpoints_ = std::make_unique<std::unique_ptr<ShmEndpoint>[]>(shape.member_count);
-  loans_.create(segment_.returned_loans(self_), shape.loan_count);
+  loans_.create(segment_.returned_loans(self_));
   if (kind_ == GroupKind::kLazy) fifo_ = segment_.fifo(self_);
   if (kind_ != GroupKind::kExchange) {
     eager_ = EagerRegion(segment_.eager_region(self_));
@@ -140,9 +140,10 @@ void ShmProvider::cancel_eager(const EagerRegion::Piece& piece) noexcept {
   eager_.cancel(piece);
 }
 
-uint32_t ShmProvider::lend(const LoanTable::Record& record) noexcept {
+LoanTable::Lent ShmProvider::lend(std::byte* block, Completion* returned,
+                                  uint32_t member) noexcept {
   const SpinGuard guard(lock_, is_threaded_);
-  return loans_.try_lend(record);
+  return loans_.try_lend(block, returned, member);
 }
 
 void ShmProvider::cancel_loan(uint32_t loan) noexcept {

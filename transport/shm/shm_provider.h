@@ -85,7 +85,10 @@ class ShmProvider final : public Provider {
   Result<Endpoint*> connect(const PeerAddress& peer) override;
   uint32_t poll(uint32_t budget) noexcept override;
   void release(const Loan& loan) noexcept override;
-  void announce_sleep() noexcept override { bell_.announce_sleep(); }
+  void announce_sleep() noexcept override {
+    bell_.announce_sleep();
+    polls_ = 0;  // the last look is a thorough one
+  }
   void announce_awake() noexcept override { bell_.announce_awake(); }
   void sleep(uint64_t timeout_ns) noexcept override { bell_.sleep(timeout_ns); }
   bool can_sleep() const noexcept override { return true; }
@@ -100,6 +103,15 @@ class ShmProvider final : public Provider {
   friend class ShmEndpoint;
   static constexpr size_t kLoanBatch = 32;
 
+  // Loans are looked for at every so many polls: each look takes the line from who returns.
+  static constexpr uint32_t kPollsPerCollection = 256;
+  static constexpr uint32_t kReleasedCountMax = 32;
+
+  struct Return {
+    uint32_t lender = 0;
+    uint16_t loan = 0;
+    uint8_t mark = 0;
+  };
   struct InboundBox {
     FastBoxConsumer consumer;
     uint32_t index = 0;
@@ -125,7 +137,7 @@ class ShmProvider final : public Provider {
   EagerRegion::Piece take_eager(ShmEndpoint& endpoint, uint64_t bytes) noexcept;
   void use_eager(const EagerRegion::Piece& piece, const EagerRegion::Use& use) noexcept;
   void cancel_eager(const EagerRegion::Piece& piece) noexcept;
-  uint32_t lend(const LoanTable::Record& record) noexcept;
+  LoanTable::Lent lend(std::byte* block, Completion* returned, uint32_t member) noexcept;
   void cancel_loan(uint32_t loan) noexcept;
 
   // shm_receive_datapath.cc
@@ -140,6 +152,9 @@ class ShmProvider final : public Provider {
   void handle_control(ShmEndpoint& from, const SlotHeader& header, const std::byte* body) noexcept;
   void deliver(ShmEndpoint& from, uint32_t am, const std::byte* payload, uint32_t bytes,
                const Loan& loan) noexcept;
+  void set_held(uint32_t lender, bool is_held) noexcept;
+  void give_back(const Return& loan) noexcept;
+  void give_back_released() noexcept;
   uint32_t collect_loans() noexcept;
   static void finish_loan(const LoanTable::Record& record, Outcome outcome) noexcept;
 
@@ -192,6 +207,11 @@ class ShmProvider final : public Provider {
   std::atomic<uint32_t> returning_count_{0};  // boxes that peers want back from us
   InboundBox inbound_boxes_[kInboundBoxCountMax];
   std::unique_ptr<std::byte[]> copied_out_;
+  uint32_t polls_ = 0;
+  // Released, and given back at the next poll: a store to the lender's line would hold up what this
+  // shard sends right after it.
+  uint32_t released_count_ = 0;
+  Return released_[kReleasedCountMax];
 
   // A change of membership is acknowledged when the FIFO was read up to here.
   uint64_t drain_until_ = 0;

@@ -9,7 +9,9 @@ uint32_t ShmProvider::poll(uint32_t budget) noexcept {
   if (BP_UNLIKELY(members_->epoch() != seen_epoch_ || members_->is_owner_gone())) {
     follow_members();
   }
-  uint32_t count = loans_.out_count() > 0 ? collect_loans() : 0;
+  if (released_count_ > 0) give_back_released();
+  uint32_t count = 0;
+  if (loans_.out_count() > 0 && polls_++ % kPollsPerCollection == 0) count += collect_loans();
   if (BP_UNLIKELY(operation_count_.load(std::memory_order_relaxed) > 0)) {
     count += poll_operations();
   }
@@ -150,29 +152,49 @@ void ShmProvider::handle_loan(ShmEndpoint& from, const SlotHeader& header,
   Loan loan;
   loan.memory = {memory, descriptor.bytes};
   loan.provider = this;
-  loan.token = uint64_t{from.peer_} << 32 | descriptor.loan;
-  if (from.held_loans_++ == 0) {
-    segment_.held_loans(self_)[from.peer_ / 64].fetch_or(uint64_t{1} << (from.peer_ % 64),
-                                                         std::memory_order_relaxed);
+  loan.token = uint64_t{from.peer_} << 32 | uint64_t{descriptor.loan} << 8 |
+               (descriptor.mark & 0xff);
+  {
+    const SpinGuard guard(lock_, is_threaded_);
+    if (from.held_loans_++ == 0) set_held(from.peer_, true);
   }
   deliver(from, header.am, descriptor.header, descriptor.header_bytes, loan);
 }
 
 void ShmProvider::release(const Loan& loan) noexcept {
   BP_ASSERT(loan.provider == this);
-  const auto lender = static_cast<uint32_t>(loan.token >> 32);
-  const auto number = static_cast<uint32_t>(loan.token);
+  const Return returned = {static_cast<uint32_t>(loan.token >> 32),
+                           static_cast<uint16_t>(loan.token >> 8),
+                           static_cast<uint8_t>(loan.token)};
   const SpinGuard guard(lock_, is_threaded_);
-  ShmEndpoint& from = *endpoints_[lender];
-  // Release: what was read of the loan was read before.
-  segment_.returned_loans(lender)[number / 64].fetch_or(uint64_t{1} << (number % 64),
-                                                        std::memory_order_release);
-  BP_ASSERT(from.held_loans_ > 0);
-  if (--from.held_loans_ == 0) {
-    segment_.held_loans(self_)[lender / 64].fetch_and(~(uint64_t{1} << (lender % 64)),
-                                                      std::memory_order_release);
+  if (released_count_ == kReleasedCountMax) {
+    for (const Return& earlier : released_) give_back(earlier);
+    released_count_ = 0;
   }
+  released_[released_count_++] = returned;
+}
+
+void ShmProvider::give_back_released() noexcept {
+  const SpinGuard guard(lock_, is_threaded_);
+  for (uint32_t i = 0; i < released_count_; ++i) give_back(released_[i]);
+  released_count_ = 0;
+}
+
+void ShmProvider::give_back(const Return& loan) noexcept {
+  ShmEndpoint& from = *endpoints_[loan.lender];
+  // Release: what was read of the loan was read before.
+  segment_.returned_loans(loan.lender)[loan.loan].store(loan.mark, std::memory_order_release);
+  BP_ASSERT(from.held_loans_ > 0);
+  if (--from.held_loans_ == 0) set_held(loan.lender, false);
   from.bell_.ring();
+}
+
+// Tells the owner whose part must not be given to another yet.
+void ShmProvider::set_held(uint32_t lender, bool is_held) noexcept {
+  std::atomic<uint64_t>& word = segment_.held_loans(self_)[lender / 64];
+  const uint64_t bit = uint64_t{1} << (lender % 64);
+  const uint64_t before = word.load(std::memory_order_relaxed);
+  word.store(is_held ? before | bit : before & ~bit, std::memory_order_release);
 }
 
 uint32_t ShmProvider::collect_loans() noexcept {

@@ -32,6 +32,7 @@ MembersTable *table;
 GroupSegment segment;
 PinnedPool lending(kPoolBase + 200 * kRegionBytes);
 std::span<std::byte> block;
+bool is_read;
 Completion on_return = {[](Completion &, Outcome) noexcept { ++returned; }};
 
 void check(bool is_good, const char *doing) {
@@ -101,19 +102,20 @@ void handle_am(void *, const Message &message) noexcept {
   read_words(the_run, message.payload.data());
 }
 
-// ---- loans: the block is written before, or in read_large for each message ----
+// ---- loans: a number goes beside the block; in read_large every word is written and read, too ----
 
 void send_loan(struct run *run, uint64_t number) {
   Member &self = members[run->side];
-  write_words(block.data(), run->words, number);
-  while (self.to_other->am_send_loan(kData, {}, block, &on_return) != SendStatus::kPending) {
+  if (is_read) write_words(block.data(), run->words, number);
+  const auto header = std::as_bytes(std::span(&number, 1));
+  while (self.to_other->am_send_loan(kData, header, block, &on_return) != SendStatus::kPending) {
     self.messenger.poll(kBudget);
   }
 }
 
 void handle_loan(void *, const Message &message) noexcept {
   ++handled;
-  read_words(the_run, message.loan.memory.data());
+  read_words(the_run, is_read ? message.loan.memory.data() : message.payload.data());
   members[the_run->side].messenger.release(message.loan);
 }
 
@@ -187,6 +189,11 @@ uint64_t push_items(struct run *run, uint64_t first, uint64_t count) {
 
 uint64_t pop_items(struct run *run) {
   uint64_t items[kBurstMax];
+  if (run->bytes == 1) {
+    if (!lane->try_pop(items)) return 0;
+    run->sum += items[0];
+    return 1;
+  }
   const uint64_t n = lane->pop_batch({items, run->bytes});
   for (uint64_t i = 0; i < n; ++i) run->sum += items[i];
   return n;
@@ -221,7 +228,8 @@ int main(int argc, char **argv) {
   message_buffer = private_memory(run.bytes);
   const int side = run.side;
   if (lends) block = blocks[side]->memory();
-  if (is_kind(&run, "loan")) run.words = 1;
+  is_read = is_kind(&run, "read_large");
+  if (!is_read && lends) run.words = 1;
   producer = FastBoxProducer(FastBox(boxes + 4096 * side, 4096));
   consumer = FastBoxConsumer(FastBox(boxes + 4096 * (1 - side), 4096));
   if (is_kind(&run, "latency")) {
