@@ -10,6 +10,7 @@ ALLOC := block_ledger buffer_pool_datapath exhaustion fork_mark heap_owner inter
          $(if $(SANITIZED),sanitizer_heap,bad_pointer child_heap confined_mimalloc heap_walk \
            ordinary_memory thread_heaps)
 TRANSPORT := doorbell endpoint epoll/epoll_sockets event_loop messenger registration \
+             self/self_provider \
              shm/futex_bell shm/group_layout shm/group_segment shm/loan_table shm/shm_boxes \
              shm/shm_endpoint_datapath shm/shm_members shm/shm_operations shm/shm_provider \
              shm/shm_receive_datapath single_copy single_copy/cma single_copy/cma_datapath \

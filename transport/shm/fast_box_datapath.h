@@ -136,11 +136,16 @@ class FastBoxConsumer {
         slot_count_log2_(box.slot_count_log2()),
         slot_mask_((1u << slot_count_log2_) - 1) {}
 
-  // The next message's slot and header, or nullptr when there is none.
+  // The next message's slot and header, or nullptr when there is none; then everything before is
+  // acknowledged, since the producer may wait for just that. Not sooner: what this thread sends in
+  // answer does not wait for the ack line.
   MessageSlot* peek(SlotHeader* header) noexcept {
     MessageSlot& slot = box_.slot(consumed_ & slot_mask_);
     const uint64_t word = slot.header.load(std::memory_order_acquire);
-    if (slot_lap(word) != lap_of(consumed_, slot_count_log2_)) return nullptr;
+    if (slot_lap(word) != lap_of(consumed_, slot_count_log2_)) {
+      if (consumed_ != acknowledged_) acknowledge();
+      return nullptr;
+    }
     *header = unpack_slot(word);
     return &slot;
   }
@@ -150,14 +155,9 @@ class FastBoxConsumer {
     if (place.offset > area_bytes || bytes > area_bytes - place.offset) return nullptr;
     return box_.area() + place.offset;
   }
-  // Done with the message that peek gave. What holds more than its slot is acknowledged at once: the
-  // producer may wait for just that room.
-  void consume(SlotKind kind) noexcept {
-    ++consumed_;
-    if (kind == SlotKind::kArea || kind == SlotKind::kEager ||
-        consumed_ - acknowledged_ > slot_mask_ / 4) {
-      acknowledge();
-    }
+  // Done with the message that peek gave.
+  void consume() noexcept {
+    if (++consumed_ - acknowledged_ > slot_mask_ / 4) acknowledge();
   }
   void acknowledge() noexcept {
     box_.ack().store(consumed_, std::memory_order_release);  // pairs with refresh

@@ -64,7 +64,7 @@ uint32_t ShmProvider::poll_box(InboundBox& box, uint32_t budget) noexcept {
   uint32_t count = 0;
   do {
     if (from != nullptr && !from->is_cut_off_) handle(*from, header, slot->payload, &box.consumer);
-    box.consumer.consume(header.kind);
+    box.consumer.consume();
     slot = box.consumer.peek(&header);
   } while (++count < budget && slot != nullptr);
   box.last_used = received_;

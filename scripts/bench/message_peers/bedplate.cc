@@ -75,7 +75,7 @@ void receive_box(struct run *run, uint64_t) {
     payload = consumer.area_payload(place, header.bytes);
   }
   read_words(run, payload);
-  consumer.consume(header.kind);
+  consumer.consume();
 }
 
 // ---- endpoints ----

@@ -1,0 +1,346 @@
+// What docs/transport.md demands of every provider, looked at in each: self, shm in its three
+// layouts, and the fake one.
+//
+// A provider is tested through a Link: an endpoint, the messenger of its other end (the same one,
+// where a provider sends to itself), and memory that may be lent and exposed.
+#include <functional>
+#include <random>
+
+#include "tests/support/pool_fixture.h"
+#include "tests/support/seed.h"
+#include "tests/transport/fake_provider.h"
+#include "tests/transport/group_rig.h"
+#include "transport/self/self_provider.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+using namespace bedplate::test;
+
+namespace {
+
+constexpr AmId kData = 3;
+
+struct Arrived {
+  std::string payload;
+  Loan loan;
+};
+
+struct Counted : Completion {
+  uint32_t count = 0;
+  Outcome outcome = Outcome::kNotDone;
+  Counted() {
+    call = [](Completion& self, Outcome how) noexcept {
+      auto& counted = static_cast<Counted&>(self);
+      ++counted.count;
+      counted.outcome = how;
+    };
+  }
+};
+
+struct Link {
+  const char* name = "";
+  Endpoint* endpoint = nullptr;  // from sender to receiver
+  Endpoint* back = nullptr;      // from receiver to sender: what the receiver exposes with
+  Messenger* sender = nullptr;
+  Messenger* receiver = nullptr;
+  std::vector<Arrived> arrived;
+
+  void handle(const Message& message) {
+    arrived.push_back({{reinterpret_cast<const char*>(message.payload.data()),
+                        message.payload.size()},
+                       message.loan});
+  }
+  void listen() {
+    receiver->set_handler(kData, {[](void* self, const Message& message) noexcept {
+                                    static_cast<Link*>(self)->handle(message);
+                                  },
+                                  this});
+  }
+  void poll() {
+    sender->poll(16);
+    if (receiver != sender) receiver->poll(16);
+  }
+  // Polls until `is_done`; at most so often that only a provider that forgot it is meant.
+  bool poll_until(const std::function<bool()>& is_done) {
+    for (int i = 0; i < 10000 && !is_done(); ++i) poll();
+    return is_done();
+  }
+  // Tries again while the provider says so.
+  SendStatus insist(const std::function<SendStatus()>& operation) {
+    SendStatus status = operation();
+    for (int i = 0; i < 10000 && status == SendStatus::kAgain; ++i) {
+      poll();
+      status = operation();
+    }
+    return status;
+  }
+  // The same for what ends with a completion; checks that it came once, and not from the call.
+  void complete(const std::function<SendStatus(Completion*)>& operation) {
+    Counted done;
+    uint32_t during_the_call = 0;
+    const SendStatus status = insist([&] {
+      const SendStatus said = operation(&done);
+      during_the_call += done.count;
+      return said;
+    });
+    LONGS_EQUAL_TEXT(0, during_the_call, name);
+    if (status == SendStatus::kPending) {
+      CHECK_TEXT(poll_until([&] { return done.count > 0; }), name);
+      CHECK_TEXT(done.outcome == Outcome::kDone, name);
+    } else {
+      CHECK_TEXT(status == SendStatus::kDone, name);
+    }
+    for (int i = 0; i < 10; ++i) poll();
+    LONGS_EQUAL_TEXT(status == SendStatus::kPending ? 1 : 0, done.count, name);
+  }
+};
+
+std::span<const std::byte> view(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
+
+// Memory that every member may lend, since it is a segment of this pool.
+class Links {
+ public:
+  Links() {
+    auto made = pool_->create_segment("lent", 64 * kKiB, PageSize::k4KiB, 1);
+    BP_ASSERT(made.ok());
+    memory_ = made.value()->memory();
+  }
+
+  std::span<std::byte> memory() const { return memory_; }
+
+  // Calls `test` with a link of each provider.
+  void for_each(const std::function<void(Link&)>& test) {
+    Seed seed;
+    for (GroupKind kind : {GroupKind::kLazy, GroupKind::kMesh, GroupKind::kExchange}) {
+      GroupShape shape;
+      shape.kind = kind;
+      shape.box_count = 2;
+      GroupRig rig(shape, &*pool_);
+      Member& a = rig.join(0);
+      Member& b = rig.join(1);
+      Link link{group_kind_text(kind), &a.to(1), &b.to(0), &a.messenger, &b.messenger, {}};
+      link.listen();
+      test(link);
+    }
+    Messenger messenger;
+    SelfProvider self(5, false, messenger.dispatcher());
+    run(messenger, self, 5, test);
+    Messenger faked;
+    FakeProvider fake(1, seed.value(), faked.dispatcher());
+    fake.refuse(3);
+    run(faked, fake, 0, test);
+  }
+
+ private:
+  static void run(Messenger& messenger, Provider& provider, uint32_t member,
+                  const std::function<void(Link&)>& test) {
+    messenger.add_provider(provider);
+    auto endpoint = messenger.connect({member});
+    BP_ASSERT(endpoint.ok());
+    Link link{provider.name(), endpoint.value(), endpoint.value(), &messenger, &messenger, {}};
+    link.listen();
+    test(link);
+  }
+
+  TestPool pool_;
+  std::span<std::byte> memory_;
+};
+
+}  // namespace
+
+TEST_GROUP(ProviderConformance) {
+  Links links;
+};
+
+TEST(ProviderConformance, MessagesArriveOnceAndInOrder) {
+  Seed seed;
+  links.for_each([&](Link& link) {
+    std::mt19937_64 random(seed.value());
+    std::vector<std::string> sent;
+    for (int i = 0; i < 500; ++i) {
+      const uint64_t limit = i % 10 == 0 ? link.endpoint->limits().am_bytes_max : 100;
+      sent.push_back(std::to_string(i) + std::string(random() % (limit - 4), 'x'));
+      const SendStatus status =
+          link.insist([&] { return link.endpoint->am_send(kData, view(sent.back())); });
+      CHECK_TEXT(status == SendStatus::kDone, link.name);
+    }
+    CHECK_TEXT(link.poll_until([&] { return link.arrived.size() >= sent.size(); }), link.name);
+    for (int i = 0; i < 10; ++i) link.poll();
+    LONGS_EQUAL_TEXT(sent.size(), link.arrived.size(), link.name);
+    for (size_t i = 0; i < sent.size(); ++i) {
+      CHECK_TEXT(sent[i] == link.arrived[i].payload, seed.text());
+    }
+  });
+}
+
+TEST(ProviderConformance, HandlersRunWhenPolled) {
+  links.for_each([](Link& link) {
+    CHECK_TEXT(link.insist([&] { return link.endpoint->am_send(kData, {}); }) == SendStatus::kDone,
+               link.name);
+    LONGS_EQUAL_TEXT(0, link.arrived.size(), link.name);
+    CHECK_TEXT(link.poll_until([&] { return link.arrived.size() == 1; }), link.name);
+    LONGS_EQUAL_TEXT(0, link.arrived[0].payload.size(), link.name);
+  });
+}
+
+TEST(ProviderConformance, WhatIsTooLongIsRefusedWhole) {
+  links.for_each([this](Link& link) {
+    const EndpointLimits limits = link.endpoint->limits();
+    CHECK_TEXT(limits.am_bytes_max >= limits.inline_bytes_max, link.name);
+    CHECK_TEXT(limits.inline_bytes_max > 0, link.name);
+    const std::string too_long(limits.am_bytes_max + 1, 'x');
+    CHECK_TEXT(link.endpoint->am_send(kData, view(too_long)) == SendStatus::kTooLong, link.name);
+    const std::string header(limits.loan_header_bytes_max + 1, 'x');
+    CHECK_TEXT(link.endpoint->am_send_loan(kData, view(header), links.memory(), nullptr) ==
+                   SendStatus::kTooLong,
+               link.name);
+    for (int i = 0; i < 20; ++i) link.poll();
+    LONGS_EQUAL_TEXT(0, link.arrived.size(), link.name);
+  });
+}
+
+TEST(ProviderConformance, LoansLieWhereTheyLayAndComeBackOnce) {
+  links.for_each([this](Link& link) {
+    const std::span<std::byte> block = links.memory().subspan(128, 1000);
+    block[999] = std::byte{42};
+    Counted returned;
+    const SendStatus status = link.insist(
+        [&] { return link.endpoint->am_send_loan(kData, view("header"), block, &returned); });
+    CHECK_TEXT(status == SendStatus::kPending, link.name);
+    CHECK_TEXT(link.poll_until([&] { return link.arrived.size() == 1; }), link.name);
+    STRCMP_EQUAL("header", link.arrived[0].payload.c_str());
+    const Loan loan = link.arrived[0].loan;
+    CHECK_TEXT(loan.is_there(), link.name);
+    LONGS_EQUAL_TEXT(1000, loan.memory.size(), link.name);
+    CHECK_TEXT(loan.memory[999] == std::byte{42}, link.name);
+    for (int i = 0; i < 1000; ++i) link.poll();
+    LONGS_EQUAL_TEXT(0, returned.count, link.name);  // nobody has released it
+    link.receiver->release(loan);
+    LONGS_EQUAL_TEXT(0, returned.count, link.name);  // never from within a call
+    CHECK_TEXT(link.poll_until([&] { return returned.count > 0; }), link.name);
+    for (int i = 0; i < 1000; ++i) link.poll();
+    LONGS_EQUAL_TEXT(1, returned.count, link.name);
+    CHECK_TEXT(returned.outcome == Outcome::kDone, link.name);
+  });
+}
+
+TEST(ProviderConformance, ManyLoansComeBackInAnyOrder) {
+  Seed seed;
+  links.for_each([&](Link& link) {
+    std::mt19937_64 random(seed.value());
+    std::vector<Counted> returned(40);
+    for (size_t i = 0; i < returned.size(); ++i) {
+      const std::span<std::byte> block = links.memory().subspan(i * 64, 64);
+      CHECK_TEXT(link.insist([&] {
+        return link.endpoint->am_send_loan(kData, {}, block, &returned[i]);
+      }) == SendStatus::kPending,
+                 link.name);
+    }
+    CHECK_TEXT(link.poll_until([&] { return link.arrived.size() == returned.size(); }), link.name);
+    std::shuffle(link.arrived.begin(), link.arrived.end(), random);
+    for (const Arrived& arrived : link.arrived) link.receiver->release(arrived.loan);
+    const auto all_are_back = [&] {
+      return std::all_of(returned.begin(), returned.end(),
+                         [](const Counted& one) { return one.count == 1; });
+    };
+    CHECK_TEXT(link.poll_until(all_are_back), link.name);
+  });
+}
+
+TEST(ProviderConformance, PutsAndGetsCopyAndEndOnce) {
+  links.for_each([this](Link& link) {
+    const std::span<std::byte> target = links.memory().subspan(4096, 20000);
+    auto exposed = link.back->expose(target);
+    CHECK_TEXT(exposed.ok(), link.name);
+    std::vector<std::byte> from(20000);
+    for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 7);
+    link.complete([&](Completion* done) { return link.endpoint->put(from, exposed.value(), done); });
+    link.complete([&](Completion* done) { return link.endpoint->flush(done); });
+    CHECK_TEXT(std::equal(from.begin(), from.end(), target.begin()), link.name);
+    std::vector<std::byte> into(9000);
+    link.complete([&](Completion* done) {
+      return link.endpoint->get(into, exposed.value().part(1000, 9000), done);
+    });
+    CHECK_TEXT(std::equal(into.begin(), into.end(), from.begin() + 1000), link.name);
+    CHECK_TEXT(link.endpoint->put(from, exposed.value().part(0, 100), nullptr) ==
+                   SendStatus::kTooLong,
+               link.name);
+    link.back->withdraw(exposed.value());
+  });
+}
+
+TEST(ProviderConformance, AtomicsTellTheValueBefore) {
+  links.for_each([this](Link& link) {
+    auto* word = reinterpret_cast<uint64_t*>(links.memory().data());
+    *word = 40;
+    auto exposed = link.back->expose(links.memory().first(sizeof *word));
+    CHECK_TEXT(exposed.ok(), link.name);
+    const RemoteMemory remote = exposed.value();
+    uint64_t before = 0;
+    link.complete(
+        [&](Completion* done) { return link.endpoint->fetch_add(remote, 2, &before, done); });
+    LONGS_EQUAL_TEXT(40, before, link.name);
+    LONGS_EQUAL_TEXT(42, *word, link.name);
+    link.complete([&](Completion* done) {
+      return link.endpoint->compare_swap(remote, 1, 7, &before, done);
+    });
+    LONGS_EQUAL_TEXT(42, before, link.name);
+    LONGS_EQUAL_TEXT(42, *word, link.name);
+    link.complete([&](Completion* done) {
+      return link.endpoint->compare_swap(remote, 42, 7, &before, done);
+    });
+    LONGS_EQUAL_TEXT(7, *word, link.name);
+    link.back->withdraw(remote);
+  });
+}
+
+TEST(ProviderConformance, FlushEndsAfterWhatWasStartedBefore) {
+  links.for_each([this](Link& link) {
+    auto exposed = link.back->expose(links.memory());
+    CHECK_TEXT(exposed.ok(), link.name);
+    std::vector<std::byte> from(16 * 1024, std::byte{9});
+    links.memory()[from.size() - 1] = std::byte{0};
+    Counted put;
+    Counted flush;
+    const SendStatus put_status = link.insist(
+        [&] { return link.endpoint->put(from, exposed.value(), &put); });
+    const SendStatus flush_status = link.insist([&] { return link.endpoint->flush(&flush); });
+    if (flush_status == SendStatus::kPending) {
+      CHECK_TEXT(link.poll_until([&] { return flush.count > 0; }), link.name);
+    }
+    CHECK_TEXT(links.memory()[from.size() - 1] == std::byte{9}, link.name);
+    if (put_status == SendStatus::kPending) LONGS_EQUAL_TEXT(1, put.count, link.name);
+    link.back->withdraw(exposed.value());
+  });
+}
+
+TEST(ProviderConformance, RefusesWhoIsNotThere) {
+  Messenger messenger;
+  SelfProvider self(0, false, messenger.dispatcher());
+  FakeProvider fake(2, 1, messenger.dispatcher());
+  messenger.add_provider(self);
+  messenger.add_provider(fake);
+  CHECK(messenger.connect({1}).ok());  // the second provider leads there
+  const auto refused = messenger.connect({9});
+  CHECK_FALSE(refused.ok());
+  STRCMP_EQUAL("self: this is member 0; fake: there are 2 fake peers", refused.error().answer);
+}
+
+TEST(ProviderConformance, WhatIsLostIsSaid) {
+  Messenger messenger;
+  FakeProvider fake(1, 1, messenger.dispatcher());
+  messenger.add_provider(fake);
+  Endpoint& endpoint = *messenger.connect({0}).value();
+  uint64_t word = 1;
+  auto exposed = endpoint.expose(std::as_writable_bytes(std::span(&word, 1)));
+  Counted done;
+  CHECK(endpoint.fetch_add(exposed.value(), 1, nullptr, &done) == SendStatus::kPending);
+  fake.lose(0, Outcome::kUnknown);
+  messenger.poll(16);
+  LONGS_EQUAL(1, done.count);
+  CHECK(done.outcome == Outcome::kUnknown);
+  CHECK(endpoint.am_send(kData, {}) == SendStatus::kGone);
+}

@@ -1,0 +1,173 @@
+#include "transport/self/self_provider.h"
+
+#include <cstring>
+
+#include "alloc/pool_heap.h"
+
+namespace bedplate {
+namespace {
+
+std::byte* pointer_to(const RemoteMemory& memory) noexcept {
+  return reinterpret_cast<std::byte*>(memory.address);
+}
+
+bool is_word(const RemoteMemory& memory) noexcept {
+  return memory.bytes >= sizeof(uint64_t) && memory.address % sizeof(uint64_t) == 0;
+}
+
+}  // namespace
+
+SelfProvider::SelfProvider(uint32_t member, bool is_threaded, const Dispatcher& dispatcher)
+    : member_(member),
+      is_threaded_(is_threaded),
+      dispatcher_(dispatcher),
+      limits_{kMessageBytesMax, kInlineBytesMax, kLoanHeaderBytesMax},
+      memory_(std::make_unique<Line[]>(kBoxBytes / kCacheLineBytes)) {
+  const FastBox box(memory_[0].bytes, kBoxBytes);
+  producer_ = FastBoxProducer(box);
+  consumer_ = FastBoxConsumer(box);
+}
+
+Result<Endpoint*> SelfProvider::connect(const PeerAddress& peer) {
+  if (peer.member == member_) return this;
+  Error error;
+  error.set_doing("connecting to member %u", peer.member);
+  error.set_answer("this is member %u", member_);
+  return error.set_cure("add a provider that leads there");
+}
+
+SendStatus SelfProvider::am_send(AmId id, std::span<const std::byte> payload) noexcept {
+  if (payload.size() > limits_.am_bytes_max) return SendStatus::kTooLong;
+  const SpinGuard guard(lock_, is_threaded_);
+  MessageSlot* slot = producer_.next_slot();
+  if (slot == nullptr) return SendStatus::kAgain;
+  const auto bytes = static_cast<uint32_t>(payload.size());
+  if (bytes <= kInlineBytesMax) {
+    copy_inline(slot->payload, payload.data(), bytes);
+    producer_.publish(*slot, {SlotKind::kInline, id, bytes, 0});
+    return SendStatus::kDone;
+  }
+  PayloadPlace place;
+  std::byte* area = producer_.next_area(bytes, &place);
+  if (area == nullptr) return SendStatus::kAgain;
+  std::memcpy(area, payload.data(), bytes);
+  std::memcpy(slot->payload, &place, sizeof place);
+  producer_.publish(*slot, {SlotKind::kArea, id, bytes, 0});
+  return SendStatus::kDone;
+}
+
+SendStatus SelfProvider::am_send_loan(AmId id, std::span<const std::byte> header,
+                                      std::span<std::byte> block, Completion* returned) noexcept {
+  if (header.size() > kLoanHeaderBytesMax) return SendStatus::kTooLong;
+  const SpinGuard guard(lock_, is_threaded_);
+  MessageSlot* slot = producer_.next_slot();
+  LoanRecord* record = nullptr;
+  for (LoanRecord& place : loans_) {
+    if (place.block == nullptr) record = &place;
+  }
+  if (slot == nullptr || record == nullptr) return SendStatus::kAgain;
+  *record = {block.data(), block.size(), returned, false};
+  LoanDescriptor descriptor;
+  descriptor.loan = static_cast<uint32_t>(record - loans_);
+  descriptor.header_bytes = static_cast<uint16_t>(header.size());
+  std::memcpy(descriptor.header, header.data(), header.size());
+  std::memcpy(slot->payload, &descriptor, sizeof descriptor);
+  producer_.publish(*slot, {SlotKind::kLoan, id, sizeof descriptor, 0});
+  return SendStatus::kPending;
+}
+
+uint32_t SelfProvider::poll(uint32_t budget) noexcept {
+  uint32_t count = returned_count_ > 0 ? finish_loans() : 0;
+  SlotHeader header;
+  while (count < budget) {
+    const MessageSlot* slot = consumer_.peek(&header);
+    if (slot == nullptr) break;
+    deliver(header, *slot);
+    consumer_.consume();
+    ++count;
+  }
+  return count;
+}
+
+void SelfProvider::deliver(const SlotHeader& header, const MessageSlot& slot) noexcept {
+  std::span<const std::byte> payload = {slot.payload, header.bytes};
+  Loan loan;
+  LoanDescriptor descriptor;
+  if (header.kind == SlotKind::kArea) {
+    PayloadPlace place;
+    std::memcpy(&place, slot.payload, sizeof place);
+    payload = {consumer_.area_payload(place, header.bytes), header.bytes};
+  } else if (header.kind == SlotKind::kLoan) {
+    std::memcpy(&descriptor, slot.payload, sizeof descriptor);
+    const LoanRecord& record = loans_[descriptor.loan];
+    loan = {{record.block, record.bytes}, {}, this, descriptor.loan};
+    payload = {descriptor.header, descriptor.header_bytes};
+  }
+  const Message message = {*this, static_cast<AmId>(header.am), payload, loan};
+  if (!dispatcher_.deliver(message) && loan.is_there()) release(loan);
+}
+
+void SelfProvider::release(const Loan& loan) noexcept {
+  const SpinGuard guard(lock_, is_threaded_);
+  LoanRecord& record = loans_[loan.token];
+  BP_ASSERT(record.block != nullptr && !record.is_returned);
+  record.is_returned = true;
+  ++returned_count_;
+}
+
+uint32_t SelfProvider::finish_loans() noexcept {
+  uint32_t count = 0;
+  for (LoanRecord& place : loans_) {
+    LoanRecord record;
+    {
+      const SpinGuard guard(lock_, is_threaded_);
+      if (place.block == nullptr || !place.is_returned) continue;
+      record = place;
+      place = {};
+      --returned_count_;
+    }
+    ++count;
+    if (record.returned != nullptr) record.returned->call(*record.returned, Outcome::kDone);
+    else pool_free(record.block);
+  }
+  return count;
+}
+
+SendStatus SelfProvider::put(std::span<const std::byte> from, const RemoteMemory& to,
+                             Completion*) noexcept {
+  if (from.size() > to.bytes) return SendStatus::kTooLong;
+  std::memmove(pointer_to(to), from.data(), from.size());
+  return SendStatus::kDone;
+}
+
+SendStatus SelfProvider::get(std::span<std::byte> into, const RemoteMemory& from,
+                             Completion*) noexcept {
+  if (into.size() > from.bytes) return SendStatus::kTooLong;
+  std::memmove(into.data(), pointer_to(from), into.size());
+  return SendStatus::kDone;
+}
+
+SendStatus SelfProvider::fetch_add(const RemoteMemory& to, uint64_t addend, uint64_t* before,
+                                   Completion*) noexcept {
+  if (!is_word(to)) return SendStatus::kRefused;
+  auto* word = reinterpret_cast<uint64_t*>(pointer_to(to));
+  const uint64_t was = __atomic_fetch_add(word, addend, __ATOMIC_ACQ_REL);
+  if (before != nullptr) *before = was;
+  return SendStatus::kDone;
+}
+
+SendStatus SelfProvider::compare_swap(const RemoteMemory& to, uint64_t expected, uint64_t desired,
+                                      uint64_t* before, Completion*) noexcept {
+  if (!is_word(to)) return SendStatus::kRefused;
+  auto* word = reinterpret_cast<uint64_t*>(pointer_to(to));
+  __atomic_compare_exchange_n(word, &expected, desired, false, __ATOMIC_ACQ_REL,
+                              __ATOMIC_ACQUIRE);
+  if (before != nullptr) *before = expected;  // what was there, whether it was the same or not
+  return SendStatus::kDone;
+}
+
+Result<RemoteMemory> SelfProvider::expose(std::span<std::byte> memory) {
+  return RemoteMemory{reinterpret_cast<uintptr_t>(memory.data()), memory.size(), 0, 0};
+}
+
+}  // namespace bedplate

@@ -1,0 +1,81 @@
+// The provider of the way to oneself: what a member sends to itself arrives at its next poll, in
+// order, as from anybody else. So a service need not know which of its parts run in this process.
+//
+// Messages are copied into a fast box in private memory whose both ends are here; loans are pointers
+// that come back; puts, gets and atomics are done on the spot.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "transport/provider.h"
+#include "transport/shm/fast_box_datapath.h"
+#include "transport/shm/spin_lock.h"
+
+namespace bedplate {
+
+class SelfProvider final : public Provider, private Endpoint {
+ public:
+  static constexpr uint32_t kBoxBytes = kFastBoxBytesMax;
+  static constexpr uint32_t kLoanCountMax = kFastBoxSlotCountMax;
+
+  // `member`: which one this is. `is_threaded`: several threads send. Allocates kBoxBytes.
+  SelfProvider(uint32_t member, bool is_threaded, const Dispatcher& dispatcher);
+  SelfProvider(const SelfProvider&) = delete;
+  SelfProvider& operator=(const SelfProvider&) = delete;
+  ~SelfProvider() override = default;
+
+  const char* name() const noexcept override { return "self"; }
+  Result<Endpoint*> connect(const PeerAddress& peer) override;
+  uint32_t poll(uint32_t budget) noexcept override;
+  void release(const Loan& loan) noexcept override;
+  // Whoever could send is awake.
+  void announce_sleep() noexcept override {}
+  void announce_awake() noexcept override {}
+  void sleep(uint64_t) noexcept override {}
+  bool can_sleep() const noexcept override { return false; }
+
+ private:
+  struct LoanRecord {
+    std::byte* block = nullptr;  // nullptr: this place is free
+    uint64_t bytes = 0;
+    Completion* returned = nullptr;
+    bool is_returned = false;
+  };
+
+  SendStatus am_send(AmId id, std::span<const std::byte> payload) noexcept override;
+  SendStatus am_send_loan(AmId id, std::span<const std::byte> header, std::span<std::byte> block,
+                          Completion* returned) noexcept override;
+  SendStatus put(std::span<const std::byte> from, const RemoteMemory& to,
+                 Completion* done) noexcept override;
+  SendStatus get(std::span<std::byte> into, const RemoteMemory& from,
+                 Completion* done) noexcept override;
+  SendStatus fetch_add(const RemoteMemory& to, uint64_t addend, uint64_t* before,
+                       Completion* done) noexcept override;
+  SendStatus compare_swap(const RemoteMemory& to, uint64_t expected, uint64_t desired,
+                          uint64_t* before, Completion* done) noexcept override;
+  SendStatus flush(Completion*) noexcept override { return SendStatus::kDone; }
+  Result<RemoteMemory> expose(std::span<std::byte> memory) override;
+  void withdraw(const RemoteMemory&) noexcept override {}
+  const EndpointLimits& limits() const noexcept override { return limits_; }
+  const char* provider_name() const noexcept override { return name(); }
+
+  void deliver(const SlotHeader& header, const MessageSlot& slot) noexcept;
+  uint32_t finish_loans() noexcept;
+
+  const uint32_t member_;
+  const bool is_threaded_;
+  const Dispatcher& dispatcher_;
+  const EndpointLimits limits_;
+  SpinLock lock_;
+  struct alignas(kCacheLineBytes) Line {
+    std::byte bytes[kCacheLineBytes];
+  };
+  std::unique_ptr<Line[]> memory_;
+  FastBoxProducer producer_;
+  FastBoxConsumer consumer_;
+  LoanRecord loans_[kLoanCountMax];
+  uint32_t returned_count_ = 0;
+};
+
+}  // namespace bedplate
