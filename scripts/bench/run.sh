@@ -32,6 +32,8 @@ build_message_peer() { # NAME FLAG...
 }
 if [[ ${1-message} == message ]]; then
   for name in floor minimal_ring descriptor boost; do build_message_peer $name; done
+  build_message_peer bedplate -DNDEBUG -I"$here/../.." \
+    "$here/../../build/release/libbedplate.a" -luring -lpthread
   # shellcheck disable=SC2046
   build_message_peer rte_ring $(pkg-config --cflags libdpdk | sed 's/-I/-isystem /g') -lrte_ring
   build_message_peer uct -luct -lucs

@@ -1,6 +1,7 @@
-// Bedplate. latency: a bare fast box; am_send: an endpoint that has one, with a handler at the other
-// side; rate16: 16 members in one process, each with an endpoint and a box; loan, read_large: blocks
-// of the pool lent and given back; lane BURST: the FIFO between shards.
+// Bedplate. latency: a bare fast box; am_send: an endpoint that has one, with a handler at the
+// other side; rate16: 16 members in one process, each with an endpoint and a box; loan, read_large:
+// blocks of the pool lent and given back; bandwidth: puts into the pool; cma: a message, and a get
+// from the sender's private memory; lane BURST: the FIFO between shards.
 #include <memory>
 #include <vector>
 
@@ -119,6 +120,45 @@ void handle_loan(void *, const Message &message) noexcept {
   members[the_run->side].messenger.release(message.loan);
 }
 
+// ---- puts into the other side's segment; gets from its private memory ----
+
+RemoteMemory remote;
+std::unique_ptr<SingleCopy> single_copy;
+
+void put(struct run *run, uint64_t number) {
+  write_words(message_buffer, run->words, number);
+  const std::span<const std::byte> from = {reinterpret_cast<std::byte *>(message_buffer),
+                                           run->bytes};
+  check(members[0].to_other->put(from, remote, nullptr) == SendStatus::kDone, "putting");
+}
+
+void flush() { members[0].to_other->flush(nullptr); }
+
+void send_notice(struct run *run, uint64_t number) {
+  write_words(message_buffer, run->words, number);
+  while (members[run->side].to_other->am_send(kData, {}) != SendStatus::kDone) {
+    members[run->side].messenger.poll(kBudget);
+  }
+}
+
+// Into another buffer than the one that is sent from: a receiver keeps both.
+void receive_private(struct run *run, uint64_t number) {
+  std::byte *into = reinterpret_cast<std::byte *>(message_buffer) + run->bytes;
+  receive_am(run, number);
+  check(members[run->side].to_other->get({into, run->bytes}, remote, nullptr) == SendStatus::kDone,
+        "getting");
+  read_words(run, into);
+}
+
+void count_notice(void *, const Message &) noexcept { ++handled; }
+
+// Each side tells the other where its memory is.
+void exchange_memory(struct run *run, std::span<std::byte> memory) {
+  auto exposed = members[run->side].to_other->expose(memory);
+  check(exposed.ok(), "exposing memory");
+  exchange(run, &exposed.value(), &remote, sizeof remote);
+}
+
 // ---- 16 members that send to one ----
 
 uint64_t offer(struct run *run, uint64_t first, uint64_t count) {
@@ -147,6 +187,7 @@ void create_member(uint32_t index, uint32_t peer, AmHandler handler) {
   options.members = table;
   options.member = index;
   options.pool = &lending;
+  options.single_copy = single_copy.get();
   member.messenger.set_handler(kData, handler);
   check(member.shm.create(options, member.messenger.dispatcher()).ok(), "creating a member");
   member.messenger.add_provider(member.shm);
@@ -164,12 +205,20 @@ void create_group(uint32_t member_count) {
   table = MembersTable::create({static_cast<std::byte *>(shared_memory(table_bytes)), table_bytes},
                                member_count, kPoolId);
   table->hold_owner_life();
-  for (uint32_t i = 0; i < member_count; ++i) {
-    table->begin_join(i, 1, MemberName("bench"));
-    table->set_state(i, MemberState::kAlive);
-  }
   segment = GroupSegment::create({static_cast<std::byte *>(shared_memory(bytes)), bytes}, shape,
                                  kPoolId, BellFence::kSleeper);
+}
+
+// Member 0 is side 0's, all others side 1's.
+void admit_members(struct run *run) {
+  const pid_t own = getpid();
+  pid_t other = 0;
+  exchange(run, &own, &other, sizeof own);
+  for (uint32_t i = 0; run->side == 0 && i < table->member_count(); ++i) {
+    table->begin_join(i, static_cast<uint32_t>(i == 0 ? own : other), MemberName("bench"));
+    table->set_state(i, MemberState::kAlive);
+  }
+  meet(run);
 }
 
 // ---- the lane ----
@@ -211,13 +260,14 @@ void run_pair(struct run *run, bool lends, message_function send, message_functi
 
 int main(int argc, char **argv) {
   const struct run asked = parse_arguments(argc, argv);
+  const bool puts = is_kind(&asked, "bandwidth");
   const bool lends = is_kind(&asked, "loan") || is_kind(&asked, "read_large");
   create_group(is_kind(&asked, "rate16") ? 1 + kConnections : 2);
   auto *boxes = static_cast<std::byte *>(shared_memory(2 * 4096));
   const uint64_t lane_bytes = Lane::bytes_for(1024);
   lane = Lane::create({static_cast<std::byte *>(shared_memory(lane_bytes)), lane_bytes}, 1024);
   Segment *blocks[2] = {};
-  for (int i = 0; lends && i < 2; ++i) {
+  for (int i = 0; (lends || puts) && i < 2; ++i) {
     auto made = lending.create_segment(i == 0 ? "a" : "b", align_up(asked.bytes, 4096),
                                        PageSize::k4KiB, 1);
     check(made.ok(), "making a segment");
@@ -225,9 +275,10 @@ int main(int argc, char **argv) {
   }
   struct run run = start_pair(argc, argv);
   the_run = &run;
-  message_buffer = private_memory(run.bytes);
+  admit_members(&run);
+  message_buffer = private_memory(2 * run.bytes);
   const int side = run.side;
-  if (lends) block = blocks[side]->memory();
+  if (lends || puts) block = blocks[side]->memory().first(run.bytes);
   is_read = is_kind(&run, "read_large");
   if (!is_read && lends) run.words = 1;
   producer = FastBoxProducer(FastBox(boxes + 4096 * side, 4096));
@@ -238,9 +289,25 @@ int main(int argc, char **argv) {
     run_pair(&run, false, send_am, receive_am);
   } else if (lends) {
     run_pair(&run, true, send_loan, receive_am);
+  } else if (puts) {
+    create_member(static_cast<uint32_t>(side), static_cast<uint32_t>(1 - side), {});
+    exchange_memory(&run, block);
+    if (side == 0) put_stream(&run, put, flush);
+    meet(&run);
+    if (side == 1) check_last_put(&run, block.data());
+  } else if (is_kind(&run, "cma")) {
+    constexpr SingleCopyKind kOrder[] = {SingleCopyKind::kCma};
+    single_copy = choose_single_copy(kOrder).taken;
+    check(single_copy != nullptr, "using cma");
+    create_member(static_cast<uint32_t>(side), static_cast<uint32_t>(1 - side),
+                  {count_notice, nullptr});
+    exchange_memory(&run, {reinterpret_cast<std::byte *>(message_buffer), run.bytes});
+    ping_pong(&run, send_notice, receive_private);
   } else if (is_kind(&run, "rate16")) {
     if (side == 0) create_member(0, 1, {handle_am, nullptr});
-    for (uint32_t i = 1; side == 1 && i <= kConnections; ++i) create_member(i, 0, {handle_am, nullptr});
+    for (uint32_t i = 1; side == 1 && i <= kConnections; ++i) {
+      create_member(i, 0, {handle_am, nullptr});
+    }
     meet(&run);
     if (side == 1) send_stream(&run, offer);
     else receive_stream(&run, poll_member);
