@@ -1,0 +1,28 @@
+#include "transport/shm/group_keeper.h"
+
+namespace bedplate {
+
+bool ShmGroupKeeper::is_forgotten(uint32_t member, uint64_t epoch) noexcept {
+  for (uint32_t other = 0; other < segment_.shape().member_count; ++other) {
+    if (other == member) continue;
+    const MemberState state = members_.state(other);
+    // One that is joining may have looked at the table before this change: it has to say, too.
+    if (state != MemberState::kAlive && state != MemberState::kJoining) continue;
+    // Acquire: pairs with the release of who acknowledges, after its last touch.
+    if (segment_.wrapper(other).acknowledged_epoch.load(std::memory_order_acquire) < epoch) {
+      return false;
+    }
+    const uint64_t held =
+        segment_.held_loans(other)[member / 64].load(std::memory_order_acquire);
+    if ((held >> (member % 64) & 1) != 0) return false;
+  }
+  return true;
+}
+
+void ShmGroupKeeper::wake_members() noexcept {
+  for (uint32_t member = 0; member < segment_.shape().member_count; ++member) {
+    segment_.bell(member).ring();
+  }
+}
+
+}  // namespace bedplate
