@@ -4,8 +4,8 @@ Allocations" (2009) row by row, computed to the byte from that version's structu
 and beside it what `bedplate plan --fifo` says at the same parameters.
 
 Each figure says where it comes from: published (in the RFC), modelled (by this file), planned (by
-`bedplate plan`) or allocated (measured from processes that really joined: --allocated). It is no
-timed test: it exits 0 whatever the figures, unless something failed to run.
+`bedplate plan`) or allocated (by processes that really joined: joined_memory.cc). It is no timed
+test: it exits 0 whatever the figures, unless something failed to run.
 """
 import argparse
 import json
@@ -18,6 +18,10 @@ from common import BEDPLATE, BenchError
 PEERS = 1024
 LINE_BYTES = 128
 GOALS = {"lazy L64": 64 * common.MIB, "mesh 16 L64": 155_000_000}  # in all
+SETUP_GOAL_S = 2
+JOINED_MEMORY = os.path.join(common.BUILD, "joined_memory")
+SHARED_MAX_BYTES = 200 * common.MIB
+PRIVATE = "private to each process"  # joined_memory.cc's name for it
 
 # ---- The model of Open MPI 1.3 (LP64), which the RFC describes ----
 # The structures and how they are allocated are those of its published source; how free lists grow,
@@ -119,26 +123,18 @@ def rows_of(answer):
     return rows
 
 
-def read_allocated(source):
-    """What was measured, {column: {"parts": [{"part", "bytes"}], "total_bytes"}}, each as `bedplate
-    plan --fifo --json` prints it, perhaps with "page_tables_bytes"; from a file or a command."""
-    if source is None:
-        return {}
-    doing = f"reading what was allocated from {source}"
-    try:
-        if os.path.exists(source):
-            with open(source, encoding="utf-8") as file:
-                text = file.read()
-        else:
-            text = subprocess.run(source, shell=True, capture_output=True, text=True,
-                                  check=True).stdout
-        measured = json.loads(text)
-        return {name: {**answer, "rows": rows_of(answer)} for name, answer in measured.items()}
-    except subprocess.CalledProcessError as error:
-        raise BenchError(f"{doing}: {error.stderr.strip()}; name a file or a command")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BenchError(f"{doing}: {error!r}; it must be JSON: {{NAME: what `bedplate plan --fifo "
-                         "--json` prints}")
+def allocated_by_processes(layout, heard):
+    """What PEERS processes took that joined for real: the answer of joined_memory.cc."""
+    argv = [JOINED_MEMORY, layout, str(PEERS), str(heard)]
+    with common.reserved_hugepages(SHARED_MAX_BYTES):
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise BenchError(f"running {' '.join(argv)}: {done.stderr.strip()}; run it by hand")
+    answer = json.loads(done.stdout)
+    answer["private_bytes"] = next(part["bytes"] for part in answer["parts"]
+                                   if part["part"] == PRIVATE)
+    answer["shared_bytes"] = answer["total_bytes"] - answer["private_bytes"]
+    return answer
 
 
 # ---- The tables ----
@@ -175,31 +171,46 @@ def print_ours(columns, kind):
           " ".join(f"{-(-column['total'] // PEERS):12,}" for column in columns.values()))
 
 
-def print_goals(answers):
-    print()
-    for name, goal in GOALS.items():
-        total = max(paged["bytes"] for paged in answers[name]["in_pages"])
-        print(f"  {name}: {total / 1e6:.1f} of {goal / 1e6:.1f} planned, in whole pages: "
-              f"{common.verdict(total <= goal)}")
+def print_allocated(answers):
+    print(f"\nBedplate, {PEERS} processes that joined, in 10^6 bytes, whole pages; entries, eager "
+          "bytes and lines\nas in the columns L64 above; private: what each keeps in its own heap\n")
+    print(f"  {'':14} {'shared':>9} {'private':>9} {'page tables':>12} {'set up in':>10}")
+    for name, answer in answers.items():
+        print(f"  {name:14} {megabytes(answer['shared_bytes']):>9} "
+              f"{megabytes(answer['private_bytes']):>9} "
+              f"{megabytes(answer['page_tables_bytes']):>12} {answer['setup_s']:8.2f} s")
+    for name, answer in answers.items():
+        goal = GOALS[name]
+        print(f"  {name}: {answer['shared_bytes'] / 1e6:.1f} of {goal / 1e6:.1f} in all: "
+              f"{common.verdict(answer['shared_bytes'] <= goal)}; set up within {SETUP_GOAL_S} s: "
+              f"{common.verdict(answer['setup_s'] < SETUP_GOAL_S)}")
+
+
+def print_growth(answers):
+    print(f"\nGrowth with traffic, lazy, {PEERS} receivers\n")
+    print(f"  {'each hears from':16} {'boxes':>7} {'of them MB':>11} {'private MB more':>16}")
+    for answer in answers:
+        print(f"  {answer['heard']:16} {answer['boxes_given']:7} "
+              f"{megabytes(answer['box_bytes']):>11} "
+              f"{megabytes(answer['private_growth_bytes']):>16}")
 
 
 def main():
     parser = argparse.ArgumentParser(description="The memory of FIFOs at 1024 processes.")
-    parser.add_argument("--allocated", metavar="FILE|COMMAND",
-                        help="JSON of what joined processes really took")
+    parser.add_argument("--heard", default="1,8,32,1023",
+                        help="from how many others each hears, with traffic (1,8,32,1023)")
     options = parser.parse_args()
-    common.require({BEDPLATE: "make"})
-    measured = read_allocated(options.allocated)
-    answers = {name: planned(question) for name, question in QUESTIONS.items()}
+    common.require({BEDPLATE: "make", JOINED_MEMORY: "scripts/bench/run.sh fifo"})
+    planned_answers = {name: planned(question) for name, question in QUESTIONS.items()}
     modelled = print_model()
-    print_ours({name: rows_of(answer) for name, answer in answers.items()}, "planned")
-    print_ours({name: answer["rows"] for name, answer in measured.items()}, "allocated")
-    for name, answer in measured.items():
-        if "page_tables_bytes" in answer:
-            print(f"  page tables, {name}: {megabytes(answer['page_tables_bytes'])}, apart")
-    print_goals(answers)
-    path = common.write_json("fifo.json", {"modelled": modelled, "planned": answers,
-                                           "allocated": measured})
+    print_ours({name: rows_of(answer) for name, answer in planned_answers.items()}, "planned")
+    joined = {"lazy L64": allocated_by_processes("lazy", 0),
+              "mesh 16 L64": allocated_by_processes("mesh", 0)}
+    print_allocated(joined)
+    growth = [allocated_by_processes("lazy", int(heard)) for heard in options.heard.split(",")]
+    print_growth(growth)
+    path = common.write_json("fifo.json", {"modelled": modelled, "planned": planned_answers,
+                                           "allocated": joined, "growth": growth})
     print(f"every row: {os.path.relpath(path)}")
 
 

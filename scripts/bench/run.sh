@@ -14,7 +14,7 @@ for name in bare_server bare_zero; do
   ${CC:-gcc} -O2 -Wall -Wextra -Wconversion -Wshadow -Werror -pthread \
     -o "$build/$name" "$here/$name.c"
 done
-for name in key_cost page_walk; do
+for name in key_cost page_walk joined_memory; do
   ${CXX:-g++} -std=c++20 -O2 -DNDEBUG -Wall -Wextra -Wconversion -Wshadow -Werror -I"$here/../.." \
     -o "$build/$name" "$here/$name.cc" "$here/../../build/release/libbedplate.a" -luring -lpthread
 done
