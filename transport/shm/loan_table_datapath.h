@@ -26,7 +26,7 @@ class LoanTable {
     Completion* returned = nullptr;  // nullptr: the block goes back to the heap
     uint32_t member = 0;
     uint32_t next_free = 0;
-    uint8_t mark = 0;  // what its byte has when it was returned
+    uint8_t mark = 0;  // what its byte has when it was returned; free: what it has now
   };
   struct Lent {
     uint32_t loan = UINT32_MAX;  // this: too many are out
@@ -38,9 +38,13 @@ class LoanTable {
 
   Lent try_lend(std::byte* block, Completion* returned, uint32_t member) noexcept;
   // The message never went: the block is the caller's again.
-  void cancel(uint32_t loan) noexcept { forget(loan); }
+  void cancel(uint32_t loan) noexcept {
+    --records_[loan].mark;  // unused: who tries on and on must not come round to what lies there
+    forget(loan);
+  }
 
-  uint32_t out_count() const noexcept { return out_count_; }
+  // Threads: any.
+  uint32_t out_count() const noexcept { return out_count_.load(std::memory_order_relaxed); }
 
   // Takes loans that have come back, at most out.size(). Returns how many; call it again when it
   // is as many as asked for. Who is told of them may lend again.
@@ -60,7 +64,7 @@ class LoanTable {
   std::unique_ptr<uint64_t[]> out_bits_;
   uint32_t out_words_ = 0;
   uint32_t first_free_ = kNone;
-  uint32_t out_count_ = 0;
+  std::atomic<uint32_t> out_count_{0};
 };
 
 inline LoanTable::Lent LoanTable::try_lend(std::byte* block, Completion* returned,
@@ -72,7 +76,7 @@ inline LoanTable::Lent LoanTable::try_lend(std::byte* block, Completion* returne
   const auto mark = static_cast<uint8_t>(record.mark + 1);
   record = {block, returned, member, kNone, mark};
   out_bits_[loan / 64] |= uint64_t{1} << (loan % 64);
-  ++out_count_;
+  out_count_.store(out_count() + 1, std::memory_order_relaxed);
   return {loan, mark};
 }
 
@@ -95,6 +99,7 @@ inline size_t LoanTable::collect_from(uint32_t member, std::span<Record> out) no
   for (uint32_t loan = 0; loan < returned_.size() && count < out.size(); ++loan) {
     if (!is_out(loan) || records_[loan].member != member) continue;
     out[count++] = records_[loan];
+    records_[loan].mark = returned_[loan].load(std::memory_order_relaxed);  // the next differs
     forget(loan);
   }
   return count;
@@ -105,7 +110,7 @@ inline void LoanTable::forget(uint32_t loan) noexcept {
   out_bits_[loan / 64] &= ~(uint64_t{1} << (loan % 64));
   records_[loan].next_free = first_free_;
   first_free_ = loan;
-  --out_count_;
+  out_count_.store(out_count() - 1, std::memory_order_relaxed);
 }
 
 }  // namespace bedplate
