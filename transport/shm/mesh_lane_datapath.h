@@ -3,7 +3,7 @@
 //
 // A word says what is to be done and where its bytes lie in the sender's eager region:
 //
-//     bits  0..2   kind (kEager, kLoan or kControl)
+//     bits  0..2   kind (any but kArea)
 //     bits  3..10  active message (kControl: what is wanted)
 //     bits 11..23  payload bytes
 //     bits 24..63  offset in the sender's eager region

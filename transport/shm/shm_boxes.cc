@@ -75,19 +75,21 @@ void ShmProvider::ask_for_idle_box() noexcept {
 // ---- The sender's side ----
 
 void ShmProvider::accept_box(ShmEndpoint& from, uint32_t box) noexcept {
-  if (kind_ != GroupKind::kLazy || box >= segment_.shape().box_count ||
-      from.box_index_ != ShmEndpoint::kNoBox) {
-    return cut_off(from, "a box that it cannot give");
+  {
+    const SpinGuard guard(from.lock_, is_threaded_);
+    if (!from.is_open_) return;  // it has died since
+    if (from.box_index_ == ShmEndpoint::kNoBox &&
+        segment_.box_owner(box).load(std::memory_order_acquire) ==
+            pack_box_owner(from.peer_, self_)) {
+      return from.use_box(box);
+    }
   }
-  const SpinGuard guard(from.lock_, is_threaded_);
-  from.box_ = std::make_unique<FastBoxProducer>(segment_.box(box));
-  from.box_index_ = box;
-  from.settle_queue();
+  cut_off(from, "a box that it cannot give");
 }
 
 void ShmProvider::give_box_back(ShmEndpoint& from, uint32_t box) noexcept {
   const SpinGuard guard(from.lock_, is_threaded_);
-  if (from.box_index_ != box || from.must_return_box_) return;  // it crossed our kBoxClosed
+  if (!from.is_open_ || from.box_index_ != box || from.must_return_box_) return;
   from.must_return_box_ = true;
   returning_count_.fetch_add(1, std::memory_order_relaxed);
   from.settle_queue();

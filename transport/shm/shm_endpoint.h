@@ -57,11 +57,13 @@ class ShmEndpoint final : public Endpoint {
 
   // Forgets the former peer: from here on it is the one of `generation`.
   void open(uint64_t generation) noexcept;
-  void close() noexcept { is_open_ = false; }
+  // From here on nothing is written for the peer.
+  void close() noexcept;
 
   // Puts one slot into the queue: `bytes` is the message's length, `data` what the slot has of it.
   // Returns false when there is no room.
   bool post(const SlotHeader& header, const std::byte* data, size_t data_bytes) noexcept;
+  bool post_to_box(const SlotHeader& header, const std::byte* data, size_t data_bytes) noexcept;
   bool post_to_fifo(const SlotHeader& header, const std::byte* data, size_t data_bytes) noexcept;
   bool post_to_lane(const SlotHeader& header, const std::byte* data, size_t data_bytes) noexcept;
   SendStatus send_copy(AmId id, std::span<const std::byte> payload) noexcept;
@@ -78,6 +80,8 @@ class ShmEndpoint final : public Endpoint {
   bool advance(Operation& operation, Outcome* outcome) noexcept;
   bool open_memory() noexcept;
 
+  // From now on to be sent through, as soon as order allows.
+  void use_box(uint32_t box) noexcept;
   // Moves to the box that the peer gave, or back to the FIFO, as soon as order allows.
   void settle_queue() noexcept;
 
@@ -90,6 +94,7 @@ class ShmEndpoint final : public Endpoint {
   FutexBell bell_;
   std::unique_ptr<FastBoxProducer> box_;  // made with the first box, then kept
   uint32_t box_index_ = kNoBox;           // the box that it has, or is to have
+  uint64_t box_uses_ = 0;                 // messages through the boxes that it had before
   InboundFifo fifo_;
   uint64_t known_tail_ = 0;
   uint64_t next_fifo_index_ = 0;  // after the last slot of the FIFO that was ours

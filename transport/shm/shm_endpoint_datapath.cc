@@ -25,8 +25,9 @@ SendStatus ShmEndpoint::send_copy(AmId id, std::span<const std::byte> payload) n
     std::byte* area = box_->next_area(bytes, &place);
     if (area == nullptr) return SendStatus::kAgain;
     std::memcpy(area, payload.data(), bytes);
-    return post({SlotKind::kArea, id, bytes, provider_.self_},
-                reinterpret_cast<const std::byte*>(&place), sizeof place)
+    // Not post(): it could find the box drained by now, and give it back.
+    return post_to_box({SlotKind::kArea, id, bytes, provider_.self_},
+                       reinterpret_cast<const std::byte*>(&place), sizeof place)
                ? SendStatus::kDone
                : SendStatus::kAgain;
   }
@@ -76,6 +77,11 @@ bool ShmEndpoint::post(const SlotHeader& header, const std::byte* data,
     if (queue_ == Queue::kFifo) return post_to_fifo(header, data, data_bytes);
     if (queue_ == Queue::kLane) return post_to_lane(header, data, data_bytes);
   }
+  return post_to_box(header, data, data_bytes);
+}
+
+bool ShmEndpoint::post_to_box(const SlotHeader& header, const std::byte* data,
+                              size_t data_bytes) noexcept {
   MessageSlot* slot = box_->next_slot();
   if (slot == nullptr) return false;
   copy_inline(slot->payload, data, data_bytes);
@@ -112,7 +118,7 @@ bool ShmEndpoint::post_to_lane(const SlotHeader& header, const std::byte* data,
 EagerRegion::Use ShmEndpoint::last_use() const noexcept {
   switch (queue_) {
     case Queue::kFifo: return {peer_, false, next_fifo_index_ - 1};
-    case Queue::kBox: return {peer_, true, box_->next_index() - 1};
+    case Queue::kBox: return {peer_, true, box_uses_ + box_->next_index() - 1};
     case Queue::kLane: return {peer_, false, lane_head_ - 1};
   }
   return {};
@@ -120,12 +126,19 @@ EagerRegion::Use ShmEndpoint::last_use() const noexcept {
 
 bool ShmEndpoint::is_consumed(const EagerRegion::Use& use) noexcept {
   if (!is_open_) return true;
-  if (use.is_box) return queue_ != Queue::kBox || box_->is_consumed(use.index);
+  // A box is given back when it is empty.
+  if (use.is_box) return use.index < box_uses_ || box_->is_consumed(use.index - box_uses_);
   if (queue_ == Queue::kLane) {
     known_lane_tail_ = lane_.tail();
     return static_cast<int32_t>(known_lane_tail_ - static_cast<uint32_t>(use.index)) > 0;
   }
   return fifo_.tail() > use.index;
+}
+
+void ShmEndpoint::use_box(uint32_t box) noexcept {
+  box_ = std::make_unique<FastBoxProducer>(provider_.segment_.box(box));
+  box_index_ = box;
+  settle_queue();
 }
 
 void ShmEndpoint::settle_queue() noexcept {
@@ -140,6 +153,7 @@ void ShmEndpoint::settle_queue() noexcept {
       return;
     }
     queue_ = Queue::kFifo;
+    box_uses_ += box_->next_index();
     box_index_ = kNoBox;
     must_return_box_ = false;
     provider_.returning_count_.fetch_sub(1, std::memory_order_relaxed);

@@ -16,12 +16,13 @@ void ShmProvider::follow_members() noexcept {
   const uint64_t epoch = members_->epoch();
   if (epoch != seen_epoch_) {
     // Deaths are acknowledged when the FIFO was read beyond every slot that the dead may have
-    // taken: up to the counter, and the slot there, whose writer may have died before it moved it.
+    // taken: slots are taken one after the other, so up to the first that nobody has.
     if (kind_ == GroupKind::kLazy) {
-      drain_until_ = std::min(fifo_.claims(), tail_ + fifo_.capacity());
       SlotHeader header;
-      fifo_.peek(drain_until_, &header);
-      if (header.kind != SlotKind::kNone) ++drain_until_;
+      for (drain_until_ = tail_; drain_until_ - tail_ < fifo_.capacity(); ++drain_until_) {
+        fifo_.peek(drain_until_, &header);
+        if (header.kind == SlotKind::kNone) break;
+      }
     }
     for (uint32_t member = 0; member < segment_.shape().member_count; ++member) {
       const MemberWord now = members_->word(member);
@@ -60,7 +61,8 @@ void ShmProvider::member_changed(uint32_t member, const MemberWord& before,
   }
   if (is_there && (!was_there || now.generation != before.generation)) {
     if (kind_ == GroupKind::kExchange) {
-      inbound_boxes_[0].consumer = FastBoxConsumer(segment_.inbound_box(self_));
+      inbound_boxes_[0] = {FastBoxConsumer(segment_.inbound_box(self_)), 0, member};
+      inbound_box_count_ = 1;
     }
     tell(PeerEventKind::kJoined, member, now.generation);
   }
@@ -68,17 +70,14 @@ void ShmProvider::member_changed(uint32_t member, const MemberWord& before,
 }
 
 // What the dead one had published outside the FIFO, where it comes before or after all of that.
+// Once round is all that it can have left: who only said that it left may still be writing.
 void ShmProvider::drain(uint32_t member) noexcept {
   for (uint32_t i = 0; i < inbound_box_count_; ++i) {
     if (inbound_boxes_[i].sender != member) continue;
-    while (poll_box(inbound_boxes_[i], kFastBoxSlotCountMax) > 0) {
-    }
-    if (kind_ == GroupKind::kLazy) drop_inbound_box(i--);
+    poll_box(inbound_boxes_[i], kFastBoxSlotCountMax);
+    kind_ == GroupKind::kLazy ? drop_inbound_box(i--) : static_cast<void>(inbound_box_count_ = 0);
   }
-  if (kind_ == GroupKind::kMesh) {
-    while (poll_lane(member, segment_.shape().entry_count) > 0) {
-    }
-  }
+  if (kind_ == GroupKind::kMesh) poll_lane(member, segment_.shape().entry_count);
 }
 
 void ShmProvider::acknowledge_if_drained() noexcept {

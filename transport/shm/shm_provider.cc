@@ -42,8 +42,6 @@ Result<void> ShmProvider::create(const ShmProviderOptions& options, const Dispat
   } else {
     limits_.am_bytes_max = std::min(shape.eager_bytes, FastBox::area_bytes(shape.box_bytes));
     copied_out_ = std::make_unique<std::byte[]>(kMessageBytesMax + 1);
-    inbound_boxes_[0] = {FastBoxConsumer(segment_.inbound_box(self_)), 0, 1 - self_};
-    inbound_box_count_ = 1;
   }
   follow_members();
   return {};
@@ -90,9 +88,10 @@ ShmEndpoint& ShmProvider::make_endpoint(uint32_t member) {
 }
 
 ShmEndpoint* ShmProvider::sender_of(uint32_t member) noexcept {
-  if (member >= segment_.shape().member_count || member == self_) return nullptr;
+  if (!is_peer(member)) return nullptr;
   ShmEndpoint* endpoint = endpoints_[member].get();
-  if (endpoint != nullptr && endpoint->generation_ == known_members_[member].generation) {
+  // By the table itself: it may have joined, and written, since this poll looked at the epoch.
+  if (endpoint != nullptr && endpoint->generation_ == members_->generation(member)) {
     return endpoint;
   }
   // The first that is heard from it. It may be dead already: what it had sent counts.
@@ -140,6 +139,11 @@ void ShmProvider::cancel_eager(const EagerRegion::Piece& piece) noexcept {
   eager_.cancel(piece);
 }
 
+void ShmProvider::forget_eager(uint32_t member) noexcept {
+  const SpinGuard guard(lock_, is_threaded_);
+  eager_.reclaim([&](const EagerRegion::Use& use) { return use.member == member; });
+}
+
 LoanTable::Lent ShmProvider::lend(std::byte* block, Completion* returned,
                                   uint32_t member) noexcept {
   const SpinGuard guard(lock_, is_threaded_);
@@ -168,12 +172,21 @@ ShmEndpoint::ShmEndpoint(ShmProvider& provider, uint32_t peer) noexcept
   if (provider_.kind_ == GroupKind::kMesh) lane_ = segment.lane(peer_, provider_.self_);
 }
 
-void ShmEndpoint::open(uint64_t generation) noexcept {
-  generation_ = generation;
-  is_open_ = provider_.is_alive(peer_);
-  is_cut_off_ = false;
+void ShmEndpoint::close() noexcept {
+  is_open_ = false;
+  if (!must_return_box_) return;
   must_return_box_ = false;
+  provider_.returning_count_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void ShmEndpoint::open(uint64_t generation) noexcept {
+  close();
+  provider_.forget_eager(peer_);
+  generation_ = generation;
+  is_open_ = provider_.is_alive(peer_) && !provider_.is_pool_gone_;
+  is_cut_off_ = false;
   box_index_ = kNoBox;
+  box_uses_ = 0;
   known_tail_ = next_fifo_index_ = 0;
   lane_head_ = known_lane_tail_ = inbound_lane_tail_ = 0;
   heard_ = held_loans_ = 0;

@@ -123,6 +123,9 @@ class ShmProvider final : public Provider {
   // Whoever wrote to us; nullptr: nobody who may.
   ShmEndpoint* sender_of(uint32_t member) noexcept;
   ShmEndpoint& make_endpoint(uint32_t member);
+  bool is_peer(uint32_t member) const noexcept {
+    return member < segment_.shape().member_count && member != self_;
+  }
   bool is_alive(uint32_t member) const noexcept {
     return members_->state(member) == MemberState::kAlive;
   }
@@ -137,6 +140,8 @@ class ShmProvider final : public Provider {
   EagerRegion::Piece take_eager(ShmEndpoint& endpoint, uint64_t bytes) noexcept;
   void use_eager(const EagerRegion::Piece& piece, const EagerRegion::Use& use) noexcept;
   void cancel_eager(const EagerRegion::Piece& piece) noexcept;
+  // What the one who was in `member`'s place before has not consumed.
+  void forget_eager(uint32_t member) noexcept;
   LoanTable::Lent lend(std::byte* block, Completion* returned, uint32_t member) noexcept;
   void cancel_loan(uint32_t loan) noexcept;
 
@@ -149,7 +154,8 @@ class ShmProvider final : public Provider {
   void handle(ShmEndpoint& from, const SlotHeader& header, const std::byte* body,
               const FastBoxConsumer* box) noexcept;
   void handle_loan(ShmEndpoint& from, const SlotHeader& header, const std::byte* body) noexcept;
-  void handle_control(ShmEndpoint& from, const SlotHeader& header, const std::byte* body) noexcept;
+  void handle_control(ShmEndpoint& from, const SlotHeader& header, const std::byte* body,
+                      bool came_by_box) noexcept;
   void deliver(ShmEndpoint& from, uint32_t am, const std::byte* payload, uint32_t bytes,
                const Loan& loan) noexcept;
   void set_held(uint32_t lender, bool is_held) noexcept;
@@ -209,7 +215,7 @@ class ShmProvider final : public Provider {
   std::unique_ptr<std::byte[]> copied_out_;
   uint32_t polls_ = 0;
   // Released, and given back at the next poll: a store to the lender's line would hold up what this
-  // shard sends right after it.
+  // shard sends right after it. Not where there are threads.
   uint32_t released_count_ = 0;
   Return released_[kReleasedCountMax];
 

@@ -32,7 +32,8 @@ uint32_t ShmProvider::poll_fifo(uint32_t budget) noexcept {
     if (header.kind == SlotKind::kNone) break;
     if (header.kind == SlotKind::kClaimed) {
       // Its writer is about to publish it, unless it has died; and then it may have done so first.
-      if (!has_died(header.sender)) break;
+      // Nobody publishes what is claimed for nobody.
+      if (is_peer(header.sender) && !has_died(header.sender)) break;
       fifo_.peek(tail_, &header);
       if (header.kind == SlotKind::kClaimed) {
         counters_->torn.add(1);
@@ -83,7 +84,8 @@ uint32_t ShmProvider::poll_lane(uint32_t sender, uint32_t budget) noexcept {
   const MeshLane lane = segment_.lane(self_, sender);
   const uint32_t head = lane.head();
   const ShmEndpoint* known = endpoints_[sender].get();
-  if (head == (known != nullptr ? known->inbound_lane_tail_ : 0)) return 0;
+  const bool is_known = known != nullptr && known->generation_ == members_->generation(sender);
+  if (head == (is_known ? known->inbound_lane_tail_ : 0)) return 0;
   ShmEndpoint* from = sender_of(sender);
   if (from == nullptr || from->is_cut_off_) return 0;
   uint32_t& tail = from->inbound_lane_tail_;
@@ -92,7 +94,7 @@ uint32_t ShmProvider::poll_lane(uint32_t sender, uint32_t budget) noexcept {
     return 0;
   }
   uint32_t count = 0;
-  for (; tail != head && count < budget; ++tail, ++count) {
+  for (; tail != head && count < budget && !from->is_cut_off_; ++tail, ++count) {
     const LaneWord word = lane.at(tail);
     const std::span<std::byte> region = segment_.eager_region(sender);
     const uint64_t bytes = word.kind == SlotKind::kEager ? word.bytes : kInlineBytesMax;
@@ -135,7 +137,7 @@ void ShmProvider::handle(ShmEndpoint& from, const SlotHeader& header, const std:
       return deliver(from, header.am, region.data() + place.offset, header.bytes, {});
     }
     case SlotKind::kLoan: return handle_loan(from, header, body);
-    case SlotKind::kControl: return handle_control(from, header, body);
+    case SlotKind::kControl: return handle_control(from, header, body, box != nullptr);
     default: return cut_off(from, "a message of no kind");
   }
 }
@@ -166,16 +168,15 @@ void ShmProvider::release(const Loan& loan) noexcept {
   const Return returned = {static_cast<uint32_t>(loan.token >> 32),
                            static_cast<uint16_t>(loan.token >> 8),
                            static_cast<uint8_t>(loan.token)};
-  const SpinGuard guard(lock_, is_threaded_);
-  if (released_count_ == kReleasedCountMax) {
-    for (const Return& earlier : released_) give_back(earlier);
-    released_count_ = 0;
+  if (is_threaded_) {  // at once: the shard may be asleep
+    const SpinGuard guard(lock_, true);
+    return give_back(returned);
   }
+  if (released_count_ == kReleasedCountMax) give_back_released();
   released_[released_count_++] = returned;
 }
 
 void ShmProvider::give_back_released() noexcept {
-  const SpinGuard guard(lock_, is_threaded_);
   for (uint32_t i = 0; i < released_count_; ++i) give_back(released_[i]);
   released_count_ = 0;
 }
@@ -209,16 +210,22 @@ uint32_t ShmProvider::collect_loans() noexcept {
 }
 
 void ShmProvider::handle_control(ShmEndpoint& from, const SlotHeader& header,
-                                 const std::byte* body) noexcept {
+                                 const std::byte* body, bool came_by_box) noexcept {
+  const auto what = static_cast<ShmControl>(header.am);
+  if (what == ShmControl::kOperation) return handle_operation(from, body);
   uint32_t box = 0;
   std::memcpy(&box, body, sizeof box);
-  switch (static_cast<ShmControl>(header.am)) {
+  if (kind_ != GroupKind::kLazy || box >= segment_.shape().box_count) {
+    return cut_off(from, "a box that there is not");
+  }
+  switch (what) {
     case ShmControl::kBoxGranted: return accept_box(from, box);
     case ShmControl::kBoxWanted: return give_box_back(from, box);
-    case ShmControl::kBoxClosed: return close_box(from, box);
-    case ShmControl::kOperation: return handle_operation(from, body);
+    case ShmControl::kBoxClosed:
+      // By the FIFO: a box is not closed while it is being read.
+      return came_by_box ? cut_off(from, "the end of a box inside a box") : close_box(from, box);
+    default: return cut_off(from, "a control message of no kind");
   }
-  cut_off(from, "a control message of no kind");
 }
 
 void ShmProvider::deliver(ShmEndpoint& from, uint32_t am, const std::byte* payload,
