@@ -29,7 +29,7 @@ class Messenger final : public PollSource {
   void add_provider(Provider& provider) noexcept;
 
   // A way to `peer`, by the first provider that has one; the same for the same peer. It may
-  // allocate: once for each peer. Ownership: the provider's.
+  // allocate: once for each peer. Ownership: the provider's. Threads: the shard's.
   // Errors: for each provider why it was not taken.
   Result<Endpoint*> connect(const PeerAddress& peer);
 
@@ -37,7 +37,7 @@ class Messenger final : public PollSource {
   uint32_t poll(uint32_t budget) noexcept override;
 
   // Sleeps until something may have arrived, at most `timeout_ns`. Requires: one provider that can
-  // be waited for (Provider::wait).
+  // be waited for (Provider::can_sleep). Threads: the shard's.
   void wait(uint64_t timeout_ns) noexcept;
 
   // Gives a loan back to its sender. Threads: the shard's, unless the provider was made for many.

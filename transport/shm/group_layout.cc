@@ -75,7 +75,7 @@ Result<void> check_group_shape(const GroupShape& shape) noexcept {
       {"send_threshold", shape.send_threshold, 1, 65535, false},
       {"loans", shape.loan_count, 1, 65535, false},
       {"line_bytes", shape.line_bytes, 64, 128, true},
-      {"eager_bytes times eager_count", uint64_t{shape.eager_bytes} * shape.eager_count, 64,
+      {"eager_bytes times eager_count", uint64_t{shape.eager_bytes} * shape.eager_count, 256,
        EagerRegion::kLineCountMax * kCacheLineBytes, false},
   };
   for (const Range& range : ranges) {

@@ -15,6 +15,13 @@ namespace bedplate {
 void ShmProvider::follow_members() noexcept {
   const uint64_t epoch = members_->epoch();
   if (epoch != seen_epoch_) {
+    for (uint32_t member = 0; member < segment_.shape().member_count; ++member) {
+      const MemberWord now = members_->word(member);
+      const MemberWord before = known_members_[member];
+      if (now == before) continue;
+      member_changed(member, before, now);
+      known_members_[member] = now;
+    }
     // Deaths are acknowledged when the FIFO was read beyond every slot that the dead may have
     // taken: slots are taken one after the other, so up to the first that nobody has.
     if (kind_ == GroupKind::kLazy) {
@@ -23,13 +30,6 @@ void ShmProvider::follow_members() noexcept {
         fifo_.peek(drain_until_, &header);
         if (header.kind == SlotKind::kNone) break;
       }
-    }
-    for (uint32_t member = 0; member < segment_.shape().member_count; ++member) {
-      const MemberWord now = members_->word(member);
-      const MemberWord before = known_members_[member];
-      if (now == before) continue;
-      member_changed(member, before, now);
-      known_members_[member] = now;
     }
     seen_epoch_ = epoch;
     epoch_to_acknowledge_ = epoch;

@@ -140,7 +140,7 @@ SendStatus ShmEndpoint::ask_target(Operation& operation) noexcept {
   Operation* kept = provider_.keep_operation(*this, operation);
   if (kept == nullptr) return SendStatus::kAgain;
   if (!post_operation(*kept)) {
-    kept->endpoint = nullptr;
+    provider_.forget_operation(*kept);
     return SendStatus::kAgain;
   }
   return SendStatus::kPending;
@@ -158,12 +158,19 @@ SendStatus ShmEndpoint::flush(Completion* done) noexcept {
                                                                : SendStatus::kAgain;
 }
 
-// Posts the record of what comes next: of a put or get as much as a message may have.
-bool ShmEndpoint::post_operation(Operation& operation) noexcept {
-  const uint64_t data_max = provider_.limits_.am_bytes_max;
+// How much of a put or get goes into its next record: what a message may have, and no more than
+// half the eager region, so that the record and, in a mesh, its word always fit in.
+uint32_t ShmProvider::next_piece_bytes(const Operation& operation) const noexcept {
+  if (is_atomic(operation.kind)) return 0;
+  const uint64_t half = segment_.layout().eager_region_bytes() / 2;
   const uint64_t left = operation.remote.bytes - operation.bytes_done;
-  const auto bytes =
-      is_atomic(operation.kind) ? 0u : static_cast<uint32_t>(std::min(left, data_max));
+  return static_cast<uint32_t>(
+      std::min({left, uint64_t{limits_.am_bytes_max}, half - sizeof(OperationRecord)}));
+}
+
+// Posts the record of what comes next.
+bool ShmEndpoint::post_operation(Operation& operation) noexcept {
+  const uint32_t bytes = provider_.next_piece_bytes(operation);
   const EagerRegion::Piece piece =
       provider_.take_eager(*this, sizeof(OperationRecord) + bytes);
   if (piece.memory == nullptr) return false;
@@ -196,6 +203,7 @@ Operation* ShmProvider::keep_operation(ShmEndpoint& endpoint,
     if (place.endpoint != nullptr) continue;
     place = operation;
     place.endpoint = &endpoint;
+    place.generation = endpoint.generation_;
     place.number = ++operation_number_;
     operation_count_.fetch_add(1, std::memory_order_relaxed);
     return &place;
@@ -203,7 +211,19 @@ Operation* ShmProvider::keep_operation(ShmEndpoint& endpoint,
   return nullptr;
 }
 
-bool ShmProvider::has_operations(const ShmEndpoint& endpoint, uint64_t before) const noexcept {
+void ShmProvider::forget_operation(Operation& operation) noexcept {
+  const SpinGuard guard(lock_, is_threaded_);
+  operation.endpoint = nullptr;  // from here on the place may be used anew
+  operation_count_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+ShmEndpoint* ShmProvider::endpoint_of(const Operation& operation) noexcept {
+  const SpinGuard guard(lock_, is_threaded_);
+  return operation.endpoint;
+}
+
+bool ShmProvider::has_operations(const ShmEndpoint& endpoint, uint64_t before) noexcept {
+  const SpinGuard guard(lock_, is_threaded_);
   return std::any_of(std::begin(operations_), std::end(operations_), [&](const Operation& other) {
     return other.endpoint == &endpoint && !other.is_flush && other.number < before;
   });
@@ -212,16 +232,20 @@ bool ShmProvider::has_operations(const ShmEndpoint& endpoint, uint64_t before) c
 uint32_t ShmProvider::poll_operations() noexcept {
   uint32_t count = 0;
   for (Operation& operation : operations_) {
-    if (operation.endpoint == nullptr) continue;
-    ShmEndpoint& endpoint = *operation.endpoint;
+    ShmEndpoint* endpoint = endpoint_of(operation);
+    if (endpoint == nullptr) continue;
     Outcome outcome = Outcome::kDone;
     Completion* done = nullptr;
     {
-      const SpinGuard guard(endpoint.lock_, is_threaded_);
-      if (!endpoint.advance(operation, &outcome)) continue;
+      const SpinGuard guard(endpoint->lock_, is_threaded_);
+      if (endpoint_of(operation) != endpoint) continue;  // it never began: there was no room
+      if (!endpoint->advance(operation, &outcome)) {
+        // What waits for room is work to do: nobody wakes this shard when there is some.
+        if (!operation.is_flush && operation.piece.memory == nullptr) ++count;
+        continue;
+      }
       done = operation.done;
-      operation.endpoint = nullptr;  // from here on the place may be used anew
-      operation_count_.fetch_sub(1, std::memory_order_relaxed);
+      forget_operation(operation);
     }
     ++count;
     if (done != nullptr) done->call(*done, outcome);
@@ -231,11 +255,12 @@ uint32_t ShmProvider::poll_operations() noexcept {
 
 // Returns whether it has ended, and how.
 bool ShmEndpoint::advance(Operation& operation, Outcome* outcome) noexcept {
+  const bool is_there = is_open_ && operation.generation == generation_;
   if (operation.is_flush) {
-    *outcome = is_open_ ? Outcome::kDone : Outcome::kUnknown;
+    *outcome = is_there ? Outcome::kDone : Outcome::kUnknown;
     return !provider_.has_operations(*this, operation.number);
   }
-  if (!is_open_) {
+  if (!is_there) {
     // Of what was never posted nothing happened; of what was, nobody can say.
     *outcome = operation.piece.memory == nullptr && operation.bytes_done == 0 ? Outcome::kNotDone
                                                                               : Outcome::kUnknown;
@@ -249,17 +274,23 @@ bool ShmEndpoint::advance(Operation& operation, Outcome* outcome) noexcept {
   auto* record = reinterpret_cast<OperationRecord*>(operation.piece.memory);
   const OperationState state = record->state.load(std::memory_order_acquire);
   if (state == OperationState::kPosted) return false;
-  const uint64_t data_max = provider_.limits_.am_bytes_max;
-  const uint64_t bytes = std::min(operation.remote.bytes - operation.bytes_done, data_max);
+  const uint64_t bytes = provider_.next_piece_bytes(operation);
   if (state == OperationState::kDone && operation.kind == OperationKind::kGet) {
     std::memcpy(operation.local + operation.bytes_done, data_of(record), bytes);
   }
-  if (operation.before != nullptr) *operation.before = record->result;
+  if (state == OperationState::kDone && operation.before != nullptr) {
+    *operation.before = record->result;
+  }
   provider_.cancel_eager(operation.piece);
   operation.piece = {};
+  if (state != OperationState::kDone) {
+    *outcome = operation.bytes_done == 0 ? Outcome::kNotDone : Outcome::kUnknown;
+    return true;
+  }
   operation.bytes_done += bytes;
-  *outcome = state == OperationState::kDone ? Outcome::kDone : Outcome::kNotDone;
-  return state != OperationState::kDone || operation.bytes_done == operation.remote.bytes;
+  if (is_atomic(operation.kind) || operation.bytes_done == operation.remote.bytes) return true;
+  post_operation(operation);
+  return false;
 }
 
 // ---- The target ----
@@ -285,7 +316,8 @@ void ShmProvider::handle_operation(ShmEndpoint& from, const std::byte* body) noe
   }
   const uint64_t touched = is_atomic(kind) ? sizeof(uint64_t) : bytes;
   OperationState state = OperationState::kRefused;
-  if (find_exposure(from.peer_, exposure_kind, address, touched) != nullptr &&
+  const SpinGuard guard(lock_, is_threaded_);  // to the end: whoever withdraws waits for it
+  if (find_exposure(from, exposure_kind, address, touched) != nullptr &&
       (!is_atomic(kind) || address % sizeof(uint64_t) == 0)) {
     std::byte* data = region.data() + data_offset;
     if (kind == OperationKind::kPut) copy_bytes(pointer_to(address), data, bytes);
@@ -297,12 +329,15 @@ void ShmProvider::handle_operation(ShmEndpoint& from, const std::byte* body) noe
   from.bell_.ring();
 }
 
-const Exposure* ShmProvider::find_exposure(uint32_t peer, uint64_t kind, uint64_t address,
-                                           uint64_t bytes) const noexcept {
+const Exposure* ShmProvider::find_exposure(const ShmEndpoint& peer, uint64_t kind,
+                                           uint64_t address, uint64_t bytes) const noexcept {
   const uint32_t index = exposure_index(kind);
   if (index >= kExposureCountMax) return nullptr;
   const Exposure& exposure = exposures_[index];
-  if (exposure.use != exposure_use(kind) || !exposure.is_for(peer, address, bytes)) return nullptr;
+  if (exposure.use != exposure_use(kind) || exposure.peer != peer.peer_ ||
+      exposure.generation != peer.generation_ || !exposure.has(address, bytes)) {
+    return nullptr;
+  }
   return &exposure;
 }
 
@@ -318,7 +353,8 @@ Result<RemoteMemory> ShmEndpoint::expose(std::span<std::byte> memory) {
       if (!range.ok()) return range.error();
       remote.key = range.value().key;
     }
-    exposure = {remote.address, remote.bytes, remote.key, peer_, exposure.use + 1};
+    exposure = {remote.address, remote.bytes, remote.key, generation_, peer_,
+                exposure.use + 1};
     remote.kind = pack_exposure(is_pool, i, exposure.use);
     return remote;
   }

@@ -43,6 +43,7 @@ static_assert(sizeof(OperationRecord) == kCacheLineBytes);
 struct Operation {
   bool is_flush = false;
   ShmEndpoint* endpoint = nullptr;  // nullptr: there is none in this place
+  uint64_t generation = 0;          // of the peer that it was started with
   uint64_t number = 0;              // in the order in which they were started
   OperationKind kind = OperationKind::kPut;
   RemoteMemory remote;
@@ -61,12 +62,12 @@ struct Exposure {
   uint64_t address = 0;
   uint64_t bytes = 0;
   uint64_t single_copy_key = 0;
+  uint64_t generation = 0;     // of the peer: who comes into its place later may not
   uint32_t peer = UINT32_MAX;  // nobody: not in use
   uint32_t use = 0;            // how often this place was used
 
-  bool is_for(uint32_t member, uint64_t first, uint64_t count) const noexcept {
-    return peer == member && first >= address && first - address <= bytes &&
-           count <= bytes - (first - address);
+  bool has(uint64_t first, uint64_t count) const noexcept {
+    return first >= address && first - address <= bytes && count <= bytes - (first - address);
   }
 };
 

@@ -177,10 +177,13 @@ class ShmProvider final : public Provider {
   // shm_operations.cc
   bool is_reachable(const RemoteMemory& memory, OperationKind kind) const noexcept;
   Operation* keep_operation(ShmEndpoint& endpoint, const Operation& operation) noexcept;
-  bool has_operations(const ShmEndpoint& endpoint, uint64_t before) const noexcept;
+  void forget_operation(Operation& operation) noexcept;
+  ShmEndpoint* endpoint_of(const Operation& operation) noexcept;
+  bool has_operations(const ShmEndpoint& endpoint, uint64_t before) noexcept;
+  uint32_t next_piece_bytes(const Operation& operation) const noexcept;
   uint32_t poll_operations() noexcept;
   void handle_operation(ShmEndpoint& from, const std::byte* body) noexcept;
-  const Exposure* find_exposure(uint32_t peer, uint64_t kind, uint64_t address,
+  const Exposure* find_exposure(const ShmEndpoint& peer, uint64_t kind, uint64_t address,
                                 uint64_t bytes) const noexcept;
   void report_single_copy(const Error& error) noexcept;
 
