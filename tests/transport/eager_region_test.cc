@@ -1,0 +1,140 @@
+// The eager region: against a model that knows every byte.
+#include "transport/shm/eager_region_datapath.h"
+
+#include <cstdlib>
+#include <map>
+#include <random>
+#include <vector>
+
+#include "tests/support/seed.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+
+TEST_GROUP(EagerRegion) {
+  static constexpr uint64_t kBytes = 4096;
+  alignas(kCacheLineBytes) std::byte memory[kBytes];
+  EagerRegion region{memory};
+
+  static bool always(const EagerRegion::Use&) { return true; }
+  void use(const EagerRegion::Piece& piece, uint32_t member, uint64_t index = 0) {
+    region.set_use(piece, {member, false, index});
+  }
+};
+
+TEST(EagerRegion, GivesPiecesThatDoNotMeet) {
+  const EagerRegion::Piece one = region.try_take(100);
+  const EagerRegion::Piece two = region.try_take(1);
+  POINTERS_EQUAL(memory + one.offset, one.memory);
+  LONGS_EQUAL(0, one.offset);
+  LONGS_EQUAL(128, two.offset);
+  LONGS_EQUAL(192, region.try_take(0).offset);  // a line, too: it has an address
+  CHECK_FALSE(region.is_idle());
+}
+
+TEST(EagerRegion, AllOfItIsOnePiece) {
+  const EagerRegion::Piece all = region.try_take(kBytes);
+  LONGS_EQUAL(0, all.offset);
+  POINTERS_EQUAL(nullptr, region.try_take(1).memory);
+  region.cancel(all);
+  CHECK(region.is_idle());
+  CHECK(region.try_take(kBytes).memory != nullptr);
+}
+
+TEST(EagerRegion, RefusesWhatIsLongerThanItIs) {
+  POINTERS_EQUAL(nullptr, region.try_take(kBytes + 1).memory);
+  POINTERS_EQUAL(nullptr, region.try_take(UINT64_MAX - 63).memory);
+  CHECK(region.is_idle());
+}
+
+TEST(EagerRegion, HasSoManyPiecesAndNoMore) {
+  for (uint32_t i = 0; i < EagerRegion::kPieceCountMax; ++i) {
+    const EagerRegion::Piece piece = region.try_take(1);
+    CHECK(piece.memory != nullptr);
+    use(piece, i);
+  }
+  POINTERS_EQUAL(nullptr, region.try_take(1).memory);
+  region.reclaim([](const EagerRegion::Use& piece) { return piece.member == 63; });
+  CHECK(region.try_take(1).memory != nullptr);
+}
+
+TEST(EagerRegion, KeepsWhatHasNoUseYet) {
+  const EagerRegion::Piece unsaid = region.try_take(64);
+  use(region.try_take(64), 1);
+  region.reclaim(always);
+  CHECK_FALSE(region.is_idle());
+  region.cancel(unsaid);
+  CHECK(region.is_idle());
+}
+
+TEST(EagerRegion, ReclaimAsksAboutEachUse) {
+  for (uint64_t i = 0; i < 5; ++i) use(region.try_take(64), 2, i);
+  std::vector<uint64_t> asked;
+  region.reclaim([&](const EagerRegion::Use& piece) {
+    LONGS_EQUAL(2, piece.member);
+    asked.push_back(piece.index);
+    return piece.index != 3;
+  });
+  LONGS_EQUAL(5, asked.size());
+  region.reclaim(always);
+  CHECK(region.is_idle());
+}
+
+TEST(EagerRegion, SmallestAndLargest) {
+  EagerRegion one_line{std::span(memory, kCacheLineBytes)};
+  CHECK(one_line.try_take(64).memory != nullptr);
+  POINTERS_EQUAL(nullptr, one_line.try_take(1).memory);
+  auto* large = static_cast<std::byte*>(
+      std::aligned_alloc(kCacheLineBytes, EagerRegion::kLineCountMax * kCacheLineBytes));
+  EagerRegion most{{large, EagerRegion::kLineCountMax * kCacheLineBytes}};
+  CHECK(most.try_take(EagerRegion::kLineCountMax * kCacheLineBytes).memory != nullptr);
+  POINTERS_EQUAL(nullptr, most.try_take(1).memory);
+  std::free(large);
+}
+
+TEST(EagerRegion, RandomAgainstAModel) {
+  test::Seed seed;
+  std::mt19937_64 random(seed.value());
+  std::vector<int64_t> owner(kBytes, -1);
+  struct Taken {
+    EagerRegion::Piece piece;
+    uint64_t bytes;
+  };
+  std::map<int64_t, Taken> model;
+  for (int64_t i = 0; i < 50000; ++i) {
+    if (random() % 3 != 0) {
+      const uint64_t bytes = random() % 10 == 0 ? random() % kBytes : random() % 200;
+      const EagerRegion::Piece piece = region.try_take(bytes);
+      if (piece.memory == nullptr) {
+        // Really full: there is no run of free lines that long, or no piece left.
+        uint64_t run = 0;
+        uint64_t longest = 0;
+        for (uint64_t at = 0; at < kBytes; ++at) {
+          run = owner[at] == -1 ? run + 1 : 0;
+          longest = std::max(longest, run);
+        }
+        CHECK_TEXT(longest < align_up(std::max<uint64_t>(bytes, 1), kCacheLineBytes) ||
+                       model.size() == EagerRegion::kPieceCountMax,
+                   seed.text());
+        continue;
+      }
+      const uint64_t end = piece.offset + align_up(std::max<uint64_t>(bytes, 1), kCacheLineBytes);
+      CHECK_TEXT(end <= kBytes, seed.text());
+      for (uint64_t at = piece.offset; at < end; ++at) {
+        CHECK_TEXT(owner[at] == -1, seed.text());
+        owner[at] = i;
+      }
+      use(piece, 1, static_cast<uint64_t>(i));
+      model[i] = {piece, end - piece.offset};
+    } else if (!model.empty()) {
+      auto gone = model.begin();
+      std::advance(gone, random() % model.size());
+      const auto index = static_cast<uint64_t>(gone->first);
+      region.reclaim([&](const EagerRegion::Use& piece) { return piece.index == index; });
+      std::fill_n(owner.begin() + static_cast<int64_t>(gone->second.piece.offset),
+                  gone->second.bytes, -1);
+      model.erase(gone);
+    }
+  }
+}

@@ -1,0 +1,106 @@
+// The doorbell on a futex: it wakes, it does not wake who is awake, and no ring is lost.
+#include "transport/shm/futex_bell.h"
+
+#include <thread>
+#include <vector>
+
+#include "platform/clock.h"
+#include "platform/units.h"
+#include "tests/support/skip.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+
+TEST_GROUP(FutexBell) {
+  // A ring that was lost would show as a sleep of this long.
+  static constexpr uint64_t kLongNs = 20 * kNsPerSecond;
+
+  std::atomic<uint32_t> asleep{0};
+
+  // `writers` threads publish and ring, the reader sleeps whenever there is nothing new. Returns how
+  // long its longest sleep was.
+  uint64_t longest_sleep_ns(BellFence fence, uint32_t writers, uint64_t each) {
+    const FutexBell bell(asleep, fence);
+    std::atomic<uint64_t> published{0};
+    std::vector<std::thread> threads;
+    for (uint32_t i = 0; i < writers; ++i) {
+      threads.emplace_back([&] {
+        for (uint64_t n = 0; n < each; ++n) {
+          published.fetch_add(1, std::memory_order_release);
+          bell.ring();
+          if (n % 8 == 0) std::this_thread::yield();
+        }
+      });
+    }
+    uint64_t longest_ns = 0;
+    for (uint64_t seen = 0; seen < writers * each;) {
+      const uint64_t now = published.load(std::memory_order_acquire);
+      if (now != seen) {
+        seen = now;
+        continue;
+      }
+      bell.announce_sleep();
+      if (published.load(std::memory_order_acquire) == seen) {
+        const uint64_t begin_ns = monotonic_ns();
+        bell.sleep(kLongNs);
+        longest_ns = std::max(longest_ns, monotonic_ns() - begin_ns);
+      }
+      bell.announce_awake();
+    }
+    for (std::thread& thread : threads) thread.join();
+    return longest_ns;
+  }
+};
+
+TEST(FutexBell, WakesWhoSleeps) {
+  for (BellFence fence : {BellFence::kSleeper, BellFence::kBoth}) {
+    if (fence == BellFence::kSleeper && !join_bell_fence().ok()) BP_SKIP("no membarrier here");
+    const FutexBell bell(asleep, fence);
+    bell.announce_sleep();
+    std::thread ringer([&] { bell.ring(); });
+    const uint64_t begin_ns = monotonic_ns();
+    bell.sleep(kLongNs);
+    CHECK(monotonic_ns() - begin_ns < kLongNs / 2);
+    ringer.join();
+    LONGS_EQUAL(0, asleep.load());
+    bell.announce_awake();
+  }
+}
+
+TEST(FutexBell, ARingBetweenAnnouncingAndSleepingIsNotLost) {
+  const FutexBell bell(asleep, BellFence::kBoth);
+  bell.announce_sleep();
+  bell.ring();
+  const uint64_t begin_ns = monotonic_ns();
+  bell.sleep(UINT64_MAX);
+  CHECK(monotonic_ns() - begin_ns < kLongNs / 2);
+}
+
+TEST(FutexBell, SleepsForItsTimeWhenNobodyRings) {
+  const FutexBell bell(asleep, BellFence::kBoth);
+  bell.announce_sleep();
+  const uint64_t begin_ns = monotonic_ns();
+  bell.sleep(20 * kNsPerMs);
+  CHECK(monotonic_ns() - begin_ns >= 15 * kNsPerMs);
+  LONGS_EQUAL(1, asleep.load());
+  bell.announce_awake();
+  LONGS_EQUAL(0, asleep.load());
+}
+
+TEST(FutexBell, RingingWhoIsAwakeWritesNothing) {
+  const FutexBell bell(asleep, BellFence::kBoth);
+  for (int i = 0; i < 10; ++i) bell.ring();
+  LONGS_EQUAL(0, asleep.load());
+}
+
+TEST(FutexBell, NoRingIsLostWithTheFenceOfTheSleeper) {
+  if (!join_bell_fence().ok()) BP_SKIP("no membarrier here");
+  CHECK(longest_sleep_ns(BellFence::kSleeper, 1, 20000) < kLongNs / 2);
+  CHECK(longest_sleep_ns(BellFence::kSleeper, 3, 5000) < kLongNs / 2);
+}
+
+TEST(FutexBell, NoRingIsLostWithTheFencesOfBoth) {
+  CHECK(longest_sleep_ns(BellFence::kBoth, 1, 20000) < kLongNs / 2);
+  CHECK(longest_sleep_ns(BellFence::kBoth, 3, 5000) < kLongNs / 2);
+}
