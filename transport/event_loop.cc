@@ -35,12 +35,15 @@ uint32_t EventLoop::poll_once() noexcept {
 }
 
 void EventLoop::sleep() noexcept {
+  // The doorbell first: a source may have another thread that rings it.
   doorbell_.announce_sleep();
+  for (uint32_t i = 0; i < source_count_; ++i) sources_[i].source->announce_sleep();
   // Whoever published before seeing the announcement did not ring: look once more.
   if (poll_once() == 0 && !must_stop_.load(std::memory_order_acquire)) {
     options_.counters->sleeps.add(1);
     sleeper_->sleep_until(timers_.next_deadline_ns());
   }
+  for (uint32_t i = 0; i < source_count_; ++i) sources_[i].source->announce_awake();
   doorbell_.announce_awake();
 }
 

@@ -21,6 +21,10 @@ class PollSource {
   virtual ~PollSource() = default;
   // Handles at most about `budget` items; returns how many. 0 means that there was nothing.
   virtual uint32_t poll(uint32_t budget) noexcept = 0;
+  // For what is not rung through the loop's doorbell alone: the loop is about to sleep, and will
+  // poll once more before it does; and it is awake again.
+  virtual void announce_sleep() noexcept {}
+  virtual void announce_awake() noexcept {}
 };
 
 // What a loop sleeps in.

@@ -9,46 +9,20 @@
 #include <thread>
 #include <vector>
 
-#include <poll.h>
-
 #include "platform/clock.h"
 #include "tests/support/death_test.h"
 #include "tests/support/seed.h"
 #include "tests/support/skip.h"
+#include "tests/transport/plain_sleeper.h"
 #include "transport/spsc_fifo_datapath.h"
 #include "transport/stream_sockets.h"
 
 #include "CppUTest/TestHarness.h"
 
 using namespace bedplate;
+using bedplate::test::PlainSleeper;
 
 namespace {
-
-constexpr uint64_t kBoundNs = 20 * kNsPerSecond;
-
-// Sleeps in poll(2) on the doorbell and writes down for how long it was asked to. A sleep without
-// end ends after the bound: then the test fails instead of hanging.
-class PlainSleeper final : public Sleeper {
- public:
-  explicit PlainSleeper(EventLoop& loop) noexcept : loop_(loop) {}
-  void sleep_until(uint64_t deadline_ns) noexcept override {
-    ++sleep_count;
-    last_deadline_ns = deadline_ns;
-    const uint64_t now = monotonic_ns();
-    const uint64_t end = std::min(deadline_ns, now + kBoundNs);
-    if (end <= now) return;
-    pollfd event = {loop_.doorbell().event_fd(), POLLIN, 0};
-    const int outcome = poll(&event, 1, static_cast<int>((end - now) / kNsPerMs + 1));
-    if (outcome == 1) loop_.doorbell().acknowledge();
-    if (outcome == 0 && end != deadline_ns) overslept = true;
-  }
-  uint32_t sleep_count = 0;
-  uint64_t last_deadline_ns = 0;
-  bool overslept = false;
-
- private:
-  EventLoop& loop_;
-};
 
 // Has work for some rounds, then stops the loop, and writes down how it was polled.
 class Scripted final : public PollSource {
@@ -137,6 +111,37 @@ TEST(EventLoop, FinishesItsIterationWhenItIsStopped) {
   a.on_poll = [](Scripted& self) noexcept { self.loop->stop(); };
   loop.run();
   STRCMP_EQUAL("ab", journal.c_str());
+}
+
+// A source that says when it was told of sleep and waking.
+class Announced final : public PollSource {
+ public:
+  explicit Announced(EventLoop& loop) noexcept : loop_(loop) {}
+  uint32_t poll(uint32_t) noexcept override {
+    journal += 'p';
+    if (journal.size() > 4) loop_.stop();
+    return 0;
+  }
+  void announce_sleep() noexcept override {
+    journal += 's';
+    loop_.doorbell().ring();  // as one whom this announcement lets ring
+  }
+  void announce_awake() noexcept override { journal += 'a'; }
+
+  std::string journal;
+
+ private:
+  EventLoop& loop_;
+};
+
+TEST(EventLoop, TellsItsSourcesOfSleepBeforeTheLastLook) {
+  make(0);
+  Announced source(loop);
+  loop.add_source(source, 1);
+  loop.run();
+  STRCMP_EQUAL("pspapspa", source.journal.c_str());
+  CHECK_EQUAL(1, sleeper.sleep_count);
+  CHECK_FALSE(sleeper.overslept);
 }
 
 TEST(EventLoop, LooksAtItsSourcesOnceMoreBeforeItSleeps) {
@@ -234,7 +239,7 @@ TEST(EventLoop, WithoutTimersItSleepsForEver) {
   make(0);
   loop.add_source(a, 1);
   std::thread stopper([this] {
-    const uint64_t end = monotonic_ns() + kBoundNs;
+    const uint64_t end = monotonic_ns() + PlainSleeper::kBoundNs;
     while (counters.sleeps.read() == 0 && monotonic_ns() < end) std::this_thread::yield();
     loop.stop();
   });
@@ -334,7 +339,7 @@ void produce(Fifo& fifo, EventLoop& loop, LaneSource& source, uint64_t seed, uin
     for (uint64_t i = random() % 2000; i-- > 0;) cpu_relax();
     fifo.try_push(run.pushed);
     loop.doorbell().ring();
-    const uint64_t end = monotonic_ns() + kBoundNs / 2;
+    const uint64_t end = monotonic_ns() + PlainSleeper::kBoundNs / 2;
     while (source.taken.load(std::memory_order_acquire) <= run.pushed && !run.was_lost) {
       run.was_lost = monotonic_ns() > end;
       if (random() % 8 == 0) std::this_thread::yield();

@@ -53,6 +53,9 @@ class FutexBell {
 
   void wake() const noexcept;
 
+  // 1 while the member is asleep: for who waits on several bells at once.
+  const std::atomic<uint32_t>& word() const noexcept { return *asleep_; }
+
  private:
   std::atomic<uint32_t>* asleep_ = nullptr;
   BellFence fence_ = BellFence::kSleeper;
