@@ -189,11 +189,15 @@ uint32_t JoinRoster::describe(uint32_t index, join::Accepted* accepted,
   const JoinGroup& group = options_.groups[instance.group];
   uint32_t count = 0;
   const auto add = [&](const Segment& segment, bool is_writable, join::SegmentRole role) {
+    // A grant may name what a process is handed anyway.
+    const auto address = reinterpret_cast<uintptr_t>(segment.address);
+    for (uint32_t i = 0; i < count; ++i) {
+      if (accepted->segments[i].address == address) return;
+    }
     const auto place = static_cast<size_t>(&segment - &options_.pool->segment(0));
     descriptors[count] = is_writable ? segment.memfd : read_only_[place].number();
-    accepted->segments[count++] = {segment.owner, reinterpret_cast<uintptr_t>(segment.address),
-                                   segment.bytes, page_bytes(segment.page), is_writable ? 1U : 0U,
-                                   role};
+    accepted->segments[count++] = {segment.owner, address, segment.bytes,
+                                   page_bytes(segment.page), is_writable ? 1U : 0U, role};
   };
   add(members_segment(group), false, join::SegmentRole::kMembers);
   add(*group.fifo, true, join::SegmentRole::kFifo);

@@ -90,9 +90,7 @@ Result<void> JoinServer::open_epoll() noexcept {
   epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
   stop_event_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   epoll_event on_stop = {.events = EPOLLIN, .data = {.u64 = kStopMark}};
-  epoll_event on_connect = {.events = EPOLLIN, .data = {.u64 = kListenerMark}};
-  if (epoll_ctl(epoll_.number(), EPOLL_CTL_ADD, stop_event_.number(), &on_stop) != 0 ||
-      epoll_ctl(epoll_.number(), EPOLL_CTL_ADD, listener_.number(), &on_connect) != 0) {
+  if (epoll_ctl(epoll_.number(), EPOLL_CTL_ADD, stop_event_.number(), &on_stop) != 0) {
     return error_from_errno("opening an epoll for those who join")
         .set_cure("raise the limit of open files (ulimit -n)");
   }
@@ -110,19 +108,36 @@ Result<void> JoinServer::start() noexcept {
     static_cast<JoinServer*>(self)->run();
   }, this));
   is_running_ = true;
+  holds_life_.wait(false, std::memory_order_acquire);
   return {};
 }
 
+Result<void> JoinServer::serve() noexcept {
+  BP_ASSERT(is_running_);
+  if (watch_listener()) return {};
+  return error_from_errno("watching the socket for those who join")
+      .set_cure("raise the limit of watched files: sysctl fs.epoll.max_user_watches");
+}
+
+bool JoinServer::watch_listener() noexcept {
+  epoll_event on_connect = {.events = EPOLLIN, .data = {.u64 = kListenerMark}};
+  return epoll_ctl(epoll_.number(), EPOLL_CTL_ADD, listener_.number(), &on_connect) == 0;
+}
+
 void JoinServer::stop() noexcept {
-  if (!is_running_) return;
+  if (listener_.is_open()) unlink(options_.socket_path.c_str());
+  if (!is_running_) return listener_.close();
   const uint64_t one = 1;
   BP_ASSERT(write(stop_event_.number(), &one, sizeof one) == sizeof one);
   thread_.join();
   is_running_ = false;
+  listener_.close();
 }
 
 void JoinServer::run() noexcept {
   for (uint32_t i = 0; i < roster_->group_count(); ++i) roster_->group(i).table->hold_owner_life();
+  holds_life_.store(true, std::memory_order_release);
+  holds_life_.notify_all();
   epoll_event events[64];
   while (!is_stopping_) {
     const int count =
@@ -133,7 +148,6 @@ void JoinServer::run() noexcept {
     if (quiet_count_ > 0) release_parts();
     ring_doorbells();
   }
-  unlink(options_.socket_path.c_str());
   for (uint32_t i = 0; i < roster_->group_count(); ++i) {
     roster_->group(i).table->release_owner_life();
     roster_->group(i).keeper->wake_members();
@@ -409,8 +423,7 @@ void JoinServer::check_deadlines() noexcept {
   if (accept_again_ns_ == 0 || now < accept_again_ns_) return;
   accept_again_ns_ = 0;
   --waiting_count_;
-  epoll_event on_connect = {.events = EPOLLIN, .data = {.u64 = kListenerMark}};
-  epoll_ctl(epoll_.number(), EPOLL_CTL_ADD, listener_.number(), &on_connect);
+  watch_listener();
 }
 
 void JoinServer::release_parts() noexcept {

@@ -14,6 +14,7 @@
 // (JoinEvent); its owner decides.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -75,10 +76,16 @@ class JoinServer {
   // group is its member 0.
   uint32_t add_own_member(uint32_t group, const MemberName& name) noexcept;
 
-  // Starts the control thread. Errors: it cannot be had. Called once.
+  // Starts the control thread: when this returns, the tables say that the owner lives.
+  // Errors: it cannot be had. Called once; before the pool's seal, for its stack.
   Result<void> start() noexcept;
 
-  // Ends it: every joined process sees that the owner is gone. Threads: not the control thread.
+  // Lets processes join; those that have come since create() are waiting. Requires: start().
+  // Errors: the system's.
+  Result<void> serve() noexcept;
+
+  // Ends it: the socket is gone, and every joined process sees that the owner is gone.
+  // Threads: not the control thread.
   void stop() noexcept;
 
  private:
@@ -103,6 +110,7 @@ class JoinServer {
 
   explicit JoinServer(JoinServerOptions&& options) noexcept;
   Result<void> open_epoll() noexcept;
+  bool watch_listener() noexcept;
   void run() noexcept;
   int milliseconds_to_wait() const noexcept;
   void handle(uint64_t event_data) noexcept;
@@ -133,6 +141,7 @@ class JoinServer {
   Fd stop_event_;
   StackedThread thread_;
   bool is_running_ = false;
+  std::atomic<bool> holds_life_{false};  // of the owner, in all tables
 
   std::vector<Connection> connections_;  // as many as there can ever be
   std::vector<uint32_t> unused_;         // places in it

@@ -22,8 +22,7 @@ int run_command(const Arguments& arguments) {
   if (!appliance.boot()) return kExitFailure;
   std::puts("bedplate: ready");
   std::fflush(stdout);
-  appliance.serve_until_signal();
-  return kExitGood;
+  return appliance.serve_until_signal() ? kExitGood : kExitFailure;
 }
 
 }  // namespace bedplate

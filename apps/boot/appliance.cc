@@ -63,9 +63,12 @@ bool Appliance::boot() {
   if (!check() || !report(reserve()) || !report(start_shards())) return false;
   hold_pages();
   create_services();
-  if (!report(seal())) return false;
+  if (!report(messaging_.create(configuration_, plan_, process_pool(), shards_[0]->loop())) ||
+      !report(seal())) {
+    return false;
+  }
   start_serving();
-  return true;
+  return report(messaging_.serve());
 }
 
 // Everything that can be found out before anything is taken, in one report.
@@ -299,19 +302,21 @@ bool Appliance::serve_until_signal() {
   const HeapOwnerScope scope(kRuntimeOwner);
   const timespec pause = {0, kRefreshNs};
   int signal_number = -1;
-  while (signal_number < 0) {
+  while (signal_number < 0 && !messaging_.must_stop()) {
     signal_number = sigtimedwait(&stop_signals_, nullptr, &pause);
     refresh_counters();
   }
-  BP_LOG_INFO("%s: signal %d, draining", configuration_.appliance.name.c_str(), signal_number);
-  const bool drained = drain();
+  const char* name = configuration_.appliance.name.c_str();
+  if (signal_number > 0) BP_LOG_INFO("%s: signal %d, draining", name, signal_number);
+  drain();
+  messaging_.stop();
   for (auto& shard : shards_) shard->stop();
   refresh_counters();
-  return drained;
+  return signal_number > 0;
 }
 
-bool Appliance::drain() noexcept {
-  if (!block_server_) return true;
+void Appliance::drain() noexcept {
+  if (!block_server_) return;
   block_server_->request_drain();
   const uint64_t deadline_ns =
       monotonic_ns() + configuration_.appliance.drain_timeout_ms * kNsPerMs;
@@ -320,12 +325,11 @@ bool Appliance::drain() noexcept {
       BP_LOG_WARNING("%s: not drained after %u ms: closing the connections that are left",
                      configuration_.appliance.name.c_str(),
                      configuration_.appliance.drain_timeout_ms);
-      return false;
+      return;
     }
     const timespec pause = {0, kDrainPollNs};
     nanosleep(&pause, nullptr);
   }
-  return true;
 }
 
 }  // namespace bedplate

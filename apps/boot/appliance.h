@@ -13,6 +13,7 @@
 #include "apps/boot/configuration.h"
 #include "apps/boot/counters_file.h"
 #include "apps/boot/listeners.h"
+#include "apps/boot/messaging.h"
 #include "apps/boot/shard.h"
 #include "transport/uring/page_pin.h"
 
@@ -23,13 +24,15 @@ class Appliance {
   explicit Appliance(Configuration configuration) : configuration_(std::move(configuration)) {}
   Appliance(const Appliance&) = delete;
   Appliance& operator=(const Appliance&) = delete;
+  ~Appliance() { messaging_.stop(); }  // its threads ring the shards
 
   // Boots up to the seal and starts to serve. On failure prints every problem and returns false;
   // what was opened is closed again when this object goes.
   // Threads: the main thread, once per process (the pool is not given back).
   bool boot();
 
-  // Waits for SIGTERM or SIGINT, then drains. Returns whether everything was drained in time.
+  // Waits for SIGTERM or SIGINT, or until a process could not join and the configuration says to
+  // stop then; drains. Returns whether it was a signal.
   bool serve_until_signal();
 
  private:
@@ -47,7 +50,7 @@ class Appliance {
   void describe_owners() noexcept;
   void refresh_counters() noexcept;
   void refresh_heap_counters() noexcept;
-  bool drain() noexcept;
+  void drain() noexcept;
 
   Configuration configuration_;
   AppliancePlan plan_;
@@ -58,6 +61,7 @@ class Appliance {
   sigset_t stop_signals_ = {};
   // After what they use: shards stop first when the appliance goes.
   std::unique_ptr<BlockServer> block_server_;
+  Messaging messaging_;
   std::vector<std::unique_ptr<Shard>> shards_;
 };
 

@@ -114,8 +114,9 @@ Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
   PoolPlan plan = pool.take();
   SegmentPlan& heap = plan.segments[1];
   heap.carves = {{"heap:reserve", kHeapReserveBytes}, {heap.owner, heap.bytes - kHeapReserveBytes}};
+  const uint64_t thread_count = messages.value().groups.empty() ? 0 : kMessagingThreadCount;
   return AppliancePlan{std::move(plan),
-                       {configuration.shards.size(), kThreadStackBytes},
+                       {configuration.shards.size() + thread_count, kThreadStackBytes},
                        std::move(messages.value().groups)};
 }
 

@@ -9,7 +9,7 @@
 namespace bedplate {
 
 struct StackPlan {
-  uint64_t count = 0;  // one for each shard
+  uint64_t count = 0;  // one for each shard, and those of messaging
   uint64_t bytes_each = 0;
   uint64_t total_bytes() const noexcept { return count * bytes_each; }
 };
@@ -19,6 +19,9 @@ struct AppliancePlan {
   StackPlan stacks;  // private locked memory beside the pool
   std::vector<GroupPlan> groups;  // what the segments fifo: and exchange: hold
 };
+
+// Where there are groups: the control thread, and who waits on the bells.
+inline constexpr uint64_t kMessagingThreadCount = 2;
 
 // For whom blockd allocates from the heap.
 inline constexpr const char* kBlockdHeapOwner = "heap:blockd";

@@ -18,7 +18,7 @@ TRANSPORT := doorbell endpoint epoll/epoll_sockets event_loop messenger registra
              single_copy/xpmem single_copy/xpmem_datapath socket_address stream_sockets \
              timer_queue uring/page_pin uring/uring_device uring/uring_sockets
 BOOT := appliance appliance_plan configuration configuration_keys configuration_values \
-        counters_file listeners messages_plan preflight shard toml_reader
+        counters_file listeners messages_plan messaging preflight shard toml_reader
 BLOCKD := block_server connection_datapath nbd_negotiation volume_datapath
 
 LIBRARY_SOURCES := $(PLATFORM:%=platform/%.cc) $(PINNED_POOL:%=pinned_pool/%.cc) \

@@ -108,6 +108,7 @@ class JoinRig {
     server = created.take();
     LONGS_EQUAL(0, server->add_own_member(0, MemberName("owner")));
     CHECK(server->start().ok());
+    CHECK(server->serve().ok());
   }
 
   // Forks a child in which `body(join_options)` runs with none of the owner's memory mapped.

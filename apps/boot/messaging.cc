@@ -1,0 +1,187 @@
+#include "apps/boot/messaging.h"
+
+#include <algorithm>
+#include <span>
+#include <string_view>
+
+#include "platform/log.h"
+#include "platform/user.h"
+
+namespace bedplate {
+namespace {
+
+constexpr uint32_t kPollBudget = 64;
+
+// "fifo:main" is of the group main, "exchange:probe.0" of the group probe.0.
+std::string_view group_name(const OwnerName& segment) noexcept {
+  const std::string_view owner = segment.view();
+  return owner.substr(owner.find(':') + 1);
+}
+
+// Adds the segments that `list` names, unless they are there already.
+void grant(const std::vector<std::string>& list, bool is_writable, PinnedPool& pool,
+           std::vector<GrantedSegment>* granted) {
+  for (uint32_t i = 0; i < pool.segment_count(); ++i) {
+    Segment& segment = pool.segment(i);
+    const bool is_named = std::any_of(list.begin(), list.end(), [&](const std::string& text) {
+      return names_segment(text, segment.owner);
+    });
+    const bool is_there = std::any_of(granted->begin(), granted->end(), [&](const auto& other) {
+      return other.segment == &segment;
+    });
+    if (is_named && !is_there) granted->push_back({&segment, is_writable});
+  }
+}
+
+}  // namespace
+
+Result<void> Messaging::create(const Configuration& configuration, const AppliancePlan& plan,
+                               PinnedPool& pool, EventLoop& loop) {
+  if (plan.groups.empty()) return {};
+  name_ = configuration.appliance.name;
+  stops_at_failure_ = configuration.messages.on_join_failure == JoinFailure::kStop;
+  pool_id_ = make_pool_id();
+  make_groups(plan, pool);
+  choose_copying(configuration);
+  BP_TRY(start_server(configuration, pool));
+  return join_groups(pool, loop);
+}
+
+void Messaging::make_groups(const AppliancePlan& plan, PinnedPool& pool) {
+  const BellFence fence = join_bell_fence().ok() ? BellFence::kSleeper : BellFence::kBoth;
+  Segment& members = *pool.find_segment("members");
+  for (const GroupPlan& planned : plan.groups) {
+    const uint32_t member_count = planned.shape.member_count;
+    const std::string_view name = group_name(planned.segment);
+    const std::span<std::byte> table = pool.carve(members, OwnerName("members", name),
+                                                  MembersTable::bytes_for(member_count));
+    Segment& fifo = *pool.find_segment(planned.segment);
+    const std::span<std::byte> memory =
+        pool.carve(fifo, planned.segment, GroupLayout(planned.shape).bytes());
+    groups_.push_back(std::make_unique<Group>(
+        OwnerName(name), GroupSegment::create(memory, planned.shape, pool_id_, fence), fifo,
+        *MembersTable::create(table, member_count, pool_id_)));
+  }
+}
+
+Result<std::vector<ProcessGrant>> Messaging::make_grants(const Configuration& configuration,
+                                                         PinnedPool& pool) const {
+  std::vector<ProcessGrant> grants;
+  auto next_group = static_cast<uint32_t>(configuration.groups.size());
+  for (const ProcessSettings& process : configuration.processes) {
+    auto user = find_user_id(process.user.c_str());
+    if (!user.ok()) return user.error();
+    ProcessGrant& made = grants.emplace_back();
+    made.name = MemberName(process.name);
+    made.uid = user.value();
+    made.max_count = process.max_count;
+    made.members_max = process.members;
+    made.is_trusted = process.trusted;
+    made.group = process.trusted ? process.group : next_group;
+    if (!process.trusted) next_group += process.max_count;
+    for (uint32_t k = 0; process.heap_bytes != 0 && k < process.max_count; ++k) {
+      const OwnerName owner = instance_owner("heap", process, k);
+      Segment& heap = *pool.find_segment(owner);
+      pool.carve(heap, owner, process.heap_bytes);
+      made.heaps.push_back(&heap);
+    }
+    grant(process.write, true, pool, &made.segments);
+    grant(process.read, false, pool, &made.segments);
+  }
+  return grants;
+}
+
+// Of each kind that is not taken one line says why.
+void Messaging::choose_copying(const Configuration& configuration) {
+  const std::vector<SingleCopyKind>& order = configuration.messages.single_copy;
+  single_copy_ = choose_single_copy(order);
+  const SingleCopy* taken = single_copy_.taken.get();
+  for (const SingleCopyKind kind : order) {
+    char text[512];
+    BP_LOG_INFO("%s: single copy by %s", name_.c_str(), single_copy_.line(kind, text, sizeof text));
+    if (taken != nullptr && taken->kind() == kind) break;
+  }
+  if (taken == nullptr || taken->kind() != SingleCopyKind::kCma) return;
+  if (auto allowed = allow_peer(kAnyPeer); !allowed.ok()) log_error(allowed.error());
+}
+
+Result<void> Messaging::start_server(const Configuration& configuration, PinnedPool& pool) {
+  auto grants = make_grants(configuration, pool);
+  if (!grants.ok()) return grants.error();
+  JoinServerOptions options;
+  options.socket_path = configuration.messages.socket;
+  options.pool = &pool;
+  options.pool_id = pool_id_;
+  options.grants = grants.take();
+  for (const auto& group : groups_) {
+    options.groups.push_back({group->name, &group->table,
+                              std::as_bytes(std::span(&group->shape, 1)), &group->fifo,
+                              &group->keeper});
+  }
+  options.on_event = [this](const JoinEvent& event) { heard(event); };
+  auto server = JoinServer::create(std::move(options));
+  if (!server.ok()) return server.error();
+  server_ = server.take();
+  for (uint32_t i = 0; i < groups_.size(); ++i) {
+    server_->add_own_member(i, MemberName(name_));
+  }
+  return server_->start();
+}
+
+Result<void> Messaging::join_groups(PinnedPool& pool, EventLoop& loop) {
+  std::vector<FutexBell> bells;
+  for (const auto& group : groups_) {
+    ShmProviderOptions options;
+    options.segment = group->segment;
+    options.members = &group->table;
+    options.member = 0;
+    options.pool = &pool;
+    // Who is not trusted may neither be copied from nor keep this process waiting.
+    const bool is_trusted = group->shape.kind != GroupKind::kExchange;
+    options.single_copy = is_trusted ? single_copy_.taken.get() : nullptr;
+    BP_TRY(group->shm.create(options, group->messenger.dispatcher()));
+    group->messenger.add_provider(group->shm);
+    bells.push_back(group->shm.bell());
+  }
+  BP_TRY(watch_.start(bells, loop.doorbell()));
+  loop.add_source(*this, kPollBudget);
+  return {};
+}
+
+Result<void> Messaging::serve() noexcept { return server_ ? server_->serve() : Result<void>{}; }
+
+void Messaging::stop() noexcept {
+  if (server_) server_->stop();
+  watch_.stop();
+}
+
+uint32_t Messaging::poll(uint32_t budget) noexcept {
+  uint32_t count = 0;
+  for (const auto& group : groups_) count += group->messenger.poll(budget);
+  return count;
+}
+
+void Messaging::announce_sleep() noexcept {
+  for (const auto& group : groups_) group->shm.announce_sleep();
+  watch_.announce_sleep();  // after all bells
+}
+
+void Messaging::announce_awake() noexcept {
+  for (const auto& group : groups_) group->shm.announce_awake();
+}
+
+// The control thread. The server has logged why, where there is a reason.
+void Messaging::heard(const JoinEvent& event) noexcept {
+  if (event.kind == JoinEvent::Kind::kRefused) return;  // it got nothing, and nobody else notices
+  const bool is_trouble =
+      event.kind == JoinEvent::Kind::kFailed || event.kind == JoinEvent::Kind::kDied;
+  log_line(is_trouble ? LogLevel::kWarning : LogLevel::kInfo,
+           "%s: %s (process %d), member%s %u of %s, %s", name_.c_str(), event.process.text,
+           event.pid, event.member_count > 1 ? "s from" : "", event.member,
+           groups_[event.group]->name.text, to_text(event.kind));
+  if (event.kind != JoinEvent::Kind::kFailed || !stops_at_failure_) return;
+  BP_LOG_ERROR("%s: stopping, as [messages] on_join_failure says", name_.c_str());
+  must_stop_.store(true, std::memory_order_release);
+}
+
+}  // namespace bedplate

@@ -1,0 +1,96 @@
+// What an appliance does with the groups of its configuration: it makes their segments, lets
+// processes join, and is member 0 of each group itself, on its first shard.
+//
+// It has two threads: the control thread of the join server, and one that waits on the bells of its
+// members for the shard (transport/shm/bell_watch.h). Processes that are not trusted have each a
+// group of two, with the appliance as the other member.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/boot/appliance_plan.h"
+#include "apps/boot/configuration.h"
+#include "pinned_pool/join_server.h"
+#include "pinned_pool/pinned_pool.h"
+#include "transport/event_loop.h"
+#include "transport/messenger.h"
+#include "transport/shm/bell_watch.h"
+#include "transport/shm/group_keeper.h"
+#include "transport/shm/shm_provider.h"
+#include "transport/single_copy.h"
+
+namespace bedplate {
+
+class Messaging final : public PollSource {
+ public:
+  Messaging() noexcept = default;
+  Messaging(const Messaging&) = delete;
+  Messaging& operator=(const Messaging&) = delete;
+  ~Messaging() override { stop(); }
+
+  // Carves and makes all groups, plans who may join, and adds the appliance's members to `loop`,
+  // which outlasts stop(). Does nothing where the configuration has neither [[group]] nor
+  // [[process]].
+  // Requires: `pool` is reserved by `plan`, which is the configuration's, and not sealed; `loop`
+  // does not run yet. Errors: the join server's, the bell watch's, or no such user.
+  Result<void> create(const Configuration& configuration, const AppliancePlan& plan,
+                      PinnedPool& pool, EventLoop& loop);
+
+  // After the seal: from now on processes can join.
+  Result<void> serve() noexcept;
+
+  // Tells all that the pool is gone, and ends the threads. The loop may still run, and polls on.
+  void stop() noexcept;
+
+  // Whether a process could not use its part and the configuration says to stop then. Threads: any.
+  bool must_stop() const noexcept { return must_stop_.load(std::memory_order_acquire); }
+
+  uint32_t group_count() const noexcept { return static_cast<uint32_t>(groups_.size()); }
+  // The appliance's member of a group: those of [[group]] in their order, then one for each
+  // process that is not trusted. Handlers are set before serve().
+  Messenger& messenger(uint32_t group) noexcept { return groups_[group]->messenger; }
+
+  // As a source of the loop.
+  uint32_t poll(uint32_t budget) noexcept override;
+  void announce_sleep() noexcept override;
+  void announce_awake() noexcept override;
+
+ private:
+  struct Group {
+    Group(const OwnerName& its_name, const GroupSegment& its_segment, Segment& its_fifo,
+          MembersTable& its_table) noexcept
+        : name(its_name), segment(its_segment), fifo(its_fifo), table(its_table),
+          shape(its_segment.shape()), keeper(its_segment, its_table) {}
+
+    OwnerName name;
+    GroupSegment segment;
+    Segment& fifo;
+    MembersTable& table;
+    GroupShape shape;  // what joiners are handed
+    ShmGroupKeeper keeper;
+    Messenger messenger;
+    ShmProvider shm;
+  };
+
+  void make_groups(const AppliancePlan& plan, PinnedPool& pool);
+  Result<std::vector<ProcessGrant>> make_grants(const Configuration& configuration,
+                                                PinnedPool& pool) const;
+  void choose_copying(const Configuration& configuration);
+  Result<void> start_server(const Configuration& configuration, PinnedPool& pool);
+  Result<void> join_groups(PinnedPool& pool, EventLoop& loop);
+  void heard(const JoinEvent& event) noexcept;
+
+  std::string name_;  // of the appliance
+  PoolId pool_id_;
+  bool stops_at_failure_ = false;
+  std::atomic<bool> must_stop_{false};
+  SingleCopyChoice single_copy_;
+  std::vector<std::unique_ptr<Group>> groups_;
+  BellWatch watch_;
+  std::unique_ptr<JoinServer> server_;
+};
+
+}  // namespace bedplate
