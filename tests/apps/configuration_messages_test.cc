@@ -24,12 +24,12 @@ constexpr NumberKey kNumberKeys[] = {
     {"members", &GroupShape::member_count, 1, 2047, false},
     {"entries", &GroupShape::entry_count, 2, 32768, true},
     {"eager_bytes", &GroupShape::eager_bytes, 64, 8191, false},
-    {"eager_count", &GroupShape::eager_count, 1, 1024, false},
+    {"eager_count", &GroupShape::eager_count, 1, 32, false},
     {"boxes", &GroupShape::box_count, 0, 1 << 20, false},
     {"box_bytes", &GroupShape::box_bytes, 1024, 65536, true},
     {"box_max_count", &GroupShape::box_count_max, 0, 64, false},
     {"send_threshold", &GroupShape::send_threshold, 1, 65535, false},
-    {"loans", &GroupShape::loan_count, 1, 65536, false},
+    {"loans", &GroupShape::loan_count, 1, 65535, false},
     {"line_bytes", &GroupShape::line_bytes, 64, 128, true},
 };
 

@@ -14,6 +14,7 @@
 #include "platform/assert.h"
 #include "platform/cache_line.h"
 #include "platform/units.h"
+#include "transport/shm/group_layout.h"
 
 namespace bedplate {
 
@@ -22,6 +23,7 @@ class EagerRegion {
  public:
   static constexpr uint32_t kPieceCountMax = 64;  // messages that can be under way at once
   static constexpr uint32_t kLineCountMax = 4096;
+  static_assert(kLineCountMax * kCacheLineBytes >= uint64_t{kEagerCountMax} * kMessageBytesMax);
 
   // By which message a piece is used: when that was consumed, the piece is free.
   static constexpr uint32_t kNobody = UINT32_MAX;

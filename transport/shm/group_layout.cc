@@ -68,15 +68,13 @@ Result<void> check_group_shape(const GroupShape& shape) noexcept {
        false},
       {"entries", shape.entry_count, 2, 32768, true},
       {"eager_bytes", shape.eager_bytes, 64, kMessageBytesMax, false},
-      {"eager_count", shape.eager_count, 1, 1024, false},
+      {"eager_count", shape.eager_count, 1, kEagerCountMax, false},
       {"box_bytes", shape.box_bytes, kFastBoxBytesMin, kFastBoxBytesMax, true},
       {"boxes", shape.box_count, 0, 1 << 20, false},
       {"box_max_count", shape.box_count_max, 0, kInboundBoxCountMax, false},
       {"send_threshold", shape.send_threshold, 1, 65535, false},
       {"loans", shape.loan_count, 1, 65535, false},
       {"line_bytes", shape.line_bytes, 64, 128, true},
-      {"eager_bytes times eager_count", uint64_t{shape.eager_bytes} * shape.eager_count, 256,
-       EagerRegion::kLineCountMax * kCacheLineBytes, false},
   };
   for (const Range& range : ranges) {
     if (range.value < range.min || range.value > range.max ||

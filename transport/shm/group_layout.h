@@ -58,6 +58,7 @@ struct GroupShape {
 inline constexpr uint32_t kInboundBoxCountMax = 64;  // boxes that one receiver polls
 inline constexpr uint32_t kMemberCountMax = 2047;    // a slot has 11 bits for its sender
 inline constexpr uint32_t kMessageBytesMax = 8191;   // and 13 for its bytes
+inline constexpr uint32_t kEagerCountMax = 32;
 
 // How many boxes a group gets that says nothing: enough for all pairs of a small one.
 constexpr uint32_t default_box_count(uint32_t member_count) noexcept {
