@@ -49,21 +49,27 @@ void ShmProvider::follow_members() noexcept {
 void ShmProvider::member_changed(uint32_t member, const MemberWord& before,
                                  const MemberWord& now) noexcept {
   if (member == self_) return;
-  const bool was_there = before.state == MemberState::kAlive;
-  const bool is_there = now.state == MemberState::kAlive;
-  if (was_there && (!is_there || now.generation != before.generation)) {
-    if (ShmEndpoint* endpoint = endpoints_[member].get(); endpoint != nullptr) {
+  const bool is_new = now.generation != before.generation;
+  if (is_new && kind_ == GroupKind::kExchange) {
+    inbound_boxes_[0] = {FastBoxConsumer(segment_.inbound_box(self_)), 0, member};
+    inbound_box_count_ = 1;
+  }
+  const bool was_dead = before.state == MemberState::kDead || before.state == MemberState::kQuiet;
+  const bool is_dead = now.state == MemberState::kDead || now.state == MemberState::kQuiet;
+  if (is_dead && (is_new || !was_dead)) {
+    drain(member);
+    // It may have joined, been connected to or heard, and died, all since the last look.
+    ShmEndpoint* endpoint = endpoints_[member].get();
+    const bool is_known = endpoint != nullptr && endpoint->generation_ == now.generation;
+    if (is_known || before.state == MemberState::kAlive) {
+      leaving_[member / 64] |= uint64_t{1} << (member % 64);
+    }
+    if (endpoint != nullptr) {
       const SpinGuard guard(endpoint->lock_, is_threaded_);
       endpoint->close();
     }
-    drain(member);
-    leaving_[member / 64] |= uint64_t{1} << (member % 64);
   }
-  if (is_there && (!was_there || now.generation != before.generation)) {
-    if (kind_ == GroupKind::kExchange) {
-      inbound_boxes_[0] = {FastBoxConsumer(segment_.inbound_box(self_)), 0, member};
-      inbound_box_count_ = 1;
-    }
+  if (now.state == MemberState::kAlive && (is_new || before.state != MemberState::kAlive)) {
     tell(PeerEventKind::kJoined, member, now.generation);
   }
   if (now.state == MemberState::kQuiet) return_loans_of(member);

@@ -74,8 +74,11 @@ uint32_t ShmProvider::poll_box(InboundBox& box, uint32_t budget) noexcept {
 
 uint32_t ShmProvider::poll_lanes(uint32_t budget) noexcept {
   uint32_t count = 0;
+  // The dead were read to the end when they died (drain); their lanes may be made as new any time.
   for (uint32_t sender = 0; sender < segment_.shape().member_count; ++sender) {
-    if (sender != self_) count += poll_lane(sender, budget);
+    if (known_members_[sender].state == MemberState::kAlive && sender != self_) {
+      count += poll_lane(sender, budget);
+    }
   }
   return count;
 }
