@@ -1,0 +1,336 @@
+// Death, departure, return and the end of the pool, as the others see them.
+#include "transport/shm/shm_provider.h"
+
+#include "tests/support/pool_fixture.h"
+#include "tests/transport/group_rig.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+using namespace bedplate::test;
+
+namespace {
+
+constexpr GroupKind kKinds[] = {GroupKind::kLazy, GroupKind::kMesh, GroupKind::kExchange};
+
+GroupShape shape_of(GroupKind kind) {
+  GroupShape shape;
+  shape.kind = kind;
+  shape.member_count = kind == GroupKind::kExchange ? 2 : 3;
+  shape.entry_count = 32;
+  shape.box_count = 4;
+  return shape;
+}
+
+struct Counted : Completion {
+  Counted() {
+    call = [](Completion& self, Outcome how) noexcept {
+      ++static_cast<Counted&>(self).count;
+      static_cast<Counted&>(self).outcome = how;
+    };
+  }
+  int count = 0;
+  Outcome outcome = Outcome::kNotDone;
+};
+
+uint32_t count_of(const Member& member, PeerEventKind kind) {
+  uint32_t count = 0;
+  for (const PeerEvent& event : member.events) count += event.kind == kind;
+  return count;
+}
+
+// What the owner of the pool does when everybody has acknowledged.
+void free_place(GroupRig& rig, uint32_t member) {
+  rig.segment().reset_member(member);
+  rig.members().set_state(member, MemberState::kFree);
+}
+
+void poll_all(std::initializer_list<Member*> members) {
+  for (int i = 0; i < 3; ++i) {
+    for (Member* member : members) member->messenger.poll(64);
+  }
+}
+
+}  // namespace
+
+TEST_GROUP(ShmMembers) {
+  TestPool pool;
+
+  std::span<std::byte> lendable() {
+    return pool->create_segment("lent", 64 * kKiB, PageSize::k4KiB, 1).take()->memory();
+  }
+};
+
+TEST(ShmMembers, TheDeadAreHeardToTheLastMessage) {
+  for (GroupKind kind : kKinds) {
+    for (uint32_t before : {0u, 40u}) {  // 40: there is a box
+      GroupRig rig(shape_of(kind));
+      Member& a = rig.join(0);
+      Member& b = rig.join(1);
+      for (uint32_t i = 0; i < before; ++i) {
+        CHECK(a.to(1).am_send(1, bytes_of("before")) == SendStatus::kDone);
+        b.messenger.poll(8);
+        a.messenger.poll(8);
+      }
+      CHECK(a.to(1).am_send(1, bytes_of("short")) == SendStatus::kDone);
+      CHECK(a.to(1).am_send(1, bytes_of(std::string(1500, 'l'))) == SendStatus::kDone);
+      CHECK(a.to(1).am_send(1, bytes_of("last")) == SendStatus::kDone);
+      rig.kill(0);
+      for (int i = 0; i < 20; ++i) {
+        b.messenger.poll(1);
+        if (count_of(b, PeerEventKind::kLeft) > 0) LONGS_EQUAL(before + 3, b.received.size());
+      }
+      LONGS_EQUAL(before + 3, b.received.size());
+      STRCMP_EQUAL("last", b.received.back().payload.c_str());
+      LONGS_EQUAL(1, count_of(b, PeerEventKind::kLeft));
+      LONGS_EQUAL(0, b.events.back().member);
+      LONGS_EQUAL(1, b.events.back().generation);
+      LONGS_EQUAL(rig.members().epoch(), rig.segment().wrapper(1).acknowledged_epoch.load());
+    }
+  }
+}
+
+TEST(ShmMembers, TheDeadCannotBeSentTo) {
+  for (GroupKind kind : kKinds) {
+    GroupRig rig(shape_of(kind));
+    Member& a = rig.join(0);
+    rig.join(1);
+    Endpoint& to_b = a.to(1);
+    rig.kill(1);
+    a.messenger.poll(8);
+    CHECK(to_b.am_send(1, bytes_of("?")) == SendStatus::kGone);
+    CHECK(to_b.flush(nullptr) == SendStatus::kGone);
+    auto again = a.messenger.connect({1});
+    CHECK_FALSE(again.ok());
+    STRCMP_CONTAINS("dead", again.error().answer);
+  }
+}
+
+TEST(ShmMembers, WhoJoinedAndDiedBetweenTwoPollsIsHeardAndThenGone) {
+  for (GroupKind kind : kKinds) {
+    GroupRig rig(shape_of(kind));
+    Member& b = rig.join(1);
+    b.messenger.poll(8);
+    Member& a = rig.join(0);
+    Endpoint& to_a = b.to(0);
+    for (int i = 0; i < 5; ++i) CHECK(a.to(1).am_send(1, bytes_of("brief")) == SendStatus::kDone);
+    rig.kill(0);
+    for (int i = 0; i < 10; ++i) b.messenger.poll(1);
+    LONGS_EQUAL(5, b.received.size());
+    LONGS_EQUAL(1, count_of(b, PeerEventKind::kLeft));
+    CHECK(to_a.am_send(1, bytes_of("?")) == SendStatus::kGone);
+  }
+}
+
+// Killed at each step between claiming and publishing.
+TEST(ShmMembers, ATornSlotIsPassedOverWhenItsWriterIsDead) {
+  for (bool has_moved_the_counter : {false, true}) {
+    GroupRig rig(shape_of(GroupKind::kLazy));
+    Member& a = rig.join(0);
+    Member& b = rig.join(1);
+    Member& c = rig.join(2);
+    CHECK(a.to(1).am_send(1, bytes_of("whole")) == SendStatus::kDone);
+    InboundFifo fifo = rig.segment().fifo(1);
+    if (has_moved_the_counter) {
+      uint64_t known = 0;
+      CHECK(fifo.try_claim(0, &known).slot != nullptr);
+    } else {
+      SlotHeader header;
+      fifo.peek(1, &header).header.store(pack_slot(1, {SlotKind::kClaimed, 0, 0, 0}));
+    }
+    CHECK(c.to(1).am_send(1, bytes_of("after")) == SendStatus::kDone);
+    b.messenger.poll(8);
+    LONGS_EQUAL(1, b.received.size());  // "after" waits: the slot may still be published
+    rig.kill(0);
+    b.messenger.poll(8);
+    LONGS_EQUAL(2, b.received.size());
+    STRCMP_EQUAL("after", b.received[1].payload.c_str());
+    LONGS_EQUAL(1, b.counters.torn.read());
+    LONGS_EQUAL(1, count_of(b, PeerEventKind::kLeft));
+  }
+}
+
+TEST(ShmMembers, ATornSlotAtTheVeryEndHoldsTheAcknowledgementUntilItIsPassed) {
+  GroupRig rig(shape_of(GroupKind::kLazy));
+  Member& a = rig.join(0);
+  Member& b = rig.join(1);
+  b.messenger.poll(8);
+  for (int i = 0; i < 5; ++i) CHECK(a.to(1).am_send(1, bytes_of("x")) == SendStatus::kDone);
+  SlotHeader header;
+  rig.segment().fifo(1).peek(5, &header).header.store(
+      pack_slot(1, {SlotKind::kClaimed, 0, 0, 0}));
+  rig.kill(0);
+  for (int i = 0; i < 5; ++i) {
+    b.messenger.poll(1);
+    CHECK(rig.segment().wrapper(1).acknowledged_epoch.load() < rig.members().epoch());
+  }
+  b.messenger.poll(1);
+  LONGS_EQUAL(5, b.received.size());
+  LONGS_EQUAL(rig.members().epoch(), rig.segment().wrapper(1).acknowledged_epoch.load());
+}
+
+TEST(ShmMembers, LoansOfTheDeadComeBackOnlyWhenTheyAreQuiet) {
+  const std::span<std::byte> block = lendable();
+  for (GroupKind kind : kKinds) {
+    GroupRig rig(shape_of(kind), &*pool);
+    Member& a = rig.join(0);
+    Member& b = rig.join(1);
+    Counted back;
+    CHECK(a.to(1).am_send_loan(1, {}, block, &back) == SendStatus::kPending);
+    b.messenger.poll(8);
+    rig.kill(1);
+    for (int i = 0; i < 600; ++i) a.messenger.poll(8);
+    LONGS_EQUAL(0, back.count);
+    rig.members().set_state(1, MemberState::kQuiet);
+    a.messenger.poll(8);
+    LONGS_EQUAL(1, back.count);
+    CHECK(back.outcome == Outcome::kUnknown);
+    LONGS_EQUAL(0, a.shm.loans_out());
+  }
+}
+
+TEST(ShmMembers, WhoseLoansAreHeldIsSaidUntilTheyAreReleased) {
+  const std::span<std::byte> block = lendable();
+  for (GroupKind kind : kKinds) {
+    GroupRig rig(shape_of(kind), &*pool);
+    Member& a = rig.join(0);
+    Member& b = rig.join(1);
+    Counted back;
+    for (size_t i = 0; i < 2; ++i) {
+      CHECK(a.to(1).am_send_loan(1, {}, block.subspan(i * 64, 64), &back) == SendStatus::kPending);
+    }
+    rig.kill(0);
+    b.messenger.poll(8);
+    const auto held = [&] { return rig.segment().held_loans(1)[0].load(); };
+    LONGS_EQUAL(2, b.received.size());
+    LONGS_EQUAL(1, held());
+    b.messenger.release(b.received[0].loan);
+    b.messenger.poll(8);
+    LONGS_EQUAL(1, held());
+    b.messenger.release(b.received[1].loan);
+    b.messenger.poll(8);
+    LONGS_EQUAL(0, held());
+  }
+}
+
+TEST(ShmMembers, WhoComesAfterTheDeadStartsClean) {
+  for (GroupKind kind : kKinds) {
+    GroupRig rig(shape_of(kind));
+    Member& b = rig.join(1);
+    for (uint32_t generation = 1; generation <= 4; ++generation) {
+      Member& a = rig.join(0);
+      b.messenger.poll(8);
+      LONGS_EQUAL(generation, b.events.back().generation);
+      CHECK(b.events.back().kind == PeerEventKind::kJoined);
+      // As many each time, so that what was read from the one before could be taken for all of it.
+      b.received.clear();
+      for (int i = 0; i < 5; ++i) {
+        CHECK(a.to(1).am_send(1, bytes_of(std::string(100, static_cast<char>('0' + i)))) ==
+              SendStatus::kDone);
+      }
+      b.messenger.poll(8);
+      LONGS_EQUAL(5, b.received.size());
+      // To a full queue, and the newcomer must have room all the same.
+      int sent = 0;
+      for (; b.to(0).am_send(1, bytes_of(std::string(1000, 'u'))) == SendStatus::kDone; ++sent) {
+      }
+      CHECK(sent > 0);
+      if (generation == 1) {
+        a.messenger.poll(64);
+        CHECK(!a.received.empty());
+      }
+      rig.kill(0);
+      b.messenger.poll(64);
+      rig.members().set_state(0, MemberState::kQuiet);
+      b.messenger.poll(64);
+      free_place(rig, 0);
+      b.messenger.poll(64);
+      LONGS_EQUAL(0, b.counters.cut_off.read());
+    }
+  }
+}
+
+TEST(ShmMembers, AnEndpointWhoseBoxIsWantedBackWritesNothingForTheNextOne) {
+  GroupShape shape = shape_of(GroupKind::kLazy);
+  shape.box_count_max = 1;
+  GroupRig rig(shape);
+  Member& a = rig.join(0);
+  Member& b = rig.join(1);
+  Member& c = rig.join(2);
+  for (int i = 0; i < 16; ++i) {
+    CHECK(a.to(1).am_send(1, bytes_of("x")) == SendStatus::kDone);
+    b.messenger.poll(8);
+  }
+  a.messenger.poll(8);
+  CHECK(static_cast<ShmEndpoint&>(a.to(1)).has_box());
+  for (int i = 0; i < 66 * 16; ++i) {
+    CHECK(c.to(1).am_send(1, bytes_of("y")) == SendStatus::kDone);
+    b.messenger.poll(8);
+  }
+  // Now b wants it back, but a has just used it again, and then b dies.
+  CHECK(a.to(1).am_send(1, bytes_of("unread")) == SendStatus::kDone);
+  a.messenger.poll(8);
+  rig.kill(1);
+  poll_all({&a, &c});
+  rig.members().set_state(1, MemberState::kQuiet);
+  poll_all({&a, &c});
+  free_place(rig, 1);
+  Member& next = rig.join(1);
+  for (int i = 0; i < 10; ++i) poll_all({&a, &c, &next});
+  LONGS_EQUAL(0, next.counters.cut_off.read());
+  LONGS_EQUAL(0, rig.segment().fifo(1).claims());
+  CHECK(a.to(1).am_send(1, bytes_of("hello")) == SendStatus::kDone);
+  next.messenger.poll(8);
+  LONGS_EQUAL(1, next.received.size());
+}
+
+// It dies, its place is given out anew, and the new one writes: all while a poll runs handlers.
+TEST(ShmMembers, WhoJoinsDuringAPollIsHeardAsItself) {
+  for (GroupKind kind : {GroupKind::kLazy, GroupKind::kMesh}) {
+    GroupRig rig(shape_of(kind));
+    Member& a = rig.join(1);
+    Member& b = rig.join(0);
+    Member& c = rig.join(2);
+    for (int i = 0; i < 5; ++i) CHECK(c.to(0).am_send(1, bytes_of("old")) == SendStatus::kDone);
+    b.messenger.poll(64);
+    rig.kill(2);
+    poll_all({&a, &b});
+    rig.members().set_state(2, MemberState::kQuiet);
+    poll_all({&a, &b});
+    free_place(rig, 2);
+    poll_all({&a, &b});
+    b.messenger.set_handler(250, {[](void* context, const Message&) noexcept {
+                                    auto& group = *static_cast<GroupRig*>(context);
+                                    CHECK(group.join(2).to(0).am_send(1, bytes_of("new")) ==
+                                          SendStatus::kDone);
+                                  },
+                                  &rig});
+    b.received.clear();
+    CHECK(a.to(0).am_send(250, {}) == SendStatus::kDone);
+    b.messenger.poll(64);
+    b.messenger.poll(64);
+    LONGS_EQUAL(1, b.received.size());
+    STRCMP_EQUAL("new", b.received[0].payload.c_str());
+    LONGS_EQUAL(0, b.counters.cut_off.read());
+    CHECK(b.to(2).am_send(1, bytes_of("answer")) == SendStatus::kDone);
+  }
+}
+
+TEST(ShmMembers, TheEndOfThePoolIsOneEventAndNobodyIsSentTo) {
+  for (GroupKind kind : kKinds) {
+    GroupRig rig(shape_of(kind));
+    Member& a = rig.join(0);
+    Member& b = rig.join(1);
+    CHECK(a.to(1).am_send(1, bytes_of("published")) == SendStatus::kDone);
+    Endpoint& to_a = b.to(0);
+    rig.members().release_owner_life();
+    for (int i = 0; i < 5; ++i) b.messenger.poll(8);
+    LONGS_EQUAL(1, b.received.size());
+    LONGS_EQUAL(1, count_of(b, PeerEventKind::kPoolGone));
+    CHECK(to_a.am_send(1, bytes_of("?")) == SendStatus::kGone);
+    CHECK(static_cast<ShmEndpoint&>(to_a).am_send(1, {}) == SendStatus::kGone);
+    auto again = b.messenger.connect({0});
+    CHECK_FALSE(again.ok());
+    STRCMP_CONTAINS("owner of the pool", again.error().answer);
+  }
+}
