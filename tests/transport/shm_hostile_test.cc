@@ -1,0 +1,305 @@
+// Members that write nonsense: each kind is noticed, its writer is cut off, and the others carry on.
+//
+// The hostile member has joined like any other; its nonsense is written straight into the segment.
+#include "transport/shm/shm_provider.h"
+
+#include <cstring>
+#include <random>
+
+#include "tests/support/pool_fixture.h"
+#include "tests/support/seed.h"
+#include "tests/transport/group_rig.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+using namespace bedplate::test;
+
+namespace {
+
+GroupShape shape_of(GroupKind kind) {
+  GroupShape shape;
+  shape.kind = kind;
+  shape.member_count = kind == GroupKind::kExchange ? 2 : 3;
+  shape.entry_count = 16;
+  shape.box_count = 4;
+  shape.box_bytes = 1024;
+  shape.send_threshold = 4;
+  shape.loan_count = 16;
+  return shape;
+}
+
+struct Forged {
+  SlotHeader header;
+  std::byte payload[kInlineBytesMax] = {};
+};
+
+template <typename Body>
+Forged forge(SlotKind kind, uint32_t am, uint32_t bytes, const Body& body) {
+  Forged forged = {{kind, am, bytes, 0}, {}};
+  static_assert(sizeof body <= sizeof forged.payload);
+  std::memcpy(forged.payload, &body, sizeof body);
+  return forged;
+}
+Forged forge_control(ShmControl what, uint32_t box) {
+  return forge(SlotKind::kControl, static_cast<uint32_t>(what), sizeof box, box);
+}
+
+}  // namespace
+
+TEST_GROUP(ShmHostile) {
+  TestPool pool;
+  std::span<std::byte> lent;
+  std::unique_ptr<GroupRig> rig;
+  Member* a = nullptr;  // hostile
+  Member* b = nullptr;  // its victim
+  Member* c = nullptr;  // somebody else; none in an exchange
+
+  void setup() override {
+    lent = pool->create_segment("lent", 64 * kKiB, PageSize::k4KiB, 1).take()->memory();
+  }
+
+  void start(GroupKind kind) {
+    rig = std::make_unique<GroupRig>(shape_of(kind), &*pool);
+    a = &rig->join(0);
+    b = &rig->join(1);
+    c = kind == GroupKind::kExchange ? nullptr : &rig->join(2);
+    b->messenger.poll(8);
+  }
+
+  // The different ways by which one slot of nonsense gets to the victim.
+  void by_fifo(const Forged& forged) {
+    uint64_t known = 0;
+    InboundFifo fifo = rig->segment().fifo(1);
+    const InboundFifo::Claim claim = fifo.try_claim(0, &known);
+    std::memcpy(claim.slot->payload, forged.payload, sizeof forged.payload);
+    fifo.publish(claim, forged.header);
+  }
+  static void by_box(const FastBox& box, uint64_t number, const Forged& forged) {
+    MessageSlot& slot = box.slot(number % FastBox::slot_count(box.bytes()));
+    std::memcpy(slot.payload, forged.payload, sizeof forged.payload);
+    slot.header.store(pack_slot(lap_of(number, box.slot_count_log2()), forged.header));
+  }
+
+  // The victim has noticed, and carries on with the others.
+  void check_cut_off(const char* what) {
+    b->received.clear();
+    b->messenger.poll(64);
+    LONGS_EQUAL_TEXT(1, b->counters.cut_off.read(), what);
+    LONGS_EQUAL_TEXT(0, b->received.size(), what);
+    a->to(1).am_send(1, bytes_of("more"));
+    b->messenger.poll(64);
+    LONGS_EQUAL_TEXT(0, b->received.size(), what);
+    LONGS_EQUAL_TEXT(1, b->counters.cut_off.read(), what);
+    auto again = b->messenger.connect({0});
+    CHECK_TEXT(!again.ok(), what);
+    STRCMP_CONTAINS("cut off", again.error().answer);
+    if (c == nullptr) return;
+    CHECK_TEXT(c->to(1).am_send(1, bytes_of("honest")) == SendStatus::kDone, what);
+    b->messenger.poll(64);
+    LONGS_EQUAL_TEXT(1, b->received.size(), what);
+  }
+};
+
+TEST(ShmHostile, EachKindOfNonsenseInTheFifo) {
+  const uint64_t region = GroupLayout(shape_of(GroupKind::kLazy)).eager_region_bytes();
+  const auto at = reinterpret_cast<uintptr_t>(lent.data());
+  const LoanDescriptor good = {at, 64, 0, 1, 0, {}};
+  LoanDescriptor beyond = good, outside = good, number = good, header = good, wraps = good;
+  beyond.bytes = lent.size() + 1;
+  outside.address = reinterpret_cast<uintptr_t>(this);
+  number.loan = shape_of(GroupKind::kLazy).loan_count;
+  header.header_bytes = kLoanHeaderBytesMax + 1;
+  wraps.bytes = UINT64_MAX;
+  const struct {
+    const char* what;
+    Forged forged;
+  } cases[] = {
+      {"kind 7", forge(static_cast<SlotKind>(7), 1, 8, 0)},
+      {"longer than its slot", forge(SlotKind::kInline, 1, kInlineBytesMax + 1, 0)},
+      {"an area in a FIFO", forge(SlotKind::kArea, 1, 100, PayloadPlace{0})},
+      {"offset beyond the region", forge(SlotKind::kEager, 1, 100, PayloadPlace{region - 99})},
+      {"offset that wraps", forge(SlotKind::kEager, 1, 100, PayloadPlace{UINT64_MAX - 50})},
+      {"a loan beyond its segment", forge(SlotKind::kLoan, 1, 56, beyond)},
+      {"a loan outside the pool", forge(SlotKind::kLoan, 1, 56, outside)},
+      {"a loan that there is not", forge(SlotKind::kLoan, 1, 56, number)},
+      {"a header that is too long", forge(SlotKind::kLoan, 1, 56, header)},
+      {"a loan that wraps", forge(SlotKind::kLoan, 1, 56, wraps)},
+      {"a control of no kind", forge_control(static_cast<ShmControl>(200), 0)},
+      {"a box that there is not", forge_control(ShmControl::kBoxGranted, 4)},
+      {"a box that is not its own", forge_control(ShmControl::kBoxGranted, 3)},
+      {"wanting what there is not", forge_control(ShmControl::kBoxWanted, UINT32_MAX)},
+      {"closing what there is not", forge_control(ShmControl::kBoxClosed, 99)},
+      {"closing another's", forge_control(ShmControl::kBoxClosed, 1)},
+      {"an operation beside a line", forge(SlotKind::kControl, 3, 8, PayloadPlace{32})},
+      {"an operation at the end", forge(SlotKind::kControl, 3, 8, PayloadPlace{region})},
+      {"an operation that wraps", forge(SlotKind::kControl, 3, 8, PayloadPlace{UINT64_MAX - 63})},
+  };
+  for (const auto& one : cases) {
+    start(GroupKind::kLazy);
+    by_fifo(one.forged);
+    check_cut_off(one.what);
+  }
+  start(GroupKind::kLazy);
+  by_fifo(forge(SlotKind::kLoan, 1, 56, good));  // that it was not for something else
+  b->messenger.poll(8);
+  LONGS_EQUAL(1, b->received.size());
+  LONGS_EQUAL(0, b->counters.cut_off.read());
+}
+
+TEST(ShmHostile, NonsenseInAnOperation) {
+  for (int which = 0; which < 2; ++which) {
+    start(GroupKind::kLazy);
+    auto* record = reinterpret_cast<OperationRecord*>(rig->segment().eager_region(0).data());
+    record->kind = which == 0 ? static_cast<OperationKind>(4) : OperationKind::kGet;
+    record->bytes = which == 0 ? 0 : UINT32_MAX;
+    by_fifo(forge(SlotKind::kControl, static_cast<uint32_t>(ShmControl::kOperation), 8,
+                  PayloadPlace{0}));
+    check_cut_off("an operation");
+  }
+}
+
+// Nobody can be cut off for these; the FIFO goes on.
+TEST(ShmHostile, SlotsOfMembersThatThereAreNotArePassedOver) {
+  for (SlotKind kind : {SlotKind::kClaimed, SlotKind::kInline, SlotKind::kControl}) {
+    for (uint32_t sender : {1u, 3u, kMemberCountMax}) {  // 1: the victim itself
+      start(GroupKind::kLazy);
+      uint64_t known = 0;
+      InboundFifo fifo = rig->segment().fifo(1);
+      const InboundFifo::Claim claim = fifo.try_claim(0, &known);
+      fifo.publish(claim, {kind, 1, 4, sender});
+      CHECK(c->to(1).am_send(1, bytes_of("honest")) == SendStatus::kDone);
+      b->messenger.poll(8);
+      LONGS_EQUAL(1, b->received.size());
+      STRCMP_EQUAL("honest", b->received[0].payload.c_str());
+    }
+  }
+}
+
+TEST(ShmHostile, NonsenseInAFastBox) {
+  for (const auto& [what, forged] : {
+           std::pair{"longer than its slot", forge(SlotKind::kInline, 1, 57, 0)},
+           std::pair{"beyond the area", forge(SlotKind::kArea, 1, 100, PayloadPlace{704 - 99})},
+           std::pair{"no kind", forge(SlotKind::kNone, 1, 0, 0)},
+           std::pair{"claimed", forge(SlotKind::kClaimed, 1, 0, 0)},
+           std::pair{"its own end", forge_control(ShmControl::kBoxClosed, 0)},
+       }) {
+    start(GroupKind::kLazy);
+    for (int i = 0; i < 4; ++i) {
+      CHECK(a->to(1).am_send(1, bytes_of("x")) == SendStatus::kDone);
+      CHECK(c->to(1).am_send(1, bytes_of("y")) == SendStatus::kDone);
+      b->messenger.poll(8);
+    }
+    uint32_t box = 0;
+    while (rig->segment().box_owner(box).load() != pack_box_owner(1, 0)) ++box;
+    Forged slot = forged;
+    if (forged.header.kind == SlotKind::kControl) std::memcpy(slot.payload, &box, sizeof box);
+    by_box(rig->segment().box(box), 0, slot);
+    c->messenger.poll(8);
+    check_cut_off(what);
+    LONGS_EQUAL(2, b->shm.inbound_box_count());
+  }
+}
+
+TEST(ShmHostile, NonsenseInALane) {
+  start(GroupKind::kMesh);
+  const uint64_t region = rig->segment().layout().eager_region_bytes();
+  for (const LaneWord& word : {
+           LaneWord{SlotKind::kEager, 1, 100, region - 99},
+           LaneWord{SlotKind::kEager, 1, 0, region + 1},
+           LaneWord{SlotKind::kInline, 1, 8, region - kInlineBytesMax + 1},
+           LaneWord{SlotKind::kInline, 1, kInlineBytesMax + 1, 0},
+           LaneWord{SlotKind::kNone, 1, 8, 0},
+           LaneWord{SlotKind::kArea, 1, 8, 0},
+           LaneWord{SlotKind::kLoan, 1, 56, 0},
+           LaneWord{SlotKind::kControl, static_cast<uint32_t>(ShmControl::kBoxClosed), 4, 0},
+       }) {
+    start(GroupKind::kMesh);
+    rig->segment().lane(1, 0).push(0, word);
+    rig->segment().lane(1, 0).push(1, {SlotKind::kEager, 1, 4, 0});  // not heard any more
+    check_cut_off("a word");
+  }
+  start(GroupKind::kMesh);
+  rig->segment().lane(1, 0).push(16, {SlotKind::kEager, 1, 4, 0});
+  check_cut_off("too many words");
+}
+
+TEST(ShmHostile, NonsenseFromWhomNobodyTrusts) {
+  for (const auto& [what, forged] : {
+           std::pair{"closing a box", forge_control(ShmControl::kBoxClosed, 0)},
+           std::pair{"granting a box", forge_control(ShmControl::kBoxGranted, 0)},
+           std::pair{"wanting no box", forge_control(ShmControl::kBoxWanted, UINT32_MAX)},
+           std::pair{"an operation", forge(SlotKind::kControl, 3, 8, PayloadPlace{0})},
+           std::pair{"an eager message", forge(SlotKind::kEager, 1, 8, PayloadPlace{0})},
+           std::pair{"beyond the area", forge(SlotKind::kArea, 1, 705, PayloadPlace{0})},
+           std::pair{"longer than its slot", forge(SlotKind::kInline, 1, 8191, 0)},
+       }) {
+    start(GroupKind::kExchange);
+    by_box(rig->segment().inbound_box(1), 0, forged);
+    check_cut_off(what);
+    b->messenger.poll(8);
+    CHECK(GroupSegment::attach(rig->segment().memory(), rig->segment().shape(),
+                               GroupRig::kPoolId).ok());
+  }
+}
+
+// Whatever a member can write, it writes; under the sanitizers nothing outside may be touched.
+TEST(ShmHostile, ChanceScribblesOverAllThatAMemberCanWrite) {
+  Seed seed;
+  std::mt19937_64 random(seed.value());
+  for (GroupKind kind : {GroupKind::kLazy, GroupKind::kMesh, GroupKind::kExchange}) {
+    for (int round = 0; round < 30; ++round) {
+      start(kind);
+      const GroupLayout& layout = rig->segment().layout();
+      const std::span<std::byte> memory = rig->segment().memory();
+      const uint64_t begin = layout.member(0) - layout.part_bytes(GroupPart::kBoxes) -
+                             layout.part_bytes(GroupPart::kBoxOwners);
+      std::vector<Member*> honest = {b};
+      if (c != nullptr) honest.push_back(c);
+      for (int i = 0; i < 300; ++i) {
+        for (Member* member : honest) {
+          member->messenger.poll(16);
+          member->received.clear();
+          auto to = member->messenger.connect({0});
+          if (to.ok()) to.value()->am_send(1, bytes_of(std::string(random() % 900, 'x')));
+        }
+        a->to(1).am_send(1, bytes_of(std::string(random() % 900, 'y')));
+        for (int k = 0; k < 4; ++k) {
+          // Words of queues mostly: a bit, a word, or what looks like a slot.
+          auto* word = reinterpret_cast<uint64_t*>(
+              memory.data() + begin + random() % ((memory.size() - begin) / 8) * 8);
+          switch (random() % 3) {
+            case 0: __atomic_fetch_xor(word, uint64_t{1} << random() % 64, __ATOMIC_RELAXED); break;
+            case 1: __atomic_store_n(word, random(), __ATOMIC_RELAXED); break;
+            default:
+              __atomic_store_n(word,
+                               pack_slot(random() % 4, {static_cast<SlotKind>(random() % 8),
+                                                        static_cast<uint32_t>(random() % 8),
+                                                        static_cast<uint32_t>(random() % 8192),
+                                                        static_cast<uint32_t>(random() % 4)}),
+                               __ATOMIC_RELAXED);
+          }
+        }
+        // And slots that are due, so that they are read at once.
+        if (kind != GroupKind::kMesh) {
+          Forged forged = {{static_cast<SlotKind>(random() % 8), static_cast<uint32_t>(random() % 6),
+                            static_cast<uint32_t>(random() % 8192), 0},
+                           {}};
+          for (std::byte& byte : forged.payload) {
+            byte = static_cast<std::byte>(random() % 2 == 0 ? random() : 0);
+          }
+          if (kind == GroupKind::kExchange) {
+            by_box(rig->segment().inbound_box(1), static_cast<uint64_t>(i), forged);
+          } else {
+            uint64_t known = rig->segment().fifo(1).tail();
+            InboundFifo fifo = rig->segment().fifo(1);
+            const InboundFifo::Claim claim = fifo.try_claim(0, &known);
+            if (claim.slot == nullptr) continue;
+            std::memcpy(claim.slot->payload, forged.payload, sizeof forged.payload);
+            fifo.publish(claim, forged.header);
+          }
+        }
+      }
+    }
+  }
+}
