@@ -118,8 +118,7 @@ Result<JoinedPool> JoinedPool::join(const JoinOptions& options) noexcept {
   at_step(options, JoinStep::kAnswered);
   if (auto taken = joined.take(accepted, descriptors, options); !taken.ok()) {
     const Error cause = complete(taken.error());
-    const join::Explained explained = join::explain(join::PacketKind::kFailed, cause);
-    join::send_packet(socket, &explained, sizeof explained);
+    joined.fail(cause);
     return cause;
   }
   at_step(options, JoinStep::kChecked);
@@ -173,6 +172,11 @@ Result<void> JoinedPool::ready() noexcept {
   Error error;
   error.set_doing("telling the owner of the pool that this process is ready");
   return error.set_answer_errno(outcome).set_cure("the owner is gone: start both anew");
+}
+
+void JoinedPool::fail(const Error& error) noexcept {
+  const join::Explained explained = join::explain(join::PacketKind::kFailed, error);
+  join::send_packet(socket_.number(), &explained, sizeof explained);
 }
 
 void JoinedPool::leave() noexcept {

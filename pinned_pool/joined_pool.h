@@ -51,6 +51,9 @@ class JoinedPool {
   // From here on the others see its members as alive.
   Result<void> ready() noexcept;
 
+  // Instead of ready(): this process cannot use its part, and ends. The owner logs why.
+  void fail(const Error& error) noexcept;
+
   // Says goodbye: its members are dead to the others at once. The mappings stay, and nothing of
   // them is used any more; rings are closed before. Its place is given out again when the process
   // has ended. To end without it is a death: the same, with a message in the owner's log.

@@ -51,6 +51,10 @@ Result<Endpoint*> ShmProvider::connect(const PeerAddress& peer) {
   const uint32_t count = segment_.shape().member_count;
   Error error;
   error.set_doing("connecting to member %u", peer.member);
+  if (is_pool_gone_ || members_->is_owner_gone()) {
+    error.set_answer("the owner of the pool has died or stopped");
+    return error.set_cure("end, and join the new pool when the owner is there again");
+  }
   if (peer.member >= count) {
     error.set_answer("the group has %u members", count);
     return error.set_cure("members are 0..%u", count - 1);
@@ -58,10 +62,6 @@ Result<Endpoint*> ShmProvider::connect(const PeerAddress& peer) {
   if (peer.member == self_) {
     error.set_answer("that is this member itself");
     return error.set_cure("use the provider self");
-  }
-  if (is_pool_gone_ || members_->is_owner_gone()) {
-    error.set_answer("the owner of the pool has died or stopped");
-    return error.set_cure("end, and join the new pool when the owner is there again");
   }
   const MemberWord word = members_->word(peer.member);
   if (word.state != MemberState::kAlive) {

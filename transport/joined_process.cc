@@ -1,0 +1,110 @@
+#include "transport/joined_process.h"
+
+#include <cstring>
+#include <new>
+
+#include "alloc/confined_heap.h"
+#include "pinned_pool/boot_segment.h"
+
+namespace bedplate {
+namespace {
+
+constexpr uint64_t kOwnHeapBytesMin = 2 * kHeapGranularityBytes;
+
+Error no_memory(const JoinedPool& pool) noexcept {
+  Error error;
+  error.set_doing("making the messengers for group %s", pool.group_name().text);
+  error.set_answer("the heap is exhausted");
+  return error.set_cure(pool.own_heap() != nullptr
+                            ? "raise heap in the [[process]] of the owner's configuration"
+                            : "raise BEDPLATE_BOOT_BYTES");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<JoinedProcess>> JoinedProcess::join(const JoinedProcessOptions& options) {
+  BP_ASSERT(options.join.pool == &process_pool());
+  // Segment 0 is this process's own; what is joined comes after it.
+  heap_create();
+  boot_segment();
+  auto joined = JoinedPool::join(options.join);
+  if (!joined.ok()) return joined.error();
+  std::unique_ptr<JoinedProcess> process(new (std::nothrow) JoinedProcess(joined.take()));
+  if (!process) {
+    Error error;
+    error.set_doing("joining the pool as %s", options.join.process);
+    return error.set_answer("the heap is exhausted").set_cure("raise BEDPLATE_BOOT_BYTES");
+  }
+  if (auto made = process->set_up(options); !made.ok()) {
+    process->pool_.fail(made.error());
+    return made.error();
+  }
+  BP_TRY(process->pool_.ready());
+  return process;
+}
+
+Result<void> JoinedProcess::set_up(const JoinedProcessOptions& options) {
+  BP_TRY(take_heap());
+  GroupShape shape;
+  if (pool_.layout().size() != sizeof shape) {
+    Error error;
+    error.set_doing("attaching to group %s", pool_.group_name().text);
+    error.set_answer("its layout has %zu bytes, not %zu", pool_.layout().size(), sizeof shape);
+    return error.set_cure("run both programs from the same release of Bedplate");
+  }
+  std::memcpy(static_cast<void*>(&shape), pool_.layout().data(), sizeof shape);
+  auto segment = GroupSegment::attach(pool_.fifo().memory(), shape, pool_.pool_id());
+  if (!segment.ok()) return segment.error();
+
+  const bool is_trusted = shape.kind != GroupKind::kExchange;
+  if (is_trusted && !options.single_copy.empty()) {
+    single_copy_ = choose_single_copy(options.single_copy).taken;
+    // Where it is refused, peers say so when they try, and copy through the pool.
+    if (single_copy_) (void)allow_peer(kAnyPeer);
+  }
+  member_count_ = static_cast<uint32_t>(pool_.members().size());
+  members_.reset(new (std::nothrow) Member[member_count_]);
+  if (!members_) return no_memory(pool_);
+  for (uint32_t i = 0; i < member_count_; ++i) {
+    ShmProviderOptions provider;
+    provider.segment = segment.value();
+    provider.members = &pool_.table();
+    provider.member = static_cast<uint32_t>(pool_.members()[i].index);
+    provider.is_threaded = options.is_threaded;
+    provider.single_copy = single_copy_.get();
+    provider.on_peer = options.on_peer;
+    BP_TRY(members_[i].shm.create(provider, members_[i].messenger.dispatcher()));
+    members_[i].messenger.add_provider(members_[i].shm);
+  }
+  return {};
+}
+
+// What is allocated from now on lies where the others can read it.
+Result<void> JoinedProcess::take_heap() noexcept {
+  Segment* heap = pool_.own_heap();
+  if (heap == nullptr) return {};
+  Error error;
+  error.set_doing("handing %s of %s to the heap", format_bytes(heap->bytes).text, heap->owner.text);
+  const uint64_t bytes = heap->bytes / kHeapGranularityBytes * kHeapGranularityBytes;
+  if (bytes < kOwnHeapBytesMin) {
+    return error.set_answer("a heap takes at least %s", format_bytes(kOwnHeapBytesMin).text)
+        .set_cure("raise heap in the [[process]] of the owner's configuration");
+  }
+  if (!add_heap_memory(heap->memory().first(bytes))) {
+    return error.set_answer("its tables do not fit into segment 0")
+        .set_cure("raise BEDPLATE_BOOT_BYTES, or lower heap in the [[process]]");
+  }
+  retire_boot_heap();
+  return {};
+}
+
+uint32_t JoinedProcess::find_member(const char* process) const noexcept {
+  const MembersTable& table = pool_.table();
+  for (uint32_t i = 0; i < table.member_count(); ++i) {
+    if (table.state(i) != MemberState::kAlive) continue;
+    if (std::strcmp(table.name(i).text, process) == 0) return i;
+  }
+  return UINT32_MAX;
+}
+
+}  // namespace bedplate

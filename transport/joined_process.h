@@ -1,0 +1,72 @@
+// A process that joined a pool, with all that it takes to exchange messages with the others.
+//
+// It joins, attaches to its group's FIFOs, makes a messenger for each of its members, gives its own
+// heap segment to the pool's heap (so to malloc, where libbedplate-malloc.a is linked), and chooses
+// single copy. Handlers are set after join() and before the first poll: messages are delivered by
+// polls alone, so none is missed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "pinned_pool/joined_pool.h"
+#include "platform/result.h"
+#include "transport/messenger.h"
+#include "transport/shm/shm_provider.h"
+#include "transport/single_copy.h"
+
+namespace bedplate {
+
+struct JoinedProcessOptions {
+  JoinOptions join;  // into process_pool()
+  std::span<const SingleCopyKind> single_copy = kSingleCopyKinds;  // the owner's order; empty: none
+  bool is_threaded = false;       // several threads send through a member
+  PeerEventHandler on_peer = {};  // of all members; called within polls
+};
+
+class JoinedProcess {
+ public:
+  // Joins; from then on the others see its members as alive.
+  // Threads: before others run. Once in the life of a process, also after an error.
+  // Errors: the owner's reason, or what this process could not take or make, which the owner is
+  // told, too. After an error the process can only end.
+  static Result<std::unique_ptr<JoinedProcess>> join(const JoinedProcessOptions& options);
+
+  JoinedProcess(const JoinedProcess&) = delete;
+  JoinedProcess& operator=(const JoinedProcess&) = delete;
+  // Does not leave: without leave() the others see a death.
+  ~JoinedProcess() = default;
+
+  // Says goodbye. Nothing that came from here is used any more; what is mapped stays.
+  void leave() noexcept { pool_.leave(); }
+
+  uint32_t member_count() const noexcept { return member_count_; }
+  // Which place in the group member `index` of this process has. Requires: index < member_count().
+  uint32_t member(uint32_t index = 0) const noexcept { return members_[index].shm.member(); }
+  // Threads: of one member those of its shard.
+  Messenger& messenger(uint32_t index = 0) noexcept { return members_[index].messenger; }
+
+  // The first living member of the group that joined as `process`; UINT32_MAX: there is none now.
+  // The owner of the pool is member 0, with the name of its appliance.
+  uint32_t find_member(const char* process) const noexcept;
+
+  const JoinedPool& pool() const noexcept { return pool_; }
+
+ private:
+  struct Member {
+    Messenger messenger;
+    ShmProvider shm;
+  };
+
+  explicit JoinedProcess(JoinedPool&& pool) noexcept : pool_(std::move(pool)) {}
+  Result<void> set_up(const JoinedProcessOptions& options);
+  Result<void> take_heap() noexcept;
+
+  JoinedPool pool_;
+  std::unique_ptr<SingleCopy> single_copy_;
+  uint32_t member_count_ = 0;
+  std::unique_ptr<Member[]> members_;
+};
+
+}  // namespace bedplate
