@@ -10,7 +10,7 @@ TESTS := $(BUILD)/bedplate-tests
 APPLICATION := $(call objects,$(APPLICATION_SOURCES))
 
 .PHONY: products tests
-products: $(PROGRAM) $(LIBRARY) $(if $(SANITIZED),,$(MALLOC_LIBRARY))
+products: $(PROGRAM) $(LIBRARY) $(if $(SANITIZED),,$(MALLOC_LIBRARY)) examples
 tests: $(TESTS)
 
 $(BUILD)/%.o: %.cc $(MAKEFILES)
@@ -30,6 +30,17 @@ POOL_HEAP := $(if $(SANITIZED),,$(MALLOC_LIBRARY))
 LINK_POOL_HEAP := $(if $(SANITIZED),,$(MALLOC_LINK) $(MALLOC_LIBRARY))
 
 $(PROGRAM): $(call objects,$(PROGRAM_SOURCES)) $(APPLICATION) $(POOL_HEAP) $(LIBRARY)
+	$(if $(V),,@echo "  LINK $@")
+	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LIBRARY) $(LIBRARIES)
+
+# Programs of others, linked as docs/allocator.md says: with the pool's malloc.
+EXAMPLES := $(BUILD)/examples/ping
+.PHONY: examples
+examples: $(EXAMPLES)
+
+$(BUILD)/examples/ping: $(BUILD)/apps/examples/ping.o
+$(EXAMPLES): $(POOL_HEAP) $(LIBRARY)
+	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LINK $@")
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LIBRARY) $(LIBRARIES)
 
@@ -66,7 +77,7 @@ $(BENCH_HEAP): $(BENCH_OBJECTS)
 	$(Q)$(CXX) -shared -Wl,-z,now -o $@ $^ -lpthread
 
 -include $(patsubst %.o,%.d,$(call objects,$(LIBRARY_SOURCES) $(MALLOC_SOURCES) \
-  $(APPLICATION_SOURCES) $(PROGRAM_SOURCES) $(TEST_SOURCES) tests/soak/heap_soak.cc) $(BENCH_OBJECTS))
+  $(APPLICATION_SOURCES) $(PROGRAM_SOURCES) $(TEST_SOURCES) tests/soak/heap_soak.cc apps/examples/ping.cc) $(BENCH_OBJECTS))
 
 # The heap under demand: a heap of 256 MiB in segment 0.
 SOAK := $(BUILD)/heap-soak

@@ -1,0 +1,125 @@
+"""Groups: the appliance makes them, and the examples of apps/examples exchange messages."""
+
+import os
+import signal
+import tomllib
+
+from harness import BEDPLATE, expect, expect_in, expect_true, read_text, test, wait_for
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+EXAMPLES = os.path.join(os.path.dirname(BEDPLATE), "examples")
+PROGRAMS = {"c++": os.path.join(EXAMPLES, "ping")}
+GREETINGS = 3
+
+
+def two(box):
+    """The examples' own configuration, in this test's directory."""
+    with open(os.path.join(ROOT, "apps/examples/two.toml"), "rb") as file:
+        configuration = tomllib.load(file)
+    configuration["appliance"]["runtime_directory"] = box.path("runtime")
+    configuration["shard"][0]["cpu"] = min(os.sched_getaffinity(0))
+    return configuration
+
+
+def start(box, appliance, program, name, peer, log=None):
+    argv = [PROGRAMS[program], os.path.join(appliance.runtime_directory, "two.join"), name, peer]
+    return box.spawn(argv, log or f"{name}.log")
+
+
+def greetings(name):
+    return "".join(f"heard: {name} says hello {i}\n" for i in range(GREETINGS))
+
+
+def wait_for_line(appliance, text, count=1):
+    wait_for(lambda: appliance.log_text().count(text) >= count, f"{count} times {text!r} in the log")
+
+
+@test(first=list(PROGRAMS), second=list(PROGRAMS))
+def two_processes_greet_each_other(box, first, second):
+    appliance = box.appliance(two(box))
+    for turn in range(1, 4):  # a place is given out again, as new
+        logs = {name: f"{name}.{turn}.log" for name in ("ann", "bob")}
+        ann = start(box, appliance, first, "ann", "bob", logs["ann"])
+        bob = start(box, appliance, second, "bob", "ann", logs["bob"])
+        for name, process in (("ann", ann), ("bob", bob)):
+            expect(process.wait(20), 0, f"{name}'s exit code ({read_text(box.path(logs[name]))})")
+        expect(read_text(box.path(logs["ann"])), greetings("bob"), "what ann heard")
+        expect(read_text(box.path(logs["bob"])), greetings("ann"), "what bob heard")
+        wait_for_line(appliance, "is forgotten", 2 * turn)
+    for line in ("of main, joined", "of main, left"):
+        expect(appliance.log_text().count(line), 6, f"the lines that say {line!r}")
+    appliance.stop()
+
+
+@test(program=list(PROGRAMS))
+def a_death_ends_its_peer_only(box, program):
+    appliance = box.appliance(two(box))
+    ann = start(box, appliance, program, "ann", "bob")
+    wait_for_line(appliance, "ann (process")
+    ann.send_signal(signal.SIGSTOP)  # it hears bob no more
+    bob = start(box, appliance, program, "bob", "ann")
+    wait_for_line(appliance, "bob (process")
+    ann.send_signal(signal.SIGKILL)
+    expect(bob.wait(20), 1, "bob's exit code")
+    wait_for_line(appliance, "of main, died")
+    wait_for_line(appliance, "is forgotten", 2)
+    appliance.stop()
+
+
+@test(program=list(PROGRAMS))
+def an_end_of_the_owner_ends_those_who_wait(box, program):
+    for signal_number in (signal.SIGTERM, signal.SIGKILL):
+        appliance = box.appliance(two(box))
+        ann = start(box, appliance, program, "ann", "bob")
+        wait_for_line(appliance, "ann (process")
+        appliance.process.send_signal(signal_number)
+        expect(ann.wait(20), 1, "ann's exit code")
+        expect_in("the owner of the pool has died or stopped", read_text(box.path("ann.log")),
+                  "what ann says")
+        appliance.wait_exit()
+
+
+@test(program=list(PROGRAMS))
+def who_may_not_join_is_told_why(box, program):
+    configuration = two(box)
+    configuration["process"][0]["user"] = "nobody"
+    configuration["messages"] = {"on_join_failure": "stop"}
+    appliance = box.appliance(configuration)
+    ann = start(box, appliance, program, "ann", "bob")
+    expect(ann.wait(20), 1, "ann's exit code")
+    said = read_text(box.path("ann.log"))
+    expect_in("joining the pool as ann: user 0 may not, user 65534 may; start it", said, "ann")
+    expect_in("user 0 may not", appliance.log_text(), "the appliance's log")
+    appliance.stop()  # a refusal stops nobody
+
+
+@test(on_join_failure=["continue", "stop"])
+def who_cannot_use_its_part_is_named(box, on_join_failure):
+    configuration = two(box)
+    configuration["process"][0]["heap"] = "4 MiB"
+    configuration["messages"] = {"on_join_failure": on_join_failure}
+    appliance = box.appliance(configuration)
+    ann = start(box, appliance, "c++", "ann", "bob")
+    expect(ann.wait(20), 1, "ann's exit code")
+    reason = "handing 4 MiB of heap:ann.0 to the heap: a heap takes at least 8 MiB; raise heap"
+    expect_in(reason, read_text(box.path("ann.log")), "what ann says")
+    wait_for_line(appliance, reason)
+    wait_for_line(appliance, "member 1 of main, could not join")
+    if on_join_failure == "continue":
+        wait_for_line(appliance, "is forgotten")
+        appliance.stop()
+        return
+    expect(appliance.wait_exit(), 1, "the appliance's exit code")
+    expect_in("stopping, as [messages] on_join_failure says", appliance.log_text(), "the log")
+    appliance.expect_nothing_left()
+
+
+@test()
+def the_threads_of_groups_are_planned(box):
+    appliance = box.appliance(two(box))
+    threads = os.listdir(f"/proc/{appliance.pid}/task")
+    expect(len(threads) - 1, box.plan(appliance.config)["stacks"]["count"], "threads with stacks")
+    stats = appliance.stats()
+    expect_true(stats["pool"]["sealed"], "the pool is sealed")
+    expect(stats["pool"]["registrations_after_seal"], 0, "registrations after the seal")
+    appliance.stop()
