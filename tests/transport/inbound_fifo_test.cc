@@ -248,3 +248,16 @@ TEST(InboundFifo, ManyThreadsOneReader) {
   for (std::thread& writer : writers) writer.join();
   LONGS_EQUAL(0, wrong);
 }
+
+// The counter is one behind the tail then. A writer that sees the tail first must not take that for
+// a full FIFO: nobody else may be there to help the counter on.
+TEST(InboundFifo, GoesOnBehindTheSlotOfAWriterThatDiedBeforeItMovedTheCounter) {
+  make(2);
+  CHECK(send(1, 10) && send(1, 11));
+  fifo.set_tail(2);
+  slot(2).header.store(pack_slot(lap(2), {SlotKind::kClaimed, 0, 0, 2}));
+  fifo.set_tail(3);  // the reader passes over it
+  LONGS_EQUAL(2, fifo.claims());
+  CHECK(send(1, 13));
+  LONGS_EQUAL(4, fifo.claims());
+}
