@@ -72,3 +72,39 @@ TEST(ShmProvider, DeliversEveryLengthInOrder) {
     if (kind == GroupKind::kLazy) CHECK(static_cast<ShmEndpoint&>(to_b).has_box());
   }
 }
+
+// The reader looks at the members table when a poll begins; what it reads then may be newer.
+TEST(ShmProvider, TellsWhichGenerationAMessageIsOf) {
+  struct World {
+    GroupRig rig{shape_of(GroupKind::kLazy, 3)};
+    std::vector<uint64_t> generations;
+  } world;
+  Member& reader = world.rig.join(0);
+  CHECK(world.rig.join(1).to(0).am_send(1, bytes_of("first")) == SendStatus::kDone);
+  Member& helper = world.rig.join(2);
+  const auto note = [](void* context, const Message& message) noexcept {
+    static_cast<World*>(context)->generations.push_back(
+        static_cast<ShmEndpoint&>(message.from).generation());
+  };
+  reader.messenger.set_handler(1, {note, &world});
+  reader.messenger.set_handler(2, {[](void* context, const Message&) noexcept {
+                                     GroupRig& rig = static_cast<World*>(context)->rig;
+                                     Member& again = rig.join(1);
+                                     BP_ASSERT(again.to(0).am_send(1, bytes_of("second")) ==
+                                               SendStatus::kDone);
+                                   },
+                                   &world});
+  CHECK(reader.messenger.poll(16) > 0);
+  world.rig.kill(1);
+  reader.messenger.poll(16);
+  world.rig.members().set_state(1, MemberState::kQuiet);
+  reader.messenger.poll(16);
+  world.rig.segment().reset_member(1);
+  world.rig.members().set_state(1, MemberState::kFree);
+  reader.messenger.poll(16);
+  CHECK(helper.to(0).am_send(2, bytes_of("now")) == SendStatus::kDone);
+  reader.messenger.poll(16);
+  LONGS_EQUAL(2, world.generations.size());
+  LONGS_EQUAL(1, world.generations[0]);
+  LONGS_EQUAL(2, world.generations[1]);
+}

@@ -90,7 +90,8 @@ ShmEndpoint& ShmProvider::make_endpoint(uint32_t member) {
 ShmEndpoint* ShmProvider::sender_of(uint32_t member) noexcept {
   if (!is_peer(member)) return nullptr;
   ShmEndpoint* endpoint = endpoints_[member].get();
-  // By the table itself: it may have joined, and written, since this poll looked at the epoch.
+  // The table's generation, not the one that we know of: a place is given out anew only when we
+  // have read all of its former member, and the new one may write before we look again.
   if (endpoint != nullptr && endpoint->generation_ == members_->generation(member)) {
     return endpoint;
   }
