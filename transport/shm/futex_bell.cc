@@ -42,7 +42,16 @@ void FutexBell::sleep(uint64_t timeout_ns) const noexcept {
 }
 
 void FutexBell::wake() const noexcept {
-  if (asleep_->exchange(0, std::memory_order_relaxed) == 0) return;  // another has woken it
+  if (asleep_->exchange(0, std::memory_order_relaxed) == 0) return;  // another wakes it
+  futex_wake();
+}
+
+void FutexBell::wake_anyway() const noexcept {
+  asleep_->store(0, std::memory_order_seq_cst);
+  futex_wake();
+}
+
+void FutexBell::futex_wake() const noexcept {
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(asleep_), FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }
 

@@ -51,12 +51,18 @@ class FutexBell {
   // Member: awake again.
   void announce_awake() const noexcept { asleep_->store(0, std::memory_order_relaxed); }
 
-  void wake() const noexcept;
+  // Owner: wakes the member even where somebody seems to have done so. A sender that is killed
+  // between putting `asleep` down and its futex(2) leaves it asleep for good: whoever hears of a
+  // death calls this. Cost: one futex(2).
+  void wake_anyway() const noexcept;
 
   // 1 while the member is asleep: for who waits on several bells at once.
   const std::atomic<uint32_t>& word() const noexcept { return *asleep_; }
 
  private:
+  void wake() const noexcept;
+  void futex_wake() const noexcept;
+
   std::atomic<uint32_t>* asleep_ = nullptr;
   BellFence fence_ = BellFence::kSleeper;
 };
