@@ -4,7 +4,7 @@
 # Each step prints its own closing line of that form, or counts as one test by its exit code. What
 # a step prints goes to build/check/NAME.log; only a failed one is shown.
 # CHECK_ONLY=pattern runs the steps whose name matches; FUZZ_SECONDS (60) bounds the fuzzing,
-# SOAK_SECONDS (60) the soak.
+# SOAK_SECONDS (60) the soak, STRESS_SECONDS (60) the stress of messages.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -45,6 +45,8 @@ done
 step link tests/link/run.py
 step soak-exhaustion make --no-print-directory SOAK_ROUNDS=20 soak-exhaustion
 step soak-demand make --no-print-directory SOAK_SECONDS="${SOAK_SECONDS:-60}" soak-demand
+step stress make --no-print-directory STRESS_SECONDS="${STRESS_SECONDS:-60}" stress-messages
+step kill make --no-print-directory KILL_ROUNDS=300 kill-members
 step fuzz-nbd make --no-print-directory fuzz-run
 step system /usr/bin/python3 tests/system/run.py
 step guest /usr/bin/python3 tests/guest/guest_test.py

@@ -77,7 +77,8 @@ $(BENCH_HEAP): $(BENCH_OBJECTS)
 	$(Q)$(CXX) -shared -Wl,-z,now -o $@ $^ -lpthread
 
 -include $(patsubst %.o,%.d,$(call objects,$(LIBRARY_SOURCES) $(MALLOC_SOURCES) \
-  $(APPLICATION_SOURCES) $(PROGRAM_SOURCES) $(TEST_SOURCES) tests/soak/heap_soak.cc apps/examples/ping.cc) $(BENCH_OBJECTS))
+  $(APPLICATION_SOURCES) $(PROGRAM_SOURCES) $(TEST_SOURCES) $(STRAIN_SOURCES) \
+  tests/soak/heap_soak.cc apps/examples/ping.cc) $(BENCH_OBJECTS))
 
 # The heap under demand: a heap of 256 MiB in segment 0.
 SOAK := $(BUILD)/heap-soak
@@ -92,6 +93,20 @@ soak-exhaustion: $(SOAK)
 	$(Q)BEDPLATE_BOOT_BYTES="256 MiB" $(SOAK) exhaustion $(SOAK_ROUNDS)
 soak-demand: $(SOAK)
 	$(Q)BEDPLATE_BOOT_BYTES="256 MiB" $(SOAK) demand $(SOAK_SECONDS)
+
+# Messages between processes under strain.
+STRAIN := $(BUILD)/message-strain
+STRESS_SECONDS ?= 60
+KILL_ROUNDS ?= 1000
+$(STRAIN): $(call objects,$(STRAIN_SOURCES)) $(POOL_HEAP) $(LIBRARY)
+	$(if $(V),,@echo "  LINK $@")
+	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LIBRARY) $(LIBRARIES)
+
+.PHONY: stress-messages kill-members
+stress-messages: $(STRAIN)
+	$(Q)$(STRAIN) stress $(STRESS_SECONDS)
+kill-members: $(STRAIN)
+	$(Q)$(STRAIN) kill $(KILL_ROUNDS)
 
 .PHONY: fuzz-run
 FUZZ_SECONDS ?= 60

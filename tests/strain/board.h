@@ -1,0 +1,52 @@
+// What the members of a strained group tell the program that watches them: a segment of the pool
+// that all of them may write, each its own row.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "platform/cache_line.h"
+
+namespace bedplate::strain {
+
+inline constexpr uint32_t kMemberMax = 17;  // the owner and 16 others
+inline constexpr char kBoardOwner[] = "strain:board";
+inline constexpr char kOwnerHeapOwner[] = "heap:owner";
+
+enum class Command : uint32_t {
+  kRun,
+  kStop,  // send nothing more, receive what is left
+  kEnd,
+};
+
+// A count together with whom it is about: the low bits of the receiver's generation.
+constexpr uint64_t pack_count(uint64_t generation, uint64_t count) noexcept {
+  return generation << 40 | count;
+}
+constexpr uint64_t count_for(uint64_t packed, uint64_t generation) noexcept {
+  return packed >> 40 == (generation & 0xff'ffff) ? packed & 0xff'ffff'ffff : 0;
+}
+
+struct alignas(kCacheLineBytes) BoardRow {
+  std::atomic<uint64_t> steps;     // how often it went round its loop
+  std::atomic<uint64_t> received;  // messages verified, of everybody
+  std::atomic<uint64_t> sent_bytes;
+  std::atomic<uint64_t> loans_out;
+  std::atomic<uint64_t> boxes_granted;
+  std::atomic<uint64_t> boxes_returned;
+  std::atomic<uint64_t> torn;
+  std::atomic<uint32_t> must_hurry;  // send nothing but short messages, one after the other
+  std::atomic<uint32_t> must_leave;
+  std::atomic<uint32_t> has_stopped;
+  std::atomic<uint32_t> is_done;       // stopped, and everything received and given back
+  std::atomic<uint64_t> sent[kMemberMax];  // pack_count; stored after each send that succeeded
+  std::atomic<uint64_t> heard[kMemberMax];  // messages received from each, as it is now
+  std::atomic<uint64_t> lent[kMemberMax];   // loans that each has not given back
+};
+
+struct Board {
+  std::atomic<Command> command;
+  BoardRow rows[kMemberMax];
+};
+
+}  // namespace bedplate::strain

@@ -1,0 +1,83 @@
+// A group that is strained: its pool, its owner, and the processes that join it, each this same
+// program started anew.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "pinned_pool/join_server.h"
+#include "tests/strain/participant.h"
+#include "transport/shm/group_keeper.h"
+
+namespace bedplate::strain {
+
+// The owner's side. One for each process: what it makes is never given back.
+class StrainedGroup {
+ public:
+  // `shape.member_count` counts the owner, which is member 0 and takes part in the traffic.
+  StrainedGroup(const GroupShape& shape, uint64_t seed);
+  ~StrainedGroup();
+
+  // Starts the traffic of the owner itself.
+  void start_own_traffic();
+  void end_own_traffic();
+
+  // Starts a process that joins. Returns at once.
+  pid_t start_peer();
+  // Which member the process is, once it is alive; 0: it is not (yet).
+  uint32_t member_of(pid_t pid) const noexcept;
+  uint32_t wait_until_alive(pid_t pid);
+  // Waits for its end. Returns its exit code, or minus the signal.
+  static int status_of(pid_t pid);
+  // Lets everybody stop sending, and waits until each has received and got back everything.
+  void settle();
+  // Sends everybody home, and fails if anyone ends otherwise.
+  void end(const std::vector<pid_t>& peers);
+
+  // How many members are not free.
+  uint32_t taken_count() const noexcept;
+  Board& board() noexcept { return *board_; }
+  const MembersTable& members() const noexcept { return *members_; }
+  const GroupSegment& segment() const noexcept { return segment_; }
+
+ private:
+  Segment& create(const char* owner, uint64_t bytes);
+
+  GroupShape shape_;
+  uint64_t seed_;
+  uint64_t started_ = 0;
+  PoolId pool_id_;
+  std::string socket_path_;
+  Segment* heap_ = nullptr;
+  MembersTable* members_ = nullptr;
+  Board* board_ = nullptr;
+  GroupSegment segment_;
+  std::unique_ptr<ShmGroupKeeper> keeper_;
+  std::unique_ptr<JoinServer> server_;
+  std::unique_ptr<Participant> own_;
+  std::thread traffic_;
+};
+
+// The joiner's side: the whole life of a process that start_peer() started.
+int be_peer(const char* socket_path, uint64_t seed);
+
+// The shapes that are strained: small enough that everything runs full and boxes must change hands.
+GroupShape strained_shape(GroupKind kind, uint32_t member_count);
+
+// Waits until `condition` holds; returns after how many nanoseconds, UINT64_MAX: it never did.
+template <typename Condition>
+uint64_t time_until(Condition&& condition, uint64_t within_ns) {
+  const uint64_t begin = monotonic_ns();
+  while (!condition()) {
+    if (monotonic_ns() - begin > within_ns) return UINT64_MAX;
+    const timespec pause = {0, 100'000};
+    nanosleep(&pause, nullptr);
+  }
+  return monotonic_ns() - begin;
+}
+
+}  // namespace bedplate::strain
