@@ -87,6 +87,12 @@ void ShmProvider::accept_box(ShmEndpoint& from, uint32_t box) noexcept {
   cut_off(from, "a box that it cannot give");
 }
 
+void ShmEndpoint::use_box(uint32_t box) noexcept {
+  box_ = std::make_unique<FastBoxProducer>(provider_.segment_.box(box));
+  box_index_ = box;
+  settle_queue();
+}
+
 void ShmProvider::give_box_back(ShmEndpoint& from, uint32_t box) noexcept {
   const SpinGuard guard(from.lock_, is_threaded_);
   if (!from.is_open_ || from.box_index_ != box || from.must_return_box_) return;

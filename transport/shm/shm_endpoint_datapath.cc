@@ -135,12 +135,6 @@ bool ShmEndpoint::is_consumed(const EagerRegion::Use& use) noexcept {
   return fifo_.tail() > use.index;
 }
 
-void ShmEndpoint::use_box(uint32_t box) noexcept {
-  box_ = std::make_unique<FastBoxProducer>(provider_.segment_.box(box));
-  box_index_ = box;
-  settle_queue();
-}
-
 void ShmEndpoint::settle_queue() noexcept {
   if (queue_ == Queue::kFifo && box_index_ != kNoBox) {
     // Everything that went through the FIFO was read: what goes through the box comes after it.
