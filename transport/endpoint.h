@@ -1,8 +1,8 @@
 // Endpoints: one interface to a peer, near or far.
 //
-// An endpoint is a way to one peer. What kind of way (this process, another one on the pool, another
-// host) is its provider's business; whoever sends need not know. Memory is the caller's: nothing is
-// buffered but what am_send copies, and nothing here blocks or allocates.
+// An endpoint is a way to one peer. What kind of way (this process, another one on the pool,
+// another host) is its provider's business; whoever sends need not know. Memory is the caller's:
+// nothing is buffered but what am_send copies, and nothing here blocks or allocates.
 // docs/transport.md says what every provider must keep to.
 #pragma once
 
@@ -45,8 +45,8 @@ struct Completion {
   void (*call)(Completion& self, Outcome outcome) noexcept = nullptr;
 };
 
-// A piece of memory as its owner describes it to a peer that may read or write it (Endpoint::expose).
-// Plain data: it travels in messages.
+// A piece of memory as its owner describes it to a peer that may read or write it
+// (Endpoint::expose). Plain data: it travels in messages.
 struct RemoteMemory {
   uint64_t address = 0;
   uint64_t bytes = 0;
@@ -59,8 +59,8 @@ struct RemoteMemory {
   }
 };
 
-// Memory that a sender lends. The receiver gives it back with Messenger::release, whenever it likes,
-// but exactly once.
+// Memory that a sender lends. The receiver gives it back with Messenger::release, whenever it
+// likes, but exactly once.
 struct Loan {
   std::span<const std::byte> memory = {};  // where the bytes lie, readable here; empty: get() them
   RemoteMemory remote = {};
@@ -78,7 +78,8 @@ struct Message {
   Loan loan;
 };
 
-// Runs on the shard that polls. It may send, also through message.from; it must not block, nor poll.
+// Runs on the shard that polls. It may send, also through message.from. It neither blocks nor
+// polls.
 struct AmHandler {
   void (*function)(void* context, const Message& message) noexcept = nullptr;
   void* context = nullptr;
@@ -90,8 +91,8 @@ struct EndpointLimits {
   uint32_t loan_header_bytes_max = 0;  // of am_send_loan
 };
 
-// Order: active messages arrive in the order in which they were sent through this endpoint, whichever
-// way each took. Puts, gets and atomics are unordered until flush.
+// Order: active messages arrive in the order in which they were sent through this endpoint,
+// whichever way each took. Puts, gets and atomics are unordered until flush.
 // Threads: those of one shard, unless the messenger was made for many.
 class Endpoint {
  public:

@@ -1,8 +1,8 @@
 // The messenger: what one shard sends and receives messages with.
 //
 // It knows which function runs for which active message, asks its providers, in the order in which
-// they were added, for a way to a peer, and polls them all. It is a poll source of an event loop, or
-// is polled by hand: poll() while there is work, wait() when there is none.
+// they were added, for a way to a peer, and polls them all. It is a poll source of an event loop,
+// or is polled by hand: poll() while there is work, wait() when there is none.
 #pragma once
 
 #include <cstdint>

@@ -104,7 +104,9 @@ class SpscFifo {
  private:
   explicit SpscFifo(uint64_t capacity) noexcept : mask_(capacity - 1) {}
 
-  Item* slot(uint64_t index) noexcept { return reinterpret_cast<Item*>(this + 1) + (index & mask_); }
+  Item* slot(uint64_t index) noexcept {
+    return reinterpret_cast<Item*>(this + 1) + (index & mask_);
+  }
   // How many of `count` slots from `index` on lie before the memory begins anew.
   size_t until_the_end(uint64_t index, size_t count) const noexcept {
     return std::min<size_t>(count, capacity() - (index & mask_));

@@ -257,7 +257,8 @@ TEST(ProviderConformance, PutsAndGetsCopyAndEndOnce) {
     CHECK_TEXT(exposed.ok(), link.name);
     std::vector<std::byte> from(20000);
     for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 7);
-    link.complete([&](Completion* done) { return link.endpoint->put(from, exposed.value(), done); });
+    link.complete(
+        [&](Completion* done) { return link.endpoint->put(from, exposed.value(), done); });
     link.complete([&](Completion* done) { return link.endpoint->flush(done); });
     CHECK_TEXT(std::equal(from.begin(), from.end(), target.begin()), link.name);
     std::vector<std::byte> into(9000);

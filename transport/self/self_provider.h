@@ -1,8 +1,8 @@
 // The provider of the way to oneself: what a member sends to itself arrives at its next poll, in
 // order, as from anybody else. So a service need not know which of its parts run in this process.
 //
-// Messages are copied into a fast box in private memory whose both ends are here; loans are pointers
-// that come back; puts, gets and atomics are done on the spot.
+// Messages are copied into a fast box in private memory whose both ends are here; loans are
+// pointers that come back; puts, gets and atomics are done on the spot.
 #pragma once
 
 #include <cstdint>

@@ -38,7 +38,7 @@ class FutexBell {
     if (BP_UNLIKELY(fence_ == BellFence::kBoth)) {
       std::atomic_thread_fence(std::memory_order_seq_cst);
     } else {
-      std::atomic_signal_fence(std::memory_order_seq_cst);  // the sleeper's membarrier does the rest
+      std::atomic_signal_fence(std::memory_order_seq_cst);  // membarrier does the rest
     }
     if (BP_UNLIKELY(asleep_->load(std::memory_order_relaxed) != 0)) wake();
   }

@@ -7,10 +7,10 @@
 // by whom: the reader that waits for a claimed slot asks whether that member still lives, and
 // passes over it when not.
 //
-// Invariants: 1. tail - 1 <= claims <= tail + capacity. 2. A slot is claimed only when the one before
-// it is, so the claim counter is the number of the first slot that is not claimed, or one less for
-// a moment. 3. A slot of the lap that is due changes from the lap before to claimed (any writer)
-// to published (that writer alone). 4. Only the reader writes the tail.
+// Invariants: 1. tail - 1 <= claims <= tail + capacity. 2. A slot is claimed only when the one
+// before it is, so the claim counter is the number of the first slot that is not claimed, or one
+// less for a moment. 3. A slot of the lap that is due changes from the lap before to claimed (any
+// writer) to published (that writer alone). 4. Only the reader writes the tail.
 #pragma once
 
 #include <atomic>
@@ -90,8 +90,8 @@ class InboundFifo {
 inline InboundFifo::Claim InboundFifo::try_claim(uint32_t sender, uint64_t* known_tail) noexcept {
   for (int attempt = 0; attempt < kAttemptsMax; ++attempt) {
     uint64_t index = claims_->load(std::memory_order_acquire);
-    // Plus one: the reader may have passed over a slot whose writer died before it moved the counter.
-    // Then the counter is one behind the tail, and must be helped on; that is not a full FIFO.
+    // Plus one: the reader may have passed over a slot whose writer died before it moved the
+    // counter. Then that is one behind the tail and must be helped on; the FIFO is not full.
     if (BP_UNLIKELY(index + 1 - *known_tail > mask_ + 1)) {
       *known_tail = tail_->load(std::memory_order_acquire);
       if (index + 1 - *known_tail > mask_ + 1) return {};

@@ -1,9 +1,9 @@
 // What a member has lent, to whom, and what is to happen when it comes back.
 //
-// Borrowers give a loan back by storing a mark into its byte in the group's segment: one plain store,
-// so a borrower can neither be refused nor killed half-way. The mark is another one for each use, so
-// the lender never writes there: a store to a line that the borrower has would hold up the message
-// behind it. Everything else is private: any other byte means nothing.
+// Borrowers give a loan back by storing a mark into its byte in the group's segment: one plain
+// store, so a borrower can neither be refused nor killed half-way. The mark is another one for each
+// use, so the lender never writes there: a store to a line that the borrower has would hold up the
+// message behind it. Everything else is private: any other byte means nothing.
 #pragma once
 
 #include <atomic>

@@ -33,7 +33,8 @@ bool is_atomic(OperationKind kind) noexcept {
   return kind == OperationKind::kFetchAdd || kind == OperationKind::kCompareSwap;
 }
 
-uint64_t apply_atomic(OperationKind kind, std::byte* at, uint64_t operand, uint64_t expected) noexcept {
+uint64_t apply_atomic(OperationKind kind, std::byte* at, uint64_t operand,
+                      uint64_t expected) noexcept {
   auto* word = reinterpret_cast<uint64_t*>(at);
   if (kind == OperationKind::kFetchAdd) return __atomic_fetch_add(word, operand, __ATOMIC_ACQ_REL);
   __atomic_compare_exchange_n(word, &expected, operand, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
@@ -322,7 +323,8 @@ void ShmProvider::handle_operation(ShmEndpoint& from, const std::byte* body) noe
     std::byte* data = region.data() + data_offset;
     if (kind == OperationKind::kPut) copy_bytes(pointer_to(address), data, bytes);
     else if (kind == OperationKind::kGet) copy_bytes(data, pointer_to(address), bytes);
-    else shared->result = apply_atomic(kind, pointer_to(address), shared->operand, shared->expected);
+    else shared->result = apply_atomic(kind, pointer_to(address), shared->operand,
+                                       shared->expected);
     state = OperationState::kDone;
   }
   shared->state.store(state, std::memory_order_release);

@@ -7,9 +7,9 @@
 // Between members that do not trust one another (GroupKind::kExchange) payloads are copied out of
 // the segment before a handler sees them.
 //
-// Split by what it is about: shm_provider.cc (making and closing it, peers), shm_receive_datapath.cc
-// (what arrives), shm_boxes.cc (who has a fast box), shm_members.cc (who joins, dies, is forgotten),
-// shm_operations.cc (put, get, atomics).
+// Split by what it is about: shm_provider.cc (making and closing it, peers),
+// shm_receive_datapath.cc (what arrives), shm_boxes.cc (who has a fast box), shm_members.cc (who
+// joins, dies, is forgotten), shm_operations.cc (put, get, atomics).
 #pragma once
 
 #include <atomic>

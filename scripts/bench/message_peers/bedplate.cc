@@ -103,7 +103,7 @@ void handle_am(void *, const Message &message) noexcept {
   read_words(the_run, message.payload.data());
 }
 
-// ---- loans: a number goes beside the block; in read_large every word is written and read, too ----
+// ---- loans: a number goes beside the block; in read_large each word is written and read, too ----
 
 void send_loan(struct run *run, uint64_t number) {
   Member &self = members[run->side];
