@@ -8,6 +8,7 @@
 
 #include "tests/support/pool_fixture.h"
 #include "tests/support/seed.h"
+#include "tests/support/stderr_capture.h"
 #include "tests/transport/group_rig.h"
 
 #include "CppUTest/TestHarness.h"
@@ -48,6 +49,7 @@ Forged forge_control(ShmControl what, uint32_t box) {
 }  // namespace
 
 TEST_GROUP(ShmHostile) {
+  StderrCapture log;
   TestPool pool;
   std::span<std::byte> lent;
   std::unique_ptr<GroupRig> rig;
@@ -94,6 +96,7 @@ TEST_GROUP(ShmHostile) {
     auto again = b->messenger.connect({0});
     CHECK_TEXT(!again.ok(), what);
     STRCMP_CONTAINS("cut off", again.error().answer);
+    STRCMP_CONTAINS("member 0 (member, process 1000) is cut off: it wrote", log.text().c_str());
     if (c == nullptr) return;
     CHECK_TEXT(c->to(1).am_send(1, bytes_of("honest")) == SendStatus::kDone, what);
     b->messenger.poll(64);
