@@ -4,6 +4,9 @@
 // store, so a borrower can neither be refused nor killed half-way. The mark is another one for each
 // use, so the lender never writes there: a store to a line that the borrower has would hold up the
 // message behind it. Everything else is private: any other byte means nothing.
+//
+// Invariant: the byte of a loan that is not out is its mark. So the next mark differs from it,
+// however often a loan was cancelled, or lent to somebody who died.
 #pragma once
 
 #include <atomic>
@@ -98,8 +101,8 @@ inline size_t LoanTable::collect_from(uint32_t member, std::span<Record> out) no
   size_t count = 0;
   for (uint32_t loan = 0; loan < returned_.size() && count < out.size(); ++loan) {
     if (!is_out(loan) || records_[loan].member != member) continue;
+    returned_[loan].store(records_[loan].mark, std::memory_order_relaxed);  // in its place
     out[count++] = records_[loan];
-    records_[loan].mark = returned_[loan].load(std::memory_order_relaxed);  // the next differs
     forget(loan);
   }
   return count;
