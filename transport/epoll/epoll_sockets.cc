@@ -40,8 +40,8 @@ class EpollSockets final : public StreamSockets {
  private:
   int watch(int fd, uint32_t events, void* pointer, Purpose purpose) noexcept;
   void wait(int timeout_ms) noexcept;
-  void handle_events() noexcept;
-  void handle(const epoll_event& event) noexcept;
+  uint32_t handle_events() noexcept;
+  bool handle(const epoll_event& event) noexcept;
   uint32_t accept_some(StreamListener& listener, uint32_t budget) noexcept;
   void append(SocketOperation& operation) noexcept;
   void attempt(SocketOperation& operation) noexcept;
@@ -161,7 +161,8 @@ uint32_t EpollSockets::accept_some(StreamListener& listener, uint32_t budget) no
   return budget;
 }
 
-void EpollSockets::handle(const epoll_event& event) noexcept {
+// Returns whether it was the doorbell.
+bool EpollSockets::handle(const epoll_event& event) noexcept {
   void* pointer = reinterpret_cast<void*>(event.data.u64 & ~kPurposeMask);
   switch (static_cast<Purpose>(event.data.u64 & kPurposeMask)) {
     case Purpose::kSocket: {
@@ -180,8 +181,9 @@ void EpollSockets::handle(const epoll_event& event) noexcept {
     case Purpose::kListener:
       accept_some(*static_cast<StreamListener*>(pointer), kEventCountMax);
       break;
-    case Purpose::kDoorbell: options_.loop->doorbell().acknowledge(); break;
+    case Purpose::kDoorbell: options_.loop->doorbell().acknowledge(); return true;
   }
+  return false;
 }
 
 void EpollSockets::wait(int timeout_ms) noexcept {
@@ -189,14 +191,18 @@ void EpollSockets::wait(int timeout_ms) noexcept {
   options_.counters->system_calls.add(1);
 }
 
-void EpollSockets::handle_events() noexcept {
-  while (event_count_ > 0) handle(events_[--event_count_]);
+// Returns how often the doorbell was rung. That counts as work: what it was rung for may lie where
+// this round has looked already, and the eventfd is quiet now.
+uint32_t EpollSockets::handle_events() noexcept {
+  uint32_t rings = 0;
+  while (event_count_ > 0) rings += handle(events_[--event_count_]) ? 1 : 0;
+  return rings;
 }
 
 uint32_t EpollSockets::poll(uint32_t budget) noexcept {
-  handle_events();  // those that ended a sleep
+  uint32_t rings = handle_events();  // those that ended a sleep
   wait(0);
-  handle_events();
+  rings += handle_events();
   // Only what is queued now: what callbacks add waits for the next round.
   const uint32_t count = std::min(budget, queued_count_);
   for (uint32_t i = 0; i < count; ++i) {
@@ -206,7 +212,7 @@ uint32_t EpollSockets::poll(uint32_t budget) noexcept {
     --queued_count_;
     attempt(operation);
   }
-  return count;
+  return count + rings;
 }
 
 void EpollSockets::sleep_until(uint64_t deadline_ns) noexcept {
