@@ -119,6 +119,7 @@ void ShmProvider::close_box(ShmEndpoint& from, uint32_t box) noexcept {
     counters_->boxes_returned.add(1);
     return drop_inbound_box(i);
   }
+  if (!from.is_open_) return;  // it has died: drain() has dropped the box
   cut_off(from, "a box that it never had");
 }
 

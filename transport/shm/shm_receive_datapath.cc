@@ -68,6 +68,8 @@ uint32_t ShmProvider::poll_box(InboundBox& box, uint32_t budget) noexcept {
     box.consumer.consume();
     slot = box.consumer.peek(&header);
   } while (++count < budget && slot != nullptr);
+  // Its sender gives it back once it knows that all is read, and may send no more to learn it by.
+  if (box.is_wanted_back) box.consumer.acknowledge();
   box.last_used = received_;
   return count;
 }
