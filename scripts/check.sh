@@ -38,6 +38,7 @@ jobs=-j$(nproc)
 step setup scripts/setup.sh
 step mimalloc scripts/mimalloc.sh build/mimalloc
 step layers scripts/layers.sh
+step model tests/model/run.sh
 for mode in release hardened debug asan tsan; do
   step "build-$mode" make --no-print-directory "$jobs" MODE="$mode" products tests
   step "unit-$mode" "build/$mode/bedplate-tests"

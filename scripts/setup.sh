@@ -8,7 +8,7 @@ packages=(
   g++ make pkg-config dpkg-dev ca-certificates liburing-dev libtomlplusplus-dev nlohmann-json3-dev
   # tests: the framework, the fuzzer, real clients, and what looks on from outside
   libcpputest-dev clang libclang-rt-14-dev python3 libnbd-bin python3-libnbd qemu-utils fio
-  strace procps
+  strace procps spin
   # tests: the allocators that a program may bring
   libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0
   # tests in a virtual machine: its parts, and what unpacks the kernel

@@ -1,0 +1,197 @@
+/* The doorbell of a member: two senders, one of which may be killed at any step, the member that
+ * sleeps, and the owner of the pool, which wakes everybody when it has noticed a death.
+ *
+ * x86-TSO: what a sender publishes waits in its core's store buffer, past its own load of `asleep`,
+ * until the core drains it: some time, at an atomic instruction, at a fence, or when membarrier
+ * interrupts the core. A killed sender's stores still arrive, before the owner hears of its death.
+ *
+ * Property: nobody sleeps for ever on a message that was published, nor on a death that was noted
+ * in the members table (an invalid end state for spin).
+ *
+ * Stands for:
+ * code: transport/shm/futex_bell.h: asleep_->load(std::memory_order_relaxed) != 0)) wake();
+ * code: transport/shm/futex_bell.h: fence_ == BellFence::kBoth
+ * code: transport/shm/futex_bell.h: void announce_awake() const noexcept { asleep_->store(0,
+ * code: transport/shm/futex_bell.cc: asleep_->store(1, std::memory_order_relaxed);
+ * code: transport/shm/futex_bell.cc: std::atomic_thread_fence(std::memory_order_seq_cst);
+ * code: transport/shm/futex_bell.cc: membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+ * code: transport/shm/futex_bell.cc: FUTEX_WAIT, 1,
+ * code: transport/shm/futex_bell.cc: if (asleep_->exchange(0, std::memory_order_relaxed) == 0) return;
+ * code: transport/shm/futex_bell.cc: void FutexBell::wake_anyway()
+ * code: transport/messenger.cc: providers_[i]->announce_sleep();
+ * code: transport/messenger.cc: if (poll(kLastLookBudget) == 0) sleeper->sleep(timeout_ns);
+ * code: transport/messenger.cc: providers_[i]->announce_awake();
+ *
+ * check: SLEEPER              membarrier by who goes to sleep (BellFence::kSleeper)
+ * check: BOTH                 a fence by everybody who sends (BellFence::kBoth)
+ *
+ * Must fail:
+ * mutation: SLEEPER NO_MEMBARRIER   nobody drains the senders' store buffers
+ * mutation: BOTH NO_SENDER_FENCE    neither membarrier nor the sender's fence
+ * mutation: BOTH NO_SLEEPER_FENCE   the sleeper looks before its announcement can be seen
+ * mutation: SLEEPER NO_LAST_LOOK    the sleeper does not look again after its announcement
+ * mutation: SLEEPER WAIT_WHATEVER   futex_wait does not compare
+ * mutation: SLEEPER NO_WAKE_MEMBERS  the owner tells nobody of a death
+ * mutation: SLEEPER RING_MEMBERS     the owner rings as a sender does, and stops where `asleep` is 0
+ */
+
+#define SENDERS 2
+#define MESSAGES 2  /* each */
+
+/* Memory. */
+byte visible[SENDERS];   /* messages of each sender in the queue, as every core sees them */
+byte asleep;
+byte epoch;              /* of the members table */
+bool is_in_futex;        /* the sleeper, in the kernel's queue */
+
+/* Store buffers. */
+byte buffered[SENDERS];  /* messages published and not visible yet */
+#define NOTHING 2
+byte buffered_asleep = NOTHING;  /* the sleeper's; its newest value is all that counts */
+
+bool killed;             /* sender 0 */
+bool has_stopped;
+byte running = SENDERS;
+bool owner_is_done;
+byte received[SENDERS];
+
+inline drain(sender) {
+  atomic { visible[sender] = visible[sender] + buffered[sender]; buffered[sender] = 0 }
+}
+inline drain_sleeper() {
+  atomic {
+    if
+    :: buffered_asleep != NOTHING -> asleep = buffered_asleep; buffered_asleep = NOTHING
+    :: else
+    fi
+  }
+}
+
+/* The cores, which drain when they like, in order. */
+active proctype Cores() {
+end:
+  do
+  :: atomic { buffered[0] > 0 -> buffered[0]--; visible[0]++ }
+  :: atomic { buffered[1] > 0 -> buffered[1]--; visible[1]++ }
+  :: atomic { buffered_asleep != NOTHING -> asleep = buffered_asleep; buffered_asleep = NOTHING }
+  od
+}
+
+proctype Sender(byte self) {
+  byte sent;
+  {
+    do
+    :: sent == MESSAGES -> break
+    :: else ->
+      atomic { buffered[self]++; sent++ }
+#if defined(BOTH) && !defined(NO_SENDER_FENCE)
+      drain(self);
+#endif
+      if
+      :: asleep != 0 ->
+        /* wake: the exchange is a fence as well */
+        atomic {
+          drain(self);
+          if
+          :: asleep == 0 -> goto rang
+          :: else -> asleep = 0
+          fi
+        }
+        is_in_futex = false
+      :: asleep == 0
+      fi;
+rang: skip
+    od
+  } unless { self == 0 && killed };
+  atomic {
+    running--;
+    if
+    :: self == 0 -> has_stopped = true
+    :: else
+    fi
+  }
+}
+
+#define HAS_MESSAGES (visible[0] != received[0] || visible[1] != received[1])
+#define HAS_WORK (HAS_MESSAGES || epoch != seen_epoch)
+
+active proctype Sleeper() {
+  byte seen_epoch;
+  do
+  :: atomic {
+       owner_is_done && running == 0 && buffered[0] == 0 && buffered[1] == 0 && !HAS_WORK -> break
+     }
+  :: else ->
+    /* poll */
+poll:
+    received[0] = visible[0];
+    received[1] = visible[1];
+    seen_epoch = epoch;
+    /* wait: announce_sleep, a last look, sleep, announce_awake */
+    buffered_asleep = 1;
+#ifndef NO_SLEEPER_FENCE
+    drain_sleeper();
+#endif
+#if defined(SLEEPER) && !defined(NO_MEMBARRIER)
+    drain(0);
+    drain(1);
+#endif
+#ifndef NO_LAST_LOOK
+    if
+    :: visible[0] != received[0] -> goto awake
+    :: visible[0] == received[0]
+    fi;
+    if
+    :: visible[1] != received[1] -> goto awake
+    :: visible[1] == received[1]
+    fi;
+    if
+    :: epoch != seen_epoch -> goto awake
+    :: epoch == seen_epoch
+    fi;
+#endif
+    /* futex_wait is a system call that locks: it drains the buffer. */
+    atomic {
+      drain_sleeper();
+#ifndef WAIT_WHATEVER
+      if
+      :: asleep != 1 -> goto awake
+      :: else
+      fi;
+#endif
+      is_in_futex = true
+    }
+    /* No timeout helps. Once all have gone with nothing left, the test is over. */
+    if
+    :: !is_in_futex
+    :: atomic {
+         owner_is_done && running == 0 && buffered[0] == 0 && buffered[1] == 0 && !HAS_WORK -> break
+       }
+    fi;
+awake:
+    buffered_asleep = 0
+  od
+}
+
+active proctype Owner() {
+  if
+  :: skip  /* nobody dies */
+  :: killed = true;
+    has_stopped && buffered[0] == 0;
+    epoch++;
+    /* wake_members */
+#if defined(RING_MEMBERS)
+    if
+    :: atomic { asleep != 0 -> asleep = 0 }
+      is_in_futex = false
+    :: asleep == 0
+    fi
+#elif !defined(NO_WAKE_MEMBERS)
+    asleep = 0;
+    is_in_futex = false
+#endif
+  fi;
+  owner_is_done = true
+}
+
+init { atomic { run Sender(0); run Sender(1) } }
