@@ -18,8 +18,8 @@ TEST_GROUP(FutexBell) {
 
   std::atomic<uint32_t> asleep{0};
 
-  // `writers` threads publish and ring, the reader sleeps whenever there is nothing new. Returns how
-  // long its longest sleep was.
+  // `writers` threads publish and ring, the reader sleeps whenever there is nothing new. Returns
+  // how long its longest sleep was.
   uint64_t longest_sleep_ns(BellFence fence, uint32_t writers, uint64_t each) {
     const FutexBell bell(asleep, fence);
     std::atomic<uint64_t> published{0};

@@ -1,4 +1,4 @@
-// Members that write nonsense: each kind is noticed, its writer is cut off, and the others carry on.
+// Members that write nonsense: each kind is noticed, its writer is cut off, the others carry on.
 //
 // The hostile member has joined like any other; its nonsense is written straight into the segment.
 #include "transport/shm/shm_provider.h"
@@ -285,7 +285,8 @@ TEST(ShmHostile, ChanceScribblesOverAllThatAMemberCanWrite) {
         }
         // And slots that are due, so that they are read at once.
         if (kind != GroupKind::kMesh) {
-          Forged forged = {{static_cast<SlotKind>(random() % 8), static_cast<uint32_t>(random() % 6),
+          const auto kind_of_slot = static_cast<SlotKind>(random() % 8);
+          Forged forged = {{kind_of_slot, static_cast<uint32_t>(random() % 6),
                             static_cast<uint32_t>(random() % 8192), 0},
                            {}};
           for (std::byte& byte : forged.payload) {

@@ -313,9 +313,9 @@ TEST(ShmOperations, ChanceAgainstAShadow) {
         else CHECK_TEXT(status == SendStatus::kDone, seed.text());
         uint64_t value = 0;
         std::memcpy(&value, shadow.data() + word, 8);
-        if (what == 0) std::memcpy(shadow.data() + offset, memory.data(), bytes);
+        if (what == 0) std::copy(memory.begin(), memory.end(), shadow.data() + offset);
         if (what == 1) {
-          CHECK_TEXT(std::memcmp(shadow.data() + offset, memory.data(), bytes) == 0, seed.text());
+          CHECK_TEXT(std::equal(memory.begin(), memory.end(), shadow.data() + offset), seed.text());
         }
         if (what == 2) {
           CHECK_TEXT(before == value, seed.text());

@@ -1,5 +1,6 @@
 #include "transport/shm/shm_endpoint.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "transport/shm/shm_provider.h"
@@ -61,7 +62,7 @@ SendStatus ShmEndpoint::am_send_loan(AmId id, std::span<const std::byte> header,
   descriptor.address = reinterpret_cast<uintptr_t>(block.data());
   descriptor.bytes = block.size();
   descriptor.header_bytes = static_cast<uint16_t>(header.size());
-  std::memcpy(descriptor.header, header.data(), header.size());
+  copy_inline(descriptor.header, header.data(), header.size());
   if (!post({SlotKind::kLoan, id, sizeof descriptor, provider_.self_},
             reinterpret_cast<const std::byte*>(&descriptor), sizeof descriptor)) {
     provider_.cancel_loan(descriptor.loan);
@@ -107,7 +108,7 @@ bool ShmEndpoint::post_to_lane(const SlotHeader& header, const std::byte* data,
   if (!lane_.has_room(lane_head_, &known_lane_tail_)) return false;
   const EagerRegion::Piece piece = provider_.take_eager(*this, data_bytes);
   if (piece.memory == nullptr) return false;
-  std::memcpy(piece.memory, data, data_bytes);
+  std::copy_n(data, data_bytes, piece.memory);  // also of nothing, from nowhere
   lane_.push(lane_head_, {header.kind, header.am, header.bytes, piece.offset});
   ++lane_head_;
   provider_.use_eager(piece, last_use());

@@ -184,7 +184,7 @@ bool ShmEndpoint::post_operation(Operation& operation) noexcept {
   record->expected = operation.expected;
   record->state.store(OperationState::kPosted, std::memory_order_relaxed);
   if (operation.kind == OperationKind::kPut) {
-    std::memcpy(data_of(record), operation.local + operation.bytes_done, bytes);
+    copy_bytes(data_of(record), operation.local + operation.bytes_done, bytes);
   }
   const PayloadPlace place = {piece.offset};
   if (!post({SlotKind::kControl, static_cast<uint32_t>(ShmControl::kOperation), sizeof place,
@@ -277,7 +277,7 @@ bool ShmEndpoint::advance(Operation& operation, Outcome* outcome) noexcept {
   if (state == OperationState::kPosted) return false;
   const uint64_t bytes = provider_.next_piece_bytes(operation);
   if (state == OperationState::kDone && operation.kind == OperationKind::kGet) {
-    std::memcpy(operation.local + operation.bytes_done, data_of(record), bytes);
+    copy_bytes(operation.local + operation.bytes_done, data_of(record), bytes);
   }
   if (state == OperationState::kDone && operation.before != nullptr) {
     *operation.before = record->result;
@@ -344,6 +344,7 @@ const Exposure* ShmProvider::find_exposure(const ShmEndpoint& peer, uint64_t kin
 }
 
 Result<RemoteMemory> ShmEndpoint::expose(std::span<std::byte> memory) {
+  const SpinGuard own_guard(lock_, provider_.is_threaded_);  // whose generation it is
   const SpinGuard guard(provider_.lock_, provider_.is_threaded_);
   const bool is_pool = provider_.is_shared(memory.data(), memory.size());
   for (uint32_t i = 0; i < kExposureCountMax; ++i) {
