@@ -14,7 +14,7 @@ using namespace bedplate;
 
 TEST_GROUP(EagerRegion) {
   static constexpr uint64_t kBytes = 4096;
-  alignas(kCacheLineBytes) std::byte memory[kBytes];
+  alignas(8) std::byte memory[kBytes];
   EagerRegion region{memory};
 
   static bool always(const EagerRegion::Use&) { return true; }

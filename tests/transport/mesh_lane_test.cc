@@ -14,9 +14,9 @@ using namespace bedplate;
 TEST_GROUP(MeshLane) {
   static constexpr uint32_t kEntries = 8;
 
-  alignas(kCacheLineBytes) std::byte queue[MeshLane::queue_bytes(kEntries)] = {};
-  alignas(kCacheLineBytes) std::byte head_line[kCacheLineBytes] = {};
-  alignas(kCacheLineBytes) std::byte tail_line[kCacheLineBytes] = {};
+  alignas(8) std::byte queue[MeshLane::queue_bytes(kEntries)] = {};
+  alignas(8) std::byte head_line[kCacheLineBytes] = {};
+  alignas(8) std::byte tail_line[kCacheLineBytes] = {};
   MeshLane lane{queue, head_line, tail_line, kEntries};
   uint32_t head = 0;
   uint32_t known_tail = 0;

@@ -2,6 +2,7 @@
 #include "transport/shm/shm_provider.h"
 
 #include <cstring>
+#include <deque>
 #include <random>
 #include <vector>
 
@@ -42,6 +43,11 @@ TEST_GROUP(ShmOperations) {
   Member* a = nullptr;  // starts them
   Member* b = nullptr;  // the target
   alignas(8) std::byte outside[32768] = {};  // of b; no segment of the pool
+  std::deque<std::vector<std::byte>> kept;  // memory stays until an operation has ended
+
+  const std::vector<std::byte>& keep(size_t bytes, uint64_t number) {
+    return kept.emplace_back(pattern(bytes, number));
+  }
 
   void setup() override {
     in_pool = pool->create_segment("exposed", 64 * kKiB, PageSize::k4KiB, 1).take()->memory();
@@ -137,7 +143,7 @@ TEST(ShmOperations, AtomicsByTheTargetTellTheValueBefore) {
 TEST(ShmOperations, RefusesWhatIsTooLongOrAskew) {
   start(GroupKind::kLazy);
   const RemoteMemory remote = expose(outside).part(0, 100);
-  CHECK(a->to(1).put(pattern(101, 0), remote, nullptr) == SendStatus::kTooLong);
+  CHECK(a->to(1).put(keep(101, 0), remote, nullptr) == SendStatus::kTooLong);
   CHECK(a->to(1).fetch_add(remote.part(0, 4), 1, nullptr, nullptr) == SendStatus::kTooLong);
   CHECK(a->to(1).fetch_add(remote.part(4, 8), 1, nullptr, nullptr) == SendStatus::kRefused);
 }
@@ -151,7 +157,7 @@ TEST(ShmOperations, AreRefusedByTheTargetOutsideWhatIsExposed) {
   const auto put_to = [&](RemoteMemory where, uint64_t bytes) {
     Counted done;
     where.bytes = bytes;
-    CHECK(a->to(1).put(pattern(bytes, 3), where, &done) == SendStatus::kPending);
+    CHECK(a->to(1).put(keep(bytes, 3), where, &done) == SendStatus::kPending);
     return finish(done);
   };
   std::memset(outside, 0, sizeof outside);
@@ -184,7 +190,7 @@ TEST(ShmOperations, ExposesSoMuchAndNoMore) {
 TEST(ShmOperations, AnExchangeRefusesWhatTheTargetWouldHaveToDo) {
   start(GroupKind::kExchange);
   const RemoteMemory remote = expose(outside);
-  CHECK(a->to(1).put(pattern(8, 0), remote.part(0, 8), nullptr) == SendStatus::kRefused);
+  CHECK(a->to(1).put(keep(8, 0), remote.part(0, 8), nullptr) == SendStatus::kRefused);
   CHECK(a->to(1).fetch_add(remote.part(0, 8), 1, nullptr, nullptr) == SendStatus::kRefused);
 }
 
@@ -213,7 +219,7 @@ TEST(ShmOperations, FlushEndsAfterWhatWasStartedBefore) {
   start(GroupKind::kLazy);
   const RemoteMemory remote = expose(outside);
   Counted put, flush, late;
-  CHECK(a->to(1).put(pattern(20000, 1), remote.part(0, 20000), &put) == SendStatus::kPending);
+  CHECK(a->to(1).put(keep(20000, 1), remote.part(0, 20000), &put) == SendStatus::kPending);
   CHECK(a->to(1).flush(&flush) == SendStatus::kPending);
   while (put.count == 0) {
     LONGS_EQUAL(0, flush.count);
@@ -230,7 +236,7 @@ TEST(ShmOperations, EachAnswerIsFollowedByTheNextPieceInTheSamePoll) {
     start(kind, 256, 8);
     const RemoteMemory remote = expose(outside);
     Counted put;
-    CHECK(a->to(1).put(pattern(2560, 1), remote.part(0, 2560), &put) == SendStatus::kPending);
+    CHECK(a->to(1).put(keep(2560, 1), remote.part(0, 2560), &put) == SendStatus::kPending);
     for (int piece = 0; piece < 10; ++piece) {
       LONGS_EQUAL(0, put.count);
       CHECK(b->messenger.poll(64) > 0);
@@ -245,7 +251,7 @@ TEST(ShmOperations, WhoeverWaitsForRoomDoesNotSleep) {
   Member& c = rig->join(2);
   const RemoteMemory remote = expose(outside);
   Counted put;
-  CHECK(a->to(1).put(pattern(2560, 1), remote.part(0, 2560), &put) == SendStatus::kPending);
+  CHECK(a->to(1).put(keep(2560, 1), remote.part(0, 2560), &put) == SendStatus::kPending);
   b->messenger.poll(64);  // the first piece is done
   while (c.to(1).am_send(1, bytes_of("in the way")) == SendStatus::kDone) {
   }
@@ -259,7 +265,7 @@ TEST(ShmOperations, EndUnknownWhenTheTargetDies) {
     start(kind);
     const RemoteMemory remote = expose(outside);
     Counted put, flush;
-    CHECK(a->to(1).put(pattern(20000, 1), remote.part(0, 20000), &put) == SendStatus::kPending);
+    CHECK(a->to(1).put(keep(20000, 1), remote.part(0, 20000), &put) == SendStatus::kPending);
     CHECK(a->to(1).flush(&flush) == SendStatus::kPending);
     b->messenger.poll(64);
     rig->kill(1);
@@ -284,7 +290,7 @@ TEST(ShmOperations, AnExposureIsNotForWhoComesNext) {
   b->messenger.poll(64);
   a = &rig->join(0);
   Counted put;
-  CHECK(a->to(1).put(pattern(8, 0), remote.part(0, 8), &put) == SendStatus::kPending);
+  CHECK(a->to(1).put(keep(8, 0), remote.part(0, 8), &put) == SendStatus::kPending);
   CHECK(finish(put) == Outcome::kNotDone);
 }
 

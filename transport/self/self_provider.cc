@@ -70,7 +70,7 @@ SendStatus SelfProvider::am_send_loan(AmId id, std::span<const std::byte> header
   LoanDescriptor descriptor;
   descriptor.loan = static_cast<uint32_t>(record - loans_);
   descriptor.header_bytes = static_cast<uint16_t>(header.size());
-  std::memcpy(descriptor.header, header.data(), header.size());
+  copy_inline(descriptor.header, header.data(), header.size());
   std::memcpy(slot->payload, &descriptor, sizeof descriptor);
   producer_.publish(*slot, {SlotKind::kLoan, id, sizeof descriptor, 0});
   return SendStatus::kPending;
