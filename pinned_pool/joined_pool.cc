@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include <poll.h>
 #include <sys/socket.h>
 
 #include "pinned_pool/join_socket.h"
@@ -13,9 +12,6 @@
 
 namespace bedplate {
 namespace {
-
-constexpr long kReadyPauseNs = 20'000;
-constexpr long kReadyPauseMaxNs = 64'000'000;
 
 constinit std::atomic<int> the_quiet_fd{-1};
 // The pool that this process has mapped, or a part of it, for good.
@@ -172,24 +168,10 @@ Result<void> JoinedPool::take(const join::Accepted& accepted, std::span<Fd> desc
 Result<void> JoinedPool::ready() noexcept {
   const join::Head ready = {.kind = join::PacketKind::kReady};
   const int outcome = join::send_packet(socket_.number(), &ready, sizeof ready);
-  // Until the table says so the others take nothing from its members: what was sent now would be
-  // lost. The owner's next word is the end of the connection, so to wait for that costs nobody.
-  // Ever more seldom: a thousand may be waiting.
-  for (long pause_ns = kReadyPauseNs; outcome == 0 && !is_owner_gone();
-       pause_ns = std::min(2 * pause_ns, kReadyPauseMaxNs)) {
-    const auto last = static_cast<uint32_t>(members_[member_count_ - 1].index);
-    const MemberState state = table_->state(last);
-    if (state == MemberState::kAlive) return {};
-    if (state != MemberState::kJoining) break;
-    pollfd end = {.fd = socket_.number(), .events = POLLIN, .revents = 0};
-    const timespec pause = {0, pause_ns};
-    ppoll(&end, 1, &pause, nullptr);
-  }
+  if (outcome == 0) return {};
   Error error;
   error.set_doing("telling the owner of the pool that this process is ready");
-  error.set_answer_errno(outcome != 0 ? outcome : EPIPE);
-  return error.set_cure("the owner is gone, or has cut this process off: see its log, and start "
-                        "this process anew");
+  return error.set_answer_errno(outcome).set_cure("the owner is gone: start both anew");
 }
 
 void JoinedPool::fail(const Error& error) noexcept {

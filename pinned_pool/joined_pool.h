@@ -48,9 +48,7 @@ class JoinedPool {
 
   JoinedPool(JoinedPool&&) noexcept = default;
 
-  // From here on the others see its members as alive, and take what they send. Waits for the owner
-  // to have said so, a few microseconds.
-  // Errors: the owner is gone, or has cut this process off.
+  // From here on the others see its members as alive.
   Result<void> ready() noexcept;
 
   // Instead of ready(): this process cannot use its part, and ends. The owner logs why.
