@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 
 #include <sys/socket.h>
 
@@ -12,6 +13,11 @@
 
 namespace bedplate {
 namespace {
+
+constexpr uint64_t kAliveWithinNs = 10 * kNsPerSecond;
+// A thousand that join together leave the owner its core.
+constexpr long kAlivePauseMinNs = 50'000;
+constexpr long kAlivePauseMaxNs = 20'000'000;
 
 constinit std::atomic<int> the_quiet_fd{-1};
 // The pool that this process has mapped, or a part of it, for good.
@@ -168,10 +174,25 @@ Result<void> JoinedPool::take(const join::Accepted& accepted, std::span<Fd> desc
 Result<void> JoinedPool::ready() noexcept {
   const join::Head ready = {.kind = join::PacketKind::kReady};
   const int outcome = join::send_packet(socket_.number(), &ready, sizeof ready);
-  if (outcome == 0) return {};
   Error error;
   error.set_doing("telling the owner of the pool that this process is ready");
-  return error.set_answer_errno(outcome).set_cure("the owner is gone: start both anew");
+  if (outcome != 0) {
+    return error.set_answer_errno(outcome).set_cure("the owner is gone: start both anew");
+  }
+  // What is sent by a member that the others do not see as alive is nobody's, and dropped.
+  const uint64_t deadline_ns = monotonic_ns() + kAliveWithinNs;
+  const auto last = static_cast<uint32_t>(members_[member_count_ - 1].index);
+  long pause_ns = kAlivePauseMinNs;
+  while (table_->state(last) == MemberState::kJoining) {
+    if (is_owner_gone() || monotonic_ns() > deadline_ns) {
+      return error.set_answer(is_owner_gone() ? "it is gone" : "it does not answer")
+          .set_cure("look whether the owner of the pool runs, and what it logs");
+    }
+    const timespec pause = {0, pause_ns};
+    nanosleep(&pause, nullptr);
+    pause_ns = std::min(2 * pause_ns, kAlivePauseMaxNs);
+  }
+  return {};
 }
 
 void JoinedPool::fail(const Error& error) noexcept {

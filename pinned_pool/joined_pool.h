@@ -48,7 +48,7 @@ class JoinedPool {
 
   JoinedPool(JoinedPool&&) noexcept = default;
 
-  // From here on the others see its members as alive.
+  // When this returns the others see its members as alive. Errors: the owner is gone, or hangs.
   Result<void> ready() noexcept;
 
   // Instead of ready(): this process cannot use its part, and ends. The owner logs why.
