@@ -264,6 +264,18 @@ void retire_boot_heap() noexcept {
   is_boot_retired.store(true, std::memory_order_relaxed);
 }
 
+void leave_boot_heap() noexcept {
+  if (!is_in_pool()) return;
+  // A segment's memid says whether pages are cut from it for everybody.
+  constexpr size_t kExclusiveBit = 0x80;
+  mi_segments_tld_t& segments = mi_heap_get_default()->tld->segments;
+  for (const mi_span_queue_t& spans : segments.spans) {
+    for (mi_slice_t* span = spans.first; span != nullptr; span = span->next) {
+      _mi_ptr_segment(span)->memid |= kExclusiveBit;
+    }
+  }
+}
+
 uint32_t heap_arena_count() noexcept {
   return static_cast<uint32_t>(mi_atomic_load_relaxed(&mi_arena_count));
 }

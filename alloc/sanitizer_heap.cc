@@ -25,6 +25,8 @@ bool choose_heap_of_owner(uint32_t) noexcept { return true; }
 
 void retire_boot_heap() noexcept {}
 
+void leave_boot_heap() noexcept {}
+
 uint32_t heap_arena_count() noexcept { return 0; }
 
 HeapArenaUse heap_arena_use(uint32_t) noexcept {

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "alloc/confined_heap.h"
+#include "alloc/heap_owner.h"
 #include "pinned_pool/boot_segment.h"
 
 namespace bedplate {
@@ -95,6 +96,11 @@ Result<void> JoinedProcess::take_heap() noexcept {
         .set_cure("raise BEDPLATE_BOOT_BYTES, or lower heap in the [[process]]");
   }
   retire_boot_heap();
+  leave_boot_heap();
+  // An owner of its own: the pages that this thread has begun to fill lie in segment 0.
+  auto owner = heap_owner(heap->owner);
+  if (!owner.ok()) return owner.error();
+  enter_heap_owner(owner.value());
   return {};
 }
 
