@@ -1,12 +1,14 @@
-/* Bedplate's heap for programs in C: memory in the pinned pool, without replacing malloc.
+/* Bedplate for programs in C: its heap, which is memory in the pinned pool, without replacing
+ * malloc; and messages between processes that join one pool.
  *
  * Link libbedplate.a and the C++ runtime (g++ does). A program that also links libbedplate-malloc.a
- * has the same heap behind malloc, and may free a block through either. C99. All functions but
- * bp_support_level may be called from any thread. */
+ * has the same heap behind malloc, and may free a block through either. C99. The functions of the
+ * heap, all but bp_support_level, may be called from any thread. */
 #ifndef BEDPLATE_H
 #define BEDPLATE_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -73,6 +75,161 @@ size_t bp_owner_used_bytes(bp_owner owner);
  * wait for other threads. NULL: nobody is called any more. Call it before there are other
  * threads. */
 void bp_on_low_memory(size_t free_bytes, void (*function)(void* context), void* context);
+
+/* ---- Messages ----
+ *
+ * A process joins a pool once in its life, with one member for each of its threads that exchange
+ * messages. What belongs to a member (its endpoints, handlers, loans, completions) is used by one
+ * thread. Nothing blocks but bp_join and bp_wait, and nothing allocates but bp_join and bp_connect.
+ * docs/join.md and transport/endpoint.h say more. */
+
+typedef struct bp_member bp_member;     /* of this process */
+typedef struct bp_endpoint bp_endpoint; /* a way to a member of another process */
+
+/* How a call ended. */
+typedef enum bp_status {
+  BP_DONE,     /* accepted, and the caller's memory is its own again */
+  BP_PENDING,  /* accepted; the completion says when it is done */
+  BP_AGAIN,    /* no room for it now: bp_poll, then try again; nothing was sent */
+  BP_GONE,     /* the peer has left or died, or the pool has lost its owner */
+  BP_TOO_LONG, /* more than a message or the peer's memory has room for */
+  BP_REFUSED   /* memory that this peer cannot reach, or may not */
+} bp_status;
+
+/* "done", "again", ... Static text. */
+const char* bp_status_text(bp_status status);
+
+/* How an operation ended that was BP_PENDING. */
+typedef enum bp_outcome {
+  BP_OUTCOME_DONE,
+  BP_OUTCOME_NOT_DONE, /* nothing of it happened */
+  BP_OUTCOME_UNKNOWN   /* the peer is gone: it may have happened */
+} bp_outcome;
+
+/* Who is told of an operation's end: once, from bp_poll or bp_wait of the member that started it.
+ * The caller's; it stays where it is until then. */
+typedef struct bp_completion {
+  void* reserved; /* Bedplate's */
+  void (*call)(struct bp_completion* self, bp_outcome outcome);
+  void* context; /* for `call`; Bedplate leaves it alone */
+} bp_completion;
+
+/* Memory as bp_expose describes it to a peer. Plain data: send it in a message. */
+typedef struct bp_remote {
+  uint64_t address;
+  uint64_t bytes;
+  uint64_t key;
+  uint64_t kind;
+} bp_remote;
+
+/* Memory that a sender lends. The receiver gives it back by bp_release, whenever it likes, once. */
+typedef struct bp_loan {
+  const void* memory; /* where the bytes lie, readable here; NULL: bp_get them from `remote` */
+  size_t bytes;
+  bp_remote remote;
+  void* provider; /* NULL: there is no loan */
+  uint64_t token;
+} bp_loan;
+
+/* What a handler is given. The payload is gone when the handler returns; the loan is not. */
+typedef struct bp_message {
+  bp_endpoint* from; /* back to the sender */
+  unsigned id;
+  const void* payload;
+  size_t bytes;
+  bp_loan loan;
+} bp_message;
+
+/* Runs within bp_poll and bp_wait. It may send, also through message->from, and must not poll. */
+typedef void (*bp_handler)(void* context, const bp_message* message);
+
+/* What happens to others, as bp_poll tells it. */
+typedef enum bp_peer_event {
+  BP_PEER_JOINED, /* it can be sent to */
+  BP_PEER_LEFT,   /* it has left or died; all that it had sent was delivered before */
+  BP_POOL_GONE    /* the owner has died or stopped: nobody can be sent to any more */
+} bp_peer_event;
+
+/* Calls `function` for each such event, within bp_poll and bp_wait of every member of this process;
+ * `number` is the other's. NULL: nobody is told. Call it before bp_join. */
+typedef void (*bp_peer_handler)(void* context, bp_peer_event event, unsigned number);
+void bp_on_peer(bp_peer_handler function, void* context);
+
+/* Joins the pool whose owner listens at `socket`, as the [[process]] called `process` in its
+ * configuration, with `member_count` members (1 to 64). Waits for the owner at most `timeout_ms`.
+ * From then on the others see the members; what they send arrives in bp_poll, so handlers may be
+ * set after this. Threads: before there are others.
+ * Errors: -1; bp_error_text says why. Only a new process can try again. */
+int bp_join(const char* socket, const char* process, unsigned member_count, unsigned timeout_ms);
+
+/* Says goodbye; nothing that came from bp_join is used any more, but its memory stays mapped. To
+ * end without it is a death: the others notice it as well, and the owner logs it. */
+void bp_leave(void);
+
+/* Why the last function that failed in this thread did: what was being done, what the answer was,
+ * and what to do about it. */
+const char* bp_error_text(void);
+
+/* Member `index` of this process. Requires: bp_join; index < its member_count. */
+bp_member* bp_own_member(unsigned index);
+
+/* Its number, by which others connect to it. */
+unsigned bp_member_number(const bp_member* member);
+
+/* The number of the first living member that joined as `process`; -1: there is none now. The owner
+ * is number 0, called as its appliance. */
+int bp_find_member(const char* process);
+
+/* A way from `self` to the member `number`, always the same for the same. Ownership: Bedplate's.
+ * Errors: NULL; bp_error_text says why. */
+bp_endpoint* bp_connect(bp_member* self, unsigned number);
+
+/* Which function runs for messages of `id` (0 to 255) to `self`. Without one they are dropped. */
+void bp_set_handler(bp_member* self, unsigned char id, bp_handler handler, void* context);
+
+/* Runs handlers and completions for what has arrived, about `budget` at most. Returns how many. */
+unsigned bp_poll(bp_member* self, unsigned budget);
+
+/* The same, once something has arrived; sleeps until then, at most `timeout_ms`. May return early,
+ * and without having done anything: bp_poll comes next. */
+void bp_wait(bp_member* self, unsigned timeout_ms);
+
+/* Sends a copy of `payload`. What is sent through one endpoint, by this and bp_am_send_loan,
+ * arrives in that order. Returns BP_DONE, BP_AGAIN, BP_GONE or BP_TOO_LONG. */
+bp_status bp_am_send(bp_endpoint* to, unsigned char id, const void* payload, size_t bytes);
+
+/* Lends `block` of the pool to the receiver, with a small header beside it (may be NULL with 0
+ * bytes). Until it is given back it must not be changed or freed; then `returned` is called, or,
+ * where that is NULL, the block is freed by bp_free. Returns BP_PENDING, or BP_DONE where it came
+ * back at once; with any other status the block stays the caller's. */
+bp_status bp_am_send_loan(bp_endpoint* to, unsigned char id, const void* header,
+                          size_t header_bytes, void* block, size_t bytes, bp_completion* returned);
+
+/* Gives a loan back. */
+void bp_release(const bp_loan* loan);
+
+/* Describes memory of this process to the peer, which may read and write it until bp_withdraw.
+ * Returns 0. Errors: -1; bp_error_text says why. */
+int bp_expose(bp_endpoint* to, void* memory, size_t bytes, bp_remote* described);
+void bp_withdraw(bp_endpoint* to, const bp_remote* described);
+
+/* Copies `bytes` to the peer's memory, or from it; unordered until bp_flush. `done` is called
+ * if BP_PENDING is returned; until then the memory must stay. Returns BP_DONE, BP_PENDING,
+ * BP_AGAIN, BP_GONE, BP_REFUSED or BP_TOO_LONG (more than `remote` has). */
+bp_status bp_put(bp_endpoint* to, const void* from, size_t bytes, const bp_remote* remote,
+                 bp_completion* done);
+bp_status bp_get(bp_endpoint* from, void* into, size_t bytes, const bp_remote* remote,
+                 bp_completion* done);
+
+/* Adds to the 64-bit word at `remote`, or exchanges it if it is `expected`; its value before goes
+ * to *before. Otherwise as bp_get. */
+bp_status bp_fetch_add(bp_endpoint* to, const bp_remote* remote, uint64_t addend, uint64_t* before,
+                       bp_completion* done);
+bp_status bp_compare_swap(bp_endpoint* to, const bp_remote* remote, uint64_t expected,
+                          uint64_t desired, uint64_t* before, bp_completion* done);
+
+/* Ends when all puts, gets and atomics that were started before are done, and visible there. */
+bp_status bp_flush(bp_endpoint* to, bp_completion* done);
 
 #ifdef __cplusplus
 }

@@ -6,7 +6,6 @@
 #include "transport/joined_process.h"
 
 using namespace bedplate;
-
 namespace {
 
 constexpr AmId kHello = 1;
@@ -36,25 +35,23 @@ int fail(const Error& error) {
 }
 
 }  // namespace
-
 int main(int count, char** words) {
   if (count != 4) return std::fputs("usage: ping SOCKET NAME PEER\n", stderr), 2;
   auto joined = JoinedProcess::join({.join = {.socket_path = words[1], .process = words[2]},
                                      .on_peer = {on_peer, nullptr}});
   if (!joined.ok()) return fail(joined.error());
   JoinedProcess& self = *joined.value();
-  self.messenger().set_handler(kHello, {print, nullptr});
-  while (!is_over && (peer = self.find_member(words[3])) == UINT32_MAX) {
-    self.messenger().wait(kWaitNs);
-  }
-  auto endpoint = self.messenger().connect({peer});
+  Messenger& messenger = self.messenger();
+  messenger.set_handler(kHello, {print, nullptr});
+  while (!is_over && (peer = self.find_member(words[3])) == UINT32_MAX) messenger.wait(kWaitNs);
+  auto endpoint = messenger.connect({peer});
   if (!endpoint.ok()) return fail(endpoint.error());
   for (int sent = 0; (sent < kRounds || heard < kRounds) && !is_over;) {
     char text[64];
     const int bytes = std::snprintf(text, sizeof text, "%s says hello %d", words[2], sent);
     const auto payload = std::as_bytes(std::span(text, static_cast<size_t>(bytes)));
     if (sent < kRounds && endpoint.value()->am_send(kHello, payload) == SendStatus::kDone) ++sent;
-    if (self.messenger().poll(16) == 0) self.messenger().wait(kWaitNs);
+    if (messenger.poll(16) == 0) messenger.wait(kWaitNs);
   }
   self.leave();
   return heard == kRounds ? 0 : 1;

@@ -62,6 +62,7 @@ $(call both,alloc/pool_resource): CXXFLAGS += -fexceptions -frtti
 $(BUILD)/tests/alloc/operator_new_test.o: CXXFLAGS += -fexceptions
 $(BUILD)/tests/alloc/pool_resource_test.o: CXXFLAGS += -fexceptions
 # Unity's header by its own name: the same file compiles with Unity as well.
-$(BUILD)/tests/apps/bedplate_c_test.o: CPPFLAGS += -Itests/support
+$(BUILD)/tests/apps/bedplate_c_test.o $(BUILD)/tests/apps/messages_c_test.o: \
+  CPPFLAGS += -Itests/support
 
 LIBRARIES := -luring -lpthread

@@ -11,7 +11,7 @@ APPLICATION := $(call objects,$(APPLICATION_SOURCES))
 
 .PHONY: products tests
 products: $(PROGRAM) $(LIBRARY) $(if $(SANITIZED),,$(MALLOC_LIBRARY)) examples
-tests: $(TESTS)
+tests: $(TESTS) $(BUILD)/c-peer
 
 $(BUILD)/%.o: %.cc $(MAKEFILES)
 	@mkdir -p $(@D)
@@ -34,15 +34,25 @@ $(PROGRAM): $(call objects,$(PROGRAM_SOURCES)) $(APPLICATION) $(POOL_HEAP) $(LIB
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LIBRARY) $(LIBRARIES)
 
 # Programs of others, linked as docs/allocator.md says: with the pool's malloc.
-EXAMPLES := $(BUILD)/examples/ping
+EXAMPLES := $(BUILD)/examples/ping $(BUILD)/examples/ping-c
 .PHONY: examples
 examples: $(EXAMPLES)
 
 $(BUILD)/examples/ping: $(BUILD)/apps/examples/ping.o
-$(EXAMPLES): $(POOL_HEAP) $(LIBRARY)
+$(BUILD)/examples/ping-c: $(BUILD)/apps/examples/ping_c.o
+$(BUILD)/c-peer: $(BUILD)/tests/system/c_peer.o
+$(EXAMPLES) $(BUILD)/c-peer: $(POOL_HEAP) $(LIBRARY)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LINK $@")
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LIBRARY) $(LIBRARIES)
+
+C_OBJECTS := $(BUILD)/apps/examples/ping_c.o $(BUILD)/tests/system/c_peer.o
+$(BUILD)/apps/examples/ping_c.o: apps/examples/ping.c
+$(BUILD)/tests/system/c_peer.o: tests/system/c_peer.c
+$(C_OBJECTS): $(MAKEFILES)
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  CC   $@")
+	$(Q)$(CC) -std=c99 -g -O2 -Wall -Wextra -Werror -Iapps/boot -MMD -MP -c $(filter %.c,$^) -o $@
 
 # CppUTest's archive defines operator new and delete; weakened in a copy, ours win.
 $(BUILD)/libCppUTest.a: $(wildcard /usr/lib/*/libCppUTest.a) $(MAKEFILES)
@@ -78,7 +88,7 @@ $(BENCH_HEAP): $(BENCH_OBJECTS)
 
 -include $(patsubst %.o,%.d,$(call objects,$(LIBRARY_SOURCES) $(MALLOC_SOURCES) \
   $(APPLICATION_SOURCES) $(PROGRAM_SOURCES) $(TEST_SOURCES) $(STRAIN_SOURCES) \
-  tests/soak/heap_soak.cc apps/examples/ping.cc) $(BENCH_OBJECTS))
+  tests/soak/heap_soak.cc apps/examples/ping.cc) $(BENCH_OBJECTS) $(C_OBJECTS))
 
 # The heap under demand: a heap of 256 MiB in segment 0.
 SOAK := $(BUILD)/heap-soak

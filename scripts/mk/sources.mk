@@ -23,7 +23,7 @@ BLOCKD := block_server connection_datapath nbd_negotiation volume_datapath
 
 LIBRARY_SOURCES := $(PLATFORM:%=platform/%.cc) $(PINNED_POOL:%=pinned_pool/%.cc) \
                    $(ALLOC:%=alloc/%.cc) $(TRANSPORT:%=transport/%.cc) \
-                   apps/boot/bedplate_c.cc
+                   apps/boot/bedplate_c.cc apps/boot/messages_c.cc
 MALLOC_SOURCES := alloc/intercepting_heap.cc alloc/memory_calls.cc alloc/operator_new.cc
 # The pool's heap as a shared object, for the benchmark alone.
 BENCH_HEAP_SOURCES := $(PLATFORM:%=platform/%.cc) $(PINNED_POOL:%=pinned_pool/%.cc) \

@@ -1,0 +1,214 @@
+// The C interface to messages: what bedplate.h promises, on JoinedProcess.
+#include <bit>
+#include <new>
+
+#include "apps/boot/bedplate.h"
+#include "transport/joined_process.h"
+
+using namespace bedplate;
+
+static_assert(static_cast<int>(SendStatus::kDone) == BP_DONE);
+static_assert(static_cast<int>(SendStatus::kPending) == BP_PENDING);
+static_assert(static_cast<int>(SendStatus::kAgain) == BP_AGAIN);
+static_assert(static_cast<int>(SendStatus::kGone) == BP_GONE);
+static_assert(static_cast<int>(SendStatus::kTooLong) == BP_TOO_LONG);
+static_assert(static_cast<int>(SendStatus::kRefused) == BP_REFUSED);
+static_assert(static_cast<int>(Outcome::kDone) == BP_OUTCOME_DONE);
+static_assert(static_cast<int>(Outcome::kNotDone) == BP_OUTCOME_NOT_DONE);
+static_assert(static_cast<int>(Outcome::kUnknown) == BP_OUTCOME_UNKNOWN);
+static_assert(static_cast<int>(PeerEventKind::kJoined) == BP_PEER_JOINED);
+static_assert(static_cast<int>(PeerEventKind::kLeft) == BP_PEER_LEFT);
+static_assert(static_cast<int>(PeerEventKind::kPoolGone) == BP_POOL_GONE);
+static_assert(sizeof(Completion) == sizeof(bp_completion::reserved));
+static_assert(sizeof(RemoteMemory) == sizeof(bp_remote));
+
+// A member as C sees it: its messenger, and C's functions for each kind of message.
+struct bp_member {
+  struct Handler {
+    bp_handler function = nullptr;
+    void* context = nullptr;
+  };
+  JoinedProcess* process = nullptr;
+  unsigned index = 0;
+  Handler handlers[kAmCount];
+
+  Messenger& messenger() const noexcept { return process->messenger(index); }
+};
+
+namespace {
+
+// For the rest of the process's life, as what it mapped is.
+constinit JoinedProcess* the_process = nullptr;
+constinit bp_member* the_members = nullptr;
+constinit bp_peer_handler on_peer = nullptr;
+constinit void* on_peer_context = nullptr;
+thread_local char the_error_text[1024];
+
+int fail(const Error& error) noexcept {
+  format_error(error, the_error_text, sizeof the_error_text);
+  return -1;
+}
+
+Endpoint& of(bp_endpoint* endpoint) noexcept { return *reinterpret_cast<Endpoint*>(endpoint); }
+
+RemoteMemory of(const bp_remote& remote) noexcept { return std::bit_cast<RemoteMemory>(remote); }
+
+// The C++ completion lies in the C one's `reserved`, its first member.
+Completion* of(bp_completion* completion) noexcept {
+  if (completion == nullptr) return nullptr;
+  return new (&completion->reserved) Completion{[](Completion& self, Outcome outcome) noexcept {
+    auto* told = reinterpret_cast<bp_completion*>(&self);
+    told->call(told, static_cast<bp_outcome>(outcome));
+  }};
+}
+
+bp_status status_of(SendStatus status) noexcept { return static_cast<bp_status>(status); }
+
+std::span<const std::byte> bytes_at(const void* memory, size_t bytes) noexcept {
+  return {static_cast<const std::byte*>(memory), bytes};
+}
+std::span<std::byte> bytes_at(void* memory, size_t bytes) noexcept {
+  return {static_cast<std::byte*>(memory), bytes};
+}
+
+void deliver(void* context, const Message& message) noexcept {
+  const auto& handler = *static_cast<const bp_member::Handler*>(context);
+  const Loan& loan = message.loan;
+  const bp_message told = {
+      reinterpret_cast<bp_endpoint*>(&message.from), message.id, message.payload.data(),
+      message.payload.size(),
+      {loan.memory.data(), loan.memory.size(), std::bit_cast<bp_remote>(loan.remote),
+       loan.provider, loan.token}};
+  handler.function(handler.context, &told);
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* bp_status_text(bp_status status) { return to_text(static_cast<SendStatus>(status)); }
+
+void bp_on_peer(bp_peer_handler function, void* context) {
+  on_peer = function;
+  on_peer_context = context;
+}
+
+int bp_join(const char* socket, const char* process, unsigned member_count, unsigned timeout_ms) {
+  JoinedProcessOptions options;
+  options.join.socket_path = socket;
+  options.join.process = process;
+  options.join.member_count = member_count;
+  options.join.timeout_ns = timeout_ms * kNsPerMs;
+  options.on_peer = {[](void*, const PeerEvent& event) noexcept {
+                       if (on_peer == nullptr) return;
+                       on_peer(on_peer_context, static_cast<bp_peer_event>(event.kind),
+                               event.member);
+                     },
+                     nullptr};
+  auto joined = JoinedProcess::join(options);
+  if (!joined.ok()) return fail(joined.error());
+  the_process = joined.take().release();
+  the_members = new (std::nothrow) bp_member[member_count];
+  if (the_members == nullptr) {
+    Error error;
+    error.set_doing("joining the pool at %s as %s", socket, process);
+    return fail(error.set_answer("the heap is exhausted").set_cure("give the process more heap"));
+  }
+  for (unsigned i = 0; i < member_count; ++i) {
+    the_members[i].process = the_process;
+    the_members[i].index = i;
+  }
+  return 0;
+}
+
+void bp_leave(void) { the_process->leave(); }
+
+const char* bp_error_text(void) { return the_error_text; }
+
+bp_member* bp_own_member(unsigned index) {
+  BP_ASSERT(the_process != nullptr && index < the_process->member_count());
+  return &the_members[index];
+}
+
+unsigned bp_member_number(const bp_member* member) {
+  return member->process->member(member->index);
+}
+
+int bp_find_member(const char* process) {
+  const uint32_t number = the_process->find_member(process);
+  return number == UINT32_MAX ? -1 : static_cast<int>(number);
+}
+
+bp_endpoint* bp_connect(bp_member* self, unsigned number) {
+  auto endpoint = self->messenger().connect({number});
+  if (endpoint.ok()) return reinterpret_cast<bp_endpoint*>(endpoint.value());
+  fail(endpoint.error());
+  return nullptr;
+}
+
+void bp_set_handler(bp_member* self, unsigned char id, bp_handler handler, void* context) {
+  self->handlers[id] = {handler, context};
+  self->messenger().set_handler(
+      id, {handler != nullptr ? &deliver : nullptr, &self->handlers[id]});
+}
+
+unsigned bp_poll(bp_member* self, unsigned budget) { return self->messenger().poll(budget); }
+
+void bp_wait(bp_member* self, unsigned timeout_ms) {
+  self->messenger().wait(timeout_ms * kNsPerMs);
+}
+
+bp_status bp_am_send(bp_endpoint* to, unsigned char id, const void* payload, size_t bytes) {
+  return status_of(of(to).am_send(id, bytes_at(payload, bytes)));
+}
+
+bp_status bp_am_send_loan(bp_endpoint* to, unsigned char id, const void* header,
+                          size_t header_bytes, void* block, size_t bytes,
+                          bp_completion* returned) {
+  return status_of(of(to).am_send_loan(id, bytes_at(header, header_bytes), bytes_at(block, bytes),
+                                       of(returned)));
+}
+
+void bp_release(const bp_loan* loan) {
+  Loan returned;
+  returned.provider = static_cast<Provider*>(loan->provider);
+  returned.token = loan->token;
+  returned.memory = bytes_at(loan->memory, loan->bytes);
+  returned.remote = of(loan->remote);
+  returned.provider->release(returned);
+}
+
+int bp_expose(bp_endpoint* to, void* memory, size_t bytes, bp_remote* described) {
+  auto exposed = of(to).expose(bytes_at(memory, bytes));
+  if (!exposed.ok()) return fail(exposed.error());
+  *described = std::bit_cast<bp_remote>(exposed.value());
+  return 0;
+}
+
+void bp_withdraw(bp_endpoint* to, const bp_remote* described) { of(to).withdraw(of(*described)); }
+
+bp_status bp_put(bp_endpoint* to, const void* from, size_t bytes, const bp_remote* remote,
+                 bp_completion* done) {
+  return status_of(of(to).put(bytes_at(from, bytes), of(*remote), of(done)));
+}
+
+bp_status bp_get(bp_endpoint* from, void* into, size_t bytes, const bp_remote* remote,
+                 bp_completion* done) {
+  return status_of(of(from).get(bytes_at(into, bytes), of(*remote), of(done)));
+}
+
+bp_status bp_fetch_add(bp_endpoint* to, const bp_remote* remote, uint64_t addend, uint64_t* before,
+                       bp_completion* done) {
+  return status_of(of(to).fetch_add(of(*remote), addend, before, of(done)));
+}
+
+bp_status bp_compare_swap(bp_endpoint* to, const bp_remote* remote, uint64_t expected,
+                          uint64_t desired, uint64_t* before, bp_completion* done) {
+  return status_of(of(to).compare_swap(of(*remote), expected, desired, before, of(done)));
+}
+
+bp_status bp_flush(bp_endpoint* to, bp_completion* done) {
+  return status_of(of(to).flush(of(done)));
+}
+
+}  // extern "C"

@@ -1,0 +1,134 @@
+/* Two of these use every function of the C interface on one another, and check what comes of it:
+ * `c-peer SOCKET ann bob` serves, `c-peer SOCKET bob ann use` uses it. Exit code 0: all was right;
+ * else the line of what was not is on standard error. Built by `make tests`. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bedplate.h"
+
+#define CHECK(condition)                                                              \
+  do {                                                                                \
+    if (!(condition)) {                                                               \
+      fprintf(stderr, "c_peer.c:%d: %s; %s\n", __LINE__, #condition, bp_error_text()); \
+      exit(1);                                                                        \
+    }                                                                                 \
+  } while (0)
+
+enum { kMemory = 1, kLoan = 2, kEnd = 3, kLoanBytes = 100000, kOfferBytes = 4096 };
+
+struct offer { /* what kMemory carries */
+  bp_remote counter;
+  bp_remote buffer;
+};
+
+static bp_member* self;
+static struct offer offered;
+static bp_loan borrowed;
+static int has_offer, has_ended, has_loan, ended_count;
+
+static void on_message(void* context, const bp_message* message) {
+  CHECK(context == &offered);
+  if (message->id == kMemory) {
+    CHECK(message->bytes == sizeof offered && message->loan.provider == NULL);
+    memcpy(&offered, message->payload, sizeof offered);
+    has_offer = 1;
+  } else if (message->id == kLoan) {
+    CHECK(message->bytes == 6 && memcmp(message->payload, "header", 6) == 0);
+    CHECK(message->loan.bytes == kLoanBytes);
+    borrowed = message->loan;
+    has_loan = 1;
+  } else {
+    has_ended = 1;
+  }
+}
+
+static void on_end(bp_completion* completion, bp_outcome outcome) {
+  CHECK(outcome == BP_OUTCOME_DONE && completion->context == &ended_count);
+  ++ended_count;
+}
+
+static void poll_until(const int* flag) {
+  while (!*flag) {
+    if (bp_poll(self, 16) == 0) bp_wait(self, 100);
+  }
+}
+
+/* Whatever way it took, it is done afterwards. */
+static void finish(bp_status status, int* ended_before) {
+  if (status != BP_DONE && status != BP_PENDING) fprintf(stderr, "%s\n", bp_status_text(status));
+  CHECK(status == BP_DONE || status == BP_PENDING);
+  if (status == BP_PENDING) {
+    while (ended_count == *ended_before) {
+      if (bp_poll(self, 16) == 0) bp_wait(self, 100);
+    }
+  }
+  *ended_before = ended_count;
+}
+
+static void serve(bp_endpoint* peer) {
+  static uint64_t counter = 5;
+  char* buffer = bp_alloc(kOfferBytes);
+  CHECK(buffer != NULL);
+  memset(buffer, 'b', kOfferBytes);
+  struct offer offer;
+  CHECK(bp_expose(peer, &counter, sizeof counter, &offer.counter) == 0);
+  CHECK(bp_expose(peer, buffer, kOfferBytes, &offer.buffer) == 0);
+  CHECK(bp_am_send(peer, kMemory, &offer, sizeof offer) == BP_DONE);
+  poll_until(&has_loan);
+  for (int i = 0; i < kLoanBytes; ++i) CHECK(((const char*)borrowed.memory)[i] == 'l');
+  bp_release(&borrowed);
+  poll_until(&has_ended);
+  CHECK(counter == 100);
+  for (int i = 0; i < kOfferBytes; ++i) CHECK(buffer[i] == (i < 1000 ? 'p' : 'b'));
+  bp_withdraw(peer, &offer.counter);
+  bp_withdraw(peer, &offer.buffer);
+}
+
+static void use(bp_endpoint* peer) {
+  bp_completion done = {NULL, on_end, &ended_count};
+  int ended = 0;
+  static char mine[kOfferBytes];
+  uint64_t before = 0;
+  poll_until(&has_offer);
+  memset(mine, 'p', sizeof mine);
+  finish(bp_put(peer, mine, 1000, &offered.buffer, &done), &ended);
+  finish(bp_flush(peer, &done), &ended);
+  finish(bp_get(peer, mine, sizeof mine, &offered.buffer, &done), &ended);
+  for (int i = 0; i < kOfferBytes; ++i) CHECK(mine[i] == (i < 1000 ? 'p' : 'b'));
+  finish(bp_fetch_add(peer, &offered.counter, 37, &before, &done), &ended);
+  CHECK(before == 5);
+  finish(bp_compare_swap(peer, &offered.counter, 42, 100, &before, &done), &ended);
+  CHECK(before == 42);
+  CHECK(bp_put(peer, mine, kOfferBytes + 1, &offered.buffer, &done) == BP_TOO_LONG);
+  CHECK(bp_am_send(peer, kMemory, mine, (size_t)1 << 20) == BP_TOO_LONG);
+
+  char* block = bp_alloc(kLoanBytes);
+  CHECK(block != NULL);
+  memset(block, 'l', kLoanBytes);
+  finish(bp_am_send_loan(peer, kLoan, "header", 6, block, kLoanBytes, &done), &ended);
+  bp_free(block);
+  CHECK(bp_am_send(peer, kEnd, NULL, 0) == BP_DONE);
+}
+
+int main(int count, char** words) {
+  if (count < 4) return 2;
+  CHECK(bp_join(words[1], words[2], 1, 5000) == 0);
+  self = bp_own_member(0);
+  for (unsigned char id = kMemory; id <= kEnd; ++id) {
+    bp_set_handler(self, id, on_message, &offered);
+  }
+  CHECK(bp_connect(self, bp_member_number(self)) == NULL);  /* oneself, over shared memory */
+  CHECK(bp_connect(self, 999) == NULL && strstr(bp_error_text(), "999") != NULL);
+  int number;
+  while ((number = bp_find_member(words[3])) < 0) bp_wait(self, 100);
+  bp_endpoint* peer = bp_connect(self, (unsigned)number);
+  CHECK(peer != NULL);
+  if (count > 4) {
+    use(peer);
+  } else {
+    serve(peer);
+  }
+  bp_leave();
+  return 0;
+}
