@@ -108,6 +108,7 @@ class ShmProvider final : public Provider {
   static constexpr uint32_t kReleasedCountMax = 32;
 
   struct Return {
+    uint64_t generation = 0;  // the lender's, as far as a token has room for it
     uint32_t lender = 0;
     uint16_t loan = 0;
     uint8_t mark = 0;

@@ -4,6 +4,12 @@
 #include "transport/shm/shm_provider.h"
 
 namespace bedplate {
+namespace {
+
+// A loan's token: the lender's generation and number, the loan, its mark.
+constexpr unsigned kTokenGenerationShift = 35;
+
+}  // namespace
 
 uint32_t ShmProvider::poll(uint32_t budget) noexcept {
   if (BP_UNLIKELY(members_->epoch() != seen_epoch_ || members_->is_owner_gone())) {
@@ -159,8 +165,8 @@ void ShmProvider::handle_loan(ShmEndpoint& from, const SlotHeader& header,
   Loan loan;
   loan.memory = {memory, descriptor.bytes};
   loan.provider = this;
-  loan.token = uint64_t{from.peer_} << 32 | uint64_t{descriptor.loan} << 8 |
-               (descriptor.mark & 0xff);
+  loan.token = from.generation_ << kTokenGenerationShift | uint64_t{from.peer_} << 24 |
+               uint64_t{descriptor.loan} << 8 | (descriptor.mark & 0xff);
   {
     const SpinGuard guard(lock_, is_threaded_);
     if (from.held_loans_++ == 0) set_held(from.peer_, true);
@@ -170,7 +176,8 @@ void ShmProvider::handle_loan(ShmEndpoint& from, const SlotHeader& header,
 
 void ShmProvider::release(const Loan& loan) noexcept {
   BP_ASSERT(loan.provider == this);
-  const Return returned = {static_cast<uint32_t>(loan.token >> 32),
+  const Return returned = {loan.token >> kTokenGenerationShift,
+                           static_cast<uint32_t>(loan.token >> 24) & kMemberCountMax,
                            static_cast<uint16_t>(loan.token >> 8),
                            static_cast<uint8_t>(loan.token)};
   if (is_threaded_) {  // at once: the shard may be asleep
@@ -188,6 +195,11 @@ void ShmProvider::give_back_released() noexcept {
 
 void ShmProvider::give_back(const Return& loan) noexcept {
   ShmEndpoint& from = *endpoints_[loan.lender];
+  // The lender is gone, and its place was given out although this member held a loan of it:
+  // somebody has written over what said so.
+  if (from.generation_ << kTokenGenerationShift != loan.generation << kTokenGenerationShift) {
+    return;
+  }
   // Release: what was read of the loan was read before.
   segment_.returned_loans(loan.lender)[loan.loan].store(loan.mark, std::memory_order_release);
   BP_ASSERT(from.held_loans_ > 0);
