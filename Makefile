@@ -12,7 +12,7 @@ include scripts/mk/flags.mk
 include scripts/mk/sources.mk
 include scripts/mk/rules.mk
 
-.PHONY: help all run check check-image bench fuzz soak clean deps
+.PHONY: help all run check check-image bench fuzz soak strain clean deps
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -47,6 +47,10 @@ fuzz: deps ## run the fuzz targets for a minute each (FUZZ_SECONDS=60)
 
 soak: deps ## strain the heap for 20 minutes (SOAK_ROUNDS=1000, SOAK_SECONDS=1200)
 	$(Q)$(MAKE) --no-print-directory MODE=$(MODE) soak-exhaustion soak-demand
+
+strain: deps ## strain messages between processes (KILL_ROUNDS=1000, MUTATIONS=10000000)
+	$(Q)$(MAKE) --no-print-directory MODE=$(MODE) stress-messages kill-members
+	$(Q)$(MAKE) --no-print-directory MODE=asan MUTATIONS=$(or $(MUTATIONS),10000000) hostile-peer
 
 clean: ## remove everything that was built; the fetched sources stay
 	$(Q)rm -rf build/release build/hardened build/debug build/asan build/tsan build/fuzz build/bench

@@ -108,15 +108,19 @@ soak-demand: $(SOAK)
 STRAIN := $(BUILD)/message-strain
 STRESS_SECONDS ?= 60
 KILL_ROUNDS ?= 1000
+HOSTILE_SECONDS ?= 60
 $(STRAIN): $(call objects,$(STRAIN_SOURCES)) $(POOL_HEAP) $(LIBRARY)
 	$(if $(V),,@echo "  LINK $@")
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LIBRARY) $(LIBRARIES)
 
-.PHONY: stress-messages kill-members
+.PHONY: stress-messages kill-members hostile-peer
 stress-messages: $(STRAIN)
 	$(Q)$(STRAIN) stress $(STRESS_SECONDS)
 kill-members: $(STRAIN)
 	$(Q)$(STRAIN) kill $(KILL_ROUNDS)
+hostile-peer: $(STRAIN)
+	$(Q)$(STRAIN) hostile $(HOSTILE_SECONDS)
+	$(Q)$(if $(MUTATIONS),$(STRAIN) mutations $(MUTATIONS))
 
 .PHONY: fuzz-run
 FUZZ_SECONDS ?= 60

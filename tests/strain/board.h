@@ -46,6 +46,7 @@ struct alignas(kCacheLineBytes) BoardRow {
 
 struct Board {
   std::atomic<Command> command;
+  std::atomic<uint64_t> mutations;  // by who scribbles
   BoardRow rows[kMemberMax];
 };
 

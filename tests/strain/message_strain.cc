@@ -5,6 +5,10 @@
 //                                              itself; nothing is lost, doubled, reordered, spoilt
 //   message_strain kill ROUNDS                 processes are killed at any instruction while others
 //                                              go on; then the owner is
+//   message_strain hostile SECONDS             members scribble over all that they may write, while
+//                                              others use it, and others go on beside it
+//   message_strain mutations COUNT             the same in one process, quicker
+//   message_strain episode KIND SEED           repeats one episode of the latter
 //
 // BEDPLATE_TEST_SEED=N repeats the choices of a run; the order of what processes do is theirs.
 #include <cstdlib>
@@ -12,6 +16,7 @@
 
 #include <sys/wait.h>
 
+#include "tests/strain/hostile.h"
 #include "tests/strain/kill.h"
 #include "tests/strain/strained_group.h"
 #include "tests/strain/stress.h"
@@ -47,7 +52,10 @@ int conclude(const test::Seed& seed) {
 int run_stress(uint64_t seconds, uint32_t process_count) {
   const test::Seed seed;
   const uint32_t counts[] = {2, 3, 8, 16};
-  const uint64_t parts = process_count == 0 ? 2 * std::size(counts) : 2;
+  const uint64_t parts = process_count == 0 ? 2 * std::size(counts) + 1 : 3;
+  run_part([&] {
+    stress_group(GroupKind::kExchange, 2, seconds * kNsPerSecond / parts, seed.value());
+  });
   for (const GroupKind kind : {GroupKind::kLazy, GroupKind::kMesh}) {
     for (const uint32_t count : counts) {
       if (process_count != 0 && count != counts[0]) continue;
@@ -71,6 +79,29 @@ int run_kill(uint32_t rounds) {
   return conclude(seed);
 }
 
+// For so long, or so many mutations.
+void run_episodes(uint64_t nanoseconds, uint64_t count, const test::Seed& seed) {
+  share_episode();
+  run_part([&] { scribble_in_process(nanoseconds, count, seed.value()); });
+  if (failed > 0) say_episode();
+}
+
+int run_mutations(uint64_t count) {
+  const test::Seed seed;
+  run_episodes(UINT64_MAX, count, seed);
+  return conclude(seed);
+}
+
+int run_hostile(uint64_t seconds) {
+  const test::Seed seed;
+  const uint64_t part_ns = seconds * kNsPerSecond / 4;
+  run_episodes(part_ns, UINT64_MAX, seed);
+  for (const GroupKind kind : {GroupKind::kLazy, GroupKind::kMesh, GroupKind::kExchange}) {
+    run_part([&] { scribble_beside_others(kind, part_ns, seed.value()); });
+  }
+  return conclude(seed);
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -80,10 +111,20 @@ int main(int count, char** arguments) {
     return index < count ? std::strtoull(arguments[index], nullptr, 10) : 0;
   };
   if (std::strcmp(what, "peer") == 0 && count == 4) return be_peer(arguments[2], figure(3));
+  if (std::strcmp(what, "scribbler") == 0 && count == 4) {
+    return be_scribbler(arguments[2], figure(3));
+  }
+  if (std::strcmp(what, "episode") == 0 && count == 4) {
+    scribble_once(static_cast<GroupKind>(figure(2)), figure(3));
+    return 0;
+  }
+  if (std::strcmp(what, "hostile") == 0) return run_hostile(figure(2));
+  if (std::strcmp(what, "mutations") == 0) return run_mutations(figure(2));
   if (std::strcmp(what, "stress") == 0) {
     return run_stress(figure(2), static_cast<uint32_t>(figure(3)));
   }
   if (std::strcmp(what, "kill") == 0) return run_kill(static_cast<uint32_t>(figure(2)));
-  std::fprintf(stderr, "usage: message_strain stress SECONDS [PROCESSES] | kill ROUNDS\n");
+  std::fprintf(stderr, "usage: message_strain stress SECONDS [PROCESSES] | kill ROUNDS |\n"
+                       "       hostile SECONDS | mutations COUNT | episode KIND SEED\n");
   return 2;
 }

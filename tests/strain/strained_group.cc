@@ -7,7 +7,6 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
-#include "pinned_pool/joined_pool.h"
 #include "tests/support/pool_fixture.h"
 
 extern char** environ;
@@ -15,8 +14,13 @@ extern char** environ;
 namespace bedplate::strain {
 namespace {
 
-constexpr uint64_t kPatienceNs = 60 * kNsPerSecond;
+constexpr uint64_t kPatienceNs = 20 * kNsPerSecond;
 constexpr char kProcessName[] = "peer";
+
+// The sockets of a process that owns several groups.
+std::string socket_path(pid_t owner, int number) {
+  return "/tmp/bedplate-strain-" + std::to_string(owner) + "-" + std::to_string(number) + ".sock";
+}
 
 // At the same address in all of them; never taken apart.
 PinnedPool& strained_pool() {
@@ -69,7 +73,8 @@ StrainedGroup::StrainedGroup(const GroupShape& shape, uint64_t seed)
     std::snprintf(owner, sizeof owner, "heap:peer#%u", i);
     grant.heaps.push_back(&create(owner, Participant::kHeapBytes));
   }
-  socket_path_ = "/tmp/bedplate-strain-" + std::to_string(getpid()) + ".sock";
+  static int group_count = 0;
+  socket_path_ = socket_path(getpid(), group_count++);
   JoinServerOptions options;
   options.socket_path = socket_path_;
   options.pool = &strained_pool();
@@ -82,6 +87,10 @@ StrainedGroup::StrainedGroup(const GroupShape& shape, uint64_t seed)
   server_ = server.take();
   if (server_->add_own_member(0, MemberName("owner")) != 0) fail("the owner is not member 0");
   if (!server_->start().ok()) fail("no control thread");
+  // The control thread takes the owner's life a moment later.
+  if (time_until([&] { return !members_->is_owner_gone(); }, kPatienceNs) == UINT64_MAX) {
+    fail("the owner does not come to life");
+  }
 }
 
 StrainedGroup::~StrainedGroup() { server_->stop(); }
@@ -89,10 +98,7 @@ StrainedGroup::~StrainedGroup() { server_->stop(); }
 void StrainedGroup::start_own_traffic() {
   own_ = std::make_unique<Participant>();
   Participant::Options options;
-  options.shm.segment = segment_;
-  options.shm.members = members_;
-  options.shm.member = 0;
-  options.shm.pool = &strained_pool();
+  options.shm = own_options();
   options.board = board_;
   options.heap = heap_->memory();
   options.seed = seed_;
@@ -102,9 +108,18 @@ void StrainedGroup::start_own_traffic() {
 
 void StrainedGroup::end_own_traffic() { traffic_.join(); }
 
-pid_t StrainedGroup::start_peer() {
+ShmProviderOptions StrainedGroup::own_options() const noexcept {
+  ShmProviderOptions options;
+  options.segment = segment_;
+  options.members = members_;
+  options.member = 0;
+  options.pool = &strained_pool();
+  return options;
+}
+
+pid_t StrainedGroup::start_peer(const char* role) {
   const std::string seed = std::to_string(seed_ + ++started_);
-  const char* arguments[] = {"message-strain", "peer", socket_path_.c_str(), seed.c_str(), nullptr};
+  const char* arguments[] = {"message-strain", role, socket_path_.c_str(), seed.c_str(), nullptr};
   pid_t pid = 0;
   if (posix_spawn(&pid, "/proc/self/exe", nullptr, nullptr, const_cast<char**>(arguments),
                   environ) != 0) {
@@ -129,6 +144,8 @@ uint32_t StrainedGroup::wait_until_alive(pid_t pid) {
   }
   return member_of(pid);
 }
+
+void StrainedGroup::remove_socket_of(pid_t owner) { unlink(socket_path(owner, 0).c_str()); }
 
 int StrainedGroup::status_of(pid_t pid) {
   int status = 0;
@@ -159,9 +176,11 @@ void StrainedGroup::settle() {
   if (took != UINT64_MAX) return;
   for (uint32_t i = 0; i < shape_.member_count; ++i) {
     const BoardRow& row = board_->rows[i];
-    if (row.is_done.load() != 0 || members_->state(i) != MemberState::kAlive) continue;
-    std::fprintf(stderr, "member %u: %" PRIu64 " loans out, steps %" PRIu64 "\n", i,
-                 row.loans_out.load(), row.steps.load());
+    if (members_->state(i) != MemberState::kAlive) continue;
+    std::fprintf(stderr,
+                 "member %u: %" PRIu64 " loans out, steps %" PRIu64 ", done: %u, stopped: %u\n", i,
+                 row.loans_out.load(), row.steps.load(), row.is_done.load(),
+                 row.has_stopped.load());
     for (uint32_t j = 0; j < shape_.member_count; ++j) {
       std::fprintf(stderr,
                    "  heard %" PRIu64 " of %" PRIu64 " from member %u, lent it %" PRIu64 "\n",
@@ -181,7 +200,7 @@ void StrainedGroup::end(const std::vector<pid_t>& peers) {
   }
 }
 
-int be_peer(const char* socket_path, uint64_t seed) {
+JoinedGroup join_group(const char* socket_path) {
   alarm(3600);  // whatever happens to who has started it
   JoinOptions join;
   join.socket_path = socket_path;
@@ -190,20 +209,28 @@ int be_peer(const char* socket_path, uint64_t seed) {
   join.timeout_ns = kPatienceNs;
   auto joined = JoinedPool::join(join);
   if (!joined.ok()) fail("%s: %s", joined.error().doing, joined.error().answer);
-  JoinedPool& pool = joined.value();
+  JoinedGroup group = {joined.take(), {}};
+  group.board = reinterpret_cast<Board*>(strained_pool().find_segment(kBoardOwner)->address);
+  const JoinedPool& pool = group.pool;
   GroupShape shape;
   if (pool.layout().size() != sizeof shape) fail("a layout of %zu bytes", pool.layout().size());
   std::memcpy(&shape, pool.layout().data(), sizeof shape);
   auto segment = GroupSegment::attach(pool.fifo().memory(), shape, pool.pool_id());
   if (!segment.ok()) fail("%s: %s", segment.error().doing, segment.error().answer);
+  group.shm.segment = segment.value();
+  group.shm.members = &pool.table();
+  group.shm.member = static_cast<uint32_t>(pool.members()[0].index);
+  group.shm.pool = &strained_pool();
+  return group;
+}
 
+int be_peer(const char* socket_path, uint64_t seed) {
+  JoinedGroup group = join_group(socket_path);
+  JoinedPool& pool = group.pool;
   static Participant self;
   Participant::Options options;
-  options.shm.segment = segment.value();
-  options.shm.members = &pool.table();
-  options.shm.member = static_cast<uint32_t>(pool.members()[0].index);
-  options.shm.pool = &strained_pool();
-  options.board = reinterpret_cast<Board*>(strained_pool().find_segment(kBoardOwner)->address);
+  options.shm = group.shm;
+  options.board = group.board;
   options.heap = pool.own_heap()->memory();
   options.seed = seed;
   self.create(options);

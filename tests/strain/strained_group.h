@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "pinned_pool/join_server.h"
+#include "pinned_pool/joined_pool.h"
 #include "tests/strain/participant.h"
 #include "transport/shm/group_keeper.h"
 
@@ -26,17 +27,23 @@ class StrainedGroup {
   void start_own_traffic();
   void end_own_traffic();
 
-  // Starts a process that joins. Returns at once.
-  pid_t start_peer();
+  // Starts a process that joins, in a role that message_strain.cc knows. Returns at once.
+  pid_t start_peer(const char* role = "peer");
   // Which member the process is, once it is alive; 0: it is not (yet).
   uint32_t member_of(pid_t pid) const noexcept;
   uint32_t wait_until_alive(pid_t pid);
   // Waits for its end. Returns its exit code, or minus the signal.
   static int status_of(pid_t pid);
+  // What a killed owner leaves in /tmp.
+  static void remove_socket_of(pid_t owner);
   // Lets everybody stop sending, and waits until each has received and got back everything.
   void settle();
   // Sends everybody home, and fails if anyone ends otherwise.
   void end(const std::vector<pid_t>& peers);
+
+  // What the owner's own member is made of.
+  ShmProviderOptions own_options() const noexcept;
+  std::span<std::byte> own_heap() const noexcept { return heap_->memory(); }
 
   // How many members are not free.
   uint32_t taken_count() const noexcept;
@@ -62,7 +69,15 @@ class StrainedGroup {
   std::thread traffic_;
 };
 
-// The joiner's side: the whole life of a process that start_peer() started.
+// The joiner's side, of a process that start_peer() started. Fails unless it can join.
+struct JoinedGroup {
+  JoinedPool pool;
+  ShmProviderOptions shm;
+  Board* board = nullptr;
+};
+JoinedGroup join_group(const char* socket_path);
+
+// The whole life of a peer.
 int be_peer(const char* socket_path, uint64_t seed);
 
 // The shapes that are strained: small enough that everything runs full and boxes must change hands.

@@ -1,0 +1,23 @@
+// Members scribble over all that they may write; nobody else comes to harm.
+#pragma once
+
+#include "transport/shm/group_layout.h"
+
+namespace bedplate::strain {
+
+// One thread plays all the members and scribbles in between, in short episodes, each of which its
+// seed repeats; until the time is over or there were so many mutations. For speed, and for replay.
+void scribble_in_process(uint64_t nanoseconds, uint64_t mutation_max, uint64_t seed);
+void scribble_once(GroupKind kind, uint64_t seed);
+// Before the process that plays is forked, and after it has failed: which episode it was.
+void share_episode();
+void say_episode();
+
+// A joined process scribbles over its group's segment while the owner uses it. Another group and an
+// exchange of the same pool carry on with verified traffic. Once in a process.
+void scribble_beside_others(GroupKind kind, uint64_t nanoseconds, uint64_t seed);
+
+// The life of the process that scribbles.
+int be_scribbler(const char* socket_path, uint64_t seed);
+
+}  // namespace bedplate::strain
