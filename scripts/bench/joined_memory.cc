@@ -265,6 +265,7 @@ int main(int argc, char** argv) {
   auto server = take("serving", JoinServer::create(std::move(options)));
   server->add_own_member(0, MemberName("owner"));
   if (auto started = server->start(); !started.ok()) fail("serving", started.error());
+  if (auto serving = server->serve(); !serving.ok()) fail("serving", serving.error());
   auto own = std::make_unique<Own>();
   ShmProviderOptions shm;
   shm.segment = segment;

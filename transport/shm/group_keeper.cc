@@ -21,7 +21,8 @@ bool ShmGroupKeeper::is_forgotten(uint32_t member, uint64_t epoch) noexcept {
 
 void ShmGroupKeeper::wake_members() noexcept {
   for (uint32_t member = 0; member < segment_.shape().member_count; ++member) {
-    segment_.bell(member).ring();
+    // Not just ring(): whoever has died may have been about to wake it.
+    segment_.bell(member).wake_anyway();
   }
 }
 
