@@ -33,3 +33,4 @@ APPLICATION_SOURCES := $(BOOT:%=apps/boot/%.cc) $(BLOCKD:%=apps/blockd/%.cc)
 PROGRAM_SOURCES := $(wildcard apps/bedplate/*.cc)
 
 TEST_SOURCES := tests/main.cc $(sort $(wildcard tests/*/*_test.cc))
+STRAIN_SOURCES := $(wildcard tests/strain/*.cc)

@@ -16,12 +16,12 @@
  * code: transport/shm/shm_endpoint_datapath.cc: queue_ == Queue::kBox && must_return_box_ && box_->is_drained()
  * code: transport/shm/shm_boxes.cc: idle->consumer.acknowledge();
  * code: transport/shm/shm_boxes.cc: if (endpoint->must_return_box_) endpoint->settle_queue();
- * code: transport/shm/shm_boxes.cc: if (from.box_index_ != box || from.must_return_box_) return;
+ * code: transport/shm/shm_boxes.cc: if (!from.is_open_ || from.box_index_ != box || from.must_return_box_) return;
  * code: transport/shm/shm_boxes.cc: if (!from.is_open_) return;
  * code: transport/shm/shm_receive_datapath.cc: if (box.is_wanted_back) box.consumer.acknowledge();
  * code: transport/shm/fast_box_datapath.h: consumed_ - acknowledged_ > slot_mask_ / 4
- * code: transport/shm/shm_members.cc: while (poll_box(inbound_boxes_[i], kFastBoxSlotCountMax) > 0) {
- * code: transport/shm/shm_members.cc: if (kind_ == GroupKind::kLazy) drop_inbound_box(i--);
+ * code: transport/shm/shm_members.cc: poll_box(inbound_boxes_[i], kFastBoxSlotCountMax);
+ * code: transport/shm/shm_members.cc: kind_ == GroupKind::kLazy ? drop_inbound_box(i--) :
  *
  * Must fail:
  * mutation: NO_WAIT_FOR_FIFO    to the box while the FIFO still holds messages of the pair

@@ -20,11 +20,11 @@
  * code: transport/shm/inbound_fifo_datapath.h: if (slot_lap(word) != lap_before(lap)) continue;
  * code: transport/shm/inbound_fifo_datapath.h: if (!slot.header.compare_exchange_strong(word, claimed,
  * code: transport/shm/inbound_fifo_datapath.h: claims_->compare_exchange_strong(index, own + 1,
- * code: transport/shm/shm_receive_datapath.cc: if (!has_died(header.sender)) break;
+ * code: transport/shm/shm_receive_datapath.cc: if (is_peer(header.sender) && !has_died(header.sender)) break;
  * code: transport/shm/shm_receive_datapath.cc: fifo_.peek(tail_, &header);
  * code: transport/shm/shm_receive_datapath.cc: if (count > 0) fifo_.set_tail(tail_);
- * code: transport/shm/shm_members.cc: drain_until_ = std::min(fifo_.claims(), tail_ + fifo_.capacity());
- * code: transport/shm/shm_members.cc: if (header.kind != SlotKind::kNone) ++drain_until_;
+ * code: transport/shm/shm_members.cc: drain_until_ - tail_ < fifo_.capacity(); ++drain_until_) {
+ * code: transport/shm/shm_members.cc: if (header.kind == SlotKind::kNone) break;
  * code: transport/shm/shm_members.cc: if (kind_ == GroupKind::kLazy && tail_ < drain_until_) return;
  * code: transport/shm/shm_provider.cc: endpoint->generation_ == members_->generation(member)
  * code: pinned_pool/membership.cc: epoch_.store(next_epoch, std::memory_order_release);
@@ -212,21 +212,19 @@ active proctype Reader() {
     /* follow_members */
     if
     :: atomic { epoch != seen_epoch -> now = epoch }
-      atomic {
-        drain_until = claims;
-        if
-        :: drain_until > next + CAPACITY -> drain_until = next + CAPACITY
-        :: else
-        fi
-      }
 #ifdef NO_DRAIN
       drain_until = 0;
-#elif !defined(NO_SLOT_AT_COUNTER)
+#elif defined(NO_SLOT_AT_COUNTER)
+      drain_until = claims;
+#else
+      /* In one step: what the dead have taken does not change any more. */
       atomic {
-        if
-        :: LAP_IN(SLOT(drain_until).header) == LAP(drain_until) -> drain_until++
-        :: else
-        fi
+        drain_until = next;
+        do
+        :: drain_until < next + CAPACITY &&
+           LAP_IN(SLOT(drain_until).header) == LAP(drain_until) -> drain_until++
+        :: else -> break
+        od
       }
 #endif
       atomic {
