@@ -85,10 +85,10 @@ def every_option_counts(box):
     expect(part(ask(box, *LAZY, "8", "--boxes", "5"), "boxes")["bytes"], 5 * 4096, "five boxes")
     expect(part(ask(box, *LAZY, "8", "--box-bytes", "8192"), "boxes")["bytes"],
            2 * part(lazy, "boxes")["bytes"], "boxes of twice the bytes")
-    expect(part(ask(box, *LAZY, "8", "--loans", "1024"), "returned loans")["bytes_each"], 128,
-           "a bit for each loan")
-    expect(part(ask(box, *LAZY, "8", "--line-bytes", "128"), "wrappers")["bytes_each"], 128,
-           "a wrapper's line")
+    expect(part(ask(box, *LAZY, "8", "--loans", "1024"), "returned loans")["bytes_each"], 1024,
+           "a byte for each loan")
+    expect(part(ask(box, *LAZY, "8", "--line-bytes", "128"), "wrappers")["bytes_each"], 256,
+           "a line for the wrapper, and one for the card")
     threads = ask(box, *MESH, "8", "--threads")
     expect(part(threads, "heads and tails")["bytes_each"], 7 * 2 * 64, "lines of heads and tails")
     expect(part(mesh, "heads and tails")["bytes_each"], 64, "heads and tails side by side")
