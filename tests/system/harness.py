@@ -180,6 +180,9 @@ class HugepageLoan:
     def give_back(self):
         for page_bytes, pages in self.raised.copy().items():
             if pages:
+                # Pages that are still in use would stay: rings outlast their process for a moment.
+                with contextlib.suppress(Failure):
+                    wait_for(lambda: free_hugepages(page_bytes) >= pages, "free hugepages", 10)
                 self._change(page_bytes, -pages)
 
 
