@@ -71,7 +71,8 @@ class Child {
 
 class JoinRig {
  public:
-  static constexpr uint64_t kPatienceNs = 60 * kNsPerSecond;  // a thousand processes under a sanitizer
+  // A thousand processes under a sanitizer take their time.
+  static constexpr uint64_t kPatienceNs = 60 * kNsPerSecond;
   using Kind = JoinEvent::Kind;
 
   explicit JoinRig(uint32_t member_count = 8) : pool_id(make_pool_id()) {
