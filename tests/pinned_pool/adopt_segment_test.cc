@@ -176,7 +176,7 @@ TEST(AdoptSegment, RefusesFilesThatAreNotWhatWasOffered) {
   offered.is_writable = false;
   file = make_file(kBytes);
   check_refused("its file has other rights");
-  file = Fd(open("/proc/self/exe", O_RDONLY));
+  file = Fd(open("/proc/self/maps", O_RDONLY));
   check_refused("its file has no such pages");
   file = Fd(open("/dev/zero", O_RDONLY));
   check_refused("its file has no such pages");
