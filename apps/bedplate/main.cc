@@ -22,7 +22,7 @@ constexpr CommandOption kPlanOptions[] = {
     {"--eager-count", "N", "of these, for each member (default 4; mesh: 1)"},
     {"--boxes", "N", "lazy: fast boxes (default: 5 for each member)"},
     {"--box-bytes", "BYTES", "lazy: of each (default 4096)"},
-    {"--loans", "N", "of each member at once (default 256; mesh: 64)"},
+    {"--loans", "N", "of each member at once (default 128; mesh: 64)"},
     {"--threads", "", "mesh: for members with several threads that send"},
     {"--line-bytes", "BYTES", "of a cache line: 64 or 128 (default 64)"}, kJson};
 

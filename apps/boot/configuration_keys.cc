@@ -145,7 +145,7 @@ constexpr Key kKeys[] = {
      BP_NUMBER(shape_of(d), box_count_max)},
     {"group", "send_threshold", Type::kInteger, "16", 1, 65535, Rule::kNone,
      BP_NUMBER(shape_of(d), send_threshold)},
-    {"group", "loans", Type::kInteger, "256", 1, 65535, Rule::kNone,
+    {"group", "loans", Type::kInteger, "128", 1, 65535, Rule::kNone,
      BP_NUMBER(shape_of(d), loan_count)},
     {"group", "multi_threaded", Type::kBoolean, "false", 0, 0, Rule::kNone,
      BP_NUMBER(shape_of(d), is_multi_threaded)},

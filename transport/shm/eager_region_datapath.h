@@ -23,13 +23,14 @@ class EagerRegion {
  public:
   static constexpr uint32_t kPieceCountMax = 64;  // messages that can be under way at once
   static constexpr uint32_t kLineCountMax = 4096;
+  static_assert(kLineCountMax <= UINT16_MAX);
   static_assert(kLineCountMax * kCacheLineBytes >= uint64_t{kEagerCountMax} * kMessageBytesMax);
 
   // By which message a piece is used: when that was consumed, the piece is free.
   static constexpr uint32_t kNobody = UINT32_MAX;
   struct Use {
     uint32_t member = kNobody;  // nobody: not said yet, so it is in use
-    bool is_box = false;  // else the FIFO or lane of the pair
+    bool is_box = false;        // else the FIFO or lane of the pair
     uint64_t index = 0;
   };
   struct Piece {
@@ -63,8 +64,8 @@ class EagerRegion {
 
  private:
   struct Taken {
-    uint32_t first_line = 0;
-    uint32_t line_count = 0;
+    uint16_t first_line = 0;
+    uint16_t line_count = 0;
     Use use;
   };
 
@@ -109,7 +110,7 @@ inline EagerRegion::Piece EagerRegion::try_take(uint64_t bytes) noexcept {
   if (first == line_count_) first = find_run(0, line_count_, count);
   if (first == line_count_) return {};
   const auto number = static_cast<uint32_t>(std::countr_one(used_));
-  pieces_[number] = {first, count, {}};
+  pieces_[number] = {static_cast<uint16_t>(first), static_cast<uint16_t>(count), {}};
   mark(pieces_[number], true);
   used_ |= uint64_t{1} << number;
   next_line_ = first + count < line_count_ ? first + count : 0;

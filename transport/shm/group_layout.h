@@ -48,7 +48,7 @@ struct GroupShape {
   uint32_t box_count = 0;        // lazy: of the group
   uint32_t box_count_max = 32;   // of these, a receiver gives away at most so many
   uint32_t send_threshold = 16;  // sends until a pair gets a box
-  uint32_t loan_count = 256;     // that one member can have outstanding
+  uint32_t loan_count = 128;     // that one member can have outstanding
   uint32_t is_multi_threaded = 0;  // mesh: heads and tails have lines of their own
   uint32_t line_bytes = kCacheLineBytes;
 

@@ -9,7 +9,7 @@ void LoanTable::create(std::span<std::atomic<uint8_t>> returned) {
   out_bits_ = std::make_unique<uint64_t[]>(out_words_);
   for (auto loan = static_cast<uint32_t>(returned.size()); loan-- > 0;) {
     records_[loan].next_free = first_free_;
-    first_free_ = loan;
+    first_free_ = static_cast<uint16_t>(loan);
   }
 }
 

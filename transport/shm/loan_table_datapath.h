@@ -27,8 +27,8 @@ class LoanTable {
   struct Record {
     std::byte* block = nullptr;
     Completion* returned = nullptr;  // nullptr: the block goes back to the heap
-    uint32_t member = 0;
-    uint32_t next_free = 0;
+    uint16_t member = 0;
+    uint16_t next_free = 0;
     uint8_t mark = 0;  // what its byte has when it was returned; free: what it has now
   };
   struct Lent {
@@ -56,7 +56,7 @@ class LoanTable {
   size_t collect_from(uint32_t member, std::span<Record> out) noexcept;
 
  private:
-  static constexpr uint32_t kNone = UINT32_MAX;
+  static constexpr uint16_t kNone = UINT16_MAX;
 
   bool is_out(uint32_t loan) const noexcept {
     return (out_bits_[loan / 64] >> (loan % 64) & 1) != 0;
@@ -66,18 +66,18 @@ class LoanTable {
   std::unique_ptr<Record[]> records_;
   std::unique_ptr<uint64_t[]> out_bits_;
   uint32_t out_words_ = 0;
-  uint32_t first_free_ = kNone;
+  uint16_t first_free_ = kNone;
   std::atomic<uint32_t> out_count_{0};
 };
 
 inline LoanTable::Lent LoanTable::try_lend(std::byte* block, Completion* returned,
                                            uint32_t member) noexcept {
   if (first_free_ == kNone) return {};
-  const uint32_t loan = first_free_;
+  const uint16_t loan = first_free_;
   Record& record = records_[loan];
   first_free_ = record.next_free;
   const auto mark = static_cast<uint8_t>(record.mark + 1);
-  record = {block, returned, member, kNone, mark};
+  record = {block, returned, static_cast<uint16_t>(member), kNone, mark};
   out_bits_[loan / 64] |= uint64_t{1} << (loan % 64);
   out_count_.store(out_count() + 1, std::memory_order_relaxed);
   return {loan, mark};
@@ -112,7 +112,7 @@ inline void LoanTable::forget(uint32_t loan) noexcept {
   BP_ASSERT(is_out(loan));
   out_bits_[loan / 64] &= ~(uint64_t{1} << (loan % 64));
   records_[loan].next_free = first_free_;
-  first_free_ = loan;
+  first_free_ = static_cast<uint16_t>(loan);
   out_count_.store(out_count() - 1, std::memory_order_relaxed);
 }
 

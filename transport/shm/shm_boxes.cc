@@ -104,7 +104,7 @@ void ShmProvider::give_box_back(ShmEndpoint& from, uint32_t box) noexcept {
 // Boxes are wanted back from senders that send nothing: poll does it for them.
 void ShmProvider::return_boxes() noexcept {
   for (uint32_t peer = 0; peer < segment_.shape().member_count; ++peer) {
-    ShmEndpoint* endpoint = endpoints_[peer].get();
+    ShmEndpoint* endpoint = endpoints_->at(peer);
     if (endpoint == nullptr) continue;
     const SpinGuard guard(endpoint->lock_, is_threaded_);
     if (endpoint->must_return_box_) endpoint->settle_queue();
@@ -124,7 +124,7 @@ void ShmProvider::close_box(ShmEndpoint& from, uint32_t box) noexcept {
 }
 
 void ShmProvider::drop_inbound_box(uint32_t place) noexcept {
-  endpoints_[inbound_boxes_[place].sender]->gave_box_ = false;
+  endpoints_->at(inbound_boxes_[place].sender)->gave_box_ = false;
   segment_.box_owner(inbound_boxes_[place].index).store(0, std::memory_order_release);
   inbound_boxes_[place] = inbound_boxes_[--inbound_box_count_];
 }

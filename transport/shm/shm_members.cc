@@ -17,10 +17,10 @@ void ShmProvider::follow_members() noexcept {
   if (epoch != seen_epoch_) {
     for (uint32_t member = 0; member < segment_.shape().member_count; ++member) {
       const MemberWord now = members_->word(member);
-      const MemberWord before = known_members_[member];
-      if (now == before) continue;
+      const KnownMember before = known_members_[member];
+      if (KnownMember::of(now) == before) continue;
       member_changed(member, before, now);
-      known_members_[member] = now;
+      known_members_[member] = KnownMember::of(now);
     }
     // Deaths are acknowledged when the FIFO was read beyond every slot that the dead may have
     // taken: slots are taken one after the other, so up to the first that nobody has.
@@ -37,7 +37,7 @@ void ShmProvider::follow_members() noexcept {
   if (members_->is_owner_gone() && !is_pool_gone_) {
     is_pool_gone_ = true;
     for (uint32_t member = 0; member < segment_.shape().member_count; ++member) {
-      if (ShmEndpoint* endpoint = endpoints_[member].get(); endpoint != nullptr) {
+      if (ShmEndpoint* endpoint = endpoints_->at(member); endpoint != nullptr) {
         const SpinGuard guard(endpoint->lock_, is_threaded_);
         endpoint->close();
       }
@@ -46,22 +46,23 @@ void ShmProvider::follow_members() noexcept {
   }
 }
 
-void ShmProvider::member_changed(uint32_t member, const MemberWord& before,
+void ShmProvider::member_changed(uint32_t member, KnownMember before,
                                  const MemberWord& now) noexcept {
   if (member == self_) return;
-  const bool is_new = now.generation != before.generation;
+  const bool is_new = before.state() == MemberState::kFree ||
+                      !KnownMember::of(now).is_generation_of(before);
   if (is_new && kind_ == GroupKind::kExchange) {
     inbound_boxes_[0] = {FastBoxConsumer(segment_.inbound_box(self_)), 0, member};
     inbound_box_count_ = 1;
   }
-  const bool was_dead = before.state == MemberState::kDead || before.state == MemberState::kQuiet;
+  const bool was_dead = before.state() == MemberState::kDead || before.state() == MemberState::kQuiet;
   const bool is_dead = now.state == MemberState::kDead || now.state == MemberState::kQuiet;
   if (is_dead && (is_new || !was_dead)) {
     drain(member);
     // It may have joined, been connected to or heard, and died, all since the last look.
-    ShmEndpoint* endpoint = endpoints_[member].get();
+    ShmEndpoint* endpoint = endpoints_->at(member);
     const bool is_known = endpoint != nullptr && endpoint->generation_ == now.generation;
-    if (is_known || before.state == MemberState::kAlive) {
+    if (is_known || before.state() == MemberState::kAlive) {
       leaving_[member / 64] |= uint64_t{1} << (member % 64);
     }
     if (endpoint != nullptr) {
@@ -69,7 +70,7 @@ void ShmProvider::member_changed(uint32_t member, const MemberWord& before,
       endpoint->close();
     }
   }
-  if (now.state == MemberState::kAlive && (is_new || before.state != MemberState::kAlive)) {
+  if (now.state == MemberState::kAlive && (is_new || before.state() != MemberState::kAlive)) {
     tell(PeerEventKind::kJoined, member, now.generation);
   }
   if (now.state == MemberState::kQuiet) return_loans_of(member);
@@ -91,7 +92,7 @@ void ShmProvider::acknowledge_if_drained() noexcept {
   for (uint32_t word = 0; word <= segment_.shape().member_count / 64; ++word) {
     for (uint64_t bits = leaving_[word]; bits != 0; bits &= bits - 1) {
       const uint32_t member = word * 64 + static_cast<uint32_t>(std::countr_zero(bits));
-      tell(PeerEventKind::kLeft, member, known_members_[member].generation);
+      tell(PeerEventKind::kLeft, member, members_->generation(member));
     }
     leaving_[word] = 0;
   }

@@ -71,8 +71,8 @@ struct Exposure {
   }
 };
 
-inline constexpr uint32_t kOperationCountMax = 32;
-inline constexpr uint32_t kExposureCountMax = 64;
+inline constexpr uint32_t kOperationCountMax = 16;
+inline constexpr uint32_t kExposureCountMax = 32;
 
 // RemoteMemory::kind of this provider: whether the memory is the pool's, and the exposure.
 constexpr uint64_t pack_exposure(bool is_pool, uint32_t index, uint32_t use) noexcept {

@@ -32,9 +32,13 @@ Result<void> ShmProvider::create(const ShmProviderOptions& options, const Dispat
   kind_ = shape.kind;
   bell_ = segment_.bell(self_);
   limits_ = {shape.eager_bytes, kInlineBytesMax, kLoanHeaderBytesMax};
-  known_members_ = std::make_unique<MemberWord[]>(shape.member_count);
+  known_members_ = std::make_unique<KnownMember[]>(shape.member_count);
   leaving_ = std::make_unique<uint64_t[]>(shape.member_count / 64 + 1);
-  endpoints_ = std::make_unique<std::unique_ptr<ShmEndpoint>[]>(shape.member_count);
+  endpoints_ = std::make_unique<EndpointTable>();
+  if (kind_ != GroupKind::kMesh) {
+    const uint32_t boxes = kind_ == GroupKind::kLazy ? shape.box_count_max : 1;
+    inbound_boxes_ = std::make_unique<InboundBox[]>(boxes);
+  }
   loans_.create(segment_.returned_loans(self_));
   if (kind_ == GroupKind::kLazy) fifo_ = segment_.fifo(self_);
   if (kind_ != GroupKind::kExchange) {
@@ -77,8 +81,10 @@ Result<Endpoint*> ShmProvider::connect(const PeerAddress& peer) {
 }
 
 ShmEndpoint& ShmProvider::make_endpoint(uint32_t member) {
-  if (!endpoints_[member]) endpoints_[member] = std::make_unique<ShmEndpoint>(*this, member);
-  ShmEndpoint& endpoint = *endpoints_[member];
+  ShmEndpoint* known = endpoints_->at(member);
+  ShmEndpoint& endpoint =
+      known != nullptr ? *known
+                       : endpoints_->add(member, std::make_unique<ShmEndpoint>(*this, member));
   const uint64_t generation = members_->generation(member);
   if (endpoint.generation_ != generation) {
     const SpinGuard guard(endpoint.lock_, is_threaded_);
@@ -89,7 +95,7 @@ ShmEndpoint& ShmProvider::make_endpoint(uint32_t member) {
 
 ShmEndpoint* ShmProvider::sender_of(uint32_t member) noexcept {
   if (!is_peer(member)) return nullptr;
-  ShmEndpoint* endpoint = endpoints_[member].get();
+  ShmEndpoint* endpoint = endpoints_->at(member);
   // The table's generation, not the one that we know of: a place is given out anew only when we
   // have read all of its former member, and the new one may write before we look again.
   if (endpoint != nullptr && endpoint->generation_ == members_->generation(member)) {
@@ -118,7 +124,7 @@ EagerRegion::Piece ShmProvider::take_eager(ShmEndpoint& endpoint, uint64_t bytes
   const EagerRegion::Piece piece = eager_.try_take(bytes);
   if (piece.memory != nullptr) return piece;
   eager_.reclaim([&](const EagerRegion::Use& use) {
-    ShmEndpoint* user = endpoints_[use.member].get();
+    ShmEndpoint* user = endpoints_->at(use.member);
     if (user == &endpoint || !is_threaded_) return user->is_consumed(use);
     // Another thread may be using it, and waiting for our lock.
     if (!user->lock_.try_lock()) return false;

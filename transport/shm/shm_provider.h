@@ -20,6 +20,7 @@
 #include "pinned_pool/pinned_pool.h"
 #include "platform/counter.h"
 #include "transport/provider.h"
+#include "transport/shm/endpoint_table.h"
 #include "transport/shm/group_segment.h"
 #include "transport/shm/loan_table_datapath.h"
 #include "transport/shm/shm_endpoint.h"
@@ -113,6 +114,20 @@ class ShmProvider final : public Provider {
     uint16_t loan = 0;
     uint8_t mark = 0;
   };
+  // What is remembered of a member: its state, and of its generation as much as tells it from the
+  // next one. A place changes hands only after we have acknowledged that it was left.
+  struct KnownMember {
+    uint8_t bits = 0;
+
+    static KnownMember of(const MemberWord& word) noexcept {
+      return {static_cast<uint8_t>(word.generation << 4 | static_cast<uint8_t>(word.state))};
+    }
+    MemberState state() const noexcept { return static_cast<MemberState>(bits & 15); }
+    bool is_generation_of(const KnownMember& other) const noexcept {
+      return bits >> 4 == other.bits >> 4;
+    }
+    bool operator==(const KnownMember&) const noexcept = default;
+  };
   struct InboundBox {
     FastBoxConsumer consumer;
     uint32_t index = 0;
@@ -190,7 +205,7 @@ class ShmProvider final : public Provider {
 
   // shm_members.cc
   void follow_members() noexcept;
-  void member_changed(uint32_t member, const MemberWord& before, const MemberWord& now) noexcept;
+  void member_changed(uint32_t member, KnownMember before, const MemberWord& now) noexcept;
   void drain(uint32_t member) noexcept;
   void acknowledge_if_drained() noexcept;
   void return_loans_of(uint32_t member) noexcept;
@@ -215,7 +230,7 @@ class ShmProvider final : public Provider {
   uint64_t received_ = 0;
   uint32_t inbound_box_count_ = 0;
   std::atomic<uint32_t> returning_count_{0};  // boxes that peers want back from us
-  InboundBox inbound_boxes_[kInboundBoxCountMax];
+  std::unique_ptr<InboundBox[]> inbound_boxes_;  // as many as it may give away
   std::unique_ptr<std::byte[]> copied_out_;
   uint32_t polls_ = 0;
   // Released, and given back at the next poll: a store to the lender's line would hold up what this
@@ -226,11 +241,11 @@ class ShmProvider final : public Provider {
   // A change of membership is acknowledged when the FIFO was read up to here.
   uint64_t drain_until_ = 0;
   uint64_t epoch_to_acknowledge_ = 0;
-  std::unique_ptr<MemberWord[]> known_members_;
+  std::unique_ptr<KnownMember[]> known_members_;  // as of seen_epoch_
   std::unique_ptr<uint64_t[]> leaving_;  // bits: those who died and were not told of yet
 
   // What is sent.
-  std::unique_ptr<std::unique_ptr<ShmEndpoint>[]> endpoints_;
+  std::unique_ptr<EndpointTable> endpoints_;
   SpinLock lock_;  // of what all endpoints share:
   EagerRegion eager_;
   LoanTable loans_;

@@ -84,7 +84,7 @@ uint32_t ShmProvider::poll_lanes(uint32_t budget) noexcept {
   uint32_t count = 0;
   // The dead were read to the end when they died (drain); their lanes may be made as new any time.
   for (uint32_t sender = 0; sender < segment_.shape().member_count; ++sender) {
-    if (known_members_[sender].state == MemberState::kAlive && sender != self_) {
+    if (known_members_[sender].state() == MemberState::kAlive && sender != self_) {
       count += poll_lane(sender, budget);
     }
   }
@@ -94,7 +94,7 @@ uint32_t ShmProvider::poll_lanes(uint32_t budget) noexcept {
 uint32_t ShmProvider::poll_lane(uint32_t sender, uint32_t budget) noexcept {
   const MeshLane lane = segment_.lane(self_, sender);
   const uint32_t head = lane.head();
-  const ShmEndpoint* known = endpoints_[sender].get();
+  const ShmEndpoint* known = endpoints_->at(sender);
   const bool is_known = known != nullptr && known->generation_ == members_->generation(sender);
   if (head == (is_known ? known->inbound_lane_tail_ : 0)) return 0;
   ShmEndpoint* from = sender_of(sender);
@@ -194,7 +194,7 @@ void ShmProvider::give_back_released() noexcept {
 }
 
 void ShmProvider::give_back(const Return& loan) noexcept {
-  ShmEndpoint& from = *endpoints_[loan.lender];
+  ShmEndpoint& from = *endpoints_->at(loan.lender);
   // The lender is gone, and its place was given out although this member held a loan of it:
   // somebody has written over what said so.
   if (from.generation_ << kTokenGenerationShift != loan.generation << kTokenGenerationShift) {
