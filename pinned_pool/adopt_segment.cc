@@ -85,7 +85,7 @@ Result<Segment*> PinnedPool::adopt_segment(const OfferedSegment& offered, Fd mem
       return error.set_answer("%s of this process lies there", segments_[i].owner.text);
     }
   }
-  if (segment_count_ == kSegmentCountMax) {
+  if (segment_count_ == kSegmentCountMax || offered.number >= kSegmentCountMax) {
     return error.set_answer("a pool has at most %u segments", kSegmentCountMax);
   }
   struct stat identity = {};
@@ -101,6 +101,7 @@ Result<Segment*> PinnedPool::adopt_segment(const OfferedSegment& offered, Fd mem
   }
   Segment& segment = segments_[segment_count_++];
   segment.owner = offered.owner;
+  segment.number = offered.number;
   segment.address = wanted;
   segment.bytes = offered.bytes;
   segment.page = page;

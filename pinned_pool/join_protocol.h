@@ -20,7 +20,7 @@
 namespace bedplate::join {
 
 inline constexpr uint64_t kMagic = 0x316e'696f'6a70'6562;  // "bepjoin1"
-inline constexpr uint32_t kVersion = 1;
+inline constexpr uint32_t kVersion = 2;
 inline constexpr uint32_t kLayoutBytesMax = 256;
 inline constexpr uint32_t kMemberCountMax = 64;  // of one process
 inline constexpr uint32_t kDescriptorCountMax = kSegmentCountMax + 1;
@@ -78,7 +78,8 @@ struct SegmentGrant {
   uint64_t address = 0;
   uint64_t bytes = 0;
   uint64_t page_bytes = 0;
-  uint32_t is_writable = 0;
+  uint16_t is_writable = 0;
+  uint16_t number = 0;  // Segment::number
   SegmentRole role = SegmentRole::kOther;
 };
 static_assert(sizeof(SegmentGrant) == 96);

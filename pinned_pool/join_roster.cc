@@ -65,13 +65,13 @@ Result<void> JoinRoster::check_grant(const ProcessGrant& grant) const noexcept {
 // The segment's file: rights that other users cannot widen, and a way to hand it out read-only.
 Result<void> JoinRoster::prepare(Segment& segment, bool is_writable) noexcept {
   if (is_writable) segment.takes_write_seal = false;
-  const auto index = static_cast<size_t>(&segment - &options_.pool->segment(0));
-  if (read_only_[index].is_open()) return {};
+  Fd& read_only = read_only_[segment.number];
+  if (read_only.is_open()) return {};
   char path[64];
   std::snprintf(path, sizeof path, "/proc/self/fd/%d", segment.memfd);
   // 0600: what a joiner of another user was handed it can map, and not open once more.
-  if (fchmod(segment.memfd, 0600) == 0) read_only_[index] = Fd(open(path, O_RDONLY | O_CLOEXEC));
-  if (read_only_[index].is_open()) return {};
+  if (fchmod(segment.memfd, 0600) == 0) read_only = Fd(open(path, O_RDONLY | O_CLOEXEC));
+  if (read_only.is_open()) return {};
   return error_from_errno("opening %s to hand it out", segment.owner.text)
       .set_cure("mount /proc, and raise the limit of open files (ulimit -n)");
 }
@@ -116,7 +116,7 @@ uint32_t JoinRoster::add_own_member(uint32_t group, const MemberName& name) noex
   MembersTable& table = *options_.groups[group].table;
   uint32_t member = 0;
   while (table.state(member) != MemberState::kFree) ++member;
-  table.begin_join(member, static_cast<uint32_t>(getpid()), name);
+  table.begin_join(member, static_cast<uint32_t>(getpid()), name, SegmentRights::all());
   table.set_state(member, MemberState::kAlive);
   return member;
 }
@@ -172,8 +172,10 @@ Result<uint32_t> JoinRoster::admit(const join::Request& request, uid_t uid, pid_
   place->pid = static_cast<uint32_t>(pid);
   place->wiped_bytes = 0;
   place->state = Instance::State::kJoining;
+  const SegmentRights rights =
+      visit_segments(*place, [](const Segment&, bool, join::SegmentRole) {});
   for (uint32_t i = 0; i < found; ++i) {
-    table.begin_join(place->members[i], place->pid, request.process);
+    table.begin_join(place->members[i], place->pid, request.process, rights);
   }
   return static_cast<uint32_t>(place - instances_.begin());
 }
@@ -183,32 +185,43 @@ Segment* JoinRoster::heap_of(const Instance& instance) const noexcept {
   return grant.heaps.empty() ? nullptr : grant.heaps[instance.number];
 }
 
+template <typename Visit>
+SegmentRights JoinRoster::visit_segments(const Instance& instance, Visit visit) const noexcept {
+  const JoinGroup& group = options_.groups[instance.group];
+  SegmentRights rights;
+  const auto hand_out = [&](const Segment& segment, bool is_writable, join::SegmentRole role) {
+    if (rights.may_read(segment.number)) return;  // a grant may name what it is handed anyway
+    rights.add(segment.number, is_writable);
+    visit(segment, is_writable, role);
+  };
+  hand_out(members_segment(group), false, join::SegmentRole::kMembers);
+  hand_out(*group.fifo, true, join::SegmentRole::kFifo);
+  const Segment* own_heap = heap_of(instance);
+  for (const Segment* heap : heaps_[instance.group]) {
+    const bool is_own = heap == own_heap;
+    hand_out(*heap, is_own, is_own ? join::SegmentRole::kOwnHeap : join::SegmentRole::kOther);
+  }
+  for (const GrantedSegment& granted : options_.grants[instance.grant].segments) {
+    hand_out(*granted.segment, granted.is_writable, join::SegmentRole::kOther);
+  }
+  return rights;
+}
+
 uint32_t JoinRoster::describe(uint32_t index, join::Accepted* accepted,
                               std::span<int> descriptors) const noexcept {
   const Instance& instance = instances_[index];
   const JoinGroup& group = options_.groups[instance.group];
   uint32_t count = 0;
-  const auto add = [&](const Segment& segment, bool is_writable, join::SegmentRole role) {
-    // A grant may name what a process is handed anyway.
-    const auto address = reinterpret_cast<uintptr_t>(segment.address);
-    for (uint32_t i = 0; i < count; ++i) {
-      if (accepted->segments[i].address == address) return;
-    }
-    const auto place = static_cast<size_t>(&segment - &options_.pool->segment(0));
-    descriptors[count] = is_writable ? segment.memfd : read_only_[place].number();
-    accepted->segments[count++] = {segment.owner, address, segment.bytes,
-                                   page_bytes(segment.page), is_writable ? 1U : 0U, role};
-  };
-  add(members_segment(group), false, join::SegmentRole::kMembers);
-  add(*group.fifo, true, join::SegmentRole::kFifo);
-  Segment* own_heap = heap_of(instance);
-  for (const Segment* heap : heaps_[instance.group]) {
-    add(*heap, heap == own_heap,
-        heap == own_heap ? join::SegmentRole::kOwnHeap : join::SegmentRole::kOther);
-  }
-  for (const GrantedSegment& granted : options_.grants[instance.grant].segments) {
-    add(*granted.segment, granted.is_writable, join::SegmentRole::kOther);
-  }
+  visit_segments(instance, [&](const Segment& segment, bool is_writable, join::SegmentRole role) {
+    descriptors[count] = is_writable ? segment.memfd : read_only_[segment.number].number();
+    accepted->segments[count++] = {segment.owner,
+                                   reinterpret_cast<uintptr_t>(segment.address),
+                                   segment.bytes,
+                                   page_bytes(segment.page),
+                                   static_cast<uint16_t>(is_writable),
+                                   static_cast<uint16_t>(segment.number),
+                                   role};
+  });
   accepted->pool_id = options_.pool_id;
   accepted->group = group.name;
   accepted->members_address = reinterpret_cast<uintptr_t>(group.table);

@@ -127,6 +127,9 @@ class JoinRoster {
   Segment& members_segment(const JoinGroup& group) const noexcept;
   void set_members(const Instance& instance, MemberState state) noexcept;
   Segment* heap_of(const Instance& instance) const noexcept;
+  // Calls visit(segment, is_writable, role) for each segment that its process gets. Returns all.
+  template <typename Visit>
+  SegmentRights visit_segments(const Instance& instance, Visit visit) const noexcept;
 
   Options options_;
   std::vector<Instance> instances_;

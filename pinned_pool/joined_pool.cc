@@ -138,7 +138,8 @@ Result<void> JoinedPool::take(const join::Accepted& accepted, std::span<Fd> desc
   for (uint32_t i = 0; i < accepted.segment_count; ++i) {
     const join::SegmentGrant& grant = accepted.segments[i];
     auto adopted = options.pool->adopt_segment(
-        {grant.owner, grant.address, grant.bytes, grant.page_bytes, grant.is_writable != 0},
+        {grant.owner, grant.number, grant.address, grant.bytes, grant.page_bytes,
+         grant.is_writable != 0},
         std::move(descriptors[i]));
     if (!adopted.ok()) return adopted.error();
     at_step(options, JoinStep::kMapped);

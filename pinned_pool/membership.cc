@@ -37,6 +37,12 @@ MemberName::MemberName(std::string_view name) noexcept {
   std::memcpy(text, name.data(), std::min(name.size(), sizeof text - 1));
 }
 
+SegmentRights SegmentRights::all() noexcept {
+  SegmentRights rights;
+  for (uint32_t i = 0; i < kSegmentCountMax; ++i) rights.add(i, true);
+  return rights;
+}
+
 MembersTable* MembersTable::create(std::span<std::byte> memory, uint32_t member_count,
                                    const PoolId& pool_id) noexcept {
   BP_ASSERT(member_count >= 1 && member_count <= kMemberCountMax);
@@ -103,7 +109,8 @@ void MembersTable::publish(MemberEntry& entry, const MemberWord& word) noexcept 
   epoch_.store(next_epoch, std::memory_order_release);
 }
 
-void MembersTable::begin_join(uint32_t member, uint32_t pid, const MemberName& name) noexcept {
+void MembersTable::begin_join(uint32_t member, uint32_t pid, const MemberName& name,
+                              const SegmentRights& rights) noexcept {
   const MemberWord before = word(member);
   BP_ASSERT(before.state == MemberState::kFree);
   MemberEntry& changed = entry(member);
@@ -112,6 +119,10 @@ void MembersTable::begin_join(uint32_t member, uint32_t pid, const MemberName& n
     uint64_t part = 0;
     std::memcpy(&part, name.text + i * sizeof part, sizeof part);
     changed.name[i].store(part, std::memory_order_relaxed);
+  }
+  for (uint32_t i = 0; i < SegmentRights::kWordCount; ++i) {
+    changed.readable[i].store(rights.readable[i], std::memory_order_relaxed);
+    changed.writable[i].store(rights.writable[i], std::memory_order_relaxed);
   }
   publish(changed, {before.generation + 1, MemberState::kJoining});
 }

@@ -6,6 +6,9 @@
 // entries only when it moved. The owner's own life is a word beside the epoch that the kernel
 // clears when the owner dies: to notice it takes no system call.
 // How a process comes into the table: join_roster.h. The bytes: docs/join.md.
+//
+// The table also says which segments the process of each member has mapped, and how: what a member
+// says of memory is worth no more than what it may do there itself.
 #pragma once
 
 #include <atomic>
@@ -18,6 +21,7 @@
 #include <linux/futex.h>
 #include <pthread.h>
 
+#include "pinned_pool/layout.h"
 #include "platform/assert.h"
 #include "platform/cache_line.h"
 #include "platform/result.h"
@@ -60,20 +64,43 @@ struct MemberWord {
   bool operator==(const MemberWord&) const noexcept = default;
 };
 
+// Which segments of the pool a process has mapped, by their numbers there (Segment::number).
+struct SegmentRights {
+  static constexpr uint32_t kWordCount = kSegmentCountMax / 64;
+
+  // The owner's: it may write every segment.
+  static SegmentRights all() noexcept;
+  void add(uint32_t segment, bool is_writable) noexcept {
+    BP_ASSERT(segment < kSegmentCountMax);
+    readable[segment / 64] |= uint64_t{1} << (segment % 64);
+    if (is_writable) writable[segment / 64] |= uint64_t{1} << (segment % 64);
+  }
+
+  bool may_read(uint32_t segment) const noexcept {
+    BP_ASSERT(segment < kSegmentCountMax);
+    return (readable[segment / 64] >> (segment % 64) & 1) != 0;
+  }
+
+  uint64_t readable[kWordCount] = {};  // bits; what is writable is readable, too
+  uint64_t writable[kWordCount] = {};
+};
+
 struct alignas(kCacheLineBytes) MemberEntry {
   std::atomic<uint64_t> word;  // generation << 8 | state
   std::atomic<uint32_t> pid;
   uint32_t reserved;
   std::atomic<uint64_t> changed_epoch;  // the epoch of the last change of this entry
   std::atomic<uint64_t> name[4];        // atomic: a place that is given out anew is renamed
+  alignas(kCacheLineBytes) std::atomic<uint64_t> readable[SegmentRights::kWordCount];
+  std::atomic<uint64_t> writable[SegmentRights::kWordCount];
 };
-static_assert(sizeof(MemberEntry) == kCacheLineBytes);
+static_assert(sizeof(MemberEntry) == 2 * kCacheLineBytes);
 static_assert(sizeof(MemberEntry::name) == sizeof(MemberName));
 
 class MembersTable {
  public:
   static constexpr uint64_t kMagic = 0x316d'656d'7064'6562;  // "bedpmem1"
-  static constexpr uint32_t kVersion = 1;
+  static constexpr uint32_t kVersion = 2;
   static constexpr uint32_t kMemberCountMax = 4096;
 
   static constexpr uint64_t bytes_for(uint32_t member_count) noexcept;
@@ -116,11 +143,20 @@ class MembersTable {
     return entry(member).changed_epoch.load(std::memory_order_relaxed);
   }
   MemberName name(uint32_t member) const noexcept;
+  // Whether the member's process, of the generation that the table has now, has the segment mapped,
+  // or mapped writable.
+  bool may_read(uint32_t member, uint32_t segment) const noexcept {
+    return has_bit(entry(member).readable, segment);
+  }
+  bool may_write(uint32_t member, uint32_t segment) const noexcept {
+    return has_bit(entry(member).writable, segment);
+  }
 
   // The owner's control thread only; before it runs, whoever builds the pool.
 
-  // kFree -> kJoining: a new generation begins, with a name and a process.
-  void begin_join(uint32_t member, uint32_t pid, const MemberName& name) noexcept;
+  // kFree -> kJoining: a new generation begins, with a name, a process and what it has mapped.
+  void begin_join(uint32_t member, uint32_t pid, const MemberName& name,
+                  const SegmentRights& rights) noexcept;
   // Every other change. Bumps the epoch.
   void set_state(uint32_t member, MemberState state) noexcept;
 
@@ -131,6 +167,10 @@ class MembersTable {
   void release_owner_life() noexcept;
 
  private:
+  static bool has_bit(const std::atomic<uint64_t>* words, uint32_t segment) noexcept {
+    return segment < kSegmentCountMax &&
+           (words[segment / 64].load(std::memory_order_relaxed) >> (segment % 64) & 1) != 0;
+  }
   const MemberEntry* entries() const noexcept;
   const MemberEntry& entry(uint32_t member) const noexcept {
     BP_DCHECK(member < member_count_);

@@ -108,7 +108,8 @@ Result<Segment*> PinnedPool::create_segment(const OwnerName& owner, uint64_t byt
     munmap(mapped, bytes);
     return error;
   }
-  Segment& segment = segments_[segment_count_++];
+  Segment& segment = segments_[segment_count_];
+  segment.number = segment_count_++;
   segment.owner = owner;
   segment.address = wanted;
   segment.bytes = bytes;

@@ -26,6 +26,7 @@ namespace bedplate {
 
 struct Segment {
   OwnerName owner;
+  uint32_t number = 0;  // in its owner's pool: the same in every process that has joined
   std::byte* address = nullptr;
   uint64_t bytes = 0;
   PageSize page = PageSize::k4KiB;
@@ -46,6 +47,7 @@ struct Segment {
 // A segment that the owner of a pool hands to a process that joins.
 struct OfferedSegment {
   OwnerName owner;
+  uint32_t number = 0;  // there
   uint64_t address = 0;
   uint64_t bytes = 0;
   uint64_t page_bytes = 0;

@@ -129,7 +129,8 @@ class Endpoint {
   // Ends when every put, get and atomic that was started before is done, and visible at the target.
   virtual SendStatus flush(Completion* done) noexcept = 0;
 
-  // Describes `memory` of this process to this peer, which may read and write it until withdraw().
+  // Describes `memory` of this process, which it may write, to this peer, which may read and write
+  // it until withdraw().
   // Errors: what stands against it.
   virtual Result<RemoteMemory> expose(std::span<std::byte> memory) = 0;
   virtual void withdraw(const RemoteMemory& memory) noexcept = 0;

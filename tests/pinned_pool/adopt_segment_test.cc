@@ -42,7 +42,7 @@ Fd open_read_only(const Fd& file) {
 
 TEST_GROUP(AdoptSegment) {
   TestPool pool;
-  OfferedSegment offered = {"heap:relay#0", kAddress, kBytes, 4 * kKiB, true};
+  OfferedSegment offered = {"heap:relay#0", 5, kAddress, kBytes, 4 * kKiB, true};
   Fd file = make_file(kBytes);
 
   void check_refused(const char* answer) {
@@ -61,6 +61,7 @@ TEST(AdoptSegment, LiesWhereItWasOffered) {
   Segment& segment = *pool->adopt_segment(offered, std::move(file)).take();
   CHECK(reinterpret_cast<uintptr_t>(segment.address) == kAddress);
   CHECK(segment.bytes == kBytes);
+  LONGS_EQUAL(5, segment.number);
   CHECK(segment.is_writable);
   POINTERS_EQUAL(&segment, pool->find_segment("heap:relay#0"));
   CHECK(pool->contains(segment.address + kBytes - 8, 8));

@@ -26,8 +26,8 @@ std::unique_ptr<Accepted> good_answer() {
   accepted->members_address = kPoolBase + 4096;
   accepted->member_count = 1;
   accepted->segment_count = 2;
-  accepted->segments[0] = {"members", kPoolBase, 8192, 4096, 0, SegmentRole::kMembers};
-  accepted->segments[1] = {"fifo:mesh", kPoolBase + kRegionBytes, 8192, 4096, 1,
+  accepted->segments[0] = {"members", kPoolBase, 8192, 4096, 0, 1, SegmentRole::kMembers};
+  accepted->segments[1] = {"fifo:mesh", kPoolBase + kRegionBytes, 8192, 4096, 1, 2,
                            SegmentRole::kFifo};
   return accepted;
 }
@@ -57,7 +57,7 @@ TEST(JoinProtocol, AnswersThatMakeNoneAreRefused) {
   accepted->segment_count = kSegmentCountMax + 1;
   check_refused("a packet has the wrong length");
   accepted->head.version = 9;
-  check_refused("it speaks version 9, this program version 1");
+  check_refused("it speaks version 9, this program version 2");
   accepted->member_count = 0;
   check_refused("its description of the group makes no sense");
   accepted->layout_bytes = kLayoutBytesMax + 1;
@@ -65,6 +65,8 @@ TEST(JoinProtocol, AnswersThatMakeNoneAreRefused) {
   std::memset(accepted->group.text, 'x', sizeof accepted->group.text);
   check_refused("its description of the group makes no sense");
   accepted->segments[1].is_writable = 2;
+  check_refused("its description of a segment makes no sense");
+  accepted->segments[1].number = kSegmentCountMax;
   check_refused("its description of a segment makes no sense");
   accepted->segments[1].role = static_cast<SegmentRole>(77);
   check_refused("its description of a segment makes no sense");

@@ -56,6 +56,7 @@ TEST_GROUP(Join) {
 };
 
 TEST(Join, GivesWhatWasGrantedAtTheSameAddresses) {
+  const Segment* secret = rig.create("secret", 4 * kKiB);
   rig.start();
   std::memcpy(rig.buffers->address, "from the owner", 15);
   Child child = rig.fork_joiner([&](JoinOptions& options) {
@@ -79,6 +80,12 @@ TEST(Join, GivesWhatWasGrantedAtTheSameAddresses) {
     BP_PROBE_CHECK(std::strcmp(reinterpret_cast<char*>(rig.buffers->address), "from the owner") ==
                    0);
     BP_PROBE_CHECK(quiet_fd() >= 0 && !joined.is_owner_gone());
+    for (uint32_t i = 0; i < pool.segment_count(); ++i) {
+      const Segment& segment = pool.segment(i);
+      BP_PROBE_CHECK(rig.pool->find_segment(segment.owner)->number == segment.number);
+      BP_PROBE_CHECK(joined.table().may_read(1, segment.number));
+      BP_PROBE_CHECK(joined.table().may_write(2, segment.number) == segment.is_writable);
+    }
     joined.own_heap()->address[5] = std::byte{0x5a};
     BP_PROBE_CHECK(joined.ready().ok());
     pause();
@@ -95,6 +102,8 @@ TEST(Join, GivesWhatWasGrantedAtTheSameAddresses) {
   CHECK(rig.table->state(2) == MemberState::kAlive);
   LONGS_EQUAL(child.pid(), rig.table->pid(2));
   STRCMP_EQUAL("relay", rig.table->name(2).text);
+  CHECK(rig.table->may_write(0, rig.buffers->number));  // the owner's own member
+  CHECK_FALSE(rig.table->may_read(1, secret->number));
 }
 
 TEST(Join, ReadOnlyIsReadOnlyForAnotherUserByAnyWay) {
@@ -217,8 +226,8 @@ TEST(Join, RefusesProgramsThatDoNotFit) {
   check_answer(request, "what speaks there is not Bedplate");
   check_answer(odd_request(), "what speaks there is not Bedplate", 7);
   request = odd_request();
-  request.head.version = 2;
-  check_answer(request, "it speaks version 2, this program version 1");
+  request.head.version = 9;
+  check_answer(request, "it speaks version 9, this program version 2");
   request = odd_request();
   request.head.kind = join::PacketKind::kReady;
   check_answer(request, "it says something else than was to be said now");

@@ -77,11 +77,11 @@ TEST(MembersTable, BeginsWithFreeMembers) {
     CHECK(table->word(i) == MemberWord{});
     STRCMP_EQUAL("", table->name(i).text);
   }
-  LONGS_EQUAL(128 + 5 * 64, MembersTable::bytes_for(kMemberCount));
+  LONGS_EQUAL(128 + 5 * 128, MembersTable::bytes_for(kMemberCount));
 }
 
 TEST(MembersTable, EachChangeIsAnEpoch) {
-  table->begin_join(3, 1234, MemberName("relay"));
+  table->begin_join(3, 1234, MemberName("relay"), {});
   CHECK(table->epoch() == 1);
   CHECK((table->word(3) == MemberWord{1, MemberState::kJoining}));
   LONGS_EQUAL(1234, table->pid(3));
@@ -96,9 +96,26 @@ TEST(MembersTable, EachChangeIsAnEpoch) {
     CHECK((table->word(3) == MemberWord{1, state}));
   }
   CHECK(table->changed_epoch(2) == 0);
-  table->begin_join(3, 99, MemberName("a name that is longer than thirty-one bytes"));
+  table->begin_join(3, 99, MemberName("a name that is longer than thirty-one bytes"), {});
   CHECK((table->word(3) == MemberWord{2, MemberState::kJoining}));
   STRCMP_EQUAL("a name that is longer than thir", table->name(3).text);
+}
+
+TEST(MembersTable, SaysWhatEachGenerationHasMapped) {
+  SegmentRights rights;
+  rights.add(0, false);
+  rights.add(64, true);
+  rights.add(kSegmentCountMax - 1, false);
+  table->begin_join(3, 1, MemberName("relay"), rights);
+  for (uint32_t segment = 0; segment < kSegmentCountMax + 8; ++segment) {
+    const bool is_readable = segment == 0 || segment == 64 || segment == kSegmentCountMax - 1;
+    CHECK(table->may_read(3, segment) == is_readable);
+    CHECK(table->may_write(3, segment) == (segment == 64));
+    CHECK_FALSE(table->may_read(2, segment));
+  }
+  table->set_state(3, MemberState::kFree);
+  table->begin_join(3, 1, MemberName("relay"), {});
+  CHECK_FALSE(table->may_read(3, 64) || table->may_write(3, 64));
 }
 
 TEST(MembersTable, IsOpenedByWhoHasItReadOnly) {
@@ -112,7 +129,7 @@ TEST(MembersTable, RefusesWhatIsNone) {
   check_refused("100 bytes at", 100);
   check_refused("it has 5 members, in 400 bytes", 400);
   memory[8] = std::byte{7};
-  check_refused("it has version 7, this program knows 1");
+  check_refused("it has version 7, this program knows 2");
   memory[0] = std::byte{0};
   check_refused("it begins with 316d656d70646500, not with 316d656d70646562");
 }

@@ -102,7 +102,7 @@ class Episode {
   uint64_t below(uint64_t bound) { return random_() % bound; }
 
   void join(uint32_t member) {
-    members_->begin_join(member, 1000 + member, MemberName("member"));
+    members_->begin_join(member, 1000 + member, MemberName("member"), SegmentRights::all());
     members_->set_state(member, MemberState::kAlive);
     ShmProviderOptions options;
     options.segment = segment_;

@@ -74,7 +74,7 @@ TEST(ShmGroupKeeper, WaitsForOneThatIsJoining) {
   group.rig.members().set_state(2, MemberState::kFree);
   group.rig.segment().reset_member(2);
   CHECK(group.is_forgotten());
-  group.rig.members().begin_join(2, 1, MemberName("late"));
+  group.rig.members().begin_join(2, 1, MemberName("late"), SegmentRights::all());
   CHECK_FALSE(group.is_forgotten());  // it maps the tables now and has seen who knows what of them
   group.rig.members().set_state(2, MemberState::kAlive);
   group.rig.attach(2).messenger.poll(16);

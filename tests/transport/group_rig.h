@@ -61,8 +61,9 @@ class GroupRig {
   MembersTable& members() { return *members_; }
 
   // Lets member `index` join, and all who are there notice.
-  Member& join(uint32_t index, bool is_threaded = false) {
-    members_->begin_join(index, 1000 + index, MemberName("member"));
+  Member& join(uint32_t index, bool is_threaded = false,
+               const SegmentRights& rights = SegmentRights::all()) {
+    members_->begin_join(index, 1000 + index, MemberName("member"), rights);
     members_->set_state(index, MemberState::kAlive);
     return attach(index, is_threaded);
   }

@@ -150,6 +150,31 @@ TEST(ShmHostile, EachKindOfNonsenseInTheFifo) {
   LONGS_EQUAL(0, b->counters.cut_off.read());
 }
 
+// What the victim has mapped and the member has not: its bytes are not for whoever names them.
+TEST(ShmHostile, ALoanOfWhatItMayNotReadItself) {
+  const std::span<std::byte> secret =
+      pool->create_segment("secret", 4 * kKiB, PageSize::k4KiB, 1).take()->memory();
+  SegmentRights rights;
+  rights.add(0, false);
+  for (GroupKind kind : {GroupKind::kLazy, GroupKind::kExchange}) {
+    for (const std::span<std::byte> memory : {lent, secret}) {
+      rig = std::make_unique<GroupRig>(shape_of(kind), &*pool);
+      a = &rig->join(0, false, rights);
+      b = &rig->join(1);
+      c = nullptr;
+      b->messenger.poll(8);
+      CHECK(a->to(1).am_send_loan(1, {}, memory, nullptr) == SendStatus::kPending);
+      if (memory.data() == secret.data()) {
+        check_cut_off("a loan of what it may not read");
+      } else {
+        b->messenger.poll(8);
+        LONGS_EQUAL(1, b->received.size());
+        b->received[0].loan.provider->release(b->received[0].loan);
+      }
+    }
+  }
+}
+
 TEST(ShmHostile, NonsenseInAnOperation) {
   for (int which = 0; which < 2; ++which) {
     start(GroupKind::kLazy);

@@ -53,6 +53,10 @@ TEST_GROUP(ShmOperations) {
     in_pool = pool->create_segment("exposed", 64 * kKiB, PageSize::k4KiB, 1).take()->memory();
   }
   void start(GroupKind kind, uint32_t eager_bytes = 4096, uint32_t eager_count = 4) {
+    start(kind, SegmentRights::all(), eager_bytes, eager_count);
+  }
+  void start(GroupKind kind, const SegmentRights& rights_of_b, uint32_t eager_bytes = 4096,
+             uint32_t eager_count = 4) {
     GroupShape shape;
     shape.kind = kind;
     shape.member_count = kind == GroupKind::kExchange ? 2 : 3;
@@ -61,7 +65,7 @@ TEST_GROUP(ShmOperations) {
     shape.entry_count = 8;
     rig = std::make_unique<GroupRig>(shape, &*pool);
     a = &rig->join(0);
-    b = &rig->join(1);
+    b = &rig->join(1, false, rights_of_b);
   }
   RemoteMemory expose(std::span<std::byte> memory) {
     auto exposed = b->to(0).expose(memory);
@@ -99,6 +103,46 @@ TEST(ShmOperations, AreDoneOnTheSpotInThePool) {
     LONGS_EQUAL(9, before);
     CHECK(a->to(1).flush(nullptr) == SendStatus::kDone);
   }
+}
+
+// A member does for another what that one may do itself, and no more.
+TEST(ShmOperations, HaveTheRightsOfTheTargetOnly) {
+  Segment& segment = pool->segment(0);
+  for (GroupKind kind : {GroupKind::kLazy, GroupKind::kMesh, GroupKind::kExchange}) {
+    for (int rights_of_b = 0; rights_of_b < 3; ++rights_of_b) {  // none, to read, to write
+      SegmentRights rights;
+      if (rights_of_b > 0) rights.add(segment.number, rights_of_b == 2);
+      start(kind, rights);
+      std::memset(in_pool.data(), 0, 64);
+      // Made up: b has exposed nothing.
+      const RemoteMemory named = {reinterpret_cast<uintptr_t>(in_pool.data()), 64, 0,
+                                  pack_exposure(true, 7, 1)};
+      uint64_t word = 77, before = 0;
+      Counted done[3];
+      const auto bytes = std::as_writable_bytes(std::span(&word, 1));
+      const SendStatus got = a->to(1).get(bytes, named.part(0, 8), &done[0]);
+      const SendStatus put = a->to(1).put(bytes, named.part(8, 8), &done[1]);
+      const SendStatus added = a->to(1).fetch_add(named.part(16, 8), 1, &before, &done[2]);
+      const SendStatus asked =
+          kind == GroupKind::kExchange ? SendStatus::kRefused : SendStatus::kPending;
+      CHECK(got == (rights_of_b > 0 ? SendStatus::kDone : asked));
+      CHECK(put == (rights_of_b == 2 ? SendStatus::kDone : asked));
+      CHECK(added == (rights_of_b == 2 ? SendStatus::kDone : asked));
+      if (got == SendStatus::kPending) CHECK(finish(done[0]) == Outcome::kNotDone);
+      if (put == SendStatus::kPending) CHECK(finish(done[1]) == Outcome::kNotDone);
+      if (added == SendStatus::kPending) CHECK(finish(done[2]) == Outcome::kNotDone);
+      LONGS_EQUAL(rights_of_b > 0 ? 0 : 77, word);
+      LONGS_EQUAL(rights_of_b == 2 ? 1 : 0, static_cast<int>(in_pool[16]));
+    }
+  }
+}
+
+TEST(ShmOperations, MemoryThatOneMayNotWriteIsNotExposed) {
+  start(GroupKind::kLazy);
+  pool->segment(0).is_writable = false;
+  auto exposed = b->to(0).expose(in_pool.first(8));
+  CHECK_FALSE(exposed.ok());
+  STRCMP_EQUAL("exposed is mapped read-only here", exposed.error().answer);
 }
 
 TEST(ShmOperations, AreDoneByTheTargetElsewhereInAsManyPiecesAsItTakes) {

@@ -53,7 +53,7 @@ SendStatus ShmEndpoint::am_send_loan(AmId id, std::span<const std::byte> header,
   const SpinGuard guard(lock_, provider_.is_threaded_);
   if (BP_UNLIKELY(!is_open_)) return SendStatus::kGone;
   if (header.size() > kLoanHeaderBytesMax) return SendStatus::kTooLong;
-  if (!provider_.is_shared(block.data(), block.size())) return SendStatus::kRefused;
+  if (provider_.shared_segment(block.data(), block.size()) == nullptr) return SendStatus::kRefused;
   const LoanTable::Lent lent = provider_.lend(block.data(), returned, peer_);
   if (lent.loan == UINT32_MAX) return SendStatus::kAgain;
   LoanDescriptor descriptor;

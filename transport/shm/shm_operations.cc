@@ -90,7 +90,7 @@ SendStatus ShmEndpoint::start(Operation& operation, uint64_t bytes, const Remote
   }
   operation.remote = remote.part(0, bytes);
   operation.done = done;
-  if (provider_.is_reachable(operation.remote, operation.kind)) {
+  if (provider_.is_reachable(peer_, operation.remote, operation.kind)) {
     do_here(operation);
     return SendStatus::kDone;
   }
@@ -100,11 +100,15 @@ SendStatus ShmEndpoint::start(Operation& operation, uint64_t bytes, const Remote
   return ask_target(operation);
 }
 
-bool ShmProvider::is_reachable(const RemoteMemory& memory, OperationKind kind) const noexcept {
+// The description may come from the peer itself: this process must not do for it what it may not do
+// on its own. What it may not the peer is asked to do, with its rights.
+bool ShmProvider::is_reachable(uint32_t peer, const RemoteMemory& memory,
+                               OperationKind kind) const noexcept {
   if (!is_pool_memory(memory.kind)) return false;
-  const std::byte* at = pointer_to(memory.address);
-  if (!is_shared(at, memory.bytes)) return false;
-  return kind == OperationKind::kGet || pool_->segment_of(at)->is_writable;
+  const Segment* segment = shared_segment(pointer_to(memory.address), memory.bytes);
+  if (segment == nullptr) return false;
+  if (kind == OperationKind::kGet) return members_->may_read(peer, segment->number);
+  return segment->is_writable && members_->may_write(peer, segment->number);
 }
 
 void ShmEndpoint::do_here(const Operation& operation) noexcept {
@@ -346,7 +350,14 @@ const Exposure* ShmProvider::find_exposure(const ShmEndpoint& peer, uint64_t kin
 Result<RemoteMemory> ShmEndpoint::expose(std::span<std::byte> memory) {
   const SpinGuard own_guard(lock_, provider_.is_threaded_);  // whose generation it is
   const SpinGuard guard(provider_.lock_, provider_.is_threaded_);
-  const bool is_pool = provider_.is_shared(memory.data(), memory.size());
+  const Segment* segment = provider_.shared_segment(memory.data(), memory.size());
+  const bool is_pool = segment != nullptr;
+  Error error;
+  error.set_doing("exposing memory to member %u", peer_);
+  if (is_pool && !segment->is_writable) {
+    error.set_answer("%s is mapped read-only here", segment->owner.text);
+    return error.set_cure("let its owner expose it, or grant it writable ([[process]] write)");
+  }
   for (uint32_t i = 0; i < kExposureCountMax; ++i) {
     Exposure& exposure = provider_.exposures_[i];
     if (exposure.peer != UINT32_MAX) continue;
@@ -361,8 +372,6 @@ Result<RemoteMemory> ShmEndpoint::expose(std::span<std::byte> memory) {
     remote.kind = pack_exposure(is_pool, i, exposure.use);
     return remote;
   }
-  Error error;
-  error.set_doing("exposing memory to member %u", peer_);
   error.set_answer("%u pieces are exposed already", kExposureCountMax);
   return error.set_cure("withdraw some");
 }

@@ -107,14 +107,14 @@ ShmEndpoint* ShmProvider::sender_of(uint32_t member) noexcept {
   return &make_endpoint(member);
 }
 
-bool ShmProvider::is_shared(const void* memory, uint64_t bytes) const noexcept {
+const Segment* ShmProvider::shared_segment(const void* memory, uint64_t bytes) const noexcept {
   const Segment* segment = pool_->segment_of(memory);
-  if (segment == nullptr) return false;
+  if (segment == nullptr) return nullptr;
   // Each process has a segment 0 of its own, at the same address.
-  if (pool_ == &process_pool() && segment == &pool_->segment(0)) return false;
+  if (pool_ == &process_pool() && segment == &pool_->segment(0)) return nullptr;
   const auto offset = static_cast<uint64_t>(static_cast<const std::byte*>(memory) -
                                             segment->address);
-  return bytes <= segment->bytes - offset;
+  return bytes <= segment->bytes - offset ? segment : nullptr;
 }
 
 // ---- What all endpoints share ----

@@ -150,7 +150,8 @@ class ShmProvider final : public Provider {
     const MemberState state = members_->state(member);
     return state != MemberState::kAlive && state != MemberState::kJoining;
   }
-  bool is_shared(const void* memory, uint64_t bytes) const noexcept;
+  // The segment that all of it lies in, of those that others may have mapped, too; else nullptr.
+  const Segment* shared_segment(const void* memory, uint64_t bytes) const noexcept;
 
   // What all endpoints share; with the lock where there are threads.
   EagerRegion::Piece take_eager(ShmEndpoint& endpoint, uint64_t bytes) noexcept;
@@ -191,7 +192,7 @@ class ShmProvider final : public Provider {
   void drop_inbound_box(uint32_t place) noexcept;
 
   // shm_operations.cc
-  bool is_reachable(const RemoteMemory& memory, OperationKind kind) const noexcept;
+  bool is_reachable(uint32_t peer, const RemoteMemory& memory, OperationKind kind) const noexcept;
   Operation* keep_operation(ShmEndpoint& endpoint, const Operation& operation) noexcept;
   void forget_operation(Operation& operation) noexcept;
   ShmEndpoint* endpoint_of(const Operation& operation) noexcept;

@@ -158,8 +158,12 @@ void ShmProvider::handle_loan(ShmEndpoint& from, const SlotHeader& header,
   LoanDescriptor descriptor;
   std::memcpy(&descriptor, body, sizeof descriptor);  // once: it may change
   const auto* memory = reinterpret_cast<const std::byte*>(descriptor.address);
+  const Segment* segment = shared_segment(memory, descriptor.bytes);
+  // Only what it could read itself: what else is mapped here may be secret from it, and whoever is
+  // given a loan may well send its bytes back.
   if (descriptor.loan >= segment_.shape().loan_count ||
-      descriptor.header_bytes > kLoanHeaderBytesMax || !is_shared(memory, descriptor.bytes)) {
+      descriptor.header_bytes > kLoanHeaderBytesMax || segment == nullptr ||
+      !members_->may_read(from.peer_, segment->number)) {
     return cut_off(from, "a loan of memory that it may not lend");
   }
   Loan loan;

@@ -215,7 +215,8 @@ void admit_members(struct run *run) {
   pid_t other = 0;
   exchange(run, &own, &other, sizeof own);
   for (uint32_t i = 0; run->side == 0 && i < table->member_count(); ++i) {
-    table->begin_join(i, static_cast<uint32_t>(i == 0 ? own : other), MemberName("bench"));
+    table->begin_join(i, static_cast<uint32_t>(i == 0 ? own : other), MemberName("bench"),
+                      SegmentRights::all());
     table->set_state(i, MemberState::kAlive);
   }
   meet(run);
