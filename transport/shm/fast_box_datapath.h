@@ -124,6 +124,7 @@ class FastBoxProducer {
   // In bytes since the beginning, gaps at the area's end included; 64 bits never wrap.
   uint64_t area_head_ = 0;
   uint64_t area_tail_ = 0;
+  uint64_t area_offset_ = 0;  // of area_head_ in the area: a division would cost more than the rest
   uint64_t area_end_[kFastBoxSlotCountMax] = {};  // area_head_ after each message
 };
 
@@ -188,18 +189,20 @@ inline std::byte* FastBoxProducer::next_area(uint32_t bytes, PayloadPlace* place
   const uint64_t area_bytes = box_.area_bytes();
   const uint64_t wanted = align_up(bytes, kCacheLineBytes);
   if (wanted > area_bytes) return nullptr;
-  const uint64_t offset = area_head_ % area_bytes;
   // In one piece: what is left at the end is skipped when it is too short.
-  const uint64_t skipped = offset + wanted > area_bytes ? area_bytes - offset : 0;
+  const bool begins_anew = area_offset_ + wanted > area_bytes;
+  const uint64_t skipped = begins_anew ? area_bytes - area_offset_ : 0;
   const uint64_t head = area_head_ + skipped + wanted;
   if (head - area_tail_ > area_bytes && (!refresh() || head - area_tail_ > area_bytes)) {
     // An empty box starts anew: otherwise a message longer than either rest could never go.
     if (produced_ != acknowledged_) return nullptr;
-    area_head_ = area_tail_ = (area_head_ / area_bytes + 1) * area_bytes;
+    area_head_ = area_tail_ = area_head_ + area_bytes - area_offset_;
+    area_offset_ = 0;
     return next_area(bytes, place);
   }
   area_head_ = head;
-  place->offset = (head - wanted) % area_bytes;
+  place->offset = begins_anew ? 0 : area_offset_;
+  area_offset_ = place->offset + wanted;
   return box_.area() + place->offset;
 }
 
