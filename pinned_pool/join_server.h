@@ -91,6 +91,8 @@ class JoinServer {
  private:
   // Which descriptor of a connection an event is about.
   enum class Watched : uint32_t { kSocket = 0, kProcess = 1, kPipe = 2 };
+  // Connections that have not said who they are; when there are more, the oldest has to go.
+  static constexpr uint32_t kConnectedCountMax = 128;
   enum class Phase : uint8_t { kUnused, kConnected, kHandedOver, kJoined, kGone };
 
   struct Connection {
@@ -114,6 +116,12 @@ class JoinServer {
   void run() noexcept;
   int milliseconds_to_wait() const noexcept;
   void handle(uint64_t event_data) noexcept;
+  void check_deadlines() noexcept;
+  void release_parts() noexcept;
+  void changed(const Connection& connection, bool is_urgent) noexcept;
+  void ring_doorbells() noexcept;
+
+  // join_connections.cc
   void accept_all() noexcept;
   bool accept_one() noexcept;
   void drop_silent(bool all_expired) noexcept;
@@ -125,10 +133,6 @@ class JoinServer {
   void lose(Connection& connection, JoinEvent::Kind kind, const Error& error) noexcept;
   void process_ended(Connection& connection) noexcept;
   void quieten(Connection& connection) noexcept;
-  void check_deadlines() noexcept;
-  void release_parts() noexcept;
-  void ring_doorbells() noexcept;
-  void changed(const Connection& connection, bool is_urgent) noexcept;
   void tell(const Connection& connection, JoinEvent::Kind kind, const Error& error = {}) noexcept;
   bool watch(Connection& connection, Watched watched, int fd, uint32_t events) noexcept;
   void close_watched(Fd& fd) noexcept;

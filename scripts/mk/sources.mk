@@ -2,9 +2,9 @@
 
 PLATFORM := assert call_stack cgroup cpu file hugepage log numa parallel result thread_stack units \
             user
-PINNED_POOL := adopt_segment audit boot_segment join_protocol join_roster join_server join_socket \
-               joined_pool membership memory_error no_way_back pinned_pool plan seccomp_filter \
-               take_error
+PINNED_POOL := adopt_segment audit boot_segment join_connections join_protocol join_roster \
+               join_server join_socket joined_pool membership memory_error no_way_back pinned_pool \
+               plan seccomp_filter take_error
 ALLOC := block_ledger buffer_pool_datapath exhaustion fork_mark heap_owner interception_check \
          interception_decision metadata_zone pool_resource support_level \
          $(if $(SANITIZED),sanitizer_heap,bad_pointer child_heap confined_mimalloc heap_walk \
@@ -12,8 +12,8 @@ ALLOC := block_ledger buffer_pool_datapath exhaustion fork_mark heap_owner inter
 TRANSPORT := doorbell endpoint epoll/epoll_sockets event_loop joined_process messenger \
              registration self/self_provider shm/bell_watch shm/futex_bell shm/group_keeper \
              shm/group_layout shm/group_segment shm/loan_table shm/shm_boxes \
-             shm/shm_endpoint_datapath shm/shm_members shm/shm_operations shm/shm_provider \
-             shm/shm_receive_datapath single_copy single_copy/cma single_copy/cma_datapath \
+             shm/shm_endpoint_datapath shm/shm_exposures shm/shm_members shm/shm_operations \
+             shm/shm_provider shm/shm_receive_datapath single_copy single_copy/cma single_copy/cma_datapath \
              single_copy/device single_copy/guarded_copy_datapath single_copy/knem \
              single_copy/knem_datapath single_copy/xpmem single_copy/xpmem_datapath socket_address \
              stream_sockets timer_queue uring/page_pin uring/uring_device uring/uring_sockets

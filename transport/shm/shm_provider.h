@@ -9,7 +9,8 @@
 //
 // Split by what it is about: shm_provider.cc (making and closing it, peers),
 // shm_receive_datapath.cc (what arrives), shm_boxes.cc (who has a fast box), shm_members.cc (who
-// joins, dies, is forgotten), shm_operations.cc (put, get, atomics).
+// joins, dies, is forgotten), shm_operations.cc (put, get, atomics), shm_exposures.cc (their target's
+// side).
 #pragma once
 
 #include <atomic>
@@ -199,10 +200,12 @@ class ShmProvider final : public Provider {
   bool has_operations(const ShmEndpoint& endpoint, uint64_t before) noexcept;
   uint32_t next_piece_bytes(const Operation& operation) const noexcept;
   uint32_t poll_operations() noexcept;
+  void report_single_copy(const Error& error) noexcept;
+
+  // shm_exposures.cc
   void handle_operation(ShmEndpoint& from, const std::byte* body) noexcept;
   const Exposure* find_exposure(const ShmEndpoint& peer, uint64_t kind, uint64_t address,
                                 uint64_t bytes) const noexcept;
-  void report_single_copy(const Error& error) noexcept;
 
   // shm_members.cc
   void follow_members() noexcept;
