@@ -78,7 +78,8 @@ struct SegmentGrant {
   uint64_t address = 0;
   uint64_t bytes = 0;
   uint64_t page_bytes = 0;
-  uint16_t is_writable = 0;
+  uint8_t is_writable = 0;
+  uint8_t is_for_devices = 0;
   uint16_t number = 0;  // Segment::number
   SegmentRole role = SegmentRole::kOther;
 };

@@ -218,7 +218,8 @@ uint32_t JoinRoster::describe(uint32_t index, join::Accepted* accepted,
                                    reinterpret_cast<uintptr_t>(segment.address),
                                    segment.bytes,
                                    page_bytes(segment.page),
-                                   static_cast<uint16_t>(is_writable),
+                                   static_cast<uint8_t>(is_writable),
+                                   static_cast<uint8_t>(segment.is_for_devices),
                                    static_cast<uint16_t>(segment.number),
                                    role};
   });

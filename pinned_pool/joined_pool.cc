@@ -139,7 +139,7 @@ Result<void> JoinedPool::take(const join::Accepted& accepted, std::span<Fd> desc
     const join::SegmentGrant& grant = accepted.segments[i];
     auto adopted = options.pool->adopt_segment(
         {grant.owner, grant.number, grant.address, grant.bytes, grant.page_bytes,
-         grant.is_writable != 0},
+         grant.is_writable != 0, grant.is_for_devices != 0},
         std::move(descriptors[i]));
     if (!adopted.ok()) return adopted.error();
     at_step(options, JoinStep::kMapped);

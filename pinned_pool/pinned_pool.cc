@@ -131,8 +131,10 @@ Result<void> PinnedPool::reserve(const PoolPlan& plan, unsigned thread_count) {
   BP_ASSERT(plan.segments[0].bytes == segments_[0].bytes);
   for (size_t i = 1; i < plan.segments.size(); ++i) {
     const SegmentPlan& planned = plan.segments[i];
-    BP_TRY(create_segment(planned.owner, planned.bytes, planned.page, thread_count,
-                          planned.node));
+    auto created = create_segment(planned.owner, planned.bytes, planned.page, thread_count,
+                                  planned.node);
+    if (!created.ok()) return created.error();
+    created.value()->is_for_devices = planned.is_for_devices;
   }
   return {};
 }

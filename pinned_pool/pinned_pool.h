@@ -37,6 +37,8 @@ struct Segment {
   int node = kAnyNode;
   int lock_errno = 0;  // why 4 KiB pages could not be locked; 0: locked, or hugepages
   bool is_writable = true;  // mapped so here; what another pool's owner granted may be read-only
+  // Whether it is registered with devices: not what an untrusted process may write at any time.
+  bool is_for_devices = true;
   // Whether the pool's seal shuts its memfd to further writers. Not where joiners are to write, and
   // not where it is another's.
   bool takes_write_seal = true;
@@ -52,6 +54,7 @@ struct OfferedSegment {
   uint64_t bytes = 0;
   uint64_t page_bytes = 0;
   bool is_writable = false;
+  bool is_for_devices = true;
 };
 
 class PinnedPool {

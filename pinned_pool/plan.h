@@ -28,6 +28,7 @@ struct SegmentPlan {
   PageSize page = PageSize::k4KiB;
   std::vector<CarvePlan> carves = {};
   int node = kAnyNode;
+  bool is_for_devices = true;
 };
 
 struct PoolPlan {
@@ -55,6 +56,7 @@ struct SegmentRequest {
   OwnerName owner;
   std::vector<CarvePlan> carves = {};
   Placement placement = {};
+  bool is_for_devices = true;  // as Segment's
 };
 
 struct PoolBudget {

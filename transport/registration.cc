@@ -61,7 +61,7 @@ const char* list_regions(std::span<const SegmentSize> segments, uint64_t cut, ch
 }
 
 bool takes(const DeviceKind& kind, const Segment& segment) noexcept {
-  return segment.is_writable || kind.takes_read_only;
+  return segment.is_for_devices && (segment.is_writable || kind.takes_read_only);
 }
 
 std::vector<Region> cut_pool(const PinnedPool& pool, const DeviceKind& kind, uint64_t cut) {

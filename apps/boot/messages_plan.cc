@@ -100,8 +100,10 @@ Result<MessagesPlan> plan_messages(const Configuration& configuration) {
   plan.requests.push_back({"members", {}, small_pages});
   const auto add_group = [&](const OwnerName& segment, const OwnerName& table,
                              const GroupShape& shape, const Placement& placement) {
+    const bool is_trusted = shape.kind != GroupKind::kExchange;
     plan.requests[0].carves.push_back({table, MembersTable::bytes_for(shape.member_count)});
-    plan.requests.push_back({segment, {{segment, GroupLayout(shape).bytes()}}, placement});
+    plan.requests.push_back(
+        {segment, {{segment, GroupLayout(shape).bytes()}}, placement, is_trusted});
     plan.groups.push_back({segment, shape});
   };
   for (uint32_t i = 0; i < configuration.groups.size(); ++i) {

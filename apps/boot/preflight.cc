@@ -206,11 +206,11 @@ void check_cores(const Configuration& configuration, std::vector<Error>* problem
   }
 }
 
-// Every ring registers the whole pool.
+// Every ring registers all of the pool that is for devices.
 void check_registration(const AppliancePlan& plan, std::vector<Error>* problems) {
   std::vector<SegmentSize> sizes;
   for (const SegmentPlan& segment : plan.pool.segments) {
-    sizes.push_back({segment.owner, segment.bytes});
+    if (segment.is_for_devices) sizes.push_back({segment.owner, segment.bytes});
   }
   if (auto fits = check_fit(kUringKind, sizes); !fits.ok()) problems->push_back(fits.error());
 }

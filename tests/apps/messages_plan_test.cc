@@ -69,6 +69,13 @@ TEST(MessagesPlan, NamesEverySegmentInTheOrderOfTheFile) {
                owners.c_str());
 }
 
+TEST(MessagesPlan, DevicesGetAllButWhatTheUntrustedWrite) {
+  for (const SegmentPlan& segment : plan().pool.segments) {
+    CHECK_TEXT(segment.is_for_devices == !segment.owner.view().starts_with("exchange:"),
+               segment.owner.text);
+  }
+}
+
 TEST(MessagesPlan, AGroupTakesWhatItsLayoutSays) {
   const AppliancePlan made = plan();
   LONGS_EQUAL(4, made.groups.size());

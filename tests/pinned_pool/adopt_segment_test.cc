@@ -62,6 +62,7 @@ TEST(AdoptSegment, LiesWhereItWasOffered) {
   CHECK(reinterpret_cast<uintptr_t>(segment.address) == kAddress);
   CHECK(segment.bytes == kBytes);
   LONGS_EQUAL(5, segment.number);
+  CHECK(segment.is_for_devices);
   CHECK(segment.is_writable);
   POINTERS_EQUAL(&segment, pool->find_segment("heap:relay#0"));
   CHECK(pool->contains(segment.address + kBytes - 8, 8));

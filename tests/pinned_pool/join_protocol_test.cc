@@ -26,8 +26,8 @@ std::unique_ptr<Accepted> good_answer() {
   accepted->members_address = kPoolBase + 4096;
   accepted->member_count = 1;
   accepted->segment_count = 2;
-  accepted->segments[0] = {"members", kPoolBase, 8192, 4096, 0, 1, SegmentRole::kMembers};
-  accepted->segments[1] = {"fifo:mesh", kPoolBase + kRegionBytes, 8192, 4096, 1, 2,
+  accepted->segments[0] = {"members", kPoolBase, 8192, 4096, 0, 1, 1, SegmentRole::kMembers};
+  accepted->segments[1] = {"fifo:mesh", kPoolBase + kRegionBytes, 8192, 4096, 1, 1, 2,
                            SegmentRole::kFifo};
   return accepted;
 }
@@ -65,6 +65,8 @@ TEST(JoinProtocol, AnswersThatMakeNoneAreRefused) {
   std::memset(accepted->group.text, 'x', sizeof accepted->group.text);
   check_refused("its description of the group makes no sense");
   accepted->segments[1].is_writable = 2;
+  check_refused("its description of a segment makes no sense");
+  accepted->segments[1].is_for_devices = 2;
   check_refused("its description of a segment makes no sense");
   accepted->segments[1].number = kSegmentCountMax;
   check_refused("its description of a segment makes no sense");

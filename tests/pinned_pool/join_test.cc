@@ -57,6 +57,7 @@ TEST_GROUP(Join) {
 
 TEST(Join, GivesWhatWasGrantedAtTheSameAddresses) {
   const Segment* secret = rig.create("secret", 4 * kKiB);
+  rig.fifo->is_for_devices = false;
   rig.start();
   std::memcpy(rig.buffers->address, "from the owner", 15);
   Child child = rig.fork_joiner([&](JoinOptions& options) {
@@ -82,6 +83,7 @@ TEST(Join, GivesWhatWasGrantedAtTheSameAddresses) {
     BP_PROBE_CHECK(quiet_fd() >= 0 && !joined.is_owner_gone());
     for (uint32_t i = 0; i < pool.segment_count(); ++i) {
       const Segment& segment = pool.segment(i);
+      BP_PROBE_CHECK(segment.is_for_devices == (segment.owner != OwnerName("fifo:mesh")));
       BP_PROBE_CHECK(rig.pool->find_segment(segment.owner)->number == segment.number);
       BP_PROBE_CHECK(joined.table().may_read(1, segment.number));
       BP_PROBE_CHECK(joined.table().may_write(2, segment.number) == segment.is_writable);

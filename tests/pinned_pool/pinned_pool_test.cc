@@ -70,7 +70,8 @@ TEST_GROUP(PinnedPool) {
     return make_pool_plan(budget, {{"volume:ram0", {{"volume:ram0", 12 * kMiB}}, placement},
                                    {"blockd",
                                     {{"requests", 64 * 100}, {"buffers", kMiB}},
-                                    placement}})
+                                    placement,
+                                    false}})
         .take();
   }
   // Creates the plan's segments and compares each with what the kernel holds.
@@ -84,6 +85,7 @@ TEST_GROUP(PinnedPool) {
       const Segment& segment = pool->segment(i);
       STRCMP_EQUAL(plan.segments[i].owner.text, segment.owner.text);
       CHECK(segment.page == plan.segments[i].page);
+      CHECK(segment.is_for_devices == (segment.owner != OwnerName("blockd")));
       CHECK(bytes_taken(segment.memfd) == plan.segments[i].bytes);
       taken_bytes += bytes_taken(segment.memfd);
     }

@@ -210,6 +210,17 @@ TEST(KeyTable, WhatIsReadOnlyHasAKeyOnlyWhereTheDeviceTakesIt) {
   CHECK(all.key(own.address, 1).key == 101);
 }
 
+TEST(KeyTable, WhatIsNotForDevicesHasNoKeyWithAny) {
+  Segment& exchange = *add("exchange", kPage);
+  const Segment& own = *add("own", kPage);
+  exchange.is_for_devices = false;
+  device.limits.takes_read_only = true;
+  create();
+  LONGS_EQUAL(1, device.regions.size());
+  check_no_key(exchange.address);
+  CHECK(table.key(own.address, 1).key == 100);
+}
+
 TEST(KeyTable, BeforeItsCreationThereAreNoKeys) {
   Segment& segment = pretend("one", kPage);
   check_no_key(segment.address);
