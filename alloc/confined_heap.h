@@ -14,6 +14,8 @@ namespace bedplate {
 
 // mimalloc takes memory in segments of this size, at least one for each thread that allocates.
 inline constexpr uint64_t kHeapGranularityBytes = 4 * kMiB;
+// Less serves nobody: the first thread takes one of them at once.
+inline constexpr uint64_t kHeapBytesMin = 2 * kHeapGranularityBytes;
 
 // Creates the heap, if the first malloc did not do so already: in segment 0, or in ordinary memory
 // when interception_decision.h says so.

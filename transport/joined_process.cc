@@ -10,8 +10,6 @@
 namespace bedplate {
 namespace {
 
-constexpr uint64_t kOwnHeapBytesMin = 2 * kHeapGranularityBytes;
-
 Error no_memory(const JoinedPool& pool) noexcept {
   Error error;
   error.set_doing("making the messengers for group %s", pool.group_name().text);
@@ -87,8 +85,8 @@ Result<void> JoinedProcess::take_heap() noexcept {
   Error error;
   error.set_doing("handing %s of %s to the heap", format_bytes(heap->bytes).text, heap->owner.text);
   const uint64_t bytes = heap->bytes / kHeapGranularityBytes * kHeapGranularityBytes;
-  if (bytes < kOwnHeapBytesMin) {
-    return error.set_answer("a heap takes at least %s", format_bytes(kOwnHeapBytesMin).text)
+  if (bytes < kHeapBytesMin) {
+    return error.set_answer("a heap takes at least %s", format_bytes(kHeapBytesMin).text)
         .set_cure("raise heap in the [[process]] of the owner's configuration");
   }
   if (!add_heap_memory(heap->memory().first(bytes))) {

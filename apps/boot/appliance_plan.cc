@@ -82,7 +82,7 @@ Result<std::vector<SegmentRequest>> all_requests(const Configuration& configurat
   requests.insert(requests.end(), messages.requests.begin(), messages.requests.end());
   BP_TRY(check_segment_count(configuration, requests.size()));
   std::vector<SegmentRequest> segments = requests;
-  segments.insert(segments.begin(), {{"boot"}, {"heap"}});
+  segments.insert(segments.begin(), {"heap"});
   BP_TRY(check_grants(configuration, segments));
   return requests;
 }
@@ -100,10 +100,7 @@ Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
   budget.bytes = settings.bytes;
   budget.unit = smallest_page(settings.pages);
   budget.boot_bytes = boot_segment_bytes();
-  // The heap hands memory out in units of mimalloc's segments; less than two beside
-  // the reserve serve nobody.
-  budget.heap_min_bytes =
-      std::max(settings.heap_min_bytes, kHeapReserveBytes + 2 * kHeapGranularityBytes);
+  budget.heap_min_bytes = std::max(settings.heap_min_bytes, kHeapReserveBytes + kHeapBytesMin);
   budget.heap = {settings.heap_pages.value_or(settings.pages),
                  settings.heap_node.value_or(node_of_cpu(configuration.shards[0].cpu))};
   budget.free_1gib_pages = [](int node) {

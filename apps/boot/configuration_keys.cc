@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "alloc/confined_heap.h"
 #include "pinned_pool/layout.h"
 #include "transport/shm/fast_box_datapath.h"
 
@@ -165,7 +166,7 @@ constexpr Key kKeys[] = {
      BP_NUMBER(process_of(d), max_count)},
     {"process", "members", Type::kInteger, "1", 1, kProcessMembersMax, Rule::kNone,
      BP_NUMBER(process_of(d), members)},
-    {"process", "heap", Type::kSize, "\"0\"", 0, kSizeMaxBytes, Rule::kMultipleOf4KiB,
+    {"process", "heap", Type::kSize, "\"0\"", 0, kSizeMaxBytes, Rule::kOwnHeap,
      BP_NUMBER(process_of(d), heap_bytes)},
     {"process", "read", Type::kOwners, "[]", 0, kSegmentCountMax, Rule::kUnique,
      [](Draft& d, Value& v) { process_of(d).read.push_back(std::move(v.text)); }},
@@ -238,7 +239,7 @@ std::string span_text(const Key& key) {
       return std::string(format_bytes(key.min).text) + ".." + format_bytes(key.max).text;
     case Type::kBoolean: return "true or false";
     case Type::kAddresses: return numbers + " addresses";
-    case Type::kOwners: return numbers + " owners of segments";
+    case Type::kOwners: return numbers + " owners of segments but boot";
     case Type::kShard: return "the name of a shard";
     case Type::kGroup: return "the name of a group";
     default: break;
@@ -258,6 +259,9 @@ std::string range_text(const Key& key) {
     case Rule::kMultipleOf4KiB: return span_text(key) + ", a multiple of 4 KiB";
     case Rule::kMultipleOfPages: return span_text(key) + ", a multiple of the page";
     case Rule::kPowerOfTwo: return span_text(key) + ", a power of two";
+    case Rule::kOwnHeap:
+      return span_text(key) + ", a multiple of 4 KiB, 0 or at least " +
+             format_bytes(kHeapBytesMin).text;
   }
   return span_text(key);
 }

@@ -23,7 +23,8 @@ enum class Type { kName, kText, kPath, kInteger, kSize, kBoolean, kPages, kEnfor
                   kSockets, kLayout, kJoinFailure, kAddresses, kOwners, kSingleCopy, kShard,
                   kGroup };
 
-enum class Rule { kNone, kUnique, kMultipleOf4KiB, kMultipleOfPages, kPowerOfTwo };
+// kOwnHeap: of a process that joins; a multiple of 4 KiB, none (0) or what a heap needs.
+enum class Rule { kNone, kUnique, kMultipleOf4KiB, kMultipleOfPages, kPowerOfTwo, kOwnHeap };
 
 struct Value {
   TomlPosition position;

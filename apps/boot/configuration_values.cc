@@ -7,6 +7,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
+#include "alloc/confined_heap.h"
 #include "pinned_pool/owner_name.h"
 
 namespace bedplate::keys {
@@ -35,7 +36,9 @@ std::string read_text(const Key& key, const TomlNode& node, Value* value) {
       if (!node.text.empty() && !node.text.starts_with('/')) return "is " + quoted(node.text);
       return check_length(node.text, key.min, key.max);
     case Type::kText: return check_length(node.text, key.min, key.max);
-    case Type::kOwners: return check_length(node.text, 1, sizeof(OwnerName::text) - 1);
+    case Type::kOwners:
+      if (node.text == "boot") return "is \"boot\", which each process has of its own";
+      return check_length(node.text, 1, sizeof(OwnerName::text) - 1);
     default: return "";
   }
 }
@@ -53,8 +56,12 @@ std::string read_choice(const Key& key, const TomlNode& node, Value* value) {
 }
 
 std::string check_multiple(const Key& key, uint64_t number) {
-  if (key.rule == Rule::kMultipleOf4KiB && number % kVolumeUnitBytes != 0) {
+  const bool is_heap = key.rule == Rule::kOwnHeap;
+  if ((key.rule == Rule::kMultipleOf4KiB || is_heap) && number % kVolumeUnitBytes != 0) {
     return "is " + std::to_string(number) + " bytes, no multiple of 4 KiB";
+  }
+  if (is_heap && number != 0 && number < kHeapBytesMin) {
+    return "is " + std::to_string(number) + " bytes, less than a heap needs";
   }
   if (key.rule == Rule::kPowerOfTwo && !is_power_of_two(number)) {
     return "is " + std::to_string(number) + ", no power of two";

@@ -209,12 +209,32 @@ TEST(ConfigurationMessages, RefusesProcessesOfNobody) {
           "one: each [[process]] has its own",
           file_with_messages("[[process]]\nname = \"worker\"\nuser = \"1\"\ngroup = \"main\"\n"));
   REFUSED("f:20:8: \"heap\" is 4097 bytes, no multiple of 4 KiB; expected size: 0 bytes..64 TiB, a "
-          "multiple of 4 KiB",
+          "multiple of 4 KiB, 0 or at least 8 MiB",
           file_with_messages("heap = 4097\n"));
 }
 
+TEST(ConfigurationMessages, RefusesHeapsThatServeNobody) {
+  const std::string expected =
+      "; expected size: 0 bytes..64 TiB, a multiple of 4 KiB, 0 or at least 8 MiB";
+  REFUSED("f:20:8: \"heap\" is 8384512 bytes, less than a heap needs" + expected,
+          file_with_messages("heap = 8384512\n"));
+  REFUSED("f:20:8: \"heap\" is 4096 bytes, less than a heap needs" + expected,
+          file_with_messages("heap = \"4 KiB\"\n"));
+  ACCEPTED(file_with_messages("heap = \"8 MiB\"\n"));
+  ACCEPTED(file_with_messages("heap = 0\n"));
+}
+
+TEST(ConfigurationMessages, RefusesToGrantWhatEachProcessHasOfItsOwn) {
+  const std::string wrong = "is \"boot\", which each process has of its own; expected list of "
+                            "owners: 0..128 owners of segments but boot, unique";
+  REFUSED("f:20:9: element 1 of \"read\" " + wrong, file_with_messages("read = [\"boot\"]\n"));
+  REFUSED("f:20:20: element 2 of \"write\" " + wrong,
+          file_with_messages("write = [\"blockd\", \"boot\"]\n"));
+}
+
 TEST(ConfigurationMessages, RefusesListsAndTheirElements) {
-  const std::string owners = "; expected list of owners: 0..128 owners of segments, unique";
+  const std::string owners =
+      "; expected list of owners: 0..128 owners of segments but boot, unique";
   REFUSED("f:20:8: \"read\" is a string" + owners, file_with_messages("read = \"heap\"\n"));
   REFUSED("f:20:9: element 1 of \"read\" is an integer" + owners,
           file_with_messages("read = [1]\n"));

@@ -134,11 +134,11 @@ TEST(MessagesPlan, AGroupHasPlacesForTheOwnerAndAllProcesses) {
 }
 
 TEST(MessagesPlan, GrantsNameSegments) {
-  configuration.processes[1].read = {"heap", "heap:worker", "heap:worker.2", "members", "boot"};
+  configuration.processes[1].read = {"heap", "heap:worker", "heap:worker.2", "members"};
   CHECK(plan_appliance(configuration).ok());
   configuration.processes[1].read = {"heap:worker.3"};
   refused("granting heap:worker.3 to the process probe", "this configuration has no such segment",
-          "read in [[process]] may name: boot, heap, members, fifo:slow, fifo:quick, "
+          "read in [[process]] may name: heap, members, fifo:slow, fifo:quick, "
           "heap:worker.0, heap:worker.1, heap:worker.2, heap:probe.0, exchange:probe.0, "
           "heap:probe.1, exchange:probe.1");
 }
@@ -149,7 +149,7 @@ TEST(MessagesPlan, OnlySegmentsOfServicesAreWrittenByOthers) {
   configuration.processes[0].write = {"blockd", "volume:a.b"};
   CHECK(plan_appliance(configuration).ok());
   for (const char* owner :
-       {"boot", "heap", "members", "fifo:quick", "heap:probe", "exchange:probe.0"}) {
+       {"heap", "members", "fifo:quick", "heap:probe", "exchange:probe.0"}) {
     configuration.processes[0].write = {owner};
     refused(std::string("granting ") + owner + " to the process worker",
             "its owner alone writes it", "name it in read");

@@ -1,10 +1,11 @@
 """Groups: the appliance makes them, and the examples of apps/examples exchange messages."""
 
 import os
+import resource
 import signal
 import tomllib
 
-from harness import BEDPLATE, expect, expect_in, expect_true, read_text, test, wait_for
+from harness import BEDPLATE, MIB, expect, expect_in, expect_true, read_text, test, wait_for
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 EXAMPLES = os.path.join(os.path.dirname(BEDPLATE), "examples")
@@ -22,9 +23,9 @@ def two(box):
     return configuration
 
 
-def start(box, appliance, program, name, peer, log=None):
+def start(box, appliance, program, name, peer, log=None, **options):
     argv = [PROGRAMS[program], os.path.join(appliance.runtime_directory, "two.join"), name, peer]
-    return box.spawn(argv, log or f"{name}.log")
+    return box.spawn(argv, log or f"{name}.log", **options)
 
 
 def greetings(name):
@@ -106,12 +107,14 @@ def who_may_not_join_is_told_why(box, program):
 @test(program=list(PROGRAMS), on_join_failure=["continue", "stop"])
 def who_cannot_use_its_part_is_named(box, program, on_join_failure):
     configuration = two(box)
-    configuration["process"][0]["heap"] = "4 MiB"
     configuration["messages"] = {"on_join_failure": on_join_failure}
     appliance = box.appliance(configuration)
-    ann = start(box, appliance, program, "ann", "bob")
+    limit = 30 * MIB  # room for segment 0, and not for the heap beside it
+    ann = start(box, appliance, program, "ann", "bob",
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
     expect(ann.wait(20), 1, "ann's exit code")
-    reason = "handing 4 MiB of heap:ann.0 to the heap: a heap takes at least 8 MiB; raise heap"
+    reason = ("taking 16 MiB for heap:ann.0 in pages of 4 KiB: Cannot allocate memory; raise the "
+              "limit on address space")
     expect_in(reason, read_text(box.path("ann.log")), "what ann says")
     wait_for_line(appliance, reason)
     wait_for_line(appliance, "member 1 of main, could not join")
