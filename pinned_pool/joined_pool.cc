@@ -175,25 +175,29 @@ Result<void> JoinedPool::take(const join::Accepted& accepted, std::span<Fd> desc
 Result<void> JoinedPool::ready() noexcept {
   const join::Head ready = {.kind = join::PacketKind::kReady};
   const int outcome = join::send_packet(socket_.number(), &ready, sizeof ready);
-  Error error;
-  error.set_doing("telling the owner of the pool that this process is ready");
-  if (outcome != 0) {
-    return error.set_answer_errno(outcome).set_cure("the owner is gone: start both anew");
-  }
   // What is sent by a member that the others do not see as alive is nobody's, and dropped.
+  const join::MemberGrant& last = members_[member_count_ - 1];
+  const auto now = [&] { return table_->word(static_cast<uint32_t>(last.index)); };
   const uint64_t deadline_ns = monotonic_ns() + kAliveWithinNs;
-  const auto last = static_cast<uint32_t>(members_[member_count_ - 1].index);
   long pause_ns = kAlivePauseMinNs;
-  while (table_->state(last) == MemberState::kJoining) {
-    if (is_owner_gone() || monotonic_ns() > deadline_ns) {
-      return error.set_answer(is_owner_gone() ? "it is gone" : "it does not answer")
-          .set_cure("look whether the owner of the pool runs, and what it logs");
-    }
+  while (outcome == 0 && now().state == MemberState::kJoining && !is_owner_gone() &&
+         monotonic_ns() < deadline_ns) {
     const timespec pause = {0, pause_ns};
     nanosleep(&pause, nullptr);
     pause_ns = std::min(2 * pause_ns, kAlivePauseMaxNs);
   }
-  return {};
+  if (now() == MemberWord{last.generation, MemberState::kAlive}) return {};
+  Error error;
+  error.set_doing("telling the owner of the pool that this process is ready");
+  if (is_owner_gone()) {
+    return error.set_answer("it is gone").set_cure("start the owner, then this process anew");
+  }
+  if (outcome == 0 && now().state == MemberState::kJoining) {
+    return error.set_answer("it does not answer")
+        .set_cure("look whether the owner of the pool runs, and what it logs");
+  }
+  return error.set_answer("it has cut this process off")
+      .set_cure("see the owner's log for why, and start the process anew");
 }
 
 void JoinedPool::fail(const Error& error) noexcept {

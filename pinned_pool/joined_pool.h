@@ -48,7 +48,8 @@ class JoinedPool {
 
   JoinedPool(JoinedPool&&) noexcept = default;
 
-  // When this returns the others see its members as alive. Errors: the owner is gone, or hangs.
+  // When this returns the others see its members as alive.
+  // Errors: the owner is gone, hangs, or has cut this process off (it took too long, say).
   Result<void> ready() noexcept;
 
   // Instead of ready(): this process cannot use its part, and ends. The owner logs why.

@@ -290,6 +290,29 @@ TEST(Join, WhoSaysNothingCostsABoundedTime) {
   LONGS_EQUAL(1, rig.wait_for(Kind::kFreed));
 }
 
+TEST(Join, WhoWasCutOffIsNotReady) {
+  rig.options.ready_timeout_ns = 200 * kNsPerMs;
+  rig.start();
+  for (const bool is_shut : {true, false}) {
+    Child late = rig.fork_joiner([](JoinOptions& options) {
+      JoinedPool joined = JoinedPool::join(options).take();
+      const MembersTable& table = joined.table();
+      BP_PROBE_CHECK(JoinRig::becomes([&] { return table.state(1) == MemberState::kDead; }));
+      const auto ready = joined.ready();
+      BP_PROBE_CHECK(!ready.ok());
+      BP_PROBE_CHECK(std::strcmp(ready.error().answer, "it has cut this process off") == 0);
+      BP_PROBE_CHECK(std::strstr(ready.error().cure, "see the owner's log for why") != nullptr);
+    });
+    CHECK(JoinRig::becomes([&] { return rig.table->state(1) == MemberState::kJoining; }));
+    // Who holds the owner's end open: what is said still goes somewhere, and nobody hears it.
+    Child bystander = rig.fork_joiner([is_shut](JoinOptions&) {
+      while (!is_shut) pause();
+    });
+    LONGS_EQUAL(0, late.status());
+    LONGS_EQUAL(is_shut ? 1 : 2, rig.wait_for(Kind::kFreed, is_shut ? 1 : 2));
+  }
+}
+
 TEST(Join, AThousandWhoSayNothingKeepNobodyOut) {
   rig.start();
   CHECK(allow_open_files(4096).ok());  // both ends are here
