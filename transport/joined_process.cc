@@ -6,6 +6,7 @@
 #include "alloc/confined_heap.h"
 #include "alloc/heap_owner.h"
 #include "pinned_pool/boot_segment.h"
+#include "transport/group_terms.h"
 
 namespace bedplate {
 namespace {
@@ -44,23 +45,16 @@ Result<std::unique_ptr<JoinedProcess>> JoinedProcess::join(const JoinedProcessOp
 
 Result<void> JoinedProcess::set_up(const JoinedProcessOptions& options) {
   BP_TRY(take_heap());
-  GroupShape shape;
-  if (pool_.layout().size() != sizeof shape) {
-    Error error;
-    error.set_doing("attaching to group %s", pool_.group_name().text);
-    error.set_answer("its layout has %zu bytes, not %zu", pool_.layout().size(), sizeof shape);
-    return error.set_cure("run both programs from the same release of Bedplate");
-  }
-  std::memcpy(static_cast<void*>(&shape), pool_.layout().data(), sizeof shape);
-  auto segment = GroupSegment::attach(pool_.fifo().memory(), shape, pool_.pool_id());
+  auto terms = read_group_terms(pool_.layout(), pool_.group_name().text);
+  if (!terms.ok()) return terms.error();
+  auto segment =
+      GroupSegment::attach(pool_.fifo().memory(), terms.value().shape, pool_.pool_id());
   if (!segment.ok()) return segment.error();
 
-  const bool is_trusted = shape.kind != GroupKind::kExchange;
-  if (is_trusted && !options.single_copy.empty()) {
-    single_copy_ = choose_single_copy(options.single_copy).taken;
-    // Where it is refused, peers say so when they try, and copy through the pool.
-    if (single_copy_) (void)allow_peer(kAnyPeer);
-  }
+  terms.value().restrict_single_copy(options.single_copy);
+  single_copy_ = choose_single_copy(terms.value().single_copy()).taken;
+  // Where it is refused, peers say so when they try, and copy through the pool.
+  if (single_copy_) (void)allow_peer(kAnyPeer);
   member_count_ = static_cast<uint32_t>(pool_.members().size());
   members_.reset(new (std::nothrow) Member[member_count_]);
   if (!members_) return no_memory(pool_);

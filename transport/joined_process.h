@@ -2,8 +2,8 @@
 //
 // It joins, attaches to its group's FIFOs, makes a messenger for each of its members, gives its own
 // heap segment to the pool's heap (so to malloc, where libbedplate-malloc.a is linked), and chooses
-// single copy. Handlers are set after join() and before the first poll: messages are delivered by
-// polls alone, so none is missed.
+// single copy, of what the owner lets it (group_terms.h). Handlers are set after join() and before
+// the first poll: messages are delivered by polls alone, so none is missed.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,8 @@ namespace bedplate {
 
 struct JoinedProcessOptions {
   JoinOptions join;  // into process_pool()
-  std::span<const SingleCopyKind> single_copy = kSingleCopyKinds;  // the owner's order; empty: none
+  // Of what the owner has configured, in its order, what may be taken here; empty: none.
+  std::span<const SingleCopyKind> single_copy = kSingleCopyKinds;
   bool is_threaded = false;       // several threads send through a member
   PeerEventHandler on_peer = {};  // of all members; called within polls
 };
@@ -52,6 +53,8 @@ class JoinedProcess {
   uint32_t find_member(const char* process) const noexcept;
 
   const JoinedPool& pool() const noexcept { return pool_; }
+  // How memory outside the pool is copied; nullptr: through the pool.
+  const SingleCopy* single_copy() const noexcept { return single_copy_.get(); }
 
  private:
   struct Member {

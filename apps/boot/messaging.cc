@@ -41,13 +41,14 @@ Result<void> Messaging::create(const Configuration& configuration, const Applian
   name_ = configuration.appliance.name;
   stops_at_failure_ = configuration.messages.on_join_failure == JoinFailure::kStop;
   pool_id_ = make_pool_id();
-  make_groups(plan, pool);
+  make_groups(configuration, plan, pool);
   choose_copying(configuration);
   BP_TRY(start_server(configuration, pool));
   return join_groups(pool, loop);
 }
 
-void Messaging::make_groups(const AppliancePlan& plan, PinnedPool& pool) {
+void Messaging::make_groups(const Configuration& configuration, const AppliancePlan& plan,
+                            PinnedPool& pool) {
   const BellFence fence = join_bell_fence().ok() ? BellFence::kSleeper : BellFence::kBoth;
   Segment& members = *pool.find_segment("members");
   for (const GroupPlan& planned : plan.groups) {
@@ -60,7 +61,7 @@ void Messaging::make_groups(const AppliancePlan& plan, PinnedPool& pool) {
         pool.carve(fifo, planned.segment, GroupLayout(planned.shape).bytes());
     groups_.push_back(std::make_unique<Group>(
         OwnerName(name), GroupSegment::create(memory, planned.shape, pool_id_, fence), fifo,
-        *MembersTable::create(table, member_count, pool_id_)));
+        *MembersTable::create(table, member_count, pool_id_), configuration.messages.single_copy));
   }
 }
 
@@ -115,7 +116,7 @@ Result<void> Messaging::start_server(const Configuration& configuration, PinnedP
   options.grants = grants.take();
   for (const auto& group : groups_) {
     options.groups.push_back({group->name, &group->table,
-                              std::as_bytes(std::span(&group->shape, 1)), &group->fifo,
+                              std::as_bytes(std::span(&group->terms, 1)), &group->fifo,
                               &group->keeper});
   }
   options.on_event = [this](const JoinEvent& event) { heard(event); };
@@ -137,8 +138,8 @@ Result<void> Messaging::join_groups(PinnedPool& pool, EventLoop& loop) {
     options.member = 0;
     options.pool = &pool;
     // Who is not trusted may neither be copied from nor keep this process waiting.
-    const bool is_trusted = group->shape.kind != GroupKind::kExchange;
-    options.single_copy = is_trusted ? single_copy_.taken.get() : nullptr;
+    const bool may_copy = !group->terms.single_copy().empty();
+    options.single_copy = may_copy ? single_copy_.taken.get() : nullptr;
     BP_TRY(group->shm.create(options, group->messenger.dispatcher()));
     group->messenger.add_provider(group->shm);
     bells.push_back(group->shm.bell());

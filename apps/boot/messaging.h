@@ -16,6 +16,7 @@
 #include "pinned_pool/join_server.h"
 #include "pinned_pool/pinned_pool.h"
 #include "transport/event_loop.h"
+#include "transport/group_terms.h"
 #include "transport/messenger.h"
 #include "transport/shm/bell_watch.h"
 #include "transport/shm/group_keeper.h"
@@ -61,21 +62,22 @@ class Messaging final : public PollSource {
  private:
   struct Group {
     Group(const OwnerName& its_name, const GroupSegment& its_segment, Segment& its_fifo,
-          MembersTable& its_table) noexcept
+          MembersTable& its_table, const std::vector<SingleCopyKind>& single_copy) noexcept
         : name(its_name), segment(its_segment), fifo(its_fifo), table(its_table),
-          shape(its_segment.shape()), keeper(its_segment, its_table) {}
+          terms(its_segment.shape(), single_copy), keeper(its_segment, its_table) {}
 
     OwnerName name;
     GroupSegment segment;
     Segment& fifo;
     MembersTable& table;
-    GroupShape shape;  // what joiners are handed
+    GroupTerms terms;  // what joiners are handed
     ShmGroupKeeper keeper;
     Messenger messenger;
     ShmProvider shm;
   };
 
-  void make_groups(const AppliancePlan& plan, PinnedPool& pool);
+  void make_groups(const Configuration& configuration, const AppliancePlan& plan,
+                   PinnedPool& pool);
   Result<std::vector<ProcessGrant>> make_grants(const Configuration& configuration,
                                                 PinnedPool& pool) const;
   void choose_copying(const Configuration& configuration);

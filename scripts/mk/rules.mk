@@ -7,11 +7,12 @@ LIBRARY := $(BUILD)/libbedplate.a
 MALLOC_LIBRARY := $(BUILD)/libbedplate-malloc.a
 PROGRAM := $(BUILD)/bedplate
 TESTS := $(BUILD)/bedplate-tests
+PEERS := $(BUILD)/c-peer $(BUILD)/cpp-peer
 APPLICATION := $(call objects,$(APPLICATION_SOURCES))
 
 .PHONY: products tests
 products: $(PROGRAM) $(LIBRARY) $(if $(SANITIZED),,$(MALLOC_LIBRARY)) examples
-tests: $(TESTS) $(BUILD)/c-peer
+tests: $(TESTS) $(PEERS)
 
 $(BUILD)/%.o: %.cc $(MAKEFILES)
 	@mkdir -p $(@D)
@@ -41,7 +42,8 @@ examples: $(EXAMPLES)
 $(BUILD)/examples/ping: $(BUILD)/apps/examples/ping.o
 $(BUILD)/examples/ping-c: $(BUILD)/apps/examples/ping_c.o
 $(BUILD)/c-peer: $(BUILD)/tests/system/c_peer.o
-$(EXAMPLES) $(BUILD)/c-peer: $(POOL_HEAP) $(LIBRARY)
+$(BUILD)/cpp-peer: $(BUILD)/tests/system/cpp_peer.o
+$(EXAMPLES) $(PEERS): $(POOL_HEAP) $(LIBRARY)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LINK $@")
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LIBRARY) $(LIBRARIES)
@@ -88,7 +90,8 @@ $(BENCH_HEAP): $(BENCH_OBJECTS)
 
 -include $(patsubst %.o,%.d,$(call objects,$(LIBRARY_SOURCES) $(MALLOC_SOURCES) \
   $(APPLICATION_SOURCES) $(PROGRAM_SOURCES) $(TEST_SOURCES) $(STRAIN_SOURCES) \
-  tests/soak/heap_soak.cc apps/examples/ping.cc) $(BENCH_OBJECTS) $(C_OBJECTS))
+  tests/soak/heap_soak.cc apps/examples/ping.cc tests/system/cpp_peer.cc) \
+  $(BENCH_OBJECTS) $(C_OBJECTS))
 
 # The heap under demand: a heap of 256 MiB in segment 0.
 SOAK := $(BUILD)/heap-soak

@@ -1,16 +1,18 @@
 """Groups: the appliance makes them, and the examples of apps/examples exchange messages."""
 
+import json
 import os
 import resource
 import signal
 import tomllib
 
-from harness import BEDPLATE, MIB, expect, expect_in, expect_true, read_text, test, wait_for
+from harness import BEDPLATE, MIB, Skip, expect, expect_in, expect_true, read_text, test, wait_for
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 EXAMPLES = os.path.join(os.path.dirname(BEDPLATE), "examples")
 PROGRAMS = {"c++": os.path.join(EXAMPLES, "ping"), "c": os.path.join(EXAMPLES, "ping-c")}
 C_PEER = os.path.join(os.path.dirname(BEDPLATE), "c-peer")
+CPP_PEER = os.path.join(os.path.dirname(BEDPLATE), "cpp-peer")
 GREETINGS = 3
 
 
@@ -61,6 +63,37 @@ def every_function_of_the_c_interface_does_its_work(box):
     for name, process in zip(("ann", "bob"), peers):
         expect(process.wait(20), 0, f"{name}'s exit code")
     appliance.stop()
+
+
+def facts(box, appliance, *kinds, name="ann"):
+    """What cpp-peer says of the pool that it joined."""
+    socket = os.path.join(appliance.runtime_directory, "two.join")
+    return json.loads(box.run(CPP_PEER, socket, name, *kinds).stdout)
+
+
+@test()
+def single_copy_is_what_the_owner_configured_or_less(box):
+    configuration = two(box)
+    # One place for each that joins: what is tested does not depend on who is forgotten when.
+    configuration["group"][0]["members"] = 12
+    configuration["process"][0]["max_count"] = 8
+    configuration["process"][0]["heap"] = 0
+    configuration["process"].append({"name": "stranger", "user": "root", "trusted": False})
+    configuration["messages"] = {"single_copy": ["knem", "cma"]}
+    appliance = box.appliance(configuration)
+    if "single copy by cma: taken" not in appliance.log_text():
+        raise Skip("cma does not work here, or knem does")
+    for kinds, taken in (((), "cma"), (("xpmem", "cma"), "cma"), (("knem",), "none"),
+                         (("none",), "none")):
+        expect(facts(box, appliance, *kinds)["single_copy"], taken, f"taken of {kinds or 'all'}")
+    expect(facts(box, appliance, name="stranger")["single_copy"], "none", "with a stranger")
+    appliance.stop()
+    for order in ([], ["knem"]):  # which is not here, or cma would not have been taken
+        configuration["messages"]["single_copy"] = order
+        appliance = box.appliance(configuration)
+        for kinds in ((), ("cma",)):
+            expect(facts(box, appliance, *kinds)["single_copy"], "none", f"of {kinds or 'all'}")
+        appliance.stop()
 
 
 @test(program=list(PROGRAMS))
