@@ -115,6 +115,27 @@ Json shards_json(const CountersLayout& layout) {
   return shards;
 }
 
+Json groups_json(const CountersLayout& layout) {
+  Json groups = Json::array();
+  for (uint32_t i = 0; i < layout.group_count; ++i) {
+    const GroupCounters& group = layout.groups[i];
+    Json members;
+    for (uint32_t state = 0; state < kMemberStateCount; ++state) {
+      members[to_text(static_cast<MemberState>(state))] = group.members[state].read();
+    }
+    groups.push_back({{"name", group.name.text},
+                      {"layout", group_kind_text(group.kind)},
+                      {"members", std::move(members)},
+                      {"received", group.shm.received.read()},
+                      {"unhandled", group.shm.unhandled.read()},
+                      {"torn", group.shm.torn.read()},
+                      {"cut_off", group.shm.cut_off.read()},
+                      {"boxes_granted", group.shm.boxes_granted.read()},
+                      {"boxes_returned", group.shm.boxes_returned.read()}});
+  }
+  return groups;
+}
+
 Json blockd_json(const CountersLayout& layout) {
   const ConnectionCounters& c = layout.connections;
   const VolumeCounters& v = layout.volumes;
@@ -149,8 +170,18 @@ Json stats_json(const CountersSnapshot& snapshot) {
   json["heap"] = heap_json(layout.heap);
   json["heap_owners"] = heap_owners_json(layout);
   json["shards"] = shards_json(layout);
+  if (layout.group_count != 0) json["groups"] = groups_json(layout);
   if (layout.has_blockd != 0) json["blockd"] = blockd_json(layout);
   return json;
+}
+
+// Counts by their names, of those that are not 0: "2 free, 1 alive".
+std::string counts_text(const Json& counts) {
+  std::string text;
+  for (const auto& [name, count] : counts.items()) {
+    if (count != 0) text += (text.empty() ? "" : ", ") + count.dump() + " " + name;
+  }
+  return text;
 }
 
 // "key value" lines, one group after the other; an array's elements are headed by their first
@@ -158,7 +189,9 @@ Json stats_json(const CountersSnapshot& snapshot) {
 void print_group(const std::string& title, const Json& group) {
   std::printf("%s\n", title.c_str());
   for (const auto& [key, value] : group.items()) {
-    const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+    const std::string text = value.is_string()   ? value.get<std::string>()
+                             : value.is_object() ? counts_text(value)
+                                                 : value.dump();
     std::printf("  %-26s %s\n", key.c_str(), text.c_str());
   }
 }
@@ -206,6 +239,11 @@ void print_text(const Json& json) {
   print_heap(json);
   for (const Json& shard : json["shards"]) {
     print_group("shard " + shard["name"].get<std::string>(), shard);
+  }
+  if (json.contains("groups")) {
+    for (const Json& group : json["groups"]) {
+      print_group("group " + group["name"].get<std::string>(), group);
+    }
   }
   if (json.contains("blockd")) print_group("blockd", json["blockd"]);
 }

@@ -63,10 +63,7 @@ bool Appliance::boot() {
   if (!check() || !report(reserve()) || !report(start_shards())) return false;
   hold_pages();
   create_services();
-  if (!report(messaging_.create(configuration_, plan_, process_pool(), shards_[0]->loop())) ||
-      !report(seal())) {
-    return false;
-  }
+  if (!report(create_messaging()) || !report(seal())) return false;
   start_serving();
   return report(messaging_.serve());
 }
@@ -154,6 +151,14 @@ void Appliance::create_services() {
                          &counters_.layout().connections, &counters_.layout().volumes});
   for (const Fd& socket : listeners_.sockets()) block_server_->add_listener(socket.number());
   counters_.layout().has_blockd = 1;
+}
+
+Result<void> Appliance::create_messaging() {
+  CountersLayout& layout = counters_.layout();
+  BP_TRY(messaging_.create(configuration_, plan_, process_pool(), shards_[0]->loop(),
+                           layout.groups));
+  layout.group_count = messaging_.group_count();
+  return {};
 }
 
 // The plan knows that these owners are there.
@@ -273,6 +278,7 @@ void Appliance::refresh_counters() noexcept {
     layout.owners[i].used_bytes.set(heap_used_bytes(heap_parts_[i]));
   }
   refresh_heap_counters();
+  messaging_.refresh_counters();
 }
 
 void Appliance::refresh_heap_counters() noexcept {

@@ -42,6 +42,7 @@ class Appliance {
   void hold_pages();
   Result<void> hand_over_heap();
   void create_services();
+  Result<void> create_messaging();
   void apply_limits() noexcept;
   Result<void> seal();
   void report_ways_back() noexcept;

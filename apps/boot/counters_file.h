@@ -13,16 +13,21 @@
 #include "alloc/heap_owner.h"
 #include "alloc/heap_walk.h"
 #include "apps/blockd/block_server_counters.h"
+#include "pinned_pool/membership.h"
 #include "pinned_pool/pool_map.h"
 #include "platform/file.h"
 #include "platform/result.h"
 #include "transport/event_loop.h"
+#include "transport/shm/shm_provider.h"
 #include "transport/stream_sockets.h"
 
 namespace bedplate {
 
 inline constexpr uint32_t kShardCountMax = 64;
 inline constexpr uint32_t kOwnerCountMax = 256;
+inline constexpr uint32_t kGroupCountMax = kSegmentCountMax;  // each has one for its FIFOs
+inline constexpr uint32_t kMemberStateCount = 5;
+static_assert(static_cast<uint32_t>(MemberState::kQuiet) == kMemberStateCount - 1);
 
 struct alignas(kCacheLineBytes) ShardCounters {
   OwnerName name;
@@ -60,6 +65,14 @@ struct HeapCounters {
   HeapClassCounters classes[kHeapClassCountMax];
 };
 
+// A group, and what the appliance's own member of it has counted.
+struct alignas(kCacheLineBytes) GroupCounters {
+  OwnerName name;
+  GroupKind kind = GroupKind::kLazy;
+  Counter members[kMemberStateCount];      // how many are in each MemberState
+  alignas(kCacheLineBytes) ShmCounters shm;  // its shard writes
+};
+
 // The file's content. Changing it changes kCountersVersion.
 struct CountersLayout {
   std::atomic<uint64_t> magic{0};  // stored last at creation, with release
@@ -82,13 +95,15 @@ struct CountersLayout {
   HeapCounters heap;
   Counter heap_owner_count;  // set after the entry that it counts
   HeapOwnerCounters heap_owners[kHeapOwnerCountMax];
+  uint32_t group_count = 0;
+  GroupCounters groups[kGroupCountMax];
   uint32_t has_blockd = 0;
   ConnectionCounters connections;
   VolumeCounters volumes;
 };
 
 inline constexpr uint64_t kCountersMagic = 0x31'73'74'61'74'73'70'62;  // "bpstats1"
-inline constexpr uint32_t kCountersVersion = 4;
+inline constexpr uint32_t kCountersVersion = 5;
 
 // Finds out whether CountersFile::create would succeed now, and leaves everything as it was.
 Result<void> check_counters_file(const std::string& directory, const std::string& name);

@@ -36,8 +36,10 @@ void grant(const std::vector<std::string>& list, bool is_writable, PinnedPool& p
 }  // namespace
 
 Result<void> Messaging::create(const Configuration& configuration, const AppliancePlan& plan,
-                               PinnedPool& pool, EventLoop& loop) {
+                               PinnedPool& pool, EventLoop& loop,
+                               std::span<GroupCounters, kGroupCountMax> counters) {
   if (plan.groups.empty()) return {};
+  counters_ = counters.first(plan.groups.size());
   name_ = configuration.appliance.name;
   stops_at_failure_ = configuration.messages.on_join_failure == JoinFailure::kStop;
   pool_id_ = make_pool_id();
@@ -131,7 +133,10 @@ Result<void> Messaging::start_server(const Configuration& configuration, PinnedP
 
 Result<void> Messaging::join_groups(PinnedPool& pool, EventLoop& loop) {
   std::vector<FutexBell> bells;
-  for (const auto& group : groups_) {
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    const std::unique_ptr<Group>& group = groups_[i];
+    counters_[i].name = group->name;
+    counters_[i].kind = group->terms.shape.kind;
     ShmProviderOptions options;
     options.segment = group->segment;
     options.members = &group->table;
@@ -140,6 +145,7 @@ Result<void> Messaging::join_groups(PinnedPool& pool, EventLoop& loop) {
     // Who is not trusted may neither be copied from nor keep this process waiting.
     const bool may_copy = !group->terms.single_copy().empty();
     options.single_copy = may_copy ? single_copy_.taken.get() : nullptr;
+    options.counters = &counters_[i].shm;
     BP_TRY(group->shm.create(options, group->messenger.dispatcher()));
     group->messenger.add_provider(group->shm);
     bells.push_back(group->shm.bell());
@@ -154,6 +160,19 @@ Result<void> Messaging::serve() noexcept { return server_ ? server_->serve() : R
 void Messaging::stop() noexcept {
   if (server_) server_->stop();
   watch_.stop();
+}
+
+void Messaging::refresh_counters() noexcept {
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    const MembersTable& table = groups_[i]->table;
+    uint64_t counts[kMemberStateCount] = {};
+    for (uint32_t member = 0; member < table.member_count(); ++member) {
+      ++counts[static_cast<size_t>(table.state(member))];
+    }
+    for (size_t state = 0; state < kMemberStateCount; ++state) {
+      counters_[i].members[state].set(counts[state]);
+    }
+  }
 }
 
 uint32_t Messaging::poll(uint32_t budget) noexcept {

@@ -8,11 +8,13 @@
 
 #include <atomic>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "apps/boot/appliance_plan.h"
 #include "apps/boot/configuration.h"
+#include "apps/boot/counters_file.h"
 #include "pinned_pool/join_server.h"
 #include "pinned_pool/pinned_pool.h"
 #include "transport/event_loop.h"
@@ -34,11 +36,12 @@ class Messaging final : public PollSource {
 
   // Carves and makes all groups, plans who may join, and adds the appliance's members to `loop`,
   // which outlasts stop(). Does nothing where the configuration has neither [[group]] nor
-  // [[process]].
+  // [[process]]. The first group_count() of `counters`, which outlast this, are the groups'.
   // Requires: `pool` is reserved by `plan`, which is the configuration's, and not sealed; `loop`
   // does not run yet. Errors: the join server's, the bell watch's, or no such user.
   Result<void> create(const Configuration& configuration, const AppliancePlan& plan,
-                      PinnedPool& pool, EventLoop& loop);
+                      PinnedPool& pool, EventLoop& loop,
+                      std::span<GroupCounters, kGroupCountMax> counters);
 
   // After the seal: from now on processes can join.
   Result<void> serve() noexcept;
@@ -48,6 +51,9 @@ class Messaging final : public PollSource {
 
   // Whether a process could not use its part and the configuration says to stop then. Threads: any.
   bool must_stop() const noexcept { return must_stop_.load(std::memory_order_acquire); }
+
+  // Brings up to date what nobody counts: how many members are in which state. Threads: one.
+  void refresh_counters() noexcept;
 
   uint32_t group_count() const noexcept { return static_cast<uint32_t>(groups_.size()); }
   // The appliance's member of a group: those of [[group]] in their order, then one for each
@@ -91,6 +97,7 @@ class Messaging final : public PollSource {
   std::atomic<bool> must_stop_{false};
   SingleCopyChoice single_copy_;
   std::vector<std::unique_ptr<Group>> groups_;
+  std::span<GroupCounters> counters_;  // of each group
   BellWatch watch_;
   std::unique_ptr<JoinServer> server_;
 };

@@ -453,10 +453,12 @@ class Appliance:
     def log_text(self):
         return read_text(self.box.path(self.log))
 
+    def stats_text(self, *options):
+        return self.box.bedplate("stats", self.configuration["appliance"]["name"], *options,
+                                 "--directory", self.runtime_directory).stdout
+
     def stats(self):
-        done = self.box.bedplate("stats", self.configuration["appliance"]["name"], "--json",
-                                 "--directory", self.runtime_directory)
-        return json.loads(done.stdout)
+        return json.loads(self.stats_text("--json"))
 
     def blockd(self, counter):
         return self.stats()["blockd"][counter]

@@ -161,6 +161,37 @@ def who_cannot_use_its_part_is_named(box, program, on_join_failure):
 
 
 @test()
+def stats_show_each_group(box):
+    configuration = two(box)
+    configuration["process"].append({"name": "probe", "user": "root", "trusted": False})
+    appliance = box.appliance(configuration)
+
+    def groups():
+        return {group["name"]: group for group in appliance.stats()["groups"]}
+
+    def members(**states):
+        return {"free": 0, "joining": 0, "alive": 0, "dead": 0, "quiet": 0, **states}
+
+    before = groups()
+    expect({name: group["layout"] for name, group in before.items()},
+           {"main": "lazy", "probe.0": "exchange"}, "the groups")
+    expect(before["main"]["members"], members(free=2, alive=1), "the members at first")
+    ann = start(box, appliance, "c++", "ann", "two")  # greets the owner, which has no handler
+    wait_for(lambda: groups()["main"]["received"] == 3, "three messages received")
+    wait_for(lambda: groups()["main"]["members"] == members(free=1, alive=2), "ann in the counters")
+    counted = groups()
+    expect(counted["main"], {**before["main"], "members": members(free=1, alive=2),
+                             "received": 3, "unhandled": 3}, "what main has counted")
+    expect(counted["probe.0"], before["probe.0"], "what probe.0 has counted")
+    lines = appliance.stats_text()
+    expect_in("group main\n  name                       main\n", lines, "stats")
+    expect_in("\n  members                    1 free, 2 alive\n", lines, "stats")
+    ann.send_signal(signal.SIGKILL)
+    wait_for(lambda: groups()["main"]["members"] == before["main"]["members"], "ann forgotten")
+    appliance.stop()
+
+
+@test()
 def the_threads_of_groups_are_planned(box):
     appliance = box.appliance(two(box))
     threads = os.listdir(f"/proc/{appliance.pid}/task")
