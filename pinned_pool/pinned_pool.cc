@@ -44,6 +44,17 @@ bool has_its_memfd(const Segment& segment) noexcept {
          identity.st_ino == segment.inode;
 }
 
+// Whether the segment's memfd takes no more writers from here on.
+bool take_write_seal(const Segment& segment) noexcept {
+  if (!segment.takes_write_seal) return false;
+  if (has_its_memfd(segment)) return seal_against_writers(segment.memfd) == 0;
+  // Neither is somebody else's file sealed, nor is this passed over in silence.
+  BP_LOG_WARNING("sealing %s against writers: its descriptor %d was closed by the program; close "
+                 "only what the program has opened itself (no closefrom)",
+                 segment.owner.text, segment.memfd);
+  return false;
+}
+
 Fd open_memfd(const OwnerName& owner, PageSize page) noexcept {
   unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
   if (page == PageSize::k2MiB) flags |= MFD_HUGETLB | MFD_HUGE_2MB;
@@ -154,18 +165,9 @@ void PinnedPool::seal() noexcept {
   BP_ASSERT(!is_sealed());
   uint32_t stoppers = kSizeSealStops | kWriteSealStops | kMappingSealStops;
   for (uint32_t i = 0; i < segment_count_; ++i) {
-    const Segment& segment = segments_[i];
-    if (!segment.takes_write_seal) {
-      stoppers &= ~uint32_t{kWriteSealStops};
-    } else if (!has_its_memfd(segment)) {
-      // Neither is somebody else's file sealed, nor is this passed over in silence.
-      BP_LOG_WARNING("sealing %s against writers: its descriptor %d was closed by the program; "
-                     "close only what the program has opened itself (no closefrom)",
-                     segment.owner.text, segment.memfd);
-      stoppers &= ~uint32_t{kWriteSealStops};
-    } else if (seal_against_writers(segment.memfd) != 0) {
-      stoppers &= ~uint32_t{kWriteSealStops};
-    }
+    Segment& segment = segments_[i];
+    segment.has_write_seal = take_write_seal(segment);
+    if (!segment.has_write_seal) stoppers &= ~uint32_t{kWriteSealStops};
     if (seal_mapping(segment.address, segment.bytes) != 0) {
       stoppers &= ~uint32_t{kMappingSealStops};
     }
@@ -228,7 +230,8 @@ void PinnedPool::write_map(PoolMap* map) const noexcept {
                         segment.inode,
                         is_locked,
                         segment.node,
-                        segment.is_writable};
+                        segment.is_writable,
+                        segment.has_write_seal};
   }
   map->segment_count = segment_count_;
   map->is_sealed = is_sealed() ? 1 : 0;

@@ -42,6 +42,7 @@ struct Segment {
   // Whether the pool's seal shuts its memfd to further writers. Not where joiners are to write, and
   // not where it is another's.
   bool takes_write_seal = true;
+  bool has_write_seal = false;  // set by the pool's seal
 
   std::span<std::byte> memory() const noexcept { return {address, bytes}; }
 };

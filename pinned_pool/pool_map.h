@@ -22,6 +22,7 @@ struct PoolMapSegment {
   uint64_t is_locked = 0;  // by mlock; hugepages need none
   int64_t node = kAnyNode;
   uint64_t is_writable = 1;
+  uint64_t has_write_seal = 0;  // of its memfd
 };
 
 struct PoolMap {

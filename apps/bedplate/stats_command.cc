@@ -29,6 +29,15 @@ Json ways_json(uint64_t stoppers, WayState state) {
   return names;
 }
 
+// The segments whose memfd takes further writers: those that joined processes may write.
+Json without_write_seal_json(const PoolMap& map) {
+  Json owners = Json::array();
+  for (uint32_t i = 0; i < map.segment_count; ++i) {
+    if (map.segments[i].has_write_seal == 0) owners.push_back(map.segments[i].owner.text);
+  }
+  return owners;
+}
+
 Json pool_json(const CountersSnapshot& snapshot) {
   const CountersLayout& layout = *snapshot.layout;
   return {{"sealed", layout.map.is_sealed != 0},
@@ -36,6 +45,7 @@ Json pool_json(const CountersSnapshot& snapshot) {
           {"ways_back_open", ways_json(layout.stoppers.read(), WayState::kOpen)},
           {"ways_back_refused_in_libc_only",
            ways_json(layout.stoppers.read(), WayState::kStoppedInLibc)},
+          {"without_write_seal", without_write_seal_json(layout.map)},
           {"total_bytes", layout.pool_total_bytes.read()},
           {"registrations", layout.registrations.read()},
           {"registrations_after_seal", layout.registrations_after_seal.read()},
@@ -54,7 +64,8 @@ Json segments_json(const PoolMap& map) {
     segments.push_back({{"owner", segment.owner.text},
                         {"bytes", segment.bytes},
                         {"page_bytes", segment.page_bytes},
-                        {"node", node_json(static_cast<int>(segment.node))}});
+                        {"node", node_json(static_cast<int>(segment.node))},
+                        {"write_seal", segment.has_write_seal != 0}});
   }
   return segments;
 }
@@ -225,10 +236,13 @@ void print_text(const Json& json) {
   std::printf("segments\n");
   for (const Json& segment : json["segments"]) {
     const Json& node = segment["node"];
-    std::printf("  %-26s %14" PRIu64 " bytes, pages of %s, %s\n",
+    std::printf("  %-26s %14" PRIu64 " bytes, pages of %s, %s%s\n",
                 segment["owner"].get<std::string>().c_str(), segment["bytes"].get<uint64_t>(),
                 format_bytes(segment["page_bytes"].get<uint64_t>()).text,
-                format_node(node.is_null() ? kAnyNode : node.get<int>()).text);
+                format_node(node.is_null() ? kAnyNode : node.get<int>()).text,
+                segment["write_seal"].get<bool>()
+                    ? ""
+                    : "; no write seal: who may write it can punch holes into it");
   }
   std::printf("owners\n");
   for (const Json& owner : json["owners"]) {

@@ -377,6 +377,20 @@ TEST(PinnedPool, SealEndsBooting) {
   LONGS_EQUAL(0, ended.exit_code);
 }
 
+TEST(PinnedPool, TheMapSaysWhichSegmentsTakeFurtherWriters) {
+  create("for others", 4 * kMiB).takes_write_seal = false;
+  create("own", 4 * kMiB);
+  const test::Ended ended = test::run_forked([&] {
+    pool->seal();
+    static PoolMap map;
+    pool->write_map(&map);
+    const bool has_seal = (fcntl(pool->segment(1).memfd, F_GET_SEALS) & F_SEAL_FUTURE_WRITE) != 0;
+    _exit(map.segments[0].has_write_seal == 0 && map.segments[1].has_write_seal == has_seal ? 0
+                                                                                            : 1);
+  });
+  LONGS_EQUAL(0, ended.exit_code);
+}
+
 TEST(PinnedPool, CarveAfterTheSealIsAProgrammingError) {
   Segment& segment = create("first", 4 * kMiB);
   BP_CHECK_DIES("assertion failed: !is_sealed()", pool->seal(); pool->carve(segment, "late", 64));

@@ -1,7 +1,9 @@
 """Groups: the appliance makes them, and the examples of apps/examples exchange messages."""
 
+import fcntl
 import json
 import os
+import re
 import resource
 import signal
 import tomllib
@@ -14,6 +16,7 @@ PROGRAMS = {"c++": os.path.join(EXAMPLES, "ping"), "c": os.path.join(EXAMPLES, "
 C_PEER = os.path.join(os.path.dirname(BEDPLATE), "c-peer")
 CPP_PEER = os.path.join(os.path.dirname(BEDPLATE), "cpp-peer")
 GREETINGS = 3
+F_SEAL_FUTURE_WRITE = 0x10
 
 
 def two(box):
@@ -188,6 +191,31 @@ def stats_show_each_group(box):
     expect_in("\n  members                    1 free, 2 alive\n", lines, "stats")
     ann.send_signal(signal.SIGKILL)
     wait_for(lambda: groups()["main"]["members"] == before["main"]["members"], "ann forgotten")
+    appliance.stop()
+
+
+@test()
+def segments_that_others_write_are_named(box):
+    configuration = two(box)
+    configuration["process"].append({"name": "probe", "user": "root", "trusted": False})
+    appliance = box.appliance(configuration)
+    unsealed = set()
+    for number in os.listdir(f"/proc/{appliance.pid}/fd"):
+        path = f"/proc/{appliance.pid}/fd/{number}"
+        found = re.fullmatch(r"/memfd:(.*) \(deleted\)", os.readlink(path))
+        if found:
+            with open(path, "rb") as file:
+                seals = fcntl.fcntl(file, fcntl.F_GET_SEALS)
+            if not seals & F_SEAL_FUTURE_WRITE:
+                unsealed.add(found[1])
+    expect(unsealed, {"fifo:main", "heap:ann.0", "heap:bob.0", "exchange:probe.0"}, "the memfds")
+    stats = appliance.stats()
+    expect(set(stats["pool"]["without_write_seal"]), unsealed, "what stats name")
+    expect({segment["owner"] for segment in stats["segments"] if not segment["write_seal"]},
+           unsealed, "what stats say at each segment")
+    warned = [line.split()[0] for line in appliance.stats_text().splitlines()
+              if line.endswith("; no write seal: who may write it can punch holes into it")]
+    expect(set(warned), unsealed, "what the text says at each segment")
     appliance.stop()
 
 
