@@ -39,6 +39,9 @@ Result<std::unique_ptr<JoinedProcess>> JoinedProcess::join(const JoinedProcessOp
     process->pool_.fail(made.error());
     return made.error();
   }
+  // Nothing can be carved here: what was joined is its owner's, segment 0 the heap's. Rings may
+  // still register the pool, which stays as it is from now on.
+  options.join.pool->seal();
   BP_TRY(process->pool_.ready());
   return process;
 }

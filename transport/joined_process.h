@@ -28,7 +28,7 @@ struct JoinedProcessOptions {
 
 class JoinedProcess {
  public:
-  // Joins; from then on the others see its members as alive.
+  // Joins and seals the pool; from then on the others see its members as alive.
   // Threads: before others run. Once in the life of a process, also after an error.
   // Errors: the owner's reason, or what this process could not take or make, which the owner is
   // told, too. After an error the process can only end.

@@ -158,7 +158,8 @@ void bp_on_peer(bp_peer_handler function, void* context);
 /* Joins the pool whose owner listens at `socket`, as the [[process]] called `process` in its
  * configuration, with `member_count` members (1 to 64). Waits for the owner at most `timeout_ms`.
  * From then on the others see the members; what they send arrives in bp_poll, so handlers may be
- * set after this. Threads: before there are others.
+ * set after this. The pool is sealed then: nobody can unmap memory of it any more.
+ * Threads: before there are others.
  * Errors: -1; bp_error_text says why. Only a new process can try again. */
 int bp_join(const char* socket, const char* process, unsigned member_count, unsigned timeout_ms);
 

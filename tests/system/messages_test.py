@@ -220,6 +220,19 @@ def segments_that_others_write_are_named(box):
 
 
 @test()
+def the_pool_of_a_joiner_is_sealed(box):
+    appliance = box.appliance(two(box))
+    pool = appliance.stats()["pool"]
+    found = facts(box, appliance)
+    expect(found["segments"], 5, "boot, members, fifo and two heaps")
+    expect_true(found["sealed"], "the joiner's pool is sealed")
+    expect(found["audit"], "ok", "its audit")
+    expect_true(found["munmap_refused_in_libc"], "munmap of any segment is refused")
+    expect(found["munmap_refused_by_kernel"], pool["enforced_by_kernel"], "and as a raw call")
+    appliance.stop()
+
+
+@test()
 def the_threads_of_groups_are_planned(box):
     appliance = box.appliance(two(box))
     threads = os.listdir(f"/proc/{appliance.pid}/task")
