@@ -2,7 +2,7 @@
  *
  * Two writers, one of which may be killed between any two of its steps, a reader, and the owner of
  * the pool, which sees the death and gives the place to a new process once the reader has
- * acknowledged. Two slots; laps count modulo four. Loads and stores are sequentially consistent:
+ * acknowledged; or which dies itself, before it could say so. Two slots; laps count modulo four. Loads and stores are sequentially consistent:
  * on x86 nothing here depends on a store being passed by a later load.
  *
  * Properties: what was published is delivered once, whole, in each writer's order, and as that
@@ -11,7 +11,8 @@
  * reader may still meet a slot of the dead one.
  *
  * Left out: the quiet state (the owner waits here only for the acknowledgement of the death, which
- * is less than it does), and the limit of attempts, which honest writers do not reach.
+ * is less than it does), and the limit of attempts, which honest writers do not reach. Time, which
+ * decides when the owner is dead (is_abandoned), is taken to be longer than a living writer needs.
  *
  * Stands for:
  * code: transport/shm/inbound_fifo_datapath.h: index + 1 - *known_tail > mask_ + 1
@@ -20,12 +21,14 @@
  * code: transport/shm/inbound_fifo_datapath.h: if (slot_lap(word) != lap_before(lap)) continue;
  * code: transport/shm/inbound_fifo_datapath.h: if (!slot.header.compare_exchange_strong(word, claimed,
  * code: transport/shm/inbound_fifo_datapath.h: claims_->compare_exchange_strong(index, own + 1,
- * code: transport/shm/shm_receive_datapath.cc: if (is_peer(header.sender) && !has_died(header.sender)) break;
+ * code: transport/shm/shm_receive_datapath.cc: if (is_peer(header.sender) && !has_died(header.sender) && !is_abandoned()) {
  * code: transport/shm/shm_receive_datapath.cc: fifo_.peek(tail_, &header);
  * code: transport/shm/shm_receive_datapath.cc: if (count > 0) fifo_.set_tail(tail_);
- * code: transport/shm/shm_members.cc: drain_until_ - tail_ < fifo_.capacity(); ++drain_until_) {
+ * code: transport/shm/shm_members.cc: drain_until_ = first_unclaimed();
+ * code: transport/shm/shm_members.cc: for (; index - tail_ < fifo_.capacity(); ++index) {
  * code: transport/shm/shm_members.cc: if (header.kind == SlotKind::kNone) break;
  * code: transport/shm/shm_members.cc: if (kind_ == GroupKind::kLazy && tail_ < drain_until_) return;
+ * code: transport/shm/shm_members.cc: return now_ns >= abandoned_at_ns_;
  * code: transport/shm/shm_provider.cc: endpoint->generation_ == members_->generation(member)
  * code: pinned_pool/membership.cc: epoch_.store(next_epoch, std::memory_order_release);
  *
@@ -34,6 +37,8 @@
  * mutation: FULL_BEHIND_TAIL    a counter one behind the tail counts as a full FIFO
  * mutation: NO_SECOND_PEEK      the dead one's slot is passed over without another look
  * mutation: NO_DEATH            the reader waits for whoever has claimed, alive or not
+ * mutation: NO_END_OF_WAIT      after the owner's death too the reader waits for whoever has claimed
+ * mutation: NO_WAIT_AFTER_END   after the owner's death it waits for nobody
  * mutation: NO_SLOT_AT_COUNTER  drained up to the counter, without the slot there
  * mutation: NO_DRAIN            a death is acknowledged at once
  * mutation: NOTICE_BEFORE_STOP  dead to the others while its last instruction still runs
@@ -94,6 +99,7 @@ bool killed;         /* the process behind member 0, generation 1 */
 bool has_stopped;    /* no instruction of it runs any more */
 byte running = 2;    /* writers */
 bool owner_is_done;
+bool pool_is_gone;   /* the owner is dead: the table says nothing new */
 
 /* What the properties need: by member and generation (1 and 2 of member 0; 1 of member 1). */
 #define WHO(member, generation) ((member) * 2 + (generation) - 1)
@@ -192,7 +198,14 @@ claim:
 #ifdef NO_DEATH
 #define HAS_DIED(member) false
 #else
-#define HAS_DIED(member) (state[member] != ALIVE && state[member] != JOINING)
+#define HAS_DIED(member) ((state[member] != ALIVE && state[member] != JOINING) || IS_ABANDONED(member))
+#endif
+#if defined(NO_END_OF_WAIT)
+#define IS_ABANDONED(member) false
+#elif defined(NO_WAIT_AFTER_END)
+#define IS_ABANDONED(member) pool_is_gone
+#else
+#define IS_ABANDONED(member) (pool_is_gone && member == 0 && has_stopped)
 #endif
 /* Whether a poll would do anything. The reader waits for that, in place of polling in vain. */
 #define NEXT_WORD SLOT(next).header
@@ -311,6 +324,7 @@ active proctype Owner() {
   byte changed_epoch;
   if
   :: skip  /* nobody dies */
+  :: killed = true; pool_is_gone = true
   ::
 #ifndef NOTICE_BEFORE_STOP
     killed = true;

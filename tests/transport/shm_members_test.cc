@@ -1,6 +1,7 @@
 // Death, departure, return and the end of the pool, as the others see them.
 #include "transport/shm/shm_provider.h"
 
+#include "platform/clock.h"
 #include "tests/support/pool_fixture.h"
 #include "tests/transport/group_rig.h"
 
@@ -340,4 +341,51 @@ TEST(ShmMembers, TheEndOfThePoolIsOneEventAndNobodyIsSentTo) {
     CHECK_FALSE(again.ok());
     STRCMP_CONTAINS("owner of the pool", again.error().answer);
   }
+}
+
+// Nobody says any more who dies: time decides, once for all that were claimed by then.
+TEST(ShmMembers, ATornSlotIsPassedOverAfterTheEndOfThePool) {
+  GroupRig rig(shape_of(GroupKind::kLazy));
+  Member& a = rig.join(0);
+  Member& b = rig.join(1);
+  Member& c = rig.join(2);
+  Endpoint& to_b = c.to(1);
+  InboundFifo fifo = rig.segment().fifo(1);
+  uint64_t known = 0;
+  CHECK(fifo.try_claim(0, &known).slot != nullptr);
+  CHECK(to_b.am_send(1, bytes_of("between")) == SendStatus::kDone);
+  const InboundFifo::Claim late = fifo.try_claim(0, &known);
+  CHECK(to_b.am_send(1, bytes_of("last")) == SendStatus::kDone);
+  rig.members().release_owner_life();
+  const uint64_t begin_ns = monotonic_ns();
+  CHECK(b.messenger.poll(8) > 0);  // it must not fall asleep: nobody would wake it
+  LONGS_EQUAL(0, b.received.size());
+  while (b.received.empty() && monotonic_ns() - begin_ns < kNsPerSecond) b.messenger.poll(1);
+  CHECK(monotonic_ns() - begin_ns > kNsPerSecond / 4);
+  fifo.publish(late, {SlotKind::kInline, 1, 0, 0});  // alive after all
+  while (b.messenger.poll(8) > 0 && monotonic_ns() - begin_ns < kNsPerSecond) {
+  }
+  CHECK(monotonic_ns() - begin_ns < kNsPerSecond);
+  LONGS_EQUAL(3, b.received.size());
+  STRCMP_EQUAL("between", b.received[0].payload.c_str());
+  STRCMP_EQUAL("", b.received[1].payload.c_str());
+  STRCMP_EQUAL("last", b.received[2].payload.c_str());
+  LONGS_EQUAL(1, b.counters.torn.read());
+  LONGS_EQUAL(1, count_of(b, PeerEventKind::kPoolGone));
+  (void)a;
+}
+
+TEST(ShmMembers, SlotsThatAreClaimedWhenOneIsWaitedForAreWaitedForTogether) {
+  GroupRig rig(shape_of(GroupKind::kLazy));
+  Member& a = rig.join(0);
+  Member& b = rig.join(1);
+  CHECK(a.to(1).am_send(1, bytes_of("x")) == SendStatus::kDone);
+  uint64_t known = 0;
+  for (int i = 0; i < 10; ++i) CHECK(rig.segment().fifo(1).try_claim(0, &known).slot != nullptr);
+  rig.members().release_owner_life();
+  const uint64_t begin_ns = monotonic_ns();
+  while (b.messenger.poll(8) > 0 && monotonic_ns() - begin_ns < kNsPerSecond) {
+  }
+  CHECK(monotonic_ns() - begin_ns < kNsPerSecond);
+  LONGS_EQUAL(10, b.counters.torn.read());
 }

@@ -7,6 +7,7 @@
 #include <bit>
 #include <iterator>
 
+#include "platform/clock.h"
 #include "platform/log.h"
 #include "transport/shm/shm_provider.h"
 
@@ -24,13 +25,7 @@ void ShmProvider::follow_members() noexcept {
     }
     // Deaths are acknowledged when the FIFO was read beyond every slot that the dead may have
     // taken: slots are taken one after the other, so up to the first that nobody has.
-    if (kind_ == GroupKind::kLazy) {
-      SlotHeader header;
-      for (drain_until_ = tail_; drain_until_ - tail_ < fifo_.capacity(); ++drain_until_) {
-        fifo_.peek(drain_until_, &header);
-        if (header.kind == SlotKind::kNone) break;
-      }
-    }
+    if (kind_ == GroupKind::kLazy) drain_until_ = first_unclaimed();
     seen_epoch_ = epoch;
     epoch_to_acknowledge_ = epoch;
   }
@@ -48,14 +43,15 @@ void ShmProvider::follow_members() noexcept {
 
 void ShmProvider::member_changed(uint32_t member, KnownMember before,
                                  const MemberWord& now) noexcept {
-  if (member == self_) return;
+  if (member == self_ || now.state == MemberState::kFree) return;  // nobody is there
   const bool is_new = before.state() == MemberState::kFree ||
                       !KnownMember::of(now).is_generation_of(before);
   if (is_new && kind_ == GroupKind::kExchange) {
     inbound_boxes_[0] = {FastBoxConsumer(segment_.inbound_box(self_)), 0, member};
     inbound_box_count_ = 1;
   }
-  const bool was_dead = before.state() == MemberState::kDead || before.state() == MemberState::kQuiet;
+  const bool was_dead =
+      before.state() == MemberState::kDead || before.state() == MemberState::kQuiet;
   const bool is_dead = now.state == MemberState::kDead || now.state == MemberState::kQuiet;
   if (is_dead && (is_new || !was_dead)) {
     drain(member);
@@ -85,6 +81,29 @@ void ShmProvider::drain(uint32_t member) noexcept {
     kind_ == GroupKind::kLazy ? drop_inbound_box(i--) : static_cast<void>(inbound_box_count_ = 0);
   }
   if (kind_ == GroupKind::kMesh) poll_lane(member, segment_.shape().entry_count);
+}
+
+uint64_t ShmProvider::first_unclaimed() const noexcept {
+  SlotHeader header;
+  uint64_t index = tail_;
+  for (; index - tail_ < fifo_.capacity(); ++index) {
+    fifo_.peek(index, &header);
+    if (header.kind == SlotKind::kNone) break;
+  }
+  return index;
+}
+
+// After the owner's death nobody says any more who else has died. The kernel could not say it for
+// sure: a number in the table may be another's process by now, or of another namespace. So time
+// decides, once for all slots that are claimed when the first of them is waited for.
+bool ShmProvider::is_abandoned() noexcept {
+  if (!is_pool_gone_) return false;
+  const uint64_t now_ns = monotonic_ns();
+  if (tail_ >= abandoned_until_) {
+    abandoned_until_ = first_unclaimed();
+    abandoned_at_ns_ = now_ns + kPublishedWithinNs;
+  }
+  return now_ns >= abandoned_at_ns_;
 }
 
 void ShmProvider::acknowledge_if_drained() noexcept {

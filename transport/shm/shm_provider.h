@@ -20,6 +20,7 @@
 #include "pinned_pool/membership.h"
 #include "pinned_pool/pinned_pool.h"
 #include "platform/counter.h"
+#include "platform/units.h"
 #include "transport/provider.h"
 #include "transport/shm/endpoint_table.h"
 #include "transport/shm/group_segment.h"
@@ -55,7 +56,7 @@ struct PeerEventHandler {
 struct ShmCounters {
   Counter received;
   Counter unhandled;       // messages that no handler was set for
-  Counter torn;            // slots that a member left claimed when it died
+  Counter torn;            // slots that a member left claimed when it died, or the pool's owner
   Counter cut_off;         // members that wrote nonsense
   Counter boxes_granted;
   Counter boxes_returned;
@@ -107,6 +108,8 @@ class ShmProvider final : public Provider {
 
   // Loans are looked for at every so many polls: each look takes the line from who returns.
   static constexpr uint32_t kPollsPerCollection = 256;
+  // A living writer has published what it claimed by then.
+  static constexpr uint64_t kPublishedWithinNs = 500 * kNsPerMs;
   static constexpr uint32_t kReleasedCountMax = 32;
 
   struct Return {
@@ -116,7 +119,9 @@ class ShmProvider final : public Provider {
     uint8_t mark = 0;
   };
   // What is remembered of a member: its state, and of its generation as much as tells it from the
-  // next one. A place changes hands only after we have acknowledged that it was left.
+  // next one. A place changes hands only after every living and joining member has acknowledged
+  // that it was left, so between two looks of ours there is one change at most. (Who is dead to
+  // the others and polls all the same may miss some; nothing is for it any more.)
   struct KnownMember {
     uint8_t bits = 0;
 
@@ -211,6 +216,11 @@ class ShmProvider final : public Provider {
   void follow_members() noexcept;
   void member_changed(uint32_t member, KnownMember before, const MemberWord& now) noexcept;
   void drain(uint32_t member) noexcept;
+  // The number of the first slot of the FIFO that nobody has taken.
+  uint64_t first_unclaimed() const noexcept;
+  // Of the slot at the tail, which is claimed: nobody will publish it, as far as one can tell when
+  // nobody says who dies.
+  bool is_abandoned() noexcept;
   void acknowledge_if_drained() noexcept;
   void return_loans_of(uint32_t member) noexcept;
   void cut_off(ShmEndpoint& peer, const char* what) noexcept;
@@ -245,6 +255,9 @@ class ShmProvider final : public Provider {
   // A change of membership is acknowledged when the FIFO was read up to here.
   uint64_t drain_until_ = 0;
   uint64_t epoch_to_acknowledge_ = 0;
+  // After the owner's death: claimed slots before this one are passed over from then on.
+  uint64_t abandoned_until_ = 0;
+  uint64_t abandoned_at_ns_ = 0;
   std::unique_ptr<KnownMember[]> known_members_;  // as of seen_epoch_
   std::unique_ptr<uint64_t[]> leaving_;  // bits: those who died and were not told of yet
 

@@ -32,6 +32,7 @@ uint32_t ShmProvider::poll(uint32_t budget) noexcept {
 
 uint32_t ShmProvider::poll_fifo(uint32_t budget) noexcept {
   uint32_t count = 0;
+  bool is_awaiting = false;
   for (; count < budget; ++count, ++tail_) {
     SlotHeader header;
     const MessageSlot& slot = fifo_.peek(tail_, &header);
@@ -39,7 +40,10 @@ uint32_t ShmProvider::poll_fifo(uint32_t budget) noexcept {
     if (header.kind == SlotKind::kClaimed) {
       // Its writer is about to publish it, unless it has died; and then it may have done so first.
       // Nobody publishes what is claimed for nobody.
-      if (is_peer(header.sender) && !has_died(header.sender)) break;
+      if (is_peer(header.sender) && !has_died(header.sender) && !is_abandoned()) {
+        is_awaiting = is_pool_gone_;  // nobody would wake this shard when the time is over
+        break;
+      }
       fifo_.peek(tail_, &header);
       if (header.kind == SlotKind::kClaimed) {
         counters_->torn.add(1);
@@ -52,7 +56,7 @@ uint32_t ShmProvider::poll_fifo(uint32_t budget) noexcept {
     if (++from->heard_ == segment_.shape().send_threshold) grant_box(*from);
   }
   if (count > 0) fifo_.set_tail(tail_);
-  return count;
+  return count + is_awaiting;
 }
 
 uint32_t ShmProvider::poll_boxes(uint32_t budget) noexcept {
