@@ -1,8 +1,8 @@
 /* One pair that moves between the receiver's FIFO and fast boxes, and the death of its sender.
  *
- * A sender, which may be killed at any step; a receiver, which grants a box and asks for it back
- * whenever it likes; and somebody else who writes into the same FIFO, so that its numbers are not
- * the pair's. The FIFO is taken to be right (inbound_fifo.pml): claiming and publishing is one
+ * A sender, which may be killed at any step, and may give a box back unasked, for want of memory; a
+ * receiver, which grants a box and asks for it back whenever it likes; and somebody else who writes
+ * into the same FIFO, so that its numbers are not the pair's. The FIFO is taken to be right (inbound_fifo.pml): claiming and publishing is one
  * step. Control messages to the sender come in order, as through its own FIFO.
  *
  * Properties: the pair's order is kept whichever way each message went; nothing that was published
@@ -13,7 +13,8 @@
  * code: transport/shm/shm_endpoint_datapath.cc: if (BP_UNLIKELY(queue_ != Queue::kBox || must_return_box_)) {
  * code: transport/shm/shm_endpoint_datapath.cc: next_fifo_index_ = claim.index + 1;
  * code: transport/shm/shm_endpoint_datapath.cc: if (fifo_.tail() >= next_fifo_index_) queue_ = Queue::kBox;
- * code: transport/shm/shm_endpoint_datapath.cc: queue_ == Queue::kBox && must_return_box_ && box_->is_drained()
+ * code: transport/shm/shm_endpoint_datapath.cc: must_return_box_ && (queue_ == Queue::kFifo || box_->is_drained())
+ * code: transport/shm/shm_boxes.cc: return_box();  // there is no memory
  * code: transport/shm/shm_boxes.cc: idle->consumer.acknowledge();
  * code: transport/shm/shm_boxes.cc: if (endpoint->must_return_box_) endpoint->settle_queue();
  * code: transport/shm/shm_boxes.cc: if (!from.is_open_ || from.box_index_ != box || from.must_return_box_) return;
@@ -60,9 +61,15 @@ active proctype Other() {
 
 /* The sender. */
 
+#ifdef NO_WAIT_FOR_BOX
+#define CAN_CLOSE HAS_ROOM
+#else
+#define CAN_CLOSE ((!in_box || acknowledged == produced) && HAS_ROOM)
+#endif
+
 inline settle_queue() {
   if
-  :: !in_box && has_box ->
+  :: !in_box && has_box && !must_return ->
 #ifdef NO_WAIT_FOR_FIFO
     in_box = true
 #else
@@ -73,14 +80,10 @@ inline settle_queue() {
       fi
     }
 #endif
-  :: in_box && must_return ->
+  :: must_return ->
     atomic {
       if
-#ifdef NO_WAIT_FOR_BOX
-      :: HAS_ROOM ->
-#else
-      :: acknowledged == produced && HAS_ROOM ->
-#endif
+      :: CAN_CLOSE ->
         fifo[claims % CAPACITY] = CLOSED;
         claims++;
         next_fifo_index = claims;
@@ -96,8 +99,7 @@ inline settle_queue() {
 
 #define CAN_SEND (in_box -> produced - acknowledged < SLOTS : HAS_ROOM)
 #define CAN_SETTLE \
-  (in_box -> must_return && acknowledged == produced && HAS_ROOM \
-          : has_box && tail >= next_fifo_index)
+  (must_return -> CAN_CLOSE : !in_box && has_box && tail >= next_fifo_index)
 
 active proctype Sender() {
   bool in_box, has_box, must_return;
@@ -130,7 +132,12 @@ end:
       fi
     :: control ? what ->
       if
-      :: what == GRANTED -> has_box = true
+      :: what == GRANTED ->
+        has_box = true;
+        if
+        :: must_return = true  /* no memory */
+        :: skip
+        fi
       :: what == WANTED && has_box && !must_return -> must_return = true
       :: else
       fi;

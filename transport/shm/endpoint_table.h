@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <new>
 
 #include "platform/assert.h"
 #include "transport/shm/group_layout.h"
@@ -11,7 +12,7 @@
 
 namespace bedplate {
 
-// Threads: add() by the shard that polls; at() by any, for what it has been told of.
+// Threads: try_add() by the shard that polls; at() by any, for what it has been told of.
 class EndpointTable {
  public:
   // nullptr: there is none yet.
@@ -19,13 +20,15 @@ class EndpointTable {
     const auto& chunk = chunks_[peer / kChunkCount];
     return chunk ? chunk[peer % kChunkCount].get() : nullptr;
   }
-  // Requires: there is none yet. Allocates.
-  ShmEndpoint& add(uint32_t peer, std::unique_ptr<ShmEndpoint> endpoint) {
+  // Makes one. nullptr: there is no memory for it. Requires: there is none yet. Allocates.
+  ShmEndpoint* try_add(ShmProvider& provider, uint32_t peer) noexcept {
     auto& chunk = chunks_[peer / kChunkCount];
-    if (!chunk) chunk = std::make_unique<std::unique_ptr<ShmEndpoint>[]>(kChunkCount);
-    BP_ASSERT(!chunk[peer % kChunkCount]);
-    chunk[peer % kChunkCount] = std::move(endpoint);
-    return *chunk[peer % kChunkCount];
+    if (!chunk) chunk.reset(new (std::nothrow) std::unique_ptr<ShmEndpoint>[kChunkCount]);
+    if (!chunk) return nullptr;
+    std::unique_ptr<ShmEndpoint>& place = chunk[peer % kChunkCount];
+    BP_ASSERT(!place);
+    place.reset(new (std::nothrow) ShmEndpoint(provider, peer));
+    return place.get();
   }
 
  private:

@@ -3,6 +3,8 @@
 // A receiver takes a free box by compare-and-swap, and tells the sender through the sender's own
 // inbound queue. A box goes back when its sender says so, in a message that comes after everything
 // in the box; a receiver that needs the room asks the sender of one that has been idle.
+#include <new>
+
 #include "transport/shm/shm_provider.h"
 
 namespace bedplate {
@@ -88,17 +90,26 @@ void ShmProvider::accept_box(ShmEndpoint& from, uint32_t box) noexcept {
 }
 
 void ShmEndpoint::use_box(uint32_t box) noexcept {
-  box_ = std::make_unique<FastBoxProducer>(provider_.segment_.box(box));
+  if (!box_) box_.reset(new (std::nothrow) FastBoxProducer());
   box_index_ = box;
+  if (box_) {
+    *box_ = FastBoxProducer(provider_.segment_.box(box));
+    settle_queue();
+  } else {
+    return_box();  // there is no memory for its books; it is offered again after some messages
+  }
+}
+
+void ShmEndpoint::return_box() noexcept {
+  must_return_box_ = true;
+  provider_.returning_count_.fetch_add(1, std::memory_order_relaxed);
   settle_queue();
 }
 
 void ShmProvider::give_box_back(ShmEndpoint& from, uint32_t box) noexcept {
   const SpinGuard guard(from.lock_, is_threaded_);
   if (!from.is_open_ || from.box_index_ != box || from.must_return_box_) return;
-  from.must_return_box_ = true;
-  returning_count_.fetch_add(1, std::memory_order_relaxed);
-  from.settle_queue();
+  from.return_box();
 }
 
 // Boxes are wanted back from senders that send nothing: poll does it for them.

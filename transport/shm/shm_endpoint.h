@@ -82,6 +82,8 @@ class ShmEndpoint final : public Endpoint {
 
   // From now on to be sent through, as soon as order allows.
   void use_box(uint32_t box) noexcept;
+  // To be given back, as soon as order allows.
+  void return_box() noexcept;
   // Moves to the box that the peer gave, or back to the FIFO, as soon as order allows.
   void settle_queue() noexcept;
 
@@ -89,7 +91,7 @@ class ShmEndpoint final : public Endpoint {
   const uint32_t peer_;
   Queue queue_ = Queue::kFifo;
   bool is_open_ = false;
-  bool must_return_box_ = false;   // the peer wants its box back
+  bool must_return_box_ = false;   // the peer wants its box back, or gave it in vain
   SpinLock lock_;
   FutexBell bell_;
   std::unique_ptr<FastBoxProducer> box_;  // made with the first box, then kept

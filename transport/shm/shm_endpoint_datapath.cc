@@ -137,18 +137,18 @@ bool ShmEndpoint::is_consumed(const EagerRegion::Use& use) noexcept {
 }
 
 void ShmEndpoint::settle_queue() noexcept {
-  if (queue_ == Queue::kFifo && box_index_ != kNoBox) {
+  if (queue_ == Queue::kFifo && box_index_ != kNoBox && !must_return_box_) {
     // Everything that went through the FIFO was read: what goes through the box comes after it.
     if (fifo_.tail() >= next_fifo_index_) queue_ = Queue::kBox;
-  } else if (queue_ == Queue::kBox && must_return_box_ && box_->is_drained()) {
+  } else if (must_return_box_ && (queue_ == Queue::kFifo || box_->is_drained())) {
     const uint32_t box = box_index_;
     if (!post_to_fifo({SlotKind::kControl, static_cast<uint32_t>(ShmControl::kBoxClosed),
                        sizeof box, provider_.self_},
                       reinterpret_cast<const std::byte*>(&box), sizeof box)) {
       return;
     }
+    if (queue_ == Queue::kBox) box_uses_ += box_->next_index();
     queue_ = Queue::kFifo;
-    box_uses_ += box_->next_index();
     box_index_ = kNoBox;
     must_return_box_ = false;
     provider_.returning_count_.fetch_sub(1, std::memory_order_relaxed);

@@ -15,14 +15,7 @@ namespace bedplate {
 
 void ShmProvider::follow_members() noexcept {
   const uint64_t epoch = members_->epoch();
-  if (epoch != seen_epoch_) {
-    for (uint32_t member = 0; member < segment_.shape().member_count; ++member) {
-      const MemberWord now = members_->word(member);
-      const KnownMember before = known_members_[member];
-      if (KnownMember::of(now) == before) continue;
-      member_changed(member, before, now);
-      known_members_[member] = KnownMember::of(now);
-    }
+  if (epoch != seen_epoch_ && look_at_members()) {
     // Deaths are acknowledged when the FIFO was read beyond every slot that the dead may have
     // taken: slots are taken one after the other, so up to the first that nobody has.
     if (kind_ == GroupKind::kLazy) drain_until_ = first_unclaimed();
@@ -41,9 +34,20 @@ void ShmProvider::follow_members() noexcept {
   }
 }
 
-void ShmProvider::member_changed(uint32_t member, KnownMember before,
+bool ShmProvider::look_at_members() noexcept {
+  for (uint32_t member = 0; member < segment_.shape().member_count; ++member) {
+    const MemberWord now = members_->word(member);
+    const KnownMember before = known_members_[member];
+    if (KnownMember::of(now) == before) continue;
+    if (!member_changed(member, before, now)) return false;
+    known_members_[member] = KnownMember::of(now);
+  }
+  return true;
+}
+
+bool ShmProvider::member_changed(uint32_t member, KnownMember before,
                                  const MemberWord& now) noexcept {
-  if (member == self_ || now.state == MemberState::kFree) return;  // nobody is there
+  if (member == self_ || now.state == MemberState::kFree) return true;  // nobody is there
   const bool is_new = before.state() == MemberState::kFree ||
                       !KnownMember::of(now).is_generation_of(before);
   if (is_new && kind_ == GroupKind::kExchange) {
@@ -54,7 +58,7 @@ void ShmProvider::member_changed(uint32_t member, KnownMember before,
       before.state() == MemberState::kDead || before.state() == MemberState::kQuiet;
   const bool is_dead = now.state == MemberState::kDead || now.state == MemberState::kQuiet;
   if (is_dead && (is_new || !was_dead)) {
-    drain(member);
+    if (!drain(member)) return false;
     // It may have joined, been connected to or heard, and died, all since the last look.
     ShmEndpoint* endpoint = endpoints_->at(member);
     const bool is_known = endpoint != nullptr && endpoint->generation_ == now.generation;
@@ -70,17 +74,19 @@ void ShmProvider::member_changed(uint32_t member, KnownMember before,
     tell(PeerEventKind::kJoined, member, now.generation);
   }
   if (now.state == MemberState::kQuiet) return_loans_of(member);
+  return true;
 }
 
 // What the dead one had published outside the FIFO, where it comes before or after all of that.
 // Once round is all that it can have left: who only said that it left may still be writing.
-void ShmProvider::drain(uint32_t member) noexcept {
+bool ShmProvider::drain(uint32_t member) noexcept {
   for (uint32_t i = 0; i < inbound_box_count_; ++i) {
     if (inbound_boxes_[i].sender != member) continue;
     poll_box(inbound_boxes_[i], kFastBoxSlotCountMax);
     kind_ == GroupKind::kLazy ? drop_inbound_box(i--) : static_cast<void>(inbound_box_count_ = 0);
   }
   if (kind_ == GroupKind::kMesh) poll_lane(member, segment_.shape().entry_count);
+  return !lacks_memory_;
 }
 
 uint64_t ShmProvider::first_unclaimed() const noexcept {

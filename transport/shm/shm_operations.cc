@@ -1,6 +1,7 @@
 #include "transport/shm/shm_operations.h"
 
 #include <algorithm>
+#include <new>
 
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -268,11 +269,12 @@ bool ShmEndpoint::advance(Operation& operation, Outcome* outcome) noexcept {
 // the target copies from then on.
 bool ShmEndpoint::open_memory() noexcept {
   if (memory_state_ == MemoryState::kUntried && provider_.single_copy_ != nullptr) {
+    memory_.reset(new (std::nothrow) PeerMemory);
+    if (!memory_) return false;  // perhaps another time
     memory_state_ = MemoryState::kClosed;
     const uint32_t pid = provider_.members_->pid(peer_);
     pidfd_ = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
     const SingleCopyCard card = provider_.segment_.card(peer_);  // once: it may change
-    memory_ = std::make_unique<PeerMemory>();
     const Result<void> attached = provider_.single_copy_->attach(
         {static_cast<pid_t>(pid), pidfd_.number()}, card, *memory_);
     if (attached.ok()) memory_state_ = MemoryState::kOpen;

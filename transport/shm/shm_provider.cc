@@ -4,6 +4,7 @@
 
 #include "alloc/pool_heap.h"
 #include "pinned_pool/boot_segment.h"
+#include "platform/log.h"
 
 namespace bedplate {
 
@@ -46,6 +47,7 @@ Result<void> ShmProvider::create(const ShmProviderOptions& options, const Dispat
   } else {
     limits_.am_bytes_max = std::min(shape.eager_bytes, FastBox::area_bytes(shape.box_bytes));
     copied_out_ = std::make_unique<std::byte[]>(kMessageBytesMax + 1);
+    BP_ASSERT(endpoints_->try_add(*this, 1 - self_) != nullptr);  // not when it is first heard
   }
   follow_members();
   return {};
@@ -72,23 +74,26 @@ Result<Endpoint*> ShmProvider::connect(const PeerAddress& peer) {
     error.set_answer("its place is %s", to_text(word.state));
     return error.set_cure("wait until it has joined (PeerEventKind::kJoined)");
   }
-  ShmEndpoint& endpoint = make_endpoint(peer.member);
-  if (endpoint.is_cut_off_) {
+  ShmEndpoint* endpoint = try_make_endpoint(peer.member);
+  if (endpoint == nullptr) {
+    error.set_answer("there is no memory for an endpoint");
+    return error.set_cure("free some, or give the heap more: `bedplate stats` says who has it");
+  }
+  if (endpoint->is_cut_off_) {
     error.set_answer("it was cut off: what it wrote made no sense");
     return error.set_cure("end that process, and see the log for what it wrote");
   }
-  return &endpoint;
+  return endpoint;
 }
 
-ShmEndpoint& ShmProvider::make_endpoint(uint32_t member) {
-  ShmEndpoint* known = endpoints_->at(member);
-  ShmEndpoint& endpoint =
-      known != nullptr ? *known
-                       : endpoints_->add(member, std::make_unique<ShmEndpoint>(*this, member));
+ShmEndpoint* ShmProvider::try_make_endpoint(uint32_t member) noexcept {
+  ShmEndpoint* endpoint = endpoints_->at(member);
+  if (endpoint == nullptr) endpoint = endpoints_->try_add(*this, member);
+  if (endpoint == nullptr) return nullptr;
   const uint64_t generation = members_->generation(member);
-  if (endpoint.generation_ != generation) {
-    const SpinGuard guard(endpoint.lock_, is_threaded_);
-    endpoint.open(generation);
+  if (endpoint->generation_ != generation) {
+    const SpinGuard guard(endpoint->lock_, is_threaded_);
+    endpoint->open(generation);
   }
   return endpoint;
 }
@@ -104,7 +109,19 @@ ShmEndpoint* ShmProvider::sender_of(uint32_t member) noexcept {
   // The first that is heard from it. It may be dead already: what it had sent counts.
   const MemberState state = members_->state(member);
   if (state == MemberState::kFree || state == MemberState::kJoining) return nullptr;
-  return &make_endpoint(member);
+  ShmEndpoint* made = try_make_endpoint(member);
+  if (made == nullptr) wait_for_memory(member);
+  return made;
+}
+
+void ShmProvider::wait_for_memory(uint32_t member) noexcept {
+  if (counters_->memory_waits.read() == 0) {
+    BP_LOG_WARNING("receiving from member %u (%s): there is no memory for its endpoint, so what it "
+                   "has sent waits, and what is behind that; free some, or give the heap more",
+                   member, members_->name(member).text);
+  }
+  counters_->memory_waits.add(1);
+  lacks_memory_ = true;
 }
 
 const Segment* ShmProvider::shared_segment(const void* memory, uint64_t bytes) const noexcept {
@@ -177,6 +194,7 @@ ShmEndpoint::ShmEndpoint(ShmProvider& provider, uint32_t peer) noexcept
   const GroupSegment& segment = provider_.segment_;
   if (provider_.kind_ == GroupKind::kLazy) fifo_ = segment.fifo(peer_);
   if (provider_.kind_ == GroupKind::kMesh) lane_ = segment.lane(peer_, provider_.self_);
+  if (provider_.kind_ == GroupKind::kExchange) box_ = std::make_unique<FastBoxProducer>();
 }
 
 void ShmEndpoint::close() noexcept {
@@ -203,7 +221,7 @@ void ShmEndpoint::open(uint64_t generation) noexcept {
   queue_ = provider_.kind_ == GroupKind::kMesh ? Queue::kLane : Queue::kFifo;
   if (provider_.kind_ == GroupKind::kExchange) {
     queue_ = Queue::kBox;
-    box_ = std::make_unique<FastBoxProducer>(provider_.segment_.inbound_box(peer_));
+    *box_ = FastBoxProducer(provider_.segment_.inbound_box(peer_));
   }
 }
 

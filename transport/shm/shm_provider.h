@@ -58,6 +58,7 @@ struct ShmCounters {
   Counter unhandled;       // messages that no handler was set for
   Counter torn;            // slots that a member left claimed when it died, or the pool's owner
   Counter cut_off;         // members that wrote nonsense
+  Counter memory_waits;    // polls that stopped at a message of somebody new for want of memory
   Counter boxes_granted;
   Counter boxes_returned;
 };
@@ -143,8 +144,11 @@ class ShmProvider final : public Provider {
   };
 
   // Whoever wrote to us; nullptr: nobody who may.
+  // (or, with lacks_memory_, somebody for whom there is no memory now: it will be asked for again)
   ShmEndpoint* sender_of(uint32_t member) noexcept;
-  ShmEndpoint& make_endpoint(uint32_t member);
+  // Allocates, once for each member. nullptr: there is no memory.
+  ShmEndpoint* try_make_endpoint(uint32_t member) noexcept;
+  void wait_for_memory(uint32_t member) noexcept;
   bool is_peer(uint32_t member) const noexcept {
     return member < segment_.shape().member_count && member != self_;
   }
@@ -214,8 +218,10 @@ class ShmProvider final : public Provider {
 
   // shm_members.cc
   void follow_members() noexcept;
-  void member_changed(uint32_t member, KnownMember before, const MemberWord& now) noexcept;
-  void drain(uint32_t member) noexcept;
+  // These three return false where something waits for memory: they are to be called again.
+  bool look_at_members() noexcept;
+  bool member_changed(uint32_t member, KnownMember before, const MemberWord& now) noexcept;
+  bool drain(uint32_t member) noexcept;
   // The number of the first slot of the FIFO that nobody has taken.
   uint64_t first_unclaimed() const noexcept;
   // Of the slot at the tail, which is claimed: nobody will publish it, as far as one can tell when
@@ -242,6 +248,7 @@ class ShmProvider final : public Provider {
   InboundFifo fifo_;
   uint64_t tail_ = 0;
   uint64_t received_ = 0;
+  bool lacks_memory_ = false;  // something waits in its queue for memory
   uint32_t inbound_box_count_ = 0;
   std::atomic<uint32_t> returning_count_{0};  // boxes that peers want back from us
   std::unique_ptr<InboundBox[]> inbound_boxes_;  // as many as it may give away

@@ -27,6 +27,10 @@ uint32_t ShmProvider::poll(uint32_t budget) noexcept {
   if (kind_ == GroupKind::kMesh) count += poll_lanes(budget);
   if (BP_UNLIKELY(epoch_to_acknowledge_ != 0)) acknowledge_if_drained();
   if (count > 0) counters_->received.set(received_);
+  if (BP_UNLIKELY(lacks_memory_)) {
+    lacks_memory_ = false;
+    ++count;  // what waits is work to do: nobody wakes this shard when there is memory
+  }
   return count;
 }
 
@@ -51,6 +55,7 @@ uint32_t ShmProvider::poll_fifo(uint32_t budget) noexcept {
       }
     }
     ShmEndpoint* from = sender_of(header.sender);
+    if (from == nullptr && lacks_memory_) break;  // it stays there until there is some
     if (from == nullptr || from->is_cut_off_) continue;
     handle(*from, header, slot.payload, nullptr);
     if (++from->heard_ == segment_.shape().send_threshold) grant_box(*from);
