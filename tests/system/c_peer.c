@@ -1,6 +1,8 @@
 /* Two of these use every function of the C interface on one another, and check what comes of it:
- * `c-peer SOCKET ann bob` serves, `c-peer SOCKET bob ann use` uses it. Exit code 0: all was right;
- * else the line of what was not is on standard error. Built by `make tests`. */
+ * `c-peer SOCKET ann bob` serves, `c-peer SOCKET bob ann use` uses it. `c-peer SOCKET probe OWNER
+ * stranger` is one that nobody trusts: it does what it may, tries what it may not, says so on
+ * standard output, and waits for its end. Exit code 0: all was right; else the line of what was not
+ * is on standard error. Built by `make tests`. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,6 +113,43 @@ static void use(bp_endpoint* peer) {
   CHECK(bp_am_send(peer, kEnd, NULL, 0) == BP_DONE);
 }
 
+/* The owner takes everything and answers nothing but loans, which it gives back. */
+static void be_stranger(bp_endpoint* owner) {
+  bp_completion done = {NULL, on_end, &ended_count};
+  int ended = 0;
+  char text[1000] = "";
+  for (int i = 0; i < 10000; ++i) { /* more than its box holds, so all but the last were read */
+    bp_status status;
+    while ((status = bp_am_send(owner, kEnd, text, (size_t)i % sizeof text)) == BP_AGAIN) {
+      bp_poll(self, 16);
+    }
+    CHECK(status == BP_DONE);
+  }
+  char* block = bp_alloc(kLoanBytes);
+  CHECK(block != NULL);
+  finish(bp_am_send_loan(owner, kLoan, "header", 6, block, kLoanBytes, &done), &ended);
+  CHECK(ended == 1);
+
+  CHECK(bp_am_send_loan(owner, kLoan, NULL, 0, text, sizeof text, &done) == BP_REFUSED);
+  uint64_t kinds[] = {0, 1, 2}; /* private memory, the pool's, what it was never given */
+  for (int i = 0; i < 3; ++i) {
+    /* Its own block's region, or the one before or behind it: segments of others. */
+    for (int region = -1; region <= 1; ++region) {
+      bp_remote forged = {(uint64_t)(uintptr_t)block + ((uint64_t)(int64_t)region << 30), 8, 0,
+                          kinds[i]};
+      if (kinds[i] == 1 && region == 0) continue; /* its own memory */
+      CHECK(bp_put(owner, text, 8, &forged, &done) == BP_REFUSED);
+      CHECK(bp_fetch_add(owner, &forged, 1, NULL, &done) == BP_REFUSED);
+    }
+  }
+  CHECK(bp_find_member("ann") == -1 && bp_find_member("bob") == -1);
+  CHECK(bp_connect(self, 2) == NULL && strstr(bp_error_text(), "the group has 2 members") != NULL);
+  CHECK(ended_count == 1);
+  puts("has tried all");
+  fflush(stdout);
+  for (;;) bp_wait(self, 1000);
+}
+
 int main(int count, char** words) {
   if (count < 4) return 2;
   CHECK(bp_join(words[1], words[2], 1, 5000) == 0);
@@ -124,7 +163,9 @@ int main(int count, char** words) {
   while ((number = bp_find_member(words[3])) < 0) bp_wait(self, 100);
   bp_endpoint* peer = bp_connect(self, (unsigned)number);
   CHECK(peer != NULL);
-  if (count > 4) {
+  if (count > 4 && strcmp(words[4], "stranger") == 0) {
+    be_stranger(peer);
+  } else if (count > 4) {
     use(peer);
   } else {
     serve(peer);

@@ -99,6 +99,35 @@ def single_copy_is_what_the_owner_configured_or_less(box):
         appliance.stop()
 
 
+@test()
+def one_whom_nobody_trusts_has_the_owner_alone(box):
+    configuration = two(box)
+    configuration["process"].append({"name": "probe", "user": "root", "trusted": False,
+                                     "heap": "8 MiB"})
+    appliance = box.appliance(configuration)
+    path = os.path.join(appliance.runtime_directory, "two.join")
+    for turn in range(1, 3):  # a stranger's place is given out again, too
+        probe = box.spawn([C_PEER, path, "probe", "two", "stranger"], f"probe.{turn}.log")
+        wait_for(lambda: probe.poll() is not None or
+                 "has tried all" in read_text(box.path(f"probe.{turn}.log")), "the stranger")
+        expect(probe.poll(), None, "the stranger's exit code "
+               f"({read_text(box.path(f'probe.{turn}.log'))})")
+        maps = read_text(f"/proc/{probe.pid}/maps")
+        for name, is_there in (("exchange:probe.0", True), ("heap:probe.0", True),
+                               ("fifo:main", False), ("heap:ann.0", False)):
+            expect(f"memfd:{name} " in maps, is_there, f"{name} is mapped by the stranger")
+        names = ("ann", "bob")
+        peers = [start(box, appliance, "c", name, other, f"{name}.{turn}.log")
+                 for name, other in (names, reversed(names))]
+        for name, process in zip(names, peers):
+            expect(process.wait(20), 0, f"{name}'s exit code")
+        probe.send_signal(signal.SIGKILL)
+        wait_for_line(appliance, "of probe.0, died", turn)
+        wait_for_line(appliance, "is forgotten", 3 * turn)
+    expect_true("cut off" not in appliance.log_text(), "nobody is cut off")
+    appliance.stop()
+
+
 @test(program=list(PROGRAMS))
 def a_death_ends_its_peer_only(box, program):
     appliance = box.appliance(two(box))
