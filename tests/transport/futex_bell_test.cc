@@ -1,8 +1,14 @@
 // The doorbell on a futex: it wakes, it does not wake who is awake, and no ring is lost.
 #include "transport/shm/futex_bell.h"
 
+#include <fstream>
+#include <string>
 #include <thread>
 #include <vector>
+
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "platform/clock.h"
 #include "platform/units.h"
@@ -17,6 +23,17 @@ TEST_GROUP(FutexBell) {
   static constexpr uint64_t kLongNs = 20 * kNsPerSecond;
 
   std::atomic<uint32_t> asleep{0};
+
+  // Whether the thread is in futex(2).
+  static bool is_in_futex(pid_t tid) {
+    std::ifstream file("/proc/self/task/" + std::to_string(tid) + "/syscall");
+    long number = -1;
+    return file >> number && number == SYS_futex;
+  }
+  static void wait_until_in_futex(const std::atomic<pid_t>& tid) {
+    const uint64_t end_ns = monotonic_ns() + kLongNs / 2;
+    while ((tid.load() == 0 || !is_in_futex(tid)) && monotonic_ns() < end_ns) sched_yield();
+  }
 
   // `writers` threads publish and ring, the reader sleeps whenever there is nothing new. Returns
   // how long its longest sleep was.
@@ -92,6 +109,38 @@ TEST(FutexBell, RingingWhoIsAwakeWritesNothing) {
   const FutexBell bell(asleep, BellFence::kBoth);
   for (int i = 0; i < 10; ++i) bell.ring();
   LONGS_EQUAL(0, asleep.load());
+}
+
+// Who was killed between putting `asleep` down and its futex(2) has woken nobody.
+TEST(FutexBell, WakeAnywayWakesWhomADeadRingerLeftAsleep) {
+  const FutexBell bell(asleep, BellFence::kBoth);
+  std::atomic<pid_t> tid{0};
+  uint64_t slept_ns = 0;
+  std::thread sleeper([&] {
+    tid.store(gettid());
+    bell.announce_sleep();
+    const uint64_t begin_ns = monotonic_ns();
+    bell.sleep(kLongNs);
+    slept_ns = monotonic_ns() - begin_ns;
+  });
+  wait_until_in_futex(tid);
+  asleep.store(0);
+  bell.ring();  // finds nobody asleep
+  const bool was_left_asleep = is_in_futex(tid);
+  bell.wake_anyway();
+  sleeper.join();
+  CHECK(was_left_asleep);
+  CHECK(slept_ns < kLongNs / 2);
+  LONGS_EQUAL(0, asleep.load());
+}
+
+TEST(FutexBell, WakeAnywayPutsDownWhatWhoSleepsHasRaised) {
+  const FutexBell bell(asleep, BellFence::kBoth);
+  bell.announce_sleep();
+  bell.wake_anyway();
+  const uint64_t begin_ns = monotonic_ns();
+  bell.sleep(kLongNs);  // not any more
+  CHECK(monotonic_ns() - begin_ns < kLongNs / 2);
 }
 
 TEST(FutexBell, NoRingIsLostWithTheFenceOfTheSleeper) {
