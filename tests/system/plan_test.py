@@ -112,7 +112,7 @@ def with_groups(box):
                               {"name": "quick", "layout": "mesh", "members": 9, "entries": 16,
                                "eager_count": 1, "loans": 64}]
     configuration["process"] = [
-        {"name": "worker", "user": "root", "group": "slow", "max_count": 3, "heap": "4 MiB"},
+        {"name": "worker", "user": "root", "group": "slow", "max_count": 3, "heap": "8 MiB"},
         {"name": "probe", "user": "nobody", "trusted": False, "max_count": 2}]
     return configuration
 
