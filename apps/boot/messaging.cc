@@ -181,9 +181,11 @@ uint32_t Messaging::poll(uint32_t budget) noexcept {
   return count;
 }
 
+// One fence for all: strangers bring a group each, and a membarrier interrupts who is awake.
 void Messaging::announce_sleep() noexcept {
-  for (const auto& group : groups_) group->shm.announce_sleep();
-  watch_.announce_sleep();  // after all bells
+  for (const auto& group : groups_) group->shm.raise_bell();
+  pass_bell_fence(groups_[0]->segment.fence());  // make_groups gives all the same
+  watch_.announce_sleep();
 }
 
 void Messaging::announce_awake() noexcept {

@@ -73,7 +73,8 @@ struct WatchRig final : PollSource {
     return count;
   }
   void announce_sleep() noexcept override {
-    for (Member* own : owns) own->shm.announce_sleep();
+    for (Member* own : owns) own->shm.raise_bell();
+    pass_bell_fence(groups[0]->segment().fence());
     watch.announce_sleep();
   }
   void announce_awake() noexcept override {

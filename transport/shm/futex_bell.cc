@@ -24,14 +24,15 @@ Result<void> join_bell_fence() noexcept {
       .set_cure("allow membarrier(2) here, or let the owner's group have fence = \"both\"");
 }
 
-void FutexBell::announce_sleep() const noexcept {
-  asleep_->store(1, std::memory_order_relaxed);
+void pass_bell_fence(BellFence fence) noexcept {
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (fence_ == BellFence::kBoth) return;
+  if (fence == BellFence::kBoth) return;
   // Fails only where join_bell_fence failed before.
   [[maybe_unused]] const long outcome = membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
   BP_DCHECK(outcome == 0);
 }
+
+void FutexBell::raise() const noexcept { asleep_->store(1, std::memory_order_relaxed); }
 
 void FutexBell::sleep(uint64_t timeout_ns) const noexcept {
   const timespec timeout = {static_cast<time_t>(timeout_ns / kNsPerSecond),

@@ -25,6 +25,11 @@ enum class BellFence : uint32_t {
 // Errors: the kernel does not allow membarrier; then BellFence::kBoth must do.
 Result<void> join_bell_fence() noexcept;
 
+// After the last raise() of this thread and before its last look: of what is published, each bell's
+// member then sees it, or is rung. Cost: with kSleeper a membarrier, which interrupts every core
+// that runs a member.
+void pass_bell_fence(BellFence fence) noexcept;
+
 class FutexBell {
  public:
   FutexBell() noexcept = default;
@@ -44,7 +49,12 @@ class FutexBell {
   }
 
   // Member: about to sleep. It must look at its queues once more after this call.
-  void announce_sleep() const noexcept;
+  void announce_sleep() const noexcept {
+    raise();
+    pass_bell_fence(fence_);
+  }
+  // The first half, for who sleeps on several bells: once all are raised, one fence does for all.
+  void raise() const noexcept;
   // Member: sleeps until somebody rings, or `timeout_ns` passed (UINT64_MAX: no limit). It may
   // return early. Requires: announce_sleep().
   void sleep(uint64_t timeout_ns) const noexcept;

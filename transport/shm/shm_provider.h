@@ -90,7 +90,12 @@ class ShmProvider final : public Provider {
   uint32_t poll(uint32_t budget) noexcept override;
   void release(const Loan& loan) noexcept override;
   void announce_sleep() noexcept override {
-    bell_.announce_sleep();
+    raise_bell();
+    pass_bell_fence(segment_.fence());
+  }
+  // The same without the fence, for who announces several and passes one after them all.
+  void raise_bell() noexcept {
+    bell_.raise();
     polls_ = 0;  // the last look is a thorough one
   }
   void announce_awake() noexcept override { bell_.announce_awake(); }
