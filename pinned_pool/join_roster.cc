@@ -134,12 +134,12 @@ Result<uint32_t> JoinRoster::admit(const join::Request& request, uid_t uid, pid_
   }
   if (grant->uid.has_value() && *grant->uid != uid) {
     return error.set_answer("user %u may not, user %u may", uid, *grant->uid)
-        .set_cure("start it as that user, or change the [[process]] in the configuration");
+        .set_cure("start it as that user, or change user in the owner's [[process]]");
   }
   if (request.member_count > grant->members_max) {
     return error.set_answer("it wants %u members, the configuration has %u for it",
                             request.member_count, grant->members_max)
-        .set_cure("give it fewer shards, or the [[process]] more members");
+        .set_cure("ask for fewer, or raise members in the owner's [[process]]");
   }
   const auto first = instances_.begin() + first_instance_[static_cast<size_t>(
                                               grant - options_.grants.begin())];
@@ -155,7 +155,7 @@ Result<uint32_t> JoinRoster::admit(const join::Request& request, uid_t uid, pid_
                             "died or left and are not forgotten yet", grant->max_count, left)
         .set_cure(left > 0 ? "try again; a place is free once the old process has ended and its "
                              "loans are returned"
-                           : "end one, or raise the count of the [[process]]");
+                           : "end one, or raise max_count in the owner's [[process]]");
   }
   MembersTable& table = *options_.groups[place->group].table;
   uint32_t found = 0;

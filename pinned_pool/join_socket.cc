@@ -24,7 +24,7 @@ Result<sockaddr_un> address_of(const char* path) noexcept {
   if (bytes == 0 || bytes >= sizeof address.sun_path) {
     Error error;
     error.kind = ErrorKind::kConfiguration;
-    error.set_doing("using the socket of the pool, %s", path);
+    error.set_doing("using \"%s\" as the socket of the pool", path);
     error.set_answer("its path has %zu bytes", bytes);
     return error.set_cure("choose one of 1 to %zu bytes", sizeof address.sun_path - 1);
   }
@@ -91,7 +91,14 @@ Result<Fd> connect_to_owner(const char* path, uint64_t deadline_ns) noexcept {
       error.set_answer_errno(outcome);
       if (outcome == EPROTOTYPE) return error.set_cure("another service has this socket");
       if (outcome == EACCES) return error.set_cure("let this user reach the socket's directory");
-      return error.set_cure("start the owner of the pool, or wait longer for it");
+      if (outcome == ENOENT) {
+        return error.set_cure("start the owner of the pool, or name the socket that it has: "
+                              "[messages] socket, or NAME.join in its runtime directory");
+      }
+      if (outcome == ECONNREFUSED) {
+        return error.set_cure("nobody listens there: start the owner of the pool");
+      }
+      return error.set_cure("look whether the owner of the pool runs, or wait longer for it");
     }
     const timespec pause = {0, kRetryNs};
     nanosleep(&pause, nullptr);

@@ -48,7 +48,7 @@ Result<void> check_owner(int socket, const JoinOptions& options) noexcept {
   return Error{}
       .set_answer("user %u serves %s, not user %u", owner.uid, options.socket_path,
                   *options.owner_uid)
-      .set_cure("find out who took the owner's socket");
+      .set_cure("find out who took the owner's socket, or expect the user who runs it");
 }
 
 // Receives the owner's answer. Errors: without the part `doing`, or the owner's own, whole.
@@ -119,7 +119,9 @@ Result<JoinedPool> JoinedPool::join(const JoinOptions& options) noexcept {
   join::Accepted accepted;
   Fd descriptors[join::kDescriptorCountMax];
   if (auto answered = receive_answer(socket, &accepted, descriptors); !answered.ok()) {
-    return complete(answered.error());
+    const Error cause = complete(answered.error());
+    joined.fail(cause);  // heard where it was no refusal
+    return cause;
   }
   at_step(options, JoinStep::kAnswered);
   if (auto taken = joined.take(accepted, descriptors, options); !taken.ok()) {

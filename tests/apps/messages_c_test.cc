@@ -18,7 +18,7 @@ static int error_has(const char* part) { return strstr(bp_error_text(), part) !=
 TEST(CMessages, SaysThatNoOwnerListens) {
   TEST_ASSERT_EQUAL_INT(-1, bp_join("/nowhere/two.join", "ann", 1, 1));
   TEST_ASSERT_TRUE(error_has("connecting to the owner of the pool at /nowhere/two.join: "));
-  TEST_ASSERT_TRUE(error_has("; start the owner of the pool, or wait longer for it"));
+  TEST_ASSERT_TRUE(error_has("; start the owner of the pool, or name the socket that it has"));
 }
 
 TEST(CMessages, SaysThatANameIsTooLong) {

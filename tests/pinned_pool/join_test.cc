@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <grp.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -271,6 +272,26 @@ TEST(Join, OwnerHearsWhyAProcessCouldNotUseItsPart) {
   CHECK(std::strstr(event.error.doing, "for fifo:mesh in pages of 4 KiB") != nullptr);
   CHECK(std::strstr(event.error.answer, "is already in use in this process") != nullptr);
   LONGS_EQUAL(1, rig.wait_for(Kind::kFreed));
+}
+
+TEST(Join, OwnerHearsWhenDescriptorsAreLost) {
+  rig.start();
+  Child child = rig.fork_joiner([](JoinOptions& options) {
+    const int next = dup(0);
+    ::close(next);
+    const auto limit = static_cast<rlim_t>(next) + 3;  // the socket, and two more at most
+    const rlimit files = {limit, limit};
+    BP_PROBE_CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
+    auto joined = JoinedPool::join(options);
+    BP_PROBE_CHECK(!joined.ok());
+    const char* answer = joined.error().answer;
+    BP_PROBE_CHECK(std::strstr(answer, " descriptors came for 5 segments") != nullptr);
+    pause();
+  });
+  LONGS_EQUAL(1, rig.wait_for(Kind::kFailed));
+  const Error told = rig.last(Kind::kFailed).error;
+  CHECK(std::strstr(told.answer, " descriptors came for 5 segments") != nullptr);
+  STRCMP_EQUAL("raise the limit of open files: ulimit -n 1024", told.cure);
 }
 
 TEST(Join, WhoSaysNothingCostsABoundedTime) {
