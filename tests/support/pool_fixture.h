@@ -36,6 +36,11 @@ class TestPool {
     }
   }
 
+  // A new segment, which may be lent and exposed.
+  std::span<std::byte> memory(uint64_t bytes) {
+    return pool_.create_segment("memory", bytes, PageSize::k4KiB, 1).take()->memory();
+  }
+
   PinnedPool& operator*() noexcept { return pool_; }
   PinnedPool* operator->() noexcept { return &pool_; }
 

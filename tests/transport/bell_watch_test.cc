@@ -20,19 +20,12 @@ namespace {
 
 constexpr AmId kId = 1;
 
-GroupShape shape_of_two() {
-  GroupShape shape;
-  shape.member_count = 2;
-  shape.box_count = default_box_count(2);
-  return shape;
-}
-
 // What an appliance has: one loop, member 0 of several groups, one watch. Member 1 of each sends.
 struct WatchRig final : PollSource {
   explicit WatchRig(uint32_t group_count) {
     CHECK(loop.create({.spin_ns = 0, .counters = &counters}).ok());
     for (uint32_t i = 0; i < group_count; ++i) {
-      groups.push_back(std::make_unique<GroupRig>(shape_of_two()));
+      groups.push_back(std::make_unique<GroupRig>(shape_of(GroupKind::kLazy, 2)));
       Member& own = groups.back()->join(0);
       groups.back()->join(1);
       own.messenger.set_handler(kId, {[](void* context, const Message&) noexcept {

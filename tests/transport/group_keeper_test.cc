@@ -1,5 +1,5 @@
-// What the owner does for a group: when the dead are forgotten, their part is as new, and who sleeps
-// is woken. One thread plays all members.
+// What the owner does for a group: when the dead are forgotten, their part is as new, and who
+// sleeps is woken. One thread plays all members.
 #include "transport/shm/group_keeper.h"
 
 #include "tests/support/pool_fixture.h"
@@ -14,17 +14,9 @@ namespace {
 
 constexpr uint32_t kDead = 1;
 
-GroupShape shape_of_three() {
-  GroupShape shape;
-  shape.member_count = 3;
-  shape.box_count = default_box_count(3);
-  return shape;
-}
-
 // Three members, of which one is to die.
 struct KeeperRig {
   KeeperRig() {
-    heap = pool->create_segment("heap", 64 * kKiB, PageSize::k4KiB, 1).take();
     for (uint32_t i = 0; i < 3; ++i) all[i] = &rig.join(i);
     poll_living();
   }
@@ -45,8 +37,8 @@ struct KeeperRig {
   }
 
   TestPool pool;
-  Segment* heap;
-  GroupRig rig{shape_of_three(), &*pool};
+  std::span<std::byte> heap = pool.memory(64 * kKiB);
+  GroupRig rig{shape_of(GroupKind::kLazy, 3), &*pool};
   ShmGroupKeeper keeper{rig.segment(), rig.members()};
   Member* all[3] = {};
 };
@@ -83,7 +75,7 @@ TEST(ShmGroupKeeper, WaitsForOneThatIsJoining) {
 
 TEST(ShmGroupKeeper, WaitsForLoansOfTheDead) {
   KeeperRig group;
-  const std::span<std::byte> block = group.heap->memory().first(4096);
+  const std::span<std::byte> block = group.heap.first(4096);
   Completion returned = {[](Completion&, Outcome) noexcept {}};
   Endpoint& to_third = group.all[kDead]->to(2);
   CHECK(to_third.am_send_loan(1, {}, block, &returned) == SendStatus::kPending);

@@ -13,6 +13,29 @@
 
 namespace bedplate::test {
 
+constexpr GroupKind kGroupKinds[] = {GroupKind::kLazy, GroupKind::kMesh, GroupKind::kExchange};
+
+// An exchange has two members, whatever one wants.
+inline GroupShape shape_of(GroupKind kind, uint32_t member_count) {
+  GroupShape shape;
+  shape.kind = kind;
+  shape.member_count = kind == GroupKind::kExchange ? 2 : member_count;
+  shape.box_count = default_box_count(shape.member_count);
+  return shape;
+}
+
+// How often it was called, and with what last.
+struct Counted : Completion {
+  Counted() {
+    call = [](Completion& self, Outcome how) noexcept {
+      ++static_cast<Counted&>(self).count;
+      static_cast<Counted&>(self).outcome = how;
+    };
+  }
+  int count = 0;
+  Outcome outcome = Outcome::kNotDone;
+};
+
 // One member with all that it is made of, and what it has received.
 struct Member {
   struct Received {
@@ -103,6 +126,29 @@ class GroupRig {
     all_[index].reset();
     members_->set_state(index, MemberState::kDead);
   }
+  // Kills it, unless it is dead already; the others acknowledge, and its place is free.
+  void bury(uint32_t index) {
+    if (all_[index] != nullptr) kill(index);
+    poll();
+    members_->set_state(index, MemberState::kQuiet);
+    poll();
+    segment_.reset_member(index);
+    members_->set_state(index, MemberState::kFree);
+    poll();
+  }
+  // Everybody looks at what has happened.
+  void poll() {
+    for (int i = 0; i < 3; ++i) {
+      for (const auto& member : all_) {
+        if (member) member->messenger.poll(64);
+      }
+    }
+  }
+  // A slot of the receiver's FIFO, claimed in the sender's name.
+  InboundFifo::Claim claim(uint32_t receiver, uint32_t sender) {
+    uint64_t known = segment_.fifo(receiver).tail();
+    return segment_.fifo(receiver).try_claim(sender, &known);
+  }
 
   static constexpr uint32_t kHandledAmCount = 200;
 
@@ -124,6 +170,16 @@ class GroupRig {
 
 inline std::span<const std::byte> bytes_of(const std::string& text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+}
+
+inline bool has_box(Endpoint& endpoint) { return static_cast<ShmEndpoint&>(endpoint).has_box(); }
+
+// Sends so many messages, each of which the receiver reads at once.
+inline void talk(Member& from, Member& receiver, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) {
+    BP_ASSERT(from.to(receiver.shm.member()).am_send(1, bytes_of("talk")) == SendStatus::kDone);
+    receiver.messenger.poll(64);
+  }
 }
 
 }  // namespace bedplate::test

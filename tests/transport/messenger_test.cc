@@ -12,12 +12,7 @@ using namespace bedplate;
 using namespace bedplate::test;
 
 TEST_GROUP(Messenger) {
-  GroupShape shape;
-
-  void setup() override {
-    shape.member_count = 3;
-    shape.box_count = 4;
-  }
+  const GroupShape shape = shape_of(GroupKind::kLazy, 3);
 };
 
 TEST(Messenger, WithoutProvidersSaysSo) {

@@ -26,18 +26,6 @@ struct Arrived {
   Loan loan;
 };
 
-struct Counted : Completion {
-  uint32_t count = 0;
-  Outcome outcome = Outcome::kNotDone;
-  Counted() {
-    call = [](Completion& self, Outcome how) noexcept {
-      auto& counted = static_cast<Counted&>(self);
-      ++counted.count;
-      counted.outcome = how;
-    };
-  }
-};
-
 struct Link {
   const char* name = "";
   Endpoint* endpoint = nullptr;  // from sender to receiver
@@ -115,10 +103,7 @@ class Links {
   void for_each(const std::function<void(Link&)>& test) {
     Seed seed;
     for (GroupKind kind : {GroupKind::kLazy, GroupKind::kMesh, GroupKind::kExchange}) {
-      GroupShape shape;
-      shape.kind = kind;
-      shape.box_count = 2;
-      GroupRig rig(shape, &*pool_);
+      GroupRig rig(shape_of(kind, 2), &*pool_);
       Member& a = rig.join(0);
       Member& b = rig.join(1);
       Link link{group_kind_text(kind), &a.to(1), &b.to(0), &a.messenger, &b.messenger, {}};

@@ -12,60 +12,22 @@ using namespace bedplate::test;
 
 namespace {
 
-constexpr GroupKind kKinds[] = {GroupKind::kLazy, GroupKind::kMesh, GroupKind::kExchange};
-
-GroupShape shape_of(GroupKind kind) {
-  GroupShape shape;
-  shape.kind = kind;
-  shape.member_count = kind == GroupKind::kExchange ? 2 : 3;
-  shape.entry_count = 32;
-  shape.box_count = 4;
-  return shape;
-}
-
-struct Counted : Completion {
-  Counted() {
-    call = [](Completion& self, Outcome how) noexcept {
-      ++static_cast<Counted&>(self).count;
-      static_cast<Counted&>(self).outcome = how;
-    };
-  }
-  int count = 0;
-  Outcome outcome = Outcome::kNotDone;
-};
-
 uint32_t count_of(const Member& member, PeerEventKind kind) {
   uint32_t count = 0;
   for (const PeerEvent& event : member.events) count += event.kind == kind;
   return count;
 }
 
-// What the owner of the pool does when everybody has acknowledged.
-void free_place(GroupRig& rig, uint32_t member) {
-  rig.segment().reset_member(member);
-  rig.members().set_state(member, MemberState::kFree);
-}
-
-void poll_all(std::initializer_list<Member*> members) {
-  for (int i = 0; i < 3; ++i) {
-    for (Member* member : members) member->messenger.poll(64);
-  }
-}
-
 }  // namespace
 
 TEST_GROUP(ShmMembers) {
   TestPool pool;
-
-  std::span<std::byte> lendable() {
-    return pool->create_segment("lent", 64 * kKiB, PageSize::k4KiB, 1).take()->memory();
-  }
 };
 
 TEST(ShmMembers, TheDeadAreHeardToTheLastMessage) {
-  for (GroupKind kind : kKinds) {
+  for (GroupKind kind : kGroupKinds) {
     for (uint32_t before : {0u, 40u}) {  // 40: there is a box
-      GroupRig rig(shape_of(kind));
+      GroupRig rig(shape_of(kind, 3));
       Member& a = rig.join(0);
       Member& b = rig.join(1);
       for (uint32_t i = 0; i < before; ++i) {
@@ -92,8 +54,8 @@ TEST(ShmMembers, TheDeadAreHeardToTheLastMessage) {
 }
 
 TEST(ShmMembers, TheDeadCannotBeSentTo) {
-  for (GroupKind kind : kKinds) {
-    GroupRig rig(shape_of(kind));
+  for (GroupKind kind : kGroupKinds) {
+    GroupRig rig(shape_of(kind, 3));
     Member& a = rig.join(0);
     rig.join(1);
     Endpoint& to_b = a.to(1);
@@ -108,8 +70,8 @@ TEST(ShmMembers, TheDeadCannotBeSentTo) {
 }
 
 TEST(ShmMembers, WhoJoinedAndDiedBetweenTwoPollsIsHeardAndThenGone) {
-  for (GroupKind kind : kKinds) {
-    GroupRig rig(shape_of(kind));
+  for (GroupKind kind : kGroupKinds) {
+    GroupRig rig(shape_of(kind, 3));
     Member& b = rig.join(1);
     b.messenger.poll(8);
     Member& a = rig.join(0);
@@ -126,15 +88,14 @@ TEST(ShmMembers, WhoJoinedAndDiedBetweenTwoPollsIsHeardAndThenGone) {
 // Killed at each step between claiming and publishing.
 TEST(ShmMembers, ATornSlotIsPassedOverWhenItsWriterIsDead) {
   for (bool has_moved_the_counter : {false, true}) {
-    GroupRig rig(shape_of(GroupKind::kLazy));
+    GroupRig rig(shape_of(GroupKind::kLazy, 3));
     Member& a = rig.join(0);
     Member& b = rig.join(1);
     Member& c = rig.join(2);
     CHECK(a.to(1).am_send(1, bytes_of("whole")) == SendStatus::kDone);
     InboundFifo fifo = rig.segment().fifo(1);
     if (has_moved_the_counter) {
-      uint64_t known = 0;
-      CHECK(fifo.try_claim(0, &known).slot != nullptr);
+      rig.claim(1, 0);
     } else {
       SlotHeader header;
       fifo.peek(1, &header).header.store(pack_slot(1, {SlotKind::kClaimed, 0, 0, 0}));
@@ -152,7 +113,7 @@ TEST(ShmMembers, ATornSlotIsPassedOverWhenItsWriterIsDead) {
 }
 
 TEST(ShmMembers, ATornSlotAtTheVeryEndHoldsTheAcknowledgementUntilItIsPassed) {
-  GroupRig rig(shape_of(GroupKind::kLazy));
+  GroupRig rig(shape_of(GroupKind::kLazy, 3));
   Member& a = rig.join(0);
   Member& b = rig.join(1);
   b.messenger.poll(8);
@@ -171,9 +132,9 @@ TEST(ShmMembers, ATornSlotAtTheVeryEndHoldsTheAcknowledgementUntilItIsPassed) {
 }
 
 TEST(ShmMembers, LoansOfTheDeadComeBackOnlyWhenTheyAreQuiet) {
-  const std::span<std::byte> block = lendable();
-  for (GroupKind kind : kKinds) {
-    GroupRig rig(shape_of(kind), &*pool);
+  const std::span<std::byte> block = pool.memory(64 * kKiB);
+  for (GroupKind kind : kGroupKinds) {
+    GroupRig rig(shape_of(kind, 3), &*pool);
     Member& a = rig.join(0);
     Member& b = rig.join(1);
     Counted back;
@@ -191,9 +152,9 @@ TEST(ShmMembers, LoansOfTheDeadComeBackOnlyWhenTheyAreQuiet) {
 }
 
 TEST(ShmMembers, WhoseLoansAreHeldIsSaidUntilTheyAreReleased) {
-  const std::span<std::byte> block = lendable();
-  for (GroupKind kind : kKinds) {
-    GroupRig rig(shape_of(kind), &*pool);
+  const std::span<std::byte> block = pool.memory(64 * kKiB);
+  for (GroupKind kind : kGroupKinds) {
+    GroupRig rig(shape_of(kind, 3), &*pool);
     Member& a = rig.join(0);
     Member& b = rig.join(1);
     Counted back;
@@ -215,8 +176,8 @@ TEST(ShmMembers, WhoseLoansAreHeldIsSaidUntilTheyAreReleased) {
 }
 
 TEST(ShmMembers, WhoComesAfterTheDeadStartsClean) {
-  for (GroupKind kind : kKinds) {
-    GroupRig rig(shape_of(kind));
+  for (GroupKind kind : kGroupKinds) {
+    GroupRig rig(shape_of(kind, 3));
     Member& b = rig.join(1);
     for (uint32_t generation = 1; generation <= 4; ++generation) {
       Member& a = rig.join(0);
@@ -240,34 +201,23 @@ TEST(ShmMembers, WhoComesAfterTheDeadStartsClean) {
         a.messenger.poll(64);
         CHECK(!a.received.empty());
       }
-      rig.kill(0);
-      b.messenger.poll(64);
-      rig.members().set_state(0, MemberState::kQuiet);
-      b.messenger.poll(64);
-      free_place(rig, 0);
-      b.messenger.poll(64);
+      rig.bury(0);
       LONGS_EQUAL(0, b.counters.cut_off.read());
     }
   }
 }
 
 TEST(ShmMembers, AnEndpointWhoseBoxIsWantedBackWritesNothingForTheNextOne) {
-  GroupShape shape = shape_of(GroupKind::kLazy);
+  GroupShape shape = shape_of(GroupKind::kLazy, 3);
   shape.box_count_max = 1;
   GroupRig rig(shape);
   Member& a = rig.join(0);
   Member& b = rig.join(1);
   Member& c = rig.join(2);
-  for (int i = 0; i < 16; ++i) {
-    CHECK(a.to(1).am_send(1, bytes_of("x")) == SendStatus::kDone);
-    b.messenger.poll(8);
-  }
+  talk(a, b, 16);
   a.messenger.poll(8);
-  CHECK(static_cast<ShmEndpoint&>(a.to(1)).has_box());
-  for (int i = 0; i < 66 * 16; ++i) {
-    CHECK(c.to(1).am_send(1, bytes_of("y")) == SendStatus::kDone);
-    b.messenger.poll(8);
-  }
+  CHECK(has_box(a.to(1)));
+  talk(c, b, 66 * 16);
   // Now b wants it back, but a has just used it again; b reads that, and dies.
   CHECK(a.to(1).am_send(1, bytes_of("unread")) == SendStatus::kDone);
   a.messenger.poll(8);
@@ -275,13 +225,11 @@ TEST(ShmMembers, AnEndpointWhoseBoxIsWantedBackWritesNothingForTheNextOne) {
   STRCMP_EQUAL("unread", b.received.back().payload.c_str());
   const uint64_t claims = rig.segment().fifo(1).claims();
   rig.kill(1);
-  poll_all({&a, &c});
+  rig.poll();
   LONGS_EQUAL(claims, rig.segment().fifo(1).claims());
-  rig.members().set_state(1, MemberState::kQuiet);
-  poll_all({&a, &c});
-  free_place(rig, 1);
+  rig.bury(1);
   Member& next = rig.join(1);
-  for (int i = 0; i < 10; ++i) poll_all({&a, &c, &next});
+  for (int i = 0; i < 10; ++i) rig.poll();
   LONGS_EQUAL(0, next.counters.cut_off.read());
   LONGS_EQUAL(0, rig.segment().fifo(1).claims());
   CHECK(a.to(1).am_send(1, bytes_of("hello")) == SendStatus::kDone);
@@ -292,18 +240,13 @@ TEST(ShmMembers, AnEndpointWhoseBoxIsWantedBackWritesNothingForTheNextOne) {
 // It dies, its place is given out anew, and the new one writes: all while a poll runs handlers.
 TEST(ShmMembers, WhoJoinsDuringAPollIsHeardAsItself) {
   for (GroupKind kind : {GroupKind::kLazy, GroupKind::kMesh}) {
-    GroupRig rig(shape_of(kind));
+    GroupRig rig(shape_of(kind, 3));
     Member& a = rig.join(1);
     Member& b = rig.join(0);
     Member& c = rig.join(2);
     for (int i = 0; i < 5; ++i) CHECK(c.to(0).am_send(1, bytes_of("old")) == SendStatus::kDone);
     b.messenger.poll(64);
-    rig.kill(2);
-    poll_all({&a, &b});
-    rig.members().set_state(2, MemberState::kQuiet);
-    poll_all({&a, &b});
-    free_place(rig, 2);
-    poll_all({&a, &b});
+    rig.bury(2);
     b.messenger.set_handler(250, {[](void* context, const Message&) noexcept {
                                     auto& group = *static_cast<GroupRig*>(context);
                                     group.join(2).to(0).am_send(251, bytes_of("new"));
@@ -325,8 +268,8 @@ TEST(ShmMembers, WhoJoinsDuringAPollIsHeardAsItself) {
 }
 
 TEST(ShmMembers, TheEndOfThePoolIsOneEventAndNobodyIsSentTo) {
-  for (GroupKind kind : kKinds) {
-    GroupRig rig(shape_of(kind));
+  for (GroupKind kind : kGroupKinds) {
+    GroupRig rig(shape_of(kind, 3));
     Member& a = rig.join(0);
     Member& b = rig.join(1);
     CHECK(a.to(1).am_send(1, bytes_of("published")) == SendStatus::kDone);
@@ -345,16 +288,13 @@ TEST(ShmMembers, TheEndOfThePoolIsOneEventAndNobodyIsSentTo) {
 
 // Nobody says any more who dies: time decides, once for all that were claimed by then.
 TEST(ShmMembers, ATornSlotIsPassedOverAfterTheEndOfThePool) {
-  GroupRig rig(shape_of(GroupKind::kLazy));
-  Member& a = rig.join(0);
+  GroupRig rig(shape_of(GroupKind::kLazy, 3));
+  rig.join(0);
   Member& b = rig.join(1);
-  Member& c = rig.join(2);
-  Endpoint& to_b = c.to(1);
-  InboundFifo fifo = rig.segment().fifo(1);
-  uint64_t known = 0;
-  CHECK(fifo.try_claim(0, &known).slot != nullptr);
+  Endpoint& to_b = rig.join(2).to(1);
+  rig.claim(1, 0);
   CHECK(to_b.am_send(1, bytes_of("between")) == SendStatus::kDone);
-  const InboundFifo::Claim late = fifo.try_claim(0, &known);
+  const InboundFifo::Claim late = rig.claim(1, 0);
   CHECK(to_b.am_send(1, bytes_of("last")) == SendStatus::kDone);
   rig.members().release_owner_life();
   const uint64_t begin_ns = monotonic_ns();
@@ -362,7 +302,7 @@ TEST(ShmMembers, ATornSlotIsPassedOverAfterTheEndOfThePool) {
   LONGS_EQUAL(0, b.received.size());
   while (b.received.empty() && monotonic_ns() - begin_ns < kNsPerSecond) b.messenger.poll(1);
   CHECK(monotonic_ns() - begin_ns > kNsPerSecond / 4);
-  fifo.publish(late, {SlotKind::kInline, 1, 0, 0});  // alive after all
+  rig.segment().fifo(1).publish(late, {SlotKind::kInline, 1, 0, 0});  // alive after all
   while (b.messenger.poll(8) > 0 && monotonic_ns() - begin_ns < kNsPerSecond) {
   }
   CHECK(monotonic_ns() - begin_ns < kNsPerSecond);
@@ -372,16 +312,14 @@ TEST(ShmMembers, ATornSlotIsPassedOverAfterTheEndOfThePool) {
   STRCMP_EQUAL("last", b.received[2].payload.c_str());
   LONGS_EQUAL(1, b.counters.torn.read());
   LONGS_EQUAL(1, count_of(b, PeerEventKind::kPoolGone));
-  (void)a;
 }
 
 TEST(ShmMembers, SlotsThatAreClaimedWhenOneIsWaitedForAreWaitedForTogether) {
-  GroupRig rig(shape_of(GroupKind::kLazy));
+  GroupRig rig(shape_of(GroupKind::kLazy, 3));
   Member& a = rig.join(0);
   Member& b = rig.join(1);
   CHECK(a.to(1).am_send(1, bytes_of("x")) == SendStatus::kDone);
-  uint64_t known = 0;
-  for (int i = 0; i < 10; ++i) CHECK(rig.segment().fifo(1).try_claim(0, &known).slot != nullptr);
+  for (int i = 0; i < 10; ++i) rig.claim(1, 0);
   rig.members().release_owner_life();
   const uint64_t begin_ns = monotonic_ns();
   while (b.messenger.poll(8) > 0 && monotonic_ns() - begin_ns < kNsPerSecond) {

@@ -33,14 +33,6 @@ void without_memory(Body&& body) {
   body();
 }
 
-GroupShape shape_of(GroupKind kind, uint32_t member_count) {
-  GroupShape shape;
-  shape.kind = kind;
-  shape.member_count = member_count;
-  shape.box_count = default_box_count(member_count);
-  return shape;
-}
-
 void send(Member& from, uint32_t to, const char* text) {
   BP_PROBE_CHECK(from.to(to).am_send(1, bytes_of(text)) == SendStatus::kDone);
 }

@@ -17,17 +17,6 @@ using namespace bedplate::test;
 
 namespace {
 
-struct Counted : Completion {
-  Counted() {
-    call = [](Completion& self, Outcome how) noexcept {
-      ++static_cast<Counted&>(self).count;
-      static_cast<Counted&>(self).outcome = how;
-    };
-  }
-  int count = 0;
-  Outcome outcome = Outcome::kNotDone;
-};
-
 std::vector<std::byte> pattern(size_t bytes, uint64_t number) {
   std::vector<std::byte> made(bytes);
   for (size_t i = 0; i < bytes; ++i) made[i] = static_cast<std::byte>(i * 13 + i / 251 + number);
@@ -49,17 +38,14 @@ TEST_GROUP(ShmOperations) {
     return kept.emplace_back(pattern(bytes, number));
   }
 
-  void setup() override {
-    in_pool = pool->create_segment("exposed", 64 * kKiB, PageSize::k4KiB, 1).take()->memory();
-  }
+  void setup() override { in_pool = pool.memory(64 * kKiB); }
   void start(GroupKind kind, uint32_t eager_bytes = 4096, uint32_t eager_count = 4) {
     start(kind, SegmentRights::all(), eager_bytes, eager_count);
   }
   void start(GroupKind kind, const SegmentRights& rights_of_b, uint32_t eager_bytes = 4096,
              uint32_t eager_count = 4) {
-    GroupShape shape;
-    shape.kind = kind;
-    shape.member_count = kind == GroupKind::kExchange ? 2 : 3;
+    GroupShape shape = shape_of(kind, 3);
+    shape.box_count = 0;
     shape.eager_bytes = eager_bytes;
     shape.eager_count = eager_count;
     shape.entry_count = 8;
@@ -84,7 +70,7 @@ TEST_GROUP(ShmOperations) {
 };
 
 TEST(ShmOperations, AreDoneOnTheSpotInThePool) {
-  for (GroupKind kind : {GroupKind::kLazy, GroupKind::kMesh, GroupKind::kExchange}) {
+  for (GroupKind kind : kGroupKinds) {
     start(kind);
     const RemoteMemory remote = expose(in_pool.first(20000));
     const std::vector<std::byte> data = pattern(20000, 1);
@@ -325,13 +311,7 @@ TEST(ShmOperations, EndUnknownWhenTheTargetDies) {
 TEST(ShmOperations, AnExposureIsNotForWhoComesNext) {
   start(GroupKind::kLazy);
   const RemoteMemory remote = expose(std::span(outside).first(64));
-  rig->kill(0);
-  b->messenger.poll(64);
-  rig->members().set_state(0, MemberState::kQuiet);
-  b->messenger.poll(64);
-  rig->segment().reset_member(0);
-  rig->members().set_state(0, MemberState::kFree);
-  b->messenger.poll(64);
+  rig->bury(0);
   a = &rig->join(0);
   Counted put;
   CHECK(a->to(1).put(keep(8, 0), remote.part(0, 8), &put) == SendStatus::kPending);

@@ -51,8 +51,7 @@ class Traffic {
  public:
   Traffic(GroupKind kind, uint32_t member_count)
       : count_(member_count), random_(seed_.value()), rig_(scarce(kind, member_count), &*pool_) {
-    const std::span<std::byte> lent =
-        pool_->create_segment("lent", 64 * kKiB, PageSize::k4KiB, 1).take()->memory();
+    const std::span<std::byte> lent = pool_.memory(64 * kKiB);
     for (Block& block : blocks_) {
       block.memory = lent.subspan(static_cast<size_t>(&block - blocks_) * kBlockBytes, kBlockBytes);
       block.call = [](Completion& self, Outcome outcome) noexcept {

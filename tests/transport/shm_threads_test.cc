@@ -59,10 +59,8 @@ struct Checker {
   uint64_t wrong = 0;
 };
 
-GroupShape shape_of(GroupKind kind, uint32_t member_count) {
-  GroupShape shape;
-  shape.kind = kind;
-  shape.member_count = member_count;
+GroupShape small_shape(GroupKind kind, uint32_t member_count) {
+  GroupShape shape = shape_of(kind, member_count);
   shape.entry_count = 16;
   shape.eager_bytes = 1000;
   shape.eager_count = 4;
@@ -84,9 +82,7 @@ TEST_GROUP(ShmThreads) {
   TestPool pool;
   std::span<std::byte> lent;
 
-  void setup() override {
-    lent = pool->create_segment("lent", 256 * kKiB, PageSize::k4KiB, 1).take()->memory();
-  }
+  void setup() override { lent = pool.memory(256 * kKiB); }
 };
 
 // One member, four threads that send through the same two endpoints, while its shard polls.
@@ -94,7 +90,7 @@ TEST(ShmThreads, ManyThreadsSendThroughTheSameEndpoints) {
   constexpr uint32_t kThreads = 4;
   constexpr uint32_t kEach = 3000;
   for (GroupKind kind : {GroupKind::kLazy, GroupKind::kMesh}) {
-    GroupRig rig(shape_of(kind, 3), &*pool);
+    GroupRig rig(small_shape(kind, 3), &*pool);
     Member* members[3] = {&rig.join(0, true), &rig.join(1), &rig.join(2)};
     Checker checkers[3];
     Endpoint* to[3] = {nullptr, &members[0]->to(1), &members[0]->to(2)};
@@ -161,7 +157,7 @@ TEST(ShmThreads, ManyThreadsSendThroughTheSameEndpoints) {
 // Two senders take turns at being busy, so that the receiver's only box goes to and fro between
 // them while both go on sending messages of all lengths.
 TEST(ShmThreads, ABoxGoesToAndFroWhileBothSend) {
-  GroupShape shape = shape_of(GroupKind::kLazy, 3);
+  GroupShape shape = small_shape(GroupKind::kLazy, 3);
   shape.box_count_max = 1;
   shape.send_threshold = 1;
   GroupRig rig(shape, &*pool);
@@ -213,9 +209,9 @@ TEST(ShmThreads, ABoxGoesToAndFroWhileBothSend) {
 
 // Each sleeps whenever there is nothing; a message that wakes nobody would show as a long sleep.
 TEST(ShmThreads, EveryMessageWakesWhoWaitsForIt) {
-  for (GroupKind kind : {GroupKind::kLazy, GroupKind::kMesh, GroupKind::kExchange}) {
+  for (GroupKind kind : kGroupKinds) {
     constexpr uint32_t kRounds = 3000;
-    GroupRig rig(shape_of(kind, 2), &*pool);
+    GroupRig rig(small_shape(kind, 2), &*pool);
     Member* members[2] = {&rig.join(0), &rig.join(1)};
     Checker checkers[2];
     for (uint32_t i = 0; i < 2; ++i) checkers[i].listen(members[i]->messenger);
@@ -245,7 +241,7 @@ TEST(ShmThreads, EveryMessageWakesWhoWaitsForIt) {
 
 // A loan that another thread releases comes back although the borrower's shard sleeps.
 TEST(ShmThreads, AReleaseByAnotherThreadWakesTheLender) {
-  GroupRig rig(shape_of(GroupKind::kLazy, 2), &*pool);
+  GroupRig rig(small_shape(GroupKind::kLazy, 2), &*pool);
   Member& a = rig.join(0);
   Member& b = rig.join(1, true);
   Block block;
@@ -273,7 +269,7 @@ TEST(ShmThreads, OperationsOfManyThreadsEndOnce) {
   struct Done : Completion {
     std::atomic<uint32_t> count{0};
   };
-  GroupRig rig(shape_of(GroupKind::kLazy, 2), &*pool);
+  GroupRig rig(small_shape(GroupKind::kLazy, 2), &*pool);
   Member& a = rig.join(0, true);
   Member& b = rig.join(1);
   alignas(8) std::byte outside[8] = {};
