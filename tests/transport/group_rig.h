@@ -82,6 +82,10 @@ class GroupRig {
 
   GroupSegment& segment() { return segment_; }
   MembersTable& members() { return *members_; }
+  // Of the table, as its owner writes it.
+  MemberEntry& entry(uint32_t index) {
+    return reinterpret_cast<MemberEntry*>(table_.data() + kMembersHeaderBytes)[index];
+  }
 
   // Lets member `index` join, and all who are there notice.
   Member& join(uint32_t index, bool is_threaded = false,

@@ -240,3 +240,21 @@ TEST(ShmBoxes, LosesNothingOfADeadSenderThatHadGivenItsBoxBack) {
   STRCMP_EQUAL("last", world.receiver.received.back().payload.c_str());
   LONGS_EQUAL(0, world.receiver.counters.cut_off.read());
 }
+
+TEST(ShmBoxes, ABoxGoesBackOnlyWhenAllInItWasRead) {
+  WantedBox world;
+  for (const char* text : {"one", "two", "three"}) {
+    CHECK(world.sender.to(0).am_send(1, bytes_of(text)) == SendStatus::kDone);
+  }
+  world.sender.messenger.poll(16);  // the box is wanted, but not empty
+  CHECK(world.sender.to(0).am_send(1, bytes_of("four")) == SendStatus::kDone);
+  CHECK(has_box(world.sender.to(0)));
+  world.receiver.received.clear();
+  for (int i = 0; i < 20; ++i) {  // so little at a time that the FIFO could overtake the box
+    world.receiver.messenger.poll(1);
+    world.sender.messenger.poll(16);
+  }
+  LONGS_EQUAL(4, world.receiver.received.size());
+  STRCMP_EQUAL("four", world.receiver.received.back().payload.c_str());
+  LONGS_EQUAL(1, world.receiver.counters.boxes_returned.read());
+}

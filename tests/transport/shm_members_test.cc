@@ -327,3 +327,37 @@ TEST(ShmMembers, SlotsThatAreClaimedWhenOneIsWaitedForAreWaitedForTogether) {
   CHECK(monotonic_ns() - begin_ns < kNsPerSecond);
   LONGS_EQUAL(10, b.counters.torn.read());
 }
+
+// The owner's control thread changes an entry and then the epoch. A poll that has looked at the
+// epoch before sees the new entry, and what the new member has sent, all the same.
+TEST(ShmMembers, WhoJoinsAnExchangeWithinAPollOfTheOwnerIsHeardOnce) {
+  for (bool was_seen_joining : {true, false}) {
+    GroupRig rig(shape_of(GroupKind::kExchange, 2));
+    rig.join(1);  // somebody before it, in whose time there was no owner's member yet
+    rig.bury(1);
+    Member& owner = rig.join(0);
+    owner.messenger.poll(8);
+    if (was_seen_joining) {
+      rig.members().begin_join(1, 1001, MemberName("member"));
+      owner.messenger.poll(8);
+    }
+    const uint64_t epoch = rig.members().epoch();
+    rig.entry(1).word.store(2 << 8 | static_cast<uint8_t>(MemberState::kAlive));
+    Member& joiner = rig.attach(1);
+    CHECK(joiner.to(0).am_send(1, bytes_of("first")) == SendStatus::kDone);
+    owner.messenger.poll(8);
+    LONGS_EQUAL(epoch, rig.members().epoch());
+    LONGS_EQUAL(was_seen_joining ? 1 : 0, owner.received.size());
+    rig.members().set_state(1, MemberState::kAlive);  // now the epoch moves as well
+    owner.messenger.poll(8);
+    CHECK(joiner.to(0).am_send(1, bytes_of("second")) == SendStatus::kDone);
+    owner.messenger.poll(8);
+    LONGS_EQUAL(2, owner.received.size());
+    STRCMP_EQUAL("second", owner.received[1].payload.c_str());
+    LONGS_EQUAL(1, count_of(owner, PeerEventKind::kJoined));
+    LONGS_EQUAL(2, owner.events.back().generation);
+    CHECK(owner.to(1).am_send(1, bytes_of("answer")) == SendStatus::kDone);
+    rig.poll();
+    LONGS_EQUAL(1, joiner.received.size());
+  }
+}
