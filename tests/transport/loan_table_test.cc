@@ -48,6 +48,27 @@ TEST(LoanTable, LendsSoManyAndNoMore) {
   LONGS_EQUAL(50, table.try_lend(blocks, nullptr, 0).loan);
 }
 
+// As many as a group may have: the number behind the last one means none.
+TEST(LoanTable, LendsAllOfTheMost) {
+  constexpr uint32_t kMost = 65535;
+  std::vector<std::atomic<uint8_t>> bytes(kMost);
+  LoanTable most;
+  most.create(bytes);
+  for (int round = 0; round < 2; ++round) {
+    std::vector<bool> is_lent(kMost);
+    for (uint32_t i = 0; i < kMost; ++i) {
+      const LoanTable::Lent lent = most.try_lend(blocks, nullptr, 0);
+      CHECK(lent.loan < kMost && !is_lent[lent.loan]);
+      is_lent[lent.loan] = true;
+      bytes[lent.loan].store(lent.mark);
+    }
+    LONGS_EQUAL(UINT32_MAX, most.try_lend(blocks, nullptr, 0).loan);
+    while (most.collect(out) > 0) {
+    }
+    LONGS_EQUAL(0, most.out_count());
+  }
+}
+
 TEST(LoanTable, CollectsAtMostWhatWasAskedFor) {
   for (uint32_t i = 0; i < 10; ++i) give_back(table.try_lend(blocks, nullptr, 0));
   LONGS_EQUAL(4, table.collect(std::span(out, 4)));

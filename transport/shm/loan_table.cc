@@ -3,6 +3,7 @@
 namespace bedplate {
 
 void LoanTable::create(std::span<std::atomic<uint8_t>> returned) {
+  BP_ASSERT(returned.size() <= kNone);
   returned_ = returned;
   out_words_ = static_cast<uint32_t>((returned.size() + 63) / 64);
   records_ = std::make_unique<Record[]>(returned.size());
