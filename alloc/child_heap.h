@@ -2,8 +2,8 @@
 // parent, until it calls exec or exits.
 //
 // Simple on purpose: blocks of powers of two from chunks that are mapped as needed and never given
-// back, one lock, larger blocks mapped one by one. What a child frees of its parent's is left alone;
-// what it reallocates is copied.
+// back, one lock, larger blocks mapped one by one. What a child frees of its parent's is left
+// alone; what it reallocates is copied.
 #pragma once
 
 #include <cstddef>

@@ -36,8 +36,8 @@ bool add_heap_reserve(std::span<std::byte> memory) noexcept;
 // the heap segment is there, so that the data of the appliance lies on hugepages.
 void retire_boot_heap() noexcept;
 
-// Nor are new pages cut from what the calling thread has of segment 0: for processes whose segment 0
-// no other can read. Pages that it has begun stay in use by the owner that it allocates for now:
+// Nor are new pages cut from what the calling thread has of segment 0: for processes whose segment
+// 0 no other can read. Pages that it has begun stay in use by the owner that it allocates for now:
 // who wants none of these enters another (heap_owner.h). Cost: at least kHeapGranularityBytes more
 // of the new heap.
 void leave_boot_heap() noexcept;

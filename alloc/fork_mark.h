@@ -1,7 +1,7 @@
 // Whether this process owns the heap, or is a fork of the one that does.
 //
-// The pool is shared memory: a forked child has it before its eyes, not a copy. It may read what its
-// parent allocated, and must not touch the heap's own records. The mark lies on a page that the
+// The pool is shared memory: a forked child has it before its eyes, not a copy. It may read what
+// its parent allocated, and must not touch the heap's own records. The mark lies on a page that the
 // kernel wipes in a child (MADV_WIPEONFORK, Linux 4.14), so every kind of fork is noticed, also one
 // that calls no pthread_atfork handlers. It is no use for vfork, whose child is not to allocate.
 #pragma once

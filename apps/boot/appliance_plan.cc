@@ -68,8 +68,8 @@ Result<void> check_segment_count(const Configuration& configuration, size_t requ
   error.set_doing("planning the segments of the pool");
   error.set_answer("they are %zu, a pool has at most %u", request_count + 2, kSegmentCountMax);
   if (most == nullptr) return error.set_cure("have fewer groups or volumes");
-  return error.set_cure("lower max_count of the process %s: it takes %" PRIu64 " of them, for heaps "
-                        "and exchange", most->name.c_str(), most_count);
+  return error.set_cure("lower max_count of the process %s: it takes %" PRIu64 " of them, for "
+                        "heaps and exchange", most->name.c_str(), most_count);
 }
 
 // Of services, groups and processes. Errors: what these say that the plan cannot grant.

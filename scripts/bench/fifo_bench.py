@@ -173,7 +173,8 @@ def print_ours(columns, kind):
 
 def print_allocated(answers):
     print(f"\nBedplate, {PEERS} processes that joined, in 10^6 bytes, whole pages; entries, eager "
-          "bytes and lines\nas in the columns L64 above; private: what each keeps in its own heap\n")
+          "bytes and lines\nas in the columns L64 above; private: what each keeps in its own "
+          "heap\n")
     print(f"  {'':14} {'shared':>9} {'private':>9} {'page tables':>12} {'set up in':>10}")
     for name, answer in answers.items():
         print(f"  {name:14} {megabytes(answer['shared_bytes']):>9} "

@@ -77,8 +77,8 @@ def show_walks(rounds):
         show_row(text, common.spread([r[f"{name}_ns"] for r in rounds]),
                  common.spread(misses) if misses else "not counted")
     for error in {r["error"] for r in rounds if "error" in r}:
-        print(f"  this machine does not count dTLB load misses (perf_event_open: {error}); a virtual"
-              "\n  machine does with a virtual PMU")
+        print(f"  this machine does not count dTLB load misses (perf_event_open: {error}); a "
+              "virtual\n  machine does with a virtual PMU")
     ratio = statistics.median(r["ordinary_ns"] / r["pool_ns"] for r in rounds)
     print(f"  malloc / pool {ratio:.2f}; of malloc's block "
           f"{max(r['transparent_mib'] for r in rounds):.0f} MiB lie in transparent hugepages\n"

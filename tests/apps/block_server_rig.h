@@ -92,7 +92,8 @@ class BlockServerRig {
     for (const SegmentRequest& request : plan_block_server(options)) {
       uint64_t bytes = 0;
       for (const CarvePlan& carve : request.carves) bytes += carve.bytes;
-      auto made = pool->create_segment(request.owner, align_up(bytes, 4 * kKiB), PageSize::k4KiB, 1);
+      auto made =
+          pool->create_segment(request.owner, align_up(bytes, 4 * kKiB), PageSize::k4KiB, 1);
       BP_ASSERT(made.ok());
     }
     if (!connections.create(variant.uring)) return false;

@@ -52,7 +52,9 @@ inline std::string file_with(const std::vector<Change>& changes) {
   return text;
 }
 
-inline std::string file_with(size_t line, const std::string& text) { return file_with({{line, text}}); }
+inline std::string file_with(size_t line, const std::string& text) {
+  return file_with({{line, text}});
+}
 
 // The good file and a process that exchanges messages.
 inline constexpr const char* kMessagesLines =
@@ -71,7 +73,9 @@ inline std::string refusal(const std::string& text, const char* path = "f") {
   return format_error(result.error(), message, sizeof message);
 }
 
-inline std::string refusal(size_t line, const std::string& text) { return refusal(file_with(line, text)); }
+inline std::string refusal(size_t line, const std::string& text) {
+  return refusal(file_with(line, text));
+}
 
 #define REFUSED(message, ...) \
   STRCMP_EQUAL(std::string(message).c_str(), refusal(__VA_ARGS__).c_str())
@@ -113,9 +117,10 @@ inline void describe_messages(const Configuration& c, std::ostream& out) {
 inline std::string described(const Configuration& c) {
   std::ostringstream out;
   out << c.appliance.name << ' ' << c.appliance.runtime_directory << ' '
-      << c.appliance.drain_timeout_ms << ' ' << c.pool.bytes << ' ' << static_cast<int>(c.pool.pages)
-      << ' ' << static_cast<int>(c.pool.enforce) << ' ' << c.pool.heap_min_bytes << ' '
-      << optional_text(c.pool.heap_pages) << ' ' << optional_text(c.pool.heap_node) << ' '
+      << c.appliance.drain_timeout_ms << ' ' << c.pool.bytes << ' '
+      << static_cast<int>(c.pool.pages) << ' ' << static_cast<int>(c.pool.enforce) << ' '
+      << c.pool.heap_min_bytes << ' ' << optional_text(c.pool.heap_pages) << ' '
+      << optional_text(c.pool.heap_node) << ' '
       << static_cast<int>(c.event_loop.sockets) << ' '
       << c.event_loop.spin_us << ' ' << static_cast<int>(c.alloc.expect);
   for (const ShardSettings& shard : c.shards) out << " shard " << shard.name << ' ' << shard.cpu;
@@ -132,7 +137,9 @@ inline std::string described(const Configuration& c) {
   return out.str();
 }
 
-inline std::string source_path(const char* name) { return std::string(BP_SOURCE_DIRECTORY "/") + name; }
+inline std::string source_path(const char* name) {
+  return std::string(BP_SOURCE_DIRECTORY "/") + name;
+}
 
 inline std::string source_text(const char* name) {
   std::ifstream file(source_path(name));

@@ -115,8 +115,8 @@ class NbdPeer {
     if (hear(18) != "NBDMAGICIHAVEOPT" + be(3, 2)) return 0;
     queue(be(3, 4));
     if (structured) {
-      if (!say(option(8, "")) || hear(20) != be(0x3e889045565a9, 8) + be(8, 4) + be(1, 4) + be(0, 4))
-        return 0;
+      if (!say(option(8, ""))) return 0;
+      if (hear(20) != be(0x3e889045565a9, 8) + be(8, 4) + be(1, 4) + be(0, 4)) return 0;
     }
     structured_ = structured;
     if (!say(option(7, info_data(name)))) return 0;

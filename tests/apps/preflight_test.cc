@@ -131,8 +131,9 @@ TEST(Preflight, ShowsTheSumWhenThePoolHasTooManyRegionsForARing) {
   CHECK(std::strstr(found->answer, "16385 regions of at most 4 KiB are needed (v 1 + v 1") !=
         nullptr);
   CHECK(std::strstr(found->answer, "), it takes 16384") != nullptr);
-  STRCMP_EQUAL("make [pool] bytes smaller or have fewer segments, until 16384 regions do (`bedplate "
-               "plan` shows them); or set [event_loop] sockets = \"epoll\"", found->cure);
+  STRCMP_EQUAL("make [pool] bytes smaller or have fewer segments, until 16384 regions do "
+               "(`bedplate plan` shows them); or set [event_loop] sockets = \"epoll\"",
+               found->cure);
   plan.pool.segments.pop_back();
   LONGS_EQUAL(0, find(preflight(configuration, plan),
                       "fitting the pool of 64 MiB into what io_uring takes") != nullptr);

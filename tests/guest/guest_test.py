@@ -135,9 +135,9 @@ def unit_tests_on_this_kernel():
     """Above all NoWayBack: what a program asks libc for is refused here by the runtime alone, or by
     the filter; there is another node to move pages to, and a page may be lost.
 
-    Left out: Fork, InterceptionDecision, JoinMany and JoinProtocol, whose thousands of forks, execs,
-    allocations and connections take minutes where a processor is emulated, and which ask nothing of
-    the kernel that others do not.
+    Left out: Fork, InterceptionDecision, JoinMany and JoinProtocol, whose thousands of forks,
+    execs, allocations and connections take minutes where a processor is emulated, and which ask
+    nothing of the kernel that others do not.
     One core: two that are emulated, and spin, starve each other.
     """
     groups = ("/bedplate-tests -lg | head -n 1 | tr ' ' '\\n' | "
@@ -173,7 +173,8 @@ def appliance_on_1_gib_pages():
 def too_few_hugepages_are_counted():
     guest = run_appliance("hugepages=20")
     guest.expect(r"^== exit 1$")
-    guest.expect(r"^bedplate: looking for hugepages of 2 MiB: 20 are free, 24 are needed; echo 24 > ")
+    guest.expect(r"^bedplate: looking for hugepages of 2 MiB: 20 are free, 24 are needed; "
+                 r"echo 24 > ")
 
 
 def pages_lie_on_their_node():
@@ -200,7 +201,8 @@ def cure_names_the_node_that_lacks_hugepages():
     guest = run_appliance("hugepages=0:20,1:5", more=SECOND_SHARD.format(volume="20 MiB"),
                           before=cure, nodes=2, cpus=2)
     guest.expect(r"^bedplate: looking for hugepages of 2 MiB on node 1: 5 are free, 10 are needed; "
-                 r"echo 10 > /sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages$")
+                 r"echo 10 > /sys/devices/system/node/node1/hugepages/hugepages-2048kB/"
+                 r"nr_hugepages$")
     expect_served(guest, [("heap", 2 * MIB, 0), ("blockd", 2 * MIB, 0),
                           ("volume:ram0", 2 * MIB, 1)], "io_uring")
 

@@ -29,7 +29,8 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do
   esac
   shift 2
 done
-[ $# -ge 2 ] || { echo "guest: reading the options: no '-- COMMAND'; see the head of $0" >&2; exit 2; }
+[ $# -ge 2 ] ||
+  { echo "guest: reading the options: no '-- COMMAND'; see the head of $0" >&2; exit 2; }
 shift
 
 "$root/tests/guest/kernel.sh"

@@ -2,8 +2,9 @@
  *
  * A sender, which may be killed at any step, and may give a box back unasked, for want of memory; a
  * receiver, which grants a box and asks for it back whenever it likes; and somebody else who writes
- * into the same FIFO, so that its numbers are not the pair's. The FIFO is taken to be right (inbound_fifo.pml): claiming and publishing is one
- * step. Control messages to the sender come in order, as through its own FIFO.
+ * into the same FIFO, so that its numbers are not the pair's. The FIFO is taken to be right
+ * (inbound_fifo.pml): claiming and publishing is one step. Control messages to the sender come in
+ * order, as through its own FIFO.
  *
  * Properties: the pair's order is kept whichever way each message went; nothing that was published
  * is lost, nor after the sender's death; a box that was asked for comes back although its sender

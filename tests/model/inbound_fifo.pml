@@ -2,8 +2,9 @@
  *
  * Two writers, one of which may be killed between any two of its steps, a reader, and the owner of
  * the pool, which sees the death and gives the place to a new process once the reader has
- * acknowledged; or which dies itself, before it could say so. Two slots; laps count modulo four. Loads and stores are sequentially consistent:
- * on x86 nothing here depends on a store being passed by a later load.
+ * acknowledged; or which dies itself, before it could say so. Two slots; laps count modulo four.
+ * Loads and stores are sequentially consistent: on x86 nothing here depends on a store being passed
+ * by a later load.
  *
  * Properties: what was published is delivered once, whole, in each writer's order, and as that
  * generation's whose it is; nobody waits for ever (an invalid end state for spin): neither the
@@ -37,7 +38,7 @@
  * mutation: FULL_BEHIND_TAIL    a counter one behind the tail counts as a full FIFO
  * mutation: NO_SECOND_PEEK      the dead one's slot is passed over without another look
  * mutation: NO_DEATH            the reader waits for whoever has claimed, alive or not
- * mutation: NO_END_OF_WAIT      after the owner's death too the reader waits for whoever has claimed
+ * mutation: NO_END_OF_WAIT      after the owner's death too the reader waits for who has claimed
  * mutation: NO_WAIT_AFTER_END   after the owner's death it waits for nobody
  * mutation: NO_SLOT_AT_COUNTER  drained up to the counter, without the slot there
  * mutation: NO_DRAIN            a death is acknowledged at once
@@ -198,7 +199,8 @@ claim:
 #ifdef NO_DEATH
 #define HAS_DIED(member) false
 #else
-#define HAS_DIED(member) ((state[member] != ALIVE && state[member] != JOINING) || IS_ABANDONED(member))
+#define HAS_DIED(member) \
+  ((state[member] != ALIVE && state[member] != JOINING) || IS_ABANDONED(member))
 #endif
 #if defined(NO_END_OF_WAIT)
 #define IS_ABANDONED(member) false

@@ -3,10 +3,11 @@
 #
 #     tests/model/run.sh [MODEL...]      (all: tests/model/*.pml)
 #
-# A model's head says what it stands for (`code: FILE: TEXT`, and TEXT must occur in FILE, so that no
-# model outlives its code), how it is checked (`check: SWITCHES`; none: once, without any) and what
-# must be found (`mutation: SWITCHES`: the model with one of its parts left out). Two or more spaces
-# end the switches; what follows is for the reader. The last line is `N passed, N failed, N skipped`.
+# A model's head says what it stands for (`code: FILE: TEXT`, and TEXT must occur in FILE, so that
+# no model outlives its code), how it is checked (`check: SWITCHES`; none: once, without any) and
+# what must be found (`mutation: SWITCHES`: the model with one of its parts left out). Two or more
+# spaces end the switches; what follows is for the reader. The last line is `N passed, N failed, N
+# skipped`.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 

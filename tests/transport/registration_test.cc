@@ -178,7 +178,8 @@ TEST(KeyTable, MemoryThatIsNotThePoolsHasNoKey) {
   Segment& segment = pretend("one", kPage);
   create();
   int on_the_stack = 0;
-  void* elsewhere = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* elsewhere =
+      mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   check_no_key(&on_the_stack);
   check_no_key(kConstant);
   check_no_key(&static_data);

@@ -1,6 +1,6 @@
-// When the heap has nothing left: somebody who is heard first waits in its queue, a box that one
-// cannot keep books of goes back, and nothing is lost. In processes of their own, whose heap lies in
-// the pool.
+// When the heap has nothing left: what somebody new has sent waits in its queue, a box that one
+// cannot keep books of goes back, and nothing is lost. In processes of their own, whose heap lies
+// in the pool.
 #include "alloc/confined_heap.h"
 #include "alloc/heap_owner.h"
 #include "pinned_pool/pinned_pool.h"
