@@ -147,13 +147,12 @@ TEST(ShmHostile, EachKindOfNonsenseInTheFifo) {
 
 // What the victim has mapped and the member has not: its bytes are not for whoever names them.
 TEST(ShmHostile, ALoanOfWhatItMayNotReadItself) {
-  const std::span<std::byte> secret =
-      pool->create_segment("secret", 4 * kKiB, PageSize::k4KiB, 1).take()->memory();
+  const std::span<std::byte> secret = pool.memory(4 * kKiB);
   SegmentRights rights;
   rights.add(0, false);
   for (GroupKind kind : {GroupKind::kLazy, GroupKind::kExchange}) {
     for (const std::span<std::byte> memory : {lent, secret}) {
-      rig = std::make_unique<GroupRig>(shape_of(kind), &*pool);
+      rig = std::make_unique<GroupRig>(small_shape(kind), &*pool);
       a = &rig->join(0, false, rights);
       b = &rig->join(1);
       c = nullptr;

@@ -338,7 +338,7 @@ TEST(ShmMembers, WhoJoinsAnExchangeWithinAPollOfTheOwnerIsHeardOnce) {
     Member& owner = rig.join(0);
     owner.messenger.poll(8);
     if (was_seen_joining) {
-      rig.members().begin_join(1, 1001, MemberName("member"));
+      rig.members().begin_join(1, 1001, MemberName("member"), SegmentRights::all());
       owner.messenger.poll(8);
     }
     const uint64_t epoch = rig.members().epoch();

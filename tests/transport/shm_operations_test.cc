@@ -128,7 +128,7 @@ TEST(ShmOperations, MemoryThatOneMayNotWriteIsNotExposed) {
   pool->segment(0).is_writable = false;
   auto exposed = b->to(0).expose(in_pool.first(8));
   CHECK_FALSE(exposed.ok());
-  STRCMP_EQUAL("exposed is mapped read-only here", exposed.error().answer);
+  STRCMP_EQUAL("memory is mapped read-only here", exposed.error().answer);
 }
 
 TEST(ShmOperations, AreDoneByTheTargetElsewhereInAsManyPiecesAsItTakes) {
