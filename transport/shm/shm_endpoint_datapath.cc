@@ -27,10 +27,10 @@ SendStatus ShmEndpoint::send_copy(AmId id, std::span<const std::byte> payload) n
     if (area == nullptr) return SendStatus::kAgain;
     std::memcpy(area, payload.data(), bytes);
     // Not post(): it could find the box drained by now, and give it back.
-    return post_to_box({SlotKind::kArea, id, bytes, provider_.self_},
-                       reinterpret_cast<const std::byte*>(&place), sizeof place)
-               ? SendStatus::kDone
-               : SendStatus::kAgain;
+    post_to_box({SlotKind::kArea, id, bytes, provider_.self_},
+                reinterpret_cast<const std::byte*>(&place), sizeof place);
+    box_->prefetch_area(bytes);
+    return SendStatus::kDone;
   }
   const SlotHeader header = {SlotKind::kEager, id, bytes, provider_.self_};
   if (queue_ == Queue::kLane) {

@@ -62,6 +62,7 @@ void send_box(struct run *run, uint64_t number) {
   write_words(area, run->words, number);
   std::memcpy(slot->payload, &place, sizeof place);
   producer.publish(*slot, {SlotKind::kArea, kData, bytes, 0});
+  producer.prefetch_area(bytes);  // as an endpoint does
 }
 
 void receive_box(struct run *run, uint64_t) {
