@@ -93,6 +93,8 @@ class FastBoxProducer {
     slot.header.store(pack_slot(lap_of(produced_, slot_count_log2_), header),
                       std::memory_order_release);  // pairs with FastBoxConsumer::peek
     ++produced_;
+    // Now, while nobody waits for it, rather than before the next message.
+    if (produced_ - acknowledged_ > slot_mask_) refresh();
   }
 
   // Room for `bytes` in the area for the next message, or nullptr. Belongs to the message that is
@@ -101,7 +103,7 @@ class FastBoxProducer {
 
   // After a message of `bytes` in the area: fetches the lines that the next one will be written to,
   // while nobody waits for them. For short ones that gains nothing.
-  void prefetch_area(uint32_t bytes) const noexcept;
+  void prefetch_area(uint32_t bytes) noexcept;
 
   // Whether the consumer is done with everything.
   bool is_drained() noexcept {
@@ -193,13 +195,16 @@ inline bool FastBoxProducer::refresh() noexcept {
   return true;
 }
 
-inline void FastBoxProducer::prefetch_area(uint32_t bytes) const noexcept {
+inline void FastBoxProducer::prefetch_area(uint32_t bytes) noexcept {
   if (bytes < kPrefetchedBytesMin) return;
-  const uint64_t wanted = std::min(align_up(bytes, kCacheLineBytes), kPrefetchedBytesMax);
+  const uint64_t area_bytes = box_.area_bytes();
+  const uint64_t wanted = align_up(bytes, kCacheLineBytes);
+  const bool begins_anew = area_offset_ + wanted > area_bytes;
+  const uint64_t head = area_head_ + wanted + (begins_anew ? area_bytes - area_offset_ : 0);
   // What the consumer may still be reading it keeps.
-  if (area_head_ + wanted - area_tail_ > box_.area_bytes()) return;
-  const uint64_t offset = area_offset_ + wanted > box_.area_bytes() ? 0 : area_offset_;
-  for (uint64_t at = 0; at < wanted; at += kCacheLineBytes) {
+  if (head - area_tail_ > area_bytes && (!refresh() || head - area_tail_ > area_bytes)) return;
+  const uint64_t offset = begins_anew ? 0 : area_offset_;
+  for (uint64_t at = 0; at < std::min(wanted, kPrefetchedBytesMax); at += kCacheLineBytes) {
     prefetch_for_write(box_.area() + offset + at);
   }
 }
