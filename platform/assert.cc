@@ -1,8 +1,10 @@
 #include "platform/assert.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <unistd.h>
+
+#include "platform/log.h"
 
 namespace bedplate {
 
@@ -13,9 +15,7 @@ void assertion_failed(const char* file, int line, const char* what) noexcept {
                                    "bedplate: %s:%d: assertion failed: %s; this is a defect in "
                                    "the program: please report it\n",
                                    file, line, what);
-  const auto bytes = length < 0 ? 0U : static_cast<size_t>(length);
-  [[maybe_unused]] const ssize_t written =
-      write(STDERR_FILENO, text, bytes < sizeof text ? bytes : sizeof text - 1);
+  if (length > 0) write_log_line(text, std::min(static_cast<size_t>(length), sizeof text - 1));
   std::abort();
 }
 

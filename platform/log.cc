@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <unistd.h>
 
 #include "platform/clock.h"
@@ -21,13 +22,50 @@ const char* prefix_of(LogLevel level) noexcept {
   return "bedplate: ";
 }
 
+constexpr uint64_t kRecentCount = 32;
+constexpr uint32_t kBeingWritten = ~uint32_t{0};
+
+struct RecentLine {
+  std::atomic<uint32_t> line_bytes{0};
+  char text[256];
+};
+constinit RecentLine recent_lines[kRecentCount] = {};
+constinit std::atomic<uint64_t> line_count{0};
+
+void remember(const char* line, size_t line_bytes) noexcept {
+  RecentLine& recent = recent_lines[line_count.fetch_add(1, std::memory_order_relaxed) %
+                                    kRecentCount];
+  // Of two that come to one place at once, kRecentCount lines apart, one is forgotten.
+  const uint32_t was = recent.line_bytes.exchange(kBeingWritten, std::memory_order_acquire);
+  if (was == kBeingWritten) return;
+  const size_t kept_bytes = std::min(line_bytes, sizeof recent.text);
+  std::memcpy(recent.text, line, kept_bytes);
+  recent.text[kept_bytes - 1] = '\n';
+  recent.line_bytes.store(static_cast<uint32_t>(kept_bytes), std::memory_order_release);
+}
+
 void write_line(char* line, size_t line_bytes, size_t capacity) noexcept {
   line_bytes = std::min(line_bytes, capacity - 1);
   line[line_bytes++] = '\n';
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line, line_bytes);
+  write_log_line(line, line_bytes);
 }
 
 }  // namespace
+
+void write_log_line(const char* line, size_t line_bytes) noexcept {
+  remember(line, line_bytes);
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line, line_bytes);
+}
+
+void for_each_recent_line(void (*see)(const char* line, size_t line_bytes, void* context),
+                          void* context) noexcept {
+  const uint64_t end = line_count.load(std::memory_order_relaxed);
+  for (uint64_t i = end - std::min(end, kRecentCount); i < end; ++i) {
+    const RecentLine& recent = recent_lines[i % kRecentCount];
+    const uint32_t line_bytes = recent.line_bytes.load(std::memory_order_acquire);
+    if (line_bytes != 0 && line_bytes != kBeingWritten) see(recent.text, line_bytes, context);
+  }
+}
 
 void set_log_level(LogLevel level) noexcept { lowest_level = level; }
 

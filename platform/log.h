@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 #include "platform/result.h"
@@ -22,6 +23,16 @@ void log_line(LogLevel level, const char* format, ...) noexcept
 
 // Writes the three parts of `error` as one line.
 void log_error(const Error& error) noexcept;
+
+// Writes `line`, which ends with a newline, as it is. Allocates nothing, locks nothing: fit for
+// signal handlers, as are all of the above (vsnprintf of numbers and texts is).
+void write_log_line(const char* line, size_t line_bytes) noexcept;
+
+// Calls `see` for each of the last lines that were logged, oldest first, each with its newline; of
+// a long one it sees the beginning. For a record of a crash: what another thread logs meanwhile
+// may come torn. Fit for signal handlers.
+void for_each_recent_line(void (*see)(const char* line, size_t line_bytes, void* context),
+                          void* context) noexcept;
 
 // Writes `error` and ends the process with the exit code of its kind: for what happens before main,
 // where there is nobody to report to. Nothing is flushed and no destructor runs.

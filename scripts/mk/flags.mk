@@ -36,7 +36,7 @@ ifneq ($(filter asan tsan,$(MODE)),)
   SANITIZED := yes
   LDFLAGS := $(filter -fsanitize% -fno-sanitize%,$(CXXFLAGS))
 else
-  LDFLAGS := -static
+  LDFLAGS := -static -Wl,--build-id
 endif
 
 # mimalloc's sources are compiled into alloc/confined_mimalloc.cc. Its style is its own (-Wno-...;

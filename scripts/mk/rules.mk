@@ -128,7 +128,7 @@ hostile-peer: $(STRAIN)
 .PHONY: fuzz-run
 FUZZ_SECONDS ?= 60
 build/fuzz/nbd: tests/fuzz/nbd_fuzz.cc apps/blockd/nbd_negotiation.cc platform/assert.cc \
-                $(wildcard apps/blockd/nbd_*.h) $(MAKEFILES)
+                platform/log.cc platform/result.cc $(wildcard apps/blockd/nbd_*.h) $(MAKEFILES)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  FUZZ $@")
 	$(Q)clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -I. -o $@ $(filter %.cc,$^)

@@ -1,7 +1,7 @@
 # What is built from what. Every source is named: a file that is not here is not part of Bedplate.
 
-PLATFORM := assert call_stack cgroup cpu file hugepage log numa parallel result thread_stack units \
-            user
+PLATFORM := assert build_id call_stack cgroup cpu file hugepage log numa parallel result \
+            thread_stack units user
 PINNED_POOL := adopt_segment audit boot_segment join_connections join_protocol join_roster \
                join_server join_socket joined_pool membership memory_error no_way_back pinned_pool \
                plan seccomp_filter take_error
@@ -13,10 +13,11 @@ TRANSPORT := doorbell endpoint epoll/epoll_sockets event_loop group_terms joined
              registration self/self_provider shm/bell_watch shm/futex_bell shm/group_keeper \
              shm/group_layout shm/group_segment shm/loan_table shm/shm_boxes \
              shm/shm_endpoint_datapath shm/shm_exposures shm/shm_members shm/shm_operations \
-             shm/shm_provider shm/shm_receive_datapath single_copy single_copy/cma single_copy/cma_datapath \
-             single_copy/device single_copy/guarded_copy_datapath single_copy/knem \
-             single_copy/knem_datapath single_copy/xpmem single_copy/xpmem_datapath socket_address \
-             stream_sockets timer_queue uring/page_pin uring/uring_device uring/uring_sockets
+             shm/shm_provider shm/shm_receive_datapath single_copy single_copy/cma \
+             single_copy/cma_datapath single_copy/device single_copy/guarded_copy_datapath \
+             single_copy/knem single_copy/knem_datapath single_copy/xpmem \
+             single_copy/xpmem_datapath socket_address stream_sockets timer_queue uring/page_pin \
+             uring/uring_device uring/uring_sockets
 BOOT := appliance appliance_plan configuration configuration_keys configuration_values \
         counters_file listeners messages_plan messaging preflight shard toml_reader
 BLOCKD := block_server connection_datapath nbd_negotiation volume_datapath

@@ -90,3 +90,33 @@ TEST(Log, LinesOfSeveralThreadsDoNotMix) {
   }
   LONGS_EQUAL(kThreadCount * kLineCount, count);
 }
+
+TEST(Log, RecentLinesAreTheLastOnesInTheirOrder) {
+  const auto append = [](const char* line, size_t line_bytes, void* text) {
+    static_cast<std::string*>(text)->append(line, line_bytes);
+  };
+  StderrCapture capture;
+  for (int i = 0; i < 40; ++i) BP_LOG_INFO("number %d", i);
+  capture.finish();
+  std::string expected, recent;
+  for (int i = 8; i < 40; ++i) expected += "bedplate: number " + std::to_string(i) + "\n";
+  for_each_recent_line(append, &recent);
+  STRCMP_EQUAL(expected.c_str(), recent.c_str());
+}
+
+TEST(Log, RecentLinesOfErrorsAndAssertionsAreThereAndCutOff) {
+  std::string last;
+  const auto keep = [](const char* line, size_t line_bytes, void* text) {
+    static_cast<std::string*>(text)->assign(line, line_bytes);
+  };
+  StderrCapture capture;
+  Error error;
+  log_error(error.set_doing("doing").set_answer("answer"));
+  for_each_recent_line(keep, &last);
+  STRCMP_EQUAL("bedplate: doing: answer\n", last.c_str());
+  BP_LOG_INFO("%s", std::string(1000, 'x').c_str());
+  for_each_recent_line(keep, &last);
+  capture.finish();
+  LONGS_EQUAL(256, last.size());
+  CHECK(last.ends_with("xxx\n"));
+}

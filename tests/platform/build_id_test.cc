@@ -1,0 +1,20 @@
+#include "platform/build_id.h"
+
+#include <cstring>
+
+#include "tests/support/skip.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+
+TEST_GROUP(BuildId) {};
+
+// 20 bytes, SHA-1: what the linker makes by default. tests/guest compares it with the program's.
+TEST(BuildId, IsWhatTheLinkerLeft) {
+  BP_SKIP_UNDER_SANITIZER();  // their builds ask for none
+  const BuildId id = build_id();
+  LONGS_EQUAL(40, std::strlen(id.text));
+  LONGS_EQUAL(40, std::strspn(id.text, "0123456789abcdef"));
+  STRCMP_EQUAL(id.text, build_id().text);
+}
