@@ -1,6 +1,7 @@
 #include "platform/thread_stack.h"
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 
 #include <sys/mman.h>
@@ -9,6 +10,7 @@ namespace bedplate {
 namespace {
 
 constexpr uint64_t kGuardBytes = 4096;
+constexpr uint64_t kSignalStackBytes = 32 << 10;
 constexpr uint64_t kMappingBytes = kGuardBytes + kThreadStackBytes;
 
 }  // namespace
@@ -20,7 +22,13 @@ StackedThread::~StackedThread() {
 
 void* StackedThread::enter(void* self) {
   const auto* thread = static_cast<StackedThread*>(self);
+  // At the far end of the stack: a handler with SA_ONSTACK has room also when the stack is full.
+  alignas(16) char signal_stack_memory[kSignalStackBytes];
+  const stack_t signal_stack = {signal_stack_memory, 0, sizeof signal_stack_memory};
+  stack_t before = {};
+  sigaltstack(&signal_stack, &before);
   thread->function_(thread->context_);
+  sigaltstack(&before, nullptr);  // what runs next runs where that memory was
   return nullptr;
 }
 

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cinttypes>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -87,6 +88,13 @@ std::string name_of(const char* name) {
   return seen.name;
 }
 
+// As a fault on a full stack does: to the handler's own stack, where there is one.
+[[gnu::noinline]] int fill_stack(int depth) noexcept {
+  volatile char frame[4096];
+  frame[0] = '\0';
+  return depth < 0 ? 0 : fill_stack(depth & 1) + frame[0];
+}
+
 }  // namespace
 
 TEST_GROUP(StackedThread) {
@@ -170,4 +178,17 @@ TEST(StackedThread, RefusesAStackThatMayNotBeLocked) {
   LONGS_EQUAL(0, ended.exit_code);
   STRCMP_CONTAINS("locking the stack of thread unlocked: ", ended.text);
   STRCMP_CONTAINS("; raise the limit: ulimit -l unlimited", ended.text);
+}
+
+BP_PROBE(FullStack) {
+  struct sigaction action = {};
+  action.sa_handler = [](int) { _exit(42); };
+  action.sa_flags = SA_ONSTACK;
+  sigaction(SIGSEGV, &action, nullptr);
+  StackedThread thread;
+  BP_PROBE_CHECK(thread.start("full", [](void*) noexcept { fill_stack(0); }, nullptr).ok());
+  thread.join();
+}
+TEST(StackedThread, HandlersHaveRoomWhenTheStackIsFull) {
+  LONGS_EQUAL(42, test::run_fresh("FullStack").exit_code);
 }
