@@ -18,6 +18,8 @@ const Segment* segment_of(const void* address) noexcept {
   return nullptr;
 }
 
+constinit struct sigaction before = {};
+
 void on_bus_error(int, siginfo_t* info, void*) {
   if (const Segment* segment = segment_of(info->si_addr); segment != nullptr) {
     const bool is_hardware = info->si_code == BUS_MCEERR_AR || info->si_code == BUS_MCEERR_AO;
@@ -32,8 +34,8 @@ void on_bus_error(int, siginfo_t* info, void*) {
                                        "ways that are open");
     log_error(error);
   }
-  // The handler is off by now (SA_RESETHAND): the access is tried again, or the signal sent again,
-  // and ends the process.
+  // The access is tried again, or the signal sent again, and meets who was here before.
+  sigaction(SIGBUS, &before, nullptr);
   raise(SIGBUS);
 }
 
@@ -42,8 +44,10 @@ void on_bus_error(int, siginfo_t* info, void*) {
 void report_memory_errors() noexcept {
   struct sigaction action = {};
   action.sa_sigaction = &on_bus_error;
-  action.sa_flags = SA_SIGINFO | static_cast<int>(SA_RESETHAND);
-  sigaction(SIGBUS, &action, nullptr);
+  action.sa_flags = SA_SIGINFO;
+  struct sigaction was_there = {};
+  sigaction(SIGBUS, &action, &was_there);
+  if (was_there.sa_sigaction != &on_bus_error) before = was_there;
 }
 
 }  // namespace bedplate

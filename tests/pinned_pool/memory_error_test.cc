@@ -38,6 +38,7 @@ TEST_GROUP(MemoryError) {};
 
 BP_PROBE(HardwareErrorInThePool) {
   const Segment& segment = make_segment();
+  signal(SIGBUS, SIG_DFL);  // a sanitizer has a handler there
   report_memory_errors();
   send_bus_error(segment.address + 5000, BUS_MCEERR_AR);
 }
@@ -50,6 +51,7 @@ TEST(MemoryError, NamesTheOwnerOfThePageAndEndsTheProcess) {
 
 BP_PROBE(MissingPageInThePool) {
   const Segment& segment = make_segment();
+  signal(SIGBUS, SIG_DFL);  // a sanitizer has a handler there
   report_memory_errors();
   send_bus_error(segment.address + segment.bytes - 1, BUS_ADRERR);
 }
@@ -61,6 +63,7 @@ TEST(MemoryError, TellsAPageThatWasTakenAwayFromOneThatFailed) {
 
 BP_PROBE(BusErrorElsewhere) {
   const Segment& segment = make_segment();
+  signal(SIGBUS, SIG_DFL);  // a sanitizer has a handler there
   report_memory_errors();
   send_bus_error(segment.address + segment.bytes, BUS_ADRERR);
 }
@@ -68,4 +71,18 @@ TEST(MemoryError, SaysNothingAboutOtherMemory) {
   const test::Ended ended = test::run_fresh("BusErrorElsewhere");
   LONGS_EQUAL(SIGBUS, ended.signal);
   CHECK_TEXT(!ended.said("using memory"), ended.text);
+}
+
+BP_PROBE(BusErrorWithAnEarlierHandler) {
+  signal(SIGBUS, [](int) { _exit(42); });
+  const Segment& segment = make_segment();
+  report_memory_errors();
+  report_memory_errors();  // the earlier one is still who was there before
+  send_bus_error(segment.address, BUS_MCEERR_AR);
+}
+TEST(MemoryError, LeavesTheEndToWhoWasThereBefore) {
+  const test::Ended ended = test::run_fresh("BusErrorWithAnEarlierHandler");
+  LONGS_EQUAL(0, ended.signal);
+  LONGS_EQUAL(42, ended.exit_code);
+  CHECK_TEXT(ended.said("using memory of volume:ram0"), ended.text);
 }
