@@ -72,6 +72,27 @@ Result<void> check_segment_count(const Configuration& configuration, size_t requ
                         "heaps and exchange", most->name.c_str(), most_count);
 }
 
+// What a dump is to keep must be there to be kept.
+Result<void> check_dump_owners(const CrashSettings& crash,
+                               const std::vector<SegmentRequest>& segments) {
+  for (const std::string& text : crash.owners) {
+    const auto is_named = [&text](const SegmentRequest& segment) {
+      return names_segment(text, segment.owner);
+    };
+    if (std::any_of(segments.begin(), segments.end(), is_named)) continue;
+    std::string names;
+    for (const SegmentRequest& segment : segments) {
+      names += (names.empty() ? "" : ", ") + std::string(segment.owner.view());
+    }
+    Error error;
+    error.kind = ErrorKind::kConfiguration;
+    error.set_doing("keeping %s in a dump", text.c_str());
+    error.set_answer("this configuration has no such segment");
+    return error.set_cure("owners in [crash] may name: %s", names.c_str());
+  }
+  return {};
+}
+
 // Of services, groups and processes. Errors: what these say that the plan cannot grant.
 Result<std::vector<SegmentRequest>> all_requests(const Configuration& configuration,
                                                  const MessagesPlan& messages) {
@@ -84,6 +105,7 @@ Result<std::vector<SegmentRequest>> all_requests(const Configuration& configurat
   std::vector<SegmentRequest> segments = requests;
   segments.insert(segments.begin(), {"heap"});
   BP_TRY(check_grants(configuration, segments));
+  BP_TRY(check_dump_owners(configuration.crash, segments));
   return requests;
 }
 

@@ -13,6 +13,7 @@
 #include "apps/boot/configuration_values.h"
 #include "apps/boot/toml_reader.h"
 #include "platform/file.h"
+#include "transport/ip_address.h"
 
 namespace bedplate {
 namespace {
@@ -68,7 +69,10 @@ class Reader {
   void check_group(const TomlNode& node);
   void check_process(const TomlNode& node);
   void check_pool();
-  void check_listen_addresses();
+  void check_listen_addresses(const std::vector<SocketAddress>& listen,
+                              const std::vector<TomlPosition>& positions);
+  void check_network(const TomlNode& node);
+  void check_crash(const TomlNode& node);
   void resolve_shards();
   void resolve_groups();
   void complete_messages();
@@ -158,6 +162,8 @@ void Reader::read_one_table(const Table& table, const TomlNode& node) {
   read_table(table.name, node);
   if (table.name == std::string_view("group")) check_group(node);
   if (table.name == std::string_view("process")) check_process(node);
+  if (table.name == std::string_view("network")) check_network(node);
+  if (table.name == std::string_view("crash")) check_crash(node);
 }
 
 void Reader::read_key(const Key& key, const TomlNode& node) {
@@ -285,9 +291,42 @@ void Reader::check_process(const TomlNode& node) {
   }
 }
 
+void Reader::check_network(const TomlNode& node) {
+  const NetworkSettings& network = draft_.configuration.networks.back();
+  if (was_refused("network", "address") || was_refused("network", "gateway")) return;
+  const TomlNode* gateway = find_child(node, "gateway");
+  if (gateway == nullptr) return;
+  const auto address = parse_ip_prefix(network.address);
+  const auto way = parse_ip_address(network.gateway);
+  if (address && way->family == address->family) return;
+  add_problem(gateway->position,
+              "\"gateway\" is " + quoted(network.gateway) + ", and the interface has " +
+                  (address ? "an address of the other family" : "no address"),
+              "expected an \"address\" from which the gateway can be reached");
+}
+
+void Reader::check_crash(const TomlNode& node) {
+  const CrashSettings& crash = draft_.configuration.crash;
+  if (was_refused("crash", "dump") || was_refused("crash", "owners")) return;
+  if (crash.dump != CrashDump::kOwners && !crash.owners.empty()) {
+    refuse_keys(node, {"owners"}, "is for dump = \"owners\"", "leave it out, or set that");
+  } else if (crash.dump == CrashDump::kOwners && crash.owners.empty()) {
+    add_problem(node.position, "\"owners\" is missing in [crash]",
+                "expected list of owners: the segments that the dump keeps");
+  }
+  if (crash.dump == CrashDump::kNone) {
+    refuse_keys(node, {"device"}, "is for a dump", "leave it out, or set \"dump\"");
+  } else if (find_child(node, "device") == nullptr) {
+    add_problem(node.position, "\"device\" is missing in [crash]",
+                "expected path: the block device that a dump is written to; or dump = \"none\"");
+  }
+}
+
 void Reader::check_across_keys() {
   check_pool();
-  check_listen_addresses();
+  const BlockdSettings& blockd = draft_.configuration.blockd;
+  check_listen_addresses(blockd.listen, draft_.listen_positions);
+  check_listen_addresses(blockd.image_listen, draft_.image_listen_positions);
   resolve_shards();
   resolve_groups();
   complete_messages();
@@ -305,15 +344,15 @@ void Reader::check_pool() {
                   format_bytes(below + page).text);
 }
 
-void Reader::check_listen_addresses() {
-  const std::vector<SocketAddress>& listen = draft_.configuration.blockd.listen;
+void Reader::check_listen_addresses(const std::vector<SocketAddress>& listen,
+                                    const std::vector<TomlPosition>& positions) {
   for (size_t later = 1; later < listen.size(); ++later) {
     for (size_t earlier = 0; earlier < later; ++earlier) {
       if (!addresses_clash(listen[earlier], listen[later])) continue;
-      add_problem(draft_.listen_positions[later],
+      add_problem(positions[later],
                   quoted(listen[later].text()) + " clashes with " +
                       quoted(listen[earlier].text()) + " at line " +
-                      std::to_string(draft_.listen_positions[earlier].line),
+                      std::to_string(positions[earlier].line),
                   "expected another port or path (0.0.0.0 and [::] take a port everywhere)");
       break;
     }

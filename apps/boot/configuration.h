@@ -77,6 +77,7 @@ struct VolumeSettings {
 struct BlockdSettings {
   bool enabled = false;  // the table [blockd] is there
   std::vector<SocketAddress> listen;
+  std::vector<SocketAddress> image_listen;  // instead, as first process of an image; or none
   uint32_t connections_shard = 0;  // index into Configuration::shards
   uint32_t volumes_shard = 0;
   uint32_t max_connections = 64;
@@ -114,6 +115,43 @@ struct MessagesSettings {
   JoinFailure on_join_failure = JoinFailure::kContinue;  // what the others do about it
 };
 
+// ---- What only the first process of an image looks at (docs/image.md) ----
+
+// How the machine ends.
+enum class MachineEnd { kReboot, kPowerOff, kHalt };
+
+struct InitSettings {
+  MachineEnd on_terminate = MachineEnd::kPowerOff;   // SIGTERM
+  MachineEnd on_ctrl_alt_del = MachineEnd::kReboot;  // and SIGINT
+};
+
+struct NetworkSettings {
+  std::string interface;
+  std::string address;  // "10.0.2.15/24"; empty: none
+  std::string gateway;  // empty: none
+  uint32_t mtu = 0;     // 0: the device's own
+  std::string driver = "virtio_net";
+};
+
+struct WatchdogSettings {
+  bool enabled = false;  // the table [watchdog] is there
+  std::string device = "/dev/watchdog";
+  uint32_t timeout_s = 30;
+  bool required = true;
+  std::string driver;  // empty: it is part of the kernel
+};
+
+enum class CrashDump { kNone, kMetadata, kOwners };
+
+struct CrashSettings {
+  MachineEnd action = MachineEnd::kReboot;
+  uint32_t delay_s = 5;
+  CrashDump dump = CrashDump::kNone;
+  std::vector<std::string> owners;  // of the segments that a dump keeps
+  std::string device;               // where a dump goes
+  std::vector<std::string> drivers;
+};
+
 struct Configuration {
   ApplianceSettings appliance;
   PoolSettings pool;
@@ -125,6 +163,10 @@ struct Configuration {
   std::vector<GroupSettings> groups;
   std::vector<ProcessSettings> processes;
   MessagesSettings messages;
+  InitSettings init;
+  std::vector<NetworkSettings> networks;
+  WatchdogSettings watchdog;
+  CrashSettings crash;
 };
 
 // Reads and checks the file at `path`.

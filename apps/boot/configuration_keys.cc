@@ -30,6 +30,12 @@ constexpr GroupKind kGroupKinds[] = {GroupKind::kLazy, GroupKind::kMesh};
 constexpr const char* kJoinFailures[] = {"continue", "stop"};
 constexpr JoinFailure kJoinFailureValues[] = {JoinFailure::kContinue, JoinFailure::kStop};
 constexpr const char* kSingleCopies[] = {"xpmem", "cma", "knem"};
+constexpr const char* kMachineEnds[] = {"reboot", "power-off", "halt"};
+constexpr MachineEnd kMachineEndValues[] = {MachineEnd::kReboot, MachineEnd::kPowerOff,
+                                            MachineEnd::kHalt};
+constexpr const char* kCrashDumps[] = {"none", "metadata", "owners"};
+constexpr CrashDump kCrashDumpValues[] = {CrashDump::kNone, CrashDump::kMetadata,
+                                          CrashDump::kOwners};
 static_assert(std::size(kPages) == std::size(kPageWishes));
 static_assert(std::size(kEnforcements) == std::size(kEnforcementValues));
 static_assert(std::size(kHeaps) == std::size(kExpectations));
@@ -37,15 +43,20 @@ static_assert(std::size(kSockets) == std::size(kBackends));
 static_assert(std::size(kLayouts) == std::size(kGroupKinds));
 static_assert(std::size(kSingleCopies) == std::size(kSingleCopyKinds));
 static_assert(std::size(kJoinFailures) == std::size(kJoinFailureValues));
+static_assert(std::size(kMachineEnds) == std::size(kMachineEndValues));
+static_assert(std::size(kCrashDumps) == std::size(kCrashDumpValues));
 
 // What one process of [[process]] may be; a join names each of its members.
 constexpr uint64_t kProcessMembersMax = 64;
 // sun_path, without its NUL.
 constexpr uint64_t kSocketPathMax = 107;
+// IFNAMSIZ, without its NUL.
+constexpr uint64_t kInterfaceNameMax = 15;
 
 VolumeSettings& volume_of(Draft& draft) { return draft.configuration.blockd.volumes.back(); }
 GroupShape& shape_of(Draft& draft) { return draft.configuration.groups.back().shape; }
 ProcessSettings& process_of(Draft& draft) { return draft.configuration.processes.back(); }
+NetworkSettings& network_of(Draft& draft) { return draft.configuration.networks.back(); }
 
 // Stores a number into `member` of the table that `part` names.
 #define BP_NUMBER(part, member) \
@@ -98,6 +109,11 @@ constexpr Key kKeys[] = {
      [](Draft& d, Value& v) {
        d.configuration.blockd.listen.push_back(std::move(v.address));
        d.listen_positions.push_back(v.position);
+     }},
+    {"blockd", "image_listen", Type::kAddresses, "those of listen", 1, 8, Rule::kUnique,
+     [](Draft& d, Value& v) {
+       d.configuration.blockd.image_listen.push_back(std::move(v.address));
+       d.image_listen_positions.push_back(v.position);
      }},
     {"blockd", "connections_shard", Type::kShard, "the first shard", 0, 0, Rule::kNone,
      [](Draft& d, Value& v) {
@@ -168,9 +184,9 @@ constexpr Key kKeys[] = {
      BP_NUMBER(process_of(d), members)},
     {"process", "heap", Type::kSize, "\"0\"", 0, kSizeMaxBytes, Rule::kOwnHeap,
      BP_NUMBER(process_of(d), heap_bytes)},
-    {"process", "read", Type::kOwners, "[]", 0, kSegmentCountMax, Rule::kUnique,
+    {"process", "read", Type::kGrants, "[]", 0, kSegmentCountMax, Rule::kUnique,
      [](Draft& d, Value& v) { process_of(d).read.push_back(std::move(v.text)); }},
-    {"process", "write", Type::kOwners, "[]", 0, kSegmentCountMax, Rule::kUnique,
+    {"process", "write", Type::kGrants, "[]", 0, kSegmentCountMax, Rule::kUnique,
      [](Draft& d, Value& v) { process_of(d).write.push_back(std::move(v.text)); }},
     {"process", "box_bytes", Type::kSize, "\"4 KiB\"", kFastBoxBytesMin, kFastBoxBytesMax,
      Rule::kPowerOfTwo, BP_NUMBER(process_of(d), box_bytes)},
@@ -186,6 +202,46 @@ constexpr Key kKeys[] = {
      [](Draft& d, Value& v) {
        d.configuration.messages.on_join_failure = kJoinFailureValues[v.number];
      }},
+
+    {"init", "on_terminate", Type::kMachineEnd, "\"power-off\"", 0, 0, Rule::kNone,
+     [](Draft& d, Value& v) { d.configuration.init.on_terminate = kMachineEndValues[v.number]; }},
+    {"init", "on_ctrl_alt_del", Type::kMachineEnd, "\"reboot\"", 0, 0, Rule::kNone,
+     [](Draft& d, Value& v) {
+       d.configuration.init.on_ctrl_alt_del = kMachineEndValues[v.number];
+     }},
+
+    {"network", "interface", Type::kText, kRequired, 1, kInterfaceNameMax, Rule::kUnique,
+     BP_TEXT(network_of(d), interface)},
+    {"network", "address", Type::kIpPrefix, "no address", 0, 0, Rule::kUnique,
+     BP_TEXT(network_of(d), address)},
+    {"network", "gateway", Type::kIpAddress, "no gateway", 0, 0, Rule::kNone,
+     BP_TEXT(network_of(d), gateway)},
+    {"network", "mtu", Type::kInteger, "the device's own", 68, 65535, Rule::kNone,
+     BP_NUMBER(network_of(d), mtu)},
+    {"network", "driver", Type::kText, "\"virtio_net\"", 1, kModuleNameMax, Rule::kNone,
+     BP_TEXT(network_of(d), driver)},
+
+    {"watchdog", "device", Type::kPath, "\"/dev/watchdog\"", 1, 255, Rule::kNone,
+     BP_TEXT(d.configuration.watchdog, device)},
+    {"watchdog", "timeout_s", Type::kInteger, "30", 2, 3600, Rule::kNone,
+     BP_NUMBER(d.configuration.watchdog, timeout_s)},
+    {"watchdog", "required", Type::kBoolean, "true", 0, 0, Rule::kNone,
+     BP_NUMBER(d.configuration.watchdog, required)},
+    {"watchdog", "driver", Type::kText, "part of the kernel", 1, kModuleNameMax, Rule::kNone,
+     BP_TEXT(d.configuration.watchdog, driver)},
+
+    {"crash", "action", Type::kMachineEnd, "\"reboot\"", 0, 0, Rule::kNone,
+     [](Draft& d, Value& v) { d.configuration.crash.action = kMachineEndValues[v.number]; }},
+    {"crash", "delay_s", Type::kInteger, "5", 0, 3600, Rule::kNone,
+     BP_NUMBER(d.configuration.crash, delay_s)},
+    {"crash", "dump", Type::kCrashDump, "\"none\"", 0, 0, Rule::kNone,
+     [](Draft& d, Value& v) { d.configuration.crash.dump = kCrashDumpValues[v.number]; }},
+    {"crash", "owners", Type::kOwners, "[]", 0, kSegmentCountMax, Rule::kUnique,
+     [](Draft& d, Value& v) { d.configuration.crash.owners.push_back(std::move(v.text)); }},
+    {"crash", "device", Type::kPath, "required of a dump", 1, 255, Rule::kNone,
+     BP_TEXT(d.configuration.crash, device)},
+    {"crash", "drivers", Type::kModules, "[]", 0, 8, Rule::kUnique,
+     [](Draft& d, Value& v) { d.configuration.crash.drivers.push_back(std::move(v.text)); }},
 };
 
 #undef BP_NUMBER
@@ -203,6 +259,10 @@ constexpr Table kTables[] = {
     {"group", false, 16, [](Configuration& c) { c.groups.emplace_back(); }},
     {"process", false, 64, [](Configuration& c) { c.processes.emplace_back(); }},
     {"messages", false, 0, [](Configuration&) {}},
+    {"init", false, 0, [](Configuration&) {}},
+    {"network", false, 16, [](Configuration& c) { c.networks.emplace_back(); }},
+    {"watchdog", false, 0, [](Configuration& c) { c.watchdog.enabled = true; }},
+    {"crash", false, 0, [](Configuration&) {}},
 };
 
 const char* type_text(Type type) {
@@ -218,12 +278,18 @@ const char* type_text(Type type) {
     case Type::kHeap:
     case Type::kSockets:
     case Type::kLayout:
-    case Type::kJoinFailure: return "choice";
+    case Type::kJoinFailure:
+    case Type::kMachineEnd:
+    case Type::kCrashDump: return "choice";
     case Type::kAddresses: return "list of addresses";
-    case Type::kOwners: return "list of owners";
+    case Type::kOwners:
+    case Type::kGrants: return "list of owners";
+    case Type::kModules: return "list of modules";
     case Type::kSingleCopy: return "list of choices";
     case Type::kShard: return "shard";
     case Type::kGroup: return "group";
+    case Type::kIpAddress: return "address";
+    case Type::kIpPrefix: return "address/prefix";
   }
   return "";
 }
@@ -239,9 +305,13 @@ std::string span_text(const Key& key) {
       return std::string(format_bytes(key.min).text) + ".." + format_bytes(key.max).text;
     case Type::kBoolean: return "true or false";
     case Type::kAddresses: return numbers + " addresses";
-    case Type::kOwners: return numbers + " owners of segments but boot";
+    case Type::kOwners: return numbers + " owners of segments";
+    case Type::kGrants: return numbers + " owners of segments but boot";
     case Type::kShard: return "the name of a shard";
     case Type::kGroup: return "the name of a group";
+    case Type::kModules: return numbers + " names of kernel modules";
+    case Type::kIpAddress: return "a numeric IPv4 or IPv6 address";
+    case Type::kIpPrefix: return "a numeric IPv4 or IPv6 address, / and the network's bits";
     default: break;
   }
   const std::span<const char* const> choices = choices_of(key.type);
@@ -325,7 +395,8 @@ std::string quoted(std::string_view text) {
 }
 
 bool is_list(Type type) noexcept {
-  return type == Type::kAddresses || type == Type::kOwners || type == Type::kSingleCopy;
+  return type == Type::kAddresses || type == Type::kOwners || type == Type::kGrants ||
+         type == Type::kModules || type == Type::kSingleCopy;
 }
 
 std::span<const char* const> choices_of(Type type) noexcept {
@@ -336,6 +407,8 @@ std::span<const char* const> choices_of(Type type) noexcept {
     case Type::kSockets: return kSockets;
     case Type::kLayout: return kLayouts;
     case Type::kJoinFailure: return kJoinFailures;
+    case Type::kMachineEnd: return kMachineEnds;
+    case Type::kCrashDump: return kCrashDumps;
     case Type::kSingleCopy: return kSingleCopies;
     default: return {};
   }

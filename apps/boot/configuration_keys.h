@@ -17,12 +17,14 @@
 namespace bedplate::keys {
 
 inline constexpr uint64_t kVolumeUnitBytes = 4 * kKiB;
+inline constexpr uint64_t kModuleNameMax = 55;  // MODULE_NAME_LEN without its NUL
 inline constexpr uint64_t kLimitUnitBytes = 64 * kKiB;  // what the heap charges an owner at least
 
 enum class Type { kName, kText, kPath, kInteger, kSize, kBoolean, kPages, kEnforce, kHeap,
-                  kSockets, kLayout, kJoinFailure, kAddresses, kOwners, kSingleCopy, kShard,
-                  kGroup };
+                  kSockets, kLayout, kJoinFailure, kMachineEnd, kCrashDump, kAddresses, kOwners,
+                  kGrants, kModules, kSingleCopy, kShard, kGroup, kIpAddress, kIpPrefix };
 
+// kGrants: owners, but not boot, of which each process has its own.
 // kOwnHeap: of a process that joins; a multiple of 4 KiB, none (0) or what a heap needs.
 enum class Rule { kNone, kUnique, kMultipleOf4KiB, kMultipleOfPages, kPowerOfTwo, kOwnHeap };
 
@@ -45,6 +47,7 @@ struct Draft {
   };
   Configuration configuration;
   std::vector<TomlPosition> listen_positions;
+  std::vector<TomlPosition> image_listen_positions;
   std::vector<ShardReference> shard_references;
   std::vector<GroupReference> group_references;
   TomlPosition pool_bytes_position;

@@ -9,6 +9,7 @@
 
 #include "alloc/confined_heap.h"
 #include "pinned_pool/owner_name.h"
+#include "transport/ip_address.h"
 
 namespace bedplate::keys {
 namespace {
@@ -36,9 +37,11 @@ std::string read_text(const Key& key, const TomlNode& node, Value* value) {
       if (!node.text.empty() && !node.text.starts_with('/')) return "is " + quoted(node.text);
       return check_length(node.text, key.min, key.max);
     case Type::kText: return check_length(node.text, key.min, key.max);
-    case Type::kOwners:
+    case Type::kOwners: return check_length(node.text, 1, sizeof(OwnerName::text) - 1);
+    case Type::kGrants:
       if (node.text == "boot") return "is \"boot\", which each process has of its own";
       return check_length(node.text, 1, sizeof(OwnerName::text) - 1);
+    case Type::kModules: return check_length(node.text, 1, kModuleNameMax);
     default: return "";
   }
 }
@@ -99,6 +102,13 @@ std::string read_value(const Key& key, const TomlNode& node, Value* value) {
       value->number = static_cast<uint64_t>(node.number);
       if (node.kind == TomlNode::Kind::kBoolean) return "";
       return std::string("is ") + kind_text(node.kind);
+    case Type::kIpAddress:
+    case Type::kIpPrefix: {
+      if (const std::string wrong = read_text(key, node, value); !wrong.empty()) return wrong;
+      const bool is_good = key.type == Type::kIpAddress ? parse_ip_address(node.text).has_value()
+                                                        : parse_ip_prefix(node.text).has_value();
+      return is_good ? "" : "is " + quoted(node.text);
+    }
     default: return read_text(key, node, value);
   }
 }

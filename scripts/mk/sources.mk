@@ -9,15 +9,15 @@ ALLOC := block_ledger buffer_pool_datapath exhaustion fork_mark heap_owner inter
          interception_decision metadata_zone pool_resource support_level \
          $(if $(SANITIZED),sanitizer_heap,bad_pointer child_heap confined_mimalloc heap_walk \
            ordinary_memory thread_heaps)
-TRANSPORT := doorbell endpoint epoll/epoll_sockets event_loop group_terms joined_process messenger \
-             registration self/self_provider shm/bell_watch shm/futex_bell shm/group_keeper \
-             shm/group_layout shm/group_segment shm/loan_table shm/shm_boxes \
-             shm/shm_endpoint_datapath shm/shm_exposures shm/shm_members shm/shm_operations \
-             shm/shm_provider shm/shm_receive_datapath single_copy single_copy/cma \
-             single_copy/cma_datapath single_copy/device single_copy/guarded_copy_datapath \
-             single_copy/knem single_copy/knem_datapath single_copy/xpmem \
-             single_copy/xpmem_datapath socket_address stream_sockets timer_queue uring/page_pin \
-             uring/uring_device uring/uring_sockets
+TRANSPORT := doorbell endpoint epoll/epoll_sockets event_loop group_terms ip_address \
+             joined_process messenger registration self/self_provider shm/bell_watch \
+             shm/futex_bell shm/group_keeper shm/group_layout shm/group_segment shm/loan_table \
+             shm/shm_boxes shm/shm_endpoint_datapath shm/shm_exposures shm/shm_members \
+             shm/shm_operations shm/shm_provider shm/shm_receive_datapath single_copy \
+             single_copy/cma single_copy/cma_datapath single_copy/device \
+             single_copy/guarded_copy_datapath single_copy/knem single_copy/knem_datapath \
+             single_copy/xpmem single_copy/xpmem_datapath socket_address stream_sockets \
+             timer_queue uring/page_pin uring/uring_device uring/uring_sockets
 BOOT := appliance appliance_plan configuration configuration_keys configuration_values \
         counters_file listeners messages_plan messaging preflight shard toml_reader
 BLOCKD := block_server connection_datapath nbd_negotiation volume_datapath

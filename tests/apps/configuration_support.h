@@ -113,6 +113,26 @@ inline void describe_messages(const Configuration& c, std::ostream& out) {
   out << ' ' << static_cast<int>(c.messages.on_join_failure);
 }
 
+// What the first process of an image looks at.
+inline std::string described_init(const Configuration& c) {
+  std::ostringstream out;
+  for (const SocketAddress& address : c.blockd.image_listen) out << ' ' << address.text();
+  out << " init " << static_cast<int>(c.init.on_terminate) << ' '
+      << static_cast<int>(c.init.on_ctrl_alt_del);
+  for (const NetworkSettings& network : c.networks) {
+    out << " network " << network.interface << ' ' << network.address << ' ' << network.gateway
+        << ' ' << network.mtu << ' ' << network.driver;
+  }
+  out << " watchdog " << c.watchdog.enabled << ' ' << c.watchdog.device << ' '
+      << c.watchdog.timeout_s << ' ' << c.watchdog.required << ' ' << c.watchdog.driver
+      << " crash " << static_cast<int>(c.crash.action) << ' ' << c.crash.delay_s << ' '
+      << static_cast<int>(c.crash.dump) << ' ';
+  for (const std::string& owner : c.crash.owners) out << owner << ' ';
+  out << c.crash.device;
+  for (const std::string& driver : c.crash.drivers) out << ' ' << driver;
+  return out.str();
+}
+
 // Everything that a configuration says, for comparisons.
 inline std::string described(const Configuration& c) {
   std::ostringstream out;

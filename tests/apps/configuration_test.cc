@@ -196,9 +196,9 @@ TEST(Configuration, RefusesUnknownKeys) {
           4, "bytes = \"256 MiB\"\n  pgaes = 3");
   REFUSED("f:8:1: unknown key \"priority\"; [[shard]] may have: name, cpu", 7,
           "cpu = 0\npriority = 0");
-  REFUSED("f:9:1: unknown key \"port\"; [blockd] may have: listen, connections_shard, "
-          "volumes_shard, max_connections, requests_per_connection, handshake_timeout_ms, "
-          "[[blockd.volume]]",
+  REFUSED("f:9:1: unknown key \"port\"; [blockd] may have: listen, image_listen, "
+          "connections_shard, volumes_shard, max_connections, requests_per_connection, "
+          "handshake_timeout_ms, [[blockd.volume]]",
           8, "[blockd]\nport = 1");
   REFUSED("f:13:1: unknown key \"readonly\"; did you mean \"read_only\"? [[blockd.volume]] may "
           "have: name, bytes, read_only, pages, node",
@@ -211,11 +211,11 @@ TEST(Configuration, RefusesUnknownKeys) {
 TEST(Configuration, RefusesUnknownTables) {
   REFUSED("f:8:2: unknown key \"block\"; did you mean \"blockd\"? the file may have: [appliance], "
           "[pool], [alloc], [[limit]], [event_loop], [[shard]], [blockd], [[group]], "
-          "[[process]], [messages]",
+          "[[process]], [messages], [init], [[network]], [watchdog], [crash]",
           file_with({{8, "[block]"}, {10, "[[block.volume]]"}}));
   REFUSED("f:10:10: unknown key \"volumes\"; did you mean \"volume\"? [blockd] may have: listen, "
-          "connections_shard, volumes_shard, max_connections, requests_per_connection, "
-          "handshake_timeout_ms, [[blockd.volume]]",
+          "image_listen, connections_shard, volumes_shard, max_connections, "
+          "requests_per_connection, handshake_timeout_ms, [[blockd.volume]]",
           10, "[[blockd.volumes]]");
 }
 

@@ -73,7 +73,9 @@ TEST(ConfigurationValues, IntegersKeepTheirLimits) {
     const std::string table = key.name.substr(0, dot), name = key.name.substr(dot + 1);
     long min = 0, max = 0;
     LONGS_EQUAL(2, std::sscanf(key.range.c_str(), "%ld..%ld", &min, &max));
-    const std::string header = table == "blockd.volume" ? "[[" + table + "]]" : "[" + table + "]";
+    const std::string header = table == "blockd.volume" ? "[[" + table + "]]"
+                                 : table == "network"     ? "[[network]]\ninterface = \"a\""
+                                                          : "[" + table + "]";
     const auto file = [&](long value) {
       const std::string lines = header + "\n" + name + " = " + std::to_string(value);
       for (size_t line = 1; line <= kLines.size(); ++line) {
@@ -90,7 +92,7 @@ TEST(ConfigurationValues, IntegersKeepTheirLimits) {
     }
     ++checked;
   }
-  LONGS_EQUAL(7, checked);
+  LONGS_EQUAL(10, checked);
 }
 
 TEST(ConfigurationValues, RefusesSizes) {

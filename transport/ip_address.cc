@@ -1,0 +1,33 @@
+#include "transport/ip_address.h"
+
+#include <charconv>
+
+#include <arpa/inet.h>
+
+namespace bedplate {
+
+uint32_t IpAddress::byte_count() const noexcept { return family == AF_INET ? 4 : 16; }
+
+std::optional<IpAddress> parse_ip_address(const std::string& text) {
+  for (const int family : {AF_INET, AF_INET6}) {
+    IpAddress address;
+    address.family = family;
+    if (inet_pton(family, text.c_str(), address.bytes) == 1) return address;
+  }
+  return {};
+}
+
+std::optional<IpPrefix> parse_ip_prefix(const std::string& text) {
+  const size_t slash = text.find('/');
+  if (slash == std::string::npos) return {};
+  const auto address = parse_ip_address(text.substr(0, slash));
+  if (!address) return {};
+  IpPrefix prefix{*address};
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data() + slash + 1, end, prefix.prefix_bits);
+  if (error != std::errc() || stop != end) return {};
+  if (prefix.prefix_bits == 0 || prefix.prefix_bits > prefix.byte_count() * 8) return {};
+  return prefix;
+}
+
+}  // namespace bedplate

@@ -1,0 +1,28 @@
+// Numeric addresses of IPv4 and IPv6, as a configuration writes them and the kernel takes them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace bedplate {
+
+struct IpAddress {
+  int family = 0;          // AF_INET or AF_INET6
+  uint8_t bytes[16] = {};  // in network order; of IPv4 the first four
+
+  uint32_t byte_count() const noexcept;
+};
+
+// An address and how many of its first bits name its network.
+struct IpPrefix : IpAddress {
+  uint8_t prefix_bits = 0;
+};
+
+// "10.0.2.15" or "fd00::2". Nothing for anything else.
+std::optional<IpAddress> parse_ip_address(const std::string& text);
+
+// "10.0.2.15/24" or "fd00::2/64". Nothing for anything else.
+std::optional<IpPrefix> parse_ip_prefix(const std::string& text);
+
+}  // namespace bedplate
