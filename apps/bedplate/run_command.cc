@@ -22,7 +22,7 @@ int run_command(const Arguments& arguments) {
   if (!appliance.boot()) return kExitFailure;
   std::puts("bedplate: ready");
   std::fflush(stdout);
-  return appliance.serve_until_signal() ? kExitGood : kExitFailure;
+  return appliance.serve_until_signal() != 0 ? kExitGood : kExitFailure;
 }
 
 }  // namespace bedplate

@@ -1,5 +1,6 @@
 #include "apps/boot/appliance.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <ctime>
 
@@ -60,10 +61,13 @@ bool Appliance::boot() {
     return false;
   }
   plan_ = plan.take();
-  if (!check() || !report(reserve()) || !report(start_shards())) return false;
+  if (!check() || !report(reserve())) return false;
+  if (supervisor_ != nullptr && !report(supervisor_->memory_taken())) return false;
+  if (!report(start_shards())) return false;
   hold_pages();
   create_services();
   if (!report(create_messaging()) || !report(seal())) return false;
+  if (supervisor_ != nullptr && !report(supervisor_->about_to_serve())) return false;
   start_serving();
   return report(messaging_.serve());
 }
@@ -128,6 +132,7 @@ Result<void> Appliance::start_shards() {
     options.counters = &counters;
     shards_.push_back(std::make_unique<Shard>());
     BP_TRY(shards_.back()->create(options));
+    if (supervisor_ != nullptr) supervisor_->loop_made(index, shards_.back()->loop());
   }
   layout.shard_count = static_cast<uint32_t>(shards_.size());
   return {};
@@ -243,7 +248,9 @@ void Appliance::start_serving() {
   for (size_t i = 0; i < shards_.size(); ++i) {
     const bool starts_server = block_server_ && configuration_.blockd.connections_shard == i;
     BlockServer* server = starts_server ? block_server_.get() : nullptr;
-    shards_[i]->run([server] {
+    const auto index = static_cast<uint32_t>(i);
+    shards_[i]->run([server, index, supervisor = supervisor_] {
+      if (supervisor != nullptr) supervisor->loop_begins(index);
       if (server != nullptr) server->start();
     });
   }
@@ -304,13 +311,14 @@ void Appliance::refresh_heap_counters() noexcept {
   layout.heap.class_count.set(walk.class_count);
 }
 
-bool Appliance::serve_until_signal() {
+int Appliance::serve_until_signal() {
   const HeapOwnerScope scope(kRuntimeOwner);
   const timespec pause = {0, kRefreshNs};
   int signal_number = -1;
   while (signal_number < 0 && !messaging_.must_stop()) {
     signal_number = sigtimedwait(&stop_signals_, nullptr, &pause);
     refresh_counters();
+    if (supervisor_ != nullptr) supervisor_->tick();
   }
   const char* name = configuration_.appliance.name.c_str();
   if (signal_number > 0) BP_LOG_INFO("%s: signal %d, draining", name, signal_number);
@@ -318,7 +326,7 @@ bool Appliance::serve_until_signal() {
   messaging_.stop();
   for (auto& shard : shards_) shard->stop();
   refresh_counters();
-  return signal_number > 0;
+  return std::max(signal_number, 0);
 }
 
 void Appliance::drain() noexcept {
@@ -335,6 +343,7 @@ void Appliance::drain() noexcept {
     }
     const timespec pause = {0, kDrainPollNs};
     nanosleep(&pause, nullptr);
+    if (supervisor_ != nullptr) supervisor_->tick();
   }
 }
 

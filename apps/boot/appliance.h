@@ -15,13 +15,16 @@
 #include "apps/boot/listeners.h"
 #include "apps/boot/messaging.h"
 #include "apps/boot/shard.h"
+#include "apps/boot/supervisor.h"
 #include "transport/uring/page_pin.h"
 
 namespace bedplate {
 
 class Appliance {
  public:
-  explicit Appliance(Configuration configuration) : configuration_(std::move(configuration)) {}
+  // `supervisor`: what is to be told; nullptr: nobody. It outlives this object.
+  explicit Appliance(Configuration configuration, Supervisor* supervisor = nullptr)
+      : configuration_(std::move(configuration)), supervisor_(supervisor) {}
   Appliance(const Appliance&) = delete;
   Appliance& operator=(const Appliance&) = delete;
   ~Appliance() { messaging_.stop(); }  // its threads ring the shards
@@ -32,8 +35,8 @@ class Appliance {
   bool boot();
 
   // Waits for SIGTERM or SIGINT, or until a process could not join and the configuration says to
-  // stop then; drains. Returns whether it was a signal.
-  bool serve_until_signal();
+  // stop then; drains. Returns the signal's number, 0 when it was none.
+  int serve_until_signal();
 
  private:
   bool check();
@@ -54,6 +57,7 @@ class Appliance {
   void drain() noexcept;
 
   Configuration configuration_;
+  Supervisor* supervisor_;
   AppliancePlan plan_;
   PagePin page_pin_;
   Listeners listeners_;

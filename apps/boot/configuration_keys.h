@@ -20,11 +20,11 @@ inline constexpr uint64_t kVolumeUnitBytes = 4 * kKiB;
 inline constexpr uint64_t kModuleNameMax = 55;  // MODULE_NAME_LEN without its NUL
 inline constexpr uint64_t kLimitUnitBytes = 64 * kKiB;  // what the heap charges an owner at least
 
+// kGrants: owners, but not boot, of which each process has its own.
 enum class Type { kName, kText, kPath, kInteger, kSize, kBoolean, kPages, kEnforce, kHeap,
                   kSockets, kLayout, kJoinFailure, kMachineEnd, kCrashDump, kAddresses, kOwners,
                   kGrants, kModules, kSingleCopy, kShard, kGroup, kIpAddress, kIpPrefix };
 
-// kGrants: owners, but not boot, of which each process has its own.
 // kOwnHeap: of a process that joins; a multiple of 4 KiB, none (0) or what a heap needs.
 enum class Rule { kNone, kUnique, kMultipleOf4KiB, kMultipleOfPages, kPowerOfTwo, kOwnHeap };
 

@@ -55,9 +55,8 @@ void check_nodes(const AppliancePlan& plan, std::vector<Error>* problems) {
   }
 }
 
-void check_hugepages(const AppliancePlan& plan, PageSize page, int node,
-                     std::vector<Error>* problems) {
-  const uint64_t needed = plan.pool.bytes_with(page, node) / page_bytes(page);
+void check_hugepages(const HugepageNeed& need, std::vector<Error>* problems) {
+  const auto [page, node, needed] = need;
   const HugepageCounts counts = hugepage_counts(page, node);
   const bool is_largest = page == PageSize::k1GiB;
   char where[24] = "";
@@ -77,23 +76,6 @@ void check_hugepages(const AppliancePlan& plan, PageSize page, int node,
                    is_largest ? "; where that has no success, start the kernel with "
                                 "hugepagesz=1G hugepages=COUNT" : "");
     problems->push_back(error);
-  }
-}
-
-// Of each size what each node lacks. One node is the machine.
-void check_all_hugepages(const AppliancePlan& plan, std::vector<Error>* problems) {
-  const NodeSet there = memory_nodes();
-  for (const PageSize page : {PageSize::k2MiB, PageSize::k1GiB}) {
-    std::set<int> nodes;
-    for (const SegmentPlan& segment : plan.pool.segments) {
-      if (segment.page != page) continue;
-      if (there.count() == 1 || segment.node == kAnyNode) {
-        nodes.insert(kAnyNode);
-      } else if (there[static_cast<size_t>(segment.node)]) {
-        nodes.insert(segment.node);
-      }
-    }
-    for (const int node : nodes) check_hugepages(plan, page, node, problems);
   }
 }
 
@@ -228,6 +210,26 @@ void check_users(const Configuration& configuration, std::vector<Error>* problem
 
 }  // namespace
 
+std::vector<HugepageNeed> hugepage_needs(const AppliancePlan& plan) {
+  const NodeSet there = memory_nodes();
+  std::vector<HugepageNeed> needs;
+  for (const PageSize page : {PageSize::k2MiB, PageSize::k1GiB}) {
+    std::set<int> nodes;
+    for (const SegmentPlan& segment : plan.pool.segments) {
+      if (segment.page != page) continue;
+      if (there.count() == 1 || segment.node == kAnyNode) {
+        nodes.insert(kAnyNode);
+      } else if (there[static_cast<size_t>(segment.node)]) {
+        nodes.insert(segment.node);
+      }
+    }
+    for (const int node : nodes) {
+      needs.push_back({page, node, plan.pool.bytes_with(page, node) / page_bytes(page)});
+    }
+  }
+  return needs;
+}
+
 Result<void> probe_io_uring() noexcept {
   io_uring ring = {};
   const int outcome = io_uring_queue_init(
@@ -269,7 +271,7 @@ std::vector<Error> preflight(const Configuration& configuration, const Appliance
   std::vector<Error> problems;
   check_file_systems(&problems);
   check_nodes(plan, &problems);
-  check_all_hugepages(plan, &problems);
+  for (const HugepageNeed& need : hugepage_needs(plan)) check_hugepages(need, &problems);
   check_cgroups(plan, cgroup_root, &problems);
   check_locked_memory(configuration, plan, &problems);
   check_file_size(plan, &problems);

@@ -10,9 +10,20 @@
 #include "alloc/interception_decision.h"
 #include "apps/boot/appliance_plan.h"
 #include "apps/boot/configuration.h"
+#include "platform/hugepage.h"
 #include "platform/result.h"
 
 namespace bedplate {
+
+// How many hugepages of one size a plan takes from one node, or (kAnyNode) from anywhere; a machine
+// with one node has that form only.
+struct HugepageNeed {
+  PageSize page = PageSize::k2MiB;
+  int node = kAnyNode;
+  uint64_t count = 0;
+};
+// Nodes that are not there are left out: check_nodes speaks of them.
+std::vector<HugepageNeed> hugepage_needs(const AppliancePlan& plan);
 
 // Checks NUMA nodes, hugepages (on each node), the limits of control groups, of locked memory and
 // of descriptors, cores, users, and io_uring with what it takes, and raises this process's soft

@@ -1,0 +1,29 @@
+// What an appliance tells the process that it runs in, at moments that only the appliance knows.
+// The first process of an image listens (apps/init); an ordinary process has nobody who does.
+#pragma once
+
+#include <cstdint>
+
+#include "platform/result.h"
+#include "transport/event_loop.h"
+
+namespace bedplate {
+
+class Supervisor {
+ public:
+  virtual ~Supervisor() = default;
+
+  // All memory is taken and the listeners are open; no thread but this one runs. An error ends the
+  // boot, here and in about_to_serve().
+  virtual Result<void> memory_taken() = 0;
+  // The loop of shard `index` is there; before the seal.
+  virtual void loop_made(uint32_t index, EventLoop& loop) = 0;
+  // The pool is sealed; in a moment the shards begin.
+  virtual Result<void> about_to_serve() = 0;
+  // On the shard's thread, which will run its loop next.
+  virtual void loop_begins(uint32_t index) noexcept = 0;
+  // At least twice a second from the control thread, while it serves and drains.
+  virtual void tick() noexcept = 0;
+};
+
+}  // namespace bedplate
