@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "apps/bedplate/commands.h"
+#include "apps/init/init.h"
 #include "platform/log.h"
 
 namespace bedplate {
@@ -140,4 +141,7 @@ int fail(const Error& error) {
 
 }  // namespace bedplate
 
-int main(int count, char** words) { return bedplate::dispatch(count, words); }
+int main(int count, char** words) {
+  return bedplate::is_init(count, words) ? bedplate::init_main(count, words)
+                                         : bedplate::dispatch(count, words);
+}

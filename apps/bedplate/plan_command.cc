@@ -5,6 +5,7 @@
 #include "apps/bedplate/commands.h"
 #include "apps/bedplate/group_parts.h"
 #include "apps/boot/appliance_plan.h"
+#include "apps/init/modules.h"
 #include "platform/units.h"
 
 namespace bedplate {
@@ -17,9 +18,10 @@ const GroupPlan* find_group(const AppliancePlan& plan, const OwnerName& owner) {
   return found == plan.groups.end() ? nullptr : &*found;
 }
 
-Json to_json(const AppliancePlan& plan) {
+Json to_json(const AppliancePlan& plan, const std::vector<std::string>& modules) {
   Json json;
   json["total_bytes"] = plan.pool.total_bytes();
+  json["modules"] = modules;
   json["segments"] = Json::array();
   for (const SegmentPlan& segment : plan.pool.segments) {
     Json carves = Json::array();
@@ -108,7 +110,11 @@ int plan_command(const Arguments& arguments) {
   if (!configuration.ok()) return fail(configuration.error());
   auto plan = plan_appliance(configuration.value());
   if (!plan.ok()) return fail(plan.error());
-  arguments.has("--json") ? print_json(to_json(plan.value())) : print_table(plan.value());
+  if (arguments.has("--json")) {
+    print_json(to_json(plan.value(), needed_modules(configuration.value())));
+  } else {
+    print_table(plan.value());
+  }
   return kExitGood;
 }
 

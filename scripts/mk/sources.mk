@@ -20,6 +20,8 @@ TRANSPORT := doorbell endpoint epoll/epoll_sockets event_loop group_terms ip_add
              timer_queue uring/page_pin uring/uring_device uring/uring_sockets
 BOOT := appliance appliance_plan configuration configuration_keys configuration_values \
         counters_file listeners messages_plan messaging preflight shard toml_reader
+INIT := capabilities core_dump crash drill init kernel_command_line machine modules mounts netlink \
+        network watchdog
 BLOCKD := block_server connection_datapath nbd_negotiation volume_datapath
 
 LIBRARY_SOURCES := $(PLATFORM:%=platform/%.cc) $(PINNED_POOL:%=pinned_pool/%.cc) \
@@ -30,7 +32,8 @@ MALLOC_SOURCES := alloc/intercepting_heap.cc alloc/memory_calls.cc alloc/operato
 BENCH_HEAP_SOURCES := $(PLATFORM:%=platform/%.cc) $(PINNED_POOL:%=pinned_pool/%.cc) \
                       $(patsubst %,alloc/%.cc,$(filter-out confined_mimalloc,$(ALLOC))) \
                       $(MALLOC_SOURCES) scripts/bench/preload_heap.cc
-APPLICATION_SOURCES := $(BOOT:%=apps/boot/%.cc) $(BLOCKD:%=apps/blockd/%.cc)
+APPLICATION_SOURCES := $(BOOT:%=apps/boot/%.cc) $(BLOCKD:%=apps/blockd/%.cc) \
+                       $(INIT:%=apps/init/%.cc)
 PROGRAM_SOURCES := $(wildcard apps/bedplate/*.cc)
 
 TEST_SOURCES := tests/main.cc $(sort $(wildcard tests/*/*_test.cc))

@@ -48,6 +48,18 @@ def help_teaches(box):
 
 
 @test()
+def process_one_of_a_container_is_an_ordinary_program(box):
+    """Only the first process of an image, which is called init, touches the machine."""
+    need_tools("unshare")
+    alone = ["unshare", "--pid", "--mount", "--fork"]
+    if box.run(*alone, "true", expect_code=None).returncode != 0:
+        raise Skip("this user may not make a PID namespace")
+    done = box.run(*alone, BEDPLATE, "plan", "--json", good_file(box))
+    expect(json.loads(done.stdout)["modules"], [], "the modules of a plan without tables for them")
+    expect(done.stderr, "", "standard error")
+
+
+@test()
 def is_static(box):
     need_tools("ldd")
     done = box.run("ldd", BEDPLATE, expect_code=None)

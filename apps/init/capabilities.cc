@@ -1,0 +1,103 @@
+#include "apps/init/capabilities.h"
+
+#include <cerrno>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <dirent.h>
+#include <memory>
+#include <string>
+
+#include <linux/capability.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "platform/file.h"
+
+namespace bedplate {
+namespace {
+
+constexpr uint64_t bit(int capability) noexcept { return uint64_t{1} << capability; }
+
+Error refused(const char* what) noexcept {
+  return error_from_errno("dropping capabilities: %s", what)
+      .set_cure("this is a defect, or not the machine's first process");
+}
+
+// A line of /proc/PID/status, into the set of the same name.
+struct ThreadSets {
+  uint64_t permitted = ~uint64_t{0};
+  uint64_t effective = ~uint64_t{0};
+  uint64_t bounding = ~uint64_t{0};
+};
+
+void read_set(const char* line, void* into) {
+  auto* sets = static_cast<ThreadSets*>(into);
+  const struct {
+    const char* name;
+    uint64_t* set;
+  } kLines[] = {{"CapPrm:", &sets->permitted},
+                {"CapEff:", &sets->effective},
+                {"CapBnd:", &sets->bounding}};
+  for (const auto& each : kLines) {
+    const size_t bytes = std::strlen(each.name);
+    if (std::strncmp(line, each.name, bytes) == 0) {
+      *each.set = std::strtoull(line + bytes, nullptr, 16);
+    }
+  }
+}
+
+Result<void> check_thread(const char* id, uint64_t kept) {
+  ThreadSets sets;
+  const std::string path = std::string("/proc/self/task/") + id + "/status";
+  BP_TRY(read_lines(path.c_str(), &read_set, &sets));
+  if (sets.permitted == kept && sets.effective == kept && sets.bounding == kept) return {};
+  Error error;
+  error.set_doing("looking at the capabilities of thread %s", id);
+  error.set_answer("permitted %" PRIx64 ", effective %" PRIx64 ", bounding %" PRIx64
+                   "; to keep were %" PRIx64,
+                   sets.permitted, sets.effective, sets.bounding, kept);
+  return error.set_cure("this is a defect: the thread began before capabilities were dropped");
+}
+
+}  // namespace
+
+uint64_t capabilities_to_keep(const Configuration& configuration) noexcept {
+  uint64_t kept = bit(CAP_SYS_BOOT);
+  const bool copies = !configuration.processes.empty() &&
+                      !configuration.messages.single_copy.empty();
+  if (copies) kept |= bit(CAP_SYS_PTRACE);
+  return kept;
+}
+
+Result<void> keep_capabilities(uint64_t kept) noexcept {
+  // The bounding set first: it takes a capability to.
+  for (int capability = 0; prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0; ++capability) {
+    if ((kept & bit(capability)) != 0) continue;
+    if (prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0) return refused("the bounding set");
+  }
+  if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0) {
+    return refused("the ambient set");
+  }
+  __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
+  for (uint32_t i = 0; i < _LINUX_CAPABILITY_U32S_3; ++i) {
+    sets[i].permitted = sets[i].effective = static_cast<uint32_t>(kept >> (32 * i));
+  }
+  if (syscall(SYS_capset, &header, sets) != 0) return refused("permitted and effective");
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return refused("no new privileges");
+  return {};
+}
+
+Result<void> check_capabilities(uint64_t kept) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> threads(opendir("/proc/self/task"), &closedir);
+  if (!threads) return error_from_errno("listing this process's threads");
+  while (const dirent* thread = readdir(threads.get())) {
+    if (thread->d_name[0] != '.') BP_TRY(check_thread(thread->d_name, kept));
+  }
+  return {};
+}
+
+}  // namespace bedplate

@@ -1,0 +1,23 @@
+// Capabilities: the first process has them all, and needs few of them to serve (capabilities(7)).
+#pragma once
+
+#include <cstdint>
+
+#include "apps/boot/configuration.h"
+#include "platform/result.h"
+
+namespace bedplate {
+
+// What is needed from the seal on: to end the machine, and where processes join to copy their
+// memory. One bit for each.
+uint64_t capabilities_to_keep(const Configuration& configuration) noexcept;
+
+// Takes all but `kept` from this thread and all that it starts from now on, for good: bounding set
+// included, and no program that is executed gets any back.
+Result<void> keep_capabilities(uint64_t kept) noexcept;
+
+// Whether each thread of this process has `kept` and nothing more. Errors: the first that has more,
+// or another set.
+Result<void> check_capabilities(uint64_t kept);
+
+}  // namespace bedplate

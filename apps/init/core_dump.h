@@ -1,0 +1,25 @@
+// What a crash keeps of memory, beside the record: a core file on a block device, for a debugger.
+//
+// By default the kernel leaves memory on hugepages out, hence the heap and what services serve. An
+// image has no place for a file of that size but a device of its own; the kernel hands the dump to
+// a second `bedplate`, which writes it there and ends the machine.
+#pragma once
+
+#include "apps/boot/configuration.h"
+#include "pinned_pool/pinned_pool.h"
+#include "platform/result.h"
+
+namespace bedplate {
+
+// `init dump-core DEVICE END DELAY_S`, as the kernel is told to start it.
+inline constexpr const char* kDumpCore = "dump-core";
+
+// Tells the kernel what to leave out of a dump, and whom to give it; without [crash] dump, that
+// there is to be none. Requires: the pool is reserved and not sealed.
+Result<void> choose_dump(const CrashSettings& settings, PinnedPool& pool) noexcept;
+
+// Writes the standard input to a device and ends the machine. Returns only when the words make no
+// sense.
+int dump_core(int count, char** words) noexcept;
+
+}  // namespace bedplate

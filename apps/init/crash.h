@@ -1,0 +1,21 @@
+// What becomes of a crash when there is no system around the process that would see it: a record of
+// what happened, where, in which build, and what was logged last; then the machine ends as [crash]
+// says. The record goes to the console and, through the kernel's log, to pstore where there is one.
+#pragma once
+
+#include "apps/boot/configuration.h"
+#include "apps/init/watchdog.h"
+#include "platform/result.h"
+
+namespace bedplate {
+
+// From now on, for the whole process: SIGABRT (an assertion), SIGSEGV, SIGBUS, SIGILL, SIGFPE,
+// SIGSYS and SIGTRAP write the record. Opens beforehand what it takes. `watchdog` is
+// stopped where the machine is to halt, or memory to be dumped; it outlives the crash.
+Result<void> catch_crashes(const CrashSettings& settings, Watchdog& watchdog) noexcept;
+
+// Logs what the records say that earlier crashes left in pstore, and removes them: there is little
+// room. Returns how many there were.
+int show_old_records() noexcept;
+
+}  // namespace bedplate

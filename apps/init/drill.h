@@ -1,0 +1,24 @@
+// Drills: what an appliance must survive, or die of as configured, done on purpose. The kernel's
+// command line asks for one (bedplate.drill=NAME), to see on the machine at hand that records,
+// dumps and the watchdog work.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "platform/result.h"
+#include "transport/event_loop.h"
+
+namespace bedplate {
+
+enum class Drill { kNone, kAssertion, kFault, kOverflow, kHang };
+
+// `text`: assertion, fault (a store to nowhere), overflow (of a stack) or hang; nothing: none.
+// Errors: another word.
+Result<Drill> parse_drill(const std::optional<std::string>& text) noexcept;
+
+// Does it on the thread of `loop`, a second after that began. `loop` must have room for a timer,
+// and this is called on its thread. Only once.
+void begin_drill(Drill drill, EventLoop& loop) noexcept;
+
+}  // namespace bedplate

@@ -1,0 +1,184 @@
+#include "apps/init/init.h"
+
+#include <cinttypes>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <fcntl.h>
+
+#include <sys/reboot.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "apps/boot/appliance.h"
+#include "apps/boot/preflight.h"
+#include "apps/boot/supervisor.h"
+#include "apps/init/capabilities.h"
+#include "apps/init/core_dump.h"
+#include "apps/init/crash.h"
+#include "apps/init/drill.h"
+#include "apps/init/kernel_command_line.h"
+#include "apps/init/machine.h"
+#include "apps/init/modules.h"
+#include "apps/init/mounts.h"
+#include "apps/init/network.h"
+#include "apps/init/watchdog.h"
+#include "platform/build_id.h"
+#include "platform/clock.h"
+#include "platform/file.h"
+#include "platform/log.h"
+
+namespace bedplate {
+namespace {
+
+constexpr const char* kConfigurationPath = "/bedplate.toml";
+constexpr const char* kModulesDirectory = "/modules";
+
+double seconds(uint64_t ns) noexcept {
+  return static_cast<double>(ns) / static_cast<double>(kNsPerSecond);
+}
+
+class Init final : public Supervisor {
+ public:
+  // Returns how the machine is to end. Errors: what stopped it on the way to its service.
+  Result<MachineEnd> run();
+  const CrashSettings& crash() const noexcept { return configuration_.crash; }
+
+  Result<void> memory_taken() override;
+  void loop_made(uint32_t index, EventLoop& loop) override;
+  Result<void> about_to_serve() override;
+  void loop_begins(uint32_t index) noexcept override;
+  void tick() noexcept override { watchdog_.feed(); }
+
+ private:
+  Result<void> read_command_line();
+  Result<void> prepare_machine();
+
+  std::string command_line_;
+  Configuration configuration_;
+  Watchdog watchdog_;
+  Drill drill_ = Drill::kNone;
+  EventLoop* first_loop_ = nullptr;
+  uint64_t kept_ = 0;
+};
+
+// Lines that a crash gives the kernel must not be thrown away because there are many.
+void take_all_kernel_lines() noexcept {
+  const Fd file(open("/proc/sys/kernel/printk_devkmsg", O_WRONLY | O_CLOEXEC));
+  [[maybe_unused]] const ssize_t written = write(file.number(), "on\n", 3);
+}
+
+Result<void> Init::read_command_line() {
+  char text[4096];
+  BP_TRY(read_text_file("/proc/cmdline", text, sizeof text));
+  command_line_ = text;
+  auto drill = parse_drill(command_line_value(command_line_, "bedplate.drill"));
+  BP_TRY(drill);
+  drill_ = drill.value();
+  return {};
+}
+
+Result<void> Init::prepare_machine() {
+  BP_TRY(load_modules(kModulesDirectory, command_line_));
+  show_old_records();  // the store's driver may be one of them
+  BP_TRY(bring_networks_up(configuration_.networks));
+  BP_TRY(raise_limits());
+  auto plan = plan_appliance(configuration_);
+  BP_TRY(plan);
+  reserve_hugepages(plan.value());
+  // Ctrl-alt-del is SIGINT to this process from now on, and not the end at once.
+  if (reboot(RB_DISABLE_CAD) != 0) return error_from_errno("taking ctrl-alt-del");
+  return {};
+}
+
+Result<MachineEnd> Init::run() {
+  const uint64_t began_ns = monotonic_ns();
+  BP_TRY(mount_file_systems());
+  take_all_kernel_lines();
+  BP_TRY(read_command_line());
+  auto configuration = load_configuration(kConfigurationPath);
+  BP_TRY(configuration);
+  configuration_ = configuration.take();
+  if (!configuration_.blockd.image_listen.empty()) {
+    configuration_.blockd.listen = configuration_.blockd.image_listen;
+  }
+  watchdog_.create(configuration_.watchdog);
+  BP_TRY(catch_crashes(configuration_.crash, watchdog_));
+  utsname kernel = {};
+  uname(&kernel);
+  BP_LOG_INFO("build %s is the first process of Linux %s", build_id().text, kernel.release);
+  BP_TRY(prepare_machine());
+  BP_TRY(check_heap_expectation(configuration_.alloc.expect, interception_decision()));
+  Appliance appliance(configuration_, this);
+  if (!appliance.boot()) {
+    Error error;
+    error.set_doing("booting the appliance %s", configuration_.appliance.name.c_str());
+    error.set_answer("refused, as said above");
+    return error.set_cure("correct the configuration, and build the image again");
+  }
+  const uint64_t ready_ns = monotonic_ns();
+  std::puts("bedplate: ready");
+  std::fflush(stdout);
+  BP_LOG_INFO("%.3f s after the kernel began, %.3f s after its first process did",
+              seconds(ready_ns), seconds(ready_ns - began_ns));
+  const int signal_number = appliance.serve_until_signal();
+  watchdog_.stop();
+  if (signal_number == SIGINT) return configuration_.init.on_ctrl_alt_del;
+  if (signal_number == SIGTERM) return configuration_.init.on_terminate;
+  return configuration_.crash.action;
+}
+
+Result<void> Init::memory_taken() {
+  BP_TRY(choose_dump(configuration_.crash, process_pool()));
+  // Here, because capabilities are each thread's own, and inherited.
+  kept_ = capabilities_to_keep(configuration_);
+  return keep_capabilities(kept_);
+}
+
+void Init::loop_made(uint32_t index, EventLoop& loop) {
+  watchdog_.loop_made(index, loop);
+  if (index != 0) return;
+  first_loop_ = &loop;
+  if (drill_ != Drill::kNone) loop.timers().reserve_more(1);
+}
+
+Result<void> Init::about_to_serve() {
+  BP_TRY(check_capabilities(kept_));
+  BP_LOG_INFO("capabilities kept: %#" PRIx64, kept_);
+  return watchdog_.start();
+}
+
+void Init::loop_begins(uint32_t index) noexcept {
+  watchdog_.loop_begins(index);
+  if (index == 0) begin_drill(drill_, *first_loop_);
+}
+
+}  // namespace
+
+bool is_init(int count, char** words) noexcept {
+  if (count < 1) return false;
+  const char* slash = std::strrchr(words[0], '/');
+  if (std::strcmp(slash == nullptr ? words[0] : slash + 1, "init") != 0) return false;
+  return getpid() == 1 || (count > 1 && std::strcmp(words[1], kDumpCore) == 0);
+}
+
+int init_main(int count, char** words) {
+  if (getpid() != 1) return dump_core(count, words);
+  signal(SIGPIPE, SIG_IGN);
+  signal(SIGCHLD, SIG_IGN);  // the kernel then reaps every child, and every orphan
+  static Init init;          // its watchdog must outlive a crash at any time
+  auto end = init.run();
+  if (end.ok()) {
+    BP_LOG_INFO("the machine ends: %s", name_of(end.value()));
+    end_machine(end.value());
+  }
+  log_error(end.error());
+  const MachineEnd action = init.crash().action;
+  BP_LOG_ERROR("the machine ends: %s in %u s", name_of(action), init.crash().delay_s);
+  const timespec pause = {static_cast<time_t>(init.crash().delay_s), 0};
+  nanosleep(&pause, nullptr);
+  end_machine(action);
+}
+
+}  // namespace bedplate

@@ -1,0 +1,74 @@
+#include "apps/init/modules.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <fcntl.h>
+
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "apps/init/kernel_command_line.h"
+#include "platform/file.h"
+#include "platform/log.h"
+
+namespace bedplate {
+namespace {
+
+const char* cure_of(int error_number) noexcept {
+  switch (error_number) {
+    case ENOENT: return "it uses what no module before it provides: build the image again";
+    case ENOEXEC:
+    case EINVAL: return "it must be built for this kernel, and its parameters must be its own";
+    case EKEYREJECTED:
+    case EPERM: return "this kernel takes signed modules only: sign it, or turn Secure Boot off";
+    case ENODEV: return "this machine has no such device: name another driver";
+    default: return "the kernel's own messages, above, say more";
+  }
+}
+
+Result<void> load_module(const std::string& path, const std::string& parameters) {
+  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.is_open()) {
+    return error_from_errno("loading the module %s", path.c_str())
+        .set_cure("build the image again: its own list names this file");
+  }
+  if (syscall(SYS_finit_module, file.number(), parameters.c_str(), 0) == 0 || errno == EEXIST) {
+    return {};
+  }
+  const int reason = errno;
+  utsname kernel = {};
+  uname(&kernel);
+  errno = reason;
+  return error_from_errno("loading the module %s%s%s into kernel %s", path.c_str(),
+                          parameters.empty() ? "" : " ", parameters.c_str(), kernel.release)
+      .set_cure("%s", cure_of(reason));
+}
+
+}  // namespace
+
+std::vector<std::string> needed_modules(const Configuration& configuration) {
+  std::vector<std::string> modules;
+  const auto need = [&modules](const std::string& module) {
+    if (module.empty() || std::count(modules.begin(), modules.end(), module) != 0) return;
+    modules.push_back(module);
+  };
+  for (const NetworkSettings& network : configuration.networks) need(network.driver);
+  need(configuration.watchdog.driver);
+  for (const std::string& driver : configuration.crash.drivers) need(driver);
+  return modules;
+}
+
+Result<void> load_modules(const std::string& directory, std::string_view command_line) {
+  std::vector<std::string> files;
+  BP_TRY(read_lines((directory + "/order").c_str(), [](const char* line, void* into) {
+    if (line[0] != '\0') static_cast<std::vector<std::string>*>(into)->push_back(line);
+  }, &files));
+  for (const std::string& file : files) {
+    const std::string name = file.substr(0, file.find('.'));
+    BP_TRY(load_module(directory + "/" + file, module_parameters(command_line, name)));
+  }
+  return {};
+}
+
+}  // namespace bedplate

@@ -1,0 +1,50 @@
+#include "apps/init/mounts.h"
+
+#include <cerrno>
+
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#include "platform/file.h"
+
+namespace bedplate {
+namespace {
+
+struct Mount {
+  const char* type;
+  const char* path;
+  unsigned long flags;
+  const char* options;
+  bool is_needed;
+};
+
+constexpr unsigned long kNoPrograms = MS_NOSUID | MS_NODEV | MS_NOEXEC;
+
+constexpr Mount kMounts[] = {
+    // The kernel puts the nodes of devices there, also of those that come later.
+    {"devtmpfs", "/dev", MS_NOSUID | MS_NOEXEC, "mode=0755", true},
+    {"proc", "/proc", kNoPrograms, nullptr, true},
+    {"sysfs", "/sys", kNoPrograms, nullptr, true},
+    {"tmpfs", "/run", kNoPrograms, "mode=0755", true},
+    {"tmpfs", "/tmp", kNoPrograms, "mode=1777", true},
+    {"tmpfs", "/dev/shm", kNoPrograms, "mode=1777", true},
+    {"pstore", "/sys/fs/pstore", kNoPrograms, nullptr, false},
+};
+
+Result<void> mount_one(const Mount& mount) noexcept {
+  // Those of the kernel's own file systems are there.
+  if (mount.is_needed) BP_TRY(ensure_directory(mount.path, 0755));
+  if (::mount(mount.type, mount.path, mount.type, mount.flags, mount.options) == 0) return {};
+  if (errno == EBUSY || !mount.is_needed) return {};
+  return error_from_errno("mounting %s at %s", mount.type, mount.path)
+      .set_cure("boot a kernel that has it");
+}
+
+}  // namespace
+
+Result<void> mount_file_systems() noexcept {
+  for (const Mount& mount : kMounts) BP_TRY(mount_one(mount));
+  return {};
+}
+
+}  // namespace bedplate

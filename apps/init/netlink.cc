@@ -1,0 +1,89 @@
+#include "apps/init/netlink.h"
+
+#include <cerrno>
+#include <cstring>
+#include <net/if.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace bedplate {
+
+void NetlinkMessage::begin(uint16_t type, uint16_t flags, const void* body,
+                           size_t body_bytes) noexcept {
+  header().nlmsg_len = static_cast<uint32_t>(NLMSG_LENGTH(body_bytes));
+  header().nlmsg_type = type;
+  header().nlmsg_flags = static_cast<uint16_t>(NLM_F_REQUEST | NLM_F_ACK | flags);
+  std::memcpy(NLMSG_DATA(&header()), body, body_bytes);
+}
+
+void NetlinkMessage::add(uint16_t type, const void* data, size_t data_bytes) noexcept {
+  const size_t at = NLMSG_ALIGN(header().nlmsg_len);
+  BP_ASSERT(at + RTA_SPACE(data_bytes) <= sizeof bytes_);
+  auto* attribute = reinterpret_cast<rtattr*>(bytes_ + at);
+  attribute->rta_type = type;
+  attribute->rta_len = static_cast<uint16_t>(RTA_LENGTH(data_bytes));
+  std::memcpy(RTA_DATA(attribute), data, data_bytes);
+  header().nlmsg_len = static_cast<uint32_t>(at + RTA_LENGTH(data_bytes));
+}
+
+NetlinkMessage link_up_message(uint32_t interface_index, uint32_t mtu) noexcept {
+  ifinfomsg link = {};
+  link.ifi_index = static_cast<int>(interface_index);
+  link.ifi_flags = IFF_UP;
+  link.ifi_change = IFF_UP;
+  NetlinkMessage message(RTM_NEWLINK, 0, link);
+  if (mtu != 0) message.add(IFLA_MTU, mtu);
+  return message;
+}
+
+NetlinkMessage address_message(uint32_t interface_index, const IpPrefix& address) noexcept {
+  ifaddrmsg body = {};
+  body.ifa_family = static_cast<uint8_t>(address.family);
+  body.ifa_prefixlen = address.prefix_bits;
+  body.ifa_index = interface_index;
+  // An IPv6 address could not be listened at for a second, until nobody else was found to have it.
+  if (address.family == AF_INET6) body.ifa_flags = IFA_F_NODAD;
+  NetlinkMessage message(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, body);
+  message.add(IFA_LOCAL, address.bytes, address.byte_count());
+  message.add(IFA_ADDRESS, address.bytes, address.byte_count());
+  return message;
+}
+
+NetlinkMessage default_route_message(uint32_t interface_index, const IpAddress& gateway) noexcept {
+  rtmsg body = {};
+  body.rtm_family = static_cast<uint8_t>(gateway.family);
+  body.rtm_table = RT_TABLE_MAIN;
+  body.rtm_protocol = RTPROT_BOOT;
+  body.rtm_scope = RT_SCOPE_UNIVERSE;
+  body.rtm_type = RTN_UNICAST;
+  NetlinkMessage message(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, body);
+  message.add(RTA_GATEWAY, gateway.bytes, gateway.byte_count());
+  message.add(RTA_OIF, interface_index);
+  return message;
+}
+
+Result<void> NetlinkSocket::create() noexcept {
+  socket_ = Fd(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
+  if (socket_.is_open()) return {};
+  return error_from_errno("opening a netlink socket").set_cure("boot a kernel with networking");
+}
+
+int NetlinkSocket::request(NetlinkMessage& message) noexcept {
+  message.header().nlmsg_seq = ++sequence_;
+  const nlmsghdr& header = message.header();
+  if (send(socket_.number(), &header, header.nlmsg_len, 0) < 0) return errno;
+  // The acknowledgement repeats the request behind its error number.
+  alignas(nlmsghdr) std::byte answer[1024];
+  for (;;) {
+    const ssize_t received = recv(socket_.number(), answer, sizeof answer, 0);
+    if (received < 0 && errno == EINTR) continue;
+    if (received < 0) return errno;
+    const auto* acknowledgement = reinterpret_cast<const nlmsghdr*>(answer);
+    if (received < static_cast<ssize_t>(NLMSG_LENGTH(sizeof(nlmsgerr)))) return EBADMSG;
+    if (acknowledgement->nlmsg_seq != sequence_) continue;
+    if (acknowledgement->nlmsg_type != NLMSG_ERROR) return EBADMSG;
+    return -static_cast<const nlmsgerr*>(NLMSG_DATA(acknowledgement))->error;
+  }
+}
+
+}  // namespace bedplate

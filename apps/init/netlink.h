@@ -1,0 +1,56 @@
+// rtnetlink: as much of it as it takes to bring an interface up (rtnetlink(7)).
+//
+// A message is built in place, in a fixed array, and sent; the kernel's answer is one error number.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <linux/rtnetlink.h>
+
+#include "platform/file.h"
+#include "platform/result.h"
+#include "transport/ip_address.h"
+
+namespace bedplate {
+
+// One request, with its acknowledgement asked for.
+class NetlinkMessage {
+ public:
+  // `body` is the fixed part that the type has: ifinfomsg, ifaddrmsg, rtmsg.
+  template <typename Body>
+  NetlinkMessage(uint16_t type, uint16_t flags, const Body& body) noexcept {
+    begin(type, flags, &body, sizeof body);
+  }
+
+  // Appends an attribute. Requires: it fits.
+  void add(uint16_t type, const void* data, size_t data_bytes) noexcept;
+  void add(uint16_t type, uint32_t number) noexcept { add(type, &number, sizeof number); }
+
+  const nlmsghdr& header() const noexcept { return *reinterpret_cast<const nlmsghdr*>(bytes_); }
+  nlmsghdr& header() noexcept { return *reinterpret_cast<nlmsghdr*>(bytes_); }
+
+ private:
+  void begin(uint16_t type, uint16_t flags, const void* body, size_t body_bytes) noexcept;
+
+  alignas(nlmsghdr) std::byte bytes_[256] = {};
+};
+
+// `mtu` 0: as it is.
+NetlinkMessage link_up_message(uint32_t interface_index, uint32_t mtu) noexcept;
+NetlinkMessage address_message(uint32_t interface_index, const IpPrefix& address) noexcept;
+NetlinkMessage default_route_message(uint32_t interface_index, const IpAddress& gateway) noexcept;
+
+// A socket to the kernel's routing part.
+class NetlinkSocket {
+ public:
+  Result<void> create() noexcept;
+  // Sends `message` and waits for the kernel's word. Returns 0 or an errno value.
+  int request(NetlinkMessage& message) noexcept;
+
+ private:
+  Fd socket_;
+  uint32_t sequence_ = 0;
+};
+
+}  // namespace bedplate

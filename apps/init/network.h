@@ -1,0 +1,16 @@
+// Interfaces, addresses and the way out, as [[network]] says.
+#pragma once
+
+#include <vector>
+
+#include "apps/boot/configuration.h"
+#include "platform/result.h"
+
+namespace bedplate {
+
+// Brings `lo` up, and each of `networks`: MTU, link, address, default route. Waits a little for
+// interfaces whose driver is still looking for them.
+// Errors: the first step that is refused.
+Result<void> bring_networks_up(const std::vector<NetworkSettings>& networks);
+
+}  // namespace bedplate
