@@ -12,7 +12,7 @@ include scripts/mk/flags.mk
 include scripts/mk/sources.mk
 include scripts/mk/rules.mk
 
-.PHONY: help all run check check-image bench fuzz soak strain clean deps
+.PHONY: help all run image image-run check check-image bench fuzz soak strain clean deps
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -32,10 +32,16 @@ run: all ## start the demo appliance (CONFIG=apps/demo.toml); Ctrl-C stops it
 check: ## build and run every test
 	$(Q)scripts/check.sh
 
-check-image: deps ## test single copy in a virtual machine (EXTRA_MODULES="xpmem.ko knem.ko")
+image: all ## build the image of an appliance (CONFIG=apps/demo.toml) into build/image
+	$(Q)scripts/image/build.py $(BUILD)/bedplate $(or $(CONFIG),apps/demo.toml) build/image \
+	  $(if $(CMDLINE),--cmdline "$(CMDLINE)")
+
+image-run: image ## boot it in QEMU, its NBD server at 127.0.0.1:10809; Ctrl-C stops it
+	$(Q)scripts/image/run.sh build/image
+
+check-image: deps ## test in virtual machines, images too (EXTRA_MODULES="xpmem.ko knem.ko")
 	$(Q)$(MAKE) --no-print-directory MODE=release products tests
-	$(Q)tests/guest/run.sh --modules "$(EXTRA_MODULES)" -- \
-	  /bedplate-tests -g SingleCopy -g GuardedCopy
+	$(Q)EXTRA_MODULES="$(EXTRA_MODULES)" CHECK_ONLY='^(guest|image)$$' scripts/check.sh
 
 bench: all ## measure against the peers; tables here, JSON in build/bench/
 	$(Q)$(MAKE) --no-print-directory MODE=release products bench-heap

@@ -13,6 +13,8 @@ packages=(
   libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0
   # tests in a virtual machine: its parts, and what unpacks the kernel
   qemu-system-x86 busybox-static cpio xz-utils binutils
+  # images, and their tests: the stub that UEFI starts, the compressor, the firmware
+  systemd-boot-efi zstd ovmf
   # benchmarks: the peers
   nbdkit util-linux libucx-dev openmpi-bin libopenmpi-dev libfabric-dev libboost-dev libdpdk-dev
   # benchmarks: programs that allocate much

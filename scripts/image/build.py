@@ -1,0 +1,158 @@
+#!/usr/bin/python3
+"""Builds the image of an appliance: kernel, initramfs, and both as one file that UEFI starts.
+
+    /usr/bin/python3 scripts/image/build.py BEDPLATE CONFIG OUTPUT [--cmdline TEXT]
+
+OUTPUT gets vmlinuz, cmdline, initramfs.cpio.zst and bedplate.efi (in esp/ once more, as UEFI looks
+for it). The same input makes the same bytes. What is in the initramfs, and nothing else: the
+program as /init, the configuration, and the kernel modules that it needs (`bedplate plan --json`
+names them).
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import modules  # noqa: E402
+import newc  # noqa: E402
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+KERNEL = os.path.join(ROOT, "build", "kernel")
+STUB = "/usr/lib/systemd/boot/efi/linuxx64.efi.stub"
+MIB = 1 << 20
+LIMIT_BYTES = 12 * MIB
+
+# A panic is no crash of the program: that ends the machine itself. It reboots after a look at it.
+DEFAULT_COMMAND_LINE = "console=tty0 console=ttyS0 quiet panic=10"
+
+
+def fail(text):
+    sys.exit(f"image: {text}")
+
+
+def run(*command, **options):
+    finished = subprocess.run(command, check=False, **options)
+    if finished.returncode != 0:
+        fail(f"running {' '.join(command)}: exit code {finished.returncode}; see above")
+    return finished
+
+
+def checked_size(what, bytes_count):
+    print(f"image: {what}: {bytes_count} bytes ({bytes_count / MIB:.1f} MiB)")
+    if bytes_count > LIMIT_BYTES:
+        fail(f"looking at the size of {what}: {bytes_count} bytes, {LIMIT_BYTES} are allowed; "
+             "leave out modules, or find what has grown")
+
+
+def stripped(program, work):
+    if " INTERP " in run("readelf", "-lW", program, stdout=subprocess.PIPE, text=True).stdout:
+        fail(f"looking at {program}: it needs shared libraries, and an image has none; build it "
+             "with MODE=release, hardened or debug")
+    path = os.path.join(work, "init")
+    run("strip", "-o", path, program)
+    with open(path, "rb") as file:
+        data = file.read()
+    checked_size("the program, stripped", len(data))
+    return data
+
+
+def needed_modules(program, config):
+    """Also reads the configuration as strictly as the program will: an image must not boot to find
+    that it is wrong."""
+    plan = run(program, "plan", "--json", config, stdout=subprocess.PIPE)
+    try:
+        return modules.load_order(os.path.join(KERNEL, "modules"),
+                                  json.loads(plan.stdout)["modules"])
+    except modules.ModuleError as error:
+        fail(str(error))
+
+
+def initramfs(program, config, module_paths):
+    archive = newc.Archive()
+    for directory in ("dev", "proc", "sys", "run", "modules"):
+        archive.directory(directory)
+    archive.directory("tmp", 0o1777)
+    # The first process's standard streams, before it mounts /dev.
+    archive.device("dev/console", 5, 1)
+    archive.file("init", program, 0o755)
+    with open(config, "rb") as file:
+        archive.file("bedplate.toml", file.read())
+    names = [os.path.basename(path) for path in module_paths]
+    for name, path in zip(names, module_paths):
+        with open(path, "rb") as file:
+            archive.file(f"modules/{name}", file.read())
+    archive.file("modules/order", "".join(f"{name}\n" for name in names).encode())
+    return archive.bytes()
+
+
+def sections_of(image):
+    """Of a PE file: [(name, address, bytes)]."""
+    listing = run("objdump", "-h", "-w", image, stdout=subprocess.PIPE, text=True).stdout
+    rows = [line.split() for line in listing.splitlines() if line.split()[:1] and
+            line.split()[0].isdigit()]
+    return [(row[1], int(row[3], 16), int(row[2], 16)) for row in rows]
+
+
+def unified_kernel(output, work, release):
+    """The stub with four sections more, each at the next free page (as systemd's ukify does)."""
+    os_release = os.path.join(work, "osrel")
+    with open(os_release, "w", encoding="utf-8") as file:
+        file.write(f'ID=bedplate\nNAME="Bedplate"\nPRETTY_NAME="Bedplate on Linux {release}"\n'
+                   f"VERSION_ID={release}\n")
+    parts = [(".osrel", os_release), (".cmdline", os.path.join(output, "cmdline")),
+             (".initrd", os.path.join(output, "initramfs.cpio.zst")),
+             (".linux", os.path.join(output, "vmlinuz"))]
+    address = max(at + count for _, at, count in sections_of(STUB))
+    command = ["objcopy", "--enable-deterministic-archives", "--preserve-dates"]
+    for name, path in parts:
+        address = (address + 4095) & ~4095
+        command += ["--add-section", f"{name}={path}", "--set-section-flags",
+                    f"{name}=contents,alloc,load,readonly,data", "--change-section-vma",
+                    f"{name}={address:#x}"]
+        address += os.path.getsize(path)
+    run(*command, STUB, os.path.join(output, "bedplate.efi"))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("program")
+    parser.add_argument("config")
+    parser.add_argument("output")
+    parser.add_argument("--cmdline", default=DEFAULT_COMMAND_LINE)
+    options = parser.parse_args()
+
+    if not os.path.exists(STUB):
+        fail(f"looking for {STUB}: it is not there; run scripts/setup.sh")
+    run(os.path.join(ROOT, "scripts", "image", "kernel.sh"))
+    os.makedirs(options.output, exist_ok=True)
+    with tempfile.TemporaryDirectory() as work:
+        module_paths = needed_modules(options.program, options.config)
+        plain = initramfs(stripped(options.program, work), options.config, module_paths)
+        compressed = os.path.join(options.output, "initramfs.cpio.zst")
+        # One thread: several would cut the input at places that depend on their number.
+        run("zstd", "-q", "-19", "--single-thread", "--no-check", "-f", "-o", compressed,
+            input=plain)
+        checked_size("initramfs.cpio.zst", os.path.getsize(compressed))
+        shutil.copyfile(os.path.join(KERNEL, "vmlinuz"), os.path.join(options.output, "vmlinuz"))
+        with open(os.path.join(options.output, "cmdline"), "w", encoding="ascii") as file:
+            file.write(options.cmdline)
+        with open(os.path.join(KERNEL, "package"), encoding="ascii") as file:
+            release = file.read().strip().removeprefix("linux-image-")
+        unified_kernel(options.output, work, release)
+    # As the firmware looks for it on a system partition.
+    boot = os.path.join(options.output, "esp", "EFI", "BOOT")
+    os.makedirs(boot, exist_ok=True)
+    shutil.copyfile(os.path.join(options.output, "bedplate.efi"),
+                    os.path.join(boot, "BOOTX64.EFI"))
+    print(f"image: Linux {release}, modules: "
+          f"{' '.join(os.path.basename(path) for path in module_paths) or 'none'}")
+    print(f"image: {options.output}/bedplate.efi, or vmlinuz with initramfs.cpio.zst and cmdline")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Boots an image in QEMU, with its console here. The guest's TCP port 10809 is this machine's, on
+# 127.0.0.1; Ctrl-C switches it off.
+#
+#   scripts/image/run.sh IMAGE [QEMU-OPTION...]
+#
+# PORT (10809) is the port here, MEMORY_MIB (1024) the guest's memory. UEFI=1 boots bedplate.efi
+# from UEFI firmware; else APPEND is added to the kernel's command line, and KERNEL may be another
+# one. ACCEL=kvm is faster where KVM works (the default, tcg, works everywhere).
+set -euo pipefail
+image=${1:?usage: run.sh IMAGE [QEMU-OPTION...]}
+shift
+
+if [ -n "${UEFI:-}" ]; then
+  boot=(
+    -drive if=pflash,format=raw,readonly=on,file=/usr/share/OVMF/OVMF_CODE_4M.fd
+    -drive if=pflash,format=raw,snapshot=on,file=/usr/share/OVMF/OVMF_VARS_4M.fd
+    -drive "if=virtio,format=raw,readonly=on,file=fat:$image/esp"
+  )
+else
+  boot=(-kernel "${KERNEL:-$image/vmlinuz}" -initrd "$image/initramfs.cpio.zst"
+    -append "$(cat "$image/cmdline") ${APPEND:-}")
+fi
+# Emulated, "rep stosb" goes byte by byte; without erms the kernel clears pages by eight.
+exec qemu-system-x86_64 -accel "${ACCEL:-tcg}" -cpu max,-erms,-fsrm -smp 2 \
+  -m "${MEMORY_MIB:-1024}M" -nodefaults -vga none -display none -no-reboot \
+  -chardev stdio,id=console,signal=on -serial chardev:console \
+  -netdev "user,id=net,hostfwd=tcp:127.0.0.1:${PORT:-10809}-10.0.2.15:10809" \
+  -device virtio-net-pci,netdev=net,romfile= "${boot[@]}" "$@"
