@@ -1,0 +1,142 @@
+"""An image in QEMU, watched from outside: its console line by line, its monitor, its end."""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+RUN = os.path.join(ROOT, "scripts", "image", "run.sh")
+BOOT_SECONDS = 90
+
+
+class Failure(Exception):
+    """What was seen and what was expected."""
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Machine:
+    """scripts/image/run.sh of `image` with `options` for QEMU, and `settings` of its environment.
+
+    `reboots`: a reset starts it anew; else it ends QEMU.
+    """
+
+    def __init__(self, image, *options, reboots=False, **settings):
+        self.lines = []
+        self._changed = threading.Condition()
+        self._ended = False
+        self._work = tempfile.TemporaryDirectory()
+        self.port = free_port()
+        self._events = []
+        monitor = os.path.join(self._work.name, "qmp")
+        # Of an action that is named twice QEMU takes the last.
+        command = [RUN, image, "-qmp", f"unix:{monitor},server,nowait", *options]
+        command += ["-action", "reboot=reset"] if reboots else []
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            encoding="utf-8", errors="replace",
+            env=dict(os.environ, PORT=str(self.port), **{"MEMORY_MIB": "512", **settings}))
+        self._reader = threading.Thread(target=self._read_console, daemon=True)
+        self._reader.start()
+        self._connect_monitor(monitor)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self._process.poll() is None:
+            self._process.terminate()
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join()
+        self._work.cleanup()
+
+    def _read_console(self):
+        for line in self._process.stdout:
+            with self._changed:
+                self.lines.append(line.rstrip("\r\n"))
+                self._changed.notify_all()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    # ---- The monitor ----
+
+    def _connect_monitor(self, path):
+        deadline = time.monotonic() + 20
+        self._monitor = socket.socket(socket.AF_UNIX)
+        while True:
+            try:
+                self._monitor.connect(path)
+                break
+            except OSError:
+                if time.monotonic() > deadline or self._process.poll() is not None:
+                    raise self.failure("QEMU's monitor is not there") from None
+                time.sleep(0.02)
+        self._answers = self._monitor.makefile("r", encoding="utf-8")
+        self._answers.readline()
+        self.command("qmp_capabilities")
+
+    def command(self, name, **arguments):
+        self._monitor.settimeout(60)
+        request = {"execute": name, "arguments": arguments}
+        self._monitor.sendall(json.dumps(request).encode() + b"\n")
+        while True:
+            message = json.loads(self._answers.readline())
+            if "event" in message:
+                self._events.append(message)
+            else:
+                return message.get("return")
+
+    def press_ctrl_alt_delete(self):
+        self.command("send-key", keys=[{"type": "qcode", "data": key}
+                                       for key in ("ctrl", "alt", "delete")])
+
+    # ---- What one waits for ----
+
+    def failure(self, text):
+        return Failure(f"{text}\n" + "\n".join(self.lines[-60:]))
+
+    def expect(self, pattern, seconds=BOOT_SECONDS, after=0):
+        """Waits for a line of the console, from line number `after` on, and returns its match."""
+        deadline = time.monotonic() + seconds
+        seen = after
+        with self._changed:
+            while True:
+                for line in self.lines[seen:]:
+                    seen += 1
+                    match = re.search(pattern, line)
+                    if match:
+                        return match
+                if self._ended or not self._changed.wait(deadline - time.monotonic()):
+                    raise self.failure(f"the console lacks {pattern!r}")
+
+    def expect_ready(self):
+        self.expect(r"bedplate: ready$")
+
+    def expect_end(self, reason, seconds=60):
+        """Waits until QEMU ends, and compares why: guest-shutdown, guest-reset, ..."""
+        self._monitor.settimeout(seconds)
+        try:
+            for line in self._answers:
+                self._events.append(json.loads(line))
+            self._process.wait(seconds)
+        except (OSError, subprocess.TimeoutExpired):
+            raise self.failure("the machine did not end") from None
+        self._reader.join()
+        reasons = [event["data"]["reason"] for event in self._events
+                   if event.get("event") == "SHUTDOWN"]
+        if reasons != [reason]:
+            raise self.failure(f"the machine ended by {reasons}; expected {reason}")
