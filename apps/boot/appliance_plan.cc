@@ -105,6 +105,7 @@ Result<std::vector<SegmentRequest>> all_requests(const Configuration& configurat
   std::vector<SegmentRequest> segments = requests;
   segments.insert(segments.begin(), {"heap"});
   BP_TRY(check_grants(configuration, segments));
+  segments.insert(segments.begin(), {"boot"});  // nobody's to grant, but worth a look after a crash
   BP_TRY(check_dump_owners(configuration.crash, segments));
   return requests;
 }
