@@ -17,11 +17,6 @@ constexpr uint64_t kGranuleBytesMin = kMiB;
 std::atomic<uint64_t> total_count{0};
 std::atomic<uint64_t> after_seal_count{0};
 
-void count_registrations(const PinnedPool& pool, uint64_t count) noexcept {
-  total_count.fetch_add(count, std::memory_order_relaxed);
-  if (pool.is_sealed()) after_seal_count.fetch_add(count, std::memory_order_relaxed);
-}
-
 // Requires: the device takes at least kGranuleBytesMin.
 unsigned granule_bytes_log2(const DeviceKind& kind) noexcept {
   return static_cast<unsigned>(std::bit_width(std::min(kind.region_bytes_max, kRegionBytes))) - 1;
@@ -159,6 +154,11 @@ void KeyTable::destroy() noexcept {
   span_bytes_ = 0;
   if (device_ != nullptr) device_->deregister_regions(regions_);
   device_ = nullptr;
+}
+
+void count_registrations(const PinnedPool& pool, uint64_t count) noexcept {
+  total_count.fetch_add(count, std::memory_order_relaxed);
+  if (pool.is_sealed()) after_seal_count.fetch_add(count, std::memory_order_relaxed);
 }
 
 RegistrationCounts registration_counts() noexcept {

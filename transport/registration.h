@@ -124,5 +124,7 @@ struct RegistrationCounts {
   uint64_t after_seal = 0;    // of these, after the process's pool was sealed: a defect if not 0
 };
 RegistrationCounts registration_counts() noexcept;
+// For devices that register memory of `pool` beside the table. Threads: any.
+void count_registrations(const PinnedPool& pool, uint64_t count) noexcept;
 
 }  // namespace bedplate

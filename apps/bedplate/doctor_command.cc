@@ -18,6 +18,7 @@
 #include "platform/cpu.h"
 #include "platform/hugepage.h"
 #include "platform/units.h"
+#include "transport/verbs/verbs_ports.h"
 
 namespace bedplate {
 namespace {
@@ -80,6 +81,24 @@ Finding io_uring_support() {
           std::string(probed.error().cure)};
 }
 
+Finding verbs_devices() {
+  auto ports = list_verbs_ports();
+  std::string value;
+  std::string advice;
+  bool has_usable = false;
+  if (ports.ok()) {
+    for (const VerbsPort& port : ports.value()) {
+      value += port.text() + "; ";
+      has_usable = has_usable || port.is_usable();
+    }
+    advice = "bring a link up and give it an address";
+  } else {
+    value = ports.error().answer + std::string("; ");
+    advice = ports.error().cure;
+  }
+  return {"verbs", has_usable, value + "drivers: " + verbs_drivers(), advice};
+}
+
 Finding sealing() {
   const bool works = (available_stoppers() & kMappingSealStops) != 0;
   return {"mseal", works, works ? "works" : "not in this kernel",
@@ -121,7 +140,7 @@ int doctor_command(const Arguments& arguments) {
   const std::vector<Finding> findings = {
       kernel(), cores(), hugepages(PageSize::k2MiB, "hugepages of 2 MiB"),
       hugepages(PageSize::k1GiB, "hugepages of 1 GiB"), locked_memory(), io_uring_support(),
-      sealing(), ways_back(), allocation(), support()};
+      verbs_devices(), sealing(), ways_back(), allocation(), support()};
   if (arguments.has("--json")) {
     Json json = Json::array();
     for (const Finding& finding : findings) {

@@ -1,0 +1,110 @@
+// A soft RoCE device on the loopback interface, and what the kernel says of its resources.
+//
+// Where the kernel has no RDMA (most build machines) tests skip; the guest has the modules
+// (tests/guest). Netlink by hand: what `rdma link add` and `rdma resource show` do.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include <linux/netlink.h>
+#include <rdma/rdma_netlink.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "platform/file.h"
+#include "transport/verbs/verbs_ports.h"
+
+namespace bedplate::test {
+
+// One request to the kernel's RDMA part, and its answers.
+class RdmaNetlink {
+ public:
+  explicit RdmaNetlink(uint16_t command, uint16_t flags) {
+    header().nlmsg_type = static_cast<uint16_t>(RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, command));
+    header().nlmsg_flags = static_cast<uint16_t>(NLM_F_REQUEST | flags);
+    header().nlmsg_len = NLMSG_LENGTH(0);
+  }
+  void add(uint16_t type, const void* value, size_t bytes) {
+    auto* attribute = reinterpret_cast<nlattr*>(request_ + NLMSG_ALIGN(header().nlmsg_len));
+    attribute->nla_type = type;
+    attribute->nla_len = static_cast<uint16_t>(NLA_HDRLEN + bytes);
+    std::memcpy(reinterpret_cast<char*>(attribute) + NLA_HDRLEN, value, bytes);
+    header().nlmsg_len = static_cast<uint32_t>(NLMSG_ALIGN(header().nlmsg_len) +
+                                               NLA_ALIGN(NLA_HDRLEN + bytes));
+  }
+  void add(uint16_t type, const char* text) { add(type, text, std::strlen(text) + 1); }
+
+  // Calls `attribute(type, data, bytes)` for each attribute of each answer, also of nested ones.
+  // Returns whether the kernel took it.
+  template <typename Function>
+  bool ask(Function attribute) {
+    Fd fd(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_RDMA));
+    if (!fd.is_open()) return false;
+    if (send(fd.number(), request_, header().nlmsg_len, 0) < 0) return false;
+    static char answer[65536];
+    const ssize_t bytes = recv(fd.number(), answer, sizeof answer, 0);
+    if (bytes < static_cast<ssize_t>(sizeof(nlmsghdr))) return false;
+    const auto* reply = reinterpret_cast<const nlmsghdr*>(answer);
+    if (reply->nlmsg_type == NLMSG_ERROR) {
+      return reinterpret_cast<const nlmsgerr*>(answer + NLMSG_HDRLEN)->error == 0;
+    }
+    walk(answer + NLMSG_HDRLEN, static_cast<size_t>(bytes) - NLMSG_HDRLEN, attribute);
+    return true;
+  }
+
+ private:
+  nlmsghdr& header() { return *reinterpret_cast<nlmsghdr*>(request_); }
+
+  template <typename Function>
+  static void walk(const char* data, size_t bytes, Function& function) {
+    while (bytes >= NLA_HDRLEN) {
+      const auto* attribute = reinterpret_cast<const nlattr*>(data);
+      if (attribute->nla_len < NLA_HDRLEN || attribute->nla_len > bytes) return;
+      const uint16_t type = attribute->nla_type & NLA_TYPE_MASK;
+      const size_t length = attribute->nla_len - NLA_HDRLEN;
+      if (type == RDMA_NLDEV_ATTR_RES_SUMMARY || type == RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY) {
+        walk(data + NLA_HDRLEN, length, function);
+      } else {
+        function(type, data + NLA_HDRLEN, length);
+      }
+      const size_t step = std::min(bytes, size_t{NLA_ALIGN(attribute->nla_len)});
+      data += step;
+      bytes -= step;
+    }
+  }
+
+  alignas(8) char request_[1024] = {};
+};
+
+// Makes rxe0 on lo, unless there is a usable device. Returns false where the kernel cannot.
+inline bool has_verbs_device() {
+  if (choose_verbs_port("", 0).ok()) return true;
+  RdmaNetlink request(RDMA_NLDEV_CMD_NEWLINK, NLM_F_ACK);
+  request.add(RDMA_NLDEV_ATTR_DEV_NAME, "rxe0");
+  request.add(RDMA_NLDEV_ATTR_LINK_TYPE, "rxe");
+  request.add(RDMA_NLDEV_ATTR_NDEV_NAME, "lo");
+  return request.ask([](uint16_t, const char*, size_t) {}) && choose_verbs_port("", 0).ok();
+}
+
+// How many objects of a kind ("mr", "qp", "cq") the kernel keeps for the first device: what
+// `rdma resource show` prints.
+inline uint64_t kernel_resource_count(const char* kind) {
+  RdmaNetlink request(RDMA_NLDEV_CMD_RES_GET, 0);
+  const uint32_t first = 0;
+  request.add(RDMA_NLDEV_ATTR_DEV_INDEX, &first, sizeof first);
+  std::string name;
+  uint64_t count = UINT64_MAX;
+  request.ask([&](uint16_t type, const char* data, size_t bytes) {
+    if (type == RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_NAME) name = data;
+    if (type == RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_CURR && name == kind) {
+      std::memcpy(&count, data, std::min(bytes, sizeof count));
+    }
+  });
+  return count;
+}
+
+inline constexpr char kNoVerbs[] = "no RDMA device, and no soft RoCE in this kernel";
+
+}  // namespace bedplate::test

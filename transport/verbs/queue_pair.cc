@@ -1,0 +1,134 @@
+#include "transport/verbs/queue_pair.h"
+
+#include <algorithm>
+#include <cerrno>
+
+namespace bedplate {
+namespace {
+
+// Receiver not ready: 0.64 ms. Credits keep it from happening; seven would be for ever.
+constexpr uint8_t kMinRnrTimer = 12;
+constexpr uint8_t kRnrRetryCount = 6;
+constexpr uint8_t kReadsMax = 16;
+
+uint8_t reads_max(int limit) noexcept {
+  return static_cast<uint8_t>(std::clamp(limit, 1, int{kReadsMax}));
+}
+
+Result<void> modified(int outcome, const char* state, const char* device) noexcept {
+  if (outcome == 0) return {};
+  errno = outcome;
+  return error_from_errno("bringing a queue pair of %s to %s", device, state)
+      .set_cure("is there a route to the peer's address from this device's? see the kernel's log");
+}
+
+}  // namespace
+
+Result<void> QueuePair::create(const VerbsDevice& device,
+                               const QueuePairOptions& options) noexcept {
+  BP_ASSERT(handle_ == nullptr);
+  ibv_qp_init_attr attributes = {};
+  attributes.send_cq = options.completions;
+  attributes.recv_cq = options.completions;
+  attributes.srq = options.receives;
+  attributes.cap.max_send_wr = options.send_count_max;
+  attributes.cap.max_recv_wr = options.receives == nullptr ? 1 : 0;
+  attributes.cap.max_send_sge = options.send_pieces_max;
+  attributes.cap.max_recv_sge = 1;
+  attributes.cap.max_inline_data = options.inline_bytes;
+  attributes.qp_type = IBV_QPT_RC;
+  handle_ = ibv_create_qp(device.domain(), &attributes);
+  if (handle_ == nullptr) {
+    return error_from_errno("making a queue pair of %s with %u send requests of %u pieces",
+                            device.kind().name, options.send_count_max, options.send_pieces_max)
+        .set_cure("make max_peers, the window or the operations of a peer smaller");
+  }
+  device_ = &device;
+  inline_bytes_ = attributes.cap.max_inline_data;
+  return {};
+}
+
+void QueuePair::destroy() noexcept {
+  if (handle_ != nullptr) ibv_destroy_qp(handle_);
+  handle_ = nullptr;
+}
+
+QueuePairAddress QueuePair::address(uint32_t packet_number) const noexcept {
+  const VerbsPort& port = device_->port();
+  return {number(),  packet_number, port.gid, port.lid,
+          port.mtu, reads_max(device_->limits().max_qp_rd_atom)};
+}
+
+Result<void> QueuePair::connect(uint32_t packet_number, const QueuePairAddress& peer,
+                                const RetryOptions& retry) noexcept {
+  BP_TRY(to_init());
+  BP_TRY(to_ready_to_receive(peer));
+  return to_ready_to_send(packet_number, peer, retry);
+}
+
+Result<void> QueuePair::to_init() noexcept {
+  ibv_qp_attr attributes = {};
+  attributes.qp_state = IBV_QPS_INIT;
+  attributes.port_num = device_->port().port;
+  attributes.qp_access_flags =
+      IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+  return modified(ibv_modify_qp(handle_, &attributes,
+                                IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+                                    IBV_QP_ACCESS_FLAGS),
+                  "INIT", device_->kind().name);
+}
+
+Result<void> QueuePair::to_ready_to_receive(const QueuePairAddress& peer) noexcept {
+  const VerbsPort& port = device_->port();
+  ibv_qp_attr attributes = {};
+  attributes.qp_state = IBV_QPS_RTR;
+  attributes.path_mtu = std::min(port.mtu, peer.mtu);
+  attributes.dest_qp_num = peer.number;
+  attributes.rq_psn = peer.packet_number;
+  attributes.max_dest_rd_atomic = reads_max(device_->limits().max_qp_rd_atom);
+  attributes.min_rnr_timer = kMinRnrTimer;
+  attributes.ah_attr.port_num = port.port;
+  attributes.ah_attr.dlid = peer.lid;
+  if (port.is_ethernet) {
+    attributes.ah_attr.is_global = 1;
+    attributes.ah_attr.grh.dgid = peer.gid;
+    attributes.ah_attr.grh.sgid_index = port.gid_index;
+    attributes.ah_attr.grh.hop_limit = 64;
+  }
+  return modified(ibv_modify_qp(handle_, &attributes,
+                                IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                                    IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+                                    IBV_QP_MIN_RNR_TIMER),
+                  "RTR (ready to receive)", device_->kind().name);
+}
+
+Result<void> QueuePair::to_ready_to_send(uint32_t packet_number, const QueuePairAddress& peer,
+                                         const RetryOptions& retry) noexcept {
+  ibv_qp_attr attributes = {};
+  attributes.qp_state = IBV_QPS_RTS;
+  attributes.timeout = retry.timeout_log2;
+  attributes.retry_cnt = retry.count;
+  attributes.rnr_retry = kRnrRetryCount;
+  attributes.sq_psn = packet_number;
+  attributes.max_rd_atomic =
+      std::min(peer.reads_max, reads_max(device_->limits().max_qp_init_rd_atom));
+  return modified(ibv_modify_qp(handle_, &attributes,
+                                IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+                                    IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC),
+                  "RTS (ready to send)", device_->kind().name);
+}
+
+void QueuePair::fail() noexcept {
+  ibv_qp_attr attributes = {};
+  attributes.qp_state = IBV_QPS_ERR;
+  ibv_modify_qp(handle_, &attributes, IBV_QP_STATE);
+}
+
+void QueuePair::reset() noexcept {
+  ibv_qp_attr attributes = {};
+  attributes.qp_state = IBV_QPS_RESET;
+  const int outcome = ibv_modify_qp(handle_, &attributes, IBV_QP_STATE);
+  BP_ASSERT(outcome == 0);  // allowed from every state; a device that refuses it is lost
+}
+
+}  // namespace bedplate

@@ -1,0 +1,81 @@
+// One reliable queue pair: made once, then connected, broken and connected again as often as need
+// be. A reconnect makes nothing.
+//
+// It knows states and addresses; what is posted is send_queue_datapath's business.
+#pragma once
+
+#include <cstdint>
+
+#include <infiniband/verbs.h>
+
+#include "platform/result.h"
+#include "transport/verbs/verbs_device.h"
+
+namespace bedplate {
+
+inline constexpr uint32_t kPacketNumberMask = 0xff'ffff;  // 24 bits
+
+// How a lost packet is noticed, and how long that is tried.
+struct RetryOptions {
+  // Until an answer is missed: 4.096 us * 2^timeout_log2 (17: half a second).
+  uint8_t timeout_log2 = 16;
+  uint8_t count = 7;  // 3 bits
+};
+
+struct QueuePairOptions {
+  ibv_cq* completions = nullptr;
+  ibv_srq* receives = nullptr;  // nullptr: receives of its own, one (the probe's)
+  uint32_t send_count_max = 0;
+  uint32_t send_pieces_max = 1;
+  uint32_t inline_bytes = 0;
+};
+
+// What one end tells the other.
+struct QueuePairAddress {
+  uint32_t number = 0;
+  uint32_t packet_number = 0;  // of the first packet that it sends
+  ibv_gid gid = {};
+  uint16_t lid = 0;
+  ibv_mtu mtu = IBV_MTU_256;
+  uint8_t reads_max = 1;  // reads and atomics that may be under way towards it
+};
+
+class QueuePair {
+ public:
+  QueuePair() noexcept = default;
+  QueuePair(const QueuePair&) = delete;
+  QueuePair& operator=(const QueuePair&) = delete;
+  ~QueuePair() { destroy(); }
+
+  // Errors: the device's. Before the seal.
+  Result<void> create(const VerbsDevice& device, const QueuePairOptions& options) noexcept;
+  // Requires: nothing more is expected of it.
+  void destroy() noexcept;
+
+  // What the peer must know of this end if it begins with `packet_number`.
+  QueuePairAddress address(uint32_t packet_number) const noexcept;
+
+  // RESET -> INIT -> RTR -> RTS, towards `peer`. Errors: the device's, with the state.
+  Result<void> connect(uint32_t packet_number, const QueuePairAddress& peer,
+                       const RetryOptions& retry) noexcept;
+  // What was posted comes back as flushed. It may be called in any state.
+  void fail() noexcept;
+  // Nothing of it can reach memory any more, from here or from the peer, and no completion comes.
+  void reset() noexcept;
+
+  ibv_qp* handle() const noexcept { return handle_; }
+  uint32_t number() const noexcept { return handle_->qp_num; }
+  uint32_t inline_bytes() const noexcept { return inline_bytes_; }
+
+ private:
+  Result<void> to_init() noexcept;
+  Result<void> to_ready_to_receive(const QueuePairAddress& peer) noexcept;
+  Result<void> to_ready_to_send(uint32_t packet_number, const QueuePairAddress& peer,
+                                const RetryOptions& retry) noexcept;
+
+  const VerbsDevice* device_ = nullptr;
+  ibv_qp* handle_ = nullptr;
+  uint32_t inline_bytes_ = 0;
+};
+
+}  // namespace bedplate

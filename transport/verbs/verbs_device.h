@@ -1,0 +1,106 @@
+// An RDMA device as a device of the pool: one context, one protection domain, one region for each
+// piece of a segment.
+//
+// The registration of the pool is local-only: its keys let this process's queue pairs read and
+// write, and are refused to any peer. What peers may reach is registered once more, exactly its
+// bytes, with exactly the rights it was given (add_export). All of it before the seal.
+// A Key has the lkey below and the region's number above it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <infiniband/verbs.h>
+
+#include "transport/registration.h"
+#include "transport/verbs/verbs_ports.h"
+
+namespace bedplate {
+
+struct VerbsDeviceOptions {
+  std::string device = {};  // "" and 0: the first port that can be used
+  uint8_t port = 0;
+  // The plan of one provider is checked against the device's limits; how many regions it may have
+  // beside the pool's.
+  uint32_t export_count_max = 64;
+};
+
+// What peers may do with an export.
+enum RemoteRights : uint8_t {
+  kRead = 1,
+  kWrite = 2,
+  kAtomic = 4,
+  kAllRights = kRead | kWrite | kAtomic,
+};
+
+struct VerbsExport {
+  std::span<std::byte> memory;
+  RemoteRights rights = kRead;
+  uint32_t remote_key = 0;
+};
+
+// What somebody plans to make of a device, to be held against its limits.
+struct VerbsDemand {
+  const char* what = "";  // "receive requests in one shared queue"
+  const char* cure = "";  // "make max_peers or the window smaller"
+  uint64_t needed = 0;
+  uint64_t limit = 0;
+};
+
+class VerbsDevice final : public Device {
+ public:
+  // Errors: choose_verbs_port's; the device cannot be opened.
+  static Result<std::unique_ptr<VerbsDevice>> open(const VerbsDeviceOptions& options);
+  VerbsDevice(const VerbsDevice&) = delete;
+  VerbsDevice& operator=(const VerbsDevice&) = delete;
+  // Requires: its queues are gone, and what it registered was taken back.
+  ~VerbsDevice() override;
+
+  const DeviceKind& kind() const noexcept override { return kind_; }
+  // Errors: the device's; most often the limit of locked memory.
+  Result<void> register_regions(std::span<Region> regions) override;
+  void deregister_regions(std::span<const Region> regions) noexcept override;
+
+  // Lets peers reach `memory` of `pool` with `rights`; it stays so as long as the device lives.
+  // Requires: before the seal. Errors: the device's, or too many exports.
+  Result<const VerbsExport*> add_export(const PinnedPool& pool, std::span<std::byte> memory,
+                                        RemoteRights rights);
+  // The export that holds all of it and allows `rights`, or nullptr.
+  // Cost: a comparison for each export.
+  const VerbsExport* find_export(const void* memory, uint64_t bytes,
+                                 RemoteRights rights) const noexcept;
+
+  // Errors: the first demand that is over its limit, with both numbers.
+  Result<void> check_demands(std::span<const VerbsDemand> demands) const;
+
+  static uint32_t local_key(Key key) noexcept { return static_cast<uint32_t>(key); }
+  ibv_mr* region(Key key) const noexcept { return regions_[key >> 32]; }
+
+  // Whether there are windows of type 2 that can be bound to parts of the pool, and whether the
+  // device holds peers to their bounds (probed once).
+  bool has_windows() const noexcept { return has_windows_; }
+  bool enforces_windows() const noexcept { return enforces_windows_; }
+
+  ibv_context* context() const noexcept { return context_; }
+  ibv_pd* domain() const noexcept { return domain_; }
+  const VerbsPort& port() const noexcept { return port_; }
+  const ibv_device_attr& limits() const noexcept { return limits_; }
+
+ private:
+  VerbsDevice() noexcept = default;
+
+  VerbsPort port_;
+  ibv_context* context_ = nullptr;
+  ibv_pd* domain_ = nullptr;
+  ibv_device_attr limits_ = {};
+  DeviceKind kind_;
+  bool has_windows_ = false;
+  bool enforces_windows_ = false;
+  std::vector<ibv_mr*> regions_;
+  std::vector<ibv_mr*> export_regions_;
+  std::vector<VerbsExport> exports_;  // of fixed capacity: they are pointed to
+};
+
+}  // namespace bedplate

@@ -1,0 +1,156 @@
+#include "transport/verbs/verbs_ports.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <netinet/in.h>
+#include <unistd.h>
+
+namespace bedplate {
+namespace {
+
+#define BP_TEXT(...) #__VA_ARGS__
+#define BP_EXPANDED_TEXT(...) BP_TEXT(__VA_ARGS__)
+
+// The first entry of a folder of sysfs, or "".
+std::string first_entry(const char* path) {
+  DIR* folder = opendir(path);
+  if (folder == nullptr) return "";
+  std::string name;
+  while (const dirent* entry = readdir(folder)) {
+    if (entry->d_name[0] != '.') {
+      name = entry->d_name;
+      break;
+    }
+  }
+  closedir(folder);
+  return name;
+}
+
+// Why rdma-core has no device to show.
+Error no_device() {
+  Error error;
+  error.set_doing("looking for RDMA devices");
+  const std::string device = first_entry("/sys/class/infiniband");
+  if (device.empty()) {
+    const bool has_core = access("/sys/class/infiniband", F_OK) == 0;
+    error.set_answer("%s", has_core ? "the kernel has none"
+                                    : "the kernel's module ib_core is not loaded");
+    return error.set_cure("load the device's module (for soft RoCE rdma_rxe, then `rdma link add "
+                          "rxe0 type rxe netdev eth0`), or do without verbs");
+  }
+  if (access("/sys/class/infiniband_verbs", F_OK) != 0) {
+    error.set_answer("the kernel has %s, but its module ib_uverbs is not loaded", device.c_str());
+    return error.set_cure("modprobe ib_uverbs");
+  }
+  error.set_answer("the kernel has %s, but none of the drivers in this program fits it",
+                   device.c_str());
+  return error.set_cure("use a device of these drivers (%s); /dev/infiniband must be readable",
+                        verbs_drivers());
+}
+
+// How good an address is: RoCE v2 is routable; an IPv4 address is what administrators gave.
+int rank(const ibv_gid_entry& entry) noexcept {
+  if (entry.gid_type != IBV_GID_TYPE_ROCE_V2) return entry.gid_type == IBV_GID_TYPE_IB ? 1 : 0;
+  in6_addr address;
+  std::memcpy(&address, entry.gid.raw, sizeof address);
+  return IN6_IS_ADDR_V4MAPPED(&address) ? 3 : 2;
+}
+
+void find_gid(ibv_context* context, VerbsPort* port) {
+  ibv_gid_entry entries[64];
+  const ssize_t count = ibv_query_gid_table(context, entries, std::size(entries), 0);
+  int best = -1;
+  for (ssize_t i = 0; i < count; ++i) {
+    if (entries[i].port_num != port->port || rank(entries[i]) <= best) continue;
+    best = rank(entries[i]);
+    port->gid = entries[i].gid;
+    port->gid_index = static_cast<uint8_t>(entries[i].gid_index);
+    port->has_gid = true;
+  }
+}
+
+void list_ports(ibv_context* context, const char* device, std::vector<VerbsPort>* ports) {
+  ibv_device_attr attributes = {};
+  if (ibv_query_device(context, &attributes) != 0) return;
+  for (uint8_t number = 1; number <= attributes.phys_port_cnt; ++number) {
+    ibv_port_attr state = {};
+    if (ibv_query_port(context, number, &state) != 0) continue;
+    VerbsPort port;
+    port.device = device;
+    port.port = number;
+    port.is_active = state.state == IBV_PORT_ACTIVE;
+    port.is_ethernet = state.link_layer == IBV_LINK_LAYER_ETHERNET;
+    port.lid = state.lid;
+    port.mtu = state.active_mtu;
+    find_gid(context, &port);
+    ports->push_back(port);
+  }
+}
+
+}  // namespace
+
+const char* verbs_drivers() noexcept {
+#ifdef RDMA_STATIC_PROVIDERS
+  return BP_EXPANDED_TEXT(RDMA_STATIC_PROVIDERS);
+#else
+  return "those of the system";
+#endif
+}
+
+std::string VerbsPort::text() const {
+  char address[INET6_ADDRSTRLEN] = "no address";
+  if (has_gid) inet_ntop(AF_INET6, gid.raw, address, sizeof address);
+  char text[160];
+  std::snprintf(text, sizeof text, "%s port %u, %s, MTU %d%s", device.c_str(), port, address,
+                128 << mtu, is_active ? "" : ", down");
+  return text;
+}
+
+Result<std::vector<VerbsPort>> list_verbs_ports() {
+  int count = 0;
+  ibv_device** devices = ibv_get_device_list(&count);
+  std::vector<VerbsPort> ports;
+  for (int i = 0; i < count; ++i) {
+    ibv_context* context = ibv_open_device(devices[i]);
+    if (context == nullptr) continue;
+    list_ports(context, ibv_get_device_name(devices[i]), &ports);
+    ibv_close_device(context);
+  }
+  if (devices != nullptr) ibv_free_device_list(devices);
+  if (ports.empty()) return no_device();
+  return ports;
+}
+
+Result<VerbsPort> choose_verbs_port(const std::string& device, uint8_t port) {
+  auto ports = list_verbs_ports();
+  if (!ports.ok()) return ports.error();
+  const VerbsPort* near_miss = nullptr;
+  std::string names;
+  for (const VerbsPort& candidate : ports.value()) {
+    names += (names.empty() ? "" : "; ") + candidate.text();
+    if (!device.empty() && candidate.device != device) continue;
+    if (port != 0 && candidate.port != port) continue;
+    if (candidate.is_usable()) return candidate;
+    near_miss = &candidate;
+  }
+  Error error;
+  if (near_miss == nullptr) {
+    error.set_doing("looking for the RDMA device %s, port %u", device.c_str(), port);
+    error.set_answer("there are: %s", names.c_str());
+    return error.set_cure("name one of these, or none to have the first that can be used");
+  }
+  error.set_doing("using the RDMA device %s, port %u", near_miss->device.c_str(), near_miss->port);
+  if (!near_miss->is_active) {
+    error.set_answer("the port is down");
+    return error.set_cure("bring the link up (for RoCE: ip link set ... up)");
+  }
+  error.set_answer("it has no address");
+  return error.set_cure("give its network interface an IP address (for InfiniBand: start a subnet "
+                        "manager)");
+}
+
+}  // namespace bedplate

@@ -1,0 +1,46 @@
+// What RDMA devices there are: which drivers are linked in, which ports have an address.
+//
+// rdma-core finds a driver in a static program only if its name was given when this unit was
+// compiled (RDMA_STATIC_PROVIDERS; scripts/mk/flags.mk has the list); without any it finds no
+// device, silently. A dynamic program (sanitizers) takes those that the system has.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <infiniband/verbs.h>
+
+#include "platform/result.h"
+
+namespace bedplate {
+
+// The drivers that are linked in, by their names in rdma-core: "bnxt_re, cxgb4, ...".
+const char* verbs_drivers() noexcept;
+
+// A port that could be used, or why not.
+struct VerbsPort {
+  std::string device;         // "rxe0"
+  uint8_t port = 0;           // from 1
+  bool is_active = false;
+  bool is_ethernet = false;   // RoCE: peers are found by GID; else by LID
+  uint8_t gid_index = 0;      // of `gid`
+  bool has_gid = false;
+  ibv_gid gid = {};
+  uint16_t lid = 0;
+  ibv_mtu mtu = IBV_MTU_256;  // what it can now
+
+  // "rxe0 port 1, ::ffff:10.0.0.1, MTU 1024"
+  std::string text() const;
+  bool is_usable() const noexcept { return is_active && (is_ethernet ? has_gid : lid != 0); }
+};
+
+// All ports of all devices that a driver was found for. Opens and closes each device.
+// Errors: no device at all, and whether a module is missing or a driver.
+Result<std::vector<VerbsPort>> list_verbs_ports();
+
+// The port to use: `device` and `port` as far as they are given ("", 0: any), usable.
+// Errors: list_verbs_ports', no such device, no port that is up, no address.
+Result<VerbsPort> choose_verbs_port(const std::string& device, uint8_t port);
+
+}  // namespace bedplate
