@@ -14,6 +14,7 @@ namespace bedplate {
 // Whom one wants to reach: what is known of it. A provider looks at what it needs.
 struct PeerAddress {
   uint32_t member = UINT32_MAX;  // in the group of the messenger; UINT32_MAX: not on this pool
+  const char* name = nullptr;    // of an appliance on the network, as the list of peers has it
 };
 
 // What a provider hands messages to.

@@ -188,4 +188,16 @@ Result<Fd> listen_at(const SocketAddress& address) {
   return fd;
 }
 
+Result<Fd> start_connecting(const SocketAddress& address) {
+  AnySocketAddress kernel;
+  const socklen_t bytes = to_kernel(address, &kernel);
+  Fd fd(socket(kernel.generic.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (fd.is_open() &&
+      (connect(fd.number(), &kernel.generic, bytes) == 0 || errno == EINPROGRESS)) {
+    return fd;
+  }
+  return error_from_errno("connecting to %s", address.text().c_str())
+      .set_cure("is somebody listening there, and is there a route to it?");
+}
+
 }  // namespace bedplate

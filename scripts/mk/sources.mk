@@ -17,8 +17,10 @@ TRANSPORT := doorbell endpoint epoll/epoll_sockets event_loop group_terms ip_add
              single_copy/cma single_copy/cma_datapath single_copy/device \
              single_copy/guarded_copy_datapath single_copy/knem single_copy/knem_datapath \
              single_copy/xpmem single_copy/xpmem_datapath socket_address stream_sockets \
-             timer_queue uring/page_pin uring/uring_device uring/uring_sockets verbs/queue_pair \
-             verbs/verbs_device verbs/verbs_ports verbs/window_probe
+             timer_queue uring/page_pin uring/uring_device uring/uring_sockets verbs/link_exchange \
+             verbs/link_handshake verbs/queue_pair verbs/verbs_device \
+             verbs/verbs_endpoint_datapath verbs/verbs_ports verbs/verbs_provider \
+             verbs/verbs_receive_datapath verbs/verbs_recovery verbs/verbs_wire verbs/window_probe
 BOOT := appliance appliance_plan configuration configuration_keys configuration_values \
         counters_file listeners messages_plan messaging preflight shard toml_reader
 INIT := capabilities core_dump crash drill init kernel_command_line machine modules mounts netlink \

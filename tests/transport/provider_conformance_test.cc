@@ -1,5 +1,5 @@
 // What docs/transport.md demands of every provider, looked at in each: self, shm in its three
-// layouts, and the fake one.
+// layouts, verbs where there is a device, and the fake one.
 //
 // A provider is tested through a Link: an endpoint, the messenger of its other end (the same one,
 // where a provider sends to itself), and memory that may be lent and exposed.
@@ -8,8 +8,10 @@
 
 #include "tests/support/pool_fixture.h"
 #include "tests/support/seed.h"
+#include "tests/support/skip.h"
 #include "tests/transport/fake_provider.h"
 #include "tests/transport/group_rig.h"
+#include "tests/transport/verbs_rig.h"
 #include "transport/self/self_provider.h"
 
 #include "CppUTest/TestHarness.h"
@@ -53,6 +55,13 @@ struct Link {
   bool poll_until(const std::function<bool()>& is_done) {
     for (int i = 0; i < 10000 && !is_done(); ++i) poll();
     return is_done();
+  }
+  // What a loan has, however its bytes are reached.
+  std::vector<std::byte> bytes_of(const Loan& loan) {
+    if (!loan.memory.empty()) return {loan.memory.begin(), loan.memory.end()};
+    std::vector<std::byte> bytes(loan.remote.bytes);
+    complete([&](Completion* done) { return back->get(bytes, loan.remote, done); });
+    return bytes;
   }
   // Tries again while the provider says so.
   SendStatus insist(const std::function<SendStatus()>& operation) {
@@ -117,9 +126,18 @@ class Links {
     FakeProvider fake(1, seed.value(), faked.dispatcher());
     fake.refuse(3);
     run(faked, fake, 0, test);
+    if (has_verbs_device()) run_verbs(test);
   }
 
  private:
+  void run_verbs(const std::function<void(Link&)>& test) const {
+    VerbsRig rig({.exported = memory_});
+    CHECK(rig.connect());
+    Link link{"verbs", &rig.a.to("b"), &rig.b.to("a"), rig.a.messenger.get(),
+              rig.b.messenger.get(), {}};
+    link.listen();
+    test(link);
+  }
   static void run(Messenger& messenger, Provider& provider, uint32_t member,
                   const std::function<void(Link&)>& test) {
     messenger.add_provider(provider);
@@ -139,6 +157,11 @@ class Links {
 TEST_GROUP(ProviderConformance) {
   Links links;
 };
+
+// The other tests look at verbs, too, where it is.
+TEST(ProviderConformance, HasLookedAtVerbs) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+}
 
 TEST(ProviderConformance, MessagesArriveOnceAndInOrder) {
   Seed seed;
@@ -199,8 +222,9 @@ TEST(ProviderConformance, LoansLieWhereTheyLayAndComeBackOnce) {
     STRCMP_EQUAL("header", link.arrived[0].payload.c_str());
     const Loan loan = link.arrived[0].loan;
     CHECK_TEXT(loan.is_there(), link.name);
-    LONGS_EQUAL_TEXT(1000, loan.memory.size(), link.name);
-    CHECK_TEXT(loan.memory[999] == std::byte{42}, link.name);
+    const std::vector<std::byte> bytes = link.bytes_of(loan);
+    LONGS_EQUAL_TEXT(1000, bytes.size(), link.name);
+    CHECK_TEXT(bytes[999] == std::byte{42}, link.name);
     for (int i = 0; i < 1000; ++i) link.poll();
     LONGS_EQUAL_TEXT(0, returned.count, link.name);  // nobody has released it
     link.receiver->release(loan);

@@ -86,6 +86,7 @@ void list_ports(ibv_context* context, const char* device, std::vector<VerbsPort>
     port.is_ethernet = state.link_layer == IBV_LINK_LAYER_ETHERNET;
     port.lid = state.lid;
     port.mtu = state.active_mtu;
+    port.transfer_bytes_max = state.max_msg_sz;
     find_gid(context, &port);
     ports->push_back(port);
   }

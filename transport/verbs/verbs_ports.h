@@ -29,6 +29,7 @@ struct VerbsPort {
   ibv_gid gid = {};
   uint16_t lid = 0;
   ibv_mtu mtu = IBV_MTU_256;  // what it can now
+  uint32_t transfer_bytes_max = 0;  // of one request
 
   // "rxe0 port 1, ::ffff:10.0.0.1, MTU 1024"
   std::string text() const;

@@ -1,0 +1,150 @@
+// Two appliances in one process: two providers of one device, a and b, that a test polls by hand.
+//
+// a dials b, over a Unix socket. The pool whose keys they have is the process's: what the test
+// allocates can be sent.
+#pragma once
+
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <unistd.h>
+
+#include "pinned_pool/boot_segment.h"
+#include "platform/clock.h"
+#include "platform/log.h"
+#include "tests/support/soft_roce.h"
+#include "transport/messenger.h"
+#include "transport/verbs/verbs_provider.h"
+
+namespace bedplate::test {
+
+struct VerbsSide {
+  std::unique_ptr<Messenger> messenger;
+  VerbsCounters counters;
+  void* memory = nullptr;
+  std::unique_ptr<VerbsProvider> verbs;
+
+  ~VerbsSide() {
+    verbs.reset();
+    std::free(memory);
+  }
+  Endpoint& to(const char* name) {
+    auto endpoint = messenger->connect({.name = name});
+    BP_ASSERT(endpoint.ok());
+    return *endpoint.value();
+  }
+};
+
+struct VerbsRigOptions {
+  VerbsShape shape = {.peer_count_max = 2};
+  LinkTiming timing = {.retry = {.timeout_log2 = 14, .count = 3}};
+  std::span<std::byte> exported = {};  // with all rights
+  std::span<std::byte> readable = {};
+  bool listens_by_tcp = false;
+};
+
+class VerbsRig {
+ public:
+  // Requires: has_verbs_device().
+  explicit VerbsRig(const VerbsRigOptions& options = {}) : options_(options) {
+    auto opened = VerbsDevice::open({});
+    BP_ASSERT(opened.ok());
+    device_ = opened.take();
+    BP_ASSERT(keys_.create(process_pool(), *device_).ok());
+    if (!options.exported.empty()) {
+      BP_ASSERT(device_->add_export(process_pool(), options.exported, kAllRights).ok());
+    }
+    if (!options.readable.empty()) {
+      BP_ASSERT(device_->add_export(process_pool(), options.readable, kRead).ok());
+    }
+    static int count = 0;
+    const std::string number = std::to_string(++count);
+    address_ = options.listens_by_tcp
+                   ? "tcp:127.0.0.1:" + std::to_string(20000 + getpid() % 10000 + count)
+                   : "unix:/tmp/bedplate-verbs-" + std::to_string(getpid()) + "-" + number;
+    start(a, "a", "b", address_, "");
+    start(b, "b", "a", "", address_);
+  }
+  VerbsRig(const VerbsRig&) = delete;
+  VerbsRig& operator=(const VerbsRig&) = delete;
+  ~VerbsRig() {
+    a.verbs.reset();
+    b.verbs.reset();
+    keys_.destroy();
+    if (!options_.listens_by_tcp) unlink(address_.c_str() + 5);
+  }
+
+  // Makes `side` anew, as after a restart: another instance.
+  void restart_b() {
+    b.verbs.reset();
+    std::free(b.memory);
+    start(b, "b", "a", "", address_);
+  }
+
+  void poll() {
+    if (a.verbs) a.messenger->poll(64);
+    if (b.verbs) b.messenger->poll(64);
+  }
+  // Polls until `is_done`, at most `seconds`; then yields to the exchange threads.
+  bool poll_until(const std::function<bool()>& is_done, uint64_t seconds = 10) {
+    const uint64_t deadline_ns = monotonic_ns() + seconds * kNsPerSecond;
+    while (!is_done()) {
+      if (monotonic_ns() > deadline_ns) return false;
+      poll();
+      usleep(0);
+    }
+    return true;
+  }
+  // Both ways.
+  bool connect() {
+    Endpoint& there = a.to("b");
+    Endpoint& back = b.to("a");
+    return poll_until([&] {
+      return VerbsProvider::is_connected(there) && VerbsProvider::is_connected(back);
+    });
+  }
+
+  VerbsDevice& device() { return *device_; }
+  const KeyTable& keys() { return keys_; }
+  const std::string& address() const { return address_; }
+
+ private:
+  // Outlive the sides.
+  VerbsRigOptions options_;
+  std::unique_ptr<VerbsDevice> device_;
+  KeyTable keys_;
+  std::string address_;
+
+ public:
+  VerbsSide a;
+  VerbsSide b;
+
+ private:
+  void start(VerbsSide& side, const char* name, const char* peer, const std::string& dials,
+             const std::string& listens) {
+    const uint64_t bytes = verbs_memory_bytes(options_.shape);
+    side.memory = std::aligned_alloc(4096, bytes);
+    side.messenger = std::make_unique<Messenger>();
+    side.verbs = std::make_unique<VerbsProvider>();
+    VerbsProviderOptions options;
+    options.device = device_.get();
+    options.keys = &keys_;
+    options.pool = &process_pool();
+    options.memory = {static_cast<std::byte*>(side.memory), bytes};
+    options.name = name;
+    options.peers = {{peer}};
+    if (!dials.empty()) options.peers[0].address = parse_socket_address(dials).take();
+    if (!listens.empty()) options.listen = parse_socket_address(listens).take();
+    options.shape = options_.shape;
+    options.timing = options_.timing;
+    options.counters = &side.counters;
+    const auto created = side.verbs->create(options, side.messenger->dispatcher());
+    if (!created.ok()) log_error(created.error());
+    BP_ASSERT(created.ok());
+    side.messenger->add_provider(*side.verbs);
+  }
+};
+
+}  // namespace bedplate::test

@@ -1,0 +1,60 @@
+// The landing zone: a small piece of exported memory through which blocks are copied that a peer
+// could not reach otherwise. Taken and given back in pages; a bit for each says whether it is
+// taken.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "platform/assert.h"
+
+namespace bedplate {
+
+class LandingZone {
+ public:
+  static constexpr uint64_t kPageBytes = 4096;
+
+  void create(std::span<std::byte> memory) {
+    memory_ = memory;
+    is_taken_.assign(memory.size() / kPageBytes, false);
+  }
+
+  uint64_t bytes() const noexcept { return is_taken_.size() * kPageBytes; }
+
+  // `bytes` in one piece, or nullptr while there are none. Requires: bytes > 0.
+  // Cost: it looks at each page once, from where it found one last.
+  std::byte* take(uint64_t bytes) noexcept {
+    const uint64_t wanted = (bytes + kPageBytes - 1) / kPageBytes;
+    const uint64_t count = is_taken_.size();
+    if (wanted > count) return nullptr;
+    uint64_t run = 0;
+    for (uint64_t i = 0, page = next_; i < count + wanted; ++i, ++page) {
+      if (page == count) page = run = 0;  // a piece does not go round the end
+      run = is_taken_[page] ? 0 : run + 1;
+      if (run < wanted) continue;
+      const uint64_t first = page + 1 - wanted;
+      for (uint64_t at = first; at <= page; ++at) is_taken_[at] = true;
+      next_ = page + 1 == count ? 0 : page + 1;
+      return memory_.data() + first * kPageBytes;
+    }
+    return nullptr;
+  }
+
+  // Requires: `piece` of take(bytes).
+  void give_back(const std::byte* piece, uint64_t bytes) noexcept {
+    const auto first = static_cast<uint64_t>(piece - memory_.data()) / kPageBytes;
+    for (uint64_t at = first; at < first + (bytes + kPageBytes - 1) / kPageBytes; ++at) {
+      BP_DCHECK(is_taken_[at]);
+      is_taken_[at] = false;
+    }
+  }
+
+ private:
+  std::span<std::byte> memory_;
+  std::vector<bool> is_taken_;
+  uint64_t next_ = 0;
+};
+
+}  // namespace bedplate

@@ -1,0 +1,148 @@
+// The exchange thread: makes connections and notices when peers go.
+//
+// It listens, dials with a bounded back-off, exchanges the records of docs/verbs.md, and brings
+// queue pairs up. The socket of an exchange stays open as the lifeline of its connection: a peer
+// that dies hangs up, which an idle queue pair would never tell. What breaks the rules of the
+// exchange is refused, and logged once for each host.
+//
+// One thread for each provider. It touches a link only while that is its own (verbs_link.h), and
+// no message ever.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "platform/file.h"
+#include "platform/thread_stack.h"
+#include "transport/doorbell.h"
+#include "transport/verbs/verbs_link.h"
+#include "transport/verbs/verbs_wire.h"
+
+namespace bedplate {
+
+struct LinkTiming {
+  uint64_t backoff_ns_min = 10'000'000;
+  uint64_t backoff_ns_max = 1'000'000'000;
+  uint64_t answer_ns_max = 2'000'000'000;     // for the records of an exchange
+  uint64_t give_up_ns = 30'000'000'000;       // then sends say kGone; it is dialed on all the same
+  RetryOptions retry;
+};
+
+struct LinkExchangeOptions {
+  std::string name;
+  uint64_t instance = 0;
+  std::optional<SocketAddress> listen;
+  uint16_t window = 0;
+  uint32_t message_bytes = 0;
+  uint32_t flush_key = 0;
+  uint64_t flush_address = 0;
+  LinkTiming timing;
+  int completion_fd = -1;        // readable when something arrives for a shard that sleeps
+  Doorbell* bell = nullptr;      // the provider's: rung when a link changes
+  Doorbell* loop_bell = nullptr;  // of the loop that polls it; nullptr: polled by hand
+};
+
+class LinkExchange {
+ public:
+  LinkExchange() noexcept = default;
+  LinkExchange(const LinkExchange&) = delete;
+  LinkExchange& operator=(const LinkExchange&) = delete;
+  ~LinkExchange() { stop(); }
+
+  // Starts the thread. `links` outlast stop(). Before the seal.
+  // Errors: it cannot listen there; no thread.
+  Result<void> start(const LinkExchangeOptions& options, std::vector<VerbsLink*> links);
+  void stop() noexcept;
+
+  // The shard: a link is down, or wanted. Threads: any. Cost: a system call.
+  void wake() noexcept;
+  // Counts the changes of links that a shard must look at. Threads: any.
+  uint32_t changes() const noexcept { return changes_.load(std::memory_order_acquire); }
+  uint64_t refused_count() const noexcept { return refused_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr uint32_t kStrangerCountMax = 16;  // sockets that have not said who they are
+  static constexpr uint32_t kToldHostCountMax = 32;
+
+  enum class Stage : uint8_t {
+    kFree,
+    kConnecting,    // our connect() is under way
+    kAwaitHello,
+    kHeld,          // a good hello, whose link has to come down first
+    kAwaitWelcome,
+    kAwaitReady,
+    kLifeline,
+  };
+  struct Talk {
+    Stage stage = Stage::kFree;
+    Fd fd;
+    VerbsLink* link = nullptr;
+    uint64_t deadline_ns = 0;
+    size_t bytes = 0;  // of the record
+    ExchangeRecord record = {};
+    char host[64] = {};
+  };
+  struct Dialing {  // for each link
+    uint64_t next_ns = 0;
+    uint64_t backoff_ns = 0;
+    uint64_t down_since_ns = 0;  // 0: it is up, or nobody wants it
+    bool was_told = false;       // that it cannot be reached, once for each time down
+    uint64_t cut_instance = 0;
+  };
+
+  void run() noexcept;
+  int wait_ms() const noexcept;
+  void handle_event(uint64_t token) noexcept;
+  void accept_one() noexcept;
+  void read_talk(Talk& talk) noexcept;
+  void handle_record(Talk& talk) noexcept;
+
+  // Dialing.
+  void look_after(VerbsLink& link, uint64_t now_ns) noexcept;
+  void dial(VerbsLink& link, uint64_t now_ns) noexcept;
+  void say_hello(Talk& talk) noexcept;
+  void take_welcome(Talk& talk) noexcept;
+  void take_refusal(Talk& talk) noexcept;
+  void back_off(VerbsLink& link, const char* why) noexcept;
+
+  // Answering.
+  void take_hello(Talk& talk) noexcept;
+  void answer_hello(Talk& talk) noexcept;
+  void refuse(Talk& talk, Refusal why) noexcept;
+
+  // Both.
+  void commit(VerbsLink& link, const ExchangeRecord& record, const char* host) noexcept;
+  void come_up(VerbsLink& link) noexcept;
+  Result<void> connect_queue_pair(VerbsLink& link) noexcept;
+  void break_link(VerbsLink& link) noexcept;
+  ExchangeRecord make_record(ExchangeKind kind, const VerbsLink* link) const noexcept;
+  bool send_record(Talk& talk, ExchangeRecord& record) noexcept;
+  Talk* free_talk() noexcept;
+  // The one that is not a lifeline yet, or the lifeline.
+  Talk* talk_of(const VerbsLink& link, bool is_lifeline) noexcept;
+  bool watch(Talk& talk, uint32_t events) noexcept;
+  void drop(Talk& talk) noexcept;
+  VerbsLink* link_named(const char* name) noexcept;
+  Dialing& dialing(const VerbsLink& link) noexcept { return dialing_[link.place]; }
+  void tell_once(const char* host, const char* why) noexcept;
+  void ring() noexcept;
+
+  LinkExchangeOptions options_;
+  std::vector<VerbsLink*> links_;
+  std::vector<Dialing> dialing_;
+  std::vector<Talk> talks_;
+  std::vector<std::string> told_hosts_;
+  Fd epoll_;
+  Fd wake_;
+  Fd listener_;
+  StackedThread thread_;
+  bool is_running_ = false;
+  std::atomic<bool> must_stop_{false};
+  std::atomic<uint32_t> changes_{0};
+  std::atomic<uint64_t> refused_{0};
+};
+
+}  // namespace bedplate

@@ -1,0 +1,186 @@
+// The records of an exchange: who says what, and what is believed of it (docs/verbs.md).
+#include <cerrno>
+#include <cstdio>
+#include <random>
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include "platform/clock.h"
+#include "platform/log.h"
+#include "transport/verbs/link_exchange.h"
+
+namespace bedplate {
+
+ExchangeRecord LinkExchange::make_record(ExchangeKind kind, const VerbsLink* link) const noexcept {
+  ExchangeRecord record = {};
+  record.kind = static_cast<uint16_t>(kind);
+  std::snprintf(record.name, sizeof record.name, "%s", options_.name.c_str());
+  record.instance = options_.instance;
+  record.window = options_.window;
+  record.message_bytes = options_.message_bytes;
+  record.flush_key = options_.flush_key;
+  record.flush_address = options_.flush_address;
+  record.mtu = IBV_MTU_256;
+  record.reads_max = 1;
+  if (link == nullptr) return record;
+  const QueuePairAddress address = link->queue_pair.address(link->packet_number);
+  record.known_instance = link->peer_instance;
+  record.received = link->received;
+  record.queue_pair = address.number;
+  record.packet_number = address.packet_number;
+  std::memcpy(record.gid, address.gid.raw, sizeof record.gid);
+  record.lid = address.lid;
+  record.mtu = static_cast<uint8_t>(address.mtu);
+  record.reads_max = address.reads_max;
+  record.place = link->place;
+  return record;
+}
+
+// Our connect() was decided.
+void LinkExchange::say_hello(Talk& talk) noexcept {
+  VerbsLink& link = *talk.link;
+  int outcome = 0;
+  socklen_t bytes = sizeof outcome;
+  getsockopt(talk.fd.number(), SOL_SOCKET, SO_ERROR, &outcome, &bytes);
+  link.packet_number = std::random_device()() & kPacketNumberMask;
+  ExchangeRecord hello = make_record(ExchangeKind::kHello, &link);
+  if (outcome != 0 || !send_record(talk, hello) || !watch(talk, EPOLLIN | EPOLLRDHUP)) {
+    drop(talk);
+    return back_off(link, strerror(outcome != 0 ? outcome : errno));
+  }
+  talk.stage = Stage::kAwaitWelcome;
+}
+
+void LinkExchange::take_welcome(Talk& talk) noexcept {
+  VerbsLink& link = *talk.link;
+  const ExchangeRecord record = talk.record;
+  if (check_record(record, ExchangeKind::kRefusal) == Refusal::kNone) return take_refusal(talk);
+  if (check_record(record, ExchangeKind::kWelcome) != Refusal::kNone || link.name != record.name ||
+      record.window != options_.window || record.message_bytes != options_.message_bytes) {
+    tell_once(talk.host, "it answers with a malformed record");
+    drop(talk);
+    return back_off(link, "a malformed answer");
+  }
+  if (record.instance == dialing(link).cut_instance) {
+    drop(talk);
+    return back_off(link, to_text(Refusal::kCutOff));
+  }
+  // The shard takes what arrives from the moment the queue pair can receive.
+  ExchangeRecord ready = make_record(ExchangeKind::kReady, &link);
+  commit(link, record, talk.host);
+  talk.stage = Stage::kLifeline;
+  const auto connected = connect_queue_pair(link);
+  if (connected.ok() && send_record(talk, ready)) return come_up(link);
+  if (!connected.ok()) log_error(connected.error());
+  break_link(link);
+}
+
+void LinkExchange::take_refusal(Talk& talk) noexcept {
+  VerbsLink& link = *talk.link;
+  const auto why = static_cast<Refusal>(talk.record.refusal);
+  drop(talk);
+  if (why == Refusal::kCrossing) {  // its own hello is on the way
+    dialing(link).next_ns = monotonic_ns() + options_.timing.answer_ns_max;
+    return;
+  }
+  char text[128];
+  std::snprintf(text, sizeof text, "it refuses: %s", to_text(why));
+  back_off(link, text);
+}
+
+void LinkExchange::take_hello(Talk& talk) noexcept {
+  const ExchangeRecord& record = talk.record;
+  const Refusal fault = check_record(record, ExchangeKind::kHello);
+  if (fault != Refusal::kNone) return refuse(talk, fault);
+  VerbsLink* link = link_named(record.name);
+  if (link == nullptr) return refuse(talk, Refusal::kNotListed);
+  if (record.window != options_.window || record.message_bytes != options_.message_bytes) {
+    return refuse(talk, Refusal::kShape);
+  }
+  if (record.instance == dialing(*link).cut_instance) return refuse(talk, Refusal::kCutOff);
+  if (Talk* own = talk_of(*link, false); own != nullptr) {
+    const bool both_dial = own->stage == Stage::kConnecting || own->stage == Stage::kAwaitWelcome;
+    if (both_dial && options_.name < link->name) return refuse(talk, Refusal::kCrossing);
+    const bool is_answered = own->stage == Stage::kAwaitReady;
+    drop(*own);  // a newer hello counts
+    if (is_answered) break_link(*link);
+  }
+  talk.link = link;
+  talk.stage = Stage::kHeld;
+  answer_hello(talk);
+}
+
+// Once the link is ours: a peer that dials has lost the connection that we may still have.
+void LinkExchange::answer_hello(Talk& talk) noexcept {
+  VerbsLink& link = *talk.link;
+  const LinkState state = link.state.load(std::memory_order_acquire);
+  if (state == LinkState::kUp) return break_link(link);
+  if (Talk* lifeline = talk_of(link, true); lifeline != nullptr) drop(*lifeline);
+  const ExchangeRecord record = talk.record;
+  link.packet_number = std::random_device()() & kPacketNumberMask;
+  ExchangeRecord welcome = make_record(ExchangeKind::kWelcome, &link);
+  commit(link, record, talk.host);
+  talk.stage = Stage::kAwaitReady;
+  const auto connected = connect_queue_pair(link);
+  if (connected.ok() && send_record(talk, welcome)) return;
+  if (!connected.ok()) log_error(connected.error());
+  refuse(talk, Refusal::kDevice);
+  break_link(link);
+}
+
+void LinkExchange::refuse(Talk& talk, Refusal why) noexcept {
+  if (why != Refusal::kCrossing) tell_once(talk.host, to_text(why));
+  if (has_magic(talk.record)) {
+    ExchangeRecord refusal = make_record(ExchangeKind::kRefusal, nullptr);
+    refusal.refusal = static_cast<uint32_t>(why);
+    send_record(talk, refusal);
+  }
+  drop(talk);
+}
+
+// Believes the peer's record, and gives the link to the shard: it takes what arrives, and sends
+// once can_send says so.
+void LinkExchange::commit(VerbsLink& link, const ExchangeRecord& record,
+                          const char* host) noexcept {
+  link.is_wanted.store(true, std::memory_order_relaxed);
+  const bool goes_on = record.instance == link.peer_instance &&
+                       record.known_instance == options_.instance;
+  if (!goes_on) {
+    link.is_fresh = true;
+    link.received = 0;
+  }
+  link.peer_instance = record.instance;
+  link.peer_received = goes_on ? record.received : 0;
+  link.peer_place = record.place;
+  link.flush_address = record.flush_address;
+  link.flush_key = record.flush_key;
+  link.peer = {record.queue_pair, record.packet_number, {}, record.lid,
+               static_cast<ibv_mtu>(record.mtu), record.reads_max};
+  std::memcpy(link.peer.gid.raw, record.gid, sizeof record.gid);
+  std::snprintf(link.host, sizeof link.host, "%s", host);
+  link.must_break.store(false, std::memory_order_relaxed);
+  link.can_send.store(false, std::memory_order_relaxed);
+  link.state.store(LinkState::kUp, std::memory_order_release);
+  ring();
+}
+
+Result<void> LinkExchange::connect_queue_pair(VerbsLink& link) noexcept {
+  return link.queue_pair.connect(link.packet_number, link.peer, options_.timing.retry);
+}
+
+void LinkExchange::come_up(VerbsLink& link) noexcept {
+  dialing(link).down_since_ns = 0;
+  link.is_given_up.store(false, std::memory_order_release);
+  link.can_send.store(true, std::memory_order_release);
+  BP_LOG_INFO("verbs: connected to %s at %s", link.name.c_str(), link.host);
+  ring();
+}
+
+// The shard takes it down; until then it stays up.
+void LinkExchange::break_link(VerbsLink& link) noexcept {
+  if (link.must_break.exchange(true, std::memory_order_acq_rel)) return;
+  ring();
+}
+
+}  // namespace bedplate

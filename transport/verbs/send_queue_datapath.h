@@ -1,0 +1,154 @@
+// What was asked of a queue pair and has not ended: requests are gathered, given to the device as
+// one list (one doorbell), and end in their order.
+//
+// Not every request is signalled: a completion says that all before it have ended, too. So of a
+// list only the last asks for one, and lists that nobody waits for not even that, until a quarter
+// of the queue is without.
+//
+// Requests count on over all lives of the queue pair; a completion of a former life is known by its
+// number.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include <infiniband/verbs.h>
+
+#include "platform/assert.h"
+#include "transport/endpoint.h"
+
+namespace bedplate {
+
+enum class RequestKind : uint8_t {
+  kMessage,          // nobody waits for it
+  kAcknowledgement,
+  kOperation,        // put, get, flush, the pieces before the last of one
+  kAtomic,           // `before` gets what the cell has
+  kBind,
+  kInvalidate,       // `place`: the loan whose block is then free
+  kMarker,           // the last of a life
+};
+
+struct Request {
+  RequestKind kind = RequestKind::kMessage;
+  uint32_t place = 0;
+  Completion* done = nullptr;
+  uint64_t* before = nullptr;
+};
+
+class SendQueue {
+ public:
+  static constexpr uint32_t kListMax = 16;
+  static constexpr uint32_t kPiecesMax = 4;
+
+  // `tag` goes into the upper half of each wr_id. Requires: there are `depth` requests, a power of
+  // two, as many as the queue pair takes.
+  void create(std::unique_ptr<Request[]> requests, uint32_t depth, uint32_t tag,
+              ibv_qp* queue_pair) noexcept {
+    requests_ = std::move(requests);
+    depth_ = depth;
+    tag_ = tag;
+    queue_pair_ = queue_pair;
+  }
+
+  uint32_t depth() const noexcept { return depth_; }
+  uint32_t room() const noexcept { return depth_ - (next_ - ended_); }
+  bool is_idle() const noexcept { return next_ == ended_; }
+  // Whether there is something to give to the device.
+  bool has_list() const noexcept { return next_ != posted_; }
+  // The device refused a list: nothing more is posted in this life.
+  bool has_failed() const noexcept { return has_failed_; }
+  // Which place of the ring the next request gets: for what belongs to a request, such as a cell.
+  uint32_t next_place() const noexcept { return next_ & (depth_ - 1); }
+
+  // The one that was added last.
+  Request& last() noexcept { return requests_[(next_ - 1) & (depth_ - 1)]; }
+
+  // A request of `opcode` to fill in: its pieces and addresses. Requires: room.
+  struct Slot {
+    ibv_send_wr& request;
+    ibv_sge* pieces;  // kPiecesMax
+  };
+  Slot add(ibv_wr_opcode opcode, const Request& what) noexcept {
+    BP_DCHECK(room() > 0);
+    if (listed_ == kListMax) post();
+    requests_[next_place()] = what;
+    const uint32_t at = listed_ == kListMax ? kListMax - 1 : listed_++;  // the former: has failed
+    ibv_send_wr& request = list_[at];
+    request = {};
+    request.wr_id = uint64_t{tag_} << 32 | next_++;
+    request.opcode = opcode;
+    request.sg_list = pieces_[at];
+    needs_signal_ = needs_signal_ || what.kind != RequestKind::kMessage;
+    return {request, pieces_[at]};
+  }
+
+  // Gives the list to the device. Cost: one doorbell.
+  void post() noexcept {
+    if (listed_ == 0 || has_failed_) return;
+    for (uint32_t i = 0; i + 1 < listed_; ++i) list_[i].next = &list_[i + 1];
+    unsignalled_ += listed_;
+    if (needs_signal_ || unsignalled_ >= depth_ / 4) {
+      list_[listed_ - 1].send_flags |= IBV_SEND_SIGNALED;
+      unsignalled_ = 0;
+      needs_signal_ = false;
+    }
+    ibv_send_wr* refused = nullptr;
+    if (ibv_post_send(queue_pair_, list_, &refused) == 0) {
+      posted_ += listed_;
+      listed_ = 0;
+      return;
+    }
+    has_failed_ = true;
+    posted_ = refused != nullptr ? static_cast<uint32_t>(refused->wr_id) : posted_;
+  }
+
+  // Calls `end(request, place, is_last)` for every request up to the one with `wr_id`, in their
+  // order; it may add further ones.
+  // Returns how many; 0 for what is of a former life.
+  template <typename End>
+  uint32_t end_up_to(uint64_t wr_id, End end) noexcept {
+    const uint32_t count = static_cast<uint32_t>(wr_id) - ended_ + 1;
+    if (count == 0 || count > posted_ - ended_) return 0;
+    for (uint32_t i = 0; i < count; ++i) {
+      const uint32_t place = ended_++ & (depth_ - 1);
+      const Request request = requests_[place];  // a further one may take its place
+      end(request, place, i + 1 == count);
+    }
+    return count;
+  }
+
+  // The life is over: `end(request, was_posted)` for all that is left.
+  template <typename End>
+  void end_all(End end) noexcept {
+    const uint32_t posted = posted_;
+    const uint32_t next = next_;
+    listed_ = 0;
+    posted_ = next;
+    unsignalled_ = 0;
+    needs_signal_ = has_failed_ = false;
+    while (ended_ != next) {
+      const bool was_posted = static_cast<int32_t>(ended_ - posted) < 0;
+      const Request request = requests_[ended_++ & (depth_ - 1)];
+      end(request, was_posted);
+    }
+  }
+
+ private:
+  std::unique_ptr<Request[]> requests_;
+  ibv_qp* queue_pair_ = nullptr;
+  uint32_t depth_ = 0;
+  uint32_t tag_ = 0;
+  // Numbers of requests; they wrap.
+  uint32_t ended_ = 0;   // all before have ended
+  uint32_t posted_ = 0;  // all before are the device's
+  uint32_t next_ = 0;
+  uint32_t listed_ = 0;
+  uint32_t unsignalled_ = 0;  // since the last that is signalled
+  bool needs_signal_ = false;
+  bool has_failed_ = false;
+  ibv_send_wr list_[kListMax];
+  ibv_sge pieces_[kListMax][kPiecesMax];
+};
+
+}  // namespace bedplate

@@ -1,0 +1,152 @@
+// The way to one peer of the verbs provider: its queue pair, its part of the window, what was lent
+// and what was borrowed. Only the shard that polls touches it; see verbs_provider.h.
+#pragma once
+
+#include <bitset>
+#include <cstdint>
+#include <memory>
+
+#include "transport/endpoint.h"
+#include "transport/verbs/send_queue_datapath.h"
+#include "transport/verbs/verbs_link.h"
+#include "transport/verbs/verbs_wire.h"
+
+namespace bedplate {
+
+class VerbsProvider;
+
+// Acknowledgements that may be on the way: each tells of half a window, and there is one window.
+inline constexpr uint32_t kAcknowledgementsMax = 2;
+
+class VerbsEndpoint final : public Endpoint {
+ public:
+  explicit VerbsEndpoint(VerbsProvider& provider) noexcept : provider_(provider) {}
+  VerbsEndpoint(const VerbsEndpoint&) = delete;
+  VerbsEndpoint& operator=(const VerbsEndpoint&) = delete;
+  ~VerbsEndpoint() override;
+
+  SendStatus am_send(AmId id, std::span<const std::byte> payload) noexcept override;
+  SendStatus am_send_loan(AmId id, std::span<const std::byte> header, std::span<std::byte> block,
+                          Completion* returned) noexcept override;
+  SendStatus put(std::span<const std::byte> from, const RemoteMemory& to,
+                 Completion* done) noexcept override;
+  SendStatus get(std::span<std::byte> into, const RemoteMemory& from,
+                 Completion* done) noexcept override;
+  SendStatus fetch_add(const RemoteMemory& to, uint64_t addend, uint64_t* before,
+                       Completion* done) noexcept override;
+  SendStatus compare_swap(const RemoteMemory& to, uint64_t expected, uint64_t desired,
+                          uint64_t* before, Completion* done) noexcept override;
+  SendStatus flush(Completion* done) noexcept override;
+  // By an export that holds the memory; its key stands, whatever is withdrawn.
+  Result<RemoteMemory> expose(std::span<std::byte> memory) override;
+  void withdraw(const RemoteMemory& memory) noexcept override;
+  const EndpointLimits& limits() const noexcept override;
+  const char* provider_name() const noexcept override { return "verbs"; }
+
+ private:
+  friend class VerbsProvider;
+  static constexpr uint32_t kNoBuffer = UINT32_MAX;
+
+  // How a block that was lent is reached.
+  enum class Way : uint8_t { kExport, kWindow, kLanding };
+  struct LoanRecord {
+    std::byte* block = nullptr;  // nullptr: this place is free
+    uint64_t bytes = 0;
+    Completion* returned = nullptr;
+    std::byte* landing = nullptr;
+    uint64_t number = 0;         // of the message
+    uint32_t mark = 0;           // counts the uses of this place
+    Way way = Way::kExport;
+    bool is_returning = false;   // its window is being invalidated
+  };
+
+  // What a request needs beside itself, so that recovery always has room.
+  static constexpr uint32_t kRequestsKept = kAcknowledgementsMax + 1;
+
+  Result<void> create(uint16_t place, std::byte* memory);
+
+  // Sending (verbs_endpoint_datapath.cc).
+  SendStatus status_when_down() const noexcept;
+  bool has_credit() const noexcept;
+  std::byte* slot(uint64_t number) const noexcept;
+  VerbsMessageHeader& header_of(uint64_t number) const noexcept {
+    return *reinterpret_cast<VerbsMessageHeader*>(slot(number));
+  }
+  std::byte* begin_message() const noexcept { return slot(next_) + sizeof(VerbsMessageHeader); }
+  // Gives the next message, whose body is in its slot, its number, and lists it.
+  void send_message(VerbsMessageKind kind, AmId id, uint32_t bytes) noexcept;
+  void list_message(uint64_t number) noexcept;
+  void acknowledge() noexcept;
+  void send_returns() noexcept;
+  bool may_reach(const RemoteMemory& memory) const noexcept;
+  SendStatus transfer(ibv_wr_opcode opcode, const std::byte* local, uint64_t bytes,
+                      const RemoteMemory& remote, Completion* done) noexcept;
+  bool is_registered(const std::byte* local, uint64_t bytes) const noexcept;
+  // Returns how many bytes fit into one request.
+  uint64_t fill_pieces(const std::byte* local, uint64_t bytes,
+                       const SendQueue::Slot& slot) const noexcept;
+  SendStatus atomic(ibv_wr_opcode opcode, const RemoteMemory& to, uint64_t first, uint64_t second,
+                    uint64_t* before, Completion* done) noexcept;
+  SendStatus describe(LoanRecord& record, RemoteMemory* remote) noexcept;
+  void mark_dirty() noexcept;
+  uint64_t* cell(uint32_t request_place) const noexcept { return cells_ + request_place; }
+
+  // Receiving and ending (verbs_receive_datapath.cc).
+  void end_requests(const ibv_wc& completion) noexcept;
+  void end_request(const Request& request, uint32_t place, Outcome outcome) noexcept;
+  // Each returns what is nonsense about it, or nullptr.
+  const char* take(const VerbsMessageHeader& header, const std::byte* body) noexcept;
+  const char* take_consumed(const VerbsMessageHeader& header) noexcept;
+  const char* take_loan(const VerbsMessageHeader& header, const std::byte* body) noexcept;
+  const char* take_returns(const VerbsMessageHeader& header, const std::byte* body) noexcept;
+  void deliver(AmId id, std::span<const std::byte> payload, const Loan& loan) noexcept;
+  void end_loan(LoanRecord& record, Outcome outcome) noexcept;
+  // What is due once a batch has been handled: acknowledgement, returns, doorbell.
+  void finish_batch() noexcept;
+
+  // Connections (verbs_recovery.cc).
+  void look_at_link() noexcept;
+  void begin_life() noexcept;
+  void begin_sending() noexcept;
+  // Takes the connection down. `is_fault`: the peer broke a rule and is cut off.
+  void break_life(const char* why, bool is_fault) noexcept;
+  bool is_drained(uint64_t now_ns) const noexcept;
+  void end_life() noexcept;
+  void forget_loans() noexcept;
+
+  VerbsProvider& provider_;
+  VerbsLink link_;
+  SendQueue queue_;
+  std::byte* slots_ = nullptr;      // window * message_bytes
+  std::byte* acknowledgement_ = nullptr;  // kAcknowledgementsMax headers
+  uint64_t* cells_ = nullptr;       // for each request, what an atomic brings
+
+  bool is_live_ = false;      // the link is the shard's, and up
+  bool may_send_ = false;
+  bool is_draining_ = false;
+  bool is_dirty_ = false;     // in the provider's list
+  bool is_cut_off_ = false;
+
+  // Messages: [consumed_, next_) are kept until the peer has consumed them.
+  uint64_t next_ = 0;
+  uint64_t consumed_ = 0;
+  uint64_t told_ = 0;         // how many of the peer's it knows that we have consumed
+  uint32_t acknowledgements_out_ = 0;
+  uint32_t next_acknowledgement_ = 0;
+  uint32_t operations_out_ = 0;
+  bool must_flush_ = false;   // something was put since the last flush
+
+  LoanRecord loans_[kVerbsLoanCountMax];
+  // Of the peer, by the number that it gave.
+  std::bitset<kVerbsLoanCountMax> is_borrowed_;
+  uint32_t borrowed_marks_[kVerbsLoanCountMax] = {};
+  ReturnedLoan returns_[kVerbsLoanCountMax];
+  uint32_t return_count_ = 0;
+  uint32_t life_ = 0;         // counts; loans of another mean nothing
+
+  uint64_t drained_ns_min_ = 0;
+  uint64_t drained_ns_max_ = 0;
+  bool has_refused_ = false;  // the peer's device refused a request: what is behind did not happen
+};
+
+}  // namespace bedplate

@@ -1,0 +1,279 @@
+// What is sent to a peer: messages into the window, operations into the send queue. Everything is
+// listed here and given to the device when the shard polls, or when a list is full.
+#include <algorithm>
+#include <cstring>
+
+#include "transport/verbs/verbs_provider.h"
+
+namespace bedplate {
+
+SendStatus VerbsEndpoint::am_send(AmId id, std::span<const std::byte> payload) noexcept {
+  if (BP_UNLIKELY(!may_send_)) return status_when_down();
+  if (payload.size() > provider_.limits_.am_bytes_max) return SendStatus::kTooLong;
+  if (!has_credit()) return SendStatus::kAgain;
+  std::copy(payload.begin(), payload.end(), begin_message());
+  send_message(VerbsMessageKind::kMessage, id, static_cast<uint32_t>(payload.size()));
+  provider_.options_.counters->sent.add(1);
+  return SendStatus::kDone;
+}
+
+SendStatus VerbsEndpoint::am_send_loan(AmId id, std::span<const std::byte> header,
+                                       std::span<std::byte> block,
+                                       Completion* returned) noexcept {
+  if (BP_UNLIKELY(!may_send_)) return status_when_down();
+  if (header.size() > kVerbsLoanHeaderBytesMax) return SendStatus::kTooLong;
+  LoanRecord* record = std::find_if(std::begin(loans_), std::end(loans_), [](const auto& place) {
+    return place.block == nullptr;
+  });
+  if (!has_credit() || record == std::end(loans_)) return SendStatus::kAgain;
+  record->bytes = block.size();
+  record->returned = returned;
+  record->number = next_;
+  VerbsLoanBody body = {};
+  record->block = block.data();
+  const SendStatus described = describe(*record, &body.memory);
+  if (described != SendStatus::kPending) {
+    record->block = nullptr;
+    return described;
+  }
+  body.loan = static_cast<uint32_t>(record - loans_);
+  body.mark = ++record->mark;
+  std::byte* at = begin_message();
+  std::memcpy(at, &body, sizeof body);
+  std::copy(header.begin(), header.end(), at + sizeof body);
+  send_message(VerbsMessageKind::kLoan, id, static_cast<uint32_t>(sizeof body + header.size()));
+  provider_.options_.counters->sent.add(1);
+  return SendStatus::kPending;
+}
+
+// How the peer reaches the block. Returns kPending, kAgain or kRefused.
+SendStatus VerbsEndpoint::describe(LoanRecord& record, RemoteMemory* remote) noexcept {
+  const auto instance = static_cast<uint32_t>(provider_.instance_);
+  *remote = {reinterpret_cast<uintptr_t>(record.block), record.bytes, 0,
+             pack_reach(Reach::kExport, instance)};
+  if (record.bytes == 0) return SendStatus::kRefused;
+  const VerbsExport* open = provider_.options_.device->find_export(record.block, record.bytes,
+                                                                   RemoteRights::kRead);
+  if (open != nullptr) {
+    record.way = Way::kExport;
+    remote->key = open->remote_key;
+    return SendStatus::kPending;
+  }
+  if (record.bytes > provider_.landing_.bytes()) return SendStatus::kRefused;
+  record.landing = provider_.landing_.take(record.bytes);
+  if (record.landing == nullptr) return SendStatus::kAgain;
+  record.way = Way::kLanding;
+  std::memcpy(record.landing, record.block, record.bytes);
+  remote->address = reinterpret_cast<uintptr_t>(record.landing);
+  remote->key = provider_.landing_key_;
+  provider_.options_.counters->landed.add(record.bytes);
+  return SendStatus::kPending;
+}
+
+SendStatus VerbsEndpoint::put(std::span<const std::byte> from, const RemoteMemory& to,
+                              Completion* done) noexcept {
+  const SendStatus status = transfer(IBV_WR_RDMA_WRITE, from.data(), from.size(), to, done);
+  must_flush_ = must_flush_ || status == SendStatus::kPending;
+  return status;
+}
+
+SendStatus VerbsEndpoint::get(std::span<std::byte> into, const RemoteMemory& from,
+                              Completion* done) noexcept {
+  return transfer(IBV_WR_RDMA_READ, into.data(), into.size(), from, done);
+}
+
+SendStatus VerbsEndpoint::transfer(ibv_wr_opcode opcode, const std::byte* local, uint64_t bytes,
+                                   const RemoteMemory& remote, Completion* done) noexcept {
+  if (bytes > remote.bytes) return SendStatus::kTooLong;
+  if (BP_UNLIKELY(!may_send_)) return status_when_down();
+  if (!may_reach(remote)) return SendStatus::kRefused;
+  if (bytes == 0) return SendStatus::kDone;
+  const bool is_inline = opcode == IBV_WR_RDMA_WRITE && bytes <= link_.queue_pair.inline_bytes();
+  if (!is_inline && !is_registered(local, bytes)) return SendStatus::kRefused;
+  const uint64_t request_bytes_max = provider_.options_.device->port().transfer_bytes_max;
+  // A list of pieces may end a request early, at most once for each region of the pool.
+  const uint64_t request_count = bytes / request_bytes_max + 2;
+  if (request_count + kRequestsKept > queue_.depth()) return SendStatus::kTooLong;
+  if (request_count + kRequestsKept > queue_.room()) return SendStatus::kAgain;
+  uint64_t at = 0;
+  while (at < bytes) {
+    const SendQueue::Slot slot = queue_.add(opcode, {.kind = RequestKind::kOperation});
+    uint64_t filled = bytes;
+    if (is_inline) {
+      slot.pieces[0] = {reinterpret_cast<uintptr_t>(local), static_cast<uint32_t>(bytes), 0};
+      slot.request.num_sge = 1;
+      slot.request.send_flags = IBV_SEND_INLINE;
+    } else {
+      filled = fill_pieces(local + at, std::min(bytes - at, request_bytes_max), slot);
+    }
+    slot.request.wr.rdma = {remote.address + at, static_cast<uint32_t>(remote.key)};
+    at += filled;
+    ++operations_out_;
+    if (at == bytes) queue_.last().done = done;
+  }
+  mark_dirty();
+  return SendStatus::kPending;
+}
+
+bool VerbsEndpoint::is_registered(const std::byte* local, uint64_t bytes) const noexcept {
+  uint32_t pieces = 0;
+  while (bytes > 0) {
+    const KeyedRange range = provider_.options_.keys->key(local, bytes);
+    if (range.key == kNoKey || ++pieces > SendQueue::kPiecesMax) return false;
+    local += range.bytes;
+    bytes -= range.bytes;
+  }
+  return true;
+}
+
+uint64_t VerbsEndpoint::fill_pieces(const std::byte* local, uint64_t bytes,
+                                    const SendQueue::Slot& slot) const noexcept {
+  uint64_t filled = 0;
+  int count = 0;
+  while (filled < bytes && count < static_cast<int>(SendQueue::kPiecesMax)) {
+    const KeyedRange range = provider_.options_.keys->key(local + filled, bytes - filled);
+    slot.pieces[count++] = {reinterpret_cast<uintptr_t>(local + filled),
+                            static_cast<uint32_t>(range.bytes),
+                            VerbsDevice::local_key(range.key)};
+    filled += range.bytes;
+  }
+  slot.request.num_sge = count;
+  return filled;
+}
+
+SendStatus VerbsEndpoint::fetch_add(const RemoteMemory& to, uint64_t addend, uint64_t* before,
+                                    Completion* done) noexcept {
+  return atomic(IBV_WR_ATOMIC_FETCH_AND_ADD, to, addend, 0, before, done);
+}
+
+SendStatus VerbsEndpoint::compare_swap(const RemoteMemory& to, uint64_t expected,
+                                       uint64_t desired, uint64_t* before,
+                                       Completion* done) noexcept {
+  return atomic(IBV_WR_ATOMIC_CMP_AND_SWP, to, expected, desired, before, done);
+}
+
+SendStatus VerbsEndpoint::atomic(ibv_wr_opcode opcode, const RemoteMemory& to, uint64_t first,
+                                 uint64_t second, uint64_t* before, Completion* done) noexcept {
+  if (to.bytes < sizeof(uint64_t) || to.address % sizeof(uint64_t) != 0) {
+    return SendStatus::kRefused;
+  }
+  if (BP_UNLIKELY(!may_send_)) return status_when_down();
+  if (!may_reach(to)) return SendStatus::kRefused;
+  if (queue_.room() <= kRequestsKept) return SendStatus::kAgain;
+  uint64_t* into = cell(queue_.next_place());
+  const SendQueue::Slot slot =
+      queue_.add(opcode, {.kind = RequestKind::kAtomic, .done = done, .before = before});
+  slot.pieces[0] = {reinterpret_cast<uintptr_t>(into), sizeof *into, provider_.memory_key_};
+  slot.request.num_sge = 1;
+  slot.request.wr.atomic.remote_addr = to.address;
+  slot.request.wr.atomic.rkey = static_cast<uint32_t>(to.key);
+  slot.request.wr.atomic.compare_add = first;
+  slot.request.wr.atomic.swap = second;
+  ++operations_out_;
+  must_flush_ = true;
+  mark_dirty();
+  return SendStatus::kPending;
+}
+
+// A read of the flush word comes back after everything before it: also after the writes, whose own
+// completions say only that the peer's device has them.
+SendStatus VerbsEndpoint::flush(Completion* done) noexcept {
+  if (BP_UNLIKELY(!may_send_)) return status_when_down();
+  if (!must_flush_ && operations_out_ == 0) return SendStatus::kDone;
+  if (queue_.room() <= kRequestsKept) return SendStatus::kAgain;
+  uint64_t* into = cell(queue_.next_place());
+  const SendQueue::Slot slot =
+      queue_.add(IBV_WR_RDMA_READ, {.kind = RequestKind::kOperation, .done = done});
+  slot.pieces[0] = {reinterpret_cast<uintptr_t>(into), sizeof *into, provider_.memory_key_};
+  slot.request.num_sge = 1;
+  slot.request.wr.rdma = {link_.flush_address, link_.flush_key};
+  ++operations_out_;
+  must_flush_ = false;
+  mark_dirty();
+  return SendStatus::kPending;
+}
+
+// Whether a description still means something: its owner may have been restarted since.
+bool VerbsEndpoint::may_reach(const RemoteMemory& memory) const noexcept {
+  return memory.kind ==
+             pack_reach(Reach::kExport, static_cast<uint32_t>(link_.peer_instance)) ||
+         memory.kind == pack_reach(Reach::kWindow, link_.peer.packet_number);
+}
+
+SendStatus VerbsEndpoint::status_when_down() const noexcept {
+  const bool is_gone = is_cut_off_ || link_.is_given_up.load(std::memory_order_acquire);
+  return is_gone ? SendStatus::kGone : SendStatus::kAgain;
+}
+
+bool VerbsEndpoint::has_credit() const noexcept {
+  return next_ - consumed_ < provider_.options_.shape.window && queue_.room() > kRequestsKept;
+}
+
+std::byte* VerbsEndpoint::slot(uint64_t number) const noexcept {
+  const VerbsShape& shape = provider_.options_.shape;
+  return slots_ + number % shape.window * shape.message_bytes;
+}
+
+void VerbsEndpoint::send_message(VerbsMessageKind kind, AmId id, uint32_t bytes) noexcept {
+  VerbsMessageHeader& header = header_of(next_);
+  header = {};
+  header.number = next_;
+  header.kind = kind;
+  header.am = id;
+  header.bytes = bytes;
+  list_message(next_++);
+  mark_dirty();
+}
+
+// Also for one that is sent again, in another life of the connection.
+void VerbsEndpoint::list_message(uint64_t number) noexcept {
+  VerbsMessageHeader& header = header_of(number);
+  header.consumed = told_ = link_.received;
+  header.mark = link_.packet_number;
+  header.place = link_.peer_place;
+  const auto bytes = static_cast<uint32_t>(sizeof header) + header.bytes;
+  const SendQueue::Slot slot = queue_.add(IBV_WR_SEND, {.kind = RequestKind::kMessage});
+  slot.pieces[0] = {reinterpret_cast<uintptr_t>(&header), bytes, provider_.memory_key_};
+  slot.request.num_sge = 1;
+  if (bytes <= link_.queue_pair.inline_bytes()) slot.request.send_flags = IBV_SEND_INLINE;
+}
+
+// Needs no credit: there is room for it at the peer, and a request is kept for it here.
+void VerbsEndpoint::acknowledge() noexcept {
+  if (acknowledgements_out_ == kAcknowledgementsMax || queue_.room() == 0) return;
+  auto* headers = reinterpret_cast<VerbsMessageHeader*>(acknowledgement_);
+  VerbsMessageHeader& header = headers[next_acknowledgement_++ % kAcknowledgementsMax];
+  header = {};
+  header.consumed = told_ = link_.received;
+  header.mark = link_.packet_number;
+  header.place = link_.peer_place;
+  header.kind = VerbsMessageKind::kAcknowledgement;
+  const SendQueue::Slot slot = queue_.add(IBV_WR_SEND, {.kind = RequestKind::kAcknowledgement});
+  slot.pieces[0] = {reinterpret_cast<uintptr_t>(&header), sizeof header, provider_.memory_key_};
+  slot.request.num_sge = 1;
+  if (sizeof header <= link_.queue_pair.inline_bytes()) slot.request.send_flags = IBV_SEND_INLINE;
+  ++acknowledgements_out_;
+}
+
+// As many as fit into a message, while there is credit.
+void VerbsEndpoint::send_returns() noexcept {
+  const uint32_t count_max =
+      provider_.limits_.am_bytes_max / static_cast<uint32_t>(sizeof(ReturnedLoan));
+  while (return_count_ > 0 && has_credit()) {
+    const uint32_t count = std::min(return_count_, count_max);
+    return_count_ -= count;
+    const auto bytes = static_cast<uint32_t>(count * sizeof(ReturnedLoan));
+    std::memcpy(begin_message(), returns_ + return_count_, bytes);
+    send_message(VerbsMessageKind::kReturns, 0, bytes);
+  }
+}
+
+void VerbsEndpoint::mark_dirty() noexcept {
+  if (is_dirty_) return;
+  is_dirty_ = true;
+  provider_.dirty_[provider_.dirty_count_++] = this;
+}
+
+const EndpointLimits& VerbsEndpoint::limits() const noexcept { return provider_.limits_; }
+
+}  // namespace bedplate

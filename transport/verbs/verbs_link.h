@@ -1,0 +1,49 @@
+// What the shard and the exchange thread know together of the way to one peer.
+//
+// Whoever has the link, by its state, writes its fields; a release store of the state hands them
+// over. While it is down it is the exchange thread's, from up to the end of draining the shard's.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "transport/socket_address.h"
+#include "transport/verbs/queue_pair.h"
+
+namespace bedplate {
+
+enum class LinkState : uint8_t {
+  kDown,    // the exchange thread's: queue pair in RESET
+  kUp,      // the shard's: what arrives is taken; sends as soon as can_send
+  kCutOff,  // down, and this instance of the peer is not heard any more
+};
+
+struct VerbsLink {
+  // Set once.
+  std::string name;
+  std::optional<SocketAddress> address;  // where it listens; nothing: it dials, or nobody does
+  uint16_t place = 0;                    // of this link here
+  QueuePair queue_pair;
+
+  std::atomic<LinkState> state{LinkState::kDown};
+  std::atomic<bool> can_send{false};    // the queue pair is ready, the peer listens
+  std::atomic<bool> must_break{false};  // the exchange thread asks the shard to take it down
+  std::atomic<bool> is_wanted{false};   // somebody connected to it, or it did
+  std::atomic<bool> is_given_up{false};  // down for longer than one waits
+
+  // Whoever has the link.
+  uint64_t peer_instance = 0;   // 0: never connected
+  uint64_t received = 0;        // messages of that instance that were handed on
+  uint64_t peer_received = 0;   // what it says of ours
+  bool is_fresh = false;        // another instance than before, or the first; the shard clears it
+  uint16_t peer_place = 0;
+  uint32_t packet_number = 0;   // our first, and our mark
+  QueuePairAddress peer;
+  uint64_t flush_address = 0;
+  uint32_t flush_key = 0;
+  char host[64] = {};           // where it is, for messages
+};
+
+}  // namespace bedplate

@@ -1,0 +1,255 @@
+#include "transport/verbs/verbs_provider.h"
+
+#include <bit>
+#include <cerrno>
+#include <cinttypes>
+#include <random>
+
+#include <poll.h>
+
+#include "platform/units.h"
+
+namespace bedplate {
+namespace {
+
+constexpr uint64_t kPageBytes = 4096;
+constexpr uint32_t kInlineBytes = 256;  // asked for; devices give what they have
+
+uint32_t request_count(const VerbsShape& shape) noexcept {
+  return std::bit_ceil(uint32_t{shape.window} + shape.operation_count_max +
+                       kAcknowledgementsMax + 2);
+}
+
+uint32_t receive_count_of(const VerbsShape& shape) noexcept {
+  return shape.peer_count_max * (shape.window + kAcknowledgementsMax);
+}
+
+// Of one peer: slots, acknowledgements, cells.
+uint64_t peer_memory_bytes(const VerbsShape& shape) noexcept {
+  return align_up(uint64_t{shape.window} * shape.message_bytes +
+                      kAcknowledgementsMax * sizeof(VerbsMessageHeader) +
+                      uint64_t{request_count(shape)} * sizeof(uint64_t),
+                  kCacheLineBytes);
+}
+
+// Of the part before the export.
+uint64_t private_bytes(const VerbsShape& shape) noexcept {
+  return align_up(uint64_t{receive_count_of(shape)} * shape.message_bytes +
+                      shape.peer_count_max * peer_memory_bytes(shape),
+                  kPageBytes);
+}
+
+// What peers read: a page with the flush word, then the landing zone.
+uint64_t export_bytes(const VerbsShape& shape) noexcept {
+  return kPageBytes + align_up(shape.landing_bytes, kPageBytes);
+}
+
+uint64_t random_instance() {
+  std::random_device source;
+  return uint64_t{source()} << 32 | source() | 1;
+}
+
+}  // namespace
+
+uint64_t verbs_memory_bytes(const VerbsShape& shape) noexcept {
+  return private_bytes(shape) + export_bytes(shape);
+}
+
+VerbsProvider::~VerbsProvider() {
+  exchange_.stop();
+  endpoints_.clear();
+  if (receives_ != nullptr) ibv_destroy_srq(receives_);
+  if (completions_ != nullptr) ibv_destroy_cq(completions_);
+  if (channel_ != nullptr) ibv_destroy_comp_channel(channel_);
+}
+
+Result<void> VerbsProvider::create(const VerbsProviderOptions& options,
+                                   const Dispatcher& dispatcher) {
+  BP_ASSERT(options_.device == nullptr && options.device != nullptr && options.keys != nullptr);
+  BP_ASSERT(options.peers.size() <= options.shape.peer_count_max);
+  BP_ASSERT(options.memory.size() >= verbs_memory_bytes(options.shape));
+  BP_ASSERT(options.name.size() < kVerbsNameBytes && !options.name.empty());
+  options_ = options;
+  dispatcher_ = &dispatcher;
+  if (options_.counters == nullptr) options_.counters = &own_counters_;
+  instance_ = random_instance();
+  const uint32_t message_bytes = options_.shape.message_bytes;
+  limits_ = {message_bytes - static_cast<uint32_t>(sizeof(VerbsMessageHeader)), 0,
+             kVerbsLoanHeaderBytesMax};
+  const KeyedRange own = options_.keys->key(options_.memory.data(), options_.memory.size());
+  BP_ASSERT(own.key != kNoKey && own.bytes == options_.memory.size());
+  memory_key_ = VerbsDevice::local_key(own.key);
+  BP_TRY(check_limits());
+  const std::span<std::byte> shared =
+      options_.memory.subspan(private_bytes(options_.shape), export_bytes(options_.shape));
+  auto exported = options_.device->add_export(*options_.pool, shared, RemoteRights::kRead);
+  if (!exported.ok()) return exported.error();
+  landing_key_ = exported.value()->remote_key;
+  landing_.create(shared.subspan(kPageBytes));
+  BP_TRY(bell_.create());
+  BP_TRY(make_queues());
+  BP_TRY(make_endpoints());
+  std::vector<VerbsLink*> links;
+  for (const auto& endpoint : endpoints_) links.push_back(&endpoint->link_);
+  return exchange_.start({.name = options_.name,
+                          .instance = instance_,
+                          .listen = options_.listen,
+                          .window = options_.shape.window,
+                          .message_bytes = message_bytes,
+                          .flush_key = landing_key_,
+                          .flush_address = reinterpret_cast<uintptr_t>(shared.data()),
+                          .timing = options_.timing,
+                          .completion_fd = channel_->fd,
+                          .bell = &bell_,
+                          .loop_bell = options_.loop_bell},
+                         std::move(links));
+}
+
+Result<void> VerbsProvider::check_limits() const {
+  const ibv_device_attr& limits = options_.device->limits();
+  const VerbsShape& shape = options_.shape;
+  const uint64_t requests = request_count(shape);
+  const auto limit = [](int value) { return static_cast<uint64_t>(std::max(value, 0)); };
+  const VerbsDemand demands[] = {
+      {"queue pairs", "make the number of peers smaller", shape.peer_count_max,
+       limit(limits.max_qp)},
+      {"requests in a queue", "make the window or the operations of a peer smaller", requests,
+       limit(limits.max_qp_wr)},
+      {"shared receive queues", "have fewer shards that use verbs", 1, limit(limits.max_srq)},
+      {"receives in a shared queue", "make the number of peers or the window smaller",
+       receive_count(), limit(limits.max_srq_wr)},
+      {"completions in a queue", "make the number of peers or the window smaller",
+       receive_count() + shape.peer_count_max * requests, limit(limits.max_cqe)},
+      {"pieces in a request", "use another device", SendQueue::kPiecesMax, limit(limits.max_sge)},
+  };
+  return options_.device->check_demands(demands);
+}
+
+Result<void> VerbsProvider::make_queues() {
+  const char* device = options_.device->kind().name;
+  ibv_context* context = options_.device->context();
+  channel_ = ibv_create_comp_channel(context);
+  const auto completion_count = static_cast<int>(
+      receive_count() + options_.shape.peer_count_max * request_count(options_.shape));
+  if (channel_ != nullptr) {
+    set_blocking(channel_->fd, false);
+    completions_ = ibv_create_cq(context, completion_count, nullptr, channel_, 0);
+  }
+  if (completions_ == nullptr) {
+    return error_from_errno("making a completion queue of %s with %d entries", device,
+                            completion_count)
+        .set_cure("make the number of peers or the window smaller");
+  }
+  ibv_srq_init_attr attributes = {};
+  attributes.attr.max_wr = receive_count();
+  attributes.attr.max_sge = 1;
+  receives_ = ibv_create_srq(options_.device->domain(), &attributes);
+  if (receives_ == nullptr) {
+    return error_from_errno("making a shared receive queue of %s with %u entries", device,
+                            receive_count())
+        .set_cure("make the number of peers or the window smaller");
+  }
+  for (uint32_t i = 0; i < receive_count(); ++i) repost(i);
+  post_receives();
+  return {};
+}
+
+Result<void> VerbsProvider::make_endpoints() {
+  const VerbsShape& shape = options_.shape;
+  std::byte* memory = receive_buffer(receive_count());
+  dirty_.resize(shape.peer_count_max);
+  for (uint32_t i = 0; i < options_.peers.size(); ++i) {
+    endpoints_.push_back(std::make_unique<VerbsEndpoint>(*this));
+    VerbsEndpoint& endpoint = *endpoints_.back();
+    endpoint.link_.name = options_.peers[i].name;
+    endpoint.link_.address = options_.peers[i].address;
+    BP_TRY(endpoint.create(static_cast<uint16_t>(i), memory));
+    memory += peer_memory_bytes(shape);
+  }
+  const uint32_t inline_bytes = endpoints_.empty()
+                                    ? 0 : endpoints_[0]->link_.queue_pair.inline_bytes();
+  const auto header_bytes = static_cast<uint32_t>(sizeof(VerbsMessageHeader));
+  limits_.inline_bytes_max =
+      std::min(limits_.am_bytes_max, inline_bytes > header_bytes ? inline_bytes - header_bytes : 1);
+  return {};
+}
+
+Result<void> VerbsEndpoint::create(uint16_t place, std::byte* memory) {
+  const VerbsShape& shape = provider_.options_.shape;
+  const uint32_t depth = request_count(shape);
+  link_.place = place;
+  slots_ = memory;
+  acknowledgement_ = slots_ + uint64_t{shape.window} * shape.message_bytes;
+  cells_ = reinterpret_cast<uint64_t*>(acknowledgement_ +
+                                       kAcknowledgementsMax * sizeof(VerbsMessageHeader));
+  BP_TRY(link_.queue_pair.create(*provider_.options_.device,
+                                 {.completions = provider_.completions_,
+                                  .receives = provider_.receives_,
+                                  .send_count_max = depth,
+                                  .send_pieces_max = SendQueue::kPiecesMax,
+                                  .inline_bytes = kInlineBytes}));
+  queue_.create(std::make_unique<Request[]>(depth), depth, place, link_.queue_pair.handle());
+  return {};
+}
+
+VerbsEndpoint::~VerbsEndpoint() = default;
+
+Result<Endpoint*> VerbsProvider::connect(const PeerAddress& peer) {
+  for (const auto& endpoint : endpoints_) {
+    if (peer.name == nullptr || endpoint->link_.name != peer.name) continue;
+    if (!endpoint->link_.is_wanted.exchange(true, std::memory_order_acq_rel)) exchange_.wake();
+    return endpoint.get();
+  }
+  Error error;
+  error.set_doing("connecting to %s", peer.name == nullptr ? "a peer without a name" : peer.name);
+  error.set_answer("%s", peer.name == nullptr ? "verbs knows peers by their names"
+                                              : "it is not in the list of peers");
+  return error.set_cure("add it to the list of peers, at both sides");
+}
+
+bool VerbsProvider::is_connected(const Endpoint& endpoint) noexcept {
+  return static_cast<const VerbsEndpoint&>(endpoint).may_send_;
+}
+
+void VerbsProvider::announce_sleep() noexcept {
+  post_sends();
+  bell_.announce_sleep();
+  const int outcome = ibv_req_notify_cq(completions_, 0);
+  BP_ASSERT(outcome == 0);
+}
+
+void VerbsProvider::announce_awake() noexcept {
+  bell_.announce_awake();
+  ibv_cq* queue = nullptr;
+  void* context = nullptr;
+  unsigned count = 0;
+  while (ibv_get_cq_event(channel_, &queue, &context) == 0) ++count;
+  if (count > 0) ibv_ack_cq_events(completions_, count);
+}
+
+void VerbsProvider::sleep(uint64_t timeout_ns) noexcept {
+  pollfd waits[] = {{channel_->fd, POLLIN, 0}, {bell_.event_fd(), POLLIN, 0}};
+  const timespec timeout = {static_cast<time_t>(timeout_ns / kNsPerSecond),
+                            static_cast<long>(timeout_ns % kNsPerSecond)};
+  ppoll(waits, std::size(waits), &timeout, nullptr);
+  if (waits[1].revents != 0) bell_.acknowledge();
+}
+
+Result<RemoteMemory> VerbsEndpoint::expose(std::span<std::byte> memory) {
+  const auto needed = static_cast<RemoteRights>(RemoteRights::kRead | RemoteRights::kWrite);
+  const VerbsExport* open =
+      provider_.options_.device->find_export(memory.data(), memory.size(), needed);
+  if (open != nullptr) {
+    return RemoteMemory{reinterpret_cast<uintptr_t>(memory.data()), memory.size(),
+                        open->remote_key,
+                        pack_reach(Reach::kExport, static_cast<uint32_t>(provider_.instance_))};
+  }
+  Error error;
+  error.set_doing("exposing %s to %s", format_bytes(memory.size()).text, link_.name.c_str());
+  error.set_answer("no export holds it that may be read and written");
+  return error.set_cure("export its segment, or take the memory from one that is exported");
+}
+
+void VerbsEndpoint::withdraw(const RemoteMemory&) noexcept {}
+
+}  // namespace bedplate

@@ -1,0 +1,151 @@
+// The verbs provider: active messages, loans, puts, gets and atomics between appliances.
+//
+// One object for one shard. All that it needs is made before the seal: a queue pair for each peer
+// of the list, one shared receive queue and one completion queue for all, and the memory for
+// messages, which is the caller's (verbs_memory_bytes). docs/verbs.md has the protocol.
+//
+// Split by what it is about: verbs_provider.cc (making it, peers, sleeping), verbs_endpoint.cc
+// (memory that peers may reach), verbs_endpoint_datapath.cc (what is sent),
+// verbs_receive_datapath.cc (what arrives and ends), verbs_recovery.cc (connections that break and
+// come back), link_exchange (the thread that connects them).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "platform/counter.h"
+#include "transport/provider.h"
+#include "transport/registration.h"
+#include "transport/verbs/landing_zone_datapath.h"
+#include "transport/verbs/link_exchange.h"
+#include "transport/verbs/verbs_device.h"
+#include "transport/verbs/verbs_endpoint.h"
+
+namespace bedplate {
+
+struct VerbsPeer {
+  std::string name;
+  std::optional<SocketAddress> address = {};  // nothing: it dials
+};
+
+// What the provider's memory is computed from.
+struct VerbsShape {
+  uint32_t peer_count_max = 8;
+  uint16_t window = 64;            // unconsumed messages, each way
+  uint32_t message_bytes = 4096;   // with the header of 32
+  uint32_t operation_count_max = 64;  // puts, gets, atomics under way to one peer
+  uint64_t landing_bytes = kMiB;
+};
+// How much memory a provider of this shape needs, in whole pages.
+uint64_t verbs_memory_bytes(const VerbsShape& shape) noexcept;
+
+// Written by the shard that polls.
+struct VerbsCounters {
+  Counter sent;        // active messages and loans
+  Counter received;
+  Counter unhandled;
+  Counter resent;      // after a loss, to the same instance, which had not got them
+  Counter lost;        // accepted, and not consumed by an instance that is no more
+  Counter connected;
+  Counter broken;
+  Counter cut_off;
+  Counter landed;      // bytes copied through the landing zone
+};
+
+struct VerbsProviderOptions {
+  VerbsDevice* device = nullptr;      // it and what follows outlive the provider
+  const KeyTable* keys = nullptr;     // of the pool with this device
+  const PinnedPool* pool = nullptr;
+  std::span<std::byte> memory = {};   // of the pool; verbs_memory_bytes, on a page
+  std::string name = {};              // of this appliance's shard; unique among its peers
+  std::vector<VerbsPeer> peers = {};  // at most peer_count_max
+  std::optional<SocketAddress> listen = {};
+  VerbsShape shape = {};
+  LinkTiming timing = {};
+  bool trust_windows = false;         // also of a device that does not enforce them
+  Doorbell* loop_bell = nullptr;      // of the event loop that polls; nullptr: polled by hand
+  VerbsCounters* counters = nullptr;  // may be nullptr
+};
+
+class VerbsProvider final : public Provider {
+ public:
+  VerbsProvider() noexcept = default;
+  VerbsProvider(const VerbsProvider&) = delete;
+  VerbsProvider& operator=(const VerbsProvider&) = delete;
+  // Peers notice at once. What was not consumed yet is lost to them.
+  ~VerbsProvider() override;
+
+  // Requires: before the seal; called once. Errors: a limit of the device that the shape exceeds,
+  // with both numbers; the device's; it cannot listen.
+  Result<void> create(const VerbsProviderOptions& options, const Dispatcher& dispatcher);
+
+  const char* name() const noexcept override { return "verbs"; }
+  // By `peer.name`. It returns at once: until the connection is there, sends say kAgain.
+  Result<Endpoint*> connect(const PeerAddress& peer) override;
+  uint32_t poll(uint32_t budget) noexcept override;
+  void release(const Loan& loan) noexcept override;
+  void announce_sleep() noexcept override;
+  void announce_awake() noexcept override;
+  void sleep(uint64_t timeout_ns) noexcept override;
+  bool can_sleep() const noexcept override { return true; }
+
+  // Whether messages can be sent to `endpoint`, one of this provider's, now.
+  static bool is_connected(const Endpoint& endpoint) noexcept;
+  uint64_t refused_count() const noexcept { return exchange_.refused_count(); }
+
+ private:
+  friend class VerbsEndpoint;
+  static constexpr uint32_t kReceiveTag = UINT32_MAX;  // upper half of the wr_id of receives
+  static constexpr uint32_t kCompletionBatch = 16;
+
+  Result<void> check_limits() const;
+  Result<void> make_queues();
+  Result<void> make_endpoints();
+
+  std::byte* receive_buffer(uint32_t index) const noexcept {
+    return options_.memory.data() + uint64_t{index} * options_.shape.message_bytes;
+  }
+  uint32_t receive_count() const noexcept {
+    return options_.shape.peer_count_max * (options_.shape.window + kAcknowledgementsMax);
+  }
+
+  // verbs_receive_datapath.cc
+  void handle_completion(const ibv_wc& completion) noexcept;
+  void handle_receive(const ibv_wc& completion, uint32_t buffer) noexcept;
+  void repost(uint32_t buffer) noexcept;
+  void post_receives() noexcept;
+  void post_sends() noexcept;
+  VerbsEndpoint* sender_of(const ibv_wc& completion, uint16_t place) noexcept;
+
+  // verbs_recovery.cc
+  void look_at_links() noexcept;
+  void look_at_draining() noexcept;
+
+  VerbsProviderOptions options_;
+  const Dispatcher* dispatcher_ = nullptr;
+  VerbsCounters own_counters_;
+  uint64_t instance_ = 0;
+  ibv_comp_channel* channel_ = nullptr;
+  ibv_cq* completions_ = nullptr;
+  ibv_srq* receives_ = nullptr;
+  std::vector<std::unique_ptr<VerbsEndpoint>> endpoints_;
+  LandingZone landing_;
+  uint32_t landing_key_ = 0;
+  EndpointLimits limits_;
+  Doorbell bell_;
+  LinkExchange exchange_;
+  uint32_t seen_changes_ = 0;
+  uint32_t draining_count_ = 0;
+  uint32_t listed_receives_ = 0;
+  ibv_recv_wr receive_list_[kCompletionBatch] = {};
+  ibv_sge receive_pieces_[kCompletionBatch] = {};
+  uint32_t memory_key_ = 0;
+  // Endpoints that have something to post.
+  std::vector<VerbsEndpoint*> dirty_;
+  uint32_t dirty_count_ = 0;
+};
+
+}  // namespace bedplate

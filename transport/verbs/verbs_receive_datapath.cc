@@ -1,0 +1,249 @@
+// What arrives and what ends: completions of the one queue that all peers share.
+//
+// What a peer wrote is copied out and checked before it is used. Whoever writes nonsense is cut
+// off; its buffers go back to the shared queue as all others do.
+#include <cstring>
+
+#include "alloc/pool_heap.h"
+#include "transport/verbs/verbs_provider.h"
+
+namespace bedplate {
+namespace {
+
+// The peer's device said no, or ours did: it has not happened, nor has what was behind it.
+bool is_refusal(ibv_wc_status status) noexcept {
+  switch (status) {
+    case IBV_WC_LOC_LEN_ERR:
+    case IBV_WC_LOC_QP_OP_ERR:
+    case IBV_WC_LOC_PROT_ERR:
+    case IBV_WC_MW_BIND_ERR:
+    case IBV_WC_REM_INV_REQ_ERR:
+    case IBV_WC_REM_ACCESS_ERR:
+    case IBV_WC_REM_OP_ERR:
+    case IBV_WC_RNR_RETRY_EXC_ERR: return true;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+uint32_t VerbsProvider::poll(uint32_t budget) noexcept {
+  if (const uint32_t changes = exchange_.changes(); BP_UNLIKELY(changes != seen_changes_)) {
+    seen_changes_ = changes;
+    look_at_links();
+  }
+  post_sends();
+  uint32_t count = 0;
+  while (count < budget) {
+    ibv_wc completions[kCompletionBatch];
+    const auto wanted = static_cast<int>(std::min(budget - count, kCompletionBatch));
+    const int got = ibv_poll_cq(completions_, wanted, completions);
+    for (int i = 0; i < got; ++i) handle_completion(completions[i]);
+    count += static_cast<uint32_t>(std::max(got, 0));
+    if (got < wanted) break;
+  }
+  if (count > 0) {
+    post_receives();
+    post_sends();
+  }
+  if (BP_UNLIKELY(draining_count_ > 0)) look_at_draining();
+  return count;
+}
+
+void VerbsProvider::handle_completion(const ibv_wc& completion) noexcept {
+  const auto tag = static_cast<uint32_t>(completion.wr_id >> 32);
+  if (tag != kReceiveTag) return endpoints_[tag]->end_requests(completion);
+  const auto buffer = static_cast<uint32_t>(completion.wr_id);
+  if (completion.status == IBV_WC_SUCCESS) handle_receive(completion, buffer);
+  repost(buffer);
+}
+
+void VerbsProvider::handle_receive(const ibv_wc& completion, uint32_t buffer) noexcept {
+  const std::byte* data = receive_buffer(buffer);
+  VerbsMessageHeader header = {};
+  const bool is_long_enough = completion.byte_len >= sizeof header;
+  if (is_long_enough) std::memcpy(&header, data, sizeof header);
+  VerbsEndpoint* sender = sender_of(completion, header.place);
+  if (sender == nullptr) return;
+  // It may be faster than the word that the connection is up.
+  if (!sender->is_live_) sender->look_at_link();
+  // Of a former life: the peer sends it again, since it was not counted.
+  if (!sender->is_live_) return;
+  const char* fault = nullptr;
+  if (!is_long_enough || header.bytes != completion.byte_len - sizeof header ||
+      header.place != sender->link_.place || header.zero != 0) {
+    fault = "a malformed message";
+  } else if (header.mark != sender->link_.peer.packet_number) {
+    return sender->break_life("a message of another connection", false);
+  } else {
+    fault = sender->take(header, data + sizeof header);
+  }
+  if (fault != nullptr) return sender->break_life(fault, true);
+  sender->mark_dirty();
+}
+
+VerbsEndpoint* VerbsProvider::sender_of(const ibv_wc& completion, uint16_t place) noexcept {
+  const auto is_sender = [&](const std::unique_ptr<VerbsEndpoint>& endpoint) {
+    return endpoint->link_.queue_pair.number() == completion.qp_num;
+  };
+  if (place < endpoints_.size() && is_sender(endpoints_[place])) return endpoints_[place].get();
+  const auto found = std::find_if(endpoints_.begin(), endpoints_.end(), is_sender);
+  return found == endpoints_.end() ? nullptr : found->get();
+}
+
+void VerbsProvider::repost(uint32_t buffer) noexcept {
+  receive_pieces_[listed_receives_] = {reinterpret_cast<uintptr_t>(receive_buffer(buffer)),
+                                       options_.shape.message_bytes, memory_key_};
+  receive_list_[listed_receives_].wr_id = uint64_t{kReceiveTag} << 32 | buffer;
+  if (++listed_receives_ == kCompletionBatch) post_receives();
+}
+
+void VerbsProvider::post_receives() noexcept {
+  if (listed_receives_ == 0) return;
+  for (uint32_t i = 0; i < listed_receives_; ++i) {
+    receive_list_[i].sg_list = &receive_pieces_[i];
+    receive_list_[i].num_sge = 1;
+    receive_list_[i].next = i + 1 < listed_receives_ ? &receive_list_[i + 1] : nullptr;
+  }
+  ibv_recv_wr* refused = nullptr;
+  const int outcome = ibv_post_srq_recv(receives_, receive_list_, &refused);
+  BP_ASSERT(outcome == 0);  // there are never more than the queue was made for
+  listed_receives_ = 0;
+}
+
+void VerbsProvider::post_sends() noexcept {
+  for (uint32_t i = 0; i < dirty_count_; ++i) {
+    dirty_[i]->is_dirty_ = false;
+    dirty_[i]->finish_batch();
+  }
+  dirty_count_ = 0;
+}
+
+void VerbsEndpoint::finish_batch() noexcept {
+  if (!may_send_) return;
+  if (return_count_ > 0) send_returns();
+  if (link_.received - told_ >= provider_.options_.shape.window / 2) acknowledge();
+  queue_.post();
+  if (BP_UNLIKELY(queue_.has_failed())) break_life("the device takes no requests", false);
+}
+
+const char* VerbsEndpoint::take(const VerbsMessageHeader& header, const std::byte* body) noexcept {
+  if (const char* fault = take_consumed(header); fault != nullptr) return fault;
+  if (header.kind == VerbsMessageKind::kAcknowledgement) return nullptr;
+  if (header.number != link_.received) return "a message out of its order";
+  if (link_.received - told_ >= provider_.options_.shape.window) return "more than its window";
+  ++link_.received;
+  switch (header.kind) {
+    case VerbsMessageKind::kMessage:
+      deliver(header.am, {body, header.bytes}, {});
+      return nullptr;
+    case VerbsMessageKind::kLoan: return take_loan(header, body);
+    case VerbsMessageKind::kReturns: return take_returns(header, body);
+    case VerbsMessageKind::kNothing: return header.bytes == 0 ? nullptr : "a malformed message";
+    case VerbsMessageKind::kAcknowledgement: break;
+  }
+  return "a message of an unknown kind";
+}
+
+const char* VerbsEndpoint::take_consumed(const VerbsMessageHeader& header) noexcept {
+  const uint64_t gained = header.consumed - consumed_;
+  if (gained > next_ - consumed_) return "an acknowledgement of what was not sent";
+  consumed_ = header.consumed;
+  // One for less would let it flood the shared queue.
+  const bool is_idle = header.kind == VerbsMessageKind::kAcknowledgement &&
+                       (gained < provider_.options_.shape.window / 2 || header.bytes != 0);
+  return is_idle ? "an acknowledgement for nothing" : nullptr;
+}
+
+const char* VerbsEndpoint::take_loan(const VerbsMessageHeader& header,
+                                     const std::byte* body) noexcept {
+  VerbsLoanBody loan;
+  if (header.bytes < sizeof loan || header.bytes > sizeof loan + kVerbsLoanHeaderBytesMax) {
+    return "a malformed loan";
+  }
+  std::memcpy(&loan, body, sizeof loan);
+  if (loan.loan >= kVerbsLoanCountMax || is_borrowed_[loan.loan] || !may_reach(loan.memory) ||
+      loan.memory.bytes == 0 || loan.memory.address + loan.memory.bytes < loan.memory.address) {
+    return "a malformed loan";
+  }
+  is_borrowed_[loan.loan] = true;
+  borrowed_marks_[loan.loan] = loan.mark;
+  const uint64_t token = uint64_t{link_.place} << 48 | uint64_t{life_ & 0xffff} << 32 | loan.loan;
+  deliver(header.am, {body + sizeof loan, header.bytes - sizeof loan},
+          {{}, loan.memory, &provider_, token});
+  return nullptr;
+}
+
+void VerbsEndpoint::deliver(AmId id, std::span<const std::byte> payload,
+                            const Loan& loan) noexcept {
+  provider_.options_.counters->received.add(1);
+  if (provider_.dispatcher_->deliver({*this, id, payload, loan})) return;
+  provider_.options_.counters->unhandled.add(1);
+  if (loan.is_there()) provider_.release(loan);
+}
+
+void VerbsProvider::release(const Loan& loan) noexcept {
+  VerbsEndpoint& lender = *endpoints_[loan.token >> 48];
+  const auto place = static_cast<uint32_t>(loan.token);
+  if (!lender.is_live_ || (lender.life_ & 0xffff) != (loan.token >> 32 & 0xffff)) return;
+  BP_ASSERT(lender.is_borrowed_[place]);  // not: given back twice
+  lender.is_borrowed_[place] = false;
+  lender.returns_[lender.return_count_++] = {place, lender.borrowed_marks_[place]};
+  lender.mark_dirty();
+}
+
+const char* VerbsEndpoint::take_returns(const VerbsMessageHeader& header,
+                                        const std::byte* body) noexcept {
+  if (header.bytes == 0 || header.bytes % sizeof(ReturnedLoan) != 0) return "malformed returns";
+  for (uint32_t at = 0; at < header.bytes; at += sizeof(ReturnedLoan)) {
+    ReturnedLoan returned;
+    std::memcpy(&returned, body + at, sizeof returned);
+    if (returned.loan >= kVerbsLoanCountMax) return "a loan that there is not";
+    LoanRecord& record = loans_[returned.loan];
+    if (record.block == nullptr || record.mark != returned.mark || record.is_returning) {
+      return "a loan that was not its";
+    }
+    end_loan(record, Outcome::kDone);
+  }
+  return nullptr;
+}
+
+void VerbsEndpoint::end_loan(LoanRecord& record, Outcome outcome) noexcept {
+  std::byte* block = record.block;
+  Completion* returned = record.returned;
+  if (record.way == Way::kLanding) provider_.landing_.give_back(record.landing, record.bytes);
+  record.block = nullptr;
+  record.is_returning = false;
+  if (returned != nullptr) returned->call(*returned, outcome);
+  else pool_free(block);
+}
+
+void VerbsEndpoint::end_requests(const ibv_wc& completion) noexcept {
+  const bool is_good = completion.status == IBV_WC_SUCCESS;
+  if (!is_good && is_live_) {
+    has_refused_ = is_refusal(completion.status);
+    break_life(ibv_wc_status_str(completion.status), false);
+  }
+  const Outcome failed = has_refused_ ? Outcome::kNotDone : Outcome::kUnknown;
+  queue_.end_up_to(completion.wr_id, [&](const Request& request, uint32_t place, bool is_last) {
+    end_request(request, place, is_last && !is_good ? failed : Outcome::kDone);
+  });
+}
+
+void VerbsEndpoint::end_request(const Request& request, uint32_t place, Outcome outcome) noexcept {
+  switch (request.kind) {
+    case RequestKind::kMessage:
+    case RequestKind::kMarker: return;
+    case RequestKind::kAcknowledgement: --acknowledgements_out_; return;
+    case RequestKind::kBind: return;
+    case RequestKind::kInvalidate: return;
+    case RequestKind::kAtomic:
+      if (request.before != nullptr && outcome == Outcome::kDone) *request.before = *cell(place);
+      [[fallthrough]];
+    case RequestKind::kOperation:
+      --operations_out_;
+      if (request.done != nullptr) request.done->call(*request.done, outcome);
+  }
+}
+
+}  // namespace bedplate

@@ -1,0 +1,120 @@
+// Connections that come, break and come back. What is pending ends here, each thing once; what the
+// peer has not got is sent again, each thing once.
+#include "platform/clock.h"
+#include "platform/log.h"
+#include "transport/verbs/verbs_provider.h"
+
+namespace bedplate {
+namespace {
+
+// Receives that are under way when a queue pair fails get a moment to arrive: what does not is sent
+// again by the peer. And a device that forgets to flush is not waited for.
+constexpr uint64_t kDrainNsMin = 2 * kNsPerMs;
+constexpr uint64_t kDrainNsMax = kNsPerSecond;
+
+}  // namespace
+
+void VerbsProvider::look_at_links() noexcept {
+  for (const auto& endpoint : endpoints_) endpoint->look_at_link();
+}
+
+void VerbsProvider::look_at_draining() noexcept {
+  const uint64_t now_ns = monotonic_ns();
+  for (const auto& endpoint : endpoints_) {
+    if (endpoint->is_draining_ && endpoint->is_drained(now_ns)) endpoint->end_life();
+  }
+}
+
+void VerbsEndpoint::look_at_link() noexcept {
+  if (is_draining_ || link_.state.load(std::memory_order_acquire) != LinkState::kUp) return;
+  if (!is_live_) begin_life();
+  if (is_live_ && link_.must_break.load(std::memory_order_acquire)) {
+    break_life("the peer is gone or begins anew", false);
+  }
+  if (is_live_ && !may_send_ && link_.can_send.load(std::memory_order_acquire)) begin_sending();
+}
+
+void VerbsEndpoint::begin_life() noexcept {
+  is_live_ = true;
+  is_cut_off_ = false;
+  has_refused_ = false;
+  if (link_.is_fresh) {
+    link_.is_fresh = false;
+    provider_.options_.counters->lost.add(next_ - consumed_);
+    next_ = consumed_ = 0;
+  } else if (link_.peer_received - consumed_ > next_ - consumed_) {
+    return break_life("it claims to have received what was not sent", true);
+  } else {
+    consumed_ = link_.peer_received;
+  }
+  told_ = link_.received;  // the exchange has said so
+}
+
+void VerbsEndpoint::begin_sending() noexcept {
+  may_send_ = true;
+  provider_.options_.counters->connected.add(1);
+  provider_.options_.counters->resent.add(next_ - consumed_);
+  for (uint64_t number = consumed_; number != next_; ++number) list_message(number);
+  mark_dirty();
+}
+
+void VerbsEndpoint::break_life(const char* why, bool is_fault) noexcept {
+  if (!is_live_) return;
+  is_live_ = may_send_ = false;
+  is_draining_ = true;
+  is_cut_off_ = is_fault;
+  VerbsCounters& counters = *provider_.options_.counters;
+  counters.broken.add(1);
+  if (is_fault) counters.cut_off.add(1);
+  BP_LOG_WARNING("verbs: %s %s at %s: %s", is_fault ? "cutting off" : "lost the connection to",
+                 link_.name.c_str(), link_.host, why);
+  link_.queue_pair.fail();
+  // It comes back behind all others, which so are known to have ended.
+  queue_.add(IBV_WR_SEND, {.kind = RequestKind::kMarker});
+  queue_.post();
+  const uint64_t now_ns = monotonic_ns();
+  drained_ns_min_ = now_ns + kDrainNsMin;
+  drained_ns_max_ = now_ns + kDrainNsMax;
+  ++provider_.draining_count_;
+  link_.must_break.store(true, std::memory_order_release);
+  provider_.exchange_.wake();  // it rings until the end of it
+}
+
+bool VerbsEndpoint::is_drained(uint64_t now_ns) const noexcept {
+  return now_ns >= drained_ns_max_ || (now_ns >= drained_ns_min_ && queue_.is_idle());
+}
+
+void VerbsEndpoint::end_life() noexcept {
+  is_draining_ = false;
+  --provider_.draining_count_;
+  ++life_;
+  link_.queue_pair.reset();  // from here on nobody reaches what was lent
+  const Outcome posted = has_refused_ ? Outcome::kNotDone : Outcome::kUnknown;
+  queue_.end_all([&](const Request& request, bool was_posted) {
+    end_request(request, 0, was_posted ? posted : Outcome::kNotDone);
+  });
+  acknowledgements_out_ = operations_out_ = 0;
+  must_flush_ = false;
+  forget_loans();
+  link_.state.store(is_cut_off_ ? LinkState::kCutOff : LinkState::kDown,
+                    std::memory_order_release);
+  provider_.exchange_.wake();
+}
+
+// A block that was lent is its owner's again; whether the peer has read it nobody knows. A loan
+// that was not delivered is not delivered later: its message is sent as nothing.
+void VerbsEndpoint::forget_loans() noexcept {
+  for (LoanRecord& record : loans_) {
+    if (record.block == nullptr) continue;
+    if (record.number >= consumed_) {
+      VerbsMessageHeader& header = header_of(record.number);
+      header.kind = VerbsMessageKind::kNothing;
+      header.bytes = 0;
+    }
+    end_loan(record, Outcome::kUnknown);
+  }
+  is_borrowed_.reset();
+  return_count_ = 0;
+}
+
+}  // namespace bedplate

@@ -1,0 +1,115 @@
+// What travels between two ends of a verbs connection, to the byte: docs/verbs.md has the tables.
+//
+// Little endian, as every machine that this runs on. What came from a peer is copied out, checked
+// once, and then used.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "transport/endpoint.h"
+
+namespace bedplate {
+
+static_assert(std::endian::native == std::endian::little);
+
+inline constexpr char kExchangeMagic[8] = {'B', 'P', 'V', 'E', 'R', 'B', 'S', '1'};
+inline constexpr uint16_t kExchangeVersion = 1;
+inline constexpr size_t kVerbsNameBytes = 32;  // with at least one zero
+
+enum class ExchangeKind : uint16_t { kHello = 1, kWelcome = 2, kReady = 3, kRefusal = 4 };
+
+enum class Refusal : uint32_t {
+  kNone,
+  kNotListed,  // nobody of this name is known here
+  kCrossing,   // both dial at once, and this end goes on
+  kVersion,
+  kShape,      // another window or message size
+  kCutOff,     // it broke the rules before
+  kDevice,     // the queue pair cannot be connected; this end's log says why
+  kMalformed,
+};
+const char* to_text(Refusal refusal) noexcept;
+
+struct ExchangeRecord {
+  char magic[8];
+  uint16_t version;
+  uint16_t kind;     // ExchangeKind
+  uint32_t refusal;  // Refusal
+  char name[kVerbsNameBytes];
+  uint64_t instance;
+  uint64_t known_instance;  // the receiver's, as the sender knew it; 0: never
+  uint64_t received;        // messages of that instance
+  uint32_t queue_pair;
+  uint32_t packet_number;
+  uint8_t gid[16];
+  uint16_t lid;
+  uint8_t mtu;
+  uint8_t reads_max;
+  uint16_t window;
+  uint16_t place;
+  uint32_t message_bytes;
+  uint32_t flush_key;
+  uint64_t flush_address;
+  uint32_t zero;
+  uint32_t checksum;
+};
+static_assert(sizeof(ExchangeRecord) == 128 && offsetof(ExchangeRecord, gid) == 80 &&
+              offsetof(ExchangeRecord, flush_address) == 112 &&
+              offsetof(ExchangeRecord, checksum) == 124);
+
+// Sets magic, version and checksum.
+void finish_record(ExchangeRecord& record) noexcept;
+// Whether it is one of ours at all: only that is answered.
+bool has_magic(const ExchangeRecord& record) noexcept;
+// What is wrong with it in itself; kNone: nothing.
+Refusal check_record(const ExchangeRecord& record, ExchangeKind expected) noexcept;
+
+enum class VerbsMessageKind : uint8_t {
+  kMessage = 1,
+  kLoan = 2,
+  kReturns = 3,
+  kAcknowledgement = 4,  // has no number, takes no credit
+  kNothing = 5,          // a message whose loan was lost with the connection
+};
+
+struct VerbsMessageHeader {
+  uint64_t number;
+  uint64_t consumed;  // of the other direction
+  uint32_t mark;
+  uint16_t place;
+  VerbsMessageKind kind;
+  AmId am;
+  uint32_t bytes;
+  uint32_t zero;
+};
+static_assert(sizeof(VerbsMessageHeader) == 32);
+
+struct VerbsLoanBody {
+  RemoteMemory memory;
+  uint32_t loan;
+  uint32_t mark;
+};
+static_assert(sizeof(VerbsLoanBody) == 40);
+
+struct ReturnedLoan {
+  uint32_t loan;
+  uint32_t mark;
+};
+static_assert(sizeof(ReturnedLoan) == 8);
+
+inline constexpr uint32_t kVerbsLoanCountMax = 128;  // that one peer may have lent at a time
+inline constexpr uint32_t kVerbsLoanHeaderBytesMax = 64;
+
+// RemoteMemory::kind: by which key the bytes are reached, and how long that one means something.
+enum class Reach : uint8_t {
+  kExport = 1,  // as long as the owner's instance lives
+  kWindow = 2,  // as long as the connection
+};
+constexpr uint64_t pack_reach(Reach reach, uint32_t tag) noexcept {
+  return uint64_t{'V'} << 56 | uint64_t{static_cast<uint8_t>(reach)} << 48 | tag;
+}
+
+}  // namespace bedplate
