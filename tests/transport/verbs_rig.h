@@ -43,6 +43,7 @@ struct VerbsRigOptions {
   std::span<std::byte> exported = {};  // with all rights
   std::span<std::byte> readable = {};
   bool listens_by_tcp = false;
+  bool has_c = false;  // b knows a third peer, which the test plays
 };
 
 class VerbsRig {
@@ -135,6 +136,7 @@ class VerbsRig {
     options.memory = {static_cast<std::byte*>(side.memory), bytes};
     options.name = name;
     options.peers = {{peer}};
+    if (options_.has_c && !listens.empty()) options.peers.push_back({"c"});
     if (!dials.empty()) options.peers[0].address = parse_socket_address(dials).take();
     if (!listens.empty()) options.listen = parse_socket_address(listens).take();
     options.shape = options_.shape;

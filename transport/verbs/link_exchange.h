@@ -112,6 +112,8 @@ class LinkExchange {
   void take_hello(Talk& talk) noexcept;
   void answer_hello(Talk& talk) noexcept;
   void refuse(Talk& talk, Refusal why) noexcept;
+  // Which instance of the peer broke the rules, if one did.
+  void note_cut_off(const VerbsLink& link) noexcept;
 
   // Both.
   void commit(VerbsLink& link, const ExchangeRecord& record, const char* host) noexcept;

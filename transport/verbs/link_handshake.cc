@@ -98,7 +98,6 @@ void LinkExchange::take_hello(Talk& talk) noexcept {
   if (record.window != options_.window || record.message_bytes != options_.message_bytes) {
     return refuse(talk, Refusal::kShape);
   }
-  if (record.instance == dialing(*link).cut_instance) return refuse(talk, Refusal::kCutOff);
   if (Talk* own = talk_of(*link, false); own != nullptr) {
     const bool both_dial = own->stage == Stage::kConnecting || own->stage == Stage::kAwaitWelcome;
     if (both_dial && options_.name < link->name) return refuse(talk, Refusal::kCrossing);
@@ -116,6 +115,8 @@ void LinkExchange::answer_hello(Talk& talk) noexcept {
   VerbsLink& link = *talk.link;
   const LinkState state = link.state.load(std::memory_order_acquire);
   if (state == LinkState::kUp) return break_link(link);
+  note_cut_off(link);
+  if (talk.record.instance == dialing(link).cut_instance) return refuse(talk, Refusal::kCutOff);
   if (Talk* lifeline = talk_of(link, true); lifeline != nullptr) drop(*lifeline);
   const ExchangeRecord record = talk.record;
   link.packet_number = std::random_device()() & kPacketNumberMask;
@@ -127,6 +128,12 @@ void LinkExchange::answer_hello(Talk& talk) noexcept {
   if (!connected.ok()) log_error(connected.error());
   refuse(talk, Refusal::kDevice);
   break_link(link);
+}
+
+void LinkExchange::note_cut_off(const VerbsLink& link) noexcept {
+  if (link.state.load(std::memory_order_acquire) == LinkState::kCutOff) {
+    dialing(link).cut_instance = link.peer_instance;
+  }
 }
 
 void LinkExchange::refuse(Talk& talk, Refusal why) noexcept {

@@ -1,0 +1,404 @@
+// The verbs provider beyond what every provider keeps to (provider_conformance_test.cc): credits,
+// sleep, the three ways of a loan, and what becomes of everything when a connection breaks.
+#include "transport/verbs/verbs_provider.h"
+
+#include <cstring>
+#include <random>
+
+#include "alloc/pool_heap.h"
+#include "tests/support/seed.h"
+#include "tests/support/skip.h"
+#include "tests/support/stderr_capture.h"
+#include "tests/transport/verbs_rig.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+using namespace bedplate::test;
+
+namespace {
+
+constexpr AmId kData = 3;
+constexpr AmId kLent = 4;
+
+struct Ended : Completion {
+  uint32_t count = 0;
+  Outcome outcome = Outcome::kDone;
+  Ended() {
+    call = [](Completion& self, Outcome how) noexcept {
+      auto& ended = static_cast<Ended&>(self);
+      ++ended.count;
+      ended.outcome = how;
+    };
+  }
+};
+
+// What one side was sent.
+struct Inbox {
+  std::vector<std::string> payloads;
+  std::vector<Loan> loans;
+
+  explicit Inbox(Messenger& messenger) {
+    const AmHandler handler = {[](void* self, const Message& message) noexcept {
+                                 auto& inbox = *static_cast<Inbox*>(self);
+                                 inbox.payloads.emplace_back(
+                                     reinterpret_cast<const char*>(message.payload.data()),
+                                     message.payload.size());
+                                 if (message.loan.is_there()) inbox.loans.push_back(message.loan);
+                               },
+                               this};
+    messenger.set_handler(kData, handler);
+    messenger.set_handler(kLent, handler);
+  }
+};
+
+std::span<const std::byte> view(const std::string& text) { return std::as_bytes(std::span(text)); }
+
+// A block of the pool, freed at the end.
+struct Block {
+  explicit Block(uint64_t size) : bytes(size), memory(static_cast<std::byte*>(std::malloc(size))) {}
+  ~Block() { std::free(memory); }
+  std::span<std::byte> span() const { return {memory, bytes}; }
+  uint64_t bytes;
+  std::byte* memory;
+};
+
+}  // namespace
+
+TEST_GROUP(VerbsProvider) {
+  Seed seed;
+  std::unique_ptr<VerbsRig> rig;
+
+  bool start(const VerbsRigOptions& options = {}) {
+    if (!has_verbs_device()) return false;
+    rig = std::make_unique<VerbsRig>(options);
+    CHECK(rig->connect());
+    return true;
+  }
+  Endpoint& to_b() { return rig->a.to("b"); }
+  Endpoint& to_a() { return rig->b.to("a"); }
+  SendStatus insist(const std::function<SendStatus()>& operation) {
+    SendStatus status = SendStatus::kAgain;
+    rig->poll_until([&] {
+      status = operation();
+      return status != SendStatus::kAgain;
+    });
+    return status;
+  }
+  // Refused by b's device, as what an attacker would do: both queue pairs are broken afterwards.
+  void break_connection(const RemoteMemory& exposed, Outcome expected = Outcome::kNotDone) {
+    RemoteMemory forged = exposed;
+    forged.key += 0x1000;
+    Ended ended;
+    Block block(1000);
+    CHECK(insist([&] { return to_b().put(block.span().first(8), forged, &ended); }) ==
+          SendStatus::kPending);
+    CHECK(rig->poll_until([&] { return ended.count == 1; }));
+    CHECK(ended.outcome == expected);
+  }
+};
+
+TEST(VerbsProvider, TellsWhoIsNotInItsList) {
+  if (!start()) BP_SKIP(kNoVerbs);
+  const auto refused = rig->a.messenger->connect({.name = "c"});
+  CHECK_FALSE(refused.ok());
+  STRCMP_EQUAL("connecting to c", refused.error().doing);
+  STRCMP_EQUAL("verbs: it is not in the list of peers", refused.error().answer);
+  CHECK_FALSE(rig->a.messenger->connect({0}).ok());
+}
+
+TEST(VerbsProvider, SendsBothWaysOverTcp) {
+  if (!start({.listens_by_tcp = true})) BP_SKIP(kNoVerbs);
+  Inbox at_a(*rig->a.messenger), at_b(*rig->b.messenger);
+  CHECK(to_b().am_send(kData, view("there")) == SendStatus::kDone);
+  CHECK(to_a().am_send(kData, view("back")) == SendStatus::kDone);
+  CHECK(rig->poll_until([&] { return at_a.payloads.size() + at_b.payloads.size() == 2; }));
+  STRCMP_EQUAL("there", at_b.payloads[0].c_str());
+  STRCMP_EQUAL("back", at_a.payloads[0].c_str());
+}
+
+TEST(VerbsProvider, WhoDoesNotPollIsSentAWindowAndNoMore) {
+  if (!start({.shape = {.peer_count_max = 2, .window = 8, .message_bytes = 256}})) {
+    BP_SKIP(kNoVerbs);
+  }
+  Inbox at_b(*rig->b.messenger);
+  uint32_t accepted = 0;
+  for (int i = 0; i < 1000; ++i) {
+    if (to_b().am_send(kData, view(std::to_string(accepted))) == SendStatus::kDone) ++accepted;
+    rig->a.messenger->poll(16);
+  }
+  LONGS_EQUAL(8, accepted);
+  // Once it polls, as many as one likes, in order; the other direction is silent all the time.
+  while (accepted < 1000) {
+    if (to_b().am_send(kData, view(std::to_string(accepted))) == SendStatus::kDone) ++accepted;
+    rig->poll();
+  }
+  CHECK(rig->poll_until([&] { return at_b.payloads.size() == 1000; }));
+  for (size_t i = 0; i < 1000; ++i) {
+    STRCMP_EQUAL(std::to_string(i).c_str(), at_b.payloads[i].c_str());
+  }
+}
+
+TEST(VerbsProvider, BothWindowsFullAtOnceCannotWaitForOneAnother) {
+  if (!start({.shape = {.peer_count_max = 2, .window = 4, .message_bytes = 256}})) {
+    BP_SKIP(kNoVerbs);
+  }
+  Inbox at_a(*rig->a.messenger), at_b(*rig->b.messenger);
+  const std::string payload(200, 'x');
+  uint32_t there = 0, back = 0;
+  CHECK(rig->poll_until([&] {
+    while (there < 2000 && to_b().am_send(kData, view(payload)) == SendStatus::kDone) ++there;
+    while (back < 2000 && to_a().am_send(kData, view(payload)) == SendStatus::kDone) ++back;
+    return at_a.payloads.size() == 2000 && at_b.payloads.size() == 2000;
+  }));
+}
+
+TEST(VerbsProvider, OperationsInABurstAreRefusedForNowAndAllEnd) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  Block target(64 * kKiB), source(64 * kKiB);
+  CHECK(start({.exported = target.span()}));
+  const RemoteMemory exposed = to_a().expose(target.span()).take();
+  std::vector<Ended> ended(2000);
+  size_t begun = 0, refused = 0;
+  CHECK(rig->poll_until([&] {
+    while (begun < ended.size()) {
+      const SendStatus status = to_b().put(source.span().first(100 + begun % 500),
+                                           exposed.part(begun, 1000), &ended[begun]);
+      if (status == SendStatus::kAgain) break;
+      CHECK(status == SendStatus::kPending);
+      ++begun;
+    }
+    refused += begun < ended.size() ? 1 : 0;
+    return std::all_of(ended.begin(), ended.end(), [](const Ended& one) { return one.count == 1; });
+  }));
+  CHECK(refused > 0);
+}
+
+TEST(VerbsProvider, LargeTransfersAreCutIntoWhatTheDeviceTakes) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  Block target(20 * kMiB), source(20 * kMiB);
+  CHECK(start({.exported = target.span()}));
+  const RemoteMemory exposed = to_a().expose(target.span()).take();
+  std::mt19937_64 random(seed.value());
+  for (uint64_t i = 0; i < source.bytes; i += 8) {
+    const uint64_t word = random();
+    std::memcpy(source.memory + i, &word, sizeof word);
+  }
+  Ended put, flush;
+  CHECK(to_b().put(source.span(), exposed, &put) == SendStatus::kPending);
+  CHECK(to_b().flush(&flush) == SendStatus::kPending);
+  CHECK(rig->poll_until([&] { return flush.count == 1; }));
+  LONGS_EQUAL(1, put.count);
+  CHECK(put.outcome == Outcome::kDone);
+  CHECK_TEXT(std::memcmp(source.memory, target.memory, source.bytes) == 0, seed.text());
+}
+
+TEST(VerbsProvider, MemoryThatIsNotOfThePoolIsRefusedUnlessItIsSmallAndSent) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  Block target(8 * kKiB);
+  CHECK(start({.exported = target.span()}));
+  const RemoteMemory exposed = to_a().expose(target.span()).take();
+  std::byte on_the_stack[4096] = {};
+  Ended ended;
+  CHECK(to_b().put(on_the_stack, exposed, &ended) == SendStatus::kRefused);
+  CHECK(to_b().get(on_the_stack, exposed, &ended) == SendStatus::kRefused);
+  on_the_stack[0] = std::byte{7};
+  CHECK(to_b().put(std::span(on_the_stack).first(8), exposed, &ended) == SendStatus::kPending);
+  CHECK(rig->poll_until([&] { return ended.count == 1; }));
+  BYTES_EQUAL(7, static_cast<uint8_t>(target.memory[0]));
+  const auto refused = to_a().expose(std::span(on_the_stack));
+  CHECK_FALSE(refused.ok());
+}
+
+TEST(VerbsProvider, LoansAreReadThroughAnExportOrTheLandingZone) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  Block open(64 * kKiB), closed(64 * kKiB), into(64 * kKiB);
+  CHECK(start({.readable = open.span()}));
+  Inbox at_b(*rig->b.messenger);
+  for (Block* block : {&open, &closed}) {
+    std::memset(block->memory, block == &open ? 5 : 6, block->bytes);
+    Ended returned, got;
+    CHECK(to_b().am_send_loan(kLent, view("take it"), block->span(), &returned) ==
+          SendStatus::kPending);
+    CHECK(rig->poll_until([&] { return at_b.loans.size() == 1; }));
+    LONGS_EQUAL(block == &open ? 0 : block->bytes, rig->a.counters.landed.read());
+    const Loan loan = at_b.loans[0];
+    at_b.loans.clear();
+    CHECK(loan.memory.empty());
+    CHECK(to_a().get(into.span(), loan.remote, &got) == SendStatus::kPending);
+    CHECK(rig->poll_until([&] { return got.count == 1; }));
+    MEMCMP_EQUAL(block->memory, into.memory, block->bytes);
+    rig->b.messenger->release(loan);
+    CHECK(rig->poll_until([&] { return returned.count == 1; }));
+    CHECK(returned.outcome == Outcome::kDone);
+  }
+}
+
+TEST(VerbsProvider, ALandingZoneThatIsFullIsWaitedFor) {
+  VerbsRigOptions options;
+  options.shape.landing_bytes = 64 * kKiB;
+  if (!start(options)) BP_SKIP(kNoVerbs);
+  Inbox at_b(*rig->b.messenger);
+  Block first(40 * kKiB), second(40 * kKiB), too_large(65 * kKiB);
+  Ended returned;
+  CHECK(to_b().am_send_loan(kLent, {}, first.span(), &returned) == SendStatus::kPending);
+  CHECK(to_b().am_send_loan(kLent, {}, second.span(), nullptr) == SendStatus::kAgain);
+  CHECK(to_b().am_send_loan(kLent, {}, too_large.span(), nullptr) == SendStatus::kRefused);
+  CHECK(rig->poll_until([&] { return at_b.loans.size() == 1; }));
+  rig->b.messenger->release(at_b.loans[0]);
+  CHECK(rig->poll_until([&] { return returned.count == 1; }));
+  Ended again;
+  CHECK(to_b().am_send_loan(kLent, {}, second.span(), &again) == SendStatus::kPending);
+  CHECK(rig->poll_until([&] { return at_b.loans.size() == 2; }));
+  rig->b.messenger->release(at_b.loans[1]);
+  CHECK(rig->poll_until([&] { return again.count == 1; }));
+}
+
+TEST(VerbsProvider, WakesWhoSleepsOnItsCompletions) {
+  if (!start()) BP_SKIP(kNoVerbs);
+  Inbox at_b(*rig->b.messenger);
+  for (int i = 0; i < 20; ++i) {
+    CHECK(to_b().am_send(kData, view(std::to_string(i))) == SendStatus::kDone);
+    rig->a.messenger->poll(16);
+    const uint64_t begin_ns = monotonic_ns();
+    while (at_b.payloads.size() == static_cast<size_t>(i)) {
+      rig->b.messenger->wait(5 * kNsPerSecond);
+      rig->b.messenger->poll(16);
+    }
+    CHECK(monotonic_ns() - begin_ns < 4 * kNsPerSecond);
+  }
+}
+
+TEST(VerbsProvider, SaysAgainWhileNobodyAnswersAndGoneInTheEnd) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  VerbsRigOptions options;
+  options.timing.give_up_ns = 200 * kNsPerMs;
+  rig = std::make_unique<VerbsRig>(options);
+  rig->b.verbs.reset();  // it listens no more
+  StderrCapture log;
+  Endpoint& nobody = to_b();
+  CHECK(nobody.am_send(kData, {}) == SendStatus::kAgain);
+  CHECK(rig->poll_until([&] { return nobody.am_send(kData, {}) == SendStatus::kGone; }));
+  const std::string text = log.finish();
+  STRCMP_CONTAINS("verbs: connecting to b: ", text.c_str());
+  // Told once, not for each try.
+  CHECK_EQUAL(std::string::npos, text.find("connecting to b", text.find("connecting to b") + 1));
+  rig->restart_b();
+  CHECK(rig->connect());
+  CHECK(nobody.am_send(kData, {}) == SendStatus::kDone);
+}
+
+TEST(VerbsProvider, ARefusedOperationHasNotHappenedAndTheConnectionComesBack) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  Block target(8 * kKiB), source(8 * kKiB);
+  std::memset(target.memory, 0, target.bytes);
+  std::memset(source.memory, 9, source.bytes);
+  CHECK(start({.exported = target.span()}));
+  const RemoteMemory exposed = to_a().expose(target.span()).take();
+  RemoteMemory beyond = exposed.part(0, exposed.bytes + 1);  // forged: it runs over the end
+  Ended before, refused, behind;
+  CHECK(to_b().put(source.span().first(1000), exposed, &before) == SendStatus::kPending);
+  CHECK(to_b().put(source.span().first(4000), beyond.part(beyond.bytes - 4000, 4000), &refused) ==
+        SendStatus::kPending);
+  CHECK(to_b().put(source.span().first(1000), exposed.part(5000, 1000), &behind) ==
+        SendStatus::kPending);
+  CHECK(rig->poll_until([&] { return before.count + refused.count + behind.count == 3; }));
+  CHECK(before.outcome == Outcome::kDone);
+  CHECK(refused.outcome == Outcome::kNotDone);
+  CHECK(behind.outcome == Outcome::kNotDone);
+  BYTES_EQUAL(9, static_cast<uint8_t>(target.memory[999]));
+  BYTES_EQUAL(0, static_cast<uint8_t>(target.memory[5000]));
+  CHECK(rig->connect());
+  Ended again;
+  CHECK(to_b().put(source.span(), exposed, &again) == SendStatus::kPending);  // the key stands
+  CHECK(rig->poll_until([&] { return again.count == 1; }));
+  CHECK(again.outcome == Outcome::kDone);
+}
+
+TEST(VerbsProvider, MessagesArriveOnceAndInOrderOverManyBreaks) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  Block target(4 * kKiB);
+  VerbsRigOptions options;
+  options.exported = target.span();
+  options.shape = {.peer_count_max = 2, .window = 16, .message_bytes = 512};
+  CHECK(start(options));
+  Inbox at_a(*rig->a.messenger), at_b(*rig->b.messenger);
+  const RemoteMemory exposed = to_a().expose(target.span()).take();
+  RemoteMemory forged = exposed;
+  forged.key += 0x1000;
+  std::mt19937_64 random(seed.value());
+  constexpr size_t kCount = 3000;
+  size_t there = 0, back = 0;
+  std::vector<Ended> breaks(40);
+  size_t next_break = 0;
+  CHECK_TEXT(rig->poll_until([&] {
+    if (there < kCount && to_b().am_send(kData, view(std::to_string(there))) == SendStatus::kDone) {
+      ++there;
+    }
+    if (back < kCount && to_a().am_send(kData, view(std::to_string(back))) == SendStatus::kDone) {
+      ++back;
+    }
+    if (next_break < breaks.size() && there > next_break * 70 &&
+        to_b().put(target.span().first(8), forged, &breaks[next_break]) == SendStatus::kPending) {
+      ++next_break;
+    }
+    if (random() % 8 == 0) rig->poll();
+    return at_a.payloads.size() >= kCount && at_b.payloads.size() >= kCount;
+  }, 60), seed.text());
+  for (int i = 0; i < 100; ++i) rig->poll();
+  LONGS_EQUAL(kCount, at_a.payloads.size());
+  LONGS_EQUAL(kCount, at_b.payloads.size());
+  for (size_t i = 0; i < kCount; ++i) {
+    STRCMP_EQUAL(std::to_string(i).c_str(), at_b.payloads[i].c_str());
+    STRCMP_EQUAL(std::to_string(i).c_str(), at_a.payloads[i].c_str());
+  }
+  for (size_t i = 0; i < next_break; ++i) LONGS_EQUAL(1, breaks[i].count);
+  CHECK(rig->a.counters.broken.read() > 10);
+  CHECK(rig->a.counters.resent.read() + rig->b.counters.resent.read() > 0);
+  LONGS_EQUAL(0, rig->a.counters.lost.read() + rig->b.counters.lost.read());
+}
+
+TEST(VerbsProvider, LoansOfABrokenConnectionComeBackAsUnknown) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  Block target(4 * kKiB), lent(4 * kKiB), not_delivered(4 * kKiB);
+  CHECK(start({.exported = target.span()}));
+  Inbox at_b(*rig->b.messenger);
+  const RemoteMemory exposed = to_a().expose(target.span()).take();
+  Ended delivered, undelivered;
+  CHECK(to_b().am_send_loan(kLent, view("one"), lent.span(), &delivered) == SendStatus::kPending);
+  CHECK(rig->poll_until([&] { return at_b.loans.size() == 1; }));
+  break_connection(exposed);
+  CHECK(rig->poll_until([&] { return delivered.count == 1; }));
+  CHECK(delivered.outcome == Outcome::kUnknown);
+  CHECK(rig->connect());
+  rig->b.messenger->release(at_b.loans[0]);  // means nothing any more
+  CHECK(to_b().am_send(kData, view("after")) == SendStatus::kDone);
+  CHECK(rig->poll_until([&] { return at_b.payloads.size() == 2; }));
+  LONGS_EQUAL(1, delivered.count);
+  // One that the peer has not got is not delivered later.
+  CHECK(to_b().am_send_loan(kLent, view("two"), not_delivered.span(), &undelivered) ==
+        SendStatus::kPending);
+  break_connection(exposed);
+  CHECK(rig->poll_until([&] { return undelivered.count == 1; }));
+  CHECK(undelivered.outcome == Outcome::kUnknown);
+}
+
+TEST(VerbsProvider, ARestartedPeerBeginsAnew) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  Block target(4 * kKiB);
+  CHECK(start({.exported = target.span()}));
+  const RemoteMemory of_the_old = to_a().expose(target.span()).take();
+  for (int i = 0; i < 5; ++i) CHECK(to_b().am_send(kData, view("lost")) == SendStatus::kDone);
+  rig->restart_b();  // before it consumed them
+  Inbox at_b(*rig->b.messenger);
+  CHECK(rig->connect());
+  LONGS_EQUAL(5, rig->a.counters.lost.read());
+  CHECK(to_b().am_send(kData, view("first")) == SendStatus::kDone);
+  CHECK(to_a().am_send(kData, view("first")) == SendStatus::kDone);
+  CHECK(rig->poll_until([&] { return at_b.payloads.size() == 1; }));
+  STRCMP_EQUAL("first", at_b.payloads[0].c_str());
+  // What the old one described is refused here, and does not cost the connection.
+  Ended ended;
+  CHECK(to_b().put(target.span().first(8), of_the_old, &ended) == SendStatus::kRefused);
+  LONGS_EQUAL(1, rig->a.counters.broken.read());
+}
