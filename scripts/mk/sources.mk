@@ -20,7 +20,8 @@ TRANSPORT := doorbell endpoint epoll/epoll_sockets event_loop group_terms ip_add
              timer_queue uring/page_pin uring/uring_device uring/uring_sockets verbs/link_exchange \
              verbs/link_handshake verbs/queue_pair verbs/verbs_device \
              verbs/verbs_endpoint_datapath verbs/verbs_ports verbs/verbs_provider \
-             verbs/verbs_receive_datapath verbs/verbs_recovery verbs/verbs_wire verbs/window_probe
+             verbs/verbs_receive_datapath verbs/verbs_recovery verbs/verbs_window_datapath \
+             verbs/verbs_wire verbs/window_probe
 BOOT := appliance appliance_plan configuration configuration_keys configuration_values \
         counters_file listeners messages_plan messaging preflight shard toml_reader
 INIT := capabilities core_dump crash drill init kernel_command_line machine modules mounts netlink \

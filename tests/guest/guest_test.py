@@ -252,6 +252,28 @@ def single_copy_over_modules_that_are_given():
     guest.expect_exit(0)
 
 
+def verbs_over_soft_roce():
+    """All that talks to an RDMA device: rxe0 on lo, made by the tests themselves."""
+    image = os.path.join(os.path.dirname(RUN), "..", "..", "scripts", "image")
+    subprocess.run([os.path.join(image, "kernel.sh")], check=True)
+    kernel = os.path.join(image, "..", "..", "build", "kernel", "modules")
+    paths = subprocess.run([os.path.join(image, "modules.py"), kernel, "ib_uverbs", "rdma_ucm",
+                            "rdma_rxe"], stdout=subprocess.PIPE, encoding="utf-8",
+                           check=True).stdout
+    guest = Guest("/bin/sh", "-c",
+                  "/bedplate-tests -g Verbs -g ProviderConformance && /bedplate doctor",
+                  modules=" ".join(paths.split()), seconds=240)
+    guest.expect_exit(0)
+    passed = int(guest.expect(r"^(\d+) passed, 0 failed, \d+ skipped$").group(1))
+    if passed < 40 or "no RDMA device" in guest.output:
+        raise Failure(f"too few tests ran\n{guest.output}")
+    promise = guest.expect(r"^promise: 10000 operations, .* (\d+) distinct buffers as RDMA source, "
+                           r"(\d+) as target; .* 0 after it")
+    if min(int(promise.group(1)), int(promise.group(2))) < 2000:
+        raise Failure(f"too few buffers\n{promise.group(0)}")
+    guest.expect(r"^ok +verbs +rxe0 port 1, ::ffff:127\.0\.0\.1, MTU \d+; drivers: bnxt_re,")
+
+
 def exit_code_and_quoting_survive():
     guest = Guest("/bin/sh", "-c", "printf '%s\\n' \"$1\"; exit 42", "sh", "it's $HOME")
     guest.expect_exit(42)
@@ -282,7 +304,7 @@ TESTS = [exit_code_and_quoting_survive, panic_is_no_success,
          appliance_on_4_kib_pages, appliance_on_1_gib_pages, too_few_hugepages_are_counted,
          pages_lie_on_their_node, largest_pages_on_the_shards_nodes,
          cure_names_the_node_that_lacks_hugepages, memory_limits_as_uid_1000,
-         single_copy_over_modules_that_are_given]
+         single_copy_over_modules_that_are_given, verbs_over_soft_roce]
 
 
 def main():

@@ -402,3 +402,73 @@ TEST(VerbsProvider, ARestartedPeerBeginsAnew) {
   CHECK(to_b().put(target.span().first(8), of_the_old, &ended) == SendStatus::kRefused);
   LONGS_EQUAL(1, rig->a.counters.broken.read());
 }
+
+// Soft RoCE does not hold peers to a window's bounds, but binds and invalidates as all others.
+TEST(VerbsProvider, LoansThroughWindowsAreReachableUntilTheyComeBack) {
+  if (!start({.trust_windows = true})) BP_SKIP(kNoVerbs);
+  if (!rig->device().has_windows()) BP_SKIP("this RDMA device has no memory windows");
+  Inbox at_b(*rig->b.messenger);
+  Block lent(100'000), into(100'000);
+  for (int round = 0; round < 300; ++round) {  // each window is used more than once
+    std::memset(lent.memory, round, lent.bytes);
+    const uint64_t bytes = 1 + static_cast<uint64_t>(round) * 300;
+    Ended returned, got, late;
+    CHECK(insist([&] {
+      return to_b().am_send_loan(kLent, {}, lent.span().subspan(7, bytes), &returned);
+    }) == SendStatus::kPending);
+    CHECK(rig->poll_until([&] { return at_b.loans.size() == 1; }));
+    const Loan loan = at_b.loans[0];
+    at_b.loans.clear();
+    CHECK(to_a().get(into.span().first(bytes), loan.remote, &got) == SendStatus::kPending);
+    CHECK(rig->poll_until([&] { return got.count == 1; }));
+    CHECK(got.outcome == Outcome::kDone);
+    MEMCMP_EQUAL(lent.memory + 7, into.memory, bytes);
+    rig->b.messenger->release(loan);
+    CHECK(rig->poll_until([&] { return returned.count == 1; }));
+    if (round % 100 != 99) continue;
+    // Once it came back, its key opens nothing; and what breaks by that comes again.
+    CHECK(to_a().get(into.span().first(bytes), loan.remote, &late) == SendStatus::kPending);
+    CHECK(rig->poll_until([&] { return late.count == 1; }));
+    CHECK(late.outcome == Outcome::kNotDone);
+    CHECK(rig->connect());
+  }
+  LONGS_EQUAL(0, rig->a.counters.landed.read());
+}
+
+TEST(VerbsProvider, WindowsThatWereBoundWhenTheConnectionBrokeAreBoundAgain) {
+  if (!start({.trust_windows = true})) BP_SKIP(kNoVerbs);
+  if (!rig->device().has_windows()) BP_SKIP("this RDMA device has no memory windows");
+  Inbox at_b(*rig->b.messenger);
+  Block lent(4 * kKiB), into(4 * kKiB);
+  auto exposed = to_a().expose(lent.span());
+  CHECK(exposed.ok());
+  const RemoteMemory window = exposed.value();
+  Ended put, returned, got;
+  CHECK(to_a().am_send(kData, {}) == SendStatus::kDone);  // the window is bound before it
+  CHECK(to_b().am_send_loan(kLent, {}, lent.span(), &returned) == SendStatus::kPending);
+  CHECK(rig->poll_until([&] { return at_b.loans.size() == 1; }));
+  CHECK(to_b().put(into.span(), window, &put) == SendStatus::kPending);
+  CHECK(rig->poll_until([&] { return put.count == 1; }));
+  CHECK(put.outcome == Outcome::kDone);
+  break_connection(window);
+  CHECK(rig->poll_until([&] { return returned.count == 1; }));
+  CHECK(rig->connect());
+  // Both mean nothing any more, and that is known without asking the device.
+  CHECK(to_b().put(into.span(), window, &put) == SendStatus::kRefused);
+  CHECK(to_a().get(into.span(), at_b.loans[0].remote, &got) == SendStatus::kRefused);
+  for (int i = 0; i < 20; ++i) {
+    auto again = to_a().expose(lent.span());
+    if (!again.ok()) break;  // there are only so many, and one was lost with the connection
+    to_a().withdraw(again.value());
+    CHECK(to_a().am_send(kData, {}) == SendStatus::kDone);
+    for (int k = 0; k < 50; ++k) rig->poll();
+  }
+  Ended second;
+  CHECK(to_b().am_send_loan(kLent, {}, lent.span(), &second) == SendStatus::kPending);
+  CHECK(rig->poll_until([&] { return at_b.loans.size() == 2; }));
+  CHECK(to_a().get(into.span(), at_b.loans[1].remote, &got) == SendStatus::kPending);
+  CHECK(rig->poll_until([&] { return got.count == 1; }));
+  CHECK(got.outcome == Outcome::kDone);
+  rig->b.messenger->release(at_b.loans[1]);
+  CHECK(rig->poll_until([&] { return second.count == 1; }));
+}

@@ -43,6 +43,7 @@ struct VerbsRigOptions {
   std::span<std::byte> exported = {};  // with all rights
   std::span<std::byte> readable = {};
   bool listens_by_tcp = false;
+  bool trust_windows = false;
   bool has_c = false;  // b knows a third peer, which the test plays
 };
 
@@ -141,6 +142,7 @@ class VerbsRig {
     if (!listens.empty()) options.listen = parse_socket_address(listens).take();
     options.shape = options_.shape;
     options.timing = options_.timing;
+    options.trust_windows = options_.trust_windows;
     options.counters = &side.counters;
     const auto created = side.verbs->create(options, side.messenger->dispatcher());
     if (!created.ok()) log_error(created.error());

@@ -37,7 +37,9 @@ class VerbsEndpoint final : public Endpoint {
   SendStatus compare_swap(const RemoteMemory& to, uint64_t expected, uint64_t desired,
                           uint64_t* before, Completion* done) noexcept override;
   SendStatus flush(Completion* done) noexcept override;
-  // By an export that holds the memory; its key stands, whatever is withdrawn.
+  // By an export that holds the memory; its key stands, whatever is withdrawn. Else by a window,
+  // where they are used and the peer is connected: it means nothing any more once it is withdrawn,
+  // or the connection is lost, and the peer must hear of it through this endpoint.
   Result<RemoteMemory> expose(std::span<std::byte> memory) override;
   void withdraw(const RemoteMemory& memory) noexcept override;
   const EndpointLimits& limits() const noexcept override;
@@ -57,7 +59,22 @@ class VerbsEndpoint final : public Endpoint {
     uint64_t number = 0;         // of the message
     uint32_t mark = 0;           // counts the uses of this place
     Way way = Way::kExport;
-    bool is_returning = false;   // its window is being invalidated
+    bool is_returning = false;   // its window has to be invalidated first
+  };
+
+  // Of loans, each its own; then of exposures.
+  static constexpr uint32_t kExposureCountMax = 16;
+  static constexpr uint32_t kWindowCount = kVerbsLoanCountMax + kExposureCountMax;
+  enum class WindowState : uint8_t {
+    kFree,
+    kBound,
+    kGivenUp,       // to be invalidated
+    kInvalidating,
+  };
+  struct Window {
+    ibv_mw* handle = nullptr;
+    uint32_t key = 0;
+    WindowState state = WindowState::kFree;
   };
 
   // What a request needs beside itself, so that recovery always has room.
@@ -89,6 +106,14 @@ class VerbsEndpoint final : public Endpoint {
                     uint64_t* before, Completion* done) noexcept;
   SendStatus describe(LoanRecord& record, RemoteMemory* remote) noexcept;
   void mark_dirty() noexcept;
+
+  // Windows (verbs_window_datapath.cc). Whether there is one, and one region holds the memory.
+  bool can_bind(uint32_t index, std::span<const std::byte> memory) const noexcept;
+  // Returns the remote key. Requires: can_bind, the window is free, room for a request.
+  uint32_t bind_window(uint32_t index, std::span<const std::byte> memory, unsigned access) noexcept;
+  void give_up_window(uint32_t index) noexcept;
+  void invalidate_windows() noexcept;
+  void end_invalidation(uint32_t index, Outcome outcome) noexcept;
   uint64_t* cell(uint32_t request_place) const noexcept { return cells_ + request_place; }
 
   // Receiving and ending (verbs_receive_datapath.cc).
@@ -113,6 +138,7 @@ class VerbsEndpoint final : public Endpoint {
   bool is_drained(uint64_t now_ns) const noexcept;
   void end_life() noexcept;
   void forget_loans() noexcept;
+  bool make_window(Window& window) noexcept;
 
   VerbsProvider& provider_;
   VerbsLink link_;
@@ -137,6 +163,8 @@ class VerbsEndpoint final : public Endpoint {
   bool must_flush_ = false;   // something was put since the last flush
 
   LoanRecord loans_[kVerbsLoanCountMax];
+  Window windows_[kWindowCount];
+  uint32_t given_up_count_ = 0;
   // Of the peer, by the number that it gave.
   std::bitset<kVerbsLoanCountMax> is_borrowed_;
   uint32_t borrowed_marks_[kVerbsLoanCountMax] = {};

@@ -25,7 +25,10 @@ SendStatus VerbsEndpoint::am_send_loan(AmId id, std::span<const std::byte> heade
   LoanRecord* record = std::find_if(std::begin(loans_), std::end(loans_), [](const auto& place) {
     return place.block == nullptr;
   });
-  if (!has_credit() || record == std::end(loans_)) return SendStatus::kAgain;
+  if (!has_credit() || record == std::end(loans_) ||
+      queue_.room() <= kRequestsKept + 1) {  // a window takes one
+    return SendStatus::kAgain;
+  }
   record->bytes = block.size();
   record->returned = returned;
   record->number = next_;
@@ -57,6 +60,13 @@ SendStatus VerbsEndpoint::describe(LoanRecord& record, RemoteMemory* remote) noe
   if (open != nullptr) {
     record.way = Way::kExport;
     remote->key = open->remote_key;
+    return SendStatus::kPending;
+  }
+  const auto index = static_cast<uint32_t>(&record - loans_);
+  if (const std::span<const std::byte> block(record.block, record.bytes); can_bind(index, block)) {
+    record.way = Way::kWindow;
+    remote->key = bind_window(index, block, IBV_ACCESS_REMOTE_READ);
+    remote->kind = pack_reach(Reach::kWindow, link_.packet_number);
     return SendStatus::kPending;
   }
   if (record.bytes > provider_.landing_.bytes()) return SendStatus::kRefused;

@@ -79,6 +79,8 @@ Result<void> VerbsProvider::create(const VerbsProviderOptions& options,
   const KeyedRange own = options_.keys->key(options_.memory.data(), options_.memory.size());
   BP_ASSERT(own.key != kNoKey && own.bytes == options_.memory.size());
   memory_key_ = VerbsDevice::local_key(own.key);
+  uses_windows_ = options_.device->enforces_windows() ||
+                  (options_.trust_windows && options_.device->has_windows());
   BP_TRY(check_limits());
   const std::span<std::byte> shared =
       options_.memory.subspan(private_bytes(options_.shape), export_bytes(options_.shape));
@@ -120,6 +122,9 @@ Result<void> VerbsProvider::check_limits() const {
        receive_count(), limit(limits.max_srq_wr)},
       {"completions in a queue", "make the number of peers or the window smaller",
        receive_count() + shape.peer_count_max * requests, limit(limits.max_cqe)},
+      {"memory windows", "make the number of peers smaller",
+       uses_windows_ ? uint64_t{shape.peer_count_max} * VerbsEndpoint::kWindowCount : 0,
+       limit(limits.max_mw)},
       {"pieces in a request", "use another device", SendQueue::kPiecesMax, limit(limits.max_sge)},
   };
   return options_.device->check_demands(demands);
@@ -188,11 +193,23 @@ Result<void> VerbsEndpoint::create(uint16_t place, std::byte* memory) {
                                   .send_count_max = depth,
                                   .send_pieces_max = SendQueue::kPiecesMax,
                                   .inline_bytes = kInlineBytes}));
+  for (Window& window : windows_) {
+    if (!provider_.uses_windows_) break;
+    if (!make_window(window)) {
+      return error_from_errno("making %u memory windows for %s", kWindowCount, link_.name.c_str())
+          .set_cure("make the number of peers smaller");
+    }
+  }
   queue_.create(std::make_unique<Request[]>(depth), depth, place, link_.queue_pair.handle());
   return {};
 }
 
-VerbsEndpoint::~VerbsEndpoint() = default;
+// Before its queue pair: soft RoCE would wait for them.
+VerbsEndpoint::~VerbsEndpoint() {
+  for (Window& window : windows_) {
+    if (window.handle != nullptr) ibv_dealloc_mw(window.handle);
+  }
+}
 
 Result<Endpoint*> VerbsProvider::connect(const PeerAddress& peer) {
   for (const auto& endpoint : endpoints_) {
@@ -244,12 +261,35 @@ Result<RemoteMemory> VerbsEndpoint::expose(std::span<std::byte> memory) {
                         open->remote_key,
                         pack_reach(Reach::kExport, static_cast<uint32_t>(provider_.instance_))};
   }
+  const auto is_free = [](const Window& window) {
+    return window.handle != nullptr && window.state == WindowState::kFree;
+  };
+  Window* free = std::find_if(windows_ + kVerbsLoanCountMax, std::end(windows_), is_free);
   Error error;
   error.set_doing("exposing %s to %s", format_bytes(memory.size()).text, link_.name.c_str());
-  error.set_answer("no export holds it that may be read and written");
-  return error.set_cure("export its segment, or take the memory from one that is exported");
+  error.set_cure("export its segment, or take the memory from one that is exported");
+  if (!can_bind(kVerbsLoanCountMax, memory)) {
+    return error.set_answer("no export holds it that may be read and written, and memory windows "
+                            "are not used here or cannot hold it");
+  }
+  if (!may_send_ || free == std::end(windows_) || queue_.room() <= kRequestsKept) {
+    return error.set_answer("%s", !may_send_ ? "it is not connected"
+                                             : "it has as many memory windows as it may have");
+  }
+  const uint32_t key =
+      bind_window(static_cast<uint32_t>(free - windows_), memory,
+                  IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
+  return RemoteMemory{reinterpret_cast<uintptr_t>(memory.data()), memory.size(), key,
+                      pack_reach(Reach::kWindow, link_.packet_number)};
 }
 
-void VerbsEndpoint::withdraw(const RemoteMemory&) noexcept {}
+void VerbsEndpoint::withdraw(const RemoteMemory& memory) noexcept {
+  if (memory.kind != pack_reach(Reach::kWindow, link_.packet_number)) return;
+  for (uint32_t i = kVerbsLoanCountMax; i < kWindowCount; ++i) {
+    if (windows_[i].state == WindowState::kBound && windows_[i].key == memory.key) {
+      return give_up_window(i);
+    }
+  }
+}
 
 }  // namespace bedplate

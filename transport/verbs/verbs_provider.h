@@ -134,6 +134,7 @@ class VerbsProvider final : public Provider {
   std::vector<std::unique_ptr<VerbsEndpoint>> endpoints_;
   LandingZone landing_;
   uint32_t landing_key_ = 0;
+  bool uses_windows_ = false;
   EndpointLimits limits_;
   Doorbell bell_;
   LinkExchange exchange_;

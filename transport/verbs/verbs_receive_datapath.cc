@@ -121,6 +121,7 @@ void VerbsProvider::post_sends() noexcept {
 
 void VerbsEndpoint::finish_batch() noexcept {
   if (!may_send_) return;
+  if (given_up_count_ > 0) invalidate_windows();
   if (return_count_ > 0) send_returns();
   if (link_.received - told_ >= provider_.options_.shape.window / 2) acknowledge();
   queue_.post();
@@ -203,7 +204,12 @@ const char* VerbsEndpoint::take_returns(const VerbsMessageHeader& header,
     if (record.block == nullptr || record.mark != returned.mark || record.is_returning) {
       return "a loan that was not its";
     }
-    end_loan(record, Outcome::kDone);
+    if (record.way == Way::kWindow) {
+      record.is_returning = true;
+      give_up_window(returned.loan);
+    } else {
+      end_loan(record, Outcome::kDone);
+    }
   }
   return nullptr;
 }
@@ -236,7 +242,7 @@ void VerbsEndpoint::end_request(const Request& request, uint32_t place, Outcome 
     case RequestKind::kMarker: return;
     case RequestKind::kAcknowledgement: --acknowledgements_out_; return;
     case RequestKind::kBind: return;
-    case RequestKind::kInvalidate: return;
+    case RequestKind::kInvalidate: return end_invalidation(request.place, outcome);
     case RequestKind::kAtomic:
       if (request.before != nullptr && outcome == Outcome::kDone) *request.before = *cell(place);
       [[fallthrough]];

@@ -113,8 +113,23 @@ void VerbsEndpoint::forget_loans() noexcept {
     }
     end_loan(record, Outcome::kUnknown);
   }
+  for (Window& window : windows_) {
+    if (window.state == WindowState::kFree) continue;
+    ibv_dealloc_mw(window.handle);
+    make_window(window);  // without one, loans go through the landing zone
+  }
+  given_up_count_ = 0;
   is_borrowed_.reset();
   return_count_ = 0;
+}
+
+// A window is no registration: it pins nothing and opens nothing until it is bound.
+bool VerbsEndpoint::make_window(Window& window) noexcept {
+  window = {};
+  window.handle = ibv_alloc_mw(provider_.options_.device->domain(), IBV_MW_TYPE_2);
+  if (window.handle == nullptr) return false;
+  window.key = window.handle->rkey;
+  return true;
 }
 
 }  // namespace bedplate
