@@ -38,16 +38,24 @@ uint32_t Messenger::poll(uint32_t budget) noexcept {
   return count;
 }
 
+void Messenger::announce_sleep() noexcept {
+  for (uint32_t i = 0; i < provider_count_; ++i) providers_[i]->announce_sleep();
+}
+
+void Messenger::announce_awake() noexcept {
+  for (uint32_t i = 0; i < provider_count_; ++i) providers_[i]->announce_awake();
+}
+
 void Messenger::wait(uint64_t timeout_ns) noexcept {
   Provider* sleeper = nullptr;
   for (uint32_t i = 0; i < provider_count_; ++i) {
-    providers_[i]->announce_sleep();
     if (providers_[i]->can_sleep()) sleeper = providers_[i];
   }
   BP_ASSERT(sleeper != nullptr);
+  announce_sleep();
   // Once more: from here on whoever sends wakes us.
   if (poll(kLastLookBudget) == 0) sleeper->sleep(timeout_ns);
-  for (uint32_t i = 0; i < provider_count_; ++i) providers_[i]->announce_awake();
+  announce_awake();
 }
 
 }  // namespace bedplate

@@ -36,6 +36,10 @@ class Messenger final : public PollSource {
   // Runs handlers and completions for what has arrived. Threads: the shard's.
   uint32_t poll(uint32_t budget) noexcept override;
 
+  // As a poll source: to all providers. What then wakes the loop is each provider's business.
+  void announce_sleep() noexcept override;
+  void announce_awake() noexcept override;
+
   // Sleeps until something may have arrived, at most `timeout_ns`. Requires: one provider that can
   // be waited for (Provider::can_sleep). Threads: the shard's.
   void wait(uint64_t timeout_ns) noexcept;

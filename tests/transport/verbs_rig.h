@@ -43,6 +43,10 @@ struct VerbsRigOptions {
   std::span<std::byte> exported = {};  // with all rights
   std::span<std::byte> readable = {};
   bool listens_by_tcp = false;
+  bool has_a = true;   // one may be in another process, at the same address
+  bool has_b = true;
+  std::string address = {};
+  Doorbell* loop_bell_of_b = nullptr;
   bool trust_windows = false;
   bool has_c = false;  // b knows a third peer, which the test plays
 };
@@ -66,8 +70,9 @@ class VerbsRig {
     address_ = options.listens_by_tcp
                    ? "tcp:127.0.0.1:" + std::to_string(20000 + getpid() % 10000 + count)
                    : "unix:/tmp/bedplate-verbs-" + std::to_string(getpid()) + "-" + number;
-    start(a, "a", "b", address_, "");
-    start(b, "b", "a", "", address_);
+    if (!options.address.empty()) address_ = options.address;
+    if (options.has_a) start(a, "a", "b", address_, "");
+    if (options.has_b) start(b, "b", "a", "", address_);
   }
   VerbsRig(const VerbsRig&) = delete;
   VerbsRig& operator=(const VerbsRig&) = delete;
@@ -75,7 +80,7 @@ class VerbsRig {
     a.verbs.reset();
     b.verbs.reset();
     keys_.destroy();
-    if (!options_.listens_by_tcp) unlink(address_.c_str() + 5);
+    if (!options_.listens_by_tcp && options_.has_b) unlink(address_.c_str() + 5);
   }
 
   // Makes `side` anew, as after a restart: another instance.
@@ -142,6 +147,7 @@ class VerbsRig {
     if (!listens.empty()) options.listen = parse_socket_address(listens).take();
     options.shape = options_.shape;
     options.timing = options_.timing;
+    if (!listens.empty()) options.loop_bell = options_.loop_bell_of_b;
     options.trust_windows = options_.trust_windows;
     options.counters = &side.counters;
     const auto created = side.verbs->create(options, side.messenger->dispatcher());

@@ -22,8 +22,8 @@ constexpr uint64_t kWakeToken = UINT64_MAX;
 constexpr uint64_t kListenerToken = UINT64_MAX - 1;
 constexpr uint64_t kCompletionToken = UINT64_MAX - 2;
 
-constexpr int kTickMs = 5;        // while something is being waited for that has no event
-constexpr int kIdleMs = 1000;
+constexpr int kTickMs = 5;  // while something is being waited for that has no event
+constexpr uint64_t kIdleMs = 1000;
 
 bool add_to(int epoll_fd, int fd, uint32_t events, uint64_t token) noexcept {
   epoll_event event = {};
@@ -130,17 +130,22 @@ void LinkExchange::run() noexcept {
   }
 }
 
-// How long nothing needs to be looked at. Deadlines are coarse, so a tick serves for all.
+// How long nothing needs to be looked at. What is under way is short, so a tick serves for all of
+// it; a peer that nobody reaches costs a wake-up for each try.
 int LinkExchange::wait_ms() const noexcept {
   for (const Talk& talk : talks_) {
     if (talk.stage != Stage::kFree && talk.stage != Stage::kLifeline) return kTickMs;
   }
+  uint64_t wait_ns = kIdleMs * kNsPerMs;
+  const uint64_t now_ns = monotonic_ns();
   for (const VerbsLink* link : links_) {
     const bool is_up = link->state.load(std::memory_order_acquire) == LinkState::kUp;
     if (is_up && link->must_break.load(std::memory_order_acquire)) return kTickMs;
-    if (dialing_[link->place].down_since_ns != 0) return kTickMs;
+    const Dialing& one = dialing_[link->place];
+    if (one.down_since_ns == 0 || !link->address.has_value()) continue;
+    wait_ns = std::min(wait_ns, one.next_ns > now_ns ? one.next_ns - now_ns : kNsPerMs);
   }
-  return kIdleMs;
+  return static_cast<int>(wait_ns / kNsPerMs) + 1;
 }
 
 void LinkExchange::handle_event(uint64_t token) noexcept {

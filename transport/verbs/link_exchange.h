@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "platform/file.h"
+#include "platform/log.h"
 #include "platform/thread_stack.h"
 #include "transport/doorbell.h"
 #include "transport/verbs/verbs_link.h"
@@ -137,6 +138,7 @@ class LinkExchange {
   std::vector<Dialing> dialing_;
   std::vector<Talk> talks_;
   std::vector<std::string> told_hosts_;
+  OncePerSecond device_errors_;
   Fd epoll_;
   Fd wake_;
   Fd listener_;

@@ -72,7 +72,7 @@ void LinkExchange::take_welcome(Talk& talk) noexcept {
   talk.stage = Stage::kLifeline;
   const auto connected = connect_queue_pair(link);
   if (connected.ok() && send_record(talk, ready)) return come_up(link);
-  if (!connected.ok()) log_error(connected.error());
+  back_off(link, connected.ok() ? "it hung up" : connected.error().answer);
   break_link(link);
 }
 
@@ -125,7 +125,7 @@ void LinkExchange::answer_hello(Talk& talk) noexcept {
   talk.stage = Stage::kAwaitReady;
   const auto connected = connect_queue_pair(link);
   if (connected.ok() && send_record(talk, welcome)) return;
-  if (!connected.ok()) log_error(connected.error());
+  if (!connected.ok() && device_errors_.try_pass()) log_error(connected.error());
   refuse(talk, Refusal::kDevice);
   break_link(link);
 }

@@ -10,16 +10,13 @@
 namespace bedplate {
 namespace {
 
-// The peer's device said no, or ours did: it has not happened, nor has what was behind it.
+// The peer's device said no before it did anything: neither this has happened nor what was behind
+// it. Other errors may come in the middle.
 bool is_refusal(ibv_wc_status status) noexcept {
   switch (status) {
-    case IBV_WC_LOC_LEN_ERR:
-    case IBV_WC_LOC_QP_OP_ERR:
-    case IBV_WC_LOC_PROT_ERR:
     case IBV_WC_MW_BIND_ERR:
     case IBV_WC_REM_INV_REQ_ERR:
     case IBV_WC_REM_ACCESS_ERR:
-    case IBV_WC_REM_OP_ERR:
     case IBV_WC_RNR_RETRY_EXC_ERR: return true;
     default: return false;
   }

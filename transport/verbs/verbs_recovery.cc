@@ -60,14 +60,16 @@ void VerbsEndpoint::begin_sending() noexcept {
 
 void VerbsEndpoint::break_life(const char* why, bool is_fault) noexcept {
   if (!is_live_) return;
+  VerbsCounters& counters = *provider_.options_.counters;
+  if (may_send_) counters.broken.add(1);
+  if (is_fault) counters.cut_off.add(1);
+  if (may_send_ || is_fault) {  // the exchange tells of those that never came to be
+    BP_LOG_WARNING("verbs: %s %s at %s: %s", is_fault ? "cutting off" : "lost the connection to",
+                   link_.name.c_str(), link_.host, why);
+  }
   is_live_ = may_send_ = false;
   is_draining_ = true;
   is_cut_off_ = is_fault;
-  VerbsCounters& counters = *provider_.options_.counters;
-  counters.broken.add(1);
-  if (is_fault) counters.cut_off.add(1);
-  BP_LOG_WARNING("verbs: %s %s at %s: %s", is_fault ? "cutting off" : "lost the connection to",
-                 link_.name.c_str(), link_.host, why);
   link_.queue_pair.fail();
   // It comes back behind all others, which so are known to have ended.
   queue_.add(IBV_WR_SEND, {.kind = RequestKind::kMarker});
