@@ -90,7 +90,9 @@ TEST(VerbsDevice, SaysWhyThereIsNone) {
   const auto refused = VerbsDevice::open({});
   CHECK_FALSE(refused.ok());
   STRCMP_EQUAL("looking for RDMA devices", refused.error().doing);
-  STRCMP_EQUAL("the kernel's module ib_core is not loaded", refused.error().answer);
+  const bool has_core = access("/sys/class/infiniband", F_OK) == 0;
+  STRCMP_EQUAL(has_core ? "the kernel has none" : "the kernel's module ib_core is not loaded",
+               refused.error().answer);
   CHECK(std::strstr(refused.error().cure, "rdma link add rxe0") != nullptr);
 }
 
