@@ -103,19 +103,22 @@ class SendQueue {
     posted_ = refused != nullptr ? static_cast<uint32_t>(refused->wr_id) : posted_;
   }
 
+  // Whether the device has it and has not ended it. Not so for what is of a former life.
+  bool is_under_way(uint64_t wr_id) const noexcept {
+    return static_cast<uint32_t>(wr_id) - ended_ < posted_ - ended_;
+  }
+
   // Calls `end(request, place, is_last)` for every request up to the one with `wr_id`, in their
-  // order; it may add further ones.
-  // Returns how many; 0 for what is of a former life.
+  // order; it may add further ones. Requires: it is under way.
   template <typename End>
-  uint32_t end_up_to(uint64_t wr_id, End end) noexcept {
+  void end_up_to(uint64_t wr_id, End end) noexcept {
+    BP_DCHECK(is_under_way(wr_id));
     const uint32_t count = static_cast<uint32_t>(wr_id) - ended_ + 1;
-    if (count == 0 || count > posted_ - ended_) return 0;
     for (uint32_t i = 0; i < count; ++i) {
       const uint32_t place = ended_++ & (depth_ - 1);
       const Request request = requests_[place];  // a further one may take its place
       end(request, place, i + 1 == count);
     }
-    return count;
   }
 
   // The life is over: `end(request, was_posted)` for all that is left.

@@ -56,7 +56,6 @@ class VerbsEndpoint final : public Endpoint {
     uint64_t bytes = 0;
     Completion* returned = nullptr;
     std::byte* landing = nullptr;
-    uint64_t number = 0;         // of the message
     uint32_t mark = 0;           // counts the uses of this place
     Way way = Way::kExport;
     bool is_returning = false;   // its window has to be invalidated first

@@ -31,7 +31,6 @@ SendStatus VerbsEndpoint::am_send_loan(AmId id, std::span<const std::byte> heade
   }
   record->bytes = block.size();
   record->returned = returned;
-  record->number = next_;
   VerbsLoanBody body = {};
   record->block = block.data();
   const SendStatus described = describe(*record, &body.memory);

@@ -110,8 +110,8 @@ void VerbsProvider::post_receives() noexcept {
 
 void VerbsProvider::post_sends() noexcept {
   for (uint32_t i = 0; i < dirty_count_; ++i) {
-    dirty_[i]->is_dirty_ = false;
     dirty_[i]->finish_batch();
+    dirty_[i]->is_dirty_ = false;  // only now: what it lists it has also posted
   }
   dirty_count_ = 0;
 }
@@ -222,6 +222,7 @@ void VerbsEndpoint::end_loan(LoanRecord& record, Outcome outcome) noexcept {
 }
 
 void VerbsEndpoint::end_requests(const ibv_wc& completion) noexcept {
+  if (!queue_.is_under_way(completion.wr_id)) return;  // of a former life
   const bool is_good = completion.status == IBV_WC_SUCCESS;
   if (!is_good && is_live_) {
     has_refused_ = is_refusal(completion.status);
@@ -237,7 +238,9 @@ void VerbsEndpoint::end_request(const Request& request, uint32_t place, Outcome 
   switch (request.kind) {
     case RequestKind::kMessage:
     case RequestKind::kMarker: return;
-    case RequestKind::kAcknowledgement: --acknowledgements_out_; return;
+    case RequestKind::kAcknowledgement:
+      --acknowledgements_out_;
+      return mark_dirty();  // the next one may be due
     case RequestKind::kBind: return;
     case RequestKind::kInvalidate: return end_invalidation(request.place, outcome);
     case RequestKind::kAtomic:

@@ -104,16 +104,17 @@ void VerbsEndpoint::end_life() noexcept {
 }
 
 // A block that was lent is its owner's again; whether the peer has read it nobody knows. A loan
-// that was not delivered is not delivered later: its message is sent as nothing.
+// that was not delivered is not delivered later, and what comes back is the peer's already: such
+// messages are sent again as nothing.
 void VerbsEndpoint::forget_loans() noexcept {
+  for (uint64_t number = consumed_; number != next_; ++number) {
+    VerbsMessageHeader& header = header_of(number);
+    if (header.kind == VerbsMessageKind::kMessage) continue;
+    header.kind = VerbsMessageKind::kNothing;
+    header.bytes = 0;
+  }
   for (LoanRecord& record : loans_) {
-    if (record.block == nullptr) continue;
-    if (record.number >= consumed_) {
-      VerbsMessageHeader& header = header_of(record.number);
-      header.kind = VerbsMessageKind::kNothing;
-      header.bytes = 0;
-    }
-    end_loan(record, Outcome::kUnknown);
+    if (record.block != nullptr) end_loan(record, Outcome::kUnknown);
   }
   for (Window& window : windows_) {
     if (window.state == WindowState::kFree) continue;
