@@ -9,6 +9,7 @@
 #include "tests/support/seed.h"
 #include "tests/support/skip.h"
 #include "tests/support/stderr_capture.h"
+#include "tests/transport/group_rig.h"
 #include "tests/transport/verbs_rig.h"
 
 #include "CppUTest/TestHarness.h"
@@ -20,18 +21,6 @@ namespace {
 
 constexpr AmId kData = 3;
 constexpr AmId kLent = 4;
-
-struct Ended : Completion {
-  uint32_t count = 0;
-  Outcome outcome = Outcome::kDone;
-  Ended() {
-    call = [](Completion& self, Outcome how) noexcept {
-      auto& ended = static_cast<Ended&>(self);
-      ++ended.count;
-      ended.outcome = how;
-    };
-  }
-};
 
 // What one side was sent.
 struct Inbox {
@@ -89,7 +78,7 @@ TEST_GROUP(VerbsProvider) {
   void break_connection(const RemoteMemory& exposed, Outcome expected = Outcome::kNotDone) {
     RemoteMemory forged = exposed;
     forged.key += 0x1000;
-    Ended ended;
+    Counted ended;
     Block block(1000);
     CHECK(insist([&] { return to_b().put(block.span().first(8), forged, &ended); }) ==
           SendStatus::kPending);
@@ -158,7 +147,7 @@ TEST(VerbsProvider, OperationsInABurstAreRefusedForNowAndAllEnd) {
   Block target(64 * kKiB), source(64 * kKiB);
   CHECK(start({.exported = target.span()}));
   const RemoteMemory exposed = to_a().expose(target.span()).take();
-  std::vector<Ended> ended(2000);
+  std::vector<Counted> ended(2000);
   size_t begun = 0, refused = 0;
   CHECK(rig->poll_until([&] {
     while (begun < ended.size()) {
@@ -169,7 +158,7 @@ TEST(VerbsProvider, OperationsInABurstAreRefusedForNowAndAllEnd) {
       ++begun;
     }
     refused += begun < ended.size() ? 1 : 0;
-    return std::all_of(ended.begin(), ended.end(), [](const Ended& one) { return one.count == 1; });
+    return std::all_of(ended.begin(), ended.end(), [](const Counted& one) { return one.count == 1; });
   }));
   CHECK(refused > 0);
 }
@@ -184,7 +173,7 @@ TEST(VerbsProvider, LargeTransfersAreCutIntoWhatTheDeviceTakes) {
     const uint64_t word = random();
     std::memcpy(source.memory + i, &word, sizeof word);
   }
-  Ended put, flush;
+  Counted put, flush;
   CHECK(to_b().put(source.span(), exposed, &put) == SendStatus::kPending);
   CHECK(to_b().flush(&flush) == SendStatus::kPending);
   CHECK(rig->poll_until([&] { return flush.count == 1; }));
@@ -199,7 +188,7 @@ TEST(VerbsProvider, MemoryThatIsNotOfThePoolIsRefusedUnlessItIsSmallAndSent) {
   CHECK(start({.exported = target.span()}));
   const RemoteMemory exposed = to_a().expose(target.span()).take();
   std::byte on_the_stack[4096] = {};
-  Ended ended;
+  Counted ended;
   CHECK(to_b().put(on_the_stack, exposed, &ended) == SendStatus::kRefused);
   CHECK(to_b().get(on_the_stack, exposed, &ended) == SendStatus::kRefused);
   on_the_stack[0] = std::byte{7};
@@ -217,7 +206,7 @@ TEST(VerbsProvider, LoansAreReadThroughAnExportOrTheLandingZone) {
   Inbox at_b(*rig->b.messenger);
   for (Block* block : {&open, &closed}) {
     std::memset(block->memory, block == &open ? 5 : 6, block->bytes);
-    Ended returned, got;
+    Counted returned, got;
     CHECK(to_b().am_send_loan(kLent, view("take it"), block->span(), &returned) ==
           SendStatus::kPending);
     CHECK(rig->poll_until([&] { return at_b.loans.size() == 1; }));
@@ -240,14 +229,14 @@ TEST(VerbsProvider, ALandingZoneThatIsFullIsWaitedFor) {
   if (!start(options)) BP_SKIP(kNoVerbs);
   Inbox at_b(*rig->b.messenger);
   Block first(40 * kKiB), second(40 * kKiB), too_large(65 * kKiB);
-  Ended returned;
+  Counted returned;
   CHECK(to_b().am_send_loan(kLent, {}, first.span(), &returned) == SendStatus::kPending);
   CHECK(to_b().am_send_loan(kLent, {}, second.span(), nullptr) == SendStatus::kAgain);
   CHECK(to_b().am_send_loan(kLent, {}, too_large.span(), nullptr) == SendStatus::kRefused);
   CHECK(rig->poll_until([&] { return at_b.loans.size() == 1; }));
   rig->b.messenger->release(at_b.loans[0]);
   CHECK(rig->poll_until([&] { return returned.count == 1; }));
-  Ended again;
+  Counted again;
   CHECK(to_b().am_send_loan(kLent, {}, second.span(), &again) == SendStatus::kPending);
   CHECK(rig->poll_until([&] { return at_b.loans.size() == 2; }));
   rig->b.messenger->release(at_b.loans[1]);
@@ -296,7 +285,7 @@ TEST(VerbsProvider, ARefusedOperationHasNotHappenedAndTheConnectionComesBack) {
   CHECK(start({.exported = target.span()}));
   const RemoteMemory exposed = to_a().expose(target.span()).take();
   RemoteMemory beyond = exposed.part(0, exposed.bytes + 1);  // forged: it runs over the end
-  Ended before, refused, behind;
+  Counted before, refused, behind;
   CHECK(to_b().put(source.span().first(1000), exposed, &before) == SendStatus::kPending);
   CHECK(to_b().put(source.span().first(4000), beyond.part(beyond.bytes - 4000, 4000), &refused) ==
         SendStatus::kPending);
@@ -309,7 +298,7 @@ TEST(VerbsProvider, ARefusedOperationHasNotHappenedAndTheConnectionComesBack) {
   BYTES_EQUAL(9, static_cast<uint8_t>(target.memory[999]));
   BYTES_EQUAL(0, static_cast<uint8_t>(target.memory[5000]));
   CHECK(rig->connect());
-  Ended again;
+  Counted again;
   CHECK(to_b().put(source.span(), exposed, &again) == SendStatus::kPending);  // the key stands
   CHECK(rig->poll_until([&] { return again.count == 1; }));
   CHECK(again.outcome == Outcome::kDone);
@@ -329,7 +318,7 @@ TEST(VerbsProvider, MessagesArriveOnceAndInOrderOverManyBreaks) {
   std::mt19937_64 random(seed.value());
   constexpr size_t kCount = 3000;
   size_t there = 0, back = 0;
-  std::vector<Ended> breaks(40);
+  std::vector<Counted> breaks(40);
   size_t next_break = 0;
   CHECK_TEXT(rig->poll_until([&] {
     if (there < kCount && to_b().am_send(kData, view(std::to_string(there))) == SendStatus::kDone) {
@@ -364,7 +353,7 @@ TEST(VerbsProvider, LoansOfABrokenConnectionComeBackAsUnknown) {
   CHECK(start({.exported = target.span()}));
   Inbox at_b(*rig->b.messenger);
   const RemoteMemory exposed = to_a().expose(target.span()).take();
-  Ended delivered, undelivered;
+  Counted delivered, undelivered;
   CHECK(to_b().am_send_loan(kLent, view("one"), lent.span(), &delivered) == SendStatus::kPending);
   CHECK(rig->poll_until([&] { return at_b.loans.size() == 1; }));
   break_connection(exposed);
@@ -398,7 +387,7 @@ TEST(VerbsProvider, ARestartedPeerBeginsAnew) {
   CHECK(rig->poll_until([&] { return at_b.payloads.size() == 1; }));
   STRCMP_EQUAL("first", at_b.payloads[0].c_str());
   // What the old one described is refused here, and does not cost the connection.
-  Ended ended;
+  Counted ended;
   CHECK(to_b().put(target.span().first(8), of_the_old, &ended) == SendStatus::kRefused);
   LONGS_EQUAL(1, rig->a.counters.broken.read());
 }
@@ -412,7 +401,7 @@ TEST(VerbsProvider, LoansThroughWindowsAreReachableUntilTheyComeBack) {
   for (int round = 0; round < 300; ++round) {  // each window is used more than once
     std::memset(lent.memory, round, lent.bytes);
     const uint64_t bytes = 1 + static_cast<uint64_t>(round) * 300;
-    Ended returned, got, late;
+    Counted returned, got, late;
     CHECK(insist([&] {
       return to_b().am_send_loan(kLent, {}, lent.span().subspan(7, bytes), &returned);
     }) == SendStatus::kPending);
@@ -443,7 +432,7 @@ TEST(VerbsProvider, WindowsThatWereBoundWhenTheConnectionBrokeAreBoundAgain) {
   auto exposed = to_a().expose(lent.span());
   CHECK(exposed.ok());
   const RemoteMemory window = exposed.value();
-  Ended put, returned, got;
+  Counted put, returned, got;
   CHECK(to_a().am_send(kData, {}) == SendStatus::kDone);  // the window is bound before it
   CHECK(to_b().am_send_loan(kLent, {}, lent.span(), &returned) == SendStatus::kPending);
   CHECK(rig->poll_until([&] { return at_b.loans.size() == 1; }));
@@ -463,7 +452,7 @@ TEST(VerbsProvider, WindowsThatWereBoundWhenTheConnectionBrokeAreBoundAgain) {
     CHECK(to_a().am_send(kData, {}) == SendStatus::kDone);
     for (int k = 0; k < 50; ++k) rig->poll();
   }
-  Ended second;
+  Counted second;
   CHECK(to_b().am_send_loan(kLent, {}, lent.span(), &second) == SendStatus::kPending);
   CHECK(rig->poll_until([&] { return at_b.loans.size() == 2; }));
   CHECK(to_a().get(into.span(), at_b.loans[1].remote, &got) == SendStatus::kPending);
