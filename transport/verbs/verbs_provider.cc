@@ -20,8 +20,9 @@ uint32_t request_count(const VerbsShape& shape) noexcept {
                        kAcknowledgementsMax + 2);
 }
 
+// What all peers may have on the way to us, and what is being posted again meanwhile.
 uint32_t receive_count_of(const VerbsShape& shape) noexcept {
-  return shape.peer_count_max * (shape.window + kAcknowledgementsMax);
+  return shape.peer_count_max * (shape.window + kAcknowledgementsMax) + kCompletionBatch;
 }
 
 // Of one peer: slots, acknowledgements, cells.
@@ -54,6 +55,8 @@ uint64_t random_instance() {
 uint64_t verbs_memory_bytes(const VerbsShape& shape) noexcept {
   return private_bytes(shape) + export_bytes(shape);
 }
+
+uint32_t VerbsProvider::receive_count() const noexcept { return receive_count_of(options_.shape); }
 
 VerbsProvider::~VerbsProvider() {
   exchange_.stop();

@@ -31,6 +31,9 @@ struct VerbsPeer {
   std::optional<SocketAddress> address = {};  // nothing: it dials
 };
 
+// Completions are taken, and receives posted again, so many at a time.
+inline constexpr uint32_t kCompletionBatch = 16;
+
 // What the provider's memory is computed from.
 struct VerbsShape {
   uint32_t peer_count_max = 8;
@@ -99,8 +102,6 @@ class VerbsProvider final : public Provider {
  private:
   friend class VerbsEndpoint;
   static constexpr uint32_t kReceiveTag = UINT32_MAX;  // upper half of the wr_id of receives
-  static constexpr uint32_t kCompletionBatch = 16;
-
   Result<void> check_limits() const;
   Result<void> make_queues();
   Result<void> make_endpoints();
@@ -108,9 +109,7 @@ class VerbsProvider final : public Provider {
   std::byte* receive_buffer(uint32_t index) const noexcept {
     return options_.memory.data() + uint64_t{index} * options_.shape.message_bytes;
   }
-  uint32_t receive_count() const noexcept {
-    return options_.shape.peer_count_max * (options_.shape.window + kAcknowledgementsMax);
-  }
+  uint32_t receive_count() const noexcept;
 
   // verbs_receive_datapath.cc
   void handle_completion(const ibv_wc& completion) noexcept;

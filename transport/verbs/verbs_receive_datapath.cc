@@ -40,8 +40,8 @@ uint32_t VerbsProvider::poll(uint32_t budget) noexcept {
     if (got < wanted) break;
   }
   if (count > 0) {
+    post_sends();  // first what others wait for; there are receives to spare
     post_receives();
-    post_sends();
   }
   if (BP_UNLIKELY(draining_count_ > 0)) look_at_draining();
   return count;
