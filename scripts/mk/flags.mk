@@ -67,8 +67,8 @@ $(BUILD)/tests/apps/bedplate_c_test.o $(BUILD)/tests/apps/messages_c_test.o: \
 
 # The RDMA drivers that a static program has: all of which Debian has an archive. rdma-core finds
 # them by this list alone; sanitizer builds, which are dynamic, take the system's.
-VERBS_DRIVERS := bnxt_re cxgb4 efa erdma hfi1verbs hns ipathverbs irdma mana mlx4 mlx5 mthca ocrdma \
-                 qedr rxe siw vmw_pvrdma
+VERBS_DRIVERS := bnxt_re cxgb4 efa erdma hfi1verbs hns ipathverbs irdma mana mlx4 mlx5 mthca \
+                 ocrdma qedr rxe siw vmw_pvrdma
 VERBS_LIBRARIES := -libverbs
 ifndef SANITIZED
   empty :=
