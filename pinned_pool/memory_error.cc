@@ -8,20 +8,10 @@
 namespace bedplate {
 namespace {
 
-const Segment* segment_of(const void* address) noexcept {
-  const PinnedPool& pool = process_pool();
-  for (uint32_t i = 0; i < pool.segment_count(); ++i) {
-    const auto offset = static_cast<uint64_t>(static_cast<const std::byte*>(address) -
-                                              pool.segment(i).address);
-    if (offset < pool.segment(i).bytes) return &pool.segment(i);
-  }
-  return nullptr;
-}
-
 constinit struct sigaction before = {};
 
-void on_bus_error(int, siginfo_t* info, void*) {
-  if (const Segment* segment = segment_of(info->si_addr); segment != nullptr) {
+void on_bus_error(int number, siginfo_t* info, void* context) {
+  if (const Segment* segment = process_pool().segment_of(info->si_addr); segment != nullptr) {
     const bool is_hardware = info->si_code == BUS_MCEERR_AR || info->si_code == BUS_MCEERR_AO;
     Error error;
     error.set_doing("using memory of %s at %p", segment->owner.text, info->si_addr);
@@ -34,7 +24,12 @@ void on_bus_error(int, siginfo_t* info, void*) {
                                        "ways that are open");
     log_error(error);
   }
-  // The access is tried again, or the signal sent again, and meets who was here before.
+  // Who was here before is called as the kernel would: it may know what to do about it, as the
+  // guard of copies does (transport/single_copy/guarded_copy_datapath.h).
+  if ((before.sa_flags & SA_SIGINFO) != 0) return before.sa_sigaction(number, info, context);
+  if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
+    return before.sa_handler(number);
+  }
   sigaction(SIGBUS, &before, nullptr);
   raise(SIGBUS);
 }
@@ -44,7 +39,7 @@ void on_bus_error(int, siginfo_t* info, void*) {
 void report_memory_errors() noexcept {
   struct sigaction action = {};
   action.sa_sigaction = &on_bus_error;
-  action.sa_flags = SA_SIGINFO;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;  // what who was here before may need
   struct sigaction was_there = {};
   sigaction(SIGBUS, &action, &was_there);
   if (was_there.sa_sigaction != &on_bus_error) before = was_there;
