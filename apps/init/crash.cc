@@ -21,6 +21,7 @@
 #include "platform/call_stack.h"
 #include "platform/file.h"
 #include "platform/log.h"
+#include "platform/units.h"
 
 namespace bedplate {
 namespace {
@@ -71,8 +72,14 @@ void give_record_to_kernel() noexcept {
 
 [[noreturn]] void end_after_delay() noexcept {
   BP_LOG_ERROR("crash: %s in %u s", name_of(prepared.action), prepared.delay_s);
-  timespec left = {static_cast<time_t>(prepared.delay_s), 0};
-  while (nanosleep(&left, &left) != 0 && errno == EINTR) {
+  // The delay may be longer than the watchdog's patience, and the kernel keeps the record only at the
+  // end. The least patience is 2 s.
+  constexpr uint32_t kStepsPerSecond = 2;
+  for (uint64_t i = 0; i < uint64_t{prepared.delay_s} * kStepsPerSecond; ++i) {
+    prepared.watchdog->keep_alive();
+    timespec left = {0, static_cast<long>(kNsPerSecond / kStepsPerSecond)};
+    while (nanosleep(&left, &left) != 0 && errno == EINTR) {
+    }
   }
   end_machine(prepared.action);
 }
@@ -94,7 +101,7 @@ void on_crash(int number, siginfo_t* info, void*) {
   if (step == 0 && ++step != 0) log_what(number, *info);
   if (step == 1 && ++step != 0) log_call_stack(1);
   if (step == 2 && ++step != 0) give_record_to_kernel();
-  // A halt is for good, and a dump takes its time. Else it helps where the rest of this hangs.
+  // A halt is for good, and a dump takes its time. Else it helps where what comes before hangs.
   if (prepared.dumps || prepared.action == MachineEnd::kHalt) prepared.watchdog->stop();
   if (step == 3 && ++step != 0 && prepared.dumps) fault_for_dump();
   end_after_delay();

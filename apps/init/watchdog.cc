@@ -77,7 +77,11 @@ void Watchdog::feed() noexcept {
   }
   is_hungry_ = false;
   fed_ns_ = now;
-  ioctl(device_.number(), WDIOC_KEEPALIVE, 0);
+  keep_alive();
+}
+
+void Watchdog::keep_alive() noexcept {
+  if (device_.is_open()) ioctl(device_.number(), WDIOC_KEEPALIVE, 0);
 }
 
 void Watchdog::stop() noexcept {

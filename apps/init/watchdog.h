@@ -31,6 +31,9 @@ class Watchdog {
   // Feeds it if every loop has marked the time lately. Threads: the control thread.
   void feed() noexcept;
 
+  // Feeds it, whatever the loops do. Fit for signal handlers.
+  void keep_alive() noexcept;
+
   // Stops the device, where it lets itself be stopped. Fit for signal handlers.
   void stop() noexcept;
 

@@ -234,13 +234,17 @@ def expect_record(machine, what):
 
 
 def assertion_is_recorded_and_powers_off():
-    with Image(tables='[crash]\naction = "power-off"\ndelay_s = 1') as image:
-        with Machine(image.path, KERNEL=VMLINUX, APPEND="bedplate.drill=assertion") as machine:
+    """After the delay, although that is longer than the watchdog's patience."""
+    tables = ('[crash]\naction = "power-off"\ndelay_s = 8\n'
+              '[watchdog]\ntimeout_s = 4\ndriver = "i6300esb"')
+    with Image(tables=tables) as image:
+        with Machine(image.path, "-device", "i6300esb", KERNEL=VMLINUX,
+                     APPEND="bedplate.drill=assertion") as machine:
             machine.expect_ready()
             expect_record(machine, [
                 r"apps/init/drill\.cc:\d+: assertion failed: this is a drill",
                 r"crash: signal 6 \(ABRT\) in thread main, build [0-9a-f]{40}$"])
-            machine.expect(r"crash: power-off in 1 s$")
+            machine.expect(r"crash: power-off in 8 s$")
             machine.expect_end("guest-shutdown")
 
 
