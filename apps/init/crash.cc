@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <deque>
 #include <dirent.h>
 #include <fcntl.h>
 #include <memory>
@@ -30,6 +31,7 @@ constexpr const char* kStore = "/sys/fs/pstore";
 // Lets a store take the log also when the machine ends in good order.
 constexpr const char* kDumpAlways = "/sys/module/printk/parameters/always_kmsg_dump";
 constexpr const char* kOldLine = "  | ";
+constexpr size_t kLastLineCount = 40;
 constexpr int kSignals[] = {SIGABRT, SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGSYS, SIGTRAP};
 
 struct Prepared {
@@ -72,8 +74,8 @@ void give_record_to_kernel() noexcept {
 
 [[noreturn]] void end_after_delay() noexcept {
   BP_LOG_ERROR("crash: %s in %u s", name_of(prepared.action), prepared.delay_s);
-  // The delay may be longer than the watchdog's patience, and the kernel keeps the record only at the
-  // end. The least patience is 2 s.
+  // The delay may be longer than the watchdog's patience (2 s at least), and the kernel keeps the
+  // record only at the end.
   constexpr uint32_t kStepsPerSecond = 2;
   for (uint64_t i = 0; i < uint64_t{prepared.delay_s} * kStepsPerSecond; ++i) {
     prepared.watchdog->keep_alive();
@@ -109,11 +111,32 @@ void on_crash(int number, siginfo_t* info, void*) {
 
 // ---- Records of earlier crashes ----
 
-void show_line(const char* line, void*) {
+struct Shown {
+  uint32_t our_lines = 0;
+  std::deque<std::string> last_lines;
+};
+
+void show_line(const char* line, void* context) {
+  auto& shown = *static_cast<Shown*>(context);
+  shown.last_lines.emplace_back(line);
+  if (shown.last_lines.size() > kLastLineCount) shown.last_lines.pop_front();
   // Of the kernel's whole log, what is ours; of what still earlier records said, nothing.
   const char* ours = std::strstr(line, "bedplate: ");
   if (ours == nullptr || std::strstr(ours, kOldLine) != nullptr) return;
   BP_LOG_INFO("%s%s", kOldLine, ours + std::strlen("bedplate: "));
+  ++shown.our_lines;
+}
+
+// Returns whether it could be read.
+bool show_record(const char* path) {
+  Shown shown;
+  if (auto read = read_lines(path, &show_line, &shown); !read.ok()) {
+    log_error(read.error());
+    return false;
+  }
+  if (shown.our_lines > 0) return true;
+  for (const std::string& line : shown.last_lines) BP_LOG_INFO("%s%s", kOldLine, line.c_str());
+  return true;
 }
 
 }  // namespace
@@ -121,7 +144,6 @@ void show_line(const char* line, void*) {
 Result<void> catch_crashes(const CrashSettings& settings, Watchdog& watchdog) noexcept {
   prepared.action = settings.action;
   prepared.delay_s = settings.delay_s;
-  prepared.dumps = settings.dump != CrashDump::kNone;
   prepared.watchdog = &watchdog;
   prepared.build = build_id();
   prepared.kernel_log = open("/dev/kmsg", O_WRONLY | O_CLOEXEC);
@@ -139,6 +161,8 @@ Result<void> catch_crashes(const CrashSettings& settings, Watchdog& watchdog) no
   return {};
 }
 
+void dump_crashes() noexcept { prepared.dumps = true; }
+
 int show_old_records() noexcept {
   const std::unique_ptr<DIR, int (*)(DIR*)> store(opendir(kStore), &closedir);
   int record_count = 0;
@@ -146,11 +170,10 @@ int show_old_records() noexcept {
     if (record->d_name[0] == '.') continue;
     const std::string path = std::string(kStore) + "/" + record->d_name;
     BP_LOG_INFO("record of an earlier crash, %s:", record->d_name);
-    if (auto read = read_lines(path.c_str(), &show_line, nullptr); !read.ok()) {
-      log_error(read.error());
-    }
-    unlink(path.c_str());
     ++record_count;
+    if (!show_record(path.c_str()) || unlink(path.c_str()) == 0) continue;
+    log_error(error_from_errno("removing the record %s", path.c_str())
+                  .set_cure("clear the store, or later crashes may find no room in it"));
   }
   return record_count;
 }

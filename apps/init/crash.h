@@ -14,8 +14,13 @@ namespace bedplate {
 // stopped where the machine is to halt, or memory to be dumped; it outlives the crash.
 Result<void> catch_crashes(const CrashSettings& settings, Watchdog& watchdog) noexcept;
 
-// Logs what the records say that earlier crashes left in pstore, and removes them: there is little
-// room. Returns how many there were.
+// From now on a crash is dumped, too: what it takes is in place (core_dump.h). Before, to try would
+// only end the first process, and the kernel would decide what becomes of the machine.
+void dump_crashes() noexcept;
+
+// Logs what the records say that earlier crashes left in pstore, and removes those that could be
+// read: there is little room. Of a record that has nothing of ours, such as a panic of the kernel,
+// the last lines. Returns how many there were.
 int show_old_records() noexcept;
 
 }  // namespace bedplate

@@ -11,14 +11,18 @@
 
 namespace bedplate {
 
-enum class Drill { kNone, kAssertion, kFault, kOverflow, kHang };
+enum class Drill { kNone, kAssertion, kBoot, kFault, kOverflow, kHang };
 
-// `text`: assertion, fault (a store to nowhere), overflow (of a stack) or hang; nothing: none.
+// `text`: assertion, boot (the same before memory is taken), fault (a store to nowhere), overflow
+// (of a stack) or hang; nothing: none.
 // Errors: another word.
 Result<Drill> parse_drill(const std::optional<std::string>& text) noexcept;
 
-// Does it on the thread of `loop`, a second after that began. `loop` must have room for a timer,
-// and this is called on its thread. Only once.
+// Does what is to be done during the boot.
+void drill_boot(Drill drill) noexcept;
+
+// Does all else on the thread of `loop`, a second after that began. `loop` must have room for a
+// timer, and this is called on its thread. Only once.
 void begin_drill(Drill drill, EventLoop& loop) noexcept;
 
 }  // namespace bedplate

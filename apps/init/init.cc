@@ -109,6 +109,7 @@ Result<MachineEnd> Init::run() {
   uname(&kernel);
   BP_LOG_INFO("build %s is the first process of Linux %s", build_id().text, kernel.release);
   BP_TRY(prepare_machine());
+  drill_boot(drill_);
   BP_TRY(check_heap_expectation(configuration_.alloc.expect, interception_decision()));
   Appliance appliance(configuration_, this);
   if (!appliance.boot()) {
@@ -131,6 +132,7 @@ Result<MachineEnd> Init::run() {
 
 Result<void> Init::memory_taken() {
   BP_TRY(choose_dump(configuration_.crash, process_pool()));
+  if (configuration_.crash.dump != CrashDump::kNone) dump_crashes();
   // Here, because capabilities are each thread's own, and inherited.
   kept_ = capabilities_to_keep(configuration_);
   return keep_capabilities(kept_);

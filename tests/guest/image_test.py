@@ -26,6 +26,8 @@ VMLINUX = os.path.join(ROOT, "build", "kernel", "vmlinux")
 # Of the appliance, how much longer than an init that does nothing (apps/demo.toml, 256 MiB).
 BOOT_SECONDS_MAX = 1.5
 BOOT_TRIES_MAX = 6
+# A backstop for what is run to its end: most takes seconds.
+RUN_SECONDS = 180
 
 # The smallest that serves.
 SMALL = """
@@ -51,8 +53,12 @@ bytes = "8 MiB"
 
 
 def run(*command):
-    finished = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, encoding="utf-8", check=False)
+    try:
+        finished = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, encoding="utf-8", check=False,
+                                  timeout=RUN_SECONDS)
+    except subprocess.TimeoutExpired as late:
+        raise Failure(f"{' '.join(command)}: no end after {RUN_SECONDS} s\n{late.stdout}") from late
     if finished.returncode != 0:
         raise Failure(f"{' '.join(command)}: exit code {finished.returncode}\n{finished.stdout}")
     return finished.stdout
@@ -334,6 +340,19 @@ def dump_keeps_the_owners_that_it_is_told():
             raise Failure(f"of boot, heap, blockd and volume:ram0 the dump has {kept}")
 
 
+def crash_in_the_boot_ends_as_configured():
+    """Before memory is taken nothing can be dumped yet, and the kernel must not decide the end."""
+    tables = ('[crash]\naction = "power-off"\ndelay_s = 0\ndump = "metadata"\n'
+              'device = "/dev/vda"\ndrivers = ["virtio_blk"]')
+    with Image(tables=tables) as image, tempfile.NamedTemporaryFile() as disk:
+        disk.truncate(64 * MIB)
+        with Machine(image.path, "-drive", f"if=virtio,format=raw,file={disk.name}",
+                     KERNEL=VMLINUX, APPEND="bedplate.drill=boot") as machine:
+            expect_record(machine, [r"crash: signal 6 \(ABRT\) in thread "])
+            machine.expect(r"crash: power-off in 0 s$")
+            machine.expect_end("guest-shutdown")
+
+
 def what_stops_a_boot_is_said_and_the_machine_ends():
     tables = ('[crash]\naction = "power-off"\ndelay_s = 0\n'
               '[[network]]\ninterface = "eth7"\naddress = "10.0.2.15/24"')
@@ -362,6 +381,7 @@ TESTS = [two_builds_are_equal, image_holds_what_is_needed_and_no_more,
          assertion_is_recorded_and_powers_off, fault_is_kept_in_pstore_over_a_reboot,
          full_stack_is_recorded_and_halts, loop_that_hangs_is_reset_by_the_watchdog,
          loop_that_turns_is_left_alone, dump_keeps_the_owners_that_it_is_told,
+         crash_in_the_boot_ends_as_configured,
          what_stops_a_boot_is_said_and_the_machine_ends,
          a_pool_that_is_too_large_leaves_the_kernel_its_memory]
 
