@@ -18,6 +18,7 @@ using namespace bedplate::test;
 namespace {
 
 constexpr AmId kData = 3;
+constexpr AmId kUnheard = 9;  // there is no handler for it
 
 // A program that is not ours: it may say and send what it likes as the peer c of b.
 class Stranger {
@@ -118,6 +119,12 @@ class Stranger {
     ibv_send_wr* bad = nullptr;
     ibv_post_send(queue_pair_.handle(), &request, &bad);
     buffers_.emplace_back(buffer, std::free);
+  }
+
+  // Until as many that were posted have arrived, whether b has looked or not.
+  void await_arrival(int count) {
+    ibv_wc completion;
+    while (count > 0) count -= ibv_poll_cq(completions_, 1, &completion);
   }
 
   static constexpr uint32_t kMark = 0x1234;
@@ -286,6 +293,18 @@ TEST(VerbsHostile, NonsenseInMessagesIsCutOffForGood) {
         const VerbsLoanBody body = body_of_loan({4096, 100, 1, kind}, kVerbsLoanCountMax);
         header.bytes = sizeof body;
         stranger.post(header, &body, sizeof body);
+      },
+      [&](Stranger& stranger) {  // lends again what it cannot have got back
+        for (uint32_t i = 0; i < 2; ++i) {
+          VerbsMessageHeader header = stranger.header(VerbsMessageKind::kLoan);
+          const auto kind = pack_reach(Reach::kExport, static_cast<uint32_t>(stranger.instance));
+          const VerbsLoanBody body = body_of_loan({4096, 100, 1, kind}, 7);
+          header.am = kUnheard;  // so it is released at once
+          header.number = i;
+          header.bytes = sizeof body;
+          stranger.post(header, &body, sizeof body);
+        }
+        stranger.await_arrival(2);  // b takes both in one poll
       },
       [&](Stranger& stranger) {  // a loan that runs over the end of all addresses
         VerbsMessageHeader header = stranger.header(VerbsMessageKind::kLoan);

@@ -166,6 +166,7 @@ class VerbsEndpoint final : public Endpoint {
   uint32_t given_up_count_ = 0;
   // Of the peer, by the number that it gave.
   std::bitset<kVerbsLoanCountMax> is_borrowed_;
+  std::bitset<kVerbsLoanCountMax> is_due_back_;  // in returns_: it cannot be lent again yet
   uint32_t borrowed_marks_[kVerbsLoanCountMax] = {};
   ReturnedLoan returns_[kVerbsLoanCountMax];
   uint32_t return_count_ = 0;

@@ -50,9 +50,9 @@ SendStatus VerbsEndpoint::am_send_loan(AmId id, std::span<const std::byte> heade
 
 // How the peer reaches the block. Returns kPending, kAgain or kRefused.
 SendStatus VerbsEndpoint::describe(LoanRecord& record, RemoteMemory* remote) noexcept {
-  const auto instance = static_cast<uint32_t>(provider_.instance_);
+  // Whichever way: once the connection is lost the block is the caller's, and may be another's.
   *remote = {reinterpret_cast<uintptr_t>(record.block), record.bytes, 0,
-             pack_reach(Reach::kExport, instance)};
+             pack_reach(Reach::kConnection, link_.packet_number)};
   if (record.bytes == 0) return SendStatus::kRefused;
   const VerbsExport* open = provider_.options_.device->find_export(record.block, record.bytes,
                                                                    RemoteRights::kRead);
@@ -65,7 +65,6 @@ SendStatus VerbsEndpoint::describe(LoanRecord& record, RemoteMemory* remote) noe
   if (const std::span<const std::byte> block(record.block, record.bytes); can_bind(index, block)) {
     record.way = Way::kWindow;
     remote->key = bind_window(index, block, IBV_ACCESS_REMOTE_READ);
-    remote->kind = pack_reach(Reach::kWindow, link_.packet_number);
     return SendStatus::kPending;
   }
   if (record.bytes > provider_.landing_.bytes()) return SendStatus::kRefused;
@@ -206,7 +205,7 @@ SendStatus VerbsEndpoint::flush(Completion* done) noexcept {
 bool VerbsEndpoint::may_reach(const RemoteMemory& memory) const noexcept {
   return memory.kind ==
              pack_reach(Reach::kExport, static_cast<uint32_t>(link_.peer_instance)) ||
-         memory.kind == pack_reach(Reach::kWindow, link_.peer.packet_number);
+         memory.kind == pack_reach(Reach::kConnection, link_.peer.packet_number);
 }
 
 SendStatus VerbsEndpoint::status_when_down() const noexcept {
@@ -273,6 +272,7 @@ void VerbsEndpoint::send_returns() noexcept {
     return_count_ -= count;
     const auto bytes = static_cast<uint32_t>(count * sizeof(ReturnedLoan));
     std::memcpy(begin_message(), returns_ + return_count_, bytes);
+    for (uint32_t i = 0; i < count; ++i) is_due_back_[returns_[return_count_ + i].loan] = false;
     send_message(VerbsMessageKind::kReturns, 0, bytes);
   }
 }

@@ -283,11 +283,11 @@ Result<RemoteMemory> VerbsEndpoint::expose(std::span<std::byte> memory) {
       bind_window(static_cast<uint32_t>(free - windows_), memory,
                   IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
   return RemoteMemory{reinterpret_cast<uintptr_t>(memory.data()), memory.size(), key,
-                      pack_reach(Reach::kWindow, link_.packet_number)};
+                      pack_reach(Reach::kConnection, link_.packet_number)};
 }
 
 void VerbsEndpoint::withdraw(const RemoteMemory& memory) noexcept {
-  if (memory.kind != pack_reach(Reach::kWindow, link_.packet_number)) return;
+  if (memory.kind != pack_reach(Reach::kConnection, link_.packet_number)) return;
   for (uint32_t i = kVerbsLoanCountMax; i < kWindowCount; ++i) {
     if (windows_[i].state == WindowState::kBound && windows_[i].key == memory.key) {
       return give_up_window(i);

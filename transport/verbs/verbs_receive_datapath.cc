@@ -160,7 +160,8 @@ const char* VerbsEndpoint::take_loan(const VerbsMessageHeader& header,
     return "a malformed loan";
   }
   std::memcpy(&loan, body, sizeof loan);
-  if (loan.loan >= kVerbsLoanCountMax || is_borrowed_[loan.loan] || !may_reach(loan.memory) ||
+  if (loan.loan >= kVerbsLoanCountMax || is_borrowed_[loan.loan] ||
+      is_due_back_[loan.loan] || !may_reach(loan.memory) ||
       loan.memory.bytes == 0 || loan.memory.address + loan.memory.bytes < loan.memory.address) {
     return "a malformed loan";
   }
@@ -186,6 +187,7 @@ void VerbsProvider::release(const Loan& loan) noexcept {
   if (!lender.is_live_ || (lender.life_ & 0xffff) != (loan.token >> 32 & 0xffff)) return;
   BP_ASSERT(lender.is_borrowed_[place]);  // not: given back twice
   lender.is_borrowed_[place] = false;
+  lender.is_due_back_[place] = true;
   lender.returns_[lender.return_count_++] = {place, lender.borrowed_marks_[place]};
   lender.mark_dirty();
 }
@@ -232,6 +234,7 @@ void VerbsEndpoint::end_requests(const ibv_wc& completion) noexcept {
   queue_.end_up_to(completion.wr_id, [&](const Request& request, uint32_t place, bool is_last) {
     end_request(request, place, is_last && !is_good ? failed : Outcome::kDone);
   });
+  if (return_count_ > 0 || given_up_count_ > 0) mark_dirty();  // there may have been no room
 }
 
 void VerbsEndpoint::end_request(const Request& request, uint32_t place, Outcome outcome) noexcept {

@@ -123,6 +123,7 @@ void VerbsEndpoint::forget_loans() noexcept {
   }
   given_up_count_ = 0;
   is_borrowed_.reset();
+  is_due_back_.reset();
   return_count_ = 0;
 }
 

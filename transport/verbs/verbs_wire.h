@@ -106,7 +106,7 @@ inline constexpr uint32_t kVerbsLoanHeaderBytesMax = 64;
 // RemoteMemory::kind: by which key the bytes are reached, and how long that one means something.
 enum class Reach : uint8_t {
   kExport = 1,  // as long as the owner's instance lives
-  kWindow = 2,  // as long as the connection
+  kConnection = 2,  // as long as the connection
 };
 constexpr uint64_t pack_reach(Reach reach, uint32_t tag) noexcept {
   return uint64_t{'V'} << 56 | uint64_t{static_cast<uint8_t>(reach)} << 48 | tag;

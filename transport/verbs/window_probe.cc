@@ -1,5 +1,7 @@
 #include "transport/verbs/window_probe.h"
 
+#include <optional>
+
 #include "platform/clock.h"
 #include "transport/verbs/queue_pair.h"
 
@@ -42,17 +44,17 @@ struct Rig {
            owner.connect(2, reader.address(1), retry).ok();
   }
 
-  // Posts `request` and waits for its end; everything that is not success is false.
-  bool run(QueuePair& queue_pair, ibv_send_wr& request) noexcept {
+  // Posts `request` and waits for its end. Returns nothing when there was none.
+  std::optional<ibv_wc_status> run(QueuePair& queue_pair, ibv_send_wr& request) noexcept {
     request.send_flags = IBV_SEND_SIGNALED;
     ibv_send_wr* bad = nullptr;
-    if (ibv_post_send(queue_pair.handle(), &request, &bad) != 0) return false;
+    if (ibv_post_send(queue_pair.handle(), &request, &bad) != 0) return std::nullopt;
     const uint64_t deadline_ns = monotonic_ns() + kPatienceNs;
     ibv_wc completion = {};
     while (ibv_poll_cq(completions, 1, &completion) == 0) {
-      if (monotonic_ns() > deadline_ns) return false;
+      if (monotonic_ns() > deadline_ns) return std::nullopt;
     }
-    return completion.status == IBV_WC_SUCCESS;
+    return completion.status;
   }
 
   bool bind() noexcept {
@@ -62,12 +64,12 @@ struct Rig {
     request.bind_mw.rkey = ibv_inc_rkey(window->rkey);
     request.bind_mw.bind_info = {region, reinterpret_cast<uintptr_t>(memory), kWindowBytes,
                                  IBV_ACCESS_REMOTE_READ};
-    if (!run(owner, request)) return false;
+    if (run(owner, request) != IBV_WC_SUCCESS) return false;
     window->rkey = request.bind_mw.rkey;
     return true;
   }
 
-  bool read(uint64_t bytes) noexcept {
+  std::optional<ibv_wc_status> read(uint64_t bytes) noexcept {
     ibv_sge piece = {reinterpret_cast<uintptr_t>(memory) + kTargetOffset,
                      static_cast<uint32_t>(bytes), region->lkey};
     ibv_send_wr request = {};
@@ -84,7 +86,9 @@ struct Rig {
 bool probe_windows(const VerbsDevice& device) noexcept {
   static_assert(kTargetOffset >= kBytes && kTargetOffset + kBytes <= sizeof(Rig::memory));
   Rig rig;
-  return rig.create(device) && rig.bind() && rig.read(kWindowBytes) && !rig.read(kWindowBytes + 1);
+  // A read that only failed, or took too long, says nothing.
+  return rig.create(device) && rig.bind() && rig.read(kWindowBytes) == IBV_WC_SUCCESS &&
+         rig.read(kWindowBytes + 1) == IBV_WC_REM_ACCESS_ERR;
 }
 
 }  // namespace bedplate
