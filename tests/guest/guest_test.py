@@ -14,7 +14,8 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
+
+from runner import Failure, Skip, run_tests
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 RUN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run.sh")
@@ -47,14 +48,6 @@ wait $appliance
 echo == exit $?
 cat /tmp/log
 """
-
-
-class Failure(Exception):
-    """What was seen and what was expected."""
-
-
-class Skip(Exception):
-    """What is missing."""
 
 
 class Guest:
@@ -307,25 +300,5 @@ TESTS = [exit_code_and_quoting_survive, panic_is_no_success,
          single_copy_over_modules_that_are_given, verbs_over_soft_roce]
 
 
-def main():
-    passed = failed = skipped = 0
-    for test in TESTS:
-        if sys.argv[1:] and not any(pattern in test.__name__ for pattern in sys.argv[1:]):
-            continue
-        begin = time.monotonic()
-        try:
-            test()
-            passed += 1
-            print(f"ok   {test.__name__} ({time.monotonic() - begin:.0f} s)", flush=True)
-        except Skip as skip:
-            skipped += 1
-            print(f"skipped: {skip}: {test.__name__}", flush=True)
-        except Failure as failure:
-            failed += 1
-            print(f"FAIL {test.__name__}: {failure}", flush=True)
-    print(f"{passed} passed, {failed} failed, {skipped} skipped")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_tests(TESTS))

@@ -15,7 +15,8 @@ import sys
 import tempfile
 import time
 
-from machine import Failure, Machine, ROOT
+from machine import Machine, ROOT
+from runner import Failure, run_tests
 
 MIB = 1 << 20
 BUILD = os.path.join(ROOT, "scripts", "image", "build.py")
@@ -386,22 +387,5 @@ TESTS = [two_builds_are_equal, image_holds_what_is_needed_and_no_more,
          a_pool_that_is_too_large_leaves_the_kernel_its_memory]
 
 
-def main():
-    passed = failed = 0
-    for test in TESTS:
-        if sys.argv[1:] and not any(pattern in test.__name__ for pattern in sys.argv[1:]):
-            continue
-        begin = time.monotonic()
-        try:
-            test()
-            passed += 1
-            print(f"ok   {test.__name__} ({time.monotonic() - begin:.0f} s)", flush=True)
-        except Failure as failure:
-            failed += 1
-            print(f"FAIL {test.__name__}: {failure}", flush=True)
-    print(f"{passed} passed, {failed} failed, 0 skipped")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_tests(TESTS))

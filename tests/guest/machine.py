@@ -9,13 +9,11 @@ import tempfile
 import threading
 import time
 
+from runner import Failure
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 RUN = os.path.join(ROOT, "scripts", "image", "run.sh")
 BOOT_SECONDS = 90
-
-
-class Failure(Exception):
-    """What was seen and what was expected."""
 
 
 def free_port():
