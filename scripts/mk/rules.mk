@@ -1,7 +1,7 @@
 # The rules. Objects depend on the makefiles, too: changed flags rebuild.
 
 objects = $(patsubst %.cc,$(BUILD)/%.o,$(1))
-MAKEFILES := Makefile $(wildcard scripts/mk/*.mk)
+BUILD_FILES := Makefile $(wildcard scripts/mk/*.mk)
 
 LIBRARY := $(BUILD)/libbedplate.a
 MALLOC_LIBRARY := $(BUILD)/libbedplate-malloc.a
@@ -14,7 +14,7 @@ APPLICATION := $(call objects,$(APPLICATION_SOURCES))
 products: $(PROGRAM) $(LIBRARY) $(if $(SANITIZED),,$(MALLOC_LIBRARY)) examples
 tests: $(TESTS) $(PEERS)
 
-$(BUILD)/%.o: %.cc $(MAKEFILES)
+$(BUILD)/%.o: %.cc $(BUILD_FILES)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CXX  $@")
 	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
@@ -51,13 +51,13 @@ $(EXAMPLES) $(PEERS): $(POOL_HEAP) $(LIBRARY)
 C_OBJECTS := $(BUILD)/apps/examples/ping_c.o $(BUILD)/tests/system/c_peer.o
 $(BUILD)/apps/examples/ping_c.o: apps/examples/ping.c
 $(BUILD)/tests/system/c_peer.o: tests/system/c_peer.c
-$(C_OBJECTS): $(MAKEFILES)
+$(C_OBJECTS): $(BUILD_FILES)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CC   $@")
 	$(Q)$(CC) -std=c99 -g -O2 -Wall -Wextra -Werror -Iapps/boot -MMD -MP -c $(filter %.c,$^) -o $@
 
 # CppUTest's archive defines operator new and delete; weakened in a copy, ours win.
-$(BUILD)/libCppUTest.a: $(wildcard /usr/lib/*/libCppUTest.a) $(MAKEFILES)
+$(BUILD)/libCppUTest.a: $(wildcard /usr/lib/*/libCppUTest.a) $(BUILD_FILES)
 	@mkdir -p $(@D)
 	$(Q)objcopy --wildcard --weaken-symbol='_Zn[wa]*' --weaken-symbol='_Zd[la]*' \
 	  $(firstword $(wildcard /usr/lib/*/libCppUTest.a)) $@
@@ -79,7 +79,7 @@ $(filter-out $(MALLOC_SOURCES:%.cc=$(BUILD)/bench/%.o),$(BENCH_OBJECTS)): \
 .PHONY: bench-heap
 bench-heap: $(BENCH_HEAP)
 
-$(BUILD)/bench/%.o: %.cc $(MAKEFILES)
+$(BUILD)/bench/%.o: %.cc $(BUILD_FILES)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CXX  $@")
 	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -fPIC -ftls-model=initial-exec -MMD -MP -c $< -o $@
@@ -128,7 +128,7 @@ hostile-peer: $(STRAIN)
 .PHONY: fuzz-run
 FUZZ_SECONDS ?= 60
 build/fuzz/nbd: tests/fuzz/nbd_fuzz.cc apps/blockd/nbd_negotiation.cc platform/assert.cc \
-                platform/log.cc platform/result.cc $(wildcard apps/blockd/nbd_*.h) $(MAKEFILES)
+                platform/log.cc platform/result.cc $(wildcard apps/blockd/nbd_*.h) $(BUILD_FILES)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  FUZZ $@")
 	$(Q)clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -I. -o $@ $(filter %.cc,$^)
