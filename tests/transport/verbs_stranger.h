@@ -1,0 +1,256 @@
+// A program that is not ours: it may say and send to an appliance what it likes, as a peer that the
+// appliance knows. And what it likes to say: records and messages with every kind of fault.
+//
+// The tests of one process and the guest that is hostile to another (tests/guest) have it in
+// common.
+#pragma once
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "platform/file.h"
+#include "transport/registration.h"
+#include "transport/socket_address.h"
+#include "transport/verbs/queue_pair.h"
+#include "transport/verbs/verbs_wire.h"
+
+namespace bedplate::test {
+
+inline constexpr AmId kHeard = 3;
+inline constexpr AmId kUnheard = 9;  // there is no handler for it
+
+struct StrangerOptions {
+  const VerbsDevice* device = nullptr;  // it and the keys outlive the stranger
+  const KeyTable* keys = nullptr;       // of the process's pool
+  SocketAddress address = {};           // where the appliance listens
+  const char* name = "c";               // who it says it is
+  std::function<void()> meanwhile = [] {};  // called while it waits
+};
+
+class Stranger {
+ public:
+  explicit Stranger(const StrangerOptions& options) : options_(options) {
+    completions_ = ibv_create_cq(options_.device->context(), 256, nullptr, nullptr, 0);
+    const QueuePairOptions queue = {.completions = completions_, .send_count_max = 128};
+    BP_ASSERT(queue_pair_.create(*options_.device, queue).ok());
+  }
+  ~Stranger() {
+    queue_pair_.destroy();
+    ibv_destroy_cq(completions_);
+  }
+
+  void dial() {
+    auto connecting = start_connecting(options_.address);
+    BP_ASSERT(connecting.ok());
+    fd_ = connecting.take();
+    set_blocking(fd_.number(), true);
+  }
+  // It may have been hung up on.
+  void say(const void* data, size_t bytes) {
+    [[maybe_unused]] const ssize_t sent = send(fd_.number(), data, bytes, MSG_NOSIGNAL);
+  }
+  void hang_up() { fd_.close(); }
+  // What it is answered; nothing when it is hung up on.
+  std::optional<ExchangeRecord> answer() {
+    ExchangeRecord record = {};
+    size_t got = 0;
+    while (got < sizeof record) {
+      options_.meanwhile();
+      const ssize_t bytes = recv(fd_.number(), reinterpret_cast<char*>(&record) + got,
+                                 sizeof record - got, MSG_DONTWAIT);
+      if (bytes == 0 || (bytes < 0 && errno != EAGAIN)) return std::nullopt;
+      if (bytes > 0) got += static_cast<size_t>(bytes);
+      usleep(100);
+    }
+    return record;
+  }
+  // A hello as it should be.
+  ExchangeRecord hello() const {
+    const QueuePairAddress address = queue_pair_.address(kMark);
+    ExchangeRecord record = {};
+    record.kind = static_cast<uint16_t>(ExchangeKind::kHello);
+    std::snprintf(record.name, sizeof record.name, "%s", options_.name);
+    record.instance = instance;
+    record.queue_pair = address.number;
+    record.packet_number = kMark;
+    std::memcpy(record.gid, address.gid.raw, sizeof record.gid);
+    record.mtu = static_cast<uint8_t>(address.mtu);
+    record.reads_max = 1;
+    record.window = 64;
+    record.message_bytes = 4096;
+    finish_record(record);
+    return record;
+  }
+  // Is let in. Returns whether it was.
+  bool connect() {
+    dial();
+    ExchangeRecord record = hello();
+    say(&record, sizeof record);
+    const auto welcome = answer();
+    if (!welcome.has_value() ||
+        check_record(*welcome, ExchangeKind::kWelcome) != Refusal::kNone) {
+      return false;
+    }
+    place_ = welcome->place;
+    peer_ = {welcome->queue_pair, welcome->packet_number, {}, welcome->lid, IBV_MTU_1024, 1};
+    std::memcpy(peer_.gid.raw, welcome->gid, sizeof welcome->gid);
+    queue_pair_.reset();
+    BP_ASSERT(queue_pair_.connect(kMark, peer_, {.timeout_log2 = 14, .count = 1}).ok());
+    record.kind = static_cast<uint16_t>(ExchangeKind::kReady);
+    finish_record(record);
+    say(&record, sizeof record);
+    return true;
+  }
+  VerbsMessageHeader header(VerbsMessageKind kind = VerbsMessageKind::kMessage) const {
+    VerbsMessageHeader message = {};
+    message.mark = kMark;
+    message.place = place_;
+    message.kind = kind;
+    message.am = kHeard;
+    return message;
+  }
+  void post(const VerbsMessageHeader& message, const void* body, uint32_t bytes) {
+    auto* buffer = static_cast<std::byte*>(std::malloc(sizeof message + bytes));
+    std::memcpy(buffer, &message, sizeof message);
+    std::memcpy(buffer + sizeof message, body, bytes);
+    post_raw(buffer, static_cast<uint32_t>(sizeof message) + bytes);
+  }
+  void post_raw(std::byte* buffer, uint32_t bytes) {
+    ibv_sge piece = {reinterpret_cast<uintptr_t>(buffer), bytes,
+                     VerbsDevice::local_key(options_.keys->key(buffer, bytes).key)};
+    ibv_send_wr request = {};
+    request.opcode = IBV_WR_SEND;
+    request.send_flags = IBV_SEND_SIGNALED;
+    request.sg_list = &piece;
+    request.num_sge = 1;
+    ibv_send_wr* bad = nullptr;
+    ibv_post_send(queue_pair_.handle(), &request, &bad);
+    buffers_.emplace_back(buffer, std::free);
+  }
+
+  // Lends 100 bytes of its own as `loan`; nobody hears it, so it is released at once.
+  void post_loan(uint64_t address, uint32_t loan, uint32_t number) {
+    VerbsMessageHeader message = header(VerbsMessageKind::kLoan);
+    const auto kind = pack_reach(Reach::kExport, static_cast<uint32_t>(instance));
+    const VerbsLoanBody body = {{address, 100, 1, kind}, loan, 1};
+    message.am = kUnheard;
+    message.number = number;
+    message.bytes = sizeof body;
+    post(message, &body, sizeof body);
+  }
+
+  // Until as many that were posted have arrived, whether they were looked at or not.
+  void await_arrival(int count) {
+    ibv_wc completion;
+    while (count > 0) count -= ibv_poll_cq(completions_, 1, &completion);
+  }
+
+  static constexpr uint32_t kMark = 0x1234;
+  uint64_t instance = 4711;
+
+ private:
+  const StrangerOptions options_;
+  Fd fd_;
+  ibv_cq* completions_ = nullptr;
+  QueuePair queue_pair_;
+  QueuePairAddress peer_;
+  uint16_t place_ = 0;
+  std::vector<std::unique_ptr<std::byte, void (*)(void*)>> buffers_;
+};
+
+// A hello that is answered with a refusal.
+struct RecordFault {
+  Refusal refusal;
+  void (*spoil)(ExchangeRecord& record);
+  bool is_summed;  // its sum is right all the same
+};
+
+inline const RecordFault kRecordFaults[] = {
+    {Refusal::kMalformed, [](ExchangeRecord& record) { record.received = 1; }, false},
+    {Refusal::kMalformed, [](ExchangeRecord& record) { record.kind = 9; }, true},
+    {Refusal::kMalformed, [](ExchangeRecord& record) { record.mtu = 77; }, true},
+    {Refusal::kMalformed, [](ExchangeRecord& record) { record.instance = 0; }, true},
+    {Refusal::kMalformed, [](ExchangeRecord& record) { record.queue_pair = ~0u; }, true},
+    {Refusal::kMalformed,
+     [](ExchangeRecord& record) { std::memset(record.name, 'x', sizeof record.name); }, true},
+    {Refusal::kVersion, [](ExchangeRecord& record) { record.version = 2; }, false},
+    {Refusal::kNotListed, [](ExchangeRecord& record) { record.name[0] = 'd'; }, true},
+    {Refusal::kShape, [](ExchangeRecord& record) { record.window = 63; }, true},
+    {Refusal::kShape, [](ExchangeRecord& record) { record.message_bytes = 8192; }, true},
+};
+
+// What a stranger that was let in sends, for which it is cut off.
+struct MessageAttack {
+  const char* name;
+  void (*run)(Stranger& stranger);
+};
+
+inline const MessageAttack kMessageAttacks[] = {
+    {"a message shorter than a header",
+     [](Stranger& stranger) {
+       stranger.post_raw(static_cast<std::byte*>(std::calloc(1, 64)), 31);
+     }},
+    {"another length than it has",
+     [](Stranger& stranger) {
+       VerbsMessageHeader header = stranger.header();
+       header.bytes = 100;
+       stranger.post(header, "x", 1);
+     }},
+    {"not the first message",
+     [](Stranger& stranger) {
+       VerbsMessageHeader header = stranger.header();
+       header.number = 1;
+       stranger.post(header, "", 0);
+     }},
+    {"acknowledges what was never sent",
+     [](Stranger& stranger) {
+       VerbsMessageHeader header = stranger.header();
+       header.consumed = 1;
+       stranger.post(header, "", 0);
+     }},
+    {"acknowledges nothing, in order to fill the shared queue",
+     [](Stranger& stranger) {
+       stranger.post(stranger.header(VerbsMessageKind::kAcknowledgement), "", 0);
+     }},
+    {"a kind that does not exist",
+     [](Stranger& stranger) { stranger.post(stranger.header(VerbsMessageKind{77}), "", 0); }},
+    {"somebody else's place",
+     [](Stranger& stranger) {
+       VerbsMessageHeader header = stranger.header();
+       header.place = 0;
+       stranger.post(header, "", 0);
+     }},
+    {"a place that does not exist",
+     [](Stranger& stranger) {
+       VerbsMessageHeader header = stranger.header();
+       header.place = 999;
+       stranger.post(header, "", 0);
+     }},
+    {"returns what was never lent",
+     [](Stranger& stranger) {
+       VerbsMessageHeader header = stranger.header(VerbsMessageKind::kReturns);
+       const ReturnedLoan loan = {5, 1};
+       header.bytes = sizeof loan;
+       stranger.post(header, &loan, sizeof loan);
+     }},
+    {"a loan whose number does not exist",
+     [](Stranger& stranger) { stranger.post_loan(4096, kVerbsLoanCountMax, 0); }},
+    {"lends again what it cannot have got back",
+     [](Stranger& stranger) {
+       for (uint32_t number = 0; number < 2; ++number) stranger.post_loan(4096, 7, number);
+       stranger.await_arrival(2);  // both are taken in one poll
+     }},
+    {"a loan that runs over the end of all addresses",
+     [](Stranger& stranger) { stranger.post_loan(UINT64_MAX - 10, 0, 0); }},
+};
+
+}  // namespace bedplate::test
