@@ -22,8 +22,9 @@ TRANSPORT := doorbell endpoint epoll/epoll_sockets event_loop group_terms ip_add
              verbs/verbs_endpoint_datapath verbs/verbs_ports verbs/verbs_provider \
              verbs/verbs_receive_datapath verbs/verbs_recovery verbs/verbs_window_datapath \
              verbs/verbs_wire verbs/window_probe
-BOOT := appliance appliance_plan configuration configuration_keys configuration_values \
-        counters_file listeners messages_plan messaging preflight shard toml_reader
+BOOT := appliance appliance_plan configuration configuration_checks configuration_keys \
+        configuration_values configuration_words counters_file listeners messages_plan messaging \
+        preflight shard toml_reader
 INIT := capabilities core_dump crash drill init kernel_command_line machine modules mounts netlink \
         network watchdog
 BLOCKD := block_server connection_datapath nbd_negotiation volume_datapath
