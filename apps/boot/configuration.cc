@@ -92,6 +92,7 @@ void Reader::read_one_table(const Table& table, const TomlNode& node) {
   if (table.name == std::string_view("process")) check_process(node);
   if (table.name == std::string_view("network")) check_network(node);
   if (table.name == std::string_view("crash")) check_crash(node);
+  if (table.name == std::string_view("verbs")) check_verbs(node);
 }
 
 void Reader::read_key(const Key& key, const TomlNode& node) {
@@ -101,6 +102,14 @@ void Reader::read_key(const Key& key, const TomlNode& node) {
   if (const std::string wrong = read_value(key, node, &value); !wrong.empty()) {
     return refuse(key, node.position, quoted(key.name) + " " + wrong,
                   "expected " + expectation(key));
+  }
+  if (key.type == Type::kAddress) {
+    auto address = parse_socket_address(node.text);
+    if (!address.ok() || address.value().kind == SocketAddress::Kind::kActivation) {
+      return refuse(key, node.position, quoted(key.name) + " is " + quoted(node.text),
+                    "expected " + expectation(key));
+    }
+    value.address = address.take();
   }
   if (key.rule == Rule::kUnique && !claim(key, value)) return;
   key.store(draft_, value);

@@ -104,6 +104,7 @@ struct ProcessSettings {
   std::vector<std::string> read = {};   // owners of segments
   std::vector<std::string> write = {};  // the same
   uint32_t box_bytes = 4096;   // of the exchange group of an untrusted one
+  bool verbs = false;          // it registers what it maps with the device of [verbs], too
 };
 
 enum class JoinFailure { kContinue, kStop };
@@ -113,6 +114,56 @@ struct MessagesSettings {
   std::vector<SingleCopyKind> single_copy = {std::begin(kSingleCopyKinds),
                                              std::end(kSingleCopyKinds)};  // in the order wanted
   JoinFailure on_join_failure = JoinFailure::kContinue;  // what the others do about it
+};
+
+// ---- Other appliances, over RDMA (docs/verbs.md) ----
+
+inline constexpr uint32_t kVerbsPeerCountMax = 256;
+
+// How queue pairs of two appliances find one another.
+enum class VerbsConnect { kExchange, kRdmaCm };
+
+// What of the heap peers may do without being asked.
+enum class RemoteHeap { kNone, kRead };
+
+struct VerbsPeerSettings {
+  std::string name;
+  std::optional<SocketAddress> address = {};  // nothing: it dials us
+};
+
+// A segment of the pool that peers may reach; its owner is `export:NAME`.
+struct VerbsExportSettings {
+  std::string name;
+  uint64_t bytes = 0;
+  bool may_read = false;
+  bool may_write = false;
+  bool may_atomic = false;
+  std::optional<PageWish> pages = {};  // nothing: as those of the pool
+};
+
+struct VerbsSettings {
+  bool enabled = false;  // the table [verbs] is there
+  bool required = true;
+  std::string device;  // empty, and port 0: the first that can be used
+  uint8_t port = 0;
+  uint32_t shard = 0;  // index into Configuration::shards
+  std::optional<SocketAddress> listen = {};
+  VerbsConnect connect = VerbsConnect::kExchange;
+  uint16_t window = 64;  // from here on as VerbsShape
+  uint32_t message_bytes = 4096;
+  uint32_t operations = 64;
+  uint64_t landing_bytes = kMiB;
+  uint32_t max_peers = 0;  // at least as many as there are peers
+  bool trust_windows = false;
+  uint32_t back_off_min_ms = 10;
+  uint32_t back_off_max_ms = 1000;
+  uint32_t give_up_ms = 30'000;
+  RemoteHeap remote = RemoteHeap::kNone;
+  std::vector<VerbsPeerSettings> peers;
+  std::vector<VerbsExportSettings> exports;
+  // Of an image: the kernel module of the device, and where soft RoCE ("rdma_rxe") is put on.
+  std::string driver;
+  std::string interface;
 };
 
 // ---- What only the first process of an image looks at (docs/image.md) ----
@@ -163,6 +214,7 @@ struct Configuration {
   std::vector<GroupSettings> groups;
   std::vector<ProcessSettings> processes;
   MessagesSettings messages;
+  VerbsSettings verbs;
   InitSettings init;
   std::vector<NetworkSettings> networks;
   WatchdogSettings watchdog;

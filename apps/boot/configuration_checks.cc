@@ -85,6 +85,83 @@ void Reader::check_crash(const TomlNode& node) {
   }
 }
 
+void Reader::check_verbs(const TomlNode& node) {
+  VerbsSettings& verbs = draft_.configuration.verbs;
+  const TomlNode* max_ms = find_child(node, "back_off_max_ms");
+  const TomlNode* min_ms = find_child(node, "back_off_min_ms");
+  if (verbs.back_off_min_ms > verbs.back_off_max_ms && !was_refused("verbs", "back_off_min_ms") &&
+      !was_refused("verbs", "back_off_max_ms")) {
+    add_problem((max_ms != nullptr ? max_ms : min_ms)->position,
+                "\"back_off_max_ms\" is " + std::to_string(verbs.back_off_max_ms) +
+                    ", less than \"back_off_min_ms\", which is " +
+                    std::to_string(verbs.back_off_min_ms),
+                "expected the longest pause between two attempts to be the longer one");
+  }
+  const bool is_soft = verbs.driver == "rdma_rxe";
+  if (is_soft && find_child(node, "interface") == nullptr) {
+    add_problem(node.position, "\"interface\" is missing in [verbs]",
+                "expected text: the network interface that soft RoCE (rdma_rxe) is put on");
+  } else if (!is_soft && !was_refused("verbs", "driver")) {
+    refuse_keys(node, {"interface"}, "is for driver = \"rdma_rxe\"",
+                "leave it out: other devices know their interface");
+  }
+  check_verbs_peers(node);
+}
+
+// Each side of a pair can be found by the other, and there is room for all.
+void Reader::check_verbs_peers(const TomlNode& node) {
+  VerbsSettings& verbs = draft_.configuration.verbs;
+  const auto count = static_cast<uint32_t>(verbs.peers.size());
+  const TomlNode* max_peers = find_child(node, "max_peers");
+  if (max_peers == nullptr) {
+    verbs.max_peers = std::max(count, 1U);
+  } else if (count > verbs.max_peers && !was_refused("verbs", "max_peers")) {
+    add_problem(max_peers->position, "\"max_peers\" is " + std::to_string(verbs.max_peers) +
+                                         ", and there are " + std::to_string(count) + " peers",
+                "expected so many or more; or leave it out");
+  }
+  const bool is_by_cm = verbs.connect == VerbsConnect::kRdmaCm;
+  const auto refuse_unix = [&](const TomlNode& table, const char* key,
+                               const std::optional<SocketAddress>& address) {
+    if (!is_by_cm || !address || address->kind != SocketAddress::Kind::kUnix) return;
+    add_problem(find_child(table, key)->position, quoted(key) + " is " + quoted(address->text()),
+                "expected tcp:ADDRESS:PORT: rdma_cm knows no other");
+  };
+  refuse_unix(node, "listen", verbs.listen);
+  const TomlNode* peers = find_child(node, "peer");
+  if (peers == nullptr || peers->children.size() != count) return;
+  for (size_t i = 0; i < count; ++i) {
+    const TomlNode& peer = peers->children[i];
+    refuse_unix(peer, "address", verbs.peers[i].address);
+    if (find_child(peer, "address") || find_child(node, "listen")) continue;
+    add_problem(peer.position, "\"address\" is missing in [[verbs.peer]]",
+                "expected address: tcp:ADDRESS:PORT or unix:/PATH; or set \"listen\" in [verbs], "
+                "where the peer can dial");
+  }
+}
+
+// Towards its peers the appliance has its own name.
+void Reader::check_verbs_names() {
+  const Configuration& configuration = draft_.configuration;
+  const std::string& name = configuration.appliance.name;
+  if (!configuration.verbs.enabled) {
+    for (const TomlPosition& position : draft_.process_verbs) {
+      add_problem(position, "\"verbs\" is true, and there is no [verbs]",
+                  "write the table [verbs], or leave this out");
+    }
+    return;
+  }
+  for (const Value& peer : draft_.peer_names) {
+    if (peer.text != name) continue;
+    add_problem(peer.position, "\"name\" is " + quoted(name) + ", the name of this appliance",
+                "expected the name that [appliance] has at the peer");
+  }
+  const uint64_t max = find_key("verbs.peer", "name")->max;
+  if (name.size() <= max) return;
+  add_problem({}, "the name of the appliance, " + quoted(name) + ", is too long for [verbs]",
+              "expected name in [appliance]: at most " + std::to_string(max) + " bytes");
+}
+
 void Reader::check_across_keys() {
   check_pool();
   const BlockdSettings& blockd = draft_.configuration.blockd;
@@ -92,6 +169,7 @@ void Reader::check_across_keys() {
   check_listen_addresses(blockd.image_listen, draft_.image_listen_positions);
   resolve_shards();
   resolve_groups();
+  check_verbs_names();
   complete_messages();
 }
 

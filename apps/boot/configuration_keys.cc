@@ -2,6 +2,7 @@
 
 #include "pinned_pool/layout.h"
 #include "transport/shm/fast_box_datapath.h"
+#include "transport/verbs/verbs_wire.h"
 
 namespace bedplate::keys {
 namespace {
@@ -26,6 +27,14 @@ constexpr GroupKind kGroupKinds[] = {GroupKind::kLazy, GroupKind::kMesh};
 constexpr const char* kJoinFailures[] = {"continue", "stop"};
 constexpr JoinFailure kJoinFailureValues[] = {JoinFailure::kContinue, JoinFailure::kStop};
 constexpr const char* kSingleCopies[] = {"xpmem", "cma", "knem"};
+constexpr const char* kRights[] = {"read", "write", "atomic"};
+constexpr bool VerbsExportSettings::*kRightValues[] = {&VerbsExportSettings::may_read,
+                                                       &VerbsExportSettings::may_write,
+                                                       &VerbsExportSettings::may_atomic};
+constexpr const char* kVerbsConnects[] = {"exchange", "rdma_cm"};
+constexpr VerbsConnect kVerbsConnectValues[] = {VerbsConnect::kExchange, VerbsConnect::kRdmaCm};
+constexpr const char* kRemoteHeaps[] = {"none", "read"};
+constexpr RemoteHeap kRemoteHeapValues[] = {RemoteHeap::kNone, RemoteHeap::kRead};
 constexpr const char* kMachineEnds[] = {"reboot", "power-off", "halt"};
 constexpr MachineEnd kMachineEndValues[] = {MachineEnd::kReboot, MachineEnd::kPowerOff,
                                             MachineEnd::kHalt};
@@ -39,6 +48,9 @@ static_assert(std::size(kSockets) == std::size(kBackends));
 static_assert(std::size(kLayouts) == std::size(kGroupKinds));
 static_assert(std::size(kSingleCopies) == std::size(kSingleCopyKinds));
 static_assert(std::size(kJoinFailures) == std::size(kJoinFailureValues));
+static_assert(std::size(kRights) == std::size(kRightValues));
+static_assert(std::size(kVerbsConnects) == std::size(kVerbsConnectValues));
+static_assert(std::size(kRemoteHeaps) == std::size(kRemoteHeapValues));
 static_assert(std::size(kMachineEnds) == std::size(kMachineEndValues));
 static_assert(std::size(kCrashDumps) == std::size(kCrashDumpValues));
 
@@ -48,10 +60,16 @@ constexpr uint64_t kProcessMembersMax = 64;
 constexpr uint64_t kSocketPathMax = 107;
 // IFNAMSIZ, without its NUL.
 constexpr uint64_t kInterfaceNameMax = 15;
+// IB_DEVICE_NAME_MAX, without its NUL.
+constexpr uint64_t kDeviceNameMax = 63;
+// What a name has room for in the record of an exchange.
+constexpr uint64_t kVerbsNameMax = kVerbsNameBytes - 1;
+constexpr uint64_t kBackOffMaxMs = 600'000;
 
 VolumeSettings& volume_of(Draft& draft) { return draft.configuration.blockd.volumes.back(); }
 GroupShape& shape_of(Draft& draft) { return draft.configuration.groups.back().shape; }
 ProcessSettings& process_of(Draft& draft) { return draft.configuration.processes.back(); }
+VerbsSettings& verbs_of(Draft& draft) { return draft.configuration.verbs; }
 NetworkSettings& network_of(Draft& draft) { return draft.configuration.networks.back(); }
 
 // Stores a number into `member` of the table that `part` names.
@@ -186,6 +204,11 @@ constexpr Key kKeys[] = {
      [](Draft& d, Value& v) { process_of(d).write.push_back(std::move(v.text)); }},
     {"process", "box_bytes", Type::kSize, "\"4 KiB\"", kFastBoxBytesMin, kFastBoxBytesMax,
      Rule::kPowerOfTwo, BP_NUMBER(process_of(d), box_bytes)},
+    {"process", "verbs", Type::kBoolean, "false", 0, 0, Rule::kNone,
+     [](Draft& d, Value& v) {
+       process_of(d).verbs = v.number != 0;
+       if (process_of(d).verbs) d.process_verbs.push_back(v.position);
+     }},
 
     {"messages", "socket", Type::kPath, "NAME.join in the runtime directory", 1, kSocketPathMax,
      Rule::kNone, BP_TEXT(d.configuration.messages, socket)},
@@ -198,6 +221,60 @@ constexpr Key kKeys[] = {
      [](Draft& d, Value& v) {
        d.configuration.messages.on_join_failure = kJoinFailureValues[v.number];
      }},
+
+    {"verbs", "required", Type::kBoolean, "true", 0, 0, Rule::kNone,
+     BP_NUMBER(verbs_of(d), required)},
+    {"verbs", "device", Type::kText, "the first that can be used", 1, kDeviceNameMax, Rule::kNone,
+     BP_TEXT(verbs_of(d), device)},
+    {"verbs", "port", Type::kInteger, "the first that can be used", 1, 255, Rule::kNone,
+     BP_NUMBER(verbs_of(d), port)},
+    {"verbs", "shard", Type::kShard, "the first shard", 0, 0, Rule::kNone,
+     [](Draft& d, Value& v) { d.shard_references.push_back({&verbs_of(d).shard, std::move(v)}); }},
+    {"verbs", "listen", Type::kAddress, "it only dials", 0, 0, Rule::kNone,
+     [](Draft& d, Value& v) { verbs_of(d).listen = std::move(v.address); }},
+    {"verbs", "connect", Type::kVerbsConnect, "\"exchange\"", 0, 0, Rule::kNone,
+     [](Draft& d, Value& v) { verbs_of(d).connect = kVerbsConnectValues[v.number]; }},
+    {"verbs", "window", Type::kInteger, "64", 4, 4096, Rule::kPowerOfTwo,
+     BP_NUMBER(verbs_of(d), window)},
+    {"verbs", "message_bytes", Type::kSize, "\"4 KiB\"", 256, 64 * kKiB, Rule::kPowerOfTwo,
+     BP_NUMBER(verbs_of(d), message_bytes)},
+    {"verbs", "operations", Type::kInteger, "64", 1, 4096, Rule::kNone,
+     BP_NUMBER(verbs_of(d), operations)},
+    {"verbs", "landing_bytes", Type::kSize, "\"1 MiB\"", 4 * kKiB, kGiB / 2,
+     Rule::kMultipleOf4KiB, BP_NUMBER(verbs_of(d), landing_bytes)},
+    {"verbs", "max_peers", Type::kInteger, "as many as are listed", 1, kVerbsPeerCountMax,
+     Rule::kNone, BP_NUMBER(verbs_of(d), max_peers)},
+    {"verbs", "trust_windows", Type::kBoolean, "false", 0, 0, Rule::kNone,
+     BP_NUMBER(verbs_of(d), trust_windows)},
+    {"verbs", "back_off_min_ms", Type::kInteger, "10", 1, kBackOffMaxMs, Rule::kNone,
+     BP_NUMBER(verbs_of(d), back_off_min_ms)},
+    {"verbs", "back_off_max_ms", Type::kInteger, "1000", 1, kBackOffMaxMs, Rule::kNone,
+     BP_NUMBER(verbs_of(d), back_off_max_ms)},
+    {"verbs", "give_up_ms", Type::kInteger, "30000", 1, 86'400'000, Rule::kNone,
+     BP_NUMBER(verbs_of(d), give_up_ms)},
+    {"verbs", "remote", Type::kRemoteHeap, "\"none\"", 0, 0, Rule::kNone,
+     [](Draft& d, Value& v) { verbs_of(d).remote = kRemoteHeapValues[v.number]; }},
+    {"verbs", "driver", Type::kText, "part of the kernel", 1, kModuleNameMax, Rule::kNone,
+     BP_TEXT(verbs_of(d), driver)},
+    {"verbs", "interface", Type::kText, "required of rdma_rxe", 1, kInterfaceNameMax, Rule::kNone,
+     BP_TEXT(verbs_of(d), interface)},
+
+    {"verbs.peer", "name", Type::kName, kRequired, 1, kVerbsNameMax, Rule::kUnique,
+     [](Draft& d, Value& v) {
+       verbs_of(d).peers.back().name = v.text;
+       d.peer_names.push_back(std::move(v));
+     }},
+    {"verbs.peer", "address", Type::kAddress, "none: it dials", 0, 0, Rule::kUnique,
+     [](Draft& d, Value& v) { verbs_of(d).peers.back().address = std::move(v.address); }},
+
+    {"verbs.export", "name", Type::kName, kRequired, 1, 32, Rule::kUnique,
+     BP_TEXT(verbs_of(d).exports.back(), name)},
+    {"verbs.export", "bytes", Type::kSize, kRequired, 4 * kKiB, kSizeMaxBytes,
+     Rule::kMultipleOf4KiB, BP_NUMBER(verbs_of(d).exports.back(), bytes)},
+    {"verbs.export", "rights", Type::kRights, kRequired, 1, std::size(kRights), Rule::kUnique,
+     [](Draft& d, Value& v) { verbs_of(d).exports.back().*kRightValues[v.number] = true; }},
+    {"verbs.export", "pages", Type::kPages, "those of the pool", 0, 0, Rule::kNone,
+     [](Draft& d, Value& v) { verbs_of(d).exports.back().pages = kPageWishes[v.number]; }},
 
     {"init", "on_terminate", Type::kMachineEnd, "\"power-off\"", 0, 0, Rule::kNone,
      [](Draft& d, Value& v) { d.configuration.init.on_terminate = kMachineEndValues[v.number]; }},
@@ -255,6 +332,10 @@ constexpr Table kTables[] = {
     {"group", false, 16, [](Configuration& c) { c.groups.emplace_back(); }},
     {"process", false, 64, [](Configuration& c) { c.processes.emplace_back(); }},
     {"messages", false, 0, [](Configuration&) {}},
+    {"verbs", false, 0, [](Configuration& c) { c.verbs.enabled = true; }},
+    {"verbs.peer", false, kVerbsPeerCountMax,
+     [](Configuration& c) { c.verbs.peers.emplace_back(); }},
+    {"verbs.export", false, 32, [](Configuration& c) { c.verbs.exports.emplace_back(); }},
     {"init", false, 0, [](Configuration&) {}},
     {"network", false, 16, [](Configuration& c) { c.networks.emplace_back(); }},
     {"watchdog", false, 0, [](Configuration& c) { c.watchdog.enabled = true; }},
@@ -297,7 +378,7 @@ const Table* find_table(std::string_view parent, std::string_view name) {
 
 bool is_list(Type type) noexcept {
   return type == Type::kAddresses || type == Type::kOwners || type == Type::kGrants ||
-         type == Type::kModules || type == Type::kSingleCopy;
+         type == Type::kModules || type == Type::kSingleCopy || type == Type::kRights;
 }
 
 std::span<const char* const> choices_of(Type type) noexcept {
@@ -311,6 +392,9 @@ std::span<const char* const> choices_of(Type type) noexcept {
     case Type::kMachineEnd: return kMachineEnds;
     case Type::kCrashDump: return kCrashDumps;
     case Type::kSingleCopy: return kSingleCopies;
+    case Type::kRights: return kRights;
+    case Type::kVerbsConnect: return kVerbsConnects;
+    case Type::kRemoteHeap: return kRemoteHeaps;
     default: return {};
   }
 }

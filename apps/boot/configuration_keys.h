@@ -20,10 +20,12 @@ inline constexpr uint64_t kVolumeUnitBytes = 4 * kKiB;
 inline constexpr uint64_t kModuleNameMax = 55;  // MODULE_NAME_LEN without its NUL
 inline constexpr uint64_t kLimitUnitBytes = 64 * kKiB;  // what the heap charges an owner at least
 
-// kGrants: owners, but not boot, of which each process has its own.
+// kGrants: owners, but not boot, of which each process has its own. kAddress: of one socket, that
+// can be dialed.
 enum class Type { kName, kText, kPath, kInteger, kSize, kBoolean, kPages, kEnforce, kHeap,
-                  kSockets, kLayout, kJoinFailure, kMachineEnd, kCrashDump, kAddresses, kOwners,
-                  kGrants, kModules, kSingleCopy, kShard, kGroup, kIpAddress, kIpPrefix };
+                  kSockets, kLayout, kJoinFailure, kMachineEnd, kCrashDump, kAddress, kAddresses,
+                  kOwners, kGrants, kModules, kSingleCopy, kRights, kVerbsConnect, kRemoteHeap,
+                  kShard, kGroup, kIpAddress, kIpPrefix };
 
 // kOwnHeap: of a process that joins; a multiple of 4 KiB, none (0) or what a heap needs.
 enum class Rule { kNone, kUnique, kMultipleOf4KiB, kMultipleOfPages, kPowerOfTwo, kOwnHeap };
@@ -51,6 +53,8 @@ struct Draft {
   std::vector<ShardReference> shard_references;
   std::vector<GroupReference> group_references;
   TomlPosition pool_bytes_position;
+  std::vector<Value> peer_names;
+  std::vector<TomlPosition> process_verbs;  // where a process is to use them
 };
 
 struct Key {

@@ -64,6 +64,9 @@ class Reader {
                               const std::vector<TomlPosition>& positions);
   void check_network(const TomlNode& node);
   void check_crash(const TomlNode& node);
+  void check_verbs(const TomlNode& node);
+  void check_verbs_peers(const TomlNode& node);
+  void check_verbs_names();
   void resolve_shards();
   void resolve_groups();
   void complete_messages();

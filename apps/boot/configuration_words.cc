@@ -24,12 +24,16 @@ const char* type_text(Type type) {
     case Type::kLayout:
     case Type::kJoinFailure:
     case Type::kMachineEnd:
-    case Type::kCrashDump: return "choice";
+    case Type::kCrashDump:
+    case Type::kVerbsConnect:
+    case Type::kRemoteHeap: return "choice";
+    case Type::kAddress: return "address";
     case Type::kAddresses: return "list of addresses";
     case Type::kOwners:
     case Type::kGrants: return "list of owners";
     case Type::kModules: return "list of modules";
-    case Type::kSingleCopy: return "list of choices";
+    case Type::kSingleCopy:
+    case Type::kRights: return "list of choices";
     case Type::kShard: return "shard";
     case Type::kGroup: return "group";
     case Type::kIpAddress: return "address";
@@ -48,6 +52,7 @@ std::string span_text(const Key& key) {
     case Type::kSize:
       return std::string(format_bytes(key.min).text) + ".." + format_bytes(key.max).text;
     case Type::kBoolean: return "true or false";
+    case Type::kAddress: return "tcp:ADDRESS:PORT or unix:/PATH";
     case Type::kAddresses: return numbers + " addresses";
     case Type::kOwners: return numbers + " owners of segments";
     case Type::kGrants: return numbers + " owners of segments but boot";

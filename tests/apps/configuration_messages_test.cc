@@ -47,7 +47,7 @@ TEST_GROUP(ConfigurationMessages) {};
 
 TEST(ConfigurationMessages, ShortTablesHaveTheDefaults) {
   STRCMP_CONTAINS(" group main lazy 2 128 4096 4 2 4096 32 16 128 0 64 process worker root 1 0 1 1 "
-                  "0 4096 /run/bedplate/demo.join xpmem cma knem 0",
+                  "0 4096 0 /run/bedplate/demo.join xpmem cma knem 0",
                   described(parsed(file_with_messages())).c_str());
 }
 
@@ -93,8 +93,8 @@ on_join_failure = "stop"
 )";
   STRCMP_CONTAINS(" group slow lazy 9 256 64 2 7 1024 0 1 1 0 128 group quick mesh 13 128 4096 4 0 "
                   "4096 32 16 128 1 64 process worker-1 storage 1 1 3 4 16777216 r:heap "
-                  "r:volume:ram0 w:blockd 4096 process probe 65534 0 0 1 1 0 65536 /tmp/join knem "
-                  "cma 1",
+                  "r:volume:ram0 w:blockd 4096 0 process probe 65534 0 0 1 1 0 65536 0 /tmp/join "
+                  "knem cma 1",
                   described(parsed(text)).c_str());
 }
 

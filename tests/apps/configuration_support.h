@@ -105,12 +105,34 @@ inline void describe_messages(const Configuration& c, std::ostream& out) {
         << process.heap_bytes;
     for (const std::string& owner : process.read) out << " r:" << owner;
     for (const std::string& owner : process.write) out << " w:" << owner;
-    out << ' ' << process.box_bytes;
+    out << ' ' << process.box_bytes << ' ' << process.verbs;
   }
   if (c.processes.empty()) return;
   out << ' ' << c.messages.socket;
   for (const SingleCopyKind kind : c.messages.single_copy) out << ' ' << name_of(kind);
   out << ' ' << static_cast<int>(c.messages.on_join_failure);
+}
+
+inline std::string address_text(const std::optional<SocketAddress>& address) {
+  return address ? address->text() : "-";
+}
+
+// What there is for peers.
+inline void describe_verbs(const VerbsSettings& v, std::ostream& out) {
+  if (!v.enabled) return;
+  out << " verbs " << v.required << " '" << v.device << "' " << int{v.port} << ' ' << v.shard << ' '
+      << address_text(v.listen) << ' ' << static_cast<int>(v.connect) << ' ' << v.window << ' '
+      << v.message_bytes << ' ' << v.operations << ' ' << v.landing_bytes << ' ' << v.max_peers
+      << ' ' << v.trust_windows << ' ' << v.back_off_min_ms << ' ' << v.back_off_max_ms << ' '
+      << v.give_up_ms << ' ' << static_cast<int>(v.remote) << " '" << v.driver << "' '"
+      << v.interface << "'";
+  for (const VerbsPeerSettings& peer : v.peers) {
+    out << " peer " << peer.name << ' ' << address_text(peer.address);
+  }
+  for (const VerbsExportSettings& one : v.exports) {
+    out << " export " << one.name << ' ' << one.bytes << ' ' << one.may_read << one.may_write
+        << one.may_atomic << ' ' << optional_text(one.pages);
+  }
 }
 
 // What the first process of an image looks at.
@@ -154,6 +176,7 @@ inline std::string described(const Configuration& c) {
         << optional_text(volume.pages) << ' ' << optional_text(volume.node);
   }
   describe_messages(c, out);
+  describe_verbs(c.verbs, out);
   return out.str();
 }
 

@@ -211,7 +211,7 @@ TEST(Configuration, RefusesUnknownKeys) {
 TEST(Configuration, RefusesUnknownTables) {
   REFUSED("f:8:2: unknown key \"block\"; did you mean \"blockd\"? the file may have: [appliance], "
           "[pool], [alloc], [[limit]], [event_loop], [[shard]], [blockd], [[group]], "
-          "[[process]], [messages], [init], [[network]], [watchdog], [crash]",
+          "[[process]], [messages], [verbs], [init], [[network]], [watchdog], [crash]",
           file_with({{8, "[block]"}, {10, "[[block.volume]]"}}));
   REFUSED("f:10:10: unknown key \"volumes\"; did you mean \"volume\"? [blockd] may have: listen, "
           "image_listen, connections_shard, volumes_shard, max_connections, "
