@@ -42,6 +42,15 @@ Json to_json(const AppliancePlan& plan, const std::vector<std::string>& modules)
   json["stacks"] = {{"count", plan.stacks.count},
                     {"bytes_each", plan.stacks.bytes_each},
                     {"bytes", plan.stacks.total_bytes()}};
+  if (plan.verbs.empty()) return json;
+  json["verbs"] = Json::array();
+  for (const VerbsContextPlan& context : plan.verbs) {
+    json["verbs"].push_back({{"process", context.process},
+                             {"contexts", context.count},
+                             {"regions_each", context.region_count},
+                             {"locked_bytes_each", context.locked_bytes},
+                             {"locked_bytes", context.total_bytes()}});
+  }
   return json;
 }
 
@@ -70,6 +79,19 @@ struct Rows {
   }
 };
 
+// What is registered is locked once for each context, and what is opened to peers once more.
+void print_contexts(const std::vector<VerbsContextPlan>& contexts) {
+  uint64_t bytes = 0;
+  for (const VerbsContextPlan& context : contexts) {
+    std::printf("verbs, %s: %" PRIu64 " context%s x %" PRIu64 " regions x %s locked",
+                context.process.c_str(), context.count, context.count == 1 ? "" : "s",
+                context.region_count, format_bytes(context.locked_bytes).text);
+    std::printf(context.count == 1 ? "\n" : ": %s\n", format_bytes(context.total_bytes()).text);
+    bytes += context.total_bytes();
+  }
+  if (contexts.size() > 1) std::printf("verbs, all: %s locked\n", format_bytes(bytes).text);
+}
+
 void print_table(const AppliancePlan& plan) {
   const Rows rows = {owner_width(plan)};
   std::printf("%-*s %16s  %-6s %s\n", rows.width, "owner", "bytes", "page", "node");
@@ -92,6 +114,7 @@ void print_table(const AppliancePlan& plan) {
   std::printf("beside the pool: %" PRIu64 " thread stack%s of %s, private and locked\n",
               plan.stacks.count, plan.stacks.count == 1 ? "" : "s",
               format_bytes(plan.stacks.bytes_each).text);
+  print_contexts(plan.verbs);
 }
 
 }  // namespace

@@ -101,6 +101,8 @@ Result<std::vector<SegmentRequest>> all_requests(const Configuration& configurat
     requests = plan_block_server(block_server_options(configuration));
   }
   requests.insert(requests.end(), messages.requests.begin(), messages.requests.end());
+  const std::vector<SegmentRequest> peers = plan_peers(configuration);
+  requests.insert(requests.end(), peers.begin(), peers.end());
   BP_TRY(check_segment_count(configuration, requests.size()));
   std::vector<SegmentRequest> segments = requests;
   segments.insert(segments.begin(), {"heap"});
@@ -134,10 +136,13 @@ Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
   PoolPlan plan = pool.take();
   SegmentPlan& heap = plan.segments[1];
   heap.carves = {{"heap:reserve", kHeapReserveBytes}, {heap.owner, heap.bytes - kHeapReserveBytes}};
-  const uint64_t thread_count = messages.value().groups.empty() ? 0 : kMessagingThreadCount;
+  const uint64_t thread_count = (messages.value().groups.empty() ? 0 : kMessagingThreadCount) +
+                                (configuration.verbs.enabled ? kPeersThreadCount : 0);
+  std::vector<VerbsContextPlan> verbs = plan_verbs_contexts(configuration, plan);
   return AppliancePlan{std::move(plan),
                        {configuration.shards.size() + thread_count, kThreadStackBytes},
-                       std::move(messages.value().groups)};
+                       std::move(messages.value().groups),
+                       std::move(verbs)};
 }
 
 }  // namespace bedplate

@@ -4,12 +4,13 @@
 #include "apps/blockd/block_server.h"
 #include "apps/boot/configuration.h"
 #include "apps/boot/messages_plan.h"
+#include "apps/boot/peers_plan.h"
 #include "pinned_pool/plan.h"
 
 namespace bedplate {
 
 struct StackPlan {
-  uint64_t count = 0;  // one for each shard, and those of messaging
+  uint64_t count = 0;  // one for each shard, those of messaging, and that of peers
   uint64_t bytes_each = 0;
   uint64_t total_bytes() const noexcept { return count * bytes_each; }
 };
@@ -18,10 +19,14 @@ struct AppliancePlan {
   PoolPlan pool;
   StackPlan stacks;  // private locked memory beside the pool
   std::vector<GroupPlan> groups;  // what the segments fifo: and exchange: hold
+  std::vector<VerbsContextPlan> verbs;  // what is registered with the device of [verbs]
 };
 
 // Where there are groups: the control thread, and who waits on the bells.
 inline constexpr uint64_t kMessagingThreadCount = 2;
+
+// With [verbs]: who connects peers.
+inline constexpr uint64_t kPeersThreadCount = 1;
 
 // For whom blockd allocates from the heap.
 inline constexpr const char* kBlockdHeapOwner = "heap:blockd";

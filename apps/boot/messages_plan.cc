@@ -36,7 +36,7 @@ bool is_owners_alone(const SegmentRequest& request) noexcept {
   for (const std::string_view prefix : {"heap:", "fifo:", "exchange:"}) {
     if (owner.starts_with(prefix)) return true;
   }
-  return owner == "heap" || owner == "members";
+  return owner == "heap" || owner == "members" || owner == "verbs";
 }
 
 Error no_such_segment(const ProcessSettings& process, const char* key, const std::string& text,

@@ -40,11 +40,6 @@ uint64_t private_bytes(const VerbsShape& shape) noexcept {
                   kPageBytes);
 }
 
-// What peers read: a page with the flush word, then the landing zone.
-uint64_t export_bytes(const VerbsShape& shape) noexcept {
-  return kPageBytes + align_up(shape.landing_bytes, kPageBytes);
-}
-
 uint64_t random_instance() {
   std::random_device source;
   return uint64_t{source()} << 32 | source() | 1;
@@ -53,7 +48,35 @@ uint64_t random_instance() {
 }  // namespace
 
 uint64_t verbs_memory_bytes(const VerbsShape& shape) noexcept {
-  return private_bytes(shape) + export_bytes(shape);
+  return private_bytes(shape) + verbs_shared_bytes(shape);
+}
+
+// A page with the flush word, then the landing zone.
+uint64_t verbs_shared_bytes(const VerbsShape& shape) noexcept {
+  return kPageBytes + align_up(shape.landing_bytes, kPageBytes);
+}
+
+std::vector<VerbsDemand> VerbsProvider::demands(const VerbsShape& shape,
+                                                const ibv_device_attr& limits,
+                                                bool uses_windows) {
+  const uint64_t requests = request_count(shape);
+  const uint64_t receives = receive_count_of(shape);
+  const auto limit = [](int value) { return static_cast<uint64_t>(std::max(value, 0)); };
+  return {
+      {"queue pairs", "make the number of peers smaller", shape.peer_count_max,
+       limit(limits.max_qp)},
+      {"requests in a queue", "make the window or the operations of a peer smaller", requests,
+       limit(limits.max_qp_wr)},
+      {"shared receive queues", "have fewer shards that use verbs", 1, limit(limits.max_srq)},
+      {"receives in a shared queue", "make the number of peers or the window smaller", receives,
+       limit(limits.max_srq_wr)},
+      {"completions in a queue", "make the number of peers or the window smaller",
+       receives + shape.peer_count_max * requests, limit(limits.max_cqe)},
+      {"memory windows", "make the number of peers smaller",
+       uses_windows ? uint64_t{shape.peer_count_max} * VerbsEndpoint::kWindowCount : 0,
+       limit(limits.max_mw)},
+      {"pieces in a request", "use another device", SendQueue::kPiecesMax, limit(limits.max_sge)},
+  };
 }
 
 uint32_t VerbsProvider::receive_count() const noexcept { return receive_count_of(options_.shape); }
@@ -84,9 +107,10 @@ Result<void> VerbsProvider::create(const VerbsProviderOptions& options,
   memory_key_ = VerbsDevice::local_key(own.key);
   uses_windows_ = options_.device->enforces_windows() ||
                   (options_.trust_windows && options_.device->has_windows());
-  BP_TRY(check_limits());
+  const VerbsDevice& device = *options_.device;
+  BP_TRY(device.check_demands(demands(options_.shape, device.limits(), uses_windows_)));
   const std::span<std::byte> shared =
-      options_.memory.subspan(private_bytes(options_.shape), export_bytes(options_.shape));
+      options_.memory.subspan(private_bytes(options_.shape), verbs_shared_bytes(options_.shape));
   auto exported = options_.device->add_export(*options_.pool, shared, RemoteRights::kRead);
   if (!exported.ok()) return exported.error();
   landing_key_ = exported.value()->remote_key;
@@ -108,29 +132,6 @@ Result<void> VerbsProvider::create(const VerbsProviderOptions& options,
                           .bell = &bell_,
                           .loop_bell = options_.loop_bell},
                          std::move(links));
-}
-
-Result<void> VerbsProvider::check_limits() const {
-  const ibv_device_attr& limits = options_.device->limits();
-  const VerbsShape& shape = options_.shape;
-  const uint64_t requests = request_count(shape);
-  const auto limit = [](int value) { return static_cast<uint64_t>(std::max(value, 0)); };
-  const VerbsDemand demands[] = {
-      {"queue pairs", "make the number of peers smaller", shape.peer_count_max,
-       limit(limits.max_qp)},
-      {"requests in a queue", "make the window or the operations of a peer smaller", requests,
-       limit(limits.max_qp_wr)},
-      {"shared receive queues", "have fewer shards that use verbs", 1, limit(limits.max_srq)},
-      {"receives in a shared queue", "make the number of peers or the window smaller",
-       receive_count(), limit(limits.max_srq_wr)},
-      {"completions in a queue", "make the number of peers or the window smaller",
-       receive_count() + shape.peer_count_max * requests, limit(limits.max_cqe)},
-      {"memory windows", "make the number of peers smaller",
-       uses_windows_ ? uint64_t{shape.peer_count_max} * VerbsEndpoint::kWindowCount : 0,
-       limit(limits.max_mw)},
-      {"pieces in a request", "use another device", SendQueue::kPiecesMax, limit(limits.max_sge)},
-  };
-  return options_.device->check_demands(demands);
 }
 
 Result<void> VerbsProvider::make_queues() {

@@ -44,6 +44,8 @@ struct VerbsShape {
 };
 // How much memory a provider of this shape needs, in whole pages.
 uint64_t verbs_memory_bytes(const VerbsShape& shape) noexcept;
+// How much of it peers may read; it is registered once more.
+uint64_t verbs_shared_bytes(const VerbsShape& shape) noexcept;
 
 // Written by the shard that polls.
 struct VerbsCounters {
@@ -81,6 +83,10 @@ class VerbsProvider final : public Provider {
   // Peers notice at once. What was not consumed yet is lost to them.
   ~VerbsProvider() override;
 
+  // What one of this shape takes of a device that has `limits`: each is held against its limit.
+  static std::vector<VerbsDemand> demands(const VerbsShape& shape, const ibv_device_attr& limits,
+                                          bool uses_windows);
+
   // Requires: before the seal; called once. Errors: a limit of the device that the shape exceeds,
   // with both numbers; the device's; it cannot listen.
   Result<void> create(const VerbsProviderOptions& options, const Dispatcher& dispatcher);
@@ -102,7 +108,6 @@ class VerbsProvider final : public Provider {
  private:
   friend class VerbsEndpoint;
   static constexpr uint32_t kReceiveTag = UINT32_MAX;  // upper half of the wr_id of receives
-  Result<void> check_limits() const;
   Result<void> make_queues();
   Result<void> make_endpoints();
 

@@ -1,0 +1,86 @@
+#include "apps/boot/peers_plan.h"
+
+#include <algorithm>
+
+#include "apps/boot/messages_plan.h"
+#include "transport/verbs/verbs_provider.h"
+
+namespace bedplate {
+namespace {
+
+void add_region(VerbsContextPlan* context, uint64_t bytes) {
+  ++context->region_count;
+  context->locked_bytes += bytes;
+}
+
+VerbsContextPlan appliance_context(const Configuration& configuration, const PoolPlan& pool) {
+  const VerbsSettings& verbs = configuration.verbs;
+  VerbsContextPlan context;
+  context.process = configuration.appliance.name;
+  for (const SegmentPlan& segment : pool.segments) {
+    if (segment.is_for_devices) add_region(&context, segment.bytes);
+  }
+  add_region(&context, verbs_shared_bytes(verbs_shape(verbs)));
+  for (const VerbsExportSettings& one : verbs.exports) add_region(&context, one.bytes);
+  if (verbs.remote == RemoteHeap::kRead) {
+    add_region(&context, pool.segments[0].bytes);
+    add_region(&context, pool.segments[1].bytes);
+  }
+  return context;
+}
+
+// Its segment 0, and what of the pool it may write and devices may have.
+VerbsContextPlan process_context(const Configuration& configuration,
+                                 const ProcessSettings& process, const PoolPlan& pool) {
+  VerbsContextPlan context;
+  context.process = process.name;
+  context.count = process.max_count;
+  add_region(&context, pool.segments[0].bytes);
+  const OwnerName heap = instance_owner("heap", process, 0);
+  const OwnerName fifo("fifo", process.trusted ? configuration.groups[process.group].name : "");
+  for (const SegmentPlan& segment : pool.segments) {
+    const auto is_granted = [&](const std::string& text) {
+      return names_segment(text, segment.owner);
+    };
+    const bool is_written = segment.owner == heap || (process.trusted && segment.owner == fifo) ||
+                            std::any_of(process.write.begin(), process.write.end(), is_granted);
+    if (segment.is_for_devices && is_written) add_region(&context, segment.bytes);
+  }
+  return context;
+}
+
+}  // namespace
+
+VerbsShape verbs_shape(const VerbsSettings& settings) noexcept {
+  return {.peer_count_max = settings.max_peers,
+          .window = settings.window,
+          .message_bytes = settings.message_bytes,
+          .operation_count_max = settings.operations,
+          .landing_bytes = settings.landing_bytes};
+}
+
+std::vector<SegmentRequest> plan_peers(const Configuration& configuration) {
+  const VerbsSettings& verbs = configuration.verbs;
+  if (!verbs.enabled) return {};
+  const PageWish pages = configuration.pool.pages;
+  const int node = node_of_cpu(configuration.shards[verbs.shard].cpu);
+  const uint64_t bytes = verbs_memory_bytes(verbs_shape(verbs));
+  std::vector<SegmentRequest> requests = {{"verbs", {{"verbs", bytes}}, {pages, node}}};
+  for (const VerbsExportSettings& one : verbs.exports) {
+    const OwnerName owner("export", one.name);
+    requests.push_back({owner, {{owner, one.bytes}}, {one.pages.value_or(pages), node}});
+  }
+  return requests;
+}
+
+std::vector<VerbsContextPlan> plan_verbs_contexts(const Configuration& configuration,
+                                                  const PoolPlan& pool) {
+  if (!configuration.verbs.enabled) return {};
+  std::vector<VerbsContextPlan> contexts = {appliance_context(configuration, pool)};
+  for (const ProcessSettings& process : configuration.processes) {
+    if (process.verbs) contexts.push_back(process_context(configuration, process, pool));
+  }
+  return contexts;
+}
+
+}  // namespace bedplate
