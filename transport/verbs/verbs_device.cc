@@ -4,6 +4,7 @@
 #include <cinttypes>
 #include <cstring>
 
+#include "platform/file.h"
 #include "platform/units.h"
 #include "transport/verbs/window_probe.h"
 
@@ -59,6 +60,7 @@ Result<std::unique_ptr<VerbsDevice>> VerbsDevice::open(const VerbsDeviceOptions&
     return error_from_errno("opening the RDMA device %s", name)
         .set_cure("make /dev/infiniband/uverbs* readable and writable for this user");
   }
+  set_blocking(device->context_->async_fd, false);
   device->domain_ = ibv_alloc_pd(device->context_);
   if (device->domain_ == nullptr ||
       ibv_query_device(device->context_, &device->limits_) != 0) {
@@ -141,6 +143,19 @@ const VerbsExport* VerbsDevice::find_export(const void* memory, uint64_t bytes,
     }
   }
   return nullptr;
+}
+
+// Peers can cause some of them: a line a second is enough.
+uint32_t VerbsDevice::take_events() noexcept {
+  uint32_t count = 0;
+  ibv_async_event event = {};
+  for (; ibv_get_async_event(context_, &event) == 0; ++count) {
+    if (event_lines_.try_pass()) {
+      BP_LOG_INFO("verbs: %s says: %s", kind_.name, ibv_event_type_str(event.event_type));
+    }
+    ibv_ack_async_event(&event);
+  }
+  return count;
 }
 
 Result<void> VerbsDevice::check_demands(std::span<const VerbsDemand> demands) const {

@@ -14,6 +14,7 @@
 
 #include <infiniband/verbs.h>
 
+#include "platform/log.h"
 #include "transport/registration.h"
 #include "transport/verbs/verbs_ports.h"
 
@@ -75,6 +76,10 @@ class VerbsDevice final : public Device {
   // Errors: the first demand that is over its limit, with both numbers.
   Result<void> check_demands(std::span<const VerbsDemand> demands) const;
 
+  // Takes what the device has to tell of itself (a port that went down, a queue in error), logs it,
+  // and returns how many such events there were. Does not block. Threads: one.
+  uint32_t take_events() noexcept;
+
   static uint32_t local_key(Key key) noexcept { return static_cast<uint32_t>(key); }
   ibv_mr* region(Key key) const noexcept { return regions_[key >> 32]; }
 
@@ -101,6 +106,7 @@ class VerbsDevice final : public Device {
   std::vector<ibv_mr*> regions_;
   std::vector<ibv_mr*> export_regions_;
   std::vector<VerbsExport> exports_;  // of fixed capacity: they are pointed to
+  OncePerSecond event_lines_;
 };
 
 }  // namespace bedplate

@@ -228,6 +228,29 @@ Result<Endpoint*> VerbsProvider::connect(const PeerAddress& peer) {
   return error.set_cure("add it to the list of peers, at both sides");
 }
 
+const char* to_text(PeerState state) noexcept {
+  switch (state) {
+    case PeerState::kWaiting: return "waiting";
+    case PeerState::kDialing: return "dialing";
+    case PeerState::kConnected: return "connected";
+    case PeerState::kGivenUp: return "gone";
+    case PeerState::kCutOff: return "cut off";
+  }
+  return "";
+}
+
+PeerState VerbsProvider::peer_state(uint32_t index) const noexcept {
+  const VerbsLink& link = endpoints_[index]->link_;
+  const LinkState state = link.state.load(std::memory_order_acquire);
+  if (state == LinkState::kCutOff) return PeerState::kCutOff;
+  if (state == LinkState::kUp && link.can_send.load(std::memory_order_acquire)) {
+    return PeerState::kConnected;
+  }
+  if (link.is_given_up.load(std::memory_order_acquire)) return PeerState::kGivenUp;
+  const bool is_dialed = link.address && link.is_wanted.load(std::memory_order_acquire);
+  return is_dialed ? PeerState::kDialing : PeerState::kWaiting;
+}
+
 bool VerbsProvider::is_connected(const Endpoint& endpoint) noexcept {
   return static_cast<const VerbsEndpoint&>(endpoint).may_send_;
 }

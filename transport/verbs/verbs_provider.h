@@ -34,6 +34,16 @@ struct VerbsPeer {
 // Completions are taken, and receives posted again, so many at a time.
 inline constexpr uint32_t kCompletionBatch = 16;
 
+// How far the connection to a peer is.
+enum class PeerState : uint8_t {
+  kWaiting,    // for it to dial
+  kDialing,
+  kConnected,
+  kGivenUp,    // sends say that it is gone; it is dialed on
+  kCutOff,     // it broke the rules
+};
+const char* to_text(PeerState state) noexcept;
+
 // What the provider's memory is computed from.
 struct VerbsShape {
   uint32_t peer_count_max = 8;
@@ -100,6 +110,9 @@ class VerbsProvider final : public Provider {
   void announce_awake() noexcept override;
   void sleep(uint64_t timeout_ns) noexcept override;
   bool can_sleep() const noexcept override { return true; }
+
+  // In the order of the options. Threads: any.
+  PeerState peer_state(uint32_t index) const noexcept;
 
   // Whether messages can be sent to `endpoint`, one of this provider's, now.
   static bool is_connected(const Endpoint& endpoint) noexcept;
