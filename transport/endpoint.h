@@ -130,7 +130,8 @@ class Endpoint {
   virtual SendStatus flush(Completion* done) noexcept = 0;
 
   // Describes `memory` of this process, which it may write, to this peer, which may read and write
-  // it until withdraw().
+  // it until withdraw(); what is under way then has ended when a flush that is started afterwards
+  // ends, or says kGone.
   // Errors: what stands against it.
   virtual Result<RemoteMemory> expose(std::span<std::byte> memory) = 0;
   virtual void withdraw(const RemoteMemory& memory) noexcept = 0;

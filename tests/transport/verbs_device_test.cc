@@ -56,8 +56,7 @@ struct Pair {
     while (ibv_poll_cq(completions, 1, &completion) == 0) {
     }
     if (completion.status != IBV_WC_SUCCESS) {  // the same pair goes on, as after any loss
-      here.reset();
-      there.reset();
+      CHECK(here.reset().ok() && there.reset().ok());
       connect();
     }
     return completion.status;
@@ -170,6 +169,19 @@ TEST(VerbsDevice, ExportsGiveJustTheirRightsOnJustTheirBytes) {
                 pair.run(IBV_WR_RDMA_WRITE, local, key, 10, at, writable_key + 1));
   }
   keys.destroy();
+}
+
+TEST(VerbsDevice, WhatItCannotSendInlineIsNotAskedOfIt) {
+  if (!is_there) BP_SKIP(kNoVerbs);
+  open();
+  ibv_cq* completions = ibv_create_cq(device->context(), 16, nullptr, nullptr, 0);
+  QueuePair queue_pair;
+  const auto made = queue_pair.create(
+      *device, {.completions = completions, .send_count_max = 4, .inline_bytes = 1 << 20});
+  CHECK_TEXT(made.ok(), made.ok() ? "" : made.error().answer);
+  CHECK(queue_pair.inline_bytes() > 0 && queue_pair.inline_bytes() < 1 << 20);
+  queue_pair.destroy();
+  ibv_destroy_cq(completions);
 }
 
 TEST(VerbsDevice, WhatThePlanExceedsIsSaidWithBothNumbers) {

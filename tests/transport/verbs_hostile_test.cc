@@ -117,6 +117,23 @@ TEST(VerbsHostile, NonsenseInMessagesIsCutOffForGood) {
   check_that_a_is_unaffected();
 }
 
+TEST(VerbsHostile, WhoTakesAllReceivesDoesNotCostOthersTheirConnection) {
+  if (!start()) BP_SKIP(kNoVerbs);
+  Stranger stranger(stranger_options());
+  CHECK(stranger.connect());
+  for (uint32_t i = 0; i < 300; ++i) {  // more than b has for all its peers
+    VerbsMessageHeader header = stranger.header();
+    header.number = i;
+    header.am = kUnheard;
+    stranger.post(header, "", 0);
+  }
+  CHECK(rig->a.to("b").am_send(kHeard, {}) == SendStatus::kDone);
+  const uint64_t end_ns = monotonic_ns() + 70 * kNsPerMs;
+  while (monotonic_ns() < end_ns) rig->a.messenger->poll(16);  // b is late
+  CHECK(rig->poll_until([&] { return rig->b.counters.cut_off.read() == 1 && delivered == 1; }));
+  check_that_a_is_unaffected();
+}
+
 TEST(VerbsHostile, WhoSendsMoreThanItsWindowIsCutOff) {
   if (!start()) BP_SKIP(kNoVerbs);
   Stranger stranger(stranger_options());

@@ -5,87 +5,34 @@
 #include <cstring>
 #include <random>
 
-#include "alloc/pool_heap.h"
 #include "tests/support/seed.h"
 #include "tests/support/skip.h"
 #include "tests/support/stderr_capture.h"
-#include "tests/transport/group_rig.h"
-#include "tests/transport/verbs_rig.h"
-
-#include "CppUTest/TestHarness.h"
+#include "tests/transport/verbs_fixture.h"
 
 using namespace bedplate;
 using namespace bedplate::test;
 
-namespace {
-
-constexpr AmId kData = 3;
-constexpr AmId kLent = 4;
-
-// What one side was sent.
-struct Inbox {
-  std::vector<std::string> payloads;
-  std::vector<Loan> loans;
-
-  explicit Inbox(Messenger& messenger) {
-    const AmHandler handler = {[](void* self, const Message& message) noexcept {
-                                 auto& inbox = *static_cast<Inbox*>(self);
-                                 inbox.payloads.emplace_back(
-                                     reinterpret_cast<const char*>(message.payload.data()),
-                                     message.payload.size());
-                                 if (message.loan.is_there()) inbox.loans.push_back(message.loan);
-                               },
-                               this};
-    messenger.set_handler(kData, handler);
-    messenger.set_handler(kLent, handler);
-  }
-};
-
-std::span<const std::byte> view(const std::string& text) { return std::as_bytes(std::span(text)); }
-
-// A block of the pool, freed at the end.
-struct Block {
-  explicit Block(uint64_t size) : bytes(size), memory(static_cast<std::byte*>(std::malloc(size))) {}
-  ~Block() { std::free(memory); }
-  std::span<std::byte> span() const { return {memory, bytes}; }
-  uint64_t bytes;
-  std::byte* memory;
-};
-
-}  // namespace
-
-TEST_GROUP(VerbsProvider) {
+TEST_GROUP_BASE(VerbsProvider, VerbsFixture) {
   Seed seed;
-  std::unique_ptr<VerbsRig> rig;
-
-  bool start(const VerbsRigOptions& options = {}) {
-    if (!has_verbs_device()) return false;
-    rig = std::make_unique<VerbsRig>(options);
-    CHECK(rig->connect());
-    return true;
-  }
-  Endpoint& to_b() { return rig->a.to("b"); }
-  Endpoint& to_a() { return rig->b.to("a"); }
-  SendStatus insist(const std::function<SendStatus()>& operation) {
-    SendStatus status = SendStatus::kAgain;
-    rig->poll_until([&] {
-      status = operation();
-      return status != SendStatus::kAgain;
-    });
-    return status;
-  }
-  // Refused by b's device, as what an attacker would do: both queue pairs are broken afterwards.
-  void break_connection(const RemoteMemory& exposed, Outcome expected = Outcome::kNotDone) {
-    RemoteMemory forged = exposed;
-    forged.key += 0x1000;
-    Counted ended;
-    Block block(1000);
-    CHECK(insist([&] { return to_b().put(block.span().first(8), forged, &ended); }) ==
-          SendStatus::kPending);
-    CHECK(rig->poll_until([&] { return ended.count == 1; }));
-    CHECK(ended.outcome == expected);
-  }
 };
+
+TEST(VerbsProvider, ShapesThatCannotBeAreRefusedWithWhatCan) {
+  CHECK(check_shape({}).ok());
+  CHECK(check_shape({.peer_count_max = 1, .window = 2, .message_bytes = 256,
+                     .operation_count_max = 1, .landing_bytes = 0}).ok());
+  for (const uint16_t window : std::initializer_list<uint16_t>{0, 1, 3, 63, 32768}) {
+    CHECK_FALSE(check_shape({.window = window}).ok());
+  }
+  for (const uint32_t bytes : {0u, 192u, 4095u, 4100u}) {
+    CHECK_FALSE(check_shape({.message_bytes = bytes}).ok());
+  }
+  CHECK_FALSE(check_shape({.peer_count_max = 0}).ok());
+  CHECK_FALSE(check_shape({.operation_count_max = 0}).ok());
+  const auto refused = check_shape({.window = 63});
+  STRCMP_EQUAL("63 messages in a window: from 2 to 16384 can be", refused.error().answer);
+  STRCMP_EQUAL("choose a power of two, such as 64", refused.error().cure);
+}
 
 TEST(VerbsProvider, TellsWhoIsNotInItsList) {
   if (!start()) BP_SKIP(kNoVerbs);

@@ -39,8 +39,8 @@ struct StrangerOptions {
 class Stranger {
  public:
   explicit Stranger(const StrangerOptions& options) : options_(options) {
-    completions_ = ibv_create_cq(options_.device->context(), 256, nullptr, nullptr, 0);
-    const QueuePairOptions queue = {.completions = completions_, .send_count_max = 128};
+    completions_ = ibv_create_cq(options_.device->context(), 1024, nullptr, nullptr, 0);
+    const QueuePairOptions queue = {.completions = completions_, .send_count_max = 512};
     BP_ASSERT(queue_pair_.create(*options_.device, queue).ok());
   }
   ~Stranger() {
@@ -103,7 +103,7 @@ class Stranger {
     place_ = welcome->place;
     peer_ = {welcome->queue_pair, welcome->packet_number, {}, welcome->lid, IBV_MTU_1024, 1};
     std::memcpy(peer_.gid.raw, welcome->gid, sizeof welcome->gid);
-    queue_pair_.reset();
+    BP_ASSERT(queue_pair_.reset().ok());
     BP_ASSERT(queue_pair_.connect(kMark, peer_, {.timeout_log2 = 14, .count = 1}).ok());
     record.kind = static_cast<uint16_t>(ExchangeKind::kReady);
     finish_record(record);
@@ -198,6 +198,11 @@ inline const MessageAttack kMessageAttacks[] = {
     {"a message shorter than a header",
      [](Stranger& stranger) {
        stranger.post_raw(static_cast<std::byte*>(std::calloc(1, 64)), 31);
+     }},
+    {"a message longer than any receive",
+     [](Stranger& stranger) {
+       static const char body[4096] = {};
+       stranger.post(stranger.header(), body, sizeof body);
      }},
     {"another length than it has",
      [](Stranger& stranger) {

@@ -239,6 +239,7 @@ void LinkExchange::look_after(VerbsLink& link, uint64_t now_ns) noexcept {
   if (Talk* lifeline = talk_of(link, true); lifeline != nullptr) drop(*lifeline);
   Talk* talk = talk_of(link, false);
   if (talk != nullptr && talk->stage == Stage::kAwaitReady) drop(*talk);
+  if (state == LinkState::kLost) return;
   if (state == LinkState::kCutOff) return note_cut_off(link);
   if (!link.is_wanted.load(std::memory_order_acquire)) return;
   if (dial_state.down_since_ns == 0) {

@@ -115,6 +115,7 @@ void LinkExchange::answer_hello(Talk& talk) noexcept {
   VerbsLink& link = *talk.link;
   const LinkState state = link.state.load(std::memory_order_acquire);
   if (state == LinkState::kUp) return break_link(link);
+  if (state == LinkState::kLost) return refuse(talk, Refusal::kDevice);
   note_cut_off(link);
   if (talk.record.instance == dialing(link).cut_instance) return refuse(talk, Refusal::kCutOff);
   if (Talk* lifeline = talk_of(link, true); lifeline != nullptr) drop(*lifeline);

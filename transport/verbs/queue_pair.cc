@@ -6,8 +6,9 @@
 namespace bedplate {
 namespace {
 
-// Receiver not ready: 0.64 ms. Credits keep it from happening; seven would be for ever.
-constexpr uint8_t kMinRnrTimer = 12;
+// Receiver not ready: 20 ms, six times; seven would be for ever. Credits keep it from happening, but
+// for a peer that ignores them and takes all receives: the others wait until it is cut off.
+constexpr uint8_t kMinRnrTimer = 22;
 constexpr uint8_t kRnrRetryCount = 6;
 constexpr uint8_t kReadsMax = 16;
 
@@ -38,6 +39,11 @@ Result<void> QueuePair::create(const VerbsDevice& device,
   attributes.cap.max_inline_data = options.inline_bytes;
   attributes.qp_type = IBV_QPT_RC;
   handle_ = ibv_create_qp(device.domain(), &attributes);
+  // Who is asked for more than it sends inline may give what it has, or nothing at all.
+  for (uint32_t bytes = options.inline_bytes; handle_ == nullptr && errno == EINVAL && bytes > 0;) {
+    attributes.cap.max_inline_data = bytes /= 2;
+    handle_ = ibv_create_qp(device.domain(), &attributes);
+  }
   if (handle_ == nullptr) {
     return error_from_errno("making a queue pair of %s with %u send requests of %u pieces",
                             device.kind().name, options.send_count_max, options.send_pieces_max)
@@ -124,11 +130,11 @@ void QueuePair::fail() noexcept {
   ibv_modify_qp(handle_, &attributes, IBV_QP_STATE);
 }
 
-void QueuePair::reset() noexcept {
+Result<void> QueuePair::reset() noexcept {
   ibv_qp_attr attributes = {};
   attributes.qp_state = IBV_QPS_RESET;
-  const int outcome = ibv_modify_qp(handle_, &attributes, IBV_QP_STATE);
-  BP_ASSERT(outcome == 0);  // allowed from every state; a device that refuses it is lost
+  return modified(ibv_modify_qp(handle_, &attributes, IBV_QP_STATE), "RESET",
+                  device_->kind().name);
 }
 
 }  // namespace bedplate

@@ -61,7 +61,8 @@ class QueuePair {
   // What was posted comes back as flushed. It may be called in any state.
   void fail() noexcept;
   // Nothing of it can reach memory any more, from here or from the peer, and no completion comes.
-  void reset() noexcept;
+  // Errors: the device's, which is allowed none: it is gone.
+  Result<void> reset() noexcept;
 
   ibv_qp* handle() const noexcept { return handle_; }
   uint32_t number() const noexcept { return handle_->qp_num; }

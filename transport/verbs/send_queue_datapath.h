@@ -2,8 +2,8 @@
 // one list (one doorbell), and end in their order.
 //
 // Not every request is signalled: a completion says that all before it have ended, too. So of a
-// list only the last asks for one, and lists that nobody waits for not even that, until a quarter
-// of the queue is without.
+// list only the last asks for one, and lists that nobody waits for (messages, binds, parts whose
+// last is still to come) not even that, until a quarter of the queue is without.
 //
 // Requests count on over all lives of the queue pair; a completion of a former life is known by its
 // number.
@@ -22,7 +22,8 @@ namespace bedplate {
 enum class RequestKind : uint8_t {
   kMessage,          // nobody waits for it
   kAcknowledgement,
-  kOperation,        // put, get, flush, the pieces before the last of one
+  kOperation,        // put, get, flush
+  kPart,             // of a put or get that takes several requests, all but the last
   kAtomic,           // `before` gets what the cell has
   kBind,
   kInvalidate,       // `place`: the loan whose block is then free
@@ -31,6 +32,8 @@ enum class RequestKind : uint8_t {
 
 struct Request {
   RequestKind kind = RequestKind::kMessage;
+  // A refusal may come when a part of it has happened.
+  bool can_be_cut_short = false;
   uint32_t place = 0;
   Completion* done = nullptr;
   uint64_t* before = nullptr;
@@ -61,8 +64,14 @@ class SendQueue {
   // Which place of the ring the next request gets: for what belongs to a request, such as a cell.
   uint32_t next_place() const noexcept { return next_ & (depth_ - 1); }
 
-  // The one that was added last.
-  Request& last() noexcept { return requests_[(next_ - 1) & (depth_ - 1)]; }
+  // The part that was added last is the end of its transfer. Requires: it is listed still, or
+  // nothing is posted any more.
+  void end_transfer(Completion* done) noexcept {
+    Request& last = requests_[(next_ - 1) & (depth_ - 1)];
+    last.kind = RequestKind::kOperation;
+    last.done = done;
+    needs_signal_ = true;
+  }
 
   // A request of `opcode` to fill in: its pieces and addresses. Requires: room.
   struct Slot {
@@ -79,7 +88,10 @@ class SendQueue {
     request.wr_id = uint64_t{tag_} << 32 | next_++;
     request.opcode = opcode;
     request.sg_list = pieces_[at];
-    needs_signal_ = needs_signal_ || what.kind != RequestKind::kMessage;
+    const bool is_waited_for = what.kind != RequestKind::kMessage &&
+                               what.kind != RequestKind::kBind &&
+                               what.kind != RequestKind::kPart;
+    needs_signal_ = needs_signal_ || is_waited_for;
     return {request, pieces_[at]};
   }
 

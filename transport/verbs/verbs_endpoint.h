@@ -39,7 +39,8 @@ class VerbsEndpoint final : public Endpoint {
   SendStatus flush(Completion* done) noexcept override;
   // By an export that holds the memory; its key stands, whatever is withdrawn. Else by a window,
   // where they are used and the peer is connected: it means nothing any more once it is withdrawn,
-  // or the connection is lost, and the peer must hear of it through this endpoint.
+  // or the connection is lost, and the peer must hear of it through this endpoint. The peer is out
+  // when a flush that was started after withdraw() has ended, or says kGone.
   Result<RemoteMemory> expose(std::span<std::byte> memory) override;
   void withdraw(const RemoteMemory& memory) noexcept override;
   const EndpointLimits& limits() const noexcept override;
@@ -163,7 +164,9 @@ class VerbsEndpoint final : public Endpoint {
 
   LoanRecord loans_[kVerbsLoanCountMax];
   Window windows_[kWindowCount];
+  uint32_t next_exposure_ = 0;
   uint32_t given_up_count_ = 0;
+  uint32_t invalidations_out_ = 0;
   // Of the peer, by the number that it gave.
   std::bitset<kVerbsLoanCountMax> is_borrowed_;
   std::bitset<kVerbsLoanCountMax> is_due_back_;  // in returns_: it cannot be lent again yet
@@ -175,6 +178,7 @@ class VerbsEndpoint final : public Endpoint {
   uint64_t drained_ns_min_ = 0;
   uint64_t drained_ns_max_ = 0;
   bool has_refused_ = false;  // the peer's device refused a request: what is behind did not happen
+  bool has_part_ = false;     // of the transfer whose end comes next, something has happened
 };
 
 }  // namespace bedplate

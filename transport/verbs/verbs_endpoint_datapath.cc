@@ -6,6 +6,11 @@
 #include "transport/verbs/verbs_provider.h"
 
 namespace bedplate {
+namespace {
+
+constexpr uint64_t kPacketBytesMin = 256;  // the smallest MTU of all
+
+}  // namespace
 
 SendStatus VerbsEndpoint::am_send(AmId id, std::span<const std::byte> payload) noexcept {
   if (BP_UNLIKELY(!may_send_)) return status_when_down();
@@ -103,9 +108,13 @@ SendStatus VerbsEndpoint::transfer(ibv_wr_opcode opcode, const std::byte* local,
   const uint64_t request_count = bytes / request_bytes_max + 2;
   if (request_count + kRequestsKept > queue_.depth()) return SendStatus::kTooLong;
   if (request_count + kRequestsKept > queue_.room()) return SendStatus::kAgain;
+  // A window may be withdrawn between two packets.
+  const bool can_be_cut_short = opcode == IBV_WR_RDMA_WRITE && bytes > kPacketBytesMin &&
+                                reach_of(remote) == Reach::kConnection;
   uint64_t at = 0;
   while (at < bytes) {
-    const SendQueue::Slot slot = queue_.add(opcode, {.kind = RequestKind::kOperation});
+    const SendQueue::Slot slot =
+        queue_.add(opcode, {.kind = RequestKind::kPart, .can_be_cut_short = can_be_cut_short});
     uint64_t filled = bytes;
     if (is_inline) {
       slot.pieces[0] = {reinterpret_cast<uintptr_t>(local), static_cast<uint32_t>(bytes), 0};
@@ -117,8 +126,8 @@ SendStatus VerbsEndpoint::transfer(ibv_wr_opcode opcode, const std::byte* local,
     slot.request.wr.rdma = {remote.address + at, static_cast<uint32_t>(remote.key)};
     at += filled;
     ++operations_out_;
-    if (at == bytes) queue_.last().done = done;
   }
+  queue_.end_transfer(done);
   mark_dirty();
   return SendStatus::kPending;
 }
@@ -185,10 +194,12 @@ SendStatus VerbsEndpoint::atomic(ibv_wr_opcode opcode, const RemoteMemory& to, u
 
 // A read of the flush word comes back after everything before it: also after the writes, whose own
 // completions say only that the peer's device has them.
+// And it ends after the end of every window that was withdrawn before.
 SendStatus VerbsEndpoint::flush(Completion* done) noexcept {
   if (BP_UNLIKELY(!may_send_)) return status_when_down();
-  if (!must_flush_ && operations_out_ == 0) return SendStatus::kDone;
-  if (queue_.room() <= kRequestsKept) return SendStatus::kAgain;
+  if (given_up_count_ > 0) invalidate_windows();
+  if (given_up_count_ > 0 || queue_.room() <= kRequestsKept) return SendStatus::kAgain;
+  if (!must_flush_ && operations_out_ == 0 && invalidations_out_ == 0) return SendStatus::kDone;
   uint64_t* into = cell(queue_.next_place());
   const SendQueue::Slot slot =
       queue_.add(IBV_WR_RDMA_READ, {.kind = RequestKind::kOperation, .done = done});
@@ -208,8 +219,10 @@ bool VerbsEndpoint::may_reach(const RemoteMemory& memory) const noexcept {
          memory.kind == pack_reach(Reach::kConnection, link_.peer.packet_number);
 }
 
+// Not gone before the queue pair is: until then the peer may reach what was lent or exposed.
 SendStatus VerbsEndpoint::status_when_down() const noexcept {
-  const bool is_gone = is_cut_off_ || link_.is_given_up.load(std::memory_order_acquire);
+  const bool is_gone = !is_draining_ && (is_cut_off_ || provider_.is_lost_ ||
+                                         link_.is_given_up.load(std::memory_order_acquire));
   return is_gone ? SendStatus::kGone : SendStatus::kAgain;
 }
 

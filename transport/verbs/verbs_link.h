@@ -18,6 +18,7 @@ enum class LinkState : uint8_t {
   kDown,    // the exchange thread's: queue pair in RESET
   kUp,      // the shard's: what arrives is taken; sends as soon as can_send
   kCutOff,  // down, and this instance of the peer is not heard any more
+  kLost,    // down for good: the device is gone
 };
 
 struct VerbsLink {

@@ -140,7 +140,9 @@ Result<VerbsPort> choose_verbs_port(const std::string& device, uint8_t port) {
   }
   Error error;
   if (near_miss == nullptr) {
-    error.set_doing("looking for the RDMA device %s, port %u", device.c_str(), port);
+    if (device.empty()) error.set_doing("looking for an RDMA device with a port %u", port);
+    else if (port == 0) error.set_doing("looking for the RDMA device %s", device.c_str());
+    else error.set_doing("looking for the RDMA device %s, port %u", device.c_str(), port);
     error.set_answer("there are: %s", names.c_str());
     return error.set_cure("name one of these, or none to have the first that can be used");
   }

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cerrno>
 #include <cinttypes>
+#include <cstring>
 #include <random>
 
 #include <poll.h>
@@ -13,7 +14,18 @@ namespace bedplate {
 namespace {
 
 constexpr uint64_t kPageBytes = 4096;
-constexpr uint32_t kInlineBytes = 256;  // asked for; devices give what they have
+constexpr uint32_t kInlineBytes = 256;  // asked for; a device may have less
+
+// Bounds of a shape. What is smaller does not hold a loan with its header, or a half of which an
+// acknowledgement could tell.
+constexpr uint64_t kPeerCountMax = 1024;
+constexpr uint64_t kWindowMax = 16384;
+constexpr uint64_t kMessageBytesMin = 256;
+constexpr uint64_t kMessageBytesMax = kMiB;
+constexpr uint64_t kOperationCountMax = 16384;
+constexpr uint64_t kLandingBytesMax = 64 * kGiB;
+static_assert(kMessageBytesMin >=
+              sizeof(VerbsMessageHeader) + sizeof(VerbsLoanBody) + kVerbsLoanHeaderBytesMax);
 
 uint32_t request_count(const VerbsShape& shape) noexcept {
   return std::bit_ceil(uint32_t{shape.window} + shape.operation_count_max +
@@ -46,6 +58,34 @@ uint64_t random_instance() {
 }
 
 }  // namespace
+
+Result<void> check_shape(const VerbsShape& shape) noexcept {
+  const struct {
+    const char* what;
+    uint64_t value, min, max;
+    bool is_good;
+    const char* cure;
+  } checks[] = {
+      {"peers", shape.peer_count_max, 1, kPeerCountMax, true, "have one at least"},
+      {"messages in a window", shape.window, 2, kWindowMax, std::has_single_bit(shape.window),
+       "choose a power of two, such as 64"},
+      {"bytes of a message", shape.message_bytes, kMessageBytesMin, kMessageBytesMax,
+       shape.message_bytes % kCacheLineBytes == 0, "choose a multiple of 64, such as 4096"},
+      {"operations", shape.operation_count_max, 1, kOperationCountMax, true,
+       "choose a number such as 64"},
+      {"bytes of the landing zone", shape.landing_bytes, 0, kLandingBytesMax, true,
+       "choose a size such as 1 MiB"},
+  };
+  for (const auto& one : checks) {
+    if (one.value >= one.min && one.value <= one.max && one.is_good) continue;
+    Error error;
+    error.set_doing("planning the queues of verbs");
+    error.set_answer("%" PRIu64 " %s: from %" PRIu64 " to %" PRIu64 " can be", one.value, one.what,
+                     one.min, one.max);
+    return error.set_cure("%s", one.cure);
+  }
+  return {};
+}
 
 uint64_t verbs_memory_bytes(const VerbsShape& shape) noexcept {
   return private_bytes(shape) + verbs_shared_bytes(shape);
@@ -92,8 +132,10 @@ VerbsProvider::~VerbsProvider() {
 Result<void> VerbsProvider::create(const VerbsProviderOptions& options,
                                    const Dispatcher& dispatcher) {
   BP_ASSERT(options_.device == nullptr && options.device != nullptr && options.keys != nullptr);
+  BP_ASSERT(check_shape(options.shape).ok());
   BP_ASSERT(options.peers.size() <= options.shape.peer_count_max);
   BP_ASSERT(options.memory.size() >= verbs_memory_bytes(options.shape));
+  BP_ASSERT(reinterpret_cast<uintptr_t>(options.memory.data()) % kPageBytes == 0);
   BP_ASSERT(options.name.size() < kVerbsNameBytes && !options.name.empty());
   options_ = options;
   dispatcher_ = &dispatcher;
@@ -258,8 +300,9 @@ bool VerbsProvider::is_connected(const Endpoint& endpoint) noexcept {
 void VerbsProvider::announce_sleep() noexcept {
   post_sends();
   bell_.announce_sleep();
-  const int outcome = ibv_req_notify_cq(completions_, 0);
-  BP_ASSERT(outcome == 0);
+  if (const int outcome = ibv_req_notify_cq(completions_, 0); BP_UNLIKELY(outcome != 0)) {
+    lose_device(strerror(outcome));
+  }
 }
 
 void VerbsProvider::announce_awake() noexcept {
@@ -291,7 +334,10 @@ Result<RemoteMemory> VerbsEndpoint::expose(std::span<std::byte> memory) {
   const auto is_free = [](const Window& window) {
     return window.handle != nullptr && window.state == WindowState::kFree;
   };
-  Window* free = std::find_if(windows_ + kVerbsLoanCountMax, std::end(windows_), is_free);
+  // Round, so that a key comes again as late as can be.
+  Window* const first = windows_ + kVerbsLoanCountMax;
+  Window* free = std::find_if(first + next_exposure_, std::end(windows_), is_free);
+  if (free == std::end(windows_)) free = std::find_if(first, std::end(windows_), is_free);
   Error error;
   error.set_doing("exposing %s to %s", format_bytes(memory.size()).text, link_.name.c_str());
   error.set_cure("export its segment, or take the memory from one that is exported");
@@ -299,10 +345,16 @@ Result<RemoteMemory> VerbsEndpoint::expose(std::span<std::byte> memory) {
     return error.set_answer("no export holds it that may be read and written, and memory windows "
                             "are not used here or cannot hold it");
   }
-  if (!may_send_ || free == std::end(windows_) || queue_.room() <= kRequestsKept) {
-    return error.set_answer("%s", !may_send_ ? "it is not connected"
-                                             : "it has as many memory windows as it may have");
+  if (!may_send_) return error.set_answer("it is not connected");
+  if (free == std::end(windows_)) {
+    return error.set_answer("it has as many memory windows as it may have (%u)",
+                            kExposureCountMax);
   }
+  if (queue_.room() <= kRequestsKept) {
+    error.set_answer("its queue is full of requests that have not ended");
+    return error.set_cure("poll, then try again");
+  }
+  next_exposure_ = static_cast<uint32_t>(free - first + 1) % kExposureCountMax;
   const uint32_t key =
       bind_window(static_cast<uint32_t>(free - windows_), memory,
                   IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
@@ -311,10 +363,11 @@ Result<RemoteMemory> VerbsEndpoint::expose(std::span<std::byte> memory) {
 }
 
 void VerbsEndpoint::withdraw(const RemoteMemory& memory) noexcept {
-  if (memory.kind != pack_reach(Reach::kConnection, link_.packet_number)) return;
+  if (!may_send_ || memory.kind != pack_reach(Reach::kConnection, link_.packet_number)) return;
   for (uint32_t i = kVerbsLoanCountMax; i < kWindowCount; ++i) {
     if (windows_[i].state == WindowState::kBound && windows_[i].key == memory.key) {
-      return give_up_window(i);
+      give_up_window(i);
+      return invalidate_windows();
     }
   }
 }

@@ -4,10 +4,10 @@
 // of the list, one shared receive queue and one completion queue for all, and the memory for
 // messages, which is the caller's (verbs_memory_bytes). docs/verbs.md has the protocol.
 //
-// Split by what it is about: verbs_provider.cc (making it, peers, sleeping), verbs_endpoint.cc
-// (memory that peers may reach), verbs_endpoint_datapath.cc (what is sent),
-// verbs_receive_datapath.cc (what arrives and ends), verbs_recovery.cc (connections that break and
-// come back), link_exchange (the thread that connects them).
+// Split by what it is about: verbs_provider.cc (making it, peers, sleeping, memory that peers may
+// reach), verbs_endpoint_datapath.cc (what is sent), verbs_window_datapath.cc (what is opened for
+// one message), verbs_receive_datapath.cc (what arrives and ends), verbs_recovery.cc (connections
+// that break and come back), link_exchange (the thread that connects them).
 #pragma once
 
 #include <algorithm>
@@ -47,12 +47,14 @@ const char* to_text(PeerState state) noexcept;
 // What the provider's memory is computed from.
 struct VerbsShape {
   uint32_t peer_count_max = 8;
-  uint16_t window = 64;            // unconsumed messages, each way
-  uint32_t message_bytes = 4096;   // with the header of 32
+  uint16_t window = 64;            // unconsumed messages, each way; a power of two
+  uint32_t message_bytes = 4096;   // with the header of 32; a multiple of 64
   uint32_t operation_count_max = 64;  // puts, gets, atomics under way to one peer
   uint64_t landing_bytes = kMiB;
 };
-// How much memory a provider of this shape needs, in whole pages.
+// Errors: the first number that cannot be, with what can.
+Result<void> check_shape(const VerbsShape& shape) noexcept;
+// How much memory a provider of this shape needs, in whole pages. Requires: check_shape.
 uint64_t verbs_memory_bytes(const VerbsShape& shape) noexcept;
 // How much of it peers may read; it is registered once more.
 uint64_t verbs_shared_bytes(const VerbsShape& shape) noexcept;
@@ -97,8 +99,9 @@ class VerbsProvider final : public Provider {
   static std::vector<VerbsDemand> demands(const VerbsShape& shape, const ibv_device_attr& limits,
                                           bool uses_windows);
 
-  // Requires: before the seal; called once. Errors: a limit of the device that the shape exceeds,
-  // with both numbers; the device's; it cannot listen.
+  // Requires: before the seal; called once; check_shape(options.shape).
+  // Errors: a limit of the device that the shape exceeds, with both numbers; the device's; it
+  // cannot listen.
   Result<void> create(const VerbsProviderOptions& options, const Dispatcher& dispatcher);
 
   const char* name() const noexcept override { return "verbs"; }
@@ -130,8 +133,10 @@ class VerbsProvider final : public Provider {
   uint32_t receive_count() const noexcept;
 
   // verbs_receive_datapath.cc
+  uint32_t take_completions(uint32_t budget) noexcept;
   void handle_completion(const ibv_wc& completion) noexcept;
   void handle_receive(const ibv_wc& completion, uint32_t buffer) noexcept;
+  void handle_bad_receive(const ibv_wc& completion) noexcept;
   void repost(uint32_t buffer) noexcept;
   void post_receives() noexcept;
   void post_sends() noexcept;
@@ -139,7 +144,10 @@ class VerbsProvider final : public Provider {
 
   // verbs_recovery.cc
   void look_at_links() noexcept;
-  void look_at_draining() noexcept;
+  // Returns how much has ended.
+  uint32_t look_at_draining() noexcept;
+  // The device does nothing any more: all connections end, for good.
+  void lose_device(const char* why) noexcept;
 
   VerbsProviderOptions options_;
   const Dispatcher* dispatcher_ = nullptr;
@@ -152,6 +160,7 @@ class VerbsProvider final : public Provider {
   LandingZone landing_;
   uint32_t landing_key_ = 0;
   bool uses_windows_ = false;
+  bool is_lost_ = false;  // the device is gone
   EndpointLimits limits_;
   Doorbell bell_;
   LinkExchange exchange_;

@@ -22,6 +22,13 @@ bool is_refusal(ibv_wc_status status) noexcept {
   }
 }
 
+// Of a receive: the message was longer than it. Soft RoCE calls that LOC_QP_OP_ERR, which all that
+// is wrong with a receive itself would be, too; ours are all alike.
+bool is_too_long(ibv_wc_status status) noexcept {
+  return status == IBV_WC_LOC_LEN_ERR || status == IBV_WC_REM_INV_REQ_ERR ||
+         status == IBV_WC_LOC_QP_OP_ERR;
+}
+
 }  // namespace
 
 uint32_t VerbsProvider::poll(uint32_t budget) noexcept {
@@ -30,20 +37,26 @@ uint32_t VerbsProvider::poll(uint32_t budget) noexcept {
     look_at_links();
   }
   post_sends();
+  uint32_t count = take_completions(budget);
+  if (BP_UNLIKELY(draining_count_ > 0)) count += look_at_draining();
+  if (count > 0) {
+    post_sends();  // first what others wait for; there are receives to spare
+    post_receives();
+  }
+  return count;
+}
+
+uint32_t VerbsProvider::take_completions(uint32_t budget) noexcept {
   uint32_t count = 0;
   while (count < budget) {
     ibv_wc completions[kCompletionBatch];
     const auto wanted = static_cast<int>(std::min(budget - count, kCompletionBatch));
     const int got = ibv_poll_cq(completions_, wanted, completions);
     for (int i = 0; i < got; ++i) handle_completion(completions[i]);
+    if (BP_UNLIKELY(got < 0)) lose_device("it cannot be polled");
     count += static_cast<uint32_t>(std::max(got, 0));
     if (got < wanted) break;
   }
-  if (count > 0) {
-    post_sends();  // first what others wait for; there are receives to spare
-    post_receives();
-  }
-  if (BP_UNLIKELY(draining_count_ > 0)) look_at_draining();
   return count;
 }
 
@@ -52,7 +65,17 @@ void VerbsProvider::handle_completion(const ibv_wc& completion) noexcept {
   if (tag != kReceiveTag) return endpoints_[tag]->end_requests(completion);
   const auto buffer = static_cast<uint32_t>(completion.wr_id);
   if (completion.status == IBV_WC_SUCCESS) handle_receive(completion, buffer);
+  else handle_bad_receive(completion);
   repost(buffer);
+}
+
+void VerbsProvider::handle_bad_receive(const ibv_wc& completion) noexcept {
+  VerbsEndpoint* sender = sender_of(completion, 0);
+  if (sender == nullptr || completion.status == IBV_WC_WR_FLUSH_ERR) return;
+  if (!sender->is_live_) sender->look_at_link();
+  const bool is_fault = is_too_long(completion.status);
+  sender->break_life(is_fault ? "a message that is too long" : ibv_wc_status_str(completion.status),
+                     is_fault);
 }
 
 void VerbsProvider::handle_receive(const ibv_wc& completion, uint32_t buffer) noexcept {
@@ -103,8 +126,9 @@ void VerbsProvider::post_receives() noexcept {
     receive_list_[i].next = i + 1 < listed_receives_ ? &receive_list_[i + 1] : nullptr;
   }
   ibv_recv_wr* refused = nullptr;
+  // There are never more than the queue was made for.
   const int outcome = ibv_post_srq_recv(receives_, receive_list_, &refused);
-  BP_ASSERT(outcome == 0);  // there are never more than the queue was made for
+  if (BP_UNLIKELY(outcome != 0)) lose_device(strerror(outcome));
   listed_receives_ = 0;
 }
 
@@ -226,13 +250,15 @@ void VerbsEndpoint::end_loan(LoanRecord& record, Outcome outcome) noexcept {
 void VerbsEndpoint::end_requests(const ibv_wc& completion) noexcept {
   if (!queue_.is_under_way(completion.wr_id)) return;  // of a former life
   const bool is_good = completion.status == IBV_WC_SUCCESS;
-  if (!is_good && is_live_) {
-    has_refused_ = is_refusal(completion.status);
+  if (!is_good) {
+    has_refused_ = has_refused_ || is_refusal(completion.status);
     break_life(ibv_wc_status_str(completion.status), false);
   }
   const Outcome failed = has_refused_ ? Outcome::kNotDone : Outcome::kUnknown;
   queue_.end_up_to(completion.wr_id, [&](const Request& request, uint32_t place, bool is_last) {
-    end_request(request, place, is_last && !is_good ? failed : Outcome::kDone);
+    const bool is_cut_short = request.can_be_cut_short && is_refusal(completion.status);
+    const Outcome outcome = is_cut_short ? Outcome::kUnknown : failed;
+    end_request(request, place, is_last && !is_good ? outcome : Outcome::kDone);
   });
   if (return_count_ > 0 || given_up_count_ > 0) mark_dirty();  // there may have been no room
 }
@@ -245,12 +271,20 @@ void VerbsEndpoint::end_request(const Request& request, uint32_t place, Outcome 
       --acknowledgements_out_;
       return mark_dirty();  // the next one may be due
     case RequestKind::kBind: return;
-    case RequestKind::kInvalidate: return end_invalidation(request.place, outcome);
+    case RequestKind::kInvalidate:
+      --invalidations_out_;
+      return end_invalidation(request.place, outcome);
+    case RequestKind::kPart:
+      --operations_out_;
+      has_part_ = has_part_ || outcome != Outcome::kNotDone;
+      return;
     case RequestKind::kAtomic:
       if (request.before != nullptr && outcome == Outcome::kDone) *request.before = *cell(place);
       [[fallthrough]];
     case RequestKind::kOperation:
       --operations_out_;
+      if (has_part_ && outcome == Outcome::kNotDone) outcome = Outcome::kUnknown;
+      has_part_ = false;
       if (request.done != nullptr) request.done->call(*request.done, outcome);
   }
 }

@@ -18,11 +18,27 @@ void VerbsProvider::look_at_links() noexcept {
   for (const auto& endpoint : endpoints_) endpoint->look_at_link();
 }
 
-void VerbsProvider::look_at_draining() noexcept {
+uint32_t VerbsProvider::look_at_draining() noexcept {
   const uint64_t now_ns = monotonic_ns();
+  uint32_t count = 0;
   for (const auto& endpoint : endpoints_) {
-    if (endpoint->is_draining_ && endpoint->is_drained(now_ns)) endpoint->end_life();
+    if (!endpoint->is_draining_ || !endpoint->is_drained(now_ns)) continue;
+    // What still lies there: a queue pair that is reset may take its receives with it.
+    count += take_completions(receive_count());
+    endpoint->end_life();
+    ++count;
   }
+  return count;
+}
+
+// Others that use the device find out by themselves. Nobody is reconnected: queues of a device that
+// was taken out do not come to life when it is put in again.
+void VerbsProvider::lose_device(const char* why) noexcept {
+  if (is_lost_) return;
+  is_lost_ = true;
+  BP_LOG_WARNING("verbs: lost the device %s: %s; nobody is reached through it any more, start "
+                 "again when it is back", options_.device->kind().name, why);
+  for (const auto& endpoint : endpoints_) endpoint->break_life(nullptr, false);
 }
 
 void VerbsEndpoint::look_at_link() noexcept {
@@ -63,7 +79,8 @@ void VerbsEndpoint::break_life(const char* why, bool is_fault) noexcept {
   VerbsCounters& counters = *provider_.options_.counters;
   if (may_send_) counters.broken.add(1);
   if (is_fault) counters.cut_off.add(1);
-  if (may_send_ || is_fault) {  // the exchange tells of those that never came to be
+  // The exchange tells of those that never came to be.
+  if (why != nullptr && (may_send_ || is_fault)) {
     BP_LOG_WARNING("verbs: %s %s at %s: %s", is_fault ? "cutting off" : "lost the connection to",
                    link_.name.c_str(), link_.host, why);
   }
@@ -83,22 +100,27 @@ void VerbsEndpoint::break_life(const char* why, bool is_fault) noexcept {
 }
 
 bool VerbsEndpoint::is_drained(uint64_t now_ns) const noexcept {
-  return now_ns >= drained_ns_max_ || (now_ns >= drained_ns_min_ && queue_.is_idle());
+  return now_ns >= drained_ns_max_ || (now_ns >= drained_ns_min_ && queue_.is_idle()) ||
+         provider_.is_lost_;
 }
 
 void VerbsEndpoint::end_life() noexcept {
   is_draining_ = false;
   --provider_.draining_count_;
   ++life_;
-  link_.queue_pair.reset();  // from here on nobody reaches what was lent
+  // From here on nobody reaches what was lent.
+  if (const auto reset = link_.queue_pair.reset(); !reset.ok()) {
+    provider_.lose_device(reset.error().answer);
+  }
   const Outcome posted = has_refused_ ? Outcome::kNotDone : Outcome::kUnknown;
   queue_.end_all([&](const Request& request, bool was_posted) {
     end_request(request, 0, was_posted ? posted : Outcome::kNotDone);
   });
-  acknowledgements_out_ = operations_out_ = 0;
+  acknowledgements_out_ = operations_out_ = invalidations_out_ = 0;
   must_flush_ = false;
   forget_loans();
-  link_.state.store(is_cut_off_ ? LinkState::kCutOff : LinkState::kDown,
+  link_.state.store(provider_.is_lost_ ? LinkState::kLost
+                    : is_cut_off_ ? LinkState::kCutOff : LinkState::kDown,
                     std::memory_order_release);
   provider_.exchange_.wake();
 }

@@ -51,6 +51,7 @@ void VerbsEndpoint::invalidate_windows() noexcept {
     slot.request.invalidate_rkey = window.key;
     window.state = WindowState::kInvalidating;
     --given_up_count_;
+    ++invalidations_out_;
   }
 }
 

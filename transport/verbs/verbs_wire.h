@@ -111,5 +111,8 @@ enum class Reach : uint8_t {
 constexpr uint64_t pack_reach(Reach reach, uint32_t tag) noexcept {
   return uint64_t{'V'} << 56 | uint64_t{static_cast<uint8_t>(reach)} << 48 | tag;
 }
+constexpr Reach reach_of(const RemoteMemory& memory) noexcept {
+  return static_cast<Reach>(memory.kind >> 48 & 0xff);
+}
 
 }  // namespace bedplate
