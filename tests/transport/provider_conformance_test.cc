@@ -282,6 +282,41 @@ TEST(ProviderConformance, PutsAndGetsCopyAndEndOnce) {
   });
 }
 
+// Of the initiator's own: what a peer is let at is its provider's choice.
+TEST(ProviderConformance, PutsAndGetsTakeMemoryThatIsNotOfThePool) {
+  static std::byte from[10'000], into[10'000];
+  links.for_each([this](Link& link) {
+    auto exposed = link.back->expose(links.memory().first(sizeof from));
+    CHECK_TEXT(exposed.ok(), link.name);
+    for (size_t i = 0; i < sizeof from; ++i) from[i] = static_cast<std::byte>(i * 13);
+    std::fill(std::begin(into), std::end(into), std::byte{0});
+    link.complete(
+        [&](Completion* done) { return link.endpoint->put(from, exposed.value(), done); });
+    link.complete([&](Completion* done) { return link.endpoint->flush(done); });
+    link.complete(
+        [&](Completion* done) { return link.endpoint->get(into, exposed.value(), done); });
+    CHECK_TEXT(std::equal(std::begin(from), std::end(from), into), link.name);
+    link.back->withdraw(exposed.value());
+  });
+}
+
+TEST(ProviderConformance, LoansOfMemoryThatIsNotOfThePoolArriveWholeOrAreRefused) {
+  static std::byte block[3000];
+  links.for_each([](Link& link) {
+    std::fill(std::begin(block), std::end(block), std::byte{42});
+    Counted returned;
+    const SendStatus status = link.insist(
+        [&] { return link.endpoint->am_send_loan(kData, {}, block, &returned); });
+    if (status == SendStatus::kRefused) return;
+    CHECK_TEXT(status == SendStatus::kPending, link.name);
+    CHECK_TEXT(link.poll_until([&] { return link.arrived.size() == 1; }), link.name);
+    const std::vector<std::byte> bytes = link.bytes_of(link.arrived[0].loan);
+    CHECK_TEXT(std::equal(bytes.begin(), bytes.end(), block) && bytes.size() == 3000, link.name);
+    link.receiver->release(link.arrived[0].loan);
+    CHECK_TEXT(link.poll_until([&] { return returned.count == 1; }), link.name);
+  });
+}
+
 TEST(ProviderConformance, AtomicsTellTheValueBefore) {
   links.for_each([this](Link& link) {
     auto* word = reinterpret_cast<uint64_t*>(links.memory().data());

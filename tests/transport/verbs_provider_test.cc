@@ -129,23 +129,6 @@ TEST(VerbsProvider, LargeTransfersAreCutIntoWhatTheDeviceTakes) {
   CHECK_TEXT(std::memcmp(source.memory, target.memory, source.bytes) == 0, seed.text());
 }
 
-TEST(VerbsProvider, MemoryThatIsNotOfThePoolIsRefusedUnlessItIsSmallAndSent) {
-  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
-  Block target(8 * kKiB);
-  CHECK(start({.exported = target.span()}));
-  const RemoteMemory exposed = to_a().expose(target.span()).take();
-  std::byte on_the_stack[4096] = {};
-  Counted ended;
-  CHECK(to_b().put(on_the_stack, exposed, &ended) == SendStatus::kRefused);
-  CHECK(to_b().get(on_the_stack, exposed, &ended) == SendStatus::kRefused);
-  on_the_stack[0] = std::byte{7};
-  CHECK(to_b().put(std::span(on_the_stack).first(8), exposed, &ended) == SendStatus::kPending);
-  CHECK(rig->poll_until([&] { return ended.count == 1; }));
-  BYTES_EQUAL(7, static_cast<uint8_t>(target.memory[0]));
-  const auto refused = to_a().expose(std::span(on_the_stack));
-  CHECK_FALSE(refused.ok());
-}
-
 TEST(VerbsProvider, LoansAreReadThroughAnExportOrTheLandingZone) {
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);
   Block open(64 * kKiB), closed(64 * kKiB), into(64 * kKiB);
@@ -168,26 +151,6 @@ TEST(VerbsProvider, LoansAreReadThroughAnExportOrTheLandingZone) {
     CHECK(rig->poll_until([&] { return returned.count == 1; }));
     CHECK(returned.outcome == Outcome::kDone);
   }
-}
-
-TEST(VerbsProvider, ALandingZoneThatIsFullIsWaitedFor) {
-  VerbsRigOptions options;
-  options.shape.landing_bytes = 64 * kKiB;
-  if (!start(options)) BP_SKIP(kNoVerbs);
-  Inbox at_b(*rig->b.messenger);
-  Block first(40 * kKiB), second(40 * kKiB), too_large(65 * kKiB);
-  Counted returned;
-  CHECK(to_b().am_send_loan(kLent, {}, first.span(), &returned) == SendStatus::kPending);
-  CHECK(to_b().am_send_loan(kLent, {}, second.span(), nullptr) == SendStatus::kAgain);
-  CHECK(to_b().am_send_loan(kLent, {}, too_large.span(), nullptr) == SendStatus::kRefused);
-  CHECK(rig->poll_until([&] { return at_b.loans.size() == 1; }));
-  rig->b.messenger->release(at_b.loans[0]);
-  CHECK(rig->poll_until([&] { return returned.count == 1; }));
-  Counted again;
-  CHECK(to_b().am_send_loan(kLent, {}, second.span(), &again) == SendStatus::kPending);
-  CHECK(rig->poll_until([&] { return at_b.loans.size() == 2; }));
-  rig->b.messenger->release(at_b.loans[1]);
-  CHECK(rig->poll_until([&] { return again.count == 1; }));
 }
 
 TEST(VerbsProvider, WakesWhoSleepsOnItsCompletions) {

@@ -140,7 +140,7 @@ class Stranger {
   // Lends 100 bytes of its own as `loan`; nobody hears it, so it is released at once.
   void post_loan(uint64_t address, uint32_t loan, uint32_t number) {
     VerbsMessageHeader message = header(VerbsMessageKind::kLoan);
-    const auto kind = pack_reach(Reach::kExport, static_cast<uint32_t>(instance));
+    const auto kind = pack_reach(Reach::kExport, kRead, static_cast<uint32_t>(instance));
     const VerbsLoanBody body = {{address, 100, 1, kind}, loan, 1};
     message.am = kUnheard;
     message.number = number;

@@ -1,6 +1,6 @@
-// The landing zone: a small piece of exported memory through which blocks are copied that a peer
-// could not reach otherwise. Taken and given back in pages; a bit for each says whether it is
-// taken.
+// A landing zone: a small piece of registered memory through which bytes are copied that a device
+// could not reach otherwise, or a peer might not. Taken and given back in pages; a bit for each
+// says whether it is taken.
 #pragma once
 
 #include <cstddef>

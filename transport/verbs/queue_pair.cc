@@ -6,8 +6,8 @@
 namespace bedplate {
 namespace {
 
-// Receiver not ready: 20 ms, six times; seven would be for ever. Credits keep it from happening, but
-// for a peer that ignores them and takes all receives: the others wait until it is cut off.
+// Receiver not ready: 20 ms, six times; seven would be for ever. Credits keep it from happening,
+// but for a peer that ignores them and takes all receives: the others wait until it is cut off.
 constexpr uint8_t kMinRnrTimer = 22;
 constexpr uint8_t kRnrRetryCount = 6;
 constexpr uint8_t kReadsMax = 16;

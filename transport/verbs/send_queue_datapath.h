@@ -23,6 +23,7 @@ enum class RequestKind : uint8_t {
   kMessage,          // nobody waits for it
   kAcknowledgement,
   kOperation,        // put, get, flush
+  kStaged,           // the same of memory that is not the pool's
   kPart,             // of a put or get that takes several requests, all but the last
   kAtomic,           // `before` gets what the cell has
   kBind,
@@ -66,11 +67,13 @@ class SendQueue {
 
   // The part that was added last is the end of its transfer. Requires: it is listed still, or
   // nothing is posted any more.
-  void end_transfer(Completion* done) noexcept {
-    Request& last = requests_[(next_ - 1) & (depth_ - 1)];
-    last.kind = RequestKind::kOperation;
-    last.done = done;
+  // Returns its place.
+  uint32_t end_transfer(RequestKind kind, Completion* done) noexcept {
+    const uint32_t place = (next_ - 1) & (depth_ - 1);
+    requests_[place].kind = kind;
+    requests_[place].done = done;
     needs_signal_ = true;
+    return place;
   }
 
   // A request of `opcode` to fill in: its pieces and addresses. Requires: room.
@@ -133,7 +136,7 @@ class SendQueue {
     }
   }
 
-  // The life is over: `end(request, was_posted)` for all that is left.
+  // The life is over: `end(request, place, was_posted)` for all that is left.
   template <typename End>
   void end_all(End end) noexcept {
     const uint32_t posted = posted_;
@@ -144,8 +147,9 @@ class SendQueue {
     needs_signal_ = has_failed_ = false;
     while (ended_ != next) {
       const bool was_posted = static_cast<int32_t>(ended_ - posted) < 0;
-      const Request request = requests_[ended_++ & (depth_ - 1)];
-      end(request, was_posted);
+      const uint32_t place = ended_++ & (depth_ - 1);
+      const Request request = requests_[place];
+      end(request, place, was_posted);
     }
   }
 

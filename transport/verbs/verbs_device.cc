@@ -121,7 +121,13 @@ void VerbsDevice::deregister_regions(std::span<const Region>) noexcept {
 Result<const VerbsExport*> VerbsDevice::add_export(const PinnedPool& pool,
                                                    std::span<std::byte> memory,
                                                    RemoteRights rights) {
-  BP_ASSERT(!memory.empty());
+  BP_ASSERT(!memory.empty() && !pool.is_sealed());
+  if ((rights & kAtomic) != 0 && !has_atomics()) {
+    Error error;
+    error.set_doing("exporting %s through %s", format_bytes(memory.size()).text, kind_.name);
+    error.set_answer("the device has no atomics");
+    return error.set_cure("export it without them, or use another device");
+  }
   if (exports_.size() == exports_.capacity()) {
     Error error;
     error.set_doing("exporting %s through %s", format_bytes(memory.size()).text, kind_.name);

@@ -17,6 +17,7 @@
 #include "platform/log.h"
 #include "transport/registration.h"
 #include "transport/verbs/verbs_ports.h"
+#include "transport/verbs/verbs_wire.h"
 
 namespace bedplate {
 
@@ -26,14 +27,6 @@ struct VerbsDeviceOptions {
   // The plan of one provider is checked against the device's limits; how many regions it may have
   // beside the pool's.
   uint32_t export_count_max = 64;
-};
-
-// What peers may do with an export.
-enum RemoteRights : uint8_t {
-  kRead = 1,
-  kWrite = 2,
-  kAtomic = 4,
-  kAllRights = kRead | kWrite | kAtomic,
 };
 
 struct VerbsExport {
@@ -65,7 +58,7 @@ class VerbsDevice final : public Device {
   void deregister_regions(std::span<const Region> regions) noexcept override;
 
   // Lets peers reach `memory` of `pool` with `rights`; it stays so as long as the device lives.
-  // Requires: before the seal. Errors: the device's, or too many exports.
+  // Requires: before the seal. Errors: the device's, too many exports, atomics that it has not.
   Result<const VerbsExport*> add_export(const PinnedPool& pool, std::span<std::byte> memory,
                                         RemoteRights rights);
   // The export that holds all of it and allows `rights`, or nullptr.
@@ -86,6 +79,7 @@ class VerbsDevice final : public Device {
   // Whether there are windows of type 2 that can be bound to parts of the pool, and whether the
   // device holds peers to their bounds (probed once).
   bool has_windows() const noexcept { return has_windows_; }
+  bool has_atomics() const noexcept { return limits_.atomic_cap != IBV_ATOMIC_NONE; }
   bool enforces_windows() const noexcept { return enforces_windows_; }
 
   ibv_context* context() const noexcept { return context_; }

@@ -2,6 +2,7 @@
 // and what was borrowed. Only the shard that polls touches it; see verbs_provider.h.
 #pragma once
 
+#include <bit>
 #include <bitset>
 #include <cstdint>
 #include <memory>
@@ -17,6 +18,27 @@ class VerbsProvider;
 
 // Acknowledgements that may be on the way: each tells of half a window, and there is one window.
 inline constexpr uint32_t kAcknowledgementsMax = 2;
+
+// Numbers of loans that nobody uses, taken round: one that is known to a peer, and the key of its
+// window, comes again as late as can be.
+class FreeLoans {
+ public:
+  FreeLoans() noexcept {
+    for (uint32_t i = 0; i < kVerbsLoanCountMax; ++i) numbers_[i] = static_cast<uint8_t>(i);
+  }
+  bool is_empty() const noexcept { return first_ == end_; }
+  uint32_t front() const noexcept { return numbers_[first_ % kVerbsLoanCountMax]; }
+  void take_front() noexcept { ++first_; }
+  void give_back(uint32_t number) noexcept {
+    numbers_[end_++ % kVerbsLoanCountMax] = static_cast<uint8_t>(number);
+  }
+
+ private:
+  static_assert(kVerbsLoanCountMax <= 256 && std::has_single_bit(kVerbsLoanCountMax));
+  uint8_t numbers_[kVerbsLoanCountMax];
+  uint32_t first_ = 0;
+  uint32_t end_ = kVerbsLoanCountMax;
+};
 
 class VerbsEndpoint final : public Endpoint {
  public:
@@ -53,13 +75,20 @@ class VerbsEndpoint final : public Endpoint {
   // How a block that was lent is reached.
   enum class Way : uint8_t { kExport, kWindow, kLanding };
   struct LoanRecord {
-    std::byte* block = nullptr;  // nullptr: this place is free
+    std::byte* block = nullptr;
     uint64_t bytes = 0;
     Completion* returned = nullptr;
     std::byte* landing = nullptr;
     uint32_t mark = 0;           // counts the uses of this place
     Way way = Way::kExport;
+    bool is_lent = false;
     bool is_returning = false;   // its window has to be invalidated first
+  };
+  // A put or get of memory that is not the pool's: its bytes wait in the landing zone.
+  struct Staged {
+    std::byte* piece = nullptr;
+    std::byte* into = nullptr;  // nullptr: it is a put
+    uint64_t bytes = 0;
   };
 
   // Of loans, each its own; then of exposures.
@@ -92,12 +121,19 @@ class VerbsEndpoint final : public Endpoint {
   std::byte* begin_message() const noexcept { return slot(next_) + sizeof(VerbsMessageHeader); }
   // Gives the next message, whose body is in its slot, its number, and lists it.
   void send_message(VerbsMessageKind kind, AmId id, uint32_t bytes) noexcept;
-  void list_message(uint64_t number) noexcept;
+  void list_message(VerbsMessageHeader& header) noexcept;
   void acknowledge() noexcept;
   void send_returns() noexcept;
-  bool may_reach(const RemoteMemory& memory) const noexcept;
-  SendStatus transfer(ibv_wr_opcode opcode, const std::byte* local, uint64_t bytes,
+  bool may_reach(const RemoteMemory& memory, RemoteRights rights) const noexcept;
+  SendStatus transfer(ibv_wr_opcode opcode, std::byte* local, uint64_t bytes,
                       const RemoteMemory& remote, Completion* done) noexcept;
+  SendStatus stage(ibv_wr_opcode opcode, std::byte* local, uint64_t bytes,
+                   const RemoteMemory& remote, Completion* done) noexcept;
+  void end_staged(const Staged& staged, Outcome outcome) noexcept;
+  // Whether there is room for the requests of so many bytes. Returns kPending, kAgain or kTooLong.
+  SendStatus has_room_for(uint64_t bytes) const noexcept;
+  void list_transfer(ibv_wr_opcode opcode, const std::byte* local, uint64_t bytes,
+                     const RemoteMemory& remote) noexcept;
   bool is_registered(const std::byte* local, uint64_t bytes) const noexcept;
   // Returns how many bytes fit into one request.
   uint64_t fill_pieces(const std::byte* local, uint64_t bytes,
@@ -143,6 +179,8 @@ class VerbsEndpoint final : public Endpoint {
   VerbsProvider& provider_;
   VerbsLink link_;
   SendQueue queue_;
+  uint64_t window_ = 0;
+  uint64_t message_bytes_ = 0;
   std::byte* slots_ = nullptr;      // window * message_bytes
   std::byte* acknowledgement_ = nullptr;  // kAcknowledgementsMax headers
   uint64_t* cells_ = nullptr;       // for each request, what an atomic brings
@@ -162,7 +200,9 @@ class VerbsEndpoint final : public Endpoint {
   uint32_t operations_out_ = 0;
   bool must_flush_ = false;   // something was put since the last flush
 
+  std::unique_ptr<Staged[]> staged_;  // for each request
   LoanRecord loans_[kVerbsLoanCountMax];
+  FreeLoans free_loans_;
   Window windows_[kWindowCount];
   uint32_t next_exposure_ = 0;
   uint32_t given_up_count_ = 0;

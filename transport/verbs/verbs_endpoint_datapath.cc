@@ -13,8 +13,8 @@ constexpr uint64_t kPacketBytesMin = 256;  // the smallest MTU of all
 }  // namespace
 
 SendStatus VerbsEndpoint::am_send(AmId id, std::span<const std::byte> payload) noexcept {
-  if (BP_UNLIKELY(!may_send_)) return status_when_down();
   if (payload.size() > provider_.limits_.am_bytes_max) return SendStatus::kTooLong;
+  if (BP_UNLIKELY(!may_send_)) return status_when_down();
   if (!has_credit()) return SendStatus::kAgain;
   std::copy(payload.begin(), payload.end(), begin_message());
   send_message(VerbsMessageKind::kMessage, id, static_cast<uint32_t>(payload.size()));
@@ -25,26 +25,23 @@ SendStatus VerbsEndpoint::am_send(AmId id, std::span<const std::byte> payload) n
 SendStatus VerbsEndpoint::am_send_loan(AmId id, std::span<const std::byte> header,
                                        std::span<std::byte> block,
                                        Completion* returned) noexcept {
-  if (BP_UNLIKELY(!may_send_)) return status_when_down();
   if (header.size() > kVerbsLoanHeaderBytesMax) return SendStatus::kTooLong;
-  LoanRecord* record = std::find_if(std::begin(loans_), std::end(loans_), [](const auto& place) {
-    return place.block == nullptr;
-  });
-  if (!has_credit() || record == std::end(loans_) ||
+  if (BP_UNLIKELY(!may_send_)) return status_when_down();
+  if (!has_credit() || free_loans_.is_empty() ||
       queue_.room() <= kRequestsKept + 1) {  // a window takes one
     return SendStatus::kAgain;
   }
-  record->bytes = block.size();
-  record->returned = returned;
   VerbsLoanBody body = {};
-  record->block = block.data();
-  const SendStatus described = describe(*record, &body.memory);
-  if (described != SendStatus::kPending) {
-    record->block = nullptr;
-    return described;
-  }
-  body.loan = static_cast<uint32_t>(record - loans_);
-  body.mark = ++record->mark;
+  body.loan = free_loans_.front();
+  LoanRecord& record = loans_[body.loan];
+  record.block = block.data();
+  record.bytes = block.size();
+  record.returned = returned;
+  const SendStatus described = describe(record, &body.memory);
+  if (described != SendStatus::kPending) return described;
+  free_loans_.take_front();
+  record.is_lent = true;
+  body.mark = ++record.mark;
   std::byte* at = begin_message();
   std::memcpy(at, &body, sizeof body);
   std::copy(header.begin(), header.end(), at + sizeof body);
@@ -57,12 +54,12 @@ SendStatus VerbsEndpoint::am_send_loan(AmId id, std::span<const std::byte> heade
 SendStatus VerbsEndpoint::describe(LoanRecord& record, RemoteMemory* remote) noexcept {
   // Whichever way: once the connection is lost the block is the caller's, and may be another's.
   *remote = {reinterpret_cast<uintptr_t>(record.block), record.bytes, 0,
-             pack_reach(Reach::kConnection, link_.packet_number)};
-  if (record.bytes == 0) return SendStatus::kRefused;
+             pack_reach(Reach::kConnection, kRead, link_.packet_number)};
+  record.way = Way::kExport;
+  if (record.bytes == 0) return SendStatus::kPending;  // there is nothing to reach
   const VerbsExport* open = provider_.options_.device->find_export(record.block, record.bytes,
                                                                    RemoteRights::kRead);
   if (open != nullptr) {
-    record.way = Way::kExport;
     remote->key = open->remote_key;
     return SendStatus::kPending;
   }
@@ -85,7 +82,8 @@ SendStatus VerbsEndpoint::describe(LoanRecord& record, RemoteMemory* remote) noe
 
 SendStatus VerbsEndpoint::put(std::span<const std::byte> from, const RemoteMemory& to,
                               Completion* done) noexcept {
-  const SendStatus status = transfer(IBV_WR_RDMA_WRITE, from.data(), from.size(), to, done);
+  auto* local = const_cast<std::byte*>(from.data());  // it is only read
+  const SendStatus status = transfer(IBV_WR_RDMA_WRITE, local, from.size(), to, done);
   must_flush_ = must_flush_ || status == SendStatus::kPending;
   return status;
 }
@@ -95,28 +93,61 @@ SendStatus VerbsEndpoint::get(std::span<std::byte> into, const RemoteMemory& fro
   return transfer(IBV_WR_RDMA_READ, into.data(), into.size(), from, done);
 }
 
-SendStatus VerbsEndpoint::transfer(ibv_wr_opcode opcode, const std::byte* local, uint64_t bytes,
+SendStatus VerbsEndpoint::transfer(ibv_wr_opcode opcode, std::byte* local, uint64_t bytes,
                                    const RemoteMemory& remote, Completion* done) noexcept {
   if (bytes > remote.bytes) return SendStatus::kTooLong;
   if (BP_UNLIKELY(!may_send_)) return status_when_down();
-  if (!may_reach(remote)) return SendStatus::kRefused;
+  const bool is_put = opcode == IBV_WR_RDMA_WRITE;
+  if (!may_reach(remote, is_put ? kWrite : kRead)) return SendStatus::kRefused;
   if (bytes == 0) return SendStatus::kDone;
-  const bool is_inline = opcode == IBV_WR_RDMA_WRITE && bytes <= link_.queue_pair.inline_bytes();
-  if (!is_inline && !is_registered(local, bytes)) return SendStatus::kRefused;
+  if (const SendStatus room = has_room_for(bytes); room != SendStatus::kPending) return room;
+  const bool is_inline = is_put && bytes <= link_.queue_pair.inline_bytes();
+  if (!is_inline && BP_UNLIKELY(!is_registered(local, bytes))) {
+    return stage(opcode, local, bytes, remote, done);
+  }
+  list_transfer(opcode, local, bytes, remote);
+  queue_.end_transfer(RequestKind::kOperation, done);
+  return SendStatus::kPending;
+}
+
+// Through the landing zone that is ours alone.
+SendStatus VerbsEndpoint::stage(ibv_wr_opcode opcode, std::byte* local, uint64_t bytes,
+                                const RemoteMemory& remote, Completion* done) noexcept {
+  if (bytes > provider_.staging_.bytes()) return SendStatus::kRefused;
+  std::byte* piece = provider_.staging_.take(bytes);
+  if (piece == nullptr) return SendStatus::kAgain;
+  const bool is_put = opcode == IBV_WR_RDMA_WRITE;
+  if (is_put) std::memcpy(piece, local, bytes);
+  list_transfer(opcode, piece, bytes, remote);
+  const uint32_t place = queue_.end_transfer(RequestKind::kStaged, done);
+  staged_[place] = {piece, is_put ? nullptr : local, bytes};
+  provider_.options_.counters->landed.add(bytes);
+  return SendStatus::kPending;
+}
+
+// A list of pieces may end a request early, at most once for each region of the pool.
+SendStatus VerbsEndpoint::has_room_for(uint64_t bytes) const noexcept {
   const uint64_t request_bytes_max = provider_.options_.device->port().transfer_bytes_max;
-  // A list of pieces may end a request early, at most once for each region of the pool.
-  const uint64_t request_count = bytes / request_bytes_max + 2;
-  if (request_count + kRequestsKept > queue_.depth()) return SendStatus::kTooLong;
-  if (request_count + kRequestsKept > queue_.room()) return SendStatus::kAgain;
+  const uint64_t requests = (BP_UNLIKELY(bytes > request_bytes_max) ? bytes / request_bytes_max : 0)
+                            + 2 + kRequestsKept;
+  if (requests > queue_.depth()) return SendStatus::kTooLong;
+  return requests > queue_.room() ? SendStatus::kAgain : SendStatus::kPending;
+}
+
+// As parts, of which the caller makes the last the end.
+void VerbsEndpoint::list_transfer(ibv_wr_opcode opcode, const std::byte* local, uint64_t bytes,
+                                  const RemoteMemory& remote) noexcept {
+  const uint64_t request_bytes_max = provider_.options_.device->port().transfer_bytes_max;
+  const bool is_put = opcode == IBV_WR_RDMA_WRITE;
   // A window may be withdrawn between two packets.
-  const bool can_be_cut_short = opcode == IBV_WR_RDMA_WRITE && bytes > kPacketBytesMin &&
-                                reach_of(remote) == Reach::kConnection;
+  const bool can_be_cut_short =
+      is_put && bytes > kPacketBytesMin && reach_of(remote) == Reach::kConnection;
   uint64_t at = 0;
   while (at < bytes) {
     const SendQueue::Slot slot =
         queue_.add(opcode, {.kind = RequestKind::kPart, .can_be_cut_short = can_be_cut_short});
     uint64_t filled = bytes;
-    if (is_inline) {
+    if (is_put && bytes <= link_.queue_pair.inline_bytes()) {
       slot.pieces[0] = {reinterpret_cast<uintptr_t>(local), static_cast<uint32_t>(bytes), 0};
       slot.request.num_sge = 1;
       slot.request.send_flags = IBV_SEND_INLINE;
@@ -127,9 +158,7 @@ SendStatus VerbsEndpoint::transfer(ibv_wr_opcode opcode, const std::byte* local,
     at += filled;
     ++operations_out_;
   }
-  queue_.end_transfer(done);
   mark_dirty();
-  return SendStatus::kPending;
 }
 
 bool VerbsEndpoint::is_registered(const std::byte* local, uint64_t bytes) const noexcept {
@@ -175,7 +204,7 @@ SendStatus VerbsEndpoint::atomic(ibv_wr_opcode opcode, const RemoteMemory& to, u
     return SendStatus::kRefused;
   }
   if (BP_UNLIKELY(!may_send_)) return status_when_down();
-  if (!may_reach(to)) return SendStatus::kRefused;
+  if (!may_reach(to, kAtomic)) return SendStatus::kRefused;
   if (queue_.room() <= kRequestsKept) return SendStatus::kAgain;
   uint64_t* into = cell(queue_.next_place());
   const SendQueue::Slot slot =
@@ -212,11 +241,11 @@ SendStatus VerbsEndpoint::flush(Completion* done) noexcept {
   return SendStatus::kPending;
 }
 
-// Whether a description still means something: its owner may have been restarted since.
-bool VerbsEndpoint::may_reach(const RemoteMemory& memory) const noexcept {
-  return memory.kind ==
-             pack_reach(Reach::kExport, static_cast<uint32_t>(link_.peer_instance)) ||
-         memory.kind == pack_reach(Reach::kConnection, link_.peer.packet_number);
+// Whether a description opens that, and still means something: its owner may have been restarted.
+bool VerbsEndpoint::may_reach(const RemoteMemory& memory, RemoteRights rights) const noexcept {
+  return (rights_of(memory) & rights) == rights &&
+         (is_reach(memory, Reach::kExport, static_cast<uint32_t>(link_.peer_instance)) ||
+          is_reach(memory, Reach::kConnection, link_.peer.packet_number));
 }
 
 // Not gone before the queue pair is: until then the peer may reach what was lent or exposed.
@@ -227,12 +256,11 @@ SendStatus VerbsEndpoint::status_when_down() const noexcept {
 }
 
 bool VerbsEndpoint::has_credit() const noexcept {
-  return next_ - consumed_ < provider_.options_.shape.window && queue_.room() > kRequestsKept;
+  return next_ - consumed_ < window_ && queue_.room() > kRequestsKept;
 }
 
 std::byte* VerbsEndpoint::slot(uint64_t number) const noexcept {
-  const VerbsShape& shape = provider_.options_.shape;
-  return slots_ + number % shape.window * shape.message_bytes;
+  return slots_ + (number & (window_ - 1)) * message_bytes_;
 }
 
 void VerbsEndpoint::send_message(VerbsMessageKind kind, AmId id, uint32_t bytes) noexcept {
@@ -242,13 +270,13 @@ void VerbsEndpoint::send_message(VerbsMessageKind kind, AmId id, uint32_t bytes)
   header.kind = kind;
   header.am = id;
   header.bytes = bytes;
-  list_message(next_++);
+  ++next_;
+  list_message(header);
   mark_dirty();
 }
 
 // Also for one that is sent again, in another life of the connection.
-void VerbsEndpoint::list_message(uint64_t number) noexcept {
-  VerbsMessageHeader& header = header_of(number);
+void VerbsEndpoint::list_message(VerbsMessageHeader& header) noexcept {
   header.consumed = told_ = link_.received;
   header.mark = link_.packet_number;
   header.place = link_.peer_place;

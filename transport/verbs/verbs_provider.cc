@@ -45,11 +45,16 @@ uint64_t peer_memory_bytes(const VerbsShape& shape) noexcept {
                   kCacheLineBytes);
 }
 
-// Of the part before the export.
+uint64_t landing_bytes(const VerbsShape& shape) noexcept {
+  return align_up(shape.landing_bytes, kPageBytes);
+}
+
+// Of the part before what is shared: receives, peers, the landing zone for what is ours alone.
 uint64_t private_bytes(const VerbsShape& shape) noexcept {
   return align_up(uint64_t{receive_count_of(shape)} * shape.message_bytes +
                       shape.peer_count_max * peer_memory_bytes(shape),
-                  kPageBytes);
+                  kPageBytes) +
+         landing_bytes(shape);
 }
 
 uint64_t random_instance() {
@@ -93,7 +98,7 @@ uint64_t verbs_memory_bytes(const VerbsShape& shape) noexcept {
 
 // A page with the flush word, then the landing zone.
 uint64_t verbs_shared_bytes(const VerbsShape& shape) noexcept {
-  return kPageBytes + align_up(shape.landing_bytes, kPageBytes);
+  return kPageBytes + landing_bytes(shape);
 }
 
 std::vector<VerbsDemand> VerbsProvider::demands(const VerbsShape& shape,
@@ -157,6 +162,9 @@ Result<void> VerbsProvider::create(const VerbsProviderOptions& options,
   if (!exported.ok()) return exported.error();
   landing_key_ = exported.value()->remote_key;
   landing_.create(shared.subspan(kPageBytes));
+  const uint64_t staged_bytes = landing_bytes(options_.shape);
+  staging_.create(options_.memory.subspan(private_bytes(options_.shape) - staged_bytes,
+                                          staged_bytes));
   BP_TRY(bell_.create());
   BP_TRY(make_queues());
   BP_TRY(make_endpoints());
@@ -228,6 +236,9 @@ Result<void> VerbsProvider::make_endpoints() {
 Result<void> VerbsEndpoint::create(uint16_t place, std::byte* memory) {
   const VerbsShape& shape = provider_.options_.shape;
   const uint32_t depth = request_count(shape);
+  window_ = shape.window;
+  message_bytes_ = shape.message_bytes;
+  staged_ = std::make_unique<Staged[]>(depth);
   link_.place = place;
   slots_ = memory;
   acknowledgement_ = slots_ + uint64_t{shape.window} * shape.message_bytes;
@@ -329,7 +340,8 @@ Result<RemoteMemory> VerbsEndpoint::expose(std::span<std::byte> memory) {
   if (open != nullptr) {
     return RemoteMemory{reinterpret_cast<uintptr_t>(memory.data()), memory.size(),
                         open->remote_key,
-                        pack_reach(Reach::kExport, static_cast<uint32_t>(provider_.instance_))};
+                        pack_reach(Reach::kExport, open->rights,
+                                   static_cast<uint32_t>(provider_.instance_))};
   }
   const auto is_free = [](const Window& window) {
     return window.handle != nullptr && window.state == WindowState::kFree;
@@ -355,15 +367,17 @@ Result<RemoteMemory> VerbsEndpoint::expose(std::span<std::byte> memory) {
     return error.set_cure("poll, then try again");
   }
   next_exposure_ = static_cast<uint32_t>(free - first + 1) % kExposureCountMax;
-  const uint32_t key =
-      bind_window(static_cast<uint32_t>(free - windows_), memory,
-                  IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
+  const bool has_atomics = provider_.options_.device->has_atomics();
+  unsigned access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+  if (has_atomics) access |= IBV_ACCESS_REMOTE_ATOMIC;
+  const uint32_t key = bind_window(static_cast<uint32_t>(free - windows_), memory, access);
   return RemoteMemory{reinterpret_cast<uintptr_t>(memory.data()), memory.size(), key,
-                      pack_reach(Reach::kConnection, link_.packet_number)};
+                      pack_reach(Reach::kConnection, has_atomics ? kAllRights : needed,
+                                 link_.packet_number)};
 }
 
 void VerbsEndpoint::withdraw(const RemoteMemory& memory) noexcept {
-  if (!may_send_ || memory.kind != pack_reach(Reach::kConnection, link_.packet_number)) return;
+  if (!may_send_ || !is_reach(memory, Reach::kConnection, link_.packet_number)) return;
   for (uint32_t i = kVerbsLoanCountMax; i < kWindowCount; ++i) {
     if (windows_[i].state == WindowState::kBound && windows_[i].key == memory.key) {
       give_up_window(i);

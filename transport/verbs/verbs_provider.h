@@ -50,7 +50,7 @@ struct VerbsShape {
   uint16_t window = 64;            // unconsumed messages, each way; a power of two
   uint32_t message_bytes = 4096;   // with the header of 32; a multiple of 64
   uint32_t operation_count_max = 64;  // puts, gets, atomics under way to one peer
-  uint64_t landing_bytes = kMiB;
+  uint64_t landing_bytes = kMiB;   // of each of the two zones
 };
 // Errors: the first number that cannot be, with what can.
 Result<void> check_shape(const VerbsShape& shape) noexcept;
@@ -69,7 +69,7 @@ struct VerbsCounters {
   Counter connected;
   Counter broken;
   Counter cut_off;
-  Counter landed;      // bytes copied through the landing zone
+  Counter landed;      // bytes copied through the landing zones
 };
 
 struct VerbsProviderOptions {
@@ -92,7 +92,8 @@ class VerbsProvider final : public Provider {
   VerbsProvider() noexcept = default;
   VerbsProvider(const VerbsProvider&) = delete;
   VerbsProvider& operator=(const VerbsProvider&) = delete;
-  // Peers notice at once. What was not consumed yet is lost to them.
+  // Peers notice at once. What was not consumed yet is lost to them. What is pending is not told:
+  // whoever wants its end polls for it first.
   ~VerbsProvider() override;
 
   // What one of this shape takes of a device that has `limits`: each is held against its limit.
@@ -157,7 +158,8 @@ class VerbsProvider final : public Provider {
   ibv_cq* completions_ = nullptr;
   ibv_srq* receives_ = nullptr;
   std::vector<std::unique_ptr<VerbsEndpoint>> endpoints_;
-  LandingZone landing_;
+  LandingZone landing_;  // read by peers: what was lent
+  LandingZone staging_;  // read by nobody: what is put or got, and is not the pool's
   uint32_t landing_key_ = 0;
   bool uses_windows_ = false;
   bool is_lost_ = false;  // the device is gone

@@ -29,6 +29,11 @@ bool is_too_long(ibv_wc_status status) noexcept {
          status == IBV_WC_LOC_QP_OP_ERR;
 }
 
+// Loan::token.
+uint64_t pack_token(uint16_t place, uint32_t life, uint32_t loan) noexcept {
+  return uint64_t{place} << 48 | uint64_t{life} << 16 | loan;
+}
+
 }  // namespace
 
 uint32_t VerbsProvider::poll(uint32_t budget) noexcept {
@@ -144,7 +149,7 @@ void VerbsEndpoint::finish_batch() noexcept {
   if (!may_send_) return;
   if (given_up_count_ > 0) invalidate_windows();
   if (return_count_ > 0) send_returns();
-  if (link_.received - told_ >= provider_.options_.shape.window / 2) acknowledge();
+  if (link_.received - told_ >= window_ / 2) acknowledge();
   queue_.post();
   if (BP_UNLIKELY(queue_.has_failed())) break_life("the device takes no requests", false);
 }
@@ -153,7 +158,7 @@ const char* VerbsEndpoint::take(const VerbsMessageHeader& header, const std::byt
   if (const char* fault = take_consumed(header); fault != nullptr) return fault;
   if (header.kind == VerbsMessageKind::kAcknowledgement) return nullptr;
   if (header.number != link_.received) return "a message out of its order";
-  if (link_.received - told_ >= provider_.options_.shape.window) return "more than its window";
+  if (link_.received - told_ >= window_) return "more than its window";
   ++link_.received;
   switch (header.kind) {
     case VerbsMessageKind::kMessage:
@@ -173,7 +178,7 @@ const char* VerbsEndpoint::take_consumed(const VerbsMessageHeader& header) noexc
   consumed_ = header.consumed;
   // One for less would let it flood the shared queue.
   const bool is_idle = header.kind == VerbsMessageKind::kAcknowledgement &&
-                       (gained < provider_.options_.shape.window / 2 || header.bytes != 0);
+                       (gained < window_ / 2 || header.bytes != 0);
   return is_idle ? "an acknowledgement for nothing" : nullptr;
 }
 
@@ -185,15 +190,14 @@ const char* VerbsEndpoint::take_loan(const VerbsMessageHeader& header,
   }
   std::memcpy(&loan, body, sizeof loan);
   if (loan.loan >= kVerbsLoanCountMax || is_borrowed_[loan.loan] ||
-      is_due_back_[loan.loan] || !may_reach(loan.memory) ||
-      loan.memory.bytes == 0 || loan.memory.address + loan.memory.bytes < loan.memory.address) {
+      is_due_back_[loan.loan] || !may_reach(loan.memory, kRead) ||
+      loan.memory.address + loan.memory.bytes < loan.memory.address) {
     return "a malformed loan";
   }
   is_borrowed_[loan.loan] = true;
   borrowed_marks_[loan.loan] = loan.mark;
-  const uint64_t token = uint64_t{link_.place} << 48 | uint64_t{life_ & 0xffff} << 32 | loan.loan;
   deliver(header.am, {body + sizeof loan, header.bytes - sizeof loan},
-          {{}, loan.memory, &provider_, token});
+          {{}, loan.memory, &provider_, pack_token(link_.place, life_, loan.loan)});
   return nullptr;
 }
 
@@ -206,9 +210,10 @@ void VerbsEndpoint::deliver(AmId id, std::span<const std::byte> payload,
 }
 
 void VerbsProvider::release(const Loan& loan) noexcept {
+  BP_ASSERT(loan.provider == this);
   VerbsEndpoint& lender = *endpoints_[loan.token >> 48];
-  const auto place = static_cast<uint32_t>(loan.token);
-  if (!lender.is_live_ || (lender.life_ & 0xffff) != (loan.token >> 32 & 0xffff)) return;
+  const auto place = static_cast<uint32_t>(loan.token & 0xffff);
+  if (!lender.is_live_ || loan.token != pack_token(lender.link_.place, lender.life_, place)) return;
   BP_ASSERT(lender.is_borrowed_[place]);  // not: given back twice
   lender.is_borrowed_[place] = false;
   lender.is_due_back_[place] = true;
@@ -224,7 +229,7 @@ const char* VerbsEndpoint::take_returns(const VerbsMessageHeader& header,
     std::memcpy(&returned, body + at, sizeof returned);
     if (returned.loan >= kVerbsLoanCountMax) return "a loan that there is not";
     LoanRecord& record = loans_[returned.loan];
-    if (record.block == nullptr || record.mark != returned.mark || record.is_returning) {
+    if (!record.is_lent || record.mark != returned.mark || record.is_returning) {
       return "a loan that was not its";
     }
     if (record.way == Way::kWindow) {
@@ -237,12 +242,20 @@ const char* VerbsEndpoint::take_returns(const VerbsMessageHeader& header,
   return nullptr;
 }
 
+// What was got goes where it belongs only whole.
+void VerbsEndpoint::end_staged(const Staged& staged, Outcome outcome) noexcept {
+  if (staged.into != nullptr && outcome == Outcome::kDone) {
+    std::memcpy(staged.into, staged.piece, staged.bytes);
+  }
+  provider_.staging_.give_back(staged.piece, staged.bytes);
+}
+
 void VerbsEndpoint::end_loan(LoanRecord& record, Outcome outcome) noexcept {
   std::byte* block = record.block;
   Completion* returned = record.returned;
   if (record.way == Way::kLanding) provider_.landing_.give_back(record.landing, record.bytes);
-  record.block = nullptr;
-  record.is_returning = false;
+  record.is_lent = record.is_returning = false;
+  free_loans_.give_back(static_cast<uint32_t>(&record - loans_));
   if (returned != nullptr) returned->call(*returned, outcome);
   else pool_free(block);
 }
@@ -281,8 +294,10 @@ void VerbsEndpoint::end_request(const Request& request, uint32_t place, Outcome 
     case RequestKind::kAtomic:
       if (request.before != nullptr && outcome == Outcome::kDone) *request.before = *cell(place);
       [[fallthrough]];
+    case RequestKind::kStaged:
     case RequestKind::kOperation:
       --operations_out_;
+      if (request.kind == RequestKind::kStaged) end_staged(staged_[place], outcome);
       if (has_part_ && outcome == Outcome::kNotDone) outcome = Outcome::kUnknown;
       has_part_ = false;
       if (request.done != nullptr) request.done->call(*request.done, outcome);

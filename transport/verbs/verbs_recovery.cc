@@ -70,7 +70,9 @@ void VerbsEndpoint::begin_sending() noexcept {
   may_send_ = true;
   provider_.options_.counters->connected.add(1);
   provider_.options_.counters->resent.add(next_ - consumed_);
-  for (uint64_t number = consumed_; number != next_; ++number) list_message(number);
+  for (uint64_t number = consumed_; number != next_; ++number) {
+    list_message(header_of(number));
+  }
   mark_dirty();
 }
 
@@ -113,8 +115,8 @@ void VerbsEndpoint::end_life() noexcept {
     provider_.lose_device(reset.error().answer);
   }
   const Outcome posted = has_refused_ ? Outcome::kNotDone : Outcome::kUnknown;
-  queue_.end_all([&](const Request& request, bool was_posted) {
-    end_request(request, 0, was_posted ? posted : Outcome::kNotDone);
+  queue_.end_all([&](const Request& request, uint32_t place, bool was_posted) {
+    end_request(request, place, was_posted ? posted : Outcome::kNotDone);
   });
   acknowledgements_out_ = operations_out_ = invalidations_out_ = 0;
   must_flush_ = false;
@@ -136,7 +138,7 @@ void VerbsEndpoint::forget_loans() noexcept {
     header.bytes = 0;
   }
   for (LoanRecord& record : loans_) {
-    if (record.block != nullptr) end_loan(record, Outcome::kUnknown);
+    if (record.is_lent) end_loan(record, Outcome::kUnknown);
   }
   for (Window& window : windows_) {
     if (window.state == WindowState::kFree) continue;

@@ -103,16 +103,33 @@ static_assert(sizeof(ReturnedLoan) == 8);
 inline constexpr uint32_t kVerbsLoanCountMax = 128;  // that one peer may have lent at a time
 inline constexpr uint32_t kVerbsLoanHeaderBytesMax = 64;
 
-// RemoteMemory::kind: by which key the bytes are reached, and how long that one means something.
-enum class Reach : uint8_t {
-  kExport = 1,  // as long as the owner's instance lives
-  kConnection = 2,  // as long as the connection
+// What peers may do with memory.
+enum RemoteRights : uint8_t {
+  kRead = 1,
+  kWrite = 2,
+  kAtomic = 4,
+  kAllRights = kRead | kWrite | kAtomic,
 };
-constexpr uint64_t pack_reach(Reach reach, uint32_t tag) noexcept {
-  return uint64_t{'V'} << 56 | uint64_t{static_cast<uint8_t>(reach)} << 48 | tag;
+
+// RemoteMemory::kind: how long the key means something, and what it opens. The rights are told so
+// that what the device would refuse does not cost the connection; it is the device that refuses.
+enum class Reach : uint8_t {
+  kExport = 1,  // as long as the owner's instance lives: the lower half of its number
+  kConnection = 2,  // as long as the connection: its mark
+};
+constexpr uint64_t pack_reach(Reach reach, RemoteRights rights, uint32_t tag) noexcept {
+  return uint64_t{'V'} << 56 | uint64_t{static_cast<uint8_t>(reach)} << 48 |
+         uint64_t{rights} << 40 | tag;
 }
 constexpr Reach reach_of(const RemoteMemory& memory) noexcept {
   return static_cast<Reach>(memory.kind >> 48 & 0xff);
+}
+constexpr RemoteRights rights_of(const RemoteMemory& memory) noexcept {
+  return static_cast<RemoteRights>(memory.kind >> 40 & 0xff);
+}
+// Whether it is of this `reach`, whatever its rights.
+constexpr bool is_reach(const RemoteMemory& memory, Reach reach, uint32_t tag) noexcept {
+  return memory.kind == pack_reach(reach, rights_of(memory), tag);
 }
 
 }  // namespace bedplate
