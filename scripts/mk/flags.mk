@@ -36,7 +36,11 @@ ifneq ($(filter asan tsan,$(MODE)),)
   SANITIZED := yes
   LDFLAGS := $(filter -fsanitize% -fno-sanitize%,$(CXXFLAGS))
 else
-  LDFLAGS := -static -Wl,--build-id
+  # libnl can look names up, of which the linker warns at length: glibc would load shared libraries
+  # for it. Nothing here asks libnl to; whoever does so stops.
+  LOOKUPS := getaddrinfo getprotobyname getprotobynumber
+  LDFLAGS := -static -Wl,--build-id \
+             $(foreach name,$(LOOKUPS),-Wl,--wrap=$(name),--defsym=__wrap_$(name)=abort)
 endif
 
 # mimalloc's sources are compiled into alloc/confined_mimalloc.cc. Its style is its own (-Wno-...;
