@@ -8,6 +8,15 @@ namespace bedplate {
 
 uint32_t IpAddress::byte_count() const noexcept { return family == AF_INET ? 4 : 16; }
 
+bool IpPrefix::contains(const IpAddress& address) const noexcept {
+  if (address.family != family) return false;
+  for (uint32_t i = 0; i < prefix_bits; ++i) {
+    const int mask = 0x80 >> (i % 8);
+    if (((bytes[i / 8] ^ address.bytes[i / 8]) & mask) != 0) return false;
+  }
+  return true;
+}
+
 std::optional<IpAddress> parse_ip_address(const std::string& text) {
   for (const int family : {AF_INET, AF_INET6}) {
     IpAddress address;

@@ -17,6 +17,9 @@ struct IpAddress {
 // An address and how many of its first bits name its network.
 struct IpPrefix : IpAddress {
   uint8_t prefix_bits = 0;
+
+  // Whether `address` is one of its network.
+  bool contains(const IpAddress& address) const noexcept;
 };
 
 // "10.0.2.15" or "fd00::2". Nothing for anything else.

@@ -1,5 +1,7 @@
 #include <algorithm>
 
+#include <sys/socket.h>
+
 #include "apps/boot/configuration_reader.h"
 #include "apps/boot/configuration_values.h"
 #include "transport/ip_address.h"
@@ -61,11 +63,27 @@ void Reader::check_network(const TomlNode& node) {
   if (gateway == nullptr) return;
   const auto address = parse_ip_prefix(network.address);
   const auto way = parse_ip_address(network.gateway);
-  if (address && way->family == address->family) return;
-  add_problem(gateway->position,
-              "\"gateway\" is " + quoted(network.gateway) + ", and the interface has " +
-                  (address ? "an address of the other family" : "no address"),
-              "expected an \"address\" from which the gateway can be reached");
+  // A link-local one is reached from any address.
+  const IpPrefix link_local = {{AF_INET6, {0xfe, 0x80}}, 10};
+  const bool is_of_family = address && way->family == address->family;
+  if (!is_of_family || !(address->contains(*way) || link_local.contains(*way))) {
+    const std::string wrong = !address        ? "no address"
+                              : !is_of_family ? "an address of the other family"
+                                              : "the address " + quoted(network.address);
+    return add_problem(gateway->position,
+                       "\"gateway\" is " + quoted(network.gateway) +
+                           ", and the interface has " + wrong,
+                       "expected an \"address\" from which the gateway can be reached");
+  }
+  const std::vector<NetworkSettings>& all = draft_.configuration.networks;
+  for (size_t i = 0; i + 1 < all.size(); ++i) {
+    const auto other = parse_ip_address(all[i].gateway);
+    if (!other || other->family != way->family) continue;
+    add_problem(gateway->position,
+                "\"gateway\" " + quoted(network.gateway) + " is the second of its family: " +
+                    all[i].interface + " has one already",
+                "expected one way out for IPv4, and one for IPv6: leave out the others");
+  }
 }
 
 void Reader::check_crash(const TomlNode& node) {
@@ -82,6 +100,12 @@ void Reader::check_crash(const TomlNode& node) {
   } else if (find_child(node, "device") == nullptr) {
     add_problem(node.position, "\"device\" is missing in [crash]",
                 "expected path: the block device that a dump is written to; or dump = \"none\"");
+  } else if (crash.device.find_first_of(" \t%") != std::string::npos) {
+    // The kernel splits its command at blanks, and has a meaning for %.
+    add_problem(find_child(node, "device")->position,
+                "\"device\" is " + quoted(crash.device) + ", which the kernel would not take as " +
+                    "one word",
+                "expected a path without blanks and %");
   }
 }
 

@@ -66,6 +66,9 @@ constexpr uint64_t kDeviceNameMax = 63;
 constexpr uint64_t kVerbsNameMax = kVerbsNameBytes - 1;
 constexpr uint64_t kBackOffMaxMs = 600'000;
 
+// The kernel's core_pattern has 127 bytes, and more words than this one (apps/init/core_dump.cc).
+constexpr uint64_t kDumpDeviceMax = 80;
+
 VolumeSettings& volume_of(Draft& draft) { return draft.configuration.blockd.volumes.back(); }
 GroupShape& shape_of(Draft& draft) { return draft.configuration.groups.back().shape; }
 ProcessSettings& process_of(Draft& draft) { return draft.configuration.processes.back(); }
@@ -311,7 +314,7 @@ constexpr Key kKeys[] = {
      [](Draft& d, Value& v) { d.configuration.crash.dump = kCrashDumpValues[v.number]; }},
     {"crash", "owners", Type::kOwners, "[]", 0, kSegmentCountMax, Rule::kUnique,
      [](Draft& d, Value& v) { d.configuration.crash.owners.push_back(std::move(v.text)); }},
-    {"crash", "device", Type::kPath, "required of a dump", 1, 255, Rule::kNone,
+    {"crash", "device", Type::kPath, "required of a dump", 1, kDumpDeviceMax, Rule::kNone,
      BP_TEXT(d.configuration.crash, device)},
     {"crash", "drivers", Type::kModules, "[]", 0, 8, Rule::kUnique,
      [](Draft& d, Value& v) { d.configuration.crash.drivers.push_back(std::move(v.text)); }},

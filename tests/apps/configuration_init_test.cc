@@ -89,6 +89,34 @@ TEST(ConfigurationInit, AGatewayNeedsAnAddressOfItsKind) {
                "gateway = \"10.0.0.1\"\n"));
 }
 
+TEST(ConfigurationInit, AGatewayLiesInTheNetwork) {
+  REFUSED("f:16:11: \"gateway\" is \"10.0.1.1\", and the interface has the address "
+          "\"10.0.0.2/24\"; expected an \"address\" from which the gateway can be reached",
+          with("[[network]]\ninterface = \"a\"\naddress = \"10.0.0.2/24\"\n"
+               "gateway = \"10.0.1.1\"\n"));
+  ACCEPTED(with("[[network]]\ninterface = \"a\"\naddress = \"10.0.0.2/23\"\n"
+                "gateway = \"10.0.1.1\"\n"));
+  ACCEPTED(with("[[network]]\ninterface = \"a\"\naddress = \"fd00::2/64\"\n"
+                "gateway = \"fe80::1\"\n"));
+}
+
+TEST(ConfigurationInit, AFamilyHasOneGateway) {
+  const std::string one = "[[network]]\ninterface = \"a\"\naddress = \"10.0.0.2/24\"\n"
+                          "gateway = \"10.0.0.1\"\n[[network]]\ninterface = \"b\"\n";
+  REFUSED("f:20:11: \"gateway\" \"10.0.1.1\" is the second of its family: a has one already; "
+          "expected one way out for IPv4, and one for IPv6: leave out the others",
+          with(one + "address = \"10.0.1.2/24\"\ngateway = \"10.0.1.1\"\n"));
+  ACCEPTED(with(one + "address = \"fd00::2/64\"\ngateway = \"fd00::1\"\n"));
+}
+
+TEST(ConfigurationInit, ADumpsDeviceIsOneWord) {
+  for (const char* wrong : {"/dev/disk/by-label/a b", "/dev/%p"}) {
+    REFUSED("f:15:10: \"device\" is \"" + std::string(wrong) + "\", which the kernel would not "
+            "take as one word; expected a path without blanks and %",
+            with("[crash]\ndump = \"metadata\"\ndevice = \"" + std::string(wrong) + "\"\n"));
+  }
+}
+
 TEST(ConfigurationInit, InterfacesAreDifferent) {
   REFUSED("f:16:13: \"interface\" \"a\" is taken by the [[network]] at line 14; expected another "
           "one: each [[network]] has its own",

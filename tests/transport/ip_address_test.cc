@@ -38,3 +38,17 @@ TEST(IpAddress, RefusesPrefixesThatTheFamilyDoesNotHave) {
     CHECK_TEXT(!parse_ip_prefix(text), text);
   }
 }
+
+TEST(IpAddress, APrefixContainsItsNetwork) {
+  const auto contains = [](const char* prefix, const char* address) {
+    return parse_ip_prefix(prefix)->contains(*parse_ip_address(address));
+  };
+  CHECK(contains("10.0.2.15/24", "10.0.2.1"));
+  CHECK(!contains("10.0.2.15/24", "10.0.3.1"));
+  CHECK(contains("10.0.2.15/23", "10.0.3.1"));
+  CHECK(contains("10.0.2.15/32", "10.0.2.15"));
+  CHECK(!contains("10.0.2.15/32", "10.0.2.14"));
+  CHECK(contains("fd00::7/64", "fd00::1:0:0:1"));
+  CHECK(!contains("fd00::7/64", "fd00:0:0:1::1"));
+  CHECK(!contains("10.0.2.15/1", "fd00::1"));
+}
