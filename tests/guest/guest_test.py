@@ -273,6 +273,15 @@ def exit_code_and_quoting_survive():
     guest.expect(r"^it's \$HOME$")
 
 
+def guest_that_hangs_is_ended_and_shown():
+    """Also where it has printed something: there is no exit code."""
+    guest = Guest("/bin/sh", "-c", "echo begun; exec sleep 1000", seconds=15)
+    guest.expect_exit(124)
+    guest.expect(r"^begun$")
+    if "Run /init as init process" not in guest.log or "not done after 15 s" not in guest.log:
+        raise Failure(f"the kernel's log is not shown\n{guest.log}")
+
+
 def panic_is_no_success():
     Guest("/bin/sh", "-c", "echo c > /proc/sysrq-trigger").expect_exit(125)
 
@@ -290,7 +299,7 @@ def module_that_does_not_load_is_an_error():
         raise Failure(f"no word of the missing file\n{guest.log}")
 
 
-TESTS = [exit_code_and_quoting_survive, panic_is_no_success,
+TESTS = [exit_code_and_quoting_survive, guest_that_hangs_is_ended_and_shown, panic_is_no_success,
          module_that_does_not_load_is_an_error, doctor_names_what_is_missing,
          unit_tests_on_this_kernel, appliance_on_2_mib_pages_with_io_uring,
          appliance_on_2_mib_pages_with_epoll,

@@ -39,30 +39,36 @@ class Machine:
         # Of an action that is named twice QEMU takes the last.
         command = [RUN, image, "-qmp", f"unix:{monitor},server,nowait", *options]
         command += ["-action", "reboot=reset"] if reboots else []
-        self._process = subprocess.Popen(
+        self.process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             encoding="utf-8", errors="replace",
             env=dict(os.environ, PORT=str(self.port), **{"MEMORY_MIB": "512", **settings}))
         self._reader = threading.Thread(target=self._read_console, daemon=True)
         self._reader.start()
-        self._connect_monitor(monitor)
+        try:
+            self._connect_monitor(monitor)
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
 
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
-        if self._process.poll() is None:
-            self._process.terminate()
+    def __exit__(self, _kind, error, _trace):
+        if error is not None:
+            error.add_note("the console's last lines:\n" + "\n".join(self.lines[-60:]))
+        if self.process.poll() is None:
+            self.process.terminate()
         try:
-            self._process.wait(20)
+            self.process.wait(20)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            self.process.kill()
+            self.process.wait()
         self._reader.join()
         self._work.cleanup()
 
     def _read_console(self):
-        for line in self._process.stdout:
+        for line in self.process.stdout:
             with self._changed:
                 self.lines.append(line.rstrip("\r\n"))
                 self._changed.notify_all()
@@ -80,7 +86,7 @@ class Machine:
                 self._monitor.connect(path)
                 break
             except OSError:
-                if time.monotonic() > deadline or self._process.poll() is not None:
+                if time.monotonic() > deadline or self.process.poll() is not None:
                     raise self.failure("QEMU's monitor is not there") from None
                 time.sleep(0.02)
         self._answers = self._monitor.makefile("r", encoding="utf-8")
@@ -92,7 +98,10 @@ class Machine:
         request = {"execute": name, "arguments": arguments}
         self._monitor.sendall(json.dumps(request).encode() + b"\n")
         while True:
-            message = json.loads(self._answers.readline())
+            line = self._answers.readline()
+            if not line:
+                raise self.failure(f"QEMU ended, and did not answer {name}")
+            message = json.loads(line)
             if "event" in message:
                 self._events.append(message)
             else:
@@ -105,7 +114,8 @@ class Machine:
     # ---- What one waits for ----
 
     def failure(self, text):
-        return Failure(f"{text}\n" + "\n".join(self.lines[-60:]))
+        """What is raised out of its `with` gets the console's last lines with it."""
+        return Failure(text)
 
     def expect(self, pattern, seconds=BOOT_SECONDS, after=0):
         """Waits for a line of the console, from line number `after` on, and returns its match."""
@@ -124,13 +134,22 @@ class Machine:
     def expect_ready(self):
         self.expect(r"bedplate: ready$")
 
-    def expect_end(self, reason, seconds=60):
-        """Waits until QEMU ends, and compares why: guest-shutdown, guest-reset, ..."""
+    def expect_lines(self, *patterns, after=0):
+        """As expect(), for lines in this order, with any others between them."""
+        for pattern in patterns:
+            self.expect(pattern, after=after)
+            with self._changed:
+                after = next(at for at in range(after, len(self.lines))
+                             if re.search(pattern, self.lines[at])) + 1
+
+    def expect_end(self, reason, seconds=60, by_watchdog=False):
+        """Waits until QEMU ends, and compares why: guest-shutdown, guest-reset, ..., and whether
+        it was the watchdog's doing."""
         self._monitor.settimeout(seconds)
         try:
             for line in self._answers:
                 self._events.append(json.loads(line))
-            self._process.wait(seconds)
+            self.process.wait(seconds)
         except (OSError, subprocess.TimeoutExpired):
             raise self.failure("the machine did not end") from None
         self._reader.join()
@@ -138,3 +157,6 @@ class Machine:
                    if event.get("event") == "SHUTDOWN"]
         if reasons != [reason]:
             raise self.failure(f"the machine ended by {reasons}; expected {reason}")
+        if by_watchdog != any(event.get("event") == "WATCHDOG" for event in self._events):
+            raise self.failure(f"the watchdog's part in it: {not by_watchdog}; expected "
+                               f"{by_watchdog}")

@@ -10,9 +10,9 @@
 # (120 s) is over, 125 when the guest ended without a code, with the kernel's log on stderr.
 # The modules are loaded before the command, in their order; 126 when one cannot be.
 #
-# The guest has three serial ports: the kernel's log, the command's output, its exit code. QEMU's
-# own exit code is of no use: it is 0 after a kernel panic. Nothing is left behind: QEMU ends with
-# this script, and all files of a run lie in a directory that is removed.
+# The kernel's log comes over a serial port, the command's output and its exit code over virtio.
+# QEMU's own exit code is of no use: it is 0 after a kernel panic. Nothing is left behind: QEMU ends
+# with this script, and all files of a run lie in a directory that is removed.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 
@@ -50,12 +50,14 @@ done
 cp "$root"/apps/*.toml "$work/tree/apps/"  # tests read them, and what is said of them
 cp "$root/docs/configuration.md" "$work/tree/docs/"
 cp "$root/tests/guest/init" "$work/tree/init"
+results=$("$root/scripts/image/modules.py" "$root/build/kernel/modules" virtio_console)
 : > "$work/tree/modules/order"
-for module in $modules; do
+for module in $results $modules; do
   [ -f "$module" ] || {
     echo "guest: taking the module $module: there is no such file" >&2
     exit 126
   }
+  grep -qx "${module##*/}" "$work/tree/modules/order" && continue
   cp "$module" "$work/tree/modules/"
   echo "${module##*/}" >> "$work/tree/modules/order"
 done
@@ -76,7 +78,9 @@ touch "$work"/{log,output,status}
 # Emulated, "rep stosb" goes byte by byte; without erms the kernel clears pages by eight.
 timeout -k 5 "$seconds" qemu-system-x86_64 -accel tcg -cpu max,-erms,-fsrm -smp "$cpus" \
   -m "${memory_mib}M" "${numa[@]}" -nodefaults -nic none -vga none -display none -no-reboot \
-  -serial "file:$work/log" -serial "file:$work/output" -serial "file:$work/status" \
+  -serial "file:$work/log" -device virtio-serial-pci \
+  -chardev "file,id=output,path=$work/output" -device virtserialport,chardev=output,nr=1 \
+  -chardev "file,id=status,path=$work/status" -device virtserialport,chardev=status,nr=2 \
   -kernel "$root/build/kernel/vmlinux" -initrd "$work/initramfs" \
   -append "console=ttyS0 panic=-1 $append" < /dev/null >&2 &
 qemu=$!

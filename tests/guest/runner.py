@@ -1,23 +1,62 @@
 """Runs tests that are functions, for those who boot machines."""
 
+import contextlib
+import os
+import signal
 import sys
 import time
 import traceback
+
+# Of one test; the longest takes half of it on a machine that does nothing else.
+TEST_SECONDS = 400
+# Since the epoch; what is not done by then has failed. Whoever runs several such programs sets it.
+CHECK_END = float(os.environ.get("CHECK_END", "inf"))
 
 
 class Failure(Exception):
     """What was seen and what was expected."""
 
 
+class Late(Failure):
+    """That something did not end in time."""
+
+
 class Skip(Exception):
     """What is missing."""
+
+
+@contextlib.contextmanager
+def limit(seconds):
+    """What takes longer in here ends with Late; inside another limit, with whichever is over first.
+
+    Only in the main thread. What is waited for is left at once: subprocess.run kills its program.
+    """
+    def late(*_):
+        raise Late(f"no end after {seconds:.0f} s")
+
+    begin = time.monotonic()
+    outer = signal.signal(signal.SIGALRM, late)
+    left = signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))[0]
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, outer)
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - begin), 0.001))
+
+
+def told(error):
+    """The text of `error`, with what was noted on its way: a machine's console."""
+    return "\n".join([str(error), *getattr(error, "__notes__", [])])
 
 
 def run_tests(tests):
     """Runs those whose name has one of the program's arguments in it; without any, all.
 
     Each gets a line, and at the end there is `N passed, N failed, N skipped`, whatever happened in
-    between. Returns the exit code: 1 when anything failed.
+    between. None takes longer than TEST_SECONDS, and nothing goes on after CHECK_END.
+    Returns the exit code: 1 when anything failed.
     """
     passed = failed = skipped = 0
     for test in tests:
@@ -25,7 +64,8 @@ def run_tests(tests):
             continue
         begin = time.monotonic()
         try:
-            test()
+            with limit(min(TEST_SECONDS, CHECK_END - time.time())):
+                test()
             passed += 1
             print(f"ok   {test.__name__} ({time.monotonic() - begin:.0f} s)", flush=True)
         except Skip as skip:
@@ -33,7 +73,7 @@ def run_tests(tests):
             print(f"skipped: {skip}: {test.__name__}", flush=True)
         except Failure as failure:
             failed += 1
-            print(f"FAIL {test.__name__}: {failure}", flush=True)
+            print(f"FAIL {test.__name__}: {told(failure)}", flush=True)
         except Exception:  # a defect of the test, or a machine that ended under it
             failed += 1
             print(f"FAIL {test.__name__}: {traceback.format_exc()}", flush=True)
