@@ -34,14 +34,17 @@ check: ## build and run every test
 
 image: all ## build the image of an appliance (CONFIG=apps/demo.toml) into build/image
 	$(Q)scripts/image/build.py $(BUILD)/bedplate $(or $(CONFIG),apps/demo.toml) build/image \
-	  $(if $(CMDLINE),--cmdline "$(CMDLINE)")
+	  $(if $(CMDLINE),--cmdline "$(CMDLINE)") $(addprefix --module ,$(EXTRA_MODULES)) \
+	  $(if $(SIGN_KEY),--sign-key "$(SIGN_KEY)") $(if $(SIGN_CERT),--sign-cert "$(SIGN_CERT)")
 
 image-run: image ## boot it in QEMU, its NBD server at 127.0.0.1:10809; Ctrl-C stops it
 	$(Q)scripts/image/run.sh build/image
 
+CHECK_SECONDS ?= 900
 check-image: deps ## test in virtual machines, images too (EXTRA_MODULES="xpmem.ko knem.ko")
 	$(Q)$(MAKE) --no-print-directory MODE=release products tests
-	$(Q)EXTRA_MODULES="$(EXTRA_MODULES)" CHECK_ONLY='^(guest|image)$$' scripts/check.sh
+	$(Q)EXTRA_MODULES="$(EXTRA_MODULES)" CHECK_END=$$(($$(date +%s) + $(CHECK_SECONDS))) \
+	  CHECK_ONLY='^(guest|image|image-crash)$$' scripts/check.sh
 
 bench: all ## measure against the peers; tables here, JSON in build/bench/
 	$(Q)$(MAKE) --no-print-directory MODE=release products bench-heap

@@ -14,8 +14,9 @@ packages=(
   libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0
   # tests in a virtual machine: its parts, and what unpacks the kernel
   qemu-system-x86 busybox-static cpio xz-utils binutils
-  # images, and their tests: the stub that UEFI starts, the compressor, the firmware
-  systemd-boot-efi zstd ovmf
+  # images, and their tests: the stub that UEFI starts, the compressor, the firmware, what signs,
+  # and what other people's modules are built with
+  systemd-boot-efi zstd ovmf sbsigntool openssl linux-headers-amd64
   # benchmarks: the peers
   nbdkit util-linux libucx-dev openmpi-bin libopenmpi-dev libfabric-dev libboost-dev libdpdk-dev
   # benchmarks: programs that allocate much

@@ -2,11 +2,12 @@
 """Builds the image of an appliance: kernel, initramfs, and both as one file that UEFI starts.
 
     /usr/bin/python3 scripts/image/build.py BEDPLATE CONFIG OUTPUT [--cmdline TEXT]
+        [--module FILE]... [--sign-key FILE --sign-cert FILE]
 
 OUTPUT gets vmlinuz, cmdline, initramfs.cpio.zst and bedplate.efi (in esp/ once more, as UEFI looks
-for it). The same input makes the same bytes. What is in the initramfs, and nothing else: the
-program as /init, the configuration, and the kernel modules that it needs (`bedplate plan --json`
-names them).
+for it), signed if there is a key. The same input makes the same bytes. What is in the initramfs,
+and nothing else: the program as /init, the configuration, and the kernel modules that it needs
+(`bedplate plan --json` names them), with those that are given as files.
 """
 
 import argparse
@@ -61,13 +62,13 @@ def stripped(program, work):
     return data
 
 
-def needed_modules(program, config):
+def needed_modules(program, config, given):
     """Also reads the configuration as strictly as the program will: an image must not boot to find
     that it is wrong."""
     plan = run(program, "plan", "--json", config, stdout=subprocess.PIPE)
     try:
         return modules.load_order(os.path.join(KERNEL, "modules"),
-                                  json.loads(plan.stdout)["modules"])
+                                  json.loads(plan.stdout)["modules"], given)
     except modules.ModuleError as error:
         fail(str(error))
 
@@ -118,20 +119,32 @@ def unified_kernel(output, work, release):
     run(*command, STUB, os.path.join(output, "bedplate.efi"))
 
 
+def signed(path, key, certificate):
+    """Puts a signature into the file, over all of it."""
+    run("sbsign", "--key", key, "--cert", certificate, "--output", path, path)
+    run("sbverify", "--cert", certificate, path, stdout=subprocess.DEVNULL)
+    print(f"image: bedplate.efi is signed by {certificate}")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
     parser.add_argument("config")
     parser.add_argument("output")
     parser.add_argument("--cmdline", default=DEFAULT_COMMAND_LINE)
+    parser.add_argument("--module", action="append", default=[], metavar="FILE")
+    parser.add_argument("--sign-key")
+    parser.add_argument("--sign-cert")
     options = parser.parse_args()
+    if bool(options.sign_key) != bool(options.sign_cert):
+        fail("looking at how to sign: a key goes with a certificate; give both, or neither")
 
     if not os.path.exists(STUB):
         fail(f"looking for {STUB}: it is not there; run scripts/setup.sh")
     run(os.path.join(ROOT, "scripts", "image", "kernel.sh"))
     os.makedirs(options.output, exist_ok=True)
     with tempfile.TemporaryDirectory() as work:
-        module_paths = needed_modules(options.program, options.config)
+        module_paths = needed_modules(options.program, options.config, options.module)
         plain = initramfs(stripped(options.program, work), options.config, module_paths)
         compressed = os.path.join(options.output, "initramfs.cpio.zst")
         # One thread: several would cut the input at places that depend on their number.
@@ -144,6 +157,8 @@ def main():
         with open(os.path.join(KERNEL, "package"), encoding="ascii") as file:
             release = file.read().strip().removeprefix("linux-image-")
         unified_kernel(options.output, work, release)
+    if options.sign_key:
+        signed(os.path.join(options.output, "bedplate.efi"), options.sign_key, options.sign_cert)
     # As the firmware looks for it on a system partition.
     boot = os.path.join(options.output, "esp", "EFI", "BOOT")
     os.makedirs(boot, exist_ok=True)

@@ -4,11 +4,12 @@
     /usr/bin/python3 scripts/image/modules.py DIRECTORY [NAME...]
 
 DIRECTORY is lib/modules/RELEASE of a kernel's package. A module says itself what it takes symbols
-from (`depends=` in its section .modinfo); what it asks the kernel for by name at run time, it does
-not say: that is MORE.
+from (`depends=` in its section .modinfo) and what it would like to have before it (`softdep=pre:`).
+What else it asks the kernel for by name at run time, it does not say: that is MORE.
 """
 
 import os
+import re
 import sys
 
 # What a module finds no device, or no algorithm, without.
@@ -41,20 +42,29 @@ def module_files(directory):
 
 
 def dependencies(path):
-    """What the module says in .modinfo, where texts end with NULs."""
+    """What the module says in .modinfo, where texts end with NULs: ([what it needs], [what comes
+    before it if it is there])."""
     with open(path, "rb") as module:
         data = module.read()
-    at = data.find(b"\0depends=")
-    if at < 0:
-        return []
-    value = data[at + len(b"\0depends="):data.index(b"\0", at + 1)].decode("ascii")
-    return [canonical(name) for name in value.split(",") if name]
+
+    def values(key):
+        return [value.decode("ascii") for value in re.findall(rb"\0" + key + rb"=([^\0]*)", data)]
+
+    needed = [name for value in values(b"depends") for name in value.split(",") if name]
+    wished = [name for value in values(b"softdep")
+              for part in re.findall(r"pre:([^:]*)(?=\s\w+:|$)", value) for name in part.split()]
+    return [canonical(name) for name in needed], [canonical(name) for name in wished]
 
 
-def load_order(directory, wanted):
-    """Returns the paths of `wanted` and of what they need, each after what it needs itself."""
+def load_order(directory, wanted, given=()):
+    """Returns the paths of `wanted`, of the files `given`, and of what they need, each after what
+    it needs itself. A given file comes before the kernel's of the same name."""
     files, part = module_files(directory)
     order = []
+    for path in given:
+        if not os.path.isfile(path):
+            raise ModuleError(f"taking the module {path}: there is no such file; build it")
+        files[canonical(os.path.basename(path).removesuffix(".ko"))] = path
 
     def take(name, asked_by):
         if name in part:
@@ -64,11 +74,12 @@ def load_order(directory, wanted):
                               "none of that name; correct the configuration's driver")
         if files[name] in order:
             return
-        for needed in dependencies(files[name]) + MORE.get(name, []):
-            take(needed, f", for {name}")
+        needed, wished = dependencies(files[name])
+        for other in needed + MORE.get(name, []) + [each for each in wished if each in files]:
+            take(other, f", for {name}")
         order.append(files[name])
 
-    for name in wanted:
+    for name in [*wanted, *(os.path.basename(path).removesuffix(".ko") for path in given)]:
         take(canonical(name), "")
     return order
 

@@ -19,7 +19,7 @@ def _entry(number, path, mode, data=b"", device=(0, 0)):
 
 
 class Archive:
-    """Collects entries; write() puts them in the order of their paths."""
+    """Collects entries; bytes() puts them in the order of their paths."""
 
     def __init__(self):
         self._entries = {}

@@ -5,16 +5,25 @@
 #   scripts/image/run.sh IMAGE [QEMU-OPTION...]
 #
 # PORT (10809) is the port here, MEMORY_MIB (1024) the guest's memory. UEFI=1 boots bedplate.efi
-# from UEFI firmware; else APPEND is added to the kernel's command line, and KERNEL may be another
-# one. ACCEL=kvm is faster where KVM works (the default, tcg, works everywhere).
+# from UEFI firmware, UEFI=secure only if it is signed by a key in VARS, a store of the firmware's
+# variables (Debian's has a key that is for tests: docs/image.md); else APPEND is added to the
+# kernel's command line, and KERNEL may be another one. ACCEL=kvm is faster where KVM works (the
+# default, tcg, works everywhere).
 set -euo pipefail
 image=${1:?usage: run.sh IMAGE [QEMU-OPTION...]}
 shift
 
 if [ -n "${UEFI:-}" ]; then
-  boot=(
-    -drive if=pflash,format=raw,readonly=on,file=/usr/share/OVMF/OVMF_CODE_4M.fd
-    -drive if=pflash,format=raw,snapshot=on,file=/usr/share/OVMF/OVMF_VARS_4M.fd
+  code=OVMF_CODE_4M.fd vars=${VARS:-/usr/share/OVMF/OVMF_VARS_4M.fd} boot=()
+  if [ "$UEFI" = secure ]; then
+    # Only the firmware, in system management mode, may write the flash.
+    code=OVMF_CODE_4M.secboot.fd vars=${VARS:-/usr/share/OVMF/OVMF_VARS_4M.snakeoil.fd}
+    boot=(-machine "q35,smm=on" -global driver=cfi.pflash01,property=secure,value=on
+      -global ICH9-LPC.disable_s3=1)
+  fi
+  boot+=(
+    -drive "if=pflash,format=raw,readonly=on,file=/usr/share/OVMF/$code"
+    -drive "if=pflash,format=raw,snapshot=on,file=$vars"
     -drive "if=virtio,format=raw,readonly=on,file=fat:$image/esp"
   )
 else
