@@ -57,14 +57,16 @@ void write_log_line(const char* line, size_t line_bytes) noexcept {
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line, line_bytes);
 }
 
-void for_each_recent_line(void (*see)(const char* line, size_t line_bytes, void* context),
-                          void* context) noexcept {
+uint64_t for_each_recent_line(uint64_t first,
+                              void (*see)(const char* line, size_t line_bytes, void* context),
+                              void* context) noexcept {
   const uint64_t end = line_count.load(std::memory_order_relaxed);
-  for (uint64_t i = end - std::min(end, kRecentCount); i < end; ++i) {
+  for (uint64_t i = std::max(first, end - std::min(end, kRecentCount)); i < end; ++i) {
     const RecentLine& recent = recent_lines[i % kRecentCount];
     const uint32_t line_bytes = recent.line_bytes.load(std::memory_order_acquire);
     if (line_bytes != 0 && line_bytes != kBeingWritten) see(recent.text, line_bytes, context);
   }
+  return end;
 }
 
 void set_log_level(LogLevel level) noexcept { lowest_level = level; }

@@ -28,11 +28,13 @@ void log_error(const Error& error) noexcept;
 // signal handlers, as are all of the above (vsnprintf of numbers and texts is).
 void write_log_line(const char* line, size_t line_bytes) noexcept;
 
-// Calls `see` for each of the last lines that were logged, oldest first, each with its newline; of
-// a long one it sees the beginning. For a record of a crash: what another thread logs meanwhile
-// may come torn. Fit for signal handlers.
-void for_each_recent_line(void (*see)(const char* line, size_t line_bytes, void* context),
-                          void* context) noexcept;
+// Calls `see` for each of the last lines that were logged, from number `first` on (0: all of them),
+// oldest first, each with its newline; of a long one it sees the beginning. For a record of a
+// crash: what another thread logs meanwhile may come torn. Fit for signal handlers.
+// Returns the number of the next line, to go on from.
+uint64_t for_each_recent_line(uint64_t first,
+                              void (*see)(const char* line, size_t line_bytes, void* context),
+                              void* context) noexcept;
 
 // Writes `error` and ends the process with the exit code of its kind: for what happens before main,
 // where there is nobody to report to. Nothing is flushed and no destructor runs.

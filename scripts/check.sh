@@ -53,6 +53,7 @@ step fuzz-nbd make --no-print-directory fuzz-run
 step system /usr/bin/python3 tests/system/run.py
 step guest /usr/bin/python3 tests/guest/guest_test.py
 step image /usr/bin/python3 tests/guest/image_test.py
+step image-crash /usr/bin/python3 tests/guest/image_crash_test.py
 
 [ ${#failed_steps[@]} -gt 0 ] && printf 'failed: %s\n' "${failed_steps[@]}"
 printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"

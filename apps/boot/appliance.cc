@@ -322,6 +322,7 @@ int Appliance::serve_until_signal() {
   }
   const char* name = configuration_.appliance.name.c_str();
   if (signal_number > 0) BP_LOG_INFO("%s: signal %d, draining", name, signal_number);
+  if (supervisor_ != nullptr) supervisor_->draining();
   drain();
   messaging_.stop();
   for (auto& shard : shards_) shard->stop();

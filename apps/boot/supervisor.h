@@ -22,7 +22,9 @@ class Supervisor {
   virtual Result<void> about_to_serve() = 0;
   // On the shard's thread, which will run its loop next.
   virtual void loop_begins(uint32_t index) noexcept = 0;
-  // At least twice a second from the control thread, while it serves and drains.
+  // The first signal was taken: from now on it drains and stops.
+  virtual void draining() noexcept = 0;
+  // About every half second from the control thread while it serves, more often while it drains.
   virtual void tick() noexcept = 0;
 };
 

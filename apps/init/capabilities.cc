@@ -38,10 +38,10 @@ void read_set(const char* line, void* into) {
   const struct {
     const char* name;
     uint64_t* set;
-  } kLines[] = {{"CapPrm:", &sets->permitted},
+  } lines[] = {{"CapPrm:", &sets->permitted},
                 {"CapEff:", &sets->effective},
                 {"CapBnd:", &sets->bounding}};
-  for (const auto& each : kLines) {
+  for (const auto& each : lines) {
     const size_t bytes = std::strlen(each.name);
     if (std::strncmp(line, each.name, bytes) == 0) {
       *each.set = std::strtoull(line + bytes, nullptr, 16);

@@ -13,7 +13,8 @@ namespace bedplate {
 uint64_t capabilities_to_keep(const Configuration& configuration) noexcept;
 
 // Takes all but `kept` from this thread and all that it starts from now on, for good: bounding set
-// included, and no program that is executed gets any back.
+// included, and no program that it executes gets any back. The user stays: what files let root do
+// (/proc/sys, /sys), they still do.
 Result<void> keep_capabilities(uint64_t kept) noexcept;
 
 // Whether each thread of this process has `kept` and nothing more. Errors: the first that has more,

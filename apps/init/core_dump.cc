@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <fcntl.h>
 
 #include <sys/mman.h>
@@ -25,6 +24,9 @@ namespace {
 // not to be kept, is marked apart.
 constexpr unsigned kFilter = 1U << 0 | 1U << 1 | 1U << 5 | 1U << 6;
 
+// core_pattern's, with its NUL; the kernel cuts what is longer.
+constexpr size_t kPatternBytes = 128;
+
 Result<void> tell_kernel(const char* path, const char* text) noexcept {
   const Fd file(open(path, O_WRONLY | O_CLOEXEC));
   const auto bytes = static_cast<ssize_t>(std::strlen(text));
@@ -40,41 +42,81 @@ bool is_kept(const CrashSettings& settings, const Segment& segment) noexcept {
   });
 }
 
-// What the kernel hands over, to the last byte that the device takes. Returns how many came.
-uint64_t copy_input(int device) noexcept {
+struct Copied {
+  uint64_t came_bytes = 0;
+  uint64_t kept_bytes = 0;
+  int error_number = 0;  // of the first write that failed
+};
+
+// What the kernel hands over, to the last byte that the device takes. What has no room is read all
+// the same: the kernel waits until the pipe is empty.
+Copied copy_input(int device) noexcept {
   alignas(4096) static char buffer[256 << 10];
-  uint64_t copied = 0;
-  bool has_room = device >= 0;
-  ssize_t got;
-  // What has no room is read all the same: the kernel waits until the pipe is empty.
-  while ((got = read(STDIN_FILENO, buffer, sizeof buffer)) > 0) {
-    for (ssize_t put = 0, step; has_room && put < got; put += step) {
-      step = write(device, buffer + put, static_cast<size_t>(got - put));
-      has_room = step > 0;
-      if (has_room) copied += static_cast<uint64_t>(step);
+  Copied copied;
+  for (;;) {
+    const ssize_t got = read(STDIN_FILENO, buffer, sizeof buffer);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return copied;
+    copied.came_bytes += static_cast<uint64_t>(got);
+    for (ssize_t put = 0; copied.error_number == 0 && put < got;) {
+      const ssize_t step = write(device, buffer + put, static_cast<size_t>(got - put));
+      if (step < 0 && errno == EINTR) continue;
+      if (step <= 0) {
+        copied.error_number = step == 0 ? ENOSPC : errno;
+        break;
+      }
+      put += step;
+      copied.kept_bytes += static_cast<uint64_t>(step);
     }
   }
-  return copied;
 }
+
+void write_dump(const char* path) noexcept {
+  const int device = open(path, O_WRONLY | O_CLOEXEC);
+  if (device < 0) {
+    log_error(error_from_errno("crash: opening %s for the dump, which is lost", path)
+                  .set_cure("name a block device, and its driver, in [crash]"));
+    return;
+  }
+  Copied copied = copy_input(device);
+  if (fsync(device) != 0 && copied.error_number == 0) copied.error_number = errno;
+  if (copied.error_number == 0) {
+    BP_LOG_INFO("crash: a dump of %" PRIu64 " bytes is on %s", copied.kept_bytes, path);
+    return;
+  }
+  Error error;
+  error.set_doing("crash: writing the dump to %s, which has %" PRIu64 " of %" PRIu64 " bytes", path,
+                  copied.kept_bytes, copied.came_bytes);
+  error.set_answer_errno(copied.error_number);
+  log_error(error.set_cure("name a larger device in [crash], or a good one"));
+}
+
+bool is_there(const std::string& path) noexcept { return access(path.c_str(), F_OK) == 0; }
 
 }  // namespace
 
 Result<void> choose_dump(const CrashSettings& settings, PinnedPool& pool) noexcept {
   if (settings.dump == CrashDump::kNone) {
     const rlimit none = {0, 0};
-    if (setrlimit(RLIMIT_CORE, &none) != 0) return error_from_errno("turning core dumps off");
-    return {};
+    if (setrlimit(RLIMIT_CORE, &none) == 0) return {};
+    return error_from_errno("turning core dumps off").set_cure("%s", kAllRights);
   }
+  wait_for_device([&settings] { return is_there(settings.device); });
   const Fd device(open(settings.device.c_str(), O_WRONLY | O_CLOEXEC));
   if (!device.is_open()) {
     return error_from_errno("opening %s for dumps", settings.device.c_str())
         .set_cure("name a block device, and its driver, in [crash]");
   }
   const rlimit all = {RLIM_INFINITY, RLIM_INFINITY};
-  setrlimit(RLIMIT_CORE, &all);
-  char text[512];
-  std::snprintf(text, sizeof text, "|/init %s %s %s %u", kDumpCore,
-                settings.device.c_str(), name_of(settings.action), settings.delay_s);
+  if (setrlimit(RLIMIT_CORE, &all) != 0) {
+    return error_from_errno("raising the limit of core dumps").set_cure("%s", kAllRights);
+  }
+  char text[kPatternBytes];
+  // %P: whose it is, as the kernel counts processes.
+  const int bytes = std::snprintf(text, sizeof text, "|/init %s %%P %s %s %u", kDumpCore,
+                                  settings.device.c_str(), name_of(settings.action),
+                                  settings.delay_s);
+  BP_ASSERT(bytes < static_cast<int>(sizeof text));  // the configuration's limit sees to it
   BP_TRY(tell_kernel("/proc/sys/kernel/core_pattern", text));
   BP_TRY(tell_kernel("/proc/sys/kernel/core_pipe_limit", "1"));  // it waits for the pipe's reader
   std::snprintf(text, sizeof text, "%#x", kFilter);
@@ -83,27 +125,25 @@ Result<void> choose_dump(const CrashSettings& settings, PinnedPool& pool) noexce
     const Segment& segment = pool.segment(i);
     const int advice = is_kept(settings, segment) ? MADV_DODUMP : MADV_DONTDUMP;
     if (madvise(segment.address, segment.bytes, advice) != 0) {
-      return error_from_errno("choosing whether a dump keeps %s", segment.owner.text);
+      return error_from_errno("choosing whether a dump keeps %s", segment.owner.text)
+          .set_cure("this is a defect, or a filter of system calls");
     }
   }
   return {};
 }
 
 int dump_core(int count, char** words) noexcept {
-  if (count != 5) return 2;
+  // The machine ends with its first process, and with no other.
+  if (count != 6 || std::strcmp(words[2], "1") != 0) return 2;
   // The kernel gives its helpers the pipe and nothing else.
-  while (open("/dev/console", O_WRONLY) >= 0 && fcntl(STDERR_FILENO, F_GETFD) < 0) {
+  for (const char* path : {"/dev/kmsg", "/dev/console"}) {
+    if (const int file = open(path, O_WRONLY | O_CLOEXEC); file >= 0) dup2(file, STDERR_FILENO);
   }
-  const char* path = words[2];
-  const int device = open(path, O_WRONLY | O_CLOEXEC);
-  const uint64_t copied = copy_input(device);
-  if (device < 0 || fsync(device) != 0) log_error(error_from_errno("writing the dump to %s", path));
-  BP_LOG_INFO("crash: a dump of %" PRIu64 " bytes is on %s; %s in %s s", copied, path, words[3],
-              words[4]);
-  const timespec pause = {std::atol(words[4]), 0};
-  nanosleep(&pause, nullptr);
+  write_dump(words[3]);
+  BP_LOG_INFO("crash: %s in %s s", words[4], words[5]);
+  sleep_s(static_cast<uint32_t>(std::atol(words[5])));
   for (const MachineEnd end : {MachineEnd::kReboot, MachineEnd::kPowerOff}) {
-    if (std::strcmp(words[3], name_of(end)) == 0) end_machine(end);
+    if (std::strcmp(words[4], name_of(end)) == 0) end_machine(end);
   }
   end_machine(MachineEnd::kHalt);
 }

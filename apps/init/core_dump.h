@@ -11,15 +11,15 @@
 
 namespace bedplate {
 
-// `init dump-core DEVICE END DELAY_S`, as the kernel is told to start it.
+// `init dump-core PROCESS DEVICE END DELAY_S`, as the kernel is told to start it.
 inline constexpr const char* kDumpCore = "dump-core";
 
 // Tells the kernel what to leave out of a dump, and whom to give it; without [crash] dump, that
 // there is to be none. Requires: the pool is reserved and not sealed.
 Result<void> choose_dump(const CrashSettings& settings, PinnedPool& pool) noexcept;
 
-// Writes the standard input to a device and ends the machine. Returns only when the words make no
-// sense.
+// Writes the standard input to a device and ends the machine; says how much of it there is. Returns
+// only when the words make no sense, or PROCESS is not the first.
 int dump_core(int count, char** words) noexcept;
 
 }  // namespace bedplate

@@ -1,16 +1,18 @@
-// All that runs in the handler is fit for one: no allocation, no lock, files that are open already.
+// All that runs in the handler is fit for one: no allocation, files that are open already, and no
+// lock but the loader's, which the walk of the stack takes: the record is with the kernel before.
 // A step that crashes itself is left behind, and the next one taken.
 #include "apps/init/crash.h"
 
 #include <atomic>
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <deque>
 #include <dirent.h>
 #include <fcntl.h>
+#include <iterator>
 #include <memory>
 #include <string>
 
@@ -30,7 +32,10 @@ namespace {
 constexpr const char* kStore = "/sys/fs/pstore";
 // Lets a store take the log also when the machine ends in good order.
 constexpr const char* kDumpAlways = "/sys/module/printk/parameters/always_kmsg_dump";
+constexpr const char* kThreads = "/proc/self/task";
+constexpr const char* kStoreName = "/sys/module/pstore/parameters/backend";
 constexpr const char* kOldLine = "  | ";
+constexpr const char* kDefect = "this is a defect, or a filter of system calls";
 constexpr size_t kLastLineCount = 40;
 constexpr int kSignals[] = {SIGABRT, SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGSYS, SIGTRAP};
 
@@ -39,14 +44,31 @@ struct Prepared {
   uint32_t delay_s = 0;
   bool dumps = false;
   Watchdog* watchdog = nullptr;
+  int threads = -1;
   int kernel_log = -1;
   int dump_always = -1;
   BuildId build;
 };
 constinit Prepared prepared = {};
 constinit std::atomic<pid_t> crashed_thread{0};
-constinit int step = 0;
+constinit std::atomic<size_t> next_step{0};
+constinit uint64_t given_count = 0;  // of the log's lines, to the kernel
 alignas(16) constinit char main_signal_stack[32 << 10] = {};
+
+// None goes on with what may be broken: each comes to on_crash, and waits there.
+void stop_other_threads(int, const siginfo_t&) noexcept {
+  alignas(dirent64) char entries[1024];
+  const pid_t self = gettid();
+  ssize_t got;
+  while ((got = getdents64(prepared.threads, entries, sizeof entries)) > 0) {
+    for (ssize_t at = 0; at < got;) {
+      const auto* entry = reinterpret_cast<const dirent64*>(entries + at);
+      const pid_t thread = std::atoi(entry->d_name);
+      if (thread > 0 && thread != self) tgkill(getpid(), thread, SIGABRT);
+      at += entry->d_reclen;
+    }
+  }
+}
 
 void log_what(int number, const siginfo_t& info) noexcept {
   char thread[16] = {};
@@ -55,7 +77,7 @@ void log_what(int number, const siginfo_t& info) noexcept {
   if (info.si_code == SI_USER || info.si_code == SI_TKILL) {
     // An assertion's own abort() comes this way, too.
     if (info.si_pid != getpid()) std::snprintf(how, sizeof how, " from process %d", info.si_pid);
-  } else {
+  } else if (info.si_code != SI_KERNEL) {  // which has none, as of an address that cannot be
     std::snprintf(how, sizeof how, " at address %p", info.si_addr);
   }
   BP_LOG_ERROR("crash: signal %d (%s)%s in thread %s, build %s", number, sigabbrev_np(number), how,
@@ -66,32 +88,43 @@ void give_to_kernel(const char* line, size_t line_bytes, void*) noexcept {
   [[maybe_unused]] const ssize_t written = write(prepared.kernel_log, line, line_bytes);
 }
 
-void give_record_to_kernel() noexcept {
-  if (prepared.kernel_log < 0) return;
-  for_each_recent_line(&give_to_kernel, nullptr);
+void log_calls(int, const siginfo_t&) noexcept { log_call_stack(1); }
+
+// What was logged and is not there yet.
+void give_log_to_kernel(int, const siginfo_t&) noexcept {
+  given_count = for_each_recent_line(given_count, &give_to_kernel, nullptr);
   [[maybe_unused]] const ssize_t written = write(prepared.dump_always, "Y", 1);
 }
 
-[[noreturn]] void end_after_delay() noexcept {
+// A halt is for good, and a dump takes its time. Else it helps where what comes before hangs.
+void choose_watchdog(int, const siginfo_t&) noexcept {
+  if (prepared.dumps || prepared.action == MachineEnd::kHalt) prepared.watchdog->stop();
+}
+
+void wait_for_reader(int, const siginfo_t&) noexcept {
   BP_LOG_ERROR("crash: %s in %u s", name_of(prepared.action), prepared.delay_s);
   // The delay may be longer than the watchdog's patience (2 s at least), and the kernel keeps the
   // record only at the end.
   constexpr uint32_t kStepsPerSecond = 2;
   for (uint64_t i = 0; i < uint64_t{prepared.delay_s} * kStepsPerSecond; ++i) {
     prepared.watchdog->keep_alive();
-    timespec left = {0, static_cast<long>(kNsPerSecond / kStepsPerSecond)};
-    while (nanosleep(&left, &left) != 0 && errno == EINTR) {
-    }
+    const timespec pause = {0, static_cast<long>(kNsPerSecond / kStepsPerSecond)};
+    nanosleep(&pause, nullptr);
   }
-  end_machine(prepared.action);
 }
 
 // The kernel writes a dump for a fault, and for no signal that its first process sends itself.
-[[noreturn]] void fault_for_dump() noexcept {
+void fault_for_dump(int, const siginfo_t&) noexcept {
+  if (!prepared.dumps) return;
   BP_LOG_ERROR("crash: dumping, then %s", name_of(prepared.action));
   for (const int number : kSignals) signal(number, SIG_DFL);
   for (;;) __builtin_trap();
 }
+
+using Step = void (*)(int number, const siginfo_t& info) noexcept;
+constexpr Step kSteps[] = {&stop_other_threads, &log_what,        &give_log_to_kernel,
+                           &log_calls,          &give_log_to_kernel, &choose_watchdog,
+                           &fault_for_dump,     &wait_for_reader};
 
 void on_crash(int number, siginfo_t* info, void*) {
   pid_t nobody = 0;
@@ -99,14 +132,22 @@ void on_crash(int number, siginfo_t* info, void*) {
   if (!crashed_thread.compare_exchange_strong(nobody, self) && nobody != self) {
     for (;;) pause();  // another one is at it, and ends the machine
   }
+  give_up_ctrl_alt_del();
   // Each step is counted before it is taken: where it crashes, this begins anew behind it.
-  if (step == 0 && ++step != 0) log_what(number, *info);
-  if (step == 1 && ++step != 0) log_call_stack(1);
-  if (step == 2 && ++step != 0) give_record_to_kernel();
-  // A halt is for good, and a dump takes its time. Else it helps where what comes before hangs.
-  if (prepared.dumps || prepared.action == MachineEnd::kHalt) prepared.watchdog->stop();
-  if (step == 3 && ++step != 0 && prepared.dumps) fault_for_dump();
-  end_after_delay();
+  for (size_t step; (step = next_step.fetch_add(1)) < std::size(kSteps);) {
+    kSteps[step](number, *info);
+  }
+  end_machine(prepared.action);
+}
+
+// Opens for good what the handler writes to. Without it the rest of the record still comes.
+int open_for_crash(const char* path, int flags) noexcept {
+  const int file = open(path, flags | O_CLOEXEC);
+  if (file < 0) {
+    log_error(error_from_errno("opening %s for records of crashes", path)
+                  .set_cure("boot a kernel that has it, or records go to the console only"));
+  }
+  return file;
 }
 
 // ---- Records of earlier crashes ----
@@ -146,22 +187,38 @@ Result<void> catch_crashes(const CrashSettings& settings, Watchdog& watchdog) no
   prepared.delay_s = settings.delay_s;
   prepared.watchdog = &watchdog;
   prepared.build = build_id();
-  prepared.kernel_log = open("/dev/kmsg", O_WRONLY | O_CLOEXEC);
-  prepared.dump_always = open(kDumpAlways, O_WRONLY | O_CLOEXEC);
+  prepared.threads = open_for_crash(kThreads, O_RDONLY | O_DIRECTORY);
+  prepared.kernel_log = open_for_crash("/dev/kmsg", O_WRONLY);
+  prepared.dump_always = open_for_crash(kDumpAlways, O_WRONLY);
   const stack_t signal_stack = {main_signal_stack, 0, sizeof main_signal_stack};
-  sigaltstack(&signal_stack, nullptr);
+  if (sigaltstack(&signal_stack, nullptr) != 0) {
+    return error_from_errno("setting the stack of signal handlers").set_cure("%s", kDefect);
+  }
   struct sigaction action = {};
   action.sa_sigaction = &on_crash;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
   for (const int number : kSignals) {
     if (sigaction(number, &action, nullptr) != 0) {
-      return error_from_errno("catching signal %d", number);
+      return error_from_errno("catching signal %d", number).set_cure("%s", kDefect);
     }
   }
   return {};
 }
 
 void dump_crashes() noexcept { prepared.dumps = true; }
+
+void say_where_records_go() noexcept {
+  char store[64] = "";
+  const auto read = read_text_file(kStoreName, store, sizeof store);
+  store[std::strcspn(store, "\n")] = '\0';
+  // What the kernel prints of a name that is not there begins so.
+  if (!read.ok() || store[0] == '(' || store[0] == '\0') {
+    BP_LOG_INFO("records of crashes: on the console only; pstore has no store, which [crash] "
+                "drivers may name");
+  } else {
+    BP_LOG_INFO("records of crashes: on the console, and kept by %s", store);
+  }
+}
 
 int show_old_records() noexcept {
   const std::unique_ptr<DIR, int (*)(DIR*)> store(opendir(kStore), &closedir);

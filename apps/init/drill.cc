@@ -1,5 +1,11 @@
 #include "apps/init/drill.h"
 
+#include <cerrno>
+#include <csignal>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "platform/clock.h"
 #include "platform/log.h"
 
@@ -16,7 +22,10 @@ constexpr NamedDrill kDrills[] = {{Drill::kAssertion, "assertion"},
                                   {Drill::kBoot, "boot"},
                                   {Drill::kFault, "fault"},
                                   {Drill::kOverflow, "overflow"},
-                                  {Drill::kHang, "hang"}};
+                                  {Drill::kHang, "hang"},
+                                  {Drill::kHangControl, "hang-control"},
+                                  {Drill::kTerminate, "terminate"},
+                                  {Drill::kChildren, "children"}};
 
 constinit Drill the_drill = Drill::kNone;
 constinit Timer the_timer = {};
@@ -28,15 +37,36 @@ constinit Timer the_timer = {};
   return depth < 0 ? 0 : fill_stack(depth & 1) + frame[0];
 }
 
+[[noreturn]] void hang() noexcept {
+  for (;;) cpu_relax();
+}
+
+// Some are orphans, which the kernel gives to the first process.
+void leave_children() noexcept {
+  constexpr int kChildCount = 8;
+  for (int i = 0; i < kChildCount; ++i) {
+    if (const pid_t child = fork(); child == 0) {
+      if (fork() == 0) usleep(100'000);
+      _exit(0);
+    }
+  }
+  // Where children are reaped by themselves, this waits for all, and has none to tell of.
+  const bool is_reaped = waitpid(-1, nullptr, 0) < 0 && errno == ECHILD;
+  BP_LOG_INFO("drill: %d children and their own have ended; %s", kChildCount,
+              is_reaped ? "none is left" : "one is left");
+}
+
 void drill_now(void*) noexcept {
   switch (the_drill) {
-    case Drill::kNone: break;
+    case Drill::kNone:
+    case Drill::kHangControl: break;
     case Drill::kAssertion:
     case Drill::kBoot: assertion_failed(__FILE__, __LINE__, "this is a drill"); break;
     case Drill::kFault: *reinterpret_cast<volatile int*>(uintptr_t{0x1000}) = 1; break;
     case Drill::kOverflow: fill_stack(0); break;
-    case Drill::kHang:
-      for (;;) cpu_relax();
+    case Drill::kHang: hang(); break;
+    case Drill::kTerminate: kill(getpid(), SIGTERM); break;
+    case Drill::kChildren: leave_children(); break;
   }
 }
 
@@ -55,7 +85,8 @@ Result<Drill> parse_drill(const std::optional<std::string>& text) noexcept {
   Error error;
   error.set_doing("reading bedplate.drill on the kernel's command line");
   error.set_answer("there is no drill \"%.32s\"", text->c_str());
-  return error.set_cure("write assertion, boot, fault, overflow or hang, or leave it out");
+  return error.set_cure("write assertion, boot, fault, overflow, hang, hang-control, "
+                       "terminate or children, or leave it out");
 }
 
 void drill_boot(Drill drill) noexcept {
@@ -64,8 +95,14 @@ void drill_boot(Drill drill) noexcept {
   drill_now(nullptr);
 }
 
+void drill_control(Drill drill) noexcept {
+  if (drill != Drill::kHangControl) return;
+  announce(drill);
+  hang();
+}
+
 void begin_drill(Drill drill, EventLoop& loop) noexcept {
-  if (drill == Drill::kNone) return;
+  if (drill == Drill::kNone || drill == Drill::kHangControl) return;
   announce(drill);
   the_timer.expired = &drill_now;
   loop.timers().arm(the_timer, monotonic_ns() + kDelayNs);

@@ -11,15 +11,27 @@
 
 namespace bedplate {
 
-enum class Drill { kNone, kAssertion, kBoot, kFault, kOverflow, kHang };
+enum class Drill {
+  kNone,
+  kAssertion,
+  kBoot,         // the same before memory is taken
+  kFault,        // a store to nowhere
+  kOverflow,     // of a stack
+  kHang,         // of the first shard's loop
+  kHangControl,  // of the control thread
+  kTerminate,    // SIGTERM
+  kChildren,     // processes that end, whose parent asks for none
+};
 
-// `text`: assertion, boot (the same before memory is taken), fault (a store to nowhere), overflow
-// (of a stack) or hang; nothing: none.
+// `text`: assertion, boot, fault, overflow, hang, hang-control, terminate or children; nothing: none.
 // Errors: another word.
 Result<Drill> parse_drill(const std::optional<std::string>& text) noexcept;
 
 // Does what is to be done during the boot.
 void drill_boot(Drill drill) noexcept;
+
+// Does what the control thread is to do, while it serves. Called at each of its turns.
+void drill_control(Drill drill) noexcept;
 
 // Does all else on the thread of `loop`, a second after that began. `loop` must have room for a
 // timer, and this is called on its thread. Only once.

@@ -4,10 +4,8 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <ctime>
 #include <fcntl.h>
 
-#include <sys/reboot.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -49,7 +47,12 @@ class Init final : public Supervisor {
   void loop_made(uint32_t index, EventLoop& loop) override;
   Result<void> about_to_serve() override;
   void loop_begins(uint32_t index) noexcept override;
-  void tick() noexcept override { watchdog_.feed(); }
+  void draining() noexcept override { give_up_ctrl_alt_del(); }
+  void tick() noexcept override {
+    drill_control(drill_);
+    watchdog_.feed();
+  }
+  void stop_watchdog() noexcept { watchdog_.stop(); }
 
  private:
   Result<void> read_command_line();
@@ -71,7 +74,10 @@ void take_all_kernel_lines() noexcept {
 
 Result<void> Init::read_command_line() {
   char text[4096];
-  BP_TRY(read_text_file("/proc/cmdline", text, sizeof text));
+  if (auto read = read_text_file("/proc/cmdline", text, sizeof text); !read) {
+    Error error = read.error();
+    return error.set_cure("boot a kernel that says how it was started");
+  }
   command_line_ = text;
   auto drill = parse_drill(command_line_value(command_line_, "bedplate.drill"));
   BP_TRY(drill);
@@ -80,21 +86,22 @@ Result<void> Init::read_command_line() {
 }
 
 Result<void> Init::prepare_machine() {
-  BP_TRY(load_modules(kModulesDirectory, command_line_));
+  const WatchdogSettings& watchdog = configuration_.watchdog;
+  BP_TRY(load_modules(kModulesDirectory, command_line_, watchdog.required ? "" : watchdog.driver));
   show_old_records();  // the store's driver may be one of them
+  say_where_records_go();
   BP_TRY(bring_networks_up(configuration_.networks));
   BP_TRY(raise_limits());
   auto plan = plan_appliance(configuration_);
   BP_TRY(plan);
   reserve_hugepages(plan.value());
-  // Ctrl-alt-del is SIGINT to this process from now on, and not the end at once.
-  if (reboot(RB_DISABLE_CAD) != 0) return error_from_errno("taking ctrl-alt-del");
-  return {};
+  return take_ctrl_alt_del();
 }
 
 Result<MachineEnd> Init::run() {
   const uint64_t began_ns = monotonic_ns();
   BP_TRY(mount_file_systems());
+  open_missing_streams();
   take_all_kernel_lines();
   BP_TRY(read_command_line());
   auto configuration = load_configuration(kConfigurationPath);
@@ -124,10 +131,13 @@ Result<MachineEnd> Init::run() {
   BP_LOG_INFO("%.3f s after the kernel began, %.3f s after its first process did",
               seconds(ready_ns), seconds(ready_ns - began_ns));
   const int signal_number = appliance.serve_until_signal();
-  watchdog_.stop();
+  watchdog_.keep_alive();  // the last time: what ends now has all of its patience
   if (signal_number == SIGINT) return configuration_.init.on_ctrl_alt_del;
   if (signal_number == SIGTERM) return configuration_.init.on_terminate;
-  return configuration_.crash.action;
+  Error error;
+  error.set_doing("serving");
+  error.set_answer("a process that had joined failed, as said above, and on_join_failure is stop");
+  return error.set_cure("have the process looked at, or set [messages] on_join_failure");
 }
 
 Result<void> Init::memory_taken() {
@@ -148,6 +158,10 @@ void Init::loop_made(uint32_t index, EventLoop& loop) {
 Result<void> Init::about_to_serve() {
   BP_TRY(check_capabilities(kept_));
   BP_LOG_INFO("capabilities kept: %#" PRIx64, kept_);
+  const WatchdogSettings& watchdog = configuration_.watchdog;
+  if (watchdog.enabled && watchdog.required) {
+    wait_for_device([&] { return access(watchdog.device.c_str(), F_OK) == 0; });
+  }
   return watchdog_.start();
 }
 
@@ -171,15 +185,17 @@ int init_main(int count, char** words) {
   signal(SIGCHLD, SIG_IGN);  // the kernel then reaps every child, and every orphan
   static Init init;          // its watchdog must outlive a crash at any time
   auto end = init.run();
+  // The appliance is gone, or was never there: the machine ends on purpose.
+  init.stop_watchdog();
   if (end.ok()) {
     BP_LOG_INFO("the machine ends: %s", name_of(end.value()));
     end_machine(end.value());
   }
   log_error(end.error());
+  give_up_ctrl_alt_del();  // nobody need wait
   const MachineEnd action = init.crash().action;
   BP_LOG_ERROR("the machine ends: %s in %u s", name_of(action), init.crash().delay_s);
-  const timespec pause = {static_cast<time_t>(init.crash().delay_s), 0};
-  nanosleep(&pause, nullptr);
+  sleep_s(init.crash().delay_s);
   end_machine(action);
 }
 

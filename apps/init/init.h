@@ -1,7 +1,7 @@
 // `bedplate` as the first process of an image: the machine around the appliance. The kernel starts
 // /init; nothing else runs there, no shell, no other service.
 //
-//     mounts -> configuration -> modules -> network -> hugepages and limits -> the appliance
+//     mounts -> configuration -> modules -> network -> limits and hugepages -> the appliance
 //
 // Whatever is refused on the way is told on the console, and the machine ends as [crash] says.
 #pragma once

@@ -28,13 +28,13 @@ std::string without_quotes(std::string_view text) {
   return plain;
 }
 
+}  // namespace
+
 std::string module_name(std::string_view text) {
   std::string name(text);
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 }
-
-}  // namespace
 
 std::optional<std::string> command_line_value(std::string_view line, std::string_view name) {
   std::optional<std::string> value;

@@ -1,8 +1,11 @@
 #include "apps/init/machine.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cinttypes>
+#include <csignal>
 #include <cstdio>
+#include <ctime>
 #include <fcntl.h>
 
 #include <sys/reboot.h>
@@ -10,26 +13,17 @@
 #include <unistd.h>
 
 #include "apps/boot/preflight.h"
+#include "platform/clock.h"
 #include "platform/file.h"
 #include "platform/log.h"
 #include "platform/units.h"
 
 namespace bedplate {
 
-Result<void> raise_limits() noexcept {
-  const rlimit all = {RLIM_INFINITY, RLIM_INFINITY};
-  if (setrlimit(RLIMIT_MEMLOCK, &all) != 0) {
-    return error_from_errno("raising the limit of locked memory").set_cure("run this as root");
-  }
-  const auto files = read_number_file("/proc/sys/fs/nr_open");
-  const rlimit most = {files.value_or(1024), files.value_or(1024)};
-  if (setrlimit(RLIMIT_NOFILE, &most) != 0) {
-    return error_from_errno("raising the limit of open files").set_cure("run this as root");
-  }
-  return {};
-}
-
 namespace {
+
+constexpr uint64_t kDeviceWaitNs = 5 * kNsPerSecond;
+constexpr long kDevicePollNs = 5 * static_cast<long>(kNsPerMs);
 
 // The kernel hands out hugepages until nothing is left for itself, and then stops for good.
 constexpr uint64_t kLeftBytes = 64 * kMiB;
@@ -45,8 +39,12 @@ uint64_t available_memory_bytes() noexcept {
 
 Result<void> reserve(const HugepageNeed& need) {
   const HugepageCounts counts = hugepage_counts(need.page, need.node);
-  if (!counts.supported || counts.available_count >= need.count) return {};
-  const uint64_t missing = need.count - counts.available_count;
+  if (!counts.supported) return {};
+  const uint64_t missing = need.count - std::min(need.count, counts.available_count);
+  BP_LOG_INFO("hugepages of %s on %s: %" PRIu64 " needed, %" PRIu64 " free, reserving %" PRIu64,
+              format_bytes(page_bytes(need.page)).text, format_node(need.node).text, need.count,
+              counts.available_count, missing);
+  if (missing == 0) return {};
   const uint64_t missing_bytes = missing * page_bytes(need.page);
   const uint64_t available_bytes = available_memory_bytes();
   Error error;
@@ -67,9 +65,62 @@ Result<void> reserve(const HugepageNeed& need) {
 
 }  // namespace
 
+void open_missing_streams() noexcept {
+  // In this order each open() takes the number that is missing: it is the lowest.
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(stream, F_GETFD) >= 0) continue;
+    if (open(stream == STDIN_FILENO ? "/dev/null" : "/dev/kmsg", O_RDWR) != stream) return;
+  }
+}
+
+bool wait_for_device(const std::function<bool()>& is_there) {
+  const uint64_t deadline_ns = monotonic_ns() + kDeviceWaitNs;
+  while (!is_there()) {
+    if (monotonic_ns() >= deadline_ns) return false;
+    const timespec pause = {0, kDevicePollNs};
+    nanosleep(&pause, nullptr);
+  }
+  return true;
+}
+
+Result<void> raise_limits() noexcept {
+  const rlimit all = {RLIM_INFINITY, RLIM_INFINITY};
+  if (setrlimit(RLIMIT_MEMLOCK, &all) != 0) {
+    return error_from_errno("raising the limit of locked memory").set_cure("%s", kAllRights);
+  }
+  const auto files = read_number_file("/proc/sys/fs/nr_open");
+  if (!files) {
+    return error_from_errno("reading /proc/sys/fs/nr_open, how many files may be open")
+        .set_cure("boot a kernel with sysctl in its /proc");
+  }
+  const rlimit most = {*files, *files};
+  if (setrlimit(RLIMIT_NOFILE, &most) != 0) {
+    return error_from_errno("raising the limit of open files").set_cure("%s", kAllRights);
+  }
+  return {};
+}
+
 void reserve_hugepages(const AppliancePlan& plan) {
   for (const HugepageNeed& need : hugepage_needs(plan)) {
     if (auto reserved = reserve(need); !reserved.ok()) log_error(reserved.error());
+  }
+}
+
+Result<void> take_ctrl_alt_del() noexcept {
+  sigset_t interrupt;
+  sigemptyset(&interrupt);
+  sigaddset(&interrupt, SIGINT);
+  // Kept until the appliance waits for it: the first process ignores what it does not handle.
+  pthread_sigmask(SIG_BLOCK, &interrupt, nullptr);
+  if (reboot(RB_DISABLE_CAD) == 0) return {};
+  return error_from_errno("taking ctrl-alt-del").set_cure("%s", kAllRights);
+}
+
+void give_up_ctrl_alt_del() noexcept { reboot(RB_ENABLE_CAD); }
+
+void sleep_s(uint32_t seconds) noexcept {
+  timespec left = {static_cast<time_t>(seconds), 0};
+  while (nanosleep(&left, &left) != 0 && errno == EINTR) {
   }
 }
 

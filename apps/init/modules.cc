@@ -59,14 +59,22 @@ std::vector<std::string> needed_modules(const Configuration& configuration) {
   return modules;
 }
 
-Result<void> load_modules(const std::string& directory, std::string_view command_line) {
+Result<void> load_modules(const std::string& directory, std::string_view command_line,
+                          std::string_view optional) {
   std::vector<std::string> files;
-  BP_TRY(read_lines((directory + "/order").c_str(), [](const char* line, void* into) {
+  const auto read = read_lines((directory + "/order").c_str(), [](const char* line, void* into) {
     if (line[0] != '\0') static_cast<std::vector<std::string>*>(into)->push_back(line);
-  }, &files));
+  }, &files);
+  if (!read.ok()) {
+    Error error = read.error();
+    return error.set_cure("build the image again");
+  }
   for (const std::string& file : files) {
     const std::string name = file.substr(0, file.find('.'));
-    BP_TRY(load_module(directory + "/" + file, module_parameters(command_line, name)));
+    const auto loaded = load_module(directory + "/" + file, module_parameters(command_line, name));
+    if (loaded.ok()) continue;
+    if (module_name(name) != module_name(optional)) return loaded;
+    log_error(loaded.error());
   }
   return {};
 }

@@ -33,9 +33,15 @@ constexpr Mount kMounts[] = {
 
 Result<void> mount_one(const Mount& mount) noexcept {
   // Those of the kernel's own file systems are there.
-  if (mount.is_needed) BP_TRY(ensure_directory(mount.path, 0755));
+  if (mount.is_needed) {
+    if (auto made = ensure_directory(mount.path, 0755); !made.ok()) {
+      Error error = made.error();
+      return error.set_cure("build the image again");
+    }
+  }
   if (::mount(mount.type, mount.path, mount.type, mount.flags, mount.options) == 0) return {};
-  if (errno == EBUSY || !mount.is_needed) return {};
+  const bool is_unknown = errno == ENODEV || errno == ENOENT;
+  if (errno == EBUSY || (is_unknown && !mount.is_needed)) return {};
   return error_from_errno("mounting %s at %s", mount.type, mount.path)
       .set_cure("boot a kernel that has it");
 }

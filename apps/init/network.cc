@@ -2,20 +2,15 @@
 
 #include <cerrno>
 #include <cstring>
-#include <ctime>
 #include <net/if.h>
 
+#include "apps/init/machine.h"
 #include "apps/init/netlink.h"
-#include "platform/clock.h"
+#include "platform/file.h"
 #include "platform/log.h"
-#include "platform/units.h"
 
 namespace bedplate {
 namespace {
-
-// A driver may find its devices after its module was loaded.
-constexpr uint64_t kInterfaceWaitNs = 5 * kNsPerSecond;
-constexpr long kInterfacePollNs = 5 * static_cast<long>(kNsPerMs);
 
 std::string interface_names() {
   std::string names;
@@ -28,19 +23,27 @@ std::string interface_names() {
 }
 
 Result<uint32_t> wait_for_interface(const NetworkSettings& network) {
-  const uint64_t deadline_ns = monotonic_ns() + kInterfaceWaitNs;
-  for (;;) {
-    const uint32_t index = if_nametoindex(network.interface.c_str());
-    if (index != 0) return index;
-    if (monotonic_ns() >= deadline_ns) break;
-    const timespec pause = {0, kInterfacePollNs};
-    nanosleep(&pause, nullptr);
-  }
+  uint32_t index = 0;
+  const auto find = [&] { return (index = if_nametoindex(network.interface.c_str())) != 0; };
+  if (wait_for_device(find)) return index;
   Error error;
   error.set_doing("looking for the interface %s", network.interface.c_str());
   error.set_answer("there is none of this name; there are: %s", interface_names().c_str());
   return error.set_cure("correct interface or driver (now %s) in [[network]]",
                         network.driver.c_str());
+}
+
+const char* cure_of(int error_number) noexcept {
+  switch (error_number) {
+    case EINVAL:
+    case ERANGE: return "set an mtu in [[network]] that the device takes, or none";
+    case EADDRNOTAVAIL: return "set an address in [[network]] that an interface may have";
+    case EEXIST: return "give each [[network]] an address, and a gateway, of its own";
+    case ENETUNREACH:
+    case EHOSTUNREACH: return "name a gateway that lies in the address's network";
+    case EPERM: return kAllRights;
+    default: return "the kernel's own messages, above, may say more";
+  }
 }
 
 Result<void> told(int outcome, const NetworkSettings& network, const char* what,
@@ -49,7 +52,13 @@ Result<void> told(int outcome, const NetworkSettings& network, const char* what,
   Error error;
   error.set_doing("%s %s of the interface %s", what, value.c_str(), network.interface.c_str());
   error.set_answer_errno(outcome);
-  return error.set_cure("correct its table [[network]]");
+  return error.set_cure("%s", cure_of(outcome));
+}
+
+// Of a link that has just come up: cards take seconds to find out, and none is no error.
+bool has_carrier(const NetworkSettings& network) {
+  const std::string path = "/sys/class/net/" + network.interface + "/carrier";
+  return read_number_file(path.c_str()) == 1;
 }
 
 Result<void> bring_up(NetlinkSocket& kernel, const NetworkSettings& network) {
@@ -68,9 +77,10 @@ Result<void> bring_up(NetlinkSocket& kernel, const NetworkSettings& network) {
     NetlinkMessage message = default_route_message(index, *gateway);
     BP_TRY(told(kernel.request(message), network, "setting the gateway", network.gateway));
   }
-  BP_LOG_INFO("%s: up, %s%s%s", network.interface.c_str(),
+  BP_LOG_INFO("%s: up, %s%s%s%s", network.interface.c_str(),
               network.address.empty() ? "no address" : network.address.c_str(),
-              network.gateway.empty() ? "" : " by way of ", network.gateway.c_str());
+              network.gateway.empty() ? "" : " by way of ", network.gateway.c_str(),
+              has_carrier(network) ? "" : "; no carrier yet");
   return {};
 }
 

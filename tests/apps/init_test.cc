@@ -75,12 +75,13 @@ TEST(Init, AnOrdinaryProcessIsNone) {
   CHECK(!is_init_with({"/init"}));  // by name, but not process 1
   CHECK(!is_init_with({"/init", "run"}));
   CHECK(!is_init_with({"/sbin/bedplate", kDumpCore}));
-  CHECK(is_init_with({"/init", kDumpCore, "/dev/vda", "reboot", "0"}));
+  CHECK(is_init_with({"/init", kDumpCore, "1", "/dev/vda", "reboot", "0"}));
 }
 
-TEST(Init, ADumpsWordsMustBeThere) {
-  const char* words[] = {"/init", kDumpCore};
+TEST(Init, ADumpsWordsMustBeThereAndOfTheFirstProcess) {
+  const char* words[] = {"/init", kDumpCore, "2", "/nowhere", "halt", "0"};
   LONGS_EQUAL(2, dump_core(2, const_cast<char**>(words)));
+  LONGS_EQUAL(2, dump_core(6, const_cast<char**>(words)));
 }
 
 TEST(Init, ModulesAreThoseThatTablesAskFor) {
@@ -96,9 +97,9 @@ TEST(Init, ModulesAreThoseThatTablesAskFor) {
 
 TEST(Init, AModuleThatIsNotThereIsNamed) {
   Directory directory;
-  STRCMP_CONTAINS("/order", text_of(load_modules(directory.path(), "").error()).c_str());
+  STRCMP_CONTAINS("/order", text_of(load_modules(directory.path(), "", "").error()).c_str());
   directory.add("order", "one.ko\n");
-  const std::string text = text_of(load_modules(directory.path(), "").error());
+  const std::string text = text_of(load_modules(directory.path(), "", "two").error());
   STRCMP_CONTAINS(("loading the module " + directory.path() + "/one.ko: No such file").c_str(),
                   text.c_str());
   STRCMP_CONTAINS("build the image again", text.c_str());
@@ -108,7 +109,7 @@ TEST(Init, AModuleThatIsNoneIsRefusedWithItsParameters) {
   Directory directory;
   directory.add("order", "one.ko\n");
   directory.add("one.ko", "no module");
-  const auto loaded = load_modules(directory.path(), "quiet one.a=1 two.b=2");
+  const auto loaded = load_modules(directory.path(), "quiet one.a=1 two.b=2", "");
   CHECK(!loaded.ok());
   STRCMP_CONTAINS("/one.ko a=1 into kernel ", text_of(loaded.error()).c_str());
 }
@@ -116,7 +117,23 @@ TEST(Init, AModuleThatIsNoneIsRefusedWithItsParameters) {
 TEST(Init, NoModulesAreNoError) {
   Directory directory;
   directory.add("order", "");
-  CHECK(load_modules(directory.path(), "").ok());
+  CHECK(load_modules(directory.path(), "", "").ok());
+}
+
+TEST(Init, AnOptionalModuleThatDoesNotLoadIsALineInTheLog) {
+  Directory directory;
+  directory.add("order", "one-a.ko\n");
+  directory.add("one-a.ko", "no module");
+  CHECK(!load_modules(directory.path(), "", "one").ok());
+  StderrCapture capture;
+  CHECK(load_modules(directory.path(), "", "one_a").ok());
+  STRCMP_CONTAINS("/one-a.ko into kernel ", capture.finish().c_str());
+}
+
+TEST(Init, ADeviceIsWaitedFor) {
+  int asked = 0;
+  CHECK(wait_for_device([&asked] { return ++asked == 3; }));
+  LONGS_EQUAL(3, asked);
 }
 
 TEST(Init, DrillsAreKnownByName) {

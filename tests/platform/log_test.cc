@@ -100,8 +100,15 @@ TEST(Log, RecentLinesAreTheLastOnesInTheirOrder) {
   capture.finish();
   std::string expected, recent;
   for (int i = 8; i < 40; ++i) expected += "bedplate: number " + std::to_string(i) + "\n";
-  for_each_recent_line(append, &recent);
+  const uint64_t next = for_each_recent_line(0, append, &recent);
   STRCMP_EQUAL(expected.c_str(), recent.c_str());
+  // From there on: what came after it.
+  StderrCapture later;
+  BP_LOG_INFO("later");
+  later.finish();
+  recent.clear();
+  CHECK(for_each_recent_line(next, append, &recent) == next + 1);
+  STRCMP_EQUAL("bedplate: later\n", recent.c_str());
 }
 
 TEST(Log, RecentLinesOfErrorsAndAssertionsAreThereAndCutOff) {
@@ -112,10 +119,10 @@ TEST(Log, RecentLinesOfErrorsAndAssertionsAreThereAndCutOff) {
   StderrCapture capture;
   Error error;
   log_error(error.set_doing("doing").set_answer("answer"));
-  for_each_recent_line(keep, &last);
+  for_each_recent_line(0, keep, &last);
   STRCMP_EQUAL("bedplate: doing: answer\n", last.c_str());
   BP_LOG_INFO("%s", std::string(1000, 'x').c_str());
-  for_each_recent_line(keep, &last);
+  for_each_recent_line(0, keep, &last);
   capture.finish();
   LONGS_EQUAL(256, last.size());
   CHECK(last.ends_with("xxx\n"));

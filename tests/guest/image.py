@@ -1,0 +1,79 @@
+"""Images for tests: of a file, or of the smallest configuration with what a test adds to it."""
+
+import os
+import subprocess
+import tempfile
+
+from machine import ROOT
+from runner import Failure
+
+MIB = 1 << 20
+BUILD = os.path.join(ROOT, "scripts", "image", "build.py")
+PROGRAM = os.path.join(ROOT, "build", "release", "bedplate")
+DEMO = os.path.join(ROOT, "apps", "demo.toml")
+# Unpacked, the kernel boots in half of the time; what the image has is booted once, and by UEFI.
+VMLINUX = os.path.join(ROOT, "build", "kernel", "vmlinux")
+# A backstop for what is run to its end: most takes seconds.
+RUN_SECONDS = 180
+
+# The smallest that serves.
+SMALL = """
+[appliance]
+name = "small"
+[pool]
+bytes = "{pool}"
+pages = "{pages}"
+enforce = "{enforce}"
+heap_min_bytes = "16 MiB"
+[event_loop]
+sockets = "epoll"
+[[shard]]
+name = "main"
+cpu = 0
+{shards}
+[blockd]
+listen = [{listen}]
+max_connections = 2
+{blockd}
+[[blockd.volume]]
+name = "ram0"
+bytes = "8 MiB"
+{tables}
+"""
+
+
+def run(*command):
+    try:
+        finished = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, encoding="utf-8", check=False,
+                                  timeout=RUN_SECONDS)
+    except subprocess.TimeoutExpired as late:
+        raise Failure(f"{' '.join(command)}: no end after {RUN_SECONDS} s\n{late.stdout}") from late
+    if finished.returncode != 0:
+        raise Failure(f"{' '.join(command)}: exit code {finished.returncode}\n{finished.stdout}")
+    return finished.stdout
+
+
+def build(config, output, *options):
+    return run("/usr/bin/python3", BUILD, PROGRAM, config, output, *options)
+
+
+class Image:
+    """An image of a configuration, in a directory that goes with it. `options` are build.py's."""
+
+    def __init__(self, config=None, tables="", options=(), **settings):
+        self._work = tempfile.TemporaryDirectory()
+        if config is None:
+            config = os.path.join(self._work.name, "image.toml")
+            with open(config, "w", encoding="utf-8") as file:
+                file.write(SMALL.format(tables=tables, **{
+                    "pool": "48 MiB", "pages": "2 MiB", "enforce": "kernel", "shards": "",
+                    "blockd": "", "listen": '"tcp:127.0.0.1:10809"', **settings}))
+        self.path = os.path.join(self._work.name, "image")
+        self.log = build(config, self.path, *options)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._work.cleanup()
