@@ -196,7 +196,9 @@ Result<Fd> start_connecting(const SocketAddress& address) {
       (connect(fd.number(), &kernel.generic, bytes) == 0 || errno == EINPROGRESS)) {
     return fd;
   }
-  return error_from_errno("connecting to %s", address.text().c_str())
+  const bool is_unix = address.kind == SocketAddress::Kind::kUnix;
+  return error_from_errno("connecting to %s, port %u",
+                          is_unix ? address.path.c_str() : address.host.c_str(), address.port)
       .set_cure("is somebody listening there, and is there a route to it?");
 }
 

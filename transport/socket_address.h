@@ -36,7 +36,7 @@ Result<Fd> listen_at(const SocketAddress& address);
 
 // A close-on-exec socket whose connection to `address` is under way (or made): it does not block,
 // is writable when it is decided, and SO_ERROR says how.
-// Requires: address.kind != kActivation. Errors: refused at once.
+// Requires: address.kind != kActivation. Errors: refused at once. Allocates nothing.
 Result<Fd> start_connecting(const SocketAddress& address);
 
 }  // namespace bedplate

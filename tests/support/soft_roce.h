@@ -9,7 +9,9 @@
 #include <string>
 
 #include <linux/netlink.h>
+#include <net/if.h>
 #include <rdma/rdma_netlink.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -103,6 +105,17 @@ inline uint64_t kernel_resource_count(const char* kind) {
     }
   });
   return count;
+}
+
+// Takes lo, and with it the device, down or up. Returns false where it is not allowed.
+inline bool set_loopback(bool is_up) {
+  const Fd fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ifreq request = {};
+  std::strcpy(request.ifr_name, "lo");
+  if (ioctl(fd.number(), SIOCGIFFLAGS, &request) != 0) return false;
+  request.ifr_flags = static_cast<short>(is_up ? request.ifr_flags | IFF_UP
+                                               : request.ifr_flags & ~IFF_UP);
+  return ioctl(fd.number(), SIOCSIFFLAGS, &request) == 0;
 }
 
 inline constexpr char kNoVerbs[] = "no RDMA device, and no soft RoCE in this kernel";

@@ -1,5 +1,8 @@
 // Peers that do not keep to docs/verbs.md: garbage where a record is expected, and messages of a
 // peer that was let in. Each is refused or cut off, told once, and the others do not notice.
+#include <random>
+
+#include "tests/support/seed.h"
 #include "tests/support/skip.h"
 #include "tests/support/stderr_capture.h"
 #include "tests/transport/verbs_rig.h"
@@ -75,6 +78,30 @@ TEST(VerbsHostile, RecordsWithAFaultAreAnsweredWithItsName) {
     CHECK(check_record(*answer, ExchangeKind::kRefusal) == Refusal::kNone);
     STRCMP_EQUAL(to_text(one.refusal), to_text(static_cast<Refusal>(answer->refusal)));
   }
+  check_that_a_is_unaffected();
+}
+
+TEST(VerbsHostile, RecordsOfChanceHarmNobody) {
+  if (!start()) BP_SKIP(kNoVerbs);
+  Seed seed;
+  std::mt19937_64 random(seed.value());
+  for (int i = 0; i < 200; ++i) {
+    Stranger stranger(stranger_options());
+    stranger.instance = random() | 1;
+    ExchangeRecord record = stranger.hello();
+    auto* bytes = reinterpret_cast<unsigned char*>(&record);
+    for (uint64_t left = 1 + random() % 8; left > 0; --left) {
+      bytes[8 + random() % (sizeof record - 8)] = static_cast<unsigned char>(random());
+    }
+    if (random() % 4 != 0) finish_record(record);
+    stranger.dial();
+    stranger.say(&record, random() % 8 == 0 ? random() % sizeof record : sizeof record);
+    rig->poll();
+  }
+  Stranger good(stranger_options());
+  CHECK_TEXT(good.connect(), seed.text());
+  CHECK_TEXT(rig->poll_until([&] { return VerbsProvider::is_connected(rig->b.to("c")); }),
+             seed.text());
   check_that_a_is_unaffected();
 }
 

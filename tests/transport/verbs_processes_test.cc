@@ -5,9 +5,7 @@
 #include <deque>
 #include <thread>
 
-#include <net/if.h>
 #include <signal.h>
-#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
@@ -91,17 +89,6 @@ class Peer {
   std::string variable_;  // stays: the child reads the parent's heap until it has called exec
   pid_t process_ = 0;
 };
-
-// Returns false where it is not allowed.
-bool set_loopback(bool is_up) {
-  const Fd fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  ifreq request = {};
-  std::strcpy(request.ifr_name, "lo");
-  if (ioctl(fd.number(), SIOCGIFFLAGS, &request) != 0) return false;
-  request.ifr_flags = static_cast<short>(is_up ? request.ifr_flags | IFF_UP
-                                               : request.ifr_flags & ~IFF_UP);
-  return ioctl(fd.number(), SIOCSIFFLAGS, &request) == 0;
-}
 
 }  // namespace
 

@@ -48,6 +48,7 @@ struct VerbsRigOptions {
   std::string address = {};
   Doorbell* loop_bell_of_b = nullptr;
   bool trust_windows = false;
+  bool both_dial = false;
   bool has_c = false;  // b knows a third peer, which the test plays
 };
 
@@ -71,8 +72,9 @@ class VerbsRig {
                    ? "tcp:127.0.0.1:" + std::to_string(20000 + getpid() % 10000 + count)
                    : "unix:/tmp/bedplate-verbs-" + std::to_string(getpid()) + "-" + number;
     if (!options.address.empty()) address_ = options.address;
-    if (options.has_a) start(a, "a", "b", address_, "");
-    if (options.has_b) start(b, "b", "a", "", address_);
+    const std::string address_of_a = options.both_dial ? address_ + "-a" : "";
+    if (options.has_a) start(a, "a", "b", address_, address_of_a);
+    if (options.has_b) start(b, "b", "a", address_of_a, address_);
   }
   VerbsRig(const VerbsRig&) = delete;
   VerbsRig& operator=(const VerbsRig&) = delete;
@@ -81,6 +83,7 @@ class VerbsRig {
     b.verbs.reset();
     keys_.destroy();
     if (!options_.listens_by_tcp && options_.has_b) unlink(address_.c_str() + 5);
+    if (options_.both_dial) unlink((address_ + "-a").c_str() + 5);
   }
 
   // Makes `side` anew, as after a restart: another instance.
@@ -142,12 +145,12 @@ class VerbsRig {
     options.memory = {static_cast<std::byte*>(side.memory), bytes};
     options.name = name;
     options.peers = {{peer}};
-    if (options_.has_c && !listens.empty()) options.peers.push_back({"c"});
+    if (options_.has_c && &side == &b) options.peers.push_back({"c"});
     if (!dials.empty()) options.peers[0].address = parse_socket_address(dials).take();
     if (!listens.empty()) options.listen = parse_socket_address(listens).take();
     options.shape = options_.shape;
     options.timing = options_.timing;
-    if (!listens.empty()) options.loop_bell = options_.loop_bell_of_b;
+    if (&side == &b) options.loop_bell = options_.loop_bell_of_b;
     options.trust_windows = options_.trust_windows;
     options.counters = &side.counters;
     const auto created = side.verbs->create(options, side.messenger->dispatcher());

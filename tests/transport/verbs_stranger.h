@@ -17,6 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "platform/clock.h"
 #include "platform/file.h"
 #include "transport/registration.h"
 #include "transport/socket_address.h"
@@ -59,11 +60,13 @@ class Stranger {
     [[maybe_unused]] const ssize_t sent = send(fd_.number(), data, bytes, MSG_NOSIGNAL);
   }
   void hang_up() { fd_.close(); }
-  // What it is answered; nothing when it is hung up on.
+  // What it is answered; nothing when it is hung up on, or hears nothing for ten seconds.
   std::optional<ExchangeRecord> answer() {
     ExchangeRecord record = {};
     size_t got = 0;
+    const uint64_t deadline_ns = monotonic_ns() + 10 * kNsPerSecond;
     while (got < sizeof record) {
+      if (monotonic_ns() > deadline_ns) return std::nullopt;
       options_.meanwhile();
       const ssize_t bytes = recv(fd_.number(), reinterpret_cast<char*>(&record) + got,
                                  sizeof record - got, MSG_DONTWAIT);
@@ -95,20 +98,43 @@ class Stranger {
     dial();
     ExchangeRecord record = hello();
     say(&record, sizeof record);
+    return go_on(record);
+  }
+  // The same, once the hello has been said.
+  bool go_on(ExchangeRecord record) {
     const auto welcome = answer();
     if (!welcome.has_value() ||
         check_record(*welcome, ExchangeKind::kWelcome) != Refusal::kNone) {
       return false;
     }
-    place_ = welcome->place;
-    peer_ = {welcome->queue_pair, welcome->packet_number, {}, welcome->lid, IBV_MTU_1024, 1};
-    std::memcpy(peer_.gid.raw, welcome->gid, sizeof welcome->gid);
-    BP_ASSERT(queue_pair_.reset().ok());
-    BP_ASSERT(queue_pair_.connect(kMark, peer_, {.timeout_log2 = 14, .count = 1}).ok());
+    peer_instance = welcome->instance;
+    reach(*welcome);
     record.kind = static_cast<uint16_t>(ExchangeKind::kReady);
     finish_record(record);
     say(&record, sizeof record);
     return true;
+  }
+  // The other way round: the appliance dials it at `listener`, which does not block. Returns its
+  // hello; nothing if it does not call for ten seconds.
+  std::optional<ExchangeRecord> pick_up(const Fd& listener) {
+    const uint64_t deadline_ns = monotonic_ns() + 10 * kNsPerSecond;
+    for (fd_.close(); !fd_.is_open(); usleep(100)) {
+      if (monotonic_ns() > deadline_ns) return std::nullopt;
+      options_.meanwhile();
+      fd_ = Fd(accept4(listener.number(), nullptr, nullptr, SOCK_CLOEXEC));
+    }
+    return answer();
+  }
+  // Answers that. Returns whether the appliance said that it is ready.
+  bool be_called(const Fd& listener) {
+    const auto called = pick_up(listener);
+    if (!called.has_value()) return false;
+    ExchangeRecord record = hello();
+    record.kind = static_cast<uint16_t>(ExchangeKind::kWelcome);
+    finish_record(record);
+    reach(*called);
+    say(&record, sizeof record);
+    return answer().has_value();
   }
   VerbsMessageHeader header(VerbsMessageKind kind = VerbsMessageKind::kMessage) const {
     VerbsMessageHeader message = {};
@@ -137,6 +163,25 @@ class Stranger {
     buffers_.emplace_back(buffer, std::free);
   }
 
+  // Writes a byte where it may not. Returns what became of it.
+  ibv_wc_status write(uint64_t address, uint32_t key) {
+    auto* byte = static_cast<std::byte*>(std::calloc(1, 1));
+    buffers_.emplace_back(byte, std::free);
+    ibv_sge piece = {reinterpret_cast<uintptr_t>(byte), 1,
+                     VerbsDevice::local_key(options_.keys->key(byte, 1).key)};
+    ibv_send_wr request = {};
+    request.opcode = IBV_WR_RDMA_WRITE;
+    request.send_flags = IBV_SEND_SIGNALED;
+    request.sg_list = &piece;
+    request.num_sge = 1;
+    request.wr.rdma = {address, key};
+    ibv_send_wr* bad = nullptr;
+    ibv_post_send(queue_pair_.handle(), &request, &bad);
+    ibv_wc completion = {};
+    while (ibv_poll_cq(completions_, 1, &completion) == 0) options_.meanwhile();
+    return completion.status;
+  }
+
   // Lends 100 bytes of its own as `loan`; nobody hears it, so it is released at once.
   void post_loan(uint64_t address, uint32_t loan, uint32_t number) {
     VerbsMessageHeader message = header(VerbsMessageKind::kLoan);
@@ -156,8 +201,18 @@ class Stranger {
 
   static constexpr uint32_t kMark = 0x1234;
   uint64_t instance = 4711;
+  uint64_t peer_instance = 0;  // of the appliance, once it was let in
 
  private:
+  // Brings its queue pair up towards who said `record`.
+  void reach(const ExchangeRecord& record) {
+    place_ = record.place;
+    peer_ = {record.queue_pair, record.packet_number, {}, record.lid, IBV_MTU_1024, 1};
+    std::memcpy(peer_.gid.raw, record.gid, sizeof record.gid);
+    BP_ASSERT(queue_pair_.reset().ok());
+    BP_ASSERT(queue_pair_.connect(kMark, peer_, {.timeout_log2 = 14, .count = 1}).ok());
+  }
+
   const StrangerOptions options_;
   Fd fd_;
   ibv_cq* completions_ = nullptr;

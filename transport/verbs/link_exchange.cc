@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -21,9 +23,11 @@ namespace {
 constexpr uint64_t kWakeToken = UINT64_MAX;
 constexpr uint64_t kListenerToken = UINT64_MAX - 1;
 constexpr uint64_t kCompletionToken = UINT64_MAX - 2;
+constexpr uint64_t kDeviceToken = UINT64_MAX - 3;
 
 constexpr int kTickMs = 5;  // while something is being waited for that has no event
 constexpr uint64_t kIdleMs = 1000;
+constexpr uint64_t kAcceptPauseNs = 100 * kNsPerMs;
 
 bool add_to(int epoll_fd, int fd, uint32_t events, uint64_t token) noexcept {
   epoll_event event = {};
@@ -45,16 +49,38 @@ void host_of(int fd, char* text, size_t text_bytes) noexcept {
   if (address.ss_family == AF_INET6) inet_ntop(AF_INET6, &tcp6->sin6_addr, text, size);
 }
 
+// A host that lost its power says nothing, on a connection on which nobody says anything: it is
+// asked by the kernel (tcp(7)). A Unix socket refuses the options, and needs none.
+void notice_silence(int fd, uint64_t silence_ns_max) noexcept {
+  constexpr int kProbeCount = 3;
+  const int on = 1;
+  const int seconds =
+      std::max(1, static_cast<int>(silence_ns_max / (kProbeCount * kNsPerSecond)));
+  const auto unanswered_ms = static_cast<unsigned>(silence_ns_max / kNsPerMs);
+  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof seconds);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &kProbeCount, sizeof kProbeCount);
+  setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered_ms, sizeof unanswered_ms);
+}
+
 }  // namespace
 
 Result<void> LinkExchange::start(const LinkExchangeOptions& options,
                                  std::vector<VerbsLink*> links) {
   BP_ASSERT(!is_running_ && options.instance != 0 && options.bell != nullptr);
+  BP_ASSERT(options.device != nullptr);
   options_ = options;
   links_ = std::move(links);
   dialing_.assign(links_.size(), {});
   talks_ = std::vector<Talk>(2 * links_.size() + kStrangerCountMax);
-  told_hosts_.reserve(kToldHostCountMax);
+  for (VerbsLink* link : links_) {
+    link->exchange = this;
+    if (!link->address.has_value()) continue;
+    std::snprintf(dialing(*link).address, sizeof Dialing::address, "%s",
+                  link->address->text().c_str());
+  }
+  device_faults_ = options_.device->fault_count();
   epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
   wake_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (options_.listen.has_value()) {
@@ -69,6 +95,7 @@ Result<void> LinkExchange::start(const LinkExchangeOptions& options,
   const bool is_watched =
       epoll_.is_open() && wake_.is_open() &&
       add_to(epoll_.number(), wake_.number(), EPOLLIN, kWakeToken) &&
+      add_to(epoll_.number(), options_.device->event_fd(), EPOLLIN, kDeviceToken) &&
       (!listener_.is_open() ||
        add_to(epoll_.number(), listener_.number(), EPOLLIN, kListenerToken)) &&
       (options_.loop_bell == nullptr || options_.completion_fd < 0 ||
@@ -114,6 +141,7 @@ void LinkExchange::run() noexcept {
                                  wait_ms());
     for (int i = 0; i < count; ++i) handle_event(events[i].data.u64);
     const uint64_t now_ns = monotonic_ns();
+    if (accept_ns_ != 0 && now_ns >= accept_ns_) listen_again(true);
     for (Talk& talk : talks_) {
       if (talk.stage == Stage::kHeld) answer_hello(talk);
       if (talk.stage == Stage::kFree || talk.stage == Stage::kLifeline) continue;
@@ -126,7 +154,12 @@ void LinkExchange::run() noexcept {
         back_off(*link, "no answer in time");
       }
     }
-    for (VerbsLink* link : links_) look_after(*link, now_ns);
+    const uint32_t faults = options_.device->fault_count();
+    for (VerbsLink* link : links_) {
+      if (faults != device_faults_) break_link(*link);
+      look_after(*link, now_ns);
+    }
+    device_faults_ = faults;
   }
 }
 
@@ -136,14 +169,17 @@ int LinkExchange::wait_ms() const noexcept {
   for (const Talk& talk : talks_) {
     if (talk.stage != Stage::kFree && talk.stage != Stage::kLifeline) return kTickMs;
   }
+  if (accept_ns_ != 0) return kTickMs;
   uint64_t wait_ns = kIdleMs * kNsPerMs;
   const uint64_t now_ns = monotonic_ns();
   for (const VerbsLink* link : links_) {
     const bool is_up = link->state.load(std::memory_order_acquire) == LinkState::kUp;
     if (is_up && link->must_break.load(std::memory_order_acquire)) return kTickMs;
     const Dialing& one = dialing_[link->place];
-    if (one.down_since_ns == 0 || !link->address.has_value()) continue;
-    wait_ns = std::min(wait_ns, one.next_ns > now_ns ? one.next_ns - now_ns : kNsPerMs);
+    if (one.down_since_ns == 0 || (!is_up && !link->address.has_value())) continue;
+    const uint64_t next_ns =
+        is_up ? one.up_since_ns + options_.timing.backoff_ns_max : one.next_ns;
+    wait_ns = std::min(wait_ns, next_ns > now_ns ? next_ns - now_ns : kNsPerMs);
   }
   return static_cast<int>(wait_ns / kNsPerMs) + 1;
 }
@@ -154,6 +190,8 @@ void LinkExchange::handle_event(uint64_t token) noexcept {
     [[maybe_unused]] const ssize_t bytes = read(wake_.number(), &count, sizeof count);
   } else if (token == kListenerToken) {
     accept_one();
+  } else if (token == kDeviceToken) {
+    options_.device->take_events();
   } else if (token == kCompletionToken) {
     options_.loop_bell->ring();
   } else if (Talk& talk = talks_[token]; talk.stage == Stage::kConnecting) {
@@ -165,13 +203,16 @@ void LinkExchange::handle_event(uint64_t token) noexcept {
 
 void LinkExchange::accept_one() noexcept {
   Fd fd(accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!fd.is_open()) return;
-  const auto is_stranger = [](const Talk& talk) { return talk.stage == Stage::kAwaitHello; };
-  Talk* talk = free_talk();
-  if (talk == nullptr ||
-      std::count_if(talks_.begin(), talks_.end(), is_stranger) >= kStrangerCountMax) {
-    return;  // it will dial again
+  if (!fd.is_open()) {
+    if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM) return;
+    if (device_errors_.try_pass()) log_error(error_from_errno("accepting a connection of verbs"));
+    drop_strangers(0);
+    return listen_again(false);  // it stays readable, and would be tried without end
   }
+  drop_strangers(kStrangerCountMax - 1);
+  Talk* talk = free_talk();
+  if (talk == nullptr) return;  // it will dial again
+  notice_silence(fd.number(), options_.timing.silence_ns_max);
   talk->fd = std::move(fd);
   talk->stage = Stage::kAwaitHello;
   talk->deadline_ns = monotonic_ns() + options_.timing.answer_ns_max;
@@ -179,7 +220,38 @@ void LinkExchange::accept_one() noexcept {
   if (!watch(*talk, EPOLLIN | EPOLLRDHUP)) drop(*talk);
 }
 
+void LinkExchange::drop_strangers(uint32_t count_max) noexcept {
+  for (;;) {
+    Talk* oldest = nullptr;
+    uint32_t count = 0;
+    for (Talk& talk : talks_) {
+      if (talk.stage != Stage::kAwaitHello) continue;
+      ++count;
+      if (oldest == nullptr || talk.deadline_ns < oldest->deadline_ns) oldest = &talk;
+    }
+    if (count <= count_max) return;
+    drop(*oldest);
+  }
+}
+
+// No file descriptor is left: what waits at the listener waits a moment longer.
+void LinkExchange::listen_again(bool listens) noexcept {
+  epoll_event event = {};
+  event.events = listens ? uint32_t{EPOLLIN} : 0;
+  event.data.u64 = kListenerToken;
+  epoll_ctl(epoll_.number(), EPOLL_CTL_MOD, listener_.number(), &event);
+  accept_ns_ = listens ? 0 : monotonic_ns() + kAcceptPauseNs;
+}
+
 void LinkExchange::read_talk(Talk& talk) noexcept {
+  if (talk.stage == Stage::kHeld) {
+    // Its hello was checked and is still to be used: nothing more may be read over it.
+    char more = 0;
+    const ssize_t bytes = recv(talk.fd.number(), &more, sizeof more, 0);
+    if (bytes > 0) return refuse(talk, Refusal::kMalformed);
+    if (bytes == 0 || (errno != EAGAIN && errno != EINTR)) drop(talk);
+    return;
+  }
   auto* into = reinterpret_cast<char*>(&talk.record) + talk.bytes;
   const ssize_t bytes = recv(talk.fd.number(), into, sizeof talk.record - talk.bytes, 0);
   if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return;
@@ -222,8 +294,7 @@ void LinkExchange::handle_record(Talk& talk) noexcept {
       talk.stage = Stage::kLifeline;
       return come_up(link);
     }
-    default:  // it says more before it was answered
-      return refuse(talk, Refusal::kMalformed);
+    default: BP_ASSERT(false);  // nothing is read in any other
   }
 }
 
@@ -232,22 +303,32 @@ void LinkExchange::look_after(VerbsLink& link, uint64_t now_ns) noexcept {
   const LinkState state = link.state.load(std::memory_order_acquire);
   if (state == LinkState::kUp) {
     // The shard has to look until it is down, also one that sleeps.
-    if (link.must_break.load(std::memory_order_acquire)) ring();
-    return;
+    if (link.must_break.load(std::memory_order_acquire)) return ring();
+    if (!has_been_of_use(link, now_ns)) return;
+    dialing(link).down_since_ns = 0;
+    return link.is_given_up.store(false, std::memory_order_release);
   }
   Dialing& dial_state = dialing(link);
+  const bool was_up = dial_state.up_since_ns != 0;
+  if (has_been_of_use(link, now_ns)) dial_state.down_since_ns = 0;
+  dial_state.up_since_ns = 0;
   if (Talk* lifeline = talk_of(link, true); lifeline != nullptr) drop(*lifeline);
   Talk* talk = talk_of(link, false);
   if (talk != nullptr && talk->stage == Stage::kAwaitReady) drop(*talk);
   if (state == LinkState::kLost) return;
-  if (state == LinkState::kCutOff) return note_cut_off(link);
+  note_cut_off(link);
   if (!link.is_wanted.load(std::memory_order_acquire)) return;
-  if (dial_state.down_since_ns == 0) {
+  const bool is_new = dial_state.down_since_ns == 0;
+  if (is_new) {
     dial_state.down_since_ns = now_ns;
     dial_state.next_ns = now_ns;
     dial_state.backoff_ns = options_.timing.backoff_ns_min;
     dial_state.was_told = false;
   }
+  // Where a peer was cut off another instance of it may come up.
+  const bool is_cut_off = state == LinkState::kCutOff;
+  if (is_cut_off) dial_state.backoff_ns = options_.timing.backoff_ns_max;
+  if (is_new ? is_cut_off : was_up) delay_next(dial_state);
   if (now_ns - dial_state.down_since_ns > options_.timing.give_up_ns) {
     link.is_given_up.store(true, std::memory_order_release);
   }
@@ -255,6 +336,14 @@ void LinkExchange::look_after(VerbsLink& link, uint64_t now_ns) noexcept {
       talk_of(link, false) == nullptr) {
     dial(link, now_ns);
   }
+}
+
+// Trouble is forgotten only then: a link that breaks as soon as it is up is dialed as seldom as one
+// that never comes up.
+bool LinkExchange::has_been_of_use(const VerbsLink& link, uint64_t now_ns) const noexcept {
+  const uint64_t up_since_ns = dialing_[link.place].up_since_ns;
+  return up_since_ns != 0 && (link.has_worked.load(std::memory_order_acquire) ||
+                              now_ns - up_since_ns >= options_.timing.backoff_ns_max);
 }
 
 void LinkExchange::dial(VerbsLink& link, uint64_t now_ns) noexcept {
@@ -266,7 +355,8 @@ void LinkExchange::dial(VerbsLink& link, uint64_t now_ns) noexcept {
   talk->link = &link;
   talk->stage = Stage::kConnecting;
   talk->deadline_ns = now_ns + options_.timing.answer_ns_max;
-  std::snprintf(talk->host, sizeof talk->host, "%s", link.address->text().c_str());
+  std::snprintf(talk->host, sizeof talk->host, "%s", dialing(link).address);
+  notice_silence(talk->fd.number(), options_.timing.silence_ns_max);
   if (!watch(*talk, EPOLLOUT)) {
     drop(*talk);
     back_off(link, "it cannot be watched");
@@ -279,6 +369,10 @@ void LinkExchange::back_off(VerbsLink& link, const char* why) noexcept {
     BP_LOG_WARNING("verbs: connecting to %s: %s; trying on", link.name.c_str(), why);
     state.was_told = true;
   }
+  delay_next(state);
+}
+
+void LinkExchange::delay_next(Dialing& state) noexcept {
   state.next_ns = monotonic_ns() + state.backoff_ns;
   state.backoff_ns = std::min(2 * state.backoff_ns, options_.timing.backoff_ns_max);
 }
@@ -317,7 +411,13 @@ bool LinkExchange::watch(Talk& talk, uint32_t events) noexcept {
 }
 
 void LinkExchange::drop(Talk& talk) noexcept {
-  talk = Talk();  // closing takes it out of the epoll
+  if (talk.fd.is_open()) {
+    // A child of a fork may still have the socket: closing it would tell the peer nothing, and
+    // leave it in the epoll.
+    shutdown(talk.fd.number(), SHUT_RDWR);
+    epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, talk.fd.number(), nullptr);
+  }
+  talk = Talk();
 }
 
 VerbsLink* LinkExchange::link_named(const char* name) noexcept {
@@ -329,11 +429,11 @@ VerbsLink* LinkExchange::link_named(const char* name) noexcept {
 
 void LinkExchange::tell_once(const char* host, const char* why) noexcept {
   refused_.fetch_add(1, std::memory_order_relaxed);
-  if (told_hosts_.size() == kToldHostCountMax ||
-      std::find(told_hosts_.begin(), told_hosts_.end(), host) != told_hosts_.end()) {
-    return;
+  for (uint32_t i = 0; i < told_host_count_; ++i) {
+    if (std::strcmp(told_hosts_[i], host) == 0) return;
   }
-  told_hosts_.emplace_back(host);
+  if (told_host_count_ == kToldHostCountMax) return;
+  std::snprintf(told_hosts_[told_host_count_++], sizeof told_hosts_[0], "%s", host);
   BP_LOG_WARNING("verbs: refusing a connection from %s: %s; further ones are counted only", host,
                  why);
 }

@@ -11,7 +11,7 @@
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +29,8 @@ struct LinkTiming {
   uint64_t backoff_ns_max = 1'000'000'000;
   uint64_t answer_ns_max = 2'000'000'000;     // for the records of an exchange
   uint64_t give_up_ns = 30'000'000'000;       // then sends say kGone; it is dialed on all the same
+  // A TCP lifeline whose other end answers no probe hangs up, a third later at most.
+  uint64_t silence_ns_max = 6'000'000'000;
   RetryOptions retry;
 };
 
@@ -41,6 +43,7 @@ struct LinkExchangeOptions {
   uint32_t flush_key = 0;
   uint64_t flush_address = 0;
   LinkTiming timing;
+  VerbsDevice* device = nullptr;  // its events are taken here
   int completion_fd = -1;        // readable when something arrives for a shard that sleeps
   Doorbell* bell = nullptr;      // the provider's: rung when a link changes
   Doorbell* loop_bell = nullptr;  // of the loop that polls it; nullptr: polled by hand
@@ -57,6 +60,8 @@ class LinkExchange {
   // Errors: it cannot listen there; no thread.
   Result<void> start(const LinkExchangeOptions& options, std::vector<VerbsLink*> links);
   void stop() noexcept;
+  // The shard shall take it down; until then it stays up. Threads: any.
+  void break_link(VerbsLink& link) noexcept;
 
   // The shard: a link is down, or wanted. Threads: any. Cost: a system call.
   void wake() noexcept;
@@ -89,25 +94,30 @@ class LinkExchange {
   struct Dialing {  // for each link
     uint64_t next_ns = 0;
     uint64_t backoff_ns = 0;
-    uint64_t down_since_ns = 0;  // 0: it is up, or nobody wants it
+    uint64_t down_since_ns = 0;  // 0: nobody wants it, or it is up and has been of use
+    uint64_t up_since_ns = 0;    // 0: it is down
     bool was_told = false;       // that it cannot be reached, once for each time down
     uint64_t cut_instance = 0;
+    char address[64] = {};       // that is dialed, for messages
   };
 
   void run() noexcept;
   int wait_ms() const noexcept;
   void handle_event(uint64_t token) noexcept;
   void accept_one() noexcept;
+  void listen_again(bool listens) noexcept;
   void read_talk(Talk& talk) noexcept;
   void handle_record(Talk& talk) noexcept;
 
   // Dialing.
   void look_after(VerbsLink& link, uint64_t now_ns) noexcept;
+  bool has_been_of_use(const VerbsLink& link, uint64_t now_ns) const noexcept;
   void dial(VerbsLink& link, uint64_t now_ns) noexcept;
   void say_hello(Talk& talk) noexcept;
   void take_welcome(Talk& talk) noexcept;
   void take_refusal(Talk& talk) noexcept;
   void back_off(VerbsLink& link, const char* why) noexcept;
+  void delay_next(Dialing& state) noexcept;
 
   // Answering.
   void take_hello(Talk& talk) noexcept;
@@ -120,10 +130,11 @@ class LinkExchange {
   void commit(VerbsLink& link, const ExchangeRecord& record, const char* host) noexcept;
   void come_up(VerbsLink& link) noexcept;
   Result<void> connect_queue_pair(VerbsLink& link) noexcept;
-  void break_link(VerbsLink& link) noexcept;
   ExchangeRecord make_record(ExchangeKind kind, const VerbsLink* link) const noexcept;
   bool send_record(Talk& talk, ExchangeRecord& record) noexcept;
   Talk* free_talk() noexcept;
+  // Makes room among those that have not said who they are: the one that has waited longest goes.
+  void drop_strangers(uint32_t count_max) noexcept;
   // The one that is not a lifeline yet, or the lifeline.
   Talk* talk_of(const VerbsLink& link, bool is_lifeline) noexcept;
   bool watch(Talk& talk, uint32_t events) noexcept;
@@ -137,8 +148,11 @@ class LinkExchange {
   std::vector<VerbsLink*> links_;
   std::vector<Dialing> dialing_;
   std::vector<Talk> talks_;
-  std::vector<std::string> told_hosts_;
+  char told_hosts_[kToldHostCountMax][64] = {};
+  uint32_t told_host_count_ = 0;
   OncePerSecond device_errors_;
+  uint64_t accept_ns_ = 0;       // when there may be a file descriptor again; 0: it is listening
+  uint32_t device_faults_ = 0;   // that all links were broken for
   Fd epoll_;
   Fd wake_;
   Fd listener_;

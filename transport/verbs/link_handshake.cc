@@ -1,9 +1,9 @@
 // The records of an exchange: who says what, and what is believed of it (docs/verbs.md).
 #include <cerrno>
 #include <cstdio>
-#include <random>
 
 #include <sys/epoll.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 
 #include "platform/clock.h"
@@ -11,6 +11,16 @@
 #include "transport/verbs/link_exchange.h"
 
 namespace bedplate {
+namespace {
+
+uint32_t random_packet_number() noexcept {
+  uint32_t number = 0;
+  const ssize_t bytes = getrandom(&number, sizeof number, 0);
+  BP_ASSERT(bytes == sizeof number);  // so few always come at once (getrandom(2))
+  return number & kPacketNumberMask;
+}
+
+}  // namespace
 
 ExchangeRecord LinkExchange::make_record(ExchangeKind kind, const VerbsLink* link) const noexcept {
   ExchangeRecord record = {};
@@ -43,11 +53,14 @@ void LinkExchange::say_hello(Talk& talk) noexcept {
   int outcome = 0;
   socklen_t bytes = sizeof outcome;
   getsockopt(talk.fd.number(), SOL_SOCKET, SO_ERROR, &outcome, &bytes);
-  link.packet_number = std::random_device()() & kPacketNumberMask;
+  link.packet_number = random_packet_number();
   ExchangeRecord hello = make_record(ExchangeKind::kHello, &link);
-  if (outcome != 0 || !send_record(talk, hello) || !watch(talk, EPOLLIN | EPOLLRDHUP)) {
+  if (outcome == 0 && (!send_record(talk, hello) || !watch(talk, EPOLLIN | EPOLLRDHUP))) {
+    outcome = errno;
+  }
+  if (outcome != 0) {
     drop(talk);
-    return back_off(link, strerror(outcome != 0 ? outcome : errno));
+    return back_off(link, strerror(outcome));
   }
   talk.stage = Stage::kAwaitWelcome;
 }
@@ -99,8 +112,9 @@ void LinkExchange::take_hello(Talk& talk) noexcept {
     return refuse(talk, Refusal::kShape);
   }
   if (Talk* own = talk_of(*link, false); own != nullptr) {
-    const bool both_dial = own->stage == Stage::kConnecting || own->stage == Stage::kAwaitWelcome;
-    if (both_dial && options_.name < link->name) return refuse(talk, Refusal::kCrossing);
+    // Only what has reached it goes on: one that is still connecting may never arrive.
+    const bool both_said_hello = own->stage == Stage::kAwaitWelcome;
+    if (both_said_hello && options_.name < link->name) return refuse(talk, Refusal::kCrossing);
     const bool is_answered = own->stage == Stage::kAwaitReady;
     drop(*own);  // a newer hello counts
     if (is_answered) break_link(*link);
@@ -114,13 +128,18 @@ void LinkExchange::take_hello(Talk& talk) noexcept {
 void LinkExchange::answer_hello(Talk& talk) noexcept {
   VerbsLink& link = *talk.link;
   const LinkState state = link.state.load(std::memory_order_acquire);
-  if (state == LinkState::kUp) return break_link(link);
   if (state == LinkState::kLost) return refuse(talk, Refusal::kDevice);
+  if (state == LinkState::kUp) {
+    // When both dialed, this may be what it gave up for ours.
+    char more = 0;
+    if (recv(talk.fd.number(), &more, sizeof more, MSG_PEEK) == 0) return drop(talk);
+    return break_link(link);
+  }
   note_cut_off(link);
   if (talk.record.instance == dialing(link).cut_instance) return refuse(talk, Refusal::kCutOff);
   if (Talk* lifeline = talk_of(link, true); lifeline != nullptr) drop(*lifeline);
   const ExchangeRecord record = talk.record;
-  link.packet_number = std::random_device()() & kPacketNumberMask;
+  link.packet_number = random_packet_number();
   ExchangeRecord welcome = make_record(ExchangeKind::kWelcome, &link);
   commit(link, record, talk.host);
   talk.stage = Stage::kAwaitReady;
@@ -169,23 +188,28 @@ void LinkExchange::commit(VerbsLink& link, const ExchangeRecord& record,
   std::snprintf(link.host, sizeof link.host, "%s", host);
   link.must_break.store(false, std::memory_order_relaxed);
   link.can_send.store(false, std::memory_order_relaxed);
+  link.is_connecting.store(true, std::memory_order_relaxed);
+  for (std::atomic<bool>* of_a_life : {&link.has_worked, &link.was_refused,
+                                       &link.has_last_receive}) {
+    of_a_life->store(false, std::memory_order_relaxed);
+  }
   link.state.store(LinkState::kUp, std::memory_order_release);
   ring();
 }
 
 Result<void> LinkExchange::connect_queue_pair(VerbsLink& link) noexcept {
-  return link.queue_pair.connect(link.packet_number, link.peer, options_.timing.retry);
+  auto connected = link.queue_pair.connect(link.packet_number, link.peer, options_.timing.retry);
+  link.is_connecting.store(false, std::memory_order_release);
+  return connected;
 }
 
 void LinkExchange::come_up(VerbsLink& link) noexcept {
-  dialing(link).down_since_ns = 0;
-  link.is_given_up.store(false, std::memory_order_release);
+  dialing(link).up_since_ns = monotonic_ns();
   link.can_send.store(true, std::memory_order_release);
   BP_LOG_INFO("verbs: connected to %s at %s", link.name.c_str(), link.host);
   ring();
 }
 
-// The shard takes it down; until then it stays up.
 void LinkExchange::break_link(VerbsLink& link) noexcept {
   if (link.must_break.exchange(true, std::memory_order_acq_rel)) return;
   ring();

@@ -38,6 +38,7 @@ Result<void> QueuePair::create(const VerbsDevice& device,
   attributes.cap.max_recv_sge = 1;
   attributes.cap.max_inline_data = options.inline_bytes;
   attributes.qp_type = IBV_QPT_RC;
+  attributes.qp_context = options.owner;
   handle_ = ibv_create_qp(device.domain(), &attributes);
   // Who is asked for more than it sends inline may give what it has, or nothing at all.
   for (uint32_t bytes = options.inline_bytes; handle_ == nullptr && errno == EINVAL && bytes > 0;) {
@@ -68,7 +69,13 @@ QueuePairAddress QueuePair::address(uint32_t packet_number) const noexcept {
 Result<void> QueuePair::connect(uint32_t packet_number, const QueuePairAddress& peer,
                                 const RetryOptions& retry) noexcept {
   BP_TRY(to_init());
-  BP_TRY(to_ready_to_receive(peer));
+  const VerbsPort& port = device_->port();
+  auto ready = to_ready_to_receive(peer, port.gid_index);
+  if (!ready.ok()) {
+    const uint8_t index = find_gid_index(device_->context(), port);
+    if (index == port.gid_index) return ready.error();
+    BP_TRY(to_ready_to_receive(peer, index));
+  }
   return to_ready_to_send(packet_number, peer, retry);
 }
 
@@ -84,7 +91,8 @@ Result<void> QueuePair::to_init() noexcept {
                   "INIT", device_->kind().name);
 }
 
-Result<void> QueuePair::to_ready_to_receive(const QueuePairAddress& peer) noexcept {
+Result<void> QueuePair::to_ready_to_receive(const QueuePairAddress& peer,
+                                            uint8_t gid_index) noexcept {
   const VerbsPort& port = device_->port();
   ibv_qp_attr attributes = {};
   attributes.qp_state = IBV_QPS_RTR;
@@ -98,7 +106,7 @@ Result<void> QueuePair::to_ready_to_receive(const QueuePairAddress& peer) noexce
   if (port.is_ethernet) {
     attributes.ah_attr.is_global = 1;
     attributes.ah_attr.grh.dgid = peer.gid;
-    attributes.ah_attr.grh.sgid_index = port.gid_index;
+    attributes.ah_attr.grh.sgid_index = gid_index;
     attributes.ah_attr.grh.hop_limit = 64;
   }
   return modified(ibv_modify_qp(handle_, &attributes,
@@ -122,6 +130,13 @@ Result<void> QueuePair::to_ready_to_send(uint32_t packet_number, const QueuePair
                                 IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
                                     IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC),
                   "RTS (ready to send)", device_->kind().name);
+}
+
+bool QueuePair::is_failed() const noexcept {
+  ibv_qp_attr attributes = {};
+  ibv_qp_init_attr made = {};
+  return ibv_query_qp(handle_, &attributes, IBV_QP_STATE, &made) == 0 &&
+         attributes.qp_state == IBV_QPS_ERR;
 }
 
 void QueuePair::fail() noexcept {

@@ -28,6 +28,7 @@ struct QueuePairOptions {
   uint32_t send_count_max = 0;
   uint32_t send_pieces_max = 1;
   uint32_t inline_bytes = 0;
+  QueuePairOwner* owner = nullptr;  // of the device's events about it
 };
 
 // What one end tells the other.
@@ -58,6 +59,8 @@ class QueuePair {
   // RESET -> INIT -> RTR -> RTS, towards `peer`. Errors: the device's, with the state.
   Result<void> connect(uint32_t packet_number, const QueuePairAddress& peer,
                        const RetryOptions& retry) noexcept;
+  // Whether the device, or somebody by fail(), has brought it to ERROR. Cost: a system call.
+  bool is_failed() const noexcept;
   // What was posted comes back as flushed. It may be called in any state.
   void fail() noexcept;
   // Nothing of it can reach memory any more, from here or from the peer, and no completion comes.
@@ -70,7 +73,7 @@ class QueuePair {
 
  private:
   Result<void> to_init() noexcept;
-  Result<void> to_ready_to_receive(const QueuePairAddress& peer) noexcept;
+  Result<void> to_ready_to_receive(const QueuePairAddress& peer, uint8_t gid_index) noexcept;
   Result<void> to_ready_to_send(uint32_t packet_number, const QueuePairAddress& peer,
                                 const RetryOptions& retry) noexcept;
 

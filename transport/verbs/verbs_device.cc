@@ -155,19 +155,6 @@ const VerbsExport* VerbsDevice::find_export(const void* memory, uint64_t bytes,
   return nullptr;
 }
 
-// Peers can cause some of them: a line a second is enough.
-uint32_t VerbsDevice::take_events() noexcept {
-  uint32_t count = 0;
-  ibv_async_event event = {};
-  for (; ibv_get_async_event(context_, &event) == 0; ++count) {
-    if (event_lines_.try_pass()) {
-      BP_LOG_INFO("verbs: %s says: %s", kind_.name, ibv_event_type_str(event.event_type));
-    }
-    ibv_ack_async_event(&event);
-  }
-  return count;
-}
-
 Result<void> VerbsDevice::check_demands(std::span<const VerbsDemand> demands) const {
   for (const VerbsDemand& demand : demands) {
     if (demand.needed <= demand.limit) continue;

@@ -7,6 +7,7 @@
 // A Key has the lkey below and the region's number above it.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -43,6 +44,16 @@ struct VerbsDemand {
   uint64_t limit = 0;
 };
 
+// Whom the device's events about a queue pair are for.
+class QueuePairOwner {
+ public:
+  // Threads: any.
+  virtual void take_event(ibv_event_type type) noexcept = 0;
+
+ protected:
+  ~QueuePairOwner() = default;
+};
+
 class VerbsDevice final : public Device {
  public:
   // Errors: choose_verbs_port's; the device cannot be opened.
@@ -69,9 +80,18 @@ class VerbsDevice final : public Device {
   // Errors: the first demand that is over its limit, with both numbers.
   Result<void> check_demands(std::span<const VerbsDemand> demands) const;
 
-  // Takes what the device has to tell of itself (a port that went down, a queue in error), logs it,
-  // and returns how many such events there were. Does not block. Threads: one.
+  // Takes what the device has to tell: what is about a queue pair goes to its owner, what is about
+  // itself (a port that went down, a queue in error) is logged. Returns how many such events there
+  // were. Does not block; event_fd() is readable when there are some. Threads: any.
   uint32_t take_events() noexcept;
+  int event_fd() const noexcept { return context_->async_fd; }
+  // How often it may have lost requests of any queue pair. Threads: any.
+  uint32_t fault_count() const noexcept { return fault_count_.load(std::memory_order_acquire); }
+  // Whether it tells when a failed queue pair has no receive under way any more: it has done so
+  // once. Threads: any.
+  bool tells_last_receive() const noexcept {
+    return tells_last_receive_.load(std::memory_order_relaxed);
+  }
 
   static uint32_t local_key(Key key) noexcept { return static_cast<uint32_t>(key); }
   ibv_mr* region(Key key) const noexcept { return regions_[key >> 32]; }
@@ -89,6 +109,7 @@ class VerbsDevice final : public Device {
 
  private:
   VerbsDevice() noexcept = default;
+  void handle_event(const ibv_async_event& event) noexcept;
 
   VerbsPort port_;
   ibv_context* context_ = nullptr;
@@ -101,6 +122,8 @@ class VerbsDevice final : public Device {
   std::vector<ibv_mr*> export_regions_;
   std::vector<VerbsExport> exports_;  // of fixed capacity: they are pointed to
   OncePerSecond event_lines_;
+  std::atomic<uint32_t> fault_count_{0};
+  std::atomic<bool> tells_last_receive_{false};
 };
 
 }  // namespace bedplate

@@ -167,11 +167,14 @@ class VerbsEndpoint final : public Endpoint {
 
   // Connections (verbs_recovery.cc).
   void look_at_link() noexcept;
+  const char* why_broken() const noexcept;
   void begin_life() noexcept;
   void begin_sending() noexcept;
   // Takes the connection down. `is_fault`: the peer broke a rule and is cut off.
   void break_life(const char* why, bool is_fault) noexcept;
-  bool is_drained(uint64_t now_ns) const noexcept;
+  // Requires: the exchange thread does not bring the queue pair up.
+  void fail_queue_pair(uint64_t now_ns) noexcept;
+  bool is_drained(uint64_t now_ns) noexcept;
   void end_life() noexcept;
   void forget_loans() noexcept;
   bool make_window(Window& window) noexcept;
@@ -188,8 +191,10 @@ class VerbsEndpoint final : public Endpoint {
   bool is_live_ = false;      // the link is the shard's, and up
   bool may_send_ = false;
   bool is_draining_ = false;
+  bool must_fail_ = false;    // draining, once the queue pair is ours
   bool is_dirty_ = false;     // in the provider's list
   bool is_cut_off_ = false;
+  uint32_t cut_off_count_ = 0;
 
   // Messages: [consumed_, next_) are kept until the peer has consumed them.
   uint64_t next_ = 0;

@@ -14,6 +14,8 @@
 
 namespace bedplate {
 
+class LinkExchange;
+
 enum class LinkState : uint8_t {
   kDown,    // the exchange thread's: queue pair in RESET
   kUp,      // the shard's: what arrives is taken; sends as soon as can_send
@@ -21,16 +23,23 @@ enum class LinkState : uint8_t {
   kLost,    // down for good: the device is gone
 };
 
-struct VerbsLink {
+struct VerbsLink final : QueuePairOwner {
   // Set once.
   std::string name;
   std::optional<SocketAddress> address;  // where it listens; nothing: it dials, or nobody does
   uint16_t place = 0;                    // of this link here
+  LinkExchange* exchange = nullptr;      // whose it is while it is down
   QueuePair queue_pair;
 
   std::atomic<LinkState> state{LinkState::kDown};
   std::atomic<bool> can_send{false};    // the queue pair is ready, the peer listens
   std::atomic<bool> must_break{false};  // the exchange thread asks the shard to take it down
+  // The exchange thread still brings the queue pair up: the shard, whose the link is already, takes
+  // what arrives, but leaves the queue pair's state alone.
+  std::atomic<bool> is_connecting{false};
+  std::atomic<bool> has_worked{false};  // since it came up something sent was acknowledged
+  std::atomic<bool> was_refused{false};  // the device said so: the peer asked for what it may not
+  std::atomic<bool> has_last_receive{false};  // the device said so: no receive is under way
   std::atomic<bool> is_wanted{false};   // somebody connected to it, or it did
   std::atomic<bool> is_given_up{false};  // down for longer than one waits
 
@@ -45,6 +54,8 @@ struct VerbsLink {
   uint64_t flush_address = 0;
   uint32_t flush_key = 0;
   char host[64] = {};           // where it is, for messages
+
+  void take_event(ibv_event_type type) noexcept override;
 };
 
 }  // namespace bedplate

@@ -52,16 +52,20 @@ Error no_device() {
                         verbs_drivers());
 }
 
-// How good an address is: RoCE v2 is routable; an IPv4 address is what administrators gave.
+constexpr size_t kGidCountMax = 64;
+
+// How good an address is: RoCE v2 is routable, if the IP address is; an IPv4 address is what
+// administrators gave.
 int rank(const ibv_gid_entry& entry) noexcept {
-  if (entry.gid_type != IBV_GID_TYPE_ROCE_V2) return entry.gid_type == IBV_GID_TYPE_IB ? 1 : 0;
+  if (entry.gid_type != IBV_GID_TYPE_ROCE_V2) return entry.gid_type == IBV_GID_TYPE_IB ? 2 : 0;
   in6_addr address;
   std::memcpy(&address, entry.gid.raw, sizeof address);
-  return IN6_IS_ADDR_V4MAPPED(&address) ? 3 : 2;
+  if (IN6_IS_ADDR_LINKLOCAL(&address)) return 1;
+  return IN6_IS_ADDR_V4MAPPED(&address) ? 4 : 3;
 }
 
 void find_gid(ibv_context* context, VerbsPort* port) {
-  ibv_gid_entry entries[64];
+  ibv_gid_entry entries[kGidCountMax];
   const ssize_t count = ibv_query_gid_table(context, entries, std::size(entries), 0);
   int best = -1;
   for (ssize_t i = 0; i < count; ++i) {
@@ -100,6 +104,19 @@ const char* verbs_drivers() noexcept {
 #else
   return "those of the system";
 #endif
+}
+
+uint8_t find_gid_index(ibv_context* context, const VerbsPort& port) noexcept {
+  ibv_gid_entry entries[kGidCountMax];
+  const ssize_t count = ibv_query_gid_table(context, entries, std::size(entries), 0);
+  for (ssize_t i = 0; i < count; ++i) {
+    const bool is_same = entries[i].port_num == port.port &&
+                         std::memcmp(&entries[i].gid, &port.gid, sizeof port.gid) == 0;
+    if (is_same && entries[i].gid_type != IBV_GID_TYPE_ROCE_V1) {
+      return static_cast<uint8_t>(entries[i].gid_index);
+    }
+  }
+  return port.gid_index;
 }
 
 std::string VerbsPort::text() const {

@@ -36,6 +36,10 @@ struct VerbsPort {
   bool is_usable() const noexcept { return is_active && (is_ethernet ? has_gid : lid != 0); }
 };
 
+// Where `port` has its address now: an address that was taken away and given again may have got
+// another index. The one that is known, if it cannot be found.
+uint8_t find_gid_index(ibv_context* context, const VerbsPort& port) noexcept;
+
 // All ports of all devices that a driver was found for. Opens and closes each device.
 // Errors: no device at all, and whether a module is missing or a driver.
 Result<std::vector<VerbsPort>> list_verbs_ports();

@@ -158,9 +158,13 @@ Result<void> VerbsProvider::create(const VerbsProviderOptions& options,
   BP_TRY(device.check_demands(demands(options_.shape, device.limits(), uses_windows_)));
   const std::span<std::byte> shared =
       options_.memory.subspan(private_bytes(options_.shape), verbs_shared_bytes(options_.shape));
-  auto exported = options_.device->add_export(*options_.pool, shared, RemoteRights::kRead);
-  if (!exported.ok()) return exported.error();
-  landing_key_ = exported.value()->remote_key;
+  auto flush_word = options_.device->add_export(*options_.pool, shared.first(kPageBytes),
+                                                RemoteRights::kRead);
+  if (!flush_word.ok()) return flush_word.error();
+  auto landing = options_.device->add_export(*options_.pool, shared.subspan(kPageBytes),
+                                             RemoteRights::kRead);
+  if (!landing.ok()) return landing.error();
+  landing_key_ = landing.value()->remote_key;
   landing_.create(shared.subspan(kPageBytes));
   const uint64_t staged_bytes = landing_bytes(options_.shape);
   staging_.create(options_.memory.subspan(private_bytes(options_.shape) - staged_bytes,
@@ -175,9 +179,10 @@ Result<void> VerbsProvider::create(const VerbsProviderOptions& options,
                           .listen = options_.listen,
                           .window = options_.shape.window,
                           .message_bytes = message_bytes,
-                          .flush_key = landing_key_,
+                          .flush_key = flush_word.value()->remote_key,
                           .flush_address = reinterpret_cast<uintptr_t>(shared.data()),
                           .timing = options_.timing,
+                          .device = options_.device,
                           .completion_fd = channel_->fd,
                           .bell = &bell_,
                           .loop_bell = options_.loop_bell},
@@ -249,7 +254,8 @@ Result<void> VerbsEndpoint::create(uint16_t place, std::byte* memory) {
                                   .receives = provider_.receives_,
                                   .send_count_max = depth,
                                   .send_pieces_max = SendQueue::kPiecesMax,
-                                  .inline_bytes = kInlineBytes}));
+                                  .inline_bytes = kInlineBytes,
+                                  .owner = &link_}));
   for (Window& window : windows_) {
     if (!provider_.uses_windows_) break;
     if (!make_window(window)) {

@@ -267,6 +267,9 @@ void VerbsEndpoint::end_requests(const ibv_wc& completion) noexcept {
     has_refused_ = has_refused_ || is_refusal(completion.status);
     break_life(ibv_wc_status_str(completion.status), false);
   }
+  if (is_good && BP_UNLIKELY(!link_.has_worked.load(std::memory_order_relaxed))) {
+    link_.has_worked.store(true, std::memory_order_release);
+  }
   const Outcome failed = has_refused_ ? Outcome::kNotDone : Outcome::kUnknown;
   queue_.end_up_to(completion.wr_id, [&](const Request& request, uint32_t place, bool is_last) {
     const bool is_cut_short = request.can_be_cut_short && is_refusal(completion.status);

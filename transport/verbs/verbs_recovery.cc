@@ -1,5 +1,7 @@
 // Connections that come, break and come back. What is pending ends here, each thing once; what the
 // peer has not got is sent again, each thing once.
+#include <bit>
+
 #include "platform/clock.h"
 #include "platform/log.h"
 #include "transport/verbs/verbs_provider.h"
@@ -11,6 +13,10 @@ namespace {
 // again by the peer. And a device that forgets to flush is not waited for.
 constexpr uint64_t kDrainNsMin = 2 * kNsPerMs;
 constexpr uint64_t kDrainNsMax = kNsPerSecond;
+
+// So often a peer that breaks the rules, and comes back as another instance, is told of each time;
+// then whenever the number has doubled.
+constexpr uint32_t kCutOffsTold = 16;
 
 }  // namespace
 
@@ -45,9 +51,21 @@ void VerbsEndpoint::look_at_link() noexcept {
   if (is_draining_ || link_.state.load(std::memory_order_acquire) != LinkState::kUp) return;
   if (!is_live_) begin_life();
   if (is_live_ && link_.must_break.load(std::memory_order_acquire)) {
-    break_life("the peer is gone or begins anew", false);
+    break_life(why_broken(), false);
   }
   if (is_live_ && !may_send_ && link_.can_send.load(std::memory_order_acquire)) begin_sending();
+}
+
+// Whoever asks for memory that it was not given breaks the queue pair at both ends. Some devices
+// tell that end whose memory it is by an event, others by nothing but the state.
+const char* VerbsEndpoint::why_broken() const noexcept {
+  const bool is_ours = !link_.is_connecting.load(std::memory_order_acquire);
+  const bool has_failed = is_ours && link_.queue_pair.is_failed();
+  if (link_.was_refused.load(std::memory_order_acquire) || (has_failed && queue_.is_idle())) {
+    return "it asked for memory that it was not given";
+  }
+  return has_failed ? "it is silent, or asked for memory that it was not given"
+                    : "the peer is gone or begins anew";
 }
 
 void VerbsEndpoint::begin_life() noexcept {
@@ -80,30 +98,49 @@ void VerbsEndpoint::break_life(const char* why, bool is_fault) noexcept {
   if (!is_live_) return;
   VerbsCounters& counters = *provider_.options_.counters;
   if (may_send_) counters.broken.add(1);
-  if (is_fault) counters.cut_off.add(1);
-  // The exchange tells of those that never came to be.
-  if (why != nullptr && (may_send_ || is_fault)) {
+  if (is_fault) {
+    counters.cut_off.add(1);
+    ++cut_off_count_;
+  }
+  const bool is_told = is_fault ? cut_off_count_ <= kCutOffsTold ||
+                                      std::has_single_bit(cut_off_count_)
+                                : may_send_;  // the exchange tells of what never came to be
+  if (why != nullptr && is_told) {
     BP_LOG_WARNING("verbs: %s %s at %s: %s", is_fault ? "cutting off" : "lost the connection to",
                    link_.name.c_str(), link_.host, why);
   }
   is_live_ = may_send_ = false;
   is_draining_ = true;
   is_cut_off_ = is_fault;
-  link_.queue_pair.fail();
-  // It comes back behind all others, which so are known to have ended.
-  queue_.add(IBV_WR_SEND, {.kind = RequestKind::kMarker});
-  queue_.post();
-  const uint64_t now_ns = monotonic_ns();
-  drained_ns_min_ = now_ns + kDrainNsMin;
-  drained_ns_max_ = now_ns + kDrainNsMax;
+  must_fail_ = true;
+  if (!link_.is_connecting.load(std::memory_order_acquire)) fail_queue_pair(monotonic_ns());
   ++provider_.draining_count_;
   link_.must_break.store(true, std::memory_order_release);
   provider_.exchange_.wake();  // it rings until the end of it
 }
 
-bool VerbsEndpoint::is_drained(uint64_t now_ns) const noexcept {
-  return now_ns >= drained_ns_max_ || (now_ns >= drained_ns_min_ && queue_.is_idle()) ||
-         provider_.is_lost_;
+void VerbsEndpoint::fail_queue_pair(uint64_t now_ns) noexcept {
+  must_fail_ = false;
+  link_.queue_pair.fail();
+  // It comes back behind all others, which so are known to have ended.
+  queue_.add(IBV_WR_SEND, {.kind = RequestKind::kMarker});
+  queue_.post();
+  drained_ns_min_ = now_ns + kDrainNsMin;
+  drained_ns_max_ = now_ns + kDrainNsMax;
+}
+
+// A device that says when the shared queue has got all receives back is waited for: what it still
+// held would be lost to the reset.
+bool VerbsEndpoint::is_drained(uint64_t now_ns) noexcept {
+  if (provider_.is_lost_) return true;
+  if (must_fail_) {
+    if (link_.is_connecting.load(std::memory_order_acquire)) return false;
+    fail_queue_pair(now_ns);
+  }
+  if (now_ns >= drained_ns_max_) return true;
+  const bool has_receives = provider_.options_.device->tells_last_receive() &&
+                            !link_.has_last_receive.load(std::memory_order_acquire);
+  return now_ns >= drained_ns_min_ && queue_.is_idle() && !has_receives;
 }
 
 void VerbsEndpoint::end_life() noexcept {

@@ -1,0 +1,309 @@
+// How connections are made and ended (link_exchange): both sides dial at once, a peer says hello
+// that is connected already, one that was cut off comes back as another, a host falls silent, a
+// link breaks as soon as it is up. And what the log says about it.
+#include <algorithm>
+#include <string>
+
+#include "tests/support/skip.h"
+#include "tests/support/stderr_capture.h"
+#include "tests/transport/group_rig.h"
+#include "tests/transport/verbs_rig.h"
+#include "tests/transport/verbs_stranger.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+using namespace bedplate::test;
+
+TEST_GROUP(VerbsLinks) {
+  std::unique_ptr<VerbsRig> rig;
+  uint32_t heard = 0;
+
+  void start(const VerbsRigOptions& options) {
+    rig = std::make_unique<VerbsRig>(options);
+    for (VerbsSide* side : {&rig->a, &rig->b}) {
+      if (!side->messenger) continue;
+      side->messenger->set_handler(kHeard, {[](void* count, const Message&) noexcept {
+                                              ++*static_cast<uint32_t*>(count);
+                                            },
+                                            &heard});
+    }
+  }
+  StrangerOptions stranger(const char* name, const char* suffix = "") {
+    return {.device = &rig->device(),
+            .keys = &rig->keys(),
+            .address = parse_socket_address(rig->address() + suffix).take(),
+            .name = name,
+            .meanwhile = [this] { rig->poll(); }};
+  }
+  // One message from a to b.
+  void check_that_a_reaches_b() {
+    const uint32_t before = heard;
+    CHECK(rig->poll_until([&] { return rig->a.to("b").am_send(kHeard, {}) == SendStatus::kDone; }));
+    CHECK(rig->poll_until([&] { return heard == before + 1; }));
+  }
+  // Where a dials, if the test is b; b, if it is a.
+  Fd listen_as(const char* name) {
+    const bool is_b = *name == 'b';
+    const std::string address = rig->address() + (is_b ? "" : "-a");
+    Fd listener = listen_at(parse_socket_address(address).take()).take();
+    set_blocking(listener.number(), false);
+    if (is_b) rig->a.to("b");
+    else rig->b.to("a");
+    return listener;
+  }
+  static uint64_t count_of(const std::string& text, const std::string& part) {
+    uint64_t count = 0;
+    for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+      ++count;
+    }
+    return count;
+  }
+};
+
+TEST(VerbsLinks, BothMayDialAtOnce) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  for (int i = 0; i < 20; ++i) {
+    start({.both_dial = true});
+    CHECK(rig->connect());
+    check_that_a_reaches_b();
+    LONGS_EQUAL(0, rig->a.counters.broken.read() + rig->b.counters.broken.read());
+  }
+}
+
+TEST(VerbsLinks, WhenBothHaveSaidHelloTheFirstNameGoesOn) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  VerbsRigOptions options;
+  options.both_dial = true;
+  options.has_b = false;
+  start(options);
+  {
+    const Fd listener = listen_as("b");
+    Stranger called(stranger("b")), calling(stranger("b", "-a"));
+    CHECK(called.pick_up(listener).has_value());
+    calling.dial();
+    const ExchangeRecord hello = calling.hello();
+    calling.say(&hello, sizeof hello);
+    const auto answer = calling.answer();
+    CHECK(answer.has_value());
+    CHECK(check_record(*answer, ExchangeKind::kRefusal) == Refusal::kNone);
+    LONGS_EQUAL(Refusal::kCrossing, static_cast<Refusal>(answer->refusal));
+    LONGS_EQUAL(0, rig->a.verbs->refused_count());  // nobody's fault
+  }
+  unlink(rig->address().c_str() + 5);
+  options.has_b = true;
+  options.has_a = false;
+  rig.reset();
+  start(options);
+  const Fd listener = listen_as("a");
+  Stranger called(stranger("a")), calling(stranger("a"));
+  CHECK(called.pick_up(listener).has_value());
+  CHECK(calling.connect());
+  CHECK_FALSE(called.answer().has_value());  // b has given that up
+  CHECK(rig->poll_until([&] { return VerbsProvider::is_connected(rig->b.to("a")); }));
+}
+
+TEST(VerbsLinks, WhoSaysHelloAgainHasLostTheConnection) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  start({.has_c = true});
+  CHECK(rig->connect());
+  Stranger first(stranger("c"));
+  CHECK(first.connect());
+  CHECK(rig->poll_until([&] { return VerbsProvider::is_connected(rig->b.to("c")); }));
+  Stranger second(stranger("c"));  // the same instance, which does not know that it is up
+  CHECK(second.connect());
+  CHECK(rig->poll_until([&] { return rig->b.counters.connected.read() == 3; }));
+  LONGS_EQUAL(1, rig->b.counters.broken.read());
+  check_that_a_reaches_b();
+}
+
+TEST(VerbsLinks, AHelloThatWaitsCannotBeSaidAnew) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  start({.has_c = true});
+  CHECK(rig->connect());
+  Stranger first(stranger("c"));
+  CHECK(first.connect());
+  CHECK(rig->poll_until([&] { return VerbsProvider::is_connected(rig->b.to("c")); }));
+  Stranger second(stranger("c"));
+  struct {
+    ExchangeRecord hello;
+    char more[127];
+  } said = {second.hello(), {}};
+  // It is let wait until the link is down: what would be believed then is checked no more.
+  std::memcpy(said.more, kExchangeMagic, sizeof kExchangeMagic);
+  second.dial();
+  second.say(&said, sizeof said.hello + sizeof said.more);
+  const auto answer = second.answer();
+  CHECK(answer.has_value());
+  CHECK(check_record(*answer, ExchangeKind::kRefusal) == Refusal::kNone);
+  LONGS_EQUAL(Refusal::kMalformed, static_cast<Refusal>(answer->refusal));
+  LONGS_EQUAL(2, rig->b.counters.connected.read());
+  check_that_a_reaches_b();
+}
+
+TEST(VerbsLinks, WhoIsNotReadyAfterItsWelcomeIsHungUpOn) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  start({.has_c = true});
+  CHECK(rig->connect());
+  for (bool speaks : {true, false}) {
+    Stranger stranger(this->stranger("c"));
+    stranger.dial();
+    const ExchangeRecord hello = stranger.hello();
+    stranger.say(&hello, sizeof hello);
+    CHECK(stranger.answer().has_value());
+    if (speaks) stranger.say(&hello, sizeof hello);
+    else stranger.hang_up();
+    if (speaks) CHECK_FALSE(stranger.answer().has_value());
+    CHECK_FALSE(VerbsProvider::is_connected(rig->b.to("c")));
+  }
+  Stranger good(stranger("c"));
+  CHECK(good.connect());
+  CHECK(rig->poll_until([&] { return VerbsProvider::is_connected(rig->b.to("c")); }));
+  check_that_a_reaches_b();
+}
+
+TEST(VerbsLinks, AClaimThatIsFalseIsCutOffAtOnce) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  start({.has_c = true});
+  CHECK(rig->connect());
+  const uint64_t begin_ns = monotonic_ns();
+  for (uint64_t i = 1; i <= 20; ++i) {
+    Stranger stranger(this->stranger("c"));
+    stranger.instance = 100 + i;
+    CHECK(stranger.connect());
+    stranger.hang_up();
+    ExchangeRecord claim = stranger.hello();
+    claim.known_instance = stranger.peer_instance;
+    claim.received = 5;  // of nothing that was sent
+    finish_record(claim);
+    stranger.dial();
+    stranger.say(&claim, sizeof claim);
+    CHECK(rig->poll_until([&] { return rig->b.counters.cut_off.read() == i; }));
+    stranger.hang_up();
+    stranger.instance += 1000;
+    CHECK(stranger.connect());
+  }
+  // Each queue pair was given back, and not only once a device is no longer waited for.
+  CHECK(monotonic_ns() - begin_ns < 10 * kNsPerSecond);
+  check_that_a_reaches_b();
+}
+
+TEST(VerbsLinks, WhoWasCutOffIsDialedOnUntilItIsAnother) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  VerbsRigOptions options;
+  options.has_b = false;
+  options.timing.backoff_ns_max = 100 * kNsPerMs;
+  start(options);
+  const Fd listener = listen_as("b");
+  {
+    Stranger stranger(this->stranger("b"));
+    CHECK(stranger.be_called(listener));
+    stranger.post(stranger.header(VerbsMessageKind{77}), "", 0);
+    CHECK(rig->poll_until([&] { return rig->a.counters.cut_off.read() == 1; }));
+    CHECK(rig->poll_until([&] { return rig->a.to("b").am_send(kHeard, {}) == SendStatus::kGone; }));
+  }
+  {
+    Stranger stranger(this->stranger("b"));  // the same instance
+    CHECK_FALSE(stranger.be_called(listener));
+    CHECK(rig->a.to("b").am_send(kHeard, {}) == SendStatus::kGone);
+  }
+  Stranger repaired(stranger("b"));
+  repaired.instance = 4712;
+  CHECK(repaired.be_called(listener));
+  repaired.post(repaired.header(), "", 0);
+  CHECK(rig->poll_until([&] { return heard == 1; }));
+  unlink(rig->address().c_str() + 5);
+}
+
+TEST(VerbsLinks, WhatBreaksAsSoonAsItIsUpIsDialedMoreAndMoreSeldom) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  VerbsRigOptions options;
+  options.has_b = false;
+  options.timing.give_up_ns = 500 * kNsPerMs;
+  start(options);
+  const Fd listener = listen_as("b");
+  Stranger stranger(this->stranger("b"));
+  int call_count = 0;
+  for (const uint64_t end_ns = monotonic_ns() + kNsPerSecond; monotonic_ns() < end_ns;) {
+    stranger.be_called(listener);
+    stranger.hang_up();
+    ++call_count;
+  }
+  CHECK(call_count >= 2 && call_count <= 9);  // after 10, 20, 40, ... ms
+  // What was up for moments is given up as what never was.
+  CHECK(rig->poll_until([&] { return rig->a.to("b").am_send(kHeard, {}) == SendStatus::kGone; }));
+  unlink(rig->address().c_str() + 5);
+}
+
+TEST(VerbsLinks, AHostThatFallsSilentIsNoticedWithoutAWord) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  if (std::getenv("BEDPLATE_DISPOSABLE_MACHINE") == nullptr) {
+    BP_SKIP("it takes the network down, which only the guest may");
+  }
+  VerbsRigOptions options;
+  options.listens_by_tcp = true;
+  options.timing.silence_ns_max = kNsPerSecond;
+  start(options);
+  CHECK(rig->connect());
+  check_that_a_reaches_b();
+  CHECK(set_loopback(false));
+  const bool is_noticed = rig->poll_until([&] {
+    return rig->a.counters.broken.read() == 1 && rig->b.counters.broken.read() == 1;
+  }, 5);
+  CHECK(set_loopback(true));
+  CHECK(is_noticed);
+  CHECK(rig->connect());
+  check_that_a_reaches_b();
+}
+
+TEST(VerbsLinks, WhoAsksForWhatItMayNotIsNamedByItsVictim) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  alignas(4096) static std::byte unused[1];
+  auto* exported = static_cast<std::byte*>(std::aligned_alloc(4096, 8192));
+  start({.exported = {exported, 4096}, .has_c = true});
+  CHECK(rig->connect());
+  const VerbsExport* open = rig->device().find_export(exported, 4096, kRead);
+  CHECK(open != nullptr);
+  struct {
+    const void* address;
+    uint32_t key;
+  } const wrongs[] = {{exported, open->remote_key + 0x1000},
+                      {exported + 4096, open->remote_key},
+                      {unused, open->remote_key}};
+  for (const auto& wrong : wrongs) {
+    StderrCapture log;
+    Stranger stranger(this->stranger("c"));
+    CHECK(stranger.connect());
+    CHECK(rig->poll_until([&] { return VerbsProvider::is_connected(rig->b.to("c")); }));
+    const uint64_t before = rig->b.counters.broken.read();
+    LONGS_EQUAL(IBV_WC_REM_ACCESS_ERR,
+                stranger.write(reinterpret_cast<uintptr_t>(wrong.address), wrong.key));
+    stranger.hang_up();  // soft RoCE has no event for it
+    CHECK(rig->poll_until([&] { return rig->b.counters.broken.read() == before + 1; }));
+    const std::string text = log.finish();
+    LONGS_EQUAL(1, count_of(text, "verbs: lost the connection to c at a local socket: it asked for "
+                                  "memory that it was not given"));
+    CHECK(rig->poll_until([&] { return !VerbsProvider::is_connected(rig->b.to("c")); }));
+    check_that_a_reaches_b();
+  }
+  LONGS_EQUAL(0, rig->a.counters.broken.read());
+  rig.reset();
+  std::free(exported);
+}
+
+TEST(VerbsLinks, TheLandingZonesKeyIsToldToWhoBorrowsOnly) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  start({.has_c = true});
+  CHECK(rig->connect());
+  Stranger stranger(this->stranger("c"));
+  stranger.dial();
+  const ExchangeRecord hello = stranger.hello();
+  stranger.say(&hello, sizeof hello);
+  const auto welcome = stranger.answer();
+  CHECK(welcome.has_value());
+  const auto* flush_word = reinterpret_cast<const std::byte*>(welcome->flush_address);
+  const VerbsExport* told = rig->device().find_export(flush_word, 8, kRead);
+  CHECK(told != nullptr);
+  LONGS_EQUAL(welcome->flush_key, told->remote_key);
+  LONGS_EQUAL(4096, told->memory.size());  // its page, and not what lies behind it
+}
