@@ -52,6 +52,7 @@ step hostile make --no-print-directory MODE=asan HOSTILE_SECONDS=60 hostile-peer
 step fuzz-nbd make --no-print-directory fuzz-run
 step system /usr/bin/python3 tests/system/run.py
 step guest /usr/bin/python3 tests/guest/guest_test.py
+step verbs /usr/bin/python3 tests/guest/verbs_test.py
 step image /usr/bin/python3 tests/guest/image_test.py
 step image-crash /usr/bin/python3 tests/guest/image_crash_test.py
 

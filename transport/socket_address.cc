@@ -121,19 +121,19 @@ const char* cure_of_refusal(int error_number, bool is_unix) {
   switch (error_number) {
     case EADDRINUSE:
       return is_unix ? "stop the program that listens there, remove the file, or choose another "
-                       "path in [blockd] listen"
+                       "path to listen at"
                      : "stop the program that listens there (`ss -ltnp` names it), or choose "
-                       "another port in [blockd] listen";
+                       "another port";
     case EADDRNOTAVAIL:
-      return "choose an address that this machine has (`ip address` lists them) in [blockd] listen";
+      return "choose an address that this machine has (`ip address` lists them)";
     case EACCES:
     case EPERM:
     case EROFS:
-      return is_unix ? "choose a directory in [blockd] listen that this user may write to"
-                     : "choose a port over 1023 in [blockd] listen, or run as root";
+      return is_unix ? "choose a directory that this user may write to"
+                     : "choose a port over 1023, or run as root";
     case ENOENT:
-    case ENOTDIR: return "make its directory, or choose another path in [blockd] listen";
-    default: return "choose another address in [blockd] listen";
+    case ENOTDIR: return "make its directory, or choose another path";
+    default: return "choose another address to listen at";
   }
 }
 

@@ -6,6 +6,7 @@
 #include "apps/boot/appliance_plan.h"
 #include "apps/boot/counters_file.h"
 #include "apps/boot/listeners.h"
+#include "apps/boot/peers.h"
 #include "apps/boot/preflight.h"
 
 namespace bedplate {
@@ -30,6 +31,8 @@ std::vector<Error> find_problems(const char* path) {
   });
   Listeners listeners;
   if (configuration.value().blockd.enabled) listeners.open(addresses, &problems);
+  Peers peers;
+  peers.open(configuration.value(), plan.value(), &problems);
   const ApplianceSettings& settings = configuration.value().appliance;
   if (auto checked = check_counters_file(settings.runtime_directory, settings.name);
       !checked.ok()) {

@@ -147,6 +147,30 @@ Json groups_json(const CountersLayout& layout) {
   return groups;
 }
 
+// Absent from what a process without a device has: all but the device.
+Json verbs_json(const PeersCounters& peers) {
+  if (peers.device[0] == '\0') return {{"device", "none that could be used"}};
+  const VerbsCounters& c = peers.verbs;
+  Json list = Json::array();
+  for (uint32_t i = 0; i < std::min(peers.peer_count, kVerbsPeerCountMax); ++i) {
+    const auto state = static_cast<PeerState>(peers.peers[i].state.read());
+    list.push_back({{"name", peers.peers[i].name.text}, {"state", to_text(state)}});
+  }
+  return {{"device", peers.device},
+          {"async_events", peers.async_events.read()},
+          {"exchanges_refused", peers.refused.read()},
+          {"sent", c.sent.read()},
+          {"received", c.received.read()},
+          {"unhandled", c.unhandled.read()},
+          {"resent", c.resent.read()},
+          {"lost", c.lost.read()},
+          {"connected", c.connected.read()},
+          {"broken", c.broken.read()},
+          {"cut_off", c.cut_off.read()},
+          {"landed_bytes", c.landed.read()},
+          {"peers", std::move(list)}};
+}
+
 Json blockd_json(const CountersLayout& layout) {
   const ConnectionCounters& c = layout.connections;
   const VolumeCounters& v = layout.volumes;
@@ -182,6 +206,7 @@ Json stats_json(const CountersSnapshot& snapshot) {
   json["heap_owners"] = heap_owners_json(layout);
   json["shards"] = shards_json(layout);
   if (layout.group_count != 0) json["groups"] = groups_json(layout);
+  if (layout.has_verbs != 0) json["verbs"] = verbs_json(layout.peers);
   if (layout.has_blockd != 0) json["blockd"] = blockd_json(layout);
   return json;
 }
@@ -228,6 +253,16 @@ void print_heap(const Json& json) {
   }
 }
 
+void print_verbs(Json verbs) {
+  const Json peers = verbs.value("peers", Json::array());
+  verbs.erase("peers");
+  print_group("verbs", verbs);
+  for (const Json& peer : peers) {
+    std::printf("  peer %-21s %s\n", peer["name"].get<std::string>().c_str(),
+                peer["state"].get<std::string>().c_str());
+  }
+}
+
 void print_text(const Json& json) {
   std::printf("%s: pid %s, %s\n", json["name"].get<std::string>().c_str(),
               json["pid"].dump().c_str(),
@@ -259,6 +294,7 @@ void print_text(const Json& json) {
       print_group("group " + group["name"].get<std::string>(), group);
     }
   }
+  if (json.contains("verbs")) print_verbs(json["verbs"]);
   if (json.contains("blockd")) print_group("blockd", json["blockd"]);
 }
 

@@ -64,9 +64,10 @@ bool Appliance::boot() {
   if (!check() || !report(reserve())) return false;
   if (supervisor_ != nullptr && !report(supervisor_->memory_taken())) return false;
   if (!report(start_shards())) return false;
-  hold_pages();
   create_services();
-  if (!report(create_messaging()) || !report(seal())) return false;
+  if (!report(create_messaging()) || !report(create_peers())) return false;
+  hold_pages();
+  if (!report(seal())) return false;
   if (supervisor_ != nullptr && !report(supervisor_->about_to_serve())) return false;
   start_serving();
   return report(messaging_.serve());
@@ -76,6 +77,7 @@ bool Appliance::boot() {
 bool Appliance::check() {
   std::vector<Error> problems = preflight(configuration_, plan_);
   if (configuration_.blockd.enabled) listeners_.open(configuration_.blockd.listen, &problems);
+  peers_.open(configuration_, plan_, &problems);
   const ApplianceSettings& settings = configuration_.appliance;
   if (auto made = counters_.create(settings.runtime_directory, settings.name); !made.ok()) {
     problems.push_back(made.error());
@@ -138,7 +140,8 @@ Result<void> Appliance::start_shards() {
   return {};
 }
 
-// No device has registered the pool when every shard's sockets go through epoll.
+// No device has registered the pool when every shard's sockets go through epoll, and there are no
+// verbs.
 void Appliance::hold_pages() {
   if ((process_pool().stoppers() & kPinStops) != 0) return;
   if (auto held = page_pin_.create(process_pool()); !held.ok()) log_error(held.error());
@@ -164,6 +167,13 @@ Result<void> Appliance::create_messaging() {
                            layout.groups));
   layout.group_count = messaging_.group_count();
   return {};
+}
+
+Result<void> Appliance::create_peers() {
+  CountersLayout& layout = counters_.layout();
+  layout.has_verbs = configuration_.verbs.enabled;
+  return peers_.create(configuration_, process_pool(),
+                       shards_[configuration_.verbs.shard]->loop(), layout.peers);
 }
 
 // The plan knows that these owners are there.
@@ -249,8 +259,10 @@ void Appliance::start_serving() {
     const bool starts_server = block_server_ && configuration_.blockd.connections_shard == i;
     BlockServer* server = starts_server ? block_server_.get() : nullptr;
     const auto index = static_cast<uint32_t>(i);
-    shards_[i]->run([server, index, supervisor = supervisor_] {
+    Peers* peers = configuration_.verbs.shard == i ? &peers_ : nullptr;
+    shards_[i]->run([server, peers, index, supervisor = supervisor_] {
       if (supervisor != nullptr) supervisor->loop_begins(index);
+      if (peers != nullptr) peers->begin();
       if (server != nullptr) server->start();
     });
   }
@@ -286,6 +298,7 @@ void Appliance::refresh_counters() noexcept {
   }
   refresh_heap_counters();
   messaging_.refresh_counters();
+  peers_.refresh_counters();
 }
 
 void Appliance::refresh_heap_counters() noexcept {
@@ -327,15 +340,28 @@ int Appliance::serve_until_signal() {
   messaging_.stop();
   for (auto& shard : shards_) shard->stop();
   refresh_counters();
+  stop();
   return std::max(signal_number, 0);
 }
 
+// In this order: threads of messaging and peers ring the shards, and no shard polls a peer that is
+// closed.
+void Appliance::stop() noexcept {
+  messaging_.stop();
+  for (auto& shard : shards_) shard->stop();
+  peers_.close();
+}
+
+bool Appliance::is_drained() const noexcept {
+  return (!block_server_ || block_server_->is_drained()) && peers_.is_drained();
+}
+
 void Appliance::drain() noexcept {
-  if (!block_server_) return;
-  block_server_->request_drain();
+  if (block_server_) block_server_->request_drain();
+  peers_.request_drain();
   const uint64_t deadline_ns =
       monotonic_ns() + configuration_.appliance.drain_timeout_ms * kNsPerMs;
-  while (!block_server_->is_drained()) {
+  while (!is_drained()) {
     if (monotonic_ns() >= deadline_ns) {
       BP_LOG_WARNING("%s: not drained after %u ms: closing the connections that are left",
                      configuration_.appliance.name.c_str(),

@@ -6,6 +6,8 @@
 
 #include <csignal>
 #include <memory>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "apps/blockd/block_server.h"
@@ -14,6 +16,7 @@
 #include "apps/boot/counters_file.h"
 #include "apps/boot/listeners.h"
 #include "apps/boot/messaging.h"
+#include "apps/boot/peers.h"
 #include "apps/boot/shard.h"
 #include "apps/boot/supervisor.h"
 #include "transport/uring/page_pin.h"
@@ -27,7 +30,7 @@ class Appliance {
       : configuration_(std::move(configuration)), supervisor_(supervisor) {}
   Appliance(const Appliance&) = delete;
   Appliance& operator=(const Appliance&) = delete;
-  ~Appliance() { messaging_.stop(); }  // its threads ring the shards
+  ~Appliance() { stop(); }
 
   // Boots up to the seal and starts to serve. On failure prints every problem and returns false;
   // what was opened is closed again when this object goes.
@@ -38,6 +41,17 @@ class Appliance {
   // stop then; drains. Returns the signal's number, 0 when it was none.
   int serve_until_signal();
 
+  // For an application: what it exchanges messages with other appliances with, on the shard that
+  // [verbs] names; nullptr where there is no [verbs], or no device and none is required. Handlers
+  // are set before the shards begin, in Supervisor::about_to_serve.
+  // Threads: from about_to_serve() on; what it leads to is the shard's.
+  Messenger* peers() noexcept { return peers_.is_there() ? &peers_.messenger() : nullptr; }
+  // The memory of [[verbs.export]] `name`, also where nobody can reach it; empty: there is none.
+  // Threads: from about_to_serve() on, any.
+  std::span<std::byte> exported(std::string_view name) const noexcept {
+    return peers_.exported(name);
+  }
+
  private:
   bool check();
   Result<void> reserve();
@@ -46,6 +60,7 @@ class Appliance {
   Result<void> hand_over_heap();
   void create_services();
   Result<void> create_messaging();
+  Result<void> create_peers();
   void apply_limits() noexcept;
   Result<void> seal();
   void report_ways_back() noexcept;
@@ -55,6 +70,8 @@ class Appliance {
   void refresh_counters() noexcept;
   void refresh_heap_counters() noexcept;
   void drain() noexcept;
+  bool is_drained() const noexcept;
+  void stop() noexcept;
 
   Configuration configuration_;
   Supervisor* supervisor_;
@@ -67,6 +84,7 @@ class Appliance {
   // After what they use: shards stop first when the appliance goes.
   std::unique_ptr<BlockServer> block_server_;
   Messaging messaging_;
+  Peers peers_;
   std::vector<std::unique_ptr<Shard>> shards_;
 };
 

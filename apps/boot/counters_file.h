@@ -13,6 +13,7 @@
 #include "alloc/heap_owner.h"
 #include "alloc/heap_walk.h"
 #include "apps/blockd/block_server_counters.h"
+#include "apps/boot/configuration.h"
 #include "pinned_pool/membership.h"
 #include "pinned_pool/pool_map.h"
 #include "platform/file.h"
@@ -20,6 +21,7 @@
 #include "transport/event_loop.h"
 #include "transport/shm/shm_provider.h"
 #include "transport/stream_sockets.h"
+#include "transport/verbs/verbs_provider.h"
 
 namespace bedplate {
 
@@ -73,6 +75,21 @@ struct alignas(kCacheLineBytes) GroupCounters {
   alignas(kCacheLineBytes) ShmCounters shm;  // its shard writes
 };
 
+struct PeerCounters {
+  OwnerName name;
+  Counter state;  // PeerState
+};
+
+// What there is of [verbs]; `device` is empty where it has none.
+struct alignas(kCacheLineBytes) PeersCounters {
+  char device[160] = {};  // and its port: VerbsPort::text()
+  uint32_t peer_count = 0;
+  Counter refused;        // exchanges
+  Counter async_events;   // of the device
+  alignas(kCacheLineBytes) VerbsCounters verbs;  // its shard writes
+  alignas(kCacheLineBytes) PeerCounters peers[kVerbsPeerCountMax];
+};
+
 // The file's content. Changing it changes kCountersVersion.
 struct CountersLayout {
   std::atomic<uint64_t> magic{0};  // stored last at creation, with release
@@ -97,13 +114,15 @@ struct CountersLayout {
   HeapOwnerCounters heap_owners[kHeapOwnerCountMax];
   uint32_t group_count = 0;
   GroupCounters groups[kGroupCountMax];
+  uint32_t has_verbs = 0;
+  PeersCounters peers;
   uint32_t has_blockd = 0;
   ConnectionCounters connections;
   VolumeCounters volumes;
 };
 
 inline constexpr uint64_t kCountersMagic = 0x31'73'74'61'74'73'70'62;  // "bpstats1"
-inline constexpr uint32_t kCountersVersion = 5;
+inline constexpr uint32_t kCountersVersion = 6;
 
 // Finds out whether CountersFile::create would succeed now, and leaves everything as it was.
 Result<void> check_counters_file(const std::string& directory, const std::string& name);

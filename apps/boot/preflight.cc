@@ -128,8 +128,8 @@ void check_locked_memory(const Configuration& configuration, const AppliancePlan
   if (configuration.event_loop.sockets != SocketBackendChoice::kEpoll) {
     needed += plan.pool.total_bytes() * configuration.shards.size();
   }
-  // So is an RDMA device. Those that join have limits of their own.
-  if (!plan.verbs.empty()) needed += plan.verbs[0].locked_bytes;
+  // So is an RDMA device. Where none is required, no limit is, and those that join have their own.
+  if (configuration.verbs.required && !plan.verbs.empty()) needed += plan.verbs[0].locked_bytes;
   if (limit >= needed || may_lock(needed)) return;
   Error error;
   error.set_doing("looking at the limit of locked memory");

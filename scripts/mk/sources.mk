@@ -24,7 +24,7 @@ TRANSPORT := doorbell endpoint epoll/epoll_sockets event_loop group_terms ip_add
              verbs/verbs_wire verbs/window_probe
 BOOT := appliance appliance_plan configuration configuration_checks configuration_keys \
         configuration_values configuration_words counters_file listeners messages_plan messaging \
-        peers_plan preflight shard toml_reader
+        peers peers_plan preflight shard toml_reader
 INIT := capabilities core_dump crash drill init kernel_command_line machine modules mounts netlink \
         network watchdog
 BLOCKD := block_server connection_datapath nbd_negotiation volume_datapath

@@ -245,17 +245,22 @@ def single_copy_over_modules_that_are_given():
     guest.expect_exit(0)
 
 
-def verbs_over_soft_roce():
-    """All that talks to an RDMA device: rxe0 on lo, made by the tests themselves."""
+def verbs_modules():
+    """The modules of soft RoCE, in the order in which they are loaded."""
     image = os.path.join(os.path.dirname(RUN), "..", "..", "scripts", "image")
     subprocess.run([os.path.join(image, "kernel.sh")], check=True)
     kernel = os.path.join(image, "..", "..", "build", "kernel", "modules")
     paths = subprocess.run([os.path.join(image, "modules.py"), kernel, "ib_uverbs", "rdma_ucm",
                             "rdma_rxe"], stdout=subprocess.PIPE, encoding="utf-8",
                            check=True).stdout
+    return " ".join(paths.split())
+
+
+def verbs_over_soft_roce():
+    """All that talks to an RDMA device: rxe0 on lo, made by the tests themselves."""
     guest = Guest("/bin/sh", "-c",
                   "/bedplate-tests -g Verbs -g ProviderConformance && /bedplate doctor",
-                  modules=" ".join(paths.split()), seconds=240)
+                  modules=verbs_modules(), seconds=240)
     guest.expect_exit(0)
     passed = int(guest.expect(r"^(\d+) passed, 0 failed, \d+ skipped$").group(1))
     if passed < 40 or "no RDMA device" in guest.output:

@@ -177,6 +177,7 @@ class VerbsEndpoint final : public Endpoint {
   bool is_drained(uint64_t now_ns) noexcept;
   void end_life() noexcept;
   void forget_loans() noexcept;
+  bool settle() noexcept;
   bool make_window(Window& window) noexcept;
 
   VerbsProvider& provider_;

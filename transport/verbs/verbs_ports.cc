@@ -6,6 +6,7 @@
 
 #include <arpa/inet.h>
 #include <dirent.h>
+#include <ifaddrs.h>
 #include <netinet/in.h>
 #include <unistd.h>
 
@@ -64,12 +65,35 @@ int rank(const ibv_gid_entry& entry) noexcept {
   return IN6_IS_ADDR_V4MAPPED(&address) ? 4 : 3;
 }
 
+// Whether an interface of this machine has the address that `gid` stands for. Of RoCE the kernel
+// also lists one that it made up from the hardware's address: nothing can be sent from there.
+bool is_assigned(const ibv_gid& gid) noexcept {
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return true;
+  bool is_found = false;
+  for (const ifaddrs* one = all; one != nullptr && !is_found; one = one->ifa_next) {
+    if (one->ifa_addr == nullptr) continue;
+    in6_addr address = {};
+    if (one->ifa_addr->sa_family == AF_INET6) {
+      address = reinterpret_cast<const sockaddr_in6*>(one->ifa_addr)->sin6_addr;
+    } else if (one->ifa_addr->sa_family == AF_INET) {
+      address.s6_addr[10] = address.s6_addr[11] = 0xff;
+      std::memcpy(&address.s6_addr[12],
+                  &reinterpret_cast<const sockaddr_in*>(one->ifa_addr)->sin_addr, sizeof(in_addr));
+    }
+    is_found = std::memcmp(&address, gid.raw, sizeof address) == 0;
+  }
+  freeifaddrs(all);
+  return is_found;
+}
+
 void find_gid(ibv_context* context, VerbsPort* port) {
   ibv_gid_entry entries[kGidCountMax];
   const ssize_t count = ibv_query_gid_table(context, entries, std::size(entries), 0);
   int best = -1;
   for (ssize_t i = 0; i < count; ++i) {
     if (entries[i].port_num != port->port || rank(entries[i]) <= best) continue;
+    if (port->is_ethernet && !is_assigned(entries[i].gid)) continue;
     best = rank(entries[i]);
     port->gid = entries[i].gid;
     port->gid_index = static_cast<uint8_t>(entries[i].gid_index);

@@ -118,6 +118,10 @@ class VerbsProvider final : public Provider {
   // In the order of the options. Threads: any.
   PeerState peer_state(uint32_t index) const noexcept;
 
+  // Before it goes: whether all that was accepted has reached its peer, as far as there are
+  // connections. Asks for what is needed to know it: polled until it says yes. Threads: the shard's.
+  bool settle() noexcept;
+
   // Whether messages can be sent to `endpoint`, one of this provider's, now.
   static bool is_connected(const Endpoint& endpoint) noexcept;
   uint64_t refused_count() const noexcept { return exchange_.refused_count(); }

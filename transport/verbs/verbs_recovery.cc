@@ -188,6 +188,22 @@ void VerbsEndpoint::forget_loans() noexcept {
   return_count_ = 0;
 }
 
+bool VerbsProvider::settle() noexcept {
+  bool is_settled = true;
+  for (const auto& endpoint : endpoints_) is_settled = endpoint->settle() && is_settled;
+  return is_settled;
+}
+
+// Messages have no end that is waited for; a read behind them has.
+bool VerbsEndpoint::settle() noexcept {
+  if (!may_send_ || (queue_.is_idle() && return_count_ == 0)) return true;
+  if (operations_out_ == 0) {
+    must_flush_ = true;
+    (void)flush(nullptr);
+  }
+  return false;
+}
+
 // A window is no registration: it pins nothing and opens nothing until it is bound.
 bool VerbsEndpoint::make_window(Window& window) noexcept {
   window = {};

@@ -1,0 +1,217 @@
+#include "apps/boot/peers.h"
+
+#include <cstdio>
+
+#include "apps/boot/listeners.h"
+#include "platform/clock.h"
+#include "platform/log.h"
+
+namespace bedplate {
+namespace {
+
+constexpr uint32_t kPollBudget = 64;
+// Beside [[verbs.export]]: the landing zone, and with remote = "read" the heap and segment 0.
+constexpr uint32_t kOwnExportCount = 3;
+
+RemoteRights rights_of(const VerbsExportSettings& settings) noexcept {
+  return static_cast<RemoteRights>((settings.may_read ? kRead : 0) |
+                                   (settings.may_write ? kWrite : 0) |
+                                   (settings.may_atomic ? kAtomic : 0));
+}
+
+// Every number of the plan that the device limits, each that is over with both.
+void check_limits(const Configuration& configuration, const AppliancePlan& plan,
+                  const VerbsDevice& device, std::vector<Error>* problems) {
+  const VerbsSettings& settings = configuration.verbs;
+  std::vector<SegmentSize> sizes;
+  for (const SegmentPlan& segment : plan.pool.segments) {
+    if (segment.is_for_devices) sizes.push_back({segment.owner, segment.bytes});
+  }
+  if (auto fits = check_fit(device.kind(), sizes); !fits.ok()) problems->push_back(fits.error());
+  const bool uses_windows =
+      device.enforces_windows() || (settings.trust_windows && device.has_windows());
+  std::vector<VerbsDemand> demands =
+      VerbsProvider::demands(verbs_shape(settings), device.limits(), uses_windows);
+  uint64_t region_count = 0;
+  for (const VerbsContextPlan& context : plan.verbs) {
+    region_count += context.count * context.region_count;
+  }
+  demands.push_back({"regions, with those of processes that join,",
+                     "lower max_count of [[process]], or have fewer exports", region_count,
+                     static_cast<uint64_t>(device.limits().max_mr)});
+  for (const VerbsDemand& demand : demands) {
+    if (auto fits = device.check_demands({&demand, 1}); !fits.ok()) {
+      problems->push_back(fits.error());
+    }
+  }
+}
+
+Error no_rdma_cm() noexcept {
+  Error error;
+  error.set_doing("connecting peers by rdma_cm");
+  error.set_answer("this program cannot");
+  return error.set_cure("set [verbs] connect = \"exchange\", at all peers");
+}
+
+// A provider addresses its memory by one key.
+Error in_pieces(const VerbsDevice& device, uint64_t bytes, uint64_t region_bytes) noexcept {
+  Error error;
+  error.set_doing("giving the memory for messages with peers to %s", device.kind().name);
+  error.set_answer("it is %s, and one region has at most %s", format_bytes(bytes).text,
+                   format_bytes(region_bytes).text);
+  return error.set_cure("lower max_peers, window, message_bytes or landing_bytes in [verbs]");
+}
+
+}  // namespace
+
+void Peers::open(const Configuration& configuration, const AppliancePlan& plan,
+                 std::vector<Error>* problems) {
+  const VerbsSettings& settings = configuration.verbs;
+  if (!settings.enabled) return;
+  name_ = configuration.appliance.name;
+  if (settings.connect == VerbsConnect::kRdmaCm) problems->push_back(no_rdma_cm());
+  std::vector<Error> found;
+  const auto export_count = static_cast<uint32_t>(settings.exports.size());
+  auto device = VerbsDevice::open({.device = settings.device,
+                                   .port = settings.port,
+                                   .export_count_max = export_count + kOwnExportCount});
+  if (device.ok()) {
+    device_ = device.take();
+    check_limits(configuration, plan, *device_, &found);
+  } else {
+    found.push_back(device.error());
+  }
+  if (device_ && settings.listen) {
+    Listeners trial;  // an address that is taken is no lack of the machine
+    trial.open({*settings.listen}, problems);
+  }
+  if (found.empty()) return;
+  device_.reset();
+  if (settings.required) {
+    problems->insert(problems->end(), found.begin(), found.end());
+    return;
+  }
+  for (const Error& error : found) log_error(error);
+  BP_LOG_WARNING("%s: there are no peers, as [verbs] required = false allows", name_.c_str());
+}
+
+void Peers::carve(const VerbsSettings& settings, PinnedPool& pool) {
+  Segment& own = *pool.find_segment("verbs");
+  memory_ = pool.carve(own, "verbs", verbs_memory_bytes(verbs_shape(settings)));
+  for (const VerbsExportSettings& one : settings.exports) {
+    const OwnerName owner("export", one.name);
+    exports_.push_back({one.name, pool.carve(*pool.find_segment(owner), owner, one.bytes)});
+  }
+}
+
+// The heap first: what is lent most often is found soonest.
+Result<void> Peers::open_memory(const VerbsSettings& settings, PinnedPool& pool) {
+  if (settings.remote == RemoteHeap::kRead) {
+    for (Segment* segment : {pool.find_segment("heap"), &pool.segment(0)}) {
+      auto opened = device_->add_export(pool, segment->memory(), kRead);
+      if (!opened.ok()) return opened.error();
+    }
+  }
+  for (size_t i = 0; i < exports_.size(); ++i) {
+    auto opened = device_->add_export(pool, exports_[i].memory, rights_of(settings.exports[i]));
+    if (!opened.ok()) return opened.error();
+  }
+  return {};
+}
+
+Result<void> Peers::connect_all(const Configuration& configuration, PinnedPool& pool,
+                                EventLoop& loop, PeersCounters& counters) {
+  const VerbsSettings& settings = configuration.verbs;
+  BP_TRY(keys_.create(pool, *device_));
+  const uint64_t in_one_bytes = keys_.key(memory_.data(), memory_.size()).bytes;
+  if (in_one_bytes < memory_.size()) return in_pieces(*device_, memory_.size(), in_one_bytes);
+  BP_TRY(open_memory(settings, pool));
+  for (const VerbsPeerSettings& peer : settings.peers) peers_.push_back({peer.name, peer.address});
+  VerbsProviderOptions options;
+  options.device = device_.get();
+  options.keys = &keys_;
+  options.pool = &pool;
+  options.memory = memory_;
+  options.name = name_;
+  options.peers = peers_;
+  options.listen = settings.listen;
+  options.shape = verbs_shape(settings);
+  options.timing.backoff_ns_min = settings.back_off_min_ms * kNsPerMs;
+  options.timing.backoff_ns_max = settings.back_off_max_ms * kNsPerMs;
+  options.timing.give_up_ns = settings.give_up_ms * kNsPerMs;
+  options.trust_windows = settings.trust_windows;
+  options.loop_bell = &loop.doorbell();
+  options.counters = &counters.verbs;
+  provider_ = std::make_unique<VerbsProvider>();
+  return provider_->create(options, messenger_.dispatcher());
+}
+
+Result<void> Peers::create(const Configuration& configuration, PinnedPool& pool, EventLoop& loop,
+                           PeersCounters& counters) {
+  const VerbsSettings& settings = configuration.verbs;
+  if (!settings.enabled) return {};
+  carve(settings, pool);
+  if (!device_) return {};
+  if (auto made = connect_all(configuration, pool, loop, counters); !made.ok()) {
+    close();
+    if (settings.required) return made;
+    log_error(made.error());
+    BP_LOG_WARNING("%s: there are no peers, as [verbs] required = false allows", name_.c_str());
+    return {};
+  }
+  counters_ = &counters;
+  std::snprintf(counters.device, sizeof counters.device, "%s", device_->port().text().c_str());
+  for (size_t i = 0; i < peers_.size(); ++i) counters.peers[i].name = OwnerName(peers_[i].name);
+  counters.peer_count = static_cast<uint32_t>(peers_.size());
+  messenger_.add_provider(*provider_);
+  loop_ = &loop;
+  loop.add_source(*this, kPollBudget);
+  BP_LOG_INFO("%s: verbs through %s, %u peer%s", name_.c_str(), counters.device,
+              counters.peer_count, counters.peer_count == 1 ? "" : "s");
+  return {};
+}
+
+void Peers::begin() noexcept {
+  if (!provider_) return;
+  for (const VerbsPeer& peer : peers_) {
+    if (peer.address) (void)messenger_.connect({.name = peer.name.c_str()});
+  }
+}
+
+uint32_t Peers::poll(uint32_t budget) noexcept {
+  const uint32_t count = messenger_.poll(budget);
+  if (must_drain_.load(std::memory_order_acquire) && !is_drained() && provider_->settle()) {
+    is_drained_.store(true, std::memory_order_release);
+  }
+  return count;
+}
+
+void Peers::request_drain() noexcept {
+  if (!provider_) return is_drained_.store(true, std::memory_order_release);
+  must_drain_.store(true, std::memory_order_release);
+  loop_->doorbell().ring();
+}
+
+void Peers::close() noexcept {
+  provider_.reset();
+  keys_.destroy();
+  device_.reset();
+}
+
+void Peers::refresh_counters() noexcept {
+  if (!provider_) return;
+  for (uint32_t i = 0; i < counters_->peer_count; ++i) {
+    counters_->peers[i].state.set(static_cast<uint64_t>(provider_->peer_state(i)));
+  }
+  counters_->refused.set(provider_->refused_count());
+  counters_->async_events.add(device_->take_events());
+}
+
+std::span<std::byte> Peers::exported(std::string_view name) const noexcept {
+  for (const Export& one : exports_) {
+    if (one.name == name) return one.memory;
+  }
+  return {};
+}
+
+}  // namespace bedplate

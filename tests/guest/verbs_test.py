@@ -1,0 +1,196 @@
+#!/usr/bin/python3
+"""Appliances with [verbs] in a guest: soft RoCE on lo, and appliances that reach one another by it.
+
+    /usr/bin/python3 tests/guest/verbs_test.py [PATTERN...]
+
+Patterns and the last line are those of guest_test.py, which also runs all unit tests of verbs.
+"""
+
+import json
+import re
+import sys
+
+from guest_test import Guest, verbs_modules
+from runner import Failure, run_tests
+
+# What every script begins with: the device (a test makes it, where `rdma link add` is missing), and
+# functions. `serve NAME` starts an appliance from /tmp/NAME.toml and waits until it is ready or has
+# ended; `until_state NAME STATE` waits for the state of its only peer.
+BEGIN = r"""
+echo 128 > /proc/sys/vm/nr_hugepages
+mkdir -p /etc && printf 'root:x:0:0::/:/bin/sh\nuser:x:1000:1000::/:/bin/sh\n' > /etc/passwd
+make_device() { /bedplate-tests -sg VerbsPeers -sn AllThatIsThereIsGood > /dev/null 2>&1; }
+configure() {
+  cat > /tmp/$1.toml << END
+[appliance]
+name = "$1"
+[pool]
+bytes = "64 MiB"
+heap_min_bytes = "16 MiB"
+[event_loop]
+sockets = "epoll"
+[[shard]]
+name = "main"
+cpu = 0
+[verbs]
+$2
+END
+}
+serve() {
+  /bedplate run /tmp/$1.toml > /tmp/$1.log 2>&1 &
+  eval "$1=$!"
+  until grep -q 'bedplate: ready' /tmp/$1.log || ! kill -0 $! 2> /dev/null; do sleep 0.1; done
+}
+state() { /bedplate stats --json $1 | sed -n 's/.*"state": "\(.*\)".*/\1/p'; }
+until_state() {
+  for i in $(seq 100); do [ "$(state $1)" = "$2" ] && break; sleep 0.1; done
+  echo "== $1: $(state $1)"
+}
+AREA='[[verbs.export]]
+name = "area"
+bytes = "4 MiB"
+rights = ["read", "write"]'
+A='listen = "tcp:127.0.0.1:7471"
+[[verbs.peer]]
+name = "b"'
+B='back_off_max_ms = 200
+[[verbs.peer]]
+name = "a"
+address = "tcp:127.0.0.1:7471"'
+"""
+
+
+def run(script, modules=None, **machine):
+    guest = Guest("/bin/sh", "-c", BEGIN + script,
+                  modules=verbs_modules() if modules is None else modules, **machine)
+    guest.expect_exit(0)
+    return guest
+
+
+def stats_of(guest, name):
+    """What `/bedplate stats --json NAME` printed behind a line `== stats NAME`."""
+    return json.loads(guest.expect(rf"== stats {name}\n(\{{[\s\S]*?^\}})").group(1))
+
+
+# ---- The tests ----
+
+
+def two_appliances_find_one_another():
+    """b dials a; b is killed and comes again; nothing is registered after the seal."""
+    guest = run(r"""
+make_device
+configure a "$A
+$AREA"
+configure b "$B"
+serve a; serve b
+until_state a connected; until_state b connected
+kill -9 $b; until_state a waiting
+serve b; until_state a connected; until_state b connected
+echo == stats a; /bedplate stats --json a
+kill -TERM $a; wait $a; echo == exit $?
+until_state b dialing
+kill -TERM $b; wait $b; echo == exit $?
+cat /tmp/a.log /tmp/b.log
+""")
+    states = re.findall(r"^== (\w: \w+)$", guest.output, re.MULTILINE)
+    wanted = ["a: connected", "b: connected", "a: waiting", "a: connected", "b: connected",
+              "b: dialing"]
+    if states != wanted:
+        raise Failure(f"the states were {states}; expected {wanted}\n{guest.output}")
+    if len(re.findall(r"^== exit 0$", guest.output, re.MULTILINE)) != 2:
+        raise Failure(f"not both ended well\n{guest.output}")
+    counters = stats_of(guest, "a")
+    pool, verbs = counters["pool"], counters["verbs"]
+    seen = (pool["registrations"], pool["registrations_after_seal"], pool["audit"],
+            verbs["connected"], verbs["broken"], verbs["peers"])
+    # boot, heap, verbs and the export; the landing zone, and the export once more
+    if seen != (6, 0, "ok", 2, 1, [{"name": "b", "state": "connected"}]):
+        raise Failure(f"the counters say {seen}\n{guest.output}")
+    guest.expect(r"^bedplate: a: verbs through rxe0 port 1, ::ffff:127\.0\.0\.1, MTU \d+, 1 peer$")
+
+
+def what_is_missing_is_in_one_report():
+    """No hugepages and no device, in each way that there may be none, each with what cures it."""
+    report = r"""
+echo 0 > /proc/sys/vm/nr_hugepages
+configure a "$A"
+report() { echo == $1; /bedplate check /tmp/a.toml 2>&1; echo == check $?; }
+"""
+    hugepages = r"bedplate: looking for hugepages of 2 MiB: 0 are free, \d+ are needed; echo .*"
+    end = r".*\n(bedplate: listening .*\n)?== check 1$"
+    run(report + "report without_modules", modules="").expect(
+        rf"^== without_modules\n{hugepages}\nbedplate: looking for RDMA devices: the kernel's "
+        r"module ib_core is not loaded; load the device's module \(for soft RoCE rdma_rxe, then "
+        rf"`rdma link add rxe0 type rxe netdev eth0`\), or do without verbs{end}")
+    guest = run(report + r"""
+report without_a_device
+make_device
+ip link set lo down; report without_a_link
+ip link set lo up; ip addr flush dev lo; report without_an_address
+""")
+    guest.expect(rf"^== without_a_device\n{hugepages}\nbedplate: looking for RDMA devices: the "
+                 rf"kernel has none; load the device's{end}")
+    guest.expect(rf"^== without_a_link\n{hugepages}\nbedplate: using the RDMA device rxe0, port 1: "
+                 rf"the port is down; bring the link up{end}")
+    guest.expect(rf"^== without_an_address\n{hugepages}\nbedplate: using the RDMA device rxe0, port "
+                 rf"1: it has no address; give its network interface an IP address{end}")
+
+
+def without_a_device_it_serves_where_none_is_required():
+    guest = run(r"""
+configure a "required = false
+$A
+$AREA"
+/bedplate check /tmp/a.toml; echo == check $?
+serve a
+echo == stats a; /bedplate stats --json a
+/bedplate stats a
+kill -TERM $a; wait $a; echo == exit $?
+cat /tmp/a.log
+""")
+    guest.expect(r"^== check 0$")
+    guest.expect(r"^bedplate: looking for RDMA devices: the kernel has none; ")
+    guest.expect(r"^bedplate: warning: a: there are no peers, as \[verbs\] required = false allows$")
+    guest.expect(r"^bedplate: ready$")
+    guest.expect(r"^== exit 0$")
+    guest.expect(r"^  device +none that could be used$")
+    counters = stats_of(guest, "a")
+    owners = {each["owner"]: each["bytes"] for each in counters["owners"]}
+    if owners.get("export:area") != 4 << 20 or counters["pool"]["audit"] != "ok":
+        raise Failure(f"what was planned is not there: {owners}")
+
+
+def limit_of_locked_memory_is_told_before():
+    """Where no verbs are required, it is met when the pool is registered, and costs just them."""
+    limited = r"""
+make_device
+chmod 666 /dev/infiniband/*
+configure a "required = %s
+remote = \"read\"
+$A"
+sed -i 's|^name = "a"|name = "a"\nruntime_directory = "/tmp/run"|' /tmp/a.toml
+export BEDPLATE_BOOT_BYTES=8MiB
+ulimit -l 106496
+su user -c '/bedplate check /tmp/a.toml'; echo == check $?
+su user -c '/bedplate run /tmp/a.toml > /tmp/a.log 2>&1 & until grep -q ready /tmp/a.log || ! kill -0 $!
+do sleep 0.1; done; kill $! ; wait $!; echo == run $?' 2> /dev/null
+cat /tmp/a.log
+"""
+    guest = run(limited % "true")
+    guest.expect(r"^bedplate: looking at the limit of locked memory: 106496 KiB are allowed, \d+ KiB "
+                 r"are needed; run as root, or: ulimit -l \d+$")
+    guest.expect(r"^== check 1$")
+    guest = run(limited % "false")
+    guest.expect(r"^== check 0$")
+    guest.expect(r"^bedplate: registering \S+ MiB with rxe0: Cannot allocate memory; raise the limit "
+                 r"of locked memory \(ulimit -l unlimited\)")
+    guest.expect(r"^bedplate: ready$")
+    guest.expect(r"^== run 0$")
+
+
+TESTS = [two_appliances_find_one_another, what_is_missing_is_in_one_report,
+         without_a_device_it_serves_where_none_is_required, limit_of_locked_memory_is_told_before]
+
+
+if __name__ == "__main__":
+    sys.exit(run_tests(TESTS))
