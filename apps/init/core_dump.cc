@@ -99,7 +99,7 @@ Result<void> choose_dump(const CrashSettings& settings, PinnedPool& pool) noexce
   if (settings.dump == CrashDump::kNone) {
     const rlimit none = {0, 0};
     if (setrlimit(RLIMIT_CORE, &none) == 0) return {};
-    return error_from_errno("turning core dumps off").set_cure("%s", kAllRights);
+    return error_from_errno("turning core dumps off").set_cure("%s", kGiveAllRights);
   }
   wait_for_device([&settings] { return is_there(settings.device); });
   const Fd device(open(settings.device.c_str(), O_WRONLY | O_CLOEXEC));
@@ -109,7 +109,7 @@ Result<void> choose_dump(const CrashSettings& settings, PinnedPool& pool) noexce
   }
   const rlimit all = {RLIM_INFINITY, RLIM_INFINITY};
   if (setrlimit(RLIMIT_CORE, &all) != 0) {
-    return error_from_errno("raising the limit of core dumps").set_cure("%s", kAllRights);
+    return error_from_errno("raising the limit of core dumps").set_cure("%s", kGiveAllRights);
   }
   char text[kPatternBytes];
   // %P: whose it is, as the kernel counts processes.

@@ -86,7 +86,7 @@ bool wait_for_device(const std::function<bool()>& is_there) {
 Result<void> raise_limits() noexcept {
   const rlimit all = {RLIM_INFINITY, RLIM_INFINITY};
   if (setrlimit(RLIMIT_MEMLOCK, &all) != 0) {
-    return error_from_errno("raising the limit of locked memory").set_cure("%s", kAllRights);
+    return error_from_errno("raising the limit of locked memory").set_cure("%s", kGiveAllRights);
   }
   const auto files = read_number_file("/proc/sys/fs/nr_open");
   if (!files) {
@@ -95,7 +95,7 @@ Result<void> raise_limits() noexcept {
   }
   const rlimit most = {*files, *files};
   if (setrlimit(RLIMIT_NOFILE, &most) != 0) {
-    return error_from_errno("raising the limit of open files").set_cure("%s", kAllRights);
+    return error_from_errno("raising the limit of open files").set_cure("%s", kGiveAllRights);
   }
   return {};
 }
@@ -113,7 +113,7 @@ Result<void> take_ctrl_alt_del() noexcept {
   // Kept until the appliance waits for it: the first process ignores what it does not handle.
   pthread_sigmask(SIG_BLOCK, &interrupt, nullptr);
   if (reboot(RB_DISABLE_CAD) == 0) return {};
-  return error_from_errno("taking ctrl-alt-del").set_cure("%s", kAllRights);
+  return error_from_errno("taking ctrl-alt-del").set_cure("%s", kGiveAllRights);
 }
 
 void give_up_ctrl_alt_del() noexcept { reboot(RB_ENABLE_CAD); }

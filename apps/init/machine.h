@@ -11,8 +11,8 @@
 namespace bedplate {
 
 // The cure where the first process is refused what it has a right to.
-inline constexpr const char* kAllRights = "give the first process all rights: no container, no "
-                                          "filter of system calls";
+inline constexpr const char* kGiveAllRights =
+    "give the first process all rights: no container, no filter of system calls";
 
 // Where the kernel found no console, it starts the first process without standard streams. They go
 // to the kernel's log then: no lasting file may take their place. Requires: /dev is mounted.

@@ -41,7 +41,7 @@ const char* cure_of(int error_number) noexcept {
     case EEXIST: return "give each [[network]] an address, and a gateway, of its own";
     case ENETUNREACH:
     case EHOSTUNREACH: return "name a gateway that lies in the address's network";
-    case EPERM: return kAllRights;
+    case EPERM: return kGiveAllRights;
     default: return "the kernel's own messages, above, may say more";
   }
 }
