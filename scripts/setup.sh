@@ -13,7 +13,7 @@ packages=(
   # tests: the allocators that a program may bring
   libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0
   # tests in a virtual machine: its parts, and what unpacks the kernel
-  qemu-system-x86 busybox-static cpio xz-utils binutils
+  qemu-system-x86 busybox-static cpio xz-utils binutils iproute2
   # images, and their tests: the stub that UEFI starts, the compressor, the firmware, what signs,
   # and what other people's modules are built with
   systemd-boot-efi zstd ovmf sbsigntool openssl linux-headers-amd64

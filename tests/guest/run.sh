@@ -4,11 +4,15 @@
 # kernel, 1 GiB pages, several NUMA nodes.
 #
 #   tests/guest/run.sh [--memory MIB] [--nodes N] [--cpus N] [--append 'hugepages=128']
-#                      [--seconds N] [--modules 'a.ko b.ko'] -- COMMAND [ARGUMENT...]
+#                      [--seconds N] [--modules 'a.ko b.ko'] [--files 'PATH...']
+#                      [--qemu 'OPTION...'] -- COMMAND [ARGUMENT...]
 #
 # Prints the command's output (stdout and stderr in one) and exits with its code; 124 when the time
 # (120 s) is over, 125 when the guest ended without a code, with the kernel's log on stderr.
-# The modules are loaded before the command, in their order; 126 when one cannot be.
+# The modules are loaded before the command, in their order; 126 when one cannot be. A name without
+# a slash is a module of the kernel's own, which is loaded after those that it needs.
+# The files lie at the same paths there, or where HOST=GUEST says, with the libraries of those that
+# are dynamic.
 #
 # The kernel's log comes over a serial port, the command's output and its exit code over virtio.
 # QEMU's own exit code is of no use: it is 0 after a kernel panic. Nothing is left behind: QEMU ends
@@ -16,7 +20,7 @@
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 
-memory_mib=1024 nodes=1 cpus=1 append='' seconds=120 modules=''
+memory_mib=1024 nodes=1 cpus=1 append='' seconds=120 modules='' files='' qemu_options=''
 while [ $# -gt 0 ] && [ "$1" != -- ]; do
   case $1 in
     --memory) memory_mib=$2 ;;
@@ -25,6 +29,8 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do
     --append) append=$2 ;;
     --seconds) seconds=$2 ;;
     --modules) modules=$2 ;;
+    --files) files=$2 ;;
+    --qemu) qemu_options=$2 ;;
     *) echo "guest: reading the options: $1 is none; see the head of $0" >&2; exit 2 ;;
   esac
   shift 2
@@ -50,9 +56,14 @@ done
 cp "$root"/apps/*.toml "$work/tree/apps/"  # tests read them, and what is said of them
 cp "$root/docs/configuration.md" "$work/tree/docs/"
 cp "$root/tests/guest/init" "$work/tree/init"
-results=$("$root/scripts/image/modules.py" "$root/build/kernel/modules" virtio_console)
 : > "$work/tree/modules/order"
-for module in $results $modules; do
+names=virtio_console paths=''
+for module in $modules; do
+  case $module in */*) paths+=" $module" ;; *) names+=" $module" ;; esac
+done
+# shellcheck disable=SC2086
+names=$("$root/scripts/image/modules.py" "$root/build/kernel/modules" $names)
+for module in $names $paths; do
   [ -f "$module" ] || {
     echo "guest: taking the module $module: there is no such file" >&2
     exit 126
@@ -60,6 +71,14 @@ for module in $results $modules; do
   grep -qx "${module##*/}" "$work/tree/modules/order" && continue
   cp "$module" "$work/tree/modules/"
   echo "${module##*/}" >> "$work/tree/modules/order"
+done
+for file in $files; do
+  from=${file%%=*} to=${file#*=}
+  [ -f "$from" ] || { echo "guest: taking the file $from: there is no such file" >&2; exit 126; }
+  install -D "$from" "$work/tree$to"
+  for library in $(ldd "$from" 2>&1 | grep -o '/[^ :]* (0x' | cut -d' ' -f1); do
+    install -D "$library" "$work/tree$library"
+  done
 done
 for word in "$@"; do
   printf "'%s' " "${word//\'/\'\\\'\'}"
@@ -76,8 +95,10 @@ for ((node = 0; node < nodes; ++node)); do
 done
 touch "$work"/{log,output,status}
 # Emulated, "rep stosb" goes byte by byte; without erms the kernel clears pages by eight.
+# shellcheck disable=SC2086
 timeout -k 5 "$seconds" qemu-system-x86_64 -accel tcg -cpu max,-erms,-fsrm -smp "$cpus" \
-  -m "${memory_mib}M" "${numa[@]}" -nodefaults -nic none -vga none -display none -no-reboot \
+  -m "${memory_mib}M" "${numa[@]}" $qemu_options \
+  -nodefaults -nic none -vga none -display none -no-reboot \
   -serial "file:$work/log" -device virtio-serial-pci \
   -chardev "file,id=output,path=$work/output" -device virtserialport,chardev=output,nr=1 \
   -chardev "file,id=status,path=$work/status" -device virtserialport,chardev=status,nr=2 \
