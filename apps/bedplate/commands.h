@@ -60,6 +60,7 @@ int answer_fifo_question(const Arguments& arguments);  // plan --fifo
 int check_command(const Arguments& arguments);
 int doctor_command(const Arguments& arguments);
 int stats_command(const Arguments& arguments);
+int perf_command(const Arguments& arguments);
 
 // Prints that the command line makes no sense, and returns the exit code: `what` and, unless it is
 // empty, `subject` say why; --help of `command` ("": of the program) is the cure.

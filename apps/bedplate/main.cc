@@ -27,6 +27,17 @@ constexpr CommandOption kPlanOptions[] = {
     {"--threads", "", "mesh: for members with several threads that send"},
     {"--line-bytes", "BYTES", "of a cache line: 64 or 128 (default 64)"}, kJson};
 
+constexpr CommandOption kPerfOptions[] = {
+    {"--latency", "", "of each operation: percentiles (the default)"},
+    {"--bandwidth", "", "many at once: bytes and operations for each second"},
+    {"--both", "", "bandwidth: the other side at the same time, too"},
+    {"--size", "LIST", "of what is sent, put or got (8,64,512,4K,64K,1M)"},
+    {"-n", "COUNT", "so many of each size (1000; --bandwidth: 5000; register: 200)"},
+    {"-d", "SECONDS", "as many as there are in this time, of each size"},
+    {"--events", "", "both sides sleep until something comes; otherwise they poll"},
+    {"--device", "NAME", "of verbs: \"rxe0\"; otherwise the first that can be used"},
+    {"--port", "N", "of it; otherwise the first that is up"}, kJson};
+
 constexpr Command kCommands[] = {
     {"run", "CONFIG", 1, 1, {}, "boot the appliance and serve",
      "Boots in order: plan, preflight, reserve, register, services, seal. Prints the line\n"
@@ -50,6 +61,14 @@ constexpr Command kCommands[] = {
      "Reads the counters file NAME.stats (the only one there, when NAME is left out) and audits\n"
      "the maps of the running process. Costs the appliance nothing.\n",
      &stats_command},
+    {"perf", "serve|send|put|get|register [ADDRESS]", 1, 2, kPerfOptions,
+     "measure messages, puts and gets between two sides",
+     "One side answers, the other measures; tcp: is verbs, unix: is shared memory.\n"
+     "  bedplate perf serve tcp:10.0.0.1:7471\n"
+     "  bedplate perf put --bandwidth --size 64K -d 10 tcp:10.0.0.1:7471\n"
+     "`perf register` says what it costs to register memory for each message, or to keep a cache\n"
+     "of registrations, on the device at hand, beside the pool. docs/perf.md says what is measured.\n",
+     &perf_command},
 };
 
 void print_usage(FILE* out) {

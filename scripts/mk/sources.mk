@@ -27,6 +27,7 @@ BOOT := appliance appliance_plan configuration configuration_checks configuratio
         peers peers_plan preflight shard toml_reader
 INIT := capabilities core_dump crash drill init kernel_command_line machine modules mounts netlink \
         network watchdog
+PERF := perf_client perf_report perf_server perf_shm_side perf_side perf_verbs_side register_cost
 BLOCKD := block_server connection_datapath nbd_negotiation volume_datapath
 
 LIBRARY_SOURCES := $(PLATFORM:%=platform/%.cc) $(PINNED_POOL:%=pinned_pool/%.cc) \
@@ -38,7 +39,7 @@ BENCH_HEAP_SOURCES := $(PLATFORM:%=platform/%.cc) $(PINNED_POOL:%=pinned_pool/%.
                       $(patsubst %,alloc/%.cc,$(filter-out confined_mimalloc,$(ALLOC))) \
                       $(MALLOC_SOURCES) scripts/bench/preload_heap.cc
 APPLICATION_SOURCES := $(BOOT:%=apps/boot/%.cc) $(BLOCKD:%=apps/blockd/%.cc) \
-                       $(INIT:%=apps/init/%.cc)
+                       $(INIT:%=apps/init/%.cc) $(PERF:%=apps/perf/%.cc)
 PROGRAM_SOURCES := $(wildcard apps/bedplate/*.cc)
 
 TEST_SOURCES := tests/main.cc $(sort $(wildcard tests/*/*_test.cc))

@@ -11,6 +11,7 @@ line is `N passed, N failed, N skipped`; the exit code is 1 when anything failed
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -54,10 +55,11 @@ class Guest:
     """One run: its output and exit code."""
 
     def __init__(self, *command, memory_mib=1024, nodes=1, cpus=1, append="", seconds=60,
-                 modules=""):
+                 modules="", files="", qemu=""):
         run = subprocess.run(
             [RUN, "--memory", str(memory_mib), "--nodes", str(nodes), "--cpus", str(cpus),
-             "--append", append, "--seconds", str(seconds), "--modules", modules, "--", *command],
+             "--append", append, "--seconds", str(seconds), "--modules", modules,
+             "--files", files, "--qemu", qemu, "--", *command],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             encoding="utf-8", errors="replace", check=False)
         self.output, self.exit_code, self.log = run.stdout, run.returncode, run.stderr
@@ -245,22 +247,14 @@ def single_copy_over_modules_that_are_given():
     guest.expect_exit(0)
 
 
-def verbs_modules():
-    """The modules of soft RoCE, in the order in which they are loaded."""
-    image = os.path.join(os.path.dirname(RUN), "..", "..", "scripts", "image")
-    subprocess.run([os.path.join(image, "kernel.sh")], check=True)
-    kernel = os.path.join(image, "..", "..", "build", "kernel", "modules")
-    paths = subprocess.run([os.path.join(image, "modules.py"), kernel, "ib_uverbs", "rdma_ucm",
-                            "rdma_rxe"], stdout=subprocess.PIPE, encoding="utf-8",
-                           check=True).stdout
-    return " ".join(paths.split())
+VERBS_MODULES = "ib_uverbs rdma_ucm rdma_rxe"
 
 
 def verbs_over_soft_roce():
     """All that talks to an RDMA device: rxe0 on lo, made by the tests themselves."""
     guest = Guest("/bin/sh", "-c",
                   "/bedplate-tests -g Verbs -g ProviderConformance && /bedplate doctor",
-                  modules=verbs_modules(), seconds=240)
+                  modules=VERBS_MODULES, seconds=240)
     guest.expect_exit(0)
     passed = int(guest.expect(r"^(\d+) passed, 0 failed, \d+ skipped$").group(1))
     if passed < 40 or "no RDMA device" in guest.output:
@@ -270,6 +264,72 @@ def verbs_over_soft_roce():
     if min(int(promise.group(1)), int(promise.group(2))) < 2000:
         raise Failure(f"too few buffers\n{promise.group(0)}")
     guest.expect(r"^ok +verbs +rxe0 port 1, ::ffff:127\.0\.0\.1, MTU \d+; drivers: bnxt_re,")
+
+
+# Two processes over rxe0 on lo; each report after a line of its own that begins with ==.
+PERF = """
+/bedplate perf register; echo == no device $?
+rdma link add rxe0 type rxe netdev lo || exit
+address=tcp:127.0.0.1:7471
+/bedplate perf put $address 2>&1; echo == no server $?
+/bedplate perf serve $address > /tmp/serve 2>&1 &
+until grep -q answering /tmp/serve; do sleep 0.1; done
+for words in 'send --size 8,4K' 'put --size 8,64K' 'get --size 8,64K' 'send --events --size 8' \\
+    'send --bandwidth --size 64' 'put --bandwidth --both --size 64K' \\
+    'get --bandwidth --size 64K'; do
+  echo == $words
+  /bedplate perf $words -n 200 --json $address
+done
+/bedplate perf put --size 64 -d 1 $address
+/bedplate perf send --size 5K $address 2>&1; echo == too long $?
+kill %1; wait %1; echo == served $?
+cat /tmp/serve
+echo == register; /bedplate perf register -n 20 --json
+/bedplate perf register -n 20
+"""
+
+
+def perf_over_soft_roce():
+    guest = Guest("/bin/sh", "-c", PERF, append="hugepages=16", modules=VERBS_MODULES,
+                  files=shutil.which("rdma"), seconds=180)
+    for text in (r"^bedplate: looking for RDMA devices: .+; .+\n== no device 1$",
+                 r"^bedplate: connecting to tcp:127\.0\.0\.1:7471: nobody answers within 5 s; "
+                 r"start there: bedplate perf serve tcp:127\.0\.0\.1:7471\n== no server 1$",
+                 r"^  device    rxe0 port 1, ::ffff:127\.0\.0\.1, MTU 4096$",
+                 r"^  mode      polling, yielding the only processor$",
+                 r"^bedplate: choosing what to send: 5 KiB are asked for, at most 4128 bytes can "
+                 r"be; .*\n== too long 2$",
+                 r"^== served 0\nanswering at tcp:127\.0\.0\.1:7471\n  provider  verbs$"):
+        guest.expect(text)
+    reports = {words: json.loads(text) for words, text in
+               re.findall(r"^== (.*)\n(?:bedplate: .*\n)*(\{\n[\s\S]*?^\})", guest.output,
+                          re.MULTILINE)}
+    if len(reports) != 8:
+        raise Failure(f"there are not 8 reports\n{guest.output}")
+    for words, report in reports.items():
+        for result in report["results"]:
+            expect_plausible(words, result)
+    pages = {report["page_bytes"] for report in reports.values()}
+    if pages != {2 * MIB}:
+        raise Failure(f"pages of {pages}\n{guest.output}")
+
+
+def expect_plausible(words, result):
+    if words == "register":
+        # The pool's key costs nothing beside the device's work, and every remapping would have
+        # gone unnoticed.
+        good = (0 < result["pool_key_ns"] < result["register_ns"] / 20 and
+                0 < result["cache_hit_ns"] < result["cache_remapped_ns"] and
+                result["landing_copy_ns"] > 0 and result["stale_count"] == 20)
+    elif "--bandwidth" in words:
+        good = (result["count"] == 200 and result["elapsed_ns"] > 0 and result["verified"] > 0 and
+                ("--both" in words) == ("back_count" in result))
+    else:
+        times = [result[f"{name}_ns"] for name in ("min", "median", "p90", "p99", "p99_9", "max")]
+        good = (result["count"] == 200 and times == sorted(times) and times[0] > 0 and
+                result["verified"] == (200 if words.startswith("get") else 400))
+    if not good:
+        raise Failure(f"perf {words}: {result}")
 
 
 def exit_code_and_quoting_survive():
@@ -311,7 +371,8 @@ TESTS = [exit_code_and_quoting_survive, guest_that_hangs_is_ended_and_shown, pan
          appliance_on_4_kib_pages, appliance_on_1_gib_pages, too_few_hugepages_are_counted,
          pages_lie_on_their_node, largest_pages_on_the_shards_nodes,
          cure_names_the_node_that_lacks_hugepages, memory_limits_as_uid_1000,
-         single_copy_over_modules_that_are_given, verbs_over_soft_roce]
+         single_copy_over_modules_that_are_given, verbs_over_soft_roce,
+         perf_over_soft_roce]
 
 
 if __name__ == "__main__":

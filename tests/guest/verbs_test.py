@@ -10,7 +10,7 @@ import json
 import re
 import sys
 
-from guest_test import Guest, verbs_modules
+from guest_test import VERBS_MODULES, Guest
 from runner import Failure, run_tests
 
 # What every script begins with: the device (a test makes it, where `rdma link add` is missing), and
@@ -62,7 +62,7 @@ address = "tcp:127.0.0.1:7471"'
 
 def run(script, modules=None, **machine):
     guest = Guest("/bin/sh", "-c", BEGIN + script,
-                  modules=verbs_modules() if modules is None else modules, **machine)
+                  modules=VERBS_MODULES if modules is None else modules, **machine)
     guest.expect_exit(0)
     return guest
 

@@ -9,7 +9,7 @@ from harness import (BEDPLATE, GIB, KIB, LAYOUTS, MIB, Skip, expect, expect_in, 
 import raw_nbd as nbd
 from raw_nbd import connect
 
-COMMANDS = ["run", "plan", "check", "doctor", "stats"]
+COMMANDS = ["run", "plan", "check", "doctor", "stats", "perf"]
 # name: arguments that make no sense. CONFIG stands for a good configuration.
 BAD_USAGE = {
     "nothing": [], "unknown_command": ["serve"], "unknown_option": ["--verbose"], "empty": [""],
@@ -19,6 +19,7 @@ BAD_USAGE = {
     "plan_unknown_option": ["plan", "--x", "CONFIG"], "doctor_argument": ["doctor", "me"],
     "stats_two": ["stats", "a", "b"],
     "stats_directory_of_nothing": ["stats", "--directory"], "json_alone": ["--json"],
+    "perf_nothing": ["perf"], "perf_nowhere": ["perf", "put"], "perf_count": ["perf", "put", "-n"],
 }
 
 

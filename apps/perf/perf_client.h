@@ -1,0 +1,81 @@
+// The side of `bedplate perf` that measures.
+#pragma once
+
+#include "apps/perf/latency_histogram.h"
+#include "apps/perf/perf_pace.h"
+#include "apps/perf/perf_side.h"
+#include "apps/perf/perf_stream.h"
+
+namespace bedplate {
+
+struct PerfTask {
+  PerfOperation operation = PerfOperation::kSend;
+  PerfMeasure measure = PerfMeasure::kLatency;
+  PerfMode mode = PerfMode::kPolling;
+  bool is_both = false;
+  uint64_t count = 0;        // 0: as long as `duration_ns`
+  uint64_t duration_ns = 0;
+};
+
+// Of one size.
+struct PerfResult {
+  uint64_t bytes = 0;
+  uint64_t count = 0;          // what was measured, without the warm-up
+  LatencyHistogram times;      // latency: of each; send and put: there and back
+  uint64_t elapsed_ns = 0;     // bandwidth
+  uint64_t back_count = 0;     // --both: by the server
+  uint64_t back_elapsed_ns = 0;
+  uint64_t verified_count = 0;  // at both sides, every byte
+};
+
+class PerfClient {
+ public:
+  explicit PerfClient(PerfSide& side);
+  PerfClient(const PerfClient&) = delete;
+  PerfClient& operator=(const PerfClient&) = delete;
+
+  // Waits for the server. Errors: it does not answer.
+  Result<void> connect(const std::string& address);
+  // The longest that can be sent, or put.
+  uint64_t bytes_max(PerfOperation operation) const noexcept;
+
+  // Requires: connect(), 0 < bytes <= bytes_max. Errors: the server is gone or silent; what came
+  // was not what was sent.
+  Result<PerfResult> run(const PerfTask& task, uint64_t bytes);
+
+ private:
+  void handle(const Message& message) noexcept;
+  Result<void> ask(const PerfTask& task, uint64_t bytes);
+  Result<void> measure_latency(const PerfTask& task, PerfResult* result);
+  Result<void> measure_bandwidth(const PerfTask& task, PerfResult* result);
+  // One operation there and, where it goes so far, back.
+  Result<void> round_trip(const PerfTask& task, uint64_t number);
+  Result<void> await_tally(PerfMode mode);
+  Result<void> end(const PerfTask& task, PerfResult* result);
+  Result<void> send(AmId id, std::span<const std::byte> payload);
+  void verify(std::span<const std::byte> memory, uint64_t number) noexcept;
+
+  // Polls until is_done().
+  template <typename Done>
+  Result<void> wait_until(PerfMode mode, Done is_done);
+  Error trouble(const char* answer) const;
+
+  PerfSide& side_;
+  PerfPace pace_;
+  std::string address_;
+  Endpoint* server_ = nullptr;
+  RemoteMemory own_source_;
+  RemoteMemory own_target_;
+  PerfReady ready_;
+  PerfTally tally_;
+  bool is_ready_ = false;
+  bool has_tally_ = false;
+  uint64_t bytes_ = 0;
+  uint64_t received_count_ = 0;
+  uint64_t warm_up_count_ = 0;
+  uint64_t verified_count_ = 0;
+  uint64_t wrong_count_ = 0;
+  PerfStream stream_;
+};
+
+}  // namespace bedplate

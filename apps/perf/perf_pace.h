@@ -1,0 +1,54 @@
+// What a side of `bedplate perf` does while there is nothing to do: it polls on, or sleeps.
+#pragma once
+
+#include <sched.h>
+
+#include "platform/clock.h"
+#include "platform/cpu.h"
+#include "transport/messenger.h"
+
+namespace bedplate {
+
+enum class PerfMode : uint32_t { kPolling, kEvents };
+
+class PerfPace {
+ public:
+  // With one processor for both sides, who polls must let the other one run.
+  bool yields() const noexcept { return yields_; }
+
+  void idle(Messenger& messenger, PerfMode mode) noexcept {
+    if (mode == PerfMode::kEvents) {
+      messenger.wait(kSleepNs);
+    } else if (yields_) {
+      sched_yield();
+    } else {
+      cpu_relax();
+    }
+  }
+
+  // Whether nothing has happened for `bound_ns`; called each time that there is nothing. Looks at
+  // the clock once in a while only: the next message may be there.
+  bool is_overdue(PerfMode mode, uint64_t bound_ns) noexcept {
+    if (mode == PerfMode::kPolling) {
+      if (++idle_count_ % kLookEvery != 0) return false;
+      sched_yield();  // what is awaited may have no processor, either
+    }
+    const uint64_t now = monotonic_ns();
+    if (idle_since_ns_ == 0) idle_since_ns_ = now;
+    return now - idle_since_ns_ > bound_ns;
+  }
+  void work_done() noexcept {
+    idle_count_ = 0;
+    idle_since_ns_ = 0;
+  }
+
+ private:
+  static constexpr uint64_t kSleepNs = kNsPerMs;  // that there is room wakes nobody
+  static constexpr uint32_t kLookEvery = 1024;
+
+  const bool yields_ = usable_cpu_count() == 1;
+  uint32_t idle_count_ = 0;
+  uint64_t idle_since_ns_ = 0;
+};
+
+}  // namespace bedplate

@@ -1,0 +1,103 @@
+// What the two sides of `bedplate perf` say to one another, as active messages.
+//
+//     client --ask-->   server    what is measured next
+//     client <--ready-- server    where its memory is
+//            data, puts, gets ...
+//     client --stop-->  server
+//     client <--tally-- server    what it has counted and verified
+//
+// Messages have numbers, from 1; the bytes of each follow from its number, so either side knows
+// what it must have got.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "platform/clock.h"
+#include "transport/endpoint.h"
+
+namespace bedplate {
+
+inline constexpr uint32_t kPerfVersion = 1;
+inline constexpr uint64_t kPerfBytesMax = 4 * kMiB;  // of one put or get
+inline constexpr char kPerfServerName[] = "perf-server";
+inline constexpr char kPerfClientName[] = "perf-client";
+
+inline constexpr AmId kPerfAsk = 1;
+inline constexpr AmId kPerfReady = 2;
+inline constexpr AmId kPerfData = 3;
+inline constexpr AmId kPerfStop = 4;
+inline constexpr AmId kPerfTally = 5;
+
+enum class PerfOperation : uint32_t { kSend, kPut, kGet };
+enum class PerfMeasure : uint32_t { kLatency, kBandwidth };
+
+struct PerfAsk {
+  uint32_t version = kPerfVersion;
+  PerfOperation operation = PerfOperation::kSend;
+  PerfMeasure measure = PerfMeasure::kLatency;
+  uint32_t is_both = 0;          // bandwidth: the server sends, too
+  uint32_t sleeps = 0;           // for events, rather than polling
+  uint32_t zero = 0;
+  uint64_t bytes = 0;
+  uint64_t warm_up_count = 0;    // latency: the first so many are verified, every byte
+  RemoteMemory source;           // of the client; where it has none to show, 0 bytes
+  RemoteMemory target;
+};
+
+struct PerfReady {
+  uint32_t version = kPerfVersion;
+  uint32_t zero = 0;
+  RemoteMemory source;
+  RemoteMemory target;
+};
+
+struct PerfTally {
+  uint64_t started_count = 0;    // by the server: --both
+  uint64_t elapsed_ns = 0;
+  uint64_t received_count = 0;
+  uint64_t verified_count = 0;
+  uint64_t wrong_count = 0;
+};
+
+// The last byte says which number it is: whoever polls memory waits for that.
+inline std::byte perf_byte(uint64_t number, uint64_t from_end) noexcept {
+  return static_cast<std::byte>(number + 37 * from_end);
+}
+inline void perf_fill(std::span<std::byte> memory, uint64_t number) noexcept {
+  for (uint64_t i = 0; i < memory.size(); ++i) {
+    memory[i] = perf_byte(number, memory.size() - 1 - i);
+  }
+}
+inline bool perf_is(std::span<const std::byte> memory, uint64_t number) noexcept {
+  for (uint64_t i = 0; i < memory.size(); ++i) {
+    if (memory[i] != perf_byte(number, memory.size() - 1 - i)) return false;
+  }
+  return true;
+}
+// Also where the last byte may come before the others: copied by a processor, that is. Not within
+// 100 ms: never.
+inline bool perf_becomes(std::span<const std::byte> memory, uint64_t number) noexcept {
+  const uint64_t until_ns = monotonic_ns() + 100 * kNsPerMs;
+  while (!perf_is(memory, number)) {
+    if (monotonic_ns() > until_ns) return false;
+  }
+  return true;
+}
+// Only the last byte.
+inline void perf_stamp(std::span<std::byte> memory, uint64_t number) noexcept {
+  memory.back() = perf_byte(number, 0);
+}
+// A peer's device or process writes it.
+inline bool perf_has_come(std::span<const std::byte> memory, uint64_t number) noexcept {
+  return __atomic_load_n(&memory.back(), __ATOMIC_ACQUIRE) == perf_byte(number, 0);
+}
+
+// `memory` as the payload of a message, and back. Requires: as many bytes.
+template <typename T>
+std::span<const std::byte> perf_payload(const T& value) noexcept {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+}  // namespace bedplate

@@ -1,0 +1,152 @@
+#include "apps/perf/perf_report.h"
+
+#include <cinttypes>
+#include <cstdio>
+
+#include "apps/bedplate/json_output.h"
+
+namespace bedplate {
+namespace {
+
+struct Percentile {
+  const char* name;  // in the table
+  const char* key;   // in JSON
+  double share;
+};
+constexpr Percentile kPercentiles[] = {{"median", "median_ns", 0.5},
+                                       {"90 %", "p90_ns", 0.9},
+                                       {"99 %", "p99_ns", 0.99},
+                                       {"99.9 %", "p99_9_ns", 0.999}};
+
+// Of send and put a round trip was measured, whose half is the way there.
+double way_count(PerfOperation operation) noexcept {
+  return operation == PerfOperation::kGet ? 1 : 2;
+}
+
+double per_second(uint64_t count, uint64_t elapsed_ns) noexcept {
+  return elapsed_ns == 0 ? 0 : static_cast<double>(count) * 1e9 / static_cast<double>(elapsed_ns);
+}
+
+double rate(const PerfResult& result) noexcept {
+  return per_second(result.count, result.elapsed_ns) +
+         per_second(result.back_count, result.back_elapsed_ns);
+}
+
+Json latency_json(const PerfTask& task, const PerfResult& result) {
+  const double ways = way_count(task.operation);
+  const LatencyHistogram& times = result.times;
+  Json json = {{"bytes", result.bytes},
+               {"count", result.count},
+               {"min_ns", static_cast<double>(times.min_ns()) / ways}};
+  for (const Percentile& percentile : kPercentiles) {
+    json[percentile.key] = static_cast<double>(times.percentile_ns(percentile.share)) / ways;
+  }
+  json["max_ns"] = static_cast<double>(times.max_ns()) / ways;
+  json["mean_ns"] = times.mean_ns() / ways;
+  json["verified"] = result.verified_count;
+  return json;
+}
+
+Json bandwidth_json(const PerfTask& task, const PerfResult& result) {
+  Json json = {{"bytes", result.bytes},
+               {"count", result.count},
+               {"elapsed_ns", result.elapsed_ns},
+               {"bytes_per_second", rate(result) * static_cast<double>(result.bytes)},
+               {"operations_per_second", rate(result)}};
+  if (task.is_both) {
+    json["back_count"] = result.back_count;
+    json["back_elapsed_ns"] = result.back_elapsed_ns;
+  }
+  json["verified"] = result.verified_count;
+  return json;
+}
+
+}  // namespace
+
+const char* to_text(PerfOperation operation) noexcept {
+  switch (operation) {
+    case PerfOperation::kSend: return "send";
+    case PerfOperation::kPut: return "put";
+    case PerfOperation::kGet: break;
+  }
+  return "get";
+}
+
+const char* to_text(PerfMeasure measure) noexcept {
+  return measure == PerfMeasure::kLatency ? "latency" : "bandwidth";
+}
+
+std::string mode_text(PerfMode mode, bool yields) {
+  if (mode == PerfMode::kEvents) return "events";
+  return yields ? "polling, yielding the only processor" : "polling";
+}
+
+void print_way(const PerfWay& way, const std::string& mode) {
+  std::printf("  provider  %s\n", way.provider.c_str());
+  if (!way.device.empty()) std::printf("  device    %s\n", way.device.c_str());
+  if (!way.link.empty()) std::printf("  link      %s\n", way.link.c_str());
+  std::printf("  pool      %s in pages of %s\n", format_bytes(way.pool_bytes).text,
+              format_bytes(page_bytes(way.page)).text);
+  if (!mode.empty()) std::printf("  mode      %s\n", mode.c_str());
+}
+
+void print_perf_heading(const PerfTask& task) {
+  if (task.measure == PerfMeasure::kBandwidth) {
+    std::printf("\n%10s %10s %12s %14s\n", "bytes", "count", "MB/s",
+                task.operation == PerfOperation::kSend ? "messages/s" : "operations/s");
+    std::fflush(stdout);
+    return;
+  }
+  std::printf("\n%10s %10s %10s", "bytes", "count", "min");
+  for (const Percentile& percentile : kPercentiles) std::printf(" %10s", percentile.name);
+  std::printf(" %10s   us, %s\n", "max",
+              way_count(task.operation) == 2 ? "half of there and back" : "there and back");
+  std::fflush(stdout);
+}
+
+void print_perf_line(const PerfTask& task, const PerfResult& result) {
+  std::printf("%10" PRIu64 " %10" PRIu64, result.bytes, result.count + result.back_count);
+  if (task.measure == PerfMeasure::kBandwidth) {
+    std::printf(" %12.2f %14.0f\n", rate(result) * static_cast<double>(result.bytes) / 1e6,
+                rate(result));
+  } else {
+    const auto print = [&](uint64_t ns) {
+      std::printf(" %10.3f", static_cast<double>(ns) / way_count(task.operation) / 1e3);
+    };
+    print(result.times.min_ns());
+    for (const Percentile& percentile : kPercentiles) {
+      print(result.times.percentile_ns(percentile.share));
+    }
+    print(result.times.max_ns());
+    std::printf("\n");
+  }
+  std::fflush(stdout);
+}
+
+void print_perf_json(const PerfReport& report) {
+  const PerfTask& task = report.task;
+  const bool is_latency = task.measure == PerfMeasure::kLatency;
+  Json json = {{"operation", to_text(task.operation)},
+               {"measure", to_text(task.measure)},
+               {"address", report.address},
+               {"provider", report.way.provider}};
+  if (!report.way.device.empty()) {
+    json["device"] = report.way.device;
+    json["link"] = report.way.link;
+    json["mtu_bytes"] = report.way.mtu_bytes;
+  }
+  json["pool_bytes"] = report.way.pool_bytes;
+  json["page_bytes"] = page_bytes(report.way.page);
+  json["mode"] = task.mode == PerfMode::kEvents ? "events" : "polling";
+  json["yields"] = report.yields;
+  json["both"] = task.is_both;
+  if (is_latency) json["is_half_round_trip"] = way_count(task.operation) == 2;
+  json["results"] = Json::array();
+  for (const PerfResult& result : report.results) {
+    json["results"].push_back(is_latency ? latency_json(task, result)
+                                         : bandwidth_json(task, result));
+  }
+  print_json(json);
+}
+
+}  // namespace bedplate

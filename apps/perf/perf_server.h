@@ -1,0 +1,62 @@
+// The side of `bedplate perf` that answers: it does what the client asks for, one client at a time,
+// until it is told to stop.
+#pragma once
+
+#include <csignal>
+#include <vector>
+
+#include "apps/perf/perf_pace.h"
+#include "apps/perf/perf_side.h"
+#include "apps/perf/perf_stream.h"
+
+namespace bedplate {
+
+class PerfServer {
+ public:
+  explicit PerfServer(PerfSide& side);
+  PerfServer(const PerfServer&) = delete;
+  PerfServer& operator=(const PerfServer&) = delete;
+
+  // Returns when *must_stop.
+  void serve(const volatile sig_atomic_t& must_stop) noexcept;
+
+ private:
+  enum class State {
+    kIdle,
+    kEchoes,    // sends back what is sent
+    kCounts,    // what is sent
+    kPutsBack,  // polls its memory, and puts
+    kStreams,   // --both
+    kPassive,   // its device, or the client, does all
+  };
+
+  void handle(const Message& message) noexcept;
+  void take_ask(Endpoint& from, const PerfAsk& ask) noexcept;
+  bool expose_to(Endpoint& client) noexcept;
+  State state_for(const PerfAsk& ask) const noexcept;
+  void take_data(std::span<const std::byte> payload) noexcept;
+  // What there is to do beside messages. Each returns whether anything was done.
+  bool advance() noexcept;
+  bool answer() noexcept;
+  bool put_back() noexcept;
+  bool stream() noexcept;
+  void verify(std::span<const std::byte> memory, uint64_t number) noexcept;
+  PerfMode mode() const noexcept;
+
+  PerfSide& side_;
+  PerfPace pace_;
+  State state_ = State::kIdle;
+  Endpoint* client_ = nullptr;
+  PerfAsk ask_;
+  PerfReady ready_;
+  PerfTally tally_;
+  PerfStream stream_;
+  uint64_t began_ns_ = 0;
+  uint64_t number_ = 0;        // of the last that has come
+  bool owes_ready_ = false;    // answers that there may be no room for yet
+  bool owes_tally_ = false;
+  bool owes_echo_ = false;
+  std::vector<std::byte> echo_;
+};
+
+}  // namespace bedplate

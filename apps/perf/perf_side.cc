@@ -1,0 +1,39 @@
+#include "apps/perf/perf_side.h"
+
+#include "alloc/confined_heap.h"
+#include "pinned_pool/boot_segment.h"
+#include "transport/socket_address.h"
+
+namespace bedplate {
+
+Result<std::unique_ptr<PerfSide>> PerfSide::open(const PerfSideOptions& options) {
+  auto parsed = parse_socket_address(options.address);
+  if (!parsed.ok()) return parsed.error();
+  heap_create();
+  boot_segment();
+  switch (parsed.value().kind) {
+    case SocketAddress::Kind::kTcp4:
+    case SocketAddress::Kind::kTcp6: return open_verbs_side(options);
+    case SocketAddress::Kind::kUnix: return open_shm_side(options);
+    case SocketAddress::Kind::kActivation: break;
+  }
+  Error error;
+  error.kind = ErrorKind::kConfiguration;
+  error.set_doing("reading the address %s", options.address.c_str());
+  error.set_answer("no service manager passes sockets here");
+  return error.set_cure("write tcp:ADDRESS:PORT for verbs, or unix:PATH for shared memory");
+}
+
+void PerfSide::choose_pages(uint64_t bytes) {
+  const uint64_t page = page_bytes(PageSize::k2MiB);
+  const bool has_huge = hugepage_counts(PageSize::k2MiB).available_count >= bytes / page + 2;
+  way_.page = has_huge ? PageSize::k2MiB : PageSize::k4KiB;
+}
+
+Result<Segment*> PerfSide::take_segment(const char* owner, uint64_t bytes) {
+  const uint64_t rounded = align_up(bytes, page_bytes(way_.page));
+  way_.pool_bytes += rounded;
+  return process_pool().create_segment(owner, rounded, way_.page, 1);
+}
+
+}  // namespace bedplate

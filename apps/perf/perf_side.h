@@ -1,0 +1,79 @@
+// One side of `bedplate perf`: a runtime of its own with one small pool, and one provider.
+//
+// The address says which: tcp: is verbs (the two sides exchange their queue-pair data there), unix:
+// shared memory (the socket of a pool that the server owns, and the client joins).
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "apps/perf/perf_protocol.h"
+#include "pinned_pool/pinned_pool.h"
+#include "platform/result.h"
+#include "transport/messenger.h"
+
+namespace bedplate {
+
+struct PerfSideOptions {
+  std::string address;      // "tcp:10.0.0.1:7471", "unix:/run/perf.sock"
+  std::string device = {};  // verbs: "" and 0, the first that can be used
+  uint8_t port = 0;
+  bool is_server = false;
+};
+
+// What it uses, for people.
+struct PerfWay {
+  std::string provider;
+  std::string device = {};  // verbs
+  std::string link = {};
+  uint32_t mtu_bytes = 0;
+  uint64_t pool_bytes = 0;
+  PageSize page = PageSize::k4KiB;
+};
+
+class PerfSide {
+ public:
+  // Takes the pool: hugepages where enough are free. Requires: once in the life of a process.
+  // Errors: no such address, no device, no memory; the server's: it cannot listen; the client's,
+  // shared memory: nobody is there.
+  static Result<std::unique_ptr<PerfSide>> open(const PerfSideOptions& options);
+
+  PerfSide(const PerfSide&) = delete;
+  PerfSide& operator=(const PerfSide&) = delete;
+  virtual ~PerfSide() = default;
+
+  virtual Messenger& messenger() noexcept = 0;
+  // The client's way to the server. It may not be connected yet: then sends say kAgain.
+  virtual Result<Endpoint*> connect() = 0;
+
+  // Memory of the pool that the peer may read and write, kPerfBytesMax each: what this side sends
+  // from, and where it receives.
+  std::span<std::byte> source() const noexcept { return source_; }
+  std::span<std::byte> target() const noexcept { return target_; }
+  const PerfWay& way() const noexcept { return way_; }
+
+ protected:
+  PerfSide() = default;
+
+  // Hugepages, if so many bytes of them are free.
+  void choose_pages(uint64_t bytes);
+  Result<Segment*> take_segment(const char* owner, uint64_t bytes);
+  // Of 2 * kPerfBytesMax bytes.
+  void set_area(std::span<std::byte> area) noexcept {
+    source_ = area.first(kPerfBytesMax);
+    target_ = area.last(kPerfBytesMax);
+  }
+
+  PerfWay way_;
+
+ private:
+  std::span<std::byte> source_;
+  std::span<std::byte> target_;
+};
+
+// perf_verbs_side.cc, perf_shm_side.cc
+Result<std::unique_ptr<PerfSide>> open_verbs_side(const PerfSideOptions& options);
+Result<std::unique_ptr<PerfSide>> open_shm_side(const PerfSideOptions& options);
+
+}  // namespace bedplate

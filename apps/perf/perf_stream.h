@@ -1,0 +1,70 @@
+// Operations of one kind, as many under way as there is room for: how either side measures
+// bandwidth.
+#pragma once
+
+#include "apps/perf/perf_protocol.h"
+
+namespace bedplate {
+
+// So many are started between two looks at what has ended.
+inline constexpr uint32_t kPerfListed = 16;
+
+class PerfStream {
+ public:
+  PerfStream() noexcept {
+    ended_.call = [](Completion& self, Outcome outcome) noexcept {
+      auto& stream = static_cast<Ended&>(self);
+      ++stream.count;
+      stream.failed_count += outcome != Outcome::kDone;
+    };
+  }
+  PerfStream(const PerfStream&) = delete;
+  PerfStream& operator=(const PerfStream&) = delete;
+
+  // `local`: what is sent or put, or where to get to. Requires: nothing is under way.
+  void begin(Endpoint& peer, PerfOperation operation, std::span<std::byte> local,
+             const RemoteMemory& remote) noexcept {
+    peer_ = &peer;
+    operation_ = operation;
+    local_ = local;
+    remote_ = remote;
+    started_count_ = ended_.count = ended_.failed_count = 0;
+  }
+
+  // Starts one, with the next number. Returns what the endpoint said; kDone also for what has come
+  // to its end.
+  SendStatus start() noexcept {
+    SendStatus status = SendStatus::kDone;
+    const uint64_t number = started_count_ + 1;
+    switch (operation_) {
+      case PerfOperation::kSend:
+        perf_stamp(local_, number);
+        status = peer_->am_send(kPerfData, local_);
+        break;
+      case PerfOperation::kPut: status = peer_->put(local_, remote_, &ended_); break;
+      case PerfOperation::kGet: status = peer_->get(local_, remote_, &ended_); break;
+    }
+    if (status == SendStatus::kDone) ++ended_.count;
+    if (status == SendStatus::kDone || status == SendStatus::kPending) ++started_count_;
+    return status;
+  }
+
+  uint64_t started_count() const noexcept { return started_count_; }
+  uint64_t failed_count() const noexcept { return ended_.failed_count; }
+  bool is_idle() const noexcept { return ended_.count == started_count_; }
+
+ private:
+  struct Ended : Completion {
+    uint64_t count = 0;
+    uint64_t failed_count = 0;
+  };
+
+  Endpoint* peer_ = nullptr;
+  PerfOperation operation_ = PerfOperation::kSend;
+  std::span<std::byte> local_;
+  RemoteMemory remote_;
+  uint64_t started_count_ = 0;
+  Ended ended_;
+};
+
+}  // namespace bedplate

@@ -1,0 +1,259 @@
+#include "apps/perf/register_cost.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <map>
+
+#include <sys/mman.h>
+
+#include "alloc/confined_heap.h"
+#include "apps/bedplate/json_output.h"
+#include "apps/perf/perf_report.h"
+#include "pinned_pool/boot_segment.h"
+#include "platform/clock.h"
+#include "transport/registration.h"
+#include "transport/verbs/verbs_device.h"
+
+namespace bedplate {
+namespace {
+
+constexpr uint32_t kRepeats = 1000;  // of what takes less than a look at the clock
+constexpr uint64_t kPage = page_bytes(PageSize::k4KiB);
+
+// Registrations by where their memory begins; as MPI libraries and UCX keep them, without a bound.
+class RegistrationCache {
+ public:
+  explicit RegistrationCache(ibv_pd* domain) noexcept : domain_(domain) {}
+  ~RegistrationCache() {
+    for (const auto& [begin, region] : regions_) ibv_dereg_mr(region);
+  }
+
+  // nullptr: the device's answer is in errno.
+  ibv_mr* find_or_register(std::byte* memory, uint64_t bytes) {
+    const auto after = regions_.upper_bound(memory);
+    if (after != regions_.begin()) {
+      ibv_mr* region = std::prev(after)->second;
+      if (memory + bytes <= static_cast<std::byte*>(region->addr) + region->length) return region;
+    }
+    ibv_mr* made = ibv_reg_mr(domain_, memory, bytes, IBV_ACCESS_LOCAL_WRITE);
+    if (made != nullptr) regions_.emplace(memory, made);
+    return made;
+  }
+
+  // The memory is about to be unmapped.
+  void forget(std::byte* memory) {
+    const auto found = regions_.find(memory);
+    if (found == regions_.end()) return;
+    ibv_dereg_mr(found->second);
+    regions_.erase(found);
+  }
+
+ private:
+  ibv_pd* domain_;
+  std::map<std::byte*, ibv_mr*> regions_;
+};
+
+// Memory such as malloc has from the system, mapped anew whenever one likes, at the same place.
+class OrdinaryMemory {
+ public:
+  explicit OrdinaryMemory(uint64_t bytes) noexcept
+      : bytes_(align_up(bytes, kPage)), address_(map(nullptr, 0)) {}
+  OrdinaryMemory(const OrdinaryMemory&) = delete;
+  OrdinaryMemory& operator=(const OrdinaryMemory&) = delete;
+  ~OrdinaryMemory() {
+    if (is_there()) munmap(address_, bytes_);
+  }
+
+  bool is_there() const noexcept { return address_ != MAP_FAILED; }
+  std::byte* address() const noexcept { return static_cast<std::byte*>(address_); }
+  void remap() noexcept {
+    munmap(address_, bytes_);
+    address_ = map(address_, MAP_FIXED_NOREPLACE);
+  }
+
+ private:
+  void* map(void* at, int flags) noexcept {
+    return mmap(at, bytes_, PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE | flags, -1, 0);
+  }
+
+  uint64_t bytes_;
+  void* address_;
+};
+
+// The median of `count` times of run(), in nanoseconds.
+template <typename Run>
+double median_ns(uint64_t count, Run run) {
+  std::vector<uint64_t> times(count);
+  for (uint64_t& time : times) time = run();
+  std::nth_element(times.begin(), times.begin() + static_cast<ptrdiff_t>(count / 2), times.end());
+  return static_cast<double>(times[count / 2]);
+}
+
+template <typename Work>
+uint64_t time_of(Work work) {
+  const uint64_t before_ns = monotonic_ns();
+  work();
+  return monotonic_ns() - before_ns;
+}
+
+// What the compiler must not leave out.
+template <typename T>
+void use(const T& value) noexcept {
+  asm volatile("" : : "g"(&value) : "memory");
+}
+
+class RegisterMeasurement {
+ public:
+  ~RegisterMeasurement() { keys_.destroy(); }
+
+  Result<void> prepare(const RegisterCostOptions& options, RegisterCosts* costs) {
+    count_ = options.count;
+    auto opened = VerbsDevice::open({.device = options.device, .port = options.port});
+    if (!opened.ok()) return opened.error();
+    device_ = opened.take();
+    heap_create();
+    boot_segment();
+    const uint64_t bytes_max = *std::max_element(options.sizes.begin(), options.sizes.end());
+    const uint64_t half = align_up(bytes_max, page_bytes(PageSize::k2MiB));
+    const bool has_huge = hugepage_counts(PageSize::k2MiB).available_count * page_bytes(
+                              PageSize::k2MiB) >= 2 * half;
+    const PageSize page = has_huge ? PageSize::k2MiB : PageSize::k4KiB;
+    auto segment = process_pool().create_segment("perf", 2 * half, page, 1);
+    if (!segment.ok()) return segment.error();
+    block_ = segment.value()->memory().first(half);
+    landing_ = segment.value()->memory().last(half);
+    BP_TRY(keys_.create(process_pool(), *device_));
+    const VerbsPort& port = device_->port();
+    costs->way = {.provider = "verbs", .device = port.text(),
+                  .link = port.is_ethernet ? "Ethernet" : "InfiniBand",
+                  .mtu_bytes = 128u << port.mtu, .pool_bytes = 2 * half, .page = page};
+    return {};
+  }
+
+  Result<RegisterCost> measure(uint64_t bytes) {
+    RegisterCost cost;
+    cost.bytes = bytes;
+    cost.pool_ns = median_ns(count_, [&] {
+      return time_of([&] {
+        for (uint32_t i = 0; i < kRepeats; ++i) use(keys_.key(block_.data() + i, bytes));
+      });
+    }) / kRepeats;
+    cost.landing_ns = median_ns(count_, [&] {
+      return time_of([&] {
+        std::memcpy(landing_.data(), block_.data(), bytes);
+        use(landing_);
+      });
+    });
+    OrdinaryMemory memory(bytes);
+    if (!memory.is_there()) return failure(bytes);
+    bool is_good = true;
+    cost.register_ns = median_ns(count_, [&] {
+      return time_of([&] {
+        ibv_mr* region = ibv_reg_mr(device_->domain(), memory.address(), bytes,
+                                    IBV_ACCESS_LOCAL_WRITE);
+        is_good = is_good && region != nullptr;
+        if (region != nullptr) ibv_dereg_mr(region);
+      });
+    });
+    RegistrationCache cache(device_->domain());
+    is_good = is_good && cache.find_or_register(memory.address(), bytes) != nullptr;
+    if (!is_good) return failure(bytes);
+    cost.cache_hit_ns = median_ns(count_, [&] {
+      return time_of([&] {
+        for (uint32_t i = 0; i < kRepeats; ++i) {
+          use(cache.find_or_register(memory.address(), bytes));
+        }
+      });
+    }) / kRepeats;
+    cost.cache_remapped_ns = median_ns(count_, [&] {
+      const ibv_mr* before = cache.find_or_register(memory.address(), bytes);
+      memory.remap();
+      is_good = is_good && memory.is_there();
+      if (!is_good) return uint64_t{0};
+      cost.stale_count += cache.find_or_register(memory.address(), bytes) == before;
+      return time_of([&] {
+        cache.forget(memory.address());
+        is_good = cache.find_or_register(memory.address(), bytes) != nullptr;
+      });
+    });
+    if (!is_good) return failure(bytes);
+    return cost;
+  }
+
+ private:
+  static Error failure(uint64_t bytes) {
+    return error_from_errno("registering %s of ordinary memory", format_bytes(bytes).text)
+        .set_cure("run as root, or raise the limit of locked memory: ulimit -l unlimited");
+  }
+
+  uint64_t count_ = 0;
+  std::unique_ptr<VerbsDevice> device_;
+  KeyTable keys_;
+  std::span<std::byte> block_;
+  std::span<std::byte> landing_;
+};
+
+}  // namespace
+
+Result<RegisterCosts> measure_register_cost(const RegisterCostOptions& options) {
+  for (const uint64_t bytes : options.sizes) {
+    if (bytes <= kRegisterBytesMax) continue;
+    Error error;
+    error.kind = ErrorKind::kConfiguration;
+    error.set_doing("choosing what to register");
+    error.set_answer("%s are asked for, at most %s can be", format_bytes(bytes).text,
+                     format_bytes(kRegisterBytesMax).text);
+    return error.set_cure("make --size smaller");
+  }
+  RegisterCosts costs;
+  costs.count = options.count;
+  RegisterMeasurement measurement;
+  BP_TRY(measurement.prepare(options, &costs));
+  for (const uint64_t bytes : options.sizes) {
+    auto cost = measurement.measure(bytes);
+    if (!cost.ok()) return cost.error();
+    costs.costs.push_back(cost.take());
+  }
+  return costs;
+}
+
+void print_register_table(const RegisterCosts& costs) {
+  std::printf("what a message's memory costs before it can be sent, median of %" PRIu64 ", in us\n",
+              costs.count);
+  print_way(costs.way, "");
+  std::printf("\n%10s %10s %14s %14s %14s %16s\n", "bytes", "pool key", "landing copy",
+              "register each", "cache, hit", "cache, remapped");
+  for (const RegisterCost& cost : costs.costs) {
+    std::printf("%10" PRIu64 " %10.4f %14.3f %14.3f %14.4f %16.3f\n", cost.bytes,
+                cost.pool_ns / 1e3, cost.landing_ns / 1e3, cost.register_ns / 1e3,
+                cost.cache_hit_ns / 1e3, cost.cache_remapped_ns / 1e3);
+  }
+  uint64_t stale_count = 0;
+  for (const RegisterCost& cost : costs.costs) stale_count += cost.stale_count;
+  std::printf("\nremapped %" PRIu64 " times: a cache that does not hear of it would have answered "
+              "%" PRIu64 " times\nwith the registration of pages that are gone\n",
+              costs.count * costs.costs.size(), stale_count);
+}
+
+void print_register_json(const RegisterCosts& costs) {
+  Json json = {{"device", costs.way.device},
+               {"pool_bytes", costs.way.pool_bytes},
+               {"page_bytes", page_bytes(costs.way.page)},
+               {"count", costs.count},
+               {"results", Json::array()}};
+  for (const RegisterCost& cost : costs.costs) {
+    json["results"].push_back({{"bytes", cost.bytes},
+                               {"pool_key_ns", cost.pool_ns},
+                               {"landing_copy_ns", cost.landing_ns},
+                               {"register_ns", cost.register_ns},
+                               {"cache_hit_ns", cost.cache_hit_ns},
+                               {"cache_remapped_ns", cost.cache_remapped_ns},
+                               {"stale_count", cost.stale_count}});
+  }
+  print_json(json);
+}
+
+}  // namespace bedplate

@@ -1,0 +1,53 @@
+// `bedplate perf register`: what it costs to make a message's memory known to the device at hand.
+//
+// Four ways: the pool's standing key; a copy into registered memory (the landing zone); registering
+// for each message; a cache of registrations, which has to hear when memory is unmapped. The latter
+// two are measured here for comparison and are nowhere in the runtime.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "apps/perf/perf_side.h"
+#include "platform/result.h"
+
+namespace bedplate {
+
+inline constexpr uint64_t kRegisterBytesMax = 64 * kMiB;
+
+struct RegisterCostOptions {
+  std::string device = {};
+  uint8_t port = 0;
+  uint64_t count = 200;  // of each, of which the median is taken
+  std::vector<uint64_t> sizes;
+};
+
+// Medians, for one message of `bytes`.
+struct RegisterCost {
+  uint64_t bytes = 0;
+  double pool_ns = 0;            // the key of memory from the pool
+  double landing_ns = 0;         // memcpy into the landing zone
+  double register_ns = 0;        // register and deregister
+  double cache_hit_ns = 0;       // the same memory again
+  // The memory was freed and mapped anew since: the entry is dropped, the memory registered. What
+  // unmapping, mapping and touching it cost is not counted: it would be so without a cache.
+  double cache_remapped_ns = 0;
+  // How often a cache that had not heard of it would have answered with the registration of the
+  // pages that were there before.
+  uint64_t stale_count = 0;
+};
+
+struct RegisterCosts {
+  PerfWay way;
+  uint64_t count = 0;
+  std::vector<RegisterCost> costs;
+};
+
+// Requires: once in the life of a process. Errors: no device, a size that is too large, no memory.
+Result<RegisterCosts> measure_register_cost(const RegisterCostOptions& options);
+
+void print_register_table(const RegisterCosts& costs);
+void print_register_json(const RegisterCosts& costs);
+
+}  // namespace bedplate

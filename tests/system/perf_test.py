@@ -1,0 +1,125 @@
+"""perf: two processes over shared memory measure messages, puts and gets."""
+
+import json
+import signal
+
+from harness import BEDPLATE, expect, expect_in, expect_true, read_text, test, wait_for
+
+OPERATIONS = ["send", "put", "get"]
+PERCENTILES = ["min_ns", "median_ns", "p90_ns", "p99_ns", "p99_9_ns", "max_ns"]
+
+
+class Server:
+    """The side that answers."""
+
+    def __init__(self, box):
+        self.box = box
+        self.address = f"unix:{box.path('perf.sock')}"
+        self.process = box.spawn([BEDPLATE, "perf", "serve", self.address], "serve.log")
+        wait_for(lambda: "answering at" in read_text(box.path("serve.log")), "the server")
+
+    def measure(self, *words):
+        """Returns the report, which is what it must be whatever was measured."""
+        report = json.loads(self.box.bedplate("perf", *words, "--json", self.address).stdout)
+        expect((report["operation"], report["provider"], report["address"]),
+               (words[0], "shm", self.address), "what was measured")
+        for result in report["results"]:
+            expect_true(result["count"] > 0 and result["verified"] > 0, f"a result: {result}")
+        return report
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        expect(self.process.wait(20), 0, "the server's exit code")
+
+
+@test(operation=OPERATIONS)
+def latency_has_percentiles_in_order_and_what_was_asked_for(box, operation):
+    server = Server(box)
+    report = server.measure(operation, "-n", "300", "--size", "1,8,512,4K")
+    expect([(result["bytes"], result["count"]) for result in report["results"]],
+           [(size, 300) for size in (1, 8, 512, 4096)], "sizes and counts")
+    expect(report["is_half_round_trip"], operation != "get", "half of there and back")
+    for result in report["results"]:
+        times = [result[key] for key in PERCENTILES]
+        expect(times, sorted(times), "percentiles")
+        expect_true(0 < result["min_ns"] <= result["mean_ns"] <= result["max_ns"], "the mean")
+        # The warm-up's 200, at each side that gets something.
+        expect(result["verified"], 200 if operation == "get" else 400, "what was verified")
+    server.stop()
+
+
+@test(operation=OPERATIONS, ways=["there", "both"])
+def bandwidth_counts_what_it_says(box, operation, ways):
+    server = Server(box)
+    both = ["--both"] if ways == "both" else []
+    report = server.measure(operation, "--bandwidth", "-n", "5000", "--size", "64,4K", *both)
+    for result in report["results"]:
+        expect(result["count"], 5000, "count")
+        rate = result["count"] / result["elapsed_ns"] * 1e9
+        if both:
+            expect_true(result["back_count"] > 0, "the other side's")
+            rate += result["back_count"] / result["back_elapsed_ns"] * 1e9
+        expect_true(abs(result["operations_per_second"] / rate - 1) < 1e-6, "the rate")
+        expect_true(abs(result["bytes_per_second"] / rate / result["bytes"] - 1) < 1e-6, "bytes")
+    server.stop()
+
+
+@test()
+def a_duration_ends_in_time_and_sleeping_sides_wake_each_other(box):
+    server = Server(box)
+    report = server.measure("send", "--events", "-d", "1", "--size", "8")
+    expect(report["mode"], "events", "mode")
+    result = report["results"][0]
+    expect_true(abs(result["count"] * result["mean_ns"] * 2 / 1e9 - 1) < 0.5, f"a second: {result}")
+    server.stop()
+
+
+@test()
+def people_get_a_table_that_begins_with_what_is_used(box):
+    server = Server(box)
+    table = box.bedplate("perf", "put", "-n", "10", "--size", "64", server.address).stdout
+    for line in ("put latency, unix:", "  provider  shm", "  pool      16 MiB in pages of ",
+                 "99.9 %", "        64         10 "):
+        expect_in(line, table, "the table")
+    server.stop()
+
+
+@test()
+def a_client_that_was_killed_leaves_the_server_to_the_next(box):
+    server = Server(box)
+    for turn in range(3):
+        client = box.spawn([BEDPLATE, "perf", "put", "-d", "60", "--size", "4K", server.address],
+                           f"client.{turn}.log")
+        wait_for(lambda: "99.9 %" in read_text(box.path(f"client.{turn}.log")), "the client")
+        client.kill()
+        client.wait(20)
+        server.measure("send", "-n", "100", "--size", "64")
+    server.stop()
+
+
+@test()
+def what_cannot_be_is_refused_with_the_cure(box):
+    server = Server(box)
+    address = server.address
+    cases = [
+        (["send", "--size", "64K", address],
+         "choosing what to send: 64 KiB are asked for, at most 4 KiB can be; make --size smaller"),
+        (["put", "--size", "8M", address], "8 MiB are asked for, at most 4 MiB can be"),
+        (["put", "--size", "8,x", address], "reading --size 8,x: it is no list of sizes; write"),
+        (["put", "--size", "0", address], "it is no list of sizes"),
+        (["put", "-n", "0", address], "reading -n 0: it is no such number; write a number from 1"),
+        (["put", "-d", "1", "-n", "1", address], "reading -d : -n is there, too; leave one out"),
+        (["put", "--both", address], "reading --both : latency is measured there and back"),
+        (["put", "--events", address], "reading --events : who is put to gets no event"),
+        (["put", "somewhere"], "somewhere"),
+        (["put", "activation:"], "no service manager passes sockets here; write tcp:"),
+        (["put"], "reading the command line: missing ADDRESS; see: bedplate perf --help"),
+        (["jump", address], "there is nothing to measure called jump; see: bedplate perf --help"),
+        (["register", address], "register takes no address, but there is "),
+        (["register", "--size", "1000M"], "at most 64 MiB can be; make --size smaller"),
+    ]
+    for words, message in cases:
+        expect_in(message, box.bedplate("perf", *words, expect_code=2).stderr, " ".join(words))
+    server.stop()
+    gone = box.bedplate("perf", "put", address, expect_code=1).stderr
+    expect_in("No such file or directory; start the owner of the pool", gone, "nobody there")
