@@ -72,6 +72,23 @@ uint64_t capabilities_to_keep(const Configuration& configuration) noexcept {
   return kept;
 }
 
+std::string name_capabilities(uint64_t kept) {
+  constexpr struct {
+    int capability;
+    const char* name;
+  } kNames[] = {{CAP_SYS_BOOT, "SYS_BOOT"}, {CAP_SYS_PTRACE, "SYS_PTRACE"}};
+  std::string names;
+  const auto add = [&names](const std::string& name) { names += (names.empty() ? "" : ", ") + name; };
+  for (const auto& each : kNames) {
+    if ((kept & bit(each.capability)) != 0) add(each.name);
+    kept &= ~bit(each.capability);
+  }
+  for (int number = 0; kept >> number != 0; ++number) {
+    if ((kept >> number & 1) != 0) add("number " + std::to_string(number));
+  }
+  return names;
+}
+
 Result<void> keep_capabilities(uint64_t kept) noexcept {
   // The bounding set first: it takes a capability to.
   for (int capability = 0; prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0; ++capability) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "apps/boot/configuration.h"
 #include "platform/result.h"
@@ -11,6 +12,9 @@ namespace bedplate {
 // What is needed from the seal on: to end the machine, and where processes join to copy their
 // memory. One bit for each.
 uint64_t capabilities_to_keep(const Configuration& configuration) noexcept;
+
+// "SYS_BOOT, SYS_PTRACE": the set `kept` for a log.
+std::string name_capabilities(uint64_t kept);
 
 // Takes all but `kept` from this thread and all that it starts from now on, for good: bounding set
 // included, and no program that it executes gets any back. The user stays: what files let root do

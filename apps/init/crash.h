@@ -11,7 +11,7 @@ namespace bedplate {
 
 // From now on, for the whole process: SIGABRT (an assertion), SIGSEGV, SIGBUS, SIGILL, SIGFPE,
 // SIGSYS and SIGTRAP stop all other threads, and write the record. Opens beforehand what it takes.
-// `watchdog` is stopped where the machine is to halt, or memory to be dumped; it outlives the crash.
+// `watchdog` is stopped where the machine is to halt, or memory to be dumped. It outlives a crash.
 Result<void> catch_crashes(const CrashSettings& settings, Watchdog& watchdog) noexcept;
 
 // From now on a crash is dumped, too: what it takes is in place (core_dump.h). Before, to try would

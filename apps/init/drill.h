@@ -23,8 +23,8 @@ enum class Drill {
   kChildren,     // processes that end, whose parent asks for none
 };
 
-// `text`: assertion, boot, fault, overflow, hang, hang-control, terminate or children; nothing: none.
-// Errors: another word.
+// `text`: assertion, boot, fault, overflow, hang, hang-control, terminate or children; without it,
+// none. Errors: another word.
 Result<Drill> parse_drill(const std::optional<std::string>& text) noexcept;
 
 // Does what is to be done during the boot.

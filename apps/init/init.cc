@@ -157,7 +157,7 @@ void Init::loop_made(uint32_t index, EventLoop& loop) {
 
 Result<void> Init::about_to_serve() {
   BP_TRY(check_capabilities(kept_));
-  BP_LOG_INFO("capabilities kept: %#" PRIx64, kept_);
+  BP_LOG_INFO("capabilities kept: %s", name_capabilities(kept_).c_str());
   const WatchdogSettings& watchdog = configuration_.watchdog;
   if (watchdog.enabled && watchdog.required) {
     wait_for_device([&] { return access(watchdog.device.c_str(), F_OK) == 0; });

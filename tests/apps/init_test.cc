@@ -65,6 +65,11 @@ int in_child(Steps steps) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 255;
 }
 
+// A thread's.
+void spin_until(void* flag) noexcept {
+  while (!static_cast<std::atomic<bool>*>(flag)->load()) cpu_relax();
+}
+
 }  // namespace
 
 TEST_GROUP(Init) {};
@@ -153,6 +158,14 @@ TEST(Init, CapabilitiesThatAreKeptDependOnWhatIsServed) {
   CHECK(capabilities_to_keep(parsed(file_with_messages("[messages]\nsingle_copy = []\n"))) == boot);
 }
 
+TEST(Init, CapabilitiesHaveNames) {
+  STRCMP_EQUAL("", name_capabilities(0).c_str());
+  STRCMP_EQUAL("SYS_BOOT, SYS_PTRACE",
+               name_capabilities(uint64_t{1} << 22 | uint64_t{1} << 19).c_str());
+  STRCMP_EQUAL("SYS_BOOT, number 0, number 40",
+               name_capabilities(uint64_t{1} << 22 | 1 | uint64_t{1} << 40).c_str());
+}
+
 TEST(Init, DroppedCapabilitiesAreGoneFromEveryLaterThread) {
   if (test::kIsSanitized) BP_SKIP("a sanitizer has a thread of its own, which keeps them");
   if (prctl(PR_CAPBSET_READ, 8, 0, 0, 0) != 1 || getuid() != 0) BP_SKIP("needs CAP_SETPCAP");
@@ -162,6 +175,13 @@ TEST(Init, DroppedCapabilitiesAreGoneFromEveryLaterThread) {
     if (!keep_capabilities(kept).ok()) return 1;
     if (!check_capabilities(kept).ok()) return 2;
     if (check_capabilities(0).ok()) return 3;
+    StackedThread later;
+    std::atomic<bool> may_end{false};
+    if (!later.start("later", &spin_until, &may_end).ok()) return 6;
+    const bool is_dropped = check_capabilities(kept).ok();
+    may_end = true;
+    later.join();
+    if (!is_dropped) return 7;
     if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1) return 4;
     return setgid(4711) == 0 ? 5 : 0;
   });
@@ -174,10 +194,7 @@ TEST(Init, AThreadThatKeptItsCapabilitiesIsFound) {
   LONGS_EQUAL(0, in_child([] {
     StackedThread thread;
     std::atomic<bool> may_end{false};
-    const auto wait = [](void* flag) noexcept {
-      while (!static_cast<std::atomic<bool>*>(flag)->load()) cpu_relax();
-    };
-    if (!thread.start("early", wait, &may_end).ok()) return 1;
+    if (!thread.start("early", &spin_until, &may_end).ok()) return 1;
     const bool dropped = keep_capabilities(0).ok();
     const bool is_found = !check_capabilities(0).ok();
     may_end = true;

@@ -275,6 +275,21 @@ def dump_that_has_no_room_says_so():
             machine.expect_end("guest-shutdown")
 
 
+def device_that_comes_late_is_waited_for():
+    """That of dumps is put in a moment before it is looked for."""
+    with Image(tables=DUMP + 'dump = "metadata"\n') as image, \
+            tempfile.NamedTemporaryFile() as disk:
+        disk.truncate(64 * MIB)
+        with Machine(image.path, "-drive", f"if=none,id=late,format=raw,file={disk.name}",
+                     KERNEL=VMLINUX) as machine:
+            machine.expect(r"volume:ram0: 8 MiB in pages of ")
+            machine.command("device_add", driver="virtio-blk-pci", drive="late", id="disk")
+            machine.expect_ready()
+        with Machine(image.path, KERNEL=VMLINUX) as machine:
+            machine.expect_lines(r"opening /dev/vda for dumps: No such file or directory; name a ",
+                                 r"the machine ends: power-off in 0 s$")
+
+
 # ---- These tests themselves ----
 
 
@@ -302,7 +317,8 @@ TESTS = [sigterm_drains_and_ends_as_configured, hung_machine_ends_at_the_second_
          loop_that_hangs_is_reset_by_the_watchdog,
          control_thread_that_hangs_is_reset_by_the_watchdog, loop_that_turns_is_left_alone,
          watchdog_that_is_not_required_may_lack_its_chip, dump_keeps_what_it_is_told,
-         dump_that_has_no_room_says_so, machine_that_hangs_is_ended_and_shown]
+         dump_that_has_no_room_says_so, device_that_comes_late_is_waited_for,
+         machine_that_hangs_is_ended_and_shown]
 
 
 if __name__ == "__main__":
