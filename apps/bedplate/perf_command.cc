@@ -162,7 +162,7 @@ Result<void> measure(const Arguments& arguments) {
   if (!side.ok()) return side.error();
   PerfClient client(*side.value());
   PerfReport report = {task.value(), options.value().address, side.value()->way(),
-                       PerfPace().yields(), {}};
+                       PerfPace().yields(task.value().mode), {}};
   BP_TRY(client.connect(report.address));
   auto sizes = choose_sizes(arguments, report.task, client.bytes_max(report.task.operation));
   if (!sizes.ok()) return sizes.error();

@@ -48,12 +48,11 @@ template <typename Done>
 Result<void> PerfClient::wait_until(PerfMode mode, Done is_done) {
   Messenger& messenger = side_.messenger();
   while (!is_done()) {
-    if (messenger.poll(kBudget) > 0) {
-      pace_.work_done();
-      continue;
-    }
-    if (pace_.is_overdue(mode, kPatienceNs)) return trouble("it has been silent for 5 s");
-    pace_.idle(messenger, mode);
+    const bool has_work = messenger.poll(kBudget) > 0;
+    if (has_work) pace_.work_done();
+    else if (pace_.is_overdue(mode, kPatienceNs)) return trouble("it has been silent for 5 s");
+    if (has_work && !pace_.yields(mode)) continue;
+    if (!is_done()) pace_.idle(messenger, mode);
   }
   pace_.work_done();
   return {};

@@ -13,13 +13,14 @@ enum class PerfMode : uint32_t { kPolling, kEvents };
 
 class PerfPace {
  public:
-  // With one processor for both sides, who polls must let the other one run.
-  bool yields() const noexcept { return yields_; }
+  // With one processor for both sides, who polls must let the other one run: also after there was
+  // work, since more comes only from there.
+  bool yields(PerfMode mode) const noexcept { return yields_ && mode == PerfMode::kPolling; }
 
   void idle(Messenger& messenger, PerfMode mode) noexcept {
     if (mode == PerfMode::kEvents) {
       messenger.wait(kSleepNs);
-    } else if (yields_) {
+    } else if (yields(mode)) {
       sched_yield();
     } else {
       cpu_relax();

@@ -25,14 +25,14 @@ PerfServer::PerfServer(PerfSide& side) : side_(side), echo_(64 * kKiB) {
 void PerfServer::serve(const volatile sig_atomic_t& must_stop) noexcept {
   bool is_cold = true;
   while (must_stop == 0) {
-    bool has_work = side_.messenger().poll(kBudget) > 0;
-    has_work = advance() || has_work;
+    const bool has_begun = advance();  // which the poll gives to the device
+    const bool has_work = side_.messenger().poll(kBudget) > 0 || has_begun;
     if (has_work) {
       pace_.work_done();
       is_cold = false;
-      continue;
+      if (!pace_.yields(mode())) continue;
     }
-    is_cold = is_cold || pace_.is_overdue(mode(), kColdNs);
+    is_cold = !has_work && (is_cold || pace_.is_overdue(mode(), kColdNs));
     if (is_cold) side_.messenger().wait(kColdSleepNs);
     else pace_.idle(side_.messenger(), mode());
   }
