@@ -19,6 +19,7 @@ packages=(
   systemd-boot-efi zstd ovmf sbsigntool openssl linux-headers-amd64
   # benchmarks: the peers
   nbdkit util-linux libucx-dev openmpi-bin libopenmpi-dev libfabric-dev libboost-dev libdpdk-dev
+  perftest ibverbs-providers
   # benchmarks: programs that allocate much
   perl-base lua5.4 sqlite3 jq
 )

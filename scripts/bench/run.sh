@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds and runs benchmarks. Usage: run.sh [nbd|boot|pool|alloc|message|fifo [OPTION...]]
+# Builds and runs benchmarks. Usage: run.sh [nbd|boot|pool|alloc|message|fifo|verbs [OPTION...]]
 #
 # Without a name it runs all; options (see `run.sh nbd --help`) need one. The environment variable
 # BEDPLATE names the binary, by default build/release/bedplate; alloc needs `make bench-heap`.
@@ -18,8 +18,10 @@ for name in key_cost page_walk joined_memory; do
   ${CXX:-g++} -std=c++20 -O2 -DNDEBUG -Wall -Wextra -Wconversion -Wshadow -Werror -I"$here/../.." \
     -o "$build/$name" "$here/$name.cc" "$here/../../build/release/libbedplate.a" -luring -lpthread
 done
-${CC:-gcc} -O2 -Wall -Wextra -Wconversion -Wshadow -Werror -fPIC -shared \
-  -o "$build/stopwatch.so" "$here/stopwatch.c"
+for name in stopwatch yield_after_post; do
+  ${CC:-gcc} -O2 -Wall -Wextra -Wconversion -Wshadow -Werror -fPIC -shared \
+    -o "$build/$name.so" "$here/$name.c"
+done
 ${CXX:-g++} -std=c++20 -O2 -Wall -Wextra -Wconversion -Wshadow -Werror -fno-builtin-malloc \
   -pthread -Wl,-z,now -o "$build/alloc_workloads" "$here/alloc_workloads.cc"
 # What message_bench.py measures messages against. DPDK's own flags, but its headers as a system's.
@@ -45,8 +47,8 @@ fi
 export PYTHONDONTWRITEBYTECODE=1
 
 case ${1-} in
-  nbd | boot | pool | alloc | message | fifo) exec "$python" "$here/$1_bench.py" "${@:2}" ;;
+  nbd | boot | pool | alloc | message | fifo | verbs) exec "$python" "$here/$1_bench.py" "${@:2}" ;;
   '')
-    for name in fifo pool boot alloc message nbd; do "$python" "$here/${name}_bench.py"; done ;;
+    for name in fifo pool boot alloc message nbd verbs; do "$python" "$here/${name}_bench.py"; done ;;
   *) sed -n '2s/^# //p' "$0" >&2; exit 2 ;;
 esac

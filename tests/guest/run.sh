@@ -51,6 +51,7 @@ chmod 1777 "$work/tree/tmp"
 cp /bin/busybox "$work/tree/bin/"
 ln -s busybox "$work/tree/bin/sh"
 for program in bedplate bedplate-tests; do
+  [ -e "$root/build/release/$program" ] || continue
   strip -o "$work/tree/$program" "$root/build/release/$program"
 done
 cp "$root"/apps/*.toml "$work/tree/apps/"  # tests read them, and what is said of them
