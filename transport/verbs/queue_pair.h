@@ -19,7 +19,7 @@ inline constexpr uint32_t kPacketNumberMask = 0xff'ffff;  // 24 bits
 struct RetryOptions {
   // Until an answer is missed: 4.096 us * 2^timeout_log2 (17: half a second).
   uint8_t timeout_log2 = 16;
-  uint8_t count = 7;  // 3 bits
+  uint8_t count = 6;  // at most; 7 would be for ever on soft RoCE
 };
 
 struct QueuePairOptions {
