@@ -11,6 +11,8 @@ namespace {
 constexpr uint8_t kMinRnrTimer = 22;
 constexpr uint8_t kRnrRetryCount = 6;
 constexpr uint8_t kReadsMax = 16;
+// No vendor has it; the kernel's soft RoCE says so.
+constexpr uint32_t kSoftRoceVendor = 0xff'ffff;
 
 uint8_t reads_max(int limit) noexcept {
   return static_cast<uint8_t>(std::clamp(limit, 1, int{kReadsMax}));
@@ -51,6 +53,7 @@ Result<void> QueuePair::create(const VerbsDevice& device,
         .set_cure("make max_peers, the window or the operations of a peer smaller");
   }
   device_ = &device;
+  options_ = options;
   inline_bytes_ = attributes.cap.max_inline_data;
   return {};
 }
@@ -150,6 +153,12 @@ Result<void> QueuePair::reset() noexcept {
   attributes.qp_state = IBV_QPS_RESET;
   return modified(ibv_modify_qp(handle_, &attributes, IBV_QP_STATE), "RESET",
                   device_->kind().name);
+}
+
+Result<void> QueuePair::renew() noexcept {
+  if (device_->limits().vendor_id != kSoftRoceVendor) return {};
+  destroy();
+  return create(*device_, options_);
 }
 
 }  // namespace bedplate

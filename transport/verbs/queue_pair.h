@@ -66,9 +66,15 @@ class QueuePair {
   // Nothing of it can reach memory any more, from here or from the peer, and no completion comes.
   // Errors: the device's, which is allowed none: it is gone.
   Result<void> reset() noexcept;
+  // After reset(), with no window bound to it: makes it anew where RESET leaves something of its
+  // former life behind. Soft RoCE (seen in Linux 6.1) goes on with a read that it was answering,
+  // and refuses whatever comes next, in every life from then on. On other devices it does nothing.
+  // Errors: as create().
+  Result<void> renew() noexcept;
 
   ibv_qp* handle() const noexcept { return handle_; }
-  uint32_t number() const noexcept { return handle_->qp_num; }
+  // 0: it is gone, with the device.
+  uint32_t number() const noexcept { return handle_ == nullptr ? 0 : handle_->qp_num; }
   uint32_t inline_bytes() const noexcept { return inline_bytes_; }
 
  private:
@@ -78,6 +84,7 @@ class QueuePair {
                                 const RetryOptions& retry) noexcept;
 
   const VerbsDevice* device_ = nullptr;
+  QueuePairOptions options_;
   ibv_qp* handle_ = nullptr;
   uint32_t inline_bytes_ = 0;
 };

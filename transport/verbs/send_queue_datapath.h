@@ -54,6 +54,8 @@ class SendQueue {
     tag_ = tag;
     queue_pair_ = queue_pair;
   }
+  // In a new life the queue pair may be another one.
+  void use(ibv_qp* queue_pair) noexcept { queue_pair_ = queue_pair; }
 
   uint32_t depth() const noexcept { return depth_; }
   uint32_t room() const noexcept { return depth_ - (next_ - ended_); }

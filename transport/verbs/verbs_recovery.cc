@@ -1,6 +1,8 @@
 // Connections that come, break and come back. What is pending ends here, each thing once; what the
 // peer has not got is sent again, each thing once.
+#include <algorithm>
 #include <bit>
+#include <cstdio>
 
 #include "platform/clock.h"
 #include "platform/log.h"
@@ -158,6 +160,11 @@ void VerbsEndpoint::end_life() noexcept {
   acknowledgements_out_ = operations_out_ = invalidations_out_ = 0;
   must_flush_ = false;
   forget_loans();
+  if (!provider_.is_lost_) {
+    const auto renewed = link_.queue_pair.renew();
+    if (!renewed.ok()) provider_.lose_device(renewed.error().answer);
+  }
+  queue_.use(link_.queue_pair.handle());
   link_.state.store(provider_.is_lost_ ? LinkState::kLost
                     : is_cut_off_ ? LinkState::kCutOff : LinkState::kDown,
                     std::memory_order_release);
