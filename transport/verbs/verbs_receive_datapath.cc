@@ -265,7 +265,7 @@ void VerbsEndpoint::end_requests(const ibv_wc& completion) noexcept {
   const bool is_good = completion.status == IBV_WC_SUCCESS;
   if (!is_good) {
     has_refused_ = has_refused_ || is_refusal(completion.status);
-    break_life(ibv_wc_status_str(completion.status), false);
+    break_by_device(completion.status);
   }
   if (is_good && BP_UNLIKELY(!link_.has_worked.load(std::memory_order_relaxed))) {
     link_.has_worked.store(true, std::memory_order_release);

@@ -96,6 +96,18 @@ void VerbsEndpoint::begin_sending() noexcept {
   mark_dirty();
 }
 
+// Who does not answer may be gone. But a way that carries small packets only lets the exchange
+// through, and what is small, and looks the same; nobody else tells the operator.
+void VerbsEndpoint::break_by_device(ibv_wc_status status) noexcept {
+  if (status != IBV_WC_RETRY_EXC_ERR) return break_life(ibv_wc_status_str(status), false);
+  char why[160];
+  const ibv_mtu mtu = std::min(provider_.options_.device->port().mtu, link_.peer.mtu);
+  std::snprintf(why, sizeof why,
+                "it answers no more (%s); if it comes back at once, let the way carry UDP port "
+                "4791 with %d bytes of data in a packet", ibv_wc_status_str(status), 128 << mtu);
+  break_life(why, false);
+}
+
 void VerbsEndpoint::break_life(const char* why, bool is_fault) noexcept {
   if (!is_live_) return;
   VerbsCounters& counters = *provider_.options_.counters;
