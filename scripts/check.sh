@@ -55,6 +55,7 @@ step guest /usr/bin/python3 tests/guest/guest_test.py
 step verbs /usr/bin/python3 tests/guest/verbs_test.py
 step image /usr/bin/python3 tests/guest/image_test.py
 step image-crash /usr/bin/python3 tests/guest/image_crash_test.py
+step two-guests /usr/bin/python3 tests/guest/two_guests_test.py
 
 [ ${#failed_steps[@]} -gt 0 ] && printf 'failed: %s\n' "${failed_steps[@]}"
 printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"

@@ -8,11 +8,12 @@ MALLOC_LIBRARY := $(BUILD)/libbedplate-malloc.a
 PROGRAM := $(BUILD)/bedplate
 TESTS := $(BUILD)/bedplate-tests
 PEERS := $(BUILD)/c-peer $(BUILD)/cpp-peer
+TRAFFIC := $(BUILD)/verbs-traffic
 APPLICATION := $(call objects,$(APPLICATION_SOURCES))
 
 .PHONY: products tests
 products: $(PROGRAM) $(LIBRARY) $(if $(SANITIZED),,$(MALLOC_LIBRARY)) examples
-tests: $(TESTS) $(PEERS)
+tests: $(TESTS) $(PEERS) $(TRAFFIC)
 
 $(BUILD)/%.o: %.cc $(BUILD_FILES)
 	@mkdir -p $(@D)
@@ -34,7 +35,8 @@ $(PROGRAM): $(call objects,$(PROGRAM_SOURCES)) $(APPLICATION) $(POOL_HEAP) $(LIB
 	$(if $(V),,@echo "  LINK $@")
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LIBRARY) $(LIBRARIES)
 
-# Programs of others, linked as docs/allocator.md says: with the pool's malloc.
+# Programs of others, linked as docs/allocator.md says: with the pool's malloc. And one of the
+# tests, which is linked like them.
 EXAMPLES := $(BUILD)/examples/ping $(BUILD)/examples/ping-c
 .PHONY: examples
 examples: $(EXAMPLES)
@@ -43,7 +45,8 @@ $(BUILD)/examples/ping: $(BUILD)/apps/examples/ping.o
 $(BUILD)/examples/ping-c: $(BUILD)/apps/examples/ping_c.o
 $(BUILD)/c-peer: $(BUILD)/tests/system/c_peer.o
 $(BUILD)/cpp-peer: $(BUILD)/tests/system/cpp_peer.o
-$(EXAMPLES) $(PEERS): $(POOL_HEAP) $(LIBRARY)
+$(TRAFFIC): $(call objects,$(TRAFFIC_SOURCES))
+$(EXAMPLES) $(PEERS) $(TRAFFIC): $(POOL_HEAP) $(LIBRARY)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LINK $@")
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LIBRARY) $(LIBRARIES)
@@ -89,7 +92,7 @@ $(BENCH_HEAP): $(BENCH_OBJECTS)
 	$(Q)$(CXX) -shared -Wl,-z,now -o $@ $^ -lpthread
 
 -include $(patsubst %.o,%.d,$(call objects,$(LIBRARY_SOURCES) $(MALLOC_SOURCES) \
-  $(APPLICATION_SOURCES) $(PROGRAM_SOURCES) $(TEST_SOURCES) $(STRAIN_SOURCES) \
+  $(APPLICATION_SOURCES) $(PROGRAM_SOURCES) $(TEST_SOURCES) $(STRAIN_SOURCES) $(TRAFFIC_SOURCES) \
   tests/soak/heap_soak.cc apps/examples/ping.cc tests/system/cpp_peer.cc) \
   $(BENCH_OBJECTS) $(C_OBJECTS))
 

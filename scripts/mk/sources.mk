@@ -44,3 +44,4 @@ PROGRAM_SOURCES := $(wildcard apps/bedplate/*.cc)
 
 TEST_SOURCES := tests/main.cc $(sort $(wildcard tests/*/*_test.cc))
 STRAIN_SOURCES := $(wildcard tests/strain/*.cc)
+TRAFFIC_SOURCES := $(wildcard tests/guest/*.cc)

@@ -93,7 +93,7 @@ class Machine:
         self._answers.readline()
         self.command("qmp_capabilities")
 
-    def command(self, name, **arguments):
+    def command(self, name, /, **arguments):
         self._monitor.settimeout(60)
         request = {"execute": name, "arguments": arguments}
         self._monitor.sendall(json.dumps(request).encode() + b"\n")

@@ -80,13 +80,13 @@ class RdmaNetlink {
   alignas(8) char request_[1024] = {};
 };
 
-// Makes rxe0 on lo, unless there is a usable device. Returns false where the kernel cannot.
-inline bool has_verbs_device() {
+// Makes rxe0 on `interface`, unless there is a usable device. Returns false where the kernel cannot.
+inline bool has_verbs_device(const char* interface = "lo") {
   if (choose_verbs_port("", 0).ok()) return true;
   RdmaNetlink request(RDMA_NLDEV_CMD_NEWLINK, NLM_F_ACK);
   request.add(RDMA_NLDEV_ATTR_DEV_NAME, "rxe0");
   request.add(RDMA_NLDEV_ATTR_LINK_TYPE, "rxe");
-  request.add(RDMA_NLDEV_ATTR_NDEV_NAME, "lo");
+  request.add(RDMA_NLDEV_ATTR_NDEV_NAME, interface);
   return request.ask([](uint16_t, const char*, size_t) {}) && choose_verbs_port("", 0).ok();
 }
 

@@ -60,17 +60,19 @@ class Stranger {
     [[maybe_unused]] const ssize_t sent = send(fd_.number(), data, bytes, MSG_NOSIGNAL);
   }
   void hang_up() { fd_.close(); }
-  // What it is answered; nothing when it is hung up on, or hears nothing for ten seconds.
+  // What it is answered; nothing when it is hung up on, which it then knows, or left alone.
   std::optional<ExchangeRecord> answer() {
     ExchangeRecord record = {};
     size_t got = 0;
+    is_hung_up_on = false;
     const uint64_t deadline_ns = monotonic_ns() + 10 * kNsPerSecond;
     while (got < sizeof record) {
       if (monotonic_ns() > deadline_ns) return std::nullopt;
       options_.meanwhile();
       const ssize_t bytes = recv(fd_.number(), reinterpret_cast<char*>(&record) + got,
                                  sizeof record - got, MSG_DONTWAIT);
-      if (bytes == 0 || (bytes < 0 && errno != EAGAIN)) return std::nullopt;
+      is_hung_up_on = bytes == 0 || (bytes < 0 && errno != EAGAIN);
+      if (is_hung_up_on) return std::nullopt;
       if (bytes > 0) got += static_cast<size_t>(bytes);
       usleep(100);
     }
@@ -150,36 +152,26 @@ class Stranger {
     std::memcpy(buffer + sizeof message, body, bytes);
     post_raw(buffer, static_cast<uint32_t>(sizeof message) + bytes);
   }
+  // Ownership: of `buffer`, too, which came from malloc.
   void post_raw(std::byte* buffer, uint32_t bytes) {
-    ibv_sge piece = {reinterpret_cast<uintptr_t>(buffer), bytes,
-                     VerbsDevice::local_key(options_.keys->key(buffer, bytes).key)};
     ibv_send_wr request = {};
     request.opcode = IBV_WR_SEND;
-    request.send_flags = IBV_SEND_SIGNALED;
-    request.sg_list = &piece;
-    request.num_sge = 1;
-    ibv_send_wr* bad = nullptr;
-    ibv_post_send(queue_pair_.handle(), &request, &bad);
-    buffers_.emplace_back(buffer, std::free);
+    submit(request, buffer, bytes);
   }
-
-  // Writes a byte where it may not. Returns what became of it.
-  ibv_wc_status write(uint64_t address, uint32_t key) {
-    auto* byte = static_cast<std::byte*>(std::calloc(1, 1));
-    buffers_.emplace_back(byte, std::free);
-    ibv_sge piece = {reinterpret_cast<uintptr_t>(byte), 1,
-                     VerbsDevice::local_key(options_.keys->key(byte, 1).key)};
+  // Reads or writes memory of the appliance. Returns how it ended, once it has.
+  ibv_wc_status access(ibv_wr_opcode operation, uint64_t address, uint32_t key, uint32_t bytes) {
     ibv_send_wr request = {};
-    request.opcode = IBV_WR_RDMA_WRITE;
-    request.send_flags = IBV_SEND_SIGNALED;
-    request.sg_list = &piece;
-    request.num_sge = 1;
-    request.wr.rdma = {address, key};
-    ibv_send_wr* bad = nullptr;
-    ibv_post_send(queue_pair_.handle(), &request, &bad);
-    ibv_wc completion = {};
+    request.opcode = operation;
+    request.wr.rdma.remote_addr = address;
+    request.wr.rdma.rkey = key;
+    submit(request, static_cast<std::byte*>(std::calloc(1, bytes)), bytes);
+    ibv_wc completion;
     while (ibv_poll_cq(completions_, 1, &completion) == 0) options_.meanwhile();
     return completion.status;
+  }
+  // Writes a byte where it may not. Returns what became of it.
+  ibv_wc_status write(uint64_t address, uint32_t key) {
+    return access(IBV_WR_RDMA_WRITE, address, key, 1);
   }
 
   // Lends 100 bytes of its own as `loan`; nobody hears it, so it is released at once.
@@ -202,6 +194,7 @@ class Stranger {
   static constexpr uint32_t kMark = 0x1234;
   uint64_t instance = 4711;
   uint64_t peer_instance = 0;  // of the appliance, once it was let in
+  bool is_hung_up_on = false;
 
  private:
   // Brings its queue pair up towards who said `record`.
@@ -211,6 +204,16 @@ class Stranger {
     std::memcpy(peer_.gid.raw, record.gid, sizeof record.gid);
     BP_ASSERT(queue_pair_.reset().ok());
     BP_ASSERT(queue_pair_.connect(kMark, peer_, {.timeout_log2 = 14, .count = 1}).ok());
+  }
+  void submit(ibv_send_wr& request, std::byte* buffer, uint32_t bytes) {
+    ibv_sge piece = {reinterpret_cast<uintptr_t>(buffer), bytes,
+                     VerbsDevice::local_key(options_.keys->key(buffer, bytes).key)};
+    request.send_flags = IBV_SEND_SIGNALED;
+    request.sg_list = &piece;
+    request.num_sge = 1;
+    ibv_send_wr* bad = nullptr;
+    ibv_post_send(queue_pair_.handle(), &request, &bad);
+    buffers_.emplace_back(buffer, std::free);
   }
 
   const StrangerOptions options_;

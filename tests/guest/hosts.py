@@ -1,0 +1,141 @@
+"""Hosts on one network: virtual machines with an RDMA stack that do what they are told."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+from machine import Machine, ROOT
+from network import Switch
+from runner import Failure
+
+sys.path.insert(0, os.path.join(ROOT, "scripts", "image"))
+import modules  # noqa: E402
+import newc  # noqa: E402
+
+KERNEL = os.path.join(ROOT, "build", "kernel")
+TRAFFIC = os.path.join(ROOT, "build", "release", "verbs-traffic")
+MODULES = ["virtio_net", "ib_uverbs", "rdma_ucm", "rdma_rxe"]
+
+
+def make_image(directory):
+    """An image whose first process is host_init, with the program of the traffic."""
+    subprocess.run([os.path.join(ROOT, "scripts", "image", "kernel.sh")], check=True)
+    archive = newc.Archive()
+    for name in ("bin", "dev", "modules", "proc", "sys"):
+        archive.directory(name)
+    archive.directory("tmp", 0o1777)
+    archive.device("dev/console", 5, 1)
+    stripped = os.path.join(directory, "verbs-traffic")
+    subprocess.run(["strip", "-o", stripped, TRAFFIC], check=True)
+    here = os.path.dirname(os.path.abspath(__file__))
+    for name, path in (("init", os.path.join(here, "host_init")), ("bin/busybox", "/bin/busybox"),
+                       ("bin/sh", "/bin/busybox"), ("bin/verbs-traffic", stripped)):
+        with open(path, "rb") as file:
+            archive.file(name, file.read(), 0o755)
+    paths = modules.load_order(os.path.join(KERNEL, "modules"), MODULES)
+    for path in paths:
+        with open(path, "rb") as file:
+            archive.file(f"modules/{os.path.basename(path)}", file.read())
+    archive.file("modules/order",
+                 "".join(f"{os.path.basename(path)}\n" for path in paths).encode())
+    with open(os.path.join(directory, "initramfs.cpio.zst"), "wb") as file:
+        file.write(archive.bytes())  # the kernel takes it unpacked as well
+    with open(os.path.join(directory, "cmdline"), "w", encoding="ascii") as file:
+        file.write("console=ttyS0 quiet panic=10 no_timer_check")
+    os.symlink(os.path.join(KERNEL, "vmlinux"), os.path.join(directory, "vmlinuz"))
+
+
+class Host(Machine):
+    """The host of `number`, 10.0.0.NUMBER, on `switch`. One processor: two that are emulated, and
+    poll, starve each other."""
+
+    def __init__(self, image, switch, number):
+        self.address = f"10.0.0.{number}"
+        self._orders_directory = tempfile.TemporaryDirectory()
+        orders = os.path.join(self._orders_directory.name, "orders")
+        super().__init__(
+            image, "-smp", "1", *switch.card(number), "-chardev",
+            f"socket,id=orders,path={orders},server=on,wait=off", "-serial", "chardev:orders",
+            reboots=True, APPEND=f"host.address={self.address}/24", MEMORY_MIB="384")
+        self._orders = socket.socket(socket.AF_UNIX)
+        self._orders.connect(orders)
+
+    def __exit__(self, *error):
+        super().__exit__(*error)
+        self._orders.close()
+        self._orders_directory.cleanup()
+
+    def failure(self, text):
+        return Failure("\n".join([text, f"{self.address}'s last lines:", *self.lines[-40:]]))
+
+    def mark(self):
+        """Where the console is now, for `after`."""
+        return len(self.lines)
+
+    def run(self, command, seconds=30):
+        """Runs a line of the shell, and returns its exit code."""
+        before = self.mark()
+        self._orders.sendall(command.encode() + b"\n")
+        return int(self.expect(r"^host: exit (\d+)$", seconds, before).group(1))
+
+    def count(self, pattern, after=0):
+        return sum(re.search(pattern, line) is not None for line in self.lines[after:])
+
+    def expect_count(self, pattern, wanted, seconds, after):
+        """Waits for as many lines as are wanted; one more is a failure, too."""
+        deadline = time.monotonic() + seconds
+        while self.count(pattern, after) < wanted and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if self.count(pattern, after) != wanted:
+            raise self.failure(f"{self.count(pattern, after)} lines have {pattern!r}; "
+                               f"expected {wanted}")
+
+    def pull_cable(self):
+        self.command("set_link", name="wire", up=False)
+
+    def plug_cable(self):
+        self.command("set_link", name="wire", up=True)
+
+    def reset(self):
+        """As by its button: nobody is told. Returns once it is up again."""
+        before = self.mark()
+        self.command("system_reset")
+        self.expect(r"^host: up$", after=before)
+
+    def power_off(self):
+        """As by a power cut."""
+        self.process.kill()
+        self.process.wait()
+
+
+class Hosts:
+    """As many hosts as are asked for, numbered from 1, booted together."""
+
+    def __init__(self, count):
+        self._work = tempfile.TemporaryDirectory()
+        make_image(self._work.name)
+        self.switch = Switch()
+        self._hosts = []
+        begin = time.monotonic()
+        try:
+            for number in range(1, count + 1):
+                self._hosts.append(Host(self._work.name, self.switch, number))
+            for host in self._hosts:
+                host.expect(r"^host: up$")
+        except BaseException:
+            self.end()
+            raise
+        print(f"     {count} hosts booted in {time.monotonic() - begin:.0f} s", flush=True)
+
+    def __iter__(self):
+        return iter(self._hosts)
+
+    def end(self):
+        for host in self._hosts:
+            host.__exit__(None, None, None)
+        self.switch.__exit__(None, None, None)
+        self._work.cleanup()

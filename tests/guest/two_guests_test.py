@@ -1,0 +1,332 @@
+#!/usr/bin/python3
+"""Two hosts that verbs connects, and what networks do to them; a third that is hostile.
+
+    /usr/bin/python3 tests/guest/two_guests_test.py [PATTERN...]
+
+a dials, b listens. Both run traffic that proves itself (traffic.h) and print an account of it. All
+tests have the same three hosts, in this order; a PATTERN is a part of a test's name. The last line
+is `N passed, N failed, N skipped`; the exit code is 1 when anything failed.
+"""
+
+import json
+import sys
+import time
+
+from hosts import Hosts
+from runner import Failure, run_tests
+
+# What docs/verbs.md promises, and what an emulated machine beside others may add.
+NOTICED_SECONDS = 2 + 2      # by traffic that is not answered
+NOTICED_IDLE_SECONDS = 8 + 3  # by the lifeline, without traffic (silence_ns_max and a third)
+BACK_SECONDS = 3 + 3         # from when the network is back
+SETTLED_SECONDS = 3
+
+hosts = None
+LISTEN = "tcp:10.0.0.2:7471"
+
+
+class Appliance:
+    """The program of the traffic on one host."""
+
+    def __init__(self, name, host, arguments):
+        self.name = name
+        self.host = host
+        self._arguments = f"name={name} {arguments}"
+        self.begin = 0
+
+    def start(self, *more):
+        self.begin = self.host.mark()
+        self.host.run(f"verbs-traffic talk {self._arguments} {' '.join(more)} &")
+        self.host.expect(r"^traffic: begins$", 20, self.begin)
+
+    def kill(self):
+        self.host.run("killall -KILL verbs-traffic 2> /dev/null && sleep 0.1")
+
+    def stop(self):
+        self.host.run("killall -USR1 verbs-traffic")
+
+    def go_on(self):
+        self.host.run("killall -USR2 verbs-traffic")
+
+    def expect(self, pattern, seconds, after=None):
+        return self.host.expect(pattern, seconds, self.begin if after is None else after)
+
+    def account(self, after):
+        return json.loads(self.expect(r"^traffic: account (\{.*\})$", 30, after).group(1))
+
+
+def appliances():
+    a, b, _ = hosts
+    return (Appliance("a", a, f"peer=b dial={LISTEN} windows=1 give_up_ms=20000"),
+            Appliance("b", b, f"peer=a listen={LISTEN} listed=c give_up_ms=20000"))
+
+
+def start_both(*more):
+    a, b = appliances()
+    for one in (a, b):
+        one.host.plug_cable()  # a test that failed may have left it as it was
+        one.kill()
+    b.start(*more)
+    a.start(*more)
+    for one in (a, b):
+        one.expect(r"verbs: connected to [ab] at ", 10)
+    return a, b
+
+
+def fail(text, *sides):
+    raise Failure("\n".join([text, *("\n".join(["----", *side.host.lines[side.begin:]])
+                                     for side in sides)]))
+
+
+def settle(a, b):
+    """Lets both end what they have begun, and returns their accounts, once all of it is right."""
+    for _ in range(2):  # what one says when it has ended may miss what the other still does
+        marks = [one.host.mark() for one in (a, b)]
+        for one in (a, b):
+            one.stop()
+        accounts = [one.account(mark) for one, mark in zip((a, b), marks)]
+    for account, other in zip(accounts, reversed(accounts)):
+        if account["faults"] != 0 or not account["drained"]:
+            fail(f"faults, or what has not ended: {account}", a, b)
+        if account["sent"] != other["received"]:
+            fail(f"{account['sent']} were sent, and {other['received']} received", a, b)
+        for kind in ("loans", "puts", "gets", "atomics"):
+            ends = account[kind]
+            if ends["started"] != ends["done"] + ends["not_done"] + ends["unknown"]:
+                fail(f"{kind} without an end: {ends}", a, b)
+    return accounts
+
+
+def check_loans(accounts):
+    """Of hosts that have both lived all the time."""
+    for account, other in zip(accounts, reversed(accounts)):
+        loans = account["loans"]
+        if not loans["done"] <= other["loans_read"] <= loans["done"] + loans["unknown"]:
+            raise Failure(f"{loans}, and {other['loans_read']} were read")
+
+
+def say(accounts, text):
+    def ends(kind):
+        sums = {end: sum(account[kind][end] for account in accounts)
+                for end in ("done", "not_done", "unknown")}
+        return f"{kind} {sums['done']}/{sums['not_done']}/{sums['unknown']}"
+    print(f"     {text}: messages {sum(account['sent'] for account in accounts)}, "
+          f"{sum(account['resent'] for account in accounts)} sent again, "
+          f"{sum(account['lost'] for account in accounts)} lost with their receiver; "
+          f"done/not done/unknown: {ends('loans')}, {ends('puts')}, {ends('gets')}, "
+          f"{ends('atomics')}; connections lost: {[account['broken'] for account in accounts]}",
+          flush=True)
+
+
+def settle_survivors(a, b):
+    """The accounts of a, which was started last, and of b, which has lost its peer once."""
+    accounts = settle(a, b)
+    if [account["broken"] for account in accounts] != [0, 1]:
+        fail(f"connections were lost: {accounts}", a, b)
+    return accounts
+
+
+# ---- The tests ----
+
+
+def cable_that_is_pulled_under_traffic():
+    """Short enough, the queue pair sends again by itself; longer, and the connection is lost and
+    comes back. Longer than give_up_ms: sends say kGone meanwhile."""
+    a, b = start_both()
+    time.sleep(SETTLED_SECONDS)
+    times = []
+    for seconds, puller in ((1, a), (5, b), (30, a)):
+        marks = {one: one.host.mark() for one in (a, b)}
+        begin = time.monotonic()
+        puller.host.pull_cable()
+        for one in (a, b):
+            # Soft RoCE tries for longer where its own link is down: there the lifeline tells.
+            patience = NOTICED_IDLE_SECONDS if one is puller else NOTICED_SECONDS
+            if seconds > patience:
+                one.expect(r"verbs: lost the connection to [ab] at ", patience, marks[one])
+        time.sleep(begin + seconds - time.monotonic())
+        again = {one: one.host.mark() for one in (a, b)}
+        begin = time.monotonic()
+        puller.host.plug_cable()
+        for one in (a, b):
+            if one.host.count(r"is silent$", marks[one]) > 0:
+                one.expect(r"^traffic: [ab] is heard", BACK_SECONDS, again[one])
+        times.append(f"{seconds} s: back after {time.monotonic() - begin:.1f} s")
+        time.sleep(SETTLED_SECONDS)
+    accounts = settle(a, b)
+    check_loans(accounts)
+    if accounts[0]["broken"] < 2 or accounts[1]["broken"] < 2 or accounts[0]["gone"] == 0:
+        fail(f"the cable was not missed: {accounts}", a, b)
+    if sum(account["lost"] for account in accounts) != 0:
+        fail(f"lost: {accounts}", a, b)
+    say(accounts, "; ".join(times))
+
+
+def processes_that_are_killed_and_started_again():
+    """First the one that listens, then the one that dials. What was acknowledged is not sent again
+    to the successor; what the dead had not consumed is counted."""
+    a, b = start_both()
+    for victim, survivor in ((b, a), (a, b)):
+        time.sleep(SETTLED_SECONDS)
+        mark = survivor.host.mark()
+        victim.kill()
+        survivor.expect(r"verbs: lost the connection to [ab] at ", NOTICED_SECONDS, mark)
+        victim.start()
+        survivor.expect(r"^traffic: [ab] was started anew$", BACK_SECONDS, mark)
+    time.sleep(SETTLED_SECONDS)
+    say(settle_survivors(a, b), "killed")
+
+
+def hosts_that_are_reset_under_traffic():
+    """No FIN: traffic that is not answered tells, or the successor."""
+    a, b = start_both()
+    for victim, survivor in ((b, a), (a, b)):
+        time.sleep(SETTLED_SECONDS)
+        mark = survivor.host.mark()
+        victim.host.reset()
+        survivor.expect(r"verbs: lost the connection to [ab] at ", NOTICED_SECONDS, mark)
+        victim.start()
+        begin = time.monotonic()
+        survivor.expect(r"^traffic: [ab] was started anew$", BACK_SECONDS, mark)
+        print(f"     {victim.name} rebooted: back {time.monotonic() - begin:.1f} s after its start")
+    time.sleep(SETTLED_SECONDS)
+    say(settle_survivors(a, b), "reset")
+
+
+def host_that_is_reset_while_nobody_sends():
+    """The one that dials hears nothing of the end of the one that listens, and has nothing to send:
+    the lifeline tells it, and it dials again."""
+    a, b = start_both("silent=1")
+    time.sleep(SETTLED_SECONDS)  # what has not been acknowledged yet would tell
+    mark = a.host.mark()
+    b.host.reset()
+    b.start("silent=1")
+    begin = time.monotonic()
+    a.expect(r"verbs: lost the connection to b at ", NOTICED_IDLE_SECONDS, mark)
+    for one in (a, b):
+        one.expect(r"verbs: connected to [ab] at ", BACK_SECONDS, mark if one is a else None)
+    print(f"     silent: back {time.monotonic() - begin:.1f} s after its start")
+    for one in (a, b):
+        one.go_on()
+    time.sleep(SETTLED_SECONDS)
+    settle(a, b)
+
+
+def host_that_loses_power_while_nobody_sends():
+    """Whoever only listens learns it, too. The last test: the host does not come back."""
+    a, b = start_both("silent=1")
+    time.sleep(SETTLED_SECONDS)
+    mark = b.host.mark()
+    a.host.power_off()
+    begin = time.monotonic()
+    b.expect(r"verbs: lost the connection to a at ", NOTICED_IDLE_SECONDS, mark)
+    print(f"     noticed after {time.monotonic() - begin:.1f} s")
+
+
+# What the log of the victim says of each attack of a kind, with the attacker's address.
+REFUSALS = {
+    "records": r"refusing a connection from 10\.0\.0\.3: a malformed record; further ones are ",
+    "flood": None,
+    "messages": r"cutting off c at 10\.0\.0\.3: ",
+    "window": r"(cutting off|lost the connection to) c at 10\.0\.0\.3: (more than its window|RNR)",
+    "memory": r"lost the connection to c at 10\.0\.0\.3: .*asked for memory that it was not given",
+}
+
+
+def hostile_host_beside_honest_ones():
+    """Under the name of a peer that b knows. Each attack is refused, by b or its device; b's log
+    says so, once, with the attacker's address; and a and b do not notice."""
+    a, b = start_both()
+    c = list(hosts)[2]
+    export = b.expect(r"^traffic: export (\S+)$", 1).group(1)
+    for kind, refusal in REFUSALS.items():
+        mark, mark_b = c.mark(), b.host.mark()
+        if c.run(f"verbs-traffic hostile attack={kind} name=c dial={LISTEN} export={export}",
+                 60) != 0:
+            fail("\n".join(["the hostile host was not refused:", *c.lines[mark:]]), b)
+        count = c.count("^hostile: ", mark)
+        wanted = 0 if refusal is None else 1 if kind == "records" else count
+        if wanted > 0:
+            b.host.expect_count(refusal, wanted, 5, mark_b)
+        print(f"     {kind}: {count} refused, {wanted} lines in the victim's log", flush=True)
+    accounts = settle(a, b)
+    if accounts[0]["broken"] != 0 or accounts[0]["connected"] != 1:
+        fail(f"the honest peer lost its connection: {accounts[0]}", a, b)
+    say(accounts[:1], "beside a hostile host")
+
+
+def mtu_that_differs_between_hosts():
+    """Packets of the smaller one: nobody notices."""
+    a, b = appliances()
+    a.host.run("ip link set eth1 mtu 9000")
+    try:
+        a, b = start_both()
+        a.expect(r"^traffic: device .* MTU 4096$", 1)
+        b.expect(r"^traffic: device .* MTU 1024$", 1)
+        time.sleep(SETTLED_SECONDS)
+        accounts = settle(a, b)
+    finally:
+        a.host.run("ip link set eth1 mtu 1500")
+    if any(account["broken"] != 0 for account in accounts):
+        fail(f"connections were lost: {accounts}", a, b)
+
+
+def mtu_that_is_smaller_on_the_way():
+    """Small messages arrive and large ones do not, which nobody tells: the log must say where to
+    look. Once the way is as wide as the hosts are, all is well; nothing was lost."""
+    a, b = appliances()
+    for one in (a, b):
+        one.host.run("ip link set eth1 mtu 9000")
+    hosts.switch.mtu = 1500
+    try:
+        a, b = start_both()
+        cure = (r"verbs: lost the connection to [ab] at .*: it answers no more .*let the way carry "
+                r"UDP port 4791 with 4096 bytes of data in a packet")
+        time.sleep(NOTICED_SECONDS)
+        if not any(one.host.count(cure, one.begin) > 0 for one in (a, b)):
+            fail(f"neither has {cure!r}", a, b)
+        time.sleep(2 * SETTLED_SECONDS)
+        count = a.host.count(r"verbs: lost the connection", a.begin)
+        hosts.switch.mtu = None
+        time.sleep(SETTLED_SECONDS + BACK_SECONDS)
+        accounts = settle(a, b)
+    finally:
+        hosts.switch.mtu = None
+        for one in (a, b):
+            one.host.run("ip link set eth1 mtu 1500")
+    say(accounts, f"a way that is too narrow: {count} times lost")
+
+
+def peers_that_do_not_answer():
+    """What the log says of a peer whose address nobody has, of one that is not started, and of a
+    host without RDMA."""
+    c = list(hosts)[2]
+    for dial, line in (("tcp:10.0.0.9:7471", "(no answer in time|No route to host)"),
+                       ("tcp:10.0.0.1:9", "Connection refused")):
+        mark = c.mark()
+        c.run(f"verbs-traffic talk name=c peer=x dial={dial} & sleep 5; kill $!")
+        c.expect(rf"verbs: connecting to x.*: {line}; ", 5, mark)
+    c.reset()
+    mark = c.mark()
+    c.run("verbs-traffic talk name=c peer=x dial=tcp:10.0.0.2:7471 interface=none")
+    c.expect(r"looking for RDMA devices: the kernel has none; load the device's module", 5, mark)
+
+
+TESTS = [cable_that_is_pulled_under_traffic, processes_that_are_killed_and_started_again,
+         hosts_that_are_reset_under_traffic, host_that_is_reset_while_nobody_sends,
+         hostile_host_beside_honest_ones, mtu_that_differs_between_hosts,
+         mtu_that_is_smaller_on_the_way, peers_that_do_not_answer,
+         host_that_loses_power_while_nobody_sends]
+
+
+def main():
+    global hosts  # booted once for all tests
+    hosts = Hosts(3)
+    try:
+        return run_tests(TESTS)
+    finally:
+        hosts.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
