@@ -172,6 +172,8 @@ TEST(VerbsHostile, WhoSendsMoreThanItsWindowIsCutOff) {
     header.number = i;
     stranger.post(header, "", 0);
   }
-  CHECK(rig->poll_until([&] { return rig->b.counters.broken.read() == 1; }));
+  // It may be before b knew that c listens: then nothing was broken.
+  const VerbsCounters& counters = rig->b.counters;
+  CHECK(rig->poll_until([&] { return counters.broken.read() + counters.cut_off.read() > 0; }));
   check_that_a_is_unaffected();
 }
