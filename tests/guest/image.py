@@ -69,6 +69,7 @@ class Image:
                 file.write(SMALL.format(tables=tables, **{
                     "pool": "48 MiB", "pages": "2 MiB", "enforce": "kernel", "shards": "",
                     "blockd": "", "listen": '"tcp:127.0.0.1:10809"', **settings}))
+            options = ("--level", "1", *options)
         self.path = os.path.join(self._work.name, "image")
         self.log = build(config, self.path, *options)
 
