@@ -61,9 +61,9 @@ constexpr Command kCommands[] = {
      "Reads the counters file NAME.stats (the only one there, when NAME is left out) and audits\n"
      "the maps of the running process. Costs the appliance nothing.\n",
      &stats_command},
-    {"perf", "serve|send|put|get|register [ADDRESS]", 1, 2, kPerfOptions,
-     "measure messages, puts and gets between two sides",
-     "One side answers, the other measures; tcp: is verbs, unix: is shared memory.\n"
+    {"perf", "WHAT [ADDRESS]", 1, 2, kPerfOptions, "measure messages, puts and gets",
+     "WHAT: serve, send, put, get or register. One side serves, the other measures what it sends\n"
+     "there, puts or gets; tcp: is verbs, unix: is shared memory.\n"
      "  bedplate perf serve tcp:10.0.0.1:7471\n"
      "  bedplate perf put --bandwidth --size 64K -d 10 tcp:10.0.0.1:7471\n"
      "`perf register` says what it costs to register memory for each message, or to keep a cache\n"
@@ -74,7 +74,7 @@ constexpr Command kCommands[] = {
 void print_usage(FILE* out) {
   std::fprintf(out, "usage: bedplate COMMAND [OPTIONS]\n\n");
   for (const Command& command : kCommands) {
-    std::fprintf(out, "  %-7s %-8s %s\n", command.name, command.operands, command.summary);
+    std::fprintf(out, "  %-7s %-14s %s\n", command.name, command.operands, command.summary);
   }
   std::fprintf(out,
                "\n`bedplate COMMAND --help` says more. Exit codes: 0 good, 1 boot or run failure,\n"

@@ -23,7 +23,7 @@ Error bad_value(const char* option, const std::string& value, const char* answer
                 const char* cure) {
   Error error;
   error.kind = ErrorKind::kConfiguration;
-  error.set_doing("reading %s %s", option, value.c_str());
+  error.set_doing("reading %s%s%s", option, value.empty() ? "" : " ", value.c_str());
   return error.set_answer("%s", answer).set_cure("%s", cure);
 }
 

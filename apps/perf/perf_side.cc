@@ -7,8 +7,13 @@
 namespace bedplate {
 
 Result<std::unique_ptr<PerfSide>> PerfSide::open(const PerfSideOptions& options) {
+  Error error;
+  error.kind = ErrorKind::kConfiguration;
+  error.set_doing("reading the address %s", options.address.c_str());
   auto parsed = parse_socket_address(options.address);
-  if (!parsed.ok()) return parsed.error();
+  if (!parsed.ok()) {
+    return error.set_answer("%s", parsed.error().answer).set_cure("%s", parsed.error().cure);
+  }
   heap_create();
   boot_segment();
   switch (parsed.value().kind) {
@@ -17,9 +22,6 @@ Result<std::unique_ptr<PerfSide>> PerfSide::open(const PerfSideOptions& options)
     case SocketAddress::Kind::kUnix: return open_shm_side(options);
     case SocketAddress::Kind::kActivation: break;
   }
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  error.set_doing("reading the address %s", options.address.c_str());
   error.set_answer("no service manager passes sockets here");
   return error.set_cure("write tcp:ADDRESS:PORT for verbs, or unix:PATH for shared memory");
 }
