@@ -48,7 +48,7 @@ class Machine:
         try:
             self._connect_monitor(monitor)
         except BaseException as error:
-            self.__exit__(type(error), error, None)
+            Machine.__exit__(self, type(error), error, None)  # a subclass is not there yet
             raise
 
     def __enter__(self):
