@@ -6,7 +6,7 @@ set -euo pipefail
 packages=(
   # build
   g++ make pkg-config dpkg-dev ca-certificates liburing-dev libtomlplusplus-dev nlohmann-json3-dev
-  libibverbs-dev libnl-3-dev libnl-route-3-dev
+  libibverbs-dev librdmacm-dev libnl-3-dev libnl-route-3-dev
   # tests: the framework, the fuzzer, real clients, and what looks on from outside
   libcpputest-dev clang libclang-rt-14-dev python3 libnbd-bin python3-libnbd qemu-utils fio
   strace procps spin

@@ -2,6 +2,8 @@
 
 #include <cstdio>
 
+#include <unistd.h>
+
 #include "apps/boot/listeners.h"
 #include "platform/clock.h"
 #include "platform/log.h"
@@ -10,8 +12,9 @@ namespace bedplate {
 namespace {
 
 constexpr uint32_t kPollBudget = 64;
-// Beside [[verbs.export]]: the landing zone, and with remote = "read" the heap and segment 0.
-constexpr uint32_t kOwnExportCount = 3;
+// Beside [[verbs.export]]: flush word, landing zone, and with remote = "read" heap and segment 0.
+constexpr uint32_t kOwnExportCount = 4;
+constexpr char kManager[] = "/dev/infiniband/rdma_cm";
 
 RemoteRights rights_of(const VerbsExportSettings& settings) noexcept {
   return static_cast<RemoteRights>((settings.may_read ? kRead : 0) |
@@ -47,10 +50,9 @@ void check_limits(const Configuration& configuration, const AppliancePlan& plan,
 }
 
 Error no_rdma_cm() noexcept {
-  Error error;
-  error.set_doing("connecting peers by rdma_cm");
-  error.set_answer("this program cannot");
-  return error.set_cure("set [verbs] connect = \"exchange\", at all peers");
+  return error_from_errno("opening %s, by which [verbs] connect = \"rdma_cm\" works", kManager)
+      .set_cure("load the kernel's module rdma_ucm (modprobe rdma_ucm), or set connect = "
+                "\"exchange\", at all peers");
 }
 
 // A provider addresses its memory by one key.
@@ -69,7 +71,8 @@ void Peers::open(const Configuration& configuration, const AppliancePlan& plan,
   const VerbsSettings& settings = configuration.verbs;
   if (!settings.enabled) return;
   name_ = configuration.appliance.name;
-  if (settings.connect == VerbsConnect::kRdmaCm) problems->push_back(no_rdma_cm());
+  const bool is_by_manager = settings.connect == VerbsConnect::kRdmaCm;
+  if (is_by_manager && access(kManager, R_OK | W_OK) != 0) problems->push_back(no_rdma_cm());
   std::vector<Error> found;
   const auto export_count = static_cast<uint32_t>(settings.exports.size());
   auto device = VerbsDevice::open({.device = settings.device,
@@ -81,7 +84,7 @@ void Peers::open(const Configuration& configuration, const AppliancePlan& plan,
   } else {
     found.push_back(device.error());
   }
-  if (device_ && settings.listen) {
+  if (device_ && settings.listen && !is_by_manager) {
     Listeners trial;  // an address that is taken is no lack of the machine
     trial.open({*settings.listen}, problems);
   }
@@ -135,6 +138,7 @@ Result<void> Peers::connect_all(const Configuration& configuration, PinnedPool& 
   options.name = name_;
   options.peers = peers_;
   options.listen = settings.listen;
+  options.connects_by_manager = settings.connect == VerbsConnect::kRdmaCm;
   options.shape = verbs_shape(settings);
   options.timing.backoff_ns_min = settings.back_off_min_ms * kNsPerMs;
   options.timing.backoff_ns_max = settings.back_off_max_ms * kNsPerMs;

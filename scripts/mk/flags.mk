@@ -73,14 +73,14 @@ $(BUILD)/tests/apps/bedplate_c_test.o $(BUILD)/tests/apps/messages_c_test.o: \
 # them by this list alone; sanitizer builds, which are dynamic, take the system's.
 VERBS_DRIVERS := bnxt_re cxgb4 efa erdma hfi1verbs hns ipathverbs irdma mana mlx4 mlx5 mthca \
                  ocrdma qedr rxe siw vmw_pvrdma
-VERBS_LIBRARIES := -libverbs
+VERBS_LIBRARIES := -lrdmacm -libverbs
 ifndef SANITIZED
   empty :=
   comma := ,
   $(call both,transport/verbs/verbs_ports): CPPFLAGS += \
     -DRDMA_STATIC_PROVIDERS=$(subst $(empty) $(empty),$(comma),$(strip $(VERBS_DRIVERS)))
   # Some archives have the number of the interface in their name.
-  VERBS_LIBRARIES := -libverbs $(foreach driver,$(VERBS_DRIVERS),-l$(driver)$(if $(filter \
+  VERBS_LIBRARIES := -lrdmacm -libverbs $(foreach driver,$(VERBS_DRIVERS),-l$(driver)$(if $(filter \
     efa mana mlx4 mlx5,$(driver)),,-rdmav34)) -libverbs -lnl-route-3 -lnl-3
 endif
 

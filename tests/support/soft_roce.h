@@ -8,6 +8,7 @@
 #include <cstring>
 #include <string>
 
+#include <arpa/inet.h>
 #include <linux/netlink.h>
 #include <net/if.h>
 #include <rdma/rdma_netlink.h>
@@ -80,14 +81,19 @@ class RdmaNetlink {
   alignas(8) char request_[1024] = {};
 };
 
-// Makes rxe0 on `interface`, unless there is a usable device. Returns false where the kernel cannot.
-inline bool has_verbs_device(const char* interface = "lo") {
-  if (choose_verbs_port("", 0).ok()) return true;
+// Makes `device` on `interface`, unless it can be used already. Returns false where the kernel
+// cannot.
+inline bool make_soft_roce(const char* device, const char* interface) {
   RdmaNetlink request(RDMA_NLDEV_CMD_NEWLINK, NLM_F_ACK);
-  request.add(RDMA_NLDEV_ATTR_DEV_NAME, "rxe0");
+  request.add(RDMA_NLDEV_ATTR_DEV_NAME, device);
   request.add(RDMA_NLDEV_ATTR_LINK_TYPE, "rxe");
   request.add(RDMA_NLDEV_ATTR_NDEV_NAME, interface);
-  return request.ask([](uint16_t, const char*, size_t) {}) && choose_verbs_port("", 0).ok();
+  return request.ask([](uint16_t, const char*, size_t) {}) && choose_verbs_port(device, 0).ok();
+}
+
+// Some device: rxe0 on `interface`, where there is no other.
+inline bool has_verbs_device(const char* interface = "lo") {
+  return choose_verbs_port("", 0).ok() || make_soft_roce("rxe0", interface);
 }
 
 // How many objects of a kind ("mr", "qp", "cq") the kernel keeps for the first device: what
@@ -116,6 +122,26 @@ inline bool set_loopback(bool is_up) {
   request.ifr_flags = static_cast<short>(is_up ? request.ifr_flags | IFF_UP
                                                : request.ifr_flags & ~IFF_UP);
   return ioctl(fd.number(), SIOCSIFFLAGS, &request) == 0;
+}
+
+// The RDMA connection manager does not know lo: it wants an Ethernet interface, which the module
+// dummy has made.
+inline constexpr char kManagedDevice[] = "rxe1";
+inline constexpr char kManagedAddress[] = "10.77.0.1";
+inline constexpr char kNoManager[] = "no RDMA connection manager, or no interface dummy0 for it";
+
+inline bool has_managed_device() {
+  if (access("/dev/infiniband/rdma_cm", R_OK | W_OK) != 0) return false;
+  if (choose_verbs_port(kManagedDevice, 0).ok()) return true;
+  const Fd fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ifreq request = {};
+  std::strcpy(request.ifr_name, "dummy0");
+  auto* address = reinterpret_cast<sockaddr_in*>(&request.ifr_addr);
+  address->sin_family = AF_INET;
+  inet_pton(AF_INET, kManagedAddress, &address->sin_addr);
+  if (ioctl(fd.number(), SIOCSIFADDR, &request) != 0) return false;
+  request.ifr_flags = IFF_UP | IFF_RUNNING;
+  return ioctl(fd.number(), SIOCSIFFLAGS, &request) == 0 && make_soft_roce("rxe1", "dummy0");
 }
 
 inline constexpr char kNoVerbs[] = "no RDMA device, and no soft RoCE in this kernel";

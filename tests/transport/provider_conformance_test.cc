@@ -126,15 +126,16 @@ class Links {
     FakeProvider fake(1, seed.value(), faked.dispatcher());
     fake.refuse(3);
     run(faked, fake, 0, test);
-    if (has_verbs_device()) run_verbs(test);
+    if (has_verbs_device()) run_verbs(test, false);
+    if (has_verbs_device() && has_managed_device()) run_verbs(test, true);
   }
 
  private:
-  void run_verbs(const std::function<void(Link&)>& test) const {
-    VerbsRig rig({.exported = memory_});
+  void run_verbs(const std::function<void(Link&)>& test, bool by_manager) const {
+    VerbsRig rig({.exported = memory_, .by_manager = by_manager});
     CHECK(rig.connect());
-    Link link{"verbs", &rig.a.to("b"), &rig.b.to("a"), rig.a.messenger.get(),
-              rig.b.messenger.get(), {}};
+    Link link{by_manager ? "verbs by rdma_cm" : "verbs", &rig.a.to("b"), &rig.b.to("a"),
+              rig.a.messenger.get(), rig.b.messenger.get(), {}};
     link.listen();
     test(link);
   }

@@ -46,9 +46,11 @@ struct VerbsRigOptions {
   bool has_a = true;   // one may be in another process, at the same address
   bool has_b = true;
   std::string address = {};
+  const char* name_of_a = "a";
   Doorbell* loop_bell_of_b = nullptr;
   bool trust_windows = false;
   bool both_dial = false;
+  bool by_manager = false;  // connects by rdma_cm; requires has_managed_device()
   bool has_c = false;  // b knows a third peer, which the test plays
 };
 
@@ -56,7 +58,7 @@ class VerbsRig {
  public:
   // Requires: has_verbs_device().
   explicit VerbsRig(const VerbsRigOptions& options = {}) : options_(options) {
-    auto opened = VerbsDevice::open({});
+    auto opened = VerbsDevice::open({.device = options.by_manager ? kManagedDevice : ""});
     BP_ASSERT(opened.ok());
     device_ = opened.take();
     BP_ASSERT(keys_.create(process_pool(), *device_).ok());
@@ -71,9 +73,12 @@ class VerbsRig {
     address_ = options.listens_by_tcp
                    ? "tcp:127.0.0.1:" + std::to_string(20000 + getpid() % 10000 + count)
                    : "unix:/tmp/bedplate-verbs-" + std::to_string(getpid()) + "-" + number;
+    if (options.by_manager) {
+      address_ = std::string("tcp:") + kManagedAddress + ":" + std::to_string(20000 + count);
+    }
     if (!options.address.empty()) address_ = options.address;
     const std::string address_of_a = options.both_dial ? address_ + "-a" : "";
-    if (options.has_a) start(a, "a", "b", address_, address_of_a);
+    if (options.has_a) start(a, options.name_of_a, "b", address_, address_of_a);
     if (options.has_b) start(b, "b", "a", address_of_a, address_);
   }
   VerbsRig(const VerbsRig&) = delete;
@@ -82,7 +87,7 @@ class VerbsRig {
     a.verbs.reset();
     b.verbs.reset();
     keys_.destroy();
-    if (!options_.listens_by_tcp && options_.has_b) unlink(address_.c_str() + 5);
+    if (address_.starts_with("unix:") && options_.has_b) unlink(address_.c_str() + 5);
     if (options_.both_dial) unlink((address_ + "-a").c_str() + 5);
   }
 
@@ -152,6 +157,7 @@ class VerbsRig {
     options.timing = options_.timing;
     if (&side == &b) options.loop_bell = options_.loop_bell_of_b;
     options.trust_windows = options_.trust_windows;
+    options.connects_by_manager = options_.by_manager;
     options.counters = &side.counters;
     const auto created = side.verbs->create(options, side.messenger->dispatcher());
     if (!created.ok()) log_error(created.error());

@@ -5,9 +5,6 @@
 #include <cstdio>
 #include <cstring>
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -19,50 +16,8 @@
 namespace bedplate {
 namespace {
 
-// What epoll says who it is; talks have their index.
-constexpr uint64_t kWakeToken = UINT64_MAX;
-constexpr uint64_t kListenerToken = UINT64_MAX - 1;
-constexpr uint64_t kCompletionToken = UINT64_MAX - 2;
-constexpr uint64_t kDeviceToken = UINT64_MAX - 3;
-
 constexpr int kTickMs = 5;  // while something is being waited for that has no event
 constexpr uint64_t kIdleMs = 1000;
-constexpr uint64_t kAcceptPauseNs = 100 * kNsPerMs;
-
-bool add_to(int epoll_fd, int fd, uint32_t events, uint64_t token) noexcept {
-  epoll_event event = {};
-  event.events = events;
-  event.data.u64 = token;
-  return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
-}
-
-// "10.0.0.2" or "a local socket": whom a line of the log is about.
-void host_of(int fd, char* text, size_t text_bytes) noexcept {
-  sockaddr_storage address = {};
-  socklen_t bytes = sizeof address;
-  std::snprintf(text, text_bytes, "a local socket");
-  if (getpeername(fd, reinterpret_cast<sockaddr*>(&address), &bytes) != 0) return;
-  const auto* tcp4 = reinterpret_cast<const sockaddr_in*>(&address);
-  const auto* tcp6 = reinterpret_cast<const sockaddr_in6*>(&address);
-  const auto size = static_cast<socklen_t>(text_bytes);
-  if (address.ss_family == AF_INET) inet_ntop(AF_INET, &tcp4->sin_addr, text, size);
-  if (address.ss_family == AF_INET6) inet_ntop(AF_INET6, &tcp6->sin6_addr, text, size);
-}
-
-// A host that lost its power says nothing, on a connection on which nobody says anything: it is
-// asked by the kernel (tcp(7)). A Unix socket refuses the options, and needs none.
-void notice_silence(int fd, uint64_t silence_ns_max) noexcept {
-  constexpr int kProbeCount = 3;
-  const int on = 1;
-  const int seconds =
-      std::max(1, static_cast<int>(silence_ns_max / (kProbeCount * kNsPerSecond)));
-  const auto unanswered_ms = static_cast<unsigned>(silence_ns_max / kNsPerMs);
-  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof seconds);
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &kProbeCount, sizeof kProbeCount);
-  setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered_ms, sizeof unanswered_ms);
-}
 
 }  // namespace
 
@@ -83,24 +38,16 @@ Result<void> LinkExchange::start(const LinkExchangeOptions& options,
   device_faults_ = options_.device->fault_count();
   epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
   wake_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (options_.listen.has_value()) {
-    auto listening = listen_at(*options_.listen);
-    if (!listening.ok()) {
-      Error error = listening.error();
-      return error.set_cure("choose an address that this machine has and nobody listens at");
-    }
-    listener_ = listening.take();
-    set_blocking(listener_.number(), false);
-  }
+  BP_TRY(listen());
   const bool is_watched =
       epoll_.is_open() && wake_.is_open() &&
-      add_to(epoll_.number(), wake_.number(), EPOLLIN, kWakeToken) &&
-      add_to(epoll_.number(), options_.device->event_fd(), EPOLLIN, kDeviceToken) &&
-      (!listener_.is_open() ||
-       add_to(epoll_.number(), listener_.number(), EPOLLIN, kListenerToken)) &&
+      watch(wake_.number(), EPOLLIN, kWakeToken) &&
+      watch(options_.device->event_fd(), EPOLLIN, kDeviceToken) &&
+      (!listener_.is_open() || watch(listener_.number(), EPOLLIN, kListenerToken)) &&
+      (!manager_.is_open() || watch(manager_.event_fd(), EPOLLIN, kManagerToken)) &&
       (options_.loop_bell == nullptr || options_.completion_fd < 0 ||
        // Edges: the shard reads it, this thread only rings.
-       add_to(epoll_.number(), options_.completion_fd, EPOLLIN | EPOLLET, kCompletionToken));
+       watch(options_.completion_fd, EPOLLIN | EPOLLET, kCompletionToken));
   if (!is_watched) {
     return error_from_errno("watching the sockets of verbs connections")
         .set_cure("raise the limit of open files (ulimit -n)");
@@ -118,6 +65,7 @@ void LinkExchange::stop() noexcept {
   wake();
   thread_.join();
   is_running_ = false;
+  for (Talk& talk : talks_) drop(talk);
   talks_.clear();
   listener_.close();
 }
@@ -192,6 +140,8 @@ void LinkExchange::handle_event(uint64_t token) noexcept {
     accept_one();
   } else if (token == kDeviceToken) {
     options_.device->take_events();
+  } else if (token == kManagerToken) {
+    take_manager_events();
   } else if (token == kCompletionToken) {
     options_.loop_bell->ring();
   } else if (Talk& talk = talks_[token]; talk.stage == Stage::kConnecting) {
@@ -199,86 +149,6 @@ void LinkExchange::handle_event(uint64_t token) noexcept {
   } else if (talk.stage != Stage::kFree) {
     read_talk(talk);
   }
-}
-
-void LinkExchange::accept_one() noexcept {
-  Fd fd(accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!fd.is_open()) {
-    if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM) return;
-    if (device_errors_.try_pass()) log_error(error_from_errno("accepting a connection of verbs"));
-    drop_strangers(0);
-    return listen_again(false);  // it stays readable, and would be tried without end
-  }
-  drop_strangers(kStrangerCountMax - 1);
-  Talk* talk = free_talk();
-  if (talk == nullptr) return;  // it will dial again
-  notice_silence(fd.number(), options_.timing.silence_ns_max);
-  talk->fd = std::move(fd);
-  talk->stage = Stage::kAwaitHello;
-  talk->deadline_ns = monotonic_ns() + options_.timing.answer_ns_max;
-  host_of(talk->fd.number(), talk->host, sizeof talk->host);
-  if (!watch(*talk, EPOLLIN | EPOLLRDHUP)) drop(*talk);
-}
-
-void LinkExchange::drop_strangers(uint32_t count_max) noexcept {
-  for (;;) {
-    Talk* oldest = nullptr;
-    uint32_t count = 0;
-    for (Talk& talk : talks_) {
-      if (talk.stage != Stage::kAwaitHello) continue;
-      ++count;
-      if (oldest == nullptr || talk.deadline_ns < oldest->deadline_ns) oldest = &talk;
-    }
-    if (count <= count_max) return;
-    drop(*oldest);
-  }
-}
-
-// No file descriptor is left: what waits at the listener waits a moment longer.
-void LinkExchange::listen_again(bool listens) noexcept {
-  epoll_event event = {};
-  event.events = listens ? uint32_t{EPOLLIN} : 0;
-  event.data.u64 = kListenerToken;
-  epoll_ctl(epoll_.number(), EPOLL_CTL_MOD, listener_.number(), &event);
-  accept_ns_ = listens ? 0 : monotonic_ns() + kAcceptPauseNs;
-}
-
-void LinkExchange::read_talk(Talk& talk) noexcept {
-  if (talk.stage == Stage::kHeld) {
-    // Its hello was checked and is still to be used: nothing more may be read over it.
-    char more = 0;
-    const ssize_t bytes = recv(talk.fd.number(), &more, sizeof more, 0);
-    if (bytes > 0) return refuse(talk, Refusal::kMalformed);
-    if (bytes == 0 || (errno != EAGAIN && errno != EINTR)) drop(talk);
-    return;
-  }
-  auto* into = reinterpret_cast<char*>(&talk.record) + talk.bytes;
-  const ssize_t bytes = recv(talk.fd.number(), into, sizeof talk.record - talk.bytes, 0);
-  if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  VerbsLink* link = talk.link;
-  const Stage stage = talk.stage;
-  if (stage == Stage::kLifeline) {  // it hangs up, or says what nobody asked for
-    drop(talk);
-    break_link(*link);
-    return;
-  }
-  if (bytes <= 0) {
-    if (stage == Stage::kAwaitHello && talk.bytes > 0) tell_once(talk.host, "half a record");
-    drop(talk);
-    if (stage == Stage::kAwaitReady) break_link(*link);
-    if (stage == Stage::kAwaitWelcome) back_off(*link, "it hung up");
-    return;
-  }
-  talk.bytes += static_cast<size_t>(bytes);
-  if (talk.bytes < sizeof talk.record) {
-    // Whoever does not even know the first word need not finish.
-    if (talk.bytes >= sizeof talk.record.magic && !has_magic(talk.record)) {
-      refuse(talk, Refusal::kMalformed);
-    }
-    return;
-  }
-  talk.bytes = 0;
-  handle_record(talk);
 }
 
 void LinkExchange::handle_record(Talk& talk) noexcept {
@@ -346,23 +216,6 @@ bool LinkExchange::has_been_of_use(const VerbsLink& link, uint64_t now_ns) const
                               now_ns - up_since_ns >= options_.timing.backoff_ns_max);
 }
 
-void LinkExchange::dial(VerbsLink& link, uint64_t now_ns) noexcept {
-  auto connecting = start_connecting(*link.address);
-  if (!connecting.ok()) return back_off(link, connecting.error().answer);
-  Talk* talk = free_talk();
-  if (talk == nullptr) return back_off(link, "too many exchanges are under way");
-  talk->fd = connecting.take();
-  talk->link = &link;
-  talk->stage = Stage::kConnecting;
-  talk->deadline_ns = now_ns + options_.timing.answer_ns_max;
-  std::snprintf(talk->host, sizeof talk->host, "%s", dialing(link).address);
-  notice_silence(talk->fd.number(), options_.timing.silence_ns_max);
-  if (!watch(*talk, EPOLLOUT)) {
-    drop(*talk);
-    back_off(link, "it cannot be watched");
-  }
-}
-
 void LinkExchange::back_off(VerbsLink& link, const char* why) noexcept {
   Dialing& state = dialing(link);
   if (!state.was_told) {
@@ -375,13 +228,6 @@ void LinkExchange::back_off(VerbsLink& link, const char* why) noexcept {
 void LinkExchange::delay_next(Dialing& state) noexcept {
   state.next_ns = monotonic_ns() + state.backoff_ns;
   state.backoff_ns = std::min(2 * state.backoff_ns, options_.timing.backoff_ns_max);
-}
-
-bool LinkExchange::send_record(Talk& talk, ExchangeRecord& record) noexcept {
-  finish_record(record);
-  // The first bytes of a connection: there is room for them.
-  return send(talk.fd.number(), &record, sizeof record, MSG_NOSIGNAL) ==
-         static_cast<ssize_t>(sizeof record);
 }
 
 LinkExchange::Talk* LinkExchange::free_talk() noexcept {
@@ -399,25 +245,6 @@ LinkExchange::Talk* LinkExchange::talk_of(const VerbsLink& link, bool is_lifelin
     }
   }
   return nullptr;
-}
-
-bool LinkExchange::watch(Talk& talk, uint32_t events) noexcept {
-  const auto token = static_cast<uint64_t>(&talk - talks_.data());
-  epoll_event event = {};
-  event.events = events;
-  event.data.u64 = token;
-  return add_to(epoll_.number(), talk.fd.number(), events, token) ||
-         epoll_ctl(epoll_.number(), EPOLL_CTL_MOD, talk.fd.number(), &event) == 0;
-}
-
-void LinkExchange::drop(Talk& talk) noexcept {
-  if (talk.fd.is_open()) {
-    // A child of a fork may still have the socket: closing it would tell the peer nothing, and
-    // leave it in the epoll.
-    shutdown(talk.fd.number(), SHUT_RDWR);
-    epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, talk.fd.number(), nullptr);
-  }
-  talk = Talk();
 }
 
 VerbsLink* LinkExchange::link_named(const char* name) noexcept {

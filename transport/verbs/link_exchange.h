@@ -1,7 +1,8 @@
 // The exchange thread: makes connections and notices when peers go.
 //
-// It listens, dials with a bounded back-off, exchanges the records of docs/verbs.md, and brings
-// queue pairs up. The socket of an exchange stays open as the lifeline of its connection: a peer
+// It listens, dials with a bounded back-off, exchanges the records of docs/verbs.md, over a socket
+// or by the RDMA connection manager (link_carriers.cc), and brings queue pairs up. The socket of an
+// exchange, or its call, stays open as the lifeline of its connection: a peer
 // that dies hangs up, which an idle queue pair would never tell. What breaks the rules of the
 // exchange is refused, and logged once for each host.
 //
@@ -19,6 +20,7 @@
 #include "platform/log.h"
 #include "platform/thread_stack.h"
 #include "transport/doorbell.h"
+#include "transport/verbs/connection_manager.h"
 #include "transport/verbs/verbs_link.h"
 #include "transport/verbs/verbs_wire.h"
 
@@ -42,6 +44,8 @@ struct LinkExchangeOptions {
   uint32_t message_bytes = 0;
   uint32_t flush_key = 0;
   uint64_t flush_address = 0;
+  uint32_t datagram_queue = 0;   // 0: none
+  bool is_by_manager = false;    // the RDMA connection manager's, and no socket
   LinkTiming timing;
   VerbsDevice* device = nullptr;  // its events are taken here
   int completion_fd = -1;        // readable when something arrives for a shard that sleeps
@@ -72,6 +76,12 @@ class LinkExchange {
  private:
   static constexpr uint32_t kStrangerCountMax = 16;  // sockets that have not said who they are
   static constexpr uint32_t kToldHostCountMax = 32;
+  // What epoll says who it is; talks have their index.
+  static constexpr uint64_t kWakeToken = UINT64_MAX;
+  static constexpr uint64_t kListenerToken = UINT64_MAX - 1;
+  static constexpr uint64_t kCompletionToken = UINT64_MAX - 2;
+  static constexpr uint64_t kDeviceToken = UINT64_MAX - 3;
+  static constexpr uint64_t kManagerToken = UINT64_MAX - 4;
 
   enum class Stage : uint8_t {
     kFree,
@@ -84,7 +94,8 @@ class LinkExchange {
   };
   struct Talk {
     Stage stage = Stage::kFree;
-    Fd fd;
+    Fd fd;                       // or
+    rdma_cm_id* call = nullptr;
     VerbsLink* link = nullptr;
     uint64_t deadline_ns = 0;
     size_t bytes = 0;  // of the record
@@ -104,15 +115,27 @@ class LinkExchange {
   void run() noexcept;
   int wait_ms() const noexcept;
   void handle_event(uint64_t token) noexcept;
+  void handle_record(Talk& talk) noexcept;
+
+  // What carries the records (link_carriers.cc).
+  Result<void> listen() noexcept;
+  void dial(VerbsLink& link, uint64_t now_ns) noexcept;
   void accept_one() noexcept;
   void listen_again(bool listens) noexcept;
+  // Makes room among those that have not said who they are: the one that has waited longest goes.
+  void drop_strangers(uint32_t count_max) noexcept;
   void read_talk(Talk& talk) noexcept;
-  void handle_record(Talk& talk) noexcept;
+  void hung_up(Talk& talk, const char* why) noexcept;
+  void take_manager_events() noexcept;
+  void take_call(const ConnectionManager::Event& event) noexcept;
+  bool send_record(Talk& talk, ExchangeRecord& record) noexcept;
+  bool watch(int fd, uint32_t events, uint64_t token) noexcept;
+  bool watch(Talk& talk, uint32_t events) noexcept;
+  void drop(Talk& talk) noexcept;
 
   // Dialing.
   void look_after(VerbsLink& link, uint64_t now_ns) noexcept;
   bool has_been_of_use(const VerbsLink& link, uint64_t now_ns) const noexcept;
-  void dial(VerbsLink& link, uint64_t now_ns) noexcept;
   void say_hello(Talk& talk) noexcept;
   void take_welcome(Talk& talk) noexcept;
   void take_refusal(Talk& talk) noexcept;
@@ -131,14 +154,9 @@ class LinkExchange {
   void come_up(VerbsLink& link) noexcept;
   Result<void> connect_queue_pair(VerbsLink& link) noexcept;
   ExchangeRecord make_record(ExchangeKind kind, const VerbsLink* link) const noexcept;
-  bool send_record(Talk& talk, ExchangeRecord& record) noexcept;
   Talk* free_talk() noexcept;
-  // Makes room among those that have not said who they are: the one that has waited longest goes.
-  void drop_strangers(uint32_t count_max) noexcept;
   // The one that is not a lifeline yet, or the lifeline.
   Talk* talk_of(const VerbsLink& link, bool is_lifeline) noexcept;
-  bool watch(Talk& talk, uint32_t events) noexcept;
-  void drop(Talk& talk) noexcept;
   VerbsLink* link_named(const char* name) noexcept;
   Dialing& dialing(const VerbsLink& link) noexcept { return dialing_[link.place]; }
   void tell_once(const char* host, const char* why) noexcept;
@@ -156,6 +174,7 @@ class LinkExchange {
   Fd epoll_;
   Fd wake_;
   Fd listener_;
+  ConnectionManager manager_;
   StackedThread thread_;
   bool is_running_ = false;
   std::atomic<bool> must_stop_{false};

@@ -31,6 +31,7 @@ ExchangeRecord LinkExchange::make_record(ExchangeKind kind, const VerbsLink* lin
   record.message_bytes = options_.message_bytes;
   record.flush_key = options_.flush_key;
   record.flush_address = options_.flush_address;
+  record.datagram_queue = options_.datagram_queue;
   record.mtu = IBV_MTU_256;
   record.reads_max = 1;
   if (link == nullptr) return record;
@@ -52,7 +53,7 @@ void LinkExchange::say_hello(Talk& talk) noexcept {
   VerbsLink& link = *talk.link;
   int outcome = 0;
   socklen_t bytes = sizeof outcome;
-  getsockopt(talk.fd.number(), SOL_SOCKET, SO_ERROR, &outcome, &bytes);
+  if (talk.fd.is_open()) getsockopt(talk.fd.number(), SOL_SOCKET, SO_ERROR, &outcome, &bytes);
   link.packet_number = random_packet_number();
   ExchangeRecord hello = make_record(ExchangeKind::kHello, &link);
   if (outcome == 0 && (!send_record(talk, hello) || !watch(talk, EPOLLIN | EPOLLRDHUP))) {
@@ -132,7 +133,8 @@ void LinkExchange::answer_hello(Talk& talk) noexcept {
   if (state == LinkState::kUp) {
     // When both dialed, this may be what it gave up for ours.
     char more = 0;
-    if (recv(talk.fd.number(), &more, sizeof more, MSG_PEEK) == 0) return drop(talk);
+    const bool is_socket = talk.fd.is_open();
+    if (is_socket && recv(talk.fd.number(), &more, sizeof more, MSG_PEEK) == 0) return drop(talk);
     return break_link(link);
   }
   note_cut_off(link);

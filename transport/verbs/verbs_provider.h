@@ -82,6 +82,7 @@ struct VerbsProviderOptions {
   std::optional<SocketAddress> listen = {};
   VerbsShape shape = {};
   LinkTiming timing = {};
+  bool connects_by_manager = false;   // the RDMA connection manager's, and no socket
   bool trust_windows = false;         // also of a device that does not enforce them
   Doorbell* loop_bell = nullptr;      // of the event loop that polls; nullptr: polled by hand
   VerbsCounters* counters = nullptr;  // may be nullptr

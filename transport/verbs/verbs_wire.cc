@@ -3,13 +3,17 @@
 namespace bedplate {
 namespace {
 
-uint32_t checksum_of(const ExchangeRecord& record) noexcept {
-  const auto* bytes = reinterpret_cast<const uint8_t*>(&record);
-  uint32_t hash = 2166136261u;  // FNV-1a
-  for (size_t i = 0; i < offsetof(ExchangeRecord, checksum); ++i) {
-    hash = (hash ^ bytes[i]) * 16777619;
-  }
+constexpr char kCmMagic[3] = {'B', 'P', 'V'};
+
+uint32_t fnv_1a(const void* data, size_t bytes) noexcept {
+  const auto* at = static_cast<const uint8_t*>(data);
+  uint32_t hash = 2166136261u;
+  for (size_t i = 0; i < bytes; ++i) hash = (hash ^ at[i]) * 16777619;
   return hash;
+}
+
+uint32_t checksum_of(const ExchangeRecord& record) noexcept {
+  return fnv_1a(&record, offsetof(ExchangeRecord, checksum));
 }
 
 bool is_name(const char (&name)[kVerbsNameBytes]) noexcept {
@@ -46,11 +50,65 @@ Refusal check_record(const ExchangeRecord& record, ExchangeKind expected) noexce
   if (!has_magic(record)) return Refusal::kMalformed;
   if (record.version != kExchangeVersion) return Refusal::kVersion;
   const bool is_good = record.checksum == checksum_of(record) && is_name(record.name) &&
-                       record.kind == static_cast<uint16_t>(expected) && record.zero == 0 &&
+                       record.kind == static_cast<uint16_t>(expected) &&
+                       record.datagram_queue <= 0xff'ffff &&
                        record.instance != 0 && record.packet_number <= 0xff'ffff &&
                        record.queue_pair <= 0xff'ffff && record.mtu >= 1 && record.mtu <= 5 &&
                        record.reads_max >= 1;
   return is_good ? Refusal::kNone : Refusal::kMalformed;
+}
+
+uint32_t hash_of_name(const char* name) noexcept { return fnv_1a(name, std::strlen(name)); }
+
+CmHello shorten(const ExchangeRecord& hello) noexcept {
+  CmHello brief = {};
+  std::memcpy(brief.magic, kCmMagic, sizeof brief.magic);
+  brief.version = kExchangeVersion;
+  brief.name_hash = hash_of_name(hello.name);
+  brief.instance = hello.instance;
+  brief.received = hello.received;
+  brief.flush_address = hello.flush_address;
+  brief.flush_key = hello.flush_key;
+  brief.known_instance = static_cast<uint32_t>(hello.known_instance);
+  brief.packet_number = hello.packet_number;
+  brief.message_bytes = hello.message_bytes;
+  brief.window = hello.window;
+  brief.place = hello.place;
+  brief.datagrams_mtu_reads = hello.datagram_queue | uint32_t{hello.mtu} << 24 |
+                              uint32_t{hello.reads_max} << 27;
+  return brief;
+}
+
+void complete_record(ExchangeRecord& record, const CmHello& hello, const char* name,
+                     uint64_t own_instance) noexcept {
+  if (std::memcmp(hello.magic, kCmMagic, sizeof hello.magic) != 0) return;
+  record.kind = static_cast<uint16_t>(ExchangeKind::kHello);
+  // One that nobody here has is not in the list of peers.
+  std::strncpy(record.name, name == nullptr ? "?" : name, sizeof record.name - 1);
+  record.instance = hello.instance;
+  const bool is_own = hello.known_instance == static_cast<uint32_t>(own_instance);
+  record.known_instance = is_own ? own_instance : hello.known_instance;
+  record.received = hello.received;
+  record.packet_number = hello.packet_number;
+  record.mtu = hello.datagrams_mtu_reads >> 24 & 7;
+  record.reads_max = static_cast<uint8_t>(hello.datagrams_mtu_reads >> 27);
+  record.window = hello.window;
+  record.place = hello.place;
+  record.message_bytes = hello.message_bytes;
+  record.flush_key = hello.flush_key;
+  record.flush_address = hello.flush_address;
+  record.datagram_queue = hello.datagrams_mtu_reads & 0xff'ffff;
+  finish_record(record);
+  record.version = hello.version;
+}
+
+ExchangeRecord ready_record() noexcept {
+  ExchangeRecord record = {};
+  record.kind = static_cast<uint16_t>(ExchangeKind::kReady);
+  record.name[0] = '?';
+  record.instance = record.mtu = record.reads_max = 1;
+  finish_record(record);
+  return record;
 }
 
 }  // namespace bedplate

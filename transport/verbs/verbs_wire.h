@@ -53,7 +53,7 @@ struct ExchangeRecord {
   uint32_t message_bytes;
   uint32_t flush_key;
   uint64_t flush_address;
-  uint32_t zero;
+  uint32_t datagram_queue;  // number of the queue pair for datagrams; 0: none
   uint32_t checksum;
 };
 static_assert(sizeof(ExchangeRecord) == 128 && offsetof(ExchangeRecord, gid) == 80 &&
@@ -66,6 +66,35 @@ void finish_record(ExchangeRecord& record) noexcept;
 bool has_magic(const ExchangeRecord& record) noexcept;
 // What is wrong with it in itself; kNone: nothing.
 Refusal check_record(const ExchangeRecord& record, ExchangeKind expected) noexcept;
+
+// A hello in a request of the RDMA connection manager, which carries the rest: the queue pair's
+// number and the GID. It has no checksum: packets of the manager have theirs.
+struct CmHello {
+  char magic[3];  // "BPV"
+  uint8_t version;
+  uint32_t name_hash;        // FNV-1a
+  uint64_t instance;
+  uint64_t received;
+  uint64_t flush_address;
+  uint32_t flush_key;
+  uint32_t known_instance;   // its lower half
+  uint32_t packet_number;
+  uint32_t message_bytes;
+  uint16_t window;
+  uint16_t place;
+  uint32_t datagrams_mtu_reads;  // 24, 3 and 5 bits
+};
+static_assert(sizeof(CmHello) == 56);
+
+uint32_t hash_of_name(const char* name) noexcept;
+CmHello shorten(const ExchangeRecord& hello) noexcept;
+// Makes `record`, of which queue pair, GID and LID are known, the hello that was shortened; leaves
+// it without magic, if that is none. `name`: whose hash it has; nullptr: nobody's. `own_instance`
+// is what the hello's sender knew, if the lower half is the same.
+void complete_record(ExchangeRecord& record, const CmHello& hello, const char* name,
+                     uint64_t own_instance) noexcept;
+// What the establishment of a connection says.
+ExchangeRecord ready_record() noexcept;
 
 enum class VerbsMessageKind : uint8_t {
   kMessage = 1,

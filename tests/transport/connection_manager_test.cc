@@ -1,0 +1,184 @@
+// Connections by the RDMA connection manager: the same state machine as over sockets (verbs_links,
+// verbs_provider), so what is looked at here is what the other carrier does differently.
+#include <algorithm>
+
+#include "tests/support/skip.h"
+#include "tests/support/stderr_capture.h"
+#include "tests/transport/group_rig.h"
+#include "tests/transport/verbs_rig.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+using namespace bedplate::test;
+
+namespace {
+
+constexpr AmId kData = 3;
+
+ExchangeRecord a_hello() {
+  ExchangeRecord hello = {};
+  hello.kind = static_cast<uint16_t>(ExchangeKind::kHello);
+  std::strcpy(hello.name, "storage-1");
+  hello.instance = 0x1234'5678'9abc'def1;
+  hello.known_instance = 0xfedc'ba98'7654'3211;
+  hello.received = UINT64_MAX - 5;
+  hello.queue_pair = 0x00ab'cdef;
+  hello.packet_number = 0x00fe'dcba;
+  std::memset(hello.gid, 7, sizeof hello.gid);
+  hello.lid = 9;
+  hello.mtu = 5;
+  hello.reads_max = 16;
+  hello.window = 64;
+  hello.place = 3;
+  hello.message_bytes = 4096;
+  hello.flush_key = 0xffff'fff0;
+  hello.flush_address = 0x7000'1234'5000;
+  hello.datagram_queue = 0xff'ffff;
+  finish_record(hello);
+  return hello;
+}
+
+}  // namespace
+
+TEST_GROUP(ConnectionManager) {
+  std::unique_ptr<VerbsRig> rig;
+  std::vector<std::string> arrived;
+
+  bool start(VerbsRigOptions options = {}) {
+    if (!has_verbs_device() || !has_managed_device()) return false;
+    options.by_manager = true;
+    rig = std::make_unique<VerbsRig>(options);
+    listen();
+    return true;
+  }
+  void listen() {
+    rig->b.messenger->set_handler(kData, {[](void* self, const Message& message) noexcept {
+                                            static_cast<decltype(this)>(self)->arrived.emplace_back(
+                                                reinterpret_cast<const char*>(
+                                                    message.payload.data()),
+                                                message.payload.size());
+                                          },
+                                          this});
+  }
+  bool send(const std::string& text) {
+    return rig->poll_until([&] {
+      return rig->a.to("b").am_send(kData, std::as_bytes(std::span(text))) == SendStatus::kDone;
+    });
+  }
+};
+
+TEST(ConnectionManager, AHelloThatWasShortenedIsWholeAgain) {
+  const ExchangeRecord hello = a_hello();
+  const CmHello brief = shorten(hello);
+  CHECK_EQUAL(hash_of_name("storage-1"), brief.name_hash);
+  ExchangeRecord again = {};  // the manager carries these
+  again.queue_pair = hello.queue_pair;
+  again.lid = hello.lid;
+  std::memcpy(again.gid, hello.gid, sizeof again.gid);
+  complete_record(again, brief, "storage-1", hello.known_instance);
+  MEMCMP_EQUAL(&hello, &again, sizeof hello);
+  CHECK(check_record(again, ExchangeKind::kHello) == Refusal::kNone);
+}
+
+TEST(ConnectionManager, WhatIsNoHelloIsNoneAfterwards) {
+  ExchangeRecord record = {};
+  complete_record(record, CmHello{}, "storage-1", 1);
+  CHECK(check_record(record, ExchangeKind::kHello) == Refusal::kMalformed);
+  CmHello brief = shorten(a_hello());
+  brief.version = 9;
+  complete_record(record, brief, "storage-1", 1);
+  CHECK(check_record(record, ExchangeKind::kHello) == Refusal::kVersion);
+  brief = shorten(a_hello());
+  record = {};
+  complete_record(record, brief, nullptr, 1);  // a name that nobody has
+  CHECK(check_record(record, ExchangeKind::kHello) == Refusal::kNone);
+  STRCMP_EQUAL("?", record.name);
+  CHECK(record.known_instance != 1);
+}
+
+TEST(ConnectionManager, ConnectsAndSends) {
+  if (!start()) BP_SKIP(kNoManager);
+  CHECK(rig->connect());
+  CHECK(send("hello"));
+  CHECK(rig->poll_until([&] { return arrived.size() == 1; }));
+  STRCMP_EQUAL("hello", arrived[0].c_str());
+}
+
+TEST(ConnectionManager, APeerThatGoesIsNoticedAndItsSuccessorIsReached) {
+  if (!start()) BP_SKIP(kNoManager);
+  CHECK(rig->connect());
+  for (uint64_t i = 1; i <= 5; ++i) {
+    rig->restart_b();
+    listen();
+    CHECK(rig->poll_until([&] { return rig->a.counters.broken.read() == i; }));
+    CHECK(rig->connect());
+    CHECK(send(std::to_string(i)));
+    CHECK(rig->poll_until([&] { return arrived.size() == i; }));
+  }
+}
+
+TEST(ConnectionManager, MessagesArriveOnceAndInOrderOverBreaks) {
+  if (!has_verbs_device() || !has_managed_device()) BP_SKIP(kNoManager);
+  std::vector<std::byte> target(4096);
+  CHECK(start({.exported = target}));
+  CHECK(rig->connect());
+  RemoteMemory forged = rig->b.to("a").expose(target).take();
+  forged.key += 0x1000;
+  std::vector<Counted> breaks(10);
+  size_t sent = 0, broken = 0;
+  CHECK(rig->poll_until([&] {
+    const std::string text = std::to_string(sent);
+    if (sent < 1000 && rig->a.to("b").am_send(kData, std::as_bytes(std::span(text))) ==
+                           SendStatus::kDone) {
+      ++sent;
+    }
+    if (broken < breaks.size() && sent > broken * 90 &&
+        rig->a.to("b").put(std::span(target).first(8), forged, &breaks[broken]) ==
+            SendStatus::kPending) {
+      ++broken;
+    }
+    return arrived.size() >= 1000;
+  }, 60));
+  for (int i = 0; i < 100; ++i) rig->poll();
+  LONGS_EQUAL(1000, arrived.size());
+  for (size_t i = 0; i < 1000; ++i) STRCMP_EQUAL(std::to_string(i).c_str(), arrived[i].c_str());
+  for (size_t i = 0; i < broken; ++i) LONGS_EQUAL(1, breaks[i].count);
+  CHECK(rig->a.counters.broken.read() >= 5);
+}
+
+TEST(ConnectionManager, WhoIsNotListedIsToldSo) {
+  if (!start({.has_a = false})) BP_SKIP(kNoManager);
+  // b's only peer is a: one of another name, at the same address.
+  StderrCapture log;
+  VerbsRigOptions options;
+  options.by_manager = true;
+  options.has_b = false;
+  options.address = rig->address();
+  options.name_of_a = "stranger";
+  {
+    VerbsRig other(options);
+    other.a.to("b");
+    CHECK(rig->poll_until([&] { return rig->b.verbs->refused_count() > 0; }));
+    CHECK(rig->poll_until(
+        [&] { return log.text().find("connecting to b: it refuses") != std::string::npos; }));
+  }
+  const std::string text = log.finish();
+  STRCMP_CONTAINS("verbs: refusing a connection from 10.77.0.1: its list of peers does not have "
+                  "this name", text.c_str());
+  STRCMP_CONTAINS("verbs: connecting to b: it refuses: its list of peers does not have this name",
+                  text.c_str());
+}
+
+TEST(ConnectionManager, ListensAtIpAddressesOnly) {
+  if (!has_verbs_device() || !has_managed_device()) BP_SKIP(kNoManager);
+  auto device = VerbsDevice::open({.device = kManagedDevice}).take();
+  const SocketAddress address = parse_socket_address("unix:/tmp/manager").take();
+  ConnectionManager manager;
+  const auto refused = manager.open(*device, &address);
+  CHECK_FALSE(refused.ok());
+  STRCMP_EQUAL("listening at unix:/tmp/manager", refused.error().doing);
+  const SocketAddress elsewhere = parse_socket_address("tcp:192.0.2.1:7471").take();
+  ConnectionManager second;
+  CHECK_FALSE(second.open(*device, &elsewhere).ok());
+}
