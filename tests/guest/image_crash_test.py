@@ -134,8 +134,8 @@ def fault_is_kept_in_pstore_over_a_reboot():
 def fault_is_kept_in_the_firmwares_variables():
     """The store of real machines. A variable has 1 KiB: the record comes in parts, the last one
     first. UEFI gives the kernel the command line that is in the image."""
-    options = ("--cmdline", "console=ttyS0 quiet panic=10 efi_pstore.pstore_disable=0 "
-                            "bedplate.drill=fault")
+    options = ("--cmdline", "console=ttyS0 quiet panic=10 no_timer_check "
+                            "efi_pstore.pstore_disable=0 bedplate.drill=fault")
     tables = '[crash]\ndelay_s = 0\ndrivers = ["efi_pstore"]'
     with Image(tables=tables, options=options) as image:
         with Machine(image.path, reboots=True, UEFI="1") as machine:
