@@ -118,7 +118,9 @@ void VerbsEndpoint::break_life(const char* why, bool is_fault) noexcept {
   }
   const bool is_told = is_fault ? cut_off_count_ <= kCutOffsTold ||
                                       std::has_single_bit(cut_off_count_)
-                                : may_send_;  // the exchange tells of what never came to be
+                                // What the exchange has told as connected; of what never came to
+                                // be it tells, too.
+                                : link_.can_send.load(std::memory_order_acquire);
   if (why != nullptr && is_told) {
     BP_LOG_WARNING("verbs: %s %s at %s: %s", is_fault ? "cutting off" : "lost the connection to",
                    link_.name.c_str(), link_.host, why);
