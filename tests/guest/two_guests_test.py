@@ -227,7 +227,7 @@ def host_that_loses_power_while_nobody_sends():
 REFUSALS = {
     "records": r"refusing a connection from 10\.0\.0\.3: a malformed record; further ones are ",
     "flood": None,
-    "messages": r"cutting off c at 10\.0\.0\.3: ",
+    "messages": r"(cutting off|lost the connection to) c at 10\.0\.0\.3: ",
     "window": r"(cutting off|lost the connection to) c at 10\.0\.0\.3: (more than its window|RNR)",
     "memory": r"lost the connection to c at 10\.0\.0\.3: .*asked for memory that it was not given",
 }
