@@ -12,8 +12,8 @@ namespace bedplate {
 namespace {
 
 constexpr uint32_t kPollBudget = 64;
-// Beside [[verbs.export]]: flush word, landing zone, and with remote = "read" heap and segment 0.
-constexpr uint32_t kOwnExportCount = 4;
+// Beside [[verbs.export]]: the provider's, and with remote = "read" the heap and segment 0.
+constexpr uint32_t kOwnExportCount = VerbsProvider::kExportCount + 2;
 constexpr char kManager[] = "/dev/infiniband/rdma_cm";
 
 RemoteRights rights_of(const VerbsExportSettings& settings) noexcept {
@@ -208,7 +208,7 @@ void Peers::refresh_counters() noexcept {
     counters_->peers[i].state.set(static_cast<uint64_t>(provider_->peer_state(i)));
   }
   counters_->refused.set(provider_->refused_count());
-  counters_->async_events.add(device_->take_events());
+  counters_->async_events.set(device_->event_count());
 }
 
 std::span<std::byte> Peers::exported(std::string_view name) const noexcept {

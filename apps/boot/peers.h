@@ -54,7 +54,7 @@ class Peers final : public PollSource {
   // Peers notice, and nothing is registered any more. Requires: the loop does not run.
   void close() noexcept;
 
-  // Brings up to date what nobody counts, and takes the device's events. Threads: one.
+  // Brings up to date what nobody counts. Threads: one.
   void refresh_counters() noexcept;
 
   bool is_there() const noexcept { return provider_ != nullptr; }

@@ -21,7 +21,7 @@ VerbsContextPlan appliance_context(const Configuration& configuration, const Poo
     if (segment.is_for_devices) add_region(&context, segment.bytes);
   }
   add_region(&context, verbs_shared_bytes(verbs_shape(verbs)));
-  ++context.region_count;  // it is two: the flush word's page has a key of its own
+  context.region_count += VerbsProvider::kExportCount - 1;
   for (const VerbsExportSettings& one : verbs.exports) add_region(&context, one.bytes);
   if (verbs.remote == RemoteHeap::kRead) {
     add_region(&context, pool.segments[0].bytes);

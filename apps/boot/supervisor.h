@@ -1,5 +1,6 @@
 // What an appliance tells the process that it runs in, at moments that only the appliance knows.
-// The first process of an image listens (apps/init); an ordinary process has nobody who does.
+// The first process of an image listens (apps/init), and an application that is built around an
+// appliance (apps/examples/remote_read.cc); `bedplate run` has nobody who does.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +16,17 @@ class Supervisor {
 
   // All memory is taken and the listeners are open; no thread but this one runs. An error ends the
   // boot, here and in about_to_serve().
-  virtual Result<void> memory_taken() = 0;
+  virtual Result<void> memory_taken() { return {}; }
   // The loop of shard `index` is there; before the seal.
-  virtual void loop_made(uint32_t index, EventLoop& loop) = 0;
+  virtual void loop_made(uint32_t /*index*/, EventLoop& /*loop*/) {}
   // The pool is sealed; in a moment the shards begin.
-  virtual Result<void> about_to_serve() = 0;
+  virtual Result<void> about_to_serve() { return {}; }
   // On the shard's thread, which will run its loop next.
-  virtual void loop_begins(uint32_t index) noexcept = 0;
+  virtual void loop_begins(uint32_t /*index*/) noexcept {}
   // The first signal was taken: from now on it drains and stops.
-  virtual void draining() noexcept = 0;
+  virtual void draining() noexcept {}
   // About every half second from the control thread while it serves, more often while it drains.
-  virtual void tick() noexcept = 0;
+  virtual void tick() noexcept {}
 };
 
 }  // namespace bedplate

@@ -21,6 +21,7 @@
 #include "apps/init/modules.h"
 #include "apps/init/mounts.h"
 #include "apps/init/network.h"
+#include "apps/init/rdma_link.h"
 #include "apps/init/watchdog.h"
 #include "platform/build_id.h"
 #include "platform/clock.h"
@@ -91,6 +92,7 @@ Result<void> Init::prepare_machine() {
   show_old_records();  // the store's driver may be one of them
   say_where_records_go();
   BP_TRY(bring_networks_up(configuration_.networks));
+  BP_TRY(bring_verbs_up(configuration_.verbs));
   BP_TRY(raise_limits());
   auto plan = plan_appliance(configuration_);
   BP_TRY(plan);

@@ -54,6 +54,11 @@ std::vector<std::string> needed_modules(const Configuration& configuration) {
     modules.push_back(module);
   };
   for (const NetworkSettings& network : configuration.networks) need(network.driver);
+  if (configuration.verbs.enabled) {
+    need("ib_uverbs");
+    if (configuration.verbs.connect == VerbsConnect::kRdmaCm) need("rdma_ucm");
+    need(configuration.verbs.driver);
+  }
   need(configuration.watchdog.driver);
   for (const std::string& driver : configuration.crash.drivers) need(driver);
   return modules;

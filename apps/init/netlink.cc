@@ -62,10 +62,11 @@ NetlinkMessage default_route_message(uint32_t interface_index, const IpAddress& 
   return message;
 }
 
-Result<void> NetlinkSocket::create() noexcept {
-  socket_ = Fd(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
+Result<void> NetlinkSocket::create(int part) noexcept {
+  socket_ = Fd(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, part));
   if (socket_.is_open()) return {};
-  return error_from_errno("opening a netlink socket").set_cure("boot a kernel with networking");
+  return error_from_errno("opening a netlink socket")
+      .set_cure("boot a kernel with %s", part == NETLINK_ROUTE ? "networking" : "RDMA");
 }
 
 int NetlinkSocket::request(NetlinkMessage& message) noexcept {

@@ -1,4 +1,4 @@
-// rtnetlink: as much of it as it takes to bring an interface up (rtnetlink(7)).
+// Netlink: as much of it as it takes to bring an interface up (rtnetlink(7)), and an RDMA device.
 //
 // A message is built in place, in a fixed array, and sent; the kernel's answer is one error number.
 #pragma once
@@ -23,6 +23,9 @@ class NetlinkMessage {
     begin(type, flags, &body, sizeof body);
   }
 
+  // Without a fixed part.
+  NetlinkMessage(uint16_t type, uint16_t flags) noexcept { begin(type, flags, "", 0); }
+
   // Appends an attribute. Requires: it fits.
   void add(uint16_t type, const void* data, size_t data_bytes) noexcept;
   void add(uint16_t type, uint32_t number) noexcept { add(type, &number, sizeof number); }
@@ -41,10 +44,10 @@ NetlinkMessage link_up_message(uint32_t interface_index, uint32_t mtu) noexcept;
 NetlinkMessage address_message(uint32_t interface_index, const IpPrefix& address) noexcept;
 NetlinkMessage default_route_message(uint32_t interface_index, const IpAddress& gateway) noexcept;
 
-// A socket to the kernel's routing part.
+// A socket to a part of the kernel: NETLINK_ROUTE, NETLINK_RDMA.
 class NetlinkSocket {
  public:
-  Result<void> create() noexcept;
+  Result<void> create(int part = NETLINK_ROUTE) noexcept;
   // Sends `message` and waits for the kernel's word. Returns 0 or an errno value.
   int request(NetlinkMessage& message) noexcept;
 

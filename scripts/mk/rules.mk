@@ -37,12 +37,13 @@ $(PROGRAM): $(call objects,$(PROGRAM_SOURCES)) $(APPLICATION) $(POOL_HEAP) $(LIB
 
 # Programs of others, linked as docs/allocator.md says: with the pool's malloc. And one of the
 # tests, which is linked like them.
-EXAMPLES := $(BUILD)/examples/ping $(BUILD)/examples/ping-c
+EXAMPLES := $(BUILD)/examples/ping $(BUILD)/examples/ping-c $(BUILD)/examples/remote_read
 .PHONY: examples
 examples: $(EXAMPLES)
 
 $(BUILD)/examples/ping: $(BUILD)/apps/examples/ping.o
 $(BUILD)/examples/ping-c: $(BUILD)/apps/examples/ping_c.o
+$(BUILD)/examples/remote_read: $(BUILD)/apps/examples/remote_read.o $(APPLICATION)
 $(BUILD)/c-peer: $(BUILD)/tests/system/c_peer.o
 $(BUILD)/cpp-peer: $(BUILD)/tests/system/cpp_peer.o
 $(TRAFFIC): $(call objects,$(TRAFFIC_SOURCES))
@@ -93,7 +94,8 @@ $(BENCH_HEAP): $(BENCH_OBJECTS)
 
 -include $(patsubst %.o,%.d,$(call objects,$(LIBRARY_SOURCES) $(MALLOC_SOURCES) \
   $(APPLICATION_SOURCES) $(PROGRAM_SOURCES) $(TEST_SOURCES) $(STRAIN_SOURCES) $(TRAFFIC_SOURCES) \
-  tests/soak/heap_soak.cc apps/examples/ping.cc tests/system/cpp_peer.cc) \
+  tests/soak/heap_soak.cc apps/examples/ping.cc apps/examples/remote_read.cc \
+  tests/system/cpp_peer.cc) \
   $(BENCH_OBJECTS) $(C_OBJECTS))
 
 # The heap under demand: a heap of 256 MiB in segment 0.

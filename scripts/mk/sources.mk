@@ -27,7 +27,7 @@ BOOT := appliance appliance_plan configuration configuration_checks configuratio
         configuration_values configuration_words counters_file listeners messages_plan messaging \
         peers peers_plan preflight shard toml_reader
 INIT := capabilities core_dump crash drill init kernel_command_line machine modules mounts netlink \
-        network watchdog
+        network rdma_link watchdog
 PERF := perf_client perf_report perf_server perf_shm_side perf_side perf_verbs_side register_cost
 BLOCKD := block_server connection_datapath nbd_negotiation volume_datapath
 

@@ -100,6 +100,15 @@ TEST(Init, ModulesAreThoseThatTablesAskFor) {
   CHECK(needed_modules(c) == expected);
 }
 
+TEST(Init, VerbsNeedTheirModules) {
+  const std::string verbs = file_with({}) + "[verbs]\n";
+  using Names = std::vector<std::string>;
+  CHECK(needed_modules(parsed(verbs)) == Names{"ib_uverbs"});
+  const Names soft = {"ib_uverbs", "rdma_ucm", "rdma_rxe"};
+  CHECK(needed_modules(parsed(verbs + "connect = \"rdma_cm\"\ndriver = \"rdma_rxe\"\n"
+                                      "interface = \"eth0\"\n")) == soft);
+}
+
 TEST(Init, AModuleThatIsNotThereIsNamed) {
   Directory directory;
   STRCMP_CONTAINS("/order", text_of(load_modules(directory.path(), "", "").error()).c_str());

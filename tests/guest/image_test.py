@@ -150,6 +150,35 @@ def press_with_requests_in_flight(machine, count=16):
         client.expect_disconnect("after the last reply", 0)
 
 
+def an_image_with_verbs_has_its_device():
+    """Soft RoCE is put on eth0 by the first process, before it drops its rights."""
+    tables = """
+[[network]]
+interface = "eth0"
+address = "10.0.2.15/24"
+[verbs]
+driver = "rdma_rxe"
+interface = "eth0"
+listen = "tcp:10.0.2.15:7471"
+[[verbs.peer]]
+name = "other"
+"""
+    with Image(tables=tables, pool="64 MiB") as image:
+        wanted = "ib_core.ko ib_uverbs.ko"
+        if wanted not in image.log or "rdma_rxe.ko\n" not in image.log:
+            raise Failure(image.log)
+        with Machine(image.path) as machine:
+            machine.expect(r"small: verbs through rxe0 port 1, ::ffff:10\.0\.2\.15, MTU 1024, 1 "
+                           r"peer$")
+            machine.expect(r"capabilities kept: SYS_BOOT$")
+            machine.expect_ready()
+    with Image(tables=tables.replace('interface = "eth0"\nlisten', 'interface = "eth7"\nlisten'),
+               pool="64 MiB") as image, Machine(image.path) as machine:
+        machine.expect(r"putting the RDMA device rxe0 on eth7: No such device; name an interface "
+                       r"of this machine in \[verbs\]$")
+        machine.expect(r"the machine ends: reboot in 5 s$")
+
+
 def uefi_boots_the_one_file():
     with Image(DEMO) as image, Machine(image.path, UEFI="1") as machine:
         machine.expect_ready()
@@ -309,6 +338,7 @@ TESTS = [two_builds_are_equal, image_holds_what_is_needed_and_no_more,
          what_a_driver_would_like_to_have_is_in_the_image,
          a_wrong_configuration_makes_no_image, what_is_too_large_makes_no_image,
          clients_write_and_read_and_ctrl_alt_del_drains,
+         an_image_with_verbs_has_its_device,
          uefi_boots_the_one_file, secure_boot_takes_the_signed_file_and_no_other,
          modules_that_are_given_are_loaded, hugepages_of_the_command_line_are_taken,
          a_machine_without_a_console_serves,

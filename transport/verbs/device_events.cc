@@ -15,6 +15,7 @@ uint32_t VerbsDevice::take_events() noexcept {
     handle_event(event);
     ibv_ack_async_event(&event);
   }
+  event_count_.fetch_add(count, std::memory_order_relaxed);
   return count;
 }
 

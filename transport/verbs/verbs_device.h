@@ -84,6 +84,8 @@ class VerbsDevice final : public Device {
   // itself (a port that went down, a queue in error) is logged. Returns how many such events there
   // were. Does not block; event_fd() is readable when there are some. Threads: any.
   uint32_t take_events() noexcept;
+  // How many there were so far. Threads: any.
+  uint64_t event_count() const noexcept { return event_count_.load(std::memory_order_relaxed); }
   int event_fd() const noexcept { return context_->async_fd; }
   // How often it may have lost requests of any queue pair. Threads: any.
   uint32_t fault_count() const noexcept { return fault_count_.load(std::memory_order_acquire); }
@@ -122,6 +124,7 @@ class VerbsDevice final : public Device {
   std::vector<ibv_mr*> export_regions_;
   std::vector<VerbsExport> exports_;  // of fixed capacity: they are pointed to
   OncePerSecond event_lines_;
+  std::atomic<uint64_t> event_count_{0};
   std::atomic<uint32_t> fault_count_{0};
   std::atomic<bool> tells_last_receive_{false};
 };

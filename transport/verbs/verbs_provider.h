@@ -90,6 +90,9 @@ struct VerbsProviderOptions {
 
 class VerbsProvider final : public Provider {
  public:
+  // How many exports of its own it makes, of verbs_shared_bytes in all.
+  static constexpr uint32_t kExportCount = 2;
+
   VerbsProvider() noexcept = default;
   VerbsProvider(const VerbsProvider&) = delete;
   VerbsProvider& operator=(const VerbsProvider&) = delete;

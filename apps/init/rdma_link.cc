@@ -1,0 +1,62 @@
+#include "apps/init/rdma_link.h"
+
+#include <cerrno>
+
+#include <rdma/rdma_netlink.h>
+
+#include "apps/init/machine.h"
+#include "platform/log.h"
+#include "transport/verbs/verbs_ports.h"
+
+namespace bedplate {
+namespace {
+
+const char* cure_of(int error_number) noexcept {
+  switch (error_number) {
+    case ENODEV: return "name an interface of this machine in [verbs]";
+    case ENOENT: return "build the image again: a module that rdma_rxe takes is missing";
+    case EINVAL:
+    case EOPNOTSUPP: return "set driver = \"rdma_rxe\" in [verbs], and build the image again";
+    case EPERM: return kGiveAllRights;
+    default: return "the kernel's own messages, above, may say more";
+  }
+}
+
+}  // namespace
+
+Result<void> make_soft_roce(const std::string& device, const std::string& interface) {
+  NetlinkSocket kernel;
+  BP_TRY(kernel.create(NETLINK_RDMA));
+  NetlinkMessage message = soft_roce_message(device, interface);
+  const int outcome = kernel.request(message);
+  if (outcome == 0 || outcome == EEXIST) return {};
+  Error error;
+  error.set_doing("putting the RDMA device %s on %s", device.c_str(), interface.c_str());
+  error.set_answer_errno(outcome);
+  return error.set_cure("%s", cure_of(outcome));
+}
+
+NetlinkMessage soft_roce_message(const std::string& device, const std::string& interface) noexcept {
+  NetlinkMessage message(RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_NEWLINK), 0);
+  message.add(RDMA_NLDEV_ATTR_DEV_NAME, device.c_str(), device.size() + 1);
+  message.add(RDMA_NLDEV_ATTR_LINK_TYPE, "rxe", sizeof "rxe");
+  message.add(RDMA_NLDEV_ATTR_NDEV_NAME, interface.c_str(), interface.size() + 1);
+  return message;
+}
+
+Result<void> bring_verbs_up(const VerbsSettings& settings) {
+  if (!settings.enabled) return {};
+  if (!settings.interface.empty()) {
+    const std::string device = settings.device.empty() ? "rxe0" : settings.device;
+    if (auto made = make_soft_roce(device, settings.interface); !made.ok()) {
+      if (settings.required) return made;
+      log_error(made.error());
+    }
+  }
+  if (!settings.required) return {};
+  // Preflight says what is wrong with it.
+  wait_for_device([&] { return choose_verbs_port(settings.device, settings.port).ok(); });
+  return {};
+}
+
+}  // namespace bedplate
