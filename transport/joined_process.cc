@@ -35,7 +35,9 @@ Result<std::unique_ptr<JoinedProcess>> JoinedProcess::join(const JoinedProcessOp
     error.set_doing("joining the pool as %s", options.join.process);
     return error.set_answer("the heap is exhausted").set_cure("raise BEDPLATE_BOOT_BYTES");
   }
-  if (auto made = process->set_up(options); !made.ok()) {
+  auto made = process->set_up(options);
+  if (made.ok() && options.before_ready) made = options.before_ready(*options.join.pool);
+  if (!made.ok()) {
     process->pool_.fail(made.error());
     return made.error();
   }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -24,6 +25,9 @@ struct JoinedProcessOptions {
   std::span<const SingleCopyKind> single_copy = kSingleCopyKinds;
   bool is_threaded = false;       // several threads send through a member
   PeerEventHandler on_peer = {};  // of all members; called within polls
+  // Called once everything is mapped, before the pool is sealed and the others see its members:
+  // what registers it with a device belongs here (KeyTable::create). Its error fails the join.
+  std::function<Result<void>(PinnedPool&)> before_ready = {};
 };
 
 class JoinedProcess {

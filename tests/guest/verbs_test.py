@@ -133,8 +133,8 @@ ip link set lo up; ip addr flush dev lo; report without_an_address
                  rf"kernel has none; load the device's{end}")
     guest.expect(rf"^== without_a_link\n{hugepages}\nbedplate: using the RDMA device rxe0, port 1: "
                  rf"the port is down; bring the link up{end}")
-    guest.expect(rf"^== without_an_address\n{hugepages}\nbedplate: using the RDMA device rxe0, port "
-                 rf"1: it has no address; give its network interface an IP address{end}")
+    guest.expect(rf"^== without_an_address\n{hugepages}\nbedplate: using the RDMA device rxe0, "
+                 rf"port 1: it has no address; give its network interface an IP address{end}")
 
 
 def without_a_device_it_serves_where_none_is_required():
@@ -151,7 +151,8 @@ cat /tmp/a.log
 """)
     guest.expect(r"^== check 0$")
     guest.expect(r"^bedplate: looking for RDMA devices: the kernel has none; ")
-    guest.expect(r"^bedplate: warning: a: there are no peers, as \[verbs\] required = false allows$")
+    guest.expect(r"^bedplate: warning: a: there are no peers, as \[verbs\] required = false "
+                 r"allows$")
     guest.expect(r"^bedplate: ready$")
     guest.expect(r"^== exit 0$")
     guest.expect(r"^  device +none that could be used$")
@@ -173,18 +174,19 @@ sed -i 's|^name = "a"|name = "a"\nruntime_directory = "/tmp/run"|' /tmp/a.toml
 export BEDPLATE_BOOT_BYTES=8MiB
 ulimit -l 106496
 su user -c '/bedplate check /tmp/a.toml'; echo == check $?
-su user -c '/bedplate run /tmp/a.toml > /tmp/a.log 2>&1 & until grep -q ready /tmp/a.log || ! kill -0 $!
-do sleep 0.1; done; kill $! ; wait $!; echo == run $?' 2> /dev/null
+su user -c '/bedplate run /tmp/a.toml > /tmp/a.log 2>&1 &
+until grep -q ready /tmp/a.log || ! kill -0 $!; do sleep 0.1; done
+kill $!; wait $!; echo == run $?' 2> /dev/null
 cat /tmp/a.log
 """
     guest = run(limited % "true")
-    guest.expect(r"^bedplate: looking at the limit of locked memory: 106496 KiB are allowed, \d+ KiB "
-                 r"are needed; run as root, or: ulimit -l \d+$")
+    guest.expect(r"^bedplate: looking at the limit of locked memory: 106496 KiB are allowed, \d+ "
+                 r"KiB are needed; run as root, or: ulimit -l \d+$")
     guest.expect(r"^== check 1$")
     guest = run(limited % "false")
     guest.expect(r"^== check 0$")
-    guest.expect(r"^bedplate: registering \S+ MiB with rxe0: Cannot allocate memory; raise the limit "
-                 r"of locked memory \(ulimit -l unlimited\)")
+    guest.expect(r"^bedplate: registering \S+ MiB with rxe0: Cannot allocate memory; raise the "
+                 r"limit of locked memory \(ulimit -l unlimited\)")
     guest.expect(r"^bedplate: ready$")
     guest.expect(r"^== run 0$")
 
@@ -218,9 +220,45 @@ done
                      rf"  landed_bytes +{landed}\n")
 
 
+def a_process_registers_what_the_plan_says_before_it_is_ready():
+    """Its segment 0, its heap and its FIFOs; members, which it only reads, Linux 6.1 cannot pin.
+    A process without a device does not come to be: the owner is told why."""
+    peer = os.path.join(os.path.dirname(RUN), "..", "..", "build", "release", "cpp-peer")
+    guest = run(r"""
+configure a "required = false
+$A
+[[group]]
+name = \"g\"
+members = 2
+[[process]]
+name = \"worker\"
+user = \"root\"
+group = \"g\"
+heap = \"8 MiB\"
+read = [\"verbs\"]
+verbs = true"
+serve a
+/cpp-peer /run/bedplate/a.join worker verbs 2>&1; echo == exit $?
+kill -TERM $a; wait $a
+make_device
+serve a
+echo == worker; /cpp-peer /run/bedplate/a.join worker verbs 2>&1; echo == exit $?
+kill -TERM $a; wait $a; cat /tmp/a.log
+echo == plan; /bedplate plan /tmp/a.toml
+""", files=f"{peer}=/cpp-peer")
+    guest.expect(r"^cpp-peer: looking for RDMA devices: the kernel has none; .*\n== exit 1$")
+    plan = guest.expect(r"^verbs, worker: 1 context x (\d+) regions x 26 MiB locked$")
+    planned = int(plan.group(1))
+    facts = json.loads(guest.expect(r"^== worker\n(\{.*\})\n== exit 0$").group(1))
+    seen = (facts["registrations"], facts["after_seal"], facts["keyed_segments"], facts["audit"])
+    if seen != (planned, 0, planned, "ok") or facts["segments"] != planned + 2:
+        raise Failure(f"{planned} regions were planned; the process says {facts}\n{guest.output}")
+
+
 TESTS = [two_appliances_find_one_another, what_is_missing_is_in_one_report,
          without_a_device_it_serves_where_none_is_required, limit_of_locked_memory_is_told_before,
-         an_application_reads_exports_and_loans]
+         an_application_reads_exports_and_loans,
+         a_process_registers_what_the_plan_says_before_it_is_ready]
 
 
 if __name__ == "__main__":
