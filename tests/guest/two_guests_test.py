@@ -9,10 +9,14 @@ is `N passed, N failed, N skipped`; the exit code is 1 when anything failed.
 """
 
 import json
+import os
 import sys
+import tempfile
 import time
 
 from hosts import Hosts
+from image import VMLINUX, Image
+from machine import Machine
 from runner import Failure, run_tests
 
 # What docs/verbs.md promises, and what an emulated machine beside others may add.
@@ -312,10 +316,60 @@ def peers_that_do_not_answer():
     c.expect(r"looking for RDMA devices: the kernel has none; load the device's module", 5, mark)
 
 
+# An image whose only business is its peer.
+IMAGE = """
+[appliance]
+name = "{name}"
+[pool]
+bytes = "64 MiB"
+heap_min_bytes = "16 MiB"
+[[shard]]
+name = "main"
+cpu = 0
+[[network]]
+interface = "eth1"
+address = "10.0.0.{number}/24"
+[verbs]
+driver = "rdma_rxe"
+interface = "eth1"
+{listen}
+[[verbs.peer]]
+name = "{peer}"
+{address}
+"""
+
+
+def image_of(directory, **settings):
+    path = os.path.join(directory, f"{settings['name']}.toml")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(IMAGE.format(**settings))
+    return Image(path)
+
+
+def images_with_a_list_of_peers_find_each_other():
+    """And again, once one of them was reset."""
+    address = "tcp:10.0.0.5:7471"
+    with tempfile.TemporaryDirectory() as work, \
+            image_of(work, name="d", number=4, peer="e", listen="",
+                     address=f'address = "{address}"') as dials, \
+            image_of(work, name="e", number=5, peer="d", listen=f'listen = "{address}"',
+                     address="") as listens, \
+            Machine(listens.path, *hosts.switch.card(5), reboots=True, KERNEL=VMLINUX) as e, \
+            Machine(dials.path, *hosts.switch.card(4), KERNEL=VMLINUX) as d:
+        for machine, peer in ((d, "e"), (e, "d")):
+            machine.expect_ready()
+            machine.expect(rf"verbs: connected to {peer} at ", BACK_SECONDS)
+        again = len(d.lines), len(e.lines)
+        e.command("system_reset")
+        d.expect(r"verbs: connected to e at ", after=again[0])
+        e.expect(r"verbs: connected to d at 10\.0\.0\.4$", after=again[1])
+
+
 TESTS = [cable_that_is_pulled_under_traffic, processes_that_are_killed_and_started_again,
          hosts_that_are_reset_under_traffic, host_that_is_reset_while_nobody_sends,
          hostile_host_beside_honest_ones, mtu_that_differs_between_hosts,
          mtu_that_is_smaller_on_the_way, peers_that_do_not_answer,
+         images_with_a_list_of_peers_find_each_other,
          host_that_loses_power_while_nobody_sends]
 
 
