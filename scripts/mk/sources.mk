@@ -18,8 +18,9 @@ TRANSPORT := doorbell endpoint epoll/epoll_sockets event_loop group_terms ip_add
              single_copy/guarded_copy_datapath single_copy/knem single_copy/knem_datapath \
              single_copy/xpmem single_copy/xpmem_datapath socket_address stream_sockets \
              timer_queue uring/page_pin uring/uring_device uring/uring_sockets \
-             verbs/connection_manager verbs/device_events verbs/link_carriers verbs/link_exchange \
-             verbs/link_handshake verbs/queue_pair verbs/verbs_device \
+             verbs/connection_manager verbs/datagram_queue verbs/datagram_queue_datapath \
+             verbs/device_events verbs/link_carriers verbs/link_exchange verbs/link_handshake \
+             verbs/queue_pair verbs/verbs_device \
              verbs/verbs_endpoint_datapath verbs/verbs_ports verbs/verbs_provider \
              verbs/verbs_receive_datapath verbs/verbs_recovery verbs/verbs_window_datapath \
              verbs/verbs_wire verbs/window_probe

@@ -184,6 +184,7 @@ void LinkExchange::commit(VerbsLink& link, const ExchangeRecord& record,
   link.peer_place = record.place;
   link.flush_address = record.flush_address;
   link.flush_key = record.flush_key;
+  link.datagram_queue = record.datagram_queue;
   link.peer = {record.queue_pair, record.packet_number, {}, record.lid,
                static_cast<ibv_mtu>(record.mtu), record.reads_max};
   std::memcpy(link.peer.gid.raw, record.gid, sizeof record.gid);

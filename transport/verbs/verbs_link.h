@@ -53,6 +53,7 @@ struct VerbsLink final : QueuePairOwner {
   QueuePairAddress peer;
   uint64_t flush_address = 0;
   uint32_t flush_key = 0;
+  uint32_t datagram_queue = 0;  // of the peer; 0: it takes none
   char host[64] = {};           // where it is, for messages
 
   void take_event(ibv_event_type type) noexcept override;

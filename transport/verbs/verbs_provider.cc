@@ -45,14 +45,22 @@ uint64_t peer_memory_bytes(const VerbsShape& shape) noexcept {
                   kCacheLineBytes);
 }
 
+// Sends and receives of datagrams, beside those of peers.
+uint32_t completion_count(const VerbsShape& shape) noexcept {
+  return receive_count_of(shape) + shape.peer_count_max * request_count(shape) +
+         2 * shape.datagram_count;
+}
+
 uint64_t landing_bytes(const VerbsShape& shape) noexcept {
   return align_up(shape.landing_bytes, kPageBytes);
 }
 
-// Of the part before what is shared: receives, peers, the landing zone for what is ours alone.
+// Of the part before what is shared: receives, peers, datagrams, the landing zone for what is ours
+// alone.
 uint64_t private_bytes(const VerbsShape& shape) noexcept {
   return align_up(uint64_t{receive_count_of(shape)} * shape.message_bytes +
-                      shape.peer_count_max * peer_memory_bytes(shape),
+                      shape.peer_count_max * peer_memory_bytes(shape) +
+                      DatagramQueue::memory_bytes(shape.datagram_count),
                   kPageBytes) +
          landing_bytes(shape);
 }
@@ -80,6 +88,10 @@ Result<void> check_shape(const VerbsShape& shape) noexcept {
        "choose a number such as 64"},
       {"bytes of the landing zone", shape.landing_bytes, 0, kLandingBytesMax, true,
        "choose a size such as 1 MiB"},
+      {"datagrams", shape.datagram_count, 0, DatagramQueue::kCountMax,
+       shape.datagram_count == 0 || (shape.datagram_count >= DatagramQueue::kCountMin &&
+                                     std::has_single_bit(shape.datagram_count)),
+       "choose 0, or a power of two such as 64"},
   };
   for (const auto& one : checks) {
     if (one.value >= one.min && one.value <= one.max && one.is_good) continue;
@@ -108,7 +120,8 @@ std::vector<VerbsDemand> VerbsProvider::demands(const VerbsShape& shape,
   const uint64_t receives = receive_count_of(shape);
   const auto limit = [](int value) { return static_cast<uint64_t>(std::max(value, 0)); };
   return {
-      {"queue pairs", "make the number of peers smaller", shape.peer_count_max,
+      {"queue pairs", "make the number of peers smaller",
+       shape.peer_count_max + (shape.datagram_count > 0 ? 1 : 0),
        limit(limits.max_qp)},
       {"requests in a queue", "make the window or the operations of a peer smaller", requests,
        limit(limits.max_qp_wr)},
@@ -116,7 +129,7 @@ std::vector<VerbsDemand> VerbsProvider::demands(const VerbsShape& shape,
       {"receives in a shared queue", "make the number of peers or the window smaller", receives,
        limit(limits.max_srq_wr)},
       {"completions in a queue", "make the number of peers or the window smaller",
-       receives + shape.peer_count_max * requests, limit(limits.max_cqe)},
+       completion_count(shape), limit(limits.max_cqe)},
       {"memory windows", "make the number of peers smaller",
        uses_windows ? uint64_t{shape.peer_count_max} * VerbsEndpoint::kWindowCount : 0,
        limit(limits.max_mw)},
@@ -129,6 +142,7 @@ uint32_t VerbsProvider::receive_count() const noexcept { return receive_count_of
 VerbsProvider::~VerbsProvider() {
   exchange_.stop();
   endpoints_.clear();
+  datagrams_.destroy();
   if (receives_ != nullptr) ibv_destroy_srq(receives_);
   if (completions_ != nullptr) ibv_destroy_cq(completions_);
   if (channel_ != nullptr) ibv_destroy_comp_channel(channel_);
@@ -181,6 +195,7 @@ Result<void> VerbsProvider::create(const VerbsProviderOptions& options,
                           .message_bytes = message_bytes,
                           .flush_key = flush_word.value()->remote_key,
                           .flush_address = reinterpret_cast<uintptr_t>(shared.data()),
+                          .datagram_queue = datagrams_.number(),
                           .is_by_manager = options_.connects_by_manager,
                           .timing = options_.timing,
                           .device = options_.device,
@@ -194,15 +209,14 @@ Result<void> VerbsProvider::make_queues() {
   const char* device = options_.device->kind().name;
   ibv_context* context = options_.device->context();
   channel_ = ibv_create_comp_channel(context);
-  const auto completion_count = static_cast<int>(
-      receive_count() + options_.shape.peer_count_max * request_count(options_.shape));
+  const auto count = static_cast<int>(completion_count(options_.shape));
   if (channel_ != nullptr) {
     set_blocking(channel_->fd, false);
-    completions_ = ibv_create_cq(context, completion_count, nullptr, channel_, 0);
+    completions_ = ibv_create_cq(context, count, nullptr, channel_, 0);
   }
   if (completions_ == nullptr) {
     return error_from_errno("making a completion queue of %s with %d entries", device,
-                            completion_count)
+                            count)
         .set_cure("make the number of peers or the window smaller");
   }
   ibv_srq_init_attr attributes = {};
@@ -216,7 +230,17 @@ Result<void> VerbsProvider::make_queues() {
   }
   for (uint32_t i = 0; i < receive_count(); ++i) repost(i);
   post_receives();
-  return {};
+  const VerbsShape& shape = options_.shape;
+  if (shape.datagram_count == 0) return {};
+  std::byte* memory =
+      receive_buffer(receive_count()) + shape.peer_count_max * peer_memory_bytes(shape);
+  return datagrams_.create({.device = options_.device,
+                            .completions = completions_,
+                            .memory = {memory, DatagramQueue::memory_bytes(shape.datagram_count)},
+                            .memory_key = memory_key_,
+                            .count = shape.datagram_count,
+                            .peer_count_max = shape.peer_count_max,
+                            .key = datagram_key(instance_)});
 }
 
 Result<void> VerbsProvider::make_endpoints() {
@@ -309,6 +333,32 @@ PeerState VerbsProvider::peer_state(uint32_t index) const noexcept {
   if (link.is_given_up.load(std::memory_order_acquire)) return PeerState::kGivenUp;
   const bool is_dialed = link.address && link.is_wanted.load(std::memory_order_acquire);
   return is_dialed ? PeerState::kDialing : PeerState::kWaiting;
+}
+
+SendStatus VerbsProvider::send_datagram(const Endpoint& to, AmId id,
+                                        std::span<const std::byte> payload) noexcept {
+  const auto& endpoint = static_cast<const VerbsEndpoint&>(to);
+  if (!endpoint.may_send_) return endpoint.status_when_down();
+  if (!datagrams_.is_open()) return SendStatus::kRefused;
+  return datagrams_.send(endpoint.link_.place, id, payload);
+}
+
+uint32_t VerbsProvider::datagram_bytes_max(const Endpoint& to) const noexcept {
+  const auto& endpoint = static_cast<const VerbsEndpoint&>(to);
+  if (!endpoint.may_send_ || !datagrams_.is_open()) return 0;
+  return datagrams_.bytes_max(endpoint.link_.place);
+}
+
+DatagramPeer VerbsProvider::datagram_peer(const Endpoint& to) const noexcept {
+  const VerbsLink& link = static_cast<const VerbsEndpoint&>(to).link_;
+  return {.queue = link.datagram_queue,
+          .key = datagram_key(link.peer_instance),
+          .own_mark = link.packet_number,
+          .peer_mark = link.peer.packet_number,
+          .place = link.peer_place,
+          .gid = link.peer.gid,
+          .lid = link.peer.lid,
+          .mtu = link.peer.mtu};
 }
 
 bool VerbsProvider::is_connected(const Endpoint& endpoint) noexcept {

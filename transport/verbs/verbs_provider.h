@@ -19,6 +19,7 @@
 #include "platform/counter.h"
 #include "transport/provider.h"
 #include "transport/registration.h"
+#include "transport/verbs/datagram_queue_datapath.h"
 #include "transport/verbs/landing_zone_datapath.h"
 #include "transport/verbs/link_exchange.h"
 #include "transport/verbs/verbs_device.h"
@@ -51,6 +52,7 @@ struct VerbsShape {
   uint32_t message_bytes = 4096;   // with the header of 32; a multiple of 64
   uint32_t operation_count_max = 64;  // puts, gets, atomics under way to one peer
   uint64_t landing_bytes = kMiB;   // of each of the two zones
+  uint32_t datagram_count = 0;     // under way, each way, with all peers; 0: none are sent or taken
 };
 // Errors: the first number that cannot be, with what can.
 Result<void> check_shape(const VerbsShape& shape) noexcept;
@@ -119,6 +121,18 @@ class VerbsProvider final : public Provider {
   void sleep(uint64_t timeout_ns) noexcept override;
   bool can_sleep() const noexcept override { return true; }
 
+  // Sends `payload` to where `to`, one of this provider's, leads, without a promise: it may be lost,
+  // and come out of order. There it is delivered as an active message `id`. The shard's.
+  SendStatus send_datagram(const Endpoint& to, AmId id,
+                           std::span<const std::byte> payload) noexcept;
+  // How much one may have; 0: none can be sent now.
+  uint32_t datagram_bytes_max(const Endpoint& to) const noexcept;
+  const DatagramQueue::Counters& datagram_counters() const noexcept {
+    return datagrams_.counters();
+  }
+  // Where those to `to` are received. Requires: it is connected.
+  DatagramPeer datagram_peer(const Endpoint& to) const noexcept;
+
   // In the order of the options. Threads: any.
   PeerState peer_state(uint32_t index) const noexcept;
 
@@ -166,6 +180,7 @@ class VerbsProvider final : public Provider {
   ibv_cq* completions_ = nullptr;
   ibv_srq* receives_ = nullptr;
   std::vector<std::unique_ptr<VerbsEndpoint>> endpoints_;
+  DatagramQueue datagrams_;
   LandingZone landing_;  // read by peers: what was lent
   LandingZone staging_;  // read by nobody: what is put or got, and is not the pool's
   uint32_t landing_key_ = 0;

@@ -67,6 +67,14 @@ uint32_t VerbsProvider::take_completions(uint32_t budget) noexcept {
 
 void VerbsProvider::handle_completion(const ibv_wc& completion) noexcept {
   const auto tag = static_cast<uint32_t>(completion.wr_id >> 32);
+  if (tag == DatagramQueue::kTag) {
+    return datagrams_.handle(completion, [this](uint16_t place, AmId id,
+                                                std::span<const std::byte> payload) {
+      if (!dispatcher_->deliver({*endpoints_[place], id, payload, {}})) {
+        options_.counters->unhandled.add(1);
+      }
+    });
+  }
   if (tag != kReceiveTag) return endpoints_[tag]->end_requests(completion);
   const auto buffer = static_cast<uint32_t>(completion.wr_id);
   if (completion.status == IBV_WC_SUCCESS) handle_receive(completion, buffer);

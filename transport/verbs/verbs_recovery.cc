@@ -88,6 +88,9 @@ void VerbsEndpoint::begin_life() noexcept {
 
 void VerbsEndpoint::begin_sending() noexcept {
   may_send_ = true;
+  if (provider_.datagrams_.is_open()) {
+    provider_.datagrams_.set_peer(link_.place, provider_.datagram_peer(*this));
+  }
   provider_.options_.counters->connected.add(1);
   provider_.options_.counters->resent.add(next_ - consumed_);
   for (uint64_t number = consumed_; number != next_; ++number) {
@@ -126,6 +129,7 @@ void VerbsEndpoint::break_life(const char* why, bool is_fault) noexcept {
                    link_.name.c_str(), link_.host, why);
   }
   is_live_ = may_send_ = false;
+  if (provider_.datagrams_.is_open()) provider_.datagrams_.forget_peer(link_.place);
   is_draining_ = true;
   is_cut_off_ = is_fault;
   must_fail_ = true;

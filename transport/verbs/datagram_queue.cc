@@ -1,0 +1,85 @@
+// Making it, and connection time.
+#include <cerrno>
+#include <cstring>
+
+#include "transport/verbs/datagram_queue_datapath.h"
+
+namespace bedplate {
+
+void DatagramQueue::destroy() noexcept {
+  if (queue_pair_ != nullptr) ibv_destroy_qp(queue_pair_);
+  queue_pair_ = nullptr;
+  for (uint32_t i = 0; peers_ != nullptr && i < options_.peer_count_max; ++i) {
+    if (peers_[i].handle != nullptr) ibv_destroy_ah(peers_[i].handle);
+  }
+  peers_.reset();
+}
+
+Result<void> DatagramQueue::create(const DatagramQueueOptions& options) noexcept {
+  BP_ASSERT(!is_open() && options.memory.size() >= memory_bytes(options.count));
+  options_ = options;
+  peers_ = std::make_unique<Peer[]>(options_.peer_count_max);
+  ibv_qp_init_attr attributes = {};
+  attributes.send_cq = options_.completions;
+  attributes.recv_cq = options_.completions;
+  attributes.cap.max_send_wr = options_.count;
+  attributes.cap.max_recv_wr = options_.count;
+  attributes.cap.max_send_sge = 1;
+  attributes.cap.max_recv_sge = 1;
+  attributes.qp_type = IBV_QPT_UD;
+  queue_pair_ = ibv_create_qp(options_.device->domain(), &attributes);
+  if (queue_pair_ == nullptr) {
+    return error_from_errno("making a queue pair for datagrams of %s with %u requests",
+                            options_.device->kind().name, options_.count)
+        .set_cure("have fewer datagrams under way, or none");
+  }
+  BP_TRY(bring_up());
+  for (uint32_t i = 0; i < options_.count; ++i) post_receive(i);
+  return {};
+}
+
+Result<void> DatagramQueue::bring_up() noexcept {
+  ibv_qp_attr attributes = {};
+  attributes.qp_state = IBV_QPS_INIT;
+  attributes.port_num = options_.device->port().port;
+  attributes.qkey = options_.key;
+  int outcome = ibv_modify_qp(queue_pair_, &attributes,
+                              IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
+  attributes.qp_state = IBV_QPS_RTR;
+  if (outcome == 0) outcome = ibv_modify_qp(queue_pair_, &attributes, IBV_QP_STATE);
+  attributes.qp_state = IBV_QPS_RTS;
+  if (outcome == 0) {
+    outcome = ibv_modify_qp(queue_pair_, &attributes, IBV_QP_STATE | IBV_QP_SQ_PSN);
+  }
+  if (outcome == 0) return {};
+  errno = outcome;
+  return error_from_errno("bringing up the queue pair for datagrams of %s",
+                          options_.device->kind().name)
+      .set_cure("see the kernel's log");
+}
+
+void DatagramQueue::set_peer(uint16_t place, const DatagramPeer& address) noexcept {
+  Peer& peer = peers_[place];
+  const bool is_same = std::memcmp(&peer.address.gid, &address.gid, sizeof address.gid) == 0 &&
+                       peer.address.lid == address.lid;
+  if (peer.handle != nullptr && !is_same) {
+    ibv_destroy_ah(peer.handle);
+    peer.handle = nullptr;
+  }
+  peer.address = address;
+  peer.is_connected = true;
+  if (address.queue == 0 || peer.handle != nullptr) return;
+  const VerbsPort& port = options_.device->port();
+  ibv_ah_attr attributes = {};
+  attributes.port_num = port.port;
+  attributes.dlid = address.lid;
+  if (port.is_ethernet) {
+    attributes.is_global = 1;
+    attributes.grh.dgid = address.gid;
+    attributes.grh.sgid_index = port.gid_index;
+    attributes.grh.hop_limit = 64;
+  }
+  peer.handle = ibv_create_ah(options_.device->domain(), &attributes);
+}
+
+}  // namespace bedplate
