@@ -10,6 +10,7 @@
 #include <set>
 
 #include "tests/support/death_test.h"
+#include "tests/support/filled.h"
 #include "tests/support/seed.h"
 #include "tests/support/skip.h"
 #include "tests/transport/verbs_rig.h"
@@ -25,26 +26,6 @@ constexpr AmId kLent = 4;
 constexpr uint32_t kOperationCount = 10'000;
 constexpr uint64_t kBytesMax = 200'000;
 constexpr uint32_t kUnderWayMax = 12;
-
-// What word `at` of an operation's bytes is; the emulated machine takes its time for each.
-uint64_t pattern(uint32_t operation, uint64_t at) noexcept {
-  return (uint64_t{operation} << 32 | at) * 0x9e37'79b9'7f4a'7c15;
-}
-
-void fill(std::byte* data, uint64_t bytes, uint32_t operation) noexcept {
-  for (uint64_t at = 0; at < bytes; at += sizeof(uint64_t)) {
-    const uint64_t word = pattern(operation, at);
-    std::memcpy(data + at, &word, std::min(sizeof word, bytes - at));
-  }
-}
-
-bool is_filled(const std::byte* data, uint64_t bytes, uint32_t operation) noexcept {
-  for (uint64_t at = 0; at < bytes; at += sizeof(uint64_t)) {
-    const uint64_t word = pattern(operation, at);
-    if (std::memcmp(data + at, &word, std::min(sizeof word, bytes - at)) != 0) return false;
-  }
-  return true;
-}
 
 struct Freed {
   void operator()(std::byte* block) const noexcept { std::free(block); }

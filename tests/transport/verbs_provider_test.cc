@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <random>
+#include <thread>
 
 #include "tests/support/seed.h"
 #include "tests/support/skip.h"
@@ -156,15 +157,20 @@ TEST(VerbsProvider, LoansAreReadThroughAnExportOrTheLandingZone) {
 TEST(VerbsProvider, WakesWhoSleepsOnItsCompletions) {
   if (!start()) BP_SKIP(kNoVerbs);
   Inbox at_b(*rig->b.messenger);
-  for (int i = 0; i < 20; ++i) {
-    CHECK(to_b().am_send(kData, view(std::to_string(i))) == SendStatus::kDone);
-    rig->a.messenger->poll(16);
+  for (size_t i = 0; i < 20; ++i) {
+    for (int k = 0; k < 100; ++k) rig->poll();
+    std::thread sender([&] {  // once b sleeps
+      usleep(20'000);
+      to_b().am_send(kData, view(std::to_string(i)));
+      rig->a.messenger->poll(16);
+    });
     const uint64_t begin_ns = monotonic_ns();
-    while (at_b.payloads.size() == static_cast<size_t>(i)) {
-      rig->b.messenger->wait(5 * kNsPerSecond);
-      rig->b.messenger->poll(16);
-    }
-    CHECK(monotonic_ns() - begin_ns < 4 * kNsPerSecond);
+    uint32_t wait_count = 0;
+    for (; at_b.payloads.size() == i; ++wait_count) rig->b.messenger->wait(5 * kNsPerSecond);
+    const uint64_t slept_ns = monotonic_ns() - begin_ns;
+    sender.join();
+    CHECK(slept_ns > 15 * kNsPerMs && slept_ns < 4 * kNsPerSecond);
+    CHECK(wait_count <= 4);  // that it was not awake all the time
   }
 }
 

@@ -1,11 +1,17 @@
 // Everything at once, by chance: both sides send, lend, put, get and count, and the connection
 // breaks again and again. A simple model says what must be true of it all.
+//
+// Every loan and every put has a number, with which its bytes are filled. What is read of a loan is
+// the number that was sent with it. Puts of a side go to one place, and a queue pair does them in
+// their order; so what is got from there is the number of a put that was not started after the get
+// had ended, nor older than the last that was done when it was started.
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
 #include <deque>
 #include <random>
 
+#include "tests/support/filled.h"
 #include "tests/support/seed.h"
 #include "tests/support/skip.h"
 #include "tests/transport/verbs_rig.h"
@@ -28,7 +34,8 @@ struct Operation : Completion {
   Kind kind = Kind::kPut;
   uint32_t ended_count = 0;
   Outcome outcome = Outcome::kDone;
-  uint8_t fill = 0;
+  uint32_t number = 0;   // loan, put: with which its bytes are filled; read: of the loan
+  uint32_t done_put = 0;  // get: the last that was done when it was started
   uint64_t before = 0;
   Loan loan;
   std::unique_ptr<std::byte[]> block = std::make_unique<std::byte[]>(kBlockBytes);
@@ -52,7 +59,10 @@ struct Side {
   uint64_t next_received = 0;
   bool is_in_order = true;
   std::deque<std::unique_ptr<Operation>> operations;
-  std::deque<Loan> borrowed;
+  std::deque<std::pair<Loan, uint32_t>> borrowed;  // with its number
+  uint32_t next_number = 1;
+  uint32_t done_put = 0;   // the last that is known to have happened
+  uint32_t last_put = 0;   // that was started
 
   Endpoint& to_peer() { return verbs->to(peer); }
   void listen() {
@@ -66,8 +76,11 @@ struct Side {
                     },
                     this});
     verbs->messenger->set_handler(kLent, {[](void* self, const Message& message) noexcept {
-                                            static_cast<Side*>(self)->borrowed.push_back(
-                                                message.loan);
+                                            uint32_t number = 0;
+                                            std::memcpy(&number, message.payload.data(),
+                                                        sizeof number);
+                                            static_cast<Side*>(self)->borrowed.emplace_back(
+                                                message.loan, number);
                                           },
                                           this});
   }
@@ -79,12 +92,16 @@ TEST_GROUP(VerbsRandom) {
   Seed seed;
   std::mt19937_64 random{seed.value()};
   std::vector<std::byte> shared = std::vector<std::byte>(8 * kBlockBytes + 64);
+  uint32_t got_count = 0;   // that were compared
+  uint32_t read_count = 0;
 
   static SendStatus start(Side& side, Operation& operation) {
     Endpoint& to = side.to_peer();
     const std::span<std::byte> block = {operation.block.get(), kBlockBytes};
     switch (operation.kind) {
-      case Operation::Kind::kLoan: return to.am_send_loan(kLent, {}, block, &operation);
+      case Operation::Kind::kLoan:
+        return to.am_send_loan(kLent, std::as_bytes(std::span(&operation.number, 1)), block,
+                               &operation);
       case Operation::Kind::kRead: return to.get(block, operation.loan.remote, &operation);
       case Operation::Kind::kPut: return to.put(block, side.area, &operation);
       case Operation::Kind::kGet: return to.get(block, side.area, &operation);
@@ -100,14 +117,30 @@ TEST_GROUP(VerbsRandom) {
     return SendStatus::kRefused;
   }
 
-  void begin(Side& side, Operation::Kind kind, const Loan& loan = {}) {
+  void begin(Side& side, Operation::Kind kind, const Loan& loan = {}, uint32_t number = 0) {
     auto operation = std::make_unique<Operation>(kind);
-    operation->fill = static_cast<uint8_t>(random());
+    operation->number = number;
     operation->loan = loan;
-    std::memset(operation->block.get(), operation->fill, kBlockBytes);
+    operation->done_put = side.done_put;
+    if (kind == Operation::Kind::kLoan || kind == Operation::Kind::kPut) {
+      operation->number = side.next_number++;
+      fill(operation->block.get(), kBlockBytes, operation->number);
+    }
     const SendStatus status = start(side, *operation);
-    if (status == SendStatus::kPending) side.operations.push_back(std::move(operation));
-    else if (kind == Operation::Kind::kRead) side.verbs->messenger->release(loan);
+    if (status == SendStatus::kPending) {
+      if (kind == Operation::Kind::kPut) side.last_put = operation->number;
+      side.operations.push_back(std::move(operation));
+    } else if (kind == Operation::Kind::kRead) {
+      side.verbs->messenger->release(loan);
+    }
+  }
+
+  // What was got is one of the puts that it may be; most differ in their first word.
+  static bool is_a_put(const Side& side, const Operation& get) {
+    for (uint32_t number = get.done_put; number <= side.last_put; ++number) {
+      if (is_filled(get.block.get(), kBlockBytes, number)) return true;
+    }
+    return false;
   }
 
   void step(Side& side, uint64_t breaks_in_a_thousand) {
@@ -121,7 +154,8 @@ TEST_GROUP(VerbsRandom) {
       case 4: return begin(side, Operation::Kind::kFlush);
       case 5:
         if (side.borrowed.empty()) return;
-        begin(side, Operation::Kind::kRead, side.borrowed.front());
+        begin(side, Operation::Kind::kRead, side.borrowed.front().first,
+              side.borrowed.front().second);
         return side.borrowed.pop_front();
       default: {
         std::byte payload[200] = {};
@@ -146,10 +180,17 @@ TEST_GROUP(VerbsRandom) {
         *unknown_adds += operation->outcome == Outcome::kUnknown ? 1 : 0;
       }
       if (operation->kind == Operation::Kind::kBreak) CHECK_TEXT(!is_done, seed.text());
+      if (operation->kind == Operation::Kind::kPut && is_done) side.done_put = operation->number;
+      if (operation->kind == Operation::Kind::kGet && is_done) {
+        CHECK_TEXT(is_a_put(side, *operation), seed.text());
+        ++got_count;
+      }
       if (operation->kind == Operation::Kind::kRead) {
-        // What was read is one lender's fill from end to end.
-        const std::byte* block = operation->block.get();
-        if (is_done) CHECK_TEXT(std::memcmp(block, block + 1, kBlockBytes - 1) == 0, seed.text());
+        if (is_done) {
+          CHECK_TEXT(is_filled(operation->block.get(), kBlockBytes, operation->number),
+                     seed.text());
+          ++read_count;
+        }
         side.verbs->messenger->release(operation->loan);
       }
       operation.reset();
@@ -173,6 +214,7 @@ TEST_GROUP(VerbsRandom) {
       const RemoteMemory all = other.to_peer().expose(options.exported).take();
       side->area = all.part(side == &a ? kBlockBytes : 3 * kBlockBytes, kBlockBytes);
       side->counter = all.part(side == &a ? 0 : 64, sizeof(uint64_t));
+      fill(options.exported.data() + (side == &a ? 1 : 3) * kBlockBytes, kBlockBytes, 0);
       side->listen();
     }
     std::memset(options.exported.data(), 0, kBlockBytes);
@@ -184,11 +226,12 @@ TEST_GROUP(VerbsRandom) {
         settle(a, &done_adds[0], &unknown_adds[0]);
         settle(b, &done_adds[1], &unknown_adds[1]);
       }
+      if (i % 64 == 63) CHECK_TEXT(rig.connect(), seed.text());  // else it is down most of the time
     }
     CHECK_TEXT(rig.poll_until([&] {
       for (Side* side : {&a, &b}) {  // give back all that is still here
         while (!side->borrowed.empty()) {
-          side->verbs->messenger->release(side->borrowed.front());
+          side->verbs->messenger->release(side->borrowed.front().first);
           side->borrowed.pop_front();
         }
       }
@@ -207,11 +250,20 @@ TEST_GROUP(VerbsRandom) {
       CHECK_TEXT(counted >= done_adds[i] && counted <= done_adds[i] + unknown_adds[i],
                  seed.text());
     }
+    for (Side* side : {&a, &b}) {  // what lies there now is a put, too
+      Operation last(Operation::Kind::kGet);
+      last.done_put = side->done_put;
+      std::memcpy(last.block.get(),
+                  options.exported.data() + (side == &a ? 1 : 3) * kBlockBytes, kBlockBytes);
+      CHECK_TEXT(is_a_put(*side, last), seed.text());
+    }
     std::printf("\n%" PRIu64 " + %" PRIu64 " messages, %" PRIu64 " connections lost, %" PRIu64
-                " sent again, %" PRIu64 " + %" PRIu64 " additions done, %" PRIu64 " unknown\n",
+                " sent again, %" PRIu64 " + %" PRIu64 " additions done, %" PRIu64
+                " unknown; compared: %u gets, %u loans\n",
                 a.next_sent, b.next_sent, rig.a.counters.broken.read(),
                 rig.a.counters.resent.read() + rig.b.counters.resent.read(), done_adds[0],
-                done_adds[1], unknown_adds[0] + unknown_adds[1]);
+                done_adds[1], unknown_adds[0] + unknown_adds[1], got_count, read_count);
+    CHECK_TEXT(got_count >= 100 && read_count >= 100, seed.text());
   }
 };
 

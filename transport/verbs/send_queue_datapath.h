@@ -88,11 +88,14 @@ class SendQueue {
     if (listed_ == kListMax) post();
     requests_[next_place()] = what;
     const uint32_t at = listed_ == kListMax ? kListMax - 1 : listed_++;  // the former: has failed
-    ibv_send_wr& request = list_[at];
-    request = {};
+    ibv_send_wr& request = list_[at];  // the rest of it depends on the opcode
     request.wr_id = uint64_t{tag_} << 32 | next_++;
-    request.opcode = opcode;
+    request.next = nullptr;
     request.sg_list = pieces_[at];
+    request.num_sge = 0;
+    request.opcode = opcode;
+    request.send_flags = 0;
+    request.imm_data = 0;  // soft RoCE looks at it in requests that have none
     const bool is_waited_for = what.kind != RequestKind::kMessage &&
                                what.kind != RequestKind::kBind &&
                                what.kind != RequestKind::kPart;
@@ -168,8 +171,8 @@ class SendQueue {
   uint32_t unsignalled_ = 0;  // since the last that is signalled
   bool needs_signal_ = false;
   bool has_failed_ = false;
-  ibv_send_wr list_[kListMax];
-  ibv_sge pieces_[kListMax][kPiecesMax];
+  ibv_send_wr list_[kListMax] = {};
+  ibv_sge pieces_[kListMax][kPiecesMax] = {};
 };
 
 }  // namespace bedplate

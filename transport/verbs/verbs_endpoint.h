@@ -164,6 +164,8 @@ class VerbsEndpoint final : public Endpoint {
   void end_loan(LoanRecord& record, Outcome outcome) noexcept;
   // What is due once a batch has been handled: acknowledgement, returns, doorbell.
   void finish_batch() noexcept;
+  // Whether it would send something, beside what is listed.
+  bool owes() const noexcept;
 
   // Connections (verbs_recovery.cc).
   void look_at_link() noexcept;

@@ -375,11 +375,15 @@ void VerbsProvider::announce_sleep() noexcept {
 
 void VerbsProvider::announce_awake() noexcept {
   bell_.announce_awake();
+  if (!has_looked_for_event_) take_event();
+  has_looked_for_event_ = false;
+}
+
+// One was asked for at the most.
+void VerbsProvider::take_event() noexcept {
   ibv_cq* queue = nullptr;
   void* context = nullptr;
-  unsigned count = 0;
-  while (ibv_get_cq_event(channel_, &queue, &context) == 0) ++count;
-  if (count > 0) ibv_ack_cq_events(completions_, count);
+  if (ibv_get_cq_event(channel_, &queue, &context) == 0) ibv_ack_cq_events(completions_, 1);
 }
 
 void VerbsProvider::sleep(uint64_t timeout_ns) noexcept {
@@ -387,7 +391,9 @@ void VerbsProvider::sleep(uint64_t timeout_ns) noexcept {
   const timespec timeout = {static_cast<time_t>(timeout_ns / kNsPerSecond),
                             static_cast<long>(timeout_ns % kNsPerSecond)};
   ppoll(waits, std::size(waits), &timeout, nullptr);
+  if (waits[0].revents != 0) take_event();
   if (waits[1].revents != 0) bell_.acknowledge();
+  has_looked_for_event_ = true;
 }
 
 Result<RemoteMemory> VerbsEndpoint::expose(std::span<std::byte> memory) {

@@ -155,6 +155,8 @@ class VerbsProvider final : public Provider {
   }
   uint32_t receive_count() const noexcept;
 
+  void take_event() noexcept;
+
   // verbs_receive_datapath.cc
   uint32_t take_completions(uint32_t budget) noexcept;
   void handle_completion(const ibv_wc& completion) noexcept;
@@ -186,6 +188,7 @@ class VerbsProvider final : public Provider {
   uint32_t landing_key_ = 0;
   bool uses_windows_ = false;
   bool is_lost_ = false;  // the device is gone
+  bool has_looked_for_event_ = false;  // in this sleep
   EndpointLimits limits_;
   Doorbell bell_;
   LinkExchange exchange_;

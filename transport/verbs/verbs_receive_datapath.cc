@@ -44,10 +44,7 @@ uint32_t VerbsProvider::poll(uint32_t budget) noexcept {
   post_sends();
   uint32_t count = take_completions(budget);
   if (BP_UNLIKELY(draining_count_ > 0)) count += look_at_draining();
-  if (count > 0) {
-    post_sends();  // first what others wait for; there are receives to spare
-    post_receives();
-  }
+  if (count > 0) post_sends();
   return count;
 }
 
@@ -112,7 +109,7 @@ void VerbsProvider::handle_receive(const ibv_wc& completion, uint32_t buffer) no
     fault = sender->take(header, data + sizeof header);
   }
   if (fault != nullptr) return sender->break_life(fault, true);
-  sender->mark_dirty();
+  if (sender->owes()) sender->mark_dirty();
 }
 
 VerbsEndpoint* VerbsProvider::sender_of(const ibv_wc& completion, uint16_t place) noexcept {
@@ -124,6 +121,7 @@ VerbsEndpoint* VerbsProvider::sender_of(const ibv_wc& completion, uint16_t place
   return found == endpoints_.end() ? nullptr : found->get();
 }
 
+// In lists: there are as many receives more than peers may use.
 void VerbsProvider::repost(uint32_t buffer) noexcept {
   receive_pieces_[listed_receives_] = {reinterpret_cast<uintptr_t>(receive_buffer(buffer)),
                                        options_.shape.message_bytes, memory_key_};
@@ -151,6 +149,10 @@ void VerbsProvider::post_sends() noexcept {
     dirty_[i]->is_dirty_ = false;  // only now: what it lists it has also posted
   }
   dirty_count_ = 0;
+}
+
+bool VerbsEndpoint::owes() const noexcept {
+  return link_.received - told_ >= window_ / 2 || return_count_ > 0 || given_up_count_ > 0;
 }
 
 void VerbsEndpoint::finish_batch() noexcept {

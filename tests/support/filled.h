@@ -1,0 +1,31 @@
+// Memory that says whose it is: filled with a number, every word also with its place.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace bedplate::test {
+
+// Cheap: an emulated machine takes its time for each word.
+inline uint64_t filled_word(uint32_t number, uint64_t at) noexcept {
+  return (uint64_t{number} << 32 | at) * 0x9e37'79b9'7f4a'7c15;
+}
+
+inline void fill(std::byte* data, uint64_t bytes, uint32_t number) noexcept {
+  for (uint64_t at = 0; at < bytes; at += sizeof(uint64_t)) {
+    const uint64_t word = filled_word(number, at);
+    std::memcpy(data + at, &word, std::min(sizeof word, bytes - at));
+  }
+}
+
+inline bool is_filled(const std::byte* data, uint64_t bytes, uint32_t number) noexcept {
+  for (uint64_t at = 0; at < bytes; at += sizeof(uint64_t)) {
+    const uint64_t word = filled_word(number, at);
+    if (std::memcmp(data + at, &word, std::min(sizeof word, bytes - at)) != 0) return false;
+  }
+  return true;
+}
+
+}  // namespace bedplate::test
