@@ -168,6 +168,7 @@ Json verbs_json(const PeersCounters& peers) {
           {"broken", c.broken.read()},
           {"cut_off", c.cut_off.read()},
           {"landed_bytes", c.landed.read()},
+          {"nudged", c.nudged.read()},
           {"peers", std::move(list)}};
 }
 

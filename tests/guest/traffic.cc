@@ -181,16 +181,8 @@ void Traffic::take_unread(const Message& message) noexcept {
   if (loan.lender == options_.instance) lender_.take_unread(loan.number);
 }
 
-// Soft RoCE (Linux 6.1) sometimes leaves its retries off after a loss, until something more is
-// posted; with all windows full nothing would be. So who waits in silence asks again and again.
 void Traffic::look_at_silence(uint64_t now_ns) noexcept {
-  if (now_ns < heard_ns_ + kSilenceNs) return;
-  if (!is_probing_ && now_ns >= probed_ns_ + kSilenceNs / 4 && theirs_.bytes == kAreaBytes) {
-    probed_ns_ = now_ns;
-    is_probing_ = options_.peer->fetch_add(theirs_.part(kSlotCount * kSlotBytes, 8), 0,
-                                           &probed_word_, &probe_) == SendStatus::kPending;
-  }
-  if (is_silent_) return;
+  if (is_silent_ || now_ns < heard_ns_ + kSilenceNs) return;
   is_silent_ = true;
   std::printf("traffic: %s is silent\n", options_.peer_name.c_str());
 }

@@ -192,7 +192,6 @@ class Traffic {
   bool is_drained() const noexcept;
   // One line of JSON.
   std::string account(const VerbsCounters& counters) const;
-  void on_end(Outcome) noexcept { is_probing_ = false; }
 
  private:
   void greet() noexcept;
@@ -230,11 +229,6 @@ class Traffic {
   Ends atomics_;
   std::vector<std::unique_ptr<PutSlot>> slots_;
   AtomicWords words_{&atomics_};
-  // See look_at_silence.
-  uint64_t probed_ns_ = 0;
-  uint64_t probed_word_ = 0;
-  bool is_probing_ = false;
-  Operation<Traffic> probe_{this};
   Lender lender_;
   Borrower borrower_;
 };

@@ -20,9 +20,10 @@ from machine import Machine
 from runner import Failure, run_tests
 
 # What docs/verbs.md promises, and what an emulated machine beside others may add.
-NOTICED_SECONDS = 2 + 2      # by traffic that is not answered
+STALL_SECONDS = 5 + 1         # of soft RoCE, which may stop without a word (stall_ns_max)
+NOTICED_SECONDS = STALL_SECONDS + 2  # by traffic that is not answered
 NOTICED_IDLE_SECONDS = 8 + 3  # by the lifeline, without traffic (silence_ns_max and a third)
-BACK_SECONDS = 3 + 3         # from when the network is back
+BACK_SECONDS = STALL_SECONDS + 3 + 3  # from when the network is back
 SETTLED_SECONDS = 3
 
 hosts = None

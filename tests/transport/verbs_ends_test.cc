@@ -59,6 +59,24 @@ TEST(VerbsEnds, ALifeThatEndsInAPollIsCounted) {
   CHECK(returned.outcome == Outcome::kUnknown);
 }
 
+// Else a device that has stopped sending until more is posted, as soft RoCE does after some losses,
+// would be waited for without end.
+TEST(VerbsEnds, WhatDoesNotEndIsFollowedByMore) {
+  if (!start()) BP_SKIP(kNoVerbs);
+  Inbox at_b(*rig->b.messenger);
+  CHECK(to_b().am_send(kData, {}) == SendStatus::kDone);  // its end is not asked for
+  CHECK(rig->poll_until([&] { return at_b.payloads.size() == 1; }));
+  CHECK(rig->poll_until([&] { return rig->a.counters.nudged.read() > 0; }));
+  // That ends, and all before it with it: then there is nothing more to wait for.
+  bool is_quiet = false;
+  for (int i = 0; i < 10 && !is_quiet; ++i) {
+    const uint64_t before = rig->a.counters.nudged.read();
+    is_quiet = !rig->poll_until([&] { return rig->a.counters.nudged.read() > before; }, 3);
+  }
+  CHECK(is_quiet);
+  LONGS_EQUAL(0, rig->a.counters.broken.read());
+}
+
 TEST(VerbsEnds, AFlushEndsBehindWhatWasWithdrawnBeforeIt) {
   if (!has_windows()) BP_SKIP("no RDMA device with memory windows");
   Inbox at_a(*rig->a.messenger);

@@ -215,6 +215,46 @@ TEST(VerbsLinks, WhoWasCutOffIsDialedOnUntilItIsAnother) {
   unlink(rig->address().c_str() + 5);
 }
 
+TEST(VerbsLinks, ADeviceThatEndsNothingIsNotWaitedForWithoutEnd) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  VerbsRigOptions options;
+  options.has_c = true;
+  options.timing.retry = {.timeout_log2 = 14, .count = 7};  // soft RoCE: without end
+  options.timing.stall_ns_max = 2 * kNsPerSecond;
+  start(options);
+  CHECK(rig->connect());
+  Stranger silent(stranger("c"));
+  CHECK(silent.connect());
+  CHECK(rig->poll_until([&] { return VerbsProvider::is_connected(rig->b.to("c")); }));
+  StderrCapture log;
+  silent.fall_silent();
+  CHECK(rig->b.to("c").am_send(kHeard, {}) == SendStatus::kDone);
+  CHECK(rig->poll_until([&] { return rig->b.counters.broken.read() == 1; }));
+  STRCMP_CONTAINS("verbs: lost the connection to c at a local socket: its device, or this one, "
+                  "does not end what was posted", log.finish().c_str());
+  LONGS_EQUAL(1, rig->b.counters.nudged.read());
+  LONGS_EQUAL(0, rig->a.counters.broken.read());
+  check_that_a_reaches_b();
+}
+
+TEST(VerbsLinks, WhoAnswersUnderAnotherNameIsToldWithBoth) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  VerbsRigOptions options;
+  options.has_b = false;
+  start(options);
+  const Fd listener = listen_as("b");
+  StderrCapture log;
+  {
+    Stranger stranger(this->stranger("x"));
+    CHECK_FALSE(stranger.be_called(listener));
+  }
+  STRCMP_CONTAINS(("verbs: connecting to b at " + rig->address() + ": it calls itself x; trying "
+                   "on; correct the address of this peer, or its name").c_str(), log.finish().c_str());
+  Stranger right(stranger("b"));
+  CHECK(right.be_called(listener));
+  unlink(rig->address().c_str() + 5);
+}
+
 TEST(VerbsLinks, WhatBreaksAsSoonAsItIsUpIsDialedMoreAndMoreSeldom) {
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);
   VerbsRigOptions options;

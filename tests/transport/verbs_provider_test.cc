@@ -106,7 +106,8 @@ TEST(VerbsProvider, OperationsInABurstAreRefusedForNowAndAllEnd) {
       ++begun;
     }
     refused += begun < ended.size() ? 1 : 0;
-    return std::all_of(ended.begin(), ended.end(), [](const Counted& one) { return one.count == 1; });
+    const auto has_ended = [](const Counted& one) { return one.count == 1; };
+    return std::all_of(ended.begin(), ended.end(), has_ended);
   }));
   CHECK(refused > 0);
 }
@@ -185,7 +186,8 @@ TEST(VerbsProvider, SaysAgainWhileNobodyAnswersAndGoneInTheEnd) {
   CHECK(nobody.am_send(kData, {}) == SendStatus::kAgain);
   CHECK(rig->poll_until([&] { return nobody.am_send(kData, {}) == SendStatus::kGone; }));
   const std::string text = log.finish();
-  STRCMP_CONTAINS("verbs: connecting to b: ", text.c_str());
+  STRCMP_CONTAINS(("verbs: connecting to b at " + rig->address() + ": ").c_str(), text.c_str());
+  STRCMP_CONTAINS("; trying on; see whether it is started and listens there", text.c_str());
   // Told once, not for each try.
   CHECK_EQUAL(std::string::npos, text.find("connecting to b", text.find("connecting to b") + 1));
   rig->restart_b();

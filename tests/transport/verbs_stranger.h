@@ -60,6 +60,8 @@ class Stranger {
     [[maybe_unused]] const ssize_t sent = send(fd_.number(), data, bytes, MSG_NOSIGNAL);
   }
   void hang_up() { fd_.close(); }
+  // Its device answers nothing any more, but it does not hang up.
+  void fall_silent() { BP_ASSERT(queue_pair_.reset().ok()); }
   // What it is answered; nothing when it is hung up on, which it then knows, or left alone.
   std::optional<ExchangeRecord> answer() {
     ExchangeRecord record = {};

@@ -103,12 +103,23 @@ void LinkExchange::run() noexcept {
       }
     }
     const uint32_t faults = options_.device->fault_count();
+    look_at_progress(now_ns);
     for (VerbsLink* link : links_) {
       if (faults != device_faults_) break_link(*link);
       look_after(*link, now_ns);
     }
     device_faults_ = faults;
   }
+}
+
+// The shard reads no clock: it is asked now and then to look whether what it has posted ends.
+void LinkExchange::look_at_progress(uint64_t now_ns) noexcept {
+  const bool is_any_up = std::any_of(links_.begin(), links_.end(), [](const VerbsLink* link) {
+    return link->state.load(std::memory_order_acquire) == LinkState::kUp;
+  });
+  if (!is_any_up || now_ns - rung_ns_ < kIdleMs * kNsPerMs) return;
+  rung_ns_ = now_ns;
+  ring();
 }
 
 // How long nothing needs to be looked at. What is under way is short, so a tick serves for all of
@@ -216,10 +227,11 @@ bool LinkExchange::has_been_of_use(const VerbsLink& link, uint64_t now_ns) const
                               now_ns - up_since_ns >= options_.timing.backoff_ns_max);
 }
 
-void LinkExchange::back_off(VerbsLink& link, const char* why) noexcept {
+void LinkExchange::back_off(VerbsLink& link, const char* why, const char* cure) noexcept {
   Dialing& state = dialing(link);
   if (!state.was_told) {
-    BP_LOG_WARNING("verbs: connecting to %s: %s; trying on", link.name.c_str(), why);
+    BP_LOG_WARNING("verbs: connecting to %s at %s: %s; trying on; %s", link.name.c_str(),
+                   state.address, why, cure);
     state.was_told = true;
   }
   delay_next(state);

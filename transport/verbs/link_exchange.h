@@ -33,6 +33,9 @@ struct LinkTiming {
   uint64_t give_up_ns = 30'000'000'000;       // then sends say kGone; it is dialed on all the same
   // A TCP lifeline whose other end answers no probe hangs up, a third later at most.
   uint64_t silence_ns_max = 6'000'000'000;
+  // Of what was posted nothing has ended for so long: the connection is made anew. A device that
+  // is well says much sooner that nobody answers; a list of transfers has to get through in it.
+  uint64_t stall_ns_max = 5'000'000'000;
   RetryOptions retry;
 };
 
@@ -113,6 +116,7 @@ class LinkExchange {
   };
 
   void run() noexcept;
+  void look_at_progress(uint64_t now_ns) noexcept;
   int wait_ms() const noexcept;
   void handle_event(uint64_t token) noexcept;
   void handle_record(Talk& talk) noexcept;
@@ -139,7 +143,8 @@ class LinkExchange {
   void say_hello(Talk& talk) noexcept;
   void take_welcome(Talk& talk) noexcept;
   void take_refusal(Talk& talk) noexcept;
-  void back_off(VerbsLink& link, const char* why) noexcept;
+  void back_off(VerbsLink& link, const char* why,
+                const char* cure = "see whether it is started and listens there") noexcept;
   void delay_next(Dialing& state) noexcept;
 
   // Answering.
@@ -171,6 +176,7 @@ class LinkExchange {
   OncePerSecond device_errors_;
   uint64_t accept_ns_ = 0;       // when there may be a file descriptor again; 0: it is listening
   uint32_t device_faults_ = 0;   // that all links were broken for
+  uint64_t rung_ns_ = 0;         // when the shard was last asked to look at what it posted
   Fd epoll_;
   Fd wake_;
   Fd listener_;

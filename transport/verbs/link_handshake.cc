@@ -70,15 +70,22 @@ void LinkExchange::take_welcome(Talk& talk) noexcept {
   VerbsLink& link = *talk.link;
   const ExchangeRecord record = talk.record;
   if (check_record(record, ExchangeKind::kRefusal) == Refusal::kNone) return take_refusal(talk);
-  if (check_record(record, ExchangeKind::kWelcome) != Refusal::kNone || link.name != record.name ||
-      record.window != options_.window || record.message_bytes != options_.message_bytes) {
+  const bool is_welcome = check_record(record, ExchangeKind::kWelcome) == Refusal::kNone;
+  if (is_welcome && link.name != record.name) {
+    drop(talk);
+    char why[64];
+    std::snprintf(why, sizeof why, "it calls itself %s", record.name);
+    return back_off(link, why, "correct the address of this peer, or its name");
+  }
+  if (!is_welcome || record.window != options_.window ||
+      record.message_bytes != options_.message_bytes) {
     tell_once(talk.host, "it answers with a malformed record");
     drop(talk);
-    return back_off(link, "a malformed answer");
+    return back_off(link, "a malformed answer", cure_of(Refusal::kMalformed));
   }
   if (record.instance == dialing(link).cut_instance) {
     drop(talk);
-    return back_off(link, to_text(Refusal::kCutOff));
+    return back_off(link, "it broke the rules before", "restart it");
   }
   // The shard takes what arrives from the moment the queue pair can receive.
   ExchangeRecord ready = make_record(ExchangeKind::kReady, &link);
@@ -100,7 +107,7 @@ void LinkExchange::take_refusal(Talk& talk) noexcept {
   }
   char text[128];
   std::snprintf(text, sizeof text, "it refuses: %s", to_text(why));
-  back_off(link, text);
+  back_off(link, text, cure_of(why));
 }
 
 void LinkExchange::take_hello(Talk& talk) noexcept {

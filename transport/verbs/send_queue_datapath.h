@@ -2,8 +2,8 @@
 // one list (one doorbell), and end in their order.
 //
 // Not every request is signalled: a completion says that all before it have ended, too. So of a
-// list only the last asks for one, and lists that nobody waits for (messages, binds, parts whose
-// last is still to come) not even that, until a quarter of the queue is without.
+// list only the last asks for one, and lists that nobody waits for (messages, binds) not even that,
+// until a quarter of the queue is without.
 //
 // Requests count on over all lives of the queue pair; a completion of a former life is known by its
 // number.
@@ -60,6 +60,8 @@ class SendQueue {
   uint32_t depth() const noexcept { return depth_; }
   uint32_t room() const noexcept { return depth_ - (next_ - ended_); }
   bool is_idle() const noexcept { return next_ == ended_; }
+  // How many have ended so far; it wraps.
+  uint32_t ended() const noexcept { return ended_; }
   // Whether there is something to give to the device.
   bool has_list() const noexcept { return next_ != posted_; }
   // The device refused a list: nothing more is posted in this life.
@@ -97,8 +99,7 @@ class SendQueue {
     request.send_flags = 0;
     request.imm_data = 0;  // soft RoCE looks at it in requests that have none
     const bool is_waited_for = what.kind != RequestKind::kMessage &&
-                               what.kind != RequestKind::kBind &&
-                               what.kind != RequestKind::kPart;
+                               what.kind != RequestKind::kBind;
     needs_signal_ = needs_signal_ || is_waited_for;
     return {request, pieces_[at]};
   }

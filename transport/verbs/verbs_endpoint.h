@@ -106,8 +106,9 @@ class VerbsEndpoint final : public Endpoint {
     WindowState state = WindowState::kFree;
   };
 
-  // What a request needs beside itself, so that recovery always has room.
-  static constexpr uint32_t kRequestsKept = kAcknowledgementsMax + 1;
+  // What a request needs beside itself, so that recovery always has room: the marker, and what sets
+  // a device going again that has stopped.
+  static constexpr uint32_t kRequestsKept = kAcknowledgementsMax + 2;
 
   Result<void> create(uint16_t place, std::byte* memory);
 
@@ -140,6 +141,8 @@ class VerbsEndpoint final : public Endpoint {
                        const SendQueue::Slot& slot) const noexcept;
   SendStatus atomic(ibv_wr_opcode opcode, const RemoteMemory& to, uint64_t first, uint64_t second,
                     uint64_t* before, Completion* done) noexcept;
+  // Requires: room for one.
+  void list_flush(Completion* done) noexcept;
   SendStatus describe(LoanRecord& record, RemoteMemory* remote) noexcept;
   void mark_dirty() noexcept;
 
@@ -170,6 +173,7 @@ class VerbsEndpoint final : public Endpoint {
   // Connections (verbs_recovery.cc).
   void look_at_link() noexcept;
   const char* why_broken() const noexcept;
+  void look_at_progress(uint64_t now_ns) noexcept;
   void begin_life() noexcept;
   void begin_sending() noexcept;
   // Takes the connection down. `is_fault`: the peer broke a rule and is cut off.
@@ -223,6 +227,11 @@ class VerbsEndpoint final : public Endpoint {
   ReturnedLoan returns_[kVerbsLoanCountMax];
   uint32_t return_count_ = 0;
   uint32_t life_ = 0;         // counts; loans of another mean nothing
+
+  // What look_at_progress saw, since when, and whether it did something about it.
+  uint32_t seen_ended_ = 0;
+  uint64_t seen_ns_ = 0;
+  bool is_nudged_ = false;
 
   uint64_t drained_ns_min_ = 0;
   uint64_t drained_ns_max_ = 0;

@@ -229,6 +229,11 @@ SendStatus VerbsEndpoint::flush(Completion* done) noexcept {
   if (given_up_count_ > 0) invalidate_windows();
   if (given_up_count_ > 0 || queue_.room() <= kRequestsKept) return SendStatus::kAgain;
   if (!must_flush_ && operations_out_ == 0 && invalidations_out_ == 0) return SendStatus::kDone;
+  list_flush(done);
+  return SendStatus::kPending;
+}
+
+void VerbsEndpoint::list_flush(Completion* done) noexcept {
   uint64_t* into = cell(queue_.next_place());
   const SendQueue::Slot slot =
       queue_.add(IBV_WR_RDMA_READ, {.kind = RequestKind::kOperation, .done = done});
@@ -238,7 +243,6 @@ SendStatus VerbsEndpoint::flush(Completion* done) noexcept {
   ++operations_out_;
   must_flush_ = false;
   mark_dirty();
-  return SendStatus::kPending;
 }
 
 // Whether a description opens that, and still means something: its owner may have been restarted.

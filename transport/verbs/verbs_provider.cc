@@ -29,7 +29,7 @@ static_assert(kMessageBytesMin >=
 
 uint32_t request_count(const VerbsShape& shape) noexcept {
   return std::bit_ceil(uint32_t{shape.window} + shape.operation_count_max +
-                       kAcknowledgementsMax + 2);
+                       kAcknowledgementsMax + 3);
 }
 
 // What all peers may have on the way to us, and what is being posted again meanwhile.

@@ -72,6 +72,7 @@ struct VerbsCounters {
   Counter broken;
   Counter cut_off;
   Counter landed;      // bytes copied through the landing zones
+  Counter nudged;      // requests posted only because none had ended for a while
 };
 
 struct VerbsProviderOptions {
@@ -121,8 +122,8 @@ class VerbsProvider final : public Provider {
   void sleep(uint64_t timeout_ns) noexcept override;
   bool can_sleep() const noexcept override { return true; }
 
-  // Sends `payload` to where `to`, one of this provider's, leads, without a promise: it may be lost,
-  // and come out of order. There it is delivered as an active message `id`. The shard's.
+  // Sends `payload` to where `to`, one of this provider's, leads, without a promise: it may be
+  // lost, and come out of order. There it is delivered as an active message `id`. The shard's.
   SendStatus send_datagram(const Endpoint& to, AmId id,
                            std::span<const std::byte> payload) noexcept;
   // How much one may have; 0: none can be sent now.
@@ -137,7 +138,8 @@ class VerbsProvider final : public Provider {
   PeerState peer_state(uint32_t index) const noexcept;
 
   // Before it goes: whether all that was accepted has reached its peer, as far as there are
-  // connections. Asks for what is needed to know it: polled until it says yes. Threads: the shard's.
+  // connections. Asks for what is needed to know it: polled until it says yes.
+  // Threads: the shard's.
   bool settle() noexcept;
 
   // Whether messages can be sent to `endpoint`, one of this provider's, now.

@@ -23,7 +23,11 @@ constexpr uint32_t kCutOffsTold = 16;
 }  // namespace
 
 void VerbsProvider::look_at_links() noexcept {
-  for (const auto& endpoint : endpoints_) endpoint->look_at_link();
+  const uint64_t now_ns = monotonic_ns();
+  for (const auto& endpoint : endpoints_) {
+    endpoint->look_at_link();
+    endpoint->look_at_progress(now_ns);
+  }
 }
 
 uint32_t VerbsProvider::look_at_draining() noexcept {
@@ -56,6 +60,28 @@ void VerbsEndpoint::look_at_link() noexcept {
     break_life(why_broken(), false);
   }
   if (is_live_ && !may_send_ && link_.can_send.load(std::memory_order_acquire)) begin_sending();
+}
+
+// Soft RoCE (Linux 6.1) can lose its timer with a packet: then it sends what is posted again only
+// when something more is, or never, and says nothing. So where nothing has ended since the last
+// look, something is posted behind it, whose end is asked for. Where even that does not end, the
+// connection is made anew.
+void VerbsEndpoint::look_at_progress(uint64_t now_ns) noexcept {
+  if (!may_send_ || queue_.is_idle() || queue_.ended() != seen_ended_) {
+    seen_ended_ = queue_.ended();
+    seen_ns_ = now_ns;
+    is_nudged_ = false;
+    return;
+  }
+  const LinkTiming& timing = provider_.options_.timing;
+  if (now_ns - seen_ns_ >= timing.stall_ns_max) {
+    return break_life("its device, or this one, does not end what was posted", false);
+  }
+  const uint32_t room_kept = kAcknowledgementsMax - acknowledgements_out_ + 1;
+  if (is_nudged_ || queue_.room() <= room_kept) return;
+  is_nudged_ = true;
+  list_flush(nullptr);
+  provider_.options_.counters->nudged.add(1);
 }
 
 // Whoever asks for memory that it was not given breaks the queue pair at both ends. Some devices

@@ -36,6 +36,20 @@ const char* to_text(Refusal refusal) noexcept {
   return "an unknown reason";
 }
 
+const char* cure_of(Refusal refusal) noexcept {
+  switch (refusal) {
+    case Refusal::kNotListed: return "list this appliance there, by its name";
+    case Refusal::kVersion: return "run the same release at both";
+    case Refusal::kShape: return "give both the same window and message_bytes";
+    case Refusal::kCutOff: return "its log says why; restart this side";
+    case Refusal::kDevice: return "its log says why";
+    case Refusal::kMalformed: return "see what listens there";
+    case Refusal::kNone:
+    case Refusal::kCrossing: break;
+  }
+  return "see its log";
+}
+
 void finish_record(ExchangeRecord& record) noexcept {
   std::memcpy(record.magic, kExchangeMagic, sizeof record.magic);
   record.version = kExchangeVersion;

@@ -32,6 +32,8 @@ enum class Refusal : uint32_t {
   kMalformed,
 };
 const char* to_text(Refusal refusal) noexcept;
+// What the refused side can do about it.
+const char* cure_of(Refusal refusal) noexcept;
 
 struct ExchangeRecord {
   char magic[8];
