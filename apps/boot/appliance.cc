@@ -337,10 +337,8 @@ int Appliance::serve_until_signal() {
   if (signal_number > 0) BP_LOG_INFO("%s: signal %d, draining", name, signal_number);
   if (supervisor_ != nullptr) supervisor_->draining();
   drain();
-  messaging_.stop();
-  for (auto& shard : shards_) shard->stop();
-  refresh_counters();
   stop();
+  refresh_counters();
   return std::max(signal_number, 0);
 }
 

@@ -197,6 +197,7 @@ void Peers::request_drain() noexcept {
 }
 
 void Peers::close() noexcept {
+  if (counters_ != nullptr) refresh_counters();  // the last time that there is somebody to ask
   provider_.reset();
   keys_.destroy();
   device_.reset();
