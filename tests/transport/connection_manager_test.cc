@@ -4,8 +4,7 @@
 
 #include "tests/support/skip.h"
 #include "tests/support/stderr_capture.h"
-#include "tests/transport/group_rig.h"
-#include "tests/transport/verbs_rig.h"
+#include "tests/transport/verbs_fixture.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -13,8 +12,6 @@ using namespace bedplate;
 using namespace bedplate::test;
 
 namespace {
-
-constexpr AmId kData = 3;
 
 ExchangeRecord a_hello() {
   ExchangeRecord hello = {};
@@ -43,7 +40,7 @@ ExchangeRecord a_hello() {
 
 TEST_GROUP(ConnectionManager) {
   std::unique_ptr<VerbsRig> rig;
-  std::vector<std::string> arrived;
+  Inbox inbox;  // of b
 
   bool start(VerbsRigOptions options = {}) {
     if (!has_verbs_device() || !has_managed_device()) return false;
@@ -52,18 +49,10 @@ TEST_GROUP(ConnectionManager) {
     listen();
     return true;
   }
-  void listen() {
-    rig->b.messenger->set_handler(kData, {[](void* self, const Message& message) noexcept {
-                                            static_cast<decltype(this)>(self)->arrived.emplace_back(
-                                                reinterpret_cast<const char*>(
-                                                    message.payload.data()),
-                                                message.payload.size());
-                                          },
-                                          this});
-  }
+  void listen() { inbox.listen(*rig->b.messenger); }
   bool send(const std::string& text) {
     return rig->poll_until([&] {
-      return rig->a.to("b").am_send(kData, std::as_bytes(std::span(text))) == SendStatus::kDone;
+      return rig->a.to("b").am_send(kData, view(text)) == SendStatus::kDone;
     });
   }
 };
@@ -101,8 +90,8 @@ TEST(ConnectionManager, ConnectsAndSends) {
   if (!start()) BP_SKIP(kNoManager);
   CHECK(rig->connect());
   CHECK(send("hello"));
-  CHECK(rig->poll_until([&] { return arrived.size() == 1; }));
-  STRCMP_EQUAL("hello", arrived[0].c_str());
+  CHECK(rig->poll_until([&] { return inbox.payloads.size() == 1; }));
+  STRCMP_EQUAL("hello", inbox.payloads[0].c_str());
 }
 
 TEST(ConnectionManager, APeerThatGoesIsNoticedAndItsSuccessorIsReached) {
@@ -114,7 +103,7 @@ TEST(ConnectionManager, APeerThatGoesIsNoticedAndItsSuccessorIsReached) {
     CHECK(rig->poll_until([&] { return rig->a.counters.broken.read() == i; }));
     CHECK(rig->connect());
     CHECK(send(std::to_string(i)));
-    CHECK(rig->poll_until([&] { return arrived.size() == i; }));
+    CHECK(rig->poll_until([&] { return inbox.payloads.size() == i; }));
   }
 }
 
@@ -129,7 +118,7 @@ TEST(ConnectionManager, MessagesArriveOnceAndInOrderOverBreaks) {
   size_t sent = 0, broken = 0;
   CHECK(rig->poll_until([&] {
     const std::string text = std::to_string(sent);
-    if (sent < 1000 && rig->a.to("b").am_send(kData, std::as_bytes(std::span(text))) ==
+    if (sent < 1000 && rig->a.to("b").am_send(kData, view(text)) ==
                            SendStatus::kDone) {
       ++sent;
     }
@@ -138,11 +127,11 @@ TEST(ConnectionManager, MessagesArriveOnceAndInOrderOverBreaks) {
             SendStatus::kPending) {
       ++broken;
     }
-    return arrived.size() >= 1000;
+    return inbox.payloads.size() >= 1000;
   }, 60));
   for (int i = 0; i < 100; ++i) rig->poll();
-  LONGS_EQUAL(1000, arrived.size());
-  for (size_t i = 0; i < 1000; ++i) STRCMP_EQUAL(std::to_string(i).c_str(), arrived[i].c_str());
+  LONGS_EQUAL(1000, inbox.payloads.size());
+  for (size_t i = 0; i < 1000; ++i) CHECK(inbox.payloads[i] == std::to_string(i));
   for (size_t i = 0; i < broken; ++i) LONGS_EQUAL(1, breaks[i].count);
   CHECK(rig->a.counters.broken.read() >= 5);
 }

@@ -7,24 +7,16 @@
 #include <set>
 
 #include "tests/support/skip.h"
-#include "tests/transport/verbs_rig.h"
+#include "tests/transport/verbs_fixture.h"
 
 #include "CppUTest/TestHarness.h"
 
 using namespace bedplate;
 using namespace bedplate::test;
 
-namespace {
-
-constexpr AmId kData = 3;
-
-std::span<const std::byte> view(const std::string& text) { return std::as_bytes(std::span(text)); }
-
-}  // namespace
-
 TEST_GROUP(VerbsDatagrams) {
   std::unique_ptr<VerbsRig> rig;
-  std::vector<std::string> arrived;
+  Inbox inbox;  // of b
 
   bool start(uint32_t count = 16, bool connects = true) {
     if (!has_verbs_device()) return false;
@@ -35,15 +27,7 @@ TEST_GROUP(VerbsDatagrams) {
     if (connects) CHECK(rig->connect());
     return true;
   }
-  void listen() {
-    rig->b.messenger->set_handler(kData, {[](void* self, const Message& message) noexcept {
-                                            static_cast<decltype(this)>(self)->arrived.emplace_back(
-                                                reinterpret_cast<const char*>(
-                                                    message.payload.data()),
-                                                message.payload.size());
-                                          },
-                                          this});
-  }
+  void listen() { inbox.listen(*rig->b.messenger); }
   SendStatus send(const std::string& text) {
     return rig->a.verbs->send_datagram(rig->a.to("b"), kData, view(text));
   }
@@ -58,9 +42,9 @@ TEST(VerbsDatagrams, ArriveUpToTheMtu) {
   longest.back() = 'y';
   for (const std::string& text : {std::string(), std::string("hello"), longest}) {
     CHECK(send(text) == SendStatus::kDone);
-    CHECK(rig->poll_until([&] { return arrived.size() == 1; }));
-    CHECK(text == arrived[0]);
-    arrived.clear();
+    CHECK(rig->poll_until([&] { return inbox.payloads.size() == 1; }));
+    CHECK(text == inbox.payloads[0]);
+    inbox.payloads.clear();
   }
   CHECK(send(longest + "x") == SendStatus::kTooLong);
   LONGS_EQUAL(3, rig->a.verbs->datagram_counters().sent.read());
@@ -78,15 +62,16 @@ TEST(VerbsDatagrams, ManyArriveWhereThereIsRoomAndTheRestIsLost) {
     else rig->a.messenger->poll(16);
   }
   LONGS_EQUAL(100, sent);
-  CHECK(rig->poll_until([&] { return arrived.size() >= 16; }));
+  CHECK(rig->poll_until([&] { return inbox.payloads.size() >= 16; }));
   for (int i = 0; i < 100; ++i) rig->poll();
-  CHECK(arrived.size() < 100);
-  LONGS_EQUAL(arrived.size(), std::set<std::string>(arrived.begin(), arrived.end()).size());
+  CHECK(inbox.payloads.size() < 100);
+  const std::set<std::string> distinct(inbox.payloads.begin(), inbox.payloads.end());
+  LONGS_EQUAL(inbox.payloads.size(), distinct.size());
   // And polled, all of them come, the connection's messages beside them.
-  arrived.clear();
+  inbox.payloads.clear();
   for (sent = 0; sent < 1000; ++sent) {
     CHECK(rig->poll_until([&] { return send(std::to_string(sent)) == SendStatus::kDone; }));
-    CHECK(rig->poll_until([&] { return arrived.size() == sent + 1; }));
+    CHECK(rig->poll_until([&] { return inbox.payloads.size() == sent + 1; }));
   }
   LONGS_EQUAL(0, rig->a.counters.broken.read());
 }
@@ -96,15 +81,15 @@ TEST(VerbsDatagrams, AreForWhoIsConnected) {
   CHECK(send("early") == SendStatus::kAgain);
   CHECK(rig->connect());
   CHECK(send("one") == SendStatus::kDone);
-  CHECK(rig->poll_until([&] { return arrived.size() == 1; }));
+  CHECK(rig->poll_until([&] { return inbox.payloads.size() == 1; }));
   rig->restart_b();
   listen();
   CHECK(rig->poll_until([&] { return !VerbsProvider::is_connected(rig->a.to("b")); }));
   CHECK(send("late") == SendStatus::kAgain);
   CHECK(rig->connect());
   CHECK(send("two") == SendStatus::kDone);  // another instance has another key
-  CHECK(rig->poll_until([&] { return arrived.size() == 2; }));
-  STRCMP_EQUAL("two", arrived[1].c_str());
+  CHECK(rig->poll_until([&] { return inbox.payloads.size() == 2; }));
+  STRCMP_EQUAL("two", inbox.payloads[1].c_str());
 }
 
 TEST(VerbsDatagrams, WhoTakesNoneIsSentNone) {
@@ -140,8 +125,8 @@ TEST(VerbsDatagrams, StrangersAreDroppedAndCounted) {
     stranger.set_peer(0, keyless);
     CHECK(stranger.send(0, kData, view("the device drops it")) == SendStatus::kDone);
     CHECK(send("from a") == SendStatus::kDone);  // behind it
-    CHECK(rig->poll_until([&] { return arrived.size() == 1; }));
-    STRCMP_EQUAL("from a", arrived[0].c_str());
+    CHECK(rig->poll_until([&] { return inbox.payloads.size() == 1; }));
+    STRCMP_EQUAL("from a", inbox.payloads[0].c_str());
     LONGS_EQUAL(before + 2, dropped());
     // The stranger's queue goes before what it completes to.
     stranger.destroy();

@@ -21,7 +21,10 @@ struct Inbox {
   std::vector<std::string> payloads;
   std::vector<Loan> loans;
 
-  explicit Inbox(Messenger& messenger) {
+  Inbox() = default;
+  explicit Inbox(Messenger& messenger) { listen(messenger); }
+  // Also anew, where the side was started again.
+  void listen(Messenger& messenger) {
     const AmHandler handler = {[](void* self, const Message& message) noexcept {
                                  auto& inbox = *static_cast<Inbox*>(self);
                                  inbox.payloads.emplace_back(
