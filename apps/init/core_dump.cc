@@ -91,7 +91,9 @@ void write_dump(const char* path) noexcept {
   log_error(error.set_cure("name a larger device in [crash], or a good one"));
 }
 
-bool is_there(const std::string& path) noexcept { return access(path.c_str(), F_OK) == 0; }
+Fd open_for_dumps(const std::string& path) noexcept {
+  return Fd(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+}
 
 }  // namespace
 
@@ -101,8 +103,9 @@ Result<void> choose_dump(const CrashSettings& settings, PinnedPool& pool) noexce
     if (setrlimit(RLIMIT_CORE, &none) == 0) return {};
     return error_from_errno("turning core dumps off").set_cure("%s", kGiveAllRights);
   }
-  wait_for_device([&settings] { return is_there(settings.device); });
-  const Fd device(open(settings.device.c_str(), O_WRONLY | O_CLOEXEC));
+  // A disk has its name some time before it can be opened.
+  wait_for_device([&settings] { return open_for_dumps(settings.device).is_open(); });
+  const Fd device = open_for_dumps(settings.device);
   if (!device.is_open()) {
     return error_from_errno("opening %s for dumps", settings.device.c_str())
         .set_cure("name a block device, and its driver, in [crash]");
