@@ -95,6 +95,9 @@ Result<void> check_accepted(const Accepted& accepted, size_t bytes,
       accepted.layout_bytes > kLayoutBytesMax || !is_text(accepted.group.text)) {
     return broken("its description of the group makes no sense");
   }
+  if (accepted.terms_bytes > kTermsBytesMax) {
+    return broken("its terms for this process make no sense");
+  }
   uint32_t role_counts[5] = {};
   for (uint32_t i = 0; i < accepted.segment_count; ++i) {
     const SegmentGrant& segment = accepted.segments[i];

@@ -20,8 +20,9 @@
 namespace bedplate::join {
 
 inline constexpr uint64_t kMagic = 0x316e'696f'6a70'6562;  // "bepjoin1"
-inline constexpr uint32_t kVersion = 2;
-inline constexpr uint32_t kLayoutBytesMax = 256;
+inline constexpr uint32_t kVersion = 3;
+inline constexpr uint32_t kLayoutBytesMax = 256;  // of a group
+inline constexpr uint32_t kTermsBytesMax = 128;   // of a process
 inline constexpr uint32_t kMemberCountMax = 64;  // of one process
 inline constexpr uint32_t kDescriptorCountMax = kSegmentCountMax + 1;
 static_assert(kDescriptorCountMax <= 253);  // SCM_MAX_FD, unix(7)
@@ -100,8 +101,9 @@ struct Accepted {
   uint32_t member_count = 0;
   uint32_t segment_count = 0;
   uint32_t layout_bytes = 0;
-  uint32_t reserved = 0;
-  std::byte layout[kLayoutBytesMax] = {};  // opaque: the transport's
+  uint32_t terms_bytes = 0;
+  std::byte layout[kLayoutBytesMax] = {};  // opaque, as the terms are: the transport's
+  std::byte terms[kTermsBytesMax] = {};
   MemberGrant members[kMemberCountMax] = {};
   SegmentGrant segments[kSegmentCountMax] = {};
 
@@ -110,8 +112,9 @@ struct Accepted {
   }
 };
 static_assert(offsetof(Accepted, layout) == 120);
-static_assert(offsetof(Accepted, members) == 376);
-static_assert(offsetof(Accepted, segments) == 1400);
+static_assert(offsetof(Accepted, terms) == 376);
+static_assert(offsetof(Accepted, members) == 504);
+static_assert(offsetof(Accepted, segments) == 1528);
 static_assert(std::is_trivially_copyable_v<Accepted>);
 
 // What is wrong with the first `bytes` of a packet that has to be of `kind`: nothing, or an answer

@@ -88,6 +88,7 @@ Result<std::unique_ptr<JoinRoster>> JoinRoster::create(Options options) {
   }
   roster->heaps_.resize(planned.groups.size());
   for (const ProcessGrant& grant : planned.grants) {
+    BP_ASSERT(grant.terms.size() <= join::kTermsBytesMax);
     for (size_t k = 0; k < grant.heaps.size(); ++k) {
       const size_t group = grant.group + (grant.is_trusted ? 0 : k);
       if (group < planned.groups.size()) roster->heaps_[group].push_back(grant.heaps[k]);
@@ -233,6 +234,9 @@ uint32_t JoinRoster::describe(uint32_t index, join::Accepted* accepted,
   accepted->segment_count = count;
   accepted->layout_bytes = static_cast<uint32_t>(group.layout.size());
   std::copy(group.layout.begin(), group.layout.end(), accepted->layout);
+  const std::span<const std::byte> terms = grant_of(instance).terms;
+  accepted->terms_bytes = static_cast<uint32_t>(terms.size());
+  std::copy(terms.begin(), terms.end(), accepted->terms);
   return count;
 }
 

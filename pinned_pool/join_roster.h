@@ -58,6 +58,7 @@ struct ProcessGrant {
   // group + k.
   uint32_t group = 0;
   bool is_trusted = true;
+  std::span<const std::byte> terms = {};  // handed to it as they are; kTermsBytesMax at most
   std::vector<GrantedSegment> segments = {};
   // None, or one for each process: its own is writable, those of its group read-only.
   std::vector<Segment*> heaps = {};

@@ -169,8 +169,10 @@ Result<void> JoinedPool::take(const join::Accepted& accepted, std::span<Fd> desc
   group_ = accepted.group;
   member_count_ = accepted.member_count;
   layout_bytes_ = accepted.layout_bytes;
+  terms_bytes_ = accepted.terms_bytes;
   std::copy_n(accepted.members, member_count_, members_);
   std::copy_n(accepted.layout, layout_bytes_, layout_);
+  std::copy_n(accepted.terms, terms_bytes_, terms_);
   return {};
 }
 

@@ -66,6 +66,8 @@ class JoinedPool {
   const MembersTable& table() const noexcept { return *table_; }
   // What the owner's transport says of the group's layout.
   std::span<const std::byte> layout() const noexcept { return {layout_, layout_bytes_}; }
+  // What it says of this process alone.
+  std::span<const std::byte> terms() const noexcept { return {terms_, terms_bytes_}; }
   Segment& fifo() const noexcept { return *fifo_; }
   Segment* own_heap() const noexcept { return own_heap_; }  // nullptr: it has none
 
@@ -87,8 +89,10 @@ class JoinedPool {
   Segment* own_heap_ = nullptr;
   uint32_t member_count_ = 0;
   uint32_t layout_bytes_ = 0;
+  uint32_t terms_bytes_ = 0;
   join::MemberGrant members_[join::kMemberCountMax] = {};
   std::byte layout_[join::kLayoutBytesMax] = {};
+  std::byte terms_[join::kTermsBytesMax] = {};
 };
 
 // The write end of the process's quiet pipe, -1 where it has not joined. Every ring registers it as

@@ -36,7 +36,7 @@ Result<std::unique_ptr<JoinedProcess>> JoinedProcess::join(const JoinedProcessOp
     return error.set_answer("the heap is exhausted").set_cure("raise BEDPLATE_BOOT_BYTES");
   }
   auto made = process->set_up(options);
-  if (made.ok() && options.before_ready) made = options.before_ready(*options.join.pool);
+  if (made.ok() && options.before_ready) made = options.before_ready(*process);
   if (!made.ok()) {
     process->pool_.fail(made.error());
     return made.error();
@@ -52,6 +52,9 @@ Result<void> JoinedProcess::set_up(const JoinedProcessOptions& options) {
   BP_TRY(take_heap());
   auto terms = read_group_terms(pool_.layout(), pool_.group_name().text);
   if (!terms.ok()) return terms.error();
+  auto granted = read_process_terms(pool_.terms(), options.join.process);
+  if (!granted.ok()) return granted.error();
+  terms_ = granted.value();
   auto segment =
       GroupSegment::attach(pool_.fifo().memory(), terms.value().shape, pool_.pool_id());
   if (!segment.ok()) return segment.error();

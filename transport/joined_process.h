@@ -14,10 +14,13 @@
 #include "pinned_pool/joined_pool.h"
 #include "platform/result.h"
 #include "transport/messenger.h"
+#include "transport/process_terms.h"
 #include "transport/shm/shm_provider.h"
 #include "transport/single_copy.h"
 
 namespace bedplate {
+
+class JoinedProcess;
 
 struct JoinedProcessOptions {
   JoinOptions join;  // into process_pool()
@@ -26,8 +29,8 @@ struct JoinedProcessOptions {
   bool is_threaded = false;       // several threads send through a member
   PeerEventHandler on_peer = {};  // of all members; called within polls
   // Called once everything is mapped, before the pool is sealed and the others see its members:
-  // what registers it with a device belongs here (KeyTable::create). Its error fails the join.
-  std::function<Result<void>(PinnedPool&)> before_ready = {};
+  // what registers it with a device belongs here (verbs/joined_verbs.h). Its error fails the join.
+  std::function<Result<void>(JoinedProcess&)> before_ready = {};
 };
 
 class JoinedProcess {
@@ -57,6 +60,10 @@ class JoinedProcess {
   uint32_t find_member(const char* process) const noexcept;
 
   const JoinedPool& pool() const noexcept { return pool_; }
+  // What the owner calls it in its configuration.
+  MemberName name() const noexcept { return pool_.table().name(member()); }
+  // What the owner grants this process alone.
+  const ProcessTerms& terms() const noexcept { return terms_; }
   // How memory outside the pool is copied; nullptr: through the pool.
   const SingleCopy* single_copy() const noexcept { return single_copy_.get(); }
 
@@ -71,6 +78,7 @@ class JoinedProcess {
   Result<void> take_heap() noexcept;
 
   JoinedPool pool_;
+  ProcessTerms terms_;
   std::unique_ptr<SingleCopy> single_copy_;
   uint32_t member_count_ = 0;
   std::unique_ptr<Member[]> members_;

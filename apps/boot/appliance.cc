@@ -65,7 +65,7 @@ bool Appliance::boot() {
   if (supervisor_ != nullptr && !report(supervisor_->memory_taken())) return false;
   if (!report(start_shards())) return false;
   create_services();
-  if (!report(create_messaging()) || !report(create_peers())) return false;
+  if (!report(create_peers()) || !report(create_messaging())) return false;
   hold_pages();
   if (!report(seal())) return false;
   if (supervisor_ != nullptr && !report(supervisor_->about_to_serve())) return false;
@@ -161,19 +161,20 @@ void Appliance::create_services() {
   counters_.layout().has_blockd = 1;
 }
 
-Result<void> Appliance::create_messaging() {
-  CountersLayout& layout = counters_.layout();
-  BP_TRY(messaging_.create(configuration_, plan_, process_pool(), shards_[0]->loop(),
-                           layout.groups));
-  layout.group_count = messaging_.group_count();
-  return {};
-}
-
 Result<void> Appliance::create_peers() {
   CountersLayout& layout = counters_.layout();
   layout.has_verbs = configuration_.verbs.enabled;
   return peers_.create(configuration_, process_pool(),
                        shards_[configuration_.verbs.shard]->loop(), layout.peers);
+}
+
+// After the peers: processes that join are told of the device.
+Result<void> Appliance::create_messaging() {
+  CountersLayout& layout = counters_.layout();
+  BP_TRY(messaging_.create(configuration_, plan_, process_pool(), shards_[0]->loop(),
+                           peers_.port(), layout.groups));
+  layout.group_count = messaging_.group_count();
+  return {};
 }
 
 // The plan knows that these owners are there.

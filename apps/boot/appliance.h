@@ -59,8 +59,8 @@ class Appliance {
   void hold_pages();
   Result<void> hand_over_heap();
   void create_services();
-  Result<void> create_messaging();
   Result<void> create_peers();
+  Result<void> create_messaging();
   void apply_limits() noexcept;
   Result<void> seal();
   void report_ways_back() noexcept;

@@ -1,5 +1,5 @@
 /* Bedplate for programs in C: its heap, which is memory in the pinned pool, without replacing
- * malloc; and messages between processes that join one pool.
+ * malloc; messages between processes that join one pool; and the appliance's RDMA device for them.
  *
  * Link libbedplate.a and the C++ runtime (g++ does). A program that also links libbedplate-malloc.a
  * has the same heap behind malloc, and may free a block through either. C99. The functions of the
@@ -231,6 +231,26 @@ bp_status bp_compare_swap(bp_endpoint* to, const bp_remote* remote, uint64_t exp
 
 /* Ends when all puts, gets and atomics that were started before are done, and visible there. */
 bp_status bp_flush(bp_endpoint* to, bp_completion* done);
+
+/* ---- RDMA ----
+ *
+ * A process whose [[process]] has verbs = true may use the RDMA device of the appliance itself. All
+ * of the pool that it may write is registered once, before it is ready; its queue pairs it makes
+ * with libibverbs. docs/verbs.md says more. */
+
+/* Lets bp_join open that device, too, and register with it. bp_join then fails where the process is
+ * not planned to use verbs, or there is no device. Call it before bp_join. */
+void bp_use_verbs(void);
+
+/* Its protection domain, with its context, and its port. Ownership: Bedplate's.
+ * Requires: bp_use_verbs and bp_join. */
+struct ibv_pd* bp_verbs_domain(void);
+unsigned bp_verbs_port(void);
+
+/* The local key (lkey) of `memory` goes to *key. Returns how many of `bytes` it covers, where the
+ * rest has a key of its own; 0: there is none, since the memory is not the pool's, or mapped
+ * read-only. Threads: any. Requires: as above. */
+size_t bp_verbs_key(const void* memory, size_t bytes, uint32_t* key);
 
 #ifdef __cplusplus
 }

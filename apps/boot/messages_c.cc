@@ -3,7 +3,7 @@
 #include <new>
 
 #include "apps/boot/bedplate.h"
-#include "transport/joined_process.h"
+#include "apps/boot/messages_c.h"
 
 using namespace bedplate;
 
@@ -21,6 +21,8 @@ static_assert(static_cast<int>(PeerEventKind::kLeft) == BP_PEER_LEFT);
 static_assert(static_cast<int>(PeerEventKind::kPoolGone) == BP_POOL_GONE);
 static_assert(sizeof(Completion) == sizeof(bp_completion::reserved));
 static_assert(sizeof(RemoteMemory) == sizeof(bp_remote));
+
+Result<void> (*bedplate::c_before_ready)(JoinedProcess&) = nullptr;
 
 // A member as C sees it: its messenger, and C's functions for each kind of message.
 struct bp_member {
@@ -105,6 +107,7 @@ int bp_join(const char* socket, const char* process, unsigned member_count, unsi
                                event.member);
                      },
                      nullptr};
+  if (c_before_ready != nullptr) options.before_ready = c_before_ready;
   auto joined = JoinedProcess::join(options);
   if (!joined.ok()) return fail(joined.error());
   the_process = joined.take().release();

@@ -36,13 +36,15 @@ void grant(const std::vector<std::string>& list, bool is_writable, PinnedPool& p
 }  // namespace
 
 Result<void> Messaging::create(const Configuration& configuration, const AppliancePlan& plan,
-                               PinnedPool& pool, EventLoop& loop,
+                               PinnedPool& pool, EventLoop& loop, const VerbsPort* verbs,
                                std::span<GroupCounters, kGroupCountMax> counters) {
   if (plan.groups.empty()) return {};
   counters_ = counters.first(plan.groups.size());
   name_ = configuration.appliance.name;
   stops_at_failure_ = configuration.messages.on_join_failure == JoinFailure::kStop;
   pool_id_ = make_pool_id();
+  terms_with_verbs_.verbs = ProcessTerms::Verbs::kNoDevice;
+  if (verbs != nullptr) terms_with_verbs_ = ProcessTerms(verbs->device.c_str(), verbs->port);
   make_groups(configuration, plan, pool);
   choose_copying(configuration);
   BP_TRY(start_server(configuration, pool));
@@ -80,6 +82,7 @@ Result<std::vector<ProcessGrant>> Messaging::make_grants(const Configuration& co
     made.max_count = process.max_count;
     made.members_max = process.members;
     made.is_trusted = process.trusted;
+    if (process.verbs) made.terms = std::as_bytes(std::span(&terms_with_verbs_, 1));
     made.group = process.trusted ? process.group : next_group;
     if (!process.trusted) next_group += process.max_count;
     for (uint32_t k = 0; process.heap_bytes != 0 && k < process.max_count; ++k) {

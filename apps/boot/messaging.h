@@ -20,10 +20,12 @@
 #include "transport/event_loop.h"
 #include "transport/group_terms.h"
 #include "transport/messenger.h"
+#include "transport/process_terms.h"
 #include "transport/shm/bell_watch.h"
 #include "transport/shm/group_keeper.h"
 #include "transport/shm/shm_provider.h"
 #include "transport/single_copy.h"
+#include "transport/verbs/verbs_ports.h"
 
 namespace bedplate {
 
@@ -37,10 +39,11 @@ class Messaging final : public PollSource {
   // Carves and makes all groups, plans who may join, and adds the appliance's members to `loop`,
   // which outlasts stop(). Does nothing where the configuration has neither [[group]] nor
   // [[process]]. The first group_count() of `counters`, which outlast this, are the groups'.
+  // `verbs`: what processes with verbs = true are told to use; nullptr: there is no device.
   // Requires: `pool` is reserved by `plan`, which is the configuration's, and not sealed; `loop`
   // does not run yet. Errors: the join server's, the bell watch's, or no such user.
   Result<void> create(const Configuration& configuration, const AppliancePlan& plan,
-                      PinnedPool& pool, EventLoop& loop,
+                      PinnedPool& pool, EventLoop& loop, const VerbsPort* verbs,
                       std::span<GroupCounters, kGroupCountMax> counters);
 
   // After the seal: from now on processes can join.
@@ -95,6 +98,7 @@ class Messaging final : public PollSource {
   PoolId pool_id_;
   bool stops_at_failure_ = false;
   std::atomic<bool> must_stop_{false};
+  ProcessTerms terms_with_verbs_;  // for processes that have verbs = true
   SingleCopyChoice single_copy_;
   std::vector<std::unique_ptr<Group>> groups_;
   std::span<GroupCounters> counters_;  // of each group

@@ -58,6 +58,8 @@ class Peers final : public PollSource {
   void refresh_counters() noexcept;
 
   bool is_there() const noexcept { return provider_ != nullptr; }
+  // What peers are reached through; nullptr: there is none.
+  const VerbsPort* port() const noexcept { return is_there() ? &device_->port() : nullptr; }
   // With providers for all peers, by their names. Requires: is_there().
   Messenger& messenger() noexcept { return messenger_; }
   // The memory of an export; empty: there is none of that name.

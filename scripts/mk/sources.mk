@@ -10,7 +10,7 @@ ALLOC := block_ledger buffer_pool_datapath exhaustion fork_mark heap_owner inter
          $(if $(SANITIZED),sanitizer_heap,bad_pointer child_heap confined_mimalloc heap_walk \
            ordinary_memory thread_heaps)
 TRANSPORT := doorbell endpoint epoll/epoll_sockets event_loop group_terms ip_address \
-             joined_process messenger registration self/self_provider shm/bell_watch \
+             joined_process messenger process_terms registration self/self_provider shm/bell_watch \
              shm/futex_bell shm/group_keeper shm/group_layout shm/group_segment shm/loan_table \
              shm/shm_boxes shm/shm_endpoint_datapath shm/shm_exposures shm/shm_members \
              shm/shm_operations shm/shm_provider shm/shm_receive_datapath single_copy \
@@ -19,8 +19,8 @@ TRANSPORT := doorbell endpoint epoll/epoll_sockets event_loop group_terms ip_add
              single_copy/xpmem single_copy/xpmem_datapath socket_address stream_sockets \
              timer_queue uring/page_pin uring/uring_device uring/uring_sockets \
              verbs/connection_manager verbs/datagram_queue verbs/datagram_queue_datapath \
-             verbs/device_events verbs/link_carriers verbs/link_exchange verbs/link_handshake \
-             verbs/queue_pair verbs/verbs_device \
+             verbs/device_events verbs/joined_verbs verbs/link_carriers verbs/link_exchange \
+             verbs/link_handshake verbs/queue_pair verbs/verbs_device \
              verbs/verbs_endpoint_datapath verbs/verbs_ports verbs/verbs_provider \
              verbs/verbs_receive_datapath verbs/verbs_recovery verbs/verbs_window_datapath \
              verbs/verbs_wire verbs/window_probe
@@ -34,7 +34,7 @@ BLOCKD := block_server connection_datapath nbd_negotiation volume_datapath
 
 LIBRARY_SOURCES := $(PLATFORM:%=platform/%.cc) $(PINNED_POOL:%=pinned_pool/%.cc) \
                    $(ALLOC:%=alloc/%.cc) $(TRANSPORT:%=transport/%.cc) \
-                   apps/boot/bedplate_c.cc apps/boot/messages_c.cc
+                   apps/boot/bedplate_c.cc apps/boot/messages_c.cc apps/boot/verbs_c.cc
 MALLOC_SOURCES := alloc/intercepting_heap.cc alloc/memory_calls.cc alloc/operator_new.cc
 # The pool's heap as a shared object, for the benchmark alone.
 BENCH_HEAP_SOURCES := $(PLATFORM:%=platform/%.cc) $(PINNED_POOL:%=pinned_pool/%.cc) \

@@ -80,6 +80,15 @@ TEST(VerbsPeers, AnotherDevicesNameIsAProblem) {
   STRCMP_CONTAINS("there are: ", problems[0].answer);
 }
 
+TEST(VerbsPeers, OfTwoDevicesTheOneThatIsNamedIsTaken) {
+  if (!has_device || !has_managed_device()) BP_SKIP("no second RDMA device");
+  LONGS_EQUAL(0, problems_of(file_with_verbs("device = \"rxe1\"\n")).size());
+  const auto problems = problems_of(file_with_verbs("device = \"rxe1\"\nport = 2\n"));
+  LONGS_EQUAL(1, problems.size());
+  STRCMP_CONTAINS("rxe0 port 1", problems[0].answer);
+  STRCMP_CONTAINS("rxe1 port 1", problems[0].answer);
+}
+
 // All of them at once, each with what is needed and what there is.
 TEST(VerbsPeers, WhatTheDeviceLimitsIsSaidWithBothNumbers) {
   if (!has_device) BP_SKIP(kNoVerbs);

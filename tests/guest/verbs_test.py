@@ -221,38 +221,59 @@ done
 
 
 def a_process_registers_what_the_plan_says_before_it_is_ready():
-    """Its segment 0, its heap and its FIFOs; members, which it only reads, Linux 6.1 cannot pin.
+    """With the owner's device, the second of two: its segment 0, its heap and its FIFOs; members,
+    which it only reads, Linux 6.1 cannot pin. As a peer of the owner, it sends out of its heap.
     A process without a device does not come to be: the owner is told why."""
-    peer = os.path.join(os.path.dirname(RUN), "..", "..", "build", "release", "cpp-peer")
+    built = os.path.join(os.path.dirname(RUN), "..", "..", "build", "release")
     guest = run(r"""
 configure a "required = false
+device = \"rxe1\"
 $A
+[[verbs.peer]]
+name = \"worker\"
 [[group]]
 name = \"g\"
-members = 2
+members = 4
 [[process]]
 name = \"worker\"
 user = \"root\"
 group = \"g\"
 heap = \"8 MiB\"
 read = [\"verbs\"]
+max_count = 3
 verbs = true"
+join=/run/bedplate/a.join
 serve a
-/cpp-peer /run/bedplate/a.join worker verbs 2>&1; echo == exit $?
-kill -TERM $a; wait $a
+/cpp-peer $join worker verbs 2>&1; echo == exit $?
+kill -TERM $a; wait $a; cat /tmp/a.log
 make_device
+/bedplate-tests -sg VerbsPeers -sn OfTwoDevicesTheOneThatIsNamedIsTaken > /dev/null 2>&1
 serve a
-echo == worker; /cpp-peer /run/bedplate/a.join worker verbs 2>&1; echo == exit $?
+echo == worker; /cpp-peer $join worker verbs 2>&1; echo == exit $?
+echo == peer; /cpp-peer $join worker verbs tcp:127.0.0.1:7471 a 2>&1; echo == exit $?
+/c-peer $join worker a verbs 2>&1; echo == c $?
+echo == stats a; /bedplate stats --json a
 kill -TERM $a; wait $a; cat /tmp/a.log
 echo == plan; /bedplate plan /tmp/a.toml
-""", files=f"{peer}=/cpp-peer")
-    guest.expect(r"^cpp-peer: looking for RDMA devices: the kernel has none; .*\n== exit 1$")
-    plan = guest.expect(r"^verbs, worker: 1 context x (\d+) regions x 26 MiB locked$")
+""", files=f"{built}/cpp-peer=/cpp-peer {built}/c-peer=/c-peer")
+    refusal = "opening the appliance's RDMA device as worker: the appliance has none, and requires"
+    guest.expect(rf"^cpp-peer: {refusal} none; .*\n== exit 1$")
+    guest.expect(rf"^bedplate: {refusal} none; ")
+    plan = guest.expect(r"^verbs, worker: 3 contexts x (\d+) regions x 26 MiB locked: 78 MiB$")
     planned = int(plan.group(1))
     facts = json.loads(guest.expect(r"^== worker\n(\{.*\})\n== exit 0$").group(1))
-    seen = (facts["registrations"], facts["after_seal"], facts["keyed_segments"], facts["audit"])
-    if seen != (planned, 0, planned, "ok") or facts["segments"] != planned + 2:
+    seen = (facts["registrations"], facts["after_seal"], facts["keyed_segments"], facts["audit"],
+            facts["device"])
+    # Read-only are members, verbs, and the heaps of the two others.
+    if seen != (planned, 0, planned, "ok", "rxe1") or facts["segments"] != planned + 4:
         raise Failure(f"{planned} regions were planned; the process says {facts}\n{guest.output}")
+    facts = json.loads(guest.expect(r"^== peer\n(?:bedplate: .*\n)*(\{.*\})\n== exit 0$").group(1))
+    if (facts["registrations"], facts["after_seal"]) != (planned + 2, 0):
+        raise Failure(f"with two exports of its own the process says {facts}\n{guest.output}")
+    verbs = stats_of(guest, "a")["verbs"]
+    if (verbs["received"], verbs["unhandled"]) != (1, 1):
+        raise Failure(f"the appliance has not got the worker's message: {verbs}\n{guest.output}")
+    guest.expect(r"^== c 0$")
 
 
 TESTS = [two_appliances_find_one_another, what_is_missing_is_in_one_report,

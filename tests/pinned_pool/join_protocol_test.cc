@@ -57,11 +57,13 @@ TEST(JoinProtocol, AnswersThatMakeNoneAreRefused) {
   accepted->segment_count = kSegmentCountMax + 1;
   check_refused("a packet has the wrong length");
   accepted->head.version = 9;
-  check_refused("it speaks version 9, this program version 2");
+  check_refused("it speaks version 9, this program version 3");
   accepted->member_count = 0;
   check_refused("its description of the group makes no sense");
   accepted->layout_bytes = kLayoutBytesMax + 1;
   check_refused("its description of the group makes no sense");
+  accepted->terms_bytes = kTermsBytesMax + 1;
+  check_refused("its terms for this process make no sense");
   std::memset(accepted->group.text, 'x', sizeof accepted->group.text);
   check_refused("its description of the group makes no sense");
   accepted->segments[1].is_writable = 2;

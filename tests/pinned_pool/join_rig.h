@@ -88,6 +88,7 @@ class JoinRig {
     options.pool_id = pool_id;
     options.groups = {{"mesh", table, std::as_bytes(std::span("layout", 6)), fifo, &keeper}};
     options.grants = {{.name = MemberName("relay"), .max_count = 2, .members_max = 3,
+                       .terms = std::as_bytes(std::span("terms", 5)),
                        .segments = {{buffers, false}}, .heaps = heaps}};
     options.on_event = [this](const JoinEvent& event) {
       const std::lock_guard lock(mutex_);

@@ -70,6 +70,8 @@ TEST(Join, GivesWhatWasGrantedAtTheSameAddresses) {
     BP_PROBE_CHECK(joined.group_name() == OwnerName("mesh"));
     BP_PROBE_CHECK(joined.layout().size() == 6 &&
                    std::memcmp(joined.layout().data(), "layout", 6) == 0);
+    BP_PROBE_CHECK(joined.terms().size() == 5 &&
+                   std::memcmp(joined.terms().data(), "terms", 5) == 0);
     BP_PROBE_CHECK(pool.segment_count() == 5);
     BP_PROBE_CHECK(joined.members().size() == 2 && joined.members()[0].index == 1 &&
                    joined.members()[1].index == 2 && joined.members()[1].generation == 1);
@@ -230,7 +232,7 @@ TEST(Join, RefusesProgramsThatDoNotFit) {
   check_answer(odd_request(), "what speaks there is not Bedplate", 7);
   request = odd_request();
   request.head.version = 9;
-  check_answer(request, "it speaks version 9, this program version 2");
+  check_answer(request, "it speaks version 9, this program version 3");
   request = odd_request();
   request.head.kind = join::PacketKind::kReady;
   check_answer(request, "it says something else than was to be said now");

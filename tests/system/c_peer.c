@@ -1,8 +1,9 @@
 /* Two of these use every function of the C interface on one another, and check what comes of it:
  * `c-peer SOCKET ann bob` serves, `c-peer SOCKET bob ann use` uses it. `c-peer SOCKET probe OWNER
  * stranger` is one that nobody trusts: it does what it may, tries what it may not, says so on
- * standard output, and waits for its end. Exit code 0: all was right; else the line of what was not
- * is on standard error. Built by `make tests`. */
+ * standard output, and waits for its end. `c-peer SOCKET worker OWNER verbs` has the owner's RDMA
+ * device. Exit code 0: all was right; else the line of what was not is on standard error. Built by
+ * `make tests`. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,8 +151,21 @@ static void be_stranger(bp_endpoint* owner) {
   for (;;) bp_wait(self, 1000);
 }
 
+/* Every byte that malloc gives has a key, and nothing that it did not. */
+static void look_at_keys(void) {
+  uint32_t key = 0, other = 0;
+  char* block = bp_alloc(kLoanBytes);
+  CHECK(block != NULL && bp_verbs_key(block, kLoanBytes, &key) == kLoanBytes);
+  CHECK(bp_verbs_key(block + kLoanBytes - 1, 1, &other) == 1 && other == key);
+  CHECK(bp_verbs_key(&key, sizeof key, &other) == 0);
+  CHECK(bp_verbs_domain() != NULL && bp_verbs_port() == 1);
+  bp_free(block);
+}
+
 int main(int count, char** words) {
   if (count < 4) return 2;
+  const int has_verbs = count > 4 && strcmp(words[4], "verbs") == 0;
+  if (has_verbs) bp_use_verbs();
   CHECK(bp_join(words[1], words[2], 1, 5000) == 0);
   self = bp_own_member(0);
   for (unsigned char id = kMemory; id <= kEnd; ++id) {
@@ -163,7 +177,9 @@ int main(int count, char** words) {
   while ((number = bp_find_member(words[3])) < 0) bp_wait(self, 100);
   bp_endpoint* peer = bp_connect(self, (unsigned)number);
   CHECK(peer != NULL);
-  if (count > 4 && strcmp(words[4], "stranger") == 0) {
+  if (has_verbs) {
+    look_at_keys();
+  } else if (count > 4 && strcmp(words[4], "stranger") == 0) {
     be_stranger(peer);
   } else if (count > 4) {
     use(peer);

@@ -1,6 +1,7 @@
 // `cpp-peer SOCKET NAME [KIND...]` joins a pool, prints what holds in it as JSON, and leaves. Of
 // single copy it allows the KINDs alone ("none": nothing); without any, what the owner configured.
-// With the KIND "verbs" it registers what it may with the first RDMA device, before it is ready.
+// `cpp-peer SOCKET NAME verbs [ADDRESS OWNER]` uses the owner's RDMA device, too; with an ADDRESS
+// it is a peer of the owner there, and sends it a message out of its own heap.
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -12,8 +13,10 @@
 #include <unistd.h>
 
 #include "pinned_pool/audit.h"
+#include "platform/clock.h"
 #include "transport/joined_process.h"
-#include "transport/verbs/verbs_device.h"
+#include "transport/verbs/joined_verbs.h"
+#include "transport/verbs/verbs_provider.h"
 
 using namespace bedplate;
 namespace {
@@ -32,27 +35,54 @@ bool is_refused(Unmap&& unmap) {
   return is;
 }
 
-// What it registered, and of how many segments memory has a key then.
-struct Registered {
-  std::unique_ptr<VerbsDevice> device;
-  KeyTable keys;
+constexpr VerbsShape kShape = {.peer_count_max = 1};
 
-  Result<void> make(PinnedPool& pool) {
-    auto opened = VerbsDevice::open({});
-    if (!opened.ok()) return opened.error();
-    device = opened.take();
-    return keys.create(pool, *device);
+// The RDMA device, and the owner as a peer, where that is wanted.
+struct Verbs {
+  JoinedVerbs joined;
+  Messenger messenger;
+  VerbsProvider provider;
+  const char* address = nullptr;
+  const char* owner = nullptr;
+
+  Result<void> open(JoinedProcess& process) {
+    if (address == nullptr) return joined.open(process);
+    BP_TRY(joined.open(process, VerbsProvider::kExportCount));
+    const uint64_t bytes = verbs_memory_bytes(kShape);
+    VerbsProviderOptions options;
+    options.device = &joined.device();
+    options.keys = &joined.keys();
+    options.pool = &process_pool();
+    options.memory = {static_cast<std::byte*>(std::aligned_alloc(kPageBytes, bytes)), bytes};
+    options.name = process.name().text;
+    options.peers = {{owner, parse_socket_address(address).take()}};
+    options.shape = kShape;
+    BP_TRY(provider.create(options, messenger.dispatcher()));
+    messenger.add_provider(provider);
+    return {};
+  }
+  // Whether the owner has got it.
+  bool say_hello() {
+    Endpoint& to = *messenger.connect({.name = owner}).take();
+    const uint64_t deadline_ns = monotonic_ns() + 20 * kNsPerSecond;
+    bool is_sent = false;
+    while (monotonic_ns() < deadline_ns) {
+      messenger.poll(16);
+      is_sent = is_sent || to.am_send(1, std::as_bytes(std::span("hello"))) == SendStatus::kDone;
+      if (is_sent && provider.settle()) return true;
+    }
+    return false;
   }
   int keyed_segment_count() const {
     int count = 0;
     for (uint32_t i = 0; i < process_pool().segment_count(); ++i) {
-      count += keys.key(process_pool().segment(i).address, 1).key != kNoKey;
+      count += joined.keys().key(process_pool().segment(i).address, 1).key != kNoKey;
     }
     return count;
   }
 };
 
-void print_facts(const JoinedProcess& process, const Registered& registered) {
+void print_facts(const JoinedProcess& process, const Verbs& verbs) {
   const SingleCopy* taken = process.single_copy();
   static PoolMap map;
   process_pool().write_map(&map);
@@ -64,7 +94,8 @@ void print_facts(const JoinedProcess& process, const Registered& registered) {
   std::printf("{\"registrations\": %llu, \"after_seal\": %llu, \"keyed_segments\": %d, ",
               static_cast<unsigned long long>(registrations.total),
               static_cast<unsigned long long>(registrations.after_seal),
-              registered.keyed_segment_count());
+              verbs.keyed_segment_count());
+  std::printf("\"device\": \"%s\", ", process.terms().device);
   std::printf("\"single_copy\": \"%s\", \"segments\": %u, \"sealed\": %s, \"audit\": \"%s\", "
               "\"munmap_refused_in_libc\": %s, \"munmap_refused_by_kernel\": %s}\n",
               taken != nullptr ? taken->name() : "none", map.segment_count,
@@ -86,17 +117,21 @@ int main(int count, char** words) {
   options.join.socket_path = words[1];
   options.join.process = words[2];
   if (count > 3) options.single_copy = allowed;
-  Registered registered;
+  static Verbs verbs;
   if (count > 3 && std::strcmp(words[3], "verbs") == 0) {
-    options.before_ready = [&registered](PinnedPool& pool) { return registered.make(pool); };
+    options.before_ready = [](JoinedProcess& process) { return verbs.open(process); };
   }
+  if (count > 5) verbs.address = words[4], verbs.owner = words[5];
   auto joined = JoinedProcess::join(options);
   if (!joined.ok()) {
     char text[1024];
     std::fprintf(stderr, "cpp-peer: %s\n", format_error(joined.error(), text, sizeof text));
     return 1;
   }
+  if (verbs.address != nullptr && !verbs.say_hello()) {
+    return std::fputs("cpp-peer: the owner has not got it\n", stderr), 1;
+  }
+  print_facts(*joined.value(), verbs);
   joined.value()->leave();
-  print_facts(*joined.value(), registered);
   return 0;
 }

@@ -193,6 +193,32 @@ def who_cannot_use_its_part_is_named(box, program, on_join_failure):
 
 
 @test()
+def who_has_no_rdma_device_is_told_why(box):
+    """Of two that ask: one is not planned to use it, for the other the appliance has none."""
+    if os.path.exists("/sys/class/infiniband"):
+        raise Skip("there may be an RDMA device")
+    configuration = two(box)
+    configuration["verbs"] = {"required": False}
+    configuration["process"][1]["verbs"] = True
+    appliance = box.appliance(configuration)
+    socket = os.path.join(appliance.runtime_directory, "two.join")
+    for name, why in (
+            ("ann", "this process is not planned to use one; set verbs = true in its [[process]] "
+                    "of the owner's configuration"),
+            ("bob", "the appliance has none, and requires none; see the owner's log for why, or "
+                    "do without")):
+        said = f"opening the appliance's RDMA device as {name}: {why}"
+        for program, words in ((CPP_PEER, (name, "verbs")), (C_PEER, (name, "two", "verbs"))):
+            before = appliance.log_text().count("is forgotten")
+            peer = box.run(program, socket, *words, expect_code=1)
+            expect_in(said, peer.stderr, f"what {program} says")
+            wait_for_line(appliance, "is forgotten", before + 1)
+        expect(appliance.log_text().count(said), 2, f"how often the owner is told of {name}")
+    expect(appliance.log_text().count("could not join"), 4, "who could not join")
+    appliance.stop()
+
+
+@test()
 def stats_show_each_group(box):
     configuration = two(box)
     configuration["process"].append({"name": "probe", "user": "root", "trusted": False})

@@ -1,0 +1,41 @@
+// What the owner of a pool tells one process that joins it, beside what it tells all of its group
+// (group_terms.h): the bytes that pinned_pool/join_protocol.h hands over as the process's terms,
+// without looking into them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+#include "pinned_pool/join_protocol.h"
+#include "platform/result.h"
+
+namespace bedplate {
+
+struct ProcessTerms {
+  enum class Verbs : uint32_t {
+    kNotPlanned = 0,  // its [[process]] has no verbs = true
+    kNoDevice = 1,    // it has, and the owner itself found no device, or requires none
+    kDevice = 2,      // it may open the owner's, and register what it may write
+  };
+  Verbs verbs = Verbs::kNotPlanned;
+  uint8_t port = 0;      // of the device, from 1
+  uint8_t reserved[3] = {};
+  char device[64] = {};  // its name, as ibv_get_device_name() has it; terminated
+
+  ProcessTerms() noexcept = default;
+  // It may use `its_port` of `its_device`.
+  ProcessTerms(const char* its_device, uint8_t its_port) noexcept;
+};
+// Between processes.
+static_assert(std::is_trivially_copyable_v<ProcessTerms>);
+static_assert(offsetof(ProcessTerms, port) == 4 && offsetof(ProcessTerms, device) == 8);
+static_assert(sizeof(ProcessTerms) == 72 && sizeof(ProcessTerms) <= join::kTermsBytesMax);
+
+// The terms in `bytes`, which came from the owner, for the process `name`; an owner that says
+// nothing grants nothing. Errors: another length, or a device that makes no sense.
+Result<ProcessTerms> read_process_terms(std::span<const std::byte> bytes,
+                                        const char* name) noexcept;
+
+}  // namespace bedplate
