@@ -55,6 +55,13 @@ Error no_rdma_cm() noexcept {
                 "\"exchange\", at all peers");
 }
 
+Result<std::unique_ptr<VerbsDevice>> open_device(const VerbsSettings& settings) {
+  const auto export_count = static_cast<uint32_t>(settings.exports.size());
+  return VerbsDevice::open({.device = settings.device,
+                            .port = settings.port,
+                            .export_count_max = export_count + kOwnExportCount});
+}
+
 // A provider addresses its memory by one key.
 Error in_pieces(const VerbsDevice& device, uint64_t bytes, uint64_t region_bytes) noexcept {
   Error error;
@@ -74,10 +81,7 @@ void Peers::open(const Configuration& configuration, const AppliancePlan& plan,
   const bool is_by_manager = settings.connect == VerbsConnect::kRdmaCm;
   if (is_by_manager && access(kManager, R_OK | W_OK) != 0) problems->push_back(no_rdma_cm());
   std::vector<Error> found;
-  const auto export_count = static_cast<uint32_t>(settings.exports.size());
-  auto device = VerbsDevice::open({.device = settings.device,
-                                   .port = settings.port,
-                                   .export_count_max = export_count + kOwnExportCount});
+  auto device = open_device(settings);
   if (device.ok()) {
     device_ = device.take();
     check_limits(configuration, plan, *device_, &found);
@@ -125,6 +129,12 @@ Result<void> Peers::open_memory(const VerbsSettings& settings, PinnedPool& pool)
 Result<void> Peers::connect_all(const Configuration& configuration, PinnedPool& pool,
                                 EventLoop& loop, PeersCounters& counters) {
   const VerbsSettings& settings = configuration.verbs;
+  // Anew: an image's first process has dropped capabilities since open(), and Linux takes no
+  // requests by write(), as soft RoCE's are, from who has other credentials than when he opened.
+  device_.reset();
+  auto device = open_device(settings);
+  BP_TRY(device);
+  device_ = device.take();
   BP_TRY(keys_.create(pool, *device_));
   const uint64_t in_one_bytes = keys_.key(memory_.data(), memory_.size()).bytes;
   if (in_one_bytes < memory_.size()) return in_pieces(*device_, memory_.size(), in_one_bytes);
