@@ -34,6 +34,7 @@ check: ## build and run every test
 
 image: all ## build the image of an appliance (CONFIG=apps/demo.toml) into build/image
 	$(Q)scripts/image/build.py $(BUILD)/bedplate $(or $(CONFIG),apps/demo.toml) build/image \
+	  $(if $(INIT_PROGRAM),--init $(INIT_PROGRAM)) \
 	  $(if $(CMDLINE),--cmdline "$(CMDLINE)") $(addprefix --module ,$(EXTRA_MODULES)) \
 	  $(if $(SIGN_KEY),--sign-key "$(SIGN_KEY)") $(if $(SIGN_CERT),--sign-cert "$(SIGN_CERT)")
 

@@ -46,6 +46,7 @@ Error not_locked(const Segment& segment) noexcept {
 }  // namespace
 
 bool Appliance::boot() {
+  if (supervisor_ != nullptr) supervisor_->boot_begins(*this);
   sigemptyset(&stop_signals_);
   sigaddset(&stop_signals_, SIGTERM);
   sigaddset(&stop_signals_, SIGINT);

@@ -41,6 +41,8 @@ class Appliance {
   // stop then; drains. Returns the signal's number, 0 when it was none.
   int serve_until_signal();
 
+  const Configuration& configuration() const noexcept { return configuration_; }
+
   // For an application: what it exchanges messages with other appliances with, on the shard that
   // [verbs] names; nullptr where there is no [verbs], or no device and none is required. Handlers
   // are set before the shards begin, in Supervisor::about_to_serve.

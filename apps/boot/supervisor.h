@@ -10,10 +10,14 @@
 
 namespace bedplate {
 
+class Appliance;
+
 class Supervisor {
  public:
   virtual ~Supervisor() = default;
 
+  // First of all: the one that all which follows is about. It goes before this object does.
+  virtual void boot_begins(Appliance& /*appliance*/) {}
   // All memory is taken and the listeners are open; no thread but this one runs. An error ends the
   // boot, here and in about_to_serve().
   virtual Result<void> memory_taken() { return {}; }

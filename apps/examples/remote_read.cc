@@ -1,6 +1,7 @@
 // Two appliances over verbs: `remote_read CONFIG` at each side. The one whose configuration has an
 // export "area" answers; the other reads that export, and a block of the answerer's malloc that is
-// lent to it, straight into its own heap, and ends.
+// lent to it, straight into its own heap, and ends. As the first process of an image
+// (docs/image.md) it reads them once a second instead.
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +12,8 @@
 #include <unistd.h>
 
 #include "apps/boot/appliance.h"
+#include "apps/init/init.h"
+#include "platform/clock.h"
 
 using namespace bedplate;
 namespace {
@@ -18,41 +21,61 @@ namespace {
 enum : AmId { kAsk = 1, kDescribed, kLent };
 constexpr uint64_t kShownBytes = 64;
 constexpr uint64_t kLentBytes = 100'000;
+constexpr char kInArea[] = "what the area holds";
+constexpr char kInBlock[] = "what malloc gave";
 
 // One of what is read: where it goes, and what becomes of it.
 struct Reading : Completion {
   const char* what = nullptr;
+  std::string_view text = {};
   std::string into = {};
   Loan loan = {};
+  bool is_under_way = false;
   class RemoteRead* self = nullptr;
 };
+
+// The text, and up to the end a byte that is another one at each place.
+char byte_of(std::string_view text, size_t place) {
+  return place < text.size() ? text[place] : place == text.size() ? '\0' : static_cast<char>(place);
+}
+void write(std::span<std::byte> memory, std::string_view text) {
+  for (size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::byte>(byte_of(text, i));
+}
+bool is_written(std::string_view memory, std::string_view text) {
+  for (size_t i = 0; i < memory.size(); ++i) {
+    if (memory[i] != byte_of(text, i)) return false;
+  }
+  return true;
+}
 
 // Polled by the shard like everything else; nothing here runs on another thread but the boot.
 class RemoteRead final : public Supervisor, public PollSource {
  public:
-  explicit RemoteRead(Configuration configuration)
-      : shard_(configuration.verbs.shard), peers_(configuration.verbs.peers),
-        appliance_(std::move(configuration), this) {}
-
-  Appliance& appliance() { return appliance_; }
-  bool is_good() const { return ended_ == 2; }
+  explicit RemoteRead(bool reads_on) : reads_on_(reads_on) {}
+  bool is_good() const { return good_count_ == 2; }
 
  private:
+  void boot_begins(Appliance& appliance) override { appliance_ = &appliance; }
   void loop_made(uint32_t index, EventLoop& loop) override {
-    if (index == shard_) loop.add_source(*this, 1);
+    if (index != settings().shard) return;
+    loop_ = &loop;
+    loop.add_source(*this, 1);
+    loop.timers().reserve_more(1);
+    again_.context = this;
+    again_.expired = [](void* self) noexcept { static_cast<RemoteRead*>(self)->look_again(); };
   }
 
   Result<void> about_to_serve() override {
-    Messenger* messenger = appliance_.peers();
-    if (messenger == nullptr || peers_.size() != 1) {
+    Messenger* messenger = appliance_->peers();
+    if (messenger == nullptr || settings().peers.size() != 1) {
       Error error;
       return error.set_doing("looking for the peer").set_answer("there is not exactly one")
           .set_cure("write one [[verbs.peer]], and let [verbs] be required");
     }
-    area_ = appliance_.exported("area");
-    if (!area_.empty()) std::strcpy(reinterpret_cast<char*>(area_.data()), "what the area holds");
+    area_ = appliance_->exported("area");
+    write(area_, kInArea);
     messenger->set_handler(kAsk, {[](void* self, const Message& message) noexcept {
-                                    static_cast<RemoteRead*>(self)->answer(message.from);
+                                    static_cast<RemoteRead*>(self)->asker_ = &message.from;
                                   }, this});
     const AmHandler read = {[](void* self, const Message& message) noexcept {
                               static_cast<RemoteRead*>(self)->read(message);
@@ -62,34 +85,63 @@ class RemoteRead final : public Supervisor, public PollSource {
     return {};
   }
 
-  // Until the connection is there sends say kAgain; the loop is woken when it is.
-  uint32_t poll(uint32_t) noexcept override {
-    if (has_asked_ || !area_.empty()) return 0;
-    auto peer = appliance_.peers()->connect({.name = peers_[0].name.c_str()});
+  // What cannot be sent now (kAgain) is sent another time: the loop polls when something has come.
+  uint32_t poll(uint32_t) noexcept override { return area_.empty() ? ask() : answer(); }
+
+  uint32_t ask() noexcept {
+    if (has_asked_) return 0;
+    auto peer = appliance_->peers()->connect({.name = settings().peers[0].name.c_str()});
     has_asked_ = peer.ok() && peer.value()->am_send(kAsk, {}) == SendStatus::kDone;
-    return has_asked_ ? 1 : 0;
+    if (!has_asked_) return 0;
+    if (reads_on_) loop_->timers().arm(again_, monotonic_ns() + kNsPerSecond);
+    return 1;
   }
 
-  void answer(Endpoint& peer) noexcept {
-    auto described = peer.expose(area_);
-    if (!described.ok()) return log_error(described.error());
-    (void)peer.am_send(kDescribed, std::as_bytes(std::span(&described.value(), 1)));
+  // The answer may have been lost with the connection; so it is asked for again, whatever came.
+  void look_again() noexcept {
+    has_asked_ = readings_[0].is_under_way || readings_[1].is_under_way;
+    if (has_asked_) loop_->timers().arm(again_, monotonic_ns() + kNsPerSecond);
+  }
+
+  uint32_t answer() noexcept {
+    if (asker_ == nullptr) return 0;
+    if (!has_described_) {
+      auto described = asker_->expose(area_);
+      if (!described.ok()) return log_error(described.error()), forget_asker();
+      const auto status =
+          asker_->am_send(kDescribed, std::as_bytes(std::span(&described.value(), 1)));
+      if (status == SendStatus::kAgain) return 0;
+      has_described_ = true;
+    }
     auto* block = static_cast<std::byte*>(std::malloc(kLentBytes));
-    std::strcpy(reinterpret_cast<char*>(block), "what malloc gave");
-    // It is freed when it comes back.
-    if (peer.am_send_loan(kLent, {}, {block, kLentBytes}, nullptr) == SendStatus::kPending) return;
-    std::free(block);
+    if (block == nullptr) return forget_asker();
+    write({block, kLentBytes}, kInBlock);
+    // Without a completion it is freed when it comes back; what was not accepted is ours still.
+    const auto status = asker_->am_send_loan(kLent, {}, {block, kLentBytes}, nullptr);
+    if (status != SendStatus::kPending && status != SendStatus::kDone) std::free(block);
+    return status == SendStatus::kAgain ? 0 : forget_asker();
+  }
+  uint32_t forget_asker() noexcept {
+    asker_ = nullptr;
+    has_described_ = false;
+    return 1;
   }
 
   void read(const Message& message) noexcept {
-    Reading& reading = readings_[message.id == kLent];
+    const bool is_lent = message.id == kLent;
+    Reading& reading = readings_[is_lent];
+    if (reading.is_under_way) {  // asked for twice
+      if (is_lent) appliance_->peers()->release(message.loan);
+      return;
+    }
     RemoteMemory from = message.loan.remote;
     if (message.id == kDescribed) {
       if (message.payload.size() != sizeof from) return;
       std::memcpy(&from, message.payload.data(), sizeof from);
       from = from.part(0, kShownBytes);
     }
-    reading.what = message.id == kLent ? "the loan" : "the export";
+    reading.what = is_lent ? "the loan" : "the export";
+    reading.text = is_lent ? kInBlock : kInArea;
     reading.loan = message.loan;
     reading.self = this;
     reading.into.resize(from.bytes);
@@ -97,35 +149,50 @@ class RemoteRead final : public Supervisor, public PollSource {
       auto& ended = static_cast<Reading&>(self);
       ended.self->end(ended, outcome);
     };
-    (void)message.from.get(std::as_writable_bytes(std::span(reading.into)), from, &reading);
+    reading.is_under_way = true;
+    const SendStatus status =
+        message.from.get(std::as_writable_bytes(std::span(reading.into)), from, &reading);
+    if (status == SendStatus::kPending) return;
+    end(reading, status == SendStatus::kDone ? Outcome::kDone : Outcome::kNotDone);
   }
 
   void end(Reading& reading, Outcome outcome) noexcept {
+    const bool is_right = is_written(reading.into, reading.text);
+    const bool is_good = outcome == Outcome::kDone && is_right;
     std::printf("%s: %zu bytes, %s: %s\n", reading.what, reading.into.size(), to_text(outcome),
-                reading.into.c_str());
+                is_right ? reading.into.c_str() : "not what was written");
     std::fflush(stdout);
-    if (reading.loan.is_there()) appliance_.peers()->release(reading.loan);
-    if (outcome == Outcome::kDone && ++ended_ == 2) kill(getpid(), SIGTERM);
+    reading.is_under_way = false;
+    if (reading.loan.is_there()) appliance_->peers()->release(reading.loan);
+    if (is_good && ++good_count_ == 2 && !reads_on_) kill(getpid(), SIGTERM);
   }
 
-  uint32_t shard_;
-  std::vector<VerbsPeerSettings> peers_;
+  const VerbsSettings& settings() const { return appliance_->configuration().verbs; }
+
+  const bool reads_on_;
+  Appliance* appliance_ = nullptr;
+  EventLoop* loop_ = nullptr;
   std::span<std::byte> area_;
   Reading readings_[2];
+  Timer again_;
   bool has_asked_ = false;
-  int ended_ = 0;
-  Appliance appliance_;  // its shards end before what they use
+  Endpoint* asker_ = nullptr;  // who waits for an answer
+  bool has_described_ = false;
+  int good_count_ = 0;
 };
 
 }  // namespace
 int main(int count, char** words) {
+  const bool is_first_process = is_init(count, words);
+  static RemoteRead example(is_first_process);
+  if (is_first_process) return init_main(count, words, &example);
   if (count != 2) return std::fputs("usage: remote_read CONFIG\n", stderr), 2;
   auto configuration = load_configuration(words[1]);
   if (!configuration.ok()) return log_error(configuration.error()), 2;
-  static RemoteRead example(configuration.take());
-  if (!example.appliance().boot()) return 1;
+  Appliance appliance(configuration.take(), &example);
+  if (!appliance.boot()) return 1;
   std::puts("remote_read: ready");
   std::fflush(stdout);
-  example.appliance().serve_until_signal();
+  appliance.serve_until_signal();
   return example.is_good() ? 0 : 3;
 }

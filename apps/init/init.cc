@@ -40,17 +40,23 @@ double seconds(uint64_t ns) noexcept {
 
 class Init final : public Supervisor {
  public:
+  explicit Init(Supervisor& application) : application_(application) {}
   // Returns how the machine is to end. Errors: what stopped it on the way to its service.
   Result<MachineEnd> run();
   const CrashSettings& crash() const noexcept { return configuration_.crash; }
 
+  void boot_begins(Appliance& appliance) override { application_.boot_begins(appliance); }
   Result<void> memory_taken() override;
   void loop_made(uint32_t index, EventLoop& loop) override;
   Result<void> about_to_serve() override;
   void loop_begins(uint32_t index) noexcept override;
-  void draining() noexcept override { give_up_ctrl_alt_del(); }
+  void draining() noexcept override {
+    give_up_ctrl_alt_del();
+    application_.draining();
+  }
   void tick() noexcept override {
     drill_control(drill_);
+    application_.tick();
     watchdog_.feed();
   }
   void stop_watchdog() noexcept { watchdog_.stop(); }
@@ -59,6 +65,7 @@ class Init final : public Supervisor {
   Result<void> read_command_line();
   Result<void> prepare_machine();
 
+  Supervisor& application_;
   std::string command_line_;
   Configuration configuration_;
   Watchdog watchdog_;
@@ -147,17 +154,21 @@ Result<void> Init::memory_taken() {
   if (configuration_.crash.dump != CrashDump::kNone) dump_crashes();
   // Here, because capabilities are each thread's own, and inherited.
   kept_ = capabilities_to_keep(configuration_);
-  return keep_capabilities(kept_);
+  BP_TRY(keep_capabilities(kept_));
+  return application_.memory_taken();
 }
 
 void Init::loop_made(uint32_t index, EventLoop& loop) {
   watchdog_.loop_made(index, loop);
+  application_.loop_made(index, loop);
   if (index != 0) return;
   first_loop_ = &loop;
   if (drill_ != Drill::kNone) loop.timers().reserve_more(1);
 }
 
+// The watchdog last: from there on it must be fed.
 Result<void> Init::about_to_serve() {
+  BP_TRY(application_.about_to_serve());
   BP_TRY(check_capabilities(kept_));
   BP_LOG_INFO("capabilities kept: %s", name_capabilities(kept_).c_str());
   const WatchdogSettings& watchdog = configuration_.watchdog;
@@ -169,6 +180,7 @@ Result<void> Init::about_to_serve() {
 
 void Init::loop_begins(uint32_t index) noexcept {
   watchdog_.loop_begins(index);
+  application_.loop_begins(index);
   if (index == 0) begin_drill(drill_, *first_loop_);
 }
 
@@ -181,11 +193,13 @@ bool is_init(int count, char** words) noexcept {
   return getpid() == 1 || (count > 1 && std::strcmp(words[1], kDumpCore) == 0);
 }
 
-int init_main(int count, char** words) {
+int init_main(int count, char** words, Supervisor* application) {
   if (getpid() != 1) return dump_core(count, words);
   signal(SIGPIPE, SIG_IGN);
   signal(SIGCHLD, SIG_IGN);  // the kernel then reaps every child, and every orphan
-  static Init init;          // its watchdog must outlive a crash at any time
+  static Supervisor nobody;
+  // Its watchdog must outlive a crash at any time.
+  static Init init(application == nullptr ? nobody : *application);
   auto end = init.run();
   // The appliance is gone, or was never there: the machine ends on purpose.
   init.stop_watchdog();

@@ -3,10 +3,12 @@
 
     /usr/bin/python3 scripts/image/build.py BEDPLATE CONFIG OUTPUT [--cmdline TEXT]
         [--module FILE]... [--sign-key FILE --sign-cert FILE] [--level 1..19]
+        [--init FILE]
 
 OUTPUT gets vmlinuz, cmdline, initramfs.cpio.zst and bedplate.efi (in esp/ once more, as UEFI looks
 for it), signed if there is a key. The same input makes the same bytes. What is in the initramfs,
-and nothing else: the program as /init, the configuration, and the kernel modules that it needs
+and nothing else: the program as /init (BEDPLATE itself, unless FILE is an application that is built
+around an appliance), the configuration, and the kernel modules that it needs
 (`bedplate plan --json` names them), with those that are given as files.
 """
 
@@ -140,6 +142,7 @@ def main():
     parser.add_argument("--cmdline", default=DEFAULT_COMMAND_LINE)
     parser.add_argument("--module", action="append", default=[], metavar="FILE")
     parser.add_argument("--level", type=int, default=19, help="1 takes less time, 19 less room")
+    parser.add_argument("--init", metavar="FILE")
     parser.add_argument("--sign-key")
     parser.add_argument("--sign-cert")
     options = parser.parse_args()
@@ -152,7 +155,8 @@ def main():
     os.makedirs(options.output, exist_ok=True)
     with tempfile.TemporaryDirectory() as work:
         module_paths = needed_modules(options.program, options.config, options.module)
-        plain = initramfs(stripped(options.program, work), options.config, module_paths)
+        program = stripped(options.init or options.program, work)
+        plain = initramfs(program, options.config, module_paths)
         compressed = os.path.join(options.output, "initramfs.cpio.zst")
         # One thread: several would cut the input at places that depend on their number.
         run("zstd", "-q", f"-{options.level}", "--single-thread", "--no-check", "-f", "-o",

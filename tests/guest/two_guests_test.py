@@ -16,7 +16,7 @@ import time
 
 from hosts import Hosts
 from image import VMLINUX, Image
-from machine import Machine
+from machine import Machine, ROOT
 from runner import Failure, run_tests
 
 # What docs/verbs.md promises, and what an emulated machine beside others may add.
@@ -317,7 +317,8 @@ def peers_that_do_not_answer():
     c.expect(r"looking for RDMA devices: the kernel has none; load the device's module", 5, mark)
 
 
-# An image whose only business is its peer.
+# An image whose only business is its peer: to read what that has, or to answer.
+REMOTE_READ = os.path.join(ROOT, "build", "release", "examples", "remote_read")
 IMAGE = """
 [appliance]
 name = "{name}"
@@ -333,44 +334,54 @@ address = "10.0.0.{number}/24"
 [verbs]
 driver = "rdma_rxe"
 interface = "eth1"
-{listen}
-[[verbs.peer]]
-name = "{peer}"
-{address}
+remote = "read"
+{more}
 """
 
 
-def image_of(directory, **settings):
-    path = os.path.join(directory, f"{settings['name']}.toml")
+def image_of(directory, name, number, more):
+    path = os.path.join(directory, f"{name}.toml")
     with open(path, "w", encoding="utf-8") as file:
-        file.write(IMAGE.format(**settings))
-    return Image(path)
+        file.write(IMAGE.format(name=name, number=number, more=more))
+    return Image(path, options=("--level", "1", "--init", REMOTE_READ))
 
 
-def images_with_a_list_of_peers_find_each_other():
-    """And again, once one of them was reset."""
+def images_with_a_list_of_peers_read_each_others_memory():
+    """d reads from e, once a second; and again, once e was reset, and once d was. What is read is
+    compared there, every byte."""
     address = "tcp:10.0.0.5:7471"
+    dial = f'[[verbs.peer]]\nname = "e"\naddress = "{address}"'
+    listen = f'''listen = "{address}"
+[[verbs.peer]]
+name = "d"
+[[verbs.export]]
+name = "area"
+bytes = "1 MiB"
+rights = ["read", "write"]'''
     with tempfile.TemporaryDirectory() as work, \
-            image_of(work, name="d", number=4, peer="e", listen="",
-                     address=f'address = "{address}"') as dials, \
-            image_of(work, name="e", number=5, peer="d", listen=f'listen = "{address}"',
-                     address="") as listens, \
-            Machine(listens.path, *hosts.switch.card(5), reboots=True, KERNEL=VMLINUX) as e, \
-            Machine(dials.path, *hosts.switch.card(4), KERNEL=VMLINUX) as d:
-        for machine, peer in ((d, "e"), (e, "d")):
-            machine.expect_ready()
-            machine.expect(rf"verbs: connected to {peer} at ", BACK_SECONDS)
-        again = len(d.lines), len(e.lines)
-        e.command("system_reset")
-        d.expect(r"verbs: connected to e at ", after=again[0])
-        e.expect(r"verbs: connected to d at 10\.0\.0\.4$", after=again[1])
+            image_of(work, "d", 4, dial) as reads, image_of(work, "e", 5, listen) as answers, \
+            Machine(answers.path, *hosts.switch.card(5), reboots=True, KERNEL=VMLINUX) as e, \
+            Machine(reads.path, *hosts.switch.card(4), reboots=True, KERNEL=VMLINUX) as d:
+        marks = {d: 0, e: 0}
+        for reset in (None, e, d):
+            if reset is not None:
+                marks = {one: len(one.lines) for one in (d, e)}
+                reset.command("system_reset")
+            e.expect(r"verbs: connected to d at 10\.0\.0\.4$", after=marks[e])
+            d.expect_lines(r"verbs: connected to e at tcp:10\.0\.0\.5:7471$",
+                           r"^the export: 64 bytes, done: what the area holds$",
+                           r"^the loan: 100000 bytes, done: what malloc gave$", after=marks[d])
+        wrong = [line for one in (d, e) for line in one.lines
+                 if "not what was" in line and "done" in line]
+        if wrong:
+            raise Failure("\n".join(wrong))
 
 
 TESTS = [cable_that_is_pulled_under_traffic, processes_that_are_killed_and_started_again,
          hosts_that_are_reset_under_traffic, host_that_is_reset_while_nobody_sends,
          hostile_host_beside_honest_ones, mtu_that_differs_between_hosts,
          mtu_that_is_smaller_on_the_way, peers_that_do_not_answer,
-         images_with_a_list_of_peers_find_each_other,
+         images_with_a_list_of_peers_read_each_others_memory,
          host_that_loses_power_while_nobody_sends]
 
 
