@@ -2,7 +2,12 @@
 // that is connected already, one that was cut off comes back as another, a host falls silent, a
 // link breaks as soon as it is up. And what the log says about it.
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <string>
+
+#include <fcntl.h>
+#include <sys/resource.h>
 
 #include "tests/support/skip.h"
 #include "tests/support/stderr_capture.h"
@@ -51,6 +56,21 @@ TEST_GROUP(VerbsLinks) {
     if (is_b) rig->a.to("b");
     else rig->b.to("a");
     return listener;
+  }
+  // How often these threads of this process have waited for something.
+  static uint64_t naps_of_exchange_threads() {
+    uint64_t count = 0;
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+      std::ifstream status(task.path() / "status");
+      std::string word;
+      status >> word >> word;
+      if (word != "verbs-exchange") continue;
+      while (status >> word && word != "voluntary_ctxt_switches:") {}
+      uint64_t of_it = 0;
+      status >> of_it;
+      count += of_it;
+    }
+    return count;
   }
   static uint64_t count_of(const std::string& text, const std::string& part) {
     uint64_t count = 0;
@@ -253,6 +273,118 @@ TEST(VerbsLinks, WhoAnswersUnderAnotherNameIsToldWithBoth) {
   Stranger right(stranger("b"));
   CHECK(right.be_called(listener));
   unlink(rig->address().c_str() + 5);
+}
+
+TEST(VerbsLinks, WhoIsOutOfDescriptorsSaysSoOnceWaitsAndGoesOn) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  start({.has_c = true});
+  CHECK(rig->connect());
+  StderrCapture log;
+  rlimit before;
+  getrlimit(RLIMIT_NOFILE, &before);
+  rlimit low = before;
+  const int next = dup(STDERR_FILENO);  // the lowest that is free: the stranger gets it, b none
+  close(next);
+  low.rlim_cur = static_cast<rlim_t>(next) + 1;
+  LONGS_EQUAL(0, setrlimit(RLIMIT_NOFILE, &low));
+  Stranger stranger(this->stranger("c"));
+  stranger.dial();
+  const ExchangeRecord hello = stranger.hello();
+  stranger.say(&hello, sizeof hello);
+  const std::string line = "accepting a connection of verbs: Too many open files; it is tried on";
+  CHECK(rig->poll_until([&] { return count_of(log.text(), line) == 1; }));
+  check_that_a_reaches_b();
+  // For longer than a line of the log is kept back. Nobody spins meanwhile.
+  rusage begin, end;
+  getrusage(RUSAGE_SELF, &begin);
+  usleep(1'300'000);
+  getrusage(RUSAGE_SELF, &end);
+  const auto used_us = [](const rusage& usage) {
+    return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1'000'000 + usage.ru_utime.tv_usec +
+           usage.ru_stime.tv_usec;
+  };
+  setrlimit(RLIMIT_NOFILE, &before);
+  CHECK(used_us(end) - used_us(begin) < 650'000);
+  CHECK(stranger.go_on(hello));
+  CHECK(rig->poll_until([&] { return VerbsProvider::is_connected(rig->b.to("c")); }));
+  LONGS_EQUAL(1, count_of(log.finish(), line));
+  check_that_a_reaches_b();
+}
+
+TEST(VerbsLinks, WhoHangsUpBeforeItsAnswerIsNobodysFault) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  start({.has_c = true});
+  CHECK(rig->connect());
+  StderrCapture log;
+  for (int i = 0; i < 10; ++i) {
+    Stranger stranger(this->stranger("c"));
+    stranger.dial();
+    const ExchangeRecord hello = stranger.hello();
+    stranger.say(&hello, sizeof hello);
+    stranger.hang_up();
+    for (int k = 0; k < 100; ++k) rig->poll();
+  }
+  Stranger good(stranger("c"));
+  CHECK(good.connect());
+  CHECK(rig->poll_until([&] { return VerbsProvider::is_connected(rig->b.to("c")); }));
+  LONGS_EQUAL(0, rig->b.verbs->refused_count());
+  LONGS_EQUAL(0, count_of(log.finish(), "refusing a connection"));
+}
+
+TEST(VerbsLinks, HalfARecordIsToldThoughNothingIsHungUp) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  start({.has_c = true});
+  CHECK(rig->connect());
+  StderrCapture log;
+  Stranger stranger(this->stranger("c"));
+  stranger.dial();
+  stranger.say(kExchangeMagic, sizeof kExchangeMagic);
+  CHECK_FALSE(stranger.answer().has_value());
+  CHECK(stranger.is_hung_up_on);
+  STRCMP_CONTAINS("verbs: refusing a connection from a local socket: half a record",
+                  log.finish().c_str());
+}
+
+TEST(VerbsLinks, WhatCannotBeConnectedIsToldWithItsReason) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  VerbsRigOptions options;
+  options.has_b = false;
+  start(options);
+  const Fd listener = listen_as("b");
+  StderrCapture log;
+  Stranger stranger(this->stranger("b"));
+  CHECK(stranger.pick_up(listener).has_value());
+  ExchangeRecord record = stranger.hello();
+  record.kind = static_cast<uint16_t>(ExchangeKind::kWelcome);
+  std::memset(record.gid, 0, sizeof record.gid);  // where nobody is
+  finish_record(record);
+  stranger.say(&record, sizeof record);
+  CHECK_FALSE(stranger.answer().has_value());
+  const std::string text = log.finish();
+  STRCMP_CONTAINS(("verbs: connecting to b at " + rig->address() + ": bringing a queue pair of " +
+                   rig->device().kind().name + " to RTR (ready to receive): ").c_str(),
+                  text.c_str());
+  STRCMP_CONTAINS("; trying on; is there a route to the peer's address from this device's?",
+                  text.c_str());
+  unlink(rig->address().c_str() + 5);
+}
+
+TEST(VerbsLinks, WhoseDeviceIsLostHasNothingMoreToDo) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  VerbsRigOptions options;
+  options.timing.backoff_ns_max = 60 * kNsPerSecond;  // its connection was of no use yet
+  start(options);
+  CHECK(rig->connect());
+  const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  CHECK(dup2(nothing, rig->device().context()->cmd_fd) >= 0);
+  close(nothing);
+  CHECK(rig->poll_until([&] {
+    return rig->a.to("b").am_send(kHeard, {}) == SendStatus::kGone &&
+           rig->b.to("a").am_send(kHeard, {}) == SendStatus::kGone;
+  }));
+  const uint64_t before = naps_of_exchange_threads();
+  usleep(500'000);
+  CHECK(naps_of_exchange_threads() - before < 50);
 }
 
 TEST(VerbsLinks, WhatBreaksAsSoonAsItIsUpIsDialedMoreAndMoreSeldom) {

@@ -90,10 +90,17 @@ void LinkExchange::accept_one() noexcept {
   Fd fd(accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!fd.is_open()) {
     if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM) return;
-    if (device_errors_.try_pass()) log_error(error_from_errno("accepting a connection of verbs"));
+    const Error shortage =
+        error_from_errno("accepting a connection of verbs")
+            .set_cure("it is tried on; raise the limit of open files (ulimit -n, fs.file-max)");
+    if (!was_shortage_told_ && device_errors_.try_pass()) {
+      log_error(shortage);
+      was_shortage_told_ = true;
+    }
     drop_strangers(0);
     return listen_again(false);  // it stays readable, and would be tried without end
   }
+  was_shortage_told_ = false;
   drop_strangers(kStrangerCountMax - 1);
   Talk* talk = free_talk();
   if (talk == nullptr) return;  // it will dial again
@@ -115,7 +122,7 @@ void LinkExchange::drop_strangers(uint32_t count_max) noexcept {
       if (oldest == nullptr || talk.deadline_ns < oldest->deadline_ns) oldest = &talk;
     }
     if (count <= count_max) return;
-    drop(*oldest);
+    give_up(*oldest, "");
   }
 }
 
@@ -141,7 +148,7 @@ void LinkExchange::read_talk(Talk& talk) noexcept {
   const ssize_t bytes = recv(talk.fd.number(), into, sizeof talk.record - talk.bytes, 0);
   if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return;
   // At the end of a lifeline it hangs up, or says what nobody asked for.
-  if (bytes <= 0 || talk.stage == Stage::kLifeline) return hung_up(talk, "it hung up");
+  if (bytes <= 0 || talk.stage == Stage::kLifeline) return give_up(talk, "it hung up");
   talk.bytes += static_cast<size_t>(bytes);
   if (talk.bytes < sizeof talk.record) {
     // Whoever does not even know the first word need not finish.
@@ -154,8 +161,7 @@ void LinkExchange::read_talk(Talk& talk) noexcept {
   handle_record(talk);
 }
 
-// Whatever it was about to say.
-void LinkExchange::hung_up(Talk& talk, const char* why) noexcept {
+void LinkExchange::give_up(Talk& talk, const char* why) noexcept {
   VerbsLink* link = talk.link;
   const Stage stage = talk.stage;
   if (stage == Stage::kAwaitHello && talk.bytes > 0) tell_once(talk.host, "half a record");
@@ -183,7 +189,7 @@ void LinkExchange::take_manager_events() noexcept {
     if (talk == talks_.end()) continue;
     const Stage stage = talk->stage;
     if (event.kind == Kind::kHungUp) {
-      hung_up(*talk, event.why);
+      give_up(*talk, event.why);
     } else if (event.kind == Kind::kReached && stage == Stage::kConnecting) {
       say_hello(*talk);
     } else if (stage == Stage::kAwaitWelcome || stage == Stage::kAwaitReady) {

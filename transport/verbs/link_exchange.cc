@@ -93,14 +93,7 @@ void LinkExchange::run() noexcept {
     for (Talk& talk : talks_) {
       if (talk.stage == Stage::kHeld) answer_hello(talk);
       if (talk.stage == Stage::kFree || talk.stage == Stage::kLifeline) continue;
-      if (now_ns < talk.deadline_ns) continue;
-      VerbsLink* link = talk.link;
-      const Stage stage = talk.stage;
-      drop(talk);
-      if (stage == Stage::kAwaitReady) break_link(*link);
-      if (stage == Stage::kConnecting || stage == Stage::kAwaitWelcome) {
-        back_off(*link, "no answer in time");
-      }
+      if (now_ns >= talk.deadline_ns) give_up(talk, "no answer in time");
     }
     const uint32_t faults = options_.device->fault_count();
     look_at_progress(now_ns);
@@ -196,7 +189,10 @@ void LinkExchange::look_after(VerbsLink& link, uint64_t now_ns) noexcept {
   if (Talk* lifeline = talk_of(link, true); lifeline != nullptr) drop(*lifeline);
   Talk* talk = talk_of(link, false);
   if (talk != nullptr && talk->stage == Stage::kAwaitReady) drop(*talk);
-  if (state == LinkState::kLost) return;
+  if (state == LinkState::kLost) {
+    dial_state.down_since_ns = 0;  // nothing is to be done any more, at no time
+    return;
+  }
   note_cut_off(link);
   if (!link.is_wanted.load(std::memory_order_acquire)) return;
   const bool is_new = dial_state.down_since_ns == 0;

@@ -129,7 +129,8 @@ class LinkExchange {
   // Makes room among those that have not said who they are: the one that has waited longest goes.
   void drop_strangers(uint32_t count_max) noexcept;
   void read_talk(Talk& talk) noexcept;
-  void hung_up(Talk& talk, const char* why) noexcept;
+  // Ends it, whatever it was about to say.
+  void give_up(Talk& talk, const char* why) noexcept;
   void take_manager_events() noexcept;
   void take_call(const ConnectionManager::Event& event) noexcept;
   bool send_record(Talk& talk, ExchangeRecord& record) noexcept;
@@ -177,6 +178,7 @@ class LinkExchange {
   uint64_t accept_ns_ = 0;       // when there may be a file descriptor again; 0: it is listening
   uint32_t device_faults_ = 0;   // that all links were broken for
   uint64_t rung_ns_ = 0;         // when the shard was last asked to look at what it posted
+  bool was_shortage_told_ = false;  // of descriptors, since something was accepted
   Fd epoll_;
   Fd wake_;
   Fd listener_;

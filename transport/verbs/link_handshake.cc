@@ -93,7 +93,14 @@ void LinkExchange::take_welcome(Talk& talk) noexcept {
   talk.stage = Stage::kLifeline;
   const auto connected = connect_queue_pair(link);
   if (connected.ok() && send_record(talk, ready)) return come_up(link);
-  back_off(link, connected.ok() ? "it hung up" : connected.error().answer);
+  if (connected.ok()) {
+    back_off(link, "it hung up");
+  } else {
+    const Error& error = connected.error();
+    char why[sizeof error.doing + sizeof error.answer + 2];
+    std::snprintf(why, sizeof why, "%s: %s", error.doing, error.answer);
+    back_off(link, why, error.cure);
+  }
   break_link(link);
 }
 
@@ -153,8 +160,11 @@ void LinkExchange::answer_hello(Talk& talk) noexcept {
   commit(link, record, talk.host);
   talk.stage = Stage::kAwaitReady;
   const auto connected = connect_queue_pair(link);
-  if (connected.ok() && send_record(talk, welcome)) return;
-  if (!connected.ok() && device_errors_.try_pass()) log_error(connected.error());
+  if (connected.ok()) {
+    if (!send_record(talk, welcome)) give_up(talk, "it hung up");
+    return;
+  }
+  if (device_errors_.try_pass()) log_error(connected.error());
   refuse(talk, Refusal::kDevice);
   break_link(link);
 }
