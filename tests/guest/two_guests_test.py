@@ -261,13 +261,16 @@ def hostile_host_beside_honest_ones():
 
 
 def mtu_that_differs_between_hosts():
-    """Packets of the smaller one: nobody notices."""
+    """Packets of the smaller one; each says so, and nothing else changes."""
     a, b = appliances()
     a.host.run("ip link set eth1 mtu 9000")
     try:
         a, b = start_both()
         a.expect(r"^traffic: device .* MTU 4096$", 1)
         b.expect(r"^traffic: device .* MTU 1024$", 1)
+        told = r"verbs: sending to %s at .*: its MTU is %d, that of rxe0 is %d, so packets have 1024"
+        a.expect(told % ("b", 1024, 4096), SETTLED_SECONDS)
+        b.expect(told % ("a", 4096, 1024), SETTLED_SECONDS)
         time.sleep(SETTLED_SECONDS)
         accounts = settle(a, b)
     finally:

@@ -124,6 +124,15 @@ inline bool set_loopback(bool is_up) {
   return ioctl(fd.number(), SIOCSIFFLAGS, &request) == 0;
 }
 
+// Sets the MTU of lo; packets of its device are as large as fits. Returns false where it may not.
+inline bool set_loopback_mtu(int bytes) {
+  const Fd fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ifreq request = {};
+  std::strcpy(request.ifr_name, "lo");
+  request.ifr_mtu = bytes;
+  return ioctl(fd.number(), SIOCSIFMTU, &request) == 0;
+}
+
 // The RDMA connection manager does not know lo: it wants an Ethernet interface, which the module
 // dummy has made.
 inline constexpr char kManagedDevice[] = "rxe1";

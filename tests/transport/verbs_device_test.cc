@@ -37,9 +37,10 @@ struct Pair {
     ibv_destroy_cq(completions);
   }
   void connect() {
-    auto outcome = here.connect(7, there.address(9), {});
+    constexpr ibv_mtu kMtu = IBV_MTU_1024;
+    auto outcome = here.connect(7, kMtu, there.address(9, kMtu), {});
     CHECK_TEXT(outcome.ok(), outcome.ok() ? "" : outcome.error().answer);
-    CHECK(there.connect(9, here.address(7), {}).ok());
+    CHECK(there.connect(9, kMtu, here.address(7, kMtu), {}).ok());
   }
   ibv_wc_status run(ibv_wr_opcode opcode, void* local, uint32_t key, uint32_t bytes, void* remote,
                     uint32_t remote_key) {

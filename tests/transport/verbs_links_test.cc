@@ -387,6 +387,55 @@ TEST(VerbsLinks, WhoseDeviceIsLostHasNothingMoreToDo) {
   CHECK(naps_of_exchange_threads() - before < 50);
 }
 
+TEST(VerbsLinks, TheSmallerMtuIsUsedAndToldWithBoth) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  auto* exported = static_cast<std::byte*>(std::aligned_alloc(4096, 4096));
+  start({.exported = {exported, 4096}, .has_c = true});
+  CHECK(rig->connect());
+  const VerbsExport* open = rig->device().find_export(exported, 4096, kWrite);
+  for (const ibv_mtu mtu : {IBV_MTU_256, rig->device().port().mtu}) {
+    StderrCapture log;
+    Stranger stranger(this->stranger("c"));
+    stranger.mtu = mtu;
+    CHECK(stranger.connect());
+    CHECK(rig->poll_until([&] { return VerbsProvider::is_connected(rig->b.to("c")); }));
+    // Packets of another size than expected are refused by the device.
+    LONGS_EQUAL(IBV_WC_SUCCESS, stranger.access(IBV_WR_RDMA_WRITE,
+                                                reinterpret_cast<uintptr_t>(exported),
+                                                open->remote_key, 1000));
+    const std::string line = "verbs: sending to c at a local socket: its MTU is 256, that of " +
+                             rig->device().port().device + " is ";
+    LONGS_EQUAL(mtu == IBV_MTU_256 ? 1 : 0, count_of(log.finish(), line));
+    stranger.hang_up();
+    CHECK(rig->poll_until([&] { return !VerbsProvider::is_connected(rig->b.to("c")); }));
+  }
+  rig.reset();
+  std::free(exported);
+}
+
+TEST(VerbsLinks, AnMtuThatWasChangedCountsFromTheNextExchangeOn) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  if (std::getenv("BEDPLATE_DISPOSABLE_MACHINE") == nullptr) {
+    BP_SKIP("it changes lo, which only the guest may");
+  }
+  start({.has_c = true});
+  CHECK(rig->connect());
+  const auto told_mtu = [&] {
+    Stranger stranger(this->stranger("c"));
+    stranger.dial();
+    const ExchangeRecord hello = stranger.hello();
+    stranger.say(&hello, sizeof hello);
+    const auto welcome = stranger.answer();
+    return welcome.has_value() ? welcome->mtu : 0;
+  };
+  CHECK(set_loopback_mtu(1500));
+  const int small = told_mtu();
+  CHECK(set_loopback_mtu(65536));
+  LONGS_EQUAL(IBV_MTU_1024, small);
+  LONGS_EQUAL(rig->device().port().mtu, told_mtu());
+  check_that_a_reaches_b();
+}
+
 TEST(VerbsLinks, WhatBreaksAsSoonAsItIsUpIsDialedMoreAndMoreSeldom) {
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);
   VerbsRigOptions options;

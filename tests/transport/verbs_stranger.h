@@ -39,7 +39,8 @@ struct StrangerOptions {
 
 class Stranger {
  public:
-  explicit Stranger(const StrangerOptions& options) : options_(options) {
+  explicit Stranger(const StrangerOptions& options)
+      : mtu(options.device->port().mtu), options_(options) {
     completions_ = ibv_create_cq(options_.device->context(), 1024, nullptr, nullptr, 0);
     const QueuePairOptions queue = {.completions = completions_, .send_count_max = 512};
     BP_ASSERT(queue_pair_.create(*options_.device, queue).ok());
@@ -82,7 +83,7 @@ class Stranger {
   }
   // A hello as it should be.
   ExchangeRecord hello() const {
-    const QueuePairAddress address = queue_pair_.address(kMark);
+    const QueuePairAddress address = queue_pair_.address(kMark, mtu);
     ExchangeRecord record = {};
     record.kind = static_cast<uint16_t>(ExchangeKind::kHello);
     std::snprintf(record.name, sizeof record.name, "%s", options_.name);
@@ -195,6 +196,7 @@ class Stranger {
 
   static constexpr uint32_t kMark = 0x1234;
   uint64_t instance = 4711;
+  ibv_mtu mtu;  // that it says it has
   uint64_t peer_instance = 0;  // of the appliance, once it was let in
   bool is_hung_up_on = false;
 
@@ -202,10 +204,11 @@ class Stranger {
   // Brings its queue pair up towards who said `record`.
   void reach(const ExchangeRecord& record) {
     place_ = record.place;
-    peer_ = {record.queue_pair, record.packet_number, {}, record.lid, IBV_MTU_1024, 1};
+    peer_ = {record.queue_pair, record.packet_number, {}, record.lid,
+             static_cast<ibv_mtu>(record.mtu), 1};
     std::memcpy(peer_.gid.raw, record.gid, sizeof record.gid);
     BP_ASSERT(queue_pair_.reset().ok());
-    BP_ASSERT(queue_pair_.connect(kMark, peer_, {.timeout_log2 = 14, .count = 1}).ok());
+    BP_ASSERT(queue_pair_.connect(kMark, mtu, peer_, {.timeout_log2 = 14, .count = 1}).ok());
   }
   void submit(ibv_send_wr& request, std::byte* buffer, uint32_t bytes) {
     ibv_sge piece = {reinterpret_cast<uintptr_t>(buffer), bytes,

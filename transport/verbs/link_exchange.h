@@ -156,6 +156,8 @@ class LinkExchange {
   void note_cut_off(const VerbsLink& link) noexcept;
 
   // Both.
+  // What is chosen anew for each exchange.
+  void begin(VerbsLink& link) noexcept;
   void commit(VerbsLink& link, const ExchangeRecord& record, const char* host) noexcept;
   void come_up(VerbsLink& link) noexcept;
   Result<void> connect_queue_pair(VerbsLink& link) noexcept;
@@ -176,9 +178,9 @@ class LinkExchange {
   uint32_t told_host_count_ = 0;
   OncePerSecond device_errors_;
   uint64_t accept_ns_ = 0;       // when there may be a file descriptor again; 0: it is listening
+  bool was_shortage_told_ = false;  // of descriptors, since something was accepted
   uint32_t device_faults_ = 0;   // that all links were broken for
   uint64_t rung_ns_ = 0;         // when the shard was last asked to look at what it posted
-  bool was_shortage_told_ = false;  // of descriptors, since something was accepted
   Fd epoll_;
   Fd wake_;
   Fd listener_;

@@ -1,4 +1,5 @@
 // The records of an exchange: who says what, and what is believed of it (docs/verbs.md).
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 
@@ -35,7 +36,7 @@ ExchangeRecord LinkExchange::make_record(ExchangeKind kind, const VerbsLink* lin
   record.mtu = IBV_MTU_256;
   record.reads_max = 1;
   if (link == nullptr) return record;
-  const QueuePairAddress address = link->queue_pair.address(link->packet_number);
+  const QueuePairAddress address = link->queue_pair.address(link->packet_number, link->mtu);
   record.known_instance = link->peer_instance;
   record.received = link->received;
   record.queue_pair = address.number;
@@ -48,13 +49,19 @@ ExchangeRecord LinkExchange::make_record(ExchangeKind kind, const VerbsLink* lin
   return record;
 }
 
+// The peer goes by what it was told, so that must not change under way.
+void LinkExchange::begin(VerbsLink& link) noexcept {
+  link.packet_number = random_packet_number();
+  link.mtu = active_mtu(options_.device->context(), options_.device->port());
+}
+
 // Our connect() was decided.
 void LinkExchange::say_hello(Talk& talk) noexcept {
   VerbsLink& link = *talk.link;
   int outcome = 0;
   socklen_t bytes = sizeof outcome;
   if (talk.fd.is_open()) getsockopt(talk.fd.number(), SOL_SOCKET, SO_ERROR, &outcome, &bytes);
-  link.packet_number = random_packet_number();
+  begin(link);
   ExchangeRecord hello = make_record(ExchangeKind::kHello, &link);
   if (outcome == 0 && (!send_record(talk, hello) || !watch(talk, EPOLLIN | EPOLLRDHUP))) {
     outcome = errno;
@@ -155,7 +162,7 @@ void LinkExchange::answer_hello(Talk& talk) noexcept {
   if (talk.record.instance == dialing(link).cut_instance) return refuse(talk, Refusal::kCutOff);
   if (Talk* lifeline = talk_of(link, true); lifeline != nullptr) drop(*lifeline);
   const ExchangeRecord record = talk.record;
-  link.packet_number = random_packet_number();
+  begin(link);
   ExchangeRecord welcome = make_record(ExchangeKind::kWelcome, &link);
   commit(link, record, talk.host);
   talk.stage = Stage::kAwaitReady;
@@ -218,7 +225,8 @@ void LinkExchange::commit(VerbsLink& link, const ExchangeRecord& record,
 }
 
 Result<void> LinkExchange::connect_queue_pair(VerbsLink& link) noexcept {
-  auto connected = link.queue_pair.connect(link.packet_number, link.peer, options_.timing.retry);
+  auto connected = link.queue_pair.connect(link.packet_number, link.mtu, link.peer,
+                                           options_.timing.retry);
   link.is_connecting.store(false, std::memory_order_release);
   return connected;
 }
@@ -227,6 +235,13 @@ void LinkExchange::come_up(VerbsLink& link) noexcept {
   dialing(link).up_since_ns = monotonic_ns();
   link.can_send.store(true, std::memory_order_release);
   BP_LOG_INFO("verbs: connected to %s at %s", link.name.c_str(), link.host);
+  if (link.mtu != link.peer.mtu) {
+    BP_LOG_WARNING("verbs: sending to %s at %s: its MTU is %u, that of %s is %u, so packets have "
+                   "%u bytes; give both network interfaces the same (ip link set ... mtu ...)",
+                   link.name.c_str(), link.host, mtu_bytes(link.peer.mtu),
+                   options_.device->kind().name, mtu_bytes(link.mtu),
+                   mtu_bytes(std::min(link.mtu, link.peer.mtu)));
+  }
   ring();
 }
 

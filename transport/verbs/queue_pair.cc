@@ -63,21 +63,22 @@ void QueuePair::destroy() noexcept {
   handle_ = nullptr;
 }
 
-QueuePairAddress QueuePair::address(uint32_t packet_number) const noexcept {
+QueuePairAddress QueuePair::address(uint32_t packet_number, ibv_mtu mtu) const noexcept {
   const VerbsPort& port = device_->port();
-  return {number(),  packet_number, port.gid, port.lid,
-          port.mtu, reads_max(device_->limits().max_qp_rd_atom)};
+  return {number(), packet_number, port.gid, port.lid,
+          mtu, reads_max(device_->limits().max_qp_rd_atom)};
 }
 
-Result<void> QueuePair::connect(uint32_t packet_number, const QueuePairAddress& peer,
+Result<void> QueuePair::connect(uint32_t packet_number, ibv_mtu mtu,
+                                const QueuePairAddress& peer,
                                 const RetryOptions& retry) noexcept {
   BP_TRY(to_init());
   const VerbsPort& port = device_->port();
-  auto ready = to_ready_to_receive(peer, port.gid_index);
+  auto ready = to_ready_to_receive(mtu, peer, port.gid_index);
   if (!ready.ok()) {
     const uint8_t index = find_gid_index(device_->context(), port);
     if (index == port.gid_index) return ready.error();
-    BP_TRY(to_ready_to_receive(peer, index));
+    BP_TRY(to_ready_to_receive(mtu, peer, index));
   }
   return to_ready_to_send(packet_number, peer, retry);
 }
@@ -94,12 +95,12 @@ Result<void> QueuePair::to_init() noexcept {
                   "INIT", device_->kind().name);
 }
 
-Result<void> QueuePair::to_ready_to_receive(const QueuePairAddress& peer,
+Result<void> QueuePair::to_ready_to_receive(ibv_mtu mtu, const QueuePairAddress& peer,
                                             uint8_t gid_index) noexcept {
   const VerbsPort& port = device_->port();
   ibv_qp_attr attributes = {};
   attributes.qp_state = IBV_QPS_RTR;
-  attributes.path_mtu = std::min(port.mtu, peer.mtu);
+  attributes.path_mtu = std::min(mtu, peer.mtu);
   attributes.dest_qp_num = peer.number;
   attributes.rq_psn = peer.packet_number;
   attributes.max_dest_rd_atomic = reads_max(device_->limits().max_qp_rd_atom);

@@ -53,11 +53,13 @@ class QueuePair {
   // Requires: nothing more is expected of it.
   void destroy() noexcept;
 
-  // What the peer must know of this end if it begins with `packet_number`.
-  QueuePairAddress address(uint32_t packet_number) const noexcept;
+  // What the peer must know of this end if it begins with `packet_number`, and sends packets of at
+  // most `mtu`.
+  QueuePairAddress address(uint32_t packet_number, ibv_mtu mtu) const noexcept;
 
-  // RESET -> INIT -> RTR -> RTS, towards `peer`. Errors: the device's, with the state.
-  Result<void> connect(uint32_t packet_number, const QueuePairAddress& peer,
+  // RESET -> INIT -> RTR -> RTS, from what address() said of this end towards `peer`, in packets
+  // that both can. Errors: the device's, with the state.
+  Result<void> connect(uint32_t packet_number, ibv_mtu mtu, const QueuePairAddress& peer,
                        const RetryOptions& retry) noexcept;
   // Whether the device, or somebody by fail(), has brought it to ERROR. Cost: a system call.
   bool is_failed() const noexcept;
@@ -79,7 +81,8 @@ class QueuePair {
 
  private:
   Result<void> to_init() noexcept;
-  Result<void> to_ready_to_receive(const QueuePairAddress& peer, uint8_t gid_index) noexcept;
+  Result<void> to_ready_to_receive(ibv_mtu mtu, const QueuePairAddress& peer,
+                                   uint8_t gid_index) noexcept;
   Result<void> to_ready_to_send(uint32_t packet_number, const QueuePairAddress& peer,
                                 const RetryOptions& retry) noexcept;
 

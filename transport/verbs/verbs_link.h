@@ -50,6 +50,7 @@ struct VerbsLink final : QueuePairOwner {
   bool is_fresh = false;        // another instance than before, or the first; the shard clears it
   uint16_t peer_place = 0;
   uint32_t packet_number = 0;   // our first, and our mark
+  ibv_mtu mtu = IBV_MTU_256;    // ours, as the peer was told
   QueuePairAddress peer;
   uint64_t flush_address = 0;
   uint32_t flush_key = 0;

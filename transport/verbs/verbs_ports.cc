@@ -143,12 +143,17 @@ uint8_t find_gid_index(ibv_context* context, const VerbsPort& port) noexcept {
   return port.gid_index;
 }
 
+ibv_mtu active_mtu(ibv_context* context, const VerbsPort& port) noexcept {
+  ibv_port_attr state = {};
+  return ibv_query_port(context, port.port, &state) == 0 ? state.active_mtu : port.mtu;
+}
+
 std::string VerbsPort::text() const {
   char address[INET6_ADDRSTRLEN] = "no address";
   if (has_gid) inet_ntop(AF_INET6, gid.raw, address, sizeof address);
   char text[160];
-  std::snprintf(text, sizeof text, "%s port %u, %s, MTU %d%s", device.c_str(), port, address,
-                128 << mtu, is_active ? "" : ", down");
+  std::snprintf(text, sizeof text, "%s port %u, %s, MTU %u%s", device.c_str(), port, address,
+                mtu_bytes(mtu), is_active ? "" : ", down");
   return text;
 }
 

@@ -28,7 +28,7 @@ struct VerbsPort {
   bool has_gid = false;
   ibv_gid gid = {};
   uint16_t lid = 0;
-  ibv_mtu mtu = IBV_MTU_256;  // what it can now
+  ibv_mtu mtu = IBV_MTU_256;  // when it was looked at; active_mtu() says what it is now
   uint32_t transfer_bytes_max = 0;  // of one request
 
   // "rxe0 port 1, ::ffff:10.0.0.1, MTU 1024"
@@ -39,6 +39,11 @@ struct VerbsPort {
 // Where `port` has its address now: an address that was taken away and given again may have got
 // another index. The one that is known, if it cannot be found.
 uint8_t find_gid_index(ibv_context* context, const VerbsPort& port) noexcept;
+
+// The largest packets of `port` now: its network interface may have been given another MTU. The one
+// that is known, if it cannot be asked. Cost: a system call.
+ibv_mtu active_mtu(ibv_context* context, const VerbsPort& port) noexcept;
+constexpr uint32_t mtu_bytes(ibv_mtu mtu) noexcept { return 128u << mtu; }
 
 // All ports of all devices that a driver was found for. Opens and closes each device.
 // Errors: no device at all, and whether a module is missing or a driver.

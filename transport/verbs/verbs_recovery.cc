@@ -130,10 +130,10 @@ void VerbsEndpoint::begin_sending() noexcept {
 void VerbsEndpoint::break_by_device(ibv_wc_status status) noexcept {
   if (status != IBV_WC_RETRY_EXC_ERR) return break_life(ibv_wc_status_str(status), false);
   char why[160];
-  const ibv_mtu mtu = std::min(provider_.options_.device->port().mtu, link_.peer.mtu);
+  const uint32_t packet_bytes = mtu_bytes(std::min(link_.mtu, link_.peer.mtu));
   std::snprintf(why, sizeof why,
                 "it answers no more (%s); if it comes back at once, let the way carry UDP port "
-                "4791 with %d bytes of data in a packet", ibv_wc_status_str(status), 128 << mtu);
+                "4791 with %u bytes of data in a packet", ibv_wc_status_str(status), packet_bytes);
   break_life(why, false);
 }
 

@@ -39,9 +39,10 @@ struct Rig {
     if (completions == nullptr || region == nullptr || window == nullptr) return false;
     const QueuePairOptions options = {.completions = completions, .send_count_max = 4};
     const RetryOptions retry = {.timeout_log2 = 14, .count = 1};
+    const ibv_mtu mtu = device.port().mtu;
     return reader.create(device, options).ok() && owner.create(device, options).ok() &&
-           reader.connect(1, owner.address(2), retry).ok() &&
-           owner.connect(2, reader.address(1), retry).ok();
+           reader.connect(1, mtu, owner.address(2, mtu), retry).ok() &&
+           owner.connect(2, mtu, reader.address(1, mtu), retry).ok();
   }
 
   // Posts `request` and waits for its end. Returns nothing when there was none.
