@@ -1,5 +1,6 @@
 // The landing zones of verbs: for what is lent and a peer cannot be let at where it lies, and for
 // what is put or got and is not the pool's.
+#include <algorithm>
 #include <cstring>
 
 #include "tests/support/skip.h"
@@ -155,4 +156,67 @@ TEST(VerbsLanding, WhatABreakInterruptedIsWholeAgain) {
   CHECK(rig->poll_until([&] { return at_b.loans.size() == 2; }));
   rig->b.messenger->release(at_b.loans[1]);
   CHECK(rig->poll_until([&] { return again.count == 1; }));
+}
+
+// Whoever has borrowed through the zone has the key of all of it.
+TEST(VerbsLanding, OfALoanThatIsOverNothingIsLeftInIt) {
+  if (!start_with_target()) BP_SKIP(kNoVerbs);
+  if (rig->device().enforces_windows()) BP_SKIP("this RDMA device opens each loan by a window");
+  Inbox at_b(*rig->b.messenger);
+  Counted returned;
+  CHECK(to_b().am_send_loan(kLent, {}, {g_outside, 10'000}, &returned) == SendStatus::kPending);
+  CHECK(rig->poll_until([&] { return at_b.loans.size() == 1; }));
+  rig->b.messenger->release(at_b.loans[0]);
+  CHECK(rig->poll_until([&] { return returned.count == 1; }));
+  std::memset(g_outside_too, 77, sizeof g_outside_too);
+  const RemoteMemory over = at_b.loans[0].remote;
+  CHECK(run([&](Completion* done) {
+    return to_a().get({g_outside_too, 10'000}, over, done);
+  }) == SendStatus::kDone);  // the key stands
+  const auto is_nothing = [](std::byte one) { return one == std::byte{0}; };
+  CHECK(std::all_of(g_outside_too, g_outside_too + 10'000, is_nothing));
+}
+
+TEST(VerbsLanding, WhereThereAreWindowsItIsReadThroughThem) {
+  VerbsRigOptions options;
+  options.trust_windows = true;
+  if (!start(options)) BP_SKIP(kNoVerbs);
+  if (!rig->device().has_windows()) BP_SKIP("this RDMA device has no memory windows");
+  Inbox at_b(*rig->b.messenger);
+  for (size_t round = 0; round < 2 * kVerbsLoanCountMax; ++round) {
+    std::memset(g_outside, static_cast<int>(round), sizeof g_outside);
+    Counted returned, late;
+    CHECK(insist([&] {
+      return to_b().am_send_loan(kLent, {}, {g_outside, 3000}, &returned);
+    }) == SendStatus::kPending);
+    CHECK(rig->poll_until([&] { return at_b.loans.size() == 1; }));
+    const Loan loan = at_b.loans[0];
+    at_b.loans.clear();
+    CHECK(run([&](Completion* done) {
+      return to_a().get({g_outside_too, 3000}, loan.remote, done);
+    }) == SendStatus::kDone);
+    MEMCMP_EQUAL(g_outside, g_outside_too, 3000);
+    rig->b.messenger->release(loan);
+    CHECK(rig->poll_until([&] { return returned.count == 1; }));
+    if (round != kVerbsLoanCountMax) continue;
+    // Once it came back its key opens nothing.
+    CHECK(to_a().get({g_outside_too, 3000}, loan.remote, &late) == SendStatus::kPending);
+    CHECK(rig->poll_until([&] { return late.count == 1; }));
+    CHECK(late.outcome == Outcome::kNotDone);
+    CHECK(rig->connect());
+  }
+  LONGS_EQUAL(2 * kVerbsLoanCountMax * 3000, rig->a.counters.landed.read());
+}
+
+TEST(VerbsLanding, ThereMayBeNone) {
+  VerbsRigOptions options;
+  options.exported = target.span();
+  options.shape.landing_bytes = 0;
+  if (!start(options)) BP_SKIP(kNoVerbs);
+  exposed = to_a().expose(target.span()).take();
+  Block closed(4 * kKiB);
+  CHECK(to_b().am_send_loan(kLent, {}, closed.span(), nullptr) == SendStatus::kRefused);
+  CHECK(to_b().put({g_outside, 1000}, exposed, nullptr) == SendStatus::kRefused);
+  CHECK(run([&](Completion* done) { return to_b().put(closed.span(), exposed, done); }) ==
+        SendStatus::kDone);
 }

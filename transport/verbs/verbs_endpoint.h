@@ -72,17 +72,15 @@ class VerbsEndpoint final : public Endpoint {
   friend class VerbsProvider;
   static constexpr uint32_t kNoBuffer = UINT32_MAX;
 
-  // How a block that was lent is reached.
-  enum class Way : uint8_t { kExport, kWindow, kLanding };
   struct LoanRecord {
     std::byte* block = nullptr;
     uint64_t bytes = 0;
     Completion* returned = nullptr;
-    std::byte* landing = nullptr;
-    uint32_t mark = 0;           // counts the uses of this place
-    Way way = Way::kExport;
+    std::byte* landing = nullptr;  // the copy that the peer reads, if it reads one
+    uint32_t mark = 0;             // counts the uses of this place
+    bool has_window = false;       // else a key opens it that stands
     bool is_lent = false;
-    bool is_returning = false;   // its window has to be invalidated first
+    bool is_returning = false;     // its window has to be invalidated first
   };
   // A put or get of memory that is not the pool's: its bytes wait in the landing zone.
   struct Staged {
@@ -144,9 +142,12 @@ class VerbsEndpoint final : public Endpoint {
   // Requires: room for one.
   void list_flush(Completion* done) noexcept;
   SendStatus describe(LoanRecord& record, RemoteMemory* remote) noexcept;
+  SendStatus land(LoanRecord& record) noexcept;
   void mark_dirty() noexcept;
 
-  // Windows (verbs_window_datapath.cc). Whether there is one, and one region holds the memory.
+  // Windows (verbs_window_datapath.cc).
+  bool has_window(uint32_t index) const noexcept { return windows_[index].handle != nullptr; }
+  // Whether there is one, and one region holds the memory.
   bool can_bind(uint32_t index, std::span<const std::byte> memory) const noexcept;
   // Returns the remote key. Requires: can_bind, the window is free, room for a request.
   uint32_t bind_window(uint32_t index, std::span<const std::byte> memory, unsigned access) noexcept;

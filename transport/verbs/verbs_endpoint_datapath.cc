@@ -55,7 +55,8 @@ SendStatus VerbsEndpoint::describe(LoanRecord& record, RemoteMemory* remote) noe
   // Whichever way: once the connection is lost the block is the caller's, and may be another's.
   *remote = {reinterpret_cast<uintptr_t>(record.block), record.bytes, 0,
              pack_reach(Reach::kConnection, kRead, link_.packet_number)};
-  record.way = Way::kExport;
+  record.landing = nullptr;
+  record.has_window = false;
   if (record.bytes == 0) return SendStatus::kPending;  // there is nothing to reach
   const VerbsExport* open = provider_.options_.device->find_export(record.block, record.bytes,
                                                                    RemoteRights::kRead);
@@ -64,18 +65,25 @@ SendStatus VerbsEndpoint::describe(LoanRecord& record, RemoteMemory* remote) noe
     return SendStatus::kPending;
   }
   const auto index = static_cast<uint32_t>(&record - loans_);
-  if (const std::span<const std::byte> block(record.block, record.bytes); can_bind(index, block)) {
-    record.way = Way::kWindow;
-    remote->key = bind_window(index, block, IBV_ACCESS_REMOTE_READ);
-    return SendStatus::kPending;
+  std::span<const std::byte> reached(record.block, record.bytes);
+  if (!can_bind(index, reached)) {
+    if (provider_.uses_windows_ && !has_window(index)) return SendStatus::kRefused;
+    if (const SendStatus copied = land(record); copied != SendStatus::kPending) return copied;
+    reached = {record.landing, record.bytes};
+    remote->address = reinterpret_cast<uintptr_t>(record.landing);
   }
+  record.has_window = provider_.uses_windows_;
+  remote->key = record.has_window ? bind_window(index, reached, IBV_ACCESS_REMOTE_READ)
+                                  : provider_.landing_key_;
+  return SendStatus::kPending;
+}
+
+// Copies what was lent to where the peer can be let at it. Returns kPending, kAgain or kRefused.
+SendStatus VerbsEndpoint::land(LoanRecord& record) noexcept {
   if (record.bytes > provider_.landing_.bytes()) return SendStatus::kRefused;
   record.landing = provider_.landing_.take(record.bytes);
   if (record.landing == nullptr) return SendStatus::kAgain;
-  record.way = Way::kLanding;
   std::memcpy(record.landing, record.block, record.bytes);
-  remote->address = reinterpret_cast<uintptr_t>(record.landing);
-  remote->key = provider_.landing_key_;
   provider_.options_.counters->landed.add(record.bytes);
   return SendStatus::kPending;
 }

@@ -175,11 +175,7 @@ Result<void> VerbsProvider::create(const VerbsProviderOptions& options,
   auto flush_word = options_.device->add_export(*options_.pool, shared.first(kPageBytes),
                                                 RemoteRights::kRead);
   if (!flush_word.ok()) return flush_word.error();
-  auto landing = options_.device->add_export(*options_.pool, shared.subspan(kPageBytes),
-                                             RemoteRights::kRead);
-  if (!landing.ok()) return landing.error();
-  landing_key_ = landing.value()->remote_key;
-  landing_.create(shared.subspan(kPageBytes));
+  BP_TRY(open_landing_zone(shared.subspan(kPageBytes)));
   const uint64_t staged_bytes = landing_bytes(options_.shape);
   staging_.create(options_.memory.subspan(private_bytes(options_.shape) - staged_bytes,
                                           staged_bytes));
@@ -203,6 +199,18 @@ Result<void> VerbsProvider::create(const VerbsProviderOptions& options,
                           .bell = &bell_,
                           .loop_bell = options_.loop_bell},
                          std::move(links));
+}
+
+// Where there are windows each loan has one of its own, also what was copied here. Else whoever
+// borrows gets the key of all of it: what lay there before is nobody's business.
+Result<void> VerbsProvider::open_landing_zone(std::span<std::byte> zone) {
+  landing_.create(zone);
+  if (uses_windows_ || zone.empty()) return {};
+  std::fill(zone.begin(), zone.end(), std::byte{0});
+  auto opened = options_.device->add_export(*options_.pool, zone, RemoteRights::kRead);
+  if (!opened.ok()) return opened.error();
+  landing_key_ = opened.value()->remote_key;
+  return {};
 }
 
 Result<void> VerbsProvider::make_queues() {

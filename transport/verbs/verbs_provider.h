@@ -93,7 +93,7 @@ struct VerbsProviderOptions {
 
 class VerbsProvider final : public Provider {
  public:
-  // How many exports of its own it makes, of verbs_shared_bytes in all.
+  // How many exports of its own it makes at most, of verbs_shared_bytes in all.
   static constexpr uint32_t kExportCount = 2;
 
   VerbsProvider() noexcept = default;
@@ -149,6 +149,7 @@ class VerbsProvider final : public Provider {
  private:
   friend class VerbsEndpoint;
   static constexpr uint32_t kReceiveTag = UINT32_MAX;  // upper half of the wr_id of receives
+  Result<void> open_landing_zone(std::span<std::byte> zone);
   Result<void> make_queues();
   Result<void> make_endpoints();
 
@@ -187,7 +188,7 @@ class VerbsProvider final : public Provider {
   DatagramQueue datagrams_;
   LandingZone landing_;  // read by peers: what was lent
   LandingZone staging_;  // read by nobody: what is put or got, and is not the pool's
-  uint32_t landing_key_ = 0;
+  uint32_t landing_key_ = 0;  // of all of landing_; 0: windows open parts of it
   bool uses_windows_ = false;
   bool is_lost_ = false;  // the device is gone
   bool has_looked_for_event_ = false;  // in this sleep

@@ -242,7 +242,7 @@ const char* VerbsEndpoint::take_returns(const VerbsMessageHeader& header,
     if (!record.is_lent || record.mark != returned.mark || record.is_returning) {
       return "a loan that was not its";
     }
-    if (record.way == Way::kWindow) {
+    if (record.has_window) {
       record.is_returning = true;
       give_up_window(returned.loan);
     } else {
@@ -263,7 +263,12 @@ void VerbsEndpoint::end_staged(const Staged& staged, Outcome outcome) noexcept {
 void VerbsEndpoint::end_loan(LoanRecord& record, Outcome outcome) noexcept {
   std::byte* block = record.block;
   Completion* returned = record.returned;
-  if (record.way == Way::kLanding) provider_.landing_.give_back(record.landing, record.bytes);
+  if (record.landing != nullptr) {
+    // The key of the zone opens all of it, to everybody who has borrowed so: of what is over
+    // nothing may be left there.
+    if (!record.has_window) std::memset(record.landing, 0, record.bytes);
+    provider_.landing_.give_back(record.landing, record.bytes);
+  }
   record.is_lent = record.is_returning = false;
   free_loans_.give_back(static_cast<uint32_t>(&record - loans_));
   if (returned != nullptr) returned->call(*returned, outcome);

@@ -229,9 +229,10 @@ void VerbsEndpoint::forget_loans() noexcept {
     if (record.is_lent) end_loan(record, Outcome::kUnknown);
   }
   for (Window& window : windows_) {
-    if (window.state == WindowState::kFree) continue;
-    ibv_dealloc_mw(window.handle);
-    make_window(window);  // without one, loans go through the landing zone
+    const bool is_lacking = window.handle == nullptr && provider_.uses_windows_;
+    if (window.state == WindowState::kFree && !is_lacking) continue;
+    if (!is_lacking) ibv_dealloc_mw(window.handle);
+    make_window(window);  // without one, a loan is refused, until the next life tries again
   }
   given_up_count_ = 0;
   is_borrowed_.reset();

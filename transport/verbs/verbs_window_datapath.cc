@@ -11,7 +11,7 @@
 namespace bedplate {
 
 bool VerbsEndpoint::can_bind(uint32_t index, std::span<const std::byte> memory) const noexcept {
-  if (windows_[index].handle == nullptr) return false;
+  if (!has_window(index)) return false;
   const KeyedRange range = provider_.options_.keys->key(memory.data(), memory.size());
   return range.key != kNoKey && range.bytes == memory.size();
 }
