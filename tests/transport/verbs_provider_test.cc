@@ -175,6 +175,22 @@ TEST(VerbsProvider, WakesWhoSleepsOnItsCompletions) {
   }
 }
 
+// What was armed for one sleep, and came when that was over, is no reason to wake from the next.
+TEST(VerbsProvider, WhatItPolledAwakeDoesNotWakeItLater) {
+  if (!start()) BP_SKIP(kNoVerbs);
+  Inbox at_b(*rig->b.messenger);
+  uint32_t slept_count = 0;
+  for (size_t i = 0; i < 5; ++i) {  // now and then the exchange thread rings
+    rig->b.messenger->wait(0);
+    CHECK(to_b().am_send(kData, {}) == SendStatus::kDone);
+    CHECK(rig->poll_until([&] { return at_b.payloads.size() == i + 1; }));
+    const uint64_t begin_ns = monotonic_ns();
+    rig->b.messenger->wait(100 * kNsPerMs);
+    slept_count += monotonic_ns() - begin_ns >= 90 * kNsPerMs ? 1 : 0;
+  }
+  CHECK(slept_count > 0);
+}
+
 TEST(VerbsProvider, SaysAgainWhileNobodyAnswersAndGoneInTheEnd) {
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);
   VerbsRigOptions options;

@@ -210,6 +210,9 @@ Result<void> VerbsProvider::open_landing_zone(std::span<std::byte> zone) {
   auto opened = options_.device->add_export(*options_.pool, zone, RemoteRights::kRead);
   if (!opened.ok()) return opened.error();
   landing_key_ = opened.value()->remote_key;
+  BP_LOG_INFO("verbs: %s %s memory windows: loans that no export holds are copied, and who borrows "
+              "one can read those of others (docs/verbs.md)", options_.device->kind().name,
+              options_.device->has_windows() ? "does not enforce" : "has no");
   return {};
 }
 
@@ -373,25 +376,28 @@ bool VerbsProvider::is_connected(const Endpoint& endpoint) noexcept {
   return static_cast<const VerbsEndpoint&>(endpoint).may_send_;
 }
 
+// What came for an earlier sleep, and was polled while awake, is told of still. It is read before
+// the queue is armed anew, not on waking: a device need not tell again while that is not read
+// (mlx5), and waking is what somebody waits for.
 void VerbsProvider::announce_sleep() noexcept {
   post_sends();
   bell_.announce_sleep();
+  if (is_armed_) take_event();
   if (const int outcome = ibv_req_notify_cq(completions_, 0); BP_UNLIKELY(outcome != 0)) {
     lose_device(strerror(outcome));
   }
+  is_armed_ = true;
 }
 
-void VerbsProvider::announce_awake() noexcept {
-  bell_.announce_awake();
-  if (!has_looked_for_event_) take_event();
-  has_looked_for_event_ = false;
-}
+void VerbsProvider::announce_awake() noexcept { bell_.announce_awake(); }
 
 // One was asked for at the most.
 void VerbsProvider::take_event() noexcept {
   ibv_cq* queue = nullptr;
   void* context = nullptr;
-  if (ibv_get_cq_event(channel_, &queue, &context) == 0) ibv_ack_cq_events(completions_, 1);
+  if (ibv_get_cq_event(channel_, &queue, &context) != 0) return;
+  ibv_ack_cq_events(completions_, 1);
+  is_armed_ = false;
 }
 
 void VerbsProvider::sleep(uint64_t timeout_ns) noexcept {
@@ -401,7 +407,6 @@ void VerbsProvider::sleep(uint64_t timeout_ns) noexcept {
   ppoll(waits, std::size(waits), &timeout, nullptr);
   if (waits[0].revents != 0) take_event();
   if (waits[1].revents != 0) bell_.acknowledge();
-  has_looked_for_event_ = true;
 }
 
 Result<RemoteMemory> VerbsEndpoint::expose(std::span<std::byte> memory) {

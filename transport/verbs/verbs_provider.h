@@ -191,7 +191,7 @@ class VerbsProvider final : public Provider {
   uint32_t landing_key_ = 0;  // of all of landing_; 0: windows open parts of it
   bool uses_windows_ = false;
   bool is_lost_ = false;  // the device is gone
-  bool has_looked_for_event_ = false;  // in this sleep
+  bool is_armed_ = false;  // an event was asked for, and has not been read
   EndpointLimits limits_;
   Doorbell bell_;
   LinkExchange exchange_;
