@@ -14,6 +14,91 @@
 using namespace bedplate;
 using namespace bedplate::test;
 
+namespace {
+
+// A queue that is nobody's.
+struct LoneQueue {
+  static constexpr uint32_t kCount = 16;
+  static constexpr uint32_t kKey = 7;
+
+  explicit LoneQueue(VerbsRig& rig, uint32_t wrong_by = 0, DatagramCounters* counters = nullptr)
+      : domain(rig.device().domain()), port(rig.device().port()) {
+    constexpr uint64_t kBytes = DatagramQueue::memory_bytes(kCount);
+    memory.reset(static_cast<std::byte*>(std::aligned_alloc(4096, kBytes)));
+    key = VerbsDevice::local_key(rig.keys().key(memory.get(), kBytes).key);
+    completions = ibv_create_cq(rig.device().context(), 64, nullptr, nullptr, 0);
+    CHECK(queue.create({.device = &rig.device(), .completions = completions,
+                        .memory = {memory.get(), kBytes}, .memory_key = key + wrong_by,
+                        .count = kCount, .peer_count_max = 1, .key = kKey,
+                        .counters = counters}).ok());
+  }
+  ~LoneQueue() {
+    queue.destroy();  // before what it completes to
+    ibv_destroy_cq(completions);
+  }
+  // What no DatagramQueue would send, by a queue pair of its own. Returns whether it went.
+  bool send_raw(const DatagramPeer& to, uint32_t bytes) {
+    ibv_qp_init_attr made = {};
+    made.send_cq = made.recv_cq = completions;
+    made.cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1,
+                .max_inline_data = 0};
+    made.qp_type = IBV_QPT_UD;
+    ibv_qp* raw = ibv_create_qp(domain, &made);
+    ibv_qp_attr state = {};
+    state.qp_state = IBV_QPS_INIT;
+    state.port_num = port.port;
+    ibv_modify_qp(raw, &state,
+                  IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
+    state.qp_state = IBV_QPS_RTR;
+    ibv_modify_qp(raw, &state, IBV_QP_STATE);
+    state.qp_state = IBV_QPS_RTS;
+    ibv_modify_qp(raw, &state, IBV_QP_STATE | IBV_QP_SQ_PSN);
+    ibv_ah_attr way = {};
+    way.port_num = port.port;
+    way.is_global = 1;
+    way.grh.dgid = to.gid;
+    way.grh.sgid_index = port.gid_index;
+    way.grh.hop_limit = 64;
+    ibv_ah* handle = ibv_create_ah(domain, &way);
+    ibv_sge piece = {reinterpret_cast<uintptr_t>(memory.get()), bytes, key};
+    ibv_send_wr request = {};
+    request.opcode = IBV_WR_SEND;
+    request.send_flags = IBV_SEND_SIGNALED;
+    request.sg_list = &piece;
+    request.num_sge = 1;
+    request.wr.ud = {handle, to.queue, to.key};
+    ibv_send_wr* refused = nullptr;
+    ibv_wc completion = {};
+    const bool is_sent = ibv_post_send(raw, &request, &refused) == 0;
+    while (is_sent && ibv_poll_cq(completions, 1, &completion) == 0) {
+    }
+    ibv_destroy_qp(raw);
+    ibv_destroy_ah(handle);
+    return is_sent && completion.status == IBV_WC_SUCCESS;
+  }
+  // Returns how many have ended.
+  uint32_t poll() {
+    ibv_wc completion = {};
+    uint32_t count = 0;
+    for (; count < 2 * kCount && ibv_poll_cq(completions, 1, &completion) == 1; ++count) {
+      queue.handle(completion, [](uint16_t, AmId, std::span<const std::byte>) {});
+    }
+    return count;
+  }
+
+  struct Freed {
+    void operator()(std::byte* block) const noexcept { std::free(block); }
+  };
+  ibv_pd* domain;
+  const VerbsPort& port;
+  std::unique_ptr<std::byte, Freed> memory;
+  uint32_t key = 0;
+  ibv_cq* completions = nullptr;
+  DatagramQueue queue;
+};
+
+}  // namespace
+
 TEST_GROUP(VerbsDatagrams) {
   std::unique_ptr<VerbsRig> rig;
   Inbox inbox;  // of b
@@ -31,7 +116,7 @@ TEST_GROUP(VerbsDatagrams) {
   SendStatus send(const std::string& text) {
     return rig->a.verbs->send_datagram(rig->a.to("b"), kData, view(text));
   }
-  uint64_t dropped() { return rig->b.verbs->datagram_counters().dropped.read(); }
+  uint64_t strange() { return rig->b.counters.datagrams.strange.read(); }
 };
 
 TEST(VerbsDatagrams, ArriveUpToTheMtu) {
@@ -47,9 +132,9 @@ TEST(VerbsDatagrams, ArriveUpToTheMtu) {
     inbox.payloads.clear();
   }
   CHECK(send(longest + "x") == SendStatus::kTooLong);
-  LONGS_EQUAL(3, rig->a.verbs->datagram_counters().sent.read());
-  LONGS_EQUAL(3, rig->b.verbs->datagram_counters().received.read());
-  LONGS_EQUAL(0, dropped());
+  LONGS_EQUAL(3, rig->a.counters.datagrams.sent.read());
+  LONGS_EQUAL(3, rig->b.counters.datagrams.received.read());
+  LONGS_EQUAL(0, strange() + rig->b.counters.datagrams.malformed.read());
 }
 
 TEST(VerbsDatagrams, ManyArriveWhereThereIsRoomAndTheRestIsLost) {
@@ -102,35 +187,52 @@ TEST(VerbsDatagrams, StrangersAreDroppedAndCounted) {
   if (!start()) BP_SKIP(kNoVerbs);
   // It knows all that can be known of b's queue, which is more than it could.
   const DatagramPeer b = rig->a.verbs->datagram_peer(rig->a.to("b"));
-  const auto bytes = DatagramQueue::memory_bytes(16);
-  auto* memory = static_cast<std::byte*>(std::aligned_alloc(4096, bytes));
-  {
-    const uint32_t key = VerbsDevice::local_key(rig->keys().key(memory, bytes).key);
-    ibv_cq* completions = ibv_create_cq(rig->device().context(), 64, nullptr, nullptr, 0);
-    DatagramQueue stranger;
-    CHECK(stranger.create({.device = &rig->device(), .completions = completions,
-                           .memory = {memory, bytes}, .memory_key = key, .count = 16,
-                           .peer_count_max = 1, .key = 7}).ok());
-    const uint64_t before = dropped();
-    stranger.set_peer(0, b);
-    CHECK(stranger.send(0, kData, view("I am a")) == SendStatus::kDone);
-    CHECK(rig->poll_until([&] { return dropped() == before + 1; }));
-    DatagramPeer elsewhere = b;
-    elsewhere.place = 999;
-    stranger.set_peer(0, elsewhere);
-    CHECK(stranger.send(0, kData, view("nobody's place")) == SendStatus::kDone);
-    CHECK(rig->poll_until([&] { return dropped() == before + 2; }));
-    DatagramPeer keyless = b;
-    keyless.key += 1;
-    stranger.set_peer(0, keyless);
-    CHECK(stranger.send(0, kData, view("the device drops it")) == SendStatus::kDone);
-    CHECK(send("from a") == SendStatus::kDone);  // behind it
-    CHECK(rig->poll_until([&] { return inbox.payloads.size() == 1; }));
-    STRCMP_EQUAL("from a", inbox.payloads[0].c_str());
-    LONGS_EQUAL(before + 2, dropped());
-    // The stranger's queue goes before what it completes to.
-    stranger.destroy();
-    ibv_destroy_cq(completions);
+  LoneQueue stranger(*rig);
+  stranger.queue.set_peer(0, b);
+  CHECK(stranger.queue.send(0, kData, view("I am a")) == SendStatus::kDone);
+  CHECK(rig->poll_until([&] { return strange() == 1; }));
+  DatagramPeer elsewhere = b;
+  elsewhere.place = 999;
+  stranger.queue.set_peer(0, elsewhere);
+  CHECK(stranger.queue.send(0, kData, view("nobody's place")) == SendStatus::kDone);
+  CHECK(rig->poll_until([&] { return strange() == 2; }));
+  DatagramPeer keyless = b;
+  keyless.key += 1;
+  stranger.queue.set_peer(0, keyless);
+  CHECK(stranger.queue.send(0, kData, view("the device drops it")) == SendStatus::kDone);
+  CHECK(send("from a") == SendStatus::kDone);  // behind it
+  CHECK(rig->poll_until([&] { return inbox.payloads.size() == 1; }));
+  STRCMP_EQUAL("from a", inbox.payloads[0].c_str());
+  LONGS_EQUAL(2, strange());
+  LONGS_EQUAL(0, rig->b.counters.datagrams.malformed.read());
+}
+
+TEST(VerbsDatagrams, WhatIsTooShortIsDroppedAndCounted) {
+  if (!start()) BP_SKIP(kNoVerbs);
+  const DatagramPeer b = rig->a.verbs->datagram_peer(rig->a.to("b"));
+  LoneQueue stranger(*rig);
+  CHECK(stranger.send_raw(b, 7));
+  CHECK(rig->poll_until([&] { return rig->b.counters.datagrams.malformed.read() == 1; }));
+  LONGS_EQUAL(0, strange());
+}
+
+// Soft RoCE takes a receive whose key is wrong for a fault of the queue pair, as other devices do
+// with faults of their own.
+TEST(VerbsDatagrams, AQueuePairThatFailsComesBack) {
+  if (!start()) BP_SKIP(kNoVerbs);
+  DatagramCounters counters;
+  LoneQueue failing(*rig, 0x1000, &counters), good(*rig);
+  DatagramPeer there = rig->a.verbs->datagram_peer(rig->a.to("b"));
+  there.queue = failing.queue.number();
+  there.key = LoneQueue::kKey;
+  good.queue.set_peer(0, there);
+  for (uint64_t times = 1; times <= 3; ++times) {
+    CHECK(good.queue.send(0, kData, view("to nobody's memory")) == SendStatus::kDone);
+    CHECK(rig->poll_until([&] {
+      good.poll();
+      CHECK(failing.poll() <= LoneQueue::kCount);  // what came back is not posted, to come back
+      return counters.renewed.read() == times;
+    }));
   }
-  std::free(memory);
+  LONGS_EQUAL(0, counters.received.read());
 }

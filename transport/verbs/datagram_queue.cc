@@ -1,4 +1,4 @@
-// Making it, and connection time.
+// Making it, making it anew, and connection time.
 #include <cerrno>
 #include <cstring>
 
@@ -18,6 +18,7 @@ void DatagramQueue::destroy() noexcept {
 Result<void> DatagramQueue::create(const DatagramQueueOptions& options) noexcept {
   BP_ASSERT(!is_open() && options.memory.size() >= memory_bytes(options.count));
   options_ = options;
+  if (options_.counters == nullptr) options_.counters = &own_counters_;
   peers_ = std::make_unique<Peer[]>(options_.peer_count_max);
   ibv_qp_init_attr attributes = {};
   attributes.send_cq = options_.completions;
@@ -34,8 +35,26 @@ Result<void> DatagramQueue::create(const DatagramQueueOptions& options) noexcept
         .set_cure("have fewer datagrams under way, or none");
   }
   BP_TRY(bring_up());
-  for (uint32_t i = 0; i < options_.count; ++i) post_receive(i);
+  post_receives();
   return {};
+}
+
+void DatagramQueue::post_receives() noexcept {
+  for (uint32_t i = 0; i < options_.count; ++i) post_receive(i);
+}
+
+// It keeps its number, which peers know. Where the device says no it is gone, and so, soon, are all
+// connections.
+void DatagramQueue::renew() noexcept {
+  ibv_qp_attr attributes = {};
+  attributes.qp_state = IBV_QPS_RESET;
+  ibv_modify_qp(queue_pair_, &attributes, IBV_QP_STATE);
+  if (!bring_up().ok()) return;
+  ended_ = next_;
+  taken_back_ = 0;
+  has_failed_ = false;
+  options_.counters->renewed.add(1);
+  post_receives();
 }
 
 Result<void> DatagramQueue::bring_up() noexcept {
@@ -70,16 +89,24 @@ void DatagramQueue::set_peer(uint16_t place, const DatagramPeer& address) noexce
   peer.is_connected = true;
   if (address.queue == 0 || peer.handle != nullptr) return;
   const VerbsPort& port = options_.device->port();
+  peer.handle = make_handle(address, port.gid_index);
+  if (peer.handle != nullptr || !port.is_ethernet) return;
+  const uint8_t index = find_gid_index(options_.device->context(), port);  // it may have moved
+  if (index != port.gid_index) peer.handle = make_handle(address, index);
+}
+
+ibv_ah* DatagramQueue::make_handle(const DatagramPeer& peer, uint8_t gid_index) const noexcept {
+  const VerbsPort& port = options_.device->port();
   ibv_ah_attr attributes = {};
   attributes.port_num = port.port;
-  attributes.dlid = address.lid;
+  attributes.dlid = peer.lid;
   if (port.is_ethernet) {
     attributes.is_global = 1;
-    attributes.grh.dgid = address.gid;
-    attributes.grh.sgid_index = port.gid_index;
+    attributes.grh.dgid = peer.gid;
+    attributes.grh.sgid_index = gid_index;
     attributes.grh.hop_limit = 64;
   }
-  peer.handle = ibv_create_ah(options_.device->domain(), &attributes);
+  return ibv_create_ah(options_.device->domain(), &attributes);
 }
 
 }  // namespace bedplate

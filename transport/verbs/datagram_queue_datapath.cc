@@ -21,7 +21,7 @@ SendStatus DatagramQueue::send(uint16_t place, AmId id,
   if (!peer.is_connected) return SendStatus::kAgain;
   if (peer.address.queue == 0 || peer.handle == nullptr) return SendStatus::kRefused;
   if (payload.size() > bytes_max(place)) return SendStatus::kTooLong;
-  if (next_ - ended_ == options_.count) return SendStatus::kAgain;
+  if (has_failed_ || next_ - ended_ == options_.count) return SendStatus::kAgain;
   std::byte* buffer = send_buffer(next_);
   const DatagramHeader header = {peer.address.own_mark, peer.address.place, id, 0};
   std::memcpy(buffer, &header, sizeof header);
@@ -40,19 +40,22 @@ SendStatus DatagramQueue::send(uint16_t place, AmId id,
   request.wr.ud = {peer.handle, peer.address.queue, peer.address.key};
   ibv_send_wr* refused = nullptr;
   if (ibv_post_send(queue_pair_, &request, &refused) != 0) {
-    counters_.failed.add(1);
+    options_.counters->failed.add(1);
     return SendStatus::kAgain;
   }
   ++next_;
-  counters_.sent.add(1);
+  options_.counters->sent.add(1);
   return SendStatus::kDone;
 }
 
 void DatagramQueue::end_sends(const ibv_wc& completion) noexcept {
   const auto number = static_cast<uint32_t>(completion.wr_id) & (kSendBit - 1);
-  ended_ += ((number - ended_) & (kSendBit - 1)) + 1;
+  const uint32_t before = (number - ended_) & (kSendBit - 1);
+  if (before >= next_ - ended_) return;  // of before the queue pair was renewed
+  ended_ += before + 1;
   if (completion.status == IBV_WC_SUCCESS) return;
-  counters_.failed.add(1);
+  options_.counters->failed.add(1);
+  if (has_failed_) return;
   ibv_qp_attr attributes = {};
   attributes.qp_state = IBV_QPS_RTS;  // after an error it sends nothing until it is told to
   ibv_modify_qp(queue_pair_, &attributes, IBV_QP_STATE);
@@ -61,19 +64,34 @@ void DatagramQueue::end_sends(const ibv_wc& completion) noexcept {
 const std::byte* DatagramQueue::check(const ibv_wc& completion, uint32_t index,
                                       DatagramHeader* header) noexcept {
   const std::byte* data = receive_buffer(index) + kPrefixBytes;
-  if (completion.status == IBV_WC_SUCCESS &&
-      completion.byte_len >= kPrefixBytes + sizeof *header) {
-    std::memcpy(header, data, sizeof *header);
-    if (header->place < options_.peer_count_max && header->zero == 0) {
-      const Peer& peer = peers_[header->place];
-      if (peer.is_connected && completion.src_qp == peer.address.queue &&
-          header->mark == peer.address.peer_mark) {
-        return data + sizeof *header;
-      }
-    }
+  if (completion.byte_len < kPrefixBytes + sizeof *header) {
+    options_.counters->malformed.add(1);
+    return nullptr;
   }
-  counters_.dropped.add(1);
-  return nullptr;
+  std::memcpy(header, data, sizeof *header);
+  const Peer* peer = header->place < options_.peer_count_max ? &peers_[header->place] : nullptr;
+  if (peer == nullptr || !peer->is_connected || completion.src_qp != peer->address.queue ||
+      header->mark != peer->address.peer_mark) {
+    options_.counters->strange.add(1);
+    return nullptr;
+  }
+  if (header->zero != 0) {
+    options_.counters->malformed.add(1);
+    return nullptr;
+  }
+  return data + sizeof *header;
+}
+
+// Of a queue pair in error everything that is posted comes back at once, and would again: so
+// nothing is, until all of it is back.
+void DatagramQueue::take_back() noexcept {
+  if (!has_failed_) {
+    has_failed_ = true;
+    ibv_qp_attr attributes = {};
+    attributes.qp_state = IBV_QPS_ERR;  // also where it was the one receive only
+    ibv_modify_qp(queue_pair_, &attributes, IBV_QP_STATE);
+  }
+  if (++taken_back_ == options_.count) renew();
 }
 
 void DatagramQueue::post_receive(uint32_t index) noexcept {

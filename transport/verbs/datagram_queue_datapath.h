@@ -1,6 +1,6 @@
 // Small datagrams to any peer through one queue pair (UD): no connection to wait for in the device,
 // no window, and no promise. What is lost is lost, and order is chance. What a peer sends that is
-// not connected, or whoever is no peer, is dropped and counted.
+// not connected, or whoever is no peer, is dropped and counted. A queue pair that fails comes back.
 //
 // It is made before the seal, with its buffers in the pool. A peer's address handle is made when
 // its connection comes up, by what it said in the exchange, and kept as long as its address is the
@@ -13,6 +13,7 @@
 
 #include <infiniband/verbs.h>
 
+#include "platform/assert.h"
 #include "platform/counter.h"
 #include "transport/endpoint.h"
 #include "transport/verbs/verbs_device.h"
@@ -44,6 +45,16 @@ constexpr uint32_t datagram_key(uint64_t instance) noexcept {
   return static_cast<uint32_t>(instance >> 32 ^ instance) & 0x7fff'ffff;
 }
 
+// Written by the shard that polls.
+struct DatagramCounters {
+  Counter sent;       // given to the device
+  Counter received;
+  Counter strange;    // dropped: of nobody who is connected here now
+  Counter malformed;  // dropped: from a peer, too short or with a header that is none
+  Counter failed;     // sends that the device did not take, or could not end
+  Counter renewed;    // the queue pair failed and was brought up again; what lay in it is lost
+};
+
 struct DatagramQueueOptions {
   const VerbsDevice* device = nullptr;
   ibv_cq* completions = nullptr;     // room for 2 * count
@@ -52,6 +63,7 @@ struct DatagramQueueOptions {
   uint32_t count = 0;                // sends, and receives, under way; a power of two, 4 or more
   uint32_t peer_count_max = 0;
   uint32_t key = 0;
+  DatagramCounters* counters = nullptr;  // may be nullptr
 };
 
 class DatagramQueue {
@@ -62,12 +74,6 @@ class DatagramQueue {
   static constexpr uint64_t memory_bytes(uint32_t count) noexcept {
     return uint64_t{count} * (kReceiveBytes + kSendBytes);
   }
-  struct Counters {
-    Counter sent;
-    Counter received;
-    Counter dropped;  // of strangers, of peers that are not connected, or malformed
-    Counter failed;   // sends that the device did not take
-  };
 
   DatagramQueue() noexcept = default;
   DatagramQueue(const DatagramQueue&) = delete;
@@ -97,15 +103,16 @@ class DatagramQueue {
   void handle(const ibv_wc& completion, Deliver deliver) noexcept {
     const auto index = static_cast<uint32_t>(completion.wr_id);
     if ((index & kSendBit) != 0) return end_sends(completion);
+    if (BP_UNLIKELY(completion.status != IBV_WC_SUCCESS)) return take_back();
     DatagramHeader header;
     if (const std::byte* body = check(completion, index, &header); body != nullptr) {
-      counters_.received.add(1);
+      options_.counters->received.add(1);
       deliver(header.place, header.am,
               std::span(body, completion.byte_len - kPrefixBytes - sizeof header));
     }
+    if (BP_UNLIKELY(has_failed_)) return take_back();
     post_receive(index);
   }
-  const Counters& counters() const noexcept { return counters_; }
 
  private:
   static constexpr uint32_t kPrefixBytes = 40;  // the GRH, which the device writes before it
@@ -121,6 +128,11 @@ class DatagramQueue {
   };
 
   Result<void> bring_up() noexcept;
+  void post_receives() noexcept;
+  ibv_ah* make_handle(const DatagramPeer& peer, uint8_t gid_index) const noexcept;
+  // A receive that is not posted again: the queue pair has failed. With the last it comes back.
+  void take_back() noexcept;
+  void renew() noexcept;
   // The payload, if a peer sent it; else it is counted.
   const std::byte* check(const ibv_wc& completion, uint32_t index,
                          DatagramHeader* header) noexcept;
@@ -140,7 +152,9 @@ class DatagramQueue {
   // Numbers of sends; they wrap.
   uint32_t next_ = 0;
   uint32_t ended_ = 0;
-  Counters counters_;
+  uint32_t taken_back_ = 0;
+  bool has_failed_ = false;
+  DatagramCounters own_counters_;
 };
 
 }  // namespace bedplate

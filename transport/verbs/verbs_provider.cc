@@ -251,7 +251,8 @@ Result<void> VerbsProvider::make_queues() {
                             .memory_key = memory_key_,
                             .count = shape.datagram_count,
                             .peer_count_max = shape.peer_count_max,
-                            .key = datagram_key(instance_)});
+                            .key = datagram_key(instance_),
+                            .counters = &options_.counters->datagrams});
 }
 
 Result<void> VerbsProvider::make_endpoints() {

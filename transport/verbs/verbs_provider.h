@@ -73,6 +73,7 @@ struct VerbsCounters {
   Counter cut_off;
   Counter landed;      // bytes copied through the landing zones
   Counter nudged;      // requests posted only because none had ended for a while
+  DatagramCounters datagrams;
 };
 
 struct VerbsProviderOptions {
@@ -128,9 +129,6 @@ class VerbsProvider final : public Provider {
                            std::span<const std::byte> payload) noexcept;
   // How much one may have; 0: none can be sent now.
   uint32_t datagram_bytes_max(const Endpoint& to) const noexcept;
-  const DatagramQueue::Counters& datagram_counters() const noexcept {
-    return datagrams_.counters();
-  }
   // Where those to `to` are received. Requires: it is connected.
   DatagramPeer datagram_peer(const Endpoint& to) const noexcept;
 
