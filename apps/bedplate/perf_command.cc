@@ -61,6 +61,18 @@ Result<std::vector<uint64_t>> read_sizes(const std::string& text) {
   return sizes;
 }
 
+// Options of another WHAT are a misunderstanding.
+Result<void> check_options(const Arguments& arguments, std::span<const char* const> known) {
+  const std::string& what = arguments.operands[0];
+  for (const Arguments::Option& option : arguments.options) {
+    if (std::find(known.begin(), known.end(), option.name) != known.end()) continue;
+    return bad_value(option.name.c_str(), option.value,
+                     ("perf " + what + " has no such option").c_str(),
+                     what == "serve" ? "give it to the side that measures" : "leave it out");
+  }
+  return {};
+}
+
 Result<PerfSideOptions> read_side(const Arguments& arguments) {
   PerfSideOptions options;
   options.device = arguments.value("--device");
@@ -134,6 +146,8 @@ Result<std::vector<uint64_t>> choose_sizes(const Arguments& arguments, const Per
 }
 
 Result<void> serve(const Arguments& arguments) {
+  static constexpr const char* kOptions[] = {"--device", "--port"};
+  BP_TRY(check_options(arguments, kOptions));
   auto options = read_side(arguments);
   if (!options.ok()) return options.error();
   options.value().is_server = true;
@@ -184,6 +198,8 @@ Result<void> measure(const Arguments& arguments) {
 }
 
 Result<void> measure_registration(const Arguments& arguments) {
+  static constexpr const char* kOptions[] = {"--device", "--port", "-n", "--size", "--json"};
+  BP_TRY(check_options(arguments, kOptions));
   auto side = read_side(arguments);
   if (!side.ok()) return side.error();
   auto count = read_count(arguments, "-n", 200, 1'000'000);

@@ -10,11 +10,13 @@ namespace {
 constexpr uint32_t kBudget = 64;
 constexpr uint64_t kPatienceNs = 5 * kNsPerSecond;
 constexpr uint64_t kWarmUpCount = 200;  // round trips
+constexpr char kLost[] = "the connection to it was lost";
+constexpr char kDefect[] = "this is a defect: of the device, its driver, or Bedplate";
 
 }  // namespace
 
 PerfClient::PerfClient(PerfSide& side) : side_(side) {
-  for (const AmId id : {kPerfReady, kPerfData, kPerfTally}) {
+  for (const AmId id : {kPerfReady, kPerfData, kPerfTally, kPerfDisplaced}) {
     side.messenger().set_handler(id, {[](void* self, const Message& message) noexcept {
                                         static_cast<PerfClient*>(self)->handle(message);
                                       },
@@ -26,7 +28,7 @@ void PerfClient::handle(const Message& message) noexcept {
   const std::span<const std::byte> payload = message.payload;
   if (message.id == kPerfData) {
     ++received_count_;
-    if (received_count_ <= warm_up_count_) verify(payload, received_count_);
+    if (received_count_ <= warm_up_count_) count_verified(perf_is(payload, received_count_));
     if (payload.size() != bytes_ || !perf_has_come(payload, received_count_)) ++wrong_count_;
   } else if (message.id == kPerfReady && payload.size() == sizeof ready_) {
     std::memcpy(&ready_, payload.data(), sizeof ready_);
@@ -34,6 +36,8 @@ void PerfClient::handle(const Message& message) noexcept {
   } else if (message.id == kPerfTally && payload.size() == sizeof tally_) {
     std::memcpy(&tally_, payload.data(), sizeof tally_);
     has_tally_ = true;
+  } else if (message.id == kPerfDisplaced) {
+    is_displaced_ = true;
   }
 }
 
@@ -44,12 +48,18 @@ Error PerfClient::trouble(const char* answer) const {
   return error.set_cure("look at the other side, and start this one again");
 }
 
+Error PerfClient::trouble(SendStatus status) const {
+  return trouble(status == SendStatus::kGone ? kLost : to_text(status));
+}
+
 template <typename Done>
 Result<void> PerfClient::wait_until(PerfMode mode, Done is_done) {
   Messenger& messenger = side_.messenger();
   while (!is_done()) {
     const bool has_work = messenger.poll(kBudget) > 0;
+    if (is_displaced_) return trouble("it measures with another client now");
     if (has_work) pace_.work_done();
+    else if (is_connected_ && side_.has_lost(*server_)) return trouble(kLost);
     else if (pace_.is_overdue(mode, kPatienceNs)) return trouble("it has been silent for 5 s");
     if (has_work && !pace_.yields(mode)) continue;
     if (!is_done()) pace_.idle(messenger, mode);
@@ -64,7 +74,7 @@ Result<void> PerfClient::send(AmId id, std::span<const std::byte> payload) {
     status = server_->am_send(id, payload);
     return status != SendStatus::kAgain;
   }));
-  if (status != SendStatus::kDone) return trouble(to_text(status));
+  if (status != SendStatus::kDone) return trouble(status);
   return {};
 }
 
@@ -74,8 +84,10 @@ Result<void> PerfClient::connect(const std::string& address) {
   if (!found.ok()) return found.error();
   server_ = found.value();
   // The first message that is accepted says that it is there; one that asks for nothing is ignored.
+  SendStatus status = SendStatus::kAgain;
   auto connected = wait_until(PerfMode::kEvents, [&] {
-    return server_->am_send(kPerfAsk, {}) != SendStatus::kAgain;
+    status = server_->am_send(kPerfAsk, {});
+    return status != SendStatus::kAgain;
   });
   if (!connected.ok()) {
     Error error;
@@ -83,6 +95,8 @@ Result<void> PerfClient::connect(const std::string& address) {
     error.set_answer("nobody answers within 5 s");
     return error.set_cure("start there: bedplate perf serve %s", address.c_str());
   }
+  if (status != SendStatus::kDone) return trouble(status);
+  is_connected_ = true;
   auto source = server_->expose(side_.source());
   if (!source.ok()) return source.error();
   auto target = server_->expose(side_.target());
@@ -111,7 +125,7 @@ Result<void> PerfClient::ask(const PerfTask& task, uint64_t bytes) {
   const bool is_latency = task.measure == PerfMeasure::kLatency;
   warm_up_count_ = is_latency ? kWarmUpCount : 1;
   received_count_ = verified_count_ = wrong_count_ = 0;
-  is_ready_ = has_tally_ = false;
+  is_ready_ = has_tally_ = is_displaced_ = false;
   const std::span<std::byte> source = side_.source().first(bytes);
   const std::span<std::byte> target = side_.target().first(bytes);
   perf_fill(source, 1);
@@ -143,7 +157,9 @@ Result<void> PerfClient::measure_latency(const PerfTask& task, PerfResult* resul
   for (uint64_t number = 1; number <= warm_up_count_; ++number) {
     perf_fill(gets ? target : source, gets ? 0 : number);
     BP_TRY(round_trip(task, number));
-    if (task.operation != PerfOperation::kSend) verify(target, gets ? 1 : number);
+    if (task.operation != PerfOperation::kSend) {
+      count_verified(perf_becomes(target, gets ? 1 : number));
+    }
   }
   uint64_t number = warm_up_count_;
   uint64_t before_ns = monotonic_ns();
@@ -168,8 +184,9 @@ Result<void> PerfClient::round_trip(const PerfTask& task, uint64_t number) {
     }));
   }
   if (BP_UNLIKELY(status != SendStatus::kDone && status != SendStatus::kPending)) {
-    return trouble(to_text(status));
+    return trouble(status);
   }
+  if (BP_UNLIKELY(stream_.failed_count() != 0)) return trouble(kLost);  // of the one before
   switch (task.operation) {
     case PerfOperation::kSend:
       return wait_until(task.mode, [&] { return received_count_ == number; });
@@ -198,16 +215,19 @@ Result<void> PerfClient::measure_bandwidth(const PerfTask& task, PerfResult* res
     }
     return task.count == 0 && monotonic_ns() >= until_ns;
   }));
-  if (status == SendStatus::kGone || status == SendStatus::kRefused) {
-    return trouble(to_text(status));
+  if (status != SendStatus::kDone && status != SendStatus::kPending &&
+      status != SendStatus::kAgain) {
+    return trouble(status);
   }
   BP_TRY(wait_until(task.mode, [&] { return stream_.is_idle(); }));
   // What is sent has come when the server, which gets messages in order, says so.
   if (task.operation == PerfOperation::kSend) BP_TRY(await_tally(task.mode));
   result->elapsed_ns = monotonic_ns() - began_ns;
   result->count = stream_.started_count();
-  if (task.operation == PerfOperation::kGet) verify(side_.target().first(bytes_), 1);
-  return stream_.failed_count() == 0 ? Result<void>() : trouble("operations have failed");
+  if (task.operation == PerfOperation::kGet && stream_.failed_count() == 0) {
+    count_verified(perf_becomes(side_.target().first(bytes_), 1));
+  }
+  return {};
 }
 
 Result<void> PerfClient::await_tally(PerfMode mode) {
@@ -218,19 +238,31 @@ Result<void> PerfClient::await_tally(PerfMode mode) {
 Result<void> PerfClient::end(const PerfTask& task, PerfResult* result) {
   if (!has_tally_) BP_TRY(await_tally(PerfMode::kEvents));
   const bool was_put = task.operation == PerfOperation::kPut && tally_.started_count > 0;
-  if (was_put) verify(side_.target().first(bytes_), 1);
+  if (was_put) count_verified(perf_becomes(side_.target().first(bytes_), 1));
   result->back_count = tally_.started_count;
   result->back_elapsed_ns = tally_.elapsed_ns;
   result->verified_count = verified_count_ + tally_.verified_count;
-  const uint64_t wrong_count = wrong_count_ + tally_.wrong_count;
-  if (wrong_count == 0) return {};
-  char text[96];
-  std::snprintf(text, sizeof text, "%" PRIu64 " messages were not what was sent", wrong_count);
-  return trouble(text).set_cure("this is a defect: of the device, its driver, or Bedplate");
+  return check_ends(task);
 }
 
-void PerfClient::verify(std::span<const std::byte> memory, uint64_t number) noexcept {
-  const bool is_right = perf_becomes(memory, number);
+Result<void> PerfClient::check_ends(const PerfTask& task) const {
+  if (stream_.failed_count() != 0) return trouble(kLost);
+  char text[96];
+  if (const uint64_t count = wrong_count_ + tally_.wrong_count; count != 0) {
+    std::snprintf(text, sizeof text, "%" PRIu64 " messages were not what was sent", count);
+    return trouble(text).set_cure("%s", kDefect);
+  }
+  if (task.operation != PerfOperation::kSend) return {};
+  const uint64_t back_count = task.is_both ? tally_.started_count : received_count_;
+  const uint64_t sent_count = stream_.started_count() + back_count;
+  const uint64_t came_count = tally_.received_count + received_count_;
+  if (came_count == sent_count) return {};
+  std::snprintf(text, sizeof text, "%" PRIu64 " messages were sent, and %" PRIu64 " came",
+                sent_count, came_count);
+  return trouble(text).set_cure("%s", kDefect);
+}
+
+void PerfClient::count_verified(bool is_right) noexcept {
   verified_count_ += is_right;
   wrong_count_ += !is_right;
 }

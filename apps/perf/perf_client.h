@@ -53,17 +53,22 @@ class PerfClient {
   Result<void> await_tally(PerfMode mode);
   Result<void> end(const PerfTask& task, PerfResult* result);
   Result<void> send(AmId id, std::span<const std::byte> payload);
-  void verify(std::span<const std::byte> memory, uint64_t number) noexcept;
+  // All that was started has come to a good end, and nothing was lost on the way.
+  Result<void> check_ends(const PerfTask& task) const;
+  void count_verified(bool is_right) noexcept;
 
   // Polls until is_done().
   template <typename Done>
   Result<void> wait_until(PerfMode mode, Done is_done);
   Error trouble(const char* answer) const;
+  Error trouble(SendStatus status) const;
 
   PerfSide& side_;
   PerfPace pace_;
   std::string address_;
   Endpoint* server_ = nullptr;
+  bool is_connected_ = false;  // it has been
+  bool is_displaced_ = false;
   RemoteMemory own_source_;
   RemoteMemory own_target_;
   PerfReady ready_;

@@ -6,6 +6,8 @@
 //     client --stop-->  server
 //     client <--tally-- server    what it has counted and verified
 //
+// A client that asks while another one measures comes in its place; that one is told (displaced).
+//
 // Messages have numbers, from 1; the bytes of each follow from its number, so either side knows
 // what it must have got.
 #pragma once
@@ -29,6 +31,7 @@ inline constexpr AmId kPerfReady = 2;
 inline constexpr AmId kPerfData = 3;
 inline constexpr AmId kPerfStop = 4;
 inline constexpr AmId kPerfTally = 5;
+inline constexpr AmId kPerfDisplaced = 6;
 
 enum class PerfOperation : uint32_t { kSend, kPut, kGet };
 enum class PerfMeasure : uint32_t { kLatency, kBandwidth };
@@ -56,7 +59,7 @@ struct PerfReady {
 struct PerfTally {
   uint64_t started_count = 0;    // by the server: --both
   uint64_t elapsed_ns = 0;
-  uint64_t received_count = 0;
+  uint64_t received_count = 0;   // messages
   uint64_t verified_count = 0;
   uint64_t wrong_count = 0;
 };

@@ -11,6 +11,11 @@ constexpr uint32_t kBudget = 64;
 constexpr uint64_t kColdNs = kNsPerSecond;  // a client that is silent for so long is not polled for
 constexpr uint64_t kColdSleepNs = 100 * kNsPerMs;
 
+bool makes_sense(const PerfAsk& ask) noexcept {
+  return ask.operation <= PerfOperation::kGet && ask.measure <= PerfMeasure::kBandwidth &&
+         ask.bytes != 0 && ask.bytes <= kPerfBytesMax;
+}
+
 }  // namespace
 
 PerfServer::PerfServer(PerfSide& side) : side_(side), echo_(64 * kKiB) {
@@ -57,8 +62,17 @@ void PerfServer::handle(const Message& message) noexcept {
 }
 
 void PerfServer::take_ask(Endpoint& from, const PerfAsk& ask) noexcept {
+  // Of another version it is told ours, of nonsense nothing.
+  if (ask.version != kPerfVersion) {
+    (void)from.am_send(kPerfReady, perf_payload(PerfReady()));
+    return;
+  }
+  if (!makes_sense(ask)) return;
+  if (client_ != nullptr && client_ != &from && state_ != State::kIdle) {
+    (void)client_->am_send(kPerfDisplaced, {});  // or it learns it by our silence
+  }
   state_ = State::kIdle;
-  if (ask.bytes == 0 || ask.bytes > kPerfBytesMax || !expose_to(from)) return;
+  if (!expose_to(from)) return;
   ask_ = ask;
   tally_ = {};
   number_ = 0;
@@ -107,7 +121,7 @@ PerfServer::State PerfServer::state_for(const PerfAsk& ask) const noexcept {
 
 void PerfServer::take_data(std::span<const std::byte> payload) noexcept {
   ++number_;
-  if (number_ <= ask_.warm_up_count) verify(payload, number_);
+  if (number_ <= ask_.warm_up_count) count_verified(perf_is(payload, number_));
   if (payload.size() != ask_.bytes || !perf_has_come(payload, number_)) ++tally_.wrong_count;
   if (state_ != State::kEchoes) return;
   if (client_->am_send(kPerfData, payload) != SendStatus::kAgain) return;
@@ -115,8 +129,7 @@ void PerfServer::take_data(std::span<const std::byte> payload) noexcept {
   echo_.assign(payload.begin(), payload.end());
 }
 
-void PerfServer::verify(std::span<const std::byte> memory, uint64_t number) noexcept {
-  const bool is_right = perf_becomes(memory, number);
+void PerfServer::count_verified(bool is_right) noexcept {
   tally_.verified_count += is_right;
   tally_.wrong_count += !is_right;
 }
@@ -150,7 +163,7 @@ bool PerfServer::answer() noexcept {
   const bool has_come = ask_.operation == PerfOperation::kPut ||
                         (ask_.operation == PerfOperation::kGet && tally_.started_count > 0);
   if (ask_.measure == PerfMeasure::kBandwidth && has_come) {
-    verify(side_.target().first(ask_.bytes), 1);
+    count_verified(perf_becomes(side_.target().first(ask_.bytes), 1));
   }
   state_ = State::kIdle;
   owes_tally_ = client_->am_send(kPerfTally, perf_payload(tally_)) == SendStatus::kAgain;
@@ -163,7 +176,7 @@ bool PerfServer::put_back() noexcept {
   ++number_;
   const std::span<std::byte> source = side_.source().first(ask_.bytes);
   if (number_ <= ask_.warm_up_count) {
-    verify(target, number_);
+    count_verified(perf_becomes(target, number_));
     perf_fill(source, number_);
   } else {
     perf_stamp(source, number_);

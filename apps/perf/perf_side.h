@@ -46,6 +46,9 @@ class PerfSide {
   virtual Messenger& messenger() noexcept = 0;
   // The client's way to the server. It may not be connected yet: then sends say kAgain.
   virtual Result<Endpoint*> connect() = 0;
+  // Whether `other`, which has been there, is known to be gone now. Where nobody can know, its
+  // silence must tell.
+  virtual bool has_lost(const Endpoint& /*other*/) const noexcept { return false; }
 
   // Memory of the pool that the peer may read and write, kPerfBytesMax each: what this side sends
   // from, and where it receives.

@@ -21,21 +21,23 @@ class PerfStream {
   PerfStream(const PerfStream&) = delete;
   PerfStream& operator=(const PerfStream&) = delete;
 
-  // `local`: what is sent or put, or where to get to. Requires: nothing is under way.
+  // `local`: what is sent or put, or where to get to. What is still under way is not counted, but
+  // for is_idle().
   void begin(Endpoint& peer, PerfOperation operation, std::span<std::byte> local,
              const RemoteMemory& remote) noexcept {
     peer_ = &peer;
     operation_ = operation;
     local_ = local;
     remote_ = remote;
-    started_count_ = ended_.count = ended_.failed_count = 0;
+    begun_at_ = started_count_;
+    failed_before_ = ended_.failed_count;
   }
 
   // Starts one, with the next number. Returns what the endpoint said; kDone also for what has come
   // to its end.
   SendStatus start() noexcept {
     SendStatus status = SendStatus::kDone;
-    const uint64_t number = started_count_ + 1;
+    const uint64_t number = started_count() + 1;
     switch (operation_) {
       case PerfOperation::kSend:
         perf_stamp(local_, number);
@@ -49,8 +51,8 @@ class PerfStream {
     return status;
   }
 
-  uint64_t started_count() const noexcept { return started_count_; }
-  uint64_t failed_count() const noexcept { return ended_.failed_count; }
+  uint64_t started_count() const noexcept { return started_count_ - begun_at_; }
+  uint64_t failed_count() const noexcept { return ended_.failed_count - failed_before_; }
   bool is_idle() const noexcept { return ended_.count == started_count_; }
 
  private:
@@ -63,7 +65,9 @@ class PerfStream {
   PerfOperation operation_ = PerfOperation::kSend;
   std::span<std::byte> local_;
   RemoteMemory remote_;
-  uint64_t started_count_ = 0;
+  uint64_t started_count_ = 0;  // ever, as what has ended
+  uint64_t begun_at_ = 0;
+  uint64_t failed_before_ = 0;
   Ended ended_;
 };
 

@@ -23,6 +23,9 @@ class VerbsSide final : public PerfSide {
 
   Messenger& messenger() noexcept override { return messenger_; }
   Result<Endpoint*> connect() override { return messenger_.connect({.name = kPerfServerName}); }
+  bool has_lost(const Endpoint& other) const noexcept override {
+    return !VerbsProvider::is_connected(other);
+  }
 
   Result<void> create(const PerfSideOptions& options) {
     auto opened = VerbsDevice::open({.device = options.device, .port = options.port});

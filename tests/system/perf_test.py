@@ -98,6 +98,18 @@ def a_client_that_was_killed_leaves_the_server_to_the_next(box):
 
 
 @test()
+def a_client_that_comes_in_anothers_place_is_told_to_that_one(box):
+    server = Server(box)
+    first = box.spawn([BEDPLATE, "perf", "send", "-d", "60", "--size", "64", server.address],
+                      "first.log")
+    wait_for(lambda: "99.9 %" in read_text(box.path("first.log")), "the first client")
+    server.measure("send", "-n", "100", "--size", "64")
+    expect(first.wait(20), 1, "the first client's exit code")
+    expect_in(": it measures with another client now; ", read_text(box.path("first.log")), "why")
+    server.stop()
+
+
+@test()
 def what_cannot_be_is_refused_with_the_cure(box):
     server = Server(box)
     address = server.address
@@ -117,6 +129,9 @@ def what_cannot_be_is_refused_with_the_cure(box):
         (["put"], "reading the command line: missing ADDRESS; see: bedplate perf --help"),
         (["jump", address], "there is nothing to measure called jump; see: bedplate perf --help"),
         (["register", address], "register takes no address, but there is "),
+        (["serve", "--bandwidth", address], "reading --bandwidth: perf serve has no such option; "
+                                            "give it to the side that measures"),
+        (["register", "-d", "1"], "reading -d 1: perf register has no such option; leave it out"),
         (["register", "--size", "1000M"], "at most 64 MiB can be; make --size smaller"),
     ]
     for words, message in cases:
