@@ -17,23 +17,27 @@ import modules  # noqa: E402
 import newc  # noqa: E402
 
 KERNEL = os.path.join(ROOT, "build", "kernel")
-TRAFFIC = os.path.join(ROOT, "build", "release", "verbs-traffic")
+PROGRAMS = ["verbs-traffic", "bedplate"]  # of build/release
 MODULES = ["virtio_net", "ib_uverbs", "rdma_ucm", "rdma_rxe"]
 
 
 def make_image(directory):
-    """An image whose first process is host_init, with the program of the traffic."""
+    """An image whose first process is host_init, with PROGRAMS."""
     subprocess.run([os.path.join(ROOT, "scripts", "image", "kernel.sh")], check=True)
     archive = newc.Archive()
     for name in ("bin", "dev", "modules", "proc", "sys"):
         archive.directory(name)
     archive.directory("tmp", 0o1777)
     archive.device("dev/console", 5, 1)
-    stripped = os.path.join(directory, "verbs-traffic")
-    subprocess.run(["strip", "-o", stripped, TRAFFIC], check=True)
     here = os.path.dirname(os.path.abspath(__file__))
-    for name, path in (("init", os.path.join(here, "host_init")), ("bin/busybox", "/bin/busybox"),
-                       ("bin/sh", "/bin/busybox"), ("bin/verbs-traffic", stripped)):
+    files = [("init", os.path.join(here, "host_init")), ("bin/busybox", "/bin/busybox"),
+             ("bin/sh", "/bin/busybox")]
+    for program in PROGRAMS:
+        stripped = os.path.join(directory, program)
+        subprocess.run(["strip", "-o", stripped, os.path.join(ROOT, "build", "release", program)],
+                       check=True)
+        files.append((f"bin/{program}", stripped))
+    for name, path in files:
         with open(path, "rb") as file:
             archive.file(name, file.read(), 0o755)
     paths = modules.load_order(os.path.join(KERNEL, "modules"), MODULES)
@@ -99,6 +103,13 @@ class Host(Machine):
 
     def plug_cable(self):
         self.command("set_link", name="wire", up=True)
+
+    def freeze(self):
+        """Nothing runs there any more, and its time stands still."""
+        self.command("stop")
+
+    def thaw(self):
+        self.command("cont")
 
     def reset(self):
         """As by its button: nobody is told. Returns once it is up again."""

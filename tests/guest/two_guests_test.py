@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 
-from hosts import Hosts
+from hosts import Host, Hosts
 from image import VMLINUX, Image
 from machine import Machine, ROOT
 from runner import Failure, run_tests
@@ -26,8 +26,12 @@ NOTICED_IDLE_SECONDS = 8 + 3  # by the lifeline, without traffic (silence_ns_max
 BACK_SECONDS = STALL_SECONDS + 3 + 3  # from when the network is back
 SETTLED_SECONDS = 3
 
+# docs/perf.md: a side that is silent; beside it, what notices that a connection is lost.
+PERF_SILENT_SECONDS = 5
+
 hosts = None
 LISTEN = "tcp:10.0.0.2:7471"
+PERF = "tcp:10.0.0.2:7472"
 
 
 class Appliance:
@@ -162,6 +166,38 @@ def cable_that_is_pulled_under_traffic():
     check_loans(accounts)
     if accounts[0]["broken"] < 2 or accounts[1]["broken"] < 2 or accounts[0]["gone"] == 0:
         fail(f"the cable was not missed: {accounts}", a, b)
+    if sum(account["lost"] for account in accounts) != 0:
+        fail(f"lost: {accounts}", a, b)
+    say(accounts, "; ".join(times))
+
+
+def hosts_that_are_frozen_under_traffic():
+    """For a moment, which the queue pair bridges; and until the other one has noticed: then the one
+    that was frozen has missed nothing of its own time, and learns that its connection is gone."""
+    a, b = start_both()
+    time.sleep(SETTLED_SECONDS)
+    a.host.freeze()
+    time.sleep(1)
+    a.host.thaw()
+    time.sleep(SETTLED_SECONDS)
+    times = []
+    for victim, other in ((b, a), (a, b)):
+        mark, mark_other = victim.host.mark(), other.host.mark()
+        begin = time.monotonic()
+        victim.host.freeze()
+        other.expect(r"verbs: lost the connection to [ab] at ", NOTICED_SECONDS, mark_other)
+        other.expect(r"^traffic: [ab] is silent$", NOTICED_SECONDS, mark_other)
+        frozen = time.monotonic()
+        victim.host.thaw()
+        victim.expect(r"verbs: connected to [ab] at ", BACK_SECONDS, mark)
+        other.expect(r"^traffic: [ab] is heard", BACK_SECONDS, mark_other)
+        times.append(f"{victim.name} for {frozen - begin:.1f} s: back after "
+                     f"{time.monotonic() - frozen:.1f} s")
+        time.sleep(SETTLED_SECONDS)
+    accounts = settle(a, b)
+    check_loans(accounts)
+    if min(account["broken"] for account in accounts) < 2:
+        fail(f"the frozen host was not missed: {accounts}", a, b)
     if sum(account["lost"] for account in accounts) != 0:
         fail(f"lost: {accounts}", a, b)
     say(accounts, "; ".join(times))
@@ -320,6 +356,95 @@ def peers_that_do_not_answer():
     c.expect(r"looking for RDMA devices: the kernel has none; load the device's module", 5, mark)
 
 
+# ---- bedplate perf ----
+
+
+def serve_perf():
+    """b answers, a measures. Returns both."""
+    a, b, _ = hosts
+    for host in (a, b):
+        host.plug_cable()
+        host.run("killall -KILL verbs-traffic bedplate 2> /dev/null; verbs-traffic device")
+    mark = b.mark()
+    b.run(f"bedplate perf serve {PERF} &")
+    b.expect(rf"^answering at {PERF}$", 20, mark)
+    return a, b
+
+
+def measure(host, words):
+    """What `bedplate perf WORDS --json` reports, as far as it holds for all measurements."""
+    mark = host.mark()
+    if host.run(f"bedplate perf {words} --json {PERF} > /tmp/report && tr -d '\\n' < /tmp/report "
+                "&& echo", 60) != 0:
+        raise host.failure(f"perf {words} failed")
+    report = json.loads(host.expect(r"^(\{.*\})$", 5, mark).group(1))
+    seen = (report["operation"], report["provider"], report["mtu_bytes"], report["address"])
+    if seen != (words.split()[0], "verbs", 1024, PERF) or "rxe0" not in report["device"]:
+        raise Failure(f"{words}: {report}")
+    for result in report["results"]:
+        if result["count"] == 0 or result["verified"] == 0:
+            raise Failure(f"{words}: {result}")
+    return report["results"]
+
+
+def perf_measures_between_hosts():
+    """Figures are there, and agree with one another; how large they are is another matter."""
+    a, b = serve_perf()
+    order = ["min_ns", "median_ns", "p90_ns", "p99_ns", "p99_9_ns", "max_ns"]
+    for operation in ("send", "put", "get"):
+        results = measure(a, f"{operation} -n 50 --size 8,4K")
+        for result, size in zip(results, (8, 4096), strict=True):
+            times = [result[key] for key in order]
+            verified = 200 if operation == "get" else 400  # the warm-up, at who gets something
+            if (result["bytes"], result["count"], result["verified"]) != (size, 50, verified) \
+                    or times != sorted(times) or not 0 < times[0] <= result["mean_ns"] <= times[-1]:
+                raise Failure(f"{operation}: {result}")
+        result, = measure(a, f"{operation} --bandwidth --both -d 1 --size 4K")
+        there = result["count"] / result["elapsed_ns"]
+        back = result["back_count"] / result["back_elapsed_ns"]
+        rate = result["bytes_per_second"] / 4096e9
+        if result["elapsed_ns"] < 1e9 or back == 0 or abs(rate / (there + back) - 1) > 1e-6:
+            raise Failure(f"{operation}, both ways: {result}")
+        print(f"     {operation}: 8 bytes {results[0]['median_ns'] / 1000:.0f} us, both ways "
+              f"{result['bytes_per_second'] / 1e6:.1f} MB/s", flush=True)
+    if measure(a, "send --events -d 1 --size 8")[0]["mean_ns"] == 0:
+        raise Failure("no time passes")
+    mark = a.mark()
+    a.run(f"bedplate perf put --bandwidth -n 20 --size 64K {PERF}")
+    for line in (rf"^put bandwidth, {PERF}$", "^  provider  verbs$", r"^  device    rxe0 ",
+                 r"^ +65536 +20 +\d+\.\d\d +\d+$"):
+        a.expect(line, 5, mark)
+    mark = b.mark()
+    b.run("killall bedplate")
+    mark = a.mark()
+    if a.run(f"bedplate perf put {PERF}", 30) != 1:
+        raise a.failure("it was served by nobody")
+    a.expect(rf"connecting to {PERF}: nobody answers within 5 s; start there: bedplate perf serve "
+             rf"{PERF}$", 5, mark)
+
+
+def perf_ends_when_its_server_vanishes():
+    """Its process, and its host without a word."""
+    for words, vanish, come_back, seconds in (
+            ("send", lambda b: b.run("killall -KILL bedplate"), lambda _: None, 2),
+            ("get", Host.freeze, Host.thaw, NOTICED_IDLE_SECONDS),
+            ("put --bandwidth", Host.freeze, Host.thaw, NOTICED_IDLE_SECONDS)):
+        a, b = serve_perf()
+        mark = a.mark()
+        a.run(f"(bedplate perf {words} -d 300 --size 4K {PERF}; echo perf exits $?) &")
+        a.expect("^ +bytes +count ", 20, mark)
+        time.sleep(1)  # in the middle of it
+        begin = time.monotonic()
+        vanish(b)
+        try:
+            a.expect(r"^perf exits 1$", seconds + PERF_SILENT_SECONDS, mark)
+        finally:
+            come_back(b)
+        print(f"     {words}: ended after {time.monotonic() - begin:.1f} s", flush=True)
+        a.expect(rf"measuring with {PERF}: the connection to it was lost; look at the other side, "
+                 "and start this one again$", 1, mark)
+
+
 # An image whose only business is its peer: to read what that has, or to answer.
 REMOTE_READ = os.path.join(ROOT, "build", "release", "examples", "remote_read")
 IMAGE = """
@@ -380,10 +505,11 @@ rights = ["read", "write"]'''
             raise Failure("\n".join(wrong))
 
 
-TESTS = [cable_that_is_pulled_under_traffic, processes_that_are_killed_and_started_again,
+TESTS = [cable_that_is_pulled_under_traffic, hosts_that_are_frozen_under_traffic, processes_that_are_killed_and_started_again,
          hosts_that_are_reset_under_traffic, host_that_is_reset_while_nobody_sends,
          hostile_host_beside_honest_ones, mtu_that_differs_between_hosts,
          mtu_that_is_smaller_on_the_way, peers_that_do_not_answer,
+         perf_measures_between_hosts, perf_ends_when_its_server_vanishes,
          images_with_a_list_of_peers_read_each_others_memory,
          host_that_loses_power_while_nobody_sends]
 

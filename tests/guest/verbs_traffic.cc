@@ -3,6 +3,7 @@
 //   verbs_traffic talk KEY=VALUE...      an appliance with one peer: traffic that proves itself, in
 //                                        both directions (traffic.h), until it is told to stop
 //   verbs_traffic hostile KEY=VALUE...   a stranger under the name of a listed peer (attacks.h)
+//   verbs_traffic device KEY=VALUE...    only makes `interface` an RDMA device
 //
 //   name=a          its own name                 listen=tcp:10.0.0.1:7471    where it is dialed
 //   peer=b          the peer's                   dial=tcp:10.0.0.2:7471      where the peer listens
@@ -159,11 +160,12 @@ int main(int count, char** words) {
   }
   const std::string what = count > 1 ? words[1] : "";
   if (what == "talk") talk(settings);
-  if (what != "hostile") {
-    std::fprintf(stderr, "usage: verbs_traffic talk|hostile KEY=VALUE...; see its source\n");
+  if (what != "hostile" && what != "device") {
+    std::fprintf(stderr, "usage: verbs_traffic talk|hostile|device KEY=VALUE...; see its source\n");
     return 2;
   }
   const auto device = open_device(settings["interface"]);
+  if (what == "device") return 0;
   KeyTable keys;
   if (auto made = keys.create(process_pool(), *device); !made.ok()) stop_with(made.error());
   AttackOptions options = {.device = device.get(),
