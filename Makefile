@@ -45,7 +45,7 @@ CHECK_SECONDS ?= 900
 check-image: deps ## test in virtual machines, images too (EXTRA_MODULES="xpmem.ko knem.ko")
 	$(Q)$(MAKE) --no-print-directory MODE=release products tests
 	$(Q)EXTRA_MODULES="$(EXTRA_MODULES)" CHECK_END=$$(($$(date +%s) + $(CHECK_SECONDS))) \
-	  CHECK_ONLY='^(guest|verbs|two-guests|image|image-crash)$$' scripts/check.sh
+	  CHECK_ONLY='^(guest|verbs|two-guests|image|image-crash|boot-time)$$' scripts/check.sh
 
 bench: all ## measure against the peers; tables here, JSON in build/bench/
 	$(Q)$(MAKE) --no-print-directory MODE=release products bench-heap

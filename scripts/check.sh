@@ -2,20 +2,21 @@
 # Builds and runs every test, and ends with one line: N passed, N failed, N skipped.
 #
 # Each step prints its own closing line of that form, or counts as one test by its exit code. What
-# a step prints goes to build/check/NAME.log; only a failed one is shown.
+# a step prints goes to build/check/NAME.log; only a failed one is shown. A step has the machine for
+# itself, but for those that say `beside`: two of them run at the same time.
 # CHECK_ONLY=pattern runs the steps whose name matches; FUZZ_SECONDS (60) bounds the fuzzing,
 # SOAK_SECONDS (60) the soak, STRESS_SECONDS (60) the stress of messages.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
 mkdir -p build/check
-passed=0 failed=0 skipped=0 failed_steps=()
+lanes=2 steps=()
 
-step() { # NAME COMMAND...
-  local name=$1 log=build/check/$1.log begin=$SECONDS status=0 line
+# Runs it, shows it in one piece, and leaves its three numbers in build/check/NAME.count.
+run_step() { # NAME COMMAND...
+  local name=$1 log=build/check/$1.log begin=$SECONDS status=0 line p f s
   shift
-  [[ $name =~ ${CHECK_ONLY:-.} ]] || return 0
-  "$@" > "$log" 2>&1 || status=$?
+  "$@" > "$log" 2>&1 < /dev/null || status=$?
   line=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$log" | tail -n 1)
   if [ -n "$line" ]; then
     read -r p _ f _ s _ <<< "$line"
@@ -24,21 +25,46 @@ step() { # NAME COMMAND...
   else
     p=$((status == 0)) f=$((status != 0)) s=0
   fi
-  passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
-  printf '%-28s %4d passed, %d failed, %d skipped  (%d s)\n' "$name" "$p" "$f" "$s" \
-    $((SECONDS - begin))
-  grep -h '^skipped: ' "$log" | sort | uniq -c | sed 's/^/    /'
-  if [ "$f" -ne 0 ]; then
-    failed_steps+=("$log")
-    tail -n 60 "$log" | sed 's/^/    /'
-  fi
+  {
+    flock 9
+    printf '%-28s %4d passed, %d failed, %d skipped  (%d s)\n' "$name" "$p" "$f" "$s" \
+      $((SECONDS - begin))
+    grep -h '^skipped: ' "$log" | sort | uniq -c | sed 's/^/    /'
+    [ "$f" -eq 0 ] || tail -n 60 "$log" | sed 's/^/    /'
+  } 9> build/check/lock
+  echo "$p $f $s" > "build/check/$name.count"
 }
+
+# In a process group of its own, so that it ends as a whole with this script.
+beside() { # NAME COMMAND...
+  [[ $1 =~ ${CHECK_ONLY:-.} ]] || return 0
+  while [ "$(jobs -pr | wc -l)" -ge "$lanes" ]; do wait -n; done
+  rm -f "build/check/$1.count"
+  steps+=("$1")
+  set -m
+  run_step "$@" &
+  set +m
+}
+
+step() { # NAME COMMAND...
+  wait
+  beside "$@"
+  wait
+}
+
+end_steps() {
+  local group
+  for group in $(jobs -pr); do kill -TERM -- "-$group"; done
+  wait
+}
+trap end_steps EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 
 jobs=-j$(nproc)
 step setup scripts/setup.sh
 step mimalloc scripts/mimalloc.sh build/mimalloc
 step layers scripts/layers.sh
-step model tests/model/run.sh
 for mode in release hardened debug asan tsan; do
   step "build-$mode" make --no-print-directory "$jobs" MODE="$mode" products tests
   step "unit-$mode" "build/$mode/bedplate-tests"
@@ -49,14 +75,23 @@ step soak-demand make --no-print-directory SOAK_SECONDS="${SOAK_SECONDS:-60}" so
 step stress make --no-print-directory STRESS_SECONDS="${STRESS_SECONDS:-60}" stress-messages
 step kill make --no-print-directory KILL_ROUNDS=300 kill-members
 step hostile make --no-print-directory MODE=asan HOSTILE_SECONDS=60 hostile-peer
-step fuzz-nbd make --no-print-directory fuzz-run
 step system /usr/bin/python3 tests/system/run.py
-step guest /usr/bin/python3 tests/guest/guest_test.py
-step verbs /usr/bin/python3 tests/guest/verbs_test.py
-step image /usr/bin/python3 tests/guest/image_test.py
-step image-crash /usr/bin/python3 tests/guest/image_crash_test.py
+# Machines are mostly one thread each. Who measures, or has several, comes last and alone.
+beside guest /usr/bin/python3 tests/guest/guest_test.py
+beside image-crash /usr/bin/python3 tests/guest/image_crash_test.py
+beside image /usr/bin/python3 tests/guest/image_test.py
+beside verbs /usr/bin/python3 tests/guest/verbs_test.py
+beside model tests/model/run.sh
+beside fuzz-nbd make --no-print-directory fuzz-run
+step boot-time /usr/bin/python3 tests/guest/boot_time_test.py
 step two-guests /usr/bin/python3 tests/guest/two_guests_test.py
 
-[ ${#failed_steps[@]} -gt 0 ] && printf 'failed: %s\n' "${failed_steps[@]}"
+passed=0 failed=0 skipped=0
+for name in "${steps[@]}"; do
+  # One that ended without a count was killed.
+  read -r p f s 2> /dev/null < "build/check/$name.count" || p=0 f=1 s=0
+  passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+  [ "$f" -eq 0 ] || echo "failed: build/check/$name.log"
+done
 printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
 [ "$failed" -eq 0 ]
