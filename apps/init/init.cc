@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <fcntl.h>
 
 #include <sys/utsname.h>
@@ -33,6 +34,7 @@ namespace {
 
 constexpr const char* kConfigurationPath = "/bedplate.toml";
 constexpr const char* kModulesDirectory = "/modules";
+constexpr long kSentPollNs = 10 * static_cast<long>(kNsPerMs);
 
 double seconds(uint64_t ns) noexcept {
   return static_cast<double>(ns) / static_cast<double>(kNsPerSecond);
@@ -64,6 +66,7 @@ class Init final : public Supervisor {
  private:
   Result<void> read_command_line();
   Result<void> prepare_machine();
+  void wait_until_sent() noexcept;
 
   Supervisor& application_;
   std::string command_line_;
@@ -140,6 +143,7 @@ Result<MachineEnd> Init::run() {
   BP_LOG_INFO("%.3f s after the kernel began, %.3f s after its first process did",
               seconds(ready_ns), seconds(ready_ns - began_ns));
   const int signal_number = appliance.serve_until_signal();
+  wait_until_sent();
   watchdog_.keep_alive();  // the last time: what ends now has all of its patience
   if (signal_number == SIGINT) return configuration_.init.on_ctrl_alt_del;
   if (signal_number == SIGTERM) return configuration_.init.on_terminate;
@@ -147,6 +151,27 @@ Result<MachineEnd> Init::run() {
   error.set_doing("serving");
   error.set_answer("a process that had joined failed, as said above, and on_join_failure is stop");
   return error.set_cure("have the process looked at, or set [messages] on_join_failure");
+}
+
+// Of a connection that was closed the kernel still holds what the peer has not taken, and goes on
+// sending it; with the machine it would end, too.
+void Init::wait_until_sent() noexcept {
+  const uint32_t timeout_ms = configuration_.appliance.drain_timeout_ms;
+  const uint64_t deadline_ns = monotonic_ns() + timeout_ms * kNsPerMs;
+  if (const uint64_t bytes = unsent_bytes()) {
+    BP_LOG_INFO("%s: peers have %" PRIu64 " bytes to take, for %u ms at most",
+                configuration_.appliance.name.c_str(), bytes, timeout_ms);
+  }
+  while (const uint64_t bytes = unsent_bytes()) {
+    if (monotonic_ns() >= deadline_ns) {
+      BP_LOG_WARNING("%s: peers have not taken %" PRIu64 " bytes after %u ms, which are lost",
+                     configuration_.appliance.name.c_str(), bytes, timeout_ms);
+      return;
+    }
+    watchdog_.keep_alive();
+    const timespec pause = {0, kSentPollNs};
+    nanosleep(&pause, nullptr);
+  }
 }
 
 Result<void> Init::memory_taken() {

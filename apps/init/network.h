@@ -1,6 +1,7 @@
 // Interfaces, addresses and the way out, as [[network]] says.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "apps/boot/configuration.h"
@@ -12,5 +13,9 @@ namespace bedplate {
 // interfaces whose driver is still looking for them.
 // Errors: the first step that is refused.
 Result<void> bring_networks_up(const std::vector<NetworkSettings>& networks);
+
+// How many bytes the kernel holds that peers of TCP connections have not acknowledged; the end of a
+// connection is one. Allocates nothing.
+uint64_t unsent_bytes() noexcept;
 
 }  // namespace bedplate

@@ -5,7 +5,7 @@ import subprocess
 import tempfile
 
 from machine import ROOT
-from runner import Failure
+from runner import Failure, Skip
 
 MIB = 1 << 20
 BUILD = os.path.join(ROOT, "scripts", "image", "build.py")
@@ -56,6 +56,20 @@ def run(*command):
 
 def build(config, output, *options):
     return run("/usr/bin/python3", BUILD, PROGRAM, config, output, *options)
+
+
+def build_module(directory, name, source):
+    """Builds a module for the image's kernel in `directory`, and returns its path."""
+    with open(os.path.join(ROOT, "build", "kernel", "package"), encoding="ascii") as file:
+        release = file.read().strip().removeprefix("linux-image-")
+    headers = f"/usr/src/linux-headers-{release}"
+    if not os.path.isdir(headers):
+        raise Skip(f"no linux-headers-{release} to build a module with")
+    for file_name, text in ((f"{name}.c", source), ("Makefile", f"obj-m := {name}.o\n")):
+        with open(os.path.join(directory, file_name), "w", encoding="ascii") as file:
+            file.write(text)
+    run("make", "-C", headers, f"M={directory}", "modules")
+    return os.path.join(directory, f"{name}.ko")
 
 
 class Image:

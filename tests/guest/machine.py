@@ -142,6 +142,14 @@ class Machine:
                 after = next(at for at in range(after, len(self.lines))
                              if re.search(pattern, self.lines[at])) + 1
 
+    def expect_status(self, status, seconds=60):
+        """Waits until the monitor says that the machine is `running`, `shutdown`, ..."""
+        deadline = time.monotonic() + seconds
+        while (seen := self.command("query-status")["status"]) != status:
+            if time.monotonic() > deadline:
+                raise self.failure(f"the machine's status is {seen}; expected {status}")
+            time.sleep(0.05)
+
     def expect_end(self, reason, seconds=60, by_watchdog=False):
         """Waits until QEMU ends, and compares why: guest-shutdown, guest-reset, ..., and whether
         it was the watchdog's doing."""
