@@ -23,6 +23,7 @@ constexpr NamedDrill kDrills[] = {{Drill::kAssertion, "assertion"},
                                   {Drill::kFault, "fault"},
                                   {Drill::kOverflow, "overflow"},
                                   {Drill::kHang, "hang"},
+                                  {Drill::kHangDeaf, "hang-deaf"},
                                   {Drill::kHangControl, "hang-control"},
                                   {Drill::kTerminate, "terminate"},
                                   {Drill::kChildren, "children"}};
@@ -37,8 +38,16 @@ constinit Timer the_timer = {};
   return depth < 0 ? 0 : fill_stack(depth & 1) + frame[0];
 }
 
-[[noreturn]] void hang() noexcept {
+[[noreturn, gnu::noinline]] void hang() noexcept {
+  BP_LOG_WARNING("drill: hanging");
   for (;;) cpu_relax();
+}
+
+[[noreturn]] void hang_deaf() noexcept {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  hang();
 }
 
 // Some are orphans, which the kernel gives to the first process.
@@ -65,6 +74,7 @@ void drill_now(void*) noexcept {
     case Drill::kFault: *reinterpret_cast<volatile int*>(uintptr_t{0x1000}) = 1; break;
     case Drill::kOverflow: fill_stack(0); break;
     case Drill::kHang: hang(); break;
+    case Drill::kHangDeaf: hang_deaf(); break;
     case Drill::kTerminate: kill(getpid(), SIGTERM); break;
     case Drill::kChildren: leave_children(); break;
   }
@@ -85,8 +95,8 @@ Result<Drill> parse_drill(const std::optional<std::string>& text) noexcept {
   Error error;
   error.set_doing("reading bedplate.drill on the kernel's command line");
   error.set_answer("there is no drill \"%.32s\"", text->c_str());
-  return error.set_cure("write assertion, boot, fault, overflow, hang, hang-control, "
-                       "terminate or children, or leave it out");
+  return error.set_cure("write assertion, boot, fault, overflow, hang, hang-deaf, "
+                       "hang-control, terminate or children, or leave it out");
 }
 
 void drill_boot(Drill drill) noexcept {

@@ -18,13 +18,14 @@ enum class Drill {
   kFault,        // a store to nowhere
   kOverflow,     // of a stack
   kHang,         // of the first shard's loop
+  kHangDeaf,     // the same, where no signal reaches it
   kHangControl,  // of the control thread
   kTerminate,    // SIGTERM
   kChildren,     // processes that end, whose parent asks for none
 };
 
-// `text`: assertion, boot, fault, overflow, hang, hang-control, terminate or children; without it,
-// none. Errors: another word.
+// `text`: assertion, boot, fault, overflow, hang, hang-deaf, hang-control, terminate or children;
+// without it, none. Errors: another word.
 Result<Drill> parse_drill(const std::optional<std::string>& text) noexcept;
 
 // Does what is to be done during the boot.

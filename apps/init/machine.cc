@@ -22,7 +22,7 @@ namespace bedplate {
 
 namespace {
 
-constexpr uint64_t kDeviceWaitNs = 5 * kNsPerSecond;
+constexpr uint64_t kDeviceWaitNs = 10 * kNsPerSecond;
 constexpr long kDevicePollNs = 5 * static_cast<long>(kNsPerMs);
 
 // The kernel hands out hugepages until nothing is left for itself, and then stops for good.

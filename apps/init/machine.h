@@ -18,7 +18,7 @@ inline constexpr const char* kGiveAllRights =
 // to the kernel's log then: no lasting file may take their place. Requires: /dev is mounted.
 void open_missing_streams() noexcept;
 
-// Asks `is_there` again and again, for 5 s at most: a driver may find its device after its module
+// Asks `is_there` again and again, for 10 s at most: a driver may find its device after its module
 // was loaded. Returns the last answer.
 bool wait_for_device(const std::function<bool()>& is_there);
 

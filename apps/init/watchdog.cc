@@ -1,6 +1,9 @@
 #include "apps/init/watchdog.h"
 
+#include <algorithm>
+#include <cerrno>
 #include <cinttypes>
+#include <csignal>
 #include <fcntl.h>
 
 #include <linux/watchdog.h>
@@ -15,6 +18,8 @@ namespace bedplate {
 namespace {
 
 constexpr uint64_t kFeedPeriodNs = 500 * kNsPerMs;
+// Of the device: as the configuration's least.
+constexpr int kTimeoutMinS = 2;
 
 }  // namespace
 
@@ -30,7 +35,9 @@ void Watchdog::loop_made(uint32_t index, EventLoop& loop) {
 }
 
 void Watchdog::loop_begins(uint32_t index) noexcept {
-  if (settings_.enabled) mark(&beats_[index]);
+  if (!settings_.enabled) return;
+  beats_[index].thread.store(gettid(), std::memory_order_relaxed);
+  mark(&beats_[index]);
 }
 
 void Watchdog::mark(void* context) noexcept {
@@ -40,31 +47,50 @@ void Watchdog::mark(void* context) noexcept {
   beat->loop->timers().arm(beat->timer, now + beat->period_ns);
 }
 
+// Drivers round, and some have a timeout that is the hardware's: what counts is what they say.
+Result<void> Watchdog::set_timeout() noexcept {
+  const char* path = settings_.device.c_str();
+  const auto wanted_s = static_cast<int>(settings_.timeout_s);
+  int timeout_s = wanted_s;
+  if (!device_.is_open() ||
+      (ioctl(device_.number(), WDIOC_SETTIMEOUT, &timeout_s) != 0 &&
+       (errno != EOPNOTSUPP || ioctl(device_.number(), WDIOC_GETTIMEOUT, &timeout_s) != 0))) {
+    return error_from_errno("starting the watchdog %s with %d s", path, wanted_s)
+        .set_cure("name its driver in [watchdog], another timeout_s, or set required = false");
+  }
+  if (timeout_s < kTimeoutMinS || 2 * int64_t{timeout_s} < wanted_s) {
+    Error error;
+    error.set_doing("starting the watchdog %s with %d s", path, wanted_s);
+    error.set_answer("it resets the machine after %d s, and cannot be set", timeout_s);
+    return error.set_cure("set timeout_s in [watchdog] to %d, or required = false",
+                          std::max(timeout_s, kTimeoutMinS));
+  }
+  timeout_ns_ = static_cast<uint64_t>(timeout_s) * kNsPerSecond;
+  BP_LOG_INFO("watchdog %s: resets the machine after %d s%s", path, timeout_s,
+              timeout_s == wanted_s ? "" : ", which is its own choice");
+  return {};
+}
+
 Result<void> Watchdog::start() {
   if (!settings_.enabled) return {};
-  const char* path = settings_.device.c_str();
-  device_ = Fd(open(path, O_WRONLY | O_CLOEXEC));
-  int timeout_s = static_cast<int>(settings_.timeout_s);
-  if (!device_.is_open() || ioctl(device_.number(), WDIOC_SETTIMEOUT, &timeout_s) != 0) {
-    Error error = error_from_errno("starting the watchdog %s with %d s", path, timeout_s);
-    error.set_cure("name its driver in [watchdog], another timeout_s, or set required = false");
+  device_ = Fd(open(settings_.device.c_str(), O_WRONLY | O_CLOEXEC));
+  if (auto set = set_timeout(); !set.ok()) {
     stop();
-    if (settings_.required) return error;
-    log_error(error);
+    if (settings_.required) return set;
+    log_error(set.error());
     return {};
   }
   const uint64_t now = monotonic_ns();
   for (uint32_t i = 0; i < beat_count_; ++i) {
     beats_[i].last_ns.store(now, std::memory_order_relaxed);
   }
-  BP_LOG_INFO("watchdog %s: resets the machine after %d s", path, timeout_s);
   return {};
 }
 
 void Watchdog::feed() noexcept {
   const uint64_t now = monotonic_ns();
   if (!device_.is_open() || now - fed_ns_ < kFeedPeriodNs) return;
-  const uint64_t patience_ns = settings_.timeout_s * kNsPerSecond / 2;
+  const uint64_t patience_ns = timeout_ns_ / 2;
   for (uint32_t i = 0; i < beat_count_; ++i) {
     const uint64_t last = beats_[i].last_ns.load(std::memory_order_relaxed);
     if (now < last + patience_ns) continue;
@@ -73,11 +99,24 @@ void Watchdog::feed() noexcept {
                    "%" PRIu64 " s", i, (now - last) / kNsPerSecond);
     }
     is_hungry_ = true;
+    if (now >= last + timeout_ns_) crash_thread_of(i, now);
     return;
   }
   is_hungry_ = false;
   fed_ns_ = now;
   keep_alive();
+}
+
+// The first signal is the thread's, whose stack says where it hangs. Deep in the kernel it takes
+// none: then this thread is still here to crash in its place.
+void Watchdog::crash_thread_of(uint32_t index, uint64_t now_ns) noexcept {
+  if (crashed_ns_ != 0 && now_ns - crashed_ns_ < kFeedPeriodNs) return;
+  const pid_t thread = beats_[index].thread.load(std::memory_order_relaxed);
+  const bool is_deaf = crashed_ns_ != 0 || thread == 0;
+  BP_LOG_ERROR("watchdog: the event loop of shard %u hangs%s", index,
+               is_deaf ? ", and its thread takes no signal" : "");
+  crashed_ns_ = now_ns;
+  tgkill(getpid(), is_deaf ? gettid() : thread, SIGABRT);
 }
 
 void Watchdog::keep_alive() noexcept {

@@ -1,11 +1,17 @@
 // The machine's watchdog (watchdog-api in the kernel's documentation): a device that resets the
 // machine unless it is fed in time. It is fed only while every shard's event loop turns, so a loop
 // that hangs resets the machine, and so does a control thread that does.
+//
+// A reset leaves no record. So half of the device's time before it, the thread that hangs is made
+// to crash (crash.h), which says where it stands and ends the machine as every crash does; the
+// device is there for what hangs on the way. Nobody does this for the control thread.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstdint>
+
+#include <sys/types.h>
 
 #include "apps/boot/configuration.h"
 #include "apps/boot/counters_file.h"
@@ -25,10 +31,12 @@ class Watchdog {
   void loop_made(uint32_t index, EventLoop& loop);
   void loop_begins(uint32_t index) noexcept;
 
-  // Starts the device, with its timeout. Errors: no device, and it is required.
+  // Starts the device, with its timeout; where that is its own affair, with what it has, if that is
+  // half of what was asked for at least. Errors: no such device, and it is required.
   Result<void> start();
 
-  // Feeds it if every loop has marked the time lately. Threads: the control thread.
+  // Feeds it if every loop has marked the time within half of the device's; after all of it,
+  // crashes the thread of the loop. Threads: the control thread.
   void feed() noexcept;
 
   // Feeds it, whatever the loops do. Fit for signal handlers.
@@ -43,15 +51,20 @@ class Watchdog {
     EventLoop* loop = nullptr;
     uint64_t period_ns = 0;
     std::atomic<uint64_t> last_ns{0};  // relaxed: nothing else depends on it
+    std::atomic<pid_t> thread{0};      // relaxed, too; 0: it has not begun
   };
   static void mark(void* beat) noexcept;
+  Result<void> set_timeout() noexcept;
+  void crash_thread_of(uint32_t index, uint64_t now_ns) noexcept;
 
   WatchdogSettings settings_;
   Fd device_;
+  uint64_t timeout_ns_ = 0;  // the device's
   std::array<Beat, kShardCountMax> beats_;
   uint32_t beat_count_ = 0;
   uint64_t fed_ns_ = 0;
   bool is_hungry_ = false;  // and that was logged
+  uint64_t crashed_ns_ = 0;  // when a thread was told to crash
 };
 
 }  // namespace bedplate

@@ -153,6 +153,7 @@ TEST(Init, ADeviceIsWaitedFor) {
 TEST(Init, DrillsAreKnownByName) {
   CHECK(parse_drill(std::nullopt).value() == Drill::kNone);
   CHECK(parse_drill("hang").value() == Drill::kHang);
+  CHECK(parse_drill("hang-deaf").value() == Drill::kHangDeaf);
   CHECK(parse_drill("overflow").value() == Drill::kOverflow);
   STRCMP_CONTAINS("there is no drill \"fire\"; write assertion, boot, fault",
                   text_of(parse_drill("fire").error()).c_str());

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 
-from image import MIB, PROGRAM, VMLINUX, Image, run
+from image import MIB, PROGRAM, VMLINUX, Image, build_module, run
 from machine import Machine
 from runner import Failure, Late, limit, run_tests
 
@@ -52,8 +52,7 @@ def hung_machine_ends_at_the_second_ctrl_alt_del():
     """Without a watchdog it would wait for its shard for ever; the kernel's own end is a reset."""
     with Image(tables='[init]\non_ctrl_alt_del = "power-off"') as image:
         with Machine(image.path, KERNEL=VMLINUX, APPEND="bedplate.drill=hang") as machine:
-            machine.expect(r"a drill is about to begin")
-            time.sleep(3)  # it begins a second later, and says nothing any more
+            machine.expect(r"drill: hanging$")
             machine.press_ctrl_alt_delete()
             machine.expect_lines(r"small: signal 2, draining$", r"not drained after 5000 ms")
             machine.press_ctrl_alt_delete()
@@ -171,15 +170,33 @@ def crash_in_the_boot_ends_as_configured():
 # ---- Hung ----
 
 
-def loop_that_hangs_is_reset_by_the_watchdog():
-    with Image(tables=WATCHDOG) as image:
-        with Machine(image.path, "-device", "i6300esb", KERNEL=VMLINUX,
-                     APPEND="bedplate.drill=hang") as machine:
+def loop_that_hangs_leaves_a_record():
+    """Before the watchdog resets the machine, which would leave none: which loop, and where."""
+    with Image(tables=WATCHDOG + '[crash]\ndrivers = ["ramoops"]') as image:
+        with Machine(image.path, "-device", "i6300esb", reboots=True, KERNEL=VMLINUX,
+                     APPEND=f"bedplate.drill=hang {RAMOOPS}") as machine:
+            machine.expect(r"watchdog /dev/watchdog: resets the machine after 4 s$")
+            expect_record(
+                machine, r"watchdog: not fed any more: the event loop of shard 0 has not turned",
+                r"watchdog: the event loop of shard 0 hangs$",
+                r"crash: signal 6 \(ABRT\) in thread main, build [0-9a-f]{40}$", function="drill_now")
             machine.expect_lines(
-                r"watchdog /dev/watchdog: resets the machine after 4 s$",
-                r"a drill is about to begin",
-                r"watchdog: not fed any more: the event loop of shard 0 has not turned")
-            machine.expect_end("guest-reset", by_watchdog=True)
+                r"record of an earlier crash, dmesg-ramoops-0:$", r"\| warning: drill: hanging$",
+                r"\| error: watchdog: the event loop of shard 0 hangs$",
+                r"\| error: crash: signal 6 \(ABRT\) in thread main, build [0-9a-f]{40}$",
+                r"\| error:   called from /init 0x", after=len(machine.lines))
+
+
+def loop_that_hangs_without_a_signal_leaves_a_record():
+    """Of the thread that noticed: where the other one is, nobody can ask."""
+    with Image(tables=WATCHDOG + '[crash]\naction = "power-off"\ndelay_s = 0') as image:
+        with Machine(image.path, "-device", "i6300esb", KERNEL=VMLINUX,
+                     APPEND="bedplate.drill=hang-deaf") as machine:
+            machine.expect_lines(
+                r"watchdog: the event loop of shard 0 hangs$",
+                r"watchdog: the event loop of shard 0 hangs, and its thread takes no signal$",
+                r"crash: signal 6 \(ABRT\) in thread init, build ", r"crash: power-off in 0 s$")
+            machine.expect_end("guest-shutdown")
 
 
 def control_thread_that_hangs_is_reset_by_the_watchdog():
@@ -215,6 +232,37 @@ def watchdog_that_is_not_required_may_lack_its_chip():
     with Image(tables=tables.format("true")) as image:
         with Machine(image.path, KERNEL=VMLINUX) as machine:
             machine.expect_lines(message, r"the machine ends: reboot in 0 s$")
+
+
+# A watchdog whose time cannot be set; nothing more than that.
+FIXED_WATCHDOG = """
+#include <linux/module.h>
+#include <linux/watchdog.h>
+static int nothing(struct watchdog_device *watchdog) { return 0; }
+static const struct watchdog_info info = {.options = WDIOF_KEEPALIVEPING, .identity = "fixed"};
+static const struct watchdog_ops ops = {.owner = THIS_MODULE, .start = nothing, .stop = nothing};
+static struct watchdog_device fixed = {.info = &info, .ops = &ops, .timeout = 6};
+static int __init begin(void) { return watchdog_register_device(&fixed); }
+module_init(begin);
+MODULE_LICENSE("GPL");
+"""
+
+
+def watchdog_whose_time_cannot_be_set_is_taken_as_it_is():
+    """Unless it is far from what was asked for."""
+    with tempfile.TemporaryDirectory() as work:
+        given = "--module", build_module(work, "fixed", FIXED_WATCHDOG)
+        for tables, lines in [
+                ("[watchdog]\ntimeout_s = 10",
+                 [r"watchdog /dev/watchdog: resets the machine after 6 s, which is its own choice$",
+                  r"bedplate: ready$"]),
+                ("[watchdog]\ntimeout_s = 13\n[crash]\ndelay_s = 0",
+                 [r"starting the watchdog /dev/watchdog with 13 s: it resets the machine after 6 s, "
+                  r"and cannot be set; set timeout_s in \[watchdog\] to 6, or required = false$",
+                  r"the machine ends: reboot in 0 s$"])]:
+            with Image(tables=tables, options=given) as image, \
+                    Machine(image.path, KERNEL=VMLINUX) as machine:
+                machine.expect_lines(*lines)
 
 
 # ---- What is kept of memory ----
@@ -296,10 +344,11 @@ def device_that_comes_late_is_waited_for():
 def machine_that_hangs_is_ended_and_shown():
     with Image() as image:
         try:
-            with limit(20), Machine(image.path, KERNEL=VMLINUX) as machine:
+            with Machine(image.path, KERNEL=VMLINUX) as machine:
                 process = machine.process
                 machine.expect_ready()
-                run("sleep", "1000")
+                with limit(2):
+                    run("sleep", "1000")
         except Late as late:
             if "bedplate: ready" not in "\n".join(late.__notes__):
                 raise Failure("the console was not shown") from late
@@ -314,9 +363,10 @@ TESTS = [sigterm_drains_and_ends_as_configured, hung_machine_ends_at_the_second_
          assertion_is_recorded_and_powers_off, crash_of_one_thread_stops_the_others,
          fault_is_kept_in_pstore_over_a_reboot, fault_is_kept_in_the_firmwares_variables,
          full_stack_is_recorded_and_halts, crash_in_the_boot_ends_as_configured,
-         loop_that_hangs_is_reset_by_the_watchdog,
+         loop_that_hangs_leaves_a_record, loop_that_hangs_without_a_signal_leaves_a_record,
          control_thread_that_hangs_is_reset_by_the_watchdog, loop_that_turns_is_left_alone,
-         watchdog_that_is_not_required_may_lack_its_chip, dump_keeps_what_it_is_told,
+         watchdog_that_is_not_required_may_lack_its_chip,
+         watchdog_whose_time_cannot_be_set_is_taken_as_it_is, dump_keeps_what_it_is_told,
          dump_that_has_no_room_says_so, device_that_comes_late_is_waited_for,
          machine_that_hangs_is_ended_and_shown]
 
