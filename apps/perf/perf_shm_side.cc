@@ -108,6 +108,10 @@ class ShmClient final : public PerfSide {
   }
 
   Result<void> create(const std::string& socket) {
+    if (access(socket.c_str(), F_OK) != 0) {
+      return error_from_errno("connecting to unix:%s", socket.c_str())
+          .set_cure("start there, as the same user: bedplate perf serve unix:%s", socket.c_str());
+    }
     auto joined = JoinedProcess::join(
         {.join = {.socket_path = socket.c_str(), .process = kPerfClientName}, .single_copy = {}});
     if (!joined.ok()) return joined.error();

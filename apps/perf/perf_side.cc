@@ -10,9 +10,13 @@ Result<std::unique_ptr<PerfSide>> PerfSide::open(const PerfSideOptions& options)
   Error error;
   error.kind = ErrorKind::kConfiguration;
   error.set_doing("reading the address %s", options.address.c_str());
+  error.set_cure("write tcp:ADDRESS:PORT, numeric, for verbs, or unix:PATH for shared memory");
   auto parsed = parse_socket_address(options.address);
-  if (!parsed.ok()) {
-    return error.set_answer("%s", parsed.error().answer).set_cure("%s", parsed.error().cure);
+  if (!parsed.ok()) return error.set_answer("%s", parsed.error().answer);
+  const bool is_shared = parsed.value().kind == SocketAddress::Kind::kUnix;
+  if (is_shared && (!options.device.empty() || options.port != 0)) {
+    error.set_answer("it is shared memory, which takes no RDMA device");
+    return error.set_cure("leave out --device and --port, or write tcp:ADDRESS:PORT");
   }
   heap_create();
   boot_segment();
@@ -22,8 +26,7 @@ Result<std::unique_ptr<PerfSide>> PerfSide::open(const PerfSideOptions& options)
     case SocketAddress::Kind::kUnix: return open_shm_side(options);
     case SocketAddress::Kind::kActivation: break;
   }
-  error.set_answer("no service manager passes sockets here");
-  return error.set_cure("write tcp:ADDRESS:PORT for verbs, or unix:PATH for shared memory");
+  return error.set_answer("no service manager passes sockets here");
 }
 
 void PerfSide::choose_pages(uint64_t bytes) {

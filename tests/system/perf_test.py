@@ -125,7 +125,11 @@ def what_cannot_be_is_refused_with_the_cure(box):
         (["put", "--events", address], "reading --events: who is put to gets no event"),
         (["put", "somewhere"], "reading the address somewhere: "),
         (["put", "unix:"], 'reading the address unix:: "unix:" is not a listen address'),
+        (["put", "tcp:here:7471"], "the address is not a numeric one; write tcp:ADDRESS:PORT, "
+                                   "numeric, for verbs, or unix:PATH for shared memory"),
         (["put", "activation:"], "no service manager passes sockets here; write tcp:"),
+        (["put", "--device", "rxe0", address], "it is shared memory, which takes no RDMA device; "
+                                               "leave out --device and --port"),
         (["put"], "reading the command line: missing ADDRESS; see: bedplate perf --help"),
         (["jump", address], "there is nothing to measure called jump; see: bedplate perf --help"),
         (["register", address], "register takes no address, but there is "),
@@ -138,4 +142,5 @@ def what_cannot_be_is_refused_with_the_cure(box):
         expect_in(message, box.bedplate("perf", *words, expect_code=2).stderr, " ".join(words))
     server.stop()
     gone = box.bedplate("perf", "put", address, expect_code=1).stderr
-    expect_in("No such file or directory; start the owner of the pool", gone, "nobody there")
+    expect_in(f"No such file or directory; start there, as the same user: bedplate perf serve "
+              f"{address}", gone, "nobody there")
