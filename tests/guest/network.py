@@ -39,7 +39,7 @@ class Switch:
             # The kernel's own: with settimeout() Python would spin where a queue is full.
             port.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO,
                             struct.pack("ll", 0, int(PATIENCE_SECONDS * 1e6)))
-            self._ports[number] = port
+            self._ports = {**self._ports, number: port}  # threads walk through the old one
             threading.Thread(target=self._forward, args=(number, port), daemon=True).start()
         if os.path.exists(there):
             os.unlink(there)  # of a machine that was here before

@@ -153,7 +153,7 @@ def cable_that_is_pulled_under_traffic():
             patience = NOTICED_IDLE_SECONDS if one is puller else NOTICED_SECONDS
             if seconds > patience:
                 one.expect(r"verbs: lost the connection to [ab] at ", patience, marks[one])
-        time.sleep(begin + seconds - time.monotonic())
+        time.sleep(max(0, begin + seconds - time.monotonic()))
         again = {one: one.host.mark() for one in (a, b)}
         begin = time.monotonic()
         puller.host.plug_cable()
