@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 
+from configuration import smallest
 from runner import Failure, Skip, run_tests
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
@@ -25,18 +26,7 @@ RUN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run.sh")
 # what it logged, each after a line of its own that begins with ==.
 APPLIANCE = """
 cat > /tmp/guest.toml << 'END'
-[appliance]
-name = "guest"
-[pool]
-bytes = "{pool}"
-pages = "{pages}"
-heap_min_bytes = "16 MiB"
-[event_loop]
-sockets = "{sockets}"
-[[shard]]
-name = "main"
-cpu = 0
-{more}
+{configuration}
 END
 {before}
 /bedplate run /tmp/guest.toml > /tmp/log 2>&1 &
@@ -92,7 +82,8 @@ bytes = "{volume}"
 
 def run_appliance(append, pool="64 MiB", pages="2 MiB", sockets="io_uring", more="", before="",
                   **machine):
-    script = APPLIANCE.format(pool=pool, pages=pages, sockets=sockets, more=more, before=before)
+    script = APPLIANCE.format(before=before, configuration=smallest(
+        "guest", pool, sockets, in_pool=f'pages = "{pages}"', more=more))
     return Guest("/bin/sh", "-c", script, append=append, **machine)
 
 
@@ -142,7 +133,7 @@ def unit_tests_on_this_kernel():
     left_out = "-xsg JoinMany -xsn ParentsTrafficIsWholeThroughoutManyForks"
     users = "mkdir -p /etc && echo root:x:0:0:root:/:/bin/sh > /etc/passwd"
     guest = Guest("/bin/sh", "-c", f"{users} && /bedplate-tests {left_out}",
-                  append="hugepages=0:64,1:64", nodes=2, memory_mib=2048, seconds=400)
+                  append="hugepages=0:64,1:64", nodes=2, memory_mib=2048, seconds=600)
     guest.expect_exit(0)
     passed = int(guest.expect(r"^(\d+) passed, 0 failed, \d+ skipped$").group(1))
     if passed < 500 or re.search(r"^    NoWayBack\.", guest.output, re.MULTILINE):
@@ -258,7 +249,7 @@ def verbs_over_soft_roce():
     guest = Guest("/bin/sh", "-c",
                   "/bedplate-tests -g Verbs -g ConnectionManager -g ProviderConformance && "
                   "/bedplate doctor",
-                  modules=VERBS_MODULES, seconds=240)
+                  modules=VERBS_MODULES, seconds=400)
     guest.expect_exit(0)
     passed = int(guest.expect(r"^(\d+) passed, 0 failed, \d+ skipped$").group(1))
     if passed < 40 or "no RDMA device" in guest.output:

@@ -4,6 +4,7 @@ import os
 import subprocess
 import tempfile
 
+from configuration import smallest
 from machine import ROOT
 from runner import Failure, Skip
 
@@ -16,20 +17,8 @@ VMLINUX = os.path.join(ROOT, "build", "kernel", "vmlinux")
 # A backstop for what is run to its end: most takes seconds.
 RUN_SECONDS = 180
 
-# The smallest that serves.
-SMALL = """
-[appliance]
-name = "small"
-[pool]
-bytes = "{pool}"
-pages = "{pages}"
-enforce = "{enforce}"
-heap_min_bytes = "16 MiB"
-[event_loop]
-sockets = "epoll"
-[[shard]]
-name = "main"
-cpu = 0
+# What makes the smallest one serve.
+BLOCKD = """
 {shards}
 [blockd]
 listen = [{listen}]
@@ -40,6 +29,14 @@ name = "ram0"
 bytes = "8 MiB"
 {tables}
 """
+
+
+def small(tables, pool="48 MiB", pages="2 MiB", enforce="kernel", shards="", blockd="",
+          listen='"tcp:127.0.0.1:10809"'):
+    """The smallest that serves, with `tables` behind it."""
+    more = BLOCKD.format(shards=shards, listen=listen, blockd=blockd, tables=tables)
+    return smallest("small", pool, in_pool=f'pages = "{pages}"\nenforce = "{enforce}"', more=more)
+
 
 
 def run(*command):
@@ -80,9 +77,7 @@ class Image:
         if config is None:
             config = os.path.join(self._work.name, "image.toml")
             with open(config, "w", encoding="utf-8") as file:
-                file.write(SMALL.format(tables=tables, **{
-                    "pool": "48 MiB", "pages": "2 MiB", "enforce": "kernel", "shards": "",
-                    "blockd": "", "listen": '"tcp:127.0.0.1:10809"', **settings}))
+                file.write(small(tables, **settings))
             options = ("--level", "1", *options)
         self.path = os.path.join(self._work.name, "image")
         self.log = build(config, self.path, *options)

@@ -128,6 +128,12 @@ def fault_is_kept_in_pstore_over_a_reboot():
                 r"\| build [0-9a-f]{40} is the first process", r"\| small: pool of 48 MiB sealed",
                 r"\| error: crash: signal 11 \(SEGV\)", r"\| error:   called from /init 0x",
                 after=len(machine.lines))
+            # It crashes again: of both records only the new one is still there.
+            begin = len(machine.lines)
+            machine.expect_lines(r"crash: reboot in 0 s$", r"records of crashes: ", after=begin)
+            shown = [line for line in machine.lines[begin:] if "record of an earlier" in line]
+            if len(shown) != 1:
+                raise machine.failure(f"records that are there after the second crash: {shown}")
 
 
 def fault_is_kept_in_the_firmwares_variables():

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 
-from image import BUILD, DEMO, MIB, ROOT, VMLINUX, Image, build_module, run
+from image import BUILD, DEMO, MIB, PROGRAM, ROOT, VMLINUX, Image, build_module, run
 from machine import Machine
 from runner import Failure, run_tests
 
@@ -87,17 +87,20 @@ def a_wrong_configuration_makes_no_image():
 
 def what_is_too_large_makes_no_image():
     with tempfile.TemporaryDirectory() as work:
-        module = os.path.join(work, "large.ko")
-        with open(module, "wb") as file:
+        large = os.path.join(work, "large.ko")
+        with open(large, "wb") as file:
             file.write(os.urandom(12 * MIB))
-        try:
-            with Image(options=("--module", module)):
-                pass
-        except Failure as failure:
-            if "looking at the size of initramfs.cpio.zst: " in str(failure):
-                return
-            raise
-    raise Failure("built with a module of 12 MiB")
+        program = os.path.join(work, "program")
+        run("objcopy", "--add-section", f".large={large}", PROGRAM, program)
+        for what, arguments in (("initramfs.cpio.zst", (PROGRAM, DEMO, work, "--module", large)),
+                                ("the program, stripped", (program, DEMO, work))):
+            try:
+                run("/usr/bin/python3", BUILD, *arguments, "--level", "1")
+            except Failure as failure:
+                if f"looking at the size of {what}: " in str(failure):
+                    continue
+                raise
+            raise Failure(f"built, although {what} is too large")
 
 
 def clients_write_and_read_and_ctrl_alt_del_drains():

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 
+from configuration import smallest
 from guest_test import RUN, VERBS_MODULES, Guest
 from runner import Failure, run_tests
 
@@ -23,19 +24,7 @@ mkdir -p /etc && printf 'root:x:0:0::/:/bin/sh\nuser:x:1000:1000::/:/bin/sh\n' >
 make_device() { /bedplate-tests -sg VerbsPeers -sn AllThatIsThereIsGood > /dev/null 2>&1; }
 configure() {
   cat > /tmp/$1.toml << END
-[appliance]
-name = "$1"
-[pool]
-bytes = "64 MiB"
-heap_min_bytes = "16 MiB"
-[event_loop]
-sockets = "epoll"
-[[shard]]
-name = "main"
-cpu = 0
-[verbs]
-$2
-END
+""" + smallest("$1", more="[verbs]\n$2") + r"""END
 }
 serve() {
   /bedplate run /tmp/$1.toml > /tmp/$1.log 2>&1 &
@@ -44,7 +33,7 @@ serve() {
 }
 state() { /bedplate stats --json $1 | sed -n 's/.*"state": "\(.*\)".*/\1/p'; }
 until_state() {
-  for i in $(seq 100); do [ "$(state $1)" = "$2" ] && break; sleep 0.1; done
+  for i in $(seq 600); do [ "$(state $1)" = "$2" ] && break; sleep 0.1; done
   echo "== $1: $(state $1)"
 }
 AREA='[[verbs.export]]

@@ -1,0 +1,21 @@
+"""The smallest configuration of an appliance, for tests to add to."""
+
+SMALLEST = """
+[appliance]
+name = "{name}"
+[pool]
+bytes = "{pool}"
+heap_min_bytes = "16 MiB"
+{in_pool}
+[event_loop]
+sockets = "{sockets}"
+[[shard]]
+name = "main"
+cpu = 0
+{more}
+"""
+
+
+def smallest(name, pool="64 MiB", sockets="epoll", in_pool="", more=""):
+    """`in_pool`: further keys of [pool]; `more`: further tables."""
+    return SMALLEST.format(name=name, pool=pool, sockets=sockets, in_pool=in_pool, more=more)
