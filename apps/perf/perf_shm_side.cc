@@ -108,13 +108,14 @@ class ShmClient final : public PerfSide {
   }
 
   Result<void> create(const std::string& socket) {
-    if (access(socket.c_str(), F_OK) != 0) {
-      return error_from_errno("connecting to unix:%s", socket.c_str())
-          .set_cure("start there, as the same user: bedplate perf serve unix:%s", socket.c_str());
-    }
     auto joined = JoinedProcess::join(
         {.join = {.socket_path = socket.c_str(), .process = kPerfClientName}, .single_copy = {}});
-    if (!joined.ok()) return joined.error();
+    if (!joined.ok()) {
+      Error error = joined.error();
+      if (access(socket.c_str(), F_OK) == 0) return error;
+      return error.set_cure("start there, as the same user: bedplate perf serve unix:%s",
+                            socket.c_str());
+    }
     process_ = joined.take();
     const Segment* area = process_pool().find_segment(kAreaOwner);
     if (area == nullptr || area->bytes < 2 * kAreaBytes) {

@@ -110,6 +110,16 @@ def a_client_that_comes_in_anothers_place_is_told_to_that_one(box):
 
 
 @test()
+def a_client_waits_for_its_server(box):
+    address = f"unix:{box.path('perf.sock')}"
+    client = box.spawn([BEDPLATE, "perf", "get", "-n", "10", "--size", "8", address], "client.log")
+    wait_for(lambda: "nanosleep" in read_text(f"/proc/{client.pid}/wchan"), "the client's pause")
+    server = Server(box)
+    expect(client.wait(20), 0, "the client's exit code")
+    server.stop()
+
+
+@test()
 def what_cannot_be_is_refused_with_the_cure(box):
     server = Server(box)
     address = server.address
