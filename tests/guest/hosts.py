@@ -111,6 +111,11 @@ class Host(Machine):
     def thaw(self):
         self.command("cont")
 
+    def restore(self):
+        """As a test that failed may not have left it."""
+        self.thaw()
+        self.plug_cable()
+
     def reset(self):
         """As by its button: nobody is told. Returns once it is up again."""
         before = self.mark()

@@ -60,6 +60,15 @@ class Appliance:
     def expect(self, pattern, seconds, after=None):
         return self.host.expect(pattern, seconds, self.begin if after is None else after)
 
+    def expect_heard(self):
+        """Waits until its peer is not silent."""
+        deadline = time.monotonic() + BACK_SECONDS
+        while self.host.count(r"^traffic: [ab] is silent$", self.begin) >= \
+                self.host.count(r"^traffic: [ab] is heard", self.begin):
+            if time.monotonic() > deadline:
+                raise self.host.failure("its peer is silent")
+            time.sleep(0.05)
+
     def account(self, after):
         return json.loads(self.expect(r"^traffic: account (\{.*\})$", 30, after).group(1))
 
@@ -73,7 +82,7 @@ def appliances():
 def start_both(*more):
     a, b = appliances()
     for one in (a, b):
-        one.host.plug_cable()  # a test that failed may have left it as it was
+        one.host.restore()
         one.kill()
     b.start(*more)
     a.start(*more)
@@ -179,21 +188,23 @@ def hosts_that_are_frozen_under_traffic():
     a.host.freeze()
     time.sleep(1)
     a.host.thaw()
-    time.sleep(SETTLED_SECONDS)
     times = []
     for victim, other in ((b, a), (a, b)):
+        time.sleep(SETTLED_SECONDS)  # soft RoCE that has stopped shows by silence
+        for one in (a, b):
+            one.expect_heard()
         mark, mark_other = victim.host.mark(), other.host.mark()
         begin = time.monotonic()
         victim.host.freeze()
         other.expect(r"verbs: lost the connection to [ab] at ", NOTICED_SECONDS, mark_other)
-        other.expect(r"^traffic: [ab] is silent$", NOTICED_SECONDS, mark_other)
         frozen = time.monotonic()
         victim.host.thaw()
-        victim.expect(r"verbs: connected to [ab] at ", BACK_SECONDS, mark)
-        other.expect(r"^traffic: [ab] is heard", BACK_SECONDS, mark_other)
+        for one, since in ((victim, mark), (other, mark_other)):
+            one.expect(r"verbs: connected to [ab] at ", BACK_SECONDS, since)
+            one.expect_heard()
         times.append(f"{victim.name} for {frozen - begin:.1f} s: back after "
                      f"{time.monotonic() - frozen:.1f} s")
-        time.sleep(SETTLED_SECONDS)
+    time.sleep(SETTLED_SECONDS)
     accounts = settle(a, b)
     check_loans(accounts)
     if min(account["broken"] for account in accounts) < 2:
@@ -363,7 +374,7 @@ def serve_perf():
     """b answers, a measures. Returns both."""
     a, b, _ = hosts
     for host in (a, b):
-        host.plug_cable()
+        host.restore()
         host.run("killall -KILL verbs-traffic bedplate 2> /dev/null; verbs-traffic device")
     mark = b.mark()
     b.run(f"bedplate perf serve {PERF} &")
