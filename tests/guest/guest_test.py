@@ -12,12 +12,15 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 
 from configuration import smallest
-from runner import Failure, Skip, run_tests
+from runner import Failure, Late, Skip, limit, run_tests
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 RUN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run.sh")
@@ -46,13 +49,18 @@ class Guest:
 
     def __init__(self, *command, memory_mib=1024, nodes=1, cpus=1, append="", seconds=120,
                  modules="", files="", qemu=""):
-        run = subprocess.run(
-            [RUN, "--memory", str(memory_mib), "--nodes", str(nodes), "--cpus", str(cpus),
-             "--append", append, "--seconds", str(seconds), "--modules", modules,
-             "--files", files, "--qemu", qemu, "--", *command],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            encoding="utf-8", errors="replace", check=False)
-        self.output, self.exit_code, self.log = run.stdout, run.returncode, run.stderr
+        with subprocess.Popen(
+                [RUN, "--memory", str(memory_mib), "--nodes", str(nodes), "--cpus", str(cpus),
+                 "--append", append, "--seconds", str(seconds), "--modules", modules,
+                 "--files", files, "--qemu", qemu, "--", *command],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                encoding="utf-8", errors="replace") as run:
+            try:
+                self.output, self.log = run.communicate()
+            except BaseException:
+                run.terminate()  # killed, it would leave its machine behind
+                raise
+        self.exit_code = run.returncode
 
     def expect_exit(self, code):
         if self.exit_code != code:
@@ -342,6 +350,32 @@ def guest_that_hangs_is_ended_and_shown():
         raise Failure(f"the kernel's log is not shown\n{guest.log}")
 
 
+def guest_that_is_late_is_ended():
+    """By a limit from outside, as that of all tests: its machine goes, too."""
+    mark = f"bedplate_test={os.getpid()}"
+
+    def runs():
+        return subprocess.run(["pgrep", "-f", f"qemu-system.*{mark}"], stdout=subprocess.DEVNULL,
+                              check=False).returncode == 0
+
+    def end_it():
+        while not runs():
+            time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGALRM)
+
+    try:
+        with limit(120):
+            threading.Thread(target=end_it, daemon=True).start()
+            Guest("/bin/sleep", "1000", append=mark)
+    except Late:
+        for _ in range(200):  # it is told to end, and takes a moment
+            if not runs():
+                return
+            time.sleep(0.1)
+        raise Failure("the machine goes on") from None
+    raise Failure("it ended by itself")
+
+
 def panic_is_no_success():
     Guest("/bin/sh", "-c", "echo c > /proc/sysrq-trigger").expect_exit(125)
 
@@ -359,7 +393,8 @@ def module_that_does_not_load_is_an_error():
         raise Failure(f"no word of the missing file\n{guest.log}")
 
 
-TESTS = [exit_code_and_quoting_survive, guest_that_hangs_is_ended_and_shown, panic_is_no_success,
+TESTS = [exit_code_and_quoting_survive, guest_that_hangs_is_ended_and_shown,
+         guest_that_is_late_is_ended, panic_is_no_success,
          module_that_does_not_load_is_an_error, doctor_names_what_is_missing,
          unit_tests_on_this_kernel, appliance_on_2_mib_pages_with_io_uring,
          appliance_on_2_mib_pages_with_epoll,
