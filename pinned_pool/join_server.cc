@@ -53,8 +53,8 @@ Result<std::unique_ptr<JoinServer>> JoinServer::create(JoinServerOptions options
     server->unused_.push_back(static_cast<uint32_t>(i - 1));
   }
   server->wake_due_ns_.resize(server->roster_->group_count());
-  // Three descriptors for each, and what else this process has open.
-  BP_TRY(allow_open_files(3 * server->connections_.size() + 256));
+  constexpr uint64_t kOthers = 256;  // what else this process has open
+  BP_TRY(allow_open_files(descriptor_count_max(server->roster_->instance_count()) + kOthers));
   auto listener = listen_for_joiners(given.socket_path.c_str());
   if (!listener.ok()) return listener.error();
   server->listener_ = listener.take();

@@ -84,6 +84,12 @@ class JoinServer {
   // Errors: the system's.
   Result<void> serve() noexcept;
 
+  // How many files it may have open for `process_count` that joined: a connection, a pidfd and a
+  // pipe of each, and of those who have not said who they are.
+  static constexpr uint64_t descriptor_count_max(uint64_t process_count) noexcept {
+    return 3 * (process_count + kConnectedCountMax);
+  }
+
   // Ends it: the socket is gone, and every joined process sees that the owner is gone.
   // Threads: not the control thread.
   void stop() noexcept;

@@ -33,16 +33,8 @@ void check_limits(const Configuration& configuration, const AppliancePlan& plan,
   if (auto fits = check_fit(device.kind(), sizes); !fits.ok()) problems->push_back(fits.error());
   const bool uses_windows =
       device.enforces_windows() || (settings.trust_windows && device.has_windows());
-  std::vector<VerbsDemand> demands =
-      VerbsProvider::demands(verbs_shape(settings), device.limits(), uses_windows);
-  uint64_t region_count = 0;
-  for (const VerbsContextPlan& context : plan.verbs) {
-    region_count += context.count * context.region_count;
-  }
-  demands.push_back({"regions, with those of processes that join,",
-                     "lower max_count of [[process]], or have fewer exports", region_count,
-                     static_cast<uint64_t>(device.limits().max_mr)});
-  for (const VerbsDemand& demand : demands) {
+  for (const VerbsDemand& demand :
+       plan_verbs_demands(settings, plan.verbs, device.limits(), uses_windows)) {
     if (auto fits = device.check_demands({&demand, 1}); !fits.ok()) {
       problems->push_back(fits.error());
     }
@@ -55,10 +47,11 @@ Error no_rdma_cm() noexcept {
                 "\"exchange\", at all peers");
 }
 
-Result<std::unique_ptr<VerbsDevice>> open_device(const VerbsSettings& settings) {
+Result<std::unique_ptr<VerbsDevice>> open_device(const VerbsSettings& settings,
+                                                 const std::string& name, uint8_t port) {
   const auto export_count = static_cast<uint32_t>(settings.exports.size());
-  return VerbsDevice::open({.device = settings.device,
-                            .port = settings.port,
+  return VerbsDevice::open({.device = name,
+                            .port = port,
                             .export_count_max = export_count + kOwnExportCount});
 }
 
@@ -79,25 +72,25 @@ void Peers::open(const Configuration& configuration, const AppliancePlan& plan,
   if (!settings.enabled) return;
   name_ = configuration.appliance.name;
   const bool is_by_manager = settings.connect == VerbsConnect::kRdmaCm;
-  if (is_by_manager && access(kManager, R_OK | W_OK) != 0) problems->push_back(no_rdma_cm());
   std::vector<Error> found;
-  auto device = open_device(settings);
+  if (is_by_manager && access(kManager, R_OK | W_OK) != 0) found.push_back(no_rdma_cm());
+  auto device = open_device(settings, settings.device, settings.port);
   if (device.ok()) {
     device_ = device.take();
     check_limits(configuration, plan, *device_, &found);
   } else {
     found.push_back(device.error());
   }
-  if (device_ && settings.listen && !is_by_manager) {
-    Listeners trial;  // an address that is taken is no lack of the machine
+  if (settings.required) problems->insert(problems->end(), found.begin(), found.end());
+  // An address that is taken is no lack of the machine; where there will be no peers it is free to
+  // be anybody's.
+  if (settings.listen && !is_by_manager && (settings.required || found.empty())) {
+    Listeners trial;
     trial.open({*settings.listen}, problems);
   }
   if (found.empty()) return;
   device_.reset();
-  if (settings.required) {
-    problems->insert(problems->end(), found.begin(), found.end());
-    return;
-  }
+  if (settings.required) return;
   for (const Error& error : found) log_error(error);
   BP_LOG_WARNING("%s: there are no peers, as [verbs] required = false allows", name_.c_str());
 }
@@ -130,9 +123,11 @@ Result<void> Peers::connect_all(const Configuration& configuration, PinnedPool& 
                                 EventLoop& loop, PeersCounters& counters) {
   const VerbsSettings& settings = configuration.verbs;
   // Anew: an image's first process has dropped capabilities since open(), and Linux takes no
+  // The same one, which the plan was held against, whatever else there is by now.
+  const VerbsPort chosen = device_->port();
   // requests by write(), as soft RoCE's are, from who has other credentials than when he opened.
   device_.reset();
-  auto device = open_device(settings);
+  auto device = open_device(settings, chosen.device, chosen.port);
   BP_TRY(device);
   device_ = device.take();
   BP_TRY(keys_.create(pool, *device_));

@@ -38,7 +38,8 @@ class Peers final : public PollSource {
             std::vector<Error>* problems);
 
   // Carves what was planned and, where there is a device, opens that anew, with the rights that the
-  // process has by now, and makes all of it; `loop`, which outlasts close(), polls. `counters` outlast this.
+  // process has by now, and makes all of it; `loop`, which outlasts close(), polls. `counters`
+  // outlast this.
   // Requires: open(); `pool` is reserved by the configuration's plan and not sealed; `loop` does
   // not run yet. Errors: the device's, where it is required.
   Result<void> create(const Configuration& configuration, PinnedPool& pool, EventLoop& loop,

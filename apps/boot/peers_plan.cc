@@ -84,4 +84,24 @@ std::vector<VerbsContextPlan> plan_verbs_contexts(const Configuration& configura
   return contexts;
 }
 
+std::vector<VerbsDemand> plan_verbs_demands(const VerbsSettings& settings,
+                                            const std::vector<VerbsContextPlan>& contexts,
+                                            const ibv_device_attr& limits, bool uses_windows) {
+  std::vector<VerbsDemand> demands =
+      VerbsProvider::demands(verbs_shape(settings), limits, uses_windows);
+  uint64_t context_count = 0;
+  uint64_t region_count = 0;
+  for (const VerbsContextPlan& context : contexts) {
+    context_count += context.count;
+    region_count += context.count * context.region_count;
+  }
+  const auto limit = [](int value) { return static_cast<uint64_t>(std::max(value, 0)); };
+  demands.push_back({"regions, with those of processes that join,",
+                     "lower max_count of [[process]], or have fewer exports", region_count,
+                     limit(limits.max_mr)});
+  demands.push_back({"protection domains, with those of processes that join,",
+                     "lower max_count of [[process]]", context_count, limit(limits.max_pd)});
+  return demands;
+}
+
 }  // namespace bedplate

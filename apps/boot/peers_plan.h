@@ -12,8 +12,11 @@
 #include "apps/boot/configuration.h"
 #include "pinned_pool/plan.h"
 
+struct ibv_device_attr;
+
 namespace bedplate {
 
+struct VerbsDemand;
 struct VerbsShape;
 
 // What one kind of process registers with the device of [verbs]. Regions: one for each segment, if
@@ -37,5 +40,11 @@ std::vector<SegmentRequest> plan_peers(const Configuration& configuration);
 // Segments that a process maps read-only are left out: Linux 6.1 cannot pin them.
 std::vector<VerbsContextPlan> plan_verbs_contexts(const Configuration& configuration,
                                                   const PoolPlan& pool);
+
+// What all of it takes of a device with `limits`, each held against its limit: the queues are the
+// appliance's, regions and protection domains those of all contexts, since they are one device's.
+std::vector<VerbsDemand> plan_verbs_demands(const VerbsSettings& settings,
+                                            const std::vector<VerbsContextPlan>& contexts,
+                                            const ibv_device_attr& limits, bool uses_windows);
 
 }  // namespace bedplate

@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "pinned_pool/join_server.h"
 #include "pinned_pool/pinned_pool.h"
 #include "platform/cgroup.h"
 #include "platform/cpu.h"
@@ -21,10 +22,11 @@
 #include "platform/user.h"
 #include "transport/uring/uring_device.h"
 
+#include "transport/verbs/link_exchange.h"
 namespace bedplate {
 namespace {
 
-// Beside connections: listeners, rings, eventfds, memfds, the counters file, standard streams.
+// Beside what is counted: listeners, rings, eventfds, the counters file, standard streams.
 constexpr uint64_t kOtherDescriptors = 64;
 
 // The limit after raising the soft one as far as it goes.
@@ -166,15 +168,29 @@ void check_file_systems(std::vector<Error>* problems) {
   }
 }
 
-void check_descriptors(const Configuration& configuration, std::vector<Error>* problems) {
+uint64_t needed_descriptors(const Configuration& configuration, const AppliancePlan& plan) {
+  uint64_t needed = kOtherDescriptors + plan.pool.segments.size();
+  if (configuration.blockd.enabled) needed += configuration.blockd.max_connections;
+  if (configuration.verbs.enabled) {
+    needed += LinkExchange::socket_count_max(configuration.verbs.max_peers);
+  }
+  if (plan.groups.empty()) return needed;
+  uint64_t process_count = 0;
+  for (const ProcessSettings& process : configuration.processes) process_count += process.max_count;
+  // Segments are opened once more, for those who may only read them.
+  return needed + plan.pool.segments.size() + JoinServer::descriptor_count_max(process_count);
+}
+
+void check_descriptors(const Configuration& configuration, const AppliancePlan& plan,
+                       std::vector<Error>* problems) {
   const uint64_t limit = raised_limit(RLIMIT_NOFILE);
-  const uint64_t needed =
-      kOtherDescriptors + (configuration.blockd.enabled ? configuration.blockd.max_connections : 0);
+  const uint64_t needed = needed_descriptors(configuration, plan);
   if (limit >= needed) return;
   Error error;
   error.set_doing("looking at the limit of open files");
   error.set_answer("%" PRIu64 " are allowed, %" PRIu64 " are needed", limit, needed);
-  error.set_cure("ulimit -n %" PRIu64 ", or make [blockd] max_connections smaller", needed);
+  error.set_cure("ulimit -n %" PRIu64 ", or lower max_connections in [blockd], max_peers in "
+                 "[verbs] or max_count in [[process]]", needed);
   problems->push_back(error);
 }
 
@@ -277,7 +293,7 @@ std::vector<Error> preflight(const Configuration& configuration, const Appliance
   check_cgroups(plan, cgroup_root, &problems);
   check_locked_memory(configuration, plan, &problems);
   check_file_size(plan, &problems);
-  check_descriptors(configuration, &problems);
+  check_descriptors(configuration, plan, &problems);
   check_cores(configuration, &problems);
   check_users(configuration, &problems);
   if (configuration.event_loop.sockets == SocketBackendChoice::kIoUring) {

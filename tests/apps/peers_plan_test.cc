@@ -126,6 +126,34 @@ write = ["export:area"]
   CHECK_EQUAL(3 * worker.locked_bytes, worker.total_bytes());
 }
 
+// The regions of all who use the device, and the queues of the appliance; whatever another device
+// has.
+TEST(PeersPlan, DemandsAreThoseOfOneDevice) {
+  std::string text = file_with_messages("verbs = true\nmax_count = 3\n") + kVerbsLines;
+  text.replace(text.find("members = 2"), 11, "members = 4");
+  const AppliancePlan plan = planned(text);
+  const VerbsSettings settings = parsed(with_pool(text)).verbs;
+  ibv_device_attr limits = {};
+  limits.max_mr = 20;
+  limits.max_pd = 3;
+  limits.max_qp = 1;
+  const auto demand = [&](const std::string& what) {
+    for (const VerbsDemand& one : plan_verbs_demands(settings, plan.verbs, limits, false)) {
+      if (what == one.what) return one;
+    }
+    FAIL(what.c_str());
+    std::abort();
+  };
+  const VerbsDemand regions = demand("regions, with those of processes that join,");
+  LONGS_EQUAL(plan.verbs[0].region_count + 3 * plan.verbs[1].region_count, regions.needed);
+  LONGS_EQUAL(20, regions.limit);
+  const VerbsDemand domains = demand("protection domains, with those of processes that join,");
+  LONGS_EQUAL(4, domains.needed);
+  LONGS_EQUAL(3, domains.limit);
+  LONGS_EQUAL(2, demand("queue pairs").needed);
+  LONGS_EQUAL(1, demand("queue pairs").limit);
+}
+
 TEST(PeersPlan, NobodyElseWritesTheProvidersMemory) {
   STRCMP_CONTAINS("granting verbs to the process worker: its owner alone writes it; name it in read",
                   plan_refusal(file_with_messages("write = [\"verbs\"]\n") + kVerbsLines).c_str());

@@ -61,6 +61,34 @@ TEST(Peers, ADeviceThatIsNotIsALineInTheLog) {
   STRCMP_CONTAINS("demo: there are no peers, as [verbs] required = false allows", text.c_str());
 }
 
+// Nor is what else is missing for them, and an address that is taken by then is no problem.
+TEST(Peers, WhatIsNotRequiredIsNoProblemWhateverIsMissing) {
+  if (has_device) BP_SKIP("there is an RDMA device");
+  const auto taken = listen_at(parse_socket_address("tcp:127.0.0.1:7473").take());
+  CHECK(taken.ok());
+  const std::string listen = "listen = \"tcp:127.0.0.1:7473\"\n";
+  StderrCapture log;
+  LONGS_EQUAL(0, problems_of(file_with_verbs("required = false\n" + listen)).size());
+  const std::string connect = "connect = \"rdma_cm\"\n";
+  LONGS_EQUAL(0, problems_of(file_with_verbs("required = false\n" + connect)).size());
+  STRCMP_CONTAINS("opening /dev/infiniband/rdma_cm, by which [verbs] connect = \"rdma_cm\" works: "
+                  "No such file or directory; load the kernel's module rdma_ucm",
+                  log.text().c_str());
+}
+
+TEST(Peers, AllThatIsMissingIsInOneReport) {
+  if (has_device) BP_SKIP("there is an RDMA device");
+  const auto taken = listen_at(parse_socket_address("tcp:127.0.0.1:7473").take());
+  const auto problems = problems_of(file_with_verbs("listen = \"tcp:127.0.0.1:7473\"\n"));
+  LONGS_EQUAL(2, problems.size());
+  STRCMP_EQUAL("looking for RDMA devices", problems[0].doing);
+  STRCMP_CONTAINS("7473", problems[1].doing);
+  const auto managed = problems_of(file_with_verbs("connect = \"rdma_cm\"\n"));
+  LONGS_EQUAL(2, managed.size());
+  STRCMP_CONTAINS("/dev/infiniband/rdma_cm", managed[0].doing);
+  STRCMP_EQUAL("looking for RDMA devices", managed[1].doing);
+}
+
 // ---- With one ----
 
 TEST_GROUP(VerbsPeers) {

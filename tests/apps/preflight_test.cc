@@ -16,11 +16,13 @@
 #include <unistd.h>
 
 #include "pinned_pool/boot_segment.h"
+#include "pinned_pool/join_server.h"
 #include "platform/cpu.h"
 #include "platform/numa.h"
 #include "tests/support/fake_root.h"
 #include "tests/support/skip.h"
 #include "transport/stream_sockets.h"
+#include "transport/verbs/link_exchange.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -214,11 +216,33 @@ TEST(Preflight, SaysHowManyDescriptorsAreMissing) {
   const auto problems = preflight(configuration, plan);
   LONGS_EQUAL(1, problems.size());
   STRCMP_EQUAL("looking at the limit of open files", problems[0].doing);
-  const std::string answer = std::to_string(files_before.rlim_max) + " are allowed, 2147483712 "
+  const std::string answer = std::to_string(files_before.rlim_max) + " are allowed, 2147483713 "
                              "are needed";
   STRCMP_EQUAL(answer.c_str(), problems[0].answer);
-  STRCMP_EQUAL("ulimit -n 2147483712, or make [blockd] max_connections smaller",
-               problems[0].cure);
+  STRCMP_EQUAL("ulimit -n 2147483713, or lower max_connections in [blockd], max_peers in [verbs] "
+               "or max_count in [[process]]", problems[0].cure);
+}
+
+TEST(Preflight, CountsTheDescriptorsOfPeersAndOfProcessesThatJoin) {
+  configuration.blockd.enabled = true;
+  configuration.blockd.max_connections = 1U << 31;
+  const auto needed = [&] {
+    const auto problems = preflight(configuration, plan);
+    LONGS_EQUAL(1, problems.size());
+    return std::strtoull(std::strstr(problems[0].answer, "allowed, ") + 9, nullptr, 10);
+  };
+  const uint64_t without = needed();
+  configuration.verbs.enabled = true;
+  configuration.verbs.required = false;
+  configuration.verbs.max_peers = 5;
+  const uint64_t with_peers = needed();
+  CHECK_EQUAL(LinkExchange::socket_count_max(5), with_peers - without);
+  ProcessSettings process;
+  process.user = "0";
+  process.max_count = 3;
+  configuration.processes = {process};
+  plan.groups.push_back({"fifo:main", {}});
+  CHECK_EQUAL(1 + JoinServer::descriptor_count_max(3), needed() - with_peers);
 }
 
 TEST(Preflight, SaysHowMuchMemoryMayNotBeLocked) {

@@ -28,7 +28,7 @@ Result<void> LinkExchange::start(const LinkExchangeOptions& options,
   options_ = options;
   links_ = std::move(links);
   dialing_.assign(links_.size(), {});
-  talks_ = std::vector<Talk>(2 * links_.size() + kStrangerCountMax);
+  talks_ = std::vector<Talk>(socket_count_max(links_.size()));
   for (VerbsLink* link : links_) {
     link->exchange = this;
     if (!link->address.has_value()) continue;

@@ -75,6 +75,10 @@ class LinkExchange {
   // Counts the changes of links that a shard must look at. Threads: any.
   uint32_t changes() const noexcept { return changes_.load(std::memory_order_acquire); }
   uint64_t refused_count() const noexcept { return refused_.load(std::memory_order_relaxed); }
+  // How many sockets it may have open: of each peer its lifeline and a call, then strangers.
+  static constexpr uint64_t socket_count_max(uint64_t peer_count) noexcept {
+    return 2 * peer_count + kStrangerCountMax;
+  }
 
  private:
   static constexpr uint32_t kStrangerCountMax = 16;  // sockets that have not said who they are
