@@ -1,5 +1,8 @@
 // What can be said of verbs from outside: how far each connection is, what the device tells.
+#include <string>
+
 #include "tests/support/skip.h"
+#include "tests/support/stderr_capture.h"
 #include "tests/transport/verbs_rig.h"
 
 #include "CppUTest/TestHarness.h"
@@ -28,6 +31,31 @@ TEST(VerbsReport, StatesOfAPeer) {
                                 PeerState::kGivenUp, PeerState::kCutOff}) {
     CHECK(to_text(state)[0] != '\0');
   }
+}
+
+// With its address and the cure; again and again, ever more seldom.
+TEST(VerbsReport, APeerThatDoesNotAnswerIsToldOfNowAndThen) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  VerbsRigOptions options;
+  options.has_b = false;
+  options.address = "tcp:127.0.0.1:1";  // nobody listens there
+  options.timing.backoff_ns_min = options.timing.backoff_ns_max = kNsPerMs;
+  const std::string line = "verbs: connecting to b at tcp:127.0.0.1:1: Connection refused; trying "
+                           "on; see whether it is started and listens there";
+  const auto count_in = [&line](const std::string& text) {
+    uint32_t count = 0;
+    for (size_t at = text.find(line); at != std::string::npos; at = text.find(line, at + 1)) {
+      ++count;
+    }
+    return count;
+  };
+  options.timing.tell_ns_min = 10 * kNsPerMs;
+  StderrCapture log;
+  VerbsRig rig(options);
+  rig.a.to("b");
+  const uint64_t began_ns = monotonic_ns();
+  CHECK(rig.poll_until([&] { return count_in(log.text()) >= 4; }));
+  CHECK(monotonic_ns() - began_ns >= (10 + 20 + 40) * kNsPerMs);
 }
 
 TEST(VerbsReport, TheDevicesEventsAreTaken) {

@@ -200,7 +200,7 @@ void LinkExchange::look_after(VerbsLink& link, uint64_t now_ns) noexcept {
     dial_state.down_since_ns = now_ns;
     dial_state.next_ns = now_ns;
     dial_state.backoff_ns = options_.timing.backoff_ns_min;
-    dial_state.was_told = false;
+    dial_state.tell_ns = dial_state.tell_pause_ns = 0;
   }
   // Where a peer was cut off another instance of it may come up.
   const bool is_cut_off = state == LinkState::kCutOff;
@@ -225,10 +225,13 @@ bool LinkExchange::has_been_of_use(const VerbsLink& link, uint64_t now_ns) const
 
 void LinkExchange::back_off(VerbsLink& link, const char* why, const char* cure) noexcept {
   Dialing& state = dialing(link);
-  if (!state.was_told) {
+  if (const uint64_t now_ns = monotonic_ns(); now_ns >= state.tell_ns) {
     BP_LOG_WARNING("verbs: connecting to %s at %s: %s; trying on; %s", link.name.c_str(),
                    state.address, why, cure);
-    state.was_told = true;
+    const LinkTiming& timing = options_.timing;
+    state.tell_pause_ns =
+        std::clamp(2 * state.tell_pause_ns, timing.tell_ns_min, timing.tell_ns_max);
+    state.tell_ns = now_ns + state.tell_pause_ns;
   }
   delay_next(state);
 }

@@ -31,6 +31,9 @@ struct LinkTiming {
   uint64_t backoff_ns_max = 1'000'000'000;
   uint64_t answer_ns_max = 2'000'000'000;     // for the records of an exchange
   uint64_t give_up_ns = 30'000'000'000;       // then sends say kGone; it is dialed on all the same
+  // That a peer cannot be reached is logged at once, then after this, and twice as long each time.
+  uint64_t tell_ns_min = 60'000'000'000;
+  uint64_t tell_ns_max = 3'600'000'000'000;
   // A TCP lifeline whose other end answers no probe hangs up, a third later at most.
   uint64_t silence_ns_max = 6'000'000'000;
   // Of what was posted nothing has ended for so long: the connection is made anew. A device that
@@ -114,7 +117,8 @@ class LinkExchange {
     uint64_t backoff_ns = 0;
     uint64_t down_since_ns = 0;  // 0: nobody wants it, or it is up and has been of use
     uint64_t up_since_ns = 0;    // 0: it is down
-    bool was_told = false;       // that it cannot be reached, once for each time down
+    uint64_t tell_ns = 0;        // when to say again that it cannot be reached
+    uint64_t tell_pause_ns = 0;  // then; 0: it was not said yet in this time down
     uint64_t cut_instance = 0;
     char address[64] = {};       // that is dialed, for messages
   };
