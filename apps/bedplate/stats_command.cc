@@ -156,20 +156,30 @@ Json verbs_json(const PeersCounters& peers) {
     const auto state = static_cast<PeerState>(peers.peers[i].state.read());
     list.push_back({{"name", peers.peers[i].name.text}, {"state", to_text(state)}});
   }
-  return {{"device", peers.device},
-          {"async_events", peers.async_events.read()},
-          {"exchanges_refused", peers.refused.read()},
-          {"sent", c.sent.read()},
-          {"received", c.received.read()},
-          {"unhandled", c.unhandled.read()},
-          {"resent", c.resent.read()},
-          {"lost", c.lost.read()},
-          {"connected", c.connected.read()},
-          {"broken", c.broken.read()},
-          {"cut_off", c.cut_off.read()},
-          {"landed_bytes", c.landed.read()},
-          {"nudged", c.nudged.read()},
-          {"peers", std::move(list)}};
+  Json json = {{"device", peers.device},
+               {"async_events", peers.async_events.read()},
+               {"exchanges_refused", peers.refused.read()},
+               {"sent", c.sent.read()},
+               {"received", c.received.read()},
+               {"unhandled", c.unhandled.read()},
+               {"resent", c.resent.read()},
+               {"lost", c.lost.read()},
+               {"connected", c.connected.read()},
+               {"broken", c.broken.read()},
+               {"cut_off", c.cut_off.read()},
+               {"landed_bytes", c.landed.read()},
+               {"nudged", c.nudged.read()}};
+  if (peers.has_datagrams != 0) {
+    const DatagramCounters& d = c.datagrams;
+    json["datagrams_sent"] = d.sent.read();
+    json["datagrams_received"] = d.received.read();
+    json["datagrams_strange"] = d.strange.read();
+    json["datagrams_malformed"] = d.malformed.read();
+    json["datagrams_failed"] = d.failed.read();
+    json["datagrams_renewed"] = d.renewed.read();
+  }
+  json["peers"] = std::move(list);
+  return json;
 }
 
 Json blockd_json(const CountersLayout& layout) {

@@ -48,6 +48,9 @@ class Appliance {
   // are set before the shards begin, in Supervisor::about_to_serve.
   // Threads: from about_to_serve() on; what it leads to is the shard's.
   Messenger* peers() noexcept { return peers_.is_there() ? &peers_.messenger() : nullptr; }
+  // What sends these peers datagrams, by VerbsProvider::send_datagram; nullptr where [verbs] has no
+  // `datagrams`, too. Threads: as peers().
+  VerbsProvider* datagrams() noexcept { return peers_.datagrams(); }
   // The memory of [[verbs.export]] `name`, also where nobody can reach it; empty: there is none.
   // Threads: from about_to_serve() on, any.
   std::span<std::byte> exported(std::string_view name) const noexcept {

@@ -153,6 +153,7 @@ struct VerbsSettings {
   uint32_t message_bytes = 4096;
   uint32_t operations = 64;
   uint64_t landing_bytes = kMiB;
+  uint32_t datagrams = 0;
   uint32_t max_peers = 0;  // at least as many as there are peers
   bool trust_windows = false;
   uint32_t back_off_min_ms = 10;

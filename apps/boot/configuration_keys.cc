@@ -245,6 +245,8 @@ constexpr Key kKeys[] = {
      BP_NUMBER(verbs_of(d), operations)},
     {"verbs", "landing_bytes", Type::kSize, "\"1 MiB\"", 4 * kKiB, kGiB / 2,
      Rule::kMultipleOf4KiB, BP_NUMBER(verbs_of(d), landing_bytes)},
+    {"verbs", "datagrams", Type::kInteger, "no datagrams", 4, 4096, Rule::kPowerOfTwo,
+     BP_NUMBER(verbs_of(d), datagrams)},
     {"verbs", "max_peers", Type::kInteger, "as many as are listed", 1, kVerbsPeerCountMax,
      Rule::kNone, BP_NUMBER(verbs_of(d), max_peers)},
     {"verbs", "trust_windows", Type::kBoolean, "false", 0, 0, Rule::kNone,

@@ -84,6 +84,7 @@ struct PeerCounters {
 struct alignas(kCacheLineBytes) PeersCounters {
   char device[160] = {};  // and its port: VerbsPort::text()
   uint32_t peer_count = 0;
+  uint32_t has_datagrams = 0;
   Counter refused;        // exchanges
   Counter async_events;   // of the device
   alignas(kCacheLineBytes) VerbsCounters verbs;  // its shard writes
@@ -122,7 +123,7 @@ struct CountersLayout {
 };
 
 inline constexpr uint64_t kCountersMagic = 0x31'73'74'61'74'73'70'62;  // "bpstats1"
-inline constexpr uint32_t kCountersVersion = 7;
+inline constexpr uint32_t kCountersVersion = 8;
 
 // Finds out whether CountersFile::create would succeed now, and leaves everything as it was.
 Result<void> check_counters_file(const std::string& directory, const std::string& name);

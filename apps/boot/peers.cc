@@ -69,6 +69,7 @@ Error in_pieces(const VerbsDevice& device, uint64_t bytes, uint64_t region_bytes
 void Peers::open(const Configuration& configuration, const AppliancePlan& plan,
                  std::vector<Error>* problems) {
   const VerbsSettings& settings = configuration.verbs;
+  has_datagrams_ = settings.datagrams != 0;
   if (!settings.enabled) return;
   name_ = configuration.appliance.name;
   const bool is_by_manager = settings.connect == VerbsConnect::kRdmaCm;
@@ -170,6 +171,7 @@ Result<void> Peers::create(const Configuration& configuration, PinnedPool& pool,
   }
   counters_ = &counters;
   std::snprintf(counters.device, sizeof counters.device, "%s", device_->port().text().c_str());
+  counters.has_datagrams = has_datagrams_;
   for (size_t i = 0; i < peers_.size(); ++i) counters.peers[i].name = OwnerName(peers_[i].name);
   counters.peer_count = static_cast<uint32_t>(peers_.size());
   messenger_.add_provider(*provider_);

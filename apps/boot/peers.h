@@ -63,6 +63,9 @@ class Peers final : public PollSource {
   const VerbsPort* port() const noexcept { return is_there() ? &device_->port() : nullptr; }
   // With providers for all peers, by their names. Requires: is_there().
   Messenger& messenger() noexcept { return messenger_; }
+  // The same peers by datagrams (VerbsProvider::send_datagram); what they send comes as messages.
+  // nullptr: there are none.
+  VerbsProvider* datagrams() noexcept { return has_datagrams_ ? provider_.get() : nullptr; }
   // The memory of an export; empty: there is none of that name.
   std::span<std::byte> exported(std::string_view name) const noexcept;
 
@@ -83,6 +86,7 @@ class Peers final : public PollSource {
                            PeersCounters& counters);
 
   std::string name_;  // of the appliance
+  bool has_datagrams_ = false;
   std::unique_ptr<VerbsDevice> device_;
   KeyTable keys_;
   std::span<std::byte> memory_;  // the provider's

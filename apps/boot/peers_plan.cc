@@ -57,7 +57,8 @@ VerbsShape verbs_shape(const VerbsSettings& settings) noexcept {
           .window = settings.window,
           .message_bytes = settings.message_bytes,
           .operation_count_max = settings.operations,
-          .landing_bytes = settings.landing_bytes};
+          .landing_bytes = settings.landing_bytes,
+          .datagram_count = settings.datagrams};
 }
 
 std::vector<SegmentRequest> plan_peers(const Configuration& configuration) {

@@ -1,7 +1,8 @@
 // Two appliances over verbs: `remote_read CONFIG` at each side. The one whose configuration has an
 // export "area" answers; the other reads that export, and a block of the answerer's malloc that is
 // lent to it, straight into its own heap, and ends. As the first process of an image
-// (docs/image.md) it reads them once a second instead.
+// (docs/image.md) it reads them once a second instead. Where [verbs] has datagrams, the answerer
+// sends one, too, which may be lost.
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -18,7 +19,7 @@
 using namespace bedplate;
 namespace {
 
-enum : AmId { kAsk = 1, kDescribed, kLent };
+enum : AmId { kAsk = 1, kDescribed, kLent, kNote };
 constexpr uint64_t kShownBytes = 64;
 constexpr uint64_t kLentBytes = 100'000;
 constexpr char kInArea[] = "what the area holds";
@@ -82,6 +83,9 @@ class RemoteRead final : public Supervisor, public PollSource {
                             }, this};
     messenger->set_handler(kDescribed, read);
     messenger->set_handler(kLent, read);
+    messenger->set_handler(kNote, {[](void*, const Message& message) noexcept {
+                                     std::printf("a note of %zu bytes\n", message.payload.size());
+                                   }, nullptr});
     return {};
   }
 
@@ -112,6 +116,9 @@ class RemoteRead final : public Supervisor, public PollSource {
           asker_->am_send(kDescribed, std::as_bytes(std::span(&described.value(), 1)));
       if (status == SendStatus::kAgain) return 0;
       has_described_ = true;
+      if (VerbsProvider* datagrams = appliance_->datagrams()) {
+        (void)datagrams->send_datagram(*asker_, kNote, std::as_bytes(std::span("a loan follows")));
+      }
     }
     auto* block = static_cast<std::byte*>(std::malloc(kLentBytes));
     if (block == nullptr) return forget_asker();

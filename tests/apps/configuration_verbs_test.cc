@@ -21,7 +21,7 @@ TEST_GROUP(ConfigurationVerbs) {};
 TEST(ConfigurationVerbs, AbsentItIsOff) { CHECK(!parsed(file_with({})).verbs.enabled); }
 
 TEST(ConfigurationVerbs, ShortTablesHaveTheDefaults) {
-  STRCMP_CONTAINS(" verbs 1 '' 0 0 tcp:10.0.0.1:7471 0 64 4096 64 1048576 1 0 10 1000 30000 0 '' "
+  STRCMP_CONTAINS(" verbs 1 '' 0 0 tcp:10.0.0.1:7471 0 64 4096 64 1048576 0 1 0 10 1000 30000 0 '' "
                   "'' peer b -",
                   described(parsed(with_peers("[[verbs.peer]]\nname = \"b\"\n"))).c_str());
   LONGS_EQUAL(1, parsed(with("")).verbs.max_peers);
@@ -42,6 +42,7 @@ window = 128
 message_bytes = "8 KiB"
 operations = 9
 landing_bytes = "8 MiB"
+datagrams = 256
 max_peers = 5
 trust_windows = true
 back_off_min_ms = 20
@@ -65,9 +66,9 @@ name = "box"
 bytes = 4096
 rights = ["write"]
 )";
-  STRCMP_CONTAINS(" verbs 0 'mlx5_0' 2 1 unix:/run/verbs.sock 0 128 8192 9 8388608 5 1 20 40 50 1 "
-                  "'rdma_rxe' 'eth0' peer b tcp:[fd00::2]:7471 peer c - export area 16777216 101 0 "
-                  "export box 4096 010 -",
+  STRCMP_CONTAINS(" verbs 0 'mlx5_0' 2 1 unix:/run/verbs.sock 0 128 8192 9 8388608 256 5 1 20 40 "
+                  "50 1 'rdma_rxe' 'eth0' peer b tcp:[fd00::2]:7471 peer c - export area 16777216 "
+                  "101 0 export box 4096 010 -",
                   described(parsed(text)).c_str());
   CHECK(parsed(with("connect = \"rdma_cm\"\n")).verbs.connect == VerbsConnect::kRdmaCm);
 }
@@ -90,6 +91,7 @@ TEST(ConfigurationVerbs, RefusesNumbers) {
                   {"window", 4, 4096, true},
                   {"message_bytes", 256, 65536, true},
                   {"operations", 1, 4096, false},
+                  {"datagrams", 4, 4096, true},
                   {"max_peers", 1, 256, false},
                   {"back_off_max_ms", 10, 600'000, false},
                   {"give_up_ms", 1, 86'400'000, false}};

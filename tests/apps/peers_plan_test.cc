@@ -81,6 +81,23 @@ TEST(PeersPlan, ShapeIsThatOfTheFile) {
   CHECK_EQUAL(usual.landing_bytes, made.landing_bytes);
 }
 
+TEST(PeersPlan, DatagramsHaveMemoryAndAQueuePair) {
+  std::string text = file_with({}) + kVerbsLines;
+  const Configuration without = parsed(with_pool(text));
+  text.insert(text.find("[verbs]") + 8, "datagrams = 256\n");
+  const Configuration with = parsed(with_pool(text));
+  LONGS_EQUAL(256, verbs_shape(with.verbs).datagram_count);
+  CHECK(verbs_memory_bytes(verbs_shape(with.verbs)) ==
+        verbs_memory_bytes(verbs_shape(without.verbs)) + DatagramQueue::memory_bytes(256));
+  CHECK_EQUAL(verbs_memory_bytes(verbs_shape(with.verbs)),
+              segment(planned(text), "verbs").carves[0].bytes);
+  const auto queue_pairs = [](const Configuration& configuration) {
+    return plan_verbs_demands(configuration.verbs, {}, {}, false)[0].needed;
+  };
+  LONGS_EQUAL(2, queue_pairs(without));
+  LONGS_EQUAL(3, queue_pairs(with));
+}
+
 TEST(PeersPlan, AnExportHasPagesOfItsOwn) {
   const AppliancePlan plan = planned(file_with({}) + kVerbsLines + "pages = \"4 KiB\"\n");
   CHECK(segment(plan, "export:area").page == PageSize::k4KiB);

@@ -1,7 +1,7 @@
 // `cpp-peer SOCKET NAME [KIND...]` joins a pool, prints what holds in it as JSON, and leaves. Of
 // single copy it allows the KINDs alone ("none": nothing); without any, what the owner configured.
 // `cpp-peer SOCKET NAME verbs [ADDRESS OWNER]` uses the owner's RDMA device, too; with an ADDRESS
-// it is a peer of the owner there, and sends it a message out of its own heap.
+// it is a peer of the owner there, and sends it a message out of its own heap, and datagrams.
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -35,7 +35,7 @@ bool is_refused(Unmap&& unmap) {
   return is;
 }
 
-constexpr VerbsShape kShape = {.peer_count_max = 1};
+constexpr VerbsShape kShape = {.peer_count_max = 1, .datagram_count = 64};
 
 // The RDMA device, and the owner as a peer, where that is wanted.
 struct Verbs {
@@ -61,15 +61,21 @@ struct Verbs {
     messenger.add_provider(provider);
     return {};
   }
-  // Whether the owner has got it.
+  // Whether the owner has got it. Of datagrams nobody knows.
   bool say_hello() {
     Endpoint& to = *messenger.connect({.name = owner}).take();
     const uint64_t deadline_ns = monotonic_ns() + 20 * kNsPerSecond;
     bool is_sent = false;
+    uint32_t datagram_count = 0;
     while (monotonic_ns() < deadline_ns) {
       messenger.poll(16);
       is_sent = is_sent || to.am_send(1, std::as_bytes(std::span("hello"))) == SendStatus::kDone;
-      if (is_sent && provider.settle()) return true;
+      if (!is_sent) continue;
+      if (datagram_count < 100) {
+        datagram_count += provider.send_datagram(to, 2, {}) == SendStatus::kDone;
+      } else if (provider.settle()) {
+        return true;
+      }
     }
     return false;
   }
