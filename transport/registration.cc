@@ -115,6 +115,14 @@ Result<void> check_fit(const DeviceKind& kind, std::span<const SegmentSize> segm
   return {};
 }
 
+Result<void> check_fit(const DeviceKind& kind, const PoolPlan& plan) {
+  std::vector<SegmentSize> segments;
+  for (const SegmentPlan& segment : plan.segments) {
+    if (segment.is_for_devices) segments.push_back({segment.owner, segment.bytes});
+  }
+  return check_fit(kind, segments);
+}
+
 Result<void> KeyTable::create(PinnedPool& pool, Device& device) {
   BP_ASSERT(device_ == nullptr);
   const DeviceKind& kind = device.kind();

@@ -71,6 +71,8 @@ struct SegmentSize {
 // Whether a device of `kind` takes segments of these sizes.
 // Errors: the sum (how many regions of what size, from which owners) and what the device takes.
 Result<void> check_fit(const DeviceKind& kind, std::span<const SegmentSize> segments) noexcept;
+// The same of the segments of a plan that are for devices.
+Result<void> check_fit(const DeviceKind& kind, const PoolPlan& plan);
 
 // The keys of one device for the whole pool.
 //

@@ -8,6 +8,7 @@
 #include "pinned_pool/boot_segment.h"
 #include "pinned_pool/layout.h"
 #include "platform/numa.h"
+#include "platform/text.h"
 #include "platform/thread_stack.h"
 
 namespace bedplate {
@@ -39,7 +40,7 @@ Result<void> check_limits(const Configuration& configuration) {
   for (const LimitSettings& limit : configuration.limits) {
     if (std::find(owners.begin(), owners.end(), limit.owner) != owners.end()) continue;
     std::string names;
-    for (const std::string& owner : owners) names += (names.empty() ? "" : ", ") + owner;
+    for (const std::string& owner : owners) add_word(&names, owner);
     Error error;
     error.kind = ErrorKind::kConfiguration;
     error.set_doing("limiting the heap memory of %s", limit.owner.c_str());
@@ -81,9 +82,7 @@ Result<void> check_dump_owners(const CrashSettings& crash,
     };
     if (std::any_of(segments.begin(), segments.end(), is_named)) continue;
     std::string names;
-    for (const SegmentRequest& segment : segments) {
-      names += (names.empty() ? "" : ", ") + std::string(segment.owner.view());
-    }
+    for (const SegmentRequest& segment : segments) add_word(&names, segment.owner.view());
     Error error;
     error.kind = ErrorKind::kConfiguration;
     error.set_doing("keeping %s in a dump", text.c_str());

@@ -103,14 +103,6 @@ void Reader::read_key(const Key& key, const TomlNode& node) {
     return refuse(key, node.position, quoted(key.name) + " " + wrong,
                   "expected " + expectation(key));
   }
-  if (key.type == Type::kAddress) {
-    auto address = parse_socket_address(node.text);
-    if (!address.ok() || address.value().kind == SocketAddress::Kind::kActivation) {
-      return refuse(key, node.position, quoted(key.name) + " is " + quoted(node.text),
-                    "expected " + expectation(key));
-    }
-    value.address = address.take();
-  }
   if (key.rule == Rule::kUnique && !claim(key, value)) return;
   key.store(draft_, value);
 }

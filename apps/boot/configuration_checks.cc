@@ -4,9 +4,26 @@
 
 #include "apps/boot/configuration_reader.h"
 #include "apps/boot/configuration_values.h"
+#include "platform/text.h"
 #include "transport/ip_address.h"
+#include "transport/verbs/verbs_wire.h"
 
 namespace bedplate::keys {
+namespace {
+
+// The index of the one of `all` that is called `name`, or nothing; `known` gets all names.
+template <typename Named>
+std::optional<uint32_t> find_named(const std::vector<Named>& all, const std::string& name,
+                                   std::string* known) {
+  std::optional<uint32_t> found;
+  for (uint32_t i = 0; i < all.size(); ++i) {
+    if (all[i].name == name) found = i;
+    add_word(known, all[i].name);
+  }
+  return found;
+}
+
+}  // namespace
 
 // The keys `names` make no sense in the table `node`.
 void Reader::refuse_keys(const TomlNode& node, std::initializer_list<const char*> names,
@@ -175,10 +192,20 @@ void Reader::check_verbs_names() {
     }
     return;
   }
-  for (const Value& peer : draft_.peer_names) {
-    if (peer.text != name) continue;
-    add_problem(peer.position, "\"name\" is " + quoted(name) + ", the name of this appliance",
-                "expected the name that [appliance] has at the peer");
+  const bool is_by_cm = configuration.verbs.connect == VerbsConnect::kRdmaCm;
+  for (size_t i = 0; i < draft_.peer_names.size(); ++i) {
+    const Value& peer = draft_.peer_names[i];
+    if (peer.text == name) {
+      add_problem(peer.position, "\"name\" is " + quoted(name) + ", the name of this appliance",
+                  "expected the name that [appliance] has at the peer");
+    }
+    for (size_t earlier = 0; is_by_cm && earlier < i; ++earlier) {
+      const std::string& other = draft_.peer_names[earlier].text;
+      if (hash_of_name(other.c_str()) != hash_of_name(peer.text.c_str())) continue;
+      add_problem(peer.position,
+                  "\"name\" is " + quoted(peer.text) + ", which has the hash of " + quoted(other),
+                  "give the peer another name: rdma_cm has room for a hash only (docs/verbs.md)");
+    }
   }
   const uint64_t max = find_key("verbs.peer", "name")->max;
   if (name.size() <= max) return;
@@ -230,15 +257,11 @@ void Reader::resolve_shards() {
   if (shards.empty() || was_refused("shard", "name")) return;
   configuration.blockd.volumes_shard = static_cast<uint32_t>(shards.size() - 1);
   for (const Draft::ShardReference& reference : draft_.shard_references) {
-    const std::string& name = reference.value.text;
-    const auto found =
-        std::find_if(shards.begin(), shards.end(),
-                     [&name](const ShardSettings& shard) { return shard.name == name; });
-    *reference.index = static_cast<uint32_t>(found - shards.begin());
-    if (found != shards.end()) continue;
     std::string known;
-    for (const ShardSettings& shard : shards) known += (known.empty() ? "" : ", ") + shard.name;
-    add_problem(reference.value.position, "no shard has the name " + quoted(name),
+    const auto found = find_named(shards, reference.value.text, &known);
+    *reference.index = found.value_or(0);
+    if (found) continue;
+    add_problem(reference.value.position, "no shard has the name " + quoted(reference.value.text),
                 "expected one of: " + known);
   }
 }
@@ -247,15 +270,11 @@ void Reader::resolve_groups() {
   Configuration& configuration = draft_.configuration;
   const std::vector<GroupSettings>& groups = configuration.groups;
   if (was_refused("group", "name")) return;
-  std::string known;
-  for (const GroupSettings& group : groups) known += (known.empty() ? "" : ", ") + group.name;
   for (const Draft::GroupReference& reference : draft_.group_references) {
-    const auto found = std::find_if(groups.begin(), groups.end(), [&](const GroupSettings& group) {
-      return group.name == reference.value.text;
-    });
-    configuration.processes[reference.process].group =
-        static_cast<uint32_t>(found - groups.begin());
-    if (found != groups.end()) continue;
+    std::string known;
+    const auto found = find_named(groups, reference.value.text, &known);
+    configuration.processes[reference.process].group = found.value_or(0);
+    if (found) continue;
     add_problem(reference.value.position, "no group has the name " + quoted(reference.value.text),
                 known.empty() ? "write a [[group]] with this name" : "expected one of: " + known);
   }

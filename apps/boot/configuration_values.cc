@@ -109,6 +109,15 @@ std::string read_value(const Key& key, const TomlNode& node, Value* value) {
                                                         : parse_ip_prefix(node.text).has_value();
       return is_good ? "" : "is " + quoted(node.text);
     }
+    case Type::kAddress: {
+      if (const std::string wrong = read_text(key, node, value); !wrong.empty()) return wrong;
+      auto address = parse_socket_address(node.text);
+      if (!address.ok() || address.value().kind == SocketAddress::Kind::kActivation) {
+        return "is " + quoted(node.text);
+      }
+      value->address = address.take();
+      return "";
+    }
     default: return read_text(key, node, value);
   }
 }

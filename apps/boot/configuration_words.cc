@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "alloc/confined_heap.h"
+#include "platform/text.h"
 
 namespace bedplate::keys {
 namespace {
@@ -137,7 +138,7 @@ std::string known_keys(std::string_view table_name, std::string_view unknown) {
   std::string guess;
   std::string list;
   const auto add = [&](std::string_view name, const std::string& shown) {
-    list += (list.empty() ? "" : ", ") + shown;
+    add_word(&list, shown);
     if (guess.empty() && resembles(unknown, name)) guess = "did you mean " + quoted(name) + "? ";
   };
   for (const Key& key : all_keys()) {

@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "platform/text.h"
+
 namespace bedplate {
 namespace {
 
@@ -58,7 +60,7 @@ Result<std::string> choose_name(const std::string& directory) {
     return error;
   }
   std::string all;
-  for (const std::string& name : names.value()) all += (all.empty() ? "" : ", ") + name;
+  for (const std::string& name : names.value()) add_word(&all, name);
   return usage_error("choosing an appliance in " + directory)
       .set_answer("there are %zu: %s", names.value().size(), all.c_str())
       .set_cure("name one: bedplate stats NAME");

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "pinned_pool/membership.h"
+#include "platform/text.h"
 
 namespace bedplate {
 namespace {
@@ -62,7 +63,7 @@ Result<void> check_list(const ProcessSettings& process, const char* key,
       const bool is_named = names_segment(text, segment.owner);
       is_there = is_there || is_named;
       is_granted = is_granted || (is_named && is_allowed);
-      if (is_allowed) names += (names.empty() ? "" : ", ") + std::string(segment.owner.view());
+      if (is_allowed) add_word(&names, segment.owner.view());
     }
     if (!is_granted) return no_such_segment(process, key, text, is_there, names);
   }

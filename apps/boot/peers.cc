@@ -26,11 +26,9 @@ RemoteRights rights_of(const VerbsExportSettings& settings) noexcept {
 void check_limits(const Configuration& configuration, const AppliancePlan& plan,
                   const VerbsDevice& device, std::vector<Error>* problems) {
   const VerbsSettings& settings = configuration.verbs;
-  std::vector<SegmentSize> sizes;
-  for (const SegmentPlan& segment : plan.pool.segments) {
-    if (segment.is_for_devices) sizes.push_back({segment.owner, segment.bytes});
+  if (auto fits = check_fit(device.kind(), plan.pool); !fits.ok()) {
+    problems->push_back(fits.error());
   }
-  if (auto fits = check_fit(device.kind(), sizes); !fits.ok()) problems->push_back(fits.error());
   const bool uses_windows =
       device.enforces_windows() || (settings.trust_windows && device.has_windows());
   for (const VerbsDemand& demand :
@@ -69,9 +67,9 @@ Error in_pieces(const VerbsDevice& device, uint64_t bytes, uint64_t region_bytes
 void Peers::open(const Configuration& configuration, const AppliancePlan& plan,
                  std::vector<Error>* problems) {
   const VerbsSettings& settings = configuration.verbs;
-  has_datagrams_ = settings.datagrams != 0;
   if (!settings.enabled) return;
   name_ = configuration.appliance.name;
+  has_datagrams_ = settings.datagrams != 0;
   const bool is_by_manager = settings.connect == VerbsConnect::kRdmaCm;
   std::vector<Error> found;
   if (is_by_manager && access(kManager, R_OK | W_OK) != 0) found.push_back(no_rdma_cm());
@@ -124,9 +122,9 @@ Result<void> Peers::connect_all(const Configuration& configuration, PinnedPool& 
                                 EventLoop& loop, PeersCounters& counters) {
   const VerbsSettings& settings = configuration.verbs;
   // Anew: an image's first process has dropped capabilities since open(), and Linux takes no
+  // requests by write(), as soft RoCE's are, from who has other credentials than when he opened.
   // The same one, which the plan was held against, whatever else there is by now.
   const VerbsPort chosen = device_->port();
-  // requests by write(), as soft RoCE's are, from who has other credentials than when he opened.
   device_.reset();
   auto device = open_device(settings, chosen.device, chosen.port);
   BP_TRY(device);
@@ -171,9 +169,9 @@ Result<void> Peers::create(const Configuration& configuration, PinnedPool& pool,
   }
   counters_ = &counters;
   std::snprintf(counters.device, sizeof counters.device, "%s", device_->port().text().c_str());
-  counters.has_datagrams = has_datagrams_;
   for (size_t i = 0; i < peers_.size(); ++i) counters.peers[i].name = OwnerName(peers_[i].name);
   counters.peer_count = static_cast<uint32_t>(peers_.size());
+  counters.has_datagrams = has_datagrams_;
   messenger_.add_provider(*provider_);
   loop_ = &loop;
   loop.add_source(*this, kPollBudget);

@@ -18,11 +18,12 @@
 #include "platform/cpu.h"
 #include "platform/hugepage.h"
 #include "platform/numa.h"
+#include "platform/text.h"
 #include "platform/units.h"
 #include "platform/user.h"
 #include "transport/uring/uring_device.h"
-
 #include "transport/verbs/link_exchange.h"
+
 namespace bedplate {
 namespace {
 
@@ -45,7 +46,7 @@ void check_nodes(const AppliancePlan& plan, std::vector<Error>* problems) {
   const NodeSet there = memory_nodes();
   std::string list;
   for (size_t node = 0; node < there.size(); ++node) {
-    if (there[node]) list += (list.empty() ? "" : ", ") + std::to_string(node);
+    if (there[node]) add_word(&list, std::to_string(node));
   }
   for (const SegmentPlan& segment : plan.pool.segments) {
     if (segment.node == kAnyNode || there[static_cast<size_t>(segment.node)]) continue;
@@ -208,11 +209,7 @@ void check_cores(const Configuration& configuration, std::vector<Error>* problem
 
 // Every ring registers all of the pool that is for devices.
 void check_registration(const AppliancePlan& plan, std::vector<Error>* problems) {
-  std::vector<SegmentSize> sizes;
-  for (const SegmentPlan& segment : plan.pool.segments) {
-    if (segment.is_for_devices) sizes.push_back({segment.owner, segment.bytes});
-  }
-  if (auto fits = check_fit(kUringKind, sizes); !fits.ok()) problems->push_back(fits.error());
+  if (auto fits = check_fit(kUringKind, plan.pool); !fits.ok()) problems->push_back(fits.error());
 }
 
 void check_users(const Configuration& configuration, std::vector<Error>* problems) {

@@ -109,6 +109,16 @@ TEST(ConfigurationVerbs, RefusesNumbers) {
           with("window = 48\n"));
 }
 
+// A call by rdma_cm has its caller's name as a hash.
+TEST(ConfigurationVerbs, RefusesNamesThatRdmaCmCannotTellApart) {
+  const std::string table = "[[verbs.peer]]\nname = ";
+  const std::string peers = table + "\"glbvs\"\n" + table + "\"yacxa\"\n";
+  ACCEPTED(with_peers(peers));
+  REFUSED("f:19:8: \"name\" is \"yacxa\", which has the hash of \"glbvs\"; give the peer another "
+          "name: rdma_cm has room for a hash only (docs/verbs.md)",
+          with_peers("connect = \"rdma_cm\"\n" + peers));
+}
+
 TEST(ConfigurationVerbs, RefusesAddresses) {
   for (const char* wrong : {"10.0.0.1:7471", "tcp:10.0.0.1", "tcp:host:1", "activation:", "unix:a",
                             "tcp:10.0.0.1:0", ""}) {
