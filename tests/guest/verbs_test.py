@@ -51,7 +51,7 @@ address = "tcp:127.0.0.1:7471"'
 
 
 def run(script, modules=None, **machine):
-    guest = Guest("/bin/sh", "-c", BEGIN + script,
+    guest = Guest("/bin/sh", "-c", BEGIN + script, seconds=180,
                   modules=VERBS_MODULES if modules is None else modules, **machine)
     guest.expect_exit(0)
     return guest
