@@ -8,6 +8,7 @@
 #include "tests/support/pool_fixture.h"
 #include "tests/support/skip.h"
 #include "tests/support/soft_roce.h"
+#include "tests/transport/verbs_fixture.h"
 #include "transport/verbs/queue_pair.h"
 
 #include "CppUTest/TestHarness.h"
@@ -210,4 +211,30 @@ TEST(VerbsDevice, KnowsWhetherWindowsAreEnforced) {
     CHECK(device->has_windows());
     CHECK_FALSE(device->enforces_windows());  // docs/verbs.md
   }
+}
+
+TEST(VerbsDevice, TellsWhoseQueuePairItIsAndCountsItsOwnFaults) {
+  if (!is_there) BP_SKIP(kNoVerbs);
+  open();
+  struct Owner final : QueuePairOwner {
+    std::vector<ibv_event_type> told;
+    void take_event(ibv_event_type type) noexcept override { told.push_back(type); }
+  } owner;
+  ForgedEvents events(*device);
+  LONGS_EQUAL(0, events.take());
+  CHECK_FALSE(device->tells_last_receive());
+  ibv_qp* const owned = events.queue_pair(&owner);
+  events.tell(IBV_EVENT_QP_ACCESS_ERR, owned);
+  events.tell(IBV_EVENT_QP_FATAL, events.queue_pair(nullptr));  // such as the probe's
+  events.tell(IBV_EVENT_QP_LAST_WQE_REACHED, owned);
+  LONGS_EQUAL(3, events.take());
+  LONGS_EQUAL(2, owned->events_completed);  // acknowledged: it can be destroyed
+  CHECK((owner.told == std::vector{IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_LAST_WQE_REACHED}));
+  CHECK(device->tells_last_receive());
+  LONGS_EQUAL(0, device->fault_count());
+  events.tell(IBV_EVENT_DEVICE_FATAL, nullptr);
+  events.tell(IBV_EVENT_PORT_ACTIVE, nullptr);
+  LONGS_EQUAL(2, events.take());
+  LONGS_EQUAL(1, device->fault_count());
+  LONGS_EQUAL(5, device->event_count());
 }

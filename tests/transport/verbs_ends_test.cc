@@ -44,6 +44,28 @@ TEST(VerbsEnds, ATransferThatIsRefusedInTheMiddleIsUnknownAndWhatIsBehindNotDone
   CHECK(whole.outcome == Outcome::kNotDone);
 }
 
+// Else a list of them would have to get through before a device that has stopped is told from one
+// that is slow.
+TEST(VerbsEnds, LargeTransfersEndEachByItself) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  constexpr size_t kCount = 4;
+  Block target(kCount * 2 * kMiB), source(2 * kMiB);
+  std::memset(target.memory, 0, target.bytes);
+  std::memset(source.memory, 9, source.bytes);
+  CHECK(start({.exported = target.span()}));
+  const RemoteMemory exposed = to_a().expose(target.span()).take();
+  Counted ended[kCount];
+  for (size_t i = 0; i < kCount; ++i) {  // one list
+    CHECK(to_b().put(source.span(), exposed.part(i * source.bytes, source.bytes), &ended[i]) ==
+          SendStatus::kPending);
+  }
+  const uint64_t deadline_ns = monotonic_ns() + 60 * kNsPerSecond;
+  while (ended[0].count == 0 && monotonic_ns() < deadline_ns) rig->a.verbs->poll(1);
+  LONGS_EQUAL(1, ended[0].count);
+  LONGS_EQUAL(0, ended[kCount - 1].count);
+  CHECK(rig->poll_until([&] { return ended[kCount - 1].count == 1; }));
+}
+
 TEST(VerbsEnds, ALifeThatEndsInAPollIsCounted) {
   if (!start()) BP_SKIP(kNoVerbs);
   Inbox at_b(*rig->b.messenger);
@@ -100,6 +122,22 @@ TEST(VerbsEnds, AFlushEndsBehindWhatWasWithdrawnBeforeIt) {
   CHECK(rig->connect());
   to_a().withdraw(description.value());  // of a former connection: nothing
   CHECK(to_a().flush(nullptr) == SendStatus::kDone);
+}
+
+// What a failed queue pair still held of the shared receives would be lost to its reset.
+TEST(VerbsEnds, WhereADeviceTellsOfTheLastReceiveThatIsWaitedForButNotForEver) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  Block target(4 * kKiB);
+  CHECK(start({.exported = target.span()}));
+  const RemoteMemory exposed = to_a().expose(target.span()).take();
+  ForgedEvents events(rig->device());
+  events.tell(IBV_EVENT_QP_LAST_WQE_REACHED, events.queue_pair(nullptr));
+  LONGS_EQUAL(1, events.take());
+  CHECK(rig->device().tells_last_receive());
+  const uint64_t begin_ns = monotonic_ns();
+  break_connection(exposed);  // soft RoCE tells nothing
+  CHECK(rig->connect());
+  CHECK(monotonic_ns() - begin_ns >= 900 * kNsPerMs);
 }
 
 TEST(VerbsEnds, ADeviceThatGoesAwayEndsAllAndTheProcessGoesOn) {

@@ -3,9 +3,17 @@
 #pragma once
 
 #include <cstring>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <fcntl.h>
+#include <pthread.h>
+#include <rdma/ib_user_verbs.h>
+#include <unistd.h>
+
+#include "platform/file.h"
 #include "tests/transport/group_rig.h"
 #include "tests/transport/verbs_rig.h"
 
@@ -49,6 +57,42 @@ struct Block {
   std::span<std::byte> span() const { return {memory, bytes}; }
   uint64_t bytes;
   std::byte* memory;
+};
+
+// What a device tells beside completions, told by the test: soft RoCE tells next to nothing.
+class ForgedEvents {
+ public:
+  explicit ForgedEvents(VerbsDevice& device) : device_(device) {
+    int ends[2] = {};
+    BP_ASSERT(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
+    read_ = Fd(ends[0]);
+    write_ = Fd(ends[1]);
+  }
+  // One that only its owner knows of. It lives as long as this.
+  ibv_qp* queue_pair(QueuePairOwner* owner) {
+    auto& made = queue_pairs_.emplace_back(std::make_unique<ibv_qp>());
+    made->qp_context = owner;
+    pthread_mutex_init(&made->mutex, nullptr);
+    pthread_cond_init(&made->cond, nullptr);
+    return made.get();
+  }
+  void tell(ibv_event_type type, const void* element) {
+    const ib_uverbs_async_event_desc event = {reinterpret_cast<uintptr_t>(element),
+                                              static_cast<uint32_t>(type), 0};
+    BP_ASSERT(write(write_.number(), &event, sizeof event) == sizeof event);
+  }
+  // The device takes these, and not its own. Returns how many.
+  uint32_t take() {
+    const int own = std::exchange(device_.context()->async_fd, read_.number());
+    const uint32_t count = device_.take_events();
+    device_.context()->async_fd = own;
+    return count;
+  }
+
+ private:
+  VerbsDevice& device_;
+  Fd read_, write_;
+  std::vector<std::unique_ptr<ibv_qp>> queue_pairs_;
 };
 
 struct VerbsFixture : Utest {

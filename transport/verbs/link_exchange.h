@@ -37,7 +37,7 @@ struct LinkTiming {
   // A TCP lifeline whose other end answers no probe hangs up, a third later at most.
   uint64_t silence_ns_max = 6'000'000'000;
   // Of what was posted nothing has ended for so long: the connection is made anew. A device that
-  // is well says much sooner that nobody answers; a list of transfers has to get through in it.
+  // is well says much sooner that nobody answers; each request has to get through in it.
   uint64_t stall_ns_max = 5'000'000'000;
   RetryOptions retry;
 };

@@ -3,7 +3,7 @@
 //
 // Not every request is signalled: a completion says that all before it have ended, too. So of a
 // list only the last asks for one, and lists that nobody waits for (messages, binds) not even that,
-// until a quarter of the queue is without.
+// until a quarter of the queue is without. Whoever adds a request may ask for its own.
 //
 // Requests count on over all lives of the queue pair; a completion of a former life is known by its
 // number.

@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <cstring>
 
+#include "platform/units.h"
 #include "transport/verbs/verbs_provider.h"
 
 namespace bedplate {
 namespace {
 
 constexpr uint64_t kPacketBytesMin = 256;  // the smallest MTU of all
+// Of a request that is so long, the end is asked for by itself: a list of them may take so long
+// that a device which is only slow looks like one that has stopped (LinkTiming::stall_ns_max).
+constexpr uint64_t kOwnSignalBytes = kMiB;
 
 }  // namespace
 
@@ -161,6 +165,7 @@ void VerbsEndpoint::list_transfer(ibv_wr_opcode opcode, const std::byte* local, 
       slot.request.send_flags = IBV_SEND_INLINE;
     } else {
       filled = fill_pieces(local + at, std::min(bytes - at, request_bytes_max), slot);
+      if (BP_UNLIKELY(filled >= kOwnSignalBytes)) slot.request.send_flags = IBV_SEND_SIGNALED;
     }
     slot.request.wr.rdma = {remote.address + at, static_cast<uint32_t>(remote.key)};
     at += filled;
