@@ -141,10 +141,12 @@ TEST(VerbsEnds, WhereADeviceTellsOfTheLastReceiveThatIsWaitedForButNotForEver) {
 }
 
 TEST(VerbsEnds, ADeviceThatGoesAwayEndsAllAndTheProcessGoesOn) {
-  if (!start()) BP_SKIP(kNoVerbs);
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  Block target(4 * kKiB), lent(4 * kKiB);
+  CHECK(start({.exported = target.span()}));
+  const RemoteMemory exposed = to_a().expose(target.span()).take();
   Inbox at_b(*rig->b.messenger);
-  Block lent(4 * kKiB);
-  Counted returned, flushed;
+  Counted returned, put, flushed;
   CHECK(to_b().am_send_loan(kLent, {}, lent.span(), &returned) == SendStatus::kPending);
   CHECK(rig->poll_until([&] { return at_b.loans.size() == 1; }));
   StderrCapture log;
@@ -152,6 +154,7 @@ TEST(VerbsEnds, ADeviceThatGoesAwayEndsAllAndTheProcessGoesOn) {
   const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
   CHECK(dup2(nothing, rig->device().context()->cmd_fd) >= 0);
   close(nothing);
+  CHECK(to_b().put(lent.span(), exposed, &put) == SendStatus::kPending);
   CHECK(rig->poll_until([&] {
     to_b().am_send(kData, {});
     to_a().am_send(kData, {});
@@ -160,6 +163,8 @@ TEST(VerbsEnds, ADeviceThatGoesAwayEndsAllAndTheProcessGoesOn) {
   }));
   LONGS_EQUAL(1, returned.count);
   CHECK(returned.outcome == Outcome::kUnknown);
+  LONGS_EQUAL(1, put.count);
+  CHECK(put.outcome == Outcome::kUnknown);  // it lies where the device would find it
   CHECK(to_b().flush(&flushed) == SendStatus::kGone);
   rig->b.messenger->release(at_b.loans[0]);
   rig->a.messenger->wait(kNsPerMs);

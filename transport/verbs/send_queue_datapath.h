@@ -121,7 +121,8 @@ class SendQueue {
       return;
     }
     has_failed_ = true;
-    posted_ = refused != nullptr ? static_cast<uint32_t>(refused->wr_id) : posted_;
+    // Where it does not say which (soft RoCE whose doorbell fails), it may have taken them all.
+    posted_ = refused != nullptr ? static_cast<uint32_t>(refused->wr_id) : posted_ + listed_;
   }
 
   // Whether the device has it and has not ended it. Not so for what is of a former life.
