@@ -70,7 +70,8 @@ class Peer {
       : variable_(std::string(kAddressVariable) + "=" + address) {
     char* words[] = {const_cast<char*>("bedplate-tests"), const_cast<char*>("--probe"),
                      const_cast<char*>("verbs_peer"), nullptr};
-    char* variables[] = {variable_.data(), nullptr};
+    char boot_bytes[] = "BEDPLATE_BOOT_BYTES=64 MiB";
+    char* variables[] = {variable_.data(), boot_bytes, nullptr};
     process_ = fork();
     if (process_ == 0) {
       execve("/proc/self/exe", words, variables);

@@ -102,8 +102,9 @@ class VerbsRig {
     if (a.verbs) a.messenger->poll(64);
     if (b.verbs) b.messenger->poll(64);
   }
-  // Polls until `is_done`, at most `seconds`; then yields to the exchange threads.
-  bool poll_until(const std::function<bool()>& is_done, uint64_t seconds = 10) {
+  // Polls until `is_done`, at most `seconds`; then yields to the exchange threads. A minute: a
+  // peer in a process of its own has to fault in its memory, under emulation, beside other work.
+  bool poll_until(const std::function<bool()>& is_done, uint64_t seconds = 60) {
     const uint64_t deadline_ns = monotonic_ns() + seconds * kNsPerSecond;
     while (!is_done()) {
       if (monotonic_ns() > deadline_ns) return false;
