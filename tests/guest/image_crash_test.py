@@ -143,7 +143,7 @@ def fault_is_kept_in_the_firmwares_variables():
                                  r"record of an earlier crash, dmesg-efi-\d+:$",
                                  r"\| error: crash: signal 11 \(SEGV\) at address 0x1000")
             # It crashes again and again. What was shown is removed: none is shown twice.
-            machine.expect_lines(*[r"records of crashes: "] * 3)
+            machine.expect_lines(*[r"bedplate: records of crashes: "] * 3)
             records = re.findall(r"record of an earlier crash, (\S+):", "\n".join(machine.lines))
             if len(records) != len(set(records)):
                 raise machine.failure(f"shown twice: {records}")
