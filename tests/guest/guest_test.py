@@ -269,6 +269,20 @@ def verbs_over_soft_roce():
     guest.expect(r"^ok +verbs +rxe0 port 1, ::ffff:127\.0\.0\.1, MTU \d+.*; drivers: bnxt_re,")
 
 
+def verbs_by_rdma_cm():
+    """What breaks, ends and comes back, with the connection manager instead of sockets."""
+    groups = " ".join(f"-sg {group}" for group in ("VerbsProvider", "VerbsEnds", "VerbsLanding",
+                                                   "VerbsDatagrams", "VerbsProcesses"))
+    guest = Guest("/bin/sh", "-c",
+                  f"export BEDPLATE_VERBS_CONNECT=rdma_cm; /bedplate-tests {groups} && "
+                  "/bedplate-tests -sg VerbsLinks -sn BothMayDialAtOnce",
+                  modules=VERBS_MODULES, seconds=240)
+    guest.expect_exit(0)
+    passed = int(guest.expect(r"^(\d+) passed, 0 failed, 1 skipped$").group(1))
+    if passed < 30 or "at a local socket" in guest.output:
+        raise Failure(f"too few tests ran, or over sockets\n{guest.output}")
+
+
 # Two processes over rxe0 on lo; each report after a line of its own that begins with ==.
 PERF = """
 /bedplate perf register; echo == no device $?
@@ -401,7 +415,7 @@ TESTS = [exit_code_and_quoting_survive, guest_that_hangs_is_ended_and_shown,
          appliance_on_4_kib_pages, appliance_on_1_gib_pages, too_few_hugepages_are_counted,
          pages_lie_on_their_node, largest_pages_on_the_shards_nodes,
          cure_names_the_node_that_lacks_hugepages, memory_limits_as_uid_1000,
-         single_copy_over_modules_that_are_given, verbs_over_soft_roce,
+         single_copy_over_modules_that_are_given, verbs_over_soft_roce, verbs_by_rdma_cm,
          perf_over_soft_roce]
 
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -96,12 +97,11 @@ inline bool has_verbs_device(const char* interface = "lo") {
   return choose_verbs_port("", 0).ok() || make_soft_roce("rxe0", interface);
 }
 
-// How many objects of a kind ("mr", "qp", "cq") the kernel keeps for the first device: what
-// `rdma resource show` prints.
-inline uint64_t kernel_resource_count(const char* kind) {
+// How many objects of a kind ("mr", "qp", "cq") the kernel keeps for the first device, or another:
+// what `rdma resource show` prints.
+inline uint64_t kernel_resource_count(const char* kind, uint32_t device_index = 0) {
   RdmaNetlink request(RDMA_NLDEV_CMD_RES_GET, 0);
-  const uint32_t first = 0;
-  request.add(RDMA_NLDEV_ATTR_DEV_INDEX, &first, sizeof first);
+  request.add(RDMA_NLDEV_ATTR_DEV_INDEX, &device_index, sizeof device_index);
   std::string name;
   uint64_t count = UINT64_MAX;
   request.ask([&](uint16_t type, const char* data, size_t bytes) {
@@ -136,6 +136,7 @@ inline bool set_loopback_mtu(int bytes) {
 // The RDMA connection manager does not know lo: it wants an Ethernet interface, which the module
 // dummy has made.
 inline constexpr char kManagedDevice[] = "rxe1";
+inline constexpr char kManagedInterface[] = "dummy0";
 inline constexpr char kManagedAddress[] = "10.77.0.1";
 inline constexpr char kNoManager[] = "no RDMA connection manager, or no interface dummy0 for it";
 
@@ -144,13 +145,21 @@ inline bool has_managed_device() {
   if (choose_verbs_port(kManagedDevice, 0).ok()) return true;
   const Fd fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   ifreq request = {};
-  std::strcpy(request.ifr_name, "dummy0");
+  std::strcpy(request.ifr_name, kManagedInterface);
   auto* address = reinterpret_cast<sockaddr_in*>(&request.ifr_addr);
   address->sin_family = AF_INET;
   inet_pton(AF_INET, kManagedAddress, &address->sin_addr);
   if (ioctl(fd.number(), SIOCSIFADDR, &request) != 0) return false;
   request.ifr_flags = IFF_UP | IFF_RUNNING;
-  return ioctl(fd.number(), SIOCSIFFLAGS, &request) == 0 && make_soft_roce("rxe1", "dummy0");
+  return ioctl(fd.number(), SIOCSIFFLAGS, &request) == 0 && make_soft_roce(kManagedDevice, kManagedInterface);
+}
+
+// Tests of connections run over sockets, or with BEDPLATE_VERBS_CONNECT=rdma_cm in the environment
+// over the connection manager, which then has to be there.
+inline constexpr char kConnectVariable[] = "BEDPLATE_VERBS_CONNECT";
+inline bool is_by_manager() {
+  const char* way = std::getenv(kConnectVariable);
+  return way != nullptr && std::strcmp(way, "rdma_cm") == 0;
 }
 
 inline constexpr char kNoVerbs[] = "no RDMA device, and no soft RoCE in this kernel";

@@ -2,6 +2,7 @@
 // verbs_provider), so what is looked at here is what the other carrier does differently.
 #include <algorithm>
 
+#include "alloc/heap_walk.h"
 #include "tests/support/skip.h"
 #include "tests/support/stderr_capture.h"
 #include "tests/transport/verbs_fixture.h"
@@ -34,6 +35,13 @@ ExchangeRecord a_hello() {
   hello.datagram_queue = 0xff'ffff;
   finish_record(hello);
   return hello;
+}
+
+uint64_t heap_bytes_in_use() {
+  const HeapWalk walk = walk_heap();
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < walk.class_count; ++i) bytes += walk.classes[i].used_bytes;
+  return bytes;
 }
 
 }  // namespace
@@ -157,6 +165,70 @@ TEST(ConnectionManager, WhoIsNotListedIsToldSo) {
                   "this name", text.c_str());
   STRCMP_CONTAINS("it refuses: its list of peers does not have this name; trying on; list this "
                   "appliance there, by its name", text.c_str());
+}
+
+// Of the heap, and of the device: it registers nothing.
+TEST(ConnectionManager, WhatItTakesForACallItGivesBack) {
+  BP_SKIP_UNDER_SANITIZER();
+  if (!has_verbs_device() || !has_managed_device()) BP_SKIP(kNoManager);
+  auto device = VerbsDevice::open({.device = kManagedDevice}).take();
+  const SocketAddress address = parse_socket_address("tcp:10.77.0.1:18000").take();
+  ConnectionManager here, there;
+  CHECK(here.open(*device, nullptr).ok());
+  CHECK(there.open(*device, &address).ok());
+  using Kind = ConnectionManager::Event::Kind;
+  const auto await = [](ConnectionManager& manager, Kind kind) {
+    ConnectionManager::Event event;
+    const uint64_t deadline_ns = monotonic_ns() + 10 * kNsPerSecond;
+    while (!manager.take_event(&event, 1, [](uint32_t) { return "storage-1"; })) {
+      CHECK(monotonic_ns() < deadline_ns);
+      usleep(50);
+    }
+    CHECK(event.kind == kind);
+    return event;
+  };
+  uint32_t queue_pair = 1000;  // the kernel lets a while pass before it hears of the same one again
+  const auto say = [&](ConnectionManager& manager, rdma_cm_id* call, ExchangeKind kind) {
+    ExchangeRecord record = a_hello();
+    record.queue_pair = ++queue_pair;
+    record.kind = static_cast<uint16_t>(kind);
+    finish_record(record);
+    CHECK(manager.send(call, record));
+  };
+  uint64_t most_bytes = 0;
+  const auto make_a_call = [&] {
+    rdma_cm_id* call = here.dial(address);
+    CHECK(call != nullptr);
+    await(here, Kind::kReached);
+    say(here, call, ExchangeKind::kHello);
+    const auto called = await(there, Kind::kCalled);
+    say(there, called.call, ExchangeKind::kWelcome);
+    await(here, Kind::kRecord);
+    say(here, call, ExchangeKind::kReady);
+    await(there, Kind::kRecord);
+    most_bytes = std::max(most_bytes, heap_bytes_in_use());
+    here.close(call);
+    await(there, Kind::kHungUp);
+    there.close(called.call);
+  };
+  make_a_call();
+  const uint64_t bytes = heap_bytes_in_use();
+  const auto kernel_counts = [] {
+    std::vector<uint64_t> counts;
+    for (const char* kind : {"mr", "pd", "cq", "qp"}) {
+      for (uint32_t i = 0; i < 2; ++i) counts.push_back(kernel_resource_count(kind, i));
+    }
+    return counts;
+  };
+  const std::vector<uint64_t> counts = kernel_counts();
+  const uint64_t with_counts = heap_bytes_in_use() - bytes;
+  most_bytes = 0;
+  for (int i = 0; i < 200; ++i) make_a_call();
+  LONGS_EQUAL(bytes + with_counts, heap_bytes_in_use());
+  CHECK(kernel_counts() == counts);
+  std::printf("\nrdma_cm: the two ends of a call take %llu bytes of the heap\n",
+              static_cast<unsigned long long>(most_bytes - bytes - with_counts));
+  CHECK(most_bytes - bytes - with_counts <= 8 * kKiB);
 }
 
 TEST(ConnectionManager, ListensAtIpAddressesOnly) {

@@ -1,6 +1,6 @@
 // Two appliances in one process: two providers of one device, a and b, that a test polls by hand.
 //
-// a dials b, over a Unix socket. The pool whose keys they have is the process's: what the test
+// a dials b, over a Unix socket or by rdma_cm (is_by_manager()). The pool whose keys they have is the process's: what the test
 // allocates can be sent.
 #pragma once
 
@@ -50,7 +50,7 @@ struct VerbsRigOptions {
   Doorbell* loop_bell_of_b = nullptr;
   bool trust_windows = false;
   bool both_dial = false;
-  bool by_manager = false;  // connects by rdma_cm; requires has_managed_device()
+  bool by_manager = is_by_manager();  // connects by rdma_cm; requires has_managed_device()
   bool has_c = false;  // b knows a third peer, which the test plays
 };
 
@@ -58,6 +58,7 @@ class VerbsRig {
  public:
   // Requires: has_verbs_device().
   explicit VerbsRig(const VerbsRigOptions& options = {}) : options_(options) {
+    BP_ASSERT(!options.by_manager || has_managed_device());
     auto opened = VerbsDevice::open({.device = options.by_manager ? kManagedDevice : ""});
     BP_ASSERT(opened.ok());
     device_ = opened.take();
@@ -70,16 +71,18 @@ class VerbsRig {
     }
     static int count = 0;
     const std::string number = std::to_string(++count);
-    address_ = options.listens_by_tcp
-                   ? "tcp:127.0.0.1:" + std::to_string(20000 + getpid() % 10000 + count)
-                   : "unix:/tmp/bedplate-verbs-" + std::to_string(getpid()) + "-" + number;
-    if (options.by_manager) {
-      address_ = std::string("tcp:") + kManagedAddress + ":" + std::to_string(20000 + count);
+    address_ = "unix:/tmp/bedplate-verbs-" + std::to_string(getpid()) + "-" + number;
+    address_of_a_ = address_ + "-a";
+    if (options.by_manager || options.listens_by_tcp) {
+      const int port = 20000 + getpid() % 10000 + count;
+      const std::string host = options.by_manager ? kManagedAddress : "127.0.0.1";
+      address_ = "tcp:" + host + ":" + std::to_string(port);
+      address_of_a_ = "tcp:" + host + ":" + std::to_string(port + 20000);
     }
     if (!options.address.empty()) address_ = options.address;
-    const std::string address_of_a = options.both_dial ? address_ + "-a" : "";
-    if (options.has_a) start(a, options.name_of_a, "b", address_, address_of_a);
-    if (options.has_b) start(b, "b", "a", address_of_a, address_);
+    const std::string dialed_by_b = options.both_dial ? address_of_a_ : "";
+    if (options.has_a) start(a, options.name_of_a, "b", address_, dialed_by_b);
+    if (options.has_b) start(b, "b", "a", dialed_by_b, address_);
   }
   VerbsRig(const VerbsRig&) = delete;
   VerbsRig& operator=(const VerbsRig&) = delete;
@@ -88,7 +91,7 @@ class VerbsRig {
     b.verbs.reset();
     keys_.destroy();
     if (address_.starts_with("unix:") && options_.has_b) unlink(address_.c_str() + 5);
-    if (options_.both_dial) unlink((address_ + "-a").c_str() + 5);
+    if (options_.both_dial) unlink(address_of_a_.c_str() + 5);
   }
 
   // Makes `side` anew, as after a restart: another instance.
@@ -125,6 +128,8 @@ class VerbsRig {
   VerbsDevice& device() { return *device_; }
   const KeyTable& keys() { return keys_; }
   const std::string& address() const { return address_; }
+  // Where both dial: a's.
+  const std::string& address_of_a() const { return address_of_a_; }
 
  private:
   // Outlive the sides.
@@ -132,6 +137,7 @@ class VerbsRig {
   std::unique_ptr<VerbsDevice> device_;
   KeyTable keys_;
   std::string address_;
+  std::string address_of_a_;
 
  public:
   VerbsSide a;

@@ -152,8 +152,8 @@ class LinkExchange {
   void say_hello(Talk& talk) noexcept;
   void take_welcome(Talk& talk) noexcept;
   void take_refusal(Talk& talk) noexcept;
-  void back_off(VerbsLink& link, const char* why,
-                const char* cure = "see whether it is started and listens there") noexcept;
+  // `cure` nullptr: what helps where nobody answers.
+  void back_off(VerbsLink& link, const char* why, const char* cure = nullptr) noexcept;
   void delay_next(Dialing& state) noexcept;
 
   // Answering.
