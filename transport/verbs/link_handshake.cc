@@ -79,10 +79,10 @@ void LinkExchange::take_welcome(Talk& talk) noexcept {
   if (check_record(record, ExchangeKind::kRefusal) == Refusal::kNone) return take_refusal(talk);
   const bool is_welcome = check_record(record, ExchangeKind::kWelcome) == Refusal::kNone;
   if (is_welcome && link.name != record.name) {
-    drop(talk);
     char why[64];
     std::snprintf(why, sizeof why, "it calls itself %s", record.name);
-    return back_off(link, why, "correct the address of this peer, or its name");
+    back_off(link, why, "correct the address of this peer, or its name");
+    return drop(talk);
   }
   if (!is_welcome || record.window != options_.window ||
       record.message_bytes != options_.message_bytes) {
