@@ -1,6 +1,8 @@
 // How what was begun over verbs ends when something goes wrong: in the middle of a transfer, when a
 // life ends in a poll, when memory is withdrawn, when the device goes away.
+#include <array>
 #include <cstring>
+#include <functional>
 
 #include <fcntl.h>
 
@@ -42,6 +44,62 @@ TEST(VerbsEnds, ATransferThatIsRefusedInTheMiddleIsUnknownAndWhatIsBehindNotDone
         SendStatus::kPending);
   CHECK(rig->poll_until([&] { return whole.count == 1; }));
   CHECK(whole.outcome == Outcome::kNotDone);
+}
+
+// Soft RoCE can end a read or an atomic well and not have written its answer. Here the answer
+// itself looks as if it had not come, for one place of the queue.
+TEST(VerbsEnds, AnAnswerThatHasNotComeIsUnknown) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  Block target(64), into(64);
+  CHECK(start({.shape = {.peer_count_max = 2, .window = 4, .operation_count_max = 4},
+               .exported = target.span()}));
+  if (!rig->device().is_soft_roce()) BP_SKIP("this RDMA device is taken at its word");
+  const RemoteMemory exposed = to_a().expose(target.span()).take();
+  const uint64_t mark = SendQueue::answer_mark(2);
+  std::memcpy(target.memory + 56, &mark, sizeof mark);
+  uint64_t before = 0;
+  const auto operations = std::to_array<std::function<SendStatus(Completion*)>>({
+      [&](Completion* done) { return to_b().get(into.span(), exposed, done); },
+      [&](Completion* done) {
+        return to_b().compare_swap(exposed.part(56, 8), 1, 2, &before, done);
+      },
+  });
+  for (const auto& operation : operations) {
+    size_t unknown_count = 0;
+    for (size_t i = 0; i < 16; ++i) {  // the queue is that deep
+      Counted ended;
+      CHECK(operation(&ended) == SendStatus::kPending);
+      CHECK(rig->poll_until([&] { return ended.count == 1; }));
+      CHECK(ended.outcome == Outcome::kDone || ended.outcome == Outcome::kUnknown);
+      unknown_count += ended.outcome == Outcome::kUnknown;
+    }
+    LONGS_EQUAL(1, unknown_count);
+  }
+  LONGS_EQUAL(0, rig->a.counters.broken.read());
+}
+
+// The first of two requests, whose end is as good as that of the second.
+TEST(VerbsEnds, APartWhoseAnswerHasNotComeMakesTheWholeUnknown) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  Block target(12 * kMiB), into(12 * kMiB);
+  CHECK(start({.shape = {.peer_count_max = 2, .window = 4, .operation_count_max = 4},
+               .exported = target.span()}));
+  const uint64_t part_bytes = rig->device().port().transfer_bytes_max;
+  if (part_bytes >= target.bytes) BP_SKIP("this RDMA device moves it all by one request");
+  const RemoteMemory exposed = to_a().expose(target.span()).take();
+  std::memset(target.memory, 7, target.bytes);
+  size_t unknown_count = 0;
+  for (uint32_t place = 0; place < 2; ++place) {  // each get takes two, so it is one of these
+    const uint64_t mark = SendQueue::answer_mark(place);
+    std::memcpy(target.memory + part_bytes - sizeof mark, &mark, sizeof mark);
+    for (size_t i = 0; i < 8; ++i) {
+      Counted ended;
+      CHECK(to_b().get(into.span(), exposed, &ended) == SendStatus::kPending);
+      CHECK(rig->poll_until([&] { return ended.count == 1; }));
+      unknown_count += ended.outcome == Outcome::kUnknown;
+    }
+  }
+  LONGS_EQUAL(1, unknown_count);
 }
 
 // Else a list of them would have to get through before a device that has stopped is told from one

@@ -11,8 +11,6 @@ namespace {
 constexpr uint8_t kMinRnrTimer = 22;
 constexpr uint8_t kRnrRetryCount = 6;
 constexpr uint8_t kReadsMax = 16;
-// No vendor has it; the kernel's soft RoCE says so.
-constexpr uint32_t kSoftRoceVendor = 0xff'ffff;
 
 uint8_t reads_max(int limit) noexcept {
   return static_cast<uint8_t>(std::clamp(limit, 1, int{kReadsMax}));
@@ -157,7 +155,7 @@ Result<void> QueuePair::reset() noexcept {
 }
 
 Result<void> QueuePair::renew() noexcept {
-  if (device_->limits().vendor_id != kSoftRoceVendor) return {};
+  if (!device_->is_soft_roce()) return {};
   destroy();
   return create(*device_, options_);
 }

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <memory>
 
 #include <infiniband/verbs.h>
@@ -38,6 +39,7 @@ struct Request {
   uint32_t place = 0;
   Completion* done = nullptr;
   uint64_t* before = nullptr;
+  std::byte* answer = nullptr;  // where its last bytes arrive, marked; nullptr: they are not
 };
 
 class SendQueue {
@@ -78,6 +80,26 @@ class SendQueue {
     requests_[place].done = done;
     needs_signal_ = true;
     return place;
+  }
+
+  static constexpr size_t kAnswerBytes = sizeof(uint64_t);
+
+  // What has arrived may look like it by accident, once in 2^64. Each place has its own: two gets
+  // may go to the same memory.
+  static constexpr uint64_t answer_mark(uint32_t place) noexcept {
+    return (place + 1) * 0x9e37'79b9'7f4a'7c15;
+  }
+  // Marks where the last kAnswerBytes that the request which was added last brings will arrive, so
+  // that lacks_answer() tells whether they did. Requires: it is listed still.
+  void mark_answer(std::byte* last) noexcept {
+    const uint32_t place = (next_ - 1) & (depth_ - 1);
+    const uint64_t mark = answer_mark(place);
+    std::memcpy(last, &mark, sizeof mark);
+    requests_[place].answer = last;
+  }
+  static bool lacks_answer(const Request& request, uint32_t place) noexcept {
+    const uint64_t mark = answer_mark(place);
+    return request.answer != nullptr && std::memcmp(request.answer, &mark, sizeof mark) == 0;
   }
 
   // A request of `opcode` to fill in: its pieces and addresses. Requires: room.

@@ -104,12 +104,17 @@ class VerbsDevice final : public Device {
   bool has_atomics() const noexcept { return limits_.atomic_cap != IBV_ATOMIC_NONE; }
   bool enforces_windows() const noexcept { return enforces_windows_; }
 
+  // Whether it is the kernel's soft RoCE, some of whose defects are worked around.
+  bool is_soft_roce() const noexcept { return limits_.vendor_id == kSoftRoceVendor; }
+
   ibv_context* context() const noexcept { return context_; }
   ibv_pd* domain() const noexcept { return domain_; }
   const VerbsPort& port() const noexcept { return port_; }
   const ibv_device_attr& limits() const noexcept { return limits_; }
 
  private:
+  static constexpr uint32_t kSoftRoceVendor = 0xff'ffff;  // no vendor has it
+
   VerbsDevice() noexcept = default;
   void handle_event(const ibv_async_event& event) noexcept;
 

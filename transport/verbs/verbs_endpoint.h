@@ -131,8 +131,9 @@ class VerbsEndpoint final : public Endpoint {
   void end_staged(const Staged& staged, Outcome outcome) noexcept;
   // Whether there is room for the requests of so many bytes. Returns kPending, kAgain or kTooLong.
   SendStatus has_room_for(uint64_t bytes) const noexcept;
-  void list_transfer(ibv_wr_opcode opcode, const std::byte* local, uint64_t bytes,
+  void list_transfer(ibv_wr_opcode opcode, std::byte* local, uint64_t bytes,
                      const RemoteMemory& remote) noexcept;
+  void mark_answer(std::byte* end) noexcept;
   bool is_registered(const std::byte* local, uint64_t bytes) const noexcept;
   // Returns how many bytes fit into one request.
   uint64_t fill_pieces(const std::byte* local, uint64_t bytes,
@@ -237,7 +238,9 @@ class VerbsEndpoint final : public Endpoint {
   uint64_t drained_ns_min_ = 0;
   uint64_t drained_ns_max_ = 0;
   bool has_refused_ = false;  // the peer's device refused a request: what is behind did not happen
-  bool has_part_ = false;     // of the transfer whose end comes next, something has happened
+  // Of the transfer whose end comes next, something has happened, and something has not for sure.
+  bool has_part_ = false;
+  bool lacks_part_ = false;
 };
 
 }  // namespace bedplate

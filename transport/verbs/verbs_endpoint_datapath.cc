@@ -147,7 +147,7 @@ SendStatus VerbsEndpoint::has_room_for(uint64_t bytes) const noexcept {
 }
 
 // As parts, of which the caller makes the last the end.
-void VerbsEndpoint::list_transfer(ibv_wr_opcode opcode, const std::byte* local, uint64_t bytes,
+void VerbsEndpoint::list_transfer(ibv_wr_opcode opcode, std::byte* local, uint64_t bytes,
                                   const RemoteMemory& remote) noexcept {
   const uint64_t request_bytes_max = provider_.options_.device->port().transfer_bytes_max;
   const bool is_put = opcode == IBV_WR_RDMA_WRITE;
@@ -168,10 +168,20 @@ void VerbsEndpoint::list_transfer(ibv_wr_opcode opcode, const std::byte* local, 
       if (BP_UNLIKELY(filled >= kOwnSignalBytes)) slot.request.send_flags = IBV_SEND_SIGNALED;
     }
     slot.request.wr.rdma = {remote.address + at, static_cast<uint32_t>(remote.key)};
+    if (!is_put && filled >= SendQueue::kAnswerBytes) mark_answer(local + at + filled);
     at += filled;
     ++operations_out_;
   }
   mark_dirty();
+}
+
+// Soft RoCE (Linux 6.1) can say of a read or an atomic that it is good, and not have written a byte
+// of the answer: after a loss, a NAK for what is behind it counts as its acknowledgement, and its
+// own answer, which comes later, as a repetition.
+void VerbsEndpoint::mark_answer(std::byte* end) noexcept {
+  if (BP_UNLIKELY(provider_.options_.device->is_soft_roce())) {
+    queue_.mark_answer(end - SendQueue::kAnswerBytes);
+  }
 }
 
 bool VerbsEndpoint::is_registered(const std::byte* local, uint64_t bytes) const noexcept {
@@ -228,6 +238,7 @@ SendStatus VerbsEndpoint::atomic(ibv_wr_opcode opcode, const RemoteMemory& to, u
   slot.request.wr.atomic.rkey = static_cast<uint32_t>(to.key);
   slot.request.wr.atomic.compare_add = first;
   slot.request.wr.atomic.swap = second;
+  mark_answer(reinterpret_cast<std::byte*>(into + 1));
   ++operations_out_;
   must_flush_ = true;
   mark_dirty();

@@ -295,6 +295,9 @@ void VerbsEndpoint::end_requests(const ibv_wc& completion) noexcept {
 }
 
 void VerbsEndpoint::end_request(const Request& request, uint32_t place, Outcome outcome) noexcept {
+  if (outcome == Outcome::kDone && BP_UNLIKELY(SendQueue::lacks_answer(request, place))) {
+    outcome = Outcome::kUnknown;
+  }
   switch (request.kind) {
     case RequestKind::kMessage:
     case RequestKind::kMarker: return;
@@ -308,6 +311,7 @@ void VerbsEndpoint::end_request(const Request& request, uint32_t place, Outcome 
     case RequestKind::kPart:
       --operations_out_;
       has_part_ = has_part_ || outcome != Outcome::kNotDone;
+      lacks_part_ = lacks_part_ || outcome != Outcome::kDone;
       return;
     case RequestKind::kAtomic:
       if (request.before != nullptr && outcome == Outcome::kDone) *request.before = *cell(place);
@@ -315,9 +319,10 @@ void VerbsEndpoint::end_request(const Request& request, uint32_t place, Outcome 
     case RequestKind::kStaged:
     case RequestKind::kOperation:
       --operations_out_;
-      if (request.kind == RequestKind::kStaged) end_staged(staged_[place], outcome);
       if (has_part_ && outcome == Outcome::kNotDone) outcome = Outcome::kUnknown;
-      has_part_ = false;
+      if (lacks_part_ && outcome == Outcome::kDone) outcome = Outcome::kUnknown;
+      has_part_ = lacks_part_ = false;
+      if (request.kind == RequestKind::kStaged) end_staged(staged_[place], outcome);
       if (request.done != nullptr) request.done->call(*request.done, outcome);
   }
 }
