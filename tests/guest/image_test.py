@@ -188,8 +188,8 @@ name = "other"
             raise Failure(image.log)
         with Machine(image.path) as machine:
             machine.expect_ready()
-            machine.expect(r"verbs: refusing a connection from 10\.0\.2\.15: its list of peers does "
-                           r"not have this name; ")
+            machine.expect(r"verbs: refusing a connection from 10\.0\.2\.15: its list of peers "
+                           r"does not have this name; ")
             machine.expect(r"verbs: connecting to other at tcp:10\.0\.2\.15:7471: it refuses: its "
                            r"list of peers does not have this name; ")
     with Image(tables=tables.replace('interface = "eth0"\nlisten', 'interface = "eth7"\nlisten'),

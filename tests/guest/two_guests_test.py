@@ -181,10 +181,14 @@ def cable_that_is_pulled_under_traffic():
 
 
 def hosts_that_are_frozen_under_traffic():
-    """Until the other one has noticed. The one that was frozen has missed nothing of its own time,
-    and learns that its connection is gone. (Not for a moment, which the queue pair bridges: after
-    that an atomic has ended with the answer of an earlier one, once in five runs.)"""
+    """For moments, which the queue pair bridges; and until the other one has noticed: then the one
+    that was frozen learns that its connection is gone."""
     a, b = start_both()
+    for victim in (a, b, a):
+        time.sleep(SETTLED_SECONDS)
+        victim.host.freeze()
+        time.sleep(1)
+        victim.host.thaw()
     times = []
     for victim, other in ((b, a), (a, b)):
         time.sleep(SETTLED_SECONDS)  # soft RoCE that has stopped shows by silence
@@ -287,7 +291,7 @@ def hostile_host_beside_honest_ones():
     says so, once, with the attacker's address; and a and b do not notice."""
     a, b = start_both()
     c = list(hosts)[2]
-    export = b.expect(r"^traffic: export (\S+)$", 1).group(1)
+    export = b.expect(r"^traffic: export (\S+)$", BACK_SECONDS).group(1)
     for kind, refusal in REFUSALS.items():
         mark, mark_b = c.mark(), b.host.mark()
         if c.run(f"verbs-traffic hostile attack={kind} name=c dial={LISTEN} export={export}",
@@ -310,11 +314,11 @@ def mtu_that_differs_between_hosts():
     a.host.run("ip link set eth1 mtu 9000")
     try:
         a, b = start_both()
-        a.expect(r"^traffic: device .* MTU 4096$", 1)
-        b.expect(r"^traffic: device .* MTU 1024$", 1)
-        told = r"verbs: sending to %s at .*: its MTU is %d, that of rxe0 is %d, so packets have 1024"
-        a.expect(told % ("b", 1024, 4096), SETTLED_SECONDS)
-        b.expect(told % ("a", 4096, 1024), SETTLED_SECONDS)
+        a.expect(r"^traffic: device .* MTU 4096$", BACK_SECONDS)
+        b.expect(r"^traffic: device .* MTU 1024$", BACK_SECONDS)
+        told = r"verbs: sending to %s at .*: its MTU is %d, that of rxe0 is %d, so packets have "
+        a.expect(told % ("b", 1024, 4096) + "1024", BACK_SECONDS)
+        b.expect(told % ("a", 4096, 1024) + "1024", BACK_SECONDS)
         time.sleep(SETTLED_SECONDS)
         accounts = settle(a, b)
     finally:
@@ -513,8 +517,9 @@ rights = ["read", "write"]'''
             raise Failure("\n".join(wrong))
 
 
-TESTS = [cable_that_is_pulled_under_traffic, hosts_that_are_frozen_under_traffic, processes_that_are_killed_and_started_again,
-         hosts_that_are_reset_under_traffic, host_that_is_reset_while_nobody_sends,
+TESTS = [cable_that_is_pulled_under_traffic, hosts_that_are_frozen_under_traffic,
+         processes_that_are_killed_and_started_again, hosts_that_are_reset_under_traffic,
+         host_that_is_reset_while_nobody_sends,
          hostile_host_beside_honest_ones, mtu_that_differs_between_hosts,
          mtu_that_is_smaller_on_the_way, peers_that_do_not_answer,
          perf_measures_between_hosts, perf_ends_when_its_server_vanishes,
