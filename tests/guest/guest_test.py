@@ -316,7 +316,8 @@ def perf_over_soft_roce():
                  r"^  mode      polling, yielding the only processor$",
                  r"^bedplate: choosing what to send: 5 KiB are asked for, at most 4128 bytes can "
                  r"be; .*\n== too long 2$",
-                 r"^== served 0\nanswering at tcp:127\.0\.0\.1:7471\n  provider  verbs$"):
+                 r"^== served 0\n(?:bedplate: .*\n)*answering at tcp:127\.0\.0\.1:7471\n"
+                 r"  provider  verbs$"):
         guest.expect(text)
     reports = {words: json.loads(text) for words, text in
                re.findall(r"^== (.*)\n(?:bedplate: .*\n)*(\{\n[\s\S]*?^\})", guest.output,
