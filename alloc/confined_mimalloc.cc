@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "alloc/bad_pointer.h"
+#include "alloc/child_libc.h"
 #include "alloc/confined_heap.h"
 #include "alloc/fork_mark.h"
 #include "alloc/heap_calls.h"
@@ -372,6 +373,7 @@ void _mi_os_init(void) {
   confine_options();
   if (is_in_pool()) {
     mark_heap_owner();
+    guard_libc_from_children();
   } else {
     mark_heap_private();
   }

@@ -7,8 +7,8 @@ PINNED_POOL := adopt_segment audit boot_segment join_connections join_protocol j
                plan seccomp_filter take_error
 ALLOC := block_ledger buffer_pool_datapath exhaustion fork_mark heap_owner interception_check \
          interception_decision metadata_zone pool_resource support_level \
-         $(if $(SANITIZED),sanitizer_heap,bad_pointer child_heap confined_mimalloc heap_walk \
-           ordinary_memory thread_heaps)
+         $(if $(SANITIZED),sanitizer_heap,bad_pointer child_heap child_libc confined_mimalloc \
+           heap_walk ordinary_memory thread_heaps)
 TRANSPORT := doorbell endpoint epoll/epoll_sockets event_loop group_terms ip_address \
              joined_process messenger process_terms registration self/self_provider shm/bell_watch \
              shm/futex_bell shm/group_keeper shm/group_layout shm/group_segment shm/loan_table \

@@ -266,6 +266,102 @@ TEST(Fork, ParentsTrafficIsWholeThroughoutManyForks) {
   BP_CHECK_PROBE(ParentsTrafficIsWholeThroughoutManyForks, "BEDPLATE_BOOT_BYTES=64 MiB");
 }
 
+// libc's streams lie in the pool, too: a child that unlocked them, or walked along them, would be
+// seen by the parent's threads, or see what they free.
+BP_PROBE(ParentsStreamsAreItsOwn) {
+  std::atomic<bool> must_stop{false};
+  std::atomic<long> opened{0};
+  std::atomic<long> locked{0};
+  std::FILE* shared = std::fopen("/dev/null", "w");
+  BP_PROBE_CHECK(in_pool_range(shared));
+  std::vector<std::thread> threads;
+  threads.emplace_back([&] {
+    while (!must_stop) {
+      std::FILE* stream = std::fopen("/dev/null", "r");
+      std::fclose(stream);
+      // What follows a stream in its place is no list of streams.
+      void* other = std::memset(allocate(sizeof *stream), 0x5a, sizeof *stream);
+      std::free(other);
+      ++opened;
+    }
+  });
+  for (int i = 0; i < 2; ++i) {
+    threads.emplace_back([&] {
+      while (!must_stop) {
+        flockfile(shared);
+        for (int j = 0; j < 1000; ++j) std::atomic_signal_fence(std::memory_order_seq_cst);
+        funlockfile(shared);
+        ++locked;
+      }
+    });
+  }
+  for (int i = 0; i < 1000; ++i) {
+    const pid_t child = fork();
+    if (child == 0) _exit(0);
+    BP_PROBE_CHECK(code_of(child) == 0);
+  }
+  must_stop = true;
+  for (std::thread& thread : threads) thread.join();
+  BP_PROBE_CHECK(opened > 0 && locked > 0);
+  std::fclose(shared);
+}
+TEST(Fork, ParentsStreamsAreItsOwn) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(ParentsStreamsAreItsOwn);
+}
+
+BP_PROBE(StandardOutputIsCopied) {
+  int output[2];
+  int has_printed[2];
+  int may_end[2];
+  BP_PROBE_CHECK(pipe(output) == 0 && pipe(has_printed) == 0 && pipe(may_end) == 0);
+  BP_PROBE_CHECK(dup2(output[1], STDOUT_FILENO) == STDOUT_FILENO);
+  BP_PROBE_CHECK(std::setvbuf(stdout, nullptr, _IOFBF, 4096) == 0);
+  std::printf("before, ");
+  char byte = 0;
+  const pid_t child = fork();
+  if (child == 0) {
+    std::printf("child\n");
+    if (write(has_printed[1], "", 1) != 1 || read(may_end[0], &byte, 1) != 1) _exit(1);
+    std::exit(0);
+  }
+  BP_PROBE_CHECK(read(has_printed[0], &byte, 1) == 1);
+  std::printf("parent, who writes more\n");
+  std::fflush(stdout);
+  BP_PROBE_CHECK(write(may_end[1], "", 1) == 1);
+  BP_PROBE_CHECK(code_of(child) == 0);
+  char said[100] = {};
+  BP_PROBE_CHECK(read(output[0], said, sizeof said - 1) > 0);
+  std::fprintf(stderr, "%s", said);
+  BP_PROBE_CHECK(
+      std::strcmp(said, "before, parent, who writes more\nbefore, child\n") == 0);
+}
+TEST(Fork, StandardOutputIsCopied) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(StandardOutputIsCopied);
+}
+
+// A child zeroes what libc keeps on the heap of them.
+BP_PROBE(WarnsOfThreadSpecificValuesThatAChildEmpties) {
+  for (int i = 0; i < 40; ++i) {
+    pthread_key_t key = 0;
+    BP_PROBE_CHECK(pthread_key_create(&key, nullptr) == 0);
+  }
+  for (int i = 0; i < 2; ++i) {
+    const pid_t child = fork();
+    if (child == 0) _exit(0);
+    BP_PROBE_CHECK(code_of(child) == 0);
+  }
+}
+TEST(Fork, WarnsOfThreadSpecificValuesThatAChildEmpties) {
+  BP_SKIP_UNDER_SANITIZER();
+  const test::Ended ended = test::run_fresh("WarnsOfThreadSpecificValuesThatAChildEmpties");
+  LONGS_EQUAL(0, ended.exit_code);
+  STRCMP_CONTAINS("warning: fork() empties the thread-specific values", ended.text);
+  const char* first = std::strstr(ended.text, "fork() empties");
+  POINTERS_EQUAL(nullptr, std::strstr(first + 1, "fork() empties"));
+}
+
 BP_PROBE(SpawnSystemAndPopenWork) {
   Load load;
   for (int i = 0; i < 10; ++i) {
