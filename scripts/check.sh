@@ -2,8 +2,9 @@
 # Builds and runs every test, and ends with one line: N passed, N failed, N skipped.
 #
 # Each step prints its own closing line of that form, or counts as one test by its exit code. What
-# a step prints goes to build/check/NAME.log; only a failed one is shown. A step has the machine for
-# itself, but for those that say `beside`: two of them run at the same time.
+# a step prints goes to build/check/NAME.log; what failed in it is shown at the very end, where it is
+# found without a search. A step has the machine for itself, but for those that say `beside`: two of
+# them run at the same time.
 # CHECK_ONLY=pattern runs the steps whose name matches; FUZZ_SECONDS (60) bounds the fuzzing,
 # SOAK_SECONDS (60) the soak, STRESS_SECONDS (60) the stress of messages.
 set -uo pipefail
@@ -30,9 +31,15 @@ run_step() { # NAME COMMAND...
     printf '%-28s %4d passed, %d failed, %d skipped  (%d s)\n' "$name" "$p" "$f" "$s" \
       $((SECONDS - begin))
     grep -h '^skipped: ' "$log" | sort | uniq -c | sed 's/^/    /'
-    [ "$f" -eq 0 ] || tail -n 60 "$log" | sed 's/^/    /'
   } 9> build/check/lock
   echo "$p $f $s" > "build/check/$name.count"
+}
+
+# The failures by the words that the runners begin one with; else, as of a build, the end of it all.
+show_failures() { # LOG
+  echo "failed: $1"
+  { grep -aE -A 12 -e 'Failure in|^FAIL|^failed|^Traceback' "$1" || tail -n 60 "$1"; } |
+    head -n 100 | cut -c 1-300 | sed 's/^/    /'
 }
 
 # In a process group of its own, so that it ends as a whole with this script.
@@ -91,7 +98,7 @@ for name in "${steps[@]}"; do
   # One that ended without a count was killed.
   read -r p f s 2> /dev/null < "build/check/$name.count" || p=0 f=1 s=0
   passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
-  [ "$f" -eq 0 ] || echo "failed: build/check/$name.log"
+  [ "$f" -eq 0 ] || show_failures "build/check/$name.log"
 done
 printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
 [ "$failed" -eq 0 ]
