@@ -12,6 +12,8 @@
 #include <thread>
 
 #include <malloc.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "pinned_pool/pinned_pool.h"
 #include "platform/units.h"
@@ -70,6 +72,18 @@ void tell_new() {
   tell("string", keep(text.data()));
 }
 
+// libc's list of open streams is set at a fork (alloc/child_libc.h): how the program reaches it
+// depends on how it is linked, and the fork stops the program if that is not libc's own.
+void tell_streams() {
+  std::FILE* stream = std::fopen("/dev/null", "w");
+  tell("fopen", stream);
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  int status = -1;
+  if (waitpid(child, &status, 0) != child || status != 0) std::printf("child: %d\n", status);
+  std::fclose(stream);
+}
+
 // Whoever has malloc: memory of the pool, for who asks for it.
 void use_the_pool() {
   auto created = process_pool().create_segment("explicit", 4 * kMiB, PageSize::k4KiB, 1);
@@ -94,6 +108,7 @@ int main() {
   tell_malloc_family();
   tell_new();
   std::thread([] { tell_and_free("thread", std::malloc(100)); }).join();
+  tell_streams();
   use_the_pool();
   return 0;
 }

@@ -29,7 +29,7 @@ ALLOCATORS = ("libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2.
 BOOT_BYTES = "24 MiB"
 WAYS = ("before main", "malloc", "calloc", "realloc", "reallocarray", "memalign", "aligned_alloc",
         "posix_memalign", "valloc", "pvalloc", "large malloc", "strdup", "new", "aligned new",
-        "string", "thread")
+        "string", "thread", "fopen")
 
 
 class Skip(Exception):
