@@ -1,7 +1,9 @@
 """An image in QEMU, watched from outside: its console line by line, its monitor, its end."""
 
+import contextlib
 import json
 import os
+import random
 import re
 import socket
 import subprocess
@@ -17,9 +19,12 @@ BOOT_SECONDS = 90
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Below those that the kernel hands out by itself: no connection takes it in the meantime."""
+    while True:
+        port = random.randrange(20000, 32768)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class Machine:
