@@ -310,6 +310,24 @@ TEST(Fork, ParentsStreamsAreItsOwn) {
   BP_CHECK_PROBE(ParentsStreamsAreItsOwn);
 }
 
+// What the parent has buffered leaves at its end, not at its child's.
+BP_PROBE(ParentFlushesItsStreamsItself) {
+  std::FILE* stream = fdopen(dup(STDERR_FILENO), "w");
+  BP_PROBE_CHECK(in_pool_range(stream));
+  BP_PROBE_CHECK(std::fputs("of the parent", stream) >= 0);
+  const pid_t child = fork();
+  if (child == 0) std::exit(0);
+  BP_PROBE_CHECK(code_of(child) == 0);
+  BP_PROBE_CHECK(write(STDERR_FILENO, "child ended, ", 13) == 13);
+  std::exit(0);
+}
+TEST(Fork, ParentFlushesItsStreamsItself) {
+  BP_SKIP_UNDER_SANITIZER();
+  const test::Ended ended = test::run_fresh("ParentFlushesItsStreamsItself");
+  LONGS_EQUAL(0, ended.exit_code);
+  STRCMP_EQUAL("child ended, of the parent", ended.text);
+}
+
 BP_PROBE(StandardOutputIsCopied) {
   int output[2];
   int has_printed[2];
