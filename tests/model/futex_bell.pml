@@ -1,22 +1,27 @@
-/* The doorbell of a member: two senders, one of which may be killed at any step, the member that
- * sleeps, and the owner of the pool, which wakes everybody when it has noticed a death.
+/* The doorbell of a member: two senders, one of which may be killed at any step, or stopped there for
+ * ever, the member that sleeps, and the owner of the pool, which wakes everybody when it has noticed
+ * a death.
  *
  * x86-TSO: what a sender publishes waits in its core's store buffer, past its own load of `asleep`,
  * until the core drains it: some time, at an atomic instruction, at a fence, or when membarrier
  * interrupts the core. A killed sender's stores still arrive, before the owner hears of its death.
  *
- * Property: nobody sleeps for ever on a message that was published, nor on a death that was noted
- * in the members table (an invalid end state for spin).
+ * Property: nobody sleeps for ever on a message that was published, unless its sender is stopped,
+ * nor on a death that was noted in the members table (an invalid end state for spin).
+ *
+ * Left out: that a sender wakes the member once for each sleep (woken_); what it has done itself it
+ * need not do again.
  *
  * Stands for:
- * code: transport/shm/futex_bell.h: asleep_->load(std::memory_order_relaxed) != 0)) wake();
+ * code: transport/shm/futex_bell.h: asleep_->load(std::memory_order_relaxed) != kAwake)) wake();
  * code: transport/shm/futex_bell.h: fence_ == BellFence::kBoth
- * code: transport/shm/futex_bell.h: void announce_awake() const noexcept { asleep_->store(0,
- * code: transport/shm/futex_bell.cc: asleep_->store(1, std::memory_order_relaxed);
+ * code: transport/shm/futex_bell.h: asleep_->store(kAwake, std::memory_order_relaxed);
+ * code: transport/shm/futex_bell.cc: asleep_->store(sleep_, std::memory_order_relaxed);
  * code: transport/shm/futex_bell.cc: std::atomic_thread_fence(std::memory_order_seq_cst);
  * code: transport/shm/futex_bell.cc: membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
- * code: transport/shm/futex_bell.cc: FUTEX_WAIT, 1,
- * code: transport/shm/futex_bell.cc: if (asleep_->exchange(0, std::memory_order_relaxed) == 0) return;
+ * code: transport/shm/futex_bell.cc: FUTEX_WAIT, sleep_,
+ * code: transport/shm/futex_bell.cc: !asleep_->compare_exchange_weak(word, (word & ~kStateMask) | kBeingWoken,
+ * code: transport/shm/futex_bell.cc: if (state_of(word) == kAwake) return;
  * code: transport/shm/futex_bell.cc: void FutexBell::wake_anyway()
  * code: transport/messenger.cc: providers_[i]->announce_sleep();
  * code: transport/messenger.cc: if (poll(kLastLookBudget) == 0) sleeper->sleep(timeout_ns);
@@ -31,8 +36,8 @@
  * mutation: BOTH NO_SLEEPER_FENCE   the sleeper looks before its announcement can be seen
  * mutation: SLEEPER NO_LAST_LOOK    the sleeper does not look again after its announcement
  * mutation: SLEEPER WAIT_WHATEVER   futex_wait does not compare
+ * mutation: SLEEPER ONE_WAKES       a sender leaves the member to another that is waking it
  * mutation: SLEEPER NO_WAKE_MEMBERS  the owner tells nobody of a death
- * mutation: SLEEPER RING_MEMBERS     the owner rings as a sender does, and stops where `asleep` is 0
  */
 
 #define SENDERS 2
@@ -40,16 +45,20 @@
 
 /* Memory. */
 byte visible[SENDERS];   /* messages of each sender in the queue, as every core sees them */
+#define AWAKE 0
+#define ASLEEP 1
+#define BEING_WOKEN 2
 byte asleep;
 byte epoch;              /* of the members table */
 bool is_in_futex;        /* the sleeper, in the kernel's queue */
 
 /* Store buffers. */
 byte buffered[SENDERS];  /* messages published and not visible yet */
-#define NOTHING 2
+#define NOTHING 3
 byte buffered_asleep = NOTHING;  /* the sleeper's; its newest value is all that counts */
 
 bool killed;             /* sender 0 */
+bool is_noticed = true;  /* not where it is stopped: then what it sent may wait */
 bool has_stopped;
 byte running = SENDERS;
 bool owner_is_done;
@@ -88,17 +97,22 @@ proctype Sender(byte self) {
       drain(self);
 #endif
       if
-      :: asleep != 0 ->
-        /* wake: the exchange is a fence as well */
+      :: asleep != AWAKE ->
+        /* wake: the compare-and-swap is a fence as well */
         atomic {
           drain(self);
           if
-          :: asleep == 0 -> goto rang
-          :: else -> asleep = 0
+          :: asleep == AWAKE -> goto rang
+#ifdef ONE_WAKES
+          :: asleep == BEING_WOKEN -> goto rang
+          :: asleep == ASLEEP -> asleep = BEING_WOKEN
+#else
+          :: else -> asleep = BEING_WOKEN
+#endif
           fi
         }
         is_in_futex = false
-      :: asleep == 0
+      :: asleep == AWAKE
       fi;
 rang: skip
     od
@@ -112,7 +126,7 @@ rang: skip
   }
 }
 
-#define HAS_MESSAGES (visible[0] != received[0] || visible[1] != received[1])
+#define HAS_MESSAGES ((is_noticed && visible[0] != received[0]) || visible[1] != received[1])
 #define HAS_WORK (HAS_MESSAGES || epoch != seen_epoch)
 
 active proctype Sleeper() {
@@ -128,7 +142,7 @@ poll:
     received[1] = visible[1];
     seen_epoch = epoch;
     /* wait: announce_sleep, a last look, sleep, announce_awake */
-    buffered_asleep = 1;
+    buffered_asleep = ASLEEP;
 #ifndef NO_SLEEPER_FENCE
     drain_sleeper();
 #endif
@@ -155,7 +169,7 @@ poll:
       drain_sleeper();
 #ifndef WAIT_WHATEVER
       if
-      :: asleep != 1 -> goto awake
+      :: asleep != ASLEEP -> goto awake
       :: else
       fi;
 #endif
@@ -169,25 +183,20 @@ poll:
        }
     fi;
 awake:
-    buffered_asleep = 0
+    buffered_asleep = AWAKE
   od
 }
 
 active proctype Owner() {
   if
   :: skip  /* nobody dies */
+  :: atomic { killed = true; is_noticed = false }  /* stopped, for ever */
   :: killed = true;
     has_stopped && buffered[0] == 0;
     epoch++;
     /* wake_members */
-#if defined(RING_MEMBERS)
-    if
-    :: atomic { asleep != 0 -> asleep = 0 }
-      is_in_futex = false
-    :: asleep == 0
-    fi
-#elif !defined(NO_WAKE_MEMBERS)
-    asleep = 0;
+#ifndef NO_WAKE_MEMBERS
+    asleep = AWAKE;
     is_in_futex = false
 #endif
   fi;

@@ -38,14 +38,15 @@ TEST_GROUP(FutexBell) {
   // `writers` threads publish and ring, the reader sleeps whenever there is nothing new. Returns
   // how long its longest sleep was.
   uint64_t longest_sleep_ns(BellFence fence, uint32_t writers, uint64_t each) {
-    const FutexBell bell(asleep, fence);
+    FutexBell bell(asleep, fence);
     std::atomic<uint64_t> published{0};
     std::vector<std::thread> threads;
     for (uint32_t i = 0; i < writers; ++i) {
       threads.emplace_back([&] {
+        FutexBell senders(asleep, fence);
         for (uint64_t n = 0; n < each; ++n) {
           published.fetch_add(1, std::memory_order_release);
-          bell.ring();
+          senders.ring();
           if (n % 8 == 0) std::this_thread::yield();
         }
       });
@@ -73,20 +74,21 @@ TEST_GROUP(FutexBell) {
 TEST(FutexBell, WakesWhoSleeps) {
   for (BellFence fence : {BellFence::kSleeper, BellFence::kBoth}) {
     if (fence == BellFence::kSleeper && !join_bell_fence().ok()) BP_SKIP("no membarrier here");
-    const FutexBell bell(asleep, fence);
+    FutexBell bell(asleep, fence);
     bell.announce_sleep();
-    std::thread ringer([&] { bell.ring(); });
+    std::thread ringer([&] { FutexBell(asleep, fence).ring(); });
     const uint64_t begin_ns = monotonic_ns();
     bell.sleep(kLongNs);
     CHECK(monotonic_ns() - begin_ns < kLongNs / 2);
     ringer.join();
-    LONGS_EQUAL(0, asleep.load());
+    CHECK(FutexBell::state_of(asleep.load()) == FutexBell::kBeingWoken);
     bell.announce_awake();
+    LONGS_EQUAL(0, asleep.load());
   }
 }
 
 TEST(FutexBell, ARingBetweenAnnouncingAndSleepingIsNotLost) {
-  const FutexBell bell(asleep, BellFence::kBoth);
+  FutexBell bell(asleep, BellFence::kBoth);
   bell.announce_sleep();
   bell.ring();
   const uint64_t begin_ns = monotonic_ns();
@@ -95,47 +97,64 @@ TEST(FutexBell, ARingBetweenAnnouncingAndSleepingIsNotLost) {
 }
 
 TEST(FutexBell, SleepsForItsTimeWhenNobodyRings) {
-  const FutexBell bell(asleep, BellFence::kBoth);
+  FutexBell bell(asleep, BellFence::kBoth);
   bell.announce_sleep();
   const uint64_t begin_ns = monotonic_ns();
   bell.sleep(20 * kNsPerMs);
   CHECK(monotonic_ns() - begin_ns >= 15 * kNsPerMs);
-  LONGS_EQUAL(1, asleep.load());
+  CHECK(FutexBell::state_of(asleep.load()) == FutexBell::kAsleep);
   bell.announce_awake();
   LONGS_EQUAL(0, asleep.load());
 }
 
 TEST(FutexBell, RingingWhoIsAwakeWritesNothing) {
-  const FutexBell bell(asleep, BellFence::kBoth);
+  FutexBell bell(asleep, BellFence::kBoth);
   for (int i = 0; i < 10; ++i) bell.ring();
   LONGS_EQUAL(0, asleep.load());
 }
 
-// Who was killed between putting `asleep` down and its futex(2) has woken nobody.
-TEST(FutexBell, WakeAnywayWakesWhomADeadRingerLeftAsleep) {
-  const FutexBell bell(asleep, BellFence::kBoth);
+// A sleeper in futex(2) whose word says that somebody is waking it, who never comes to do so: what a
+// sender leaves that was stopped, or killed, between its two steps.
+struct StoppedRinger {
+  explicit StoppedRinger(std::atomic<uint32_t>& asleep, uint64_t limit_ns)
+      : sleeper([this, &asleep, limit_ns] {
+          FutexBell bell(asleep, BellFence::kBoth);
+          tid.store(gettid());
+          bell.announce_sleep();
+          const uint64_t begin_ns = monotonic_ns();
+          bell.sleep(limit_ns);
+          slept_ns = monotonic_ns() - begin_ns;
+        }) {}
+
   std::atomic<pid_t> tid{0};
   uint64_t slept_ns = 0;
-  std::thread sleeper([&] {
-    tid.store(gettid());
-    bell.announce_sleep();
-    const uint64_t begin_ns = monotonic_ns();
-    bell.sleep(kLongNs);
-    slept_ns = monotonic_ns() - begin_ns;
-  });
-  wait_until_in_futex(tid);
-  asleep.store(0);
-  bell.ring();  // finds nobody asleep
-  const bool was_left_asleep = is_in_futex(tid);
-  bell.wake_anyway();
-  sleeper.join();
+  std::thread sleeper;
+};
+
+TEST(FutexBell, ASenderThatFindsItBeingWokenWakesItToo) {
+  StoppedRinger stopped(asleep, kLongNs);
+  wait_until_in_futex(stopped.tid);
+  CHECK(FutexBell::state_of(asleep.load()) == FutexBell::kAsleep);
+  asleep.store(asleep.load() + FutexBell::kBeingWoken - FutexBell::kAsleep);
+  FutexBell(asleep, BellFence::kBoth).ring();
+  stopped.sleeper.join();
+  CHECK(stopped.slept_ns < kLongNs / 2);
+}
+
+TEST(FutexBell, WakeAnywayWakesWhomADeadRingerLeftAsleep) {
+  StoppedRinger killed(asleep, kLongNs);
+  wait_until_in_futex(killed.tid);
+  asleep.store(asleep.load() + FutexBell::kBeingWoken - FutexBell::kAsleep);
+  const bool was_left_asleep = is_in_futex(killed.tid);
+  FutexBell(asleep, BellFence::kBoth).wake_anyway();
+  killed.sleeper.join();
   CHECK(was_left_asleep);
-  CHECK(slept_ns < kLongNs / 2);
+  CHECK(killed.slept_ns < kLongNs / 2);
   LONGS_EQUAL(0, asleep.load());
 }
 
 TEST(FutexBell, WakeAnywayPutsDownWhatWhoSleepsHasRaised) {
-  const FutexBell bell(asleep, BellFence::kBoth);
+  FutexBell bell(asleep, BellFence::kBoth);
   bell.announce_sleep();
   bell.wake_anyway();
   const uint64_t begin_ns = monotonic_ns();

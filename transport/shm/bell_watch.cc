@@ -33,7 +33,8 @@ Result<void> BellWatch::start(const std::vector<FutexBell>& bells, Doorbell& doo
     return error_from_errno("waiting on the doorbells of groups (futex_waitv)")
         .set_cure("it takes Linux 5.16; in a container, a seccomp profile that allows it");
   }
-  for (const FutexBell& bell : bells) waits_.push_back(wait_while(bell.word(), 1));
+  bells_ = bells;
+  for (const FutexBell& bell : bells_) waits_.push_back(wait_while(bell.word(), 0));
   waits_.push_back(wait_while(is_stopping_, 0));
   doorbell_ = &doorbell;
   auto started = thread_.start(
@@ -54,12 +55,21 @@ void BellWatch::stop() noexcept {
 void BellWatch::run() noexcept {
   while (is_stopping_.load(std::memory_order_seq_cst) == 0) {
     const uint32_t seen_count = sleep_count_.load(std::memory_order_seq_cst);
-    // Returns when one is rung, and at once when one is not 1: rung already, or all are awake.
-    // Others may write to the bells of their group what they like: that ends in a ring, too.
-    if (wait_any(waits_.data(), waits_.size()) < 0 && errno == EINTR) continue;
+    // Returns when one is rung, and at once when one is rung already, or all are awake. Others may
+    // write to the bells of their group what they like: that ends in a ring, too.
+    if (find_sleeps() && wait_any(waits_.data(), waits_.size()) < 0 && errno == EINTR) continue;
     doorbell_->ring();  // nothing, to a loop that is awake
     park(seen_count);
   }
+}
+
+bool BellWatch::find_sleeps() noexcept {
+  for (size_t i = 0; i < bells_.size(); ++i) {
+    const uint32_t word = bells_[i].word().load(std::memory_order_seq_cst);
+    if (FutexBell::state_of(word) != FutexBell::kAsleep) return false;
+    waits_[i].val = word;
+  }
+  return true;
 }
 
 // Until the loop sleeps another time than `seen_count`, or the end. Dekker's once more: either the

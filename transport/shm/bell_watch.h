@@ -55,9 +55,12 @@ class BellWatch {
 
  private:
   void run() noexcept;
+  // Returns whether all bells are announced asleep; they are what is waited for then.
+  bool find_sleeps() noexcept;
   void park(uint32_t seen_count) noexcept;
   void unpark() noexcept;
 
+  std::vector<FutexBell> bells_;
   std::vector<futex_waitv> waits_;  // the bells, and is_stopping_
   Doorbell* doorbell_ = nullptr;
   StackedThread thread_;

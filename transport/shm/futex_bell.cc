@@ -32,23 +32,36 @@ void pass_bell_fence(BellFence fence) noexcept {
   BP_DCHECK(outcome == 0);
 }
 
-void FutexBell::raise() const noexcept { asleep_->store(1, std::memory_order_relaxed); }
-
-void FutexBell::sleep(uint64_t timeout_ns) const noexcept {
-  const timespec timeout = {static_cast<time_t>(timeout_ns / kNsPerSecond),
-                            static_cast<long>(timeout_ns % kNsPerSecond)};
-  // EAGAIN: somebody rang already. EINTR, ETIMEDOUT: early, or the limit.
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(asleep_), FUTEX_WAIT, 1,
-          timeout_ns == UINT64_MAX ? nullptr : &timeout, nullptr, 0);
+void FutexBell::raise() noexcept {
+  sleep_ = ((sleep_ | kStateMask) + 1) | kAsleep;
+  asleep_->store(sleep_, std::memory_order_relaxed);
 }
 
-void FutexBell::wake() const noexcept {
-  if (asleep_->exchange(0, std::memory_order_relaxed) == 0) return;  // another wakes it
+bool FutexBell::sleep(uint64_t timeout_ns) const noexcept {
+  const timespec timeout = {static_cast<time_t>(timeout_ns / kNsPerSecond),
+                            static_cast<long>(timeout_ns % kNsPerSecond)};
+  // EAGAIN: somebody rang already. EINTR: early.
+  return syscall(SYS_futex, reinterpret_cast<uint32_t*>(asleep_), FUTEX_WAIT, sleep_,
+                 timeout_ns == UINT64_MAX ? nullptr : &timeout, nullptr, 0) == 0 ||
+         errno != ETIMEDOUT;
+}
+
+void FutexBell::wake() noexcept {
+  uint32_t word = asleep_->load(std::memory_order_relaxed);
+  while (state_of(word) == kAsleep &&
+         !asleep_->compare_exchange_weak(word, (word & ~kStateMask) | kBeingWoken,
+                                         std::memory_order_relaxed)) {
+  }
+  const uint32_t sleep = word & ~kStateMask;
+  if (state_of(word) == kAwake) return;
+  // Somebody else has begun to wake it, and may have been stopped before its futex(2).
+  if (state_of(word) != kAsleep && sleep == __atomic_load_n(&woken_, __ATOMIC_RELAXED)) return;
+  __atomic_store_n(&woken_, sleep, __ATOMIC_RELAXED);
   futex_wake();
 }
 
 void FutexBell::wake_anyway() const noexcept {
-  asleep_->store(0, std::memory_order_seq_cst);
+  asleep_->store(kAwake, std::memory_order_seq_cst);
   futex_wake();
 }
 

@@ -6,6 +6,11 @@
 // once more; who sends publishes, then loads `asleep`, from a line that it has in its cache. Where
 // membarrier is not allowed both sides have a fence of their own (BellFence::kBoth), and the
 // group's header says so to all.
+//
+// The word says in its low bits whether the member is awake, asleep, or being woken, and above them
+// which of its sleeps that is. A sender that finds it asleep says that it is being woken, and wakes
+// it. A sender that finds it being woken wakes it as well, once for each sleep: the first one may be
+// stopped between the two steps, for as long as it likes.
 #pragma once
 
 #include <atomic>
@@ -30,50 +35,63 @@ Result<void> join_bell_fence() noexcept;
 // that runs a member.
 void pass_bell_fence(BellFence fence) noexcept;
 
+// Threads: raise(), sleep() and announce_awake() by the member; ring() by any. Each sending process
+// has a bell of its own on the same word.
 class FutexBell {
  public:
+  enum State : uint32_t { kAwake = 0, kAsleep = 1, kBeingWoken = 2 };
+  static constexpr uint32_t kStateMask = 3;
+  static constexpr State state_of(uint32_t word) noexcept {
+    return static_cast<State>(word & kStateMask);
+  }
+
   FutexBell() noexcept = default;
   // `asleep` is a word in shared memory, 0 at first.
   FutexBell(std::atomic<uint32_t>& asleep, BellFence fence) noexcept
       : asleep_(&asleep), fence_(fence) {}
 
-  // Sender: what was published before this call will be seen by the member. Threads: any.
-  // Cost: a load, while the member is awake; else one futex(2) for all who ring.
-  void ring() const noexcept {
+  // Sender: what was published before this call will be seen by the member.
+  // Cost: a load, while the member is awake; else at most one futex(2) for each of its sleeps.
+  void ring() noexcept {
     if (BP_UNLIKELY(fence_ == BellFence::kBoth)) {
       std::atomic_thread_fence(std::memory_order_seq_cst);
     } else {
       std::atomic_signal_fence(std::memory_order_seq_cst);  // membarrier does the rest
     }
-    if (BP_UNLIKELY(asleep_->load(std::memory_order_relaxed) != 0)) wake();
+    if (BP_UNLIKELY(asleep_->load(std::memory_order_relaxed) != kAwake)) wake();
   }
 
   // Member: about to sleep. It must look at its queues once more after this call.
-  void announce_sleep() const noexcept {
+  void announce_sleep() noexcept {
     raise();
     pass_bell_fence(fence_);
   }
   // The first half, for who sleeps on several bells: once all are raised, one fence does for all.
-  void raise() const noexcept;
-  // Member: sleeps until somebody rings, or `timeout_ns` passed (UINT64_MAX: no limit). It may
-  // return early. Requires: announce_sleep().
-  void sleep(uint64_t timeout_ns) const noexcept;
+  void raise() noexcept;
+  // Member: sleeps until somebody rings, or `timeout_ns` passed (UINT64_MAX: no limit). Returns
+  // false where the time has passed; it may return early, with true. Requires: announce_sleep().
+  bool sleep(uint64_t timeout_ns) const noexcept;
   // Member: awake again.
-  void announce_awake() const noexcept { asleep_->store(0, std::memory_order_relaxed); }
+  void announce_awake() const noexcept {
+    asleep_->store(kAwake, std::memory_order_relaxed);
+  }
 
   // Owner: wakes the member even where somebody seems to have done so. A sender that is killed
-  // between putting `asleep` down and its futex(2) leaves it asleep for good: whoever hears of a
-  // death calls this. Cost: one futex(2).
+  // before its futex(2) leaves the member asleep until the next message: the control thread, which
+  // hears of deaths, calls this. Cost: one futex(2).
   void wake_anyway() const noexcept;
 
-  // 1 while the member is asleep: for who waits on several bells at once.
+  // Of state kAsleep while the member sleeps and nobody has rung: for a thread that waits on several
+  // bells at once.
   const std::atomic<uint32_t>& word() const noexcept { return *asleep_; }
 
  private:
-  void wake() const noexcept;
+  void wake() noexcept;
   void futex_wake() const noexcept;
 
   std::atomic<uint32_t>* asleep_ = nullptr;
+  uint32_t sleep_ = 0;   // the member's: the word of its last sleep
+  uint32_t woken_ = 0;   // a sender's, atomic: the sleep that it has woken the member from
   BellFence fence_ = BellFence::kSleeper;
 };
 
