@@ -229,6 +229,7 @@ void JoinServer::lose(Connection& connection, JoinEvent::Kind kind, const Error&
   if (connection.phase == Phase::kHandedOver) --waiting_count_;
   connection.phase = Phase::kGone;
   close_watched(connection.socket);
+  if (kind == JoinEvent::Kind::kLeft) roster_->set_stopped(connection.instance);
   roster_->set_dead(connection.instance);
   changed(connection, true);
   tell(connection, kind, error);
@@ -239,6 +240,8 @@ void JoinServer::process_ended(Connection& connection) noexcept {
   close_watched(connection.pidfd);
   // What it said last is heard first: it may have left in good order.
   if (connection.phase != Phase::kGone) read_socket(connection);
+  // Before the others hear of its death, and also of one that was dead by name.
+  roster_->set_stopped(connection.instance);
   if (connection.phase != Phase::kGone) {
     Error error;
     error.set_doing("being joined to the pool as %s", connection.process.text);

@@ -258,6 +258,13 @@ void JoinRoster::set_dead(uint32_t index) noexcept {
   set_members(instances_[index], MemberState::kDead);
 }
 
+void JoinRoster::set_stopped(uint32_t index) noexcept {
+  const Instance& instance = instances_[index];
+  for (uint32_t i = 0; i < instance.member_count; ++i) {
+    options_.groups[instance.group].keeper->stop_writing(instance.members[i]);
+  }
+}
+
 void JoinRoster::set_quiet(uint32_t index) noexcept {
   BP_ASSERT(instances_[index].state == Instance::State::kDead);
   instances_[index].state = Instance::State::kQuiet;

@@ -29,7 +29,10 @@ class GroupKeeper {
   virtual ~GroupKeeper() = default;
   // Makes the member's part of the FIFO segment as new.
   virtual void reset_member(uint32_t member) noexcept = 0;
-  // Whether every living member has acknowledged `epoch` and holds no loan of `member`.
+  // No store of the member into the FIFO segment can come any more: its process has ended, or has
+  // said that it leaves.
+  virtual void stop_writing(uint32_t member) noexcept = 0;
+  // Whether every member that may still run has acknowledged `epoch` and holds no loan of `member`.
   virtual bool is_forgotten(uint32_t member, uint64_t epoch) noexcept = 0;
   // Rings every doorbell of the group: the members table has changed.
   virtual void wake_members() noexcept = 0;
@@ -113,6 +116,8 @@ class JoinRoster {
 
   void set_alive(uint32_t index) noexcept;
   void set_dead(uint32_t index) noexcept;
+  // No instruction of its process stores into the FIFOs any more: it has ended, or has left.
+  void set_stopped(uint32_t index) noexcept;
   // Its process has ended and its rings are torn down.
   void set_quiet(uint32_t index) noexcept;
 

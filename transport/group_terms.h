@@ -35,10 +35,10 @@ struct GroupTerms {
 };
 // Between processes.
 static_assert(std::is_trivially_copyable_v<GroupTerms>);
-static_assert(offsetof(GroupTerms, shape) == 0 && sizeof(GroupShape) == 48);
-static_assert(offsetof(GroupTerms, single_copy_count) == 48);
-static_assert(offsetof(GroupTerms, single_copy_kinds) == 52);
-static_assert(sizeof(GroupTerms) == 64 && sizeof(GroupTerms) <= join::kLayoutBytesMax);
+static_assert(offsetof(GroupTerms, shape) == 0 && sizeof(GroupShape) == 52);
+static_assert(offsetof(GroupTerms, single_copy_count) == 52);
+static_assert(offsetof(GroupTerms, single_copy_kinds) == 56);
+static_assert(sizeof(GroupTerms) == 68 && sizeof(GroupTerms) <= join::kLayoutBytesMax);
 
 // The terms in `layout`, which came from the owner, of the group `name`. Of the shape
 // GroupSegment::attach checks what is in it. Errors: another length, or an order of single copy

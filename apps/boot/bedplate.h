@@ -147,7 +147,10 @@ typedef void (*bp_handler)(void* context, const bp_message* message);
 typedef enum bp_peer_event {
   BP_PEER_JOINED, /* it can be sent to */
   BP_PEER_LEFT,   /* it has left or died; all that it had sent was delivered before */
-  BP_POOL_GONE    /* the owner has died or stopped: nobody can be sent to any more */
+  BP_POOL_GONE,   /* the owner has died or stopped, or has cut this process off: nobody can be sent
+                     to any more */
+  BP_CUT_OFF      /* that peer found nonsense in what this process sent, and ignores it from now on:
+                     sends to it say that it is gone, what was lent to it comes back */
 } bp_peer_event;
 
 /* Calls `function` for each such event, within bp_poll and bp_wait of every member of this process;

@@ -19,6 +19,7 @@ static_assert(static_cast<int>(Outcome::kUnknown) == BP_OUTCOME_UNKNOWN);
 static_assert(static_cast<int>(PeerEventKind::kJoined) == BP_PEER_JOINED);
 static_assert(static_cast<int>(PeerEventKind::kLeft) == BP_PEER_LEFT);
 static_assert(static_cast<int>(PeerEventKind::kPoolGone) == BP_POOL_GONE);
+static_assert(static_cast<int>(PeerEventKind::kCutOff) == BP_CUT_OFF);
 static_assert(sizeof(Completion) == sizeof(bp_completion::reserved));
 static_assert(sizeof(RemoteMemory) == sizeof(bp_remote));
 

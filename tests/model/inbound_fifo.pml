@@ -1,48 +1,65 @@
-/* The inbound FIFO of a member, its reader, and the death of a writer.
+/* The inbound FIFO of a member, its reader, and writers that are stopped, cut off and killed.
  *
- * Two writers, one of which may be killed between any two of its steps, a reader, and the owner of
- * the pool, which sees the death and gives the place to a new process once the reader has
- * acknowledged; or which dies itself, before it could say so. Two slots; laps count modulo four.
- * Loads and stores are sequentially consistent: on x86 nothing here depends on a store being passed
- * by a later load.
+ * Two writers, each of which may be slower than the reader waits; one may be dead by name, its
+ * connection closed, and run on, and may be killed between any two of its steps. The owner of the
+ * pool sees both and gives the place to a new process once that one has ended and the reader has
+ * acknowledged it; or the owner dies itself, before it could say so. Two slots; laps count modulo
+ * four. Loads and stores are sequentially consistent: on x86 nothing here depends on a store being
+ * passed by a later load.
  *
  * Properties: what was published is delivered once, whole, in each writer's order, and as that
- * generation's whose it is; nobody waits for ever (an invalid end state for spin): neither the
- * reader for a dead writer's slot nor a writer for room; the place is not given out while the
- * reader may still meet a slot of the dead one.
+ * generation's whose it is, but for what comes from a dead one after its end was told; nobody waits
+ * for ever (an invalid end state for spin): neither the reader for a slot that is not published nor
+ * a writer for room; the place is not given out while the reader may still meet a slot of the dead
+ * one; in the end no slot is lost.
  *
- * Left out: the quiet state (the owner waits here only for the acknowledgement of the death, which
- * is less than it does), and the limit of attempts, which honest writers do not reach. Time, which
- * decides when the owner is dead (is_abandoned), is taken to be longer than a living writer needs.
+ * Left out: the limits of attempts, which honest writers do not reach, and time: the reader may pass
+ * over a claim of one that runs whenever it likes, twice in all, so what the timeout is does not
+ * matter. The reader is polled for
+ * ever: that it does not fall asleep before the timeout (is_awaited) is left to tests.
  *
  * Stands for:
  * code: transport/shm/inbound_fifo_datapath.h: index + 1 - *known_tail > mask_ + 1
  * code: transport/shm/inbound_fifo_datapath.h: *known_tail = tail_->load(std::memory_order_acquire);
  * code: transport/shm/inbound_fifo_datapath.h: if (slot_lap(word) == lap) {
  * code: transport/shm/inbound_fifo_datapath.h: if (slot_lap(word) != lap_before(lap)) continue;
+ * code: transport/shm/inbound_fifo_datapath.h: BP_UNLIKELY(is_claim(before, ClaimState::kRetired))) {
+ * code: transport/shm/inbound_fifo_datapath.h: slot.header.compare_exchange_strong(word, pack_slot(lap, before),
  * code: transport/shm/inbound_fifo_datapath.h: if (!slot.header.compare_exchange_strong(word, claimed,
  * code: transport/shm/inbound_fifo_datapath.h: claims_->compare_exchange_strong(index, own + 1,
- * code: transport/shm/shm_receive_datapath.cc: if (is_peer(header.sender) && !has_died(header.sender) && !is_abandoned()) {
- * code: transport/shm/shm_receive_datapath.cc: fifo_.peek(tail_, &header);
+ * code: transport/shm/inbound_fifo_datapath.h: if (BP_LIKELY(claim.slot->header.compare_exchange_strong(
+ * code: transport/shm/inbound_fifo_datapath.h: free_retired(*claim.slot, claim.sender);
+ * code: transport/shm/inbound_fifo_datapath.h: word, pack_slot(lap, claimed_slot(claim.sender, state)), std::memory_order_acq_rel);
+ * code: transport/shm/shm_endpoint_datapath.cc: if (BP_UNLIKELY(!fifo_.publish(claim, header))) continue;
+ * code: transport/shm/shm_receive_datapath.cc: if (!is_claim(claim, ClaimState::kHeld)) return ClaimEnd::kPassed;
+ * code: transport/shm/shm_receive_datapath.cc: if (may_write && !has_died(claim.sender) && !is_overdue(is_awaited)) return ClaimEnd::kWait;
+ * code: transport/shm/shm_receive_datapath.cc: const ClaimState state = may_write ? ClaimState::kRetired : ClaimState::kSkipped;
+ * code: transport/shm/shm_receive_datapath.cc: if (!fifo_.try_end_claim(tail_, claim, state)) return ClaimEnd::kPublished;
  * code: transport/shm/shm_receive_datapath.cc: if (count > 0) fifo_.set_tail(tail_);
+ * code: transport/shm/shm_members.cc: fifo_.free_retired_of(member);
  * code: transport/shm/shm_members.cc: drain_until_ = first_unclaimed();
  * code: transport/shm/shm_members.cc: for (; index - tail_ < fifo_.capacity(); ++index) {
  * code: transport/shm/shm_members.cc: if (header.kind == SlotKind::kNone) break;
- * code: transport/shm/shm_members.cc: if (kind_ == GroupKind::kLazy && tail_ < drain_until_) return;
- * code: transport/shm/shm_members.cc: return now_ns >= abandoned_at_ns_;
+ * code: transport/shm/shm_members.cc: if (is_dead_ || (kind_ == GroupKind::kLazy && tail_ < drain_until_)) return;
  * code: transport/shm/shm_provider.cc: endpoint->generation_ == members_->generation(member)
+ * code: transport/shm/group_keeper.cc: if (acknowledged < epoch) return false;
  * code: pinned_pool/membership.cc: epoch_.store(next_epoch, std::memory_order_release);
  *
+ * check: OTHER=1 TIMEOUTS=1   every message may be passed over once
+ *
  * Must fail:
- * mutation: NO_HELP             a writer does not move the counter for a dead one
+ * mutation: NO_HELP             a writer does not move the counter for another
  * mutation: FULL_BEHIND_TAIL    a counter one behind the tail counts as a full FIFO
- * mutation: NO_SECOND_PEEK      the dead one's slot is passed over without another look
- * mutation: NO_DEATH            the reader waits for whoever has claimed, alive or not
- * mutation: NO_END_OF_WAIT      after the owner's death too the reader waits for who has claimed
- * mutation: NO_WAIT_AFTER_END   after the owner's death it waits for nobody
+ * mutation: NO_TIMEOUT          the reader waits for whoever has claimed, unless the table says dead
+ * mutation: END_BY_STORE        a claim is ended without a look whether it was published meanwhile
+ * mutation: PUBLISH_BY_STORE    a message is published without a look whether its claim was ended
+ * mutation: RETIRED_IS_FREE     the slot of one that is stopped is used in the next lap
+ * mutation: SKIP_THE_STOPPED    the claim of one that may still run is ended as that of the ended
+ * mutation: NO_SWEEP            the retired slots of one that has ended stay retired
+ * mutation: NO_RETRY            a message whose claim was ended counts as sent
  * mutation: NO_SLOT_AT_COUNTER  drained up to the counter, without the slot there
- * mutation: NO_DRAIN            a death is acknowledged at once
- * mutation: NOTICE_BEFORE_STOP  dead to the others while its last instruction still runs
+ * mutation: NO_DRAIN            an end is acknowledged at once
+ * mutation: FORGET_THE_RUNNING  the place of one that is dead by name is given out while it runs
  * mutation: KNOWN_GENERATION    messages are those of the generation that was known at the poll
  */
 
@@ -55,6 +72,10 @@
 #define OTHER 3
 #endif
 
+#ifndef TIMEOUTS
+#define TIMEOUTS 2
+#endif
+
 #define CAPACITY 2
 #define LAPS 4
 #define LAP(index) (((index) / CAPACITY + 1) % LAPS)
@@ -64,9 +85,11 @@
 #define NOTHING 0
 #define CLAIMED 1
 #define PUBLISHED 2
-#define HEADER(lap, kind, sender) ((lap) << 3 | (kind) << 1 | (sender))
-#define LAP_IN(word) ((word) >> 3)
-#define KIND_IN(word) ((word) >> 1 & 3)
+#define RETIRED 3
+#define SKIPPED 4
+#define HEADER(lap, kind, sender) ((lap) << 4 | (kind) << 1 | (sender))
+#define LAP_IN(word) ((word) >> 4)
+#define KIND_IN(word) ((word) >> 1 & 7)
 #define SENDER_IN(word) ((word) & 1)
 
 /* In the segment. */
@@ -83,11 +106,13 @@ byte acknowledged_epoch;
 /* The members table. */
 #define JOINING 0
 #define ALIVE 1
-#define DEAD 2
-#define FREE 3
+#define DEAD 2   /* by name: it may run on */
+#define QUIET 3  /* no instruction of it runs any more */
 byte state[2] = ALIVE;
 byte table_generation = 1;  /* of member 0 */
 byte epoch = 1;
+
+#define HAS_DIED(member) (state[member] == DEAD || state[member] == QUIET)
 
 #ifdef KNOWN_GENERATION
 #define GENERATION known_generation
@@ -107,6 +132,8 @@ bool pool_is_gone;   /* the owner is dead: the table says nothing new */
 #define PAYLOAD(generation, seq) ((generation) << 4 | (seq))
 byte published[3];
 byte delivered[3];
+byte timeouts = TIMEOUTS;  /* how often the reader passes over one that runs */
+byte ignored;  /* of member 0, generation 1, after its end was told */
 
 /* Unsigned: a counter that looks older than the tail looks full as well. */
 #ifdef FULL_BEHIND_TAIL
@@ -144,11 +171,26 @@ look_at_slot:
         word = SLOT(index).header;
         if
         :: LAP_IN(word) == LAP(index) -> goto help
+#ifndef RETIRED_IS_FREE
+        :: LAP_IN(word) == LAP_BEFORE(LAP(index)) && KIND_IN(word) == RETIRED -> goto pass_on
+        :: LAP_IN(word) == LAP_BEFORE(LAP(index)) && KIND_IN(word) != RETIRED -> goto claim
+#else
         :: LAP_IN(word) == LAP_BEFORE(LAP(index)) -> goto claim
+#endif
         :: else
         fi
       }
       atomic { claims != index -> goto try_claim }  /* as it must be: else this waits for ever */
+pass_on:
+      atomic {
+        if
+        :: SLOT(index).header == word ->
+          SLOT(index).header = HEADER(LAP(index), RETIRED, SENDER_IN(word))
+        :: else
+        fi;
+        word = 0;
+        goto try_claim
+      }
 help:
 #ifdef NO_HELP
       atomic { claims != index -> goto try_claim }
@@ -179,12 +221,43 @@ claim:
       SLOT(index).low = PAYLOAD(generation, seq + 1);
       SLOT(index).high = PAYLOAD(generation, seq + 1);
       atomic {
-        SLOT(index).header = HEADER(LAP(index), PUBLISHED, self);
-        index = 0;
-        seq++;
-        published[WHO(self, generation)] = seq
+        if
+#ifdef PUBLISH_BY_STORE
+        :: true ->
+#else
+        :: SLOT(index).header == HEADER(LAP(index), CLAIMED, self) ->
+#endif
+          SLOT(index).header = HEADER(LAP(index), PUBLISHED, self);
+          index = 0;
+          seq++;
+          published[WHO(self, generation)] = seq;
+          goto sent
+#ifndef PUBLISH_BY_STORE
+        :: else
+#endif
+        fi
       }
-    od
+      /* free_retired, whatever lap it has come to by now */
+      atomic {
+        if
+        :: KIND_IN(SLOT(index).header) == RETIRED && SENDER_IN(SLOT(index).header) == self ->
+          SLOT(index).header = HEADER(LAP_IN(SLOT(index).header), SKIPPED, self)
+        :: else
+        fi;
+        index = 0;
+#ifdef NO_RETRY
+        seq++;
+        published[WHO(self, generation)] = seq;
+#else
+        if
+        :: self == 0 && generation == 1 && HAS_DIED(0) -> goto gives_up  /* its next poll tells it */
+        :: else -> goto try_claim
+        fi
+#endif
+      }
+sent: skip
+    od;
+gives_up: skip
   } unless { self == 0 && generation == 1 && killed };
   atomic {
     running--;
@@ -196,28 +269,27 @@ claim:
 }
 
 #define IS_DUE(word) (LAP_IN(word) == LAP(next) && KIND_IN(word) != NOTHING)
-#ifdef NO_DEATH
-#define HAS_DIED(member) false
+#define HAS_ENDED(member) (member == 0 && has_stopped && table_generation == 1)
+#ifdef NO_TIMEOUT
+#define MAY_END(member) HAS_DIED(member)
 #else
-#define HAS_DIED(member) \
-  ((state[member] != ALIVE && state[member] != JOINING) || IS_ABANDONED(member))
+#define MAY_END(member) (HAS_DIED(member) || timeouts > 0 || HAS_ENDED(member))
 #endif
-#if defined(NO_END_OF_WAIT)
-#define IS_ABANDONED(member) false
-#elif defined(NO_WAIT_AFTER_END)
-#define IS_ABANDONED(member) pool_is_gone
+#ifdef SKIP_THE_STOPPED
+#define END_OF(member) SKIPPED
 #else
-#define IS_ABANDONED(member) (pool_is_gone && member == 0 && has_stopped)
+#define END_OF(member) (state[member] == QUIET -> SKIPPED : RETIRED)
 #endif
 /* Whether a poll would do anything. The reader waits for that, in place of polling in vain. */
 #define NEXT_WORD SLOT(next).header
 #define CAN_READ \
-  (IS_DUE(NEXT_WORD) && (KIND_IN(NEXT_WORD) != CLAIMED || HAS_DIED(SENDER_IN(NEXT_WORD))))
+  (IS_DUE(NEXT_WORD) && (KIND_IN(NEXT_WORD) != CLAIMED || MAY_END(SENDER_IN(NEXT_WORD))))
 #define CAN_ACKNOWLEDGE (epoch_to_acknowledge != 0 && next >= drain_until)
 
 active proctype Reader() {
   byte next, seen_epoch = 1, drain_until, epoch_to_acknowledge, known_generation = 1;
-  byte word, now, from, low;
+  byte word, now, from, low, i;
+  bool knows_dead, buried;
   do
   :: atomic {
        owner_is_done && running == 0 && epoch == seen_epoch && epoch_to_acknowledge == 0 &&
@@ -226,7 +298,26 @@ active proctype Reader() {
   :: epoch != seen_epoch || CAN_READ || CAN_ACKNOWLEDGE ->
     /* follow_members */
     if
-    :: atomic { epoch != seen_epoch -> now = epoch }
+    :: atomic { epoch != seen_epoch -> now = epoch; knows_dead = HAS_DIED(0) }
+#ifndef NO_SWEEP
+      /* Slot by slot: writers pass them on meanwhile. */
+      if
+      :: atomic { state[0] == QUIET -> i = 0 }
+        do
+        :: atomic {
+             i < CAPACITY ->
+             if
+             :: KIND_IN(slots[i].header) == RETIRED && SENDER_IN(slots[i].header) == 0 ->
+               slots[i].header = HEADER(LAP_IN(slots[i].header), SKIPPED, 0)
+             :: else
+             fi;
+             i++
+           }
+        :: atomic { i == CAPACITY -> i = 0; break }
+        od
+      :: atomic { state[0] != QUIET }
+      fi;
+#endif
 #ifdef NO_DRAIN
       drain_until = 0;
 #elif defined(NO_SLOT_AT_COUNTER)
@@ -256,23 +347,31 @@ poll_fifo:
         word = NEXT_WORD;
         if
         :: !IS_DUE(word) -> goto polled
+        :: IS_DUE(word) && (KIND_IN(word) == RETIRED || KIND_IN(word) == SKIPPED) -> goto passed
         :: IS_DUE(word) && KIND_IN(word) == CLAIMED
-        :: else -> goto read
+        :: IS_DUE(word) && KIND_IN(word) == PUBLISHED -> goto read
         fi
       }
       atomic {
         if
-        :: !HAS_DIED(SENDER_IN(word)) -> goto polled
-        :: else
+        :: MAY_END(SENDER_IN(word)) -> low = END_OF(SENDER_IN(word))
+        :: !HAS_DIED(SENDER_IN(word)) -> low = 0; goto polled  /* it is waited for */
         fi
       }
-#ifndef NO_SECOND_PEEK
-      word = NEXT_WORD;
+      atomic {
+        if
+#ifndef END_BY_STORE
+        :: NEXT_WORD != word -> word = NEXT_WORD; low = 0
+        :: NEXT_WORD == word ->
+#else
+        :: true ->
 #endif
-      atomic {
-        if
-        :: KIND_IN(word) == CLAIMED -> goto passed  /* torn */
-        :: else
+          NEXT_WORD = HEADER(LAP_IN(word), low, SENDER_IN(word));
+          if
+          :: !HAS_DIED(SENDER_IN(word)) && !HAS_ENDED(SENDER_IN(word)) -> timeouts--
+          :: else
+          fi;
+          goto passed
         fi
       }
 read:
@@ -284,9 +383,13 @@ read:
       low = SLOT(next).low;
       atomic {
         assert(SLOT(next).high == low);
-        assert(low == PAYLOAD(from + 1 - from / 2 * 2, delivered[from] + 1));
-        assert(delivered[from] < published[from]);
-        delivered[from]++
+        if
+        :: from == WHO(0, 1) && buried -> ignored++
+        :: else ->
+          assert(low == PAYLOAD(from + 1 - from / 2 * 2, delivered[from] + 1));
+          assert(delivered[from] < published[from]);
+          delivered[from]++
+        fi
       }
 passed:
       atomic {
@@ -312,14 +415,16 @@ polled:
       :: CAN_ACKNOWLEDGE ->
         acknowledged_epoch = epoch_to_acknowledge;
         epoch_to_acknowledge = 0;
-        drain_until = 0
+        drain_until = 0;
+        buried = buried || knows_dead
       :: else
       fi
     }
   od;
-  assert(delivered[0] == published[0]);
+  assert(delivered[0] + ignored == published[0]);
   assert(delivered[1] == published[1]);
-  assert(delivered[2] == published[2] && published[2] == OTHER)
+  assert(delivered[2] == published[2] && published[2] == OTHER);
+  assert(pool_is_gone || (KIND_IN(slots[0].header) != RETIRED && KIND_IN(slots[1].header) != RETIRED))
 }
 
 active proctype Owner() {
@@ -328,21 +433,29 @@ active proctype Owner() {
   :: skip  /* nobody dies */
   :: killed = true; pool_is_gone = true
   ::
-#ifndef NOTICE_BEFORE_STOP
-    killed = true;
-    has_stopped;
-#endif
+    /* Its connection is closed: it may run on for as long as it likes. */
     state[0] = DEAD;
     atomic { epoch++; changed_epoch = epoch }
-#ifdef NOTICE_BEFORE_STOP
+#ifdef FORGET_THE_RUNNING
+    acknowledged_epoch >= changed_epoch;
+    atomic { changed_epoch = 0; table_generation = 2; state[0] = JOINING }
+    epoch++;
+    state[0] = ALIVE;
+    epoch++;
+    atomic { running++; run Writer(0, 2, SECOND) }
     killed = true;
-#endif
+#else
+    killed = true;
+    has_stopped;
+    state[0] = QUIET;
+    atomic { epoch++; changed_epoch = epoch }
     acknowledged_epoch >= changed_epoch;  /* is_forgotten */
     atomic { changed_epoch = 0; table_generation = 2; state[0] = JOINING }
     epoch++;
     state[0] = ALIVE;
     epoch++;
     atomic { running++; run Writer(0, 2, SECOND) }
+#endif
   fi;
   owner_is_done = true
 }

@@ -36,11 +36,13 @@ namespace bedplate::test {
 class FakeKeeper final : public GroupKeeper {
  public:
   void reset_member(uint32_t) noexcept override { ++resets; }
+  void stop_writing(uint32_t) noexcept override { ++stops; }
   bool is_forgotten(uint32_t, uint64_t) noexcept override { return forgets; }
   void wake_members() noexcept override { ++wakes; }
 
   std::atomic<bool> forgets{true};
   std::atomic<uint32_t> resets{0};
+  std::atomic<uint32_t> stops{0};  // members that write no more
   std::atomic<uint32_t> wakes{0};
 };
 

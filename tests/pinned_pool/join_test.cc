@@ -149,6 +149,7 @@ TEST(Join, LeavingIsADeathInGoodOrder) {
     pause();
   });
   LONGS_EQUAL(1, rig.wait_for(Kind::kLeft));
+  LONGS_EQUAL(1, rig.keeper.stops.load());  // it has said that it writes no more
   CHECK(rig.table->state(1) == MemberState::kDead);
   CHECK(rig.keeper.resets == 0);  // it lives on, and could still write
   child.kill_now();

@@ -116,6 +116,7 @@ void Participant::learn(const PeerEvent& event) noexcept {
     case PeerEventKind::kJoined: peers_[event.member].is_joined = true; return;
     case PeerEventKind::kLeft: return check_last_words(event);
     case PeerEventKind::kPoolGone: is_pool_gone_ = true; return;
+    case PeerEventKind::kCutOff: fail("member %u: member %u has cut it off", self_, event.member);
   }
 }
 

@@ -75,7 +75,9 @@ std::string problem_of(const GroupShape& shape) {
     extents.add(GroupPart::kWrappers, layout.wrapper(i), sizeof(MemberWrapper));
     extents.add(GroupPart::kWrappers, layout.card(i), sizeof(SingleCopyCard));
     extents.add(GroupPart::kReturnedLoans, layout.returned_loans(i), shape.loan_count);
-    extents.add(GroupPart::kHeldLoans, layout.held_loans(i), (shape.member_count + 63) / 64 * 8);
+    const uint64_t bitmap_bytes = (shape.member_count + 63) / 64 * 8;
+    extents.add(GroupPart::kHeldLoans, layout.held_loans(i), bitmap_bytes);
+    extents.add(GroupPart::kHeldLoans, layout.cut_offs(i), bitmap_bytes);
     if (shape.kind == GroupKind::kExchange) {
       extents.add(GroupPart::kQueues, layout.inbound_box(i), shape.box_bytes);
       continue;

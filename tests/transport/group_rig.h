@@ -125,9 +125,10 @@ class GroupRig {
     member.messenger.add_provider(member.shm);
     return member;
   }
-  // Ends it as SIGKILL would: the object just goes.
+  // Ends it as SIGKILL would: the object just goes, and the owner says so.
   void kill(uint32_t index) {
     all_[index].reset();
+    segment_.wrapper(index).acknowledged_epoch.store(kWritesNoMore);
     members_->set_state(index, MemberState::kDead);
   }
   // Kills it, unless it is dead already; the others acknowledge, and its place is free.

@@ -71,7 +71,7 @@ TEST(GroupTerms, AreNarrowedAndNeverWidened) {
 TEST(GroupTerms, OfAnotherLengthAreRefused) {
   const auto read = handed_over(GroupTerms(shape, {}), sizeof(GroupShape));
   CHECK(!read.ok());
-  STRCMP_EQUAL("its layout has 48 bytes, not 64", read.error().answer);
+  STRCMP_EQUAL("its layout has 52 bytes, not 68", read.error().answer);
 }
 
 TEST(GroupTerms, AnOrderThatMakesNoSenseIsRefused) {

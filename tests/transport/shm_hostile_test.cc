@@ -3,6 +3,7 @@
 // The hostile member has joined like any other; its nonsense is written straight into the segment.
 #include "transport/shm/shm_provider.h"
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 
@@ -54,6 +55,7 @@ TEST_GROUP(ShmHostile) {
   Member* a = nullptr;  // hostile
   Member* b = nullptr;  // its victim
   Member* c = nullptr;  // somebody else; none in an exchange
+  Endpoint* to_b = nullptr;  // the hostile one's, from before it was cut off
 
   void setup() override { lent = pool.memory(64 * kKiB); }
 
@@ -63,6 +65,7 @@ TEST_GROUP(ShmHostile) {
     b = &rig->join(1);
     c = kind == GroupKind::kExchange ? nullptr : &rig->join(2);
     b->messenger.poll(8);
+    to_b = &a->to(1);
   }
 
   // The different ways by which one slot of nonsense gets to the victim.
@@ -78,16 +81,25 @@ TEST_GROUP(ShmHostile) {
     slot.header.store(pack_slot(lap_of(number, box.slot_count_log2()), forged.header));
   }
 
-  // The victim has noticed, and carries on with the others.
+  // The victim has noticed, the one that is cut off is told, and the victim carries on with others.
   void check_cut_off(const char* what) {
     b->received.clear();
     b->messenger.poll(64);
     LONGS_EQUAL_TEXT(1, b->counters.cut_off.read(), what);
     LONGS_EQUAL_TEXT(0, b->received.size(), what);
-    a->to(1).am_send(1, bytes_of("more"));
+    to_b->am_send(1, bytes_of("more"));  // not told yet
     b->messenger.poll(64);
     LONGS_EQUAL_TEXT(0, b->received.size(), what);
     LONGS_EQUAL_TEXT(1, b->counters.cut_off.read(), what);
+    for (int i = 0; i < 3; ++i) a->messenger.poll(64);
+    CHECK_TEXT(to_b->am_send(1, bytes_of("more")) == SendStatus::kGone, what);
+    const auto is_told = [](const PeerEvent& event) {
+      return event.kind == PeerEventKind::kCutOff && event.member == 1;
+    };
+    LONGS_EQUAL_TEXT(1, std::count_if(a->events.begin(), a->events.end(), is_told), what);
+    auto refused = a->messenger.connect({1});
+    CHECK_TEXT(!refused.ok(), what);
+    STRCMP_CONTAINS("has cut this member off", refused.error().answer);
     auto again = b->messenger.connect({0});
     CHECK_TEXT(!again.ok(), what);
     STRCMP_CONTAINS("cut off", again.error().answer);
@@ -157,6 +169,7 @@ TEST(ShmHostile, ALoanOfWhatItMayNotReadItself) {
       b = &rig->join(1);
       c = nullptr;
       b->messenger.poll(8);
+      to_b = &a->to(1);
       CHECK(a->to(1).am_send_loan(1, {}, memory, nullptr) == SendStatus::kPending);
       if (memory.data() == secret.data()) {
         check_cut_off("a loan of what it may not read");
@@ -178,6 +191,35 @@ TEST(ShmHostile, NonsenseInAnOperation) {
     by_fifo(forge(SlotKind::kControl, static_cast<uint32_t>(ShmControl::kOperation), 8,
                   PayloadPlace{0}));
     check_cut_off("an operation");
+  }
+}
+
+// What was lent to a member that ignores its lender comes back, whichever way it went.
+TEST(ShmHostile, LoansOfTheOneThatIsCutOffComeBack) {
+  for (GroupKind kind : kGroupKinds) {
+    for (bool is_before : {true, false}) {  // sent before the nonsense, or after it was noticed
+      start(kind);
+      Counted returned;
+      const auto lend = [&] {
+        CHECK(to_b->am_send_loan(1, {}, lent.first(64), &returned) == SendStatus::kPending);
+      };
+      if (is_before) lend();
+      b->messenger.poll(64);
+      for (const auto& received : b->received) b->messenger.release(received.loan);
+      Forged nonsense = forge(SlotKind::kInline, 1, 57, 0);
+      if (kind == GroupKind::kLazy) by_fifo(nonsense);
+      else if (kind == GroupKind::kMesh) rig->segment().lane(1, 0).push(is_before ? 1u : 0u, {SlotKind::kNone, 1, 8, 0});
+      else by_box(rig->segment().inbound_box(1), is_before ? 1 : 0, nonsense);
+      b->messenger.poll(64);
+      LONGS_EQUAL(1, b->counters.cut_off.read());
+      b->received.clear();
+      if (!is_before && kind == GroupKind::kLazy) lend();
+      b->messenger.poll(64);
+      LONGS_EQUAL(0, b->received.size());
+      for (int i = 0; i < 600; ++i) a->messenger.poll(64);
+      LONGS_EQUAL(is_before || kind == GroupKind::kLazy ? 1 : 0, returned.count);
+      LONGS_EQUAL(0, a->shm.loans_out());
+    }
   }
 }
 
@@ -282,7 +324,7 @@ TEST(ShmHostile, ChanceScribblesOverAllThatAMemberCanWrite) {
           auto to = member->messenger.connect({0});
           if (to.ok()) to.value()->am_send(1, bytes_of(std::string(random() % 900, 'x')));
         }
-        a->to(1).am_send(1, bytes_of(std::string(random() % 900, 'y')));
+        to_b->am_send(1, bytes_of(std::string(random() % 900, 'y')));
         for (int k = 0; k < 4; ++k) {
           // Words of queues mostly: a bit, a word, or what looks like a slot.
           auto* word = reinterpret_cast<uint64_t*>(

@@ -15,6 +15,9 @@ class ShmGroupKeeper final : public GroupKeeper {
       : segment_(segment), members_(members) {}
 
   void reset_member(uint32_t member) noexcept override { segment_.reset_member(member); }
+  void stop_writing(uint32_t member) noexcept override {
+    segment_.wrapper(member).acknowledged_epoch.store(kWritesNoMore, std::memory_order_release);
+  }
   // Cost: two lines of each member.
   bool is_forgotten(uint32_t member, uint64_t epoch) noexcept override;
   // Cost: a line of each member, and a system call for each that sleeps.

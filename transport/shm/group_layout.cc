@@ -50,7 +50,7 @@ const char* group_part_text(GroupPart part) noexcept {
     case GroupPart::kBoxes: return "boxes";
     case GroupPart::kWrappers: return "wrappers";
     case GroupPart::kReturnedLoans: return "returned loans";
-    case GroupPart::kHeldLoans: return "held loans";
+    case GroupPart::kHeldLoans: return "held loans, cut-offs";
     case GroupPart::kClaims: return "claims and tails";
     case GroupPart::kQueues: return "queues";
     case GroupPart::kHeadsAndTails: return "heads and tails";
@@ -75,6 +75,7 @@ Result<void> check_group_shape(const GroupShape& shape) noexcept {
       {"send_threshold", shape.send_threshold, 1, 65535, false},
       {"loans", shape.loan_count, 1, 65535, false},
       {"line_bytes", shape.line_bytes, 64, 128, true},
+      {"publish_timeout_ms", shape.publish_timeout_ms, 1, 60'000, false},
   };
   for (const Range& range : ranges) {
     if (range.value < range.min || range.value > range.max ||
@@ -119,7 +120,8 @@ void GroupLayout::lay_out_member() noexcept {
   take(GroupPart::kWrappers, sizeof(MemberWrapper));
   take(GroupPart::kWrappers, sizeof(SingleCopyCard));
   returned_ = take(GroupPart::kReturnedLoans, shape_.loan_count);
-  held_ = take(GroupPart::kHeldLoans, bitmap_bytes(count));
+  held_ = take(GroupPart::kHeldLoans, 2 * bitmap_bytes(count));
+  cut_offs_ = held_ + bitmap_bytes(count);
   if (shape_.kind == GroupKind::kLazy) {
     fifo_ = take(GroupPart::kClaims, 2 * line);
     take(GroupPart::kQueues, InboundFifo::slot_bytes(shape_.entry_count));

@@ -9,7 +9,7 @@
 //       wrapper               its doorbell and what it has acknowledged
 //       card                  how its private memory is reached (single copy)
 //       returned loans        a byte for each, which its borrower sets
-//       held loans            whose loans it holds, as bits
+//       held loans, cut-offs  whose loans it holds, and whom it has cut off, as bits
 //       lazy: claim counter, tail, and the slots of the one inbound FIFO that many may write
 //       mesh: a queue for each other member, then heads (outbound) beside tails (inbound)
 //       exchange: the one inbound box
@@ -51,6 +51,7 @@ struct GroupShape {
   uint32_t loan_count = 128;     // that one member can have outstanding
   uint32_t is_multi_threaded = 0;  // mesh: heads and tails have lines of their own
   uint32_t line_bytes = kCacheLineBytes;
+  uint32_t publish_timeout_ms = 50;  // lazy: a claim that is not published by then is passed over
 
   bool operator==(const GroupShape&) const noexcept = default;
 };
@@ -77,7 +78,7 @@ enum class GroupPart : uint32_t {
   kBoxes,
   kWrappers,  // and cards
   kReturnedLoans,
-  kHeldLoans,
+  kHeldLoans,    // and cut-offs
   kClaims,       // lazy: claim counter and tail of each FIFO
   kQueues,
   kHeadsAndTails,  // mesh
@@ -118,6 +119,9 @@ class GroupLayout {
     return member(member_index) + returned_;
   }
   uint64_t held_loans(uint32_t member_index) const noexcept { return member(member_index) + held_; }
+  uint64_t cut_offs(uint32_t member_index) const noexcept {
+    return member(member_index) + cut_offs_;
+  }
   uint64_t eager(uint32_t member_index) const noexcept { return member(member_index) + eager_; }
   uint64_t eager_region_bytes() const noexcept {
     return align_up(uint64_t{shape_.eager_bytes} * shape_.eager_count, shape_.line_bytes);
@@ -161,6 +165,7 @@ class GroupLayout {
   // From a member's start.
   uint64_t returned_ = 0;
   uint64_t held_ = 0;
+  uint64_t cut_offs_ = 0;
   uint64_t fifo_ = 0;
   uint64_t queues_ = 0;
   uint64_t queue_bytes_ = 0;

@@ -59,6 +59,10 @@ Result<GroupSegment> GroupSegment::attach(std::span<std::byte> memory, const Gro
 
 void GroupSegment::reset_member(uint32_t member) const noexcept {
   std::memset(base_ + layout_.member(member), 0, layout_.member_bytes());
+  for (uint32_t other = 0; other < shape().member_count; ++other) {
+    cut_offs(other)[member / 64].fetch_and(~(uint64_t{1} << (member % 64)),
+                                           std::memory_order_relaxed);
+  }
   if (shape().kind == GroupKind::kLazy) {
     for (uint32_t i = 0; i < shape().box_count; ++i) {
       const uint64_t owner = box_owner(i).load(std::memory_order_relaxed);

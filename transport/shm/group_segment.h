@@ -19,7 +19,7 @@ namespace bedplate {
 
 struct GroupHeader {
   static constexpr uint64_t kMagic = 0x0070'756f'7247'5042;  // "BPGroup"
-  static constexpr uint32_t kVersion = 1;
+  static constexpr uint32_t kVersion = 2;
 
   std::atomic<uint64_t> magic;  // stored last
   uint32_t version;
@@ -29,11 +29,15 @@ struct GroupHeader {
 };
 static_assert(sizeof(GroupHeader) <= 128);
 
-// The member alone writes it, but for `asleep`, which who wakes it puts down.
+// The member alone writes it, but for `asleep`, which a sender that wakes it changes, and `notices`.
 struct alignas(kCacheLineBytes) MemberWrapper {
-  std::atomic<uint64_t> acknowledged_epoch;  // the changes of membership that it has dealt with
-  std::atomic<uint32_t> asleep;
+  // The changes of membership that it has dealt with. kWritesNoMore: it stores nothing into this
+  // segment any more. Of a process that has ended or left the owner says so.
+  std::atomic<uint64_t> acknowledged_epoch;
+  std::atomic<uint32_t> asleep;   // FutexBell
+  std::atomic<uint32_t> notices;  // moves when another has cut it off: look at the cut-offs of all
 };
+inline constexpr uint64_t kWritesNoMore = UINT64_MAX;
 static_assert(sizeof(MemberWrapper) == kCacheLineBytes);
 
 // Who has a box: 0 is nobody, else pack_box_owner. Receivers take boxes by compare-and-swap.
@@ -78,6 +82,24 @@ class GroupSegment {
   std::span<std::atomic<uint64_t>> held_loans(uint32_t member) const noexcept {
     return {reinterpret_cast<std::atomic<uint64_t>*>(base_ + layout_.held_loans(member)),
             (shape().member_count + 63) / 64};
+  }
+  // Bit i of these words: whether the member has cut off member i, which is to hear of it.
+  std::span<std::atomic<uint64_t>> cut_offs(uint32_t member) const noexcept {
+    return {reinterpret_cast<std::atomic<uint64_t>*>(base_ + layout_.cut_offs(member)),
+            (shape().member_count + 63) / 64};
+  }
+  bool has_cut_off(uint32_t member, uint32_t other) const noexcept {
+    // Acquire: pairs with set_cut_off.
+    return (cut_offs(member)[other / 64].load(std::memory_order_acquire) >> (other % 64) & 1) != 0;
+  }
+  // Lets `other` know that `member`, who calls this, has cut it off. It is woken by its bell.
+  void set_cut_off(uint32_t member, uint32_t other) const noexcept {
+    cut_offs(member)[other / 64].fetch_or(uint64_t{1} << (other % 64), std::memory_order_release);
+    wrapper(other).notices.fetch_add(1, std::memory_order_release);
+  }
+  // Whether no store of the member into this segment can come any more.
+  bool writes_no_more(uint32_t member) const noexcept {
+    return wrapper(member).acknowledged_epoch.load(std::memory_order_acquire) == kWritesNoMore;
   }
   std::span<std::byte> eager_region(uint32_t member) const noexcept {
     return {base_ + layout_.eager(member), layout_.eager_region_bytes()};

@@ -1,16 +1,25 @@
-// The inbound FIFO of a member: bounded, many writers, one reader. A writer that is killed at any
-// instruction does not stop it.
+// The inbound FIFO of a member: bounded, many writers, one reader. A writer that is killed, or
+// stopped for any time, at any instruction does not stop it.
 //
 // A writer claims a slot by a compare-and-swap on the slot's own header, which says in one word
-// that the slot is taken, for which lap, and by whom; then it moves the claim counter on, and who
-// finds the counter behind helps. So there is no moment at which a slot is taken and nobody knows
-// by whom: the reader that waits for a claimed slot asks whether that member still lives, and
-// passes over it when not.
+// that the slot is taken, for which lap, and by whom; then it moves the claim counter on, and a
+// writer that finds the counter behind helps. So there is no moment at which a slot is taken and
+// nobody knows by whom. The writer publishes by another compare-and-swap, from its claim to the
+// message.
+//
+// The reader may end a claim that is not published: from then on publishing it fails, and its writer
+// takes another slot. Where that writer may still run, the claim is retired: stores of the writer
+// may come at any time, so nobody else takes the slot. Writers of later laps pass it on, one lap
+// each time, until the writer has noticed or has ended. Where no store can come the claim is
+// skipped, and the slot is used again in the next lap.
 //
 // Invariants: 1. tail - 1 <= claims <= tail + capacity. 2. A slot is claimed only when the one
 // before it is, so the claim counter is the number of the first slot that is not claimed, or one
 // less for a moment. 3. A slot of the lap that is due changes from the lap before to claimed (any
-// writer) to published (that writer alone). 4. Only the reader writes the tail.
+// writer), then to published (that writer alone), skipped or retired (the reader), from retired to
+// skipped (that writer; the reader, once it has ended). 4. Only the reader writes the tail. 5. Only
+// the writer whose claim it is stores into a slot's payload, and not after it was published or
+// skipped.
 #pragma once
 
 #include <atomic>
@@ -43,15 +52,25 @@ class InboundFifo {
   struct Claim {
     MessageSlot* slot = nullptr;  // nullptr: the FIFO is full, or was spoilt by a member
     uint64_t index = 0;
+    uint32_t sender = 0;
   };
   // Takes the next slot for member `sender`. Fill its payload, then publish(): the reader waits for
   // it. `known_tail` is what the caller saw last; it is brought up to date when it looks full.
   // Threads: any. Cost: two compare-and-swaps, on the slot's line and on the counter's.
   Claim try_claim(uint32_t sender, uint64_t* known_tail) noexcept;
 
-  void publish(const Claim& claim, const SlotHeader& header) noexcept {
-    claim.slot->header.store(pack_slot(lap_of(claim.index, capacity_log2_), header),
-                             std::memory_order_release);  // pairs with peek
+  // Returns whether the message is in the FIFO. Else the reader has ended the claim, and nothing was
+  // sent: try again in another slot. Cost: a compare-and-swap on the slot's line.
+  bool publish(const Claim& claim, const SlotHeader& header) noexcept {
+    const uint64_t lap = lap_of(claim.index, capacity_log2_);
+    uint64_t word = pack_slot(lap, claimed_slot(claim.sender, ClaimState::kHeld));
+    if (BP_LIKELY(claim.slot->header.compare_exchange_strong(
+            word, pack_slot(lap, header), std::memory_order_release,  // pairs with peek
+            std::memory_order_relaxed))) {
+      return true;
+    }
+    free_retired(*claim.slot, claim.sender);
+    return false;
   }
 
   uint64_t tail() const noexcept { return tail_->load(std::memory_order_acquire); }
@@ -68,6 +87,19 @@ class InboundFifo {
     *header = slot_lap(word) == lap_of(tail, capacity_log2_) ? unpack_slot(word) : SlotHeader{};
     return slot;
   }
+  // Ends the claim of the slot at `tail`, which peek() has found, as `state` says: kSkipped only
+  // where no store of the claim's writer can come any more. Returns false where it has published
+  // meanwhile.
+  bool try_end_claim(uint64_t tail, const SlotHeader& claim, ClaimState state) noexcept {
+    const uint64_t lap = lap_of(tail, capacity_log2_);
+    uint64_t word = pack_slot(lap, claim);
+    return slots_[tail & mask_].header.compare_exchange_strong(
+        word, pack_slot(lap, claimed_slot(claim.sender, state)), std::memory_order_acq_rel);
+  }
+  // No store of member `sender` can come any more: its retired slots are used again.
+  void free_retired_of(uint32_t sender) noexcept {
+    for (uint64_t i = 0; i <= mask_; ++i) free_retired(slots_[i], sender);
+  }
   // Everything before `tail` was dealt with.
   void set_tail(uint64_t tail) noexcept {
     tail_->store(tail, std::memory_order_release);  // pairs with try_claim
@@ -79,6 +111,21 @@ class InboundFifo {
   // A writer gives up for now when it was overtaken this often. Honest writers make progress each
   // time; only nonsense in the counter keeps it busy for longer.
   static constexpr int kAttemptsMax = 1000;
+
+  // A lap that passes the slot on meanwhile makes this try again.
+  static void free_retired(MessageSlot& slot, uint32_t sender) noexcept {
+    uint64_t word = slot.header.load(std::memory_order_relaxed);
+    for (;;) {
+      const SlotHeader header = unpack_slot(word);
+      if (!is_claim(header, ClaimState::kRetired) || header.sender != sender) return;
+      // Release: all stores into the payload come before those of the slot's next writer.
+      if (slot.header.compare_exchange_weak(
+              word, pack_slot(slot_lap(word), claimed_slot(sender, ClaimState::kSkipped)),
+              std::memory_order_acq_rel)) {
+        return;
+      }
+    }
+  }
 
   std::atomic<uint64_t>* claims_ = nullptr;
   std::atomic<uint64_t>* tail_ = nullptr;
@@ -105,11 +152,17 @@ inline InboundFifo::Claim InboundFifo::try_claim(uint32_t sender, uint64_t* know
       continue;
     }
     if (slot_lap(word) != lap_before(lap)) continue;  // the counter has moved on meanwhile
-    const uint64_t claimed = pack_slot(lap, {SlotKind::kClaimed, 0, 0, sender});
+    if (const SlotHeader before = unpack_slot(word);
+        BP_UNLIKELY(is_claim(before, ClaimState::kRetired))) {
+      // Not to be used in this lap either.
+      slot.header.compare_exchange_strong(word, pack_slot(lap, before), std::memory_order_acq_rel);
+      continue;
+    }
+    const uint64_t claimed = pack_slot(lap, claimed_slot(sender, ClaimState::kHeld));
     if (!slot.header.compare_exchange_strong(word, claimed, std::memory_order_acq_rel)) continue;
     const uint64_t own = index;
     claims_->compare_exchange_strong(index, own + 1, std::memory_order_acq_rel);
-    return {&slot, own};
+    return {&slot, own, sender};
   }
   return {};
 }

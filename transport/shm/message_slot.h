@@ -7,7 +7,7 @@
 // cannot be mistaken for a message, and nobody has to clear a slot.
 //
 //     bits  0..2   kind
-//     bits  3..10  active message (kControl: what is wanted)
+//     bits  3..10  active message (kControl: what is wanted; kClaimed: ClaimState)
 //     bits 11..23  payload bytes
 //     bits 24..34  sender
 //     bits 35..63  lap
@@ -30,6 +30,13 @@ enum class SlotKind : uint32_t {
   kEager,    // the payload lies in the sender's eager region (PayloadPlace)
   kLoan,     // LoanDescriptor
   kControl,  // between providers: ControlMessage
+};
+
+// What has become of a claim that was not published (SlotHeader::am of kClaimed).
+enum class ClaimState : uint32_t {
+  kHeld,     // its writer is about to publish it
+  kRetired,  // it never will, and may still store into the payload: nobody claims the slot
+  kSkipped,  // it never will; the next lap uses the slot again
 };
 
 struct SlotHeader {
@@ -58,6 +65,13 @@ constexpr SlotHeader unpack_slot(uint64_t word) noexcept {
           static_cast<uint32_t>(word >> kSlotSenderShift & kMemberCountMax)};
 }
 constexpr uint64_t slot_lap(uint64_t word) noexcept { return word >> kSlotLapShift; }
+
+constexpr SlotHeader claimed_slot(uint32_t sender, ClaimState state) noexcept {
+  return {SlotKind::kClaimed, static_cast<uint32_t>(state), 0, sender};
+}
+constexpr bool is_claim(const SlotHeader& header, ClaimState state) noexcept {
+  return header.kind == SlotKind::kClaimed && header.am == static_cast<uint32_t>(state);
+}
 
 // The lap that the message number `index` of a ring of 2^capacity_log2 slots has. Zeroed memory is
 // what the lap before the first left behind.

@@ -128,7 +128,8 @@ void ShmProvider::close_box(ShmEndpoint& from, uint32_t box) noexcept {
   for (uint32_t i = 0; i < inbound_box_count_; ++i) {
     if (inbound_boxes_[i].index != box || inbound_boxes_[i].sender != from.peer_) continue;
     counters_->boxes_returned.add(1);
-    return drop_inbound_box(i);
+    drop_inbound_box(i);
+    return segment_.box_owner(box).store(0, std::memory_order_release);
   }
   if (!from.is_open_) return;  // it has died: drain() has dropped the box
   cut_off(from, "a box that it never had");
@@ -136,7 +137,6 @@ void ShmProvider::close_box(ShmEndpoint& from, uint32_t box) noexcept {
 
 void ShmProvider::drop_inbound_box(uint32_t place) noexcept {
   endpoints_->at(inbound_boxes_[place].sender)->gave_box_ = false;
-  segment_.box_owner(inbound_boxes_[place].index).store(0, std::memory_order_release);
   inbound_boxes_[place] = inbound_boxes_[--inbound_box_count_];
 }
 

@@ -64,7 +64,10 @@ class ShmEndpoint final : public Endpoint {
   // Returns false when there is no room.
   bool post(const SlotHeader& header, const std::byte* data, size_t data_bytes) noexcept;
   bool post_to_box(const SlotHeader& header, const std::byte* data, size_t data_bytes) noexcept;
+  // Tries again in another slot where the receiver has passed over the first: this process was
+  // stopped or preempted for too long.
   bool post_to_fifo(const SlotHeader& header, const std::byte* data, size_t data_bytes) noexcept;
+  static constexpr int kPublishAttemptsMax = 4;
   bool post_to_lane(const SlotHeader& header, const std::byte* data, size_t data_bytes) noexcept;
   SendStatus send_copy(AmId id, std::span<const std::byte> payload) noexcept;
   // The message that was posted last, as the user of a piece of the eager region.
@@ -118,6 +121,8 @@ class ShmEndpoint final : public Endpoint {
   bool gave_box_ = false;     // it has one of our boxes
   uint32_t held_loans_ = 0;   // that are not given back yet
   bool is_cut_off_ = false;   // it wrote nonsense
+  // Nothing of it is delivered any more: it is cut off, or its end was told.
+  bool is_ignored_ = false;
 };
 
 }  // namespace bedplate

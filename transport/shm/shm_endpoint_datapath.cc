@@ -53,7 +53,10 @@ SendStatus ShmEndpoint::am_send_loan(AmId id, std::span<const std::byte> header,
   const SpinGuard guard(lock_, provider_.is_threaded_);
   if (BP_UNLIKELY(!is_open_)) return SendStatus::kGone;
   if (header.size() > kLoanHeaderBytesMax) return SendStatus::kTooLong;
-  if (provider_.shared_segment(block.data(), block.size()) == nullptr) return SendStatus::kRefused;
+  const Segment* segment = provider_.shared_segment(block.data(), block.size());
+  if (segment == nullptr || !provider_.members_->may_read(peer_, segment->number)) {
+    return SendStatus::kRefused;
+  }
   const LoanTable::Lent lent = provider_.lend(block.data(), returned, peer_);
   if (lent.loan == UINT32_MAX) return SendStatus::kAgain;
   LoanDescriptor descriptor;
@@ -93,13 +96,16 @@ bool ShmEndpoint::post_to_box(const SlotHeader& header, const std::byte* data,
 
 bool ShmEndpoint::post_to_fifo(const SlotHeader& header, const std::byte* data,
                                size_t data_bytes) noexcept {
-  const InboundFifo::Claim claim = fifo_.try_claim(provider_.self_, &known_tail_);
-  if (claim.slot == nullptr) return false;
-  copy_inline(claim.slot->payload, data, data_bytes);
-  fifo_.publish(claim, header);
-  next_fifo_index_ = claim.index + 1;
-  bell_.ring();
-  return true;
+  for (int attempt = 0; attempt < kPublishAttemptsMax; ++attempt) {
+    const InboundFifo::Claim claim = fifo_.try_claim(provider_.self_, &known_tail_);
+    if (claim.slot == nullptr) return false;
+    copy_inline(claim.slot->payload, data, data_bytes);
+    if (BP_UNLIKELY(!fifo_.publish(claim, header))) continue;
+    next_fifo_index_ = claim.index + 1;
+    bell_.ring();
+    return true;
+  }
+  return false;
 }
 
 // A lane carries words only: what a slot would hold lies in the eager region.

@@ -4,6 +4,7 @@
 
 #include "alloc/pool_heap.h"
 #include "pinned_pool/boot_segment.h"
+#include "platform/clock.h"
 #include "platform/log.h"
 
 namespace bedplate {
@@ -32,9 +33,11 @@ Result<void> ShmProvider::create(const ShmProviderOptions& options, const Dispat
   if (options.counters != nullptr) counters_ = options.counters;
   kind_ = shape.kind;
   bell_ = segment_.bell(self_);
+  wrapper_ = &segment_.wrapper(self_);
   limits_ = {shape.eager_bytes, kInlineBytesMax, kLoanHeaderBytesMax};
   known_members_ = std::make_unique<KnownMember[]>(shape.member_count);
   leaving_ = std::make_unique<uint64_t[]>(shape.member_count / 64 + 1);
+  buried_ = std::make_unique<uint64_t[]>(shape.member_count / 64 + 1);
   endpoints_ = std::make_unique<EndpointTable>();
   if (kind_ != GroupKind::kMesh) {
     const uint32_t boxes = kind_ == GroupKind::kLazy ? shape.box_count_max : 1;
@@ -57,6 +60,10 @@ Result<Endpoint*> ShmProvider::connect(const PeerAddress& peer) {
   const uint32_t count = segment_.shape().member_count;
   Error error;
   error.set_doing("connecting to member %u", peer.member);
+  if (is_dead_) {
+    error.set_answer("this member has left, or the owner of the pool has cut it off");
+    return error.set_cure("end this process, and see the owner's log for the reason");
+  }
   if (is_pool_gone_ || members_->is_owner_gone()) {
     error.set_answer("the owner of the pool has died or stopped");
     return error.set_cure("end, and join the new pool when the owner is there again");
@@ -83,6 +90,10 @@ Result<Endpoint*> ShmProvider::connect(const PeerAddress& peer) {
     error.set_answer("it was cut off: what it wrote made no sense");
     return error.set_cure("end that process, and see the log for what it wrote");
   }
+  if (segment_.has_cut_off(peer.member, self_)) {
+    error.set_answer("it has cut this member off: what this process wrote made no sense to it");
+    return error.set_cure("end this process, and see the log of that one for what it found");
+  }
   return endpoint;
 }
 
@@ -108,10 +119,25 @@ ShmEndpoint* ShmProvider::sender_of(uint32_t member) noexcept {
   }
   // The first that is heard from it. It may be dead already: what it had sent counts.
   const MemberState state = members_->state(member);
-  if (state == MemberState::kFree || state == MemberState::kJoining) return nullptr;
+  if (state == MemberState::kFree || state == MemberState::kJoining || is_buried(member)) {
+    return nullptr;
+  }
   ShmEndpoint* made = try_make_endpoint(member);
   if (made == nullptr) wait_for_memory(member);
   return made;
+}
+
+// In pieces: the word of the owner's life wakes nobody that waits for another.
+void ShmProvider::sleep(uint64_t timeout_ns) noexcept {
+  const uint64_t begin_ns = monotonic_ns();
+  uint64_t left_ns = timeout_ns;
+  while (!bell_.sleep(std::min(left_ns, kOwnerCheckNs))) {
+    if (members_->is_owner_gone() && !is_pool_gone_) return;
+    if (timeout_ns == UINT64_MAX) continue;
+    const uint64_t slept_ns = monotonic_ns() - begin_ns;
+    if (slept_ns >= timeout_ns) return;
+    left_ns = timeout_ns - slept_ns;
+  }
 }
 
 void ShmProvider::wait_for_memory(uint32_t member) noexcept {
@@ -209,7 +235,8 @@ void ShmEndpoint::open(uint64_t generation) noexcept {
   provider_.forget_eager(peer_);
   generation_ = generation;
   is_open_ = provider_.is_alive(peer_) && !provider_.is_pool_gone_;
-  is_cut_off_ = false;
+  is_cut_off_ = is_ignored_ = false;
+  bell_ = provider_.segment_.bell(peer_);
   box_index_ = kNoBox;
   box_uses_ = 0;
   known_tail_ = next_fifo_index_ = 0;

@@ -9,8 +9,8 @@
 //
 // Split by what it is about: shm_provider.cc (making and closing it, peers),
 // shm_receive_datapath.cc (what arrives), shm_boxes.cc (who has a fast box), shm_members.cc (who
-// joins, dies, is forgotten), shm_operations.cc (put, get, atomics), shm_exposures.cc (their target's
-// side).
+// joins, dies, is forgotten, is cut off), shm_operations.cc (put, get, atomics), shm_exposures.cc
+// (their target's side).
 #pragma once
 
 #include <atomic>
@@ -40,7 +40,9 @@ enum class ShmControl : uint32_t {
 enum class PeerEventKind : uint8_t {
   kJoined,    // it can be sent to
   kLeft,      // it has left or died; everything that it had sent was delivered before this
-  kPoolGone,  // the owner of the pool has died or stopped: nobody can be sent to any more
+  kPoolGone,  // the owner of the pool has died or stopped, or holds this process for dead: nobody
+              // can be sent to any more
+  kCutOff,    // that peer ignores what this member sends: it found nonsense there
 };
 struct PeerEvent {
   PeerEventKind kind;
@@ -56,7 +58,7 @@ struct PeerEventHandler {
 struct ShmCounters {
   Counter received;
   Counter unhandled;       // messages that no handler was set for
-  Counter torn;            // slots that a member left claimed when it died, or the pool's owner
+  Counter torn;            // slots that a member claimed and did not publish in time
   Counter cut_off;         // members that wrote nonsense
   Counter memory_waits;    // polls that stopped at a message of somebody new for want of memory
   Counter boxes_granted;
@@ -99,7 +101,7 @@ class ShmProvider final : public Provider {
     polls_ = 0;  // the last look is a thorough one
   }
   void announce_awake() noexcept override { bell_.announce_awake(); }
-  void sleep(uint64_t timeout_ns) noexcept override { bell_.sleep(timeout_ns); }
+  void sleep(uint64_t timeout_ns) noexcept override;
   bool can_sleep() const noexcept override { return true; }
 
   uint32_t member() const noexcept { return self_; }
@@ -114,9 +116,12 @@ class ShmProvider final : public Provider {
 
   // Loans are looked for at every so many polls: each look takes the line from who returns.
   static constexpr uint32_t kPollsPerCollection = 256;
-  // A living writer has published what it claimed by then.
-  static constexpr uint64_t kPublishedWithinNs = 500 * kNsPerMs;
+  // A claim in the way is looked at by the clock at every so many polls: mostly it is published
+  // within the next few.
+  static constexpr uint32_t kPollsPerClaimCheck = 64;
   static constexpr uint32_t kReleasedCountMax = 32;
+  // A sleeper looks this often whether the owner lives: nobody wakes it when the owner is killed.
+  static constexpr uint64_t kOwnerCheckNs = 50 * kNsPerMs;
 
   struct Return {
     uint64_t generation = 0;  // the lender's, as far as a token has room for it
@@ -160,11 +165,14 @@ class ShmProvider final : public Provider {
   bool is_alive(uint32_t member) const noexcept {
     return members_->state(member) == MemberState::kAlive;
   }
-  // Whether no instruction of it runs any more, or it has said that it writes no more.
+  // Whether it has ended, left or was cut off by the owner. It may run and write all the same.
   bool has_died(uint32_t member) const noexcept {
     const MemberState state = members_->state(member);
     return state != MemberState::kAlive && state != MemberState::kJoining;
   }
+  // Whether all of `member`, in the generation that the table has now, was delivered and its end
+  // was told.
+  bool is_buried(uint32_t member) const noexcept;
   // The segment that all of it lies in, of those that others may have mapped, too; else nullptr.
   const Segment* shared_segment(const void* memory, uint64_t bytes) const noexcept;
 
@@ -179,6 +187,9 @@ class ShmProvider final : public Provider {
 
   // shm_receive_datapath.cc
   uint32_t poll_fifo(uint32_t budget) noexcept;
+  enum class ClaimEnd : uint8_t { kWait, kPassed, kPublished };
+  ClaimEnd end_claim(const SlotHeader& claim, bool* is_awaited) noexcept;
+  bool is_overdue(bool* is_awaited) noexcept;
   uint32_t poll_boxes(uint32_t budget) noexcept;
   uint32_t poll_box(InboundBox& box, uint32_t budget) noexcept;
   uint32_t poll_lanes(uint32_t budget) noexcept;
@@ -192,6 +203,8 @@ class ShmProvider final : public Provider {
                const Loan& loan) noexcept;
   void set_held(uint32_t lender, bool is_held) noexcept;
   void give_back(const Return& loan) noexcept;
+  void refuse_loan(const ShmEndpoint& from, const LoanDescriptor& descriptor) noexcept;
+  void ignore(ShmEndpoint& from, SlotKind kind, const std::byte* body) noexcept;
   void give_back_released() noexcept;
   uint32_t collect_loans() noexcept;
   static void finish_loan(const LoanTable::Record& record, Outcome outcome) noexcept;
@@ -229,10 +242,11 @@ class ShmProvider final : public Provider {
   bool drain(uint32_t member) noexcept;
   // The number of the first slot of the FIFO that nobody has taken.
   uint64_t first_unclaimed() const noexcept;
-  // Of the slot at the tail, which is claimed: nobody will publish it, as far as one can tell when
-  // nobody says who dies.
-  bool is_abandoned() noexcept;
   void acknowledge_if_drained() noexcept;
+  void stop_sending() noexcept;
+  void die() noexcept;
+  void bury(uint32_t member) noexcept;
+  void look_for_cut_offs() noexcept;
   void return_loans_of(uint32_t member) noexcept;
   void cut_off(ShmEndpoint& peer, const char* what) noexcept;
   void tell(PeerEventKind kind, uint32_t member, uint64_t generation) noexcept;
@@ -243,13 +257,17 @@ class ShmProvider final : public Provider {
   const PinnedPool* pool_ = nullptr;
   uint32_t self_ = 0;
   bool is_threaded_ = false;
-  bool is_pool_gone_ = false;
+  bool is_pool_gone_ = false;  // or this member is dead to the others: it sends nothing more
+  bool is_dead_ = false;       // to the others: it writes nothing more
   GroupKind kind_ = GroupKind::kLazy;
   FutexBell bell_;
   EndpointLimits limits_;
+  MemberWrapper* wrapper_ = nullptr;
+  uint32_t seen_notices_ = 0;
 
   // What arrives.
   uint64_t seen_epoch_ = 0;
+  bool has_looked_ = true;  // at all members, when they changed last
   InboundFifo fifo_;
   uint64_t tail_ = 0;
   uint64_t received_ = 0;
@@ -267,11 +285,13 @@ class ShmProvider final : public Provider {
   // A change of membership is acknowledged when the FIFO was read up to here.
   uint64_t drain_until_ = 0;
   uint64_t epoch_to_acknowledge_ = 0;
-  // After the owner's death: claimed slots before this one are passed over from then on.
-  uint64_t abandoned_until_ = 0;
-  uint64_t abandoned_at_ns_ = 0;
+  // Slots before this one that are claimed and not published are passed over from then on.
+  uint64_t overdue_until_ = 0;
+  uint64_t overdue_at_ns_ = 0;
+  uint32_t claim_polls_ = 0;  // that found a claim in the way
   std::unique_ptr<KnownMember[]> known_members_;  // as of seen_epoch_
-  std::unique_ptr<uint64_t[]> leaving_;  // bits: those who died and were not told of yet
+  std::unique_ptr<uint64_t[]> leaving_;  // bits: those that died and were not told of yet
+  std::unique_ptr<uint64_t[]> buried_;   // bits: those that died, all of which was delivered
 
   // What is sent.
   std::unique_ptr<EndpointTable> endpoints_;
@@ -286,6 +306,7 @@ class ShmProvider final : public Provider {
   bool single_copy_was_reported_ = false;
 
   PeerEventHandler on_peer_;
+  uint32_t told_count_ = 0;  // since the last poll
   ShmCounters own_counters_;
   ShmCounters* counters_ = &own_counters_;
 };

@@ -1,6 +1,8 @@
 // What arrives at a member: FIFO, boxes, lanes, and loans that come back.
 #include <cstring>
+#include <utility>
 
+#include "platform/clock.h"
 #include "transport/shm/shm_provider.h"
 
 namespace bedplate {
@@ -14,6 +16,10 @@ constexpr unsigned kTokenGenerationShift = 35;
 uint32_t ShmProvider::poll(uint32_t budget) noexcept {
   if (BP_UNLIKELY(members_->epoch() != seen_epoch_ || members_->is_owner_gone())) {
     follow_members();
+  }
+  if (BP_UNLIKELY(is_dead_)) return std::exchange(told_count_, 0);
+  if (BP_UNLIKELY(wrapper_->notices.load(std::memory_order_acquire) != seen_notices_)) {
+    look_for_cut_offs();
   }
   if (released_count_ > 0) give_back_released();
   uint32_t count = 0;
@@ -31,37 +37,64 @@ uint32_t ShmProvider::poll(uint32_t budget) noexcept {
     lacks_memory_ = false;
     ++count;  // what waits is work to do: nobody wakes this shard when there is memory
   }
+  // What the program was told it may have waited for: it is not put to sleep over it.
+  if (BP_UNLIKELY(told_count_ > 0)) count += std::exchange(told_count_, 0);
   return count;
 }
 
 uint32_t ShmProvider::poll_fifo(uint32_t budget) noexcept {
   uint32_t count = 0;
-  bool is_awaiting = false;
+  bool is_awaited = false;
   for (; count < budget; ++count, ++tail_) {
     SlotHeader header;
     const MessageSlot& slot = fifo_.peek(tail_, &header);
     if (header.kind == SlotKind::kNone) break;
-    if (header.kind == SlotKind::kClaimed) {
-      // Its writer is about to publish it, unless it has died; and then it may have done so first.
-      // Nobody publishes what is claimed for nobody.
-      if (is_peer(header.sender) && !has_died(header.sender) && !is_abandoned()) {
-        is_awaiting = is_pool_gone_;  // nobody would wake this shard when the time is over
-        break;
-      }
+    if (BP_UNLIKELY(header.kind == SlotKind::kClaimed)) {
+      const ClaimEnd end = end_claim(header, &is_awaited);
+      if (end == ClaimEnd::kWait) break;
+      if (end == ClaimEnd::kPassed) continue;
       fifo_.peek(tail_, &header);
-      if (header.kind == SlotKind::kClaimed) {
-        counters_->torn.add(1);
-        continue;
-      }
     }
     ShmEndpoint* from = sender_of(header.sender);
     if (from == nullptr && lacks_memory_) break;  // it stays there until there is some
-    if (from == nullptr || from->is_cut_off_) continue;
+    if (from == nullptr) continue;
     handle(*from, header, slot.payload, nullptr);
     if (++from->heard_ == segment_.shape().send_threshold) grant_box(*from);
   }
   if (count > 0) fifo_.set_tail(tail_);
-  return count + is_awaiting;
+  return count + is_awaited;
+}
+
+// Of the slot at the tail: waits for its writer, or passes over it. `is_awaited`: this shard must not
+// fall asleep, nobody would wake it when the time is over.
+ShmProvider::ClaimEnd ShmProvider::end_claim(const SlotHeader& claim, bool* is_awaited) noexcept {
+  if (!is_claim(claim, ClaimState::kHeld)) return ClaimEnd::kPassed;  // was ended in an earlier lap
+  // Nobody publishes what is claimed for nobody.
+  const bool may_write = is_peer(claim.sender) && members_->state(claim.sender) != MemberState::kQuiet &&
+                         !segment_.writes_no_more(claim.sender);
+  if (may_write && !has_died(claim.sender) && !is_overdue(is_awaited)) return ClaimEnd::kWait;
+  const ClaimState state = may_write ? ClaimState::kRetired : ClaimState::kSkipped;
+  if (!fifo_.try_end_claim(tail_, claim, state)) return ClaimEnd::kPublished;
+  counters_->torn.add(1);
+  return ClaimEnd::kPassed;
+}
+
+// Once for all slots that are claimed when the first of them is waited for: several members that are
+// stopped hold up the FIFO no longer than one. When the pool's owner is dead nobody says any more
+// who else has died: then this decides alone.
+bool ShmProvider::is_overdue(bool* is_awaited) noexcept {
+  if (tail_ >= overdue_until_) {
+    if (++claim_polls_ % kPollsPerClaimCheck != 0) {
+      *is_awaited = true;
+      return false;
+    }
+    overdue_until_ = first_unclaimed();
+    overdue_at_ns_ = monotonic_ns() + segment_.shape().publish_timeout_ms * kNsPerMs;
+  }
+  if (monotonic_ns() >= overdue_at_ns_) return true;
+  // With nothing behind it nobody is held up, and its writer rings; unless that has died unnoticed.
+  *is_awaited = is_pool_gone_ || epoch_to_acknowledge_ != 0 || first_unclaimed() > tail_ + 1;
+  return false;
 }
 
 uint32_t ShmProvider::poll_boxes(uint32_t budget) noexcept {
@@ -79,7 +112,7 @@ uint32_t ShmProvider::poll_box(InboundBox& box, uint32_t budget) noexcept {
   ShmEndpoint* from = sender_of(box.sender);
   uint32_t count = 0;
   do {
-    if (from != nullptr && !from->is_cut_off_) handle(*from, header, slot->payload, &box.consumer);
+    if (from != nullptr) handle(*from, header, slot->payload, &box.consumer);
     box.consumer.consume();
     slot = box.consumer.peek(&header);
   } while (++count < budget && slot != nullptr);
@@ -107,14 +140,14 @@ uint32_t ShmProvider::poll_lane(uint32_t sender, uint32_t budget) noexcept {
   const bool is_known = known != nullptr && known->generation_ == members_->generation(sender);
   if (head == (is_known ? known->inbound_lane_tail_ : 0)) return 0;
   ShmEndpoint* from = sender_of(sender);
-  if (from == nullptr || from->is_cut_off_) return 0;
+  if (from == nullptr) return 0;
   uint32_t& tail = from->inbound_lane_tail_;
   if (head - tail > lane.capacity()) {
     cut_off(*from, "more words in its lane than there is room for");
     return 0;
   }
   uint32_t count = 0;
-  for (; tail != head && count < budget && !from->is_cut_off_; ++tail, ++count) {
+  for (; tail != head && count < budget; ++tail, ++count) {
     const LaneWord word = lane.at(tail);
     const std::span<std::byte> region = segment_.eager_region(sender);
     const uint64_t bytes = word.kind == SlotKind::kEager ? word.bytes : kInlineBytesMax;
@@ -123,7 +156,7 @@ uint32_t ShmProvider::poll_lane(uint32_t sender, uint32_t budget) noexcept {
       break;
     }
     const std::byte* body = region.data() + word.offset;
-    if (word.kind == SlotKind::kEager) {
+    if (word.kind == SlotKind::kEager && !from->is_ignored_) {
       deliver(*from, word.am, body, word.bytes, {});
     } else {
       handle(*from, {word.kind, word.am, word.bytes, sender}, body, nullptr);
@@ -135,6 +168,7 @@ uint32_t ShmProvider::poll_lane(uint32_t sender, uint32_t budget) noexcept {
 
 void ShmProvider::handle(ShmEndpoint& from, const SlotHeader& header, const std::byte* body,
                          const FastBoxConsumer* box) noexcept {
+  if (BP_UNLIKELY(from.is_ignored_)) return ignore(from, header.kind, body);
   PayloadPlace place;
   switch (header.kind) {
     case SlotKind::kInline:
@@ -173,6 +207,7 @@ void ShmProvider::handle_loan(ShmEndpoint& from, const SlotHeader& header,
   if (descriptor.loan >= segment_.shape().loan_count ||
       descriptor.header_bytes > kLoanHeaderBytesMax || segment == nullptr ||
       !members_->may_read(from.peer_, segment->number)) {
+    refuse_loan(from, descriptor);
     return cut_off(from, "a loan of memory that it may not lend");
   }
   Loan loan;
@@ -185,6 +220,21 @@ void ShmProvider::handle_loan(ShmEndpoint& from, const SlotHeader& header,
     if (from.held_loans_++ == 0) set_held(from.peer_, true);
   }
   deliver(from, header.am, descriptor.header, descriptor.header_bytes, loan);
+}
+
+// What it lends comes back to it; nothing else of it counts.
+void ShmProvider::ignore(ShmEndpoint& from, SlotKind kind, const std::byte* body) noexcept {
+  if (kind != SlotKind::kLoan) return;
+  LoanDescriptor descriptor;
+  std::memcpy(&descriptor, body, sizeof descriptor);
+  refuse_loan(from, descriptor);
+}
+
+// Gives back what was not delivered. Nobody but `from` looks at its returned loans.
+void ShmProvider::refuse_loan(const ShmEndpoint& from, const LoanDescriptor& descriptor) noexcept {
+  if (descriptor.loan >= segment_.shape().loan_count) return;
+  segment_.returned_loans(from.peer_)[descriptor.loan].store(
+      static_cast<uint8_t>(descriptor.mark), std::memory_order_release);
 }
 
 void ShmProvider::release(const Loan& loan) noexcept {
@@ -207,6 +257,7 @@ void ShmProvider::give_back_released() noexcept {
 }
 
 void ShmProvider::give_back(const Return& loan) noexcept {
+  if (is_dead_) return;
   ShmEndpoint& from = *endpoints_->at(loan.lender);
   // The lender is gone, and its place was given out although this member held a loan of it:
   // somebody has written over what said so.
