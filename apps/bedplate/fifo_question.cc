@@ -115,6 +115,7 @@ Result<GroupShape> read_shape(const Arguments& arguments) {
   if (asked.kind == GroupKind::kLazy && !arguments.has("--boxes")) {
     asked.box_count = default_box_count(asked.member_count);
   }
+  BP_TRY(check_group_shape(asked));  // each number was checked: this is about how they go together
   return asked;
 }
 

@@ -35,9 +35,22 @@ void Reader::refuse_keys(const TomlNode& node, std::initializer_list<const char*
   }
 }
 
+void Reader::check_eager_region(const TomlNode& node, const GroupShape& shape) {
+  if (was_refused("group", "eager_bytes") || was_refused("group", "eager_count")) return;
+  const uint64_t least = eager_region_bytes_min(shape.kind);
+  if (uint64_t{shape.eager_bytes} * shape.eager_count >= least) return;
+  const TomlNode* bytes = find_child(node, "eager_bytes");  // the default is larger
+  add_problem(bytes->key_position,
+              "\"eager_bytes\" is " + std::to_string(shape.eager_bytes) +
+                  " and \"eager_count\" is " + std::to_string(shape.eager_count),
+              "expected " + std::to_string(least) + " bytes at least in all in the layout " +
+                  quoted(group_kind_text(shape.kind)) + ": a put or get takes so much at once");
+}
+
 void Reader::check_group(const TomlNode& node) {
   GroupShape& shape = draft_.configuration.groups.back().shape;
   if (was_refused("group", "layout") || was_refused("group", "members")) return;
+  check_eager_region(node, shape);
   if (shape.kind == GroupKind::kMesh) {
     refuse_keys(node, {"boxes", "box_bytes", "box_max_count", "send_threshold"},
                 "has no meaning in a mesh, where each pair has a lane of its own",

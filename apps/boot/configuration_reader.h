@@ -58,6 +58,7 @@ class Reader {
   void refuse_keys(const TomlNode& node, std::initializer_list<const char*> names,
                    const std::string& answer, const std::string& cure);
   void check_group(const TomlNode& node);
+  void check_eager_region(const TomlNode& node, const GroupShape& shape);
   void check_process(const TomlNode& node);
   void check_pool();
   void check_listen_addresses(const std::vector<SocketAddress>& listen,

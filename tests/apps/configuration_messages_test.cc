@@ -143,6 +143,19 @@ TEST(ConfigurationMessages, RangesAreThoseOfTheLayout) {
   }
 }
 
+TEST(ConfigurationMessages, RefusesAnEagerRegionThatNoOperationFitsInto) {
+  const std::string lazy = "name = \"g\"\nmembers = 4\n";
+  const std::string mesh = lazy + "layout = \"mesh\"\n";
+  STRCMP_EQUAL("", refusal(with_group(lazy + "eager_bytes = 64\neager_count = 2\n")).c_str());
+  STRCMP_EQUAL("", refusal(with_group(mesh + "eager_bytes = 64\neager_count = 3\n")).c_str());
+  REFUSED("f:17:1: \"eager_bytes\" is 127 and \"eager_count\" is 1; expected 128 bytes at least in "
+          "all in the layout \"lazy\": a put or get takes so much at once",
+          with_group(lazy + "eager_count = 1\neager_bytes = 127\n"));
+  REFUSED("f:17:1: \"eager_bytes\" is 64 and \"eager_count\" is 2; expected 192 bytes at least in "
+          "all in the layout \"mesh\": a put or get takes so much at once",
+          with_group(mesh + "eager_bytes = 64\neager_count = 2\n"));
+}
+
 TEST(ConfigurationMessages, RefusesWhatALayoutDoesNotHave) {
   const std::string mesh = "name = \"g\"\nlayout = \"mesh\"\nmembers = 4\n";
   const auto refuse = [&mesh](const std::string& key, const char* value) {

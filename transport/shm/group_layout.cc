@@ -7,6 +7,7 @@
 #include "transport/shm/group_segment.h"
 #include "transport/shm/inbound_fifo_datapath.h"
 #include "transport/shm/mesh_lane_datapath.h"
+#include "transport/shm/shm_operations.h"
 
 namespace bedplate {
 namespace {
@@ -60,6 +61,18 @@ const char* group_part_text(GroupPart part) noexcept {
   return "";
 }
 
+// An operation that the target does: its record, a line of its data, and in a mesh what its word
+// points to. An exchange has no eager region.
+uint64_t eager_region_bytes_min(GroupKind kind) noexcept {
+  constexpr uint64_t record_bytes = sizeof(OperationRecord) + kOperationBytesMin;
+  switch (kind) {
+    case GroupKind::kLazy: return record_bytes;
+    case GroupKind::kMesh: return record_bytes + kCacheLineBytes;
+    case GroupKind::kExchange: break;
+  }
+  return 0;
+}
+
 Result<void> check_group_shape(const GroupShape& shape) noexcept {
   const bool is_exchange = shape.kind == GroupKind::kExchange;
   const Range ranges[] = {
@@ -82,6 +95,16 @@ Result<void> check_group_shape(const GroupShape& shape) noexcept {
         (range.is_power_of_two && !is_power_of_two(range.value))) {
       return out_of_range(range);
     }
+  }
+  const uint64_t least = eager_region_bytes_min(shape.kind);
+  if (uint64_t{shape.eager_bytes} * shape.eager_count < least) {
+    Error error;
+    error.kind = ErrorKind::kConfiguration;
+    error.set_doing("laying out a group of FIFOs");
+    error.set_answer("eager_bytes is %u and eager_count is %u", shape.eager_bytes,
+                     shape.eager_count);
+    return error.set_cure("eager_bytes times eager_count must be %" PRIu64
+                          " at least in the layout %s", least, group_kind_text(shape.kind));
   }
   return {};
 }

@@ -68,7 +68,12 @@ constexpr uint32_t default_box_count(uint32_t member_count) noexcept {
   return static_cast<uint32_t>(pairs < share ? pairs : share);
 }
 
-// Errors (kConfiguration): the first number that is out of range, with the range.
+// What each member's eager region must have: the least that takes room there at once, so that
+// nothing waits for room that can never be.
+uint64_t eager_region_bytes_min(GroupKind kind) noexcept;
+
+// Errors (kConfiguration): the first number that is out of range, with the range; or an eager
+// region that is too small.
 Result<void> check_group_shape(const GroupShape& shape) noexcept;
 
 // What the bytes of a group are for, as `bedplate plan` tells them.

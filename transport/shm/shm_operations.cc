@@ -129,13 +129,15 @@ SendStatus ShmEndpoint::flush(Completion* done) noexcept {
 }
 
 // How much of a put or get goes into its next record: what a message may have, and no more than
-// half the eager region, so that the record and, in a mesh, its word always fit in.
+// half the eager region, so that another one has room beside it. In the smallest regions there is
+// none for another (eager_region_bytes_min).
 uint32_t ShmProvider::next_piece_bytes(const Operation& operation) const noexcept {
   if (is_atomic(operation.kind)) return 0;
   const uint64_t half = segment_.layout().eager_region_bytes() / 2;
   const uint64_t left = operation.remote.bytes - operation.bytes_done;
+  const uint64_t room = std::max(half, sizeof(OperationRecord) + kOperationBytesMin);
   return static_cast<uint32_t>(
-      std::min({left, uint64_t{limits_.am_bytes_max}, half - sizeof(OperationRecord)}));
+      std::min({left, uint64_t{limits_.am_bytes_max}, room - sizeof(OperationRecord)}));
 }
 
 // Posts the record of what comes next.

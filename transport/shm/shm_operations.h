@@ -75,6 +75,8 @@ struct Exposure {
 };
 
 inline constexpr uint32_t kOperationCountMax = 16;
+// A record has room for so much of its data at least, however small the eager region.
+inline constexpr uint64_t kOperationBytesMin = kCacheLineBytes;
 inline constexpr uint32_t kExposureCountMax = 32;
 
 // RemoteMemory::kind of this provider: whether the memory is the pool's, and the exposure.
