@@ -127,14 +127,16 @@ void Scribbler::operation() noexcept {
   const uint64_t place = layout.eager(member()) + (below(region - sizeof(OperationRecord) + 1) &
                                                    ~63ULL);
   switch (below(6)) {
-    case 0: return store(place + offsetof(OperationRecord, kind), static_cast<uint32_t>(edge(4)));
-    case 1: return store(place + offsetof(OperationRecord, bytes),
+    case 0: return store(place + offsetof(OperationRecord, request.kind),
+                         static_cast<uint32_t>(edge(4)));
+    case 1: return store(place + offsetof(OperationRecord, request.bytes),
                          static_cast<uint32_t>(edge(region)));
     case 2: {
-      auto* address = reinterpret_cast<uint64_t*>(at(place + offsetof(OperationRecord, address)));
-      return store(place + offsetof(OperationRecord, address), *address + edge(256));
+      const uint64_t address = place + offsetof(OperationRecord, request.address);
+      return store(address, *reinterpret_cast<uint64_t*>(at(address)) + edge(256));
     }
-    case 3: return store(place + offsetof(OperationRecord, exposure), edge(kExposureCountMax));
+    case 3: return store(place + offsetof(OperationRecord, request.exposure),
+                         edge(kExposureCountMax));
     case 4: return store(place + offsetof(OperationRecord, result), random_());
     default: return store(place + offsetof(OperationRecord, state),
                           static_cast<uint32_t>(edge(2)));

@@ -186,8 +186,8 @@ TEST(ShmHostile, NonsenseInAnOperation) {
   for (int which = 0; which < 2; ++which) {
     start(GroupKind::kLazy);
     auto* record = reinterpret_cast<OperationRecord*>(rig->segment().eager_region(0).data());
-    record->kind = which == 0 ? static_cast<OperationKind>(4) : OperationKind::kGet;
-    record->bytes = which == 0 ? 0 : UINT32_MAX;
+    record->request.kind = which == 0 ? static_cast<OperationKind>(4) : OperationKind::kGet;
+    record->request.bytes = which == 0 ? 0 : UINT32_MAX;
     by_fifo(forge(SlotKind::kControl, static_cast<uint32_t>(ShmControl::kOperation), 8,
                   PayloadPlace{0}));
     check_cut_off("an operation");

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <new>
 
+#include "platform/read_once.h"
+
 namespace bedplate {
 namespace {
 
@@ -39,16 +41,17 @@ Result<GroupSegment> GroupSegment::attach(std::span<std::byte> memory, const Gro
   const auto* header = reinterpret_cast<const GroupHeader*>(memory.data());
   const uint64_t magic = header->magic.load(std::memory_order_acquire);
   if (magic != GroupHeader::kMagic) return foreign_segment("magic", GroupHeader::kMagic, magic);
-  if (header->version != GroupHeader::kVersion) {
-    return foreign_segment("version", GroupHeader::kVersion, header->version);
+  const auto version = read_once<uint32_t>(&header->version);
+  if (version != GroupHeader::kVersion) {
+    return foreign_segment("version", GroupHeader::kVersion, version);
   }
-  const PoolId found_id = header->pool_id;
+  const auto found_id = read_once<PoolId>(&header->pool_id);
   if (!(found_id == pool_id)) return foreign_segment("pool", pool_id.random, found_id.random);
-  const BellFence fence = header->fence;
+  const auto fence = read_once<BellFence>(&header->fence);
   if (fence != BellFence::kSleeper && fence != BellFence::kBoth) {
     return foreign_segment("fence", 0, static_cast<uint64_t>(fence));
   }
-  const GroupShape found = header->shape;  // once: others may write there
+  const auto found = read_once<GroupShape>(&header->shape);
   if (!(found == shape)) return foreign_segment("shape", shape.member_count, found.member_count);
   GroupSegment segment(memory.data(), shape, fence);
   if (memory.size() < segment.layout_.bytes()) {

@@ -1,11 +1,11 @@
 // The target's side of puts, gets and atomics: what it exposes, and what it does there for others.
+#include "platform/read_once.h"
 #include "transport/shm/shm_provider.h"
 
 namespace bedplate {
 
 void ShmProvider::handle_operation(ShmEndpoint& from, const std::byte* body) noexcept {
-  PayloadPlace place;
-  std::memcpy(&place, body, sizeof place);
+  const auto place = read_once<PayloadPlace>(body);
   const std::span<std::byte> region = segment_.eager_region(from.peer_);
   if (kind_ == GroupKind::kExchange || place.offset % kCacheLineBytes != 0 ||
       sizeof(OperationRecord) > region.size() ||
@@ -13,11 +13,8 @@ void ShmProvider::handle_operation(ShmEndpoint& from, const std::byte* body) noe
     return cut_off(from, "an operation outside its eager region");
   }
   auto* shared = reinterpret_cast<OperationRecord*>(region.data() + place.offset);
-  // Once: it may change.
-  const OperationKind kind = shared->kind;
-  const uint32_t bytes = shared->bytes;
-  const uint64_t address = shared->address;
-  const uint64_t exposure_kind = shared->exposure;
+  const auto [kind, bytes, address, exposure, operand, expected] =
+      read_once<OperationRequest>(&shared->request);
   const uint64_t data_offset = place.offset + sizeof(OperationRecord);
   if (kind > OperationKind::kCompareSwap || bytes > region.size() - data_offset) {
     return cut_off(from, "an operation of no kind, or longer than its eager region");
@@ -25,13 +22,12 @@ void ShmProvider::handle_operation(ShmEndpoint& from, const std::byte* body) noe
   const uint64_t touched = is_atomic(kind) ? sizeof(uint64_t) : bytes;
   OperationState state = OperationState::kRefused;
   const SpinGuard guard(lock_, is_threaded_);  // to the end: whoever withdraws waits for it
-  if (find_exposure(from, exposure_kind, address, touched) != nullptr &&
+  if (find_exposure(from, exposure, address, touched) != nullptr &&
       (!is_atomic(kind) || address % sizeof(uint64_t) == 0)) {
     std::byte* data = region.data() + data_offset;
     if (kind == OperationKind::kPut) copy_bytes(pointer_to(address), data, bytes);
     else if (kind == OperationKind::kGet) copy_bytes(data, pointer_to(address), bytes);
-    else shared->result = apply_atomic(kind, pointer_to(address), shared->operand,
-                                       shared->expected);
+    else shared->result = apply_atomic(kind, pointer_to(address), operand, expected);
     state = OperationState::kDone;
   }
   shared->state.store(state, std::memory_order_release);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "platform/log.h"
+#include "platform/read_once.h"
 #include "transport/shm/shm_provider.h"
 
 namespace bedplate {
@@ -147,12 +148,8 @@ bool ShmEndpoint::post_operation(Operation& operation) noexcept {
       provider_.take_eager(*this, sizeof(OperationRecord) + bytes);
   if (piece.memory == nullptr) return false;
   auto* record = new (piece.memory) OperationRecord;
-  record->kind = operation.kind;
-  record->bytes = bytes;
-  record->address = operation.remote.address + operation.bytes_done;
-  record->exposure = operation.remote.kind;
-  record->operand = operation.operand;
-  record->expected = operation.expected;
+  record->request = {operation.kind, bytes, operation.remote.address + operation.bytes_done,
+                     operation.remote.kind, operation.operand, operation.expected};
   record->state.store(OperationState::kPosted, std::memory_order_relaxed);
   if (operation.kind == OperationKind::kPut) {
     copy_bytes(data_of(record), operation.local + operation.bytes_done, bytes);
@@ -251,7 +248,7 @@ bool ShmEndpoint::advance(Operation& operation, Outcome* outcome) noexcept {
     copy_bytes(operation.local + operation.bytes_done, data_of(record), bytes);
   }
   if (state == OperationState::kDone && operation.before != nullptr) {
-    *operation.before = record->result;
+    *operation.before = read_once<uint64_t>(&record->result);
   }
   provider_.cancel_eager(operation.piece);
   operation.piece = {};
@@ -276,7 +273,7 @@ bool ShmEndpoint::open_memory() noexcept {
     memory_state_ = MemoryState::kClosed;
     const uint32_t pid = provider_.members_->pid(peer_);
     pidfd_ = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-    const SingleCopyCard card = provider_.segment_.card(peer_);  // once: it may change
+    const auto card = read_once<SingleCopyCard>(&provider_.segment_.card(peer_));
     const Result<void> attached = provider_.single_copy_->attach(
         {static_cast<pid_t>(pid), pidfd_.number()}, card, *memory_);
     if (attached.ok()) memory_state_ = MemoryState::kOpen;

@@ -29,14 +29,18 @@ class ShmEndpoint;
 enum class OperationKind : uint32_t { kPut, kGet, kFetchAdd, kCompareSwap };
 enum class OperationState : uint32_t { kPosted, kDone, kRefused };
 
-// What lies in the eager region; the data of a put or get follow it.
-struct alignas(kCacheLineBytes) OperationRecord {
+struct OperationRequest {
   OperationKind kind;
   uint32_t bytes;      // of data
   uint64_t address;    // at the target
   uint64_t exposure;   // which of its descriptions this is about (RemoteMemory::kind)
   uint64_t operand;    // added, or wanted
   uint64_t expected;
+};
+
+// What lies in the eager region; the data of a put or get follow it.
+struct alignas(kCacheLineBytes) OperationRecord {
+  OperationRequest request;
   uint64_t result;     // by the target: the value before
   std::atomic<OperationState> state;  // by the target, last
 };

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "platform/clock.h"
+#include "platform/read_once.h"
 #include "transport/shm/shm_provider.h"
 
 namespace bedplate {
@@ -169,20 +170,19 @@ uint32_t ShmProvider::poll_lane(uint32_t sender, uint32_t budget) noexcept {
 void ShmProvider::handle(ShmEndpoint& from, const SlotHeader& header, const std::byte* body,
                          const FastBoxConsumer* box) noexcept {
   if (BP_UNLIKELY(from.is_ignored_)) return ignore(from, header.kind, body);
-  PayloadPlace place;
   switch (header.kind) {
     case SlotKind::kInline:
       if (header.bytes > kInlineBytesMax) return cut_off(from, "a message longer than its slot");
       return deliver(from, header.am, body, header.bytes, {});
     case SlotKind::kArea: {
-      std::memcpy(&place, body, sizeof place);
+      const auto place = read_once<PayloadPlace>(body);
       const std::byte* payload =
           box != nullptr ? box->area_payload(place, header.bytes) : nullptr;
       if (payload == nullptr) return cut_off(from, "a place outside its box");
       return deliver(from, header.am, payload, header.bytes, {});
     }
     case SlotKind::kEager: {
-      std::memcpy(&place, body, sizeof place);
+      const auto place = read_once<PayloadPlace>(body);
       const std::span<std::byte> region = segment_.eager_region(from.peer_);
       if (kind_ == GroupKind::kExchange || header.bytes > region.size() ||
           place.offset > region.size() - header.bytes) {
@@ -198,8 +198,7 @@ void ShmProvider::handle(ShmEndpoint& from, const SlotHeader& header, const std:
 
 void ShmProvider::handle_loan(ShmEndpoint& from, const SlotHeader& header,
                               const std::byte* body) noexcept {
-  LoanDescriptor descriptor;
-  std::memcpy(&descriptor, body, sizeof descriptor);  // once: it may change
+  const auto descriptor = read_once<LoanDescriptor>(body);
   const auto* memory = reinterpret_cast<const std::byte*>(descriptor.address);
   const Segment* segment = shared_segment(memory, descriptor.bytes);
   // Only what it could read itself: what else is mapped here may be secret from it, and whoever is
@@ -224,10 +223,7 @@ void ShmProvider::handle_loan(ShmEndpoint& from, const SlotHeader& header,
 
 // What it lends comes back to it; nothing else of it counts.
 void ShmProvider::ignore(ShmEndpoint& from, SlotKind kind, const std::byte* body) noexcept {
-  if (kind != SlotKind::kLoan) return;
-  LoanDescriptor descriptor;
-  std::memcpy(&descriptor, body, sizeof descriptor);
-  refuse_loan(from, descriptor);
+  if (kind == SlotKind::kLoan) refuse_loan(from, read_once<LoanDescriptor>(body));
 }
 
 // Gives back what was not delivered. Nobody but `from` looks at its returned loans.
@@ -294,8 +290,7 @@ void ShmProvider::handle_control(ShmEndpoint& from, const SlotHeader& header,
                                  const std::byte* body, bool came_by_box) noexcept {
   const auto what = static_cast<ShmControl>(header.am);
   if (what == ShmControl::kOperation) return handle_operation(from, body);
-  uint32_t box = 0;
-  std::memcpy(&box, body, sizeof box);
+  const auto box = read_once<uint32_t>(body);
   if (kind_ != GroupKind::kLazy || box >= segment_.shape().box_count) {
     return cut_off(from, "a box that there is not");
   }

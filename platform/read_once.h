@@ -1,0 +1,39 @@
+// Copies what another process may write meanwhile, each byte by one load.
+//
+// A plain load or memcpy of shared memory is the compiler's to do again: it may check one value and
+// use another. After this copy there is only one value, whatever the other process stores. It may
+// be half of an old and half of a new one: whoever wrote it so is not trusted anyway. Not for what
+// tells that something was published: that is an atomic with acquire.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+namespace bedplate {
+
+// Of any alignment: where a peer says that something lies it may lie askew.
+// Cost: a load and a store for each 8 bytes, without a loop where the compiler unrolls one.
+template <typename T>
+[[gnu::always_inline]] inline T read_once(const void* shared) noexcept {
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(uint32_t) == 0);
+  using Word [[gnu::may_alias, gnu::aligned(1)]] = uint64_t;
+  using Half [[gnu::may_alias, gnu::aligned(1)]] = uint32_t;
+  constexpr size_t word_count = sizeof(T) / sizeof(Word);
+  T copy;
+  auto* to = reinterpret_cast<std::byte*>(&copy);
+  const auto* words = static_cast<const volatile Word*>(shared);
+#pragma GCC unroll 8
+  for (size_t i = 0; i < word_count; ++i) {
+    const uint64_t word = words[i];  // volatile: just one load
+    std::memcpy(to + i * sizeof word, &word, sizeof word);
+  }
+  if constexpr (sizeof(T) % sizeof(Word) != 0) {
+    const uint32_t half = *reinterpret_cast<const volatile Half*>(words + word_count);
+    std::memcpy(to + word_count * sizeof(Word), &half, sizeof half);
+  }
+  return copy;
+}
+
+}  // namespace bedplate
