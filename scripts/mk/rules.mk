@@ -117,15 +117,18 @@ STRAIN := $(BUILD)/message-strain
 STRESS_SECONDS ?= 60
 KILL_ROUNDS ?= 1000
 HOSTILE_SECONDS ?= 60
+STEP_SECONDS ?= 60
 $(STRAIN): $(call objects,$(STRAIN_SOURCES)) $(POOL_HEAP) $(LIBRARY)
 	$(if $(V),,@echo "  LINK $@")
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LIBRARY) $(LIBRARIES)
 
-.PHONY: stress-messages kill-members hostile-peer
+.PHONY: stress-messages kill-members hostile-peer step-senders
 stress-messages: $(STRAIN)
 	$(Q)$(STRAIN) stress $(STRESS_SECONDS)
 kill-members: $(STRAIN)
 	$(Q)$(STRAIN) kill $(KILL_ROUNDS)
+step-senders: $(STRAIN)
+	$(Q)$(STRAIN) step $(STEP_SECONDS)
 hostile-peer: $(STRAIN)
 	$(Q)$(STRAIN) hostile $(HOSTILE_SECONDS)
 	$(Q)$(if $(MUTATIONS),$(STRAIN) mutations $(MUTATIONS))

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "platform/cache_line.h"
+#include "tests/strain/step_control.h"
 
 namespace bedplate::strain {
 
@@ -47,6 +48,7 @@ struct alignas(kCacheLineBytes) BoardRow {
 struct Board {
   std::atomic<Command> command;
   std::atomic<uint64_t> mutations;  // by who scribbles
+  StepControl step;
   BoardRow rows[kMemberMax];
 };
 

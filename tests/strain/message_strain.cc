@@ -5,6 +5,9 @@
 //                                              itself; nothing is lost, doubled, reordered, spoilt
 //   message_strain kill ROUNDS                 processes are killed at any instruction while others
 //                                              go on; then the owner is
+//   message_strain step SECONDS [TEXT] [MS]    a sender is stopped at each instruction of a send, and
+//                                              goes on, dies, or is dead to the others meanwhile; of
+//                                              the cases with TEXT in them; MS: what hangs (20000)
 //   message_strain hostile SECONDS             members scribble over all that they may write, while
 //                                              others use it, and others go on beside it
 //   message_strain mutations COUNT             the same in one process, quicker
@@ -18,6 +21,8 @@
 
 #include "tests/strain/hostile.h"
 #include "tests/strain/kill.h"
+#include "tests/strain/step.h"
+#include "tests/strain/stepper.h"
 #include "tests/strain/strained_group.h"
 #include "tests/strain/stress.h"
 #include "tests/support/seed.h"
@@ -79,6 +84,19 @@ int run_kill(uint32_t rounds) {
   return conclude(seed);
 }
 
+int run_step(uint64_t seconds, const char* filter, uint64_t hang_ms) {
+  const test::Seed seed;
+  StepOptions options;
+  options.nanoseconds = seconds * kNsPerSecond;
+  options.hang_ns = (hang_ms != 0 ? hang_ms : 20'000) * kNsPerMs;
+  options.seed = seed.value();
+  options.filter = filter;
+  uint32_t count = 0;
+  failed = static_cast<int>(step_senders(options, &count));
+  passed = static_cast<int>(count) - failed;
+  return conclude(seed);
+}
+
 // For so long, or so many mutations.
 void run_episodes(uint64_t nanoseconds, uint64_t count, const test::Seed& seed) {
   share_episode();
@@ -111,12 +129,16 @@ int main(int count, char** arguments) {
     return index < count ? std::strtoull(arguments[index], nullptr, 10) : 0;
   };
   if (std::strcmp(what, "peer") == 0 && count == 4) return be_peer(arguments[2], figure(3));
+  if (std::strcmp(what, "stepper") == 0 && count == 4) return be_stepper(arguments[2], figure(3));
   if (std::strcmp(what, "scribbler") == 0 && count == 4) {
     return be_scribbler(arguments[2], figure(3));
   }
   if (std::strcmp(what, "episode") == 0 && count == 4) {
     scribble_once(static_cast<GroupKind>(figure(2)), figure(3));
     return 0;
+  }
+  if (std::strcmp(what, "step") == 0) {
+    return run_step(figure(2), count >= 4 ? arguments[3] : "", figure(4));
   }
   if (std::strcmp(what, "hostile") == 0) return run_hostile(figure(2));
   if (std::strcmp(what, "mutations") == 0) return run_mutations(figure(2));
@@ -125,6 +147,6 @@ int main(int count, char** arguments) {
   }
   if (std::strcmp(what, "kill") == 0) return run_kill(static_cast<uint32_t>(figure(2)));
   std::fprintf(stderr, "usage: message_strain stress SECONDS [PROCESSES] | kill ROUNDS |\n"
-                       "       hostile SECONDS | mutations COUNT | episode KIND SEED\n");
+                       "       step SECONDS [TEXT] [MS] | hostile SECONDS | mutations COUNT | episode KIND SEED\n");
   return 2;
 }

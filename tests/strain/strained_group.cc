@@ -50,7 +50,7 @@ Segment& StrainedGroup::create(const char* owner, uint64_t bytes) {
   return *created.value();
 }
 
-StrainedGroup::StrainedGroup(const GroupShape& shape, uint64_t seed)
+StrainedGroup::StrainedGroup(const GroupShape& shape, uint64_t seed, uint32_t own_count)
     : shape_(shape), seed_(seed), pool_id_(make_pool_id()) {
   if (auto checked = check_group_shape(shape); !checked.ok()) fail("%s", checked.error().answer);
   const GroupLayout layout(shape);
@@ -66,9 +66,9 @@ StrainedGroup::StrainedGroup(const GroupShape& shape, uint64_t seed)
 
   ProcessGrant grant;
   grant.name = MemberName(kProcessName);
-  grant.max_count = shape.member_count - 1;
+  grant.max_count = shape.member_count - own_count;
   grant.segments = {{&board, true}, {heap_, false}};
-  for (uint32_t i = 1; i < shape.member_count; ++i) {
+  for (uint32_t i = own_count; i < shape.member_count; ++i) {
     char owner[64];
     std::snprintf(owner, sizeof owner, "heap:peer#%u", i);
     grant.heaps.push_back(&create(owner, Participant::kHeapBytes));
@@ -85,7 +85,9 @@ StrainedGroup::StrainedGroup(const GroupShape& shape, uint64_t seed)
   auto server = JoinServer::create(std::move(options));
   if (!server.ok()) fail("%s: %s", server.error().doing, server.error().answer);
   server_ = server.take();
-  if (server_->add_own_member(0, MemberName("owner")) != 0) fail("the owner is not member 0");
+  for (uint32_t i = 0; i < own_count; ++i) {
+    if (server_->add_own_member(0, MemberName("owner")) != i) fail("the owner is not member %u", i);
+  }
   if (!server_->start().ok() || !server_->serve().ok()) fail("no control thread");
 }
 
@@ -104,11 +106,11 @@ void StrainedGroup::start_own_traffic() {
 
 void StrainedGroup::end_own_traffic() { traffic_.join(); }
 
-ShmProviderOptions StrainedGroup::own_options() const noexcept {
+ShmProviderOptions StrainedGroup::own_options(uint32_t member) const noexcept {
   ShmProviderOptions options;
   options.segment = segment_;
   options.members = members_;
-  options.member = 0;
+  options.member = member;
   options.pool = &strained_pool();
   return options;
 }

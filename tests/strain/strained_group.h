@@ -19,8 +19,9 @@ namespace bedplate::strain {
 // The owner's side. One for each process: what it makes is never given back.
 class StrainedGroup {
  public:
-  // `shape.member_count` counts the owner, which is member 0 and takes part in the traffic.
-  StrainedGroup(const GroupShape& shape, uint64_t seed);
+  // `shape.member_count` counts the owner, which is member 0 and takes part in the traffic, and has
+  // all of the first `own_count` members.
+  StrainedGroup(const GroupShape& shape, uint64_t seed, uint32_t own_count = 1);
   ~StrainedGroup();
 
   // Starts the traffic of the owner itself.
@@ -42,7 +43,7 @@ class StrainedGroup {
   void end(const std::vector<pid_t>& peers);
 
   // What the owner's own member is made of.
-  ShmProviderOptions own_options() const noexcept;
+  ShmProviderOptions own_options(uint32_t member = 0) const noexcept;
   std::span<std::byte> own_heap() const noexcept { return heap_->memory(); }
 
   // How many members are not free.

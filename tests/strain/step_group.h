@@ -1,0 +1,90 @@
+// One group in which senders are stepped, and what is looked at each time that one is stopped.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "tests/strain/step.h"
+#include "tests/strain/step_receiver.h"
+#include "tests/strain/traced_process.h"
+
+namespace bedplate::strain {
+
+// What was wrong with one boundary of one case.
+enum class StepFault : uint8_t {
+  kStalled,    // others' messages did not come while the sender was stopped
+  kStuck,      // nor after it was gone or had gone on
+  kLost,       // it said that it had sent what never came
+  kSpoilt,     // something came twice, out of order, or as nonsense
+  kRefused,    // its send, or one after it, says what it must not
+  kNeverEnds,  // a loan or operation that was begun
+  kNotFreed,   // its place, after its end
+  kDied,       // the sender itself
+  kSleepless,  // the receiver found no sleep before
+  kCount
+};
+const char* to_text(StepFault fault) noexcept;
+
+struct StepOutcome {
+  uint32_t faults = 0;     // a bit for each
+  bool is_beyond = false;  // the call has no such boundary: it was over
+  bool slept = false;      // the receiver, when others sent
+  uint64_t delivery_ns = 0;
+  char texts[static_cast<size_t>(StepFault::kCount)][160] = {};
+
+  bool has(StepFault fault) const noexcept {
+    return (faults >> static_cast<uint32_t>(fault) & 1) != 0;
+  }
+};
+
+class StepGroup {
+ public:
+  StepGroup(StepQueue queue, uint64_t hang_ns, uint64_t seed);
+  ~StepGroup();
+
+  // Stops the sender before instruction `boundary` of the call, and sees what comes of it.
+  StepOutcome try_boundary(const StepCase& which, uint32_t boundary);
+  // How many instructions one call has.
+  uint32_t measure(const StepCase& which);
+  // Whether it can be used on: otherwise it takes a new one, in a new process.
+  bool is_good() const noexcept { return is_good_; }
+
+ private:
+  struct Order {
+    Deed deed = Deed::kShort;
+    bool is_marked = false;
+  };
+
+  StepControl& control() noexcept { return group_.board().step; }
+  void provide_sender();
+  void retire_sender();
+  bool give_order(const Order& order);
+  bool wait_for_answer();
+  bool perform(Deed deed);
+  bool warm_up(const StepCase& which);
+  bool enter(const StepCase& which, uint32_t boundary, StepOutcome* outcome);
+  void let_others_send(uint32_t messages, StepFault fault, StepOutcome* outcome);
+  void go_on(const StepCase& which, StepOutcome* outcome);
+  void kill(StepOutcome* outcome);
+  void hang_up(const StepCase& which, StepOutcome* outcome);
+  void check_answer(const StepCase& which, bool is_dead, StepOutcome* outcome);
+  void check_follower(StepOutcome* outcome);
+  void note(StepOutcome* outcome, StepFault fault, const char* format, ...)
+      __attribute__((format(printf, 4, 5)));
+  uint32_t lap_messages() const noexcept;
+
+  StepQueue queue_;
+  uint64_t hang_ns_;
+  StrainedGroup group_;
+  StepReceiver receiver_;
+  StepSenders others_;
+  TracedProcess sender_;
+  uint32_t member_ = 0;
+  uint64_t attempt_ = 0;   // of the message that is sent, or was
+  uint64_t adds_ = 0;      // what the receiver's word must have come to
+  uint64_t ended_ = 0;     // completions that must have been called
+  bool is_warm_[std::size(kDeeds)] = {};
+  bool is_good_ = true;
+};
+
+}  // namespace bedplate::strain

@@ -1,0 +1,10 @@
+// The process that is single-stepped: it sends what it is told to, one call at a time.
+#pragma once
+
+#include <cstdint>
+
+namespace bedplate::strain {
+
+int be_stepper(const char* socket_path, uint64_t seed);
+
+}  // namespace bedplate::strain

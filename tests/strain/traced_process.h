@@ -1,0 +1,48 @@
+// A process that is traced by the thread that made this: stopped at its traps, and stepped through
+// the instructions between them.
+#pragma once
+
+#include <cstdint>
+
+#include <sys/types.h>
+
+namespace bedplate::strain {
+
+enum class Stop {
+  kStepped,  // one instruction on
+  kTrapped,  // at its next trap
+  kEnded,    // it is dead; its status is waited for
+  kNever,    // not within the time given
+};
+
+class TracedProcess {
+ public:
+  TracedProcess() noexcept = default;
+  TracedProcess(const TracedProcess&) = delete;
+  TracedProcess& operator=(const TracedProcess&) = delete;
+  ~TracedProcess() { end(); }
+
+  // It dies with this thread.
+  void trace(pid_t pid);
+  bool is_there() const noexcept { return pid_ != 0; }
+  pid_t pid() const noexcept { return pid_; }
+
+  // Requires: it runs. Waits until it stops at a trap.
+  Stop wait_for_trap(uint64_t within_ns) noexcept;
+  // Requires: it is stopped.
+  Stop step() noexcept;
+  void go_on() noexcept;
+  // Whether it has come to an end by itself. Requires: it runs.
+  bool has_ended() noexcept;
+  // A copy of its descriptor `fd`; -1: there is none.
+  int descriptor(int fd) const noexcept;
+  // Kills it, wherever it is, and waits for its end.
+  void end() noexcept;
+
+ private:
+  Stop stop_of(int status) noexcept;
+
+  pid_t pid_ = 0;
+};
+
+}  // namespace bedplate::strain
