@@ -118,17 +118,24 @@ STRESS_SECONDS ?= 60
 KILL_ROUNDS ?= 1000
 HOSTILE_SECONDS ?= 60
 STEP_SECONDS ?= 60
+STOP_EVENTS ?= 1000
+SLEEPER_ROUNDS ?= 10
 $(STRAIN): $(call objects,$(STRAIN_SOURCES)) $(POOL_HEAP) $(LIBRARY)
 	$(if $(V),,@echo "  LINK $@")
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LIBRARY) $(LIBRARIES)
 
-.PHONY: stress-messages kill-members hostile-peer step-senders
+.PHONY: stress-messages kill-members hostile-peer step-senders stop-members \
+        kill-owner-of-sleepers
 stress-messages: $(STRAIN)
 	$(Q)$(STRAIN) stress $(STRESS_SECONDS)
 kill-members: $(STRAIN)
 	$(Q)$(STRAIN) kill $(KILL_ROUNDS)
 step-senders: $(STRAIN)
 	$(Q)$(STRAIN) step $(STEP_SECONDS)
+stop-members: $(STRAIN)
+	$(Q)$(STRAIN) stop $(STOP_EVENTS)
+kill-owner-of-sleepers: $(STRAIN)
+	$(Q)$(STRAIN) sleepers $(SLEEPER_ROUNDS)
 hostile-peer: $(STRAIN)
 	$(Q)$(STRAIN) hostile $(HOSTILE_SECONDS)
 	$(Q)$(if $(MUTATIONS),$(STRAIN) mutations $(MUTATIONS))

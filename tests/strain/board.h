@@ -36,6 +36,9 @@ struct alignas(kCacheLineBytes) BoardRow {
   std::atomic<uint64_t> boxes_granted;
   std::atomic<uint64_t> boxes_returned;
   std::atomic<uint64_t> torn;
+  // By who stops it: until when it was stopped last; UINT64_MAX: it is stopped.
+  std::atomic<uint64_t> stopped_until_ns;
+  std::atomic<uint64_t> longest_ns;  // from sending to it to its receiving, of those not stopped
   std::atomic<uint32_t> must_hurry;  // send nothing but short messages, one after the other
   std::atomic<uint32_t> must_leave;
   std::atomic<uint32_t> has_stopped;

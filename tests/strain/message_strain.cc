@@ -5,9 +5,11 @@
 //                                              itself; nothing is lost, doubled, reordered, spoilt
 //   message_strain kill ROUNDS                 processes are killed at any instruction while others
 //                                              go on; then the owner is
-//   message_strain step SECONDS [TEXT] [MS]    a sender is stopped at each instruction of a send, and
-//                                              goes on, dies, or is dead to the others meanwhile; of
-//                                              the cases with TEXT in them; MS: what hangs (20000)
+//   message_strain step SECONDS [TEXT] [MS]    a sender is stopped at each instruction of a send, goes
+//                                              on, dies, or is dead to the others meanwhile; only of
+//                                              cases with TEXT in them; MS: what hangs (20000)
+//   message_strain stop EVENTS                 members are stopped, others are killed and join
+//   message_strain sleepers ROUNDS             the owner is killed while all others sleep
 //   message_strain hostile SECONDS             members scribble over all that they may write, while
 //                                              others use it, and others go on beside it
 //   message_strain mutations COUNT             the same in one process, quicker
@@ -16,13 +18,20 @@
 // BEDPLATE_TEST_SEED=N repeats the choices of a run; the order of what processes do is theirs.
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <string>
 
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/strain/hostile.h"
 #include "tests/strain/kill.h"
+#include "tests/strain/sleepers.h"
 #include "tests/strain/step.h"
 #include "tests/strain/stepper.h"
+#include "tests/strain/stop.h"
 #include "tests/strain/strained_group.h"
 #include "tests/strain/stress.h"
 #include "tests/support/seed.h"
@@ -35,6 +44,15 @@ namespace {
 int passed = 0;
 int failed = 0;
 
+// What a part that failed has left: they come to this process, and some of them may be stopped.
+void end_orphans() {
+  std::ifstream children("/proc/self/task/" + std::to_string(getpid()) + "/children");
+  for (pid_t child = 0; children >> child;) {
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+  }
+}
+
 // Runs `body` in a process of its own: a pool is made once in a life.
 template <typename Body>
 void run_part(Body&& body) {
@@ -45,7 +63,12 @@ void run_part(Body&& body) {
     std::fflush(nullptr);
     _exit(0);
   }
-  StrainedGroup::status_of(child) == 0 ? ++passed : ++failed;
+  if (StrainedGroup::status_of(child) == 0) {
+    ++passed;
+    return;
+  }
+  ++failed;
+  end_orphans();
 }
 
 int conclude(const test::Seed& seed) {
@@ -97,6 +120,22 @@ int run_step(uint64_t seconds, const char* filter, uint64_t hang_ms) {
   return conclude(seed);
 }
 
+int run_stop(uint32_t events) {
+  const test::Seed seed;
+  for (const GroupKind kind : {GroupKind::kLazy, GroupKind::kMesh}) {
+    run_part([&] { stop_members(kind, events / 2, seed.value()); });
+  }
+  return conclude(seed);
+}
+
+int run_sleepers(uint32_t rounds) {
+  const test::Seed seed;
+  for (const GroupKind kind : {GroupKind::kLazy, GroupKind::kMesh, GroupKind::kExchange}) {
+    run_part([&] { kill_owner_of_sleepers(kind, rounds, seed.value()); });
+  }
+  return conclude(seed);
+}
+
 // For so long, or so many mutations.
 void run_episodes(uint64_t nanoseconds, uint64_t count, const test::Seed& seed) {
   share_episode();
@@ -124,12 +163,14 @@ int run_hostile(uint64_t seconds) {
 
 int main(int count, char** arguments) {
   std::setvbuf(stdout, nullptr, _IOLBF, 256);
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
   const char* what = count >= 3 ? arguments[1] : "";
   const auto figure = [&](int index) {
     return index < count ? std::strtoull(arguments[index], nullptr, 10) : 0;
   };
   if (std::strcmp(what, "peer") == 0 && count == 4) return be_peer(arguments[2], figure(3));
   if (std::strcmp(what, "stepper") == 0 && count == 4) return be_stepper(arguments[2], figure(3));
+  if (std::strcmp(what, "sleeper") == 0 && count == 4) return be_sleeper(arguments[2], figure(3));
   if (std::strcmp(what, "scribbler") == 0 && count == 4) {
     return be_scribbler(arguments[2], figure(3));
   }
@@ -140,6 +181,8 @@ int main(int count, char** arguments) {
   if (std::strcmp(what, "step") == 0) {
     return run_step(figure(2), count >= 4 ? arguments[3] : "", figure(4));
   }
+  if (std::strcmp(what, "stop") == 0) return run_stop(static_cast<uint32_t>(figure(2)));
+  if (std::strcmp(what, "sleepers") == 0) return run_sleepers(static_cast<uint32_t>(figure(2)));
   if (std::strcmp(what, "hostile") == 0) return run_hostile(figure(2));
   if (std::strcmp(what, "mutations") == 0) return run_mutations(figure(2));
   if (std::strcmp(what, "stress") == 0) {
@@ -147,6 +190,7 @@ int main(int count, char** arguments) {
   }
   if (std::strcmp(what, "kill") == 0) return run_kill(static_cast<uint32_t>(figure(2)));
   std::fprintf(stderr, "usage: message_strain stress SECONDS [PROCESSES] | kill ROUNDS |\n"
-                       "       step SECONDS [TEXT] [MS] | hostile SECONDS | mutations COUNT | episode KIND SEED\n");
+                       "       step SECONDS [TEXT] [MS] | stop EVENTS | sleepers ROUNDS |\n"
+                       "       hostile SECONDS | mutations COUNT | episode KIND SEED\n");
   return 2;
 }

@@ -81,12 +81,25 @@ void Participant::receive(const Message& message) noexcept {
          static_cast<unsigned long long>(peer.expected));
   }
   ++peer.expected;
+  note_delay(from, header.sent_ns);
   row().heard[from].store(peer.expected, std::memory_order_release);
   row().received.fetch_add(1, std::memory_order_relaxed);
   if (!message.loan.is_there()) return;
   if (held_count_ >= hold_max_) release_one();
   if (hold_max_ == 0) return messenger_.release(message.loan);
   held_[held_count_++] = {header, message.loan};
+}
+
+// Of messages that neither end's stop has delayed: that began before the message came, and was not
+// over before it was sent.
+void Participant::note_delay(uint32_t from, uint64_t sent_ns) noexcept {
+  for (const uint32_t end : {from, self_}) {
+    if (board_->rows[end].stopped_until_ns.load(std::memory_order_acquire) >= sent_ns) return;
+  }
+  const uint64_t delay_ns = monotonic_ns() - sent_ns;
+  if (delay_ns > row().longest_ns.load(std::memory_order_relaxed)) {
+    row().longest_ns.store(delay_ns, std::memory_order_relaxed);
+  }
 }
 
 // A loan is verified once more before it goes back: it was the borrower's all the time.
@@ -183,12 +196,13 @@ void Participant::send_burst() {
 SendStatus Participant::send_copy(uint32_t to, VerifiedHeader header) {
   const uint64_t room = peers_[to].endpoint->limits().am_bytes_max - sizeof header;
   // Mostly short: in a slot, in a box's area, in the eager region.
-  const uint64_t limits[] = {33, 33, 33, 200, 1000, room + 1};
+  const uint64_t limits[] = {25, 25, 25, 200, 1000, room + 1};
   const bool is_short = row().must_hurry.load(std::memory_order_relaxed) != 0;
   const uint64_t limit = limits[is_short ? 0 : below(std::size(limits))];
   header.bytes = static_cast<uint32_t>(std::min(room, below(limit)));
   const std::span<std::byte> content = std::span(scratch_).subspan(sizeof header, header.bytes);
   fill(content, random_());
+  header.sent_ns = monotonic_ns();
   header.checksum = checksum_of(header, content);
   std::memcpy(scratch_.data(), &header, sizeof header);
   const SendStatus status =
@@ -205,6 +219,7 @@ SendStatus Participant::send_loan(uint32_t to, VerifiedHeader header) {
   header.bytes = static_cast<uint32_t>(1 + below(below(4) == 0 ? kBlockBytes : 512));
   const std::span<std::byte> content = block.memory.first(header.bytes);
   fill(content, random_());
+  header.sent_ns = monotonic_ns();
   header.checksum = checksum_of(header, content);
   block.peer = to;
   const auto header_bytes = std::as_bytes(std::span(&header, 1));

@@ -62,6 +62,7 @@ class Participant {
   };
 
   void receive(const Message& message) noexcept;
+  void note_delay(uint32_t from, uint64_t sent_ns) noexcept;
   void learn(const PeerEvent& event) noexcept;
   void check_last_words(const PeerEvent& event) noexcept;
   void connect_to_new();

@@ -26,6 +26,7 @@ struct CaseResult {
   uint32_t next = 0;            // in the order in which they are tried
   uint32_t tried = 0;
   uint32_t slept = 0;
+  uint32_t unsaid = 0;
   uint64_t longest_ns = 0;      // from others' sending to the last one's arrival
   bool is_unmeasurable = false;
   uint32_t faults[kBoundaryMax] = {};  // of each, as in StepOutcome
@@ -75,6 +76,7 @@ void try_next(StepGroup& group, const StepCase& which, CaseResult& result, uint6
   const StepOutcome outcome = group.try_boundary(which, boundary);
   ++result.tried;
   if (outcome.slept) ++result.slept;
+  if (outcome.is_unsaid) ++result.unsaid;
   result.longest_ns = std::max(result.longest_ns, outcome.delivery_ns);
   result.faults[boundary] = outcome.faults;
   for (size_t i = 0; i < std::size(result.texts); ++i) {
@@ -152,6 +154,7 @@ bool report(const StepCase& which, const CaseResult& result) {
               is_good ? "good  " : "FAILED", text_of(which).c_str(), result.tried,
               result.boundary_count, static_cast<long>(failed), result.longest_ns / kNsPerUs);
   if (which.is_sleepy) std::printf(", %u times to a sleeper", result.slept);
+  if (result.unsaid > 0) std::printf(", %u lost what it was sending as it died", result.unsaid);
   if (result.is_unmeasurable) std::printf("; the call does not work unstopped");
   std::printf("\n");
   for (uint32_t i = 0; i < static_cast<uint32_t>(StepFault::kCount); ++i) {

@@ -253,18 +253,11 @@ void StepGroup::check_answer(const StepCase& which, bool is_dead, StepOutcome* o
   if (!was_sent && status != SendStatus::kAgain && !(is_dead && status == SendStatus::kGone)) {
     return note(outcome, StepFault::kRefused, "the call says %s", bedplate::to_text(status));
   }
-  const uint64_t attempt = attempt_;
   if (status == SendStatus::kPending) ++ended_;
   if (was_sent && which.deed == Deed::kAdd) ++adds_;
-  if (was_sent && is_message(which.deed) &&
-      others_.wait_until([&] { return receiver_.last_attempt() == attempt; }, hang_ns_) ==
-          UINT64_MAX) {
-    note(outcome, StepFault::kLost, "it says %s, and its message never came",
-         bedplate::to_text(status));
-  }
-  if (!was_sent && receiver_.last_attempt() == attempt) {
-    note(outcome, StepFault::kSpoilt, "it says %s, and its message came",
-         bedplate::to_text(status));
+  if (was_sent && is_message(which.deed)) check_message(which, is_dead, outcome);
+  if (status == SendStatus::kAgain && receiver_.last_attempt() == attempt_) {
+    note(outcome, StepFault::kSpoilt, "it says again, and its message came");
   }
   if (others_.wait_until([&] { return control().ended.load() == ended_ || sender_.has_ended(); },
                          hang_ns_) == UINT64_MAX) {
@@ -278,6 +271,29 @@ void StepGroup::check_answer(const StepCase& which, bool is_dead, StepOutcome* o
     note(outcome, StepFault::kSpoilt, "%" PRIu64 " additions were done of %" PRIu64,
          receiver_.word(0), adds_);
     adds_ = receiver_.word(0);
+  }
+}
+
+// Where a slot has one writer, nothing tells that writer in its call that it is dead by name: it
+// is told when it polls. In a FIFO others write, too: there the call itself knows.
+void StepGroup::check_message(const StepCase& which, bool is_dead, StepOutcome* outcome) {
+  const auto has_come = [this] { return receiver_.last_attempt() == attempt_; };
+  if (is_dead && which.queue != StepQueue::kFifo) {
+    receiver_.let_look();
+    outcome->is_unsaid = !has_come();
+  } else if (others_.wait_until(has_come, hang_ns_) == UINT64_MAX) {
+    note(outcome, StepFault::kLost, "it says %s, and its message never came",
+         bedplate::to_text(control().status));
+  }
+}
+
+// Dead by name, and it has polled since.
+void StepGroup::check_told(StepOutcome* outcome) {
+  give_order({Deed::kShort, false});
+  if (!wait_for_answer()) return note(outcome, StepFault::kDied, "after it was dead by name");
+  if (const SendStatus status = control().status; status != SendStatus::kGone) {
+    note(outcome, StepFault::kRefused, "dead to all others, its next send says %s",
+         bedplate::to_text(status));
   }
 }
 
@@ -328,6 +344,7 @@ void StepGroup::hang_up(const StepCase& which, StepOutcome* outcome) {
   sender_.go_on();
   if (!wait_for_answer()) return note(outcome, StepFault::kDied, "after it went on");
   check_answer(which, true, outcome);
+  check_told(outcome);
   let_others_send(lap_messages(), StepFault::kStuck, outcome);
   kill(outcome);
 }

@@ -29,6 +29,7 @@ struct StepOutcome {
   uint32_t faults = 0;     // a bit for each
   bool is_beyond = false;  // the call has no such boundary: it was over
   bool slept = false;      // the receiver, when others sent
+  bool is_unsaid = false;  // dead by name, the call says that it has sent what never came
   uint64_t delivery_ns = 0;
   char texts[static_cast<size_t>(StepFault::kCount)][160] = {};
 
@@ -68,7 +69,9 @@ class StepGroup {
   void kill(StepOutcome* outcome);
   void hang_up(const StepCase& which, StepOutcome* outcome);
   void check_answer(const StepCase& which, bool is_dead, StepOutcome* outcome);
+  void check_message(const StepCase& which, bool is_dead, StepOutcome* outcome);
   void check_follower(StepOutcome* outcome);
+  void check_told(StepOutcome* outcome);
   void note(StepOutcome* outcome, StepFault fault, const char* format, ...)
       __attribute__((format(printf, 4, 5)));
   uint32_t lap_messages() const noexcept;

@@ -92,7 +92,7 @@ void StepReceiver::serve_exposure() noexcept {
     auto exposed = exposed_by_->expose(std::as_writable_bytes(std::span(words_)));
     if (!exposed.ok()) fail("%s: %s", exposed.error().doing, exposed.error().answer);
     exposed_ = exposed.value();
-  } else if (exposed_by_ != nullptr) {
+  } else if (request_.load() == Request::kWithdraw && exposed_by_ != nullptr) {
     exposed_by_->withdraw(exposed_);
     exposed_by_ = nullptr;
   }

@@ -26,6 +26,10 @@ class StepReceiver {
   // Its memory, for `member`: asks the thread for it.
   RemoteMemory expose_to(uint32_t member) noexcept;
   void withdraw() noexcept { request(Request::kWithdraw); }
+  // Until it has polled all that was there when this was called.
+  void let_look() noexcept {
+    for (int i = 0; i < 2; ++i) request(Request::kLook);
+  }
 
   // How many messages have come from a member of the owner.
   uint64_t received(uint32_t member) const noexcept {
@@ -43,7 +47,7 @@ class StepReceiver {
   const char* take_fault() noexcept;
 
  private:
-  enum class Request : uint32_t { kNothing, kExpose, kWithdraw };  // nothing: it is done
+  enum class Request : uint32_t { kNothing, kExpose, kWithdraw, kLook };  // nothing: it is done
 
   void run() noexcept;
   void request(Request what) noexcept;

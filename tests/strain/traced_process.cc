@@ -36,8 +36,8 @@ Stop TracedProcess::stop_of(int status) noexcept {
     pid_ = 0;
     return Stop::kEnded;
   }
-  // Of a trap's own: an instruction's, or a signal's. Steps have other codes, and another one behind
-  // a system call than elsewhere.
+  // A trap's code is an instruction's, or a signal's. Steps have others: one behind system calls,
+  // one elsewhere.
   return info.si_code == SI_KERNEL || info.si_code == SI_TKILL ? Stop::kTrapped : Stop::kStepped;
 }
 

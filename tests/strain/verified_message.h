@@ -34,8 +34,9 @@ struct VerifiedHeader {
   uint16_t receiver_generation = 0;
   uint32_t bytes = 0;  // behind the header, or of the loan
   uint64_t sequence = 0;
+  uint64_t sent_ns = 0;
 };
-static_assert(sizeof(VerifiedHeader) == 24);
+static_assert(sizeof(VerifiedHeader) == 32);
 
 inline uint64_t mix(uint64_t state, uint64_t word) noexcept {
   state = (state ^ word) * 0x9e37'79b9'7f4a'7c15;
@@ -44,9 +45,9 @@ inline uint64_t mix(uint64_t state, uint64_t word) noexcept {
 
 inline uint32_t checksum_of(VerifiedHeader header, std::span<const std::byte> content) noexcept {
   header.checksum = 0;
-  uint64_t words[3];
+  uint64_t words[4];
   std::memcpy(words, &header, sizeof words);
-  uint64_t state = mix(mix(mix(1, words[0]), words[1]), words[2]);
+  uint64_t state = mix(mix(mix(mix(1, words[0]), words[1]), words[2]), words[3]);
   size_t at = 0;
   for (; at + 8 <= content.size(); at += 8) {
     uint64_t word;

@@ -1,0 +1,14 @@
+// The owner is killed while all others sleep: each must hear of it.
+#pragma once
+
+#include <cstdint>
+
+#include "transport/shm/group_layout.h"
+
+namespace bedplate::strain {
+
+int be_sleeper(const char* socket_path, uint64_t seed);
+
+void kill_owner_of_sleepers(GroupKind kind, uint32_t rounds, uint64_t seed);
+
+}  // namespace bedplate::strain

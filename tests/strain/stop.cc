@@ -1,0 +1,263 @@
+#include "tests/strain/stop.h"
+
+#include <algorithm>
+#include <cinttypes>
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "platform/clock.h"
+#include "platform/log.h"
+#include "tests/strain/strained_group.h"
+
+namespace bedplate::strain {
+namespace {
+
+constexpr uint32_t kProcessCount = 6;  // with the owner, which is neither stopped nor killed
+constexpr uint32_t kStoppedMax = 2;    // at once
+constexpr uint64_t kPatienceNs = 30 * kNsPerSecond;
+constexpr uint64_t kLongStopNs = 10 * kNsPerSecond;  // or longer, until the others are through
+constexpr uint64_t kUntilTold = UINT64_MAX / 2;
+// A message between two that were not stopped must not wait for the end of the long stop. Far above
+// what is promised: how long it was is stated at the end, not tested on a busy machine.
+constexpr uint64_t kDelayMaxNs = 9 * kNsPerSecond;
+constexpr uint32_t kKillsInLongStop = 6;
+
+class StopEvents {
+ public:
+  StopEvents(GroupKind kind, uint64_t seed)
+      : group_(shape_for(kind), seed), random_(seed) {}
+
+  void run(uint32_t events);
+  void report(uint32_t events) const;
+
+ private:
+  struct Peer {
+    pid_t pid = 0;
+    uint32_t member = 0;
+    uint64_t go_on_ns = 0;  // it is stopped until then; 0: it is not
+  };
+
+  static GroupShape shape_for(GroupKind kind) {
+    GroupShape shape = strained_shape(kind, kProcessCount);
+    shape.box_count = 2;  // most of it goes through the FIFOs
+    return shape;
+  }
+  uint64_t below(uint64_t bound) { return random_() % bound; }
+  BoardRow& row(const Peer& peer) { return group_.board().rows[peer.member]; }
+  size_t stopped_count() const;
+  void start_missing();
+  void stop(Peer& peer, uint64_t nanoseconds);
+  bool stop_with_claim(Peer& peer, uint64_t nanoseconds);
+  bool has_claim(uint32_t member) const;
+  void go_on(Peer& peer);
+  void go_on_where_due();
+  void kill(size_t place);
+  void note_delays();
+  void stop_for_long();
+  void wait_for_stopped();
+  void pause(uint64_t nanoseconds);
+
+  StrainedGroup group_;
+  std::mt19937_64 random_;
+  std::vector<Peer> peers_;
+  uint64_t longest_ns_ = 0;
+  uint64_t longest_join_ns_ = 0;
+  uint64_t longest_join_beside_ns_ = 0;  // while another was stopped
+  uint32_t stops_ = 0, kills_ = 0, claims_ = 0, cut_off_ = 0;
+  bool long_had_claim_ = false;
+};
+
+size_t StopEvents::stopped_count() const {
+  return static_cast<size_t>(std::count_if(peers_.begin(), peers_.end(), [](const Peer& peer) {
+    return peer.go_on_ns != 0;
+  }));
+}
+
+void StopEvents::start_missing() {
+  while (peers_.size() + 1 < kProcessCount) {
+    const uint64_t begin = monotonic_ns();
+    const bool is_beside = stopped_count() > 0;
+    const auto has_place = [this] {
+      go_on_where_due();
+      return group_.taken_count() < kProcessCount;
+    };
+    if (time_until(has_place, kPatienceNs) == UINT64_MAX) {
+      fail("no place becomes free; %zu members are stopped", stopped_count());
+    }
+    Peer peer;
+    peer.pid = group_.start_peer();
+    peer.member = group_.wait_until_alive(peer.pid);
+    peers_.push_back(peer);
+    uint64_t* longest =
+        is_beside && stopped_count() > 0 ? &longest_join_beside_ns_ : &longest_join_ns_;
+    *longest = std::max(*longest, monotonic_ns() - begin);
+  }
+}
+
+void StopEvents::stop(Peer& peer, uint64_t nanoseconds) {
+  if (peer.go_on_ns != 0) fail("process %d is stopped already", peer.pid);
+  row(peer).stopped_until_ns.store(UINT64_MAX, std::memory_order_release);
+  ::kill(peer.pid, SIGSTOP);
+  int status = 0;
+  if (waitpid(peer.pid, &status, WUNTRACED) != peer.pid || !WIFSTOPPED(status)) {
+    fail("process %d ended with %x before it was stopped", peer.pid,
+         static_cast<unsigned>(status));
+  }
+  peer.go_on_ns = monotonic_ns() + nanoseconds;
+}
+
+void StopEvents::go_on(Peer& peer) {
+  ::kill(peer.pid, SIGCONT);
+  row(peer).stopped_until_ns.store(monotonic_ns(), std::memory_order_release);
+  peer.go_on_ns = 0;
+}
+
+// Whether a slot of some FIFO is its and not published.
+bool StopEvents::has_claim(uint32_t member) const {
+  const GroupSegment& segment = group_.segment();
+  for (uint32_t receiver = 0; receiver < kProcessCount; ++receiver) {
+    const InboundFifo fifo = segment.fifo(receiver);
+    const uint64_t tail = fifo.tail();
+    for (uint64_t index = tail; index < tail + fifo.capacity(); ++index) {
+      SlotHeader header;
+      fifo.peek(index, &header);
+      if (header.kind == SlotKind::kClaimed && header.sender == member) return true;
+    }
+  }
+  return false;
+}
+
+// A random stop hits the few instructions between claiming and publishing once in a hundred.
+bool StopEvents::stop_with_claim(Peer& peer, uint64_t nanoseconds) {
+  if (group_.segment().shape().kind != GroupKind::kLazy) {  // there are no claims
+    stop(peer, nanoseconds);
+    return false;
+  }
+  row(peer).must_hurry.store(1, std::memory_order_release);
+  bool is_hit = false;
+  for (int i = 0; i < 2000 && !is_hit; ++i) {
+    if (i > 0) go_on(peer);
+    pause(50 * kNsPerUs + below(200 * kNsPerUs));
+    stop(peer, nanoseconds);
+    is_hit = has_claim(peer.member);
+  }
+  row(peer).must_hurry.store(0, std::memory_order_release);
+  if (is_hit) ++claims_;
+  return is_hit;
+}
+
+// Who could not acknowledge may have been cut off for it: then it is as dead as if it were killed.
+void StopEvents::go_on_where_due() {
+  for (size_t i = 0; i < peers_.size(); ++i) {
+    if (peers_[i].go_on_ns == 0 || monotonic_ns() < peers_[i].go_on_ns) continue;
+    go_on(peers_[i]);
+    if (group_.members().state(peers_[i].member) == MemberState::kAlive) continue;
+    ++cut_off_;
+    kill(i--);
+  }
+}
+
+void StopEvents::kill(size_t place) {
+  const Peer peer = peers_[place];
+  peers_.erase(peers_.begin() + static_cast<std::ptrdiff_t>(place));
+  note_delays();
+  ::kill(peer.pid, SIGKILL);
+  if (const int status = StrainedGroup::status_of(peer.pid); status != -SIGKILL) {
+    fail("process %d ended with %d before it was killed", peer.pid, status);
+  }
+}
+
+void StopEvents::note_delays() {
+  for (uint32_t i = 0; i < kProcessCount; ++i) {
+    longest_ns_ = std::max(longest_ns_, group_.board().rows[i].longest_ns.load());
+  }
+  if (longest_ns_ > kDelayMaxNs) {
+    fail("a message between two that were not stopped took %" PRIu64 " ms",
+         longest_ns_ / kNsPerMs);
+  }
+}
+
+void StopEvents::pause(uint64_t nanoseconds) {
+  const timespec duration = {static_cast<time_t>(nanoseconds / kNsPerSecond),
+                             static_cast<long>(nanoseconds % kNsPerSecond)};
+  nanosleep(&duration, nullptr);
+}
+
+// The others are killed and join one after the other: no place waits for who is stopped.
+void StopEvents::stop_for_long() {
+  wait_for_stopped();
+  Peer& stopped = peers_[below(peers_.size())];
+  long_had_claim_ = stop_with_claim(stopped, kUntilTold);
+  const uint64_t begin_ns = monotonic_ns();
+  const pid_t pid = stopped.pid;
+  for (uint32_t i = 0; i < kKillsInLongStop; ++i) {
+    const size_t place = below(peers_.size());
+    if (peers_[place].pid == pid) continue;
+    kill(place);
+    ++kills_;
+    start_missing();
+    pause(100 * kNsPerMs);
+  }
+  for (Peer& peer : peers_) {
+    if (peer.pid == pid) peer.go_on_ns = begin_ns + kLongStopNs;
+  }
+  wait_for_stopped();
+}
+
+void StopEvents::wait_for_stopped() {
+  while (stopped_count() > 0) {
+    pause(kNsPerMs);
+    go_on_where_due();
+  }
+  start_missing();
+}
+
+void StopEvents::run(uint32_t events) {
+  group_.start_own_traffic();
+  start_missing();
+  for (uint32_t i = 0; i < events; ++i) {
+    go_on_where_due();
+    start_missing();
+    const size_t place = below(peers_.size());
+    if (below(3) == 0) {
+      kill(place);
+      ++kills_;
+    } else if (peers_[place].go_on_ns == 0 && stopped_count() < kStoppedMax) {
+      // 10 ms to 1 s, short ones mostly.
+      const uint64_t duration = (10 + below(90) * (1 + 10 * (below(10) == 0))) * kNsPerMs;
+      below(8) == 0 ? static_cast<void>(stop_with_claim(peers_[place], duration))
+                    : stop(peers_[place], duration);
+      ++stops_;
+    }
+    pause(below(10 * kNsPerMs));
+  }
+  stop_for_long();
+  note_delays();
+  group_.settle();
+  std::vector<pid_t> pids;
+  for (const Peer& peer : peers_) pids.push_back(peer.pid);
+  group_.end(pids);
+  group_.end_own_traffic();
+}
+
+void StopEvents::report(uint32_t events) const {
+  std::printf("stop: %s, %u events: %u stops, %u of them in the middle of a claim, %u kills; "
+              "between those not stopped a message took at most %" PRIu64 " ms, a stop of 10 s%s "
+              "included; a new member came within %" PRIu64 " ms, beside a stopped one within %"
+              PRIu64 " ms; %u were cut off while they were stopped\n",
+              group_kind_text(group_.segment().shape().kind), events, stops_, claims_, kills_,
+              longest_ns_ / kNsPerMs, long_had_claim_ ? " with a claim" : "",
+              longest_join_ns_ / kNsPerMs, longest_join_beside_ns_ / kNsPerMs, cut_off_);
+}
+
+}  // namespace
+
+void stop_members(GroupKind kind, uint32_t events, uint64_t seed) {
+  set_log_level(LogLevel::kError);
+  StopEvents all(kind, seed);
+  all.run(events);
+  all.report(events);
+}
+
+}  // namespace bedplate::strain

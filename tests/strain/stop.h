@@ -1,0 +1,14 @@
+// Members that are stopped and go on, beside others that are killed and join anew.
+#pragma once
+
+#include <cstdint>
+
+#include "transport/shm/group_layout.h"
+
+namespace bedplate::strain {
+
+// So many stops and kills, at random, while all send to one another what proves itself; then one
+// stop of 10 s, if possible of a member that has claimed a slot, while others are killed and join.
+void stop_members(GroupKind kind, uint32_t events, uint64_t seed);
+
+}  // namespace bedplate::strain
