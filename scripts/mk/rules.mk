@@ -120,12 +120,13 @@ HOSTILE_SECONDS ?= 60
 STEP_SECONDS ?= 60
 STOP_EVENTS ?= 1000
 SLEEPER_ROUNDS ?= 10
+DOOR_SECONDS ?= 60
 $(STRAIN): $(call objects,$(STRAIN_SOURCES)) $(POOL_HEAP) $(LIBRARY)
 	$(if $(V),,@echo "  LINK $@")
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LIBRARY) $(LIBRARIES)
 
 .PHONY: stress-messages kill-members hostile-peer step-senders stop-members \
-        kill-owner-of-sleepers
+        kill-owner-of-sleepers flood-door
 stress-messages: $(STRAIN)
 	$(Q)$(STRAIN) stress $(STRESS_SECONDS)
 kill-members: $(STRAIN)
@@ -136,6 +137,8 @@ stop-members: $(STRAIN)
 	$(Q)$(STRAIN) stop $(STOP_EVENTS)
 kill-owner-of-sleepers: $(STRAIN)
 	$(Q)$(STRAIN) sleepers $(SLEEPER_ROUNDS)
+flood-door: $(STRAIN)
+	$(Q)$(STRAIN) door $(DOOR_SECONDS)
 hostile-peer: $(STRAIN)
 	$(Q)$(STRAIN) hostile $(HOSTILE_SECONDS)
 	$(Q)$(if $(MUTATIONS),$(STRAIN) mutations $(MUTATIONS))

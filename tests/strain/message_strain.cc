@@ -5,11 +5,13 @@
 //                                              itself; nothing is lost, doubled, reordered, spoilt
 //   message_strain kill ROUNDS                 processes are killed at any instruction while others
 //                                              go on; then the owner is
-//   message_strain step SECONDS [TEXT] [MS]    a sender is stopped at each instruction of a send, goes
-//                                              on, dies, or is dead to the others meanwhile; only of
+//   message_strain step SECONDS [TEXT] [MS]    a sender is stopped at each instruction of a send;
+//                                              then it goes on, dies, or is dead by name. Only of
 //                                              cases with TEXT in them; MS: what hangs (20000)
 //   message_strain stop EVENTS                 members are stopped, others are killed and join
 //   message_strain sleepers ROUNDS             the owner is killed while all others sleep
+//   message_strain door SECONDS                strangers flood the join socket, a member seals and
+//                                              punches, while others die, join and send
 //   message_strain hostile SECONDS             members scribble over all that they may write, while
 //                                              others use it, and others go on beside it
 //   message_strain mutations COUNT             the same in one process, quicker
@@ -26,6 +28,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/strain/door.h"
 #include "tests/strain/hostile.h"
 #include "tests/strain/kill.h"
 #include "tests/strain/sleepers.h"
@@ -136,6 +139,12 @@ int run_sleepers(uint32_t rounds) {
   return conclude(seed);
 }
 
+int run_door(uint64_t seconds) {
+  const test::Seed seed;
+  run_part([&] { strain_door(seconds * kNsPerSecond, seed.value()); });
+  return conclude(seed);
+}
+
 // For so long, or so many mutations.
 void run_episodes(uint64_t nanoseconds, uint64_t count, const test::Seed& seed) {
   share_episode();
@@ -170,6 +179,8 @@ int main(int count, char** arguments) {
   };
   if (std::strcmp(what, "peer") == 0 && count == 4) return be_peer(arguments[2], figure(3));
   if (std::strcmp(what, "stepper") == 0 && count == 4) return be_stepper(arguments[2], figure(3));
+  if (std::strcmp(what, "flooder") == 0 && count == 4) return be_flooder(arguments[2], figure(3));
+  if (std::strcmp(what, "sealer") == 0 && count == 4) return be_sealer(arguments[2], figure(3));
   if (std::strcmp(what, "sleeper") == 0 && count == 4) return be_sleeper(arguments[2], figure(3));
   if (std::strcmp(what, "scribbler") == 0 && count == 4) {
     return be_scribbler(arguments[2], figure(3));
@@ -183,6 +194,7 @@ int main(int count, char** arguments) {
   }
   if (std::strcmp(what, "stop") == 0) return run_stop(static_cast<uint32_t>(figure(2)));
   if (std::strcmp(what, "sleepers") == 0) return run_sleepers(static_cast<uint32_t>(figure(2)));
+  if (std::strcmp(what, "door") == 0) return run_door(figure(2));
   if (std::strcmp(what, "hostile") == 0) return run_hostile(figure(2));
   if (std::strcmp(what, "mutations") == 0) return run_mutations(figure(2));
   if (std::strcmp(what, "stress") == 0) {
@@ -191,6 +203,6 @@ int main(int count, char** arguments) {
   if (std::strcmp(what, "kill") == 0) return run_kill(static_cast<uint32_t>(figure(2)));
   std::fprintf(stderr, "usage: message_strain stress SECONDS [PROCESSES] | kill ROUNDS |\n"
                        "       step SECONDS [TEXT] [MS] | stop EVENTS | sleepers ROUNDS |\n"
-                       "       hostile SECONDS | mutations COUNT | episode KIND SEED\n");
+                       "       door SECONDS | hostile SECONDS | mutations COUNT | episode KIND SEED\n");
   return 2;
 }

@@ -6,6 +6,7 @@
 
 #include <spawn.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/support/pool_fixture.h"
 
@@ -66,6 +67,7 @@ StrainedGroup::StrainedGroup(const GroupShape& shape, uint64_t seed, uint32_t ow
 
   ProcessGrant grant;
   grant.name = MemberName(kProcessName);
+  grant.uid = getuid();
   grant.max_count = shape.member_count - own_count;
   grant.segments = {{&board, true}, {heap_, false}};
   for (uint32_t i = own_count; i < shape.member_count; ++i) {

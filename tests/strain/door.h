@@ -1,0 +1,14 @@
+// Strangers that flood the join socket, and a member that seals and punches what it was given, while
+// others are killed, join and send.
+#pragma once
+
+#include <cstdint>
+
+namespace bedplate::strain {
+
+int be_flooder(const char* socket_path, uint64_t seed);
+int be_sealer(const char* socket_path, uint64_t seed);
+
+void strain_door(uint64_t nanoseconds, uint64_t seed);
+
+}  // namespace bedplate::strain
