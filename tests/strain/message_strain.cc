@@ -203,6 +203,7 @@ int main(int count, char** arguments) {
   if (std::strcmp(what, "kill") == 0) return run_kill(static_cast<uint32_t>(figure(2)));
   std::fprintf(stderr, "usage: message_strain stress SECONDS [PROCESSES] | kill ROUNDS |\n"
                        "       step SECONDS [TEXT] [MS] | stop EVENTS | sleepers ROUNDS |\n"
-                       "       door SECONDS | hostile SECONDS | mutations COUNT | episode KIND SEED\n");
+                       "       door SECONDS | hostile SECONDS | mutations COUNT |\n"
+                       "       episode KIND SEED\n");
   return 2;
 }

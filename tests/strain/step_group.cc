@@ -207,7 +207,7 @@ StepOutcome StepGroup::try_boundary(const StepCase& which, uint32_t boundary) {
       outcome.slept = others_.wait_until([&] { return receiver_.is_asleep(); }, kSettleNs) !=
                       UINT64_MAX;
     }
-    let_others_send(2, StepFault::kStalled, &outcome);
+    let_others_send(lap_messages(), StepFault::kStalled, &outcome);
     switch (which.fate) {
       case Fate::kGoesOn: go_on(which, &outcome); break;
       case Fate::kKilled: kill(&outcome); break;
@@ -232,15 +232,30 @@ uint32_t StepGroup::measure(const StepCase& which) {
   return outcome.faults == 0 ? count : 0;
 }
 
-void StepGroup::go_on(const StepCase& which, StepOutcome* outcome) {
+// Whatever it stores late it stores beside messages of others that nobody has read yet. But a
+// sleeper is left alone: it must be the sender that wakes it.
+bool StepGroup::finish_call(const StepCase& which, StepOutcome* outcome) {
   if (!outcome->is_beyond) {
+    if (!which.is_sleepy) {
+      receiver_.hold();
+      others_.fill_queue(kEntryCount);
+    }
     sender_.go_on();
-    if (sender_.wait_for_trap(hang_ns_) != Stop::kTrapped) {
-      return note(outcome, StepFault::kDied, "when it went on");
+    const Stop stop = sender_.wait_for_trap(hang_ns_);
+    receiver_.let_go();
+    if (stop != Stop::kTrapped) {
+      note(outcome, StepFault::kDied, "when it went on");
+      return false;
     }
   }
   sender_.go_on();
-  if (!wait_for_answer()) return note(outcome, StepFault::kDied, "after it went on");
+  if (wait_for_answer()) return true;
+  note(outcome, StepFault::kDied, "after it went on");
+  return false;
+}
+
+void StepGroup::go_on(const StepCase& which, StepOutcome* outcome) {
+  if (!finish_call(which, outcome)) return;
   check_answer(which, false, outcome);
   let_others_send(1, StepFault::kStuck, outcome);
   if (is_good_) check_follower(outcome);
@@ -335,14 +350,7 @@ void StepGroup::hang_up(const StepCase& which, StepOutcome* outcome) {
     fail("a connection was closed, and nobody is dead");
   }
   let_others_send(lap_messages(), StepFault::kStuck, outcome);
-  if (!outcome->is_beyond) {
-    sender_.go_on();
-    if (sender_.wait_for_trap(hang_ns_) != Stop::kTrapped) {
-      return note(outcome, StepFault::kDied, "when it went on");
-    }
-  }
-  sender_.go_on();
-  if (!wait_for_answer()) return note(outcome, StepFault::kDied, "after it went on");
+  if (!finish_call(which, outcome)) return;
   check_answer(which, true, outcome);
   check_told(outcome);
   let_others_send(lap_messages(), StepFault::kStuck, outcome);

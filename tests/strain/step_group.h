@@ -65,6 +65,7 @@ class StepGroup {
   bool warm_up(const StepCase& which);
   bool enter(const StepCase& which, uint32_t boundary, StepOutcome* outcome);
   void let_others_send(uint32_t messages, StepFault fault, StepOutcome* outcome);
+  bool finish_call(const StepCase& which, StepOutcome* outcome);
   void go_on(const StepCase& which, StepOutcome* outcome);
   void kill(StepOutcome* outcome);
   void hang_up(const StepCase& which, StepOutcome* outcome);

@@ -44,8 +44,12 @@ StepReceiver::~StepReceiver() {
 void StepReceiver::run() noexcept {
   thread_id_.store(gettid());
   while (!is_over_.load(std::memory_order_relaxed)) {
+    if (is_held_.load(std::memory_order_acquire)) {
+      sched_yield();
+      continue;
+    }
     const uint32_t count = messenger_.poll(64);
-    if (request_.load(std::memory_order_acquire) != Request::kNothing) serve_exposure();
+    if (request_.load(std::memory_order_acquire) != Request::kNothing) serve();
     if (count > 0) continue;
     if (is_sleepy_.load(std::memory_order_relaxed)) messenger_.wait(UINT64_MAX);
     else sched_yield();
@@ -84,7 +88,8 @@ void StepReceiver::request(Request what) noexcept {
   if (time_until(is_served, kAnswerNs) == UINT64_MAX) fail("the receiver itself hangs");
 }
 
-void StepReceiver::serve_exposure() noexcept {
+void StepReceiver::serve() noexcept {
+  if (request_.load() == Request::kHold) is_held_.store(true);
   if (request_.load() == Request::kExpose) {
     auto endpoint = messenger_.connect({requested_for_});
     if (!endpoint.ok()) fail("%s: %s", endpoint.error().doing, endpoint.error().answer);
@@ -197,6 +202,14 @@ bool StepSenders::send(uint32_t messages, uint64_t within_ns) {
     }
   }
   return true;
+}
+
+void StepSenders::fill_queue(uint32_t messages) {
+  for (uint32_t i = 0; i < messages; ++i) {
+    for (uint32_t index = 0; index < count_; ++index) {
+      if (send_one(index) != SendStatus::kDone) return;
+    }
+  }
 }
 
 bool StepSenders::have_arrived(const StepReceiver& receiver) const noexcept {

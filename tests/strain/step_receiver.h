@@ -31,6 +31,10 @@ class StepReceiver {
     for (int i = 0; i < 2; ++i) request(Request::kLook);
   }
 
+  // It looks at nothing until it is let go: what others send meanwhile stays where it lies.
+  void hold() noexcept { request(Request::kHold); }
+  void let_go() noexcept { is_held_.store(false, std::memory_order_release); }
+
   // How many messages have come from a member of the owner.
   uint64_t received(uint32_t member) const noexcept {
     return received_[member].load(std::memory_order_acquire);
@@ -47,12 +51,13 @@ class StepReceiver {
   const char* take_fault() noexcept;
 
  private:
-  enum class Request : uint32_t { kNothing, kExpose, kWithdraw, kLook };  // nothing: it is done
+  // kNothing: it is done.
+  enum class Request : uint32_t { kNothing, kExpose, kWithdraw, kLook, kHold };
 
   void run() noexcept;
   void request(Request what) noexcept;
   void receive(const Message& message) noexcept;
-  void serve_exposure() noexcept;
+  void serve() noexcept;
   void ring() noexcept { bell_.wake_anyway(); }
   void note_fault(const char* format, ...) noexcept __attribute__((format(printf, 2, 3)));
 
@@ -62,6 +67,7 @@ class StepReceiver {
   ShmProvider shm_;
   Messenger messenger_;
   std::atomic<bool> is_sleepy_{false};
+  std::atomic<bool> is_held_{false};
   std::atomic<bool> is_over_{false};
   std::atomic<int> thread_id_{0};
   std::array<std::atomic<uint64_t>, kStepOwnMax> received_ = {};
@@ -85,6 +91,8 @@ class StepSenders {
   uint32_t count() const noexcept { return count_; }
   // So many messages of each. Returns whether all were accepted.
   bool send(uint32_t messages, uint64_t within_ns);
+  // As many as there is room for, and no more than `messages` of each.
+  void fill_queue(uint32_t messages);
   // Whether all that were accepted have come.
   bool have_arrived(const StepReceiver& receiver) const noexcept;
   void poll() noexcept;
