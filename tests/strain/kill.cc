@@ -239,7 +239,7 @@ void kill_owner(GroupKind kind, uint64_t seed) {
     ::kill(getpid(), SIGKILL);
   }
   if (StrainedGroup::status_of(owner) != -SIGKILL) fail("the owner did not come to its death");
-  StrainedGroup::remove_socket_of(owner);
+  StrainedGroup::remove_sockets_of(owner);
   const uint64_t begin = monotonic_ns();
   uint32_t count = 0;
   for (int status = 0; wait(&status) > 0; ++count) {

@@ -62,6 +62,7 @@ void run_part(Body&& body) {
   std::fflush(nullptr);
   const pid_t child = fork();
   if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     body();
     std::fflush(nullptr);
     _exit(0);
@@ -72,6 +73,7 @@ void run_part(Body&& body) {
   }
   ++failed;
   end_orphans();
+  StrainedGroup::remove_sockets_of(child);
 }
 
 int conclude(const test::Seed& seed) {

@@ -119,7 +119,7 @@ void kill_owner_of_sleepers(GroupKind kind, uint32_t rounds, uint64_t seed) {
     const pid_t owner = fork();
     if (owner == 0) be_owner_until_all_sleep(kind, seed + round, legacy);
     if (StrainedGroup::status_of(owner) != -SIGKILL) fail("the owner did not come to its death");
-    StrainedGroup::remove_socket_of(owner);
+    StrainedGroup::remove_sockets_of(owner);
     longest_ns = std::max(longest_ns, wait_for_sleepers(legacy));
   }
   munmap(memory, sizeof(Legacy));

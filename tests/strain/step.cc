@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include "platform/clock.h"
@@ -116,12 +118,13 @@ void try_queue(std::span<const StepCase> cases, std::span<CaseResult> results,
     std::fflush(nullptr);
     const pid_t child = fork();
     if (child == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
       try_in_group(cases, results, options, until_ns);
       std::fflush(nullptr);
       _exit(0);  // the sender ends with its tracer
     }
     const int status = StrainedGroup::status_of(child);
-    StrainedGroup::remove_socket_of(child);
+    StrainedGroup::remove_sockets_of(child);
     if (status != 0) {
       std::printf("step: the owner of the group ended with %d\n", status);
       results[0].is_unmeasurable = true;

@@ -17,6 +17,7 @@ namespace {
 
 constexpr uint64_t kPatienceNs = 20 * kNsPerSecond;
 constexpr char kProcessName[] = "peer";
+constexpr int kGroupCountMax = 3;  // of one owner
 
 // The sockets of a process that owns several groups.
 std::string socket_path(pid_t owner, int number) {
@@ -145,7 +146,11 @@ uint32_t StrainedGroup::wait_until_alive(pid_t pid) {
   return member_of(pid);
 }
 
-void StrainedGroup::remove_socket_of(pid_t owner) { unlink(socket_path(owner, 0).c_str()); }
+void StrainedGroup::remove_sockets_of(pid_t owner) {
+  for (int number = 0; number < kGroupCountMax; ++number) {
+    unlink(socket_path(owner, number).c_str());
+  }
+}
 
 int StrainedGroup::status_of(pid_t pid) {
   int status = 0;

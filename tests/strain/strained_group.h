@@ -35,8 +35,8 @@ class StrainedGroup {
   uint32_t wait_until_alive(pid_t pid);
   // Waits for its end. Returns its exit code, or minus the signal.
   static int status_of(pid_t pid);
-  // What a killed owner leaves in /tmp.
-  static void remove_socket_of(pid_t owner);
+  // What an owner that was killed, or has failed, leaves in /tmp.
+  static void remove_sockets_of(pid_t owner);
   // Lets everybody stop sending, and waits until each has received and got back everything.
   void settle();
   // Sends everybody home, and fails if anyone ends otherwise.
