@@ -15,6 +15,7 @@
 #include "platform/file.h"
 #include "platform/log.h"
 #include "platform/parallel.h"
+#include "platform/standard_streams.h"
 #include "platform/units.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -62,7 +63,11 @@ Fd open_memfd(const OwnerName& owner, PageSize page) noexcept {
   Fd fd(memfd_create(owner.text, flags | MFD_NOEXEC_SEAL));
   // EINVAL: a kernel that does not know the flag, which only silences a warning of newer ones.
   if (!fd.is_open() && errno == EINVAL) fd = Fd(memfd_create(owner.text, flags));
-  return fd;
+  if (!fd.is_open() || fd.number() > STDERR_FILENO) return fd;
+  // What is printed must not land in a segment.
+  Fd above(fcntl(fd.number(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+  if (!above.is_open() && errno == EINVAL) errno = EMFILE;  // its word for RLIMIT_NOFILE
+  return above;
 }
 
 // Takes the pages of [address, address + bytes). Returns 0 or an errno value. A hugepage that is
@@ -97,6 +102,7 @@ Result<Segment*> PinnedPool::create_segment(const OwnerName& owner, uint64_t byt
   auto* wanted = reinterpret_cast<std::byte*>(base_ + next_region_ * kRegionBytes);
   const TakeAttempt attempt = {owner, bytes, page, node, wanted};
 
+  hold_standard_streams();
   Fd memfd = open_memfd(owner, page);
   if (!memfd.is_open()) return take_error(attempt, TakeStep::kMakeFile, errno);
   if (!may_make_file_of(bytes)) return take_error(attempt, TakeStep::kSizeFile, EFBIG);

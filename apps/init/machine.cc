@@ -16,6 +16,7 @@
 #include "platform/clock.h"
 #include "platform/file.h"
 #include "platform/log.h"
+#include "platform/standard_streams.h"
 #include "platform/units.h"
 
 namespace bedplate {
@@ -66,10 +67,13 @@ Result<void> reserve(const HugepageNeed& need) {
 }  // namespace
 
 void open_missing_streams() noexcept {
-  // In this order each open() takes the number that is missing: it is the lowest.
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    if (fcntl(stream, F_GETFD) >= 0) continue;
-    if (open(stream == STDIN_FILENO ? "/dev/null" : "/dev/kmsg", O_RDWR) != stream) return;
+    if (fcntl(stream, F_GETFD) >= 0 && !stands_in(stream)) continue;
+    const int opened = open(stream == STDIN_FILENO ? "/dev/null" : "/dev/kmsg", O_RDWR);
+    if (opened < 0) return;
+    if (opened == stream) continue;
+    dup2(opened, stream);
+    close(opened);
   }
 }
 

@@ -24,7 +24,7 @@ KINDS = {"static": ["-static"], "static-pie": ["-static-pie"], "pie": ["-pie"],
          "no-pie": ["-no-pie"]}
 DYNAMIC_KINDS = ("pie", "no-pie")
 OBJECTS = ("program", "quiet_program", "dlopen_program", "level_program", "constant", "own_new",
-           "c_program", "explicit_program")
+           "c_program", "explicit_program", "streams_program")
 ALLOCATORS = ("libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2.0")
 BOOT_BYTES = "24 MiB"
 WAYS = ("before main", "malloc", "calloc", "realloc", "reallocarray", "memalign", "aligned_alloc",
@@ -139,6 +139,14 @@ def check_explicit(workshop, whose, kind):
                                               "BufferPool")}})
 
 
+def check_streams(workshop, whose, kind):
+    """Started with each of descriptors 0 to 2 closed, and with all: they are open in main, and the
+    pool's lie above."""
+    program = workshop.link("streams_program", whose, kind)
+    for closed in ("0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"):
+        run(["sh", "-c", f'exec "$0" {closed}', program])
+
+
 def check_header_alone():
     """The header needs no other before it, in C99 and in C++20."""
     header = os.path.join(ROOT, "apps/boot/bedplate.h")
@@ -208,6 +216,8 @@ def tests(workshop):
                 check_c, workshop, whose, kind)
             yield f"explicit C++ program, {whose} malloc, {kind}", functools.partial(
                 check_explicit, workshop, whose, kind)
+            yield f"closed streams, {whose} malloc, {kind}", functools.partial(
+                check_streams, workshop, whose, kind)
             yield f"level, {whose} malloc, {kind}", functools.partial(
                 check_level, workshop, whose, kind)
         yield f"level, own operator new, {kind}", functools.partial(check_own_new, workshop, kind)

@@ -270,6 +270,21 @@ TEST(PinnedPool, AClosedDescriptorIsToldAndItsNextOwnerLeftAlone) {
   }
 }
 
+// What is printed would land in the segment, or in whatever file gets the number next.
+TEST(PinnedPool, NoSegmentTakesTheNumberOfAStandardStream) {
+  for (const int closed : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    const test::Ended ended = test::run_forked([&] {
+      TestPool own;
+      close(closed);
+      auto created = own->create_segment("first", 4 * kMiB, PageSize::k4KiB, 1);
+      if (!created.ok()) _exit(2);
+      if (created.value()->memfd <= STDERR_FILENO) _exit(3);
+      if (fcntl(closed, F_GETFD) != 0) _exit(4);
+    });
+    LONGS_EQUAL(0, ended.exit_code);
+  }
+}
+
 TEST(PinnedPool, MissingHugepagesAreRefusedWithTheNumbersAndTheCommand) {
   const HugepageCounts counts = hugepage_counts(PageSize::k1GiB);
   if (!counts.supported) BP_SKIP("this kernel has no hugepages of 1 GiB");

@@ -11,8 +11,9 @@ import re
 import socket
 import struct
 
-from harness import (BEDPLATE, MIB, Skip, expect, expect_in, expect_true, need_tools,
-                     places_of_leftovers, test, to_toml)
+from harness import (BEDPLATE, MIB, Appliance, Skip, expect, expect_in, expect_true, is_refused,
+                     need_tools, places_of_leftovers, test, to_toml, wait_for)
+from raw_nbd import connect
 
 MESSAGE = re.compile(r"bedplate: [^\n]+: [^\n]+; [^\n]+\n")  # doing: answer; cure
 SYS_MEMFD_CREATE = 319  # x86-64
@@ -126,3 +127,26 @@ def boot_bytes_are_nonsense(box, value):
                    env={**os.environ, "BEDPLATE_BOOT_BYTES": value})
     expect_in(f'BEDPLATE_BOOT_BYTES: "{value}" is not a size of segment 0; write a size from', said,
               "the message")
+
+
+# name: what the shell closes
+CLOSED = {"input": "0<&-", "output": "1>&-", "error": "2>&-", "all": "0<&- 1>&- 2>&-"}
+
+
+@test(closed=CLOSED)
+def closed_streams(box, closed):
+    """Started without some of descriptors 0 to 2: it plans, serves, logs and stops as ever, and
+    what is printed lands nowhere it must not."""
+    shell = ("sh", "-c", f'exec "$0" "$@" {CLOSED[closed]}')
+    appliance = Appliance(box, box.configuration(), argv_prefix=shell)
+    planned = box.run(*shell, BEDPLATE, "plan", appliance.config)
+    expect(planned.stdout == "", closed in ("output", "all"), "whether nothing is printed")
+    box.ensure_hugepages(appliance.config)
+    appliance.process = box.spawn(appliance.argv, appliance.log)
+    wait_for(lambda: appliance.process.poll() is not None or not is_refused(appliance.address()),
+             "the listener")
+    appliance.expect_alive()
+    streams = [os.readlink(f"/proc/{appliance.pid}/fd/{number}") for number in range(3)]
+    expect([name for name in streams if "memfd" in name], [], "memory in place of a stream")
+    connect(box, appliance).verify("an appliance without streams")
+    appliance.stop()

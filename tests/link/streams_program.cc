@@ -1,0 +1,32 @@
+// Looks what became of descriptors 0 to 2, some of which were closed when it was started: its exit
+// code is 0 when all are open, none is a segment's, and what is printed leaves the pool as it was.
+//
+// tests/link/run.py links it with libbedplate.a alone and with libbedplate-malloc.a.
+#include <cstdio>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "pinned_pool/boot_segment.h"
+#include "pinned_pool/pinned_pool.h"
+
+using namespace bedplate;
+
+int main() {
+  Segment& boot = boot_segment();
+  auto created = process_pool().create_segment("explicit", 4 * kMiB, PageSize::k4KiB, 1);
+  if (!created.ok()) return 10;
+  const Segment& segment = *created.value();
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(stream, F_GETFD) < 0) return 20 + stream;
+  }
+  if (boot.memfd <= STDERR_FILENO || segment.memfd <= STDERR_FILENO) return 30;
+  for (int line = 0; line < 100; ++line) {
+    std::fprintf(stderr, "a line that must not land in the pool\n");
+    std::printf("nor may this one\n");
+  }
+  std::fflush(stdout);
+  // Nobody has written through the descriptor of segment 0.
+  if (lseek(boot.memfd, 0, SEEK_CUR) != 0) return 40;
+  return segment.address[0] == std::byte{0} ? 0 : 50;
+}
