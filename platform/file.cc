@@ -75,9 +75,19 @@ std::optional<uint64_t> read_number_file(const char* path) noexcept {
 }
 
 Result<void> ensure_directory(const char* path, unsigned mode) noexcept {
-  if (mkdir(path, mode) == 0) return {};
-  struct stat status {};
-  if (errno == EEXIST && stat(path, &status) == 0 && S_ISDIR(status.st_mode)) return {};
+  // Between the two calls whoever made it may remove it again.
+  constexpr int kAttempts = 100;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    if (mkdir(path, mode) == 0) return {};
+    struct stat status {};
+    if (errno != EEXIST) break;
+    if (stat(path, &status) == 0) {
+      if (S_ISDIR(status.st_mode)) return {};
+      errno = ENOTDIR;
+      break;
+    }
+    if (errno != ENOENT) break;
+  }
   return error_from_errno("making the directory %s", path)
       .set_cure("make it, or choose another runtime_directory");
 }

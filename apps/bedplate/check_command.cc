@@ -6,6 +6,7 @@
 #include "apps/boot/appliance_plan.h"
 #include "apps/boot/counters_file.h"
 #include "apps/boot/listeners.h"
+#include "apps/boot/name_lock.h"
 #include "apps/boot/peers.h"
 #include "apps/boot/preflight.h"
 
@@ -29,15 +30,19 @@ std::vector<Error> find_problems(const char* path) {
   std::erase_if(addresses, [](const SocketAddress& address) {
     return address.kind == SocketAddress::Kind::kActivation;
   });
+  // Held meanwhile, so that no start of the name and this get in each other's way.
+  NameLock name_lock;
+  const ApplianceSettings& settings = configuration.value().appliance;
+  if (auto taken = name_lock.take(settings.runtime_directory, settings.name); !taken.ok()) {
+    problems.push_back(taken.error());
+  } else if (auto checked = check_counters_file(name_lock); !checked.ok()) {
+    problems.push_back(checked.error());
+  }
+  if (!name_lock.is_nobody_elses()) return problems;
   Listeners listeners;
   if (configuration.value().blockd.enabled) listeners.open(addresses, &problems);
   Peers peers;
   peers.open(configuration.value(), plan.value(), &problems);
-  const ApplianceSettings& settings = configuration.value().appliance;
-  if (auto checked = check_counters_file(settings.runtime_directory, settings.name);
-      !checked.ok()) {
-    problems.push_back(checked.error());
-  }
   return problems;
 }
 

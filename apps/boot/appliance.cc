@@ -74,14 +74,19 @@ bool Appliance::boot() {
   return report(messaging_.serve());
 }
 
-// Everything that can be found out before anything is taken, in one report.
+// Everything that can be found out before anything is taken, in one report. What another appliance
+// of the name could have is not even looked at before the name is ours.
 bool Appliance::check() {
   std::vector<Error> problems = preflight(configuration_, plan_);
-  if (configuration_.blockd.enabled) listeners_.open(configuration_.blockd.listen, &problems);
-  peers_.open(configuration_, plan_, &problems);
   const ApplianceSettings& settings = configuration_.appliance;
-  if (auto made = counters_.create(settings.runtime_directory, settings.name); !made.ok()) {
+  if (auto taken = name_lock_.take(settings.runtime_directory, settings.name); !taken.ok()) {
+    problems.push_back(taken.error());
+  } else if (auto made = counters_.create(name_lock_); !made.ok()) {
     problems.push_back(made.error());
+  }
+  if (name_lock_.is_nobody_elses()) {
+    if (configuration_.blockd.enabled) listeners_.open(configuration_.blockd.listen, &problems);
+    peers_.open(configuration_, plan_, &problems);
   }
   for (const Error& problem : problems) log_error(problem);
   return problems.empty();

@@ -16,6 +16,7 @@
 #include "apps/boot/counters_file.h"
 #include "apps/boot/listeners.h"
 #include "apps/boot/messaging.h"
+#include "apps/boot/name_lock.h"
 #include "apps/boot/peers.h"
 #include "apps/boot/shard.h"
 #include "apps/boot/supervisor.h"
@@ -80,6 +81,7 @@ class Appliance {
 
   Configuration configuration_;
   Supervisor* supervisor_;
+  NameLock name_lock_;  // first: it goes after everything that another start of the name could take
   AppliancePlan plan_;
   PagePin page_pin_;
   Listeners listeners_;

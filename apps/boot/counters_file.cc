@@ -1,6 +1,7 @@
 #include "apps/boot/counters_file.h"
 
 #include <cerrno>
+#include <cstdlib>
 #include <new>
 
 #include <dirent.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include "platform/text.h"
+#include "platform/units.h"
 
 namespace bedplate {
 namespace {
@@ -66,69 +68,77 @@ Result<std::string> choose_name(const std::string& directory) {
       .set_cure("name one: bedplate stats NAME");
 }
 
+// Whether the file at `path` has what a counters file takes.
+bool has_blocks(const std::string& path) {
+  struct stat status {};
+  return lstat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
+         static_cast<uint64_t>(status.st_blocks) * 512 >= sizeof(CountersLayout);
+}
+
 std::string path_of(const std::string& directory, const std::string& name) {
   return directory + "/" + name + std::string(kSuffix);
 }
 
-void remove_if_empty(const std::string& directory) {
-  rmdir(directory.c_str());  // fails when somebody else uses it: right so
+Error not_made(const std::string& path) {
+  return error_from_errno("making the counters file %s", path.c_str())
+      .set_cure("choose an [appliance] runtime_directory that this user may write to");
 }
 
-// Opens the file and makes it this process's own. On failure nothing is left that was not there.
-Result<Fd> take_file(const std::string& directory, const std::string& name) {
-  const std::string path = path_of(directory, name);
-  // Between the two steps an appliance that ends may remove the directory: once more, then.
-  constexpr int kAttempts = 8;
-  Fd fd;
-  for (int attempt = 0; attempt < kAttempts && !fd.is_open(); ++attempt) {
-    BP_TRY(ensure_directory(directory.c_str(), 0755));
-    fd = Fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-    if (!fd.is_open() && errno != ENOENT) break;
-  }
-  if (!fd.is_open()) {
-    const Error error = error_from_errno("making the counters file %s", path.c_str())
-        .set_cure("choose an [appliance] runtime_directory that this user may write to");
-    remove_if_empty(directory);
-    return error;
-  }
-  if (struct flock lock = whole_file(F_WRLCK); fcntl(fd.number(), F_OFD_SETLK, &lock) != 0) {
-    Error error;
-    error.set_doing("starting the appliance %s", name.c_str());
-    error.set_answer("one of this name is running: it holds %s", path.c_str());
-    error.set_cure("stop it, or give this one another [appliance] name");
-    return error;
-  }
-  return fd;
+// Gives the file its size and all of its blocks: what is missing when a mapping is written ends the
+// process (SIGBUS).
+Result<void> take_blocks(const Fd& fd, const std::string& directory, const std::string& path) {
+  const int outcome = posix_fallocate(fd.number(), 0, sizeof(CountersLayout));
+  if (outcome == 0) return {};
+  Error error;
+  error.set_doing("taking %zu KiB for the counters file %s", sizeof(CountersLayout) / kKiB,
+                  path.c_str());
+  error.set_answer_errno(outcome);
+  return error.set_cure("free as much in the file system of %s (`df %s`), or choose another "
+                        "[appliance] runtime_directory", directory.c_str(), directory.c_str());
 }
 
 }  // namespace
 
-Result<void> check_counters_file(const std::string& directory, const std::string& name) {
-  const std::string path = path_of(directory, name);
-  const bool was_there = access(path.c_str(), F_OK) == 0;
-  auto taken = take_file(directory, name);
-  if (!taken.ok()) return taken.error();
-  if (!was_there) unlink(path.c_str());
-  remove_if_empty(directory);
-  return {};
+Result<void> check_counters_file(const NameLock& lock) {
+  BP_ASSERT(lock.is_taken());
+  const std::string path = path_of(lock.directory(), lock.name());
+  // What a crashed appliance left gives its blocks back at the next start.
+  if (has_blocks(path)) return {};
+  std::string probe = path + ".XXXXXX";
+  const Fd fd(mkostemp(probe.data(), O_CLOEXEC));
+  if (!fd.is_open()) return not_made(path);
+  unlink(probe.c_str());
+  return take_blocks(fd, lock.directory(), path);
 }
 
 CountersFile::~CountersFile() {
   if (layout_ == nullptr) return;
   munmap(layout_, sizeof *layout_);
-  unlink(path_.c_str());
-  remove_if_empty(directory_);
+  if (is_file_at(path_, fd_)) unlink(path_.c_str());
 }
 
-Result<void> CountersFile::create(const std::string& directory, const std::string& name) {
-  directory_ = directory;
-  path_ = path_of(directory, name);
-  auto taken = take_file(directory, name);
-  if (!taken.ok()) return taken.error();
-  Fd fd = taken.take();
-  // Emptied first: what a crashed one left must not be taken for ours.
-  if (ftruncate(fd.number(), 0) != 0 || ftruncate(fd.number(), sizeof *layout_) != 0) {
-    return error_from_errno("sizing the counters file %s", path_.c_str());
+Result<void> CountersFile::create(const NameLock& lock) {
+  BP_ASSERT(lock.is_taken());
+  path_ = path_of(lock.directory(), lock.name());
+  // What a crashed one left must not be taken for ours, nor change under its readers; nor is
+  // another's file written to that somebody has put there. Nobody can hold a lock on a file that
+  // was private when it got ours.
+  if (unlink(path_.c_str()) != 0 && errno != ENOENT) return not_made(path_);
+  Fd fd(open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!fd.is_open()) return not_made(path_);
+  if (auto made = map_file(fd, lock); !made.ok()) {
+    unlink(path_.c_str());
+    return made;
+  }
+  fd_ = std::move(fd);
+  return {};
+}
+
+Result<void> CountersFile::map_file(const Fd& fd, const NameLock& lock) {
+  BP_TRY(take_blocks(fd, lock.directory(), path_));
+  struct flock running = whole_file(F_WRLCK);
+  if (fcntl(fd.number(), F_OFD_SETLK, &running) != 0 || fchmod(fd.number(), 0644) != 0) {
+    return not_made(path_);
   }
   void* mapping = mmap(nullptr, sizeof *layout_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
                        fd.number(), 0);
@@ -136,8 +146,7 @@ Result<void> CountersFile::create(const std::string& directory, const std::strin
   layout_ = new (mapping) CountersLayout;
   layout_->version = kCountersVersion;
   layout_->pid = getpid();
-  layout_->appliance = OwnerName(name);
-  fd_ = std::move(fd);
+  layout_->appliance = OwnerName(lock.name());
   return {};
 }
 
@@ -153,7 +162,7 @@ Result<CountersSnapshot> open_counters(const std::string& directory, const std::
     name = chosen.take();
   }
   const std::string path = path_of(directory, name);
-  const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.is_open()) {
     return error_from_errno("reading the counters of %s: opening %s", name.c_str(), path.c_str())
         .set_cure("start it (`bedplate run CONFIG`), or name its runtime directory with "

@@ -3,7 +3,9 @@
 //
 // Each counter is written by one thread with relaxed stores, so reading costs the appliance
 // nothing. The file is removed on a clean stop and kept after a crash. A lock on it (fcntl, for
-// the life of the process) tells a running appliance from one that crashed.
+// the life of the process) tells its readers a running appliance from one that crashed; nothing
+// else depends on it, since whoever reads the file can lock it once the appliance is gone
+// (name_lock.h is what keeps a name from running twice).
 #pragma once
 
 #include <cstdint>
@@ -14,6 +16,7 @@
 #include "alloc/heap_walk.h"
 #include "apps/blockd/block_server_counters.h"
 #include "apps/boot/configuration.h"
+#include "apps/boot/name_lock.h"
 #include "pinned_pool/membership.h"
 #include "pinned_pool/pool_map.h"
 #include "platform/file.h"
@@ -126,7 +129,7 @@ inline constexpr uint64_t kCountersMagic = 0x31'73'74'61'74'73'70'62;  // "bpsta
 inline constexpr uint32_t kCountersVersion = 8;
 
 // Finds out whether CountersFile::create would succeed now, and leaves everything as it was.
-Result<void> check_counters_file(const std::string& directory, const std::string& name);
+Result<void> check_counters_file(const NameLock& lock);
 
 // The appliance's end.
 class CountersFile {
@@ -134,19 +137,21 @@ class CountersFile {
   CountersFile() noexcept = default;
   CountersFile(const CountersFile&) = delete;
   CountersFile& operator=(const CountersFile&) = delete;
-  // Removes the file, and the directory when that leaves it empty. A process that crashes does not
-  // get here, so its file stays.
+  // Removes the file. A process that crashes does not get here, so its file stays.
   ~CountersFile();
 
-  // Creates the file. Errors: the directory cannot be written, or an appliance of this name runs.
-  Result<void> create(const std::string& directory, const std::string& name);
+  // Creates the file, with all its blocks, in place of what a crashed one left. Errors: the
+  // directory cannot be written, or its file system is full. Requires: `lock` is taken, and stays
+  // so as long as this is there.
+  Result<void> create(const NameLock& lock);
   // The counters are complete: readers may look.
   void publish() noexcept;
 
   CountersLayout& layout() noexcept { return *layout_; }
 
  private:
-  std::string directory_;
+  Result<void> map_file(const Fd& fd, const NameLock& lock);
+
   std::string path_;
   Fd fd_;
   CountersLayout* layout_ = nullptr;

@@ -7,13 +7,47 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sched.h>
+#include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "tests/support/death_test.h"
 
 #include "CppUTest/TestHarness.h"
 
 using namespace bedplate;
+
+namespace {
+
+// An appliance, as far as its name and its counters go.
+struct Running {
+  NameLock lock;
+  CountersFile file;
+
+  Running(const std::string& directory, const std::string& name) {
+    CHECK(lock.take(directory, name).ok());
+    CHECK(file.create(lock).ok());
+  }
+  CountersLayout& layout() { return file.layout(); }
+  void publish() { file.publish(); }
+};
+
+// Locks all of `path`, as anybody can who may read it: by fcntl and by flock.
+Fd lock_to_read(const std::string& path) {
+  Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct flock lock {};
+  lock.l_type = F_RDLCK;
+  lock.l_whence = SEEK_SET;
+  CHECK(fd.is_open());
+  LONGS_EQUAL(0, fcntl(fd.number(), F_OFD_SETLK, &lock));
+  LONGS_EQUAL(0, flock(fd.number(), LOCK_SH | LOCK_NB));
+  return fd;
+}
+
+}  // namespace
 
 TEST_GROUP(CountersFile) {
   char root[64] = "/tmp/bedplate-counters-XXXXXX";
@@ -60,8 +94,7 @@ TEST_GROUP(CountersFile) {
 };
 
 TEST(CountersFile, AReaderSeesWhatTheApplianceWrites) {
-  CountersFile file;
-  CHECK(file.create(directory, "demo").ok());
+  Running file(directory, "demo");
   file.layout().connections.requests_read.set(5);
   file.publish();
   Result<CountersSnapshot> opened = open_counters(directory, "demo");
@@ -77,8 +110,7 @@ TEST(CountersFile, AReaderSeesWhatTheApplianceWrites) {
 }
 
 TEST(CountersFile, BeginsZeroedAndOnPagesOfItsOwn) {
-  CountersFile file;
-  CHECK(file.create(directory, "demo").ok());
+  Running file(directory, "demo");
   CHECK_EQUAL(0, file.layout().registrations_after_seal.read());
   CHECK_EQUAL(0, file.layout().connections.requests_read.read());
   CHECK_EQUAL(0, file.layout().owner_count);
@@ -86,8 +118,7 @@ TEST(CountersFile, BeginsZeroedAndOnPagesOfItsOwn) {
 }
 
 TEST(CountersFile, TheOnlyOneNeedsNoName) {
-  CountersFile file;
-  CHECK(file.create(directory, "demo").ok());
+  Running file(directory, "demo");
   file.publish();
   Result<CountersSnapshot> opened = open_counters(directory, "");
   CHECK(opened.ok());
@@ -97,8 +128,7 @@ TEST(CountersFile, TheOnlyOneNeedsNoName) {
 
 TEST(CountersFile, ACleanStopRemovesTheFileAndTheEmptyDirectory) {
   {
-    CountersFile file;
-    CHECK(file.create(directory, "demo").ok());
+    Running file(directory, "demo");
     CHECK(exists(path("demo")));
   }
   CHECK(!exists(path("demo")));
@@ -109,28 +139,29 @@ TEST(CountersFile, ADirectoryThatHoldsSomethingElseStays) {
   mkdir(directory.c_str(), 0755);
   const std::string note = directory + "/note";
   Fd(open(note.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644)).close();
-  { CountersFile file; CHECK(file.create(directory, "demo").ok()); }
+  { Running file(directory, "demo"); }
   CHECK(exists(note));
   unlink(note.c_str());
   rmdir(directory.c_str());
 }
 
 TEST(CountersFile, CheckingLeavesEverythingAsItWas) {
-  CHECK(check_counters_file(directory, "demo").ok());
+  {
+    NameLock lock;
+    CHECK(lock.take(directory, "demo").ok());
+    CHECK(check_counters_file(lock).ok());
+    CHECK(!exists(path("demo")));
+  }
   CHECK(!exists(directory));
-  CountersFile file;
-  CHECK(file.create(directory, "demo").ok());
-  CHECK(check_counters_file(directory, "other").ok());
-  CHECK(!exists(path("other")));
-  const Result<void> taken = check_counters_file(directory, "demo");
-  CHECK(!taken.ok());
-  STRCMP_CONTAINS("one of this name is running", taken.error().answer);
-  CHECK(exists(path("demo")));
 }
 
 TEST(CountersFile, CheckingKeepsTheCountersOfACrash) {
   leave_behind("demo", sizeof(CountersLayout), kCountersMagic, kCountersVersion);
-  CHECK(check_counters_file(directory, "demo").ok());
+  {
+    NameLock lock;
+    CHECK(lock.take(directory, "demo").ok());
+    CHECK(check_counters_file(lock).ok());
+  }
   Result<CountersSnapshot> opened = open_counters(directory, "demo");
   CHECK(opened.ok());
   CHECK_EQUAL(77, opened.value().layout->connections.requests_read.read());
@@ -139,11 +170,9 @@ TEST(CountersFile, CheckingKeepsTheCountersOfACrash) {
 }
 
 TEST(CountersFile, ADirectoryThatOthersUseStays) {
-  auto* first = new CountersFile;
-  CHECK(first->create(directory, "one").ok());
+  auto* first = new Running(directory, "one");
   {
-    CountersFile second;
-    CHECK(second.create(directory, "two").ok());
+    Running second(directory, "two");
     delete first;
     CHECK(exists(path("two")));
     CHECK(!exists(path("one")));
@@ -151,57 +180,96 @@ TEST(CountersFile, ADirectoryThatOthersUseStays) {
   CHECK(!exists(directory));  // the last one out
 }
 
-TEST(CountersFile, AnApplianceOfTheSameNameIsRefusedAndTheFirstUntouched) {
-  CountersFile first;
-  CHECK(first.create(directory, "demo").ok());
-  first.layout().connections.requests_read.set(9);
-  first.publish();
-  {
-    CountersFile second;
-    const Result<void> made = second.create(directory, "demo");
-    CHECK(!made.ok());
-    STRCMP_EQUAL("starting the appliance demo", made.error().doing);
-    STRCMP_EQUAL(("one of this name is running: it holds " + path("demo")).c_str(),
-                 made.error().answer);
-    STRCMP_EQUAL("stop it, or give this one another [appliance] name", made.error().cure);
-  }
-  CHECK(exists(path("demo")));
-  Result<CountersSnapshot> opened = open_counters(directory, "demo");
-  CHECK(opened.ok());
-  CHECK_EQUAL(9, opened.value().layout->connections.requests_read.read());
-  unmap(opened.value());
-}
-
-TEST(CountersFile, ADirectoryThatCannotBeMadeIsRefused) {
-  CountersFile file;
-  const std::string missing = std::string(root) + "/none/run";
-  const Result<void> made = file.create(missing, "demo");
-  CHECK(!made.ok());
-  STRCMP_EQUAL(("making the directory " + missing).c_str(), made.error().doing);
-  STRCMP_EQUAL("No such file or directory", made.error().answer);
-}
-
-TEST(CountersFile, ADirectoryThatIsAFileIsRefused) {
-  const Fd fd(open(directory.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  {
-    CountersFile file;
-    CHECK(!file.create(directory, "demo").ok());
-  }
-  unlink(directory.c_str());
-}
-
-TEST(CountersFile, AFileThatCannotBeOpenedIsRefused) {
+TEST(CountersFile, AFileThatCannotBeMadeIsRefused) {
   mkdir(directory.c_str(), 0755);
   mkdir(path("demo").c_str(), 0755);  // something else has its name
   {
+    NameLock lock;
     CountersFile file;
-    const Result<void> made = file.create(directory, "demo");
+    CHECK(lock.take(directory, "demo").ok());
+    const Result<void> made = file.create(lock);
     CHECK(!made.ok());
     STRCMP_EQUAL(("making the counters file " + path("demo")).c_str(), made.error().doing);
     STRCMP_EQUAL("Is a directory", made.error().answer);
   }
   rmdir(path("demo").c_str());
   rmdir(directory.c_str());
+}
+
+TEST(CountersFile, WhatAPlantedLinkLeadsToStaysAsItIs) {
+  mkdir(directory.c_str(), 0755);
+  const std::string precious = directory + "/precious";
+  const Fd fd(open(precious.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  LONGS_EQUAL(4, write(fd.number(), "keep", 4));
+  for (const bool is_symbolic : {true, false}) {
+    LONGS_EQUAL(0, is_symbolic ? symlink(precious.c_str(), path("demo").c_str())
+                               : link(precious.c_str(), path("demo").c_str()));
+    { Running file(directory, "demo"); }
+    struct stat status {};
+    LONGS_EQUAL(0, fstat(fd.number(), &status));
+    LONGS_EQUAL(4, status.st_size);
+  }
+  unlink(precious.c_str());
+  rmdir(directory.c_str());
+}
+
+// Others may read the counters of an appliance that crashed, and so lock them.
+TEST(CountersFile, ALockOfAReaderKeepsNobodyFromStarting) {
+  leave_behind("demo", sizeof(CountersLayout), kCountersMagic, kCountersVersion);
+  const Fd held = lock_to_read(path("demo"));
+  Running file(directory, "demo");
+  file.publish();
+  Result<CountersSnapshot> opened = open_counters(directory, "demo");
+  CHECK(opened.ok());
+  CHECK(opened.value().is_running);
+  unmap(opened.value());
+}
+
+TEST(CountersFile, ALockOfAReaderMakesNoCrashedOneRun) {
+  leave_behind("demo", sizeof(CountersLayout), kCountersMagic, kCountersVersion);
+  const Fd held = lock_to_read(path("demo"));
+  Result<CountersSnapshot> opened = open_counters(directory, "demo");
+  CHECK(opened.ok());
+  CHECK(!opened.value().is_running);
+  unmap(opened.value());
+  remove_all("demo");
+}
+
+// A reader has what a crashed one left before its eyes while the next one starts.
+TEST(CountersFile, WhatACrashedOneLeftDoesNotChangeUnderItsReader) {
+  leave_behind("demo", sizeof(CountersLayout), kCountersMagic, kCountersVersion);
+  Result<CountersSnapshot> opened = open_counters(directory, "demo");
+  CHECK(opened.ok());
+  Running file(directory, "demo");
+  CHECK_EQUAL(77, opened.value().layout->connections.requests_read.read());
+  unmap(opened.value());
+}
+
+// On a full file system, a mapping alone would end the process at its first touch.
+BP_PROBE(CountersFileOnAFullFileSystem) {
+  if (geteuid() != 0) test::probe_skipped("a file system of its own takes root");
+  if (unshare(CLONE_NEWNS) != 0 || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
+    test::probe_skipped("this process may not mount anything");
+  }
+  BP_PROBE_CHECK(mount("none", "/tmp", "tmpfs", 0, "size=64k") == 0);
+  NameLock lock;
+  BP_PROBE_CHECK(lock.take("/tmp/run", "demo").ok());
+  const Result<void> checked = check_counters_file(lock);
+  BP_PROBE_CHECK(!checked.ok());
+  BP_PROBE_CHECK(std::strstr(checked.error().doing, "KiB for the counters file /tmp/run/demo") !=
+                 nullptr);
+  BP_PROBE_CHECK(std::strcmp(checked.error().answer, std::strerror(ENOSPC)) == 0);
+  BP_PROBE_CHECK(std::strstr(checked.error().cure, "df /tmp/run") != nullptr);
+  CountersFile file;
+  const Result<void> made = file.create(lock);
+  BP_PROBE_CHECK(!made.ok());
+  BP_PROBE_CHECK(std::strcmp(made.error().doing, checked.error().doing) == 0);
+  BP_PROBE_CHECK(std::strcmp(made.error().answer, checked.error().answer) == 0);
+  BP_PROBE_CHECK(access("/tmp/run/demo.stats", F_OK) != 0);
+}
+
+TEST(CountersFile, AFullFileSystemIsAnErrorAndNothingIsLeft) {
+  BP_CHECK_PROBE(CountersFileOnAFullFileSystem);
 }
 
 TEST(CountersFile, NobodyThereIsSaidWithACure) {
@@ -215,10 +283,8 @@ TEST(CountersFile, NobodyThereIsSaidWithACure) {
 }
 
 TEST(CountersFile, AmongSeveralANameIsAskedForAndTheyAreNamed) {
-  CountersFile one;
-  CountersFile two;
-  CHECK(one.create(directory, "one").ok());
-  CHECK(two.create(directory, "two").ok());
+  Running one(directory, "one");
+  Running two(directory, "two");
   const Result<CountersSnapshot> opened = open_counters(directory, "");
   CHECK(!opened.ok());
   CHECK(opened.error().kind == ErrorKind::kConfiguration);
@@ -228,8 +294,7 @@ TEST(CountersFile, AmongSeveralANameIsAskedForAndTheyAreNamed) {
 }
 
 TEST(CountersFile, BeforeItIsPublishedNobodyReadsIt) {
-  CountersFile file;
-  CHECK(file.create(directory, "demo").ok());
+  Running file(directory, "demo");
   check_unreadable("demo", "the file is not complete, or of another version");
 }
 
@@ -258,8 +323,7 @@ TEST(CountersFile, WhatACrashedOneLeftIsReadAsSuch) {
 TEST(CountersFile, TheNextOneBeginsAnewWhereACrashedOneStopped) {
   leave_behind("demo", sizeof(CountersLayout), kCountersMagic, kCountersVersion);
   {
-    CountersFile file;
-    CHECK(file.create(directory, "demo").ok());
+    Running file(directory, "demo");
     CHECK_EQUAL(0, file.layout().connections.requests_read.read());
     check_unreadable("demo", "the file is not complete, or of another version");
     file.publish();
