@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <sys/stat.h>
+
 #include "apps/boot/configuration_reader.h"
 #include "apps/boot/configuration_values.h"
 #include "platform/file.h"
@@ -200,15 +202,19 @@ Result<Configuration> parse_configuration(std::string_view text, const char* pat
 }
 
 Result<Configuration> load_configuration(const char* path) {
-  std::string text(kFileMaxBytes + 2, '\0');  // one byte too many shows, plus the terminator
-  Result<size_t> bytes = read_text_file(path, text.data(), text.size());
-  if (!bytes) {
-    Error error = bytes.error();
+  const auto refused = [path](Error error) {
     error.kind = ErrorKind::kConfiguration;
     error.set_doing("reading the configuration %s", path);
-    error.set_cure("name a readable file with the appliance's configuration");
-    return error;
+    return error.set_cure("name a readable file with the appliance's configuration");
+  };
+  // Opening a FIFO waits for its other end, reading a pipe or a terminal for what comes.
+  struct stat status {};
+  if (stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
+    return refused(Error{}.set_answer("it is no regular file"));
   }
+  std::string text(kFileMaxBytes + 2, '\0');  // one byte too many shows, plus the terminator
+  Result<size_t> bytes = read_text_file(path, text.data(), text.size());
+  if (!bytes) return refused(bytes.error());
   text.resize(bytes.value());
   return parse_configuration(text, path);
 }

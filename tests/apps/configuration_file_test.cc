@@ -3,6 +3,7 @@
 #include "tests/apps/configuration_support.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 using namespace bedplate;
@@ -60,16 +61,41 @@ TEST(ConfigurationFile, RefusesFilesThatCannotBeRead) {
       load_refusal("/tmp/bp_none.toml").c_str());
   STRCMP_EQUAL(("reading the configuration /tmp: Is a directory" + cure).c_str(),
                load_refusal("/tmp").c_str());
-  STRCMP_EQUAL("/dev/null:1:1: the file is empty; docs/configuration.md shows the smallest file "
-               "that works",
-               load_refusal("/dev/null").c_str());
-  STRCMP_EQUAL("/dev/zero:1:1: the file has more than 1 MiB; expected a configuration, which is a "
-               "few KiB of TOML text",
-               load_refusal("/dev/zero").c_str());
+  const TemporaryFile empty("");
+  STRCMP_CONTAINS(":1:1: the file is empty; docs/configuration.md shows the smallest file that "
+                  "works",
+                  load_refusal(empty.path()).c_str());
   const TemporaryFile largest(std::string(kMiB, '\n'));
   STRCMP_CONTAINS(":1:1: [appliance] is missing", load_refusal(largest.path()).c_str());
   const TemporaryFile too_large(std::string(kMiB + 1, '\n'));
-  STRCMP_CONTAINS(":1:1: the file has more than 1 MiB", load_refusal(too_large.path()).c_str());
+  STRCMP_CONTAINS(":1:1: the file has more than 1 MiB; expected a configuration, which is a few "
+                  "KiB of TOML text",
+                  load_refusal(too_large.path()).c_str());
+}
+
+// Each of these could keep its reader waiting for ever.
+TEST(ConfigurationFile, RefusesAtOnceWhatIsNoRegularFile) {
+  char directory[] = "/tmp/bp_configuration_XXXXXX";
+  CHECK(mkdtemp(directory) != nullptr);
+  const std::string fifo = std::string(directory) + "/fifo";
+  const std::string link = std::string(directory) + "/link";
+  const std::string socket_file = std::string(directory) + "/socket";
+  LONGS_EQUAL(0, mkfifo(fifo.c_str(), 0600));
+  LONGS_EQUAL(0, symlink("fifo", link.c_str()));
+  LONGS_EQUAL(0, mknod(socket_file.c_str(), S_IFSOCK | 0600, 0));
+  int pipe_ends[2];
+  LONGS_EQUAL(0, pipe(pipe_ends));
+  const std::string pipe_file = "/dev/fd/" + std::to_string(pipe_ends[0]);
+  for (const std::string& path : {fifo, link, socket_file, pipe_file, std::string("/dev/null"),
+                                  std::string("/dev/zero"), std::string("/dev/ptmx")}) {
+    STRCMP_EQUAL(("reading the configuration " + path + ": it is no regular file; name a readable "
+                  "file with the appliance's configuration").c_str(),
+                 load_refusal(path.c_str()).c_str());
+  }
+  close(pipe_ends[0]);
+  close(pipe_ends[1]);
+  for (const std::string& path : {fifo, link, socket_file}) unlink(path.c_str());
+  LONGS_EQUAL(0, rmdir(directory));
 }
 
 TEST(ConfigurationFile, TheDemosAreGood) {
