@@ -1,5 +1,6 @@
 #include "pinned_pool/boot_segment.h"
 
+#include <cinttypes>
 #include <cstdlib>
 
 #include "platform/log.h"
@@ -12,25 +13,41 @@ namespace {
 
 constexpr const char* kVariable = "BEDPLATE_BOOT_BYTES";
 
+bool is_boot_size(uint64_t bytes) noexcept {
+  return bytes >= kBootBytesMin && bytes <= kRegionBytes;
+}
+
+uint64_t bytes_of_variable(const char* text) noexcept {
+  const auto parsed = parse_bytes(text);
+  if (parsed.has_value() && is_boot_size(*parsed)) return *parsed;
+  Error error;
+  error.kind = ErrorKind::kConfiguration;
+  error.set_doing("reading the environment variable %s", kVariable);
+  error.set_answer("\"%s\" is not a size of segment 0", text);
+  error.set_cure("write a size from 8 MiB to 1 GiB, such as \"16 MiB\", or unset it");
+  stop_with(error);
+}
+
+uint64_t linked_bytes() noexcept {
+  // The linker may replace a weak constant: the compiler must not fold its value.
+  const volatile uint64_t& linked = bedplate_boot_bytes;
+  const uint64_t bytes = linked;
+  if (is_boot_size(bytes)) return bytes;
+  Error error;
+  error.kind = ErrorKind::kConfiguration;
+  error.set_doing("reading the program's constant bedplate_boot_bytes");
+  error.set_answer("%" PRIu64 " is not a size of segment 0", bytes);
+  error.set_cure("define it from %" PRIu64 " (8 MiB) to %" PRIu64 " (1 GiB) and link anew, or set "
+                 "%s", kBootBytesMin, kRegionBytes, kVariable);
+  stop_with(error);
+}
+
 }  // namespace
 
 uint64_t boot_segment_bytes() noexcept {
-  // The linker may replace a weak constant: the compiler must not fold its value.
-  const volatile uint64_t& linked_bytes = bedplate_boot_bytes;
-  uint64_t bytes = linked_bytes;
-  if (const char* text = getenv(kVariable); text != nullptr) {
-    const auto parsed = parse_bytes(text);
-    if (!parsed.has_value() || *parsed < kBootBytesMin || *parsed > kRegionBytes) {
-      Error error;
-      error.kind = ErrorKind::kConfiguration;
-      error.set_doing("reading the environment variable %s", kVariable);
-      error.set_answer("\"%s\" is not a size of segment 0", text);
-      error.set_cure("write a size from 8 MiB to 1 GiB, such as \"16 MiB\", or unset it");
-      stop_with(error);
-    }
-    bytes = *parsed;
-  }
-  return align_up(bytes, kBootBytesGranularity);
+  const char* text = getenv(kVariable);
+  return align_up(text != nullptr ? bytes_of_variable(text) : linked_bytes(),
+                  kBootBytesGranularity);
 }
 
 Segment& boot_segment() noexcept {

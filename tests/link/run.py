@@ -24,7 +24,7 @@ KINDS = {"static": ["-static"], "static-pie": ["-static-pie"], "pie": ["-pie"],
          "no-pie": ["-no-pie"]}
 DYNAMIC_KINDS = ("pie", "no-pie")
 OBJECTS = ("program", "quiet_program", "dlopen_program", "level_program", "constant", "own_new",
-           "c_program", "explicit_program", "streams_program")
+           "c_program", "explicit_program", "streams_program", "small_boot")
 ALLOCATORS = ("libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2.0")
 BOOT_BYTES = "24 MiB"
 WAYS = ("before main", "malloc", "calloc", "realloc", "reallocarray", "memalign", "aligned_alloc",
@@ -51,6 +51,14 @@ def run(command, environment=None, expect_code=0):
         raise AssertionError(f"{shlex.join(command)}\nexit code {done.returncode}, expected "
                              f"{expect_code}:\n{done.stdout}{done.stderr}")
     return done.stdout
+
+
+def expect_refusal(command, code, line):
+    """The program ends with `code`, and all that it says is `line`."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    if (done.returncode, done.stdout, done.stderr) != (code, "", line):
+        raise AssertionError(f"{shlex.join(command)}\nexit code {done.returncode}, expected "
+                             f"{code}:\n{done.stdout}{done.stderr}instead of\n{line}")
 
 
 class Workshop:
@@ -147,6 +155,14 @@ def check_streams(workshop, whose, kind):
         run(["sh", "-c", f'exec "$0" {closed}', program])
 
 
+def check_small_boot(workshop, kind):
+    """A constant that is no size of segment 0: one line before main, with the floor."""
+    expect_refusal([workshop.link("program", "pool", kind, "small_boot")], 2,
+                   "bedplate: reading the program's constant bedplate_boot_bytes: 1000 is not a "
+                   "size of segment 0; define it from 8388608 (8 MiB) to 1073741824 (1 GiB) and "
+                   "link anew, or set BEDPLATE_BOOT_BYTES\n")
+
+
 def check_header_alone():
     """The header needs no other before it, in C99 and in C++20."""
     header = os.path.join(ROOT, "apps/boot/bedplate.h")
@@ -220,6 +236,7 @@ def tests(workshop):
                 check_streams, workshop, whose, kind)
             yield f"level, {whose} malloc, {kind}", functools.partial(
                 check_level, workshop, whose, kind)
+        yield f"small segment 0, {kind}", functools.partial(check_small_boot, workshop, kind)
         yield f"level, own operator new, {kind}", functools.partial(check_own_new, workshop, kind)
     for name in ALLOCATORS:
         for kind in DYNAMIC_KINDS:

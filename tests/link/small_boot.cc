@@ -1,0 +1,5 @@
+// What a program defines that wants less than the smallest segment 0.
+#include <cstdint>
+
+extern "C" const uint64_t bedplate_boot_bytes;
+extern "C" const uint64_t bedplate_boot_bytes = 1000;
