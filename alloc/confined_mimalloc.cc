@@ -20,6 +20,7 @@
 #include "alloc/bad_pointer.h"
 #include "alloc/child_libc.h"
 #include "alloc/confined_heap.h"
+#include "alloc/exhaustion.h"
 #include "alloc/fork_mark.h"
 #include "alloc/heap_calls.h"
 #include "alloc/heap_owner.h"
@@ -129,7 +130,7 @@ static_assert(bedplate::kPoolBase + bedplate::kPoolSpanBytes <= MI_MAX_ADDRESS,
 namespace bedplate {
 namespace {
 
-std::atomic<ExhaustionHandler> exhaustion_handler{nullptr};
+std::atomic<ExhaustionHandler> exhaustion_handler{&tell_exhaustion_once};
 std::atomic<bool> is_boot_retired{false};
 mi_arena_id_t reserve_arena = 0;
 

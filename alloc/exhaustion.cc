@@ -58,9 +58,7 @@ void name_biggest_owners(char* text, size_t text_bytes) noexcept {
   }
 }
 
-void report_limit(HeapOwner owner) noexcept {
-  count_refusal(owner);
-  if (!limit_messages.try_pass()) return;
+void tell_limit(HeapOwner owner) noexcept {
   const HeapOwnerUse use = heap_owner_use(owner);
   Error error;
   error.set_doing("allocating memory for %s", use.name.text);
@@ -69,10 +67,7 @@ void report_limit(HeapOwner owner) noexcept {
   log_error(error.set_cure("free memory, or raise bytes in its [[limit]]"));
 }
 
-void on_exhaustion() {
-  refused_count.fetch_add(1, std::memory_order_relaxed);
-  if (HeapOwner owner; was_refused_by_limit(&owner)) return report_limit(owner);
-  if (!heap_messages.try_pass()) return;
+void tell_exhaustion() noexcept {
   Error error;
   error.set_doing("allocating memory");
   if (interception_decision().place == HeapPlace::kOrdinary) {
@@ -92,7 +87,24 @@ void on_exhaustion() {
   log_error(error);
 }
 
+void on_exhaustion() {
+  refused_count.fetch_add(1, std::memory_order_relaxed);
+  if (HeapOwner owner; was_refused_by_limit(&owner)) {
+    count_refusal(owner);
+    if (limit_messages.try_pass()) tell_limit(owner);
+  } else if (heap_messages.try_pass()) {
+    tell_exhaustion();
+  }
+}
+
 }  // namespace
+
+void tell_exhaustion_once() {
+  static constinit std::atomic<bool> is_told{false};
+  if (is_told.exchange(true, std::memory_order_relaxed)) return;
+  if (HeapOwner owner; was_refused_by_limit(&owner)) return tell_limit(owner);
+  tell_exhaustion();
+}
 
 void report_exhaustion() noexcept { set_exhaustion_handler(&on_exhaustion); }
 

@@ -1,6 +1,6 @@
 // What happens when the heap cannot serve a request: the caller gets NULL and ENOMEM (new throws),
 // the refusal is counted, and at most once a second a message names the biggest owners, or the one
-// that is at its limit (heap_owner.h).
+// that is at its limit (heap_owner.h). A program without an appliance is told once.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,10 @@ namespace bedplate {
 
 // From now on refusals are counted and reported. Threads: call it before others allocate.
 void report_exhaustion() noexcept;
+
+// What the heap does with a refusal until then: the first is told, as above, and nothing is counted.
+// Allocates nothing. Threads: any.
+void tell_exhaustion_once();
 
 // How many allocations were refused since then.
 uint64_t exhaustion_count() noexcept;

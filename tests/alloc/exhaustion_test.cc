@@ -138,7 +138,24 @@ BP_PROBE(RefusalsAfterBoot) {
   BP_PROBE_CHECK(exhaustion_count() == 1);
 }
 
-BP_PROBE(RefusalsNobodyAskedFor) { refuse(10); }
+// A program without an appliance: its refusals are as those of any malloc, whatever is told.
+BP_PROBE(RefusalsNobodyAskedFor) {
+  test::StderrCapture capture;
+  refuse(1000);
+  BP_PROBE_CHECK(own_lines(capture.text()) == kBootMessage);
+  capture.finish();
+  BP_PROBE_CHECK(exhaustion_count() == 0);
+  volatile size_t too_many = 64 * kMiB;
+  errno = 0;
+  BP_PROBE_CHECK(keep(std::malloc(too_many)) == nullptr && errno == ENOMEM);
+}
+
+// To the last byte, and more: the message takes none.
+BP_PROBE(ExhaustWithoutAnAppliance) {
+  BlockList blocks;
+  for (const size_t bytes : {kMiB, 64 * kKiB, kKiB, uint64_t{8}}) blocks.add_all(bytes);
+  BP_PROBE_CHECK(exhaustion_count() == 0);
+}
 
 BP_PROBE(RefusalsForOverASecond) {
   report_exhaustion();
@@ -189,11 +206,16 @@ TEST(Exhaustion, AfterBootNamesTheBiggestOwnersInOrder) {
   STRCMP_EQUAL(kHeapMessage, said.c_str());
 }
 
-TEST(Exhaustion, IsSilentUntilSomebodyAsksForReports) {
+TEST(Exhaustion, IsToldOnceUntilSomebodyAsksForReports) {
   BP_SKIP_UNDER_SANITIZER();
-  const test::Ended ended = test::run_fresh("RefusalsNobodyAskedFor");
+  BP_CHECK_PROBE(RefusalsNobodyAskedFor);
+}
+
+TEST(Exhaustion, WithoutAnApplianceNamesSegmentZeroAndItsSettingOnce) {
+  BP_SKIP_UNDER_SANITIZER();
+  const test::Ended ended = test::run_fresh("ExhaustWithoutAnAppliance");
   LONGS_EQUAL(0, ended.exit_code);
-  STRCMP_EQUAL("", own_lines(ended.text).c_str());
+  STRCMP_EQUAL(kBootMessage, own_lines(ended.text).c_str());
 }
 
 TEST(Exhaustion, IsToldOnceASecond) {
