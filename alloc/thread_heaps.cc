@@ -1,5 +1,6 @@
 #include "alloc/thread_heaps.h"
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -47,16 +48,28 @@ __thread ThreadHeaps this_thread;
 constexpr int kPassesMax = 3;
 
 // Guards the list, and the words while they are not their thread's. The holder makes system calls;
-// who waits for it is marked as inside, or has its words taken away already.
+// who waits for it is marked as inside, or has its words taken away already. No signal handler runs
+// meanwhile: one that blocks would keep all others waiting, one that is refused memory itself.
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 ThreadHeaps* threads = nullptr;
 
 class Lock {
  public:
-  Lock() noexcept { pthread_mutex_lock(&mutex); }
-  ~Lock() { pthread_mutex_unlock(&mutex); }
+  Lock() noexcept {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &signals_before_);
+    pthread_mutex_lock(&mutex);
+  }
+  ~Lock() {
+    pthread_mutex_unlock(&mutex);
+    pthread_sigmask(SIG_SETMASK, &signals_before_, nullptr);
+  }
   Lock(const Lock&) = delete;
   Lock& operator=(const Lock&) = delete;
+
+ private:
+  sigset_t signals_before_;
 };
 
 mi_heap_t* empty_heap() noexcept { return const_cast<mi_heap_t*>(&_mi_heap_empty); }
@@ -100,6 +113,40 @@ bool proc_is_ours() noexcept {
   return std::atoi(target) == getpid();
 }
 
+// Whether a signal stays open while its handler runs (SA_NODEFER), so that nothing tells a thread
+// that is in the handler from one that is not.
+bool handlers_are_hidden() noexcept {
+  for (int number = 1; number <= SIGRTMAX; ++number) {
+    struct sigaction action;
+    if (sigaction(number, nullptr, &action) != 0 || (action.sa_flags & SA_NODEFER) == 0) continue;
+    if (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN) return true;
+  }
+  return false;
+}
+
+// The system calls that put another signal mask in place of the thread's while they wait, and which
+// of their arguments leads to it: then the thread's own is not to be seen.
+struct MaskingCall {
+  long number;
+  int argument;
+};
+constexpr MaskingCall kMaskingCalls[] = {{SYS_rt_sigsuspend, 0}, {SYS_ppoll, 3},
+                                         {SYS_pselect6, 5},      {SYS_epoll_pwait, 4},
+                                         {SYS_epoll_pwait2, 4}};
+
+// `call` is a line of /proc/self/task/TID/syscall: the number, the arguments.
+bool hides_signal_mask(const char* call) noexcept {
+  char* rest = nullptr;
+  const long number = std::strtol(call, &rest, 10);
+  for (const MaskingCall& masking : kMaskingCalls) {
+    if (number != masking.number) continue;
+    unsigned long long argument = 0;
+    for (int i = 0; i <= masking.argument; ++i) argument = std::strtoull(rest, &rest, 16);
+    return argument != 0;
+  }
+  return false;
+}
+
 // A signal that is caught and blocked may be one whose handler is running: it may have interrupted
 // malloc.
 bool may_be_in_signal_handler(pid_t tid) noexcept {
@@ -119,7 +166,7 @@ bool may_be_in_signal_handler(pid_t tid) noexcept {
 bool is_blocked_in_system_call(pid_t tid) noexcept {
   char text[256];
   return read_task_file(tid, "syscall", text, sizeof text) && text[0] >= '0' && text[0] <= '9' &&
-         !may_be_in_signal_handler(tid);
+         !hides_signal_mask(text) && !may_be_in_signal_handler(tid);
 }
 
 bool is_inside(const ThreadHeaps& thread) noexcept {
@@ -251,7 +298,7 @@ void empty_idle_heaps(uint32_t owner) noexcept {
   const InsideHeap inside;
   const Lock lock;
   static const bool can_ask = proc_is_ours();
-  if (!can_ask) return;
+  if (!can_ask || handlers_are_hidden()) return;
   for (int pass = 0; pass < kPassesMax && !empty_those_asleep(owner); ++pass) sched_yield();
 }
 
