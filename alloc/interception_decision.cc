@@ -4,14 +4,18 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <string_view>
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "platform/file.h"
 #include "platform/log.h"
+#include "platform/sanitizer.h"
 
 extern "C" __attribute__((weak)) const char* const bedplate_leave_pinned = "yes";
 extern "C" __attribute__((weak)) const char* const bedplate_leave_pinned_pipeline = nullptr;
@@ -122,6 +126,24 @@ const InterceptionDecision& interception_decision() noexcept {
     is_decided = true;
   }
   return the_decision;
+}
+
+void refuse_sanitizer() noexcept {
+  if (&bedplate_malloc_is_linked == nullptr) return;
+  const Sanitizer sanitizer = linked_sanitizer();
+  if (sanitizer.name.empty()) return;
+  // By the system calls themselves: what a sanitizer intercepts leads nowhere before it is set up.
+  constexpr std::string_view kDoing = "bedplate: making the first block of malloc: this program has ";
+  constexpr std::string_view kRest =
+      ", which needs malloc for itself; link libbedplate.a without libbedplate-malloc.a "
+      "(docs/debugging.md)\n";
+  const std::string_view parts[] = {kDoing, sanitizer.name, kRest};
+  iovec pieces[std::size(parts)];
+  for (size_t i = 0; i < std::size(parts); ++i) {
+    pieces[i] = {const_cast<char*>(parts[i].data()), parts[i].size()};
+  }
+  syscall(SYS_writev, STDERR_FILENO, pieces, std::size(pieces));
+  syscall(SYS_exit_group, static_cast<int>(ErrorKind::kSystem));
 }
 
 bool bypass_device_is_present_below(int root_fd) noexcept {

@@ -60,6 +60,10 @@ InterceptionDecision decide_interception(const InterceptionInputs& inputs) noexc
 // Threads: the first call comes before there are others.
 const InterceptionDecision& interception_decision() noexcept;
 
+// Ends the process with a message where libbedplate-malloc.a is linked beside a sanitizer that needs
+// malloc for itself. Called before the first block is made: the sanitizer may not be set up then.
+void refuse_sanitizer() noexcept;
+
 // Whether this machine has a device that bypasses the kernel: an entry in /sys/class/infiniband (an
 // RDMA device) or /sys/class/uio (handed to user space), or a number in /dev/vfio (a group that is
 // bound to VFIO; the entry vfio is there on every machine that has the driver).

@@ -13,6 +13,7 @@
 
 #include "alloc/fork_mark.h"
 #include "alloc/heap_owner.h"
+#include "alloc/interception_decision.h"
 #include "mimalloc.h"
 #include "mimalloc-internal.h"
 #include "platform/assert.h"
@@ -231,6 +232,7 @@ mi_heap_t* heap_of_thread() noexcept {
   mi_heap_t* heap = mi_get_default_heap();
   if (mi_heap_is_initialized(heap)) return heap;
   if (!this_thread.is_in_use()) {
+    refuse_sanitizer();
     mi_thread_init();
     return mi_get_default_heap();
   }

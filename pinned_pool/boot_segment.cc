@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "platform/log.h"
+#include "platform/sanitizer.h"
 #include "platform/units.h"
 
 extern "C" __attribute__((weak)) const uint64_t bedplate_boot_bytes = 16 << 20;
@@ -42,6 +43,17 @@ uint64_t linked_bytes() noexcept {
   stop_with(error);
 }
 
+void refuse_unfit_sanitizer() noexcept {
+  const Sanitizer sanitizer = linked_sanitizer();
+  if (sanitizer.name.empty() || sanitizer.leaves_pool_range) return;
+  Error error;
+  error.set_doing("making segment 0");
+  error.set_answer("%s has the pool's addresses for itself", sanitizer.name.data());
+  error.set_cure("link it with AddressSanitizer instead, or with the libraries of `make MODE=tsan` "
+                 "for ThreadSanitizer (docs/debugging.md)");
+  stop_with(error);
+}
+
 }  // namespace
 
 uint64_t boot_segment_bytes() noexcept {
@@ -53,6 +65,7 @@ uint64_t boot_segment_bytes() noexcept {
 Segment& boot_segment() noexcept {
   PinnedPool& pool = process_pool();
   if (pool.segment_count() == 0) {
+    refuse_unfit_sanitizer();
     auto created = pool.create_segment("boot", boot_segment_bytes(), PageSize::k4KiB, 1);
     if (!created.ok()) stop_with(created.error());
   }

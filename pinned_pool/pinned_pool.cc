@@ -6,6 +6,7 @@
 #include <linux/memfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -30,12 +31,10 @@ namespace {
 
 constexpr uint64_t kPopulateChunkBytes = 64 * kMiB;
 
-// Sanitizers answer mlock themselves, and lock nothing.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kMlockLocks = false;
-#else
-constexpr bool kMlockLocks = true;
-#endif
+// By the system call itself: sanitizers answer mlock themselves, and lock nothing.
+int lock_pages(const void* address, uint64_t bytes) noexcept {
+  return syscall(SYS_mlock, address, bytes) == 0 ? 0 : errno;
+}
 
 // Whether the segment's descriptor still stands for its file: a program can close it, and another
 // file get its number.
@@ -138,7 +137,7 @@ Result<Segment*> PinnedPool::create_segment(const OwnerName& owner, uint64_t byt
   segment.node = node;
   segment.memfd = memfd.release();
   // Hugepages are never swapped nor migrated away: mlock would add nothing but a limit.
-  if (!is_huge(page) && mlock(mapped, bytes) != 0) segment.lock_errno = errno;
+  if (!is_huge(page)) segment.lock_errno = lock_pages(mapped, bytes);
   next_region_ += regions_of(bytes);
   return &segment;
 }
@@ -227,7 +226,7 @@ uint64_t PinnedPool::total_bytes() const noexcept {
 void PinnedPool::write_map(PoolMap* map) const noexcept {
   for (uint32_t i = 0; i < segment_count_; ++i) {
     const Segment& segment = segments_[i];
-    const bool is_locked = kMlockLocks && !is_huge(segment.page) && segment.lock_errno == 0;
+    const bool is_locked = !is_huge(segment.page) && segment.lock_errno == 0;
     map->segments[i] = {segment.owner,
                         reinterpret_cast<uintptr_t>(segment.address),
                         segment.bytes,

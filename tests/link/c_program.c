@@ -31,6 +31,13 @@ static const char* use_explicit_blocks(void) {
   return place;
 }
 
+/* What is wrong with the pool's memory: "ok" when nothing is. */
+static const char* audit(void) {
+  static char text[512];
+  bp_audit(text, sizeof text);
+  return text;
+}
+
 int main(void) {
   char* volatile block = malloc(1000);
   printf("malloc: %s\n", place_of(block, 1000));
@@ -39,6 +46,7 @@ int main(void) {
   block = malloc(5000000);
   printf("malloc beside it: %s\n", place_of(block, 5000000));
   free(block);
+  printf("audit: %s\n", audit());
   printf("level: %s\n", bp_support_level_text(bp_support_level()));
   return 0;
 }

@@ -11,6 +11,7 @@ import glob
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -133,7 +134,7 @@ def check_level(workshop, whose, kind):
 def check_c(workshop, whose, kind):
     """The C interface: its blocks are the pool's, and malloc is whose it was."""
     compare(facts(workshop.link("c_program", whose, kind)),
-            {"malloc": whose, "explicit": "pool", "malloc beside it": whose,
+            {"malloc": whose, "explicit": "pool", "malloc beside it": whose, "audit": "ok",
              "level": "FREE CHUNK" if whose == "pool" else "none"})
 
 
@@ -161,6 +162,60 @@ def check_small_boot(workshop, kind):
                    "bedplate: reading the program's constant bedplate_boot_bytes: 1000 is not a "
                    "size of segment 0; define it from 8388608 (8 MiB) to 1073741824 (1 GiB) and "
                    "link anew, or set BEDPLATE_BOOT_BYTES\n")
+
+
+SANITIZERS = {"address": "AddressSanitizer", "thread": "ThreadSanitizer"}
+
+
+def sanitized(workshop, whose, sanitizer):
+    """c_program under a sanitizer; "pool" with all of libbedplate-malloc.a, asked for or not."""
+    archives = ["libbedplate.a"]
+    if whose == "pool":
+        archives[:0] = ["-Wl,--whole-archive", "libbedplate-malloc.a", "-Wl,--no-whole-archive"]
+    output = workshop.path(f"c_program-{whose}-{sanitizer}")
+    command = ["g++", f"-fsanitize={sanitizer}", workshop.path("c_program.o"),
+               *[os.path.join(BUILD, word) if word.endswith(".a") else word for word in archives],
+               "-luring", "-lpthread", "-o", output]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    if "cannot find" in done.stderr:
+        raise Skip(f"the library of -fsanitize={sanitizer} is not installed")
+    if done.returncode != 0:
+        raise AssertionError(f"{shlex.join(command)}\n{done.stderr}")
+    return output
+
+
+def check_sanitized_malloc(workshop, sanitizer):
+    """The pool's malloc in a sanitizer's place is refused before main, not a crash."""
+    expect_refusal([sanitized(workshop, "pool", sanitizer)], 1,
+                   "bedplate: making the first block of malloc: this program has "
+                   f"{SANITIZERS[sanitizer]}, which needs malloc for itself; link libbedplate.a "
+                   "without libbedplate-malloc.a (docs/debugging.md)\n")
+
+
+def check_address_sanitizer(workshop):
+    """With libbedplate.a alone all is as without it, and its pages are locked: the audit is good."""
+    compare(facts(sanitized(workshop, "own", "address")),
+            {"malloc": "own", "explicit": "pool", "malloc beside it": "own", "level": "none",
+             "audit": "ok"})
+
+
+def check_thread_sanitizer(workshop):
+    """It has the pool's addresses for itself."""
+    expect_refusal([sanitized(workshop, "own", "thread")], 1,
+                   "bedplate: making segment 0: ThreadSanitizer has the pool's addresses for "
+                   "itself; link it with AddressSanitizer instead, or with the libraries of `make "
+                   "MODE=tsan` for ThreadSanitizer (docs/debugging.md)\n")
+
+
+def check_valgrind(workshop, whose, kind):
+    """Under valgrind malloc is valgrind's where the program is dynamic, and nothing is wrong."""
+    if shutil.which("valgrind") is None:
+        raise Skip("valgrind is not installed")
+    told = dict(line.split(": ", 1) for line in run(
+        ["valgrind", "-q", "--error-exitcode=9", workshop.link("c_program", whose, kind)]
+    ).splitlines())
+    compare(told, {"malloc": "own", "explicit": "pool", "malloc beside it": "own", "level": "none",
+                   "audit": "ok"})
 
 
 def check_header_alone():
@@ -238,6 +293,15 @@ def tests(workshop):
                 check_level, workshop, whose, kind)
         yield f"small segment 0, {kind}", functools.partial(check_small_boot, workshop, kind)
         yield f"level, own operator new, {kind}", functools.partial(check_own_new, workshop, kind)
+    for sanitizer in SANITIZERS:
+        yield f"pool malloc and -fsanitize={sanitizer}", functools.partial(
+            check_sanitized_malloc, workshop, sanitizer)
+    yield "own malloc, AddressSanitizer", functools.partial(check_address_sanitizer, workshop)
+    yield "own malloc, ThreadSanitizer", functools.partial(check_thread_sanitizer, workshop)
+    for kind in DYNAMIC_KINDS:
+        for whose in ("own", "pool"):
+            yield f"valgrind, {whose} malloc, {kind}", functools.partial(
+                check_valgrind, workshop, whose, kind)
     for name in ALLOCATORS:
         for kind in DYNAMIC_KINDS:
             for whose in ("own", "pool"):

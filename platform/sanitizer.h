@@ -1,0 +1,18 @@
+// Which sanitizer the program was linked with, whatever this library was built for.
+#pragma once
+
+#include <string_view>
+
+namespace bedplate {
+
+struct Sanitizer {
+  std::string_view name = {};      // empty: none that matters here
+  bool leaves_pool_range = false;  // whether a program may use the pool's addresses beside it
+};
+
+// Looks for the runtimes of AddressSanitizer, ThreadSanitizer and MemorySanitizer. (That of
+// UndefinedBehaviorSanitizer is in nobody's way.) Calls nothing that a sanitizer intercepts, so it
+// can be asked before the sanitizer is set up.
+Sanitizer linked_sanitizer() noexcept;
+
+}  // namespace bedplate
