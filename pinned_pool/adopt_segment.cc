@@ -112,7 +112,7 @@ Result<Segment*> PinnedPool::adopt_segment(const OfferedSegment& offered, Fd mem
   segment.lock_errno = is_huge(page) ? 0 : EPERM;  // who made it keeps the pages in memory
   segment.is_writable = offered.is_writable;
   segment.is_for_devices = offered.is_for_devices;
-  segment.takes_write_seal = false;
+  segment.is_own = false;
   next_region_ = std::max(next_region_, end_region);
   return &segment;
 }

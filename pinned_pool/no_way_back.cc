@@ -79,6 +79,10 @@ int seal_against_writers(int fd) noexcept {
   return fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) == 0 ? 0 : errno;
 }
 
+int seal_against_seals(int fd) noexcept {
+  return fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL) == 0 ? 0 : errno;
+}
+
 int seal_mapping(void* address, uint64_t bytes) noexcept {
   return syscall(__NR_mseal, address, bytes, 0UL) == 0 ? 0 : errno;
 }

@@ -49,6 +49,10 @@ uint32_t list_ways(uint32_t stoppers, WayState state, char* text, size_t text_by
 // whoever has it, in this process or another, can map it to read only. Returns 0 or an errno value.
 int seal_against_writers(int fd) noexcept;
 
+// Seals the memfd `fd` against further seals. One that a writer of it set would keep the next
+// process that joins from mapping it. Returns 0 or an errno value.
+int seal_against_seals(int fd) noexcept;
+
 // Seals [address, address + bytes) against being unmapped, moved, re-protected or mapped over.
 // Returns 0 or an errno value; ENOSYS on kernels before 6.10.
 int seal_mapping(void* address, uint64_t bytes) noexcept;

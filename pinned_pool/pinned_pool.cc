@@ -44,10 +44,14 @@ bool has_its_memfd(const Segment& segment) noexcept {
          identity.st_ino == segment.inode;
 }
 
-// Whether the segment's memfd takes no more writers from here on.
-bool take_write_seal(const Segment& segment) noexcept {
-  if (!segment.takes_write_seal) return false;
-  if (has_its_memfd(segment)) return seal_against_writers(segment.memfd) == 0;
+// Gives the segment's memfd its last seals. Returns whether it takes no more writers from here on.
+bool take_file_seals(const Segment& segment) noexcept {
+  if (!segment.is_own) return false;
+  if (has_its_memfd(segment)) {
+    const bool is_shut = segment.takes_write_seal && seal_against_writers(segment.memfd) == 0;
+    seal_against_seals(segment.memfd);
+    return is_shut;
+  }
   // Neither is somebody else's file sealed, nor is this passed over in silence.
   BP_LOG_WARNING("sealing %s against writers: its descriptor %d was closed by the program; close "
                  "only what the program has opened itself (no closefrom)",
@@ -171,7 +175,7 @@ void PinnedPool::seal() noexcept {
   uint32_t stoppers = kSizeSealStops | kWriteSealStops | kMappingSealStops;
   for (uint32_t i = 0; i < segment_count_; ++i) {
     Segment& segment = segments_[i];
-    segment.has_write_seal = take_write_seal(segment);
+    segment.has_write_seal = take_file_seals(segment);
     if (!segment.has_write_seal) stoppers &= ~uint32_t{kWriteSealStops};
     if (seal_mapping(segment.address, segment.bytes) != 0) {
       stoppers &= ~uint32_t{kMappingSealStops};

@@ -39,8 +39,8 @@ struct Segment {
   bool is_writable = true;  // mapped so here; what another pool's owner granted may be read-only
   // Whether it is registered with devices: not what an untrusted process may write at any time.
   bool is_for_devices = true;
-  // Whether the pool's seal shuts its memfd to further writers. Not where joiners are to write, and
-  // not where it is another's.
+  bool is_own = true;  // made by this pool, and not taken over from another's owner
+  // Whether the pool's seal shuts its memfd to further writers. Not where joiners are to write.
   bool takes_write_seal = true;
   bool has_write_seal = false;  // set by the pool's seal
 

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include <grp.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -70,6 +71,14 @@ class Child {
  private:
   pid_t pid_;
 };
+
+constexpr uid_t kOtherUser = 65534;
+
+// In a child: from here on it is no longer root.
+inline void become_other_user() {
+  BP_PROBE_CHECK(setgroups(0, nullptr) == 0 && setresgid(kOtherUser, kOtherUser, kOtherUser) == 0 &&
+                 setresuid(kOtherUser, kOtherUser, kOtherUser) == 0);
+}
 
 class JoinRig {
  public:

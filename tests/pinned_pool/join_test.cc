@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include <fcntl.h>
-#include <grp.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -16,16 +15,11 @@
 using namespace bedplate;
 using bedplate::test::Child;
 using bedplate::test::JoinRig;
+using bedplate::test::become_other_user;
+using bedplate::test::kOtherUser;
 using Kind = JoinEvent::Kind;
 
 namespace {
-
-constexpr uid_t kOtherUser = 65534;
-
-void become_other_user() {
-  BP_PROBE_CHECK(setgroups(0, nullptr) == 0 && setresgid(kOtherUser, kOtherUser, kOtherUser) == 0 &&
-                 setresuid(kOtherUser, kOtherUser, kOtherUser) == 0);
-}
 
 Fd connect_raw(const char* path) {
   return connect_to_owner(path, monotonic_ns() + JoinRig::kPatienceNs).take();

@@ -406,6 +406,24 @@ TEST(PinnedPool, TheMapSaysWhichSegmentsTakeFurtherWriters) {
   LONGS_EQUAL(0, ended.exit_code);
 }
 
+// A joiner's seal against writers would keep the next one out.
+TEST(PinnedPool, TheSealEndsTheSealsOfEveryFile) {
+  create("for others", 4 * kMiB).takes_write_seal = false;
+  create("own", 4 * kMiB);
+  const test::Ended ended = test::run_forked([&] {
+    pool->seal();
+    for (uint32_t i = 0; i < pool->segment_count(); ++i) {
+      const int memfd = pool->segment(i).memfd;
+      const int before = fcntl(memfd, F_GET_SEALS);
+      for (const int seal : {F_SEAL_SEAL, F_SEAL_WRITE, F_SEAL_FUTURE_WRITE}) {
+        if (fcntl(memfd, F_ADD_SEALS, seal) == 0 || errno != EPERM) _exit(1);
+      }
+      if (fcntl(memfd, F_GET_SEALS) != before) _exit(2);
+    }
+  });
+  LONGS_EQUAL(0, ended.exit_code);
+}
+
 TEST(PinnedPool, CarveAfterTheSealIsAProgrammingError) {
   Segment& segment = create("first", 4 * kMiB);
   BP_CHECK_DIES("assertion failed: !is_sealed()", pool->seal(); pool->carve(segment, "late", 64));
