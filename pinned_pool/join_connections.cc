@@ -277,6 +277,7 @@ void JoinServer::tell(const Connection& connection, JoinEvent::Kind kind,
     event.group = instance.group;
     event.member = instance.members[0];
     event.member_count = instance.member_count;
+    event.is_trusted = roster_->grant_of(instance).is_trusted;
   }
   options_.on_event(event);
 }

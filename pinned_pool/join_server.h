@@ -43,6 +43,7 @@ struct JoinEvent {
   uint32_t group = 0;
   uint32_t member = 0;  // its first one; both are 0 for kRefused
   uint32_t member_count = 0;
+  bool is_trusted = false;  // false for kRefused: it is nobody yet
   Error error = {};     // why, for kRefused, kFailed and kDied
 };
 

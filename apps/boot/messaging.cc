@@ -204,7 +204,7 @@ void Messaging::heard(const JoinEvent& event) noexcept {
            "%s: %s (process %d), member%s %u of %s, %s", name_.c_str(), event.process.text,
            event.pid, event.member_count > 1 ? "s from" : "", event.member,
            groups_[event.group]->name.text, to_text(event.kind));
-  if (event.kind != JoinEvent::Kind::kFailed || !stops_at_failure_) return;
+  if (event.kind != JoinEvent::Kind::kFailed || !stops_at_failure_ || !event.is_trusted) return;
   BP_LOG_ERROR("%s: stopping, as [messages] on_join_failure says", name_.c_str());
   must_stop_.store(true, std::memory_order_release);
 }
