@@ -54,12 +54,6 @@ MembersTable* MembersTable::create(std::span<std::byte> memory, uint32_t member_
   table->pool_id_ = pool_id;
   table->epoch_.store(0, std::memory_order_relaxed);
   for (uint32_t i = 0; i < member_count; ++i) new (&table->entry(i)) MemberEntry{};
-  pthread_mutexattr_t attributes;
-  BP_ASSERT(pthread_mutexattr_init(&attributes) == 0);
-  BP_ASSERT(pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST) == 0);
-  BP_ASSERT(pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED) == 0);
-  BP_ASSERT(pthread_mutex_init(&table->owner_life_, &attributes) == 0);
-  pthread_mutexattr_destroy(&attributes);
   table->magic_.store(kMagic, std::memory_order_release);
   return table;
 }
@@ -132,12 +126,8 @@ void MembersTable::set_state(uint32_t member, MemberState state) noexcept {
   publish(entry(member), {generation(member), state});
 }
 
-void MembersTable::hold_owner_life() noexcept {
-  BP_ASSERT(pthread_mutex_lock(&owner_life_) == 0);
-}
+void MembersTable::hold_owner_life() noexcept { owner_life_.hold(); }
 
-void MembersTable::release_owner_life() noexcept {
-  BP_ASSERT(pthread_mutex_unlock(&owner_life_) == 0);
-}
+void MembersTable::release_owner_life() noexcept { owner_life_.release(); }
 
 }  // namespace bedplate

@@ -18,10 +18,8 @@
 #include <string_view>
 #include <type_traits>
 
-#include <linux/futex.h>
-#include <pthread.h>
-
 #include "pinned_pool/layout.h"
+#include "pinned_pool/owner_life.h"
 #include "platform/assert.h"
 #include "platform/cache_line.h"
 #include "platform/result.h"
@@ -100,7 +98,7 @@ static_assert(sizeof(MemberEntry::name) == sizeof(MemberName));
 class MembersTable {
  public:
   static constexpr uint64_t kMagic = 0x316d'656d'7064'6562;  // "bedpmem1"
-  static constexpr uint32_t kVersion = 2;
+  static constexpr uint32_t kVersion = 3;
   static constexpr uint32_t kMemberCountMax = 4096;
 
   static constexpr uint64_t bytes_for(uint32_t member_count) noexcept;
@@ -126,9 +124,7 @@ class MembersTable {
   uint64_t epoch() const noexcept { return epoch_.load(std::memory_order_acquire); }
 
   // Whether the owner has died or stopped. Cost: one relaxed load, of the same line as the epoch.
-  bool is_owner_gone() const noexcept {
-    return (__atomic_load_n(&owner_life_.__data.__lock, __ATOMIC_RELAXED) & FUTEX_TID_MASK) == 0;
-  }
+  bool is_owner_gone() const noexcept { return !owner_life_.is_held(); }
 
   MemberWord word(uint32_t member) const noexcept {
     const uint64_t word = entry(member).word.load(std::memory_order_acquire);
@@ -160,7 +156,7 @@ class MembersTable {
   // Every other change. Bumps the epoch.
   void set_state(uint32_t member, MemberState state) noexcept;
 
-  // From here on the table says that the owner lives, until this thread unlocks it or ends, for
+  // From here on the table says that the owner lives, until this thread releases it or ends, for
   // whatever reason: the kernel then clears the word. Called once.
   void hold_owner_life() noexcept;
   // The same thread, at an orderly end: the owner is gone.
@@ -189,11 +185,7 @@ class MembersTable {
   uint32_t member_count_;
   PoolId pool_id_;
   std::atomic<uint64_t> epoch_;
-  // A robust mutex, because the list by which the kernel finds a dying thread's robust futexes is
-  // the C library's. Its first word is the futex: the holder's thread id, which futex(2) and
-  // set_robust_list(2) make part of the system's interface; the kernel clears it at the holder's
-  // death. Readers only ever look at that word, the others are the C library's.
-  pthread_mutex_t owner_life_;
+  OwnerLife owner_life_;
 };
 
 inline constexpr uint64_t kMembersHeaderBytes = 2 * kCacheLineBytes;
@@ -204,9 +196,8 @@ struct MembersTableLayout {
   static_assert(offsetof(MembersTable, pool_id_) == 16);
   static_assert(offsetof(MembersTable, epoch_) == 32);
   static_assert(offsetof(MembersTable, owner_life_) == 40);
-  static_assert(offsetof(pthread_mutex_t, __data.__lock) == 0);
-  // The line that members poll holds the epoch and the owner's life.
-  static_assert(offsetof(MembersTable, owner_life_) + sizeof(int) <= kCacheLineBytes);
+  // The line that members poll holds the epoch and, in front, the word of the owner's life.
+  static_assert(offsetof(MembersTable, owner_life_) + sizeof(uint32_t) <= kCacheLineBytes);
 };
 static_assert(std::is_standard_layout_v<MembersTable>);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);

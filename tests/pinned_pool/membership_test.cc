@@ -1,6 +1,7 @@
 #include "pinned_pool/membership.h"
 
 #include <cstring>
+#include <string>
 
 #include <poll.h>
 #include <signal.h>
@@ -129,7 +130,7 @@ TEST(MembersTable, RefusesWhatIsNone) {
   check_refused("100 bytes at", 100);
   check_refused("it has 5 members, in 400 bytes", 400);
   memory[8] = std::byte{7};
-  check_refused("it has version 7, this program knows 2");
+  check_refused("it has version 7, this program knows 3");
   memory[0] = std::byte{0};
   check_refused("it begins with 316d656d70646500, not with 316d656d70646562");
 }
@@ -146,6 +147,21 @@ TEST(MembersTable, OwnerIsGoneUnlessItHoldsItsLife) {
   CHECK(!table->is_owner_gone());
   table->release_owner_life();
   CHECK(table->is_owner_gone());
+}
+
+// Its readers learn nothing of where the owner has what.
+TEST(MembersTable, ShowsNoAddressOfTheOwners) {
+  table->hold_owner_life();
+  for (size_t at = 0; at + sizeof(uint64_t) <= kMembersHeaderBytes; at += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    std::memcpy(&word, memory + at, sizeof word);
+    const bool is_own = word - reinterpret_cast<uint64_t>(memory) < kMemoryBytes;
+    unsigned char is_there = 0;
+    const uint64_t page = word & ~uint64_t{4095};
+    const bool is_mapped = word != 0 && mincore(reinterpret_cast<void*>(page), 1, &is_there) == 0;
+    CHECK_TEXT(is_own || !is_mapped, std::to_string(at).c_str());
+  }
+  table->release_owner_life();
 }
 
 TEST(MembersTable, OwnersDeathIsSeenWithinMilliseconds) {

@@ -1,0 +1,91 @@
+#include "pinned_pool/owner_life.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "platform/assert.h"
+
+namespace bedplate {
+namespace {
+
+// Of this thread: the list that the kernel knows while lives are held, and the one before it.
+constinit thread_local robust_list_head* our_head = nullptr;
+constinit thread_local robust_list_head* head_before = nullptr;
+
+robust_list_head* registered_head() noexcept {
+  robust_list_head* head = nullptr;
+  size_t bytes = 0;
+  BP_ASSERT(syscall(SYS_get_robust_list, 0, &head, &bytes) == 0);
+  return head;
+}
+
+void register_head(robust_list_head* head) noexcept {
+  BP_ASSERT(syscall(SYS_set_robust_list, head, sizeof *head) == 0);
+}
+
+// What follows is what the kernel must see in this order, should the thread end in between. It
+// looks from the same thread, so the compiler alone has to keep it.
+void in_this_order() noexcept { std::atomic_signal_fence(std::memory_order_seq_cst); }
+
+}  // namespace
+
+OwnerLife& OwnerLife::of(robust_list& link) noexcept {
+  return *reinterpret_cast<OwnerLife*>(reinterpret_cast<std::byte*>(&link) -
+                                       OwnerLifeLayout::kLink);
+}
+
+// The link of this thread's list that leads back to its head; the head itself, when it is empty.
+robust_list& OwnerLife::last_of_all() noexcept {
+  robust_list* last = &our_head->list;
+  while (last->next != &our_head->list) last = last->next;
+  return *last;
+}
+
+void OwnerLife::hold() noexcept {
+  BP_ASSERT(!is_held());
+  // A forked child has the variables, and not the list.
+  if (robust_list_head* registered = registered_head();
+      our_head == nullptr || registered != our_head) {
+    head_before = registered;
+    head_ = {{&head_.list}, OwnerLifeLayout::kWordFromLink, nullptr};
+    our_head = &head_;
+    register_head(our_head);
+  }
+  our_head->list_op_pending = &link_;
+  in_this_order();
+  word_.store(static_cast<uint32_t>(gettid()), std::memory_order_release);
+  link_.next = our_head->list.next;
+  in_this_order();
+  our_head->list.next = &link_;
+  in_this_order();
+  our_head->list_op_pending = nullptr;
+}
+
+void OwnerLife::release() noexcept {
+  BP_ASSERT((word_.load(std::memory_order_relaxed) & FUTEX_TID_MASK) ==
+            static_cast<uint32_t>(gettid()));
+  our_head->list_op_pending = &link_;
+  in_this_order();
+  robust_list* before = &our_head->list;
+  while (before->next != &link_) before = before->next;
+  before->next = link_.next;
+  in_this_order();
+  word_.store(0, std::memory_order_release);
+  in_this_order();
+  our_head->list_op_pending = nullptr;
+  if (our_head->list.next == &our_head->list) {
+    register_head(head_before);
+    our_head = nullptr;
+  } else if (our_head == &head_) {
+    // The others' list goes on without this table. A walk from the old head that ends at the new
+    // one takes it for a link, of a life that nobody holds.
+    robust_list_head& next = of(*head_.list.next).head_;
+    next = {{head_.list.next}, OwnerLifeLayout::kWordFromLink, nullptr};
+    last_of_all().next = &next.list;
+    in_this_order();
+    our_head = &next;
+    register_head(our_head);
+  }
+}
+
+}  // namespace bedplate

@@ -1,0 +1,60 @@
+// The life of the thread that owns a shared table, as a word in it that the kernel clears when the
+// thread ends, for whatever reason.
+//
+// A robust futex, of a list of our own: set_robust_list(2) has the kernel walk it as the thread
+// ends. The C library's robust mutexes would do the same, but their list leads through its records
+// of the thread, and so shows addresses of the owner's to everybody who can read the table. Here
+// all that the words point to are the lives themselves: head, links and words lie in the tables,
+// whose addresses their readers know.
+//
+// A thread has one such list. While it holds a life, the C library's is not registered: robust
+// mutexes that it then holds stay locked when it dies.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include <linux/futex.h>
+
+namespace bedplate {
+
+class OwnerLife {
+ public:
+  // Whether a thread holds it. Threads and processes: any. Cost: one relaxed load.
+  bool is_held() const noexcept {
+    return (word_.load(std::memory_order_relaxed) & FUTEX_TID_MASK) != 0;
+  }
+
+  // From here on it is held, until this thread releases it or ends. Requires: it is not held. A
+  // thread can hold many.
+  void hold() noexcept;
+  // Requires: this thread holds it.
+  void release() noexcept;
+
+ private:
+  static OwnerLife& of(robust_list& link) noexcept;
+  robust_list& last_of_all() noexcept;
+
+  friend struct OwnerLifeLayout;
+
+  std::atomic<uint32_t> word_ = 0;  // the holder's thread id in the low 30 bits; 0 there: nobody
+  uint32_t reserved_ = 0;
+  robust_list link_ = {};       // to the next life that the thread holds; the last: to a head
+  uint64_t never_held_ = 0;     // what a word would be if somebody took the head for a link
+  robust_list_head head_ = {};  // of all that the thread holds: used in one of them
+};
+
+struct OwnerLifeLayout {
+  static constexpr long kWordFromLink = static_cast<long>(offsetof(OwnerLife, word_)) -
+                                        static_cast<long>(offsetof(OwnerLife, link_));
+  static constexpr size_t kLink = offsetof(OwnerLife, link_);
+  static_assert(offsetof(OwnerLife, word_) == 0);
+  static_assert(static_cast<long>(offsetof(OwnerLife, never_held_)) ==
+                static_cast<long>(offsetof(OwnerLife, head_)) + kWordFromLink);
+  static_assert(sizeof(OwnerLife) == 48);
+};
+static_assert(std::is_standard_layout_v<OwnerLife>);
+
+}  // namespace bedplate

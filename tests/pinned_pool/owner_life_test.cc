@@ -1,0 +1,158 @@
+// The word that the kernel clears, whoever holds how many, and however the holder ends.
+#include "pinned_pool/owner_life.h"
+
+#include <cerrno>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/support/death_test.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+
+namespace {
+
+constexpr uint32_t kLifeCount = 4;
+
+struct Shared {
+  OwnerLife lives[kLifeCount];
+  pthread_mutex_t mutex;
+};
+
+// Whether something of this process is mapped there.
+bool is_mapped(uint64_t address) {
+  std::FILE* maps = std::fopen("/proc/self/maps", "r");
+  char line[512];
+  uint64_t begin = 0, end = 0;
+  bool is = false;
+  while (!is && std::fgets(line, sizeof line, maps) != nullptr) {
+    is = std::sscanf(line, "%" SCNx64 "-%" SCNx64, &begin, &end) == 2 && address >= begin &&
+         address < end;
+  }
+  std::fclose(maps);
+  return is;
+}
+
+}  // namespace
+
+TEST_GROUP(OwnerLife) {
+  Shared* shared = nullptr;
+
+  void setup() override {
+    void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(memory != MAP_FAILED);
+    shared = std::construct_at(static_cast<Shared*>(memory));
+  }
+  void teardown() override { munmap(shared, sizeof(Shared)); }
+
+  uint32_t held_count() const {
+    uint32_t count = 0;
+    for (const OwnerLife& life : shared->lives) count += life.is_held();
+    return count;
+  }
+  // Every address in the lives is one of the lives' own: what their readers know.
+  bool shows_no_address() const {
+    const auto begin = reinterpret_cast<uint64_t>(shared);
+    for (size_t at = 0; at + sizeof(uint64_t) <= sizeof shared->lives; at += 4) {
+      uint64_t word = 0;
+      std::memcpy(&word, reinterpret_cast<const std::byte*>(shared) + at, sizeof word);
+      const bool is_own = word - begin < sizeof shared->lives;
+      if (!is_own && is_mapped(word)) return false;
+    }
+    return true;
+  }
+};
+
+TEST(OwnerLife, IsHeldUntilItIsReleased) {
+  LONGS_EQUAL(0, held_count());
+  shared->lives[1].hold();
+  LONGS_EQUAL(1, held_count());
+  CHECK(shared->lives[1].is_held());
+  shared->lives[1].release();
+  LONGS_EQUAL(0, held_count());
+}
+
+TEST(OwnerLife, EveryOneOfADeadHolderIsCleared) {
+  const test::Ended ended = test::run_forked([&] {
+    for (OwnerLife& life : shared->lives) life.hold();
+    BP_PROBE_CHECK(held_count() == kLifeCount);
+    raise(SIGKILL);
+  });
+  LONGS_EQUAL(SIGKILL, ended.signal);
+  LONGS_EQUAL(0, held_count());
+}
+
+// The list has its head in one of them: in any order of release the others stay in it.
+TEST(OwnerLife, WhatIsLeftIsClearedInWhateverOrderOthersWereReleased) {
+  for (uint32_t first = 0; first < kLifeCount; ++first) {
+    for (uint32_t second = 0; second < kLifeCount; ++second) {
+      const test::Ended ended = test::run_forked([&] {
+        for (OwnerLife& life : shared->lives) life.hold();
+        shared->lives[first].release();
+        if (second != first) shared->lives[second].release();
+        shared->lives[first].hold();
+        BP_PROBE_CHECK(held_count() == (second == first ? kLifeCount : kLifeCount - 1));
+      });
+      LONGS_EQUAL(0, ended.exit_code);
+      LONGS_EQUAL(0, held_count());
+    }
+  }
+}
+
+TEST(OwnerLife, ShowsNoAddressOfItsHolder) {
+  CHECK(shows_no_address());
+  for (uint32_t i = 0; i < kLifeCount; ++i) {
+    shared->lives[i].hold();
+    CHECK(shows_no_address());
+  }
+  for (OwnerLife& life : shared->lives) {
+    life.release();
+    CHECK(shows_no_address());
+  }
+}
+
+// It has the parent's variables, and a list of its own.
+TEST(OwnerLife, AForkedChildHoldsItsOwnAlone) {
+  shared->lives[0].hold();
+  const test::Ended ended = test::run_forked([&] {
+    shared->lives[1].hold();
+    BP_PROBE_CHECK(held_count() == 2);
+  });
+  LONGS_EQUAL(0, ended.exit_code);
+  CHECK(shared->lives[0].is_held());
+  CHECK_FALSE(shared->lives[1].is_held());
+  shared->lives[0].release();
+}
+
+TEST(OwnerLife, OnlyItsHolderReleasesIt) {
+  shared->lives[0].hold();
+  BP_CHECK_DIES("assertion failed", shared->lives[0].release());
+  shared->lives[0].release();
+}
+
+// Robust mutexes of the C library work as before once all are released.
+TEST(OwnerLife, GivesTheThreadItsListBack) {
+  pthread_mutexattr_t attributes;
+  pthread_mutexattr_init(&attributes);
+  pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+  pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+  pthread_mutex_init(&shared->mutex, &attributes);
+  pthread_mutexattr_destroy(&attributes);
+  const test::Ended ended = test::run_forked([&] {
+    for (OwnerLife& life : shared->lives) life.hold();
+    for (OwnerLife& life : shared->lives) life.release();
+    BP_PROBE_CHECK(pthread_mutex_lock(&shared->mutex) == 0);
+  });
+  LONGS_EQUAL(0, ended.exit_code);
+  LONGS_EQUAL(EOWNERDEAD, pthread_mutex_trylock(&shared->mutex));
+}
