@@ -9,12 +9,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "platform/log.h"
 #include "platform/units.h"
 
 namespace bedplate {
 namespace {
-
-constexpr uint64_t kWipeBytes = 8 * kMiB;  // some 2 ms
 
 Error configuration_error(const ProcessGrant& grant) noexcept {
   Error error;
@@ -80,6 +79,7 @@ Result<std::unique_ptr<JoinRoster>> JoinRoster::create(Options options) {
   BP_ASSERT(!options.pool->is_sealed());
   std::unique_ptr<JoinRoster> roster(new JoinRoster(std::move(options)));
   const Options& planned = roster->options_;
+  BP_TRY(roster->wiper_.create());
   for (const JoinGroup& group : planned.groups) {
     BP_ASSERT(group.table->pool_id() == planned.pool_id && group.keeper != nullptr);
     BP_ASSERT(group.layout.size() <= join::kLayoutBytesMax);
@@ -171,7 +171,9 @@ Result<uint32_t> JoinRoster::admit(const join::Request& request, uid_t uid, pid_
   }
   place->member_count = request.member_count;
   place->pid = static_cast<uint32_t>(pid);
-  place->wiped_bytes = 0;
+  place->renewed_segments = 0;
+  place->renewed_bytes = 0;
+  place->lacks_pages = false;
   place->state = Instance::State::kJoining;
   const SegmentRights rights =
       visit_segments(*place, [](const Segment&, bool, join::SegmentRole) {});
@@ -282,19 +284,51 @@ JoinRoster::Release JoinRoster::try_release(uint32_t index) noexcept {
       }
     }
     for (const uint16_t member : members) group.keeper->reset_member(member);
-    instance.state = Instance::State::kWiping;
+    instance.state = Instance::State::kRenewing;
   }
-  BP_ASSERT(instance.state == Instance::State::kWiping);
-  // What the former process had in memory is not for the next one to see.
-  if (const Segment* heap = heap_of(instance); heap != nullptr) {
-    const uint64_t bytes = std::min(kWipeBytes, heap->bytes - instance.wiped_bytes);
-    std::memset(heap->address + instance.wiped_bytes, 0, bytes);
-    instance.wiped_bytes += bytes;
-    if (instance.wiped_bytes < heap->bytes) return Release::kWiping;
-  }
+  BP_ASSERT(instance.state == Instance::State::kRenewing);
+  const Release renewed = renew(instance);
+  if (renewed != Release::kFree) return renewed;
   instance.state = Instance::State::kFree;
   set_members(instance, MemberState::kFree);
   return Release::kFree;
+}
+
+// The next piece of what it may write. What the former process had in memory is not for the next
+// one to see, and what that one is handed is there. Nothing is touched here: a process that was
+// handed the same file may still give pages back.
+JoinRoster::Release JoinRoster::renew(Instance& instance) noexcept {
+  const Segment* segment = nullptr;
+  uint32_t count = 0;
+  visit_segments(instance, [&](const Segment& each, bool is_writable, join::SegmentRole) {
+    if (is_writable && count++ == instance.renewed_segments) segment = &each;
+  });
+  if (segment == nullptr) return Release::kFree;
+  const bool is_heap = segment == heap_of(instance);
+  if (is_heap || instance.renewed_bytes > 0 || has_holes(*segment)) {
+    const std::span<std::byte> piece = segment->memory().subspan(
+        instance.renewed_bytes,
+        std::min(PageWiper::kPieceBytesMax, segment->bytes - instance.renewed_bytes));
+    const uint64_t done = is_heap                  ? wiper_.zero(piece)
+                          : take_pages(piece) == 0 ? piece.size()
+                                                   : 0;
+    instance.renewed_bytes += done;
+    if (done < piece.size()) return without_pages(instance, *segment);
+    if (instance.renewed_bytes < segment->bytes) return Release::kRenewing;
+  }
+  instance.renewed_bytes = 0;
+  ++instance.renewed_segments;
+  return Release::kRenewing;
+}
+
+JoinRoster::Release JoinRoster::without_pages(Instance& instance, const Segment& segment) noexcept {
+  if (!instance.lacks_pages) {
+    log_error(error_from_errno("making %s as new for the next process", segment.owner.text)
+                  .set_cure("the place stays taken until %s are to be had again: its process gave "
+                            "them back", is_huge(segment.page) ? "hugepages" : "pages"));
+  }
+  instance.lacks_pages = true;
+  return Release::kNotYet;
 }
 
 }  // namespace bedplate

@@ -18,6 +18,7 @@
 #include "pinned_pool/join_protocol.h"
 #include "pinned_pool/membership.h"
 #include "pinned_pool/pinned_pool.h"
+#include "pinned_pool/taken_pages.h"
 #include "platform/file.h"
 #include "platform/result.h"
 
@@ -78,7 +79,7 @@ class JoinRoster {
 
   // One process that joined. Its place in the roster is its number.
   struct Instance {
-    enum class State : uint8_t { kFree, kJoining, kAlive, kDead, kQuiet, kWiping };
+    enum class State : uint8_t { kFree, kJoining, kAlive, kDead, kQuiet, kRenewing };
     State state = State::kFree;
     uint32_t grant = 0;
     uint32_t number = 0;  // the k-th of its grant
@@ -86,7 +87,11 @@ class JoinRoster {
     uint32_t pid = 0;
     uint32_t member_count = 0;
     uint16_t members[join::kMemberCountMax] = {};
-    uint64_t wiped_bytes = 0;
+    // While kRenewing: how many of the segments that it may write are as new, how much of the next
+    // one, and whether pages of that could not be had.
+    uint32_t renewed_segments = 0;
+    uint64_t renewed_bytes = 0;
+    bool lacks_pages = false;
   };
 
   // Checks that the grants and the groups fit together, opens each segment once more for those who
@@ -121,9 +126,10 @@ class JoinRoster {
   // Its process has ended and its rings are torn down.
   void set_quiet(uint32_t index) noexcept;
 
-  enum class Release { kNotYet, kWiping, kFree };
-  // Of an instance that is quiet: makes its part free, once its group has forgotten it. A heap is
-  // wiped piece by piece, a few milliseconds in each call (kWiping), so that nobody waits for it.
+  enum class Release { kNotYet, kRenewing, kFree };
+  // Of an instance that is quiet: makes its part free, once its group has forgotten it. Its heap is
+  // wiped, and pages are taken again where it gave them back, piece by piece, a few milliseconds in
+  // each call (kRenewing), so that nobody waits for it. Where pages are not to be had, kNotYet.
   Release try_release(uint32_t index) noexcept;
 
  private:
@@ -133,6 +139,8 @@ class JoinRoster {
   Segment& members_segment(const JoinGroup& group) const noexcept;
   void set_members(const Instance& instance, MemberState state) noexcept;
   Segment* heap_of(const Instance& instance) const noexcept;
+  Release renew(Instance& instance) noexcept;
+  static Release without_pages(Instance& instance, const Segment& segment) noexcept;
   // Calls visit(segment, is_writable, role) for each segment that its process gets. Returns all.
   template <typename Visit>
   SegmentRights visit_segments(const Instance& instance, Visit visit) const noexcept;
@@ -142,6 +150,7 @@ class JoinRoster {
   std::vector<uint32_t> first_instance_;        // of each grant
   std::vector<std::vector<Segment*>> heaps_;    // of each group: all that its processes may have
   Fd read_only_[kSegmentCountMax];              // of each segment of the pool, where opened
+  PageWiper wiper_;
 };
 
 }  // namespace bedplate

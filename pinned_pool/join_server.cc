@@ -133,7 +133,7 @@ void JoinServer::run() noexcept {
 }
 
 int JoinServer::milliseconds_to_wait() const noexcept {
-  if (is_wiping_) return 0;
+  if (is_renewing_) return 0;
   uint64_t due = UINT64_MAX;
   for (const uint64_t wake : wake_due_ns_) {
     if (wake != 0) due = std::min(due, wake);
@@ -183,13 +183,13 @@ void JoinServer::check_deadlines() noexcept {
 
 void JoinServer::release_parts() noexcept {
   const uint64_t now = monotonic_ns();
-  if (!is_wiping_ && now < release_due_ns_) return;
-  is_wiping_ = false;
+  if (!is_renewing_ && now < release_due_ns_) return;
+  is_renewing_ = false;
   for (Connection& connection : connections_) {
     if (!connection.has_ended || !connection.pipe_is_shut) continue;
     switch (roster_->try_release(connection.instance)) {
       case JoinRoster::Release::kNotYet: break;
-      case JoinRoster::Release::kWiping: is_wiping_ = true; break;
+      case JoinRoster::Release::kRenewing: is_renewing_ = true; break;
       case JoinRoster::Release::kFree:
         --quiet_count_;
         changed(connection, false);

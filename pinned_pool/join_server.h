@@ -159,7 +159,7 @@ class JoinServer {
   uint32_t waiting_count_ = 0;           // connections with a deadline
   uint32_t connected_count_ = 0;         // of these, those that have not said who they are
   uint32_t quiet_count_ = 0;             // instances to be released
-  bool is_wiping_ = false;
+  bool is_renewing_ = false;
   bool is_stopping_ = false;
   uint64_t release_interval_ns_ = 0;
   uint64_t release_due_ns_ = 0;

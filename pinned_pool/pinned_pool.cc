@@ -12,6 +12,7 @@
 
 #include "pinned_pool/no_way_back.h"
 #include "pinned_pool/take_error.h"
+#include "pinned_pool/taken_pages.h"
 #include "platform/cache_line.h"
 #include "platform/file.h"
 #include "platform/log.h"
@@ -19,9 +20,6 @@
 #include "platform/standard_streams.h"
 #include "platform/units.h"
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23  // Linux 5.14
-#endif
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U  // Linux 6.3
 #endif
@@ -83,10 +81,7 @@ int populate(std::byte* address, uint64_t bytes, unsigned thread_count) noexcept
       const uint64_t start = next.fetch_add(kPopulateChunkBytes, std::memory_order_relaxed);
       if (start >= bytes) return;
       const uint64_t length = std::min(kPopulateChunkBytes, bytes - start);
-      int outcome = 0;
-      do {
-        outcome = madvise(address + start, length, MADV_POPULATE_WRITE) == 0 ? 0 : errno;
-      } while (outcome == EINTR);
+      const int outcome = take_pages({address + start, length});
       if (outcome != 0) first_errno.store(outcome, std::memory_order_relaxed);
     }
   };

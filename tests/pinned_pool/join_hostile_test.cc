@@ -1,8 +1,14 @@
 // Processes that were let in and mean harm: they do to the files that they were handed what the
 // kernel lets them do.
-#include <fcntl.h>
+#include <cstring>
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include "pinned_pool/taken_pages.h"
 #include "tests/pinned_pool/join_rig.h"
+#include "tests/support/hugepages.h"
 #include "tests/support/skip.h"
 
 using namespace bedplate;
@@ -11,6 +17,37 @@ using bedplate::test::JoinRig;
 using bedplate::test::become_other_user;
 
 namespace {
+
+constexpr int kPunchHole = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+
+// As a raw system call: libc's may be the runtime's.
+void give_pages_back(const Segment& segment) {
+  BP_PROBE_CHECK(syscall(SYS_fallocate, segment.memfd, kPunchHole, 0L,
+                         static_cast<long>(segment.bytes)) == 0);
+}
+
+bool is_zero(const Segment& segment) {
+  return segment.address[0] == std::byte{0} &&
+         std::memcmp(segment.address, segment.address + 1, segment.bytes - 1) == 0;
+}
+
+// A child that takes every hugepage that is free, and keeps it until it is killed. Returns when it
+// has them.
+Child take_free_hugepages(JoinRig& rig) {
+  int ends[2];
+  BP_PROBE_CHECK(pipe(ends) == 0);
+  Child taker = rig.fork_joiner([&](JoinOptions&) {
+    const uint64_t bytes = hugepage_counts(PageSize::k2MiB).available_count * 2 * kMiB;
+    BP_PROBE_CHECK(bytes > 0 && mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                                     MAP_SHARED | MAP_ANONYMOUS | MAP_HUGETLB | MAP_POPULATE, -1,
+                                     0) != MAP_FAILED);
+    BP_PROBE_CHECK(write(ends[1], "1", 1) == 1);
+    for (;;) pause();
+  });
+  char done = 0;
+  BP_PROBE_CHECK(read(ends[0], &done, 1) == 1);
+  return taker;
+}
 
 // Starts the owner, sealed. What a forked child is to join is sealed in it, too, and could not be
 // taken away: those who join a sealed pool are forked before.
@@ -25,6 +62,66 @@ void start_sealed(JoinRig& rig) {
 }  // namespace
 
 TEST_GROUP(JoinHostile) {};
+
+// The owner and others read what was there as zeros meanwhile; who comes next is handed pages.
+TEST(JoinHostile, HolesAreFilledBeforeAPlaceIsGivenOutAgain) {
+  JoinRig rig;
+  rig.keeper.forgets = false;
+  rig.start();
+  Child hostile = rig.fork_joiner([](JoinOptions& options) {
+    if (getuid() == 0) become_other_user();
+    JoinedPool joined = JoinedPool::join(options).take();
+    BP_PROBE_CHECK(joined.ready().ok());
+    std::memset(joined.own_heap()->address, 0x5a, joined.own_heap()->bytes);
+    give_pages_back(*joined.own_heap());
+    joined.own_heap()->address[kMiB] = std::byte{0x5a};
+    give_pages_back(joined.fifo());
+  });
+  LONGS_EQUAL(0, hostile.status());
+  LONGS_EQUAL(1, rig.wait_for(JoinEvent::Kind::kQuiet));
+  CHECK(has_holes(*rig.heaps[0]) && has_holes(*rig.fifo));
+  CHECK(rig.heaps[0]->address[0] == std::byte{0} && rig.fifo->address[0] == std::byte{0});
+  CHECK_FALSE(has_holes(*rig.heaps[1]) || has_holes(*rig.members));
+  rig.keeper.forgets = true;
+  LONGS_EQUAL(1, rig.wait_for(JoinEvent::Kind::kFreed));
+  CHECK_FALSE(has_holes(*rig.heaps[0]) || has_holes(*rig.fifo));
+  CHECK(is_zero(*rig.heaps[0]));
+}
+
+// Hugepages are for processes of the owner's own user. One of these can go wrong, too.
+BP_PROBE(join_hostile_hugepages) {
+  JoinRig rig;
+  Segment& heap = *rig.pool->create_segment("heap:huge", 4 * kMiB, PageSize::k2MiB, 1).take();
+  rig.options.grants[0].heaps[0] = &heap;
+  rig.options.grants[0].uid = getuid();
+  rig.keeper.forgets = false;
+  rig.start();
+  Child first = rig.fork_joiner([](JoinOptions& options) {
+    JoinedPool joined = JoinedPool::join(options).take();
+    BP_PROBE_CHECK(joined.ready().ok());
+    std::memset(joined.own_heap()->address, 0x5a, joined.own_heap()->bytes);
+    BP_PROBE_CHECK(syscall(SYS_fallocate, joined.own_heap()->memfd, kPunchHole, 0L,
+                           static_cast<long>(2 * kMiB)) == 0);
+  });
+  BP_PROBE_CHECK(first.status() == 0);
+  BP_PROBE_CHECK(rig.wait_for(JoinEvent::Kind::kQuiet) == 1);
+  Child taker = take_free_hugepages(rig);
+  rig.keeper.forgets = true;
+  BP_PROBE_CHECK(JoinRig::becomes([&] { return rig.keeper.resets == 1; }));
+  // The owner has other things to do meanwhile.
+  rig.check_refused("the pool's configuration knows no process of this name",
+                    [](JoinOptions& options) { options.process = "relais"; });
+  BP_PROBE_CHECK(rig.table->state(1) == MemberState::kQuiet);
+  taker.kill_and_wait();
+  BP_PROBE_CHECK(rig.wait_for(JoinEvent::Kind::kFreed) == 1);
+  BP_PROBE_CHECK(!has_holes(heap) && is_zero(heap));
+}
+
+TEST(JoinHostile, APlaceWhoseHugepagesAreGoneWaitsForThem) {
+  const test::LentHugepages pages(3);
+  if (!pages.are_there()) BP_SKIP("3 hugepages of 2 MiB are not to be had here");
+  BP_CHECK_PROBE(join_hostile_hugepages);
+}
 
 BP_PROBE(join_hostile_seals) {
   JoinRig rig;
