@@ -15,6 +15,11 @@
 namespace bedplate {
 namespace {
 
+// A process may give its devices what nobody else can take from under them.
+bool is_for_its_devices(const Segment& segment, join::SegmentRole role) noexcept {
+  return segment.is_for_devices || role == join::SegmentRole::kOwnHeap;
+}
+
 Error configuration_error(const ProcessGrant& grant) noexcept {
   Error error;
   error.kind = ErrorKind::kConfiguration;
@@ -61,6 +66,25 @@ Result<void> JoinRoster::check_grant(const ProcessGrant& grant) const noexcept {
   return {};
 }
 
+Result<void> JoinRoster::check_pages(const ProcessGrant& grant) const noexcept {
+  if (!grant.is_outsider()) return {};
+  const Segment* huge = nullptr;
+  const auto look_at = [&huge](const Segment& segment) {
+    if (is_huge(segment.page)) huge = &segment;
+  };
+  const uint32_t groups = grant.is_trusted ? 1 : grant.max_count;
+  for (uint32_t i = 0; i < groups; ++i) look_at(*options_.groups[grant.group + i].fifo);
+  for (const Segment* heap : grant.heaps) look_at(*heap);
+  for (const GrantedSegment& granted : grant.segments) {
+    if (granted.is_writable) look_at(*granted.segment);
+  }
+  if (huge == nullptr) return {};
+  return configuration_error(grant)
+      .set_answer("it may write %s, which has pages of %s", huge->owner.text,
+                  format_bytes(page_bytes(huge->page)).text)
+      .set_cure("give what it may write pages of 4 KiB, or have it trusted and run as this user");
+}
+
 // The segment's file: rights that other users cannot widen, and a way to hand it out read-only.
 Result<void> JoinRoster::prepare(Segment& segment, bool is_writable) noexcept {
   if (is_writable) segment.takes_write_seal = false;
@@ -101,6 +125,7 @@ Result<std::unique_ptr<JoinRoster>> JoinRoster::create(Options options) {
   for (uint32_t i = 0; i < planned.grants.size(); ++i) {
     const ProcessGrant& grant = planned.grants[i];
     BP_TRY(roster->check_grant(grant));
+    BP_TRY(roster->check_pages(grant));
     roster->first_instance_.push_back(roster->instance_count());
     for (uint32_t k = 0; k < grant.max_count; ++k) {
       Instance instance;
@@ -222,7 +247,7 @@ uint32_t JoinRoster::describe(uint32_t index, join::Accepted* accepted,
                                    segment.bytes,
                                    page_bytes(segment.page),
                                    static_cast<uint8_t>(is_writable),
-                                   static_cast<uint8_t>(segment.is_for_devices),
+                                   static_cast<uint8_t>(is_for_its_devices(segment, role)),
                                    static_cast<uint16_t>(segment.number),
                                    role};
   });

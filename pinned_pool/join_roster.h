@@ -21,6 +21,7 @@
 #include "pinned_pool/taken_pages.h"
 #include "platform/file.h"
 #include "platform/result.h"
+#include "platform/user.h"
 
 namespace bedplate {
 
@@ -66,6 +67,13 @@ struct ProcessGrant {
   std::vector<GrantedSegment> segments = {};
   // None, or one for each process: its own is writable, those of its group read-only.
   std::vector<Segment*> heaps = {};
+
+  // Whether its processes are outsiders: not trusted, or of a user that could not do to this
+  // process whatever it likes anyway. What they may write they can punch holes into. A hole in
+  // pages of 4 KiB is filled on the next touch, one in hugepages can be for ever.
+  bool is_outsider() const noexcept {
+    return !is_trusted || !uid.has_value() || !is_own_user(*uid);
+  }
 };
 
 class JoinRoster {
@@ -98,7 +106,8 @@ class JoinRoster {
   // get it read-only, and shuts its file to other users, so that such a descriptor cannot be opened
   // again for writing. Segments that are granted writable lose the pool's write seal.
   // Requires: before the pool's seal.
-  // Errors: a description that makes no sense (kConfiguration), or the system's.
+  // Errors: a description that makes no sense, or hugepages for outsiders to write
+  // (kConfiguration), or the system's.
   static Result<std::unique_ptr<JoinRoster>> create(Options options);
 
   uint32_t instance_count() const noexcept { return static_cast<uint32_t>(instances_.size()); }
@@ -135,6 +144,7 @@ class JoinRoster {
  private:
   explicit JoinRoster(Options options) : options_(std::move(options)) {}
   Result<void> check_grant(const ProcessGrant& grant) const noexcept;
+  Result<void> check_pages(const ProcessGrant& grant) const noexcept;
   Result<void> prepare(Segment& segment, bool is_writable) noexcept;
   Segment& members_segment(const JoinGroup& group) const noexcept;
   void set_members(const Instance& instance, MemberState state) noexcept;

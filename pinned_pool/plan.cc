@@ -96,6 +96,12 @@ uint64_t PoolPlan::total_bytes() const noexcept {
   return bytes;
 }
 
+uint64_t PoolPlan::bytes_for_devices() const noexcept {
+  uint64_t bytes = 0;
+  for (const SegmentPlan& segment : segments) bytes += segment.is_for_devices ? segment.bytes : 0;
+  return bytes;
+}
+
 uint64_t PoolPlan::bytes_with(PageSize page, int node) const noexcept {
   uint64_t bytes = 0;
   for (const SegmentPlan& segment : segments) {

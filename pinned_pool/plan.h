@@ -35,6 +35,7 @@ struct PoolPlan {
   std::vector<SegmentPlan> segments;  // the first is segment 0, owner `boot`
 
   uint64_t total_bytes() const noexcept;
+  uint64_t bytes_for_devices() const noexcept;
   // Of the segments with this page; with a node, of those on it.
   uint64_t bytes_with(PageSize page, int node = kAnyNode) const noexcept;
 };
@@ -49,6 +50,7 @@ PageSize smallest_page(PageWish wish) noexcept;
 struct Placement {
   PageWish pages = PageWish::k2MiB;
   int node = kAnyNode;
+  bool is_own_wish = false;  // these pages were asked for this segment alone
 };
 
 // What a service asks for: one segment, cut into carves.

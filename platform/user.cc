@@ -4,6 +4,8 @@
 #include <optional>
 #include <string_view>
 
+#include <unistd.h>
+
 #include "platform/file.h"
 
 namespace bedplate {
@@ -48,5 +50,7 @@ Result<uint32_t> find_user_id(const char* text) noexcept {
   error.set_answer("%s", read.ok() ? "no such user in /etc/passwd" : read.error().answer);
   return error.set_cure("name another one, make it with useradd, or write its number");
 }
+
+bool is_own_user(uint32_t id) noexcept { return id == 0 || id == geteuid(); }
 
 }  // namespace bedplate

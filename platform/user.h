@@ -13,4 +13,8 @@ namespace bedplate {
 // Errors: no such user (kConfiguration).
 Result<uint32_t> find_user_id(const char* text) noexcept;
 
+// Whether processes of that user can do to this process whatever they like (ptrace(2)): root's, and
+// those of its own.
+bool is_own_user(uint32_t id) noexcept;
+
 }  // namespace bedplate

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "alloc/confined_heap.h"
+#include "apps/boot/outsiders.h"
 #include "pinned_pool/boot_segment.h"
 #include "pinned_pool/layout.h"
 #include "platform/numa.h"
@@ -23,7 +24,8 @@ BlockServerOptions block_server_options(const Configuration& configuration) {
   options.placement = {pages, node_of_shard(settings.connections_shard)};
   for (const VolumeSettings& volume : settings.volumes) {
     const Placement placement = {volume.pages.value_or(pages),
-                                 volume.node.value_or(node_of_shard(settings.volumes_shard))};
+                                 volume.node.value_or(node_of_shard(settings.volumes_shard)),
+                                 volume.pages.has_value()};
     options.volumes.push_back({volume.name, volume.bytes, volume.read_only, placement});
   }
   options.max_connections = settings.max_connections;
@@ -106,6 +108,7 @@ Result<std::vector<SegmentRequest>> all_requests(const Configuration& configurat
   std::vector<SegmentRequest> segments = requests;
   segments.insert(segments.begin(), {"heap"});
   BP_TRY(check_grants(configuration, segments));
+  BP_TRY(keep_from_outsiders(configuration, &requests));
   segments.insert(segments.begin(), {"boot"});  // nobody's to grant, but worth a look after a crash
   BP_TRY(check_dump_owners(configuration.crash, segments));
   return requests;

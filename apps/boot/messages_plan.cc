@@ -97,20 +97,17 @@ Result<MessagesPlan> plan_messages(const Configuration& configuration) {
   if (configuration.groups.empty() && configuration.processes.empty()) return plan;
   const int node = node_of_cpu(configuration.shards[0].cpu);
   const Placement pool_pages = {configuration.pool.pages, node};
-  const Placement small_pages = {PageWish::k4KiB, node};
-  plan.requests.push_back({"members", {}, small_pages});
+  plan.requests.push_back({"members", {}, {PageWish::k4KiB, node}});
   const auto add_group = [&](const OwnerName& segment, const OwnerName& table,
-                             const GroupShape& shape, const Placement& placement) {
-    const bool is_trusted = shape.kind != GroupKind::kExchange;
+                             const GroupShape& shape) {
     plan.requests[0].carves.push_back({table, MembersTable::bytes_for(shape.member_count)});
-    plan.requests.push_back(
-        {segment, {{segment, GroupLayout(shape).bytes()}}, placement, is_trusted});
+    plan.requests.push_back({segment, {{segment, GroupLayout(shape).bytes()}}, pool_pages});
     plan.groups.push_back({segment, shape});
   };
   for (uint32_t i = 0; i < configuration.groups.size(); ++i) {
     BP_TRY(check_places(configuration, i));
     const GroupSettings& group = configuration.groups[i];
-    add_group({"fifo", group.name}, {"members", group.name}, group.shape, pool_pages);
+    add_group({"fifo", group.name}, {"members", group.name}, group.shape);
   }
   for (const ProcessSettings& process : configuration.processes) {
     for (uint32_t k = 0; k < process.max_count; ++k) {
@@ -120,7 +117,7 @@ Result<MessagesPlan> plan_messages(const Configuration& configuration) {
       }
       if (process.trusted) continue;
       add_group(instance_owner("exchange", process, k), instance_owner("members", process, k),
-                exchange_shape(process), small_pages);
+                exchange_shape(process));
     }
   }
   return plan;

@@ -5,6 +5,8 @@
 //     fifo:GROUP           the FIFOs of a group: what GroupLayout says
 //     heap:PROCESS.K       the heap of the K-th process of its kind
 //     exchange:PROCESS.K   what an untrusted process shares with the owner alone: a group of two
+//
+// Pages are those of the pool; outsiders.h changes them where it must.
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "apps/boot/messages_plan.h"
+#include "apps/boot/outsiders.h"
 #include "transport/verbs/verbs_provider.h"
 
 namespace bedplate {
@@ -30,7 +31,7 @@ VerbsContextPlan appliance_context(const Configuration& configuration, const Poo
   return context;
 }
 
-// Its segment 0, and what of the pool it may write and devices may have.
+// Its segment 0, its heap, and what else of the pool it may write and devices may have.
 VerbsContextPlan process_context(const Configuration& configuration,
                                  const ProcessSettings& process, const PoolPlan& pool) {
   VerbsContextPlan context;
@@ -38,14 +39,11 @@ VerbsContextPlan process_context(const Configuration& configuration,
   context.count = process.max_count;
   add_region(&context, pool.segments[0].bytes);
   const OwnerName heap = instance_owner("heap", process, 0);
-  const OwnerName fifo("fifo", process.trusted ? configuration.groups[process.group].name : "");
   for (const SegmentPlan& segment : pool.segments) {
-    const auto is_granted = [&](const std::string& text) {
-      return names_segment(text, segment.owner);
-    };
-    const bool is_written = segment.owner == heap || (process.trusted && segment.owner == fifo) ||
-                            std::any_of(process.write.begin(), process.write.end(), is_granted);
-    if (segment.is_for_devices && is_written) add_region(&context, segment.bytes);
+    const bool is_shared = segment.is_for_devices && !names_segment("heap:" + process.name,
+                                                                    segment.owner) &&
+                           may_write(configuration, process, segment.owner);
+    if (is_shared || segment.owner == heap) add_region(&context, segment.bytes);
   }
   return context;
 }
@@ -70,7 +68,8 @@ std::vector<SegmentRequest> plan_peers(const Configuration& configuration) {
   std::vector<SegmentRequest> requests = {{"verbs", {{"verbs", bytes}}, {pages, node}}};
   for (const VerbsExportSettings& one : verbs.exports) {
     const OwnerName owner("export", one.name);
-    requests.push_back({owner, {{owner, one.bytes}}, {one.pages.value_or(pages), node}});
+    requests.push_back({owner, {{owner, one.bytes}},
+                        {one.pages.value_or(pages), node, one.pages.has_value()}});
   }
   return requests;
 }

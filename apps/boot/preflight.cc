@@ -12,10 +12,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "apps/boot/outsiders.h"
 #include "pinned_pool/join_server.h"
 #include "pinned_pool/pinned_pool.h"
 #include "platform/cgroup.h"
 #include "platform/cpu.h"
+#include "platform/file.h"
 #include "platform/hugepage.h"
 #include "platform/numa.h"
 #include "platform/text.h"
@@ -127,10 +129,10 @@ bool may_lock(uint64_t bytes) noexcept {
 void check_locked_memory(const Configuration& configuration, const AppliancePlan& plan,
                          std::vector<Error>* problems) {
   const uint64_t limit = raised_limit(RLIMIT_MEMLOCK);
-  // Small pages and stacks are locked; a ring that registers the pool is charged for all of it.
+  // Small pages and stacks are locked; a ring is charged for all that it registers.
   uint64_t needed = plan.pool.bytes_with(PageSize::k4KiB) + plan.stacks.total_bytes();
   if (configuration.event_loop.sockets != SocketBackendChoice::kEpoll) {
-    needed += plan.pool.total_bytes() * configuration.shards.size();
+    needed += plan.pool.bytes_for_devices() * configuration.shards.size();
   }
   // So is an RDMA device. Where none is required, no limit is, and those that join have their own.
   if (configuration.verbs.required && !plan.verbs.empty()) needed += plan.verbs[0].locked_bytes;
@@ -260,6 +262,18 @@ Result<void> probe_io_uring() noexcept {
                 "kernel.io_uring_disabled=0); or set [event_loop] sockets = \"epoll\"");
 }
 
+Result<void> check_overcommit(const Configuration& configuration, const char* file) noexcept {
+  constexpr uint64_t kStrict = 2;
+  const auto outsider = std::find_if(configuration.processes.begin(),
+                                     configuration.processes.end(), &is_outsider);
+  if (outsider == configuration.processes.end() || read_number_file(file) != kStrict) return {};
+  Error error;
+  error.set_doing("looking at vm.overcommit_memory, for the process %s", outsider->name.c_str());
+  error.set_answer("it is 2: what a process that is not trusted, or of another user, takes from "
+                   "the memory that it shares may not be had again");
+  return error.set_cure("sysctl vm.overcommit_memory=0, or have it trusted and run as this user");
+}
+
 Result<void> check_heap_expectation(HeapExpectation expected,
                                     const InterceptionDecision& decision) noexcept {
   const bool is_pool = decision.place == HeapPlace::kPool;
@@ -294,6 +308,7 @@ std::vector<Error> preflight(const Configuration& configuration, const Appliance
   check_descriptors(configuration, plan, &problems);
   check_cores(configuration, &problems);
   check_users(configuration, &problems);
+  if (auto had = check_overcommit(configuration); !had.ok()) problems.push_back(had.error());
   if (configuration.event_loop.sockets == SocketBackendChoice::kIoUring) {
     if (auto probed = probe_io_uring(); !probed.ok()) problems.push_back(probed.error());
     check_registration(plan, &problems);

@@ -26,11 +26,17 @@ struct HugepageNeed {
 std::vector<HugepageNeed> hugepage_needs(const AppliancePlan& plan);
 
 // Checks NUMA nodes, hugepages (on each node), the limits of control groups, of locked memory and
-// of descriptors, cores, users, and io_uring with what it takes, and raises this process's soft
-// limits to its hard ones. `cgroup_root` is that of cgroup_limits(). Returns what is missing; empty
-// is good.
+// of descriptors, cores, users, how memory is accounted, and io_uring with what it takes, and
+// raises this process's soft limits to its hard ones. `cgroup_root` is that of cgroup_limits().
+// Returns what is missing; empty is good.
 std::vector<Error> preflight(const Configuration& configuration, const AppliancePlan& plan,
                              const std::string& cgroup_root = "");
+
+// Whether a page that an outsider gave back (outsiders.h) can be had again: with strict accounting
+// of memory another process may have what it stood for, and the next touch ends this one. `file` is
+// the kernel's setting.
+Result<void> check_overcommit(const Configuration& configuration,
+                              const char* file = "/proc/sys/vm/overcommit_memory") noexcept;
 
 // Whether malloc hands out what the configuration expects. Errors (kConfiguration): it does not.
 Result<void> check_heap_expectation(HeapExpectation expected,

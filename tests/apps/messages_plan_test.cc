@@ -5,6 +5,8 @@
 #include <cstring>
 #include <string>
 
+#include <unistd.h>
+
 #include "apps/boot/appliance_plan.h"
 #include "pinned_pool/boot_segment.h"
 #include "pinned_pool/layout.h"
@@ -31,12 +33,14 @@ TEST_GROUP(MessagesPlan) {
     configuration.groups = {{"slow", lazy}, {"quick", mesh}};
     ProcessSettings worker;
     worker.name = "worker";
+    worker.user = std::to_string(geteuid());
     worker.group = 0;
     worker.max_count = 3;
     worker.members = 5;
     worker.heap_bytes = 5 * kMiB;
     ProcessSettings probe;
     probe.name = "probe";
+    probe.user = "0";
     probe.trusted = false;
     probe.max_count = 2;
     probe.heap_bytes = 4 * kMiB;
@@ -69,11 +73,62 @@ TEST(MessagesPlan, NamesEverySegmentInTheOrderOfTheFile) {
                owners.c_str());
 }
 
-TEST(MessagesPlan, DevicesGetAllButWhatTheUntrustedWrite) {
-  for (const SegmentPlan& segment : plan().pool.segments) {
-    CHECK_TEXT(segment.is_for_devices == !segment.owner.view().starts_with("exchange:"),
-               segment.owner.text);
+// What outsiders may write they can punch holes into.
+TEST(MessagesPlan, WhatOutsidersWriteHasSmallPagesAndIsNoDevices) {
+  ProcessSettings other = configuration.processes[0];
+  other.name = "other";
+  other.group = 1;
+  other.members = 1;
+  other.write = {"blockd"};
+  configuration.processes.push_back(other);
+  configuration.blockd.enabled = true;
+  configuration.blockd.volumes = {{"ram0", 4 * kMiB, false}};
+  // A stranger's user may be anybody: it is not trusted.
+  const std::string strangers = " heap:probe.0 exchange:probe.0 heap:probe.1 exchange:probe.1";
+  const std::string others = " fifo:quick heap:other.0 heap:other.1 heap:other.2";
+  const struct {
+    const char* user;
+    std::string outside;
+  } kCases[] = {{"0", strangers}, {other.user.c_str(), strangers},
+                {"4294967294", " blockd" + others + strangers},
+                {"no-such-user", " blockd" + others + strangers}};
+  for (const auto& each : kCases) {
+    configuration.processes[2].user = each.user;
+    const AppliancePlan made = plan();
+    for (const SegmentPlan& segment : made.pool.segments) {
+      const bool is_outside = (each.outside + " ").find(
+          " " + std::string(segment.owner.view()) + " ") != std::string::npos;
+      CHECK_TEXT(segment.is_for_devices == !is_outside, segment.owner.text);
+      const bool is_small = is_outside || segment.owner == OwnerName("boot") ||
+                            segment.owner == OwnerName("members");
+      CHECK_TEXT(segment.page == (is_small ? PageSize::k4KiB : PageSize::k2MiB),
+                 segment.owner.text);
+      const bool is_heap = segment.owner.view().starts_with("heap:other");
+      if (is_outside && is_heap) CHECK_EQUAL(5 * kMiB, segment.bytes);  // in whole pages of its own
+    }
   }
+}
+
+TEST(MessagesPlan, HugepagesThatOutsidersWriteAreRefused) {
+  configuration.blockd.enabled = true;
+  configuration.blockd.volumes = {{"ram0", 4 * kMiB, false}};
+  configuration.blockd.volumes[0].pages = PageWish::k2MiB;
+  configuration.processes[0].write = {"volume:ram0"};
+  CHECK(plan_appliance(configuration).ok());
+  configuration.processes[0].user = "4294967294";
+  const std::string doing = "granting volume:ram0 to the process worker";
+  const std::string cure = "set pages to \"4 KiB\" for it, or leave that out; or name it in read";
+  refused(doing, "it runs as another user, and could take hugepages from under the appliance",
+          cure);
+  configuration.blockd.volumes[0].pages = PageWish::k4KiB;
+  CHECK(plan_appliance(configuration).ok());
+  configuration.blockd.volumes[0].pages = PageWish::kLargest;
+  configuration.processes[0].write = {};
+  configuration.processes[1].write = {"volume:ram0"};
+  refused("granting volume:ram0 to the process probe",
+          "it is not trusted, and could take hugepages from under the appliance", cure);
+  configuration.blockd.volumes[0].pages = {};
+  CHECK(plan_appliance(configuration).ok());
 }
 
 TEST(MessagesPlan, AGroupTakesWhatItsLayoutSays) {

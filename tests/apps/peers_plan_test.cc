@@ -143,6 +143,22 @@ write = ["export:area"]
   CHECK_EQUAL(3 * worker.locked_bytes, worker.total_bytes());
 }
 
+// An outsider could take pages from under all devices but its own.
+TEST(PeersPlan, WhatOutsidersWriteIsRegisteredByThemselvesAlone) {
+  std::string text = file_with_messages("verbs = true\nheap = \"8 MiB\"\n") + kVerbsLines;
+  const AppliancePlan trusting = planned(text);
+  LONGS_EQUAL(3, trusting.verbs[1].region_count);
+  text.replace(text.find("\"root\""), 6, "\"4294967294\"");
+  const AppliancePlan plan = planned(text);
+  LONGS_EQUAL(2, plan.verbs[1].region_count);
+  CHECK_EQUAL(boot_segment_bytes() + 8 * kMiB, plan.verbs[1].locked_bytes);
+  LONGS_EQUAL(trusting.verbs[0].region_count - 2, plan.verbs[0].region_count);
+  text.replace(text.find("verbs = true"), 12, "write = [\"export:area\"]");
+  STRCMP_CONTAINS("granting export:area to the process worker: it runs as another user, and could "
+                  "take pages from under the device that peers reach this by; name it in read",
+                  plan_refusal(text).c_str());
+}
+
 // The regions of all who use the device, and the queues of the appliance; whatever another device
 // has.
 TEST(PeersPlan, DemandsAreThoseOfOneDevice) {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -113,11 +115,12 @@ TEST(Preflight, NamesTheUserThatIsNotThere) {
   for (const char* known : {"root", "0", "4294967294"}) {
     process.user = known;
     configuration.processes = {process};
-    LONGS_EQUAL(0, preflight(configuration, plan).size());
+    LONGS_EQUAL(check_overcommit(configuration).ok() ? 0 : 1,
+                preflight(configuration, plan).size());
   }
   configuration.processes[0].user = "no-such-user";
   const auto problems = preflight(configuration, plan);
-  LONGS_EQUAL(1, problems.size());
+  LONGS_EQUAL(check_overcommit(configuration).ok() ? 1 : 2, problems.size());
   STRCMP_EQUAL("looking for the user no-such-user of the process worker", problems[0].doing);
   STRCMP_EQUAL("no such user in /etc/passwd", problems[0].answer);
   STRCMP_EQUAL("name another one, make it with useradd, or write its number", problems[0].cure);
@@ -221,6 +224,27 @@ TEST(Preflight, SaysHowManyDescriptorsAreMissing) {
   STRCMP_EQUAL(answer.c_str(), problems[0].answer);
   STRCMP_EQUAL("ulimit -n 2147483713, or lower max_connections in [blockd], max_peers in [verbs] "
                "or max_count in [[process]]", problems[0].cure);
+}
+
+TEST(Preflight, StrictAccountingAndOutsidersDoNotGoTogether) {
+  char file[64];
+  std::snprintf(file, sizeof file, "/tmp/bedplate-overcommit-%d", getpid());
+  const auto answer = [&](const char* setting, bool is_trusted) {
+    std::ofstream(file) << setting << '\n';
+    ProcessSettings process;
+    process.name = "worker";
+    process.user = "0";
+    process.trusted = is_trusted;
+    configuration.processes = {process};
+    const auto checked = check_overcommit(configuration, file);
+    return std::string(checked.ok() ? "" : checked.error().answer);
+  };
+  for (const char* lenient : {"0", "1"}) STRCMP_EQUAL("", answer(lenient, false).c_str());
+  STRCMP_EQUAL("", answer("2", true).c_str());
+  STRCMP_EQUAL("it is 2: what a process that is not trusted, or of another user, takes from the "
+               "memory that it shares may not be had again", answer("2", false).c_str());
+  std::filesystem::remove(file);
+  CHECK(check_overcommit(configuration, file).ok());  // a kernel without it
 }
 
 TEST(Preflight, CountsTheDescriptorsOfPeersAndOfProcessesThatJoin) {

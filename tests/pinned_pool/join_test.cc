@@ -384,6 +384,33 @@ TEST(Join, SocketOfADeadOwnerIsReplacedAndThatOfALivingOneIsNot) {
   CHECK(!listen_for_joiners("/proc/none").ok());
 }
 
+// An outsider, which this process may not run as, could take them from under the owner.
+TEST(Join, RefusesHugepagesThatOutsidersWrite) {
+  const auto answer = [&](bool is_trusted, std::optional<uid_t> uid) -> std::string {
+    rig.options.groups.resize(2, rig.options.groups[0]);  // each stranger has its own
+    rig.options.grants[0].is_trusted = is_trusted;
+    rig.options.grants[0].uid = uid;
+    auto created = JoinServer::create(rig.options);
+    if (created.ok()) return "";
+    CHECK(created.error().kind == ErrorKind::kConfiguration);
+    return created.error().answer;
+  };
+  rig.heaps[1]->page = PageSize::k2MiB;
+  const char* refused = "it may write heap:relay#1, which has pages of 2 MiB";
+  STRCMP_EQUAL(refused, answer(true, {}).c_str());
+  STRCMP_EQUAL(refused, answer(true, kOtherUser).c_str());
+  STRCMP_EQUAL(refused, answer(false, 0).c_str());
+  STRCMP_EQUAL("", answer(true, 0).c_str());
+  STRCMP_EQUAL("", answer(true, geteuid()).c_str());
+  rig.heaps[1]->page = PageSize::k4KiB;
+  rig.options.grants[0].segments[0].segment->page = PageSize::k2MiB;
+  STRCMP_EQUAL("", answer(true, kOtherUser).c_str());  // it only reads them
+  rig.options.grants[0].segments[0].is_writable = true;
+  STRCMP_EQUAL("it may write buffers, which has pages of 2 MiB",
+               answer(true, kOtherUser).c_str());
+  rig.buffers->page = PageSize::k4KiB;
+}
+
 TEST(Join, RefusesPlansThatMakeNoSense) {
   const std::vector<ProcessGrant> good = rig.options.grants;
   const auto check = [&](auto change, const char* answer) {

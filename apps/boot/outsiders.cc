@@ -1,0 +1,74 @@
+#include "apps/boot/outsiders.h"
+
+#include <algorithm>
+
+#include "apps/boot/messages_plan.h"
+#include "platform/user.h"
+
+namespace bedplate {
+namespace {
+
+const ProcessSettings* find_outsider(const Configuration& configuration,
+                                     const OwnerName& segment) noexcept {
+  for (const ProcessSettings& process : configuration.processes) {
+    if (may_write(configuration, process, segment) && is_outsider(process)) return &process;
+  }
+  return nullptr;
+}
+
+Error refusal(const ProcessSettings& process, const OwnerName& segment) noexcept {
+  Error error;
+  error.kind = ErrorKind::kConfiguration;
+  return error.set_doing("granting %s to the process %s", segment.text, process.name.c_str());
+}
+
+const char* why_outsider(const ProcessSettings& process) noexcept {
+  return process.trusted ? "it runs as another user" : "it is not trusted";
+}
+
+}  // namespace
+
+bool is_outsider(const ProcessSettings& process) noexcept {
+  if (!process.trusted) return true;
+  auto user = find_user_id(process.user.c_str());
+  return !user.ok() || !is_own_user(user.value());
+}
+
+bool may_write(const Configuration& configuration, const ProcessSettings& process,
+               const OwnerName& segment) noexcept {
+  if (names_segment("heap:" + process.name, segment)) return true;
+  if (process.trusted) {
+    if (segment == OwnerName("fifo", configuration.groups[process.group].name)) return true;
+  } else if (names_segment("exchange:" + process.name, segment)) {
+    return true;
+  }
+  return std::any_of(process.write.begin(), process.write.end(), [&](const std::string& text) {
+    return names_segment(text, segment);
+  });
+}
+
+Result<void> keep_from_outsiders(const Configuration& configuration,
+                                 std::vector<SegmentRequest>* segments) {
+  for (SegmentRequest& segment : *segments) {
+    const ProcessSettings* outsider = find_outsider(configuration, segment.owner);
+    if (outsider == nullptr) continue;
+    if (segment.owner.view().starts_with("export:")) {
+      return refusal(*outsider, segment.owner)
+          .set_answer("%s, and could take pages from under the device that peers reach this by",
+                      why_outsider(*outsider))
+          .set_cure("name it in read, or let a trusted process of the appliance's user write it");
+    }
+    Placement& placement = segment.placement;
+    if (placement.is_own_wish && placement.pages != PageWish::k4KiB) {
+      return refusal(*outsider, segment.owner)
+          .set_answer("%s, and could take hugepages from under the appliance",
+                      why_outsider(*outsider))
+          .set_cure("set pages to \"4 KiB\" for it, or leave that out; or name it in read");
+    }
+    placement.pages = PageWish::k4KiB;
+    segment.is_for_devices = false;
+  }
+  return {};
+}
+
+}  // namespace bedplate

@@ -1,0 +1,32 @@
+// Outsiders: processes that are not trusted, or that run as another user than this process's own
+// and root. What they may write must not be able to harm this process.
+//
+// Whoever may write a segment's file can punch holes into it. A hole in pages of 4 KiB reads as
+// zeros, and is filled on the next touch; one in hugepages ends the process that touches it where
+// no hugepage is free, and a device goes on with the page that was there. So what outsiders may
+// write lies on pages of 4 KiB and is no device's of this process. (Processes of the same user can
+// write all memory of this one anyway, by ptrace.)
+#pragma once
+
+#include <vector>
+
+#include "apps/boot/configuration.h"
+#include "pinned_pool/plan.h"
+
+namespace bedplate {
+
+// A user that is not there is another one. Depends on the user that this process runs as.
+bool is_outsider(const ProcessSettings& process) noexcept;
+
+// Whether processes of this kind get the segment to write: the FIFOs of their group, what is one
+// process's own, and what `write` names.
+bool may_write(const Configuration& configuration, const ProcessSettings& process,
+               const OwnerName& segment) noexcept;
+
+// Gives what outsiders may write pages of 4 KiB, and takes it from devices.
+// Errors (kConfiguration): the configuration asks for other pages for such a segment, or exports it
+// to peers.
+Result<void> keep_from_outsiders(const Configuration& configuration,
+                                 std::vector<SegmentRequest>* segments);
+
+}  // namespace bedplate
