@@ -73,9 +73,10 @@ Json segments_json(const PoolMap& map) {
 Json owners_json(const CountersLayout& layout) {
   Json owners = Json::array();
   for (uint32_t i = 0; i < layout.owner_count; ++i) {
+    const uint64_t used_bytes = layout.owners[i].used_bytes.read();
     owners.push_back({{"owner", layout.owners[i].name.text},
                       {"bytes", layout.owners[i].bytes.read()},
-                      {"used_bytes", layout.owners[i].used_bytes.read()}});
+                      {"used_bytes", used_bytes == kUnknownBytes ? Json() : Json(used_bytes)}});
   }
   return owners;
 }
@@ -292,9 +293,11 @@ void print_text(const Json& json) {
   }
   std::printf("owners\n");
   for (const Json& owner : json["owners"]) {
-    std::printf("  %-26s %14" PRIu64 " bytes, %" PRIu64 " used\n",
-                owner["owner"].get<std::string>().c_str(), owner["bytes"].get<uint64_t>(),
-                owner["used_bytes"].get<uint64_t>());
+    const Json& used = owner["used_bytes"];
+    std::printf("  %-26s %14" PRIu64 " bytes, %s\n", owner["owner"].get<std::string>().c_str(),
+                owner["bytes"].get<uint64_t>(),
+                used.is_null() ? "how much is used its process knows"
+                               : (used.dump() + " used").c_str());
   }
   print_heap(json);
   for (const Json& shard : json["shards"]) {

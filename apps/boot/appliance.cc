@@ -278,16 +278,17 @@ void Appliance::start_serving() {
 // One entry for each carve, and one for each segment that is not carved: the owners of the plan.
 void Appliance::describe_owners() noexcept {
   CountersLayout& layout = counters_.layout();
-  const auto add = [&](const OwnerName& name, uint64_t bytes) {
+  const auto add = [&](const OwnerName& name, uint64_t bytes, bool is_process_heap) {
     if (layout.owner_count == kOwnerCountMax) return;
     OwnerCounters& owner = layout.owners[layout.owner_count++];
     owner.name = name;
     owner.bytes.set(bytes);
-    owner.used_bytes.set(bytes);
+    owner.used_bytes.set(is_process_heap ? kUnknownBytes : bytes);
   };
   for (const SegmentPlan& segment : plan_.pool.segments) {
-    if (segment.carves.empty()) add(segment.owner, segment.bytes);
-    for (const CarvePlan& carve : segment.carves) add(carve.owner, carve.bytes);
+    const bool is_process_heap = segment.owner.view().starts_with("heap:");
+    if (segment.carves.empty()) add(segment.owner, segment.bytes, is_process_heap);
+    for (const CarvePlan& carve : segment.carves) add(carve.owner, carve.bytes, is_process_heap);
   }
 }
 

@@ -42,10 +42,13 @@ struct alignas(kCacheLineBytes) ShardCounters {
   SocketCounters sockets;
 };
 
+// What the owner of the pool cannot know: how much of a heap the process has used that it is of.
+inline constexpr uint64_t kUnknownBytes = ~uint64_t{0};
+
 struct OwnerCounters {
   OwnerName name;
   Counter bytes;
-  Counter used_bytes;
+  Counter used_bytes;  // may be kUnknownBytes
 };
 
 // An owner of heap memory.

@@ -112,3 +112,16 @@ def failures_of_strangers_stop_nobody(box):
     ann.kill()
     Outsider(box, appliance, "worker", "fail").end()  # it is trusted: the configuration says so
     expect(appliance.wait_exit(), 1, "the appliance's exit code")
+
+
+@test()
+def how_much_of_its_heap_a_process_has_used_is_its_own_to_know(box):
+    appliance = box.appliance(hosts(box))
+    owners = {owner["owner"]: owner for owner in appliance.stats()["owners"]}
+    for name in ("heap:ann.0", "heap:stranger.0", "heap:worker.0"):
+        expect(owners[name]["used_bytes"], None, f"what is used of {name}")
+    expect(owners["fifo:main"]["used_bytes"], owners["fifo:main"]["bytes"], "of a FIFO")
+    expect_true(any(line.startswith("  heap:ann.0 ") and
+                    line.endswith(" bytes, how much is used its process knows")
+                    for line in appliance.stats_text().splitlines()), "what the text says")
+    appliance.stop()
