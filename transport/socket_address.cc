@@ -1,5 +1,6 @@
 #include "transport/socket_address.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstddef>
@@ -7,10 +8,13 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+#include "platform/clock.h"
 
 namespace bedplate {
 namespace {
@@ -200,6 +204,18 @@ Result<Fd> start_connecting(const SocketAddress& address) {
   return error_from_errno("connecting to %s, port %u",
                           is_unix ? address.path.c_str() : address.host.c_str(), address.port)
       .set_cure("is somebody listening there, and is there a route to it?");
+}
+
+// Probes begin after a third of the time, and each is a third after the last. The user timeout takes
+// the place of the number of probes: the first one that is due when it is over is not sent.
+void notice_silence(int fd, uint64_t silence_ns_max) noexcept {
+  const auto silence_ms = static_cast<unsigned>(silence_ns_max / kNsPerMs);
+  if (setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms, sizeof silence_ms) != 0) return;
+  const int third_s = std::max(1, static_cast<int>(silence_ns_max / (3 * kNsPerSecond)));
+  const int on = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &third_s, sizeof third_s);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &third_s, sizeof third_s);
+  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
 }
 
 }  // namespace bedplate

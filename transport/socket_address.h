@@ -39,4 +39,10 @@ Result<Fd> listen_at(const SocketAddress& address);
 // Requires: address.kind != kActivation. Errors: refused at once. Allocates nothing.
 Result<Fd> start_connecting(const SocketAddress& address);
 
+// Lets a TCP connection fail with ETIMEDOUT after `silence_ns_max`, or a third more, without a sign
+// of life from its peer: an idle one is asked by the kernel (tcp(7), keepalive), one that has to
+// acknowledge something has that time (TCP_USER_TIMEOUT). So has one that lives, to take some of
+// what it has no room for. A Unix socket refuses the options, and needs none.
+void notice_silence(int fd, uint64_t silence_ns_max) noexcept;
+
 }  // namespace bedplate

@@ -2,8 +2,17 @@
 
 #include "platform/assert.h"
 #include "platform/clock.h"
+#include "transport/socket_address.h"
 
 namespace bedplate {
+
+void hand_over(StreamListener& listener, int fd, SocketCounters& counters) noexcept {
+  counters.accepts.add(1);
+  // On the connection, not on the listening socket: what the kernel accepted before the shard began
+  // would be without it.
+  if (listener.silence_ns_max > 0) notice_silence(fd, listener.silence_ns_max);
+  listener.accepted(listener.context, fd);
+}
 
 void StreamSockets::retry_listening(StreamListener& listener) noexcept {
   constexpr uint64_t kPauseNs = 100 * kNsPerMs;

@@ -54,6 +54,8 @@ struct StreamSocket {
 // A listening socket and what happens with who comes.
 struct StreamListener {
   int fd = -1;
+  // How long the peer of a connection that comes may be silent (notice_silence); 0: for ever.
+  uint64_t silence_ns_max = 0;
   // `fd` of the new connection is the callee's to close.
   void (*accepted)(void* context, int fd) noexcept = nullptr;
   void* context = nullptr;
@@ -120,6 +122,9 @@ std::unique_ptr<StreamSockets> make_epoll_sockets();
 // What both backends do when `bytes` have moved: advances the pieces. Returns whether the
 // operation is complete.
 bool advance(SocketOperation& operation, uint64_t bytes) noexcept;
+
+// What both backends do with the connection `fd` that `listener` was brought.
+void hand_over(StreamListener& listener, int fd, SocketCounters& counters) noexcept;
 
 // Fills in the message and marks the operation as in flight.
 void begin_operation(SocketOperation& operation, StreamSocket& socket, bool is_send) noexcept;

@@ -5,6 +5,8 @@
 #include <string>
 #include <thread>
 
+#include <netinet/tcp.h>
+
 using namespace bedplate;
 
 class ListeningBodies : public SocketsFixture {
@@ -153,6 +155,39 @@ class ListeningBodies : public SocketsFixture {
     for (int i = 0; i < 10; ++i) pump();
   }
 
+  static int option_of(const Fd& fd, int level, int name) {
+    int value = -1;
+    socklen_t bytes = sizeof value;
+    LONGS_EQUAL(0, getsockopt(fd.number(), level, name, &value, &bytes));
+    return value;
+  }
+
+  // What comes of it on a network: tests/system/vanished_test.py.
+  void limits_the_silence_of_peers() {
+    sockaddr_in address;
+    const Fd fd = listening_socket(&address);
+    Accepted accepted;
+    StreamListener listener;
+    listener.fd = fd.number();
+    listener.silence_ns_max = 10 * kNsPerSecond;
+    listener.accepted = &Accepted::take;
+    listener.context = &accepted;
+    const Fd early = connect_to(address);  // accepted by the kernel before anybody listens here
+    sockets->start_listening(listener);
+    CHECK(run_until([&] { return accepted.fds.size() == 1; }));
+    listener.silence_ns_max = 0;
+    const Fd late = connect_to(address);
+    CHECK(run_until([&] { return accepted.fds.size() == 2; }));
+    LONGS_EQUAL(10'000, option_of(accepted.fds[0], IPPROTO_TCP, TCP_USER_TIMEOUT));
+    LONGS_EQUAL(3, option_of(accepted.fds[0], IPPROTO_TCP, TCP_KEEPIDLE));
+    LONGS_EQUAL(3, option_of(accepted.fds[0], IPPROTO_TCP, TCP_KEEPINTVL));
+    LONGS_EQUAL(1, option_of(accepted.fds[0], SOL_SOCKET, SO_KEEPALIVE));
+    LONGS_EQUAL(0, option_of(accepted.fds[1], IPPROTO_TCP, TCP_USER_TIMEOUT));
+    LONGS_EQUAL(0, option_of(accepted.fds[1], SOL_SOCKET, SO_KEEPALIVE));
+    sockets->stop_listening(listener);
+    CHECK(run_until([&] { return !listener.is_armed; }));
+  }
+
   void woken_by_a_socket();
 };
 
@@ -252,6 +287,8 @@ BP_GROUPS_OF_BOTH_BACKENDS(Listening, ListeningBodies);
 BP_BOTH_BACKENDS(Listening, AcceptManyConnections, accepts_many())
 BP_BOTH_BACKENDS(Listening, AcceptNobodyOnceStoppedAndAgainOnceStarted, stop_and_start_listening())
 BP_BOTH_BACKENDS(Listening, ALoopThatSleepsIsWokenByASocket, woken_by_a_socket())
+BP_BOTH_BACKENDS(Listening, APeerMayBeSilentForAsLongAsTheListenerSays,
+                 limits_the_silence_of_peers())
 BP_BOTH_BACKENDS(Listening, ARingIsWork, a_ring_is_work())
 BP_BOTH_BACKENDS(Listening, ASleepCallsNobody, calls_nobody_from_within_a_sleep())
 BP_BOTH_BACKENDS(Listening, WithoutDescriptorsAcceptingPausesAndRecovers, runs_out_of_descriptors())

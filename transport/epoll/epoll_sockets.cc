@@ -146,8 +146,7 @@ uint32_t EpollSockets::accept_some(StreamListener& listener, uint32_t budget) no
     const int fd = accept4(listener.fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     options_.counters->system_calls.add(1);
     if (fd >= 0) {
-      options_.counters->accepts.add(1);
-      listener.accepted(listener.context, fd);
+      hand_over(listener, fd, *options_.counters);
       continue;
     }
     if (errno == EINTR || errno == ECONNABORTED) continue;

@@ -209,10 +209,7 @@ bool UringSockets::handle_operation(SocketOperation& operation, int32_t result) 
 
 void UringSockets::handle_accept(StreamListener& listener, int32_t result,
                                  bool has_more) noexcept {
-  if (result >= 0) {
-    options_.counters->accepts.add(1);
-    listener.accepted(listener.context, result);
-  }
+  if (result >= 0) hand_over(listener, result, *options_.counters);
   if (has_more) return;
   listener.is_armed = false;
   if (listener.is_stopping) return;

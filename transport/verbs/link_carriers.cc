@@ -7,7 +7,6 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -31,21 +30,6 @@ void host_of(int fd, char* text, size_t text_bytes) noexcept {
   const auto size = static_cast<socklen_t>(text_bytes);
   if (address.ss_family == AF_INET) inet_ntop(AF_INET, &tcp4->sin_addr, text, size);
   if (address.ss_family == AF_INET6) inet_ntop(AF_INET6, &tcp6->sin6_addr, text, size);
-}
-
-// A host that lost its power says nothing, on a connection on which nobody says anything: it is
-// asked by the kernel (tcp(7)). A Unix socket refuses the options, and needs none.
-void notice_silence(int fd, uint64_t silence_ns_max) noexcept {
-  constexpr int kProbeCount = 3;
-  const int on = 1;
-  const int seconds =
-      std::max(1, static_cast<int>(silence_ns_max / (kProbeCount * kNsPerSecond)));
-  const auto unanswered_ms = static_cast<unsigned>(silence_ns_max / kNsPerMs);
-  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof seconds);
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &kProbeCount, sizeof kProbeCount);
-  setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered_ms, sizeof unanswered_ms);
 }
 
 }  // namespace
