@@ -119,6 +119,7 @@ void BlockServer::add_listener(int fd) noexcept {
   BP_ASSERT(listener_count_ < kListenerCountMax);
   StreamListener& listener = listeners_[listener_count_++];
   listener.fd = fd;
+  listener.silence_ns_max = options_.client_timeout_ns;
   listener.accepted = &BlockServer::accepted;
   listener.context = this;
 }

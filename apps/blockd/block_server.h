@@ -34,6 +34,7 @@ struct BlockServerOptions {
   uint32_t max_connections = 64;
   uint32_t requests_per_connection = 64;
   uint64_t handshake_timeout_ns = 10 * kNsPerSecond;
+  uint64_t client_timeout_ns = 60 * kNsPerSecond;  // of those over TCP; 0: none
   Placement placement = {};  // of all but the volumes
 };
 

@@ -31,6 +31,7 @@ BlockServerOptions block_server_options(const Configuration& configuration) {
   options.max_connections = settings.max_connections;
   options.requests_per_connection = settings.requests_per_connection;
   options.handshake_timeout_ns = settings.handshake_timeout_ms * kNsPerMs;
+  options.client_timeout_ns = settings.client_timeout_s * kNsPerSecond;
   return options;
 }
 

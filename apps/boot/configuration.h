@@ -83,6 +83,7 @@ struct BlockdSettings {
   uint32_t max_connections = 64;
   uint32_t requests_per_connection = 64;
   uint32_t handshake_timeout_ms = 10000;
+  uint32_t client_timeout_s = 60;
   std::vector<VolumeSettings> volumes;
 };
 

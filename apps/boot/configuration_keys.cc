@@ -146,6 +146,8 @@ constexpr Key kKeys[] = {
      BP_NUMBER(d.configuration.blockd, requests_per_connection)},
     {"blockd", "handshake_timeout_ms", Type::kInteger, "10000", 100, 600'000, Rule::kNone,
      BP_NUMBER(d.configuration.blockd, handshake_timeout_ms)},
+    {"blockd", "client_timeout_s", Type::kInteger, "60", 0, 3600, Rule::kNone,
+     BP_NUMBER(d.configuration.blockd, client_timeout_s)},
 
     {"blockd.volume", "name", Type::kText, kRequired, 1, 255, Rule::kUnique,
      BP_TEXT(volume_of(d), name)},

@@ -77,6 +77,7 @@ TEST(AppliancePlan, StacksAreOneForEachShard) {
 
 TEST(AppliancePlan, HandsTheConfigurationOfBlockdOnAsItIs) {
   configuration.blockd.handshake_timeout_ms = 1234;
+  configuration.blockd.client_timeout_s = 7;
   const BlockServerOptions options = block_server_options(configuration);
   LONGS_EQUAL(2, options.volumes.size());
   STRCMP_EQUAL("ram1", options.volumes[1].name.c_str());
@@ -86,6 +87,7 @@ TEST(AppliancePlan, HandsTheConfigurationOfBlockdOnAsItIs) {
   LONGS_EQUAL(4, options.max_connections);
   LONGS_EQUAL(8, options.requests_per_connection);
   CHECK_EQUAL(1234 * kNsPerMs, options.handshake_timeout_ns);
+  CHECK_EQUAL(7 * kNsPerSecond, options.client_timeout_ns);
 }
 
 TEST(AppliancePlan, ASegmentLiesOnTheNodeOfTheShardThatUsesIt) {

@@ -109,7 +109,7 @@ TEST(ConfigurationFile, TheDemosAreGood) {
 TEST(ConfigurationFile, TheDemoServesRam0) {
   const Configuration c = parsed(source_text("apps/demo.toml"));
   STRCMP_EQUAL("demo /run/bedplate 5000 268435456 1 0 33554432 - - 2 50 0 shard main 0 blockd 1 "
-               "tcp:127.0.0.1:10809 0 0 64 64 10000 volume ram0 67108864 0 - -",
+               "tcp:127.0.0.1:10809 0 0 64 64 10000 60 volume ram0 67108864 0 - -",
                described(c).c_str());
 }
 
@@ -180,7 +180,7 @@ TEST(ConfigurationFile, DocumentedDefaultsAreTheOnesThatApply) {
     STRCMP_EQUAL(expected.c_str(), (described(written) + described_init(written)).c_str());
     ++checked;
   }
-  LONGS_EQUAL(54, checked);
+  LONGS_EQUAL(55, checked);
 }
 
 TEST(ConfigurationFile, DocumentedExamplesAreGood) {

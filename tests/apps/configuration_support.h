@@ -170,7 +170,7 @@ inline std::string described(const Configuration& c) {
   for (const SocketAddress& address : c.blockd.listen) out << ' ' << address.text();
   out << ' ' << c.blockd.connections_shard << ' ' << c.blockd.volumes_shard << ' '
       << c.blockd.max_connections << ' ' << c.blockd.requests_per_connection << ' '
-      << c.blockd.handshake_timeout_ms;
+      << c.blockd.handshake_timeout_ms << ' ' << c.blockd.client_timeout_s;
   for (const VolumeSettings& volume : c.blockd.volumes) {
     out << " volume " << volume.name << ' ' << volume.bytes << ' ' << volume.read_only << ' '
         << optional_text(volume.pages) << ' ' << optional_text(volume.node);

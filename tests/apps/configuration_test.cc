@@ -37,7 +37,7 @@ TEST(Configuration, SmallestFileHasTheDefaults) {
   const Configuration c = parsed(file_with(
       {{8, ""}, {9, ""}, {10, ""}, {11, ""}, {12, ""}}));
   STRCMP_EQUAL("demo /run/bedplate 5000 268435456 1 0 33554432 - - 2 50 0 shard main 0 blockd 0 0 "
-               "0 64 64 10000",
+               "0 64 64 10000 60",
                described(c).c_str());
   CHECK(c.event_loop.sockets == SocketBackendChoice::kIoUringOrEpoll);
 }
@@ -76,6 +76,7 @@ volumes_shard = "a"
 max_connections = 4096
 requests_per_connection = 1024
 handshake_timeout_ms = 100
+client_timeout_s = 0
 [[blockd.volume]]
 name = "v"
 bytes = 4096
@@ -88,7 +89,7 @@ node = 1
 )";
   STRCMP_EQUAL("store-1 /tmp/run 0 2147483648 2 1 1 3 1023 1 1000000 2 shard a 1023 shard b 1 "
                "shard c 2 blockd 1 tcp:127.0.0.1:1 tcp:[::1]:65535 unix:/tmp/s activation: 1 0 "
-               "4096 1024 100 volume v 4096 0 - - volume w é 1099511627776 1 0 1",
+               "4096 1024 100 0 volume v 4096 0 - - volume w é 1099511627776 1 0 1",
                described(parsed(text)).c_str());
 }
 
@@ -198,7 +199,7 @@ TEST(Configuration, RefusesUnknownKeys) {
           "cpu = 0\npriority = 0");
   REFUSED("f:9:1: unknown key \"port\"; [blockd] may have: listen, image_listen, "
           "connections_shard, volumes_shard, max_connections, requests_per_connection, "
-          "handshake_timeout_ms, [[blockd.volume]]",
+          "handshake_timeout_ms, client_timeout_s, [[blockd.volume]]",
           8, "[blockd]\nport = 1");
   REFUSED("f:13:1: unknown key \"readonly\"; did you mean \"read_only\"? [[blockd.volume]] may "
           "have: name, bytes, read_only, pages, node",
@@ -215,7 +216,7 @@ TEST(Configuration, RefusesUnknownTables) {
           file_with({{8, "[block]"}, {10, "[[block.volume]]"}}));
   REFUSED("f:10:10: unknown key \"volumes\"; did you mean \"volume\"? [blockd] may have: listen, "
           "image_listen, connections_shard, volumes_shard, max_connections, "
-          "requests_per_connection, handshake_timeout_ms, [[blockd.volume]]",
+          "requests_per_connection, handshake_timeout_ms, client_timeout_s, [[blockd.volume]]",
           10, "[[blockd.volumes]]");
 }
 

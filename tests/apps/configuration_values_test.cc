@@ -93,7 +93,7 @@ TEST(ConfigurationValues, IntegersKeepTheirLimits) {
     }
     ++checked;
   }
-  LONGS_EQUAL(10, checked);
+  LONGS_EQUAL(11, checked);
 }
 
 TEST(ConfigurationValues, RefusesSizes) {

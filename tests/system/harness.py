@@ -245,7 +245,7 @@ def places_of_leftovers():
     The benchmark, which may run beside, has a directory of its own."""
     mounts = [line.split() for line in read_text("/proc/mounts").splitlines()]
     hugetlb = [fields[1] for fields in mounts if fields[2] == "hugetlbfs"]
-    found = files_below("/dev/shm", "/run/bedplate", *hugetlb)
+    found = files_below("/dev/shm", "/run/bedplate", "/run/netns", *hugetlb)
     return {path for path in found if not path.startswith("/dev/shm/bedplate-bench-")}
 
 

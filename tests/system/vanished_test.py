@@ -1,0 +1,137 @@
+"""Clients whose host vanishes: nobody says goodbye, nothing comes back, and their slots are wanted.
+
+A network of our own (a namespace and a veth pair) whose far end is taken down: what the server
+sends from then on is lost without a word, as when a host loses its power.
+"""
+
+import concurrent.futures
+import contextlib
+import ctypes
+import ipaddress
+import os
+import random
+import signal
+import subprocess
+
+from harness import BACKENDS, KIB, MIB, Skip, expect, expect_true, need_tools, test, wait_for
+import raw_nbd as nbd
+from raw_nbd import connect
+
+TIMEOUT_SECONDS = 2
+CLONE_NEWNET = 0x40000000
+
+
+class OtherHost:
+    """A host that is one cable away: the namespace `name`, with sockets of its own."""
+
+    def __init__(self, box):
+        need_tools("ip")
+        if os.geteuid() != 0:
+            raise Skip("network namespaces take root")
+        number = random.randrange(1 << 16)
+        self.name = f"bp-{number:04x}"
+        self.near, self.far = f"bpn{number:04x}", f"bpf{number:04x}"
+        # Of 198.18.0.0/15, which is for tests of networks (RFC 2544).
+        network = ipaddress.ip_network((0xC6120000 + 4 * (number % 0x8000), 30))
+        self.near_address, self.far_address = map(str, network.hosts())
+        self._add(box, "netns", self.name)
+        self._add(box, "link", self.near, "type", "veth", "peer", "name", self.far,
+                  "netns", self.name)
+        for inside, device, address in (((), self.near, self.near_address),
+                                        (("-n", self.name), self.far, self.far_address)):
+            box.run("ip", *inside, "address", "add", f"{address}/30", "dev", device)
+            box.run("ip", *inside, "link", "set", device, "up")
+
+    @staticmethod
+    def _add(box, kind, name, *details):
+        done = box.run("ip", kind, "add", name, *details, expect_code=None)
+        if done.returncode:
+            raise Skip(f"ip {kind} add: {done.stderr.strip()}")
+        box.closing.callback(subprocess.run, ["ip", kind, "delete", name], check=False,
+                             stderr=subprocess.DEVNULL)  # a link goes with its namespace
+
+    def run(self, function):
+        """Calls `function` on a thread within the namespace; sockets made there stay there."""
+
+        def enter():
+            with open(f"/run/netns/{self.name}", encoding="ascii") as namespace:
+                libc = ctypes.CDLL(None, use_errno=True)
+                if libc.setns(namespace.fileno(), CLONE_NEWNET):
+                    raise OSError(ctypes.get_errno(), "setns")
+            return function()
+
+        with concurrent.futures.ThreadPoolExecutor(1) as thread:
+            return thread.submit(enter).result()
+
+    def vanish(self, box):
+        box.run("ip", "-n", self.name, "link", "set", self.far, "down")
+
+
+def appliance_for(box, host, sockets, **blockd):
+    configuration = box.configuration(sockets=sockets, **blockd)
+    port = configuration["blockd"]["listen"][0].rpartition(":")[2]
+    configuration["blockd"]["listen"].append(f"tcp:{host.near_address}:{port}")
+    appliance = box.appliance(configuration)
+    remote = (host.near_address, int(port))
+    return appliance, lambda **options: box.closing.enter_context(
+        host.run(lambda: nbd.RawClient(remote, **options))).greet().go()
+
+
+def is_served(box, appliance):
+    with contextlib.suppress(nbd.Disconnected):
+        connect(box, appliance, "tcp").close()
+        return True
+    return False
+
+
+@test(sockets=BACKENDS)
+def slots_become_free(box, sockets):
+    """One idles, one reads none of its replies, one is owed a reply: all are gone for good. Those
+    who live may idle as long as they like."""
+    host = OtherHost(box)
+    appliance, arrive = appliance_for(box, host, sockets, max_connections=5,
+                                      client_timeout_s=TIMEOUT_SECONDS)
+    bystanders = [connect(box, appliance, way) for way in ("tcp", "unix")]
+    idle = arrive()
+    deaf = arrive(receive_buffer_bytes=16 * KIB)
+    for _ in range(64):
+        deaf.request(nbd.READ, 0, 1 * MIB)
+    owed = arrive()
+    wait_for(lambda: appliance.blockd("requests_read") == 64, "the server to have the requests")
+    expect_true(not is_served(box, appliance), "all slots are taken before the host vanishes")
+    # The request arrives, and its answer meets a cable that is gone.
+    os.kill(appliance.pid, signal.SIGSTOP)
+    owed.request(nbd.READ, 0, 4 * KIB)
+    wait_for(lambda: unacknowledged(owed.socket) == 0, "the kernel there to have the request")
+    host.vanish(box)
+    os.kill(appliance.pid, signal.SIGCONT)
+    wait_for(lambda: appliance.blockd("connections_open") == len(bystanders),
+             "the slots of clients whose host is gone")
+    expect_true(is_served(box, appliance), "a newcomer is served")
+    for client in bystanders:
+        client.verify("a bystander that said nothing meanwhile")
+    expect(appliance.blockd("broken_connections"), 3, "broken_connections")
+    appliance.stop()
+
+
+def unacknowledged(sock):
+    siocoutq = 0x5411
+    count = ctypes.c_int(-1)
+    ctypes.CDLL(None).ioctl(sock.fileno(), siocoutq, ctypes.byref(count))
+    return count.value
+
+
+
+@test(sockets=BACKENDS)
+def takes_nothing(box, sockets):
+    """A client that lives and takes none of its replies for as long is one of these; one that has
+    taken all may be silent."""
+    appliance = box.appliance(box.configuration(sockets=sockets, client_timeout_s=1))
+    silent = connect(box, appliance, "tcp")
+    silent.verify("silent")
+    deaf = connect(box, appliance, "tcp", receive_buffer_bytes=16 * KIB)
+    for _ in range(64):
+        deaf.request(nbd.READ, 0, 1 * MIB)
+    wait_for(lambda: appliance.blockd("connections_open") == 1, "the slot of the deaf client")
+    silent.verify("silent")
+    appliance.stop()
