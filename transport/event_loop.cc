@@ -20,6 +20,11 @@ void EventLoop::add_source(PollSource& source, uint32_t budget) noexcept {
   sources_[source_count_++] = {&source, budget};
 }
 
+void EventLoop::set_sleeper(Sleeper& sleeper) noexcept {
+  BP_ASSERT(sleeper_ == nullptr && "a loop has one sleeper; a shard's is its sockets");
+  sleeper_ = &sleeper;
+}
+
 void EventLoop::stop() noexcept {
   must_stop_.store(true, std::memory_order_release);
   doorbell_.ring();

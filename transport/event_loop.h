@@ -56,7 +56,10 @@ class EventLoop {
 
   // Sources are polled in the order in which they were added. Before run.
   void add_source(PollSource& source, uint32_t budget) noexcept;
-  void set_sleeper(Sleeper& sleeper) noexcept { sleeper_ = &sleeper; }
+  // What the loop sleeps in, all its life: on a shard of an appliance the sockets, for which nothing
+  // else would wake it. An application that waits for more adds a source and rings the doorbell.
+  // Requires: it has none yet. Before run.
+  void set_sleeper(Sleeper& sleeper) noexcept;
 
   // Runs until stop(). Requires: a sleeper.
   void run() noexcept;

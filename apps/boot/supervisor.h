@@ -21,7 +21,8 @@ class Supervisor {
   // All memory is taken and the listeners are open; no thread but this one runs. An error ends the
   // boot, here and in about_to_serve().
   virtual Result<void> memory_taken() { return {}; }
-  // The loop of shard `index` is there; before the seal.
+  // The loop of shard `index` is there, and its sleeper: the shard's sockets. What an application
+  // adds is sources (EventLoop::add_source) and timers. Before the seal.
   virtual void loop_made(uint32_t /*index*/, EventLoop& /*loop*/) {}
   // The pool is sealed; in a moment the shards begin.
   virtual Result<void> about_to_serve() { return {}; }

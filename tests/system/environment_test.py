@@ -11,12 +11,13 @@ import re
 import socket
 import struct
 
-from harness import (BEDPLATE, MIB, Appliance, Skip, expect, expect_in, expect_true, is_refused,
-                     need_tools, places_of_leftovers, test, to_toml, wait_for)
+from harness import (BACKENDS, BEDPLATE, LAYOUTS, MIB, Appliance, Skip, expect, expect_in,
+                     expect_true, is_refused, need_tools, places_of_leftovers, test, to_toml,
+                     wait_for)
 from raw_nbd import connect
 
 MESSAGE = re.compile(r"bedplate: [^\n]+: [^\n]+; [^\n]+\n")  # doing: answer; cure
-SYS_MEMFD_CREATE = 319  # x86-64
+SYS_MEMFD_CREATE, SYS_IO_URING_SETUP = 319, 425  # x86-64
 
 
 def refused(box, *argv, code=1, **options):
@@ -61,12 +62,18 @@ def file_size_in_preflight(box):
     expect_in("; ulimit -f unlimited\n", said, "the message")
 
 
-def forbid_memfd_create():
-    """As a container's seccomp profile does."""
+def forbidding(system_call):
+    """Options of a process that may not make this call, as under a container's seccomp profile."""
+    if os.uname().machine != "x86_64":
+        raise Skip("the filter of this test is for x86-64")
+    return {"preexec_fn": lambda: forbid(system_call)}
+
+
+def forbid(system_call):
     libc = ctypes.CDLL(None, use_errno=True)
     load, jump_if_equal, answer = 0x20, 0x15, 0x06
     code = b"".join(struct.pack("HBBI", *step) for step in (
-        (load, 0, 0, 0), (jump_if_equal, 0, 1, SYS_MEMFD_CREATE),
+        (load, 0, 0, 0), (jump_if_equal, 0, 1, system_call),
         (answer, 0, 0, 0x0005_0000 | errno.EPERM), (answer, 0, 0, 0x7fff_0000)))
     buffer = ctypes.create_string_buffer(code)
     program = struct.pack("HxxxxxxQ", 4, ctypes.addressof(buffer))
@@ -79,10 +86,28 @@ def forbid_memfd_create():
 @test()
 def memfd_is_forbidden(box):
     """The pool consists of memfds: without them, what forbids them is named."""
-    if os.uname().machine != "x86_64":
-        raise Skip("the filter of this test is for x86-64")
-    said = refused(box, BEDPLATE, "doctor", preexec_fn=forbid_memfd_create)
+    said = refused(box, BEDPLATE, "doctor", **forbidding(SYS_MEMFD_CREATE))
     expect_in("Operation not permitted; allow memfd_create: a seccomp profile", said, "the message")
+
+
+@test(layout=LAYOUTS, sockets=[*BACKENDS, "io_uring-or-epoll"])
+def sockets_are_named_as_they_are(box, layout, sockets):
+    """The log and the counters say what each shard has, also where io_uring was wished for and is
+    forbidden."""
+    is_refused = sockets not in BACKENDS
+    appliance = box.appliance(box.configuration(layout, sockets),
+                              **forbidding(SYS_IO_URING_SETUP) if is_refused else {})
+    wanted = "epoll" if is_refused else sockets
+    names = LAYOUTS[layout]
+    said = re.findall(r"shard (\S+) on core \d+, sockets through (\S+)\n", appliance.log_text())
+    expect(said, [(name, wanted) for name in names], "the shards in the log")
+    expect([shard["backend"] for shard in appliance.stats()["shards"]], [wanted] * len(names),
+           "the shards in the counters")
+    folder = f"/proc/{appliance.pid}/fd"
+    opened = [os.readlink(f"{folder}/{number}") for number in os.listdir(folder)]
+    expect(opened.count("anon_inode:[eventpoll]"), len(names) if wanted == "epoll" else 0,
+           "the epoll instances that it has")
+    appliance.stop()
 
 
 @test(missing=["/proc", "/sys"])

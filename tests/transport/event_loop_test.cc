@@ -64,12 +64,13 @@ TEST_GROUP(EventLoop) {
 
   void setup() override { journal.reserve(4096); }
 
-  void make(uint64_t spin_ns) {
+  void make(uint64_t spin_ns) { make(spin_ns, sleeper); }
+  void make(uint64_t spin_ns, Sleeper& what_it_sleeps_in) {
     EventLoopOptions options;
     options.spin_ns = spin_ns;
     options.counters = &counters;
     CHECK(loop.create(options).ok());
-    loop.set_sleeper(sleeper);
+    loop.set_sleeper(what_it_sleeps_in);
     a.loop = b.loop = c.loop = &loop;
   }
 };
@@ -172,31 +173,24 @@ TEST(EventLoop, DoesNotSleepWhileThereIsWork) {
 
 TEST(EventLoop, SpinsForItsSpinTimeBeforeItSleeps) {
   constexpr uint64_t kSpinNs = 3 * kNsPerMs;
-  make(kSpinNs);
-  loop.timers().reserve_more(1);
-  Timer end{[](void* context) noexcept { static_cast<EventLoop*>(context)->stop(); }, &loop};
-  const uint64_t begin = monotonic_ns();
-  loop.timers().arm(end, begin + 200 * kNsPerMs);
-  static std::atomic<uint64_t> slept_at_ns;
-  slept_at_ns = 0;
   struct Watcher final : Sleeper {
-    explicit Watcher(PlainSleeper& plain) noexcept : inner(plain) {}
-    void sleep_until(uint64_t deadline_ns) noexcept override {
-      if (slept_at_ns == 0) slept_at_ns = monotonic_ns();
-      inner.sleep_until(deadline_ns);
+    explicit Watcher(EventLoop& the_loop) noexcept : loop(the_loop) {}
+    void sleep_until(uint64_t) noexcept override {
+      slept_at_ns = monotonic_ns();
+      loop.stop();
     }
-    PlainSleeper& inner;
-  } watcher{sleeper};
-  loop.set_sleeper(watcher);
+    EventLoop& loop;
+    uint64_t slept_at_ns = 0;
+  } watcher{loop};
+  make(kSpinNs, watcher);
+  const uint64_t begin = monotonic_ns();
   loop.run();
-  CHECK(slept_at_ns >= begin + kSpinNs);
-  CHECK(sleeper.sleep_count >= 1);
+  CHECK(watcher.slept_at_ns >= begin + kSpinNs);
 }
 
 // A sleeper that is woken at once by nothing, and counts how often the loop spun before it slept: a
 // period without a spin is one look at the sources, and one more under the announcement.
 TEST(EventLoop, SpinsHalfAsOftenAfterEachSpinInVain) {
-  make(100'000);
   struct Counter final : Sleeper {
     Counter(EventLoop& the_loop, EventLoopCounters& the_counters) noexcept
         : loop(the_loop), counters(the_counters) {}
@@ -211,7 +205,7 @@ TEST(EventLoop, SpinsHalfAsOftenAfterEachSpinInVain) {
     uint32_t periods = 0;
     uint32_t spun = 0;
   } counter{loop, counters};
-  loop.set_sleeper(counter);
+  make(100'000, counter);
   loop.run();
   LONGS_EQUAL(256, counter.periods);
   LONGS_EQUAL(9, counter.spun);  // in the periods 1, 2, 4, 8 ... 256
@@ -289,6 +283,7 @@ TEST(EventLoop, InsistsOnItsRequirements) {
   BP_CHECK_DIES("source_count_ < kSourceCountMax", {
     for (uint32_t i = 0; i <= EventLoop::kSourceCountMax; ++i) loop.add_source(a, 1);
   });
+  BP_CHECK_DIES("a loop has one sleeper; a shard's is its sockets", loop.set_sleeper(sleeper));
   BP_CHECK_DIES("sleeper_ != nullptr", {
     EventLoop other;
     other.run();
