@@ -17,6 +17,7 @@
 #include "platform/file.h"
 #include "tests/support/blocks.h"
 #include "tests/support/death_test.h"
+#include "tests/support/patience.h"
 #include "tests/support/skip.h"
 
 #include "CppUTest/TestHarness.h"
@@ -197,10 +198,7 @@ BP_PROBE(ManyThreadsAtOnce) {
     threads.emplace_back([&] {
       void* block = allocate(100'000);
       (block != nullptr ? served_count : refused_count).fetch_add(1);
-      const uint64_t until = monotonic_ns() + 10 * kNsPerSecond;
-      while (served_count + refused_count < kThreadCount && monotonic_ns() < until) {
-        std::this_thread::yield();
-      }
+      test::eventually([&] { return served_count + refused_count == kThreadCount; });
       std::free(block);
     });
   }

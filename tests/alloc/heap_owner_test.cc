@@ -17,6 +17,7 @@
 #include "platform/clock.h"
 #include "tests/support/blocks.h"
 #include "tests/support/death_test.h"
+#include "tests/support/patience.h"
 #include "tests/support/skip.h"
 #include "tests/support/stderr_capture.h"
 
@@ -77,11 +78,7 @@ class Sleeper {
   }
 
   void wait_until_asleep() {
-    const uint64_t deadline_ns = monotonic_ns() + 10 * kNsPerSecond;
-    while (!is_asleep()) {
-      BP_PROBE_CHECK(monotonic_ns() < deadline_ns);
-      sched_yield();
-    }
+    BP_PROBE_CHECK(test::eventually([this] { return is_asleep(); }));
   }
 
  private:

@@ -117,7 +117,7 @@ class BlockServerRig {
     bool drained = true;
     if (is_running_) {
       server.request_drain();
-      drained = is_soon([this] { return server.is_drained(); });
+      drained = eventually([this] { return server.is_drained(); });
     }
     is_running_ = false;
     connections.stop();
@@ -128,18 +128,8 @@ class BlockServerRig {
   NbdPeer connect() { return connect_to(AF_UNIX, &unix_address_, unix_address_bytes_); }
   NbdPeer connect_tcp() { return connect_to(AF_INET, &tcp_address_, sizeof tcp_address_); }
 
-  // Waits, with a bound, until `condition` holds.
-  template <typename Condition>
-  static bool is_soon(Condition condition) {
-    const uint64_t end = monotonic_ns() + kPeerBoundNs;
-    while (!condition()) {
-      if (monotonic_ns() > end) return false;
-      std::this_thread::yield();
-    }
-    return true;
-  }
   bool has_open(uint64_t count) {
-    return is_soon([&] { return connection_counters.connections_open.read() == count; });
+    return eventually([&] { return connection_counters.connections_open.read() == count; });
   }
 
   TestPool pool;

@@ -17,10 +17,9 @@
 #include "platform/clock.h"
 #include "platform/file.h"
 #include "tests/apps/nbd_reference.h"
+#include "tests/support/patience.h"
 
 namespace bedplate::test {
-
-inline constexpr uint64_t kPeerBoundNs = 20 * kNsPerSecond;
 
 enum : uint16_t { kRead = 0, kWrite = 1, kDisc = 2, kFlush = 3, kTrim = 4, kWriteZeroes = 6 };
 
@@ -72,7 +71,7 @@ class NbdPeer {
     return !is_ended_;
   }
   bool flush() {
-    const uint64_t end = monotonic_ns() + kPeerBoundNs;
+    const uint64_t end = monotonic_ns() + kPatienceNs;
     while (!out_.empty() && monotonic_ns() < end && pump()) {
     }
     return out_.empty() && !is_ended_;
@@ -83,7 +82,7 @@ class NbdPeer {
   }
   // The next `count` bytes, or fewer when the stream ends or the bound is reached.
   std::string hear(size_t count) {
-    const uint64_t end = monotonic_ns() + kPeerBoundNs;
+    const uint64_t end = monotonic_ns() + kPatienceNs;
     while (in_.size() < count && monotonic_ns() < end && pump()) {
     }
     std::string heard = in_.substr(0, count);
@@ -92,14 +91,14 @@ class NbdPeer {
   }
   // Whether the server ends the stream, with nothing more to say.
   bool hears_the_end() {
-    const uint64_t end = monotonic_ns() + kPeerBoundNs;
+    const uint64_t end = monotonic_ns() + kPatienceNs;
     while (in_.empty() && monotonic_ns() < end && pump()) {
     }
     return in_.empty() && is_ended_;
   }
   // Waits until the server has taken in all that was sent. On Unix sockets.
   bool is_taken() {
-    const uint64_t end = monotonic_ns() + kPeerBoundNs;
+    const uint64_t end = monotonic_ns() + kPatienceNs;
     int left = 1;
     while (ioctl(fd_.number(), TIOCOUTQ, &left) == 0 && left != 0 && monotonic_ns() < end) {
       sched_yield();

@@ -44,22 +44,21 @@ TEST_GROUP(JoinDeath) {
   }
 };
 
-TEST(JoinDeath, IsSeenWithinAHundredMilliseconds) {
+// How soon is a figure: BEDPLATE_TEST_FIGURES=1 prints it.
+TEST(JoinDeath, IsSeenInTheTable) {
   rig.keeper.forgets = false;
   rig.start();
   Child child = join_one();
   const uint32_t wakes = rig.keeper.wakes;
   const uint64_t start = monotonic_ns();
   child.kill_now();
-  CHECK(JoinRig::becomes([&] { return rig.table->state(1) >= MemberState::kDead; },
-                         100 * kNsPerMs));
+  CHECK(JoinRig::becomes([&] { return rig.table->state(1) >= MemberState::kDead; }));
   const uint64_t seen_ns = monotonic_ns() - start;
   if (std::getenv("BEDPLATE_TEST_FIGURES") != nullptr) {
     std::printf("dead in the table after %" PRIu64 " us\n", seen_ns / 1000);
   }
   rig.keeper.forgets = true;
-  CHECK(JoinRig::becomes([&] { return rig.keeper.wakes > wakes; }, 100 * kNsPerMs));
-  CHECK(monotonic_ns() - start < 100 * kNsPerMs);
+  CHECK(JoinRig::becomes([&] { return rig.keeper.wakes > wakes; }));
   LONGS_EQUAL(1, rig.wait_for(Kind::kFreed));
   STRCMP_EQUAL("relay", rig.last(Kind::kDied).process.text);
   CHECK(rig.last(Kind::kDied).error.answer[0] != '\0');
@@ -161,12 +160,9 @@ BP_PROBE(OwnerIsKilled) {
     prctl(PR_SET_PDEATHSIG, 0);
     JoinedPool joined = JoinedPool::join(options).take();
     BP_PROBE_CHECK(joined.ready().ok() && !joined.is_owner_gone());
-    const uint64_t start = monotonic_ns();
     BP_PROBE_CHECK(kill(owner, SIGKILL) == 0);
-    pollfd control = {joined.control_fd(), POLLIN, 0};
-    BP_PROBE_CHECK(poll(&control, 1, 1000) == 1);
-    BP_PROBE_CHECK(JoinRig::becomes([&] { return joined.is_owner_gone(); }, 100 * kNsPerMs));
-    BP_PROBE_CHECK(monotonic_ns() - start < 100 * kNsPerMs);
+    BP_PROBE_CHECK(test::has_input(joined.control_fd()));
+    BP_PROBE_CHECK(JoinRig::becomes([&] { return joined.is_owner_gone(); }));
     joined.fifo().address[0] = std::byte{1};  // what is mapped stays, to be drained
     auto again = JoinedPool::join(options);
     BP_PROBE_CHECK(!again.ok());
@@ -190,8 +186,7 @@ TEST(JoinDeath, AnOwnerThatStopsIsGoneToo) {
     JoinedPool joined = JoinedPool::join(options).take();
     (void)joined.ready();
     BP_PROBE_CHECK(JoinRig::becomes([&] { return joined.is_owner_gone(); }));
-    pollfd control = {joined.control_fd(), POLLIN, 0};
-    BP_PROBE_CHECK(poll(&control, 1, 1000) == 1);
+    BP_PROBE_CHECK(test::has_input(joined.control_fd()));
   });
   LONGS_EQUAL(1, rig.wait_for(Kind::kJoined));
   rig.server->stop();

@@ -28,6 +28,7 @@
 #include "pinned_pool/joined_pool.h"
 #include "platform/clock.h"
 #include "tests/support/death_test.h"
+#include "tests/support/patience.h"
 #include "tests/support/pool_fixture.h"
 
 #include "CppUTest/TestHarness.h"
@@ -82,8 +83,7 @@ inline void become_other_user() {
 
 class JoinRig {
  public:
-  // A thousand processes under a sanitizer take their time.
-  static constexpr uint64_t kPatienceNs = 60 * kNsPerSecond;
+  static constexpr uint64_t kPatienceNs = test::kPatienceNs;
   using Kind = JoinEvent::Kind;
 
   explicit JoinRig(uint32_t member_count = 8) : pool_id(make_pool_id()) {
@@ -187,8 +187,8 @@ class JoinRig {
   }
   // Waits until `condition` holds. Returns whether it came to that.
   template <typename Condition>
-  static bool becomes(Condition&& condition, uint64_t within_ns = kPatienceNs) {
-    const uint64_t until = monotonic_ns() + within_ns;
+  static bool becomes(Condition&& condition) {
+    const uint64_t until = monotonic_ns() + kPatienceNs;
     while (!condition()) {
       if (monotonic_ns() > until) return false;
       const timespec pause = {0, 50'000};

@@ -293,11 +293,15 @@ TEST(Join, OwnerHearsWhenDescriptorsAreLost) {
 
 TEST(Join, WhoSaysNothingCostsABoundedTime) {
   rig.options.request_timeout_ns = 20 * kNsPerMs;
-  rig.options.ready_timeout_ns = 20 * kNsPerMs;
   rig.start();
   const Fd silent = connect_raw(rig.path);
   LONGS_EQUAL(1, rig.wait_for(Kind::kRefused));
   STRCMP_EQUAL("nothing was said in time", rig.last(Kind::kRefused).error.answer);
+}
+
+TEST(Join, WhoIsNeverReadyCostsABoundedTime) {
+  rig.options.ready_timeout_ns = 20 * kNsPerMs;
+  rig.start();
   Child child = rig.fork_joiner([](JoinOptions& options) {
     auto joined = JoinedPool::join(options);
     pause();
@@ -321,7 +325,8 @@ TEST(Join, WhoWasCutOffIsNotReady) {
       BP_PROBE_CHECK(std::strcmp(ready.error().answer, "it has cut this process off") == 0);
       BP_PROBE_CHECK(std::strstr(ready.error().cure, "see the owner's log for why") != nullptr);
     });
-    CHECK(JoinRig::becomes([&] { return rig.table->state(1) == MemberState::kJoining; }));
+    // It may be cut off by now, on a busy machine: that comes to the same.
+    CHECK(JoinRig::becomes([&] { return rig.table->state(1) != MemberState::kFree; }));
     // Another is answered after it, so the owner has its quiet pipe's end no more.
     check_answer(odd_request(), "what speaks there is not Bedplate", 7);
     // Who holds the owner's end open: what is said still goes somewhere, and nobody hears it.

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <thread>
 
-#include "platform/clock.h"
+#include "tests/support/patience.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -17,13 +17,10 @@ unsigned threads_seen(unsigned thread_count, unsigned expected_count) {
   std::atomic<unsigned> arrived_count{0};
   std::atomic<bool> is_caller_among_them{false};
   const std::thread::id caller = std::this_thread::get_id();
-  const uint64_t until = monotonic_ns() + 10 * kNsPerSecond;
   run_in_parallel(thread_count, [&]() noexcept {
     if (std::this_thread::get_id() == caller) is_caller_among_them.store(true);
     arrived_count.fetch_add(1);
-    while (arrived_count.load() < expected_count && monotonic_ns() < until) {
-      std::this_thread::yield();
-    }
+    test::eventually([&] { return arrived_count.load() >= expected_count; });
   });
   CHECK(is_caller_among_them.load());
   return arrived_count.load();

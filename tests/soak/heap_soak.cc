@@ -159,7 +159,7 @@ bool is_asleep(pid_t tid) {
 }
 
 void wait_until_asleep() {
-  const uint64_t deadline_ns = monotonic_ns() + 10 * kNsPerSecond;
+  const uint64_t deadline_ns = monotonic_ns() + 60 * kNsPerSecond;
   for (const pid_t tid : crowd.tids) {
     while (!is_asleep(tid)) {
       if (monotonic_ns() > deadline_ns) fail("a thread that waits does not sleep");

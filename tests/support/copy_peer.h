@@ -8,7 +8,6 @@
 #include <memory>
 #include <utility>
 
-#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -17,6 +16,7 @@
 #include <unistd.h>
 
 #include "platform/file.h"
+#include "tests/support/patience.h"
 #include "transport/single_copy.h"
 
 #include "CppUTest/TestHarness.h"
@@ -78,8 +78,7 @@ class CopyPeer {
   void end(bool reaped = true) {
     if (pid_ == 0) return;
     kill(pid_, SIGKILL);
-    pollfd ended{pidfd_.number(), POLLIN, 0};
-    poll(&ended, 1, 30'000);
+    has_input(pidfd_.number());
     if (!reaped) return;
     waitpid(pid_, nullptr, 0);
     pid_ = 0;

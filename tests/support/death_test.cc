@@ -10,8 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "platform/clock.h"
 #include "platform/file.h"
+#include "tests/support/patience.h"
 #include "tests/support/skip.h"
 
 #include "CppUTest/TestHarness.h"
@@ -19,7 +19,7 @@
 namespace bedplate::test {
 namespace {
 
-constexpr uint64_t kPatienceNs = 30 * kNsPerSecond;
+constexpr uint64_t kChildPatienceNs = 2 * kPatienceNs;  // it waits for things itself
 constexpr int kFailedCode = 3;
 constexpr int kSkippedCode = 77;
 constexpr int kNoSuchProbeCode = 4;
@@ -28,7 +28,7 @@ constinit const Probe* first_probe = nullptr;
 
 // Reads until the other end is closed, keeps what fits. Returns false when patience ran out.
 bool read_all(int fd, Ended* ended) {
-  const uint64_t until = monotonic_ns() + kPatienceNs;
+  const uint64_t until = monotonic_ns() + kChildPatienceNs;
   size_t kept = 0;
   char dropped[1024];
   for (;;) {

@@ -49,12 +49,7 @@ struct WatchRig final : PollSource {
   }
   // Waits until the loop has heard `count` messages. Returns whether it came to that.
   bool hears(uint32_t count) const {
-    const uint64_t end = monotonic_ns() + PlainSleeper::kBoundNs / 2;
-    while (heard.load() < count) {
-      if (monotonic_ns() > end) return false;
-      std::this_thread::yield();
-    }
-    return true;
+    return eventually([&] { return heard.load() >= count; });
   }
   void wait_for_sleep() const {
     while (groups[0]->segment().wrapper(0).asleep.load() == 0) std::this_thread::yield();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "alloc/heap_walk.h"
+#include "tests/support/patience.h"
 #include "tests/support/skip.h"
 #include "tests/support/stderr_capture.h"
 #include "tests/transport/verbs_fixture.h"
@@ -179,7 +180,7 @@ TEST(ConnectionManager, WhatItTakesForACallItGivesBack) {
   using Kind = ConnectionManager::Event::Kind;
   const auto await = [](ConnectionManager& manager, Kind kind) {
     ConnectionManager::Event event;
-    const uint64_t deadline_ns = monotonic_ns() + 10 * kNsPerSecond;
+    const uint64_t deadline_ns = monotonic_ns() + test::kPatienceNs;
     while (!manager.take_event(&event, 1, [](uint32_t) { return "storage-1"; })) {
       CHECK(monotonic_ns() < deadline_ns);
       usleep(50);

@@ -11,6 +11,7 @@
 
 #include "platform/clock.h"
 #include "tests/support/death_test.h"
+#include "tests/support/patience.h"
 #include "tests/support/seed.h"
 #include "tests/support/skip.h"
 #include "tests/transport/plain_sleeper.h"
@@ -233,8 +234,7 @@ TEST(EventLoop, WithoutTimersItSleepsForEver) {
   make(0);
   loop.add_source(a, 1);
   std::thread stopper([this] {
-    const uint64_t end = monotonic_ns() + PlainSleeper::kBoundNs;
-    while (counters.sleeps.read() == 0 && monotonic_ns() < end) std::this_thread::yield();
+    test::eventually([this] { return counters.sleeps.read() > 0; });
     loop.stop();
   });
   loop.run();
@@ -334,7 +334,7 @@ void produce(Fifo& fifo, EventLoop& loop, LaneSource& source, uint64_t seed, uin
     for (uint64_t i = random() % 2000; i-- > 0;) cpu_relax();
     fifo.try_push(run.pushed);
     loop.doorbell().ring();
-    const uint64_t end = monotonic_ns() + PlainSleeper::kBoundNs / 2;
+    const uint64_t end = monotonic_ns() + test::kPatienceNs;
     while (source.taken.load(std::memory_order_acquire) <= run.pushed && !run.was_lost) {
       run.was_lost = monotonic_ns() > end;
       if (random() % 8 == 0) std::this_thread::yield();

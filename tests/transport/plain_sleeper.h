@@ -7,6 +7,7 @@
 #include <poll.h>
 
 #include "platform/clock.h"
+#include "tests/support/patience.h"
 #include "transport/event_loop.h"
 
 namespace bedplate::test {
@@ -15,7 +16,7 @@ namespace bedplate::test {
 // end ends after the bound: then the test fails instead of hanging.
 class PlainSleeper final : public Sleeper {
  public:
-  static constexpr uint64_t kBoundNs = 20 * kNsPerSecond;
+  static constexpr uint64_t kBoundNs = 2 * kPatienceNs;
 
   explicit PlainSleeper(EventLoop& loop) noexcept : loop_(loop) {}
   void sleep_until(uint64_t deadline_ns) noexcept override {

@@ -73,7 +73,7 @@ TEST(QuietPipe, HangsUpOnlyWhenTheRingIsGone) {
   pollfd hang_up = {quiet[0], 0, 0};
   LONGS_EQUAL(0, poll(&hang_up, 1, 0));  // nobody but the ring has the other end
   child.kill_and_wait();
-  LONGS_EQUAL(1, poll(&hang_up, 1, 5000));
+  CHECK(test::has_input(quiet[0]));
   // The operation that was pending writes nowhere any more.
   std::memset(text, 'x', sizeof text);
   CHECK(write(data[1], text, sizeof text) == sizeof text);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "platform/clock.h"
+#include "tests/support/patience.h"
 #include "tests/support/pool_fixture.h"
 #include "tests/transport/group_rig.h"
 
@@ -15,7 +16,7 @@ using namespace bedplate::test;
 
 namespace {
 
-constexpr uint64_t kTooLongNs = 20 * kNsPerSecond;
+constexpr uint64_t kTooLongNs = 2 * kPatienceNs;
 constexpr AmId kNumbered = 250;
 
 // A message that says who sent it, with which number, and is filled with what follows from both.
@@ -133,15 +134,13 @@ TEST(ShmThreads, ManyThreadsSendThroughTheSameEndpoints) {
       });
     }
     for (std::thread& sender : senders) sender.join();
-    const uint64_t end_ns = monotonic_ns() + kTooLongNs;
     const auto loans_out = [&] {
       for (Block& block : blocks) {
         if (block.is_out.load(std::memory_order_acquire)) return true;
       }
       return false;
     };
-    while (loans_out() && monotonic_ns() < end_ns) std::this_thread::yield();
-    CHECK_FALSE(loans_out());
+    CHECK(eventually([&] { return !loans_out(); }));
     is_over.store(true, std::memory_order_release);
     for (std::thread& thread : threads) thread.join();
     for (uint32_t i = 1; i < 3; ++i) {
@@ -167,7 +166,7 @@ TEST(ShmThreads, ABoxGoesToAndFroWhileBothSend) {
   std::atomic<uint32_t> running{2}, sent{0};
   std::vector<std::thread> senders;
   constexpr uint32_t kEach = 40000;
-  const uint64_t end_ns = monotonic_ns() + 3 * kTooLongNs;
+  const uint64_t end_ns = monotonic_ns() + kTooLongNs;
   // On a busy machine one may be done before the other begins: they go on until the box has moved.
   const auto has_moved = [&] {
     return members[0]->counters.boxes_returned.read() > 0 || monotonic_ns() > end_ns;
@@ -197,9 +196,10 @@ TEST(ShmThreads, ABoxGoesToAndFroWhileBothSend) {
   const auto is_complete = [&] {
     return checker.count == sent.load() || members[0]->counters.cut_off.read() > 0;
   };
-  while (running.load() > 0 || (!is_complete() && monotonic_ns() < end_ns)) {
+  while (running.load() > 0) {
     if (members[0]->messenger.poll(16) == 0) std::this_thread::yield();
   }
+  eventually([&] { return members[0]->messenger.poll(16) == 0 && is_complete(); });
   for (std::thread& sender : senders) sender.join();
   LONGS_EQUAL(sent.load(), checker.count);
   LONGS_EQUAL(0, checker.wrong);
@@ -215,6 +215,7 @@ TEST(ShmThreads, EveryMessageWakesWhoWaitsForIt) {
     Member* members[2] = {&rig.join(0), &rig.join(1)};
     Checker checkers[2];
     for (uint32_t i = 0; i < 2; ++i) checkers[i].listen(members[i]->messenger);
+    uint64_t longest_ns[2] = {};
     const auto play = [&](uint32_t self) {
       Endpoint& to = members[self]->to(1 - self);
       for (uint32_t round = 0; round < kRounds; ++round) {
@@ -226,15 +227,18 @@ TEST(ShmThreads, EveryMessageWakesWhoWaitsForIt) {
           }
         };
         if (self == 0) send();
-        while (checkers[self].count <= round) members[self]->messenger.wait(kTooLongNs);
+        while (checkers[self].count <= round) {
+          const uint64_t begin_ns = monotonic_ns();
+          members[self]->messenger.wait(kTooLongNs);
+          longest_ns[self] = std::max(longest_ns[self], monotonic_ns() - begin_ns);
+        }
         if (self == 1) send();
       }
     };
-    const uint64_t begin_ns = monotonic_ns();
     std::thread other(play, 1);
     play(0);
     other.join();
-    CHECK(monotonic_ns() - begin_ns < kTooLongNs);
+    for (const uint64_t ns : longest_ns) CHECK(ns < kPatienceNs);
     for (const Checker& checker : checkers) LONGS_EQUAL(0, checker.wrong);
   }
 }
@@ -259,7 +263,7 @@ TEST(ShmThreads, AReleaseByAnotherThreadWakesTheLender) {
   }
   releaser.join();
   CHECK_FALSE(block.is_out.load());
-  CHECK(monotonic_ns() - begin_ns < kTooLongNs / 2);
+  CHECK(monotonic_ns() - begin_ns < kPatienceNs);
 }
 
 // Operations that the target does, started by several threads.

@@ -18,14 +18,13 @@
 
 #include "platform/clock.h"
 #include "platform/file.h"
+#include "tests/support/patience.h"
 #include "tests/support/skip.h"
 #include "transport/stream_sockets.h"
 
 #include "CppUTest/TestHarness.h"
 
 namespace bedplate {
-
-inline constexpr uint64_t kBoundNs = 20 * kNsPerSecond;
 
 // The byte at `position` of any stream of these tests.
 inline std::byte pattern(uint64_t position) {
@@ -175,7 +174,7 @@ class SocketsFixture : public Utest {
 
   template <typename Condition>
   bool run_until(Condition condition) {
-    const uint64_t end = monotonic_ns() + kBoundNs;
+    const uint64_t end = monotonic_ns() + test::kPatienceNs;
     while (!condition()) {
       if (monotonic_ns() > end) return false;
       pump();

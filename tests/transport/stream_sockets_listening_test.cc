@@ -254,16 +254,13 @@ void ListeningBodies::woken_by_a_socket() {
     sleepy.run();
     own->detach(echo.socket);
   });
-  const timeval bound = {20, 0};
+  const timeval bound = {test::kPatienceNs / kNsPerSecond, 0};
   setsockopt(far.number(), SOL_SOCKET, SO_RCVTIMEO, &bound, sizeof bound);
   int answered = 0;
   int problem = 0;  // an errno value; -1: the echo ended, -2: it was another byte
   uint64_t sleeps = 0;
   for (; answered < kRounds; ++answered) {
-    const uint64_t end = monotonic_ns() + kBoundNs;
-    while (loop_counters.sleeps.read() == sleeps && monotonic_ns() < end) {
-      std::this_thread::yield();
-    }
+    test::eventually([&] { return loop_counters.sleeps.read() > sleeps; });
     sleeps = loop_counters.sleeps.read();
     const auto said = static_cast<std::byte>(answered);
     std::byte heard{};

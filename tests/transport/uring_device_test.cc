@@ -11,6 +11,7 @@
 
 #include "platform/file.h"
 #include "tests/support/death_test.h"
+#include "tests/support/patience.h"
 #include "tests/support/pool_fixture.h"
 #include "tests/support/skip.h"
 
@@ -43,7 +44,7 @@ TEST_GROUP(UringDevice) {
   int32_t finish() {
     io_uring_submit(&ring);
     io_uring_cqe* completion = nullptr;
-    __kernel_timespec bound = {10, 0};
+    __kernel_timespec bound = {test::kPatienceNs / kNsPerSecond, 0};
     if (io_uring_wait_cqe_timeout(&ring, &completion, &bound) != 0) return -ETIME;
     const int32_t result = completion->res;
     io_uring_cqe_seen(&ring, completion);

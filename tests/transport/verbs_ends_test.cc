@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 
+#include "tests/support/patience.h"
 #include "tests/support/skip.h"
 #include "tests/support/stderr_capture.h"
 #include "tests/transport/verbs_fixture.h"
@@ -117,7 +118,7 @@ TEST(VerbsEnds, LargeTransfersEndEachByItself) {
     CHECK(to_b().put(source.span(), exposed.part(i * source.bytes, source.bytes), &ended[i]) ==
           SendStatus::kPending);
   }
-  const uint64_t deadline_ns = monotonic_ns() + 60 * kNsPerSecond;
+  const uint64_t deadline_ns = monotonic_ns() + test::kPatienceNs;
   while (ended[0].count == 0 && monotonic_ns() < deadline_ns) rig->a.verbs->poll(1);
   LONGS_EQUAL(1, ended[0].count);
   LONGS_EQUAL(0, ended[kCount - 1].count);
@@ -133,7 +134,7 @@ TEST(VerbsEnds, ALifeThatEndsInAPollIsCounted) {
   CHECK(rig->poll_until([&] { return at_b.loans.size() == 1; }));
   rig->b.verbs.reset();
   uint32_t counted = 0;
-  const uint64_t deadline_ns = monotonic_ns() + 10 * kNsPerSecond;
+  const uint64_t deadline_ns = monotonic_ns() + test::kPatienceNs;
   while (returned.count == 0 && monotonic_ns() < deadline_ns) counted = rig->a.verbs->poll(64);
   CHECK(counted > 0);  // else who sleeps after a poll that found nothing forgets what it began
   CHECK(returned.outcome == Outcome::kUnknown);
@@ -151,7 +152,8 @@ TEST(VerbsEnds, WhatDoesNotEndIsFollowedByMore) {
   bool is_quiet = false;
   for (int i = 0; i < 10 && !is_quiet; ++i) {
     const uint64_t before = rig->a.counters.nudged.read();
-    is_quiet = !rig->poll_until([&] { return rig->a.counters.nudged.read() > before; }, 3);
+    is_quiet = !rig->poll_until([&] { return rig->a.counters.nudged.read() > before; },
+                                 3 * kNsPerSecond);
   }
   CHECK(is_quiet);
   LONGS_EQUAL(0, rig->a.counters.broken.read());

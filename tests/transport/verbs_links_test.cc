@@ -204,7 +204,7 @@ TEST(VerbsLinks, AClaimThatIsFalseIsCutOffAtOnce) {
     CHECK(stranger.connect());
   }
   // Each queue pair was given back, and not only once a device is no longer waited for.
-  CHECK(monotonic_ns() - begin_ns < 10 * kNsPerSecond);
+  CHECK(monotonic_ns() - begin_ns < 20 * LinkTiming{}.stall_ns_max / 2);
   check_that_a_reaches_b();
 }
 
@@ -444,13 +444,12 @@ TEST(VerbsLinks, WhatBreaksAsSoonAsItIsUpIsDialedMoreAndMoreSeldom) {
   start(options);
   const Fd listener = listen_as("b");
   Stranger stranger(this->stranger("b"));
-  int call_count = 0;
-  for (const uint64_t end_ns = monotonic_ns() + kNsPerSecond; monotonic_ns() < end_ns;) {
+  const uint64_t begin_ns = monotonic_ns();
+  for (int i = 0; i < 6; ++i) {
     stranger.be_called(listener);
     stranger.hang_up();
-    ++call_count;
   }
-  CHECK(call_count >= 2 && call_count <= 9);  // after 10, 20, 40, ... ms
+  CHECK(monotonic_ns() - begin_ns >= (10 + 20 + 40 + 80 + 160) * kNsPerMs);
   // What was up for moments is given up as what never was.
   CHECK(rig->poll_until([&] { return rig->a.to("b").am_send(kHeard, {}) == SendStatus::kGone; }));
   unlink(rig->address().c_str() + 5);
@@ -470,7 +469,7 @@ TEST(VerbsLinks, AHostThatFallsSilentIsNoticedWithoutAWord) {
   CHECK(set_loopback(false));
   const bool is_noticed = rig->poll_until([&] {
     return rig->a.counters.broken.read() == 1 && rig->b.counters.broken.read() == 1;
-  }, 5);
+  });
   CHECK(set_loopback(true));
   CHECK(is_noticed);
   CHECK(rig->connect());

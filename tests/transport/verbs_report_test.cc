@@ -1,6 +1,7 @@
 // What can be said of verbs from outside: how far each connection is, what the device tells.
 #include <string>
 
+#include "tests/support/patience.h"
 #include "tests/support/skip.h"
 #include "tests/support/stderr_capture.h"
 #include "tests/transport/verbs_rig.h"
@@ -66,7 +67,7 @@ TEST(VerbsReport, TheDevicesEventsAreTaken) {
   CHECK(set_loopback(false));
   CHECK(set_loopback(true));
   uint32_t count = 0;  // down, up; the kernel tells a moment later
-  const uint64_t deadline_ns = monotonic_ns() + 10 * kNsPerSecond;
+  const uint64_t deadline_ns = monotonic_ns() + test::kPatienceNs;
   while (count < 2 && monotonic_ns() < deadline_ns) count += device->take_events();
   LONGS_EQUAL(2, count);
   LONGS_EQUAL(0, device->take_events());

@@ -14,6 +14,7 @@
 #include "pinned_pool/boot_segment.h"
 #include "platform/clock.h"
 #include "platform/log.h"
+#include "tests/support/patience.h"
 #include "tests/support/soft_roce.h"
 #include "transport/messenger.h"
 #include "transport/verbs/verbs_provider.h"
@@ -105,10 +106,9 @@ class VerbsRig {
     if (a.verbs) a.messenger->poll(64);
     if (b.verbs) b.messenger->poll(64);
   }
-  // Polls until `is_done`, at most `seconds`; then yields to the exchange threads. A minute: a
-  // peer in a process of its own has to fault in its memory, under emulation, beside other work.
-  bool poll_until(const std::function<bool()>& is_done, uint64_t seconds = 60) {
-    const uint64_t deadline_ns = monotonic_ns() + seconds * kNsPerSecond;
+  // Polls until `is_done`, at most for `bound_ns`; yields to the exchange threads.
+  bool poll_until(const std::function<bool()>& is_done, uint64_t bound_ns = kPatienceNs) {
+    const uint64_t deadline_ns = monotonic_ns() + bound_ns;
     while (!is_done()) {
       if (monotonic_ns() > deadline_ns) return false;
       poll();

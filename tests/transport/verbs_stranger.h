@@ -68,7 +68,7 @@ class Stranger {
     ExchangeRecord record = {};
     size_t got = 0;
     is_hung_up_on = false;
-    const uint64_t deadline_ns = monotonic_ns() + 10 * kNsPerSecond;
+    const uint64_t deadline_ns = monotonic_ns() + test::kPatienceNs;
     while (got < sizeof record) {
       if (monotonic_ns() > deadline_ns) return std::nullopt;
       options_.meanwhile();
@@ -122,7 +122,7 @@ class Stranger {
   // The other way round: the appliance dials it at `listener`, which does not block. Returns its
   // hello; nothing if it does not call for ten seconds.
   std::optional<ExchangeRecord> pick_up(const Fd& listener) {
-    const uint64_t deadline_ns = monotonic_ns() + 10 * kNsPerSecond;
+    const uint64_t deadline_ns = monotonic_ns() + test::kPatienceNs;
     for (fd_.close(); !fd_.is_open(); usleep(100)) {
       if (monotonic_ns() > deadline_ns) return std::nullopt;
       options_.meanwhile();

@@ -1,0 +1,33 @@
+// How long a test waits for something before it calls it hung. Nothing that works takes so long,
+// on a slow machine beside other work either: the bound ends a hang and decides nothing else.
+#pragma once
+
+#include <cstdint>
+
+#include <poll.h>
+#include <sched.h>
+
+#include "platform/clock.h"
+
+namespace bedplate::test {
+
+inline constexpr uint64_t kPatienceNs = 60 * kNsPerSecond;
+
+// Waits until `condition` holds. Returns whether it came to that.
+template <typename Condition>
+bool eventually(Condition&& condition) {
+  const uint64_t end_ns = monotonic_ns() + kPatienceNs;
+  while (!condition()) {
+    if (monotonic_ns() > end_ns) return false;
+    sched_yield();
+  }
+  return true;
+}
+
+// Waits until there is something to read from `fd`, or its other end is closed.
+inline bool has_input(int fd) noexcept {
+  pollfd wanted = {fd, POLLIN, 0};
+  return poll(&wanted, 1, static_cast<int>(kPatienceNs / kNsPerMs)) == 1;
+}
+
+}  // namespace bedplate::test
