@@ -73,7 +73,7 @@ class Child {
   pid_t pid_;
 };
 
-constexpr uid_t kOtherUser = 65534;
+inline const uid_t kOtherUser = getuid() == 65534 ? 65533 : 65534;
 
 // In a child: from here on it is no longer root.
 inline void become_other_user() {

@@ -178,7 +178,8 @@ TEST(Join, RefusesWhoMayNot) {
   rig.start();
   rig.check_refused("the pool's configuration knows no process of this name",
                     [](JoinOptions& options) { options.process = "relais"; });
-  const std::string answer = "user " + std::to_string(getuid()) + " may not, user 65534 may";
+  const std::string answer = "user " + std::to_string(getuid()) + " may not, user " +
+                             std::to_string(kOtherUser) + " may";
   rig.check_refused(answer.c_str(), [](JoinOptions&) {});
   LONGS_EQUAL(2, rig.wait_for(Kind::kRefused, 2));
   STRCMP_EQUAL("relay", rig.last(Kind::kRefused).process.text);
@@ -340,7 +341,8 @@ TEST(Join, WhoWasCutOffIsNotReady) {
 
 TEST(Join, AThousandWhoSayNothingKeepNobodyOut) {
   rig.start();
-  CHECK(allow_open_files(4096).ok());  // both ends are here
+  // Both ends are here.
+  if (!allow_open_files(4096).ok()) BP_SKIP("a process may have fewer open files here");
   std::vector<Fd> silent;
   for (int i = 0; i < 1000; ++i) silent.push_back(connect_raw(rig.path));
   Child child = rig.start_joiner();
