@@ -9,8 +9,8 @@ import re
 import socket
 
 from harness import (BEDPLATE, GIB, KIB, MIB, Failure, Skip, expect, expect_in, expect_true,
-                     few_hugepages, free_hugepages, hugepage_count, hugepage_file, hugepages_of,
-                     need_tools, places_of_leftovers, shorten, test, to_toml)
+                     few_hugepages, free_hugepages, has_hugepages, hugepage_count, hugepage_file,
+                     hugepages_of, need_tools, places_of_leftovers, shorten, test, to_toml)
 import raw_nbd as nbd
 
 MESSAGE = re.compile(r"bedplate: [^\n]+: [^\n]+; [^\n]+\n")  # doing: answer; cure
@@ -243,6 +243,8 @@ def preflight_report(box, config):
 @test()
 def not_enough_hugepages(box):
     """How many are free, how many are needed, and a command that cures it."""
+    if os.path.exists("/sys/devices/system/node/node1"):
+        raise Skip("each of several nodes has pages of its own here")
     configuration = box.configuration()
     configuration["pool"]["bytes"] = 8 * GIB
     config = box.write("bedplate.toml", to_toml(configuration))
@@ -266,7 +268,8 @@ def no_gigantic_pages(box):
     configuration["pool"] = {"bytes": f"{free + 100} GiB", "pages": "1 GiB"}
     report = preflight_report(box, box.write("bedplate.toml", to_toml(configuration)))
     expect_in("1 GiB", report, "the report")
-    expect_in(f"{free} are free", report, "the report")
+    answer = f"{free} are free" if has_hugepages(GIB) else "this kernel has none of this size"
+    expect_in(answer, report, "the report")
 
 
 @test()
@@ -275,7 +278,7 @@ def no_such_node(box):
     configuration = box.configuration()
     configuration["pool"]["heap_node"] = 1023
     report = preflight_report(box, box.write("bedplate.toml", to_toml(configuration)))
-    expect_in("looking for NUMA node 1023, for heap: this machine has memory on node 0", report,
+    expect_in("looking for NUMA node 1023, for heap: this machine has memory on node ", report,
               "the report")
 
 

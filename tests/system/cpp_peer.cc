@@ -64,7 +64,7 @@ struct Verbs {
   // Whether the owner has got it. Of datagrams nobody knows.
   bool say_hello() {
     Endpoint& to = *messenger.connect({.name = owner}).take();
-    const uint64_t deadline_ns = monotonic_ns() + 20 * kNsPerSecond;
+    const uint64_t deadline_ns = monotonic_ns() + 60 * kNsPerSecond;
     bool is_sent = false;
     uint32_t datagram_count = 0;
     while (monotonic_ns() < deadline_ns) {

@@ -26,7 +26,7 @@ import tempfile
 import time
 
 BEDPLATE = os.path.abspath(os.environ.get("BEDPLATE", "build/release/bedplate"))
-BOUND_SECONDS = 30  # of any one wait; far more than anything takes, so that it decides nothing
+BOUND_SECONDS = 60  # of any one wait; far more than anything takes, so that it decides nothing
 RUN_MARK = f"BEDPLATE_SYSTEM_TEST={os.getpid()}.{time.time_ns()}"  # in all our processes
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 LAYOUTS = {"one_shard": ["main"], "two_shards": ["network", "storage"]}
@@ -110,8 +110,15 @@ def hugepage_count(page_bytes, name):
     return int(read_text(hugepage_file(page_bytes, name)))
 
 
+def has_hugepages(page_bytes):
+    """Whether the kernel knows pages of this size."""
+    return os.path.exists(hugepage_file(page_bytes, "nr_hugepages"))
+
+
 def free_hugepages(page_bytes=2 * MIB):
     """Those that nobody has taken or reserved."""
+    if not has_hugepages(page_bytes):
+        return 0
     count = hugepage_count
     return count(page_bytes, "free_hugepages") - count(page_bytes, "resv_hugepages")
 
@@ -160,6 +167,8 @@ class HugepageLoan:
         missing = pages - free_hugepages(page_bytes)
         if missing <= 0:
             return
+        if not has_hugepages(page_bytes):
+            raise Skip(f"this kernel has no hugepages of {page_bytes // MIB} MiB")
         available = int(re.search(r"MemAvailable:\s*(\d+)", read_text("/proc/meminfo"))[1]) * KIB
         got = self._change(page_bytes, missing) if missing * page_bytes < available // 2 else 0
         if got < missing:
@@ -182,7 +191,7 @@ class HugepageLoan:
             if pages:
                 # Pages that are still in use would stay: rings outlast their process for a moment.
                 with contextlib.suppress(Failure):
-                    wait_for(lambda: free_hugepages(page_bytes) >= pages, "free hugepages", 10)
+                    wait_for(lambda: free_hugepages(page_bytes) >= pages, "free hugepages")
                 self._change(page_bytes, -pages)
 
 

@@ -8,7 +8,8 @@ import resource
 import signal
 import tomllib
 
-from harness import BEDPLATE, MIB, Skip, expect, expect_in, expect_true, read_text, test, wait_for
+from harness import (BEDPLATE, BOUND_SECONDS, MIB, Skip, expect, expect_in, expect_true, read_text,
+                     test, wait_for)
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 EXAMPLES = os.path.join(os.path.dirname(BEDPLATE), "examples")
@@ -49,7 +50,8 @@ def two_processes_greet_each_other(box, first, second):
         ann = start(box, appliance, first, "ann", "bob", logs["ann"])
         bob = start(box, appliance, second, "bob", "ann", logs["bob"])
         for name, process in (("ann", ann), ("bob", bob)):
-            expect(process.wait(20), 0, f"{name}'s exit code ({read_text(box.path(logs[name]))})")
+            expect(process.wait(BOUND_SECONDS), 0,
+                   f"{name}'s exit code ({read_text(box.path(logs[name]))})")
         expect(read_text(box.path(logs["ann"])), greetings("bob"), "what ann heard")
         expect(read_text(box.path(logs["bob"])), greetings("ann"), "what bob heard")
         wait_for_line(appliance, "is forgotten", 2 * turn)
@@ -64,7 +66,7 @@ def every_function_of_the_c_interface_does_its_work(box):
     peers = [box.spawn([C_PEER, os.path.join(appliance.runtime_directory, "two.join"), *words],
                        f"{words[0]}.log") for words in (("ann", "bob"), ("bob", "ann", "use"))]
     for name, process in zip(("ann", "bob"), peers):
-        expect(process.wait(20), 0, f"{name}'s exit code")
+        expect(process.wait(BOUND_SECONDS), 0, f"{name}'s exit code")
     appliance.stop()
 
 
@@ -120,7 +122,7 @@ def one_whom_nobody_trusts_has_the_owner_alone(box):
         peers = [start(box, appliance, "c", name, other, f"{name}.{turn}.log")
                  for name, other in (names, reversed(names))]
         for name, process in zip(names, peers):
-            expect(process.wait(20), 0, f"{name}'s exit code")
+            expect(process.wait(BOUND_SECONDS), 0, f"{name}'s exit code")
         probe.send_signal(signal.SIGKILL)
         wait_for_line(appliance, "of probe.0, died", turn)
         wait_for_line(appliance, "is forgotten", 3 * turn)
@@ -137,7 +139,7 @@ def a_death_ends_its_peer_only(box, program):
     bob = start(box, appliance, program, "bob", "ann")
     wait_for_line(appliance, "bob (process")
     ann.send_signal(signal.SIGKILL)
-    expect(bob.wait(20), 1, "bob's exit code")
+    expect(bob.wait(BOUND_SECONDS), 1, "bob's exit code")
     wait_for_line(appliance, "of main, died")
     wait_for_line(appliance, "is forgotten", 2)
     appliance.stop()
@@ -149,7 +151,7 @@ def an_end_of_the_owner_ends_those_who_wait(box, program, signal_name):
     ann = start(box, appliance, program, "ann", "bob")
     wait_for_line(appliance, "ann (process")
     appliance.process.send_signal(signal.Signals[signal_name])
-    expect(ann.wait(20), 1, "ann's exit code")
+    expect(ann.wait(BOUND_SECONDS), 1, "ann's exit code")
     expect_in("the owner of the pool has died or stopped", read_text(box.path("ann.log")),
               "what ann says")
     appliance.wait_exit()
@@ -162,7 +164,7 @@ def who_may_not_join_is_told_why(box, program):
     configuration["messages"] = {"on_join_failure": "stop"}
     appliance = box.appliance(configuration)
     ann = start(box, appliance, program, "ann", "bob")
-    expect(ann.wait(20), 1, "ann's exit code")
+    expect(ann.wait(BOUND_SECONDS), 1, "ann's exit code")
     said = read_text(box.path("ann.log"))
     expect_in("joining the pool as ann: user 0 may not, user 65534 may; start it", said, "ann")
     wait_for_line(appliance, "user 0 may not")
@@ -177,7 +179,7 @@ def who_cannot_use_its_part_is_named(box, program, on_join_failure):
     limit = 30 * MIB  # room for segment 0, and not for the heap beside it
     ann = start(box, appliance, program, "ann", "bob",
                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
-    expect(ann.wait(20), 1, "ann's exit code")
+    expect(ann.wait(BOUND_SECONDS), 1, "ann's exit code")
     reason = ("taking 16 MiB for heap:ann.0 in pages of 4 KiB: Cannot allocate memory; raise the "
               "limit on address space")
     expect_in(reason, read_text(box.path("ann.log")), "what ann says")
