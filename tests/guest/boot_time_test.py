@@ -18,7 +18,8 @@ sys.path.insert(1, os.path.dirname(BUILD))
 import newc  # noqa: E402
 
 # Of the appliance, how much longer than an init that does nothing (apps/demo.toml, 256 MiB).
-BOOT_SECONDS_MAX = 1.5
+# Printed as a figure; it is a failure where it is ten times what it should be.
+BOOT_SECONDS_MAX = 15
 BOOT_TRIES_MAX = 6
 
 

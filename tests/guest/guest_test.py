@@ -358,10 +358,10 @@ def exit_code_and_quoting_survive():
 
 def guest_that_hangs_is_ended_and_shown():
     """Also where it has printed something: there is no exit code."""
-    guest = Guest("/bin/sh", "-c", "echo begun; exec sleep 1000", seconds=30)
+    guest = Guest("/bin/sh", "-c", "echo begun; exec sleep 1000", seconds=60)
     guest.expect_exit(124)
     guest.expect(r"^begun$")
-    if "Run /init as init process" not in guest.log or "not done after 30 s" not in guest.log:
+    if "Run /init as init process" not in guest.log or "not done after 60 s" not in guest.log:
         raise Failure(f"the kernel's log is not shown\n{guest.log}")
 
 
@@ -383,7 +383,7 @@ def guest_that_is_late_is_ended():
             threading.Thread(target=end_it, daemon=True).start()
             Guest("/bin/sleep", "1000", append=mark)
     except Late:
-        for _ in range(200):  # it is told to end, and takes a moment
+        for _ in range(600):  # it is told to end, and takes a moment
             if not runs():
                 return
             time.sleep(0.1)

@@ -81,7 +81,7 @@ class Host(Machine):
         """Where the console is now, for `after`."""
         return len(self.lines)
 
-    def run(self, command, seconds=30):
+    def run(self, command, seconds=120):
         """Runs a line of the shell, and returns its exit code."""
         before = self.mark()
         self._orders.sendall(command.encode() + b"\n")
