@@ -9,13 +9,13 @@
 namespace bedplate {
 
 void assertion_failed(const char* file, int line, const char* what) noexcept {
-  // A stack buffer and write(2): the heap may be what is broken.
+  // A stack buffer and no stream: the heap may be what is broken.
   char text[512];
   const int length = std::snprintf(text, sizeof text,
                                    "bedplate: %s:%d: assertion failed: %s; this is a defect in "
                                    "the program: please report it\n",
                                    file, line, what);
-  if (length > 0) write_log_line(text, std::min(static_cast<size_t>(length), sizeof text - 1));
+  if (length > 0) write_last_line(text, std::min(static_cast<size_t>(length), sizeof text - 1));
   std::abort();
 }
 

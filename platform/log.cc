@@ -1,11 +1,14 @@
 #include "platform/log.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cinttypes>
 #include <cstdio>
 #include <cstring>
 #include <unistd.h>
 
 #include "platform/clock.h"
+#include "platform/standard_error.h"
 
 namespace bedplate {
 namespace {
@@ -44,17 +47,83 @@ void remember(const char* line, size_t line_bytes) noexcept {
   recent.line_bytes.store(static_cast<uint32_t>(kept_bytes), std::memory_order_release);
 }
 
-void write_line(char* line, size_t line_bytes, size_t capacity) noexcept {
+constexpr uint64_t kTerminalPatienceNs = kNsPerSecond / 2;
+constexpr uint64_t kLastWordsPatienceNs = kNsPerSecond;
+
+constinit std::atomic<uint64_t> dropped_lines{0};
+constinit std::atomic<uint64_t> untold_lines{0};  // of these
+constinit std::atomic<bool> is_stalled{false};    // the last line did not get through
+constinit std::atomic<bool> is_cut_off{false};    // it did, but for its end
+
+// Returns whether all of it was written. `patience_ns` 0: a terminal's, where it is one.
+bool write_within(const char* line, size_t line_bytes, uint64_t patience_ns) noexcept {
+  uint64_t deadline_ns = 0;
+  for (size_t done = 0;;) {
+    const ssize_t written = write_standard_error_now(line + done, line_bytes - done);
+    if (written > 0) done += static_cast<size_t>(written);
+    if (done == line_bytes) return true;
+    const bool may_wait = written > 0 || errno == EAGAIN || errno == EINTR;
+    const uint64_t now = monotonic_ns();
+    if (may_wait && deadline_ns == 0) {
+      const bool waits_anyway = patience_ns == 0 && !is_stalled.load(std::memory_order_relaxed) &&
+                                standard_error_is_terminal();
+      deadline_ns = now + (waits_anyway ? kTerminalPatienceNs : patience_ns);
+    }
+    if (!may_wait || now >= deadline_ns) {
+      if (done > 0) is_cut_off.store(true, std::memory_order_relaxed);
+      return false;
+    }
+    wait_for_standard_error(static_cast<int>((deadline_ns - now) / kNsPerMs + 1));
+  }
+}
+
+// Leaves errno alone: what is logged has often just failed.
+void write_line(const char* line, size_t line_bytes, uint64_t patience_ns) noexcept {
+  const int errno_before = errno;
+  remember(line, line_bytes);
+  const bool may_follow = tell_dropped_lines() || patience_ns > 0;
+  const bool is_written = may_follow && write_within(line, line_bytes, patience_ns);
+  is_stalled.store(!is_written, std::memory_order_relaxed);
+  errno = errno_before;
+  if (is_written) return;
+  dropped_lines.fetch_add(1, std::memory_order_relaxed);
+  untold_lines.fetch_add(1, std::memory_order_relaxed);
+}
+
+// Ends the line, of which there may be more than fits.
+size_t end_line(char* line, size_t line_bytes, size_t capacity) noexcept {
   line_bytes = std::min(line_bytes, capacity - 1);
   line[line_bytes++] = '\n';
-  write_log_line(line, line_bytes);
+  return line_bytes;
+}
+
+size_t format_line(const Error& error, char* line, size_t capacity) noexcept {
+  const auto used = static_cast<size_t>(std::snprintf(line, capacity, "bedplate: "));
+  format_error(error, line + used, static_cast<unsigned>(capacity - used));
+  return end_line(line, std::strlen(line), capacity);
 }
 
 }  // namespace
 
-void write_log_line(const char* line, size_t line_bytes) noexcept {
-  remember(line, line_bytes);
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line, line_bytes);
+void write_last_line(const char* line, size_t line_bytes) noexcept {
+  write_line(line, line_bytes, kLastWordsPatienceNs);
+}
+
+uint64_t dropped_line_count() noexcept { return dropped_lines.load(std::memory_order_relaxed); }
+
+bool tell_dropped_lines() noexcept {
+  if (untold_lines.load(std::memory_order_relaxed) == 0) return true;
+  const uint64_t count = untold_lines.exchange(0, std::memory_order_relaxed);
+  if (count == 0) return true;  // another thread tells
+  const bool begins_anew = is_cut_off.exchange(false, std::memory_order_relaxed);
+  char line[128];
+  const int bytes = std::snprintf(line, sizeof line,
+                                  "%sbedplate: warning: %" PRIu64 " lines of the log were dropped: "
+                                  "nobody read them in time\n", begins_anew ? "\n" : "", count);
+  if (write_within(line, static_cast<size_t>(bytes), 0)) return true;
+  untold_lines.fetch_add(count, std::memory_order_relaxed);
+  if (begins_anew) is_cut_off.store(true, std::memory_order_relaxed);
+  return false;
 }
 
 uint64_t for_each_recent_line(uint64_t first,
@@ -80,21 +149,17 @@ void log_line(LogLevel level, const char* format, ...) noexcept {
   const int text = std::vsnprintf(line + prefix, sizeof line - static_cast<size_t>(prefix),
                                   format, arguments);
   va_end(arguments);
-  write_line(line, static_cast<size_t>(prefix + std::max(text, 0)), sizeof line);
+  write_line(line, end_line(line, static_cast<size_t>(prefix + std::max(text, 0)), sizeof line), 0);
 }
 
 void log_error(const Error& error) noexcept {
   char line[1024];
-  const int prefix = std::snprintf(line, sizeof line, "bedplate: ");
-  const auto used = static_cast<size_t>(prefix);
-  format_error(error, line + used, static_cast<unsigned>(sizeof line - used));
-  size_t bytes = used;
-  while (line[bytes] != '\0') ++bytes;
-  write_line(line, bytes, sizeof line);
+  write_line(line, format_line(error, line, sizeof line), 0);
 }
 
 void stop_with(const Error& error) noexcept {
-  log_error(error);
+  char line[1024];
+  write_last_line(line, format_line(error, line, sizeof line));
   _exit(static_cast<int>(error.kind));
 }
 

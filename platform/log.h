@@ -1,7 +1,14 @@
 // The log: one line to standard error for each event of boot, control and trouble.
 //
-// A line is formatted on the stack and leaves in one write(2), so lines of several threads do not
-// mix and nothing is allocated. The data path never logs: it counts.
+// A line is formatted on the stack and leaves in one call, so lines of several threads do not mix
+// and nothing is allocated. The data path never logs: it counts.
+//
+// Logging never blocks: where standard error is a pipe or a socket that nobody reads, lines are
+// dropped and counted, and the first line that gets through again comes after one that says how
+// many. Two lines of no reader wait all the same: a terminal is slow, so a line waits for it for
+// half a second, but only one until it takes lines again (one that is stopped by Ctrl-S holds a
+// thread up once); and the last words of a process that is about to end wait for a second.
+// How: platform/standard_error.h.
 #pragma once
 
 #include <atomic>
@@ -24,9 +31,18 @@ void log_line(LogLevel level, const char* format, ...) noexcept
 // Writes the three parts of `error` as one line.
 void log_error(const Error& error) noexcept;
 
-// Writes `line`, which ends with a newline, as it is. Allocates nothing, locks nothing: fit for
-// signal handlers, as are all of the above (vsnprintf of numbers and texts is).
-void write_log_line(const char* line, size_t line_bytes) noexcept;
+// Writes `line`, which ends with a newline, as it is: the last words of a process that is about to
+// end. Allocates nothing, locks nothing: fit for signal handlers, as are all of the above (vsnprintf
+// of numbers and texts is).
+void write_last_line(const char* line, size_t line_bytes) noexcept;
+
+// How many lines of this process were dropped so far. Threads: any.
+uint64_t dropped_line_count() noexcept;
+
+// Says how many lines were dropped, if there are any that nobody was told of and there is room now:
+// for whoever has a turn now and then, so that the news does not wait for the next line.
+// Returns whether nothing is left to be told. Threads: any.
+bool tell_dropped_lines() noexcept;
 
 // Calls `see` for each of the last lines that were logged, from number `first` on (0: all of them),
 // oldest first, each with its newline; of a long one it sees the beginning. For a record of a

@@ -339,6 +339,7 @@ int Appliance::serve_until_signal() {
   while (signal_number < 0 && !messaging_.must_stop()) {
     signal_number = sigtimedwait(&stop_signals_, nullptr, &pause);
     refresh_counters();
+    tell_dropped_lines();
     if (supervisor_ != nullptr) supervisor_->tick();
   }
   const char* name = configuration_.appliance.name.c_str();

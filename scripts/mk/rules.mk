@@ -146,7 +146,8 @@ hostile-peer: $(STRAIN)
 .PHONY: fuzz-run
 FUZZ_SECONDS ?= 60
 build/fuzz/nbd: tests/fuzz/nbd_fuzz.cc apps/blockd/nbd_negotiation.cc platform/assert.cc \
-                platform/log.cc platform/result.cc $(wildcard apps/blockd/nbd_*.h) $(BUILD_FILES)
+                platform/file.cc platform/log.cc platform/result.cc platform/standard_error.cc \
+                $(wildcard apps/blockd/nbd_*.h) $(BUILD_FILES)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  FUZZ $@")
 	$(Q)clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -I. -o $@ $(filter %.cc,$^)

@@ -1,5 +1,6 @@
 #include "platform/log.h"
 
+#include <cerrno>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -25,6 +26,13 @@ TEST(Log, LinesNameTheProgramAndTheLevel) {
   STRCMP_EQUAL(
       "bedplate: serving 7\nbedplate: warning: nearly full\nbedplate: error: broken\n",
       capture.finish().c_str());
+}
+
+TEST(Log, LeavesErrnoAlone) {
+  StderrCapture capture;
+  errno = ENOMEM;
+  BP_LOG_INFO("that is why");
+  LONGS_EQUAL(ENOMEM, errno);
 }
 
 TEST(Log, LinesBelowTheLevelAreDropped) {

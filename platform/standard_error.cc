@@ -1,0 +1,69 @@
+#include "platform/standard_error.h"
+
+#include <cerrno>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "platform/file.h"
+
+namespace bedplate {
+namespace {
+
+ssize_t write_if_room(const char* text, size_t text_bytes) noexcept {
+  pollfd room = {STDERR_FILENO, POLLOUT, 0};
+  if (poll(&room, 1, 0) == 1) return write(STDERR_FILENO, text, text_bytes);
+  errno = EAGAIN;
+  return -1;
+}
+
+// The text is copied into a pipe that nobody else has, and its page goes over from there.
+ssize_t splice_to_pipe(const char* text, size_t text_bytes) noexcept {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return write_if_room(text, text_bytes);
+  const Fd read_end(ends[0]);
+  const Fd write_end(ends[1]);
+  const ssize_t copied = write(write_end.number(), text, text_bytes);
+  if (copied <= 0) return copied;
+  return splice(read_end.number(), nullptr, STDERR_FILENO, nullptr, static_cast<size_t>(copied),
+                SPLICE_F_NONBLOCK);
+}
+
+ssize_t write_pipe(const char* text, size_t text_bytes) noexcept {
+  const iovec part = {const_cast<char*>(text), text_bytes};
+  const ssize_t written = pwritev2(STDERR_FILENO, &part, 1, -1, RWF_NOWAIT);
+  if (written >= 0 || (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL)) return written;
+  return splice_to_pipe(text, text_bytes);
+}
+
+ssize_t write_terminal(const char* text, size_t text_bytes) noexcept {
+  const Fd own(open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (!own.is_open()) return write_if_room(text, text_bytes);
+  return write(own.number(), text, text_bytes);
+}
+
+}  // namespace
+
+ssize_t write_standard_error_now(const char* text, size_t text_bytes) noexcept {
+  struct stat status = {};
+  if (fstat(STDERR_FILENO, &status) != 0) return -1;
+  if (S_ISSOCK(status.st_mode)) {
+    return send(STDERR_FILENO, text, text_bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+  }
+  if (S_ISFIFO(status.st_mode)) return write_pipe(text, text_bytes);
+  if (standard_error_is_terminal()) return write_terminal(text, text_bytes);
+  return write(STDERR_FILENO, text, text_bytes);
+}
+
+void wait_for_standard_error(int wait_ms) noexcept {
+  pollfd room = {STDERR_FILENO, POLLOUT, 0};
+  poll(&room, 1, wait_ms);
+}
+
+bool standard_error_is_terminal() noexcept { return isatty(STDERR_FILENO) == 1; }
+
+}  // namespace bedplate

@@ -1,0 +1,29 @@
+// Standard error, written without waiting for whoever reads it.
+//
+// Its file description is shared with other processes (the shell's, the service manager's), so it
+// is never set to O_NONBLOCK: that would change it for all of them. What is asked for instead holds
+// for one call: MSG_DONTWAIT on a socket, RWF_NOWAIT on a pipe (before Linux 6.4 and on a named
+// one: splice from a pipe of one's own, SPLICE_F_NONBLOCK), and a description of one's own for a
+// terminal (/proc/self/fd/2 opened again). Files and other devices are written as ever.
+//
+// Where that cannot be had (no descriptor is free for the pipe, the terminal is another user's) it
+// looks first whether there is room: another process that fills it at this very moment can then
+// still hold one line up.
+#pragma once
+
+#include <cstddef>
+#include <sys/types.h>
+
+namespace bedplate {
+
+// Writes what there is room for now. Returns how many bytes that was; -1 with errno, EAGAIN where
+// there is no room. A pipe takes a text of up to PIPE_BUF bytes whole or not at all.
+// Allocates nothing, locks nothing: fit for signal handlers.
+ssize_t write_standard_error_now(const char* text, size_t text_bytes) noexcept;
+
+// Waits until there may be room, `wait_ms` at most.
+void wait_for_standard_error(int wait_ms) noexcept;
+
+bool standard_error_is_terminal() noexcept;
+
+}  // namespace bedplate

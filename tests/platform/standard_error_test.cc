@@ -1,0 +1,235 @@
+// Standard error that nobody reads: each kind of it, filled by several threads.
+#include "platform/standard_error.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pty.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "platform/assert.h"
+#include "platform/file.h"
+#include "platform/log.h"
+#include "tests/support/death_test.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+
+namespace {
+
+constexpr int kThreadCount = 4;
+constexpr int kLineCount = 4000;  // of each: twenty times what a pipe holds
+
+// The two ends of what stands in for standard error.
+struct Ends {
+  Fd reader;
+  Fd writer;
+};
+
+Ends open_pipe() {
+  int ends[2];
+  BP_PROBE_CHECK(pipe2(ends, O_CLOEXEC) == 0);
+  return {Fd(ends[0]), Fd(ends[1])};
+}
+
+Ends open_named_pipe() {
+  char path[64];
+  std::snprintf(path, sizeof path, "/tmp/bedplate-log-%d.fifo", getpid());
+  BP_PROBE_CHECK(mkfifo(path, 0600) == 0);
+  Ends ends = {Fd(open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)),
+               Fd(open(path, O_WRONLY | O_CLOEXEC))};
+  unlink(path);
+  return ends;
+}
+
+Ends open_socket(int type) {
+  int ends[2];
+  BP_PROBE_CHECK(socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, ends) == 0);
+  return {Fd(ends[0]), Fd(ends[1])};
+}
+
+Ends open_terminal() {
+  int master, slave;
+  termios plain = {};
+  BP_PROBE_CHECK(openpty(&master, &slave, nullptr, &plain, nullptr) == 0);
+  return {Fd(master), Fd(slave)};
+}
+
+// All that is there to be read now.
+std::string drain(const Fd& reader) {
+  std::string text;
+  char part[65536];
+  set_blocking(reader.number(), false);
+  for (pollfd some = {reader.number(), POLLIN, 0}; poll(&some, 1, 100) == 1;) {
+    const ssize_t got = read(reader.number(), part, sizeof part);
+    if (got <= 0) break;
+    text.append(part, static_cast<size_t>(got));
+  }
+  return text;
+}
+
+void log_much() {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreadCount; ++i) {
+    threads.emplace_back([i] {
+      char body[101] = {};  // no heap: there is little of it in a probe
+      std::memset(body, 'a' + i, sizeof body - 1);
+      for (int line = 0; line < kLineCount; ++line) BP_LOG_INFO("%s", body);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+uint64_t count_of(const std::string& text, const char* words) {
+  uint64_t count = 0;
+  for (size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
+// The sum of what the lines say that tell of others: such a line may fit where no other one does.
+uint64_t told_count(const std::string& text) {
+  constexpr char kTold[] = "bedplate: warning: ";
+  uint64_t count = 0;
+  for (size_t at = text.find(kTold); at != std::string::npos; at = text.find(kTold, at + 1)) {
+    unsigned long long one = 0;
+    BP_PROBE_CHECK(std::sscanf(text.c_str() + at + sizeof kTold - 1,
+                               "%llu lines of the log were dropped: nobody read them in time\n",
+                               &one) == 1);
+    count += one;
+  }
+  return count;
+}
+
+// Logs far more than there is room for, while nobody reads; then reads. What holds for all: it
+// returns, nobody else's description has changed, and each line was written or counted.
+void check_nobody_reads(Ends ends) {
+  const Fd before(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3));
+  dup2(ends.writer.number(), STDERR_FILENO);
+  log_much();
+  const uint64_t dropped = dropped_line_count();
+  const bool is_told_early = tell_dropped_lines();
+  const int flags = fcntl(STDERR_FILENO, F_GETFL);
+  std::string text = drain(ends.reader);
+  const bool is_told = tell_dropped_lines();
+  BP_LOG_INFO("the last line");
+  text += drain(ends.reader);
+  dup2(before.number(), STDERR_FILENO);
+  BP_PROBE_CHECK((flags & O_NONBLOCK) == 0);
+  BP_PROBE_CHECK(dropped > 0 && !is_told_early && is_told);
+  BP_PROBE_CHECK(dropped_line_count() == dropped);
+  BP_PROBE_CHECK(told_count(text) == dropped);
+  BP_PROBE_CHECK(text.ends_with("\nbedplate: the last line\n"));
+  // The line that was cut off, of a terminal, counts as dropped.
+  uint64_t whole = 0;
+  for (int i = 0; i < kThreadCount; ++i) {
+    const std::string line = "bedplate: " + std::string(100, static_cast<char>('a' + i)) + "\n";
+    whole += count_of(text, line.c_str());
+  }
+  BP_PROBE_CHECK(whole + dropped == uint64_t{kThreadCount} * kLineCount);
+}
+
+}  // namespace
+
+BP_PROBE(PipeThatNobodyReads) { check_nobody_reads(open_pipe()); }
+BP_PROBE(NamedPipeThatNobodyReads) { check_nobody_reads(open_named_pipe()); }
+BP_PROBE(StreamThatNobodyReads) { check_nobody_reads(open_socket(SOCK_STREAM)); }
+BP_PROBE(DatagramsThatNobodyReads) { check_nobody_reads(open_socket(SOCK_DGRAM)); }
+BP_PROBE(TerminalThatNobodyReads) { check_nobody_reads(open_terminal()); }
+
+BP_PROBE(TerminalThatIsStopped) {
+  Ends ends = open_terminal();
+  BP_PROBE_CHECK(tcflow(ends.writer.number(), TCOOFF) == 0);
+  const Fd before(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3));
+  dup2(ends.writer.number(), STDERR_FILENO);
+  log_much();
+  const uint64_t dropped = dropped_line_count();
+  tcflow(ends.writer.number(), TCOON);
+  BP_LOG_INFO("it goes on");
+  const std::string text = drain(ends.reader);
+  dup2(before.number(), STDERR_FILENO);
+  BP_PROBE_CHECK(dropped == uint64_t{kThreadCount} * kLineCount);
+  BP_PROBE_CHECK(text == "bedplate: warning: 16000 lines of the log were dropped: nobody read them "
+                         "in time\nbedplate: it goes on\n");
+}
+
+// No descriptor is free for a pipe of one's own.
+BP_PROBE(NamedPipeWithoutAFreeDescriptor) {
+  Ends ends = open_named_pipe();
+  const Fd before(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3));
+  dup2(ends.writer.number(), STDERR_FILENO);
+  std::vector<Fd> all;
+  for (int more = dup(0); more >= 0; more = dup(0)) all.emplace_back(more);
+  for (int i = 0; i < 2000; ++i) BP_LOG_INFO("not for %d processes", i);
+  const std::string text = drain(ends.reader);
+  dup2(before.number(), STDERR_FILENO);
+  BP_PROBE_CHECK(dropped_line_count() > 0);
+  BP_PROBE_CHECK(count_of(text, "processes\n") + dropped_line_count() == 2000);
+}
+
+// A crash is not held up for ever, and what it has to say is read by whoever reads late.
+BP_PROBE(LastWordsToWhatNobodyReads) {
+  Ends ends = open_pipe();
+  dup2(ends.writer.number(), STDERR_FILENO);
+  log_much();
+  assertion_failed("file.cc", 1, "this");
+}
+
+BP_PROBE(LastWordsToALateReader) {
+  Ends ends = open_pipe();
+  const Fd before(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3));
+  dup2(ends.writer.number(), STDERR_FILENO);
+  log_much();
+  std::thread late([&] {
+    std::string text = drain(ends.reader);
+    while (text.find("assertion failed: this") == std::string::npos) text += drain(ends.reader);
+    BP_PROBE_CHECK(write(before.number(), "it was read", 11) == 11);
+    _exit(0);
+  });
+  struct sigaction wait = {};
+  wait.sa_handler = [](int) {
+    for (;;) pause();
+  };
+  sigaction(SIGABRT, &wait, nullptr);
+  assertion_failed("file.cc", 1, "this");
+}
+
+TEST_GROUP(StandardError) {};
+
+TEST(StandardError, PipeThatNobodyReadsBlocksNobody) { BP_CHECK_PROBE(PipeThatNobodyReads); }
+
+TEST(StandardError, NamedPipeThatNobodyReadsBlocksNobody) {
+  BP_CHECK_PROBE(NamedPipeThatNobodyReads);
+  BP_CHECK_PROBE(NamedPipeWithoutAFreeDescriptor);
+}
+
+TEST(StandardError, SocketThatNobodyReadsBlocksNobody) {
+  BP_CHECK_PROBE(StreamThatNobodyReads);
+  BP_CHECK_PROBE(DatagramsThatNobodyReads);
+}
+
+TEST(StandardError, TerminalThatNobodyReadsBlocksNobody) {
+  BP_CHECK_PROBE(TerminalThatNobodyReads);
+  BP_CHECK_PROBE(TerminalThatIsStopped);
+}
+
+TEST(StandardError, LastWordsAreNotHeldUpForEver) {
+  const test::Ended ended = test::run_fresh("LastWordsToWhatNobodyReads");
+  LONGS_EQUAL(SIGABRT, ended.signal);
+}
+
+TEST(StandardError, LastWordsReachALateReader) {
+  const test::Ended ended = test::run_fresh("LastWordsToALateReader");
+  CHECK_TEXT(ended.said("it was read"), ended.text);
+}
