@@ -1,0 +1,36 @@
+// How much of the log one source may fill: some lines in each period; what is more is counted, and
+// the count is told when the period is over. For whatever a peer can cause, one limit for each
+// source, so that a flood from one hides nothing about the others.
+#pragma once
+
+#include <cstdint>
+
+#include "platform/units.h"
+
+namespace bedplate {
+
+// Threads: one.
+class LogLimit {
+ public:
+  static constexpr uint64_t kPeriodNs = 10 * kNsPerSecond;
+
+  constexpr explicit LogLimit(uint32_t count_max, uint64_t period_ns = kPeriodNs) noexcept
+      : count_max_(count_max), period_ns_(period_ns) {}
+
+  // Whether one more message about `source` may be logged. Tells first what was held back in a
+  // period that is over.
+  bool try_pass(const char* source) noexcept;
+  // Tells that, where no further message comes: at due_ns(), on the clock of monotonic_ns().
+  void lift(const char* source) noexcept;
+  // UINT64_MAX: nothing is held back.
+  uint64_t due_ns() const noexcept { return held_back_ > 0 ? period_end_ns_ : UINT64_MAX; }
+
+ private:
+  uint32_t count_max_;
+  uint32_t passed_ = 0;  // in this period; 0: it has not begun
+  uint64_t held_back_ = 0;
+  uint64_t period_ns_;
+  uint64_t period_end_ns_ = 0;
+};
+
+}  // namespace bedplate

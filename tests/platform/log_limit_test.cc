@@ -1,0 +1,47 @@
+#include "platform/log_limit.h"
+
+#include <string>
+
+#include "platform/clock.h"
+#include "platform/units.h"
+#include "tests/support/stderr_capture.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+using bedplate::test::StderrCapture;
+
+TEST_GROUP(LogLimit) {};
+
+TEST(LogLimit, LetsSoManyPassAndCountsTheRest) {
+  StderrCapture capture;
+  LogLimit limit(3, 3600 * kNsPerSecond);
+  for (int i = 0; i < 10; ++i) CHECK(limit.try_pass("them") == (i < 3));
+  limit.lift("them");
+  CHECK(limit.due_ns() > monotonic_ns() && limit.due_ns() != UINT64_MAX);
+  STRCMP_EQUAL("", capture.finish().c_str());
+}
+
+TEST(LogLimit, SaysHowManyWereHeldBackWhenThePeriodIsOver) {
+  StderrCapture capture;
+  LogLimit limit(1, 20 * kNsPerMs);
+  CHECK(limit.try_pass("them"));
+  CHECK(limit.due_ns() == UINT64_MAX);
+  uint64_t held_back = 0;
+  while (!limit.try_pass("them")) ++held_back;
+  STRCMP_EQUAL(("bedplate: warning: " + std::to_string(held_back) +
+                " more messages about them within 20 ms were not logged\n").c_str(),
+               capture.finish().c_str());
+}
+
+TEST(LogLimit, SaysItToATimerToo) {
+  StderrCapture capture;
+  LogLimit limit(1, 20 * kNsPerMs);
+  while (limit.try_pass("them")) {
+  }
+  while (monotonic_ns() < limit.due_ns() && limit.due_ns() != UINT64_MAX) limit.lift("them");
+  limit.lift("them");
+  CHECK(limit.due_ns() == UINT64_MAX);
+  STRCMP_EQUAL("bedplate: warning: 1 more messages about them within 20 ms were not logged\n",
+               capture.finish().c_str());
+}
