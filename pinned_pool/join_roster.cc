@@ -147,7 +147,16 @@ uint32_t JoinRoster::add_own_member(uint32_t group, const MemberName& name) noex
   return member;
 }
 
-Result<uint32_t> JoinRoster::admit(const join::Request& request, uid_t uid, pid_t pid) noexcept {
+uint32_t JoinRoster::find_grant(const MemberName& name, uid_t uid) const noexcept {
+  for (uint32_t i = 0; i < grant_count(); ++i) {
+    const ProcessGrant& grant = options_.grants[i];
+    if (std::strcmp(grant.name.text, name.text) != 0) continue;
+    return !grant.uid.has_value() || *grant.uid == uid ? i : kNoGrant;
+  }
+  return kNoGrant;
+}
+
+Result<uint32_t> JoinRoster::find_place(const join::Request& request, uid_t uid) const noexcept {
   Error error;
   error.set_doing("joining the pool as %s", request.process.text);
   const auto grant =
@@ -183,29 +192,40 @@ Result<uint32_t> JoinRoster::admit(const join::Request& request, uid_t uid, pid_
                              "loans are returned"
                            : "end one, or raise max_count in the owner's [[process]]");
   }
-  MembersTable& table = *options_.groups[place->group].table;
-  uint32_t found = 0;
-  for (uint32_t i = 0; i < table.member_count() && found < request.member_count; ++i) {
-    if (table.state(i) == MemberState::kFree) place->members[found++] = static_cast<uint16_t>(i);
+  const MembersTable& table = *options_.groups[place->group].table;
+  uint32_t free_count = 0;
+  for (uint32_t i = 0; i < table.member_count(); ++i) {
+    if (table.state(i) == MemberState::kFree) ++free_count;
   }
-  if (found < request.member_count) {
+  if (free_count < request.member_count) {
     return error.set_answer("group %s has %u free members of %u, %u are wanted",
-                            options_.groups[place->group].name.text, found, table.member_count(),
-                            request.member_count)
+                            options_.groups[place->group].name.text, free_count,
+                            table.member_count(), request.member_count)
         .set_cure("end a process of the group, or plan it for more members");
   }
-  place->member_count = request.member_count;
-  place->pid = static_cast<uint32_t>(pid);
-  place->renewed_segments = 0;
-  place->renewed_bytes = 0;
-  place->lacks_pages = false;
-  place->state = Instance::State::kJoining;
-  const SegmentRights rights =
-      visit_segments(*place, [](const Segment&, bool, join::SegmentRole) {});
-  for (uint32_t i = 0; i < found; ++i) {
-    table.begin_join(place->members[i], place->pid, request.process, rights);
-  }
   return static_cast<uint32_t>(place - instances_.begin());
+}
+
+Result<uint32_t> JoinRoster::admit(const join::Request& request, uid_t uid, pid_t pid) noexcept {
+  auto place = find_place(request, uid);
+  if (!place.ok()) return place;
+  Instance& instance = instances_[place.value()];
+  instance.member_count = request.member_count;
+  instance.pid = static_cast<uint32_t>(pid);
+  instance.renewed_segments = 0;
+  instance.renewed_bytes = 0;
+  instance.lacks_pages = false;
+  instance.state = Instance::State::kJoining;
+  const SegmentRights rights =
+      visit_segments(instance, [](const Segment&, bool, join::SegmentRole) {});
+  MembersTable& table = *options_.groups[instance.group].table;
+  uint32_t member = 0;
+  for (uint32_t i = 0; i < instance.member_count; ++i, ++member) {
+    while (table.state(member) != MemberState::kFree) ++member;
+    instance.members[i] = static_cast<uint16_t>(member);
+    table.begin_join(member, instance.pid, request.process, rights);
+  }
+  return place;
 }
 
 Segment* JoinRoster::heap_of(const Instance& instance) const noexcept {

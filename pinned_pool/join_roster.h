@@ -121,8 +121,16 @@ class JoinRoster {
   // A member of the owner itself, alive at once. The first of a group is member 0.
   uint32_t add_own_member(uint32_t group, const MemberName& name) noexcept;
 
+  // Which of the grants is meant for a process that says this name and runs as this user; kNoGrant.
+  static constexpr uint32_t kNoGrant = UINT32_MAX;
+  uint32_t find_grant(const MemberName& name, uid_t uid) const noexcept;
+  uint32_t grant_count() const noexcept { return static_cast<uint32_t>(options_.grants.size()); }
+  const ProcessGrant& grant(uint32_t index) const noexcept { return options_.grants[index]; }
+
+  // Which instance a process can become. Errors: why none, and what to do about it.
+  Result<uint32_t> find_place(const join::Request& request, uid_t uid) const noexcept;
   // Gives a process its part: its members are joining from here on.
-  // Errors: why not, and what to do about it; nothing has changed then.
+  // Errors: as of find_place; nothing has changed then.
   Result<uint32_t> admit(const join::Request& request, uid_t uid, pid_t pid) noexcept;
   // What to send to it. Returns how many descriptors were written, without the quiet pipe.
   uint32_t describe(uint32_t index, join::Accepted* accepted, std::span<int> descriptors) const

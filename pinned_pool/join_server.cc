@@ -13,13 +13,12 @@
 namespace bedplate {
 namespace {
 
-constexpr uint64_t kStopMark = UINT64_MAX;
-constexpr uint64_t kListenerMark = UINT64_MAX - 1;
 // Deaths are told at once; that somebody came, or that a place is free, within this time, so that a
 // thousand who join together do not wake one another a million times.
 constexpr uint64_t kTellWithinNs = 20 * kNsPerMs;
 // How often to ask whether a quiet member is forgotten.
 constexpr uint64_t kReleaseIntervalMinNs = kNsPerMs;
+constexpr uint64_t kReleaseTurnNs = 2 * kNsPerMs;
 constexpr uint64_t kReleaseIntervalMaxNs = 64 * kNsPerMs;
 
 }  // namespace
@@ -48,11 +47,19 @@ Result<std::unique_ptr<JoinServer>> JoinServer::create(JoinServerOptions options
       {given.pool, given.pool_id, std::move(given.groups), std::move(given.grants)});
   if (!roster.ok()) return roster.error();
   server->roster_ = roster.take();
-  server->connections_.resize(server->roster_->instance_count() + kConnectedCountMax);
+  // One more: a newcomer has a place before another one has to go.
+  server->connections_.resize(server->roster_->instance_count() + kSilentCountMax + 1);
   for (size_t i = server->connections_.size(); i > 0; --i) {
     server->unused_.push_back(static_cast<uint32_t>(i - 1));
   }
+  server->silent_.reserve(kSilentCountMax + 1);
+  server->events_.resize(3 * server->connections_.size() + 2);
   server->wake_due_ns_.resize(server->roster_->group_count());
+  for (uint32_t i = 0; i < server->roster_->grant_count(); ++i) {
+    const uint32_t lines = kLinesOfGrant + kLinesOfProcess * server->roster_->grant(i).max_count;
+    server->log_limits_.emplace_back(lines, given.log_period_ns);
+  }
+  server->log_limits_.emplace_back(kLinesOfStrangers, given.log_period_ns);
   constexpr uint64_t kOthers = 256;  // what else this process has open
   BP_TRY(allow_open_files(descriptor_count_max(server->roster_->instance_count()) + kOthers));
   auto listener = listen_for_joiners(given.socket_path.c_str());
@@ -115,16 +122,7 @@ void JoinServer::run() noexcept {
   for (uint32_t i = 0; i < roster_->group_count(); ++i) roster_->group(i).table->hold_owner_life();
   holds_life_.store(true, std::memory_order_release);
   holds_life_.notify_all();
-  epoll_event events[64];
-  while (!is_stopping_) {
-    const int count =
-        epoll_wait(epoll_.number(), events, std::size(events), milliseconds_to_wait());
-    BP_ASSERT(count >= 0 || errno == EINTR);
-    for (int i = 0; i < count; ++i) handle(events[i].data.u64);
-    if (waiting_count_ > 0) check_deadlines();
-    if (quiet_count_ > 0) release_parts();
-    ring_doorbells();
-  }
+  while (!is_stopping_) turn();
   for (uint32_t i = 0; i < roster_->group_count(); ++i) {
     roster_->group(i).table->release_owner_life();
     roster_->group(i).keeper->wake_members();
@@ -132,27 +130,54 @@ void JoinServer::run() noexcept {
   for (Connection& connection : connections_) connection = Connection{};
 }
 
+void JoinServer::turn() noexcept {
+  const int count = epoll_wait(epoll_.number(), events_.data(), static_cast<int>(events_.size()),
+                               milliseconds_to_wait());
+  BP_ASSERT(count >= 0 || errno == EINTR);
+  const std::span<const epoll_event> events(events_.data(), static_cast<size_t>(std::max(count, 0)));
+  for (const epoll_event& event : events) {
+    if (event.data.u64 == kStopMark) is_stopping_ = true;
+  }
+  if (is_stopping_) return;
+  for (const epoll_event& event : events) {
+    if (event.data.u64 != kListenerMark && stranger_of(event.data.u64) == nullptr) {
+      handle(event.data.u64);
+    }
+  }
+  ring_doorbells();
+  serve_strangers(events);
+  check_deadlines();
+  if (quiet_count_ > 0) release_parts();
+  ring_doorbells();
+}
+
 int JoinServer::milliseconds_to_wait() const noexcept {
-  if (is_renewing_) return 0;
+  if (is_renewing_ && quiet_count_ > 0) return 0;
   uint64_t due = UINT64_MAX;
   for (const uint64_t wake : wake_due_ns_) {
     if (wake != 0) due = std::min(due, wake);
   }
   if (quiet_count_ > 0) due = std::min(due, release_due_ns_);
   if (accept_again_ns_ != 0) due = std::min(due, accept_again_ns_);
+  for (const LogLimit& limit : log_limits_) due = std::min(due, limit.due_ns());
+  if (!silent_.empty()) due = std::min(due, connections_[silent_.front()].deadline_ns);
   const uint64_t now = monotonic_ns();
   // Deadlines are seconds: to look twice a second is exact enough.
-  if (waiting_count_ > 0) due = std::min(due, now + kNsPerSecond / 2);
+  if (joining_count_ > 0) due = std::min(due, now + kNsPerSecond / 2);
   if (due == UINT64_MAX) return -1;
   return due <= now ? 0 : static_cast<int>((due - now) / kNsPerMs + 1);
 }
 
+// The connection that the event is about, where it has not said who it is.
+JoinServer::Connection* JoinServer::stranger_of(uint64_t event_data) noexcept {
+  if (event_data == kListenerMark) return nullptr;
+  Connection& connection = connections_[static_cast<uint32_t>(event_data) >> 2];
+  const bool is_stranger =
+      connection.use == event_data >> 32 && connection.phase == Phase::kConnected;
+  return is_stranger ? &connection : nullptr;
+}
+
 void JoinServer::handle(uint64_t event_data) noexcept {
-  if (event_data == kStopMark) {
-    is_stopping_ = true;
-    return;
-  }
-  if (event_data == kListenerMark) return accept_all();
   Connection& connection = connections_[static_cast<uint32_t>(event_data) >> 2];
   if (connection.use != event_data >> 32) return;  // of one that is gone since
   switch (static_cast<Watched>(event_data & 3)) {
@@ -166,9 +191,14 @@ void JoinServer::handle(uint64_t event_data) noexcept {
 }
 
 void JoinServer::check_deadlines() noexcept {
+  for (uint32_t i = 0; i < log_limits_.size(); ++i) {
+    if (log_limits_[i].due_ns() != UINT64_MAX) log_limits_[i].lift(log_source(i));
+  }
+  if (silent_.empty() && joining_count_ == 0 && accept_again_ns_ == 0) return;
   const uint64_t now = monotonic_ns();
-  drop_silent(true);
+  drop_expired();
   for (Connection& connection : connections_) {
+    if (joining_count_ == 0) break;
     if (connection.phase != Phase::kHandedOver || now < connection.deadline_ns) continue;
     Error error;
     error.set_doing("joining the pool as %s", connection.process.text);
@@ -177,27 +207,33 @@ void JoinServer::check_deadlines() noexcept {
   }
   if (accept_again_ns_ == 0 || now < accept_again_ns_) return;
   accept_again_ns_ = 0;
-  --waiting_count_;
   watch_listener();
 }
 
+// Makes parts as new, piece by piece, for so long that a turn stays short; they take turns.
 void JoinServer::release_parts() noexcept {
   const uint64_t now = monotonic_ns();
   if (!is_renewing_ && now < release_due_ns_) return;
   is_renewing_ = false;
-  for (Connection& connection : connections_) {
+  const auto count = static_cast<uint32_t>(connections_.size());
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint32_t place = (release_from_ + i) % count;
+    Connection& connection = connections_[place];
     if (!connection.has_ended || !connection.pipe_is_shut) continue;
-    switch (roster_->try_release(connection.instance)) {
-      case JoinRoster::Release::kNotYet: break;
-      case JoinRoster::Release::kRenewing: is_renewing_ = true; break;
-      case JoinRoster::Release::kFree:
-        --quiet_count_;
-        changed(connection, false);
-        tell(connection, JoinEvent::Kind::kFreed);
-        forget(connection);
-        break;
+    const JoinRoster::Release outcome = roster_->try_release(connection.instance);
+    if (outcome == JoinRoster::Release::kNotYet) continue;
+    is_renewing_ = true;
+    if (outcome == JoinRoster::Release::kFree) {
+      --quiet_count_;
+      changed(connection, false);
+      tell(connection, JoinEvent::Kind::kFreed);
+      forget(connection);
     }
+    if (monotonic_ns() - now < kReleaseTurnNs) continue;
+    release_from_ = place + 1;
+    break;
   }
+  if (is_renewing_) return;
   release_interval_ns_ =
       std::clamp(2 * release_interval_ns_, kReleaseIntervalMinNs, kReleaseIntervalMaxNs);
   release_due_ns_ = now + release_interval_ns_;

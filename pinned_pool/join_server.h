@@ -10,18 +10,32 @@
 //         -> has ended and its pipe hung up: quiet -> forgotten, wiped: free
 //
 // It trusts nobody: a connection that says nothing, or nonsense, costs a bounded time and nothing
-// else. What it deliberately does not do: decide what to do when a process could not join. It tells
+// else. It works in turns. Each turn first stops if it has to, hears all that those who have a part
+// have done (each of them can do three things at most: say something, end, fall quiet), and tells
+// deaths; then it serves at most kStrangersPerTurn of those who have none, looks at the deadlines
+// and wipes one piece of one heap. So nobody who connects, in whatever number, delays the news of a
+// death by more than a turn.
+//
+// What others cause is logged within limits: kLinesOfStrangers in ten seconds about those who are
+// not known, and for each `[[process]]` kLinesOfGrant, and kLinesOfProcess for each that it may
+// have at once. The rest is counted, and the count is told.
+//
+// What it deliberately does not do: decide what to do when a process could not join. It tells
 // (JoinEvent); its owner decides.
 #pragma once
 
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
+#include <sys/epoll.h>
+
 #include "pinned_pool/join_roster.h"
 #include "platform/file.h"
+#include "platform/log_limit.h"
 #include "platform/thread_stack.h"
 #include "platform/units.h"
 
@@ -45,6 +59,7 @@ struct JoinEvent {
   uint32_t member_count = 0;
   bool is_trusted = false;  // false for kRefused: it is nobody yet
   Error error = {};     // why, for kRefused, kFailed and kDied
+  bool may_be_logged = true;  // false: its source has filled its part of the log
 };
 
 const char* to_text(JoinEvent::Kind kind) noexcept;
@@ -59,6 +74,7 @@ struct JoinServerOptions {
   std::function<void(const JoinEvent&)> on_event = {};
   uint64_t request_timeout_ns = 2 * kNsPerSecond;  // from connecting to saying who it is
   uint64_t ready_timeout_ns = 10 * kNsPerSecond;   // from being given its part to being ready
+  uint64_t log_period_ns = LogLimit::kPeriodNs;
 };
 
 class JoinServer {
@@ -88,8 +104,20 @@ class JoinServer {
   // How many files it may have open for `process_count` that joined: a connection, a pidfd and a
   // pipe of each, and of those who have not said who they are.
   static constexpr uint64_t descriptor_count_max(uint64_t process_count) noexcept {
-    return 3 * (process_count + kConnectedCountMax);
+    return 3 * (process_count + kSilentCountMax + 1);
   }
+
+  // Connections that have not said who they are. When there are more, the user who has most of them
+  // loses its oldest one; where nobody has two, the newest goes.
+  static constexpr uint32_t kSilentCountMax = 128;
+  // How many messages may be logged in ten seconds (LogLimit). About those of whom it is not known
+  // which process they are, which includes whoever says a name that is not its user's; about each
+  // [[process]], and more for each of its max_count.
+  static constexpr uint32_t kLinesOfStrangers = 16;
+  static constexpr uint32_t kLinesOfGrant = 16;
+  static constexpr uint32_t kLinesOfProcess = 8;
+  // How many of those who have no part, and of those who connect, are served in one turn.
+  static constexpr uint32_t kStrangersPerTurn = 16;
 
   // Ends it: the socket is gone, and every joined process sees that the owner is gone.
   // Threads: not the control thread.
@@ -97,9 +125,9 @@ class JoinServer {
 
  private:
   // Which descriptor of a connection an event is about.
+  static constexpr uint64_t kStopMark = UINT64_MAX;  // events that are about none
+  static constexpr uint64_t kListenerMark = UINT64_MAX - 1;
   enum class Watched : uint32_t { kSocket = 0, kProcess = 1, kPipe = 2 };
-  // Connections that have not said who they are; when there are more, the oldest has to go.
-  static constexpr uint32_t kConnectedCountMax = 128;
   enum class Phase : uint8_t { kUnused, kConnected, kHandedOver, kJoined, kGone };
 
   struct Connection {
@@ -107,6 +135,7 @@ class JoinServer {
     bool has_ended = false;   // the process
     bool pipe_is_shut = false;
     uint32_t instance = 0;    // from kHandedOver on
+    uint32_t grant = JoinRoster::kNoGrant;  // its own: its name and its user fit
     uint32_t use = 0;         // tells late events of a former connection in this place
     pid_t pid = 0;
     uid_t uid = 0;
@@ -121,26 +150,35 @@ class JoinServer {
   Result<void> open_epoll() noexcept;
   bool watch_listener() noexcept;
   void run() noexcept;
+  void turn() noexcept;
   int milliseconds_to_wait() const noexcept;
+  Connection* stranger_of(uint64_t event_data) noexcept;
   void handle(uint64_t event_data) noexcept;
   void check_deadlines() noexcept;
   void release_parts() noexcept;
   void changed(const Connection& connection, bool is_urgent) noexcept;
   void ring_doorbells() noexcept;
 
-  // join_connections.cc
-  void accept_all() noexcept;
+  // join_strangers.cc
+  void serve_strangers(std::span<const epoll_event> events) noexcept;
   bool accept_one() noexcept;
-  void drop_silent(bool all_expired) noexcept;
-  void read_socket(Connection& connection) noexcept;
+  void pause_accepting() noexcept;
+  void make_room() noexcept;
+  void drop_expired() noexcept;
+  void no_longer_silent(const Connection& connection) noexcept;
   void answer_request(Connection& connection, const void* packet, size_t bytes) noexcept;
   Result<void> hand_over(Connection& connection, const join::Request& request) noexcept;
-  void hear(Connection& connection, const void* packet, size_t bytes) noexcept;
   void refuse(Connection& connection, const Error& error) noexcept;
+
+  // join_connections.cc
+  uint32_t place_of(const Connection& connection) const noexcept;
+  void read_socket(Connection& connection) noexcept;
+  void hear(Connection& connection, const void* packet, size_t bytes) noexcept;
   void lose(Connection& connection, JoinEvent::Kind kind, const Error& error) noexcept;
   void process_ended(Connection& connection) noexcept;
   void quieten(Connection& connection) noexcept;
   void tell(const Connection& connection, JoinEvent::Kind kind, const Error& error = {}) noexcept;
+  const char* log_source(uint32_t grant) const noexcept;
   bool watch(Connection& connection, Watched watched, int fd, uint32_t events) noexcept;
   void close_watched(Fd& fd) noexcept;
   void forget(Connection& connection) noexcept;
@@ -154,17 +192,20 @@ class JoinServer {
   bool is_running_ = false;
   std::atomic<bool> holds_life_{false};  // of the owner, in all tables
 
+  std::vector<epoll_event> events_;      // room for all that can be told at once
   std::vector<Connection> connections_;  // as many as there can ever be
   std::vector<uint32_t> unused_;         // places in it
-  uint32_t waiting_count_ = 0;           // connections with a deadline
-  uint32_t connected_count_ = 0;         // of these, those that have not said who they are
+  std::vector<uint32_t> silent_;         // those in Phase::kConnected, oldest first
+  uint32_t joining_count_ = 0;           // connections in Phase::kHandedOver
   uint32_t quiet_count_ = 0;             // instances to be released
-  bool is_renewing_ = false;
+  bool is_renewing_ = false;             // the last turn renewed something: there may be more
+  uint32_t release_from_ = 0;            // the place to look at first
   bool is_stopping_ = false;
   uint64_t release_interval_ns_ = 0;
   uint64_t release_due_ns_ = 0;
   uint64_t accept_again_ns_ = 0;         // no descriptor was free: not before
   std::vector<uint64_t> wake_due_ns_;    // of each group; 0: nothing to tell
+  std::vector<LogLimit> log_limits_;     // of each grant, and the last one of strangers
 };
 
 }  // namespace bedplate

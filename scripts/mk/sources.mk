@@ -3,8 +3,8 @@
 PLATFORM := assert build_id call_stack cgroup cpu file hugepage log log_limit numa parallel \
             result sanitizer standard_error standard_streams thread_stack units user
 PINNED_POOL := adopt_segment audit boot_segment join_connections join_protocol join_roster \
-               join_server join_socket joined_pool membership memory_error no_way_back owner_life \
-               pinned_pool plan seccomp_filter take_error taken_pages
+               join_server join_socket join_strangers joined_pool membership memory_error \
+               no_way_back owner_life pinned_pool plan seccomp_filter take_error taken_pages
 ALLOC := block_ledger buffer_pool_datapath exhaustion fork_mark heap_owner interception_check \
          interception_decision metadata_zone pool_resource support_level \
          $(if $(SANITIZED),sanitizer_heap,bad_pointer child_heap child_libc confined_mimalloc \

@@ -1,0 +1,204 @@
+// Those who connect: from accept until they are given a part, or refused.
+//
+// Anybody can connect, as often as the system lets it. So all that is done here has a budget for
+// each turn (JoinServer::turn), and silent connections are shared out among users.
+#include "pinned_pool/join_server.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "platform/clock.h"
+#include "platform/log.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77  // Linux 6.5
+#endif
+
+namespace bedplate {
+namespace {
+
+constexpr uint64_t kAcceptPauseNs = 100 * kNsPerMs;
+
+// The process at the other end, for sure where the kernel has SO_PEERPIDFD. Before, its number can
+// only have become another's if it ended already: then its connection has hung up, which is seen.
+Fd open_pidfd(int socket, pid_t pid) noexcept {
+  int number = -1;
+  socklen_t bytes = sizeof number;
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &number, &bytes) == 0) return Fd(number);
+  return Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+}
+
+}  // namespace
+
+// First those who have connected: there are kSilentCountMax at most, so newcomers' turn comes.
+void JoinServer::serve_strangers(std::span<const epoll_event> events) noexcept {
+  uint32_t budget = kStrangersPerTurn;
+  bool may_accept = false;
+  for (const epoll_event& event : events) {
+    if (event.data.u64 == kListenerMark) {
+      may_accept = true;
+    } else if (Connection* stranger = stranger_of(event.data.u64); stranger && budget > 0) {
+      --budget;
+      read_socket(*stranger);
+    }
+  }
+  while (may_accept && budget-- > 0) may_accept = accept_one();
+}
+
+// Returns whether there may be another one.
+bool JoinServer::accept_one() noexcept {
+  Fd socket(accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!socket.is_open()) {
+    if (errno == ECONNABORTED || errno == EINTR) return true;
+    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+      pause_accepting();
+    }
+    return false;
+  }
+  BP_ASSERT(!unused_.empty());
+  Connection& connection = connections_[unused_.back()];
+  ucred peer = {};
+  socklen_t bytes = sizeof peer;
+  if (getsockopt(socket.number(), SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0 ||
+      !watch(connection, Watched::kSocket, socket.number(), EPOLLIN)) {
+    return true;
+  }
+  unused_.pop_back();
+  connection.phase = Phase::kConnected;
+  connection.pid = peer.pid;
+  connection.uid = peer.uid;
+  connection.socket = std::move(socket);
+  connection.deadline_ns = monotonic_ns() + options_.request_timeout_ns;
+  silent_.push_back(place_of(connection));
+  read_socket(connection);  // most have said it already
+  if (silent_.size() > kSilentCountMax) make_room();
+  return true;
+}
+
+// Nobody can be answered; and the listener stays readable, so it must not be asked meanwhile.
+void JoinServer::pause_accepting() noexcept {
+  const Error error = error_from_errno("accepting a process that wants to join")
+                          .set_cure("it waits; raise the limit of open files (ulimit -n)");
+  epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, listener_.number(), nullptr);
+  accept_again_ns_ = monotonic_ns() + kAcceptPauseNs;
+  const uint32_t strangers = roster_->grant_count();
+  if (log_limits_[strangers].try_pass(log_source(strangers))) log_error(error);
+}
+
+// One of those who have not said who they are has to go: the oldest of the user who has most, so
+// that no user can push out those of others; where nobody has two, the newest.
+void JoinServer::make_room() noexcept {
+  const auto count_of = [this](uint32_t place) {
+    return std::count_if(silent_.begin(), silent_.end(), [&](uint32_t other) {
+      return connections_[other].uid == connections_[place].uid;
+    });
+  };
+  uint32_t leaves = silent_.back();
+  auto most = count_of(leaves);
+  if (most > 1) leaves = *std::find_if(silent_.begin(), silent_.end(), [&](uint32_t other) {
+    return connections_[other].uid == connections_[leaves].uid;
+  });
+  for (const uint32_t place : silent_) {
+    const auto count = count_of(place);
+    if (count <= most) continue;
+    most = count;
+    leaves = place;
+  }
+  Connection& connection = connections_[leaves];
+  Error error;
+  error.set_doing("joining the pool");
+  error.set_answer("%zu connect and say nothing, %td of them of user %u", silent_.size(), most,
+                   connection.uid);
+  refuse(connection, error.set_cure("try again; say who joins right after connecting"));
+}
+
+// Of those who have not said who they are: those whose time is over.
+void JoinServer::drop_expired() noexcept {
+  const uint64_t now = monotonic_ns();
+  while (!silent_.empty() && connections_[silent_.front()].deadline_ns <= now) {
+    Error error;
+    error.set_doing("joining the pool").set_answer("nothing was said in time");
+    error.set_cure("say it within %llu ms of connecting",
+                   static_cast<unsigned long long>(options_.request_timeout_ns / kNsPerMs));
+    refuse(connections_[silent_.front()], error);
+  }
+}
+
+void JoinServer::no_longer_silent(const Connection& connection) noexcept {
+  silent_.erase(std::find(silent_.begin(), silent_.end(), place_of(connection)));
+}
+
+void JoinServer::answer_request(Connection& connection, const void* packet,
+                                size_t bytes) noexcept {
+  join::Request request;
+  std::memcpy(static_cast<void*>(&request), packet, sizeof request);
+  Error error;
+  if (auto checked = join::check_request(request, bytes, options_.pool->base()); !checked.ok()) {
+    error = checked.error();
+    error.set_doing("joining the pool");
+    return refuse(connection, error);
+  }
+  connection.process = request.process;
+  connection.grant = roster_->find_grant(request.process, connection.uid);
+  if (auto handed = hand_over(connection, request); !handed.ok()) {
+    refuse(connection, handed.error());
+  }
+}
+
+Result<void> JoinServer::hand_over(Connection& connection, const join::Request& request) noexcept {
+  const auto failed = [&request] {
+    return error_from_errno("joining the pool as %s", request.process.text);
+  };
+  // Before anything is opened: to be refused is cheap.
+  if (auto found = roster_->find_place(request, connection.uid); !found.ok()) return found.error();
+  connection.pidfd = open_pidfd(connection.socket.number(), connection.pid);
+  if (!connection.pidfd.is_open() || connection.pid == 0) {
+    return failed().set_cure("the owner cannot see the process: run both in the same PID "
+                             "namespace, on Linux 5.3 or newer");
+  }
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return failed().set_cure("raise the limit of open files");
+  connection.pipe = Fd(ends[0]);
+  const Fd write_end(ends[1]);
+  if (!watch(connection, Watched::kProcess, connection.pidfd.number(), EPOLLIN) ||
+      !watch(connection, Watched::kPipe, connection.pipe.number(), 0)) {  // 0: a hang-up is told
+    return failed().set_cure("raise the limit of watched files: sysctl fs.epoll.max_user_watches");
+  }
+  auto admitted = roster_->admit(request, connection.uid, connection.pid);
+  if (!admitted.ok()) return admitted.error();
+
+  no_longer_silent(connection);
+  connection.instance = admitted.value();
+  connection.phase = Phase::kHandedOver;
+  connection.deadline_ns = monotonic_ns() + options_.ready_timeout_ns;
+  ++joining_count_;
+  changed(connection, false);
+  join::Accepted accepted;
+  int descriptors[join::kDescriptorCountMax];
+  uint32_t count = roster_->describe(connection.instance, &accepted, descriptors);
+  descriptors[count++] = write_end.number();
+  const int outcome = join::send_packet(connection.socket.number(), &accepted, accepted.bytes(),
+                                        {descriptors, count});
+  if (outcome != 0) {
+    // Its place stays taken until the process has ended, as if it had failed by itself.
+    Error error = failed().set_answer_errno(outcome).set_cure("try again in a new process");
+    lose(connection, JoinEvent::Kind::kFailed, error);
+  }
+  return {};
+}
+
+void JoinServer::refuse(Connection& connection, const Error& error) noexcept {
+  const join::Explained explained = join::explain(join::PacketKind::kRefused, error);
+  join::send_packet(connection.socket.number(), &explained, sizeof explained);
+  tell(connection, JoinEvent::Kind::kRefused, error);
+  forget(connection);
+}
+
+}  // namespace bedplate

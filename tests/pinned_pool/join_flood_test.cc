@@ -1,0 +1,234 @@
+// Those who connect without end: what they cannot delay, push out, or fill.
+//
+// The flood comes from within the server: each refusal that it tells makes the test connect again,
+// so there is always one more that waits to be accepted, however slow the machine is. What is
+// counted is how many are served before something else is; kFloodMax ends a test that hangs.
+#include <cstring>
+
+#include <grp.h>
+#include <sys/socket.h>
+
+#include "pinned_pool/join_socket.h"
+#include "tests/pinned_pool/join_rig.h"
+#include "tests/support/skip.h"
+#include "tests/support/stderr_capture.h"
+
+using namespace bedplate;
+using bedplate::test::Child;
+using bedplate::test::JoinRig;
+using bedplate::test::StderrCapture;
+using Kind = JoinEvent::Kind;
+
+namespace {
+
+constexpr uint32_t kFloodMax = 2'000'000;
+// What may come before something that is ready when the count is read: the rest of this turn, and
+// the next one.
+constexpr uint32_t kTwoTurns = 2 * JoinServer::kStrangersPerTurn;
+
+constexpr uid_t kOtherUser = 65534;
+
+void become_other_user() {
+  BP_PROBE_CHECK(setgroups(0, nullptr) == 0 && setresgid(kOtherUser, kOtherUser, kOtherUser) == 0 &&
+                 setresuid(kOtherUser, kOtherUser, kOtherUser) == 0);
+}
+
+Fd connect_raw(const char* path) {
+  return connect_to_owner(path, monotonic_ns() + JoinRig::kPatienceNs).take();
+}
+
+join::Request request_of(const char* process) {
+  join::Request request;
+  request.pool_base = test::kTestPoolBase;
+  request.process = MemberName(process);
+  return request;
+}
+
+}  // namespace
+
+TEST_GROUP(JoinFlood) {
+  StderrCapture capture;  // of what is logged about the flood
+  JoinRig rig;
+  std::function<void(const JoinEvent&)> keep = rig.options.on_event;
+  std::atomic<bool> floods{true};
+  char other_path[96] = {};
+  std::atomic<uint32_t> refused{0};
+  std::atomic<uint32_t> refused_at_death{0};  // when it was told
+
+  void setup() override {
+    rig.options.on_event = [this](const JoinEvent& event) {
+      if (event.kind == Kind::kRefused && is_babble(event)) {
+        if (++refused < kFloodMax && floods) babble();
+        return;
+      }
+      if (event.kind == Kind::kDied) refused_at_death = refused.load();
+      keep(event);
+    };
+  }
+  void teardown() override {
+    floods = false;
+    unlink(other_path);
+  }
+
+  static bool is_babble(const JoinEvent& event) {
+    return std::strcmp(event.error.answer, "what speaks there is not Bedplate") == 0;
+  }
+  void babble() {
+    auto socket = connect_to_owner(other_path, 0);
+    if (socket.ok()) join::send_packet(socket.value().number(), "hello", 5);
+  }
+  // Begins the flood, and waits until it is under way.
+  void flood() {
+    std::snprintf(other_path, sizeof other_path, "%s.flood", rig.path);
+    LONGS_EQUAL(0, link(rig.path, other_path));  // a server that stops takes its own away
+    for (int i = 0; i < 4; ++i) babble();
+    CHECK(JoinRig::becomes([&] { return refused > 4 * kTwoTurns; }));
+  }
+  // Whether it goes on: what was waited for came meanwhile, and not because it was over.
+  bool goes_on() const { return refused < kFloodMax; }
+
+  static size_t count_of(const std::string& text, const char* words) {
+    size_t count = 0;
+    for (size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) {
+      ++count;
+    }
+    return count;
+  }
+};
+
+TEST(JoinFlood, DelaysNoDeathByMoreThanATurn) {
+  rig.start();
+  Child child = rig.start_joiner();
+  LONGS_EQUAL(1, rig.wait_for(Kind::kJoined));
+  flood();
+  child.kill_and_wait();  // from here on its pidfd is readable
+  const uint32_t at_death = refused;
+  LONGS_EQUAL(1, rig.wait_for(Kind::kDied));
+  CHECK(goes_on());
+  CHECK(refused_at_death <= at_death + kTwoTurns);
+  LONGS_EQUAL(1, rig.wait_for(Kind::kFreed));
+  CHECK(goes_on());
+}
+
+TEST(JoinFlood, DelaysNobodyWhoIsReadyOrLeaves) {
+  rig.start();
+  flood();
+  Child child = rig.fork_joiner([](JoinOptions& options) {
+    JoinedPool joined = JoinedPool::join(options).take();
+    BP_PROBE_CHECK(joined.ready().ok());
+    joined.leave();
+    pause();
+  });
+  LONGS_EQUAL(1, rig.wait_for(Kind::kJoined));
+  LONGS_EQUAL(1, rig.wait_for(Kind::kLeft));
+  CHECK(goes_on());
+}
+
+TEST(JoinFlood, DelaysNoDeadline) {
+  rig.options.request_timeout_ns = 20 * kNsPerMs;
+  rig.options.ready_timeout_ns = 20 * kNsPerMs;
+  rig.start();
+  flood();
+  const Fd silent = connect_raw(rig.path);
+  LONGS_EQUAL(1, rig.wait_for(Kind::kRefused));
+  STRCMP_EQUAL("nothing was said in time", rig.last(Kind::kRefused).error.answer);
+  Child child = rig.fork_joiner([](JoinOptions& options) {
+    auto joined = JoinedPool::join(options);
+    pause();
+  });
+  LONGS_EQUAL(1, rig.wait_for(Kind::kFailed));
+  CHECK(goes_on());
+}
+
+TEST(JoinFlood, DelaysNoStop) {
+  rig.start();
+  flood();
+  rig.server->stop();
+  CHECK(goes_on());
+}
+
+TEST(JoinFlood, PushesOutNobodyOfAnotherUser) {
+  if (getuid() != 0) BP_SKIP("only root can become another user");
+  rig.options.request_timeout_ns = 2 * JoinRig::kPatienceNs;
+  rig.start();
+  const Fd ours = connect_raw(rig.path);
+  int ends[2];
+  CHECK(pipe(ends) == 0);
+  Child other = rig.fork_joiner([&](JoinOptions&) {
+    become_other_user();
+    constexpr uint32_t kCount = 3 * JoinServer::kSilentCountMax;
+    static int sockets[kCount];
+    for (int& socket : sockets) socket = connect_raw(rig.path).release();
+    // Its own oldest go: until there are as many as there may be, with ours.
+    for (uint32_t i = 0; i < kCount - (JoinServer::kSilentCountMax - 1); ++i) {
+      join::Explained refusal;
+      BP_PROBE_CHECK(join::receive_packet(sockets[i], &refusal, sizeof refusal) ==
+                     sizeof refusal);
+      BP_PROBE_CHECK(std::strstr(join::told(refusal).answer,
+                                 "129 connect and say nothing, 12") != nullptr);
+    }
+    BP_PROBE_CHECK(write(ends[1], "1", 1) == 1);
+    pause();
+  });
+  ::close(ends[1]);
+  char said = 0;
+  CHECK(read(ends[0], &said, 1) == 1);
+  ::close(ends[0]);
+  const join::Request request = request_of("relay");
+  LONGS_EQUAL(0, join::send_packet(ours.number(), &request, sizeof request));
+  join::Accepted accepted;
+  LONGS_EQUAL(join::PacketKind::kAccepted,
+              (join::receive_packet(ours.number(), &accepted, sizeof accepted),
+               accepted.head.kind));
+  Child another = rig.start_joiner();
+  LONGS_EQUAL(1, rig.wait_for(Kind::kJoined));
+}
+
+TEST(JoinFlood, FillsNoLogAndHidesNobody) {
+  rig.options.log_period_ns = 3600 * kNsPerSecond;
+  rig.start();
+  Child child = rig.start_joiner();
+  LONGS_EQUAL(1, rig.wait_for(Kind::kJoined));
+  flood();
+  child.kill_and_wait();
+  LONGS_EQUAL(1, rig.wait_for(Kind::kDied));
+  // By its name and as its user: that part of the log is its own.
+  for (int i = 0; i < 100; ++i) {
+    const Fd socket = connect_raw(rig.path);
+    join::Request request = request_of("relay");
+    request.member_count = 4;
+    join::send_packet(socket.number(), &request, sizeof request);
+  }
+  LONGS_EQUAL(100, rig.wait_for(Kind::kRefused, 100));
+  const std::string text = capture.text();
+  LONGS_EQUAL(JoinServer::kLinesOfStrangers, count_of(text, "is not Bedplate"));
+  CHECK(count_of(text, "being joined to the pool as relay: the") == 1);
+  constexpr uint32_t kLines = JoinServer::kLinesOfGrant + 2 * JoinServer::kLinesOfProcess;
+  CHECK(count_of(text, "it wants 4 members") >= kLines - 8);
+  CHECK(count_of(text, "it wants 4 members") <= kLines);
+}
+
+TEST(JoinFlood, SaysAnothersNameInVain) {
+  rig.options.log_period_ns = 3600 * kNsPerSecond;
+  rig.options.grants[0].uid = kOtherUser;
+  rig.start();
+  for (int i = 0; i < 100; ++i) {
+    const Fd socket = connect_raw(rig.path);
+    const join::Request request = request_of("relay");
+    join::send_packet(socket.number(), &request, sizeof request);
+  }
+  LONGS_EQUAL(100, rig.wait_for(Kind::kRefused, 100));
+  LONGS_EQUAL(JoinServer::kLinesOfStrangers, count_of(capture.text(), "joining the pool as relay"));
+}
+
+TEST(JoinFlood, IsCountedInTheLog) {
+  rig.options.log_period_ns = 20 * kNsPerMs;
+  rig.start();
+  flood();
+  floods = false;
+  // Nobody connects any more: the control thread tells by itself.
+  CHECK(JoinRig::becomes([&] {
+    return capture.text().find(" more messages about processes that are not known within 20 ms "
+                               "were not logged\n") != std::string::npos;
+  }));
+}
