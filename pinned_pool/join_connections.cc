@@ -63,6 +63,8 @@ void JoinServer::hear(Connection& connection, const void* packet, size_t bytes) 
     connection.phase = Phase::kJoined;
     --joining_count_;
     roster_->set_alive(connection.instance);
+    const join::Head alive = {.kind = join::PacketKind::kAlive};
+    join::send_packet(connection.socket.number(), &alive, sizeof alive);
     changed(connection, false);
     return tell(connection, JoinEvent::Kind::kJoined);
   }

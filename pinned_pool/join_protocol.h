@@ -20,7 +20,7 @@
 namespace bedplate::join {
 
 inline constexpr uint64_t kMagic = 0x316e'696f'6a70'6562;  // "bepjoin1"
-inline constexpr uint32_t kVersion = 3;
+inline constexpr uint32_t kVersion = 4;
 inline constexpr uint32_t kLayoutBytesMax = 256;  // of a group
 inline constexpr uint32_t kTermsBytesMax = 128;   // of a process
 inline constexpr uint32_t kMemberCountMax = 64;  // of one process
@@ -34,6 +34,8 @@ enum class PacketKind : uint32_t {
   kReady = 4,     // joiner: everything is mapped
   kFailed = 5,    // joiner: it cannot use what it was given
   kLeave = 6,     // joiner: it uses nothing of the pool any more
+  kNotNow = 7,    // owner; as kRefused, for a reason that time may cure: there is no place, say
+  kAlive = 8,     // owner: the others see the joiner as alive
 };
 
 struct Head {

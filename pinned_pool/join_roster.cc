@@ -156,7 +156,9 @@ uint32_t JoinRoster::find_grant(const MemberName& name, uid_t uid) const noexcep
   return kNoGrant;
 }
 
-Result<uint32_t> JoinRoster::find_place(const join::Request& request, uid_t uid) const noexcept {
+Result<uint32_t> JoinRoster::find_place(const join::Request& request, uid_t uid,
+                                        bool* may_come) const noexcept {
+  *may_come = false;
   Error error;
   error.set_doing("joining the pool as %s", request.process.text);
   const auto grant =
@@ -183,14 +185,15 @@ Result<uint32_t> JoinRoster::find_place(const join::Request& request, uid_t uid)
     return instance.state == Instance::State::kFree;
   });
   if (place == end) {
+    *may_come = true;
     const auto left = std::count_if(first, end, [](const Instance& instance) {
       return instance.state > Instance::State::kAlive;
     });
     return error.set_answer("all %u that were planned are taken, %td of them by processes that "
                             "died or left and are not forgotten yet", grant->max_count, left)
-        .set_cure(left > 0 ? "try again; a place is free once the old process has ended and its "
+        .set_cure(left > 0 ? "wait longer: a place is free once the old process has ended and its "
                              "loans are returned"
-                           : "end one, or raise max_count in the owner's [[process]]");
+                           : "wait longer, end one, or raise max_count in the owner's [[process]]");
   }
   const MembersTable& table = *options_.groups[place->group].table;
   uint32_t free_count = 0;
@@ -198,6 +201,7 @@ Result<uint32_t> JoinRoster::find_place(const join::Request& request, uid_t uid)
     if (table.state(i) == MemberState::kFree) ++free_count;
   }
   if (free_count < request.member_count) {
+    *may_come = request.member_count < table.member_count();  // one is the owner's
     return error.set_answer("group %s has %u free members of %u, %u are wanted",
                             options_.groups[place->group].name.text, free_count,
                             table.member_count(), request.member_count)
@@ -206,10 +210,9 @@ Result<uint32_t> JoinRoster::find_place(const join::Request& request, uid_t uid)
   return static_cast<uint32_t>(place - instances_.begin());
 }
 
-Result<uint32_t> JoinRoster::admit(const join::Request& request, uid_t uid, pid_t pid) noexcept {
-  auto place = find_place(request, uid);
-  if (!place.ok()) return place;
-  Instance& instance = instances_[place.value()];
+void JoinRoster::admit(uint32_t index, const join::Request& request, pid_t pid) noexcept {
+  Instance& instance = instances_[index];
+  BP_ASSERT(instance.state == Instance::State::kFree);
   instance.member_count = request.member_count;
   instance.pid = static_cast<uint32_t>(pid);
   instance.renewed_segments = 0;
@@ -225,7 +228,6 @@ Result<uint32_t> JoinRoster::admit(const join::Request& request, uid_t uid, pid_
     instance.members[i] = static_cast<uint16_t>(member);
     table.begin_join(member, instance.pid, request.process, rights);
   }
-  return place;
 }
 
 Segment* JoinRoster::heap_of(const Instance& instance) const noexcept {

@@ -127,11 +127,13 @@ class JoinRoster {
   uint32_t grant_count() const noexcept { return static_cast<uint32_t>(options_.grants.size()); }
   const ProcessGrant& grant(uint32_t index) const noexcept { return options_.grants[index]; }
 
-  // Which instance a process can become. Errors: why none, and what to do about it.
-  Result<uint32_t> find_place(const join::Request& request, uid_t uid) const noexcept;
+  // Which instance a process can become. Errors: why none, and what to do about it; whether it may
+  // be one when others have gone is told by `may_come`.
+  Result<uint32_t> find_place(const join::Request& request, uid_t uid, bool* may_come) const
+      noexcept;
   // Gives a process its part: its members are joining from here on.
-  // Errors: as of find_place; nothing has changed then.
-  Result<uint32_t> admit(const join::Request& request, uid_t uid, pid_t pid) noexcept;
+  // Requires: find_place() has just found `index` for it.
+  void admit(uint32_t index, const join::Request& request, pid_t pid) noexcept;
   // What to send to it. Returns how many descriptors were written, without the quiet pipe.
   uint32_t describe(uint32_t index, join::Accepted* accepted, std::span<int> descriptors) const
       noexcept;

@@ -167,8 +167,9 @@ class JoinServer {
   void drop_expired() noexcept;
   void no_longer_silent(const Connection& connection) noexcept;
   void answer_request(Connection& connection, const void* packet, size_t bytes) noexcept;
-  Result<void> hand_over(Connection& connection, const join::Request& request) noexcept;
-  void refuse(Connection& connection, const Error& error) noexcept;
+  Result<void> hand_over(Connection& connection, const join::Request& request,
+                         bool* may_come) noexcept;
+  void refuse(Connection& connection, const Error& error, bool may_come = false) noexcept;
 
   // join_connections.cc
   uint32_t place_of(const Connection& connection) const noexcept;

@@ -116,7 +116,7 @@ void JoinServer::make_room() noexcept {
   error.set_doing("joining the pool");
   error.set_answer("%zu connect and say nothing, %td of them of user %u", silent_.size(), most,
                    connection.uid);
-  refuse(connection, error.set_cure("try again; say who joins right after connecting"));
+  refuse(connection, error.set_cure("try again; say who joins right after connecting"), true);
 }
 
 // Of those who have not said who they are: those whose time is over.
@@ -127,7 +127,7 @@ void JoinServer::drop_expired() noexcept {
     error.set_doing("joining the pool").set_answer("nothing was said in time");
     error.set_cure("say it within %llu ms of connecting",
                    static_cast<unsigned long long>(options_.request_timeout_ns / kNsPerMs));
-    refuse(connections_[silent_.front()], error);
+    refuse(connections_[silent_.front()], error, true);  // it may have had no core
   }
 }
 
@@ -147,17 +147,20 @@ void JoinServer::answer_request(Connection& connection, const void* packet,
   }
   connection.process = request.process;
   connection.grant = roster_->find_grant(request.process, connection.uid);
-  if (auto handed = hand_over(connection, request); !handed.ok()) {
-    refuse(connection, handed.error());
+  bool may_come = false;
+  if (auto handed = hand_over(connection, request, &may_come); !handed.ok()) {
+    refuse(connection, handed.error(), may_come);
   }
 }
 
-Result<void> JoinServer::hand_over(Connection& connection, const join::Request& request) noexcept {
+Result<void> JoinServer::hand_over(Connection& connection, const join::Request& request,
+                                   bool* may_come) noexcept {
   const auto failed = [&request] {
     return error_from_errno("joining the pool as %s", request.process.text);
   };
   // Before anything is opened: to be refused is cheap.
-  if (auto found = roster_->find_place(request, connection.uid); !found.ok()) return found.error();
+  auto found = roster_->find_place(request, connection.uid, may_come);
+  if (!found.ok()) return found.error();
   connection.pidfd = open_pidfd(connection.socket.number(), connection.pid);
   if (!connection.pidfd.is_open() || connection.pid == 0) {
     return failed().set_cure("the owner cannot see the process: run both in the same PID "
@@ -171,11 +174,9 @@ Result<void> JoinServer::hand_over(Connection& connection, const join::Request& 
       !watch(connection, Watched::kPipe, connection.pipe.number(), 0)) {  // 0: a hang-up is told
     return failed().set_cure("raise the limit of watched files: sysctl fs.epoll.max_user_watches");
   }
-  auto admitted = roster_->admit(request, connection.uid, connection.pid);
-  if (!admitted.ok()) return admitted.error();
-
+  roster_->admit(found.value(), request, connection.pid);
   no_longer_silent(connection);
-  connection.instance = admitted.value();
+  connection.instance = found.value();
   connection.phase = Phase::kHandedOver;
   connection.deadline_ns = monotonic_ns() + options_.ready_timeout_ns;
   ++joining_count_;
@@ -194,8 +195,10 @@ Result<void> JoinServer::hand_over(Connection& connection, const join::Request& 
   return {};
 }
 
-void JoinServer::refuse(Connection& connection, const Error& error) noexcept {
-  const join::Explained explained = join::explain(join::PacketKind::kRefused, error);
+// `may_come`: time may cure it, so the joiner tries again as long as its patience lasts.
+void JoinServer::refuse(Connection& connection, const Error& error, bool may_come) noexcept {
+  const join::Explained explained =
+      join::explain(may_come ? join::PacketKind::kNotNow : join::PacketKind::kRefused, error);
   join::send_packet(connection.socket.number(), &explained, sizeof explained);
   tell(connection, JoinEvent::Kind::kRefused, error);
   forget(connection);

@@ -15,14 +15,27 @@ namespace bedplate {
 namespace {
 
 constexpr uint64_t kAliveWithinNs = 10 * kNsPerSecond;
-// A thousand that join together leave the owner its core.
-constexpr long kAlivePauseMinNs = 50'000;
-constexpr long kAlivePauseMaxNs = 20'000'000;
+constexpr uint64_t kAliveLookNs = 100 * kNsPerMs;  // how often to look whether it was cut off
+// How long until a place is asked for again: at first, and at most.
+constexpr uint64_t kAskAgainMinNs = 2 * kNsPerMs;
+constexpr uint64_t kAskAgainMaxNs = 128 * kNsPerMs;
+
+void sleep_ns(uint64_t ns) noexcept {
+  const timespec pause = {static_cast<time_t>(ns / kNsPerSecond),
+                          static_cast<long>(ns % kNsPerSecond)};
+  nanosleep(&pause, nullptr);
+}
 
 constinit std::atomic<int> the_quiet_fd{-1};
 // The pool that this process has mapped, or a part of it, for good.
 constinit const MembersTable* the_table = nullptr;
 constinit bool has_mapped = false;
+
+void set_receive_timeout(int socket, uint64_t ns) noexcept {
+  const timeval limit = {static_cast<time_t>(ns / kNsPerSecond),
+                         static_cast<suseconds_t>(ns % kNsPerSecond / 1000)};
+  setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+}
 
 void at_step(const JoinOptions& options, JoinStep step) noexcept {
   if (options.at_step != nullptr) options.at_step(step);
@@ -51,9 +64,10 @@ Result<void> check_owner(int socket, const JoinOptions& options) noexcept {
       .set_cure("find out who took the owner's socket, or expect the user who runs it");
 }
 
-// Receives the owner's answer. Errors: without the part `doing`, or the owner's own, whole.
-Result<void> receive_answer(int socket, join::Accepted* accepted, std::span<Fd> descriptors)
-    noexcept {
+// Receives the owner's answer. Errors: without the part `doing`, or the owner's own, whole;
+// `may_come`: it was not for ever.
+Result<void> receive_answer(int socket, join::Accepted* accepted, std::span<Fd> descriptors,
+                            bool* may_come) noexcept {
   uint32_t descriptor_count = 0;
   const auto receive = [&] {
     return join::receive_packet(socket, accepted, sizeof *accepted, 0, descriptors,
@@ -73,8 +87,9 @@ Result<void> receive_answer(int socket, join::Accepted* accepted, std::span<Fd> 
   join::Explained refusal;
   std::memcpy(static_cast<void*>(&refusal), accepted, sizeof refusal);
   // A refusal is the same in every version.
+  *may_come = refusal.head.kind == join::PacketKind::kNotNow;
   if (bytes == sizeof refusal && refusal.head.magic == join::kMagic &&
-      refusal.head.kind == join::PacketKind::kRefused) {
+      (refusal.head.kind == join::PacketKind::kRefused || *may_come)) {
     return join::told(refusal);
   }
   return join::check_accepted(*accepted, bytes, descriptor_count);
@@ -94,34 +109,27 @@ Result<JoinedPool> JoinedPool::join(const JoinOptions& options) noexcept {
     return completed;
   };
   BP_TRY(check_first_time(error));
-  join::Request request;
-  if (std::strlen(options.process) >= sizeof request.process.text) {
+  if (std::strlen(options.process) >= sizeof join::Request{}.process.text) {
     return error.set_answer("the name has %zu bytes", std::strlen(options.process))
         .set_cure("choose one of 31 at most");
   }
-  auto connected = connect_to_owner(options.socket_path, monotonic_ns() + options.timeout_ns);
-  if (!connected.ok()) return connected.error();
-  JoinedPool joined;
-  joined.socket_ = connected.take();
-  const int socket = joined.socket_.number();
-  if (auto checked = check_owner(socket, options); !checked.ok()) return complete(checked.error());
-  at_step(options, JoinStep::kConnected);
-
-  request.pool_base = options.pool->base();
-  request.member_count = options.member_count;
-  request.process = MemberName(options.process);
-  // EPIPE: the owner may have refused already, and said why.
-  if (const int outcome = join::send_packet(socket, &request, sizeof request);
-      outcome != 0 && outcome != EPIPE) {
-    return error.set_answer_errno(outcome).set_cure("look whether the owner of the pool runs");
-  }
-  at_step(options, JoinStep::kAsked);
+  const uint64_t deadline_ns = monotonic_ns() + options.timeout_ns;
   join::Accepted accepted;
   Fd descriptors[join::kDescriptorCountMax];
-  if (auto answered = receive_answer(socket, &accepted, descriptors); !answered.ok()) {
-    const Error cause = complete(answered.error());
-    joined.fail(cause);  // heard where it was no refusal
-    return cause;
+  JoinedPool joined;
+  bool was_told = false;  // that there is no place, by `error`
+  for (uint64_t pause_ns = kAskAgainMinNs;; pause_ns = std::min(2 * pause_ns, kAskAgainMaxNs)) {
+    bool may_come = false;
+    auto asked = joined.ask(options, deadline_ns, &accepted, descriptors, &may_come);
+    if (asked.ok()) break;
+    const bool is_over = monotonic_ns() >= deadline_ns;
+    // The time may end between two answers: then the last one says more than its end does.
+    if (!may_come && !(is_over && was_told)) return complete(asked.error());
+    if (may_come) error = complete(asked.error());
+    if (is_over) return error;
+    was_told = true;
+    joined.socket_.close();
+    sleep_ns(std::min(pause_ns, deadline_ns - std::min(deadline_ns, monotonic_ns())));
   }
   at_step(options, JoinStep::kAnswered);
   if (auto taken = joined.take(accepted, descriptors, options); !taken.ok()) {
@@ -131,6 +139,30 @@ Result<JoinedPool> JoinedPool::join(const JoinOptions& options) noexcept {
   }
   at_step(options, JoinStep::kChecked);
   return joined;
+}
+
+// Connects and asks once. Errors: as of receive_answer.
+Result<void> JoinedPool::ask(const JoinOptions& options, uint64_t deadline_ns,
+                             join::Accepted* accepted, std::span<Fd> descriptors,
+                             bool* may_come) noexcept {
+  auto connected = connect_to_owner(options.socket_path, deadline_ns);
+  if (!connected.ok()) return connected.error();
+  socket_ = connected.take();
+  BP_TRY(check_owner(socket_.number(), options));
+  at_step(options, JoinStep::kConnected);
+  join::Request request;
+  request.pool_base = options.pool->base();
+  request.member_count = options.member_count;
+  request.process = MemberName(options.process);
+  // EPIPE: the owner may have refused already, and said why.
+  if (const int outcome = join::send_packet(socket_.number(), &request, sizeof request);
+      outcome != 0 && outcome != EPIPE) {
+    return Error{}.set_answer_errno(outcome).set_cure("look whether the owner of the pool runs");
+  }
+  at_step(options, JoinStep::kAsked);
+  auto answered = receive_answer(socket_.number(), accepted, descriptors, may_come);
+  if (!answered.ok()) fail(answered.error());  // heard where it was no refusal
+  return answered;
 }
 
 Result<void> JoinedPool::take(const join::Accepted& accepted, std::span<Fd> descriptors,
@@ -179,24 +211,28 @@ Result<void> JoinedPool::take(const join::Accepted& accepted, std::span<Fd> desc
 Result<void> JoinedPool::ready() noexcept {
   const join::Head ready = {.kind = join::PacketKind::kReady};
   const int outcome = join::send_packet(socket_.number(), &ready, sizeof ready);
-  // What is sent by a member that the others do not see as alive is nobody's, and dropped.
+  // What is sent by a member that the others do not see as alive is nobody's, and dropped. So the
+  // owner's word is waited for; one that has cut this process off says none.
   const join::MemberGrant& last = members_[member_count_ - 1];
   const auto now = [&] { return table_->word(static_cast<uint32_t>(last.index)); };
+  const MemberWord joining = {last.generation, MemberState::kJoining};
+  const MemberWord alive = {last.generation, MemberState::kAlive};
   const uint64_t deadline_ns = monotonic_ns() + kAliveWithinNs;
-  long pause_ns = kAlivePauseMinNs;
-  while (outcome == 0 && now().state == MemberState::kJoining && !is_owner_gone() &&
-         monotonic_ns() < deadline_ns) {
-    const timespec pause = {0, pause_ns};
-    nanosleep(&pause, nullptr);
-    pause_ns = std::min(2 * pause_ns, kAlivePauseMaxNs);
+  set_receive_timeout(socket_.number(), kAliveLookNs);
+  while (outcome == 0 && monotonic_ns() < deadline_ns) {
+    join::Head said = {.kind = join::PacketKind::kAlive};
+    const int64_t got = join::receive_packet(socket_.number(), &said, sizeof said);
+    if (got > 0 || is_owner_gone()) break;
+    if (!(now() == joining) && !(now() == alive)) break;
+    if (got != -EAGAIN) sleep_ns(kNsPerMs);  // closed: the table is about to say why
   }
-  if (now() == MemberWord{last.generation, MemberState::kAlive}) return {};
+  if (now() == alive) return {};
   Error error;
   error.set_doing("telling the owner of the pool that this process is ready");
   if (is_owner_gone()) {
     return error.set_answer("it is gone").set_cure("start the owner, then this process anew");
   }
-  if (outcome == 0 && now().state == MemberState::kJoining) {
+  if (outcome == 0 && now() == joining) {
     return error.set_answer("it does not answer")
         .set_cure("look whether the owner of the pool runs, and what it logs");
   }

@@ -30,7 +30,8 @@ struct JoinOptions {
   const char* socket_path = "";
   const char* process = "";  // its name in the owner's configuration; 31 bytes at most
   uint32_t member_count = 1;
-  uint64_t timeout_ns = 5 * kNsPerSecond;  // for the owner to be there, and to answer
+  // For the owner to be there, to answer, and to have a place.
+  uint64_t timeout_ns = 5 * kNsPerSecond;
   std::optional<uid_t> owner_uid = {};     // who the owner has to be; nothing: anybody
   PinnedPool* pool = &process_pool();
   void (*at_step)(JoinStep step) = nullptr;
@@ -39,10 +40,12 @@ struct JoinOptions {
 class JoinedPool {
  public:
   // Asks, maps and checks, and takes all segments into options.pool. Others see its members as
-  // joining until ready() is called. Allocates nothing.
+  // joining until ready() is called. Allocates nothing. Where no place is free it tries again until
+  // its time is over, whether those who have them live or are not forgotten yet; what time cannot
+  // cure (an unknown name, the wrong user) is told at once.
   // Requires: options.pool is not sealed. Threads: before others run.
   // Errors: the owner's reason, or what is wrong with what it sent, which the owner is told, too.
-  // After an error once segments were mapped this process cannot try again.
+  // After an error once segments were mapped this process cannot try again; before, it can.
   // Cost: 6 system calls and 5 for each segment; 14 of the owner's.
   static Result<JoinedPool> join(const JoinOptions& options) noexcept;
 
@@ -78,6 +81,8 @@ class JoinedPool {
 
  private:
   JoinedPool() noexcept = default;
+  Result<void> ask(const JoinOptions& options, uint64_t deadline_ns, join::Accepted* accepted,
+                   std::span<Fd> descriptors, bool* may_come) noexcept;
   Result<void> take(const join::Accepted& accepted, std::span<Fd> descriptors,
                     const JoinOptions& options) noexcept;
 

@@ -36,9 +36,10 @@ struct JoinedProcessOptions {
 class JoinedProcess {
  public:
   // Joins and seals the pool; from then on the others see its members as alive.
-  // Threads: before others run. Once in the life of a process, also after an error.
-  // Errors: the owner's reason, or what this process could not take or make, which the owner is
-  // told, too. After an error the process can only end.
+  // Waits for the owner, and for a place, as long as options.join.timeout_ns says.
+  // Threads: before others run. Once in the life of a process.
+  // Errors: the owner's reason, after which the process can try again; or what this process could
+  // not take or make, which the owner is told, too: then it can only end.
   static Result<std::unique_ptr<JoinedProcess>> join(const JoinedProcessOptions& options);
 
   JoinedProcess(const JoinedProcess&) = delete;

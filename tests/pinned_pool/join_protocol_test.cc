@@ -57,7 +57,7 @@ TEST(JoinProtocol, AnswersThatMakeNoneAreRefused) {
   accepted->segment_count = kSegmentCountMax + 1;
   check_refused("a packet has the wrong length");
   accepted->head.version = 9;
-  check_refused("it speaks version 9, this program version 3");
+  check_refused("it speaks version 9, this program version 4");
   accepted->member_count = 0;
   check_refused("its description of the group makes no sense");
   accepted->layout_bytes = kLayoutBytesMax + 1;

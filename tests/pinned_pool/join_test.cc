@@ -25,6 +25,8 @@ Fd connect_raw(const char* path) {
   return connect_to_owner(path, monotonic_ns() + JoinRig::kPatienceNs).take();
 }
 
+int wait_on = -1;  // of a child
+
 // What a program sends that is not quite ours.
 join::Request odd_request() {
   join::Request request;
@@ -37,6 +39,16 @@ join::Request odd_request() {
 
 TEST_GROUP(Join) {
   JoinRig rig;
+
+  // One that waits for a place as long as the test may take.
+  Child start_patient(uint32_t member_count) {
+    return rig.fork_joiner([&](JoinOptions& options) {
+      options.member_count = member_count;
+      options.timeout_ns = JoinRig::kPatienceNs;
+      BP_PROBE_CHECK(JoinedPool::join(options).take().ready().ok());
+      pause();
+    });
+  }
 
   void check_answer(const join::Request& request, const char* answer,
                     size_t bytes = sizeof(join::Request)) {
@@ -200,17 +212,96 @@ TEST(Join, RefusesMoreThanPlanned) {
   Child first = rig.start_joiner();
   Child second = rig.start_joiner();
   LONGS_EQUAL(2, rig.wait_for(Kind::kJoined, 2));
+  const auto wait_a_while = [](JoinOptions& options) { options.timeout_ns = kNsPerSecond; };
   rig.check_refused("all 2 that were planned are taken, 0 of them by processes that died",
-                    [](JoinOptions&) {});
+                    wait_a_while);
   rig.keeper.forgets = false;
   first.kill_and_wait();
   LONGS_EQUAL(1, rig.wait_for(Kind::kQuiet));
   rig.check_refused("all 2 that were planned are taken, 1 of them by processes that died",
-                    [](JoinOptions&) {});
+                    wait_a_while);
   rig.keeper.forgets = true;
   LONGS_EQUAL(1, rig.wait_for(Kind::kFreed));
   Child third = rig.start_joiner();
   LONGS_EQUAL(3, rig.wait_for(Kind::kJoined, 3));
+}
+
+TEST(Join, WaitsForAPlaceOfALivingOne) {
+  rig.start();
+  Child first = rig.start_joiner();
+  Child second = rig.start_joiner();
+  LONGS_EQUAL(2, rig.wait_for(Kind::kJoined, 2));
+  Child third = start_patient(1);
+  CHECK(rig.wait_for(Kind::kRefused, 2) >= 2);  // it goes on asking
+  first.kill_now();
+  LONGS_EQUAL(3, rig.wait_for(Kind::kJoined, 3));
+}
+
+TEST(Join, WaitsForAPlaceThatIsNotForgottenYet) {
+  rig.keeper.forgets = false;
+  rig.options.grants[0].max_count = 1;
+  rig.options.grants[0].heaps.resize(1);
+  rig.start();
+  Child first = rig.start_joiner();
+  LONGS_EQUAL(1, rig.wait_for(Kind::kJoined));
+  first.kill_and_wait();
+  LONGS_EQUAL(1, rig.wait_for(Kind::kQuiet));
+  Child second = start_patient(1);
+  CHECK(rig.wait_for(Kind::kRefused) >= 1);
+  rig.keeper.forgets = true;
+  LONGS_EQUAL(2, rig.wait_for(Kind::kJoined, 2));
+}
+
+TEST(Join, WaitsForMembersOfItsGroup) {
+  rig.options.grants[0].members_max = 7;
+  rig.start();
+  Child first = rig.start_joiner("relay", 5);
+  LONGS_EQUAL(1, rig.wait_for(Kind::kJoined));
+  Child second = start_patient(3);
+  CHECK(rig.wait_for(Kind::kRefused) >= 1);
+  first.kill_now();
+  LONGS_EQUAL(2, rig.wait_for(Kind::kJoined, 2));
+}
+
+TEST(Join, AProcessThatWasRefusedCanTryAgain) {
+  rig.start();
+  Child first = rig.start_joiner();
+  Child second = rig.start_joiner();
+  LONGS_EQUAL(2, rig.wait_for(Kind::kJoined, 2));
+  Child third = rig.fork_joiner([](JoinOptions& options) {
+    options.timeout_ns = 0;
+    BP_PROBE_CHECK(!JoinedPool::join(options).ok());
+    options.timeout_ns = JoinRig::kPatienceNs;
+    BP_PROBE_CHECK(JoinedPool::join(options).take().ready().ok());
+    pause();
+  });
+  CHECK(rig.wait_for(Kind::kRefused) >= 1);
+  second.kill_now();
+  LONGS_EQUAL(3, rig.wait_for(Kind::kJoined, 3));
+}
+
+// Its core was taken away between connecting and asking, for longer than the owner waits.
+TEST(Join, AProcessThatWasTooSlowTriesAgain) {
+  rig.options.request_timeout_ns = 20 * kNsPerMs;
+  rig.start();
+  int ends[2];
+  CHECK(pipe(ends) == 0);
+  Child child = rig.fork_joiner([&](JoinOptions& options) {
+    wait_on = ends[0];
+    ::close(ends[1]);
+    options.timeout_ns = JoinRig::kPatienceNs;
+    options.at_step = [](JoinStep step) {
+      char ignored;
+      if (step == JoinStep::kConnected && read(wait_on, &ignored, 1) < 0) _exit(1);
+    };
+    BP_PROBE_CHECK(JoinedPool::join(options).take().ready().ok());
+    pause();
+  });
+  ::close(ends[0]);
+  LONGS_EQUAL(1, rig.wait_for(Kind::kRefused));
+  STRCMP_EQUAL("nothing was said in time", rig.last(Kind::kRefused).error.answer);
+  ::close(ends[1]);
+  LONGS_EQUAL(1, rig.wait_for(Kind::kJoined));
 }
 
 TEST(Join, RefusesMoreThanTheGroupHas) {
@@ -228,7 +319,7 @@ TEST(Join, RefusesProgramsThatDoNotFit) {
   check_answer(odd_request(), "what speaks there is not Bedplate", 7);
   request = odd_request();
   request.head.version = 9;
-  check_answer(request, "it speaks version 9, this program version 3");
+  check_answer(request, "it speaks version 9, this program version 4");
   request = odd_request();
   request.head.kind = join::PacketKind::kReady;
   check_answer(request, "it says something else than was to be said now");

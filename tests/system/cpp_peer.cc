@@ -122,6 +122,7 @@ int main(int count, char** words) {
   JoinedProcessOptions options;
   options.join.socket_path = words[1];
   options.join.process = words[2];
+  options.join.timeout_ns = 60 * kNsPerSecond;  // only what hangs takes so long
   if (count > 3) options.single_copy = allowed;
   static Verbs verbs;
   if (count > 3 && std::strcmp(words[3], "verbs") == 0) {

@@ -70,6 +70,25 @@ def every_function_of_the_c_interface_does_its_work(box):
     appliance.stop()
 
 
+@test(language=["c", "c++"])
+def a_process_that_starts_anew_waits_for_its_place(box, language):
+    appliance = box.appliance(two(box))
+    socket = os.path.join(appliance.runtime_directory, "two.join")
+    first = box.spawn([C_PEER, socket, "ann", "bob"], "first.log")  # it waits for bob
+    wait_for_line(appliance, "of main, joined")
+    again = ([C_PEER, socket, "ann", "bob"] if language == "c" else [CPP_PEER, socket, "ann"])
+    second = box.spawn(again, "second.log")
+    wait_for_line(appliance, "all 1 that were planned are taken, 0 of them by processes that died")
+    expect(second.poll(), None, "the second's exit code while the first lives")
+    first.kill()
+    wait_for_line(appliance, "of main, joined", 2)
+    if language == "c":
+        bob = box.spawn([C_PEER, socket, "bob", "ann", "use"], "bob.log")
+        expect(bob.wait(60), 0, f"bob's exit code ({read_text(box.path('bob.log'))})")
+    expect(second.wait(60), 0, f"the second's exit code ({read_text(box.path('second.log'))})")
+    appliance.stop()
+
+
 def facts(box, appliance, *kinds, name="ann"):
     """What cpp-peer says of the pool that it joined."""
     socket = os.path.join(appliance.runtime_directory, "two.join")
