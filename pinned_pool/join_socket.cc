@@ -12,6 +12,10 @@
 
 #include "platform/clock.h"
 
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83  // Linux 6.16
+#endif
+
 namespace bedplate {
 namespace {
 
@@ -61,6 +65,10 @@ Result<Fd> listen_for_joiners(const char* path) noexcept {
     unlink(path);
   }
   Fd listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  // Nobody can send descriptors: to close one of a stranger's may take as long as it likes (a TCP
+  // socket with SO_LINGER). Before Linux 6.16 this cannot be refused.
+  const int no = 0;
+  setsockopt(listener.number(), SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof no);
   if (!listener.is_open() ||
       bind(listener.number(), reinterpret_cast<sockaddr*>(&address.value()),
            sizeof(sockaddr_un)) != 0 ||

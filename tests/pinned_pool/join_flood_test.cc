@@ -3,10 +3,15 @@
 // The flood comes from within the server: each refusal that it tells makes the test connect again,
 // so there is always one more that waits to be accepted, however slow the machine is. What is
 // counted is how many are served before something else is; kFloodMax ends a test that hangs.
+#include <cerrno>
+#include <cstdio>
 #include <cstring>
 
+#include <arpa/inet.h>
 #include <grp.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/utsname.h>
 
 #include "pinned_pool/join_socket.h"
 #include "tests/pinned_pool/join_rig.h"
@@ -145,6 +150,48 @@ TEST(JoinFlood, DelaysNoStop) {
   flood();
   rig.server->stop();
   CHECK(goes_on());
+}
+
+// A TCP socket that lingers: to close it waits for data that nobody takes.
+TEST(JoinFlood, CannotMakeTheServerCloseWhatLingers) {
+  rig.start();
+  Fd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t bytes = sizeof address;
+  CHECK(bind(listener.number(), reinterpret_cast<sockaddr*>(&address), bytes) == 0);
+  CHECK(listen(listener.number(), 1) == 0);
+  getsockname(listener.number(), reinterpret_cast<sockaddr*>(&address), &bytes);
+  Fd lingers(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  CHECK(::connect(lingers.number(), reinterpret_cast<sockaddr*>(&address), bytes) == 0);
+  set_blocking(lingers.number(), false);
+  static char data[65536];
+  while (send(lingers.number(), data, sizeof data, MSG_NOSIGNAL) > 0) {
+  }
+  const linger linger_on = {1, 2 * static_cast<int>(JoinRig::kPatienceNs / kNsPerSecond)};
+  setsockopt(lingers.number(), SOL_SOCKET, SO_LINGER, &linger_on, sizeof linger_on);
+  const Fd socket = connect_raw(rig.path);
+  const join::Request request = request_of("nobody");
+  const int descriptor = lingers.number();
+  const int sent =
+      join::send_packet(socket.number(), &request, sizeof request, {&descriptor, 1});
+  const linger linger_off = {0, 0};
+  if (sent == 0) {
+    lingers.close();  // the server has the last one
+    utsname kernel = {};
+    uname(&kernel);
+    int major = 0, minor = 0;
+    std::sscanf(kernel.release, "%d.%d", &major, &minor);
+    if (major < 6 || (major == 6 && minor < 16)) {
+      listener.close();  // resets the connection
+      BP_SKIP("the kernel cannot refuse descriptors (SO_PASSRIGHTS is of Linux 6.16)");
+    }
+  }
+  Child child = rig.start_joiner();
+  LONGS_EQUAL(1, rig.wait_for(Kind::kJoined));
+  LONGS_EQUAL(EPERM, sent);
+  setsockopt(lingers.number(), SOL_SOCKET, SO_LINGER, &linger_off, sizeof linger_off);
 }
 
 TEST(JoinFlood, PushesOutNobodyOfAnotherUser) {
