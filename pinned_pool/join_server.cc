@@ -18,8 +18,9 @@ namespace {
 constexpr uint64_t kTellWithinNs = 20 * kNsPerMs;
 // How often to ask whether a quiet member is forgotten.
 constexpr uint64_t kReleaseIntervalMinNs = kNsPerMs;
-constexpr uint64_t kReleaseTurnNs = 2 * kNsPerMs;
 constexpr uint64_t kReleaseIntervalMaxNs = 64 * kNsPerMs;
+// How long a turn makes parts as new before it looks at everything else once more.
+constexpr uint64_t kReleaseTurnNs = 2 * kNsPerMs;
 
 }  // namespace
 
