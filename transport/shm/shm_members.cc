@@ -185,6 +185,7 @@ void ShmProvider::cut_off(ShmEndpoint& peer, const char* what) noexcept {
   segment_.set_cut_off(self_, peer.peer_);
   peer.bell_.ring();
   counters_->cut_off.add(1);
+  if (!cut_off_lines_.try_pass("members that are cut off")) return;
   BP_LOG_WARNING("member %u (%s, process %u) is cut off: it wrote %s", peer.peer_,
                  members_->name(peer.peer_).text, members_->pid(peer.peer_), what);
 }

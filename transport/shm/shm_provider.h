@@ -20,6 +20,7 @@
 #include "pinned_pool/membership.h"
 #include "pinned_pool/pinned_pool.h"
 #include "platform/counter.h"
+#include "platform/log_limit.h"
 #include "platform/units.h"
 #include "transport/provider.h"
 #include "transport/shm/endpoint_table.h"
@@ -303,6 +304,7 @@ class ShmProvider final : public Provider {
   Operation operations_[kOperationCountMax];
   Exposure exposures_[kExposureCountMax];
   SingleCopy* single_copy_ = nullptr;
+  LogLimit cut_off_lines_{16};  // a group's: strangers have each one of their own
   bool single_copy_was_reported_ = false;
 
   PeerEventHandler on_peer_;
