@@ -181,6 +181,8 @@ constexpr Key kKeys[] = {
      BP_NUMBER(shape_of(d), box_count_max)},
     {"group", "send_threshold", Type::kInteger, "16", 1, 65535, Rule::kNone,
      BP_NUMBER(shape_of(d), send_threshold)},
+    {"group", "publish_timeout_ms", Type::kInteger, "50", 1, 60'000, Rule::kNone,
+     BP_NUMBER(shape_of(d), publish_timeout_ms)},
     {"group", "loans", Type::kInteger, "128", 1, 65535, Rule::kNone,
      BP_NUMBER(shape_of(d), loan_count)},
     {"group", "multi_threaded", Type::kBoolean, "false", 0, 0, Rule::kNone,

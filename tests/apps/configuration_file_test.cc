@@ -180,7 +180,7 @@ TEST(ConfigurationFile, DocumentedDefaultsAreTheOnesThatApply) {
     STRCMP_EQUAL(expected.c_str(), (described(written) + described_init(written)).c_str());
     ++checked;
   }
-  LONGS_EQUAL(55, checked);
+  LONGS_EQUAL(56, checked);
 }
 
 TEST(ConfigurationFile, DocumentedExamplesAreGood) {

@@ -142,7 +142,8 @@ TEST(JoinProtocol, ServerOutlastsNonsense) {
     }
     const int thrown[4] = {socket.number(), 0, 1, 2};
     const size_t thrown_count = random() % 5;
-    (void)send_packet(socket.number(), packet, bytes, {thrown, thrown_count});
+    const int outcome = send_packet(socket.number(), packet, bytes, {thrown, thrown_count});
+    if (outcome == EPERM && thrown_count > 0) continue;  // the kernel keeps descriptors out
     if (random() % 2 == 0) continue;  // gone before it is answered
     Explained refusal;
     const timeval patience = {1, 0};

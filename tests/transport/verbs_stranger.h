@@ -19,6 +19,7 @@
 
 #include "platform/clock.h"
 #include "platform/file.h"
+#include "tests/support/patience.h"
 #include "transport/registration.h"
 #include "transport/socket_address.h"
 #include "transport/verbs/queue_pair.h"

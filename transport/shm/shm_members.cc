@@ -209,7 +209,7 @@ void ShmProvider::look_for_cut_offs() noexcept {
 }
 
 void ShmProvider::tell(PeerEventKind kind, uint32_t member, uint64_t generation) noexcept {
-  ++told_count_;
+  has_told_ = true;
   if (on_peer_.function == nullptr) return;
   on_peer_.function(on_peer_.context, {kind, member, generation});
 }

@@ -308,7 +308,7 @@ class ShmProvider final : public Provider {
   bool single_copy_was_reported_ = false;
 
   PeerEventHandler on_peer_;
-  uint32_t told_count_ = 0;  // since the last poll
+  bool has_told_ = false;  // since the last poll
   ShmCounters own_counters_;
   ShmCounters* counters_ = &own_counters_;
 };

@@ -18,7 +18,7 @@ uint32_t ShmProvider::poll(uint32_t budget) noexcept {
   if (BP_UNLIKELY(members_->epoch() != seen_epoch_ || members_->is_owner_gone())) {
     follow_members();
   }
-  if (BP_UNLIKELY(is_dead_)) return std::exchange(told_count_, 0);
+  if (BP_UNLIKELY(is_dead_)) return std::exchange(has_told_, false) ? 1 : 0;
   if (BP_UNLIKELY(wrapper_->notices.load(std::memory_order_acquire) != seen_notices_)) {
     look_for_cut_offs();
   }
@@ -39,7 +39,7 @@ uint32_t ShmProvider::poll(uint32_t budget) noexcept {
     ++count;  // what waits is work to do: nobody wakes this shard when there is memory
   }
   // What the program was told it may have waited for: it is not put to sleep over it.
-  if (BP_UNLIKELY(told_count_ > 0)) count += std::exchange(told_count_, 0);
+  if (BP_UNLIKELY(std::exchange(has_told_, false)) && count == 0) count = 1;
   return count;
 }
 
