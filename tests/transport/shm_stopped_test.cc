@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "platform/clock.h"
+#include "tests/support/pool_fixture.h"
 #include "tests/transport/group_rig.h"
 #include "transport/shm/group_keeper.h"
 
@@ -191,13 +192,16 @@ TEST(ShmStopped, TheSlotOfTheDeadIsUsedAgainOnceItHasEnded) {
 // It learns of it, sends nothing more, and says so; only then its place is given to another.
 TEST(ShmStopped, TheOneThatIsDeadByNameIsTold) {
   for (GroupKind kind : {GroupKind::kLazy, GroupKind::kMesh}) {
-    GroupRig rig(shape_of(kind, 3));
+    TestPool pool;
+    GroupRig rig(shape_of(kind, 3), &*pool);
     Member& a = rig.join(0);
     rig.join(1);
     Member& c = rig.join(2);
     Endpoint& a_to_b = a.to(1);
     Endpoint& c_to_a = c.to(0);
     say(a_to_b, "alive");
+    Counted returned;
+    CHECK(a_to_b.am_send_loan(1, {}, pool.memory(4 * kKiB), &returned) == SendStatus::kPending);
     say(c_to_a, "never read");
     ShmGroupKeeper keeper(rig.segment(), rig.members());
     rig.members().set_state(0, MemberState::kDead);
@@ -208,6 +212,8 @@ TEST(ShmStopped, TheOneThatIsDeadByNameIsTold) {
     LONGS_EQUAL(1, count_of(a, PeerEventKind::kPoolGone));
     LONGS_EQUAL(0, a.received.size());
     CHECK(a_to_b.am_send(1, bytes_of("?")) == SendStatus::kGone);
+    LONGS_EQUAL(1, returned.count);
+    CHECK(returned.outcome == Outcome::kUnknown);
     CHECK(rig.segment().writes_no_more(0));
     auto again = a.messenger.connect({1});
     CHECK_FALSE(again.ok());

@@ -46,6 +46,11 @@ void ShmProvider::die() noexcept {
     const SpinGuard guard(lock_, is_threaded_);  // loans that are given back meanwhile
     is_dead_ = true;
   }
+  // What this member has begun ends: nobody answers it any more.
+  poll_operations();
+  for (uint32_t member = 0; member < segment_.shape().member_count; ++member) {
+    return_loans_of(member);
+  }
   wrapper_->acknowledged_epoch.store(kWritesNoMore, std::memory_order_release);
 }
 
