@@ -23,7 +23,7 @@
  * code: transport/shm/shm_receive_datapath.cc: if (box.is_wanted_back) box.consumer.acknowledge();
  * code: transport/shm/fast_box_datapath.h: consumed_ - acknowledged_ > slot_mask_ / 4
  * code: transport/shm/shm_members.cc: poll_box(inbound_boxes_[i], kFastBoxSlotCountMax);
- * code: transport/shm/shm_members.cc: kind_ == GroupKind::kLazy ? drop_inbound_box(i--) :
+ * code: transport/shm/shm_members.cc: if (segment_.writes_no_more(member)) {
  *
  * Must fail:
  * mutation: NO_WAIT_FOR_FIFO    to the box while the FIFO still holds messages of the pair

@@ -12,7 +12,7 @@
  * code: transport/shm/loan_table_datapath.h: if (!is_out(loan) || records_[loan].member != member) continue;
  * code: transport/shm/loan_table_datapath.h: --records_[loan].mark;
  * code: transport/shm/shm_receive_datapath.cc: [loan.loan].store(loan.mark, std::memory_order_release);
- * code: transport/shm/shm_members.cc: if (now.state == MemberState::kQuiet) return_loans_of(member);
+ * code: transport/shm/shm_members.cc: if (now.state == MemberState::kQuiet) {
  *
  * Must fail:
  * mutation: SAME_MARK           every use of a place has the same mark
