@@ -194,6 +194,26 @@ TEST(ShmHostile, NonsenseInAnOperation) {
   }
 }
 
+// Not a hostile one: it lends what its peer has not mapped. Nothing is sent, and nobody is cut off.
+TEST(ShmHostile, ALoanOfWhatThePeerMayNotReadIsRefused) {
+  const std::span<std::byte> secret = pool.memory(4 * kKiB);
+  SegmentRights rights;
+  rights.add(0, false);
+  for (GroupKind kind : kGroupKinds) {
+    rig = std::make_unique<GroupRig>(small_shape(kind), &*pool);
+    a = &rig->join(0);
+    b = &rig->join(1, false, rights);
+    Counted returned;
+    CHECK(a->to(1).am_send_loan(1, {}, secret, &returned) == SendStatus::kRefused);
+    LONGS_EQUAL(0, a->shm.loans_out());
+    CHECK(a->to(1).am_send(1, bytes_of("still friends")) == SendStatus::kDone);
+    b->messenger.poll(8);
+    LONGS_EQUAL(1, b->received.size());
+    LONGS_EQUAL(0, b->counters.cut_off.read());
+    LONGS_EQUAL(0, returned.count);
+  }
+}
+
 // What was lent to a member that ignores its lender comes back, whichever way it went.
 TEST(ShmHostile, LoansOfTheOneThatIsCutOffComeBack) {
   for (GroupKind kind : kGroupKinds) {
