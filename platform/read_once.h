@@ -18,19 +18,23 @@ namespace bedplate {
 template <typename T>
 [[gnu::always_inline]] inline T read_once(const void* shared) noexcept {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(uint32_t) == 0);
-  using Word [[gnu::may_alias, gnu::aligned(1)]] = uint64_t;
-  using Half [[gnu::may_alias, gnu::aligned(1)]] = uint32_t;
+  struct [[gnu::packed, gnu::may_alias]] Word {
+    uint64_t value;
+  };
+  struct [[gnu::packed, gnu::may_alias]] Half {
+    uint32_t value;
+  };
   constexpr size_t word_count = sizeof(T) / sizeof(Word);
   T copy;
   auto* to = reinterpret_cast<std::byte*>(&copy);
   const auto* words = static_cast<const volatile Word*>(shared);
 #pragma GCC unroll 8
   for (size_t i = 0; i < word_count; ++i) {
-    const uint64_t word = words[i];  // volatile: just one load
+    const uint64_t word = words[i].value;  // volatile: just one load
     std::memcpy(to + i * sizeof word, &word, sizeof word);
   }
   if constexpr (sizeof(T) % sizeof(Word) != 0) {
-    const uint32_t half = *reinterpret_cast<const volatile Half*>(words + word_count);
+    const uint32_t half = reinterpret_cast<const volatile Half*>(words + word_count)->value;
     std::memcpy(to + word_count * sizeof(Word), &half, sizeof half);
   }
   return copy;

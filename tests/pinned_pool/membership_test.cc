@@ -13,6 +13,7 @@
 #include "platform/file.h"
 #include "platform/units.h"
 #include "tests/support/patience.h"
+#include "tests/support/skip.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -143,6 +144,8 @@ TEST(MembersTable, OwnerIsGoneUnlessItHoldsItsLife) {
 
 // Its readers learn nothing of where the owner has what.
 TEST(MembersTable, ShowsNoAddressOfTheOwners) {
+  // A sanitizer maps so much that small numbers pass for addresses.
+  if (test::kIsSanitized) BP_SKIP("what is mapped says nothing in this build");
   table->hold_owner_life();
   for (size_t at = 0; at + sizeof(uint64_t) <= kMembersHeaderBytes; at += sizeof(uint64_t)) {
     uint64_t word = 0;

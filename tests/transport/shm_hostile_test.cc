@@ -51,6 +51,7 @@ TEST_GROUP(ShmHostile) {
   StderrCapture log;
   TestPool pool;
   std::span<std::byte> lent;
+  Counted lent_back;  // of loans whose memory is the test's
   std::unique_ptr<GroupRig> rig;
   Member* a = nullptr;  // hostile
   Member* b = nullptr;  // its victim
@@ -170,7 +171,7 @@ TEST(ShmHostile, ALoanOfWhatItMayNotReadItself) {
       c = nullptr;
       b->messenger.poll(8);
       to_b = &a->to(1);
-      CHECK(a->to(1).am_send_loan(1, {}, memory, nullptr) == SendStatus::kPending);
+      CHECK(to_b->am_send_loan(1, {}, memory, &lent_back) == SendStatus::kPending);
       if (memory.data() == secret.data()) {
         check_cut_off("a loan of what it may not read");
       } else {
