@@ -82,7 +82,7 @@ bool JoinServer::accept_one() noexcept {
   return true;
 }
 
-// Nobody can be answered; and the listener stays readable, so it must not be asked meanwhile.
+// There is no descriptor to answer by; the listener stays readable, so it is not watched meanwhile.
 void JoinServer::pause_accepting() noexcept {
   const Error error = error_from_errno("accepting a process that wants to join")
                           .set_cure("it waits; raise the limit of open files (ulimit -n)");

@@ -1,7 +1,7 @@
 // Outsiders: processes that are not trusted, or that run as another user than this process's own
 // and root. What they may write must not be able to harm this process.
 //
-// Whoever may write a segment's file can punch holes into it. A hole in pages of 4 KiB reads as
+// A process that may write a segment's file can punch holes into it. A hole in 4 KiB pages reads as
 // zeros, and is filled on the next touch; one in hugepages ends the process that touches it where
 // no hugepage is free, and a device goes on with the page that was there. So what outsiders may
 // write lies on pages of 4 KiB and is no device's of this process. (Processes of the same user can
