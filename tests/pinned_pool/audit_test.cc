@@ -317,12 +317,17 @@ Segment& probe_segment() {
   return *process_pool().create_segment("heap", 8 * kMiB, PageSize::k4KiB, 1).take();
 }
 
+// By the system calls themselves: sanitizers answer mlock and munlock, and do nothing.
+int lock_again(std::byte* page) { return static_cast<int>(syscall(SYS_mlock, page, 4096)); }
+
+int unlock(std::byte* page) { return static_cast<int>(syscall(SYS_munlock, page, 4096)); }
+
 // Maps what belongs there.
 void mend(const Segment& segment, std::byte* page) {
   void* mapped = mmap(page, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, segment.memfd,
                       page - segment.address);
   BP_PROBE_CHECK(mapped == page);
-  mlock(page, 4096);
+  lock_again(page);
   check_finding("ok");
 }
 
@@ -434,7 +439,7 @@ BP_PROBE(AuditOfAnotherProcess) {
   const bool is_told = child_finding.starts_with("boot: ") &&
                        child_finding.find("is not locked any more") != std::string::npos;
   const bool was_locked = process_pool().segment(0).lock_errno == 0;
-  BP_PROBE_CHECK(is_told == (was_locked && !test::kIsSanitized));
+  BP_PROBE_CHECK(is_told == was_locked);
   check_finding("ok", getpid());
 }
 
@@ -453,12 +458,11 @@ BP_PROBE(AuditWithManyMappings) {
 }
 
 BP_PROBE(AuditOfLocks) {
-  if (test::kIsSanitized) test::probe_skipped("mlock does nothing in this build");
   const Segment& segment = probe_segment();
   std::byte* page = segment.address + kMiB;
-  BP_PROBE_CHECK(munlock(page, 4096) == 0);
+  BP_PROBE_CHECK(unlock(page) == 0);
   check_finding("is not locked any more");
-  BP_PROBE_CHECK(mlock(page, 4096) == 0);
+  BP_PROBE_CHECK(lock_again(page) == 0);
   check_finding("ok");
 }
 
