@@ -73,7 +73,10 @@ step setup scripts/setup.sh
 step mimalloc scripts/mimalloc.sh build/mimalloc
 step layers scripts/layers.sh
 for mode in release hardened debug asan tsan; do
-  step "build-$mode" make --no-print-directory "$jobs" MODE="$mode" products tests
+  # What is shipped has all of its debug information.
+  [ "$mode" = release ] && debug_info=-g || debug_info=-g1
+  step "build-$mode" make --no-print-directory "$jobs" MODE="$mode" DEBUG_INFO="$debug_info" \
+    products tests
   step "unit-$mode" "build/$mode/bedplate-tests"
 done
 step link tests/link/run.py

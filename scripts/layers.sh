@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Includes point down only: apps -> transport -> alloc -> pinned_pool -> platform. And what is
-# named *_datapath neither allocates, throws, logs nor locks. No exceptions to either.
+# named *_datapath neither allocates, throws, logs nor locks. No exceptions to either. And only
+# alloc/ knows whether a build is hardened.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,4 +25,10 @@ datapath=$(find platform pinned_pool alloc transport apps -name '*_datapath.*')
 complain "a data path allocates, throws, logs or locks" "$(grep -nE \
   '\b(malloc|calloc|make_unique|make_shared|throw|BP_LOG_[A-Z]+|log_error|std::mutex|push_back|new [A-Z][A-Za-z]*[({])' \
   $datapath || true)"
+
+# The rest is compiled once for release and hardened builds (scripts/mk/flags.mk).
+complain "what differs in a hardened build is used outside alloc/" "$(grep -rnE \
+  '\b(BP_HARDENED|kKeepsLedger|enter_block|leave_block|heap_calls\.h|block_ledger\.h)\b' \
+  --include='*.h' --include='*.cc' platform pinned_pool transport apps tests |
+  grep -v '^tests/alloc/' || true)"
 exit "$bad"

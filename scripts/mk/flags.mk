@@ -4,11 +4,21 @@ CXX := g++
 AR := gcc-ar
 Q := $(if $(V),,@)
 
+# What sources are compiled to. A hardened build is a release but for alloc/ (scripts/layers.sh sees
+# to it): the rest is compiled once for both.
+build_of = $(BUILD)
+ifeq ($(MODE),hardened)
+  build_of = $(if $(filter alloc/% tests/alloc/%,$(1)),$(BUILD),build/release)
+endif
+objects = $(foreach source,$(1),$(call build_of,$(source))/$(source:.cc=.o))
+
 WARNINGS := -Wall -Wextra -Wundef -Wconversion -Wshadow -Werror
 CPPFLAGS := -I. -DTOML_EXCEPTIONS=0 -DJSON_NOEXCEPTION
 # -fPIE: the archives go into executables of any kind, static-pie among them. It is what Debian's
 # g++ does anyway; a compiler with another default must not make other archives.
-CXXFLAGS := -std=c++20 -g -fPIE -fno-exceptions -fno-rtti $(WARNINGS)
+# make check, which compiles everything four times, asks for less (-g1: functions and lines).
+DEBUG_INFO ?= -g
+CXXFLAGS := -std=c++20 $(DEBUG_INFO) -fPIE -fno-exceptions -fno-rtti $(WARNINGS)
 
 # A program that chooses the pool for its whole heap names malloc and new, or the linker, which
 # takes from an archive only what is asked for, would be content with libc's (docs/allocator.md).
@@ -18,7 +28,8 @@ ifeq ($(MODE),release)
   CXXFLAGS += -O2 -DNDEBUG
 else ifeq ($(MODE),hardened)
   # What a bad free would do to the heap is prevented (alloc/bad_pointer.h), at some cost.
-  CXXFLAGS += -O2 -DNDEBUG -DBP_HARDENED=1
+  CXXFLAGS += -O2 -DNDEBUG
+  build/hardened/%.o: CXXFLAGS += -DBP_HARDENED=1
 else ifeq ($(MODE),debug)
   CXXFLAGS += -O1 -DBP_DEBUG=1
 else ifeq ($(MODE),asan)
@@ -54,7 +65,7 @@ MIMALLOC_FLAGS := -I$(MIMALLOC)/include -I$(MIMALLOC)/src -DMI_STATIC_LIB -DMI_N
                   $(if $(filter debug,$(MODE)),-DMI_DEBUG=1,-O3 -DMI_DEBUG=0) \
                   $(if $(filter hardened,$(MODE)),-DMI_SECURE=4 -Wno-stringop-overflow)
 # Once for the archives, once for the benchmark's shared object (rules.mk).
-both = $(BUILD)/$(1).o $(BUILD)/bench/$(1).o
+both = $(call objects,$(1).cc) $(BUILD)/bench/$(1).o
 $(call both,alloc/bad_pointer): CXXFLAGS += -I$(MIMALLOC)/include
 $(call both,alloc/confined_mimalloc): CXXFLAGS += $(MIMALLOC_FLAGS)
 $(call both,alloc/intercepting_heap): CXXFLAGS += $(MIMALLOC_FLAGS)
@@ -66,7 +77,7 @@ $(call both,alloc/pool_resource): CXXFLAGS += -fexceptions -frtti
 $(BUILD)/tests/alloc/operator_new_test.o: CXXFLAGS += -fexceptions
 $(BUILD)/tests/alloc/pool_resource_test.o: CXXFLAGS += -fexceptions
 # Unity's header by its own name: the same file compiles with Unity as well.
-$(BUILD)/tests/apps/bedplate_c_test.o $(BUILD)/tests/apps/messages_c_test.o: \
+$(call objects,tests/apps/bedplate_c_test.cc tests/apps/messages_c_test.cc): \
   CPPFLAGS += -Itests/support
 
 # The RDMA drivers that a static program has: all of which Debian has an archive. rdma-core finds

@@ -1,6 +1,5 @@
 # The rules. Objects depend on the makefiles, too: changed flags rebuild.
 
-objects = $(patsubst %.cc,$(BUILD)/%.o,$(1))
 BUILD_FILES := Makefile $(wildcard scripts/mk/*.mk)
 
 LIBRARY := $(BUILD)/libbedplate.a
@@ -15,10 +14,17 @@ APPLICATION := $(call objects,$(APPLICATION_SOURCES))
 products: $(PROGRAM) $(LIBRARY) $(if $(SANITIZED),,$(MALLOC_LIBRARY)) examples
 tests: $(TESTS) $(PEERS) $(TRAFFIC)
 
-$(BUILD)/%.o: %.cc $(BUILD_FILES)
+define compile
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CXX  $@")
 	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
+endef
+$(BUILD)/%.o: %.cc $(BUILD_FILES)
+	$(compile)
+ifeq ($(MODE),hardened)
+build/release/%.o: %.cc $(BUILD_FILES)
+	$(compile)
+endif
 
 $(BUILD)/%.a:
 	$(if $(V),,@echo "  AR   $@")
