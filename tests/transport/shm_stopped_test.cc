@@ -153,6 +153,105 @@ TEST(ShmStopped, ASendThatWasPassedOverIsSentAgain) {
   (void)b;
 }
 
+// What a member takes for its peers it takes from one stock: one that reads nothing has not all.
+TEST(ShmStopped, OneThatReadsNothingKeepsNobodyElseWaiting) {
+  for (GroupKind kind : {GroupKind::kLazy, GroupKind::kMesh}) {
+    TestPool pool;
+    GroupShape shape = shape_of(kind, 3);
+    shape.box_count = 0;
+    shape.loan_count = 16;
+    GroupRig rig(shape, &*pool);
+    Member& a = rig.join(0);
+    Member& stopped = rig.join(1);
+    Member& b = rig.join(2);
+    Endpoint& a_to_stopped = a.to(1);
+    Endpoint& a_to_b = a.to(2);
+    // Memory that only its owner reaches: the target is asked.
+    std::vector<std::byte> into(2 * shape.eager_bytes), from(into.size());
+    const RemoteMemory its = stopped.to(0).expose(into).take();
+    const RemoteMemory bs = b.to(0).expose(into).take();
+    Counted lent, put;
+    const std::string full(shape.eager_bytes, 'x');
+    const std::span<std::byte> block = pool.memory(4 * kKiB);
+    // Each kind alone first, then all that is left of the others.
+    for (int first = 0; first < 3; ++first) {
+      for (int i = 0; i < 3; ++i) {
+        const int what = (first + i) % 3;
+        while (what == 0 && a_to_stopped.am_send(1, bytes_of(full)) == SendStatus::kDone) {
+        }
+        while (what == 1 &&
+               a_to_stopped.am_send_loan(1, {}, block, &lent) == SendStatus::kPending) {
+        }
+        while (what == 2 && a_to_stopped.put(from, its, &put) == SendStatus::kPending) {
+        }
+        for (uint32_t k = 0; k < 40; ++k) {
+          Counted back, done;
+          CHECK(a_to_b.am_send(1, bytes_of(full)) == SendStatus::kDone);
+          b.messenger.poll(8);
+          CHECK(a_to_b.am_send_loan(1, {}, block, &back) == SendStatus::kPending);
+          b.messenger.poll(8);
+          b.messenger.release(b.received.back().loan);
+          b.messenger.poll(8);
+          CHECK(a_to_b.put(from, bs, &done) == SendStatus::kPending);
+          const uint64_t end_ns = monotonic_ns() + kBoundNs;
+          while ((done.count == 0 || back.count == 0) && monotonic_ns() < end_ns) {
+            b.messenger.poll(8);
+            a.messenger.poll(8);
+          }
+          LONGS_EQUAL(1, done.count);
+          LONGS_EQUAL(1, back.count);
+        }
+      }
+      // It goes on, and everything of it comes back.
+      for (int i = 0; i < 2000; ++i) {
+        stopped.messenger.poll(64);
+        for (auto& received : stopped.received) {
+          if (received.loan.is_there()) stopped.messenger.release(received.loan);
+        }
+        stopped.received.clear();
+        a.messenger.poll(64);
+      }
+      LONGS_EQUAL(0, a.shm.loans_out());
+    }
+  }
+}
+
+// It may answer although nobody waits for it any more: what it answers into is given to nobody.
+TEST(ShmStopped, WhereTheDeadMayStillAnswerNobodyElsesMessageLies) {
+  TestPool pool;
+  GroupShape shape = small_shape();
+  shape.eager_count = 2;
+  GroupRig rig(shape, &*pool);
+  Member& a = rig.join(0);
+  Member& stopped = rig.join(1);
+  Member& c = rig.join(2);
+  std::vector<std::byte> into(64), from(64);
+  const RemoteMemory its = stopped.to(0).expose(into).take();
+  Counted put;
+  CHECK(a.to(1).put(from, its, &put) == SendStatus::kPending);
+  rig.members().set_state(1, MemberState::kDead);  // it runs on, and reads the record by and by
+  for (int i = 0; i < 3; ++i) a.messenger.poll(8);
+  LONGS_EQUAL(1, put.count);
+  CHECK(put.outcome == Outcome::kUnknown);
+  const std::span<std::byte> region = rig.segment().eager_region(0);
+  for (int i = 0; i < 50; ++i) {
+    CHECK(a.to(2).am_send(1, bytes_of(std::string(900, 'x'))) == SendStatus::kDone);
+    std::memset(region.data(), 0xee, sizeof(OperationRecord) + from.size());  // its late answer
+    c.messenger.poll(8);
+    STRCMP_EQUAL(std::string(900, 'x').c_str(), c.received.back().payload.c_str());
+  }
+  // Once it has ended its record is a piece as others.
+  rig.kill(1);
+  for (int i = 0; i < 3; ++i) a.messenger.poll(8);
+  bool is_used = false;
+  for (int i = 0; i < 50; ++i) {
+    CHECK(a.to(2).am_send(1, bytes_of(std::string(900, 'x'))) == SendStatus::kDone);
+    is_used = is_used || region[0] == std::byte{'x'};
+    c.messenger.poll(8);
+  }
+  CHECK(is_used);
+}
+
 // ---- Dead by name ----
 
 TEST(ShmStopped, WhatComesLateFromTheDeadDestroysNothing) {

@@ -1,11 +1,15 @@
 // The eager region of a member: where it copies messages that do not fit into a slot, for whichever
 // peer, until that peer has consumed them.
 //
-// Memory is given out in cache lines. Nobody tells when a message was consumed: whoever needs room
-// asks, for each piece, the queue that the message went through. All books are kept in private
-// memory; what a peer scribbles over the region only spoils messages.
+// Memory is given out in cache lines. No peer tells when a message was consumed: a member that
+// needs room asks, for each piece, the queue that the message went through. All books are kept in
+// private memory; what a peer scribbles over the region only spoils messages.
+//
+// A peer that is stopped consumes nothing, and must not have it all. So the end of the region, the
+// reserve, is for peers that hold no piece; and one that holds a piece there gets no other.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +19,7 @@
 #include "platform/cache_line.h"
 #include "platform/units.h"
 #include "transport/shm/group_layout.h"
+#include "transport/shm/peer_share_datapath.h"
 
 namespace bedplate {
 
@@ -22,6 +27,7 @@ namespace bedplate {
 class EagerRegion {
  public:
   static constexpr uint32_t kPieceCountMax = 64;  // messages that can be under way at once
+  static constexpr uint32_t kPieceReserveCount = 8;
   static constexpr uint32_t kLineCountMax = 4096;
   static_assert(kLineCountMax <= UINT16_MAX);
   static_assert(kLineCountMax * kCacheLineBytes >= uint64_t{kEagerCountMax} * kMessageBytesMax);
@@ -32,6 +38,7 @@ class EagerRegion {
     uint32_t member = kNobody;  // nobody: not said yet, so it is in use
     bool is_box = false;        // else the FIFO or lane of the pair
     uint64_t index = 0;
+    bool is_answer = false;     // not a message: the member may still store an answer there
   };
   struct Piece {
     std::byte* memory = nullptr;  // nullptr: there is no room
@@ -40,14 +47,29 @@ class EagerRegion {
   };
 
   EagerRegion() noexcept = default;
-  explicit EagerRegion(std::span<std::byte> memory) noexcept
-      : memory_(memory), line_count_(static_cast<uint32_t>(memory.size() / kCacheLineBytes)) {
-    BP_ASSERT(line_count_ <= kLineCountMax);
+  // `peer_count`: peers are numbered below it. `reserve_bytes`: of the reserve; at most all of it.
+  // Allocates; before the data path runs.
+  EagerRegion(std::span<std::byte> memory, uint32_t peer_count, uint64_t reserve_bytes)
+      : memory_(memory),
+        line_count_(static_cast<uint32_t>(memory.size() / kCacheLineBytes)),
+        shared_line_count_(line_count_ - static_cast<uint32_t>(reserve_bytes / kCacheLineBytes)),
+        share_(peer_count, kPieceCountMax, kPieceReserveCount) {
+    BP_ASSERT(line_count_ <= kLineCountMax && shared_line_count_ <= line_count_);
   }
 
-  // Room for `bytes` in one piece, in use until set_use has said what for, or cancel() is called.
-  Piece try_take(uint64_t bytes) noexcept;
-  void set_use(const Piece& piece, const Use& use) noexcept { pieces_[piece.number].use = use; }
+  // Room for `bytes` in one piece, for `peer`. In use until set_use has said what for and it was
+  // reclaimed, or cancel() is called.
+  Piece try_take(uint64_t bytes, uint32_t peer) noexcept;
+  void set_use(const Piece& piece, const Use& use) noexcept {
+    pieces_[piece.number].use = use;
+    if (pieces_[piece.number].holder == kNobody) hold(piece, use.member);
+  }
+  // The piece is `peer`'s. It cannot be reclaimed before set_use has said what for.
+  void hold(const Piece& piece, uint32_t peer) noexcept {
+    BP_DCHECK(pieces_[piece.number].holder == kNobody);
+    pieces_[piece.number].holder = peer;
+    share_.take(peer);
+  }
   void cancel(const Piece& piece) noexcept { free(piece.number); }
 
   // Frees every piece whose message `is_consumed(Use)` says was consumed.
@@ -66,6 +88,7 @@ class EagerRegion {
   struct Taken {
     uint16_t first_line = 0;
     uint16_t line_count = 0;
+    uint32_t holder = kNobody;  // what share_ counts it for
     Use use;
   };
 
@@ -73,14 +96,19 @@ class EagerRegion {
     return (taken_[line / 64] >> (line % 64) & 1) != 0;
   }
   void mark(const Taken& piece, bool is_taken) noexcept;
+  // How many lines, from the first on, a piece for `peer` may come from.
+  uint32_t lines_for(uint32_t peer) const noexcept;
   // The first line of a run of `count` free ones in [begin, end), or end.
   uint32_t find_run(uint32_t begin, uint32_t end, uint32_t count) const noexcept;
   void free(uint32_t number) noexcept;
 
   std::span<std::byte> memory_;
   uint32_t line_count_ = 0;
+  uint32_t shared_line_count_ = 0;  // those behind are the reserve
   uint32_t next_line_ = 0;  // where to look first: messages are mostly consumed in order
   uint64_t used_ = 0;       // bit i: pieces_[i] is taken
+  uint64_t in_reserve_ = 0;  // of these: it reaches into the reserve
+  PeerShare share_;
   Taken pieces_[kPieceCountMax];
   uint64_t taken_[kLineCountMax / 64] = {};
 };
@@ -102,18 +130,31 @@ inline uint32_t EagerRegion::find_run(uint32_t begin, uint32_t end,
   return end;
 }
 
-inline EagerRegion::Piece EagerRegion::try_take(uint64_t bytes) noexcept {
+inline uint32_t EagerRegion::lines_for(uint32_t peer) const noexcept {
+  if (share_.held_by(peer) == 0) return line_count_;
+  for (uint64_t left = in_reserve_; left != 0; left &= left - 1) {
+    if (pieces_[std::countr_zero(left)].holder == peer) return 0;
+  }
+  return shared_line_count_;
+}
+
+inline EagerRegion::Piece EagerRegion::try_take(uint64_t bytes, uint32_t peer) noexcept {
   const uint64_t wanted = bytes == 0 ? 1 : (bytes + kCacheLineBytes - 1) / kCacheLineBytes;
-  if (used_ == UINT64_MAX || wanted > line_count_) return {};
+  const uint32_t end = lines_for(peer);
+  if (used_ == UINT64_MAX || wanted > end || !share_.may_take(peer)) return {};
   const auto count = static_cast<uint32_t>(wanted);
-  uint32_t first = find_run(next_line_, line_count_, count);
-  if (first == line_count_) first = find_run(0, line_count_, count);
-  if (first == line_count_) return {};
+  // The reserve last, also by a peer that may have it.
+  const uint32_t shared_end = std::min(end, shared_line_count_);
+  uint32_t first = find_run(next_line_, shared_end, count);
+  if (first == shared_end) first = find_run(0, shared_end, count);
+  if (first == shared_end && end > shared_end) first = find_run(0, end, count);
+  if (first == end) return {};
   const auto number = static_cast<uint32_t>(std::countr_one(used_));
-  pieces_[number] = {static_cast<uint16_t>(first), static_cast<uint16_t>(count), {}};
+  pieces_[number] = {static_cast<uint16_t>(first), static_cast<uint16_t>(count), kNobody, {}};
   mark(pieces_[number], true);
   used_ |= uint64_t{1} << number;
-  next_line_ = first + count < line_count_ ? first + count : 0;
+  if (first + count > shared_line_count_) in_reserve_ |= uint64_t{1} << number;
+  next_line_ = first + count < shared_line_count_ ? first + count : 0;
   const uint64_t offset = uint64_t{first} * kCacheLineBytes;
   return {memory_.data() + offset, offset, number};
 }
@@ -122,6 +163,8 @@ inline void EagerRegion::free(uint32_t number) noexcept {
   BP_DCHECK((used_ >> number & 1) != 0);
   mark(pieces_[number], false);
   used_ &= ~(uint64_t{1} << number);
+  in_reserve_ &= ~(uint64_t{1} << number);
+  if (pieces_[number].holder != kNobody) share_.give_back(pieces_[number].holder);
 }
 
 }  // namespace bedplate

@@ -68,7 +68,7 @@ SendStatus ShmEndpoint::am_send_loan(AmId id, std::span<const std::byte> header,
   copy_inline(descriptor.header, header.data(), header.size());
   if (!post({SlotKind::kLoan, id, sizeof descriptor, provider_.self_},
             reinterpret_cast<const std::byte*>(&descriptor), sizeof descriptor)) {
-    provider_.cancel_loan(descriptor.loan);
+    provider_.cancel_loan(descriptor.loan, peer_);
     return SendStatus::kAgain;
   }
   return SendStatus::kPending;
@@ -132,6 +132,7 @@ EagerRegion::Use ShmEndpoint::last_use() const noexcept {
 }
 
 bool ShmEndpoint::is_consumed(const EagerRegion::Use& use) noexcept {
+  if (use.is_answer) return provider_.answers_no_more(peer_, use.index);
   if (!is_open_) return true;
   // A box is given back when it is empty.
   if (use.is_box) return use.index < box_uses_ || box_->is_consumed(use.index - box_uses_);

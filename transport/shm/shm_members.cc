@@ -47,7 +47,8 @@ void ShmProvider::die() noexcept {
     is_dead_ = true;
   }
   // What this member has begun ends: nobody answers it any more.
-  poll_operations();
+  while (poll_operations() > 0) {
+  }
   for (uint32_t member = 0; member < segment_.shape().member_count; ++member) {
     return_loans_of(member);
   }
@@ -175,6 +176,7 @@ void ShmProvider::return_loans_of(uint32_t member) noexcept {
     {
       const SpinGuard guard(lock_, is_threaded_);
       count = loans_.collect_from(member, records);
+      for (size_t i = 0; i < count; ++i) loan_share_.give_back(member);
     }
     for (size_t i = 0; i < count; ++i) finish_loan(records[i], Outcome::kUnknown);
   } while (count == std::size(records));

@@ -130,13 +130,15 @@ SendStatus ShmEndpoint::flush(Completion* done) noexcept {
 }
 
 // How much of a put or get goes into its next record: what a message may have, and no more than
-// half the eager region, so that another one has room beside it. In the smallest regions there is
-// none for another (eager_region_bytes_min).
+// there is room for in the reserve of the eager region, with what a mesh takes for its word. In the
+// smallest regions there is no reserve (eager_region_bytes_min).
 uint32_t ShmProvider::next_piece_bytes(const Operation& operation) const noexcept {
   if (is_atomic(operation.kind)) return 0;
-  const uint64_t half = segment_.layout().eager_region_bytes() / 2;
   const uint64_t left = operation.remote.bytes - operation.bytes_done;
-  const uint64_t room = std::max(half, sizeof(OperationRecord) + kOperationBytesMin);
+  const uint64_t word_bytes = kind_ == GroupKind::kMesh ? kCacheLineBytes : 0;
+  const uint64_t room = std::max(eager_reserve_bytes_,
+                                 sizeof(OperationRecord) + kOperationBytesMin + word_bytes) -
+                        word_bytes;
   return static_cast<uint32_t>(
       std::min({left, uint64_t{limits_.am_bytes_max}, room - sizeof(OperationRecord)}));
 }
@@ -162,26 +164,28 @@ bool ShmEndpoint::post_operation(Operation& operation) noexcept {
     return false;
   }
   operation.piece = piece;
+  provider_.hold_eager(piece, peer_);
   return true;
 }
 
 Operation* ShmProvider::keep_operation(ShmEndpoint& endpoint,
                                        const Operation& operation) noexcept {
   const SpinGuard guard(lock_, is_threaded_);
-  for (Operation& place : operations_) {
-    if (place.endpoint != nullptr) continue;
-    place = operation;
-    place.endpoint = &endpoint;
-    place.generation = endpoint.generation_;
-    place.number = ++operation_number_;
-    operation_count_.fetch_add(1, std::memory_order_relaxed);
-    return &place;
-  }
-  return nullptr;
+  if (!operation_share_.may_take(endpoint.peer_)) return nullptr;
+  Operation* place = std::begin(operations_);
+  while (place->endpoint != nullptr) ++place;  // the share says that there is one
+  *place = operation;
+  place->endpoint = &endpoint;
+  place->generation = endpoint.generation_;
+  place->number = ++operation_number_;
+  operation_share_.take(endpoint.peer_);
+  operation_count_.fetch_add(1, std::memory_order_relaxed);
+  return place;
 }
 
 void ShmProvider::forget_operation(Operation& operation) noexcept {
   const SpinGuard guard(lock_, is_threaded_);
+  operation_share_.give_back(operation.endpoint->peer_);
   operation.endpoint = nullptr;  // from here on the place may be used anew
   operation_count_.fetch_sub(1, std::memory_order_relaxed);
 }
@@ -233,7 +237,10 @@ bool ShmEndpoint::advance(Operation& operation, Outcome* outcome) noexcept {
     // Of what was never posted nothing happened; of what was, nobody can say.
     *outcome = operation.piece.memory == nullptr && operation.bytes_done == 0 ? Outcome::kNotDone
                                                                               : Outcome::kUnknown;
-    if (operation.piece.memory != nullptr) provider_.cancel_eager(operation.piece);
+    // The peer may run on, and answer.
+    if (operation.piece.memory != nullptr) {
+      provider_.use_eager(operation.piece, {peer_, false, operation.generation, true});
+    }
     return true;
   }
   if (operation.piece.memory == nullptr) {

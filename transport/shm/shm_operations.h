@@ -79,6 +79,7 @@ struct Exposure {
 };
 
 inline constexpr uint32_t kOperationCountMax = 16;
+inline constexpr uint32_t kOperationReserveCount = 4;  // for peers that have none (PeerShare)
 // A record has room for so much of its data at least, however small the eager region.
 inline constexpr uint64_t kOperationBytesMin = kCacheLineBytes;
 inline constexpr uint32_t kExposureCountMax = 32;

@@ -44,9 +44,17 @@ Result<void> ShmProvider::create(const ShmProviderOptions& options, const Dispat
     inbound_boxes_ = std::make_unique<InboundBox[]>(boxes);
   }
   loans_.create(segment_.returned_loans(self_));
+  operation_share_ = PeerShare(shape.member_count, kOperationCountMax, kOperationReserveCount);
+  loan_share_ = PeerShare(shape.member_count, shape.loan_count, shape.loan_count / 8);
   if (kind_ == GroupKind::kLazy) fifo_ = segment_.fifo(self_);
   if (kind_ != GroupKind::kExchange) {
-    eager_ = EagerRegion(segment_.eager_region(self_));
+    // The reserve has room for a message of any length, and for the record of a put or get of as
+    // much with the word that announces it in a mesh; or it is half of it all.
+    const std::span<std::byte> region = segment_.eager_region(self_);
+    eager_reserve_bytes_ =
+        std::min(align_up(shape.eager_bytes, kCacheLineBytes) + 2 * kCacheLineBytes,
+                 region.size() / 2 / kCacheLineBytes * kCacheLineBytes);
+    eager_ = EagerRegion(region, shape.member_count, eager_reserve_bytes_);
   } else {
     limits_.am_bytes_max = std::min(shape.eager_bytes, FastBox::area_bytes(shape.box_bytes));
     copied_out_ = std::make_unique<std::byte[]>(kMessageBytesMax + 1);
@@ -164,7 +172,7 @@ const Segment* ShmProvider::shared_segment(const void* memory, uint64_t bytes) c
 
 EagerRegion::Piece ShmProvider::take_eager(ShmEndpoint& endpoint, uint64_t bytes) noexcept {
   const SpinGuard guard(lock_, is_threaded_);
-  const EagerRegion::Piece piece = eager_.try_take(bytes);
+  const EagerRegion::Piece piece = eager_.try_take(bytes, endpoint.peer_);
   if (piece.memory != nullptr) return piece;
   eager_.reclaim([&](const EagerRegion::Use& use) {
     ShmEndpoint* user = endpoints_->at(use.member);
@@ -175,13 +183,18 @@ EagerRegion::Piece ShmProvider::take_eager(ShmEndpoint& endpoint, uint64_t bytes
     user->lock_.unlock();
     return is_consumed;
   });
-  return eager_.try_take(bytes);
+  return eager_.try_take(bytes, endpoint.peer_);
 }
 
 void ShmProvider::use_eager(const EagerRegion::Piece& piece,
                             const EagerRegion::Use& use) noexcept {
   const SpinGuard guard(lock_, is_threaded_);
   eager_.set_use(piece, use);
+}
+
+void ShmProvider::hold_eager(const EagerRegion::Piece& piece, uint32_t member) noexcept {
+  const SpinGuard guard(lock_, is_threaded_);
+  eager_.hold(piece, member);
 }
 
 void ShmProvider::cancel_eager(const EagerRegion::Piece& piece) noexcept {
@@ -197,11 +210,21 @@ void ShmProvider::forget_eager(uint32_t member) noexcept {
 LoanTable::Lent ShmProvider::lend(std::byte* block, Completion* returned,
                                   uint32_t member) noexcept {
   const SpinGuard guard(lock_, is_threaded_);
+  if (!loan_share_.may_take(member)) return {};
+  loan_share_.take(member);
   return loans_.try_lend(block, returned, member);
 }
 
-void ShmProvider::cancel_loan(uint32_t loan) noexcept {
+bool ShmProvider::answers_no_more(uint32_t member, uint64_t generation) const noexcept {
+  const MemberWord word = members_->word(member);
+  return word.generation != generation || word.state == MemberState::kQuiet ||
+         word.state == MemberState::kFree || segment_.writes_no_more(member) ||
+         segment_.has_cut_off(member, self_);
+}
+
+void ShmProvider::cancel_loan(uint32_t loan, uint32_t member) noexcept {
   const SpinGuard guard(lock_, is_threaded_);
+  loan_share_.give_back(member);
   loans_.cancel(loan);
 }
 

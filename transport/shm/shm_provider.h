@@ -26,6 +26,7 @@
 #include "transport/shm/endpoint_table.h"
 #include "transport/shm/group_segment.h"
 #include "transport/shm/loan_table_datapath.h"
+#include "transport/shm/peer_share_datapath.h"
 #include "transport/shm/shm_endpoint.h"
 
 namespace bedplate {
@@ -171,6 +172,9 @@ class ShmProvider final : public Provider {
     const MemberState state = members_->state(member);
     return state != MemberState::kAlive && state != MemberState::kJoining;
   }
+  // Whether no store of `member`, in that generation, into our part can come any more: it has
+  // ended, has said so, or ignores what we ask.
+  bool answers_no_more(uint32_t member, uint64_t generation) const noexcept;
   // Whether all of `member`, in the generation that the table has now, was delivered and its end
   // was told.
   bool is_buried(uint32_t member) const noexcept;
@@ -180,11 +184,12 @@ class ShmProvider final : public Provider {
   // What all endpoints share; with the lock where there are threads.
   EagerRegion::Piece take_eager(ShmEndpoint& endpoint, uint64_t bytes) noexcept;
   void use_eager(const EagerRegion::Piece& piece, const EagerRegion::Use& use) noexcept;
+  void hold_eager(const EagerRegion::Piece& piece, uint32_t member) noexcept;
   void cancel_eager(const EagerRegion::Piece& piece) noexcept;
   // What the one who was in `member`'s place before has not consumed.
   void forget_eager(uint32_t member) noexcept;
   LoanTable::Lent lend(std::byte* block, Completion* returned, uint32_t member) noexcept;
-  void cancel_loan(uint32_t loan) noexcept;
+  void cancel_loan(uint32_t loan, uint32_t member) noexcept;
 
   // shm_receive_datapath.cc
   uint32_t poll_fifo(uint32_t budget) noexcept;
@@ -298,10 +303,13 @@ class ShmProvider final : public Provider {
   std::unique_ptr<EndpointTable> endpoints_;
   SpinLock lock_;  // of what all endpoints share:
   EagerRegion eager_;
+  uint64_t eager_reserve_bytes_ = 0;
   LoanTable loans_;
+  PeerShare loan_share_;
   std::atomic<uint32_t> operation_count_{0};
   uint64_t operation_number_ = 0;
   Operation operations_[kOperationCountMax];
+  PeerShare operation_share_;
   Exposure exposures_[kExposureCountMax];
   SingleCopy* single_copy_ = nullptr;
   LogLimit cut_off_lines_{16};  // a group's: strangers have each one of their own

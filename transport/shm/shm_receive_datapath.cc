@@ -281,6 +281,7 @@ uint32_t ShmProvider::collect_loans() noexcept {
   {
     const SpinGuard guard(lock_, is_threaded_);
     count = loans_.collect(records);
+    for (size_t i = 0; i < count; ++i) loan_share_.give_back(records[i].member);
   }
   for (size_t i = 0; i < count; ++i) finish_loan(records[i], Outcome::kDone);
   return static_cast<uint32_t>(count);

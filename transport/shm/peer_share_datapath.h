@@ -1,0 +1,52 @@
+// How many of some units (loans, pieces of the eager region) each peer holds, and whether it may
+// have one more.
+//
+// A member takes them for all its peers from one stock, and a peer gives them back when it reads. A
+// peer that is stopped gives none back; it must not hold them all, or nobody else can be sent to.
+// So the last units, the reserve, are for peers that hold none.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "platform/assert.h"
+
+namespace bedplate {
+
+// Threads: one at a time.
+class PeerShare {
+ public:
+  PeerShare() noexcept = default;
+  // Allocates; before the data path runs.
+  PeerShare(uint32_t peer_count, uint32_t unit_count, uint32_t reserve_count)
+      : held_(peer_count),
+        free_count_(unit_count),
+        reserve_count_(reserve_count) {
+    BP_ASSERT(reserve_count <= unit_count);
+  }
+
+  // Requires, of all: peer < peer_count.
+  uint32_t held_by(uint32_t peer) const noexcept { return held_[peer]; }
+  bool may_take(uint32_t peer) const noexcept {
+    BP_DCHECK(peer < held_.size());
+    return free_count_ > (held_[peer] == 0 ? 0 : reserve_count_);
+  }
+  // Requires: there is one. A peer may take several by one answer of may_take().
+  void take(uint32_t peer) noexcept {
+    BP_ASSERT(free_count_ > 0);
+    ++held_[peer];
+    --free_count_;
+  }
+  void give_back(uint32_t peer) noexcept {
+    BP_ASSERT(held_[peer] > 0);
+    --held_[peer];
+    ++free_count_;
+  }
+
+ private:
+  std::vector<uint32_t> held_;
+  uint32_t free_count_ = 0;
+  uint32_t reserve_count_ = 0;
+};
+
+}  // namespace bedplate
