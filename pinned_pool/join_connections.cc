@@ -98,10 +98,10 @@ void JoinServer::lose(Connection& connection, JoinEvent::Kind kind, const Error&
 void JoinServer::process_ended(Connection& connection) noexcept {
   connection.has_ended = true;
   close_watched(connection.pidfd);
-  // What it said last is heard first: it may have left in good order.
-  if (connection.phase != Phase::kGone) read_socket(connection);
   // Before the others hear of its death, and also of one that was dead by name.
   roster_->set_stopped(connection.instance);
+  // What it said last is heard first: it may have left in good order.
+  if (connection.phase != Phase::kGone) read_socket(connection);
   if (connection.phase != Phase::kGone) {
     Error error;
     error.set_doing("being joined to the pool as %s", connection.process.text);

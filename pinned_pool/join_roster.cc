@@ -67,7 +67,7 @@ Result<void> JoinRoster::check_grant(const ProcessGrant& grant) const noexcept {
 }
 
 Result<void> JoinRoster::check_pages(const ProcessGrant& grant) const noexcept {
-  if (!grant.is_outsider()) return {};
+  if (!is_outsider(grant.is_trusted, grant.uid)) return {};
   const Segment* huge = nullptr;
   const auto look_at = [&huge](const Segment& segment) {
     if (is_huge(segment.page)) huge = &segment;

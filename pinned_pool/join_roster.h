@@ -53,6 +53,14 @@ struct GrantedSegment {
   bool is_writable = false;
 };
 
+// Whether processes of a kind are outsiders: not trusted, or of a user that could not do to this
+// process whatever it likes anyway. What they may write they can punch holes into. A hole in pages
+// of 4 KiB is filled on the next touch, one in hugepages can be for ever.
+// `uid`: the user that it has to be; nothing: any.
+inline bool is_outsider(bool is_trusted, const std::optional<uid_t>& uid) noexcept {
+  return !is_trusted || !uid.has_value() || !is_own_user(*uid);
+}
+
 // One [[process]] of the configuration.
 struct ProcessGrant {
   MemberName name;
@@ -67,13 +75,6 @@ struct ProcessGrant {
   std::vector<GrantedSegment> segments = {};
   // None, or one for each process: its own is writable, those of its group read-only.
   std::vector<Segment*> heaps = {};
-
-  // Whether its processes are outsiders: not trusted, or of a user that could not do to this
-  // process whatever it likes anyway. What they may write they can punch holes into. A hole in
-  // pages of 4 KiB is filled on the next touch, one in hugepages can be for ever.
-  bool is_outsider() const noexcept {
-    return !is_trusted || !uid.has_value() || !is_own_user(*uid);
-  }
 };
 
 class JoinRoster {

@@ -2,8 +2,8 @@
 //
 // A plain load or memcpy of shared memory is the compiler's to do again: it may check one value and
 // use another. After this copy there is only one value, whatever the other process stores. It may
-// be half of an old and half of a new one: whoever wrote it so is not trusted anyway. Not for what
-// tells that something was published: that is an atomic with acquire.
+// be half of an old and half of a new one: a process that writes so is not trusted anyway. Not for
+// what tells that something was published: that is an atomic with acquire.
 #pragma once
 
 #include <cstddef>

@@ -52,7 +52,8 @@ void Reader::check_group(const TomlNode& node) {
   if (was_refused("group", "layout") || was_refused("group", "members")) return;
   check_eager_region(node, shape);
   if (shape.kind == GroupKind::kMesh) {
-    refuse_keys(node, {"boxes", "box_bytes", "box_max_count", "send_threshold", "publish_timeout_ms"},
+    refuse_keys(node,
+                {"boxes", "box_bytes", "box_max_count", "send_threshold", "publish_timeout_ms"},
                 "has no meaning in a mesh, where each pair has a lane of its own",
                 "leave it out, or set layout = \"lazy\"");
     return;

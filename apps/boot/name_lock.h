@@ -1,9 +1,9 @@
 // The name of an appliance: only one process runs under it, in one runtime directory.
 //
 // It is a lock (fcntl, for the life of the process) on NAME.lock, a file that nobody but the
-// appliance's user can open: whoever could read it, could lock it, too. It comes before everything
-// that a second start of the name could take from the first (sockets, counters), and goes after all
-// of it. After a crash the file stays, and nobody holds it.
+// appliance's user can open: a user that can read a file can lock it, too. It comes before
+// everything that a second start of the name could take from the first (sockets, counters), and
+// goes after all of it. After a crash the file stays, and nobody holds it.
 #pragma once
 
 #include <string>

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "apps/boot/messages_plan.h"
+#include "pinned_pool/join_roster.h"
 #include "platform/user.h"
 
 namespace bedplate {
@@ -29,9 +30,8 @@ const char* why_outsider(const ProcessSettings& process) noexcept {
 }  // namespace
 
 bool is_outsider(const ProcessSettings& process) noexcept {
-  if (!process.trusted) return true;
   auto user = find_user_id(process.user.c_str());
-  return !user.ok() || !is_own_user(user.value());
+  return !user.ok() || is_outsider(process.trusted, user.value());
 }
 
 bool may_write(const Configuration& configuration, const ProcessSettings& process,

@@ -265,7 +265,8 @@ Result<void> probe_io_uring() noexcept {
 Result<void> check_overcommit(const Configuration& configuration, const char* file) noexcept {
   constexpr uint64_t kStrict = 2;
   const auto outsider = std::find_if(configuration.processes.begin(),
-                                     configuration.processes.end(), &is_outsider);
+                                     configuration.processes.end(),
+                                     [](const auto& process) { return is_outsider(process); });
   if (outsider == configuration.processes.end() || read_number_file(file) != kStrict) return {};
   Error error;
   error.set_doing("looking at vm.overcommit_memory, for the process %s", outsider->name.c_str());

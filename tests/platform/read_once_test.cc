@@ -36,7 +36,7 @@ void check_copies() {
   }
 }
 
-// A description as a peer would give it: whoever copies it checks it and uses it.
+// A description as a peer would give it: its reader copies it, checks it, and uses it.
 struct Range {
   uint64_t first;
   uint64_t count;

@@ -12,6 +12,7 @@
 
 #include "platform/clock.h"
 #include "platform/log.h"
+#include "tests/strain/asleep.h"
 #include "tests/strain/strained_group.h"
 
 namespace bedplate::strain {
@@ -26,16 +27,10 @@ struct Legacy {
   std::atomic<pid_t> sleepers[kSleeperMax];
 };
 
-bool is_in_kernel(pid_t pid) {
-  char path[64], text[256];
+bool is_asleep(pid_t pid) {
+  char path[64];
   std::snprintf(path, sizeof path, "/proc/%d/stat", pid);
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  const ssize_t bytes = read(fd, text, sizeof text - 1);
-  close(fd);
-  text[bytes > 0 ? bytes : 0] = '\0';
-  const char* name_end = std::strrchr(text, ')');
-  return name_end != nullptr && name_end[2] == 'S';
+  return is_asleep_in_kernel(path);
 }
 
 // Starts them, and dies when all sleep.
@@ -48,7 +43,7 @@ bool is_in_kernel(pid_t pid) {
     for (uint32_t i = 0; i < count; ++i) {
       const uint32_t member = group.member_of(legacy.sleepers[i]);
       if (group.segment().bell(member).word().load() == 0) return false;
-      if (!is_in_kernel(legacy.sleepers[i])) return false;
+      if (!is_asleep(legacy.sleepers[i])) return false;
     }
     return true;
   };

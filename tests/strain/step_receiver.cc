@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "platform/clock.h"
+#include "tests/strain/asleep.h"
 
 namespace bedplate::strain {
 namespace {
@@ -60,17 +61,10 @@ void StepReceiver::set_sleepy(bool is_sleepy) noexcept {
   if (is_sleepy_.exchange(is_sleepy) && !is_sleepy) ring();
 }
 
-// The kernel's word for it: the bell's own may have been put down by a sender that was stopped.
 bool StepReceiver::is_asleep() const noexcept {
-  char path[64], text[256];
+  char path[64];
   std::snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread_id_.load());
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  const ssize_t bytes = read(fd, text, sizeof text - 1);
-  close(fd);
-  text[bytes > 0 ? bytes : 0] = '\0';
-  const char* name_end = std::strrchr(text, ')');
-  return name_end != nullptr && name_end[2] == 'S';
+  return is_asleep_in_kernel(path);
 }
 
 RemoteMemory StepReceiver::expose_to(uint32_t member) noexcept {

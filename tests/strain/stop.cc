@@ -147,7 +147,7 @@ bool StopEvents::stop_with_claim(Peer& peer, uint64_t nanoseconds) {
   return is_hit;
 }
 
-// Who could not acknowledge may have been cut off for it: then it is as dead as if it were killed.
+// A member that did not acknowledge may have been cut off for it: then it is as good as killed.
 void StopEvents::go_on_where_due() {
   for (size_t i = 0; i < peers_.size(); ++i) {
     if (peers_[i].go_on_ns == 0 || monotonic_ns() < peers_[i].go_on_ns) continue;

@@ -227,10 +227,15 @@ TEST(ShmHostile, LoansOfTheOneThatIsCutOffComeBack) {
       if (is_before) lend();
       b->messenger.poll(64);
       for (const auto& received : b->received) b->messenger.release(received.loan);
-      Forged nonsense = forge(SlotKind::kInline, 1, 57, 0);
-      if (kind == GroupKind::kLazy) by_fifo(nonsense);
-      else if (kind == GroupKind::kMesh) rig->segment().lane(1, 0).push(is_before ? 1u : 0u, {SlotKind::kNone, 1, 8, 0});
-      else by_box(rig->segment().inbound_box(1), is_before ? 1 : 0, nonsense);
+      const Forged nonsense = forge(SlotKind::kInline, 1, 57, 0);
+      const uint32_t number = is_before ? 1 : 0;  // of the next message in a lane or box
+      switch (kind) {
+        case GroupKind::kLazy: by_fifo(nonsense); break;
+        case GroupKind::kMesh:
+          rig->segment().lane(1, 0).push(number, {SlotKind::kNone, 1, 8, 0});
+          break;
+        case GroupKind::kExchange: by_box(rig->segment().inbound_box(1), number, nonsense); break;
+      }
       b->messenger.poll(64);
       LONGS_EQUAL(1, b->counters.cut_off.read());
       b->received.clear();

@@ -9,8 +9,8 @@
 //
 // The word says in its low bits whether the member is awake, asleep, or being woken, and above them
 // which of its sleeps that is. A sender that finds it asleep says that it is being woken, and wakes
-// it. A sender that finds it being woken wakes it as well, once for each sleep: the first one may be
-// stopped between the two steps, for as long as it likes.
+// it. A sender that finds it being woken wakes it as well, once for each sleep: the first one may
+// be stopped between the two steps, for as long as it likes.
 #pragma once
 
 #include <atomic>
@@ -81,8 +81,8 @@ class FutexBell {
   // hears of deaths, calls this. Cost: one futex(2).
   void wake_anyway() const noexcept;
 
-  // Of state kAsleep while the member sleeps and nobody has rung: for a thread that waits on several
-  // bells at once.
+  // Of state kAsleep while the member sleeps and nobody has rung: for a thread that waits on
+  // several bells at once.
   const std::atomic<uint32_t>& word() const noexcept { return *asleep_; }
 
  private:

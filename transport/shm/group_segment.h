@@ -29,7 +29,8 @@ struct GroupHeader {
 };
 static_assert(sizeof(GroupHeader) <= 128);
 
-// The member alone writes it, but for `asleep`, which a sender that wakes it changes, and `notices`.
+// The member alone writes it, but for `asleep`, which a sender that wakes it changes, and
+// `notices`.
 struct alignas(kCacheLineBytes) MemberWrapper {
   // The changes of membership that it has dealt with. kWritesNoMore: it stores nothing into this
   // segment any more. Of a process that has ended or left the owner says so.

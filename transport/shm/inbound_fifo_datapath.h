@@ -7,8 +7,8 @@
 // nobody knows by whom. The writer publishes by another compare-and-swap, from its claim to the
 // message.
 //
-// The reader may end a claim that is not published: from then on publishing it fails, and its writer
-// takes another slot. Where that writer may still run, the claim is retired: stores of the writer
+// The reader may end a claim that is not published: from then on publishing it fails, and its
+// writer takes another slot. Where that writer may still run, the claim is retired: stores of the writer
 // may come at any time, so nobody else takes the slot. Writers of later laps pass it on, one lap
 // each time, until the writer has noticed or has ended. Where no store can come the claim is
 // skipped, and the slot is used again in the next lap.
@@ -59,8 +59,8 @@ class InboundFifo {
   // Threads: any. Cost: two compare-and-swaps, on the slot's line and on the counter's.
   Claim try_claim(uint32_t sender, uint64_t* known_tail) noexcept;
 
-  // Returns whether the message is in the FIFO. Else the reader has ended the claim, and nothing was
-  // sent: try again in another slot. Cost: a compare-and-swap on the slot's line.
+  // Returns whether the message is in the FIFO. Else the reader has ended the claim, and nothing
+  // was sent: try again in another slot. Cost: a compare-and-swap on the slot's line.
   bool publish(const Claim& claim, const SlotHeader& header) noexcept {
     const uint64_t lap = lap_of(claim.index, capacity_log2_);
     uint64_t word = pack_slot(lap, claimed_slot(claim.sender, ClaimState::kHeld));

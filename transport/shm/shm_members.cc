@@ -197,7 +197,7 @@ void ShmProvider::cut_off(ShmEndpoint& peer, const char* what) noexcept {
                  members_->name(peer.peer_).text, members_->pid(peer.peer_), what);
 }
 
-// Whom this member talked to, and now ignores it.
+// The peers that this member talked to, and that ignore it now.
 void ShmProvider::look_for_cut_offs() noexcept {
   seen_notices_ = wrapper_->notices.load(std::memory_order_acquire);
   for (uint32_t member = 0; member < segment_.shape().member_count; ++member) {

@@ -66,12 +66,13 @@ uint32_t ShmProvider::poll_fifo(uint32_t budget) noexcept {
   return count + is_awaited;
 }
 
-// Of the slot at the tail: waits for its writer, or passes over it. `is_awaited`: this shard must not
-// fall asleep, nobody would wake it when the time is over.
+// Of the slot at the tail: waits for its writer, or passes over it. `is_awaited`: this shard must
+// not fall asleep, nobody would wake it when the time is over.
 ShmProvider::ClaimEnd ShmProvider::end_claim(const SlotHeader& claim, bool* is_awaited) noexcept {
   if (!is_claim(claim, ClaimState::kHeld)) return ClaimEnd::kPassed;  // was ended in an earlier lap
   // Nobody publishes what is claimed for nobody.
-  const bool may_write = is_peer(claim.sender) && members_->state(claim.sender) != MemberState::kQuiet &&
+  const bool may_write = is_peer(claim.sender) &&
+                         members_->state(claim.sender) != MemberState::kQuiet &&
                          !segment_.writes_no_more(claim.sender);
   if (may_write && !has_died(claim.sender) && !is_overdue(is_awaited)) return ClaimEnd::kWait;
   const ClaimState state = may_write ? ClaimState::kRetired : ClaimState::kSkipped;
@@ -80,9 +81,9 @@ ShmProvider::ClaimEnd ShmProvider::end_claim(const SlotHeader& claim, bool* is_a
   return ClaimEnd::kPassed;
 }
 
-// Once for all slots that are claimed when the first of them is waited for: several members that are
-// stopped hold up the FIFO no longer than one. When the pool's owner is dead nobody says any more
-// who else has died: then this decides alone.
+// Once for all slots that are claimed when the first of them is waited for: several members that
+// are stopped hold up the FIFO no longer than one. When the pool's owner is dead nobody says any
+// more who else has died: then this decides alone.
 bool ShmProvider::is_overdue(bool* is_awaited) noexcept {
   if (tail_ >= overdue_until_) {
     if (++claim_polls_ % kPollsPerClaimCheck != 0) {

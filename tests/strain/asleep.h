@@ -1,0 +1,24 @@
+// Whether a thread sleeps in the kernel: the bell's own word may have been put down by a sender that
+// was stopped before it woke anybody.
+#pragma once
+
+#include <cstring>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace bedplate::strain {
+
+// `stat_path`: /proc/PID/stat, or that of a thread.
+inline bool is_asleep_in_kernel(const char* stat_path) noexcept {
+  char text[256];
+  const int fd = open(stat_path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const ssize_t bytes = read(fd, text, sizeof text - 1);
+  close(fd);
+  text[bytes > 0 ? bytes : 0] = '\0';
+  const char* name_end = std::strrchr(text, ')');
+  return name_end != nullptr && name_end[2] == 'S';
+}
+
+}  // namespace bedplate::strain
