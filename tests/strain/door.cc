@@ -62,7 +62,9 @@ void punch(const Segment& segment) {
 class Door {
  public:
   explicit Door(uint64_t seed)
-      : group_(strained_shape(GroupKind::kLazy, kHonestCount + 2), seed), random_(seed) {}
+      : group_(strained_shape(GroupKind::kLazy, kHonestCount + 2), seed), random_(seed) {
+    StrainedGroup::seal_pool();
+  }
 
   void run(uint64_t nanoseconds);
 

@@ -94,6 +94,8 @@ StrainedGroup::StrainedGroup(const GroupShape& shape, uint64_t seed, uint32_t ow
   if (!server_->start().ok() || !server_->serve().ok()) fail("no control thread");
 }
 
+void StrainedGroup::seal_pool() { strained_pool().seal(); }
+
 StrainedGroup::~StrainedGroup() { server_->stop(); }
 
 void StrainedGroup::start_own_traffic() {

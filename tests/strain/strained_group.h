@@ -24,6 +24,9 @@ class StrainedGroup {
   StrainedGroup(const GroupShape& shape, uint64_t seed, uint32_t own_count = 1);
   ~StrainedGroup();
 
+  // As an appliance does before anybody joins. No group can be created afterwards.
+  static void seal_pool();
+
   // Starts the traffic of the owner itself.
   void start_own_traffic();
   void end_own_traffic();

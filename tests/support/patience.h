@@ -1,6 +1,6 @@
 // How long a test waits for something before it calls it hung. Nothing that works takes so long,
-// on a slow machine beside other work either, nor in an emulated one there, where connecting forty
-// times has been seen to take a minute: the bound ends a hang and decides nothing else.
+// on a slow machine beside other work either, nor in an emulated one there: the bound ends a hang
+// and decides nothing else.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace bedplate::test {
 
-inline constexpr uint64_t kPatienceNs = 300 * kNsPerSecond;
+inline constexpr uint64_t kPatienceNs = 120 * kNsPerSecond;
 
 // Waits until `condition` holds. Returns whether it came to that.
 template <typename Condition>

@@ -152,8 +152,8 @@ TEST(VerbsEnds, WhatDoesNotEndIsFollowedByMore) {
   bool is_quiet = false;
   for (int i = 0; i < 10 && !is_quiet; ++i) {
     const uint64_t before = rig->a.counters.nudged.read();
-    is_quiet = !rig->poll_until([&] { return rig->a.counters.nudged.read() > before; },
-                                 3 * kNsPerSecond);
+    is_quiet = !rig->poll_for(3 * kNsPerSecond,
+                              [&] { return rig->a.counters.nudged.read() > before; });
   }
   CHECK(is_quiet);
   LONGS_EQUAL(0, rig->a.counters.broken.read());

@@ -239,7 +239,7 @@ TEST_GROUP(VerbsRandom) {
       settle(b, &done_adds[1], &unknown_adds[1]);
       return a.operations.empty() && b.operations.empty() && a.next_received == b.next_sent &&
              b.next_received == a.next_sent;
-    }, 30), seed.text());
+    }), seed.text());
     for (int i = 0; i < 100; ++i) rig.poll();
     CHECK_TEXT(a.is_in_order && b.is_in_order, seed.text());
     LONGS_EQUAL_TEXT(b.next_sent, a.next_received, seed.text());

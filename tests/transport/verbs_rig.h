@@ -106,9 +106,10 @@ class VerbsRig {
     if (a.verbs) a.messenger->poll(64);
     if (b.verbs) b.messenger->poll(64);
   }
-  // Polls until `is_done`, at most for `bound_ns`; yields to the exchange threads.
-  bool poll_until(const std::function<bool()>& is_done, uint64_t bound_ns = kPatienceNs) {
-    const uint64_t deadline_ns = monotonic_ns() + bound_ns;
+  // Polls until `is_done`; yields to the exchange threads.
+  bool poll_until(const std::function<bool()>& is_done) { return poll_for(kPatienceNs, is_done); }
+  bool poll_for(uint64_t duration_ns, const std::function<bool()>& is_done) {
+    const uint64_t deadline_ns = monotonic_ns() + duration_ns;
     while (!is_done()) {
       if (monotonic_ns() > deadline_ns) return false;
       poll();
