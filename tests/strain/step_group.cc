@@ -270,7 +270,7 @@ void StepGroup::check_answer(const StepCase& which, bool is_dead, StepOutcome* o
   }
   if (status == SendStatus::kPending) ++ended_;
   if (was_sent && which.deed == Deed::kAdd) ++adds_;
-  if (was_sent && is_message(which.deed)) check_message(which, is_dead, outcome);
+  if (was_sent && is_message(which.deed)) check_message(is_dead, outcome);
   if (status == SendStatus::kAgain && receiver_.last_attempt() == attempt_) {
     note(outcome, StepFault::kSpoilt, "it says again, and its message came");
   }
@@ -289,11 +289,10 @@ void StepGroup::check_answer(const StepCase& which, bool is_dead, StepOutcome* o
   }
 }
 
-// Where a slot has one writer, nothing tells that writer in its call that it is dead by name: it
-// is told when it polls. In a FIFO others write, too: there the call itself knows.
-void StepGroup::check_message(const StepCase& which, bool is_dead, StepOutcome* outcome) {
+// Nothing tells a writer in its call that it is dead by name: it is told when it polls.
+void StepGroup::check_message(bool is_dead, StepOutcome* outcome) {
   const auto has_come = [this] { return receiver_.last_attempt() == attempt_; };
-  if (is_dead && which.queue != StepQueue::kFifo) {
+  if (is_dead) {
     receiver_.let_look();
     outcome->is_unsaid = !has_come();
   } else if (others_.wait_until(has_come, hang_ns_) == UINT64_MAX) {

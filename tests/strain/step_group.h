@@ -70,7 +70,7 @@ class StepGroup {
   void kill(StepOutcome* outcome);
   void hang_up(const StepCase& which, StepOutcome* outcome);
   void check_answer(const StepCase& which, bool is_dead, StepOutcome* outcome);
-  void check_message(const StepCase& which, bool is_dead, StepOutcome* outcome);
+  void check_message(bool is_dead, StepOutcome* outcome);
   void check_follower(StepOutcome* outcome);
   void check_told(StepOutcome* outcome);
   void note(StepOutcome* outcome, StepFault fault, const char* format, ...)
