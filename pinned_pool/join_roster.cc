@@ -54,8 +54,12 @@ Result<void> JoinRoster::check_grant(const ProcessGrant& grant) const noexcept {
                             options_.groups.size())
         .set_cure("plan a group for each process that is not trusted");
   }
-  if (!grant.heaps.empty() && grant.heaps.size() != grant.max_count) {
-    return error.set_answer("%zu heaps for %u processes", grant.heaps.size(), grant.max_count)
+  if (!grant.is_trusted && grant.spare_count > 0) {
+    return error.set_answer("%u spare places", grant.spare_count)
+        .set_cure("plan none for processes that are not trusted");
+  }
+  if (!grant.heaps.empty() && grant.heaps.size() != grant.place_count()) {
+    return error.set_answer("%zu heaps for %u places", grant.heaps.size(), grant.place_count())
         .set_cure("plan one heap for each, or none");
   }
   const size_t segments = 2 + grant.segments.size() + heaps_[grant.group].size();
@@ -127,7 +131,7 @@ Result<std::unique_ptr<JoinRoster>> JoinRoster::create(Options options) {
     BP_TRY(roster->check_grant(grant));
     BP_TRY(roster->check_pages(grant));
     roster->first_instance_.push_back(roster->instance_count());
-    for (uint32_t k = 0; k < grant.max_count; ++k) {
+    for (uint32_t k = 0; k < grant.place_count(); ++k) {
       Instance instance;
       instance.grant = i;
       instance.number = k;
@@ -180,20 +184,30 @@ Result<uint32_t> JoinRoster::find_place(const join::Request& request, uid_t uid,
   }
   const auto first = instances_.begin() + first_instance_[static_cast<size_t>(
                                               grant - options_.grants.begin())];
-  const auto end = first + grant->max_count;
+  const auto end = first + grant->place_count();
+  const auto count = [&](auto&& is_counted) {
+    return static_cast<uint32_t>(std::count_if(first, end, is_counted));
+  };
+  const uint32_t there = count([](const Instance& instance) {
+    return instance.state == Instance::State::kJoining || instance.state == Instance::State::kAlive;
+  });
+  const auto taken = [&](uint32_t planned, const char* cure) {
+    *may_come = true;
+    return error.set_answer("all %u that were planned are taken, %u of them by processes that "
+                            "died or left and are not forgotten yet", planned, planned - there)
+        .set_cure("%s", cure);
+  };
+  if (there >= grant->max_count) {
+    return taken(there, "wait longer, end one, or raise max_count in the owner's [[process]]");
+  }
   const auto place = std::find_if(first, end, [](const Instance& instance) {
     return instance.state == Instance::State::kFree;
   });
   if (place == end) {
-    *may_come = true;
-    const auto left = std::count_if(first, end, [](const Instance& instance) {
-      return instance.state > Instance::State::kAlive;
-    });
-    return error.set_answer("all %u that were planned are taken, %td of them by processes that "
-                            "died or left and are not forgotten yet", grant->max_count, left)
-        .set_cure(left > 0 ? "wait longer: a place is free once the old process has ended and its "
-                             "loans are returned"
-                           : "wait longer, end one, or raise max_count in the owner's [[process]]");
+    return taken(grant->place_count(),
+                 "wait longer: a place is free once the old process has ended, its loans are "
+                 "returned and no member is stopped; or raise spare_count in the owner's "
+                 "[[process]]");
   }
   const MembersTable& table = *options_.groups[place->group].table;
   uint32_t free_count = 0;

@@ -1,6 +1,6 @@
 // The roster: who may join, who has, and what each was given.
 //
-// It keeps the account of groups, members and instances (the k-th process of one `[[process]]`)
+// It keeps the account of groups, members and instances (the k-th place of one `[[process]]`)
 // and speaks to nobody; the sockets are join_server.h's. A part goes from one process to the next
 // only when the former cannot reach it any more, nobody refers to it, and nothing of what it had
 // in memory is left.
@@ -66,6 +66,9 @@ struct ProcessGrant {
   MemberName name;
   std::optional<uid_t> uid = {};  // nothing: any user
   uint32_t max_count = 1;         // processes of this name at once
+  // Places more, for newcomers while those of processes that died or left are not free: a member
+  // that is stopped may be about to write there. Trusted ones only.
+  uint32_t spare_count = 0;
   uint32_t members_max = 1;       // of each
   // Trusted processes share this group. Of the others each has a group of its own: the k-th has
   // group + k.
@@ -73,8 +76,10 @@ struct ProcessGrant {
   bool is_trusted = true;
   std::span<const std::byte> terms = {};  // handed to it as they are; kTermsBytesMax at most
   std::vector<GrantedSegment> segments = {};
-  // None, or one for each process: its own is writable, those of its group read-only.
+  // None, or one for each place: its own is writable, those of its group read-only.
   std::vector<Segment*> heaps = {};
+
+  uint32_t place_count() const noexcept { return max_count + spare_count; }
 };
 
 class JoinRoster {

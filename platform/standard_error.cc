@@ -3,7 +3,7 @@
 #include <cerrno>
 
 #include <fcntl.h>
-#include <poll.h>
+#include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -14,9 +14,17 @@
 namespace bedplate {
 namespace {
 
+// By select: poll refuses to look at one descriptor where no more may be opened (RLIMIT_NOFILE 0).
+bool has_room(int wait_ms) noexcept {
+  fd_set wanted;
+  FD_ZERO(&wanted);
+  FD_SET(STDERR_FILENO, &wanted);
+  timeval wait = {wait_ms / 1000, wait_ms % 1000 * 1000};
+  return select(STDERR_FILENO + 1, nullptr, &wanted, nullptr, &wait) == 1;
+}
+
 ssize_t write_if_room(const char* text, size_t text_bytes) noexcept {
-  pollfd room = {STDERR_FILENO, POLLOUT, 0};
-  if (poll(&room, 1, 0) == 1) return write(STDERR_FILENO, text, text_bytes);
+  if (has_room(0)) return write(STDERR_FILENO, text, text_bytes);
   errno = EAGAIN;
   return -1;
 }
@@ -59,10 +67,7 @@ ssize_t write_standard_error_now(const char* text, size_t text_bytes) noexcept {
   return write(STDERR_FILENO, text, text_bytes);
 }
 
-void wait_for_standard_error(int wait_ms) noexcept {
-  pollfd room = {STDERR_FILENO, POLLOUT, 0};
-  poll(&room, 1, wait_ms);
-}
+void wait_for_standard_error(int wait_ms) noexcept { has_room(wait_ms); }
 
 bool standard_error_is_terminal() noexcept { return isatty(STDERR_FILENO) == 1; }
 

@@ -85,6 +85,9 @@ step soak-demand make --no-print-directory SOAK_SECONDS="${SOAK_SECONDS:-60}" so
 step stress make --no-print-directory STRESS_SECONDS="${STRESS_SECONDS:-60}" stress-messages
 step kill make --no-print-directory KILL_ROUNDS=300 kill-members
 step sleepers make --no-print-directory SLEEPER_ROUNDS=5 kill-owner-of-sleepers
+step steps make --no-print-directory STEP_SECONDS=30 step-senders
+step stops make --no-print-directory STOP_EVENTS=100 stop-members
+step door make --no-print-directory DOOR_SECONDS=10 flood-door
 step hostile make --no-print-directory MODE=asan HOSTILE_SECONDS=60 hostile-peer
 step system /usr/bin/python3 tests/system/run.py
 # Machines are mostly one thread each. Who measures, or has several, comes last and alone.

@@ -63,8 +63,8 @@ Result<void> check_segment_count(const Configuration& configuration, size_t requ
   uint64_t most_count = 0;
   for (const ProcessSettings& process : configuration.processes) {
     const uint64_t each = (process.heap_bytes != 0) + !process.trusted;
-    if (each * process.max_count <= most_count) continue;
-    most_count = each * process.max_count;
+    if (each * process.place_count() <= most_count) continue;
+    most_count = each * process.place_count();
     most = &process;
   }
   Error error;

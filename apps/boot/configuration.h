@@ -90,7 +90,8 @@ struct BlockdSettings {
 // A trust group with its FIFOs.
 struct GroupSettings {
   std::string name;
-  GroupShape shape;
+  GroupShape shape;           // its member_count is with the spare places
+  uint32_t spare_count = 0;   // of its members: for those that stand in for processes that died
 };
 
 // Who may join, and what each gets.
@@ -100,12 +101,15 @@ struct ProcessSettings {
   bool trusted = true;
   uint32_t group = 0;          // of a trusted one: index into Configuration::groups
   uint32_t max_count = 1;      // how many may be joined at once
+  uint32_t spare_count = 0;    // of a trusted one: places more, while those of the dead are not free
   uint32_t members = 1;        // of each
   uint64_t heap_bytes = 0;     // of each; 0: it has none
   std::vector<std::string> read = {};   // owners of segments
   std::vector<std::string> write = {};  // the same
   uint32_t box_bytes = 4096;   // of the exchange group of an untrusted one
   bool verbs = false;          // it registers what it maps with the device of [verbs], too
+
+  uint32_t place_count() const noexcept { return max_count + (trusted ? spare_count : 0); }
 };
 
 enum class JoinFailure { kContinue, kStop };

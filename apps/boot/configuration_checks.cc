@@ -64,9 +64,11 @@ void Reader::check_group(const TomlNode& node) {
 }
 
 void Reader::check_process(const TomlNode& node) {
-  const ProcessSettings& process = draft_.configuration.processes.back();
+  ProcessSettings& process = draft_.configuration.processes.back();
   if (was_refused("process", "trusted")) return;
   if (process.trusted) {
+    // A heap is too much to be planned twice without being asked.
+    if (find_child(node, "spare_count") == nullptr) process.spare_count = process.heap_bytes == 0;
     refuse_keys(node, {"box_bytes"}, "is for processes that are not trusted",
                 "leave it out: the boxes of a group are set in [[group]]");
     if (find_child(node, "group") == nullptr) {
@@ -77,6 +79,8 @@ void Reader::check_process(const TomlNode& node) {
   }
   refuse_keys(node, {"group"}, "is for trusted processes",
               "leave it out, or set trusted = true: the others share memory with nobody");
+  refuse_keys(node, {"spare_count"}, "is for trusted processes",
+              "leave it out: nobody but the owner can keep the place of another one");
   if (!process.write.empty()) {
     refuse_keys(node, {"write"}, "is for trusted processes",
                 "leave it out: others write their exchange segment and their heap only");
@@ -287,8 +291,14 @@ void Reader::resolve_groups() {
   for (const Draft::GroupReference& reference : draft_.group_references) {
     std::string known;
     const auto found = find_named(groups, reference.value.text, &known);
-    configuration.processes[reference.process].group = found.value_or(0);
-    if (found) continue;
+    ProcessSettings& process = configuration.processes[reference.process];
+    process.group = found.value_or(0);
+    if (found) {
+      GroupSettings& group = configuration.groups[*found];
+      group.spare_count += process.spare_count * process.members;
+      group.shape.member_count += process.spare_count * process.members;
+      continue;
+    }
     add_problem(reference.value.position, "no group has the name " + quoted(reference.value.text),
                 known.empty() ? "write a [[group]] with this name" : "expected one of: " + known);
   }

@@ -201,6 +201,8 @@ constexpr Key kKeys[] = {
      }},
     {"process", "max_count", Type::kInteger, "1", 1, kMemberCountMax - 1, Rule::kNone,
      BP_NUMBER(process_of(d), max_count)},
+    {"process", "spare_count", Type::kInteger, "1, with a heap 0", 0, kMemberCountMax - 1, Rule::kNone,
+     BP_NUMBER(process_of(d), spare_count)},
     {"process", "members", Type::kInteger, "1", 1, kProcessMembersMax, Rule::kNone,
      BP_NUMBER(process_of(d), members)},
     {"process", "heap", Type::kSize, "\"0\"", 0, kSizeMaxBytes, Rule::kOwnHeap,

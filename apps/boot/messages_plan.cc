@@ -19,12 +19,18 @@ Result<void> check_places(const Configuration& configuration, uint32_t group_ind
     if (!process.trusted || process.group != group_index) continue;
     members += uint64_t{process.max_count} * process.members;
   }
-  if (members <= group.shape.member_count) return {};
+  const uint32_t planned = group.shape.member_count - group.spare_count;
   Error error;
   error.kind = ErrorKind::kConfiguration;
   error.set_doing("planning the group %s", group.name.c_str());
+  if (group.shape.member_count > kMemberCountMax) {
+    return error.set_answer("it has %u members and %u spare places for its processes, a group has "
+                            "at most %u in all", planned, group.spare_count, kMemberCountMax)
+        .set_cure("lower members in [[group]], or spare_count in [[process]]");
+  }
+  if (members <= planned) return {};
   error.set_answer("its processes and the owner have %" PRIu64 " members, it has places for %u",
-                   members, group.shape.member_count);
+                   members, planned);
   return error.set_cure("set members in [[group]] to %" PRIu64
                         " or more, or lower max_count or members in [[process]]",
                         members);
@@ -110,7 +116,7 @@ Result<MessagesPlan> plan_messages(const Configuration& configuration) {
     add_group({"fifo", group.name}, {"members", group.name}, group.shape);
   }
   for (const ProcessSettings& process : configuration.processes) {
-    for (uint32_t k = 0; k < process.max_count; ++k) {
+    for (uint32_t k = 0; k < process.place_count(); ++k) {
       if (process.heap_bytes != 0) {
         const OwnerName heap = instance_owner("heap", process, k);
         plan.requests.push_back({heap, {{heap, process.heap_bytes}}, pool_pages});

@@ -80,12 +80,13 @@ Result<std::vector<ProcessGrant>> Messaging::make_grants(const Configuration& co
     made.name = MemberName(process.name);
     made.uid = user.value();
     made.max_count = process.max_count;
+    made.spare_count = process.place_count() - process.max_count;
     made.members_max = process.members;
     made.is_trusted = process.trusted;
     if (process.verbs) made.terms = std::as_bytes(std::span(&terms_with_verbs_, 1));
     made.group = process.trusted ? process.group : next_group;
     if (!process.trusted) next_group += process.max_count;
-    for (uint32_t k = 0; process.heap_bytes != 0 && k < process.max_count; ++k) {
+    for (uint32_t k = 0; process.heap_bytes != 0 && k < process.place_count(); ++k) {
       const OwnerName owner = instance_owner("heap", process, k);
       Segment& heap = *pool.find_segment(owner);
       pool.carve(heap, owner, process.heap_bytes);

@@ -180,7 +180,9 @@ uint64_t needed_descriptors(const Configuration& configuration, const ApplianceP
   }
   if (plan.groups.empty()) return needed;
   uint64_t process_count = 0;
-  for (const ProcessSettings& process : configuration.processes) process_count += process.max_count;
+  for (const ProcessSettings& process : configuration.processes) {
+    process_count += process.place_count();
+  }
   // Segments are opened once more, for those who may only read them.
   return needed + plan.pool.segments.size() + JoinServer::descriptor_count_max(process_count);
 }

@@ -46,9 +46,21 @@ TEST_GROUP(ConfigurationMessages) {};
 // ---- It works ----
 
 TEST(ConfigurationMessages, ShortTablesHaveTheDefaults) {
-  STRCMP_CONTAINS(" group main lazy 2 128 4096 4 2 4096 32 16 128 0 64 process worker root 1 0 1 1 "
-                  "0 4096 0 /run/bedplate/demo.join xpmem cma knem 0",
+  STRCMP_CONTAINS(" group main lazy 3 128 4096 4 2 4096 32 16 128 0 64 process worker root 1 0 1 2 "
+                  "1 0 4096 0 /run/bedplate/demo.join xpmem cma knem 0",
                   described(parsed(file_with_messages())).c_str());
+}
+
+TEST(ConfigurationMessages, AHeapIsNotPlannedTwiceUnasked) {
+  const auto places = [](const char* words) {
+    const Configuration read = parsed(file_with_messages(words));
+    const Configuration none = parsed(file_with_messages(std::string(words) + "spare_count = 0\n"));
+    CHECK_EQUAL(none.groups[0].shape.member_count + read.processes[0].spare_count,
+                read.groups[0].shape.member_count);
+    return read.processes[0].place_count();
+  };
+  LONGS_EQUAL(2, places(""));
+  LONGS_EQUAL(1, places("heap = \"8 MiB\"\n"));
 }
 
 TEST(ConfigurationMessages, EveryKeyArrives) {
@@ -59,6 +71,7 @@ user = "storage"
 trusted = true
 group = "quick"
 max_count = 3
+spare_count = 2
 members = 4
 heap = "16 MiB"
 read = ["heap", "volume:ram0"]
@@ -91,9 +104,9 @@ socket = "/tmp/join"
 single_copy = ["knem", "cma"]
 on_join_failure = "stop"
 )";
-  STRCMP_CONTAINS(" group slow lazy 9 256 64 2 7 1024 0 1 1 0 128 group quick mesh 13 128 4096 4 0 "
-                  "4096 32 16 128 1 64 process worker-1 storage 1 1 3 4 16777216 r:heap "
-                  "r:volume:ram0 w:blockd 4096 0 process probe 65534 0 0 1 1 0 65536 0 /tmp/join "
+  STRCMP_CONTAINS(" group slow lazy 9 256 64 2 7 1024 0 1 1 0 128 group quick mesh 21 128 4096 4 0 "
+                  "4096 32 16 128 1 64 process worker-1 storage 1 1 3 5 4 16777216 r:heap "
+                  "r:volume:ram0 w:blockd 4096 0 process probe 65534 0 0 1 1 1 0 65536 0 /tmp/join "
                   "knem cma 1",
                   described(parsed(text)).c_str());
 }
@@ -205,6 +218,9 @@ TEST(ConfigurationMessages, RefusesWhatOnlyOtherProcessesHave) {
   REFUSED("f:20:1: \"write\" is for trusted processes; leave it out: others write their exchange "
           "segment and their heap only",
           with_process(stranger + "write = [\"blockd\"]\n"));
+  REFUSED("f:20:1: \"spare_count\" is for trusted processes; leave it out: nobody but the owner "
+          "can keep the place of another one",
+          with_process(stranger + "spare_count = 1\n"));
   REFUSED("f:20:1: \"members\" is 2; expected 1: a process that is not trusted is one member",
           with_process(stranger + "members = 2\n"));
   REFUSED("f:20:1: \"box_bytes\" is for processes that are not trusted; leave it out: the boxes of "

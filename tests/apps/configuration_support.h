@@ -101,7 +101,8 @@ inline void describe_messages(const Configuration& c, std::ostream& out) {
   }
   for (const ProcessSettings& process : c.processes) {
     out << " process " << process.name << ' ' << process.user << ' ' << process.trusted << ' '
-        << process.group << ' ' << process.max_count << ' ' << process.members << ' '
+        << process.group << ' ' << process.max_count << ' ' << process.place_count() << ' '
+        << process.members << ' '
         << process.heap_bytes;
     for (const std::string& owner : process.read) out << " r:" << owner;
     for (const std::string& owner : process.write) out << " w:" << owner;

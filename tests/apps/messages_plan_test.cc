@@ -188,6 +188,25 @@ TEST(MessagesPlan, AGroupHasPlacesForTheOwnerAndAllProcesses) {
           "set members in [[group]] to 16 or more, or lower max_count or members in [[process]]");
 }
 
+TEST(MessagesPlan, SparePlacesHaveHeapsAndCountForNobodyElse) {
+  configuration.processes[0].spare_count = 2;
+  configuration.groups[0].spare_count = 10;
+  configuration.groups[0].shape.member_count += 10;
+  std::string heaps;
+  for (const SegmentPlan& segment : plan().pool.segments) {
+    if (segment.owner.view().starts_with("heap:worker")) heaps += segment.owner.text + 11;
+  }
+  STRCMP_EQUAL(".0.1.2.3.4", heaps.c_str());
+  configuration.groups[0].shape.member_count -= 1;
+  refused("planning the group slow", "its processes and the owner have 16 members, it has places "
+          "for 15",
+          "set members in [[group]] to 16 or more, or lower max_count or members in [[process]]");
+  configuration.groups[0].shape.member_count = kMemberCountMax + 1;
+  refused("planning the group slow", "it has 2038 members and 10 spare places for its processes, a "
+          "group has at most 2047 in all",
+          "lower members in [[group]], or spare_count in [[process]]");
+}
+
 TEST(MessagesPlan, GrantsNameSegments) {
   configuration.processes[1].read = {"heap", "heap:worker", "heap:worker.2", "members"};
   CHECK(plan_appliance(configuration).ok());

@@ -263,7 +263,8 @@ TEST(Preflight, CountsTheDescriptorsOfPeersAndOfProcessesThatJoin) {
   CHECK_EQUAL(LinkExchange::socket_count_max(5), with_peers - without);
   ProcessSettings process;
   process.user = "0";
-  process.max_count = 3;
+  process.max_count = 2;
+  process.spare_count = 1;
   configuration.processes = {process};
   plan.groups.push_back({"fifo:main", {}});
   CHECK_EQUAL(1 + JoinServer::descriptor_count_max(3), needed() - with_peers);

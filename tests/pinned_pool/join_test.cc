@@ -226,6 +226,30 @@ TEST(Join, RefusesMoreThanPlanned) {
   LONGS_EQUAL(3, rig.wait_for(Kind::kJoined, 3));
 }
 
+// While a member is stopped nobody of its group is forgotten.
+TEST(Join, ANewcomerTakesASparePlaceWhileTheDeadIsNotForgotten) {
+  rig.options.grants[0].max_count = 1;
+  rig.options.grants[0].spare_count = 1;
+  rig.start();
+  Child first = rig.start_joiner();
+  LONGS_EQUAL(1, rig.wait_for(Kind::kJoined));
+  const auto at_once = [](JoinOptions& options) { options.timeout_ns = kNsPerSecond; };
+  // A spare place is nobody's while the others are there.
+  rig.check_refused("all 1 that were planned are taken, 0 of them by processes that died", at_once);
+  rig.keeper.forgets = false;
+  first.kill_and_wait();
+  LONGS_EQUAL(1, rig.wait_for(Kind::kQuiet));
+  Child second = rig.start_joiner();
+  LONGS_EQUAL(2, rig.wait_for(Kind::kJoined, 2));
+  second.kill_and_wait();
+  LONGS_EQUAL(2, rig.wait_for(Kind::kQuiet, 2));
+  rig.check_refused("all 2 that were planned are taken, 2 of them by processes that died", at_once);
+  rig.keeper.forgets = true;
+  LONGS_EQUAL(2, rig.wait_for(Kind::kFreed, 2));
+  Child third = rig.start_joiner();
+  LONGS_EQUAL(3, rig.wait_for(Kind::kJoined, 3));
+}
+
 TEST(Join, WaitsForAPlaceOfALivingOne) {
   rig.start();
   Child first = rig.start_joiner();
@@ -519,7 +543,8 @@ TEST(Join, RefusesPlansThatMakeNoSense) {
     STRCMP_EQUAL(answer, created.error().answer);
     CHECK(created.error().kind == ErrorKind::kConfiguration);
   };
-  check([](ProcessGrant& grant) { grant.max_count = 3; }, "2 heaps for 3 processes");
+  check([](ProcessGrant& grant) { grant.max_count = 3; }, "2 heaps for 3 places");
+  check([](ProcessGrant& grant) { grant.spare_count = 2; }, "2 heaps for 4 places");
   check([](ProcessGrant& grant) { grant.group = 1; }, "groups 1 to 1 of 1");
   check([](ProcessGrant& grant) { grant.is_trusted = false; }, "groups 0 to 1 of 1");
   check([](ProcessGrant& grant) { grant.members_max = 65; }, "2 processes with 65 members each");

@@ -22,11 +22,12 @@ constexpr uint64_t kUntilTold = UINT64_MAX / 2;
 // what is promised: how long it was is stated at the end, not tested on a busy machine.
 constexpr uint64_t kDelayMaxNs = 9 * kNsPerSecond;
 constexpr uint32_t kKillsInLongStop = 6;
+constexpr uint32_t kSpareCount = kKillsInLongStop;
 
 class StopEvents {
  public:
   StopEvents(GroupKind kind, uint64_t seed)
-      : group_(shape_for(kind), seed), random_(seed) {}
+      : group_(shape_for(kind), seed, 1, kSpareCount), random_(seed) {}
 
   void run(uint32_t events);
   void report(uint32_t events) const;
@@ -39,7 +40,7 @@ class StopEvents {
   };
 
   static GroupShape shape_for(GroupKind kind) {
-    GroupShape shape = strained_shape(kind, kProcessCount);
+    GroupShape shape = strained_shape(kind, kProcessCount + kSpareCount);
     shape.box_count = 2;  // most of it goes through the FIFOs
     return shape;
   }
@@ -80,7 +81,7 @@ void StopEvents::start_missing() {
     const bool is_beside = stopped_count() > 0;
     const auto has_place = [this] {
       go_on_where_due();
-      return group_.taken_count() < kProcessCount;
+      return group_.taken_count() < kProcessCount + kSpareCount;
     };
     if (time_until(has_place, kPatienceNs) == UINT64_MAX) {
       fail("no place becomes free; %zu members are stopped", stopped_count());
@@ -116,7 +117,7 @@ void StopEvents::go_on(Peer& peer) {
 // Whether a slot of some FIFO is its and not published.
 bool StopEvents::has_claim(uint32_t member) const {
   const GroupSegment& segment = group_.segment();
-  for (uint32_t receiver = 0; receiver < kProcessCount; ++receiver) {
+  for (uint32_t receiver = 0; receiver < segment.shape().member_count; ++receiver) {
     const InboundFifo fifo = segment.fifo(receiver);
     const uint64_t tail = fifo.tail();
     for (uint64_t index = tail; index < tail + fifo.capacity(); ++index) {
@@ -169,7 +170,7 @@ void StopEvents::kill(size_t place) {
 }
 
 void StopEvents::note_delays() {
-  for (uint32_t i = 0; i < kProcessCount; ++i) {
+  for (uint32_t i = 0; i < group_.segment().shape().member_count; ++i) {
     longest_ns_ = std::max(longest_ns_, group_.board().rows[i].longest_ns.load());
   }
   if (longest_ns_ > kDelayMaxNs) {

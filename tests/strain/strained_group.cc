@@ -52,7 +52,8 @@ Segment& StrainedGroup::create(const char* owner, uint64_t bytes) {
   return *created.value();
 }
 
-StrainedGroup::StrainedGroup(const GroupShape& shape, uint64_t seed, uint32_t own_count)
+StrainedGroup::StrainedGroup(const GroupShape& shape, uint64_t seed, uint32_t own_count,
+                             uint32_t spare_count)
     : shape_(shape), seed_(seed), pool_id_(make_pool_id()) {
   if (auto checked = check_group_shape(shape); !checked.ok()) fail("%s", checked.error().answer);
   const GroupLayout layout(shape);
@@ -69,7 +70,8 @@ StrainedGroup::StrainedGroup(const GroupShape& shape, uint64_t seed, uint32_t ow
   ProcessGrant grant;
   grant.name = MemberName(kProcessName);
   grant.uid = getuid();
-  grant.max_count = shape.member_count - own_count;
+  grant.max_count = shape.member_count - own_count - spare_count;
+  grant.spare_count = spare_count;
   grant.segments = {{&board, true}, {heap_, false}};
   for (uint32_t i = own_count; i < shape.member_count; ++i) {
     char owner[64];

@@ -20,8 +20,9 @@ namespace bedplate::strain {
 class StrainedGroup {
  public:
   // `shape.member_count` counts the owner, which is member 0 and takes part in the traffic, and has
-  // all of the first `own_count` members.
-  StrainedGroup(const GroupShape& shape, uint64_t seed, uint32_t own_count = 1);
+  // all of the first `own_count` members. Of the others `spare_count` are spare places.
+  StrainedGroup(const GroupShape& shape, uint64_t seed, uint32_t own_count = 1,
+                uint32_t spare_count = 0);
   ~StrainedGroup();
 
   // As an appliance does before anybody joins. No group can be created afterwards.
