@@ -57,7 +57,7 @@ struct Request {
 };
 static_assert(sizeof(Request) == 80);
 
-// The same in every version, so that a refusal can be read whoever says it.
+// The same in every version, so that the refusal of any version can be read.
 struct Explained {
   Head head = {};
   char doing[192] = {};

@@ -46,7 +46,7 @@ WayState state_of(const Way& way, uint32_t stoppers) noexcept;
 uint32_t list_ways(uint32_t stoppers, WayState state, char* text, size_t text_bytes) noexcept;
 
 // Seals the memfd `fd` against every further writable mapping and against holes. From then on
-// whoever has it, in this process or another, can map it to read only. Returns 0 or an errno value.
+// any process that has it, this one too, can map it to read only. Returns 0 or an errno value.
 int seal_against_writers(int fd) noexcept;
 
 // Seals the memfd `fd` against further seals. One that a writer of it set would keep the next

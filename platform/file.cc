@@ -75,7 +75,7 @@ std::optional<uint64_t> read_number_file(const char* path) noexcept {
 }
 
 Result<void> ensure_directory(const char* path, unsigned mode) noexcept {
-  // Between the two calls whoever made it may remove it again.
+  // Between the two calls the process that made it may remove it again.
   constexpr int kAttempts = 100;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (mkdir(path, mode) == 0) return {};

@@ -40,7 +40,7 @@ void write_last_line(const char* line, size_t line_bytes) noexcept;
 uint64_t dropped_line_count() noexcept;
 
 // Says how many lines were dropped, if there are any that nobody was told of and there is room now:
-// for whoever has a turn now and then, so that the news does not wait for the next line.
+// for a thread that has a turn now and then, so that the news does not wait for the next line.
 // Returns whether nothing is left to be told. Threads: any.
 bool tell_dropped_lines() noexcept;
 

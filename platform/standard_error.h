@@ -1,4 +1,4 @@
-// Standard error, written without waiting for whoever reads it.
+// Standard error, written without waiting for its reader.
 //
 // Its file description is shared with other processes (the shell's, the service manager's), so it
 // is never set to O_NONBLOCK: that would change it for all of them. What is asked for instead holds

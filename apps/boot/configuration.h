@@ -101,7 +101,7 @@ struct ProcessSettings {
   bool trusted = true;
   uint32_t group = 0;          // of a trusted one: index into Configuration::groups
   uint32_t max_count = 1;      // how many may be joined at once
-  uint32_t spare_count = 0;    // of a trusted one: places more, while those of the dead are not free
+  uint32_t spare_count = 0;    // trusted: places more, for when those of the dead are not free yet
   uint32_t members = 1;        // of each
   uint64_t heap_bytes = 0;     // of each; 0: it has none
   std::vector<std::string> read = {};   // owners of segments

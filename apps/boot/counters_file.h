@@ -4,7 +4,7 @@
 // Each counter is written by one thread with relaxed stores, so reading costs the appliance
 // nothing. The file is removed on a clean stop and kept after a crash. A lock on it (fcntl, for
 // the life of the process) tells its readers a running appliance from one that crashed; nothing
-// else depends on it, since whoever reads the file can lock it once the appliance is gone
+// else depends on it, since any process that reads the file can lock it once the appliance is gone
 // (name_lock.h is what keeps a name from running twice).
 #pragma once
 

@@ -35,7 +35,7 @@ struct Running {
   void publish() { file.publish(); }
 };
 
-// Locks all of `path`, as anybody can who may read it: by fcntl and by flock.
+// Locks all of `path`, as any process can that may read it: by fcntl and by flock.
 Fd lock_to_read(const std::string& path) {
   Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct flock lock {};

@@ -264,7 +264,7 @@ def check_linked(workshop, kind, name):
 
 def check_mixed(workshop, kind, name, where):
     """Another allocator's library beside libbedplate-malloc.a, before it or after it on the line:
-    whoever has malloc, the program runs, and the level says what holds."""
+    whichever malloc it has, the program runs, and the level says what holds."""
     library = find_allocator(name)
     linked = ("-Wl,--no-as-needed", library)
     program = (workshop.link("level_program", "pool", kind, *linked) if where == "before" else

@@ -27,7 +27,7 @@
  * code: transport/messenger.cc: if (poll(kLastLookBudget) == 0) sleeper->sleep(timeout_ns);
  * code: transport/messenger.cc: providers_[i]->announce_awake();
  *
- * check: SLEEPER              membarrier by who goes to sleep (BellFence::kSleeper)
+ * check: SLEEPER              membarrier by the sleeper (BellFence::kSleeper)
  * check: BOTH                 a fence by everybody who sends (BellFence::kBoth)
  *
  * Must fail:

@@ -50,7 +50,7 @@
  * Must fail:
  * mutation: NO_HELP             a writer does not move the counter for another
  * mutation: FULL_BEHIND_TAIL    a counter one behind the tail counts as a full FIFO
- * mutation: NO_TIMEOUT          the reader waits for whoever has claimed, unless the table says dead
+ * mutation: NO_TIMEOUT          the reader waits for the claimer, unless the table says dead
  * mutation: END_BY_STORE        a claim is ended without a look whether it was published meanwhile
  * mutation: PUBLISH_BY_STORE    a message is published without a look whether its claim was ended
  * mutation: RETIRED_IS_FREE     the slot of one that is stopped is used in the next lap

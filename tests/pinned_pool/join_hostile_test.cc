@@ -63,7 +63,7 @@ void start_sealed(JoinRig& rig) {
 
 TEST_GROUP(JoinHostile) {};
 
-// The owner and others read what was there as zeros meanwhile; who comes next is handed pages.
+// The owner and others read what was there as zeros meanwhile; the next joiner is handed pages.
 TEST(JoinHostile, HolesAreFilledBeforeAPlaceIsGivenOutAgain) {
   JoinRig rig;
   rig.keeper.forgets = false;

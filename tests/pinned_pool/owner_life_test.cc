@@ -1,4 +1,4 @@
-// The word that the kernel clears, whoever holds how many, and however the holder ends.
+// The word that the kernel clears, however many there are, and however its holder ends.
 #include "pinned_pool/owner_life.h"
 
 #include <cerrno>

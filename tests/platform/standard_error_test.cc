@@ -180,7 +180,7 @@ BP_PROBE(NamedPipeWithoutAFreeDescriptor) {
   BP_PROBE_CHECK(count_of(text, "processes\n") + dropped_line_count() == 2000);
 }
 
-// A crash is not held up for ever, and what it has to say is read by whoever reads late.
+// A crash is not held up for ever, and what it has to say is read by a late reader.
 BP_PROBE(LastWordsToWhatNobodyReads) {
   Ends ends = open_pipe();
   dup2(ends.writer.number(), STDERR_FILENO);

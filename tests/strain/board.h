@@ -50,7 +50,7 @@ struct alignas(kCacheLineBytes) BoardRow {
 
 struct Board {
   std::atomic<Command> command;
-  std::atomic<uint64_t> mutations;  // by who scribbles
+  std::atomic<uint64_t> mutations;  // by the scribbler
   StepControl step;
   BoardRow rows[kMemberMax];
 };

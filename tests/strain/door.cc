@@ -45,7 +45,7 @@ Fd file_of(const Segment& segment) {
   return Fd(open(path, O_RDWR | O_CLOEXEC));
 }
 
-// Against writing by who comes next, and all else that can be sealed.
+// Against writing by the next joiner, and all else that can be sealed.
 void seal(const Segment& segment) {
   const Fd file = file_of(segment);
   for (const int kind : {F_SEAL_FUTURE_WRITE, F_SEAL_WRITE, F_SEAL_SHRINK, F_SEAL_GROW,
@@ -168,7 +168,7 @@ int be_flooder(const char* socket_path, uint64_t seed) {
   }
 }
 
-// A member that polls as others do, and spoils its own memory and the group's for who comes next.
+// A member that polls as others do, and spoils its own memory and the group's for the next joiner.
 int be_sealer(const char* socket_path, uint64_t) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   JoinedGroup group = join_group(socket_path);

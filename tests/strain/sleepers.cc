@@ -21,7 +21,7 @@ namespace {
 constexpr uint32_t kSleeperMax = 5;
 constexpr uint64_t kPatienceNs = 30 * kNsPerSecond;
 
-// What the owner leaves to who has started it.
+// What the owner leaves to its parent.
 struct Legacy {
   std::atomic<uint64_t> killed_ns;
   std::atomic<pid_t> sleepers[kSleeperMax];

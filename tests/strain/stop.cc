@@ -185,7 +185,7 @@ void StopEvents::pause(uint64_t nanoseconds) {
   nanosleep(&duration, nullptr);
 }
 
-// The others are killed and join one after the other: no place waits for who is stopped.
+// The others are killed and join one after the other: no place waits for the stopped one.
 void StopEvents::stop_for_long() {
   wait_for_stopped();
   Peer& stopped = peers_[below(peers_.size())];

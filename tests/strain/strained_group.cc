@@ -210,7 +210,7 @@ void StrainedGroup::end(const std::vector<pid_t>& peers) {
 }
 
 JoinedGroup join_group(const char* socket_path) {
-  alarm(3600);  // whatever happens to who has started it
+  alarm(3600);  // whatever happens to its parent
   JoinOptions join;
   join.socket_path = socket_path;
   join.process = kProcessName;

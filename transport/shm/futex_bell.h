@@ -22,7 +22,7 @@
 namespace bedplate {
 
 enum class BellFence : uint32_t {
-  kSleeper,  // membarrier by who goes to sleep
+  kSleeper,  // membarrier by the sleeper
   kBoth,     // a fence by everybody who sends
 };
 
