@@ -30,11 +30,18 @@ void JoinServer::close_watched(Fd& fd) noexcept {
   fd.close();
 }
 
+void JoinServer::close_socket(Connection& connection) noexcept {
+  const Fd& socket = connection.socket;
+  if (socket.is_open()) epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, socket.number(), nullptr);
+  closing_.close(connection.socket);
+}
+
 void JoinServer::read_socket(Connection& connection) noexcept {
   alignas(8) std::byte packet[sizeof(join::Explained)];
   static_assert(sizeof packet >= sizeof(join::Request));
   // A process that is gone from here is read no further.
   while (connection.socket.is_open()) {
+    if (join::brings_descriptors(connection.socket.number())) return cut_off(connection);
     const int64_t got = join::receive_packet(connection.socket.number(), packet, sizeof packet);
     if (got == -EAGAIN) return;
     if (got <= 0) {
@@ -77,7 +84,16 @@ void JoinServer::hear(Connection& connection, const void* packet, size_t bytes) 
     std::memcpy(static_cast<void*>(&explained), packet, sizeof explained);
     return lose(connection, JoinEvent::Kind::kFailed, join::told(explained));
   }
+  cut_off(connection);
+}
+
+// It has said something that makes no sense, or sent descriptors with it.
+void JoinServer::cut_off(Connection& connection) noexcept {
   Error error;
+  if (connection.phase == Phase::kConnected) {
+    error.set_doing("joining the pool").set_answer("descriptors came, which nobody asked for");
+    return refuse(connection, error.set_cure("send none"));
+  }
   error.set_doing("being joined to the pool as %s", connection.process.text);
   error.set_answer("the process said something that makes no sense");
   lose(connection, JoinEvent::Kind::kDied, error.set_cure("it is cut off; end it"));
@@ -88,7 +104,7 @@ void JoinServer::lose(Connection& connection, JoinEvent::Kind kind, const Error&
   BP_ASSERT(connection.phase == Phase::kHandedOver || connection.phase == Phase::kJoined);
   if (connection.phase == Phase::kHandedOver) --joining_count_;
   connection.phase = Phase::kGone;
-  close_watched(connection.socket);
+  close_socket(connection);
   if (kind == JoinEvent::Kind::kLeft) roster_->set_stopped(connection.instance);
   roster_->set_dead(connection.instance);
   changed(connection, true);
@@ -150,7 +166,7 @@ void JoinServer::tell(const Connection& connection, JoinEvent::Kind kind,
 // Its place can be used by another connection.
 void JoinServer::forget(Connection& connection) noexcept {
   if (connection.phase == Phase::kConnected) no_longer_silent(connection);
-  close_watched(connection.socket);
+  close_socket(connection);
   close_watched(connection.pidfd);
   close_watched(connection.pipe);
   const uint32_t use = connection.use + 1;

@@ -160,6 +160,19 @@ int send_packet(int socket, const void* packet, size_t bytes,
   }
 }
 
+bool brings_descriptors(int socket) noexcept {
+  std::byte first;
+  iovec part = {&first, sizeof first};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;  // and no room for descriptors, so their coming is told
+  ssize_t got = 0;
+  do {
+    got = recvmsg(socket, &message, MSG_PEEK | MSG_DONTWAIT);
+  } while (got < 0 && errno == EINTR);
+  return got >= 0 && (message.msg_flags & MSG_CTRUNC) != 0;
+}
+
 int64_t receive_packet(int socket, void* packet, size_t capacity, int flags,
                        std::span<Fd> descriptors, uint32_t* descriptor_count) noexcept {
   iovec part = {packet, capacity};

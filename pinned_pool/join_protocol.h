@@ -137,6 +137,10 @@ Error told(const Explained& explained) noexcept;
 int send_packet(int socket, const void* packet, size_t bytes,
                 std::span<const int> descriptors = {}) noexcept;
 
+// Whether descriptors come with the next packet, which stays where it is. Before Linux 6.16 the
+// thread that receives such a packet, or closes its socket, may have to close what they stand for.
+bool brings_descriptors(int socket) noexcept;
+
 // Receives one packet. Returns its true length, which may be more than `capacity` (it was cut
 // off), 0 at the end, or -errno. Of descriptors that come with it, those that fit into
 // `descriptors` are kept there and counted, the others are closed.

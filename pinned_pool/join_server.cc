@@ -89,6 +89,7 @@ uint32_t JoinServer::add_own_member(uint32_t group, const MemberName& name) noex
 
 Result<void> JoinServer::start() noexcept {
   BP_ASSERT(!is_running_);
+  BP_TRY(closing_.start());
   BP_TRY(thread_.start("control", [](void* self) noexcept {
     static_cast<JoinServer*>(self)->run();
   }, this));
@@ -116,7 +117,9 @@ void JoinServer::stop() noexcept {
   BP_ASSERT(write(stop_event_.number(), &one, sizeof one) == sizeof one);
   thread_.join();
   is_running_ = false;
-  listener_.close();
+  for (Connection& connection : connections_) closing_.close(connection.socket);
+  closing_.close(listener_);
+  closing_.stop();
 }
 
 void JoinServer::run() noexcept {

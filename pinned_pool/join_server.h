@@ -34,6 +34,7 @@
 #include <sys/epoll.h>
 
 #include "pinned_pool/join_roster.h"
+#include "platform/closing_thread.h"
 #include "platform/file.h"
 #include "platform/log_limit.h"
 #include "platform/thread_stack.h"
@@ -175,6 +176,7 @@ class JoinServer {
   uint32_t place_of(const Connection& connection) const noexcept;
   void read_socket(Connection& connection) noexcept;
   void hear(Connection& connection, const void* packet, size_t bytes) noexcept;
+  void cut_off(Connection& connection) noexcept;
   void lose(Connection& connection, JoinEvent::Kind kind, const Error& error) noexcept;
   void process_ended(Connection& connection) noexcept;
   void quieten(Connection& connection) noexcept;
@@ -182,6 +184,7 @@ class JoinServer {
   const char* log_source(uint32_t grant) const noexcept;
   bool watch(Connection& connection, Watched watched, int fd, uint32_t events) noexcept;
   void close_watched(Fd& fd) noexcept;
+  void close_socket(Connection& connection) noexcept;
   void forget(Connection& connection) noexcept;
 
   JoinServerOptions options_;
@@ -190,6 +193,7 @@ class JoinServer {
   Fd epoll_;
   Fd stop_event_;
   StackedThread thread_;
+  ClosingThread closing_;  // sockets of others: descriptors may lie in them
   bool is_running_ = false;
   std::atomic<bool> holds_life_{false};  // of the owner, in all tables
 

@@ -65,8 +65,7 @@ Result<Fd> listen_for_joiners(const char* path) noexcept {
     unlink(path);
   }
   Fd listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  // No descriptors are taken: to close one of a stranger's may take as long as it likes (a TCP
-  // socket with SO_LINGER). Before Linux 6.16 this cannot be refused.
+  // No descriptors are taken (ClosingThread). Before Linux 6.16 this cannot be refused.
   const int no = 0;
   setsockopt(listener.number(), SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof no);
   if (!listener.is_open() ||

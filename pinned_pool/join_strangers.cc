@@ -68,6 +68,7 @@ bool JoinServer::accept_one() noexcept {
   socklen_t bytes = sizeof peer;
   if (getsockopt(socket.number(), SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0 ||
       !watch(connection, Watched::kSocket, socket.number(), EPOLLIN)) {
+    closing_.close(socket);
     return true;
   }
   unused_.pop_back();

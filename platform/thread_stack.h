@@ -26,6 +26,9 @@ class StackedThread {
   // Errors: no memory for the stack, it may not be locked, or no thread. Before the seal.
   Result<void> start(const char* name, void (*function)(void*) noexcept, void* context) noexcept;
   void join() noexcept;
+  // The same, but what has not ended within `patience_ns` is left to the end of the process, with
+  // its stack. It must need nothing that is destroyed before. Returns whether it has ended.
+  bool join_or_leave(uint64_t patience_ns) noexcept;
 
  private:
   pthread_t thread_ = {};

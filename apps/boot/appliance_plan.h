@@ -22,8 +22,9 @@ struct AppliancePlan {
   std::vector<VerbsContextPlan> verbs;  // what is registered with the device of [verbs]
 };
 
-// Where there are groups: the control thread, and who waits on the bells.
-inline constexpr uint64_t kMessagingThreadCount = 2;
+// Where there are groups: the control thread, the one that closes for it, and the one that waits on
+// the bells.
+inline constexpr uint64_t kMessagingThreadCount = 3;
 
 // With [verbs]: who connects peers.
 inline constexpr uint64_t kPeersThreadCount = 1;

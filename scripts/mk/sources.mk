@@ -1,7 +1,7 @@
 # What is built from what. Every source is named: a file that is not here is not part of Bedplate.
 
-PLATFORM := assert build_id call_stack cgroup cpu file hugepage log log_limit numa parallel \
-            result sanitizer standard_error standard_streams thread_stack units user
+PLATFORM := assert build_id call_stack cgroup closing_thread cpu file hugepage log log_limit numa \
+            parallel result sanitizer standard_error standard_streams thread_stack units user
 PINNED_POOL := adopt_segment audit boot_segment join_connections join_protocol join_roster \
                join_server join_socket join_strangers joined_pool membership memory_error \
                no_way_back owner_life pinned_pool plan seccomp_filter take_error taken_pages

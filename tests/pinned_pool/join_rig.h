@@ -116,9 +116,16 @@ class JoinRig {
     return pool->create_segment(owner, bytes, PageSize::k4KiB, 1).take();
   }
   void start() {
+    create_server();
+    start_server();
+  }
+  // From here on one can connect; nothing is answered yet.
+  void create_server() {
     auto created = JoinServer::create(options);
     CHECK_TEXT(created.ok(), created.ok() ? "" : created.error().answer);
     server = created.take();
+  }
+  void start_server() {
     LONGS_EQUAL(0, server->add_own_member(0, MemberName("owner")));
     CHECK(server->start().ok());
     CHECK(server->serve().ok());

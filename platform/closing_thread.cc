@@ -1,0 +1,65 @@
+#include "platform/closing_thread.h"
+
+#include <cstdint>
+#include <utility>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "platform/assert.h"
+#include "platform/clock.h"
+
+namespace bedplate {
+namespace {
+
+constexpr uint64_t kStopPatienceNs = 100 * kNsPerMs;
+constexpr int kEnd = -1;
+
+// `numbers`: the pipe's read end, which is the thread's own: the object may be gone before it.
+void close_what_comes(void* numbers) noexcept {
+  const Fd pipe(static_cast<int>(reinterpret_cast<intptr_t>(numbers)));
+  int number = kEnd;
+  while (read(pipe.number(), &number, sizeof number) == sizeof number && number != kEnd) {
+    ::close(number);
+  }
+}
+
+}  // namespace
+
+Result<void> ClosingThread::start() noexcept {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) {
+    return error_from_errno("opening a pipe to the thread that closes descriptors")
+        .set_cure("raise the limit of open files (ulimit -n)");
+  }
+  Fd read_end(ends[0]);
+  Fd write_end(ends[1]);
+  set_blocking(write_end.number(), false);
+  BP_TRY(thread_.start("closing", close_what_comes,
+                       reinterpret_cast<void*>(static_cast<intptr_t>(read_end.number()))));
+  [[maybe_unused]] const int owned = read_end.release();
+  numbers_ = std::move(write_end);
+  return {};
+}
+
+void ClosingThread::close(Fd& descriptor) noexcept {
+  if (!descriptor.is_open()) return;
+  const int number = descriptor.number();
+  // The pipe has room for 16384 that wait: a process with so many has no others to close.
+  if (numbers_.is_open() && write(numbers_.number(), &number, sizeof number) == sizeof number) {
+    [[maybe_unused]] const int closed_later = descriptor.release();
+  } else {
+    descriptor.close();
+  }
+}
+
+void ClosingThread::stop() noexcept {
+  if (!numbers_.is_open()) return;
+  // Not by closing the pipe: a forked child may have that end, too.
+  const bool is_told = write(numbers_.number(), &kEnd, sizeof kEnd) == sizeof kEnd;
+  BP_ASSERT(is_told);
+  numbers_.close();
+  thread_.join_or_leave(kStopPatienceNs);
+}
+
+}  // namespace bedplate

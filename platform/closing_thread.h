@@ -1,0 +1,32 @@
+// Closes descriptors on a thread of its own, for a thread that may never wait.
+//
+// The last close of a file takes as long as its maker likes: a TCP socket with SO_LINGER waits until
+// its data is taken, a FUSE file until its server answers. A process that reaches a Unix socket can
+// send such a descriptor along, and the kernel closes it in whichever thread reads, or closes, that
+// socket. Linux 6.16 can refuse descriptors (SO_PASSRIGHTS); before, this is the way to stay awake.
+#pragma once
+
+#include "platform/file.h"
+#include "platform/result.h"
+#include "platform/thread_stack.h"
+
+namespace bedplate {
+
+class ClosingThread {
+ public:
+  // Errors: no memory for its stack, no descriptors, or no thread. Before the seal.
+  Result<void> start() noexcept;
+
+  // Closes `descriptor` by and by; it is taken. Without start() it is closed here and now. Never
+  // waits. Threads: one at a time.
+  void close(Fd& descriptor) noexcept;
+
+  // Ends it. What lingers then is given a moment, and left to the end of the process.
+  void stop() noexcept;
+
+ private:
+  Fd numbers_;  // a pipe to the thread
+  StackedThread thread_;
+};
+
+}  // namespace bedplate
