@@ -82,6 +82,7 @@ Result<Fd> connect_to_owner(const char* path, uint64_t deadline_ns) noexcept {
   if (!address.ok()) return address.error();
   Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!fd.is_open()) return error_from_errno("making a socket to join the pool");
+  const uint64_t begin_ns = monotonic_ns();
   for (;;) {
     const uint64_t now = monotonic_ns();
     const uint64_t left_ns = std::max(deadline_ns, now + kNsPerMs) - now;
@@ -91,7 +92,10 @@ Result<Fd> connect_to_owner(const char* path, uint64_t deadline_ns) noexcept {
     setsockopt(fd.number(), SOL_SOCKET, SO_SNDTIMEO, &left, sizeof left);
     const int outcome = try_connect(fd.number(), address.value());
     if (outcome == 0) return fd;
-    const bool may_come = outcome == ENOENT || outcome == ECONNREFUSED || outcome == EAGAIN;
+    // The owner lets other users reach its socket a moment after that is there.
+    const bool is_young = outcome == EACCES && now - begin_ns < kNsPerSecond;
+    const bool may_come =
+        outcome == ENOENT || outcome == ECONNREFUSED || outcome == EAGAIN || is_young;
     if (!may_come || now >= deadline_ns) {
       Error error;
       error.set_doing("connecting to the owner of the pool at %s", path);
