@@ -87,7 +87,11 @@ Error not_made(const std::string& path) {
 // Gives the file its size and all of its blocks: what is missing when a mapping is written ends the
 // process (SIGBUS).
 Result<void> take_blocks(const Fd& fd, const std::string& directory, const std::string& path) {
-  const int outcome = posix_fallocate(fd.number(), 0, sizeof(CountersLayout));
+  // tmpfs gives up where a signal is pending; what an io_uring has finished counts as one.
+  int outcome = 0;
+  do {
+    outcome = posix_fallocate(fd.number(), 0, sizeof(CountersLayout));
+  } while (outcome == EINTR);
   if (outcome == 0) return {};
   Error error;
   error.set_doing("taking %zu KiB for the counters file %s", sizeof(CountersLayout) / kKiB,

@@ -2,6 +2,7 @@
 #include "apps/boot/counters_file.h"
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <string>
 
@@ -12,8 +13,10 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <unistd.h>
 
+#include "platform/log.h"
 #include "tests/support/death_test.h"
 
 #include "CppUTest/TestHarness.h"
@@ -270,6 +273,28 @@ BP_PROBE(CountersFileOnAFullFileSystem) {
 
 TEST(CountersFile, AFullFileSystemIsAnErrorAndNothingIsLeft) {
   BP_CHECK_PROBE(CountersFileOnAFullFileSystem);
+}
+
+TEST(CountersFile, SignalsDoNotKeepItFromBeingMade) {
+  const std::string on_tmpfs = "/dev/shm/bedplate-counters-" + std::to_string(getpid());
+  const test::Ended ended = test::run_forked([&] {
+    struct sigaction action = {};
+    action.sa_handler = [](int) {};
+    sigaction(SIGALRM, &action, nullptr);
+    const itimerval often = {{0, 20}, {0, 20}};
+    setitimer(ITIMER_REAL, &often, nullptr);
+    for (int i = 0; i < 500; ++i) {
+      NameLock lock;
+      CountersFile file;
+      if (!lock.take(on_tmpfs, "demo").ok()) _exit(2);
+      const auto made = file.create(lock);
+      if (made.ok()) continue;
+      log_error(made.error());
+      _exit(1);
+    }
+  });
+  rmdir(on_tmpfs.c_str());
+  CHECK_TEXT(ended.exit_code == 0, ended.text);
 }
 
 TEST(CountersFile, NobodyThereIsSaidWithACure) {
