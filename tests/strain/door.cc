@@ -16,6 +16,7 @@
 #include "platform/clock.h"
 #include "platform/log.h"
 #include "tests/strain/strained_group.h"
+#include "tests/support/patience.h"
 #include "tests/support/pool_fixture.h"
 
 namespace bedplate::strain {
@@ -23,7 +24,7 @@ namespace {
 
 constexpr uint32_t kHonestCount = 4;   // with the owner
 constexpr uint32_t kFlooderCount = 2;
-constexpr uint64_t kPatienceNs = 30 * kNsPerSecond;
+using test::kPatienceNs;
 constexpr uid_t kStranger = 65534;
 
 Fd connect_to(const char* path) {

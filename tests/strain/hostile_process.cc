@@ -10,12 +10,13 @@
 #include "tests/strain/scribbler.h"
 #include "tests/strain/strained_group.h"
 #include "tests/strain/victim.h"
+#include "tests/support/patience.h"
 
 namespace bedplate::strain {
 namespace {
 
 constexpr uint64_t kLifeNs = 60 * kNsPerMs;  // of each scribbler
-constexpr uint64_t kPatienceNs = 20 * kNsPerSecond;
+using test::kPatienceNs;
 
 // Traffic that proves itself, between processes that the scribbler has nothing to do with.
 class Bystanders {

@@ -10,12 +10,13 @@
 
 #include "platform/clock.h"
 #include "tests/strain/strained_group.h"
+#include "tests/support/patience.h"
 
 namespace bedplate::strain {
 namespace {
 
 constexpr uint32_t kProcessCount = 5;  // with the owner
-constexpr uint64_t kPatienceNs = 10 * kNsPerSecond;
+using test::kPatienceNs;
 
 // What the longest of each kind of wait was.
 struct Longest {

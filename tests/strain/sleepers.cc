@@ -14,12 +14,13 @@
 #include "platform/log.h"
 #include "tests/strain/asleep.h"
 #include "tests/strain/strained_group.h"
+#include "tests/support/patience.h"
 
 namespace bedplate::strain {
 namespace {
 
 constexpr uint32_t kSleeperMax = 5;
-constexpr uint64_t kPatienceNs = 30 * kNsPerSecond;
+using test::kPatienceNs;
 
 // What the owner leaves to its parent.
 struct Legacy {

@@ -9,13 +9,14 @@
 #include "platform/clock.h"
 #include "platform/log.h"
 #include "tests/strain/strained_group.h"
+#include "tests/support/patience.h"
 
 namespace bedplate::strain {
 namespace {
 
 constexpr uint32_t kProcessCount = 6;  // with the owner, which is neither stopped nor killed
 constexpr uint32_t kStoppedMax = 2;    // at once
-constexpr uint64_t kPatienceNs = 30 * kNsPerSecond;
+using test::kPatienceNs;
 constexpr uint64_t kLongStopNs = 10 * kNsPerSecond;  // or longer, until the others are through
 constexpr uint64_t kUntilTold = UINT64_MAX / 2;
 // A message between two that were not stopped must not wait for the end of the long stop. Far above

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/patience.h"
 #include "tests/support/pool_fixture.h"
 
 extern char** environ;
@@ -15,7 +16,7 @@ extern char** environ;
 namespace bedplate::strain {
 namespace {
 
-constexpr uint64_t kPatienceNs = 20 * kNsPerSecond;
+using test::kPatienceNs;
 constexpr char kProcessName[] = "peer";
 constexpr int kGroupCountMax = 3;  // of one owner
 
