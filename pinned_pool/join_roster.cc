@@ -205,9 +205,12 @@ Result<uint32_t> JoinRoster::find_place(const join::Request& request, uid_t uid,
   });
   if (place == end) {
     return taken(grant->place_count(),
-                 "wait longer: a place is free once the old process has ended, its loans are "
-                 "returned and no member is stopped; or raise spare_count in the owner's "
-                 "[[process]]");
+                 grant->is_trusted
+                     ? "wait longer: a place is free once the old process has ended, its loans are "
+                       "returned and no member is stopped; or raise spare_count in the owner's "
+                       "[[process]]"
+                     : "wait longer: a place is free once the old process has ended and its loans "
+                       "are returned");
   }
   const MembersTable& table = *options_.groups[place->group].table;
   uint32_t free_count = 0;

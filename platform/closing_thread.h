@@ -14,6 +14,11 @@ namespace bedplate {
 
 class ClosingThread {
  public:
+  ClosingThread() noexcept = default;
+  ClosingThread(const ClosingThread&) = delete;
+  ClosingThread& operator=(const ClosingThread&) = delete;
+  ~ClosingThread() { stop(); }
+
   // Errors: no memory for its stack, no descriptors, or no thread. Before the seal.
   Result<void> start() noexcept;
 

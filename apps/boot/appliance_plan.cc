@@ -72,8 +72,10 @@ Result<void> check_segment_count(const Configuration& configuration, size_t requ
   error.set_doing("planning the segments of the pool");
   error.set_answer("they are %zu, a pool has at most %u", request_count + 2, kSegmentCountMax);
   if (most == nullptr) return error.set_cure("have fewer groups or volumes");
-  return error.set_cure("lower max_count of the process %s: it takes %" PRIu64 " of them, for "
-                        "heaps and exchange", most->name.c_str(), most_count);
+  return error.set_cure("lower max_count%s of the process %s: it takes %" PRIu64 " of them, for "
+                        "heaps and exchange",
+                        most->place_count() > most->max_count ? " or spare_count" : "",
+                        most->name.c_str(), most_count);
 }
 
 // What a dump is to keep must be there to be kept.

@@ -94,7 +94,7 @@ struct GroupSettings {
   uint32_t spare_count = 0;   // of its members: for those that stand in for processes that died
 };
 
-// Who may join, and what each gets.
+// A kind of process that may join, and what each of it gets.
 struct ProcessSettings {
   std::string name;
   std::string user;  // a name, or a number in digits

@@ -445,7 +445,7 @@ TEST(Join, WhoWasCutOffIsNotReady) {
     CHECK(JoinRig::becomes([&] { return rig.table->state(1) != MemberState::kFree; }));
     // Another is answered after it, so the owner has its quiet pipe's end no more.
     check_answer(odd_request(), "what speaks there is not Bedplate", 7);
-    // Who holds the owner's end open: what is said still goes somewhere, and nobody hears it.
+    // It holds the owner's end open: what is said still goes somewhere, and nobody hears it.
     Child bystander = rig.fork_joiner([is_shut](JoinOptions&) {
       while (!is_shut) pause();
     });

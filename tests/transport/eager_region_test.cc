@@ -75,7 +75,7 @@ TEST(EagerRegion, TheReserveIsForPeersThatHoldNothing) {
   const EagerRegion::Piece whole = take(kReserveBytes, 2);
   LONGS_EQUAL(kBytes - kReserveBytes, whole.offset);
   POINTERS_EQUAL(nullptr, take(1, 3).memory);
-  // Who holds a piece there gets no other, also where there is room: it must not get it all.
+  // A peer that holds a piece there gets no other, also where there is room: it must not get all.
   shared.reclaim([](const EagerRegion::Use& use) { return use.member == 1; });
   POINTERS_EQUAL(nullptr, take(1, 2).memory);
   CHECK(take(1, 3).memory != nullptr);

@@ -41,7 +41,7 @@ struct alignas(kCacheLineBytes) MemberWrapper {
 inline constexpr uint64_t kWritesNoMore = UINT64_MAX;
 static_assert(sizeof(MemberWrapper) == kCacheLineBytes);
 
-// Who has a box: 0 is nobody, else pack_box_owner. Receivers take boxes by compare-and-swap.
+// The owner of a box: 0 is nobody, else pack_box_owner. Receivers take boxes by compare-and-swap.
 constexpr uint64_t pack_box_owner(uint32_t receiver, uint32_t sender) noexcept {
   return uint64_t{receiver + 1} << 32 | (sender + 1);
 }

@@ -155,7 +155,7 @@ class ShmProvider final : public Provider {
     bool is_wanted_back = false;
   };
 
-  // Whoever wrote to us; nullptr: nobody who may.
+  // The peer that wrote to us; nullptr: none that may.
   // (or, with lacks_memory_, somebody for whom there is no memory now: it will be asked for again)
   ShmEndpoint* sender_of(uint32_t member) noexcept;
   // Allocates, once for each member. nullptr: there is no memory.
