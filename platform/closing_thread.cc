@@ -12,7 +12,7 @@
 namespace bedplate {
 namespace {
 
-constexpr uint64_t kStopPatienceNs = 100 * kNsPerMs;
+constexpr uint64_t kStopPatienceNs = kNsPerSecond;
 constexpr int kEnd = -1;
 
 // `numbers`: the pipe's read end, which is the thread's own: the object may be gone before it.

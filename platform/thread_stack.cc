@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdio>
 #include <ctime>
+#include <new>
 
 #include <sys/mman.h>
 
@@ -16,6 +17,13 @@ constexpr uint64_t kGuardBytes = 4096;
 constexpr uint64_t kSignalStackBytes = 32 << 10;
 constexpr uint64_t kMappingBytes = kGuardBytes + kThreadStackBytes;
 
+// Where the thread reads what to call: at the low end of its own stack, which it reaches last. A
+// thread that is left before it has begun finds no object of ours.
+struct Call {
+  void (*function)(void*) noexcept;
+  void* context;
+};
+
 }  // namespace
 
 StackedThread::~StackedThread() {
@@ -23,14 +31,14 @@ StackedThread::~StackedThread() {
   if (mapping_ != nullptr) munmap(mapping_, kMappingBytes);
 }
 
-void* StackedThread::enter(void* self) {
-  const auto* thread = static_cast<StackedThread*>(self);
+void* StackedThread::enter(void* stack) {
+  const Call call = *static_cast<const Call*>(stack);
   // At the far end of the stack: a handler with SA_ONSTACK has room also when the stack is full.
   alignas(16) char signal_stack_memory[kSignalStackBytes];
   const stack_t signal_stack = {signal_stack_memory, 0, sizeof signal_stack_memory};
   stack_t before = {};
   sigaltstack(&signal_stack, &before);
-  thread->function_(thread->context_);
+  call.function(call.context);
   sigaltstack(&before, nullptr);  // what runs next runs where that memory was
   return nullptr;
 }
@@ -50,12 +58,11 @@ Result<void> StackedThread::start(const char* name, void (*function)(void*) noex
     return error_from_errno("locking the stack of thread %s", name)
         .set_cure("raise the limit: ulimit -l unlimited");
   }
-  function_ = function;
-  context_ = context;
+  new (stack) Call{function, context};
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setstack(&attributes, stack, kThreadStackBytes);
-  const int outcome = pthread_create(&thread_, &attributes, &StackedThread::enter, this);
+  const int outcome = pthread_create(&thread_, &attributes, &StackedThread::enter, stack);
   pthread_attr_destroy(&attributes);
   if (outcome != 0) {
     errno = outcome;

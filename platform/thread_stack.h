@@ -27,17 +27,16 @@ class StackedThread {
   Result<void> start(const char* name, void (*function)(void*) noexcept, void* context) noexcept;
   void join() noexcept;
   // The same, but what has not ended within `patience_ns` is left to the end of the process, with
-  // its stack. It must need nothing that is destroyed before. Returns whether it has ended.
+  // its stack; this object may be destroyed. What `function` uses must outlive it. Returns whether
+  // it has ended.
   bool join_or_leave(uint64_t patience_ns) noexcept;
 
  private:
   pthread_t thread_ = {};
   void* mapping_ = nullptr;
   bool is_running_ = false;
-  void (*function_)(void*) noexcept = nullptr;
-  void* context_ = nullptr;
 
-  static void* enter(void* self);
+  static void* enter(void* stack);
 };
 
 }  // namespace bedplate

@@ -5,14 +5,17 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <thread>
 
+#include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "platform/units.h"
 #include "tests/support/death_test.h"
+#include "tests/support/patience.h"
 #include "tests/support/skip.h"
 
 #include "CppUTest/TestHarness.h"
@@ -179,6 +182,32 @@ TEST(StackedThread, RefusesAStackThatMayNotBeLocked) {
   STRCMP_CONTAINS("locking the stack of thread unlocked: ", ended.text);
   STRCMP_CONTAINS("; raise the limit: ulimit -l unlimited", ended.text);
 }
+
+// On one processor a new thread seldom runs before the one that made it waits.
+BP_PROBE(LeftBeforeItBegins) {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(sched_getcpu(), &one);
+  BP_PROBE_CHECK(sched_setaffinity(0, sizeof one, &one) == 0);
+  constexpr int kThreadCount = 20;
+  std::atomic<int> run_count{0};
+  for (int i = 0; i < kThreadCount; ++i) {
+    alignas(StackedThread) std::byte memory[sizeof(StackedThread)];
+    StackedThread* thread = std::construct_at(reinterpret_cast<StackedThread*>(memory));
+    BP_PROBE_CHECK(thread
+                       ->start("left",
+                               [](void* count) noexcept {
+                                 static_cast<std::atomic<int>*>(count)->fetch_add(1);
+                               },
+                               &run_count)
+                       .ok());
+    thread->join_or_leave(0);
+    std::destroy_at(thread);
+    std::memset(memory, 0, sizeof memory);  // as what comes next on this stack does
+  }
+  BP_PROBE_CHECK(test::eventually([&] { return run_count.load() == kThreadCount; }));
+}
+TEST(StackedThread, ThatIsLeftRunsWithoutItsObject) { BP_CHECK_PROBE(LeftBeforeItBegins); }
 
 BP_PROBE(FullStack) {
   struct sigaction action = {};
