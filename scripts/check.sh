@@ -38,7 +38,9 @@ run_step() { # NAME COMMAND...
 # The failures by the words that the runners begin one with; else, as of a build, the end of it all.
 show_failures() { # LOG
   echo "failed: $1"
-  { grep -aE -A 12 -e 'Failure in|^FAIL|^failed|^Traceback' "$1" || tail -n 60 "$1"; } |
+  local words='Failure in|^FAIL|^failed|^Traceback'
+  words+='|WARNING: ThreadSanitizer|ERROR: AddressSanitizer|runtime error:'
+  { grep -aE -A 12 -e "$words" "$1" || tail -n 60 "$1"; } |
     head -n 100 | cut -c 1-300 | sed 's/^/    /'
 }
 
