@@ -12,7 +12,7 @@ include scripts/mk/flags.mk
 include scripts/mk/sources.mk
 include scripts/mk/rules.mk
 
-.PHONY: help all run image image-run check check-image bench fuzz soak strain clean deps
+.PHONY: help all run image image-run check check-long check-image bench clean deps
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -41,6 +41,17 @@ image: all ## build the image of an appliance (CONFIG=apps/demo.toml) into build
 image-run: image ## boot it in QEMU, its NBD server at 127.0.0.1:10809; Ctrl-C stops it
 	$(Q)scripts/image/run.sh build/image
 
+# Ten times as much of check's strains, and all tests with every assertion of the allocator's.
+LONG_STEPS := setup mimalloc build-.* unit-debug soak-.* stress kill sleepers steps stops door \
+              hostile fuzz-nbd
+empty :=
+check-long: ## strain for an hour and a half what make check strains for minutes
+	$(Q)CHECK_MODES="release debug asan" \
+	  CHECK_ONLY='^($(subst $(empty) ,|,$(strip $(LONG_STEPS))))$$' \
+	  SOAK_ROUNDS=1000 SOAK_SECONDS=1200 STRESS_SECONDS=600 KILL_ROUNDS=1000 SLEEPER_ROUNDS=50 \
+	  STEP_SECONDS=600 STOP_EVENTS=1000 DOOR_SECONDS=300 HOSTILE_SECONDS=600 FUZZ_SECONDS=600 \
+	  MUTATIONS=10000000 scripts/check.sh
+
 CHECK_SECONDS ?= 900
 check-image: deps ## test in virtual machines, images too (EXTRA_MODULES="xpmem.ko knem.ko")
 	$(Q)$(MAKE) --no-print-directory MODE=release products tests
@@ -51,16 +62,6 @@ bench: all ## measure against the peers; tables here, JSON in build/bench/
 	$(Q)$(MAKE) --no-print-directory MODE=release products bench-heap
 	$(Q)$(MAKE) --no-print-directory MODE=hardened bench-heap
 	$(Q)BEDPLATE=build/release/bedplate scripts/bench/run.sh
-
-fuzz: deps ## run the fuzz targets for a minute each (FUZZ_SECONDS=60)
-	$(Q)$(MAKE) --no-print-directory fuzz-run
-
-soak: deps ## strain the heap for 20 minutes (SOAK_ROUNDS=1000, SOAK_SECONDS=1200)
-	$(Q)$(MAKE) --no-print-directory MODE=$(MODE) soak-exhaustion soak-demand
-
-strain: deps ## strain messages between processes (KILL_ROUNDS=1000, MUTATIONS=10000000)
-	$(Q)$(MAKE) --no-print-directory MODE=$(MODE) stress-messages kill-members
-	$(Q)$(MAKE) --no-print-directory MODE=asan MUTATIONS=$(or $(MUTATIONS),10000000) hostile-peer
 
 clean: ## remove everything that was built; the fetched sources stay
 	$(Q)rm -rf build/release build/hardened build/debug build/asan build/tsan build/fuzz build/bench

@@ -5,8 +5,8 @@
 # a step prints goes to build/check/NAME.log; what failed in it is shown at the very end, where it is
 # found without a search. A step has the machine for itself, but for those that say `beside`: two of
 # them run at the same time.
-# CHECK_ONLY=pattern runs the steps whose name matches; FUZZ_SECONDS (60) bounds the fuzzing,
-# SOAK_SECONDS (60) the soak, STRESS_SECONDS (60) the stress of messages.
+# CHECK_ONLY=pattern runs the steps whose name matches. CHECK_MODES and the seconds and rounds
+# below: `make check-long` has more of them.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -74,7 +74,8 @@ jobs=-j$(nproc)
 step setup scripts/setup.sh
 step mimalloc scripts/mimalloc.sh build/mimalloc
 step layers scripts/layers.sh
-for mode in release hardened debug asan tsan; do
+# What debug adds to asan, which has its assertions, is mimalloc's own: in check-long.
+for mode in ${CHECK_MODES:-release hardened asan tsan}; do
   # What is shipped has all of its debug information.
   [ "$mode" = release ] && debug_info=-g || debug_info=-g1
   step "build-$mode" make --no-print-directory "$jobs" MODE="$mode" DEBUG_INFO="$debug_info" \
@@ -82,15 +83,16 @@ for mode in release hardened debug asan tsan; do
   step "unit-$mode" "build/$mode/bedplate-tests"
 done
 step link tests/link/run.py
-step soak-exhaustion make --no-print-directory SOAK_ROUNDS=20 soak-exhaustion
+step soak-exhaustion make --no-print-directory SOAK_ROUNDS="${SOAK_ROUNDS:-20}" soak-exhaustion
 step soak-demand make --no-print-directory SOAK_SECONDS="${SOAK_SECONDS:-60}" soak-demand
 step stress make --no-print-directory STRESS_SECONDS="${STRESS_SECONDS:-60}" stress-messages
-step kill make --no-print-directory KILL_ROUNDS=300 kill-members
-step sleepers make --no-print-directory SLEEPER_ROUNDS=5 kill-owner-of-sleepers
-step steps make --no-print-directory STEP_SECONDS=30 step-senders
-step stops make --no-print-directory STOP_EVENTS=100 stop-members
-step door make --no-print-directory DOOR_SECONDS=10 flood-door
-step hostile make --no-print-directory MODE=asan HOSTILE_SECONDS=60 hostile-peer
+step kill make --no-print-directory KILL_ROUNDS="${KILL_ROUNDS:-300}" kill-members
+step sleepers make --no-print-directory SLEEPER_ROUNDS="${SLEEPER_ROUNDS:-5}" kill-owner-of-sleepers
+step steps make --no-print-directory STEP_SECONDS="${STEP_SECONDS:-30}" step-senders
+step stops make --no-print-directory STOP_EVENTS="${STOP_EVENTS:-100}" stop-members
+step door make --no-print-directory DOOR_SECONDS="${DOOR_SECONDS:-10}" flood-door
+step hostile make --no-print-directory MODE=asan \
+  HOSTILE_SECONDS="${HOSTILE_SECONDS:-60}" hostile-peer
 step system /usr/bin/python3 tests/system/run.py
 # Machines are mostly one thread each. Who measures, or has several, comes last and alone.
 beside guest /usr/bin/python3 tests/guest/guest_test.py

@@ -16,7 +16,7 @@ WARNINGS := -Wall -Wextra -Wundef -Wconversion -Wshadow -Werror
 CPPFLAGS := -I. -DTOML_EXCEPTIONS=0 -DJSON_NOEXCEPTION
 # -fPIE: the archives go into executables of any kind, static-pie among them. It is what Debian's
 # g++ does anyway; a compiler with another default must not make other archives.
-# make check, which compiles everything four times, asks for less (-g1: functions and lines).
+# make check, which compiles everything three times, asks for less (-g1: functions and lines).
 DEBUG_INFO ?= -g
 CXXFLAGS := -std=c++20 $(DEBUG_INFO) -fPIE -fno-exceptions -fno-rtti $(WARNINGS)
 
