@@ -13,26 +13,27 @@
 namespace bedplate {
 namespace {
 
-// What is wrong with a configuration: its own error, or all that this machine lacks for it.
+// What is wrong with a configuration: all of its own, or else all that this machine lacks for it.
 std::vector<Error> find_problems(const char* path) {
-  auto configuration = load_configuration(path);
-  if (!configuration.ok()) return {configuration.error()};
-  auto plan = plan_appliance(configuration.value());
+  std::vector<Error> problems;
+  const auto configuration = load_configuration(path, &problems);
+  if (!configuration) return problems;
+  auto plan = plan_appliance(*configuration);
   if (!plan.ok()) return {plan.error()};
-  if (auto agreed = check_heap_expectation(configuration.value().alloc.expect,
+  if (auto agreed = check_heap_expectation(configuration->alloc.expect,
                                            interception_decision());
       !agreed.ok()) {
     return {agreed.error()};
   }
-  std::vector<Error> problems = preflight(configuration.value(), plan.value());
+  problems = preflight(*configuration, plan.value());
   // An activation socket is there only when the appliance is started by one.
-  std::vector<SocketAddress> addresses = configuration.value().blockd.listen;
+  std::vector<SocketAddress> addresses = configuration->blockd.listen;
   std::erase_if(addresses, [](const SocketAddress& address) {
     return address.kind == SocketAddress::Kind::kActivation;
   });
   // Held meanwhile, so that no start of the name and this get in each other's way.
   NameLock name_lock;
-  const ApplianceSettings& settings = configuration.value().appliance;
+  const ApplianceSettings& settings = configuration->appliance;
   if (auto taken = name_lock.take(settings.runtime_directory, settings.name); !taken.ok()) {
     problems.push_back(taken.error());
   } else if (auto checked = check_counters_file(name_lock); !checked.ok()) {
@@ -40,9 +41,9 @@ std::vector<Error> find_problems(const char* path) {
   }
   if (!name_lock.is_nobody_elses()) return problems;
   Listeners listeners;
-  if (configuration.value().blockd.enabled) listeners.open(addresses, &problems);
+  if (configuration->blockd.enabled) listeners.open(addresses, &problems);
   Peers peers;
-  peers.open(configuration.value(), plan.value(), &problems);
+  peers.open(*configuration, plan.value(), &problems);
   return problems;
 }
 
@@ -61,18 +62,17 @@ Json to_json(const std::vector<Error>& problems) {
 
 int check_command(const Arguments& arguments) {
   const std::vector<Error> problems = find_problems(arguments.operands[0].c_str());
-  int code = kExitGood;
-  for (const Error& problem : problems) {
-    code = std::max(code, static_cast<int>(problem.kind));
-    if (!arguments.has("--json")) fail(problem);
-  }
   if (arguments.has("--json")) {
     print_json(to_json(problems));
-  } else if (problems.empty()) {
+    int code = kExitGood;
+    for (const Error& problem : problems) code = std::max(code, static_cast<int>(problem.kind));
+    return code;
+  }
+  if (problems.empty()) {
     std::printf("bedplate: %s: good; this machine has what it takes\n",
                 arguments.operands[0].c_str());
   }
-  return code;
+  return fail(problems);
 }
 
 }  // namespace bedplate

@@ -58,6 +58,7 @@ int run_command(const Arguments& arguments);
 int plan_command(const Arguments& arguments);
 int answer_fifo_question(const Arguments& arguments);  // plan --fifo
 int check_command(const Arguments& arguments);
+int keys_command(const Arguments& arguments);
 int doctor_command(const Arguments& arguments);
 int stats_command(const Arguments& arguments);
 int perf_command(const Arguments& arguments);
@@ -66,7 +67,8 @@ int perf_command(const Arguments& arguments);
 // empty, `subject` say why; --help of `command` ("": of the program) is the cure.
 int usage_failure(const std::string& what, const std::string& subject, const char* command);
 
-// Prints `error` and returns the exit code that goes with it.
+// Prints `error`, or each of `errors`, and returns the exit code that goes with it, or the highest.
 int fail(const Error& error);
+int fail(const std::vector<Error>& errors);
 
 }  // namespace bedplate

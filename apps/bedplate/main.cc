@@ -15,6 +15,8 @@ constexpr CommandOption kJson = {"--json", "", "print JSON"};
 constexpr CommandOption kJsonOnly[] = {kJson};
 constexpr CommandOption kStatsOptions[] = {
     {"--directory", "DIR", "its runtime directory (default /run/bedplate)"}, kJson};
+constexpr CommandOption kKeysOptions[] = {
+    {"--markdown", "", "print the rows of the table in docs/configuration.md"}, kJson};
 constexpr CommandOption kPlanOptions[] = {
     {"--fifo", "LAYOUT", "instead of CONFIG: what would a group take? lazy or mesh"},
     {"--peers", "N", "its members; required"},
@@ -50,9 +52,14 @@ constexpr Command kCommands[] = {
      "  bedplate plan --fifo mesh --peers 1024 --entries 16 --eager 4096\n\n",
      &plan_command},
     {"check", "CONFIG", 1, 1, kJsonOnly, "print everything that is wrong, start nothing",
-     "Reads the configuration, plans the pool, and looks whether this machine has what it takes:\n"
-     "hugepages, limits, cores, ports. Prints all that is missing, each with the cure.\n",
+     "Reads the configuration and prints every problem of it, with line and column. Where there is\n"
+     "none: plans the pool, and looks whether this machine has what it takes: hugepages, limits,\n"
+     "cores, ports. Prints all that is missing, each with the cure.\n",
      &check_command},
+    {"keys", "[TABLE]", 0, 1, kKeysOptions, "print what a configuration may say",
+     "Each key with its type, its default, what it may be, and what it does; of TABLE alone, and\n"
+     "the tables in it, where one is named: `bedplate keys blockd`.\n",
+     &keys_command},
     {"doctor", "", 0, 0, kJsonOnly, "say what this machine can do",
      "Lists page sizes, limits, cores and kernel features that Bedplate uses, and what is lost\n"
      "where one is missing.\n",
@@ -156,6 +163,12 @@ int usage_failure(const std::string& what, const std::string& subject, const cha
 int fail(const Error& error) {
   log_error(error);
   return static_cast<int>(error.kind);
+}
+
+int fail(const std::vector<Error>& errors) {
+  int code = kExitGood;
+  for (const Error& error : errors) code = std::max(code, fail(error));
+  return code;
 }
 
 }  // namespace bedplate

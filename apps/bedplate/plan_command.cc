@@ -129,12 +129,13 @@ int plan_command(const Arguments& arguments) {
     return usage_failure("without --fifo there is no", option.name, "plan");
   }
   if (arguments.operands.empty()) return usage_failure("missing CONFIG or --fifo", "", "plan");
-  auto configuration = load_configuration(arguments.operands[0].c_str());
-  if (!configuration.ok()) return fail(configuration.error());
-  auto plan = plan_appliance(configuration.value());
+  std::vector<Error> problems;
+  const auto configuration = load_configuration(arguments.operands[0].c_str(), &problems);
+  if (!configuration) return fail(problems);
+  auto plan = plan_appliance(*configuration);
   if (!plan.ok()) return fail(plan.error());
   if (arguments.has("--json")) {
-    print_json(to_json(plan.value(), needed_modules(configuration.value())));
+    print_json(to_json(plan.value(), needed_modules(*configuration)));
   } else {
     print_table(plan.value());
   }

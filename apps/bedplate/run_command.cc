@@ -8,17 +8,18 @@
 namespace bedplate {
 
 int run_command(const Arguments& arguments) {
-  auto configuration = load_configuration(arguments.operands[0].c_str());
-  if (!configuration.ok()) return fail(configuration.error());
+  std::vector<Error> problems;
+  auto configuration = load_configuration(arguments.operands[0].c_str(), &problems);
+  if (!configuration) return fail(problems);
   // Planned before anything else, because a plan that does not fit is a configuration error.
-  if (auto plan = plan_appliance(configuration.value()); !plan.ok()) return fail(plan.error());
-  if (auto agreed = check_heap_expectation(configuration.value().alloc.expect,
+  if (auto plan = plan_appliance(*configuration); !plan.ok()) return fail(plan.error());
+  if (auto agreed = check_heap_expectation(configuration->alloc.expect,
                                            interception_decision());
       !agreed.ok()) {
     return fail(agreed.error());
   }
   signal(SIGPIPE, SIG_IGN);
-  Appliance appliance(configuration.take());
+  Appliance appliance(std::move(*configuration));
   if (!appliance.boot()) return kExitFailure;
   std::puts("bedplate: ready");
   std::fflush(stdout);

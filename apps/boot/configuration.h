@@ -121,6 +121,8 @@ struct MessagesSettings {
   JoinFailure on_join_failure = JoinFailure::kContinue;  // what the others do about it
 };
 
+inline constexpr uint64_t kSocketPathMax = 107;  // sun_path, without its NUL
+
 // ---- Other appliances, over RDMA (docs/verbs.md) ----
 
 inline constexpr uint32_t kVerbsPeerCountMax = 256;
@@ -227,24 +229,33 @@ struct Configuration {
   CrashSettings crash;
 };
 
-// Reads and checks the file at `path`.
-// Errors: kConfiguration, "PATH:LINE:COLUMN: what is wrong; what was expected"; the first problem
-// in the file's order. A file that cannot be read: "reading the configuration PATH: ...".
-// Threads: any, before the seal (it allocates).
-Result<Configuration> load_configuration(const char* path);
+// Describes the tables above (configuration_table.h), into `all`.
+class ConfigurationTable;
+void describe(ConfigurationTable& file, Configuration& all);
+
+// Reads and checks the file at `path`. Appends every problem to `problems`, in the file's order:
+// "PATH:LINE:COLUMN: what is wrong; what was expected", each of kind kConfiguration. A file that
+// cannot be read is one: "reading the configuration PATH: ...".
+// Returns nothing if there is a problem. Threads: any, before the seal (it allocates).
+std::optional<Configuration> load_configuration(const char* path, std::vector<Error>* problems);
 
 // The same for text in memory; `path` only appears in messages.
-Result<Configuration> parse_configuration(std::string_view text, const char* path);
+std::optional<Configuration> parse_configuration(std::string_view text, const char* path,
+                                                 std::vector<Error>* problems);
 
-// One key as the parser knows it, in the words of docs/configuration.md.
-struct ConfigurationKey {
+// One key as the documentation has it.
+struct KeyDescription {
   std::string name;  // with its table: "pool.bytes"
   std::string type;
-  std::string default_text;  // as a file would write it; "required" when there is none
+  std::string default_text;  // as a file would write it, in words, or "required"
   std::string range;
+  std::string help;          // Markdown
 };
 
 // Every key, in the order of the documentation.
-std::vector<ConfigurationKey> configuration_keys();
+std::vector<KeyDescription> configuration_keys();
+
+// Its row in the table of docs/configuration.md.
+std::string markdown_row(const KeyDescription& key);
 
 }  // namespace bedplate

@@ -1,86 +1,116 @@
-// The reader of a configuration: one walk over the file by the tables of configuration_keys.h
-// (configuration.cc), then the checks across keys (configuration_checks.cc).
+// The reader of a configuration: one walk over the file by its description (configuration_table.h),
+// then what keys must be to one another (configuration_checks.h).
 //
-// The walk goes on after a problem, because the first one found need not be the first one in the
-// file. A check across keys is left out where one of its sides was refused already: it would only
-// blame the wrong line.
+// The walk goes on after a problem: all of them are told. A check across keys is left out where one
+// of its sides was refused already: it would only blame the wrong line.
 #pragma once
 
-#include <algorithm>
 #include <initializer_list>
-#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "apps/boot/configuration.h"
-#include "apps/boot/configuration_keys.h"
+#include "apps/boot/configuration_table.h"
 #include "apps/boot/toml_reader.h"
 
-namespace bedplate::keys {
+namespace bedplate {
 
 // nullptr when there is none.
 const TomlNode* find_child(const TomlNode& node, std::string_view key) noexcept;
 
-struct Problem {
-  TomlPosition position;
-  std::string answer;
-  std::string cure;
-};
-
-class Reader {
+class ConfigurationReader {
  public:
-  void read_table(std::string_view name, const TomlNode& node);
-  void check_across_keys();
-  Result<Configuration> finish(const char* path);
+  // Fills in what `file` describes, and `configuration`, whose shards and groups references name.
+  ConfigurationReader(ConfigurationTable& file, Configuration& configuration)
+      : file_(file), configuration_(configuration) {}
+
+  void read(const TomlNode& root);
+  // Every problem, in the file's order; each is of kind kConfiguration.
+  std::vector<Error> problems(const char* path) const;
 
  private:
-  void add_problem(TomlPosition position, std::string answer, std::string cure) {
-    // Of several at one place the one that was found first stays: the order of kKeys.
-    if (first_problem_ && first_problem_->position <= position) return;
-    first_problem_ = {position, std::move(answer), std::move(cure)};
-  }
-  void refuse(const Key& key, TomlPosition position, std::string answer, std::string cure) {
-    refused_.push_back(&key);
-    add_problem(position, std::move(answer), std::move(cure));
-  }
-  bool was_refused(std::string_view table_name, std::string_view name) const {
-    const Key* key = find_key(table_name, name);
-    return std::count(refused_.begin(), refused_.end(), key) != 0;
-  }
-  void read_tables(const Table& table, const TomlNode& node);
-  void read_one_table(const Table& table, const TomlNode& node);
-  void read_key(const Key& key, const TomlNode& node);
-  void read_list(const Key& key, const TomlNode& node);
-  void read_address(const Key& key, const TomlNode& node);
-  bool claim(const Key& key, const Value& value);
-  void check_missing(std::string_view name, const TomlNode& node);
-  void refuse_keys(const TomlNode& node, std::initializer_list<const char*> names,
-                   const std::string& answer, const std::string& cure);
-  void check_group(const TomlNode& node);
-  void check_eager_region(const TomlNode& node, const GroupShape& shape);
-  void check_process(const TomlNode& node);
-  void check_pool();
-  void check_listen_addresses(const std::vector<SocketAddress>& listen,
-                              const std::vector<TomlPosition>& positions);
-  void check_network(const TomlNode& node);
-  void check_crash(const TomlNode& node);
-  void check_verbs(const TomlNode& node);
-  void check_verbs_peers(const TomlNode& node);
-  void check_verbs_names();
-  void resolve_shards();
-  void resolve_groups();
-  void complete_messages();
+  friend class ReadTable;
+  using Key = ConfigurationKey;
+  using Child = ConfigurationTable::Child;
 
+  struct Problem {
+    TomlPosition position;
+    std::string answer;
+    std::string cure;
+  };
+  // A value of a key that must be unique.
   struct Taken {
-    const Key* key;
+    std::string key;  // with its table
     std::string text;
     TomlPosition position;
   };
-  Draft draft_;
-  std::vector<Taken> taken_;              // values of keys that must be unique
-  std::vector<const Key*> refused_;       // keys without a usable value somewhere
-  std::optional<Problem> first_problem_;  // in the file's order
+
+  static std::string path_of(const ConfigurationTable& table, std::string_view key);
+  void add_problem(TomlPosition position, std::string answer, std::string cure);
+  void refuse(const ConfigurationTable& table, const Key& key, TomlPosition position,
+              std::string answer, std::string cure);
+  void read_table(ConfigurationTable& table, const std::string& label, const TomlNode& node);
+  void read_tables(const ConfigurationTable& parent, const Child& child, const TomlNode& node);
+  void read_one_table(const Child& child, const TomlNode& node);
+  void check_missing(const ConfigurationTable& table, const std::string& label,
+                     const TomlNode& node);
+  void read_key(const ConfigurationTable& table, const std::string& label, const Key& key,
+                const TomlNode& node);
+  void read_list(const ConfigurationTable& table, const Key& key, const TomlNode& node);
+  bool read_address(const ConfigurationTable& table, const Key& key, const TomlNode& node,
+                    Key::Value* value);
+  bool claim(const ConfigurationTable& table, const std::string& label, const Key& key,
+             const Key::Value& value);
+  void resolve_shards();
+  void resolve_groups();
+
+  ConfigurationTable& file_;
+  Configuration& configuration_;
+  std::vector<Problem> problems_;
+  std::vector<Taken> taken_;
+  std::set<std::string, std::less<>> refused_;  // keys without a usable value somewhere
+  std::vector<ConfigurationTable::Reference> shard_references_;
+  std::vector<ConfigurationTable::Reference> group_references_;
+  std::vector<uint32_t*> last_shards_;
 };
 
-}  // namespace bedplate::keys
+// A table that has been read, for its description's check().
+class ReadTable {
+ public:
+  ReadTable(ConfigurationReader& reader, const ConfigurationTable& table, const TomlNode& node)
+      : reader_(reader), table_(table), node_(node) {}
+
+  // What the file says.
+  const TomlNode& node() const noexcept { return node_; }
+  bool has(std::string_view key) const noexcept { return find_child(node_, key) != nullptr; }
+  // Whether a value of `key` was refused, or is missing though required; "pool.bytes" in the file,
+  // "bytes" in [pool].
+  bool was_refused(std::string_view key) const {
+    return reader_.refused_.contains(ConfigurationReader::path_of(table_, key));
+  }
+
+  // `answer`: what is wrong; `cure`: what is expected instead.
+  void refuse_at(TomlPosition position, std::string answer, std::string cure) {
+    reader_.add_problem(position, std::move(answer), std::move(cure));
+  }
+  // At the table itself.
+  void refuse(std::string answer, std::string cure) {
+    refuse_at(node_.position, std::move(answer), std::move(cure));
+  }
+  // At the value of `key`, which is there.
+  void refuse_value(std::string_view key, std::string answer, std::string cure) {
+    refuse_at(find_child(node_, key)->position, std::move(answer), std::move(cure));
+  }
+  // Those of `keys` that are there make no sense in this table: `"KEY" answer`.
+  void refuse_keys(std::initializer_list<const char*> keys, const std::string& answer,
+                   const std::string& cure);
+
+ private:
+  ConfigurationReader& reader_;
+  const ConfigurationTable& table_;
+  const TomlNode& node_;
+};
+
+}  // namespace bedplate

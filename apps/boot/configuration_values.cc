@@ -8,11 +8,19 @@
 #include <netinet/in.h>
 
 #include "alloc/confined_heap.h"
+#include "apps/boot/configuration_words.h"
 #include "pinned_pool/owner_name.h"
 #include "transport/ip_address.h"
 
-namespace bedplate::keys {
+namespace bedplate {
 namespace {
+
+using Key = ConfigurationKey;
+using Rule = ConfigurationKey::Rule;
+using Type = ConfigurationKey::Type;
+using Value = ConfigurationKey::Value;
+
+constexpr uint64_t kMultipleBytes = 4 * kKiB;
 
 std::string check_length(const std::string& text, uint64_t min, uint64_t max) {
   if (text.size() >= min && text.size() <= max) return "";
@@ -25,18 +33,18 @@ std::string read_text(const Key& key, const TomlNode& node, Value* value) {
     return "contains a control character";
   }
   value->text = node.text;
-  switch (key.type) {
+  switch (key.type()) {
     case Type::kName: {
       constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz0123456789-";
       if (node.text.find_first_not_of(kLetters) != std::string::npos) {
         return "is " + quoted(node.text);
       }
-      return check_length(node.text, key.min, key.max);
+      return check_length(node.text, key.min(), key.max());
     }
     case Type::kPath:
       if (!node.text.empty() && !node.text.starts_with('/')) return "is " + quoted(node.text);
-      return check_length(node.text, key.min, key.max);
-    case Type::kText: return check_length(node.text, key.min, key.max);
+      return check_length(node.text, key.min(), key.max());
+    case Type::kText: return check_length(node.text, key.min(), key.max());
     case Type::kOwners: return check_length(node.text, 1, sizeof(OwnerName::text) - 1);
     case Type::kGrants:
       if (node.text == "boot") return "is \"boot\", which each process has of its own";
@@ -48,7 +56,7 @@ std::string read_text(const Key& key, const TomlNode& node, Value* value) {
 
 std::string read_choice(const Key& key, const TomlNode& node, Value* value) {
   if (const std::string wrong = read_text(key, node, value); !wrong.empty()) return wrong;
-  const std::span<const char* const> choices = choices_of(key.type);
+  const std::span<const char* const> choices = key.words();
   for (const char* choice : choices) {
     // Sizes compare as sizes: "2MiB" is "2 MiB".
     const auto bytes = parse_bytes(choice);
@@ -59,14 +67,14 @@ std::string read_choice(const Key& key, const TomlNode& node, Value* value) {
 }
 
 std::string check_multiple(const Key& key, uint64_t number) {
-  const bool is_heap = key.rule == Rule::kOwnHeap;
-  if ((key.rule == Rule::kMultipleOf4KiB || is_heap) && number % kVolumeUnitBytes != 0) {
+  const bool is_heap = key.rule() == Rule::kOwnHeap;
+  if ((key.rule() == Rule::kMultipleOf4KiB || is_heap) && number % kMultipleBytes != 0) {
     return "is " + std::to_string(number) + " bytes, no multiple of 4 KiB";
   }
   if (is_heap && number != 0 && number < kHeapBytesMin) {
     return "is " + std::to_string(number) + " bytes, less than a heap needs";
   }
-  if (key.rule == Rule::kPowerOfTwo && !is_power_of_two(number)) {
+  if (key.rule() == Rule::kPowerOfTwo && !is_power_of_two(number)) {
     return "is " + std::to_string(number) + ", no power of two";
   }
   return "";
@@ -75,7 +83,7 @@ std::string check_multiple(const Key& key, uint64_t number) {
 std::string read_integer(const Key& key, const TomlNode& node, Value* value) {
   if (node.kind != TomlNode::Kind::kInteger) return std::string("is ") + kind_text(node.kind);
   value->number = static_cast<uint64_t>(node.number);
-  const bool fits = node.number >= 0 && value->number >= key.min && value->number <= key.max;
+  const bool fits = node.number >= 0 && value->number >= key.min() && value->number <= key.max();
   return fits ? check_multiple(key, value->number) : "is " + std::to_string(node.number);
 }
 
@@ -85,7 +93,7 @@ std::string read_size(const Key& key, const TomlNode& node, Value* value) {
   } else {
     if (const std::string wrong = read_text(key, node, value); !wrong.empty()) return wrong;
     const std::optional<uint64_t> bytes = parse_bytes(node.text);
-    if (!bytes || *bytes < key.min || *bytes > key.max) return "is " + quoted(node.text);
+    if (!bytes || *bytes < key.min() || *bytes > key.max()) return "is " + quoted(node.text);
     value->number = *bytes;
   }
   return check_multiple(key, value->number);
@@ -94,8 +102,8 @@ std::string read_size(const Key& key, const TomlNode& node, Value* value) {
 }  // namespace
 
 std::string read_value(const Key& key, const TomlNode& node, Value* value) {
-  if (!choices_of(key.type).empty()) return read_choice(key, node, value);
-  switch (key.type) {
+  if (!key.words().empty()) return read_choice(key, node, value);
+  switch (key.type()) {
     case Type::kInteger: return read_integer(key, node, value);
     case Type::kSize: return read_size(key, node, value);
     case Type::kBoolean:
@@ -105,7 +113,7 @@ std::string read_value(const Key& key, const TomlNode& node, Value* value) {
     case Type::kIpAddress:
     case Type::kIpPrefix: {
       if (const std::string wrong = read_text(key, node, value); !wrong.empty()) return wrong;
-      const bool is_good = key.type == Type::kIpAddress ? parse_ip_address(node.text).has_value()
+      const bool is_good = key.type() == Type::kIpAddress ? parse_ip_address(node.text).has_value()
                                                         : parse_ip_prefix(node.text).has_value();
       return is_good ? "" : "is " + quoted(node.text);
     }
@@ -136,4 +144,4 @@ bool addresses_clash(const SocketAddress& left, const SocketAddress& right) {
   return left_bytes == right_bytes || left_bytes == any || right_bytes == any;
 }
 
-}  // namespace bedplate::keys
+}  // namespace bedplate

@@ -4,18 +4,19 @@
 
 #include <string>
 
-#include "apps/boot/configuration_keys.h"
+#include "apps/boot/configuration_table.h"
 #include "apps/boot/toml_reader.h"
 
-namespace bedplate::keys {
+namespace bedplate {
 
 // Reads `node` into `value`, whose position stays. Of a key that takes a list `node` is an element;
 // addresses are read as texts.
 // Returns what is wrong, to follow the key's name ("is 7"), or nothing.
-std::string read_value(const Key& key, const TomlNode& node, Value* value);
+std::string read_value(const ConfigurationKey& key, const TomlNode& node,
+                       ConfigurationKey::Value* value);
 
 // Whether the kernel would refuse to listen at both. IPv6 sockets are opened for IPv6 only, so the
 // two families do not meet.
 bool addresses_clash(const SocketAddress& left, const SocketAddress& right);
 
-}  // namespace bedplate::keys
+}  // namespace bedplate

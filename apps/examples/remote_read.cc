@@ -194,9 +194,11 @@ int main(int count, char** words) {
   static RemoteRead example(is_first_process);
   if (is_first_process) return init_main(count, words, &example);
   if (count != 2) return std::fputs("usage: remote_read CONFIG\n", stderr), 2;
-  auto configuration = load_configuration(words[1]);
-  if (!configuration.ok()) return log_error(configuration.error()), 2;
-  Appliance appliance(configuration.take(), &example);
+  std::vector<Error> problems;
+  auto configuration = load_configuration(words[1], &problems);
+  for (const Error& problem : problems) log_error(problem);
+  if (!configuration) return 2;
+  Appliance appliance(std::move(*configuration), &example);
   if (!appliance.boot()) return 1;
   std::puts("remote_read: ready");
   std::fflush(stdout);

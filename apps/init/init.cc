@@ -65,6 +65,7 @@ class Init final : public Supervisor {
 
  private:
   Result<void> read_command_line();
+  Result<void> read_configuration();
   Result<void> prepare_machine();
   void wait_until_sent() noexcept;
 
@@ -96,6 +97,19 @@ Result<void> Init::read_command_line() {
   return {};
 }
 
+Result<void> Init::read_configuration() {
+  std::vector<Error> problems;
+  auto configuration = load_configuration(kConfigurationPath, &problems);
+  if (configuration) {
+    configuration_ = std::move(*configuration);
+    return {};
+  }
+  const Error last = problems.back();  // which the end of the machine tells
+  problems.pop_back();
+  for (const Error& problem : problems) log_error(problem);
+  return last;
+}
+
 Result<void> Init::prepare_machine() {
   const WatchdogSettings& watchdog = configuration_.watchdog;
   BP_TRY(load_modules(kModulesDirectory, command_line_, watchdog.required ? "" : watchdog.driver));
@@ -116,9 +130,7 @@ Result<MachineEnd> Init::run() {
   open_missing_streams();
   take_all_kernel_lines();
   BP_TRY(read_command_line());
-  auto configuration = load_configuration(kConfigurationPath);
-  BP_TRY(configuration);
-  configuration_ = configuration.take();
+  BP_TRY(read_configuration());
   if (!configuration_.blockd.image_listen.empty()) {
     configuration_.blockd.listen = configuration_.blockd.image_listen;
   }

@@ -24,9 +24,10 @@ TRANSPORT := doorbell endpoint epoll/epoll_sockets event_loop group_terms ip_add
              verbs/verbs_endpoint_datapath verbs/verbs_ports verbs/verbs_provider \
              verbs/verbs_receive_datapath verbs/verbs_recovery verbs/verbs_window_datapath \
              verbs/verbs_wire verbs/window_probe
-BOOT := appliance appliance_plan configuration configuration_checks configuration_keys \
-        configuration_values configuration_words counters_file listeners messages_plan messaging \
-        name_lock outsiders peers peers_plan preflight shard toml_reader
+BOOT := appliance appliance_plan configuration configuration_checks configuration_reader \
+        configuration_table configuration_tables configuration_values configuration_words \
+        counters_file listeners messages_plan messaging name_lock outsiders peers \
+        peers_plan preflight shard toml_reader
 INIT := capabilities core_dump crash drill init kernel_command_line machine modules mounts netlink \
         network rdma_link watchdog
 PERF := perf_client perf_report perf_server perf_shm_side perf_side perf_verbs_side register_cost

@@ -64,13 +64,24 @@ inline std::string file_with_messages(const std::string& more = "") {
   return file_with({}) + kMessagesLines + more;
 }
 
-// The message for `text`, "" when it is accepted.
+// A line for each problem of `text`; none when it is accepted.
+inline std::vector<std::string> refusals(const std::string& text, const char* path = "f") {
+  std::vector<Error> problems;
+  const auto configuration = parse_configuration(text, path, &problems);
+  CHECK_EQUAL(problems.empty(), configuration.has_value());
+  std::vector<std::string> messages;
+  for (const Error& problem : problems) {
+    CHECK(problem.kind == ErrorKind::kConfiguration);
+    char message[1024];
+    messages.push_back(format_error(problem, message, sizeof message));
+  }
+  return messages;
+}
+
+// The first of them, "" when it is accepted.
 inline std::string refusal(const std::string& text, const char* path = "f") {
-  const Result<Configuration> result = parse_configuration(text, path);
-  if (result.ok()) return "";
-  CHECK(result.error().kind == ErrorKind::kConfiguration);
-  char message[1024];
-  return format_error(result.error(), message, sizeof message);
+  const std::vector<std::string> messages = refusals(text, path);
+  return messages.empty() ? "" : messages[0];
 }
 
 inline std::string refusal(size_t line, const std::string& text) {
@@ -83,7 +94,8 @@ inline std::string refusal(size_t line, const std::string& text) {
 
 inline Configuration parsed(const std::string& text) {
   STRCMP_EQUAL("", refusal(text).c_str());
-  return parse_configuration(text, "f").take();
+  std::vector<Error> problems;
+  return *parse_configuration(text, "f", &problems);
 }
 
 template <typename Value>

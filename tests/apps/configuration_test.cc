@@ -274,14 +274,27 @@ TEST(Configuration, RefusesTooManyTables) {
           head + shards(1) + "[blockd]\nlisten = [\"activation:\"]\n" + volumes(65));
 }
 
-// ---- The first problem, and only true ones ----
+// ---- Every problem, and only true ones ----
 
-TEST(Configuration, ReportsTheFirstProblemOfTheFile) {
-  const std::string both = refusal(
-      file_with({{12, "bytes = 4097"}, {9, listen_line("activation:", "activation:")}}));
-  STRCMP_CONTAINS("f:10:3: \"activation:\" clashes", both.c_str());
-  STRCMP_CONTAINS("f:5:1: \"cpu\" is missing",
-                  refusal(file_with({{7, ""}, {11, "nmae = 1"}})).c_str());
+TEST(Configuration, ReportsEveryProblemInTheOrderOfTheFile) {
+  const auto begins = [](const std::vector<std::string>& messages,
+                         const std::vector<const char*>& expected) {
+    LONGS_EQUAL(expected.size(), messages.size());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      CHECK_TEXT(messages[i].starts_with(expected[i]), messages[i].c_str());
+    }
+  };
+  begins(refusals(file_with(
+             {{12, "bytes = 4097"}, {9, listen_line("activation:", "activation:")}})),
+         {"f:10:3: \"activation:\" clashes", "f:13:9: \"bytes\" is 4097"});
+  begins(refusals(file_with({{7, ""}, {11, "nmae = 1"}})),
+         {"f:5:1: \"cpu\" is missing", "f:11:1: unknown key \"nmae\""});
+  begins(refusals(file_with({{2, "name = \"Demo\"\nspeed = 1"}, {6, ""}, {7, ""}})),
+         {"f:2:8: \"name\" is \"Demo\"", "f:3:1: unknown key \"speed\"",
+          "f:6:1: \"name\" is missing in [[shard]]", "f:6:1: \"cpu\" is missing in [[shard]]"});
+  begins(refusals(std::string("x = 1\n")),
+         {"f:1:1: unknown key \"x\"", "f:1:1: [appliance] is missing", "f:1:1: [pool] is missing",
+          "f:1:1: [[shard]] is missing"});
   // Tables come in the file's order, not in the alphabet's or in that of the documentation.
   STRCMP_CONTAINS("f:1:25: \"spin_us\" is -1",
                   refusal("event_loop = {spin_us = -1}\n" + file_with(2, "name = 1")).c_str());
@@ -293,6 +306,7 @@ TEST(Configuration, BlamesACauseAndNotItsConsequence) {
                   refusal(4, "byte = \"256 MiB\"").c_str());
   STRCMP_CONTAINS("f:3:2: unknown key \"pol\"; did you mean \"pool\"?",
                   refusal(3, "[pol]").c_str());
+  LONGS_EQUAL(1, refusals(file_with(4, "byte = \"256 MiB\"")).size());
   // A wrong page is not a wrong pool size.
   STRCMP_CONTAINS("f:5:9: \"pages\" is \"4 KB\"",
                   refusal(4, "bytes = \"1028 KiB\"\npages = \"4 KB\"").c_str());
@@ -303,6 +317,16 @@ TEST(Configuration, BlamesACauseAndNotItsConsequence) {
                                      {11, "volume = [{name = \"v\", bytes = 4096}]\n[[shard]]"},
                                      {12, "name = \"Other\"\ncpu = 1"}}))
                       .c_str());
+}
+
+// Each is short, but a file may have thousands.
+TEST(Configuration, EndsTheReportWhereItIsOfNoMoreHelp) {
+  std::string text = file_with({});
+  for (int i = 0; i < 1000; ++i) text += "[x" + std::to_string(i) + "]\n";
+  const std::vector<std::string> messages = refusals(text);
+  LONGS_EQUAL(65, messages.size());
+  STRCMP_EQUAL("f:77:2: from here on 936 more problems; correct those above first",
+               messages[64].c_str());
 }
 
 TEST(Configuration, MessagesStayOneLineWithTheirPosition) {

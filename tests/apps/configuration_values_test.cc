@@ -65,7 +65,7 @@ TEST(ConfigurationValues, RefusesIntegers) {
 // Each integer key at its limits and one past them, as configuration_keys() states them.
 TEST(ConfigurationValues, IntegersKeepTheirLimits) {
   int checked = 0;
-  for (const ConfigurationKey& key : configuration_keys()) {
+  for (const KeyDescription& key : configuration_keys()) {
     const bool is_elsewhere = key.name.starts_with("shard.") || key.name.starts_with("group.") ||
                               key.name.starts_with("process.") ||
                               key.name.starts_with("verbs.");

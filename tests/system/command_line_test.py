@@ -9,7 +9,7 @@ from harness import (BEDPLATE, GIB, KIB, LAYOUTS, MIB, Skip, expect, expect_in, 
 import raw_nbd as nbd
 from raw_nbd import connect
 
-COMMANDS = ["run", "plan", "check", "doctor", "stats", "perf"]
+COMMANDS = ["run", "plan", "check", "keys", "doctor", "stats", "perf"]
 # name: arguments that make no sense. CONFIG stands for a good configuration.
 BAD_USAGE = {
     "nothing": [], "unknown_command": ["serve"], "unknown_option": ["--verbose"], "empty": [""],
@@ -17,7 +17,7 @@ BAD_USAGE = {
     "run_two": ["run", "CONFIG", "CONFIG"], "plan_two": ["plan", "CONFIG", "CONFIG"],
     "run_unknown_option": ["run", "CONFIG", "--fast"],
     "plan_unknown_option": ["plan", "--x", "CONFIG"], "doctor_argument": ["doctor", "me"],
-    "stats_two": ["stats", "a", "b"],
+    "stats_two": ["stats", "a", "b"], "keys_unknown": ["keys", "blok"],
     "stats_directory_of_nothing": ["stats", "--directory"], "json_alone": ["--json"],
     "perf_nothing": ["perf"], "perf_nowhere": ["perf", "put"], "perf_count": ["perf", "put", "-n"],
 }
@@ -148,6 +148,35 @@ def check_of_a_bad_file_as_json(box):
     config = box.write("broken.toml", "[pool")
     told = json.loads(box.bedplate("check", config, "--json", expect_code=2).stdout)
     expect(told["ok"], False, "ok of check --json")
+
+
+@test()
+def check_tells_every_problem(box):
+    config = box.write("broken.toml", """[appliance]
+name = "Demo"
+[pool]
+bytes = "256 MB"
+[[shard]]
+name = "main"
+""")
+    done = box.bedplate("check", config, expect_code=2)
+    expect([line.split(": ")[1] for line in done.stderr.splitlines()],
+           [f"{config}:2:8", f"{config}:4:9", f"{config}:5:1"], "where the problems are")
+    expect(box.bedplate("run", config, expect_code=2).stderr, done.stderr, "what run says")
+    told = json.loads(box.bedplate("check", config, "--json", expect_code=2).stdout)
+    expect(len(told["problems"]), 3, "the problems of check --json")
+
+
+@test()
+def keys_are_those_of_the_documentation(box):
+    keys = json.loads(box.bedplate("keys", "--json").stdout)
+    rows = box.bedplate("keys", "--markdown").stdout.splitlines()
+    expect(len(rows), len(keys), "the rows of keys --markdown")
+    expect_in(f"`{keys[0]['key']}` | {keys[0]['type']}", rows[0], "the first row")
+    text = box.bedplate("keys", "blockd").stdout
+    for word in ("blockd.listen", "blockd.volume.bytes", "list of addresses", "required"):
+        expect_in(word, text, "keys blockd")
+    expect("pool.bytes" in text, False, "keys blockd has the pool's")
 
 
 @test()

@@ -1,0 +1,56 @@
+#include <cstdio>
+
+#include "apps/bedplate/commands.h"
+#include "apps/bedplate/json_output.h"
+#include "apps/boot/configuration.h"
+
+namespace bedplate {
+namespace {
+
+// Of `table`, or of a table in it; all where it is empty.
+std::vector<KeyDescription> keys_of(const std::string& table) {
+  std::vector<KeyDescription> keys = configuration_keys();
+  std::erase_if(keys, [&table](const KeyDescription& key) {
+    return !table.empty() && !key.name.starts_with(table + ".");
+  });
+  return keys;
+}
+
+Json to_json(const std::vector<KeyDescription>& keys) {
+  Json json = Json::array();
+  for (const KeyDescription& key : keys) {
+    json.push_back({{"key", key.name},
+                    {"type", key.type},
+                    {"default", key.default_text},
+                    {"range", key.range},
+                    {"help", key.help}});
+  }
+  return json;
+}
+
+void print_text(const std::vector<KeyDescription>& keys) {
+  for (const KeyDescription& key : keys) {
+    std::printf("%s\n  %s: %s\n  default: %s\n  %s\n", key.name.c_str(), key.type.c_str(),
+                key.range.c_str(), key.default_text.c_str(), key.help.c_str());
+  }
+}
+
+}  // namespace
+
+int keys_command(const Arguments& arguments) {
+  const std::string table = arguments.operands.empty() ? "" : arguments.operands[0];
+  const std::vector<KeyDescription> keys = keys_of(table);
+  if (keys.empty()) {
+    return usage_failure("no table of a configuration has the name", table, "keys");
+  }
+  if (arguments.has("--json")) {
+    print_json(to_json(keys));
+  } else if (arguments.has("--markdown")) {
+    for (const KeyDescription& key : keys) std::printf("%s\n", markdown_row(key).c_str());
+  } else {
+    print_text(keys);
+  }
+  return kExitGood;
+}
+
+}  // namespace bedplate

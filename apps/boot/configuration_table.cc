@@ -1,0 +1,131 @@
+// What a description keeps, and the words in which messages and documents speak of it.
+#include "apps/boot/configuration_table.h"
+
+#include <algorithm>
+
+#include "alloc/confined_heap.h"
+#include "apps/boot/configuration_words.h"
+
+namespace bedplate {
+namespace {
+
+using Key = ConfigurationKey;
+
+std::string span_text(const Key& key) {
+  const std::string numbers = std::to_string(key.min()) + ".." + std::to_string(key.max());
+  switch (key.type()) {
+    case Key::Type::kName: return numbers + " of a-z, 0-9 and -";
+    case Key::Type::kText: return numbers + " bytes";
+    case Key::Type::kPath: return "begins with /, " + numbers + " bytes";
+    case Key::Type::kInteger: return numbers;
+    case Key::Type::kSize:
+      return std::string(format_bytes(key.min()).text) + ".." + format_bytes(key.max()).text;
+    case Key::Type::kBoolean: return "true or false";
+    case Key::Type::kAddress: return "tcp:ADDRESS:PORT or unix:/PATH";
+    case Key::Type::kAddresses: return numbers + " addresses";
+    case Key::Type::kOwners: return numbers + " owners of segments";
+    case Key::Type::kGrants: return numbers + " owners of segments but boot";
+    case Key::Type::kShard: return "the name of a shard";
+    case Key::Type::kGroup: return "the name of a group";
+    case Key::Type::kModules: return numbers + " names of kernel modules";
+    case Key::Type::kIpAddress: return "a numeric IPv4 or IPv6 address";
+    case Key::Type::kIpPrefix:
+      return "a numeric IPv4 or IPv6 address, / and the network's bits";
+    case Key::Type::kChoice:
+    case Key::Type::kChoices: break;
+  }
+  const std::span<const char* const> words = key.words();
+  std::string list = (key.is_list() ? numbers + " of " : "") + quoted(words[0]);
+  for (size_t i = 1; i < words.size(); ++i) {
+    list += (i + 1 < words.size() ? ", " : " or ") + quoted(words[i]);
+  }
+  return list;
+}
+
+const char* rule_text(Key::Rule rule) {
+  switch (rule) {
+    case Key::Rule::kNone: return "";
+    case Key::Rule::kMultipleOf4KiB: return ", a multiple of 4 KiB";
+    case Key::Rule::kMultipleOfPages: return ", a multiple of the page";
+    case Key::Rule::kPowerOfTwo: return ", a power of two";
+    case Key::Rule::kOwnHeap: return ", a multiple of 4 KiB, 0 or at least ";
+  }
+  return "";
+}
+
+}  // namespace
+
+const char* ConfigurationKey::type_text() const noexcept {
+  switch (type_) {
+    case Type::kName: return "name";
+    case Type::kText: return "text";
+    case Type::kPath: return "path";
+    case Type::kInteger: return "integer";
+    case Type::kSize: return "size";
+    case Type::kBoolean: return "boolean";
+    case Type::kChoice: return "choice";
+    case Type::kAddress: return "address";
+    case Type::kAddresses: return "list of addresses";
+    case Type::kOwners:
+    case Type::kGrants: return "list of owners";
+    case Type::kModules: return "list of modules";
+    case Type::kChoices: return "list of choices";
+    case Type::kShard: return "shard";
+    case Type::kGroup: return "group";
+    case Type::kIpAddress: return "address";
+    case Type::kIpPrefix: return "address/prefix";
+  }
+  return "";
+}
+
+std::string ConfigurationKey::range_text() const {
+  std::string text = span_text(*this) + rule_text(rule_);
+  if (rule_ == Rule::kOwnHeap) text += format_bytes(kHeapBytesMin).text;
+  return text + (is_unique_ ? ", unique" : "");
+}
+
+std::string ConfigurationKey::expectation() const {
+  return std::string(type_text()) + ": " + range_text();
+}
+
+Key& ConfigurationTable::add(const char* name, Type type, uint64_t min, uint64_t max,
+                             std::string default_text, std::function<void(Key::Value&)> store) {
+  BP_ASSERT(find_key(name) == nullptr && find_child(name) == nullptr);
+  Key& key = keys_.emplace_back();
+  key.name_ = name;
+  key.type_ = type;
+  key.min_ = min;
+  key.max_ = max;
+  key.default_text_ = std::move(default_text);
+  key.store_ = std::move(store);
+  return key;
+}
+
+Key& ConfigurationTable::add_text(const char* name, Type type, std::string* to, uint64_t min,
+                                  uint64_t max) {
+  return add(name, type, min, max, "\"" + *to + "\"",
+             [to](Key::Value& value) { *to = std::move(value.text); });
+}
+
+void ConfigurationTable::add_table(const char* name, bool is_required, uint64_t max_count,
+                                   std::function<void(ConfigurationTable&)> describe) {
+  BP_ASSERT(find_key(name) == nullptr && find_child(name) == nullptr);
+  children_.push_back({name_.empty() ? name : name_ + "." + name, is_required, max_count,
+                       std::move(describe)});
+}
+
+const Key* ConfigurationTable::find_key(std::string_view name) const noexcept {
+  const auto found = std::find_if(keys_.begin(), keys_.end(),
+                                  [name](const Key& key) { return key.name() == name; });
+  return found == keys_.end() ? nullptr : &*found;
+}
+
+const ConfigurationTable::Child* ConfigurationTable::find_child(
+    std::string_view name) const noexcept {
+  const auto found =
+      std::find_if(children_.begin(), children_.end(),
+                   [name](const Child& child) { return child.own_name() == name; });
+  return found == children_.end() ? nullptr : &*found;
+}
+
+}  // namespace bedplate

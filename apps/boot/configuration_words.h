@@ -1,0 +1,15 @@
+// Words of a configuration's messages.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace bedplate {
+
+// A value of the file in quotes, cut off where a message would become unreadable.
+std::string quoted(std::string_view text);
+
+// Whether `unknown` is most likely `known` with a typing error or two.
+bool resembles(std::string_view unknown, std::string_view known);
+
+}  // namespace bedplate
