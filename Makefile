@@ -6,33 +6,54 @@ MODE ?= release
 BUILD := build/$(MODE)
 MIMALLOC := build/mimalloc
 
+# As many jobs as there are processors, unless it is said how many (looked at in a recipe: MAKEFLAGS
+# has no -j before).
+JOBS = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
+PARALLEL_MAKE = $(MAKE) --no-print-directory $(JOBS)
+
 .DEFAULT_GOAL := help
 
 include scripts/mk/flags.mk
 include scripts/mk/sources.mk
 include scripts/mk/rules.mk
 
-.PHONY: help all run image image-run check check-long check-image bench clean deps
+.PHONY: help all run test quick image image-run check check-long check-image bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 	@echo "  MODE=release|hardened|debug|asan|tsan (now: $(MODE)), V=1 shows the commands"
 
-deps: ## install the packages that are missing and fetch mimalloc's sources
-	$(Q)scripts/setup.sh
+# The packages that are missing, for one of setup.sh's purposes, and mimalloc's sources. The real work
+# is a second make each time: headers and tools may be missing when this one begins.
+.PHONY: deps-run deps-image deps-check deps-bench
+deps-run deps-image deps-check deps-bench: deps-%:
+	$(Q)scripts/setup.sh $*
 	$(Q)scripts/mimalloc.sh $(MIMALLOC)
 
-# The real work is a second make: headers and tools may be missing when this one begins.
-all: deps ## build the program and the two libraries
-	$(Q)$(MAKE) --no-print-directory MODE=$(MODE) products
+all: deps-run ## build the program, the two libraries and the examples
+	$(Q)$(PARALLEL_MAKE) MODE=$(MODE) products
 
-run: all ## start the demo appliance (CONFIG=apps/demo.toml); Ctrl-C stops it
+run: deps-run ## start the demo appliance (CONFIG=apps/demo.toml); Ctrl-C stops it
+	$(Q)$(PARALLEL_MAKE) MODE=$(MODE) $(BUILD)/bedplate
 	$(Q)scripts/run.sh $(BUILD)/bedplate $(CONFIG)
 
 check: ## build and run every test
 	$(Q)scripts/check.sh
 
-image: all ## build the image of an appliance (CONFIG=apps/demo.toml) into build/image
+test: deps-check ## build and run the unit tests whose group has T in its name (T=FastBox)
+	$(Q)$(PARALLEL_MAKE) MODE=$(MODE) tests
+	$(Q)$(BUILD)/bedplate-tests $(addprefix -g ,$(T))
+
+quick: deps-check ## look at the layers, build, run the unit tests of what git says has changed
+	$(Q)scripts/layers.sh
+	$(Q)$(PARALLEL_MAKE) MODE=$(MODE) tests
+	$(Q)scripts/quick.sh $(BUILD)
+
+compile_commands.json: Makefile $(wildcard scripts/mk/*.mk) ## for editors and clang's tools
+	$(Q)$(MAKE) --no-print-directory -Bn V=1 MODE=debug products tests | \
+	  scripts/compile_commands.py > $@
+
+image: deps-image all ## build the image of an appliance (CONFIG=apps/demo.toml) into build/image
 	$(Q)scripts/image/build.py $(BUILD)/bedplate $(or $(CONFIG),apps/demo.toml) build/image \
 	  $(if $(INIT_PROGRAM),--init $(INIT_PROGRAM)) \
 	  $(if $(CMDLINE),--cmdline "$(CMDLINE)") $(addprefix --module ,$(EXTRA_MODULES)) \
@@ -53,14 +74,14 @@ check-long: ## strain for an hour and a half what make check strains for minutes
 	  MUTATIONS=10000000 scripts/check.sh
 
 CHECK_SECONDS ?= 900
-check-image: deps ## test in virtual machines, images too (EXTRA_MODULES="xpmem.ko knem.ko")
-	$(Q)$(MAKE) --no-print-directory MODE=release products tests
+check-image: deps-check ## test in virtual machines, images too (EXTRA_MODULES="xpmem.ko knem.ko")
+	$(Q)$(PARALLEL_MAKE) MODE=release products tests
 	$(Q)EXTRA_MODULES="$(EXTRA_MODULES)" CHECK_END=$$(($$(date +%s) + $(CHECK_SECONDS))) \
 	  CHECK_ONLY='^(guest|verbs|two-guests|image|image-crash|boot-time)$$' scripts/check.sh
 
-bench: all ## measure against the peers; tables here, JSON in build/bench/
-	$(Q)$(MAKE) --no-print-directory MODE=release products bench-heap
-	$(Q)$(MAKE) --no-print-directory MODE=hardened bench-heap
+bench: deps-bench all ## measure against the peers; tables here, JSON in build/bench/
+	$(Q)$(PARALLEL_MAKE) MODE=release products bench-heap
+	$(Q)$(PARALLEL_MAKE) MODE=hardened bench-heap
 	$(Q)BEDPLATE=build/release/bedplate scripts/bench/run.sh
 
 clean: ## remove everything that was built; the fetched sources stay

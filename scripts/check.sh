@@ -71,7 +71,7 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 
 jobs=-j$(nproc)
-step setup scripts/setup.sh
+step setup scripts/setup.sh check
 step mimalloc scripts/mimalloc.sh build/mimalloc
 step layers scripts/layers.sh
 # What debug adds to asan, which has its assertions, is mimalloc's own: in check-long.

@@ -1,28 +1,47 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are missing: what the build, the tests and the benchmarks need.
+# Installs the Debian packages that are missing. Usage: setup.sh run|image|check|bench
+#
+#   run    what building the program and running it takes
+#   image  what images take besides: their parts, and QEMU
+#   check  what the tests take besides
+#   bench  what the benchmarks take besides: their peers
+#
 # As root, or through sudo; where neither works it prints the one command to run and stops.
 set -euo pipefail
 
 packages=(
-  # build
-  g++ make pkg-config dpkg-dev ca-certificates liburing-dev libtomlplusplus-dev nlohmann-json3-dev
-  libibverbs-dev librdmacm-dev libnl-3-dev libnl-route-3-dev
-  # tests: the framework, the fuzzer, real clients, and what looks on from outside
-  libcpputest-dev clang libclang-rt-14-dev python3 libnbd-bin python3-libnbd qemu-utils fio
-  strace procps spin
-  # tests: the allocators that a program may bring
+  g++ make pkg-config dpkg-dev ca-certificates python3 liburing-dev libtomlplusplus-dev
+  nlohmann-json3-dev libibverbs-dev librdmacm-dev libnl-3-dev libnl-route-3-dev
+)
+image=(
+  # a virtual machine, and what unpacks the kernel
+  qemu-system-x86 busybox-static cpio xz-utils binutils
+  # the stub that UEFI starts, the compressor, the firmware, and what signs
+  systemd-boot-efi zstd ovmf sbsigntool openssl
+)
+check=(
+  # the framework, the fuzzer, real clients, and what looks on from outside
+  libcpputest-dev clang libclang-rt-14-dev libnbd-bin python3-libnbd qemu-utils fio
+  strace procps spin iproute2
+  # the allocators that a program may bring
   libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0
-  # tests in a virtual machine: its parts, and what unpacks the kernel
-  qemu-system-x86 busybox-static cpio xz-utils binutils iproute2
-  # images, and their tests: the stub that UEFI starts, the compressor, the firmware, what signs,
-  # and what other people's modules are built with
-  systemd-boot-efi zstd ovmf sbsigntool openssl linux-headers-amd64
-  # benchmarks: the peers
+  # what other people's kernel modules are built with
+  linux-headers-amd64
+)
+bench=(
+  # the peers
   nbdkit util-linux libucx-dev openmpi-bin libopenmpi-dev libfabric-dev libboost-dev libdpdk-dev
   perftest ibverbs-providers
-  # benchmarks: programs that allocate much
+  # programs that allocate much
   perl-base lua5.4 sqlite3 jq
 )
+case ${1:-} in
+  run) ;;
+  image) packages+=("${image[@]}") ;;
+  check) packages+=("${image[@]}" "${check[@]}") ;;
+  bench) packages+=("${image[@]}" "${check[@]}" "${bench[@]}") ;;
+  *) echo "usage: setup.sh run|image|check|bench" >&2 && exit 2 ;;
+esac
 
 missing=()
 installed=" $(dpkg-query -W -f '${Package}:${Status} ' "${packages[@]}" 2>/dev/null || true)"

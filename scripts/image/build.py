@@ -150,7 +150,7 @@ def main():
         fail("looking at how to sign: a key goes with a certificate; give both, or neither")
 
     if not os.path.exists(STUB):
-        fail(f"looking for {STUB}: it is not there; run scripts/setup.sh")
+        fail(f"looking for {STUB}: it is not there; run scripts/setup.sh image")
     run(os.path.join(ROOT, "scripts", "image", "kernel.sh"))
     os.makedirs(options.output, exist_ok=True)
     with tempfile.TemporaryDirectory() as work:
