@@ -101,7 +101,7 @@ static void describe(ConfigurationTable& table, AllocSettings& settings) {
 static void describe(ConfigurationTable& table, LimitSettings& settings) {
   table.text("owner", &settings.owner, 1, 63).required().unique()
       .help("An owner of heap memory, as `bedplate stats` names them: `\"heap:blockd\"`, or "
-            "`\"heap\"` for who names none.");
+            "`\"heap\"` for memory that is taken in nobody's name.");
   table.size("bytes", &settings.bytes, kLimitUnitBytes, kSizeMaxBytes).required()
       .help("How much of the heap this owner may have; what is beyond is refused to it "
             "alone ([allocator.md](allocator.md)).");
