@@ -31,7 +31,7 @@ void EventLoop::stop() noexcept {
 }
 
 uint32_t EventLoop::poll_once() noexcept {
-  uint32_t work = 0;
+  uint32_t work = calls_.run();
   for (uint32_t i = 0; i < source_count_; ++i) {
     work += sources_[i].source->poll(sources_[i].budget);
   }
@@ -43,7 +43,7 @@ void EventLoop::sleep() noexcept {
   // The doorbell first: a source may have another thread that rings it.
   doorbell_.announce_sleep();
   for (uint32_t i = 0; i < source_count_; ++i) sources_[i].source->announce_sleep();
-  // Whoever published before seeing the announcement did not ring: look once more.
+  // A thread that published before it saw the announcement did not ring: look once more.
   if (poll_once() == 0 && !must_stop_.load(std::memory_order_acquire)) {
     options_.counters->sleeps.add(1);
     sleeper_->sleep_until(timers_.next_deadline_ns());

@@ -11,6 +11,7 @@
 
 #include "platform/counter.h"
 #include "transport/doorbell.h"
+#include "transport/loop_call_datapath.h"
 #include "transport/timer_queue.h"
 
 namespace bedplate {
@@ -66,6 +67,17 @@ class EventLoop {
   // Makes run() return after its present iteration. Threads: any.
   void stop() noexcept;
 
+  // Has `call` made on this loop's thread, soon; those of one thread in its order. Returns false
+  // where it is pending already: then it is made once for both, and sees what either submitter has
+  // written before. After stop() pending calls are not made any more.
+  // Ownership: the call stays where it is until it was made; then it may be submitted again, also
+  // from within. Threads: any. Cost: two atomic operations and a ring of the doorbell.
+  bool submit(LoopCall& call) noexcept {
+    const bool is_new = calls_.push(call);
+    doorbell_.ring();
+    return is_new;
+  }
+
   TimerQueue& timers() noexcept { return timers_; }
   Doorbell& doorbell() noexcept { return doorbell_; }
 
@@ -89,6 +101,7 @@ class EventLoop {
   EventLoopOptions options_;
   EventLoopCounters own_counters_;
   Doorbell doorbell_;
+  LoopCallQueue calls_;
   TimerQueue timers_;
   Sleeper* sleeper_ = nullptr;
   SourceSlot sources_[kSourceCountMax];

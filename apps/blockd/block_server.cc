@@ -129,16 +129,19 @@ void BlockServer::start() noexcept {
 }
 
 void BlockServer::request_drain() noexcept {
-  must_drain_.store(true, std::memory_order_release);
-  wiring_.connections_loop->doorbell().ring();
+  wiring_.connections_loop->submit(drain_call_);
 }
 
-void BlockServer::drain() noexcept {
-  is_draining_ = true;
-  for (uint32_t i = 0; i < listener_count_; ++i) wiring_.sockets->stop_listening(listeners_[i]);
-  for (uint32_t i = 0; i < options_.max_connections; ++i) {
-    auto* connection = reinterpret_cast<Connection*>(connection_memory_.data() +
-                                                     i * connection_stride_bytes_);
+void BlockServer::drain(void* server) noexcept {
+  auto& self = *static_cast<BlockServer*>(server);
+  if (self.is_draining_) return;
+  self.is_draining_ = true;
+  for (uint32_t i = 0; i < self.listener_count_; ++i) {
+    self.wiring_.sockets->stop_listening(self.listeners_[i]);
+  }
+  for (uint32_t i = 0; i < self.options_.max_connections; ++i) {
+    auto* connection = reinterpret_cast<Connection*>(self.connection_memory_.data() +
+                                                     i * self.connection_stride_bytes_);
     if (!connection->is_closed()) connection->finish();
   }
 }
@@ -204,7 +207,6 @@ uint32_t BlockServer::poll(uint32_t budget) noexcept {
   BlockRequest* batch[kReplyBudget];
   const size_t count = replies_->pop_batch({batch, std::min(budget, kReplyBudget)});
   for (size_t i = 0; i < count; ++i) batch[i]->connection->request_returned(*batch[i]);
-  if (must_drain_.load(std::memory_order_acquire) && !is_draining_) drain();
   const uint32_t flushed = flush_marked();
   // Once for all that the sockets and this poll have submitted.
   if (has_submitted_ && volumes_doorbell_ != nullptr) volumes_doorbell_->ring();

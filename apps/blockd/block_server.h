@@ -78,7 +78,7 @@ class BlockServer final : public PollSource, private ConnectionHost {
   static void accepted(void* context, int fd) noexcept;
   static void handshake_expired(void* context) noexcept;
   void open_connection(int fd) noexcept;
-  void drain() noexcept;
+  static void drain(void* server) noexcept;
   uint32_t flush_marked() noexcept;
 
   static constexpr uint32_t kListenerCountMax = 8;
@@ -100,7 +100,7 @@ class BlockServer final : public PollSource, private ConnectionHost {
   Connection* first_marked_ = nullptr;
   StreamListener listeners_[kListenerCountMax];
   uint32_t listener_count_ = 0;
-  std::atomic<bool> must_drain_{false};
+  LoopCall drain_call_ = {.function = &BlockServer::drain, .context = this};
   bool is_draining_ = false;
   std::atomic<bool> is_drained_{false};
 };

@@ -1,0 +1,69 @@
+// Calls that any thread asks an event loop to make on the loop's own thread: what a shard hands to
+// another without a lane of its own. Neither side allocates or locks.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "platform/assert.h"
+#include "platform/cache_line.h"
+
+namespace bedplate {
+
+// A call, which lies where its owner wants, at the same address until it was made.
+struct LoopCall {
+  void (*function)(void* context) noexcept = nullptr;
+  void* context = nullptr;
+
+  std::atomic<bool> is_pending{false};  // the queue's, as is what follows
+  LoopCall* next = nullptr;
+};
+
+// The calls of one loop: a stack that threads push onto and the loop takes whole, so that no two
+// takers can meet, and a node that comes back is no other one (ABA does no harm).
+class LoopCallQueue {
+ public:
+  // Returns false where the call is pending: it will be made later than this, and sees what its
+  // submitter has written before. Threads: any.
+  bool push(LoopCall& call) noexcept {
+    BP_ASSERT(call.function != nullptr);
+    // With the exchange in run(): what is written before either of two pushes is seen by the call.
+    if (call.is_pending.exchange(true, std::memory_order_acq_rel)) return false;
+    call.next = newest_.load(std::memory_order_relaxed);
+    while (!newest_.compare_exchange_weak(call.next, &call, std::memory_order_release,
+                                          std::memory_order_relaxed)) {
+    }
+    return true;
+  }
+
+  // Makes the calls that are there, in the order in which they were pushed, and returns how many.
+  // What they push is left to the next time. Threads: the loop's.
+  uint32_t run() noexcept {
+    // A plain load first: the line is the loop's own until somebody pushes.
+    if (newest_.load(std::memory_order_relaxed) == nullptr) return 0;
+    LoopCall* oldest = nullptr;
+    for (LoopCall* call = newest_.exchange(nullptr, std::memory_order_acquire); call != nullptr;) {
+      LoopCall* const older = call->next;
+      call->next = oldest;
+      oldest = call;
+      call = older;
+    }
+    uint32_t count = 0;
+    while (oldest != nullptr) {
+      LoopCall& call = *oldest;
+      oldest = call.next;
+      // From here on it may be pushed again, or go.
+      const auto function = call.function;
+      void* const context = call.context;
+      call.is_pending.exchange(false, std::memory_order_acq_rel);
+      function(context);
+      ++count;
+    }
+    return count;
+  }
+
+ private:
+  alignas(kCacheLineBytes) std::atomic<LoopCall*> newest_{nullptr};
+};
+
+}  // namespace bedplate
