@@ -3,8 +3,8 @@
 #
 # Each step prints its own closing line of that form, or counts as one test by its exit code. What
 # a step prints goes to build/check/NAME.log; what failed in it is shown at the very end, where it is
-# found without a search. A step has the machine for itself, but for those that say `beside`: two of
-# them run at the same time.
+# found without a search. A step has the machine for itself, but for those that say `beside` or
+# `build`: two of them run at the same time.
 # CHECK_ONLY=pattern runs the steps whose name matches. CHECK_MODES and the seconds and rounds
 # below: `make check-long` has more of them.
 set -uo pipefail
@@ -61,6 +61,13 @@ step() { # NAME COMMAND...
   wait
 }
 
+# Beside what still runs, but what follows waits for it.
+build() { # NAME COMMAND...
+  [[ $1 =~ ${CHECK_ONLY:-.} ]] || return 0
+  beside "$@"
+  wait "$!"
+}
+
 end_steps() {
   local group
   for group in $(jobs -pr); do kill -TERM -- "-$group"; done
@@ -78,9 +85,10 @@ step layers scripts/layers.sh
 for mode in ${CHECK_MODES:-release hardened asan tsan}; do
   # What is shipped has all of its debug information.
   [ "$mode" = release ] && debug_info=-g || debug_info=-g1
-  step "build-$mode" make --no-print-directory "$jobs" MODE="$mode" DEBUG_INFO="$debug_info" \
+  build "build-$mode" make --no-print-directory "$jobs" MODE="$mode" DEBUG_INFO="$debug_info" \
     products tests
-  step "unit-$mode" "build/$mode/bedplate-tests"
+  # One core's work, mostly: the next build is beside it.
+  beside "unit-$mode" "build/$mode/bedplate-tests"
 done
 step link tests/link/run.py
 step soak-exhaustion make --no-print-directory SOAK_ROUNDS="${SOAK_ROUNDS:-20}" soak-exhaustion
@@ -94,7 +102,7 @@ step door make --no-print-directory DOOR_SECONDS="${DOOR_SECONDS:-10}" flood-doo
 step hostile make --no-print-directory MODE=asan \
   HOSTILE_SECONDS="${HOSTILE_SECONDS:-60}" hostile-peer
 step system /usr/bin/python3 tests/system/run.py
-# Machines are mostly one thread each. Who measures, or has several, comes last and alone.
+# Machines are mostly one thread each. What measures, or has several, comes last and alone.
 beside guest /usr/bin/python3 tests/guest/guest_test.py
 beside image-crash /usr/bin/python3 tests/guest/image_crash_test.py
 beside image /usr/bin/python3 tests/guest/image_test.py
