@@ -78,7 +78,7 @@ static void bp_page_given_back(mi_page_t* page);
 #undef _mi_segment_page_alloc
 #undef mi_heap_get_default
 
-// Who is refused looks into its own heap, then into those of idle threads.
+// A thread that is refused looks into its own heap, then into those of idle threads.
 static void bp_collect_for_refused(mi_heap_t* heap, bool force);
 #define mi_heap_collect bp_collect_for_refused
 // For the system's sake mimalloc rounds large requests up, to 4 MiB in the end; the pool has no

@@ -25,7 +25,7 @@ struct Holding {
   uint64_t bytes = 0;
 };
 
-// Who has the pool: those that the heap is used for, and the other segments.
+// The owners of the pool: those that the heap is used for, and the other segments.
 uint32_t list_holdings(Holding* holdings) noexcept {
   const PinnedPool& pool = process_pool();
   uint32_t count = 0;

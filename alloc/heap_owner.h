@@ -22,7 +22,7 @@ inline constexpr uint64_t kNoLimit = ~uint64_t{0};
 struct HeapOwner {
   uint32_t index = 0;
 };
-// Who allocates without saying for whom.
+// The owner of what is allocated in nobody's name.
 inline constexpr HeapOwner kUnnamedOwner{0};
 // The same before there is a heap segment. Nobody else allocates for it.
 inline constexpr HeapOwner kBootOwner{1};

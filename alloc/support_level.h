@@ -1,7 +1,7 @@
 // What holds for the malloc of this process: proved by trying it, not concluded from how it was
 // linked.
 //
-// Whoever wants a hold on malloc can lose it: to an allocator that the program brings, to one that
+// A library's hold on malloc can be lost: to an allocator that the program brings, to one that
 // is preloaded, to a link line without -u. So at boot each way to allocate is used once, with
 // blocks too big for anybody's cache, and each block and each free is watched for in the pool.
 #pragma once

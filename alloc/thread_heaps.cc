@@ -45,7 +45,7 @@ struct ThreadHeaps {
 
 __thread ThreadHeaps this_thread;
 
-// Who has just freed much is often on its way to sleep.
+// A thread that has just freed much is often on its way to sleep.
 constexpr int kPassesMax = 3;
 
 // Guards the list, and the words while they are not their thread's. The holder makes system calls;

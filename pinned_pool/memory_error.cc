@@ -24,8 +24,8 @@ void on_bus_error(int number, siginfo_t* info, void* context) {
                                        "ways that are open");
     log_error(error);
   }
-  // Who was here before is called as the kernel would: it may know what to do about it, as the
-  // guard of copies does (transport/single_copy/guarded_copy_datapath.h).
+  // The handler before this one is called as the kernel would: it may know what to do about it, as
+  // the guard of copies does (transport/single_copy/guarded_copy_datapath.h).
   if ((before.sa_flags & SA_SIGINFO) != 0) return before.sa_sigaction(number, info, context);
   if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
     return before.sa_handler(number);

@@ -191,7 +191,7 @@ Result<void> install_seccomp_filter(uint64_t begin, uint64_t end) {
   };
   long outcome = install();
   if (outcome == -1 && errno == EACCES) {
-    // Who is not root may filter itself once it can gain no rights by exec any more.
+    // A process that is not root may filter itself once it can gain no rights by exec any more.
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     outcome = install();
   }

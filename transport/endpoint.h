@@ -39,8 +39,9 @@ enum class Outcome : uint8_t {
 };
 const char* to_text(Outcome outcome) noexcept;
 
-// Who is told of an operation's end. The caller's; it stays where it is until it was called, once,
-// from Messenger::poll of the shard that started the operation, never from within the call itself.
+// What is called at an operation's end. The caller's; it stays where it is until it was called,
+// once, from Messenger::poll of the shard that started the operation, never from within the call
+// itself.
 struct Completion {
   void (*call)(Completion& self, Outcome outcome) noexcept = nullptr;
 };

@@ -11,7 +11,7 @@
 
 namespace bedplate {
 
-// Whom one wants to reach: what is known of it. A provider looks at what it needs.
+// What is known of the peer that is to be reached. A provider looks at what it needs.
 struct PeerAddress {
   uint32_t member = UINT32_MAX;  // in the group of the messenger; UINT32_MAX: not on this pool
   const char* name = nullptr;    // of an appliance on the network, as the list of peers has it

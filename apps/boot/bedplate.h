@@ -106,8 +106,8 @@ typedef enum bp_outcome {
   BP_OUTCOME_UNKNOWN   /* the peer is gone: it may have happened */
 } bp_outcome;
 
-/* Who is told of an operation's end: once, from bp_poll or bp_wait of the member that started it.
- * The caller's; it stays where it is until then. */
+/* What is called at an operation's end: once, from bp_poll or bp_wait of the member that started
+ * it. The caller's; it stays where it is until then. */
 typedef struct bp_completion {
   void* reserved; /* Bedplate's */
   void (*call)(struct bp_completion* self, bp_outcome outcome);

@@ -146,7 +146,7 @@ Result<void> Messaging::join_groups(PinnedPool& pool, EventLoop& loop) {
     options.members = &group->table;
     options.member = 0;
     options.pool = &pool;
-    // Who is not trusted may neither be copied from nor keep this process waiting.
+    // A stranger may neither be copied from nor keep this process waiting.
     const bool may_copy = !group->terms.single_copy().empty();
     options.single_copy = may_copy ? single_copy_.taken.get() : nullptr;
     options.counters = &counters_[i].shm;

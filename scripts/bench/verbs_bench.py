@@ -31,7 +31,7 @@ KINDS = {
     "put bandwidth": ("ib_write_bw", False, "put --bandwidth"),
 }
 
-# Whoever yields is to be followed by the other, however long it has run before.
+# After a thread that yields the other runs, however long the first has run before.
 SETUP = """
 rdma link add rxe0 type rxe netdev lo || exit
 mount -t debugfs none /sys/kernel/debug

@@ -5,8 +5,8 @@
 
 a dials, b listens. Both run traffic that proves itself (traffic.h) and print an account of it. All
 tests have the same three hosts, in this order, until one fails: then new ones are booted. A PATTERN
-is a part of a test's name. The last line is `N passed, N failed, N skipped`; the exit code is 1 when
-anything failed.
+is a part of a test's name. The last line is `N passed, N failed, N skipped`; the exit code is 1
+when anything failed.
 """
 
 import functools
@@ -269,7 +269,7 @@ def host_that_is_reset_while_nobody_sends():
 
 
 def host_that_loses_power_while_nobody_sends():
-    """Whoever only listens learns it, too. The last test: the host does not come back."""
+    """A host that only listens learns it, too. The last test: the host does not come back."""
     a, b = start_both("silent=1")
     time.sleep(SETTLED_SECONDS)
     mark = b.host.mark()

@@ -84,7 +84,7 @@ void tell_streams() {
   std::fclose(stream);
 }
 
-// Whoever has malloc: memory of the pool, for who asks for it.
+// Whatever malloc hands out: memory of the pool, for code that asks for it.
 void use_the_pool() {
   auto created = process_pool().create_segment("explicit", 4 * kMiB, PageSize::k4KiB, 1);
   if (!created.ok()) {

@@ -118,7 +118,7 @@ void Participant::release_one() {
 void Participant::returned(Block& block) noexcept {
   if (!block.is_out) fail("member %u: a block was returned twice", self_);
   block.is_out = false;
-  // Who still reads it shall notice.
+  // A reader that has not ended shall notice.
   std::memset(block.memory.data(), 0xee, block.memory.size());
   row().lent[block.peer].fetch_sub(1, std::memory_order_relaxed);
   row().loans_out.fetch_sub(1, std::memory_order_relaxed);

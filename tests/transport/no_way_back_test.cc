@@ -395,7 +395,7 @@ TEST(NoWayBack, SeccompAloneStopsWhatItJudges) {
   BP_CHECK_PROBE(SeccompAloneStopsWhatItJudges);
 }
 
-// Who only has the file, in another process: reads it, and nothing else.
+// Another process that has the file only: it reads it, and can do nothing else.
 BP_PROBE(AnotherProcessCanOnlyRead) {
   PagePin pin;
   const auto segments = make_pool(pin);

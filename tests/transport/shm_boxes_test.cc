@@ -1,4 +1,4 @@
-// Who gets a fast box, when, and how it goes back.
+// Fast boxes: which sender gets one, when, and how it goes back.
 #include "transport/shm/shm_provider.h"
 
 #include "tests/transport/group_rig.h"

@@ -132,7 +132,7 @@ class ListeningBodies : public SocketsFixture {
     CHECK(loop->timers().next_deadline_ns() == TimerQueue::kNever);
   }
 
-  // Whoever is called back reads the loop's time, and while the loop sleeps that stands still.
+  // A callback reads the loop's time, and while the loop sleeps that stands still.
   void calls_nobody_from_within_a_sleep() {
     connect_pair();
     sockaddr_in address;

@@ -158,7 +158,7 @@ TEST(VerbsLanding, WhatABreakInterruptedIsWholeAgain) {
   CHECK(rig->poll_until([&] { return again.count == 1; }));
 }
 
-// Whoever has borrowed through the zone has the key of all of it.
+// A peer that has borrowed through the zone has the key of all of it.
 TEST(VerbsLanding, OfALoanThatIsOverNothingIsLeftInIt) {
   if (!start_with_target()) BP_SKIP(kNoVerbs);
   if (rig->device().enforces_windows()) BP_SKIP("this RDMA device opens each loan by a window");

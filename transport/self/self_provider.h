@@ -29,7 +29,7 @@ class SelfProvider final : public Provider, private Endpoint {
   Result<Endpoint*> connect(const PeerAddress& peer) override;
   uint32_t poll(uint32_t budget) noexcept override;
   void release(const Loan& loan) noexcept override;
-  // Whoever could send is awake.
+  // Its only sender is the shard itself, which is awake.
   void announce_sleep() noexcept override {}
   void announce_awake() noexcept override {}
   void sleep(uint64_t) noexcept override {}

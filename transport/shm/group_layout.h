@@ -29,7 +29,7 @@
 
 namespace bedplate {
 
-// Who may write to whom, and through what.
+// Which members may write to which, and through what.
 //   kLazy      each member has one FIFO that all others write; fast boxes for pairs that talk often
 //   kMesh      each ordered pair has a lane of its own
 //   kExchange  two members that do not trust one another, a box in each direction

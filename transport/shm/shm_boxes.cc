@@ -1,4 +1,5 @@
-// Who has a fast box. Receivers decide: they know who sends to them often, and they alone poll.
+// Which senders have a fast box. Receivers decide: they know who sends to them often, and they
+// alone poll.
 //
 // A receiver takes a free box by compare-and-swap, and tells the sender through the sender's own
 // inbound queue. A box goes back when its sender says so, in a message that comes after everything

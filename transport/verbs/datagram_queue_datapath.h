@@ -40,7 +40,7 @@ struct DatagramHeader {
 };
 static_assert(sizeof(DatagramHeader) == 8);
 
-// Who does not know the key of a queue is dropped by the device. Only peers know an instance.
+// The device drops what comes without the key of a queue. Only peers know an instance.
 constexpr uint32_t datagram_key(uint64_t instance) noexcept {
   return static_cast<uint32_t>(instance >> 32 ^ instance) & 0x7fff'ffff;
 }

@@ -135,7 +135,7 @@ void LinkExchange::read_talk(Talk& talk) noexcept {
   if (bytes <= 0 || talk.stage == Stage::kLifeline) return give_up(talk, "it hung up");
   talk.bytes += static_cast<size_t>(bytes);
   if (talk.bytes < sizeof talk.record) {
-    // Whoever does not even know the first word need not finish.
+    // A dialer that does not even know the first word need not finish.
     if (talk.bytes >= sizeof talk.record.magic && !has_magic(talk.record)) {
       refuse(talk, Refusal::kMalformed);
     }

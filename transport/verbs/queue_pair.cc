@@ -40,7 +40,7 @@ Result<void> QueuePair::create(const VerbsDevice& device,
   attributes.qp_type = IBV_QPT_RC;
   attributes.qp_context = options.owner;
   handle_ = ibv_create_qp(device.domain(), &attributes);
-  // Who is asked for more than it sends inline may give what it has, or nothing at all.
+  // A device that is asked for more than it sends inline may give what it has, or nothing.
   for (uint32_t bytes = options.inline_bytes; handle_ == nullptr && errno == EINVAL && bytes > 0;) {
     attributes.cap.max_inline_data = bytes /= 2;
     handle_ = ibv_create_qp(device.domain(), &attributes);

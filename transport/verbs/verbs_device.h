@@ -44,7 +44,7 @@ struct VerbsDemand {
   uint64_t limit = 0;
 };
 
-// Whom the device's events about a queue pair are for.
+// The object that the device's events about a queue pair are for.
 class QueuePairOwner {
  public:
   // Threads: any.

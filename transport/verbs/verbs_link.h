@@ -1,7 +1,8 @@
 // What the shard and the exchange thread know together of the way to one peer.
 //
-// Whoever has the link, by its state, writes its fields; a release store of the state hands them
-// over. While it is down it is the exchange thread's, from up to the end of draining the shard's.
+// The thread that has the link, by its state, writes its fields; a release store of the state hands
+// them over. While it is down it is the exchange thread's, from up to the end of draining the
+// shard's.
 #pragma once
 
 #include <atomic>
@@ -43,7 +44,7 @@ struct VerbsLink final : QueuePairOwner {
   std::atomic<bool> is_wanted{false};   // somebody connected to it, or it did
   std::atomic<bool> is_given_up{false};  // down for longer than one waits
 
-  // Whoever has the link.
+  // Of the thread that has the link.
   uint64_t peer_instance = 0;   // 0: never connected
   uint64_t received = 0;        // messages of that instance that were handed on
   uint64_t peer_received = 0;   // what it says of ours

@@ -84,8 +84,8 @@ void VerbsEndpoint::look_at_progress(uint64_t now_ns) noexcept {
   provider_.options_.counters->nudged.add(1);
 }
 
-// Whoever asks for memory that it was not given breaks the queue pair at both ends. Some devices
-// tell that end whose memory it is by an event, others by nothing but the state.
+// A peer that asks for memory that it was not given breaks the queue pair at both ends. Some
+// devices tell that end whose memory it is by an event, others by nothing but the state.
 const char* VerbsEndpoint::why_broken() const noexcept {
   const bool is_ours = !link_.is_connecting.load(std::memory_order_acquire);
   const bool has_failed = is_ours && link_.queue_pair.is_failed();
@@ -125,8 +125,8 @@ void VerbsEndpoint::begin_sending() noexcept {
   mark_dirty();
 }
 
-// Who does not answer may be gone. But a way that carries small packets only lets the exchange
-// through, and what is small, and looks the same; nobody else tells the operator.
+// A peer that does not answer may be gone. But a way that carries small packets only lets the
+// exchange through, and what is small, and looks the same; nobody else tells the operator.
 void VerbsEndpoint::break_by_device(ibv_wc_status status) noexcept {
   if (status != IBV_WC_RETRY_EXC_ERR) return break_life(ibv_wc_status_str(status), false);
   char why[160];
