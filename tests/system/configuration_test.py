@@ -70,7 +70,8 @@ BAD_FILES = {
     "one_path_twice": ("listen = [", 'listen = ["unix:DIRECTORY/nbd.sock", ', None, ["nbd.sock"]),
     "volume_twice": ("[[blockd.volume]]", '[[blockd.volume]]\nname = "ram0"\nbytes = "4 MiB"\n\n'
                      "[[blockd.volume]]", None, ["ram0"]),
-    "no_volume": ("[[blockd.volume]]", "[x]", None, []),
+    "no_volume": ('[[blockd.volume]]\nname = "ram0"\nbytes = "64 MiB"', "", None,
+                  ["[[blockd.volume]] is missing"]),
     "volume_name_empty": ('name = "ram0"', 'name = ""', '""\nbytes', ["name"]),
     "volume_name_too_long": ('name = "ram0"', f'name = "{"v" * 256}"', '"vvv', ["255"]),
     "volume_name_with_newline": ('name = "ram0"', r'name = "ram\n0"', r'"ram\n0', ["name"]),
