@@ -23,8 +23,8 @@ help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 	@echo "  MODE=release|hardened|debug|asan|tsan (now: $(MODE)), V=1 shows the commands"
 
-# The packages that are missing, for one of setup.sh's purposes, and mimalloc's sources. The real work
-# is a second make each time: headers and tools may be missing when this one begins.
+# The packages that are missing, for one of setup.sh's purposes, and mimalloc's sources. The real
+# work is a second make each time: headers and tools may be missing when this one begins.
 .PHONY: deps-run deps-image deps-check deps-bench
 deps-run deps-image deps-check deps-bench: deps-%:
 	$(Q)scripts/setup.sh $*
@@ -53,7 +53,8 @@ compile_commands.json: Makefile $(wildcard scripts/mk/*.mk) ## for editors and c
 	$(Q)$(MAKE) --no-print-directory -Bn V=1 MODE=debug products tests | \
 	  scripts/compile_commands.py > $@
 
-image: deps-image all ## build the image of an appliance (CONFIG=apps/demo.toml) into build/image
+image: deps-image ## build the image of an appliance (CONFIG=apps/demo.toml) into build/image
+	$(Q)$(PARALLEL_MAKE) MODE=$(MODE) products
 	$(Q)scripts/image/build.py $(BUILD)/bedplate $(or $(CONFIG),apps/demo.toml) build/image \
 	  $(if $(INIT_PROGRAM),--init $(INIT_PROGRAM)) \
 	  $(if $(CMDLINE),--cmdline "$(CMDLINE)") $(addprefix --module ,$(EXTRA_MODULES)) \
@@ -79,7 +80,7 @@ check-image: deps-check ## test in virtual machines, images too (EXTRA_MODULES="
 	$(Q)EXTRA_MODULES="$(EXTRA_MODULES)" CHECK_END=$$(($$(date +%s) + $(CHECK_SECONDS))) \
 	  CHECK_ONLY='^(guest|verbs|two-guests|image|image-crash|boot-time)$$' scripts/check.sh
 
-bench: deps-bench all ## measure against the peers; tables here, JSON in build/bench/
+bench: deps-bench ## measure against the peers; tables here, JSON in build/bench/
 	$(Q)$(PARALLEL_MAKE) MODE=release products bench-heap
 	$(Q)$(PARALLEL_MAKE) MODE=hardened bench-heap
 	$(Q)BEDPLATE=build/release/bedplate scripts/bench/run.sh

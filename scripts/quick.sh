@@ -2,25 +2,37 @@
 # Runs the unit tests that what has changed goes into. Usage: quick.sh BUILD
 #
 # Changed: what git says of the work tree, and of the commits since SINCE (the branch's upstream,
-# where it has one). Which tests that goes into say the compiler's dependency files: a test whose
-# source includes a header that has changed, or whose subject's source has (SUBJECT.cc and
-# SUBJECT.h are tested by what includes SUBJECT.h).
+# where it has one). The compiler's dependency files say which tests include a header. A source is
+# tested by what includes the header of its name; one that has none, by all tests of its layer.
 set -euo pipefail
 build=${1:?usage: quick.sh BUILD}
-since=${SINCE:-$(git rev-parse --verify -q '@{upstream}' || echo HEAD)}
+since=${SINCE:-$(git rev-parse --short '@{upstream}' 2> /dev/null || echo HEAD)}
 
 mapfile -t changed < <({ git diff --name-only "$since"; git ls-files -o --exclude-standard; } |
-  grep -E '\.(cc|h|c)$' | sed -E 's/^((alloc|apps|pinned_pool|platform|transport)\/.*)\.(cc|c)$/\1.h/' |
-  sort -u)
-[ ${#changed[@]} -eq 0 ] && echo "quick: nothing has changed since $since" && exit 0
+  grep -E '\.(cc|h|c)$' | sort -u)
+if [ ${#changed[@]} -eq 0 ]; then
+  echo "quick: no C or C++ file has changed since $since: no unit test is run"
+  exit 0
+fi
 
-mapfile -t groups < <(
-  for object in "$build"/tests/*/*_test.d; do
-    grep -qFw "$(printf '%s\n' "${changed[@]}")" "$object" || continue
-    test=${object#"$build"/}
-    grep -ohE 'TEST_GROUP\w*\((\w+)' "${test%.d}.cc" | sed -E 's/.*\(//'
-  done | sort -u)
-[ ${#groups[@]} -eq 0 ] && echo "quick: no unit test sees what has changed" && exit 0
+tests=()
+for file in "${changed[@]}"; do
+  header=${file%.*}.h
+  if [[ $file == tests/* ]] || [ -f "$header" ] || [ "$header" = "$file" ]; then
+    [[ $file == tests/* ]] && header=$file
+    mapfile -t -O ${#tests[@]} tests < <(grep -lwF "$header" "$build"/tests/*/*_test.d || true)
+  else
+    tests+=("$build/tests/${file%%/*}"/*_test.d)
+  fi
+done
+groups=()
+[ ${#tests[@]} -eq 0 ] || mapfile -t groups < <(
+  printf '%s\n' "${tests[@]}" | sed -e "s#^$build/##" -e 's#\.d$#.cc#' | sort -u |
+    xargs grep -ohE 'TEST_GROUP\w*\((\w+)' | sed 's/.*(//' | sort -u)
+if [ ${#groups[@]} -eq 0 ]; then
+  echo "quick: no unit test includes what has changed since $since"
+  exit 0
+fi
 
 echo "quick: ${groups[*]}"
 exec "$build/bedplate-tests" "${groups[@]/#/-sg}"

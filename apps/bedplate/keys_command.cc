@@ -3,9 +3,21 @@
 #include "apps/bedplate/commands.h"
 #include "apps/bedplate/json_output.h"
 #include "apps/boot/configuration.h"
+#include "platform/text.h"
 
 namespace bedplate {
 namespace {
+
+// "appliance, pool, ...": the tables that are in no other.
+std::string table_names() {
+  std::string names, last;
+  for (const KeyDescription& key : configuration_keys()) {
+    const std::string table = key.name.substr(0, key.name.find('.'));
+    if (table != last) add_word(&names, table);
+    last = table;
+  }
+  return names;
+}
 
 // Of `table`, or of a table in it; all where it is empty.
 std::vector<KeyDescription> keys_of(const std::string& table) {
@@ -30,7 +42,7 @@ Json to_json(const std::vector<KeyDescription>& keys) {
 
 void print_text(const std::vector<KeyDescription>& keys) {
   for (const KeyDescription& key : keys) {
-    std::printf("%s\n  %s: %s\n  default: %s\n  %s\n", key.name.c_str(), key.type.c_str(),
+    std::printf("%s\n  takes: %s, %s\n  default: %s\n  %s\n", key.name.c_str(), key.type.c_str(),
                 key.range.c_str(), key.default_text.c_str(), key.help.c_str());
   }
 }
@@ -41,7 +53,7 @@ int keys_command(const Arguments& arguments) {
   const std::string table = arguments.operands.empty() ? "" : arguments.operands[0];
   const std::vector<KeyDescription> keys = keys_of(table);
   if (keys.empty()) {
-    return usage_failure("no table of a configuration has the name", table, "keys");
+    return usage_failure("there is no table", table + "; TABLE may be: " + table_names(), "keys");
   }
   if (arguments.has("--json")) {
     print_json(to_json(keys));

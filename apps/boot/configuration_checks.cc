@@ -50,7 +50,7 @@ void check_process(ReadTable& table, ProcessSettings& process) {
     if (!table.has("spare_count")) process.spare_count = process.heap_bytes == 0;
     table.refuse_keys({"box_bytes"}, "is for processes that are not trusted",
                       "leave it out: the boxes of a group are set in [[group]]");
-    if (!table.has("group")) {
+    if (!table.has("group") && !table.was_refused("group")) {
       table.refuse("\"group\" is missing in [[process]]",
                    "expected group: the name of a group; or trusted = false");
     }
@@ -118,19 +118,20 @@ void check_crash(ReadTable& table, const CrashSettings& crash) {
     table.refuse_keys({"owners"}, "is for dump = \"owners\"", "leave it out, or set that");
   } else if (crash.dump == CrashDump::kOwners && crash.owners.empty()) {
     table.refuse("\"owners\" is missing in [crash]",
-                "expected list of owners: the segments that the dump keeps");
+                 "expected list of owners: the segments that the dump keeps");
   }
+  if (table.was_refused("device")) return;
   if (crash.dump == CrashDump::kNone) {
     table.refuse_keys({"device"}, "is for a dump", "leave it out, or set \"dump\"");
   } else if (!table.has("device")) {
     table.refuse("\"device\" is missing in [crash]",
-                "expected path: the block device that a dump is written to; or dump = \"none\"");
+                 "expected path: the block device that a dump is written to; or dump = \"none\"");
   } else if (crash.device.find_first_of(" \t%") != std::string::npos) {
     // The kernel splits its command at blanks, and has a meaning for %.
     table.refuse_value("device",
-                "\"device\" is " + quoted(crash.device) + ", which the kernel would not take as " +
-                    "one word",
-                "expected a path without blanks and %");
+                       "\"device\" is " + quoted(crash.device) +
+                           ", which the kernel would not take as one word",
+                       "expected a path without blanks and %");
   }
 }
 
@@ -163,6 +164,7 @@ void check_verbs_peers(ReadTable& table, VerbsSettings& verbs) {
     const TomlNode& peer = peers->children[i];
     refuse_unix(peer, "address", verbs.peers[i].address);
     if (find_child(peer, "address") || find_child(node, "listen")) continue;
+    if (table.was_refused("peer.address") || table.was_refused("listen")) continue;
     table.refuse_at(peer.position, "\"address\" is missing in [[verbs.peer]]",
                     "expected address: tcp:ADDRESS:PORT or unix:/PATH; or set \"listen\" in "
                     "[verbs], where the peer can dial");
@@ -181,7 +183,7 @@ void check_verbs(ReadTable& table, VerbsSettings& verbs) {
                        "expected the longest pause between two attempts to be the longer one");
   }
   const bool is_soft = verbs.driver == "rdma_rxe";
-  if (is_soft && !table.has("interface")) {
+  if (is_soft && !table.has("interface") && !table.was_refused("interface")) {
     table.refuse("\"interface\" is missing in [verbs]",
                  "expected text: the network interface that soft RoCE (rdma_rxe) is put on");
   } else if (!is_soft && !table.was_refused("driver")) {
@@ -221,7 +223,7 @@ void check_peer_names(ReadTable& file, const Configuration& all) {
 // Processes that are to use the device where there is none.
 void check_processes_with_verbs(ReadTable& file, const Configuration& all) {
   const TomlNode* processes = find_child(file.node(), "process");
-  if (all.verbs.enabled || processes == nullptr) return;
+  if (all.verbs.enabled || file.was_refused("verbs") || processes == nullptr) return;
   for (const TomlNode& process : processes->children) {
     const TomlNode* verbs = find_child(process, "verbs");
     if (verbs == nullptr || verbs->kind != TomlNode::Kind::kBoolean || verbs->number == 0) continue;

@@ -93,23 +93,27 @@ void ConfigurationReader::read_table(ConfigurationTable& table, const std::strin
 
 void ConfigurationReader::check_missing(const ConfigurationTable& table, const std::string& label,
                                         const TomlNode& node) {
-  // An unknown key that resembles the missing one is reported instead: it is the cause.
+  // An unknown key that resembles the missing one is reported instead: it is the cause, of what
+  // checks across keys would find as well.
   const auto is_misspelt = [&](std::string_view wanted) {
-    return std::any_of(node.children.begin(), node.children.end(), [&](const TomlNode& child) {
-      return !table.find_key(child.key) && !table.find_child(child.key) &&
-             resembles(child.key, wanted);
-    });
+    const bool is_so =
+        std::any_of(node.children.begin(), node.children.end(), [&](const TomlNode& child) {
+          return !table.find_key(child.key) && !table.find_child(child.key) &&
+                 resembles(child.key, wanted);
+        });
+    if (is_so) refused_.insert(path_of(table, wanted));
+    return is_so;
   };
   for (const Key& key : table.keys()) {
-    if (!key.is_required() || find_child(node, key.name()) != nullptr) continue;
+    if (find_child(node, key.name()) != nullptr) continue;
+    if (is_misspelt(key.name()) || !key.is_required()) continue;
     refused_.insert(path_of(table, key.name()));
-    if (is_misspelt(key.name())) continue;
     add_problem(node.position, quoted(key.name()) + " is missing in " + label,
                 "expected " + key.expectation());
   }
   for (const Child& child : table.children()) {
-    if (!child.is_required || find_child(node, child.own_name()) != nullptr) continue;
-    if (is_misspelt(child.own_name())) continue;
+    if (find_child(node, child.own_name()) != nullptr) continue;
+    if (is_misspelt(child.own_name()) || !child.is_required) continue;
     add_problem(node.position, child.label() + " is missing in " + label,
                 "docs/configuration.md shows the smallest file that works");
   }
@@ -266,7 +270,7 @@ void ConfigurationReader::resolve_shards() {
 }
 
 void ConfigurationReader::resolve_groups() {
-  if (refused_.contains("group.name")) return;
+  if (refused_.contains("group") || refused_.contains("group.name")) return;
   for (const ConfigurationTable::Reference& reference : group_references_) {
     std::string known;
     const auto found = find_named(configuration_.groups, reference.value.text, &known);

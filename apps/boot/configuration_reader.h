@@ -70,7 +70,7 @@ class ConfigurationReader {
   Configuration& configuration_;
   std::vector<Problem> problems_;
   std::vector<Taken> taken_;
-  std::set<std::string, std::less<>> refused_;  // keys without a usable value somewhere
+  std::set<std::string, std::less<>> refused_;  // keys without a usable value somewhere, and tables
   std::vector<ConfigurationTable::Reference> shard_references_;
   std::vector<ConfigurationTable::Reference> group_references_;
   std::vector<uint32_t*> last_shards_;
@@ -85,8 +85,8 @@ class ReadTable {
   // What the file says.
   const TomlNode& node() const noexcept { return node_; }
   bool has(std::string_view key) const noexcept { return find_child(node_, key) != nullptr; }
-  // Whether a value of `key` was refused, or is missing though required; "pool.bytes" in the file,
-  // "bytes" in [pool].
+  // Whether a value of `key`, or the table of that name, was refused, is misspelt, or is missing
+  // though required; "pool.bytes" in the file, "bytes" in [pool].
   bool was_refused(std::string_view key) const {
     return reader_.refused_.contains(ConfigurationReader::path_of(table_, key));
   }

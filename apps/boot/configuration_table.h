@@ -1,6 +1,6 @@
 // One table of a configuration: its keys, what each takes, and the variable that its value goes to.
 //
-// A table is described by a function `describe(ConfigurationTable&, Settings&)` beside its settings:
+// A function `describe(ConfigurationTable&, Settings&)` beside the settings describes their table:
 //
 //     void describe(ConfigurationTable& table, CacheSettings& settings) {
 //       table.addresses("listen", &settings.listen, 1, 8).unique().required()
@@ -231,8 +231,9 @@ class ConfigurationTable {
   Key& choices(const char* name, std::vector<T>* to, Choices<T> choices, uint64_t min) {
     std::string all;
     for (const T& value : *to) all += (all.empty() ? "" : ",") + word_of(choices, value);
-    Key& key = add(name, Type::kChoices, min, choices.size(), "[" + all + "]",
-                   [to, choices](Key::Value& value) { to->push_back(choices[value.number].value); });
+    Key& key = add(
+        name, Type::kChoices, min, choices.size(), "[" + all + "]",
+        [to, choices](Key::Value& value) { to->push_back(choices[value.number].value); });
     for (const Choice<T>& each : choices) key.words_.push_back(each.word);
     key.clear_ = [to] { to->clear(); };
     return key.unique();

@@ -307,6 +307,25 @@ TEST(Configuration, BlamesACauseAndNotItsConsequence) {
   STRCMP_CONTAINS("f:3:2: unknown key \"pol\"; did you mean \"pool\"?",
                   refusal(3, "[pol]").c_str());
   LONGS_EQUAL(1, refusals(file_with(4, "byte = \"256 MiB\"")).size());
+  // Nor is what depends on a misspelt key, or on a misspelt table.
+  const std::string misspelt[] = {
+      file_with({}) + "[[group]]\nname = \"main\"\nmembers = 2\n"
+                      "[[process]]\nname = \"w\"\nuser = \"1\"\ngruop = \"main\"\n",
+      file_with({}) + "[[groups]]\nname = \"main\"\nmembers = 2\n"
+                      "[[process]]\nname = \"w\"\nuser = \"1\"\ngroup = \"main\"\n",
+      file_with({}) + "[[group]]\nname = \"main\"\nmembers = 2\nlayuot = \"mesh\"\n"
+                      "multi_threaded = true\n",
+      file_with_messages("verbs = true\n[verb]\n"),
+      file_with({}) + "[verbs]\ndriver = \"rdma_rxe\"\ninterfaces = \"eth0\"\n",
+      file_with({}) + "[verbs]\n[[verbs.peer]]\nname = \"b\"\nadress = \"tcp:1.2.3.4:1\"\n",
+      file_with({}) + "[crash]\ndump = \"metadata\"\ndevise = \"/dev/vda\"\n",
+      file_with({}) + "[[network]]\ninterface = \"a\"\nadress = \"1.2.3.4/8\"\n"
+                      "gateway = \"1.2.3.5\"\n"};
+  for (const std::string& text : misspelt) {
+    const std::vector<std::string> messages = refusals(text);
+    LONGS_EQUAL(1, messages.size());
+    STRCMP_CONTAINS("did you mean", messages[0].c_str());
+  }
   // A wrong page is not a wrong pool size.
   STRCMP_CONTAINS("f:5:9: \"pages\" is \"4 KB\"",
                   refusal(4, "bytes = \"1028 KiB\"\npages = \"4 KB\"").c_str());
