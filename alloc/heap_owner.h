@@ -29,7 +29,7 @@ inline constexpr HeapOwner kBootOwner{1};
 // The runtime itself: alone it may use the reserve (confined_heap.h).
 inline constexpr HeapOwner kRuntimeOwner{2};
 
-// The owner of this name ("heap:blockd"), which is new if nobody asked for it before.
+// The owner of this name ("heap:cache"), which is new if nobody asked for it before.
 // Errors: there are kHeapOwnerCountMax already. Threads: any.
 Result<HeapOwner> heap_owner(const OwnerName& name) noexcept;
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Includes point down only: apps -> transport -> alloc -> pinned_pool -> platform. And what is
-# named *_datapath neither allocates, throws, logs nor locks. No exceptions to either. And only
-# alloc/ knows whether a build is hardened.
+# Includes point down only: apps -> transport -> alloc -> pinned_pool -> platform, and in apps/:
+# services and commands -> boot. And what is named *_datapath neither allocates, throws, logs nor
+# locks. No exceptions to either. And only alloc/ knows whether a build is hardened.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,6 +18,16 @@ for ((i = 1; i < ${#above[@]}; ++i)); do
   complain "${above[i]} includes a layer above it" \
     "$(grep -rnE "#include \"($upper)/" "${above[i]}" || true)"
 done
+
+# Services stand on the runtime, which knows none of them: a program lists those that it has.
+complain "the runtime names a service" "$(grep -rniE '\b(blockd|nbd)' --include='*.h' \
+  --include='*.cc' --include='*.c' platform pinned_pool alloc transport apps |
+  grep -vE '^apps/(blockd|bedplate)/' || true)"
+complain "a part of apps/ includes one above it" "$(
+  grep -rnE '#include "apps/(blockd|bedplate|program|init|perf)/' apps/boot
+  grep -rnE '#include "apps/(blockd|bedplate|program|perf)/' apps/init
+  grep -rnE '#include "apps/(program|bedplate|init|perf)/' apps/blockd
+  true)"
 
 datapath=$(find platform pinned_pool alloc transport apps -name '*_datapath.*')
 [ -n "$datapath" ] || { echo "layers: no data path files found"; exit 1; }

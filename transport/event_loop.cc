@@ -7,15 +7,16 @@
 
 namespace bedplate {
 
-Result<void> EventLoop::create(const EventLoopOptions& options) noexcept {
+Result<void> EventLoop::create(const EventLoopOptions& options) {
   options_ = options;
   if (options_.counters == nullptr) options_.counters = &own_counters_;
+  sources_ = std::make_unique<SourceSlot[]>(options.source_count_max);
   now_ns_ = monotonic_ns();
   return doorbell_.create();
 }
 
 void EventLoop::add_source(PollSource& source, uint32_t budget) noexcept {
-  BP_ASSERT(source_count_ < kSourceCountMax);
+  BP_ASSERT(source_count_ < options_.source_count_max);
   BP_ASSERT(budget > 0);
   sources_[source_count_++] = {&source, budget};
 }

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
 #include "platform/counter.h"
 #include "transport/doorbell.h"
@@ -46,16 +47,17 @@ struct EventLoopCounters {
 
 struct EventLoopOptions {
   uint64_t spin_ns = 50'000;
+  uint32_t source_count_max = 16;
   EventLoopCounters* counters = nullptr;  // may be nullptr
 };
 
 class EventLoop {
  public:
-  static constexpr uint32_t kSourceCountMax = 16;
+  // Before the seal: it allocates.
+  Result<void> create(const EventLoopOptions& options);
 
-  Result<void> create(const EventLoopOptions& options) noexcept;
-
-  // Sources are polled in the order in which they were added. Before run.
+  // Sources are polled in the order in which they were added. Before run. Requires: the options
+  // have room for it.
   void add_source(PollSource& source, uint32_t budget) noexcept;
   // What the loop sleeps in, all its life: on a shard of an appliance the sockets, for which nothing
   // else would wake it. An application that waits for more adds a source and rings the doorbell.
@@ -104,7 +106,7 @@ class EventLoop {
   LoopCallQueue calls_;
   TimerQueue timers_;
   Sleeper* sleeper_ = nullptr;
-  SourceSlot sources_[kSourceCountMax];
+  std::unique_ptr<SourceSlot[]> sources_;
   uint32_t source_count_ = 0;
   uint64_t now_ns_ = 0;
   uint32_t failed_spins_ = 0;   // in a row

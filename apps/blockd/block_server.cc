@@ -11,8 +11,6 @@ namespace bedplate {
 namespace {
 
 constexpr uint64_t kDiscardBytes = 64 * kKiB;
-constexpr uint32_t kVolumeBudget = 64;
-constexpr uint32_t kReplyBudget = 64;
 
 // Every request may be in a lane at the same time, so a push can never fail.
 uint64_t lane_capacity(const BlockServerOptions& options) noexcept {
@@ -66,32 +64,31 @@ std::vector<SegmentRequest> plan_block_server(const BlockServerOptions& options)
   return requests;
 }
 
-void BlockServer::create(PinnedPool& pool, const BlockServerOptions& options,
-                         const BlockServerWiring& wiring) {
-  options_ = options;
-  wiring_ = wiring;
-  Segment& segment = *pool.find_segment(kSegmentOwner);
+Result<void> BlockServer::take_memory(const Carve& carve) {
   const ServerCarves carves = carves_of(options_);
-  const auto carve = [&](const CarvePlan& plan) {
-    return pool.carve(segment, plan.owner, plan.bytes);
-  };
-  connection_memory_ = carve(carves.connections);
-  requests_ = BlockRequestFifo::create(carve(carves.requests), lane_capacity(options_));
-  replies_ = BlockRequestFifo::create(carve(carves.replies), lane_capacity(options_));
-  environment_.discard_memory = carve(carves.discard);
-
+  auto connections = carve(carves.connections.owner);
+  BP_TRY(connections);
+  auto requests = carve(carves.requests.owner);
+  BP_TRY(requests);
+  auto replies = carve(carves.replies.owner);
+  BP_TRY(replies);
+  auto discard = carve(carves.discard.owner);
+  BP_TRY(discard);
+  connection_memory_ = connections.value();
+  requests_ = BlockRequestFifo::create(requests.value(), lane_capacity(options_));
+  replies_ = BlockRequestFifo::create(replies.value(), lane_capacity(options_));
+  environment_.discard_memory = discard.value();
   for (size_t i = 0; i < options_.volumes.size(); ++i) {
     const BlockVolumeOptions& volume = options_.volumes[i];
-    Segment& home = *pool.find_segment(volume_owner(options_, i));
-    volumes_.push_back({pool.carve(home, home.owner, volume.bytes).data(), volume.bytes});
+    auto memory = carve(volume_owner(options_, i));
+    BP_TRY(memory);
+    volumes_.push_back({memory.value().data(), volume.bytes});
     exports_.push_back({volume.name, volume.bytes, volume.read_only});
   }
-  environment_.host = this;
-  environment_.sockets = wiring_.sockets;
-  environment_.counters = wiring_.connection_counters;
-  environment_.exports = exports_;
-  environment_.volumes = volumes_;
+  return {};
+}
 
+void BlockServer::make_connections() noexcept {
   connection_stride_bytes_ = connection_stride(options_);
   for (uint32_t i = options_.max_connections; i-- > 0;) {
     std::byte* place = connection_memory_.data() + i * connection_stride_bytes_;
@@ -104,15 +101,25 @@ void BlockServer::create(PinnedPool& pool, const BlockServerOptions& options,
     connection->handshake_timer = {&BlockServer::handshake_expired, connection};
     free_ = connection;
   }
+}
 
+Result<void> BlockServer::create(const Carve& carve, const BlockServerOptions& options,
+                                 const BlockServerWiring& wiring) {
+  options_ = options;
+  wiring_ = wiring;
+  BP_TRY(take_memory(carve));
+  environment_.host = this;
+  environment_.sockets = wiring_.sockets;
+  environment_.counters = wiring_.connection_counters;
+  environment_.exports = exports_;
+  environment_.volumes = volumes_;
+  make_connections();
   const bool one_shard = wiring_.volumes_loop == wiring_.connections_loop;
   volumes_doorbell_ = one_shard ? nullptr : &wiring_.volumes_loop->doorbell();
   volume_service_.create(
       {requests_, replies_, one_shard ? nullptr : &wiring_.connections_loop->doorbell(),
        wiring_.volume_counters});
-  wiring_.volumes_loop->add_source(volume_service_, kVolumeBudget);
-  wiring_.connections_loop->add_source(*this, kReplyBudget);
-  wiring_.connections_loop->timers().reserve_more(options_.max_connections);
+  return {};
 }
 
 void BlockServer::add_listener(int fd) noexcept {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -16,7 +17,7 @@
 #include "apps/blockd/block_server_counters.h"
 #include "apps/blockd/connection_datapath.h"
 #include "apps/blockd/volume_datapath.h"
-#include "pinned_pool/pinned_pool.h"
+#include "pinned_pool/plan.h"
 #include "transport/event_loop.h"
 #include "transport/stream_sockets.h"
 
@@ -52,10 +53,19 @@ struct BlockServerWiring {
 
 class BlockServer final : public PollSource, private ConnectionHost {
  public:
-  // Carves what plan_block_server asked for and adds its poll sources to the loops.
-  // Requires: the pool is reserved, not sealed; `wiring`'s parts outlive this.
-  void create(PinnedPool& pool, const BlockServerOptions& options,
-              const BlockServerWiring& wiring);
+  // Hands out the carve that plan_block_server asked for under this name.
+  using Carve = std::function<Result<std::span<std::byte>>(const OwnerName& owner)>;
+
+  // At most so much at once, of volumes() and of this.
+  static constexpr uint32_t kVolumeBudget = 64;
+  static constexpr uint32_t kReplyBudget = 64;
+
+  // Takes what plan_block_server asked for. The caller adds volumes() to the loop of the volumes,
+  // then this to that of the connections, which has timers for max_connections.
+  // Requires: the pool is not sealed; `wiring`'s parts outlive this. Errors: those of `carve`.
+  Result<void> create(const Carve& carve, const BlockServerOptions& options,
+                      const BlockServerWiring& wiring);
+  PollSource& volumes() noexcept { return volume_service_; }
 
   // Accepts connections on `fd`, which stays the caller's. Before start().
   void add_listener(int fd) noexcept;
@@ -75,6 +85,8 @@ class BlockServer final : public PollSource, private ConnectionHost {
   void mark(Connection& connection) noexcept override;
   void handshake_done(Connection& connection) noexcept override;
 
+  Result<void> take_memory(const Carve& carve);
+  void make_connections() noexcept;
   static void accepted(void* context, int fd) noexcept;
   static void handshake_expired(void* context) noexcept;
   void open_connection(int fd) noexcept;

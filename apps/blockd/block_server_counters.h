@@ -1,6 +1,7 @@
-// What blockd counts: written by its shards, read by `bedplate stats`.
+// What blockd counts: written by its shards, read by `bedplate stats`, described for both.
 #pragma once
 
+#include "apps/boot/counter_table.h"
 #include "platform/cache_line.h"
 #include "platform/counter.h"
 
@@ -30,5 +31,33 @@ struct alignas(kCacheLineBytes) VolumeCounters {
   Counter commits;  // writes whose payload arrived whole
   Counter aborts;   // writes whose client left in the middle
 };
+
+inline void describe(CounterTable& table, ConnectionCounters& c) {
+  table.gauge("connections_open", c.connections_open, "connections", "Clients that are connected.");
+  table.counter("connections_total", c.connections_total, "connections",
+                "Clients that have connected.");
+  table.counter("connections_refused", c.connections_refused, "connections",
+                "Closed at once: there were max_connections, or it drains.");
+  table.counter("handshake_timeouts", c.handshake_timeouts, "connections",
+                "Closed: the client took too long to negotiate.");
+  table.counter("protocol_errors", c.protocol_errors, "connections",
+                "Closed because of what the client sent.");
+  table.counter("broken_connections", c.broken_connections, "connections",
+                "The socket failed, or the client left in the middle of something.");
+  table.counter("requests_read", c.requests_read, "requests", "Reads.");
+  table.counter("requests_write", c.requests_write, "requests", "Writes.");
+  table.counter("requests_flush", c.requests_flush, "requests", "Flushes.");
+  table.counter("requests_trim", c.requests_trim, "requests", "Trims.");
+  table.counter("requests_write_zeroes", c.requests_write_zeroes, "requests", "Writes of zeroes.");
+  table.counter("requests_refused", c.requests_refused, "requests", "Answered with an error.");
+  table.counter("bytes_read", c.bytes_read, "bytes", "Sent to clients.");
+  table.counter("bytes_written", c.bytes_written, "bytes", "Received from clients.");
+}
+
+inline void describe(CounterTable& table, VolumeCounters& c) {
+  table.counter("grants", c.grants, "requests", "Places given to writes.");
+  table.counter("commits", c.commits, "requests", "Writes whose payload has arrived whole.");
+  table.counter("aborts", c.aborts, "requests", "Writes whose client left in the middle.");
+}
 
 }  // namespace bedplate

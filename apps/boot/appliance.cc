@@ -14,6 +14,7 @@
 #include "alloc/interception.h"
 #include "alloc/support_level.h"
 #include "apps/boot/preflight.h"
+#include "apps/boot/service_calls.h"
 #include "pinned_pool/audit.h"
 #include "pinned_pool/boot_segment.h"
 #include "pinned_pool/memory_error.h"
@@ -22,6 +23,7 @@
 #include "platform/clock.h"
 #include "platform/cpu.h"
 #include "platform/log.h"
+#include "platform/text.h"
 
 namespace bedplate {
 namespace {
@@ -29,6 +31,9 @@ namespace {
 // How often the counters that nobody pushes (heap use, registrations) are brought up to date.
 constexpr long kRefreshNs = 500 * static_cast<long>(kNsPerMs);
 constexpr long kDrainPollNs = 2 * static_cast<long>(kNsPerMs);
+
+// Poll sources of the runtime's own on one shard: sockets, messaging, peers.
+constexpr uint32_t kRuntimeSourceCount = 3;
 
 bool report(const Result<void>& result) {
   if (!result.ok()) log_error(result.error());
@@ -46,7 +51,6 @@ Error not_locked(const Segment& segment) noexcept {
 }  // namespace
 
 bool Appliance::boot() {
-  if (supervisor_ != nullptr) supervisor_->boot_begins(*this);
   sigemptyset(&stop_signals_);
   sigaddset(&stop_signals_, SIGTERM);
   sigaddset(&stop_signals_, SIGINT);
@@ -63,15 +67,21 @@ bool Appliance::boot() {
   }
   plan_ = plan.take();
   if (!check() || !report(reserve())) return false;
-  if (supervisor_ != nullptr && !report(supervisor_->memory_taken())) return false;
-  if (!report(start_shards())) return false;
-  create_services();
-  if (!report(create_peers()) || !report(create_messaging())) return false;
+  if (!report(call_services("preparing", &Service::prepare))) return false;
+  if (!report(start_shards()) || !report(create_peers()) || !report(create_services())) return false;
+  if (!report(create_messaging())) return false;
   hold_pages();
   if (!report(seal())) return false;
-  if (supervisor_ != nullptr && !report(supervisor_->about_to_serve())) return false;
+  if (!report(call_services("looking at the sealed pool", &Service::sealed))) return false;
   start_serving();
   return report(messaging_.serve());
+}
+
+Result<void> Appliance::call_services(const char* doing, Result<void> (Service::*call)()) {
+  for (Service* service : configuration_.services) {
+    BP_TRY(call_service(*service, doing, [&] { return (service->*call)(); }));
+  }
+  return {};
 }
 
 // Everything that can be found out before anything is taken, in one report. What another appliance
@@ -81,11 +91,11 @@ bool Appliance::check() {
   const ApplianceSettings& settings = configuration_.appliance;
   if (auto taken = name_lock_.take(settings.runtime_directory, settings.name); !taken.ok()) {
     problems.push_back(taken.error());
-  } else if (auto made = counters_.create(name_lock_); !made.ok()) {
+  } else if (auto made = counters_.create(name_lock_, plan_.counters()); !made.ok()) {
     problems.push_back(made.error());
   }
   if (name_lock_.is_nobody_elses()) {
-    if (configuration_.blockd.enabled) listeners_.open(configuration_.blockd.listen, &problems);
+    listeners_ = open_listeners(plan_.services, true, &problems);
     peers_.open(configuration_, plan_, &problems);
   }
   for (const Error& problem : problems) log_error(problem);
@@ -131,16 +141,16 @@ Result<void> Appliance::start_shards() {
     ShardCounters& counters = layout.shards[index];
     counters.name = OwnerName(settings.name);
     counters.cpu = settings.cpu;
-    const bool has_connections =
-        configuration_.blockd.enabled && configuration_.blockd.connections_shard == index;
+    const ShardNeeds needs = plan_.needs_on(index);
     ShardOptions options;
     options.settings = settings;
     options.event_loop = configuration_.event_loop;
-    options.socket_count_max = has_connections ? configuration_.blockd.max_connections : 1;
+    options.socket_count_max = std::max(needs.connections, 1U);
+    options.source_count = kRuntimeSourceCount + needs.sources;
+    options.timer_count = needs.timers;
     options.counters = &counters;
     shards_.push_back(std::make_unique<Shard>());
     BP_TRY(shards_.back()->create(options));
-    if (supervisor_ != nullptr) supervisor_->loop_made(index, shards_.back()->loop());
   }
   layout.shard_count = static_cast<uint32_t>(shards_.size());
   return {};
@@ -153,18 +163,17 @@ void Appliance::hold_pages() {
   if (auto held = page_pin_.create(process_pool()); !held.ok()) log_error(held.error());
 }
 
-void Appliance::create_services() {
-  const BlockdSettings& settings = configuration_.blockd;
-  if (!settings.enabled) return;
-  Shard& connections = *shards_[settings.connections_shard];
-  Shard& volumes = *shards_[settings.volumes_shard];
-  const HeapOwnerScope scope(heap_owner(kBlockdHeapOwner).take());
-  block_server_ = std::make_unique<BlockServer>();
-  block_server_->create(process_pool(), block_server_options(configuration_),
-                        {&connections.loop(), &connections.sockets(), &volumes.loop(),
-                         &counters_.layout().connections, &counters_.layout().volumes});
-  for (const Fd& socket : listeners_.sockets()) block_server_->add_listener(socket.number());
-  counters_.layout().has_blockd = 1;
+// Each allocates in its own name.
+Result<void> Appliance::create_services() {
+  const ServiceRuntime runtime = {configuration_, process_pool(), shards_, counters_, peers_};
+  for (size_t i = 0; i < plan_.services.size(); ++i) {
+    const ServiceNeeds& needs = plan_.services[i];
+    const HeapOwnerScope scope(heap_owner(OwnerName("heap", needs.name)).take());
+    contexts_.push_back(std::make_unique<ServiceContext>(needs, runtime, listeners_[i]));
+    BP_TRY(call_service(*needs.service, "creating",
+                        [&] { return needs.service->create(*contexts_.back()); }));
+  }
+  return {};
 }
 
 Result<void> Appliance::create_peers() {
@@ -262,15 +271,10 @@ void Appliance::start_serving() {
     BP_LOG_INFO("shard %s on core %d, sockets through %s", counters.name.text, counters.cpu,
                 counters.backend);
   }
-  for (size_t i = 0; i < shards_.size(); ++i) {
-    const bool starts_server = block_server_ && configuration_.blockd.connections_shard == i;
-    BlockServer* server = starts_server ? block_server_.get() : nullptr;
-    const auto index = static_cast<uint32_t>(i);
-    Peers* peers = configuration_.verbs.shard == i ? &peers_ : nullptr;
-    shards_[i]->run([server, peers, index, supervisor = supervisor_] {
-      if (supervisor != nullptr) supervisor->loop_begins(index);
-      if (peers != nullptr) peers->begin();
-      if (server != nullptr) server->start();
+  for (uint32_t i = 0; i < shards_.size(); ++i) {
+    shards_[i]->run([this, i] {
+      if (configuration_.verbs.shard == i) peers_.begin();
+      for (Service* service : configuration_.services) service->start(i);
     });
   }
 }
@@ -340,11 +344,10 @@ int Appliance::serve_until_signal() {
     signal_number = sigtimedwait(&stop_signals_, nullptr, &pause);
     refresh_counters();
     tell_dropped_lines();
-    if (supervisor_ != nullptr) supervisor_->tick();
+    tick();
   }
   const char* name = configuration_.appliance.name.c_str();
   if (signal_number > 0) BP_LOG_INFO("%s: signal %d, draining", name, signal_number);
-  if (supervisor_ != nullptr) supervisor_->draining();
   drain();
   stop();
   refresh_counters();
@@ -359,25 +362,35 @@ void Appliance::stop() noexcept {
   peers_.close();
 }
 
-bool Appliance::is_drained() const noexcept {
-  return (!block_server_ || block_server_->is_drained()) && peers_.is_drained();
+void Appliance::tick() noexcept {
+  for (Service* service : configuration_.services) service->tick();
+}
+
+// Who is not drained: "kvd, peers"; empty: all are.
+std::string Appliance::undrained() const {
+  std::string names;
+  for (const Service* service : configuration_.services) {
+    if (!service->is_drained()) add_word(&names, service->name());
+  }
+  if (!peers_.is_drained()) add_word(&names, "peers");
+  return names;
 }
 
 void Appliance::drain() noexcept {
-  if (block_server_) block_server_->request_drain();
+  for (Service* service : configuration_.services) service->request_drain();
   peers_.request_drain();
   const uint64_t deadline_ns =
       monotonic_ns() + configuration_.appliance.drain_timeout_ms * kNsPerMs;
-  while (!is_drained()) {
+  for (std::string left = undrained(); !left.empty(); left = undrained()) {
     if (monotonic_ns() >= deadline_ns) {
-      BP_LOG_WARNING("%s: not drained after %u ms: closing the connections that are left",
-                     configuration_.appliance.name.c_str(),
+      BP_LOG_WARNING("%s: %s not drained after %u ms: stopping, with what is open",
+                     configuration_.appliance.name.c_str(), left.c_str(),
                      configuration_.appliance.drain_timeout_ms);
       return;
     }
     const timespec pause = {0, kDrainPollNs};
     nanosleep(&pause, nullptr);
-    if (supervisor_ != nullptr) supervisor_->tick();
+    tick();
   }
 }
 

@@ -6,11 +6,8 @@
 
 #include <csignal>
 #include <memory>
-#include <span>
-#include <string_view>
 #include <vector>
 
-#include "apps/blockd/block_server.h"
 #include "apps/boot/appliance_plan.h"
 #include "apps/boot/configuration.h"
 #include "apps/boot/counters_file.h"
@@ -18,17 +15,17 @@
 #include "apps/boot/messaging.h"
 #include "apps/boot/name_lock.h"
 #include "apps/boot/peers.h"
+#include "apps/boot/service.h"
+#include "apps/boot/service_context.h"
 #include "apps/boot/shard.h"
-#include "apps/boot/supervisor.h"
 #include "transport/uring/page_pin.h"
 
 namespace bedplate {
 
 class Appliance {
  public:
-  // `supervisor`: what is to be told; nullptr: nobody. It outlives this object.
-  explicit Appliance(Configuration configuration, Supervisor* supervisor = nullptr)
-      : configuration_(std::move(configuration)), supervisor_(supervisor) {}
+  // The services of `configuration` outlive this object.
+  explicit Appliance(Configuration configuration) : configuration_(std::move(configuration)) {}
   Appliance(const Appliance&) = delete;
   Appliance& operator=(const Appliance&) = delete;
   ~Appliance() { stop(); }
@@ -42,33 +39,18 @@ class Appliance {
   // stop then; drains. Returns the signal's number, 0 when it was none.
   int serve_until_signal();
 
-  const Configuration& configuration() const noexcept { return configuration_; }
-
-  // For an application: what it exchanges messages with other appliances with, on the shard that
-  // [verbs] names; nullptr where there is no [verbs], or no device and none is required. Handlers
-  // are set before the shards begin, in Supervisor::about_to_serve.
-  // Threads: from about_to_serve() on; what it leads to is the shard's.
-  Messenger* peers() noexcept { return peers_.is_there() ? &peers_.messenger() : nullptr; }
-  // What sends these peers datagrams, by VerbsProvider::send_datagram; nullptr where [verbs] has no
-  // `datagrams`, too. Threads: as peers().
-  VerbsProvider* datagrams() noexcept { return peers_.datagrams(); }
-  // The memory of [[verbs.export]] `name`, also where nobody can reach it; empty: there is none.
-  // Threads: from about_to_serve() on, any.
-  std::span<std::byte> exported(std::string_view name) const noexcept {
-    return peers_.exported(name);
-  }
-
  private:
   bool check();
   Result<void> reserve();
   Result<void> start_shards();
   void hold_pages();
   Result<void> hand_over_heap();
-  void create_services();
+  Result<void> create_services();
   Result<void> create_peers();
   Result<void> create_messaging();
   void apply_limits() noexcept;
   Result<void> seal();
+  Result<void> call_services(const char* doing, Result<void> (Service::*call)());
   void report_ways_back() noexcept;
   Result<void> prove_support() noexcept;
   void start_serving();
@@ -76,20 +58,20 @@ class Appliance {
   void refresh_counters() noexcept;
   void refresh_heap_counters() noexcept;
   void drain() noexcept;
-  bool is_drained() const noexcept;
+  void tick() noexcept;
+  std::string undrained() const;
   void stop() noexcept;
 
   Configuration configuration_;
-  Supervisor* supervisor_;
   NameLock name_lock_;  // first: it goes after everything that another start of the name could take
   AppliancePlan plan_;
   PagePin page_pin_;
-  Listeners listeners_;
+  std::vector<std::vector<Listeners>> listeners_;  // of each service, and each of its keys
   CountersFile counters_;
   const std::byte* heap_parts_[3] = {};  // what the first three owners' memory begins with
   sigset_t stop_signals_ = {};
   // After what they use: shards stop first when the appliance goes.
-  std::unique_ptr<BlockServer> block_server_;
+  std::vector<std::unique_ptr<ServiceContext>> contexts_;
   Messaging messaging_;
   Peers peers_;
   std::vector<std::unique_ptr<Shard>> shards_;

@@ -6,6 +6,8 @@
 
 #include "alloc/confined_heap.h"
 #include "apps/boot/outsiders.h"
+#include "apps/boot/service.h"
+#include "apps/boot/service_calls.h"
 #include "pinned_pool/boot_segment.h"
 #include "pinned_pool/layout.h"
 #include "platform/numa.h"
@@ -14,32 +16,13 @@
 
 namespace bedplate {
 
-BlockServerOptions block_server_options(const Configuration& configuration) {
-  const BlockdSettings& settings = configuration.blockd;
-  const PageWish pages = configuration.pool.pages;
-  const auto node_of_shard = [&](uint32_t index) {
-    return node_of_cpu(configuration.shards[index].cpu);
-  };
-  BlockServerOptions options;
-  options.placement = {pages, node_of_shard(settings.connections_shard)};
-  for (const VolumeSettings& volume : settings.volumes) {
-    const Placement placement = {volume.pages.value_or(pages),
-                                 volume.node.value_or(node_of_shard(settings.volumes_shard)),
-                                 volume.pages.has_value()};
-    options.volumes.push_back({volume.name, volume.bytes, volume.read_only, placement});
-  }
-  options.max_connections = settings.max_connections;
-  options.requests_per_connection = settings.requests_per_connection;
-  options.handshake_timeout_ns = settings.handshake_timeout_ms * kNsPerMs;
-  options.client_timeout_ns = settings.client_timeout_s * kNsPerSecond;
-  return options;
-}
-
 namespace {
 
 Result<void> check_limits(const Configuration& configuration) {
   std::vector<std::string> owners = {"heap", "heap:runtime"};
-  if (configuration.blockd.enabled) owners.push_back(kBlockdHeapOwner);
+  for (const Service* service : configuration.services) {
+    owners.push_back("heap:" + std::string(service->name()));
+  }
   for (const LimitSettings& limit : configuration.limits) {
     if (std::find(owners.begin(), owners.end(), limit.owner) != owners.end()) continue;
     std::string names;
@@ -58,7 +41,7 @@ constexpr size_t kRequestCountMax = kSegmentCountMax - 2;
 
 Result<void> check_segment_count(const Configuration& configuration, size_t request_count) {
   if (request_count <= kRequestCountMax) return {};
-  // Volumes are few: what can be many is one or two for each process.
+  // A service has few: what can be many is one or two for each process.
   const ProcessSettings* most = nullptr;
   uint64_t most_count = 0;
   for (const ProcessSettings& process : configuration.processes) {
@@ -71,7 +54,7 @@ Result<void> check_segment_count(const Configuration& configuration, size_t requ
   error.kind = ErrorKind::kConfiguration;
   error.set_doing("planning the segments of the pool");
   error.set_answer("they are %zu, a pool has at most %u", request_count + 2, kSegmentCountMax);
-  if (most == nullptr) return error.set_cure("have fewer groups or volumes");
+  if (most == nullptr) return error.set_cure("have fewer groups, or less in the tables of services");
   return error.set_cure("lower max_count%s of the process %s: it takes %" PRIu64 " of them, for "
                         "heaps and exchange",
                         most->place_count() > most->max_count ? " or spare_count" : "",
@@ -97,12 +80,68 @@ Result<void> check_dump_owners(const CrashSettings& crash,
   return {};
 }
 
+// What each of the configuration's services says.
+Result<std::vector<ServiceNeeds>> plan_services(const Configuration& configuration) {
+  std::vector<ServiceNeeds> all;
+  for (Service* service : configuration.services) {
+    ServicePlan plan(configuration, *service);
+    auto said = call_service(*service, "planning", [&] { return service->plan(plan); });
+    if (!said.ok()) {
+      Error error = said.error();
+      error.kind = ErrorKind::kConfiguration;
+      return error;
+    }
+    auto needs = plan.take();
+    if (!needs.ok()) return needs.error();
+    all.push_back(needs.take());
+  }
+  return all;
+}
+
+// Memory is found by its owner's name.
+Result<void> check_owners(const std::vector<SegmentRequest>& segments) {
+  for (size_t i = 0; i < segments.size(); ++i) {
+    for (size_t k = 0; k < i; ++k) {
+      if (!(segments[i].owner == segments[k].owner)) continue;
+      Error error;
+      error.kind = ErrorKind::kConfiguration;
+      error.set_doing("planning the segment %s", segments[i].owner.text);
+      error.set_answer("it is planned twice");
+      return error.set_cure("let no two services, nor one and the runtime, have a segment of this "
+                            "name");
+    }
+  }
+  return {};
+}
+
+// What a process is passed at its start is taken over once.
+Result<void> check_activation(const std::vector<ServiceNeeds>& services) {
+  std::string keys;
+  uint32_t count = 0;
+  for (const ServiceNeeds& service : services) {
+    for (const ListenNeed& listen : service.listens) {
+      for (const SocketAddress& address : listen.addresses) {
+        if (address.kind != SocketAddress::Kind::kActivation) continue;
+        add_word(&keys, listen.key + " in [" + service.name + "]");
+        ++count;
+      }
+    }
+  }
+  if (count <= 1) return {};
+  Error error;
+  error.kind = ErrorKind::kConfiguration;
+  error.set_doing("planning who takes over activated sockets");
+  error.set_answer("%s would", keys.c_str());
+  return error.set_cure("leave \"activation:\" in one of them");
+}
+
 // Of services, groups and processes. Errors: what these say that the plan cannot grant.
 Result<std::vector<SegmentRequest>> all_requests(const Configuration& configuration,
+                                                 const std::vector<ServiceNeeds>& services,
                                                  const MessagesPlan& messages) {
   std::vector<SegmentRequest> requests;
-  if (configuration.blockd.enabled) {
-    requests = plan_block_server(block_server_options(configuration));
+  for (const ServiceNeeds& service : services) {
+    requests.insert(requests.end(), service.segments.begin(), service.segments.end());
   }
   requests.insert(requests.end(), messages.requests.begin(), messages.requests.end());
   const std::vector<SegmentRequest> peers = plan_peers(configuration);
@@ -113,17 +152,45 @@ Result<std::vector<SegmentRequest>> all_requests(const Configuration& configurat
   BP_TRY(check_grants(configuration, segments));
   BP_TRY(keep_from_outsiders(configuration, &requests));
   segments.insert(segments.begin(), {"boot"});  // nobody's to grant, but worth a look after a crash
+  BP_TRY(check_owners(segments));
   BP_TRY(check_dump_owners(configuration.crash, segments));
   return requests;
 }
 
 }  // namespace
 
+ShardNeeds AppliancePlan::needs_on(uint32_t shard) const noexcept {
+  ShardNeeds sum;
+  for (const ServiceNeeds& service : services) {
+    sum.connections += service.shards[shard].connections;
+    sum.timers += service.shards[shard].timers;
+    sum.sources += service.shards[shard].sources;
+  }
+  return sum;
+}
+
+std::vector<CounterSet> AppliancePlan::counters() const {
+  std::vector<CounterSet> all;
+  for (const ServiceNeeds& service : services) {
+    all.insert(all.end(), service.counters.begin(), service.counters.end());
+  }
+  return all;
+}
+
+uint64_t AppliancePlan::capabilities() const noexcept {
+  uint64_t all = 0;
+  for (const ServiceNeeds& service : services) all |= service.capabilities;
+  return all;
+}
+
 Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
   BP_TRY(check_limits(configuration));
+  auto services = plan_services(configuration);
+  BP_TRY(services);
+  BP_TRY(check_activation(services.value()));
   auto messages = plan_messages(configuration);
   BP_TRY(messages);
-  auto requests = all_requests(configuration, messages.value());
+  auto requests = all_requests(configuration, services.value(), messages.value());
   BP_TRY(requests);
   const PoolSettings& settings = configuration.pool;
   PoolBudget budget;
@@ -131,6 +198,7 @@ Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
   budget.unit = smallest_page(settings.pages);
   budget.boot_bytes = boot_segment_bytes();
   budget.heap_min_bytes = std::max(settings.heap_min_bytes, kHeapReserveBytes + kHeapBytesMin);
+  for (const ServiceNeeds& service : services.value()) budget.heap_min_bytes += service.heap_bytes;
   budget.heap = {settings.heap_pages.value_or(settings.pages),
                  settings.heap_node.value_or(node_of_cpu(configuration.shards[0].cpu))};
   budget.free_1gib_pages = [](int node) {
@@ -147,7 +215,8 @@ Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
   return AppliancePlan{std::move(plan),
                        {configuration.shards.size() + thread_count, kThreadStackBytes},
                        std::move(messages.value().groups),
-                       std::move(verbs)};
+                       std::move(verbs),
+                       services.take()};
 }
 
 }  // namespace bedplate

@@ -1,9 +1,12 @@
 #include "apps/boot/configuration.h"
 
+#include <algorithm>
+
 #include <sys/stat.h>
 
 #include "apps/boot/configuration_reader.h"
 #include "apps/boot/configuration_table.h"
+#include "apps/boot/service.h"
 #include "platform/file.h"
 
 namespace bedplate {
@@ -24,9 +27,29 @@ void list_keys(const ConfigurationTable& table, std::vector<KeyDescription>* all
   }
 }
 
+// The tables of services, behind the runtime's. Errors: one whose name is taken.
+Result<void> describe_services(std::span<Service* const> services, ConfigurationTable& file,
+                               Configuration& all) {
+  for (Service* service : services) {
+    if (file.find_key(service->name()) != nullptr || file.find_child(service->name()) != nullptr) {
+      Error error;
+      error.kind = ErrorKind::kConfiguration;
+      error.set_doing("giving the service %s its table of the configuration", service->name());
+      error.set_answer("the runtime, or another service, has one of this name");
+      return error.set_cure("this is a defect of the program: each service has a name of its own");
+    }
+    file.service(service->name(), [service, &all](ConfigurationTable& table) {
+      if (!table.is_sample()) all.services.push_back(service);
+      service->describe(table);
+    });
+  }
+  return {};
+}
+
 }  // namespace
 
 std::optional<Configuration> parse_configuration(std::string_view text, const char* path,
+                                                 std::span<Service* const> services,
                                                  std::vector<Error>* problems) {
   const auto refuse = [&](const char* answer, const char* cure) {
     problems->push_back(configuration_error(path, {}, answer, cure));
@@ -47,15 +70,26 @@ std::optional<Configuration> parse_configuration(std::string_view text, const ch
   Configuration configuration;
   ConfigurationTable file("");
   describe(file, configuration);
+  if (auto described = describe_services(services, file, configuration); !described.ok()) {
+    problems->push_back(described.error());
+    return std::nullopt;
+  }
   ConfigurationReader reader(file, configuration);
   reader.read(root.value());
   const std::vector<Error> found = reader.problems(path);
   problems->insert(problems->end(), found.begin(), found.end());
   if (!found.empty()) return std::nullopt;
+  std::vector<Service*>& there = configuration.services;
+  std::sort(there.begin(), there.end(), [services](Service* left, Service* right) {
+    return std::find(services.begin(), services.end(), left) <
+           std::find(services.begin(), services.end(), right);
+  });
   return configuration;
 }
 
-std::optional<Configuration> load_configuration(const char* path, std::vector<Error>* problems) {
+std::optional<Configuration> load_configuration(const char* path,
+                                                std::span<Service* const> services,
+                                                std::vector<Error>* problems) {
   const auto refuse = [&](Error error) {
     error.kind = ErrorKind::kConfiguration;
     error.set_doing("reading the configuration %s", path);
@@ -72,13 +106,14 @@ std::optional<Configuration> load_configuration(const char* path, std::vector<Er
   Result<size_t> bytes = read_text_file(path, text.data(), text.size());
   if (!bytes) return refuse(bytes.error());
   text.resize(bytes.value());
-  return parse_configuration(text, path, problems);
+  return parse_configuration(text, path, services, problems);
 }
 
-std::vector<KeyDescription> configuration_keys() {
+std::vector<KeyDescription> configuration_keys(std::span<Service* const> services) {
   Configuration sample;
   ConfigurationTable file("", true);
   describe(file, sample);
+  if (!describe_services(services, file, sample).ok()) return {};
   std::vector<KeyDescription> all;
   list_keys(file, &all);
   return all;

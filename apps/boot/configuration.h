@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <iterator>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -64,27 +65,6 @@ struct EventLoopSettings {
 struct ShardSettings {
   std::string name;
   int cpu = 0;
-};
-
-struct VolumeSettings {
-  std::string name;
-  uint64_t bytes = 0;
-  bool read_only = false;
-  std::optional<PageWish> pages = {};  // nothing: as those of the pool
-  std::optional<int> node = {};        // nothing: the node of the volumes' shard's core
-};
-
-struct BlockdSettings {
-  bool enabled = false;  // the table [blockd] is there
-  std::vector<SocketAddress> listen;
-  std::vector<SocketAddress> image_listen;  // instead, as first process of an image; or none
-  uint32_t connections_shard = 0;  // index into Configuration::shards
-  uint32_t volumes_shard = 0;
-  uint32_t max_connections = 64;
-  uint32_t requests_per_connection = 64;
-  uint32_t handshake_timeout_ms = 10000;
-  uint32_t client_timeout_s = 60;
-  std::vector<VolumeSettings> volumes;
 };
 
 // A trust group with its FIFOs.
@@ -211,6 +191,8 @@ struct CrashSettings {
   std::vector<std::string> drivers;
 };
 
+class Service;
+
 struct Configuration {
   ApplianceSettings appliance;
   PoolSettings pool;
@@ -218,7 +200,6 @@ struct Configuration {
   std::vector<LimitSettings> limits;
   EventLoopSettings event_loop;
   std::vector<ShardSettings> shards;
-  BlockdSettings blockd;
   std::vector<GroupSettings> groups;
   std::vector<ProcessSettings> processes;
   MessagesSettings messages;
@@ -227,20 +208,26 @@ struct Configuration {
   std::vector<NetworkSettings> networks;
   WatchdogSettings watchdog;
   CrashSettings crash;
+  std::vector<Service*> services;  // those whose table is there, in the order of the program's list
+  bool is_first_process = false;   // of an image; not the file's to say
 };
 
 // Describes the tables above (configuration_table.h), into `all`.
 class ConfigurationTable;
 void describe(ConfigurationTable& file, Configuration& all);
 
-// Reads and checks the file at `path`. Appends every problem to `problems`, in the file's order:
+// Reads and checks the file at `path`, which may have a table for each of `services`. Their settings
+// go to them: a service is read for once. Appends every problem to `problems`, in the file's order:
 // "PATH:LINE:COLUMN: what is wrong; what was expected", each of kind kConfiguration. A file that
 // cannot be read is one: "reading the configuration PATH: ...".
 // Returns nothing if there is a problem. Threads: any, before the seal (it allocates).
-std::optional<Configuration> load_configuration(const char* path, std::vector<Error>* problems);
+std::optional<Configuration> load_configuration(const char* path,
+                                                std::span<Service* const> services,
+                                                std::vector<Error>* problems);
 
 // The same for text in memory; `path` only appears in messages.
 std::optional<Configuration> parse_configuration(std::string_view text, const char* path,
+                                                 std::span<Service* const> services,
                                                  std::vector<Error>* problems);
 
 // One key as the documentation has it.
@@ -252,8 +239,8 @@ struct KeyDescription {
   std::string help;          // Markdown
 };
 
-// Every key, in the order of the documentation.
-std::vector<KeyDescription> configuration_keys();
+// Every key, in the order of the documentation; those of `services` last.
+std::vector<KeyDescription> configuration_keys(std::span<Service* const> services);
 
 // Its row in the table of docs/configuration.md.
 std::string markdown_row(const KeyDescription& key);

@@ -27,6 +27,14 @@ std::string known_keys(const ConfigurationTable& table, const std::string& label
   return guess + label + " may have: " + list;
 }
 
+// A table of the file may be that of a service which another program has.
+std::string unknown_name(const ConfigurationTable& table, const TomlNode& node) {
+  const bool is_table =
+      node.kind == TomlNode::Kind::kTable || node.kind == TomlNode::Kind::kArray;
+  if (!table.name().empty() || !is_table) return "unknown key " + quoted(node.key);
+  return "unknown table " + quoted(node.key) + ", of no service that this program has";
+}
+
 // The index of the one of `all` that is called `name`, or nothing; `known` gets all names.
 template <typename Named>
 std::optional<uint32_t> find_named(const std::vector<Named>& all, const std::string& name,
@@ -84,7 +92,7 @@ void ConfigurationReader::read_table(ConfigurationTable& table, const std::strin
     } else if (const Child* inner = table.find_child(child.key)) {
       read_tables(table, *inner, child);
     } else {
-      add_problem(child.key_position, "unknown key " + quoted(child.key),
+      add_problem(child.key_position, unknown_name(table, child),
                   known_keys(table, label, child.key));
     }
   }

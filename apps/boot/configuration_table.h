@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "apps/boot/toml_reader.h"
+#include "pinned_pool/plan.h"
 #include "platform/units.h"
 #include "transport/socket_address.h"
 
@@ -46,6 +47,14 @@ struct Choice {
 // Deduced from the variable alone, so that an array does as well.
 template <typename T>
 using Choices = std::type_identity_t<std::span<const Choice<T>>>;
+
+// The pages of a segment that is planned with them.
+inline constexpr Choice<PageWish> kPageChoices[] = {{"4 KiB", PageWish::k4KiB},
+                                                    {"2 MiB", PageWish::k2MiB},
+                                                    {"1 GiB", PageWish::k1GiB},
+                                                    {"largest", PageWish::kLargest}};
+// No size may be more: half of what x86-64 can address. Sums fit 64 bits.
+inline constexpr uint64_t kSizeMaxBytes = 64 * kTiB;
 
 inline constexpr uint64_t kModuleNameMax = 55;  // MODULE_NAME_LEN of the kernel without its NUL
 
@@ -139,7 +148,7 @@ class ConfigurationTable {
   using Key = ConfigurationKey;
   using Type = ConfigurationKey::Type;
 
-  // `name`: with those that it lies in, "blockd.volume"; "": the file. `is_sample`: what it
+  // `name`: with those that it lies in, "cache.tenant"; "": the file. `is_sample`: what it
   // describes is only looked at.
   explicit ConfigurationTable(std::string name, bool is_sample = false)
       : name_(std::move(name)), is_sample_(is_sample) {}
@@ -260,6 +269,10 @@ class ConfigurationTable {
 
   // ---- Tables within this one, whose settings have a function describe() ----
 
+  // That of a service: [name], at most once, described once it is there.
+  void service(const char* name, std::function<void(ConfigurationTable&)> describe) {
+    add_table(name, false, 0, std::move(describe));
+  }
   // [name], at most once. `is_there`, where it is not nullptr, becomes true with it.
   template <typename Settings>
   void table(const char* name, Settings* settings, bool is_required = false,
@@ -302,6 +315,7 @@ class ConfigurationTable {
   };
 
   const std::string& name() const noexcept { return name_; }
+  bool is_sample() const noexcept { return is_sample_; }
   // In the order of their description.
   const std::deque<Key>& keys() const noexcept { return keys_; }
   const std::deque<Child>& children() const noexcept { return children_; }

@@ -13,8 +13,6 @@ namespace {
 using Rule = ConfigurationKey::Rule;
 using Type = ConfigurationKey::Type;
 
-constexpr uint64_t kSizeMaxBytes = 64 * kTiB;  // half of what x86-64 can address; sums fit 64 bits
-constexpr uint64_t kVolumeUnitBytes = 4 * kKiB;
 constexpr uint64_t kLimitUnitBytes = 64 * kKiB;  // what the heap charges an owner at least
 // What one process of [[process]] may be; a join names each of its members.
 constexpr uint64_t kProcessMembersMax = 64;
@@ -28,10 +26,6 @@ constexpr uint64_t kBackOffMaxMs = 600'000;
 // The kernel's core_pattern has 127 bytes, and more words than this one (apps/init/core_dump.cc).
 constexpr uint64_t kDumpDeviceMax = 80;
 
-constexpr Choice<PageWish> kPageChoices[] = {{"4 KiB", PageWish::k4KiB},
-                                             {"2 MiB", PageWish::k2MiB},
-                                             {"1 GiB", PageWish::k1GiB},
-                                             {"largest", PageWish::kLargest}};
 constexpr Choice<Enforcement> kEnforcements[] = {{"kernel", Enforcement::kKernel},
                                                  {"seccomp", Enforcement::kSeccomp}};
 constexpr Choice<HeapExpectation> kHeaps[] = {{"any", HeapExpectation::kAny},
@@ -100,7 +94,7 @@ static void describe(ConfigurationTable& table, AllocSettings& settings) {
 
 static void describe(ConfigurationTable& table, LimitSettings& settings) {
   table.text("owner", &settings.owner, 1, 63).required().unique()
-      .help("An owner of heap memory, as `bedplate stats` names them: `\"heap:blockd\"`, or "
+      .help("An owner of heap memory, as `bedplate stats` names them: `\"heap:SERVICE\"`, or "
             "`\"heap\"` for memory that is taken in nobody's name.");
   table.size("bytes", &settings.bytes, kLimitUnitBytes, kSizeMaxBytes).required()
       .help("How much of the heap this owner may have; what is beyond is refused to it "
@@ -120,44 +114,6 @@ static void describe(ConfigurationTable& table, ShardSettings& settings) {
   table.integer("cpu", &settings.cpu, 0, 1023).required().unique()
       .help("The core that the shard's thread is pinned to. It polls, so no two shards "
             "share one.");
-}
-
-static void describe(ConfigurationTable& table, VolumeSettings& settings) {
-  table.text("name", &settings.name, 1, 255).required().unique()
-      .help("The export's name. The first volume also answers to the empty name.");
-  table.size("bytes", &settings.bytes, kVolumeUnitBytes, kSizeMaxBytes)
-      .required().rule(Rule::kMultipleOf4KiB)
-      .help("The export's size. All of it lies in the pool.");
-  table.boolean("read_only", &settings.read_only)
-      .help("Whether writes are refused with EPERM.");
-  table.choice("pages", &settings.pages, kPageChoices).otherwise("those of the pool")
-      .help("The pages of this volume alone.");
-  table.integer("node", &settings.node, 0, kNodeCountMax - 1).otherwise("the volumes' shard's")
-      .help("The NUMA node that the volume lies on.");
-}
-
-static void describe(ConfigurationTable& table, BlockdSettings& settings) {
-  table.addresses("listen", &settings.listen, 1, 8).required().unique()
-      .help("Where the NBD server listens; see Addresses below.");
-  table.addresses("image_listen", &settings.image_listen, 1, 8)
-      .otherwise("those of listen").unique()
-      .help("Where it listens instead as first process of an image.");
-  table.shard("connections_shard", &settings.connections_shard)
-      .help("The shard that connections live on.");
-  table.last_shard("volumes_shard", &settings.volumes_shard)
-      .help("The shard that volumes live on. The same one is fine.");
-  table.integer("max_connections", &settings.max_connections, 1, 4096)
-      .help("How many clients may be connected. Their buffers are planned; one more is "
-            "closed at once.");
-  table.integer("requests_per_connection", &settings.requests_per_connection, 1, 1024)
-      .help("How many requests of one connection may be in flight.");
-  table.integer("handshake_timeout_ms", &settings.handshake_timeout_ms, 100, 600'000)
-      .help("How long a client may take to negotiate before it is disconnected.");
-  table.integer("client_timeout_s", &settings.client_timeout_s, 0, 3600)
-      .help("After how long a client over TCP is disconnected whose host gives no sign of "
-            "life, or that takes none of its replies "
-            "([nbd.md](nbd.md#clients-that-vanish)). 0: it keeps its place for ever.");
-  table.tables("volume", &settings.volumes, 1, 64);
 }
 
 static void describe(ConfigurationTable& table, GroupSettings& settings) {
@@ -384,7 +340,6 @@ void describe(ConfigurationTable& file, Configuration& all) {
   file.tables("limit", &all.limits, 0, 32);
   file.table("event_loop", &all.event_loop);
   file.tables("shard", &all.shards, 1, 64);
-  file.table("blockd", &all.blockd, false, &all.blockd.enabled);
   file.tables("group", &all.groups, 0, 16);
   file.tables("process", &all.processes, 0, 64);
   file.table("messages", &all.messages);

@@ -9,13 +9,15 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "alloc/heap_owner.h"
 #include "alloc/heap_walk.h"
-#include "apps/blockd/block_server_counters.h"
 #include "apps/boot/configuration.h"
+#include "apps/boot/counter_table.h"
 #include "apps/boot/name_lock.h"
 #include "pinned_pool/membership.h"
 #include "pinned_pool/pool_map.h"
@@ -97,7 +99,27 @@ struct alignas(kCacheLineBytes) PeersCounters {
   alignas(kCacheLineBytes) PeerCounters peers[kVerbsPeerCountMax];
 };
 
-// The file's content. Changing it changes kCountersVersion.
+// One counter of a service: CounterDescription.
+struct CounterRecord {
+  char name[48] = {};
+  char unit[16] = {};
+  char help[160] = {};
+  uint32_t kind = 0;    // CounterKind
+  uint32_t offset = 0;  // from its set's values
+};
+
+// One struct of counters of a service: CounterSet.
+struct CounterSetRecord {
+  OwnerName owner;
+  OwnerName name;
+  OwnerName instance;
+  uint32_t first = 0;   // its counters are so many records from here
+  uint32_t count = 0;
+  uint64_t values = 0;  // where they lie in the file, on a cache line
+};
+
+// How the file begins. Services' counters follow: records of sets, records of counters, values.
+// Changing it changes kCountersVersion.
 struct CountersLayout {
   std::atomic<uint64_t> magic{0};  // stored last at creation, with release
   uint32_t version = 0;
@@ -123,16 +145,20 @@ struct CountersLayout {
   GroupCounters groups[kGroupCountMax];
   uint32_t has_verbs = 0;
   PeersCounters peers;
-  uint32_t has_blockd = 0;
-  ConnectionCounters connections;
-  VolumeCounters volumes;
+  uint32_t set_count = 0;
+  uint32_t record_count = 0;  // of all sets
+  uint64_t file_bytes = 0;
+
+  // Where what follows lies in the file.
+  uint64_t sets_offset() const noexcept;
+  uint64_t records_offset() const noexcept;
 };
 
 inline constexpr uint64_t kCountersMagic = 0x31'73'74'61'74'73'70'62;  // "bpstats1"
-inline constexpr uint32_t kCountersVersion = 8;
+inline constexpr uint32_t kCountersVersion = 9;
 
 // Finds out whether CountersFile::create would succeed now, and leaves everything as it was.
-Result<void> check_counters_file(const NameLock& lock);
+Result<void> check_counters_file(const NameLock& lock, std::span<const CounterSet> sets = {});
 
 // The appliance's end.
 class CountersFile {
@@ -143,17 +169,20 @@ class CountersFile {
   // Removes the file. A process that crashes does not get here, so its file stays.
   ~CountersFile();
 
-  // Creates the file, with all its blocks, in place of what a crashed one left. Errors: the
-  // directory cannot be written, or its file system is full. Requires: `lock` is taken, and stays
-  // so as long as this is there.
-  Result<void> create(const NameLock& lock);
+  // Creates the file, with all its blocks, in place of what a crashed one left; `sets` are
+  // described in it. Errors: the directory cannot be written, or its file system is full.
+  // Requires: `lock` is taken, and stays so as long as this is there.
+  Result<void> create(const NameLock& lock, std::span<const CounterSet> sets = {});
   // The counters are complete: readers may look.
   void publish() noexcept;
 
   CountersLayout& layout() noexcept { return *layout_; }
+  // Where the values of `set` lie, zeroed and on a cache line. Requires: it was given to create().
+  void* values(const CounterSet& set) noexcept;
 
  private:
-  Result<void> map_file(const Fd& fd, const NameLock& lock);
+  Result<void> map_file(const Fd& fd, const NameLock& lock, uint64_t bytes);
+  void describe(std::span<const CounterSet> sets) noexcept;
 
   std::string path_;
   Fd fd_;
@@ -164,6 +193,11 @@ class CountersFile {
 struct CountersSnapshot {
   const CountersLayout* layout = nullptr;  // mapped read-only for the life of the process
   bool is_running = false;                 // false: it crashed, and these are its last counters
+
+  std::span<const CounterSetRecord> sets() const noexcept;
+  // Those of one of sets().
+  std::span<const CounterRecord> counters(const CounterSetRecord& set) const noexcept;
+  uint64_t value(const CounterSetRecord& set, const CounterRecord& counter) const noexcept;
 };
 
 // Opens NAME.stats in `directory`; with an empty `name`, the only one there.

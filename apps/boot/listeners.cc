@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "apps/boot/service_plan.h"
 #include "pinned_pool/pinned_pool.h"
 
 namespace bedplate {
@@ -15,15 +16,6 @@ namespace {
 
 constexpr int kFirstActivatedFd = 3;  // SD_LISTEN_FDS_START
 constexpr int kActivatedMax = 8;
-
-Error activation_error(const char* answer) {
-  Error error;
-  error.set_doing("taking over activated sockets");
-  error.set_answer("%s", answer);
-  error.set_cure("start it by socket activation (a systemd socket unit, `nbdinfo [ bedplate run "
-                 "CONFIG ]`), or remove \"activation:\" from [blockd] listen");
-  return error;
-}
 
 long number_in_environment(const char* name) {
   const char* text = getenv(name);
@@ -57,6 +49,14 @@ const char* wrong_kind(int fd) {
 }
 
 }  // namespace
+
+Error Listeners::activation_error(const char* answer) const {
+  Error error;
+  error.set_doing("taking over activated sockets");
+  error.set_answer("%s", answer);
+  return error.set_cure("start it by socket activation (a systemd socket unit), or remove "
+                        "\"activation:\" from %s", key_.c_str());
+}
 
 Listeners::~Listeners() {
   for (const std::string& path : paths_) unlink(path.c_str());
@@ -99,6 +99,25 @@ void Listeners::open(const std::vector<SocketAddress>& addresses, std::vector<Er
     sockets_.push_back(socket.take());
     if (address.kind == SocketAddress::Kind::kUnix) paths_.push_back(address.path);
   }
+}
+
+std::vector<std::vector<Listeners>> open_listeners(const std::vector<ServiceNeeds>& services,
+                                                   bool with_activation,
+                                                   std::vector<Error>* problems) {
+  std::vector<std::vector<Listeners>> all;
+  for (const ServiceNeeds& service : services) {
+    std::vector<Listeners>& own = all.emplace_back();
+    for (const ListenNeed& need : service.listens) {
+      std::vector<SocketAddress> addresses = need.addresses;
+      if (!with_activation) {
+        std::erase_if(addresses, [](const SocketAddress& address) {
+          return address.kind == SocketAddress::Kind::kActivation;
+        });
+      }
+      own.emplace_back(need.key + " in [" + service.name + "]").open(addresses, problems);
+    }
+  }
+  return all;
 }
 
 }  // namespace bedplate

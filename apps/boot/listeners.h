@@ -11,7 +11,9 @@ namespace bedplate {
 
 class Listeners {
  public:
-  Listeners() noexcept = default;
+  // `key`: what in the configuration says the addresses: "listen in [SERVICE]".
+  explicit Listeners(std::string key) : key_(std::move(key)) {}
+  Listeners(Listeners&&) noexcept = default;
   Listeners(const Listeners&) = delete;
   Listeners& operator=(const Listeners&) = delete;
   // Closes the sockets and removes the files of those on Unix paths.
@@ -26,8 +28,19 @@ class Listeners {
  private:
   void take_activated(std::vector<Error>* problems);
 
+  Error activation_error(const char* answer) const;
+
+  std::string key_;
   std::vector<Fd> sockets_;
   std::vector<std::string> paths_;
 };
+
+struct ServiceNeeds;
+
+// Opens what each of `services` listens at: Listeners for each key, in their order. Without
+// `with_activation`, which is for a process that may have been passed none, those are left out.
+std::vector<std::vector<Listeners>> open_listeners(const std::vector<ServiceNeeds>& services,
+                                                   bool with_activation,
+                                                   std::vector<Error>* problems);
 
 }  // namespace bedplate

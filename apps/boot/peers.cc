@@ -84,7 +84,7 @@ void Peers::open(const Configuration& configuration, const AppliancePlan& plan,
   // An address that is taken is no lack of the machine; where there will be no peers it is free to
   // be anybody's.
   if (settings.listen && !is_by_manager && (settings.required || found.empty())) {
-    Listeners trial;
+    Listeners trial("listen in [verbs]");
     trial.open({*settings.listen}, problems);
   }
   if (found.empty()) return;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "apps/boot/outsiders.h"
+#include "apps/boot/service.h"
 #include "pinned_pool/join_server.h"
 #include "pinned_pool/pinned_pool.h"
 #include "platform/cgroup.h"
@@ -174,7 +175,7 @@ void check_file_systems(std::vector<Error>* problems) {
 
 uint64_t needed_descriptors(const Configuration& configuration, const AppliancePlan& plan) {
   uint64_t needed = kOtherDescriptors + plan.pool.segments.size();
-  if (configuration.blockd.enabled) needed += configuration.blockd.max_connections;
+  for (const ServiceNeeds& service : plan.services) needed += service.descriptors;
   if (configuration.verbs.enabled) {
     needed += LinkExchange::socket_count_max(configuration.verbs.max_peers);
   }
@@ -195,8 +196,12 @@ void check_descriptors(const Configuration& configuration, const AppliancePlan& 
   Error error;
   error.set_doing("looking at the limit of open files");
   error.set_answer("%" PRIu64 " are allowed, %" PRIu64 " are needed", limit, needed);
-  error.set_cure("ulimit -n %" PRIu64 ", or lower max_connections in [blockd], max_peers in "
-                 "[verbs] or max_count in [[process]]", needed);
+  std::string keys;
+  for (const ServiceNeeds& service : plan.services) {
+    if (!service.descriptor_keys.empty()) add_word(&keys, service.descriptor_keys);
+  }
+  error.set_cure("ulimit -n %" PRIu64 ", or lower %s%smax_peers in [verbs] or max_count in "
+                 "[[process]]", needed, keys.c_str(), keys.empty() ? "" : ", ");
   problems->push_back(error);
 }
 
@@ -311,6 +316,7 @@ std::vector<Error> preflight(const Configuration& configuration, const Appliance
   check_descriptors(configuration, plan, &problems);
   check_cores(configuration, &problems);
   check_users(configuration, &problems);
+  for (Service* service : configuration.services) service->preflight(&problems);
   if (auto had = check_overcommit(configuration); !had.ok()) problems.push_back(had.error());
   if (configuration.event_loop.sockets == SocketBackendChoice::kIoUring) {
     if (auto probed = probe_io_uring(); !probed.ok()) problems.push_back(probed.error());

@@ -20,7 +20,9 @@ Result<void> Shard::create(const ShardOptions& options) {
   EventLoopOptions loop_options;
   loop_options.spin_ns = options.event_loop.spin_us * kNsPerUs;
   loop_options.counters = &options.counters->loop;
+  loop_options.source_count_max = options.source_count;
   BP_TRY(loop_.create(loop_options));
+  loop_.timers().reserve_more(options.timer_count);
   BP_TRY(thread_.start(
       options_.settings.name.c_str(),
       [](void* self) noexcept { static_cast<Shard*>(self)->thread_main(); }, this));

@@ -22,6 +22,8 @@ struct ShardOptions {
   ShardSettings settings;
   EventLoopSettings event_loop;
   uint32_t socket_count_max = 1;
+  uint32_t source_count = 1;  // with the sockets
+  uint32_t timer_count = 0;
   ShardCounters* counters = nullptr;
 };
 

@@ -1,5 +1,5 @@
-// Two appliances over verbs: `remote_read CONFIG` at each side. The one whose configuration has an
-// export "area" answers; the other reads that export, and a block of the answerer's malloc that is
+// Two appliances over verbs: `remote_read run CONFIG` at each side, with an empty table [remote-read].
+// The one whose configuration has an export "area" answers; the other reads that export, and a block of the answerer's malloc that is
 // lent to it, straight into its own heap, and ends. As the first process of an image
 // (docs/image.md) it reads them once a second instead. Where [verbs] has datagrams, the answerer
 // sends one, too, which may be lost.
@@ -12,8 +12,8 @@
 
 #include <unistd.h>
 
-#include "apps/boot/appliance.h"
-#include "apps/init/init.h"
+#include "apps/boot/service_context.h"
+#include "apps/program/program.h"
 #include "platform/clock.h"
 
 using namespace bedplate;
@@ -50,30 +50,35 @@ bool is_written(std::string_view memory, std::string_view text) {
 }
 
 // Polled by the shard like everything else; nothing here runs on another thread but the boot.
-class RemoteRead final : public Supervisor, public PollSource {
+class RemoteRead final : public Service, public PollSource {
  public:
-  explicit RemoteRead(bool reads_on) : reads_on_(reads_on) {}
-  bool is_good() const { return good_count_ == 2; }
+  // Whether it must not say otherwise: it was to read once, and could not.
+  bool has_failed() const { return has_begun_ && !reads_on_ && area_.empty() && good_count_ != 2; }
 
  private:
-  void boot_begins(Appliance& appliance) override { appliance_ = &appliance; }
-  void loop_made(uint32_t index, EventLoop& loop) override {
-    if (index != settings().shard) return;
-    loop_ = &loop;
-    loop.add_source(*this, 1);
-    loop.timers().reserve_more(1);
-    again_.context = this;
-    again_.expired = [](void* self) noexcept { static_cast<RemoteRead*>(self)->look_again(); };
+  const char* name() const noexcept override { return "remote-read"; }
+
+  Result<void> plan(ServicePlan& plan) override {
+    const uint32_t shard = plan.configuration().verbs.shard;
+    plan.sources(shard, 1);
+    plan.timers(shard, 1);
+    return {};
   }
 
-  Result<void> about_to_serve() override {
-    Messenger* messenger = appliance_->peers();
+  Result<void> create(ServiceContext& context) override {
+    context_ = &context;
+    reads_on_ = context.configuration().is_first_process;
+    loop_ = &context.loop(settings().shard);
+    again_.context = this;
+    again_.expired = [](void* self) noexcept { static_cast<RemoteRead*>(self)->look_again(); };
+    BP_TRY(context.add_source(settings().shard, *this, 1));
+    Messenger* messenger = context.peers();
     if (messenger == nullptr || settings().peers.size() != 1) {
       Error error;
       return error.set_doing("looking for the peer").set_answer("there is not exactly one")
           .set_cure("write one [[verbs.peer]], and let [verbs] be required");
     }
-    area_ = appliance_->exported("area");
+    area_ = context.exported("area");
     write(area_, kInArea);
     messenger->set_handler(kAsk, {[](void* self, const Message& message) noexcept {
                                     static_cast<RemoteRead*>(self)->asker_ = &message.from;
@@ -86,6 +91,7 @@ class RemoteRead final : public Supervisor, public PollSource {
     messenger->set_handler(kNote, {[](void*, const Message& message) noexcept {
                                      std::printf("a note of %zu bytes\n", message.payload.size());
                                    }, nullptr});
+    has_begun_ = true;
     return {};
   }
 
@@ -94,7 +100,7 @@ class RemoteRead final : public Supervisor, public PollSource {
 
   uint32_t ask() noexcept {
     if (has_asked_) return 0;
-    auto peer = appliance_->peers()->connect({.name = settings().peers[0].name.c_str()});
+    auto peer = context_->peers()->connect({.name = settings().peers[0].name.c_str()});
     has_asked_ = peer.ok() && peer.value()->am_send(kAsk, {}) == SendStatus::kDone;
     if (!has_asked_) return 0;
     if (reads_on_) loop_->timers().arm(again_, monotonic_ns() + kNsPerSecond);
@@ -116,7 +122,7 @@ class RemoteRead final : public Supervisor, public PollSource {
           asker_->am_send(kDescribed, std::as_bytes(std::span(&described.value(), 1)));
       if (status == SendStatus::kAgain) return 0;
       has_described_ = true;
-      if (VerbsProvider* datagrams = appliance_->datagrams()) {
+      if (VerbsProvider* datagrams = context_->datagrams()) {
         (void)datagrams->send_datagram(*asker_, kNote, std::as_bytes(std::span("a loan follows")));
       }
     }
@@ -138,7 +144,7 @@ class RemoteRead final : public Supervisor, public PollSource {
     const bool is_lent = message.id == kLent;
     Reading& reading = readings_[is_lent];
     if (reading.is_under_way) {  // asked for twice
-      if (is_lent) appliance_->peers()->release(message.loan);
+      if (is_lent) context_->peers()->release(message.loan);
       return;
     }
     RemoteMemory from = message.loan.remote;
@@ -170,14 +176,15 @@ class RemoteRead final : public Supervisor, public PollSource {
                 is_right ? reading.into.c_str() : "not what was written");
     std::fflush(stdout);
     reading.is_under_way = false;
-    if (reading.loan.is_there()) appliance_->peers()->release(reading.loan);
+    if (reading.loan.is_there()) context_->peers()->release(reading.loan);
     if (is_good && ++good_count_ == 2 && !reads_on_) kill(getpid(), SIGTERM);
   }
 
-  const VerbsSettings& settings() const { return appliance_->configuration().verbs; }
+  const VerbsSettings& settings() const { return context_->configuration().verbs; }
 
-  const bool reads_on_;
-  Appliance* appliance_ = nullptr;
+  bool reads_on_ = false;
+  bool has_begun_ = false;
+  ServiceContext* context_ = nullptr;
   EventLoop* loop_ = nullptr;
   std::span<std::byte> area_;
   Reading readings_[2];
@@ -190,18 +197,7 @@ class RemoteRead final : public Supervisor, public PollSource {
 
 }  // namespace
 int main(int count, char** words) {
-  const bool is_first_process = is_init(count, words);
-  static RemoteRead example(is_first_process);
-  if (is_first_process) return init_main(count, words, &example);
-  if (count != 2) return std::fputs("usage: remote_read CONFIG\n", stderr), 2;
-  std::vector<Error> problems;
-  auto configuration = load_configuration(words[1], &problems);
-  for (const Error& problem : problems) log_error(problem);
-  if (!configuration) return 2;
-  Appliance appliance(std::move(*configuration), &example);
-  if (!appliance.boot()) return 1;
-  std::puts("remote_read: ready");
-  std::fflush(stdout);
-  appliance.serve_until_signal();
-  return example.is_good() ? 0 : 3;
+  static RemoteRead example;
+  const int code = run_program(count, words, {&example});
+  return code == 0 && example.has_failed() ? 3 : code;
 }

@@ -12,7 +12,7 @@
 
 #include "apps/boot/appliance.h"
 #include "apps/boot/preflight.h"
-#include "apps/boot/supervisor.h"
+#include "apps/boot/service_context.h"
 #include "apps/init/capabilities.h"
 #include "apps/init/core_dump.h"
 #include "apps/init/crash.h"
@@ -40,25 +40,23 @@ double seconds(uint64_t ns) noexcept {
   return static_cast<double>(ns) / static_cast<double>(kNsPerSecond);
 }
 
-class Init final : public Supervisor {
+// The machine, as a service beside those of the program.
+class Init final : public Service {
  public:
-  explicit Init(Supervisor& application) : application_(application) {}
+  explicit Init(std::span<Service* const> services) : services_(services) {}
   // Returns how the machine is to end. Errors: what stopped it on the way to its service.
   Result<MachineEnd> run();
   const CrashSettings& crash() const noexcept { return configuration_.crash; }
 
-  void boot_begins(Appliance& appliance) override { application_.boot_begins(appliance); }
-  Result<void> memory_taken() override;
-  void loop_made(uint32_t index, EventLoop& loop) override;
-  Result<void> about_to_serve() override;
-  void loop_begins(uint32_t index) noexcept override;
-  void draining() noexcept override {
-    give_up_ctrl_alt_del();
-    application_.draining();
-  }
+  const char* name() const noexcept override { return "init"; }
+  Result<void> plan(ServicePlan& plan) override;
+  Result<void> prepare() override;
+  Result<void> create(ServiceContext& context) override;
+  Result<void> sealed() override;
+  void start(uint32_t shard) noexcept override;
+  void request_drain() noexcept override { give_up_ctrl_alt_del(); }
   void tick() noexcept override {
     drill_control(drill_);
-    application_.tick();
     watchdog_.feed();
   }
   void stop_watchdog() noexcept { watchdog_.stop(); }
@@ -69,7 +67,7 @@ class Init final : public Supervisor {
   Result<void> prepare_machine();
   void wait_until_sent() noexcept;
 
-  Supervisor& application_;
+  std::span<Service* const> services_;
   std::string command_line_;
   Configuration configuration_;
   Watchdog watchdog_;
@@ -99,9 +97,12 @@ Result<void> Init::read_command_line() {
 
 Result<void> Init::read_configuration() {
   std::vector<Error> problems;
-  auto configuration = load_configuration(kConfigurationPath, &problems);
+  auto configuration = load_configuration(kConfigurationPath, services_, &problems);
   if (configuration) {
     configuration_ = std::move(*configuration);
+    configuration_.is_first_process = true;
+    // Last: the watchdog must be fed from the moment that it is started.
+    configuration_.services.push_back(this);
     return {};
   }
   const Error last = problems.back();  // which the end of the machine tells
@@ -121,6 +122,7 @@ Result<void> Init::prepare_machine() {
   auto plan = plan_appliance(configuration_);
   BP_TRY(plan);
   reserve_hugepages(plan.value());
+  kept_ = capabilities_to_keep(configuration_) | plan.value().capabilities();
   return take_ctrl_alt_del();
 }
 
@@ -131,9 +133,6 @@ Result<MachineEnd> Init::run() {
   take_all_kernel_lines();
   BP_TRY(read_command_line());
   BP_TRY(read_configuration());
-  if (!configuration_.blockd.image_listen.empty()) {
-    configuration_.blockd.listen = configuration_.blockd.image_listen;
-  }
   watchdog_.create(configuration_.watchdog);
   BP_TRY(catch_crashes(configuration_.crash, watchdog_));
   utsname kernel = {};
@@ -142,7 +141,7 @@ Result<MachineEnd> Init::run() {
   BP_TRY(prepare_machine());
   drill_boot(drill_);
   BP_TRY(check_heap_expectation(configuration_.alloc.expect, interception_decision()));
-  Appliance appliance(configuration_, this);
+  Appliance appliance(configuration_);
   if (!appliance.boot()) {
     Error error;
     error.set_doing("booting the appliance %s", configuration_.appliance.name.c_str());
@@ -186,26 +185,28 @@ void Init::wait_until_sent() noexcept {
   }
 }
 
-Result<void> Init::memory_taken() {
+// A mark of the watchdog's on each shard, and a drill on the first.
+Result<void> Init::plan(ServicePlan& plan) {
+  for (uint32_t shard = 0; shard < configuration_.shards.size(); ++shard) {
+    plan.timers(shard, shard == 0 ? 2 : 1);
+  }
+  return {};
+}
+
+Result<void> Init::prepare() {
   BP_TRY(choose_dump(configuration_.crash, process_pool()));
   if (configuration_.crash.dump != CrashDump::kNone) dump_crashes();
   // Here, because capabilities are each thread's own, and inherited.
-  kept_ = capabilities_to_keep(configuration_);
-  BP_TRY(keep_capabilities(kept_));
-  return application_.memory_taken();
+  return keep_capabilities(kept_);
 }
 
-void Init::loop_made(uint32_t index, EventLoop& loop) {
-  watchdog_.loop_made(index, loop);
-  application_.loop_made(index, loop);
-  if (index != 0) return;
-  first_loop_ = &loop;
-  if (drill_ != Drill::kNone) loop.timers().reserve_more(1);
+Result<void> Init::create(ServiceContext& context) {
+  first_loop_ = &context.loop(0);
+  for (uint32_t i = 0; i < context.shard_count(); ++i) watchdog_.loop_made(i, context.loop(i));
+  return {};
 }
 
-// The watchdog last: from there on it must be fed.
-Result<void> Init::about_to_serve() {
-  BP_TRY(application_.about_to_serve());
+Result<void> Init::sealed() {
   BP_TRY(check_capabilities(kept_));
   BP_LOG_INFO("capabilities kept: %s", name_capabilities(kept_).c_str());
   const WatchdogSettings& watchdog = configuration_.watchdog;
@@ -215,10 +216,9 @@ Result<void> Init::about_to_serve() {
   return watchdog_.start();
 }
 
-void Init::loop_begins(uint32_t index) noexcept {
-  watchdog_.loop_begins(index);
-  application_.loop_begins(index);
-  if (index == 0) begin_drill(drill_, *first_loop_);
+void Init::start(uint32_t shard) noexcept {
+  watchdog_.loop_begins(shard);
+  if (shard == 0) begin_drill(drill_, *first_loop_);
 }
 
 }  // namespace
@@ -230,13 +230,12 @@ bool is_init(int count, char** words) noexcept {
   return getpid() == 1 || (count > 1 && std::strcmp(words[1], kDumpCore) == 0);
 }
 
-int init_main(int count, char** words, Supervisor* application) {
+int init_main(int count, char** words, std::span<Service* const> services) {
   if (getpid() != 1) return dump_core(count, words);
   signal(SIGPIPE, SIG_IGN);
   signal(SIGCHLD, SIG_IGN);  // the kernel then reaps every child, and every orphan
-  static Supervisor nobody;
   // Its watchdog must outlive a crash at any time.
-  static Init init(application == nullptr ? nobody : *application);
+  static Init init(services);
   auto end = init.run();
   // The appliance is gone, or was never there: the machine ends on purpose.
   init.stop_watchdog();

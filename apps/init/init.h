@@ -6,17 +6,18 @@
 // Whatever is refused on the way is told on the console, and the machine ends as [crash] says.
 #pragma once
 
-namespace bedplate {
+#include <span>
 
-class Supervisor;
+#include "apps/boot/service.h"
+
+namespace bedplate {
 
 // Whether a process with these words is meant: it is called `init`, and is process 1, or was
 // started by the kernel for a dump. Every other is an ordinary program.
 bool is_init(int count, char** words) noexcept;
 
-// Runs the machine to its end. `application` is told what an appliance tells (apps/boot): what a
-// program adds that is an appliance of its own; nullptr: nothing. It is there to the end.
+// Runs the machine to its end, with the program's `services`, which are there to the end.
 // Returns only where a dump's words make no sense.
-int init_main(int count, char** words, Supervisor* application = nullptr);
+int init_main(int count, char** words, std::span<Service* const> services);
 
 }  // namespace bedplate

@@ -26,7 +26,6 @@ constexpr int kTimeoutMinS = 2;
 void Watchdog::loop_made(uint32_t index, EventLoop& loop) {
   if (!settings_.enabled) return;
   Beat& beat = beats_[index];
-  loop.timers().reserve_more(1);
   beat.loop = &loop;
   beat.period_ns = settings_.timeout_s * kNsPerSecond / 8;
   beat.timer.expired = &Watchdog::mark;

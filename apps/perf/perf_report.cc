@@ -3,7 +3,7 @@
 #include <cinttypes>
 #include <cstdio>
 
-#include "apps/bedplate/json_output.h"
+#include "apps/program/json_output.h"
 
 namespace bedplate {
 namespace {

@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 
 #include "alloc/confined_heap.h"
-#include "apps/bedplate/json_output.h"
+#include "apps/program/json_output.h"
 #include "apps/perf/perf_report.h"
 #include "pinned_pool/boot_segment.h"
 #include "platform/clock.h"

@@ -81,8 +81,11 @@ $(call both,alloc/thread_heaps): CXXFLAGS += $(MIMALLOC_FLAGS)
 $(call both,alloc/operator_new): CXXFLAGS += -I$(MIMALLOC)/include -fno-builtin-malloc -fexceptions
 # The explicit interface throws here, whether libbedplate-malloc.a is linked or not.
 $(call both,alloc/pool_resource): CXXFLAGS += -fexceptions -frtti
+# What services throw is caught there, and nowhere else.
+$(call objects,apps/boot/service_calls.cc): CXXFLAGS += -fexceptions
 $(BUILD)/tests/alloc/operator_new_test.o: CXXFLAGS += -fexceptions
 $(BUILD)/tests/alloc/pool_resource_test.o: CXXFLAGS += -fexceptions
+$(call objects,tests/apps/service_test.cc): CXXFLAGS += -fexceptions
 # Unity's header by its own name: the same file compiles with Unity as well.
 $(call objects,tests/apps/bedplate_c_test.cc tests/apps/messages_c_test.cc): \
   CPPFLAGS += -Itests/support

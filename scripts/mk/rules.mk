@@ -8,7 +8,7 @@ PROGRAM := $(BUILD)/bedplate
 TESTS := $(BUILD)/bedplate-tests
 PEERS := $(BUILD)/c-peer $(BUILD)/cpp-peer
 TRAFFIC := $(BUILD)/verbs-traffic
-APPLICATION := $(call objects,$(APPLICATION_SOURCES))
+BLOCKD_OBJECTS := $(call objects,$(BLOCKD_SOURCES))
 
 .PHONY: products tests
 products: $(PROGRAM) $(LIBRARY) $(if $(SANITIZED),,$(MALLOC_LIBRARY)) examples
@@ -37,7 +37,7 @@ $(MALLOC_LIBRARY): $(call objects,$(MALLOC_SOURCES))
 POOL_HEAP := $(if $(SANITIZED),,$(MALLOC_LIBRARY))
 LINK_POOL_HEAP := $(if $(SANITIZED),,$(MALLOC_LINK) $(MALLOC_LIBRARY))
 
-$(PROGRAM): $(call objects,$(PROGRAM_SOURCES)) $(APPLICATION) $(POOL_HEAP) $(LIBRARY)
+$(PROGRAM): $(call objects,$(PROGRAM_SOURCES)) $(BLOCKD_OBJECTS) $(POOL_HEAP) $(LIBRARY)
 	$(if $(V),,@echo "  LINK $@")
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LIBRARY) $(LIBRARIES)
 
@@ -49,7 +49,7 @@ examples: $(EXAMPLES)
 
 $(BUILD)/examples/ping: $(BUILD)/apps/examples/ping.o
 $(BUILD)/examples/ping-c: $(BUILD)/apps/examples/ping_c.o
-$(BUILD)/examples/remote_read: $(BUILD)/apps/examples/remote_read.o $(APPLICATION)
+$(BUILD)/examples/remote_read: $(BUILD)/apps/examples/remote_read.o
 $(BUILD)/c-peer: $(BUILD)/tests/system/c_peer.o
 $(BUILD)/cpp-peer: $(BUILD)/tests/system/cpp_peer.o
 $(TRAFFIC): $(call objects,$(TRAFFIC_SOURCES))
@@ -72,7 +72,7 @@ $(BUILD)/libCppUTest.a: $(wildcard /usr/lib/*/libCppUTest.a) $(BUILD_FILES)
 	$(Q)objcopy --wildcard --weaken-symbol='_Zn[wa]*' --weaken-symbol='_Zd[la]*' \
 	  $(firstword $(wildcard /usr/lib/*/libCppUTest.a)) $@
 
-$(TESTS): $(call objects,$(TEST_SOURCES)) $(APPLICATION) $(POOL_HEAP) $(LIBRARY) \
+$(TESTS): $(call objects,$(TEST_SOURCES)) $(BLOCKD_OBJECTS) $(POOL_HEAP) $(LIBRARY) \
           $(BUILD)/libCppUTest.a
 	$(if $(V),,@echo "  LINK $@")
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(BUILD)/libCppUTest.a $(LINK_POOL_HEAP) \
@@ -99,7 +99,7 @@ $(BENCH_HEAP): $(BENCH_OBJECTS)
 	$(Q)$(CXX) -shared -Wl,-z,now -o $@ $^ -lpthread
 
 -include $(patsubst %.o,%.d,$(call objects,$(LIBRARY_SOURCES) $(MALLOC_SOURCES) \
-  $(APPLICATION_SOURCES) $(PROGRAM_SOURCES) $(TEST_SOURCES) $(STRAIN_SOURCES) $(TRAFFIC_SOURCES) \
+  $(BLOCKD_SOURCES) $(PROGRAM_SOURCES) $(TEST_SOURCES) $(STRAIN_SOURCES) $(TRAFFIC_SOURCES) \
   tests/soak/heap_soak.cc apps/examples/ping.cc apps/examples/remote_read.cc \
   tests/system/cpp_peer.cc) \
   $(BENCH_OBJECTS) $(C_OBJECTS))

@@ -27,23 +27,26 @@ TRANSPORT := doorbell endpoint epoll/epoll_sockets event_loop group_terms ip_add
 BOOT := appliance appliance_plan configuration configuration_checks configuration_reader \
         configuration_table configuration_tables configuration_values configuration_words \
         counters_file listeners messages_plan messaging name_lock outsiders peers \
-        peers_plan preflight shard toml_reader
+        peers_plan preflight service_calls service_context service_plan shard toml_reader
 INIT := capabilities core_dump crash drill init kernel_command_line machine modules mounts netlink \
         network rdma_link watchdog
+COMMANDS := check_command doctor_command fifo_question group_parts keys_command perf_command \
+            plan_command program run_command stats_command
 PERF := perf_client perf_report perf_server perf_shm_side perf_side perf_verbs_side register_cost
-BLOCKD := block_server connection_datapath nbd_negotiation volume_datapath
+BLOCKD := block_server block_service connection_datapath nbd_negotiation volume_datapath
 
 LIBRARY_SOURCES := $(PLATFORM:%=platform/%.cc) $(PINNED_POOL:%=pinned_pool/%.cc) \
                    $(ALLOC:%=alloc/%.cc) $(TRANSPORT:%=transport/%.cc) \
-                   apps/boot/bedplate_c.cc apps/boot/messages_c.cc apps/boot/verbs_c.cc
+                   apps/boot/bedplate_c.cc apps/boot/messages_c.cc apps/boot/verbs_c.cc \
+                   $(BOOT:%=apps/boot/%.cc) $(INIT:%=apps/init/%.cc) $(PERF:%=apps/perf/%.cc) \
+                   $(COMMANDS:%=apps/program/%.cc)
 MALLOC_SOURCES := alloc/intercepting_heap.cc alloc/memory_calls.cc alloc/operator_new.cc
 # The pool's heap as a shared object, for the benchmark alone.
 BENCH_HEAP_SOURCES := $(PLATFORM:%=platform/%.cc) $(PINNED_POOL:%=pinned_pool/%.cc) \
                       $(patsubst %,alloc/%.cc,$(filter-out confined_mimalloc,$(ALLOC))) \
                       $(MALLOC_SOURCES) scripts/bench/preload_heap.cc
-APPLICATION_SOURCES := $(BOOT:%=apps/boot/%.cc) $(BLOCKD:%=apps/blockd/%.cc) \
-                       $(INIT:%=apps/init/%.cc) $(PERF:%=apps/perf/%.cc)
-PROGRAM_SOURCES := $(wildcard apps/bedplate/*.cc)
+BLOCKD_SOURCES := $(BLOCKD:%=apps/blockd/%.cc)
+PROGRAM_SOURCES := apps/bedplate/main.cc
 
 TEST_SOURCES := tests/main.cc $(sort $(wildcard tests/*/*_test.cc))
 STRAIN_SOURCES := $(wildcard tests/strain/*.cc)

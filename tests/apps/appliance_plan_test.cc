@@ -5,6 +5,7 @@
 #include <string>
 
 #include "alloc/confined_heap.h"
+#include "apps/blockd/block_service.h"
 #include "pinned_pool/boot_segment.h"
 #include "platform/thread_stack.h"
 
@@ -13,6 +14,7 @@
 using namespace bedplate;
 
 TEST_GROUP(AppliancePlan) {
+  BlockService blockd;
   Configuration configuration;
 
   void setup() override {
@@ -21,10 +23,10 @@ TEST_GROUP(AppliancePlan) {
     configuration.pool.pages = PageWish::k2MiB;
     configuration.pool.heap_min_bytes = 16 * kMiB;
     configuration.shards = {{"main", 0}, {"volumes", 1}};
-    configuration.blockd.enabled = true;
-    configuration.blockd.max_connections = 4;
-    configuration.blockd.requests_per_connection = 8;
-    configuration.blockd.volumes = {{"ram0", 64 * kMiB, false}, {"ram1", 4 * kMiB, true}};
+    configuration.services = {&blockd};
+    blockd.settings().max_connections = 4;
+    blockd.settings().requests_per_connection = 8;
+    blockd.settings().volumes = {{"ram0", 64 * kMiB, false}, {"ram1", 4 * kMiB, true}};
   }
 
   AppliancePlan plan() {
@@ -57,12 +59,12 @@ TEST(AppliancePlan, NamesEverySegmentAndSumsUpToThePool) {
 
 TEST(AppliancePlan, TheHeapIsWhatTheServicesLeave) {
   const uint64_t before = find(plan(), "heap")->bytes;
-  configuration.blockd.volumes[1].bytes += 2 * kMiB;
+  blockd.settings().volumes[1].bytes += 2 * kMiB;
   CHECK_EQUAL(before - 2 * kMiB, find(plan(), "heap")->bytes);
 }
 
 TEST(AppliancePlan, WithoutBlockdThereIsNoSegmentOfIt) {
-  configuration.blockd.enabled = false;
+  configuration.services.clear();
   const AppliancePlan made = plan();
   LONGS_EQUAL(2, made.pool.segments.size());
   CHECK_EQUAL(configuration.pool.bytes - boot_segment_bytes(), find(made, "heap")->bytes);
@@ -76,9 +78,10 @@ TEST(AppliancePlan, StacksAreOneForEachShard) {
 }
 
 TEST(AppliancePlan, HandsTheConfigurationOfBlockdOnAsItIs) {
-  configuration.blockd.handshake_timeout_ms = 1234;
-  configuration.blockd.client_timeout_s = 7;
-  const BlockServerOptions options = block_server_options(configuration);
+  blockd.settings().handshake_timeout_ms = 1234;
+  blockd.settings().client_timeout_s = 7;
+  ServicePlan asked(configuration, blockd);
+  const BlockServerOptions options = blockd.options(asked);
   LONGS_EQUAL(2, options.volumes.size());
   STRCMP_EQUAL("ram1", options.volumes[1].name.c_str());
   CHECK_EQUAL(4 * kMiB, options.volumes[1].bytes);
@@ -91,7 +94,7 @@ TEST(AppliancePlan, HandsTheConfigurationOfBlockdOnAsItIs) {
 }
 
 TEST(AppliancePlan, ASegmentLiesOnTheNodeOfTheShardThatUsesIt) {
-  configuration.blockd.volumes_shard = 1;
+  blockd.settings().volumes_shard = 1;
   const AppliancePlan made = plan();
   LONGS_EQUAL(kAnyNode, find(made, "boot")->node);
   LONGS_EQUAL(node_of_cpu(0), find(made, "heap")->node);
@@ -103,8 +106,8 @@ TEST(AppliancePlan, ASegmentHasThePagesAndTheNodeOfItsOwnKeys) {
   configuration.pool.bytes = 4 * kGiB;
   configuration.pool.heap_pages = PageWish::k1GiB;
   configuration.pool.heap_node = 5;
-  configuration.blockd.volumes[0].pages = PageWish::k4KiB;
-  configuration.blockd.volumes[1].node = 6;
+  blockd.settings().volumes[0].pages = PageWish::k4KiB;
+  blockd.settings().volumes[1].node = 6;
   const AppliancePlan made = plan();
   CHECK(find(made, "heap")->page == PageSize::k1GiB);
   LONGS_EQUAL(5, find(made, "heap")->node);
@@ -125,9 +128,9 @@ TEST(AppliancePlan, LargestIsAHugepage) {
 TEST(AppliancePlan, MoreConnectionsAndRequestsTakeMore) {
   configuration.pool.pages = PageWish::k4KiB;
   const uint64_t few = find(plan(), "blockd")->bytes;
-  configuration.blockd.max_connections = 8;
+  blockd.settings().max_connections = 8;
   const uint64_t more = find(plan(), "blockd")->bytes;
-  configuration.blockd.requests_per_connection = 16;
+  blockd.settings().requests_per_connection = 16;
   CHECK(few < more);
   CHECK(more < find(plan(), "blockd")->bytes);
 }
@@ -169,11 +172,11 @@ TEST(AppliancePlan, APartOfTheHeapIsTheRuntimesReserve) {
 TEST(AppliancePlan, TheHeapIsNeverLessThanItsMinimumNorThanTwoOfItsUnits) {
   configuration.pool.heap_min_bytes = 0;
   configuration.pool.bytes = boot_segment_bytes() + 78 * kMiB;
-  configuration.blockd.volumes = {{"ram0", 60 * kMiB, false}};
+  blockd.settings().volumes = {{"ram0", 60 * kMiB, false}};
   CHECK(find(plan(), "heap")->bytes >= kHeapReserveBytes + 2 * kHeapGranularityBytes);
-  configuration.blockd.volumes[0].bytes = 64 * kMiB;
+  blockd.settings().volumes[0].bytes = 64 * kMiB;
   CHECK(!plan_appliance(configuration).ok());
-  configuration.blockd.volumes[0].bytes = 40 * kMiB;
+  blockd.settings().volumes[0].bytes = 40 * kMiB;
   configuration.pool.heap_min_bytes = 40 * kMiB;
   const Result<AppliancePlan> made = plan_appliance(configuration);
   CHECK(!made.ok());

@@ -98,10 +98,15 @@ class BlockServerRig {
     }
     if (!connections.create(variant.uring)) return false;
     if (variant.two_shards && !volumes.create(variant.uring)) return false;
-    server.create(*pool, options,
-                  {&connections.loop, connections.sockets.get(),
-                   variant.two_shards ? &volumes.loop : &connections.loop, &connection_counters,
-                   &volume_counters});
+    EventLoop& volumes_loop = variant.two_shards ? volumes.loop : connections.loop;
+    const auto carve = [&](const OwnerName& owner) { return carve_planned(options, owner); };
+    const auto made = server.create(
+        carve, options, {&connections.loop, connections.sockets.get(), &volumes_loop,
+                         &connection_counters, &volume_counters});
+    BP_ASSERT(made.ok());
+    volumes_loop.add_source(server.volumes(), BlockServer::kVolumeBudget);
+    connections.loop.add_source(server, BlockServer::kReplyBudget);
+    connections.loop.timers().reserve_more(options.max_connections);
     listen_unix();
     listen_tcp();
     server.add_listener(unix_listener_.number());
@@ -140,6 +145,16 @@ class BlockServerRig {
   VolumeCounters volume_counters;
 
  private:
+  Result<std::span<std::byte>> carve_planned(const BlockServerOptions& options,
+                                             const OwnerName& owner) {
+    for (const SegmentRequest& request : plan_block_server(options)) {
+      for (const CarvePlan& each : request.carves) {
+        if (!(each.owner == owner)) continue;
+        return pool->carve(*pool->find_segment(request.owner), owner, each.bytes);
+      }
+    }
+    return Error{};
+  }
   void listen_unix() {
     unix_listener_ = Fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     unix_address_.sun_family = AF_UNIX;

@@ -34,12 +34,16 @@ class TemporaryFile {
 };
 
 // What is good gets nothing; else there is one problem.
-std::optional<Configuration> load(const std::string& path, Error* problem) {
+std::optional<ParsedConfiguration> load(const std::string& path, Error* problem) {
   std::vector<Error> problems;
-  auto configuration = load_configuration(path.c_str(), &problems);
+  ParsedConfiguration all;
+  Service* const services[] = {all.service.get()};
+  auto configuration = load_configuration(path.c_str(), services, &problems);
   LONGS_EQUAL(configuration ? 0 : 1, std::min<size_t>(problems.size(), 1));
   if (!problems.empty()) *problem = problems[0];
-  return configuration;
+  if (!configuration) return std::nullopt;
+  static_cast<Configuration&>(all) = *configuration;
+  return all;
 }
 
 std::string load_refusal(const std::string& path) {
@@ -114,7 +118,7 @@ TEST(ConfigurationFile, TheDemosAreGood) {
 }
 
 TEST(ConfigurationFile, TheDemoServesRam0) {
-  const Configuration c = parsed(source_text("apps/demo.toml"));
+  const auto c = parsed(source_text("apps/demo.toml"));
   STRCMP_EQUAL("demo /run/bedplate 5000 268435456 1 0 33554432 - - 2 50 0 shard main 0 blockd 1 "
                "tcp:127.0.0.1:10809 0 0 64 64 10000 60 volume ram0 67108864 0 - -",
                described(c).c_str());
@@ -132,7 +136,7 @@ TEST(ConfigurationFile, TheDemosCommentIsTheOtherDemo) {
   text += "[[blockd.volume]]\nname = \"ram0\"\nbytes = \"64 MiB\"\n"
           "[[network]]\ninterface = \"eth0\"\naddress = \"10.0.2.15/24\"\n"
           "gateway = \"10.0.2.2\"\n";
-  const Configuration other = parsed(source_text("apps/demo-two-shards.toml"));
+  const auto other = parsed(source_text("apps/demo-two-shards.toml"));
   STRCMP_EQUAL((described(other) + described_init(other)).c_str(),
                (described(parsed(text)) + described_init(parsed(text))).c_str());
 }
@@ -141,7 +145,7 @@ TEST(ConfigurationFile, TheDemosCommentIsTheOtherDemo) {
 
 TEST(ConfigurationFile, DocumentationHasEveryKeyAsTheParserKnowsIt) {
   std::istringstream lines(source_text("docs/configuration.md"));
-  const std::vector<KeyDescription> keys = configuration_keys();
+  const std::vector<KeyDescription> keys = all_keys();
   size_t row = 0;
   for (std::string line; std::getline(lines, line);) {
     if (!line.starts_with("| `") || line.find("` | ") == std::string::npos) continue;
@@ -163,7 +167,7 @@ TEST(ConfigurationFile, DocumentedDefaultsAreTheOnesThatApply) {
   const std::string mesh = "[[group]]\nname = \"other\"\nlayout = \"mesh\"\nmembers = 2\n";
   const std::string stranger = "[[process]]\nname = \"other\"\nuser = \"1\"\ntrusted = false\n";
   int checked = 0;
-  for (const KeyDescription& key : configuration_keys()) {
+  for (const KeyDescription& key : all_keys()) {
     const bool is_words = !key.default_text.starts_with('"') &&
                           key.default_text.find(' ') != std::string::npos;
     if (key.default_text == "required" || is_words) continue;
@@ -181,7 +185,7 @@ TEST(ConfigurationFile, DocumentedDefaultsAreTheOnesThatApply) {
     } else {
       text.insert(text.find('\n', at) + 1, setting + "\n");
     }
-    const Configuration written = parsed(text);
+    const auto written = parsed(text);
     STRCMP_EQUAL(expected.c_str(), (described(written) + described_init(written)).c_str());
     ++checked;
   }

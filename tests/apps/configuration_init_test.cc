@@ -13,7 +13,7 @@ std::string with(const std::string& lines) { return file_with({}) + lines; }
 TEST_GROUP(ConfigurationInit) {};
 
 TEST(ConfigurationInit, EveryKeyArrives) {
-  const Configuration c = parsed(with(R"([init]
+  const auto c = parsed(with(R"([init]
 on_terminate = "halt"
 on_ctrl_alt_del = "power-off"
 [[network]]
@@ -52,11 +52,11 @@ TEST(ConfigurationInit, DefaultsAreThose) {
 }
 
 TEST(ConfigurationInit, AnImageMayListenElsewhere) {
-  const Configuration c =
+  const auto c =
       parsed(file_with(9, "listen = [\"tcp:127.0.0.1:1\"]\nimage_listen = [\"tcp:0.0.0.0:2\"]"));
-  LONGS_EQUAL(1, c.blockd.listen.size());
-  LONGS_EQUAL(1, c.blockd.image_listen.size());
-  STRCMP_EQUAL("tcp:0.0.0.0:2", c.blockd.image_listen[0].text().c_str());
+  LONGS_EQUAL(1, c.blockd().listen.size());
+  LONGS_EQUAL(1, c.blockd().image_listen.size());
+  STRCMP_EQUAL("tcp:0.0.0.0:2", c.blockd().image_listen[0].text().c_str());
   // The two lists may take the same port: only one of them is used.
   ACCEPTED(file_with(9, "listen = [\"tcp:127.0.0.1:1\"]\nimage_listen = [\"tcp:0.0.0.0:1\"]"));
   REFUSED("f:10:36: \"tcp:0.0.0.0:2\" clashes with \"tcp:127.0.0.1:2\" at line 10; expected "

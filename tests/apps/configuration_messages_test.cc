@@ -53,8 +53,8 @@ TEST(ConfigurationMessages, ShortTablesHaveTheDefaults) {
 
 TEST(ConfigurationMessages, AHeapIsNotPlannedTwiceUnasked) {
   const auto places = [](const char* words) {
-    const Configuration read = parsed(file_with_messages(words));
-    const Configuration none = parsed(file_with_messages(std::string(words) + "spare_count = 0\n"));
+    const auto read = parsed(file_with_messages(words));
+    const auto none = parsed(file_with_messages(std::string(words) + "spare_count = 0\n"));
     CHECK_EQUAL(none.groups[0].shape.member_count + read.processes[0].spare_count,
                 read.groups[0].shape.member_count);
     return read.processes[0].place_count();

@@ -5,10 +5,12 @@
 #include <array>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "apps/blockd/block_service.h"
 #include "apps/boot/configuration.h"
 
 #include "CppUTest/TestHarness.h"
@@ -64,10 +66,35 @@ inline std::string file_with_messages(const std::string& more = "") {
   return file_with({}) + kMessagesLines + more;
 }
 
+// A configuration of a program whose only service is blockd.
+struct ParsedConfiguration : Configuration {
+  std::shared_ptr<BlockService> service = std::make_shared<BlockService>();
+
+  bool has_blockd() const { return !services.empty(); }
+  BlockdSettings& blockd() const { return service->settings(); }
+};
+
+inline std::optional<ParsedConfiguration> parse(const std::string& text, const char* path,
+                                                std::vector<Error>* problems) {
+  ParsedConfiguration all;
+  Service* const services[] = {all.service.get()};
+  auto read = parse_configuration(text, path, services, problems);
+  if (!read) return std::nullopt;
+  static_cast<Configuration&>(all) = *read;
+  return all;
+}
+
+// The keys of this program.
+inline std::vector<KeyDescription> all_keys() {
+  static BlockService blockd;
+  Service* const services[] = {&blockd};
+  return configuration_keys(services);
+}
+
 // A line for each problem of `text`; none when it is accepted.
 inline std::vector<std::string> refusals(const std::string& text, const char* path = "f") {
   std::vector<Error> problems;
-  const auto configuration = parse_configuration(text, path, &problems);
+  const auto configuration = parse(text, path, &problems);
   CHECK_EQUAL(problems.empty(), configuration.has_value());
   std::vector<std::string> messages;
   for (const Error& problem : problems) {
@@ -92,10 +119,10 @@ inline std::string refusal(size_t line, const std::string& text) {
   STRCMP_EQUAL(std::string(message).c_str(), refusal(__VA_ARGS__).c_str())
 #define ACCEPTED(...) STRCMP_EQUAL("", refusal(__VA_ARGS__).c_str())
 
-inline Configuration parsed(const std::string& text) {
+inline ParsedConfiguration parsed(const std::string& text) {
   STRCMP_EQUAL("", refusal(text).c_str());
   std::vector<Error> problems;
-  return *parse_configuration(text, "f", &problems);
+  return *parse(text, "f", &problems);
 }
 
 template <typename Value>
@@ -149,9 +176,9 @@ inline void describe_verbs(const VerbsSettings& v, std::ostream& out) {
 }
 
 // What the first process of an image looks at.
-inline std::string described_init(const Configuration& c) {
+inline std::string described_init(const ParsedConfiguration& c) {
   std::ostringstream out;
-  for (const SocketAddress& address : c.blockd.image_listen) out << ' ' << address.text();
+  for (const SocketAddress& address : c.blockd().image_listen) out << ' ' << address.text();
   out << " init " << static_cast<int>(c.init.on_terminate) << ' '
       << static_cast<int>(c.init.on_ctrl_alt_del);
   for (const NetworkSettings& network : c.networks) {
@@ -169,7 +196,7 @@ inline std::string described_init(const Configuration& c) {
 }
 
 // Everything that a configuration says, for comparisons.
-inline std::string described(const Configuration& c) {
+inline std::string described(const ParsedConfiguration& c) {
   std::ostringstream out;
   out << c.appliance.name << ' ' << c.appliance.runtime_directory << ' '
       << c.appliance.drain_timeout_ms << ' ' << c.pool.bytes << ' '
@@ -179,12 +206,13 @@ inline std::string described(const Configuration& c) {
       << static_cast<int>(c.event_loop.sockets) << ' '
       << c.event_loop.spin_us << ' ' << static_cast<int>(c.alloc.expect);
   for (const ShardSettings& shard : c.shards) out << " shard " << shard.name << ' ' << shard.cpu;
-  out << " blockd " << c.blockd.enabled;
-  for (const SocketAddress& address : c.blockd.listen) out << ' ' << address.text();
-  out << ' ' << c.blockd.connections_shard << ' ' << c.blockd.volumes_shard << ' '
-      << c.blockd.max_connections << ' ' << c.blockd.requests_per_connection << ' '
-      << c.blockd.handshake_timeout_ms << ' ' << c.blockd.client_timeout_s;
-  for (const VolumeSettings& volume : c.blockd.volumes) {
+  const BlockdSettings& blockd = c.blockd();
+  out << " blockd " << c.has_blockd();
+  for (const SocketAddress& address : blockd.listen) out << ' ' << address.text();
+  out << ' ' << blockd.connections_shard << ' ' << blockd.volumes_shard << ' '
+      << blockd.max_connections << ' ' << blockd.requests_per_connection << ' '
+      << blockd.handshake_timeout_ms << ' ' << blockd.client_timeout_s;
+  for (const VolumeSettings& volume : blockd.volumes) {
     out << " volume " << volume.name << ' ' << volume.bytes << ' ' << volume.read_only << ' '
         << optional_text(volume.pages) << ' ' << optional_text(volume.node);
   }

@@ -34,7 +34,7 @@ TEST_GROUP(Configuration) {};
 // ---- It works ----
 
 TEST(Configuration, SmallestFileHasTheDefaults) {
-  const Configuration c = parsed(file_with(
+  const auto c = parsed(file_with(
       {{8, ""}, {9, ""}, {10, ""}, {11, ""}, {12, ""}}));
   STRCMP_EQUAL("demo /run/bedplate 5000 268435456 1 0 33554432 - - 2 50 0 shard main 0 blockd 0 0 "
                "0 64 64 10000 60",
@@ -94,9 +94,9 @@ node = 1
 }
 
 TEST(Configuration, ShardsDefaultToTheFirstAndTheLast) {
-  const Configuration c = parsed(file_with(5, "[[shard]]\nname = \"x\"\ncpu = 5\n[[shard]]"));
-  LONGS_EQUAL(0, c.blockd.connections_shard);
-  LONGS_EQUAL(1, c.blockd.volumes_shard);
+  const auto c = parsed(file_with(5, "[[shard]]\nname = \"x\"\ncpu = 5\n[[shard]]"));
+  LONGS_EQUAL(0, c.blockd().connections_shard);
+  LONGS_EQUAL(1, c.blockd().volumes_shard);
 }
 
 TEST(Configuration, OtherSpellingsOfTomlMeanTheSame) {
@@ -109,8 +109,8 @@ TEST(Configuration, OtherSpellingsOfTomlMeanTheSame) {
 }
 
 TEST(Configuration, AcceptsLettersBeyondAsciiAfterAContinuedLine) {
-  const Configuration c = parsed(file_with(11, "name = \"\"\"\\\n  \u00A7\"\"\""));
-  STRCMP_EQUAL("\u00A7", c.blockd.volumes[0].name.c_str());
+  const auto c = parsed(file_with(11, "name = \"\"\"\\\n  \u00A7\"\"\""));
+  STRCMP_EQUAL("\u00A7", c.blockd().volumes[0].name.c_str());
 }
 
 TEST(Configuration, AllowsAsManyAsTheLimitsSay) {
@@ -210,9 +210,10 @@ TEST(Configuration, RefusesUnknownKeys) {
 }
 
 TEST(Configuration, RefusesUnknownTables) {
-  REFUSED("f:8:2: unknown key \"block\"; did you mean \"blockd\"? the file may have: [appliance], "
-          "[pool], [alloc], [[limit]], [event_loop], [[shard]], [blockd], [[group]], "
-          "[[process]], [messages], [verbs], [init], [[network]], [watchdog], [crash]",
+  REFUSED("f:8:2: unknown table \"block\", of no service that this program has; did you mean "
+          "\"blockd\"? the file may have: [appliance], [pool], [alloc], [[limit]], [event_loop], "
+          "[[shard]], [[group]], [[process]], [messages], [verbs], [init], [[network]], "
+          "[watchdog], [crash], [blockd]",
           file_with({{8, "[block]"}, {10, "[[block.volume]]"}}));
   REFUSED("f:10:10: unknown key \"volumes\"; did you mean \"volume\"? [blockd] may have: listen, "
           "image_listen, connections_shard, volumes_shard, max_connections, "
@@ -304,8 +305,8 @@ TEST(Configuration, BlamesACauseAndNotItsConsequence) {
   // A misspelt key is unknown, not missing.
   STRCMP_CONTAINS("f:4:1: unknown key \"byte\"; did you mean \"bytes\"?",
                   refusal(4, "byte = \"256 MiB\"").c_str());
-  STRCMP_CONTAINS("f:3:2: unknown key \"pol\"; did you mean \"pool\"?",
-                  refusal(3, "[pol]").c_str());
+  STRCMP_CONTAINS("f:3:2: unknown table \"pol\", of no service that this program has; did you mean "
+                  "\"pool\"?", refusal(3, "[pol]").c_str());
   LONGS_EQUAL(1, refusals(file_with(4, "byte = \"256 MiB\"")).size());
   // Nor is what depends on a misspelt key, or on a misspelt table.
   const std::string misspelt[] = {

@@ -62,10 +62,10 @@ TEST(ConfigurationValues, RefusesIntegers) {
           "cpu = 9223372036854775807");
 }
 
-// Each integer key at its limits and one past them, as configuration_keys() states them.
+// Each integer key at its limits and one past them, as all_keys() states them.
 TEST(ConfigurationValues, IntegersKeepTheirLimits) {
   int checked = 0;
-  for (const KeyDescription& key : configuration_keys()) {
+  for (const KeyDescription& key : all_keys()) {
     const bool is_elsewhere = key.name.starts_with("shard.") || key.name.starts_with("group.") ||
                               key.name.starts_with("process.") ||
                               key.name.starts_with("verbs.");

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <memory>
 #include <string>
 
 #include <fcntl.h>
@@ -30,9 +31,10 @@ struct Running {
   NameLock lock;
   CountersFile file;
 
-  Running(const std::string& directory, const std::string& name) {
+  Running(const std::string& directory, const std::string& name,
+          const std::vector<CounterSet>& sets = {}) {
     CHECK(lock.take(directory, name).ok());
-    CHECK(file.create(lock).ok());
+    CHECK(file.create(lock, sets).ok());
   }
   CountersLayout& layout() { return file.layout(); }
   void publish() { file.publish(); }
@@ -50,11 +52,32 @@ Fd lock_to_read(const std::string& path) {
   return fd;
 }
 
+// What two services count.
+struct HitCounters {
+  Counter hits;
+  Counter held_bytes;
+};
+void describe(CounterTable& table, HitCounters& counters) {
+  table.counter("hits", counters.hits, "requests", "Gets that found a value.");
+  table.gauge("held_bytes", counters.held_bytes, "bytes", "What values take.");
+}
+struct alignas(kCacheLineBytes) FeedCounters {
+  Counter lost;
+};
+void describe(CounterTable& table, FeedCounters& counters) {
+  table.counter("lost", counters.lost, "packets", "Never came.");
+}
+const std::vector<CounterSet> kSets = {
+    {"cache", "gets", "", sizeof(HitCounters), described_counters<HitCounters>()},
+    {"relay", "feeds", "a", sizeof(FeedCounters), described_counters<FeedCounters>()},
+    {"relay", "feeds", "b", sizeof(FeedCounters), described_counters<FeedCounters>()}};
+
 }  // namespace
 
 TEST_GROUP(CountersFile) {
   char root[64] = "/tmp/bedplate-counters-XXXXXX";
   std::string directory;
+  uint64_t file_bytes_ = 0;
 
   void setup() override {
     CHECK(mkdtemp(root) != nullptr);
@@ -67,7 +90,7 @@ TEST_GROUP(CountersFile) {
   static bool exists(const std::string& which) { return access(which.c_str(), F_OK) == 0; }
 
   static void unmap(const CountersSnapshot& snapshot) {
-    munmap(const_cast<CountersLayout*>(snapshot.layout), sizeof(CountersLayout));
+    munmap(const_cast<CountersLayout*>(snapshot.layout), snapshot.layout->file_bytes);
   }
 
   // A file as a crashed appliance leaves it: nobody holds its lock.
@@ -78,8 +101,9 @@ TEST_GROUP(CountersFile) {
     if (bytes < sizeof(CountersLayout)) return;
     void* mapping = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.number(), 0);
     auto* layout = static_cast<CountersLayout*>(mapping);
-    layout->connections.requests_read.set(77);
+    layout->registrations.set(77);
     layout->version = version;
+    layout->file_bytes = bytes;
     layout->magic.store(magic, std::memory_order_release);
     munmap(mapping, bytes);
   }
@@ -98,7 +122,7 @@ TEST_GROUP(CountersFile) {
 
 TEST(CountersFile, AReaderSeesWhatTheApplianceWrites) {
   Running file(directory, "demo");
-  file.layout().connections.requests_read.set(5);
+  file.layout().registrations.set(5);
   file.publish();
   Result<CountersSnapshot> opened = open_counters(directory, "demo");
   CHECK(opened.ok());
@@ -106,16 +130,83 @@ TEST(CountersFile, AReaderSeesWhatTheApplianceWrites) {
   CHECK(opened.value().is_running);
   STRCMP_EQUAL("demo", seen.appliance.text);
   LONGS_EQUAL(getpid(), seen.pid);
-  CHECK_EQUAL(5, seen.connections.requests_read.read());
-  file.layout().connections.requests_read.add(1);  // it is live
-  CHECK_EQUAL(6, seen.connections.requests_read.read());
+  CHECK_EQUAL(5, seen.registrations.read());
+  file.layout().registrations.add(1);  // it is live
+  CHECK_EQUAL(6, seen.registrations.read());
   unmap(opened.value());
+}
+
+// The reader knows no service: all that it shows stands in the file.
+TEST(CountersFile, DescribesTheCountersOfServices) {
+  Running running(directory, "demo", kSets);
+  auto* gets = std::construct_at(static_cast<HitCounters*>(running.file.values(kSets[0])));
+  auto* feed_b = std::construct_at(static_cast<FeedCounters*>(running.file.values(kSets[2])));
+  gets->hits.set(3);
+  gets->held_bytes.set(1 << 20);
+  feed_b->lost.set(7);
+  running.publish();
+  Result<CountersSnapshot> opened = open_counters(directory, "demo");
+  CHECK(opened.ok());
+  const CountersSnapshot& seen = opened.value();
+  std::string text;
+  for (const CounterSetRecord& set : seen.sets()) {
+    text += std::string(set.owner.view()) + "." + set.name.text + "[" + set.instance.text + "]\n";
+    for (const CounterRecord& counter : seen.counters(set)) {
+      const bool is_gauge = counter.kind == static_cast<uint32_t>(CounterKind::kGauge);
+      text += std::string(counter.name) + (is_gauge ? " gauge " : " counter ") +
+              std::to_string(seen.value(set, counter)) + " " + counter.unit + ": " + counter.help +
+              "\n";
+    }
+  }
+  STRCMP_EQUAL("cache.gets[]\n"
+               "hits counter 3 requests: Gets that found a value.\n"
+               "held_bytes gauge 1048576 bytes: What values take.\n"
+               "relay.feeds[a]\n"
+               "lost counter 0 packets: Never came.\n"
+               "relay.feeds[b]\n"
+               "lost counter 7 packets: Never came.\n",
+               text.c_str());
+  // Each struct has lines of its own: no two shards write to one.
+  for (const CounterSet& set : kSets) {
+    LONGS_EQUAL(0, reinterpret_cast<uintptr_t>(running.file.values(set)) % kCacheLineBytes);
+  }
+  unmap(seen);
+}
+
+// Whatever the records say, a reader stays inside the file.
+TEST(CountersFile, RecordsThatLeadOutOfTheFileAreNotFollowed) {
+  const auto spoiled = [this](auto&& spoil) {
+    Running running(directory, "demo", kSets);
+    auto* begin = reinterpret_cast<std::byte*>(&running.layout());
+    spoil(running.layout(),
+          reinterpret_cast<CounterSetRecord*>(begin + running.layout().sets_offset()),
+          reinterpret_cast<CounterRecord*>(begin + running.layout().records_offset()));
+    running.publish();
+    check_unreadable("demo", "the file is not complete, or of another version");
+    running.layout().file_bytes = file_bytes_;  // which it is unmapped by
+  };
+  {
+    Running running(directory, "demo", kSets);
+    file_bytes_ = running.layout().file_bytes;
+  }
+  using Layout = CountersLayout;
+  using Set = CounterSetRecord;
+  using Record = CounterRecord;
+  spoiled([](Layout& layout, Set*, Record*) { layout.file_bytes += 4096; });
+  spoiled([](Layout& layout, Set*, Record*) { layout.set_count = ~0U; });
+  spoiled([](Layout& layout, Set*, Record*) { layout.record_count = ~0U; });
+  spoiled([](Layout&, Set* sets, Record*) { sets[1].first = 4; });
+  spoiled([](Layout&, Set* sets, Record*) { sets[1].count = ~0U; });
+  spoiled([](Layout&, Set* sets, Record*) { sets[1].values = ~uint64_t{0} - 7; });
+  spoiled([](Layout&, Set* sets, Record*) { sets[1].values += 4; });
+  spoiled([](Layout&, Set*, Record* records) { records[3].offset = ~7U; });
+  spoiled([](Layout&, Set*, Record* records) { records[3].offset = 4; });
 }
 
 TEST(CountersFile, BeginsZeroedAndOnPagesOfItsOwn) {
   Running file(directory, "demo");
   CHECK_EQUAL(0, file.layout().registrations_after_seal.read());
-  CHECK_EQUAL(0, file.layout().connections.requests_read.read());
+  CHECK_EQUAL(0, file.layout().registrations.read());
   CHECK_EQUAL(0, file.layout().owner_count);
   CHECK_EQUAL(0, reinterpret_cast<uintptr_t>(&file.layout()) % kCacheLineBytes);
 }
@@ -167,7 +258,7 @@ TEST(CountersFile, CheckingKeepsTheCountersOfACrash) {
   }
   Result<CountersSnapshot> opened = open_counters(directory, "demo");
   CHECK(opened.ok());
-  CHECK_EQUAL(77, opened.value().layout->connections.requests_read.read());
+  CHECK_EQUAL(77, opened.value().layout->registrations.read());
   unmap(opened.value());
   remove_all("demo");
 }
@@ -244,7 +335,7 @@ TEST(CountersFile, WhatACrashedOneLeftDoesNotChangeUnderItsReader) {
   Result<CountersSnapshot> opened = open_counters(directory, "demo");
   CHECK(opened.ok());
   Running file(directory, "demo");
-  CHECK_EQUAL(77, opened.value().layout->connections.requests_read.read());
+  CHECK_EQUAL(77, opened.value().layout->registrations.read());
   unmap(opened.value());
 }
 
@@ -325,9 +416,7 @@ TEST(CountersFile, BeforeItIsPublishedNobodyReadsIt) {
 
 TEST(CountersFile, AFileOfAnotherSizeOrVersionIsNotRead) {
   leave_behind("demo", 100, 0, 0);
-  check_unreadable("demo", "the file has another size than this version writes");
-  leave_behind("demo", sizeof(CountersLayout) + 1, kCountersMagic, kCountersVersion);
-  check_unreadable("demo", "the file has another size than this version writes");
+  check_unreadable("demo", "the file has fewer bytes than this version writes");
   leave_behind("demo", sizeof(CountersLayout), kCountersMagic, kCountersVersion + 1);
   check_unreadable("demo", "the file is not complete, or of another version");
   leave_behind("demo", sizeof(CountersLayout), kCountersMagic + 1, kCountersVersion);
@@ -340,7 +429,7 @@ TEST(CountersFile, WhatACrashedOneLeftIsReadAsSuch) {
   Result<CountersSnapshot> opened = open_counters(directory, "demo");
   CHECK(opened.ok());
   CHECK(!opened.value().is_running);
-  CHECK_EQUAL(77, opened.value().layout->connections.requests_read.read());
+  CHECK_EQUAL(77, opened.value().layout->registrations.read());
   unmap(opened.value());
   remove_all("demo");
 }
@@ -349,7 +438,7 @@ TEST(CountersFile, TheNextOneBeginsAnewWhereACrashedOneStopped) {
   leave_behind("demo", sizeof(CountersLayout), kCountersMagic, kCountersVersion);
   {
     Running file(directory, "demo");
-    CHECK_EQUAL(0, file.layout().connections.requests_read.read());
+    CHECK_EQUAL(0, file.layout().registrations.read());
     check_unreadable("demo", "the file is not complete, or of another version");
     file.publish();
     Result<CountersSnapshot> opened = open_counters(directory, "demo");

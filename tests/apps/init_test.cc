@@ -91,7 +91,7 @@ TEST(Init, ADumpsWordsMustBeThereAndOfTheFirstProcess) {
 
 TEST(Init, ModulesAreThoseThatTablesAskFor) {
   LONGS_EQUAL(0, needed_modules(parsed(file_with({}))).size());
-  const Configuration c = parsed(
+  const auto c = parsed(
       file_with({}) +
       "[[network]]\ninterface = \"eth0\"\n[[network]]\ninterface = \"eth1\"\ndriver = \"e1000e\"\n"
       "[[network]]\ninterface = \"eth2\"\n[watchdog]\ndriver = \"softdog\"\n"

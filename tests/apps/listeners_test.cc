@@ -83,7 +83,7 @@ TEST_GROUP(Listeners) {
     return fd;
   }
   void check_refused(const char* answer) {
-    Listeners listeners;
+    Listeners listeners("listen in [here]");
     listeners.open({activation()}, &problems);
     LONGS_EQUAL(1, problems.size());
     STRCMP_EQUAL("taking over activated sockets", problems[0].doing);
@@ -95,7 +95,7 @@ TEST_GROUP(Listeners) {
 
 TEST(Listeners, OpensEveryAddressAndRemovesItsFiles) {
   {
-    Listeners listeners;
+    Listeners listeners("listen in [here]");
     listeners.open({unix_address(path("a.sock")), tcp_address(0), unix_address(path("b.sock"))},
                    &problems);
     LONGS_EQUAL(0, problems.size());
@@ -111,7 +111,7 @@ TEST(Listeners, OpensEveryAddressAndRemovesItsFiles) {
 }
 
 TEST(Listeners, ReportsEveryAddressThatCannotBeHadAndOpensTheOthers) {
-  Listeners listeners;
+  Listeners listeners("listen in [here]");
   listeners.open({unix_address(path("none/a.sock")), unix_address(path("good.sock")),
                   unix_address(path("none/b.sock"))},
                  &problems);
@@ -122,11 +122,11 @@ TEST(Listeners, ReportsEveryAddressThatCannotBeHadAndOpensTheOthers) {
 }
 
 TEST(Listeners, AFileOfAnotherThatListensIsLeftAlone) {
-  Listeners first;
+  Listeners first("listen in [here]");
   first.open({unix_address(path("a.sock"))}, &problems);
   LONGS_EQUAL(0, problems.size());
   {
-    Listeners second;
+    Listeners second("listen in [here]");
     second.open({unix_address(path("a.sock"))}, &problems);
     LONGS_EQUAL(1, problems.size());
   }
@@ -140,7 +140,7 @@ TEST(Listeners, TakesOverWhatTheServiceManagerPasses) {
   pass(1, two.number());
   announce(getpid(), "2");
   {
-    Listeners listeners;
+    Listeners listeners("listen in [here]");
     listeners.open({activation()}, &problems);
     LONGS_EQUAL(0, problems.size());
     LONGS_EQUAL(2, listeners.sockets().size());

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "apps/boot/appliance_plan.h"
+#include "apps/blockd/block_service.h"
 #include "pinned_pool/boot_segment.h"
 #include "pinned_pool/layout.h"
 #include "pinned_pool/membership.h"
@@ -17,6 +18,7 @@
 using namespace bedplate;
 
 TEST_GROUP(MessagesPlan) {
+  BlockService blockd;
   Configuration configuration;
 
   void setup() override {
@@ -81,8 +83,8 @@ TEST(MessagesPlan, WhatOutsidersWriteHasSmallPagesAndIsNoDevices) {
   other.members = 1;
   other.write = {"blockd"};
   configuration.processes.push_back(other);
-  configuration.blockd.enabled = true;
-  configuration.blockd.volumes = {{"ram0", 4 * kMiB, false}};
+  configuration.services = {&blockd};
+  blockd.settings().volumes = {{"ram0", 4 * kMiB, false}};
   // A stranger's user may be anybody: it is not trusted.
   const std::string strangers = " heap:probe.0 exchange:probe.0 heap:probe.1 exchange:probe.1";
   const std::string others = " fifo:quick heap:other.0 heap:other.1 heap:other.2";
@@ -110,9 +112,9 @@ TEST(MessagesPlan, WhatOutsidersWriteHasSmallPagesAndIsNoDevices) {
 }
 
 TEST(MessagesPlan, HugepagesThatOutsidersWriteAreRefused) {
-  configuration.blockd.enabled = true;
-  configuration.blockd.volumes = {{"ram0", 4 * kMiB, false}};
-  configuration.blockd.volumes[0].pages = PageWish::k2MiB;
+  configuration.services = {&blockd};
+  blockd.settings().volumes = {{"ram0", 4 * kMiB, false}};
+  blockd.settings().volumes[0].pages = PageWish::k2MiB;
   configuration.processes[0].write = {"volume:ram0"};
   CHECK(plan_appliance(configuration).ok());
   configuration.processes[0].user = "4294967294";
@@ -120,14 +122,14 @@ TEST(MessagesPlan, HugepagesThatOutsidersWriteAreRefused) {
   const std::string cure = "set pages to \"4 KiB\" for it, or leave that out; or name it in read";
   refused(doing, "it runs as another user, and could take hugepages from under the appliance",
           cure);
-  configuration.blockd.volumes[0].pages = PageWish::k4KiB;
+  blockd.settings().volumes[0].pages = PageWish::k4KiB;
   CHECK(plan_appliance(configuration).ok());
-  configuration.blockd.volumes[0].pages = PageWish::kLargest;
+  blockd.settings().volumes[0].pages = PageWish::kLargest;
   configuration.processes[0].write = {};
   configuration.processes[1].write = {"volume:ram0"};
   refused("granting volume:ram0 to the process probe",
           "it is not trusted, and could take hugepages from under the appliance", cure);
-  configuration.blockd.volumes[0].pages = {};
+  blockd.settings().volumes[0].pages = {};
   CHECK(plan_appliance(configuration).ok());
 }
 
@@ -218,8 +220,8 @@ TEST(MessagesPlan, GrantsNameSegments) {
 }
 
 TEST(MessagesPlan, OnlySegmentsOfServicesAreWrittenByOthers) {
-  configuration.blockd.enabled = true;
-  configuration.blockd.volumes = {{"a.b", 4 * kMiB, false}};
+  configuration.services = {&blockd};
+  blockd.settings().volumes = {{"a.b", 4 * kMiB, false}};
   configuration.processes[0].write = {"blockd", "volume:a.b"};
   CHECK(plan_appliance(configuration).ok());
   for (const char* owner :

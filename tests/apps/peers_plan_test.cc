@@ -83,9 +83,9 @@ TEST(PeersPlan, ShapeIsThatOfTheFile) {
 
 TEST(PeersPlan, DatagramsHaveMemoryAndAQueuePair) {
   std::string text = file_with({}) + kVerbsLines;
-  const Configuration without = parsed(with_pool(text));
+  const auto without = parsed(with_pool(text));
   text.insert(text.find("[verbs]") + 8, "datagrams = 256\n");
-  const Configuration with = parsed(with_pool(text));
+  const auto with = parsed(with_pool(text));
   LONGS_EQUAL(256, verbs_shape(with.verbs).datagram_count);
   CHECK(verbs_memory_bytes(verbs_shape(with.verbs)) ==
         verbs_memory_bytes(verbs_shape(without.verbs)) + DatagramQueue::memory_bytes(256));

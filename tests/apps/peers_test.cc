@@ -21,7 +21,7 @@ std::string file_with_verbs(const std::string& lines) {
 }
 
 std::vector<Error> problems_of(const std::string& text) {
-  const Configuration configuration = parsed(text);
+  const auto configuration = parsed(text);
   auto plan = plan_appliance(configuration);
   CHECK(plan.ok());
   std::vector<Error> problems;

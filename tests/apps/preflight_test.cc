@@ -71,6 +71,14 @@ TEST_GROUP(Preflight) {
     setrlimit(RLIMIT_MEMLOCK, &locked_before);
   }
 
+  // As a service's.
+  void plan_connections(uint64_t count) {
+    ServiceNeeds needs;
+    needs.descriptors = count;
+    needs.descriptor_keys = "max_connections in [blockd]";
+    plan.services = {needs};
+  }
+
   static const Error* find(const std::vector<Error>& problems, const char* doing) {
     for (const Error& each : problems) {
       if (std::strcmp(each.doing, doing) == 0) return &each;
@@ -214,8 +222,7 @@ TEST(Preflight, CountsHugepagesOnEachNode) {
 }
 
 TEST(Preflight, SaysHowManyDescriptorsAreMissing) {
-  configuration.blockd.enabled = true;
-  configuration.blockd.max_connections = 1U << 31;
+  plan_connections(1U << 31);
   const auto problems = preflight(configuration, plan);
   LONGS_EQUAL(1, problems.size());
   STRCMP_EQUAL("looking at the limit of open files", problems[0].doing);
@@ -248,8 +255,7 @@ TEST(Preflight, StrictAccountingAndOutsidersDoNotGoTogether) {
 }
 
 TEST(Preflight, CountsTheDescriptorsOfPeersAndOfProcessesThatJoin) {
-  configuration.blockd.enabled = true;
-  configuration.blockd.max_connections = 1U << 31;
+  plan_connections(1U << 31);
   const auto needed = [&] {
     const auto problems = preflight(configuration, plan);
     LONGS_EQUAL(1, problems.size());
@@ -353,8 +359,7 @@ TEST(Preflight, NamesTheControlGroupThatAllowsTooLittleMemory) {
 
 TEST(Preflight, ReportsEverythingAtOnce) {
   configuration.shards = {{"far", 100'000}, {"farther", 100'001}};
-  configuration.blockd.enabled = true;
-  configuration.blockd.max_connections = 1U << 31;
+  plan_connections(1U << 31);
   configuration.pool.pages = PageWish::k1GiB;
   plan.pool.segments.push_back({"heap", uint64_t{1} << 50, PageSize::k1GiB, {}});
   const auto problems = preflight(configuration, plan);

@@ -482,6 +482,7 @@ driver = "rdma_rxe"
 interface = "eth1"
 remote = "read"
 {more}
+[remote-read]
 """
 
 

@@ -191,13 +191,15 @@ for remote in none read; do
   configure a "remote = \"$remote\"
 datagrams = 64
 $A
-$AREA"
+$AREA
+[remote-read]"
   configure b "datagrams = 64
-$B"
-  /remote_read /tmp/a.toml > /tmp/a.log 2>&1 & a=$!
+$B
+[remote-read]"
+  /remote_read run /tmp/a.toml > /tmp/a.log 2>&1 & a=$!
   until grep -q ready /tmp/a.log || ! kill -0 $a; do sleep 0.1; done
   echo == $remote
-  /remote_read /tmp/b.toml > /tmp/b.log 2>&1; echo == exit $?
+  /remote_read run /tmp/b.toml > /tmp/b.log 2>&1; echo == exit $?
   grep bytes, /tmp/b.log
   sleep 1; /bedplate stats a | grep -E "landed|registrations|exhaust|datagrams_sent"
   kill -TERM $a; wait $a; cat /tmp/a.log /tmp/b.log

@@ -206,7 +206,8 @@ def stats_count(box, layout):
         client.error(command, 0, length)
     client.error(nbd.READ, 1 << 60, 1)
     after = appliance.stats()
-    counted = {name: after["blockd"][name] - before["blockd"][name] for name in before["blockd"]}
+    counted = {name: count - before["services"]["blockd"][name]
+               for name, count in after["services"]["blockd"].items()}
     wanted = {"connections_open": 1, "connections_total": 1, "connections_refused": 0,
               "requests_write": 1, "requests_flush": 1, "requests_trim": 1,
               "requests_write_zeroes": 1, "requests_refused": 1, "bytes_read": 4097,

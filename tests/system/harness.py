@@ -473,7 +473,7 @@ class Appliance:
         return json.loads(self.stats_text("--json"))
 
     def blockd(self, counter):
-        return self.stats()["blockd"][counter]
+        return self.stats()["services"]["blockd"][counter]
 
     def open_files(self):
         return len(os.listdir(f"/proc/{self.pid}/fd"))

@@ -142,7 +142,7 @@ def crash_keeps_the_counters(box, sockets):
     appliance.wait_exit()
     client.expect_disconnect("after the crash", 0)
     stats = appliance.stats()
-    expect((stats["pid"], stats["blockd"]["requests_write"]), (appliance.pid, 1), "the counters")
+    expect((stats["pid"], stats["services"]["blockd"]["requests_write"]), (appliance.pid, 1), "the counters")
     appliance = box.appliance(configuration)
     for way in ("tcp", "unix"):
         connect(box, appliance, way).verify(way)

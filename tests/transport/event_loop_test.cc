@@ -280,8 +280,8 @@ TEST(EventLoop, ItsTimeIsThatOfTheRunFromTheFirstIterationOn) {
 TEST(EventLoop, InsistsOnItsRequirements) {
   make(0);
   BP_CHECK_DIES("budget > 0", loop.add_source(a, 0));
-  BP_CHECK_DIES("source_count_ < kSourceCountMax", {
-    for (uint32_t i = 0; i <= EventLoop::kSourceCountMax; ++i) loop.add_source(a, 1);
+  BP_CHECK_DIES("source_count_ < options_.source_count_max", {
+    for (uint32_t i = 0; i <= EventLoopOptions{}.source_count_max; ++i) loop.add_source(a, 1);
   });
   BP_CHECK_DIES("a loop has one sleeper; a shard's is its sockets", loop.set_sleeper(sleeper));
   BP_CHECK_DIES("sleeper_ != nullptr", {

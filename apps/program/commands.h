@@ -1,4 +1,4 @@
-// The commands of the multi-call program. Each prints, and returns the exit code: 0 good, 1 boot or
+// The commands of a program. Each prints, and returns the exit code: 0 good, 1 boot or
 // run failure, 2 usage or configuration.
 #pragma once
 
@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "apps/boot/service.h"
 #include "platform/result.h"
 
 namespace bedplate {
@@ -17,6 +18,7 @@ inline constexpr int kExitUsage = 2;
 
 // The words after the command, taken apart.
 struct Arguments {
+  std::span<Service* const> services;  // the program's
   struct Option {
     std::string name;   // "--json"
     std::string value;  // empty: it takes none

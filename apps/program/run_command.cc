@@ -1,7 +1,7 @@
 #include <csignal>
 #include <cstdio>
 
-#include "apps/bedplate/commands.h"
+#include "apps/program/commands.h"
 #include "apps/boot/appliance.h"
 #include "apps/boot/preflight.h"
 
@@ -9,7 +9,7 @@ namespace bedplate {
 
 int run_command(const Arguments& arguments) {
   std::vector<Error> problems;
-  auto configuration = load_configuration(arguments.operands[0].c_str(), &problems);
+  auto configuration = load_configuration(arguments.operands[0].c_str(), arguments.services, &problems);
   if (!configuration) return fail(problems);
   // Planned before anything else, because a plan that does not fit is a configuration error.
   if (auto plan = plan_appliance(*configuration); !plan.ok()) return fail(plan.error());

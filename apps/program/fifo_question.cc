@@ -5,8 +5,8 @@
 #include <limits>
 #include <string>
 
-#include "apps/bedplate/commands.h"
-#include "apps/bedplate/group_parts.h"
+#include "apps/program/commands.h"
+#include "apps/program/group_parts.h"
 #include "pinned_pool/membership.h"
 #include "platform/hugepage.h"
 #include "platform/units.h"

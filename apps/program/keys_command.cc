@@ -1,7 +1,7 @@
 #include <cstdio>
 
-#include "apps/bedplate/commands.h"
-#include "apps/bedplate/json_output.h"
+#include "apps/program/commands.h"
+#include "apps/program/json_output.h"
 #include "apps/boot/configuration.h"
 #include "platform/text.h"
 
@@ -9,9 +9,9 @@ namespace bedplate {
 namespace {
 
 // "appliance, pool, ...": the tables that are in no other.
-std::string table_names() {
+std::string table_names(std::span<Service* const> services) {
   std::string names, last;
-  for (const KeyDescription& key : configuration_keys()) {
+  for (const KeyDescription& key : configuration_keys(services)) {
     const std::string table = key.name.substr(0, key.name.find('.'));
     if (table != last) add_word(&names, table);
     last = table;
@@ -20,8 +20,9 @@ std::string table_names() {
 }
 
 // Of `table`, or of a table in it; all where it is empty.
-std::vector<KeyDescription> keys_of(const std::string& table) {
-  std::vector<KeyDescription> keys = configuration_keys();
+std::vector<KeyDescription> keys_of(const std::string& table,
+                                    std::span<Service* const> services) {
+  std::vector<KeyDescription> keys = configuration_keys(services);
   std::erase_if(keys, [&table](const KeyDescription& key) {
     return !table.empty() && !key.name.starts_with(table + ".");
   });
@@ -51,9 +52,10 @@ void print_text(const std::vector<KeyDescription>& keys) {
 
 int keys_command(const Arguments& arguments) {
   const std::string table = arguments.operands.empty() ? "" : arguments.operands[0];
-  const std::vector<KeyDescription> keys = keys_of(table);
+  const std::vector<KeyDescription> keys = keys_of(table, arguments.services);
   if (keys.empty()) {
-    return usage_failure("there is no table", table + "; TABLE may be: " + table_names(), "keys");
+    return usage_failure("there is no table", table + "; TABLE may be: " + table_names(arguments.services),
+                         "keys");
   }
   if (arguments.has("--json")) {
     print_json(to_json(keys));

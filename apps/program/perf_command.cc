@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/bedplate/commands.h"
+#include "apps/program/commands.h"
 #include "apps/perf/perf_client.h"
 #include "apps/perf/perf_report.h"
 #include "apps/perf/perf_server.h"

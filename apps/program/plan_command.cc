@@ -2,8 +2,8 @@
 #include <cinttypes>
 #include <cstdio>
 
-#include "apps/bedplate/commands.h"
-#include "apps/bedplate/group_parts.h"
+#include "apps/program/commands.h"
+#include "apps/program/group_parts.h"
 #include "apps/boot/appliance_plan.h"
 #include "apps/init/modules.h"
 #include "platform/units.h"
@@ -130,7 +130,8 @@ int plan_command(const Arguments& arguments) {
   }
   if (arguments.operands.empty()) return usage_failure("missing CONFIG or --fifo", "", "plan");
   std::vector<Error> problems;
-  const auto configuration = load_configuration(arguments.operands[0].c_str(), &problems);
+  const auto configuration = load_configuration(arguments.operands[0].c_str(), arguments.services,
+                                                &problems);
   if (!configuration) return fail(problems);
   auto plan = plan_appliance(*configuration);
   if (!plan.ok()) return fail(plan.error());

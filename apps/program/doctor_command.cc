@@ -11,8 +11,8 @@
 
 #include "alloc/interception.h"
 #include "alloc/support_level.h"
-#include "apps/bedplate/commands.h"
-#include "apps/bedplate/json_output.h"
+#include "apps/program/commands.h"
+#include "apps/program/json_output.h"
 #include "apps/boot/preflight.h"
 #include "pinned_pool/no_way_back.h"
 #include "platform/cpu.h"

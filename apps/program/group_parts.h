@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "apps/bedplate/json_output.h"
+#include "apps/program/json_output.h"
 #include "transport/shm/group_layout.h"
 
 namespace bedplate {

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "apps/bedplate/commands.h"
-#include "apps/bedplate/json_output.h"
+#include "apps/program/commands.h"
+#include "apps/program/json_output.h"
 #include "apps/boot/appliance_plan.h"
 #include "apps/boot/counters_file.h"
 #include "apps/boot/listeners.h"
@@ -14,9 +14,9 @@ namespace bedplate {
 namespace {
 
 // What is wrong with a configuration: all of its own, or else all that this machine lacks for it.
-std::vector<Error> find_problems(const char* path) {
+std::vector<Error> find_problems(const char* path, std::span<Service* const> services) {
   std::vector<Error> problems;
-  const auto configuration = load_configuration(path, &problems);
+  const auto configuration = load_configuration(path, services, &problems);
   if (!configuration) return problems;
   auto plan = plan_appliance(*configuration);
   if (!plan.ok()) return {plan.error()};
@@ -26,22 +26,17 @@ std::vector<Error> find_problems(const char* path) {
     return {agreed.error()};
   }
   problems = preflight(*configuration, plan.value());
-  // An activation socket is there only when the appliance is started by one.
-  std::vector<SocketAddress> addresses = configuration->blockd.listen;
-  std::erase_if(addresses, [](const SocketAddress& address) {
-    return address.kind == SocketAddress::Kind::kActivation;
-  });
   // Held meanwhile, so that no start of the name and this get in each other's way.
   NameLock name_lock;
   const ApplianceSettings& settings = configuration->appliance;
   if (auto taken = name_lock.take(settings.runtime_directory, settings.name); !taken.ok()) {
     problems.push_back(taken.error());
-  } else if (auto checked = check_counters_file(name_lock); !checked.ok()) {
+  } else if (auto checked = check_counters_file(name_lock, plan.value().counters());
+             !checked.ok()) {
     problems.push_back(checked.error());
   }
   if (!name_lock.is_nobody_elses()) return problems;
-  Listeners listeners;
-  if (configuration->blockd.enabled) listeners.open(addresses, &problems);
+  const auto listeners = open_listeners(plan.value().services, false, &problems);
   Peers peers;
   peers.open(*configuration, plan.value(), &problems);
   return problems;
@@ -61,7 +56,7 @@ Json to_json(const std::vector<Error>& problems) {
 }  // namespace
 
 int check_command(const Arguments& arguments) {
-  const std::vector<Error> problems = find_problems(arguments.operands[0].c_str());
+  const std::vector<Error> problems = find_problems(arguments.operands[0].c_str(), arguments.services);
   if (arguments.has("--json")) {
     print_json(to_json(problems));
     int code = kExitGood;

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "alloc/support_level.h"
-#include "apps/bedplate/commands.h"
-#include "apps/bedplate/json_output.h"
+#include "apps/program/commands.h"
+#include "apps/program/json_output.h"
 #include "apps/boot/counters_file.h"
 #include "pinned_pool/audit.h"
 #include "pinned_pool/no_way_back.h"
@@ -183,26 +183,18 @@ Json verbs_json(const PeersCounters& peers) {
   return json;
 }
 
-Json blockd_json(const CountersLayout& layout) {
-  const ConnectionCounters& c = layout.connections;
-  const VolumeCounters& v = layout.volumes;
-  return {{"connections_open", c.connections_open.read()},
-          {"connections_total", c.connections_total.read()},
-          {"connections_refused", c.connections_refused.read()},
-          {"handshake_timeouts", c.handshake_timeouts.read()},
-          {"protocol_errors", c.protocol_errors.read()},
-          {"broken_connections", c.broken_connections.read()},
-          {"requests_read", c.requests_read.read()},
-          {"requests_write", c.requests_write.read()},
-          {"requests_flush", c.requests_flush.read()},
-          {"requests_trim", c.requests_trim.read()},
-          {"requests_write_zeroes", c.requests_write_zeroes.read()},
-          {"requests_refused", c.requests_refused.read()},
-          {"bytes_read", c.bytes_read.read()},
-          {"bytes_written", c.bytes_written.read()},
-          {"grants", v.grants.read()},
-          {"commits", v.commits.read()},
-          {"aborts", v.aborts.read()}};
+// By service: its counters, and below the name of a set those of each instance.
+Json services_json(const CountersSnapshot& snapshot) {
+  Json services = Json::object();
+  for (const CounterSetRecord& set : snapshot.sets()) {
+    Json& service = services[set.owner.text];
+    const bool is_one_of_several = set.instance.text[0] != '\0';
+    Json& place = is_one_of_several ? service[set.name.text][set.instance.text] : service;
+    for (const CounterRecord& counter : snapshot.counters(set)) {
+      place[counter.name] = snapshot.value(set, counter);
+    }
+  }
+  return services;
 }
 
 Json stats_json(const CountersSnapshot& snapshot) {
@@ -219,7 +211,7 @@ Json stats_json(const CountersSnapshot& snapshot) {
   json["shards"] = shards_json(layout);
   if (layout.group_count != 0) json["groups"] = groups_json(layout);
   if (layout.has_verbs != 0) json["verbs"] = verbs_json(layout.peers);
-  if (layout.has_blockd != 0) json["blockd"] = blockd_json(layout);
+  if (layout.set_count != 0) json["services"] = services_json(snapshot);
   return json;
 }
 
@@ -241,6 +233,21 @@ void print_group(const std::string& title, const Json& group) {
                              : value.is_object() ? counts_text(value)
                                                  : value.dump();
     std::printf("  %-26s %s\n", key.c_str(), text.c_str());
+  }
+}
+
+// Its own counters first, then those of what it has several of.
+void print_service(const std::string& name, const Json& service) {
+  Json own = Json::object();
+  for (const auto& [key, value] : service.items()) {
+    if (!value.is_object()) own[key] = value;
+  }
+  print_group(name, own);
+  for (const auto& [set, instances] : service.items()) {
+    if (!instances.is_object()) continue;
+    for (const auto& [instance, counters] : instances.items()) {
+      print_group(name + " " + set + " " + instance, counters);
+    }
   }
 }
 
@@ -309,7 +316,9 @@ void print_text(const Json& json) {
     }
   }
   if (json.contains("verbs")) print_verbs(json["verbs"]);
-  if (json.contains("blockd")) print_group("blockd", json["blockd"]);
+  if (json.contains("services")) {
+    for (const auto& [name, service] : json["services"].items()) print_service(name, service);
+  }
 }
 
 }  // namespace

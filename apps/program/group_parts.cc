@@ -1,4 +1,4 @@
-#include "apps/bedplate/group_parts.h"
+#include "apps/program/group_parts.h"
 
 namespace bedplate {
 namespace {

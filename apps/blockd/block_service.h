@@ -1,0 +1,54 @@
+// blockd as a service of the runtime: [blockd] of the configuration, what it plans, where it runs.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/blockd/block_server.h"
+#include "apps/boot/service.h"
+#include "transport/socket_address.h"
+
+namespace bedplate {
+
+struct VolumeSettings {
+  std::string name;
+  uint64_t bytes = 0;
+  bool read_only = false;
+  std::optional<PageWish> pages = {};  // nothing: as those of the pool
+  std::optional<int> node = {};        // nothing: the node of the volumes' shard's core
+};
+
+struct BlockdSettings {
+  std::vector<SocketAddress> listen;
+  std::vector<SocketAddress> image_listen;  // instead, as first process of an image; or none
+  uint32_t connections_shard = 0;  // index into Configuration::shards
+  uint32_t volumes_shard = 0;
+  uint32_t max_connections = 64;
+  uint32_t requests_per_connection = 64;
+  uint32_t handshake_timeout_ms = 10000;
+  uint32_t client_timeout_s = 60;
+  std::vector<VolumeSettings> volumes;
+};
+
+class BlockService final : public Service {
+ public:
+  const char* name() const noexcept override { return "blockd"; }
+  void describe(ConfigurationTable& table) override;
+  Result<void> plan(ServicePlan& plan) override;
+  Result<void> create(ServiceContext& context) override;
+  void start(uint32_t shard) noexcept override;
+  void request_drain() noexcept override { server_.request_drain(); }
+  bool is_drained() const noexcept override { return server_.is_drained(); }
+
+  BlockdSettings& settings() noexcept { return settings_; }
+  // As the settings say; where they leave a node open, that of the shard which uses the memory.
+  BlockServerOptions options(ServicePlan& plan) const;
+
+ private:
+  BlockdSettings settings_;
+  BlockServerOptions options_;  // of the last plan
+  BlockServer server_;
+};
+
+}  // namespace bedplate

@@ -1,0 +1,73 @@
+// A service: code that is placed on the shards of an appliance.
+//
+// A program lists its services (apps/program/program.h). A service of the list runs where the
+// configuration has its table. The runtime calls it in this order, on the main thread unless it is
+// said otherwise:
+//
+//     describe   its table of the configuration, [NAME]
+//     plan       all that it will ever take: memory, connections, timers, sources, counters
+//     preflight  what else can be found out before anything is taken; also for `check`
+//     prepare    all memory is taken, and no thread runs but this one; as root, where it was
+//     create     gets what it has planned, and adds itself to the loops of its shards
+//     sealed     from here on nothing of the pool moves, and nothing is registered
+//     start      on each shard, on its thread, before the loop runs
+//     tick       about every half second; more often while the appliance drains
+//     request_drain, is_drained   finish what was begun, take nothing new
+//
+// An error in any of them ends the boot, and what was taken is closed. A service is made for
+// one appliance and outlives it. Of an exception that leaves one of its functions the boot
+// makes an error which names the service; on a shard it ends the process.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "apps/boot/configuration_table.h"
+#include "platform/result.h"
+
+namespace bedplate {
+
+class ServiceContext;
+class ServicePlan;
+
+class Service {
+ public:
+  virtual ~Service() = default;
+
+  // Of a-z, 0-9 and -, 1..32 bytes: the name of its table, of its counters, and, behind "heap:", of
+  // the owner of what it allocates from the heap in create().
+  virtual const char* name() const noexcept = 0;
+
+  // Describes its table, which may have tables in it. The variables are the service's own, and hold
+  // the defaults.
+  virtual void describe(ConfigurationTable& /*table*/) {}
+
+  // Says what it needs; `plan` knows the configuration. The same each time that it is asked.
+  // Errors: what stands against it (kConfiguration).
+  virtual Result<void> plan(ServicePlan& /*plan*/) { return {}; }
+
+  // Appends what this machine lacks to `problems`. Takes nothing and leaves nothing behind.
+  virtual void preflight(std::vector<Error>* /*problems*/) {}
+
+  // The only place where a thread's rights can still be changed for all: threads inherit them.
+  virtual Result<void> prepare() { return {}; }
+
+  // `context` outlives the appliance's loops.
+  virtual Result<void> create(ServiceContext& /*context*/) { return {}; }
+
+  virtual Result<void> sealed() { return {}; }
+
+  // Threads: the shard's, whose index among [[shard]] is `shard`.
+  virtual void start(uint32_t /*shard*/) noexcept {}
+
+  // From the control thread, beside the shards.
+  virtual void tick() noexcept {}
+
+  // Finish what was begun, and take nothing new; is_drained() says when. A service that is not
+  // drained in time ([appliance] drain_timeout_ms) is named in the log, and stopped.
+  // Threads: the control thread, while the shards run.
+  virtual void request_drain() noexcept {}
+  virtual bool is_drained() const noexcept { return true; }
+};
+
+}  // namespace bedplate

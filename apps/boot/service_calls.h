@@ -1,0 +1,15 @@
+// Calls into services: what they throw becomes an error, and every error names its service.
+#pragma once
+
+#include <functional>
+
+#include "apps/boot/service.h"
+
+namespace bedplate {
+
+// Makes `call`, as which `service` is `doing` something ("creating"). Errors: those of the call,
+// their `doing` headed by the service's name; or what it threw.
+Result<void> call_service(Service& service, const char* doing,
+                          const std::function<Result<void>()>& call);
+
+}  // namespace bedplate

@@ -1,0 +1,69 @@
+#include "apps/boot/service_context.h"
+
+#include <algorithm>
+
+namespace bedplate {
+
+Error ServiceContext::defect(const std::string& doing, const char* answer) const {
+  Error error;
+  error.set_doing("%s: %s", needs_.name.c_str(), doing.c_str());
+  error.set_answer("%s", answer);
+  return error.set_cure("this is a defect of the service: plan() says all that create() takes");
+}
+
+Result<std::span<std::byte>> ServiceContext::carve(const OwnerName& owner) {
+  const std::string doing = "carving " + std::string(owner.view());
+  if (std::find(carved_.begin(), carved_.end(), owner) != carved_.end()) {
+    return defect(doing, "it was handed out before");
+  }
+  for (const SegmentRequest& request : needs_.segments) {
+    for (const CarvePlan& carve : request.carves) {
+      if (!(carve.owner == owner)) continue;
+      carved_.push_back(owner);
+      Segment& segment = *runtime_.pool.find_segment(request.owner);
+      return runtime_.pool.carve(segment, owner, carve.bytes);
+    }
+  }
+  return defect(doing, "it is not planned");
+}
+
+Result<void> ServiceContext::add_source(uint32_t shard, PollSource& source, uint32_t budget) {
+  BP_ASSERT(shard < shard_count());
+  if (source_counts_[shard] == needs_.shards[shard].sources) {
+    return defect("adding a poll source to shard " +
+                      runtime_.configuration.shards[shard].name,
+                  "it has planned no more there");
+  }
+  ++source_counts_[shard];
+  loop(shard).add_source(source, budget);
+  return {};
+}
+
+std::span<const Fd> ServiceContext::listeners(std::string_view key) const noexcept {
+  for (size_t i = 0; i < needs_.listens.size(); ++i) {
+    if (needs_.listens[i].key == key) return listeners_[i].sockets();
+  }
+  BP_ASSERT(false && "addresses under this key are not planned");
+  return {};
+}
+
+Result<void*> ServiceContext::find_counters(std::string_view name, std::string_view instance,
+                                            size_t bytes) {
+  for (const CounterSet& set : needs_.counters) {
+    if (set.name != name || set.instance != instance || set.bytes != bytes) continue;
+    return runtime_.counters.values(set);
+  }
+  return defect("looking for its counters " + std::string(name), "they are not planned");
+}
+
+Messenger* ServiceContext::peers() noexcept {
+  return runtime_.peers.is_there() ? &runtime_.peers.messenger() : nullptr;
+}
+
+VerbsProvider* ServiceContext::datagrams() noexcept { return runtime_.peers.datagrams(); }
+
+std::span<std::byte> ServiceContext::exported(std::string_view name) const noexcept {
+  return runtime_.peers.exported(name);
+}
+
+}  // namespace bedplate

@@ -1,0 +1,91 @@
+// What a service gets (Service::create): what it has planned, by the names of its plan, and its
+// shards.
+#pragma once
+
+#include <memory>
+#include <new>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "apps/boot/listeners.h"
+#include "apps/boot/peers.h"
+#include "apps/boot/service_plan.h"
+#include "apps/boot/shard.h"
+
+namespace bedplate {
+
+// What the runtime lends to all services.
+struct ServiceRuntime {
+  const Configuration& configuration;
+  PinnedPool& pool;
+  std::span<const std::unique_ptr<Shard>> shards;
+  CountersFile& counters;
+  Peers& peers;
+};
+
+class ServiceContext {
+ public:
+  // `listeners`: of each of needs.listens.
+  ServiceContext(const ServiceNeeds& needs, const ServiceRuntime& runtime,
+                 std::span<const Listeners> listeners)
+      : needs_(needs), runtime_(runtime), listeners_(listeners),
+        source_counts_(runtime.shards.size()) {}
+  ServiceContext(const ServiceContext&) = delete;
+  ServiceContext& operator=(const ServiceContext&) = delete;
+
+  const Configuration& configuration() const noexcept { return runtime_.configuration; }
+
+  // ---- Memory ----
+
+  // The carve that was planned as `owner`, once: zeroed, pinned, registered with every device.
+  // Ownership: the service's, for ever. Errors: it was not planned, or was handed out before.
+  Result<std::span<std::byte>> carve(const OwnerName& owner);
+
+  // ---- Shards, by their index among [[shard]]. Before the seal ----
+
+  uint32_t shard_count() const noexcept { return static_cast<uint32_t>(runtime_.shards.size()); }
+  // Requires, here and below: there is such a shard.
+  EventLoop& loop(uint32_t shard) noexcept { return runtime_.shards[shard]->loop(); }
+  StreamSockets& sockets(uint32_t shard) noexcept { return runtime_.shards[shard]->sockets(); }
+  // Has `source`, which outlives the loop, polled by the loop of `shard`, at most about `budget`
+  // items at once. Errors: more than were planned.
+  Result<void> add_source(uint32_t shard, PollSource& source, uint32_t budget);
+
+  // The listening sockets that were planned under `key`, in its order; the runtime closes them.
+  // Requires: they were planned.
+  std::span<const Fd> listeners(std::string_view key) const noexcept;
+
+  // ---- Counters ----
+
+  // The struct that was planned under this name, in the counters file, zeroed.
+  // Ownership: the runtime's, for as long as shards run. Errors: there is none of this name and size.
+  template <typename Counters>
+  Result<Counters*> counters(const char* name, std::string_view instance = "") {
+    auto place = find_counters(name, instance, sizeof(Counters));
+    if (!place.ok()) return place.error();
+    return new (place.value()) Counters;
+  }
+
+  // ---- Other appliances, over [verbs] (docs/verbs.md) ----
+
+  // What reaches the peers, on the shard that [verbs] names; nullptr: there is no [verbs], or no
+  // device and none is required. Handlers are set before the shards begin.
+  Messenger* peers() noexcept;
+  // What sends them datagrams, by VerbsProvider::send_datagram; nullptr: there are none.
+  VerbsProvider* datagrams() noexcept;
+  // The memory of [[verbs.export]] `name`, also where nobody can reach it; empty: there is none.
+  std::span<std::byte> exported(std::string_view name) const noexcept;
+
+ private:
+  Result<void*> find_counters(std::string_view name, std::string_view instance, size_t bytes);
+  Error defect(const std::string& doing, const char* answer) const;
+
+  const ServiceNeeds& needs_;
+  ServiceRuntime runtime_;
+  std::span<const Listeners> listeners_;
+  std::vector<OwnerName> carved_;
+  std::vector<uint32_t> source_counts_;  // of each shard
+};
+
+}  // namespace bedplate

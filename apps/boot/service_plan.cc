@@ -1,0 +1,170 @@
+#include "apps/boot/service_plan.h"
+
+#include <algorithm>
+
+#include "apps/boot/counters_file.h"
+#include "apps/boot/service.h"
+#include "platform/numa.h"
+#include "platform/text.h"
+
+namespace bedplate {
+namespace {
+
+constexpr uint32_t kCountMax = 1U << 24;  // of anything: sums fit
+
+bool is_counter_name(const std::string& name) noexcept {
+  const auto is_good = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  return !name.empty() && name.size() < sizeof CounterRecord::name &&
+         std::all_of(name.begin(), name.end(), is_good);
+}
+
+}  // namespace
+
+ServicePlan::ServicePlan(const Configuration& configuration, Service& service)
+    : configuration_(configuration) {
+  needs_.service = &service;
+  needs_.name = service.name();
+  needs_.shards.resize(configuration.shards.size());
+}
+
+void ServicePlan::refuse(const std::string& doing, const std::string& answer,
+                         const std::string& cure) {
+  if (is_refused_) return;
+  is_refused_ = true;
+  first_.kind = ErrorKind::kConfiguration;
+  first_.set_doing("%s: planning %s", needs_.name.c_str(), doing.c_str());
+  first_.set_answer("%s", answer.c_str());
+  first_.set_cure("%s", cure.c_str());
+}
+
+Result<ServiceNeeds> ServicePlan::take() {
+  if (is_refused_) return first_;
+  return std::move(needs_);
+}
+
+ShardNeeds* ServicePlan::find_shard(uint32_t shard, const char* doing) {
+  if (shard < needs_.shards.size()) return &needs_.shards[shard];
+  refuse(std::string(doing) + " on shard number " + std::to_string(shard),
+         "the configuration has " + std::to_string(needs_.shards.size()),
+         "this is a defect of the service: it takes the index from a key of the type shard");
+  return nullptr;
+}
+
+Placement ServicePlan::placement(uint32_t shard) {
+  if (find_shard(shard, "memory") == nullptr) return {};
+  return {configuration_.pool.pages, node_of_cpu(configuration_.shards[shard].cpu)};
+}
+
+void ServicePlan::segment(const OwnerName& owner, std::vector<CarvePlan> carves,
+                          const Placement& placement, bool is_for_devices) {
+  const std::string doing = "the segment " + std::string(owner.view());
+  const auto defect = [&](const std::string& answer) {
+    refuse(doing, answer, "this is a defect of the service");
+  };
+  if (carves.empty()) return defect("it has no carve");
+  for (const CarvePlan& carve : carves) {
+    const std::string name(carve.owner.view());
+    if (carve.bytes == 0 || carve.bytes % kCacheLineBytes != 0) {
+      return defect("the carve " + name + " has " + std::to_string(carve.bytes) +
+                    " bytes, no multiple of 64");
+    }
+    for (const SegmentRequest& request : needs_.segments) {
+      const auto is_it = [&](const CarvePlan& other) { return other.owner == carve.owner; };
+      if (std::any_of(request.carves.begin(), request.carves.end(), is_it)) {
+        return defect("the carve " + name + " is planned already, in " +
+                      std::string(request.owner.view()));
+      }
+    }
+    const auto count = std::count_if(carves.begin(), carves.end(), [&](const CarvePlan& other) {
+      return other.owner == carve.owner;
+    });
+    if (count > 1) return defect("the carve " + name + " is there twice");
+  }
+  needs_.segments.push_back({owner, std::move(carves), placement, is_for_devices});
+}
+
+void ServicePlan::connections(uint32_t shard, uint32_t count, const char* key) {
+  ShardNeeds* needs = find_shard(shard, "connections");
+  if (needs == nullptr) return;
+  needs->connections += std::min(count, kCountMax);
+  descriptors(count, key);
+}
+
+void ServicePlan::descriptors(uint32_t count, const char* key) {
+  needs_.descriptors += count;
+  if (key == nullptr) return;
+  const std::string text = std::string(key) + " in [" + needs_.name + "]";
+  if (needs_.descriptor_keys.find(text) == std::string::npos) {
+    add_word(&needs_.descriptor_keys, text);
+  }
+}
+
+void ServicePlan::timers(uint32_t shard, uint32_t count) {
+  ShardNeeds* needs = find_shard(shard, "timers");
+  if (needs != nullptr) needs->timers += std::min(count, kCountMax);
+}
+
+void ServicePlan::sources(uint32_t shard, uint32_t count) {
+  ShardNeeds* needs = find_shard(shard, "poll sources");
+  if (needs != nullptr) needs->sources += std::min(count, kCountMax);
+}
+
+void ServicePlan::listen(const char* key, const std::vector<SocketAddress>& addresses) {
+  const auto is_it = [key](const ListenNeed& need) { return need.key == key; };
+  if (std::any_of(needs_.listens.begin(), needs_.listens.end(), is_it)) {
+    return refuse(std::string("the addresses of ") + key, "they are planned already",
+                  "this is a defect of the service");
+  }
+  needs_.listens.push_back({key, addresses});
+}
+
+bool ServicePlan::check_counter(const CounterSet& set, const CounterDescription& counter) {
+  const auto defect = [&](const std::string& answer) {
+    refuse("the counter " + (counter.name.empty() ? "without a name" : counter.name), answer,
+           "this is a defect of the service: apps/boot/counter_table.h says what a counter has");
+    return false;
+  };
+  if (!is_counter_name(counter.name)) return defect("a name is 1..47 of a-z, 0-9 and _");
+  if (counter.unit.empty() || counter.unit.size() >= sizeof CounterRecord::unit) {
+    return defect("a counter has a unit, of 1..15 bytes");
+  }
+  if (counter.help.empty() || counter.help.size() >= sizeof CounterRecord::help) {
+    return defect("a counter has a sentence of help, of 1..159 bytes");
+  }
+  if (counter.offset % sizeof(Counter) != 0 || counter.offset + sizeof(Counter) > set.bytes) {
+    return defect("it does not lie in its struct");
+  }
+  // Sets without an instance are shown as one.
+  const auto has_it = [&](const CounterSet& other) {
+    const bool are_shown_together = set.instance.empty() && other.instance.empty();
+    return are_shown_together &&
+           std::any_of(other.counters.begin(), other.counters.end(),
+                       [&](const CounterDescription& each) { return each.name == counter.name; });
+  };
+  const auto is_same = [&](const CounterDescription& each) { return each.name == counter.name; };
+  if (std::any_of(needs_.counters.begin(), needs_.counters.end(), has_it) ||
+      std::count_if(set.counters.begin(), set.counters.end(), is_same) > 1) {
+    return defect("another one has this name");
+  }
+  return true;
+}
+
+void ServicePlan::add_counters(CounterSet set) {
+  for (const CounterSet& other : needs_.counters) {
+    if (other.name != set.name || other.instance != set.instance) continue;
+    return refuse("the counters " + set.name + (set.instance.empty() ? "" : " of ") + set.instance,
+                  "they are planned already", "this is a defect of the service");
+  }
+  if (set.name.size() >= sizeof OwnerName::text || set.instance.size() >= sizeof OwnerName::text) {
+    return refuse("the counters " + set.name, "the name, or that of the instance, is too long",
+                  "expected 63 bytes at most");
+  }
+  for (const CounterDescription& counter : set.counters) {
+    if (!check_counter(set, counter)) return;
+  }
+  needs_.counters.push_back(std::move(set));
+}
+
+}  // namespace bedplate

@@ -1,0 +1,98 @@
+// What a service says it will ever need (Service::plan). The runtime adds up what all of them say:
+// `bedplate plan` prints it, preflight looks for it, boot takes exactly that, and
+// ServiceContext hands it out by the names that it was planned under.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/boot/configuration.h"
+#include "apps/boot/counter_table.h"
+#include "pinned_pool/plan.h"
+
+namespace bedplate {
+
+// Of one service on one shard.
+struct ShardNeeds {
+  uint32_t connections = 0;
+  uint32_t timers = 0;
+  uint32_t sources = 0;
+};
+
+// Addresses under one key of a service's table.
+struct ListenNeed {
+  std::string key;
+  std::vector<SocketAddress> addresses;
+};
+
+struct ServiceNeeds {
+  Service* service = nullptr;
+  std::string name;
+  std::vector<SegmentRequest> segments;
+  std::vector<ShardNeeds> shards;  // as many as [[shard]]
+  std::vector<ListenNeed> listens;
+  std::vector<CounterSet> counters;
+  uint64_t heap_bytes = 0;
+  uint64_t descriptors = 0;
+  std::string descriptor_keys;  // what would lower them: "max_connections in [cache]"
+  uint64_t capabilities = 0;    // bits of CAP_*
+};
+
+class ServicePlan {
+ public:
+  ServicePlan(const Configuration& configuration, Service& service);
+
+  // What the whole file says; shards are known by their index in `shards`.
+  const Configuration& configuration() const noexcept { return configuration_; }
+
+  // Where memory lies best that `shard` works on: the pool's pages, its core's node.
+  Placement placement(uint32_t shard);
+
+  // A segment of the service's own, cut into `carves`, for ServiceContext::carve. Owners are named
+  // "NAME" or "WHAT:NAME", and no two services have the same. Sizes are multiples of 64 bytes.
+  void segment(const OwnerName& owner, std::vector<CarvePlan> carves,
+               const Placement& placement, bool is_for_devices = true);
+  // How much heap memory it will want beside that of others.
+  void heap(uint64_t bytes) { needs_.heap_bytes += bytes; }
+
+  // How many connections may be open on `shard` at once; `key` of its table says so.
+  void connections(uint32_t shard, uint32_t count, const char* key);
+  // Other descriptors that it will have open at once; `key`, where it is not nullptr, lowers them.
+  void descriptors(uint32_t count, const char* key);
+  // How many timers may be armed at once, and how many sources the loop of `shard` will poll.
+  void timers(uint32_t shard, uint32_t count);
+  void sources(uint32_t shard, uint32_t count);
+
+  // Sockets that the runtime opens before anything is taken, and closes; ServiceContext::listeners.
+  void listen(const char* key, const std::vector<SocketAddress>& addresses);
+
+  // A struct of counters with a function describe(CounterTable&, Counters&);
+  // ServiceContext::counters. `instance`: what it is the counters of, where there are several.
+  template <typename Counters>
+  void counters(const char* name, std::string_view instance = "") {
+    add_counters({needs_.name, name, std::string(instance), sizeof(Counters),
+                  described_counters<Counters>()});
+  }
+
+  // One that it needs after the seal: CAP_NET_ADMIN, ... Others are given up where the runtime gives
+  // up root.
+  void capability(int number) { needs_.capabilities |= uint64_t{1} << number; }
+
+  // Errors: the first thing that was said that makes no sense.
+  Result<ServiceNeeds> take();
+
+ private:
+  ShardNeeds* find_shard(uint32_t shard, const char* doing);
+  void add_counters(CounterSet set);
+  bool check_counter(const CounterSet& set, const CounterDescription& counter);
+  void refuse(const std::string& doing, const std::string& answer, const std::string& cure);
+
+  const Configuration& configuration_;
+  ServiceNeeds needs_;
+  bool is_refused_ = false;
+  Error first_;
+};
+
+}  // namespace bedplate

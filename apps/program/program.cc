@@ -1,0 +1,182 @@
+// Takes the command line apart; each command has a file of its own.
+#include "apps/program/program.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "apps/program/commands.h"
+#include "apps/init/init.h"
+#include "platform/log.h"
+
+namespace bedplate {
+namespace {
+
+constexpr CommandOption kJson = {"--json", "", "print JSON"};
+constexpr CommandOption kJsonOnly[] = {kJson};
+constexpr CommandOption kStatsOptions[] = {
+    {"--directory", "DIR", "its runtime directory (default /run/bedplate)"}, kJson};
+constexpr CommandOption kKeysOptions[] = {
+    {"--markdown", "", "print the rows of the table in docs/configuration.md"}, kJson};
+constexpr CommandOption kPlanOptions[] = {
+    {"--fifo", "LAYOUT", "instead of CONFIG: what would a group take? lazy or mesh"},
+    {"--peers", "N", "its members; required"},
+    {"--entries", "N", "of each FIFO or lane (default 128)"},
+    {"--eager", "BYTES", "the longest message that is copied (default 4096)"},
+    {"--eager-count", "N", "of these, for each member (default 4; mesh: 1)"},
+    {"--boxes", "N", "lazy: fast boxes (default: 5 for each member)"},
+    {"--box-bytes", "BYTES", "lazy: of each (default 4096)"},
+    {"--loans", "N", "of each member at once (default 128; mesh: 64)"},
+    {"--threads", "", "mesh: for members with several threads that send"},
+    {"--line-bytes", "BYTES", "of a cache line: 64 or 128 (default 64)"}, kJson};
+
+constexpr CommandOption kPerfOptions[] = {
+    {"--latency", "", "of each operation: percentiles (the default)"},
+    {"--bandwidth", "", "many at once: bytes and operations for each second"},
+    {"--both", "", "bandwidth: the other side at the same time, too"},
+    {"--size", "LIST", "of what is sent, put or got (8,64,512,4K,64K,1M)"},
+    {"-n", "COUNT", "so many of each size (1000; --bandwidth: 5000; register: 200)"},
+    {"-d", "SECONDS", "as many as there are in this time, of each size"},
+    {"--events", "", "both sides sleep until something comes; otherwise they poll"},
+    {"--device", "NAME", "of verbs: \"rxe0\"; otherwise the first that can be used"},
+    {"--port", "N", "of it; otherwise the first that is up"}, kJson};
+
+constexpr Command kCommands[] = {
+    {"run", "CONFIG", 1, 1, {}, "boot the appliance and serve",
+     "Boots in order: plan, preflight, reserve, register, services, seal. Prints the line\n"
+     "`bedplate: ready` on standard output when it serves; the log goes to standard error.\n"
+     "SIGTERM or SIGINT finishes what clients have begun and exits 0.\n",
+     &run_command},
+    {"plan", "[CONFIG]", 0, 1, kPlanOptions, "print every byte of the pool with its owner",
+     "Takes nothing and needs no rights. What it prints is what `run` takes, to the byte.\n"
+     "Without a configuration it answers what FIFOs would take:\n"
+     "  bedplate plan --fifo mesh --peers 1024 --entries 16 --eager 4096\n\n",
+     &plan_command},
+    {"check", "CONFIG", 1, 1, kJsonOnly, "print everything that is wrong, start nothing",
+     "Reads the configuration and prints every problem of it, with line and column. Where there is\n"
+     "none: plans the pool, and looks whether this machine has what it takes: hugepages, limits,\n"
+     "cores, ports. Prints all that is missing, each with the cure.\n",
+     &check_command},
+    {"keys", "[TABLE]", 0, 1, kKeysOptions, "print what a configuration may say",
+     "Each key with its type, its default, what it may be, and what it does; of TABLE alone, and\n"
+     "the tables in it, where one is named: `bedplate keys shard`.\n",
+     &keys_command},
+    {"doctor", "", 0, 0, kJsonOnly, "say what this machine can do",
+     "Lists page sizes, limits, cores and kernel features that Bedplate uses, and what is lost\n"
+     "where one is missing.\n",
+     &doctor_command},
+    {"stats", "[NAME]", 0, 1, kStatsOptions, "print the counters of a running appliance",
+     "Reads the counters file NAME.stats (the only one there, when NAME is left out) and audits\n"
+     "the maps of the running process. Costs the appliance nothing.\n",
+     &stats_command},
+    {"perf", "WHAT [ADDRESS]", 1, 2, kPerfOptions, "measure messages, puts and gets",
+     "WHAT: serve, send, put, get or register. One side serves, the other measures what it sends\n"
+     "there, puts or gets; tcp: is verbs, unix: is shared memory.\n"
+     "  bedplate perf serve tcp:10.0.0.1:7471\n"
+     "  bedplate perf put --bandwidth --size 64K -d 10 tcp:10.0.0.1:7471\n"
+     "`perf register` says what it costs to register memory for each message, or to keep a cache\n"
+     "of registrations, on the device at hand, beside the pool. docs/perf.md says what is measured.\n",
+     &perf_command},
+};
+
+void print_usage(FILE* out) {
+  std::fprintf(out, "usage: bedplate COMMAND [OPTIONS]\n\n");
+  for (const Command& command : kCommands) {
+    std::fprintf(out, "  %-7s %-14s %s\n", command.name, command.operands, command.summary);
+  }
+  std::fprintf(out,
+               "\n`bedplate COMMAND --help` says more. Exit codes: 0 good, 1 boot or run failure,\n"
+               "2 usage or configuration.\n");
+}
+
+void print_help(const Command& command) {
+  std::printf("usage: bedplate %s%s%s%s\n\n%s: %s.\n%s", command.name,
+              command.operands[0] ? " " : "", command.operands,
+              command.options.empty() ? "" : " [OPTION...]", command.name, command.summary,
+              command.help);
+  for (const CommandOption& option : command.options) {
+    std::printf("  %-20s %s\n", (std::string(option.name) + " " + option.value).c_str(),
+                option.help);
+  }
+}
+
+int run_parsed(const Command& command, std::span<Service* const> services, int count,
+               char** words) {
+  Arguments arguments;
+  arguments.services = services;
+  for (int i = 0; i < count; ++i) {
+    const std::string word(words[i]);
+    if (word == "--help" || word == "-h") {
+      print_help(command);
+      return kExitGood;
+    }
+    const auto option =
+        std::find_if(command.options.begin(), command.options.end(),
+                     [&word](const CommandOption& known) { return word == known.name; });
+    if (option != command.options.end()) {
+      const bool takes_value = option->value[0] != '\0';
+      if (takes_value && ++i == count) {
+        return usage_failure(word + " needs a value", "", command.name);
+      }
+      arguments.options.push_back({word, takes_value ? words[i] : ""});
+    } else if (word.starts_with('-')) {
+      return usage_failure("unknown option", word, command.name);
+    } else {
+      arguments.operands.push_back(word);
+    }
+  }
+  if (arguments.operands.size() < command.operand_count_min) {
+    return usage_failure("missing", command.operands, command.name);
+  }
+  if (arguments.operands.size() > command.operand_count_max) {
+    return usage_failure("too many words, beginning with",
+                         arguments.operands[command.operand_count_max], command.name);
+  }
+  return command.run(arguments);
+}
+
+int dispatch(int count, char** words, std::span<Service* const> services) {
+  if (count < 2) {
+    print_usage(stderr);
+    return kExitUsage;
+  }
+  if (std::strcmp(words[1], "--help") == 0 || std::strcmp(words[1], "-h") == 0) {
+    print_usage(stdout);
+    return kExitGood;
+  }
+  for (const Command& command : kCommands) {
+    if (std::strcmp(words[1], command.name) == 0) {
+      return run_parsed(command, services, count - 2, words + 2);
+    }
+  }
+  return usage_failure("unknown command", words[1], "");
+}
+
+}  // namespace
+
+int usage_failure(const std::string& what, const std::string& subject, const char* command) {
+  Error error;
+  error.kind = ErrorKind::kConfiguration;
+  error.set_doing("reading the command line");
+  error.set_answer("%s%s%s", what.c_str(), subject.empty() ? "" : " ", subject.c_str());
+  error.set_cure("see: bedplate %s%s--help", command, command[0] ? " " : "");
+  return fail(error);
+}
+
+int fail(const Error& error) {
+  log_error(error);
+  return static_cast<int>(error.kind);
+}
+
+int fail(const std::vector<Error>& errors) {
+  int code = kExitGood;
+  for (const Error& error : errors) code = std::max(code, fail(error));
+  return code;
+}
+
+int run_program(int count, char** words, std::initializer_list<Service*> services) {
+  return is_init(count, words) ? init_main(count, words, services)
+                               : dispatch(count, words, services);
+}
+
+}  // namespace bedplate

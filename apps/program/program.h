@@ -1,0 +1,23 @@
+// A program: a list of services, and the commands that every appliance has.
+//
+//     int main(int count, char** words) {
+//       static Cache cache;
+//       return bedplate::run_program(count, words, {&cache});
+//     }
+//
+// `PROGRAM run CONFIG` boots the appliance with those of the services that the configuration has a
+// table of; plan, check, keys, doctor, stats and perf know them as well. As the first process of an
+// image (docs/image.md) the same program is the machine.
+#pragma once
+
+#include <initializer_list>
+
+#include "apps/boot/service.h"
+
+namespace bedplate {
+
+// Runs what the command line says. `services` outlive the call, and are for one appliance.
+// Returns the exit code: 0 good, 1 boot or run failure, 2 usage or configuration.
+int run_program(int count, char** words, std::initializer_list<Service*> services);
+
+}  // namespace bedplate

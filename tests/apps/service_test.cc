@@ -1,0 +1,393 @@
+// The seam between the runtime and services: what a service may say, in which order it is asked,
+// and what is said of one that is defective.
+#include "apps/boot/service.h"
+
+#include <stdexcept>
+#include <string>
+
+#include "apps/boot/appliance_plan.h"
+#include "apps/boot/service_calls.h"
+#include "apps/boot/service_context.h"
+#include "apps/boot/service_plan.h"
+#include "apps/boot/peers.h"
+#include "pinned_pool/boot_segment.h"
+#include "platform/cpu.h"
+#include "tests/support/pool_fixture.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+
+namespace {
+
+struct CacheCounters {
+  Counter hits;
+};
+void describe(CounterTable& table, CacheCounters& counters) {
+  table.counter("hits", counters.hits, "requests", "Gets that found a value.");
+}
+
+struct NoUnit {
+  Counter hits;
+};
+void describe(CounterTable& table, NoUnit& counters) {
+  table.counter("misses", counters.hits, "", "Gets that found none.");
+}
+struct NoHelp {
+  Counter hits;
+};
+void describe(CounterTable& table, NoHelp& counters) {
+  table.counter("misses", counters.hits, "requests", "");
+}
+struct BadName {
+  Counter hits;
+};
+void describe(CounterTable& table, BadName& counters) {
+  table.counter("hit rate", counters.hits, "requests", "Gets that found a value.");
+}
+struct SameName {
+  Counter hits;
+};
+void describe(CounterTable& table, SameName& counters) {
+  table.counter("hits", counters.hits, "requests", "Once more.");
+}
+struct Elsewhere {
+  Counter hits;
+};
+Counter elsewhere;
+void describe(CounterTable& table, Elsewhere&) {
+  table.counter("misses", elsewhere, "requests", "Of nobody.");
+}
+
+struct TestService : Service {
+  explicit TestService(const char* its_name) : own_name(its_name) {}
+  const char* name() const noexcept override { return own_name; }
+  void describe(ConfigurationTable& table) override {
+    table.size("bytes", &bytes, 4096, kGiB).help("How much.");
+    table.shard("shard", &shard).help("Where.");
+  }
+  Result<void> plan(ServicePlan& asked) override {
+    if (to_plan) return to_plan(asked);
+    asked.segment(own_name, {{OwnerName("memory", own_name), bytes}}, asked.placement(shard));
+    return {};
+  }
+
+  const char* own_name;
+  uint64_t bytes = 64 * kKiB;
+  uint32_t shard = 0;
+  std::function<Result<void>(ServicePlan&)> to_plan;
+};
+
+}  // namespace
+
+TEST_GROUP(Service) {
+  TestService cache{"cache"};
+  TestService relay{"relay"};
+  Configuration configuration;
+  char text[1024];
+
+  void setup() override {
+    configuration.appliance.name = "demo";
+    configuration.pool.bytes = boot_segment_bytes() + 64 * kMiB;
+    configuration.pool.pages = PageWish::k4KiB;
+    configuration.pool.heap_min_bytes = 16 * kMiB;
+    configuration.shards = {{"main", 0}, {"other", 1}};
+    configuration.services = {&cache};
+  }
+
+  // Why there is no plan; "": there is one.
+  const char* refusal() {
+    const auto made = plan_appliance(configuration);
+    if (made.ok()) return "";
+    CHECK(made.error().kind == ErrorKind::kConfiguration);
+    return format_error(made.error(), text, sizeof text);
+  }
+  const char* refusal(std::function<void(ServicePlan&)> say) {
+    cache.to_plan = [say](ServicePlan& asked) {
+      say(asked);
+      return Result<void>{};
+    };
+    return refusal();
+  }
+  std::optional<Configuration> parse(const std::string& tables, std::string* problem) {
+    Service* const services[] = {&cache, &relay};
+    std::vector<Error> problems;
+    auto read = parse_configuration("[appliance]\nname = \"a\"\n[pool]\nbytes = \"256 MiB\"\n"
+                                    "[[shard]]\nname = \"main\"\ncpu = 0\n" + tables,
+                                    "f", services, &problems);
+    *problem = problems.empty() ? "" : format_error(problems[0], text, sizeof text);
+    return read;
+  }
+};
+
+// ---- Its table ----
+
+TEST(Service, RunsWhereTheConfigurationHasItsTable) {
+  std::string problem;
+  auto read = parse("[relay]\nbytes = \"8 KiB\"\n[cache]\n", &problem);
+  STRCMP_EQUAL("", problem.c_str());
+  LONGS_EQUAL(2, read->services.size());
+  POINTERS_EQUAL(&cache, read->services[0]);  // in the program's order, not the file's
+  POINTERS_EQUAL(&relay, read->services[1]);
+  CHECK_EQUAL(8 * kKiB, relay.bytes);
+  CHECK_EQUAL(64 * kKiB, cache.bytes);
+  read = parse("[relay]\n", &problem);
+  LONGS_EQUAL(1, read->services.size());
+  POINTERS_EQUAL(&relay, read->services[0]);
+}
+
+TEST(Service, ItsTableIsReadAsStrictlyAsTheRuntimes) {
+  std::string problem;
+  CHECK(!parse("[cache]\nbites = 4096\n", &problem));
+  STRCMP_EQUAL("f:9:1: unknown key \"bites\"; did you mean \"bytes\"? [cache] may have: bytes, shard",
+               problem.c_str());
+  CHECK(!parse("[cache]\nshard = \"far\"\n", &problem));
+  STRCMP_EQUAL("f:9:9: no shard has the name \"far\"; expected one of: main", problem.c_str());
+}
+
+TEST(Service, ATableOfOneThatIsNotLinkedInIsNamedAsSuch) {
+  std::string problem;
+  CHECK(!parse("[ledger]\nbytes = 1\n", &problem));
+  STRCMP_EQUAL("f:8:2: unknown table \"ledger\", of no service that this program has; the file may "
+               "have: [appliance], [pool], [alloc], [[limit]], [event_loop], [[shard]], [[group]], "
+               "[[process]], [messages], [verbs], [init], [[network]], [watchdog], [crash], [cache], "
+               "[relay]", problem.c_str());
+  CHECK(!parse("[cahe]\nbytes = 1\n", &problem));
+  STRCMP_CONTAINS("did you mean \"cache\"? ", problem.c_str());
+}
+
+TEST(Service, TwoOfOneNameAreRefused) {
+  relay.own_name = "cache";
+  std::string problem;
+  CHECK(!parse("[cache]\n", &problem));
+  STRCMP_EQUAL("giving the service cache its table of the configuration: the runtime, or another "
+               "service, has one of this name; this is a defect of the program: each service has a "
+               "name of its own", problem.c_str());
+  relay.own_name = "pool";
+  CHECK(!parse("[cache]\n", &problem));
+}
+
+// ---- Its plan ----
+
+TEST(Service, ItsMemoryIsInThePlan) {
+  auto made = plan_appliance(configuration);
+  CHECK(made.ok());
+  const SegmentPlan& last = made.value().pool.segments.back();
+  STRCMP_EQUAL("cache", last.owner.text);
+  STRCMP_EQUAL("memory:cache", last.carves[0].owner.text);
+  CHECK_EQUAL(64 * kKiB, last.carves[0].bytes);
+}
+
+TEST(Service, WhatServicesNeedIsAddedUp) {
+  const auto say = [](uint32_t count) {
+    return [count](ServicePlan& asked) {
+      asked.connections(0, count, "clients");
+      asked.timers(1, count);
+      asked.sources(1, 1);
+      asked.heap(kMiB);
+      asked.capability(12);
+      asked.counters<CacheCounters>("gets");
+      return Result<void>{};
+    };
+  };
+  cache.to_plan = say(3);
+  relay.to_plan = say(40);
+  configuration.services = {&cache, &relay};
+  const uint64_t pool_bytes = configuration.pool.bytes;
+  configuration.pool.bytes = boot_segment_bytes() + 18 * kMiB;
+  auto made = plan_appliance(configuration);
+  CHECK(made.ok());
+  const AppliancePlan& plan = made.value();
+  LONGS_EQUAL(43, plan.needs_on(0).connections);
+  LONGS_EQUAL(0, plan.needs_on(1).connections);
+  LONGS_EQUAL(43, plan.needs_on(1).timers);
+  LONGS_EQUAL(2, plan.needs_on(1).sources);
+  LONGS_EQUAL(40, plan.services[1].descriptors);
+  STRCMP_EQUAL("clients in [relay]", plan.services[1].descriptor_keys.c_str());
+  CHECK_EQUAL(uint64_t{1} << 12, plan.capabilities());
+  LONGS_EQUAL(2, plan.counters().size());
+  STRCMP_EQUAL("relay", plan.counters()[1].owner.c_str());
+  // The heap has room for what they want beside its own least.
+  configuration.pool.bytes -= kMiB;
+  STRCMP_CONTAINS("heap needs 18874368 bytes", refusal());
+  configuration.pool.bytes = pool_bytes;
+}
+
+TEST(Service, ALimitMayNameItsHeapOwner) {
+  configuration.limits = {{"heap:cache", kMiB}};
+  STRCMP_EQUAL("", refusal());
+  configuration.limits = {{"heap:relay", kMiB}};
+  STRCMP_CONTAINS("this configuration has no such owner; owner in [[limit]] may be: heap, "
+                  "heap:runtime, heap:cache", refusal());
+}
+
+// ---- Defects of a service, named ----
+
+TEST(Service, APlanThatMakesNoSenseIsRefusedByName) {
+  const std::vector<CarvePlan> one = {{"a", 64}};
+  const auto in_segment = [&](std::vector<CarvePlan> carves) {
+    return refusal([carves](ServicePlan& asked) { asked.segment("cache", carves, {}); });
+  };
+  STRCMP_EQUAL("cache: planning the segment cache: it has no carve; this is a defect of the service",
+               in_segment({}));
+  STRCMP_CONTAINS("the carve a has 65 bytes, no multiple of 64", in_segment({{"a", 65}}));
+  STRCMP_CONTAINS("the carve a has 0 bytes, no multiple of 64", in_segment({{"a", 0}}));
+  STRCMP_CONTAINS("the carve a is there twice", in_segment({{"a", 64}, {"a", 64}}));
+  STRCMP_CONTAINS("cache: planning the segment more: the carve a is planned already, in cache",
+                  refusal([one](ServicePlan& asked) {
+                    asked.segment("cache", one, {});
+                    asked.segment("more", one, {});
+                  }));
+  STRCMP_CONTAINS("planning the segment cache: it is planned twice",
+                  refusal([one](ServicePlan& asked) {
+                    asked.segment("cache", one, {});
+                    asked.segment("cache", {{"b", 64}}, {});
+                  }));
+  STRCMP_CONTAINS("planning the segment heap: it is planned twice",
+                  refusal([one](ServicePlan& asked) { asked.segment("heap", one, {}); }));
+  STRCMP_CONTAINS("cache: planning connections on shard number 2: the configuration has 2",
+                  refusal([](ServicePlan& asked) { asked.connections(2, 1, "clients"); }));
+  STRCMP_CONTAINS("cache: planning the addresses of listen: they are planned already",
+                  refusal([](ServicePlan& asked) {
+                    asked.listen("listen", {});
+                    asked.listen("listen", {});
+                  }));
+}
+
+TEST(Service, CountersThatMakeNoSenseAreRefusedByName) {
+  const std::string prefix = "cache: planning the counter misses: ";
+  STRCMP_CONTAINS((prefix + "a counter has a unit, of 1..15 bytes").c_str(),
+                  refusal([](ServicePlan& asked) { asked.counters<NoUnit>("gets"); }));
+  STRCMP_CONTAINS((prefix + "a counter has a sentence of help, of 1..159 bytes").c_str(),
+                  refusal([](ServicePlan& asked) { asked.counters<NoHelp>("gets"); }));
+  STRCMP_CONTAINS((prefix + "it does not lie in its struct").c_str(),
+                  refusal([](ServicePlan& asked) { asked.counters<Elsewhere>("gets"); }));
+  STRCMP_CONTAINS("cache: planning the counter hit rate: a name is 1..47 of a-z, 0-9 and _",
+                  refusal([](ServicePlan& asked) { asked.counters<BadName>("gets"); }));
+  STRCMP_CONTAINS("cache: planning the counter hits: another one has this name",
+                  refusal([](ServicePlan& asked) {
+                    asked.counters<CacheCounters>("gets");
+                    asked.counters<SameName>("more");
+                  }));
+  STRCMP_CONTAINS("cache: planning the counters gets of a: they are planned already",
+                  refusal([](ServicePlan& asked) {
+                    asked.counters<CacheCounters>("gets", "a");
+                    asked.counters<CacheCounters>("gets", "a");
+                  }));
+  STRCMP_EQUAL("", refusal([](ServicePlan& asked) {
+                 asked.counters<CacheCounters>("gets");
+                 asked.counters<CacheCounters>("gets", "a");
+                 asked.counters<CacheCounters>("gets", "b");
+               }));
+}
+
+TEST(Service, ActivatedSocketsAreForOneOnly) {
+  const auto say = [](ServicePlan& asked) {
+    auto address = parse_socket_address("activation:");
+    asked.listen("listen", {address.value()});
+    return Result<void>{};
+  };
+  cache.to_plan = say;
+  STRCMP_EQUAL("", refusal());
+  relay.to_plan = say;
+  configuration.services = {&cache, &relay};
+  STRCMP_CONTAINS("listen in [cache], listen in [relay] would", refusal());
+}
+
+TEST(Service, WhatItThrowsEndsTheBootWithItsName) {
+  const auto outcome = [this](const std::function<Result<void>()>& call) -> std::string {
+    const auto called = call_service(cache, "creating", call);
+    return called.ok() ? "" : format_error(called.error(), text, sizeof text);
+  };
+  STRCMP_EQUAL("cache: creating: it threw an exception: no luck; this is a defect of the service: "
+               "what can fail returns an error",
+               outcome([]() -> Result<void> {
+                 throw std::runtime_error("no luck");
+               }).c_str());
+  STRCMP_EQUAL("cache: opening the store: it is full; make room",
+               outcome([] {
+                 return Result<void>(
+                     Error{}.set_doing("opening the store").set_answer("it is full")
+                         .set_cure("make room"));
+               }).c_str());
+  STRCMP_EQUAL("", outcome([] { return Result<void>{}; }).c_str());
+}
+
+// ---- What it gets ----
+
+namespace {
+
+struct NoSource final : PollSource {
+  uint32_t poll(uint32_t) noexcept override { return 0; }
+};
+
+int usable_core() {
+  int cpu = 0;
+  while (!cpu_is_usable(cpu)) ++cpu;
+  return cpu;
+}
+
+// A directory that must be empty in the end.
+struct TemporaryDirectory {
+  TemporaryDirectory() { CHECK(mkdtemp(path) != nullptr); }
+  ~TemporaryDirectory() { LONGS_EQUAL(0, rmdir(path)); }
+  char path[64] = "/tmp/bedplate-service-XXXXXX";
+};
+
+}  // namespace
+
+TEST(Service, GetsWhatItHasPlannedOnceAndNothingElse) {
+  const TemporaryDirectory root;
+  cache.to_plan = [](ServicePlan& asked) {
+    asked.segment("cache", {{"index", 128}, {"values", 4096}}, {});
+    asked.counters<CacheCounters>("gets");
+    asked.sources(0, 1);
+    return Result<void>{};
+  };
+  configuration.shards.resize(1);
+  configuration.shards[0].cpu = usable_core();
+  auto made = plan_appliance(configuration);
+  CHECK(made.ok());
+  const ServiceNeeds& needs = made.value().services[0];
+  test::TestPool pool;
+  CHECK(pool->create_segment("cache", 8 * kKiB, PageSize::k4KiB, 1).ok());
+  NameLock lock;
+  CHECK(lock.take(std::string(root.path) + "/run", "demo").ok());
+  CountersFile counters;
+  CHECK(counters.create(lock, made.value().counters()).ok());
+  Peers peers;
+  std::vector<std::unique_ptr<Shard>> shards;
+  shards.push_back(std::make_unique<Shard>());
+  ShardOptions options;
+  options.settings = configuration.shards[0];
+  options.event_loop.sockets = SocketBackendChoice::kEpoll;
+  options.source_count = 2;
+  options.counters = &counters.layout().shards[0];
+  CHECK(shards[0]->create(options).ok());
+  ServiceContext context(needs, {configuration, *pool, shards, counters, peers}, {});
+
+  const auto carved = [&](const char* owner) -> std::string {
+    auto memory = context.carve(owner);
+    return memory.ok() ? std::to_string(memory.value().size())
+                       : format_error(memory.error(), text, sizeof text);
+  };
+  STRCMP_EQUAL("128", carved("index").c_str());
+  STRCMP_EQUAL("4096", carved("values").c_str());
+  const std::string cure = "; this is a defect of the service: plan() says all that create() takes";
+  STRCMP_EQUAL(("cache: carving values: it was handed out before" + cure).c_str(),
+               carved("values").c_str());
+  STRCMP_EQUAL(("cache: carving more: it is not planned" + cure).c_str(), carved("more").c_str());
+
+  auto gets = context.counters<CacheCounters>("gets");
+  CHECK(gets.ok());
+  POINTERS_EQUAL(counters.values(needs.counters[0]), gets.value());
+  CHECK(!context.counters<CacheCounters>("puts").ok());
+  CHECK(!context.counters<CacheCounters>("gets", "a").ok());
+
+  NoSource first, second;
+  CHECK(context.add_source(0, first, 1).ok());
+  const auto refused = context.add_source(0, second, 1);
+  CHECK(!refused.ok());
+  STRCMP_EQUAL(("cache: adding a poll source to shard main: it has planned no more there" +
+                cure).c_str(), format_error(refused.error(), text, sizeof text));
+}
