@@ -2,28 +2,53 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
+#include <span>
+
+#include "platform/assert.h"
 
 namespace bedplate {
 
-void Messenger::add_provider(Provider& provider) noexcept {
-  BP_ASSERT(provider_count_ < kProviderCountMax);
-  providers_[provider_count_++] = &provider;
+namespace {
+
+struct TellNumber {
+  uint32_t token = 0;
+  int32_t number = -1;
+};
+
+}  // namespace
+
+Messenger::Messenger() noexcept {
+  set_handler(kAskNumberAm, {[](void* self, const Message& message) noexcept {
+                               static_cast<Messenger*>(self)->hear_question(message);
+                             }, this});
+  set_handler(kTellNumberAm, {[](void* self, const Message& message) noexcept {
+                                static_cast<Messenger*>(self)->hear_answer(message);
+                              }, this});
 }
 
-Result<Endpoint*> Messenger::connect(const PeerAddress& peer) {
+void Messenger::add_provider(Provider& provider) { providers_.push_back(&provider); }
+
+Result<Endpoint*> Messenger::connect(const PeerAddress& peer, std::string* why) {
   // One provider: its own words. Several: each one's answer, and the last one's cure.
   Error last;
   char answers[sizeof last.answer] = {};
   size_t used = 0;
-  for (uint32_t i = 0; i < provider_count_; ++i) {
-    auto endpoint = providers_[i]->connect(peer);
-    if (endpoint.ok()) return endpoint;
+  for (Provider* provider : providers_) {
+    auto endpoint = provider->connect(peer);
+    if (endpoint.ok()) {
+      if (why != nullptr) {
+        *why = endpoint.value()->provider_name() + std::string(used == 0 ? "" : ", since ") +
+               answers;
+      }
+      return endpoint;
+    }
     last = endpoint.error();
     const int printed = std::snprintf(answers + used, sizeof answers - used, "%s%s: %s",
-                                      i == 0 ? "" : "; ", providers_[i]->name(), last.answer);
+                                      used == 0 ? "" : "; ", provider->name(), last.answer);
     used = std::min(used + static_cast<size_t>(printed), sizeof answers - 1);
   }
-  if (provider_count_ == 0) {
+  if (providers_.empty()) {
     last.set_doing("connecting to a peer");
     last.set_answer("this messenger has no providers");
     return last.set_cure("add one (Messenger::add_provider)");
@@ -32,24 +57,92 @@ Result<Endpoint*> Messenger::connect(const PeerAddress& peer) {
   return last;
 }
 
+SendStatus Messenger::ask_number(Endpoint& peer, std::string_view name,
+                                 NumberQuery& query) noexcept {
+  struct {
+    uint32_t token;
+    char name[kMessageNameMax];
+  } question = {last_token_ + 1, {}};
+  if (name.size() > sizeof question.name) return SendStatus::kTooLong;
+  std::memcpy(question.name, name.data(), name.size());
+  const auto status = peer.am_send(
+      kAskNumberAm, std::as_bytes(std::span(&question, 1)).first(sizeof question.token +
+                                                                 name.size()));
+  if (status != SendStatus::kDone) return status;
+  query.peer = &peer;
+  query.token = ++last_token_;
+  query.next = queries_;
+  queries_ = &query;
+  return status;
+}
+
+void Messenger::take_back(NumberQuery& query) noexcept {
+  for (NumberQuery** link = &queries_; *link != nullptr; link = &(*link)->next) {
+    if (*link != &query) continue;
+    *link = query.next;
+    return;
+  }
+}
+
+void Messenger::hear_question(const Message& message) noexcept {
+  Answer answer;
+  if (message.payload.size() < sizeof answer.token || answer_count_ == kAnswerCountMax) return;
+  std::memcpy(&answer.token, message.payload.data(), sizeof answer.token);
+  const auto text = message.payload.subspan(sizeof answer.token);
+  const std::string_view name(reinterpret_cast<const char*>(text.data()), text.size());
+  const auto number = names_ != nullptr ? names_->find(name) : std::nullopt;
+  if (number) answer.number = *number;
+  answer.to = &message.from;
+  answers_[answer_count_++] = answer;
+}
+
+// From poll(), since a handler's own answer may find no room.
+uint32_t Messenger::send_answers() noexcept {
+  uint32_t left = 0;
+  const uint32_t before = answer_count_;
+  for (uint32_t i = 0; i < before; ++i) {
+    const TellNumber told = {answers_[i].token, answers_[i].number};
+    const auto status = answers_[i].to->am_send(kTellNumberAm, std::as_bytes(std::span(&told, 1)));
+    if (status == SendStatus::kAgain) answers_[left++] = answers_[i];
+  }
+  answer_count_ = left;
+  return before - left;
+}
+
+// Only the peer that was asked can answer, and only what was asked.
+void Messenger::hear_answer(const Message& message) noexcept {
+  TellNumber told;
+  if (message.payload.size() != sizeof told) return;
+  std::memcpy(&told, message.payload.data(), sizeof told);
+  NumberQuery* query = queries_;
+  while (query != nullptr && (query->token != told.token || query->peer != &message.from)) {
+    query = query->next;
+  }
+  if (query == nullptr) return;
+  take_back(*query);
+  const bool is_named = told.number >= kFirstNamedAm && told.number < kAskNumberAm;
+  query->answered(*query, is_named ? std::optional(static_cast<AmId>(told.number)) : std::nullopt);
+}
+
 uint32_t Messenger::poll(uint32_t budget) noexcept {
   uint32_t count = 0;
-  for (uint32_t i = 0; i < provider_count_; ++i) count += providers_[i]->poll(budget);
+  for (Provider* provider : providers_) count += provider->poll(budget);
+  if (BP_UNLIKELY(answer_count_ != 0)) count += send_answers();
   return count;
 }
 
 void Messenger::announce_sleep() noexcept {
-  for (uint32_t i = 0; i < provider_count_; ++i) providers_[i]->announce_sleep();
+  for (Provider* provider : providers_) provider->announce_sleep();
 }
 
 void Messenger::announce_awake() noexcept {
-  for (uint32_t i = 0; i < provider_count_; ++i) providers_[i]->announce_awake();
+  for (Provider* provider : providers_) provider->announce_awake();
 }
 
 void Messenger::wait(uint64_t timeout_ns) noexcept {
   Provider* sleeper = nullptr;
-  for (uint32_t i = 0; i < provider_count_; ++i) {
-    if (providers_[i]->can_sleep()) sleeper = providers_[i];
+  for (Provider* provider : providers_) {
+    if (provider->can_sleep()) sleeper = provider;
   }
   BP_ASSERT(sleeper != nullptr);
   announce_sleep();

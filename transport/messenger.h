@@ -3,20 +3,24 @@
 // It knows which function runs for which active message, asks its providers, in the order in which
 // they were added, for a way to a peer, and polls them all. It is a poll source of an event loop,
 // or is polled by hand: poll() while there is work, wait() when there is none.
+//
+// Peers that know a message by its name ask for its number (message_names.h).
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "transport/event_loop.h"
+#include "transport/message_names.h"
 #include "transport/provider.h"
 
 namespace bedplate {
 
 class Messenger final : public PollSource {
  public:
-  static constexpr uint32_t kProviderCountMax = 8;
-
-  Messenger() noexcept = default;
+  Messenger() noexcept;
   Messenger(const Messenger&) = delete;
   Messenger& operator=(const Messenger&) = delete;
 
@@ -26,12 +30,25 @@ class Messenger final : public PollSource {
   void set_handler(AmId id, AmHandler handler) noexcept { dispatcher_.set_handler(id, handler); }
 
   // `provider` outlives the messenger. Before messages are sent.
-  void add_provider(Provider& provider) noexcept;
+  void add_provider(Provider& provider);
 
   // A way to `peer`, by the first provider that has one; the same for the same peer. It may
   // allocate: once for each peer. Ownership: the provider's. Threads: the shard's.
-  // Errors: for each provider why it was not taken.
-  Result<Endpoint*> connect(const PeerAddress& peer);
+  // `*why`, unless it is nullptr: which way was taken, and what the providers before it said:
+  // "shm, since self: this is shard main". Errors: for each provider why it was not taken.
+  Result<Endpoint*> connect(const PeerAddress& peer, std::string* why = nullptr);
+
+  // ---- Numbers by name ----
+
+  // What peers are told that ask. `names` outlive this. Before messages are sent; without it they
+  // are told that there are none.
+  void answer_names(const MessageNames& names) noexcept { names_ = &names; }
+  // Asks the peer for the number of its message `name`; `query` says what is called then.
+  // Returns what am_send does; only with kDone there will be an answer. Like every message it can be
+  // lost with the peer: take it back then. Threads: the shard's.
+  SendStatus ask_number(Endpoint& peer, std::string_view name, NumberQuery& query) noexcept;
+  // The query is not answered any more; nothing where it was.
+  void take_back(NumberQuery& query) noexcept;
 
   // Runs handlers and completions for what has arrived. Threads: the shard's.
   uint32_t poll(uint32_t budget) noexcept override;
@@ -49,10 +66,27 @@ class Messenger final : public PollSource {
 
  private:
   static constexpr uint32_t kLastLookBudget = 256;
+  // Answers that their endpoints had no room for. A peer that asks on without reading has its
+  // further questions dropped.
+  static constexpr uint32_t kAnswerCountMax = 64;
+
+  struct Answer {
+    Endpoint* to = nullptr;
+    uint32_t token = 0;
+    int32_t number = -1;  // -1: none
+  };
+
+  void hear_question(const Message& message) noexcept;
+  void hear_answer(const Message& message) noexcept;
+  uint32_t send_answers() noexcept;
 
   Dispatcher dispatcher_;
-  Provider* providers_[kProviderCountMax] = {};
-  uint32_t provider_count_ = 0;
+  std::vector<Provider*> providers_;
+  const MessageNames* names_ = nullptr;
+  NumberQuery* queries_ = nullptr;
+  uint32_t last_token_ = 0;
+  uint32_t answer_count_ = 0;
+  Answer answers_[kAnswerCountMax];
 };
 
 }  // namespace bedplate

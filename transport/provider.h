@@ -11,10 +11,13 @@
 
 namespace bedplate {
 
-// What is known of the peer that is to be reached. A provider looks at what it needs.
+// What is known of the peer that is to be reached: its place in a group, or its name. A provider
+// looks at what it needs.
 struct PeerAddress {
-  uint32_t member = UINT32_MAX;  // in the group of the messenger; UINT32_MAX: not on this pool
-  const char* name = nullptr;    // of an appliance on the network, as the list of peers has it
+  uint32_t member = UINT32_MAX;  // in a group; UINT32_MAX: it is known by its name
+  // Of a shard of this process, of a process that has joined, or of an appliance on the network, as
+  // the list of peers has it.
+  const char* name = nullptr;
 };
 
 // What a provider hands messages to.

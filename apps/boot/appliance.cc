@@ -32,7 +32,10 @@ namespace {
 constexpr long kRefreshNs = 500 * static_cast<long>(kNsPerMs);
 constexpr long kDrainPollNs = 2 * static_cast<long>(kNsPerMs);
 
-// Poll sources of the runtime's own on one shard: sockets, messaging, peers.
+// At most so many messages of each way at once.
+constexpr uint32_t kMessageBudget = 64;
+
+// Poll sources of the runtime's own on one shard: sockets, the messenger, peers.
 constexpr uint32_t kRuntimeSourceCount = 3;
 
 bool report(const Result<void>& result) {
@@ -68,7 +71,8 @@ bool Appliance::boot() {
   plan_ = plan.take();
   if (!check() || !report(reserve())) return false;
   if (!report(call_services("preparing", &Service::prepare))) return false;
-  if (!report(start_shards()) || !report(create_peers()) || !report(create_services())) return false;
+  if (!report(start_shards()) || !report(make_messengers())) return false;
+  if (!report(create_peers()) || !report(create_services())) return false;
   if (!report(create_messaging())) return false;
   hold_pages();
   if (!report(seal())) return false;
@@ -156,6 +160,21 @@ Result<void> Appliance::start_shards() {
   return {};
 }
 
+// One for each shard where anybody exchanges messages: services, the groups, the peers.
+Result<void> Appliance::make_messengers() {
+  for (uint32_t i = 0; i < shards_.size(); ++i) {
+    const bool is_needed = plan_.needs_on(i).has_messages || (i == 0 && !plan_.groups.empty()) ||
+                           (configuration_.verbs.enabled && configuration_.verbs.shard == i);
+    messengers_.push_back(!is_needed ? nullptr
+                                     : std::make_unique<ShardMessenger>(
+                                           configuration_.shards[i].name.c_str(), i,
+                                           plan_.message_names));
+    if (is_needed) shards_[i]->loop().add_source(*messengers_[i], kMessageBudget);
+  }
+  if (!plan_.has_shard_group) return {};
+  return shard_group_.create(configuration_, process_pool(), shards_, messengers_);
+}
+
 // No device has registered the pool when every shard's sockets go through epoll, and there are no
 // verbs.
 void Appliance::hold_pages() {
@@ -163,9 +182,14 @@ void Appliance::hold_pages() {
   if (auto held = page_pin_.create(process_pool()); !held.ok()) log_error(held.error());
 }
 
-// Each allocates in its own name.
+// Each allocates in its own name; where messages are exchanged, nothing that no other process could
+// read: it may be lent.
 Result<void> Appliance::create_services() {
-  const ServiceRuntime runtime = {configuration_, process_pool(), shards_, counters_, peers_};
+  const bool has_messages =
+      std::any_of(messengers_.begin(), messengers_.end(), [](const auto& m) { return m != nullptr; });
+  if (has_messages) leave_boot_heap();
+  const ServiceRuntime runtime = {configuration_, process_pool(), shards_, messengers_,
+                                  plan_.message_names, counters_, peers_};
   for (size_t i = 0; i < plan_.services.size(); ++i) {
     const ServiceNeeds& needs = plan_.services[i];
     const HeapOwnerScope scope(heap_owner(OwnerName("heap", needs.name)).take());
@@ -179,15 +203,16 @@ Result<void> Appliance::create_services() {
 Result<void> Appliance::create_peers() {
   CountersLayout& layout = counters_.layout();
   layout.has_verbs = configuration_.verbs.enabled;
-  return peers_.create(configuration_, process_pool(),
-                       shards_[configuration_.verbs.shard]->loop(), layout.peers);
+  const uint32_t shard = configuration_.verbs.shard;
+  return peers_.create(configuration_, process_pool(), shards_[shard]->loop(),
+                       messengers_[shard].get(), layout.peers);
 }
 
 // After the peers: processes that join are told of the device.
 Result<void> Appliance::create_messaging() {
   CountersLayout& layout = counters_.layout();
-  BP_TRY(messaging_.create(configuration_, plan_, process_pool(), shards_[0]->loop(),
-                           peers_.port(), layout.groups));
+  BP_TRY(messaging_.create(configuration_, plan_, process_pool(), messengers_[0].get(),
+                           shards_[0]->loop().doorbell(), peers_.port(), layout.groups));
   layout.group_count = messaging_.group_count();
   return {};
 }

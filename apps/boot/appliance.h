@@ -18,6 +18,8 @@
 #include "apps/boot/service.h"
 #include "apps/boot/service_context.h"
 #include "apps/boot/shard.h"
+#include "apps/boot/shard_group.h"
+#include "apps/boot/shard_messenger.h"
 #include "transport/uring/page_pin.h"
 
 namespace bedplate {
@@ -43,6 +45,7 @@ class Appliance {
   bool check();
   Result<void> reserve();
   Result<void> start_shards();
+  Result<void> make_messengers();
   void hold_pages();
   Result<void> hand_over_heap();
   Result<void> create_services();
@@ -72,6 +75,8 @@ class Appliance {
   sigset_t stop_signals_ = {};
   // After what they use: shards stop first when the appliance goes.
   std::vector<std::unique_ptr<ServiceContext>> contexts_;
+  std::vector<std::unique_ptr<ShardMessenger>> messengers_;  // of each shard; nullptr: none
+  ShardGroup shard_group_;
   Messaging messaging_;
   Peers peers_;
   std::vector<std::unique_ptr<Shard>> shards_;

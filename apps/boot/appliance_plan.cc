@@ -8,6 +8,7 @@
 #include "apps/boot/outsiders.h"
 #include "apps/boot/service.h"
 #include "apps/boot/service_calls.h"
+#include "apps/boot/shard_group.h"
 #include "pinned_pool/boot_segment.h"
 #include "pinned_pool/layout.h"
 #include "platform/numa.h"
@@ -98,6 +99,30 @@ Result<std::vector<ServiceNeeds>> plan_services(const Configuration& configurati
   return all;
 }
 
+Result<MessageNames> number_messages(const std::vector<ServiceNeeds>& services) {
+  MessageNames names;
+  for (const ServiceNeeds& service : services) {
+    for (const std::string& name : service.messages) {
+      if (auto added = names.add(name); !added.ok()) {
+        Error error = added.error();
+        error.kind = ErrorKind::kConfiguration;
+        return error;
+      }
+    }
+  }
+  return names;
+}
+
+bool is_shard_group_needed(const std::vector<ServiceNeeds>& services, size_t shard_count) {
+  size_t count = 0;
+  for (size_t shard = 0; shard < shard_count; ++shard) {
+    count += std::any_of(services.begin(), services.end(), [shard](const ServiceNeeds& needs) {
+      return needs.shards[shard].has_messages;
+    });
+  }
+  return count > 1;
+}
+
 // Memory is found by its owner's name.
 Result<void> check_owners(const std::vector<SegmentRequest>& segments) {
   for (size_t i = 0; i < segments.size(); ++i) {
@@ -143,6 +168,9 @@ Result<std::vector<SegmentRequest>> all_requests(const Configuration& configurat
   for (const ServiceNeeds& service : services) {
     requests.insert(requests.end(), service.segments.begin(), service.segments.end());
   }
+  if (is_shard_group_needed(services, configuration.shards.size())) {
+    requests.push_back(plan_shard_group(configuration));
+  }
   requests.insert(requests.end(), messages.requests.begin(), messages.requests.end());
   const std::vector<SegmentRequest> peers = plan_peers(configuration);
   requests.insert(requests.end(), peers.begin(), peers.end());
@@ -165,6 +193,7 @@ ShardNeeds AppliancePlan::needs_on(uint32_t shard) const noexcept {
     sum.connections += service.shards[shard].connections;
     sum.timers += service.shards[shard].timers;
     sum.sources += service.shards[shard].sources;
+    sum.has_messages |= service.shards[shard].has_messages;
   }
   return sum;
 }
@@ -188,6 +217,10 @@ Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
   auto services = plan_services(configuration);
   BP_TRY(services);
   BP_TRY(check_activation(services.value()));
+  auto names = number_messages(services.value());
+  BP_TRY(names);
+  const bool has_shard_group =
+      is_shard_group_needed(services.value(), configuration.shards.size());
   auto messages = plan_messages(configuration);
   BP_TRY(messages);
   auto requests = all_requests(configuration, services.value(), messages.value());
@@ -216,7 +249,9 @@ Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
                        {configuration.shards.size() + thread_count, kThreadStackBytes},
                        std::move(messages.value().groups),
                        std::move(verbs),
-                       services.take()};
+                       services.take(),
+                       names.take(),
+                       has_shard_group};
 }
 
 }  // namespace bedplate

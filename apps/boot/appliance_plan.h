@@ -5,6 +5,7 @@
 #include "apps/boot/messages_plan.h"
 #include "apps/boot/peers_plan.h"
 #include "apps/boot/service_plan.h"
+#include "transport/message_names.h"
 #include "pinned_pool/plan.h"
 
 namespace bedplate {
@@ -21,6 +22,9 @@ struct AppliancePlan {
   std::vector<GroupPlan> groups;  // what the segments fifo: and exchange: hold
   std::vector<VerbsContextPlan> verbs;  // what is registered with the device of [verbs]
   std::vector<ServiceNeeds> services;   // of each of the configuration's, in its order
+
+  MessageNames message_names;           // of all services
+  bool has_shard_group = false;         // services exchange messages on two shards or more
 
   // Of all services together.
   ShardNeeds needs_on(uint32_t shard) const noexcept;

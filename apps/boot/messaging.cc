@@ -10,8 +10,6 @@
 namespace bedplate {
 namespace {
 
-constexpr uint32_t kPollBudget = 64;
-
 // "fifo:main" is of the group main, "exchange:probe.0" of the group probe.0.
 std::string_view group_name(const OwnerName& segment) noexcept {
   const std::string_view owner = segment.view();
@@ -36,7 +34,8 @@ void grant(const std::vector<std::string>& list, bool is_writable, PinnedPool& p
 }  // namespace
 
 Result<void> Messaging::create(const Configuration& configuration, const AppliancePlan& plan,
-                               PinnedPool& pool, EventLoop& loop, const VerbsPort* verbs,
+                               PinnedPool& pool, ShardMessenger* messenger, Doorbell& doorbell,
+                               const VerbsPort* verbs,
                                std::span<GroupCounters, kGroupCountMax> counters) {
   if (plan.groups.empty()) return {};
   counters_ = counters.first(plan.groups.size());
@@ -48,7 +47,7 @@ Result<void> Messaging::create(const Configuration& configuration, const Applian
   make_groups(configuration, plan, pool);
   choose_copying(configuration);
   BP_TRY(start_server(configuration, pool));
-  return join_groups(pool, loop);
+  return join_groups(pool, *messenger, doorbell);
 }
 
 void Messaging::make_groups(const Configuration& configuration, const AppliancePlan& plan,
@@ -135,7 +134,8 @@ Result<void> Messaging::start_server(const Configuration& configuration, PinnedP
   return server_->start();
 }
 
-Result<void> Messaging::join_groups(PinnedPool& pool, EventLoop& loop) {
+Result<void> Messaging::join_groups(PinnedPool& pool, ShardMessenger& messenger,
+                                    Doorbell& doorbell) {
   std::vector<FutexBell> bells;
   for (size_t i = 0; i < groups_.size(); ++i) {
     const std::unique_ptr<Group>& group = groups_[i];
@@ -150,12 +150,12 @@ Result<void> Messaging::join_groups(PinnedPool& pool, EventLoop& loop) {
     const bool may_copy = !group->terms.single_copy().empty();
     options.single_copy = may_copy ? single_copy_.taken.get() : nullptr;
     options.counters = &counters_[i].shm;
-    BP_TRY(group->shm.create(options, group->messenger.dispatcher()));
-    group->messenger.add_provider(group->shm);
+    BP_TRY(group->shm.create(options, messenger.messenger().dispatcher()));
+    messenger.add_group(group->shm);
     bells.push_back(group->shm.bell());
   }
-  BP_TRY(watch_.start(bells, loop.doorbell()));
-  loop.add_source(*this, kPollBudget);
+  BP_TRY(watch_.start(bells, doorbell));
+  messenger.set_watch(watch_);
   return {};
 }
 
@@ -177,23 +177,6 @@ void Messaging::refresh_counters() noexcept {
       counters_[i].members[state].set(counts[state]);
     }
   }
-}
-
-uint32_t Messaging::poll(uint32_t budget) noexcept {
-  uint32_t count = 0;
-  for (const auto& group : groups_) count += group->messenger.poll(budget);
-  return count;
-}
-
-// One fence for all: strangers bring a group each, and a membarrier interrupts who is awake.
-void Messaging::announce_sleep() noexcept {
-  for (const auto& group : groups_) group->shm.raise_bell();
-  pass_bell_fence(groups_[0]->segment.fence());  // make_groups gives all the same
-  watch_.announce_sleep();
-}
-
-void Messaging::announce_awake() noexcept {
-  for (const auto& group : groups_) group->shm.announce_awake();
 }
 
 // The control thread. The server has logged why, where there is a reason.

@@ -15,11 +15,11 @@
 #include "apps/boot/appliance_plan.h"
 #include "apps/boot/configuration.h"
 #include "apps/boot/counters_file.h"
+#include "apps/boot/shard_messenger.h"
 #include "pinned_pool/join_server.h"
 #include "pinned_pool/pinned_pool.h"
 #include "transport/event_loop.h"
 #include "transport/group_terms.h"
-#include "transport/messenger.h"
 #include "transport/process_terms.h"
 #include "transport/shm/bell_watch.h"
 #include "transport/shm/group_keeper.h"
@@ -29,21 +29,22 @@
 
 namespace bedplate {
 
-class Messaging final : public PollSource {
+class Messaging {
  public:
   Messaging() noexcept = default;
   Messaging(const Messaging&) = delete;
   Messaging& operator=(const Messaging&) = delete;
-  ~Messaging() override { stop(); }
+  ~Messaging() { stop(); }
 
-  // Carves and makes all groups, plans who may join, and adds the appliance's members to `loop`,
-  // which outlasts stop(). Does nothing where the configuration has neither [[group]] nor
-  // [[process]]. The first group_count() of `counters`, which outlast this, are the groups'.
+  // Carves and makes all groups, plans who may join, and adds the appliance's members to
+  // `messenger`; whoever rings one of them rings `doorbell`, that of its loop. Both outlast stop().
+  // Does nothing where the configuration has neither [[group]] nor [[process]]. The first group_count() of `counters`, which outlast this, are the groups'.
   // `verbs`: what processes with verbs = true are told to use; nullptr: there is no device.
-  // Requires: `pool` is reserved by `plan`, which is the configuration's, and not sealed; `loop`
+  // Requires: `pool` is reserved by `plan`, which is the configuration's, and not sealed; the loop
   // does not run yet. Errors: the join server's, the bell watch's, or no such user.
   Result<void> create(const Configuration& configuration, const AppliancePlan& plan,
-                      PinnedPool& pool, EventLoop& loop, const VerbsPort* verbs,
+                      PinnedPool& pool, ShardMessenger* messenger, Doorbell& doorbell,
+                      const VerbsPort* verbs,
                       std::span<GroupCounters, kGroupCountMax> counters);
 
   // After the seal: from now on processes can join.
@@ -59,15 +60,6 @@ class Messaging final : public PollSource {
   void refresh_counters() noexcept;
 
   uint32_t group_count() const noexcept { return static_cast<uint32_t>(groups_.size()); }
-  // The appliance's member of a group: those of [[group]] in their order, then one for each
-  // process that is not trusted. Handlers are set before serve().
-  Messenger& messenger(uint32_t group) noexcept { return groups_[group]->messenger; }
-
-  // As a source of the loop.
-  uint32_t poll(uint32_t budget) noexcept override;
-  void announce_sleep() noexcept override;
-  void announce_awake() noexcept override;
-
  private:
   struct Group {
     Group(const OwnerName& its_name, const GroupSegment& its_segment, Segment& its_fifo,
@@ -81,7 +73,6 @@ class Messaging final : public PollSource {
     MembersTable& table;
     GroupTerms terms;  // what joiners are handed
     ShmGroupKeeper keeper;
-    Messenger messenger;
     ShmProvider shm;
   };
 
@@ -91,7 +82,7 @@ class Messaging final : public PollSource {
                                                 PinnedPool& pool) const;
   void choose_copying(const Configuration& configuration);
   Result<void> start_server(const Configuration& configuration, PinnedPool& pool);
-  Result<void> join_groups(PinnedPool& pool, EventLoop& loop);
+  Result<void> join_groups(PinnedPool& pool, ShardMessenger& messenger, Doorbell& doorbell);
   void heard(const JoinEvent& event) noexcept;
 
   std::string name_;  // of the appliance

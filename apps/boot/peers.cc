@@ -11,7 +11,6 @@
 namespace bedplate {
 namespace {
 
-constexpr uint32_t kPollBudget = 64;
 // Beside [[verbs.export]]: the provider's, and with remote = "read" the heap and segment 0.
 constexpr uint32_t kOwnExportCount = VerbsProvider::kExportCount + 2;
 constexpr char kManager[] = "/dev/infiniband/rdma_cm";
@@ -119,7 +118,8 @@ Result<void> Peers::open_memory(const VerbsSettings& settings, PinnedPool& pool)
 }
 
 Result<void> Peers::connect_all(const Configuration& configuration, PinnedPool& pool,
-                                EventLoop& loop, PeersCounters& counters) {
+                                EventLoop& loop, Messenger& messenger,
+                                PeersCounters& counters) {
   const VerbsSettings& settings = configuration.verbs;
   // Anew: an image's first process has dropped capabilities since open(), and Linux takes no
   // requests by write(), as soft RoCE's are, from who has other credentials than when he opened.
@@ -151,16 +151,17 @@ Result<void> Peers::connect_all(const Configuration& configuration, PinnedPool& 
   options.loop_bell = &loop.doorbell();
   options.counters = &counters.verbs;
   provider_ = std::make_unique<VerbsProvider>();
-  return provider_->create(options, messenger_.dispatcher());
+  return provider_->create(options, messenger.dispatcher());
 }
 
 Result<void> Peers::create(const Configuration& configuration, PinnedPool& pool, EventLoop& loop,
-                           PeersCounters& counters) {
+                           ShardMessenger* messenger, PeersCounters& counters) {
   const VerbsSettings& settings = configuration.verbs;
   if (!settings.enabled) return {};
   carve(settings, pool);
   if (!device_) return {};
-  if (auto made = connect_all(configuration, pool, loop, counters); !made.ok()) {
+  if (auto made = connect_all(configuration, pool, loop, messenger->messenger(), counters);
+      !made.ok()) {
     close();
     if (settings.required) return made;
     log_error(made.error());
@@ -172,9 +173,9 @@ Result<void> Peers::create(const Configuration& configuration, PinnedPool& pool,
   for (size_t i = 0; i < peers_.size(); ++i) counters.peers[i].name = OwnerName(peers_[i].name);
   counters.peer_count = static_cast<uint32_t>(peers_.size());
   counters.has_datagrams = has_datagrams_;
-  messenger_.add_provider(*provider_);
+  messenger->add_peers(*provider_);
   loop_ = &loop;
-  loop.add_source(*this, kPollBudget);
+  loop.add_source(*this, 1);
   BP_LOG_INFO("%s: verbs through %s, %u peer%s", name_.c_str(), counters.device,
               counters.peer_count, counters.peer_count == 1 ? "" : "s");
   return {};
@@ -183,16 +184,15 @@ Result<void> Peers::create(const Configuration& configuration, PinnedPool& pool,
 void Peers::begin() noexcept {
   if (!provider_) return;
   for (const VerbsPeer& peer : peers_) {
-    if (peer.address) (void)messenger_.connect({.name = peer.name.c_str()});
+    if (peer.address) (void)provider_->connect({.name = peer.name.c_str()});
   }
 }
 
-uint32_t Peers::poll(uint32_t budget) noexcept {
-  const uint32_t count = messenger_.poll(budget);
+uint32_t Peers::poll(uint32_t) noexcept {
   if (must_drain_.load(std::memory_order_acquire) && !is_drained() && provider_->settle()) {
     is_drained_.store(true, std::memory_order_release);
   }
-  return count;
+  return 0;
 }
 
 void Peers::request_drain() noexcept {

@@ -15,9 +15,9 @@
 #include "apps/boot/appliance_plan.h"
 #include "apps/boot/configuration.h"
 #include "apps/boot/counters_file.h"
+#include "apps/boot/shard_messenger.h"
 #include "pinned_pool/pinned_pool.h"
 #include "transport/event_loop.h"
-#include "transport/messenger.h"
 #include "transport/registration.h"
 #include "transport/verbs/verbs_device.h"
 #include "transport/verbs/verbs_provider.h"
@@ -38,12 +38,12 @@ class Peers final : public PollSource {
             std::vector<Error>* problems);
 
   // Carves what was planned and, where there is a device, opens that anew, with the rights that the
-  // process has by now, and makes all of it; `loop`, which outlasts close(), polls. `counters`
-  // outlast this.
+  // process has by now, and makes all of it, as a way of `messenger`, which the shard's loop polls;
+  // this is one more source of `loop`. All of them outlast close().
   // Requires: open(); `pool` is reserved by the configuration's plan and not sealed; `loop` does
   // not run yet. Errors: the device's, where it is required.
   Result<void> create(const Configuration& configuration, PinnedPool& pool, EventLoop& loop,
-                      PeersCounters& counters);
+                      ShardMessenger* messenger, PeersCounters& counters);
 
   // Dials those whose address is known. Threads: the shard's, before its loop runs.
   void begin() noexcept;
@@ -61,18 +61,14 @@ class Peers final : public PollSource {
   bool is_there() const noexcept { return provider_ != nullptr; }
   // What peers are reached through; nullptr: there is none.
   const VerbsPort* port() const noexcept { return is_there() ? &device_->port() : nullptr; }
-  // With providers for all peers, by their names. Requires: is_there().
-  Messenger& messenger() noexcept { return messenger_; }
   // The same peers by datagrams (VerbsProvider::send_datagram); what they send comes as messages.
   // nullptr: there are none.
   VerbsProvider* datagrams() noexcept { return has_datagrams_ ? provider_.get() : nullptr; }
   // The memory of an export; empty: there is none of that name.
   std::span<std::byte> exported(std::string_view name) const noexcept;
 
-  // As a source of the loop.
+  // As a source of the loop: looks whether a drain is complete.
   uint32_t poll(uint32_t budget) noexcept override;
-  void announce_sleep() noexcept override { messenger_.announce_sleep(); }
-  void announce_awake() noexcept override { messenger_.announce_awake(); }
 
  private:
   struct Export {
@@ -83,7 +79,7 @@ class Peers final : public PollSource {
   void carve(const VerbsSettings& settings, PinnedPool& pool);
   Result<void> open_memory(const VerbsSettings& settings, PinnedPool& pool);
   Result<void> connect_all(const Configuration& configuration, PinnedPool& pool, EventLoop& loop,
-                           PeersCounters& counters);
+                           Messenger& messenger, PeersCounters& counters);
 
   std::string name_;  // of the appliance
   bool has_datagrams_ = false;
@@ -92,7 +88,6 @@ class Peers final : public PollSource {
   std::span<std::byte> memory_;  // the provider's
   std::vector<Export> exports_;
   std::vector<VerbsPeer> peers_;
-  Messenger messenger_;
   std::unique_ptr<VerbsProvider> provider_;
   EventLoop* loop_ = nullptr;
   PeersCounters* counters_ = nullptr;

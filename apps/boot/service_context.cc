@@ -56,8 +56,19 @@ Result<void*> ServiceContext::find_counters(std::string_view name, std::string_v
   return defect("looking for its counters " + std::string(name), "they are not planned");
 }
 
-Messenger* ServiceContext::peers() noexcept {
-  return runtime_.peers.is_there() ? &runtime_.peers.messenger() : nullptr;
+Result<Messenger*> ServiceContext::messenger(uint32_t shard) noexcept {
+  BP_ASSERT(shard < shard_count());
+  const std::string& name = runtime_.configuration.shards[shard].name;
+  if (!needs_.shards[shard].has_messages) {
+    return defect("exchanging messages on shard " + name, "it has planned none there");
+  }
+  return &runtime_.messengers[shard]->messenger();
+}
+
+Result<AmId> ServiceContext::message(std::string_view name) const {
+  const std::string whole = needs_.name + "." + std::string(name);
+  if (const auto number = runtime_.message_names.find(whole)) return *number;
+  return defect("looking for the number of its message " + whole, "it is not planned");
 }
 
 VerbsProvider* ServiceContext::datagrams() noexcept { return runtime_.peers.datagrams(); }

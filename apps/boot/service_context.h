@@ -12,6 +12,7 @@
 #include "apps/boot/peers.h"
 #include "apps/boot/service_plan.h"
 #include "apps/boot/shard.h"
+#include "apps/boot/shard_messenger.h"
 
 namespace bedplate {
 
@@ -20,6 +21,8 @@ struct ServiceRuntime {
   const Configuration& configuration;
   PinnedPool& pool;
   std::span<const std::unique_ptr<Shard>> shards;
+  std::span<const std::unique_ptr<ShardMessenger>> messengers;  // of each shard; nullptr: none
+  const MessageNames& message_names;
   CountersFile& counters;
   Peers& peers;
 };
@@ -67,11 +70,17 @@ class ServiceContext {
     return new (place.value()) Counters;
   }
 
+  // ---- Messages: to this shard, another one, another process, another host (docs/messages.md) ----
+
+  // That of `shard`; handlers are set in create(). Errors: no messages are planned there.
+  Result<Messenger*> messenger(uint32_t shard) noexcept;
+  // The number of its own message `name`. Errors: it is not planned.
+  Result<AmId> message(std::string_view name) const;
+
   // ---- Other appliances, over [verbs] (docs/verbs.md) ----
 
-  // What reaches the peers, on the shard that [verbs] names; nullptr: there is no [verbs], or no
-  // device and none is required. Handlers are set before the shards begin.
-  Messenger* peers() noexcept;
+  // Whether the messenger of the shard that [verbs] names reaches peers: there is a device.
+  bool has_peers() const noexcept { return runtime_.peers.is_there(); }
   // What sends them datagrams, by VerbsProvider::send_datagram; nullptr: there are none.
   VerbsProvider* datagrams() noexcept;
   // The memory of [[verbs.export]] `name`, also where nobody can reach it; empty: there is none.

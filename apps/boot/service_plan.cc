@@ -111,6 +111,11 @@ void ServicePlan::sources(uint32_t shard, uint32_t count) {
   if (needs != nullptr) needs->sources += std::min(count, kCountMax);
 }
 
+void ServicePlan::messages(uint32_t shard) {
+  ShardNeeds* needs = find_shard(shard, "messages");
+  if (needs != nullptr) needs->has_messages = true;
+}
+
 void ServicePlan::listen(const char* key, const std::vector<SocketAddress>& addresses) {
   const auto is_it = [key](const ListenNeed& need) { return need.key == key; };
   if (std::any_of(needs_.listens.begin(), needs_.listens.end(), is_it)) {

@@ -19,6 +19,7 @@ struct ShardNeeds {
   uint32_t connections = 0;
   uint32_t timers = 0;
   uint32_t sources = 0;
+  bool has_messages = false;
 };
 
 // Addresses under one key of a service's table.
@@ -34,6 +35,7 @@ struct ServiceNeeds {
   std::vector<ShardNeeds> shards;  // as many as [[shard]]
   std::vector<ListenNeed> listens;
   std::vector<CounterSet> counters;
+  std::vector<std::string> messages;  // names, headed by the service's
   uint64_t heap_bytes = 0;
   uint64_t descriptors = 0;
   std::string descriptor_keys;  // what would lower them: "max_connections in [cache]"
@@ -67,6 +69,12 @@ class ServicePlan {
 
   // Sockets that the runtime opens before anything is taken, and closes; ServiceContext::listeners.
   void listen(const char* key, const std::vector<SocketAddress>& addresses);
+
+  // It exchanges messages on `shard`: ServiceContext::messenger.
+  void messages(uint32_t shard);
+  // It handles a message that others know as "NAME.name", with its own name in front; the runtime
+  // gives it a number: ServiceContext::message.
+  void message(const char* name) { needs_.messages.push_back(needs_.name + "." + name); }
 
   // A struct of counters with a function describe(CounterTable&, Counters&);
   // ServiceContext::counters. `instance`: what it is the counters of, where there are several.

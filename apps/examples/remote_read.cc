@@ -62,6 +62,7 @@ class RemoteRead final : public Service, public PollSource {
     const uint32_t shard = plan.configuration().verbs.shard;
     plan.sources(shard, 1);
     plan.timers(shard, 1);
+    plan.messages(shard);
     return {};
   }
 
@@ -72,23 +73,25 @@ class RemoteRead final : public Service, public PollSource {
     again_.context = this;
     again_.expired = [](void* self) noexcept { static_cast<RemoteRead*>(self)->look_again(); };
     BP_TRY(context.add_source(settings().shard, *this, 1));
-    Messenger* messenger = context.peers();
-    if (messenger == nullptr || settings().peers.size() != 1) {
+    auto messenger = context.messenger(settings().shard);
+    BP_TRY(messenger);
+    messenger_ = messenger.value();
+    if (!context.has_peers() || settings().peers.size() != 1) {
       Error error;
       return error.set_doing("looking for the peer").set_answer("there is not exactly one")
           .set_cure("write one [[verbs.peer]], and let [verbs] be required");
     }
     area_ = context.exported("area");
     write(area_, kInArea);
-    messenger->set_handler(kAsk, {[](void* self, const Message& message) noexcept {
+    messenger_->set_handler(kAsk, {[](void* self, const Message& message) noexcept {
                                     static_cast<RemoteRead*>(self)->asker_ = &message.from;
                                   }, this});
     const AmHandler read = {[](void* self, const Message& message) noexcept {
                               static_cast<RemoteRead*>(self)->read(message);
                             }, this};
-    messenger->set_handler(kDescribed, read);
-    messenger->set_handler(kLent, read);
-    messenger->set_handler(kNote, {[](void*, const Message& message) noexcept {
+    messenger_->set_handler(kDescribed, read);
+    messenger_->set_handler(kLent, read);
+    messenger_->set_handler(kNote, {[](void*, const Message& message) noexcept {
                                      std::printf("a note of %zu bytes\n", message.payload.size());
                                    }, nullptr});
     has_begun_ = true;
@@ -100,7 +103,7 @@ class RemoteRead final : public Service, public PollSource {
 
   uint32_t ask() noexcept {
     if (has_asked_) return 0;
-    auto peer = context_->peers()->connect({.name = settings().peers[0].name.c_str()});
+    auto peer = messenger_->connect({.name = settings().peers[0].name.c_str()});
     has_asked_ = peer.ok() && peer.value()->am_send(kAsk, {}) == SendStatus::kDone;
     if (!has_asked_) return 0;
     if (reads_on_) loop_->timers().arm(again_, monotonic_ns() + kNsPerSecond);
@@ -144,7 +147,7 @@ class RemoteRead final : public Service, public PollSource {
     const bool is_lent = message.id == kLent;
     Reading& reading = readings_[is_lent];
     if (reading.is_under_way) {  // asked for twice
-      if (is_lent) context_->peers()->release(message.loan);
+      if (is_lent) messenger_->release(message.loan);
       return;
     }
     RemoteMemory from = message.loan.remote;
@@ -176,7 +179,7 @@ class RemoteRead final : public Service, public PollSource {
                 is_right ? reading.into.c_str() : "not what was written");
     std::fflush(stdout);
     reading.is_under_way = false;
-    if (reading.loan.is_there()) context_->peers()->release(reading.loan);
+    if (reading.loan.is_there()) messenger_->release(reading.loan);
     if (is_good && ++good_count_ == 2 && !reads_on_) kill(getpid(), SIGTERM);
   }
 
@@ -185,6 +188,7 @@ class RemoteRead final : public Service, public PollSource {
   bool reads_on_ = false;
   bool has_begun_ = false;
   ServiceContext* context_ = nullptr;
+  Messenger* messenger_ = nullptr;
   EventLoop* loop_ = nullptr;
   std::span<std::byte> area_;
   Reading readings_[2];

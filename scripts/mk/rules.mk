@@ -8,11 +8,12 @@ PROGRAM := $(BUILD)/bedplate
 TESTS := $(BUILD)/bedplate-tests
 PEERS := $(BUILD)/c-peer $(BUILD)/cpp-peer
 TRAFFIC := $(BUILD)/verbs-traffic
+PLACES := $(BUILD)/places
 BLOCKD_OBJECTS := $(call objects,$(BLOCKD_SOURCES))
 
 .PHONY: products tests
 products: $(PROGRAM) $(LIBRARY) $(if $(SANITIZED),,$(MALLOC_LIBRARY)) examples
-tests: $(TESTS) $(PEERS) $(TRAFFIC)
+tests: $(TESTS) $(PEERS) $(TRAFFIC) $(PLACES)
 
 define compile
 	@mkdir -p $(@D)
@@ -53,7 +54,8 @@ $(BUILD)/examples/remote_read: $(BUILD)/apps/examples/remote_read.o
 $(BUILD)/c-peer: $(BUILD)/tests/system/c_peer.o
 $(BUILD)/cpp-peer: $(BUILD)/tests/system/cpp_peer.o
 $(TRAFFIC): $(call objects,$(TRAFFIC_SOURCES))
-$(EXAMPLES) $(PEERS) $(TRAFFIC): $(POOL_HEAP) $(LIBRARY)
+$(PLACES): $(call objects,$(PLACES_SOURCES))
+$(EXAMPLES) $(PEERS) $(TRAFFIC) $(PLACES): $(POOL_HEAP) $(LIBRARY)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LINK $@")
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LIBRARY) $(LIBRARIES)
@@ -100,6 +102,7 @@ $(BENCH_HEAP): $(BENCH_OBJECTS)
 
 -include $(patsubst %.o,%.d,$(call objects,$(LIBRARY_SOURCES) $(MALLOC_SOURCES) \
   $(BLOCKD_SOURCES) $(PROGRAM_SOURCES) $(TEST_SOURCES) $(STRAIN_SOURCES) $(TRAFFIC_SOURCES) \
+  $(PLACES_SOURCES) \
   tests/soak/heap_soak.cc apps/examples/ping.cc apps/examples/remote_read.cc \
   tests/system/cpp_peer.cc) \
   $(BENCH_OBJECTS) $(C_OBJECTS))

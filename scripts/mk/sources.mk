@@ -10,7 +10,7 @@ ALLOC := block_ledger buffer_pool_datapath exhaustion fork_mark heap_owner inter
          $(if $(SANITIZED),sanitizer_heap,bad_pointer child_heap child_libc confined_mimalloc \
            heap_walk ordinary_memory thread_heaps)
 TRANSPORT := doorbell endpoint epoll/epoll_sockets event_loop group_terms ip_address \
-             joined_process messenger process_terms registration self/self_provider shm/bell_watch \
+             joined_process message_names messenger process_terms registration self/self_provider shm/bell_watch \
              shm/futex_bell shm/group_keeper shm/group_layout shm/group_segment shm/loan_table \
              shm/shm_boxes shm/shm_endpoint_datapath shm/shm_exposures shm/shm_members \
              shm/shm_operations shm/shm_provider shm/shm_receive_datapath single_copy \
@@ -27,7 +27,8 @@ TRANSPORT := doorbell endpoint epoll/epoll_sockets event_loop group_terms ip_add
 BOOT := appliance appliance_plan configuration configuration_checks configuration_reader \
         configuration_table configuration_tables configuration_values configuration_words \
         counters_file listeners messages_plan messaging name_lock outsiders peers \
-        peers_plan preflight service_calls service_context service_plan shard toml_reader
+        peers_plan preflight service_calls service_context service_plan shard shard_group \
+        shard_messenger toml_reader
 INIT := capabilities core_dump crash drill init kernel_command_line machine modules mounts netlink \
         network rdma_link watchdog
 COMMANDS := check_command doctor_command fifo_question group_parts keys_command perf_command \
@@ -51,3 +52,4 @@ PROGRAM_SOURCES := apps/bedplate/main.cc
 TEST_SOURCES := tests/main.cc $(sort $(wildcard tests/*/*_test.cc))
 STRAIN_SOURCES := $(wildcard tests/strain/*.cc)
 TRAFFIC_SOURCES := $(wildcard tests/guest/*.cc)
+PLACES_SOURCES := $(wildcard tests/places/*.cc)

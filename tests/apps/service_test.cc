@@ -294,6 +294,50 @@ TEST(Service, ActivatedSocketsAreForOneOnly) {
   STRCMP_CONTAINS("listen in [cache], listen in [relay] would", refusal());
 }
 
+// ---- Its messages ----
+
+TEST(Service, ItsMessagesHaveNumbersAndOneNameEach) {
+  cache.to_plan = [](ServicePlan& asked) {
+    asked.messages(1);
+    asked.message("get");
+    asked.message("put");
+    return Result<void>{};
+  };
+  relay.to_plan = [](ServicePlan& asked) {
+    asked.messages(1);
+    asked.message("get");
+    return Result<void>{};
+  };
+  configuration.services = {&cache, &relay};
+  auto made = plan_appliance(configuration);
+  CHECK(made.ok());
+  LONGS_EQUAL(128, *made.value().message_names.find("cache.get"));
+  LONGS_EQUAL(129, *made.value().message_names.find("cache.put"));
+  LONGS_EQUAL(130, *made.value().message_names.find("relay.get"));
+  CHECK_FALSE(made.value().has_shard_group);  // one shard talks to nobody but itself
+  CHECK_FALSE(made.value().needs_on(0).has_messages);
+  STRCMP_CONTAINS("giving the message \"cache.get\" a number: it has one already",
+                  refusal([](ServicePlan& asked) {
+                    asked.message("get");
+                    asked.message("get");
+                  }));
+}
+
+TEST(Service, ShardsThatTalkHaveAGroupOfTheirOwn) {
+  cache.to_plan = [](ServicePlan& asked) {
+    asked.messages(0);
+    asked.messages(1);
+    return Result<void>{};
+  };
+  auto made = plan_appliance(configuration);
+  CHECK(made.ok());
+  CHECK(made.value().has_shard_group);
+  const SegmentPlan& last = made.value().pool.segments.back();
+  STRCMP_EQUAL("shards", last.owner.text);
+  STRCMP_EQUAL("members:shards", last.carves[0].owner.text);
+  STRCMP_EQUAL("lanes:shards", last.carves[1].owner.text);
+}
+
 TEST(Service, WhatItThrowsEndsTheBootWithItsName) {
   const auto outcome = [this](const std::function<Result<void>()>& call) -> std::string {
     const auto called = call_service(cache, "creating", call);
@@ -364,7 +408,10 @@ TEST(Service, GetsWhatItHasPlannedOnceAndNothingElse) {
   options.source_count = 2;
   options.counters = &counters.layout().shards[0];
   CHECK(shards[0]->create(options).ok());
-  ServiceContext context(needs, {configuration, *pool, shards, counters, peers}, {});
+  const std::vector<std::unique_ptr<ShardMessenger>> messengers(1);
+  ServiceContext context(
+      needs, {configuration, *pool, shards, messengers, made.value().message_names, counters, peers},
+      {});
 
   const auto carved = [&](const char* owner) -> std::string {
     auto memory = context.carve(owner);

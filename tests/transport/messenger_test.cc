@@ -62,7 +62,7 @@ TEST(Messenger, WhatHasNoHandlerIsCountedAndItsLoanGivenBack) {
   GroupRig rig(shape);
   Member& a = rig.join(0);
   Member& b = rig.join(1);
-  CHECK(a.to(1).am_send(255, bytes_of("nobody")) == SendStatus::kDone);
+  CHECK(a.to(1).am_send(200, bytes_of("nobody")) == SendStatus::kDone);
   CHECK(a.to(1).am_send(1, bytes_of("somebody")) == SendStatus::kDone);
   b.messenger.poll(8);
   LONGS_EQUAL(1, b.counters.unhandled.read());
@@ -92,4 +92,148 @@ TEST(Messenger, WaitReturnsAtOnceWhenSomethingIsThere) {
   b.messenger.wait(kNsPerMs);  // and ends by itself
   CHECK(a.to(1).am_send(9, {}) == SendStatus::kDone);
   CHECK(a.to(1).am_send(9, bytes_of(std::string(4097, 'x'))) == SendStatus::kTooLong);
+}
+
+// ---- Names and their numbers ----
+
+namespace {
+
+struct Query : NumberQuery {
+  int answer_count = 0;
+  std::optional<AmId> number;
+  Query() {
+    answered = [](NumberQuery& self, std::optional<AmId> told) noexcept {
+      auto& query = static_cast<Query&>(self);
+      ++query.answer_count;
+      query.number = told;
+    };
+  }
+};
+
+}  // namespace
+
+TEST(Messenger, ANumberIsTheReceiversAndAskedForByName) {
+  GroupRig rig(shape);
+  Member& a = rig.join(0);
+  Member& b = rig.join(1);
+  MessageNames names;
+  LONGS_EQUAL(128, names.add("cache.get").take());
+  LONGS_EQUAL(129, names.add("cache.put").take());
+  b.messenger.answer_names(names);
+  Query put, none;
+  CHECK(a.messenger.ask_number(a.to(1), "cache.put", put) == SendStatus::kDone);
+  CHECK(a.messenger.ask_number(a.to(1), "cache.drop", none) == SendStatus::kDone);
+  b.messenger.poll(8);
+  LONGS_EQUAL(0, put.answer_count);
+  a.messenger.poll(8);
+  LONGS_EQUAL(1, put.answer_count);
+  LONGS_EQUAL(129, *put.number);
+  LONGS_EQUAL(1, none.answer_count);
+  CHECK_FALSE(none.number.has_value());
+  // Without names there is none.
+  Query back;
+  CHECK(b.messenger.ask_number(b.to(0), "cache.put", back) == SendStatus::kDone);
+  a.messenger.poll(8);
+  b.messenger.poll(8);
+  LONGS_EQUAL(1, back.answer_count);
+  CHECK_FALSE(back.number.has_value());
+}
+
+TEST(Messenger, OnlyWhatWasAskedIsAnsweredAndOnlyByThePeerThatWas) {
+  GroupRig rig(shape);
+  Member& a = rig.join(0);
+  Member& b = rig.join(1);
+  Member& c = rig.join(2);
+  MessageNames names;
+  CHECK(names.add("cache.get").ok());
+  b.messenger.answer_names(names);
+  Query query, taken_back;
+  CHECK(a.messenger.ask_number(a.to(1), "cache.get", query) == SendStatus::kDone);
+  CHECK(a.messenger.ask_number(a.to(1), "cache.get", taken_back) == SendStatus::kDone);
+  a.messenger.take_back(taken_back);
+  const int32_t forged[2] = {static_cast<int32_t>(query.token), 200};
+  CHECK(c.to(0).am_send(kTellNumberAm, std::as_bytes(std::span(forged))) == SendStatus::kDone);
+  CHECK(b.to(0).am_send(kTellNumberAm, bytes_of("?")) == SendStatus::kDone);
+  a.messenger.poll(8);
+  LONGS_EQUAL(0, query.answer_count);
+  b.messenger.poll(8);
+  a.messenger.poll(8);
+  LONGS_EQUAL(1, query.answer_count);
+  LONGS_EQUAL(128, *query.number);
+  LONGS_EQUAL(0, taken_back.answer_count);
+  // A number that no name can have is none.
+  Query again;
+  CHECK(a.messenger.ask_number(a.to(1), "cache.get", again) == SendStatus::kDone);
+  const int32_t odd[2] = {static_cast<int32_t>(again.token), 3};
+  CHECK(b.to(0).am_send(kTellNumberAm, std::as_bytes(std::span(odd))) == SendStatus::kDone);
+  a.messenger.poll(8);
+  LONGS_EQUAL(1, again.answer_count);
+  CHECK_FALSE(again.number.has_value());
+}
+
+// A peer that asks and asks, and reads nothing: what is kept for it is bounded.
+TEST(Messenger, AnswersWaitForRoomAndAreBounded) {
+  GroupRig rig(shape);
+  Member& a = rig.join(0);
+  Member& b = rig.join(1);
+  MessageNames names;
+  CHECK(names.add("cache.get").ok());
+  b.messenger.answer_names(names);
+  std::vector<std::unique_ptr<Query>> queries;
+  for (int i = 0; i < 2000; ++i) {
+    queries.push_back(std::make_unique<Query>());
+    if (a.messenger.ask_number(a.to(1), "cache.get", *queries.back()) != SendStatus::kDone) {
+      queries.pop_back();
+    }
+    b.messenger.poll(8);
+  }
+  for (int i = 0; i < 100; ++i) {
+    a.messenger.poll(64);
+    b.messenger.poll(64);
+  }
+  size_t answered = 0;
+  for (const auto& query : queries) {
+    answered += query->answer_count == 1;
+    a.messenger.take_back(*query);
+  }
+  CHECK(answered > 64);
+  CHECK(answered < queries.size());
+  Query last;
+  CHECK(a.messenger.ask_number(a.to(1), "cache.get", last) == SendStatus::kDone);
+  b.messenger.poll(64);
+  a.messenger.poll(64);
+  LONGS_EQUAL(1, last.answer_count);
+}
+
+TEST(Messenger, NamesAreOfTheirLengthOnceAndSoMany) {
+  MessageNames names;
+  CHECK(names.add(std::string(47, 'a')).ok());
+  CHECK_FALSE(names.add(std::string(48, 'a')).ok());
+  CHECK_FALSE(names.add("").ok());
+  auto twice = names.add(std::string(47, 'a'));
+  CHECK_FALSE(twice.ok());
+  STRCMP_EQUAL("it has one already", twice.error().answer);
+  for (int i = 1; i < 126; ++i) CHECK(names.add("n" + std::to_string(i)).ok());
+  LONGS_EQUAL(253, *names.find("n125"));
+  auto over = names.add("one more");
+  CHECK_FALSE(over.ok());
+  STRCMP_EQUAL("all 126 are taken", over.error().answer);
+}
+
+TEST(Messenger, SaysWhichWayItTookAndWhy) {
+  GroupRig rig(shape);
+  Member& a = rig.join(0);
+  rig.join(1);
+  Messenger messenger;
+  SelfProvider self(5, false, messenger.dispatcher(), "here");
+  messenger.add_provider(self);
+  messenger.add_provider(a.shm);
+  std::string why;
+  CHECK(messenger.connect({.name = "here"}, &why).ok());
+  STRCMP_EQUAL("self", why.c_str());
+  CHECK(messenger.connect({1}, &why).ok());
+  STRCMP_EQUAL("shm, since self: this is member 5", why.c_str());
+  auto nobody = messenger.connect({.name = "nobody"});
+  CHECK_FALSE(nobody.ok());
+  STRCMP_EQUAL("self: this is here; shm: no living member has this name", nobody.error().answer);
 }

@@ -17,8 +17,10 @@ bool is_word(const RemoteMemory& memory) noexcept {
 
 }  // namespace
 
-SelfProvider::SelfProvider(uint32_t member, bool is_threaded, const Dispatcher& dispatcher)
+SelfProvider::SelfProvider(uint32_t member, bool is_threaded, const Dispatcher& dispatcher,
+                           const char* own_name)
     : member_(member),
+      own_name_(own_name),
       is_threaded_(is_threaded),
       dispatcher_(dispatcher),
       limits_{kMessageBytesMax, kInlineBytesMax, kLoanHeaderBytesMax},
@@ -29,10 +31,18 @@ SelfProvider::SelfProvider(uint32_t member, bool is_threaded, const Dispatcher& 
 }
 
 Result<Endpoint*> SelfProvider::connect(const PeerAddress& peer) {
-  if (peer.member == member_) return this;
+  const bool is_by_name = peer.member == UINT32_MAX && peer.name != nullptr;
+  const bool is_own_name =
+      is_by_name && own_name_ != nullptr && std::strcmp(peer.name, own_name_) == 0;
+  if (peer.member == member_ || is_own_name) return this;
   Error error;
-  error.set_doing("connecting to member %u", peer.member);
-  error.set_answer("this is member %u", member_);
+  if (is_by_name) {
+    error.set_doing("connecting to %s", peer.name);
+    error.set_answer("this is %s", own_name_ != nullptr ? own_name_ : "without a name");
+  } else {
+    error.set_doing("connecting to member %u", peer.member);
+    error.set_answer("this is member %u", member_);
+  }
   return error.set_cure("add a provider that leads there");
 }
 

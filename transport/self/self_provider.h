@@ -19,8 +19,10 @@ class SelfProvider final : public Provider, private Endpoint {
   static constexpr uint32_t kBoxBytes = kFastBoxBytesMax;
   static constexpr uint32_t kLoanCountMax = kFastBoxSlotCountMax;
 
-  // `member`: which one this is. `is_threaded`: several threads send. Allocates kBoxBytes.
-  SelfProvider(uint32_t member, bool is_threaded, const Dispatcher& dispatcher);
+  // `member`: which one this is. `is_threaded`: several threads send. `own_name`: what others call
+  // it, too; nullptr: it has none. Allocates kBoxBytes.
+  SelfProvider(uint32_t member, bool is_threaded, const Dispatcher& dispatcher,
+               const char* own_name = nullptr);
   SelfProvider(const SelfProvider&) = delete;
   SelfProvider& operator=(const SelfProvider&) = delete;
   ~SelfProvider() override = default;
@@ -64,6 +66,7 @@ class SelfProvider final : public Provider, private Endpoint {
   uint32_t finish_loans() noexcept;
 
   const uint32_t member_;
+  const char* const own_name_;
   const bool is_threaded_;
   const Dispatcher& dispatcher_;
   const EndpointLimits limits_;

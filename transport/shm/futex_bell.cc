@@ -66,6 +66,7 @@ void FutexBell::wake_anyway() const noexcept {
 }
 
 void FutexBell::futex_wake() const noexcept {
+  if (doorbell_ != nullptr) return doorbell_->ring();
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(asleep_), FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }
 

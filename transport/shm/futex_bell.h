@@ -18,6 +18,7 @@
 
 #include "platform/assert.h"
 #include "platform/result.h"
+#include "transport/doorbell.h"
 
 namespace bedplate {
 
@@ -49,6 +50,10 @@ class FutexBell {
   // `asleep` is a word in shared memory, 0 at first.
   FutexBell(std::atomic<uint32_t>& asleep, BellFence fence) noexcept
       : asleep_(&asleep), fence_(fence) {}
+
+  // The member is an event loop of this process, which sleeps in its sockets: `doorbell`, its own,
+  // wakes it instead of the futex. It was announced asleep before the bell was raised.
+  void wake_by(Doorbell& doorbell) noexcept { doorbell_ = &doorbell; }
 
   // Sender: what was published before this call will be seen by the member.
   // Cost: a load, while the member is awake; else at most one futex(2) for each of its sleeps.
@@ -90,6 +95,7 @@ class FutexBell {
   void futex_wake() const noexcept;
 
   std::atomic<uint32_t>* asleep_ = nullptr;
+  Doorbell* doorbell_ = nullptr;
   uint32_t sleep_ = 0;   // the member's: the word of its last sleep
   uint32_t woken_ = 0;   // a sender's, atomic: the sleep that it has woken the member from
   BellFence fence_ = BellFence::kSleeper;

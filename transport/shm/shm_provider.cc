@@ -1,6 +1,7 @@
 #include "transport/shm/shm_provider.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "alloc/pool_heap.h"
 #include "pinned_pool/boot_segment.h"
@@ -13,6 +14,8 @@ ShmProvider::~ShmProvider() = default;
 
 Result<void> ShmProvider::create(const ShmProviderOptions& options, const Dispatcher& dispatcher) {
   BP_ASSERT(members_ == nullptr);
+  name_ = options.name;
+  doorbells_ = options.doorbells;
   segment_ = options.segment;
   const GroupShape& shape = segment_.shape();
   BP_ASSERT(options.member < shape.member_count);
@@ -32,7 +35,7 @@ Result<void> ShmProvider::create(const ShmProviderOptions& options, const Dispat
   }
   if (options.counters != nullptr) counters_ = options.counters;
   kind_ = shape.kind;
-  bell_ = segment_.bell(self_);
+  bell_ = bell_of(self_);
   wrapper_ = &segment_.wrapper(self_);
   limits_ = {shape.eager_bytes, kInlineBytesMax, kLoanHeaderBytesMax};
   known_members_ = std::make_unique<KnownMember[]>(shape.member_count);
@@ -64,7 +67,31 @@ Result<void> ShmProvider::create(const ShmProviderOptions& options, const Dispat
   return {};
 }
 
-Result<Endpoint*> ShmProvider::connect(const PeerAddress& peer) {
+FutexBell ShmProvider::bell_of(uint32_t member) const noexcept {
+  FutexBell bell = segment_.bell(member);
+  if (!doorbells_.empty()) bell.wake_by(*doorbells_[member]);
+  return bell;
+}
+
+// Its place, which may be none of the group's; of a name, that of the first living member.
+Result<uint32_t> ShmProvider::find_peer(const PeerAddress& peer) const noexcept {
+  if (peer.member != UINT32_MAX || peer.name == nullptr) return peer.member;
+  for (uint32_t member = 0; member < segment_.shape().member_count; ++member) {
+    if (is_alive(member) && std::strcmp(members_->name(member).text, peer.name) == 0) {
+      return member;
+    }
+  }
+  Error error;
+  error.set_doing("connecting to %s", peer.name);
+  error.set_answer("no living member has this name");
+  return error.set_cure("see who is there with `bedplate stats`, or wait until it has joined "
+                        "(PeerEventKind::kJoined)");
+}
+
+Result<Endpoint*> ShmProvider::connect(const PeerAddress& wanted) {
+  auto found = find_peer(wanted);
+  if (!found.ok()) return found.error();
+  const PeerAddress peer = {found.value(), wanted.name};
   const uint32_t count = segment_.shape().member_count;
   Error error;
   error.set_doing("connecting to member %u", peer.member);
@@ -161,8 +188,10 @@ void ShmProvider::wait_for_memory(uint32_t member) noexcept {
 const Segment* ShmProvider::shared_segment(const void* memory, uint64_t bytes) const noexcept {
   const Segment* segment = pool_->segment_of(memory);
   if (segment == nullptr) return nullptr;
-  // Each process has a segment 0 of its own, at the same address.
-  if (pool_ == &process_pool() && segment == &pool_->segment(0)) return nullptr;
+  // Each process has a segment 0 of its own, at the same address. (With doorbells, all members are
+  // of this process.)
+  const bool is_own = pool_ == &process_pool() && segment == &pool_->segment(0);
+  if (is_own && doorbells_.empty()) return nullptr;
   const auto offset = static_cast<uint64_t>(static_cast<const std::byte*>(memory) -
                                             segment->address);
   return bytes <= segment->bytes - offset ? segment : nullptr;
@@ -239,7 +268,7 @@ void ShmProvider::finish_loan(const LoanTable::Record& record, Outcome outcome) 
 // ---- Endpoints, but for their data path ----
 
 ShmEndpoint::ShmEndpoint(ShmProvider& provider, uint32_t peer) noexcept
-    : provider_(provider), peer_(peer), bell_(provider.segment_.bell(peer)) {
+    : provider_(provider), peer_(peer), bell_(provider.bell_of(peer)) {
   const GroupSegment& segment = provider_.segment_;
   if (provider_.kind_ == GroupKind::kLazy) fifo_ = segment.fifo(peer_);
   if (provider_.kind_ == GroupKind::kMesh) lane_ = segment.lane(peer_, provider_.self_);
@@ -259,7 +288,7 @@ void ShmEndpoint::open(uint64_t generation) noexcept {
   generation_ = generation;
   is_open_ = provider_.is_alive(peer_) && !provider_.is_pool_gone_;
   is_cut_off_ = is_ignored_ = false;
-  bell_ = provider_.segment_.bell(peer_);
+  bell_ = provider_.bell_of(peer_);
   box_index_ = kNoBox;
   box_uses_ = 0;
   known_tail_ = next_fifo_index_ = 0;

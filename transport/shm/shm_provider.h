@@ -16,6 +16,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "pinned_pool/membership.h"
 #include "pinned_pool/pinned_pool.h"
@@ -74,6 +75,9 @@ struct ShmProviderOptions {
   bool is_threaded = false;  // endpoints are used by several threads
   const PinnedPool* pool = nullptr;  // where loans may lie; nullptr: the process's
   SingleCopy* single_copy = nullptr;  // for memory outside the pool; nullptr: the target copies it
+  const char* name = "shm";           // what endpoints call the way; outlives this
+  // For members that are event loops of this process: what wakes each, instead of its bell's futex.
+  std::span<Doorbell* const> doorbells = {};
   PeerEventHandler on_peer = {};
   ShmCounters* counters = nullptr;
 };
@@ -89,7 +93,7 @@ class ShmProvider final : public Provider {
   // Errors: membarrier is not allowed and the group's bell needs it.
   Result<void> create(const ShmProviderOptions& options, const Dispatcher& dispatcher);
 
-  const char* name() const noexcept override { return "shm"; }
+  const char* name() const noexcept override { return name_; }
   Result<Endpoint*> connect(const PeerAddress& peer) override;
   uint32_t poll(uint32_t budget) noexcept override;
   void release(const Loan& loan) noexcept override;
@@ -155,6 +159,8 @@ class ShmProvider final : public Provider {
     bool is_wanted_back = false;
   };
 
+  FutexBell bell_of(uint32_t member) const noexcept;
+  Result<uint32_t> find_peer(const PeerAddress& peer) const noexcept;
   // The peer that wrote to us; nullptr: none that may.
   // (or, with lacks_memory_, somebody for whom there is no memory now: it will be asked for again)
   ShmEndpoint* sender_of(uint32_t member) noexcept;
@@ -257,6 +263,8 @@ class ShmProvider final : public Provider {
   void cut_off(ShmEndpoint& peer, const char* what) noexcept;
   void tell(PeerEventKind kind, uint32_t member, uint64_t generation) noexcept;
 
+  const char* name_ = "shm";
+  std::span<Doorbell* const> doorbells_;
   GroupSegment segment_;
   const MembersTable* members_ = nullptr;
   const Dispatcher* dispatcher_ = nullptr;

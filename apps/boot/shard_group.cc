@@ -1,0 +1,69 @@
+#include "apps/boot/shard_group.h"
+
+#include <unistd.h>
+
+#include "platform/numa.h"
+
+namespace bedplate {
+namespace {
+
+constexpr const char* kSegment = "shards";
+constexpr const char* kTable = "members:shards";
+constexpr const char* kLanes = "lanes:shards";
+
+GroupShape shape_of(const Configuration& configuration) noexcept {
+  GroupShape shape;
+  shape.kind = GroupKind::kMesh;
+  shape.member_count = static_cast<uint32_t>(configuration.shards.size());
+  shape.loan_count = 64;
+  return shape;
+}
+
+}  // namespace
+
+SegmentRequest plan_shard_group(const Configuration& configuration) {
+  const GroupShape shape = shape_of(configuration);
+  return {kSegment,
+          {{kTable, MembersTable::bytes_for(shape.member_count)},
+           {kLanes, GroupLayout(shape).bytes()}},
+          {configuration.pool.pages, node_of_cpu(configuration.shards[0].cpu)}};
+}
+
+Result<void> ShardGroup::create(const Configuration& configuration, PinnedPool& pool,
+                                std::span<const std::unique_ptr<Shard>> shards,
+                                std::span<const std::unique_ptr<ShardMessenger>> messengers) {
+  const GroupShape shape = shape_of(configuration);
+  Segment& segment = *pool.find_segment(kSegment);
+  const PoolId id = make_pool_id();
+  const auto table_memory =
+      pool.carve(segment, kTable, MembersTable::bytes_for(shape.member_count));
+  const auto lanes = pool.carve(segment, kLanes, GroupLayout(shape).bytes());
+  MembersTable& table = *MembersTable::create(table_memory, shape.member_count, id);
+  const BellFence fence = join_bell_fence().ok() ? BellFence::kSleeper : BellFence::kBoth;
+  const GroupSegment group = GroupSegment::create(lanes, shape, id, fence);
+  table.hold_owner_life();
+  const auto pid = static_cast<uint32_t>(getpid());
+  for (uint32_t i = 0; i < shape.member_count; ++i) {
+    doorbells_.push_back(&shards[i]->loop().doorbell());
+    if (messengers[i] == nullptr) continue;
+    group.reset_member(i);
+    table.begin_join(i, pid, MemberName(configuration.shards[i].name), SegmentRights::all());
+    table.set_state(i, MemberState::kAlive);
+  }
+  for (uint32_t i = 0; i < shape.member_count; ++i) {
+    if (messengers[i] == nullptr) continue;
+    ShmProviderOptions options;
+    options.segment = group;
+    options.members = &table;
+    options.member = i;
+    options.pool = &pool;
+    options.name = "shards";
+    options.doorbells = doorbells_;
+    members_.push_back(std::make_unique<ShmProvider>());
+    BP_TRY(members_.back()->create(options, messengers[i]->messenger().dispatcher()));
+    messengers[i]->add_group(*members_.back());
+  }
+  return {};
+}
+
+}  // namespace bedplate

@@ -1,0 +1,41 @@
+// The shards of one appliance as members of a group: what one sends to another goes the way that
+// messages between processes go, a lane for each pair, and a sleeping shard is woken by its
+// doorbell. Nobody joins it or leaves.
+//
+//     shards   the segment: its members table, `members:shards`, and the lanes, `lanes:shards`
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "apps/boot/configuration.h"
+#include "apps/boot/shard.h"
+#include "apps/boot/shard_messenger.h"
+#include "pinned_pool/pinned_pool.h"
+#include "pinned_pool/plan.h"
+
+namespace bedplate {
+
+// What it takes; there is one where services exchange messages on two shards or more.
+SegmentRequest plan_shard_group(const Configuration& configuration);
+
+class ShardGroup {
+ public:
+  ShardGroup() noexcept = default;
+  ShardGroup(const ShardGroup&) = delete;
+  ShardGroup& operator=(const ShardGroup&) = delete;
+
+  // Makes the group and adds its members to `messengers`, one for each shard, nullptr: it exchanges
+  // none. Requires: `pool` has what was planned and is not sealed; the loops do not run; the calling
+  // thread lives as long as they. Errors: membarrier's.
+  Result<void> create(const Configuration& configuration, PinnedPool& pool,
+                      std::span<const std::unique_ptr<Shard>> shards,
+                      std::span<const std::unique_ptr<ShardMessenger>> messengers);
+
+ private:
+  std::vector<Doorbell*> doorbells_;
+  std::vector<std::unique_ptr<ShmProvider>> members_;
+};
+
+}  // namespace bedplate

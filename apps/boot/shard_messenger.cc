@@ -1,0 +1,18 @@
+#include "apps/boot/shard_messenger.h"
+
+namespace bedplate {
+
+// One fence for all groups: strangers bring a group each, and a membarrier interrupts who is awake.
+void ShardMessenger::announce_sleep() noexcept {
+  for (ShmProvider* group : groups_) group->raise_bell();
+  if (!groups_.empty()) pass_bell_fence(groups_[0]->segment().fence());  // all have the same
+  if (peers_ != nullptr) peers_->announce_sleep();
+  if (watch_ != nullptr) watch_->announce_sleep();
+}
+
+void ShardMessenger::announce_awake() noexcept {
+  for (ShmProvider* group : groups_) group->announce_awake();
+  if (peers_ != nullptr) peers_->announce_awake();
+}
+
+}  // namespace bedplate

@@ -1,0 +1,58 @@
+// What the services of one shard exchange messages with, near and far: one messenger, with all ways
+// that lead from here. In this order: the shard itself, the other shards of the process, the groups
+// of [[group]] and [[process]] (on the first shard), and the peers of [verbs] (on theirs).
+//
+// A peer is named by what the configuration calls it: a shard, a process, a peer. Where two have
+// one name, the nearer one is meant.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "transport/event_loop.h"
+#include "transport/messenger.h"
+#include "transport/self/self_provider.h"
+#include "transport/shm/bell_watch.h"
+#include "transport/shm/shm_provider.h"
+
+namespace bedplate {
+
+class ShardMessenger final : public PollSource {
+ public:
+  // `name`, which outlives this, is the shard's; `names` what its process calls its messages.
+  ShardMessenger(const char* name, uint32_t shard, const MessageNames& names)
+      : self_(shard, false, messenger_.dispatcher(), name) {
+    messenger_.answer_names(names);
+    messenger_.add_provider(self_);
+  }
+  ShardMessenger(const ShardMessenger&) = delete;
+  ShardMessenger& operator=(const ShardMessenger&) = delete;
+
+  Messenger& messenger() noexcept { return messenger_; }
+
+  // Each outlives the loop. Before the loop runs.
+  void add_group(ShmProvider& group) {
+    messenger_.add_provider(group);
+    groups_.push_back(&group);
+  }
+  void add_peers(Provider& peers) {
+    messenger_.add_provider(peers);
+    peers_ = &peers;
+  }
+  // What waits on the bells of groups whose members are other processes.
+  void set_watch(BellWatch& watch) noexcept { watch_ = &watch; }
+
+  // As a source of the loop.
+  uint32_t poll(uint32_t budget) noexcept override { return messenger_.poll(budget); }
+  void announce_sleep() noexcept override;
+  void announce_awake() noexcept override;
+
+ private:
+  Messenger messenger_;
+  SelfProvider self_;
+  std::vector<ShmProvider*> groups_;
+  Provider* peers_ = nullptr;
+  BellWatch* watch_ = nullptr;
+};
+
+}  // namespace bedplate
