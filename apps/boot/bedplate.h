@@ -238,6 +238,22 @@ bp_status bp_compare_swap(bp_endpoint* to, const bp_remote* remote, uint64_t exp
 /* Ends when all puts, gets and atomics that were started before are done, and visible there. */
 bp_status bp_flush(bp_endpoint* to, bp_completion* done);
 
+/* A way to the peer that the configuration calls `name`: a shard, a process, another appliance.
+ * Errors: NULL; bp_error_text says why not. */
+bp_endpoint* bp_connect_by_name(bp_member* self, const char* name);
+
+/* The caller's until `answered` was called, once, with the peer's number of the message, or -1: it
+ * has none of this name. */
+typedef struct bp_number_query {
+  uint64_t reserved[4];
+  void (*answered)(struct bp_number_query* self, int number);
+  void* context; /* for `answered` */
+} bp_number_query;
+/* Asks for the number of the peer's message "SERVICE.MESSAGE". Returns what bp_am_send does; only
+ * with BP_DONE there will be an answer. */
+bp_status bp_ask_number(bp_member* self, bp_endpoint* peer, const char* name,
+                        bp_number_query* query);
+
 /* ---- RDMA ----
  *
  * A process whose [[process]] has verbs = true may use the RDMA device of the appliance itself. All

@@ -22,21 +22,9 @@ static_assert(static_cast<int>(PeerEventKind::kPoolGone) == BP_POOL_GONE);
 static_assert(static_cast<int>(PeerEventKind::kCutOff) == BP_CUT_OFF);
 static_assert(sizeof(Completion) == sizeof(bp_completion::reserved));
 static_assert(sizeof(RemoteMemory) == sizeof(bp_remote));
+static_assert(sizeof(NumberQuery) <= sizeof(bp_number_query::reserved));
 
 Result<void> (*bedplate::c_before_ready)(JoinedProcess&) = nullptr;
-
-// A member as C sees it: its messenger, and C's functions for each kind of message.
-struct bp_member {
-  struct Handler {
-    bp_handler function = nullptr;
-    void* context = nullptr;
-  };
-  JoinedProcess* process = nullptr;
-  unsigned index = 0;
-  Handler handlers[kAmCount];
-
-  Messenger& messenger() const noexcept { return process->messenger(index); }
-};
 
 namespace {
 
@@ -45,12 +33,8 @@ constinit JoinedProcess* the_process = nullptr;
 constinit bp_member* the_members = nullptr;
 constinit bp_peer_handler on_peer = nullptr;
 constinit void* on_peer_context = nullptr;
+thread_local Error the_error;
 thread_local char the_error_text[1024];
-
-int fail(const Error& error) noexcept {
-  format_error(error, the_error_text, sizeof the_error_text);
-  return -1;
-}
 
 Endpoint& of(bp_endpoint* endpoint) noexcept { return *reinterpret_cast<Endpoint*>(endpoint); }
 
@@ -87,6 +71,14 @@ void deliver(void* context, const Message& message) noexcept {
 
 }  // namespace
 
+int bedplate::c_fail(const Error& error) noexcept {
+  the_error = error;
+  format_error(error, the_error_text, sizeof the_error_text);
+  return -1;
+}
+
+const Error& bedplate::c_last_error() noexcept { return the_error; }
+
 extern "C" {
 
 const char* bp_status_text(bp_status status) { return to_text(static_cast<SendStatus>(status)); }
@@ -110,17 +102,17 @@ int bp_join(const char* socket, const char* process, unsigned member_count, unsi
                      nullptr};
   if (c_before_ready != nullptr) options.before_ready = c_before_ready;
   auto joined = JoinedProcess::join(options);
-  if (!joined.ok()) return fail(joined.error());
+  if (!joined.ok()) return c_fail(joined.error());
   the_process = joined.take().release();
   the_members = new (std::nothrow) bp_member[member_count];
   if (the_members == nullptr) {
     Error error;
     error.set_doing("joining the pool at %s as %s", socket, process);
-    return fail(error.set_answer("the heap is exhausted").set_cure("give the process more heap"));
+    return c_fail(error.set_answer("the heap is exhausted").set_cure("give the process more heap"));
   }
   for (unsigned i = 0; i < member_count; ++i) {
-    the_members[i].process = the_process;
-    the_members[i].index = i;
+    the_members[i].messenger = &the_process->messenger(i);
+    the_members[i].number = the_process->member(i);
   }
   return 0;
 }
@@ -134,9 +126,7 @@ bp_member* bp_own_member(unsigned index) {
   return &the_members[index];
 }
 
-unsigned bp_member_number(const bp_member* member) {
-  return member->process->member(member->index);
-}
+unsigned bp_member_number(const bp_member* member) { return member->number; }
 
 int bp_find_member(const char* process) {
   const uint32_t number = the_process->find_member(process);
@@ -144,22 +134,22 @@ int bp_find_member(const char* process) {
 }
 
 bp_endpoint* bp_connect(bp_member* self, unsigned number) {
-  auto endpoint = self->messenger().connect({number});
+  auto endpoint = self->messenger->connect({number});
   if (endpoint.ok()) return reinterpret_cast<bp_endpoint*>(endpoint.value());
-  fail(endpoint.error());
+  c_fail(endpoint.error());
   return nullptr;
 }
 
 void bp_set_handler(bp_member* self, unsigned char id, bp_handler handler, void* context) {
   self->handlers[id] = {handler, context};
-  self->messenger().set_handler(
+  self->messenger->set_handler(
       id, {handler != nullptr ? &deliver : nullptr, &self->handlers[id]});
 }
 
-unsigned bp_poll(bp_member* self, unsigned budget) { return self->messenger().poll(budget); }
+unsigned bp_poll(bp_member* self, unsigned budget) { return self->messenger->poll(budget); }
 
 void bp_wait(bp_member* self, unsigned timeout_ms) {
-  self->messenger().wait(timeout_ms * kNsPerMs);
+  self->messenger->wait(timeout_ms * kNsPerMs);
 }
 
 bp_status bp_am_send(bp_endpoint* to, unsigned char id, const void* payload, size_t bytes) {
@@ -184,7 +174,7 @@ void bp_release(const bp_loan* loan) {
 
 int bp_expose(bp_endpoint* to, void* memory, size_t bytes, bp_remote* described) {
   auto exposed = of(to).expose(bytes_at(memory, bytes));
-  if (!exposed.ok()) return fail(exposed.error());
+  if (!exposed.ok()) return c_fail(exposed.error());
   *described = std::bit_cast<bp_remote>(exposed.value());
   return 0;
 }
@@ -213,6 +203,23 @@ bp_status bp_compare_swap(bp_endpoint* to, const bp_remote* remote, uint64_t exp
 
 bp_status bp_flush(bp_endpoint* to, bp_completion* done) {
   return status_of(of(to).flush(of(done)));
+}
+
+bp_endpoint* bp_connect_by_name(bp_member* self, const char* name) {
+  auto endpoint = self->messenger->connect({.name = name});
+  if (endpoint.ok()) return reinterpret_cast<bp_endpoint*>(endpoint.value());
+  c_fail(endpoint.error());
+  return nullptr;
+}
+
+bp_status bp_ask_number(bp_member* self, bp_endpoint* peer, const char* name,
+                        bp_number_query* query) {
+  auto* own = new (query->reserved) NumberQuery;
+  own->answered = [](NumberQuery& answered, std::optional<AmId> number) noexcept {
+    auto* told = reinterpret_cast<bp_number_query*>(&answered);
+    told->answered(told, number ? *number : -1);
+  };
+  return status_of(self->messenger->ask_number(of(peer), name, *own));
 }
 
 }  // extern "C"

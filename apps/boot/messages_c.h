@@ -1,11 +1,28 @@
 // Between the parts of the C interface, so that a program takes of the archive only what it uses.
 #pragma once
 
+#include "apps/boot/bedplate.h"
 #include "transport/joined_process.h"
+
+// A member as C sees it: its messenger, and C's functions for each kind of message.
+struct bp_member {
+  struct Handler {
+    bp_handler function = nullptr;
+    void* context = nullptr;
+  };
+  bedplate::Messenger* messenger = nullptr;
+  unsigned number = 0;
+  Handler handlers[bedplate::kAmCount];
+};
 
 namespace bedplate {
 
 // What bp_join does before the process is ready; nullptr: nothing. bp_use_verbs sets it.
 extern Result<void> (*c_before_ready)(JoinedProcess& process);
+
+// Keeps `error` as what bp_error_text says in this thread. Returns -1.
+int c_fail(const Error& error) noexcept;
+// What was kept last.
+const Error& c_last_error() noexcept;
 
 }  // namespace bedplate

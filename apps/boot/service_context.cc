@@ -47,8 +47,8 @@ std::span<const Fd> ServiceContext::listeners(std::string_view key) const noexce
   return {};
 }
 
-Result<void*> ServiceContext::find_counters(std::string_view name, std::string_view instance,
-                                            size_t bytes) {
+Result<void*> ServiceContext::counter_memory(std::string_view name, std::string_view instance,
+                                             size_t bytes) {
   for (const CounterSet& set : needs_.counters) {
     if (set.name != name || set.instance != instance || set.bytes != bytes) continue;
     return runtime_.counters.values(set);

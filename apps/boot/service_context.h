@@ -65,10 +65,12 @@ class ServiceContext {
   // Ownership: the runtime's, for as long as shards run. Errors: there is none of this name and size.
   template <typename Counters>
   Result<Counters*> counters(const char* name, std::string_view instance = "") {
-    auto place = find_counters(name, instance, sizeof(Counters));
+    auto place = counter_memory(name, instance, sizeof(Counters));
     if (!place.ok()) return place.error();
     return new (place.value()) Counters;
   }
+  // Where it lies.
+  Result<void*> counter_memory(std::string_view name, std::string_view instance, size_t bytes);
 
   // ---- Messages: to this shard, another one, another process, another host (docs/messages.md) ----
 
@@ -87,7 +89,6 @@ class ServiceContext {
   std::span<std::byte> exported(std::string_view name) const noexcept;
 
  private:
-  Result<void*> find_counters(std::string_view name, std::string_view instance, size_t bytes);
   Error defect(const std::string& doing, const char* answer) const;
 
   const ServiceNeeds& needs_;

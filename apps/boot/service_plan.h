@@ -84,6 +84,9 @@ class ServicePlan {
                   described_counters<Counters>()});
   }
 
+  // The same, described by hand.
+  void counters(CounterSet set) { add_counters(std::move(set)); }
+
   // One that it needs after the seal: CAP_NET_ADMIN, ... Others are given up where the runtime gives
   // up root.
   void capability(int number) { needs_.capabilities |= uint64_t{1} << number; }

@@ -174,7 +174,7 @@ int fail(const std::vector<Error>& errors) {
   return code;
 }
 
-int run_program(int count, char** words, std::initializer_list<Service*> services) {
+int run_program(int count, char** words, std::span<Service* const> services) {
   return is_init(count, words) ? init_main(count, words, services)
                                : dispatch(count, words, services);
 }

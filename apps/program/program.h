@@ -11,6 +11,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <span>
 
 #include "apps/boot/service.h"
 
@@ -18,6 +19,9 @@ namespace bedplate {
 
 // Runs what the command line says. `services` outlive the call, and are for one appliance.
 // Returns the exit code: 0 good, 1 boot or run failure, 2 usage or configuration.
-int run_program(int count, char** words, std::initializer_list<Service*> services);
+int run_program(int count, char** words, std::span<Service* const> services);
+inline int run_program(int count, char** words, std::initializer_list<Service*> services) {
+  return run_program(count, words, std::span(services.begin(), services.size()));
+}
 
 }  // namespace bedplate

@@ -44,13 +44,14 @@ $(PROGRAM): $(call objects,$(PROGRAM_SOURCES)) $(BLOCKD_OBJECTS) $(POOL_HEAP) $(
 
 # Programs of others, linked as docs/allocator.md says: with the pool's malloc. And one of the
 # tests, which is linked like them.
-EXAMPLES := $(BUILD)/examples/ping $(BUILD)/examples/ping-c $(BUILD)/examples/remote_read
+EXAMPLES := $(addprefix $(BUILD)/examples/,ping ping-c remote_read store)
 .PHONY: examples
 examples: $(EXAMPLES)
 
 $(BUILD)/examples/ping: $(BUILD)/apps/examples/ping.o
 $(BUILD)/examples/ping-c: $(BUILD)/apps/examples/ping_c.o
 $(BUILD)/examples/remote_read: $(BUILD)/apps/examples/remote_read.o
+$(BUILD)/examples/store: $(BUILD)/apps/examples/store_c.o
 $(BUILD)/c-peer: $(BUILD)/tests/system/c_peer.o
 $(BUILD)/cpp-peer: $(BUILD)/tests/system/cpp_peer.o
 $(TRAFFIC): $(call objects,$(TRAFFIC_SOURCES))
@@ -60,8 +61,10 @@ $(EXAMPLES) $(PEERS) $(TRAFFIC) $(PLACES): $(POOL_HEAP) $(LIBRARY)
 	$(if $(V),,@echo "  LINK $@")
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LIBRARY) $(LIBRARIES)
 
-C_OBJECTS := $(BUILD)/apps/examples/ping_c.o $(BUILD)/tests/system/c_peer.o
+C_OBJECTS := $(BUILD)/apps/examples/ping_c.o $(BUILD)/apps/examples/store_c.o \
+             $(BUILD)/tests/system/c_peer.o
 $(BUILD)/apps/examples/ping_c.o: apps/examples/ping.c
+$(BUILD)/apps/examples/store_c.o: apps/examples/store.c
 $(BUILD)/tests/system/c_peer.o: tests/system/c_peer.c
 $(C_OBJECTS): $(BUILD_FILES)
 	@mkdir -p $(@D)

@@ -110,7 +110,7 @@ TEST_GROUP(Service) {
     return refusal();
   }
   std::optional<Configuration> parse(const std::string& tables, std::string* problem) {
-    Service* const services[] = {&cache, &relay};
+    Service* const services[] = {&relay, &cache};
     std::vector<Error> problems;
     auto read = parse_configuration("[appliance]\nname = \"a\"\n[pool]\nbytes = \"256 MiB\"\n"
                                     "[[shard]]\nname = \"main\"\ncpu = 0\n" + tables,
@@ -127,8 +127,8 @@ TEST(Service, RunsWhereTheConfigurationHasItsTable) {
   auto read = parse("[relay]\nbytes = \"8 KiB\"\n[cache]\n", &problem);
   STRCMP_EQUAL("", problem.c_str());
   LONGS_EQUAL(2, read->services.size());
-  POINTERS_EQUAL(&cache, read->services[0]);  // in the program's order, not the file's
-  POINTERS_EQUAL(&relay, read->services[1]);
+  POINTERS_EQUAL(&relay, read->services[0]);  // in the program's order, not the alphabet's
+  POINTERS_EQUAL(&cache, read->services[1]);
   CHECK_EQUAL(8 * kKiB, relay.bytes);
   CHECK_EQUAL(64 * kKiB, cache.bytes);
   read = parse("[relay]\n", &problem);
@@ -150,8 +150,8 @@ TEST(Service, ATableOfOneThatIsNotLinkedInIsNamedAsSuch) {
   CHECK(!parse("[ledger]\nbytes = 1\n", &problem));
   STRCMP_EQUAL("f:8:2: unknown table \"ledger\", of no service that this program has; the file may "
                "have: [appliance], [pool], [alloc], [[limit]], [event_loop], [[shard]], [[group]], "
-               "[[process]], [messages], [verbs], [init], [[network]], [watchdog], [crash], [cache], "
-               "[relay]", problem.c_str());
+               "[[process]], [messages], [verbs], [init], [[network]], [watchdog], [crash], [relay], "
+               "[cache]", problem.c_str());
   CHECK(!parse("[cahe]\nbytes = 1\n", &problem));
   STRCMP_CONTAINS("did you mean \"cache\"? ", problem.c_str());
 }

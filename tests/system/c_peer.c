@@ -162,6 +162,45 @@ static void look_at_keys(void) {
   bp_free(block);
 }
 
+/* ---- Asks the owner's service for the value of a key, by the name of its message ---- */
+
+enum { kAnswer = 7 };
+static int number_of_get, has_number, has_value;
+
+static void on_number(bp_number_query* query, int number) {
+  CHECK(query->context == &has_number);
+  number_of_get = number;
+  has_number = 1;
+}
+
+static void on_value(void* context, const bp_message* message) {
+  (void)context;
+  printf("value: %.*s\n", (int)message->bytes, (const char*)message->payload);
+  has_value = 1;
+}
+
+static void ask_store(const char* owner, const char* key) {
+  static bp_number_query query;
+  char question[64] = {kAnswer};
+  CHECK(bp_connect_by_name(self, "nobody") == NULL &&
+        strstr(bp_error_text(), "no living member has this name") != NULL);
+  bp_endpoint* store = bp_connect_by_name(self, owner);
+  CHECK(store != NULL);
+  bp_set_handler(self, kAnswer, on_value, NULL);
+  query.answered = on_number;
+  query.context = &has_number;
+  CHECK(bp_ask_number(self, store, "store.put", &query) == BP_DONE);
+  poll_until(&has_number);
+  CHECK(number_of_get == -1);
+  has_number = 0;
+  CHECK(bp_ask_number(self, store, "store.get", &query) == BP_DONE);
+  poll_until(&has_number);
+  CHECK(number_of_get >= 128);
+  memcpy(question + 1, key, strlen(key));
+  CHECK(bp_am_send(store, (unsigned char)number_of_get, question, 1 + strlen(key)) == BP_DONE);
+  poll_until(&has_value);
+}
+
 int main(int count, char** words) {
   if (count < 4) return 2;
   const int has_verbs = count > 4 && strcmp(words[4], "verbs") == 0;
@@ -177,7 +216,9 @@ int main(int count, char** words) {
   while ((number = bp_find_member(words[3])) < 0) bp_wait(self, 100);
   bp_endpoint* peer = bp_connect(self, (unsigned)number);
   CHECK(peer != NULL);
-  if (has_verbs) {
+  if (count > 5 && strcmp(words[4], "store") == 0) {
+    ask_store(words[3], words[5]);
+  } else if (has_verbs) {
     look_at_keys();
   } else if (count > 4 && strcmp(words[4], "stranger") == 0) {
     be_stranger(peer);

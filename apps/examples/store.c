@@ -1,0 +1,149 @@
+/* A service in C: a small key-value store, `store run store.toml`. It speaks lines over TCP ("set KEY
+ * VALUE": STORED, or FULL; "get KEY": VALUE ..., or NONE), and answers the message "store.get", a byte
+ * with the number of its answer and a key, with that value. Keys and values have 31 bytes at most. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bedplate_service.h"
+
+enum { kText = 32, kLine = 256, kClients = 16 };
+typedef struct { char key[kText], value[kText]; } entry;
+typedef struct {
+  bp_stream* stream;
+  int is_open;
+  size_t bytes; /* of `in`, so far */
+  char in[kLine], out[kLine];
+} client;
+
+static struct {
+  uint64_t entries_max, count;
+  unsigned shard;
+  entry* entries;
+  client clients[kClients];
+  unsigned open, is_draining;
+  bp_context* context;
+  bp_counter *gets, *hits;
+} store = {.entries_max = 1024};
+
+static entry* find(const char* key) {
+  for (entry* e = store.entries; e != store.entries + store.count; ++e)
+    if (strcmp(e->key, key) == 0) return e;
+  return NULL;
+}
+
+static const char* get(const char* key) {
+  const entry* found = find(key);
+  bp_counter_add(store.gets, 1);
+  if (found != NULL) bp_counter_add(store.hits, 1);
+  return found != NULL ? found->value : NULL;
+}
+
+static const char* set(const char* key, const char* value) {
+  entry* place = find(key);
+  if (place == NULL && store.count == store.entries_max) return "FULL\n";
+  if (place == NULL) place = &store.entries[store.count++];
+  strcpy(place->key, key); /* both have kText bytes */
+  strcpy(place->value, value);
+  return "STORED\n";
+}
+
+static void on_received(void* context, int64_t result);
+
+static void hang_up(client* c) {
+  bp_stream_close(c->stream);
+  c->is_open = 0;
+  if (--store.open == 0 && store.is_draining) bp_drained(store.context);
+}
+
+/* Answers the first whole line, if there is one; what follows it waits until that is sent. */
+static void answer(void* context, int64_t result) {
+  client* c = context;
+  char key[kText] = "", value[kText] = "", *end = memchr(c->in, '\n', c->bytes);
+  const int is_too_long = end == NULL && c->bytes == kLine;
+  if (result < 0 || is_too_long || (end == NULL && store.is_draining)) { hang_up(c); return; }
+  if (end == NULL) {
+    bp_stream_receive(c->stream, c->in + c->bytes, kLine - c->bytes, 1, on_received, c);
+    return;
+  }
+  *end = '\0';
+  const char *found = NULL, *said = "ERROR\n";
+  if (sscanf(c->in, "set %31s %31s", key, value) == 2) said = set(key, value);
+  if (sscanf(c->in, "get %31s", key) == 1) said = (found = get(key)) ? "VALUE %s\n" : "NONE\n";
+  snprintf(c->out, sizeof c->out, said, found);
+  c->bytes -= (size_t)(end + 1 - c->in);
+  memmove(c->in, end + 1, c->bytes);
+  bp_stream_send(c->stream, c->out, strlen(c->out), answer, c);
+}
+
+static void on_received(void* context, int64_t result) {
+  client* c = context;
+  c->bytes += result > 0 ? (size_t)result : 0;
+  answer(c, result > 0 ? 0 : -1);
+}
+
+static void on_accepted(void* self, int fd) {
+  client* c = store.clients;
+  (void)self;
+  while (c != store.clients + kClients && c->is_open) ++c;
+  if (c == store.clients + kClients || bp_stream_open(c->stream, fd) != 0) { close(fd); return; }
+  c->is_open = 1, c->bytes = 0;
+  ++store.open;
+  answer(c, 0);
+}
+
+static void on_message(void* self, const bp_message* message) {
+  const unsigned char* payload = message->payload;
+  char key[kText] = "";
+  (void)self;
+  if (message->bytes < 2 || message->bytes > kText) return;
+  memcpy(key, payload + 1, message->bytes - 1);
+  const char* found = get(key);
+  bp_am_send(message->from, payload[0], found, found ? strlen(found) : 0);
+}
+
+static void describe(void* self, bp_table* table) {
+  (void)self;
+  bp_table_listen(table, "listen", "Where it listens.");
+  bp_table_shard(table, "shard", &store.shard, "The shard that it runs on.");
+  bp_table_integer(table, "entries", &store.entries_max, 1, 1000000, "How many keys it keeps.");
+}
+
+static int plan(void* self, bp_plan* p) {
+  (void)self;
+  bp_plan_memory(p, "store", store.entries_max * sizeof(entry), store.shard);
+  bp_plan_connections(p, store.shard, kClients, NULL);
+  bp_plan_messages(p, store.shard);
+  bp_plan_message(p, "get");
+  bp_plan_counter(p, "gets", "requests", "Keys asked for.");
+  bp_plan_counter(p, "hits", "requests", "Keys that were there.");
+  return 0;
+}
+
+static int create(void* self, bp_context* context) {
+  const int number = bp_message_number(context, "get");
+  bp_member* member = bp_shard_member(context, store.shard);
+  store.context = context;
+  store.entries = bp_carve(context, "store", NULL);
+  if (store.entries == NULL || member == NULL || number < 0) return -1;
+  store.gets = bp_counter_of(context, "gets");
+  store.hits = bp_counter_of(context, "hits");
+  for (int i = 0; i < kClients; ++i) store.clients[i].stream = bp_stream_create(context, store.shard);
+  bp_set_handler(member, (unsigned char)number, on_message, self);
+  return bp_listen(context, "listen", store.shard, on_accepted, self);
+}
+
+/* What clients have asked is answered; then each is closed. */
+static void drain(void* self, unsigned shard) {
+  (void)self;
+  if (shard != store.shard) return;
+  store.is_draining = 1;
+  for (client* c = store.clients; c != store.clients + kClients; ++c)
+    if (c->is_open) bp_stream_abort(c->stream);
+  if (store.open == 0) bp_drained(store.context);
+}
+
+int main(int count, char** words) {
+  const bp_service service = {"store", NULL, describe, plan, create, NULL, drain};
+  return bp_main(count, words, &service, 1);
+}

@@ -1,0 +1,32 @@
+// The C interface to services, as far as it needs no appliance (tests/system/service_c_test.py).
+#include "apps/boot/bedplate_service.h"
+
+#include "tests/support/stderr_capture.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate::test;
+
+TEST_GROUP(ServiceC) {
+  bp_service service = {};
+  char program[6] = "store", help[7] = "--help";
+  char* words[3] = {program, help, nullptr};
+
+  int run(unsigned version, size_t bytes) {
+    service.name = "store";
+    return bp_main_of(version, bytes, 2, words, &service, 1);
+  }
+};
+
+TEST(ServiceC, AHeaderOfAnotherMajorVersionIsRefused) {
+  StderrCapture log;
+  LONGS_EQUAL(2, run(BP_VERSION + 0x010000, sizeof(bp_service)));
+  LONGS_EQUAL(2, run(BP_VERSION, sizeof(bp_service) - sizeof(void*)));
+  STRCMP_CONTAINS("it was compiled with version 10100 of bedplate_service.h, the archive has 100; "
+                  "compile it with the header that belongs to the archive", log.text().c_str());
+}
+
+TEST(ServiceC, WhatFailsIsKeptInThreeParts) {
+  LONGS_EQUAL(-1, bp_fail("opening the store", "it is full", "make room"));
+  STRCMP_EQUAL("opening the store: it is full; make room", bp_error_text());
+}

@@ -1,0 +1,115 @@
+"""A service in C (apps/examples/store.c): the runtime's commands know it, its table is read as
+strictly as any, its counters are in `stats`, it answers on its socket and by messages, and drains."""
+
+import json
+import os
+import socket
+import tomllib
+
+from harness import (BEDPLATE, BOUND_SECONDS, expect, expect_in, free_port, need_backend, read_text,
+                     test, to_toml, wait_for)
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+STORE = os.path.join(os.path.dirname(BEDPLATE), "examples", "store")
+C_PEER = os.path.join(os.path.dirname(BEDPLATE), "c-peer")
+
+
+def configure(box, sockets="io_uring-or-epoll", **store):
+    """The example's own configuration, in this test's directory; and its port."""
+    with open(os.path.join(ROOT, "apps/examples/store.toml"), "rb") as file:
+        configuration = tomllib.load(file)
+    port = free_port()
+    configuration["appliance"]["runtime_directory"] = box.path("runtime")
+    configuration["shard"][0]["cpu"] = min(os.sched_getaffinity(0))
+    configuration["event_loop"] = {"sockets": sockets}
+    configuration["group"] = [{"name": "main", "members": 2}]
+    configuration["process"] = [{"name": "ann", "user": "root", "group": "main"}]
+    configuration["store"] = {"listen": [f"tcp:127.0.0.1:{port}"], **store}
+    return box.write("store.toml", to_toml(configuration)), port
+
+
+class Running:
+    def __init__(self, box, path):
+        self.box = box
+        self.process = box.spawn([STORE, "run", path], "store.log")
+        wait_for(lambda: "bedplate: ready" in read_text(box.path("store.log")), "it is ready")
+
+    def stats(self):
+        return json.loads(self.box.run(STORE, "stats", "--directory", self.box.path("runtime"),
+                                       "--json").stdout)
+
+    def stop(self):
+        self.process.terminate()
+        expect(self.process.wait(BOUND_SECONDS), 0, "the exit code")
+
+
+def connect(port):
+    return socket.create_connection(("127.0.0.1", port), timeout=BOUND_SECONDS)
+
+
+def ask(client, text, lines):
+    client.sendall(text.encode())
+    got = b""
+    while got.count(b"\n") < lines:
+        part = client.recv(4096)
+        if not part:
+            break
+        got += part
+    return got.decode()
+
+
+@test(sockets=["io_uring", "epoll"])
+def it_answers_and_counts_and_drains(box, sockets):
+    need_backend(sockets)
+    path, port = configure(box, sockets, entries=2)
+    store = Running(box, path)
+    with connect(port) as client, connect(port) as other:
+        expect(ask(client, "set apple red\nget apple\nget pear\nhm\n", 4),
+               "STORED\nVALUE red\nNONE\nERROR\n", "the answers to four lines at once")
+        expect(ask(client, "set pear green\nset fig blue\nset apple ripe\n", 3),
+               "STORED\nFULL\nSTORED\n", "what a store of two keys says")
+        for byte in "get apple":
+            other.sendall(byte.encode())
+        expect(ask(other, "\n", 1), "VALUE ripe\n", "the answer to a line in pieces")
+        expect(store.stats()["services"], {"store": {"gets": 3, "hits": 2}}, "its counters")
+        peer = box.spawn([C_PEER, box.path("runtime/store.join"), "ann", "store", "store", "pear"],
+                         "ann.log")
+        expect(peer.wait(BOUND_SECONDS), 0, f"the peer's exit code ({read_text(box.path('ann.log'))})")
+        expect_in("value: green", read_text(box.path("ann.log")), "what a process was told")
+        other.sendall(b"x" * 256)
+        expect(other.recv(16), b"", "what ends a line that never does")
+        store.stop()
+        expect(client.recv(16), b"", "what a client hears at the drain")
+    expect_in("store: signal 15, draining", read_text(box.path("store.log")), "the log")
+    expect(read_text(box.path("store.log")).count("not drained"), 0, "complaints")
+
+
+@test()
+def the_commands_know_its_table(box):
+    path, port = configure(box, entries=0)
+    refused = box.run(STORE, "check", path, expect_code=2)
+    expect_in('"entries" is 0; expected integer: 1..1000000', refused.stderr, "what check says")
+    path, port = configure(box, entrys=5)
+    refused = box.run(STORE, "check", path, expect_code=2)
+    expect_in('unknown key "entrys"; did you mean "entries"? [store] may have: listen, shard, '
+              'entries', refused.stderr, "what check says")
+    # Another program has no such service.
+    path, port = configure(box)
+    refused = box.run(BEDPLATE, "check", path, expect_code=2)
+    expect_in('unknown table "store", of no service that this program has', refused.stderr,
+              "what another program says")
+    keys = json.loads(box.run(STORE, "keys", "store", "--json").stdout)
+    expect([key["key"] for key in keys], ["store.listen", "store.shard", "store.entries"], "keys")
+    with connect_listening(port):
+        refused = box.run(STORE, "check", path, expect_code=1)
+    expect_in("Address already in use", refused.stderr, "what check says of its port")
+    plan = json.loads(box.run(STORE, "plan", path, "--json").stdout)
+    expect_in("store", [segment["owner"] for segment in plan["segments"]], "the plan's segments")
+
+
+def connect_listening(port):
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", port))
+    listener.listen()
+    return listener
