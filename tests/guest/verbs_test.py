@@ -180,6 +180,32 @@ cat /tmp/a.log
     guest.expect(r"^== run 0$")
 
 
+def services_converse_by_name_with_another_appliance():
+    """tests/places, as on one machine (tests/system/places_test.py): the same code, by verbs. The
+    shard that [verbs] names has the peers; so it is the one that asks."""
+    places = os.path.join(os.path.dirname(RUN), "..", "..", "build/release/places")
+    guest = run(r"""
+make_device
+configure a "trust_windows = true
+$A
+[places]"
+configure b "trust_windows = true
+$B
+[places]
+ask = [\"main\", \"a\"]"
+/places run /tmp/a.toml > /tmp/a.log 2>&1 & a=$!
+until grep -q ready /tmp/a.log || ! kill -0 $a; do sleep 0.1; done
+/places run /tmp/b.toml > /tmp/b.log 2>&1 & b=$!
+for i in $(seq 600); do grep -q 'a by' /tmp/b.log && break; sleep 0.1; done
+kill -TERM $b; wait $b; echo == exit $?
+kill -TERM $a; wait $a
+grep ' by ' /tmp/b.log
+grep -v ' by ' /tmp/a.log /tmp/b.log
+""", files=f"{places}=/places")
+    guest.expect(r"^== exit 0\nmain by self: echo 8, lent, put, get, add: good\n"
+                 r"a by verbs, since self: this is main: echo 7, lent, put, get, add: good$")
+
+
 def an_application_reads_exports_and_loans():
     """apps/examples/remote_read.cc. A loan of malloc'd memory goes through the landing zone, since
     soft RoCE does not enforce windows; with remote = "read" it is read where it lies, from a heap
@@ -272,6 +298,7 @@ echo == plan; /bedplate plan /tmp/a.toml
 
 TESTS = [two_appliances_find_one_another, what_is_missing_is_in_one_report,
          without_a_device_it_serves_where_none_is_required, limit_of_locked_memory_is_told_before,
+         services_converse_by_name_with_another_appliance,
          an_application_reads_exports_and_loans,
          a_process_registers_what_the_plan_says_before_it_is_ready]
 
