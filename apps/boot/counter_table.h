@@ -23,18 +23,25 @@
 
 #include "platform/cache_line.h"
 #include "platform/counter.h"
+#include "platform/histogram.h"
 
 namespace bedplate {
 
-// kCounter: only grows. kGauge: a level, which goes up and down.
-enum class CounterKind : uint32_t { kCounter, kGauge };
+// kCounter: only grows. kGauge: a level, which goes up and down. kHistogram: of latencies and the
+// like (platform/histogram.h).
+enum class CounterKind : uint32_t { kCounter, kGauge, kHistogram };
+
+// How much of its struct a counter takes.
+constexpr size_t bytes_of(CounterKind kind) noexcept {
+  return kind == CounterKind::kHistogram ? sizeof(Histogram) : sizeof(Counter);
+}
 
 struct CounterDescription {
   std::string name;  // of a-z, 0-9 and _
   CounterKind kind = CounterKind::kCounter;
   std::string unit;  // what there are so many of: "requests", "bytes", "ns"
   std::string help;  // one sentence
-  uint32_t offset = 0;  // of its Counter in the struct
+  uint32_t offset = 0;  // of its Counter, or Histogram, in the struct
 };
 
 class CounterTable {
@@ -50,10 +57,16 @@ class CounterTable {
     add(name, CounterKind::kGauge, counter, unit, help);
   }
 
+  void histogram(const char* name, const Histogram& histogram, const char* unit,
+                 const char* help) {
+    add(name, CounterKind::kHistogram, histogram, unit, help);
+  }
+
   std::vector<CounterDescription> take() { return std::move(counters_); }
 
  private:
-  void add(const char* name, CounterKind kind, const Counter& counter, const char* unit,
+  template <typename Kind>
+  void add(const char* name, CounterKind kind, const Kind& counter, const char* unit,
            const char* help) {
     const auto offset = reinterpret_cast<const std::byte*>(&counter) - base_;
     counters_.push_back({name, kind, unit, help, static_cast<uint32_t>(offset)});

@@ -246,12 +246,19 @@ static bool is_consistent(const CountersLayout& layout, uint64_t bytes) noexcept
     if (set.values > bytes || set.values % sizeof(Counter) != 0) return false;
     for (uint32_t k = set.first; k < set.first + set.count; ++k) {
       const uint64_t offset = records[k].offset;
-      if (offset % sizeof(Counter) != 0 || set.values + offset + sizeof(Counter) > bytes) {
+      const auto kind = static_cast<CounterKind>(records[k].kind);
+      if (kind > CounterKind::kHistogram || offset % sizeof(Counter) != 0 ||
+          set.values + offset + bytes_of(kind) > bytes) {
         return false;
       }
     }
   }
   return true;
+}
+
+bool CountersSnapshot::still_runs() const noexcept {
+  struct flock lock = whole_file(F_RDLCK);  // asks who is in the way, takes nothing
+  return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
 std::span<const CounterSetRecord> CountersSnapshot::sets() const noexcept {
@@ -273,6 +280,13 @@ uint64_t CountersSnapshot::value(const CounterSetRecord& set,
   return reinterpret_cast<const Counter*>(begin + set.values + counter.offset)->read();
 }
 
+const Histogram& CountersSnapshot::histogram(const CounterSetRecord& set,
+                                             const CounterRecord& counter) const noexcept {
+  BP_ASSERT(static_cast<CounterKind>(counter.kind) == CounterKind::kHistogram);
+  const auto* begin = reinterpret_cast<const std::byte*>(layout);
+  return *reinterpret_cast<const Histogram*>(begin + set.values + counter.offset);
+}
+
 void CountersFile::publish() noexcept {
   layout_->magic.store(kCountersMagic, std::memory_order_release);  // pairs with open_counters
 }
@@ -284,15 +298,18 @@ Result<CountersSnapshot> open_counters(const std::string& directory, const std::
     if (!chosen.ok()) return chosen.error();
     name = chosen.take();
   }
-  const std::string path = path_of(directory, name);
-  const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  return open_counters_file(path_of(directory, name));
+}
+
+Result<CountersSnapshot> open_counters_file(const std::string& path) {
+  Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.is_open()) {
-    return error_from_errno("reading the counters of %s: opening %s", name.c_str(), path.c_str())
-        .set_cure("start it (`bedplate run CONFIG`), or name its runtime directory with "
-                  "--directory");
+    return error_from_errno("reading counters: opening %s", path.c_str())
+        .set_cure("start the appliance (`bedplate run CONFIG`), or name its runtime directory with "
+                  "--directory, or the file with --from");
   }
   Error unusable;
-  unusable.set_doing("reading the counters of %s from %s", name.c_str(), path.c_str());
+  unusable.set_doing("reading counters from %s", path.c_str());
   struct stat status {};
   if (fstat(fd.number(), &status) != 0 ||
       status.st_size < static_cast<off_t>(sizeof(CountersLayout))) {
@@ -309,8 +326,8 @@ Result<CountersSnapshot> open_counters(const std::string& directory, const std::
     return unusable.set_answer("the file is not complete, or of another version")
         .set_cure("use the `bedplate` that the appliance runs, or wait until it has booted");
   }
-  struct flock lock = whole_file(F_RDLCK);  // asks who is in the way, takes nothing
-  snapshot.is_running = fcntl(fd.number(), F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+  snapshot.fd = fd.release();
+  snapshot.is_running = snapshot.still_runs();
   return snapshot;
 }
 

@@ -193,14 +193,23 @@ class CountersFile {
 struct CountersSnapshot {
   const CountersLayout* layout = nullptr;  // mapped read-only for the life of the process
   bool is_running = false;                 // false: it crashed, and these are its last counters
+  int fd = -1;                             // of the file, for the life of the process
+
+  // Whether it runs now: as long as it has the file's lock.
+  bool still_runs() const noexcept;
 
   std::span<const CounterSetRecord> sets() const noexcept;
   // Those of one of sets().
   std::span<const CounterRecord> counters(const CounterSetRecord& set) const noexcept;
+  // Of a histogram value() is what its first bucket has counted: ask for the histogram.
   uint64_t value(const CounterSetRecord& set, const CounterRecord& counter) const noexcept;
+  const Histogram& histogram(const CounterSetRecord& set,
+                             const CounterRecord& counter) const noexcept;
 };
 
 // Opens NAME.stats in `directory`; with an empty `name`, the only one there.
 Result<CountersSnapshot> open_counters(const std::string& directory, const std::string& name);
+// The file at `path`, wherever it came from.
+Result<CountersSnapshot> open_counters_file(const std::string& path);
 
 }  // namespace bedplate

@@ -15,7 +15,9 @@ namespace {
 constexpr CommandOption kJson = {"--json", "", "print JSON"};
 constexpr CommandOption kJsonOnly[] = {kJson};
 constexpr CommandOption kStatsOptions[] = {
-    {"--directory", "DIR", "its runtime directory (default /run/bedplate)"}, kJson};
+    {"--directory", "DIR", "its runtime directory (default /run/bedplate)"},
+    {"--from", "FILE", "instead: this counters file, wherever it came from"},
+    {"--watch", "", "once a second what has changed, until the appliance ends"}, kJson};
 constexpr CommandOption kKeysOptions[] = {
     {"--markdown", "", "print the rows of the table in docs/configuration.md"}, kJson};
 constexpr CommandOption kPlanOptions[] = {

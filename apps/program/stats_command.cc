@@ -6,6 +6,7 @@
 #include "alloc/support_level.h"
 #include "apps/program/commands.h"
 #include "apps/program/json_output.h"
+#include "apps/program/watch_stats.h"
 #include "apps/boot/counters_file.h"
 #include "pinned_pool/audit.h"
 #include "pinned_pool/no_way_back.h"
@@ -183,6 +184,14 @@ Json verbs_json(const PeersCounters& peers) {
   return json;
 }
 
+Json histogram_json(const Histogram& histogram) {
+  Json json = {{"count", histogram.count()}};
+  const std::pair<const char*, double> shares[] = {
+      {"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p999", 0.999}, {"max", 1.0}};
+  for (const auto& [name, share] : shares) json[name] = histogram.percentile(share);
+  return json;
+}
+
 // By service: its counters, and below the name of a set those of each instance.
 Json services_json(const CountersSnapshot& snapshot) {
   Json services = Json::object();
@@ -191,7 +200,10 @@ Json services_json(const CountersSnapshot& snapshot) {
     const bool is_one_of_several = set.instance.text[0] != '\0';
     Json& place = is_one_of_several ? service[set.name.text][set.instance.text] : service;
     for (const CounterRecord& counter : snapshot.counters(set)) {
-      place[counter.name] = snapshot.value(set, counter);
+      const bool is_histogram =
+          static_cast<CounterKind>(counter.kind) == CounterKind::kHistogram;
+      place[counter.name] = is_histogram ? histogram_json(snapshot.histogram(set, counter))
+                                         : Json(snapshot.value(set, counter));
     }
   }
   return services;
@@ -239,12 +251,16 @@ void print_group(const std::string& title, const Json& group) {
 // Its own counters first, then those of what it has several of.
 void print_service(const std::string& name, const Json& service) {
   Json own = Json::object();
+  // A histogram is an object of numbers, a set of several one of objects.
+  const auto is_several = [](const Json& value) {
+    return value.is_object() && !value.empty() && value.begin()->is_object();
+  };
   for (const auto& [key, value] : service.items()) {
-    if (!value.is_object()) own[key] = value;
+    if (!is_several(value)) own[key] = value;
   }
   print_group(name, own);
   for (const auto& [set, instances] : service.items()) {
-    if (!instances.is_object()) continue;
+    if (!is_several(instances)) continue;
     for (const auto& [instance, counters] : instances.items()) {
       print_group(name + " " + set + " " + instance, counters);
     }
@@ -324,9 +340,12 @@ void print_text(const Json& json) {
 }  // namespace
 
 int stats_command(const Arguments& arguments) {
-  auto snapshot = open_counters(arguments.value("--directory", "/run/bedplate"),
-                                arguments.operands.empty() ? "" : arguments.operands[0]);
+  auto snapshot = arguments.has("--from")
+                      ? open_counters_file(arguments.value("--from"))
+                      : open_counters(arguments.value("--directory", "/run/bedplate"),
+                                      arguments.operands.empty() ? "" : arguments.operands[0]);
   if (!snapshot.ok()) return fail(snapshot.error());
+  if (arguments.has("--watch")) return watch_stats(snapshot.value(), arguments.has("--json"));
   const Json json = stats_json(snapshot.value());
   if (arguments.has("--json")) {
     print_json(json);

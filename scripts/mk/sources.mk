@@ -32,7 +32,7 @@ BOOT := appliance appliance_plan configuration configuration_checks configuratio
 INIT := capabilities core_dump crash drill init kernel_command_line machine modules mounts netlink \
         network rdma_link watchdog
 COMMANDS := check_command doctor_command fifo_question group_parts keys_command perf_command \
-            plan_command program run_command service_c stats_command
+            plan_command program run_command service_c stats_command watch_stats
 PERF := perf_client perf_report perf_server perf_shm_side perf_side perf_verbs_side register_cost
 BLOCKD := block_server block_service connection_datapath nbd_negotiation volume_datapath
 

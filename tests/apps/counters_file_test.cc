@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -67,6 +68,14 @@ struct alignas(kCacheLineBytes) FeedCounters {
 void describe(CounterTable& table, FeedCounters& counters) {
   table.counter("lost", counters.lost, "packets", "Never came.");
 }
+struct TimeCounters {
+  Histogram answers;
+  Counter asked;
+};
+void describe(CounterTable& table, TimeCounters& counters) {
+  table.histogram("answers", counters.answers, "ns", "Until the answer.");
+  table.counter("asked", counters.asked, "requests", "All.");
+}
 const std::vector<CounterSet> kSets = {
     {"cache", "gets", "", sizeof(HitCounters), described_counters<HitCounters>()},
     {"relay", "feeds", "a", sizeof(FeedCounters), described_counters<FeedCounters>()},
@@ -90,6 +99,7 @@ TEST_GROUP(CountersFile) {
   static bool exists(const std::string& which) { return access(which.c_str(), F_OK) == 0; }
 
   static void unmap(const CountersSnapshot& snapshot) {
+    close(snapshot.fd);
     munmap(const_cast<CountersLayout*>(snapshot.layout), snapshot.layout->file_bytes);
   }
 
@@ -173,6 +183,33 @@ TEST(CountersFile, DescribesTheCountersOfServices) {
   unmap(seen);
 }
 
+TEST(CountersFile, AHistogramIsReadAsOneAlsoFromACopyOfTheFile) {
+  const std::vector<CounterSet> sets = {
+      {"relay", "times", "", sizeof(TimeCounters), described_counters<TimeCounters>()}};
+  const std::string copy = std::string(root) + "/copy";
+  {
+    Running running(directory, "demo", sets);
+    auto* times = std::construct_at(static_cast<TimeCounters*>(running.file.values(sets[0])));
+    for (uint64_t ns = 1; ns <= 100; ++ns) times->answers.add(ns * 1000);
+    times->asked.set(100);
+    running.publish();
+    const std::string command = "cp " + path("demo") + " " + copy;
+    LONGS_EQUAL(0, std::system(command.c_str()));
+  }
+  Result<CountersSnapshot> opened = open_counters_file(copy);
+  CHECK(opened.ok());
+  const CountersSnapshot& seen = opened.value();
+  CHECK_FALSE(seen.is_running);
+  const CounterSetRecord& set = seen.sets()[0];
+  const Histogram& answers = seen.histogram(set, seen.counters(set)[0]);
+  CHECK_EQUAL(100, answers.count());
+  const uint64_t median = answers.percentile(0.5);
+  CHECK(median >= 50'000 && median <= 50'000 + 50'000 / 16);
+  CHECK_EQUAL(100, seen.value(set, seen.counters(set)[1]));
+  unmap(seen);
+  LONGS_EQUAL(0, unlink(copy.c_str()));
+}
+
 // Whatever the records say, a reader stays inside the file.
 TEST(CountersFile, RecordsThatLeadOutOfTheFileAreNotFollowed) {
   const auto spoiled = [this](auto&& spoil) {
@@ -201,6 +238,9 @@ TEST(CountersFile, RecordsThatLeadOutOfTheFileAreNotFollowed) {
   spoiled([](Layout&, Set* sets, Record*) { sets[1].values += 4; });
   spoiled([](Layout&, Set*, Record* records) { records[3].offset = ~7U; });
   spoiled([](Layout&, Set*, Record* records) { records[3].offset = 4; });
+  // A histogram takes more than is there, and what is none of the kinds nobody can read.
+  spoiled([](Layout&, Set*, Record* records) { records[3].kind = 2; });
+  spoiled([](Layout&, Set*, Record* records) { records[3].kind = 3; });
 }
 
 TEST(CountersFile, BeginsZeroedAndOnPagesOfItsOwn) {

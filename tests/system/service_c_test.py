@@ -85,6 +85,31 @@ def it_answers_and_counts_and_drains(box, sockets):
 
 
 @test()
+def stats_watches_and_reads_what_a_crash_left(box):
+    path, port = configure(box)
+    store = Running(box, path)
+    watched = box.spawn([STORE, "stats", "--watch", "--directory", box.path("runtime")],
+                        "watch.log")
+    with connect(port) as client:
+        # What changes is shown, as it is for each second; nothing else of the service.
+        def is_shown():
+            ask(client, "get apple\n", 1)
+            return "store gets " in read_text(box.path("watch.log"))
+        wait_for(is_shown, "the rate of gets")
+        expect_in("/s\n", read_text(box.path("watch.log")), "what --watch prints")
+        expect("store hits " in read_text(box.path("watch.log")), False, "what has not changed")
+        gets = store.stats()["services"]["store"]["gets"]
+        store.process.kill()
+    expect(watched.wait(BOUND_SECONDS), 0, "the exit code of --watch once it has gone")
+    left = box.path("runtime/store.stats")
+    seen = json.loads(box.run(STORE, "stats", "--from", left, "--json").stdout)
+    expect((seen["running"], seen["services"]["store"]["gets"]), (False, gets), "what it left")
+    # Another program's `stats` reads it as well: the file says what it has.
+    other = json.loads(box.run(BEDPLATE, "stats", "--from", left, "--json").stdout)
+    expect(other["services"], seen["services"], "what another program makes of it")
+
+
+@test()
 def the_commands_know_its_table(box):
     path, port = configure(box, entries=0)
     refused = box.run(STORE, "check", path, expect_code=2)

@@ -1,0 +1,65 @@
+// A histogram that one thread writes and any thread or process reads: log-linear, so that every
+// value up to 2^40 (of nanoseconds: 18 minutes) is known to a sixteenth, and larger ones are counted
+// as that.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "platform/counter.h"
+
+namespace bedplate {
+
+class Histogram {
+ public:
+  static constexpr uint32_t kStepBits = 4;    // each power of two in 16 steps
+  static constexpr uint32_t kPowerMax = 40;
+  static constexpr size_t kBucketCount = size_t{kPowerMax - kStepBits + 1} << kStepBits;
+
+  // Cost: the position of a bit, a shift, one load and one store. Threads: the one writer.
+  void add(uint64_t value) noexcept { buckets_[bucket_of(value)].add(1); }
+
+  static constexpr size_t bucket_of(uint64_t value) noexcept {
+    constexpr uint64_t kMax = (uint64_t{1} << kPowerMax) - 1;
+    const uint64_t kept = value < kMax ? value : kMax;
+    // Below 2^5 each value has a bucket of its own.
+    const auto power = static_cast<uint32_t>(std::bit_width(kept | ((1U << kStepBits) - 1)));
+    const uint32_t shift = power - kStepBits - (power > kStepBits ? 1 : 0);
+    return (size_t{shift} << kStepBits) + static_cast<size_t>(kept >> shift);
+  }
+  // The largest value that a bucket counts.
+  static constexpr uint64_t last_of(size_t bucket) noexcept {
+    const size_t step_count = size_t{1} << kStepBits;
+    if (bucket < 2 * step_count) return bucket;
+    const size_t shift = bucket / step_count - 1;
+    return ((bucket - shift * step_count + 1) << shift) - 1;
+  }
+
+  // Threads: any. What is added meanwhile may be counted or not.
+  uint64_t count() const noexcept {
+    uint64_t sum = 0;
+    for (const Counter& bucket : buckets_) sum += bucket.read();
+    return sum;
+  }
+  // The value that `share` of all (0 to 1) do not exceed, to a sixteenth; 0 where there is none.
+  uint64_t percentile(double share) const noexcept {
+    const auto wanted = static_cast<uint64_t>(share * static_cast<double>(count()) + 0.5);
+    uint64_t sum = 0;
+    uint64_t last = 0;
+    for (size_t i = 0; i < kBucketCount; ++i) {
+      const uint64_t here = buckets_[i].read();
+      if (here == 0) continue;
+      sum += here;
+      last = last_of(i);
+      if (sum >= wanted) break;
+    }
+    return last;
+  }
+
+ private:
+  Counter buckets_[kBucketCount];
+};
+
+}  // namespace bedplate
