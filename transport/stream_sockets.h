@@ -14,6 +14,7 @@
 #include "platform/counter.h"
 #include "transport/event_loop.h"
 #include "transport/registration.h"
+#include "transport/watch.h"
 
 namespace bedplate {
 
@@ -76,6 +77,7 @@ struct SocketCounters {
 
 struct StreamSocketsOptions {
   uint32_t socket_count_max = 1;
+  uint32_t watch_count_max = 64;  // at a time
   EventLoop* loop = nullptr;
   SocketCounters* counters = nullptr;
 };
@@ -104,6 +106,17 @@ class StreamSockets : public PollSource, public Sleeper {
   virtual void receive(StreamSocket& socket) noexcept = 0;
   virtual void send(StreamSocket& socket) noexcept = 0;
 
+  // Has watch.ready called from poll() whenever watch.fd is ready (transport/watch.h).
+  // Requires: `watch` is not watched; its descriptor is not attached, and no listener's.
+  // Returns 0 or an errno value (WatchTable::insert; or the kernel's).
+  // Cost: a look at each watch; and with epoll a system call.
+  virtual int start_watching(Watch& watch) noexcept = 0;
+  // No call comes once this was called, though an event may be on its way; the kernel has let go of
+  // the descriptor. Nothing happens if it is not watched. Requires, where it is: the sockets that
+  // watch it, before they are destroyed. Cost: one system call; with io_uring none from within its
+  // own callback.
+  virtual void stop_watching(Watch& watch) noexcept = 0;
+
   // Makes whatever is in flight on this socket complete soon, with an error or the end of file.
   void abort(StreamSocket& socket) noexcept { ::shutdown(socket.fd, SHUT_RDWR); }
 
@@ -114,6 +127,7 @@ class StreamSockets : public PollSource, public Sleeper {
   void retry_listening(StreamListener& listener) noexcept;
 
   StreamSocketsOptions options_;
+  WatchTable watches_;
 };
 
 std::unique_ptr<StreamSockets> make_uring_sockets();

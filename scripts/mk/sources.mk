@@ -23,7 +23,7 @@ TRANSPORT := doorbell endpoint epoll/epoll_sockets event_loop group_terms ip_add
              verbs/link_handshake verbs/queue_pair verbs/verbs_device \
              verbs/verbs_endpoint_datapath verbs/verbs_ports verbs/verbs_provider \
              verbs/verbs_receive_datapath verbs/verbs_recovery verbs/verbs_window_datapath \
-             verbs/verbs_wire verbs/window_probe
+             verbs/verbs_wire verbs/window_probe watch
 BOOT := appliance appliance_plan configuration configuration_checks configuration_reader \
         configuration_table configuration_tables configuration_values configuration_words \
         counters_file listeners messages_plan messaging name_lock outsiders peers \

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include <poll.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -17,9 +18,12 @@ namespace bedplate {
 namespace {
 
 // What an event is for: the low bits of its data beside a pointer.
-enum class Purpose : uint64_t { kSocket = 0, kListener = 1, kDoorbell = 2 };
+// That of a watch is beside a key of the table of watches.
+enum class Purpose : uint64_t { kSocket = 0, kListener = 1, kDoorbell = 2, kWatch = 3 };
 constexpr uint64_t kPurposeMask = 3;
 constexpr int kEventCountMax = 64;
+static_assert(EPOLLIN == POLLIN && EPOLLPRI == POLLPRI && EPOLLOUT == POLLOUT &&
+              EPOLLERR == POLLERR && EPOLLHUP == POLLHUP && EPOLLRDHUP == POLLRDHUP);
 
 class EpollSockets final : public StreamSockets {
  public:
@@ -31,6 +35,8 @@ class EpollSockets final : public StreamSockets {
   void stop_listening(StreamListener& listener) noexcept override;
   int attach(StreamSocket& socket) noexcept override;
   void detach(StreamSocket& socket) noexcept override;
+  int start_watching(Watch& watch) noexcept override;
+  void stop_watching(Watch& watch) noexcept override;
   void receive(StreamSocket& socket) noexcept override;
   void send(StreamSocket& socket) noexcept override;
 
@@ -38,7 +44,7 @@ class EpollSockets final : public StreamSockets {
   void sleep_until(uint64_t deadline_ns) noexcept override;
 
  private:
-  int watch(int fd, uint32_t events, void* pointer, Purpose purpose) noexcept;
+  int watch(int fd, uint32_t events, uint64_t name, Purpose purpose) noexcept;
   void wait(int timeout_ms) noexcept;
   uint32_t handle_events() noexcept;
   bool handle(const epoll_event& event) noexcept;
@@ -58,24 +64,26 @@ Result<void> EpollSockets::create(const StreamSocketsOptions& options) {
   options_ = options;
   epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_.is_open() ||
-      watch(options.loop->doorbell().event_fd(), EPOLLIN, nullptr, Purpose::kDoorbell) != 0) {
+      watch(options.loop->doorbell().event_fd(), EPOLLIN, 0, Purpose::kDoorbell) != 0) {
     return error_from_errno("setting up epoll");
   }
   options.loop->timers().reserve_more(kListenerCountMax);
+  watches_.create(options.watch_count_max);
   return {};
 }
 
-int EpollSockets::watch(int fd, uint32_t events, void* pointer, Purpose purpose) noexcept {
+int EpollSockets::watch(int fd, uint32_t events, uint64_t name, Purpose purpose) noexcept {
   epoll_event event = {};
   event.events = events;
-  event.data.u64 = reinterpret_cast<uint64_t>(pointer) | static_cast<uint64_t>(purpose);
+  event.data.u64 = name | static_cast<uint64_t>(purpose);
   return epoll_ctl(epoll_.number(), EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : errno;
 }
 
 void EpollSockets::start_listening(StreamListener& listener) noexcept {
   set_blocking(listener.fd, false);
   // Level-triggered: what one poll did not accept, the next is told of again.
-  const int outcome = watch(listener.fd, EPOLLIN, &listener, Purpose::kListener);
+  const int outcome = watch(listener.fd, EPOLLIN, reinterpret_cast<uint64_t>(&listener),
+                            Purpose::kListener);
   BP_ASSERT(outcome == 0);
   listener.is_armed = true;
 }
@@ -89,7 +97,8 @@ void EpollSockets::stop_listening(StreamListener& listener) noexcept {
 int EpollSockets::attach(StreamSocket& socket) noexcept {
   socket.can_receive = true;  // until an attempt says otherwise
   socket.can_send = true;
-  return watch(socket.fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, &socket, Purpose::kSocket);
+  return watch(socket.fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+               reinterpret_cast<uint64_t>(&socket), Purpose::kSocket);
 }
 
 void EpollSockets::detach(StreamSocket& socket) noexcept {
@@ -101,6 +110,21 @@ void EpollSockets::detach(StreamSocket& socket) noexcept {
     }
   }
   epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, socket.fd, nullptr);
+}
+
+int EpollSockets::start_watching(Watch& watched) noexcept {
+  int outcome = watches_.insert(watched);
+  if (outcome != 0) return outcome;
+  outcome = watch(watched.fd, watched.events, watches_.key_of(watched), Purpose::kWatch);
+  if (outcome != 0) watches_.remove(watched);
+  return outcome;
+}
+
+// An event that ended a sleep, or follows in this poll, names no watch any more.
+void EpollSockets::stop_watching(Watch& watched) noexcept {
+  if (!watched.is_watched()) return;
+  epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, watched.fd, nullptr);
+  watches_.remove(watched);
 }
 
 void EpollSockets::append(SocketOperation& operation) noexcept {
@@ -160,7 +184,7 @@ uint32_t EpollSockets::accept_some(StreamListener& listener, uint32_t budget) no
   return budget;
 }
 
-// Returns whether it was the doorbell.
+// Returns whether it was the doorbell or a watch.
 bool EpollSockets::handle(const epoll_event& event) noexcept {
   void* pointer = reinterpret_cast<void*>(event.data.u64 & ~kPurposeMask);
   switch (static_cast<Purpose>(event.data.u64 & kPurposeMask)) {
@@ -181,6 +205,12 @@ bool EpollSockets::handle(const epoll_event& event) noexcept {
       accept_some(*static_cast<StreamListener*>(pointer), kEventCountMax);
       break;
     case Purpose::kDoorbell: options_.loop->doorbell().acknowledge(); return true;
+    case Purpose::kWatch: {
+      Watch* watched = watches_.find(event.data.u64 & ~kPurposeMask);
+      if (watched == nullptr) return false;  // it was stopped, and may be gone
+      watched->ready(watched->context, event.events);
+      return true;
+    }
   }
   return false;
 }
@@ -190,18 +220,18 @@ void EpollSockets::wait(int timeout_ms) noexcept {
   options_.counters->system_calls.add(1);
 }
 
-// Returns how often the doorbell was rung. That counts as work: what it was rung for may lie where
-// this round has looked already, and the eventfd is quiet now.
+// Returns how many watches were called and how often the doorbell was rung. A ring counts as work:
+// what it was rung for may lie where this round has looked already, and the eventfd is quiet now.
 uint32_t EpollSockets::handle_events() noexcept {
-  uint32_t rings = 0;
-  while (event_count_ > 0) rings += handle(events_[--event_count_]) ? 1 : 0;
-  return rings;
+  uint32_t happened = 0;
+  while (event_count_ > 0) happened += handle(events_[--event_count_]) ? 1 : 0;
+  return happened;
 }
 
 uint32_t EpollSockets::poll(uint32_t budget) noexcept {
-  uint32_t rings = handle_events();  // those that ended a sleep
+  uint32_t happened = handle_events();  // those that ended a sleep
   wait(0);
-  rings += handle_events();
+  happened += handle_events();
   // Only what is queued now: what callbacks add waits for the next round.
   const uint32_t count = std::min(budget, queued_count_);
   for (uint32_t i = 0; i < count; ++i) {
@@ -211,7 +241,7 @@ uint32_t EpollSockets::poll(uint32_t budget) noexcept {
     --queued_count_;
     attempt(operation);
   }
-  return count + rings;
+  return count + happened;
 }
 
 void EpollSockets::sleep_until(uint64_t deadline_ns) noexcept {

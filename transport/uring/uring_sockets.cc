@@ -19,8 +19,15 @@ namespace bedplate {
 namespace {
 
 // What a completion is for: the low bits of user_data beside a pointer.
-enum class Purpose : uint64_t { kOperation = 0, kListener = 1, kDoorbell = 2, kCancel = 3 };
-constexpr uint64_t kPurposeMask = 3;
+enum class Purpose : uint64_t {
+  kOperation = 0,
+  kListener = 1,
+  kDoorbell = 2,
+  kCancel = 3,
+  kWatch = 4,  // beside a key of the table of watches
+};
+constexpr uint64_t kPurposeMask = 7;
+static_assert(alignof(SocketOperation) > kPurposeMask && alignof(StreamListener) > kPurposeMask);
 
 // A socket that was just read is tried again this often before the kernel is asked to watch it.
 // Watching costs the peer: each of its sends has to call back into the ring. While both sides are
@@ -50,6 +57,8 @@ class UringSockets final : public StreamSockets {
   void detach(StreamSocket& socket) noexcept override {
     BP_ASSERT(!socket.receive.is_in_flight && !socket.send.is_in_flight);
   }
+  int start_watching(Watch& watch) noexcept override;
+  void stop_watching(Watch& watch) noexcept override;
   void receive(StreamSocket& socket) noexcept override;
   void send(StreamSocket& socket) noexcept override;
 
@@ -61,9 +70,11 @@ class UringSockets final : public StreamSockets {
   void queue(SocketOperation& operation) noexcept;
   void arm_doorbell() noexcept;
   void arm(StreamListener& listener) noexcept;
+  void arm(Watch& watch) noexcept;
   bool handle(const Completion& completion) noexcept;
   bool handle_operation(SocketOperation& operation, int32_t result) noexcept;
   void handle_accept(StreamListener& listener, int32_t result, bool has_more) noexcept;
+  bool handle_watch(uint64_t key, int32_t result) noexcept;
 
   io_uring ring_ = {};
   bool is_created_ = false;
@@ -93,7 +104,8 @@ Result<void> UringSockets::create(const StreamSocketsOptions& options) {
                      IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_SUBMIT_ALL | IORING_SETUP_CQSIZE |
                      IORING_SETUP_CLAMP;
   // A receive and a send for each socket; a full queue is submitted early, so more is no gain.
-  const uint32_t entries = std::min(2 * options.socket_count_max + 16, 4096U);
+  const uint32_t entries =
+      std::min(2 * options.socket_count_max + options.watch_count_max + 16, 4096U);
   parameters.cq_entries = 4 * entries;
   const int outcome = io_uring_queue_init_params(entries, &ring_, &parameters);
   if (outcome != 0) return setup_error(outcome);
@@ -102,6 +114,7 @@ Result<void> UringSockets::create(const StreamSocketsOptions& options) {
   // A ring whose descriptor is registered saves a look-up at each call; not having it is no loss.
   io_uring_register_ring_fd(&ring_);
   options.loop->timers().reserve_more(kListenerCountMax);
+  watches_.create(options.watch_count_max);
   arm_doorbell();
   return {};
 }
@@ -149,6 +162,55 @@ void UringSockets::stop_listening(StreamListener& listener) noexcept {
   io_uring_prep_cancel64(
       entry, reinterpret_cast<uint64_t>(&listener) | static_cast<uint64_t>(Purpose::kListener), 0);
   entry->user_data = user_data;
+}
+
+// One event for each request, then the next request: that one finds out by itself whether the
+// descriptor is still ready, and goes with whatever else its iteration tells the kernel. A multishot
+// request would tell of changes alone, and what a callback has left behind would lie there.
+void UringSockets::arm(Watch& watch) noexcept {
+  const uint64_t user_data = watches_.key_of(watch) | static_cast<uint64_t>(Purpose::kWatch);
+  io_uring_sqe* entry = next_entry(nullptr, Purpose::kWatch);
+  io_uring_prep_poll_add(entry, watch.fd, watch.events);
+  entry->user_data = user_data;
+  watches_.is_armed(watch) = true;
+}
+
+int UringSockets::start_watching(Watch& watch) noexcept {
+  const int outcome = watches_.insert(watch);
+  if (outcome == 0) arm(watch);
+  return outcome;
+}
+
+// The request holds the file open until its end was fetched: a peer would not see it closed. So it
+// is fetched here; its completion then waits for a poll, and names no watch.
+void UringSockets::stop_watching(Watch& watch) noexcept {
+  if (!watch.is_watched()) return;
+  const uint64_t key = watches_.key_of(watch);
+  const bool was_armed = watches_.is_armed(watch);
+  watches_.remove(watch);
+  if (!was_armed) return;
+  io_uring_sqe* entry = next_entry(nullptr, Purpose::kCancel);
+  const uint64_t user_data = entry->user_data;
+  io_uring_prep_cancel64(entry, key | static_cast<uint64_t>(Purpose::kWatch), 0);
+  entry->user_data = user_data;
+  io_uring_submit_and_get_events(&ring_);
+  options_.counters->system_calls.add(1);
+}
+
+// Returns whether anybody was called.
+bool UringSockets::handle_watch(uint64_t key, int32_t result) noexcept {
+  Watch* watch = watches_.find(key);
+  if (watch == nullptr) return false;  // it was stopped, and may be gone
+  watches_.is_armed(*watch) = false;
+  if (result < 0) {
+    watches_.remove(*watch);
+    watch->ready(watch->context, POLLNVAL);
+    return true;
+  }
+  watch->ready(watch->context, static_cast<uint32_t>(result));
+  watch = watches_.find(key);
+  if (watch != nullptr) arm(*watch);
+  return true;
 }
 
 void UringSockets::queue(SocketOperation& operation) noexcept {
@@ -232,6 +294,8 @@ bool UringSockets::handle(const Completion& completion) noexcept {
       options_.loop->doorbell().acknowledge();
       if (!completion.has_more) arm_doorbell();
       break;
+    case Purpose::kWatch:
+      return handle_watch(completion.user_data & ~kPurposeMask, completion.result);
     case Purpose::kCancel: break;
   }
   return true;

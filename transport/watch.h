@@ -1,0 +1,69 @@
+// Watching any descriptor that poll(2) knows, on a shard: eventfd, timerfd, signalfd, pipes, sockets
+// of others. StreamSockets takes a Watch (start_watching) and calls it from poll().
+//
+// Level-triggered, and the same in both backends: while the descriptor is ready the watch is called,
+// at least once in each further poll that finds it so, until the callee has taken what there is or
+// stops watching. So nothing is lost that a callback left behind, and a callback that takes nothing
+// keeps its shard awake. A callback may come although there is nothing (any more): another callback
+// may have taken it. A descriptor that is read should not block.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+namespace bedplate {
+
+// Ownership: the caller's, at the same address while it is watched; as is `fd`, which stays open
+// until stop_watching has returned. Both may go right after. A descriptor closed earlier harms
+// nobody else, but whether its watch is called once more, and when its file is really closed, is
+// not said.
+struct Watch {
+  int fd = -1;
+  // As poll(2) names them: POLLIN, POLLOUT, POLLPRI, POLLRDHUP. POLLERR and POLLHUP come unasked.
+  uint32_t events = 0;
+  // Called on the shard, from poll(), never from within start_watching or stop_watching; not once
+  // more after stop_watching. `events`: those that are true. It may stop, free and start any
+  // watch, its own too. POLLNVAL: the kernel watches this descriptor no longer (it was closed); the
+  // watch was stopped before the call.
+  void (*ready)(void* context, uint32_t events) noexcept = nullptr;
+  void* context = nullptr;
+
+  bool is_watched() const noexcept { return slot != kNoSlot; }
+
+  static constexpr uint32_t kNoSlot = ~uint32_t{0};
+  uint32_t slot = kNoSlot;  // the backend's
+};
+
+// The watches of one shard by numbers that are never used twice: an event that was on its way when
+// its watch stopped names nobody, so the watch can be freed without waiting for it.
+// Threads: the shard's.
+class WatchTable {
+ public:
+  // Before the seal: it allocates.
+  void create(uint32_t count_max);
+
+  // Returns 0, or an errno value: EBADF; EINVAL: no events that can be asked for, or no callback;
+  // EPERM: a file or directory, which is always ready; EEXIST: a descriptor that is watched already;
+  // ENOSPC: as many as there may be. Requires: not watched.
+  int insert(Watch& watch) noexcept;
+  void remove(Watch& watch) noexcept;
+
+  // Names a watch until it is removed; the low three bits are 0.
+  uint64_t key_of(const Watch& watch) const noexcept;
+  // nullptr: it was removed.
+  Watch* find(uint64_t key) const noexcept;
+
+  // Whether the kernel has a request for it; for a backend whose requests end with each event.
+  bool& is_armed(const Watch& watch) noexcept { return slots_[watch.slot].is_armed; }
+
+ private:
+  struct Slot {
+    Watch* watch = nullptr;
+    uint32_t generation = 0;
+    bool is_armed = false;
+  };
+  std::unique_ptr<Slot[]> slots_;
+  uint32_t slot_count_ = 0;
+};
+
+}  // namespace bedplate
