@@ -1,5 +1,5 @@
-// Watching any descriptor that poll(2) knows, on a shard: eventfd, timerfd, signalfd, pipes, sockets
-// of others. StreamSockets takes a Watch (start_watching) and calls it from poll().
+// Watching any descriptor that poll(2) knows, on a shard: eventfd, timerfd, signalfd, pipes,
+// sockets. StreamSockets takes a Watch (start_watching) and calls it from poll().
 //
 // Level-triggered, and the same in both backends: while the descriptor is ready the watch is called,
 // at least once in each further poll that finds it so, until the callee has taken what there is or

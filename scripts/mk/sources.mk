@@ -9,8 +9,9 @@ ALLOC := block_ledger buffer_pool_datapath exhaustion fork_mark heap_owner inter
          interception_decision metadata_zone pool_resource support_level \
          $(if $(SANITIZED),sanitizer_heap,bad_pointer child_heap child_libc confined_mimalloc \
            heap_walk ordinary_memory thread_heaps)
-TRANSPORT := doorbell endpoint epoll/epoll_sockets event_loop group_terms ip_address \
-             joined_process message_names messenger process_terms registration self/self_provider shm/bell_watch \
+TRANSPORT := connecting doorbell endpoint epoll/epoll_sockets event_loop group_terms ip_address \
+             joined_process message_names messenger process_terms registration self/self_provider \
+             shm/bell_watch \
              shm/futex_bell shm/group_keeper shm/group_layout shm/group_segment shm/loan_table \
              shm/shm_boxes shm/shm_endpoint_datapath shm/shm_exposures shm/shm_members \
              shm/shm_operations shm/shm_provider shm/shm_receive_datapath single_copy \

@@ -67,7 +67,7 @@ Result<void> EpollSockets::create(const StreamSocketsOptions& options) {
       watch(options.loop->doorbell().event_fd(), EPOLLIN, 0, Purpose::kDoorbell) != 0) {
     return error_from_errno("setting up epoll");
   }
-  options.loop->timers().reserve_more(kListenerCountMax);
+  options.loop->timers().reserve_more(kListenerCountMax + options.watch_count_max);
   watches_.create(options.watch_count_max);
   return {};
 }

@@ -113,7 +113,7 @@ Result<void> UringSockets::create(const StreamSocketsOptions& options) {
   BP_TRY(hold_quiet_pipe(ring_));
   // A ring whose descriptor is registered saves a look-up at each call; not having it is no loss.
   io_uring_register_ring_fd(&ring_);
-  options.loop->timers().reserve_more(kListenerCountMax);
+  options.loop->timers().reserve_more(kListenerCountMax + options.watch_count_max);
   watches_.create(options.watch_count_max);
   arm_doorbell();
   return {};
@@ -165,8 +165,8 @@ void UringSockets::stop_listening(StreamListener& listener) noexcept {
 }
 
 // One event for each request, then the next request: that one finds out by itself whether the
-// descriptor is still ready, and goes with whatever else its iteration tells the kernel. A multishot
-// request would tell of changes alone, and what a callback has left behind would lie there.
+// descriptor is still ready, and goes with whatever else its iteration tells the kernel. A
+// multishot request tells of changes alone: what a callback has left behind would lie there.
 void UringSockets::arm(Watch& watch) noexcept {
   const uint64_t user_data = watches_.key_of(watch) | static_cast<uint64_t>(Purpose::kWatch);
   io_uring_sqe* entry = next_entry(nullptr, Purpose::kWatch);
