@@ -1,4 +1,4 @@
-// Connecting out from a shard: TCP over IPv4 or IPv6, or a Unix socket; the same over both backends.
+// Connecting out from a shard: TCP over IPv4 or IPv6, or a Unix socket; over both backends.
 //
 // The socket is watched (transport/watch.h) until the kernel has decided. Until then it is not
 // attached; once connected its owner attaches it and receives and sends.
@@ -22,8 +22,8 @@ struct Connecting {
   // 0: as long as the kernel tries (TCP: some two minutes).
   uint64_t time_ns_max = 0;
   // Called once on the shard, from the poll or the timers of its loop, never from within
-  // start_connecting() or abort_connecting(). 0: connected; or -errno, among them -ECONNREFUSED; -ETIMEDOUT: also
-  // where time_ns_max is over; -ECANCELED: aborted; -EAGAIN: a Unix socket's backlog is full.
+  // start_connecting() or abort_connecting(). 0: connected; or -errno, among them -ECONNREFUSED;
+  // -ETIMEDOUT: also where time_ns_max is over; -ECANCELED: aborted; -EAGAIN: a Unix socket's backlog is full.
   void (*completed)(void* context, int result) noexcept = nullptr;
   void* context = nullptr;
 
@@ -36,7 +36,8 @@ struct Connecting {
 };
 
 // Starts it. Requires: it is not in flight; `loop` is that of `sockets`. Takes one of their watches
-// (StreamSocketsOptions::watch_count_max); a timer comes with each. The address is not needed any more once this has returned.
+// (StreamSocketsOptions::watch_count_max); a timer comes with each. The address is not
+// needed any more once this has returned.
 // Returns 0, or an errno value where nothing was started and nothing will be called: those of
 // start_watching(). What the kernel refuses at once is told by `completed` like the rest.
 // Threads: the shard's. Cost: allocates nothing; does not block.

@@ -1,8 +1,8 @@
 // Watching any descriptor that poll(2) knows, on a shard: eventfd, timerfd, signalfd, pipes,
 // sockets. StreamSockets takes a Watch (start_watching) and calls it from poll().
 //
-// Level-triggered, and the same in both backends: while the descriptor is ready the watch is called,
-// at least once in each further poll that finds it so, until the callee has taken what there is or
+// Level-triggered, and the same in both backends: while the descriptor is ready the watch is
+// called, at least once in each further poll that finds it so, until the callee has taken what there is or
 // stops watching. So nothing is lost that a callback left behind, and a callback that takes nothing
 // keeps its shard awake. A callback may come although there is nothing (any more): another callback
 // may have taken it. A descriptor that is read should not block.
@@ -43,7 +43,7 @@ class WatchTable {
   void create(uint32_t count_max);
 
   // Returns 0, or an errno value: EBADF; EINVAL: no events that can be asked for, or no callback;
-  // EPERM: a file or directory, which is always ready; EEXIST: a descriptor that is watched already;
+  // EPERM: a file or directory, which is always ready; EEXIST: a descriptor watched already;
   // ENOSPC: as many as there may be. Requires: not watched.
   int insert(Watch& watch) noexcept;
   void remove(Watch& watch) noexcept;
