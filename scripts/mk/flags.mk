@@ -54,11 +54,7 @@ ifneq ($(filter asan tsan,$(MODE)),)
   SANITIZED := yes
   LDFLAGS := $(filter -fsanitize% -fno-sanitize%,$(CXXFLAGS))
 else
-  # libnl can look names up, of which the linker warns at length: glibc would load shared libraries
-  # for it. Nothing here asks libnl to; whoever does so stops.
-  LOOKUPS := getaddrinfo getprotobyname getprotobynumber
-  LDFLAGS := -static -Wl,--build-id \
-             $(foreach name,$(LOOKUPS),-Wl,--wrap=$(name),--defsym=__wrap_$(name)=abort)
+  LDFLAGS := -static -Wl,--build-id
 endif
 
 # mimalloc's sources are compiled into alloc/confined_mimalloc.cc. Its style is its own (-Wno-...;
@@ -90,19 +86,25 @@ $(call objects,tests/apps/service_test.cc): CXXFLAGS += -fexceptions
 $(call objects,tests/apps/bedplate_c_test.cc tests/apps/messages_c_test.cc): \
   CPPFLAGS += -Itests/support
 
-# The RDMA drivers that a static program has: all of which Debian has an archive. rdma-core finds
-# them by this list alone; sanitizer builds, which are dynamic, take the system's.
+# What a program links behind the archives; `make install` writes it into bedplate.pc as well. A
+# dynamic program loads the RDMA drivers that the system has.
+LIBRARIES := -luring -lrdmacm -libverbs -lpthread
+# What a static program, or a static-pie one, links besides.
+#
+# The RDMA drivers: all of which Debian has an archive. rdma-core finds them by this list alone.
 VERBS_DRIVERS := bnxt_re cxgb4 efa erdma hfi1verbs hns ipathverbs irdma mana mlx4 mlx5 mthca \
                  ocrdma qedr rxe siw vmw_pvrdma
-VERBS_LIBRARIES := -lrdmacm -libverbs
-ifndef SANITIZED
-  empty :=
-  comma := ,
-  $(call both,transport/verbs/verbs_ports): CPPFLAGS += \
-    -DRDMA_STATIC_PROVIDERS=$(subst $(empty) $(empty),$(comma),$(strip $(VERBS_DRIVERS)))
-  # Some archives have the number of the interface in their name.
-  VERBS_LIBRARIES := -lrdmacm -libverbs $(foreach driver,$(VERBS_DRIVERS),-l$(driver)$(if $(filter \
+empty :=
+comma := ,
+$(call both,transport/verbs/verbs_drivers): CPPFLAGS += \
+  -DRDMA_STATIC_PROVIDERS=$(subst $(empty) $(empty),$(comma),$(strip $(VERBS_DRIVERS)))
+# libnl can look names up, of which the linker warns at length: glibc would load shared libraries
+# for it. Nothing here asks libnl to; whoever does so stops.
+LOOKUPS := getaddrinfo getprotobyname getprotobynumber
+# Some archives have the number of the interface in their name.
+STATIC_LIBRARIES := -Wl,-u,bedplate_static_drivers \
+  $(foreach name,$(LOOKUPS),-Wl,--wrap=$(name),--defsym=__wrap_$(name)=abort) \
+  $(foreach driver,$(VERBS_DRIVERS),-l$(driver)$(if $(filter \
     efa mana mlx4 mlx5,$(driver)),,-rdmav34)) -libverbs -lnl-route-3 -lnl-3
-endif
-
-LIBRARIES := -luring $(VERBS_LIBRARIES) -lpthread
+# The programs of this tree.
+LINK_LIBRARIES := $(LIBRARIES) $(if $(SANITIZED),,$(STATIC_LIBRARIES))

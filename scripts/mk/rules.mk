@@ -40,7 +40,7 @@ LINK_POOL_HEAP := $(if $(SANITIZED),,$(MALLOC_LINK) $(MALLOC_LIBRARY))
 
 $(PROGRAM): $(call objects,$(PROGRAM_SOURCES)) $(BLOCKD_OBJECTS) $(POOL_HEAP) $(LIBRARY)
 	$(if $(V),,@echo "  LINK $@")
-	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LIBRARY) $(LIBRARIES)
+	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LIBRARY) $(LINK_LIBRARIES)
 
 # Programs of others, linked as docs/allocator.md says: with the pool's malloc. And one of the
 # tests, which is linked like them.
@@ -59,7 +59,7 @@ $(PLACES): $(call objects,$(PLACES_SOURCES))
 $(EXAMPLES) $(PEERS) $(TRAFFIC) $(PLACES): $(POOL_HEAP) $(LIBRARY)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LINK $@")
-	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LIBRARY) $(LIBRARIES)
+	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LIBRARY) $(LINK_LIBRARIES)
 
 C_OBJECTS := $(BUILD)/apps/examples/ping_c.o $(BUILD)/apps/examples/store_c.o \
              $(BUILD)/tests/system/c_peer.o
@@ -81,7 +81,7 @@ $(TESTS): $(call objects,$(TEST_SOURCES)) $(BLOCKD_OBJECTS) $(POOL_HEAP) $(LIBRA
           $(BUILD)/libCppUTest.a
 	$(if $(V),,@echo "  LINK $@")
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(BUILD)/libCppUTest.a $(LINK_POOL_HEAP) \
-	  $(LIBRARY) $(LIBRARIES)
+	  $(LIBRARY) $(LINK_LIBRARIES)
 
 # The pool's heap as the benchmark preloads it: the sources of the archives once more, compiled as
 # every preloadable allocator is. Not installed; programs link the archives.
@@ -116,7 +116,7 @@ SOAK_ROUNDS ?= 1000
 SOAK_SECONDS ?= 1200
 $(SOAK): $(call objects,tests/soak/heap_soak.cc) $(POOL_HEAP) $(LIBRARY)
 	$(if $(V),,@echo "  LINK $@")
-	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LIBRARY) $(LIBRARIES)
+	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LIBRARY) $(LINK_LIBRARIES)
 
 .PHONY: soak-exhaustion soak-demand
 soak-exhaustion: $(SOAK)
@@ -135,7 +135,7 @@ SLEEPER_ROUNDS ?= 10
 DOOR_SECONDS ?= 60
 $(STRAIN): $(call objects,$(STRAIN_SOURCES)) $(POOL_HEAP) $(LIBRARY)
 	$(if $(V),,@echo "  LINK $@")
-	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LIBRARY) $(LIBRARIES)
+	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LIBRARY) $(LINK_LIBRARIES)
 
 .PHONY: stress-messages kill-members hostile-peer step-senders stop-members \
         kill-owner-of-sleepers flood-door

@@ -39,6 +39,7 @@ BLOCKD := block_server block_service connection_datapath nbd_negotiation volume_
 
 LIBRARY_SOURCES := $(PLATFORM:%=platform/%.cc) $(PINNED_POOL:%=pinned_pool/%.cc) \
                    $(ALLOC:%=alloc/%.cc) $(TRANSPORT:%=transport/%.cc) \
+                   $(if $(SANITIZED),,transport/verbs/verbs_drivers.cc) \
                    apps/boot/bedplate_c.cc apps/boot/messages_c.cc apps/boot/verbs_c.cc \
                    $(BOOT:%=apps/boot/%.cc) $(INIT:%=apps/init/%.cc) $(PERF:%=apps/perf/%.cc) \
                    $(COMMANDS:%=apps/program/%.cc)

@@ -8,13 +8,15 @@
 #include <dirent.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
+#include <sys/auxv.h>
 #include <unistd.h>
+
+// Gives rdma-core the drivers and returns their names (verbs_drivers.cc); nullptr: the program was
+// linked without them.
+extern "C" [[gnu::weak]] const char* bedplate_static_drivers() noexcept;
 
 namespace bedplate {
 namespace {
-
-#define BP_TEXT(...) #__VA_ARGS__
-#define BP_EXPANDED_TEXT(...) BP_TEXT(__VA_ARGS__)
 
 // The first entry of a folder of sysfs, or "".
 std::string first_entry(const char* path) {
@@ -123,11 +125,10 @@ void list_ports(ibv_context* context, const char* device, std::vector<VerbsPort>
 }  // namespace
 
 const char* verbs_drivers() noexcept {
-#ifdef RDMA_STATIC_PROVIDERS
-  return BP_EXPANDED_TEXT(RDMA_STATIC_PROVIDERS);
-#else
-  return "those of the system";
-#endif
+  if (bedplate_static_drivers != nullptr) return bedplate_static_drivers();
+  // Without a dynamic linker nothing can be loaded.
+  const bool is_static = getauxval(AT_BASE) == 0;
+  return is_static ? "none, link with -Wl,-u,bedplate_static_drivers" : "those of the system";
 }
 
 uint8_t find_gid_index(ibv_context* context, const VerbsPort& port) noexcept {
@@ -158,6 +159,7 @@ std::string VerbsPort::text() const {
 }
 
 Result<std::vector<VerbsPort>> list_verbs_ports() {
+  (void)verbs_drivers();  // rdma-core knows them from here on
   int count = 0;
   ibv_device** devices = ibv_get_device_list(&count);
   std::vector<VerbsPort> ports;

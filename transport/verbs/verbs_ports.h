@@ -1,8 +1,7 @@
 // What RDMA devices there are: which drivers are linked in, which ports have an address.
 //
-// rdma-core finds a driver in a static program only if its name was given when this unit was
-// compiled (RDMA_STATIC_PROVIDERS; scripts/mk/flags.mk has the list); without any it finds no
-// device, silently. A dynamic program (sanitizers) takes those that the system has.
+// A static program has the drivers of verbs_drivers.cc, which it names when it is linked; without
+// them rdma-core finds no device. A dynamic program takes those that the system has.
 #pragma once
 
 #include <cstdint>
