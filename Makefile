@@ -16,8 +16,9 @@ PARALLEL_MAKE = $(MAKE) --no-print-directory $(JOBS)
 include scripts/mk/flags.mk
 include scripts/mk/sources.mk
 include scripts/mk/rules.mk
+include scripts/mk/install.mk
 
-.PHONY: help all run test quick image image-run check check-long check-image bench clean
+.PHONY: help all run install deb test quick image image-run check check-long check-image bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -36,6 +37,15 @@ all: deps-run ## build the program, the two libraries and the examples
 run: deps-run ## start the demo appliance (CONFIG=apps/demo.toml); Ctrl-C stops it
 	$(Q)$(PARALLEL_MAKE) MODE=$(MODE) $(BUILD)/bedplate
 	$(Q)scripts/run.sh $(BUILD)/bedplate $(CONFIG)
+
+install: deps-run ## install program, archives and headers (PREFIX=/usr/local DESTDIR=)
+	$(if $(SANITIZED),$(error a sanitizer's build is not installed: its archives lack malloc))
+	$(Q)$(PARALLEL_MAKE) MODE=$(MODE) $(PROGRAM) $(LIBRARY) $(MALLOC_LIBRARY)
+	$(Q)$(INSTALL)
+
+deb: deps-run ## build Debian packages of the program and of what others link into build/deb
+	$(Q)$(PARALLEL_MAKE) MODE=release products
+	$(Q)scripts/install/deb.py $(VERSION) build/deb
 
 check: ## build and run every test
 	$(Q)scripts/check.sh

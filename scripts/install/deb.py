@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""Builds the Debian packages bedplate and libbedplate-dev. Usage: deb.py VERSION FOLDER
+
+Both are parts of one `make install`; dpkg-deb packs them. Lintian has nothing to say of them beyond
+the overrides below, each of which has its reason.
+"""
+
+import gzip
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+MAINTAINER = "Bedplate maintainers <maintainers@bedplate.example>"
+# Whose archives the program contains.
+BUILT_FROM = ("libc6-dev", "libstdc++-12-dev", "liburing-dev", "libibverbs-dev", "libnl-3-dev")
+PACKAGES = {
+    "bedplate": {
+        "section": "net", "depends": "", "recommends": "",
+        "parts": ("bin", "share/man", "share/bash-completion", "lib/systemd"),
+        "description": "appliances in a pool of pinned memory\n"
+                       " A kernel-bypass runtime for storage and streaming appliances. It takes\n"
+                       " one pool of memory on hugepages at boot, pins it, and registers it once\n"
+                       " with every device. This package has the program, with a block server\n"
+                       " over NBD.",
+        "overrides": {"statically-linked-binary":
+                      "As first process of an image it has no libraries beside it."},
+    },
+    "libbedplate-dev": {
+        "section": "libdevel",
+        "depends": "liburing-dev, libibverbs-dev, librdmacm-dev, libnl-3-dev, libnl-route-3-dev",
+        "recommends": "g++, pkg-config",
+        "parts": ("include", "lib/{triplet}"),
+        "description": "archives and headers of bedplate\n"
+                       " What programs link that run services of their own in a pool of pinned\n"
+                       " memory, or join such a pool: two archives, headers for C++ and C,\n"
+                       " pkg-config files and a CMake package.",
+        "overrides": {},
+    },
+}
+COPYRIGHT = """Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+Upstream-Name: bedplate
+
+Files: *
+Copyright: the authors of bedplate
+License: Apache-2.0
+ On Debian systems the text is in /usr/share/common-licenses/Apache-2.0.
+
+Files: alloc/confined_mimalloc.cc
+Comment: has the sources of mimalloc in it
+{mimalloc}"""
+
+
+def said(*command):
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def write(path, text, mode=0o644):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(text if isinstance(text, bytes) else text.encode())
+    os.chmod(path, mode)
+
+
+def compress(path):
+    """Without a name and a time in it, so that two builds are alike."""
+    with open(path, "rb") as file:
+        write(f"{path}.gz", gzip.compress(file.read(), 9, mtime=0))
+    os.remove(path)
+
+
+def files_below(folder):
+    return sorted(os.path.join(parent, name) for parent, _, names in os.walk(folder)
+                  for name in names)
+
+
+def mimalloc_licence():
+    """The licence of mimalloc as a paragraph of the copyright file."""
+    with open(os.path.join(ROOT, "build/mimalloc/LICENSE"), encoding="utf-8") as file:
+        lines = file.read().strip().splitlines()
+    owner = next(line for line in lines if line.startswith("Copyright"))
+    body = "\n".join(f" {line}" if line else " ." for line in lines[lines.index(owner) + 2:])
+    return f"Copyright: {owner.removeprefix('Copyright (c) ')}\nLicense: Expat\n{body}\n"
+
+
+def strip(folder):
+    for path in files_below(folder):
+        if path.endswith(".a"):
+            subprocess.run(["strip", "--strip-debug", "--enable-deterministic-archives", path],
+                           check=True)
+        elif path.endswith("/bin/bedplate"):
+            subprocess.run(["strip", "--remove-section=.comment", path], check=True)
+
+
+def documents(root, name, package, version):
+    folder = f"{root}/usr/share/doc/{name}"
+    write(f"{folder}/copyright", COPYRIGHT.format(mimalloc=mimalloc_licence()))
+    date = said("git", "-C", ROOT, "log", "-1", "--format=%aD")
+    write(f"{folder}/changelog", f"bedplate ({version}) unstable; urgency=medium\n\n"
+          f"  * Built from its sources.\n\n -- {MAINTAINER}  {date}\n")
+    compress(f"{folder}/changelog")
+    if package["overrides"]:
+        write(f"{root}/usr/share/lintian/overrides/{name}",
+              "".join(f"# {why}\n{name}: {tag}\n" for tag, why in package["overrides"].items()))
+
+
+def built_using():
+    sources = {said("dpkg-query", "-W", "-f", "${source:Package} (= ${source:Version})", package)
+               for package in BUILT_FROM}
+    return ", ".join(sorted(sources))
+
+
+def control(root, name, package, version):
+    files = files_below(root)
+    kib = sum(os.path.getsize(path) for path in files) // 1024
+    fields = {"Package": name, "Version": version, "Architecture": said("dpkg",
+              "--print-architecture"), "Maintainer": MAINTAINER, "Installed-Size": kib,
+              "Section": package["section"], "Priority": "optional",
+              "Depends": package["depends"], "Recommends": package["recommends"],
+              "Built-Using": built_using() if name == "bedplate" else "",
+              "Description": package["description"]}
+    sums = []
+    for path in files:
+        with open(path, "rb") as file:
+            sums.append(f"{hashlib.md5(file.read()).hexdigest()}  {os.path.relpath(path, root)}\n")
+    write(f"{root}/DEBIAN/control", "".join(f"{field}: {value}\n" for field, value in
+                                            fields.items() if value != ""))
+    write(f"{root}/DEBIAN/md5sums", "".join(sums))
+
+
+def main():
+    os.umask(0o022)
+    version, folder = sys.argv[1], os.path.abspath(sys.argv[2])
+    shutil.rmtree(folder, ignore_errors=True)
+    triplet = said("dpkg-architecture", "-qDEB_HOST_MULTIARCH")
+    stage = f"{folder}/stage"
+    subprocess.run(["make", "--no-print-directory", "-C", ROOT, "install", "MODE=release",
+                    f"DESTDIR={stage}", "PREFIX=/usr", f"LIBDIR=/usr/lib/{triplet}",
+                    "UNITDIR=/lib/systemd/system"], check=True, stdout=subprocess.DEVNULL)
+    strip(stage)
+    for path in files_below(f"{stage}/usr/share/man"):
+        compress(path)
+    for name, package in PACKAGES.items():
+        root = f"{folder}/{name}"
+        for part in package["parts"]:
+            part = part.format(triplet=triplet)
+            part = part if part == "lib/systemd" else f"usr/{part}"
+            shutil.copytree(f"{stage}/{part}", f"{root}/{part}")
+        documents(root, name, package, version)
+        control(root, name, package, version)
+        subprocess.run(["dpkg-deb", "--root-owner-group", "--build", root, folder], check=True)
+        shutil.rmtree(root)
+    shutil.rmtree(stage)
+
+
+if __name__ == "__main__":
+    main()

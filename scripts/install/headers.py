@@ -1,0 +1,68 @@
+"""The public headers: those of ROOTS, and what they include.
+
+They are installed with the layers' folders, PREFIX/include/bedplate/apps/boot/service.h, and find
+one another by -IPREFIX/include/bedplate, which bedplate.pc and the CMake package say. What no root
+reaches stays private.
+"""
+
+import os
+import re
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+C_HEADER = "apps/boot/bedplate.h"
+# What programs include, in the order of bedplate.hpp.
+ROOTS = (
+    "apps/program/program.h",
+    "apps/boot/service.h",
+    "apps/boot/service_plan.h",
+    "apps/boot/service_context.h",
+    "alloc/buffer_pool_datapath.h",
+    "alloc/heap_owner.h",
+    "alloc/pool_allocator.h",
+    "alloc/pool_resource.h",
+    "alloc/support_level.h",
+    "platform/log.h",
+    "transport/joined_process.h",
+    "transport/spsc_fifo_datapath.h",
+)
+
+UMBRELLA = """\
+// Bedplate for programs in C++: a program of services (apps/program/program.h), its heap, and
+// processes that join a pool. Each header can be included alone, as these are. C: bedplate.h.
+#pragma once
+
+{includes}
+"""
+C_UMBRELLA = """\
+/* Bedplate for programs in C. */
+#include "{header}"
+"""
+
+
+def included(path):
+    """The headers of this tree that the header `path` includes."""
+    with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+        return re.findall(r'^\s*#\s*include\s+"([^"]+)"', file.read(), re.M)
+
+
+def closure(roots):
+    """`roots` and all that they include, sorted."""
+    found, to_do = set(), list(roots)
+    while to_do:
+        path = to_do.pop()
+        if path not in found:
+            found.add(path)
+            to_do += included(path)
+    return sorted(found)
+
+
+def installed():
+    """{path below include/bedplate: text} of all that is installed."""
+    files = {}
+    for path in closure((*ROOTS, C_HEADER)):
+        with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+            files[path] = file.read()
+    includes = "\n".join(f'#include "{path}"' for path in ROOTS)
+    files["bedplate.hpp"] = UMBRELLA.format(includes=includes)
+    files["bedplate.h"] = C_UMBRELLA.format(header=C_HEADER)
+    return files

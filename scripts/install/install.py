@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Installs what was built: `make install` calls it, with the link lines of scripts/mk/flags.mk.
+
+The program, the archives, the public headers, pkg-config files and the CMake package, manual pages,
+completion, a systemd unit, licences. Nothing but these, and nothing outside DESTDIR.
+"""
+
+import argparse
+import os
+import shutil
+import sys
+
+sys.dont_write_bytecode = True  # nothing is built in the source folders, and by root least of all
+
+import headers
+import manuals
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+DOCS = "/usr/share/doc"
+
+
+def arguments():
+    parser = argparse.ArgumentParser()
+    for name in ("build", "mimalloc", "version", "destdir", "prefix", "libdir", "unitdir",
+                 "libraries", "static-libraries", "malloc-link"):
+        parser.add_argument(f"--{name}", required=True)
+    return parser.parse_args()
+
+
+class Installer:
+    def __init__(self, options):
+        self.options = options
+        self.prefix = os.path.normpath(options.prefix)
+        self.libdir = os.path.normpath(options.libdir)
+
+    def place(self, path):
+        """Where `path`, as the installed system knows it, lies now."""
+        staged = self.options.destdir + path
+        os.makedirs(os.path.dirname(staged), mode=0o755, exist_ok=True)
+        return staged
+
+    def copy(self, source, path, mode=0o644):
+        staged = self.place(path)
+        shutil.copyfile(source, staged + ".new")
+        os.chmod(staged + ".new", mode)
+        os.replace(staged + ".new", staged)  # a program that runs keeps its file
+
+    def write(self, path, text):
+        staged = self.place(path)
+        with open(staged, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(staged, 0o644)
+
+    def fill(self, template, path, **values):
+        """Writes scripts/install/TEMPLATE.in with each @name@ replaced."""
+        with open(os.path.join(HERE, f"{template}.in"), encoding="utf-8") as file:
+            text = file.read()
+        for name, value in values.items():
+            text = text.replace(f"@{name}@", value)
+        self.write(path, text)
+
+    def relative_libdir(self, variable):
+        """The folder of the archives, by `variable` where it lies below the prefix."""
+        below = os.path.relpath(self.libdir, self.prefix)
+        return self.libdir if below.startswith("..") else f"{variable}/{below}"
+
+    def development(self):
+        options = self.options
+        for archive in ("libbedplate.a", "libbedplate-malloc.a"):
+            self.copy(os.path.join(options.build, archive), f"{self.libdir}/{archive}")
+        folder = f"{self.options.destdir}{self.prefix}/include/bedplate"
+        shutil.rmtree(folder, ignore_errors=True)  # headers that are not public any more
+        for path, text in headers.installed().items():
+            self.write(f"{self.prefix}/include/bedplate/{path}", text)
+        self.package_files()
+
+    def package_files(self):
+        options = self.options
+        # Seen from the file itself, so that a tree may be moved.
+        up = os.path.relpath(self.prefix, f"{self.libdir}/pkgconfig")
+        values = {"prefix": "${pcfiledir}/" + up, "libdir": self.relative_libdir("${prefix}"),
+                  "version": options.version, "libraries": options.libraries,
+                  "static_libraries": options.static_libraries,
+                  "malloc_link": options.malloc_link}
+        for name in ("bedplate.pc", "bedplate-malloc.pc"):
+            self.fill(name, f"{self.libdir}/pkgconfig/{name}", **values)
+        static = options.static_libraries.split()
+        archives = [f"-Wl,{word}" for word in static if word.startswith("-l")]
+        folder = f"{self.libdir}/cmake/Bedplate"
+        self.fill("BedplateConfig.cmake", f"{folder}/BedplateConfig.cmake",
+                  up=os.path.relpath(self.prefix, folder),
+                  libraries=";".join(options.libraries.split()),
+                  malloc_link=";".join(options.malloc_link.split()),
+                  static_options=";".join(word for word in static if not word.startswith("-l")),
+                  static_archives=",".join([archives[0], *(a[4:] for a in archives[1:])]))
+        self.fill("BedplateConfigVersion.cmake", f"{folder}/BedplateConfigVersion.cmake",
+                  version=options.version)
+
+    def program(self):
+        options, share = self.options, f"{self.prefix}/share"
+        program = os.path.join(options.build, "bedplate")
+        self.copy(program, f"{self.prefix}/bin/bedplate", 0o755)
+        for path, text in manuals.pages(program, options.version).items():
+            self.write(f"{share}/man/{path}", text)
+        self.copy(os.path.join(HERE, "bedplate.bash"),
+                  f"{share}/bash-completion/completions/bedplate")
+        self.fill("bedplate@.service", f"{options.unitdir}/bedplate@.service",
+                  bindir=f"{self.prefix}/bin")
+
+    def licences(self):
+        folder = f"{self.prefix}/share/doc/bedplate"
+        self.copy(os.path.join(ROOT, "LICENSE"), f"{folder}/LICENSE")
+        self.copy(os.path.join(self.options.mimalloc, "LICENSE"), f"{folder}/LICENSE.mimalloc")
+        # These are headers, compiled into the archives.
+        for package in ("libtomlplusplus-dev", "nlohmann-json3-dev"):
+            source = os.path.join(DOCS, package, "copyright")
+            if os.path.exists(source):
+                self.copy(source, f"{folder}/LICENSE.{package}")
+        self.copy(os.path.join(ROOT, "apps/demo.toml"), f"{folder}/examples/demo.toml")
+
+
+def main():
+    os.umask(0o022)
+    options = arguments()
+    installer = Installer(options)
+    installer.development()
+    installer.program()
+    installer.licences()
+    print(f"installed below {options.destdir}{options.prefix}")
+
+
+if __name__ == "__main__":
+    main()
