@@ -90,7 +90,8 @@ for mode in ${CHECK_MODES:-release hardened asan tsan}; do
   # One core's work, mostly: the next build is beside it.
   beside "unit-$mode" "build/$mode/bedplate-tests"
 done
-step link tests/link/run.py
+beside link tests/link/run.py
+beside install tests/install/run.py
 step soak-exhaustion make --no-print-directory SOAK_ROUNDS="${SOAK_ROUNDS:-20}" soak-exhaustion
 step soak-demand make --no-print-directory SOAK_SECONDS="${SOAK_SECONDS:-60}" soak-demand
 step stress make --no-print-directory STRESS_SECONDS="${STRESS_SECONDS:-60}" stress-messages

@@ -25,6 +25,8 @@ check=(
   strace procps spin iproute2
   # the allocators that a program may bring
   libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0
+  # what others build programs with, and what looks through packages
+  cmake meson lintian
   # what other people's kernel modules are built with
   linux-headers-amd64
 )

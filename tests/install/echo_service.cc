@@ -1,0 +1,145 @@
+// A service as somebody writes it who has nothing but the installed files: [echo] of the
+// configuration, a carve of buffers, a counter, and connections on the first shard that get back
+// what they send.
+#include <memory>
+#include <span>
+
+#include <unistd.h>
+
+#include "bedplate.hpp"
+
+namespace {
+
+using namespace bedplate;
+
+constexpr uint64_t kBufferBytes = 4096;
+
+struct EchoCounters {
+  Counter echoed;
+};
+void describe(CounterTable& table, EchoCounters& counters) {
+  table.counter("echoed_bytes", counters.echoed, "bytes", "What was sent back.");
+}
+
+struct Connection {
+  StreamSocket socket;
+  std::span<std::byte> buffer;
+  iovec piece = {};
+  class EchoService* service = nullptr;
+  bool is_open = false;
+};
+
+class EchoService final : public Service {
+ public:
+  const char* name() const noexcept override { return "echo"; }
+
+  void describe(ConfigurationTable& table) override {
+    table.addresses("listen", &listen_, 1, 4).required().help("Where it listens.");
+    table.integer("max_connections", &max_connections_, 1, 64).help("How many may be connected.");
+  }
+
+  Result<void> plan(ServicePlan& plan) override {
+    plan.segment("echo", {{OwnerName("echo:buffers"), max_connections_ * kBufferBytes}},
+                 plan.placement(0));
+    plan.connections(0, max_connections_, "max_connections");
+    plan.listen("listen", listen_);
+    plan.counters<EchoCounters>("totals");
+    return {};
+  }
+
+  Result<void> create(ServiceContext& context) override {
+    auto memory = context.carve("echo:buffers");
+    if (!memory.ok()) return memory.error();
+    auto counters = context.counters<EchoCounters>("totals");
+    if (!counters.ok()) return counters.error();
+    counters_ = counters.value();
+    sockets_ = &context.sockets(0);
+    connections_ = std::make_unique<Connection[]>(max_connections_);
+    for (uint32_t i = 0; i < max_connections_; ++i) {
+      connections_[i].buffer = memory.value().subspan(i * kBufferBytes, kBufferBytes);
+      connections_[i].service = this;
+    }
+    const std::span<const Fd> opened = context.listeners("listen");
+    listener_count_ = opened.size();
+    for (size_t i = 0; i < listener_count_; ++i) {
+      listeners_[i].fd = opened[i].number();
+      listeners_[i].context = this;
+      listeners_[i].accepted = [](void* self, int fd) noexcept {
+        static_cast<EchoService*>(self)->accept(fd);
+      };
+    }
+    return {};
+  }
+
+  void start(uint32_t shard) noexcept override {
+    if (shard != 0) return;
+    for (size_t i = 0; i < listener_count_; ++i) sockets_->start_listening(listeners_[i]);
+  }
+
+ private:
+  void accept(int fd) noexcept {
+    for (uint32_t i = 0; i < max_connections_; ++i) {
+      Connection& one = connections_[i];
+      if (one.is_open) continue;
+      one.socket = StreamSocket{};
+      one.socket.fd = fd;
+      one.socket.receive.context = one.socket.send.context = &one;
+      one.socket.receive.completed = [](void* self, int64_t result) noexcept {
+        auto& connection = *static_cast<Connection*>(self);
+        connection.service->received(connection, result);
+      };
+      one.socket.send.completed = [](void* self, int64_t result) noexcept {
+        auto& connection = *static_cast<Connection*>(self);
+        connection.service->sent(connection, result);
+      };
+      if (sockets_->attach(one.socket) != 0) break;
+      one.is_open = true;
+      return receive(one);
+    }
+    ::close(fd);
+  }
+
+  void receive(Connection& one) noexcept {
+    one.piece = {one.buffer.data(), one.buffer.size()};
+    one.socket.receive.pieces = &one.piece;
+    one.socket.receive.piece_count = 1;
+    one.socket.receive.min_bytes = 1;
+    sockets_->receive(one.socket);
+  }
+
+  void received(Connection& one, int64_t result) noexcept {
+    if (result <= 0) return close(one);
+    one.piece = {one.buffer.data(), static_cast<size_t>(result)};
+    one.socket.send.pieces = &one.piece;
+    one.socket.send.piece_count = 1;
+    one.socket.send.min_bytes = static_cast<uint64_t>(result);
+    sockets_->send(one.socket);
+  }
+
+  void sent(Connection& one, int64_t result) noexcept {
+    if (result <= 0) return close(one);
+    counters_->echoed.add(static_cast<uint64_t>(result));
+    receive(one);
+  }
+
+  void close(Connection& one) noexcept {
+    sockets_->detach(one.socket);
+    ::close(one.socket.fd);
+    one.is_open = false;
+  }
+
+  std::vector<SocketAddress> listen_;
+  uint32_t max_connections_ = 8;
+  StreamSockets* sockets_ = nullptr;
+  EchoCounters* counters_ = nullptr;
+  std::unique_ptr<Connection[]> connections_;
+  StreamListener listeners_[4];
+  size_t listener_count_ = 0;
+};
+
+}  // namespace
+
+int main(int count, char** words) {
+  static EchoService echo;
+  return bedplate::run_program(count, words, {&echo});
+}

@@ -1,0 +1,322 @@
+#!/usr/bin/python3
+"""Installs what was built, and builds and runs a service and a joiner from nothing but that.
+
+    tests/install/run.py [PATTERN]       (what `make install` installs of build/release)
+
+With plain make, CMake and Meson; static, static-pie, dynamic and with AddressSanitizer. The last
+line is `N passed, N failed, N skipped`; the exit code is 1 when anything failed.
+"""
+
+import concurrent.futures
+import functools
+import glob
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+KINDS = ("static", "static-pie", "dynamic", "asan")
+BOUND_SECONDS = 120  # only a hang reaches it
+SOURCES = ("tests/install/echo_service.cc", "apps/examples/ping.c", "tests/install/Makefile",
+           "tests/install/CMakeLists.txt", "tests/install/meson.build")
+PROCESSES = "".join(f'[[process]]\nname = "{name}"\nuser = "{os.getuid()}"\ngroup = "main"\n'
+                    'heap = "16 MiB"\n' for name in ("ann", "bob"))
+CONFIGURATION = """
+[appliance]
+name = "echo"
+runtime_directory = "{folder}/run"
+[pool]
+bytes = "96 MiB"
+pages = "4 KiB"
+heap_min_bytes = "16 MiB"
+[[shard]]
+name = "main"
+cpu = {cpu}
+[echo]
+listen = ["unix:{folder}/echo.sock"]
+max_connections = 4
+[[group]]
+name = "main"
+members = 3
+"""
+
+
+def run(command, cwd=None, environment=None, expect_code=0):
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False,
+                          cwd=cwd, env={**os.environ, **(environment or {})})
+    if done.returncode != expect_code:
+        raise AssertionError(f"{shlex.join(command)}\nexit code {done.returncode}, expected "
+                             f"{expect_code}:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def expect(seen, expected, what):
+    if seen != expected:
+        raise AssertionError(f"{what}: {seen!r} instead of {expected!r}")
+
+
+class Installation:
+    """What `make install` leaves in a folder of its own."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.destdir = os.path.join(directory, "root")
+        self.prefix = os.path.join(self.destdir, "usr")
+        self.environment = {"PKG_CONFIG_PATH": os.path.join(self.prefix, "lib/pkgconfig")}
+        run(["make", "--no-print-directory", "install", "PREFIX=/usr", f"DESTDIR={self.destdir}"],
+            cwd=ROOT)
+        self.include = os.path.join(self.prefix, "include/bedplate")
+        self.program = os.path.join(self.prefix, "bin/bedplate")
+
+    def build(self, tool):
+        """The folder with the programs of all kinds that `tool` has built."""
+        folder = os.path.join(self.directory, tool)
+        os.mkdir(folder)
+        for source in SOURCES:
+            shutil.copy(os.path.join(ROOT, source), folder)
+        commands = {
+            "make": [["make", *KINDS]],
+            "cmake": [["cmake", "-B", "out", f"-DCMAKE_PREFIX_PATH={self.prefix}"],
+                      ["cmake", "--build", "out"]],
+            "meson": [["meson", "setup", "out"], ["meson", "compile", "-C", "out", "-j", "1"]],
+        }
+        for command in commands[tool]:
+            run(command, folder, self.environment)
+        return folder if tool == "make" else os.path.join(folder, "out")
+
+
+class Service:
+    """The service that was built, run with a configuration of its own table."""
+
+    def __init__(self, program, folder):
+        self.program, self.folder = program, folder
+        self.config = os.path.join(folder, "echo.toml")
+        with open(self.config, "w", encoding="utf-8") as file:
+            file.write(CONFIGURATION.format(folder=folder, cpu=min(os.sched_getaffinity(0))))
+            file.write(PROCESSES)
+
+    def __enter__(self):
+        with open(os.path.join(self.folder, "log"), "wb") as log:
+            self.process = subprocess.Popen([self.program, "run", self.config], stderr=log,
+                                            stdout=subprocess.PIPE, text=True)
+        try:
+            expect(self.process.stdout.readline(), "bedplate: ready\n", f"told{self.log()}")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def log(self):
+        with open(os.path.join(self.folder, "log"), encoding="utf-8") as file:
+            return f"\n{file.read()}"
+
+    def ask(self, text):
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(BOUND_SECONDS)
+            client.connect(os.path.join(self.folder, "echo.sock"))
+            client.sendall(text)
+            answer = b""
+            while len(answer) < len(text) and (more := client.recv(65536)):
+                answer += more
+        return answer
+
+    def stats(self):
+        return json.loads(run([self.program, "stats", "echo", "--json", "--directory",
+                               os.path.join(self.folder, "run")]))
+
+    def greet(self, ping):
+        """Two processes join, and hear three greetings from one another."""
+        door = os.path.join(self.folder, "run/echo.join")
+        pings = [subprocess.Popen([ping, door, *names], stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True)
+                 for names in (("ann", "bob"), ("bob", "ann"))]
+        try:
+            for one, other in zip(pings, ("bob", "ann")):
+                told, _ = one.communicate(timeout=BOUND_SECONDS)
+                heard = [f"heard: {other} says hello {i}" for i in range(3)]
+                expect([line for line in told.splitlines() if line.startswith("heard")], heard,
+                       f"a greeting of {other}, of\n{told}")
+                expect(one.returncode, 0, "the exit code of ping")
+        finally:
+            for one in pings:
+                one.kill()
+                one.wait()
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        expect(self.process.wait(BOUND_SECONDS), 0, f"the exit code after SIGTERM{self.log()}")
+        expect(os.path.exists(os.path.join(self.folder, "echo.sock")), False, "a socket is left")
+
+
+def is_dynamic(program):
+    return "Requesting program interpreter" in run(["readelf", "-lW", program])
+
+
+def check_programs(builds, tool, kind):
+    folder = builds[tool].result()
+    program = os.path.join(folder, f"echo-{kind}")
+    expect(is_dynamic(program), kind in ("dynamic", "asan"), f"{program} is dynamic")
+    drivers = "those of the system" if is_dynamic(program) else "mlx5"
+    if drivers not in run([program, "doctor"]):
+        raise AssertionError(f"{program} doctor does not name the RDMA drivers: {drivers}")
+    with tempfile.TemporaryDirectory() as home, Service(program, home) as service:
+        text = bytes(range(256)) * 64
+        expect(service.ask(text) == text, True, "the echo is what was sent")
+        expect(service.ask(b"again"), b"again", "the echo")
+        told = service.stats()
+        expect(told["services"]["echo"], {"echoed_bytes": len(text) + 5}, "its counters")
+        level = "MUNMAP" if kind == "asan" else "FREE CHUNK MUNMAP"
+        expect(told["pool"]["support_level"], level, "malloc's support level")
+        service.greet(os.path.join(folder, f"ping-{kind}"))
+        service.stop()
+
+
+def is_first_of_its_source(header):
+    """Whether a source of its name includes it before all else: so the build has tried it alone."""
+    source = os.path.join(ROOT, os.path.splitext(header)[0] + ".cc")
+    if not os.path.exists(source):
+        return False
+    with open(source, encoding="utf-8") as file:
+        return re.search(r"^#include (.*)$", file.read(), re.M)[1] == f'"{header}"'
+
+
+def check_headers(installation):
+    """Each header compiles alone, and all in a program's usual mode: with exceptions and RTTI."""
+    headers = [os.path.relpath(path, installation.include) for path in
+               glob.glob(f"{installation.include}/**/*.h*", recursive=True)]
+    headers = [header for header in headers if not is_first_of_its_source(header)]
+    flags = shlex.split(run(["pkg-config", "--cflags", "bedplate"],
+                            environment=installation.environment))
+
+    def compile_alone(header):
+        run(["g++", "-std=c++20", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only",
+             *flags, "-x", "c++", "-include", header, "/dev/null"])
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(compile_alone, headers))
+
+
+def check_c_header(installation):
+    """C finds it in the folder of pkg-config, and below the usual one."""
+    for folder, name in ((installation.include, "bedplate.h"),
+                         (os.path.dirname(installation.include), "bedplate/bedplate.h")):
+        run(["gcc", "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only",
+             "-x", "c", f"-I{folder}", "-include", name, "/dev/null"])
+
+
+def check_private(installation):
+    """No header is there that only the runtime or its tests use, and no file that nobody named."""
+    for private in ("apps/blockd", "apps/init", "apps/bedplate", "alloc/confined_mimalloc.h",
+                    "alloc/child_heap.h", "apps/program/commands.h"):
+        if os.path.exists(os.path.join(installation.include, private)):
+            raise AssertionError(f"{private} is installed")
+    files = {os.path.relpath(os.path.join(parent, name), installation.destdir)
+             for parent, _, names in os.walk(installation.destdir) for name in names
+             if not parent.startswith((installation.include, f"{installation.prefix}/share/doc"))}
+    expect(sorted(files), sorted([
+        "usr/bin/bedplate", "usr/lib/libbedplate-malloc.a", "usr/lib/libbedplate.a",
+        "usr/lib/pkgconfig/bedplate-malloc.pc", "usr/lib/pkgconfig/bedplate.pc",
+        "usr/lib/cmake/Bedplate/BedplateConfig.cmake",
+        "usr/lib/cmake/Bedplate/BedplateConfigVersion.cmake",
+        "usr/lib/systemd/system/bedplate@.service",
+        "usr/share/bash-completion/completions/bedplate", "usr/share/man/man1/bedplate.1",
+        "usr/share/man/man5/bedplate.toml.5"]), "what is installed")
+
+
+def check_manuals(installation):
+    """The pages name every command, every option and every key."""
+    def words_of(page):
+        path = os.path.join(installation.prefix, "share/man", page)
+        with open(path, encoding="utf-8") as file:
+            return file.read().replace("\\-", "-")
+    page = words_of("man1/bedplate.1")
+    commands = re.findall(r"^  ([a-z]+) ", run([installation.program, "--help"]), re.M)
+    for command in commands:
+        told = run([installation.program, command, "--help"])
+        for word in (f".SH {command.upper()}\n", *re.findall(r"^  (--[a-z-]+)", told, re.M)):
+            if word not in page:
+                raise AssertionError(f"bedplate.1 lacks {word} of {command}")
+    sections = dict(section.partition("\n")[::2] for section in
+                    words_of("man5/bedplate.toml.5").split(".SH "))
+    for key in json.loads(run([installation.program, "keys", "--json"])):
+        table, _, name = key["key"].rpartition(".")
+        if f"\\fB{name}\\fR (" not in sections[f"[{table}]"]:
+            raise AssertionError(f"bedplate.toml.5 lacks {key['key']}")
+
+
+def check_completion(installation):
+    script = os.path.join(installation.prefix, "share/bash-completion/completions/bedplate")
+
+    def completed(*words):
+        line = (f'. {shlex.quote(script)}; COMP_WORDS=({shlex.join(words)}); '
+                f'COMP_CWORD={len(words) - 1}; _bedplate; echo "${{COMPREPLY[@]}}"')
+        return run(["bash", "-c", line]).split()
+    expect(completed(installation.program, "pl"), ["plan"], "what pl becomes")
+    expect(completed(installation.program, "plan", "--fi"), ["--fifo"], "what --fi becomes")
+
+
+def check_packages():
+    if shutil.which("lintian") is None:
+        raise AssertionError("lintian is not installed (scripts/setup.sh check)")
+    run(["make", "--no-print-directory", "deb"], cwd=ROOT)
+    packages = glob.glob(os.path.join(ROOT, "build/deb/*.deb"))
+    expect(len(packages), 2, "the number of packages")
+    told = run(["lintian", "--allow-root", "--fail-on", "error,warning", *packages])
+    expect(told, "", "what lintian says")
+
+
+def tests(installation, builds):
+    yield "each header alone", lambda: check_headers(installation)
+    yield "the C header", lambda: check_c_header(installation)
+    yield "nothing private", lambda: check_private(installation)
+    yield "manual pages", lambda: check_manuals(installation)
+    yield "completion", lambda: check_completion(installation)
+    for tool in builds:
+        for kind in KINDS:
+            yield f"{tool}, {kind}", functools.partial(check_programs, builds, tool, kind)
+    if os.path.exists(os.path.join(ROOT, "scripts/install/deb.py")):
+        yield "packages", check_packages
+
+
+def main():
+    pattern = sys.argv[1] if len(sys.argv) > 1 else ""
+    failed_count, passed_count, begin = 0, 0, time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="bedplate-") as directory:
+        installation = Installation(directory)
+        print(f"installed in {time.monotonic() - begin:.1f} s", flush=True)
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            builds = {tool: pool.submit(installation.build, tool)
+                      for tool in ("make", "cmake", "meson")
+                      if any(pattern in f"{tool}, {kind}" for kind in KINDS)}
+            for name, test in tests(installation, builds):
+                if pattern not in name:
+                    continue
+                begin = time.monotonic()
+                try:
+                    test()
+                    passed_count += 1
+                    print(f"passed  {name} ({time.monotonic() - begin:.1f} s)", flush=True)
+                except (AssertionError, OSError, subprocess.TimeoutExpired) as error:
+                    failed_count += 1
+                    print(f"failed  {name}\n{error}", flush=True)
+    print(f"{passed_count} passed, {failed_count} failed, 0 skipped")
+    return 1 if failed_count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
