@@ -20,13 +20,14 @@ for ((i = 1; i < ${#above[@]}; ++i)); do
 done
 
 # Services stand on the runtime, which knows none of them: a program lists those that it has.
-complain "the runtime names a service" "$(grep -rniE '\b(blockd|nbd)' --include='*.h' \
+complain "the runtime names a service" "$(grep -rniE '\b(blockd|nbd|kvd|memcached)' --include='*.h' \
   --include='*.cc' --include='*.c' platform pinned_pool alloc transport apps |
-  grep -vE '^apps/(blockd|bedplate)/' || true)"
+  grep -vE '^apps/(blockd|kvd|bedplate)/' || true)"
 complain "a part of apps/ includes one above it" "$(
-  grep -rnE '#include "apps/(blockd|bedplate|program|init|perf)/' apps/boot
-  grep -rnE '#include "apps/(blockd|bedplate|program|perf)/' apps/init
-  grep -rnE '#include "apps/(program|bedplate|init|perf)/' apps/blockd
+  grep -rnE '#include "apps/(blockd|kvd|bedplate|program|init|perf)/' apps/boot
+  grep -rnE '#include "apps/(blockd|kvd|bedplate|program|perf)/' apps/init
+  grep -rnE '#include "apps/(kvd|program|bedplate|init|perf)/' apps/blockd
+  grep -rnE '#include "apps/(blockd|program|bedplate|init|perf)/' apps/kvd
   true)"
 
 datapath=$(find platform pinned_pool alloc transport apps -name '*_datapath.*')

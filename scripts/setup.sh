@@ -22,6 +22,7 @@ image=(
 check=(
   # the framework, the fuzzer, real clients, and what looks on from outside
   libcpputest-dev clang libclang-rt-14-dev libnbd-bin python3-libnbd qemu-utils fio
+  libmemcached-tools
   strace procps spin iproute2
   # the allocators that a program may bring
   libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0
@@ -32,7 +33,7 @@ check=(
 )
 bench=(
   # the peers
-  nbdkit util-linux libucx-dev openmpi-bin libopenmpi-dev libfabric-dev libboost-dev libdpdk-dev
+  nbdkit memcached util-linux libucx-dev openmpi-bin libopenmpi-dev libfabric-dev libboost-dev libdpdk-dev
   perftest ibverbs-providers
   # programs that allocate much
   perl-base lua5.4 sqlite3 jq

@@ -1,8 +1,10 @@
 // bedplate: the program with all services of this tree.
 #include "apps/blockd/block_service.h"
+#include "apps/kvd/kv_service.h"
 #include "apps/program/program.h"
 
 int main(int count, char** words) {
   static bedplate::BlockService blockd;
-  return bedplate::run_program(count, words, {&blockd});
+  static bedplate::KvService kvd;
+  return bedplate::run_program(count, words, {&blockd, &kvd});
 }

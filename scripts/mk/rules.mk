@@ -10,6 +10,7 @@ PEERS := $(BUILD)/c-peer $(BUILD)/cpp-peer
 TRAFFIC := $(BUILD)/verbs-traffic
 PLACES := $(BUILD)/places
 BLOCKD_OBJECTS := $(call objects,$(BLOCKD_SOURCES))
+KVD_OBJECTS := $(call objects,$(KVD_SOURCES))
 
 .PHONY: products tests
 products: $(PROGRAM) $(LIBRARY) $(if $(SANITIZED),,$(MALLOC_LIBRARY)) examples
@@ -38,7 +39,8 @@ $(MALLOC_LIBRARY): $(call objects,$(MALLOC_SOURCES))
 POOL_HEAP := $(if $(SANITIZED),,$(MALLOC_LIBRARY))
 LINK_POOL_HEAP := $(if $(SANITIZED),,$(MALLOC_LINK) $(MALLOC_LIBRARY))
 
-$(PROGRAM): $(call objects,$(PROGRAM_SOURCES)) $(BLOCKD_OBJECTS) $(POOL_HEAP) $(LIBRARY)
+$(PROGRAM): $(call objects,$(PROGRAM_SOURCES)) $(BLOCKD_OBJECTS) $(KVD_OBJECTS) $(POOL_HEAP) \
+            $(LIBRARY)
 	$(if $(V),,@echo "  LINK $@")
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LIBRARY) $(LINK_LIBRARIES)
 
@@ -77,8 +79,8 @@ $(BUILD)/libCppUTest.a: $(wildcard /usr/lib/*/libCppUTest.a) $(BUILD_FILES)
 	$(Q)objcopy --wildcard --weaken-symbol='_Zn[wa]*' --weaken-symbol='_Zd[la]*' \
 	  $(firstword $(wildcard /usr/lib/*/libCppUTest.a)) $@
 
-$(TESTS): $(call objects,$(TEST_SOURCES)) $(BLOCKD_OBJECTS) $(POOL_HEAP) $(LIBRARY) \
-          $(BUILD)/libCppUTest.a
+$(TESTS): $(call objects,$(TEST_SOURCES)) $(BLOCKD_OBJECTS) $(KVD_OBJECTS) $(POOL_HEAP) \
+          $(LIBRARY) $(BUILD)/libCppUTest.a
 	$(if $(V),,@echo "  LINK $@")
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(BUILD)/libCppUTest.a $(LINK_POOL_HEAP) \
 	  $(LIBRARY) $(LINK_LIBRARIES)
@@ -104,10 +106,9 @@ $(BENCH_HEAP): $(BENCH_OBJECTS)
 	$(Q)$(CXX) -shared -Wl,-z,now -o $@ $^ -lpthread
 
 -include $(patsubst %.o,%.d,$(call objects,$(LIBRARY_SOURCES) $(MALLOC_SOURCES) \
-  $(BLOCKD_SOURCES) $(PROGRAM_SOURCES) $(TEST_SOURCES) $(STRAIN_SOURCES) $(TRAFFIC_SOURCES) \
-  $(PLACES_SOURCES) \
-  tests/soak/heap_soak.cc apps/examples/ping.cc apps/examples/remote_read.cc \
-  tests/system/cpp_peer.cc) \
+  $(BLOCKD_SOURCES) $(KVD_SOURCES) $(PROGRAM_SOURCES) $(TEST_SOURCES) $(STRAIN_SOURCES) \
+  $(TRAFFIC_SOURCES) $(PLACES_SOURCES) tests/soak/heap_soak.cc apps/examples/ping.cc \
+  apps/examples/remote_read.cc tests/system/cpp_peer.cc) \
   $(BENCH_OBJECTS) $(C_OBJECTS))
 
 # The heap under demand: a heap of 256 MiB in segment 0.
@@ -164,5 +165,16 @@ build/fuzz/nbd: tests/fuzz/nbd_fuzz.cc apps/blockd/nbd_negotiation.cc platform/a
 	$(if $(V),,@echo "  FUZZ $@")
 	$(Q)clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -I. -o $@ $(filter %.cc,$^)
 
-fuzz-run: build/fuzz/nbd
-	$(Q)scripts/fuzz.sh build/fuzz/nbd tests/fuzz/corpus/nbd $(FUZZ_SECONDS)
+build/fuzz/kvd: tests/fuzz/kvd_fuzz.cc apps/kvd/command_datapath.cc \
+                apps/kvd/session_datapath.cc apps/kvd/store_datapath.cc platform/assert.cc platform/file.cc platform/log.cc \
+                platform/result.cc platform/standard_error.cc tests/apps/kvd_driver.h $(wildcard apps/kvd/*.h) \
+                $(BUILD_FILES)
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  FUZZ $@")
+	$(Q)clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -I. -o $@ $(filter %.cc,$^)
+
+# One target, or all of them one after the other.
+fuzz-run: $(addprefix fuzz-run-,$(or $(FUZZ),nbd kvd))
+.PHONY: fuzz-run-nbd fuzz-run-kvd
+fuzz-run-nbd fuzz-run-kvd: fuzz-run-%: build/fuzz/%
+	$(Q)scripts/fuzz.sh $< tests/fuzz/corpus/$* $(FUZZ_SECONDS)

@@ -35,6 +35,7 @@ INIT := capabilities core_dump crash drill init kernel_command_line machine modu
 COMMANDS := check_command doctor_command fifo_question group_parts keys_command perf_command \
             plan_command program run_command service_c stats_command watch_stats
 PERF := perf_client perf_report perf_server perf_shm_side perf_side perf_verbs_side register_cost
+KVD := command_datapath kv_service session_datapath store_datapath
 BLOCKD := block_server block_service connection_datapath nbd_negotiation volume_datapath
 
 LIBRARY_SOURCES := $(PLATFORM:%=platform/%.cc) $(PINNED_POOL:%=pinned_pool/%.cc) \
@@ -49,6 +50,7 @@ BENCH_HEAP_SOURCES := $(PLATFORM:%=platform/%.cc) $(PINNED_POOL:%=pinned_pool/%.
                       $(patsubst %,alloc/%.cc,$(filter-out confined_mimalloc,$(ALLOC))) \
                       $(MALLOC_SOURCES) scripts/bench/preload_heap.cc
 BLOCKD_SOURCES := $(BLOCKD:%=apps/blockd/%.cc)
+KVD_SOURCES := $(KVD:%=apps/kvd/%.cc)
 PROGRAM_SOURCES := apps/bedplate/main.cc
 
 TEST_SOURCES := tests/main.cc $(sort $(wildcard tests/*/*_test.cc))

@@ -177,7 +177,8 @@ TEST(ConfigurationFile, DocumentedDefaultsAreTheOnesThatApply) {
     // Some keys have a meaning in one kind of table only.
     const bool is_for_other = key.name == "group.multi_threaded" || key.name == "process.box_bytes";
     std::string text = (is_for_other ? file_with({}) + mesh + stranger : file_with_messages()) +
-                       "[[network]]\ninterface = \"eth0\"\n[watchdog]\n[verbs]\n";
+                       "[[network]]\ninterface = \"eth0\"\n[watchdog]\n[verbs]\n"
+                       "[kvd]\nlisten = [\"unix:/kvd\"]\n";
     const std::string expected = described(parsed(text)) + described_init(parsed(text));
     size_t at = text.find("[" + table + "]");
     if (at == std::string::npos) {
@@ -189,7 +190,7 @@ TEST(ConfigurationFile, DocumentedDefaultsAreTheOnesThatApply) {
     STRCMP_EQUAL(expected.c_str(), (described(written) + described_init(written)).c_str());
     ++checked;
   }
-  LONGS_EQUAL(56, checked);
+  LONGS_EQUAL(60, checked);
 }
 
 TEST(ConfigurationFile, DocumentedExamplesAreGood) {

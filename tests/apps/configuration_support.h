@@ -2,6 +2,7 @@
 // that comes of it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <fstream>
 #include <iterator>
@@ -12,6 +13,7 @@
 
 #include "apps/blockd/block_service.h"
 #include "apps/boot/configuration.h"
+#include "apps/kvd/kv_service.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -66,28 +68,32 @@ inline std::string file_with_messages(const std::string& more = "") {
   return file_with({}) + kMessagesLines + more;
 }
 
-// A configuration of a program whose only service is blockd.
+// A configuration of a program with all services of this tree.
 struct ParsedConfiguration : Configuration {
   std::shared_ptr<BlockService> service = std::make_shared<BlockService>();
+  std::shared_ptr<KvService> kvd = std::make_shared<KvService>();
 
-  bool has_blockd() const { return !services.empty(); }
+  bool has_blockd() const {
+    return std::find(services.begin(), services.end(), service.get()) != services.end();
+  }
   BlockdSettings& blockd() const { return service->settings(); }
 };
 
 inline std::optional<ParsedConfiguration> parse(const std::string& text, const char* path,
                                                 std::vector<Error>* problems) {
   ParsedConfiguration all;
-  Service* const services[] = {all.service.get()};
+  Service* const services[] = {all.service.get(), all.kvd.get()};
   auto read = parse_configuration(text, path, services, problems);
   if (!read) return std::nullopt;
   static_cast<Configuration&>(all) = *read;
   return all;
 }
 
-// The keys of this program.
+// The keys of a program with all services of this tree.
 inline std::vector<KeyDescription> all_keys() {
   static BlockService blockd;
-  Service* const services[] = {&blockd};
+  static KvService kvd;
+  Service* const services[] = {&blockd, &kvd};
   return configuration_keys(services);
 }
 

@@ -76,6 +76,7 @@ TEST(ConfigurationValues, IntegersKeepTheirLimits) {
     LONGS_EQUAL(2, std::sscanf(key.range.c_str(), "%ld..%ld", &min, &max));
     const std::string header = table == "blockd.volume" ? "[[" + table + "]]"
                                  : table == "network"     ? "[[network]]\ninterface = \"a\""
+                                 : table == "kvd"         ? "[kvd]\nlisten = [\"unix:/k\"]"
                                                           : "[" + table + "]";
     const auto file = [&](long value) {
       const std::string lines = header + "\n" + name + " = " + std::to_string(value);
@@ -93,7 +94,7 @@ TEST(ConfigurationValues, IntegersKeepTheirLimits) {
     }
     ++checked;
   }
-  LONGS_EQUAL(11, checked);
+  LONGS_EQUAL(13, checked);
 }
 
 TEST(ConfigurationValues, RefusesSizes) {

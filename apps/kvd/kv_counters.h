@@ -1,0 +1,37 @@
+// What kvd counts: written by its shard, read by `bedplate stats`.
+#pragma once
+
+#include "apps/boot/counter_table.h"
+#include "platform/cache_line.h"
+
+namespace bedplate::kvd {
+
+struct alignas(kCacheLineBytes) Counters {
+  Counter gets;
+  Counter hits;
+  Counter misses;
+  Counter sets;
+  Counter evictions;
+  Counter items;
+  Counter bytes;
+  Counter connections_open;
+  Counter connections_total;
+  Counter connections_refused;
+};
+
+inline void describe(CounterTable& table, Counters& c) {
+  table.counter("gets", c.gets, "requests", "Keys that were asked for.");
+  table.counter("hits", c.hits, "requests", "Keys that were asked for and had a value.");
+  table.counter("misses", c.misses, "requests", "Keys that were asked for and had none.");
+  table.counter("sets", c.sets, "requests", "Values that came whole, whatever became of them.");
+  table.counter("evictions", c.evictions, "items", "Forgotten to make room for others.");
+  table.gauge("items", c.items, "items", "What is kept now.");
+  table.gauge("bytes", c.bytes, "bytes", "What the items take of the cache.");
+  table.gauge("connections_open", c.connections_open, "connections", "Clients that are connected.");
+  table.counter("connections_total", c.connections_total, "connections",
+                "Clients that have connected.");
+  table.counter("connections_refused", c.connections_refused, "connections",
+                "Closed at once: there were max_connections, or it drains.");
+}
+
+}  // namespace bedplate::kvd

@@ -1,0 +1,85 @@
+// A session of kvd without a socket, for tests and the fuzzer: what it answers to a text that comes
+// in pieces.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/kvd/session_datapath.h"
+
+namespace bedplate::kvd {
+
+// A store of its own and its memory.
+struct StoreRig {
+  explicit StoreRig(uint64_t bytes, uint64_t value_bytes_max = 64 * 1024)
+      : memory(bytes / sizeof(Line)), index(Store::index_bytes(bytes) / sizeof(Line) + 1) {
+    store.create(std::as_writable_bytes(std::span(memory)),
+                 std::as_writable_bytes(std::span(index)).first(Store::index_bytes(bytes)), 7,
+                 counters);
+    store.set_time(1'000'000'000);
+    environment = {&store, &counters, value_bytes_max, 0};
+  }
+
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
+  std::vector<Line> memory;
+  std::vector<Line> index;
+  Counters counters;
+  Store store;
+  SessionEnvironment environment;
+};
+
+class Client {
+ public:
+  explicit Client(StoreRig& rig) : session_(rig.environment) {}
+  ~Client() { session_.reset(); }
+
+  Session& session() { return session_; }
+
+  // Moves up to `piece_max` bytes of *text into the session, which takes none where it has no room.
+  bool give(std::string_view* text, size_t piece_max) {
+    const Session::Input input = session_.input();
+    size_t moved = 0;
+    for (uint32_t i = 0; i < input.piece_count; ++i) {
+      const size_t bytes = std::min({input.pieces[i].iov_len, text->size(), piece_max - moved});
+      std::memcpy(input.pieces[i].iov_base, text->data(), bytes);
+      text->remove_prefix(bytes);
+      moved += bytes;
+    }
+    if (moved > 0) session_.received(moved);
+    return moved > 0;
+  }
+
+  // What is on its way now, which is the client's then.
+  std::string take() {
+    std::string all;
+    for (auto pieces = session_.replies(); !pieces.empty(); pieces = session_.replies()) {
+      for (const iovec& piece : pieces) {
+        all.append(static_cast<const char*>(piece.iov_base), piece.iov_len);
+      }
+      session_.sent();
+    }
+    return all;
+  }
+
+  // All that is answered to `text`, which comes in pieces of `piece_max` bytes.
+  std::string say(std::string_view text, size_t piece_max = ~size_t{0}) {
+    std::string all;
+    while (!text.empty()) {
+      const bool has_moved = give(&text, piece_max);
+      const std::string answer = take();
+      all += answer;
+      if (!has_moved && answer.empty()) break;
+    }
+    return all;
+  }
+
+ private:
+  Session session_;
+};
+
+}  // namespace bedplate::kvd
