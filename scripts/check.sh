@@ -109,7 +109,8 @@ beside image-crash /usr/bin/python3 tests/guest/image_crash_test.py
 beside image /usr/bin/python3 tests/guest/image_test.py
 beside verbs /usr/bin/python3 tests/guest/verbs_test.py
 beside model tests/model/run.sh
-beside fuzz-nbd make --no-print-directory fuzz-run
+beside fuzz-nbd make --no-print-directory FUZZ=nbd fuzz-run
+beside fuzz-kvd make --no-print-directory FUZZ=kvd FUZZ_SECONDS="${FUZZ_SECONDS:-30}" fuzz-run
 step boot-time /usr/bin/python3 tests/guest/boot_time_test.py
 step two-guests /usr/bin/python3 tests/guest/two_guests_test.py
 

@@ -1,0 +1,85 @@
+// Fuzz target of kvd's protocol: any bytes, whole and in pieces, must be answered alike, unless
+// items had to be evicted.
+//
+// The first byte chooses the memory (bit 0: small, so that items are evicted), the next two how the
+// rest is cut. A `\x01` stands for a value of some thousand bytes, so that short inputs fill the
+// memory. What is answered is read by a second, simple reader: replies are whole lines, and values
+// have the length that they say. The build and how long it runs: `make fuzz-run`.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "tests/apps/kvd_driver.h"
+
+namespace bedplate::kvd {
+namespace {
+
+void require(bool kept, const char* what) {
+  if (kept) return;
+  std::fprintf(stderr, "kvd_fuzz: broken promise: %s\n", what);
+  std::abort();
+}
+
+// Every line ends, and behind a VALUE line is what it says.
+void read_replies(std::string_view replies) {
+  while (!replies.empty()) {
+    const size_t end = replies.find("\r\n");
+    require(end != std::string_view::npos, "a reply is whole");
+    std::string_view line = replies.substr(0, end);
+    replies.remove_prefix(end + 2);
+    if (line.find(' ') == std::string_view::npos || line.substr(0, 6) != "VALUE ") continue;
+    line.remove_prefix(6);
+    (void)take_word(&line);
+    (void)take_word(&line);
+    const size_t bytes = std::strtoull(std::string(take_word(&line)).c_str(), nullptr, 10);
+    require(replies.size() >= bytes + 2, "a value is whole");
+    require(replies.substr(bytes, 2) == "\r\n", "a value has its length");
+    replies.remove_prefix(bytes + 2);
+  }
+}
+
+std::string expanded(std::string_view input) {
+  std::string text;
+  for (const char c : input) {
+    if (c == '\x01') {
+      text += "set k" + std::to_string(text.size() % 61) + " 0 0 5000\r\n" +
+              std::string(5000, 'v') + "\r\n";
+    } else {
+      text += c;
+    }
+  }
+  return text;
+}
+
+void fuzz(std::string_view input) {
+  const uint64_t memory_bytes = (input[0] & 1) != 0 ? 64 * 1024 : 1024 * 1024;
+  const auto cut = static_cast<uint8_t>(input[1]);
+  const auto cut_more = static_cast<uint8_t>(input[2]);
+  const std::string text = expanded(input.substr(3, 4096));
+  std::string whole;
+  uint64_t evictions = 0;
+  for (const size_t piece : {text.size() + 1, size_t{1} + cut, size_t{1} + cut * 256U + cut_more}) {
+    StoreRig rig(memory_bytes, 16 * 1024);
+    Client client(rig);
+    const std::string answer = client.say(text, piece);
+    read_replies(answer);
+    if (piece > text.size()) whole = answer;
+    // What is evicted depends on which values are on their way to the client just then.
+    evictions += rig.counters.evictions.read();
+    require(answer == whole || evictions > 0, "pieces change nothing");
+    require(rig.counters.bytes.read() <= memory_bytes, "items take what was planned at most");
+    require(rig.counters.hits.read() + rig.counters.misses.read() == rig.counters.gets.read(),
+            "a get hits or misses");
+  }
+}
+
+}  // namespace
+}  // namespace bedplate::kvd
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
+  if (bytes < 4) return 0;
+  bedplate::kvd::fuzz({reinterpret_cast<const char*>(data), bytes});
+  return 0;
+}
