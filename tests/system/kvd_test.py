@@ -1,0 +1,236 @@
+"""kvd, the key-value service: a client that we did not write, and everything that goes wrong."""
+
+import os
+import signal
+import socket
+
+from harness import (BACKENDS, BOUND_SECONDS, KIB, MIB, Appliance, expect, expect_in, expect_true,
+                     free_port, need_backend, need_tools, test, wait_for)
+
+
+class KvdAppliance(Appliance):
+    def _listener(self, kind):
+        for text in self.configuration["kvd"]["listen"]:
+            if text.startswith(kind):
+                return text.removeprefix(kind)
+        raise AssertionError(kind)
+
+    def _socket_files(self):
+        return [self._listener("unix:")]
+
+    def counter(self, name):
+        return self.stats()["services"]["kvd"][name]
+
+
+def start(box, sockets, **keys):
+    need_backend(sockets)
+    appliance = KvdAppliance(box, {
+        "appliance": {"name": "test", "runtime_directory": box.path("runtime"),
+                      "drain_timeout_ms": 600_000},  # it ends because nothing is left to wait for
+        "pool": {"bytes": "128 MiB", "pages": "2 MiB"},
+        "event_loop": {"sockets": sockets},
+        "shard": [{"name": "main", "cpu": min(os.sched_getaffinity(0))}],
+        "kvd": {"listen": [f"tcp:127.0.0.1:{free_port()}", f"unix:{box.path('kvd.sock')}"],
+                "cache": "16 MiB", **keys},
+    })
+    box.appliances.append(appliance)
+    return appliance.start()
+
+
+class Client:
+    def __init__(self, box, appliance, way="tcp", receive_buffer_bytes=None):
+        family = socket.AF_UNIX if way == "unix" else socket.AF_INET
+        self.socket = box.closing.enter_context(socket.socket(family))
+        self.socket.settimeout(BOUND_SECONDS)
+        if receive_buffer_bytes:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        self.socket.connect(appliance.address(way))
+        self.input = self.socket.makefile("rb")
+
+    def send(self, data):
+        self.socket.sendall(data)
+
+    def line(self):
+        return self.input.readline()
+
+    def ask(self, data):
+        self.send(data)
+        return self.line()
+
+    def store(self, key, value, command="set"):
+        return self.ask(b"%s %s 0 0 %d\r\n%s\r\n" % (command.encode(), key, len(value), value))
+
+    def get(self, key):
+        """The value, or None."""
+        head = self.ask(b"get %s\r\n" % key).split()
+        if head == [b"END"]:
+            return None
+        value = self.input.read(int(head[3]) + 2)[:-2]
+        expect(self.line(), b"END\r\n", "the end of a get")
+        return value
+
+
+@test(sockets=BACKENDS)
+def memccapable(box, sockets):
+    """All that libmemcached's own test checks of the ascii protocol."""
+    need_tools("memccapable")
+    appliance = start(box, sockets)
+    host, port = appliance.address("tcp")
+    seen = box.run("memccapable", "-a", "-h", host, "-p", str(port)).stdout
+    expect_in("All tests passed", seen, "what memccapable says")
+    expect_true("[FAIL]" not in seen, "no check fails")
+    expect_true(seen.count("[pass]") >= 27, "all checks are run")
+    appliance.stop()
+
+
+@test(sockets=BACKENDS, way=["tcp", "unix"])
+def values_of_all_sizes(box, sockets, way):
+    """Up to max_value, from what is copied to what is received straight into its item."""
+    appliance = start(box, sockets)
+    client = Client(box, appliance, way)
+    for size in (0, 1, 100, 1023, 1024, 4096, 4097, 16 * KIB, 100_000, MIB):
+        value = os.urandom(size)
+        expect(client.store(b"key", value), b"STORED\r\n", f"a set of {size} bytes")
+        expect_true(client.get(b"key") == value, f"a get of {size} bytes is what was set")
+    expect(client.store(b"key", bytes(MIB + 1)), b"SERVER_ERROR object too large for cache\r\n",
+           "a value larger than max_value")
+    expect(client.get(b"key"), None, "what the client wanted gone")
+    appliance.stop()
+
+
+@test(sockets=BACKENDS)
+def pipelines_in_any_pieces(box, sockets):
+    """Requests that come in pieces, byte for byte, are answered in their order."""
+    appliance = start(box, sockets)
+    client = Client(box, appliance)
+    requests = b"".join(b"set k%d 0 0 3\r\n%03d\r\nget k%d\r\n" % (i, i, i) for i in range(100))
+    wanted = b"".join(b"STORED\r\nVALUE k%d 0 3\r\n%03d\r\nEND\r\n" % (i, i) for i in range(100))
+    for piece in (1, 7, 1000, len(requests)):
+        for at in range(0, len(requests), piece):
+            client.send(requests[at:at + piece])
+        expect(client.input.read(len(wanted)), wanted, f"answers to pieces of {piece}")
+    appliance.stop()
+
+
+@test(sockets=BACKENDS)
+def full_memory_evicts(box, sockets):
+    """Everything is stored, what is asked for stays, and the counters say what went."""
+    appliance = start(box, sockets)
+    client = Client(box, appliance)
+    client.store(b"wanted", b"kept")
+    for i in range(400):
+        expect(client.store(b"filler%d" % i, bytes(100_000)), b"STORED\r\n", "a set")
+        expect(client.get(b"wanted"), b"kept", "what is asked for all the time")
+    expect_true(appliance.counter("evictions") > 200, "evictions")
+    expect_true(appliance.counter("bytes") <= 16 * MIB, "items lie in what was planned")
+    expect(client.get(b"filler399") is None, False, "the latest is there")
+    expect(client.get(b"filler0"), None, "the first filler")
+    appliance.stop()
+
+
+@test(sockets=BACKENDS)
+def slow_reader(box, sockets):
+    """A client that reads nothing is not read from any more; others are served, and its replies
+    are right once it reads."""
+    appliance = start(box, sockets)
+    slow, other = Client(box, appliance, "unix"), Client(box, appliance)
+    value = os.urandom(500_000)
+    other.store(b"big", value)
+    slow.socket.setblocking(False)
+    sent = 0
+    request = b"get big\r\n"
+
+    def is_stuck():
+        nonlocal sent
+        try:
+            while sent < 100 * MIB:
+                sent += slow.socket.send(request * 1000)
+        except BlockingIOError:
+            pass
+        before = appliance.counter("gets")
+        expect(other.get(b"missing"), None, "another client's get")
+        return appliance.counter("gets") == before + 1
+
+    wait_for(is_stuck, "the slow client to be left alone")
+    expect_true(sent < 4 * MIB, "what a client that reads nothing gets rid of")
+    for i in range(100):
+        expect(other.store(b"filler%d" % i, bytes(300_000)), b"STORED\r\n", "a set beside it")
+    slow.socket.settimeout(BOUND_SECONDS)
+    reply = b"VALUE big 0 500000\r\n" + value + b"\r\nEND\r\n"
+    expect_true(slow.input.read(len(reply)) == reply, "the first reply")
+    slow.socket.close()
+    slow.input.close()
+    wait_for(lambda: appliance.counter("connections_open") == 1, "the slow client's end")
+    appliance.stop()
+
+
+@test(sockets=BACKENDS)
+def malformed_lines(box, sockets):
+    """Each is answered as memcached does, and the connection goes on, but for an endless line."""
+    appliance = start(box, sockets)
+    client = Client(box, appliance)
+    for line, answer in ((b"bogus", b"ERROR"), (b"get", b"ERROR"), (b"set a 0 0", b"ERROR"),
+                         (b"get " + b"k" * 251, b"CLIENT_ERROR bad command line format"),
+                         (b"set a 0 0 x", b"CLIENT_ERROR bad command line format"),
+                         (b"incr a x", b"CLIENT_ERROR invalid numeric delta argument"),
+                         (b"touch a x", b"CLIENT_ERROR invalid exptime argument")):
+        expect(client.ask(line + b"\r\n"), answer + b"\r\n", f"the answer to {line[:20]}")
+    expect(client.store(b"a", b"fine"), b"STORED\r\n", "a set after all that")
+    expect(client.ask(b"x" * 20_000), b"CLIENT_ERROR line too long\r\n", "an endless line")
+    wait_for(lambda: appliance.counter("connections_open") == 0, "its connection's end")
+    appliance.stop()
+
+
+@test(sockets=BACKENDS)
+def more_clients_than_planned(box, sockets):
+    """One too many is closed at once; a place that was left is given again."""
+    appliance = start(box, sockets, max_connections=2)
+    first, second = Client(box, appliance), Client(box, appliance)
+    expect(first.get(b"a"), None, "the first client")
+    expect(second.get(b"a"), None, "the second client")
+    expect(Client(box, appliance).line(), b"", "what the third one hears")
+    expect(appliance.counter("connections_refused"), 1, "refused connections")
+    second.send(b"quit\r\n")
+    expect(second.line(), b"", "the answer to quit")
+    wait_for(lambda: appliance.counter("connections_open") == 1, "the second client's end")
+    expect(Client(box, appliance).get(b"a"), None, "its successor")
+    appliance.stop()
+
+
+@test(sockets=BACKENDS)
+def drain(box, sockets):
+    """What was received whole is answered; half a request is not waited for."""
+    appliance = start(box, sockets)
+    stuck = Client(box, appliance, "unix")
+    idle, half = Client(box, appliance), Client(box, appliance)
+    value = os.urandom(MIB)
+    idle.store(b"big", value)
+    stuck.send(b"get big\r\n" * 8)  # in one piece: the first reply shows that all came
+    first = stuck.input.read(1)
+    half.send(b"set a 0 0 100000\r\nnot all of it")
+    wait_for(lambda: appliance.counter("connections_open") == 3, "all clients")
+    appliance.process.send_signal(signal.SIGTERM)
+    expect(idle.line(), b"", "what an idle client hears")
+    expect(half.line(), b"", "what one hears whose request was half sent")
+    appliance.expect_alive()
+    reply = b"VALUE big 0 %d\r\n" % MIB + value + b"\r\nEND\r\n"
+    expect_true(first + stuck.input.read(8 * len(reply) - 1) == reply * 8, "eight replies")
+    expect(stuck.line(), b"", "then the end")
+    expect(appliance.wait_exit(), 0, "the exit code after SIGTERM")
+    appliance.expect_nothing_left()
+
+
+@test()
+def counters_have_units_and_help(box):
+    appliance = start(box, "epoll")
+    client = Client(box, appliance)
+    client.store(b"a", b"x")
+    client.get(b"a")
+    client.get(b"b")
+    for name, value in (("gets", 2), ("hits", 1), ("misses", 1), ("sets", 1), ("items", 1)):
+        expect(appliance.counter(name), value, f"the counter {name}")
+    expect_true(0 < appliance.counter("bytes") <= 128, "the bytes of one small item")
+    text = appliance.stats_text()
+    for name in ("evictions", "connections_open"):
+        expect_in(name, text, "stats")
+    appliance.stop()
