@@ -46,7 +46,8 @@ $(PROGRAM): $(call objects,$(PROGRAM_SOURCES)) $(BLOCKD_OBJECTS) $(KVD_OBJECTS) 
 
 # Programs of others, linked as docs/allocator.md says: with the pool's malloc. And one of the
 # tests, which is linked like them.
-EXAMPLES := $(addprefix $(BUILD)/examples/,ping ping-c remote_read store)
+FIRST_SERVICE := $(addprefix $(BUILD)/examples/echo-,1 2 3 4 5 6)
+EXAMPLES := $(addprefix $(BUILD)/examples/,ping ping-c remote_read store) $(FIRST_SERVICE)
 .PHONY: examples
 examples: $(EXAMPLES)
 
@@ -62,6 +63,15 @@ $(EXAMPLES) $(PEERS) $(TRAFFIC) $(PLACES): $(POOL_HEAP) $(LIBRARY)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LINK $@")
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LIBRARY) $(LINK_LIBRARIES)
+
+# Each step of docs/first-service.md is one block of code there.
+$(FIRST_SERVICE): $(BUILD)/examples/echo-%: $(BUILD)/examples/echo_%.o
+FIRST_SERVICE_OBJECTS := $(FIRST_SERVICE:$(BUILD)/examples/echo-%=$(BUILD)/examples/echo_%.o)
+$(FIRST_SERVICE_OBJECTS): %.o: %.cc
+	$(compile)
+$(BUILD)/examples/echo_%.cc: docs/first-service.md $(BUILD_FILES)
+	@mkdir -p $(@D)
+	$(Q)awk '/^```cpp/ {++step; inside = 1; next} /^```/ {inside = 0} inside && step == $*' $< > $@
 
 C_OBJECTS := $(BUILD)/apps/examples/ping_c.o $(BUILD)/apps/examples/store_c.o \
              $(BUILD)/tests/system/c_peer.o
@@ -109,7 +119,7 @@ $(BENCH_HEAP): $(BENCH_OBJECTS)
   $(BLOCKD_SOURCES) $(KVD_SOURCES) $(PROGRAM_SOURCES) $(TEST_SOURCES) $(STRAIN_SOURCES) \
   $(TRAFFIC_SOURCES) $(PLACES_SOURCES) tests/soak/heap_soak.cc apps/examples/ping.cc \
   apps/examples/remote_read.cc tests/system/cpp_peer.cc) \
-  $(BENCH_OBJECTS) $(C_OBJECTS))
+  $(BENCH_OBJECTS) $(C_OBJECTS) $(FIRST_SERVICE_OBJECTS))
 
 # The heap under demand: a heap of 256 MiB in segment 0.
 SOAK := $(BUILD)/heap-soak

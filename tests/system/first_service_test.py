@@ -1,0 +1,62 @@
+"""docs/first-service.md: its six programs, which make builds from it, do what it says."""
+
+import os
+import re
+import signal
+import socket
+
+from harness import (BEDPLATE, BOUND_SECONDS, Failure, expect, expect_in, free_port, read_line,
+                     read_text, test)
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+STEPS = range(1, 7)
+
+
+def program(step):
+    path = os.path.join(os.path.dirname(BEDPLATE), "examples", f"echo-{step}")
+    if not os.path.exists(path):
+        raise Failure(f"{path} is not there; `make products` builds it")
+    return path
+
+
+def configuration(box, port):
+    """That of the document, but with pages that every machine has, and places of this test's own."""
+    text = re.search(r"```toml\n(.*?)```", read_text(f"{ROOT}/docs/first-service.md"), re.S)[1]
+    text = text.replace("7007", str(port)).replace("[pool]\n", '[pool]\npages = "4 KiB"\n')
+    directory = f'[appliance]\nruntime_directory = "{box.path("runtime")}"\n'
+    return box.write("echo.toml", text.replace("[appliance]\n", directory))
+
+
+@test(step=STEPS)
+def each_step_is_a_program(box, step):
+    expect_in("appliance.name", box.run(program(step), "keys").stdout, "its keys")
+    if step > 1:
+        expect_in("echo.listen", box.run(program(step), "keys").stdout, "its own keys")
+        box.run(program(step), "check", configuration(box, free_port()))
+    if step > 2:
+        plan = box.run(program(step), "plan", configuration(box, free_port())).stdout
+        expect_in("\necho ", plan, "the plan")
+
+
+@test(step=[5, 6])
+def echoes(box, step):
+    port = free_port()
+    config = configuration(box, port)
+    process = box.spawn([program(step), "run", config], "echo.log", stdout=-1)
+    expect_in("ready", read_line(process.stdout.fileno()), "the first line")
+    with socket.create_connection(("127.0.0.1", port), BOUND_SECONDS) as client:
+        for size in (1, 100, 100_000):
+            text = os.urandom(size)
+            seen = b""
+            for at in range(0, size, 4000):
+                client.sendall(text[at:at + 4000])
+                while len(seen) < min(size, at + 4000):
+                    seen += client.recv(4096)
+            expect(seen == text, True, f"{size} bytes come back")
+        if step == 6:
+            stats = box.run(program(step), "stats", "echo", "--directory", box.path("runtime"))
+            expect_in("100101", stats.stdout, "the counter of bytes")
+        process.send_signal(signal.SIGTERM)
+        if step == 6:
+            expect(client.recv(1), b"", "what a client hears at the end")
+    expect(process.wait(BOUND_SECONDS), 0, "the exit code")
