@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds and runs benchmarks. Usage: run.sh [nbd|boot|pool|alloc|message|fifo|verbs [OPTION...]]
+# Builds and runs benchmarks. Usage: run.sh [nbd|kvd|boot|pool|alloc|message|fifo|verbs [OPTION...]]
 #
 # Without a name it runs all; options (see `run.sh nbd --help`) need one. The environment variable
 # BEDPLATE names the binary, by default build/release/bedplate; alloc needs `make bench-heap`.
@@ -10,7 +10,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 build=$here/../../build/bench
 python=/usr/bin/python3
 mkdir -p "$build"
-for name in bare_server bare_zero; do
+for name in bare_server bare_zero kvd_client; do
   ${CC:-gcc} -O2 -Wall -Wextra -Wconversion -Wshadow -Werror -pthread \
     -o "$build/$name" "$here/$name.c"
 done
@@ -47,8 +47,11 @@ fi
 export PYTHONDONTWRITEBYTECODE=1
 
 case ${1-} in
-  nbd | boot | pool | alloc | message | fifo | verbs) exec "$python" "$here/$1_bench.py" "${@:2}" ;;
+  nbd | kvd | boot | pool | alloc | message | fifo | verbs)
+    exec "$python" "$here/$1_bench.py" "${@:2}" ;;
   '')
-    for name in fifo pool boot alloc message nbd verbs; do "$python" "$here/${name}_bench.py"; done ;;
+    for name in fifo pool boot alloc message nbd kvd verbs; do
+      "$python" "$here/${name}_bench.py"
+    done ;;
   *) sed -n '2s/^# //p' "$0" >&2; exit 2 ;;
 esac

@@ -1,0 +1,151 @@
+#!/usr/bin/python3
+"""kvd against memcached -t 1: operations a second and processor time for each.
+
+    make && scripts/bench/run.sh kvd [--rounds N] [--seconds S]
+
+One lean client for all (kvd_client.c), servers on core 0 and the client on core 1, rounds
+interleaved: in each, every server does every workload. Values of 100 bytes, 100,000 keys. At the
+end: medians with least and most, and kvd's ratio to memcached in each round. `client ns` is the
+processor time that the client takes for an operation, spinning included.
+"""
+
+import argparse
+import contextlib
+import os
+import random
+import socket
+import statistics
+import subprocess
+import time
+
+from common import (BEDPLATE, BUILD, MIB, BenchError, ratio_text, ratios, require,
+                    reserved_hugepages, run_main, spread, start, stop, wait_for_hugepages, warn_if_busy, work_directory,
+                    write_json)
+
+KEYS, VALUE_BYTES = 100_000, 100
+POOL_BYTES = 128 * MIB
+WORKLOADS = [(operation, connections, depth) for operation in ("get", "set")
+             for connections, depth in ((1, 1), (1, 32), (64, 1))]
+TARGETS = {(1, 1): None, (1, 32): 1.3, (64, 1): 1.3}
+
+
+def kvd(directory, port, sockets):
+    name = "kvd-" + sockets.replace("_", "-")
+    path = os.path.join(directory, f"{name}.toml")
+    with open(path, "w", encoding="ascii") as file:
+        file.write(f"""[appliance]
+name = "{name}"
+runtime_directory = "{directory}/run-{name}"
+[pool]
+bytes = {POOL_BYTES}
+[event_loop]
+sockets = "{sockets}"
+[[shard]]
+name = "main"
+cpu = 0
+[kvd]
+listen = ["tcp:127.0.0.1:{port}"]
+cache = "64 MiB"
+""")
+    return [BEDPLATE, "run", path]
+
+
+def memcached(_directory, port):
+    return ["taskset", "-c", "0", "memcached", "-u", "nobody", "-l", "127.0.0.1", "-U", "0",
+            "-p", str(port), "-t", "1", "-m", "64"]
+
+
+SERVERS = {
+    "kvd": lambda directory, port: kvd(directory, port, "io_uring"),
+    "kvd-epoll": lambda directory, port: kvd(directory, port, "epoll"),
+    "memcached": memcached,
+}
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_for(port, log):
+    end = time.monotonic() + 15
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return
+        time.sleep(0.05)
+    with open(log, encoding="utf-8", errors="replace") as file:
+        raise BenchError(f"waiting for a server at port {port}: nobody answers; it said:\n"
+                         + file.read()[-1000:])
+
+
+def client(port, *words):
+    done = subprocess.run(["taskset", "-c", "1", f"{BUILD}/kvd_client", str(port),
+                           *map(str, words), str(KEYS), str(VALUE_BYTES)],
+                          capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise BenchError(f"running kvd_client {words}: {done.stderr.strip()}; see its source")
+    return [float(word) for word in done.stdout.split()]
+
+
+def processor_seconds(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def run_one(directory, name, options, results):
+    port = free_port()
+    wait_for_hugepages(POOL_BYTES)
+    with open(f"{directory}/log", "ab") as log:
+        process = start(SERVERS[name](directory, port), stdout=log, stderr=log)
+    try:
+        wait_for(port, f"{directory}/log")
+        client(port, "fill", 1, 1, 0)
+        for workload in WORKLOADS:
+            before = processor_seconds(process.pid)
+            speed, client_ns = client(port, *workload, options.seconds)
+            spent = processor_seconds(process.pid) - before
+            result = results[workload].setdefault(name, {"speed": [], "client_ns": [], "ns": []})
+            result["speed"].append(speed)
+            result["client_ns"].append(client_ns)
+            result["ns"].append(spent * 1e9 / (speed * options.seconds))
+    finally:
+        stop(process)
+
+
+def print_table(results):
+    print(f"{'workload':24}{'server':12}{'k operations/s':26}{'server ns each':26}"
+          f"{'client ns each':>15}")
+    for (operation, connections, depth), servers in results.items():
+        for name, result in servers.items():
+            label = f"{operation} x{connections} depth {depth}"
+            print(f"{label:24}{name:12}{spread([v / 1e3 for v in result['speed']]):26}"
+                  f"{spread(result['ns']):26}{statistics.median(result['client_ns']):15.0f}")
+        speeds = {name: result["speed"] for name, result in servers.items()}
+        target = TARGETS[connections, depth]
+        print(f"{'':24}kvd / memcached: "
+              f"{ratio_text(ratios(speeds, 'kvd', ['memcached']), target)}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=2)
+    options = parser.parse_args()
+    require({"memcached": "scripts/setup.sh bench", BEDPLATE: "make", "taskset": "util-linux",
+             f"{BUILD}/kvd_client": "scripts/bench/run.sh"})
+    load = warn_if_busy()
+    results = {workload: {} for workload in WORKLOADS}
+    with work_directory() as directory, reserved_hugepages(POOL_BYTES):
+        for _ in range(options.rounds):
+            for name in random.sample(list(SERVERS), len(SERVERS)):
+                run_one(directory, name, options, results)
+    print_table(results)
+    write_json("kvd.json", {"load": load, "rounds": options.rounds, "seconds": options.seconds,
+                            "results": [{"workload": workload, **servers}
+                                        for workload, servers in results.items()]})
+
+
+run_main(main)

@@ -1,0 +1,148 @@
+// The lean client of kvd_bench.py: one thread, epoll, whole batches by one send and one receive.
+//
+//     kvd_client PORT get|set CONNECTIONS DEPTH SECONDS KEYS VALUE_BYTES
+//     kvd_client PORT fill 1 32 0 KEYS VALUE_BYTES
+//
+// Each connection has DEPTH requests on their way: it sends a batch of so many, receives all of
+// the replies, counts them by their length alone, which is the same for all, and sends the next.
+// Requests are written beforehand. Prints: operations per second, and the client's own processor
+// time for each in nanoseconds. So that it goes further than what it measures, it looks at nothing
+// but the first reply of a run.
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { kBatches = 64, kBufferBytes = 1 << 18 };
+
+static char* batches[kBatches];
+static size_t batch_bytes[kBatches];
+static char buffer[kBufferBytes];
+
+struct connection {
+  int fd;
+  int next;             // batch
+  size_t left_bytes;    // of the replies
+};
+
+static double now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
+static void fail(const char* doing) {
+  fprintf(stderr, "kvd_client: %s: %s\n", doing, strerror(errno));
+  exit(1);
+}
+
+static void write_batches(int is_get, int depth, int keys, int value_bytes) {
+  char* value = malloc((size_t)value_bytes + 1);
+  memset(value, 'v', (size_t)value_bytes);
+  value[value_bytes] = 0;
+  unsigned random = 1;
+  for (int batch = 0; batch < kBatches; ++batch) {
+    char* to = batches[batch] = malloc((size_t)depth * ((size_t)value_bytes + 64));
+    for (int i = 0; i < depth; ++i) {
+      random = random * 1664525 + 1013904223;
+      const int key = (int)((random >> 8) % (unsigned)keys);
+      to += is_get ? sprintf(to, "get key%07d\r\n", key)
+                   : sprintf(to, "set key%07d 0 0 %d\r\n%s\r\n", key, value_bytes, value);
+    }
+    batch_bytes[batch] = (size_t)(to - batches[batch]);
+  }
+  free(value);
+}
+
+static int open_connection(int port) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((unsigned short)port),
+                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  if (connect(fd, (struct sockaddr*)&address, sizeof address) != 0) fail("connecting");
+  const int on = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  return fd;
+}
+
+// The socket takes a whole batch: it is empty, and its buffer is larger.
+static void send_batch(struct connection* to, size_t reply_bytes) {
+  const ssize_t sent = send(to->fd, batches[to->next], batch_bytes[to->next], 0);
+  if (sent != (ssize_t)batch_bytes[to->next]) fail("sending");
+  to->next = (to->next + 1) % kBatches;
+  to->left_bytes = reply_bytes;
+}
+
+static void fill(int fd, int keys, int value_bytes) {
+  char* value = malloc((size_t)value_bytes + 1);
+  memset(value, 'v', (size_t)value_bytes);
+  value[value_bytes] = 0;
+  for (int key = 0; key < keys;) {
+    int bytes = 0, batch = 0;
+    for (; batch < 64 && key < keys; ++batch, ++key) {
+      bytes += sprintf(buffer + bytes, "set key%07d 0 0 %d\r\n%s\r\n", key, value_bytes, value);
+    }
+    if (send(fd, buffer, (size_t)bytes, 0) != bytes) fail("sending");
+    if (recv(fd, buffer, 8 * (size_t)batch, MSG_WAITALL) != 8 * batch) fail("receiving");
+    if (memcmp(buffer, "STORED\r\n", 8) != 0) fail("a set was not stored");
+  }
+  free(value);
+}
+
+int main(int count, char** words) {
+  if (count != 8) return fprintf(stderr, "usage: see the source\n"), 2;
+  const int port = atoi(words[1]), connections = atoi(words[3]), depth = atoi(words[4]);
+  const int is_get = strcmp(words[2], "get") == 0;
+  const int keys = atoi(words[6]), value_bytes = atoi(words[7]);
+  if (strcmp(words[2], "fill") == 0) return fill(open_connection(port), keys, value_bytes), 0;
+  write_batches(is_get, depth, keys, value_bytes);
+  char head[64];
+  const size_t one = !is_get ? 8
+      : (size_t)sprintf(head, "VALUE key0000000 0 %d\r\n", value_bytes) + (size_t)value_bytes + 7;
+  const size_t reply_bytes = one * (size_t)depth;
+  const int epoll = epoll_create1(0);
+  struct connection* all = calloc((size_t)connections, sizeof *all);
+  for (int i = 0; i < connections; ++i) {
+    all[i].fd = open_connection(port);
+    all[i].next = i % kBatches;
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = &all[i]};
+    epoll_ctl(epoll, EPOLL_CTL_ADD, all[i].fd, &event);
+  }
+  const double begin = now(), end = begin + atof(words[5]);
+  for (int i = 0; i < connections; ++i) send_batch(&all[i], reply_bytes);
+  unsigned long done = 0;
+  double time = begin;
+  while (time < end) {
+    for (int round = 0; round < 64; ++round) {
+      struct epoll_event events[64];
+      const int ready = epoll_wait(epoll, events, 64, 0);
+      for (int i = 0; i < ready; ++i) {
+        struct connection* from = events[i].data.ptr;
+        const ssize_t received = recv(from->fd, buffer, sizeof buffer, MSG_DONTWAIT);
+        if (received < 0 && errno == EAGAIN) continue;
+        if (received <= 0 || (size_t)received > from->left_bytes) fail("receiving");
+        if (done == 0 && memcmp(buffer, is_get ? "VALUE key" : "STORED\r\n", 8) != 0) {
+          fail("the first reply");
+        }
+        from->left_bytes -= (size_t)received;
+        if (from->left_bytes > 0) continue;
+        done += (unsigned long)depth;
+        send_batch(from, reply_bytes);
+      }
+    }
+    time = now();
+  }
+  struct rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  const double busy = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+                      (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+  printf("%.0f %.0f\n", (double)done / (time - begin), busy * 1e9 / (double)done);
+  return 0;
+}
