@@ -171,6 +171,18 @@ TEST(KvdSession, NothingMoreIsTakenFromWhoReadsNothing) {
   CHECK(client.session().replies().size() > 1);  // it goes on where it was
 }
 
+TEST(KvdSession, WhatIsOnItsWayDoesNotGrow) {
+  std::string_view text("get a\r\n"), more("get b\r\n");
+  client.give(&text, text.size());
+  const auto pieces = client.session().replies();
+  client.give(&more, more.size());
+  CHECK(client.session().replies().empty());
+  LONGS_EQUAL(5, pieces[0].iov_len);
+  client.session().sent();
+  LONGS_EQUAL(5, client.session().replies()[0].iov_len);
+  client.session().sent();
+}
+
 TEST(KvdSession, AValueOnItsWayIsNotOverwritten) {
   client.say(set_text("big", std::string(5000, 'b')));
   std::string_view text("get big\r\n");
