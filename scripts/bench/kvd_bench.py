@@ -19,8 +19,8 @@ import subprocess
 import time
 
 from common import (BEDPLATE, BUILD, MIB, BenchError, ratio_text, ratios, require,
-                    reserved_hugepages, run_main, spread, start, stop, wait_for_hugepages, warn_if_busy, work_directory,
-                    write_json)
+                    reserved_hugepages, run_main, spread, start, stop, wait_for_hugepages,
+                    warn_if_busy, work_directory, write_json)
 
 KEYS, VALUE_BYTES = 100_000, 100
 POOL_BYTES = 128 * MIB

@@ -214,12 +214,12 @@ TEST(KvdSession, QuitEndsIt) {
 }
 
 TEST(KvdSession, AClientThatLeavesGivesBackWhatItHad) {
-  {
+  for (int i = 0; i < 100; ++i) {
     Client leaving(rig);
     std::string_view half = "set a 0 0 30000\r\nthe beginning of it";
     leaving.give(&half, half.size());
   }
-  for (int i = 0; i < 1000; ++i) ANSWERS("STORED\r\n", set_text("x", std::string(30'000, 'x')));
+  ANSWERS("STORED\r\n", set_text("x", std::string(30'000, 'x')));
   ANSWERS("END\r\n", "get a\r\n");
 }
 
