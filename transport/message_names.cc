@@ -14,7 +14,7 @@ Result<AmId> MessageNames::add(std::string_view name) {
   }
   if (find(name)) {
     error.set_answer("it has one already");
-    return error.set_cure("add each name once: a service's are headed by its own, \"kvd.get\"");
+    return error.set_cure("add each name once: a service's are headed by its own, \"cache.get\"");
   }
   if (names_.size() == size_t{kAskNumberAm} - kFirstNamedAm) {
     error.set_answer("all %zu are taken", names_.size());

@@ -1,7 +1,7 @@
 // Numbers of messages, by name.
 //
 // A message carries a number of 8 bits, which picks its handler. Programs that were built together
-// agree on numbers up to 127 as they like. The others belong to names, "kvd.get": each process
+// agree on numbers up to 127 as they like. The others belong to names, "cache.get": each process
 // gives its own names numbers, in any order, and tells them to those that ask
 // (Messenger::ask_number). So a number is always the receiver's, and two services of one process,
 // or two programs, need not know of each other to be told apart.

@@ -69,7 +69,7 @@ $(FIRST_SERVICE): $(BUILD)/examples/echo-%: $(BUILD)/examples/echo_%.o
 FIRST_SERVICE_OBJECTS := $(FIRST_SERVICE:$(BUILD)/examples/echo-%=$(BUILD)/examples/echo_%.o)
 $(FIRST_SERVICE_OBJECTS): %.o: %.cc
 	$(compile)
-$(BUILD)/examples/echo_%.cc: docs/first-service.md $(BUILD_FILES)
+$(FIRST_SERVICE_OBJECTS:.o=.cc): $(BUILD)/examples/echo_%.cc: docs/first-service.md $(BUILD_FILES)
 	@mkdir -p $(@D)
 	$(Q)awk '/^```cpp/ {++step; inside = 1; next} /^```/ {inside = 0} inside && step == $*' $< > $@
 
