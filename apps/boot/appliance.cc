@@ -152,6 +152,7 @@ Result<void> Appliance::start_shards() {
     options.socket_count_max = std::max(needs.connections, 1U);
     options.source_count = kRuntimeSourceCount + needs.sources;
     options.timer_count = needs.timers;
+    options.watch_count = needs.watches;
     options.counters = &counters;
     shards_.push_back(std::make_unique<Shard>());
     BP_TRY(shards_.back()->create(options));

@@ -193,6 +193,7 @@ ShardNeeds AppliancePlan::needs_on(uint32_t shard) const noexcept {
     sum.connections += service.shards[shard].connections;
     sum.timers += service.shards[shard].timers;
     sum.sources += service.shards[shard].sources;
+    sum.watches += service.shards[shard].watches;
     sum.has_messages |= service.shards[shard].has_messages;
   }
   return sum;

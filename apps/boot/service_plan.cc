@@ -111,6 +111,11 @@ void ServicePlan::sources(uint32_t shard, uint32_t count) {
   if (needs != nullptr) needs->sources += std::min(count, kCountMax);
 }
 
+void ServicePlan::watches(uint32_t shard, uint32_t count) {
+  ShardNeeds* needs = find_shard(shard, "watches");
+  if (needs != nullptr) needs->watches += std::min(count, kCountMax);
+}
+
 void ServicePlan::messages(uint32_t shard) {
   ShardNeeds* needs = find_shard(shard, "messages");
   if (needs != nullptr) needs->has_messages = true;

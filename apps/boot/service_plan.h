@@ -19,6 +19,7 @@ struct ShardNeeds {
   uint32_t connections = 0;
   uint32_t timers = 0;
   uint32_t sources = 0;
+  uint32_t watches = 0;
   bool has_messages = false;
 };
 
@@ -66,6 +67,9 @@ class ServicePlan {
   // How many timers may be armed at once, and how many sources the loop of `shard` will poll.
   void timers(uint32_t shard, uint32_t count);
   void sources(uint32_t shard, uint32_t count);
+  // Descriptors that its sockets watch at once (StreamSockets::start_watching), connections that are
+  // being made (transport/connecting.h) included.
+  void watches(uint32_t shard, uint32_t count);
 
   // Sockets that the runtime opens before anything is taken, and closes; ServiceContext::listeners.
   void listen(const char* key, const std::vector<SocketAddress>& addresses);

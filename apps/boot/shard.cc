@@ -35,6 +35,7 @@ Result<void> Shard::create(const ShardOptions& options) {
 Result<void> Shard::make_sockets() {
   StreamSocketsOptions options;
   options.socket_count_max = options_.socket_count_max;
+  options.watch_count_max = options_.watch_count;
   options.loop = &loop_;
   options.counters = &options_.counters->sockets;
   const SocketBackendChoice choice = options_.event_loop.sockets;

@@ -24,6 +24,7 @@ struct ShardOptions {
   uint32_t socket_count_max = 1;
   uint32_t source_count = 1;  // with the sockets
   uint32_t timer_count = 0;
+  uint32_t watch_count = 0;
   ShardCounters* counters = nullptr;
 };
 

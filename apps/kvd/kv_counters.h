@@ -17,6 +17,7 @@ struct alignas(kCacheLineBytes) Counters {
   Counter connections_open;
   Counter connections_total;
   Counter connections_refused;
+  Counter messages_dropped;
 };
 
 inline void describe(CounterTable& table, Counters& c) {
@@ -32,6 +33,8 @@ inline void describe(CounterTable& table, Counters& c) {
                 "Clients that have connected.");
   table.counter("connections_refused", c.connections_refused, "connections",
                 "Closed at once: there were max_connections, or it drains.");
+  table.counter("messages_dropped", c.messages_dropped, "messages",
+                "Made no sense, or more waited for loans to come back than there is room for.");
 }
 
 }  // namespace bedplate::kvd

@@ -62,6 +62,9 @@ Result<void> KvService::plan(ServicePlan& plan) {
   plan.listen("listen", plan.configuration().is_first_process && !image_listen_.empty()
                             ? image_listen_ : listen_);
   plan.counters<kvd::Counters>("kvd");
+  plan.messages(shard_);
+  plan.message("get");
+  plan.sources(shard_, 1);
   return {};
 }
 
@@ -81,6 +84,12 @@ Result<void> KvService::create(ServiceContext& context) {
   (void)getrandom(&seed, sizeof seed, GRND_NONBLOCK);
   store_.create(cache.value(), index.value(), seed, *counters_);
   environment_ = {&store_, counters_, value_bytes_max_, monotonic_ns()};
+  auto messenger = context.messenger(shard_);
+  BP_TRY(messenger);
+  auto get = context.message("get");
+  BP_TRY(get);
+  message_gets_.create(*messenger.value(), get.value(), environment_, *loop_);
+  BP_TRY(context.add_source(shard_, message_gets_, 64));
   connections_ = {reinterpret_cast<Connection*>(memory.value().data()), max_connections_};
   for (Connection& place : connections_) {
     auto* connection = new (&place) Connection(*this);

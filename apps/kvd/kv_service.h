@@ -1,12 +1,14 @@
 // kvd: a key-value service in the memcached text protocol, as a service of the runtime.
 //
 // Read on: the store (store_datapath.h), a line (command_datapath.h), a client's session without a
-// socket (session_datapath.h). Here is what ties them to a shard.
+// socket (session_datapath.h), gets by message (message_gets_datapath.h). Here is what ties them to
+// a shard.
 #pragma once
 
 #include <atomic>
 
 #include "apps/boot/service.h"
+#include "apps/kvd/message_gets_datapath.h"
 #include "apps/kvd/session_datapath.h"
 #include "transport/stream_sockets.h"
 
@@ -45,6 +47,7 @@ class KvService final : public Service {
   kvd::Counters* counters_ = nullptr;
   kvd::Store store_;
   kvd::SessionEnvironment environment_;
+  kvd::MessageGets message_gets_;
   std::span<Connection> connections_;
   Connection* free_ = nullptr;
   uint32_t open_count_ = 0;

@@ -35,7 +35,7 @@ INIT := capabilities core_dump crash drill init kernel_command_line machine modu
 COMMANDS := check_command doctor_command fifo_question group_parts keys_command perf_command \
             plan_command program run_command service_c stats_command watch_stats
 PERF := perf_client perf_report perf_server perf_shm_side perf_side perf_verbs_side register_cost
-KVD := command_datapath kv_service session_datapath store_datapath
+KVD := command_datapath kv_service message_gets_datapath session_datapath store_datapath
 BLOCKD := block_server block_service connection_datapath nbd_negotiation volume_datapath
 
 LIBRARY_SOURCES := $(PLATFORM:%=platform/%.cc) $(PINNED_POOL:%=pinned_pool/%.cc) \

@@ -184,6 +184,7 @@ TEST(Service, WhatServicesNeedIsAddedUp) {
       asked.connections(0, count, "clients");
       asked.timers(1, count);
       asked.sources(1, 1);
+      asked.watches(0, count);
       asked.heap(kMiB);
       asked.capability(12);
       asked.counters<CacheCounters>("gets");
@@ -202,6 +203,7 @@ TEST(Service, WhatServicesNeedIsAddedUp) {
   LONGS_EQUAL(0, plan.needs_on(1).connections);
   LONGS_EQUAL(43, plan.needs_on(1).timers);
   LONGS_EQUAL(2, plan.needs_on(1).sources);
+  LONGS_EQUAL(43, plan.needs_on(0).watches);
   LONGS_EQUAL(40, plan.services[1].descriptors);
   STRCMP_EQUAL("clients in [relay]", plan.services[1].descriptor_keys.c_str());
   CHECK_EQUAL(uint64_t{1} << 12, plan.capabilities());
