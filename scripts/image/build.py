@@ -7,9 +7,9 @@
 
 OUTPUT gets vmlinuz, cmdline, initramfs.cpio.zst and bedplate.efi (in esp/ once more, as UEFI looks
 for it), signed if there is a key. The same input makes the same bytes. What is in the initramfs,
-and nothing else: the program as /init (BEDPLATE itself, unless FILE is an application that is built
-around an appliance), the configuration, and the kernel modules that it needs
-(`bedplate plan --json` names them), with those that are given as files.
+and nothing else: the program as /init (BEDPLATE itself, unless FILE is another program of services),
+the configuration, and the kernel modules that it needs (`plan --json` of that program names them),
+with those that are given as files.
 """
 
 import argparse
@@ -154,8 +154,10 @@ def main():
     run(os.path.join(ROOT, "scripts", "image", "kernel.sh"))
     os.makedirs(options.output, exist_ok=True)
     with tempfile.TemporaryDirectory() as work:
-        module_paths = needed_modules(options.program, options.config, options.module)
-        program = stripped(options.init or options.program, work)
+        # The program that will run knows the tables of its services.
+        path = options.init or options.program
+        module_paths = needed_modules(path, options.config, options.module)
+        program = stripped(path, work)
         plain = initramfs(program, options.config, module_paths)
         compressed = os.path.join(options.output, "initramfs.cpio.zst")
         # One thread: several would cut the input at places that depend on their number.
