@@ -78,9 +78,7 @@ Result<void> BlockService::plan(ServicePlan& plan) {
   plan.timers(shard, settings_.max_connections);
   plan.sources(shard, 1);
   plan.sources(settings_.volumes_shard, 1);
-  const bool is_in_image = plan.configuration().is_first_process;
-  plan.listen("listen", is_in_image && !settings_.image_listen.empty() ? settings_.image_listen
-                                                                       : settings_.listen);
+  plan.listen("listen", settings_.listen, settings_.image_listen);
   plan.counters<ConnectionCounters>("connections");
   plan.counters<VolumeCounters>("volumes");
   return {};
@@ -100,7 +98,9 @@ Result<void> BlockService::create(ServiceContext& context) {
                          volume_counters.value()}));
   BP_TRY(context.add_source(volumes, server_.volumes(), BlockServer::kVolumeBudget));
   BP_TRY(context.add_source(connections, server_, BlockServer::kReplyBudget));
-  for (const Fd& socket : context.listeners("listen")) server_.add_listener(socket.number());
+  auto listeners = context.listeners("listen");
+  BP_TRY(listeners);
+  for (const Fd& socket : listeners.value()) server_.add_listener(socket.number());
   return {};
 }
 

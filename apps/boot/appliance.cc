@@ -392,7 +392,7 @@ void Appliance::tick() noexcept {
   for (Service* service : configuration_.services) service->tick();
 }
 
-// Who is not drained: "cache, peers"; empty: all are.
+// The names of those that are not drained: "cache, peers"; empty: all are.
 std::string Appliance::undrained() const {
   std::string names;
   for (const Service* service : configuration_.services) {

@@ -191,7 +191,8 @@ int bp_find_member(const char* process);
  * Errors: NULL; bp_error_text says why. */
 bp_endpoint* bp_connect(bp_member* self, unsigned number);
 
-/* Which function runs for messages of `id` (0 to 255) to `self`. Without one they are dropped. */
+/* Which function runs for messages of `id` to `self`; up to 127 programs agree on them among
+ * themselves, the others belong to names (bp_ask_number). Without one they are dropped. */
 void bp_set_handler(bp_member* self, unsigned char id, bp_handler handler, void* context);
 
 /* Runs handlers and completions for what has arrived, about `budget` at most. Returns how many. */

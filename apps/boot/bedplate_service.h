@@ -109,7 +109,8 @@ int bp_add_source(bp_context* context, unsigned shard,
                   unsigned (*poll)(void* self, unsigned budget), void* self, unsigned budget);
 
 /* Takes connections at the addresses of `key`, on `shard`, from the start to the drain: `accepted`
- * is called with each, which is the service's to open as a stream, or to close. */
+ * is called with each, which is the service's to open as a stream, or to close. Errors: -1: its
+ * table has no addresses of this key (bp_table_listen). */
 int bp_listen(bp_context* context, const char* key, unsigned shard,
               void (*accepted)(void* self, int fd), void* self);
 /* A stream on `shard`, not open yet, for the life of the appliance. Errors: NULL. */
@@ -140,11 +141,11 @@ typedef struct bp_timer {
 void bp_timer_arm(bp_loop* loop, bp_timer* timer, uint64_t after_ns);
 void bp_timer_cancel(bp_loop* loop, bp_timer* timer);
 
-/* The caller's, zeroed but for what follows `reserved`. */
+/* The caller's; it stays where it is, with the same function and context, until it was called. */
 typedef struct bp_call {
-  uint64_t reserved[4];
   void (*function)(void* context);
   void* context;
+  uint64_t reserved[2]; /* zeroed */
 } bp_call;
 /* Has `function` called on the loop's thread, soon; once, where it is pending already. Neither
  * allocates nor locks. Threads: any. */

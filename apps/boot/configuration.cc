@@ -7,7 +7,9 @@
 #include "apps/boot/configuration_reader.h"
 #include "apps/boot/configuration_table.h"
 #include "apps/boot/service.h"
+#include "apps/boot/service_calls.h"
 #include "platform/file.h"
+#include "platform/log.h"
 
 namespace bedplate {
 namespace {
@@ -27,9 +29,10 @@ void list_keys(const ConfigurationTable& table, std::vector<KeyDescription>* all
   }
 }
 
-// The tables of services, behind the runtime's. Errors: one whose name is taken.
+// The tables of services, behind the runtime's; `thrown` gets what their descriptions throw.
+// Errors: one whose name is taken.
 Result<void> describe_services(std::span<Service* const> services, ConfigurationTable& file,
-                               Configuration& all) {
+                               Configuration& all, std::vector<Error>* thrown) {
   for (Service* service : services) {
     if (file.find_key(service->name()) != nullptr || file.find_child(service->name()) != nullptr) {
       Error error;
@@ -38,9 +41,13 @@ Result<void> describe_services(std::span<Service* const> services, Configuration
       error.set_answer("the runtime, or another service, has one of this name");
       return error.set_cure("this is a defect of the program: each service has a name of its own");
     }
-    file.service(service->name(), [service, &all](ConfigurationTable& table) {
+    file.service(service->name(), [service, &all, thrown](ConfigurationTable& table) {
       if (!table.is_sample()) all.services.push_back(service);
-      service->describe(table);
+      auto described = call_service(*service, "describing its table", [&] {
+        service->describe(table);
+        return Result<void>{};
+      });
+      if (!described.ok()) thrown->push_back(described.error());
     });
   }
   return {};
@@ -70,13 +77,15 @@ std::optional<Configuration> parse_configuration(std::string_view text, const ch
   Configuration configuration;
   ConfigurationTable file("");
   describe(file, configuration);
-  if (auto described = describe_services(services, file, configuration); !described.ok()) {
+  std::vector<Error> found;
+  if (auto described = describe_services(services, file, configuration, &found);
+      !described.ok()) {
     problems->push_back(described.error());
     return std::nullopt;
   }
   ConfigurationReader reader(file, configuration);
   reader.read(root.value());
-  const std::vector<Error> found = reader.problems(path);
+  if (found.empty()) found = reader.problems(path);  // else they come of the half description
   problems->insert(problems->end(), found.begin(), found.end());
   if (!found.empty()) return std::nullopt;
   std::vector<Service*>& there = configuration.services;
@@ -113,9 +122,13 @@ std::vector<KeyDescription> configuration_keys(std::span<Service* const> service
   Configuration sample;
   ConfigurationTable file("", true);
   describe(file, sample);
-  if (!describe_services(services, file, sample).ok()) return {};
+  std::vector<Error> thrown;
+  if (auto described = describe_services(services, file, sample, &thrown); !described.ok()) {
+    thrown.push_back(described.error());
+  }
   std::vector<KeyDescription> all;
   list_keys(file, &all);
+  for (const Error& error : thrown) log_error(error);
   return all;
 }
 

@@ -14,6 +14,7 @@
 
 #include "apps/boot/outsiders.h"
 #include "apps/boot/service.h"
+#include "apps/boot/service_calls.h"
 #include "pinned_pool/join_server.h"
 #include "pinned_pool/pinned_pool.h"
 #include "platform/cgroup.h"
@@ -316,7 +317,13 @@ std::vector<Error> preflight(const Configuration& configuration, const Appliance
   check_descriptors(configuration, plan, &problems);
   check_cores(configuration, &problems);
   check_users(configuration, &problems);
-  for (Service* service : configuration.services) service->preflight(&problems);
+  for (Service* service : configuration.services) {
+    auto looked = call_service(*service, "looking at the machine", [&] {
+      service->preflight(&problems);
+      return Result<void>{};
+    });
+    if (!looked.ok()) problems.push_back(looked.error());
+  }
   if (auto had = check_overcommit(configuration); !had.ok()) problems.push_back(had.error());
   if (configuration.event_loop.sockets == SocketBackendChoice::kIoUring) {
     if (auto probed = probe_io_uring(); !probed.ok()) problems.push_back(probed.error());

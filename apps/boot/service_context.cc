@@ -39,12 +39,11 @@ Result<void> ServiceContext::add_source(uint32_t shard, PollSource& source, uint
   return {};
 }
 
-std::span<const Fd> ServiceContext::listeners(std::string_view key) const noexcept {
+Result<std::span<const Fd>> ServiceContext::listeners(std::string_view key) const {
   for (size_t i = 0; i < needs_.listens.size(); ++i) {
-    if (needs_.listens[i].key == key) return listeners_[i].sockets();
+    if (needs_.listens[i].key == key) return std::span<const Fd>(listeners_[i].sockets());
   }
-  BP_ASSERT(false && "addresses under this key are not planned");
-  return {};
+  return defect("listening at the addresses of " + std::string(key), "they are not planned");
 }
 
 Result<void*> ServiceContext::counter_memory(std::string_view name, std::string_view instance,

@@ -56,8 +56,8 @@ class ServiceContext {
   Result<void> add_source(uint32_t shard, PollSource& source, uint32_t budget);
 
   // The listening sockets that were planned under `key`, in its order; the runtime closes them.
-  // Requires: they were planned.
-  std::span<const Fd> listeners(std::string_view key) const noexcept;
+  // Errors: none were planned.
+  Result<std::span<const Fd>> listeners(std::string_view key) const;
 
   // ---- Counters ----
 

@@ -121,13 +121,15 @@ void ServicePlan::messages(uint32_t shard) {
   if (needs != nullptr) needs->has_messages = true;
 }
 
-void ServicePlan::listen(const char* key, const std::vector<SocketAddress>& addresses) {
+void ServicePlan::listen(const char* key, const std::vector<SocketAddress>& addresses,
+                         const std::vector<SocketAddress>& in_image) {
   const auto is_it = [key](const ListenNeed& need) { return need.key == key; };
   if (std::any_of(needs_.listens.begin(), needs_.listens.end(), is_it)) {
     return refuse(std::string("the addresses of ") + key, "they are planned already",
                   "this is a defect of the service");
   }
-  needs_.listens.push_back({key, addresses});
+  const bool is_elsewhere = configuration_.is_first_process && !in_image.empty();
+  needs_.listens.push_back({key, is_elsewhere ? in_image : addresses});
 }
 
 bool ServicePlan::check_counter(const CounterSet& set, const CounterDescription& counter) {

@@ -72,7 +72,9 @@ class ServicePlan {
   void watches(uint32_t shard, uint32_t count);
 
   // Sockets that the runtime opens before anything is taken, and closes; ServiceContext::listeners.
-  void listen(const char* key, const std::vector<SocketAddress>& addresses);
+  // As first process of an image: at `in_image` instead, unless it is empty.
+  void listen(const char* key, const std::vector<SocketAddress>& addresses,
+              const std::vector<SocketAddress>& in_image = {});
 
   // It exchanges messages on `shard`: ServiceContext::messenger.
   void messages(uint32_t shard);

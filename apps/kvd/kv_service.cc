@@ -59,8 +59,7 @@ Result<void> KvService::plan(ServicePlan& plan) {
                                              kCacheLineBytes)}},
                plan.placement(shard_));
   plan.connections(shard_, max_connections_, "max_connections");
-  plan.listen("listen", plan.configuration().is_first_process && !image_listen_.empty()
-                            ? image_listen_ : listen_);
+  plan.listen("listen", listen_, image_listen_);
   plan.counters<kvd::Counters>("kvd");
   plan.messages(shard_);
   plan.message("get");
@@ -96,7 +95,9 @@ Result<void> KvService::create(ServiceContext& context) {
     connection->next_free = free_;
     free_ = connection;
   }
-  for (const Fd& socket : context.listeners("listen")) {
+  auto listening = context.listeners("listen");
+  BP_TRY(listening);
+  for (const Fd& socket : listening.value()) {
     StreamListener& listener = listeners_[listener_count_++];
     listener.fd = socket.number();
     listener.silence_ns_max = client_timeout_s_ * kNsPerSecond;

@@ -1,5 +1,6 @@
 // Services in C: what bedplate_service.h promises, on the service seam.
 #include <atomic>
+#include <cstddef>
 #include <deque>
 #include <memory>
 #include <new>
@@ -15,7 +16,10 @@
 using namespace bedplate;
 
 static_assert(sizeof(Timer) <= sizeof(bp_timer::reserved));
-static_assert(sizeof(LoopCall) <= sizeof(bp_call::reserved));
+// A call is one of the loop's: so posting it writes nothing that another thread may be reading.
+static_assert(sizeof(LoopCall) == sizeof(bp_call));
+static_assert(offsetof(LoopCall, function) == offsetof(bp_call, function));
+static_assert(offsetof(LoopCall, context) == offsetof(bp_call, context));
 static_assert(sizeof(Counter) == 8);
 
 // Each counter has a line of its own: any thread may be its writer.
@@ -306,7 +310,9 @@ int bp_add_source(bp_context* context, unsigned shard,
 int bp_listen(bp_context* context, const char* key, unsigned shard,
               void (*accepted)(void* self, int fd), void* self) {
   CService& service = of(context);
-  for (const Fd& socket : service.context->listeners(key)) {
+  auto listening = service.context->listeners(key);
+  if (!listening.ok()) return c_fail(listening.error());
+  for (const Fd& socket : listening.value()) {
     Listener& one = service.listeners.emplace_back();
     one.shard = shard;
     one.accepted = accepted;
@@ -370,10 +376,7 @@ void bp_timer_cancel(bp_loop* loop, bp_timer* timer) {
 
 // Zeroed memory is a call that is not pending.
 void bp_post(bp_loop* loop, bp_call* call) {
-  auto* own = reinterpret_cast<LoopCall*>(call->reserved);
-  own->context = call->context;
-  own->function = reinterpret_cast<void (*)(void*) noexcept>(call->function);
-  loop->loop->submit(*own);
+  loop->loop->submit(*reinterpret_cast<LoopCall*>(call));
 }
 
 int bp_stream_open(bp_stream* stream, int fd) {

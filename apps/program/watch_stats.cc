@@ -57,9 +57,11 @@ Values read_values(const CountersSnapshot& snapshot) {
 
 void print_changes(const Values& before, const Values& now, double seconds, bool as_json) {
   Json json = Json::object();
+  size_t count = 0;
   for (const auto& [name, seen] : now) {
     const auto last = before.find(name);
     if (last == before.end() || last->second.value == seen.value) continue;
+    ++count;
     const double rate = static_cast<double>(seen.value - last->second.value) / seconds;
     if (as_json) {
       json[name] = seen.is_gauge ? Json(seen.value) : Json({{"per_second", rate}});
@@ -69,7 +71,11 @@ void print_changes(const Values& before, const Values& now, double seconds, bool
       std::printf("  %-44s %14.0f/s\n", name.c_str(), rate);
     }
   }
-  if (as_json) std::printf("%s\n", json.dump().c_str());
+  if (as_json) {
+    std::printf("%s\n", json.dump().c_str());
+  } else if (count == 0) {
+    std::printf("  nothing has changed\n");
+  }
   std::fflush(stdout);
 }
 

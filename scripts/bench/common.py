@@ -136,8 +136,18 @@ def stop(process):
 
 def bedplate_config(directory, name, shards, pool_bytes, volume_bytes, listen, sockets,
                     enforce="kernel"):
-    """Writes a configuration and returns its path. Requires: shards as [(name, cpu)], in the
-    order connections, volumes."""
+    """One of a block server. Requires: shards as [(name, cpu)], in the order connections,
+    volumes."""
+    return service_config(directory, name, shards, pool_bytes, sockets, f"""[blockd]
+listen = ["{listen}"]
+[[blockd.volume]]
+name = "ram0"
+bytes = {volume_bytes}
+""", enforce)
+
+
+def service_config(directory, name, shards, pool_bytes, sockets, tables, enforce="kernel"):
+    """Writes a configuration with the `tables` of services and returns its path."""
     shard_tables = "".join(f'[[shard]]\nname = "{shard}"\ncpu = {cpu}\n' for shard, cpu in shards)
     path = os.path.join(directory, f"{name}.toml")
     with open(path, "w", encoding="ascii") as file:
@@ -150,12 +160,7 @@ pages = "2 MiB"
 enforce = "{enforce}"
 [event_loop]
 sockets = "{sockets}"
-{shard_tables}[blockd]
-listen = ["{listen}"]
-[[blockd.volume]]
-name = "ram0"
-bytes = {volume_bytes}
-""")
+{shard_tables}{tables}""")
     return path
 
 

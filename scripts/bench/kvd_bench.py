@@ -19,8 +19,8 @@ import subprocess
 import time
 
 from common import (BEDPLATE, BUILD, MIB, BenchError, ratio_text, ratios, require,
-                    reserved_hugepages, run_main, spread, start, stop, wait_for_hugepages,
-                    warn_if_busy, work_directory, write_json)
+                    reserved_hugepages, run_main, service_config, spread, start, stop,
+                    wait_for_hugepages, warn_if_busy, work_directory, write_json)
 
 KEYS, VALUE_BYTES = 100_000, 100
 POOL_BYTES = 128 * MIB
@@ -31,19 +31,7 @@ TARGETS = {(1, 1): None, (1, 32): 1.3, (64, 1): 1.3}
 
 def kvd(directory, port, sockets):
     name = "kvd-" + sockets.replace("_", "-")
-    path = os.path.join(directory, f"{name}.toml")
-    with open(path, "w", encoding="ascii") as file:
-        file.write(f"""[appliance]
-name = "{name}"
-runtime_directory = "{directory}/run-{name}"
-[pool]
-bytes = {POOL_BYTES}
-[event_loop]
-sockets = "{sockets}"
-[[shard]]
-name = "main"
-cpu = 0
-[kvd]
+    path = service_config(directory, name, [("main", 0)], POOL_BYTES, sockets, f"""[kvd]
 listen = ["tcp:127.0.0.1:{port}"]
 cache = "64 MiB"
 """)

@@ -15,7 +15,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 MAINTAINER = "Bedplate maintainers <maintainers@bedplate.example>"
-# Whose archives the program contains.
+# The packages whose archives the program contains.
 BUILT_FROM = ("libc6-dev", "libstdc++-12-dev", "liburing-dev", "libibverbs-dev", "libnl-3-dev")
 PACKAGES = {
     "bedplate": {

@@ -10,6 +10,7 @@
 #include "apps/boot/service_context.h"
 #include "apps/boot/service_plan.h"
 #include "apps/boot/peers.h"
+#include "apps/boot/preflight.h"
 #include "pinned_pool/boot_segment.h"
 #include "platform/cpu.h"
 #include "tests/support/pool_fixture.h"
@@ -359,6 +360,42 @@ TEST(Service, WhatItThrowsEndsTheBootWithItsName) {
   STRCMP_EQUAL("", outcome([] { return Result<void>{}; }).c_str());
 }
 
+TEST(Service, WhatItsTableOrItsPreflightThrowsIsAProblemOfItsOwn) {
+  struct Throwing final : TestService {
+    Throwing() : TestService("cache") {}
+    void describe(ConfigurationTable&) override { throw std::runtime_error("no keys"); }
+    void preflight(std::vector<Error>*) override { throw std::runtime_error("no look"); }
+  } throwing;
+  Service* const services[] = {&throwing};
+  std::vector<Error> problems;
+  CHECK(!parse_configuration("[appliance]\nname = \"a\"\n[pool]\nbytes = \"256 MiB\"\n[[shard]]\n"
+                             "name = \"main\"\ncpu = 0\n[cache]\nbytes = 4096\n",
+                             "f", services, &problems));
+  LONGS_EQUAL(1, problems.size());
+  STRCMP_CONTAINS("cache: describing its table: it threw an exception: no keys",
+                  format_error(problems[0], text, sizeof text));
+  configuration.services = {&throwing};
+  configuration.shards.resize(1);
+  AppliancePlan plan;
+  problems = preflight(configuration, plan);
+  STRCMP_CONTAINS("cache: looking at the machine: it threw an exception: no look",
+                  format_error(problems.back(), text, sizeof text));
+}
+
+TEST(Service, InAnImageItMayListenElsewhere) {
+  const auto planned = [this](bool is_in_image, bool has_other) {
+    configuration.is_first_process = is_in_image;
+    ServicePlan asked(configuration, cache);
+    std::vector<SocketAddress> other;
+    if (has_other) other.push_back(parse_socket_address("tcp:0.0.0.0:2").take());
+    asked.listen("listen", {parse_socket_address("tcp:127.0.0.1:1").take()}, other);
+    return asked.take().value().listens[0].addresses[0].text();
+  };
+  STRCMP_EQUAL("tcp:127.0.0.1:1", planned(false, true).c_str());
+  STRCMP_EQUAL("tcp:127.0.0.1:1", planned(true, false).c_str());
+  STRCMP_EQUAL("tcp:0.0.0.0:2", planned(true, true).c_str());
+}
+
 // ---- What it gets ----
 
 namespace {
@@ -432,6 +469,11 @@ TEST(Service, GetsWhatItHasPlannedOnceAndNothingElse) {
   POINTERS_EQUAL(counters.values(needs.counters[0]), gets.value());
   CHECK(!context.counters<CacheCounters>("puts").ok());
   CHECK(!context.counters<CacheCounters>("gets", "a").ok());
+
+  auto listening = context.listeners("listen");
+  CHECK(!listening.ok());
+  STRCMP_EQUAL(("cache: listening at the addresses of listen: they are not planned" + cure).c_str(),
+               format_error(listening.error(), text, sizeof text));
 
   NoSource first, second;
   CHECK(context.add_source(0, first, 1).ok());

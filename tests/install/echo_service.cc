@@ -59,7 +59,9 @@ class EchoService final : public Service {
       connections_[i].buffer = memory.value().subspan(i * kBufferBytes, kBufferBytes);
       connections_[i].service = this;
     }
-    const std::span<const Fd> opened = context.listeners("listen");
+    auto listening = context.listeners("listen");
+    BP_TRY(listening);
+    const std::span<const Fd> opened = listening.value();
     listener_count_ = opened.size();
     for (size_t i = 0; i < listener_count_; ++i) {
       listeners_[i].fd = opened[i].number();
