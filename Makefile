@@ -54,8 +54,9 @@ test: deps-check ## build and run the unit tests whose group has T in its name (
 	$(Q)$(PARALLEL_MAKE) MODE=$(MODE) tests
 	$(Q)$(BUILD)/bedplate-tests $(addprefix -g ,$(T))
 
-quick: deps-check ## look at the layers, build, run the unit tests of what git says has changed
+quick: deps-check ## look at layers and models, build, run the unit tests of what git says has changed
 	$(Q)scripts/layers.sh
+	$(Q)tests/model/run.sh --code
 	$(Q)$(PARALLEL_MAKE) MODE=$(MODE) tests
 	$(Q)scripts/quick.sh $(BUILD)
 

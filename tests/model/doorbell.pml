@@ -15,7 +15,7 @@
  * code: transport/doorbell.cc: write(event_.number(), &one, sizeof one);
  * code: transport/doorbell.cc: read(event_.number(), &count, sizeof count);
  * code: transport/uring/uring_sockets.cc: happened += handle(copy) ? 1 : 0;
- * code: transport/epoll/epoll_sockets.cc: return count + rings;
+ * code: transport/epoll/epoll_sockets.cc: return count + happened;
  * code: transport/event_loop.cc: doorbell_.announce_sleep();
  * code: transport/event_loop.cc: if (poll_once() == 0 && !must_stop_.load(std::memory_order_acquire)) {
  * code: transport/event_loop.cc: sleeper_->sleep_until(timers_.next_deadline_ns());

@@ -23,9 +23,9 @@
  * code: transport/shm/futex_bell.cc: !asleep_->compare_exchange_weak(word, (word & ~kStateMask) | kBeingWoken,
  * code: transport/shm/futex_bell.cc: if (state_of(word) == kAwake) return;
  * code: transport/shm/futex_bell.cc: void FutexBell::wake_anyway()
- * code: transport/messenger.cc: providers_[i]->announce_sleep();
+ * code: transport/messenger.cc: for (Provider* provider : providers_) provider->announce_sleep();
  * code: transport/messenger.cc: if (poll(kLastLookBudget) == 0) sleeper->sleep(timeout_ns);
- * code: transport/messenger.cc: providers_[i]->announce_awake();
+ * code: transport/messenger.cc: for (Provider* provider : providers_) provider->announce_awake();
  *
  * check: SLEEPER              membarrier by the sleeper (BellFence::kSleeper)
  * check: BOTH                 a fence by everybody who sends (BellFence::kBoth)
