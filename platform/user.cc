@@ -21,34 +21,81 @@ std::optional<uint32_t> parse_id(std::string_view digits) noexcept {
   return id;
 }
 
+// The field `index` of a line whose fields colons separate; empty where it has fewer.
+std::string_view field_of(std::string_view line, int index, char separator = ':') noexcept {
+  for (; index > 0; --index) {
+    const size_t end = line.find(separator);
+    if (end == line.npos) return {};
+    line.remove_prefix(end + 1);
+  }
+  return line.substr(0, line.find(separator));
+}
+
+// In passwd(5): name:password:number:group:...
 struct Search {
-  std::string_view name;
+  std::string_view name = {};               // either this
+  std::optional<uint32_t> wanted_id = {};   // or this
+  std::string found_name = {};
   std::optional<uint32_t> id = {};
+  std::optional<uint32_t> group = {};
 };
 
-// A line of passwd(5): name:password:number:...
-void look_at_line(const char* text, void* context) {
+void look_at_line(const char* line, void* context) {
   Search& search = *static_cast<Search*>(context);
-  const std::string_view line = text;
-  const size_t name_end = line.find(':');
-  const size_t password_end = line.find(':', name_end == line.npos ? name_end : name_end + 1);
-  if (search.id || password_end == line.npos || line.substr(0, name_end) != search.name) return;
-  const std::string_view rest = line.substr(password_end + 1);
-  search.id = parse_id(rest.substr(0, rest.find(':')));
+  const auto id = parse_id(field_of(line, 2));
+  const bool is_it = search.wanted_id ? id == search.wanted_id : field_of(line, 0) == search.name;
+  if (search.id || !is_it) return;
+  search.id = id;
+  search.group = parse_id(field_of(line, 3));
+  search.found_name = field_of(line, 0);
+}
+
+struct GroupSearch {
+  std::string_view name;
+  std::vector<uint32_t>* groups;
+};
+
+// A line of group(5): name:password:number:user,user,...
+void look_at_group(const char* line, void* context) {
+  const GroupSearch& search = *static_cast<GroupSearch*>(context);
+  const auto id = parse_id(field_of(line, 2));
+  const std::string_view users = field_of(line, 3);
+  for (int i = 0; id && !field_of(users, i, ',').empty(); ++i) {
+    if (field_of(users, i, ',') == search.name && *id != search.groups->front()) {
+      search.groups->push_back(*id);
+    }
+  }
+}
+
+Error not_found(const char* text, const char* answer) noexcept {
+  Error error;
+  error.kind = ErrorKind::kConfiguration;
+  error.set_doing("looking for the user %s", text);
+  return error.set_answer("%s", answer);
 }
 
 }  // namespace
 
 Result<uint32_t> find_user_id(const char* text) noexcept {
   if (const auto id = parse_id(text)) return *id;
-  Search search = {text};
+  Search search = {.name = text};
   const Result<void> read = read_lines("/etc/passwd", &look_at_line, &search);
   if (search.id) return *search.id;
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  error.set_doing("looking for the user %s", text);
-  error.set_answer("%s", read.ok() ? "no such user in /etc/passwd" : read.error().answer);
-  return error.set_cure("name another one, make it with useradd, or write its number");
+  return not_found(text, read.ok() ? "no such user in /etc/passwd" : read.error().answer)
+      .set_cure("name another one, make it with useradd, or write its number");
+}
+
+Result<User> find_user(const char* text) {
+  Search search = {.name = text, .wanted_id = parse_id(text)};
+  const Result<void> read = read_lines("/etc/passwd", &look_at_line, &search);
+  if (!search.id || !search.group) {
+    return not_found(text, read.ok() ? "no such user in /etc/passwd" : read.error().answer)
+        .set_cure("name another one, or make it with useradd: its group must be known");
+  }
+  User user = {text, *search.id, *search.group, {*search.group}};
+  GroupSearch groups = {search.found_name, &user.groups};
+  (void)read_lines("/etc/group", &look_at_group, &groups).ok();  // without it there is just one
+  return user;
 }
 
 bool is_own_user(uint32_t id) noexcept { return id == 0 || id == geteuid(); }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "platform/result.h"
 
@@ -12,6 +14,18 @@ namespace bedplate {
 // numbers.
 // Errors: no such user (kConfiguration).
 Result<uint32_t> find_user_id(const char* text) noexcept;
+
+// What a process of a user is.
+struct User {
+  std::string name;  // as it was asked for
+  uint32_t id = 0;
+  uint32_t group = 0;
+  std::vector<uint32_t> groups;  // all of its groups, that one among them
+};
+
+// The user `text`, a name or a number, with its groups, of /etc/passwd and /etc/group.
+// Errors: no such user there (kConfiguration): of a mere number the group is not known.
+Result<User> find_user(const char* text);
 
 // Whether processes of that user can do to this process whatever they like (ptrace(2)): root's, and
 // those of its own.

@@ -13,6 +13,7 @@
 #include "alloc/heap_walk.h"
 #include "alloc/interception.h"
 #include "alloc/support_level.h"
+#include "apps/boot/appliance_user.h"
 #include "apps/boot/preflight.h"
 #include "apps/boot/service_calls.h"
 #include "pinned_pool/audit.h"
@@ -76,6 +77,8 @@ bool Appliance::boot() {
   if (!report(create_messaging())) return false;
   hold_pages();
   if (!report(seal())) return false;
+  // Before any thread of a shard runs code of a service.
+  if (!report(give_up_root(configuration_, plan_))) return false;
   if (!report(call_services("looking at the sealed pool", &Service::sealed))) return false;
   start_serving();
   return report(messaging_.serve());
@@ -93,6 +96,9 @@ Result<void> Appliance::call_services(const char* doing, Result<void> (Service::
 bool Appliance::check() {
   std::vector<Error> problems = preflight(configuration_, plan_);
   const ApplianceSettings& settings = configuration_.appliance;
+  if (auto given = give_runtime_directory(configuration_); !given.ok()) {
+    problems.push_back(given.error());
+  }
   if (auto taken = name_lock_.take(settings.runtime_directory, settings.name); !taken.ok()) {
     problems.push_back(taken.error());
   } else if (auto made = counters_.create(name_lock_, plan_.counters()); !made.ok()) {

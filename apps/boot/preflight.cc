@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "apps/boot/appliance_user.h"
 #include "apps/boot/outsiders.h"
 #include "apps/boot/service.h"
 #include "apps/boot/service_calls.h"
@@ -317,6 +318,7 @@ std::vector<Error> preflight(const Configuration& configuration, const Appliance
   check_descriptors(configuration, plan, &problems);
   check_cores(configuration, &problems);
   check_users(configuration, &problems);
+  check_appliance_user(configuration, plan, &problems);
   for (Service* service : configuration.services) {
     auto looked = call_service(*service, "looking at the machine", [&] {
       service->preflight(&problems);

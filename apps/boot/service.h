@@ -9,7 +9,8 @@
 //     preflight  what else can be found out before anything is taken; also for `check`
 //     prepare    all memory is taken, and no thread runs but this one; as root, where it was
 //     create     gets what it has planned, and adds itself to the loops of its shards
-//     sealed     from here on nothing of the pool moves, and nothing is registered
+//     sealed     from here on nothing of the pool moves, and nothing is registered; root is given
+//                up where [appliance] user says so, but for ServicePlan::capability
 //     start      on each shard, on its thread, before the loop runs
 //     tick       about every half second; more often while the appliance drains
 //     request_drain, is_drained   finish what was begun, take nothing new
@@ -55,6 +56,7 @@ class Service {
   // `context` outlives the appliance's loops.
   virtual Result<void> create(ServiceContext& /*context*/) { return {}; }
 
+  // With the rights that it has from now on.
   virtual Result<void> sealed() { return {}; }
 
   // Threads: the shard's, whose index among [[shard]] is `shard`.

@@ -94,8 +94,12 @@ class ServicePlan {
   void counters(CounterSet set) { add_counters(std::move(set)); }
 
   // One that it needs after the seal: CAP_NET_ADMIN, ... Others are given up where the runtime gives
-  // up root.
-  void capability(int number) { needs_.capabilities |= uint64_t{1} << number; }
+  // up root. CAP_SETUID and CAP_SETGID are refused where [appliance] user names a user.
+  // Requires: 0..63.
+  void capability(int number) {
+    BP_ASSERT(number >= 0 && number < 64);
+    needs_.capabilities |= uint64_t{1} << number;
+  }
 
   // Errors: the first thing that was said that makes no sense.
   Result<ServiceNeeds> take();

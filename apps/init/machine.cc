@@ -8,6 +8,7 @@
 #include <ctime>
 #include <fcntl.h>
 
+#include <linux/capability.h>
 #include <sys/reboot.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -102,6 +103,14 @@ Result<void> raise_limits() noexcept {
     return error_from_errno("raising the limit of open files").set_cure("%s", kGiveAllRights);
   }
   return {};
+}
+
+uint64_t capabilities_to_keep(const Configuration& configuration) noexcept {
+  uint64_t kept = uint64_t{1} << CAP_SYS_BOOT;
+  const bool copies = !configuration.processes.empty() &&
+                      !configuration.messages.single_copy.empty();
+  if (copies) kept |= uint64_t{1} << CAP_SYS_PTRACE;
+  return kept;
 }
 
 void reserve_hugepages(const AppliancePlan& plan) {

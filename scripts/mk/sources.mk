@@ -1,7 +1,8 @@
 # What is built from what. Every source is named: a file that is not here is not part of Bedplate.
 
-PLATFORM := assert build_id call_stack cgroup closing_thread cpu file hugepage log log_limit numa \
-            parallel result sanitizer standard_error standard_streams thread_stack units user
+PLATFORM := assert build_id call_stack capabilities cgroup change_user closing_thread cpu \
+            every_thread file hugepage log log_limit numa parallel result sanitizer standard_error \
+            standard_streams thread_stack units user
 PINNED_POOL := adopt_segment audit boot_segment join_connections join_protocol join_roster \
                join_server join_socket join_strangers joined_pool membership memory_error \
                no_way_back owner_life pinned_pool plan seccomp_filter take_error taken_pages
@@ -25,13 +26,13 @@ TRANSPORT := connecting doorbell endpoint epoll/epoll_sockets event_loop group_t
              verbs/verbs_endpoint_datapath verbs/verbs_ports verbs/verbs_provider \
              verbs/verbs_receive_datapath verbs/verbs_recovery verbs/verbs_window_datapath \
              verbs/verbs_wire verbs/window_probe watch
-BOOT := appliance appliance_plan configuration configuration_checks configuration_reader \
-        configuration_table configuration_tables configuration_values configuration_words \
+BOOT := appliance appliance_plan appliance_user configuration configuration_checks \
+        configuration_reader configuration_table configuration_tables configuration_values configuration_words \
         counters_file listeners messages_plan messaging name_lock outsiders peers \
         peers_plan preflight service_calls service_context service_plan shard shard_group \
         shard_messenger toml_reader
-INIT := capabilities core_dump crash drill init kernel_command_line machine modules mounts netlink \
-        network rdma_link watchdog
+INIT := core_dump crash drill init kernel_command_line machine modules mounts netlink network \
+        rdma_link watchdog
 COMMANDS := check_command doctor_command fifo_question group_parts keys_command perf_command \
             plan_command program run_command service_c stats_command watch_stats
 PERF := perf_client perf_report perf_server perf_shm_side perf_side perf_verbs_side register_cost

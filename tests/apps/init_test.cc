@@ -10,12 +10,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "apps/init/capabilities.h"
 #include "apps/init/core_dump.h"
 #include "apps/init/drill.h"
 #include "apps/init/machine.h"
 #include "apps/init/modules.h"
 #include "apps/init/watchdog.h"
+#include "platform/capabilities.h"
 #include "platform/clock.h"
 #include "platform/thread_stack.h"
 #include "tests/apps/configuration_support.h"

@@ -1,9 +1,12 @@
 // Users by name and by number, against what the C library says of them.
 #include "platform/user.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
+#include <vector>
 
+#include <grp.h>
 #include <pwd.h>
 
 #include "CppUTest/TestHarness.h"
@@ -44,4 +47,35 @@ TEST(User, RefusesWhatIsNobody) {
   for (const char* text : {"", "-1", "4294967295", "4294967296", "1x", "roo", "root:", "root:x"}) {
     refused(text);
   }
+}
+
+TEST(User, HasTheGroupsOfALogin) {
+  FILE* file = std::fopen("/etc/passwd", "re");
+  CHECK(file != nullptr);
+  while (const passwd* entry = fgetpwent(file)) {
+    const User user = find_user(entry->pw_name).take();
+    CHECK_EQUAL(entry->pw_uid, user.id);
+    CHECK_EQUAL(entry->pw_gid, user.group);
+    std::vector<uint32_t> sorted = {entry->pw_gid};
+    FILE* groups = std::fopen("/etc/group", "re");
+    while (const group* each = fgetgrent(groups)) {
+      for (char** member = each->gr_mem; *member != nullptr; ++member) {
+        const bool is_more = each->gr_gid != entry->pw_gid;
+        if (is_more && std::string(*member) == entry->pw_name) sorted.push_back(each->gr_gid);
+      }
+    }
+    std::fclose(groups);
+    std::vector<uint32_t> found = user.groups;
+    std::sort(sorted.begin(), sorted.end());
+    std::sort(found.begin(), found.end());
+    CHECK_TEXT(sorted == found, entry->pw_name);
+  }
+  std::fclose(file);
+  CHECK_EQUAL(0u, find_user("0").take().group);
+}
+
+TEST(User, ANumberWithoutALineHasNoGroup) {
+  const auto found = find_user("4000000000");
+  CHECK(!found.ok());
+  STRCMP_CONTAINS("its group must be known", found.error().cure);
 }

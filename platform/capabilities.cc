@@ -1,12 +1,10 @@
-#include "apps/init/capabilities.h"
+#include "platform/capabilities.h"
 
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <dirent.h>
-#include <memory>
 #include <string>
 
 #include <linux/capability.h>
@@ -14,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "platform/every_thread.h"
 #include "platform/file.h"
 
 namespace bedplate {
@@ -49,13 +48,13 @@ void read_set(const char* line, void* into) {
   }
 }
 
-Result<void> check_thread(const char* id, uint64_t kept) {
+Result<void> check_thread(pid_t thread, uint64_t kept) {
   ThreadSets sets;
-  const std::string path = std::string("/proc/self/task/") + id + "/status";
+  const std::string path = "/proc/self/task/" + std::to_string(thread) + "/status";
   BP_TRY(read_lines(path.c_str(), &read_set, &sets));
   if (sets.permitted == kept && sets.effective == kept && sets.bounding == kept) return {};
   Error error;
-  error.set_doing("looking at the capabilities of thread %s", id);
+  error.set_doing("looking at the capabilities of thread %d", thread);
   error.set_answer("permitted %" PRIx64 ", effective %" PRIx64 ", bounding %" PRIx64
                    "; to keep were %" PRIx64,
                    sets.permitted, sets.effective, sets.bounding, kept);
@@ -63,14 +62,6 @@ Result<void> check_thread(const char* id, uint64_t kept) {
 }
 
 }  // namespace
-
-uint64_t capabilities_to_keep(const Configuration& configuration) noexcept {
-  uint64_t kept = bit(CAP_SYS_BOOT);
-  const bool copies = !configuration.processes.empty() &&
-                      !configuration.messages.single_copy.empty();
-  if (copies) kept |= bit(CAP_SYS_PTRACE);
-  return kept;
-}
 
 std::string name_capabilities(uint64_t kept) {
   constexpr struct {
@@ -89,12 +80,18 @@ std::string name_capabilities(uint64_t kept) {
   return names;
 }
 
+Result<void> bound_capabilities(uint64_t kept) noexcept {
+  int is_there = 0;
+  for (int number = 0; (is_there = prctl(PR_CAPBSET_READ, number, 0, 0, 0)) >= 0; ++number) {
+    if (is_there == 0 || (kept & bit(number)) != 0) continue;
+    if (prctl(PR_CAPBSET_DROP, number, 0, 0, 0) != 0) return refused("the bounding set");
+  }
+  return {};
+}
+
 Result<void> keep_capabilities(uint64_t kept) noexcept {
   // The bounding set first: it takes a capability to.
-  for (int capability = 0; prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0; ++capability) {
-    if ((kept & bit(capability)) != 0) continue;
-    if (prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0) return refused("the bounding set");
-  }
+  BP_TRY(bound_capabilities(kept));
   if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0) {
     return refused("the ambient set");
   }
@@ -109,11 +106,9 @@ Result<void> keep_capabilities(uint64_t kept) noexcept {
 }
 
 Result<void> check_capabilities(uint64_t kept) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> threads(opendir("/proc/self/task"), &closedir);
-  if (!threads) return error_from_errno("listing this process's threads");
-  while (const dirent* thread = readdir(threads.get())) {
-    if (thread->d_name[0] != '.') BP_TRY(check_thread(thread->d_name, kept));
-  }
+  auto threads = list_threads();
+  BP_TRY(threads);
+  for (const pid_t thread : threads.value()) BP_TRY(check_thread(thread, kept));
   return {};
 }
 

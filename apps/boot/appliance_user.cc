@@ -1,0 +1,125 @@
+#include "apps/boot/appliance_user.h"
+
+#include <algorithm>
+#include <string>
+
+#include <linux/capability.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "platform/capabilities.h"
+#include "platform/change_user.h"
+#include "platform/log.h"
+
+namespace bedplate {
+namespace {
+
+constexpr unsigned kDirectoryMode = 0755;
+constexpr uint64_t kWaysBack = uint64_t{1} << CAP_SETUID | uint64_t{1} << CAP_SETGID;
+
+Error refusal(const std::string& user) noexcept {
+  Error error;
+  error.kind = ErrorKind::kConfiguration;
+  return error.set_doing("giving up root for [appliance] user = \"%s\"", user.c_str());
+}
+
+Result<void> check_capabilities_asked(const std::string& user, const AppliancePlan& plan) {
+  for (const ServiceNeeds& service : plan.services) {
+    if ((service.capabilities & kWaysBack) == 0) continue;
+    return refusal(user)
+        .set_answer("the service %s asks for CAP_SETUID or CAP_SETGID, by which it would become "
+                    "root again", service.name.c_str())
+        .set_cure("have it do in prepare() what these are for, or leave user out");
+  }
+  return {};
+}
+
+// Where files lie that the runtime removes at its end.
+std::vector<std::string> directories_of(const Configuration& configuration,
+                                        const AppliancePlan& plan) {
+  std::vector<std::string> directories = {configuration.appliance.runtime_directory};
+  const auto add = [&directories](const std::string& path) {
+    const size_t slash = path.rfind('/');
+    if (slash == path.npos) return;
+    std::string directory = slash == 0 ? "/" : path.substr(0, slash);
+    const bool is_there =
+        std::find(directories.begin(), directories.end(), directory) != directories.end();
+    if (!is_there) directories.push_back(std::move(directory));
+  };
+  if (!plan.groups.empty()) add(configuration.messages.socket);
+  for (const ServiceNeeds& service : plan.services) {
+    for (const ListenNeed& need : service.listens) {
+      for (const SocketAddress& address : need.addresses) {
+        if (address.kind == SocketAddress::Kind::kUnix) add(address.path);
+      }
+    }
+  }
+  return directories;
+}
+
+}  // namespace
+
+Result<std::optional<User>> find_appliance_user(const Configuration& configuration) {
+  const std::string& name = configuration.appliance.user;
+  if (name.empty()) return std::optional<User>();
+  auto user = find_user(name.c_str());
+  BP_TRY(user);
+  if (configuration.is_first_process) {
+    return refusal(name)
+        .set_answer("the first process of an image stays root, without root's capabilities")
+        .set_cure("leave it out (docs/image.md has what is kept)");
+  }
+  if (user.value().id == 0) {
+    return refusal(name).set_answer("this is root").set_cure("name another user, or leave it out");
+  }
+  if (configuration.verbs.enabled) {
+    return refusal(name)
+        .set_answer("[verbs]: Linux takes requests to an RDMA device only from the user and with "
+                    "the capabilities that opened it")
+        .set_cure("leave one of the two out; to run without root, start it as that user");
+  }
+  if (geteuid() == user.value().id && getuid() == user.value().id) return std::optional<User>();
+  if (geteuid() != 0) {
+    return refusal(name)
+        .set_answer("this is user %u, and only root can become another", geteuid())
+        .set_cure("start it as root, or as %s", name.c_str());
+  }
+  return std::optional<User>(user.take());
+}
+
+void check_appliance_user(const Configuration& configuration, const AppliancePlan& plan,
+                          std::vector<Error>* problems) {
+  auto found = find_appliance_user(configuration);
+  if (!found.ok()) return problems->push_back(found.error());
+  if (!found.value()) return;
+  auto asked = check_capabilities_asked(configuration.appliance.user, plan);
+  if (!asked.ok()) return problems->push_back(asked.error());
+  auto tried = try_user(*found.value(), plan.capabilities(), directories_of(configuration, plan));
+  if (!tried.ok()) problems->push_back(tried.error());
+}
+
+Result<void> give_runtime_directory(const Configuration& configuration) {
+  auto found = find_appliance_user(configuration);
+  if (!found.ok() || !found.value()) return {};  // check_appliance_user has said why
+  const char* directory = configuration.appliance.runtime_directory.c_str();
+  if (mkdir(directory, kDirectoryMode) != 0) return {};  // it is there, or its lock says why not
+  const User& user = *found.value();
+  if (lchown(directory, user.id, user.group) == 0) return {};
+  return error_from_errno("giving %s to the user %s", directory, user.name.c_str())
+      .set_cure("make it and chown it by hand");
+}
+
+Result<void> give_up_root(const Configuration& configuration, const AppliancePlan& plan) {
+  auto found = find_appliance_user(configuration);
+  if (!found.ok()) return found.error();
+  if (!found.value()) return {};
+  const User& user = *found.value();
+  const uint64_t kept = plan.capabilities();
+  BP_TRY(become_user(user, kept));
+  BP_LOG_INFO("%s: root is given up: user %u, group %u; capabilities kept: %s",
+              configuration.appliance.name.c_str(), user.id, user.group,
+              kept == 0 ? "none" : name_capabilities(kept).c_str());
+  return {};
+}
+
+}  // namespace bedplate

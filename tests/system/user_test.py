@@ -1,0 +1,115 @@
+"""[appliance] user: root is given up once the pool is sealed, by every thread, for good."""
+
+import os
+import pwd
+import signal
+
+from harness import (BACKENDS, BEDPLATE, Skip, expect, expect_in, expect_true, read_text, test,
+                     to_toml, wait_for)
+from names_test import with_group
+from raw_nbd import connect
+
+NOBODY = pwd.getpwnam("nobody")
+
+
+def need_root():
+    if os.geteuid() != 0:
+        raise Skip("only root can give up root")
+
+
+def status_lines(pid, names):
+    """{thread: {name: value}} of /proc/PID/task/*/status."""
+    found = {}
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        text = read_text(f"/proc/{pid}/task/{thread}/status")
+        lines = dict(line.split(":", 1) for line in text.splitlines())
+        found[thread] = {name: lines[name].split() for name in names}
+    return found
+
+
+def for_nobody(box, configuration):
+    """Its sockets and runtime directory lie where `nobody` may remove them."""
+    os.chown(box.directory, NOBODY.pw_uid, NOBODY.pw_gid)
+    configuration["appliance"]["user"] = "nobody"
+    return configuration
+
+
+@test(sockets=BACKENDS)
+def every_thread_gives_up_root(box, sockets):
+    """Serves as the user, with no capability left, and leaves nothing behind at the end."""
+    need_root()
+    configuration = for_nobody(box, with_group(box))
+    configuration["event_loop"] = {"sockets": sockets}
+    appliance = box.appliance(configuration)
+    names = ["Uid", "Gid", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Groups"]
+    threads = status_lines(appliance.process.pid, names)
+    expect_true(len(threads) > 2, f"there are other threads than the main one: {threads}")
+    for thread, lines in threads.items():
+        what = f"of thread {thread}"
+        expect(lines["Uid"], [str(NOBODY.pw_uid)] * 4, f"the user {what}")
+        expect(lines["Gid"], [str(NOBODY.pw_gid)] * 4, f"the group {what}")
+        expect(lines["Groups"], [str(NOBODY.pw_gid)], f"other groups {what}")
+        expect(lines["NoNewPrivs"], ["1"], f"no new privileges {what}")
+        for name in ("CapPrm", "CapEff", "CapBnd", "CapAmb"):
+            expect(int(lines[name][0], 16), 0, f"{name} {what}")
+    expect_in("root is given up: user", appliance.log_text(), "the log")
+    connect(box, appliance).verify("as another user")
+    expect(os.stat(appliance.runtime_directory).st_uid, NOBODY.pw_uid, "whose its directory is")
+    appliance.stop()
+
+
+def refusal(box, configuration, **options):
+    path = box.write("refused.toml", to_toml(configuration))
+    done = box.run(BEDPLATE, "check", path, expect_code=None, **options)
+    expect_true(done.returncode != 0, f"check refuses: {done.stdout}")
+    return done.stdout + done.stderr
+
+
+@test(user=["nobody-of-this-name", "4000000000", "root", "0"])
+def users_that_cannot_be_are_refused(box, user):
+    configuration = box.configuration()
+    configuration["appliance"]["user"] = user
+    wanted = "this is root" if user in ("root", "0") else "no such user in /etc/passwd"
+    expect_in(wanted, refusal(box, configuration), "what check says")
+
+
+@test()
+def only_root_can_become_another(box):
+    need_root()
+    configuration = box.configuration()
+    configuration["appliance"]["user"] = "daemon"
+    text = refusal(box, configuration, user=NOBODY.pw_uid, group=NOBODY.pw_gid, extra_groups=[])
+    expect_in("only root can become another", text, "what check says")
+
+
+@test()
+def directory_that_the_user_could_not_clean_is_refused(box):
+    """Root's own directory: the socket and the counters would stay for ever."""
+    need_root()
+    configuration = box.configuration()
+    configuration["appliance"]["user"] = "nobody"
+    text = refusal(box, configuration)
+    expect_in("could not remove the appliance's files there", text, "what check says")
+    expect_in("chown nobody", text, "the cure")
+
+
+@test()
+def device_of_other_appliances_is_refused(box):
+    need_root()
+    configuration = for_nobody(box, box.configuration())
+    configuration["verbs"] = {"required": False, "device": "none"}
+    expect_in("only from the user", refusal(box, configuration), "what check says")
+
+
+@test()
+def crashed_one_is_followed(box):
+    """What it leaves as another user does not keep the next start of root's out."""
+    need_root()
+    configuration = for_nobody(box, box.configuration())
+    crashed = box.appliance(configuration)
+    crashed.process.send_signal(signal.SIGKILL)
+    crashed.wait_exit()
+    appliance = box.appliance(configuration)
+    wait_for(lambda: "root is given up" in appliance.log_text(), "the user")
+    connect(box, appliance).verify("after the crash")
+    appliance.stop()
