@@ -103,17 +103,17 @@ class Endpoint {
   virtual SendStatus am_send(AmId id, std::span<const std::byte> payload) noexcept = 0;
 
   // Lends `block` to the receiver, with a small `header` beside it. Returns kPending (also kDone,
-  // where the bytes have been copied and the block is given back at once), kAgain, kGone, kTooLong
+  // where the bytes have been copied: the block is the caller's again at once), kAgain, kGone, kTooLong
   // (of the header) or kRefused.
-  // Ownership: until it is returned the block must not be changed or freed. Then `returned` is
-  // called; without one (nullptr) the block, which came from the pool's heap, is freed. When the
-  // peer dies its loans come back once nothing can touch them any more. Unless kPending or kDone
-  // is returned the block stays the caller's.
+  // Ownership: with kPending the block must not be changed or freed until it is returned. Then
+  // `returned` is called; without one (nullptr) the block, which came from the pool's heap, is freed. When the
+  // peer dies its loans come back once nothing can touch them any more. With every other answer
+  // the block stays the caller's.
   virtual SendStatus am_send_loan(AmId id, std::span<const std::byte> header,
                                   std::span<std::byte> block, Completion* returned) noexcept = 0;
 
-  // Copies `from` to the peer's memory, or the peer's memory to `into`. `done` is called unless
-  // kDone is returned. Returns kDone, kPending, kAgain, kGone, kRefused or kTooLong (more than
+  // Copies `from` to the peer's memory, or the peer's memory to `into`. `done` is called, once, if
+  // and only if kPending is returned; so with all that follows. Returns kDone, kPending, kAgain, kGone, kRefused or kTooLong (more than
   // `remote` has). The memory must stay until the end.
   virtual SendStatus put(std::span<const std::byte> from, const RemoteMemory& to,
                          Completion* done) noexcept = 0;
