@@ -19,9 +19,13 @@
 extern "C" {
 #endif
 
-/* Of this interface: 0xMMmmpp. A program that was compiled with another major version than the
- * archive is refused by bp_main. */
-#define BP_VERSION 0x000100u
+/* Bedplate's version, here alone: `make install`, packages and --version have it of these lines.
+ * BP_VERSION is 0xMMmmpp. A program that was compiled with another major version than the archive
+ * is refused by bp_main. */
+#define BP_VERSION_MAJOR 0
+#define BP_VERSION_MINOR 1
+#define BP_VERSION_PATCH 0
+#define BP_VERSION (BP_VERSION_MAJOR * 0x10000u + BP_VERSION_MINOR * 0x100u + BP_VERSION_PATCH)
 
 typedef struct bp_table bp_table;     /* a table of the configuration, while it is described */
 typedef struct bp_plan bp_plan;       /* what a service says that it needs */

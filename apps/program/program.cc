@@ -5,8 +5,10 @@
 #include <cstdio>
 #include <cstring>
 
-#include "apps/program/commands.h"
+#include "apps/boot/bedplate_service.h"
 #include "apps/init/init.h"
+#include "apps/program/commands.h"
+#include "platform/build_id.h"
 #include "platform/log.h"
 
 namespace bedplate {
@@ -87,8 +89,8 @@ void print_usage(FILE* out) {
     std::fprintf(out, "  %-7s %-14s %s\n", command.name, command.operands, command.summary);
   }
   std::fprintf(out,
-               "\n`bedplate COMMAND --help` says more. Exit codes: 0 good, 1 boot or run failure,\n"
-               "2 usage or configuration.\n");
+               "\n`bedplate COMMAND --help` says more, `bedplate --version` which one this is.\n"
+               "Exit codes: 0 good, 1 boot or run failure, 2 usage or configuration.\n");
 }
 
 void print_help(const Command& command) {
@@ -144,6 +146,11 @@ int dispatch(int count, char** words, std::span<Service* const> services) {
   }
   if (std::strcmp(words[1], "--help") == 0 || std::strcmp(words[1], "-h") == 0) {
     print_usage(stdout);
+    return kExitGood;
+  }
+  if (std::strcmp(words[1], "--version") == 0) {
+    std::printf("bedplate %d.%d.%d (build %s)\n", BP_VERSION_MAJOR, BP_VERSION_MINOR,
+                BP_VERSION_PATCH, build_id().text);
     return kExitGood;
   }
   for (const Command& command : kCommands) {

@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import signal
+import subprocess
 
 from harness import (BEDPLATE, GIB, KIB, LAYOUTS, MIB, Skip, expect, expect_in, expect_true,
                      need_tools, test, to_toml)
@@ -34,6 +36,18 @@ def bad_usage(box, case):
     done = box.bedplate(*arguments, expect_code=2)
     expect(done.stdout, "", "the standard output")
     expect_in("bedplate", done.stderr, "standard error")
+
+
+@test()
+def version_is_that_of_make_install(box):
+    """One place has it: the header, of which make and the program take it."""
+    top = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    database = subprocess.run(["make", "-C", top, "-pnq", "help"], capture_output=True, text=True,
+                              check=False).stdout
+    version = re.search(r"^VERSION := (\d+\.\d+\.\d+)$", database, re.MULTILINE)
+    expect_true(version, "make knows the version")
+    text = box.bedplate("--version").stdout
+    expect_true(re.fullmatch(rf"bedplate {re.escape(version[1])} \(build [^)]+\)\n", text), text)
 
 
 @test()
