@@ -83,34 +83,37 @@ step mimalloc scripts/mimalloc.sh build/mimalloc
 step layers scripts/layers.sh
 # What debug adds to asan, which has its assertions, is mimalloc's own: in check-long.
 for mode in ${CHECK_MODES:-release hardened asan tsan}; do
-  # What is shipped has all of its debug information.
-  [ "$mode" = release ] && debug_info=-g || debug_info=-g1
-  build "build-$mode" make --no-print-directory "$jobs" MODE="$mode" DEBUG_INFO="$debug_info" \
-    products tests
+  # What is shipped has all of its debug information. Only that is run as programs, too.
+  [ "$mode" = release ] && options=(DEBUG_INFO=-g products tests) ||
+    options=(DEBUG_INFO=-g1 unit-tests)
+  build "build-$mode" make --no-print-directory "$jobs" MODE="$mode" "${options[@]}"
   # One core's work, mostly: the next build is beside it.
   beside "unit-$mode" "build/$mode/bedplate-tests"
 done
-beside link tests/link/run.py
-beside install tests/install/run.py
-step soak-exhaustion make --no-print-directory SOAK_ROUNDS="${SOAK_ROUNDS:-20}" soak-exhaustion
-step soak-demand make --no-print-directory SOAK_SECONDS="${SOAK_SECONDS:-60}" soak-demand
-step stress make --no-print-directory STRESS_SECONDS="${STRESS_SECONDS:-60}" stress-messages
-step kill make --no-print-directory KILL_ROUNDS="${KILL_ROUNDS:-300}" kill-members
-step sleepers make --no-print-directory SLEEPER_ROUNDS="${SLEEPER_ROUNDS:-5}" kill-owner-of-sleepers
-step steps make --no-print-directory STEP_SECONDS="${STEP_SECONDS:-30}" step-senders
-step stops make --no-print-directory STOP_EVENTS="${STOP_EVENTS:-100}" stop-members
-step door make --no-print-directory DOOR_SECONDS="${DOOR_SECONDS:-10}" flood-door
-step hostile make --no-print-directory MODE=asan \
-  HOSTILE_SECONDS="${HOSTILE_SECONDS:-60}" hostile-peer
-step system /usr/bin/python3 tests/system/run.py
-# Machines are mostly one thread each. What measures, or has several, comes last and alone.
+# The longest first. None of these measures: each waits for what it tests, whatever is beside it.
 beside guest /usr/bin/python3 tests/guest/guest_test.py
 beside image-crash /usr/bin/python3 tests/guest/image_crash_test.py
+beside system /usr/bin/python3 tests/system/run.py
 beside image /usr/bin/python3 tests/guest/image_test.py
-beside verbs /usr/bin/python3 tests/guest/verbs_test.py
 beside model tests/model/run.sh
+beside verbs /usr/bin/python3 tests/guest/verbs_test.py
 beside fuzz-nbd make --no-print-directory FUZZ=nbd fuzz-run
 beside fuzz-kvd make --no-print-directory FUZZ=kvd FUZZ_SECONDS="${FUZZ_SECONDS:-30}" fuzz-run
+# The system's tests look at this machine's appliances; those that follow have some of their own.
+wait
+beside stress make --no-print-directory STRESS_SECONDS="${STRESS_SECONDS:-60}" stress-messages
+beside hostile make --no-print-directory MODE=asan \
+  HOSTILE_SECONDS="${HOSTILE_SECONDS:-60}" hostile-peer
+beside install tests/install/run.py
+beside link tests/link/run.py
+beside soak-exhaustion make --no-print-directory SOAK_ROUNDS="${SOAK_ROUNDS:-20}" soak-exhaustion
+beside soak-demand make --no-print-directory SOAK_SECONDS="${SOAK_SECONDS:-60}" soak-demand
+beside steps make --no-print-directory STEP_SECONDS="${STEP_SECONDS:-30}" step-senders
+beside stops make --no-print-directory STOP_EVENTS="${STOP_EVENTS:-100}" stop-members
+beside kill make --no-print-directory KILL_ROUNDS="${KILL_ROUNDS:-300}" kill-members
+beside door make --no-print-directory DOOR_SECONDS="${DOOR_SECONDS:-10}" flood-door
+beside sleepers make --no-print-directory SLEEPER_ROUNDS="${SLEEPER_ROUNDS:-5}" kill-owner-of-sleepers
+# What measures, or has several machines, comes last and alone.
 step boot-time /usr/bin/python3 tests/guest/boot_time_test.py
 step two-guests /usr/bin/python3 tests/guest/two_guests_test.py
 

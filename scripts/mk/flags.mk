@@ -46,12 +46,14 @@ endif
 # third into optimizing what runs once. A debug build has all of it.
 TEST_OBJECTS := $(BUILD)/tests/%.o $(if $(filter hardened,$(MODE)),build/release/tests/%.o)
 ifneq ($(MODE),debug)
-  $(TEST_OBJECTS): CXXFLAGS += -g1 $(if $(filter asan,$(MODE)),-O0)
+  $(TEST_OBJECTS) $(BUILD)/tests/prelude.h.gch: CXXFLAGS += -g1 $(if $(filter asan,$(MODE)),-O0)
 endif
 
 # Sanitizers need a dynamic program and keep malloc to themselves.
 ifneq ($(filter asan tsan,$(MODE)),)
   SANITIZED := yes
+  # Of a precompiled header gcc 12 forgets that it is the system's, and warns of std::string.
+  CXXFLAGS += -Wno-array-bounds -Wno-restrict
   LDFLAGS := $(filter -fsanitize% -fno-sanitize%,$(CXXFLAGS))
 else
   LDFLAGS := -static -Wl,--build-id
