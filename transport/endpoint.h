@@ -103,18 +103,18 @@ class Endpoint {
   virtual SendStatus am_send(AmId id, std::span<const std::byte> payload) noexcept = 0;
 
   // Lends `block` to the receiver, with a small `header` beside it. Returns kPending (also kDone,
-  // where the bytes have been copied: the block is the caller's again at once), kAgain, kGone, kTooLong
-  // (of the header) or kRefused.
+  // where the bytes have been copied: the block is the caller's again at once), kAgain, kGone,
+  // kTooLong (of the header) or kRefused.
   // Ownership: with kPending the block must not be changed or freed until it is returned. Then
-  // `returned` is called; without one (nullptr) the block, which came from the pool's heap, is freed. When the
-  // peer dies its loans come back once nothing can touch them any more. With every other answer
-  // the block stays the caller's.
+  // `returned` is called; without one (nullptr) the block, which came from the pool's heap, is
+  // freed. When the peer dies its loans come back once nothing can touch them any more. With every
+  // other answer the block stays the caller's.
   virtual SendStatus am_send_loan(AmId id, std::span<const std::byte> header,
                                   std::span<std::byte> block, Completion* returned) noexcept = 0;
 
   // Copies `from` to the peer's memory, or the peer's memory to `into`. `done` is called, once, if
-  // and only if kPending is returned; so with all that follows. Returns kDone, kPending, kAgain, kGone, kRefused or kTooLong (more than
-  // `remote` has). The memory must stay until the end.
+  // and only if kPending is returned; so with all that follows. Returns kDone, kPending, kAgain,
+  // kGone, kRefused or kTooLong (more than `remote` has). The memory must stay until the end.
   virtual SendStatus put(std::span<const std::byte> from, const RemoteMemory& to,
                          Completion* done) noexcept = 0;
   virtual SendStatus get(std::span<std::byte> into, const RemoteMemory& from,
