@@ -43,3 +43,11 @@ TEST(Histogram, PercentilesAreThoseOfWhatWasAdded) {
   histogram->add(~uint64_t{0});
   CHECK_EQUAL((uint64_t{1} << 40) - 1, histogram->percentile(1.0));
 }
+
+TEST(Histogram, AValueMayBeAddedManyTimesAtOnce) {
+  histogram->add(3, 40);
+  histogram->add(7);
+  CHECK_EQUAL(41, histogram->count());
+  CHECK_EQUAL(3, histogram->percentile(0.97));
+  CHECK_EQUAL(7, histogram->percentile(1));
+}
