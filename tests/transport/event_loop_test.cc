@@ -87,6 +87,56 @@ TEST(EventLoop, PollsItsSourcesInTheOrderInWhichTheyWereAdded) {
   CHECK_EQUAL(2, counters.iterations.read());
 }
 
+// One round with work in sixteen is measured, and only sources that had work in it.
+TEST(EventLoop, MeasuresEverySixteenthRoundWithWork) {
+  make(kNsPerSecond);
+  const auto busy = std::make_unique<Histogram>();
+  const auto idle = std::make_unique<Histogram>();
+  loop.add_source(a, 1, busy.get());
+  loop.add_source(b, 1, idle.get());
+  loop.add_source(c, 1);  // counts for the round alone
+  a.on_poll = c.on_poll = [](Scripted& self) noexcept {
+    // Work in every other round, so that the time is fresh before each.
+    self.work = self.rounds++ % 2;
+    const uint64_t until_ns = monotonic_ns() + 20 * kNsPerUs * self.work;
+    while (monotonic_ns() < until_ns) cpu_relax();
+    if (self.rounds == 2 * 16 * 10) self.loop->stop();
+  };
+  loop.run();
+  CHECK_EQUAL(10, busy->count());
+  CHECK_EQUAL(0, idle->count());
+  CHECK_EQUAL(10, counters.round.count());
+  CHECK(busy->percentile(0.01) >= 20 * kNsPerUs);
+  CHECK(counters.round.percentile(0.01) >= 40 * kNsPerUs);
+  CHECK(counters.busy_longest_ns.read() >= 40 * kNsPerUs);
+}
+
+TEST(EventLoop, IdleRoundsAreNotMeasured) {
+  make(kNsPerSecond);
+  const auto rounds = std::make_unique<Histogram>();
+  loop.add_source(a, 1, rounds.get());
+  a.on_poll = [](Scripted& self) noexcept {
+    if (++self.rounds == 100) self.loop->stop();
+  };
+  loop.run();
+  CHECK_EQUAL(0, rounds->count() + counters.round.count());
+  CHECK_EQUAL(0, counters.busy_longest_ns.read());
+}
+
+TEST(EventLoop, ALookAtTheClockIsTheTimeOfThisRound) {
+  make(kNsPerSecond);
+  loop.add_source(a, 1);
+  a.on_poll = [](Scripted& self) noexcept {
+    const uint64_t before_ns = self.loop->now_ns();
+    while (monotonic_ns() <= before_ns) cpu_relax();
+    const uint64_t looked_ns = self.loop->look_at_clock();
+    if (looked_ns > before_ns && looked_ns == self.loop->now_ns()) ++self.rounds;
+    self.loop->stop();
+  };
+  loop.run();
+  LONGS_EQUAL(1, a.rounds);
+}
+
 TEST(EventLoop, GivesEachSourceItsOwnBudget) {
   make(kNsPerSecond);
   loop.add_source(a, 7);
