@@ -6,11 +6,9 @@
 
 #include <sys/mman.h>
 
-#include "alloc/bad_pointer.h"
 #include "alloc/confined_heap.h"
 #include "alloc/exhaustion.h"
 #include "alloc/heap_owner.h"
-#include "alloc/heap_walk.h"
 #include "alloc/interception.h"
 #include "alloc/support_level.h"
 #include "apps/boot/appliance_user.h"
@@ -109,6 +107,7 @@ bool Appliance::check() {
     peers_.open(configuration_, plan_, &problems);
   }
   for (const Error& problem : problems) log_error(problem);
+  if (problems.empty()) pool_counters_.create(counters_, plan_);
   return problems.empty();
 }
 
@@ -138,19 +137,13 @@ Result<void> Appliance::hand_over_heap() {
     return error.set_cure("raise BEDPLATE_BOOT_BYTES, or make the pool smaller");
   }
   retire_boot_heap();
-  heap_parts_[0] = pool.segment(0).address;
-  heap_parts_[1] = reserve.data();
-  heap_parts_[2] = rest.data();
+  pool_counters_.set_heap_parts(pool.segment(0).address, reserve.data(), rest.data());
   return {};
 }
 
 Result<void> Appliance::start_shards() {
-  CountersLayout& layout = counters_.layout();
   for (const ShardSettings& settings : configuration_.shards) {
     const auto index = static_cast<uint32_t>(shards_.size());
-    ShardCounters& counters = layout.shards[index];
-    counters.name = OwnerName(settings.name);
-    counters.cpu = settings.cpu;
     const ShardNeeds needs = plan_.needs_on(index);
     ShardOptions options;
     options.settings = settings;
@@ -159,12 +152,18 @@ Result<void> Appliance::start_shards() {
     options.source_count = kRuntimeSourceCount + needs.sources;
     options.timer_count = needs.timers;
     options.watch_count = needs.watches;
-    options.counters = &counters;
+    options.counters = &counters_.runtime<ShardCounters>("shard", settings.name);
+    options.socket_rounds = rounds_of(index, "sockets");
     shards_.push_back(std::make_unique<Shard>());
     BP_TRY(shards_.back()->create(options));
+    counters_.set_label("shard", settings.name, "backend", shards_.back()->sockets().name());
   }
-  layout.shard_count = static_cast<uint32_t>(shards_.size());
   return {};
+}
+
+Histogram* Appliance::rounds_of(uint32_t shard, const char* part) {
+  const std::string instance = source_instance(configuration_.shards[shard].name, part);
+  return &counters_.runtime<SourceCounters>("source", instance).round;
 }
 
 // One for each shard where anybody exchanges messages: services, the groups, the peers.
@@ -176,10 +175,12 @@ Result<void> Appliance::make_messengers() {
                                      : std::make_unique<ShardMessenger>(
                                            configuration_.shards[i].name.c_str(), i,
                                            plan_.message_names));
-    if (is_needed) shards_[i]->loop().add_source(*messengers_[i], kMessageBudget);
+    if (!is_needed) continue;
+    shards_[i]->loop().add_source(*messengers_[i], kMessageBudget, rounds_of(i, "messages"));
   }
   if (!plan_.has_shard_group) return {};
-  return shard_group_.create(configuration_, process_pool(), shards_, messengers_);
+  return shard_group_.create(configuration_, process_pool(), shards_, messengers_,
+                             counters_);
 }
 
 // No device has registered the pool when every shard's sockets go through epoll, and there are no
@@ -208,20 +209,15 @@ Result<void> Appliance::create_services() {
 }
 
 Result<void> Appliance::create_peers() {
-  CountersLayout& layout = counters_.layout();
-  layout.has_verbs = configuration_.verbs.enabled;
   const uint32_t shard = configuration_.verbs.shard;
   return peers_.create(configuration_, process_pool(), shards_[shard]->loop(),
-                       messengers_[shard].get(), layout.peers);
+                       messengers_[shard].get(), counters_);
 }
 
 // After the peers: processes that join are told of the device.
 Result<void> Appliance::create_messaging() {
-  CountersLayout& layout = counters_.layout();
-  BP_TRY(messaging_.create(configuration_, plan_, process_pool(), messengers_[0].get(),
-                           shards_[0]->loop().doorbell(), peers_.port(), layout.groups));
-  layout.group_count = messaging_.group_count();
-  return {};
+  return messaging_.create(configuration_, plan_, process_pool(), messengers_[0].get(),
+                           shards_[0]->loop().doorbell(), peers_.port(), counters_);
 }
 
 // The plan knows that these owners are there.
@@ -248,13 +244,11 @@ Result<void> Appliance::seal() {
   }
   BP_TRY(prove_support());
   apply_limits();  // the proof is nobody's
-  CountersLayout& layout = counters_.layout();
-  layout.stoppers.set(pool.stoppers());
-  layout.pool_total_bytes.set(pool.total_bytes());
-  pool.write_map(&layout.map);
-  describe_owners();
+  const auto map = std::make_unique<PoolMap>();
+  pool.write_map(map.get());
+  pool_counters_.pool_sealed(pool, *map, static_cast<uint32_t>(support_level_));
   refresh_counters();
-  auto audited = audit_maps(layout.map, 0);
+  auto audited = audit_maps(*map, 0);
   if (!audited.ok()) return audited.error();
   if (!audited.value().ok) {
     Error error;
@@ -286,7 +280,7 @@ void Appliance::report_ways_back() noexcept {
 // The shards' threads are there and wait: nobody else allocates.
 Result<void> Appliance::prove_support() noexcept {
   const SupportProof proof = prove_support_level(&munmap_is_refused);
-  counters_.layout().support_level.set(static_cast<uint64_t>(proof.level));
+  support_level_ = proof.level;
   if (proof.way == nullptr || interception_decision().place != HeapPlace::kPool) return {};
   Error error;
   error.set_doing("proving that malloc is the pool's");
@@ -299,9 +293,9 @@ Result<void> Appliance::prove_support() noexcept {
 
 void Appliance::start_serving() {
   for (size_t i = 0; i < shards_.size(); ++i) {
-    const ShardCounters& counters = counters_.layout().shards[i];
-    BP_LOG_INFO("shard %s on core %d, sockets through %s", counters.name.text, counters.cpu,
-                counters.backend);
+    const ShardSettings& settings = configuration_.shards[i];
+    BP_LOG_INFO("shard %s on core %d, sockets through %s", settings.name.c_str(), settings.cpu,
+                shards_[i]->sockets().name());
   }
   for (uint32_t i = 0; i < shards_.size(); ++i) {
     shards_[i]->run([this, i] {
@@ -311,61 +305,10 @@ void Appliance::start_serving() {
   }
 }
 
-// One entry for each carve, and one for each segment that is not carved: the owners of the plan.
-void Appliance::describe_owners() noexcept {
-  CountersLayout& layout = counters_.layout();
-  const auto add = [&](const OwnerName& name, uint64_t bytes, bool is_process_heap) {
-    if (layout.owner_count == kOwnerCountMax) return;
-    OwnerCounters& owner = layout.owners[layout.owner_count++];
-    owner.name = name;
-    owner.bytes.set(bytes);
-    owner.used_bytes.set(is_process_heap ? kUnknownBytes : bytes);
-  };
-  for (const SegmentPlan& segment : plan_.pool.segments) {
-    const bool is_process_heap = segment.owner.view().starts_with("heap:");
-    if (segment.carves.empty()) add(segment.owner, segment.bytes, is_process_heap);
-    for (const CarvePlan& carve : segment.carves) add(carve.owner, carve.bytes, is_process_heap);
-  }
-}
-
 void Appliance::refresh_counters() noexcept {
-  CountersLayout& layout = counters_.layout();
-  const RegistrationCounts registrations = registration_counts();
-  layout.registrations.set(registrations.total);
-  layout.registrations_after_seal.set(registrations.after_seal);
-  layout.exhaustions.set(exhaustion_count());
-  layout.bad_pointers.set(bad_pointer_count());
-  layout.checked_pointers.set(checked_pointer_count());
-  // The first owners are those that the heap fills: boot, the reserve and the heap.
-  for (uint32_t i = 0; i < std::size(heap_parts_); ++i) {
-    layout.owners[i].used_bytes.set(heap_used_bytes(heap_parts_[i]));
-  }
-  refresh_heap_counters();
+  pool_counters_.refresh();
   messaging_.refresh_counters();
   peers_.refresh_counters();
-}
-
-void Appliance::refresh_heap_counters() noexcept {
-  CountersLayout& layout = counters_.layout();
-  for (uint32_t i = 0; i < heap_owner_count(); ++i) {
-    const HeapOwnerUse use = heap_owner_use({i});
-    HeapOwnerCounters& counters = layout.heap_owners[i];
-    counters.name = use.name;
-    counters.limit_bytes.set(use.limit_bytes);
-    counters.used_bytes.set(use.used_bytes);
-    counters.refused.set(use.refused_count);
-  }
-  layout.heap_owner_count.set(heap_owner_count());
-  const HeapWalk walk = walk_heap();
-  layout.heap.free_bytes.set(walk.free_bytes);
-  layout.heap.largest_free_bytes.set(walk.largest_free_bytes);
-  for (size_t i = 0; i < walk.class_count; ++i) {
-    HeapClassCounters& counters = layout.heap.classes[i];
-    counters.block_bytes.set(walk.classes[i].block_bytes);
-    counters.used_bytes.set(walk.classes[i].used_bytes);
-    counters.free_bytes.set(walk.classes[i].free_bytes);
-  }
-  layout.heap.class_count.set(walk.class_count);
 }
 
 int Appliance::serve_until_signal() {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "alloc/support_level.h"
 #include "apps/boot/appliance_plan.h"
 #include "apps/boot/configuration.h"
 #include "apps/boot/counters_file.h"
@@ -15,6 +16,7 @@
 #include "apps/boot/messaging.h"
 #include "apps/boot/name_lock.h"
 #include "apps/boot/peers.h"
+#include "apps/boot/pool_counters.h"
 #include "apps/boot/service.h"
 #include "apps/boot/service_context.h"
 #include "apps/boot/shard.h"
@@ -45,6 +47,7 @@ class Appliance {
   bool check();
   Result<void> reserve();
   Result<void> start_shards();
+  Histogram* rounds_of(uint32_t shard, const char* part);
   Result<void> make_messengers();
   void hold_pages();
   Result<void> hand_over_heap();
@@ -57,9 +60,7 @@ class Appliance {
   void report_ways_back() noexcept;
   Result<void> prove_support() noexcept;
   void start_serving();
-  void describe_owners() noexcept;
   void refresh_counters() noexcept;
-  void refresh_heap_counters() noexcept;
   void drain() noexcept;
   void tick() noexcept;
   std::string undrained() const;
@@ -71,7 +72,8 @@ class Appliance {
   PagePin page_pin_;
   std::vector<std::vector<Listeners>> listeners_;  // of each service, and each of its keys
   CountersFile counters_;
-  const std::byte* heap_parts_[3] = {};  // what the first three owners' memory begins with
+  PoolCountersKeeper pool_counters_;
+  SupportLevel support_level_ = SupportLevel::kNone;
   sigset_t stop_signals_ = {};
   // After what they use: shards stop first when the appliance goes.
   std::vector<std::unique_ptr<ServiceContext>> contexts_;

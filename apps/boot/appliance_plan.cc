@@ -6,6 +6,7 @@
 
 #include "alloc/confined_heap.h"
 #include "apps/boot/outsiders.h"
+#include "apps/boot/runtime_counters.h"
 #include "apps/boot/service.h"
 #include "apps/boot/service_calls.h"
 #include "apps/boot/shard_group.h"
@@ -200,7 +201,7 @@ ShardNeeds AppliancePlan::needs_on(uint32_t shard) const noexcept {
 }
 
 std::vector<CounterSet> AppliancePlan::counters() const {
-  std::vector<CounterSet> all;
+  std::vector<CounterSet> all = runtime_counters;
   for (const ServiceNeeds& service : services) {
     all.insert(all.end(), service.counters.begin(), service.counters.end());
   }
@@ -246,13 +247,20 @@ Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
   const uint64_t thread_count = (messages.value().groups.empty() ? 0 : kMessagingThreadCount) +
                                 (configuration.verbs.enabled ? kPeersThreadCount : 0);
   std::vector<VerbsContextPlan> verbs = plan_verbs_contexts(configuration, plan);
+  std::vector<std::string> groups;
+  for (const GroupPlan& group : messages.value().groups) {
+    groups.emplace_back(group_name(group.segment));
+  }
+  std::vector<CounterSet> runtime_counters = plan_runtime_counters(
+      {configuration, plan, services.value(), groups, has_shard_group});
   return AppliancePlan{std::move(plan),
                        {configuration.shards.size() + thread_count, kThreadStackBytes},
                        std::move(messages.value().groups),
                        std::move(verbs),
                        services.take(),
                        names.take(),
-                       has_shard_group};
+                       has_shard_group,
+                       std::move(runtime_counters)};
 }
 
 }  // namespace bedplate

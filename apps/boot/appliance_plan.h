@@ -25,8 +25,9 @@ struct AppliancePlan {
 
   MessageNames message_names;           // of all services
   bool has_shard_group = false;         // services exchange messages on two shards or more
+  std::vector<CounterSet> runtime_counters;
 
-  // Of all services together.
+  // Of all services together; counters: the runtime's first.
   ShardNeeds needs_on(uint32_t shard) const noexcept;
   std::vector<CounterSet> counters() const;
   uint64_t capabilities() const noexcept;

@@ -342,7 +342,7 @@ void describe(ConfigurationTable& file, Configuration& all) {
   file.table("alloc", &all.alloc);
   file.tables("limit", &all.limits, 0, 32);
   file.table("event_loop", &all.event_loop);
-  file.tables("shard", &all.shards, 1, 64);
+  file.tables("shard", &all.shards, 1, kShardCountMax);
   file.tables("group", &all.groups, 0, 16);
   file.tables("process", &all.processes, 0, 64);
   file.table("messages", &all.messages);

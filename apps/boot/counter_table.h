@@ -27,9 +27,19 @@
 
 namespace bedplate {
 
-// kCounter: only grows. kGauge: a level, which goes up and down. kHistogram: of latencies and the
-// like (platform/histogram.h).
-enum class CounterKind : uint32_t { kCounter, kGauge, kHistogram };
+// kCounter: only grows. kGauge: a level, which goes up and down; kNoValue where there is none.
+// kHistogram: of latencies and the like (platform/histogram.h). kState: one of several words.
+// kFlags: any of several.
+enum class CounterKind : uint32_t { kCounter, kGauge, kHistogram, kState, kFlags };
+
+// As the counters file has it.
+constexpr const char* text_of(CounterKind kind) noexcept {
+  constexpr const char* kTexts[] = {"counter", "gauge", "histogram", "state", "flags"};
+  return kTexts[static_cast<size_t>(kind)];
+}
+
+// What a gauge has that has no value now, or none that is known.
+inline constexpr uint64_t kNoValue = ~uint64_t{0};
 
 // How much of its struct a counter takes.
 constexpr size_t bytes_of(CounterKind kind) noexcept {
@@ -42,6 +52,7 @@ struct CounterDescription {
   std::string unit;  // what there are so many of: "requests", "bytes", "ns"
   std::string help;  // one sentence
   uint32_t offset = 0;  // of its Counter, or Histogram, in the struct
+  std::string words = {};  // kState: of 0, 1, ...; kFlags: of bit 0, 1, ...: "stopped|open"
 };
 
 class CounterTable {
@@ -62,27 +73,48 @@ class CounterTable {
     add(name, CounterKind::kHistogram, histogram, unit, help);
   }
 
+  // One of `words`, "waiting|connected": the value is how many words come before it.
+  void state(const char* name, const Counter& counter, const char* words, const char* help) {
+    add(name, CounterKind::kState, counter, "state", help, words);
+  }
+  // Any of `words`: bit 0 is the first.
+  void flags(const char* name, const Counter& counter, const char* words, const char* help) {
+    add(name, CounterKind::kFlags, counter, "flags", help, words);
+  }
+  // 0 or 1.
+  void boolean(const char* name, const Counter& counter, const char* help) {
+    add(name, CounterKind::kGauge, counter, "boolean", help);
+  }
+
   std::vector<CounterDescription> take() { return std::move(counters_); }
 
  private:
   template <typename Kind>
   void add(const char* name, CounterKind kind, const Kind& counter, const char* unit,
-           const char* help) {
+           const char* help, const char* words = "") {
     const auto offset = reinterpret_cast<const std::byte*>(&counter) - base_;
-    counters_.push_back({name, kind, unit, help, static_cast<uint32_t>(offset)});
+    counters_.push_back({name, kind, unit, help, static_cast<uint32_t>(offset), words});
   }
 
   const std::byte* base_;
   std::vector<CounterDescription> counters_;
 };
 
-// A struct of counters as a service has planned it.
+// What is to be known of a set and is no number; may be said later (CountersFile::set_label).
+struct CounterLabel {
+  std::string name;
+  std::string value = {};
+};
+
+// A struct of counters as a service, or the runtime, has planned it.
 struct CounterSet {
-  std::string owner;     // the service
+  std::string owner;     // the service; empty: the runtime
   std::string name;      // unique in it
   std::string instance;  // what it is the counters of, where there are several: a volume, a stream
   uint32_t bytes = 0;    // of the struct
   std::vector<CounterDescription> counters;
+  std::vector<CounterLabel> labels = {};
+  bool is_spare = false;  // for an instance that is not known yet (CountersFile::take_spare)
 };
 
 // Describes a struct of its own.

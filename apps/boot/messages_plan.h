@@ -24,6 +24,12 @@ struct GroupPlan {
   GroupShape shape;
 };
 
+// "fifo:main" is of the group main, "exchange:probe.0" of the group probe.0.
+inline std::string_view group_name(const OwnerName& segment) noexcept {
+  const std::string_view owner = segment.view();
+  return owner.substr(owner.find(':') + 1);
+}
+
 struct MessagesPlan {
   std::vector<SegmentRequest> requests;
   std::vector<GroupPlan> groups;  // in the order of their requests

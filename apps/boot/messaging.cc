@@ -10,12 +10,6 @@
 namespace bedplate {
 namespace {
 
-// "fifo:main" is of the group main, "exchange:probe.0" of the group probe.0.
-std::string_view group_name(const OwnerName& segment) noexcept {
-  const std::string_view owner = segment.view();
-  return owner.substr(owner.find(':') + 1);
-}
-
 // Adds the segments that `list` names, unless they are there already.
 void grant(const std::vector<std::string>& list, bool is_writable, PinnedPool& pool,
            std::vector<GrantedSegment>* granted) {
@@ -35,10 +29,8 @@ void grant(const std::vector<std::string>& list, bool is_writable, PinnedPool& p
 
 Result<void> Messaging::create(const Configuration& configuration, const AppliancePlan& plan,
                                PinnedPool& pool, ShardMessenger* messenger, Doorbell& doorbell,
-                               const VerbsPort* verbs,
-                               std::span<GroupCounters, kGroupCountMax> counters) {
+                               const VerbsPort* verbs, CountersFile& counters) {
   if (plan.groups.empty()) return {};
-  counters_ = counters.first(plan.groups.size());
   name_ = configuration.appliance.name;
   stops_at_failure_ = configuration.messages.on_join_failure == JoinFailure::kStop;
   pool_id_ = make_pool_id();
@@ -47,6 +39,7 @@ Result<void> Messaging::create(const Configuration& configuration, const Applian
   make_groups(configuration, plan, pool);
   choose_copying(configuration);
   BP_TRY(start_server(configuration, pool));
+  count_groups(counters);
   return join_groups(pool, *messenger, doorbell);
 }
 
@@ -134,13 +127,19 @@ Result<void> Messaging::start_server(const Configuration& configuration, PinnedP
   return server_->start();
 }
 
+void Messaging::count_groups(CountersFile& counters) {
+  for (const auto& group : groups_) {
+    counters_.push_back(&counters.runtime<GroupCounters>("group", group->name.view()));
+    counters.set_label("group", group->name.view(), "layout",
+                       group_kind_text(group->terms.shape.kind));
+  }
+}
+
 Result<void> Messaging::join_groups(PinnedPool& pool, ShardMessenger& messenger,
                                     Doorbell& doorbell) {
   std::vector<FutexBell> bells;
   for (size_t i = 0; i < groups_.size(); ++i) {
     const std::unique_ptr<Group>& group = groups_[i];
-    counters_[i].name = group->name;
-    counters_[i].kind = group->terms.shape.kind;
     ShmProviderOptions options;
     options.segment = group->segment;
     options.members = &group->table;
@@ -149,7 +148,7 @@ Result<void> Messaging::join_groups(PinnedPool& pool, ShardMessenger& messenger,
     // A stranger may neither be copied from nor keep this process waiting.
     const bool may_copy = !group->terms.single_copy().empty();
     options.single_copy = may_copy ? single_copy_.taken.get() : nullptr;
-    options.counters = &counters_[i].shm;
+    options.counters = &counters_[i]->shm;
     BP_TRY(group->shm.create(options, messenger.messenger().dispatcher()));
     messenger.add_group(group->shm);
     bells.push_back(group->shm.bell());
@@ -174,7 +173,7 @@ void Messaging::refresh_counters() noexcept {
       ++counts[static_cast<size_t>(table.state(member))];
     }
     for (size_t state = 0; state < kMemberStateCount; ++state) {
-      counters_[i].members[state].set(counts[state]);
+      counters_[i]->members[state].set(counts[state]);
     }
   }
 }

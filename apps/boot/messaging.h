@@ -15,6 +15,7 @@
 #include "apps/boot/appliance_plan.h"
 #include "apps/boot/configuration.h"
 #include "apps/boot/counters_file.h"
+#include "apps/boot/runtime_counters.h"
 #include "apps/boot/shard_messenger.h"
 #include "pinned_pool/join_server.h"
 #include "pinned_pool/pinned_pool.h"
@@ -38,14 +39,13 @@ class Messaging {
 
   // Carves and makes all groups, plans who may join, and adds the appliance's members to
   // `messenger`; whoever rings one of them rings `doorbell`, that of its loop. Both outlast stop().
-  // Does nothing where the configuration has neither [[group]] nor [[process]]. The first group_count() of `counters`, which outlast this, are the groups'.
+  // Does nothing where the configuration has neither [[group]] nor [[process]]. `counters`, made for `plan`, outlasts this.
   // `verbs`: what processes with verbs = true are told to use; nullptr: there is no device.
   // Requires: `pool` is reserved by `plan`, which is the configuration's, and not sealed; the loop
   // does not run yet. Errors: the join server's, the bell watch's, or no such user.
   Result<void> create(const Configuration& configuration, const AppliancePlan& plan,
                       PinnedPool& pool, ShardMessenger* messenger, Doorbell& doorbell,
-                      const VerbsPort* verbs,
-                      std::span<GroupCounters, kGroupCountMax> counters);
+                      const VerbsPort* verbs, CountersFile& counters);
 
   // After the seal: from now on processes can join.
   Result<void> serve() noexcept;
@@ -81,6 +81,7 @@ class Messaging {
   Result<std::vector<ProcessGrant>> make_grants(const Configuration& configuration,
                                                 PinnedPool& pool) const;
   void choose_copying(const Configuration& configuration);
+  void count_groups(CountersFile& counters);
   Result<void> start_server(const Configuration& configuration, PinnedPool& pool);
   Result<void> join_groups(PinnedPool& pool, ShardMessenger& messenger, Doorbell& doorbell);
   void heard(const JoinEvent& event) noexcept;
@@ -92,7 +93,7 @@ class Messaging {
   ProcessTerms terms_with_verbs_;  // for processes that have verbs = true
   SingleCopyChoice single_copy_;
   std::vector<std::unique_ptr<Group>> groups_;
-  std::span<GroupCounters> counters_;  // of each group
+  std::vector<GroupCounters*> counters_;  // of each group
   BellWatch watch_;
   std::unique_ptr<JoinServer> server_;
 };

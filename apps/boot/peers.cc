@@ -155,10 +155,14 @@ Result<void> Peers::connect_all(const Configuration& configuration, PinnedPool& 
 }
 
 Result<void> Peers::create(const Configuration& configuration, PinnedPool& pool, EventLoop& loop,
-                           ShardMessenger* messenger, PeersCounters& counters) {
+                           ShardMessenger* messenger, CountersFile& file) {
   const VerbsSettings& settings = configuration.verbs;
   if (!settings.enabled) return {};
   carve(settings, pool);
+  auto& counters = file.runtime<PeersCounters>("verbs");
+  for (const VerbsPeerSettings& peer : settings.peers) {
+    peer_counters_.push_back(&file.runtime<PeerCounters>("peer", peer.name));
+  }
   if (!device_) return {};
   if (auto made = connect_all(configuration, pool, loop, messenger->messenger(), counters);
       !made.ok()) {
@@ -169,15 +173,15 @@ Result<void> Peers::create(const Configuration& configuration, PinnedPool& pool,
     return {};
   }
   counters_ = &counters;
-  std::snprintf(counters.device, sizeof counters.device, "%s", device_->port().text().c_str());
-  for (size_t i = 0; i < peers_.size(); ++i) counters.peers[i].name = OwnerName(peers_[i].name);
-  counters.peer_count = static_cast<uint32_t>(peers_.size());
-  counters.has_datagrams = has_datagrams_;
+  const std::string device = device_->port().text();
+  file.set_label("verbs", "", "device", device);
   messenger->add_peers(*provider_);
   loop_ = &loop;
-  loop.add_source(*this, 1);
-  BP_LOG_INFO("%s: verbs through %s, %u peer%s", name_.c_str(), counters.device,
-              counters.peer_count, counters.peer_count == 1 ? "" : "s");
+  const std::string& shard = configuration.shards[settings.shard].name;
+  loop.add_source(*this, 1,
+                  &file.runtime<SourceCounters>("source", source_instance(shard, "peers")).round);
+  BP_LOG_INFO("%s: verbs through %s, %zu peer%s", name_.c_str(), device.c_str(), peers_.size(),
+              peers_.size() == 1 ? "" : "s");
   return {};
 }
 
@@ -210,10 +214,10 @@ void Peers::close() noexcept {
 
 void Peers::refresh_counters() noexcept {
   if (!provider_) return;
-  for (uint32_t i = 0; i < counters_->peer_count; ++i) {
-    counters_->peers[i].state.set(static_cast<uint64_t>(provider_->peer_state(i)));
+  for (uint32_t i = 0; i < peer_counters_.size(); ++i) {
+    peer_counters_[i]->state.set(static_cast<uint64_t>(provider_->peer_state(i)));
   }
-  counters_->refused.set(provider_->refused_count());
+  counters_->exchanges_refused.set(provider_->refused_count());
   counters_->async_events.set(device_->event_count());
 }
 

@@ -15,6 +15,7 @@
 #include "apps/boot/appliance_plan.h"
 #include "apps/boot/configuration.h"
 #include "apps/boot/counters_file.h"
+#include "apps/boot/runtime_counters.h"
 #include "apps/boot/shard_messenger.h"
 #include "pinned_pool/pinned_pool.h"
 #include "transport/event_loop.h"
@@ -43,7 +44,7 @@ class Peers final : public PollSource {
   // Requires: open(); `pool` is reserved by the configuration's plan and not sealed; `loop` does
   // not run yet. Errors: the device's, where it is required.
   Result<void> create(const Configuration& configuration, PinnedPool& pool, EventLoop& loop,
-                      ShardMessenger* messenger, PeersCounters& counters);
+                      ShardMessenger* messenger, CountersFile& file);
 
   // Dials those whose address is known. Threads: the shard's, before its loop runs.
   void begin() noexcept;
@@ -91,6 +92,7 @@ class Peers final : public PollSource {
   std::unique_ptr<VerbsProvider> provider_;
   EventLoop* loop_ = nullptr;
   PeersCounters* counters_ = nullptr;
+  std::vector<PeerCounters*> peer_counters_;
   std::atomic<bool> must_drain_{false};
   std::atomic<bool> is_drained_{false};
 };

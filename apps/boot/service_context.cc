@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "apps/boot/counters_file.h"
+#include "apps/boot/runtime_counters.h"
+
 namespace bedplate {
 
 Error ServiceContext::defect(const std::string& doing, const char* answer) const {
@@ -35,7 +38,10 @@ Result<void> ServiceContext::add_source(uint32_t shard, PollSource& source, uint
                   "it has planned no more there");
   }
   ++source_counts_[shard];
-  loop(shard).add_source(source, budget);
+  const std::string part =
+      source_instance(runtime_.configuration.shards[shard].name, needs_.name);
+  loop(shard).add_source(source, budget,
+                         &runtime_.counters.runtime<SourceCounters>("source", part).round);
   return {};
 }
 

@@ -1,7 +1,5 @@
 #include "apps/boot/shard.h"
 
-#include <cstdio>
-
 #include "pinned_pool/pinned_pool.h"
 #include "platform/cpu.h"
 #include "platform/log.h"
@@ -57,10 +55,8 @@ Result<void> Shard::set_up() {
   if (Device* device = sockets_->device(); device != nullptr) {
     BP_TRY(keys_.create(process_pool(), *device));
   }
-  loop_.add_source(*sockets_, 256);
+  loop_.add_source(*sockets_, 256, options_.socket_rounds);
   loop_.set_sleeper(*sockets_);
-  std::snprintf(options_.counters->backend, sizeof options_.counters->backend, "%s",
-                sockets_->name());
   return {};
 }
 

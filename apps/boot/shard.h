@@ -10,7 +10,7 @@
 #include <string>
 
 #include "apps/boot/configuration.h"
-#include "apps/boot/counters_file.h"
+#include "apps/boot/runtime_counters.h"
 #include "platform/thread_stack.h"
 #include "transport/event_loop.h"
 #include "transport/registration.h"
@@ -26,6 +26,7 @@ struct ShardOptions {
   uint32_t timer_count = 0;
   uint32_t watch_count = 0;
   ShardCounters* counters = nullptr;
+  Histogram* socket_rounds = nullptr;  // EventLoop::add_source; may be nullptr
 };
 
 class Shard {

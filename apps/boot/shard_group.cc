@@ -31,7 +31,8 @@ SegmentRequest plan_shard_group(const Configuration& configuration) {
 
 Result<void> ShardGroup::create(const Configuration& configuration, PinnedPool& pool,
                                 std::span<const std::unique_ptr<Shard>> shards,
-                                std::span<const std::unique_ptr<ShardMessenger>> messengers) {
+                                std::span<const std::unique_ptr<ShardMessenger>> messengers,
+                                CountersFile& counters) {
   const GroupShape shape = shape_of(configuration);
   Segment& segment = *pool.find_segment(kSegment);
   const PoolId id = make_pool_id();
@@ -59,6 +60,8 @@ Result<void> ShardGroup::create(const Configuration& configuration, PinnedPool& 
     options.pool = &pool;
     options.name = "shards";
     options.doorbells = doorbells_;
+    options.counters =
+        &counters.runtime<ShardGroupCounters>("shard_group", configuration.shards[i].name).shm;
     members_.push_back(std::make_unique<ShmProvider>());
     BP_TRY(members_.back()->create(options, messengers[i]->messenger().dispatcher()));
     messengers[i]->add_group(*members_.back());

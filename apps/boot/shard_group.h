@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "apps/boot/configuration.h"
+#include "apps/boot/counters_file.h"
 #include "apps/boot/shard.h"
 #include "apps/boot/shard_messenger.h"
 #include "pinned_pool/pinned_pool.h"
@@ -28,10 +29,11 @@ class ShardGroup {
 
   // Makes the group and adds its members to `messengers`, one for each shard, nullptr: it exchanges
   // none. Requires: `pool` has what was planned and is not sealed; the loops do not run; the calling
-  // thread lives as long as they. Errors: membarrier's.
+  // thread lives as long as they; `counters` was made for the plan. Errors: membarrier's.
   Result<void> create(const Configuration& configuration, PinnedPool& pool,
                       std::span<const std::unique_ptr<Shard>> shards,
-                      std::span<const std::unique_ptr<ShardMessenger>> messengers);
+                      std::span<const std::unique_ptr<ShardMessenger>> messengers,
+                      CountersFile& counters);
 
  private:
   std::vector<Doorbell*> doorbells_;

@@ -14,7 +14,6 @@
 #include <sys/types.h>
 
 #include "apps/boot/configuration.h"
-#include "apps/boot/counters_file.h"
 #include "platform/cache_line.h"
 #include "platform/file.h"
 #include "platform/result.h"

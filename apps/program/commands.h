@@ -61,6 +61,7 @@ int plan_command(const Arguments& arguments);
 int answer_fifo_question(const Arguments& arguments);  // plan --fifo
 int check_command(const Arguments& arguments);
 int keys_command(const Arguments& arguments);
+int counters_command(const Arguments& arguments);
 int doctor_command(const Arguments& arguments);
 int stats_command(const Arguments& arguments);
 int perf_command(const Arguments& arguments);

@@ -19,7 +19,10 @@ constexpr CommandOption kJsonOnly[] = {kJson};
 constexpr CommandOption kStatsOptions[] = {
     {"--directory", "DIR", "its runtime directory (default /run/bedplate)"},
     {"--from", "FILE", "instead: this counters file, wherever it came from"},
-    {"--watch", "", "once a second what has changed, until the appliance ends"}, kJson};
+    {"--watch", "", "once a second what has changed, until the appliance ends"},
+    {"--describe", "", "with --json: each counter with its kind, unit and help"}, kJson};
+constexpr CommandOption kCountersOptions[] = {
+    {"--markdown", "", "print the rows of the tables in docs/counters.md"}, kJson};
 constexpr CommandOption kKeysOptions[] = {
     {"--markdown", "", "print the rows of the table in docs/configuration.md"}, kJson};
 constexpr CommandOption kPlanOptions[] = {
@@ -65,13 +68,18 @@ constexpr Command kCommands[] = {
      "Each key with its type, its default, what it may be, and what it does; of TABLE alone, and\n"
      "the tables in it, where one is named: `bedplate keys shard`.\n",
      &keys_command},
+    {"counters", "[CONFIG]", 0, 1, kCountersOptions, "print what is counted",
+     "Each counter with its kind, its unit, and what it counts: those of the runtime or, with a\n"
+     "configuration, those of the services that it has.\n",
+     &counters_command},
     {"doctor", "", 0, 0, kJsonOnly, "say what this machine can do",
      "Lists page sizes, limits, cores and kernel features that Bedplate uses, and what is lost\n"
      "where one is missing.\n",
      &doctor_command},
     {"stats", "[NAME]", 0, 1, kStatsOptions, "print the counters of a running appliance",
      "Reads the counters file NAME.stats (the only one there, when NAME is left out) and audits\n"
-     "the maps of the running process. Costs the appliance nothing.\n",
+     "the maps of the running process. Costs the appliance nothing. The file describes itself: it\n"
+     "may be of another program, or of another build.\n",
      &stats_command},
     {"perf", "WHAT [ADDRESS]", 1, 2, kPerfOptions, "measure messages, puts and gets",
      "WHAT: serve, send, put, get or register. One side serves, the other measures what it sends\n"
@@ -86,7 +94,7 @@ constexpr Command kCommands[] = {
 void print_usage(FILE* out) {
   std::fprintf(out, "usage: bedplate COMMAND [OPTIONS]\n\n");
   for (const Command& command : kCommands) {
-    std::fprintf(out, "  %-7s %-14s %s\n", command.name, command.operands, command.summary);
+    std::fprintf(out, "  %-8s %-14s %s\n", command.name, command.operands, command.summary);
   }
   std::fprintf(out,
                "\n`bedplate COMMAND --help` says more, `bedplate --version` which one this is.\n"

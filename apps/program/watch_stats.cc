@@ -1,58 +1,73 @@
-// `stats --watch`: once a second, what has changed: counters by how much for each second, gauges and
-// latencies as they are.
+// `stats --watch`: once a second, what has changed: counters by how much for each second, gauges as
+// they are, histograms by what was added in this second.
 #include "apps/program/watch_stats.h"
 
-#include <cinttypes>
 #include <cstdio>
 #include <ctime>
 #include <map>
 #include <string>
 
 #include "apps/program/commands.h"
+#include "apps/program/counter_text.h"
 #include "apps/program/json_output.h"
 #include "platform/clock.h"
 
 namespace bedplate {
 namespace {
 
+// A counter as it was seen at one moment.
 struct Seen {
-  uint64_t value = 0;
-  bool is_gauge = false;
+  SeenCounter counter;
+  std::vector<uint64_t> values;
 };
 using Values = std::map<std::string, Seen>;
 
-void add_shards(const CountersSnapshot& snapshot, Values* all) {
-  for (uint32_t i = 0; i < snapshot.layout->shard_count; ++i) {
-    const ShardCounters& shard = snapshot.layout->shards[i];
-    const std::string name = std::string("shard ") + shard.name.text + " ";
-    (*all)[name + "iterations"] = {shard.loop.iterations.read()};
-    (*all)[name + "sleeps"] = {shard.loop.sleeps.read()};
-    (*all)[name + "system_calls"] = {shard.sockets.system_calls.read()};
-    (*all)[name + "received_bytes"] = {shard.sockets.received_bytes.read()};
-    (*all)[name + "sent_bytes"] = {shard.sockets.sent_bytes.read()};
-  }
-}
-
-Values read_values(const CountersSnapshot& snapshot) {
+Values read_values(const CountersReader& reader) {
   Values all;
-  add_shards(snapshot, &all);
-  for (const CounterSetRecord& set : snapshot.sets()) {
-    const std::string instance = set.instance.text[0] == '\0'
-                                     ? ""
-                                     : std::string(set.name.text) + " " + set.instance.text + " ";
-    for (const CounterRecord& counter : snapshot.counters(set)) {
-      const std::string name = std::string(set.owner.text) + " " + instance + counter.name;
-      const auto kind = static_cast<CounterKind>(counter.kind);
-      if (kind == CounterKind::kHistogram) {
-        const Histogram& histogram = snapshot.histogram(set, counter);
-        all[name + " p50"] = {histogram.percentile(0.5), true};
-        all[name + " p99"] = {histogram.percentile(0.99), true};
-      } else {
-        all[name] = {snapshot.value(set, counter), kind == CounterKind::kGauge};
-      }
+  for (const SeenSet& set : reader.sets()) {
+    std::string name;
+    const bool has_set = set.owner.empty() || !set.instance.empty();
+    for (const std::string_view part : {set.owner, has_set ? set.name : "", set.instance}) {
+      if (!part.empty()) name += std::string(part) + " ";
+    }
+    for (const SeenCounter& counter : set.counters) {
+      Seen& seen = all[name + std::string(counter.name)];
+      seen.counter = counter;
+      for (const Counter& value : counter.values) seen.values.push_back(value.read());
     }
   }
   return all;
+}
+
+// What lies between two moments, as a counter of its own.
+std::vector<Counter> difference(const Seen& before, const Seen& now) {
+  std::vector<Counter> added(now.values.size());
+  for (size_t i = 0; i < added.size(); ++i) added[i].set(now.values[i] - before.values[i]);
+  return added;
+}
+
+// What there is to tell of a counter that has changed.
+void tell(const std::string& name, const Seen& before, const Seen& now, double seconds,
+          Json* json) {
+  SeenCounter counter = now.counter;
+  const std::vector<Counter> added = difference(before, now);
+  const bool is_rate = counter.is(CounterKind::kCounter);
+  if (!is_rate && (counter.is_histogram() || counter.is_number() || counter.read_words())) {
+    if (counter.is_histogram()) counter.values = added;
+    if (json != nullptr) {
+      (*json)[name] = counter_json(counter);
+    } else {
+      std::printf("  %-44s %14s\n", name.c_str(), counter_text(counter, true).c_str());
+    }
+    return;
+  }
+  const double rate = static_cast<double>(added[0].read()) / seconds;
+  if (json != nullptr) {
+    (*json)[name] = {{"per_second", rate}};
+  } else {
+    const std::string text = value_text(static_cast<uint64_t>(rate + 0.5), counter.unit, true);
+    std::printf("  %-44s %14s/s\n", name.c_str(), text.c_str());
+  }
 }
 
 void print_changes(const Values& before, const Values& now, double seconds, bool as_json) {
@@ -60,19 +75,15 @@ void print_changes(const Values& before, const Values& now, double seconds, bool
   size_t count = 0;
   for (const auto& [name, seen] : now) {
     const auto last = before.find(name);
-    if (last == before.end() || last->second.value == seen.value) continue;
-    ++count;
-    const double rate = static_cast<double>(seen.value - last->second.value) / seconds;
-    if (as_json) {
-      json[name] = seen.is_gauge ? Json(seen.value) : Json({{"per_second", rate}});
-    } else if (seen.is_gauge) {
-      std::printf("  %-44s %14" PRIu64 "\n", name.c_str(), seen.value);
-    } else {
-      std::printf("  %-44s %14.0f/s\n", name.c_str(), rate);
+    if (last == before.end() || last->second.values == seen.values ||
+        last->second.values.size() != seen.values.size()) {
+      continue;
     }
+    ++count;
+    tell(name, last->second, seen, seconds, as_json ? &json : nullptr);
   }
   if (as_json) {
-    std::printf("%s\n", json.dump().c_str());
+    std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
   } else if (count == 0) {
     std::printf("  nothing has changed\n");
   }
@@ -81,17 +92,17 @@ void print_changes(const Values& before, const Values& now, double seconds, bool
 
 }  // namespace
 
-int watch_stats(const CountersSnapshot& snapshot, bool as_json) {
-  Values before = read_values(snapshot);
+int watch_stats(const CountersReader& reader, bool as_json) {
+  Values before = read_values(reader);
   uint64_t before_ns = monotonic_ns();
-  while (snapshot.still_runs()) {
+  while (reader.still_runs()) {
     const timespec second = {1, 0};
     nanosleep(&second, nullptr);
-    Values now = read_values(snapshot);
+    Values now = read_values(reader);
     const uint64_t now_ns = monotonic_ns();
     const double seconds =
         static_cast<double>(now_ns - before_ns) / static_cast<double>(kNsPerSecond);
-    if (!as_json) std::printf("%s\n", snapshot.layout->appliance.text);
+    if (!as_json) std::printf("%s\n", std::string(reader.appliance()).c_str());
     print_changes(before, now, seconds, as_json);
     before = std::move(now);
     before_ns = now_ns;

@@ -1,12 +1,12 @@
 // `stats --watch`.
 #pragma once
 
-#include "apps/boot/counters_file.h"
+#include "apps/boot/counters_reader.h"
 
 namespace bedplate {
 
 // Prints once a second what has changed, as text or as a JSON object a line, until the appliance has
 // gone. Returns the exit code.
-int watch_stats(const CountersSnapshot& snapshot, bool as_json);
+int watch_stats(const CountersReader& reader, bool as_json);
 
 }  // namespace bedplate

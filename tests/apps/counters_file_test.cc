@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -18,6 +19,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "apps/boot/counters_reader.h"
+#include "apps/boot/runtime_counters.h"
 #include "platform/log.h"
 #include "tests/support/death_test.h"
 
@@ -26,20 +29,6 @@
 using namespace bedplate;
 
 namespace {
-
-// An appliance, as far as its name and its counters go.
-struct Running {
-  NameLock lock;
-  CountersFile file;
-
-  Running(const std::string& directory, const std::string& name,
-          const std::vector<CounterSet>& sets = {}) {
-    CHECK(lock.take(directory, name).ok());
-    CHECK(file.create(lock, sets).ok());
-  }
-  CountersLayout& layout() { return file.layout(); }
-  void publish() { file.publish(); }
-};
 
 // Locks all of `path`, as any process can that may read it: by fcntl and by flock.
 Fd lock_to_read(const std::string& path) {
@@ -81,12 +70,27 @@ const std::vector<CounterSet> kSets = {
     {"relay", "feeds", "a", sizeof(FeedCounters), described_counters<FeedCounters>()},
     {"relay", "feeds", "b", sizeof(FeedCounters), described_counters<FeedCounters>()}};
 
+// An appliance, as far as its name and its counters go.
+struct Running {
+  NameLock lock;
+  CountersFile file;
+
+  Running(const std::string& directory, const std::string& name,
+          const std::vector<CounterSet>& sets = kSets) {
+    CHECK(lock.take(directory, name).ok());
+    CHECK(file.create(lock, sets).ok());
+  }
+  HitCounters& gets() { return *static_cast<HitCounters*>(file.values(kSets[0])); }
+  void publish() { file.publish(); }
+};
+
+uint64_t hits_of(const CountersReader& reader) { return *reader.sets()[0].read("hits"); }
+
 }  // namespace
 
 TEST_GROUP(CountersFile) {
   char root[64] = "/tmp/bedplate-counters-XXXXXX";
   std::string directory;
-  uint64_t file_bytes_ = 0;
 
   void setup() override {
     CHECK(mkdtemp(root) != nullptr);
@@ -98,24 +102,21 @@ TEST_GROUP(CountersFile) {
   std::string path(const std::string& name) { return directory + "/" + name + ".stats"; }
   static bool exists(const std::string& which) { return access(which.c_str(), F_OK) == 0; }
 
-  static void unmap(const CountersSnapshot& snapshot) {
-    close(snapshot.fd);
-    munmap(const_cast<CountersLayout*>(snapshot.layout), snapshot.layout->file_bytes);
-  }
-
-  // A file as a crashed appliance leaves it: nobody holds its lock.
-  void leave_behind(const std::string& name, uint64_t bytes, uint64_t magic, uint32_t version) {
+  // A file as a crashed appliance leaves it: nobody holds its lock. `spoil` changes it first.
+  void leave_behind(const std::string& name, const std::function<void(CountersHeader&)>& spoil =
+                                                 [](CountersHeader&) {}) {
+    const std::string aside = std::string(root) + "/aside";
+    {
+      Running crashed(directory, name);
+      crashed.gets().hits.set(77);
+      crashed.publish();
+      const uint64_t bytes = crashed.file.header().file_bytes;
+      spoil(crashed.file.header());
+      LONGS_EQUAL(0, std::system(("cp " + path(name) + " " + aside).c_str()));
+      crashed.file.header().file_bytes = bytes;  // which it is unmapped by
+    }
     mkdir(directory.c_str(), 0755);
-    const Fd fd(open(path(name).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-    LONGS_EQUAL(0, ftruncate(fd.number(), static_cast<off_t>(bytes)));
-    if (bytes < sizeof(CountersLayout)) return;
-    void* mapping = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.number(), 0);
-    auto* layout = static_cast<CountersLayout*>(mapping);
-    layout->registrations.set(77);
-    layout->version = version;
-    layout->file_bytes = bytes;
-    layout->magic.store(magic, std::memory_order_release);
-    munmap(mapping, bytes);
+    LONGS_EQUAL(0, rename(aside.c_str(), path(name).c_str()));
   }
   void remove_all(const std::string& name) {
     unlink(path(name).c_str());
@@ -123,7 +124,7 @@ TEST_GROUP(CountersFile) {
   }
 
   void check_unreadable(const std::string& name, const char* answer) {
-    const Result<CountersSnapshot> opened = open_counters(directory, name);
+    const Result<CountersReader> opened = CountersReader::open(directory, name);
     CHECK(!opened.ok());
     STRCMP_EQUAL(answer, opened.error().answer);
     CHECK(opened.error().cure[0] != '\0');
@@ -132,40 +133,35 @@ TEST_GROUP(CountersFile) {
 
 TEST(CountersFile, AReaderSeesWhatTheApplianceWrites) {
   Running file(directory, "demo");
-  file.layout().registrations.set(5);
+  file.gets().hits.set(5);
   file.publish();
-  Result<CountersSnapshot> opened = open_counters(directory, "demo");
+  Result<CountersReader> opened = CountersReader::open(directory, "demo");
   CHECK(opened.ok());
-  const CountersLayout& seen = *opened.value().layout;
-  CHECK(opened.value().is_running);
-  STRCMP_EQUAL("demo", seen.appliance.text);
-  LONGS_EQUAL(getpid(), seen.pid);
-  CHECK_EQUAL(5, seen.registrations.read());
-  file.layout().registrations.add(1);  // it is live
-  CHECK_EQUAL(6, seen.registrations.read());
-  unmap(opened.value());
+  CHECK(opened.value().is_running());
+  CHECK(opened.value().appliance() == "demo");
+  LONGS_EQUAL(getpid(), opened.value().pid());
+  CHECK_EQUAL(5, hits_of(opened.value()));
+  file.gets().hits.add(1);  // it is live
+  CHECK_EQUAL(6, hits_of(opened.value()));
 }
 
 // The reader knows no service: all that it shows stands in the file.
 TEST(CountersFile, DescribesTheCountersOfServices) {
-  Running running(directory, "demo", kSets);
-  auto* gets = std::construct_at(static_cast<HitCounters*>(running.file.values(kSets[0])));
-  auto* feed_b = std::construct_at(static_cast<FeedCounters*>(running.file.values(kSets[2])));
-  gets->hits.set(3);
-  gets->held_bytes.set(1 << 20);
-  feed_b->lost.set(7);
+  Running running(directory, "demo");
+  running.gets().hits.set(3);
+  running.gets().held_bytes.set(1 << 20);
+  static_cast<FeedCounters*>(running.file.values(kSets[2]))->lost.set(7);
   running.publish();
-  Result<CountersSnapshot> opened = open_counters(directory, "demo");
+  Result<CountersReader> opened = CountersReader::open(directory, "demo");
   CHECK(opened.ok());
-  const CountersSnapshot& seen = opened.value();
   std::string text;
-  for (const CounterSetRecord& set : seen.sets()) {
-    text += std::string(set.owner.view()) + "." + set.name.text + "[" + set.instance.text + "]\n";
-    for (const CounterRecord& counter : seen.counters(set)) {
-      const bool is_gauge = counter.kind == static_cast<uint32_t>(CounterKind::kGauge);
-      text += std::string(counter.name) + (is_gauge ? " gauge " : " counter ") +
-              std::to_string(seen.value(set, counter)) + " " + counter.unit + ": " + counter.help +
-              "\n";
+  for (const SeenSet& set : opened.value().sets()) {
+    text += std::string(set.owner) + "." + std::string(set.name) + "[" +
+            std::string(set.instance) + "]\n";
+    for (const SeenCounter& counter : set.counters) {
+      text += std::string(counter.name) + " " + std::string(counter.kind) + " " +
+              std::to_string(counter.read()) + " " + std::string(counter.unit) + ": " +
+              std::string(counter.help) + "\n";
     }
   }
   STRCMP_EQUAL("cache.gets[]\n"
@@ -180,7 +176,8 @@ TEST(CountersFile, DescribesTheCountersOfServices) {
   for (const CounterSet& set : kSets) {
     LONGS_EQUAL(0, reinterpret_cast<uintptr_t>(running.file.values(set)) % kCacheLineBytes);
   }
-  unmap(seen);
+  // Instances of one set share their descriptions.
+  LONGS_EQUAL(3, running.file.header().counters.count);
 }
 
 TEST(CountersFile, AHistogramIsReadAsOneAlsoFromACopyOfTheFile) {
@@ -196,68 +193,184 @@ TEST(CountersFile, AHistogramIsReadAsOneAlsoFromACopyOfTheFile) {
     const std::string command = "cp " + path("demo") + " " + copy;
     LONGS_EQUAL(0, std::system(command.c_str()));
   }
-  Result<CountersSnapshot> opened = open_counters_file(copy);
-  CHECK(opened.ok());
-  const CountersSnapshot& seen = opened.value();
-  CHECK_FALSE(seen.is_running);
-  const CounterSetRecord& set = seen.sets()[0];
-  const Histogram& answers = seen.histogram(set, seen.counters(set)[0]);
-  CHECK_EQUAL(100, answers.count());
-  const uint64_t median = answers.percentile(0.5);
-  CHECK(median >= 50'000 && median <= 50'000 + 50'000 / 16);
-  CHECK_EQUAL(100, seen.value(set, seen.counters(set)[1]));
-  unmap(seen);
+  {
+    Result<CountersReader> opened = CountersReader::open_file(copy);
+    CHECK(opened.ok());
+    CHECK_FALSE(opened.value().is_running());
+    const SeenSet set = opened.value().sets()[0];
+    const SeenCounter& answers = set.counters[0];
+    CHECK(answers.is_histogram());
+    CHECK_EQUAL(100, Histogram::count_of(answers.values));
+    const uint64_t median = Histogram::percentile_of(answers.values, 0.5);
+    CHECK(median >= 50'000 && median <= 50'000 + 50'000 / 16);
+    CHECK_EQUAL(100, *set.read("asked"));
+  }
   LONGS_EQUAL(0, unlink(copy.c_str()));
 }
 
+namespace {
+
+CounterSetRecord& set_record(CountersHeader& header, uint32_t index) {
+  auto* begin = reinterpret_cast<std::byte*>(&header);
+  return reinterpret_cast<CounterSetRecord*>(begin + header.sets.offset)[index];
+}
+CounterRecord& counter_record(CountersHeader& header, uint32_t index) {
+  auto* begin = reinterpret_cast<std::byte*>(&header);
+  return reinterpret_cast<CounterRecord*>(begin + header.counters.offset)[index];
+}
+
+}  // namespace
+
 // Whatever the records say, a reader stays inside the file.
 TEST(CountersFile, RecordsThatLeadOutOfTheFileAreNotFollowed) {
-  const auto spoiled = [this](auto&& spoil) {
-    Running running(directory, "demo", kSets);
-    auto* begin = reinterpret_cast<std::byte*>(&running.layout());
-    spoil(running.layout(),
-          reinterpret_cast<CounterSetRecord*>(begin + running.layout().sets_offset()),
-          reinterpret_cast<CounterRecord*>(begin + running.layout().records_offset()));
-    running.publish();
-    check_unreadable("demo", "the file is not complete, or of another version");
-    running.layout().file_bytes = file_bytes_;  // which it is unmapped by
+  const auto spoiled = [this](const std::function<void(CountersHeader&)>& spoil) {
+    leave_behind("demo", spoil);
+    check_unreadable("demo", "its records lead out of the file");
+    remove_all("demo");
   };
+  using Header = CountersHeader;
+  spoiled([](Header& header) { header.file_bytes += 4096; });
+  spoiled([](Header& header) { header.sets.count = ~0U; });
+  spoiled([](Header& header) { header.sets.record_bytes = 8; });
+  spoiled([](Header& header) { header.sets.record_bytes += 4; });
+  spoiled([](Header& header) { header.counters.count = ~0U; });
+  spoiled([](Header& header) { header.counters.offset = ~uint64_t{0} - 7; });
+  spoiled([](Header& header) { header.labels.count = ~0U; });
+  spoiled([](Header& header) { set_record(header, 1).first = 4; });
+  spoiled([](Header& header) { set_record(header, 1).count = ~0U; });
+  spoiled([](Header& header) { set_record(header, 1).label_count = 1; });
+  spoiled([](Header& header) { set_record(header, 1).values = ~uint64_t{0} - 7; });
+  spoiled([](Header& header) { set_record(header, 1).values += 4; });
+  spoiled([](Header& header) { counter_record(header, 2).offset = ~7U; });
+  spoiled([](Header& header) { counter_record(header, 2).offset = 4; });
+  spoiled([](Header& header) { counter_record(header, 2).bytes = 1 << 20; });
+  spoiled([](Header& header) { counter_record(header, 2).bytes = 0; });
+}
+
+// A newer build has kinds, units and longer records that this one does not know.
+TEST(CountersFile, WhatThisBuildDoesNotKnowIsHandedOnAsItIs) {
+  leave_behind("demo", [](CountersHeader& header) {
+    std::strcpy(counter_record(header, 0).kind, "sketch");
+    std::strcpy(counter_record(header, 1).unit, "parsecs");
+    std::memset(counter_record(header, 2).name, 'x', sizeof CounterRecord::name);  // without an end
+  });
   {
-    Running running(directory, "demo", kSets);
-    file_bytes_ = running.layout().file_bytes;
+    Result<CountersReader> opened = CountersReader::open(directory, "demo");
+    CHECK(opened.ok());
+    const std::vector<SeenSet> sets = opened.value().sets();
+    CHECK(sets[0].counters[0].kind == "sketch");
+    CHECK_FALSE(sets[0].counters[0].is_number());
+    CHECK_EQUAL(77, sets[0].counters[0].read());
+    CHECK(sets[0].counters[1].unit == "parsecs");
+    LONGS_EQUAL(sizeof CounterRecord::name, sets[1].counters[0].name.size());
   }
-  using Layout = CountersLayout;
-  using Set = CounterSetRecord;
-  using Record = CounterRecord;
-  spoiled([](Layout& layout, Set*, Record*) { layout.file_bytes += 4096; });
-  spoiled([](Layout& layout, Set*, Record*) { layout.set_count = ~0U; });
-  spoiled([](Layout& layout, Set*, Record*) { layout.record_count = ~0U; });
-  spoiled([](Layout&, Set* sets, Record*) { sets[1].first = 4; });
-  spoiled([](Layout&, Set* sets, Record*) { sets[1].count = ~0U; });
-  spoiled([](Layout&, Set* sets, Record*) { sets[1].values = ~uint64_t{0} - 7; });
-  spoiled([](Layout&, Set* sets, Record*) { sets[1].values += 4; });
-  spoiled([](Layout&, Set*, Record* records) { records[3].offset = ~7U; });
-  spoiled([](Layout&, Set*, Record* records) { records[3].offset = 4; });
-  // A histogram takes more than is there, and what is none of the kinds nobody can read.
-  spoiled([](Layout&, Set*, Record* records) { records[3].kind = 2; });
-  spoiled([](Layout&, Set*, Record* records) { records[3].kind = 3; });
+  remove_all("demo");
+}
+
+TEST(CountersFile, RecordsMayGrowAtTheirEnds) {
+  leave_behind("demo", [](CountersHeader& header) {
+    // The only record that is looked at lies twice as far apart from a next one.
+    header.counters.count = 1;
+    header.counters.record_bytes *= 2;
+    header.sets.count = 1;
+    set_record(header, 0).count = 1;
+  });
+  {
+    Result<CountersReader> opened = CountersReader::open(directory, "demo");
+    CHECK(opened.ok());
+    CHECK_EQUAL(77, hits_of(opened.value()));
+  }
+  remove_all("demo");
+}
+
+TEST(CountersFile, StatesAndFlagsAreReadAsWords) {
+  struct Words {
+    Counter state;
+    Counter flags;
+  } words;
+  CounterTable table(&words);
+  table.state("state", words.state, "waiting|connected|cut off", "How far.");
+  table.flags("flags", words.flags, "READ|WRITE", "What for.");
+  const std::vector<CounterSet> sets = {{"", "peer", "a", sizeof(Words), table.take()}};
+  Running running(directory, "demo", sets);
+  running.publish();
+  auto* values = static_cast<Words*>(running.file.values(sets[0]));
+  Result<CountersReader> opened = CountersReader::open(directory, "demo");
+  CHECK(opened.ok());
+  const SeenSet set = opened.value().sets()[0];
+  const auto told = [&](uint64_t state, uint64_t flags) {
+    values->state.set(state);
+    values->flags.set(flags);
+    return *set.counters[0].read_words() + "/" + *set.counters[1].read_words();
+  };
+  STRCMP_EQUAL("waiting/none", told(0, 0).c_str());
+  STRCMP_EQUAL("cut off/READ WRITE", told(2, 3).c_str());
+  STRCMP_EQUAL("3/WRITE 4", told(3, 6).c_str());  // of a newer build
+}
+
+// Who owns heap memory is found out by and by.
+TEST(CountersFile, SpareSetsAreThereOnceTheyAreTaken) {
+  CounterSet spare = {"", "gets", "", sizeof(HitCounters), described_counters<HitCounters>(), {},
+                      true};
+  Running running(directory, "demo", {spare, spare});
+  running.publish();
+  Result<CountersReader> opened = CountersReader::open(directory, "demo");
+  CHECK(opened.ok());
+  LONGS_EQUAL(0, opened.value().sets().size());
+  running.file.take_spare<HitCounters>("gets", "mine")->hits.set(4);
+  LONGS_EQUAL(1, opened.value().sets().size());
+  CHECK(opened.value().sets()[0].instance == "mine");
+  CHECK_EQUAL(4, hits_of(opened.value()));
+  CHECK(running.file.take_spare<HitCounters>("gets", "yours") != nullptr);
+  POINTERS_EQUAL(nullptr, running.file.take_spare<HitCounters>("gets", "theirs"));
+}
+
+TEST(CountersFile, LabelsAreSaidBeforeItIsPublished) {
+  const std::vector<CounterSet> sets = {{"", "shard", "main", sizeof(HitCounters),
+                                         described_counters<HitCounters>(),
+                                         {{"cpu", "3"}, {"backend"}}}};
+  Running running(directory, "demo", sets);
+  running.file.set_label("shard", "main", "backend", "epoll");
+  running.publish();
+  Result<CountersReader> opened = CountersReader::open(directory, "demo");
+  CHECK(opened.ok());
+  const auto labels = opened.value().sets()[0].labels;
+  LONGS_EQUAL(2, labels.size());
+  CHECK(labels[0].first == "cpu" && labels[0].second == "3");
+  CHECK(labels[1].first == "backend" && labels[1].second == "epoll");
+}
+
+// Every word of the runtime's structs is one that is described: none is counted and not shown.
+TEST(CountersFile, NoCounterOfTheRuntimeIsForgotten) {
+  for (const CounterSet& set : all_runtime_counters()) {
+    uint64_t described_bytes = 0;
+    uint64_t end = 0;
+    for (const CounterDescription& counter : set.counters) {
+      CHECK_TEXT(!counter.unit.empty() && !counter.help.empty(), counter.name.c_str());
+      CHECK_TEXT(counter.help.size() < sizeof CounterRecord::help, counter.name.c_str());
+      CHECK_TEXT(counter.words.size() < sizeof CounterRecord::words, counter.name.c_str());
+      described_bytes += bytes_of(counter.kind);
+      end = std::max(end, counter.offset + bytes_of(counter.kind));
+    }
+    // What is not described is padding, between cache lines.
+    const uint64_t padding_bytes = end - described_bytes;
+    CHECK_TEXT(padding_bytes < 2 * kCacheLineBytes && set.bytes - end < kCacheLineBytes,
+               set.name.c_str());
+  }
 }
 
 TEST(CountersFile, BeginsZeroedAndOnPagesOfItsOwn) {
   Running file(directory, "demo");
-  CHECK_EQUAL(0, file.layout().registrations_after_seal.read());
-  CHECK_EQUAL(0, file.layout().registrations.read());
-  CHECK_EQUAL(0, file.layout().owner_count);
-  CHECK_EQUAL(0, reinterpret_cast<uintptr_t>(&file.layout()) % kCacheLineBytes);
+  CHECK_EQUAL(0, file.gets().hits.read());
+  CHECK_EQUAL(0, reinterpret_cast<uintptr_t>(&file.file.header()) % kCacheLineBytes);
 }
 
 TEST(CountersFile, TheOnlyOneNeedsNoName) {
   Running file(directory, "demo");
   file.publish();
-  Result<CountersSnapshot> opened = open_counters(directory, "");
+  Result<CountersReader> opened = CountersReader::open(directory, "");
   CHECK(opened.ok());
-  STRCMP_EQUAL("demo", opened.value().layout->appliance.text);
-  unmap(opened.value());
+  CHECK(opened.value().appliance() == "demo");
 }
 
 TEST(CountersFile, ACleanStopRemovesTheFileAndTheEmptyDirectory) {
@@ -290,16 +403,15 @@ TEST(CountersFile, CheckingLeavesEverythingAsItWas) {
 }
 
 TEST(CountersFile, CheckingKeepsTheCountersOfACrash) {
-  leave_behind("demo", sizeof(CountersLayout), kCountersMagic, kCountersVersion);
+  leave_behind("demo");
   {
     NameLock lock;
     CHECK(lock.take(directory, "demo").ok());
     CHECK(check_counters_file(lock).ok());
   }
-  Result<CountersSnapshot> opened = open_counters(directory, "demo");
+  Result<CountersReader> opened = CountersReader::open(directory, "demo");
   CHECK(opened.ok());
-  CHECK_EQUAL(77, opened.value().layout->registrations.read());
-  unmap(opened.value());
+  CHECK_EQUAL(77, hits_of(opened.value()));
   remove_all("demo");
 }
 
@@ -349,34 +461,31 @@ TEST(CountersFile, WhatAPlantedLinkLeadsToStaysAsItIs) {
 
 // Others may read the counters of an appliance that crashed, and so lock them.
 TEST(CountersFile, ALockOfAReaderKeepsNobodyFromStarting) {
-  leave_behind("demo", sizeof(CountersLayout), kCountersMagic, kCountersVersion);
+  leave_behind("demo");
   const Fd held = lock_to_read(path("demo"));
   Running file(directory, "demo");
   file.publish();
-  Result<CountersSnapshot> opened = open_counters(directory, "demo");
+  Result<CountersReader> opened = CountersReader::open(directory, "demo");
   CHECK(opened.ok());
-  CHECK(opened.value().is_running);
-  unmap(opened.value());
+  CHECK(opened.value().is_running());
 }
 
 TEST(CountersFile, ALockOfAReaderMakesNoCrashedOneRun) {
-  leave_behind("demo", sizeof(CountersLayout), kCountersMagic, kCountersVersion);
+  leave_behind("demo");
   const Fd held = lock_to_read(path("demo"));
-  Result<CountersSnapshot> opened = open_counters(directory, "demo");
+  Result<CountersReader> opened = CountersReader::open(directory, "demo");
   CHECK(opened.ok());
-  CHECK(!opened.value().is_running);
-  unmap(opened.value());
+  CHECK(!opened.value().is_running());
   remove_all("demo");
 }
 
 // A reader has what a crashed one left before its eyes while the next one starts.
 TEST(CountersFile, WhatACrashedOneLeftDoesNotChangeUnderItsReader) {
-  leave_behind("demo", sizeof(CountersLayout), kCountersMagic, kCountersVersion);
-  Result<CountersSnapshot> opened = open_counters(directory, "demo");
+  leave_behind("demo");
+  Result<CountersReader> opened = CountersReader::open(directory, "demo");
   CHECK(opened.ok());
   Running file(directory, "demo");
-  CHECK_EQUAL(77, opened.value().layout->registrations.read());
-  unmap(opened.value());
+  CHECK_EQUAL(77, hits_of(opened.value()));
 }
 
 // On a full file system, a mapping alone would end the process at its first touch.
@@ -386,16 +495,18 @@ BP_PROBE(CountersFileOnAFullFileSystem) {
     test::probe_skipped("this process may not mount anything");
   }
   BP_PROBE_CHECK(mount("none", "/tmp", "tmpfs", 0, "size=64k") == 0);
+  const std::vector<CounterSet> sets = {
+      {"cache", "gets", "", 128 * 1024, described_counters<HitCounters>()}};
   NameLock lock;
   BP_PROBE_CHECK(lock.take("/tmp/run", "demo").ok());
-  const Result<void> checked = check_counters_file(lock);
+  const Result<void> checked = check_counters_file(lock, sets);
   BP_PROBE_CHECK(!checked.ok());
   BP_PROBE_CHECK(std::strstr(checked.error().doing, "KiB for the counters file /tmp/run/demo") !=
                  nullptr);
   BP_PROBE_CHECK(std::strcmp(checked.error().answer, std::strerror(ENOSPC)) == 0);
   BP_PROBE_CHECK(std::strstr(checked.error().cure, "df /tmp/run") != nullptr);
   CountersFile file;
-  const Result<void> made = file.create(lock);
+  const Result<void> made = file.create(lock, sets);
   BP_PROBE_CHECK(!made.ok());
   BP_PROBE_CHECK(std::strcmp(made.error().doing, checked.error().doing) == 0);
   BP_PROBE_CHECK(std::strcmp(made.error().answer, checked.error().answer) == 0);
@@ -429,7 +540,7 @@ TEST(CountersFile, SignalsDoNotKeepItFromBeingMade) {
 }
 
 TEST(CountersFile, NobodyThereIsSaidWithACure) {
-  const Result<CountersSnapshot> no_directory = open_counters(directory, "");
+  const Result<CountersReader> no_directory = CountersReader::open(directory, "");
   CHECK(!no_directory.ok());
   STRCMP_EQUAL("No such file or directory", no_directory.error().answer);
   mkdir(directory.c_str(), 0755);
@@ -441,7 +552,7 @@ TEST(CountersFile, NobodyThereIsSaidWithACure) {
 TEST(CountersFile, AmongSeveralANameIsAskedForAndTheyAreNamed) {
   Running one(directory, "one");
   Running two(directory, "two");
-  const Result<CountersSnapshot> opened = open_counters(directory, "");
+  const Result<CountersReader> opened = CountersReader::open(directory, "");
   CHECK(!opened.ok());
   CHECK(opened.error().kind == ErrorKind::kConfiguration);
   CHECK(std::strncmp(opened.error().answer, "there are 2: ", 13) == 0);
@@ -451,40 +562,39 @@ TEST(CountersFile, AmongSeveralANameIsAskedForAndTheyAreNamed) {
 
 TEST(CountersFile, BeforeItIsPublishedNobodyReadsIt) {
   Running file(directory, "demo");
-  check_unreadable("demo", "the file is not complete, or of another version");
+  check_unreadable("demo", "the file is not complete, or none of counters");
 }
 
-TEST(CountersFile, AFileOfAnotherSizeOrVersionIsNotRead) {
-  leave_behind("demo", 100, 0, 0);
-  check_unreadable("demo", "the file has fewer bytes than this version writes");
-  leave_behind("demo", sizeof(CountersLayout), kCountersMagic, kCountersVersion + 1);
-  check_unreadable("demo", "the file is not complete, or of another version");
-  leave_behind("demo", sizeof(CountersLayout), kCountersMagic + 1, kCountersVersion);
-  check_unreadable("demo", "the file is not complete, or of another version");
+TEST(CountersFile, AFileOfAnotherSizeOrFormatIsNotRead) {
+  leave_behind("demo");
+  LONGS_EQUAL(0, truncate(path("demo").c_str(), 100));
+  check_unreadable("demo", "the file has fewer bytes than a header of counters");
+  leave_behind("demo", [](CountersHeader& header) { header.format = kCountersFormat + 1; });
+  check_unreadable("demo", "it has format 2, this program reads 1");
+  leave_behind("demo", [](CountersHeader& header) { header.magic.store(kCountersMagic + 1); });
+  check_unreadable("demo", "the file is not complete, or none of counters");
   remove_all("demo");
 }
 
 TEST(CountersFile, WhatACrashedOneLeftIsReadAsSuch) {
-  leave_behind("demo", sizeof(CountersLayout), kCountersMagic, kCountersVersion);
-  Result<CountersSnapshot> opened = open_counters(directory, "demo");
+  leave_behind("demo");
+  Result<CountersReader> opened = CountersReader::open(directory, "demo");
   CHECK(opened.ok());
-  CHECK(!opened.value().is_running);
-  CHECK_EQUAL(77, opened.value().layout->registrations.read());
-  unmap(opened.value());
+  CHECK(!opened.value().is_running());
+  CHECK_EQUAL(77, hits_of(opened.value()));
   remove_all("demo");
 }
 
 TEST(CountersFile, TheNextOneBeginsAnewWhereACrashedOneStopped) {
-  leave_behind("demo", sizeof(CountersLayout), kCountersMagic, kCountersVersion);
+  leave_behind("demo");
   {
     Running file(directory, "demo");
-    CHECK_EQUAL(0, file.layout().registrations.read());
-    check_unreadable("demo", "the file is not complete, or of another version");
+    CHECK_EQUAL(0, file.gets().hits.read());
+    check_unreadable("demo", "the file is not complete, or none of counters");
     file.publish();
-    Result<CountersSnapshot> opened = open_counters(directory, "demo");
+    Result<CountersReader> opened = CountersReader::open(directory, "demo");
     CHECK(opened.ok());
-    CHECK(opened.value().is_running);
-    unmap(opened.value());
-  }
+    CHECK(opened.value().is_running());
+    }
   CHECK(!exists(directory));
 }

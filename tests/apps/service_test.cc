@@ -208,8 +208,10 @@ TEST(Service, WhatServicesNeedIsAddedUp) {
   LONGS_EQUAL(40, plan.services[1].descriptors);
   STRCMP_EQUAL("clients in [relay]", plan.services[1].descriptor_keys.c_str());
   CHECK_EQUAL(uint64_t{1} << 12, plan.capabilities());
-  LONGS_EQUAL(2, plan.counters().size());
-  STRCMP_EQUAL("relay", plan.counters()[1].owner.c_str());
+  const size_t runtime_count = plan.runtime_counters.size();
+  LONGS_EQUAL(runtime_count + 2, plan.counters().size());
+  STRCMP_EQUAL("", plan.counters()[runtime_count - 1].owner.c_str());
+  STRCMP_EQUAL("relay", plan.counters()[runtime_count + 1].owner.c_str());
   // The heap has room for what they want beside its own least.
   configuration.pool.bytes -= kMiB;
   STRCMP_CONTAINS("heap needs 18874368 bytes", refusal());
@@ -445,7 +447,8 @@ TEST(Service, GetsWhatItHasPlannedOnceAndNothingElse) {
   options.settings = configuration.shards[0];
   options.event_loop.sockets = SocketBackendChoice::kEpoll;
   options.source_count = 2;
-  options.counters = &counters.layout().shards[0];
+  options.counters =
+      &counters.runtime<ShardCounters>("shard", configuration.shards[0].name);
   CHECK(shards[0]->create(options).ok());
   const std::vector<std::unique_ptr<ShardMessenger>> messengers(1);
   ServiceContext context(

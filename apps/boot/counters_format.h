@@ -1,0 +1,72 @@
+// What a counters file looks like: a header, three tables of records, and the values.
+//
+// The file describes itself: a reader knows what sets of counters there are, what each counter is
+// called, its kind, unit and help, and where its value lies, and no more. So a program reads what
+// another build has written. Records may grow at their ends: the header says how many bytes each
+// has. Only what changes the meaning of what is here changes the number of the format.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "pinned_pool/owner_name.h"
+
+namespace bedplate {
+
+inline constexpr uint64_t kCountersMagic = 0x32'73'74'61'74'73'70'62;  // "bpstats2"
+inline constexpr uint32_t kCountersFormat = 1;
+
+// Records of one kind, one after the other.
+struct CounterRecords {
+  uint64_t offset = 0;  // in the file
+  uint32_t count = 0;
+  uint32_t record_bytes = 0;  // of each
+};
+
+struct CountersHeader {
+  std::atomic<uint64_t> magic{0};  // stored last at creation, with release
+  uint32_t format = 0;
+  int32_t pid = 0;
+  OwnerName appliance;
+  uint64_t file_bytes = 0;
+  CounterRecords sets;      // CounterSetRecord
+  CounterRecords labels;    // CounterLabelRecord
+  CounterRecords counters;  // CounterRecord
+};
+
+// One struct of counters: CounterSet.
+struct CounterSetRecord {
+  OwnerName owner;     // the service; empty: the runtime
+  OwnerName name;
+  OwnerName instance;  // of what, where there are several
+  uint32_t first = 0;  // its counters are so many records from here
+  uint32_t count = 0;
+  uint32_t first_label = 0;
+  uint32_t label_count = 0;
+  uint64_t values = 0;                // where they lie in the file, on a cache line
+  std::atomic<uint32_t> is_there{0};  // 0: nobody has taken it yet; stored last, with release
+  uint32_t reserved = 0;
+};
+
+// What is to be known of a set and is no number: "backend", "io_uring".
+struct CounterLabelRecord {
+  char name[32] = {};
+  char value[160] = {};
+};
+
+// One counter: CounterDescription. Sets of the same counters share theirs.
+struct CounterRecord {
+  char name[48] = {};
+  char kind[16] = {};   // text_of(CounterKind)
+  char unit[16] = {};
+  char help[160] = {};
+  char words[96] = {};  // of a state or of flags: what its values are called, "stopped|open"
+  uint32_t offset = 0;  // from its set's values
+  uint32_t bytes = 0;   // of its value: 8, or a histogram's buckets
+  uint32_t step_bits = 0;  // of a histogram: each power of two in 2^step_bits steps
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(CounterSetRecord) % 8 == 0 && sizeof(CounterLabelRecord) % 8 == 0 &&
+              sizeof(CounterRecord) % 8 == 0);
+
+}  // namespace bedplate

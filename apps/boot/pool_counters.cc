@@ -1,0 +1,128 @@
+#include "apps/boot/pool_counters.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+
+#include "alloc/bad_pointer.h"
+#include "alloc/confined_heap.h"
+#include "alloc/exhaustion.h"
+#include "alloc/interception.h"
+#include "pinned_pool/no_way_back.h"
+#include "transport/registration.h"
+
+namespace bedplate {
+
+void PoolCountersKeeper::create(CountersFile& file, const AppliancePlan& plan) {
+  file_ = &file;
+  pool_ = &file.runtime<PoolCounters>("pool");
+  heap_ = &file.runtime<HeapCounters>("heap");
+  for (const Way& way : all_ways()) {
+    ways_.push_back(&file.runtime<WayCounters>("way_back", way.name));
+  }
+  for (const SegmentPlan& segment : plan.pool.segments) {
+    segments_.push_back(&file.runtime<SegmentCounters>("segment", segment.owner.view()));
+    const bool is_process_heap = segment.owner.view().starts_with("heap:");
+    const auto add = [&](const OwnerName& owner, uint64_t bytes) {
+      owners_.push_back({&file.runtime<OwnerCounters>("owner", owner.view()), bytes,
+                         is_process_heap});
+    };
+    if (segment.carves.empty()) add(segment.owner, segment.bytes);
+    for (const CarvePlan& carve : segment.carves) add(carve.owner, carve.bytes);
+  }
+}
+
+void PoolCountersKeeper::set_heap_parts(const std::byte* boot, const std::byte* reserve,
+                                        const std::byte* rest) noexcept {
+  heap_parts_[0] = boot;
+  heap_parts_[1] = reserve;
+  heap_parts_[2] = rest;
+}
+
+void PoolCountersKeeper::pool_sealed(const PinnedPool& pool, const PoolMap& map,
+                                     uint32_t support_level) noexcept {
+  pool_->total_bytes.set(pool.total_bytes());
+  pool_->is_sealed.set(map.is_sealed);
+  pool_->is_enforced_by_kernel.set((pool.stoppers() & kMappingSealStops) != 0);
+  pool_->support_level.set(support_level);
+  for (size_t i = 0; i < ways_.size(); ++i) {
+    ways_[i]->state.set(static_cast<uint64_t>(state_of(all_ways()[i], pool.stoppers())));
+  }
+  for (uint32_t i = 0; i < std::min<size_t>(map.segment_count, segments_.size()); ++i) {
+    const PoolMapSegment& segment = map.segments[i];
+    SegmentCounters& counters = *segments_[i];
+    counters.bytes.set(segment.bytes);
+    counters.page_bytes.set(segment.page_bytes);
+    counters.node.set(segment.node == kAnyNode ? kNoValue : static_cast<uint64_t>(segment.node));
+    counters.address.set(segment.address);
+    counters.device.set(segment.device);
+    counters.inode.set(segment.inode);
+    counters.is_locked.set(segment.is_locked);
+    counters.is_writable.set(segment.is_writable);
+    counters.has_write_seal.set(segment.has_write_seal);
+  }
+  for (const Owner& owner : owners_) {
+    owner.counters->bytes.set(owner.bytes);
+    owner.counters->used_bytes.set(owner.is_process_heap ? kNoValue : owner.bytes);
+  }
+}
+
+void PoolCountersKeeper::refresh() noexcept {
+  const RegistrationCounts registrations = registration_counts();
+  pool_->registrations.set(registrations.total);
+  pool_->registrations_after_seal.set(registrations.after_seal);
+  pool_->allocations_refused.set(exhaustion_count());
+  pool_->bad_pointers_refused.set(bad_pointer_count());
+  pool_->allocations_checked.set(checked_pointer_count());
+  for (uint32_t i = 0; i < std::size(heap_parts_); ++i) {
+    owners_[i].counters->used_bytes.set(heap_used_bytes(heap_parts_[i]));
+  }
+  refresh_heap_owners();
+  refresh_heap_classes();
+}
+
+void PoolCountersKeeper::refresh_heap_owners() noexcept {
+  for (uint32_t i = 0; i < heap_owner_count(); ++i) {
+    const HeapOwnerUse use = heap_owner_use({i});
+    if (heap_owners_[i] == nullptr) {
+      heap_owners_[i] = file_->take_spare<HeapOwnerCounters>("heap_owner", use.name.view());
+    }
+    heap_owners_[i]->limit_bytes.set(use.limit_bytes);
+    heap_owners_[i]->used_bytes.set(use.used_bytes);
+    heap_owners_[i]->refused.set(use.refused_count);
+  }
+}
+
+// A size keeps its place, also when no page of it is left.
+HeapClassCounters* PoolCountersKeeper::class_of(uint64_t block_bytes) noexcept {
+  for (size_t i = 0; i < class_count_; ++i) {
+    if (classes_[i].block_bytes == block_bytes) return classes_[i].counters;
+  }
+  if (class_count_ == kHeapClassCountMax) return nullptr;
+  char name[24] = "large";  // each in a place of its own size
+  if (block_bytes != 0) std::snprintf(name, sizeof name, "%" PRIu64, block_bytes);
+  HeapClassCounters* counters = file_->take_spare<HeapClassCounters>("heap_class", name);
+  classes_[class_count_++] = {block_bytes, counters};
+  return counters;
+}
+
+void PoolCountersKeeper::refresh_heap_classes() noexcept {
+  const HeapWalk walk = walk_heap();
+  heap_->free_bytes.set(walk.free_bytes);
+  heap_->largest_free_bytes.set(walk.largest_free_bytes);
+  HeapClassCounters* seen[kHeapClassCountMax] = {};
+  for (size_t i = 0; i < walk.class_count; ++i) {
+    seen[i] = class_of(walk.classes[i].block_bytes);
+    if (seen[i] == nullptr) continue;
+    seen[i]->used_bytes.set(walk.classes[i].used_bytes);
+    seen[i]->free_bytes.set(walk.classes[i].free_bytes);
+  }
+  for (size_t i = 0; i < class_count_; ++i) {
+    HeapClassCounters* counters = classes_[i].counters;
+    if (std::find(seen, seen + walk.class_count, counters) != seen + walk.class_count) continue;
+    counters->used_bytes.set(0);
+    counters->free_bytes.set(0);
+  }
+}
+
+}  // namespace bedplate

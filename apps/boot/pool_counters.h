@@ -1,0 +1,57 @@
+// Keeps those counters of the pool and the heap true that nobody counts on the way: what is taken,
+// by whom, and what is free.
+#pragma once
+
+#include <vector>
+
+#include "apps/boot/appliance_plan.h"
+#include "apps/boot/counters_file.h"
+#include "apps/boot/runtime_counters.h"
+#include "pinned_pool/pinned_pool.h"
+#include "pinned_pool/pool_map.h"
+
+namespace bedplate {
+
+class PoolCountersKeeper {
+ public:
+  // Looks up its sets. Requires: `file` was made for `plan`, and outlives this. Before the seal: it
+  // allocates.
+  void create(CountersFile& file, const AppliancePlan& plan);
+
+  // Where the memory of the first three owners begins, which the heap fills: boot, the reserve and
+  // the heap.
+  void set_heap_parts(const std::byte* boot, const std::byte* reserve, const std::byte* rest) noexcept;
+  // What does not change any more.
+  void pool_sealed(const PinnedPool& pool, const PoolMap& map, uint32_t support_level) noexcept;
+
+  // Threads: one. Cost: that of a walk over the heap.
+  void refresh() noexcept;
+
+ private:
+  struct Owner {
+    OwnerCounters* counters;
+    uint64_t bytes;
+    bool is_process_heap;
+  };
+  struct HeapClass {
+    uint64_t block_bytes;
+    HeapClassCounters* counters;
+  };
+
+  void refresh_heap_owners() noexcept;
+  void refresh_heap_classes() noexcept;
+  HeapClassCounters* class_of(uint64_t block_bytes) noexcept;
+
+  CountersFile* file_ = nullptr;
+  PoolCounters* pool_ = nullptr;
+  HeapCounters* heap_ = nullptr;
+  std::vector<SegmentCounters*> segments_;
+  std::vector<WayCounters*> ways_;
+  std::vector<Owner> owners_;
+  HeapOwnerCounters* heap_owners_[kHeapOwnerCountMax] = {};
+  HeapClass classes_[kHeapClassCountMax] = {};
+  size_t class_count_ = 0;
+  const std::byte* heap_parts_[3] = {};
+};
+
+}  // namespace bedplate

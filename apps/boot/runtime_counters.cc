@@ -1,0 +1,248 @@
+#include "apps/boot/runtime_counters.h"
+
+#include "pinned_pool/no_way_back.h"
+#include "transport/shm/group_layout.h"
+
+namespace bedplate {
+namespace {
+
+template <typename Counters>
+CounterSet set_of(const char* name, std::string instance = "",
+                  std::vector<CounterLabel> labels = {}) {
+  return {"", name, std::move(instance), sizeof(Counters), described_counters<Counters>(),
+          std::move(labels)};
+}
+
+template <typename Counters>
+CounterSet spare_of(const char* name) {
+  CounterSet set = set_of<Counters>(name);
+  set.is_spare = true;
+  return set;
+}
+
+void describe_messages(CounterTable& table, ShmCounters& c) {
+  table.counter("received", c.received, "messages", "Messages that came.");
+  table.counter("unhandled", c.unhandled, "messages", "Of these, those that no handler was set for.");
+  table.counter("torn", c.torn, "slots",
+                "Slots that a member claimed and did not publish in time.");
+  table.counter("cut_off", c.cut_off, "members", "Members that wrote nonsense.");
+  table.counter("memory_waits", c.memory_waits, "polls",
+                "Polls that stopped at a message of somebody new for want of memory.");
+  table.counter("boxes_granted", c.boxes_granted, "boxes", "Fast boxes given to busy senders.");
+  table.counter("boxes_returned", c.boxes_returned, "boxes", "Fast boxes taken back from idle ones.");
+}
+
+void describe_datagrams(CounterTable& table, DatagramCounters& c) {
+  table.counter("datagrams_sent", c.sent, "datagrams", "Given to the device.");
+  table.counter("datagrams_received", c.received, "datagrams", "Came, and were good.");
+  table.counter("datagrams_strange", c.strange, "datagrams",
+                "Dropped: of nobody who is connected here now.");
+  table.counter("datagrams_malformed", c.malformed, "datagrams",
+                "Dropped: from a peer, too short or with a header that is none.");
+  table.counter("datagrams_failed", c.failed, "datagrams",
+                "Sends that the device did not take, or could not end.");
+  table.counter("datagrams_renewed", c.renewed, "failures",
+                "The queue pair failed and was brought up again; what lay in it is lost.");
+}
+
+}  // namespace
+
+// ---- the pool and the heap ----------------------------------------------------------------------
+
+void describe(CounterTable& table, PoolCounters& c) {
+  table.gauge("total_bytes", c.total_bytes, "bytes", "What the pool has taken.");
+  table.boolean("sealed", c.is_sealed, "Whether nothing of the pool moves any more.");
+  table.boolean("enforced_by_kernel", c.is_enforced_by_kernel,
+                "Whether the kernel keeps the mappings as they are, by mseal.");
+  table.counter("registrations", c.registrations, "registrations",
+                "Memory made known to devices and rings.");
+  table.counter("registrations_after_seal", c.registrations_after_seal, "registrations",
+                "Of these, those after the seal: 0, or it is a defect.");
+  table.counter("allocations_refused", c.allocations_refused, "requests",
+                "Requests for heap memory that got none.");
+  table.counter("allocations_checked", c.allocations_checked, "requests",
+                "Debug builds: blocks that were seen to lie in the pool.");
+  table.counter("bad_pointers_refused", c.bad_pointers_refused, "calls",
+                "Calls of free and the like with a pointer that is none of a block.");
+  table.flags("support_level", c.support_level, "FREE|CHUNK|MUNMAP",
+              "What was proved at boot of the malloc of this process.");
+}
+
+void describe(CounterTable& table, WayCounters& c) {
+  table.state("state", c.state, "stopped|refused in libc only|open",
+              "Whether memory can be taken from the pool in this way.");
+}
+
+void describe(CounterTable& table, SegmentCounters& c) {
+  table.gauge("bytes", c.bytes, "bytes", "How long the segment is.");
+  table.gauge("page_bytes", c.page_bytes, "bytes", "Of its pages.");
+  table.gauge("node", c.node, "node", "The NUMA node that it was asked for; none: any.");
+  table.gauge("address", c.address, "address", "Where it lies.");
+  table.gauge("device", c.device, "device", "Of its memfd: st_dev.");
+  table.gauge("inode", c.inode, "inode", "Of its memfd: st_ino.");
+  table.boolean("locked", c.is_locked, "Whether it is locked by mlock; hugepages need no lock.");
+  table.boolean("writable", c.is_writable, "Whether the appliance may write to it.");
+  table.boolean("write_seal", c.has_write_seal,
+                "Whether nobody can map it writable any more; if not, its writers can punch holes.");
+}
+
+void describe(CounterTable& table, OwnerCounters& c) {
+  table.gauge("bytes", c.bytes, "bytes", "What the owner has planned.");
+  table.gauge("used_bytes", c.used_bytes, "bytes",
+              "What of it is used; none: its process alone knows.");
+}
+
+void describe(CounterTable& table, HeapCounters& c) {
+  table.gauge("free_bytes", c.free_bytes, "bytes", "What nobody has taken.");
+  table.gauge("largest_free_bytes", c.largest_free_bytes, "bytes",
+              "What one request can have of it.");
+}
+
+void describe(CounterTable& table, HeapOwnerCounters& c) {
+  table.gauge("used_bytes", c.used_bytes, "bytes", "What the owner of heap memory is charged.");
+  table.gauge("limit_bytes", c.limit_bytes, "bytes", "What it may have; none: as much as there is.");
+  table.counter("refused", c.refused, "requests", "Requests refused because of the limit.");
+}
+
+void describe(CounterTable& table, HeapClassCounters& c) {
+  table.gauge("used_bytes", c.used_bytes, "bytes", "In blocks of this size that are in use.");
+  table.gauge("free_bytes", c.free_bytes, "bytes", "In blocks of this size that can be had.");
+}
+
+// ---- shards -------------------------------------------------------------------------------------
+
+void describe(CounterTable& table, ShardCounters& c) {
+  table.counter("iterations", c.loop.iterations, "rounds", "Rounds of the event loop.");
+  table.counter("sleeps", c.loop.sleeps, "sleeps", "How often it slept.");
+  table.gauge("busy_longest_ns", c.loop.busy_longest_ns, "ns",
+              "The longest time with work between two looks at the clock: at most 17 rounds.");
+  table.histogram("round_ns", c.loop.round, "ns", "A round with work, of every 16th such round.");
+  table.counter("system_calls", c.sockets.system_calls, "calls",
+                "Of the sockets: io_uring_enter; or epoll_wait, recvmsg and sendmsg.");
+  table.counter("accepts", c.sockets.accepts, "connections", "Connections taken.");
+  table.counter("received_bytes", c.sockets.received_bytes, "bytes", "Received from sockets.");
+  table.counter("sent_bytes", c.sockets.sent_bytes, "bytes", "Sent to sockets.");
+}
+
+void describe(CounterTable& table, SourceCounters& c) {
+  table.histogram("round_ns", c.round, "ns",
+                  "What it takes of a round in which it has work, of every 16th round with work.");
+}
+
+// ---- messages -----------------------------------------------------------------------------------
+
+void describe(CounterTable& table, GroupCounters& c) {
+  for (uint32_t state = 0; state < kMemberStateCount; ++state) {
+    const char* text = to_text(static_cast<MemberState>(state));
+    table.gauge((std::string("members_") + text).c_str(), c.members[state], "members",
+                (std::string("Places of members that are ") + text + ".").c_str());
+  }
+  describe_messages(table, c.shm);
+}
+
+void describe(CounterTable& table, ShardGroupCounters& c) { describe_messages(table, c.shm); }
+
+void describe(CounterTable& table, PeersCounters& c) {
+  table.counter("async_events", c.async_events, "events", "Of the device.");
+  table.counter("exchanges_refused", c.exchanges_refused, "exchanges",
+                "Attempts to connect that were refused here.");
+  table.counter("sent", c.verbs.sent, "messages", "Active messages and loans.");
+  table.counter("received", c.verbs.received, "messages", "Messages that came.");
+  table.counter("unhandled", c.verbs.unhandled, "messages",
+                "Of these, those that no handler was set for.");
+  table.counter("resent", c.verbs.resent, "messages",
+                "After a loss, to the same instance, which had not got them.");
+  table.counter("lost", c.verbs.lost, "messages",
+                "Accepted, and not consumed by an instance that is no more.");
+  table.counter("connected", c.verbs.connected, "connections", "Connections that were made.");
+  table.counter("broken", c.verbs.broken, "connections", "Connections that broke.");
+  table.counter("cut_off", c.verbs.cut_off, "peers", "Peers that broke the rules.");
+  table.counter("landed_bytes", c.verbs.landed, "bytes", "Copied through the landing zones.");
+  table.counter("nudged", c.verbs.nudged, "requests",
+                "Posted only because none had ended for a while.");
+  describe_datagrams(table, c.verbs.datagrams);
+}
+
+void describe(CounterTable& table, PeerCounters& c) {
+  std::string words;
+  for (uint32_t state = 0; state <= static_cast<uint32_t>(PeerState::kCutOff); ++state) {
+    words += (state == 0 ? "" : "|") + std::string(to_text(static_cast<PeerState>(state)));
+  }
+  table.state("state", c.state, words.c_str(), "How far the connection to the peer is.");
+}
+
+// ---- what an appliance has ----------------------------------------------------------------------
+
+std::string source_instance(const std::string& shard, const std::string& part) {
+  return shard + "." + part;
+}
+
+static void add_sources(const RuntimeParts& parts, std::vector<CounterSet>* sets) {
+  const std::vector<ShardSettings>& shards = parts.configuration.shards;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    const auto add = [&](const std::string& part) {
+      sets->push_back(set_of<SourceCounters>("source", source_instance(shards[i].name, part)));
+    };
+    add("sockets");
+    add("messages");
+    add("peers");
+    for (const ServiceNeeds& service : parts.services) {
+      if (service.shards[i].sources > 0) add(service.name);
+    }
+  }
+}
+
+std::vector<CounterSet> plan_runtime_counters(const RuntimeParts& parts) {
+  const Configuration& configuration = parts.configuration;
+  std::vector<CounterSet> sets = {set_of<PoolCounters>("pool")};
+  for (const Way& way : all_ways()) sets.push_back(set_of<WayCounters>("way_back", way.name));
+  for (const SegmentPlan& segment : parts.pool.segments) {
+    sets.push_back(set_of<SegmentCounters>("segment", segment.owner.text));
+  }
+  for (const SegmentPlan& segment : parts.pool.segments) {
+    const auto add = [&](const OwnerName& owner) {
+      sets.push_back(set_of<OwnerCounters>("owner", owner.text));
+    };
+    if (segment.carves.empty()) add(segment.owner);
+    for (const CarvePlan& carve : segment.carves) add(carve.owner);
+  }
+  sets.push_back(set_of<HeapCounters>("heap"));
+  sets.insert(sets.end(), kHeapOwnerCountMax, spare_of<HeapOwnerCounters>("heap_owner"));
+  sets.insert(sets.end(), kHeapClassCountMax, spare_of<HeapClassCounters>("heap_class"));
+  for (const ShardSettings& shard : configuration.shards) {
+    sets.push_back(set_of<ShardCounters>("shard", shard.name,
+                                         {{"cpu", std::to_string(shard.cpu)}, {"backend"}}));
+  }
+  add_sources(parts, &sets);
+  for (const std::string& group : parts.groups) {
+    sets.push_back(set_of<GroupCounters>("group", group, {{"layout"}}));
+  }
+  for (const ShardSettings& shard : configuration.shards) {
+    if (!parts.has_shard_group) break;
+    sets.push_back(set_of<ShardGroupCounters>("shard_group", shard.name));
+  }
+  if (!configuration.verbs.enabled) return sets;
+  sets.push_back(set_of<PeersCounters>("verbs", "", {{"device", "none that could be used"}}));
+  for (const VerbsPeerSettings& peer : configuration.verbs.peers) {
+    sets.push_back(set_of<PeerCounters>("peer", peer.name));
+  }
+  return sets;
+}
+
+std::vector<CounterSet> all_runtime_counters() {
+  return {set_of<PoolCounters>("pool"),
+          set_of<WayCounters>("way_back", "WAY"),
+          set_of<SegmentCounters>("segment", "OWNER"),
+          set_of<OwnerCounters>("owner", "OWNER"),
+          set_of<HeapCounters>("heap"),
+          set_of<HeapOwnerCounters>("heap_owner", "OWNER"),
+          set_of<HeapClassCounters>("heap_class", "BYTES"),
+          set_of<ShardCounters>("shard", "SHARD", {{"cpu"}, {"backend"}}),
+          set_of<SourceCounters>("source", "SHARD.PART"),
+          set_of<GroupCounters>("group", "GROUP", {{"layout"}}),
+          set_of<ShardGroupCounters>("shard_group", "SHARD"),
+          set_of<PeersCounters>("verbs", "", {{"device"}}),
+          set_of<PeerCounters>("peer", "PEER")};
+}
+
+}  // namespace bedplate

@@ -1,0 +1,143 @@
+// What the runtime's own parts count, described as services describe theirs (counter_table.h).
+//
+// The parts count into structs of their own, beside their code; here stands what each of these
+// counters is called, and which sets of them an appliance has. The owner of these sets is empty.
+// Names, kinds and units are an interface: docs/counters.md is made from them.
+#pragma once
+
+#include <vector>
+
+#include "alloc/heap_owner.h"
+#include "alloc/heap_walk.h"
+#include "apps/boot/configuration.h"
+#include "apps/boot/counter_table.h"
+#include "apps/boot/service_plan.h"
+#include "pinned_pool/membership.h"
+#include "pinned_pool/plan.h"
+#include "transport/event_loop.h"
+#include "transport/shm/shm_provider.h"
+#include "transport/stream_sockets.h"
+#include "transport/verbs/verbs_provider.h"
+
+namespace bedplate {
+
+struct PoolCounters {
+  Counter total_bytes;
+  Counter is_sealed;
+  Counter is_enforced_by_kernel;
+  Counter registrations;
+  Counter registrations_after_seal;
+  Counter allocations_refused;
+  Counter allocations_checked;  // debug builds: pointers seen to lie in the pool
+  Counter bad_pointers_refused;
+  Counter support_level;  // the bits of SupportLevel
+};
+
+// A way to take memory from the pool (pinned_pool/no_way_back.h).
+struct WayCounters {
+  Counter state;  // WayState
+};
+
+// What the audit compares with the kernel's maps: PoolMapSegment.
+struct SegmentCounters {
+  Counter bytes;
+  Counter page_bytes;
+  Counter node;
+  Counter address;
+  Counter device;
+  Counter inode;
+  Counter is_locked;
+  Counter is_writable;
+  Counter has_write_seal;
+};
+
+struct OwnerCounters {
+  Counter bytes;
+  Counter used_bytes;  // may be kNoValue: of another process's heap that process knows
+};
+
+struct HeapCounters {
+  Counter free_bytes;
+  Counter largest_free_bytes;
+};
+
+struct HeapOwnerCounters {
+  Counter used_bytes;
+  Counter limit_bytes;  // kNoValue: none
+  Counter refused;
+};
+static_assert(kNoLimit == kNoValue);
+
+// A size class of the heap (alloc/heap_walk.h).
+struct HeapClassCounters {
+  Counter used_bytes;
+  Counter free_bytes;
+};
+
+// Written by the shard.
+struct alignas(kCacheLineBytes) ShardCounters {
+  EventLoopCounters loop;
+  SocketCounters sockets;
+};
+
+// Of what a shard polls: each service's sources together, and each part of the runtime's.
+struct alignas(kCacheLineBytes) SourceCounters {
+  Histogram round;
+};
+
+// A group, and what the appliance's own member of it has counted.
+inline constexpr uint32_t kMemberStateCount = 5;
+static_assert(static_cast<uint32_t>(MemberState::kQuiet) == kMemberStateCount - 1);
+struct alignas(kCacheLineBytes) GroupCounters {
+  Counter members[kMemberStateCount];        // how many are in each MemberState
+  alignas(kCacheLineBytes) ShmCounters shm;  // its shard writes
+};
+
+// Of a shard that exchanges messages with others of the process.
+struct alignas(kCacheLineBytes) ShardGroupCounters {
+  ShmCounters shm;
+};
+
+struct alignas(kCacheLineBytes) PeersCounters {
+  Counter exchanges_refused;
+  Counter async_events;
+  alignas(kCacheLineBytes) VerbsCounters verbs;  // its shard writes
+};
+
+struct PeerCounters {
+  Counter state;  // PeerState
+};
+
+void describe(CounterTable& table, PoolCounters& counters);
+void describe(CounterTable& table, WayCounters& counters);
+void describe(CounterTable& table, SegmentCounters& counters);
+void describe(CounterTable& table, OwnerCounters& counters);
+void describe(CounterTable& table, HeapCounters& counters);
+void describe(CounterTable& table, HeapOwnerCounters& counters);
+void describe(CounterTable& table, HeapClassCounters& counters);
+void describe(CounterTable& table, ShardCounters& counters);
+void describe(CounterTable& table, SourceCounters& counters);
+void describe(CounterTable& table, GroupCounters& counters);
+void describe(CounterTable& table, ShardGroupCounters& counters);
+void describe(CounterTable& table, PeersCounters& counters);
+void describe(CounterTable& table, PeerCounters& counters);
+
+// What "SHARD.PART" is called among the sets of sources; parts of the runtime's own are "sockets",
+// "messages" and "peers".
+std::string source_instance(const std::string& shard, const std::string& part);
+
+// What of an appliance's plan is counted.
+struct RuntimeParts {
+  const Configuration& configuration;
+  const PoolPlan& pool;
+  const std::vector<ServiceNeeds>& services;
+  const std::vector<std::string>& groups;
+  bool has_shard_group = false;
+};
+// The sets of the runtime's counters, those of one name one after the other.
+std::vector<CounterSet> plan_runtime_counters(const RuntimeParts& parts);
+
+// One of each that there can be, for the reference.
+std::vector<CounterSet> all_runtime_counters();
+
+}  // namespace bedplate

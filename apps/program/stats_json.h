@@ -1,0 +1,15 @@
+// The counters of an appliance as JSON: docs/counters.md.
+#pragma once
+
+#include <vector>
+
+#include "apps/boot/counters_reader.h"
+#include "apps/program/json_output.h"
+
+namespace bedplate {
+
+// Sets of the runtime by their names, those of services below "services" and the service's; of what
+// there are several, by instance. `is_described`: each counter with its kind, unit and help.
+Json sets_json(const std::vector<SeenSet>& sets, bool is_described);
+
+}  // namespace bedplate
