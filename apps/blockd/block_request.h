@@ -35,6 +35,7 @@ struct BlockRequest {
   std::byte* data = nullptr;  // READ: the bytes to send. WRITE: the destination granted
   const Volume* volume = nullptr;
   Connection* connection = nullptr;
+  uint64_t received_ns = 0;      // the loop's time then
   uint64_t done_bytes = 0;       // the volume's: how far a long request is
   BlockRequest* next = nullptr;  // whoever owns it queues it with this
   std::byte reply_header[nbd::kMaxReplyHeaderBytes];

@@ -110,6 +110,7 @@ Result<void> BlockServer::create(const Carve& carve, const BlockServerOptions& o
   BP_TRY(take_memory(carve));
   environment_.host = this;
   environment_.sockets = wiring_.sockets;
+  environment_.loop = wiring_.connections_loop;
   environment_.counters = wiring_.connection_counters;
   environment_.exports = exports_;
   environment_.volumes = volumes_;
@@ -193,12 +194,19 @@ void BlockServer::mark(Connection& connection) noexcept {
   first_marked_ = &connection;
 }
 
+// One look at the clock for all answers. Requests that come next are as old as that at most: they
+// were in the socket by then, or have come since.
 uint32_t BlockServer::flush_marked() noexcept {
   uint32_t count = 0;
+  bool has_looked = false;
   while (first_marked_ != nullptr) {
     Connection& connection = *first_marked_;
     first_marked_ = connection.next_marked;
     connection.is_marked = false;
+    if (!has_looked && connection.has_answers()) {
+      wiring_.connections_loop->look_at_clock();
+      has_looked = true;
+    }
     connection.flush();
     ++count;
     if (!connection.is_closed()) continue;

@@ -4,6 +4,7 @@
 #include "apps/boot/counter_table.h"
 #include "platform/cache_line.h"
 #include "platform/counter.h"
+#include "platform/histogram.h"
 
 namespace bedplate {
 
@@ -23,6 +24,12 @@ struct alignas(kCacheLineBytes) ConnectionCounters {
   Counter requests_refused;  // answered with an error
   Counter bytes_read;
   Counter bytes_written;
+  // From its header to its answer being handed to the socket; a write's payload comes in between.
+  Histogram read_ns;
+  Histogram write_ns;
+  Histogram flush_ns;
+  Histogram trim_ns;
+  Histogram write_zeroes_ns;
 };
 
 // Written by the shard of the volumes.
@@ -52,6 +59,13 @@ inline void describe(CounterTable& table, ConnectionCounters& c) {
   table.counter("requests_refused", c.requests_refused, "requests", "Answered with an error.");
   table.counter("bytes_read", c.bytes_read, "bytes", "Sent to clients.");
   table.counter("bytes_written", c.bytes_written, "bytes", "Received from clients.");
+  table.histogram("read_ns", c.read_ns, "ns",
+                  "A read, from its header's receipt to its answer being handed to the socket.");
+  table.histogram("write_ns", c.write_ns, "ns",
+                  "The same of a write; its payload is received in between.");
+  table.histogram("flush_ns", c.flush_ns, "ns", "The same of a flush.");
+  table.histogram("trim_ns", c.trim_ns, "ns", "The same of a trim.");
+  table.histogram("write_zeroes_ns", c.write_zeroes_ns, "ns", "The same of a write of zeroes.");
 }
 
 inline void describe(CounterTable& table, VolumeCounters& c) {

@@ -171,6 +171,7 @@ bool Connection::parse_one() noexcept {
   }
   free_requests_ = request.next;
   request.error = verdict.error;
+  request.received_ns = environment_.loop->now_ns();
   switch (verdict.kind) {
     case nbd::Verdict::Kind::kAccept: accept(request); break;
     case nbd::Verdict::Kind::kRefuse: refuse(request, verdict.error); break;
@@ -327,10 +328,23 @@ void Connection::encode_reply(BlockRequest& request, iovec*& piece) noexcept {
   if (is_read && !failed) *piece++ = {request.data, wire.length};
 }
 
+void Connection::count_time(const BlockRequest& request) noexcept {
+  ConnectionCounters& counters = *environment_.counters;
+  const uint64_t ns = environment_.loop->now_ns() - request.received_ns;
+  switch (request.wire.command) {
+    case nbd::Command::kRead: return counters.read_ns.add(ns);
+    case nbd::Command::kWrite: return counters.write_ns.add(ns);
+    case nbd::Command::kFlush: return counters.flush_ns.add(ns);
+    case nbd::Command::kTrim: return counters.trim_ns.add(ns);
+    case nbd::Command::kWriteZeroes: return counters.write_zeroes_ns.add(ns);
+    default: return;  // refused: it is none of these
+  }
+}
+
 void Connection::flush() noexcept {
   if (is_broken_) {
     drop_replies();
-  } else if (first_reply_ != nullptr && !socket_.send.is_in_flight) {
+  } else if (has_answers()) {
     iovec* piece = send_pieces_;
     being_sent_ = first_reply_;
     BlockRequest* last = nullptr;
@@ -338,6 +352,7 @@ void Connection::flush() noexcept {
       last = first_reply_;
       first_reply_ = last->next;
       encode_reply(*last, piece);
+      count_time(*last);
     }
     last->next = nullptr;
     socket_.send.pieces = send_pieces_;

@@ -19,6 +19,7 @@
 #include "apps/blockd/block_request.h"
 #include "apps/blockd/block_server_counters.h"
 #include "apps/blockd/nbd_negotiation.h"
+#include "transport/event_loop.h"
 #include "transport/stream_sockets.h"
 
 namespace bedplate {
@@ -43,6 +44,7 @@ class ConnectionHost {
 struct ConnectionEnvironment {
   ConnectionHost* host = nullptr;
   StreamSockets* sockets = nullptr;
+  const EventLoop* loop = nullptr;  // the sockets'; tells the time
   ConnectionCounters* counters = nullptr;
   std::span<const nbd::ExportInfo> exports;
   std::span<const Volume> volumes;      // same order as the exports
@@ -63,8 +65,13 @@ class Connection {
   // A request comes back from the volumes' shard.
   void request_returned(BlockRequest& request) noexcept;
 
-  // Sends the replies that are ready; closes if everything is done. Called after mark().
+  // Sends the replies that are ready; closes if everything is done. Called after mark(). The time of
+  // the loop is that of the answers.
   void flush() noexcept;
+  // Whether flush() would send some.
+  bool has_answers() const noexcept {
+    return first_reply_ != nullptr && !socket_.send.is_in_flight && !is_broken_;
+  }
 
   // Takes no more requests, answers those that are in flight, closes.
   void finish() noexcept;
@@ -113,6 +120,7 @@ class Connection {
   void payload_ended(RequestStep step) noexcept;
   void receive_more() noexcept;
   void start_receive(uint32_t piece_count, uint64_t min_bytes) noexcept;
+  void count_time(const BlockRequest& request) noexcept;
   void encode_reply(BlockRequest& request, iovec*& piece) noexcept;
   void queue_reply(BlockRequest& request) noexcept;
   void release(BlockRequest& request) noexcept;

@@ -18,6 +18,10 @@ struct alignas(kCacheLineBytes) Counters {
   Counter connections_total;
   Counter connections_refused;
   Counter messages_dropped;
+  // From its last byte's receipt to its answer being handed to the socket.
+  Histogram get_ns;
+  Histogram set_ns;
+  Histogram other_ns;
 };
 
 inline void describe(CounterTable& table, Counters& c) {
@@ -35,6 +39,11 @@ inline void describe(CounterTable& table, Counters& c) {
                 "Closed at once: there were max_connections, or it drains.");
   table.counter("messages_dropped", c.messages_dropped, "messages",
                 "Made no sense, or more waited for loans to come back than there is room for.");
+  table.histogram("get_ns", c.get_ns, "ns",
+                  "A get, from its last byte's receipt to its answer being handed to the socket.");
+  table.histogram("set_ns", c.set_ns, "ns",
+                  "The same of a set, add, replace, append, prepend or cas.");
+  table.histogram("other_ns", c.other_ns, "ns", "The same of any other command.");
 }
 
 }  // namespace bedplate::kvd

@@ -157,6 +157,7 @@ void KvService::advance(Connection& connection) noexcept {
       !pieces.empty()) {
     socket.send.pieces = pieces.data();
     socket.send.piece_count = static_cast<uint32_t>(pieces.size());
+    session.handed_over(loop_->look_at_clock());  // once for all that this send answers
     sockets_->send(socket);
   }
   connection.is_ending |= connection.is_broken || session.is_over();

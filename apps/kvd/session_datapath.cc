@@ -28,6 +28,8 @@ void Session::reset() noexcept {
   value_left_ = skip_bytes_ = 0;
   begin_ = end_ = 0;
   wanted_bytes_ = 1;
+  answered_ = {};
+  is_starved_ = true;
 }
 
 // ---- what comes ---------------------------------------------------------------------------------
@@ -52,6 +54,8 @@ void Session::received(uint64_t bytes) noexcept {
   const uint64_t of_value = std::min(bytes, value_left_);
   value_left_ -= of_value;
   end_ += static_cast<uint32_t>(bytes - of_value);
+  // What waits behind a send has waited since it came.
+  if (is_starved_) received_ns_ = environment_.store->now_ns();
   work();
 }
 
@@ -61,18 +65,22 @@ bool Session::has_room() const noexcept {
 }
 
 void Session::work() noexcept {
+  is_starved_ = false;
   while (!is_over_ && !is_sending_ && has_room()) {
     if (!keys_.empty()) {
       answer_key();
     } else if (skip_bytes_ > 0) {
       const auto skipped = static_cast<uint32_t>(std::min<uint64_t>(skip_bytes_, end_ - begin_));
-      if (skipped == 0) return;
+      is_starved_ = skipped == 0;
+      if (is_starved_) return;
       skip_bytes_ -= skipped;
       begin_ += skipped;
     } else if (item_ != nullptr) {
-      if (value_left_ > 0) return;
+      is_starved_ = value_left_ > 0;
+      if (is_starved_) return;
       end_storing();
     } else if (!work_on_line()) {
+      is_starved_ = true;
       return;
     }
   }
@@ -110,6 +118,7 @@ void Session::execute() noexcept {
   if (command_.is_storing()) return begin_storing();
   Store& store = *environment_.store;
   Item* item = nullptr;
+  if (command_.verb > Verb::kGets) ++answered_.others;
   switch (command_.verb) {
     case Verb::kGet:
     case Verb::kGets: keys_ = command_.key; break;
@@ -157,7 +166,9 @@ void Session::answer_key() noexcept {
     (item != nullptr ? environment_.counters->hits : environment_.counters->misses).add(1);
     if (item != nullptr) answer_item(*item);
   }
-  if (keys_.empty()) add_text("END\r\n");
+  if (!keys_.empty()) return;
+  add_text("END\r\n");
+  ++answered_.gets;
 }
 
 void Session::answer_item(Item& item) noexcept {
@@ -211,6 +222,7 @@ void Session::end_storing() noexcept {
   const bool is_whole = item.reply().ends_with(kLineEnd);
   if (is_whole) environment_.counters->sets.add(1);
   say(is_whole ? store(item) : "CLIENT_ERROR bad data chunk\r\n");
+  ++answered_.sets;
   environment_.store->release(item);
 }
 
@@ -333,6 +345,15 @@ std::span<iovec> Session::replies() noexcept {
   if (is_sending_ || piece_count_ == 0) return {};
   is_sending_ = true;
   return {pieces_, piece_count_};
+}
+
+void Session::handed_over(uint64_t now_ns) noexcept {
+  const uint64_t ns = now_ns - received_ns_;
+  Counters& counters = *environment_.counters;
+  if (answered_.gets > 0) counters.get_ns.add(ns, answered_.gets);
+  if (answered_.sets > 0) counters.set_ns.add(ns, answered_.sets);
+  if (answered_.others > 0) counters.other_ns.add(ns, answered_.others);
+  answered_ = {};
 }
 
 void Session::sent() noexcept {

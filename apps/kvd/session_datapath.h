@@ -50,6 +50,8 @@ class Session {
 
   // What is to be sent now; empty: nothing. Once it is, or will never be, sent() is called.
   std::span<iovec> replies() noexcept;
+  // They were handed to the socket: counts how long each request has taken.
+  void handed_over(uint64_t now_ns) noexcept;
   void sent() noexcept;
 
   // The client has said quit, or what it says makes no sense any more.
@@ -78,7 +80,17 @@ class Session {
   void add_text(std::string_view text) noexcept;
   uint64_t expiry_ns(int64_t seconds) const noexcept;
 
+  // Requests that are answered by the next send. They have come at received_ns_.
+  struct Answered {
+    uint32_t gets = 0;
+    uint32_t sets = 0;
+    uint32_t others = 0;
+  };
+
   const SessionEnvironment& environment_;
+  Answered answered_;
+  uint64_t received_ns_ = 0;
+  bool is_starved_ = true;  // whatever has come was worked on, but for the beginning of a request
   bool is_over_ = false;
   bool is_sending_ = false;
   Command command_;            // the present one

@@ -231,3 +231,42 @@ TEST(KvdSession, StatsHaveTheCounters) {
     CHECK(stats.find(line) != std::string::npos);
   }
 }
+
+// What is answered by one send has taken as long as that send's requests have waited.
+TEST(KvdSession, CountsTheTimeOfEachRequestByItsKind) {
+  const auto give_at = [&](uint64_t ns, std::string_view text) {
+    rig.store.set_time(ns);
+    while (!text.empty()) CHECK(client.give(&text, text.size()));
+  };
+  give_at(1000, "set a 0 0 1\r\nx\r\nget a\r\nget b\r\n");
+  CHECK_FALSE(client.session().replies().empty());
+  client.session().handed_over(1016);
+  // These wait for the send, and so do not count from the last receive.
+  give_at(2000, "get a\r\n");
+  give_at(3000, "delete a\r\n");
+  client.session().sent();
+  CHECK_FALSE(client.session().replies().empty());
+  client.session().handed_over(4000);
+  client.session().sent();
+  const auto times = [](const Histogram& histogram) {
+    return std::to_string(histogram.count()) + " to " + std::to_string(histogram.percentile(1));
+  };
+  STRCMP_EQUAL("1 to 16", times(rig.counters.set_ns).c_str());
+  STRCMP_EQUAL("3 to 2047", times(rig.counters.get_ns).c_str());
+  STRCMP_EQUAL("1 to 2047", times(rig.counters.other_ns).c_str());
+  CHECK_EQUAL(16, rig.counters.get_ns.percentile(0.5));
+}
+
+// A request begins to count when the last of it is there.
+TEST(KvdSession, TheTimeOfARequestBeginsWithItsLastByte) {
+  for (const auto& [ns, text] :
+       {std::pair<uint64_t, std::string_view>{1000, "ge"}, {9000, "t a\r\n"}}) {
+    rig.store.set_time(ns);
+    std::string_view left = text;
+    CHECK(client.give(&left, left.size()));
+  }
+  CHECK_FALSE(client.session().replies().empty());
+  client.session().handed_over(9008);
+  client.session().sent();
+  CHECK_EQUAL(8, rig.counters.get_ns.percentile(1));
+}
