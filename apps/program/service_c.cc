@@ -22,9 +22,6 @@ static_assert(offsetof(LoopCall, function) == offsetof(bp_call, function));
 static_assert(offsetof(LoopCall, context) == offsetof(bp_call, context));
 static_assert(sizeof(Counter) == 8);
 
-// Each counter has a line of its own: any thread may be its writer.
-constexpr uint32_t kCounterStride = kCacheLineBytes;
-
 struct bp_loop {
   EventLoop* loop = nullptr;
   StreamSockets* sockets = nullptr;
@@ -160,8 +157,10 @@ Result<void> CService::create(ServiceContext& its_context) {
     auto memory = context->counter_memory(counters.name, "", counters.bytes);
     BP_TRY(memory);
     counter_memory = static_cast<std::byte*>(memory.value());
-    for (size_t i = 0; i < counters.counters.size(); ++i) {
-      new (counter_memory + i * kCounterStride) Counter;
+    for (const CounterDescription& counter : counters.counters) {
+      std::byte* const place = counter_memory + counter.offset;
+      counter.kind == CounterKind::kHistogram ? static_cast<void>(new (place) Histogram)
+                                              : static_cast<void>(new (place) Counter);
     }
   }
   if (c_.create == nullptr) return {};
@@ -259,17 +258,22 @@ void bp_plan_sources(bp_plan* plan, unsigned shard, unsigned count) {
 void bp_plan_messages(bp_plan* plan, unsigned shard) { plan->plan.messages(shard); }
 void bp_plan_message(bp_plan* plan, const char* name) { plan->plan.message(name); }
 
+// Each counter has a line of its own: any thread may be its writer.
 static void plan_counter(bp_plan* plan, const char* name, CounterKind kind, const char* unit,
                          const char* help) {
   CounterSet& set = plan->service.counters;
   set.counters.push_back({name, kind, unit, help, set.bytes});
-  set.bytes += kCounterStride;
+  set.bytes += static_cast<uint32_t>(align_up(bytes_of(kind), kCacheLineBytes));
 }
 void bp_plan_counter(bp_plan* plan, const char* name, const char* unit, const char* help) {
   plan_counter(plan, name, CounterKind::kCounter, unit, help);
 }
 void bp_plan_gauge(bp_plan* plan, const char* name, const char* unit, const char* help) {
   plan_counter(plan, name, CounterKind::kGauge, unit, help);
+}
+
+void bp_plan_histogram(bp_plan* plan, const char* name, const char* unit, const char* help) {
+  plan_counter(plan, name, CounterKind::kHistogram, unit, help);
 }
 
 // ---- What it gets ----
@@ -281,20 +285,31 @@ void* bp_carve(bp_context* context, const char* owner, size_t* bytes) {
   return memory.value().data();
 }
 
-bp_counter* bp_counter_of(bp_context* context, const char* name) {
+// Where one that was planned lies.
+static std::byte* counter_place(bp_context* context, const char* name, bool is_histogram) {
   CService& service = of(context);
   for (const CounterDescription& counter : service.counters.counters) {
     if (counter.name != name) continue;
-    return reinterpret_cast<bp_counter*>(service.counter_memory + counter.offset);
+    BP_ASSERT((counter.kind == CounterKind::kHistogram) == is_histogram);
+    return service.counter_memory + counter.offset;
   }
   BP_ASSERT(false && "the counter is not planned");
   return nullptr;
+}
+bp_counter* bp_counter_of(bp_context* context, const char* name) {
+  return reinterpret_cast<bp_counter*>(counter_place(context, name, false));
 }
 void bp_counter_add(bp_counter* counter, uint64_t amount) {
   reinterpret_cast<Counter*>(counter)->add(amount);
 }
 void bp_counter_set(bp_counter* counter, uint64_t value) {
   reinterpret_cast<Counter*>(counter)->set(value);
+}
+bp_histogram* bp_histogram_of(bp_context* context, const char* name) {
+  return reinterpret_cast<bp_histogram*>(counter_place(context, name, true));
+}
+void bp_histogram_add(bp_histogram* histogram, uint64_t value) {
+  reinterpret_cast<Histogram*>(histogram)->add(value);
 }
 
 int bp_add_source(bp_context* context, unsigned shard,
