@@ -106,12 +106,14 @@ def expect_served(guest, segments, backend):
     guest.expect(r"^== exit 0$")
     counters = json.loads(guest.expect(r"== stats\n(\{[\s\S]*?^\})").group(1))
     pool = counters["pool"]
-    seen = (pool["sealed"], pool["enforced_by_kernel"], pool["audit"],
-            [(segment["owner"], segment["page_bytes"], segment["node"])
-             for segment in counters["segments"][1:]],
-            counters["shards"][0]["backend"], pool["support_level"],
-            "munmap" in pool["ways_back_refused_in_libc_only"], pool["ways_back_open"])
-    wanted = (True, False, "ok", segments, backend, "FREE CHUNK MUNMAP", True, [])
+    ways = {way: said["state"] for way, said in counters["way_back"].items()}
+    seen = (pool["sealed"], pool["enforced_by_kernel"], counters["audit"],
+            [(owner, segment["page_bytes"], segment["node"])
+             for owner, segment in counters["segment"].items()][1:],
+            list(counters["shard"].values())[0]["backend"], pool["support_level"],
+            ways["munmap"], "open" in ways.values())
+    wanted = (True, False, "ok", segments, backend, "FREE CHUNK MUNMAP", "refused in libc only",
+              False)
     if seen != wanted:
         raise Failure(f"the counters say {seen}; expected {wanted}\n{guest.output}")
 

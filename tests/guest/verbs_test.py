@@ -31,7 +31,7 @@ serve() {
   eval "$1=$!"
   until grep -q 'bedplate: ready' /tmp/$1.log || ! kill -0 $! 2> /dev/null; do sleep 0.1; done
 }
-state() { /bedplate stats --json $1 | sed -n 's/.*"state": "\(.*\)".*/\1/p'; }
+state() { /bedplate stats --json $1 | sed -n '/"peer"/,$s/.*"state": "\(.*\)".*/\1/p'; }
 until_state() {
   for i in $(seq 600); do [ "$(state $1)" = "$2" ] && break; sleep 0.1; done
   echo "== $1: $(state $1)"
@@ -91,10 +91,10 @@ cat /tmp/a.log /tmp/b.log
         raise Failure(f"not both ended well\n{guest.output}")
     counters = stats_of(guest, "a")
     pool, verbs = counters["pool"], counters["verbs"]
-    seen = (pool["registrations"], pool["registrations_after_seal"], pool["audit"],
-            verbs["connected"], verbs["broken"], verbs["peers"])
+    seen = (pool["registrations"], pool["registrations_after_seal"], counters["audit"],
+            verbs["connected"], verbs["broken"], counters["peer"])
     # boot, heap, verbs and the export; the export once more, flush word and landing zone
-    if seen != (7, 0, "ok", 2, 1, [{"name": "b", "state": "connected"}]):
+    if seen != (7, 0, "ok", 2, 1, {"b": {"state": "connected"}}):
         raise Failure(f"the counters say {seen}\n{guest.output}")
     guest.expect(r"^bedplate: a: verbs through rxe0 port 1, ::ffff:127\.0\.0\.1, MTU \d+, 1 peer$")
 
@@ -146,8 +146,8 @@ cat /tmp/a.log
     guest.expect(r"^== exit 0$")
     guest.expect(r"^  device +none that could be used$")
     counters = stats_of(guest, "a")
-    owners = {each["owner"]: each["bytes"] for each in counters["owners"]}
-    if owners.get("export:area") != 4 << 20 or counters["pool"]["audit"] != "ok":
+    owners = {name: each["bytes"] for name, each in counters["owner"].items()}
+    if owners.get("export:area") != 4 << 20 or counters["audit"] != "ok":
         raise Failure(f"what was planned is not there: {owners}")
 
 
@@ -227,7 +227,7 @@ $B
   echo == $remote
   /remote_read run /tmp/b.toml > /tmp/b.log 2>&1; echo == exit $?
   grep bytes, /tmp/b.log
-  sleep 1; /bedplate stats a | grep -E "landed|registrations|exhaust|datagrams_sent"
+  sleep 1; /bedplate stats --json a | grep -E '"(landed_bytes|registrations.*|datagrams_sent)":'
   kill -TERM $a; wait $a; cat /tmp/a.log /tmp/b.log
 done
 """, files=f"{example}=/remote_read")
@@ -235,8 +235,8 @@ done
         guest.expect(rf"^== {remote}\n== exit 0\n"
                      r"the export: 64 bytes, done: what the area holds.*\n"
                      r"the loan: 100000 bytes, done: what malloc gave.*\n"
-                     rf"  registrations +{registrations}\n  registrations_after_seal +0\n"
-                     rf"  landed_bytes +{landed}\n  datagrams_sent +1\n")
+                     rf' +"registrations": {registrations},\n +"registrations_after_seal": 0,\n'
+                     rf' +"landed_bytes": {landed},\n +"datagrams_sent": 1,\n')
 
 
 def a_process_registers_what_the_plan_says_before_it_is_ready():

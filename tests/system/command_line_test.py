@@ -8,10 +8,12 @@ import subprocess
 
 from harness import (BEDPLATE, GIB, KIB, LAYOUTS, MIB, Skip, expect, expect_in, expect_true,
                      need_tools, test, to_toml)
+from harness import read_text
 import raw_nbd as nbd
 from raw_nbd import connect
 
-COMMANDS = ["run", "plan", "check", "keys", "doctor", "stats", "perf"]
+REPOSITORY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+COMMANDS = ["run", "plan", "check", "keys", "counters", "doctor", "stats", "perf"]
 # name: arguments that make no sense. CONFIG stands for a good configuration.
 BAD_USAGE = {
     "nothing": [], "unknown_command": ["serve"], "unknown_option": ["--verbose"], "empty": [""],
@@ -221,7 +223,7 @@ def stats_count(box, layout):
     client.error(nbd.READ, 1 << 60, 1)
     after = appliance.stats()
     counted = {name: count - before["services"]["blockd"][name]
-               for name, count in after["services"]["blockd"].items()}
+               for name, count in after["services"]["blockd"].items() if isinstance(count, int)}
     wanted = {"connections_open": 1, "connections_total": 1, "connections_refused": 0,
               "requests_write": 1, "requests_flush": 1, "requests_trim": 1,
               "requests_write_zeroes": 1, "requests_refused": 1, "bytes_read": 4097,
@@ -230,17 +232,52 @@ def stats_count(box, layout):
     expect(after["name"], "test", "name")
     expect(after["pid"], appliance.pid, "pid")
     shards = appliance.configuration["shard"]
-    expect([(shard["name"], shard["cpu"]) for shard in after["shards"]],
-           [(shard["name"], shard["cpu"]) for shard in shards], "the shards")
-    for shard in after["shards"]:
+    expect({name: shard["cpu"] for name, shard in after["shard"].items()},
+           {shard["name"]: str(shard["cpu"]) for shard in shards}, "the shards")
+    times = after["services"]["blockd"]
+    for name, count in (("read_ns", 3), ("write_ns", 1), ("flush_ns", 1), ("trim_ns", 1),
+                        ("write_zeroes_ns", 1)):
+        expect(times[name]["count"], count, f"how many {name} has")
+        expect_true(0 < times[name]["p50"] <= times[name]["max"] < 60 * 10**9, f"times: {times}")
+    rounds = after["source"][f"{shards[0]['name']}.sockets"]["round_ns"]
+    expect_true(rounds["count"] > 0, f"rounds of the sockets: {rounds}")
+    for shard in after["shard"].values():
         expect_true(shard["iterations"] > 0 and shard["backend"] in ("io_uring", "epoll"),
                     f"the counters of a shard: {shard}")
+
+
+@test()
+def counters_are_documented(box):
+    """docs/counters.md has the row of each: of the runtime, and of the demos' services."""
+    page = read_text(os.path.join(REPOSITORY, "docs/counters.md")).splitlines()
+    for config in ([], [os.path.join(REPOSITORY, "apps/demo.toml")],
+                   [os.path.join(REPOSITORY, "apps/demo-kvd.toml")]):
+        rows = box.bedplate("counters", *config, "--markdown").stdout.splitlines()
+        told = json.loads(box.bedplate("counters", *config, "--json").stdout)
+        expect(len(rows), len(told), "the rows of counters --markdown")
+        expect([row for row in rows if row not in page], [], "rows that docs/counters.md lacks")
+        for counter in told:
+            expect_true(counter["unit"] and counter["help"].endswith("."), f"a counter: {counter}")
+
+
+@test()
+def stats_describe_what_they_show(box):
+    """With --describe each counter has its kind, unit and help; the values are the same."""
+    appliance = box.appliance()
+    directory = ["--directory", appliance.runtime_directory]
+    told = json.loads(box.bedplate("stats", "--json", "--describe", *directory).stdout)
+    total = told["pool"]["total_bytes"]
+    expect((total["value"], total["kind"], total["unit"]),
+           (appliance.stats()["pool"]["total_bytes"], "gauge", "bytes"), "pool.total_bytes")
+    expect(told["services"]["blockd"]["read_ns"]["kind"], "histogram", "the kind of read_ns")
+    expect_true(told["services"]["blockd"]["requests_read"]["help"], "the help of requests_read")
+    appliance.stop()
 
 
 @test(sockets=["io_uring", "epoll"])
 def stats_name_the_backend(box, sockets):
     appliance = box.appliance(box.configuration(sockets=sockets))
-    expect([shard["backend"] for shard in appliance.stats()["shards"]], [sockets], "the backend")
+    expect([shard["backend"] for shard in appliance.stats()["shard"].values()], [sockets], "the backend")
 
 
 @test()
@@ -252,8 +289,8 @@ def stats_agree_with_the_plan(box):
     for segment in plan["segments"]:
         for part in segment["carves"] or [segment]:
             planned[part["owner"]] = part["bytes"]
-    expect({owner["owner"]: owner["bytes"] for owner in stats["owners"]}, planned, "the owners")
-    for owner in stats["owners"]:
+    expect({name: owner["bytes"] for name, owner in stats["owner"].items()}, planned, "the owners")
+    for owner in stats["owner"].values():
         expect_true(0 <= owner["used_bytes"] <= owner["bytes"], f"used of {owner}")
 
 

@@ -101,7 +101,8 @@ def sockets_are_named_as_they_are(box, layout, sockets):
     names = LAYOUTS[layout]
     said = re.findall(r"shard (\S+) on core \d+, sockets through (\S+)\n", appliance.log_text())
     expect(said, [(name, wanted) for name in names], "the shards in the log")
-    expect([shard["backend"] for shard in appliance.stats()["shards"]], [wanted] * len(names),
+    expect([shard["backend"] for shard in appliance.stats()["shard"].values()],
+           [wanted] * len(names),
            "the shards in the counters")
     folder = f"/proc/{appliance.pid}/fd"
     opened = [os.readlink(f"{folder}/{number}") for number in os.listdir(folder)]

@@ -59,11 +59,12 @@ def serves_with_an_ordinary_heap(box):
     client.write(0, data)
     expect_true(client.read(0, MIB) == data, "the data are those that were written")
     expect(client.error(nbd.FLUSH, 0, 0), 0, "the error of FLUSH")
-    pool = appliance.stats()["pool"]
-    expect((pool["sealed"], pool["audit"], pool["support_level"]), (True, "ok", "MUNMAP"),
+    stats = appliance.stats()
+    pool = stats["pool"]
+    expect((pool["sealed"], stats["audit"], pool["support_level"]), (True, "ok", "MUNMAP"),
            "sealed, audit and support_level")
-    owners = {owner["owner"]: owner["used_bytes"] for owner in appliance.stats()["owners"]}
-    expect((owners["boot"], owners["heap"]), (0, 0), "what the heap uses of the pool")
+    owners = appliance.stats()["owner"]
+    expect((owners["boot"]["used_bytes"], owners["heap"]["used_bytes"]), (0, 0), "what the heap uses of the pool")
     resident = {line.split(":")[0]: int(line.split()[1])
                 for line in read_text(f"/proc/{appliance.pid}/status").splitlines()
                 if line.startswith("VmRSS")}["VmRSS"]
@@ -78,7 +79,7 @@ def support_is_proved(box):
     stats = appliance.stats()
     level = stats["pool"]["support_level"].split()
     expect_true({"FREE", "CHUNK"} <= set(level), f"FREE and CHUNK are among {level}")
-    used = {owner["owner"]: owner["used_bytes"] for owner in stats["owners"]}["heap"]
+    used = stats["owner"]["heap"]["used_bytes"]
     expect_true(used <= 16 * MIB, f"the heap of an idle appliance uses little: {used}")
     appliance.stop()
 
@@ -99,14 +100,14 @@ def limits_are_shown(box):
     configuration["limit"] = [{"owner": "heap:blockd", "bytes": "48 MiB"}]
     appliance = box.appliance(configuration)
     stats = appliance.stats()
-    owners = {owner["owner"]: owner for owner in stats["heap_owners"]}
+    owners = stats["heap_owner"]
     expect(owners["heap:blockd"]["limit_bytes"], 48 * MIB, "the limit of heap:blockd")
     expect_true(0 < owners["heap:blockd"]["used_bytes"] <= 48 * MIB, "heap:blockd has something")
-    expect_true("limit_bytes" not in owners["heap"], "nobody limited heap")
+    expect_true(owners["heap"]["limit_bytes"] is None, "nobody limited heap")
     heap = stats["heap"]
     expect_true(heap["free_bytes"] >= heap["largest_free_bytes"] > 0, "free, and in one piece")
-    used = sum(each["used_bytes"] for each in heap["size_classes"])
-    charged = sum(owner["used_bytes"] for owner in stats["heap_owners"])
+    used = sum(each["used_bytes"] for each in stats["heap_class"].values())
+    charged = sum(owner["used_bytes"] for owner in owners.values())
     expect_true(0 < used <= charged, f"blocks ({used}) lie in what is charged ({charged})")
     appliance.stop()
 

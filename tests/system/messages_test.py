@@ -246,27 +246,33 @@ def stats_show_each_group(box):
     appliance = box.appliance(configuration)
 
     def groups():
-        return {group["name"]: group for group in appliance.stats()["groups"]}
+        return appliance.stats()["group"]
 
     def members(**states):
-        return {"free": 0, "joining": 0, "alive": 0, "dead": 0, "quiet": 0, **states}
+        counts = {"free": 0, "joining": 0, "alive": 0, "dead": 0, "quiet": 0, **states}
+        return {f"members_{state}": count for state, count in counts.items()}
+
+    def members_of(group):
+        return {name: count for name, count in group.items() if name.startswith("members_")}
 
     before = groups()
     expect({name: group["layout"] for name, group in before.items()},
            {"main": "lazy", "probe.0": "exchange"}, "the groups")
-    expect(before["main"]["members"], members(free=2, alive=1), "the members at first")
+    expect(members_of(before["main"]), members(free=2, alive=1), "the members at first")
     ann = start(box, appliance, "c++", "ann", "two")  # greets the owner, which has no handler
     wait_for(lambda: groups()["main"]["received"] == 3, "three messages received")
-    wait_for(lambda: groups()["main"]["members"] == members(free=1, alive=2), "ann in the counters")
+    wait_for(lambda: members_of(groups()["main"]) == members(free=1, alive=2),
+             "ann in the counters")
     counted = groups()
-    expect(counted["main"], {**before["main"], "members": members(free=1, alive=2),
-                             "received": 3, "unhandled": 3}, "what main has counted")
+    expect(counted["main"], {**before["main"], **members(free=1, alive=2), "received": 3,
+                             "unhandled": 3}, "what main has counted")
     expect(counted["probe.0"], before["probe.0"], "what probe.0 has counted")
     lines = appliance.stats_text()
-    expect_in("group main\n  name                       main\n", lines, "stats")
-    expect_in("\n  members                    1 free, 2 alive\n", lines, "stats")
+    table = lines[lines.index("\ngroup\n"):].splitlines()[2:5]
+    expect(table[0].split()[:3], ["layout", "members_free", "members_alive"], "the head in stats")
+    expect(table[1].split()[:4], ["main", "lazy", "1", "2"], "the line of main in stats")
     ann.send_signal(signal.SIGKILL)
-    wait_for(lambda: groups()["main"]["members"] == before["main"]["members"], "ann forgotten")
+    wait_for(lambda: members_of(groups()["main"]) == members_of(before["main"]), "ann forgotten")
     appliance.stop()
 
 
@@ -286,11 +292,13 @@ def segments_that_others_write_are_named(box):
                 unsealed.add(found[1])
     expect(unsealed, {"fifo:main", "heap:ann.0", "heap:bob.0", "exchange:probe.0"}, "the memfds")
     stats = appliance.stats()
-    expect(set(stats["pool"]["without_write_seal"]), unsealed, "what stats name")
-    expect({segment["owner"] for segment in stats["segments"] if not segment["write_seal"]},
+    expect({owner for owner, segment in stats["segment"].items() if not segment["write_seal"]},
            unsealed, "what stats say at each segment")
-    warned = [line.split()[0] for line in appliance.stats_text().splitlines()
-              if line.endswith("; no write seal: who may write it can punch holes into it")]
+    text = appliance.stats_text()
+    table = text[text.index("\nsegment\n"):].splitlines()[2:]
+    expect(table[0].split()[-1], "write_seal", "the last column of the segments")
+    warned = [line.split()[0] for line in table[1:len(stats["segment"]) + 1]
+              if line.endswith(" no")]
     expect(set(warned), unsealed, "what the text says at each segment")
     appliance.stop()
 
