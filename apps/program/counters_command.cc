@@ -27,7 +27,7 @@ Result<std::vector<CounterSet>> counters_of(const Arguments& arguments,
   return sets;
 }
 
-// "shard.SHARD.iterations", "blockd.requests_read": where `stats --json` has it.
+// "shard.SHARD.iterations", "cache.hits": where `stats --json` has it.
 std::string path_of(const CounterSet& set, const CounterDescription& counter) {
   std::string path = set.owner;
   const auto add = [&path](const std::string& part) { path += (path.empty() ? "" : ".") + part; };
