@@ -100,12 +100,12 @@ TEST(EventLoop, MeasuresEverySixteenthRoundWithWork) {
     self.work = self.rounds++ % 2;
     const uint64_t until_ns = monotonic_ns() + 20 * kNsPerUs * self.work;
     while (monotonic_ns() < until_ns) cpu_relax();
-    if (self.rounds == 2 * 16 * 10) self.loop->stop();
+    if (self.rounds == 2 * 16 * 40) self.loop->stop();
   };
   loop.run();
-  CHECK_EQUAL(10, busy->count());
+  CHECK_EQUAL(40, busy->count());
   CHECK_EQUAL(0, idle->count());
-  CHECK_EQUAL(10, counters.round.count());
+  CHECK_EQUAL(40, counters.round.count());
   CHECK(busy->percentile(0.01) >= 20 * kNsPerUs);
   CHECK(counters.round.percentile(0.01) >= 40 * kNsPerUs);
   CHECK(counters.busy_longest_ns.read() >= 40 * kNsPerUs);
