@@ -69,10 +69,14 @@ struct StreamListener {
 
 // Written by the shard, read by `bedplate stats`.
 struct SocketCounters {
-  Counter system_calls;  // io_uring_enter; or epoll_wait, recvmsg, sendmsg
+  Counter system_calls;  // io_uring_enter; or epoll_wait, recvmsg, sendmsg; recvmmsg, sendmmsg
   Counter accepts;
-  Counter received_bytes;
+  Counter received_bytes;  // with those of datagrams
   Counter sent_bytes;
+  Counter datagrams_received;  // each of those that were joined
+  Counter datagrams_sent;
+  Counter datagram_drops;  // by the system, which held as many as it may
+  Counter datagrams_truncated;
 };
 
 struct StreamSocketsOptions {
@@ -116,6 +120,10 @@ class StreamSockets : public PollSource, public Sleeper {
   // watch it, before they are destroyed. Cost: one system call; with io_uring none from within its
   // own callback.
   virtual void stop_watching(Watch& watch) noexcept = 0;
+
+  // What it was created with.
+  EventLoop& loop() noexcept { return *options_.loop; }
+  SocketCounters& counters() noexcept { return *options_.counters; }
 
   // Makes whatever is in flight on this socket complete soon, with an error or the end of file.
   void abort(StreamSocket& socket) noexcept { ::shutdown(socket.fd, SHUT_RDWR); }

@@ -45,6 +45,18 @@ Result<void> ServiceContext::add_source(uint32_t shard, PollSource& source, uint
   return {};
 }
 
+Result<DatagramSocket*> ServiceContext::datagram_socket(std::string_view name) {
+  const std::string doing = "making the datagram socket " + std::string(name);
+  const auto is_it = [name](const DatagramNeed& need) { return need.name == name; };
+  const auto need = std::find_if(needs_.datagrams.begin(), needs_.datagrams.end(), is_it);
+  if (need == needs_.datagrams.end()) return defect(doing, "it is not planned");
+  auto memory = carve(need->owner);
+  if (!memory.ok()) return defect(doing, "it was handed out before");
+  udp_sockets_.push_back(
+      std::make_unique<UdpSocket>(sockets(need->shard), memory.value(), need->shape));
+  return udp_sockets_.back().get();
+}
+
 Result<std::span<const Fd>> ServiceContext::listeners(std::string_view key) const {
   for (size_t i = 0; i < needs_.listens.size(); ++i) {
     if (needs_.listens[i].key == key) return std::span<const Fd>(listeners_[i].sockets());

@@ -13,6 +13,7 @@
 #include "apps/boot/service_plan.h"
 #include "apps/boot/shard.h"
 #include "apps/boot/shard_messenger.h"
+#include "transport/udp/udp_socket.h"
 
 namespace bedplate {
 
@@ -55,6 +56,10 @@ class ServiceContext {
   // items at once. Errors: more than were planned.
   Result<void> add_source(uint32_t shard, PollSource& source, uint32_t budget);
 
+  // The datagram socket that was planned as `name`, once, not open yet; for its shard.
+  // Ownership: the runtime's, for ever. Errors: it was not planned, or was handed out before.
+  Result<DatagramSocket*> datagram_socket(std::string_view name);
+
   // The listening sockets that were planned under `key`, in its order; the runtime closes them.
   // Errors: none were planned.
   Result<std::span<const Fd>> listeners(std::string_view key) const;
@@ -96,6 +101,7 @@ class ServiceContext {
   std::span<const Listeners> listeners_;
   std::vector<OwnerName> carved_;
   std::vector<uint32_t> source_counts_;  // of each shard
+  std::vector<std::unique_ptr<UdpSocket>> udp_sockets_;
 };
 
 }  // namespace bedplate

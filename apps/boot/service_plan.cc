@@ -6,6 +6,7 @@
 #include "apps/boot/service.h"
 #include "platform/numa.h"
 #include "platform/text.h"
+#include "transport/udp/udp_socket.h"
 
 namespace bedplate {
 namespace {
@@ -40,6 +41,7 @@ void ServicePlan::refuse(const std::string& doing, const std::string& answer,
 }
 
 Result<ServiceNeeds> ServicePlan::take() {
+  add_datagram_segments();
   if (is_refused_) return first_;
   return std::move(needs_);
 }
@@ -114,6 +116,38 @@ void ServicePlan::sources(uint32_t shard, uint32_t count) {
 void ServicePlan::watches(uint32_t shard, uint32_t count) {
   ShardNeeds* needs = find_shard(shard, "watches");
   if (needs != nullptr) needs->watches += std::min(count, kCountMax);
+}
+
+void ServicePlan::datagram_socket(uint32_t shard, const char* name, const DatagramShape& shape) {
+  const std::string doing = std::string("the datagram socket ") + name;
+  ShardNeeds* needs = find_shard(shard, doing.c_str());
+  if (needs == nullptr) return;
+  const char* defect = "this is a defect of the service";
+  if (const char* wrong = UdpSocket::check_shape(shape)) return refuse(doing, wrong, defect);
+  const auto is_it = [name](const DatagramNeed& need) { return need.name == name; };
+  if (std::any_of(needs_.datagrams.begin(), needs_.datagrams.end(), is_it)) {
+    return refuse(doing, "it is planned already", defect);
+  }
+  const std::string what = "datagrams-" + std::to_string(shard) + "-" + name;
+  if (what.size() + 1 + needs_.name.size() >= sizeof OwnerName::text) {
+    return refuse(doing, "its name is too long", defect);
+  }
+  needs_.datagrams.push_back({name, shard, shape, OwnerName(what, needs_.name)});
+  ++needs->watches;
+  descriptors(1, nullptr);
+}
+
+// One segment for those of a shard: a pool has few segments.
+void ServicePlan::add_datagram_segments() {
+  for (uint32_t shard = 0; shard < needs_.shards.size(); ++shard) {
+    std::vector<CarvePlan> carves;
+    for (const DatagramNeed& need : needs_.datagrams) {
+      if (need.shard == shard) carves.push_back({need.owner, need.shape.bytes()});
+    }
+    if (carves.empty()) continue;
+    const OwnerName owner("datagrams-" + std::to_string(shard), needs_.name);
+    segment(owner, std::move(carves), placement(shard));
+  }
 }
 
 void ServicePlan::messages(uint32_t shard) {

@@ -11,6 +11,7 @@
 #include "apps/boot/configuration.h"
 #include "apps/boot/counter_table.h"
 #include "pinned_pool/plan.h"
+#include "transport/datagram_socket.h"
 
 namespace bedplate {
 
@@ -29,12 +30,21 @@ struct ListenNeed {
   std::vector<SocketAddress> addresses;
 };
 
+// A datagram socket, by its name; its buffers are the carve of `owner`.
+struct DatagramNeed {
+  std::string name;
+  uint32_t shard = 0;
+  DatagramShape shape;
+  OwnerName owner;
+};
+
 struct ServiceNeeds {
   Service* service = nullptr;
   std::string name;
   std::vector<SegmentRequest> segments;
   std::vector<ShardNeeds> shards;  // as many as [[shard]]
   std::vector<ListenNeed> listens;
+  std::vector<DatagramNeed> datagrams;
   std::vector<CounterSet> counters;
   std::vector<std::string> messages;  // names, headed by the service's
   uint64_t heap_bytes = 0;
@@ -71,6 +81,10 @@ class ServicePlan {
   // being made (transport/connecting.h) included.
   void watches(uint32_t shard, uint32_t count);
 
+  // A datagram socket on `shard` that it calls `name`; ServiceContext::datagram_socket. Its buffers
+  // are a carve of the segment "datagrams-SHARD:NAME": the shard's number, the service's name.
+  void datagram_socket(uint32_t shard, const char* name, const DatagramShape& shape);
+
   // Sockets that the runtime opens before anything is taken, and closes; ServiceContext::listeners.
   // As first process of an image: at `in_image` instead, unless it is empty.
   void listen(const char* key, const std::vector<SocketAddress>& addresses,
@@ -106,6 +120,7 @@ class ServicePlan {
 
  private:
   ShardNeeds* find_shard(uint32_t shard, const char* doing);
+  void add_datagram_segments();
   void add_counters(CounterSet set);
   bool check_counter(const CounterSet& set, const CounterDescription& counter);
   void refuse(const std::string& doing, const std::string& answer, const std::string& cure);

@@ -259,6 +259,39 @@ TEST(Service, APlanThatMakesNoSenseIsRefusedByName) {
                   }));
 }
 
+TEST(Service, ItsDatagramSocketsAreInThePlan) {
+  cache.to_plan = [](ServicePlan& asked) {
+    asked.datagram_socket(1, "in", {.buffer_count = 10, .buffer_bytes = 2048});
+    asked.datagram_socket(1, "out", {.buffer_count = 1, .buffer_bytes = 64});
+    return Result<void>{};
+  };
+  auto made = plan_appliance(configuration);
+  CHECK(made.ok());
+  const SegmentPlan& last = made.value().pool.segments.back();
+  STRCMP_EQUAL("datagrams-1:cache", last.owner.text);
+  LONGS_EQUAL(2, last.carves.size());
+  STRCMP_EQUAL("datagrams-1-in:cache", last.carves[0].owner.text);
+  CHECK_EQUAL(20480, last.carves[0].bytes);
+  LONGS_EQUAL(2, made.value().needs_on(1).watches);
+  LONGS_EQUAL(2, made.value().services[0].descriptors);
+}
+
+TEST(Service, DatagramSocketsThatMakeNoSenseAreRefusedByName) {
+  const auto of = [&](const DatagramShape& shape) {
+    return refusal([shape](ServicePlan& asked) { asked.datagram_socket(0, "in", shape); });
+  };
+  STRCMP_EQUAL("cache: planning the datagram socket in: it has 1..1048576 buffers; this is a defect "
+               "of the service", of({.buffer_count = 0}));
+  STRCMP_CONTAINS("a buffer has 64..65536 bytes, a multiple of 64", of({.buffer_bytes = 100}));
+  STRCMP_CONTAINS("cache: planning the datagram socket in on shard number 2",
+                  refusal([](ServicePlan& asked) { asked.datagram_socket(2, "in", {}); }));
+  STRCMP_CONTAINS("cache: planning the datagram socket in: it is planned already",
+                  refusal([](ServicePlan& asked) {
+                    asked.datagram_socket(0, "in", {});
+                    asked.datagram_socket(1, "in", {});
+                  }));
+}
+
 TEST(Service, CountersThatMakeNoSenseAreRefusedByName) {
   const std::string prefix = "cache: planning the counter misses: ";
   STRCMP_CONTAINS((prefix + "a counter has a unit, of 1..15 bytes").c_str(),
@@ -427,6 +460,7 @@ TEST(Service, GetsWhatItHasPlannedOnceAndNothingElse) {
     asked.segment("cache", {{"index", 128}, {"values", 4096}}, {});
     asked.counters<CacheCounters>("gets");
     asked.sources(0, 1);
+    asked.datagram_socket(0, "in", {.buffer_count = 16, .buffer_bytes = 64});
     return Result<void>{};
   };
   configuration.shards.resize(1);
@@ -436,6 +470,7 @@ TEST(Service, GetsWhatItHasPlannedOnceAndNothingElse) {
   const ServiceNeeds& needs = made.value().services[0];
   test::TestPool pool;
   CHECK(pool->create_segment("cache", 8 * kKiB, PageSize::k4KiB, 1).ok());
+  CHECK(pool->create_segment("datagrams-0:cache", 4 * kKiB, PageSize::k4KiB, 1).ok());
   NameLock lock;
   CHECK(lock.take(std::string(root.path) + "/run", "demo").ok());
   CountersFile counters;
@@ -472,6 +507,12 @@ TEST(Service, GetsWhatItHasPlannedOnceAndNothingElse) {
   POINTERS_EQUAL(counters.values(needs.counters[0]), gets.value());
   CHECK(!context.counters<CacheCounters>("puts").ok());
   CHECK(!context.counters<CacheCounters>("gets", "a").ok());
+
+  CHECK(context.datagram_socket("in").ok());
+  STRCMP_EQUAL(("cache: making the datagram socket in: it was handed out before" + cure).c_str(),
+               format_error(context.datagram_socket("in").error(), text, sizeof text));
+  STRCMP_EQUAL(("cache: making the datagram socket out: it is not planned" + cure).c_str(),
+               format_error(context.datagram_socket("out").error(), text, sizeof text));
 
   auto listening = context.listeners("listen");
   CHECK(!listening.ok());

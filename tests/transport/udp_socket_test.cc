@@ -1,0 +1,573 @@
+// Datagrams over both backends, on loopback: what comes with them, what becomes of too many, too
+// long and unreachable ones, and that no buffer is lost.
+#include "transport/udp/udp_socket.h"
+
+#include <poll.h>
+
+#include "platform/assert.h"
+#include "tests/support/death_test.h"
+#include "tests/support/stderr_capture.h"
+#include "tests/transport/stream_sockets_fixture.h"
+
+using namespace bedplate;
+
+namespace {
+
+DatagramAddress at(const char* text) {
+  auto address = parse_datagram_address(text);
+  CHECK(address.ok());
+  return address.value();
+}
+
+// One of the two ends, with what it was told.
+struct End {
+  struct Got {
+    std::vector<std::byte> bytes;
+    ReceivedDatagram datagram;
+  };
+  DatagramShape shape;
+  std::vector<std::byte> memory;
+  UdpSocket socket;
+  std::vector<Got> all;
+  std::vector<std::pair<int, DatagramAddress>> failures;
+  uint32_t room_count = 0;
+  bool keeps = false;
+  bool closes = false;
+
+  explicit End(StreamSockets& sockets, DatagramShape its_shape = {})
+      : shape(its_shape), memory(shape.bytes()), socket(sockets, memory, shape) {
+    all.reserve(4096);
+  }
+  ~End() { socket.close(); }
+
+  DatagramOptions options(const char* local) {
+    DatagramOptions made;
+    made.local = at(local);
+    made.owner.context = this;
+    made.owner.received = [](void* self, std::span<ReceivedDatagram> some) noexcept {
+      static_cast<End*>(self)->take(some);
+    };
+    made.owner.has_room = [](void* self) noexcept { ++static_cast<End*>(self)->room_count; };
+    made.owner.failed = [](void* self, int number, const DatagramAddress& to) noexcept {
+      static_cast<End*>(self)->failures.emplace_back(number, to);
+    };
+    return made;
+  }
+  void take(std::span<ReceivedDatagram> some) {
+    for (ReceivedDatagram& one : some) {
+      one.is_kept = keeps;
+      all.push_back({{one.bytes, one.bytes + one.byte_count}, one});
+    }
+    if (closes) socket.close();
+  }
+  void open(const DatagramOptions& how) {
+    auto opened = socket.open(how);
+    if (!opened.ok()) FAIL(opened.error().answer);
+    LONGS_EQUAL(0, socket.start());
+  }
+  DatagramsSent send(const DatagramAddress& to, std::span<const std::byte> bytes,
+                  uint32_t segment_bytes = 0) {
+    OutgoingDatagram one;
+    one.bytes = bytes.data();
+    one.byte_count = static_cast<uint32_t>(bytes.size());
+    one.segment_bytes = segment_bytes;
+    one.to = to;
+    return socket.send_batch({&one, 1});
+  }
+};
+
+constexpr uint32_t kBuffer = 2048;
+constexpr uint32_t kBigBuffer = 65536;
+
+bool is_same(const IpAddress& one, const char* other) {
+  return one.family != 0 && DatagramAddress{one, 0, 0}.text() == at(other).text();
+}
+
+}  // namespace
+
+class UdpSocketBodies : public SocketsFixture {
+ public:
+  std::unique_ptr<End> a, b;
+
+  void teardown() override {
+    a.reset();
+    b.reset();
+    SocketsFixture::teardown();
+  }
+  void open_both(const char* local = "127.0.0.1:0", DatagramShape shape = {}) {
+    a = std::make_unique<End>(*sockets, shape);
+    b = std::make_unique<End>(*sockets, shape);
+    b->open(b->options(local));
+    a->open(a->options(local));
+  }
+  void pump_often() {
+    for (int i = 0; i < 20; ++i) pump();
+  }
+  void wait_for(End& end, size_t count) {
+    CHECK(run_until([&] { return end.all.size() >= count; }));
+    LONGS_EQUAL(count, end.all.size());
+  }
+  void sends(End& from, End& to, std::span<const std::byte> bytes, uint32_t segment_bytes = 0) {
+    const DatagramsSent result = from.send(to.socket.local(), bytes, segment_bytes);
+    CHECK(result.status == DatagramStatus::kDone);
+    LONGS_EQUAL(1, result.sent_count);
+  }
+  // There is IPv6 here at all.
+  bool has_ipv6() {
+    End probe(*sockets);
+    return probe.socket.open(probe.options("[::1]:0")).ok();
+  }
+
+  void there_and_back(const char* local, const char* ip) {
+    if (at(local).ip.family == AF_INET6 && !has_ipv6()) BP_SKIP("this machine has no IPv6");
+    open_both(local);
+    const auto bytes = pattern_bytes(0, 1000);
+    timespec before, after;
+    clock_gettime(CLOCK_REALTIME, &before);
+    sends(*a, *b, bytes);
+    LONGS_EQUAL(0, b->all.size());  // never from within
+    wait_for(*b, 1);
+    clock_gettime(CLOCK_REALTIME, &after);
+    const ReceivedDatagram& got = b->all[0].datagram;
+    CHECK(b->all[0].bytes == bytes);
+    CHECK(got.bytes >= b->memory.data() && got.bytes < b->memory.data() + b->memory.size());
+    STRCMP_EQUAL(a->socket.local().text().c_str(), got.from.text().c_str());
+    CHECK(is_same(got.to, ip));
+    CHECK(!got.is_truncated && got.segment_bytes == 0 && got.ecn == Ecn::kNone);
+    CHECK(got.received_ns >= static_cast<uint64_t>(before.tv_sec) * kNsPerSecond);
+    CHECK(got.received_ns <= static_cast<uint64_t>(after.tv_sec + 1) * kNsPerSecond);
+    const DatagramsSent back = b->send(got.from, {});  // an empty one is one, too
+    CHECK(back.status == DatagramStatus::kDone);
+    wait_for(*a, 1);
+    LONGS_EQUAL(0, a->all[0].bytes.size());
+    LONGS_EQUAL(2, counters.datagrams_sent.read());
+    LONGS_EQUAL(2, counters.datagrams_received.read());
+    LONGS_EQUAL(1000, counters.received_bytes.read());
+  }
+
+  void in_batches() {
+    constexpr uint32_t kCount = 200;  // several system calls; and no more than the system holds
+    open_both("127.0.0.1:0", {.buffer_count = 50, .buffer_bytes = 64});
+    std::vector<OutgoingDatagram> out(kCount);
+    std::vector<uint32_t> numbers(kCount);
+    for (uint32_t i = 0; i < kCount; ++i) {
+      numbers[i] = i;
+      out[i].bytes = reinterpret_cast<std::byte*>(&numbers[i]);
+      out[i].byte_count = sizeof(uint32_t);
+      out[i].to = b->socket.local();
+    }
+    const uint64_t calls = counters.system_calls.read();
+    const DatagramsSent result = a->socket.send_batch(out);
+    CHECK(result.status == DatagramStatus::kDone);
+    LONGS_EQUAL(kCount, result.sent_count);
+    LONGS_EQUAL((kCount + UdpSocket::kBatchMax - 1) / UdpSocket::kBatchMax,
+                counters.system_calls.read() - calls);
+    wait_for(*b, kCount);
+    for (uint32_t i = 0; i < kCount; ++i) {
+      uint32_t number = 0;
+      std::memcpy(&number, b->all[i].bytes.data(), sizeof number);
+      LONGS_EQUAL(i, number);
+    }
+  }
+
+  void connected() {
+    open_both();
+    End other(*sockets);
+    other.open(other.options("127.0.0.1:0"));
+    End ours_only(*sockets);
+    DatagramOptions options = ours_only.options("127.0.0.1:0");
+    options.peer = b->socket.local();
+    ours_only.open(options);
+    sends(other, ours_only, pattern_bytes(0, 1));
+    CHECK(b->send(ours_only.socket.local(), pattern_bytes(0, 2)).status == DatagramStatus::kDone);
+    wait_for(ours_only, 1);
+    LONGS_EQUAL(2, ours_only.all[0].bytes.size());
+    CHECK(ours_only.send({}, pattern_bytes(0, 3)).status == DatagramStatus::kDone);
+    wait_for(*b, 1);
+    other.socket.close();
+    ours_only.socket.close();
+  }
+
+  void chosen_source() {
+    a = std::make_unique<End>(*sockets);
+    b = std::make_unique<End>(*sockets);
+    a->open(a->options("0.0.0.0:0"));
+    b->open(b->options("0.0.0.0:0"));
+    const auto bytes = pattern_bytes(0, 10);
+    OutgoingDatagram one;
+    one.bytes = bytes.data();
+    one.byte_count = 10;
+    one.to = at(("127.0.0.77:" + std::to_string(b->socket.local().port)).c_str());
+    one.from = at("127.0.0.5:0").ip;
+    CHECK(a->socket.send_batch({&one, 1}).status == DatagramStatus::kDone);
+    wait_for(*b, 1);
+    CHECK(is_same(b->all[0].datagram.from.ip, "127.0.0.5:0"));
+    CHECK(is_same(b->all[0].datagram.to, "127.0.0.77:0"));
+  }
+
+  void ecn(const char* local) {
+    if (at(local).ip.family == AF_INET6 && !has_ipv6()) BP_SKIP("this machine has no IPv6");
+    a = std::make_unique<End>(*sockets);
+    b = std::make_unique<End>(*sockets);
+    b->open(b->options(local));
+    DatagramOptions options = a->options(local);
+    options.service_class = 46;  // its bits are others'
+    a->open(options);
+    const auto bytes = pattern_bytes(0, 10);
+    OutgoingDatagram some[4];
+    for (uint32_t i = 0; i < 4; ++i) {
+      some[i].bytes = bytes.data();
+      some[i].byte_count = 10;
+      some[i].to = b->socket.local();
+      some[i].ecn = static_cast<Ecn>(i);
+    }
+    CHECK(a->socket.send_batch(some).status == DatagramStatus::kDone);
+    wait_for(*b, 4);
+    for (uint32_t i = 0; i < 4; ++i) LONGS_EQUAL(i, b->all[i].datagram.ecn);
+  }
+
+  // Whatever carries it, the receiver has the pieces that were asked for.
+  void check_segments(std::span<const std::byte> whole, uint32_t segment_bytes) {
+    const size_t count = (whole.size() + segment_bytes - 1) / segment_bytes;
+    wait_for(*b, count);
+    for (size_t i = 0; i < count; ++i) {
+      const auto want = whole.subspan(i * segment_bytes).first(
+          std::min<size_t>(segment_bytes, whole.size() - i * segment_bytes));
+      CHECK(std::equal(want.begin(), want.end(), b->all[i].bytes.begin(), b->all[i].bytes.end()));
+    }
+    LONGS_EQUAL(count, counters.datagrams_sent.read());
+    LONGS_EQUAL(count, counters.datagrams_received.read());
+  }
+  void segments_on_send() {
+    open_both();
+    const auto whole = pattern_bytes(0, 100'000);  // more than the kernel cuts at once
+    const uint64_t calls = counters.system_calls.read();
+    sends(*a, *b, whole, 1316);
+    LONGS_EQUAL(1, counters.system_calls.read() - calls);
+    check_segments(whole, 1316);
+  }
+  void segments_without_the_kernel(const char* local) {
+    if (at(local).ip.family == AF_INET6 && !has_ipv6()) BP_SKIP("this machine has no IPv6");
+    open_both(local);
+    const int one = 1;  // without checksums it refuses to cut
+    LONGS_EQUAL(0, setsockopt(a->socket.fd(), SOL_SOCKET, SO_NO_CHECK, &one, sizeof one));
+    const auto whole = pattern_bytes(0, 20'000);
+    test::StderrCapture log;
+    sends(*a, *b, whole, 1316);
+    pump_often();
+    const std::string said = log.text();
+    STRCMP_CONTAINS("they are sent one by one from now on", said.c_str());
+    if (at(local).ip.family == AF_INET) check_segments(whole, 1316);
+    b->all.clear();
+    sends(*a, *b, whole, 1316);
+    pump_often();
+    STRCMP_EQUAL(said.c_str(), log.finish().c_str());  // once
+  }
+  void joined_on_receive() {
+    const DatagramShape shape = {.buffer_count = 8, .buffer_bytes = kBigBuffer};
+    a = std::make_unique<End>(*sockets);
+    b = std::make_unique<End>(*sockets, shape);
+    DatagramOptions options = b->options("127.0.0.1:0");
+    options.joins_received = true;
+    b->open(options);
+    a->open(a->options("127.0.0.1:0"));
+    const auto whole = pattern_bytes(0, 40 * 1316 + 100);
+    sends(*a, *b, whole, 1316);
+    wait_for(*b, 1);
+    CHECK(b->all[0].bytes == whole);
+    LONGS_EQUAL(1316, b->all[0].datagram.segment_bytes);
+    LONGS_EQUAL(41, counters.datagrams_received.read());
+    sends(*a, *b, pattern_bytes(0, 50));
+    wait_for(*b, 2);
+    LONGS_EQUAL(0, b->all[1].datagram.segment_bytes);
+  }
+
+  void truncated() {
+    open_both("127.0.0.1:0", {.buffer_count = 4, .buffer_bytes = 64});
+    sends(*a, *b, pattern_bytes(0, 65));
+    sends(*a, *b, pattern_bytes(0, 64));
+    wait_for(*b, 2);
+    CHECK(b->all[0].datagram.is_truncated);
+    CHECK(b->all[0].bytes == pattern_bytes(0, 64));
+    CHECK(!b->all[1].datagram.is_truncated);
+    LONGS_EQUAL(1, counters.datagrams_truncated.read());
+  }
+
+  void kept() {
+    open_both("127.0.0.1:0", {.buffer_count = 3, .buffer_bytes = kBuffer});
+    b->keeps = true;
+    for (uint32_t i = 0; i < 5; ++i) sends(*a, *b, pattern_bytes(i * 100, 100));
+    wait_for(*b, 3);
+    pump_often();
+    LONGS_EQUAL(3, b->all.size());  // the rest waits below
+    uint32_t rounds = 0;  // each sleeps for a millisecond, unless something keeps the shard awake
+    const uint64_t end = monotonic_ns() + 20 * kNsPerMs;
+    for (; monotonic_ns() < end; ++rounds) pump();
+    CHECK(rounds < 100);
+    for (uint32_t i = 0; i < 3; ++i) {
+      CHECK(is_pattern(b->all[i].datagram.bytes, 100, i * 100));
+    }
+    b->socket.release(b->all[1].datagram.bytes + 99);
+    wait_for(*b, 4);
+    POINTERS_EQUAL(b->all[1].datagram.bytes, b->all[3].datagram.bytes);
+    b->socket.release(b->all[0].datagram.bytes);
+    wait_for(*b, 5);
+    CHECK(is_pattern(b->all[4].datagram.bytes, 100, 400));
+    BP_CHECK_DIES("was not kept", a->socket.release(a->memory.data()));
+  }
+
+  void drops_are_counted() {
+    a = std::make_unique<End>(*sockets);
+    b = std::make_unique<End>(*sockets);
+    DatagramOptions options = b->options("127.0.0.1:0");
+    options.receive_queue_bytes = 4096;
+    b->open(options);
+    a->open(a->options("127.0.0.1:0"));
+    constexpr uint32_t kCount = 200;
+    const auto bytes = pattern_bytes(0, 1000);
+    for (uint32_t i = 0; i < kCount; ++i) sends(*a, *b, bytes);
+    CHECK(run_until([&] { return !b->all.empty(); }));
+    pump_often();
+    sends(*a, *b, bytes);  // what comes next tells of them
+    const size_t before = b->all.size();
+    CHECK(run_until([&] { return b->all.size() > before; }));
+    LONGS_EQUAL(kCount + 1, b->all.size() + counters.datagram_drops.read());
+    CHECK(counters.datagram_drops.read() > 0);
+  }
+
+  void a_small_queue_is_said() {
+    a = std::make_unique<End>(*sockets);
+    DatagramOptions options = a->options("127.0.0.1:0");
+    options.receive_queue_bytes = options.send_queue_bytes = 4096;
+    test::StderrCapture log;
+    a->open(options);
+    STRCMP_EQUAL("", log.text().c_str());
+    a->socket.close();
+    options.receive_queue_bytes = options.send_queue_bytes = 1U << 30;
+    a->open(options);
+    const std::string said = log.finish();
+    STRCMP_CONTAINS("1 GiB were asked for; sysctl -w net.core.rmem_max=1073741824", said.c_str());
+    STRCMP_CONTAINS("sysctl -w net.core.wmem_max=1073741824", said.c_str());
+  }
+
+  void unreachable() {
+    open_both();
+    DatagramAddress nobody;
+    {
+      End gone(*sockets);
+      gone.open(gone.options("127.0.0.1:0"));
+      nobody = gone.socket.local();
+      gone.socket.close();
+    }
+    End connected_one(*sockets);
+    DatagramOptions options = connected_one.options("127.0.0.1:0");
+    options.peer = nobody;
+    connected_one.open(options);
+    // Both are told; neither loses what it sends and receives meanwhile.
+    for (End* end : {&connected_one, a.get()}) {
+      CHECK(end->send(nobody, pattern_bytes(0, 10)).status == DatagramStatus::kDone);
+      CHECK(end->send(nobody, pattern_bytes(0, 10)).status == DatagramStatus::kDone);
+      CHECK(run_until([&] { return end->failures.size() >= 2; }));
+      LONGS_EQUAL(ECONNREFUSED, end->failures[0].first);
+      STRCMP_EQUAL(nobody.text().c_str(), end->failures[1].second.text().c_str());
+    }
+    CHECK(a->send(nobody, pattern_bytes(0, 10)).status == DatagramStatus::kDone);
+    sends(*a, *b, pattern_bytes(0, 100));
+    sends(*b, *a, pattern_bytes(0, 100));
+    wait_for(*b, 1);
+    wait_for(*a, 1);
+    CHECK(run_until([&] { return a->failures.size() == 3; }));
+    pump_often();
+    LONGS_EQUAL(3, a->failures.size());
+    connected_one.socket.close();
+  }
+
+  void cannot_be_sent() {
+    open_both();
+    const auto bytes = pattern_bytes(0, 70'000);
+    OutgoingDatagram some[3];
+    for (OutgoingDatagram& one : some) {
+      one.bytes = bytes.data();
+      one.byte_count = 10;
+      one.to = b->socket.local();
+    }
+    some[1].byte_count = 70'000;
+    const DatagramsSent result = a->socket.send_batch(some);
+    CHECK(result.status == DatagramStatus::kRefused);
+    LONGS_EQUAL(1, result.sent_count);
+    LONGS_EQUAL(EMSGSIZE, result.error_number);
+    CHECK(a->socket.send_batch({&some[2], 1}).status == DatagramStatus::kDone);
+    wait_for(*b, 2);
+  }
+
+  // Loopback is never full, a pair of Unix sockets is: one of it stands in for the kernel's UDP.
+  void again_and_room() {
+    a = std::make_unique<End>(*sockets);
+    CHECK(a->socket.open(a->options("127.0.0.1:0")).ok());
+    int fds[2];
+    LONGS_EQUAL(0, socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds));
+    LONGS_EQUAL(a->socket.fd(), dup3(fds[0], a->socket.fd(), O_CLOEXEC));
+    close(fds[0]);
+    const Fd far(fds[1]);
+    LONGS_EQUAL(0, a->socket.start());
+    const auto bytes = pattern_bytes(0, 1000);
+    DatagramsSent result;
+    uint32_t taken = 0;
+    for (; taken < 100'000; ++taken) {
+      result = a->send({}, bytes);
+      if (result.status != DatagramStatus::kDone) break;
+    }
+    CHECK(result.status == DatagramStatus::kAgain);
+    LONGS_EQUAL(0, result.sent_count);
+    pump_often();
+    LONGS_EQUAL(0, a->room_count);
+    std::byte buffer[2000];
+    for (uint32_t i = 0; i < taken; ++i) {
+      LONGS_EQUAL(1000, read_now(far.number(), buffer, sizeof buffer));
+    }
+    CHECK(run_until([&] { return a->room_count > 0; }));
+    CHECK(a->send({}, bytes).status == DatagramStatus::kDone);
+    LONGS_EQUAL(1000, read_now(far.number(), buffer, sizeof buffer));
+    pump_often();
+    LONGS_EQUAL(1, a->room_count);  // once
+  }
+
+  void shared_port() {
+    a = std::make_unique<End>(*sockets);
+    b = std::make_unique<End>(*sockets);
+    DatagramOptions options = a->options("127.0.0.1:0");
+    options.shares_port = true;
+    a->open(options);
+    const std::string same = a->socket.local().text();
+    auto refused = b->socket.open(b->options(same.c_str()));
+    CHECK(!refused.ok());
+    STRCMP_CONTAINS(("binding a datagram socket to " + same).c_str(), refused.error().doing);
+    STRCMP_CONTAINS("let both share it", refused.error().cure);
+    options = b->options(same.c_str());
+    options.shares_port = true;
+    b->open(options);
+    End sender(*sockets);
+    for (int i = 0; i < 20; ++i) {  // each from another port
+      sender.open(sender.options("127.0.0.1:0"));
+      CHECK(sender.send(a->socket.local(), pattern_bytes(0, 1)).status == DatagramStatus::kDone);
+      sender.socket.close();
+    }
+    CHECK(run_until([&] { return a->all.size() + b->all.size() == 20; }));
+  }
+
+  void multicast() {
+    const DatagramAddress group = at("239.255.77.5:0");
+    a = std::make_unique<End>(*sockets);
+    b = std::make_unique<End>(*sockets);
+    b->open(b->options("0.0.0.0:0"));
+    DatagramOptions options = a->options("127.0.0.1:0");
+    options.multicast_interface = "lo";
+    a->open(options);
+    DatagramAddress to = group;
+    to.port = b->socket.local().port;
+    const auto bytes = pattern_bytes(0, 10);
+    const auto arrives = [&] {
+      const size_t before = b->all.size();
+      CHECK(a->send(to, bytes).status == DatagramStatus::kDone);
+      sends_mark();
+      return b->all.size() == before + 2;
+    };
+    CHECK(!arrives());
+    CHECK(b->socket.join(group.ip, {}, "lo").ok());
+    CHECK(arrives());
+    CHECK(is_same(b->all[b->all.size() - 2].datagram.to, "239.255.77.5:0"));
+    auto twice = b->socket.join(group.ip, {}, "lo");
+    STRCMP_CONTAINS("joined already", twice.error().cure);
+    CHECK(b->socket.leave(group.ip, {}, "lo").ok());
+    CHECK(!arrives());
+    // Of one sender alone.
+    CHECK(b->socket.join(group.ip, at("127.0.0.9:0").ip, "lo").ok());
+    CHECK(!arrives());
+    CHECK(b->socket.join(group.ip, at("127.0.0.1:0").ip, "lo").ok());
+    CHECK(arrives());
+    CHECK(b->socket.leave(group.ip, at("127.0.0.1:0").ip, "lo").ok());
+    CHECK(!arrives());
+    CHECK(!b->socket.join(at("10.0.0.1:0").ip, {}, "lo").ok());
+    CHECK(!b->socket.join(group.ip, {}, "nosuch0").ok());
+  }
+  // A datagram that comes behind all that came before.
+  void sends_mark() {
+    const size_t before = b->all.size();
+    DatagramAddress to = b->socket.local();
+    to.ip = at("127.0.0.1:0").ip;
+    CHECK(a->send(to, pattern_bytes(0, 3)).status == DatagramStatus::kDone);
+    CHECK(run_until([&] { return b->all.size() > before && b->all.back().bytes.size() == 3; }));
+  }
+
+  void closed_from_within() {
+    open_both();
+    b->closes = true;
+    for (int i = 0; i < 3; ++i) sends(*a, *b, pattern_bytes(0, 10));
+    CHECK(run_until([&] { return !b->socket.is_open(); }));
+    pump_often();
+    const size_t count = b->all.size();
+    b->closes = false;
+    b->open(b->options("127.0.0.1:0"));  // and once more, with all its buffers
+    for (uint32_t i = 0; i < 2 * b->shape.buffer_count; ++i) sends(*a, *b, pattern_bytes(0, 10));
+    CHECK(run_until([&] { return b->all.size() == count + 2 * b->shape.buffer_count; }));
+  }
+
+  void refusals() {
+    a = std::make_unique<End>(*sockets);
+    DatagramOptions options = a->options("192.0.2.1:5000");
+    STRCMP_CONTAINS("choose an address that this machine has",
+                    a->socket.open(options).error().cure);
+    options = a->options("127.0.0.1:0");
+    options.joins_received = true;
+    STRCMP_CONTAINS("plan buffers of 65536 bytes", a->socket.open(options).error().cure);
+    options = a->options("127.0.0.1:0");
+    options.peer = at("[::1]:5");
+    STRCMP_CONTAINS("other family", a->socket.open(options).error().answer);
+    options = a->options("127.0.0.1:0");
+    options.owner = {};
+    CHECK(!a->socket.open(options).ok());
+    CHECK(!a->socket.is_open());
+    CHECK(UdpSocket::check_shape({.buffer_count = 0}) != nullptr);
+    CHECK(UdpSocket::check_shape({.buffer_count = 1, .buffer_bytes = 100}) != nullptr);
+    CHECK(UdpSocket::check_shape({}) == nullptr);
+  }
+};
+
+BP_GROUPS_OF_BOTH_BACKENDS(UdpSocket, UdpSocketBodies);
+
+BP_BOTH_BACKENDS(UdpSocket, GoesThereAndBackOverIpv4, there_and_back("127.0.0.1:0", "127.0.0.1:0"))
+BP_BOTH_BACKENDS(UdpSocket, GoesThereAndBackOverIpv6, there_and_back("[::1]:0", "[::1]:0"))
+BP_BOTH_BACKENDS(UdpSocket, MovesInBatches, in_batches())
+BP_BOTH_BACKENDS(UdpSocket, ConnectedItHearsItsPeerAlone, connected())
+BP_BOTH_BACKENDS(UdpSocket, SendsFromTheAddressThatIsChosen, chosen_source())
+BP_BOTH_BACKENDS(UdpSocket, CarriesEcnOverIpv4, ecn("127.0.0.1:0"))
+BP_BOTH_BACKENDS(UdpSocket, CarriesEcnOverIpv6, ecn("[::1]:0"))
+BP_BOTH_BACKENDS(UdpSocket, CutsIntoSegmentsInOneCall, segments_on_send())
+BP_BOTH_BACKENDS(UdpSocket, CutsItselfWhereTheKernelRefuses,
+                 segments_without_the_kernel("127.0.0.1:0"))
+BP_BOTH_BACKENDS(UdpSocket, TellsHowWhatWasJoinedIsCut, joined_on_receive())
+BP_BOTH_BACKENDS(UdpSocket, TellsOfWhatWasTruncated, truncated())
+BP_BOTH_BACKENDS(UdpSocket, WhatIsKeptStaysUntilItIsReleased, kept())
+BP_BOTH_BACKENDS(UdpSocket, CountsWhatTheSystemDropped, drops_are_counted())
+BP_BOTH_BACKENDS(UdpSocket, SaysWhatAllowsTheQueueThatWasAskedFor, a_small_queue_is_said())
+BP_BOTH_BACKENDS(UdpSocket, TellsWhatDidNotArriveAndLosesNothingElse, unreachable())
+BP_BOTH_BACKENDS(UdpSocket, RefusesTheOneThatCannotBeSent, cannot_be_sent())
+BP_BOTH_BACKENDS(UdpSocket, TellsWhenThereIsRoomAgain, again_and_room())
+BP_BOTH_BACKENDS(UdpSocket, SharesAPortWhereBothSaySo, shared_port())
+BP_BOTH_BACKENDS(UdpSocket, HearsTheGroupsAndSourcesThatItJoins, multicast())
+BP_BOTH_BACKENDS(UdpSocket, CanBeClosedFromWithin, closed_from_within())
+BP_BOTH_BACKENDS(UdpSocket, RefusesWhatMakesNoSense, refusals())
+
+TEST_GROUP(DatagramAddress) {};
+
+TEST(DatagramAddress, IsReadAndWritten) {
+  for (const char* text : {"192.0.2.1:5004", "[2001:db8::1]:1", "0.0.0.0:0", "[::]:65535"}) {
+    STRCMP_EQUAL(text, at(text).text().c_str());
+  }
+  for (const char* bad : {"", "192.0.2.1", "192.0.2.1:", "192.0.2.1:65536", "[192.0.2.1]:1",
+                          "2001:db8::1:1", "localhost:1", "1.2.3:4", "[::1:4"}) {
+    auto refused = parse_datagram_address(bad);
+    CHECK_TEXT(!refused.ok(), bad);
+    STRCMP_CONTAINS("[...] around IPv6", refused.error().cure);
+  }
+}

@@ -1,0 +1,28 @@
+// Where a datagram goes to or comes from: an address of IPv4 or IPv6, and a port.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "platform/result.h"
+#include "transport/ip_address.h"
+
+namespace bedplate {
+
+struct DatagramAddress {
+  IpAddress ip;       // family 0: none
+  uint16_t port = 0;  // host byte order
+  // Of an address that means something on one link alone (fe80::...); 0 elsewhere.
+  uint32_t interface_index = 0;
+
+  bool is_there() const noexcept { return ip.family != 0; }
+  // As parse_datagram_address takes it. Allocates.
+  std::string text() const;
+};
+
+// "192.0.2.1:5004" or "[2001:db8::1]:5004"; port 0 has the system choose. Numeric addresses only.
+// Errors: kConfiguration; what is wrong with `text`, and what was expected.
+Result<DatagramAddress> parse_datagram_address(std::string_view text);
+
+}  // namespace bedplate

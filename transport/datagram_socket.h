@@ -1,0 +1,129 @@
+// Datagrams of one shard: received and sent in batches, from and into memory of the pool.
+//
+// The interface says nothing of what carries them: the kernel's UDP (transport/udp/udp_socket.h,
+// over both backends of StreamSockets) is one such thing.
+//
+// What is received lies in the socket's own buffers and is lent to the owner for the time of the
+// callback; with `is_kept` for longer, until release(). Where all buffers are kept nothing is
+// received: what comes meanwhile waits below, and is dropped there and counted when that is full.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "platform/result.h"
+#include "transport/datagram_address.h"
+
+namespace bedplate {
+
+// The bits of RFC 3168 in the IP header.
+enum class Ecn : uint8_t { kNone = 0, kCapable1 = 1, kCapable0 = 2, kCongested = 3 };
+
+struct ReceivedDatagram {
+  std::byte* bytes = nullptr;
+  uint32_t byte_count = 0;
+  // Several of one sender that were joined on the way: each has so many bytes, the last may have
+  // fewer. 0: it is one.
+  uint32_t segment_bytes = 0;
+  DatagramAddress from;
+  IpAddress to;              // which of this machine's addresses (or groups) it was sent to
+  uint64_t received_ns = 0;  // when it came, since 1970 (CLOCK_REALTIME); 0: unknown
+  Ecn ecn = Ecn::kNone;
+  bool is_truncated = false;  // it was longer than the buffer: the rest is lost
+  // Set by the callback: the buffer, and what it has, stays the owner's until release(bytes).
+  bool is_kept = false;
+};
+
+struct OutgoingDatagram {
+  const std::byte* bytes = nullptr;
+  uint32_t byte_count = 0;
+  // Cut into several on the way: each gets so many bytes, the last may get fewer. 0: it is one.
+  uint32_t segment_bytes = 0;
+  DatagramAddress to;  // none: to the peer that the socket is connected to
+  IpAddress from;      // one of this machine's addresses; none: the system chooses
+  Ecn ecn = Ecn::kNone;
+};
+
+enum class DatagramStatus : uint8_t {
+  kDone,     // all were taken
+  kAgain,    // no room: the rest later; `has_room` is called once when there is some
+  kRefused,  // the first that was not taken cannot be sent as it is: `error_number` says why
+};
+
+struct DatagramsSent {
+  uint32_t sent_count = 0;  // so many from the front were taken wholly
+  DatagramStatus status = DatagramStatus::kDone;
+  int error_number = 0;  // an errno value with kRefused, such as EMSGSIZE, ENETUNREACH
+};
+
+// What its owner is told. All are called on the shard from its poll, never from within a function of
+// the socket; each may call these, close() too. Any may be nullptr but `received`.
+struct DatagramOwner {
+  void (*received)(void* context, std::span<ReceivedDatagram> datagrams) noexcept = nullptr;
+  void (*has_room)(void* context) noexcept = nullptr;
+  // An earlier datagram to `to` did not arrive (ECONNREFUSED: there is no such port; EHOSTUNREACH;
+  // EMSGSIZE: too long for a link on the way). Nothing else was lost with it. `to` may be none.
+  void (*failed)(void* context, int error_number, const DatagramAddress& to) noexcept = nullptr;
+  void* context = nullptr;
+};
+
+struct DatagramOptions {
+  DatagramAddress local;
+  DatagramAddress peer;  // none: not connected. Connected: only its datagrams are received
+  DatagramOwner owner;
+  // How much the system is to hold before it drops, 0: its default. Less than asked for is said in
+  // the log, with the cure.
+  uint32_t receive_queue_bytes = 0;
+  uint32_t send_queue_bytes = 0;
+  bool shares_port = false;  // with other sockets that say so: each sender goes to one of them
+  // Datagrams of one sender may be joined (segment_bytes). Requires: buffers of 64 KiB.
+  bool joins_received = false;
+  uint8_t service_class = 0;  // of what is sent: the six bits of RFC 2474
+  // Multicast that is sent: over this interface (nullptr: the routes say), its hops, and whether
+  // this machine hears it.
+  const char* multicast_interface = nullptr;
+  uint8_t multicast_hops = 1;
+  bool hears_own_multicast = true;
+};
+
+// What it was made with: its memory (ServicePlan::datagram_socket).
+struct DatagramShape {
+  uint32_t buffer_count = 64;    // received at once and kept, together
+  uint32_t buffer_bytes = 2048;  // a longer datagram is truncated; a multiple of 64
+  uint64_t bytes() const noexcept { return uint64_t{buffer_count} * buffer_bytes; }
+};
+
+// Threads: the shard's, but for open() and join(), which may come earlier from another.
+class DatagramSocket {
+ public:
+  virtual ~DatagramSocket() = default;
+
+  // Opens and binds. Requires: it is not open. Errors: the system's, with what to do.
+  virtual Result<void> open(const DatagramOptions& options) = 0;
+  // What comes is received from now on, also what has come since open(). Requires: it is open.
+  // Returns 0 or an errno value (StreamSockets::start_watching).
+  virtual int start() noexcept = 0;
+  // No callback comes any more. What was kept stays valid until the next open(). Nothing happens if
+  // it is not open.
+  virtual void close() noexcept = 0;
+  virtual bool is_open() const noexcept = 0;
+  // Where it is bound: with the port that the system chose.
+  virtual DatagramAddress local() const noexcept = 0;
+
+  // Has it receive what is sent to `group`; with `source`, only what that address sends. Over
+  // `interface`, or the one that the routes say (nullptr). Errors: the system's.
+  virtual Result<void> join(const IpAddress& group, const IpAddress& source = {},
+                            const char* interface = nullptr) = 0;
+  virtual Result<void> leave(const IpAddress& group, const IpAddress& source = {},
+                             const char* interface = nullptr) = 0;
+
+  // Sends in their order. What was taken is the caller's again. Of a cut datagram that was taken in
+  // part, the part is taken off its front, so that the rest can be given again.
+  // Requires: it is open; start() was called.
+  virtual DatagramsSent send_batch(std::span<OutgoingDatagram> datagrams) noexcept = 0;
+  // Gives a kept buffer back: any address within it. Requires: it is kept.
+  virtual void release(const std::byte* bytes) noexcept = 0;
+};
+
+}  // namespace bedplate

@@ -1,0 +1,116 @@
+// Datagrams through the kernel's UDP: recvmmsg and sendmmsg when the descriptor is ready, the same
+// over both backends of StreamSockets, which watch it.
+//
+// Everything that the kernel tells beside the bytes (addresses, ECN, time, drops, joined segments)
+// comes and goes in control messages. Errors that come later (ICMP) are read from the socket's own
+// queue of errors: so a send never fails for what an earlier one has met.
+#pragma once
+
+#include <memory>
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include "platform/file.h"
+#include "transport/datagram_socket.h"
+#include "transport/stream_sockets.h"
+
+namespace bedplate {
+
+class UdpSocket final : public DatagramSocket {
+ public:
+  // So many at most for each system call.
+  static constexpr uint32_t kBatchMax = 32;
+
+  // `memory`: of shape.bytes(), the pool's; it and `sockets`, which have a watch for it, outlive
+  // this, though not its destructor: a socket whose shard has ended may simply go.
+  // Before the seal: it allocates. Requires: the shape makes sense (check_shape).
+  UdpSocket(StreamSockets& sockets, std::span<std::byte> memory, const DatagramShape& shape);
+  UdpSocket(const UdpSocket&) = delete;
+  UdpSocket& operator=(const UdpSocket&) = delete;
+
+  // nullptr, or what is wrong with it.
+  static const char* check_shape(const DatagramShape& shape) noexcept;
+
+  Result<void> open(const DatagramOptions& options) override;
+  int start() noexcept override;
+  void close() noexcept override;
+  bool is_open() const noexcept override { return fd_.is_open(); }
+  DatagramAddress local() const noexcept override;
+  Result<void> join(const IpAddress& group, const IpAddress& source,
+                    const char* interface) override;
+  Result<void> leave(const IpAddress& group, const IpAddress& source,
+                     const char* interface) override;
+  DatagramsSent send_batch(std::span<OutgoingDatagram> datagrams) noexcept override;
+  void release(const std::byte* bytes) noexcept override;
+
+  int fd() const noexcept { return fd_.number(); }
+
+ private:
+  static constexpr uint32_t kControlBytes = 192;
+
+  // One message for the kernel with all that it points at.
+  struct alignas(16) Envelope {
+    iovec piece;
+    sockaddr_in6 name;  // or a sockaddr_in
+    alignas(cmsghdr) std::byte control[kControlBytes];
+  };
+  // What one system call moves.
+  struct Batch {
+    mmsghdr messages[kBatchMax];
+    Envelope envelopes[kBatchMax];
+    ReceivedDatagram received[kBatchMax];
+    uint32_t buffers[kBatchMax];
+    uint32_t segment_counts[kBatchMax];
+  };
+  // How far a send has come.
+  struct Cursor {
+    uint32_t index = 0;         // of the datagram
+    uint32_t offset_bytes = 0;  // within it
+  };
+
+  Result<void> set_options(const DatagramOptions& options);
+  Result<void> set(int level, int name, int value, const char* doing);
+  Result<void> ask_for_queue(int name, uint32_t bytes, const char* what, const char* sysctl);
+  Result<void> change_membership(bool is_join, const IpAddress& group, const IpAddress& source,
+                                 const char* interface);
+  void say_segmenting_refused() noexcept;
+
+  // udp_socket_datapath.cc
+  void ready(uint32_t events) noexcept;
+  void update_watch() noexcept;
+  void receive_batch() noexcept;
+  void read_control(const msghdr& message, ReceivedDatagram& datagram) noexcept;
+  void tell_errors() noexcept;
+  uint32_t write_batch(std::span<OutgoingDatagram> datagrams, Cursor cursor) noexcept;
+  uint32_t piece_bytes(const OutgoingDatagram& datagram, uint32_t left_bytes) const noexcept;
+  void write_message(const OutgoingDatagram& datagram, Cursor cursor, uint32_t bytes,
+                     uint32_t slot) noexcept;
+  bool note_segmenting_refused(int error_number, uint32_t first_segment_count) noexcept;
+
+  StreamSockets& sockets_;
+  std::byte* memory_;
+  DatagramShape shape_;
+  std::unique_ptr<uint32_t[]> free_;  // buffers that nothing lies in
+  uint32_t free_count_ = 0;
+  std::unique_ptr<bool[]> is_kept_;
+  std::unique_ptr<Batch> in_;
+  std::unique_ptr<Batch> out_;
+  Fd fd_;
+  DatagramOwner owner_;
+  Watch watch_;
+  Timer refusal_;             // says from the loop that the kernel cuts nothing
+  int refused_with_ = 0;      // errno value; 0: the kernel cuts what is too long
+  uint32_t generation_ = 0;   // of open(): a callback may close and open again
+  uint32_t dropped_count_ = 0;  // as the kernel said last
+  uint8_t service_class_ = 0;
+  bool is_ipv6_ = false;
+  bool is_started_ = false;
+  bool wants_room_ = false;
+};
+
+// To and from the kernel's form; to_kernel returns its bytes.
+socklen_t to_kernel(const DatagramAddress& address, sockaddr_in6* kernel) noexcept;
+DatagramAddress from_kernel(const sockaddr_in6& kernel) noexcept;
+
+}  // namespace bedplate

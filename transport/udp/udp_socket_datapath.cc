@@ -1,0 +1,316 @@
+// What a UdpSocket does while traffic runs.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <linux/errqueue.h>
+#include <netinet/udp.h>
+#include <poll.h>
+
+#include "platform/assert.h"
+#include "platform/units.h"
+#include "transport/udp/udp_socket.h"
+
+namespace bedplate {
+namespace {
+
+// The kernel's limits for what it cuts (UDP_MAX_SEGMENTS, and what IPv4 can carry).
+constexpr uint32_t kCutCountMax = 64;
+constexpr uint32_t kMessageBytesMax = 65507;
+// An error that an earlier datagram has met is told by the next call, once, instead of what it was
+// asked: so that is asked again. A second one may come in between.
+constexpr int kAttemptCount = 4;
+// Errors told at once, so that a flood of them does not keep the shard.
+constexpr int kErrorCountMax = 32;
+constexpr uint8_t kEcnMask = 3;
+
+uint32_t segment_count(uint32_t bytes, uint32_t segment_bytes) noexcept {
+  if (segment_bytes == 0 || bytes <= segment_bytes) return 1;
+  return (bytes + segment_bytes - 1) / segment_bytes;
+}
+
+template <typename Value>
+Value value_of(const cmsghdr& control) noexcept {
+  Value value;
+  std::memcpy(&value, CMSG_DATA(&control), sizeof value);
+  return value;
+}
+
+template <typename Value>
+void add_control(msghdr& message, int level, int type, const Value& value) noexcept {
+  auto* control = reinterpret_cast<cmsghdr*>(static_cast<std::byte*>(message.msg_control) +
+                                             message.msg_controllen);
+  control->cmsg_level = level;
+  control->cmsg_type = type;
+  control->cmsg_len = CMSG_LEN(sizeof value);
+  std::memcpy(CMSG_DATA(control), &value, sizeof value);
+  message.msg_controllen += CMSG_SPACE(sizeof value);
+}
+
+}  // namespace
+
+void UdpSocket::ready(uint32_t events) noexcept {
+  const uint32_t generation = generation_;
+  if ((events & POLLNVAL) != 0) return;
+  if ((events & POLLERR) != 0) tell_errors();
+  if (generation == generation_ && (events & (POLLIN | POLLERR)) != 0) receive_batch();
+  if (generation == generation_ && (events & POLLOUT) != 0 && wants_room_) {
+    wants_room_ = false;
+    if (owner_.has_room != nullptr) owner_.has_room(owner_.context);
+  }
+  if (generation == generation_) update_watch();
+}
+
+// It is watched for what can be served: without a free buffer nothing is received.
+void UdpSocket::update_watch() noexcept {
+  const uint32_t events = (free_count_ > 0 ? uint32_t{POLLIN} : 0) |
+                          (wants_room_ ? uint32_t{POLLOUT} : 0);
+  if (events == (watch_.is_watched() ? watch_.events : 0)) return;
+  sockets_.stop_watching(watch_);
+  watch_.events = events;
+  if (events == 0) return;
+  const int outcome = sockets_.start_watching(watch_);
+  BP_ASSERT(outcome == 0 && "its watch was free a moment ago");
+}
+
+// ---- Receiving ----------------------------------------------------------------------------------
+
+void UdpSocket::read_control(const msghdr& message, ReceivedDatagram& datagram) noexcept {
+  auto& its = const_cast<msghdr&>(message);  // CMSG_NXTHDR writes nothing
+  for (cmsghdr* one = CMSG_FIRSTHDR(&its); one != nullptr; one = CMSG_NXTHDR(&its, one)) {
+    const int type = one->cmsg_type;
+    if (one->cmsg_level == SOL_IP && type == IP_PKTINFO) {
+      datagram.to.family = AF_INET;
+      const auto info = value_of<in_pktinfo>(*one);
+      std::memcpy(datagram.to.bytes, &info.ipi_addr, sizeof info.ipi_addr);
+    } else if (one->cmsg_level == SOL_IPV6 && type == IPV6_PKTINFO) {
+      datagram.to.family = AF_INET6;
+      const auto info = value_of<in6_pktinfo>(*one);
+      std::memcpy(datagram.to.bytes, &info.ipi6_addr, sizeof info.ipi6_addr);
+    } else if (one->cmsg_level == SOL_IP && type == IP_TOS) {
+      datagram.ecn = static_cast<Ecn>(value_of<uint8_t>(*one) & kEcnMask);
+    } else if (one->cmsg_level == SOL_IPV6 && type == IPV6_TCLASS) {
+      datagram.ecn = static_cast<Ecn>(value_of<int>(*one) & kEcnMask);
+    } else if (one->cmsg_level == SOL_SOCKET && type == SCM_TIMESTAMPNS) {
+      const auto time = value_of<timespec>(*one);
+      datagram.received_ns =
+          static_cast<uint64_t>(time.tv_sec) * kNsPerSecond + static_cast<uint64_t>(time.tv_nsec);
+    } else if (one->cmsg_level == SOL_SOCKET && type == SO_RXQ_OVFL) {
+      const auto dropped = value_of<uint32_t>(*one);  // since it was opened; may wrap around
+      sockets_.counters().datagram_drops.add(dropped - dropped_count_);
+      dropped_count_ = dropped;
+    } else if (one->cmsg_level == SOL_UDP && type == UDP_GRO) {
+      datagram.segment_bytes = static_cast<uint32_t>(value_of<int>(*one));
+    }
+  }
+  if (datagram.segment_bytes >= datagram.byte_count) datagram.segment_bytes = 0;
+}
+
+void UdpSocket::receive_batch() noexcept {
+  const uint32_t wanted = std::min(free_count_, kBatchMax);
+  if (wanted == 0) return;
+  Batch& batch = *in_;
+  for (uint32_t i = 0; i < wanted; ++i) {
+    Envelope& envelope = batch.envelopes[i];
+    batch.buffers[i] = free_[free_count_ - 1 - i];
+    envelope.piece = {memory_ + uint64_t{batch.buffers[i]} * shape_.buffer_bytes,
+                      shape_.buffer_bytes};
+    msghdr& message = batch.messages[i].msg_hdr;
+    message = {};
+    message.msg_name = &envelope.name;
+    message.msg_namelen = sizeof envelope.name;
+    message.msg_iov = &envelope.piece;
+    message.msg_iovlen = 1;
+    message.msg_control = envelope.control;
+    message.msg_controllen = sizeof envelope.control;
+  }
+  const int outcome = recvmmsg(fd_.number(), batch.messages, wanted, MSG_DONTWAIT, nullptr);
+  SocketCounters& counters = sockets_.counters();
+  counters.system_calls.add(1);
+  if (outcome <= 0) return;  // nothing there, or an error that the queue of errors has
+  const auto count = static_cast<uint32_t>(outcome);
+  for (uint32_t i = 0; i < count; ++i) {
+    const msghdr& message = batch.messages[i].msg_hdr;
+    ReceivedDatagram& datagram = batch.received[i];
+    datagram = {};
+    datagram.bytes = static_cast<std::byte*>(batch.envelopes[i].piece.iov_base);
+    datagram.byte_count = batch.messages[i].msg_len;
+    datagram.from = from_kernel(batch.envelopes[i].name);
+    datagram.is_truncated = (message.msg_flags & MSG_TRUNC) != 0;
+    read_control(message, datagram);
+    counters.received_bytes.add(datagram.byte_count);
+    counters.datagrams_received.add(segment_count(datagram.byte_count, datagram.segment_bytes));
+    if (datagram.is_truncated) counters.datagrams_truncated.add(1);
+  }
+  free_count_ -= count;
+  const uint32_t generation = generation_;
+  owner_.received(owner_.context, {batch.received, count});
+  if (generation != generation_) return;  // all buffers were given back, or are not needed
+  for (uint32_t i = count; i-- > 0;) {
+    if (batch.received[i].is_kept) {
+      is_kept_[batch.buffers[i]] = true;
+    } else {
+      free_[free_count_++] = batch.buffers[i];
+    }
+  }
+}
+
+void UdpSocket::release(const std::byte* bytes) noexcept {
+  BP_ASSERT(bytes >= memory_ && bytes < memory_ + shape_.bytes());
+  const auto buffer = static_cast<uint32_t>(static_cast<uint64_t>(bytes - memory_) /
+                                            shape_.buffer_bytes);
+  BP_ASSERT(is_kept_[buffer] && "a buffer is given back that was not kept");
+  is_kept_[buffer] = false;
+  free_[free_count_++] = buffer;
+  if (is_started_ && free_count_ == 1) update_watch();
+}
+
+// Reads what came back for earlier datagrams, until there is nothing.
+void UdpSocket::tell_errors() noexcept {
+  const uint32_t generation = generation_;
+  int told_count = 0;
+  for (; told_count < kErrorCountMax; ++told_count) {
+    sockaddr_in6 name = {};
+    alignas(cmsghdr) std::byte control[512];
+    std::byte ignored[1];
+    iovec piece = {ignored, sizeof ignored};
+    msghdr message = {};
+    message.msg_name = &name;
+    message.msg_namelen = sizeof name;
+    message.msg_iov = &piece;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    sockets_.counters().system_calls.add(1);
+    if (recvmsg(fd_.number(), &message, MSG_ERRQUEUE | MSG_DONTWAIT) < 0) break;
+    int error_number = 0;
+    for (cmsghdr* one = CMSG_FIRSTHDR(&message); one != nullptr;
+         one = CMSG_NXTHDR(&message, one)) {
+      const bool is_error = (one->cmsg_level == SOL_IP && one->cmsg_type == IP_RECVERR) ||
+                            (one->cmsg_level == SOL_IPV6 && one->cmsg_type == IPV6_RECVERR);
+      if (is_error) error_number = static_cast<int>(value_of<sock_extended_err>(*one).ee_errno);
+    }
+    if (error_number == 0 || owner_.failed == nullptr) continue;
+    owner_.failed(owner_.context, error_number, from_kernel(name));
+    if (generation != generation_) return;
+  }
+  int error_number = 0;
+  socklen_t bytes = sizeof error_number;
+  getsockopt(fd_.number(), SOL_SOCKET, SO_ERROR, &error_number, &bytes);  // and forgets it
+  if (told_count > 0 || error_number == 0 || owner_.failed == nullptr) return;
+  owner_.failed(owner_.context, error_number, {});
+}
+
+// ---- Sending ------------------------------------------------------------------------------------
+
+// How much of what is left of it goes into the next message.
+uint32_t UdpSocket::piece_bytes(const OutgoingDatagram& datagram,
+                                uint32_t left_bytes) const noexcept {
+  const uint32_t segment = datagram.segment_bytes;
+  if (segment == 0 || left_bytes <= segment) return left_bytes;
+  if (refused_with_ != 0) return segment;
+  const uint32_t count = std::min(kMessageBytesMax / segment, kCutCountMax);
+  return std::min(left_bytes, segment * std::max(count, 1U));
+}
+
+void UdpSocket::write_message(const OutgoingDatagram& datagram, Cursor cursor, uint32_t bytes,
+                              uint32_t slot) noexcept {
+  Batch& batch = *out_;
+  Envelope& envelope = batch.envelopes[slot];
+  msghdr& message = batch.messages[slot].msg_hdr;
+  message = {};
+  envelope.piece = {const_cast<std::byte*>(datagram.bytes) + cursor.offset_bytes, bytes};
+  message.msg_iov = &envelope.piece;
+  message.msg_iovlen = 1;
+  if (datagram.to.is_there()) {
+    message.msg_namelen = to_kernel(datagram.to, &envelope.name);
+    message.msg_name = &envelope.name;
+  }
+  message.msg_control = envelope.control;
+  if (datagram.from.family == AF_INET) {
+    in_pktinfo info = {};
+    std::memcpy(&info.ipi_spec_dst, datagram.from.bytes, sizeof info.ipi_spec_dst);
+    add_control(message, SOL_IP, IP_PKTINFO, info);
+  } else if (datagram.from.family == AF_INET6) {
+    in6_pktinfo info = {};
+    std::memcpy(&info.ipi6_addr, datagram.from.bytes, sizeof info.ipi6_addr);
+    add_control(message, SOL_IPV6, IPV6_PKTINFO, info);
+  }
+  if (datagram.ecn != Ecn::kNone) {
+    const int traffic_class = service_class_ << 2 | static_cast<int>(datagram.ecn);
+    add_control(message, is_ipv6_ ? SOL_IPV6 : SOL_IP, is_ipv6_ ? IPV6_TCLASS : IP_TOS,
+                traffic_class);
+  }
+  batch.segment_counts[slot] = segment_count(bytes, datagram.segment_bytes);
+  if (batch.segment_counts[slot] > 1) {
+    add_control(message, SOL_UDP, UDP_SEGMENT, static_cast<uint16_t>(datagram.segment_bytes));
+  }
+  if (message.msg_controllen == 0) message.msg_control = nullptr;
+}
+
+// Returns how many messages there are.
+uint32_t UdpSocket::write_batch(std::span<OutgoingDatagram> datagrams, Cursor cursor) noexcept {
+  uint32_t slot = 0;
+  while (slot < kBatchMax && cursor.index < datagrams.size()) {
+    const OutgoingDatagram& datagram = datagrams[cursor.index];
+    const uint32_t bytes = piece_bytes(datagram, datagram.byte_count - cursor.offset_bytes);
+    write_message(datagram, cursor, bytes, slot++);
+    cursor.offset_bytes += bytes;
+    if (cursor.offset_bytes == datagram.byte_count) cursor = {cursor.index + 1, 0};
+  }
+  return slot;
+}
+
+// Whether the kernel has refused to cut, so that the same is to be sent one by one.
+bool UdpSocket::note_segmenting_refused(int error_number, uint32_t first_segment_count) noexcept {
+  const bool is_refusal = error_number == EINVAL || error_number == EIO ||
+                          error_number == EOPNOTSUPP || error_number == ENOPROTOOPT ||
+                          error_number == EMSGSIZE;
+  if (!is_refusal || first_segment_count <= 1) return false;
+  refused_with_ = error_number;
+  EventLoop& loop = sockets_.loop();
+  loop.timers().arm(refusal_, loop.now_ns());
+  return true;
+}
+
+DatagramsSent UdpSocket::send_batch(std::span<OutgoingDatagram> datagrams) noexcept {
+  BP_ASSERT(is_started_);
+  SocketCounters& counters = sockets_.counters();
+  DatagramsSent result;
+  Cursor cursor;
+  int attempts = 0;
+  while (cursor.index < datagrams.size()) {
+    const uint32_t count = write_batch(datagrams, cursor);
+    const int outcome = sendmmsg(fd_.number(), out_->messages, count, MSG_DONTWAIT | MSG_NOSIGNAL);
+    const int error_number = outcome < 0 ? errno : 0;
+    counters.system_calls.add(1);
+    for (int i = 0; i < outcome; ++i) {
+      const auto bytes = static_cast<uint32_t>(out_->envelopes[i].piece.iov_len);
+      counters.sent_bytes.add(bytes);
+      counters.datagrams_sent.add(out_->segment_counts[i]);
+      cursor.offset_bytes += bytes;
+      if (cursor.offset_bytes == datagrams[cursor.index].byte_count) cursor = {cursor.index + 1, 0};
+    }
+    if (outcome > 0) attempts = 0;
+    if (outcome >= 0 || error_number == EINTR) continue;
+    if (error_number == EAGAIN || error_number == ENOBUFS) {
+      result.status = DatagramStatus::kAgain;
+      wants_room_ = true;
+      update_watch();
+      break;
+    }
+    if (note_segmenting_refused(error_number, out_->segment_counts[0])) continue;
+    if (++attempts < kAttemptCount) continue;
+    result.status = DatagramStatus::kRefused;
+    result.error_number = error_number;
+    break;
+  }
+  result.sent_count = cursor.index;
+  if (cursor.offset_bytes > 0) {
+    datagrams[cursor.index].bytes += cursor.offset_bytes;
+    datagrams[cursor.index].byte_count -= cursor.offset_bytes;
+  }
+  return result;
+}
+
+}  // namespace bedplate
