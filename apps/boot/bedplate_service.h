@@ -34,6 +34,7 @@ typedef struct bp_loop bp_loop;       /* the event loop of a shard */
 typedef struct bp_counter bp_counter;
 typedef struct bp_histogram bp_histogram;
 typedef struct bp_stream bp_stream;   /* a connected socket */
+typedef struct bp_datagram_socket bp_datagram_socket;
 
 /* Any function may be NULL: then there is nothing to do. In the order in which they are called; on
  * the main thread, where nothing else is said. */
@@ -90,6 +91,13 @@ void bp_plan_connections(bp_plan* plan, unsigned shard, unsigned count, const ch
 /* Timers that may be armed at once, and poll sources. */
 void bp_plan_timers(bp_plan* plan, unsigned shard, unsigned count);
 void bp_plan_sources(bp_plan* plan, unsigned shard, unsigned count);
+/* Descriptors that are watched (bp_watch_start) and connections that are being made
+ * (bp_stream_connect), at once. */
+void bp_plan_watches(bp_plan* plan, unsigned shard, unsigned count);
+/* A datagram socket that it calls `name`, for bp_datagram_create: so many buffers for what is
+ * received and kept, of so many bytes each, a multiple of 64. */
+void bp_plan_datagram_socket(bp_plan* plan, unsigned shard, const char* name,
+                             unsigned buffer_count, unsigned buffer_bytes);
 /* It exchanges messages on `shard`: bp_shard_member. */
 void bp_plan_messages(bp_plan* plan, unsigned shard);
 /* It handles a message that others know as "NAME.name": bp_message_number. */
@@ -126,6 +134,9 @@ int bp_listen(bp_context* context, const char* key, unsigned shard,
               void (*accepted)(void* self, int fd), void* self);
 /* A stream on `shard`, not open yet, for the life of the appliance. Errors: NULL. */
 bp_stream* bp_stream_create(bp_context* context, unsigned shard);
+/* The datagram socket that was planned as `name`, once, not open yet; it lives as long as the
+ * appliance. Errors: NULL. */
+bp_datagram_socket* bp_datagram_create(bp_context* context, const char* name);
 
 /* The member that exchanges messages on `shard`, with the functions of bedplate.h. The loop polls
  * it: bp_poll and bp_wait are not for it. Errors: NULL: none is planned there. */
@@ -175,6 +186,101 @@ void bp_stream_receive(bp_stream* stream, void* into, size_t bytes, size_t min,
                        void (*done)(void* context, int64_t result), void* context);
 void bp_stream_send(bp_stream* stream, const void* from, size_t bytes,
                     void (*done)(void* context, int64_t result), void* context);
+
+/* Connects it to "tcp:ADDRESS:PORT" or "unix:/PATH"; a watch must be planned. `connected` is called
+ * once, never from within: 0: it is open; or -errno: -ECONNREFUSED; -ETIMEDOUT, also after
+ * `time_ns_max` (0: as long as the kernel tries); -ECANCELED after bp_stream_abort.
+ * Requires: it is not open. Returns 0, or an errno value: then nothing is called (EINVAL: the
+ * address; bp_error_text). */
+int bp_stream_connect(bp_stream* stream, const char* address, uint64_t time_ns_max,
+                      void (*connected)(void* context, int result), void* context);
+
+/* The caller's, zeroed but for what follows `reserved`; stays where it is while it is watched. */
+typedef struct bp_watch {
+  uint64_t reserved[5];
+  int fd;          /* of any kind that poll(2) knows; open until bp_watch_stop */
+  unsigned events; /* POLLIN, POLLOUT, ...; POLLERR and POLLHUP come unasked */
+  /* Called while the descriptor is ready, again and again, never from within a function here.
+   * POLLNVAL: it was closed, and is watched no longer. It may stop and start any watch. */
+  void (*ready)(void* context, unsigned events);
+  void* context;
+} bp_watch;
+/* Returns 0 or an errno value: EBADF, EINVAL, EPERM (a file), EEXIST, ENOSPC (more than planned).
+ * Requires: it is not watched. */
+int bp_watch_start(bp_loop* loop, bp_watch* watch);
+/* No call comes any more. Nothing happens if it is not watched. */
+void bp_watch_stop(bp_loop* loop, bp_watch* watch);
+
+/* ---- Datagrams (docs/services.md; transport/datagram_socket.h, whose rules hold here). On the
+ * thread of the socket's shard; bp_datagram_open and bp_datagram_join may come in create ---- */
+
+typedef struct bp_ip {
+  int family; /* AF_INET or AF_INET6; 0: none */
+  unsigned char bytes[16];
+} bp_ip;
+typedef struct bp_datagram_address {
+  bp_ip ip;
+  uint16_t port; /* as a number, not in network order */
+  uint32_t interface_index;
+} bp_datagram_address;
+/* Of "192.0.2.1:5004" or "[2001:db8::1]:5004"; port 0: the system chooses. Errors: -1. */
+int bp_datagram_address_of(const char* text, bp_datagram_address* address);
+
+typedef struct bp_received {
+  void* bytes;
+  uint32_t byte_count;
+  uint32_t segment_bytes; /* several that were joined, of so many bytes each; 0: it is one */
+  bp_datagram_address from;
+  bp_ip to;
+  uint64_t received_ns; /* since 1970; 0: unknown */
+  unsigned char ecn;
+  unsigned char is_truncated;
+  unsigned char is_kept; /* set to 1: the bytes stay until bp_datagram_release */
+} bp_received;
+typedef struct bp_outgoing {
+  const void* bytes;
+  uint32_t byte_count;
+  uint32_t segment_bytes; /* to be cut into pieces of so many bytes; 0: it is one */
+  bp_datagram_address to; /* none: the peer */
+  bp_ip from;             /* none: the system chooses */
+  unsigned char ecn;
+} bp_outgoing;
+
+/* Zeroed but for what is wanted. */
+typedef struct bp_datagram_options {
+  bp_datagram_address local;
+  bp_datagram_address peer;     /* none: not connected */
+  uint32_t receive_queue_bytes; /* 0: the system's default */
+  uint32_t send_queue_bytes;
+  int shares_port;
+  int joins_received;      /* requires buffers of 65536 bytes */
+  unsigned service_class;  /* 0..63 */
+  const char* multicast_interface;
+  unsigned multicast_hops; /* 0: 1 */
+  int hides_own_multicast; /* this machine does not hear what it sends */
+  /* Called from the loop, never from within a function here; may be NULL but the first. */
+  void (*received)(void* self, bp_received* datagrams, size_t count);
+  void (*has_room)(void* self);
+  void (*failed)(void* self, int error_number, const bp_datagram_address* to);
+  void* self;
+} bp_datagram_options;
+/* Errors: -1. Requires: it is not open. */
+int bp_datagram_open(bp_datagram_socket* socket, const bp_datagram_options* options);
+/* Receives from now on. Returns 0 or an errno value. */
+int bp_datagram_start(bp_datagram_socket* socket);
+void bp_datagram_close(bp_datagram_socket* socket);
+bp_datagram_address bp_datagram_local(const bp_datagram_socket* socket);
+/* `source` and `interface` may be NULL. Errors: -1. */
+int bp_datagram_join(bp_datagram_socket* socket, const bp_ip* group, const bp_ip* source,
+                     const char* interface);
+int bp_datagram_leave(bp_datagram_socket* socket, const bp_ip* group, const bp_ip* source,
+                      const char* interface);
+/* Sends in order; *sent_count becomes how many were taken wholly (may be NULL). Returns 0: all;
+ * EAGAIN: no room, has_room will be called; or an errno value: the next cannot be sent as it is.
+ * What was taken of a cut one is taken off its front. */
+int bp_datagram_send(bp_datagram_socket* socket, bp_outgoing* datagrams, size_t count,
+                     size_t* sent_count);
+void bp_datagram_release(bp_datagram_socket* socket, const void* bytes);
 
 #ifdef __cplusplus
 }

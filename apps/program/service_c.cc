@@ -1,16 +1,13 @@
 // Services in C: what bedplate_service.h promises, on the service seam.
 #include <atomic>
 #include <cstddef>
-#include <deque>
-#include <memory>
 #include <new>
-
-#include <unistd.h>
 
 #include "apps/boot/messages_c.h"
 #include "apps/boot/service_context.h"
 #include "apps/boot/bedplate_service.h"
 #include "apps/program/program.h"
+#include "apps/program/service_c.h"
 #include "platform/log.h"
 
 using namespace bedplate;
@@ -22,85 +19,7 @@ static_assert(offsetof(LoopCall, function) == offsetof(bp_call, function));
 static_assert(offsetof(LoopCall, context) == offsetof(bp_call, context));
 static_assert(sizeof(Counter) == 8);
 
-struct bp_loop {
-  EventLoop* loop = nullptr;
-  StreamSockets* sockets = nullptr;
-};
-
-struct bp_stream {
-  struct Half {
-    iovec piece = {};
-    void (*done)(void* context, int64_t result) = nullptr;
-    void* context = nullptr;
-  };
-  StreamSocket socket;
-  StreamSockets* sockets = nullptr;
-  Half receive;
-  Half send;
-};
-
 namespace {
-
-struct Source final : PollSource {
-  uint32_t poll(uint32_t budget) noexcept override { return function(self, budget); }
-  unsigned (*function)(void* self, unsigned budget) = nullptr;
-  void* self = nullptr;
-};
-
-struct Listener {
-  StreamListener listener;
-  unsigned shard = 0;
-  void (*accepted)(void* self, int fd) = nullptr;
-  void* self = nullptr;
-};
-
-class CService final : public Service {
- public:
-  explicit CService(const bp_service& service) : c_(service) {}
-
-  const char* name() const noexcept override { return c_.name; }
-  void describe(ConfigurationTable& table) override;
-  Result<void> plan(ServicePlan& plan) override;
-  Result<void> create(ServiceContext& context) override;
-  void start(uint32_t shard) noexcept override;
-  void request_drain() noexcept override;
-  bool is_drained() const noexcept override {
-    return c_.drain == nullptr || has_drained.load(std::memory_order_acquire);
-  }
-
-  struct Text {
-    std::string text;
-    const char** to = nullptr;
-  };
-  struct Addresses {
-    std::string key;
-    std::vector<SocketAddress> addresses;
-  };
-  // The drain on one shard.
-  struct Draining {
-    LoopCall call;
-    CService* service = nullptr;
-    unsigned shard = 0;
-  };
-
-  std::deque<Text> texts;
-  std::deque<Addresses> listens;
-  CounterSet counters;
-  ServiceContext* context = nullptr;
-  std::byte* counter_memory = nullptr;
-  std::deque<bp_loop> loops;         // of each shard
-  std::deque<bp_member> members;     // the same
-  std::deque<Source> sources;
-  std::deque<Listener> listeners;
-  std::deque<bp_stream> streams;
-  std::atomic<bool> has_drained{false};
-
- private:
-  void drain(unsigned shard) noexcept;
-
-  bp_service c_;
-  std::deque<Draining> draining_;  // of each shard
-};
 
 // What the C function has said, or forgotten to say.
 Result<void> outcome_of(int returned) {
@@ -114,12 +33,6 @@ struct bp_table {
   ConfigurationTable& table;
   CService& service;
 };
-struct bp_plan {
-  ServicePlan& plan;
-  CService& service;
-};
-// The context is the service as it runs.
-static CService& of(bp_context* context) noexcept { return *reinterpret_cast<CService*>(context); }
 
 void CService::describe(ConfigurationTable& table) {
   texts.clear();
@@ -168,14 +81,14 @@ Result<void> CService::create(ServiceContext& its_context) {
 }
 
 void CService::start(uint32_t shard) noexcept {
-  for (Listener& one : listeners) {
+  for (CListener& one : listeners) {
     if (one.shard == shard) loops[shard].sockets->start_listening(one.listener);
   }
   if (c_.start != nullptr) c_.start(c_.self, shard);
 }
 
 void CService::drain(unsigned shard) noexcept {
-  for (Listener& one : listeners) {
+  for (CListener& one : listeners) {
     if (one.shard == shard) loops[shard].sockets->stop_listening(one.listener);
   }
   if (c_.drain != nullptr) c_.drain(c_.self, shard);
@@ -255,6 +168,13 @@ void bp_plan_timers(bp_plan* plan, unsigned shard, unsigned count) {
 void bp_plan_sources(bp_plan* plan, unsigned shard, unsigned count) {
   plan->plan.sources(shard, count);
 }
+void bp_plan_watches(bp_plan* plan, unsigned shard, unsigned count) {
+  plan->plan.watches(shard, count);
+}
+void bp_plan_datagram_socket(bp_plan* plan, unsigned shard, const char* name,
+                             unsigned buffer_count, unsigned buffer_bytes) {
+  plan->plan.datagram_socket(shard, name, {buffer_count, buffer_bytes});
+}
 void bp_plan_messages(bp_plan* plan, unsigned shard) { plan->plan.messages(shard); }
 void bp_plan_message(bp_plan* plan, const char* name) { plan->plan.message(name); }
 
@@ -315,7 +235,7 @@ void bp_histogram_add(bp_histogram* histogram, uint64_t value) {
 int bp_add_source(bp_context* context, unsigned shard,
                   unsigned (*poll)(void* self, unsigned budget), void* self, unsigned budget) {
   CService& service = of(context);
-  Source& source = service.sources.emplace_back();
+  CSource& source = service.sources.emplace_back();
   source.function = poll;
   source.self = self;
   auto added = service.context->add_source(shard, source, budget);
@@ -328,25 +248,18 @@ int bp_listen(bp_context* context, const char* key, unsigned shard,
   auto listening = service.context->listeners(key);
   if (!listening.ok()) return c_fail(listening.error());
   for (const Fd& socket : listening.value()) {
-    Listener& one = service.listeners.emplace_back();
+    CListener& one = service.listeners.emplace_back();
     one.shard = shard;
     one.accepted = accepted;
     one.self = self;
     one.listener.fd = socket.number();
     one.listener.context = &one;
     one.listener.accepted = [](void* its, int fd) noexcept {
-      auto& listener = *static_cast<Listener*>(its);
+      auto& listener = *static_cast<CListener*>(its);
       listener.accepted(listener.self, fd);
     };
   }
   return 0;
-}
-
-bp_stream* bp_stream_create(bp_context* context, unsigned shard) {
-  CService& service = of(context);
-  bp_stream& stream = service.streams.emplace_back();
-  stream.sockets = &service.context->sockets(shard);
-  return &stream;
 }
 
 bp_member* bp_shard_member(bp_context* context, unsigned shard) {
@@ -392,40 +305,6 @@ void bp_timer_cancel(bp_loop* loop, bp_timer* timer) {
 // Zeroed memory is a call that is not pending.
 void bp_post(bp_loop* loop, bp_call* call) {
   loop->loop->submit(*reinterpret_cast<LoopCall*>(call));
-}
-
-int bp_stream_open(bp_stream* stream, int fd) {
-  stream->socket.fd = fd;
-  return stream->sockets->attach(stream->socket);
-}
-void bp_stream_close(bp_stream* stream) {
-  stream->sockets->detach(stream->socket);
-  close(stream->socket.fd);
-  stream->socket.fd = -1;
-}
-void bp_stream_abort(bp_stream* stream) { stream->sockets->abort(stream->socket); }
-
-static void begin(SocketOperation& operation, bp_stream::Half& half, void* memory, size_t bytes,
-                  size_t min, void (*done)(void* context, int64_t result), void* context) {
-  half = {{memory, bytes}, done, context};
-  operation.pieces = &half.piece;
-  operation.piece_count = 1;
-  operation.min_bytes = min;
-  operation.context = &half;
-  operation.completed = [](void* self, int64_t result) noexcept {
-    const auto& ended = *static_cast<bp_stream::Half*>(self);
-    ended.done(ended.context, result);
-  };
-}
-void bp_stream_receive(bp_stream* stream, void* into, size_t bytes, size_t min,
-                       void (*done)(void* context, int64_t result), void* context) {
-  begin(stream->socket.receive, stream->receive, into, bytes, min, done, context);
-  stream->sockets->receive(stream->socket);
-}
-void bp_stream_send(bp_stream* stream, const void* from, size_t bytes,
-                    void (*done)(void* context, int64_t result), void* context) {
-  begin(stream->socket.send, stream->send, const_cast<void*>(from), bytes, bytes, done, context);
-  stream->sockets->send(stream->socket);
 }
 
 }  // extern "C"

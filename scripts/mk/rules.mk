@@ -64,13 +64,14 @@ $(PROGRAM): $(call objects,$(PROGRAM_SOURCES)) $(BLOCKD_OBJECTS) $(KVD_OBJECTS) 
 # Programs of others, linked as docs/allocator.md says: with the pool's malloc. And one of the
 # tests, which is linked like them.
 FIRST_SERVICE := $(addprefix $(BUILD)/examples/echo-,1 2 3 4 5 6)
-EXAMPLES := $(addprefix $(BUILD)/examples/,ping ping-c remote_read store) $(FIRST_SERVICE)
+EXAMPLES := $(addprefix $(BUILD)/examples/,ping ping-c relay remote_read store) $(FIRST_SERVICE)
 .PHONY: examples
 examples: $(EXAMPLES)
 
 $(BUILD)/examples/ping: $(BUILD)/apps/examples/ping.o
 $(BUILD)/examples/ping-c: $(BUILD)/apps/examples/ping_c.o
 $(BUILD)/examples/remote_read: $(BUILD)/apps/examples/remote_read.o
+$(BUILD)/examples/relay: $(BUILD)/apps/examples/relay_c.o
 $(BUILD)/examples/store: $(BUILD)/apps/examples/store_c.o
 $(BUILD)/c-peer: $(BUILD)/tests/system/c_peer.o
 $(BUILD)/cpp-peer: $(BUILD)/tests/system/cpp_peer.o
@@ -90,9 +91,10 @@ $(FIRST_SERVICE_OBJECTS:.o=.cc): $(BUILD)/examples/echo_%.cc: docs/first-service
 	@mkdir -p $(@D)
 	$(Q)awk '/^```cpp/ {++step; inside = 1; next} /^```/ {inside = 0} inside && step == $*' $< > $@
 
-C_OBJECTS := $(BUILD)/apps/examples/ping_c.o $(BUILD)/apps/examples/store_c.o \
-             $(BUILD)/tests/system/c_peer.o
+C_OBJECTS := $(BUILD)/apps/examples/ping_c.o $(BUILD)/apps/examples/relay_c.o \
+             $(BUILD)/apps/examples/store_c.o $(BUILD)/tests/system/c_peer.o
 $(BUILD)/apps/examples/ping_c.o: apps/examples/ping.c
+$(BUILD)/apps/examples/relay_c.o: apps/examples/relay.c
 $(BUILD)/apps/examples/store_c.o: apps/examples/store.c
 $(BUILD)/tests/system/c_peer.o: tests/system/c_peer.c
 $(C_OBJECTS): $(BUILD_FILES)

@@ -35,8 +35,8 @@ BOOT := appliance appliance_plan appliance_user configuration configuration_chec
 INIT := core_dump crash drill init kernel_command_line machine modules mounts netlink network \
         rdma_link watchdog
 COMMANDS := check_command counter_text counters_command doctor_command fifo_question group_parts \
-            keys_command perf_command plan_command program run_command service_c stats_command \
-            stats_json stats_text watch_stats
+            keys_command perf_command plan_command program run_command service_c sockets_c \
+            stats_command stats_json stats_text watch_stats
 PERF := perf_client perf_report perf_server perf_shm_side perf_side perf_verbs_side register_cost
 KVD := command_datapath kv_service message_gets_datapath session_datapath store_datapath
 BLOCKD := block_server block_service connection_datapath nbd_negotiation volume_datapath

@@ -1,0 +1,136 @@
+/* A relay for datagrams, in C: what comes in goes on to another address, cut or joined as it came.
+ * Once a second it tells a collector, over TCP, how many there were. docs/services.md explains.
+ *
+ *     [relay]
+ *     from = "0.0.0.0:5004"
+ *     to = "192.0.2.1:5004"
+ *     collector = "tcp:192.0.2.2:9000"
+ */
+#define _GNU_SOURCE /* timerfd */
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bedplate_service.h"
+
+enum { kBuffers = 256, kBufferBytes = 65536, kBatch = 32 };
+
+static struct {
+  const char *from_text, *to_text, *collector;
+  bp_datagram_socket* socket;
+  bp_datagram_address to;
+  bp_stream* stream;
+  bp_context* context;
+  bp_counter *relayed, *lost;
+  uint64_t count;
+  bp_watch second;
+  int is_connected, is_sending;
+  char line[64];
+} relay = {.from_text = "0.0.0.0:5004", .to_text = "", .collector = ""};
+
+/* Sends them before it returns: so no buffer is kept. Live streams do not wait: what finds no room
+ * is lost. */
+static void on_received(void* self, bp_received* in, size_t count) {
+  bp_outgoing out[kBatch];
+  size_t sent = 0;
+  (void)self;
+  for (size_t begin = 0; begin < count; begin += kBatch) {
+    const size_t some = count - begin < kBatch ? count - begin : kBatch;
+    for (size_t i = 0; i < some; ++i) {
+      const bp_received* one = &in[begin + i];
+      out[i] = (bp_outgoing){.bytes = one->bytes, .byte_count = one->byte_count,
+                             .segment_bytes = one->segment_bytes, .to = relay.to, .ecn = one->ecn};
+    }
+    bp_datagram_send(relay.socket, out, some, &sent);
+    relay.count += sent;
+    bp_counter_add(relay.relayed, sent);
+    bp_counter_add(relay.lost, some - sent);
+  }
+}
+
+static void on_reported(void* self, int64_t result) {
+  (void)self;
+  relay.is_sending = 0;
+  if (result > 0) return;
+  relay.is_connected = 0;
+  bp_stream_close(relay.stream);
+}
+
+static void on_second(void* self, unsigned events) {
+  uint64_t ticks;
+  (void)self, (void)events;
+  if (read(relay.second.fd, &ticks, sizeof ticks) < 0 || !relay.is_connected || relay.is_sending) {
+    return;
+  }
+  snprintf(relay.line, sizeof relay.line, "relayed %llu\n", (unsigned long long)relay.count);
+  relay.is_sending = 1;
+  bp_stream_send(relay.stream, relay.line, strlen(relay.line), on_reported, NULL);
+}
+
+static void on_connected(void* self, int result) {
+  (void)self;
+  relay.is_connected = result == 0;
+}
+
+static void describe(void* self, bp_table* table) {
+  (void)self;
+  bp_table_text(table, "from", &relay.from_text, 63, "Where datagrams come in.");
+  bp_table_text(table, "to", &relay.to_text, 63, "Where they go.");
+  bp_table_text(table, "collector", &relay.collector, 100, "Who is told how many there were.");
+}
+
+static int plan(void* self, bp_plan* p) {
+  (void)self;
+  if (bp_datagram_address_of(relay.to_text, &relay.to) != 0) return -1;
+  bp_plan_datagram_socket(p, 0, "relay", kBuffers, kBufferBytes);
+  bp_plan_connections(p, 0, 1, NULL);
+  bp_plan_watches(p, 0, 2); /* the timer, and connecting */
+  bp_plan_counter(p, "relayed", "datagrams", "Datagrams that went on; joined ones are one.");
+  bp_plan_counter(p, "lost", "datagrams", "Datagrams that found no room.");
+  return 0;
+}
+
+static int create(void* self, bp_context* context) {
+  bp_datagram_options options = {.receive_queue_bytes = 128 << 10, .joins_received = 1,
+                                 .received = on_received};
+  (void)self;
+  relay.context = context;
+  relay.relayed = bp_counter_of(context, "relayed");
+  relay.lost = bp_counter_of(context, "lost");
+  relay.stream = bp_stream_create(context, 0);
+  relay.socket = bp_datagram_create(context, "relay");
+  if (relay.socket == NULL) return -1;
+  if (bp_datagram_address_of(relay.from_text, &options.local) != 0) return -1;
+  return bp_datagram_open(relay.socket, &options);
+}
+
+static void start(void* self, unsigned shard) {
+  const struct itimerspec each_second = {{1, 0}, {1, 0}};
+  if (shard != 0) return;
+  bp_datagram_start(relay.socket);
+  if (relay.collector[0] == '\0') return;
+  relay.second.fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+  relay.second.events = POLLIN;
+  relay.second.ready = on_second;
+  timerfd_settime(relay.second.fd, 0, &each_second, NULL);
+  bp_watch_start(bp_loop_of(relay.context, 0), &relay.second);
+  bp_stream_connect(relay.stream, relay.collector, 5000000000u, on_connected, self);
+}
+
+/* Nothing waits for anything here: it is drained as soon as it takes no more. */
+static void drain(void* self, unsigned shard) {
+  (void)self;
+  if (shard != 0) return;
+  bp_datagram_close(relay.socket);
+  bp_watch_stop(bp_loop_of(relay.context, 0), &relay.second);
+  bp_drained(relay.context);
+}
+
+int main(int count, char** words) {
+  const bp_service service = {.name = "relay", .self = &relay, .describe = describe, .plan = plan,
+                              .create = create, .start = start, .drain = drain};
+  return bp_main(count, words, &service, 1);
+}
