@@ -1,6 +1,8 @@
 #include "transport/event_loop.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <utility>
 
 #include "platform/assert.h"
 #include "platform/clock.h"
@@ -16,10 +18,10 @@ Result<void> EventLoop::create(const EventLoopOptions& options) {
 }
 
 void EventLoop::add_source(PollSource& source, uint32_t budget,
-                           Histogram* rounds) noexcept {
+                           const char* name, Histogram* rounds) noexcept {
   BP_ASSERT(source_count_ < options_.source_count_max);
   BP_ASSERT(budget > 0);
-  sources_[source_count_++] = {&source, budget, rounds};
+  sources_[source_count_++] = {&source, budget, name, rounds};
 }
 
 void EventLoop::set_sleeper(Sleeper& sleeper) noexcept {
@@ -33,42 +35,85 @@ void EventLoop::stop() noexcept {
 }
 
 uint32_t EventLoop::poll_once() noexcept {
-  if (rounds_to_measure_ == 0 && has_fresh_time_) return measure_round();
+  const bool is_sample = rounds_to_measure_ == 0 && has_fresh_time_;
+  if (is_sample || stall_watch_.is_timing(now_ns_)) [[unlikely]] return poll_timed(is_sample);
   uint32_t work = calls_.run();
+  note_work(kCallsBit, work);
   for (uint32_t i = 0; i < source_count_; ++i) {
-    work += sources_[i].source->poll(sources_[i].budget);
+    const uint32_t count = sources_[i].source->poll(sources_[i].budget);
+    note_work(std::min(kSourcesBit + i, kLastBit), count);
+    work += count;
   }
   options_.counters->iterations.add(1);
   if (work > 0 && rounds_to_measure_ > 0) --rounds_to_measure_;
   return work;
 }
 
-// The same; what a source has done is timed from the end of what was done before it. Only a round
-// with work counts as measured, so that an idle loop looks at no clock for it.
-uint32_t EventLoop::measure_round() noexcept {
-  const uint64_t begin_ns = now_ns_;
+// The same, with a look at the clock after each source that had work, whose time is that since what
+// was done before it; after a stall after each, since one that blocks may have nothing to show for
+// it. Only a round with work counts as a sample, so that an idle loop looks at no clock for it.
+uint32_t EventLoop::poll_timed(bool is_sample) noexcept {
+  const bool is_each_timed = stall_watch_.is_timing(now_ns_);
+  const uint64_t begin_ns = is_sample ? now_ns_ : monotonic_ns();
   uint64_t before_ns = begin_ns;
-  uint32_t work = calls_.run();
-  if (work > 0) before_ns = monotonic_ns();
-  for (uint32_t i = 0; i < source_count_; ++i) {
-    const uint32_t done = sources_[i].source->poll(sources_[i].budget);
-    if (done == 0) continue;
-    work += done;
+  const auto take_time = [&](const char* name) {
     const uint64_t after_ns = monotonic_ns();
-    if (sources_[i].rounds != nullptr) sources_[i].rounds->add(after_ns - before_ns);
-    before_ns = after_ns;
+    if (is_each_timed) stall_watch_.mark(after_ns, name);
+    return after_ns - std::exchange(before_ns, after_ns);
+  };
+  uint32_t work = calls_.run();
+  note_work(kCallsBit, work);
+  if (work > 0 || is_each_timed) take_time("a call from another thread");
+  for (uint32_t i = 0; i < source_count_; ++i) {
+    const SourceSlot& slot = sources_[i];
+    const uint32_t done = slot.source->poll(slot.budget);
+    note_work(std::min(kSourcesBit + i, kLastBit), done);
+    work += done;
+    if (done == 0 && !is_each_timed) continue;
+    const uint64_t took_ns = take_time(slot.name);
+    if (is_sample && done > 0 && slot.rounds != nullptr) slot.rounds->add(took_ns);
   }
   options_.counters->iterations.add(1);
-  if (work == 0) return 0;
+  if (work == 0 || !is_sample) return work;
   options_.counters->round.add(before_ns - begin_ns);
   rounds_to_measure_ = kRoundsPerMeasure - 1;
   return work;
 }
 
-void EventLoop::note_busy_time(uint64_t before_ns) noexcept {
-  const uint64_t busy_ns = now_ns_ - before_ns;
-  Counter& longest = options_.counters->busy_longest_ns;
-  if (busy_ns > longest.read()) longest.set(busy_ns);
+const char* EventLoop::those_with_work(char* text, size_t text_bytes) const noexcept {
+  std::snprintf(text, text_bytes, "nothing");
+  size_t used = 0;
+  const auto add = [&](uint32_t bit, const char* name) {
+    if ((had_work_ >> bit & 1) == 0 || used >= text_bytes) return;
+    used += static_cast<size_t>(std::snprintf(text + used, text_bytes - used, "%s%s",
+                                              used == 0 ? "" : ", ", name));
+  };
+  add(kTimersBit, "a timer");
+  add(kCallsBit, "a call from another thread");
+  for (uint32_t i = 0; i < source_count_; ++i) {
+    add(std::min(kSourcesBit + i, kLastBit), sources_[i].name);
+  }
+  return text;
+}
+
+void EventLoop::check_time() noexcept {
+  now_ns_ = monotonic_ns();
+  if (stall_watch_.is_too_long(now_ns_)) [[unlikely]] {
+    char text[256];
+    stall_watch_.mark(now_ns_, nullptr, those_with_work(text, sizeof text));
+  }
+  stall_watch_.skip(now_ns_);
+  stall_watch_.look_at_waiting(now_ns_);
+  had_work_ = 0;
+}
+
+uint32_t EventLoop::expire_timers() noexcept {
+  const uint32_t count = timers_.expire(now_ns_);
+  has_fresh_time_ = count == 0;
+  if (count == 0) return 0;
+  note_work(kTimersBit, count);
+  if (stall_watch_.is_timing(now_ns_)) stall_watch_.mark(monotonic_ns(), "a timer");
+  return count;
 }
 
 void EventLoop::sleep() noexcept {
@@ -80,6 +125,10 @@ void EventLoop::sleep() noexcept {
   if (poll_once() == 0 && !must_stop_.load(std::memory_order_acquire)) {
     options_.counters->sleeps.add(1);
     sleeper_->sleep_until(timers_.next_deadline_ns());
+    now_ns_ = monotonic_ns();
+    stall_watch_.skip(now_ns_);
+  } else {
+    check_time();
   }
   for (uint32_t i = 0; i < source_count_; ++i) sources_[i].source->announce_awake();
   doorbell_.announce_awake();
@@ -98,27 +147,20 @@ bool EventLoop::spin_pays() noexcept {
 void EventLoop::run() noexcept {
   BP_ASSERT(sleeper_ != nullptr);
   now_ns_ = monotonic_ns();  // create() may be long ago
+  stall_watch_.begin(options_.stall_ns, options_.counters->stalled, now_ns_);
   uint64_t spin_until_ns = 0;  // 0: not idle
   uint32_t iterations_to_clock = 0;
-  uint64_t last_look_ns = now_ns_;
-  bool has_worked = false;  // since the last look
   while (!must_stop_.load(std::memory_order_acquire)) {
     const uint32_t work = poll_once();
     has_fresh_time_ = false;
     if (work > 0) {
-      has_worked = true;
       if (spin_until_ns != 0) failed_spins_ = 0;
       spin_until_ns = 0;
       if (iterations_to_clock-- > 0) continue;
     }
     iterations_to_clock = kIterationsPerClock;
-    look_at_clock();
-    if (has_worked) note_busy_time(last_look_ns);
-    has_worked = false;
-    last_look_ns = now_ns_;
-    const uint32_t expired = timers_.expire(now_ns_);
-    has_fresh_time_ = expired == 0;
-    if (expired > 0 || work > 0) continue;
+    check_time();
+    if (expire_timers() > 0 || work > 0) continue;
     if (spin_until_ns == 0 && spin_pays()) spin_until_ns = now_ns_ + options_.spin_ns;
     if (now_ns_ < spin_until_ns) {
       cpu_relax();
@@ -129,7 +171,6 @@ void EventLoop::run() noexcept {
       failed_spins_ = std::min(failed_spins_ + 1, kFailedSpinsMax);
     }
     sleep();
-    last_look_ns = look_at_clock();
     has_fresh_time_ = true;
     spin_until_ns = 0;
   }

@@ -15,6 +15,7 @@
 #include "platform/histogram.h"
 #include "transport/doorbell.h"
 #include "transport/loop_call_datapath.h"
+#include "transport/stall_watch.h"
 #include "transport/timer_queue.h"
 
 namespace bedplate {
@@ -45,13 +46,16 @@ class Sleeper {
 struct EventLoopCounters {
   Counter iterations;
   Counter sleeps;
-  Counter busy_longest_ns;  // between two looks at the clock with work in between
-  Histogram round;          // ns of a round with work, of one in kRoundsPerMeasure
+  StallCounters stalled;
+  Histogram round;  // ns of a round with work, of one in kRoundsPerMeasure
 };
 
 struct EventLoopOptions {
   uint64_t spin_ns = 50'000;
   uint32_t source_count_max = 16;
+  // What keeps the loop for longer is logged by name and counted (transport/stall_watch.h); 0:
+  // nothing is.
+  uint64_t stall_ns = 0;
   EventLoopCounters* counters = nullptr;  // may be nullptr
 };
 
@@ -61,10 +65,11 @@ class EventLoop {
   Result<void> create(const EventLoopOptions& options);
 
   // Sources are polled in the order in which they were added. Before run. Requires: the options
-  // have room for it.
-  // `rounds`, which may be nullptr: gets the ns that it takes of a round in which it has work, of one
-  // such round in kRoundsPerMeasure; it outlives the loop, and may be that of other sources, too.
-  void add_source(PollSource& source, uint32_t budget, Histogram* rounds = nullptr) noexcept;
+  // have room for it. `name`: what a stall is logged with; outlives the loop.
+  // `rounds`, which may be nullptr: gets the ns that it takes of a round in which it has work, of
+  // one such round in kRoundsPerMeasure; it outlives the loop, and may be other sources', too.
+  void add_source(PollSource& source, uint32_t budget, const char* name = "a poll source",
+                  Histogram* rounds = nullptr) noexcept;
   // What the loop sleeps in, all its life: on a shard of an appliance the sockets, for which nothing
   // else would wake it. An application that waits for more adds a source and rings the doorbell.
   // Requires: it has none yet. Before run.
@@ -103,16 +108,27 @@ class EventLoop {
   struct SourceSlot {
     PollSource* source = nullptr;
     uint32_t budget = 0;
+    const char* name = nullptr;
     Histogram* rounds = nullptr;
   };
+  // Bits of had_work_: those of sources follow. Those beyond the last bit share it.
+  static constexpr uint32_t kCallsBit = 0;
+  static constexpr uint32_t kTimersBit = 1;
+  static constexpr uint32_t kSourcesBit = 2;
+  static constexpr uint32_t kLastBit = 63;
   // How often a busy loop looks at the clock for its timers.
   static constexpr uint32_t kIterationsPerClock = 16;
   // After this many spins in vain, one idle period in 2^8 is still tried.
   static constexpr uint32_t kFailedSpinsMax = 8;
 
   uint32_t poll_once() noexcept;
-  uint32_t measure_round() noexcept;
-  void note_busy_time(uint64_t before_ns) noexcept;
+  uint32_t poll_timed(bool is_sample) noexcept;
+  void check_time() noexcept;
+  uint32_t expire_timers() noexcept;
+  void note_work(uint32_t bit, uint32_t count) noexcept {
+    had_work_ |= uint64_t{count > 0} << bit;
+  }
+  const char* those_with_work(char* text, size_t text_bytes) const noexcept;
   void sleep() noexcept;
   bool spin_pays() noexcept;
 
@@ -125,8 +141,10 @@ class EventLoop {
   std::unique_ptr<SourceSlot[]> sources_;
   uint32_t source_count_ = 0;
   uint64_t now_ns_ = 0;
-  bool has_fresh_time_ = false;       // nothing was done since the last look at the clock
-  uint32_t rounds_to_measure_ = 0;    // so many with work, and the next is measured
+  bool has_fresh_time_ = false;     // nothing was done since the last look at the clock
+  uint32_t rounds_to_measure_ = 0;  // so many with work, and the next is measured
+  StallWatch stall_watch_;
+  uint64_t had_work_ = 0;       // since the last look at the clock
   uint32_t failed_spins_ = 0;   // in a row
   uint32_t spins_to_skip_ = 0;
   std::atomic<bool> must_stop_{false};

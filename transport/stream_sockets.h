@@ -73,10 +73,10 @@ struct SocketCounters {
   Counter accepts;
   Counter received_bytes;  // with those of datagrams
   Counter sent_bytes;
-  Counter datagrams_received;  // each of those that were joined
-  Counter datagrams_sent;
-  Counter datagram_drops;  // by the system, which held as many as it may
-  Counter datagrams_truncated;
+  Counter received_datagrams;  // each of those that were joined
+  Counter sent_datagrams;
+  Counter dropped_datagrams;  // by the system, which held as many as it may
+  Counter truncated_datagrams;
 };
 
 struct StreamSocketsOptions {

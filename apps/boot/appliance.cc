@@ -152,6 +152,7 @@ Result<void> Appliance::start_shards() {
     options.source_count = kRuntimeSourceCount + needs.sources;
     options.timer_count = needs.timers;
     options.watch_count = needs.watches;
+    options.sockets_name = "a callback of sockets" + plan_.socket_users(index);
     options.counters = &counters_.runtime<ShardCounters>("shard", settings.name);
     options.socket_rounds = rounds_of(index, "sockets");
     shards_.push_back(std::make_unique<Shard>());
@@ -176,7 +177,8 @@ Result<void> Appliance::make_messengers() {
                                            configuration_.shards[i].name.c_str(), i,
                                            plan_.message_names));
     if (!is_needed) continue;
-    shards_[i]->loop().add_source(*messengers_[i], kMessageBudget, rounds_of(i, "messages"));
+    shards_[i]->loop().add_source(*messengers_[i], kMessageBudget, "a handler of messages",
+                                  rounds_of(i, "messages"));
   }
   if (!plan_.has_shard_group) return {};
   return shard_group_.create(configuration_, process_pool(), shards_, messengers_,

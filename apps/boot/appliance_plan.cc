@@ -200,6 +200,15 @@ ShardNeeds AppliancePlan::needs_on(uint32_t shard) const noexcept {
   return sum;
 }
 
+std::string AppliancePlan::socket_users(uint32_t shard) const {
+  std::string names;
+  for (const ServiceNeeds& service : services) {
+    const ShardNeeds& needs = service.shards[shard];
+    if (needs.connections + needs.watches > 0) add_word(&names, service.name);
+  }
+  return names.empty() ? names : " (" + names + ")";
+}
+
 std::vector<CounterSet> AppliancePlan::counters() const {
   std::vector<CounterSet> all = runtime_counters;
   for (const ServiceNeeds& service : services) {

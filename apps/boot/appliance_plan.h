@@ -29,6 +29,8 @@ struct AppliancePlan {
 
   // Of all services together; counters: the runtime's first.
   ShardNeeds needs_on(uint32_t shard) const noexcept;
+  // " (NAME, ...)" of the services that have sockets on `shard`, or nothing.
+  std::string socket_users(uint32_t shard) const;
   std::vector<CounterSet> counters() const;
   uint64_t capabilities() const noexcept;
 };

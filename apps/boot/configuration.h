@@ -63,6 +63,7 @@ struct LimitSettings {
 struct EventLoopSettings {
   SocketBackendChoice sockets = SocketBackendChoice::kIoUringOrEpoll;
   uint32_t spin_us = 50;
+  uint32_t stall_ms = 100;  // 0: off
 };
 
 struct ShardSettings {

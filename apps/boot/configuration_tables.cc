@@ -109,6 +109,9 @@ static void describe(ConfigurationTable& table, EventLoopSettings& settings) {
       .help("How sockets are driven. The default takes io_uring where the kernel allows it.");
   table.integer("spin_us", &settings.spin_us, 0, 1'000'000)
       .help("How long an idle shard polls, in microseconds, before it sleeps.");
+  table.integer("stall_ms", &settings.stall_ms, 0, 600'000)
+      .help("What keeps a shard for longer, in milliseconds, is logged by name and counted; 0: "
+            "nothing is.");
 }
 
 static void describe(ConfigurationTable& table, ShardSettings& settings) {

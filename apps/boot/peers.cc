@@ -178,7 +178,7 @@ Result<void> Peers::create(const Configuration& configuration, PinnedPool& pool,
   messenger->add_peers(*provider_);
   loop_ = &loop;
   const std::string& shard = configuration.shards[settings.shard].name;
-  loop.add_source(*this, 1,
+  loop.add_source(*this, 1, "the peers of [verbs]",
                   &file.runtime<SourceCounters>("source", source_instance(shard, "peers")).round);
   BP_LOG_INFO("%s: verbs through %s, %zu peer%s", name_.c_str(), device.c_str(), peers_.size(),
               peers_.size() == 1 ? "" : "s");

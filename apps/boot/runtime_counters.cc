@@ -114,14 +114,24 @@ void describe(CounterTable& table, HeapClassCounters& c) {
 void describe(CounterTable& table, ShardCounters& c) {
   table.counter("iterations", c.loop.iterations, "rounds", "Rounds of the event loop.");
   table.counter("sleeps", c.loop.sleeps, "sleeps", "How often it slept.");
-  table.gauge("busy_longest_ns", c.loop.busy_longest_ns, "ns",
-              "The longest time with work between two looks at the clock: at most 17 rounds.");
+  table.counter("stalls", c.loop.stalled.stalls, "stalls",
+                "How often something kept it for longer than stall_ms.");
+  table.gauge("stall_longest_ns", c.loop.stalled.longest_ns, "ns", "The longest of these.");
+  table.counter("preemptions", c.loop.stalled.preemptions, "times",
+                "How often it waited for its core, which ran something else, for so long.");
   table.histogram("round_ns", c.loop.round, "ns", "A round with work, of every 16th such round.");
   table.counter("system_calls", c.sockets.system_calls, "calls",
-                "Of the sockets: io_uring_enter; or epoll_wait, recvmsg and sendmsg.");
+                "Of the sockets: io_uring_enter, recvmmsg and the like.");
   table.counter("accepts", c.sockets.accepts, "connections", "Connections taken.");
   table.counter("received_bytes", c.sockets.received_bytes, "bytes", "Received from sockets.");
   table.counter("sent_bytes", c.sockets.sent_bytes, "bytes", "Sent to sockets.");
+  table.counter("received_datagrams", c.sockets.received_datagrams, "datagrams",
+                "Received; each of those that the system had joined.");
+  table.counter("sent_datagrams", c.sockets.sent_datagrams, "datagrams", "Sent.");
+  table.counter("dropped_datagrams", c.sockets.dropped_datagrams, "datagrams",
+                "Dropped by the system, which held as many as it may.");
+  table.counter("truncated_datagrams", c.sockets.truncated_datagrams, "datagrams",
+                "Received, but larger than the buffer.");
 }
 
 void describe(CounterTable& table, SourceCounters& c) {

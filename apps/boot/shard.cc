@@ -17,6 +17,7 @@ Result<void> Shard::create(const ShardOptions& options) {
   options_ = options;
   EventLoopOptions loop_options;
   loop_options.spin_ns = options.event_loop.spin_us * kNsPerUs;
+  loop_options.stall_ns = options.event_loop.stall_ms * kNsPerMs;
   loop_options.counters = &options.counters->loop;
   loop_options.source_count_max = options.source_count;
   BP_TRY(loop_.create(loop_options));
@@ -55,7 +56,7 @@ Result<void> Shard::set_up() {
   if (Device* device = sockets_->device(); device != nullptr) {
     BP_TRY(keys_.create(process_pool(), *device));
   }
-  loop_.add_source(*sockets_, 256, options_.socket_rounds);
+  loop_.add_source(*sockets_, 256, options_.sockets_name.c_str(), options_.socket_rounds);
   loop_.set_sleeper(*sockets_);
   return {};
 }

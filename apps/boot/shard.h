@@ -25,6 +25,7 @@ struct ShardOptions {
   uint32_t source_count = 1;  // with the sockets
   uint32_t timer_count = 0;
   uint32_t watch_count = 0;
+  std::string sockets_name = "the sockets";  // what a stall of their callbacks is logged with
   ShardCounters* counters = nullptr;
   Histogram* socket_rounds = nullptr;  // EventLoop::add_source; may be nullptr
 };

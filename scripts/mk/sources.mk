@@ -18,8 +18,8 @@ TRANSPORT := connecting datagram_address doorbell endpoint epoll/epoll_sockets e
              shm/shm_operations shm/shm_provider shm/shm_receive_datapath single_copy \
              single_copy/cma single_copy/cma_datapath single_copy/device \
              single_copy/guarded_copy_datapath single_copy/knem single_copy/knem_datapath \
-             single_copy/xpmem single_copy/xpmem_datapath socket_address stream_sockets \
-             timer_queue udp/udp_socket udp/udp_socket_datapath uring/page_pin \
+             single_copy/xpmem single_copy/xpmem_datapath socket_address stall_watch \
+             stream_sockets timer_queue udp/udp_socket udp/udp_socket_datapath uring/page_pin \
              uring/uring_device uring/uring_sockets \
              verbs/connection_manager verbs/datagram_queue verbs/datagram_queue_datapath \
              verbs/device_events verbs/joined_verbs verbs/link_carriers verbs/link_exchange \

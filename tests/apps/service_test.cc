@@ -274,6 +274,8 @@ TEST(Service, ItsDatagramSocketsAreInThePlan) {
   CHECK_EQUAL(20480, last.carves[0].bytes);
   LONGS_EQUAL(2, made.value().needs_on(1).watches);
   LONGS_EQUAL(2, made.value().services[0].descriptors);
+  STRCMP_EQUAL(" (cache)", made.value().socket_users(1).c_str());
+  STRCMP_EQUAL("", made.value().socket_users(0).c_str());
 }
 
 TEST(Service, DatagramSocketsThatMakeNoSenseAreRefusedByName) {

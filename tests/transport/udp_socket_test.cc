@@ -140,8 +140,8 @@ class UdpSocketBodies : public SocketsFixture {
     CHECK(back.status == DatagramStatus::kDone);
     wait_for(*a, 1);
     LONGS_EQUAL(0, a->all[0].bytes.size());
-    LONGS_EQUAL(2, counters.datagrams_sent.read());
-    LONGS_EQUAL(2, counters.datagrams_received.read());
+    LONGS_EQUAL(2, counters.sent_datagrams.read());
+    LONGS_EQUAL(2, counters.received_datagrams.read());
     LONGS_EQUAL(1000, counters.received_bytes.read());
   }
 
@@ -235,8 +235,8 @@ class UdpSocketBodies : public SocketsFixture {
           std::min<size_t>(segment_bytes, whole.size() - i * segment_bytes));
       CHECK(std::equal(want.begin(), want.end(), b->all[i].bytes.begin(), b->all[i].bytes.end()));
     }
-    LONGS_EQUAL(count, counters.datagrams_sent.read());
-    LONGS_EQUAL(count, counters.datagrams_received.read());
+    LONGS_EQUAL(count, counters.sent_datagrams.read());
+    LONGS_EQUAL(count, counters.received_datagrams.read());
   }
   void segments_on_send() {
     open_both();
@@ -276,7 +276,7 @@ class UdpSocketBodies : public SocketsFixture {
     wait_for(*b, 1);
     CHECK(b->all[0].bytes == whole);
     LONGS_EQUAL(1316, b->all[0].datagram.segment_bytes);
-    LONGS_EQUAL(41, counters.datagrams_received.read());
+    LONGS_EQUAL(41, counters.received_datagrams.read());
     sends(*a, *b, pattern_bytes(0, 50));
     wait_for(*b, 2);
     LONGS_EQUAL(0, b->all[1].datagram.segment_bytes);
@@ -290,7 +290,7 @@ class UdpSocketBodies : public SocketsFixture {
     CHECK(b->all[0].datagram.is_truncated);
     CHECK(b->all[0].bytes == pattern_bytes(0, 64));
     CHECK(!b->all[1].datagram.is_truncated);
-    LONGS_EQUAL(1, counters.datagrams_truncated.read());
+    LONGS_EQUAL(1, counters.truncated_datagrams.read());
   }
 
   void kept() {
@@ -331,8 +331,8 @@ class UdpSocketBodies : public SocketsFixture {
     sends(*a, *b, bytes);  // what comes next tells of them
     const size_t before = b->all.size();
     CHECK(run_until([&] { return b->all.size() > before; }));
-    LONGS_EQUAL(kCount + 1, b->all.size() + counters.datagram_drops.read());
-    CHECK(counters.datagram_drops.read() > 0);
+    LONGS_EQUAL(kCount + 1, b->all.size() + counters.dropped_datagrams.read());
+    CHECK(counters.dropped_datagrams.read() > 0);
   }
 
   void a_small_queue_is_said() {

@@ -97,7 +97,7 @@ void UdpSocket::read_control(const msghdr& message, ReceivedDatagram& datagram) 
           static_cast<uint64_t>(time.tv_sec) * kNsPerSecond + static_cast<uint64_t>(time.tv_nsec);
     } else if (one->cmsg_level == SOL_SOCKET && type == SO_RXQ_OVFL) {
       const auto dropped = value_of<uint32_t>(*one);  // since it was opened; may wrap around
-      sockets_.counters().datagram_drops.add(dropped - dropped_count_);
+      sockets_.counters().dropped_datagrams.add(dropped - dropped_count_);
       dropped_count_ = dropped;
     } else if (one->cmsg_level == SOL_UDP && type == UDP_GRO) {
       datagram.segment_bytes = static_cast<uint32_t>(value_of<int>(*one));
@@ -139,8 +139,8 @@ void UdpSocket::receive_batch() noexcept {
     datagram.is_truncated = (message.msg_flags & MSG_TRUNC) != 0;
     read_control(message, datagram);
     counters.received_bytes.add(datagram.byte_count);
-    counters.datagrams_received.add(segment_count(datagram.byte_count, datagram.segment_bytes));
-    if (datagram.is_truncated) counters.datagrams_truncated.add(1);
+    counters.received_datagrams.add(segment_count(datagram.byte_count, datagram.segment_bytes));
+    if (datagram.is_truncated) counters.truncated_datagrams.add(1);
   }
   free_count_ -= count;
   const uint32_t generation = generation_;
@@ -287,7 +287,7 @@ DatagramsSent UdpSocket::send_batch(std::span<OutgoingDatagram> datagrams) noexc
     for (int i = 0; i < outcome; ++i) {
       const auto bytes = static_cast<uint32_t>(out_->envelopes[i].piece.iov_len);
       counters.sent_bytes.add(bytes);
-      counters.datagrams_sent.add(out_->segment_counts[i]);
+      counters.sent_datagrams.add(out_->segment_counts[i]);
       cursor.offset_bytes += bytes;
       if (cursor.offset_bytes == datagrams[cursor.index].byte_count) cursor = {cursor.index + 1, 0};
     }

@@ -1,0 +1,69 @@
+// Notices what keeps an event loop for too long, and says its name.
+//
+// A loop without stalls pays a comparison at each look that it takes at the clock anyway. Where too
+// much time lies between two looks, the watch knows who had work in between; for a while from then
+// on each source is timed by itself, and the next stall is named exactly.
+//
+// Time that the machine gave to others while this thread wanted to run is no stall: the kernel
+// counts it (schedstat), so it is counted and said apart.
+#pragma once
+
+#include <cstdint>
+
+#include "platform/counter.h"
+#include "platform/file.h"
+#include "platform/log_limit.h"
+
+namespace bedplate {
+
+struct StallCounters {
+  Counter stalls;       // how often something kept the loop for longer than it may
+  Counter longest_ns;   // the longest of these
+  Counter preemptions;  // how often the thread was kept from its core for so long
+};
+
+// Threads: the loop's, but for the constructor.
+class StallWatch {
+ public:
+  // For so long after a stall each source is timed.
+  static constexpr uint64_t kTimingNs = 10 * kNsPerSecond;
+
+  // From now on nothing may take longer than `limit_ns`; 0: nothing is looked at.
+  void begin(uint64_t limit_ns, StallCounters& counters, uint64_t now_ns) noexcept;
+
+  // The time since the last mark was that of `name`; nullptr: of one of those that `had_work`
+  // names, separated by commas.
+  void mark(uint64_t now_ns, const char* name, const char* had_work = "") noexcept {
+    const uint64_t took_ns = now_ns - marked_ns_;
+    marked_ns_ = now_ns;
+    if (took_ns > limit_ns_) [[unlikely]] note(took_ns, now_ns, name, had_work);
+  }
+  // Whether the time since the last mark is too long: then it is worth finding out who had work.
+  bool is_too_long(uint64_t now_ns) const noexcept { return now_ns - marked_ns_ > limit_ns_; }
+  // The time since the last mark was nobody's: a sleep.
+  void skip(uint64_t now_ns) noexcept { marked_ns_ = now_ns; }
+  // Whether each source is to be timed.
+  bool is_timing(uint64_t now_ns) const noexcept { return now_ns < timing_until_ns_; }
+  // To be called now and then, after a mark. Cost: now and then a read of a file in /proc.
+  void look_at_waiting(uint64_t now_ns) noexcept {
+    if (now_ns - waited_at_ns_ > refresh_ns_) [[unlikely]] refresh_waiting(now_ns);
+  }
+
+ private:
+  void note(uint64_t took_ns, uint64_t now_ns, const char* name, const char* had_work) noexcept;
+  void refresh_waiting(uint64_t now_ns) noexcept;
+  uint64_t read_waited_ns() const noexcept;
+
+  uint64_t limit_ns_ = ~uint64_t{0};
+  uint64_t refresh_ns_ = ~uint64_t{0};
+  uint64_t marked_ns_ = 0;
+  uint64_t timing_until_ns_ = 0;
+  uint64_t waited_ns_ = 0;     // for the core, as of waited_at_ns_, not long before the last mark
+  uint64_t waited_at_ns_ = 0;
+  StallCounters* counters_ = nullptr;
+  Fd schedstat_;  // not open: the kernel does not count it
+  LogLimit stall_limit_{5};
+  LogLimit preemption_limit_{1};
+};
+
+}  // namespace bedplate
