@@ -99,6 +99,11 @@ class SpscFifo {
     return count;
   }
 
+  // Consumer. Whether a pop would find nothing.
+  bool is_empty() const noexcept {
+    return head_.load(std::memory_order_acquire) == tail_.load(std::memory_order_relaxed);
+  }
+
   uint64_t capacity() const noexcept { return mask_ + 1; }
 
  private:

@@ -13,6 +13,7 @@
 
 #include "platform/counter.h"
 #include "transport/event_loop.h"
+#include "transport/files.h"
 #include "transport/registration.h"
 #include "transport/watch.h"
 
@@ -82,6 +83,7 @@ struct SocketCounters {
 struct StreamSocketsOptions {
   uint32_t socket_count_max = 1;
   uint32_t watch_count_max = 64;  // at a time
+  uint32_t file_operation_count_max = 0;  // of all files of the shard, at a time
   EventLoop* loop = nullptr;
   SocketCounters* counters = nullptr;
 };
@@ -96,6 +98,9 @@ class StreamSockets : public PollSource, public Sleeper {
   // The device whose registration makes the pool usable here, or nullptr when there is none.
   // What is registered with it is taken back before this is destroyed.
   virtual Device* device() noexcept = 0;
+  // What carries out operations on files as part of this (transport/files.h), or nullptr: that
+  // takes a thread. It is closed before this is destroyed.
+  virtual FileBackend* file_backend() noexcept { return nullptr; }
 
   // A listener that cannot accept, because descriptors or memory ran out, tries again by itself.
   virtual void start_listening(StreamListener& listener) noexcept = 0;

@@ -11,7 +11,8 @@ ALLOC := block_ledger buffer_pool_datapath exhaustion fork_mark heap_owner inter
          $(if $(SANITIZED),sanitizer_heap,bad_pointer child_heap child_libc confined_mimalloc \
            heap_walk ordinary_memory thread_heaps)
 TRANSPORT := connecting datagram_address doorbell endpoint epoll/epoll_sockets event_loop \
-             group_terms ip_address joined_process message_names messenger process_terms registration self/self_provider \
+             file_thread files files_datapath group_terms ip_address joined_process message_names \
+             messenger process_terms registration self/self_provider \
              shm/bell_watch \
              shm/futex_bell shm/group_keeper shm/group_layout shm/group_segment shm/loan_table \
              shm/shm_boxes shm/shm_endpoint_datapath shm/shm_exposures shm/shm_members \
@@ -20,7 +21,7 @@ TRANSPORT := connecting datagram_address doorbell endpoint epoll/epoll_sockets e
              single_copy/guarded_copy_datapath single_copy/knem single_copy/knem_datapath \
              single_copy/xpmem single_copy/xpmem_datapath socket_address stall_watch \
              stream_sockets timer_queue udp/udp_socket udp/udp_socket_datapath uring/page_pin \
-             uring/uring_device uring/uring_sockets \
+             uring/uring_device uring/uring_files uring/uring_sockets \
              verbs/connection_manager verbs/datagram_queue verbs/datagram_queue_datapath \
              verbs/device_events verbs/joined_verbs verbs/link_carriers verbs/link_exchange \
              verbs/link_handshake verbs/queue_pair verbs/verbs_device \

@@ -14,6 +14,7 @@
 #include "platform/file.h"
 #include "transport/stream_sockets.h"
 #include "transport/uring/uring_device.h"
+#include "transport/uring/uring_files.h"
 
 namespace bedplate {
 namespace {
@@ -25,8 +26,10 @@ enum class Purpose : uint64_t {
   kDoorbell = 2,
   kCancel = 3,
   kWatch = 4,  // beside a key of the table of watches
+  kFile = 7,   // beside an operation (UringFiles)
 };
 constexpr uint64_t kPurposeMask = 7;
+static_assert(alignof(FileOperation) > kPurposeMask);
 static_assert(alignof(SocketOperation) > kPurposeMask && alignof(StreamListener) > kPurposeMask);
 
 // A socket that was just read is tried again this often before the kernel is asked to watch it.
@@ -42,7 +45,8 @@ struct Completion {
 
 class UringSockets final : public StreamSockets {
  public:
-  UringSockets() noexcept : device_(ring_) {}
+  UringSockets() noexcept
+      : device_(ring_), files_(ring_, static_cast<uint64_t>(Purpose::kFile), kPurposeMask) {}
   ~UringSockets() override {
     if (is_created_) io_uring_queue_exit(&ring_);
   }
@@ -50,6 +54,7 @@ class UringSockets final : public StreamSockets {
   Result<void> create(const StreamSocketsOptions& options) override;
   const char* name() const noexcept override { return "io_uring"; }
   Device* device() noexcept override { return &device_; }
+  FileBackend* file_backend() noexcept override { return &files_; }
 
   void start_listening(StreamListener& listener) noexcept override;
   void stop_listening(StreamListener& listener) noexcept override;
@@ -80,6 +85,7 @@ class UringSockets final : public StreamSockets {
   bool is_created_ = false;
   bool is_falling_asleep_ = false;
   UringDevice device_;
+  UringFiles files_;
 };
 
 Error setup_error(int outcome) noexcept {
@@ -99,13 +105,15 @@ Error setup_error(int outcome) noexcept {
 
 Result<void> UringSockets::create(const StreamSocketsOptions& options) {
   options_ = options;
+  files_.count_in(options.counters->system_calls);
   io_uring_params parameters = {};
   parameters.flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
                      IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_SUBMIT_ALL | IORING_SETUP_CQSIZE |
                      IORING_SETUP_CLAMP;
   // A receive and a send for each socket; a full queue is submitted early, so more is no gain.
   const uint32_t entries =
-      std::min(2 * options.socket_count_max + options.watch_count_max + 16, 4096U);
+      std::min(2 * options.socket_count_max + options.watch_count_max +
+                   options.file_operation_count_max + 16, 4096U);
   parameters.cq_entries = 4 * entries;
   const int outcome = io_uring_queue_init_params(entries, &ring_, &parameters);
   if (outcome != 0) return setup_error(outcome);
@@ -120,13 +128,7 @@ Result<void> UringSockets::create(const StreamSocketsOptions& options) {
 }
 
 io_uring_sqe* UringSockets::next_entry(void* pointer, Purpose purpose) noexcept {
-  io_uring_sqe* entry = io_uring_get_sqe(&ring_);
-  if (entry == nullptr) {
-    io_uring_submit(&ring_);
-    options_.counters->system_calls.add(1);
-    entry = io_uring_get_sqe(&ring_);
-    BP_ASSERT(entry != nullptr);
-  }
+  io_uring_sqe* entry = &next_ring_entry(ring_, options_.counters->system_calls);
   entry->user_data = reinterpret_cast<uint64_t>(pointer) | static_cast<uint64_t>(purpose);
   return entry;
 }
@@ -297,6 +299,7 @@ bool UringSockets::handle(const Completion& completion) noexcept {
     case Purpose::kWatch:
       return handle_watch(completion.user_data & ~kPurposeMask, completion.result);
     case Purpose::kCancel: break;
+    case Purpose::kFile: files_.handle(completion.user_data, completion.result); break;
   }
   return true;
 }

@@ -1,0 +1,26 @@
+// What both backends of files say to the kernel alike.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include <fcntl.h>
+
+#include "platform/units.h"
+#include "transport/files.h"
+
+namespace bedplate {
+
+// The kernel moves at most 2 GiB less a page by one call, and io_uring's lengths are of 32 bits.
+inline constexpr uint64_t kFilePieceBytesMax = kGiB;
+
+// Requires: a range is taken, zeroed or given back.
+constexpr int fallocate_mode(FileAction action) noexcept {
+  switch (action) {
+    case FileAction::kWriteZeroes: return FALLOC_FL_ZERO_RANGE;
+    case FileAction::kDiscard: return FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+    default: return 0;
+  }
+}
+
+}  // namespace bedplate

@@ -1,0 +1,127 @@
+#include "transport/file_thread.h"
+
+#include <bit>
+#include <cerrno>
+#include <new>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include "platform/assert.h"
+#include "transport/file_ranges.h"
+
+namespace bedplate {
+namespace {
+
+void wait_for(const Doorbell& doorbell) noexcept {
+  pollfd event = {.fd = doorbell.event_fd(), .events = POLLIN, .revents = 0};
+  ::poll(&event, 1, -1);
+}
+
+// What is left of it, by one system call. Returns bytes, 0, or -errno.
+int64_t carry_out(const FileOperation& operation) noexcept {
+  const int fd = operation.file->fd();
+  auto* memory = static_cast<std::byte*>(operation.memory) + operation.moved_bytes;
+  const size_t bytes = std::min(operation.bytes - operation.moved_bytes, kFilePieceBytesMax);
+  const auto offset = static_cast<off_t>(operation.offset + operation.moved_bytes);
+  int64_t outcome = -1;
+  switch (operation.action) {
+    case FileAction::kRead: outcome = pread(fd, memory, bytes, offset); break;
+    case FileAction::kWrite: outcome = pwrite(fd, memory, bytes, offset); break;
+    case FileAction::kSync: outcome = fsync(fd); break;
+    case FileAction::kSyncData: outcome = fdatasync(fd); break;
+    case FileAction::kAllocate:
+    case FileAction::kWriteZeroes:
+    case FileAction::kDiscard:
+      outcome = fallocate(fd, fallocate_mode(operation.action), offset,
+                          static_cast<off_t>(operation.bytes));
+      break;
+  }
+  return outcome < 0 ? -errno : outcome;
+}
+
+}  // namespace
+
+void FileThread::LaneDeleter::operator()(Lane* lane) const noexcept {
+  ::operator delete(lane, std::align_val_t{kCacheLineBytes});
+}
+
+FileThread::OwnedLane FileThread::make_lane(uint32_t operation_count_max) {
+  const uint64_t capacity = std::bit_ceil(uint64_t{operation_count_max});
+  const uint64_t bytes = Lane::bytes_for(capacity);
+  auto* memory = static_cast<std::byte*>(::operator new(bytes, std::align_val_t{kCacheLineBytes}));
+  return OwnedLane(Lane::create({memory, bytes}, capacity));
+}
+
+Result<void> FileThread::open(Files& files, const KeyTable&, uint32_t operation_count_max) {
+  BP_ASSERT(!is_running_);
+  files_ = &files;
+  begun_ = make_lane(operation_count_max);
+  ended_ = make_lane(operation_count_max);
+  BP_TRY(doorbell_.create());
+  BP_TRY(thread_.start(
+      "files", [](void* self) noexcept { static_cast<FileThread*>(self)->run(); }, this));
+  is_running_ = true;
+  return {};
+}
+
+void FileThread::close() noexcept {
+  if (!is_running_) return;
+  is_running_ = false;
+  must_stop_.store(true, std::memory_order_release);
+  doorbell_.ring();
+  thread_.join();
+}
+
+void FileThread::issue(FileOperation& operation) noexcept {
+  const bool has_room = begun_->try_push(&operation);
+  BP_ASSERT(has_room);  // a lane has room for all that Files issues
+  doorbell_.ring();
+}
+
+uint32_t FileThread::poll(uint32_t budget) noexcept {
+  uint32_t count = 0;
+  FileOperation* operation = nullptr;
+  while (count < budget && ended_ != nullptr && ended_->try_pop(&operation)) {
+    files_->handle(*operation, operation->answer);
+    ++count;
+  }
+  return count;
+}
+
+// The loop is not there any more to sleep on its doorbell.
+void FileThread::wait() noexcept {
+  while (poll(1) == 0) {
+    loop_doorbell_.announce_sleep();
+    const bool has_come = poll(1) > 0;
+    if (!has_come) wait_for(loop_doorbell_);
+    loop_doorbell_.announce_awake();
+    loop_doorbell_.acknowledge();
+    if (has_come) return;
+  }
+}
+
+void FileThread::run() noexcept {
+  while (!must_stop_.load(std::memory_order_acquire)) {
+    FileOperation* operation = nullptr;
+    if (!begun_->try_pop(&operation)) {
+      sleep();
+      continue;
+    }
+    operation->answer = carry_out(*operation);
+    const bool has_room = ended_->try_push(operation);
+    BP_ASSERT(has_room);
+    loop_doorbell_.ring();
+  }
+}
+
+// Once more after the announcement: what was pushed before it rang nobody (transport/doorbell.h).
+void FileThread::sleep() noexcept {
+  doorbell_.announce_sleep();
+  if (begun_->is_empty() && !must_stop_.load(std::memory_order_acquire)) wait_for(doorbell_);
+  doorbell_.announce_awake();
+  doorbell_.acknowledge();
+}
+
+}  // namespace bedplate

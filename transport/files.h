@@ -1,0 +1,154 @@
+// Files of one shard: read, write, sync, preallocate, each completing by a callback.
+//
+// The files are opened at boot (apps/boot/planned_files.h). Two backends carry the operations out:
+// io_uring, in the ring of the shard's sockets, with the files and the pool registered; and, where
+// there is no io_uring, a thread beside the shard (transport/file_thread.h). The contract is one.
+// Data goes straight between the file and the caller's memory. Nothing is copied, cached or
+// allocated here.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "platform/counter.h"
+#include "transport/registration.h"
+
+namespace bedplate {
+
+class File;
+class Files;
+
+enum class FileAction : uint8_t {
+  kRead,         // ends at the end of the file; `result` says how many bytes there were
+  kWrite,        // all bytes, or an error
+  kSync,         // what was written is on the medium, and the file's times, too (fsync(2))
+  kSyncData,     // what was written, and what it takes to read it again (fdatasync(2))
+  kAllocate,     // takes room for the range; the file grows to hold it (fallocate(2))
+  kWriteZeroes,  // the range reads as zeros, its room stays taken; the file grows to hold it
+  kDiscard,      // gives the room of the range back: it reads as zeros; the file's size stays
+};
+
+// One operation. The caller fills the first part and keeps it, and the memory that it points at,
+// untouched until `completed` is called.
+struct FileOperation {
+  FileAction action = FileAction::kRead;
+  void* memory = nullptr;  // kRead, kWrite: any; memory of the pool is the cheapest
+  uint64_t bytes = 0;      // all but kSync and kSyncData
+  uint64_t offset = 0;     // the same, in the file
+  // Called on the shard, never from within begin(). `result`: how many bytes a read or write moved;
+  // 0 for the others; negative: -errno (of a write, some of it may have been written).
+  // EOPNOTSUPP: the file system lacks the action. ECANCELED: the shard stops, and it was not begun.
+  void (*completed)(void* context, int64_t result) noexcept = nullptr;
+  void* context = nullptr;
+
+  bool is_in_flight = false;  // the backend's, as is what follows; to be read by anybody
+  uint64_t moved_bytes = 0;
+  int64_t answer = 0;  // the kernel's, from another thread
+  File* file = nullptr;
+  FileOperation* next = nullptr;
+};
+
+// Written by the shard, read by `bedplate stats`.
+struct FileCounters {
+  Counter operations;  // that have ended, also with an error
+  Counter read_bytes;
+  Counter written_bytes;
+  Counter errors;
+};
+
+struct FileOptions {
+  std::string name;
+  int fd = -1;  // the opener's, open until Files::close has returned
+  // How many operations the kernel is given at once; more wait for their turn, in order.
+  uint32_t operation_count_max = 1;
+  uint64_t bytes = 0;
+  // Not 1: the file is opened with O_DIRECT, and memory, offset and bytes are multiples of it.
+  uint32_t alignment_bytes = 1;
+  FileCounters* counters = nullptr;
+};
+
+class File {
+ public:
+  // Starts `operation`. What is in flight at the same time takes place in any order; a sync is
+  // about what had completed before it began. Requires: it is not in flight; it ends below 2^63.
+  // Threads: the shard's. Cost: with io_uring none of its own (it goes with the shard's next
+  // io_uring_enter); with the thread a doorbell.
+  void begin(FileOperation& operation) noexcept;
+
+  const std::string& name() const noexcept { return options_.name; }
+  // How long it was when it was opened; of a block device, how much it has.
+  uint64_t bytes() const noexcept { return options_.bytes; }
+  uint32_t alignment_bytes() const noexcept { return options_.alignment_bytes; }
+
+  // The backend's: its descriptor, and its number among the files of the shard.
+  int fd() const noexcept { return options_.fd; }
+  uint32_t index() const noexcept { return index_; }
+
+ private:
+  friend class Files;
+  File(FileOptions options, Files& files, uint32_t index)
+      : options_(std::move(options)), files_(files), index_(index) {}
+
+  FileOptions options_;
+  Files& files_;
+  uint32_t index_;
+  uint32_t in_flight_count_ = 0;
+  FileOperation* first_waiting_ = nullptr;
+  FileOperation* last_waiting_ = nullptr;
+};
+
+// What carries operations out.
+class FileBackend {
+ public:
+  virtual ~FileBackend() = default;
+  // Before the seal, on the shard's thread. `keys`: of the pool, where the backend is a device.
+  // `operation_count_max`: of all files together. Errors: the system's.
+  virtual Result<void> open(Files& files, const KeyTable& keys, uint32_t operation_count_max) = 0;
+  // Has the kernel do what is left of the operation; Files::handle is told of the outcome, later.
+  virtual void issue(FileOperation& operation) noexcept = 0;
+  // Waits until at least one of what was issued has an outcome, and tells Files::handle of it.
+  // Nothing else happens in it. Requires: something is issued.
+  virtual void wait() noexcept = 0;
+  // The end: nothing is issued any more. Does nothing without open().
+  virtual void close() noexcept = 0;
+};
+
+// Threads: that of the shard, from open() on.
+class Files {
+ public:
+  Files() noexcept = default;
+  Files(const Files&) = delete;
+  Files& operator=(const Files&) = delete;
+  ~Files() { close(); }
+
+  // Before the seal. Requires: called once; `backend` outlives close().
+  Result<void> open(std::span<const FileOptions> files, FileBackend& backend,
+                    const KeyTable& keys);
+  // The shard's loop has ended. What waits for its turn ends with ECANCELED; for what the kernel
+  // has this waits, and each is told its outcome. From then on begin() does nothing. A second call, and
+  // one without open(), does nothing.
+  void close() noexcept;
+
+  const std::deque<File>& all() const noexcept { return files_; }
+  // nullptr: there is none of this name.
+  File* find(std::string_view name) noexcept;
+
+  // The backend's: the kernel has answered `result`, bytes or -errno.
+  void handle(FileOperation& operation, int64_t result) noexcept;
+
+ private:
+  friend class File;
+  void begin(FileOperation& operation) noexcept;
+  void issue(FileOperation& operation) noexcept;
+  void finish(FileOperation& operation, int64_t result) noexcept;
+
+  std::deque<File> files_;  // at the same address for ever
+  FileBackend* backend_ = nullptr;
+  uint32_t issued_count_ = 0;
+  bool is_closed_ = false;
+};
+
+}  // namespace bedplate

@@ -1,0 +1,83 @@
+// The way of an operation: begun, perhaps waiting for its turn, issued as often as it takes, ended.
+#include <cerrno>
+
+#include "platform/assert.h"
+#include "transport/files.h"
+
+namespace bedplate {
+namespace {
+
+bool moves_bytes(const FileOperation& operation) noexcept {
+  return operation.action == FileAction::kRead || operation.action == FileAction::kWrite;
+}
+
+// Whether `moved` bytes leave something to ask the kernel for. With O_DIRECT what is left of a read
+// that stopped in the middle of a block is behind the end of the file, and may not be asked for.
+bool goes_on(const FileOperation& operation, uint64_t moved) noexcept {
+  if (operation.moved_bytes == operation.bytes) return false;
+  return operation.action == FileAction::kWrite || moved % operation.file->alignment_bytes() == 0;
+}
+
+}  // namespace
+
+void File::begin(FileOperation& operation) noexcept {
+  BP_ASSERT(!operation.is_in_flight && operation.completed != nullptr);
+  constexpr auto kEndMax = static_cast<uint64_t>(INT64_MAX);
+  BP_ASSERT(operation.offset <= kEndMax && operation.bytes <= kEndMax - operation.offset);
+  operation.file = this;
+  files_.begin(operation);
+}
+
+void Files::begin(FileOperation& operation) noexcept {
+  if (is_closed_) return;
+  File& file = *operation.file;
+  operation.is_in_flight = true;
+  operation.moved_bytes = 0;
+  operation.next = nullptr;
+  if (file.in_flight_count_ < file.options_.operation_count_max) return issue(operation);
+  (file.first_waiting_ == nullptr ? file.first_waiting_ : file.last_waiting_->next) = &operation;
+  file.last_waiting_ = &operation;
+}
+
+void Files::issue(FileOperation& operation) noexcept {
+  ++operation.file->in_flight_count_;
+  ++issued_count_;
+  backend_->issue(operation);
+}
+
+void Files::handle(FileOperation& operation, int64_t result) noexcept {
+  const bool is_moving = moves_bytes(operation);
+  if (result > 0 && is_moving) {
+    operation.moved_bytes += static_cast<uint64_t>(result);
+    BP_ASSERT(operation.moved_bytes <= operation.bytes);
+    if (goes_on(operation, static_cast<uint64_t>(result))) return backend_->issue(operation);
+  }
+  if (result == -EINTR || result == -EAGAIN) return backend_->issue(operation);
+  if (result >= 0) {
+    // No kernel is known to write nothing without saying why; one that did would be asked for ever.
+    const bool is_stuck = operation.action == FileAction::kWrite && result == 0 &&
+                          operation.moved_bytes < operation.bytes;
+    result = is_stuck ? -EIO : static_cast<int64_t>(is_moving ? operation.moved_bytes : 0);
+  }
+  File& file = *operation.file;
+  --file.in_flight_count_;
+  --issued_count_;
+  // The next first: the callee may begin another one, which comes after those that wait.
+  if (FileOperation* next = file.first_waiting_; next != nullptr && !is_closed_) {
+    file.first_waiting_ = next->next;
+    issue(*next);
+  }
+  finish(operation, result);
+}
+
+void Files::finish(FileOperation& operation, int64_t result) noexcept {
+  operation.is_in_flight = false;
+  FileCounters& counters = *operation.file->options_.counters;
+  counters.operations.add(1);
+  if (result < 0) counters.errors.add(1);
+  if (operation.action == FileAction::kRead) counters.read_bytes.add(operation.moved_bytes);
+  if (operation.action == FileAction::kWrite) counters.written_bytes.add(operation.moved_bytes);
+  operation.completed(operation.context, result);
+}
+
+}  // namespace bedplate

@@ -1,0 +1,92 @@
+#include "transport/uring/uring_files.h"
+
+#include <cerrno>
+#include <vector>
+
+#include "platform/assert.h"
+#include "transport/file_ranges.h"
+
+namespace bedplate {
+
+io_uring_sqe& next_ring_entry(io_uring& ring, Counter& system_calls) noexcept {
+  io_uring_sqe* entry = io_uring_get_sqe(&ring);
+  if (entry == nullptr) {
+    io_uring_submit(&ring);
+    system_calls.add(1);
+    entry = io_uring_get_sqe(&ring);
+    BP_ASSERT(entry != nullptr);
+  }
+  return *entry;
+}
+
+Result<void> UringFiles::open(Files& files, const KeyTable& keys, uint32_t) {
+  files_ = &files;
+  keys_ = &keys;
+  std::vector<int> numbers;
+  for (const File& file : files.all()) numbers.push_back(file.fd());
+  const int outcome = io_uring_register_files(&ring_, numbers.data(),
+                                              static_cast<unsigned>(numbers.size()));
+  if (outcome == 0) return {};
+  errno = -outcome;
+  return error_from_errno("registering %zu files with io_uring", numbers.size())
+      .set_cure("raise the limit of open files (ulimit -n), or set [event_loop] sockets = "
+                "\"epoll\"");
+}
+
+void UringFiles::issue(FileOperation& operation) noexcept {
+  io_uring_sqe* entry = &next_ring_entry(ring_, *system_calls_);
+  const auto fd = static_cast<int>(operation.file->index());
+  auto* memory = static_cast<std::byte*>(operation.memory) + operation.moved_bytes;
+  const uint64_t left = operation.bytes - operation.moved_bytes;
+  const uint64_t offset = operation.offset + operation.moved_bytes;
+  switch (operation.action) {
+    case FileAction::kRead:
+    case FileAction::kWrite: {
+      // A region ends where the next begins; what lies beyond it goes with the next entry.
+      const KeyedRange range = keys_->key(memory, left);
+      const bool has_key = range.key != kNoKey;
+      const auto bytes = static_cast<unsigned>(
+          std::min(has_key ? range.bytes : left, kFilePieceBytesMax));
+      const auto key = static_cast<int>(range.key);
+      const bool is_read = operation.action == FileAction::kRead;
+      if (is_read && has_key) io_uring_prep_read_fixed(entry, fd, memory, bytes, offset, key);
+      if (is_read && !has_key) io_uring_prep_read(entry, fd, memory, bytes, offset);
+      if (!is_read && has_key) io_uring_prep_write_fixed(entry, fd, memory, bytes, offset, key);
+      if (!is_read && !has_key) io_uring_prep_write(entry, fd, memory, bytes, offset);
+      break;
+    }
+    case FileAction::kSync: io_uring_prep_fsync(entry, fd, 0); break;
+    case FileAction::kSyncData: io_uring_prep_fsync(entry, fd, IORING_FSYNC_DATASYNC); break;
+    case FileAction::kAllocate:
+    case FileAction::kWriteZeroes:
+    case FileAction::kDiscard:
+      io_uring_prep_fallocate(entry, fd, fallocate_mode(operation.action),
+                              static_cast<off_t>(operation.offset),
+                              static_cast<off_t>(operation.bytes));
+      break;
+  }
+  entry->flags |= IOSQE_FIXED_FILE;
+  entry->user_data = reinterpret_cast<uint64_t>(&operation) | tag_;
+}
+
+void UringFiles::handle(uint64_t user_data, int32_t result) noexcept {
+  files_->handle(*reinterpret_cast<FileOperation*>(user_data & ~tag_mask_), result);
+}
+
+void UringFiles::wait() noexcept {
+  for (bool has_come = false; !has_come;) {
+    io_uring_submit_and_wait(&ring_, 1);
+    system_calls_->add(1);
+    io_uring_cqe* completion = nullptr;
+    while (io_uring_peek_cqe(&ring_, &completion) == 0) {
+      const uint64_t user_data = completion->user_data;
+      const int32_t result = completion->res;
+      io_uring_cqe_seen(&ring_, completion);
+      if ((user_data & tag_mask_) != tag_) continue;
+      handle(user_data, result);
+      has_come = true;
+    }
+  }
+}
+
+}  // namespace bedplate

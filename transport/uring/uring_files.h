@@ -1,0 +1,47 @@
+// Files through the ring of a shard's sockets: what files ask for goes with the same
+// io_uring_enter, and wakes the same sleep.
+//
+// The files are registered with the ring, and so is the pool: an operation on memory of the pool
+// takes no references to its file or its pages.
+#pragma once
+
+#include <liburing.h>
+
+#include "transport/files.h"
+
+namespace bedplate {
+
+// Takes the next entry of the ring, submitting what is there where it is full; its user_data stays
+// as set here by those who prepare it after this. Each submission counts in `system_calls`.
+io_uring_sqe& next_ring_entry(io_uring& ring, Counter& system_calls) noexcept;
+
+class UringFiles final : public FileBackend {
+ public:
+  // `ring`, which outlives this, is the sockets'. `tag`: what stands beside the operation in its
+  // user_data, within `tag_mask`.
+  UringFiles(io_uring& ring, uint64_t tag, uint64_t tag_mask) noexcept
+      : ring_(ring), tag_(tag), tag_mask_(tag_mask) {}
+  // Where calls of the kernel are counted. Before open().
+  void count_in(Counter& system_calls) noexcept { system_calls_ = &system_calls; }
+
+  // Errors: as many files are more than the ring takes, or the limit of open files is too low.
+  Result<void> open(Files& files, const KeyTable& keys, uint32_t operation_count_max) override;
+  void issue(FileOperation& operation) noexcept override;
+  // What completes meanwhile of sockets and watches is dropped: their loop has ended.
+  void wait() noexcept override;
+  // The ring's end lets go of the files.
+  void close() noexcept override {}
+
+  // The sockets': a completion with the tag.
+  void handle(uint64_t user_data, int32_t result) noexcept;
+
+ private:
+  io_uring& ring_;
+  const uint64_t tag_;
+  const uint64_t tag_mask_;
+  Counter* system_calls_ = nullptr;
+  Files* files_ = nullptr;
+  const KeyTable* keys_ = nullptr;
+};
+
+}  // namespace bedplate
