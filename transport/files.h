@@ -128,8 +128,8 @@ class Files {
   Result<void> open(std::span<const FileOptions> files, FileBackend& backend,
                     const KeyTable& keys);
   // The shard's loop has ended. What waits for its turn ends with ECANCELED; for what the kernel
-  // has this waits, and each is told its outcome. From then on begin() does nothing. A second call, and
-  // one without open(), does nothing.
+  // has this waits, and each is told its outcome. From then on begin() does nothing. A
+  // second call, and one without open(), does nothing.
   void close() noexcept;
 
   const std::deque<File>& all() const noexcept { return files_; }

@@ -34,8 +34,8 @@ constexpr long kDrainPollNs = 2 * static_cast<long>(kNsPerMs);
 // At most so many messages of each way at once.
 constexpr uint32_t kMessageBudget = 64;
 
-// Poll sources of the runtime's own on one shard: sockets, the messenger, peers.
-constexpr uint32_t kRuntimeSourceCount = 3;
+// Poll sources of the runtime's own on one shard: sockets, files, the messenger, peers.
+constexpr uint32_t kRuntimeSourceCount = 4;
 
 bool report(const Result<void>& result) {
   if (!result.ok()) log_error(result.error());
@@ -104,6 +104,7 @@ bool Appliance::check() {
   }
   if (name_lock_.is_nobody_elses()) {
     listeners_ = open_listeners(plan_.services, true, &problems);
+    files_ = open_files(plan_.services, true, &problems);
     peers_.open(configuration_, plan_, &problems);
   }
   for (const Error& problem : problems) log_error(problem);
@@ -141,6 +142,16 @@ Result<void> Appliance::hand_over_heap() {
   return {};
 }
 
+std::vector<FileOptions> Appliance::files_on(uint32_t shard) {
+  std::vector<FileOptions> files;
+  for (const OpenedFile& file : files_) {
+    if (file.shard != shard) continue;
+    files.push_back(file.options);
+    files.back().counters = new (counters_.values(*file.counters)) FileCounters;
+  }
+  return files;
+}
+
 Result<void> Appliance::start_shards() {
   for (const ShardSettings& settings : configuration_.shards) {
     const auto index = static_cast<uint32_t>(shards_.size());
@@ -152,6 +163,7 @@ Result<void> Appliance::start_shards() {
     options.source_count = kRuntimeSourceCount + needs.sources;
     options.timer_count = needs.timers;
     options.watch_count = needs.watches;
+    options.files = files_on(index);
     options.sockets_name = "a callback of sockets" + plan_.socket_users(index);
     options.counters = &counters_.runtime<ShardCounters>("shard", settings.name);
     options.socket_rounds = rounds_of(index, "sockets");

@@ -16,6 +16,7 @@
 #include "apps/boot/messaging.h"
 #include "apps/boot/name_lock.h"
 #include "apps/boot/peers.h"
+#include "apps/boot/planned_files.h"
 #include "apps/boot/pool_counters.h"
 #include "apps/boot/service.h"
 #include "apps/boot/service_context.h"
@@ -46,6 +47,7 @@ class Appliance {
  private:
   bool check();
   Result<void> reserve();
+  std::vector<FileOptions> files_on(uint32_t shard);
   Result<void> start_shards();
   Histogram* rounds_of(uint32_t shard, const char* part);
   Result<void> make_messengers();
@@ -71,6 +73,7 @@ class Appliance {
   AppliancePlan plan_;
   PagePin page_pin_;
   std::vector<std::vector<Listeners>> listeners_;  // of each service, and each of its keys
+  std::vector<OpenedFile> files_;
   CountersFile counters_;
   PoolCountersKeeper pool_counters_;
   SupportLevel support_level_ = SupportLevel::kNone;

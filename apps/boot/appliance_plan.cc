@@ -161,6 +161,17 @@ Result<void> check_activation(const std::vector<ServiceNeeds>& services) {
   return error.set_cure("leave \"activation:\" in one of them");
 }
 
+// Where sockets may go through epoll, files take a thread for each shard that has any.
+uint64_t file_thread_count(const Configuration& configuration,
+                           const std::vector<ServiceNeeds>& services) {
+  if (configuration.event_loop.sockets == SocketBackendChoice::kIoUring) return 0;
+  std::vector<bool> has_files(configuration.shards.size());
+  for (const ServiceNeeds& service : services) {
+    for (const FileNeed& file : service.files) has_files[file.shard] = true;
+  }
+  return static_cast<uint64_t>(std::count(has_files.begin(), has_files.end(), true));
+}
+
 // Of services, groups and processes. Errors: what these say that the plan cannot grant.
 Result<std::vector<SegmentRequest>> all_requests(const Configuration& configuration,
                                                  const std::vector<ServiceNeeds>& services,
@@ -254,7 +265,8 @@ Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
   SegmentPlan& heap = plan.segments[1];
   heap.carves = {{"heap:reserve", kHeapReserveBytes}, {heap.owner, heap.bytes - kHeapReserveBytes}};
   const uint64_t thread_count = (messages.value().groups.empty() ? 0 : kMessagingThreadCount) +
-                                (configuration.verbs.enabled ? kPeersThreadCount : 0);
+                                (configuration.verbs.enabled ? kPeersThreadCount : 0) +
+                                file_thread_count(configuration, services.value());
   std::vector<VerbsContextPlan> verbs = plan_verbs_contexts(configuration, plan);
   std::vector<std::string> groups;
   for (const GroupPlan& group : messages.value().groups) {

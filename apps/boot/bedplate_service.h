@@ -281,6 +281,54 @@ int bp_datagram_leave(bp_datagram_socket* socket, const bp_ip* group, const bp_i
 int bp_datagram_send(bp_datagram_socket* socket, bp_outgoing* datagrams, size_t count,
                      size_t* sent_count);
 void bp_datagram_release(bp_datagram_socket* socket, const void* bytes);
+/* ---- Files: planned, open before create, operated on from the shard's thread ---- */
+
+typedef struct bp_file bp_file;
+
+enum {
+  BP_FILE_WRITABLE = 1, /* without it, it is read only */
+  BP_FILE_CREATE = 2,   /* where it is not there, with BP_FILE_WRITABLE; empty, for its owner alone */
+  BP_FILE_DIRECT = 4    /* past the page cache: bp_file_alignment */
+};
+/* In plan: the file, or block device, at `path`, which begins with /, opened for `shard`. `name`: of
+ * a-z, 0-9 and _, for bp_file_of and its counters in `stats`. `key`: what in its table says the path,
+ * or NULL. At most `operations_max` are in flight at once; more wait, in order. */
+void bp_plan_file(bp_plan* plan, const char* name, unsigned shard, const char* path,
+                  const char* key, unsigned flags, unsigned operations_max);
+/* In create. Errors: NULL: it is not planned. */
+bp_file* bp_file_of(bp_context* context, const char* name);
+/* How long it was when it was opened. */
+uint64_t bp_file_bytes(const bp_file* file);
+/* What memory, offset and bytes are multiples of: 1, but for BP_FILE_DIRECT. */
+uint32_t bp_file_alignment(const bp_file* file);
+
+/* The caller's, zeroed; it stays where it is until `done` was called. */
+typedef struct bp_file_operation {
+  uint64_t reserved[12];
+  void (*done)(void* context, int64_t result);
+  void* context;
+} bp_file_operation;
+
+/* Each calls `done` once, on the shard, never from within the call; until then the memory stays.
+ * `result`: of a read how many bytes there were up to the end of the file, of a write all of them, of
+ * the others 0; or -errno. EOPNOTSUPP: the file system cannot; ECANCELED: the shard stops. What is in
+ * flight together takes place in any order; a sync is about what was done before it began.
+ * Threads: the shard's. */
+void bp_file_read(bp_file* file, bp_file_operation* operation, void* into, size_t bytes,
+                  uint64_t offset, void (*done)(void* context, int64_t result), void* context);
+void bp_file_write(bp_file* file, bp_file_operation* operation, const void* from, size_t bytes,
+                   uint64_t offset, void (*done)(void* context, int64_t result), void* context);
+/* What was written is on the medium; `data_only`: but for the file's times (fdatasync). */
+void bp_file_sync(bp_file* file, bp_file_operation* operation, int data_only,
+                  void (*done)(void* context, int64_t result), void* context);
+/* Takes room for a range of the file, which grows; makes it zeros; gives its room back, as zeros. */
+void bp_file_allocate(bp_file* file, bp_file_operation* operation, uint64_t bytes, uint64_t offset,
+                      void (*done)(void* context, int64_t result), void* context);
+void bp_file_write_zeroes(bp_file* file, bp_file_operation* operation, uint64_t bytes,
+                          uint64_t offset, void (*done)(void* context, int64_t result),
+                          void* context);
+void bp_file_discard(bp_file* file, bp_file_operation* operation, uint64_t bytes, uint64_t offset,
+                     void (*done)(void* context, int64_t result), void* context);
 
 #ifdef __cplusplus
 }

@@ -64,6 +64,16 @@ Result<std::span<const Fd>> ServiceContext::listeners(std::string_view key) cons
   return defect("listening at the addresses of " + std::string(key), "they are not planned");
 }
 
+Result<File*> ServiceContext::file(std::string_view name) const {
+  for (const FileNeed& need : needs_.files) {
+    if (need.plan.name != name) continue;
+    File* file = runtime_.shards[need.shard]->files().find(file_name(needs_.name, need.plan));
+    BP_ASSERT(file != nullptr);
+    return file;
+  }
+  return defect("looking for its file " + std::string(name), "it is not planned");
+}
+
 Result<void*> ServiceContext::counter_memory(std::string_view name, std::string_view instance,
                                              size_t bytes) {
   for (const CounterSet& set : needs_.counters) {

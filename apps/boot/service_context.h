@@ -64,6 +64,10 @@ class ServiceContext {
   // Errors: none were planned.
   Result<std::span<const Fd>> listeners(std::string_view key) const;
 
+  // The file that was planned as `name`, open; its operations begin on its shard's thread, from
+  // start() on. Errors: it was not planned.
+  Result<File*> file(std::string_view name) const;
+
   // ---- Counters ----
 
   // The struct that was planned under this name, in the counters file, zeroed.

@@ -166,6 +166,24 @@ void ServicePlan::listen(const char* key, const std::vector<SocketAddress>& addr
   needs_.listens.push_back({key, is_elsewhere ? in_image : addresses});
 }
 
+void ServicePlan::file(uint32_t shard, const FilePlan& plan) {
+  if (find_shard(shard, "a file") == nullptr) return;
+  const std::string doing = "the file " + (plan.name.empty() ? "without a name" : plan.name);
+  const char* defect = defect_of(plan);
+  const auto is_it = [&](const FileNeed& other) { return other.plan.name == plan.name; };
+  if (std::any_of(needs_.files.begin(), needs_.files.end(), is_it)) {
+    defect = "another one has this name";
+  }
+  if (defect != nullptr) return refuse(doing, defect, "this is a defect of the service");
+  if (plan.path.empty() || plan.path[0] != '/') {
+    return refuse(doing, "its path is \"" + plan.path + "\"", "expected a path that begins with /" +
+                  (plan.key.empty() ? "" : ": see " + plan.key + " in [" + needs_.name + "]"));
+  }
+  needs_.files.push_back({shard, plan});
+  descriptors(1, plan.key.empty() ? nullptr : plan.key.c_str());
+  counters<FileCounters>(kFileCounters, plan.name);
+}
+
 bool ServicePlan::check_counter(const CounterSet& set, const CounterDescription& counter) {
   const auto defect = [&](const std::string& answer) {
     refuse("the counter " + (counter.name.empty() ? "without a name" : counter.name), answer,

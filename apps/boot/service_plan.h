@@ -10,6 +10,7 @@
 
 #include "apps/boot/configuration.h"
 #include "apps/boot/counter_table.h"
+#include "apps/boot/planned_files.h"
 #include "pinned_pool/plan.h"
 #include "transport/datagram_socket.h"
 
@@ -45,6 +46,7 @@ struct ServiceNeeds {
   std::vector<ShardNeeds> shards;  // as many as [[shard]]
   std::vector<ListenNeed> listens;
   std::vector<DatagramNeed> datagrams;
+  std::vector<FileNeed> files;
   std::vector<CounterSet> counters;
   std::vector<std::string> messages;  // names, headed by the service's
   uint64_t heap_bytes = 0;
@@ -89,6 +91,10 @@ class ServicePlan {
   // As first process of an image: at `in_image` instead, unless it is empty.
   void listen(const char* key, const std::vector<SocketAddress>& addresses,
               const std::vector<SocketAddress>& in_image = {});
+
+  // A file that the runtime opens before anything is taken, for `shard`, and closes;
+  // ServiceContext::file. It counts as a descriptor, and has counters of its own.
+  void file(uint32_t shard, const FilePlan& plan);
 
   // It exchanges messages on `shard`: ServiceContext::messenger.
   void messages(uint32_t shard);

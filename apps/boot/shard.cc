@@ -35,6 +35,9 @@ Result<void> Shard::make_sockets() {
   StreamSocketsOptions options;
   options.socket_count_max = options_.socket_count_max;
   options.watch_count_max = options_.watch_count;
+  for (const FileOptions& file : options_.files) {
+    options.file_operation_count_max += file.operation_count_max;
+  }
   options.loop = &loop_;
   options.counters = &options_.counters->sockets;
   const SocketBackendChoice choice = options_.event_loop.sockets;
@@ -57,12 +60,23 @@ Result<void> Shard::set_up() {
     BP_TRY(keys_.create(process_pool(), *device));
   }
   loop_.add_source(*sockets_, 256, options_.sockets_name.c_str(), options_.socket_rounds);
+  if (!options_.files.empty()) BP_TRY(open_files());
   loop_.set_sleeper(*sockets_);
   return {};
 }
 
-// In this order: the registration is the ring's.
+Result<void> Shard::open_files() {
+  FileBackend* backend = sockets_->file_backend();
+  if (backend == nullptr) {
+    loop_.add_source(file_thread_, 256, "a completion of files");
+    backend = &file_thread_;
+  }
+  return files_.open(options_.files, *backend, keys_);
+}
+
+// In this order: operations on files use the registration, which is the ring's.
 void Shard::close() noexcept {
+  files_.close();
   keys_.destroy();
   sockets_.reset();
 }

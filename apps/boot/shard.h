@@ -8,11 +8,13 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "apps/boot/configuration.h"
 #include "apps/boot/runtime_counters.h"
 #include "platform/thread_stack.h"
 #include "transport/event_loop.h"
+#include "transport/file_thread.h"
 #include "transport/registration.h"
 #include "transport/stream_sockets.h"
 
@@ -26,6 +28,7 @@ struct ShardOptions {
   uint32_t timer_count = 0;
   uint32_t watch_count = 0;
   std::string sockets_name = "the sockets";  // what a stall of their callbacks is logged with
+  std::vector<FileOptions> files;
   ShardCounters* counters = nullptr;
   Histogram* socket_rounds = nullptr;  // EventLoop::add_source; may be nullptr
 };
@@ -48,6 +51,7 @@ class Shard {
 
   EventLoop& loop() noexcept { return loop_; }
   StreamSockets& sockets() noexcept { return *sockets_; }
+  Files& files() noexcept { return files_; }
 
  private:
   enum class State : int { kStarting, kReady, kFailed, kRunning, kAbandoned };
@@ -55,6 +59,7 @@ class Shard {
   void thread_main() noexcept;
   Result<void> set_up();
   Result<void> make_sockets();
+  Result<void> open_files();
   void close() noexcept;
   void set_state(State state) noexcept;
 
@@ -62,6 +67,8 @@ class Shard {
   EventLoop loop_;
   std::unique_ptr<StreamSockets> sockets_;
   KeyTable keys_;
+  FileThread file_thread_{loop_};
+  Files files_;
   Error failure_;
   std::function<void()> on_start_;
   std::atomic<State> state_{State::kStarting};

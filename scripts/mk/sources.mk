@@ -31,13 +31,14 @@ TRANSPORT := connecting datagram_address doorbell endpoint epoll/epoll_sockets e
 BOOT := appliance appliance_plan appliance_user configuration configuration_checks \
         configuration_reader configuration_table configuration_tables configuration_values \
         configuration_words counters_file counters_reader listeners messages_plan messaging \
-        name_lock outsiders peers peers_plan pool_counters preflight runtime_counters \
-        service_calls service_context service_plan shard shard_group shard_messenger toml_reader
+        name_lock outsiders peers peers_plan planned_files pool_counters preflight \
+        runtime_counters service_calls service_context service_plan shard shard_group \
+        shard_messenger toml_reader
 INIT := core_dump crash drill init kernel_command_line machine modules mounts netlink network \
         rdma_link watchdog
-COMMANDS := check_command counter_text counters_command doctor_command fifo_question group_parts \
-            keys_command perf_command plan_command program run_command service_c sockets_c \
-            stats_command stats_json stats_text watch_stats
+COMMANDS := check_command counter_text counters_command doctor_command files_c fifo_question \
+            group_parts keys_command perf_command plan_command program run_command service_c \
+            sockets_c stats_command stats_json stats_text watch_stats
 PERF := perf_client perf_report perf_server perf_shm_side perf_side perf_verbs_side register_cost
 KVD := command_datapath kv_service message_gets_datapath session_datapath store_datapath
 BLOCKD := block_server block_service connection_datapath nbd_negotiation volume_datapath

@@ -1,0 +1,167 @@
+#include "apps/boot/planned_files.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "apps/boot/service_plan.h"
+#include "platform/units.h"
+
+namespace bedplate {
+namespace {
+
+constexpr uint32_t kOperationCountMax = 1024;
+// Where neither the file system nor the device says what direct access takes.
+constexpr uint32_t kUsualAlignmentBytes = 4096;
+
+std::string directory_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+// "journal in [store]": the key that says the path; without one the table.
+std::string where_it_is_said(const ServiceNeeds& service, const FilePlan& plan) {
+  return plan.key.empty() ? "[" + service.name + "]" : plan.key + " in [" + service.name + "]";
+}
+
+Error refused(const ServiceNeeds& service, const FilePlan& plan) {
+  Error error;
+  error.set_doing("opening %s for %s", plan.path.c_str(), where_it_is_said(service, plan).c_str());
+  return error;
+}
+
+Error open_error(const ServiceNeeds& service, const FilePlan& plan, int number) {
+  Error error = refused(service, plan);
+  if (number == EINVAL && plan.is_direct) {
+    error.set_answer("its file system has no direct access (O_DIRECT)");
+    return error.set_cure("put it on one that has it (ext4, xfs), or have it opened without");
+  }
+  error.set_answer_errno(number);
+  switch (number) {
+    case ENOENT:
+      return error.set_cure(plan.is_created ? "create its directory, or name another file"
+                                            : "create it, or name another file");
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return error.set_cure("run as its owner or as root, and see that its file system may be "
+                            "%s", plan.is_writable ? "written to" : "read");
+    case EISDIR: return error.set_cure("name a file, or a block device");
+    case ETXTBSY: return error.set_cure("name another file: this one is a program that runs");
+    default: return error.set_cure("see what stands in its way, or name another file");
+  }
+}
+
+// How much there is; of what is neither a file nor a block device nothing.
+bool look_at(int fd, uint64_t* bytes, bool* is_device) noexcept {
+  struct stat status {};
+  if (fstat(fd, &status) != 0) return false;
+  *is_device = S_ISBLK(status.st_mode);
+  *bytes = static_cast<uint64_t>(status.st_size);
+  if (*is_device) return ioctl(fd, BLKGETSIZE64, bytes) == 0;
+  return S_ISREG(status.st_mode);
+}
+
+uint32_t direct_alignment_bytes(int fd, bool is_device) noexcept {
+#ifdef STATX_DIOALIGN
+  struct statx status {};
+  if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &status) == 0 &&
+      (status.stx_mask & STATX_DIOALIGN) != 0 && status.stx_dio_offset_align != 0) {
+    return std::max(status.stx_dio_offset_align, status.stx_dio_mem_align);
+  }
+#endif
+  int sector_bytes = 0;
+  if (is_device && ioctl(fd, BLKSSZGET, &sector_bytes) == 0) {
+    return static_cast<uint32_t>(sector_bytes);
+  }
+  return kUsualAlignmentBytes;
+}
+
+// Opens it, or, where it may not be created, looks whether it could be.
+Result<OpenedFile> open_file(const ServiceNeeds& service, const FileNeed& need, bool may_create) {
+  const FilePlan& plan = need.plan;
+  const bool creates = plan.is_created && may_create;
+  const int flags = (plan.is_writable ? O_RDWR : O_RDONLY) | (creates ? O_CREAT : 0) |
+                    (plan.is_direct ? O_DIRECT : 0) | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+  OpenedFile opened;
+  for (const CounterSet& set : service.counters) {
+    if (set.name == kFileCounters && set.instance == plan.name) opened.counters = &set;
+  }
+  opened.shard = need.shard;
+  opened.fd = Fd(open(plan.path.c_str(), flags, S_IRUSR | S_IWUSR));
+  if (!opened.fd.is_open()) {
+    const bool would_be_created = errno == ENOENT && plan.is_created && !may_create;
+    if (would_be_created && access(directory_of(plan.path).c_str(), W_OK | X_OK) == 0) {
+      return opened;
+    }
+    return open_error(service, plan, errno);
+  }
+  const int fd = opened.fd.number();
+  bool is_device = false;
+  if (!look_at(fd, &opened.options.bytes, &is_device)) {
+    return refused(service, plan)
+        .set_answer("it is neither a file nor a block device")
+        .set_cure("name one of these");
+  }
+  set_blocking(fd, true);  // a pipe or a terminal in its place would have held the boot
+  opened.options.name = file_name(service.name, plan);
+  opened.options.fd = fd;
+  opened.options.operation_count_max = plan.operation_count_max;
+  if (plan.is_direct) opened.options.alignment_bytes = direct_alignment_bytes(fd, is_device);
+  return opened;
+}
+
+}  // namespace
+
+void describe(CounterTable& table, FileCounters& counters) {
+  table.counter("file_operations", counters.operations, "operations",
+                "Operations on the file that have ended.");
+  table.counter("file_read_bytes", counters.read_bytes, "bytes", "Bytes read from the file.");
+  table.counter("file_written_bytes", counters.written_bytes, "bytes",
+                "Bytes written to the file.");
+  table.counter("file_errors", counters.errors, "operations",
+                "Operations on the file that ended with an error.");
+}
+
+std::string file_name(const std::string& service, const FilePlan& plan) {
+  return service + "." + plan.name;
+}
+
+const char* defect_of(const FilePlan& plan) noexcept {
+  const auto is_good = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  if (plan.name.empty() || plan.name.size() > 31 ||
+      !std::all_of(plan.name.begin(), plan.name.end(), is_good)) {
+    return "a file's name is 1..31 of a-z, 0-9 and _";
+  }
+  if (plan.is_created && !plan.is_writable) return "a file that is created is writable";
+  if (plan.operation_count_max == 0 || plan.operation_count_max > kOperationCountMax) {
+    return "a file has 1..1024 operations in flight";
+  }
+  return nullptr;
+}
+
+std::vector<OpenedFile> open_files(const std::vector<ServiceNeeds>& services, bool may_create,
+                                   std::vector<Error>* problems) {
+  std::vector<OpenedFile> all;
+  for (const ServiceNeeds& service : services) {
+    for (const FileNeed& need : service.files) {
+      auto opened = open_file(service, need, may_create);
+      if (!opened.ok()) {
+        problems->push_back(opened.error());
+      } else {
+        all.push_back(opened.take());
+      }
+    }
+  }
+  return all;
+}
+
+}  // namespace bedplate

@@ -1,0 +1,56 @@
+// The files of services: planned, opened before anything is taken, closed after the shards.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "apps/boot/counter_table.h"
+#include "platform/file.h"
+#include "transport/files.h"
+
+namespace bedplate {
+
+struct ServiceNeeds;
+
+// One that a service wants to have open (ServicePlan::file).
+struct FilePlan {
+  std::string name;  // among the files of the service: of a-z, 0-9 and _
+  std::string path;  // from the root; a file, or a block device
+  std::string key;   // what in its table says the path; may be empty
+  bool is_writable = false;
+  bool is_created = false;  // where it is not there, empty, for its owner alone; if is_writable
+  bool is_direct = false;   // past the page cache (O_DIRECT): File::alignment_bytes
+  uint32_t operation_count_max = 32;  // in flight at once; more wait
+};
+
+struct FileNeed {
+  uint32_t shard = 0;
+  FilePlan plan;
+};
+
+void describe(CounterTable& table, FileCounters& counters);
+// What its counters are called, as counters of its service; the instance is the file's name.
+inline constexpr const char* kFileCounters = "files";
+
+// What is wrong with a plan; nullptr: nothing.
+const char* defect_of(const FilePlan& plan) noexcept;
+
+// What it is called among the files of a shard.
+std::string file_name(const std::string& service, const FilePlan& plan);
+
+// A file that is open; its options lack the counters.
+struct OpenedFile {
+  Fd fd;
+  const CounterSet* counters = nullptr;  // among the needs of its service
+  uint32_t shard = 0;
+  FileOptions options;
+};
+
+// Opens what `services` have planned, and appends to `problems` what cannot be had: the path, the
+// system's answer, a cure. Unless `may_create`, nothing is created: of what would be, the directory
+// is looked at. Ownership: the needs outlive what is returned.
+std::vector<OpenedFile> open_files(const std::vector<ServiceNeeds>& services, bool may_create,
+                                   std::vector<Error>* problems);
+
+}  // namespace bedplate

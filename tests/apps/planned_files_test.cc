@@ -1,0 +1,193 @@
+// Files of services: how they are planned, what is said of those that cannot be opened, and the
+// functions of the C interface that operate on them.
+#include "apps/boot/planned_files.h"
+
+#include <deque>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "apps/boot/bedplate_service.h"
+#include "apps/boot/service.h"
+#include "apps/boot/service_plan.h"
+#include "tests/support/patience.h"
+#include "transport/file_thread.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+
+namespace {
+
+struct Store final : Service {
+  const char* name() const noexcept override { return "store"; }
+  void describe(ConfigurationTable&) override {}
+  Result<void> plan(ServicePlan&) override { return {}; }
+};
+
+}  // namespace
+
+TEST_GROUP(PlannedFiles) {
+  char directory[64] = "/tmp/bedplate-planned-XXXXXX";
+  std::string path;
+  Configuration configuration;
+  Store store;
+  char text[1024];
+
+  void setup() override {
+    CHECK(mkdtemp(directory) != nullptr);
+    path = std::string(directory) + "/journal";
+    configuration.shards.resize(1);
+  }
+  void teardown() override {
+    unlink(path.c_str());
+    rmdir(directory);
+  }
+
+  FilePlan journal() {
+    return {.name = "journal", .path = path, .key = "journal", .is_writable = true};
+  }
+  std::string planned(const std::vector<FilePlan>& files, std::vector<ServiceNeeds>* needs) {
+    ServicePlan plan(configuration, store);
+    for (const FilePlan& file : files) plan.file(0, file);
+    auto taken = plan.take();
+    if (!taken.ok()) return format_error(taken.error(), text, sizeof text);
+    needs->push_back(taken.take());
+    return "";
+  }
+  // What is wrong with the plan, or with opening the files.
+  std::string problem(const std::vector<FilePlan>& files, bool may_create = true) {
+    std::vector<ServiceNeeds> needs;
+    const std::string refused = planned(files, &needs);
+    if (!refused.empty()) return refused;
+    std::vector<Error> problems;
+    const auto opened = open_files(needs, may_create, &problems);
+    if (problems.empty()) return "";
+    return format_error(problems[0], text, sizeof text);
+  }
+};
+
+TEST(PlannedFiles, AreOpenedAndCountedUnderTheirNames) {
+  FilePlan plan = journal();
+  plan.is_created = true;
+  std::vector<ServiceNeeds> needs;
+  STRCMP_EQUAL("", planned({plan}, &needs).c_str());
+  LONGS_EQUAL(1, needs[0].descriptors);
+  STRCMP_EQUAL("journal in [store]", needs[0].descriptor_keys.c_str());
+  LONGS_EQUAL(1, needs[0].counters.size());
+  STRCMP_EQUAL("journal", needs[0].counters[0].instance.c_str());
+  std::vector<Error> problems;
+  const auto opened = open_files(needs, true, &problems);
+  LONGS_EQUAL(0, problems.size());
+  LONGS_EQUAL(1, opened.size());
+  STRCMP_EQUAL("store.journal", opened[0].options.name.c_str());
+  POINTERS_EQUAL(&needs[0].counters[0], opened[0].counters);
+  LONGS_EQUAL(1, opened[0].options.alignment_bytes);
+  struct stat status {};
+  LONGS_EQUAL(0, stat(path.c_str(), &status));
+  LONGS_EQUAL(0600, status.st_mode & 0777);
+}
+
+TEST(PlannedFiles, APlanThatMakesNoSenseIsRefused) {
+  FilePlan plan = journal();
+  STRCMP_CONTAINS("store: planning the file journal: another one has this name; this is a defect",
+                  problem({plan, plan}).c_str());
+  plan.path = "journal";
+  STRCMP_EQUAL("store: planning the file journal: its path is \"journal\"; expected a path that "
+               "begins with /: see journal in [store]", problem({plan}).c_str());
+  plan = journal();
+  plan.is_created = true;
+  plan.is_writable = false;
+  STRCMP_CONTAINS("a file that is created is writable", problem({plan}).c_str());
+  plan = journal();
+  plan.operation_count_max = 0;
+  STRCMP_CONTAINS("a file has 1..1024 operations in flight", problem({plan}).c_str());
+  plan = journal();
+  plan.name = "my file";
+  STRCMP_CONTAINS("a file's name is 1..31 of a-z, 0-9 and _", problem({plan}).c_str());
+}
+
+TEST(PlannedFiles, WhatCannotBeOpenedIsToldWithPathAnswerAndCure) {
+  FilePlan plan = journal();
+  STRCMP_EQUAL(("opening " + path + " for journal in [store]: No such file or directory; create it, "
+                "or name another file").c_str(), problem({plan}).c_str());
+  plan.path = directory;
+  STRCMP_CONTAINS("Is a directory; name a file, or a block device", problem({plan}).c_str());
+  plan.path = "/dev/null";
+  STRCMP_EQUAL("opening /dev/null for journal in [store]: it is neither a file nor a block device; "
+               "name one of these", problem({plan}).c_str());
+  plan.path = path;
+  LONGS_EQUAL(0, mkfifo(path.c_str(), 0600));  // whose other end would be waited for
+  STRCMP_CONTAINS("it is neither a file nor a block device", problem({plan}).c_str());
+  plan.path = "/proc/version";
+  plan.is_writable = false;
+  plan.is_direct = true;
+  STRCMP_EQUAL("opening /proc/version for journal in [store]: its file system has no direct access "
+               "(O_DIRECT); put it on one that has it (ext4, xfs), or have it opened without",
+               problem({plan}).c_str());
+}
+
+TEST(PlannedFiles, ALookCreatesNothing) {
+  FilePlan plan = journal();
+  plan.is_created = true;
+  STRCMP_EQUAL("", problem({plan}, false).c_str());
+  CHECK(access(path.c_str(), F_OK) != 0);
+  plan.path = std::string(directory) + "/none/journal";
+  STRCMP_CONTAINS("No such file or directory; create its directory", problem({plan}, false).c_str());
+}
+
+TEST(PlannedFiles, TheCInterfaceOperatesOnThem) {
+  const Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  EventLoop loop;
+  CHECK(loop.create({}).ok());
+  FileThread thread(loop);
+  FileCounters counters;
+  KeyTable keys;
+  Files files;
+  const FileOptions options = {
+      .name = "store.journal", .fd = fd.number(), .bytes = 7, .counters = &counters};
+  CHECK(files.open({&options, 1}, thread, keys).ok());
+  auto* file = reinterpret_cast<bp_file*>(files.find("store.journal"));
+  LONGS_EQUAL(7, bp_file_bytes(file));
+  LONGS_EQUAL(1, bp_file_alignment(file));
+  struct Answer {
+    int count = 0;
+    int64_t result = 0;
+  } answer;
+  const auto done = [](void* context, int64_t result) {
+    auto& told = *static_cast<Answer*>(context);
+    ++told.count;
+    told.result = result;
+  };
+  bp_file_operation operation = {};
+  const auto finish = [&] {
+    const int before = answer.count;
+    CHECK(test::eventually([&] {
+      thread.poll(8);
+      return answer.count == before + 1;
+    }));
+    return answer.result;
+  };
+  bp_file_write(file, &operation, "hello", 5, 3, done, &answer);
+  LONGS_EQUAL(5, finish());
+  bp_file_sync(file, &operation, 0, done, &answer);
+  LONGS_EQUAL(0, finish());
+  bp_file_sync(file, &operation, 1, done, &answer);
+  LONGS_EQUAL(0, finish());
+  char got[16] = {};
+  bp_file_read(file, &operation, got, sizeof got, 3, done, &answer);
+  LONGS_EQUAL(5, finish());
+  STRCMP_EQUAL("hello", got);
+  bp_file_allocate(file, &operation, 4096, 0, done, &answer);
+  if (finish() == 0) LONGS_EQUAL(4096, lseek(fd.number(), 0, SEEK_END));
+  bp_file_discard(file, &operation, 4096, 0, done, &answer);
+  if (finish() == 0) {
+    bp_file_read(file, &operation, got, 1, 3, done, &answer);
+    LONGS_EQUAL(1, finish());
+    BYTES_EQUAL(0, got[0]);
+  }
+  bp_file_write_zeroes(file, &operation, 4096, 4096, done, &answer);
+  if (finish() == 0) LONGS_EQUAL(8192, lseek(fd.number(), 0, SEEK_END));
+  files.close();
+}
