@@ -15,6 +15,7 @@
 #include "platform/result.h"
 #include "transport/messenger.h"
 #include "transport/process_terms.h"
+#include "transport/shm/member_source.h"
 #include "transport/shm/shm_provider.h"
 #include "transport/single_copy.h"
 
@@ -55,6 +56,12 @@ class JoinedProcess {
   uint32_t member(uint32_t index = 0) const noexcept { return members_[index].shm.member(); }
   // Threads: of one member those of its shard.
   Messenger& messenger(uint32_t index = 0) noexcept { return members_[index].messenger; }
+
+  // What puts member `index` into an event loop (MemberSource) or behind a descriptor
+  // (MemberDescriptor); then messenger(index).wait() is not for it.
+  MemberParts parts(uint32_t index = 0) noexcept {
+    return {members_[index].messenger, members_[index].shm, pool_.table()};
+  }
 
   // The first living member of the group that joined as `process`; UINT32_MAX: there is none now.
   // The owner of the pool is member 0, with the name of its appliance.

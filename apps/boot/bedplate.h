@@ -202,6 +202,25 @@ unsigned bp_poll(bp_member* self, unsigned budget);
  * and without having done anything: bp_poll comes next. */
 void bp_wait(bp_member* self, unsigned timeout_ms);
 
+/* ---- A member in another loop: one descriptor, for epoll, poll, libuv, GLib ----
+ *
+ *     int fd = bp_member_fd(self);
+ *     for (;;) {
+ *       while (bp_poll(self, 64) > 0) {}
+ *       if (bp_member_arm(self)) wait_for(fd and others);
+ *     } */
+
+/* The descriptor of the member, always the same; it is for waiting alone, and Bedplate's. The first
+ * call takes a thread with its stack. Errors: -1; bp_error_text says why.
+ * Requires: the member is this process's (bp_own_member). */
+int bp_member_fd(bp_member* self);
+
+/* Before each wait: looks once more, and runs handlers and completions as bp_poll does. Returns 0
+ * where there was something: poll on, and try again. 1: the descriptor becomes readable when
+ * something comes, or the owner of the pool is gone; bp_poll makes it quiet, so call that after each
+ * wait, whatever ended it. Requires: bp_member_fd. */
+int bp_member_arm(bp_member* self);
+
 /* Sends a copy of `payload`. What is sent through one endpoint, by this and bp_am_send_loan,
  * arrives in that order. Returns BP_DONE, BP_AGAIN, BP_GONE or BP_TOO_LONG. */
 bp_status bp_am_send(bp_endpoint* to, unsigned char id, const void* payload, size_t bytes);

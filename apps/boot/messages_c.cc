@@ -146,10 +146,34 @@ void bp_set_handler(bp_member* self, unsigned char id, bp_handler handler, void*
       id, {handler != nullptr ? &deliver : nullptr, &self->handlers[id]});
 }
 
-unsigned bp_poll(bp_member* self, unsigned budget) { return self->messenger->poll(budget); }
+static void wake_up(bp_member* self) noexcept {
+  if (self->descriptor != nullptr) self->descriptor->disarm();
+}
+
+unsigned bp_poll(bp_member* self, unsigned budget) {
+  wake_up(self);
+  return self->messenger->poll(budget);
+}
 
 void bp_wait(bp_member* self, unsigned timeout_ms) {
+  wake_up(self);
   self->messenger->wait(timeout_ms * kNsPerMs);
+}
+
+int bp_member_fd(bp_member* self) {
+  if (self->descriptor != nullptr) return self->descriptor->fd();
+  BP_ASSERT(the_process != nullptr && self >= the_members &&
+            self < the_members + the_process->member_count());
+  const auto index = static_cast<uint32_t>(self - the_members);
+  auto made = std::make_unique<MemberDescriptor>(the_process->parts(index));
+  if (auto outcome = made->create(); !outcome.ok()) return c_fail(outcome.error());
+  self->descriptor = made.release();  // as long as the process
+  return self->descriptor->fd();
+}
+
+int bp_member_arm(bp_member* self) {
+  BP_ASSERT(self->descriptor != nullptr && "bp_member_fd comes first");
+  return self->descriptor->arm() ? 1 : 0;
 }
 
 bp_status bp_am_send(bp_endpoint* to, unsigned char id, const void* payload, size_t bytes) {

@@ -11,6 +11,7 @@ struct bp_member {
     void* context = nullptr;
   };
   bedplate::Messenger* messenger = nullptr;
+  bedplate::MemberDescriptor* descriptor = nullptr;  // once bp_member_fd was called
   unsigned number = 0;
   Handler handlers[bedplate::kAmCount];
 };

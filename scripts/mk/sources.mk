@@ -15,6 +15,7 @@ TRANSPORT := connecting datagram_address doorbell endpoint epoll/epoll_sockets e
              messenger process_terms registration self/self_provider \
              shm/bell_watch \
              shm/futex_bell shm/group_keeper shm/group_layout shm/group_segment shm/loan_table \
+             shm/member_source \
              shm/shm_boxes shm/shm_endpoint_datapath shm/shm_exposures shm/shm_members \
              shm/shm_operations shm/shm_provider shm/shm_receive_datapath single_copy \
              single_copy/cma single_copy/cma_datapath single_copy/device \

@@ -1,15 +1,19 @@
 #include "transport/shm/bell_watch.h"
 
 #include <cerrno>
+#include <ctime>
 
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "platform/clock.h"
+
 namespace bedplate {
 namespace {
 
-long wait_any(const futex_waitv* waits, size_t count) noexcept {
-  return syscall(SYS_futex_waitv, waits, count, 0, nullptr, 0);
+// `end`: of CLOCK_MONOTONIC; nullptr: never.
+long wait_any(const futex_waitv* waits, size_t count, const timespec* end) noexcept {
+  return syscall(SYS_futex_waitv, waits, count, 0, end, CLOCK_MONOTONIC);
 }
 
 void wake(std::atomic<uint32_t>& word) noexcept {
@@ -26,14 +30,16 @@ futex_waitv wait_while(const std::atomic<uint32_t>& word, uint32_t value) noexce
 
 }  // namespace
 
-Result<void> BellWatch::start(const std::vector<FutexBell>& bells, Doorbell& doorbell) {
+Result<void> BellWatch::start(const std::vector<FutexBell>& bells, Doorbell& doorbell,
+                              const MembersTable* members) {
   BP_ASSERT(doorbell_ == nullptr && bells.size() <= kBellCountMax);
   // No futexes at all are refused with EINVAL by a kernel that has the call.
-  if (wait_any(nullptr, 0); errno != EINVAL) {
+  if (wait_any(nullptr, 0, nullptr); errno != EINVAL) {
     return error_from_errno("waiting on the doorbells of groups (futex_waitv)")
         .set_cure("it takes Linux 5.16; in a container, a seccomp profile that allows it");
   }
   bells_ = bells;
+  members_ = members;
   for (const FutexBell& bell : bells_) waits_.push_back(wait_while(bell.word(), 0));
   waits_.push_back(wait_while(is_stopping_, 0));
   doorbell_ = &doorbell;
@@ -57,10 +63,24 @@ void BellWatch::run() noexcept {
     const uint32_t seen_count = sleep_count_.load(std::memory_order_seq_cst);
     // Returns when one is rung, and at once when one is rung already, or all are awake. Others may
     // write to the bells of their group what they like: that ends in a ring, too.
-    if (find_sleeps() && wait_any(waits_.data(), waits_.size()) < 0 && errno == EINTR) continue;
+    if (!wait()) continue;
     doorbell_->ring();  // nothing, to a loop that is awake
     park(seen_count);
   }
+}
+
+bool BellWatch::wait() noexcept {
+  if (!find_sleeps()) return true;
+  // The word of the owner's life wakes nobody that waits for another: it is looked at.
+  const uint64_t end_ns = members_ == nullptr ? 0 : monotonic_ns() + kOwnerCheckNs;
+  const timespec end = {static_cast<time_t>(end_ns / kNsPerSecond),
+                        static_cast<long>(end_ns % kNsPerSecond)};
+  const timespec* const until = members_ == nullptr ? nullptr : &end;
+  if (wait_any(waits_.data(), waits_.size(), until) >= 0) return true;
+  if (errno != ETIMEDOUT) return errno != EINTR;
+  if (!members_->is_owner_gone()) return false;
+  members_ = nullptr;
+  return true;
 }
 
 bool BellWatch::find_sleeps() noexcept {

@@ -22,8 +22,10 @@
 
 #include <linux/futex.h>
 
+#include "pinned_pool/membership.h"
 #include "platform/cache_line.h"
 #include "platform/thread_stack.h"
+#include "platform/units.h"
 #include "transport/doorbell.h"
 #include "transport/shm/futex_bell.h"
 
@@ -32,6 +34,7 @@ namespace bedplate {
 class BellWatch {
  public:
   static constexpr uint32_t kBellCountMax = FUTEX_WAITV_MAX - 1;  // one is for stop()
+  static constexpr uint64_t kOwnerCheckNs = 50 * kNsPerMs;
 
   BellWatch() noexcept = default;
   BellWatch(const BellWatch&) = delete;
@@ -39,9 +42,12 @@ class BellWatch {
   ~BellWatch() { stop(); }
 
   // Starts the thread: from now on whoever rings one of `bells` rings `doorbell`, which outlasts
-  // stop(). Requires: at most kBellCountMax bells. Before the seal.
+  // stop(). With `members`, which is for a process that joined, so does the death of their owner,
+  // once; it may be noticed late, within kOwnerCheckNs, and only while the bells are up.
+  // Requires: at most kBellCountMax bells. Before the shards run.
   // Errors: no thread, or a kernel without futex_waitv (Linux 5.16).
-  Result<void> start(const std::vector<FutexBell>& bells, Doorbell& doorbell);
+  Result<void> start(const std::vector<FutexBell>& bells, Doorbell& doorbell,
+                     const MembersTable* members = nullptr);
 
   // The loop: all bells are announced asleep; it will look at its sources once more.
   // Cost: one locked addition; after a ring a system call.
@@ -55,6 +61,8 @@ class BellWatch {
 
  private:
   void run() noexcept;
+  // Until a bell or a stop, or the owner's death. Returns whether there is anything to ring for.
+  bool wait() noexcept;
   // Returns whether all bells are announced asleep; they are what is waited for then.
   bool find_sleeps() noexcept;
   void park(uint32_t seen_count) noexcept;
@@ -63,6 +71,7 @@ class BellWatch {
   std::vector<FutexBell> bells_;
   std::vector<futex_waitv> waits_;  // the bells, and is_stopping_
   Doorbell* doorbell_ = nullptr;
+  const MembersTable* members_ = nullptr;  // nullptr: nobody's death, or it was told
   StackedThread thread_;
   alignas(kCacheLineBytes) std::atomic<uint32_t> sleep_count_{0};
   std::atomic<bool> is_parked_{false};

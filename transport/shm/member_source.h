@@ -1,0 +1,83 @@
+// A member of a process that joined, in somebody else's loop.
+//
+// MemberSource is for an EventLoop: the loop polls the member and sleeps where it always does.
+// MemberDescriptor is for any other loop: one descriptor, which epoll, poll, libuv or GLib waits
+// for, and a step before the wait that says whether one may wait at all (arm).
+//
+// Both sleep by a thread of this process, which waits on the member's bell (bell_watch.h) and rings
+// an eventfd that no other process has. So senders do what they always do: a load while the member
+// is awake, a futex(2) when it sleeps. They need no descriptor of each receiver, and one that dies
+// takes none along. The owner's death, which rings nothing, the thread looks for while the member
+// sleeps.
+#pragma once
+
+#include "transport/event_loop.h"
+#include "transport/messenger.h"
+#include "transport/shm/bell_watch.h"
+#include "transport/shm/shm_provider.h"
+
+namespace bedplate {
+
+// What it takes of a member (JoinedProcess::parts); all of it outlives what is made of it.
+struct MemberParts {
+  Messenger& messenger;
+  ShmProvider& shm;
+  const MembersTable& members;
+};
+
+class MemberSource final : public PollSource {
+ public:
+  explicit MemberSource(const MemberParts& parts) noexcept : parts_(parts) {}
+  MemberSource(const MemberSource&) = delete;
+  MemberSource& operator=(const MemberSource&) = delete;
+  ~MemberSource() override { stop(); }
+
+  // From now on `doorbell`, which outlasts stop(), is rung when something comes for the member and
+  // it was announced asleep. Then: loop.add_source(source, budget); nobody else polls the member.
+  // Takes a thread, with its stack. Threads: before the loop runs.
+  // Errors: BellWatch::start's.
+  Result<void> start(Doorbell& doorbell);
+  // Ends the thread. Threads: not while the loop runs.
+  void stop() noexcept { watch_.stop(); }
+
+  uint32_t poll(uint32_t budget) noexcept override { return parts_.messenger.poll(budget); }
+  void announce_sleep() noexcept override;
+  void announce_awake() noexcept override { parts_.shm.announce_awake(); }
+
+ private:
+  MemberParts parts_;
+  BellWatch watch_;
+};
+
+// Threads: those that poll the member.
+class MemberDescriptor {
+ public:
+  explicit MemberDescriptor(const MemberParts& parts) noexcept : source_(parts) {}
+  MemberDescriptor(const MemberDescriptor&) = delete;
+  MemberDescriptor& operator=(const MemberDescriptor&) = delete;
+
+  // Errors: no descriptor, or MemberSource::start's.
+  Result<void> create();
+
+  // Readable when something has come since arm() said yes. It is for waiting alone, and is made
+  // quiet by disarm(). Ownership: this object's.
+  int fd() const noexcept { return doorbell_.event_fd(); }
+
+  // About to wait: looks once more, and runs handlers and completions as a poll does. Returns false
+  // where there was something: poll on, and try again. True: fd() becomes readable with the next
+  // that comes; also when the owner of the pool is gone.
+  // Cost: a membarrier, which is why one polls for a while first.
+  bool arm() noexcept;
+  // Awake again: senders make no system call. Nothing happens where it is not armed.
+  void disarm() noexcept;
+  bool is_armed() const noexcept { return is_armed_; }
+
+ private:
+  static constexpr uint32_t kLookBudget = 64;
+
+  Doorbell doorbell_;
+  MemberSource source_;  // after the doorbell, which its thread rings
+  bool is_armed_ = false;
+};
+
+}  // namespace bedplate
