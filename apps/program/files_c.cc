@@ -83,5 +83,4 @@ void bp_file_discard(bp_file* file, bp_file_operation* operation, uint64_t bytes
   begin_on_file(file, FileAction::kDiscard, operation, nullptr, bytes, offset, done, context);
 }
 
-
 }  // extern "C"
