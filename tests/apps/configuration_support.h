@@ -210,7 +210,8 @@ inline std::string described(const ParsedConfiguration& c) {
       << c.pool.heap_min_bytes << ' ' << optional_text(c.pool.heap_pages) << ' '
       << optional_text(c.pool.heap_node) << ' '
       << static_cast<int>(c.event_loop.sockets) << ' '
-      << c.event_loop.spin_us << ' ' << static_cast<int>(c.alloc.expect);
+      << c.event_loop.spin_us << ' ' << c.event_loop.stall_ms << ' '
+      << static_cast<int>(c.alloc.expect);
   for (const ShardSettings& shard : c.shards) out << " shard " << shard.name << ' ' << shard.cpu;
   const BlockdSettings& blockd = c.blockd();
   out << " blockd " << c.has_blockd();
