@@ -54,7 +54,7 @@ test: deps-check ## build and run the unit tests whose group has T in its name (
 	$(Q)$(PARALLEL_MAKE) MODE=$(MODE) tests
 	$(Q)$(BUILD)/bedplate-tests $(addprefix -g ,$(T))
 
-quick: deps-check ## look at layers and models, build, run the unit tests of what git says has changed
+quick: deps-check ## look at layers and models, build, run the unit tests that a change goes into
 	$(Q)scripts/layers.sh
 	$(Q)tests/model/run.sh --code
 	$(Q)$(PARALLEL_MAKE) MODE=$(MODE) tests

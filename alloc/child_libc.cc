@@ -37,8 +37,8 @@ void warn_of_many_keys() noexcept {
   if (pthread_key_create(&next, nullptr) != 0) return;
   pthread_key_delete(next);
   if (next <= kKeysInThread || has_warned.test_and_set()) return;
-  BP_LOG_WARNING("fork() empties the thread-specific values (pthread_setspecific) of this process's "
-                 "other threads beyond the first %u keys, and %u are in use; start programs by "
+  BP_LOG_WARNING("fork() empties the thread-specific values (pthread_setspecific) of this process's"
+                 " other threads beyond the first %u keys, and %u are in use; start programs by "
                  "posix_spawn() or vfork()", kKeysInThread, next);
 }
 

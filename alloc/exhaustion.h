@@ -10,8 +10,8 @@ namespace bedplate {
 // From now on refusals are counted and reported. Threads: call it before others allocate.
 void report_exhaustion() noexcept;
 
-// What the heap does with a refusal until then: the first is told, as above, and nothing is counted.
-// Allocates nothing. Threads: any.
+// What the heap does with a refusal until then: the first is told, as above, and nothing is
+// counted. Allocates nothing. Threads: any.
 void tell_exhaustion_once();
 
 // How many allocations were refused since then.

@@ -133,7 +133,8 @@ void refuse_sanitizer() noexcept {
   const Sanitizer sanitizer = linked_sanitizer();
   if (sanitizer.name.empty()) return;
   // By the system calls themselves: what a sanitizer intercepts leads nowhere before it is set up.
-  constexpr std::string_view kDoing = "bedplate: making the first block of malloc: this program has ";
+  constexpr std::string_view kDoing =
+      "bedplate: making the first block of malloc: this program has ";
   constexpr std::string_view kRest =
       ", which needs malloc for itself; link libbedplate.a without libbedplate-malloc.a "
       "(docs/debugging.md)\n";

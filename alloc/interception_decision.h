@@ -60,8 +60,9 @@ InterceptionDecision decide_interception(const InterceptionInputs& inputs) noexc
 // Threads: the first call comes before there are others.
 const InterceptionDecision& interception_decision() noexcept;
 
-// Ends the process with a message where libbedplate-malloc.a is linked beside a sanitizer that needs
-// malloc for itself. Called before the first block is made: the sanitizer may not be set up then.
+// Ends the process with a message where libbedplate-malloc.a is linked beside a sanitizer that
+// needs malloc for itself. Called before the first block is made: the sanitizer may not be set up
+// then.
 void refuse_sanitizer() noexcept;
 
 // Whether this machine has a device that bypasses the kernel: an entry in /sys/class/infiniband (an

@@ -103,7 +103,8 @@ Result<void> check_accepted(const Accepted& accepted, size_t bytes,
     const SegmentGrant& segment = accepted.segments[i];
     const auto role = static_cast<uint32_t>(segment.role);
     if (role == 0 || role >= std::size(role_counts) || segment.is_writable > 1 ||
-        segment.is_for_devices > 1 || segment.number >= kSegmentCountMax || !is_text(segment.owner.text)) {
+        segment.is_for_devices > 1 || segment.number >= kSegmentCountMax ||
+        !is_text(segment.owner.text)) {
       return broken("its description of a segment makes no sense");
     }
     ++role_counts[role];

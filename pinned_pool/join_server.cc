@@ -138,7 +138,8 @@ void JoinServer::turn() noexcept {
   const int count = epoll_wait(epoll_.number(), events_.data(), static_cast<int>(events_.size()),
                                milliseconds_to_wait());
   BP_ASSERT(count >= 0 || errno == EINTR);
-  const std::span<const epoll_event> events(events_.data(), static_cast<size_t>(std::max(count, 0)));
+  const std::span<const epoll_event> events(events_.data(),
+                                            static_cast<size_t>(std::max(count, 0)));
   for (const epoll_event& event : events) {
     if (event.data.u64 == kStopMark) is_stopping_ = true;
   }

@@ -69,7 +69,9 @@ std::string name_capabilities(uint64_t kept) {
     const char* name;
   } kNames[] = {{CAP_SYS_BOOT, "SYS_BOOT"}, {CAP_SYS_PTRACE, "SYS_PTRACE"}};
   std::string names;
-  const auto add = [&names](const std::string& name) { names += (names.empty() ? "" : ", ") + name; };
+  const auto add = [&names](const std::string& name) {
+    names += (names.empty() ? "" : ", ") + name;
+  };
   for (const auto& each : kNames) {
     if ((kept & bit(each.capability)) != 0) add(each.name);
     kept &= ~bit(each.capability);

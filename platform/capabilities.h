@@ -1,4 +1,5 @@
-// Capabilities: what root may do, in bits (capabilities(7)). An appliance needs few of them to serve.
+// Capabilities: what root may do, in bits (capabilities(7)). An appliance needs few of them to
+// serve.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,10 @@
 // Closes descriptors on a thread of its own, for a thread that may never wait.
 //
-// The last close of a file takes as long as its maker likes: a TCP socket with SO_LINGER waits until
-// its data is taken, a FUSE file until its server answers. A process that reaches a Unix socket can
-// send such a descriptor along, and the kernel closes it in whichever thread reads, or closes, that
-// socket. Linux 6.16 can refuse descriptors (SO_PASSRIGHTS); before, this is the way to stay awake.
+// The last close of a file takes as long as its maker likes: a TCP socket with SO_LINGER waits
+// until its data is taken, a FUSE file until its server answers. A process that reaches a Unix
+// socket can send such a descriptor along, and the kernel closes it in whichever thread reads, or
+// closes, that socket. Linux 6.16 can refuse descriptors (SO_PASSRIGHTS); before, this is the way
+// to stay awake.
 #pragma once
 
 #include "platform/file.h"

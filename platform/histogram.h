@@ -1,6 +1,6 @@
 // A histogram that one thread writes and any thread or process reads: log-linear, so that every
-// value up to 2^40 (of nanoseconds: 18 minutes) is known to a sixteenth, and larger ones are counted
-// as that.
+// value up to 2^40 (of nanoseconds: 18 minutes) is known to a sixteenth, and larger ones are
+// counted as that.
 #pragma once
 
 #include <bit>
@@ -18,8 +18,8 @@ class Histogram {
   static constexpr uint32_t kPowerMax = 40;
   static constexpr size_t kBucketCount = size_t{kPowerMax - kStepBits + 1} << kStepBits;
 
-  // `count`: so many times. Cost: the position of a bit, a shift, one load and one store (1 to 2 ns).
-  // Threads: the one writer.
+  // `count`: so many times. Cost: the position of a bit, a shift, one load and one store (1 to 2
+  // ns). Threads: the one writer.
   void add(uint64_t value, uint64_t count = 1) noexcept { buckets_[bucket_of(value)].add(count); }
 
   static constexpr size_t bucket_of(uint64_t value) noexcept {
@@ -43,8 +43,8 @@ class Histogram {
   // The value that `share` of all (0 to 1) do not exceed, to a sixteenth; 0 where there is none.
   uint64_t percentile(double share) const noexcept { return percentile_of(buckets_, share); }
 
-  // The same of buckets that lie elsewhere: fewer or more than this program's histograms have, where
-  // another build wrote them.
+  // The same of buckets that lie elsewhere: fewer or more than this program's histograms have,
+  // where another build wrote them.
   static uint64_t count_of(std::span<const Counter> buckets) noexcept {
     uint64_t sum = 0;
     for (const Counter& bucket : buckets) sum += bucket.read();

@@ -32,8 +32,8 @@ void log_line(LogLevel level, const char* format, ...) noexcept
 void log_error(const Error& error) noexcept;
 
 // Writes `line`, which ends with a newline, as it is: the last words of a process that is about to
-// end. Allocates nothing, locks nothing: fit for signal handlers, as are all of the above (vsnprintf
-// of numbers and texts is).
+// end. Allocates nothing, locks nothing: fit for signal handlers, as are all of the above
+// (vsnprintf of numbers and texts is).
 void write_last_line(const char* line, size_t line_bytes) noexcept;
 
 // How many lines of this process were dropped so far. Threads: any.

@@ -2,8 +2,8 @@
 # Builds and runs every test, and ends with one line: N passed, N failed, N skipped.
 #
 # Each step prints its own closing line of that form, or counts as one test by its exit code. What
-# a step prints goes to build/check/NAME.log; what failed in it is shown at the very end, where it is
-# found without a search. A step has the machine for itself, but for those that say `beside` or
+# a step prints goes to build/check/NAME.log; what failed in it is shown at the very end, where it
+# is found without a search. A step has the machine for itself, but for those that say `beside` or
 # `build`: two of them run at the same time.
 # CHECK_ONLY=pattern runs the steps whose name matches. CHECK_MODES and the seconds and rounds
 # below: `make check-long` has more of them.

@@ -50,8 +50,8 @@ adjust "$source/src/alloc-aligned.c" \
 # Blocks of a fresh page are threaded 16 KiB at a time: unlike mimalloc's 4 KiB this would have the
 # system commit more memory, and here all of it is committed.
 adjust "$source/src/page.c" 's/^\(#define MI_MAX_EXTEND_SIZE *\)(4\*1024)/\1(16*1024)/'
-# What a thread frees is what it gets next: one block taken and freed again and again never leaves the
-# fast path. Then a page's free blocks are not all zero any more, but where there is only one.
+# What a thread frees is what it gets next: one block taken and freed again and again never leaves
+# the fast path. Then a page's free blocks are not all zero any more, but where there is only one.
 adjust "$source/src/alloc.c" '/^void mi_free(void\* p)/,/^}/s/page->local_free/page->free/g'
 adjust "$source/src/page.c" \
   's/^\( *page->is_zero = page->is_zero_init\);/\1 \&\& page->reserved == 1;/'

@@ -23,7 +23,8 @@ struct Connecting {
   uint64_t time_ns_max = 0;
   // Called once on the shard, from the poll or the timers of its loop, never from within
   // start_connecting() or abort_connecting(). 0: connected; or -errno, among them -ECONNREFUSED;
-  // -ETIMEDOUT: also where time_ns_max is over; -ECANCELED: aborted; -EAGAIN: a Unix socket's backlog is full.
+  // -ETIMEDOUT: also where time_ns_max is over; -ECANCELED: aborted; -EAGAIN: a Unix socket's
+  // backlog is full.
   void (*completed)(void* context, int result) noexcept = nullptr;
   void* context = nullptr;
 

@@ -57,8 +57,8 @@ struct DatagramsSent {
   int error_number = 0;  // an errno value with kRefused, such as EMSGSIZE, ENETUNREACH
 };
 
-// What its owner is told. All are called on the shard from its poll, never from within a function of
-// the socket; each may call these, close() too. Any may be nullptr but `received`.
+// What its owner is told. All are called on the shard from its poll, never from within a function
+// of the socket; each may call these, close() too. Any may be nullptr but `received`.
 struct DatagramOwner {
   void (*received)(void* context, std::span<ReceivedDatagram> datagrams) noexcept = nullptr;
   void (*has_room)(void* context) noexcept = nullptr;

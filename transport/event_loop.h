@@ -70,9 +70,9 @@ class EventLoop {
   // one such round in kRoundsPerMeasure; it outlives the loop, and may be other sources', too.
   void add_source(PollSource& source, uint32_t budget, const char* name = "a poll source",
                   Histogram* rounds = nullptr) noexcept;
-  // What the loop sleeps in, all its life: on a shard of an appliance the sockets, for which nothing
-  // else would wake it. An application that waits for more adds a source and rings the doorbell.
-  // Requires: it has none yet. Before run.
+  // What the loop sleeps in, all its life: on a shard of an appliance the sockets, for which
+  // nothing else would wake it. An application that waits for more adds a source and rings the
+  // doorbell. Requires: it has none yet. Before run.
   void set_sleeper(Sleeper& sleeper) noexcept;
 
   // Runs until stop(). Requires: a sleeper.

@@ -44,8 +44,8 @@ class Messenger final : public PollSource {
   // are told that there are none.
   void answer_names(const MessageNames& names) noexcept { names_ = &names; }
   // Asks the peer for the number of its message `name`; `query` says what is called then.
-  // Returns what am_send does; only with kDone there will be an answer. Like every message it can be
-  // lost with the peer: take it back then. Threads: the shard's.
+  // Returns what am_send does; only with kDone there will be an answer. Like every message it can
+  // be lost with the peer: take it back then. Threads: the shard's.
   SendStatus ask_number(Endpoint& peer, std::string_view name, NumberQuery& query) noexcept;
   // The query is not answered any more; nothing where it was.
   void take_back(NumberQuery& query) noexcept;

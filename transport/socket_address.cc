@@ -206,8 +206,8 @@ Result<Fd> start_connecting(const SocketAddress& address) {
       .set_cure("is somebody listening there, and is there a route to it?");
 }
 
-// Probes begin after a third of the time, and each is a third after the last. The user timeout takes
-// the place of the number of probes: the first one that is due when it is over is not sent.
+// Probes begin after a third of the time, and each is a third after the last. The user timeout
+// takes the place of the number of probes: the first one that is due when it is over is not sent.
 void notice_silence(int fd, uint64_t silence_ns_max) noexcept {
   const auto silence_ms = static_cast<unsigned>(silence_ns_max / kNsPerMs);
   if (setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms, sizeof silence_ms) != 0) return;

@@ -2,10 +2,10 @@
 // sockets. StreamSockets takes a Watch (start_watching) and calls it from poll().
 //
 // Level-triggered, and the same in both backends: while the descriptor is ready the watch is
-// called, at least once in each further poll that finds it so, until the callee has taken what there is or
-// stops watching. So nothing is lost that a callback left behind, and a callback that takes nothing
-// keeps its shard awake. A callback may come although there is nothing (any more): another callback
-// may have taken it. A descriptor that is read should not block.
+// called, at least once in each further poll that finds it so, until the callee has taken what
+// there is or stops watching. So nothing is lost that a callback left behind, and a callback that
+// takes nothing keeps its shard awake. A callback may come although there is nothing (any more):
+// another callback may have taken it. A descriptor that is read should not block.
 #pragma once
 
 #include <cstdint>

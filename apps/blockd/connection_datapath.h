@@ -65,8 +65,8 @@ class Connection {
   // A request comes back from the volumes' shard.
   void request_returned(BlockRequest& request) noexcept;
 
-  // Sends the replies that are ready; closes if everything is done. Called after mark(). The time of
-  // the loop is that of the answers.
+  // Sends the replies that are ready; closes if everything is done. Called after mark(). The time
+  // of the loop is that of the answers.
   void flush() noexcept;
   // Whether flush() would send some.
   bool has_answers() const noexcept {

@@ -208,7 +208,8 @@ void Appliance::hold_pages() {
 // read: it may be lent.
 Result<void> Appliance::create_services() {
   const bool has_messages =
-      std::any_of(messengers_.begin(), messengers_.end(), [](const auto& m) { return m != nullptr; });
+      std::any_of(messengers_.begin(), messengers_.end(),
+                  [](const auto& messenger) { return messenger != nullptr; });
   if (has_messages) leave_boot_heap();
   const ServiceRuntime runtime = {configuration_, process_pool(), shards_, messengers_,
                                   plan_.message_names, counters_, peers_};

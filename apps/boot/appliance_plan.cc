@@ -56,7 +56,9 @@ Result<void> check_segment_count(const Configuration& configuration, size_t requ
   error.kind = ErrorKind::kConfiguration;
   error.set_doing("planning the segments of the pool");
   error.set_answer("they are %zu, a pool has at most %u", request_count + 2, kSegmentCountMax);
-  if (most == nullptr) return error.set_cure("have fewer groups, or less in the tables of services");
+  if (most == nullptr) {
+    return error.set_cure("have fewer groups, or less in the tables of services");
+  }
   return error.set_cure("lower max_count%s of the process %s: it takes %" PRIu64 " of them, for "
                         "heaps and exchange",
                         most->place_count() > most->max_count ? " or spare_count" : "",

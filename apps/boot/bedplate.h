@@ -217,8 +217,8 @@ int bp_member_fd(bp_member* self);
 
 /* Before each wait: looks once more, and runs handlers and completions as bp_poll does. Returns 0
  * where there was something: poll on, and try again. 1: the descriptor becomes readable when
- * something comes, or the owner of the pool is gone; bp_poll makes it quiet, so call that after each
- * wait, whatever ended it. Requires: bp_member_fd. */
+ * something comes, or the owner of the pool is gone; bp_poll makes it quiet, so call that after
+ * each wait, whatever ended it. Requires: bp_member_fd. */
 int bp_member_arm(bp_member* self);
 
 /* Sends a copy of `payload`. What is sent through one endpoint, by this and bp_am_send_loan,

@@ -45,13 +45,13 @@ typedef struct bp_service {
   int (*plan)(void* self, bp_plan* plan); /* the same each time that it is asked */
   int (*create)(void* self, bp_context* context);
   void (*start)(void* self, unsigned shard); /* on the thread of each shard */
-  /* Finish what was begun, take nothing new, then call bp_drained. On the thread of each shard, where
-   * bp_listen takes no more connections. Without it there is nothing to finish. */
+  /* Finish what was begun, take nothing new, then call bp_drained. On the thread of each shard,
+   * where bp_listen takes no more connections. Without it there is nothing to finish. */
   void (*drain)(void* self, unsigned shard);
 } bp_service;
 
-/* Runs what the command line says (run, plan, check, keys, counters, doctor, stats, perf; as the first
- * process of an image, the machine), with these services. Returns the exit code. */
+/* Runs what the command line says (run, plan, check, keys, counters, doctor, stats, perf; as the
+ * first process of an image, the machine), with these services. Returns the exit code. */
 #define bp_main(count, words, services, service_count) \
   bp_main_of(BP_VERSION, sizeof(bp_service), count, words, services, service_count)
 int bp_main_of(unsigned version, size_t service_bytes, int count, char** words,
@@ -61,8 +61,8 @@ int bp_main_of(unsigned version, size_t service_bytes, int count, char** words,
  * it. Returns -1. */
 int bp_fail(const char* doing, const char* answer, const char* cure);
 
-/* ---- Its table. What `value` points at holds the default, and has what the file says from plan on;
- * `help` is a sentence. ---- */
+/* ---- Its table. What `value` points at holds the default, and has what the file says from plan
+ * on; `help` is a sentence. ---- */
 
 void bp_table_integer(bp_table* table, const char* key, uint64_t* value, uint64_t min,
                       uint64_t max, const char* help);
@@ -102,7 +102,7 @@ void bp_plan_datagram_socket(bp_plan* plan, unsigned shard, const char* name,
 void bp_plan_messages(bp_plan* plan, unsigned shard);
 /* It handles a message that others know as "NAME.name": bp_message_number. */
 void bp_plan_message(bp_plan* plan, const char* name);
-/* A counter, in `stats`: its unit ("requests", "bytes") and a sentence. A gauge goes up and down. */
+/* A counter, in `stats`: its unit ("requests", "bytes"), a sentence. A gauge goes up and down. */
 void bp_plan_counter(bp_plan* plan, const char* name, const char* unit, const char* help);
 void bp_plan_gauge(bp_plan* plan, const char* name, const char* unit, const char* help);
 /* A histogram, of latencies ("ns") and the like: every value up to 2^40 is known to a sixteenth. It
@@ -122,8 +122,8 @@ void bp_counter_set(bp_counter* counter, uint64_t value);
 bp_histogram* bp_histogram_of(bp_context* context, const char* name);
 void bp_histogram_add(bp_histogram* histogram, uint64_t value);
 
-/* Calls `poll` in each turn of the shard's loop; it handles at most about `budget` items and returns
- * how many. */
+/* Calls `poll` in each turn of the shard's loop; it handles at most about `budget` items and
+ * returns how many. */
 int bp_add_source(bp_context* context, unsigned shard,
                   unsigned (*poll)(void* self, unsigned budget), void* self, unsigned budget);
 
@@ -287,12 +287,12 @@ typedef struct bp_file bp_file;
 
 enum {
   BP_FILE_WRITABLE = 1, /* without it, it is read only */
-  BP_FILE_CREATE = 2,   /* where it is not there, with BP_FILE_WRITABLE; empty, for its owner alone */
+  BP_FILE_CREATE = 2,   /* where it is not there; with BP_FILE_WRITABLE; for its owner alone */
   BP_FILE_DIRECT = 4    /* past the page cache: bp_file_alignment */
 };
-/* In plan: the file, or block device, at `path`, which begins with /, opened for `shard`. `name`: of
- * a-z, 0-9 and _, for bp_file_of and its counters in `stats`. `key`: what in its table says the path,
- * or NULL. At most `operations_max` are in flight at once; more wait, in order. */
+/* In plan: the file, or block device, at `path`, which begins with /, opened for `shard`. `name`:
+ * of a-z, 0-9 and _, for bp_file_of and its counters in `stats`. `key`: what in its table says the
+ * path, or NULL. At most `operations_max` are in flight at once; more wait, in order. */
 void bp_plan_file(bp_plan* plan, const char* name, unsigned shard, const char* path,
                   const char* key, unsigned flags, unsigned operations_max);
 /* In create. Errors: NULL: it is not planned. */
@@ -310,9 +310,9 @@ typedef struct bp_file_operation {
 } bp_file_operation;
 
 /* Each calls `done` once, on the shard, never from within the call; until then the memory stays.
- * `result`: of a read how many bytes there were up to the end of the file, of a write all of them, of
- * the others 0; or -errno. EOPNOTSUPP: the file system cannot; ECANCELED: the shard stops. What is in
- * flight together takes place in any order; a sync is about what was done before it began.
+ * `result`: of a read how many bytes there were up to the end of the file, of a write all of them,
+ * of the others 0; or -errno. EOPNOTSUPP: the file system cannot; ECANCELED: the shard stops. What
+ * is in flight together takes place in any order; a sync is about what was done before it began.
  * Threads: the shard's. */
 void bp_file_read(bp_file* file, bp_file_operation* operation, void* into, size_t bytes,
                   uint64_t offset, void (*done)(void* context, int64_t result), void* context);
@@ -321,7 +321,7 @@ void bp_file_write(bp_file* file, bp_file_operation* operation, const void* from
 /* What was written is on the medium; `data_only`: but for the file's times (fdatasync). */
 void bp_file_sync(bp_file* file, bp_file_operation* operation, int data_only,
                   void (*done)(void* context, int64_t result), void* context);
-/* Takes room for a range of the file, which grows; makes it zeros; gives its room back, as zeros. */
+/* Takes room for a range of the file, which grows; makes it zeros; gives its room back: zeros. */
 void bp_file_allocate(bp_file* file, bp_file_operation* operation, uint64_t bytes, uint64_t offset,
                       void (*done)(void* context, int64_t result), void* context);
 void bp_file_write_zeroes(bp_file* file, bp_file_operation* operation, uint64_t bytes,

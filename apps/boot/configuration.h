@@ -220,10 +220,10 @@ struct Configuration {
 class ConfigurationTable;
 void describe(ConfigurationTable& file, Configuration& all);
 
-// Reads and checks the file at `path`, which may have a table for each of `services`. Their settings
-// go to them: a service is read for once. Appends every problem to `problems`, in the file's order:
-// "PATH:LINE:COLUMN: what is wrong; what was expected", each of kind kConfiguration. A file that
-// cannot be read is one: "reading the configuration PATH: ...".
+// Reads and checks the file at `path`, which may have a table for each of `services`. Their
+// settings go to them: a service is read for once. Appends every problem to `problems`, in the
+// file's order: "PATH:LINE:COLUMN: what is wrong; what was expected", each of kind kConfiguration.
+// A file that cannot be read is one: "reading the configuration PATH: ...".
 // Returns nothing if there is a problem. Threads: any, before the seal (it allocates).
 std::optional<Configuration> load_configuration(const char* path,
                                                 std::span<Service* const> services,

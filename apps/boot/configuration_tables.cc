@@ -65,8 +65,8 @@ static void describe(ConfigurationTable& table, ApplianceSettings& settings) {
       .help("How long SIGTERM or SIGINT waits for requests in flight before it closes "
             "connections.");
   table.text("user", &settings.user, 1, 32).otherwise("the one that starts it")
-      .help("Started as root, it becomes this user once the pool is sealed: a name, or a number, of "
-            "/etc/passwd ([Giving up root](#giving-up-root)).");
+      .help("Started as root, it becomes this user once the pool is sealed: a name, or a number, "
+            "of /etc/passwd ([Giving up root](#giving-up-root)).");
 }
 
 static void describe(ConfigurationTable& table, PoolSettings& settings) {

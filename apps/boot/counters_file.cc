@@ -233,7 +233,8 @@ void* CountersFile::values(const CounterSet& set) noexcept {
 CounterSetRecord* CountersFile::take_spare_set(std::string_view name,
                                                std::string_view instance) noexcept {
   for (CounterSetRecord& set : sets()) {
-    if (!(set.name == OwnerName(name)) || set.is_there.load(std::memory_order_relaxed) != 0) continue;
+    const bool is_spare = set.is_there.load(std::memory_order_relaxed) == 0;
+    if (!is_spare || !(set.name == OwnerName(name))) continue;
     set.instance = OwnerName(instance);
     set.is_there.store(1, std::memory_order_release);  // pairs with CountersReader::sets
     return &set;

@@ -33,7 +33,8 @@ Result<std::vector<std::string>> list_names(const std::string& directory) {
   std::vector<std::string> names;
   while (const dirent* entry = readdir(handle)) {
     const std::string_view file(entry->d_name);
-    if (file.ends_with(kCountersSuffix)) names.emplace_back(file.substr(0, file.size() - kCountersSuffix.size()));
+    if (!file.ends_with(kCountersSuffix)) continue;
+    names.emplace_back(file.substr(0, file.size() - kCountersSuffix.size()));
   }
   closedir(handle);
   return names;

@@ -20,7 +20,8 @@ class PoolCountersKeeper {
 
   // Where the memory of the first three owners begins, which the heap fills: boot, the reserve and
   // the heap.
-  void set_heap_parts(const std::byte* boot, const std::byte* reserve, const std::byte* rest) noexcept;
+  void set_heap_parts(const std::byte* boot, const std::byte* reserve,
+                      const std::byte* rest) noexcept;
   // What does not change any more.
   void pool_sealed(const PinnedPool& pool, const PoolMap& map, uint32_t support_level) noexcept;
 

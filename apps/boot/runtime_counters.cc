@@ -22,14 +22,16 @@ CounterSet spare_of(const char* name) {
 
 void describe_messages(CounterTable& table, ShmCounters& c) {
   table.counter("received", c.received, "messages", "Messages that came.");
-  table.counter("unhandled", c.unhandled, "messages", "Of these, those that no handler was set for.");
+  table.counter("unhandled", c.unhandled, "messages",
+                "Of these, those that no handler was set for.");
   table.counter("torn", c.torn, "slots",
                 "Slots that a member claimed and did not publish in time.");
   table.counter("cut_off", c.cut_off, "members", "Members that wrote nonsense.");
   table.counter("memory_waits", c.memory_waits, "polls",
                 "Polls that stopped at a message of somebody new for want of memory.");
   table.counter("boxes_granted", c.boxes_granted, "boxes", "Fast boxes given to busy senders.");
-  table.counter("boxes_returned", c.boxes_returned, "boxes", "Fast boxes taken back from idle ones.");
+  table.counter("boxes_returned", c.boxes_returned, "boxes",
+                "Fast boxes taken back from idle ones.");
 }
 
 void describe_datagrams(CounterTable& table, DatagramCounters& c) {
@@ -83,7 +85,8 @@ void describe(CounterTable& table, SegmentCounters& c) {
   table.boolean("locked", c.is_locked, "Whether it is locked by mlock; hugepages need no lock.");
   table.boolean("writable", c.is_writable, "Whether the appliance may write to it.");
   table.boolean("write_seal", c.has_write_seal,
-                "Whether nobody can map it writable any more; if not, its writers can punch holes.");
+                "Whether nobody can map it writable any more; if not, its writers can punch "
+                "holes.");
 }
 
 void describe(CounterTable& table, OwnerCounters& c) {
@@ -100,7 +103,8 @@ void describe(CounterTable& table, HeapCounters& c) {
 
 void describe(CounterTable& table, HeapOwnerCounters& c) {
   table.gauge("used_bytes", c.used_bytes, "bytes", "What the owner of heap memory is charged.");
-  table.gauge("limit_bytes", c.limit_bytes, "bytes", "What it may have; none: as much as there is.");
+  table.gauge("limit_bytes", c.limit_bytes, "bytes",
+              "What it may have; none: as much as there is.");
   table.counter("refused", c.refused, "requests", "Requests refused because of the limit.");
 }
 

@@ -71,7 +71,8 @@ class ServiceContext {
   // ---- Counters ----
 
   // The struct that was planned under this name, in the counters file, zeroed.
-  // Ownership: the runtime's, for as long as shards run. Errors: there is none of this name and size.
+  // Ownership: the runtime's, for as long as shards run. Errors: there is none of this name and
+  // size.
   template <typename Counters>
   Result<Counters*> counters(const char* name, std::string_view instance = "") {
     auto place = counter_memory(name, instance, sizeof(Counters));
@@ -81,7 +82,8 @@ class ServiceContext {
   // Where it lies.
   Result<void*> counter_memory(std::string_view name, std::string_view instance, size_t bytes);
 
-  // ---- Messages: to this shard, another one, another process, another host (docs/messages.md) ----
+  // ---- Messages: to this shard, another one, another process, another host (docs/messages.md)
+  // ----
 
   // That of `shard`; handlers are set in create(). Errors: no messages are planned there.
   Result<Messenger*> messenger(uint32_t shard) noexcept;

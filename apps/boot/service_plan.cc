@@ -197,7 +197,8 @@ bool ServicePlan::check_counter(const CounterSet& set, const CounterDescription&
   if (counter.help.empty() || counter.help.size() >= sizeof CounterRecord::help) {
     return defect("a counter has a sentence of help, of 1..159 bytes");
   }
-  if (counter.offset % sizeof(Counter) != 0 || counter.offset + bytes_of(counter.kind) > set.bytes) {
+  if (counter.offset % sizeof(Counter) != 0 ||
+      counter.offset + bytes_of(counter.kind) > set.bytes) {
     return defect("it does not lie in its struct");
   }
   // Sets without an instance are shown as one.

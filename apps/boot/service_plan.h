@@ -79,8 +79,8 @@ class ServicePlan {
   // How many timers may be armed at once, and how many sources the loop of `shard` will poll.
   void timers(uint32_t shard, uint32_t count);
   void sources(uint32_t shard, uint32_t count);
-  // Descriptors that its sockets watch at once (StreamSockets::start_watching), connections that are
-  // being made (transport/connecting.h) included.
+  // Descriptors that its sockets watch at once (StreamSockets::start_watching), connections that
+  // are being made (transport/connecting.h) included.
   void watches(uint32_t shard, uint32_t count);
 
   // A datagram socket on `shard` that it calls `name`; ServiceContext::datagram_socket. Its buffers
@@ -113,8 +113,8 @@ class ServicePlan {
   // The same, described by hand.
   void counters(CounterSet set) { add_counters(std::move(set)); }
 
-  // One that it needs after the seal: CAP_NET_ADMIN, ... Others are given up where the runtime gives
-  // up root. CAP_SETUID and CAP_SETGID are refused where [appliance] user names a user.
+  // One that it needs after the seal: CAP_NET_ADMIN, ... Others are given up where the runtime
+  // gives up root. CAP_SETUID and CAP_SETGID are refused where [appliance] user names a user.
   // Requires: 0..63.
   void capability(int number) {
     BP_ASSERT(number >= 0 && number < 64);

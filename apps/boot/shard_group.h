@@ -28,8 +28,8 @@ class ShardGroup {
   ShardGroup& operator=(const ShardGroup&) = delete;
 
   // Makes the group and adds its members to `messengers`, one for each shard, nullptr: it exchanges
-  // none. Requires: `pool` has what was planned and is not sealed; the loops do not run; the calling
-  // thread lives as long as they; `counters` was made for the plan. Errors: membarrier's.
+  // none. Requires: `pool` has what was planned and is not sealed; the loops do not run; the
+  // calling thread lives as long as they; `counters` was made for the plan. Errors: membarrier's.
   Result<void> create(const Configuration& configuration, PinnedPool& pool,
                       std::span<const std::unique_ptr<Shard>> shards,
                       std::span<const std::unique_ptr<ShardMessenger>> messengers,

@@ -1,8 +1,8 @@
-// Two appliances over verbs: `remote_read run CONFIG` at each side, with an empty table [remote-read].
-// The one whose configuration has an export "area" answers; the other reads that export, and a block of the answerer's malloc that is
-// lent to it, straight into its own heap, and ends. As the first process of an image
-// (docs/image.md) it reads them once a second instead. Where [verbs] has datagrams, the answerer
-// sends one, too, which may be lost.
+// Two appliances over verbs: `remote_read run CONFIG` at each side, with an empty table
+// [remote-read]. The one whose configuration has an export "area" answers; the other reads that
+// export, and a block of the answerer's malloc that is lent to it, straight into its own heap, and
+// ends. As the first process of an image (docs/image.md) it reads them once a second instead. Where
+// [verbs] has datagrams, the answerer sends one, too, which may be lost.
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>

@@ -1,6 +1,6 @@
-/* A service in C: a small key-value store, `store run store.toml`. It speaks lines over TCP ("set KEY
- * VALUE": STORED, or FULL; "get KEY": VALUE ..., or NONE), and answers the message "store.get", a byte
- * with the number of its answer and a key, with that value. Keys and values have 31 bytes at most. */
+/* A service in C: a small key-value store, `store run store.toml`. It speaks lines over TCP
+ * ("set KEY VALUE": STORED, or FULL; "get KEY": VALUE ..., or NONE), and answers "store.get", a
+ * message of a byte, its answer's number, and a key, with the value. Both have 31 bytes at most. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -122,13 +122,13 @@ static int plan(void* self, bp_plan* p) {
 
 static int create(void* self, bp_context* context) {
   const int number = bp_message_number(context, "get");
-  bp_member* member = bp_shard_member(context, store.shard);
-  store.context = context;
+  bp_member* member = bp_shard_member(store.context = context, store.shard);
   store.entries = bp_carve(context, "store", NULL);
   if (store.entries == NULL || member == NULL || number < 0) return -1;
   store.gets = bp_counter_of(context, "gets");
   store.hits = bp_counter_of(context, "hits");
-  for (int i = 0; i < kClients; ++i) store.clients[i].stream = bp_stream_create(context, store.shard);
+  for (client* c = store.clients; c != store.clients + kClients; ++c)
+    c->stream = bp_stream_create(context, store.shard);
   bp_set_handler(member, (unsigned char)number, on_message, self);
   return bp_listen(context, "listen", store.shard, on_accepted, self);
 }

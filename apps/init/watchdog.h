@@ -26,8 +26,8 @@ class Watchdog {
   // Requires: called before the others, once. Nothing more happens unless `settings.enabled`.
   void create(const WatchdogSettings& settings) noexcept { settings_ = settings; }
 
-  // Once for each shard, then on its thread, before its loop runs: the loop then marks the time again
-  // and again. `loop` has room for a timer.
+  // Once for each shard, then on its thread, before its loop runs: the loop then marks the time
+  // again and again. `loop` has room for a timer.
   void loop_made(uint32_t index, EventLoop& loop);
   void loop_begins(uint32_t index) noexcept;
 

@@ -1,11 +1,12 @@
-// Gets by message: "kvd.get", for processes, shards and hosts that need no socket (docs/messages.md).
+// Gets by message: "kvd.get", for processes, shards and hosts that need no socket
+// (docs/messages.md).
 //
 //     question   a byte: the number of the answer; 4 bytes, which it repeats; the key
 //     answer     the 4 bytes; a byte: Answer; a short value behind it, a longer one lent
 //
-// A value is lent as it lies in the cache, pinned until it comes back. What is lent is bounded by an
-// eighth of the cache and kLoansMax; questions beyond that wait, and kWaitingMax of them at most.
-// Threads: the shard's.
+// A value is lent as it lies in the cache, pinned until it comes back. What is lent is bounded by
+// an eighth of the cache and kLoansMax; questions beyond that wait, and kWaitingMax of them at
+// most. Threads: the shard's.
 #pragma once
 
 #include <cstdint>

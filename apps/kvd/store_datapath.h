@@ -5,13 +5,13 @@
 //     | younger items | gap | older items ... |
 //
 // A new item is made at the gap's front. Where the gap is too short, its end moves on: what is
-// dead there joins the gap, what lives is evicted, or slides to the gap's front when it was asked for
-// since the gap last came by (CLOCK) or when enough of what lies ahead is dead. So items of all
+// dead there joins the gap, what lives is evicted, or slides to the gap's front when it was asked
+// for since the gap last came by (CLOCK) or when enough of what lies ahead is dead. So items of all
 // sizes share all of the memory, and no free place is ever searched for. What is pinned stays where
 // it is: the gap begins anew behind it.
 //
-// An item holds its own reply, "VALUE key flags bytes\r\nvalue\r\n": a get is one copy, or one piece
-// of a send. Threads: one.
+// An item holds its own reply, "VALUE key flags bytes\r\nvalue\r\n": a get is one copy, or one
+// piece of a send. Threads: one.
 #pragma once
 
 #include <cstdint>

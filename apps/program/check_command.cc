@@ -57,7 +57,8 @@ Json to_json(const std::vector<Error>& problems) {
 }  // namespace
 
 int check_command(const Arguments& arguments) {
-  const std::vector<Error> problems = find_problems(arguments.operands[0].c_str(), arguments.services);
+  const std::vector<Error> problems =
+      find_problems(arguments.operands[0].c_str(), arguments.services);
   if (arguments.has("--json")) {
     print_json(to_json(problems));
     int code = kExitGood;

@@ -54,8 +54,8 @@ int keys_command(const Arguments& arguments) {
   const std::string table = arguments.operands.empty() ? "" : arguments.operands[0];
   const std::vector<KeyDescription> keys = keys_of(table, arguments.services);
   if (keys.empty()) {
-    return usage_failure("there is no table", table + "; TABLE may be: " + table_names(arguments.services),
-                         "keys");
+    return usage_failure("there is no table",
+                         table + "; TABLE may be: " + table_names(arguments.services), "keys");
   }
   if (arguments.has("--json")) {
     print_json(to_json(keys));

@@ -60,7 +60,7 @@ constexpr Command kCommands[] = {
      "  bedplate plan --fifo mesh --peers 1024 --entries 16 --eager 4096\n\n",
      &plan_command},
     {"check", "CONFIG", 1, 1, kJsonOnly, "print everything that is wrong, start nothing",
-     "Reads the configuration and prints every problem of it, with line and column. Where there is\n"
+     "Reads the configuration and prints every problem of it, with line and column. If there is\n"
      "none: plans the pool, and looks whether this machine has what it takes: hugepages, limits,\n"
      "cores, ports. Prints all that is missing, each with the cure.\n",
      &check_command},
@@ -87,7 +87,7 @@ constexpr Command kCommands[] = {
      "  bedplate perf serve tcp:10.0.0.1:7471\n"
      "  bedplate perf put --bandwidth --size 64K -d 10 tcp:10.0.0.1:7471\n"
      "`perf register` says what it costs to register memory for each message, or to keep a cache\n"
-     "of registrations, on the device at hand, beside the pool. docs/perf.md says what is measured.\n",
+     "of registrations, on the device at hand, beside the pool. docs/perf.md says more of it.\n",
      &perf_command},
 };
 

@@ -9,7 +9,8 @@ namespace bedplate {
 
 int run_command(const Arguments& arguments) {
   std::vector<Error> problems;
-  auto configuration = load_configuration(arguments.operands[0].c_str(), arguments.services, &problems);
+  auto configuration =
+      load_configuration(arguments.operands[0].c_str(), arguments.services, &problems);
   if (!configuration) return fail(problems);
   // Planned before anything else, because a plan that does not fit is a configuration error.
   if (auto plan = plan_appliance(*configuration); !plan.ok()) return fail(plan.error());

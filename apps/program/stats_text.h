@@ -1,5 +1,5 @@
-// The counters of an appliance for people: grouped, aligned, in units that can be read, with what is
-// 0 told in a line.
+// The counters of an appliance for people: grouped, aligned, in units that can be read, with what
+// is 0 told in a line.
 #pragma once
 
 #include <vector>

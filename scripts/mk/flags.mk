@@ -42,8 +42,8 @@ else
   $(error MODE is "$(MODE)"; it must be release, hardened, debug, asan or tsan)
 endif
 
-# Tests: half of their compile time goes into debug information on templates, and under a sanitizer a
-# third into optimizing what runs once. A debug build has all of it.
+# Tests: half of their compile time goes into debug information on templates, and under a sanitizer
+# a third into optimizing what runs once. A debug build has all of it.
 TEST_OBJECTS := $(BUILD)/tests/%.o $(if $(filter hardened,$(MODE)),build/release/tests/%.o)
 ifneq ($(MODE),debug)
   $(TEST_OBJECTS) $(BUILD)/tests/prelude.h.gch: CXXFLAGS += -g1 $(if $(filter asan,$(MODE)),-O0)
@@ -52,8 +52,10 @@ endif
 # Sanitizers need a dynamic program and keep malloc to themselves.
 ifneq ($(filter asan tsan,$(MODE)),)
   SANITIZED := yes
-  # Of a precompiled header gcc 12 forgets that it is the system's, and warns of std::string.
-  CXXFLAGS += -Wno-array-bounds -Wno-restrict
+  # Of a precompiled header gcc 12 forgets that it is the system's, and warns of std::string where
+  # its optimizer has looked. A release build, without one, keeps all warnings.
+  CXXFLAGS += $(addprefix -Wno-,array-bounds restrict stringop-overflow stringop-overread \
+                maybe-uninitialized free-nonheap-object)
   LDFLAGS := $(filter -fsanitize% -fno-sanitize%,$(CXXFLAGS))
 else
   LDFLAGS := -static -Wl,--build-id

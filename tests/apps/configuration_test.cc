@@ -36,8 +36,8 @@ TEST_GROUP(Configuration) {};
 TEST(Configuration, SmallestFileHasTheDefaults) {
   const auto c = parsed(file_with(
       {{8, ""}, {9, ""}, {10, ""}, {11, ""}, {12, ""}}));
-  STRCMP_EQUAL("demo /run/bedplate 5000 268435456 1 0 33554432 - - 2 50 100 0 shard main 0 blockd 0 0 "
-               "0 64 64 10000 60",
+  STRCMP_EQUAL("demo /run/bedplate 5000 268435456 1 0 33554432 - - 2 50 100 0 shard main 0 blockd "
+               "0 0 0 64 64 10000 60",
                described(c).c_str());
   CHECK(c.event_loop.sockets == SocketBackendChoice::kIoUringOrEpoll);
 }
@@ -88,8 +88,8 @@ read_only = true
 pages = "4 KiB"
 node = 1
 )";
-  STRCMP_EQUAL("store-1 /tmp/run 0 2147483648 2 1 1 3 1023 1 1000000 600000 2 shard a 1023 shard b 1 "
-               "shard c 2 blockd 1 tcp:127.0.0.1:1 tcp:[::1]:65535 unix:/tmp/s activation: 1 0 "
+  STRCMP_EQUAL("store-1 /tmp/run 0 2147483648 2 1 1 3 1023 1 1000000 600000 2 shard a 1023 shard b "
+               "1 shard c 2 blockd 1 tcp:127.0.0.1:1 tcp:[::1]:65535 unix:/tmp/s activation: 1 0 "
                "4096 1024 100 0 volume v 4096 0 - - volume w é 1099511627776 1 0 1",
                described(parsed(text)).c_str());
 }

@@ -308,7 +308,7 @@ TEST(CountersFile, StatesAndFlagsAreReadAsWords) {
   STRCMP_EQUAL("3/WRITE 4", told(3, 6).c_str());  // of a newer build
 }
 
-// Who owns heap memory is found out by and by.
+// The owners of heap memory are found out by and by.
 TEST(CountersFile, SpareSetsAreThereOnceTheyAreTaken) {
   CounterSet spare = {"", "gets", "", sizeof(HitCounters), described_counters<HitCounters>(), {},
                       true};
@@ -493,7 +493,8 @@ TEST(CountersFile, WhatACrashedOneLeftDoesNotChangeUnderItsReader) {
 // On a full file system, a mapping alone would end the process at its first touch.
 BP_PROBE(CountersFileOnAFullFileSystem) {
   if (geteuid() != 0) test::probe_skipped("a file system of its own takes root");
-  if (unshare(CLONE_NEWNS) != 0 || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
+  if (unshare(CLONE_NEWNS) != 0 ||
+      mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
     test::probe_skipped("this process may not mount anything");
   }
   BP_PROBE_CHECK(mount("none", "/tmp", "tmpfs", 0, "size=64k") == 0);

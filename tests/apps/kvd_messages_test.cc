@@ -102,7 +102,8 @@ TEST(KvdMessages, ALongValueIsLentAndStaysAsItIs) {
   CHECK(loan.memory.data() >= cache.data() && loan.memory.data() < cache.data() + cache.size());
   LONGS_EQUAL(1, gets.lent_count());
   for (int i = 0; i < 100; ++i) set("long", std::string(5000, static_cast<char>('a' + i % 26)));
-  CHECK(std::string(reinterpret_cast<const char*>(loan.memory.data()), loan.memory.size()) == value);
+  const auto* lent = reinterpret_cast<const char*>(loan.memory.data());
+  CHECK(std::string(lent, loan.memory.size()) == value);
   client->messenger.release(loan);
   poll();
   LONGS_EQUAL(0, gets.lent_count());

@@ -188,7 +188,8 @@ TEST(PeersPlan, DemandsAreThoseOfOneDevice) {
 }
 
 TEST(PeersPlan, NobodyElseWritesTheProvidersMemory) {
-  STRCMP_CONTAINS("granting verbs to the process worker: its owner alone writes it; name it in read",
+  STRCMP_CONTAINS("granting verbs to the process worker: its owner alone writes it; name it in "
+                  "read",
                   plan_refusal(file_with_messages("write = [\"verbs\"]\n") + kVerbsLines).c_str());
 }
 

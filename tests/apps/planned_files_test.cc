@@ -110,8 +110,8 @@ TEST(PlannedFiles, APlanThatMakesNoSenseIsRefused) {
 
 TEST(PlannedFiles, WhatCannotBeOpenedIsToldWithPathAnswerAndCure) {
   FilePlan plan = journal();
-  STRCMP_EQUAL(("opening " + path + " for journal in [store]: No such file or directory; create it, "
-                "or name another file").c_str(), problem({plan}).c_str());
+  STRCMP_EQUAL(("opening " + path + " for journal in [store]: No such file or directory; create "
+                "it, or name another file").c_str(), problem({plan}).c_str());
   plan.path = directory;
   STRCMP_CONTAINS("Is a directory; name a file, or a block device", problem({plan}).c_str());
   plan.path = "/dev/null";
@@ -134,7 +134,8 @@ TEST(PlannedFiles, ALookCreatesNothing) {
   STRCMP_EQUAL("", problem({plan}, false).c_str());
   CHECK(access(path.c_str(), F_OK) != 0);
   plan.path = std::string(directory) + "/none/journal";
-  STRCMP_CONTAINS("No such file or directory; create its directory", problem({plan}, false).c_str());
+  STRCMP_CONTAINS("No such file or directory; create its directory",
+                  problem({plan}, false).c_str());
 }
 
 TEST(PlannedFiles, TheCInterfaceOperatesOnThem) {

@@ -140,7 +140,8 @@ TEST(Service, RunsWhereTheConfigurationHasItsTable) {
 TEST(Service, ItsTableIsReadAsStrictlyAsTheRuntimes) {
   std::string problem;
   CHECK(!parse("[cache]\nbites = 4096\n", &problem));
-  STRCMP_EQUAL("f:9:1: unknown key \"bites\"; did you mean \"bytes\"? [cache] may have: bytes, shard",
+  STRCMP_EQUAL("f:9:1: unknown key \"bites\"; did you mean \"bytes\"? [cache] may have: bytes, "
+               "shard",
                problem.c_str());
   CHECK(!parse("[cache]\nshard = \"far\"\n", &problem));
   STRCMP_EQUAL("f:9:9: no shard has the name \"far\"; expected one of: main", problem.c_str());
@@ -151,7 +152,8 @@ TEST(Service, ATableOfOneThatIsNotLinkedInIsNamedAsSuch) {
   CHECK(!parse("[ledger]\nbytes = 1\n", &problem));
   STRCMP_EQUAL("f:8:2: unknown table \"ledger\", of no service that this program has; the file may "
                "have: [appliance], [pool], [alloc], [[limit]], [event_loop], [[shard]], [[group]], "
-               "[[process]], [messages], [verbs], [init], [[network]], [watchdog], [crash], [relay], "
+               "[[process]], [messages], [verbs], [init], [[network]], [watchdog], [crash], "
+               "[relay], "
                "[cache]", problem.c_str());
   CHECK(!parse("[cahe]\nbytes = 1\n", &problem));
   STRCMP_CONTAINS("did you mean \"cache\"? ", problem.c_str());
@@ -233,7 +235,8 @@ TEST(Service, APlanThatMakesNoSenseIsRefusedByName) {
   const auto in_segment = [&](std::vector<CarvePlan> carves) {
     return refusal([carves](ServicePlan& asked) { asked.segment("cache", carves, {}); });
   };
-  STRCMP_EQUAL("cache: planning the segment cache: it has no carve; this is a defect of the service",
+  STRCMP_EQUAL("cache: planning the segment cache: it has no carve; this is a defect of the "
+               "service",
                in_segment({}));
   STRCMP_CONTAINS("the carve a has 65 bytes, no multiple of 64", in_segment({{"a", 65}}));
   STRCMP_CONTAINS("the carve a has 0 bytes, no multiple of 64", in_segment({{"a", 0}}));
@@ -282,7 +285,8 @@ TEST(Service, DatagramSocketsThatMakeNoSenseAreRefusedByName) {
   const auto of = [&](const DatagramShape& shape) {
     return refusal([shape](ServicePlan& asked) { asked.datagram_socket(0, "in", shape); });
   };
-  STRCMP_EQUAL("cache: planning the datagram socket in: it has 1..1048576 buffers; this is a defect "
+  STRCMP_EQUAL("cache: planning the datagram socket in: it has 1..1048576 buffers; this is a "
+               "defect "
                "of the service", of({.buffer_count = 0}));
   STRCMP_CONTAINS("a buffer has 64..65536 bytes, a multiple of 64", of({.buffer_bytes = 100}));
   STRCMP_CONTAINS("cache: planning the datagram socket in on shard number 2",
@@ -489,7 +493,8 @@ TEST(Service, GetsWhatItHasPlannedOnceAndNothingElse) {
   CHECK(shards[0]->create(options).ok());
   const std::vector<std::unique_ptr<ShardMessenger>> messengers(1);
   ServiceContext context(
-      needs, {configuration, *pool, shards, messengers, made.value().message_names, counters, peers},
+      needs,
+      {configuration, *pool, shards, messengers, made.value().message_names, counters, peers},
       {});
 
   const auto carved = [&](const char* owner) -> std::string {

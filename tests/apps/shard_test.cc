@@ -24,7 +24,8 @@ TEST_GROUP(Shard) {
   }
 };
 
-// The sockets would be looked at when something else wakes the loop, and served late without a word.
+// The sockets would be looked at when something else wakes the loop, and served late without a
+// word.
 TEST(Shard, SleepsInItsSocketsAndInNothingElse) {
   make(SocketBackendChoice::kEpoll);
   test::PlainSleeper other(shard->loop());

@@ -234,7 +234,7 @@ wait %1; echo == run $?' 2>&1
                  r"are needed; run as root, or: ulimit -l \d+$")
     guest.expect(r"^== check 1$")
     guest.expect(r"^bedplate: ready$")
-    guest.expect(r"sealed +true$")
+    guest.expect(r"sealed +yes$")
     guest.expect(r"audit +ok$")
     guest.expect(r"^== run 0$")
 

@@ -57,14 +57,14 @@ TEST(User, HasTheGroupsOfALogin) {
     CHECK_EQUAL(entry->pw_uid, user.id);
     CHECK_EQUAL(entry->pw_gid, user.group);
     std::vector<uint32_t> sorted = {entry->pw_gid};
-    FILE* groups = std::fopen("/etc/group", "re");
-    while (const group* each = fgetgrent(groups)) {
+    FILE* groups = std::fopen("/etc/group", "re");  // where there is one
+    while (const group* each = groups == nullptr ? nullptr : fgetgrent(groups)) {
       for (char** member = each->gr_mem; *member != nullptr; ++member) {
         const bool is_more = each->gr_gid != entry->pw_gid;
         if (is_more && std::string(*member) == entry->pw_name) sorted.push_back(each->gr_gid);
       }
     }
-    std::fclose(groups);
+    if (groups != nullptr) std::fclose(groups);
     std::vector<uint32_t> found = user.groups;
     std::sort(sorted.begin(), sorted.end());
     std::sort(found.begin(), found.end());

@@ -1,5 +1,5 @@
-// Whether a thread sleeps in the kernel: the bell's own word may have been put down by a sender that
-// was stopped before it woke anybody.
+// Whether a thread sleeps in the kernel: the bell's own word may have been put down by a sender
+// that was stopped before it woke anybody.
 #pragma once
 
 #include <cstring>

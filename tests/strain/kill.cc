@@ -84,8 +84,8 @@ void KillRounds::kill_at_work() {
   const pid_t pid = peers_[victim];
   peers_.erase(peers_.begin() + static_cast<std::ptrdiff_t>(victim));
   const uint32_t member = group_.wait_until_alive(pid);
-  // A kill hits the few instructions in which a slot is taken and not yet published only in a sender
-  // that does nothing else.
+  // A kill hits the few instructions in which a slot is taken and not yet published only in a
+  // sender that does nothing else.
   group_.board().rows[member].must_hurry.store(below(2) != 0, std::memory_order_release);
   // From its first instructions on to well in the middle of everything.
   pause_ns(below(below(2) == 0 ? 100 * kNsPerUs : 5 * kNsPerMs));

@@ -151,7 +151,8 @@ inline bool has_managed_device() {
   inet_pton(AF_INET, kManagedAddress, &address->sin_addr);
   if (ioctl(fd.number(), SIOCSIFADDR, &request) != 0) return false;
   request.ifr_flags = IFF_UP | IFF_RUNNING;
-  return ioctl(fd.number(), SIOCSIFFLAGS, &request) == 0 && make_soft_roce(kManagedDevice, kManagedInterface);
+  return ioctl(fd.number(), SIOCSIFFLAGS, &request) == 0 &&
+         make_soft_roce(kManagedDevice, kManagedInterface);
 }
 
 // Tests of connections run over sockets, or with BEDPLATE_VERBS_CONNECT=rdma_cm in the environment

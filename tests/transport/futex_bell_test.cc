@@ -113,8 +113,8 @@ TEST(FutexBell, RingingWhoIsAwakeWritesNothing) {
   LONGS_EQUAL(0, asleep.load());
 }
 
-// A sleeper in futex(2) whose word says that a sender is waking it, which never comes to do so: what
-// a sender leaves that was stopped, or killed, between its two steps.
+// A sleeper in futex(2) whose word says that a sender is waking it, which never comes to do so:
+// what a sender leaves that was stopped, or killed, between its two steps.
 struct StoppedRinger {
   explicit StoppedRinger(std::atomic<uint32_t>& asleep, uint64_t limit_ns)
       : sleeper([this, &asleep, limit_ns] {

@@ -1,5 +1,5 @@
-// A joined member in an event loop, and behind a descriptor: what comes wakes them, nothing is lost,
-// and the owner's death is told. Members are threads, so that ThreadSanitizer sees them.
+// A joined member in an event loop, and behind a descriptor: what comes wakes them, nothing is
+// lost, and the owner's death is told. Members are threads, so that ThreadSanitizer sees them.
 #include "transport/shm/member_source.h"
 
 #include <atomic>

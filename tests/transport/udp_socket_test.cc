@@ -400,6 +400,24 @@ class UdpSocketBodies : public SocketsFixture {
     wait_for(*b, 2);
   }
 
+  // Then it is not the cutting that the kernel refuses: it is asked to cut the next.
+  void cannot_be_sent_uncut_either() {
+    open_both();
+    const auto bytes = pattern_bytes(0, 3000);
+    OutgoingDatagram cut;
+    cut.bytes = bytes.data();
+    cut.byte_count = 3000;
+    cut.segment_bytes = 1000;
+    cut.to = b->socket.local();
+    cut.to.port = 0;
+    test::StderrCapture log;
+    const DatagramsSent result = a->socket.send_batch({&cut, 1});
+    CHECK(result.status == DatagramStatus::kRefused);
+    LONGS_EQUAL(EINVAL, result.error_number);
+    pump_often();
+    STRCMP_EQUAL("", log.finish().c_str());
+  }
+
   // Loopback is never full, a pair of Unix sockets is: one of it stands in for the kernel's UDP.
   void again_and_room() {
     a = std::make_unique<End>(*sockets);
@@ -552,6 +570,7 @@ BP_BOTH_BACKENDS(UdpSocket, CountsWhatTheSystemDropped, drops_are_counted())
 BP_BOTH_BACKENDS(UdpSocket, SaysWhatAllowsTheQueueThatWasAskedFor, a_small_queue_is_said())
 BP_BOTH_BACKENDS(UdpSocket, TellsWhatDidNotArriveAndLosesNothingElse, unreachable())
 BP_BOTH_BACKENDS(UdpSocket, RefusesTheOneThatCannotBeSent, cannot_be_sent())
+BP_BOTH_BACKENDS(UdpSocket, CutsOnWhenOneIsRefusedUncutAsWell, cannot_be_sent_uncut_either())
 BP_BOTH_BACKENDS(UdpSocket, TellsWhenThereIsRoomAgain, again_and_room())
 BP_BOTH_BACKENDS(UdpSocket, SharesAPortWhereBothSaySo, shared_port())
 BP_BOTH_BACKENDS(UdpSocket, HearsTheGroupsAndSourcesThatItJoins, multicast())

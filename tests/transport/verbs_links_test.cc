@@ -269,7 +269,8 @@ TEST(VerbsLinks, WhoAnswersUnderAnotherNameIsToldWithBoth) {
     CHECK_FALSE(stranger.be_called(listener));
   }
   STRCMP_CONTAINS(("verbs: connecting to b at " + rig->address() + ": it calls itself x; trying "
-                   "on; correct the address of this peer, or its name").c_str(), log.finish().c_str());
+                   "on; correct the address of this peer, or its name").c_str(),
+               log.finish().c_str());
   Stranger right(stranger("b"));
   CHECK(right.be_called(listener));
   unlink(rig->address().c_str() + 5);

@@ -65,7 +65,8 @@ TEST(VerbsReturns, WaitForCreditAndComeWithIt) {
     lend_all();
     const uint64_t nudged = rig->b.counters.nudged.read();
     size_t sent = 0;
-    for (int i = 0; i < 1000; ++i) {  // a does not poll: all that b sends ends, and none is consumed
+    // a does not poll: all that b sends ends, and none is consumed.
+    for (int i = 0; i < 1000; ++i) {
       if (to_a().am_send(kData, {}) == SendStatus::kDone) ++sent;
       rig->b.messenger->poll(64);
     }

@@ -8,9 +8,9 @@
 // message.
 //
 // The reader may end a claim that is not published: from then on publishing it fails, and its
-// writer takes another slot. Where that writer may still run, the claim is retired: stores of the writer
-// may come at any time, so nobody else takes the slot. Writers of later laps pass it on, one lap
-// each time, until the writer has noticed or has ended. Where no store can come the claim is
+// writer takes another slot. Where that writer may still run, the claim is retired: stores of the
+// writer may come at any time, so nobody else takes the slot. Writers of later laps pass it on, one
+// lap each time, until the writer has noticed or has ended. Where no store can come the claim is
 // skipped, and the slot is used again in the next lap.
 //
 // Invariants: 1. tail - 1 <= claims <= tail + capacity. 2. A slot is claimed only when the one

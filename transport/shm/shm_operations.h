@@ -107,7 +107,9 @@ inline void copy_bytes(std::byte* to, const std::byte* from, uint64_t bytes) noe
   }
 }
 
-inline std::byte* pointer_to(uint64_t address) noexcept { return reinterpret_cast<std::byte*>(address); }
+inline std::byte* pointer_to(uint64_t address) noexcept {
+  return reinterpret_cast<std::byte*>(address);
+}
 
 // The data of a put or get lie behind its record.
 inline std::byte* data_of(OperationRecord* record) noexcept {

@@ -87,6 +87,7 @@ class UdpSocket final : public DatagramSocket {
   void write_message(const OutgoingDatagram& datagram, Cursor cursor, uint32_t bytes,
                      uint32_t slot) noexcept;
   bool note_segmenting_refused(int error_number, uint32_t first_segment_count) noexcept;
+  void forget_segmenting_refused() noexcept;
 
   StreamSockets& sockets_;
   std::byte* memory_;

@@ -273,12 +273,18 @@ bool UdpSocket::note_segmenting_refused(int error_number, uint32_t first_segment
   return true;
 }
 
+void UdpSocket::forget_segmenting_refused() noexcept {
+  refused_with_ = 0;
+  sockets_.loop().timers().cancel(refusal_);
+}
+
 DatagramsSent UdpSocket::send_batch(std::span<OutgoingDatagram> datagrams) noexcept {
   BP_ASSERT(is_started_);
   SocketCounters& counters = sockets_.counters();
   DatagramsSent result;
   Cursor cursor;
   int attempts = 0;
+  bool is_refusal_open = false;  // whether it was the cutting that was refused will be seen
   while (cursor.index < datagrams.size()) {
     const uint32_t count = write_batch(datagrams, cursor);
     const int outcome = sendmmsg(fd_.number(), out_->messages, count, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -291,7 +297,10 @@ DatagramsSent UdpSocket::send_batch(std::span<OutgoingDatagram> datagrams) noexc
       cursor.offset_bytes += bytes;
       if (cursor.offset_bytes == datagrams[cursor.index].byte_count) cursor = {cursor.index + 1, 0};
     }
-    if (outcome > 0) attempts = 0;
+    if (outcome > 0) {
+      attempts = 0;
+      is_refusal_open = false;
+    }
     if (outcome >= 0 || error_number == EINTR) continue;
     if (error_number == EAGAIN || error_number == ENOBUFS) {
       result.status = DatagramStatus::kAgain;
@@ -299,8 +308,12 @@ DatagramsSent UdpSocket::send_batch(std::span<OutgoingDatagram> datagrams) noexc
       update_watch();
       break;
     }
-    if (note_segmenting_refused(error_number, out_->segment_counts[0])) continue;
+    if (note_segmenting_refused(error_number, out_->segment_counts[0])) {
+      is_refusal_open = true;
+      continue;
+    }
     if (++attempts < kAttemptCount) continue;
+    if (is_refusal_open) forget_segmenting_refused();  // it is refused uncut as well
     result.status = DatagramStatus::kRefused;
     result.error_number = error_number;
     break;

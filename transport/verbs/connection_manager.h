@@ -6,8 +6,8 @@
 // elsewhere. Queue pairs are not librdmacm's: they are made before the seal and brought up by what
 // the records say.
 //
-// librdmacm allocates for each call and each event, from the heap like everybody, gives it back, and
-// may be refused: then the call fails. One thread.
+// librdmacm allocates for each call and each event, from the heap like everybody, gives it back,
+// and may be refused: then the call fails. One thread.
 #pragma once
 
 #include <cstdint>
