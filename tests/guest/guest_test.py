@@ -141,7 +141,8 @@ def unit_tests_on_this_kernel():
     One core: two that are emulated, and spin, starve each other.
     """
     left_out = "-xsg JoinMany -xsn ParentsTrafficIsWholeThroughoutManyForks"
-    users = "mkdir -p /etc && echo root:x:0:0:root:/:/bin/sh > /etc/passwd"
+    users = ("mkdir -p /etc && printf 'root:x:0:0::/:/bin/sh\\nnobody:x:65534:65534::/:/bin/sh\\n' "
+             "> /etc/passwd")
     guest = Guest("/bin/sh", "-c", f"{users} && /bedplate-tests {left_out}",
                   append="hugepages=0:64,1:64", nodes=2, memory_mib=2048, seconds=600)
     guest.expect_exit(0)
