@@ -1,5 +1,5 @@
 // The doorbell alone: silent while the shard is awake, heard when it sleeps.
-// That no wake-up is lost between threads is shown in event_loop_test.cc.
+// That no wake-up is lost between threads is shown in event_loop_wake_ups_test.cc.
 #include "transport/doorbell.h"
 
 #include <memory>
