@@ -235,8 +235,8 @@ Result<CountersReader> CountersReader::open_file(const std::string& path) {
   CountersReader reader(std::move(fd), static_cast<const CountersHeader*>(mapping), bytes);
   if (reader.header_->magic.load(std::memory_order_acquire) != kCountersMagic) {
     return unusable.set_answer("the file is not complete, or none of counters")
-        .set_cure("wait until the appliance has booted; of one before 1.0 its own `bedplate` reads "
-                  "the counters");
+        .set_cure("wait until the appliance has booted; of one of an older release its own "
+                  "`bedplate` reads them");
   }
   if (reader.header_->format != kCountersFormat) {
     return unusable.set_answer("it has format %u, this program reads %u", reader.header_->format,

@@ -98,7 +98,9 @@ Result<AmId> ServiceContext::message(std::string_view name) const {
   return defect("looking for the number of its message " + whole, "it is not planned");
 }
 
-VerbsProvider* ServiceContext::datagrams() noexcept { return runtime_.peers.datagrams(); }
+VerbsProvider* ServiceContext::peer_datagrams() noexcept {
+  return runtime_.peers.datagrams();
+}
 
 std::span<std::byte> ServiceContext::exported(std::string_view name) const noexcept {
   return runtime_.peers.exported(name);

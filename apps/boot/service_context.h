@@ -82,8 +82,7 @@ class ServiceContext {
   // Where it lies.
   Result<void*> counter_memory(std::string_view name, std::string_view instance, size_t bytes);
 
-  // ---- Messages: to this shard, another one, another process, another host (docs/messages.md)
-  // ----
+  // ---- Messages: to this shard, another one, another process, another host ----
 
   // That of `shard`; handlers are set in create(). Errors: no messages are planned there.
   Result<Messenger*> messenger(uint32_t shard) noexcept;
@@ -95,7 +94,7 @@ class ServiceContext {
   // Whether the messenger of the shard that [verbs] names reaches peers: there is a device.
   bool has_peers() const noexcept { return runtime_.peers.is_there(); }
   // What sends them datagrams, by VerbsProvider::send_datagram; nullptr: there are none.
-  VerbsProvider* datagrams() noexcept;
+  VerbsProvider* peer_datagrams() noexcept;
   // The memory of [[verbs.export]] `name`, also where nobody can reach it; empty: there is none.
   std::span<std::byte> exported(std::string_view name) const noexcept;
 

@@ -125,7 +125,7 @@ class RemoteRead final : public Service, public PollSource {
           asker_->am_send(kDescribed, std::as_bytes(std::span(&described.value(), 1)));
       if (status == SendStatus::kAgain) return 0;
       has_described_ = true;
-      if (VerbsProvider* datagrams = context_->datagrams()) {
+      if (VerbsProvider* datagrams = context_->peer_datagrams()) {
         (void)datagrams->send_datagram(*asker_, kNote, std::as_bytes(std::span("a loan follows")));
       }
     }

@@ -7,7 +7,6 @@
 #include <fstream>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "apps/init/core_dump.h"
@@ -19,6 +18,7 @@
 #include "platform/clock.h"
 #include "platform/thread_stack.h"
 #include "tests/apps/configuration_support.h"
+#include "tests/support/death_test.h"
 #include "tests/support/skip.h"
 #include "tests/support/stderr_capture.h"
 
@@ -54,16 +54,6 @@ class Directory {
   char path_[32] = "/tmp/bp_modules_XXXXXX";
   std::vector<std::string> names_;
 };
-
-// In a child: capabilities are this process's for good.
-template <typename Steps>
-int in_child(Steps steps) {
-  const pid_t child = fork();
-  if (child == 0) _exit(steps());
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 255;
-}
 
 // A thread's.
 void spin_until(void* flag) noexcept {
@@ -179,7 +169,7 @@ TEST(Init, CapabilitiesHaveNames) {
 TEST(Init, DroppedCapabilitiesAreGoneFromEveryLaterThread) {
   if (test::kIsSanitized) BP_SKIP("a sanitizer has a thread of its own, which keeps them");
   if (prctl(PR_CAPBSET_READ, 8, 0, 0, 0) != 1 || getuid() != 0) BP_SKIP("needs CAP_SETPCAP");
-  const int outcome = in_child([] {
+  const int outcome = test::exit_code_of([] {
     const uint64_t kept = uint64_t{1} << 22;
     if (prctl(PR_CAPBSET_READ, 22, 0, 0, 0) != 1) return 99;
     if (!keep_capabilities(kept).ok()) return 1;
@@ -201,7 +191,7 @@ TEST(Init, DroppedCapabilitiesAreGoneFromEveryLaterThread) {
 
 TEST(Init, AThreadThatKeptItsCapabilitiesIsFound) {
   if (getuid() != 0 || prctl(PR_CAPBSET_READ, 8, 0, 0, 0) != 1) BP_SKIP("needs CAP_SETPCAP");
-  LONGS_EQUAL(0, in_child([] {
+  LONGS_EQUAL(0, test::exit_code_of([] {
     StackedThread thread;
     std::atomic<bool> may_end{false};
     if (!thread.start("early", &spin_until, &may_end).ok()) return 1;

@@ -5,12 +5,12 @@
 #include <csignal>
 #include <cstdlib>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "platform/capabilities.h"
 #include "platform/every_thread.h"
 #include "platform/thread_stack.h"
+#include "tests/support/death_test.h"
 #include "tests/support/skip.h"
 
 #include "CppUTest/TestHarness.h"
@@ -32,15 +32,6 @@ void wait_for_end(void* blocks_signals) noexcept {
   }
   is_begun = true;
   while (!may_end) usleep(1000);
-}
-
-template <typename Steps>
-int in_child(Steps steps) {
-  const pid_t child = fork();
-  if (child == 0) _exit(steps());
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 bool can_change() {
@@ -66,7 +57,7 @@ TEST_GROUP(ChangeUser) {};
 TEST(ChangeUser, EveryThreadBecomesTheUserAndKeepsWhatIsAsked) {
   if (test::kIsSanitized) BP_SKIP("a sanitizer has a thread of its own, which takes no signals");
   if (!can_change()) BP_SKIP("needs root that may become another user");
-  LONGS_EQUAL(0, in_child([] {
+  LONGS_EQUAL(0, test::exit_code_of([] {
     return beside_a_thread(nullptr, [] {
       if (!become_user(find_user("nobody").take(), kNetBind).ok()) return 1;
       if (!check_capabilities(kNetBind).ok()) return 2;
@@ -80,7 +71,7 @@ TEST(ChangeUser, EveryThreadBecomesTheUserAndKeepsWhatIsAsked) {
 TEST(ChangeUser, AWayBackIsFound) {
   if (test::kIsSanitized) BP_SKIP("a sanitizer has a thread of its own, which takes no signals");
   if (!can_change()) BP_SKIP("needs root that may become another user");
-  LONGS_EQUAL(0, in_child([] {
+  LONGS_EQUAL(0, test::exit_code_of([] {
     const auto became = become_user(find_user("nobody").take(), kSetUid);
     if (became.ok()) return 1;
     return std::string_view(became.error().answer) == "it can" ? 0 : 2;

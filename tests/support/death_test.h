@@ -12,6 +12,8 @@
 #include <type_traits>
 #include <vector>
 
+#include <unistd.h>
+
 namespace bedplate::test {
 
 struct Ended {
@@ -32,6 +34,12 @@ template <typename Body>
 Ended run_forked(Body&& body) {
   using Callable = std::remove_reference_t<Body>;
   return run_forked([](void* context) { (*static_cast<Callable*>(context))(); }, &body);
+}
+
+// The exit code of a child, which `steps` return: for what is this process's for good.
+template <typename Steps>
+int exit_code_of(Steps steps) {
+  return run_forked([&] { _exit(steps()); }).exit_code;
 }
 
 // A function that runs in a process of its own. It passes when it returns. Each makes itself known
