@@ -18,7 +18,7 @@ include scripts/mk/sources.mk
 include scripts/mk/rules.mk
 include scripts/mk/install.mk
 
-.PHONY: help all run install deb test quick image image-run check check-long check-image bench clean
+.PHONY: help all run install deb test quick format image image-run check check-long check-image bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -59,6 +59,9 @@ quick: deps-check ## look at layers and models, build, run the unit tests that a
 	$(Q)tests/model/run.sh --code
 	$(Q)$(PARALLEL_MAKE) MODE=$(MODE) tests
 	$(Q)scripts/quick.sh $(BUILD)
+
+format: deps-check ## write the sources as .clang-format says
+	$(Q)scripts/format.sh -i
 
 compile_commands.json: Makefile $(wildcard scripts/mk/*.mk) ## for editors and clang's tools
 	$(Q)$(MAKE) --no-print-directory -Bn V=1 MODE=debug products tests | \

@@ -46,8 +46,8 @@ const std::byte* arena_of(const void* pointer) noexcept {
 const char* owner_of(const void* pointer) noexcept {
   const PinnedPool& pool = process_pool();
   for (uint32_t i = 0; i < pool.segment_count(); ++i) {
-    const auto offset = static_cast<uint64_t>(static_cast<const std::byte*>(pointer) -
-                                              pool.segment(i).address);
+    const auto offset =
+        static_cast<uint64_t>(static_cast<const std::byte*>(pointer) - pool.segment(i).address);
     if (offset < pool.segment(i).bytes) return pool.segment(i).owner.text;
   }
   return nullptr;
@@ -77,11 +77,11 @@ void explain(const void* pointer, const std::byte* arena, Error* error) noexcept
     }
   }
   // An arena begins with mimalloc's record of a segment, never with a block.
-  const HeapSizeClass size_class =
-      pointer == arena ? HeapSizeClass{} : heap_size_class_at(pointer);
+  const HeapSizeClass size_class = pointer == arena ? HeapSizeClass{} : heap_size_class_at(pointer);
   if (size_class.bytes != 0 && size_class.offset_bytes == 0) {
     error->set_answer("the block that began there, of %s and the size class of %zu bytes, is free "
-                      "already", owner, size_class.bytes);
+                      "already",
+                      owner, size_class.bytes);
   } else {
     error->set_answer("no block of %s that is in use begins there", owner);
   }
@@ -117,9 +117,10 @@ void explain(const void* pointer, const std::byte* arena, Error* error) noexcept
   if (!count_one()) return;
   Error error;
   error.set_doing("looking at the heap's own lists");
-  error.set_answer("%s (%s)", error_number == EFAULT
-                                  ? "a block was written beyond its end, or after it was freed"
-                                  : "mimalloc was handed what is no block",
+  error.set_answer("%s (%s)",
+                   error_number == EFAULT
+                       ? "a block was written beyond its end, or after it was freed"
+                       : "mimalloc was handed what is no block",
                    strerrorname_np(error_number));
   tell(error);
 }

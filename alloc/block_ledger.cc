@@ -35,8 +35,8 @@ const Ledger* ledger_of(const void* pointer) noexcept {
   // Acquire: pairs with the release in ledger_create.
   const uint32_t count = ledger_count.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < count; ++i) {
-    const auto offset = static_cast<uint64_t>(static_cast<const std::byte*>(pointer) -
-                                              ledgers[i].arena);
+    const auto offset =
+        static_cast<uint64_t>(static_cast<const std::byte*>(pointer) - ledgers[i].arena);
     if (offset < ledgers[i].bytes) return &ledgers[i];
   }
   return nullptr;
@@ -80,15 +80,13 @@ bool ledger_leave(const void* block) noexcept {
 
 bool ledger_has(const void* pointer) noexcept {
   const Place place = place_of(pointer);
-  return place.entry != nullptr &&
-         (place.entry->load(std::memory_order_relaxed) & place.bit) != 0;
+  return place.entry != nullptr && (place.entry->load(std::memory_order_relaxed) & place.bit) != 0;
 }
 
 const void* ledger_block_before(const void* pointer) noexcept {
   const Ledger* ledger = ledger_of(pointer);
   if (ledger == nullptr) return nullptr;
-  const auto offset =
-      static_cast<uint64_t>(static_cast<const std::byte*>(pointer) - ledger->arena);
+  const auto offset = static_cast<uint64_t>(static_cast<const std::byte*>(pointer) - ledger->arena);
   // The last word that begins before `pointer`; an unaligned one may lie in that word itself.
   if (offset == 0) return nullptr;
   uint64_t word = (offset - 1) / kWordBytes;

@@ -18,8 +18,8 @@ uint64_t BufferPool::bytes_for(const Options& options) noexcept {
   BP_ASSERT(options.buffer_count > 0 && options.buffer_count < kTaken);
   BP_ASSERT(options.shard_count > 0);
   BP_ASSERT(is_power_of_two(options.alignment_bytes) && options.alignment_bytes >= kCacheLineBytes);
-  const uint64_t links = align_up(uint64_t{options.buffer_count} * 2 * sizeof(uint32_t),
-                                  kCacheLineBytes);
+  const uint64_t links =
+      align_up(uint64_t{options.buffer_count} * 2 * sizeof(uint32_t), kCacheLineBytes);
   const uint64_t stride = align_up(options.buffer_bytes, options.alignment_bytes);
   // The carve is aligned to a cache line: the buffers may have to begin further on.
   return sizeof(BufferPool) + options.shard_count * sizeof(Shard) + links +
@@ -103,8 +103,8 @@ bool BufferPool::refill(Shard& own) noexcept {
   const uint32_t drawn =
       drawn_count_.fetch_add(own.cached_count, std::memory_order_relaxed) + own.cached_count;
   uint32_t high = drawn_high_water_count_.load(std::memory_order_relaxed);
-  while (drawn > high && !drawn_high_water_count_.compare_exchange_weak(
-                             high, drawn, std::memory_order_relaxed)) {
+  while (drawn > high &&
+         !drawn_high_water_count_.compare_exchange_weak(high, drawn, std::memory_order_relaxed)) {
   }
   return true;
 }

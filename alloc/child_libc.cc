@@ -39,7 +39,8 @@ void warn_of_many_keys() noexcept {
   if (next <= kKeysInThread || has_warned.test_and_set()) return;
   BP_LOG_WARNING("fork() empties the thread-specific values (pthread_setspecific) of this process's"
                  " other threads beyond the first %u keys, and %u are in use; start programs by "
-                 "posix_spawn() or vfork()", kKeysInThread, next);
+                 "posix_spawn() or vfork()",
+                 kKeysInThread, next);
 }
 
 // Leaves the part of the list behind the last stream that lies in the pool. Other threads can
@@ -66,10 +67,9 @@ void move_buffer_out_of_pool(FILE* stream) noexcept {
   const auto bytes = static_cast<size_t>(stream->_IO_buf_end - shared);
   auto* own = static_cast<char*>(child_allocate(bytes, alignof(max_align_t)));
   if (own != nullptr) std::memcpy(own, shared, bytes);
-  for (char** place :
-       {&stream->_IO_read_ptr, &stream->_IO_read_end, &stream->_IO_read_base,
-        &stream->_IO_write_base, &stream->_IO_write_ptr, &stream->_IO_write_end,
-        &stream->_IO_buf_base, &stream->_IO_buf_end}) {
+  for (char** place : {&stream->_IO_read_ptr, &stream->_IO_read_end, &stream->_IO_read_base,
+                       &stream->_IO_write_base, &stream->_IO_write_ptr, &stream->_IO_write_end,
+                       &stream->_IO_buf_base, &stream->_IO_buf_end}) {
     const auto offset = static_cast<size_t>(*place - shared);
     if (offset <= bytes) *place = own == nullptr ? nullptr : own + offset;
   }

@@ -51,8 +51,7 @@ extern "C" [[gnu::always_inline]] void mi_free(void* block) mi_attr_noexcept;
 #include "random.c"
 
 // The system calls of os.c, and only of os.c, go to the pool.
-#define mmap(address, bytes, rights, flags, fd, offset) \
-  bedplate::metadata_zone_map(bytes)
+#define mmap(address, bytes, rights, flags, fd, offset) bedplate::metadata_zone_map(bytes)
 #define munmap(address, bytes) bedplate::metadata_zone_unmap(address, bytes)
 #define madvise(address, bytes, advice) 0
 #define mprotect(address, bytes, rights) 0
@@ -148,8 +147,8 @@ size_t expected_charge(size_t block_bytes, size_t alignment) noexcept {
   }
   if (block_bytes <= MI_SMALL_OBJ_SIZE_MAX) return MI_SMALL_PAGE_SIZE;
   if (block_bytes <= MI_MEDIUM_OBJ_SIZE_MAX) return MI_MEDIUM_PAGE_SIZE;
-  return align_up(block_bytes, block_bytes > MI_MEDIUM_PAGE_SIZE ? MI_MEDIUM_PAGE_SIZE
-                                                                 : MI_SEGMENT_SLICE_SIZE);
+  return align_up(block_bytes,
+                  block_bytes > MI_MEDIUM_PAGE_SIZE ? MI_MEDIUM_PAGE_SIZE : MI_SEGMENT_SLICE_SIZE);
 }
 
 HeapOwner owner_of_page(const mi_page_t* page) noexcept {
@@ -330,15 +329,14 @@ HeapSizeClass heap_size_class_at(const void* pointer) noexcept {
   const mi_segment_t* segment = _mi_ptr_segment(pointer);
   // Its cookie says that mimalloc made a segment there; what it says of itself may be stale.
   if (segment->cookie != _mi_ptr_cookie(segment)) return {};
-  const auto offset =
-      static_cast<size_t>(static_cast<const std::byte*>(pointer) -
-                          reinterpret_cast<const std::byte*>(segment));
+  const auto offset = static_cast<size_t>(static_cast<const std::byte*>(pointer) -
+                                          reinterpret_cast<const std::byte*>(segment));
   const size_t index = offset >> MI_SEGMENT_SLICE_SHIFT;
   if (index >= segment->slice_entries || index > MI_SLICES_PER_SEGMENT) return {};
   const mi_slice_t& slice = segment->slices[index];
   if (slice.slice_offset > index * sizeof(mi_slice_t)) return {};
-  const auto* page = reinterpret_cast<const mi_page_t*>(
-      reinterpret_cast<const std::byte*>(&slice) - slice.slice_offset);
+  const auto* page = reinterpret_cast<const mi_page_t*>(reinterpret_cast<const std::byte*>(&slice) -
+                                                        slice.slice_offset);
   if (page->xblock_size == 0) return {};
   HeapSizeClass found;
   found.bytes = mi_page_block_size(page);
@@ -391,8 +389,8 @@ mi_page_t* _mi_segment_page_alloc(mi_heap_t* heap, size_t block_bytes, size_t al
                                   mi_segments_tld_t* tld, mi_os_tld_t* os_tld) {
   using namespace bedplate;
   HeapOwner owner{heap_of_thread_in_use(heap)};
-  const bool is_boot = owner.index == kUnnamedOwner.index &&
-                       !is_boot_retired.load(std::memory_order_relaxed);
+  const bool is_boot =
+      owner.index == kUnnamedOwner.index && !is_boot_retired.load(std::memory_order_relaxed);
   if (is_boot) owner = kBootOwner;
   const size_t expected = expected_charge(block_bytes, alignment);
   if (!charge_heap_owner(owner, expected)) return nullptr;

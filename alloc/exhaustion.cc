@@ -51,9 +51,8 @@ void name_biggest_owners(char* text, size_t text_bytes) noexcept {
   size_t used = 0;
   text[0] = '\0';
   for (uint32_t i = 0; i < std::min(count, kNamedOwners) && used < text_bytes; ++i) {
-    const int written =
-        std::snprintf(text + used, text_bytes - used, "%s%s %s", i == 0 ? "" : ", ",
-                      holdings[i].owner.text, format_bytes(holdings[i].bytes).text);
+    const int written = std::snprintf(text + used, text_bytes - used, "%s%s %s", i == 0 ? "" : ", ",
+                                      holdings[i].owner.text, format_bytes(holdings[i].bytes).text);
     used += static_cast<size_t>(std::max(written, 0));
   }
 }

@@ -24,7 +24,7 @@ inline constexpr size_t kDefaultAlignment = 16;
 // a comparison, then mimalloc's own few instructions, without a frame or a further jump.
 [[gnu::noinline, gnu::cold]] inline void* allocate_elsewhere(size_t bytes) noexcept {
   return is_forked_child() ? child_allocate(bytes, kDefaultAlignment)
-                            : enter_block(mi_malloc(bytes));
+                           : enter_block(mi_malloc(bytes));
 }
 [[gnu::noinline, gnu::cold]] inline void free_elsewhere(void* block) noexcept {
   if (is_forked_child()) return child_free(block);

@@ -50,7 +50,8 @@ bool find_heap_owner(const OwnerName& name, HeapOwner* owner) noexcept {
 }
 
 Result<HeapOwner> heap_owner(const OwnerName& name) noexcept {
-  while (is_naming.test_and_set(std::memory_order_acquire)) {}
+  while (is_naming.test_and_set(std::memory_order_acquire)) {
+  }
   HeapOwner owner;
   const bool is_known = find_heap_owner(name, &owner);
   const uint32_t count = heap_owner_count();

@@ -76,8 +76,12 @@ size_t malloc_usable_size(void* block) noexcept { return heap_usable_bytes(block
 // There is nothing to tune and nothing to trim: memory never goes back.
 int mallopt(int, int) noexcept { return 0; }
 int malloc_trim(size_t) noexcept { return 0; }
-struct mallinfo mallinfo() noexcept { return {}; }
-struct mallinfo2 mallinfo2() noexcept { return {}; }
+struct mallinfo mallinfo() noexcept {
+  return {};
+}
+struct mallinfo2 mallinfo2() noexcept {
+  return {};
+}
 void malloc_stats() noexcept {}
 int malloc_info(int, FILE*) noexcept {
   errno = ENOSYS;

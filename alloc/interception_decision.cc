@@ -57,8 +57,7 @@ Wish read_wish(const char* variable, const char* const volatile& linked) noexcep
 InterceptionInputs inputs_of_this_process() noexcept {
   InterceptionInputs inputs;
   inputs.leave_pinned = read_wish(kLeavePinned, bedplate_leave_pinned);
-  inputs.leave_pinned_pipeline =
-      read_wish(kLeavePinnedPipeline, bedplate_leave_pinned_pipeline);
+  inputs.leave_pinned_pipeline = read_wish(kLeavePinnedPipeline, bedplate_leave_pinned_pipeline);
   for (const char* variable : kSwitches) {
     if (inputs.disabled_by == nullptr && getenv(variable) != nullptr) {
       inputs.disabled_by = variable;
@@ -165,11 +164,10 @@ const char* explain_decision(const InterceptionDecision& decision, char* text,
     std::snprintf(text, text_bytes, "is the program's own: libbedplate-malloc.a is not linked");
     return text;
   }
-  const char* outcome = decision.place == HeapPlace::kPool ? "hands out pool memory"
-                                                           : "hands out ordinary memory";
+  const char* outcome =
+      decision.place == HeapPlace::kPool ? "hands out pool memory" : "hands out ordinary memory";
   if (decision.inputs.disabled_by != nullptr) {
-    std::snprintf(text, text_bytes, "%s, because %s is set", outcome,
-                  decision.inputs.disabled_by);
+    std::snprintf(text, text_bytes, "%s, because %s is set", outcome, decision.inputs.disabled_by);
     return text;
   }
   const char* device = decision.search == DeviceSearch::kFound ? " and a bypass device is present"

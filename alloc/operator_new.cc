@@ -19,9 +19,8 @@ namespace {
 constexpr std::size_t kWordAlignment = alignof(void*);
 
 inline void* try_allocate(std::size_t bytes, std::size_t alignment) noexcept {
-  return bedplate::handed_out(alignment <= kWordAlignment
-                                  ? heap_allocate(bytes)
-                                  : heap_allocate_aligned(bytes, alignment));
+  return bedplate::handed_out(
+      alignment <= kWordAlignment ? heap_allocate(bytes) : heap_allocate_aligned(bytes, alignment));
 }
 
 __attribute__((noinline)) void* retry_or_throw(std::size_t bytes, std::size_t alignment) {
@@ -38,8 +37,7 @@ inline void* allocate(std::size_t bytes, std::size_t alignment = kWordAlignment)
   return __builtin_expect(block != nullptr, 1) ? block : retry_or_throw(bytes, alignment);
 }
 
-inline void* allocate_nothrow(std::size_t bytes,
-                              std::size_t alignment = kWordAlignment) noexcept {
+inline void* allocate_nothrow(std::size_t bytes, std::size_t alignment = kWordAlignment) noexcept {
   try {
     return allocate(bytes, alignment);
   } catch (...) {
@@ -57,8 +55,8 @@ inline void free_sized(void* block, std::size_t bytes,
   if (block != nullptr && bedplate::owns_heap() && bedplate::ledger_has(block)) {
     const std::size_t has_bytes = bedplate::heap_usable_bytes(block);
     const std::size_t needs_bytes = bytes == 0 ? kWordAlignment : bytes;
-    const bool fits = alignment <= kWordAlignment ? has_bytes == needs_bytes
-                                                  : has_bytes >= needs_bytes;
+    const bool fits =
+        alignment <= kWordAlignment ? has_bytes == needs_bytes : has_bytes >= needs_bytes;
     if (!fits) bedplate::report_bad_size(block, bytes);
   }
 #else
@@ -83,8 +81,7 @@ void* operator new(std::size_t bytes, std::align_val_t alignment) {
 void* operator new[](std::size_t bytes, std::align_val_t alignment) {
   return allocate(bytes, number(alignment));
 }
-void* operator new(std::size_t bytes, std::align_val_t alignment,
-                   const std::nothrow_t&) noexcept {
+void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
   return allocate_nothrow(bytes, number(alignment));
 }
 void* operator new[](std::size_t bytes, std::align_val_t alignment,

@@ -28,13 +28,12 @@ std::span<std::byte> reserve_ordinary_memory() noexcept {
     void* mapped = mmap(reinterpret_cast<void*>(kWantedAddress), bytes + kHeapGranularityBytes,
                         PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapped == MAP_FAILED) continue;
-    const uintptr_t aligned =
-        align_up(reinterpret_cast<uintptr_t>(mapped), kHeapGranularityBytes);
+    const uintptr_t aligned = align_up(reinterpret_cast<uintptr_t>(mapped), kHeapGranularityBytes);
     return {reinterpret_cast<std::byte*>(aligned), bytes};
   }
-  stop_with(error_from_errno("reserving %s of address space for malloc",
-                             format_bytes(kNeededBytes).text)
-                .set_cure("raise the limit on address space: ulimit -v unlimited"));
+  stop_with(
+      error_from_errno("reserving %s of address space for malloc", format_bytes(kNeededBytes).text)
+          .set_cure("raise the limit on address space: ulimit -v unlimited"));
 }
 
 }  // namespace bedplate

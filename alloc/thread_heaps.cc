@@ -131,8 +131,10 @@ struct MaskingCall {
   long number;
   int argument;
 };
-constexpr MaskingCall kMaskingCalls[] = {{SYS_rt_sigsuspend, 0}, {SYS_ppoll, 3},
-                                         {SYS_pselect6, 5},      {SYS_epoll_pwait, 4},
+constexpr MaskingCall kMaskingCalls[] = {{SYS_rt_sigsuspend, 0},
+                                         {SYS_ppoll, 3},
+                                         {SYS_pselect6, 5},
+                                         {SYS_epoll_pwait, 4},
                                          {SYS_epoll_pwait2, 4}};
 
 // `call` is a line of /proc/self/task/TID/syscall: the number, the arguments.

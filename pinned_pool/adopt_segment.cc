@@ -32,10 +32,10 @@ bool is_as_offered(const OfferedSegment& offered, int memfd, struct stat& status
     return false;
   }
   const bool is_huge = offered.page_bytes != page_bytes(PageSize::k4KiB);
-  const bool has_its_page =
-      is_huge ? system.f_type == HUGETLBFS_MAGIC &&
-                    static_cast<uint64_t>(system.f_bsize) == offered.page_bytes
-              : system.f_type == TMPFS_MAGIC;
+  const bool has_its_page = is_huge
+                                ? system.f_type == HUGETLBFS_MAGIC &&
+                                      static_cast<uint64_t>(system.f_bsize) == offered.page_bytes
+                                : system.f_type == TMPFS_MAGIC;
   if (!S_ISREG(status.st_mode) || !has_its_page) {
     error->set_answer("its file has no such pages");
     return false;
@@ -108,7 +108,7 @@ Result<Segment*> PinnedPool::adopt_segment(const OfferedSegment& offered, Fd mem
   segment.device = identity.st_dev;
   segment.inode = identity.st_ino;
   segment.memfd = memfd.release();
-  segment.carved_bytes = offered.bytes;  // by its owner
+  segment.carved_bytes = offered.bytes;            // by its owner
   segment.lock_errno = is_huge(page) ? 0 : EPERM;  // who made it keeps the pages in memory
   segment.is_writable = offered.is_writable;
   segment.is_for_devices = offered.is_for_devices;

@@ -52,9 +52,9 @@ class Auditor {
 
   const PoolMap& map_;
   AuditReport report_;
-  uint32_t told_count_ = 0;                     // of the findings, those that are in the text
-  const PoolMapSegment* current_ = nullptr;     // the segment that the last mapping lies in
-  uint64_t current_begin_ = 0;                  // where that mapping begins and ends
+  uint32_t told_count_ = 0;                  // of the findings, those that are in the text
+  const PoolMapSegment* current_ = nullptr;  // the segment that the last mapping lies in
+  uint64_t current_begin_ = 0;               // where that mapping begins and ends
   uint64_t current_end_ = 0;
   uint64_t covered_bytes_[kSegmentCountMax] = {};
 };

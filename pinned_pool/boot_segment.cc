@@ -39,7 +39,8 @@ uint64_t linked_bytes() noexcept {
   error.set_doing("reading the program's constant bedplate_boot_bytes");
   error.set_answer("%" PRIu64 " is not a size of segment 0", bytes);
   error.set_cure("define it from %" PRIu64 " (8 MiB) to %" PRIu64 " (1 GiB) and link anew, or set "
-                 "%s", kBootBytesMin, kRegionBytes, kVariable);
+                 "%s",
+                 kBootBytesMin, kRegionBytes, kVariable);
   stop_with(error);
 }
 

@@ -23,7 +23,7 @@ inline constexpr uint64_t kMagic = 0x316e'696f'6a70'6562;  // "bepjoin1"
 inline constexpr uint32_t kVersion = 4;
 inline constexpr uint32_t kLayoutBytesMax = 256;  // of a group
 inline constexpr uint32_t kTermsBytesMax = 128;   // of a process
-inline constexpr uint32_t kMemberCountMax = 64;  // of one process
+inline constexpr uint32_t kMemberCountMax = 64;   // of one process
 inline constexpr uint32_t kDescriptorCountMax = kSegmentCountMax + 1;
 static_assert(kDescriptorCountMax <= 253);  // SCM_MAX_FD, unix(7)
 

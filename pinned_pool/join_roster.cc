@@ -44,14 +44,14 @@ Result<void> JoinRoster::check_grant(const ProcessGrant& grant) const noexcept {
   const uint64_t groups = grant.is_trusted ? 1 : grant.max_count;
   if (grant.name.text[0] == '\0' || grant.max_count == 0 || grant.members_max == 0 ||
       grant.members_max > join::kMemberCountMax) {
-    return error.set_answer("%u processes with %u members each", grant.max_count,
-                            grant.members_max)
+    return error.set_answer("%u processes with %u members each", grant.max_count, grant.members_max)
         .set_cure("at least one process, with 1 to %u members", join::kMemberCountMax);
   }
   if (grant.group + groups > options_.groups.size()) {
-    return error.set_answer("groups %u to %llu of %zu", grant.group,
-                            static_cast<unsigned long long>(grant.group + groups - 1),
-                            options_.groups.size())
+    return error
+        .set_answer("groups %u to %llu of %zu", grant.group,
+                    static_cast<unsigned long long>(grant.group + groups - 1),
+                    options_.groups.size())
         .set_cure("plan a group for each process that is not trusted");
   }
   if (!grant.is_trusted && grant.spare_count > 0) {
@@ -178,12 +178,13 @@ Result<uint32_t> JoinRoster::find_place(const join::Request& request, uid_t uid,
         .set_cure("start it as that user, or change user in the owner's [[process]]");
   }
   if (request.member_count > grant->members_max) {
-    return error.set_answer("it wants %u members, the configuration has %u for it",
-                            request.member_count, grant->members_max)
+    return error
+        .set_answer("it wants %u members, the configuration has %u for it", request.member_count,
+                    grant->members_max)
         .set_cure("ask for fewer, or raise members in the owner's [[process]]");
   }
-  const auto first = instances_.begin() + first_instance_[static_cast<size_t>(
-                                              grant - options_.grants.begin())];
+  const auto first =
+      instances_.begin() + first_instance_[static_cast<size_t>(grant - options_.grants.begin())];
   const auto end = first + grant->place_count();
   const auto count = [&](auto&& is_counted) {
     return static_cast<uint32_t>(std::count_if(first, end, is_counted));
@@ -193,8 +194,10 @@ Result<uint32_t> JoinRoster::find_place(const join::Request& request, uid_t uid,
   });
   const auto taken = [&](uint32_t planned, const char* cure) {
     *may_come = true;
-    return error.set_answer("all %u that were planned are taken, %u of them by processes that "
-                            "died or left and are not forgotten yet", planned, planned - there)
+    return error
+        .set_answer("all %u that were planned are taken, %u of them by processes that "
+                    "died or left and are not forgotten yet",
+                    planned, planned - there)
         .set_cure("%s", cure);
   };
   if (there >= grant->max_count) {
@@ -219,9 +222,10 @@ Result<uint32_t> JoinRoster::find_place(const join::Request& request, uid_t uid,
   }
   if (free_count < request.member_count) {
     *may_come = request.member_count < table.member_count();  // one is the owner's
-    return error.set_answer("group %s has %u free members of %u, %u are wanted",
-                            options_.groups[place->group].name.text, free_count,
-                            table.member_count(), request.member_count)
+    return error
+        .set_answer("group %s has %u free members of %u, %u are wanted",
+                    options_.groups[place->group].name.text, free_count, table.member_count(),
+                    request.member_count)
         .set_cure("end a process of the group, or plan it for more members");
   }
   return static_cast<uint32_t>(place - instances_.begin());
@@ -373,9 +377,7 @@ JoinRoster::Release JoinRoster::renew(Instance& instance) noexcept {
     const std::span<std::byte> piece = segment->memory().subspan(
         instance.renewed_bytes,
         std::min(PageWiper::kPieceBytesMax, segment->bytes - instance.renewed_bytes));
-    const uint64_t done = is_heap                  ? wiper_.zero(piece)
-                          : take_pages(piece) == 0 ? piece.size()
-                                                   : 0;
+    const uint64_t done = is_heap ? wiper_.zero(piece) : take_pages(piece) == 0 ? piece.size() : 0;
     instance.renewed_bytes += done;
     if (done < piece.size()) return without_pages(instance, *segment);
     if (instance.renewed_bytes < segment->bytes) return Release::kRenewing;
@@ -389,7 +391,8 @@ JoinRoster::Release JoinRoster::without_pages(Instance& instance, const Segment&
   if (!instance.lacks_pages) {
     log_error(error_from_errno("making %s as new for the next process", segment.owner.text)
                   .set_cure("the place stays taken until %s are to be had again: its process gave "
-                            "them back", is_huge(segment.page) ? "hugepages" : "pages"));
+                            "them back",
+                            is_huge(segment.page) ? "hugepages" : "pages"));
   }
   instance.lacks_pages = true;
   return Release::kNotYet;

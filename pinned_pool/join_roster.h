@@ -42,7 +42,7 @@ class GroupKeeper {
 
 struct JoinGroup {
   OwnerName name;
-  MembersTable* table = nullptr;     // in a segment of the pool
+  MembersTable* table = nullptr;           // in a segment of the pool
   std::span<const std::byte> layout = {};  // handed to joiners as it is; kLayoutBytesMax at most
   Segment* fifo = nullptr;
   GroupKeeper* keeper = nullptr;
@@ -69,7 +69,7 @@ struct ProcessGrant {
   // Places more, for newcomers while those of processes that died or left are not free: a member
   // that is stopped may be about to write there. Trusted ones only.
   uint32_t spare_count = 0;
-  uint32_t members_max = 1;       // of each
+  uint32_t members_max = 1;  // of each
   // Trusted processes share this group. Of the others each has a group of its own: the k-th has
   // group + k.
   uint32_t group = 0;
@@ -135,14 +135,14 @@ class JoinRoster {
 
   // Which instance a process can become. Errors: why none, and what to do about it; whether it may
   // be one when others have gone is told by `may_come`.
-  Result<uint32_t> find_place(const join::Request& request, uid_t uid, bool* may_come) const
-      noexcept;
+  Result<uint32_t> find_place(const join::Request& request, uid_t uid,
+                              bool* may_come) const noexcept;
   // Gives a process its part: its members are joining from here on.
   // Requires: find_place() has just found `index` for it.
   void admit(uint32_t index, const join::Request& request, pid_t pid) noexcept;
   // What to send to it. Returns how many descriptors were written, without the quiet pipe.
-  uint32_t describe(uint32_t index, join::Accepted* accepted, std::span<int> descriptors) const
-      noexcept;
+  uint32_t describe(uint32_t index, join::Accepted* accepted,
+                    std::span<int> descriptors) const noexcept;
 
   void set_alive(uint32_t index) noexcept;
   void set_dead(uint32_t index) noexcept;
@@ -173,9 +173,9 @@ class JoinRoster {
 
   Options options_;
   std::vector<Instance> instances_;
-  std::vector<uint32_t> first_instance_;        // of each grant
-  std::vector<std::vector<Segment*>> heaps_;    // of each group: all that its processes may have
-  Fd read_only_[kSegmentCountMax];              // of each segment of the pool, where opened
+  std::vector<uint32_t> first_instance_;      // of each grant
+  std::vector<std::vector<Segment*>> heaps_;  // of each group: all that its processes may have
+  Fd read_only_[kSegmentCountMax];            // of each segment of the pool, where opened
   PageWiper wiper_;
 };
 

@@ -90,9 +90,8 @@ uint32_t JoinServer::add_own_member(uint32_t group, const MemberName& name) noex
 Result<void> JoinServer::start() noexcept {
   BP_ASSERT(!is_running_);
   BP_TRY(closing_.start());
-  BP_TRY(thread_.start("control", [](void* self) noexcept {
-    static_cast<JoinServer*>(self)->run();
-  }, this));
+  BP_TRY(thread_.start(
+      "control", [](void* self) noexcept { static_cast<JoinServer*>(self)->run(); }, this));
   is_running_ = true;
   holds_life_.wait(false, std::memory_order_acquire);
   return {};

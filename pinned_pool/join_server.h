@@ -50,7 +50,7 @@ struct JoinEvent {
     kLeft,     // it said so; dead in the table
     kDied,     // it ended, hung up, or was cut off; dead in the table
     kQuiet,
-    kFreed,    // its part can be given out again
+    kFreed,  // its part can be given out again
   };
   Kind kind = Kind::kJoined;
   MemberName process;  // empty: it did not say
@@ -58,8 +58,8 @@ struct JoinEvent {
   uint32_t group = 0;
   uint32_t member = 0;  // its first one; both are 0 for kRefused
   uint32_t member_count = 0;
-  bool is_trusted = false;  // false for kRefused: it is nobody yet
-  Error error = {};     // why, for kRefused, kFailed and kDied
+  bool is_trusted = false;    // false for kRefused: it is nobody yet
+  Error error = {};           // why, for kRefused, kFailed and kDied
   bool may_be_logged = true;  // false: its source has filled its part of the log
 };
 
@@ -133,11 +133,11 @@ class JoinServer {
 
   struct Connection {
     Phase phase = Phase::kUnused;
-    bool has_ended = false;   // the process
+    bool has_ended = false;  // the process
     bool pipe_is_shut = false;
-    uint32_t instance = 0;    // from kHandedOver on
+    uint32_t instance = 0;                  // from kHandedOver on
     uint32_t grant = JoinRoster::kNoGrant;  // its own: its name and its user fit
-    uint32_t use = 0;         // tells late events of a former connection in this place
+    uint32_t use = 0;  // tells late events of a former connection in this place
     pid_t pid = 0;
     uid_t uid = 0;
     uint64_t deadline_ns = 0;
@@ -208,9 +208,9 @@ class JoinServer {
   bool is_stopping_ = false;
   uint64_t release_interval_ns_ = 0;
   uint64_t release_due_ns_ = 0;
-  uint64_t accept_again_ns_ = 0;         // no descriptor was free: not before
-  std::vector<uint64_t> wake_due_ns_;    // of each group; 0: nothing to tell
-  std::vector<LogLimit> log_limits_;     // of each grant, and the last one of strangers
+  uint64_t accept_again_ns_ = 0;       // no descriptor was free: not before
+  std::vector<uint64_t> wake_due_ns_;  // of each group; 0: nothing to tell
+  std::vector<LogLimit> log_limits_;   // of each grant, and the last one of strangers
 };
 
 }  // namespace bedplate

@@ -57,8 +57,7 @@ Result<Fd> listen_for_joiners(const char* path) noexcept {
   struct stat status = {};
   if (lstat(path, &status) == 0) {
     const Fd probe(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!S_ISSOCK(status.st_mode) ||
-        try_connect(probe.number(), address.value()) != ECONNREFUSED) {
+    if (!S_ISSOCK(status.st_mode) || try_connect(probe.number(), address.value()) != ECONNREFUSED) {
       errno = EADDRINUSE;
       return failed();
     }
@@ -69,8 +68,8 @@ Result<Fd> listen_for_joiners(const char* path) noexcept {
   const int no = 0;
   setsockopt(listener.number(), SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof no);
   if (!listener.is_open() ||
-      bind(listener.number(), reinterpret_cast<sockaddr*>(&address.value()),
-           sizeof(sockaddr_un)) != 0 ||
+      bind(listener.number(), reinterpret_cast<sockaddr*>(&address.value()), sizeof(sockaddr_un)) !=
+          0 ||
       chmod(path, 0666) != 0 || listen(listener.number(), SOMAXCONN) != 0) {
     return failed();
   }

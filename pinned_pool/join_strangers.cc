@@ -103,9 +103,10 @@ void JoinServer::make_room() noexcept {
   };
   uint32_t leaves = silent_.back();
   auto most = count_of(leaves);
-  if (most > 1) leaves = *std::find_if(silent_.begin(), silent_.end(), [&](uint32_t other) {
-    return connections_[other].uid == connections_[leaves].uid;
-  });
+  if (most > 1)
+    leaves = *std::find_if(silent_.begin(), silent_.end(), [&](uint32_t other) {
+      return connections_[other].uid == connections_[leaves].uid;
+    });
   for (const uint32_t place : silent_) {
     const auto count = count_of(place);
     if (count <= most) continue;
@@ -136,8 +137,7 @@ void JoinServer::no_longer_silent(const Connection& connection) noexcept {
   silent_.erase(std::find(silent_.begin(), silent_.end(), place_of(connection)));
 }
 
-void JoinServer::answer_request(Connection& connection, const void* packet,
-                                size_t bytes) noexcept {
+void JoinServer::answer_request(Connection& connection, const void* packet, size_t bytes) noexcept {
   join::Request request;
   std::memcpy(static_cast<void*>(&request), packet, sizeof request);
   Error error;

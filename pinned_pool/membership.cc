@@ -17,8 +17,8 @@ PoolId make_pool_id() noexcept {
   BP_ASSERT(getrandom(&id.random, sizeof id.random, 0) == sizeof id.random);
   timespec now = {};
   clock_gettime(CLOCK_REALTIME, &now);
-  id.born_ns = static_cast<uint64_t>(now.tv_sec) * kNsPerSecond +
-               static_cast<uint64_t>(now.tv_nsec);
+  id.born_ns =
+      static_cast<uint64_t>(now.tv_sec) * kNsPerSecond + static_cast<uint64_t>(now.tv_nsec);
   return id;
 }
 

@@ -40,8 +40,8 @@ enum class MemberState : uint8_t {
   kFree,
   kJoining,  // it was given its part and has not said yet that it is ready
   kAlive,
-  kDead,     // it left, or no instruction of it runs any more; devices may still write for it
-  kQuiet,    // its process has ended and all its rings are torn down
+  kDead,   // it left, or no instruction of it runs any more; devices may still write for it
+  kQuiet,  // its process has ended and all its rings are torn down
 };
 
 // "free", "joining", ...

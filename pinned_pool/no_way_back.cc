@@ -66,8 +66,8 @@ uint32_t list_ways(uint32_t stoppers, WayState state, char* text, size_t text_by
   text[0] = '\0';
   for (const Way& way : kWays) {
     if (state_of(way, stoppers) != state) continue;
-    const int wrote = std::snprintf(text + used, text_bytes - used, "%s%s", count > 0 ? ", " : "",
-                                    way.name);
+    const int wrote =
+        std::snprintf(text + used, text_bytes - used, "%s%s", count > 0 ? ", " : "", way.name);
     ++count;
     used += static_cast<size_t>(wrote);
     if (used >= text_bytes) used = text_bytes - 1;

@@ -17,13 +17,13 @@ namespace bedplate {
 
 // What can stop a way; a set of them is their bits.
 enum Stopper : uint32_t {
-  kKernelStops = 1,        // every kernel that the runtime starts on refuses it, or nothing is lost
-  kSizeSealStops = 2,      // F_SEAL_SHRINK and F_SEAL_GROW on each memfd
-  kWriteSealStops = 4,     // F_SEAL_FUTURE_WRITE on each memfd (Linux 5.1)
-  kMappingSealStops = 8,   // mseal of each mapping (Linux 6.10)
-  kPinStops = 16,          // a device that holds the pages, as registration does
-  kLibcCallStops = 32,     // libbedplate-malloc.a refuses the call; a raw system call gets past it
-  kSeccompStops = 64,      // [pool] enforce = "seccomp"
+  kKernelStops = 1,       // every kernel that the runtime starts on refuses it, or nothing is lost
+  kSizeSealStops = 2,     // F_SEAL_SHRINK and F_SEAL_GROW on each memfd
+  kWriteSealStops = 4,    // F_SEAL_FUTURE_WRITE on each memfd (Linux 5.1)
+  kMappingSealStops = 8,  // mseal of each mapping (Linux 6.10)
+  kPinStops = 16,         // a device that holds the pages, as registration does
+  kLibcCallStops = 32,    // libbedplate-malloc.a refuses the call; a raw system call gets past it
+  kSeccompStops = 64,     // [pool] enforce = "seccomp"
 };
 
 struct Way {

@@ -47,8 +47,8 @@ class OwnerLife {
 };
 
 struct OwnerLifeLayout {
-  static constexpr long kWordFromLink = static_cast<long>(offsetof(OwnerLife, word_)) -
-                                        static_cast<long>(offsetof(OwnerLife, link_));
+  static constexpr long kWordFromLink =
+      static_cast<long>(offsetof(OwnerLife, word_)) - static_cast<long>(offsetof(OwnerLife, link_));
   static constexpr size_t kLink = offsetof(OwnerLife, link_);
   static_assert(offsetof(OwnerLife, word_) == 0);
   static_assert(static_cast<long>(offsetof(OwnerLife, never_held_)) ==

@@ -146,8 +146,8 @@ Result<void> PinnedPool::reserve(const PoolPlan& plan, unsigned thread_count) {
   BP_ASSERT(plan.segments[0].bytes == segments_[0].bytes);
   for (size_t i = 1; i < plan.segments.size(); ++i) {
     const SegmentPlan& planned = plan.segments[i];
-    auto created = create_segment(planned.owner, planned.bytes, planned.page, thread_count,
-                                  planned.node);
+    auto created =
+        create_segment(planned.owner, planned.bytes, planned.page, thread_count, planned.node);
     if (!created.ok()) return created.error();
     created.value()->is_for_devices = planned.is_for_devices;
   }
@@ -201,8 +201,8 @@ const Segment* PinnedPool::segment_of(const void* pointer) const noexcept {
 bool PinnedPool::contains(const void* pointer, uint64_t bytes) const noexcept {
   const Segment* segment = segment_of(pointer);
   if (segment == nullptr) return false;
-  const auto offset = static_cast<uint64_t>(static_cast<const std::byte*>(pointer) -
-                                            segment->address);
+  const auto offset =
+      static_cast<uint64_t>(static_cast<const std::byte*>(pointer) - segment->address);
   return bytes <= segment->bytes - offset;
 }
 
@@ -226,16 +226,11 @@ void PinnedPool::write_map(PoolMap* map) const noexcept {
   for (uint32_t i = 0; i < segment_count_; ++i) {
     const Segment& segment = segments_[i];
     const bool is_locked = !is_huge(segment.page) && segment.lock_errno == 0;
-    map->segments[i] = {segment.owner,
-                        reinterpret_cast<uintptr_t>(segment.address),
-                        segment.bytes,
-                        page_bytes(segment.page),
-                        segment.device,
-                        segment.inode,
-                        is_locked,
-                        segment.node,
-                        segment.is_writable,
-                        segment.has_write_seal};
+    map->segments[i] = {segment.owner,       reinterpret_cast<uintptr_t>(segment.address),
+                        segment.bytes,       page_bytes(segment.page),
+                        segment.device,      segment.inode,
+                        is_locked,           segment.node,
+                        segment.is_writable, segment.has_write_seal};
   }
   map->segment_count = segment_count_;
   map->is_sealed = is_sealed() ? 1 : 0;

@@ -35,7 +35,7 @@ struct Segment {
   uint64_t inode = 0;
   uint64_t carved_bytes = 0;
   int node = kAnyNode;
-  int lock_errno = 0;  // why 4 KiB pages could not be locked; 0: locked, or hugepages
+  int lock_errno = 0;       // why 4 KiB pages could not be locked; 0: locked, or hugepages
   bool is_writable = true;  // mapped so here; what another pool's owner granted may be read-only
   // Whether it is registered with devices: not what an untrusted process may write at any time.
   bool is_for_devices = true;

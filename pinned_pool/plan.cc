@@ -125,8 +125,7 @@ Result<PoolPlan> make_pool_plan(const PoolBudget& budget,
   for (const SegmentRequest& request : requests) {
     const PageSize page = smallest_page(request.placement.pages);
     plan.segments.push_back({request.owner, align_up(sum_of_carves(request), page_bytes(page)),
-                             page, request.carves, request.placement.node,
-                             request.is_for_devices});
+                             page, request.carves, request.placement.node, request.is_for_devices});
   }
   // The heap's floor is planned last, so that a service that does not fit is the one named.
   SegmentPlan& heap = plan.segments[1];

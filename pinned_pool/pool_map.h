@@ -17,7 +17,7 @@ struct PoolMapSegment {
   uint64_t address = 0;
   uint64_t bytes = 0;
   uint64_t page_bytes = 0;
-  uint64_t device = 0;     // with the inode, which file it is: st_dev and st_ino of its memfd
+  uint64_t device = 0;  // with the inode, which file it is: st_dev and st_ino of its memfd
   uint64_t inode = 0;
   uint64_t is_locked = 0;  // by mlock; hugepages need none
   int64_t node = kAnyNode;

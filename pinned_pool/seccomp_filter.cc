@@ -110,9 +110,7 @@ class Assembler {
     answer(SECCOMP_RET_ALLOW);
   }
 
-  sock_fprog program() noexcept {
-    return {static_cast<unsigned short>(count_), program_.data()};
-  }
+  sock_fprog program() noexcept { return {static_cast<unsigned short>(count_), program_.data()}; }
 
  private:
   static constexpr uint32_t low(uint64_t word) { return static_cast<uint32_t>(word); }
@@ -144,14 +142,18 @@ void assemble(Assembler& filter) noexcept {
   filter.begin_call(SYS_madvise);
   // What says how memory will be used may pass; the rest drops it, moves it or bars it.
   filter.load(low_half(2));
-  constexpr uint32_t kHarmless[] = {MADV_NORMAL,   MADV_RANDOM,      MADV_SEQUENTIAL,
-                                    MADV_WILLNEED, MADV_DODUMP,      MADV_DONTDUMP,
-                                    22 /* MADV_POPULATE_READ */,     23 /* MADV_POPULATE_WRITE */};
+  constexpr uint32_t kHarmless[] = {MADV_NORMAL,
+                                    MADV_RANDOM,
+                                    MADV_SEQUENTIAL,
+                                    MADV_WILLNEED,
+                                    MADV_DODUMP,
+                                    MADV_DONTDUMP,
+                                    22 /* MADV_POPULATE_READ */,
+                                    23 /* MADV_POPULATE_WRITE */};
   for (size_t i = 0; i < std::size(kHarmless); ++i) {
     const auto to_pass = static_cast<uint8_t>(std::size(kHarmless) - i);
     const bool is_last = i + 1 == std::size(kHarmless);
-    filter.add(BPF_JMP | BPF_JEQ | BPF_K, kHarmless[i], is_last ? 0 : to_pass - 1,
-               is_last ? 1 : 0);
+    filter.add(BPF_JMP | BPF_JEQ | BPF_K, kHarmless[i], is_last ? 0 : to_pass - 1, is_last ? 1 : 0);
   }
   filter.answer(SECCOMP_RET_ALLOW);
   filter.refuse_overlap(0, 1);
@@ -172,8 +174,8 @@ void assemble(Assembler& filter) noexcept {
   filter.pass_without(2, SHM_REMAP);
   filter.end_call(kRefuse);
 
-  for (const long number : {SYS_munlockall, SYS_move_pages, SYS_migrate_pages,
-                            SYS_process_madvise}) {
+  for (const long number :
+       {SYS_munlockall, SYS_move_pages, SYS_migrate_pages, SYS_process_madvise}) {
     filter.begin_call(number);
     filter.end_call(kRefuse);
   }

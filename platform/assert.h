@@ -19,9 +19,8 @@ namespace bedplate {
 #define BP_LIKELY(x) __builtin_expect(!!(x), 1)
 #define BP_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-#define BP_ASSERT(condition)                                             \
-  (BP_LIKELY(condition) ? (void)0                                        \
-                        : ::bedplate::assertion_failed(__FILE__, __LINE__, #condition))
+#define BP_ASSERT(condition) \
+  (BP_LIKELY(condition) ? (void)0 : ::bedplate::assertion_failed(__FILE__, __LINE__, #condition))
 
 #if BP_DEBUG
 #define BP_DCHECK(condition) BP_ASSERT(condition)

@@ -37,9 +37,8 @@ void read_set(const char* line, void* into) {
   const struct {
     const char* name;
     uint64_t* set;
-  } lines[] = {{"CapPrm:", &sets->permitted},
-                {"CapEff:", &sets->effective},
-                {"CapBnd:", &sets->bounding}};
+  } lines[] = {
+      {"CapPrm:", &sets->permitted}, {"CapEff:", &sets->effective}, {"CapBnd:", &sets->bounding}};
   for (const auto& each : lines) {
     const size_t bytes = std::strlen(each.name);
     if (std::strncmp(line, each.name, bytes) == 0) {

@@ -25,10 +25,9 @@ struct Kind {
 
 // Hugepages are charged when they are touched, and ("rsvd") when they are promised to a mapping.
 const Kind& kind_of(CgroupResource resource) {
-  static const Kind kMemory = {
-      "memory",
-      {{"memory.limit_in_bytes", "memory.usage_in_bytes"}},
-      {{"memory.max", "memory.current"}}};
+  static const Kind kMemory = {"memory",
+                               {{"memory.limit_in_bytes", "memory.usage_in_bytes"}},
+                               {{"memory.max", "memory.current"}}};
   static const Kind k2MiB = {
       "hugetlb",
       {{"hugetlb.2MB.limit_in_bytes", "hugetlb.2MB.usage_in_bytes"},

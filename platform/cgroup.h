@@ -14,7 +14,7 @@ namespace bedplate {
 enum class CgroupResource { kMemory, kHugepages2MiB, kHugepages1GiB };
 
 struct CgroupLimit {
-  std::string file;              // the one that sets it
+  std::string file;  // the one that sets it
   uint64_t limit_bytes = 0;
   uint64_t available_bytes = 0;  // not used yet, or used by caches that the kernel would drop
 };

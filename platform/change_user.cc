@@ -61,8 +61,8 @@ void read_identity(const char* line, void* into) {
   const struct {
     const char* name;
     std::vector<uint32_t>* numbers;
-  } lines[] = {{"Uid:", &identity->users}, {"Gid:", &identity->groups},
-               {"Groups:", &identity->others}};
+  } lines[] = {
+      {"Uid:", &identity->users}, {"Gid:", &identity->groups}, {"Groups:", &identity->others}};
   for (const auto& each : lines) {
     const size_t bytes = std::strlen(each.name);
     if (std::strncmp(line, each.name, bytes) != 0) continue;
@@ -160,7 +160,8 @@ Result<void> try_user(const User& user, uint64_t kept,
   Error error;
   const ssize_t bytes = read(reader.number(), &error, sizeof error);
   int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
   if (bytes == static_cast<ssize_t>(sizeof error)) return error;
   if (bytes == 0 && status == 0) return {};
   errno = ECHILD;

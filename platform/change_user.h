@@ -21,7 +21,6 @@ Result<void> become_user(const User& user, uint64_t kept);
 
 // Whether become_user would succeed, and `user` could make and remove files in each of
 // `directories`: tried in a child process. Those that are not there are passed over.
-Result<void> try_user(const User& user, uint64_t kept,
-                      const std::vector<std::string>& directories);
+Result<void> try_user(const User& user, uint64_t kept, const std::vector<std::string>& directories);
 
 }  // namespace bedplate

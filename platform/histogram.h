@@ -14,7 +14,7 @@ namespace bedplate {
 
 class Histogram {
  public:
-  static constexpr uint32_t kStepBits = 4;    // each power of two in 16 steps
+  static constexpr uint32_t kStepBits = 4;  // each power of two in 16 steps
   static constexpr uint32_t kPowerMax = 40;
   static constexpr size_t kBucketCount = size_t{kPowerMax - kStepBits + 1} << kStepBits;
 
@@ -51,8 +51,7 @@ class Histogram {
     return sum;
   }
   static uint64_t percentile_of(std::span<const Counter> buckets, double share) noexcept {
-    const auto wanted =
-        static_cast<uint64_t>(share * static_cast<double>(count_of(buckets)) + 0.5);
+    const auto wanted = static_cast<uint64_t>(share * static_cast<double>(count_of(buckets)) + 0.5);
     uint64_t sum = 0;
     uint64_t last = 0;
     for (size_t i = 0; i < buckets.size(); ++i) {

@@ -36,8 +36,8 @@ constinit RecentLine recent_lines[kRecentCount] = {};
 constinit std::atomic<uint64_t> line_count{0};
 
 void remember(const char* line, size_t line_bytes) noexcept {
-  RecentLine& recent = recent_lines[line_count.fetch_add(1, std::memory_order_relaxed) %
-                                    kRecentCount];
+  RecentLine& recent =
+      recent_lines[line_count.fetch_add(1, std::memory_order_relaxed) % kRecentCount];
   // Of two that come to one place at once, kRecentCount lines apart, one is forgotten.
   const uint32_t was = recent.line_bytes.exchange(kBeingWritten, std::memory_order_acquire);
   if (was == kBeingWritten) return;
@@ -119,7 +119,8 @@ bool tell_dropped_lines() noexcept {
   char line[128];
   const int bytes = std::snprintf(line, sizeof line,
                                   "%sbedplate: warning: %" PRIu64 " lines of the log were dropped: "
-                                  "nobody read them in time\n", begins_anew ? "\n" : "", count);
+                                  "nobody read them in time\n",
+                                  begins_anew ? "\n" : "", count);
   if (write_within(line, static_cast<size_t>(bytes), 0)) return true;
   untold_lines.fetch_add(count, std::memory_order_relaxed);
   if (begins_anew) is_cut_off.store(true, std::memory_order_relaxed);
@@ -146,8 +147,8 @@ void log_line(LogLevel level, const char* format, ...) noexcept {
   const int prefix = std::snprintf(line, sizeof line, "%s", prefix_of(level));
   va_list arguments;
   va_start(arguments, format);
-  const int text = std::vsnprintf(line + prefix, sizeof line - static_cast<size_t>(prefix),
-                                  format, arguments);
+  const int text =
+      std::vsnprintf(line + prefix, sizeof line - static_cast<size_t>(prefix), format, arguments);
   va_end(arguments);
   write_line(line, end_line(line, static_cast<size_t>(prefix + std::max(text, 0)), sizeof line), 0);
 }

@@ -58,7 +58,7 @@ int bind_to_node(void* address, uint64_t bytes, int node) noexcept {
   nodes[node / kWordBits] = 1UL << (node % kWordBits);
   // The kernel takes one bit less than it is told.
   return syscall(SYS_mbind, address, bytes, MPOL_BIND, nodes, kNodeCountMax + 1UL, 0) == 0 ? 0
-                                                                                          : errno;
+                                                                                           : errno;
 }
 
 }  // namespace bedplate

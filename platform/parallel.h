@@ -13,8 +13,7 @@ void run_in_parallel(unsigned thread_count, void (*function)(void*) noexcept,
 template <typename Worker>
 void run_in_parallel(unsigned thread_count, const Worker& worker) noexcept {
   run_in_parallel(
-      thread_count,
-      [](void* context) noexcept { (*static_cast<const Worker*>(context))(); },
+      thread_count, [](void* context) noexcept { (*static_cast<const Worker*>(context))(); },
       const_cast<Worker*>(&worker));
 }
 

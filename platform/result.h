@@ -50,7 +50,7 @@ const char* format_error(const Error& error, char* text, unsigned text_bytes) no
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) noexcept : ok_(true) { new (&value_) T(std::move(value)); }  // NOLINT
+  Result(T value) noexcept : ok_(true) { new (&value_) T(std::move(value)); }       // NOLINT
   Result(const Error& error) noexcept : ok_(false) { new (&error_) Error(error); }  // NOLINT
   Result(Result&& other) noexcept : ok_(other.ok_) {
     if (ok_) {
@@ -110,8 +110,8 @@ class [[nodiscard]] Result<void> {
 }  // namespace bedplate
 
 // Returns the error of `expression` (a Result) to the caller, if it is one.
-#define BP_TRY(expression)                         \
-  do {                                             \
-    auto&& bp_try_result = (expression);           \
+#define BP_TRY(expression)                                 \
+  do {                                                     \
+    auto&& bp_try_result = (expression);                   \
     if (!bp_try_result.ok()) return bp_try_result.error(); \
   } while (0)

@@ -33,8 +33,8 @@ std::string_view field_of(std::string_view line, int index, char separator = ':'
 
 // In passwd(5): name:password:number:group:...
 struct Search {
-  std::string_view name = {};               // either this
-  std::optional<uint32_t> wanted_id = {};   // or this
+  std::string_view name = {};              // either this
+  std::optional<uint32_t> wanted_id = {};  // or this
   std::string found_name = {};
   std::optional<uint32_t> id = {};
   std::optional<uint32_t> group = {};

@@ -45,4 +45,6 @@ complain "what differs in a hardened build is used outside alloc/" "$(grep -rnE 
 complain "a line has more than 100 columns" "$(LC_ALL=C.UTF-8 grep -rnE '^.{101,}' \
   --include='*.h' --include='*.cc' --include='*.c' \
   platform pinned_pool alloc transport apps tests || true)"
+complain "what .clang-format says is written otherwise (make format)" "$(
+  scripts/format.sh --dry-run 2>&1 | grep -vE '^ ' || true)"
 exit "$bad"

@@ -17,8 +17,8 @@ Result<void> EventLoop::create(const EventLoopOptions& options) {
   return doorbell_.create();
 }
 
-void EventLoop::add_source(PollSource& source, uint32_t budget,
-                           const char* name, Histogram* rounds) noexcept {
+void EventLoop::add_source(PollSource& source, uint32_t budget, const char* name,
+                           Histogram* rounds) noexcept {
   BP_ASSERT(source_count_ < options_.source_count_max);
   BP_ASSERT(budget > 0);
   sources_[source_count_++] = {&source, budget, name, rounds};
@@ -36,7 +36,8 @@ void EventLoop::stop() noexcept {
 
 uint32_t EventLoop::poll_once() noexcept {
   const bool is_sample = rounds_to_measure_ == 0 && has_fresh_time_;
-  if (is_sample || stall_watch_.is_timing(now_ns_)) [[unlikely]] return poll_timed(is_sample);
+  if (is_sample || stall_watch_.is_timing(now_ns_)) [[unlikely]]
+    return poll_timed(is_sample);
   uint32_t work = calls_.run();
   note_work(kCallsBit, work);
   for (uint32_t i = 0; i < source_count_; ++i) {
@@ -85,8 +86,8 @@ const char* EventLoop::those_with_work(char* text, size_t text_bytes) const noex
   size_t used = 0;
   const auto add = [&](uint32_t bit, const char* name) {
     if ((had_work_ >> bit & 1) == 0 || used >= text_bytes) return;
-    used += static_cast<size_t>(std::snprintf(text + used, text_bytes - used, "%s%s",
-                                              used == 0 ? "" : ", ", name));
+    used += static_cast<size_t>(
+        std::snprintf(text + used, text_bytes - used, "%s%s", used == 0 ? "" : ", ", name));
   };
   add(kTimersBit, "a timer");
   add(kCallsBit, "a call from another thread");

@@ -125,9 +125,7 @@ class EventLoop {
   uint32_t poll_timed(bool is_sample) noexcept;
   void check_time() noexcept;
   uint32_t expire_timers() noexcept;
-  void note_work(uint32_t bit, uint32_t count) noexcept {
-    had_work_ |= uint64_t{count > 0} << bit;
-  }
+  void note_work(uint32_t bit, uint32_t count) noexcept { had_work_ |= uint64_t{count > 0} << bit; }
   const char* those_with_work(char* text, size_t text_bytes) const noexcept;
   void sleep() noexcept;
   bool spin_pays() noexcept;
@@ -144,8 +142,8 @@ class EventLoop {
   bool has_fresh_time_ = false;     // nothing was done since the last look at the clock
   uint32_t rounds_to_measure_ = 0;  // so many with work, and the next is measured
   StallWatch stall_watch_;
-  uint64_t had_work_ = 0;       // since the last look at the clock
-  uint32_t failed_spins_ = 0;   // in a row
+  uint64_t had_work_ = 0;      // since the last look at the clock
+  uint32_t failed_spins_ = 0;  // in a row
   uint32_t spins_to_skip_ = 0;
   std::atomic<bool> must_stop_{false};
 };

@@ -44,13 +44,13 @@ int64_t carry_out(const FileOperation& operation) noexcept {
 }  // namespace
 
 void FileThread::LaneDeleter::operator()(Lane* lane) const noexcept {
-  ::operator delete(lane, std::align_val_t{kCacheLineBytes});
+  ::operator delete (lane, std::align_val_t{kCacheLineBytes});
 }
 
 FileThread::OwnedLane FileThread::make_lane(uint32_t operation_count_max) {
   const uint64_t capacity = std::bit_ceil(uint64_t{operation_count_max});
   const uint64_t bytes = Lane::bytes_for(capacity);
-  auto* memory = static_cast<std::byte*>(::operator new(bytes, std::align_val_t{kCacheLineBytes}));
+  auto* memory = static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kCacheLineBytes}));
   return OwnedLane(Lane::create({memory, bytes}, capacity));
 }
 

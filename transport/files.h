@@ -125,8 +125,7 @@ class Files {
   ~Files() { close(); }
 
   // Before the seal. Requires: called once; `backend` outlives close().
-  Result<void> open(std::span<const FileOptions> files, FileBackend& backend,
-                    const KeyTable& keys);
+  Result<void> open(std::span<const FileOptions> files, FileBackend& backend, const KeyTable& keys);
   // The shard's loop has ended. What waits for its turn ends with ECANCELED; for what the kernel
   // has this waits, and each is told its outcome. From then on begin() does nothing. A
   // second call, and one without open(), does nothing.

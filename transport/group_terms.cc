@@ -22,8 +22,7 @@ bool makes_sense(const GroupTerms& terms) noexcept {
 
 }  // namespace
 
-GroupTerms::GroupTerms(const GroupShape& its_shape,
-                       std::span<const SingleCopyKind> order) noexcept
+GroupTerms::GroupTerms(const GroupShape& its_shape, std::span<const SingleCopyKind> order) noexcept
     : shape(its_shape) {
   BP_ASSERT(order.size() <= kSingleCopyKindCount);
   if (shape.kind == GroupKind::kExchange) return;
@@ -32,9 +31,8 @@ GroupTerms::GroupTerms(const GroupShape& its_shape,
 }
 
 void GroupTerms::restrict_single_copy(std::span<const SingleCopyKind> allowed) noexcept {
-  const auto end = std::remove_if(
-      single_copy_kinds, single_copy_kinds + single_copy_count,
-      [allowed](SingleCopyKind kind) { return !has(allowed, kind); });
+  const auto end = std::remove_if(single_copy_kinds, single_copy_kinds + single_copy_count,
+                                  [allowed](SingleCopyKind kind) { return !has(allowed, kind); });
   single_copy_count = static_cast<uint32_t>(end - single_copy_kinds);
 }
 

@@ -55,8 +55,7 @@ Result<void> JoinedProcess::set_up(const JoinedProcessOptions& options) {
   auto granted = read_process_terms(pool_.terms(), options.join.process);
   if (!granted.ok()) return granted.error();
   terms_ = granted.value();
-  auto segment =
-      GroupSegment::attach(pool_.fifo().memory(), terms.value().shape, pool_.pool_id());
+  auto segment = GroupSegment::attach(pool_.fifo().memory(), terms.value().shape, pool_.pool_id());
   if (!segment.ok()) return segment.error();
 
   terms.value().restrict_single_copy(options.single_copy);

@@ -21,10 +21,12 @@ struct TellNumber {
 Messenger::Messenger() noexcept {
   set_handler(kAskNumberAm, {[](void* self, const Message& message) noexcept {
                                static_cast<Messenger*>(self)->hear_question(message);
-                             }, this});
+                             },
+                             this});
   set_handler(kTellNumberAm, {[](void* self, const Message& message) noexcept {
                                 static_cast<Messenger*>(self)->hear_answer(message);
-                              }, this});
+                              },
+                              this});
 }
 
 void Messenger::add_provider(Provider& provider) { providers_.push_back(&provider); }
@@ -38,8 +40,8 @@ Result<Endpoint*> Messenger::connect(const PeerAddress& peer, std::string* why) 
     auto endpoint = provider->connect(peer);
     if (endpoint.ok()) {
       if (why != nullptr) {
-        *why = endpoint.value()->provider_name() + std::string(used == 0 ? "" : ", since ") +
-               answers;
+        *why =
+            endpoint.value()->provider_name() + std::string(used == 0 ? "" : ", since ") + answers;
       }
       return endpoint;
     }
@@ -66,8 +68,8 @@ SendStatus Messenger::ask_number(Endpoint& peer, std::string_view name,
   if (name.size() > sizeof question.name) return SendStatus::kTooLong;
   std::memcpy(question.name, name.data(), name.size());
   const auto status = peer.am_send(
-      kAskNumberAm, std::as_bytes(std::span(&question, 1)).first(sizeof question.token +
-                                                                 name.size()));
+      kAskNumberAm,
+      std::as_bytes(std::span(&question, 1)).first(sizeof question.token + name.size()));
   if (status != SendStatus::kDone) return status;
   query.peer = &peer;
   query.token = ++last_token_;

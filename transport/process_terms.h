@@ -20,7 +20,7 @@ struct ProcessTerms {
     kDevice = 2,      // it may open the owner's, and register what it may write
   };
   Verbs verbs = Verbs::kNotPlanned;
-  uint8_t port = 0;      // of the device, from 1
+  uint8_t port = 0;  // of the device, from 1
   uint8_t reserved[3] = {};
   char device[64] = {};  // its name, as ibv_get_device_name() has it; terminated
 

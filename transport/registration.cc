@@ -39,8 +39,8 @@ const char* list_regions(std::span<const SegmentSize> segments, uint64_t cut, ch
   for (size_t i = 0; i < segments.size(); ++i) {
     char one[sizeof(OwnerName) + 32];
     const auto length = static_cast<size_t>(
-        std::snprintf(one, sizeof one, "%s%s %" PRIu64, i == 0 ? "" : " + ",
-                      segments[i].owner.text, region_count(segments[i].bytes, cut)));
+        std::snprintf(one, sizeof one, "%s%s %" PRIu64, i == 0 ? "" : " + ", segments[i].owner.text,
+                      region_count(segments[i].bytes, cut)));
     constexpr size_t kRestBytes = 64;  // for the words after the last that is named
     if (used + length + kRestBytes > text_bytes) {
       uint64_t rest = 0;
@@ -101,16 +101,16 @@ Result<void> check_fit(const DeviceKind& kind, std::span<const SegmentSize> segm
                      format_bytes(longest).text, list_regions(segments, cut, list, sizeof list),
                      kind.region_count_max);
     return error.set_cure("make [pool] bytes smaller or have fewer segments, until %" PRIu64
-                          " regions do (`bedplate plan` shows them)%s%s", kind.region_count_max,
-                          or_instead, kind.instead);
+                          " regions do (`bedplate plan` shows them)%s%s",
+                          kind.region_count_max, or_instead, kind.instead);
   }
   if (bytes > kind.total_bytes_max) {
     error.set_answer("%s in %" PRIu64 " regions of at most %s are needed, it takes %s in all",
                      format_bytes(bytes).text, count, format_bytes(longest).text,
                      format_bytes(kind.total_bytes_max).text);
     return error.set_cure("make [pool] bytes at most %" PRIu64
-                          " (`bedplate plan` shows who needs what)%s%s", kind.total_bytes_max,
-                          or_instead, kind.instead);
+                          " (`bedplate plan` shows who needs what)%s%s",
+                          kind.total_bytes_max, or_instead, kind.instead);
   }
   return {};
 }

@@ -122,8 +122,8 @@ class KeyTable {
 };
 
 struct RegistrationCounts {
-  uint64_t total = 0;         // regions registered by this process, all devices
-  uint64_t after_seal = 0;    // of these, after the process's pool was sealed: a defect if not 0
+  uint64_t total = 0;       // regions registered by this process, all devices
+  uint64_t after_seal = 0;  // of these, after the process's pool was sealed: a defect if not 0
 };
 RegistrationCounts registration_counts() noexcept;
 // For devices that register memory of `pool` beside the table. Threads: any.

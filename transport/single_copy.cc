@@ -31,12 +31,9 @@ Result<std::unique_ptr<SingleCopy>> make(Arguments... arguments) noexcept {
 
 const char* name_of(SingleCopyKind kind) noexcept {
   switch (kind) {
-    case SingleCopyKind::kXpmem:
-      return "xpmem";
-    case SingleCopyKind::kCma:
-      return "cma";
-    case SingleCopyKind::kKnem:
-      return "knem";
+    case SingleCopyKind::kXpmem: return "xpmem";
+    case SingleCopyKind::kCma: return "cma";
+    case SingleCopyKind::kKnem: return "knem";
   }
   return "unknown";  // from a peer's card
 }
@@ -47,7 +44,7 @@ void PeerMemory::close() noexcept {
 }
 
 CopyOutcome PeerMemory::read(void* local, const ExposedRange& range, uint64_t offset,
-                               uint64_t bytes) noexcept {
+                             uint64_t bytes) noexcept {
   BP_ASSERT(is_open());
   if (!holds(range, offset, bytes)) return {CopyEnd::kRefused, 0};
   if (bytes == 0) return {};
@@ -55,7 +52,7 @@ CopyOutcome PeerMemory::read(void* local, const ExposedRange& range, uint64_t of
 }
 
 CopyOutcome PeerMemory::write(const void* local, const ExposedRange& range, uint64_t offset,
-                                uint64_t bytes) noexcept {
+                              uint64_t bytes) noexcept {
   BP_ASSERT(is_open());
   if (range.is_writable == 0 || !holds(range, offset, bytes)) return {CopyEnd::kRefused, 0};
   if (bytes == 0) return {};
@@ -71,8 +68,8 @@ Result<SingleCopyCard> SingleCopy::card() noexcept {
     BP_TRY(exposed);
     exposed_proof_ = exposed.take();
   }
-  return SingleCopyCard{.kind = kind(), .proof = exposed_proof_,
-                        .proof_value = {proof_[0], proof_[1]}};
+  return SingleCopyCard{
+      .kind = kind(), .proof = exposed_proof_, .proof_value = {proof_[0], proof_[1]}};
 }
 
 Result<void> SingleCopy::attach(const SingleCopyPeer& peer, const SingleCopyCard& card,
@@ -100,12 +97,8 @@ Result<void> SingleCopy::attach(const SingleCopyPeer& peer, const SingleCopyCard
       error.set_cure("the process that sent the card must have this id here: run both in one pid "
                      "namespace");
       break;
-    case CopyEnd::kRefused:
-      explain(peer, number, error);
-      break;
-    case CopyEnd::kGone:
-      error.set_answer("it has ended");
-      break;
+    case CopyEnd::kRefused: explain(peer, number, error); break;
+    case CopyEnd::kGone: error.set_answer("it has ended"); break;
   }
   return error;
 }
@@ -113,12 +106,9 @@ Result<void> SingleCopy::attach(const SingleCopyPeer& peer, const SingleCopyCard
 Result<std::unique_ptr<SingleCopy>> open_single_copy(SingleCopyKind kind,
                                                      const SingleCopyDevices& devices) noexcept {
   switch (kind) {
-    case SingleCopyKind::kXpmem:
-      return make<XpmemCopy>(devices.xpmem);
-    case SingleCopyKind::kCma:
-      return make<CmaCopy>();
-    case SingleCopyKind::kKnem:
-      return make<KnemCopy>(devices.knem);
+    case SingleCopyKind::kXpmem: return make<XpmemCopy>(devices.xpmem);
+    case SingleCopyKind::kCma: return make<CmaCopy>();
+    case SingleCopyKind::kKnem: return make<KnemCopy>(devices.knem);
   }
   BP_ASSERT(!"a kind of single copy");
   __builtin_unreachable();

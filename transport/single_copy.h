@@ -141,7 +141,7 @@ class SingleCopy {
  protected:
   // Makes the way to `peer` in `storage`, of kStorageBytes. `key`: of the peer's card.
   virtual Result<PeerWay*> make_way(const SingleCopyPeer& peer, uint64_t key,
-                                      std::byte* storage) noexcept = 0;
+                                    std::byte* storage) noexcept = 0;
   // Why the proof of `peer` could not be copied: answer and cure.
   virtual void explain(const SingleCopyPeer& peer, int error_number,
                        Error& error) const noexcept = 0;
@@ -163,7 +163,7 @@ Result<std::unique_ptr<SingleCopy>> open_single_copy(
 
 // The first of an order that works here, and of each other kind why it was not taken.
 struct SingleCopyChoice {
-  std::unique_ptr<SingleCopy> taken;  // none: everything is copied through the pool
+  std::unique_ptr<SingleCopy> taken;    // none: everything is copied through the pool
   Error why_not[kSingleCopyKindCount];  // by kind; empty for the one that was taken
 
   // Writes the line for the log into `text`, always terminated: "xpmem: opening /dev/xpmem: No

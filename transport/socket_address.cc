@@ -45,8 +45,7 @@ Result<SocketAddress> parse_tcp(std::string_view text, std::string_view rest) {
   SocketAddress address;
   std::string_view host = rest.substr(0, colon);
   const std::string_view port = rest.substr(colon + 1);
-  const auto [end, problem] =
-      std::from_chars(port.data(), port.data() + port.size(), address.port);
+  const auto [end, problem] = std::from_chars(port.data(), port.data() + port.size(), address.port);
   if (problem != std::errc{} || end != port.data() + port.size() || address.port == 0) {
     return bad_address(text, "the port is not a number from 1 to 65535");
   }
@@ -128,8 +127,7 @@ const char* cure_of_refusal(int error_number, bool is_unix) {
                        "path to listen at"
                      : "stop the program that listens there (`ss -ltnp` names it), or choose "
                        "another port";
-    case EADDRNOTAVAIL:
-      return "choose an address that this machine has (`ip address` lists them)";
+    case EADDRNOTAVAIL: return "choose an address that this machine has (`ip address` lists them)";
     case EACCES:
     case EPERM:
     case EROFS:
@@ -196,8 +194,7 @@ Result<Fd> start_connecting(const SocketAddress& address) {
   AnySocketAddress kernel;
   const socklen_t bytes = to_kernel(address, &kernel);
   Fd fd(socket(kernel.generic.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (fd.is_open() &&
-      (connect(fd.number(), &kernel.generic, bytes) == 0 || errno == EINPROGRESS)) {
+  if (fd.is_open() && (connect(fd.number(), &kernel.generic, bytes) == 0 || errno == EINPROGRESS)) {
     return fd;
   }
   const bool is_unix = address.kind == SocketAddress::Kind::kUnix;

@@ -50,7 +50,8 @@ void StallWatch::note(uint64_t took_ns, uint64_t now_ns, const char* name,
     counters_->preemptions.add(1);
     if (!preemption_limit_.try_pass("event loops that wait for their core")) return;
     BP_LOG_WARNING("an event loop waited %llu ms for its core, which ran something else; give the "
-                   "shard a core of its own", waited_ms);
+                   "shard a core of its own",
+                   waited_ms);
     return;
   }
   counters_->stalls.add(1);
@@ -59,11 +60,13 @@ void StallWatch::note(uint64_t took_ns, uint64_t now_ns, const char* name,
   if (!stall_limit_.try_pass("stalls of an event loop")) return;
   if (name != nullptr) {
     BP_LOG_WARNING("%s kept its event loop for %llu ms, %llu of them without a core (stall_ms is "
-                   "%llu)", name, took_ms, waited_ms, limit_ms);
+                   "%llu)",
+                   name, took_ms, waited_ms, limit_ms);
   } else {
     BP_LOG_WARNING("an event loop was kept for %llu ms, %llu of them without a core (stall_ms is "
-                   "%llu); work had: %s; each is timed for the next %u s", took_ms, waited_ms,
-                   limit_ms, had_work, static_cast<unsigned>(kTimingNs / kNsPerSecond));
+                   "%llu); work had: %s; each is timed for the next %u s",
+                   took_ms, waited_ms, limit_ms, had_work,
+                   static_cast<unsigned>(kTimingNs / kNsPerSecond));
   }
 }
 

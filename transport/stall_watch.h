@@ -36,7 +36,8 @@ class StallWatch {
   void mark(uint64_t now_ns, const char* name, const char* had_work = "") noexcept {
     const uint64_t took_ns = now_ns - marked_ns_;
     marked_ns_ = now_ns;
-    if (took_ns > limit_ns_) [[unlikely]] note(took_ns, now_ns, name, had_work);
+    if (took_ns > limit_ns_) [[unlikely]]
+      note(took_ns, now_ns, name, had_work);
   }
   // Whether the time since the last mark is too long: then it is worth finding out who had work.
   bool is_too_long(uint64_t now_ns) const noexcept { return now_ns - marked_ns_ > limit_ns_; }
@@ -46,7 +47,8 @@ class StallWatch {
   bool is_timing(uint64_t now_ns) const noexcept { return now_ns < timing_until_ns_; }
   // To be called now and then, after a mark. Cost: now and then a read of a file in /proc.
   void look_at_waiting(uint64_t now_ns) noexcept {
-    if (now_ns - waited_at_ns_ > refresh_ns_) [[unlikely]] refresh_waiting(now_ns);
+    if (now_ns - waited_at_ns_ > refresh_ns_) [[unlikely]]
+      refresh_waiting(now_ns);
   }
 
  private:
@@ -58,7 +60,7 @@ class StallWatch {
   uint64_t refresh_ns_ = ~uint64_t{0};
   uint64_t marked_ns_ = 0;
   uint64_t timing_until_ns_ = 0;
-  uint64_t waited_ns_ = 0;     // for the core, as of waited_at_ns_, not long before the last mark
+  uint64_t waited_ns_ = 0;  // for the core, as of waited_at_ns_, not long before the last mark
   uint64_t waited_at_ns_ = 0;
   StallCounters* counters_ = nullptr;
   Fd schedstat_;  // not open: the kernel does not count it

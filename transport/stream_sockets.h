@@ -82,7 +82,7 @@ struct SocketCounters {
 
 struct StreamSocketsOptions {
   uint32_t socket_count_max = 1;
-  uint32_t watch_count_max = 64;  // at a time
+  uint32_t watch_count_max = 64;          // at a time
   uint32_t file_operation_count_max = 0;  // of all files of the shard, at a time
   EventLoop* loop = nullptr;
   SocketCounters* counters = nullptr;

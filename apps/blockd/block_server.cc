@@ -92,11 +92,11 @@ void BlockServer::make_connections() noexcept {
   connection_stride_bytes_ = connection_stride(options_);
   for (uint32_t i = options_.max_connections; i-- > 0;) {
     std::byte* place = connection_memory_.data() + i * connection_stride_bytes_;
-    auto* slots = reinterpret_cast<BlockRequest*>(
-        place + align_up(sizeof(Connection), kCacheLineBytes));
+    auto* slots =
+        reinterpret_cast<BlockRequest*>(place + align_up(sizeof(Connection), kCacheLineBytes));
     for (uint32_t k = 0; k < options_.requests_per_connection; ++k) new (&slots[k]) BlockRequest;
-    auto* connection = new (place)
-        Connection(environment_, {slots, options_.requests_per_connection});
+    auto* connection =
+        new (place) Connection(environment_, {slots, options_.requests_per_connection});
     connection->next_free = free_;
     connection->handshake_timer = {&BlockServer::handshake_expired, connection};
     free_ = connection;
@@ -117,9 +117,9 @@ Result<void> BlockServer::create(const Carve& carve, const BlockServerOptions& o
   make_connections();
   const bool one_shard = wiring_.volumes_loop == wiring_.connections_loop;
   volumes_doorbell_ = one_shard ? nullptr : &wiring_.volumes_loop->doorbell();
-  volume_service_.create(
-      {requests_, replies_, one_shard ? nullptr : &wiring_.connections_loop->doorbell(),
-       wiring_.volume_counters});
+  volume_service_.create({requests_, replies_,
+                          one_shard ? nullptr : &wiring_.connections_loop->doorbell(),
+                          wiring_.volume_counters});
   return {};
 }
 
@@ -136,9 +136,7 @@ void BlockServer::start() noexcept {
   for (uint32_t i = 0; i < listener_count_; ++i) wiring_.sockets->start_listening(listeners_[i]);
 }
 
-void BlockServer::request_drain() noexcept {
-  wiring_.connections_loop->submit(drain_call_);
-}
+void BlockServer::request_drain() noexcept { wiring_.connections_loop->submit(drain_call_); }
 
 void BlockServer::drain(void* server) noexcept {
   auto& self = *static_cast<BlockServer*>(server);
@@ -169,8 +167,8 @@ void BlockServer::open_connection(int fd) noexcept {
   ++open_count_;
   wiring_.connection_counters->connections_open.set(open_count_);
   wiring_.connections_loop->timers().arm(
-      connection->handshake_timer, wiring_.connections_loop->now_ns() +
-                                       options_.handshake_timeout_ns);
+      connection->handshake_timer,
+      wiring_.connections_loop->now_ns() + options_.handshake_timeout_ns);
 }
 
 void BlockServer::handshake_expired(void* context) noexcept {

@@ -36,7 +36,7 @@ struct BlockServerOptions {
   uint32_t requests_per_connection = 64;
   uint64_t handshake_timeout_ns = 10 * kNsPerSecond;
   uint64_t client_timeout_ns = 60 * kNsPerSecond;  // of those over TCP; 0: none
-  Placement placement = {};  // of all but the volumes
+  Placement placement = {};                        // of all but the volumes
 };
 
 // The segments that a server with these options needs: one for itself, one for each volume.

@@ -14,7 +14,7 @@ struct alignas(kCacheLineBytes) ConnectionCounters {
   Counter connections_total;
   Counter connections_refused;  // over max_connections
   Counter handshake_timeouts;
-  Counter protocol_errors;  // disconnected because of what the client sent
+  Counter protocol_errors;     // disconnected because of what the client sent
   Counter broken_connections;  // the socket failed, or the client left in the middle of something
   Counter requests_read;
   Counter requests_write;

@@ -14,24 +14,31 @@ constexpr uint64_t kVolumeUnitBytes = 4 * kKiB;
 }  // namespace
 
 static void describe(ConfigurationTable& table, VolumeSettings& settings) {
-  table.text("name", &settings.name, 1, 255).required().unique()
+  table.text("name", &settings.name, 1, 255)
+      .required()
+      .unique()
       .help("The export's name. The first volume also answers to the empty name.");
   table.size("bytes", &settings.bytes, kVolumeUnitBytes, kSizeMaxBytes)
-      .required().rule(Rule::kMultipleOf4KiB)
+      .required()
+      .rule(Rule::kMultipleOf4KiB)
       .help("The export's size. All of it lies in the pool.");
-  table.boolean("read_only", &settings.read_only)
-      .help("Whether writes are refused with EPERM.");
-  table.choice("pages", &settings.pages, kPageChoices).otherwise("those of the pool")
+  table.boolean("read_only", &settings.read_only).help("Whether writes are refused with EPERM.");
+  table.choice("pages", &settings.pages, kPageChoices)
+      .otherwise("those of the pool")
       .help("The pages of this volume alone.");
-  table.integer("node", &settings.node, 0, kNodeCountMax - 1).otherwise("the volumes' shard's")
+  table.integer("node", &settings.node, 0, kNodeCountMax - 1)
+      .otherwise("the volumes' shard's")
       .help("The NUMA node that the volume lies on.");
 }
 
 void BlockService::describe(ConfigurationTable& table) {
-  table.addresses("listen", &settings_.listen, 1, 8).required().unique()
+  table.addresses("listen", &settings_.listen, 1, 8)
+      .required()
+      .unique()
       .help("Where the NBD server listens; see Addresses below.");
   table.addresses("image_listen", &settings_.image_listen, 1, 8)
-      .otherwise("those of listen").unique()
+      .otherwise("those of listen")
+      .unique()
       .help("Where it listens instead as first process of an image.");
   table.shard("connections_shard", &settings_.connections_shard)
       .help("The shard that connections live on.");
@@ -92,10 +99,10 @@ Result<void> BlockService::create(ServiceContext& context) {
   auto volume_counters = context.counters<VolumeCounters>("volumes");
   BP_TRY(volume_counters);
   const auto carve = [&context](const OwnerName& owner) { return context.carve(owner); };
-  BP_TRY(server_.create(carve, options_,
-                        {&context.loop(connections), &context.sockets(connections),
-                         &context.loop(volumes), connection_counters.value(),
-                         volume_counters.value()}));
+  BP_TRY(server_.create(
+      carve, options_,
+      {&context.loop(connections), &context.sockets(connections), &context.loop(volumes),
+       connection_counters.value(), volume_counters.value()}));
   BP_TRY(context.add_source(volumes, server_.volumes(), BlockServer::kVolumeBudget));
   BP_TRY(context.add_source(connections, server_, BlockServer::kReplyBudget));
   auto listeners = context.listeners("listen");

@@ -22,7 +22,7 @@ struct VolumeSettings {
 struct BlockdSettings {
   std::vector<SocketAddress> listen;
   std::vector<SocketAddress> image_listen;  // instead, as first process of an image; or none
-  uint32_t connections_shard = 0;  // index into Configuration::shards
+  uint32_t connections_shard = 0;           // index into Configuration::shards
   uint32_t volumes_shard = 0;
   uint32_t max_connections = 64;
   uint32_t requests_per_connection = 64;

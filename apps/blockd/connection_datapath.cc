@@ -112,8 +112,8 @@ void Connection::receive_ended(int64_t result) noexcept {
 void Connection::haggle() noexcept {
   while (negotiation_.pending_output().empty() && buffered_bytes() > 0 &&
          negotiation_.state() == nbd::Negotiation::State::kHaggling) {
-    buffer_begin_ += static_cast<uint32_t>(
-        negotiation_.consume({buffer_ + buffer_begin_, buffered_bytes()}));
+    buffer_begin_ +=
+        static_cast<uint32_t>(negotiation_.consume({buffer_ + buffer_begin_, buffered_bytes()}));
   }
   if (const auto output = negotiation_.pending_output(); !output.empty()) {
     if (socket_.send.is_in_flight) return;

@@ -144,8 +144,8 @@ class Connection {
   const Volume* volume_ = nullptr;
   nbd::ExportView view_ = {};
   uint64_t discard_left_bytes_ = 0;
-  BlockRequest* write_ = nullptr;      // the write whose payload is being received or waited for
-  BlockRequest* refused_ = nullptr;    // answered once its payload has been discarded
+  BlockRequest* write_ = nullptr;    // the write whose payload is being received or waited for
+  BlockRequest* refused_ = nullptr;  // answered once its payload has been discarded
   BlockRequest* free_requests_ = nullptr;
   BlockRequest* first_reply_ = nullptr;  // ready to be sent
   BlockRequest* last_reply_ = nullptr;

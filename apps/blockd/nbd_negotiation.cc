@@ -16,10 +16,10 @@ constexpr std::byte kZeroes[kReservedZeroesBytes] = {};
 // Each step begins with an empty buffer, so it is large enough when the largest step fits.
 constexpr size_t kServerReplyMaxBytes =
     sizeof(OptionReplyHeader) + sizeof(ServerReply) + kNameMaxBytes;
-constexpr size_t kInfoReplyMaxBytes =
-    sizeof(OptionReplyHeader) + sizeof(InfoExport) + sizeof(OptionReplyHeader) +
-    sizeof(InfoBlockSize) + sizeof(OptionReplyHeader) + sizeof(InfoName) + kNameMaxBytes +
-    sizeof(OptionReplyHeader);
+constexpr size_t kInfoReplyMaxBytes = sizeof(OptionReplyHeader) + sizeof(InfoExport) +
+                                      sizeof(OptionReplyHeader) + sizeof(InfoBlockSize) +
+                                      sizeof(OptionReplyHeader) + sizeof(InfoName) + kNameMaxBytes +
+                                      sizeof(OptionReplyHeader);
 static_assert(sizeof(OptionHeader) <= kNameMaxBytes, "a field of fixed length is kept as a whole");
 static_assert(sizeof(Greeting) <= Negotiation::kOutputCapacityBytes);
 static_assert(sizeof(ExportNameReply) + kReservedZeroesBytes <= Negotiation::kOutputCapacityBytes);
@@ -32,8 +32,7 @@ static_assert(kInfoReplyMaxBytes <= Negotiation::kOutputCapacityBytes);
 
 uint16_t transmission_flags(const ExportInfo& info, bool structured_replies) noexcept {
   uint32_t flags = kTransmissionHasFlags | kTransmissionSendFlush | kTransmissionSendFua |
-                   kTransmissionSendTrim | kTransmissionSendWriteZeroes |
-                   kTransmissionCanMultiConn;
+                   kTransmissionSendTrim | kTransmissionSendWriteZeroes | kTransmissionCanMultiConn;
   if (info.read_only) flags |= kTransmissionReadOnly;
   if (structured_replies) flags |= kTransmissionSendDf;
   return static_cast<uint16_t>(flags);
@@ -183,9 +182,8 @@ void Negotiation::finish_export_name() noexcept {
   const size_t index = find_named_export();
   if (index == kNoExport) return disconnect("EXPORT_NAME named no export");
   const ExportInfo& info = exports_[index];
-  const ExportNameReply reply{
-      .export_bytes = info.bytes,
-      .transmission_flags = transmission_flags(info, structured_replies_)};
+  const ExportNameReply reply{.export_bytes = info.bytes,
+                              .transmission_flags = transmission_flags(info, structured_replies_)};
   append(&reply, sizeof reply);
   if (!no_zeroes_) append(kZeroes, sizeof kZeroes);
   export_index_ = index;
@@ -227,9 +225,7 @@ void Negotiation::refuse(OptionReplyType type, std::string_view text) noexcept {
   answer_after_data();
 }
 
-void Negotiation::answer_after_data() noexcept {
-  expect(Field::kIgnoredData, option_left_bytes_);
-}
+void Negotiation::answer_after_data() noexcept { expect(Field::kIgnoredData, option_left_bytes_); }
 
 // The option's data has arrived as a whole.
 void Negotiation::answer_option() noexcept {

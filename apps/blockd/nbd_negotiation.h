@@ -99,12 +99,12 @@ class Negotiation {
   enum class Field : uint8_t {
     kClientFlags,
     kOptionHeader,
-    kExportName,    // all data of EXPORT_NAME
-    kNameLength,    // of INFO and GO, as all that follow
+    kExportName,  // all data of EXPORT_NAME
+    kNameLength,  // of INFO and GO, as all that follow
     kName,
     kInfoCount,
-    kInfoRequest,   // one of them
-    kIgnoredData,   // the rest of an option whose answer is decided
+    kInfoRequest,  // one of them
+    kIgnoredData,  // the rest of an option whose answer is decided
   };
 
   void expect(Field field, uint32_t bytes) noexcept;
@@ -138,10 +138,10 @@ class Negotiation {
   bool no_zeroes_ = false;
   bool structured_replies_ = false;
   bool is_aborted_ = false;
-  bool is_listing_ = false;     // continue_list() goes on when the output is sent
-  bool wants_name_ = false;     // the information requests of this INFO or GO
+  bool is_listing_ = false;  // continue_list() goes on when the output is sent
+  bool wants_name_ = false;  // the information requests of this INFO or GO
   bool wants_block_size_ = false;
-  uint32_t field_bytes_ = 0;    // of the field, and how many of them have arrived
+  uint32_t field_bytes_ = 0;  // of the field, and how many of them have arrived
   uint32_t field_have_bytes_ = 0;
   Option option_ = Option::kAbort;  // the option that is being read or answered
   uint32_t option_bytes_ = 0;       // its data, and how many of them have not arrived yet

@@ -91,18 +91,35 @@ struct CommandRule {
 // server MUST accept all commands with this bit set"). FLUSH has no range: its offset and length
 // are reserved, and ignored. DISC is no matter of rules: it is obeyed whatever else it says.
 inline constexpr CommandRule kCommandRules[] = {
-    /* READ */ {.is_known = true, .has_range = true, .flags = kCommandFlagFua | kCommandFlagDf,
-                .length_max_bytes = kPayloadMaxBytes, .past_end = ErrorCode::kEinval},
-    /* WRITE */ {.is_known = true, .has_range = true, .writes = true, .flags = kCommandFlagFua,
-                 .length_max_bytes = kPayloadMaxBytes, .past_end = ErrorCode::kEnospc},
+    /* READ */ {.is_known = true,
+                .has_range = true,
+                .flags = kCommandFlagFua | kCommandFlagDf,
+                .length_max_bytes = kPayloadMaxBytes,
+                .past_end = ErrorCode::kEinval},
+    /* WRITE */
+    {.is_known = true,
+     .has_range = true,
+     .writes = true,
+     .flags = kCommandFlagFua,
+     .length_max_bytes = kPayloadMaxBytes,
+     .past_end = ErrorCode::kEnospc},
     /* DISC */ {},
     /* FLUSH */ {.is_known = true, .flags = kCommandFlagFua},
-    /* TRIM */ {.is_known = true, .has_range = true, .writes = true, .flags = kCommandFlagFua,
-                .length_max_bytes = UINT32_MAX, .past_end = ErrorCode::kEinval},
+    /* TRIM */
+    {.is_known = true,
+     .has_range = true,
+     .writes = true,
+     .flags = kCommandFlagFua,
+     .length_max_bytes = UINT32_MAX,
+     .past_end = ErrorCode::kEinval},
     /* CACHE */ {},
-    /* WRITE_ZEROES */ {.is_known = true, .has_range = true, .writes = true,
-                        .flags = kCommandFlagFua | kCommandFlagNoHole,
-                        .length_max_bytes = UINT32_MAX, .past_end = ErrorCode::kEnospc},
+    /* WRITE_ZEROES */
+    {.is_known = true,
+     .has_range = true,
+     .writes = true,
+     .flags = kCommandFlagFua | kCommandFlagNoHole,
+     .length_max_bytes = UINT32_MAX,
+     .past_end = ErrorCode::kEnospc},
 };
 inline constexpr size_t kCommandRuleCount = sizeof kCommandRules / sizeof kCommandRules[0];
 static_assert(kCommandRuleCount == static_cast<size_t>(Command::kWriteZeroes) + 1);
@@ -157,10 +174,12 @@ inline size_t encode_read_chunk(ReplyBytes out, uint64_t cookie, uint64_t offset
                                 uint32_t length) noexcept {
   BP_DCHECK(length > 0 && length <= kPayloadMaxBytes);
   const auto payload_bytes = static_cast<uint32_t>(sizeof(Be64) + length);
-  const OffsetDataChunk chunk{
-      .header = {.magic = kChunkMagic, .flags = kChunkFlagDone, .type = ChunkType::kOffsetData,
-                 .cookie = cookie, .payload_bytes = payload_bytes},
-      .offset = offset};
+  const OffsetDataChunk chunk{.header = {.magic = kChunkMagic,
+                                         .flags = kChunkFlagDone,
+                                         .type = ChunkType::kOffsetData,
+                                         .cookie = cookie,
+                                         .payload_bytes = payload_bytes},
+                              .offset = offset};
   std::memcpy(out.data(), &chunk, sizeof chunk);
   return sizeof chunk;
 }
@@ -170,11 +189,13 @@ inline size_t encode_read_chunk(ReplyBytes out, uint64_t cookie, uint64_t offset
 inline size_t encode_error_chunk(ReplyBytes out, uint64_t cookie, ErrorCode error) noexcept {
   BP_DCHECK(error != ErrorCode::kNone);
   constexpr uint32_t kPayloadBytes = sizeof(ErrorChunk) - sizeof(ChunkHeader);
-  const ErrorChunk chunk{
-      .header = {.magic = kChunkMagic, .flags = kChunkFlagDone, .type = ChunkType::kError,
-                 .cookie = cookie, .payload_bytes = kPayloadBytes},
-      .error = error,
-      .message_bytes = 0};
+  const ErrorChunk chunk{.header = {.magic = kChunkMagic,
+                                    .flags = kChunkFlagDone,
+                                    .type = ChunkType::kError,
+                                    .cookie = cookie,
+                                    .payload_bytes = kPayloadBytes},
+                         .error = error,
+                         .message_bytes = 0};
   std::memcpy(out.data(), &chunk, sizeof chunk);
   return sizeof chunk;
 }

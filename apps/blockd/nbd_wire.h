@@ -68,8 +68,8 @@ static_assert(std::is_trivially_copyable_v<Be64> && std::is_standard_layout_v<Be
 // ---- Handshake --------------------------------------------------------------------------------
 
 // "Newstyle negotiation", "Fixed newstyle negotiation".
-inline constexpr uint64_t kGreetingMagic = 0x4e42444d41474943;     // "NBDMAGIC"
-inline constexpr uint64_t kOptionMagic = 0x49484156454f5054;       // "IHAVEOPT"
+inline constexpr uint64_t kGreetingMagic = 0x4e42444d41474943;  // "NBDMAGIC"
+inline constexpr uint64_t kOptionMagic = 0x49484156454f5054;    // "IHAVEOPT"
 inline constexpr uint64_t kOptionReplyMagic = 0x0003e889045565a9;
 inline constexpr size_t kReservedZeroesBytes = 124;  // end EXPORT_NAME's answer, unless NO_ZEROES
 

@@ -44,8 +44,7 @@ bool report(const Result<void>& result) {
 
 Error not_locked(const Segment& segment) noexcept {
   Error error;
-  error.set_doing("locking segment %s (%s)", segment.owner.text,
-                  format_bytes(segment.bytes).text);
+  error.set_doing("locking segment %s (%s)", segment.owner.text, format_bytes(segment.bytes).text);
   error.set_answer_errno(segment.lock_errno);
   return error.set_cure("run as root, or raise the limit: ulimit -l unlimited");
 }
@@ -118,9 +117,8 @@ Result<void> Appliance::reserve() {
   for (uint32_t i = 0; i < pool.segment_count(); ++i) {
     const Segment& segment = pool.segment(i);
     if (segment.lock_errno != 0) return not_locked(segment);
-    BP_LOG_INFO("%s: %s in pages of %s on %s", segment.owner.text,
-                format_bytes(segment.bytes).text, format_bytes(page_bytes(segment.page)).text,
-                format_node(segment.node).text);
+    BP_LOG_INFO("%s: %s in pages of %s on %s", segment.owner.text, format_bytes(segment.bytes).text,
+                format_bytes(page_bytes(segment.page)).text, format_node(segment.node).text);
   }
   return hand_over_heap();
 }
@@ -184,17 +182,16 @@ Result<void> Appliance::make_messengers() {
   for (uint32_t i = 0; i < shards_.size(); ++i) {
     const bool is_needed = plan_.needs_on(i).has_messages || (i == 0 && !plan_.groups.empty()) ||
                            (configuration_.verbs.enabled && configuration_.verbs.shard == i);
-    messengers_.push_back(!is_needed ? nullptr
-                                     : std::make_unique<ShardMessenger>(
-                                           configuration_.shards[i].name.c_str(), i,
-                                           plan_.message_names));
+    messengers_.push_back(!is_needed
+                              ? nullptr
+                              : std::make_unique<ShardMessenger>(
+                                    configuration_.shards[i].name.c_str(), i, plan_.message_names));
     if (!is_needed) continue;
     shards_[i]->loop().add_source(*messengers_[i], kMessageBudget, "a handler of messages",
                                   rounds_of(i, "messages"));
   }
   if (!plan_.has_shard_group) return {};
-  return shard_group_.create(configuration_, process_pool(), shards_, messengers_,
-                             counters_);
+  return shard_group_.create(configuration_, process_pool(), shards_, messengers_, counters_);
 }
 
 // No device has registered the pool when every shard's sockets go through epoll, and there are no
@@ -207,12 +204,11 @@ void Appliance::hold_pages() {
 // Each allocates in its own name; where messages are exchanged, nothing that no other process could
 // read: it may be lent.
 Result<void> Appliance::create_services() {
-  const bool has_messages =
-      std::any_of(messengers_.begin(), messengers_.end(),
-                  [](const auto& messenger) { return messenger != nullptr; });
+  const bool has_messages = std::any_of(messengers_.begin(), messengers_.end(),
+                                        [](const auto& messenger) { return messenger != nullptr; });
   if (has_messages) leave_boot_heap();
-  const ServiceRuntime runtime = {configuration_, process_pool(), shards_, messengers_,
-                                  plan_.message_names, counters_, peers_};
+  const ServiceRuntime runtime = {configuration_,      process_pool(), shards_, messengers_,
+                                  plan_.message_names, counters_,      peers_};
   for (size_t i = 0; i < plan_.services.size(); ++i) {
     const ServiceNeeds& needs = plan_.services[i];
     const HeapOwnerScope scope(heap_owner(OwnerName("heap", needs.name)).take());
@@ -288,7 +284,8 @@ void Appliance::report_ways_back() noexcept {
   }
   if (list_ways(stoppers, WayState::kStoppedInLibc, ways, sizeof ways) > 0) {
     BP_LOG_INFO("%s: refused in libc, but not as raw system calls (that takes [pool] enforce = "
-                "\"seccomp\"): %s", name, ways);
+                "\"seccomp\"): %s",
+                name, ways);
   }
 }
 

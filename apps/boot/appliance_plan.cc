@@ -243,8 +243,7 @@ Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
   BP_TRY(check_activation(services.value()));
   auto names = number_messages(services.value());
   BP_TRY(names);
-  const bool has_shard_group =
-      is_shard_group_needed(services.value(), configuration.shards.size());
+  const bool has_shard_group = is_shard_group_needed(services.value(), configuration.shards.size());
   auto messages = plan_messages(configuration);
   BP_TRY(messages);
   auto requests = all_requests(configuration, services.value(), messages.value());
@@ -274,8 +273,8 @@ Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
   for (const GroupPlan& group : messages.value().groups) {
     groups.emplace_back(group_name(group.segment));
   }
-  std::vector<CounterSet> runtime_counters = plan_runtime_counters(
-      {configuration, plan, services.value(), groups, has_shard_group});
+  std::vector<CounterSet> runtime_counters =
+      plan_runtime_counters({configuration, plan, services.value(), groups, has_shard_group});
   return AppliancePlan{std::move(plan),
                        {configuration.shards.size() + thread_count, kThreadStackBytes},
                        std::move(messages.value().groups),

@@ -18,13 +18,13 @@ struct StackPlan {
 
 struct AppliancePlan {
   PoolPlan pool;
-  StackPlan stacks;  // private locked memory beside the pool
-  std::vector<GroupPlan> groups;  // what the segments fifo: and exchange: hold
+  StackPlan stacks;                     // private locked memory beside the pool
+  std::vector<GroupPlan> groups;        // what the segments fifo: and exchange: hold
   std::vector<VerbsContextPlan> verbs;  // what is registered with the device of [verbs]
   std::vector<ServiceNeeds> services;   // of each of the configuration's, in its order
 
-  MessageNames message_names;           // of all services
-  bool has_shard_group = false;         // services exchange messages on two shards or more
+  MessageNames message_names;    // of all services
+  bool has_shard_group = false;  // services exchange messages on two shards or more
   std::vector<CounterSet> runtime_counters;
 
   // Of all services together; counters: the runtime's first.

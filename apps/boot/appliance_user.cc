@@ -28,7 +28,8 @@ Result<void> check_capabilities_asked(const std::string& user, const AppliancePl
     if ((service.capabilities & kWaysBack) == 0) continue;
     return refusal(user)
         .set_answer("the service %s asks for CAP_SETUID or CAP_SETGID, by which it would become "
-                    "root again", service.name.c_str())
+                    "root again",
+                    service.name.c_str())
         .set_cure("have it do in prepare() what these are for, or leave user out");
   }
   return {};

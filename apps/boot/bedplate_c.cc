@@ -28,8 +28,8 @@ static void* served(void* block) noexcept {
 extern "C" {
 
 void* bp_alloc(size_t bytes) {
-  return served(pool_allocate(bytes, bytes < alignof(max_align_t) ? alignof(void*)
-                                                                   : alignof(max_align_t)));
+  return served(
+      pool_allocate(bytes, bytes < alignof(max_align_t) ? alignof(void*) : alignof(max_align_t)));
 }
 
 void* bp_alloc_aligned(size_t alignment, size_t bytes) {

@@ -33,7 +33,7 @@ typedef struct bp_context bp_context; /* what it gets; lives as long as the appl
 typedef struct bp_loop bp_loop;       /* the event loop of a shard */
 typedef struct bp_counter bp_counter;
 typedef struct bp_histogram bp_histogram;
-typedef struct bp_stream bp_stream;   /* a connected socket */
+typedef struct bp_stream bp_stream; /* a connected socket */
 typedef struct bp_datagram_socket bp_datagram_socket;
 
 /* Any function may be NULL: then there is nothing to do. In the order in which they are called; on
@@ -64,8 +64,8 @@ int bp_fail(const char* doing, const char* answer, const char* cure);
 /* ---- Its table. What `value` points at holds the default, and has what the file says from plan
  * on; `help` is a sentence. ---- */
 
-void bp_table_integer(bp_table* table, const char* key, uint64_t* value, uint64_t min,
-                      uint64_t max, const char* help);
+void bp_table_integer(bp_table* table, const char* key, uint64_t* value, uint64_t min, uint64_t max,
+                      const char* help);
 /* Bytes: "64 MiB". */
 void bp_table_size(bp_table* table, const char* key, uint64_t* value, uint64_t min, uint64_t max,
                    const char* help);
@@ -96,8 +96,8 @@ void bp_plan_sources(bp_plan* plan, unsigned shard, unsigned count);
 void bp_plan_watches(bp_plan* plan, unsigned shard, unsigned count);
 /* A datagram socket that it calls `name`, for bp_datagram_create: so many buffers for what is
  * received and kept, of so many bytes each, a multiple of 64. */
-void bp_plan_datagram_socket(bp_plan* plan, unsigned shard, const char* name,
-                             unsigned buffer_count, unsigned buffer_bytes);
+void bp_plan_datagram_socket(bp_plan* plan, unsigned shard, const char* name, unsigned buffer_count,
+                             unsigned buffer_bytes);
 /* It exchanges messages on `shard`: bp_shard_member. */
 void bp_plan_messages(bp_plan* plan, unsigned shard);
 /* It handles a message that others know as "NAME.name": bp_message_number. */
@@ -253,8 +253,8 @@ typedef struct bp_datagram_options {
   uint32_t receive_queue_bytes; /* 0: the system's default */
   uint32_t send_queue_bytes;
   int shares_port;
-  int joins_received;      /* requires buffers of 65536 bytes */
-  unsigned service_class;  /* 0..63 */
+  int joins_received;     /* requires buffers of 65536 bytes */
+  unsigned service_class; /* 0..63 */
   const char* multicast_interface;
   unsigned multicast_hops; /* 0: 1 */
   int hides_own_multicast; /* this machine does not hear what it sends */

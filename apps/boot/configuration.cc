@@ -78,8 +78,7 @@ std::optional<Configuration> parse_configuration(std::string_view text, const ch
   ConfigurationTable file("");
   describe(file, configuration);
   std::vector<Error> found;
-  if (auto described = describe_services(services, file, configuration, &found);
-      !described.ok()) {
+  if (auto described = describe_services(services, file, configuration, &found); !described.ok()) {
     problems->push_back(described.error());
     return std::nullopt;
   }
@@ -102,8 +101,7 @@ std::optional<Configuration> load_configuration(const char* path,
   const auto refuse = [&](Error error) {
     error.kind = ErrorKind::kConfiguration;
     error.set_doing("reading the configuration %s", path);
-    problems->push_back(
-        error.set_cure("name a readable file with the appliance's configuration"));
+    problems->push_back(error.set_cure("name a readable file with the appliance's configuration"));
     return std::nullopt;
   };
   // Opening a FIFO waits for its other end, reading a pipe or a terminal for what comes.
@@ -134,8 +132,8 @@ std::vector<KeyDescription> configuration_keys(std::span<Service* const> service
 
 std::string markdown_row(const KeyDescription& key) {
   const std::string& value = key.default_text;
-  const bool is_words = value == "required" ||
-                        (!value.starts_with('"') && value.find(' ') != std::string::npos);
+  const bool is_words =
+      value == "required" || (!value.starts_with('"') && value.find(' ') != std::string::npos);
   return "| `" + key.name + "` | " + key.type + " | " + (is_words ? value : "`" + value + "`") +
          " | " + key.range + " | " + key.help + " |";
 }

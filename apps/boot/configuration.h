@@ -74,8 +74,8 @@ struct ShardSettings {
 // A trust group with its FIFOs.
 struct GroupSettings {
   std::string name;
-  GroupShape shape;           // its member_count is with the spare places
-  uint32_t spare_count = 0;   // of its members: for those that stand in for processes that died
+  GroupShape shape;          // its member_count is with the spare places
+  uint32_t spare_count = 0;  // of its members: for those that stand in for processes that died
 };
 
 // A kind of process that may join, and what each of it gets.
@@ -83,15 +83,15 @@ struct ProcessSettings {
   std::string name;
   std::string user;  // a name, or a number in digits
   bool trusted = true;
-  uint32_t group = 0;          // of a trusted one: index into Configuration::groups
-  uint32_t max_count = 1;      // how many may be joined at once
-  uint32_t spare_count = 0;    // trusted: places more, for when those of the dead are not free yet
-  uint32_t members = 1;        // of each
-  uint64_t heap_bytes = 0;     // of each; 0: it has none
+  uint32_t group = 0;        // of a trusted one: index into Configuration::groups
+  uint32_t max_count = 1;    // how many may be joined at once
+  uint32_t spare_count = 0;  // trusted: places more, for when those of the dead are not free yet
+  uint32_t members = 1;      // of each
+  uint64_t heap_bytes = 0;   // of each; 0: it has none
   std::vector<std::string> read = {};   // owners of segments
   std::vector<std::string> write = {};  // the same
-  uint32_t box_bytes = 4096;   // of the exchange group of an untrusted one
-  bool verbs = false;          // it registers what it maps with the device of [verbs], too
+  uint32_t box_bytes = 4096;            // of the exchange group of an untrusted one
+  bool verbs = false;                   // it registers what it maps with the device of [verbs], too
 
   uint32_t place_count() const noexcept { return max_count + (trusted ? spare_count : 0); }
 };
@@ -240,7 +240,7 @@ struct KeyDescription {
   std::string type;
   std::string default_text;  // as a file would write it, in words, or "required"
   std::string range;
-  std::string help;          // Markdown
+  std::string help;  // Markdown
 };
 
 // Every key, in the order of the documentation; those of `services` last.

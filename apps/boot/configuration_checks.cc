@@ -39,7 +39,7 @@ void check_group(ReadTable& table, GroupSettings& group) {
     return;
   }
   table.refuse_keys({"multi_threaded"}, "has no meaning in the layout \"lazy\"",
-              "leave it out, or set layout = \"mesh\"");
+                    "leave it out, or set layout = \"mesh\"");
   if (!table.has("boxes")) shape.box_count = default_box_count(shape.member_count);
 }
 
@@ -57,9 +57,9 @@ void check_process(ReadTable& table, ProcessSettings& process) {
     return;
   }
   table.refuse_keys({"group"}, "is for trusted processes",
-              "leave it out, or set trusted = true: the others share memory with nobody");
+                    "leave it out, or set trusted = true: the others share memory with nobody");
   table.refuse_keys({"spare_count"}, "is for trusted processes",
-              "leave it out: nobody but the owner can keep the place of another one");
+                    "leave it out: nobody but the owner can keep the place of another one");
   if (!process.write.empty()) {
     table.refuse_keys({"write"}, "is for trusted processes",
                       "leave it out: others write their exchange segment and their heap only");
@@ -86,17 +86,17 @@ void check_network(ReadTable& file, const TomlNode& node, std::span<const Networ
     const std::string wrong = !address        ? "no address"
                               : !is_of_family ? "an address of the other family"
                                               : "the address " + quoted(network.address);
-    return file.refuse_at(gateway->position,
-                          "\"gateway\" is " + quoted(network.gateway) +
-                              ", and the interface has " + wrong,
-                          "expected an \"address\" from which the gateway can be reached");
+    return file.refuse_at(
+        gateway->position,
+        "\"gateway\" is " + quoted(network.gateway) + ", and the interface has " + wrong,
+        "expected an \"address\" from which the gateway can be reached");
   }
   for (const NetworkSettings& other : all.first(all.size() - 1)) {
     const auto other_way = parse_ip_address(other.gateway);
     if (!other_way || other_way->family != way->family) continue;
     file.refuse_at(gateway->position,
-                   "\"gateway\" " + quoted(network.gateway) + " is the second of its family: " +
-                       other.interface + " has one already",
+                   "\"gateway\" " + quoted(network.gateway) +
+                       " is the second of its family: " + other.interface + " has one already",
                    "expected one way out for IPv4, and one for IPv6: leave out the others");
   }
 }
@@ -128,10 +128,10 @@ void check_crash(ReadTable& table, const CrashSettings& crash) {
                  "expected path: the block device that a dump is written to; or dump = \"none\"");
   } else if (crash.device.find_first_of(" \t%") != std::string::npos) {
     // The kernel splits its command at blanks, and has a meaning for %.
-    table.refuse_value("device",
-                       "\"device\" is " + quoted(crash.device) +
-                           ", which the kernel would not take as one word",
-                       "expected a path without blanks and %");
+    table.refuse_value(
+        "device",
+        "\"device\" is " + quoted(crash.device) + ", which the kernel would not take as one word",
+        "expected a path without blanks and %");
   }
 }
 
@@ -145,16 +145,15 @@ void check_verbs_peers(ReadTable& table, VerbsSettings& verbs) {
     verbs.max_peers = std::max(count, 1U);
   } else if (count > verbs.max_peers && !table.was_refused("max_peers")) {
     table.refuse_value("max_peers",
-                       "\"max_peers\" is " + std::to_string(verbs.max_peers) +
-                           ", and there are " + std::to_string(count) + " peers",
+                       "\"max_peers\" is " + std::to_string(verbs.max_peers) + ", and there are " +
+                           std::to_string(count) + " peers",
                        "expected so many or more; or leave it out");
   }
   const bool is_by_cm = verbs.connect == VerbsConnect::kRdmaCm;
   const auto refuse_unix = [&](const TomlNode& of, const char* key,
                                const std::optional<SocketAddress>& address) {
     if (!is_by_cm || !address || address->kind != SocketAddress::Kind::kUnix) return;
-    table.refuse_at(find_child(of, key)->position,
-                    quoted(key) + " is " + quoted(address->text()),
+    table.refuse_at(find_child(of, key)->position, quoted(key) + " is " + quoted(address->text()),
                     "expected tcp:ADDRESS:PORT: rdma_cm knows no other");
   };
   refuse_unix(node, "listen", verbs.listen);
@@ -213,8 +212,7 @@ void check_peer_names(ReadTable& file, const Configuration& all) {
     for (const VerbsPeerSettings& other : std::span(peers).first(i)) {
       if (hash_of_name(other.name.c_str()) != hash_of_name(name.c_str())) continue;
       file.refuse_at(
-          position,
-          "\"name\" is " + quoted(name) + ", which has the hash of " + quoted(other.name),
+          position, "\"name\" is " + quoted(name) + ", which has the hash of " + quoted(other.name),
           "give the peer another name: rdma_cm has room for a hash only (docs/verbs.md)");
     }
   }
@@ -271,10 +269,10 @@ void complete_messages(ReadTable& file, Configuration& all) {
   if (!socket.empty()) return;
   socket = all.appliance.runtime_directory + "/" + all.appliance.name + ".join";
   if (all.processes.empty() || socket.size() <= kSocketPathMax) return;
-  file.refuse_at({}, quoted(socket) + " is too long for a socket: " +
-                         std::to_string(socket.size()) + " bytes",
-                 "set \"socket\" in [messages]: path: begins with /, 1.." +
-                     std::to_string(kSocketPathMax) + " bytes");
+  file.refuse_at(
+      {}, quoted(socket) + " is too long for a socket: " + std::to_string(socket.size()) + " bytes",
+      "set \"socket\" in [messages]: path: begins with /, 1.." + std::to_string(kSocketPathMax) +
+          " bytes");
 }
 
 }  // namespace

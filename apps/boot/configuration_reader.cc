@@ -29,8 +29,7 @@ std::string known_keys(const ConfigurationTable& table, const std::string& label
 
 // A table of the file may be that of a service which another program has.
 std::string unknown_name(const ConfigurationTable& table, const TomlNode& node) {
-  const bool is_table =
-      node.kind == TomlNode::Kind::kTable || node.kind == TomlNode::Kind::kArray;
+  const bool is_table = node.kind == TomlNode::Kind::kTable || node.kind == TomlNode::Kind::kArray;
   if (!table.name().empty() || !is_table) return "unknown key " + quoted(node.key);
   return "unknown table " + quoted(node.key) + ", of no service that this program has";
 }
@@ -65,8 +64,7 @@ std::string ConfigurationReader::path_of(const ConfigurationTable& table, std::s
   return table.name().empty() ? std::string(key) : table.name() + "." + std::string(key);
 }
 
-void ConfigurationReader::add_problem(TomlPosition position, std::string answer,
-                                      std::string cure) {
+void ConfigurationReader::add_problem(TomlPosition position, std::string answer, std::string cure) {
   problems_.push_back({position, std::move(answer), std::move(cure)});
 }
 
@@ -139,8 +137,7 @@ void ConfigurationReader::read_tables(const ConfigurationTable& parent, const Ch
   if (!want_list) return read_one_table(child, node);
   if (node.children.empty()) {
     add_problem(node.position, quoted(child.own_name()) + " is an empty array",
-                "expected " + child.label() + ", 1.." + std::to_string(child.max_count) +
-                    " times");
+                "expected " + child.label() + ", 1.." + std::to_string(child.max_count) + " times");
   }
   uint64_t count = 0;
   for (const TomlNode& element : node.children) {
@@ -186,10 +183,10 @@ void ConfigurationReader::read_list(const ConfigurationTable& table, const Key& 
   const bool is_addresses = key.type() == Key::Type::kAddresses;
   const uint64_t count = node.children.size();
   if (node.kind != TomlNode::Kind::kArray || count < key.min() || count > key.max()) {
-    const std::string wrong = node.kind != TomlNode::Kind::kArray
-                                  ? std::string(" is ") + kind_text(node.kind)
-                                  : " has " + std::to_string(count) +
-                                        (is_addresses ? " addresses" : " elements");
+    const std::string wrong =
+        node.kind != TomlNode::Kind::kArray
+            ? std::string(" is ") + kind_text(node.kind)
+            : " has " + std::to_string(count) + (is_addresses ? " addresses" : " elements");
     return refuse(table, key, node.position, quoted(key.name()) + wrong,
                   "expected " + key.expectation());
   }
@@ -213,9 +210,9 @@ void ConfigurationReader::read_list(const ConfigurationTable& table, const Key& 
       }
     } else {
       std::string wrong = read_value(key, element, &value);
-      const bool is_there = std::any_of(
-          node.children.begin(), node.children.begin() + static_cast<ptrdiff_t>(i),
-          [&](const TomlNode& other) { return other.text == element.text; });
+      const bool is_there =
+          std::any_of(node.children.begin(), node.children.begin() + static_cast<ptrdiff_t>(i),
+                      [&](const TomlNode& other) { return other.text == element.text; });
       if (wrong.empty() && is_there) wrong = "is there twice";
       if (!wrong.empty()) {
         refuse(table, key, element.position,
@@ -305,8 +302,7 @@ std::vector<Error> ConfigurationReader::problems(const char* path) const {
           "correct those above first"));
       break;
     }
-    errors.push_back(
-        configuration_error(path, problem->position, problem->answer, problem->cure));
+    errors.push_back(configuration_error(path, problem->position, problem->answer, problem->cure));
   }
   return errors;
 }

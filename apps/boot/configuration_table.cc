@@ -29,8 +29,7 @@ std::string span_text(const Key& key) {
     case Key::Type::kGroup: return "the name of a group";
     case Key::Type::kModules: return numbers + " names of kernel modules";
     case Key::Type::kIpAddress: return "a numeric IPv4 or IPv6 address";
-    case Key::Type::kIpPrefix:
-      return "a numeric IPv4 or IPv6 address, / and the network's bits";
+    case Key::Type::kIpPrefix: return "a numeric IPv4 or IPv6 address, / and the network's bits";
     case Key::Type::kChoice:
     case Key::Type::kChoices: break;
   }
@@ -110,8 +109,8 @@ Key& ConfigurationTable::add_text(const char* name, Type type, std::string* to, 
 void ConfigurationTable::add_table(const char* name, bool is_required, uint64_t max_count,
                                    std::function<void(ConfigurationTable&)> describe) {
   BP_ASSERT(find_key(name) == nullptr && find_child(name) == nullptr);
-  children_.push_back({name_.empty() ? name : name_ + "." + name, is_required, max_count,
-                       std::move(describe)});
+  children_.push_back(
+      {name_.empty() ? name : name_ + "." + name, is_required, max_count, std::move(describe)});
 }
 
 const Key* ConfigurationTable::find_key(std::string_view name) const noexcept {
@@ -122,9 +121,8 @@ const Key* ConfigurationTable::find_key(std::string_view name) const noexcept {
 
 const ConfigurationTable::Child* ConfigurationTable::find_child(
     std::string_view name) const noexcept {
-  const auto found =
-      std::find_if(children_.begin(), children_.end(),
-                   [name](const Child& child) { return child.own_name() == name; });
+  const auto found = std::find_if(children_.begin(), children_.end(),
+                                  [name](const Child& child) { return child.own_name() == name; });
   return found == children_.end() ? nullptr : &*found;
 }
 

@@ -62,9 +62,25 @@ class ConfigurationKey {
  public:
   // kGrants: owners, but not boot, of which each process has its own. kAddress: of one socket, that
   // can be dialed. kChoices and what follows it up to kModules: lists.
-  enum class Type { kName, kText, kPath, kInteger, kSize, kBoolean, kChoice, kAddress, kShard,
-                    kGroup, kIpAddress, kIpPrefix, kChoices, kAddresses, kOwners, kGrants,
-                    kModules };
+  enum class Type {
+    kName,
+    kText,
+    kPath,
+    kInteger,
+    kSize,
+    kBoolean,
+    kChoice,
+    kAddress,
+    kShard,
+    kGroup,
+    kIpAddress,
+    kIpPrefix,
+    kChoices,
+    kAddresses,
+    kOwners,
+    kGrants,
+    kModules
+  };
   // kMultipleOfPages: of the pool's; checked when all is read. kOwnHeap: of a process that joins; a
   // multiple of 4 KiB, none (0) or what a heap needs.
   enum class Rule { kNone, kMultipleOf4KiB, kMultipleOfPages, kPowerOfTwo, kOwnHeap };
@@ -240,9 +256,9 @@ class ConfigurationTable {
   Key& choices(const char* name, std::vector<T>* to, Choices<T> choices, uint64_t min) {
     std::string all;
     for (const T& value : *to) all += (all.empty() ? "" : ",") + word_of(choices, value);
-    Key& key = add(
-        name, Type::kChoices, min, choices.size(), "[" + all + "]",
-        [to, choices](Key::Value& value) { to->push_back(choices[value.number].value); });
+    Key& key =
+        add(name, Type::kChoices, min, choices.size(), "[" + all + "]",
+            [to, choices](Key::Value& value) { to->push_back(choices[value.number].value); });
     for (const Choice<T>& each : choices) key.words_.push_back(each.word);
     key.clear_ = [to] { to->clear(); };
     return key.unique();
@@ -300,18 +316,16 @@ class ConfigurationTable {
   // ---- For its readers ----
 
   struct Child {
-    std::string name;         // with those that it lies in
+    std::string name;  // with those that it lies in
     bool is_required;
-    uint64_t max_count;       // 0: one [table]; else as many [[table]]
+    uint64_t max_count;                                 // 0: one [table]; else as many [[table]]
     std::function<void(ConfigurationTable&)> describe;  // for each that is there
 
     std::string_view own_name() const noexcept {
       return std::string_view(name).substr(name.rfind('.') + 1);
     }
     // "[pool]" or "[[shard]]".
-    std::string label() const {
-      return max_count == 0 ? "[" + name + "]" : "[[" + name + "]]";
-    }
+    std::string label() const { return max_count == 0 ? "[" + name + "]" : "[[" + name + "]]"; }
   };
 
   const std::string& name() const noexcept { return name_; }
@@ -350,7 +364,7 @@ class ConfigurationTable {
 
   std::string name_;
   bool is_sample_;
-  std::deque<Key> keys_;        // references to them stay good
+  std::deque<Key> keys_;  // references to them stay good
   std::deque<Child> children_;
   std::function<void(ReadTable&)> check_;
   std::vector<Reference> shard_references_;

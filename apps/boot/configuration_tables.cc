@@ -48,14 +48,14 @@ constexpr Choice<RemoteHeap> kRemoteHeaps[] = {{"none", RemoteHeap::kNone},
 constexpr Choice<MachineEnd> kMachineEnds[] = {{"reboot", MachineEnd::kReboot},
                                                {"power-off", MachineEnd::kPowerOff},
                                                {"halt", MachineEnd::kHalt}};
-constexpr Choice<CrashDump> kCrashDumps[] = {{"none", CrashDump::kNone},
-                                             {"metadata", CrashDump::kMetadata},
-                                             {"owners", CrashDump::kOwners}};
+constexpr Choice<CrashDump> kCrashDumps[] = {
+    {"none", CrashDump::kNone}, {"metadata", CrashDump::kMetadata}, {"owners", CrashDump::kOwners}};
 
 }  // namespace
 
 static void describe(ConfigurationTable& table, ApplianceSettings& settings) {
-  table.name("name", &settings.name, 1, 32).required()
+  table.name("name", &settings.name, 1, 32)
+      .required()
       .help("Names the appliance, its lock and its counters file, `NAME.lock` and "
             "`NAME.stats`.");
   table.path("runtime_directory", &settings.runtime_directory, 1, 255)
@@ -64,14 +64,16 @@ static void describe(ConfigurationTable& table, ApplianceSettings& settings) {
   table.integer("drain_timeout_ms", &settings.drain_timeout_ms, 0, 600'000)
       .help("How long SIGTERM or SIGINT waits for requests in flight before it closes "
             "connections.");
-  table.text("user", &settings.user, 1, 32).otherwise("the one that starts it")
+  table.text("user", &settings.user, 1, 32)
+      .otherwise("the one that starts it")
       .help("Started as root, it becomes this user once the pool is sealed: a name, or a number, "
             "of /etc/passwd ([Giving up root](#giving-up-root)).");
 }
 
 static void describe(ConfigurationTable& table, PoolSettings& settings) {
   table.size("bytes", &settings.bytes, 4 * kKiB, kSizeMaxBytes)
-      .required().rule(Rule::kMultipleOfPages)
+      .required()
+      .rule(Rule::kMultipleOfPages)
       .help("The whole pool, segment 0 (owner `boot`) included.");
   table.choice("pages", &settings.pages, kPageChoices)
       .help("The pages that the pool consists of; see Pages and nodes below. Smaller ones "
@@ -82,7 +84,8 @@ static void describe(ConfigurationTable& table, PoolSettings& settings) {
             "or a seccomp filter besides ([pool.md](pool.md)).");
   table.size("heap_min_bytes", &settings.heap_min_bytes, 0, kSizeMaxBytes)
       .help("The heap gets what the services leave over, and at least this much.");
-  table.choice("heap_pages", &settings.heap_pages, kPageChoices).otherwise("those of the pool")
+  table.choice("heap_pages", &settings.heap_pages, kPageChoices)
+      .otherwise("those of the pool")
       .help("The pages of the heap alone.");
   table.integer("heap_node", &settings.heap_node, 0, kNodeCountMax - 1)
       .otherwise("the first shard's")
@@ -96,10 +99,13 @@ static void describe(ConfigurationTable& table, AllocSettings& settings) {
 }
 
 static void describe(ConfigurationTable& table, LimitSettings& settings) {
-  table.text("owner", &settings.owner, 1, 63).required().unique()
+  table.text("owner", &settings.owner, 1, 63)
+      .required()
+      .unique()
       .help("An owner of heap memory, as `bedplate stats` names them: `\"heap:SERVICE\"`, or "
             "`\"heap\"` for memory that is taken in nobody's name.");
-  table.size("bytes", &settings.bytes, kLimitUnitBytes, kSizeMaxBytes).required()
+  table.size("bytes", &settings.bytes, kLimitUnitBytes, kSizeMaxBytes)
+      .required()
       .help("How much of the heap this owner may have; what is beyond is refused to it "
             "alone ([allocator.md](allocator.md)).");
 }
@@ -115,22 +121,30 @@ static void describe(ConfigurationTable& table, EventLoopSettings& settings) {
 }
 
 static void describe(ConfigurationTable& table, ShardSettings& settings) {
-  table.name("name", &settings.name, 1, 32).required().unique()
+  table.name("name", &settings.name, 1, 32)
+      .required()
+      .unique()
       .help("What other keys and the counters call this shard.");
-  table.integer("cpu", &settings.cpu, 0, 1023).required().unique()
+  table.integer("cpu", &settings.cpu, 0, 1023)
+      .required()
+      .unique()
       .help("The core that the shard's thread is pinned to. It polls, so no two shards "
             "share one.");
 }
 
 static void describe(ConfigurationTable& table, GroupSettings& settings) {
-  table.name("name", &settings.name, 1, 32).required().unique()
+  table.name("name", &settings.name, 1, 32)
+      .required()
+      .unique()
       .help("Names a trust group; its FIFOs are the segment `fifo:NAME`.");
   table.choice("layout", &settings.shape.kind, kLayouts)
       .help("One FIFO for each member and fast boxes for pairs that talk often, or a lane "
             "for each pair.");
-  table.integer("members", &settings.shape.member_count, 1, kMemberCountMax).required()
+  table.integer("members", &settings.shape.member_count, 1, kMemberCountMax)
+      .required()
       .help("How many members there can be at once, the owner of the pool included.");
-  table.integer("entries", &settings.shape.entry_count, 2, 32768).rule(Rule::kPowerOfTwo)
+  table.integer("entries", &settings.shape.entry_count, 2, 32768)
+      .rule(Rule::kPowerOfTwo)
       .help("Of each member's FIFO, or of each lane.");
   table.size("eager_bytes", &settings.shape.eager_bytes, 64, kMessageBytesMax)
       .help("The longest message that is copied; longer ones travel by loan or single copy.");
@@ -155,20 +169,25 @@ static void describe(ConfigurationTable& table, GroupSettings& settings) {
   table.boolean("multi_threaded", &settings.shape.is_multi_threaded)
       .help("Mesh: several threads of a member send, so heads and tails get cache lines of "
             "their own.");
-  table.integer("line_bytes", &settings.shape.line_bytes, 64, 128).rule(Rule::kPowerOfTwo)
+  table.integer("line_bytes", &settings.shape.line_bytes, 64, 128)
+      .rule(Rule::kPowerOfTwo)
       .help("What is laid out apart so that no two writers share it.");
   table.check([&settings](ReadTable& read) { check_group(read, settings); });
 }
 
 static void describe(ConfigurationTable& table, ProcessSettings& settings) {
-  table.name("name", &settings.name, 1, 31).required().unique()
+  table.name("name", &settings.name, 1, 31)
+      .required()
+      .unique()
       .help("Names a kind of process that may join. The K-th place, from 0, is NAME.K.");
-  table.text("user", &settings.user, 1, 32).required()
+  table.text("user", &settings.user, 1, 32)
+      .required()
       .help("Who may join as this: a name in /etc/passwd, or a number as text.");
   table.boolean("trusted", &settings.trusted)
       .help("Whether it shares a group with others; else it has an exchange segment with "
             "the owner alone.");
-  table.group("group", &settings.group).otherwise("required of a trusted one")
+  table.group("group", &settings.group)
+      .otherwise("required of a trusted one")
       .help("The group that it is a member of.");
   table.integer("max_count", &settings.max_count, 1, kMemberCountMax - 1)
       .help("How many of them may be joined at once.");
@@ -179,7 +198,8 @@ static void describe(ConfigurationTable& table, ProcessSettings& settings) {
   table.integer("members", &settings.members, 1, kProcessMembersMax)
       .help("How many members each is: one for each of its shards.");
   table.size("heap", &settings.heap_bytes, 0, kSizeMaxBytes)
-      .otherwise("\"0\"").rule(Rule::kOwnHeap)
+      .otherwise("\"0\"")
+      .rule(Rule::kOwnHeap)
       .help("Of each place, a heap in a segment of its own, `heap:NAME.K`.");
   table.texts("read", Type::kGrants, &settings.read, kSegmentCountMax)
       .help("What else it may read. `\"heap:NAME\"` is the heaps of all processes of that "
@@ -209,26 +229,35 @@ static void describe(ConfigurationTable& table, MessagesSettings& settings) {
 }
 
 static void describe(ConfigurationTable& table, VerbsPeerSettings& settings) {
-  table.name("name", &settings.name, 1, kVerbsNameMax).required().unique()
+  table.name("name", &settings.name, 1, kVerbsNameMax)
+      .required()
+      .unique()
       .help("Another appliance, by the `appliance.name` that it has.");
-  table.address("address", &settings.address).otherwise("none: it dials").unique()
+  table.address("address", &settings.address)
+      .otherwise("none: it dials")
+      .unique()
       .help("Where it listens.");
 }
 
 static void describe(ConfigurationTable& table, VerbsExportSettings& settings) {
-  table.name("name", &settings.name, 1, 32).required().unique()
+  table.name("name", &settings.name, 1, 32)
+      .required()
+      .unique()
       .help("Names memory that peers may reach; it is the segment `export:NAME`.");
   table.size("bytes", &settings.bytes, 4 * kKiB, kSizeMaxBytes)
-      .required().rule(Rule::kMultipleOf4KiB)
+      .required()
+      .rule(Rule::kMultipleOf4KiB)
       .help("How much.");
-  table.flags("rights",
-              {{"read", &settings.may_read},
-               {"write", &settings.may_write},
-               {"atomic", &settings.may_atomic}},
-              1)
+  table
+      .flags("rights",
+             {{"read", &settings.may_read},
+              {"write", &settings.may_write},
+              {"atomic", &settings.may_atomic}},
+             1)
       .required()
       .help("What peers may do with it.");
-  table.choice("pages", &settings.pages, kPageChoices).otherwise("those of the pool")
+  table.choice("pages", &settings.pages, kPageChoices)
+      .otherwise("those of the pool")
       .help("The pages of this segment alone.");
 }
 
@@ -239,19 +268,20 @@ static void describe(ConfigurationTable& table, VerbsSettings& settings) {
   table.text("device", &settings.device, 1, kDeviceNameMax)
       .otherwise("the first that can be used")
       .help("The RDMA device, as `bedplate doctor` lists it: `\"mlx5_0\"`.");
-  table.integer("port", &settings.port, 1, 255).otherwise("the first that can be used")
+  table.integer("port", &settings.port, 1, 255)
+      .otherwise("the first that can be used")
       .help("Its port.");
-  table.shard("shard", &settings.shard)
-      .help("The shard that messages with peers live on.");
-  table.address("listen", &settings.listen).otherwise("it only dials")
-      .help("Where peers dial.");
+  table.shard("shard", &settings.shard).help("The shard that messages with peers live on.");
+  table.address("listen", &settings.listen).otherwise("it only dials").help("Where peers dial.");
   table.choice("connect", &settings.connect, kVerbsConnects)
       .help("How queue pairs find one another: over a socket of our own, or by rdma_cm. The "
             "same at all peers.");
-  table.integer("window", &settings.window, 4, 4096).rule(Rule::kPowerOfTwo)
+  table.integer("window", &settings.window, 4, 4096)
+      .rule(Rule::kPowerOfTwo)
       .help("How many messages to a peer, and from it, may be unconsumed. The same at both "
             "sides.");
-  table.size("message_bytes", &settings.message_bytes, 256, 64 * kKiB).rule(Rule::kPowerOfTwo)
+  table.size("message_bytes", &settings.message_bytes, 256, 64 * kKiB)
+      .rule(Rule::kPowerOfTwo)
       .help("The longest message with its header of 32 bytes; longer ones travel by loan. "
             "The same at both sides.");
   table.integer("operations", &settings.operations, 1, 4096)
@@ -261,7 +291,8 @@ static void describe(ConfigurationTable& table, VerbsSettings& settings) {
       .help("Where what is lent is copied to when a peer cannot be let at it where it lies; "
             "as much again for puts and gets of memory that is not the pool's.");
   table.integer("datagrams", &settings.datagrams, 4, 4096)
-      .otherwise("no datagrams").rule(Rule::kPowerOfTwo)
+      .otherwise("no datagrams")
+      .rule(Rule::kPowerOfTwo)
       .help("How many datagrams may be under way, each way, with all peers; without it none "
             "are sent or taken ([verbs.md](verbs.md#messages)).");
   table.integer("max_peers", &settings.max_peers, 1, kVerbsPeerCountMax)
@@ -280,7 +311,8 @@ static void describe(ConfigurationTable& table, VerbsSettings& settings) {
   table.choice("remote", &settings.remote, kRemoteHeaps)
       .help("Whether peers may read all of the heap, and boot's memory, without being asked "
             "([verbs.md](verbs.md)).");
-  table.text("driver", &settings.driver, 1, kModuleNameMax).otherwise("part of the kernel")
+  table.text("driver", &settings.driver, 1, kModuleNameMax)
+      .otherwise("part of the kernel")
       .help("The kernel module of the device, for an image: `\"mlx5_ib\"`, or `\"rdma_rxe\"` "
             "for soft RoCE.");
   table.text("interface", &settings.interface, 1, kInterfaceNameMax)
@@ -299,26 +331,32 @@ static void describe(ConfigurationTable& table, InitSettings& settings) {
 }
 
 static void describe(ConfigurationTable& table, NetworkSettings& settings) {
-  table.text("interface", &settings.interface, 1, kInterfaceNameMax).required().unique()
+  table.text("interface", &settings.interface, 1, kInterfaceNameMax)
+      .required()
+      .unique()
       .help("The interface's name; without udev that is the kernel's own: `eth0`, `eth1`.");
-  table.ip_prefix("address", &settings.address).otherwise("no address").unique()
+  table.ip_prefix("address", &settings.address)
+      .otherwise("no address")
+      .unique()
       .help("Its address and network: `\"192.0.2.10/24\"`.");
-  table.ip_address("gateway", &settings.gateway).otherwise("no gateway")
+  table.ip_address("gateway", &settings.gateway)
+      .otherwise("no gateway")
       .help("The way to all other networks.");
-  table.integer("mtu", &settings.mtu, 68, 65535).otherwise("the device's own")
+  table.integer("mtu", &settings.mtu, 68, 65535)
+      .otherwise("the device's own")
       .help("The largest packet.");
   table.text("driver", &settings.driver, 1, kModuleNameMax)
       .help("The kernel module of the device; the image holds it and what it depends on.");
 }
 
 static void describe(ConfigurationTable& table, WatchdogSettings& settings) {
-  table.path("device", &settings.device, 1, 255)
-      .help("The watchdog that is started and fed.");
+  table.path("device", &settings.device, 1, 255).help("The watchdog that is started and fed.");
   table.integer("timeout_s", &settings.timeout_s, 2, 3600)
       .help("It resets the machine after so long without being fed.");
   table.boolean("required", &settings.required)
       .help("Whether a machine without it is refused; else that is a line in the log.");
-  table.text("driver", &settings.driver, 1, kModuleNameMax).otherwise("part of the kernel")
+  table.text("driver", &settings.driver, 1, kModuleNameMax)
+      .otherwise("part of the kernel")
       .help("The kernel module of the device.");
 }
 
@@ -332,7 +370,8 @@ static void describe(ConfigurationTable& table, CrashSettings& settings) {
             "segments in `owners`.");
   table.texts("owners", Type::kOwners, &settings.owners, kSegmentCountMax)
       .help("The segments that a dump keeps.");
-  table.path("device", &settings.device, 1, kDumpDeviceMax).otherwise("required of a dump")
+  table.path("device", &settings.device, 1, kDumpDeviceMax)
+      .otherwise("required of a dump")
       .help("The block device that a dump is written to, from its first byte on.");
   table.texts("drivers", Type::kModules, &settings.drivers, 8)
       .help("Those of the block device and of pstore: `[\"virtio_blk\", \"ramoops\"]`.");

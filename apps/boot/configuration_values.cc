@@ -113,9 +113,8 @@ std::string read_value(const Key& key, const TomlNode& node, Value* value) {
     case Type::kIpAddress:
     case Type::kIpPrefix: {
       if (const std::string wrong = read_text(key, node, value); !wrong.empty()) return wrong;
-      const bool is_good = key.type() == Type::kIpAddress
-                               ? parse_ip_address(node.text).has_value()
-                               : parse_ip_prefix(node.text).has_value();
+      const bool is_good = key.type() == Type::kIpAddress ? parse_ip_address(node.text).has_value()
+                                                          : parse_ip_prefix(node.text).has_value();
       return is_good ? "" : "is " + quoted(node.text);
     }
     case Type::kAddress: {

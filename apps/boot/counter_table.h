@@ -49,17 +49,16 @@ constexpr size_t bytes_of(CounterKind kind) noexcept {
 struct CounterDescription {
   std::string name;  // of a-z, 0-9 and _
   CounterKind kind = CounterKind::kCounter;
-  std::string unit;  // what there are so many of: "requests", "bytes", "ns"
-  std::string help;  // one sentence
-  uint32_t offset = 0;  // of its Counter, or Histogram, in the struct
+  std::string unit;        // what there are so many of: "requests", "bytes", "ns"
+  std::string help;        // one sentence
+  uint32_t offset = 0;     // of its Counter, or Histogram, in the struct
   std::string words = {};  // kState: of 0, 1, ...; kFlags: of bit 0, 1, ...: "stopped|open"
 };
 
 class CounterTable {
  public:
   // `base`: the struct that is described.
-  explicit CounterTable(const void* base) noexcept
-      : base_(static_cast<const std::byte*>(base)) {}
+  explicit CounterTable(const void* base) noexcept : base_(static_cast<const std::byte*>(base)) {}
 
   void counter(const char* name, const Counter& counter, const char* unit, const char* help) {
     add(name, CounterKind::kCounter, counter, unit, help);
@@ -68,8 +67,7 @@ class CounterTable {
     add(name, CounterKind::kGauge, counter, unit, help);
   }
 
-  void histogram(const char* name, const Histogram& histogram, const char* unit,
-                 const char* help) {
+  void histogram(const char* name, const Histogram& histogram, const char* unit, const char* help) {
     add(name, CounterKind::kHistogram, histogram, unit, help);
   }
 

@@ -115,7 +115,8 @@ Result<void> take_blocks(const Fd& fd, uint64_t bytes, const std::string& direct
   error.set_doing("taking %" PRIu64 " KiB for the counters file %s", bytes / kKiB, path.c_str());
   error.set_answer_errno(outcome);
   return error.set_cure("free as much in the file system of %s (`df %s`), or choose another "
-                        "[appliance] runtime_directory", directory.c_str(), directory.c_str());
+                        "[appliance] runtime_directory",
+                        directory.c_str(), directory.c_str());
 }
 
 }  // namespace
@@ -166,8 +167,8 @@ Result<void> CountersFile::map_file(const Fd& fd, const NameLock& lock, uint64_t
   if (fcntl(fd.number(), F_OFD_SETLK, &running) != 0 || fchmod(fd.number(), 0644) != 0) {
     return not_made(path_);
   }
-  void* mapping = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
-                       fd.number(), 0);
+  void* mapping =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd.number(), 0);
   if (mapping == MAP_FAILED) return error_from_errno("mapping %s", path_.c_str());
   header_ = new (mapping) CountersHeader;
   header_->format = kCountersFormat;
@@ -194,9 +195,15 @@ void CountersFile::describe(std::span<const CounterSet> all) noexcept {
     if (is_new) first = next;
     const auto count = static_cast<uint32_t>(set.counters.size());
     const auto label_count = static_cast<uint32_t>(set.labels.size());
-    new (&sets()[i]) CounterSetRecord{OwnerName(set.owner), OwnerName(set.name),
-                                      OwnerName(set.instance), first, count, first_label,
-                                      label_count, values, set.is_spare ? 0U : 1U};
+    new (&sets()[i]) CounterSetRecord{OwnerName(set.owner),
+                                      OwnerName(set.name),
+                                      OwnerName(set.instance),
+                                      first,
+                                      count,
+                                      first_label,
+                                      label_count,
+                                      values,
+                                      set.is_spare ? 0U : 1U};
     for (const CounterLabel& one : set.labels) {
       new (label) CounterLabelRecord;
       set_text(label->name, one.name);
@@ -210,8 +217,7 @@ void CountersFile::describe(std::span<const CounterSet> all) noexcept {
 }
 
 std::span<CounterSetRecord> CountersFile::sets() noexcept {
-  return {reinterpret_cast<CounterSetRecord*>(begin() + header_->sets.offset),
-          header_->sets.count};
+  return {reinterpret_cast<CounterSetRecord*>(begin() + header_->sets.offset), header_->sets.count};
 }
 
 CounterSetRecord* CountersFile::find(std::string_view owner, std::string_view name,

@@ -36,7 +36,7 @@ struct CountersHeader {
 
 // One struct of counters: CounterSet.
 struct CounterSetRecord {
-  OwnerName owner;     // the service; empty: the runtime
+  OwnerName owner;  // the service; empty: the runtime
   OwnerName name;
   OwnerName instance;  // of what, where there are several
   uint32_t first = 0;  // its counters are so many records from here
@@ -57,12 +57,12 @@ struct CounterLabelRecord {
 // One counter: CounterDescription. Sets of the same counters share theirs.
 struct CounterRecord {
   char name[48] = {};
-  char kind[16] = {};   // text_of(CounterKind)
+  char kind[16] = {};  // text_of(CounterKind)
   char unit[16] = {};
   char help[160] = {};
-  char words[96] = {};  // of a state or of flags: what its values are called, "stopped|open"
-  uint32_t offset = 0;  // from its set's values
-  uint32_t bytes = 0;   // of its value: 8, or a histogram's buckets
+  char words[96] = {};     // of a state or of flags: what its values are called, "stopped|open"
+  uint32_t offset = 0;     // from its set's values
+  uint32_t bytes = 0;      // of its value: 8, or a histogram's buckets
   uint32_t step_bits = 0;  // of a histogram: each power of two in 2^step_bits steps
   uint32_t reserved = 0;
 };

@@ -126,8 +126,10 @@ std::optional<uint64_t> SeenSet::read(std::string_view counter) const noexcept {
 }
 
 CountersReader::CountersReader(CountersReader&& other) noexcept
-    : fd_(std::move(other.fd_)), header_(std::exchange(other.header_, nullptr)),
-      file_bytes_(other.file_bytes_), is_running_(other.is_running_) {}
+    : fd_(std::move(other.fd_)),
+      header_(std::exchange(other.header_, nullptr)),
+      file_bytes_(other.file_bytes_),
+      is_running_(other.is_running_) {}
 
 CountersReader::~CountersReader() {
   if (header_ != nullptr) munmap(const_cast<CountersHeader*>(header_), file_bytes_);
@@ -157,8 +159,8 @@ bool CountersReader::is_consistent() const noexcept {
     }
     for (uint32_t k = set.first; k < set.first + set.count; ++k) {
       const auto& one = *reinterpret_cast<const CounterRecord*>(record(header.counters, k));
-      if (one.offset % sizeof(Counter) != 0 || one.bytes % sizeof(Counter) != 0 ||
-          one.bytes == 0 || !lies_in(set.values + one.offset, one.bytes, file_bytes_)) {
+      if (one.offset % sizeof(Counter) != 0 || one.bytes % sizeof(Counter) != 0 || one.bytes == 0 ||
+          !lies_in(set.values + one.offset, one.bytes, file_bytes_)) {
         return false;
       }
     }
@@ -194,9 +196,12 @@ std::vector<SeenSet> CountersReader::sets() const {
       const auto& one = *reinterpret_cast<const CounterRecord*>(record(header_->counters, k));
       const auto* values = reinterpret_cast<const Counter*>(
           reinterpret_cast<const std::byte*>(header_) + set.values + one.offset);
-      seen.counters.push_back({text_of_field(one.name), text_of_field(one.kind),
-                               text_of_field(one.unit), text_of_field(one.help),
-                               text_of_field(one.words), {values, one.bytes / sizeof(Counter)},
+      seen.counters.push_back({text_of_field(one.name),
+                               text_of_field(one.kind),
+                               text_of_field(one.unit),
+                               text_of_field(one.help),
+                               text_of_field(one.words),
+                               {values, one.bytes / sizeof(Counter)},
                                one.step_bits});
     }
   }
@@ -239,8 +244,9 @@ Result<CountersReader> CountersReader::open_file(const std::string& path) {
                   "`bedplate` reads them");
   }
   if (reader.header_->format != kCountersFormat) {
-    return unusable.set_answer("it has format %u, this program reads %u", reader.header_->format,
-                               kCountersFormat)
+    return unusable
+        .set_answer("it has format %u, this program reads %u", reader.header_->format,
+                    kCountersFormat)
         .set_cure("use the `bedplate` that the appliance runs");
   }
   if (!reader.is_consistent()) {

@@ -43,7 +43,7 @@ struct SeenCounter {
 
 // A struct of counters of a file.
 struct SeenSet {
-  std::string_view owner;     // a service; empty: the runtime
+  std::string_view owner;  // a service; empty: the runtime
   std::string_view name;
   std::string_view instance;  // empty: there is only one
   std::vector<std::pair<std::string_view, std::string_view>> labels;

@@ -55,7 +55,8 @@ Error Listeners::activation_error(const char* answer) const {
   error.set_doing("taking over activated sockets");
   error.set_answer("%s", answer);
   return error.set_cure("start it by socket activation (a systemd socket unit), or remove "
-                        "\"activation:\" from %s", key_.c_str());
+                        "\"activation:\" from %s",
+                        key_.c_str());
 }
 
 Listeners::~Listeners() {

@@ -61,11 +61,12 @@ std::span<std::byte> bytes_at(void* memory, size_t bytes) noexcept {
 void deliver(void* context, const Message& message) noexcept {
   const auto& handler = *static_cast<const bp_member::Handler*>(context);
   const Loan& loan = message.loan;
-  const bp_message told = {
-      reinterpret_cast<bp_endpoint*>(&message.from), message.id, message.payload.data(),
-      message.payload.size(),
-      {loan.memory.data(), loan.memory.size(), std::bit_cast<bp_remote>(loan.remote),
-       loan.provider, loan.token}};
+  const bp_message told = {reinterpret_cast<bp_endpoint*>(&message.from),
+                           message.id,
+                           message.payload.data(),
+                           message.payload.size(),
+                           {loan.memory.data(), loan.memory.size(),
+                            std::bit_cast<bp_remote>(loan.remote), loan.provider, loan.token}};
   handler.function(handler.context, &told);
 }
 
@@ -142,8 +143,7 @@ bp_endpoint* bp_connect(bp_member* self, unsigned number) {
 
 void bp_set_handler(bp_member* self, unsigned char id, bp_handler handler, void* context) {
   self->handlers[id] = {handler, context};
-  self->messenger->set_handler(
-      id, {handler != nullptr ? &deliver : nullptr, &self->handlers[id]});
+  self->messenger->set_handler(id, {handler != nullptr ? &deliver : nullptr, &self->handlers[id]});
 }
 
 static void wake_up(bp_member* self) noexcept {
@@ -181,8 +181,7 @@ bp_status bp_am_send(bp_endpoint* to, unsigned char id, const void* payload, siz
 }
 
 bp_status bp_am_send_loan(bp_endpoint* to, unsigned char id, const void* header,
-                          size_t header_bytes, void* block, size_t bytes,
-                          bp_completion* returned) {
+                          size_t header_bytes, void* block, size_t bytes, bp_completion* returned) {
   return status_of(of(to).am_send_loan(id, bytes_at(header, header_bytes), bytes_at(block, bytes),
                                        of(returned)));
 }

@@ -24,8 +24,10 @@ Result<void> check_places(const Configuration& configuration, uint32_t group_ind
   error.kind = ErrorKind::kConfiguration;
   error.set_doing("planning the group %s", group.name.c_str());
   if (group.shape.member_count > kMemberCountMax) {
-    return error.set_answer("it has %u members and %u spare places for its processes, a group has "
-                            "at most %u in all", planned, group.spare_count, kMemberCountMax)
+    return error
+        .set_answer("it has %u members and %u spare places for its processes, a group has "
+                    "at most %u in all",
+                    planned, group.spare_count, kMemberCountMax)
         .set_cure("lower members in [[group]], or spare_count in [[process]]");
   }
   if (members <= planned) return {};

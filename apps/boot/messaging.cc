@@ -18,9 +18,8 @@ void grant(const std::vector<std::string>& list, bool is_writable, PinnedPool& p
     const bool is_named = std::any_of(list.begin(), list.end(), [&](const std::string& text) {
       return names_segment(text, segment.owner);
     });
-    const bool is_there = std::any_of(granted->begin(), granted->end(), [&](const auto& other) {
-      return other.segment == &segment;
-    });
+    const bool is_there = std::any_of(granted->begin(), granted->end(),
+                                      [&](const auto& other) { return other.segment == &segment; });
     if (is_named && !is_there) granted->push_back({&segment, is_writable});
   }
 }
@@ -50,8 +49,8 @@ void Messaging::make_groups(const Configuration& configuration, const ApplianceP
   for (const GroupPlan& planned : plan.groups) {
     const uint32_t member_count = planned.shape.member_count;
     const std::string_view name = group_name(planned.segment);
-    const std::span<std::byte> table = pool.carve(members, OwnerName("members", name),
-                                                  MembersTable::bytes_for(member_count));
+    const std::span<std::byte> table =
+        pool.carve(members, OwnerName("members", name), MembersTable::bytes_for(member_count));
     Segment& fifo = *pool.find_segment(planned.segment);
     const std::span<std::byte> memory =
         pool.carve(fifo, planned.segment, GroupLayout(planned.shape).bytes());

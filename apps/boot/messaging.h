@@ -61,12 +61,17 @@ class Messaging {
   void refresh_counters() noexcept;
 
   uint32_t group_count() const noexcept { return static_cast<uint32_t>(groups_.size()); }
+
  private:
   struct Group {
     Group(const OwnerName& its_name, const GroupSegment& its_segment, Segment& its_fifo,
           MembersTable& its_table, const std::vector<SingleCopyKind>& single_copy) noexcept
-        : name(its_name), segment(its_segment), fifo(its_fifo), table(its_table),
-          terms(its_segment.shape(), single_copy), keeper(its_segment, its_table) {}
+        : name(its_name),
+          segment(its_segment),
+          fifo(its_fifo),
+          table(its_table),
+          terms(its_segment.shape(), single_copy),
+          keeper(its_segment, its_table) {}
 
     OwnerName name;
     GroupSegment segment;
@@ -77,8 +82,7 @@ class Messaging {
     ShmProvider shm;
   };
 
-  void make_groups(const Configuration& configuration, const AppliancePlan& plan,
-                   PinnedPool& pool);
+  void make_groups(const Configuration& configuration, const AppliancePlan& plan, PinnedPool& pool);
   Result<std::vector<ProcessGrant>> make_grants(const Configuration& configuration,
                                                 PinnedPool& pool) const;
   void choose_copying(const Configuration& configuration);

@@ -14,8 +14,7 @@ constexpr int kAttempts = 100;
 constexpr unsigned kDirectoryMode = 0755;
 constexpr unsigned kPrivateMode = 0600;
 // Neither another's file behind a link, nor a FIFO that waits for its other end.
-constexpr int kOpenFlags =
-    O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+constexpr int kOpenFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
 
 struct flock whole_file() {
   struct flock lock {};
@@ -42,9 +41,7 @@ Error is_running(const std::string& name, const std::string& path) {
 
 Error not_opened(const std::string& name, const std::string& path) {
   if (errno == ELOOP) {
-    return starting(name)
-        .set_answer("%s is a symbolic link", path.c_str())
-        .set_cure("remove it");
+    return starting(name).set_answer("%s is a symbolic link", path.c_str()).set_cure("remove it");
   }
   return error_from_errno("starting the appliance %s: opening %s", name.c_str(), path.c_str())
       .set_cure("choose an [appliance] runtime_directory that this user may write to, or another "
@@ -72,8 +69,7 @@ Result<void> check_directory(const std::string& name, const std::string& directo
   if ((status.st_mode & S_IWOTH) == 0 || (status.st_mode & S_ISVTX) != 0) return {};
   return starting(name)
       .set_answer("anybody may remove files in its runtime directory %s", directory.c_str())
-      .set_cure("chmod o-w %s, or choose another [appliance] runtime_directory",
-                directory.c_str());
+      .set_cure("chmod o-w %s, or choose another [appliance] runtime_directory", directory.c_str());
 }
 
 }  // namespace

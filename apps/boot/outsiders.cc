@@ -42,9 +42,8 @@ bool may_write(const Configuration& configuration, const ProcessSettings& proces
   } else if (names_segment("exchange:" + process.name, segment)) {
     return true;
   }
-  return std::any_of(process.write.begin(), process.write.end(), [&](const std::string& text) {
-    return names_segment(text, segment);
-  });
+  return std::any_of(process.write.begin(), process.write.end(),
+                     [&](const std::string& text) { return names_segment(text, segment); });
 }
 
 Result<void> keep_from_outsiders(const Configuration& configuration,

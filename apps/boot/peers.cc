@@ -47,9 +47,8 @@ Error no_rdma_cm() noexcept {
 Result<std::unique_ptr<VerbsDevice>> open_device(const VerbsSettings& settings,
                                                  const std::string& name, uint8_t port) {
   const auto export_count = static_cast<uint32_t>(settings.exports.size());
-  return VerbsDevice::open({.device = name,
-                            .port = port,
-                            .export_count_max = export_count + kOwnExportCount});
+  return VerbsDevice::open(
+      {.device = name, .port = port, .export_count_max = export_count + kOwnExportCount});
 }
 
 // A provider addresses its memory by one key.
@@ -118,8 +117,7 @@ Result<void> Peers::open_memory(const VerbsSettings& settings, PinnedPool& pool)
 }
 
 Result<void> Peers::connect_all(const Configuration& configuration, PinnedPool& pool,
-                                EventLoop& loop, Messenger& messenger,
-                                PeersCounters& counters) {
+                                EventLoop& loop, Messenger& messenger, PeersCounters& counters) {
   const VerbsSettings& settings = configuration.verbs;
   // Anew: an image's first process has dropped capabilities since open(), and Linux takes no
   // requests by write(), as soft RoCE's are, from who has other credentials than when he opened.

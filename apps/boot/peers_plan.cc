@@ -32,16 +32,16 @@ VerbsContextPlan appliance_context(const Configuration& configuration, const Poo
 }
 
 // Its segment 0, its heap, and what else of the pool it may write and devices may have.
-VerbsContextPlan process_context(const Configuration& configuration,
-                                 const ProcessSettings& process, const PoolPlan& pool) {
+VerbsContextPlan process_context(const Configuration& configuration, const ProcessSettings& process,
+                                 const PoolPlan& pool) {
   VerbsContextPlan context;
   context.process = process.name;
   context.count = process.max_count;
   add_region(&context, pool.segments[0].bytes);
   const OwnerName heap = instance_owner("heap", process, 0);
   for (const SegmentPlan& segment : pool.segments) {
-    const bool is_shared = segment.is_for_devices && !names_segment("heap:" + process.name,
-                                                                    segment.owner) &&
+    const bool is_shared = segment.is_for_devices &&
+                           !names_segment("heap:" + process.name, segment.owner) &&
                            may_write(configuration, process, segment.owner);
     if (is_shared || segment.owner == heap) add_region(&context, segment.bytes);
   }
@@ -68,8 +68,8 @@ std::vector<SegmentRequest> plan_peers(const Configuration& configuration) {
   std::vector<SegmentRequest> requests = {{"verbs", {{"verbs", bytes}}, {pages, node}}};
   for (const VerbsExportSettings& one : verbs.exports) {
     const OwnerName owner("export", one.name);
-    requests.push_back({owner, {{owner, one.bytes}},
-                        {one.pages.value_or(pages), node, one.pages.has_value()}});
+    requests.push_back(
+        {owner, {{owner, one.bytes}}, {one.pages.value_or(pages), node, one.pages.has_value()}});
   }
   return requests;
 }

@@ -22,8 +22,8 @@ struct VerbsShape;
 // What one kind of process registers with the device of [verbs]. Regions: one for each segment, if
 // the device takes it whole, and one for each opening to peers, which pins its bytes once more.
 struct VerbsContextPlan {
-  std::string process;     // the appliance, or a [[process]]
-  uint64_t count = 1;      // how many of them may run, each with a context of its own
+  std::string process;  // the appliance, or a [[process]]
+  uint64_t count = 1;   // how many of them may run, each with a context of its own
   uint64_t region_count = 0;
   uint64_t locked_bytes = 0;
 

@@ -51,7 +51,8 @@ Error open_error(const ServiceNeeds& service, const FilePlan& plan, int number) 
     case EPERM:
     case EROFS:
       return error.set_cure("run as its owner or as root, and see that its file system may be "
-                            "%s", plan.is_writable ? "written to" : "read");
+                            "%s",
+                            plan.is_writable ? "written to" : "read");
     case EISDIR: return error.set_cure("name a file, or a block device");
     case ETXTBSY: return error.set_cure("name another file: this one is a program that runs");
     default: return error.set_cure("see what stands in its way, or name another file");

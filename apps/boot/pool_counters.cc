@@ -24,8 +24,8 @@ void PoolCountersKeeper::create(CountersFile& file, const AppliancePlan& plan) {
     segments_.push_back(&file.runtime<SegmentCounters>("segment", segment.owner.view()));
     const bool is_process_heap = segment.owner.view().starts_with("heap:");
     const auto add = [&](const OwnerName& owner, uint64_t bytes) {
-      owners_.push_back({&file.runtime<OwnerCounters>("owner", owner.view()), bytes,
-                         is_process_heap});
+      owners_.push_back(
+          {&file.runtime<OwnerCounters>("owner", owner.view()), bytes, is_process_heap});
     };
     if (segment.carves.empty()) add(segment.owner, segment.bytes);
     for (const CarvePlan& carve : segment.carves) add(carve.owner, carve.bytes);

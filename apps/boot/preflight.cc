@@ -82,7 +82,8 @@ void check_hugepages(const HugepageNeed& need, std::vector<Error>* problems) {
     // A running kernel seldom finds a whole GiB of memory in one piece.
     error.set_cure("echo %" PRIu64 " > %s%s", total, hugepage_count_file(page, node).path,
                    is_largest ? "; where that has no success, start the kernel with "
-                                "hugepagesz=1G hugepages=COUNT" : "");
+                                "hugepagesz=1G hugepages=COUNT"
+                              : "");
     problems->push_back(error);
   }
 }
@@ -96,8 +97,8 @@ void check_cgroup(CgroupResource resource, const char* what, uint64_t needed,
     Error error;
     error.set_doing("looking at the control group's limit of %s", what);
     error.set_answer("%" PRIu64 " KiB are allowed, %" PRIu64 " KiB of them used, %" PRIu64
-                     " KiB more are needed", limit.limit_bytes / kKiB, used / kKiB,
-                     (needed + kKiB - 1) / kKiB);
+                     " KiB more are needed",
+                     limit.limit_bytes / kKiB, used / kKiB, (needed + kKiB - 1) / kKiB);
     error.set_cure("echo %" PRIu64 " > %s, or make [pool] bytes smaller", used + needed,
                    limit.file.c_str());
     problems->push_back(error);
@@ -203,7 +204,8 @@ void check_descriptors(const Configuration& configuration, const AppliancePlan& 
     if (!service.descriptor_keys.empty()) add_word(&keys, service.descriptor_keys);
   }
   error.set_cure("ulimit -n %" PRIu64 ", or lower %s%smax_peers in [verbs] or max_count in "
-                 "[[process]]", needed, keys.c_str(), keys.empty() ? "" : ", ");
+                 "[[process]]",
+                 needed, keys.c_str(), keys.empty() ? "" : ", ");
   problems->push_back(error);
 }
 
@@ -259,8 +261,8 @@ std::vector<HugepageNeed> hugepage_needs(const AppliancePlan& plan) {
 
 Result<void> probe_io_uring() noexcept {
   io_uring ring = {};
-  const int outcome = io_uring_queue_init(
-      2, &ring, IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN);
+  const int outcome =
+      io_uring_queue_init(2, &ring, IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN);
   if (outcome == 0) {
     io_uring_queue_exit(&ring);
     return {};
@@ -273,8 +275,7 @@ Result<void> probe_io_uring() noexcept {
 
 Result<void> check_overcommit(const Configuration& configuration, const char* file) noexcept {
   constexpr uint64_t kStrict = 2;
-  const auto outsider = std::find_if(configuration.processes.begin(),
-                                     configuration.processes.end(),
+  const auto outsider = std::find_if(configuration.processes.begin(), configuration.processes.end(),
                                      [](const auto& process) { return is_outsider(process); });
   if (outsider == configuration.processes.end() || read_number_file(file) != kStrict) return {};
   Error error;
@@ -287,8 +288,8 @@ Result<void> check_overcommit(const Configuration& configuration, const char* fi
 Result<void> check_heap_expectation(HeapExpectation expected,
                                     const InterceptionDecision& decision) noexcept {
   const bool is_pool = decision.place == HeapPlace::kPool;
-  const bool is_good = expected == HeapExpectation::kAny ||
-                       (expected == HeapExpectation::kPool) == is_pool;
+  const bool is_good =
+      expected == HeapExpectation::kAny || (expected == HeapExpectation::kPool) == is_pool;
   if (is_good) return {};
   char sentence[192];
   Error error;

@@ -9,7 +9,11 @@ namespace {
 template <typename Counters>
 CounterSet set_of(const char* name, std::string instance = "",
                   std::vector<CounterLabel> labels = {}) {
-  return {"", name, std::move(instance), sizeof(Counters), described_counters<Counters>(),
+  return {"",
+          name,
+          std::move(instance),
+          sizeof(Counters),
+          described_counters<Counters>(),
           std::move(labels)};
 }
 

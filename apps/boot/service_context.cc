@@ -33,13 +33,11 @@ Result<std::span<std::byte>> ServiceContext::carve(const OwnerName& owner) {
 Result<void> ServiceContext::add_source(uint32_t shard, PollSource& source, uint32_t budget) {
   BP_ASSERT(shard < shard_count());
   if (source_counts_[shard] == needs_.shards[shard].sources) {
-    return defect("adding a poll source to shard " +
-                      runtime_.configuration.shards[shard].name,
+    return defect("adding a poll source to shard " + runtime_.configuration.shards[shard].name,
                   "it has planned no more there");
   }
   ++source_counts_[shard];
-  const std::string part =
-      source_instance(runtime_.configuration.shards[shard].name, needs_.name);
+  const std::string part = source_instance(runtime_.configuration.shards[shard].name, needs_.name);
   loop(shard).add_source(source, budget, needs_.name.c_str(),
                          &runtime_.counters.runtime<SourceCounters>("source", part).round);
   return {};
@@ -98,9 +96,7 @@ Result<AmId> ServiceContext::message(std::string_view name) const {
   return defect("looking for the number of its message " + whole, "it is not planned");
 }
 
-VerbsProvider* ServiceContext::peer_datagrams() noexcept {
-  return runtime_.peers.datagrams();
-}
+VerbsProvider* ServiceContext::peer_datagrams() noexcept { return runtime_.peers.datagrams(); }
 
 std::span<std::byte> ServiceContext::exported(std::string_view name) const noexcept {
   return runtime_.peers.exported(name);

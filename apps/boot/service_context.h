@@ -33,7 +33,9 @@ class ServiceContext {
   // `listeners`: of each of needs.listens.
   ServiceContext(const ServiceNeeds& needs, const ServiceRuntime& runtime,
                  std::span<const Listeners> listeners)
-      : needs_(needs), runtime_(runtime), listeners_(listeners),
+      : needs_(needs),
+        runtime_(runtime),
+        listeners_(listeners),
         source_counts_(runtime.shards.size()) {}
   ServiceContext(const ServiceContext&) = delete;
   ServiceContext& operator=(const ServiceContext&) = delete;

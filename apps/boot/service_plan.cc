@@ -176,8 +176,9 @@ void ServicePlan::file(uint32_t shard, const FilePlan& plan) {
   }
   if (defect != nullptr) return refuse(doing, defect, "this is a defect of the service");
   if (plan.path.empty() || plan.path[0] != '/') {
-    return refuse(doing, "its path is \"" + plan.path + "\"", "expected a path that begins with /" +
-                  (plan.key.empty() ? "" : ": see " + plan.key + " in [" + needs_.name + "]"));
+    return refuse(doing, "its path is \"" + plan.path + "\"",
+                  "expected a path that begins with /" +
+                      (plan.key.empty() ? "" : ": see " + plan.key + " in [" + needs_.name + "]"));
   }
   needs_.files.push_back({shard, plan});
   descriptors(1, plan.key.empty() ? nullptr : plan.key.c_str());

@@ -67,8 +67,8 @@ class ServicePlan {
 
   // A segment of the service's own, cut into `carves`, for ServiceContext::carve. Owners are named
   // "NAME" or "WHAT:NAME", and no two services have the same. Sizes are multiples of 64 bytes.
-  void segment(const OwnerName& owner, std::vector<CarvePlan> carves,
-               const Placement& placement, bool is_for_devices = true);
+  void segment(const OwnerName& owner, std::vector<CarvePlan> carves, const Placement& placement,
+               bool is_for_devices = true);
   // How much heap memory it will want beside that of others.
   void heap(uint64_t bytes) { needs_.heap_bytes += bytes; }
 

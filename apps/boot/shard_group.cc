@@ -23,10 +23,10 @@ GroupShape shape_of(const Configuration& configuration) noexcept {
 
 SegmentRequest plan_shard_group(const Configuration& configuration) {
   const GroupShape shape = shape_of(configuration);
-  return {kSegment,
-          {{kTable, MembersTable::bytes_for(shape.member_count)},
-           {kLanes, GroupLayout(shape).bytes()}},
-          {configuration.pool.pages, node_of_cpu(configuration.shards[0].cpu)}};
+  return {
+      kSegment,
+      {{kTable, MembersTable::bytes_for(shape.member_count)}, {kLanes, GroupLayout(shape).bytes()}},
+      {configuration.pool.pages, node_of_cpu(configuration.shards[0].cpu)}};
 }
 
 Result<void> ShardGroup::create(const Configuration& configuration, PinnedPool& pool,

@@ -26,11 +26,11 @@ struct TomlNode {
   enum class Kind { kTable, kArray, kText, kInteger, kBoolean, kFloat, kTime };
 
   Kind kind = Kind::kTable;
-  TomlPosition position;      // where the value begins; of a table: its header
-  std::string key;            // empty in an array
-  TomlPosition key_position;  // where the key begins
-  std::string text;           // kText
-  int64_t number = 0;         // kInteger; kBoolean: 0 or 1
+  TomlPosition position;           // where the value begins; of a table: its header
+  std::string key;                 // empty in an array
+  TomlPosition key_position;       // where the key begins
+  std::string text;                // kText
+  int64_t number = 0;              // kInteger; kBoolean: 0 or 1
   std::vector<TomlNode> children;  // kTable: by key; kArray: in the file's order
 };
 

@@ -26,7 +26,9 @@ extern "C" {
 
 void bp_use_verbs(void) { c_before_ready = &open_verbs; }
 
-struct ibv_pd* bp_verbs_domain(void) { return the_verbs->device().domain(); }
+struct ibv_pd* bp_verbs_domain(void) {
+  return the_verbs->device().domain();
+}
 
 unsigned bp_verbs_port(void) { return the_verbs->device().port().port; }
 

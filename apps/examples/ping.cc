@@ -37,8 +37,8 @@ int fail(const Error& error) {
 }  // namespace
 int main(int count, char** words) {
   if (count != 4) return std::fputs("usage: ping SOCKET NAME PEER\n", stderr), 2;
-  auto joined = JoinedProcess::join({.join = {.socket_path = words[1], .process = words[2]},
-                                     .on_peer = {on_peer, nullptr}});
+  auto joined = JoinedProcess::join(
+      {.join = {.socket_path = words[1], .process = words[2]}, .on_peer = {on_peer, nullptr}});
   if (!joined.ok()) return fail(joined.error());
   JoinedProcess& self = *joined.value();
   Messenger& messenger = self.messenger();

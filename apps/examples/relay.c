@@ -41,8 +41,11 @@ static void on_received(void* self, bp_received* in, size_t count) {
     const size_t some = count - begin < kBatch ? count - begin : kBatch;
     for (size_t i = 0; i < some; ++i) {
       const bp_received* one = &in[begin + i];
-      out[i] = (bp_outgoing){.bytes = one->bytes, .byte_count = one->byte_count,
-                             .segment_bytes = one->segment_bytes, .to = relay.to, .ecn = one->ecn};
+      out[i] = (bp_outgoing){.bytes = one->bytes,
+                             .byte_count = one->byte_count,
+                             .segment_bytes = one->segment_bytes,
+                             .to = relay.to,
+                             .ecn = one->ecn};
     }
     bp_datagram_send(relay.socket, out, some, &sent);
     relay.count += sent;
@@ -94,8 +97,8 @@ static int plan(void* self, bp_plan* p) {
 }
 
 static int create(void* self, bp_context* context) {
-  bp_datagram_options options = {.receive_queue_bytes = 128 << 10, .joins_received = 1,
-                                 .received = on_received};
+  bp_datagram_options options = {
+      .receive_queue_bytes = 128 << 10, .joins_received = 1, .received = on_received};
   (void)self;
   relay.context = context;
   relay.relayed = bp_counter_of(context, "relayed");
@@ -130,7 +133,12 @@ static void drain(void* self, unsigned shard) {
 }
 
 int main(int count, char** words) {
-  const bp_service service = {.name = "relay", .self = &relay, .describe = describe, .plan = plan,
-                              .create = create, .start = start, .drain = drain};
+  const bp_service service = {.name = "relay",
+                              .self = &relay,
+                              .describe = describe,
+                              .plan = plan,
+                              .create = create,
+                              .start = start,
+                              .drain = drain};
   return bp_main(count, words, &service, 1);
 }

@@ -78,22 +78,26 @@ class RemoteRead final : public Service, public PollSource {
     messenger_ = messenger.value();
     if (!context.has_peers() || settings().peers.size() != 1) {
       Error error;
-      return error.set_doing("looking for the peer").set_answer("there is not exactly one")
+      return error.set_doing("looking for the peer")
+          .set_answer("there is not exactly one")
           .set_cure("write one [[verbs.peer]], and let [verbs] be required");
     }
     area_ = context.exported("area");
     write(area_, kInArea);
     messenger_->set_handler(kAsk, {[](void* self, const Message& message) noexcept {
-                                    static_cast<RemoteRead*>(self)->asker_ = &message.from;
-                                  }, this});
+                                     static_cast<RemoteRead*>(self)->asker_ = &message.from;
+                                   },
+                                   this});
     const AmHandler read = {[](void* self, const Message& message) noexcept {
                               static_cast<RemoteRead*>(self)->read(message);
-                            }, this};
+                            },
+                            this};
     messenger_->set_handler(kDescribed, read);
     messenger_->set_handler(kLent, read);
     messenger_->set_handler(kNote, {[](void*, const Message& message) noexcept {
-                                     std::printf("a note of %zu bytes\n", message.payload.size());
-                                   }, nullptr});
+                                      std::printf("a note of %zu bytes\n", message.payload.size());
+                                    },
+                                    nullptr});
     has_begun_ = true;
     return {};
   }

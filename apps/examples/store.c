@@ -8,7 +8,9 @@
 #include "bedplate_service.h"
 
 enum { kText = 32, kLine = 256, kClients = 16 };
-typedef struct { char key[kText], value[kText]; } entry;
+typedef struct {
+  char key[kText], value[kText];
+} entry;
 typedef struct {
   bp_stream* stream;
   int is_open;
@@ -18,10 +20,9 @@ typedef struct {
 
 static struct {
   uint64_t entries_max, count;
-  unsigned shard;
   entry* entries;
   client clients[kClients];
-  unsigned open, is_draining;
+  unsigned shard, open, is_draining;
   bp_context* context;
   bp_counter *gets, *hits;
 } store = {.entries_max = 1024};
@@ -35,46 +36,19 @@ static entry* find(const char* key) {
 static const char* get(const char* key) {
   const entry* found = find(key);
   bp_counter_add(store.gets, 1);
-  if (found != NULL) bp_counter_add(store.hits, 1);
+  bp_counter_add(store.hits, found != NULL);
   return found != NULL ? found->value : NULL;
 }
 
-static const char* set(const char* key, const char* value) {
-  entry* place = find(key);
+static const char* set(const entry* given) {
+  entry* place = find(given->key);
   if (place == NULL && store.count == store.entries_max) return "FULL\n";
   if (place == NULL) place = &store.entries[store.count++];
-  strcpy(place->key, key); /* both have kText bytes */
-  strcpy(place->value, value);
+  *place = *given;
   return "STORED\n";
 }
 
-static void on_received(void* context, int64_t result);
-
-static void hang_up(client* c) {
-  bp_stream_close(c->stream);
-  c->is_open = 0;
-  if (--store.open == 0 && store.is_draining) bp_drained(store.context);
-}
-
-/* Answers the first whole line, if there is one; what follows it waits until that is sent. */
-static void answer(void* context, int64_t result) {
-  client* c = context;
-  char key[kText] = "", value[kText] = "", *end = memchr(c->in, '\n', c->bytes);
-  const int is_too_long = end == NULL && c->bytes == kLine;
-  if (result < 0 || is_too_long || (end == NULL && store.is_draining)) { hang_up(c); return; }
-  if (end == NULL) {
-    bp_stream_receive(c->stream, c->in + c->bytes, kLine - c->bytes, 1, on_received, c);
-    return;
-  }
-  *end = '\0';
-  const char *found = NULL, *said = "ERROR\n";
-  if (sscanf(c->in, "set %31s %31s", key, value) == 2) said = set(key, value);
-  if (sscanf(c->in, "get %31s", key) == 1) said = (found = get(key)) ? "VALUE %s\n" : "NONE\n";
-  snprintf(c->out, sizeof c->out, said, found);
-  c->bytes -= (size_t)(end + 1 - c->in);
-  memmove(c->in, end + 1, c->bytes);
-  bp_stream_send(c->stream, c->out, strlen(c->out), answer, c);
-}
+static void answer(void* context, int64_t result);
 
 static void on_received(void* context, int64_t result) {
   client* c = context;
@@ -82,14 +56,40 @@ static void on_received(void* context, int64_t result) {
   answer(c, result > 0 ? 0 : -1);
 }
 
+/* Answers the first whole line, if there is one; what follows it waits until that is sent. */
+static void answer(void* context, int64_t result) {
+  client* c = context;
+  char* end = memchr(c->in, '\n', c->bytes);
+  const size_t room = store.is_draining ? 0 : kLine - c->bytes;
+  if (result < 0 || (end == NULL && room == 0)) {
+    bp_stream_close(c->stream);
+    c->is_open = 0;
+    if (--store.open == 0 && store.is_draining) bp_drained(store.context);
+  } else if (end == NULL) {
+    bp_stream_receive(c->stream, c->in + c->bytes, room, 1, on_received, c);
+  } else {
+    entry given = {0};
+    const char *found = NULL, *said = "ERROR\n";
+    *end = '\0';
+    if (sscanf(c->in, "set %31s %31s", given.key, given.value) == 2) said = set(&given);
+    if (sscanf(c->in, "get %31s", given.key) == 1)
+      said = (found = get(given.key)) ? "VALUE %s\n" : "NONE\n";
+    snprintf(c->out, sizeof c->out, said, found);
+    c->bytes -= (size_t)(end + 1 - c->in);
+    memmove(c->in, end + 1, c->bytes);
+    bp_stream_send(c->stream, c->out, strlen(c->out), answer, c);
+  }
+}
+
 static void on_accepted(void* self, int fd) {
-  client* c = store.clients;
   (void)self;
-  while (c != store.clients + kClients && c->is_open) ++c;
-  if (c == store.clients + kClients || bp_stream_open(c->stream, fd) != 0) { close(fd); return; }
-  c->is_open = 1, c->bytes = 0;
-  ++store.open;
-  answer(c, 0);
+  for (client* c = store.clients; c != store.clients + kClients; ++c) {
+    if (c->is_open || bp_stream_open(c->stream, fd) != 0) continue;
+    c->is_open = 1, c->bytes = 0, ++store.open;
+    answer(c, 0);
+    return;
+  }
+  close(fd);
 }
 
 static void on_message(void* self, const bp_message* message) {
@@ -144,6 +144,6 @@ static void drain(void* self, unsigned shard) {
 }
 
 int main(int count, char** words) {
-  const bp_service service = {"store", NULL, describe, plan, create, NULL, drain};
-  return bp_main(count, words, &service, 1);
+  return bp_main(count, words, &(bp_service){"store", NULL, describe, plan, create, NULL, drain},
+                 1);
 }

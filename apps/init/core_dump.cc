@@ -37,9 +37,8 @@ Result<void> tell_kernel(const char* path, const char* text) noexcept {
 
 bool is_kept(const CrashSettings& settings, const Segment& segment) noexcept {
   if (settings.dump == CrashDump::kMetadata) return segment.owner.view() == "boot";
-  return std::any_of(settings.owners.begin(), settings.owners.end(), [&](const std::string& text) {
-    return names_segment(text, segment.owner);
-  });
+  return std::any_of(settings.owners.begin(), settings.owners.end(),
+                     [&](const std::string& text) { return names_segment(text, segment.owner); });
 }
 
 struct Copied {
@@ -116,9 +115,9 @@ Result<void> choose_dump(const CrashSettings& settings, PinnedPool& pool) noexce
   }
   char text[kPatternBytes];
   // %P: whose it is, as the kernel counts processes.
-  const int bytes = std::snprintf(text, sizeof text, "|/init %s %%P %s %s %u", kDumpCore,
-                                  settings.device.c_str(), name_of(settings.action),
-                                  settings.delay_s);
+  const int bytes =
+      std::snprintf(text, sizeof text, "|/init %s %%P %s %s %u", kDumpCore, settings.device.c_str(),
+                    name_of(settings.action), settings.delay_s);
   BP_ASSERT(bytes < static_cast<int>(sizeof text));  // the configuration's limit sees to it
   BP_TRY(tell_kernel("/proc/sys/kernel/core_pattern", text));
   BP_TRY(tell_kernel("/proc/sys/kernel/core_pipe_limit", "1"));  // it waits for the pipe's reader

@@ -122,9 +122,9 @@ void fault_for_dump(int, const siginfo_t&) noexcept {
 }
 
 using Step = void (*)(int number, const siginfo_t& info) noexcept;
-constexpr Step kSteps[] = {
-    &stop_other_threads, &log_what,        &give_log_to_kernel, &log_calls,
-    &give_log_to_kernel, &choose_watchdog, &fault_for_dump,     &wait_for_reader};
+constexpr Step kSteps[] = {&stop_other_threads, &log_what,           &give_log_to_kernel,
+                           &log_calls,          &give_log_to_kernel, &choose_watchdog,
+                           &fault_for_dump,     &wait_for_reader};
 
 void on_crash(int number, siginfo_t* info, void*) {
   pid_t nobody = 0;

@@ -96,7 +96,7 @@ Result<Drill> parse_drill(const std::optional<std::string>& text) noexcept {
   error.set_doing("reading bedplate.drill on the kernel's command line");
   error.set_answer("there is no drill \"%.32s\"", text->c_str());
   return error.set_cure("write assertion, boot, fault, overflow, hang, hang-deaf, "
-                       "hang-control, terminate or children, or leave it out");
+                        "hang-control, terminate or children, or leave it out");
 }
 
 void drill_boot(Drill drill) noexcept {

@@ -107,8 +107,8 @@ Result<void> raise_limits() noexcept {
 
 uint64_t capabilities_to_keep(const Configuration& configuration) noexcept {
   uint64_t kept = uint64_t{1} << CAP_SYS_BOOT;
-  const bool copies = !configuration.processes.empty() &&
-                      !configuration.messages.single_copy.empty();
+  const bool copies =
+      !configuration.processes.empty() && !configuration.messages.single_copy.empty();
   if (copies) kept |= uint64_t{1} << CAP_SYS_PTRACE;
   return kept;
 }

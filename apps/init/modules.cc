@@ -67,9 +67,12 @@ std::vector<std::string> needed_modules(const Configuration& configuration) {
 Result<void> load_modules(const std::string& directory, std::string_view command_line,
                           std::string_view optional) {
   std::vector<std::string> files;
-  const auto read = read_lines((directory + "/order").c_str(), [](const char* line, void* into) {
-    if (line[0] != '\0') static_cast<std::vector<std::string>*>(into)->push_back(line);
-  }, &files);
+  const auto read = read_lines((directory + "/order").c_str(),
+                               [](const char* line, void* into) {
+                                 if (line[0] != '\0')
+                                   static_cast<std::vector<std::string>*>(into)->push_back(line);
+                               },
+                               &files);
   if (!read.ok()) {
     Error error = read.error();
     return error.set_cure("build the image again");

@@ -95,7 +95,8 @@ void Watchdog::feed() noexcept {
     if (now < last + patience_ns) continue;
     if (!is_hungry_) {
       BP_LOG_ERROR("watchdog: not fed any more: the event loop of shard %u has not turned for "
-                   "%" PRIu64 " s", i, (now - last) / kNsPerSecond);
+                   "%" PRIu64 " s",
+                   i, (now - last) / kNsPerSecond);
     }
     is_hungry_ = true;
     if (now >= last + timeout_ns_) crash_thread_of(i, now);

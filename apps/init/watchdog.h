@@ -63,7 +63,7 @@ class Watchdog {
   std::array<Beat, kShardCountMax> beats_;
   uint32_t beat_count_ = 0;
   uint64_t fed_ns_ = 0;
-  bool is_hungry_ = false;  // and that was logged
+  bool is_hungry_ = false;   // and that was logged
   uint64_t crashed_ns_ = 0;  // when a thread was told to crash
 };
 

@@ -21,13 +21,13 @@ struct Form {
   uint32_t words_max;
 };
 constexpr Form kForms[] = {
-    {"get", Verb::kGet, 2, kAny},         {"set", Verb::kSet, 5, 6},
-    {"gets", Verb::kGets, 2, kAny},       {"add", Verb::kAdd, 5, 6},
-    {"replace", Verb::kReplace, 5, 6},    {"append", Verb::kAppend, 5, 6},
-    {"prepend", Verb::kPrepend, 5, 6},    {"cas", Verb::kCas, 6, 7},
-    {"incr", Verb::kIncrement, 3, 4},     {"decr", Verb::kDecrement, 3, 4},
-    {"touch", Verb::kTouch, 3, 4},        {"delete", Verb::kDelete, 2, 4},
-    {"flush_all", Verb::kFlush, 1, 3},    {"version", Verb::kVersion, 1, 1},
+    {"get", Verb::kGet, 2, kAny},          {"set", Verb::kSet, 5, 6},
+    {"gets", Verb::kGets, 2, kAny},        {"add", Verb::kAdd, 5, 6},
+    {"replace", Verb::kReplace, 5, 6},     {"append", Verb::kAppend, 5, 6},
+    {"prepend", Verb::kPrepend, 5, 6},     {"cas", Verb::kCas, 6, 7},
+    {"incr", Verb::kIncrement, 3, 4},      {"decr", Verb::kDecrement, 3, 4},
+    {"touch", Verb::kTouch, 3, 4},         {"delete", Verb::kDelete, 2, 4},
+    {"flush_all", Verb::kFlush, 1, 3},     {"version", Verb::kVersion, 1, 1},
     {"verbosity", Verb::kVerbosity, 2, 3}, {"stats", Verb::kStats, 1, 1},
     {"quit", Verb::kQuit, 1, 1},
 };
@@ -56,8 +56,7 @@ const char* read_words(const std::string_view* words, uint32_t count, Command* c
     case Verb::kFlush:
       if (count == 1 || (count == 2 && command->is_quiet)) return nullptr;
       return parse_number(words[1], &command->expiry_s) ? nullptr : kBadExpiry;
-    case Verb::kVerbosity:
-      return parse_number(words[1], &command->number) ? nullptr : kBadLine;
+    case Verb::kVerbosity: return parse_number(words[1], &command->number) ? nullptr : kBadLine;
     default: break;
   }
   if (!command->is_storing()) return nullptr;

@@ -9,19 +9,35 @@
 namespace bedplate::kvd {
 
 enum class Verb : uint8_t {
-  kGet, kGets, kSet, kAdd, kReplace, kAppend, kPrepend, kCas, kIncrement, kDecrement, kTouch,
-  kDelete, kFlush, kVersion, kVerbosity, kStats, kQuit, kNone
+  kGet,
+  kGets,
+  kSet,
+  kAdd,
+  kReplace,
+  kAppend,
+  kPrepend,
+  kCas,
+  kIncrement,
+  kDecrement,
+  kTouch,
+  kDelete,
+  kFlush,
+  kVersion,
+  kVerbosity,
+  kStats,
+  kQuit,
+  kNone
 };
 
 struct Command {
   Verb verb = Verb::kNone;
-  bool is_quiet = false;           // noreply: whatever the answer is
-  const char* refusal = nullptr;   // what is wrong with it; then nothing else counts
-  std::string_view key;            // of gets: all of them, with the spaces between them
+  bool is_quiet = false;          // noreply: whatever the answer is
+  const char* refusal = nullptr;  // what is wrong with it; then nothing else counts
+  std::string_view key;           // of gets: all of them, with the spaces between them
   uint64_t flags = 0;
-  int64_t expiry_s = 0;            // as the client gave it
-  uint32_t value_bytes = 0;        // of the data that follows, without its line end
-  uint64_t number = 0;             // the unique of cas; by how much to count
+  int64_t expiry_s = 0;      // as the client gave it
+  uint32_t value_bytes = 0;  // of the data that follows, without its line end
+  uint64_t number = 0;       // the unique of cas; by how much to count
 
   bool is_storing() const noexcept { return verb >= Verb::kSet && verb <= Verb::kCas; }
 };

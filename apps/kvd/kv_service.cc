@@ -25,10 +25,13 @@ struct KvService::Connection {
 // ---- before the seal ----------------------------------------------------------------------------
 
 void KvService::describe(ConfigurationTable& table) {
-  table.addresses("listen", &listen_, 1, kListenersMax).required().unique()
+  table.addresses("listen", &listen_, 1, kListenersMax)
+      .required()
+      .unique()
       .help("Where kvd listens; see Addresses below.");
   table.addresses("image_listen", &image_listen_, 1, kListenersMax)
-      .otherwise("those of listen").unique()
+      .otherwise("those of listen")
+      .unique()
       .help("Where it listens instead as first process of an image.");
   table.shard("shard", &shard_).help("The shard that all of it lives on.");
   table.size("cache", &cache_bytes_, kMiB, kvd::Store::kMemoryMaxBytes)
@@ -52,12 +55,12 @@ Result<void> KvService::plan(ServicePlan& plan) {
         .set_answer("it is more than a quarter of the cache")
         .set_cure("raise cache, or lower max_value");
   }
-  plan.segment("kvd",
-               {{"cache:kvd", cache_bytes_},
-                {"index:kvd", kvd::Store::index_bytes(cache_bytes_)},
-                {"connections:kvd", align_up(max_connections_ * sizeof(Connection),
-                                             kCacheLineBytes)}},
-               plan.placement(shard_));
+  plan.segment(
+      "kvd",
+      {{"cache:kvd", cache_bytes_},
+       {"index:kvd", kvd::Store::index_bytes(cache_bytes_)},
+       {"connections:kvd", align_up(max_connections_ * sizeof(Connection), kCacheLineBytes)}},
+      plan.placement(shard_));
   plan.connections(shard_, max_connections_, "max_connections");
   plan.listen("listen", listen_, image_listen_);
   plan.counters<kvd::Counters>("kvd");
@@ -152,8 +155,8 @@ void KvService::accept(int fd) noexcept {
 void KvService::advance(Connection& connection) noexcept {
   StreamSocket& socket = connection.socket;
   kvd::Session& session = connection.session;
-  if (const auto pieces = connection.is_broken || socket.send.is_in_flight ? std::span<iovec>()
-                                                                          : session.replies();
+  if (const auto pieces =
+          connection.is_broken || socket.send.is_in_flight ? std::span<iovec>() : session.replies();
       !pieces.empty()) {
     socket.send.pieces = pieces.data();
     socket.send.piece_count = static_cast<uint32_t>(pieces.size());

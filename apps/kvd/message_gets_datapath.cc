@@ -19,7 +19,8 @@ void MessageGets::create(Messenger& messenger, AmId get, const SessionEnvironmen
   }
   messenger.set_handler(get, {[](void* self, const Message& message) noexcept {
                                 static_cast<MessageGets*>(self)->ask(message);
-                              }, this});
+                              },
+                              this});
 }
 
 // In their order: one that finds no room holds up those behind it.
@@ -53,8 +54,8 @@ uint32_t MessageGets::poll(uint32_t budget) noexcept {
 bool MessageGets::answer(const Question& question) noexcept {
   environment_.store->set_time(loop_->now_ns());
   Item* item = environment_.store->find({question.key, question.key_bytes});
-  const bool is_sent = item != nullptr ? answer_with(question, *item)
-                                       : send(question, Answer::kNone, "");
+  const bool is_sent =
+      item != nullptr ? answer_with(question, *item) : send(question, Answer::kNone, "");
   if (!is_sent) return false;
   environment_.counters->gets.add(1);
   (item != nullptr ? environment_.counters->hits : environment_.counters->misses).add(1);

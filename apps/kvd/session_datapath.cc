@@ -198,9 +198,9 @@ void Session::begin_storing() noexcept {
     return say("CLIENT_ERROR bad data chunk\r\n");
   }
   if (fits) {
-    item_ = environment_.store->make({command_.key, command_.flags, expiry_ns(command_.expiry_s),
-                                      command_.value_bytes,
-                                      command_.verb == Verb::kSet && !is_direct});
+    item_ =
+        environment_.store->make({command_.key, command_.flags, expiry_ns(command_.expiry_s),
+                                  command_.value_bytes, command_.verb == Verb::kSet && !is_direct});
   }
   if (item_ == nullptr) {
     // What the client wanted gone does not stay.
@@ -230,7 +230,9 @@ const char* Session::store(Item& item) noexcept {
   Item* old = command_.verb == Verb::kSet ? nullptr : environment_.store->find(item.key());
   switch (command_.verb) {
     case Verb::kSet: break;
-    case Verb::kAdd: if (old != nullptr) return "NOT_STORED\r\n"; break;
+    case Verb::kAdd:
+      if (old != nullptr) return "NOT_STORED\r\n";
+      break;
     case Verb::kCas:
       if (old == nullptr) return "NOT_FOUND\r\n";
       if (old->cas != command_.number) return "EXISTS\r\n";
@@ -301,9 +303,8 @@ void Session::answer_stats() noexcept {
   const Store& store = *environment_.store;
   const auto add = [this](std::string_view name, uint64_t value) {
     char digits[kDigitsMax];
-    for (const std::string_view part :
-         {std::string_view("STAT "), name, std::string_view(" "), digits_of(value, digits),
-          kLineEnd}) {
+    for (const std::string_view part : {std::string_view("STAT "), name, std::string_view(" "),
+                                        digits_of(value, digits), kLineEnd}) {
       add_text(part);
     }
   };

@@ -126,8 +126,8 @@ void Store::link(Item& item) noexcept {
     if (Item* old = find(item.key(), item.hash); old != nullptr) unlink(*old);
     uint32_t& bucket = buckets_[item.hash & bucket_mask_];
     item.next = bucket;
-    bucket = static_cast<uint32_t>((reinterpret_cast<std::byte*>(&item) - memory_) /
-                                   kCacheLineBytes);
+    bucket =
+        static_cast<uint32_t>((reinterpret_cast<std::byte*>(&item) - memory_) / kCacheLineBytes);
     item.is_linked = true;
     count(1, item.lines);
   }

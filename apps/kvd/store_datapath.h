@@ -45,9 +45,7 @@ struct Item {
   char* text() noexcept { return reinterpret_cast<char*>(this + 1); }
   char* value() noexcept { return text() + head_bytes; }
   std::string_view key() noexcept { return {text() + kValueWord.size(), key_bytes}; }
-  std::string_view reply() noexcept {
-    return {text(), head_bytes + value_bytes + kLineEnd.size()};
-  }
+  std::string_view reply() noexcept { return {text(), head_bytes + value_bytes + kLineEnd.size()}; }
 };
 static_assert(sizeof(Item) == 48);
 

@@ -192,9 +192,8 @@ Result<void> PerfClient::round_trip(const PerfTask& task, uint64_t number) {
       return wait_until(task.mode, [&] { return received_count_ == number; });
     case PerfOperation::kPut: {
       const std::span<const std::byte> target = side_.target().first(bytes_);
-      return wait_until(task.mode, [&] {
-        return perf_has_come(target, number) && stream_.is_idle();
-      });
+      return wait_until(task.mode,
+                        [&] { return perf_has_come(target, number) && stream_.is_idle(); });
     }
     case PerfOperation::kGet: break;
   }

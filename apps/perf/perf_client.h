@@ -13,17 +13,17 @@ struct PerfTask {
   PerfMeasure measure = PerfMeasure::kLatency;
   PerfMode mode = PerfMode::kPolling;
   bool is_both = false;
-  uint64_t count = 0;        // 0: as long as `duration_ns`
+  uint64_t count = 0;  // 0: as long as `duration_ns`
   uint64_t duration_ns = 0;
 };
 
 // Of one size.
 struct PerfResult {
   uint64_t bytes = 0;
-  uint64_t count = 0;          // what was measured, without the warm-up
-  LatencyHistogram times;      // latency: of each; send and put: there and back
-  uint64_t elapsed_ns = 0;     // bandwidth
-  uint64_t back_count = 0;     // --both: by the server
+  uint64_t count = 0;       // what was measured, without the warm-up
+  LatencyHistogram times;   // latency: of each; send and put: there and back
+  uint64_t elapsed_ns = 0;  // bandwidth
+  uint64_t back_count = 0;  // --both: by the server
   uint64_t back_elapsed_ns = 0;
   uint64_t verified_count = 0;  // at both sides, every byte
 };

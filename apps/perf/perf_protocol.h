@@ -40,12 +40,12 @@ struct PerfAsk {
   uint32_t version = kPerfVersion;
   PerfOperation operation = PerfOperation::kSend;
   PerfMeasure measure = PerfMeasure::kLatency;
-  uint32_t is_both = 0;          // bandwidth: the server sends, too
-  uint32_t sleeps = 0;           // for events, rather than polling
+  uint32_t is_both = 0;  // bandwidth: the server sends, too
+  uint32_t sleeps = 0;   // for events, rather than polling
   uint32_t zero = 0;
   uint64_t bytes = 0;
-  uint64_t warm_up_count = 0;    // latency: the first so many are verified, every byte
-  RemoteMemory source;           // of the client; where it has none to show, 0 bytes
+  uint64_t warm_up_count = 0;  // latency: the first so many are verified, every byte
+  RemoteMemory source;         // of the client; where it has none to show, 0 bytes
   RemoteMemory target;
 };
 
@@ -57,9 +57,9 @@ struct PerfReady {
 };
 
 struct PerfTally {
-  uint64_t started_count = 0;    // by the server: --both
+  uint64_t started_count = 0;  // by the server: --both
   uint64_t elapsed_ns = 0;
-  uint64_t received_count = 0;   // messages
+  uint64_t received_count = 0;  // messages
   uint64_t verified_count = 0;
   uint64_t wrong_count = 0;
 };

@@ -83,8 +83,7 @@ void PerfServer::take_ask(Endpoint& from, const PerfAsk& ask) noexcept {
   state_ = state_for(ask);
   if (state_ != State::kStreams) return;
   const bool gets = ask.operation == PerfOperation::kGet;
-  stream_.begin(from, ask.operation,
-                (gets ? side_.target() : side_.source()).first(ask.bytes),
+  stream_.begin(from, ask.operation, (gets ? side_.target() : side_.source()).first(ask.bytes),
                 gets ? ask.source : ask.target);
   began_ns_ = monotonic_ns();
 }

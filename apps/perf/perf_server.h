@@ -52,8 +52,8 @@ class PerfServer {
   PerfTally tally_;
   PerfStream stream_;
   uint64_t began_ns_ = 0;
-  uint64_t number_ = 0;        // of the last that has come
-  bool owes_ready_ = false;    // answers that there may be no room for yet
+  uint64_t number_ = 0;      // of the last that has come
+  bool owes_ready_ = false;  // answers that there may be no room for yet
   bool owes_tally_ = false;
   bool owes_echo_ = false;
   std::vector<std::byte> echo_;

@@ -73,8 +73,7 @@ class ShmServer final : public PerfSide {
     JoinServerOptions options;
     options.socket_path = socket;
     options.pool_id = pool_id_;
-    options.groups = {{"perf", table_, std::as_bytes(std::span(&terms_, 1)), &fifo,
-                       keeper_.get()}};
+    options.groups = {{"perf", table_, std::as_bytes(std::span(&terms_, 1)), &fifo, keeper_.get()}};
     options.grants = {{.name = MemberName(kPerfClientName),
                        .uid = geteuid(),
                        .max_count = 2,

@@ -44,8 +44,7 @@ class VerbsSide final : public PerfSide {
     auto segment = take_segment("perf", bytes);
     if (!segment.ok()) return segment.error();
     const std::span<std::byte> memory = pool.carve(*segment.value(), "perf:verbs", memory_bytes);
-    const std::span<std::byte> area =
-        pool.carve(*segment.value(), "perf:area", 2 * kPerfBytesMax);
+    const std::span<std::byte> area = pool.carve(*segment.value(), "perf:area", 2 * kPerfBytesMax);
     BP_TRY(keys_.create(pool, *device_));
     auto exported = device_->add_export(pool, area, kAllRights);
     if (!exported.ok()) return exported.error();

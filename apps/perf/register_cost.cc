@@ -118,8 +118,8 @@ class RegisterMeasurement {
     boot_segment();
     const uint64_t bytes_max = *std::max_element(options.sizes.begin(), options.sizes.end());
     const uint64_t half = align_up(bytes_max, page_bytes(PageSize::k2MiB));
-    const bool has_huge = hugepage_counts(PageSize::k2MiB).available_count * page_bytes(
-                              PageSize::k2MiB) >= 2 * half;
+    const bool has_huge =
+        hugepage_counts(PageSize::k2MiB).available_count * page_bytes(PageSize::k2MiB) >= 2 * half;
     const PageSize page = has_huge ? PageSize::k2MiB : PageSize::k4KiB;
     auto segment = process_pool().create_segment("perf", 2 * half, page, 1);
     if (!segment.ok()) return segment.error();
@@ -127,20 +127,26 @@ class RegisterMeasurement {
     landing_ = segment.value()->memory().last(half);
     BP_TRY(keys_.create(process_pool(), *device_));
     const VerbsPort& port = device_->port();
-    costs->way = {.provider = "verbs", .device = port.text(),
+    costs->way = {.provider = "verbs",
+                  .device = port.text(),
                   .link = port.is_ethernet ? "Ethernet" : "InfiniBand",
-                  .mtu_bytes = 128u << port.mtu, .pool_bytes = 2 * half, .page = page};
+                  .mtu_bytes = 128u << port.mtu,
+                  .pool_bytes = 2 * half,
+                  .page = page};
     return {};
   }
 
   Result<RegisterCost> measure(uint64_t bytes) {
     RegisterCost cost;
     cost.bytes = bytes;
-    cost.pool_ns = median_ns(count_, [&] {
-      return time_of([&] {
-        for (uint32_t i = 0; i < kRepeats; ++i) use(keys_.key(block_.data() + i, bytes));
-      });
-    }) / kRepeats;
+    cost.pool_ns = median_ns(count_,
+                             [&] {
+                               return time_of([&] {
+                                 for (uint32_t i = 0; i < kRepeats; ++i)
+                                   use(keys_.key(block_.data() + i, bytes));
+                               });
+                             }) /
+                   kRepeats;
     cost.landing_ns = median_ns(count_, [&] {
       return time_of([&] {
         std::memcpy(landing_.data(), block_.data(), bytes);
@@ -152,8 +158,8 @@ class RegisterMeasurement {
     bool is_good = true;
     cost.register_ns = median_ns(count_, [&] {
       return time_of([&] {
-        ibv_mr* region = ibv_reg_mr(device_->domain(), memory.address(), bytes,
-                                    IBV_ACCESS_LOCAL_WRITE);
+        ibv_mr* region =
+            ibv_reg_mr(device_->domain(), memory.address(), bytes, IBV_ACCESS_LOCAL_WRITE);
         is_good = is_good && region != nullptr;
         if (region != nullptr) ibv_dereg_mr(region);
       });
@@ -161,13 +167,15 @@ class RegisterMeasurement {
     RegistrationCache cache(device_->domain());
     is_good = is_good && cache.find_or_register(memory.address(), bytes) != nullptr;
     if (!is_good) return failure(bytes);
-    cost.cache_hit_ns = median_ns(count_, [&] {
-      return time_of([&] {
-        for (uint32_t i = 0; i < kRepeats; ++i) {
-          use(cache.find_or_register(memory.address(), bytes));
-        }
-      });
-    }) / kRepeats;
+    cost.cache_hit_ns = median_ns(count_,
+                                  [&] {
+                                    return time_of([&] {
+                                      for (uint32_t i = 0; i < kRepeats; ++i) {
+                                        use(cache.find_or_register(memory.address(), bytes));
+                                      }
+                                    });
+                                  }) /
+                        kRepeats;
     cost.cache_remapped_ns = median_ns(count_, [&] {
       const ibv_mr* before = cache.find_or_register(memory.address(), bytes);
       memory.remap();

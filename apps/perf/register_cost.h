@@ -26,10 +26,10 @@ struct RegisterCostOptions {
 // Medians, for one message of `bytes`.
 struct RegisterCost {
   uint64_t bytes = 0;
-  double pool_ns = 0;            // the key of memory from the pool
-  double landing_ns = 0;         // memcpy into the landing zone
-  double register_ns = 0;        // register and deregister
-  double cache_hit_ns = 0;       // the same memory again
+  double pool_ns = 0;       // the key of memory from the pool
+  double landing_ns = 0;    // memcpy into the landing zone
+  double register_ns = 0;   // register and deregister
+  double cache_hit_ns = 0;  // the same memory again
   // The memory was freed and mapped anew since: the entry is dropped, the memory registered. What
   // unmapping, mapping and touching it cost is not counted: it would be so without a cache.
   double cache_remapped_ns = 0;

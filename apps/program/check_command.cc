@@ -20,8 +20,7 @@ std::vector<Error> find_problems(const char* path, std::span<Service* const> ser
   if (!configuration) return problems;
   auto plan = plan_appliance(*configuration);
   if (!plan.ok()) return {plan.error()};
-  if (auto agreed = check_heap_expectation(configuration->alloc.expect,
-                                           interception_decision());
+  if (auto agreed = check_heap_expectation(configuration->alloc.expect, interception_decision());
       !agreed.ok()) {
     return {agreed.error()};
   }

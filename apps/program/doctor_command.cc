@@ -56,8 +56,8 @@ Finding hugepages(PageSize page, const char* name) {
   };
   std::string value = text_of(counts);
   for (const int node : nodes()) {
-    value += std::string(", ") + format_node(node).text + ": " +
-             text_of(hugepage_counts(page, node));
+    value +=
+        std::string(", ") + format_node(node).text + ": " + text_of(hugepage_counts(page, node));
   }
   return {name, counts.available_count > 0, value,
           std::string("reserve some: echo COUNT > ") + hugepage_count_file(page).path};
@@ -77,8 +77,7 @@ Finding locked_memory() {
 Finding io_uring_support() {
   const auto probed = probe_io_uring();
   if (probed.ok()) return {"io_uring", true, "works", ""};
-  return {"io_uring", false, probed.error().answer,
-          std::string(probed.error().cure)};
+  return {"io_uring", false, probed.error().answer, std::string(probed.error().cure)};
 }
 
 Finding verbs_devices() {
@@ -137,10 +136,17 @@ Finding support() {
 }  // namespace
 
 int doctor_command(const Arguments& arguments) {
-  const std::vector<Finding> findings = {
-      kernel(), cores(), hugepages(PageSize::k2MiB, "hugepages of 2 MiB"),
-      hugepages(PageSize::k1GiB, "hugepages of 1 GiB"), locked_memory(), io_uring_support(),
-      verbs_devices(), sealing(), ways_back(), allocation(), support()};
+  const std::vector<Finding> findings = {kernel(),
+                                         cores(),
+                                         hugepages(PageSize::k2MiB, "hugepages of 2 MiB"),
+                                         hugepages(PageSize::k1GiB, "hugepages of 1 GiB"),
+                                         locked_memory(),
+                                         io_uring_support(),
+                                         verbs_devices(),
+                                         sealing(),
+                                         ways_back(),
+                                         allocation(),
+                                         support()};
   if (arguments.has("--json")) {
     Json json = Json::array();
     for (const Finding& finding : findings) {

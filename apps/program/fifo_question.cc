@@ -51,8 +51,9 @@ Result<uint32_t> read_number(const NumberOption& option, const std::string& text
     return error.set_cure(option.is_size ? "write a size: 4096 or 4KiB" : "write digits: 1024");
   }
   if (*number > std::numeric_limits<uint32_t>::max()) {
-    return bad_option(option.name, text).set_answer("it is too large").set_cure(
-        "see: bedplate plan --help");
+    return bad_option(option.name, text)
+        .set_answer("it is too large")
+        .set_cure("see: bedplate plan --help");
   }
   // Alone, so that the answer is about this one.
   GroupShape probe;

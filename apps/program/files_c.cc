@@ -14,7 +14,6 @@ static File& file_of(bp_file* file) noexcept { return *reinterpret_cast<File*>(f
 
 extern "C" {
 
-
 void bp_plan_file(bp_plan* plan, const char* name, unsigned shard, const char* path,
                   const char* key, unsigned flags, unsigned operations_max) {
   plan->plan.file(shard, {.name = name,
@@ -30,9 +29,7 @@ bp_file* bp_file_of(bp_context* context, const char* name) {
   if (!file.ok()) return c_fail(file.error()), nullptr;
   return reinterpret_cast<bp_file*>(file.value());
 }
-uint64_t bp_file_bytes(const bp_file* file) {
-  return reinterpret_cast<const File*>(file)->bytes();
-}
+uint64_t bp_file_bytes(const bp_file* file) { return reinterpret_cast<const File*>(file)->bytes(); }
 uint32_t bp_file_alignment(const bp_file* file) {
   return reinterpret_cast<const File*>(file)->alignment_bytes();
 }
@@ -60,8 +57,8 @@ void bp_file_read(bp_file* file, bp_file_operation* operation, void* into, size_
 }
 void bp_file_write(bp_file* file, bp_file_operation* operation, const void* from, size_t bytes,
                    uint64_t offset, void (*done)(void* context, int64_t result), void* context) {
-  begin_on_file(file, FileAction::kWrite, operation, const_cast<void*>(from), bytes, offset,
-                done, context);
+  begin_on_file(file, FileAction::kWrite, operation, const_cast<void*>(from), bytes, offset, done,
+                context);
 }
 void bp_file_sync(bp_file* file, bp_file_operation* operation, int data_only,
                   void (*done)(void* context, int64_t result), void* context) {
@@ -75,8 +72,7 @@ void bp_file_allocate(bp_file* file, bp_file_operation* operation, uint64_t byte
 void bp_file_write_zeroes(bp_file* file, bp_file_operation* operation, uint64_t bytes,
                           uint64_t offset, void (*done)(void* context, int64_t result),
                           void* context) {
-  begin_on_file(file, FileAction::kWriteZeroes, operation, nullptr, bytes, offset, done,
-                context);
+  begin_on_file(file, FileAction::kWriteZeroes, operation, nullptr, bytes, offset, done, context);
 }
 void bp_file_discard(bp_file* file, bp_file_operation* operation, uint64_t bytes, uint64_t offset,
                      void (*done)(void* context, int64_t result), void* context) {

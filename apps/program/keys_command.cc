@@ -20,8 +20,7 @@ std::string table_names(std::span<Service* const> services) {
 }
 
 // Of `table`, or of a table in it; all where it is empty.
-std::vector<KeyDescription> keys_of(const std::string& table,
-                                    std::span<Service* const> services) {
+std::vector<KeyDescription> keys_of(const std::string& table, std::span<Service* const> services) {
   std::vector<KeyDescription> keys = configuration_keys(services);
   std::erase_if(keys, [&table](const KeyDescription& key) {
     return !table.empty() && !key.name.starts_with(table + ".");

@@ -175,8 +175,11 @@ Result<void> measure(const Arguments& arguments) {
   auto side = PerfSide::open(options.value());
   if (!side.ok()) return side.error();
   PerfClient client(*side.value());
-  PerfReport report = {task.value(), options.value().address, side.value()->way(),
-                       PerfPace().yields(task.value().mode), {}};
+  PerfReport report = {task.value(),
+                       options.value().address,
+                       side.value()->way(),
+                       PerfPace().yields(task.value().mode),
+                       {}};
   BP_TRY(client.connect(report.address));
   auto sizes = choose_sizes(arguments, report.task, client.bytes_max(report.task.operation));
   if (!sizes.ok()) return sizes.error();

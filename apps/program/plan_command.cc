@@ -130,8 +130,8 @@ int plan_command(const Arguments& arguments) {
   }
   if (arguments.operands.empty()) return usage_failure("missing CONFIG or --fifo", "", "plan");
   std::vector<Error> problems;
-  const auto configuration = load_configuration(arguments.operands[0].c_str(), arguments.services,
-                                                &problems);
+  const auto configuration =
+      load_configuration(arguments.operands[0].c_str(), arguments.services, &problems);
   if (!configuration) return fail(problems);
   auto plan = plan_appliance(*configuration);
   if (!plan.ok()) return fail(plan.error());

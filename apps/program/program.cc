@@ -20,7 +20,8 @@ constexpr CommandOption kStatsOptions[] = {
     {"--directory", "DIR", "its runtime directory (default /run/bedplate)"},
     {"--from", "FILE", "instead: this counters file, wherever it came from"},
     {"--watch", "", "once a second what has changed, until the appliance ends"},
-    {"--describe", "", "with --json: each counter with its kind, unit and help"}, kJson};
+    {"--describe", "", "with --json: each counter with its kind, unit and help"},
+    kJson};
 constexpr CommandOption kCountersOptions[] = {
     {"--markdown", "", "print the rows of the tables in docs/counters.md"}, kJson};
 constexpr CommandOption kKeysOptions[] = {
@@ -35,7 +36,8 @@ constexpr CommandOption kPlanOptions[] = {
     {"--box-bytes", "BYTES", "lazy: of each (default 4096)"},
     {"--loans", "N", "of each member at once (default 128; mesh: 64)"},
     {"--threads", "", "mesh: for members with several threads that send"},
-    {"--line-bytes", "BYTES", "of a cache line: 64 or 128 (default 64)"}, kJson};
+    {"--line-bytes", "BYTES", "of a cache line: 64 or 128 (default 64)"},
+    kJson};
 
 constexpr CommandOption kPerfOptions[] = {
     {"--latency", "", "of each operation: percentiles (the default)"},
@@ -46,10 +48,16 @@ constexpr CommandOption kPerfOptions[] = {
     {"-d", "SECONDS", "as many as there are in this time, of each size"},
     {"--events", "", "both sides sleep until something comes; otherwise they poll"},
     {"--device", "NAME", "of verbs: \"rxe0\"; otherwise the first that can be used"},
-    {"--port", "N", "of it; otherwise the first that is up"}, kJson};
+    {"--port", "N", "of it; otherwise the first that is up"},
+    kJson};
 
 constexpr Command kCommands[] = {
-    {"run", "CONFIG", 1, 1, {}, "boot the appliance and serve",
+    {"run",
+     "CONFIG",
+     1,
+     1,
+     {},
+     "boot the appliance and serve",
      "Boots in order: plan, preflight, reserve, register, services, seal. Prints the line\n"
      "`bedplate: ready` on standard output when it serves; the log goes to standard error.\n"
      "SIGTERM or SIGINT finishes what clients have begun and exits 0.\n",

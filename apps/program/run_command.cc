@@ -14,8 +14,7 @@ int run_command(const Arguments& arguments) {
   if (!configuration) return fail(problems);
   // Planned before anything else, because a plan that does not fit is a configuration error.
   if (auto plan = plan_appliance(*configuration); !plan.ok()) return fail(plan.error());
-  if (auto agreed = check_heap_expectation(configuration->alloc.expect,
-                                           interception_decision());
+  if (auto agreed = check_heap_expectation(configuration->alloc.expect, interception_decision());
       !agreed.ok()) {
     return fail(agreed.error());
   }

@@ -123,8 +123,8 @@ int bp_fail(const char* doing, const char* answer, const char* cure) {
 
 // ---- Its table ----
 
-void bp_table_integer(bp_table* table, const char* key, uint64_t* value, uint64_t min,
-                      uint64_t max, const char* help) {
+void bp_table_integer(bp_table* table, const char* key, uint64_t* value, uint64_t min, uint64_t max,
+                      const char* help) {
   table->table.integer(key, value, min, max).help(help);
 }
 void bp_table_size(bp_table* table, const char* key, uint64_t* value, uint64_t min, uint64_t max,
@@ -171,8 +171,8 @@ void bp_plan_sources(bp_plan* plan, unsigned shard, unsigned count) {
 void bp_plan_watches(bp_plan* plan, unsigned shard, unsigned count) {
   plan->plan.watches(shard, count);
 }
-void bp_plan_datagram_socket(bp_plan* plan, unsigned shard, const char* name,
-                             unsigned buffer_count, unsigned buffer_bytes) {
+void bp_plan_datagram_socket(bp_plan* plan, unsigned shard, const char* name, unsigned buffer_count,
+                             unsigned buffer_bytes) {
   plan->plan.datagram_socket(shard, name, {buffer_count, buffer_bytes});
 }
 void bp_plan_messages(bp_plan* plan, unsigned shard) { plan->plan.messages(shard); }

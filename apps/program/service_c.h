@@ -86,8 +86,8 @@ class CService final : public Service {
   CounterSet counters;
   ServiceContext* context = nullptr;
   std::byte* counter_memory = nullptr;
-  std::deque<bp_loop> loops;         // of each shard
-  std::deque<bp_member> members;     // the same
+  std::deque<bp_loop> loops;      // of each shard
+  std::deque<bp_member> members;  // the same
   std::deque<CSource> sources;
   std::deque<CListener> listeners;
   std::deque<bp_stream> streams;

@@ -129,7 +129,8 @@ int bp_stream_connect(bp_stream* stream, const char* address, uint64_t time_ns_m
   const socklen_t name_bytes = name_of(parsed.value(), &name);
   if (name_bytes == 0) {
     return bp_fail("connecting a stream", "\"activation:\" is no address to connect to",
-                   "write \"tcp:ADDRESS:PORT\" or \"unix:/PATH\""), EINVAL;
+                   "write \"tcp:ADDRESS:PORT\" or \"unix:/PATH\""),
+           EINVAL;
   }
   Fd fd(socket(name.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd.is_open()) return errno;

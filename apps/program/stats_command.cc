@@ -65,8 +65,8 @@ int stats_command(const Arguments& arguments) {
   const std::string audit = audit_text(reader, sets);
   const std::string name(reader.appliance());
   if (arguments.has("--json")) {
-    Json json = {{"name", name}, {"pid", reader.pid()}, {"running", reader.is_running()},
-                 {"audit", audit}};
+    Json json = {
+        {"name", name}, {"pid", reader.pid()}, {"running", reader.is_running()}, {"audit", audit}};
     json.update(sets_json(sets, arguments.has("--describe")));
     print_json(json);
     return kExitGood;

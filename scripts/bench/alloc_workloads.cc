@@ -372,7 +372,9 @@ int print_where() {
   Dl_info malloc_is_in{};
   dladdr(dlsym(RTLD_DEFAULT, "malloc"), &malloc_is_in);
   void* taken = nullptr;
-  pthread_join(start(0, [](void*) -> void* { return take(100'000); }, nullptr), &taken);
+  pthread_join(start(
+                   0, [](void*) -> void* { return take(100'000); }, nullptr),
+               &taken);
   const auto block = reinterpret_cast<uintptr_t>(taken);
   std::FILE* maps = std::fopen("/proc/self/smaps", "r");
   char line[512];

@@ -32,16 +32,29 @@ enum { kTransmissionFlags = 1 /* HAS_FLAGS */ | 4 /* SEND_FLUSH */ | 256 /* CAN_
 #define REP_ERR_UNSUP 0x80000001u
 #define PACKED __attribute__((packed))
 
-struct PACKED option { uint64_t magic; uint32_t option, bytes; };
-struct PACKED option_reply { uint64_t magic; uint32_t option, type, bytes; };
-struct PACKED info_export { uint16_t type; uint64_t bytes; uint16_t flags; };
+struct PACKED option {
+  uint64_t magic;
+  uint32_t option, bytes;
+};
+struct PACKED option_reply {
+  uint64_t magic;
+  uint32_t option, type, bytes;
+};
+struct PACKED info_export {
+  uint16_t type;
+  uint64_t bytes;
+  uint16_t flags;
+};
 struct PACKED request {
   uint32_t magic;
   uint16_t flags, type;
   uint64_t cookie, offset;
   uint32_t bytes;
 };
-struct PACKED reply { uint32_t magic, error; uint64_t cookie; };
+struct PACKED reply {
+  uint32_t magic, error;
+  uint64_t cookie;
+};
 
 static char *volume;
 static uint64_t volume_bytes;
@@ -102,8 +115,8 @@ static void serve(int fd) {
   while (receive(fd, &request, sizeof request) && be32toh(request.magic) == 0x25609513) {
     const uint64_t offset = be64toh(request.offset), bytes = be32toh(request.bytes);
     const int type = be16toh(request.type);
-    const int inside = bytes <= kRequestMaxBytes && bytes <= volume_bytes &&
-                       offset <= volume_bytes - bytes;
+    const int inside =
+        bytes <= kRequestMaxBytes && bytes <= volume_bytes && offset <= volume_bytes - bytes;
     const int good = type == kFlush || (inside && (type == kRead || type == kWrite));
     struct reply reply = {htobe32(0x67446698), htobe32(good ? 0 : kEinval), request.cookie};
     if (type == kDisc || (type == kWrite && !good)) return;

@@ -31,8 +31,8 @@ int main(int argc, char **argv) {
     return 2;
   }
   part_bytes = bytes / threads;
-  char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+  char *memory =
+      mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
   if (memory == MAP_FAILED) return perror("bare_zero: mmap of hugepages"), 1;
   pthread_t helpers[kThreadsMax];
   for (size_t i = 1; i < threads; ++i) {

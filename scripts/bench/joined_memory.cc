@@ -100,8 +100,7 @@ void send_to_others(Own& own, uint32_t self, const GroupShape& shape) {
       const uint32_t peer = (self + 1 + i) % shape.member_count;
       auto endpoint = own.messenger.connect({peer});
       if (!endpoint.ok()) fail("sending", endpoint.error());
-      while (sent[i] < messages &&
-             endpoint.value()->am_send(kData, {}) == SendStatus::kDone) {
+      while (sent[i] < messages && endpoint.value()->am_send(kData, {}) == SendStatus::kDone) {
         ++sent[i];
       }
       done += sent[i] == messages;
@@ -126,8 +125,8 @@ void send_to_others(Own& own, uint32_t self, const GroupShape& shape) {
   const uint64_t before = allocated_bytes();
   auto own = std::make_unique<Own>();
   ShmProviderOptions shm;
-  shm.segment = take("attaching", GroupSegment::attach(pool.fifo().memory(), shape,
-                                                       pool.pool_id()));
+  shm.segment =
+      take("attaching", GroupSegment::attach(pool.fifo().memory(), shape, pool.pool_id()));
   shm.members = &pool.table();
   shm.member = self;
   own->messenger.set_handler(kData, {[](void* context, const Message&) noexcept {
@@ -175,7 +174,8 @@ uint64_t page_table_bytes(pid_t starter) {
   char command[160];
   std::snprintf(command, sizeof command,
                 "for p in $(ps -o pid= --ppid %d); do cat /proc/$p/status; done | "
-                "awk '/^VmPTE/ {s += $2} END {print s}'", starter);
+                "awk '/^VmPTE/ {s += $2} END {print s}'",
+                starter);
   std::FILE* pipe = popen(command, "r");
   if (std::fscanf(pipe, "%" SCNu64, &kib) != 1) kib = 0;
   pclose(pipe);
@@ -239,18 +239,21 @@ int main(int argc, char** argv) {
   const rlimit files = {16384, 16384};
   setrlimit(RLIMIT_NOFILE, &files);
   std::snprintf(socket_path, sizeof socket_path, "/tmp/bedplate-memory-%d.sock", getpid());
-  control = static_cast<Control*>(mmap(nullptr, sizeof(Control), PROT_READ | PROT_WRITE,
-                                       MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  control = static_cast<Control*>(
+      mmap(nullptr, sizeof(Control), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   const pid_t starter = start_starter(shape.member_count - 1);
 
   PinnedPool& pool = process_pool();
   const GroupLayout layout(shape);
   take("making segment 0", pool.create_segment("boot", 64 * kKiB, PageSize::k4KiB, 1));
-  Segment& members = *take("making the members table", pool.create_segment(
-      "members", align_up(MembersTable::bytes_for(shape.member_count), 4 * kKiB),
-      PageSize::k4KiB, 1));
-  Segment& fifo = *take("making the group", pool.create_segment(
-      "fifo:all", align_up(layout.bytes(), 2 * kMiB), PageSize::k2MiB, 2));
+  Segment& members =
+      *take("making the members table",
+            pool.create_segment("members",
+                                align_up(MembersTable::bytes_for(shape.member_count), 4 * kKiB),
+                                PageSize::k4KiB, 1));
+  Segment& fifo = *take(
+      "making the group",
+      pool.create_segment("fifo:all", align_up(layout.bytes(), 2 * kMiB), PageSize::k2MiB, 2));
   const uint64_t begin_ns = monotonic_ns();
   const PoolId pool_id = make_pool_id();
   MembersTable* table = MembersTable::create(members.memory(), shape.member_count, pool_id);

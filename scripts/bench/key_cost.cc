@@ -205,8 +205,8 @@ int main() {
   }
   constexpr uint64_t kLargestBytes = 64 * kMiB;
   // Ordinary memory in pages of 4 KiB, touched before: what a cache registers.
-  void* memory = mmap(nullptr, 2 * kLargestBytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory =
+      mmap(nullptr, 2 * kLargestBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) fail(error_from_errno("mapping memory to register"));
   madvise(memory, 2 * kLargestBytes, MADV_NOHUGEPAGE);
   std::memset(memory, 1, 2 * kLargestBytes);

@@ -29,8 +29,8 @@ static char buffer[kBufferBytes];
 
 struct connection {
   int fd;
-  int next;             // batch
-  size_t left_bytes;    // of the replies
+  int next;           // batch
+  size_t left_bytes;  // of the replies
 };
 
 static double now(void) {
@@ -64,7 +64,8 @@ static void write_batches(int is_get, int depth, int keys, int value_bytes) {
 
 static int open_connection(int port) {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((unsigned short)port),
+  struct sockaddr_in address = {.sin_family = AF_INET,
+                                .sin_port = htons((unsigned short)port),
                                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   if (connect(fd, (struct sockaddr*)&address, sizeof address) != 0) fail("connecting");
   const int on = 1;
@@ -105,7 +106,8 @@ int main(int count, char** words) {
   write_batches(is_get, depth, keys, value_bytes);
   char head[64];
   const size_t one = !is_get ? 8
-      : (size_t)sprintf(head, "VALUE key0000000 0 %d\r\n", value_bytes) + (size_t)value_bytes + 7;
+                             : (size_t)sprintf(head, "VALUE key0000000 0 %d\r\n", value_bytes) +
+                                   (size_t)value_bytes + 7;
   const size_t reply_bytes = one * (size_t)depth;
   const int epoll = epoll_create1(0);
   struct connection* all = calloc((size_t)connections, sizeof *all);

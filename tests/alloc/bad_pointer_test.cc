@@ -87,12 +87,12 @@ void check_reported(const char* probe, const char* words) {
 }
 
 #define SKIP_WITHOUT_LEDGER() \
-  BP_SKIP_UNDER_SANITIZER(); \
+  BP_SKIP_UNDER_SANITIZER();  \
   if (!kKeepsLedger) BP_SKIP("release builds keep no ledger of blocks")
 
 }  // namespace
 
-TEST_GROUP(BadPointer) {};
+TEST_GROUP(BadPointer){};
 
 // ---- Outside the pool: refused in every build ----
 
@@ -264,8 +264,8 @@ BP_PROBE(FreesWhatIsNotTheHeaps) {
   auto created = process_pool().create_segment("volume:ram0", 4 * kMiB, PageSize::k4KiB, 1);
   BP_PROBE_CHECK(created.ok());
   std::free(keep(created.value()->address + 4096));
-  std::free(keep(created.value()->address + 64 * kMiB));      // a gap
-  std::free(keep(process_pool().segment(0).address));         // mimalloc's own record
+  std::free(keep(created.value()->address + 64 * kMiB));                  // a gap
+  std::free(keep(process_pool().segment(0).address));                     // mimalloc's own record
   std::free(keep(process_pool().segment(0).address + 16 * kMiB - 4096));  // the metadata zone
   expect_refused(4);
 }
@@ -367,10 +367,10 @@ TEST(BadPointer, AWriteAfterFreeIsNoticedAndTheHeapStaysSound) {
   BP_CHECK_PROBE(WritesAfterFree);
 }
 
-BP_PROBE(DeletesWithTheWrongSize) { ::operator delete(keep(::operator new(40)), size_t{48}); }
+BP_PROBE(DeletesWithTheWrongSize) { ::operator delete (keep(::operator new(40)), size_t{48}); }
 BP_PROBE(DeletesAlignedWithTheWrongSize) {
-  ::operator delete(keep(::operator new(128, std::align_val_t{64})), size_t{4096},
-                    std::align_val_t{64});
+  ::operator delete (keep(::operator new (128, std::align_val_t{64})), size_t{4096},
+                     std::align_val_t{64});
 }
 TEST(BadPointer, DeleteWithTheWrongSize) {
   BP_SKIP_UNDER_SANITIZER();
@@ -396,8 +396,8 @@ BP_PROBE(LegalFrees) {
     ::operator delete(keep(::operator new(bytes)), bytes);
     for (const size_t alignment : {size_t{16}, size_t{64}, size_t{4096}}) {
       std::free(keep(std::aligned_alloc(alignment, bytes)));
-      ::operator delete(keep(::operator new(bytes, std::align_val_t{alignment})), bytes,
-                        std::align_val_t{alignment});
+      ::operator delete (keep(::operator new (bytes, std::align_val_t{alignment})), bytes,
+                         std::align_val_t{alignment});
     }
     void* block = allocate(bytes);
     for (const size_t more : {size_t{10}, size_t{1000}, size_t{2 * kMiB}, size_t{3}}) {

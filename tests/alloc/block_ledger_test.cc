@@ -88,7 +88,7 @@ BP_PROBE(LedgersWithoutEnd) {
   BP_PROBE_CHECK(count > 0 && count < 1000);
 }
 
-TEST_GROUP(BlockLedger) {};
+TEST_GROUP(BlockLedger){};
 
 TEST(BlockLedger, KnowsABlockByItsFirstByteOnly) {
   BP_SKIP_UNDER_SANITIZER();

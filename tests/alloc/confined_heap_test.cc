@@ -53,7 +53,7 @@ uint64_t mapped_page_count() {
 
 }  // namespace
 
-TEST_GROUP(ConfinedHeap) {};
+TEST_GROUP(ConfinedHeap){};
 
 TEST(ConfinedHeap, SegmentZeroIsTheFirstArena) {
   BP_SKIP_UNDER_SANITIZER();

@@ -67,8 +67,8 @@ void refuse(int count) {
 
 BP_PROBE(ExhaustAndGoOn) {
   boot_heap_and_volume();
-  for (const size_t bytes : {size_t{16}, size_t{1000}, size_t{64 * kKiB}, size_t{kMiB},
-                             size_t{9 * kMiB}}) {
+  for (const size_t bytes :
+       {size_t{16}, size_t{1000}, size_t{64 * kKiB}, size_t{kMiB}, size_t{9 * kMiB}}) {
     BlockList blocks;
     const size_t count = blocks.add_all(bytes);
     BP_PROBE_CHECK(count > 0 && errno == ENOMEM);
@@ -172,7 +172,7 @@ BP_PROBE(RefusalsForOverASecond) {
   capture.finish();
 }
 
-TEST_GROUP(Exhaustion) {};
+TEST_GROUP(Exhaustion){};
 
 TEST(Exhaustion, IsNullAndEnomemAndEverythingCanBeHadAgain) {
   BP_SKIP_UNDER_SANITIZER();

@@ -117,7 +117,7 @@ class Load {
 
 }  // namespace
 
-TEST_GROUP(Fork) {};
+TEST_GROUP(Fork){};
 
 BP_PROBE(ChildHasAHeapOfItsOwn) {
   auto* block = static_cast<char*>(allocate(100));
@@ -235,8 +235,9 @@ BP_PROBE(ParentsTrafficIsWholeThroughoutManyForks) {
     for (int i; (i = next.fetch_add(1)) < kForks;) {
       // The arguments of exec lie in the pool; the variable is built before the fork.
       const std::string said = "parent " + std::to_string(i);
-      char* arguments[] = {strdup("sh"), strdup("-c"), strdup("test \"$0\" = \"$1\""),
-                           strdup(said.c_str()), strdup(said.c_str()), nullptr};
+      char* arguments[] = {
+          strdup("sh"),         strdup("-c"),         strdup("test \"$0\" = \"$1\""),
+          strdup(said.c_str()), strdup(said.c_str()), nullptr};
       const pid_t child = fork();
       if (child == 0) {
         const int outcome =
@@ -351,8 +352,7 @@ BP_PROBE(StandardOutputIsCopied) {
   char said[100] = {};
   BP_PROBE_CHECK(read(output[0], said, sizeof said - 1) > 0);
   std::fprintf(stderr, "%s", said);
-  BP_PROBE_CHECK(
-      std::strcmp(said, "before, parent, who writes more\nbefore, child\n") == 0);
+  BP_PROBE_CHECK(std::strcmp(said, "before, parent, who writes more\nbefore, child\n") == 0);
 }
 TEST(Fork, StandardOutputIsCopied) {
   BP_SKIP_UNDER_SANITIZER();

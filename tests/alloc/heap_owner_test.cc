@@ -65,12 +65,13 @@ uint64_t bytes_in_blocks() {
 class Sleeper {
  public:
   template <typename Work, typename AtEnd>
-  Sleeper(Work work, AtEnd at_end) : thread_([this, work, at_end] {
-    work();
-    tid_.store(gettid(), std::memory_order_release);
-    is_over_.wait(false);
-    at_end();
-  }) {}
+  Sleeper(Work work, AtEnd at_end)
+      : thread_([this, work, at_end] {
+          work();
+          tid_.store(gettid(), std::memory_order_release);
+          is_over_.wait(false);
+          at_end();
+        }) {}
   ~Sleeper() {
     is_over_.store(true);
     is_over_.notify_one();
@@ -293,11 +294,14 @@ BP_PROBE(LowMemoryCanBeShed) {
     int calls = 0;
   } cache;
   for (int i = 0; i < 20; ++i) BP_PROBE_CHECK(cache.blocks.add(kMiB));
-  set_low_memory_handler(16 * kMiB, [](void* context) {
-    auto* shed = static_cast<Cache*>(context);
-    ++shed->calls;
-    if (shed->calls > 1) shed->blocks.free_all();
-  }, &cache);
+  set_low_memory_handler(
+      16 * kMiB,
+      [](void* context) {
+        auto* shed = static_cast<Cache*>(context);
+        ++shed->calls;
+        if (shed->calls > 1) shed->blocks.free_all();
+      },
+      &cache);
   BP_PROBE_CHECK(cache.calls == 0);
   BlockList load;
   while (cache.calls == 0) BP_PROBE_CHECK(load.add(kMiB));
@@ -311,7 +315,7 @@ BP_PROBE(LowMemoryCanBeShed) {
   load.add_all(kMiB);
 }
 
-TEST_GROUP(HeapOwner) {};
+TEST_GROUP(HeapOwner){};
 
 TEST(HeapOwner, HasOneNameAndOneNumber) {
   HeapOwner found;
@@ -338,8 +342,8 @@ BP_PROBE(TooManyHeapOwners) {
   }
   const Result<HeapOwner> refused = heap_owner("heap:one-more");
   BP_PROBE_CHECK(!refused.ok());
-  BP_PROBE_CHECK(std::strcmp(refused.error().doing,
-                             "naming heap:one-more as an owner of heap memory") == 0);
+  BP_PROBE_CHECK(
+      std::strcmp(refused.error().doing, "naming heap:one-more as an owner of heap memory") == 0);
   BP_PROBE_CHECK(heap_owner("heap:7").ok());
 }
 
@@ -384,7 +388,7 @@ TEST(HeapOwner, LowMemoryIsToldAndCanBeShed) {
   BP_CHECK_PROBE(LowMemoryCanBeShed);
 }
 
-TEST_GROUP(ThreadHeaps) {};
+TEST_GROUP(ThreadHeaps){};
 
 TEST(ThreadHeaps, AnIdleThreadWithholdsNothing) {
   BP_SKIP_UNDER_SANITIZER();

@@ -99,7 +99,7 @@ BP_PROBE(WalkWhileOthersAllocate) {
   BP_PROBE_CHECK(most > 0 && most < 2 * 64 * kMiB);
 }
 
-TEST_GROUP(HeapWalk) {};
+TEST_GROUP(HeapWalk){};
 
 TEST(HeapWalk, CountsTheBlocksOfEachClass) {
   BP_SKIP_UNDER_SANITIZER();

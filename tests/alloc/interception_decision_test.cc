@@ -119,9 +119,10 @@ BP_PROBE(OrdinaryHeapIsCopiedOnFork) {
   std::free(word);
 }
 
-TEST_GROUP(InterceptionDecision) {
-  void setup() override { question_count = 0; }
-};
+TEST_GROUP(InterceptionDecision){void setup() override{question_count = 0;
+}
+}
+;
 
 TEST(InterceptionDecision, SixteenCells) {
   // As the documentation draws it: rows leave_pinned, columns leave_pinned_pipeline.
@@ -167,12 +168,12 @@ TEST(InterceptionDecision, IsExplainedInOneSentence) {
                explained(decide_interception(wishes(Wish::kYes, Wish::kAbsent, nullptr))).c_str());
   STRCMP_EQUAL("hands out ordinary memory, because leave_pinned is runtime, leave_pinned_pipeline "
                "is absent and no bypass device is present",
-               explained(decide_interception(
-                             wishes(Wish::kRuntime, Wish::kAbsent, &there_is_none))).c_str());
-  STRCMP_EQUAL("hands out pool memory, because leave_pinned is absent, leave_pinned_pipeline is "
-               "runtime and a bypass device is present",
-               explained(decide_interception(
-                             wishes(Wish::kAbsent, Wish::kRuntime, &there_is_one))).c_str());
+               explained(decide_interception(wishes(Wish::kRuntime, Wish::kAbsent, &there_is_none)))
+                   .c_str());
+  STRCMP_EQUAL(
+      "hands out pool memory, because leave_pinned is absent, leave_pinned_pipeline is "
+      "runtime and a bypass device is present",
+      explained(decide_interception(wishes(Wish::kAbsent, Wish::kRuntime, &there_is_one))).c_str());
   InterceptionInputs inputs;
   inputs.disabled_by = "BEDPLATE_ALLOC_DISABLE";
   STRCMP_EQUAL("hands out ordinary memory, because BEDPLATE_ALLOC_DISABLE is set",
@@ -195,7 +196,8 @@ TEST(InterceptionDecision, OtherWordsStopTheProgramBeforeMain) {
     const test::Ended ended = test::run_fresh("none", {name + "=maybe"});
     LONGS_EQUAL(2, ended.exit_code);
     STRCMP_EQUAL(("bedplate: deciding whether malloc hands out pool memory: " + name +
-                  " is \"maybe\"; write yes, no or runtime, or leave it out\n").c_str(),
+                  " is \"maybe\"; write yes, no or runtime, or leave it out\n")
+                     .c_str(),
                  ended.text);
   }
 }

@@ -36,15 +36,14 @@ using bedplate::test::Seed;
 namespace {
 
 // Taken before main.
-const std::unique_ptr<void, void (*)(void*)> early_block(allocate(100), [](void* block) {
-  std::free(block);
-});
+const std::unique_ptr<void, void (*)(void*)> early_block(allocate(100),
+                                                         [](void* block) { std::free(block); });
 
-const size_t kSizes[] = {0,         1,         7,         8,        15,       16,
-                         17,        100,       255,       256,      257,      1000,
-                         1024,      4095,      4096,      4097,     16384,    65536,
-                         100'000,   131'072,   1'000'000, kMiB,     2 * kMiB, 4 * kMiB - 64,
-                         4 * kMiB,  5 * kMiB,  16 * kMiB, 33333333, 64 * kMiB};
+const size_t kSizes[] = {0,        1,        7,         8,        15,       16,
+                         17,       100,      255,       256,      257,      1000,
+                         1024,     4095,     4096,      4097,     16384,    65536,
+                         100'000,  131'072,  1'000'000, kMiB,     2 * kMiB, 4 * kMiB - 64,
+                         4 * kMiB, 5 * kMiB, 16 * kMiB, 33333333, 64 * kMiB};
 
 bool lies_in_pool(const void* block, size_t bytes) {
   return in_pool_range(block) && process_pool().contains(block, bytes);
@@ -94,11 +93,9 @@ bool is_zero(const void* block, size_t bytes) {
 
 }  // namespace
 
-TEST_GROUP(Interception) {};
+TEST_GROUP(Interception){};
 
-TEST(Interception, IsSeenToWork) {
-  CHECK(malloc_is_intercepted() == !test::kIsSanitized);
-}
+TEST(Interception, IsSeenToWork) { CHECK(malloc_is_intercepted() == !test::kIsSanitized); }
 
 TEST(Interception, EveryWayHandsOutPoolMemoryOfEverySize) {
   BP_SKIP_UNDER_SANITIZER();
@@ -276,8 +273,8 @@ TEST(Interception, ContentsSurviveRealloc) {
   size_t held = 24;
   void* block = allocate(held);
   fill(block, held, 5);
-  for (const size_t bytes : {25U, 100U, 80U, 5000U, 4096U, 300'000U, 200'000U, 9'000'000U,
-                             40'000'000U, 70'000U, 16U}) {
+  for (const size_t bytes :
+       {25U, 100U, 80U, 5000U, 4096U, 300'000U, 200'000U, 9'000'000U, 40'000'000U, 70'000U, 16U}) {
     block = keep(std::realloc(block, bytes));
     CHECK(lies_in_pool(block, bytes));
     CHECK(is_filled(block, std::min(held, bytes), 5));

@@ -133,7 +133,7 @@ BP_PROBE(ZoneAgreesWithASimpleModel) {
   if (!good) test::probe_failed(__FILE__, __LINE__, seed.text());
 }
 
-TEST_GROUP(MetadataZone) {};
+TEST_GROUP(MetadataZone){};
 
 TEST(MetadataZone, GivesZeroedPages) { BP_CHECK_PROBE(ZoneGivesZeroedPages); }
 

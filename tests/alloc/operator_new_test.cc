@@ -60,22 +60,21 @@ bool throws_bad_alloc(const Allocate& allocate) {
 
 }  // namespace
 
-TEST_GROUP(OperatorNew) {
-  void teardown() override {
-    std::set_new_handler(nullptr);
-    handler_calls = 0;
-  }
-  void check_block(void* block, size_t bytes, size_t alignment) {
-    CHECK(block != nullptr);
-    CHECK(process_pool().contains(block, bytes));
-    CHECK(is_aligned(block, alignment));
-  }
-};
+TEST_GROUP(OperatorNew){void teardown() override{std::set_new_handler(nullptr);
+handler_calls = 0;
+}
+void check_block(void* block, size_t bytes, size_t alignment) {
+  CHECK(block != nullptr);
+  CHECK(process_pool().contains(block, bytes));
+  CHECK(is_aligned(block, alignment));
+}
+}
+;
 
 TEST(OperatorNew, EveryFormHandsOutPoolMemory) {
   BP_SKIP_UNDER_SANITIZER();
-  for (const size_t bytes : {size_t{0}, size_t{1}, size_t{24}, size_t{4096}, size_t{kMiB},
-                             size_t{64 * kMiB}}) {
+  for (const size_t bytes :
+       {size_t{0}, size_t{1}, size_t{24}, size_t{4096}, size_t{kMiB}, size_t{64 * kMiB}}) {
     void* block = keep(::operator new(bytes));
     check_block(block, bytes, 8);
     ::operator delete(block, bytes);

@@ -38,7 +38,7 @@ bool throws(Body&& body) {
 
 }  // namespace
 
-TEST_GROUP(PoolResource) {};
+TEST_GROUP(PoolResource){};
 
 TEST(PoolResource, VectorsAndMapsLieInThePool) {
   BP_SKIP_UNDER_SANITIZER();
@@ -67,7 +67,7 @@ TEST(PoolResource, ThrowsBadAllocWhenExhausted) {
   CHECK(throws<std::bad_alloc>([] { (void)pool_resource()->allocate(too_many_bytes); }));
 }
 
-TEST_GROUP(PoolAllocator) {};
+TEST_GROUP(PoolAllocator){};
 
 TEST(PoolAllocator, ContainersLieInThePoolAlignedAsTheirElements) {
   BP_SKIP_UNDER_SANITIZER();

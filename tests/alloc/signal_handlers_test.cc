@@ -137,7 +137,7 @@ void interrupt_malloc(int flags) {
 BP_PROBE(HandlerInMalloc) { interrupt_malloc(0); }
 BP_PROBE(HiddenHandlerInMalloc) { interrupt_malloc(SA_NODEFER); }
 
-TEST_GROUP(SignalHandlers) {};
+TEST_GROUP(SignalHandlers){};
 
 TEST(SignalHandlers, OneThatBlocksInARefusalKeepsNobodyWaiting) {
   BP_SKIP_UNDER_SANITIZER();

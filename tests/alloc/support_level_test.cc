@@ -45,7 +45,7 @@ BP_PROBE(SupportWithoutRoomIsNone) {
   BP_PROBE_CHECK(includes(prove_support_level().level, SupportLevel::kFree));
 }
 
-TEST_GROUP(SupportLevel) {};
+TEST_GROUP(SupportLevel){};
 
 TEST(SupportLevel, OfThePoolsMallocIsFreeAndChunk) {
   BP_SKIP_UNDER_SANITIZER();

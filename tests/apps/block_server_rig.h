@@ -100,9 +100,9 @@ class BlockServerRig {
     if (variant.two_shards && !volumes.create(variant.uring)) return false;
     EventLoop& volumes_loop = variant.two_shards ? volumes.loop : connections.loop;
     const auto carve = [&](const OwnerName& owner) { return carve_planned(options, owner); };
-    const auto made = server.create(
-        carve, options, {&connections.loop, connections.sockets.get(), &volumes_loop,
-                         &connection_counters, &volume_counters});
+    const auto made = server.create(carve, options,
+                                    {&connections.loop, connections.sockets.get(), &volumes_loop,
+                                     &connection_counters, &volume_counters});
     BP_ASSERT(made.ok());
     volumes_loop.add_source(server.volumes(), BlockServer::kVolumeBudget);
     connections.loop.add_source(server, BlockServer::kReplyBudget);
@@ -159,14 +159,13 @@ class BlockServerRig {
     unix_listener_ = Fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     unix_address_.sun_family = AF_UNIX;
     // An address without a name: the system chooses one that is no file.
-    const bool listens =
-        bind(unix_listener_.number(), reinterpret_cast<sockaddr*>(&unix_address_),
-             sizeof(sa_family_t)) == 0 &&
-        listen(unix_listener_.number(), 64) == 0;
+    const bool listens = bind(unix_listener_.number(), reinterpret_cast<sockaddr*>(&unix_address_),
+                              sizeof(sa_family_t)) == 0 &&
+                         listen(unix_listener_.number(), 64) == 0;
     unix_address_bytes_ = sizeof unix_address_;
-    const bool named = getsockname(unix_listener_.number(),
-                                   reinterpret_cast<sockaddr*>(&unix_address_),
-                                   &unix_address_bytes_) == 0;
+    const bool named =
+        getsockname(unix_listener_.number(), reinterpret_cast<sockaddr*>(&unix_address_),
+                    &unix_address_bytes_) == 0;
     BP_ASSERT(listens && named);
   }
   void listen_tcp() {

@@ -477,25 +477,33 @@ void BlockServerFixture::random_requests() {
   CHECK_TEXT(good, seed.text());
 }
 
-TEST_GROUP_BASE(BlockServerUringOneShard, BlockServerFixture) {
-  RigVariant variant() const override { return {true, false}; }
-};
-TEST_GROUP_BASE(BlockServerUringTwoShards, BlockServerFixture) {
-  RigVariant variant() const override { return {true, true}; }
-};
-TEST_GROUP_BASE(BlockServerEpollOneShard, BlockServerFixture) {
-  RigVariant variant() const override { return {false, false}; }
-};
-TEST_GROUP_BASE(BlockServerEpollTwoShards, BlockServerFixture) {
-  RigVariant variant() const override { return {false, true}; }
-};
+TEST_GROUP_BASE(BlockServerUringOneShard,
+                BlockServerFixture){RigVariant variant() const override{return {true, false};
+}
+}
+;
+TEST_GROUP_BASE(BlockServerUringTwoShards,
+                BlockServerFixture){RigVariant variant() const override{return {true, true};
+}
+}
+;
+TEST_GROUP_BASE(BlockServerEpollOneShard,
+                BlockServerFixture){RigVariant variant() const override{return {false, false};
+}
+}
+;
+TEST_GROUP_BASE(BlockServerEpollTwoShards,
+                BlockServerFixture){RigVariant variant() const override{return {false, true};
+}
+}
+;
 
 // The statements before the start, and the body.
-#define BP_ONE_VARIANT(group, sentence, prepare, body)                        \
-  TEST(group, sentence) {                                                     \
-    prepare;                                                                  \
+#define BP_ONE_VARIANT(group, sentence, prepare, body)                          \
+  TEST(group, sentence) {                                                       \
+    prepare;                                                                    \
     if (!start() && variant().uring) BP_SKIP("io_uring is not available here"); \
-    body;                                                                     \
+    body;                                                                       \
   }
 #define BP_ALL_VARIANTS(sentence, prepare, body)                     \
   BP_ONE_VARIANT(BlockServerUringOneShard, sentence, prepare, body)  \
@@ -561,7 +569,8 @@ TEST(BlockServerPlan, ItsLanesHoldEveryRequestThereCanBe) {
 
 TEST(BlockServerPlan, VolumesWithLongNamesAreDifferentOwners) {
   const std::string name(255, 'a');
-  options.volumes = {{name, 4 * kKiB, false}, {name.substr(0, 254) + "b", 4 * kKiB, false},
+  options.volumes = {{name, 4 * kKiB, false},
+                     {name.substr(0, 254) + "b", 4 * kKiB, false},
                      {name.substr(0, 48), 4 * kKiB, false}};
   const auto planned = plan_block_server(options);
   LONGS_EQUAL(4, planned.size());

@@ -56,7 +56,7 @@ std::string load_refusal(const std::string& path) {
 
 }  // namespace
 
-TEST_GROUP(ConfigurationFile) {};
+TEST_GROUP(ConfigurationFile){};
 
 // ---- Files ----
 
@@ -102,8 +102,10 @@ TEST(ConfigurationFile, RefusesAtOnceWhatIsNoRegularFile) {
   const std::string pipe_file = "/dev/fd/" + std::to_string(pipe_ends[0]);
   for (const std::string& path : {fifo, link, socket_file, pipe_file, std::string("/dev/null"),
                                   std::string("/dev/zero"), std::string("/dev/ptmx")}) {
-    STRCMP_EQUAL(("reading the configuration " + path + ": it is no regular file; name a readable "
-                  "file with the appliance's configuration").c_str(),
+    STRCMP_EQUAL(("reading the configuration " + path +
+                  ": it is no regular file; name a readable "
+                  "file with the appliance's configuration")
+                     .c_str(),
                  load_refusal(path).c_str());
   }
   close(pipe_ends[0]);
@@ -168,8 +170,8 @@ TEST(ConfigurationFile, DocumentedDefaultsAreTheOnesThatApply) {
   const std::string stranger = "[[process]]\nname = \"other\"\nuser = \"1\"\ntrusted = false\n";
   int checked = 0;
   for (const KeyDescription& key : all_keys()) {
-    const bool is_words = !key.default_text.starts_with('"') &&
-                          key.default_text.find(' ') != std::string::npos;
+    const bool is_words =
+        !key.default_text.starts_with('"') && key.default_text.find(' ') != std::string::npos;
     if (key.default_text == "required" || is_words) continue;
     const size_t dot = key.name.rfind('.');
     const std::string table = key.name.substr(0, dot);

@@ -10,7 +10,7 @@ std::string with(const std::string& lines) { return file_with({}) + lines; }
 
 }  // namespace
 
-TEST_GROUP(ConfigurationInit) {};
+TEST_GROUP(ConfigurationInit){};
 
 TEST(ConfigurationInit, EveryKeyArrives) {
   const auto c = parsed(with(R"([init]
@@ -111,8 +111,9 @@ TEST(ConfigurationInit, AFamilyHasOneGateway) {
 
 TEST(ConfigurationInit, ADumpsDeviceIsOneWord) {
   for (const char* wrong : {"/dev/disk/by-label/a b", "/dev/%p"}) {
-    REFUSED("f:15:10: \"device\" is \"" + std::string(wrong) + "\", which the kernel would not "
-            "take as one word; expected a path without blanks and %",
+    REFUSED("f:15:10: \"device\" is \"" + std::string(wrong) +
+                "\", which the kernel would not "
+                "take as one word; expected a path without blanks and %",
             with("[crash]\ndump = \"metadata\"\ndevice = \"" + std::string(wrong) + "\"\n"));
   }
 }

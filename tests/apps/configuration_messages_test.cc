@@ -41,7 +41,7 @@ std::string group_with(const NumberKey& key, long value) {
 
 }  // namespace
 
-TEST_GROUP(ConfigurationMessages) {};
+TEST_GROUP(ConfigurationMessages){};
 
 // ---- It works ----
 
@@ -146,8 +146,10 @@ TEST(ConfigurationMessages, RangesAreThoseOfTheLayout) {
     }
     const auto refuse = [&](long value, const std::string& why) {
       const std::string message = refusal(group_with(key, value));
-      STRCMP_CONTAINS((std::string("\"") + key.name + "\" is " + std::to_string(value) + why +
-                       "; expected ").c_str(), message.c_str());
+      STRCMP_CONTAINS(
+          (std::string("\"") + key.name + "\" is " + std::to_string(value) + why + "; expected ")
+              .c_str(),
+          message.c_str());
       CHECK_TEXT(!layout_accepts(value), key.name);
     };
     refuse(key.min - 1, "");
@@ -172,8 +174,9 @@ TEST(ConfigurationMessages, RefusesAnEagerRegionThatNoOperationFitsInto) {
 TEST(ConfigurationMessages, RefusesWhatALayoutDoesNotHave) {
   const std::string mesh = "name = \"g\"\nlayout = \"mesh\"\nmembers = 4\n";
   const auto refuse = [&mesh](const std::string& key, const char* value) {
-    REFUSED("f:17:1: \"" + key + "\" has no meaning in a mesh, where each pair has a lane of its "
-            "own; leave it out, or set layout = \"lazy\"",
+    REFUSED("f:17:1: \"" + key +
+                "\" has no meaning in a mesh, where each pair has a lane of its "
+                "own; leave it out, or set layout = \"lazy\"",
             with_group(mesh + key + " = " + value + "\n"));
   };
   refuse("boxes", "1");
@@ -290,13 +293,14 @@ TEST(ConfigurationMessages, RefusesSocketsThatAreTooLong) {
           file_with_messages("[messages]\nsocket = \"/" + std::string(107, 'x') + "\"\n"));
   const std::string directory = "/" + std::string(96, 'x');
   const auto file = [&](const std::string& more) {
-    std::string text = file_with(2, "name = \"demo\"\nruntime_directory = \"" + directory + more +
-                                        "\"");
+    std::string text =
+        file_with(2, "name = \"demo\"\nruntime_directory = \"" + directory + more + "\"");
     return text + kMessagesLines;
   };
   ACCEPTED(file(""));  // with /demo.join 107 bytes
   STRCMP_CONTAINS("f:1:1: \"/xxx", refusal(file("x")).c_str());
   STRCMP_CONTAINS("is too long for a socket: 108 bytes; set \"socket\" in [messages]: path: begins "
-                  "with /, 1..107 bytes", refusal(file("x")).c_str());
+                  "with /, 1..107 bytes",
+                  refusal(file("x")).c_str());
   ACCEPTED(file("x") + "[messages]\nsocket = \"/tmp/s\"\n");
 }

@@ -62,7 +62,7 @@ inline std::string file_with(size_t line, const std::string& text) {
 
 // The good file and a process that exchanges messages.
 inline constexpr const char* kMessagesLines =
-    "[[group]]\nname = \"main\"\nmembers = 2\n"                            // 13 to 15
+    "[[group]]\nname = \"main\"\nmembers = 2\n"                             // 13 to 15
     "[[process]]\nname = \"worker\"\nuser = \"root\"\ngroup = \"main\"\n";  // 16 to 19
 inline std::string file_with_messages(const std::string& more = "") {
   return file_with({}) + kMessagesLines + more;
@@ -139,16 +139,15 @@ std::string optional_text(const std::optional<Value>& value) {
 inline void describe_messages(const Configuration& c, std::ostream& out) {
   for (const GroupSettings& group : c.groups) {
     const GroupShape& s = group.shape;
-    out << " group " << group.name << ' ' << group_kind_text(s.kind) << ' ' << s.member_count
-        << ' ' << s.entry_count << ' ' << s.eager_bytes << ' ' << s.eager_count << ' '
-        << s.box_count << ' ' << s.box_bytes << ' ' << s.box_count_max << ' ' << s.send_threshold
-        << ' ' << s.loan_count << ' ' << s.is_multi_threaded << ' ' << s.line_bytes;
+    out << " group " << group.name << ' ' << group_kind_text(s.kind) << ' ' << s.member_count << ' '
+        << s.entry_count << ' ' << s.eager_bytes << ' ' << s.eager_count << ' ' << s.box_count
+        << ' ' << s.box_bytes << ' ' << s.box_count_max << ' ' << s.send_threshold << ' '
+        << s.loan_count << ' ' << s.is_multi_threaded << ' ' << s.line_bytes;
   }
   for (const ProcessSettings& process : c.processes) {
     out << " process " << process.name << ' ' << process.user << ' ' << process.trusted << ' '
         << process.group << ' ' << process.max_count << ' ' << process.place_count() << ' '
-        << process.members << ' '
-        << process.heap_bytes;
+        << process.members << ' ' << process.heap_bytes;
     for (const std::string& owner : process.read) out << " r:" << owner;
     for (const std::string& owner : process.write) out << " w:" << owner;
     out << ' ' << process.box_bytes << ' ' << process.verbs;
@@ -170,8 +169,8 @@ inline void describe_verbs(const VerbsSettings& v, std::ostream& out) {
       << address_text(v.listen) << ' ' << static_cast<int>(v.connect) << ' ' << v.window << ' '
       << v.message_bytes << ' ' << v.operations << ' ' << v.landing_bytes << ' ' << v.datagrams
       << ' ' << v.max_peers << ' ' << v.trust_windows << ' ' << v.back_off_min_ms << ' '
-      << v.back_off_max_ms << ' ' << v.give_up_ms << ' '
-      << static_cast<int>(v.remote) << " '" << v.driver << "' '" << v.interface << "'";
+      << v.back_off_max_ms << ' ' << v.give_up_ms << ' ' << static_cast<int>(v.remote) << " '"
+      << v.driver << "' '" << v.interface << "'";
   for (const VerbsPeerSettings& peer : v.peers) {
     out << " peer " << peer.name << ' ' << address_text(peer.address);
   }
@@ -192,8 +191,8 @@ inline std::string described_init(const ParsedConfiguration& c) {
         << ' ' << network.mtu << ' ' << network.driver;
   }
   out << " watchdog " << c.watchdog.enabled << ' ' << c.watchdog.device << ' '
-      << c.watchdog.timeout_s << ' ' << c.watchdog.required << ' ' << c.watchdog.driver
-      << " crash " << static_cast<int>(c.crash.action) << ' ' << c.crash.delay_s << ' '
+      << c.watchdog.timeout_s << ' ' << c.watchdog.required << ' ' << c.watchdog.driver << " crash "
+      << static_cast<int>(c.crash.action) << ' ' << c.crash.delay_s << ' '
       << static_cast<int>(c.crash.dump) << ' ';
   for (const std::string& owner : c.crash.owners) out << owner << ' ';
   out << c.crash.device;
@@ -208,8 +207,7 @@ inline std::string described(const ParsedConfiguration& c) {
       << c.appliance.drain_timeout_ms << ' ' << c.pool.bytes << ' '
       << static_cast<int>(c.pool.pages) << ' ' << static_cast<int>(c.pool.enforce) << ' '
       << c.pool.heap_min_bytes << ' ' << optional_text(c.pool.heap_pages) << ' '
-      << optional_text(c.pool.heap_node) << ' '
-      << static_cast<int>(c.event_loop.sockets) << ' '
+      << optional_text(c.pool.heap_node) << ' ' << static_cast<int>(c.event_loop.sockets) << ' '
       << c.event_loop.spin_us << ' ' << c.event_loop.stall_ms << ' '
       << static_cast<int>(c.alloc.expect);
   for (const ShardSettings& shard : c.shards) out << " shard " << shard.name << ' ' << shard.cpu;

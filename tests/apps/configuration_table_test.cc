@@ -115,7 +115,8 @@ TEST(ConfigurationTable, PutsEveryValueWhereItsKeyIsBoundTo) {
                         "fallbacks = [\"least-used\", \"oldest\"]\nrights = [\"write\"]\n"
                         "first = \"b\"\nlast = \"a\"\n"
                         "[[cache.tenant]]\nname = \"x\"\nshare = 5\n"
-                        "[[cache.tenant]]\nname = \"y\"\n").c_str());
+                        "[[cache.tenant]]\nname = \"y\"\n")
+                       .c_str());
   LONGS_EQUAL(2, settings.listen.size());
   CHECK(settings.bytes == 8192 && settings.slots == 2 && !settings.verbose);
   LONGS_EQUAL(3, settings.node.value());
@@ -143,13 +144,15 @@ TEST(ConfigurationTable, RefusesWhatIsNotAsDescribed) {
       "each [[cache.tenant]] has its own\n",
       read("[cache]\nlisten = [\"tcp:127.0.0.1:1\",\n          \"tcp:0.0.0.0:1\"]\nslots = 3\n"
            "rights = [\"x\"]\nfirst = \"d\"\npolcy = \"oldest\"\n"
-           "[[cache.tenant]]\nname = \"x\"\n[[cache.tenant]]\nname = \"x\"\n").c_str());
+           "[[cache.tenant]]\nname = \"x\"\n[[cache.tenant]]\nname = \"x\"\n")
+          .c_str());
 }
 
 TEST(ConfigurationTable, AsksTheTablesOwnCheck) {
   STRCMP_EQUAL("f:4:9: \"slots\" is more than there are pages; expected fewer\n",
                read("[cache]\nlisten = [\"unix:/x\"]\nbytes = 4096\nslots = 2\n"
-                    "[[cache.tenant]]\nname = \"x\"\n").c_str());
+                    "[[cache.tenant]]\nname = \"x\"\n")
+                   .c_str());
 }
 
 TEST(ConfigurationTable, TellsItsKeysWithTheirDefaults) {

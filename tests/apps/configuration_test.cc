@@ -29,13 +29,12 @@ std::string volumes(int count) {
 
 }  // namespace
 
-TEST_GROUP(Configuration) {};
+TEST_GROUP(Configuration){};
 
 // ---- It works ----
 
 TEST(Configuration, SmallestFileHasTheDefaults) {
-  const auto c = parsed(file_with(
-      {{8, ""}, {9, ""}, {10, ""}, {11, ""}, {12, ""}}));
+  const auto c = parsed(file_with({{8, ""}, {9, ""}, {10, ""}, {11, ""}, {12, ""}}));
   STRCMP_EQUAL("demo /run/bedplate 5000 268435456 1 0 33554432 - - 2 50 100 0 shard main 0 blockd "
                "0 0 0 64 64 10000 60",
                described(c).c_str());
@@ -184,8 +183,8 @@ TEST(Configuration, RefusesWhatIsNoToml) {
           "TOML 1.0, as docs/configuration.md shows it",
           7, "cpu = zero");
   // What the TOML library takes for impossible in its own code.
-  for (const char* header : {"[[=", "[[[a]]]", "[[[]]", "[=", "[\"a\"", "[[", "\u00E9 = 1",
-                             "[\u00E9]", "x = \u00E9"}) {
+  for (const char* header :
+       {"[[=", "[[[a]]]", "[[[]]", "[=", "[\"a\"", "[[", "\u00E9 = 1", "[\u00E9]", "x = \u00E9"}) {
     STRCMP_CONTAINS("f:8:", refusal(8, header).c_str());
   }
 }
@@ -245,12 +244,9 @@ TEST(Configuration, RefusesMissingKeysAtTheirTable) {
 
 TEST(Configuration, RefusesMissingTables) {
   const std::string cure = "; docs/configuration.md shows the smallest file that works";
-  REFUSED("f:1:1: [appliance] is missing in the file" + cure,
-          file_with({{1, "#"}, {2, ""}}));
-  REFUSED("f:1:1: [pool] is missing in the file" + cure,
-          file_with({{3, ""}, {4, ""}}));
-  REFUSED("f:1:1: [[shard]] is missing in the file" + cure,
-          file_with({{5, ""}, {6, ""}, {7, ""}}));
+  REFUSED("f:1:1: [appliance] is missing in the file" + cure, file_with({{1, "#"}, {2, ""}}));
+  REFUSED("f:1:1: [pool] is missing in the file" + cure, file_with({{3, ""}, {4, ""}}));
+  REFUSED("f:1:1: [[shard]] is missing in the file" + cure, file_with({{5, ""}, {6, ""}, {7, ""}}));
   REFUSED("f:8:1: [[blockd.volume]] is missing in [blockd]" + cure,
           file_with({{10, ""}, {11, ""}, {12, ""}}));
 }
@@ -263,8 +259,7 @@ TEST(Configuration, RefusesTablesOfTheWrongShape) {
   REFUSED("f:1:9: \"shard\" is an empty array; expected [[shard]], 1..64 times",
           "shard = []\n" + file_with({{5, ""}, {6, ""}, {7, ""}}));
   REFUSED("f:1:36: [[shard]] is a string; expected a table",
-          "shard = [{name = \"main\", cpu = 0}, \"x\"]\n" +
-              file_with({{5, ""}, {6, ""}, {7, ""}}));
+          "shard = [{name = \"main\", cpu = 0}, \"x\"]\n" + file_with({{5, ""}, {6, ""}, {7, ""}}));
   REFUSED("f:4:1: \"bytes\" is a table; expected size: 4 KiB..64 TiB, a multiple of the page", 4,
           "[pool.bytes]");
 }
@@ -286,9 +281,9 @@ TEST(Configuration, ReportsEveryProblemInTheOrderOfTheFile) {
       CHECK_TEXT(messages[i].starts_with(expected[i]), messages[i].c_str());
     }
   };
-  begins(refusals(file_with(
-             {{12, "bytes = 4097"}, {9, listen_line("activation:", "activation:")}})),
-         {"f:10:3: \"activation:\" clashes", "f:13:9: \"bytes\" is 4097"});
+  begins(
+      refusals(file_with({{12, "bytes = 4097"}, {9, listen_line("activation:", "activation:")}})),
+      {"f:10:3: \"activation:\" clashes", "f:13:9: \"bytes\" is 4097"});
   begins(refusals(file_with({{7, ""}, {11, "nmae = 1"}})),
          {"f:5:1: \"cpu\" is missing", "f:11:1: unknown key \"nmae\""});
   begins(refusals(file_with({{2, "name = \"Demo\"\nspeed = 1"}, {6, ""}, {7, ""}})),
@@ -307,7 +302,8 @@ TEST(Configuration, BlamesACauseAndNotItsConsequence) {
   STRCMP_CONTAINS("f:4:1: unknown key \"byte\"; did you mean \"bytes\"?",
                   refusal(4, "byte = \"256 MiB\"").c_str());
   STRCMP_CONTAINS("f:3:2: unknown table \"pol\", of no service that this program has; did you mean "
-                  "\"pool\"?", refusal(3, "[pol]").c_str());
+                  "\"pool\"?",
+                  refusal(3, "[pol]").c_str());
   LONGS_EQUAL(1, refusals(file_with(4, "byte = \"256 MiB\"")).size());
   // Nor is what depends on a misspelt key, or on a misspelt table.
   const std::string misspelt[] = {
@@ -355,8 +351,7 @@ TEST(Configuration, MessagesStayOneLineWithTheirPosition) {
   const std::string message = refusal(file_with(7, "cpu = -1"), long_path.c_str());
   CHECK(message.starts_with("...d"));
   STRCMP_CONTAINS("d/demo.toml:7:7: \"cpu\" is -1; expected", message.c_str());
-  const std::string bad =
-      refusal(11, "name = \"r\"\n\"\\n\\t\\u001b[31m\\u007f\" = 1");
+  const std::string bad = refusal(11, "name = \"r\"\n\"\\n\\t\\u001b[31m\\u007f\" = 1");
   for (const char letter : bad) CHECK(letter >= 0x20 && letter != 0x7F);
 }
 

@@ -9,7 +9,7 @@
 
 using namespace bedplate;
 
-TEST_GROUP(ConfigurationValues) {};
+TEST_GROUP(ConfigurationValues){};
 
 // ---- Values ----
 
@@ -21,8 +21,7 @@ TEST(ConfigurationValues, RefusesNames) {
   REFUSED("f:2:8: \"name\" is \"Demo\"" + cure, 2, "name = \"Demo\"");
   REFUSED("f:2:8: \"name\" is \"../x\"" + cure, 2, "name = \"../x\"");
   REFUSED("f:2:8: \"name\" contains a control character" + cure, 2, "name = \"a\\nb\"");
-  REFUSED("f:2:8: \"name\" is 33 bytes long" + cure, 2,
-          "name = \"" + std::string(33, 'x') + "\"");
+  REFUSED("f:2:8: \"name\" is 33 bytes long" + cure, 2, "name = \"" + std::string(33, 'x') + "\"");
   ACCEPTED(2, "name = \"" + std::string(32, 'x') + "\"");
 }
 
@@ -30,8 +29,7 @@ TEST(ConfigurationValues, RefusesTexts) {
   const std::string cure = "; expected text: 1..255 bytes, unique";
   REFUSED("f:11:8: \"name\" is a boolean" + cure, 11, "name = true");
   REFUSED("f:11:8: \"name\" is empty" + cure, 11, "name = \"\"");
-  REFUSED("f:11:8: \"name\" contains a control character" + cure, 11,
-          "name = \"a\\u0000b\"");
+  REFUSED("f:11:8: \"name\" contains a control character" + cure, 11, "name = \"a\\u0000b\"");
   REFUSED("f:11:8: \"name\" is 256 bytes long" + cure, 11,
           "name = \"" + std::string(256, 'x') + "\"");
   ACCEPTED(11, "name = \"" + std::string(255, 'x') + "\"");
@@ -58,8 +56,7 @@ TEST(ConfigurationValues, RefusesIntegers) {
   REFUSED("f:7:7: \"cpu\" is a floating-point number" + cure, 7, "cpu = 0.0");
   REFUSED("f:7:7: \"cpu\" is -1" + cure, 7, "cpu = -1");
   REFUSED("f:7:7: \"cpu\" is 1024" + cure, 7, "cpu = 1024");
-  REFUSED("f:7:7: \"cpu\" is 9223372036854775807" + cure, 7,
-          "cpu = 9223372036854775807");
+  REFUSED("f:7:7: \"cpu\" is 9223372036854775807" + cure, 7, "cpu = 9223372036854775807");
 }
 
 // Each integer key at its limits and one past them, as all_keys() states them.
@@ -67,17 +64,16 @@ TEST(ConfigurationValues, IntegersKeepTheirLimits) {
   int checked = 0;
   for (const KeyDescription& key : all_keys()) {
     const bool is_elsewhere = key.name.starts_with("shard.") || key.name.starts_with("group.") ||
-                              key.name.starts_with("process.") ||
-                              key.name.starts_with("verbs.");
+                              key.name.starts_with("process.") || key.name.starts_with("verbs.");
     if (key.type != "integer" || is_elsewhere) continue;
     const size_t dot = key.name.rfind('.');
     const std::string table = key.name.substr(0, dot), name = key.name.substr(dot + 1);
     long min = 0, max = 0;
     LONGS_EQUAL(2, std::sscanf(key.range.c_str(), "%ld..%ld", &min, &max));
     const std::string header = table == "blockd.volume" ? "[[" + table + "]]"
-                                 : table == "network"     ? "[[network]]\ninterface = \"a\""
-                                 : table == "kvd"         ? "[kvd]\nlisten = [\"unix:/k\"]"
-                                                          : "[" + table + "]";
+                               : table == "network"     ? "[[network]]\ninterface = \"a\""
+                               : table == "kvd"         ? "[kvd]\nlisten = [\"unix:/k\"]"
+                                                        : "[" + table + "]";
     const auto file = [&](long value) {
       const std::string lines = header + "\n" + name + " = " + std::to_string(value);
       for (size_t line = 1; line <= kLines.size(); ++line) {
@@ -89,8 +85,10 @@ TEST(ConfigurationValues, IntegersKeepTheirLimits) {
     ACCEPTED(file(max));
     for (const long value : {min - 1, max + 1}) {
       const std::string message = refusal(file(value));
-      STRCMP_CONTAINS(("\"" + name + "\" is " + std::to_string(value) + "; expected integer: " +
-                       key.range).c_str(), message.c_str());
+      STRCMP_CONTAINS(
+          ("\"" + name + "\" is " + std::to_string(value) + "; expected integer: " + key.range)
+              .c_str(),
+          message.c_str());
     }
     ++checked;
   }
@@ -108,10 +106,8 @@ TEST(ConfigurationValues, RefusesSizes) {
   REFUSED("f:12:9: \"bytes\" is -4096" + cure, 12, "bytes = -4096");
   REFUSED("f:12:9: \"bytes\" is \"0\"" + cure, 12, "bytes = \"0\"");
   REFUSED("f:12:9: \"bytes\" is \"65 TiB\"" + cure, 12, "bytes = \"65 TiB\"");
-  REFUSED("f:12:9: \"bytes\" is \"99999999 TiB\"" + cure, 12,
-          "bytes = \"99999999 TiB\"");
-  REFUSED("f:12:9: \"bytes\" is 4097 bytes, no multiple of 4 KiB" + cure, 12,
-          "bytes = 4097");
+  REFUSED("f:12:9: \"bytes\" is \"99999999 TiB\"" + cure, 12, "bytes = \"99999999 TiB\"");
+  REFUSED("f:12:9: \"bytes\" is 4097 bytes, no multiple of 4 KiB" + cure, 12, "bytes = 4097");
   ACCEPTED(12, "bytes = \"64 TiB\"");
 }
 
@@ -186,13 +182,13 @@ TEST(ConfigurationValues, RefusesWhatIsTaken) {
   ACCEPTED(11, "name = \"main\"");
   // Names are compared whole, however alike they look in a message.
   const std::string stem(254, 'x');
-  ACCEPTED(file_with({{11, "name = \"" + stem + "a\""},
-                      {12, "bytes = 4096\n[[blockd.volume]]\nname = \"" + stem +
-                               "b\"\nbytes = 4096"}}));
+  ACCEPTED(
+      file_with({{11, "name = \"" + stem + "a\""},
+                 {12, "bytes = 4096\n[[blockd.volume]]\nname = \"" + stem + "b\"\nbytes = 4096"}}));
 }
 
 TEST(ConfigurationValues, RefusesUnknownShards) {
-  REFUSED("f:9:21: no shard has the name \"mian\"; expected one of: main, other", 
+  REFUSED("f:9:21: no shard has the name \"mian\"; expected one of: main, other",
           file_with({{7, "cpu = 0"},
                      {8, "[blockd]\nconnections_shard = \"mian\""},
                      {12, "bytes = 4096\n[[shard]]\nname = \"other\"\ncpu = 1"}}));
@@ -219,8 +215,10 @@ TEST(ConfigurationValues, RefusesPoolsThatAreNoMultipleOfThePage) {
 
 TEST(ConfigurationValues, RefusesAddressesThatClash) {
   const auto clash = [](const std::string& first, const std::string& second) {
-    STRCMP_EQUAL(("f:10:3: \"" + second + "\" clashes with \"" + first + "\" at line 9; expected "
-                  "another port or path (0.0.0.0 and [::] take a port everywhere)").c_str(),
+    STRCMP_EQUAL(("f:10:3: \"" + second + "\" clashes with \"" + first +
+                  "\" at line 9; expected "
+                  "another port or path (0.0.0.0 and [::] take a port everywhere)")
+                     .c_str(),
                  refusal(9, listen_line(first, second)).c_str());
   };
   clash("tcp:127.0.0.1:1", "tcp:127.0.0.1:1");
@@ -241,8 +239,7 @@ TEST(ConfigurationValues, RefusesAddressesThatClash) {
 TEST(ConfigurationValues, AddressesClashAsTheKernelSays) {
   const auto listener = [](const char* host, uint16_t port) {
     SocketAddress address;
-    address.kind =
-        std::strchr(host, ':') ? SocketAddress::Kind::kTcp6 : SocketAddress::Kind::kTcp4;
+    address.kind = std::strchr(host, ':') ? SocketAddress::Kind::kTcp6 : SocketAddress::Kind::kTcp4;
     address.host = host;
     address.port = port;
     return address;

@@ -14,7 +14,7 @@ std::string with_peers(const std::string& lines) { return with(kListen + lines);
 
 }  // namespace
 
-TEST_GROUP(ConfigurationVerbs) {};
+TEST_GROUP(ConfigurationVerbs){};
 
 // ---- It works ----
 
@@ -76,7 +76,8 @@ rights = ["write"]
 TEST(ConfigurationVerbs, AProcessMayUseThem) {
   CHECK(parsed(file_with_messages("verbs = true\n[verbs]\n")).processes[0].verbs);
   REFUSED("f:20:9: \"verbs\" is true, and there is no [verbs]; write the table [verbs], or leave "
-          "this out", file_with_messages("verbs = true\n"));
+          "this out",
+          file_with_messages("verbs = true\n"));
   ACCEPTED(file_with_messages("verbs = false\n"));
 }
 
@@ -122,8 +123,10 @@ TEST(ConfigurationVerbs, RefusesNamesThatRdmaCmCannotTellApart) {
 TEST(ConfigurationVerbs, RefusesAddresses) {
   for (const char* wrong : {"10.0.0.1:7471", "tcp:10.0.0.1", "tcp:host:1", "activation:", "unix:a",
                             "tcp:10.0.0.1:0", ""}) {
-    REFUSED("f:14:10: \"listen\" is \"" + std::string(wrong) + "\"; expected address: "
-            "tcp:ADDRESS:PORT or unix:/PATH", with("listen = \"" + std::string(wrong) + "\"\n"));
+    REFUSED("f:14:10: \"listen\" is \"" + std::string(wrong) +
+                "\"; expected address: "
+                "tcp:ADDRESS:PORT or unix:/PATH",
+            with("listen = \"" + std::string(wrong) + "\"\n"));
   }
   REFUSED("f:14:10: \"listen\" is an integer; expected address: tcp:ADDRESS:PORT or unix:/PATH",
           with("listen = 7471\n"));
@@ -137,21 +140,26 @@ TEST(ConfigurationVerbs, RefusesAddresses) {
 TEST(ConfigurationVerbs, RefusesPeers) {
   const std::string b = "[[verbs.peer]]\nname = \"b\"\n";
   REFUSED("f:18:8: \"name\" \"b\" is taken by the [[verbs.peer]] at line 16; expected another one: "
-          "each [[verbs.peer]] has its own", with_peers(b + b));
+          "each [[verbs.peer]] has its own",
+          with_peers(b + b));
   REFUSED("f:16:8: \"name\" is \"demo\", the name of this appliance; expected the name that "
-          "[appliance] has at the peer", with_peers("[[verbs.peer]]\nname = \"demo\"\n"));
+          "[appliance] has at the peer",
+          with_peers("[[verbs.peer]]\nname = \"demo\"\n"));
   REFUSED("f:14:1: \"address\" is missing in [[verbs.peer]]; expected address: tcp:ADDRESS:PORT or "
-          "unix:/PATH; or set \"listen\" in [verbs], where the peer can dial", with(b));
+          "unix:/PATH; or set \"listen\" in [verbs], where the peer can dial",
+          with(b));
   const std::string at = "address = \"tcp:10.0.0.2:1\"\n";
   ACCEPTED(with(b + at));
   REFUSED("f:19:11: \"address\" \"tcp:10.0.0.2:1\" is taken by the [[verbs.peer]] at line 16; "
           "expected another one: each [[verbs.peer]] has its own",
           with(b + at + "[[verbs.peer]]\nname = \"c\"\n" + at));
   REFUSED("f:15:13: \"max_peers\" is 1, and there are 2 peers; expected so many or more; or leave "
-          "it out", with_peers("max_peers = 1\n" + b + "[[verbs.peer]]\nname = \"c\"\n"));
+          "it out",
+          with_peers("max_peers = 1\n" + b + "[[verbs.peer]]\nname = \"c\"\n"));
   const std::string long_name(32, 'x');
-  REFUSED("f:1:1: the name of the appliance, \"" + long_name + "\", is too long for [verbs]; "
-          "expected name in [appliance]: at most 31 bytes",
+  REFUSED("f:1:1: the name of the appliance, \"" + long_name +
+              "\", is too long for [verbs]; "
+              "expected name in [appliance]: at most 31 bytes",
           file_with(2, "name = \"" + long_name + "\"") + "[verbs]\n");
 }
 
@@ -168,7 +176,8 @@ TEST(ConfigurationVerbs, RefusesExports) {
   REFUSED("f:17:19: element 2 of \"rights\" is there twice; " + expected,
           with_export("4096", "[\"read\", \"read\"]"));
   REFUSED("f:16:9: \"bytes\" is 5000 bytes, no multiple of 4 KiB; expected size: 4 KiB..64 TiB, a "
-          "multiple of 4 KiB", with_export("5000", "[\"read\"]"));
+          "multiple of 4 KiB",
+          with_export("5000", "[\"read\"]"));
 }
 
 TEST(ConfigurationVerbs, RefusesWhatDoesNotGoTogether) {
@@ -179,9 +188,11 @@ TEST(ConfigurationVerbs, RefusesWhatDoesNotGoTogether) {
           "expected the longest pause between two attempts to be the longer one",
           with("back_off_min_ms = 2000\n"));
   REFUSED("f:13:1: \"interface\" is missing in [verbs]; expected text: the network interface that "
-          "soft RoCE (rdma_rxe) is put on", with("driver = \"rdma_rxe\"\n"));
+          "soft RoCE (rdma_rxe) is put on",
+          with("driver = \"rdma_rxe\"\n"));
   REFUSED("f:15:1: \"interface\" is for driver = \"rdma_rxe\"; leave it out: other devices know "
-          "their interface", with("driver = \"mlx5_ib\"\ninterface = \"eth0\"\n"));
+          "their interface",
+          with("driver = \"mlx5_ib\"\ninterface = \"eth0\"\n"));
   REFUSED("f:14:9: no shard has the name \"net\"; expected one of: main",
           with("shard = \"net\"\n"));
 }

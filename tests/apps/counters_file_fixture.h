@@ -82,8 +82,9 @@ struct CountersFileFixture : Utest {
   static bool exists(const std::string& which) { return access(which.c_str(), F_OK) == 0; }
 
   // A file as a crashed appliance leaves it: nobody holds its lock. `spoil` changes it first.
-  void leave_behind(const std::string& name, const std::function<void(CountersHeader&)>& spoil =
-                                                 [](CountersHeader&) {}) {
+  void leave_behind(
+      const std::string& name,
+      const std::function<void(CountersHeader&)>& spoil = [](CountersHeader&) {}) {
     const std::string aside = std::string(root) + "/aside";
     {
       Running crashed(directory, name);

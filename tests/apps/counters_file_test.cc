@@ -22,7 +22,7 @@
 using namespace bedplate;
 using namespace bedplate::test;
 
-TEST_GROUP_BASE(CountersFile, CountersFileFixture) {};
+TEST_GROUP_BASE(CountersFile, CountersFileFixture){};
 
 TEST(CountersFile, BeginsZeroedAndOnPagesOfItsOwn) {
   Running file(directory, "demo");
@@ -198,6 +198,6 @@ TEST(CountersFile, TheNextOneBeginsAnewWhereACrashedOneStopped) {
     Result<CountersReader> opened = CountersReader::open(directory, "demo");
     CHECK(opened.ok());
     CHECK(opened.value().is_running());
-    }
+  }
   CHECK(!exists(directory));
 }

@@ -30,7 +30,7 @@ void describe(CounterTable& table, TimeCounters& counters) {
 
 }  // namespace
 
-TEST_GROUP_BASE(CountersReader, CountersFileFixture) {};
+TEST_GROUP_BASE(CountersReader, CountersFileFixture){};
 
 TEST(CountersReader, AReaderSeesWhatTheApplianceWrites) {
   Running file(directory, "demo");
@@ -57,8 +57,8 @@ TEST(CountersReader, DescribesTheCountersOfServices) {
   CHECK(opened.ok());
   std::string text;
   for (const SeenSet& set : opened.value().sets()) {
-    text += std::string(set.owner) + "." + std::string(set.name) + "[" +
-            std::string(set.instance) + "]\n";
+    text += std::string(set.owner) + "." + std::string(set.name) + "[" + std::string(set.instance) +
+            "]\n";
     for (const SeenCounter& counter : set.counters) {
       text += std::string(counter.name) + " " + std::string(counter.kind) + " " +
               std::to_string(counter.read()) + " " + std::string(counter.unit) + ": " +
@@ -211,8 +211,8 @@ TEST(CountersReader, StatesAndFlagsAreReadAsWords) {
 
 // The owners of heap memory are found out by and by.
 TEST(CountersReader, SpareSetsAreThereOnceTheyAreTaken) {
-  CounterSet spare = {"", "gets", "", sizeof(HitCounters), described_counters<HitCounters>(), {},
-                      true};
+  CounterSet spare = {"", "gets", "", sizeof(HitCounters), described_counters<HitCounters>(),
+                      {}, true};
   Running running(directory, "demo", {spare, spare});
   running.publish();
   Result<CountersReader> opened = CountersReader::open(directory, "demo");
@@ -227,7 +227,10 @@ TEST(CountersReader, SpareSetsAreThereOnceTheyAreTaken) {
 }
 
 TEST(CountersReader, LabelsAreSaidBeforeItIsPublished) {
-  const std::vector<CounterSet> sets = {{"", "shard", "main", sizeof(HitCounters),
+  const std::vector<CounterSet> sets = {{"",
+                                         "shard",
+                                         "main",
+                                         sizeof(HitCounters),
                                          described_counters<HitCounters>(),
                                          {{"cpu", "3"}, {"backend"}}}};
   Running running(directory, "demo", sets);

@@ -62,7 +62,7 @@ void spin_until(void* flag) noexcept {
 
 }  // namespace
 
-TEST_GROUP(Init) {};
+TEST_GROUP(Init){};
 
 TEST(Init, AnOrdinaryProcessIsNone) {
   CHECK(!is_init_with({}));
@@ -192,15 +192,15 @@ TEST(Init, DroppedCapabilitiesAreGoneFromEveryLaterThread) {
 TEST(Init, AThreadThatKeptItsCapabilitiesIsFound) {
   if (getuid() != 0 || prctl(PR_CAPBSET_READ, 8, 0, 0, 0) != 1) BP_SKIP("needs CAP_SETPCAP");
   LONGS_EQUAL(0, test::exit_code_of([] {
-    StackedThread thread;
-    std::atomic<bool> may_end{false};
-    if (!thread.start("early", &spin_until, &may_end).ok()) return 1;
-    const bool dropped = keep_capabilities(0).ok();
-    const bool is_found = !check_capabilities(0).ok();
-    may_end = true;
-    thread.join();
-    return dropped && is_found ? 0 : 2;
-  }));
+                StackedThread thread;
+                std::atomic<bool> may_end{false};
+                if (!thread.start("early", &spin_until, &may_end).ok()) return 1;
+                const bool dropped = keep_capabilities(0).ok();
+                const bool is_found = !check_capabilities(0).ok();
+                may_end = true;
+                thread.join();
+                return dropped && is_found ? 0 : 2;
+              }));
 }
 
 // ---- The watchdog ----

@@ -4,7 +4,7 @@
 
 using namespace bedplate;
 
-TEST_GROUP(KernelCommandLine) {};
+TEST_GROUP(KernelCommandLine){};
 
 TEST(KernelCommandLine, FindsAValueByItsWholeName) {
   const char* line = "quiet bedplate.drill=hang xbedplate.drill=no panic=10\n";

@@ -23,8 +23,9 @@ const std::string kScript =
     "set b 0 0 1 noreply\r\ny\r\nget  a  b \r\nappend a 0 0 2\r\nde\r\n"
     "prepend a 0 0 1\r\n_\r\nget a\nset n 0 0 2\r\n10\r\n"
     "incr n 5\r\ndecr n 100\r\nget n\r\nset a 0 0 3\r\nabcdefgh\r\ncas a 0 0 1 1\r\nz\r\n"
-    "set big 0 0 6000\r\n" + std::string(6000, 'v') + "\r\nget big\r\nset huge 0 0 70000\r\n" +
-    std::string(70000, 'v') + "\r\nget huge big\r\ndelete a\r\ndelete a\r\ntouch b 100\r\n"
+    "set big 0 0 6000\r\n" +
+    std::string(6000, 'v') + "\r\nget big\r\nset huge 0 0 70000\r\n" + std::string(70000, 'v') +
+    "\r\nget huge big\r\ndelete a\r\ndelete a\r\ntouch b 100\r\n"
     "verbosity 1\r\nflush_all\r\nget a b n big\r\n";
 
 }  // namespace
@@ -93,10 +94,16 @@ TEST(KvdSession, RefusesAsMemcachedDoes) {
                            "version foo", "set a 0 0 3 noreply junk"}) {
     ANSWERS("ERROR\r\n", std::string(line) + "\r\n");
   }
-  const std::string lines[] = {
-      "get " + longest + "k", "set " + longest + "k 0 0 3", "delete " + longest + "k",
-      "set a 0 0 -1", "set a x 0 3", "set a 0 x 3", "set a 0 0 2147483647", "set a -1 0 3",
-      "cas a 0 0 1 x", "verbosity x"};
+  const std::string lines[] = {"get " + longest + "k",
+                               "set " + longest + "k 0 0 3",
+                               "delete " + longest + "k",
+                               "set a 0 0 -1",
+                               "set a x 0 3",
+                               "set a 0 x 3",
+                               "set a 0 0 2147483647",
+                               "set a -1 0 3",
+                               "cas a 0 0 1 x",
+                               "verbosity x"};
   for (const std::string& line : lines) {
     ANSWERS("CLIENT_ERROR bad command line format\r\n", line + "\r\n");
   }

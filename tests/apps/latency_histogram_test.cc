@@ -11,9 +11,7 @@
 using namespace bedplate;
 using namespace bedplate::test;
 
-TEST_GROUP(LatencyHistogram) {
-  LatencyHistogram times;
-};
+TEST_GROUP(LatencyHistogram) { LatencyHistogram times; };
 
 TEST(LatencyHistogram, NothingIsZero) {
   CHECK_EQUAL(0, times.count());
@@ -51,9 +49,9 @@ TEST(LatencyHistogram, PercentilesAreRightToAThousandth) {
   }
   std::sort(all.begin(), all.end());
   for (const double share : {0.0, 0.1, 0.5, 0.9, 0.99, 0.999}) {
-    const auto exact = static_cast<double>(
-        all[static_cast<size_t>(share * static_cast<double>(all.size()))]);
-    DOUBLES_EQUAL_TEXT(exact, static_cast<double>(times.percentile_ns(share)),
-                       exact / 1000 + 0.5, seed.text());
+    const auto exact =
+        static_cast<double>(all[static_cast<size_t>(share * static_cast<double>(all.size()))]);
+    DOUBLES_EQUAL_TEXT(exact, static_cast<double>(times.percentile_ns(share)), exact / 1000 + 0.5,
+                       seed.text());
   }
 }

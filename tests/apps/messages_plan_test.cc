@@ -91,18 +91,20 @@ TEST(MessagesPlan, WhatOutsidersWriteHasSmallPagesAndIsNoDevices) {
   const struct {
     const char* user;
     std::string outside;
-  } kCases[] = {{"0", strangers}, {other.user.c_str(), strangers},
+  } kCases[] = {{"0", strangers},
+                {other.user.c_str(), strangers},
                 {"4294967294", " blockd" + others + strangers},
                 {"no-such-user", " blockd" + others + strangers}};
   for (const auto& each : kCases) {
     configuration.processes[2].user = each.user;
     const AppliancePlan made = plan();
     for (const SegmentPlan& segment : made.pool.segments) {
-      const bool is_outside = (each.outside + " ").find(
-          " " + std::string(segment.owner.view()) + " ") != std::string::npos;
+      const bool is_outside =
+          (each.outside + " ").find(" " + std::string(segment.owner.view()) + " ") !=
+          std::string::npos;
       CHECK_TEXT(segment.is_for_devices == !is_outside, segment.owner.text);
-      const bool is_small = is_outside || segment.owner == OwnerName("boot") ||
-                            segment.owner == OwnerName("members");
+      const bool is_small =
+          is_outside || segment.owner == OwnerName("boot") || segment.owner == OwnerName("members");
       CHECK_TEXT(segment.page == (is_small ? PageSize::k4KiB : PageSize::k2MiB),
                  segment.owner.text);
       const bool is_heap = segment.owner.view().starts_with("heap:other");
@@ -185,7 +187,8 @@ TEST(MessagesPlan, WithoutGroupsAndProcessesThereIsNothing) {
 
 TEST(MessagesPlan, AGroupHasPlacesForTheOwnerAndAllProcesses) {
   configuration.groups[0].shape.member_count = 15;  // 3 times 5, and the owner
-  refused("planning the group slow", "its processes and the owner have 16 members, it has places "
+  refused("planning the group slow",
+          "its processes and the owner have 16 members, it has places "
           "for 15",
           "set members in [[group]] to 16 or more, or lower max_count or members in [[process]]");
 }
@@ -200,11 +203,13 @@ TEST(MessagesPlan, SparePlacesHaveHeapsAndCountForNobodyElse) {
   }
   STRCMP_EQUAL(".0.1.2.3.4", heaps.c_str());
   configuration.groups[0].shape.member_count -= 1;
-  refused("planning the group slow", "its processes and the owner have 16 members, it has places "
+  refused("planning the group slow",
+          "its processes and the owner have 16 members, it has places "
           "for 15",
           "set members in [[group]] to 16 or more, or lower max_count or members in [[process]]");
   configuration.groups[0].shape.member_count = kMemberCountMax + 1;
-  refused("planning the group slow", "it has 2038 members and 10 spare places for its processes, a "
+  refused("planning the group slow",
+          "it has 2038 members and 10 spare places for its processes, a "
           "group has at most 2047 in all",
           "lower members in [[group]], or spare_count in [[process]]");
 }
@@ -224,8 +229,7 @@ TEST(MessagesPlan, OnlySegmentsOfServicesAreWrittenByOthers) {
   blockd.settings().volumes = {{"a.b", 4 * kMiB, false}};
   configuration.processes[0].write = {"blockd", "volume:a.b"};
   CHECK(plan_appliance(configuration).ok());
-  for (const char* owner :
-       {"heap", "members", "fifo:quick", "heap:probe", "exchange:probe.0"}) {
+  for (const char* owner : {"heap", "members", "fifo:quick", "heap:probe", "exchange:probe.0"}) {
     configuration.processes[0].write = {owner};
     refused(std::string("granting ") + owner + " to the process worker",
             "its owner alone writes it", "name it in read");

@@ -41,8 +41,8 @@ TEST_GROUP(NameLock) {
     CHECK(!taken.ok());
     CHECK(!lock.is_taken());
     CHECK(!lock.is_nobody_elses());
-    const std::string said = std::string(taken.error().doing) + ": " + taken.error().answer + "; " +
-                             taken.error().cure;
+    const std::string said =
+        std::string(taken.error().doing) + ": " + taken.error().answer + "; " + taken.error().cure;
     STRCMP_CONTAINS(words, said.c_str());
   }
 };
@@ -64,7 +64,8 @@ TEST(NameLock, TheSecondOfANameIsRefusedAndTheFirstUntouched) {
   NameLock first;
   CHECK(first.take(directory, "demo").ok());
   check_refused(("starting the appliance demo: one of this name is running: it holds " + path +
-                 "; stop it, or give this one another [appliance] name").c_str());
+                 "; stop it, or give this one another [appliance] name")
+                    .c_str());
   CHECK(exists(path));
   NameLock other;
   CHECK(other.take(directory, "other").ok());
@@ -73,7 +74,10 @@ TEST(NameLock, TheSecondOfANameIsRefusedAndTheFirstUntouched) {
 TEST(NameLock, WhatACrashLeftIsTakenOver) {
   mkdir(directory.c_str(), 0755);
   make_file(path, 0600);
-  { NameLock lock; CHECK(lock.take(directory, "demo").ok()); }
+  {
+    NameLock lock;
+    CHECK(lock.take(directory, "demo").ok());
+  }
   CHECK(!exists(directory));
 }
 
@@ -129,9 +133,13 @@ TEST(NameLock, ADirectoryWhereAnybodyMayRemoveFilesIsRefused) {
   mkdir(directory.c_str(), 0755);
   chmod(directory.c_str(), 0777);
   check_refused(("anybody may remove files in its runtime directory " + directory + "; chmod o-w " +
-                 directory).c_str());
+                 directory)
+                    .c_str());
   chmod(directory.c_str(), 01777);  // sticky: as /tmp, only their own
-  { NameLock lock; CHECK(lock.take(directory, "demo").ok()); }
+  {
+    NameLock lock;
+    CHECK(lock.take(directory, "demo").ok());
+  }
   CHECK(!exists(directory));
 }
 

@@ -58,44 +58,45 @@ struct ManyExports {
 
 }  // namespace
 
-TEST_GROUP(NbdNegotiation) {
-  // What becomes of `input`, fed as a whole; error texts are cut out of the output.
-  static Outcome converse(std::string_view input, std::span<const ExportInfo> exports = kExports) {
-    Negotiation negotiation(exports);
-    Outcome outcome = Driver(negotiation, input, Feeding::kWhole, 1).converse();
-    CHECK_TEXT(outcome.broken == nullptr, outcome.broken);
-    outcome.output = without_error_texts(outcome.output);
-    return outcome;
-  }
+TEST_GROUP(NbdNegotiation){
+    // What becomes of `input`, fed as a whole; error texts are cut out of the output.
+    static Outcome converse(std::string_view input, std::span<const ExportInfo> exports = kExports){
+        Negotiation negotiation(exports);
+Outcome outcome = Driver(negotiation, input, Feeding::kWhole, 1).converse();
+CHECK_TEXT(outcome.broken == nullptr, outcome.broken);
+outcome.output = without_error_texts(outcome.output);
+return outcome;
+}  // namespace bedplate::nbd
 
-  static void expect_output(const std::string& output, const Outcome& outcome) {
-    LONGS_EQUAL(output.size(), outcome.output.size());
-    MEMCMP_EQUAL(output.data(), outcome.output.data(), output.size());
-  }
+static void expect_output(const std::string& output, const Outcome& outcome) {
+  LONGS_EQUAL(output.size(), outcome.output.size());
+  MEMCMP_EQUAL(output.data(), outcome.output.data(), output.size());
+}
 
-  // After the greeting and the client's flags, `options` are answered by `replies`, and then a LIST
-  // is still served.
-  static void expect_goes_on(const std::string& options, const std::string& replies) {
-    const std::string input = kHello + options + option(3, "");
-    const Outcome outcome = converse(input);
-    expect_output(kGreeting + replies + reply(3, 2, be(4, 4) + "ram0") +
-                      reply(3, 2, be(3, 4) + "ram") + reply(3, 1, ""),
-                  outcome);
-    CHECK(outcome.state == State::kHaggling);
-    LONGS_EQUAL(input.size(), outcome.taken_bytes);
-  }
+// After the greeting and the client's flags, `options` are answered by `replies`, and then a LIST
+// is still served.
+static void expect_goes_on(const std::string& options, const std::string& replies) {
+  const std::string input = kHello + options + option(3, "");
+  const Outcome outcome = converse(input);
+  expect_output(kGreeting + replies + reply(3, 2, be(4, 4) + "ram0") +
+                    reply(3, 2, be(3, 4) + "ram") + reply(3, 1, ""),
+                outcome);
+  CHECK(outcome.state == State::kHaggling);
+  LONGS_EQUAL(input.size(), outcome.taken_bytes);
+}
 
-  // `input` ends the connection without an answer, with this reason.
-  static void expect_disconnect(const std::string& input, const char* reason) {
-    Negotiation negotiation(kExports);
-    const Outcome outcome = Driver(negotiation, input, Feeding::kWhole, 1).converse();
-    CHECK_TEXT(outcome.broken == nullptr, outcome.broken);
-    expect_output(kGreeting, outcome);
-    CHECK(outcome.state == State::kDisconnect);
-    CHECK_FALSE(outcome.aborted);
-    STRCMP_EQUAL(reason, negotiation.reason());
-  }
-};
+// `input` ends the connection without an answer, with this reason.
+static void expect_disconnect(const std::string& input, const char* reason) {
+  Negotiation negotiation(kExports);
+  const Outcome outcome = Driver(negotiation, input, Feeding::kWhole, 1).converse();
+  CHECK_TEXT(outcome.broken == nullptr, outcome.broken);
+  expect_output(kGreeting, outcome);
+  CHECK(outcome.state == State::kDisconnect);
+  CHECK_FALSE(outcome.aborted);
+  STRCMP_EQUAL(reason, negotiation.reason());
+}
+}
+;
 
 TEST(NbdNegotiation, GreetsFirst) {
   Negotiation negotiation(kExports);
@@ -131,16 +132,16 @@ TEST(NbdNegotiation, InfoTellsAndGoesOn) {
 
 TEST(NbdNegotiation, InformationAskedForOnceIsNotToldWithTheNextOption) {
   const std::string plain = reply(6, 3, kInfoRam0) + reply(6, 1, "");
-  const Outcome outcome = converse(kHello + option(6, info_data("ram0", {1, 3})) +
-                                   option(6, info_data("ram0")));
+  const Outcome outcome =
+      converse(kHello + option(6, info_data("ram0", {1, 3})) + option(6, info_data("ram0")));
   CHECK(outcome.output.ends_with(reply(6, 1, "") + plain));
 }
 
 TEST(NbdNegotiation, ReadOnlyIsAnnounced) {
   const Outcome outcome = converse(kHello + option(7, info_data("ram")));
-  expect_output(kGreeting + reply(7, 3, be(0, 2) + be(4096, 8) + be(kFlagsPlain | 2, 2)) +
-                    reply(7, 1, ""),
-                outcome);
+  expect_output(
+      kGreeting + reply(7, 3, be(0, 2) + be(4096, 8) + be(kFlagsPlain | 2, 2)) + reply(7, 1, ""),
+      outcome);
   LONGS_EQUAL(1, outcome.export_index);
 }
 
@@ -162,8 +163,7 @@ TEST(NbdNegotiation, ExportNameEntersTransmissionWithoutZeroes) {
 
 TEST(NbdNegotiation, ExportNameIsPaddedWithoutNoZeroes) {
   const Outcome outcome = converse(be(1, 4) + option(1, ""));
-  expect_output(kGreeting + be(64 << 20, 8) + be(kFlagsPlain, 2) + std::string(124, '\0'),
-                outcome);
+  expect_output(kGreeting + be(64 << 20, 8) + be(kFlagsPlain, 2) + std::string(124, '\0'), outcome);
   CHECK(outcome.state == State::kTransmission);
   LONGS_EQUAL(0, outcome.export_index);
 }
@@ -279,9 +279,16 @@ TEST(NbdNegotiation, MalformedInfoAndGoAreInvalid) {
 }
 
 TEST(NbdNegotiation, UnknownNamesAreUnknown) {
-  const std::string names[] = {"r",   "ram1", "ram00", "RAM0", std::string("ram0\0", 5),
-                               " ",   std::string(255, 'r'), std::string(256, 'r'),
-                               "ram0" + std::string(252, '\0'), std::string(8000, 'r')};
+  const std::string names[] = {"r",
+                               "ram1",
+                               "ram00",
+                               "RAM0",
+                               std::string("ram0\0", 5),
+                               " ",
+                               std::string(255, 'r'),
+                               std::string(256, 'r'),
+                               "ram0" + std::string(252, '\0'),
+                               std::string(8000, 'r')};
   for (const std::string& name : names) {
     expect_goes_on(option(6, info_data(name, {1, 3})), reply(6, kUnknown, ""));
     expect_goes_on(option(7, info_data(name)), reply(7, kUnknown, ""));
@@ -298,8 +305,8 @@ TEST(NbdNegotiation, DataOf8KiBIsLookedAtAndNoMore) {
   };
   const std::string fits = stretched((8192 - 10) / 2);
   LONGS_EQUAL(8192, fits.size());
-  expect_goes_on(option(6, fits), reply(6, 3, kInfoRam0) + reply(6, 3, be(1, 2) + "ram0") +
-                                      reply(6, 1, ""));
+  expect_goes_on(option(6, fits),
+                 reply(6, 3, kInfoRam0) + reply(6, 3, be(1, 2) + "ram0") + reply(6, 1, ""));
   expect_goes_on(option(6, stretched((8192 - 10) / 2 + 1)), reply(6, kTooBig, ""));
 }
 

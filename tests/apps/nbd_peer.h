@@ -54,8 +54,8 @@ class NbdPeer {
     pollfd event = {fd_.number(), static_cast<short>(POLLIN | (out_.empty() ? 0 : POLLOUT)), 0};
     ::poll(&event, 1, 100);
     if (!out_.empty() && (event.revents & POLLOUT) != 0) {
-      const ssize_t sent = ::send(fd_.number(), out_.data(), out_.size(),
-                                  MSG_DONTWAIT | MSG_NOSIGNAL);
+      const ssize_t sent =
+          ::send(fd_.number(), out_.data(), out_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
       if (sent > 0) out_.erase(0, static_cast<size_t>(sent));
       if (sent < 0 && errno != EAGAIN && errno != EINTR) {
         out_.clear();

@@ -68,10 +68,10 @@ inline std::string request(uint64_t flags, uint64_t command, uint64_t cookie, ui
 
 // How a conversation went.
 struct Outcome {
-  std::string output;            // all that the server said
+  std::string output;  // all that the server said
   State state = State::kHaggling;
-  size_t taken_bytes = 0;        // of the input
-  size_t export_index = 0;       // in kTransmission
+  size_t taken_bytes = 0;   // of the input
+  size_t export_index = 0;  // in kTransmission
   bool structured_replies = false;
   bool aborted = false;
   const char* broken = nullptr;  // the promise that was broken on the way

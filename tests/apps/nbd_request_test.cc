@@ -34,35 +34,36 @@ constexpr Command kWriting[] = {Command::kWrite, Command::kTrim, Command::kWrite
 
 }  // namespace
 
-TEST_GROUP(NbdRequest) {
-  static Request request(Command command, uint64_t offset, uint32_t length, uint16_t flags = 0) {
+TEST_GROUP(NbdRequest){static Request request(Command command, uint64_t offset, uint32_t length,
+                                              uint16_t flags = 0){
     return {.command = command, .flags = flags, .length = length, .cookie = 1, .offset = offset};
-  }
+}  // namespace bedplate::nbd
 
-  static void expect_accept(const Request& request, const ExportView& view) {
-    CHECK(check(request, view) == Verdict{});
-  }
+static void expect_accept(const Request& request, const ExportView& view) {
+  CHECK(check(request, view) == Verdict{});
+}
 
-  // A WRITE is refused with its payload drained, anything else without.
-  static void expect_refuse(ErrorCode error, const Request& request, const ExportView& view) {
-    const Verdict verdict = check(request, view);
-    const bool has_payload = request.command == Command::kWrite && request.length > 0;
-    CHECK(verdict.kind == (has_payload ? Kind::kRefuseAndDrain : Kind::kRefuse));
-    LONGS_EQUAL(static_cast<uint32_t>(error), static_cast<uint32_t>(verdict.error));
-    LONGS_EQUAL(has_payload ? request.length : 0, verdict.drain_bytes);
-  }
+// A WRITE is refused with its payload drained, anything else without.
+static void expect_refuse(ErrorCode error, const Request& request, const ExportView& view) {
+  const Verdict verdict = check(request, view);
+  const bool has_payload = request.command == Command::kWrite && request.length > 0;
+  CHECK(verdict.kind == (has_payload ? Kind::kRefuseAndDrain : Kind::kRefuse));
+  LONGS_EQUAL(static_cast<uint32_t>(error), static_cast<uint32_t>(verdict.error));
+  LONGS_EQUAL(has_payload ? request.length : 0, verdict.drain_bytes);
+}
 
-  // The bytes that an encoder wrote, and whether it left those behind them alone.
-  template <typename Encode>
-  static std::string encoded(Encode encode) {
-    std::byte bytes[kMaxReplyHeaderBytes];
-    std::memset(bytes, 0x5a, sizeof bytes);
-    const size_t count = encode(ReplyBytes(bytes));
-    CHECK(count <= kMaxReplyHeaderBytes);
-    for (size_t i = count; i < sizeof bytes; ++i) CHECK(bytes[i] == std::byte{0x5a});
-    return {reinterpret_cast<const char*>(bytes), count};
-  }
-};
+// The bytes that an encoder wrote, and whether it left those behind them alone.
+template <typename Encode>
+static std::string encoded(Encode encode) {
+  std::byte bytes[kMaxReplyHeaderBytes];
+  std::memset(bytes, 0x5a, sizeof bytes);
+  const size_t count = encode(ReplyBytes(bytes));
+  CHECK(count <= kMaxReplyHeaderBytes);
+  for (size_t i = count; i < sizeof bytes; ++i) CHECK(bytes[i] == std::byte{0x5a});
+  return {reinterpret_cast<const char*>(bytes), count};
+}
+}
+;
 
 TEST(NbdRequest, DecodesEveryField) {
   const std::string wire =
@@ -232,8 +233,8 @@ namespace {
 
 // A number near a border where something changes, or any number.
 uint64_t some_number(std::mt19937_64& random, uint64_t volume_bytes) {
-  const uint64_t borders[] = {0,           4096,       32 << 20,   64 << 20, UINT32_MAX,
-                              volume_bytes, UINT64_MAX, volume_bytes - UINT32_MAX};
+  const uint64_t borders[] = {0,          4096,         32 << 20,   64 << 20,
+                              UINT32_MAX, volume_bytes, UINT64_MAX, volume_bytes - UINT32_MAX};
   switch (random() % 4) {
     case 0: return random();
     case 1: return random() % 4096;
@@ -255,9 +256,9 @@ TEST(NbdRequest, AnyRequestIsJudgedAsTheReferenceDoes) {
                           .structured_replies = random() % 2 == 0};
     const bool any_command = random() % 16 == 0;
     const uint64_t flags = random() % 4 == 0 ? uint64_t{1} << random() % 17 : random() % 2;
-    const std::string wire = nbd_reference::request(
-        flags, any_command ? random() : random() % 7, random(),
-        some_number(random, volume_bytes), some_number(random, volume_bytes));
+    const std::string wire = nbd_reference::request(flags, any_command ? random() : random() % 7,
+                                                    random(), some_number(random, volume_bytes),
+                                                    some_number(random, volume_bytes));
     Request decoded{};
     CHECK(try_decode(RequestBytes(std::as_bytes(std::span(wire))), decoded));
     const Verdict verdict = check(decoded, view);

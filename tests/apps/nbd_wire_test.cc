@@ -26,9 +26,7 @@ std::string hex(const T& message) {
   return text;
 }
 
-void expect_hex(const char* digits, const std::string& text) {
-  STRCMP_EQUAL(digits, text.c_str());
-}
+void expect_hex(const char* digits, const std::string& text) { STRCMP_EQUAL(digits, text.c_str()); }
 
 }  // namespace
 
@@ -80,10 +78,9 @@ TEST(NbdWire, HandshakeMessages) {
                                    .data_bytes = 0x203}));
   expect_hex("01020304050607080123",
              hex(ExportNameReply{.export_bytes = 0x0102030405060708, .transmission_flags = 0x123}));
-  expect_hex("0000010203040506070801ef",
-             hex(InfoExport{.type = InfoType::kExport,
-                            .export_bytes = 0x0102030405060708,
-                            .transmission_flags = 0x1ef}));
+  expect_hex("0000010203040506070801ef", hex(InfoExport{.type = InfoType::kExport,
+                                                        .export_bytes = 0x0102030405060708,
+                                                        .transmission_flags = 0x1ef}));
   expect_hex("0003000000010000100002000000",
              hex(InfoBlockSize{.type = InfoType::kBlockSize,
                                .block_min_bytes = kBlockMinBytes,
@@ -101,10 +98,9 @@ TEST(NbdWire, TransmissionMessages) {
                                .cookie = 0x0102030405060708,
                                .offset = 0x090a0b0c0d0e0f10,
                                .length = 0x11121314}));
-  expect_hex("674466980000001c0102030405060708",
-             hex(SimpleReply{.magic = kSimpleReplyMagic,
-                             .error = ErrorCode::kEnospc,
-                             .cookie = 0x0102030405060708}));
+  expect_hex("674466980000001c0102030405060708", hex(SimpleReply{.magic = kSimpleReplyMagic,
+                                                                 .error = ErrorCode::kEnospc,
+                                                                 .cookie = 0x0102030405060708}));
   const ChunkHeader header{.magic = kChunkMagic,
                            .flags = kChunkFlagDone,
                            .type = ChunkType::kError,

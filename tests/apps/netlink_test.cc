@@ -110,8 +110,10 @@ int run_sending_steps() {
   if (!kernel.create().ok() || kernel.request(up) != 0) return 1;
   const Fd listener(socket(AF_INET, SOCK_STREAM, 0));
   const Fd reader(socket(AF_INET, SOCK_STREAM, 0));
-  sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(10809),
-                         .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
+  sockaddr_in address = {.sin_family = AF_INET,
+                         .sin_port = htons(10809),
+                         .sin_addr = {htonl(INADDR_LOOPBACK)},
+                         .sin_zero = {}};
   auto* where = reinterpret_cast<sockaddr*>(&address);
   if (bind(listener.number(), where, sizeof address) != 0 || listen(listener.number(), 1) != 0 ||
       connect(reader.number(), where, sizeof address) != 0 || unsent_bytes() != 0) {
@@ -147,7 +149,7 @@ void expect_steps_in_child(int (*steps)()) {
 
 }  // namespace
 
-TEST_GROUP(Netlink) {};
+TEST_GROUP(Netlink){};
 
 TEST(Netlink, ALinkComesUpWithItsMtu) {
   const NetlinkMessage message = link_up_message(7, 9000);

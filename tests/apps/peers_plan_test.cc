@@ -53,7 +53,7 @@ std::string plan_refusal(const std::string& text, const char* bytes = "\"512 MiB
 
 }  // namespace
 
-TEST_GROUP(PeersPlan) {};
+TEST_GROUP(PeersPlan){};
 
 TEST(PeersPlan, WithoutVerbsThereIsNothing) {
   const AppliancePlan plan = planned(file_with({}));
@@ -139,7 +139,8 @@ write = ["export:area"]
   LONGS_EQUAL(3, worker.count);
   LONGS_EQUAL(4, worker.region_count);
   CHECK_EQUAL(boot_segment_bytes() + 8 * kMiB + segment(plan, "fifo:main").bytes +
-                  segment(plan, "export:area").bytes, worker.locked_bytes);
+                  segment(plan, "export:area").bytes,
+              worker.locked_bytes);
   CHECK_EQUAL(3 * worker.locked_bytes, worker.total_bytes());
 }
 

@@ -35,9 +35,7 @@ std::vector<Error> problems_of(const std::string& text) {
 
 // ---- Where there is no device ----
 
-TEST_GROUP(Peers) {
-  bool has_device = choose_verbs_port("", 0).ok();
-};
+TEST_GROUP(Peers) { bool has_device = choose_verbs_port("", 0).ok(); };
 
 TEST(Peers, WithoutVerbsNothingIsLookedFor) {
   LONGS_EQUAL(0, problems_of(file_with(4, "bytes = \"2 GiB\"")).size());
@@ -91,9 +89,7 @@ TEST(Peers, AllThatIsMissingIsInOneReport) {
 
 // ---- With one ----
 
-TEST_GROUP(VerbsPeers) {
-  bool has_device = has_verbs_device();
-};
+TEST_GROUP(VerbsPeers) { bool has_device = has_verbs_device(); };
 
 TEST(VerbsPeers, AllThatIsThereIsGood) {
   if (!has_device) BP_SKIP(kNoVerbs);
@@ -147,7 +143,8 @@ TEST(VerbsPeers, WhatIsOverALimitIsLeftWhereItIsNotRequired) {
   if (!has_device) BP_SKIP(kNoVerbs);
   StderrCapture log;
   LONGS_EQUAL(0, problems_of(file_with_verbs("required = false\nmax_peers = 256\nwindow = 4096\n"
-                                             "operations = 4096\nmessage_bytes = 256\n")).size());
+                                             "operations = 4096\nmessage_bytes = 256\n"))
+                     .size());
   STRCMP_CONTAINS("completions in a queue are needed", log.text().c_str());
 }
 

@@ -95,7 +95,8 @@ TEST(PlannedFiles, APlanThatMakesNoSenseIsRefused) {
                   problem({plan, plan}).c_str());
   plan.path = "journal";
   STRCMP_EQUAL("store: planning the file journal: its path is \"journal\"; expected a path that "
-               "begins with /: see journal in [store]", problem({plan}).c_str());
+               "begins with /: see journal in [store]",
+               problem({plan}).c_str());
   plan = journal();
   plan.is_created = true;
   plan.is_writable = false;
@@ -110,13 +111,17 @@ TEST(PlannedFiles, APlanThatMakesNoSenseIsRefused) {
 
 TEST(PlannedFiles, WhatCannotBeOpenedIsToldWithPathAnswerAndCure) {
   FilePlan plan = journal();
-  STRCMP_EQUAL(("opening " + path + " for journal in [store]: No such file or directory; create "
-                "it, or name another file").c_str(), problem({plan}).c_str());
+  STRCMP_EQUAL(("opening " + path +
+                " for journal in [store]: No such file or directory; create "
+                "it, or name another file")
+                   .c_str(),
+               problem({plan}).c_str());
   plan.path = directory;
   STRCMP_CONTAINS("Is a directory; name a file, or a block device", problem({plan}).c_str());
   plan.path = "/dev/null";
   STRCMP_EQUAL("opening /dev/null for journal in [store]: it is neither a file nor a block device; "
-               "name one of these", problem({plan}).c_str());
+               "name one of these",
+               problem({plan}).c_str());
   plan.path = path;
   LONGS_EQUAL(0, mkfifo(path.c_str(), 0600));  // whose other end would be waited for
   STRCMP_CONTAINS("it is neither a file nor a block device", problem({plan}).c_str());

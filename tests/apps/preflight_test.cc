@@ -112,7 +112,8 @@ TEST(Preflight, NamesTheShardWhoseCoreIsNotThere) {
   LONGS_EQUAL(1, problems.size());
   STRCMP_EQUAL("looking for the core of shard far", problems[0].doing);
   const std::string answer = "core 100000 does not exist, or this process may not use it (it may "
-                             "use " + std::to_string(usable_cpu_count()) + ")";
+                             "use " +
+                             std::to_string(usable_cpu_count()) + ")";
   STRCMP_EQUAL(answer.c_str(), problems[0].answer);
   STRCMP_EQUAL("choose another `cpu`, or let one shard serve both", problems[0].cure);
 }
@@ -163,8 +164,8 @@ TEST(Preflight, SaysHowManyHugepagesAreMissingAndHowToGetThem) {
   CHECK(found != nullptr);
   unsigned long long are_free = 0;
   unsigned long long are_needed = 0;
-  LONGS_EQUAL(2, std::sscanf(found->answer, "%llu are free, %llu are needed", &are_free,
-                             &are_needed));
+  LONGS_EQUAL(2,
+              std::sscanf(found->answer, "%llu are free, %llu are needed", &are_free, &are_needed));
   CHECK_EQUAL(needed, are_needed);
   CHECK(std::strncmp("echo ", found->cure, 5) == 0);
   CHECK(std::strstr(found->cure, hugepage_count_file(PageSize::k2MiB).path) != nullptr);
@@ -212,12 +213,14 @@ TEST(Preflight, CountsHugepagesOnEachNode) {
     const auto at = static_cast<size_t>(node);
     STRCMP_EQUAL(("looking for hugepages of 2 MiB on node " + number).c_str(), problems[at].doing);
     STRCMP_EQUAL((std::to_string(counts.available_count) + " are free, " +
-                  std::to_string(counts.available_count + 3) + " are needed").c_str(),
+                  std::to_string(counts.available_count + 3) + " are needed")
+                     .c_str(),
                  problems[at].answer);
-    STRCMP_EQUAL(("echo " + std::to_string(counts.total_count + 3) +
-                  " > /sys/devices/system/node/node" + number +
-                  "/hugepages/hugepages-2048kB/nr_hugepages").c_str(),
-                 problems[at].cure);
+    STRCMP_EQUAL(
+        ("echo " + std::to_string(counts.total_count + 3) + " > /sys/devices/system/node/node" +
+         number + "/hugepages/hugepages-2048kB/nr_hugepages")
+            .c_str(),
+        problems[at].cure);
   }
 }
 
@@ -227,10 +230,11 @@ TEST(Preflight, SaysHowManyDescriptorsAreMissing) {
   LONGS_EQUAL(1, problems.size());
   STRCMP_EQUAL("looking at the limit of open files", problems[0].doing);
   const std::string answer = std::to_string(files_before.rlim_max) + " are allowed, 2147483713 "
-                             "are needed";
+                                                                     "are needed";
   STRCMP_EQUAL(answer.c_str(), problems[0].answer);
   STRCMP_EQUAL("ulimit -n 2147483713, or lower max_connections in [blockd], max_peers in [verbs] "
-               "or max_count in [[process]]", problems[0].cure);
+               "or max_count in [[process]]",
+               problems[0].cure);
 }
 
 TEST(Preflight, StrictAccountingAndOutsidersDoNotGoTogether) {
@@ -249,7 +253,8 @@ TEST(Preflight, StrictAccountingAndOutsidersDoNotGoTogether) {
   for (const char* lenient : {"0", "1"}) STRCMP_EQUAL("", answer(lenient, false).c_str());
   STRCMP_EQUAL("", answer("2", true).c_str());
   STRCMP_EQUAL("it is 2: what a process that is not trusted, or of another user, takes from the "
-               "memory that it shares may not be had again", answer("2", false).c_str());
+               "memory that it shares may not be had again",
+               answer("2", false).c_str());
   std::filesystem::remove(file);
   CHECK(check_overcommit(configuration, file).ok());  // a kernel without it
 }
@@ -335,8 +340,11 @@ TEST(Preflight, NamesTheControlGroupThatAllowsTooFewHugepages) {
   STRCMP_EQUAL("looking at the control group's limit of hugepages of 2 MiB", found[0]->doing);
   STRCMP_EQUAL("1024 KiB are allowed, 0 KiB of them used, 100352 KiB more are needed",
                found[0]->answer);
-  STRCMP_EQUAL(("echo 102760448 > " + root.path() + "/sys/fs/cgroup/slice/box/hugetlb.2MB.rsvd.max"
-                ", or make [pool] bytes smaller").c_str(), found[0]->cure);
+  STRCMP_EQUAL(("echo 102760448 > " + root.path() +
+                "/sys/fs/cgroup/slice/box/hugetlb.2MB.rsvd.max"
+                ", or make [pool] bytes smaller")
+                   .c_str(),
+               found[0]->cure);
   STRCMP_EQUAL("102400 KiB are allowed, 4096 KiB of them used, 100352 KiB more are needed",
                found[1]->answer);
 }
@@ -352,8 +360,7 @@ TEST(Preflight, NamesTheControlGroupThatAllowsTooLittleMemory) {
   const auto problems = preflight(configuration, plan, root.path());
   found = find(problems, "looking at the control group's limit of memory");
   CHECK(found != nullptr);
-  STRCMP_EQUAL("1024 KiB are allowed, 0 KiB of them used, 2112 KiB more are needed",
-               found->answer);
+  STRCMP_EQUAL("1024 KiB are allowed, 0 KiB of them used, 2112 KiB more are needed", found->answer);
   STRCMP_CONTAINS("/sys/fs/cgroup/box/memory.max, or make [pool] bytes smaller", found->cure);
 }
 

@@ -7,7 +7,7 @@
 
 using namespace bedplate;
 
-TEST_GROUP(RuntimeCounters) {};
+TEST_GROUP(RuntimeCounters){};
 
 // Every word of the runtime's structs is one that is described: none is counted and not shown.
 TEST(RuntimeCounters, NoneIsForgotten) {

@@ -23,7 +23,8 @@ TEST(ServiceC, AHeaderOfAnotherMajorVersionIsRefused) {
   LONGS_EQUAL(2, run(BP_VERSION + 0x010000, sizeof(bp_service)));
   LONGS_EQUAL(2, run(BP_VERSION, sizeof(bp_service) - sizeof(void*)));
   STRCMP_CONTAINS("it was compiled with version 10100 of bedplate_service.h, the archive has 100; "
-                  "compile it with the header that belongs to the archive", log.text().c_str());
+                  "compile it with the header that belongs to the archive",
+                  log.text().c_str());
 }
 
 TEST(ServiceC, WhatFailsIsKeptInThreeParts) {

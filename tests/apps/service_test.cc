@@ -114,7 +114,8 @@ TEST_GROUP(Service) {
     Service* const services[] = {&relay, &cache};
     std::vector<Error> problems;
     auto read = parse_configuration("[appliance]\nname = \"a\"\n[pool]\nbytes = \"256 MiB\"\n"
-                                    "[[shard]]\nname = \"main\"\ncpu = 0\n" + tables,
+                                    "[[shard]]\nname = \"main\"\ncpu = 0\n" +
+                                        tables,
                                     "f", services, &problems);
     *problem = problems.empty() ? "" : format_error(problems[0], text, sizeof text);
     return read;
@@ -154,7 +155,8 @@ TEST(Service, ATableOfOneThatIsNotLinkedInIsNamedAsSuch) {
                "have: [appliance], [pool], [alloc], [[limit]], [event_loop], [[shard]], [[group]], "
                "[[process]], [messages], [verbs], [init], [[network]], [watchdog], [crash], "
                "[relay], "
-               "[cache]", problem.c_str());
+               "[cache]",
+               problem.c_str());
   CHECK(!parse("[cahe]\nbytes = 1\n", &problem));
   STRCMP_CONTAINS("did you mean \"cache\"? ", problem.c_str());
 }
@@ -165,7 +167,8 @@ TEST(Service, TwoOfOneNameAreRefused) {
   CHECK(!parse("[cache]\n", &problem));
   STRCMP_EQUAL("giving the service cache its table of the configuration: the runtime, or another "
                "service, has one of this name; this is a defect of the program: each service has a "
-               "name of its own", problem.c_str());
+               "name of its own",
+               problem.c_str());
   relay.own_name = "pool";
   CHECK(!parse("[cache]\n", &problem));
 }
@@ -225,7 +228,8 @@ TEST(Service, ALimitMayNameItsHeapOwner) {
   STRCMP_EQUAL("", refusal());
   configuration.limits = {{"heap:relay", kMiB}};
   STRCMP_CONTAINS("this configuration has no such owner; owner in [[limit]] may be: heap, "
-                  "heap:runtime, heap:cache", refusal());
+                  "heap:runtime, heap:cache",
+                  refusal());
 }
 
 // ---- Defects of a service, named ----
@@ -287,7 +291,8 @@ TEST(Service, DatagramSocketsThatMakeNoSenseAreRefusedByName) {
   };
   STRCMP_EQUAL("cache: planning the datagram socket in: it has 1..1048576 buffers; this is a "
                "defect "
-               "of the service", of({.buffer_count = 0}));
+               "of the service",
+               of({.buffer_count = 0}));
   STRCMP_CONTAINS("a buffer has 64..65536 bytes, a multiple of 64", of({.buffer_bytes = 100}));
   STRCMP_CONTAINS("cache: planning the datagram socket in on shard number 2",
                   refusal([](ServicePlan& asked) { asked.datagram_socket(2, "in", {}); }));
@@ -389,15 +394,13 @@ TEST(Service, WhatItThrowsEndsTheBootWithItsName) {
   };
   STRCMP_EQUAL("cache: creating: it threw an exception: no luck; this is a defect of the service: "
                "what can fail returns an error",
-               outcome([]() -> Result<void> {
-                 throw std::runtime_error("no luck");
-               }).c_str());
-  STRCMP_EQUAL("cache: opening the store: it is full; make room",
-               outcome([] {
-                 return Result<void>(
-                     Error{}.set_doing("opening the store").set_answer("it is full")
-                         .set_cure("make room"));
-               }).c_str());
+               outcome([]() -> Result<void> { throw std::runtime_error("no luck"); }).c_str());
+  STRCMP_EQUAL(
+      "cache: opening the store: it is full; make room",
+      outcome([] {
+        return Result<void>(
+            Error{}.set_doing("opening the store").set_answer("it is full").set_cure("make room"));
+      }).c_str());
   STRCMP_EQUAL("", outcome([] { return Result<void>{}; }).c_str());
 }
 
@@ -488,14 +491,12 @@ TEST(Service, GetsWhatItHasPlannedOnceAndNothingElse) {
   options.settings = configuration.shards[0];
   options.event_loop.sockets = SocketBackendChoice::kEpoll;
   options.source_count = 2;
-  options.counters =
-      &counters.runtime<ShardCounters>("shard", configuration.shards[0].name);
+  options.counters = &counters.runtime<ShardCounters>("shard", configuration.shards[0].name);
   CHECK(shards[0]->create(options).ok());
   const std::vector<std::unique_ptr<ShardMessenger>> messengers(1);
   ServiceContext context(
       needs,
-      {configuration, *pool, shards, messengers, made.value().message_names, counters, peers},
-      {});
+      {configuration, *pool, shards, messengers, made.value().message_names, counters, peers}, {});
 
   const auto carved = [&](const char* owner) -> std::string {
     auto memory = context.carve(owner);
@@ -530,6 +531,7 @@ TEST(Service, GetsWhatItHasPlannedOnceAndNothingElse) {
   CHECK(context.add_source(0, first, 1).ok());
   const auto refused = context.add_source(0, second, 1);
   CHECK(!refused.ok());
-  STRCMP_EQUAL(("cache: adding a poll source to shard main: it has planned no more there" +
-                cure).c_str(), format_error(refused.error(), text, sizeof text));
+  STRCMP_EQUAL(
+      ("cache: adding a poll source to shard main: it has planned no more there" + cure).c_str(),
+      format_error(refused.error(), text, sizeof text));
 }

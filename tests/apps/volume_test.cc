@@ -56,14 +56,14 @@ TEST_GROUP(VolumeService) {
     made.volume = &volume;
     return made;
   }
-  void push(BlockRequest& each) { CHECK(requests->try_push(&each)); }
+  void push(BlockRequest & each) { CHECK(requests->try_push(&each)); }
 
   // The next reply, or nullptr.
   BlockRequest* reply() {
     BlockRequest* one[1] = {};
     return replies->pop_batch(one) == 1 ? one[0] : nullptr;
   }
-  BlockRequest* answer_to(BlockRequest& each) {
+  BlockRequest* answer_to(BlockRequest & each) {
     push(each);
     service.poll(64);
     return reply();

@@ -51,8 +51,7 @@ void say_garbage(const AttackOptions& options) {
     Attacker attacker(options);
     attacker.stranger().dial();
     attacker.stranger().say(text, std::strlen(text));
-    say(text[0] == 'G' ? "garbage" : "half a record",
-        attacker.is_hung_up_on(), "hung up");
+    say(text[0] == 'G' ? "garbage" : "half a record", attacker.is_hung_up_on(), "hung up");
   }
   for (const test::RecordFault& fault : test::kRecordFaults) {
     Attacker attacker(options);

@@ -13,8 +13,8 @@ namespace bedplate::traffic {
 struct AttackOptions {
   const VerbsDevice* device = nullptr;
   const KeyTable* keys = nullptr;
-  SocketAddress address = {};  // where the victim listens
-  std::string name;            // who it says it is
+  SocketAddress address = {};   // where the victim listens
+  std::string name;             // who it says it is
   uint64_t export_address = 0;  // an export of the victim's
   uint64_t export_bytes = 0;
   uint32_t key = 0;

@@ -49,8 +49,7 @@ void Traffic::listen(AmId id) {
   options_.messenger->set_handler(id, {hear, this});
 }
 
-Traffic::Traffic(const TrafficOptions& options)
-    : options_(options), borrower_(*options.messenger) {
+Traffic::Traffic(const TrafficOptions& options) : options_(options), borrower_(*options.messenger) {
   mine_ = options_.peer->expose(options_.area).take();
   for (uint32_t i = 0; i < kSlotCount; ++i) {
     slots_.push_back(std::make_unique<PutSlot>(i, &puts_, &gets_));
@@ -189,19 +188,18 @@ void Traffic::look_at_silence(uint64_t now_ns) noexcept {
 
 std::string Traffic::account(const VerbsCounters& counters) const {
   char line[1024];
-  std::snprintf(
-      line, sizeof line,
-      "{\"faults\": %" PRIu64 ", \"sent\": %" PRIu64 ", \"acknowledged\": %" PRIu64
-      ", \"gone\": %" PRIu64 ", \"began_at\": %" PRIu64 ", \"received\": %" PRIu64
-      ", \"strangers\": %" PRIu64 ", \"loans\": %s, \"loans_unread\": %" PRIu64
-      ", \"loans_read\": %" PRIu64 ", \"puts\": %s, \"gets\": %s, \"atomics\": %s, "
-      "\"resent\": %" PRIu64 ", \"lost\": %" PRIu64 ", \"connected\": %" PRIu64
-      ", \"broken\": %" PRIu64 ", \"cut_off\": %" PRIu64 ", \"drained\": %s}",
-      fault_count(), sent_, acknowledged_, gone_, began_at_, received_, strangers_,
-      lender_.ends().text().c_str(), lender_.unread_count(), borrower_.read_count(),
-      puts_.text().c_str(), gets_.text().c_str(), atomics_.text().c_str(), counters.resent.read(),
-      counters.lost.read(), counters.connected.read(), counters.broken.read(),
-      counters.cut_off.read(), is_drained() ? "true" : "false");
+  std::snprintf(line, sizeof line,
+                "{\"faults\": %" PRIu64 ", \"sent\": %" PRIu64 ", \"acknowledged\": %" PRIu64
+                ", \"gone\": %" PRIu64 ", \"began_at\": %" PRIu64 ", \"received\": %" PRIu64
+                ", \"strangers\": %" PRIu64 ", \"loans\": %s, \"loans_unread\": %" PRIu64
+                ", \"loans_read\": %" PRIu64 ", \"puts\": %s, \"gets\": %s, \"atomics\": %s, "
+                "\"resent\": %" PRIu64 ", \"lost\": %" PRIu64 ", \"connected\": %" PRIu64
+                ", \"broken\": %" PRIu64 ", \"cut_off\": %" PRIu64 ", \"drained\": %s}",
+                fault_count(), sent_, acknowledged_, gone_, began_at_, received_, strangers_,
+                lender_.ends().text().c_str(), lender_.unread_count(), borrower_.read_count(),
+                puts_.text().c_str(), gets_.text().c_str(), atomics_.text().c_str(),
+                counters.resent.read(), counters.lost.read(), counters.connected.read(),
+                counters.broken.read(), counters.cut_off.read(), is_drained() ? "true" : "false");
   return line;
 }
 

@@ -104,8 +104,7 @@ void PutSlot::on_end(Outcome outcome) noexcept {
       state_ = outcome == Outcome::kDone ? State::kIdle : State::kFlushDue;
       if (outcome == Outcome::kDone && !is_forgotten_) compare();
       break;
-    default:
-      report_fault("a completion of slot %u that nobody waits for", index_);
+    default: report_fault("a completion of slot %u that nobody waits for", index_);
   }
   if (!is_forgotten_) return;
   is_forgotten_ = false;
@@ -136,8 +135,8 @@ void PutSlot::compare() noexcept {
 }
 
 void PutSlot::forget() noexcept {
-  is_forgotten_ = state_ == State::kPutting || state_ == State::kFlushing ||
-                  state_ == State::kGetting;
+  is_forgotten_ =
+      state_ == State::kPutting || state_ == State::kFlushing || state_ == State::kGetting;
   if (is_forgotten_) return;
   state_ = State::kFlushDue;
   is_first_ = true;
@@ -169,7 +168,8 @@ void AtomicWords::on_end(Outcome outcome) noexcept {
   if (adds_) {
     if (before_ < low_ || before_ > high_) {
       report_fault("a word was %" PRIu64 " before 1 was added; between %" PRIu64 " and %" PRIu64
-                   " can be", before_, low_, high_);
+                   " can be",
+                   before_, low_, high_);
     }
     low_ = high_ = before_ + 1;
     return;

@@ -95,8 +95,8 @@ VerbsProviderOptions provider_options(Settings& settings) {
   const auto device = open_device(settings["interface"]);
   KeyTable keys;
   if (auto made = keys.create(process_pool(), *device); !made.ok()) stop_with(made.error());
-  const std::span<std::byte> area = {
-      static_cast<std::byte*>(std::aligned_alloc(4096, kAreaBytes)), kAreaBytes};
+  const std::span<std::byte> area = {static_cast<std::byte*>(std::aligned_alloc(4096, kAreaBytes)),
+                                     kAreaBytes};
   std::memset(area.data(), 0, area.size());
   auto exported = device->add_export(process_pool(), area, kAllRights);
   if (!exported.ok()) stop_with(exported.error());

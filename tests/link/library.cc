@@ -40,5 +40,4 @@ void library_free(void* block) { std::free(block); }
 size_t library_usable_bytes(void* block) { return malloc_usable_size(block); }
 std::string* library_new(const char* text) { return new std::string(text); }
 void library_delete(std::string* text) { delete text; }
-
 }

@@ -125,9 +125,7 @@ TEST(Auditor, PoolThatIsNotMappedIsFound) {
   check_findings(2, kNothingIsMapped);
 }
 
-TEST(Auditor, NoTextAtAllIsNoProof) {
-  check_findings(2, kNothingIsMapped);
-}
+TEST(Auditor, NoTextAtAllIsNoProof) { check_findings(2, kNothingIsMapped); }
 
 TEST(Auditor, HoleInTheMiddleIsFound) {
   add_boot();
@@ -226,8 +224,8 @@ TEST(Auditor, AnotherFileInItsPlaceIsFound) {
         each.file);
     add(kFirst + 5 * kMiB, kFirst + 16 * kMiB, "rw-s", 5 * kMiB, 4, "/memfd:boot (deleted)");
     add_volume();
-    check_finding("boot: " + range(kFirst + 4 * kMiB, kFirst + 5 * kMiB) + " maps another file: " +
-                  each.told);
+    check_finding("boot: " + range(kFirst + 4 * kMiB, kFirst + 5 * kMiB) +
+                  " maps another file: " + each.told);
   }
 }
 
@@ -247,11 +245,11 @@ TEST(Auditor, AnotherPartOfItsFileIsFound) {
 TEST(Auditor, EveryFindingIsTold) {
   add(kFirst, kFirst + 15 * kMiB, "r--s", 0, 4, "/memfd:boot (deleted)");
   add_volume("rw-p", 4);
-  check_findings(4, "boot: " + range(kFirst, kFirst + 15 * kMiB) +
-                        " has the rights r--s, not rw-s; volume:ram0: " +
-                        range(kSecond, kSecond + 64 * kMiB) +
-                        " has the rights rw-p, not rw-s; volume:ram0: has pages of 4 KiB, not of 2 "
-                        "MiB; boot: 1048576 of 16777216 bytes are not mapped");
+  check_findings(
+      4, "boot: " + range(kFirst, kFirst + 15 * kMiB) +
+             " has the rights r--s, not rw-s; volume:ram0: " + range(kSecond, kSecond + 64 * kMiB) +
+             " has the rights rw-p, not rw-s; volume:ram0: has pages of 4 KiB, not of 2 "
+             "MiB; boot: 1048576 of 16777216 bytes are not mapped");
 }
 
 TEST(Auditor, MoreThanThereIsRoomForAreCounted) {
@@ -308,8 +306,8 @@ std::string finding_of(pid_t pid = 0) {
 // For probes: the audit must find what `words` say, or nothing.
 void check_finding(const char* words, pid_t pid = 0) {
   const std::string finding = finding_of(pid);
-  const bool good = std::string("ok") == words ? finding == words
-                                               : finding.find(words) != std::string::npos;
+  const bool good =
+      std::string("ok") == words ? finding == words : finding.find(words) != std::string::npos;
   if (!good) test::probe_failed(__FILE__, __LINE__, (words + (" in: " + finding)).c_str());
 }
 
@@ -365,15 +363,15 @@ BP_PROBE(AuditOfTheRealMaps) {
   // Another memfd of the same name.
   const Fd impostor(memfd_create("heap", 0));
   BP_PROBE_CHECK(ftruncate(impostor.number(), 8 * kMiB) == 0);
-  BP_PROBE_CHECK(mmap(page, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
-                      impostor.number(), page - segment.address) == page);
+  BP_PROBE_CHECK(mmap(page, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, impostor.number(),
+                      page - segment.address) == page);
   check_finding("heap: 0x");
   check_finding("maps another file");
   mend(segment, page);
 
   // The same file, but another page of it.
-  BP_PROBE_CHECK(mmap(page, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, segment.memfd,
-                      0) == page);
+  BP_PROBE_CHECK(
+      mmap(page, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, segment.memfd, 0) == page);
   check_finding("maps another part of its file");
   mend(segment, page);
 
@@ -500,8 +498,8 @@ BP_PROBE(AuditFromManyThreads) {
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back([&good] {
       for (int k = 0; k < 20; ++k) {
-        void* other = mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-                           0);
+        void* other =
+            mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         auto report = audit_maps(map, 0);
         if (report.ok() && report.value().ok) ++good;
         munmap(other, 8192);
@@ -529,7 +527,7 @@ BP_PROBE(AuditWithAnExhaustedHeap) {
   BP_PROBE_CHECK(block == nullptr);
 }
 
-TEST_GROUP(Audit) {};
+TEST_GROUP(Audit){};
 
 TEST(Audit, FindsWhatWasDoneToThePool) { BP_CHECK_PROBE(AuditOfTheRealMaps); }
 

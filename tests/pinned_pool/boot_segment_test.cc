@@ -19,14 +19,15 @@ BP_PROBE(BootSegmentOf12MiB) { BP_PROBE_CHECK(process_pool().segment(0).bytes ==
 
 BP_PROBE(BootSegmentOf8MiB) { BP_PROBE_CHECK(process_pool().segment(0).bytes == 8 * kMiB); }
 
-TEST_GROUP(BootSegment) {
-  // The program ends before its main, which would have said that there is no such probe.
-  void check_refused(const char* variable, const char* message) {
-    const test::Ended ended = test::run_fresh("none", {variable});
-    LONGS_EQUAL(2, ended.exit_code);
-    STRCMP_EQUAL(message, ended.text);
-  }
-};
+TEST_GROUP(BootSegment){
+    // The program ends before its main, which would have said that there is no such probe.
+    void check_refused(const char* variable, const char* message){
+        const test::Ended ended = test::run_fresh("none", {variable});
+LONGS_EQUAL(2, ended.exit_code);
+STRCMP_EQUAL(message, ended.text);
+}
+}
+;
 
 TEST(BootSegment, ExistsBeforeMainAndIsOneOnly) {
   Segment& segment = boot_segment();
@@ -68,13 +69,14 @@ TEST(BootSegment, WhatIsNoSizeStopsTheProgramBeforeMain) {
 }
 
 TEST(BootSegment, NonsenseIsRefusedAsASize) {
-  for (const std::string text : {"0", "-1", "-16 MiB", "+16 MiB", "16MB", "16 mib", "1e9",
-                                 "16.5 MiB", "0x1000000", " 16 MiB", "16 MiB ", "5 TiB", "NaN",
-                                 "9223372036854775807", "99999999999999999999999"}) {
+  for (const std::string text :
+       {"0", "-1", "-16 MiB", "+16 MiB", "16MB", "16 mib", "1e9", "16.5 MiB", "0x1000000",
+        " 16 MiB", "16 MiB ", "5 TiB", "NaN", "9223372036854775807", "99999999999999999999999"}) {
     check_refused(("BEDPLATE_BOOT_BYTES=" + text).c_str(),
                   ("bedplate: reading the environment variable BEDPLATE_BOOT_BYTES: \"" + text +
                    "\" is not a size of segment 0; write a size from 8 MiB to 1 GiB, such as \"16 "
-                   "MiB\", or unset it\n").c_str());
+                   "MiB\", or unset it\n")
+                      .c_str());
   }
 }
 

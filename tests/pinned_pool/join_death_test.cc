@@ -243,9 +243,10 @@ TEST(JoinMany, AThousandJoinAndDieTogether) {
   const uint64_t freed_ns = monotonic_ns();
   LONGS_EQUAL(0, parent.status());
   char text[160];
-  std::snprintf(text, sizeof text, "%u forked in %" PRIu64 " ms, joined in %" PRIu64
-                " ms, gone in %" PRIu64 " ms, %u wake-ups", kCount,
-                (forked_ns - start_ns) / kNsPerMs, (joined_ns - forked_ns) / kNsPerMs,
+  std::snprintf(text, sizeof text,
+                "%u forked in %" PRIu64 " ms, joined in %" PRIu64 " ms, gone in %" PRIu64
+                " ms, %u wake-ups",
+                kCount, (forked_ns - start_ns) / kNsPerMs, (joined_ns - forked_ns) / kNsPerMs,
                 (freed_ns - joined_ns) / kNsPerMs, rig.keeper.wakes.load());
   if (std::getenv("BEDPLATE_TEST_FIGURES") != nullptr) std::puts(text);
 }

@@ -173,8 +173,7 @@ TEST(JoinFlood, CannotMakeTheServerCloseWhatLingers) {
   const Fd socket = connect_raw(rig.path);
   const join::Request request = request_of("nobody");
   const int descriptor = lingers.number();
-  const int sent =
-      join::send_packet(socket.number(), &request, sizeof request, {&descriptor, 1});
+  const int sent = join::send_packet(socket.number(), &request, sizeof request, {&descriptor, 1});
   const linger linger_off = {0, 0};
   if (sent == 0) lingers.close();  // before Linux 6.16: the last one is on its way to the server
   else LONGS_EQUAL(EPERM, sent);
@@ -202,10 +201,9 @@ TEST(JoinFlood, PushesOutNobodyOfAnotherUser) {
     // Its own oldest go: until there are as many as there may be, with ours.
     for (uint32_t i = 0; i < kCount - (JoinServer::kSilentCountMax - 1); ++i) {
       join::Explained refusal;
-      BP_PROBE_CHECK(join::receive_packet(sockets[i], &refusal, sizeof refusal) ==
-                     sizeof refusal);
-      BP_PROBE_CHECK(std::strstr(join::told(refusal).answer,
-                                 "129 connect and say nothing, 12") != nullptr);
+      BP_PROBE_CHECK(join::receive_packet(sockets[i], &refusal, sizeof refusal) == sizeof refusal);
+      BP_PROBE_CHECK(std::strstr(join::told(refusal).answer, "129 connect and say nothing, 12") !=
+                     nullptr);
     }
     BP_PROBE_CHECK(write(ends[1], "1", 1) == 1);
     pause();
@@ -217,9 +215,9 @@ TEST(JoinFlood, PushesOutNobodyOfAnotherUser) {
   const join::Request request = request_of("relay");
   LONGS_EQUAL(0, join::send_packet(ours.number(), &request, sizeof request));
   join::Accepted accepted;
-  LONGS_EQUAL(join::PacketKind::kAccepted,
-              (join::receive_packet(ours.number(), &accepted, sizeof accepted),
-               accepted.head.kind));
+  LONGS_EQUAL(
+      join::PacketKind::kAccepted,
+      (join::receive_packet(ours.number(), &accepted, sizeof accepted), accepted.head.kind));
   Child another = rig.start_joiner();
   LONGS_EQUAL(1, rig.wait_for(Kind::kJoined));
 }

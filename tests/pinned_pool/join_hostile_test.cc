@@ -12,9 +12,9 @@
 #include "tests/support/skip.h"
 
 using namespace bedplate;
+using bedplate::test::become_other_user;
 using bedplate::test::Child;
 using bedplate::test::JoinRig;
-using bedplate::test::become_other_user;
 
 namespace {
 
@@ -22,8 +22,8 @@ constexpr int kPunchHole = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
 
 // As a raw system call: libc's may be the runtime's.
 void give_pages_back(const Segment& segment) {
-  BP_PROBE_CHECK(syscall(SYS_fallocate, segment.memfd, kPunchHole, 0L,
-                         static_cast<long>(segment.bytes)) == 0);
+  BP_PROBE_CHECK(
+      syscall(SYS_fallocate, segment.memfd, kPunchHole, 0L, static_cast<long>(segment.bytes)) == 0);
 }
 
 bool is_zero(const Segment& segment) {
@@ -61,7 +61,7 @@ void start_sealed(JoinRig& rig) {
 
 }  // namespace
 
-TEST_GROUP(JoinHostile) {};
+TEST_GROUP(JoinHostile){};
 
 // The owner and others read what was there as zeros meanwhile; the next joiner is handed pages.
 TEST(JoinHostile, HolesAreFilledBeforeAPlaceIsGivenOutAgain) {

@@ -27,8 +27,8 @@ std::unique_ptr<Accepted> good_answer() {
   accepted->member_count = 1;
   accepted->segment_count = 2;
   accepted->segments[0] = {"members", kPoolBase, 8192, 4096, 0, 1, 1, SegmentRole::kMembers};
-  accepted->segments[1] = {"fifo:mesh", kPoolBase + kRegionBytes, 8192, 4096, 1, 1, 2,
-                           SegmentRole::kFifo};
+  accepted->segments[1] = {"fifo:mesh", kPoolBase + kRegionBytes, 8192, 4096, 1, 1,
+                           2,           SegmentRole::kFifo};
   return accepted;
 }
 
@@ -38,8 +38,8 @@ TEST_GROUP(JoinProtocol) {
   std::unique_ptr<Accepted> accepted = good_answer();
 
   void check_refused(const char* answer, uint32_t descriptor_count = 3, size_t bytes = 0) {
-    auto checked = check_accepted(*accepted, bytes != 0 ? bytes : accepted->bytes(),
-                                  descriptor_count);
+    auto checked =
+        check_accepted(*accepted, bytes != 0 ? bytes : accepted->bytes(), descriptor_count);
     CHECK(!checked.ok());
     STRCMP_EQUAL(answer, checked.error().answer);
     accepted = good_answer();
@@ -144,7 +144,7 @@ TEST(JoinProtocol, ServerOutlastsNonsense) {
     const size_t thrown_count = random() % 5;
     const int outcome = send_packet(socket.number(), packet, bytes, {thrown, thrown_count});
     if (outcome == EPERM && thrown_count > 0) continue;  // the kernel keeps descriptors out
-    if (random() % 2 == 0) continue;  // gone before it is answered
+    if (random() % 2 == 0) continue;                     // gone before it is answered
     Explained refusal;
     const timeval patience = {1, 0};
     setsockopt(socket.number(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);

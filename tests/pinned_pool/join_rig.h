@@ -98,9 +98,12 @@ class JoinRig {
     options.pool = &*pool;
     options.pool_id = pool_id;
     options.groups = {{"mesh", table, std::as_bytes(std::span("layout", 6)), fifo, &keeper}};
-    options.grants = {{.name = MemberName("relay"), .max_count = 2, .members_max = 3,
+    options.grants = {{.name = MemberName("relay"),
+                       .max_count = 2,
+                       .members_max = 3,
                        .terms = std::as_bytes(std::span("terms", 5)),
-                       .segments = {{buffers, false}}, .heaps = heaps}};
+                       .segments = {{buffers, false}},
+                       .heaps = heaps}};
     options.on_event = [this](const JoinEvent& event) {
       const std::lock_guard lock(mutex_);
       events_.push_back(event);
@@ -177,9 +180,9 @@ class JoinRig {
   size_t wait_for(Kind kind, size_t count = 1) {
     std::unique_lock lock(mutex_);
     const auto so_far = [&] {
-      return static_cast<size_t>(std::count_if(
-          events_.begin(), events_.end(),
-          [&](const JoinEvent& event) { return event.kind == kind; }));
+      return static_cast<size_t>(
+          std::count_if(events_.begin(), events_.end(),
+                        [&](const JoinEvent& event) { return event.kind == kind; }));
     };
     happened_.wait_for(lock, std::chrono::nanoseconds(kPatienceNs),
                        [&] { return so_far() >= count; });

@@ -13,9 +13,9 @@
 #include "tests/support/skip.h"
 
 using namespace bedplate;
+using bedplate::test::become_other_user;
 using bedplate::test::Child;
 using bedplate::test::JoinRig;
-using bedplate::test::become_other_user;
 using bedplate::test::kOtherUser;
 using Kind = JoinEvent::Kind;
 
@@ -55,8 +55,7 @@ TEST_GROUP(Join) {
     const Fd socket = connect_raw(rig.path);
     LONGS_EQUAL(0, join::send_packet(socket.number(), &request, bytes));
     join::Explained refusal;
-    LONGS_EQUAL(sizeof refusal,
-                join::receive_packet(socket.number(), &refusal, sizeof refusal));
+    LONGS_EQUAL(sizeof refusal, join::receive_packet(socket.number(), &refusal, sizeof refusal));
     STRCMP_EQUAL(answer, join::told(refusal).answer);
     LONGS_EQUAL(0, join::receive_packet(socket.number(), &refusal, sizeof refusal));
   }
@@ -127,8 +126,8 @@ TEST(Join, ReadOnlyIsReadOnlyForAnotherUserByAnyWay) {
       const Segment& segment = *options.pool->find_segment(owner);
       BP_PROBE_CHECK(mprotect(segment.address, 4096, PROT_READ | PROT_WRITE) != 0);
       BP_PROBE_CHECK(mmap(nullptr, 4096, PROT_WRITE, MAP_SHARED, segment.memfd, 0) == MAP_FAILED);
-      BP_PROBE_CHECK(fallocate(segment.memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
-                               4096) != 0);
+      BP_PROBE_CHECK(
+          fallocate(segment.memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096) != 0);
       BP_PROBE_CHECK(fchmod(segment.memfd, 0777) != 0);
       char again[64];
       std::snprintf(again, sizeof again, "/proc/self/fd/%d", segment.memfd);
@@ -169,8 +168,8 @@ TEST(Join, EachUntrustedProcessHasAGroupOfItsOwn) {
   Segment* exchange = rig.create("exchange:guest#1", 64 * kKiB);
   MembersTable* table = MembersTable::create(second->memory(), 2, rig.pool_id);
   rig.options.groups.push_back({"guest#1", table, {}, exchange, &rig.keeper});
-  rig.options.grants = {{.name = MemberName("guest"), .max_count = 2, .is_trusted = false,
-                         .heaps = rig.heaps}};
+  rig.options.grants = {
+      {.name = MemberName("guest"), .max_count = 2, .is_trusted = false, .heaps = rig.heaps}};
   rig.start();
   Child first = rig.start_joiner("guest");
   LONGS_EQUAL(1, rig.wait_for(Kind::kJoined));
@@ -190,8 +189,8 @@ TEST(Join, RefusesWhoMayNot) {
   rig.start();
   rig.check_refused("the pool's configuration knows no process of this name",
                     [](JoinOptions& options) { options.process = "relais"; });
-  const std::string answer = "user " + std::to_string(getuid()) + " may not, user " +
-                             std::to_string(kOtherUser) + " may";
+  const std::string answer =
+      "user " + std::to_string(getuid()) + " may not, user " + std::to_string(kOtherUser) + " may";
   rig.check_refused(answer.c_str(), [](JoinOptions&) {});
   LONGS_EQUAL(2, rig.wait_for(Kind::kRefused, 2));
   STRCMP_EQUAL("relay", rig.last(Kind::kRefused).process.text);
@@ -376,8 +375,8 @@ TEST(Join, OwnerHearsWhyAProcessCouldNotUseItsPart) {
   rig.start();
   rig.check_refused("its address", [](JoinOptions&) {
     BP_PROBE_CHECK(mmap(reinterpret_cast<void*>(test::kTestPoolBase + kRegionBytes), 4096,
-                        PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) !=
-                   MAP_FAILED);
+                        PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1,
+                        0) != MAP_FAILED);
   });
   LONGS_EQUAL(1, rig.wait_for(Kind::kFailed));
   const JoinEvent event = rig.last(Kind::kFailed);
@@ -528,8 +527,7 @@ TEST(Join, RefusesHugepagesThatOutsidersWrite) {
   rig.options.grants[0].segments[0].segment->page = PageSize::k2MiB;
   STRCMP_EQUAL("", answer(true, kOtherUser).c_str());  // it only reads them
   rig.options.grants[0].segments[0].is_writable = true;
-  STRCMP_EQUAL("it may write buffers, which has pages of 2 MiB",
-               answer(true, kOtherUser).c_str());
+  STRCMP_EQUAL("it may write buffers, which has pages of 2 MiB", answer(true, kOtherUser).c_str());
   rig.buffers->page = PageSize::k4KiB;
 }
 

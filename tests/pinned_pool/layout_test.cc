@@ -14,7 +14,7 @@ bool is_in_range(uintptr_t address) {
 
 }  // namespace
 
-TEST_GROUP(Layout) {};
+TEST_GROUP(Layout){};
 
 TEST(Layout, RangeIsHalfOpen) {
   CHECK(is_in_range(kPoolBase));

@@ -32,8 +32,8 @@ TEST_GROUP(MembersTable) {
   const PoolId pool_id = make_pool_id();
 
   void setup() override {
-    memory = static_cast<std::byte*>(mmap(nullptr, kMemoryBytes, PROT_READ | PROT_WRITE,
-                                          MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    memory = static_cast<std::byte*>(
+        mmap(nullptr, kMemoryBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     CHECK(memory != MAP_FAILED);
     table = MembersTable::create({memory, kMemoryBytes}, kMemberCount, pool_id);
   }
@@ -81,8 +81,8 @@ TEST(MembersTable, EachChangeIsAnEpoch) {
   LONGS_EQUAL(1234, table->pid(3));
   STRCMP_EQUAL("relay", table->name(3).text);
   uint64_t epoch = 1;
-  for (const MemberState state : {MemberState::kAlive, MemberState::kDead, MemberState::kQuiet,
-                                  MemberState::kFree}) {
+  for (const MemberState state :
+       {MemberState::kAlive, MemberState::kDead, MemberState::kQuiet, MemberState::kFree}) {
     table->set_state(3, state);
     ++epoch;
     CHECK(table->epoch() == epoch);

@@ -34,7 +34,7 @@ const Segment& make_segment() {
 
 }  // namespace
 
-TEST_GROUP(MemoryError) {};
+TEST_GROUP(MemoryError){};
 
 BP_PROBE(HardwareErrorInThePool) {
   const Segment& segment = make_segment();

@@ -45,7 +45,7 @@ void check_placement(PageSize page, uint64_t bytes) {
 
 }  // namespace
 
-TEST_GROUP(NodePlacement) {};
+TEST_GROUP(NodePlacement){};
 
 TEST(NodePlacement, SmallPagesLieOnTheirNode) { check_placement(PageSize::k4KiB, 80 * kMiB); }
 
@@ -74,8 +74,8 @@ TEST(NodePlacement, ANodeWithoutEnoughPagesIsRefused) {
     BP_SKIP("no hugepages of 2 MiB are free");
   }
   TestPool pool;
-  const auto created = pool->create_segment("part", (available_count + 1) * 2 * kMiB,
-                                            PageSize::k2MiB, 1, 1);
+  const auto created =
+      pool->create_segment("part", (available_count + 1) * 2 * kMiB, PageSize::k2MiB, 1, 1);
   CHECK_FALSE(created.ok());
   STRCMP_CONTAINS("in pages of 2 MiB on node 1", created.error().doing);
   STRCMP_CONTAINS("/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages",

@@ -49,8 +49,8 @@ TEST_GROUP(OwnerLife) {
   Shared* shared = nullptr;
 
   void setup() override {
-    void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void* memory =
+        mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(memory != MAP_FAILED);
     shared = std::construct_at(static_cast<Shared*>(memory));
   }

@@ -6,7 +6,7 @@
 
 using namespace bedplate;
 
-TEST_GROUP(OwnerName) {};
+TEST_GROUP(OwnerName){};
 
 TEST(OwnerName, HoldsAText) {
   STRCMP_EQUAL("heap", OwnerName("heap").text);
@@ -17,7 +17,8 @@ TEST(OwnerName, HoldsAText) {
 TEST(OwnerName, HoldsAKindAndAName) {
   STRCMP_EQUAL("volume:ram0", OwnerName("volume", "ram0").text);
   STRCMP_EQUAL("volume:ram", OwnerName(std::string_view("volumes").substr(0, 6),
-                                       std::string_view("ram0").substr(0, 3)).text);
+                                       std::string_view("ram0").substr(0, 3))
+                                 .text);
 }
 
 TEST(OwnerName, ComparesItsText) {

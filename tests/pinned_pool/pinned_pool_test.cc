@@ -67,11 +67,9 @@ TEST_GROUP(PinnedPool) {
     budget.heap = placement;
     budget.boot_bytes = 8 * kMiB;
     budget.heap_min_bytes = 4 * kMiB;
-    return make_pool_plan(budget, {{"volume:ram0", {{"volume:ram0", 12 * kMiB}}, placement},
-                                   {"blockd",
-                                    {{"requests", 64 * 100}, {"buffers", kMiB}},
-                                    placement,
-                                    false}})
+    return make_pool_plan(
+               budget, {{"volume:ram0", {{"volume:ram0", 12 * kMiB}}, placement},
+                        {"blockd", {{"requests", 64 * 100}, {"buffers", kMiB}}, placement, false}})
         .take();
   }
   // Creates the plan's segments and compares each with what the kernel holds.
@@ -209,8 +207,8 @@ TEST(PinnedPool, MapIsItsLayoutAsPlainData) {
 
 TEST(PinnedPool, AddressInUseIsRefusedAndNothingIsTaken) {
   void* wanted = reinterpret_cast<void*>(test::kTestPoolBase);
-  void* other = mmap(wanted, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE,
-                     -1, 0);
+  void* other =
+      mmap(wanted, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
   CHECK(other == wanted);
   auto created = pool->create_segment("first", 4 * kMiB, PageSize::k4KiB, 1);
   CHECK_FALSE(created.ok());
@@ -230,10 +228,12 @@ TEST(PinnedPool, LimitsAreNamedWithTheirCure) {
     rlim_t limit;
     const char* words;
   } kLimits[] = {
-      {RLIMIT_AS, 64 * kKiB, ": Cannot allocate memory; raise the limit on address space: "
-                             "ulimit -v unlimited"},
-      {RLIMIT_FSIZE, 64 * kKiB, ": a file may have 64 KiB, and a segment is one; raise the limit "
-                                "on files: ulimit -f unlimited"},
+      {RLIMIT_AS, 64 * kKiB,
+       ": Cannot allocate memory; raise the limit on address space: "
+       "ulimit -v unlimited"},
+      {RLIMIT_FSIZE, 64 * kKiB,
+       ": a file may have 64 KiB, and a segment is one; raise the limit "
+       "on files: ulimit -f unlimited"},
       {RLIMIT_NOFILE, 0, ": Too many open files; raise the limit of open files: ulimit -n 1024"},
   };
   for (const auto& each : kLimits) {
@@ -309,8 +309,8 @@ TEST(PinnedPool, RefusalLeavesNoDescriptorBehind) {
   const int before = dup(STDERR_FILENO);
   close(before);
   void* wanted = reinterpret_cast<void*>(test::kTestPoolBase);
-  void* other = mmap(wanted, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE,
-                     -1, 0);
+  void* other =
+      mmap(wanted, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
   CHECK_FALSE(pool->create_segment("first", 4 * kMiB, PageSize::k4KiB, 1).ok());
   munmap(other, 4096);
   const int after = dup(STDERR_FILENO);
@@ -322,8 +322,8 @@ TEST(PinnedPool, ReserveStopsAtTheFirstSegmentThatIsRefused) {
   const PoolPlan plan = plan_of_48_mib(PageSize::k4KiB);
   create("boot", plan.segments[0].bytes);
   void* second = reinterpret_cast<void*>(test::kTestPoolBase + 2 * kRegionBytes);
-  void* other = mmap(second, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE,
-                     -1, 0);
+  void* other =
+      mmap(second, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
   const Result<void> reserved = pool->reserve(plan, 1);
   munmap(other, 4096);
   CHECK_FALSE(reserved.ok());
@@ -360,8 +360,7 @@ TEST(PinnedPool, CarveThatDoesNotFitIsAProgrammingError) {
   pool->carve(segment, "most", 4 * kMiB - 64);
   BP_CHECK_DIES("assertion failed: bytes <= segment.bytes - segment.carved_bytes",
                 pool->carve(segment, "more", 128));
-  BP_CHECK_DIES("assertion failed: bytes % kCacheLineBytes == 0",
-                pool->carve(segment, "odd", 63));
+  BP_CHECK_DIES("assertion failed: bytes % kCacheLineBytes == 0", pool->carve(segment, "odd", 63));
   LONGS_EQUAL(64, pool->carve(segment, "rest", 64).size());
 }
 
@@ -386,9 +385,8 @@ TEST(PinnedPool, SealEndsBooting) {
     pool->seal();
     static PoolMap map;
     pool->write_map(&map);
-    _exit(pool->is_sealed() && (pool->stoppers() & kSizeSealStops) != 0 && map.is_sealed == 1
-              ? 0
-              : 1);
+    _exit(pool->is_sealed() && (pool->stoppers() & kSizeSealStops) != 0 && map.is_sealed == 1 ? 0
+                                                                                              : 1);
   });
   LONGS_EQUAL(0, ended.exit_code);
 }
@@ -467,10 +465,9 @@ TEST(PinnedPool, KernelRefusesToChangeTheSealedLayout) {
       expect_refused("mprotect", answer_of(SYS_mprotect, page, 4096UL, PROT_READ));
       expect_refused("mremap", answer_of(SYS_mremap, page, 4096UL, 4096UL,
                                          MREMAP_MAYMOVE | MREMAP_FIXED, elsewhere));
-      expect_refused("shrinking mremap", answer_of(SYS_mremap, segment->address, segment->bytes,
-                                                   4096UL, 0));
-      expect_refused("mmap over it",
-                     answer_of(SYS_mmap, page, 4096UL, PROT_READ, replace, -1, 0L));
+      expect_refused("shrinking mremap",
+                     answer_of(SYS_mremap, segment->address, segment->bytes, 4096UL, 0));
+      expect_refused("mmap over it", answer_of(SYS_mmap, page, 4096UL, PROT_READ, replace, -1, 0L));
     }
   });
   if (ended.exit_code == kNotEnforced) BP_SKIP("this kernel has no mseal (Linux 6.10)");

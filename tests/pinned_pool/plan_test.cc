@@ -47,7 +47,7 @@ void check_refused(const PoolBudget& budget, const std::vector<SegmentRequest>& 
 
 }  // namespace
 
-TEST_GROUP(PoolPlan) {};
+TEST_GROUP(PoolPlan){};
 
 TEST(PoolPlan, WithoutServicesIsBootAndHeap) {
   const PoolPlan plan = make_pool_plan(budget_of(256 * kMiB), {}).take();

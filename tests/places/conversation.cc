@@ -33,13 +33,16 @@ void Answerer::create(Messenger& messenger, const AmId (&numbers)[3], std::span<
   area_ = area;
   messenger.set_handler(numbers[0], {[](void* self, const Message& message) noexcept {
                                        static_cast<Answerer*>(self)->echo(message);
-                                     }, this});
+                                     },
+                                     this});
   messenger.set_handler(numbers[1], {[](void* self, const Message& message) noexcept {
                                        static_cast<Answerer*>(self)->borrow(message);
-                                     }, this});
+                                     },
+                                     this});
   messenger.set_handler(numbers[2], {[](void* self, const Message& message) noexcept {
                                        static_cast<Answerer*>(self)->describe(message);
-                                     }, this});
+                                     },
+                                     this});
 }
 
 void Answerer::reply(Endpoint& to, AmId id, std::string bytes) noexcept {
@@ -54,9 +57,8 @@ void Answerer::echo(const Message& message) noexcept {
 void Answerer::describe(const Message& message) noexcept {
   if (message.payload.empty()) return;
   auto described = message.from.expose(area_);
-  const std::string text =
-      described.ok() ? text_of(std::as_bytes(std::span(&described.value(), 1)))
-                     : described.error().answer;
+  const std::string text = described.ok() ? text_of(std::as_bytes(std::span(&described.value(), 1)))
+                                          : described.error().answer;
   reply(message.from, static_cast<AmId>(message.payload[0]), text);
 }
 
@@ -109,7 +111,8 @@ Conversation::Conversation(Messenger& messenger, std::string peer, AmId reply,
     : messenger_(messenger), peer_name_(std::move(peer)), reply_(reply), lent_(lent) {
   messenger.set_handler(reply, {[](void* self, const Message& message) noexcept {
                                   static_cast<Conversation*>(self)->heard(message);
-                                }, this});
+                                },
+                                this});
   for (Named& named : named_) {
     named.answered = [](NumberQuery& self, std::optional<AmId> number) noexcept {
       auto& one = static_cast<Named&>(self);
@@ -241,7 +244,7 @@ uint32_t Conversation::poll() noexcept {
     case Step::kLent:
       if (!has_heard_ || !done_.is_done) break;
       has_moved = heard_ == sum_of(text_of(lent_)) ? next(Step::kArea)
-                                                    : end("what was lent was not what arrived");
+                                                   : end("what was lent was not what arrived");
       break;
     case Step::kArea: has_moved = ask_area(); break;
     case Step::kDescribed: has_moved = take_description(); break;
@@ -249,8 +252,9 @@ uint32_t Conversation::poll() noexcept {
       has_moved = operate(peer_->put(bytes_of(put_), area_.part(0, kPutBytes), &done_), "put");
       break;
     case Step::kGet:
-      has_moved = operate(peer_->get(std::as_writable_bytes(std::span(got_)),
-                                     area_.part(0, kPutBytes), &done_), "get");
+      has_moved = operate(
+          peer_->get(std::as_writable_bytes(std::span(got_)), area_.part(0, kPutBytes), &done_),
+          "get");
       break;
     case Step::kAdd:
       if (!done_.is_good || got_ != put_) {

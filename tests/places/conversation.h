@@ -72,8 +72,20 @@ class Conversation {
   const std::string& report() const noexcept { return report_; }
 
  private:
-  enum class Step { kConnect, kNames, kEcho, kEchoed, kLend, kLent, kArea, kDescribed, kPut, kGet,
-                    kAdd, kOver };
+  enum class Step {
+    kConnect,
+    kNames,
+    kEcho,
+    kEchoed,
+    kLend,
+    kLent,
+    kArea,
+    kDescribed,
+    kPut,
+    kGet,
+    kAdd,
+    kOver
+  };
   struct Done : Completion {
     bool is_done = true;
     bool is_good = true;

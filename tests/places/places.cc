@@ -125,7 +125,8 @@ int run_joined(int count, char** words) {
   static bool is_over = false;
   options.on_peer = {[](void*, const PeerEvent& event) noexcept {
                        is_over = is_over || event.kind == PeerEventKind::kPoolGone;
-                     }, nullptr};
+                     },
+                     nullptr};
   auto joined = JoinedProcess::join(options);
   if (!joined.ok()) return log_error(joined.error()), 1;
   Messenger& messenger = joined.value()->messenger();

@@ -4,7 +4,7 @@
 
 #include "CppUTest/TestHarness.h"
 
-TEST_GROUP(Assert) {};
+TEST_GROUP(Assert){};
 
 TEST(Assert, TrueConditionIsEvaluatedOnceAndGoesOn) {
   int evaluated = 0;
@@ -14,8 +14,7 @@ TEST(Assert, TrueConditionIsEvaluatedOnceAndGoesOn) {
 
 TEST(Assert, FalseConditionNamesItselfAndAborts) {
   volatile int two = 2;
-  BP_CHECK_DIES("assertion failed: two == 3; this is a defect in the program",
-                BP_ASSERT(two == 3));
+  BP_CHECK_DIES("assertion failed: two == 3; this is a defect in the program", BP_ASSERT(two == 3));
 }
 
 TEST(Assert, FailureNamesFileAndLine) {

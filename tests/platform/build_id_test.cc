@@ -8,7 +8,7 @@
 
 using namespace bedplate;
 
-TEST_GROUP(BuildId) {};
+TEST_GROUP(BuildId){};
 
 // 20 bytes, SHA-1: what the linker makes by default. tests/guest compares it with the program's.
 TEST(BuildId, IsWhatTheLinkerLeft) {

@@ -32,10 +32,12 @@ std::string stack_of(unsigned skipped) {
 // Where the program was loaded, less where it was linked to.
 uintptr_t load_bias() {
   uintptr_t bias = 0;
-  dl_iterate_phdr([](dl_phdr_info* info, size_t, void* into) {
-    *static_cast<uintptr_t*>(into) = info->dlpi_addr;
-    return 1;
-  }, &bias);
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* into) {
+        *static_cast<uintptr_t*>(into) = info->dlpi_addr;
+        return 1;
+      },
+      &bias);
   return bias;
 }
 
@@ -50,7 +52,7 @@ bool is_call_in(const std::string& text, unsigned index, void (*function)(unsign
 
 }  // namespace
 
-TEST_GROUP(CallStack) {};
+TEST_GROUP(CallStack){};
 
 TEST(CallStack, BeginsWithItsCaller) {
   const std::string text = stack_of(0);

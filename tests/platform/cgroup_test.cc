@@ -46,8 +46,7 @@ TEST(Cgroup, EveryGroupAboveCountsLessWhatItUses) {
                found[0].file.c_str());
   CHECK_EQUAL(4 * kMiB, found[0].limit_bytes);
   CHECK_EQUAL(4 * kMiB, found[0].available_bytes);
-  STRCMP_EQUAL((root.path() + "/sys/fs/cgroup/top/hugetlb.2MB.max").c_str(),
-               found[1].file.c_str());
+  STRCMP_EQUAL((root.path() + "/sys/fs/cgroup/top/hugetlb.2MB.max").c_str(), found[1].file.c_str());
   CHECK_EQUAL(8 * kMiB, found[1].limit_bytes);
   CHECK_EQUAL(2 * kMiB, found[1].available_bytes);
 }

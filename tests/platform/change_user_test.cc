@@ -34,9 +34,7 @@ void wait_for_end(void* blocks_signals) noexcept {
   while (!may_end) usleep(1000);
 }
 
-bool can_change() {
-  return getuid() == 0 && try_user(find_user("nobody").take(), 0, {}).ok();
-}
+bool can_change() { return getuid() == 0 && try_user(find_user("nobody").take(), 0, {}).ok(); }
 
 // Steps beside a thread that was there before.
 int beside_a_thread(void* blocks_signals, int (*steps)()) {
@@ -52,30 +50,30 @@ int beside_a_thread(void* blocks_signals, int (*steps)()) {
 
 }  // namespace
 
-TEST_GROUP(ChangeUser) {};
+TEST_GROUP(ChangeUser){};
 
 TEST(ChangeUser, EveryThreadBecomesTheUserAndKeepsWhatIsAsked) {
   if (test::kIsSanitized) BP_SKIP("a sanitizer has a thread of its own, which takes no signals");
   if (!can_change()) BP_SKIP("needs root that may become another user");
   LONGS_EQUAL(0, test::exit_code_of([] {
-    return beside_a_thread(nullptr, [] {
-      if (!become_user(find_user("nobody").take(), kNetBind).ok()) return 1;
-      if (!check_capabilities(kNetBind).ok()) return 2;
-      if (check_capabilities(0).ok()) return 3;
-      if (geteuid() == 0 || setuid(0) == 0 || setgid(0) == 0) return 4;
-      return 0;
-    });
-  }));
+                return beside_a_thread(nullptr, [] {
+                  if (!become_user(find_user("nobody").take(), kNetBind).ok()) return 1;
+                  if (!check_capabilities(kNetBind).ok()) return 2;
+                  if (check_capabilities(0).ok()) return 3;
+                  if (geteuid() == 0 || setuid(0) == 0 || setgid(0) == 0) return 4;
+                  return 0;
+                });
+              }));
 }
 
 TEST(ChangeUser, AWayBackIsFound) {
   if (test::kIsSanitized) BP_SKIP("a sanitizer has a thread of its own, which takes no signals");
   if (!can_change()) BP_SKIP("needs root that may become another user");
   LONGS_EQUAL(0, test::exit_code_of([] {
-    const auto became = become_user(find_user("nobody").take(), kSetUid);
-    if (became.ok()) return 1;
-    return std::string_view(became.error().answer) == "it can" ? 0 : 2;
-  }));
+                const auto became = become_user(find_user("nobody").take(), kSetUid);
+                if (became.ok()) return 1;
+                return std::string_view(became.error().answer) == "it can" ? 0 : 2;
+              }));
 }
 
 TEST(ChangeUser, DirectoriesAreTriedAsTheUser) {

@@ -4,7 +4,7 @@
 
 using namespace bedplate;
 
-TEST_GROUP(Clock) {};
+TEST_GROUP(Clock){};
 
 TEST(Clock, IsTheMonotonicClockInNanoseconds) {
   timespec before;
@@ -13,8 +13,7 @@ TEST(Clock, IsTheMonotonicClockInNanoseconds) {
   timespec after;
   clock_gettime(CLOCK_MONOTONIC, &after);
   const auto in_ns = [](const timespec& time) {
-    return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 +
-           static_cast<uint64_t>(time.tv_nsec);
+    return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
   };
   CHECK(in_ns(before) <= now);
   CHECK(now <= in_ns(after));

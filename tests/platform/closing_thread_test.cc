@@ -46,7 +46,7 @@ Fd lingering_socket(const Fd& listener) {
 
 }  // namespace
 
-TEST_GROUP(ClosingThread) {};
+TEST_GROUP(ClosingThread){};
 
 TEST(ClosingThread, ClosesWhatItIsGiven) {
   Pipe pipes[3];

@@ -6,7 +6,7 @@
 
 using namespace bedplate;
 
-TEST_GROUP(Counter) {};
+TEST_GROUP(Counter){};
 
 TEST(Counter, AddsAndSets) {
   Counter counter;

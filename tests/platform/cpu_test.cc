@@ -24,7 +24,7 @@ void in_thread(const Body& body) {
 
 }  // namespace
 
-TEST_GROUP(Cpu) {};
+TEST_GROUP(Cpu){};
 
 TEST(Cpu, UsableOnesAreThoseOfTheAffinityMask) {
   cpu_set_t cpus;

@@ -25,7 +25,7 @@ Fd open_null() { return Fd(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
 }  // namespace
 
-TEST_GROUP(Fd) {};
+TEST_GROUP(Fd){};
 
 TEST(Fd, ClosesAtTheEndOfItsLife) {
   int number = -1;
@@ -211,7 +211,8 @@ TEST(Lines, OneThatIsTooLongDoesNotHideTheOthers) {
 }
 
 TEST(Lines, OfNoFileAreAnError) {
-  const auto read = read_lines("/nowhere/at/all", [](const char*, void*) {}, nullptr);
+  const auto read = read_lines(
+      "/nowhere/at/all", [](const char*, void*) {}, nullptr);
   CHECK_FALSE(read.ok());
   STRCMP_EQUAL("opening /nowhere/at/all", read.error().doing);
 }

@@ -6,9 +6,7 @@
 
 using namespace bedplate;
 
-TEST_GROUP(Histogram) {
-  std::unique_ptr<Histogram> histogram = std::make_unique<Histogram>();
-};
+TEST_GROUP(Histogram) { std::unique_ptr<Histogram> histogram = std::make_unique<Histogram>(); };
 
 TEST(Histogram, EveryValueIsKnownToASixteenth) {
   size_t before = 0;

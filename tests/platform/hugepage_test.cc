@@ -14,7 +14,7 @@
 using namespace bedplate;
 using bedplate::test::LentHugepages;
 
-TEST_GROUP(Hugepage) {};
+TEST_GROUP(Hugepage){};
 
 TEST(Hugepage, SizesAreBytes) {
   CHECK(page_bytes(PageSize::k4KiB) == 4096);

@@ -11,7 +11,7 @@
 using namespace bedplate;
 using bedplate::test::StderrCapture;
 
-TEST_GROUP(LogLimit) {};
+TEST_GROUP(LogLimit){};
 
 TEST(LogLimit, LetsSoManyPassAndCountsTheRest) {
   StderrCapture capture;
@@ -30,7 +30,8 @@ TEST(LogLimit, SaysHowManyWereHeldBackWhenThePeriodIsOver) {
   uint64_t held_back = 0;
   while (!limit.try_pass("them")) ++held_back;
   STRCMP_EQUAL(("bedplate: warning: " + std::to_string(held_back) +
-                " more messages about them within 20 ms were not logged\n").c_str(),
+                " more messages about them within 20 ms were not logged\n")
+                   .c_str(),
                capture.finish().c_str());
 }
 

@@ -14,18 +14,18 @@
 using namespace bedplate;
 using bedplate::test::StderrCapture;
 
-TEST_GROUP(Log) {
-  void teardown() override { set_log_level(LogLevel::kInfo); }
-};
+TEST_GROUP(Log){void teardown() override{set_log_level(LogLevel::kInfo);
+}
+}
+;
 
 TEST(Log, LinesNameTheProgramAndTheLevel) {
   StderrCapture capture;
   BP_LOG_INFO("serving %d", 7);
   BP_LOG_WARNING("nearly full");
   BP_LOG_ERROR("broken");
-  STRCMP_EQUAL(
-      "bedplate: serving 7\nbedplate: warning: nearly full\nbedplate: error: broken\n",
-      capture.finish().c_str());
+  STRCMP_EQUAL("bedplate: serving 7\nbedplate: warning: nearly full\nbedplate: error: broken\n",
+               capture.finish().c_str());
 }
 
 TEST(Log, LeavesErrnoAlone) {

@@ -9,7 +9,7 @@
 
 using namespace bedplate;
 
-TEST_GROUP(Numa) {};
+TEST_GROUP(Numa){};
 
 TEST(Numa, ListsAreTheKernels) {
   CHECK(parse_nodes("0\n") == NodeSet(0b1));

@@ -28,7 +28,7 @@ unsigned threads_seen(unsigned thread_count, unsigned expected_count) {
 
 }  // namespace
 
-TEST_GROUP(Parallel) {};
+TEST_GROUP(Parallel){};
 
 TEST(Parallel, RunsOnAsManyThreadsAsAsked) {
   LONGS_EQUAL(2, threads_seen(2, 2));

@@ -52,7 +52,7 @@ constexpr uint64_t kLimit = 1000;
 
 }  // namespace
 
-TEST_GROUP(ReadOnce) {};
+TEST_GROUP(ReadOnce){};
 
 TEST(ReadOnce, CopiesAnySizeFromAnyAlignment) {
   check_copies<4>();

@@ -41,7 +41,7 @@ Result<void> half_twice(int number, bool* reached_end) {
 
 }  // namespace
 
-TEST_GROUP(Error) {};
+TEST_GROUP(Error){};
 
 TEST(Error, HasThreePartsInOneMessage) {
   char text[1024];
@@ -93,7 +93,7 @@ TEST(Error, KindIsTheExitCode) {
   LONGS_EQUAL(2, static_cast<int>(ErrorKind::kConfiguration));
 }
 
-TEST_GROUP(Result) {};
+TEST_GROUP(Result){};
 
 TEST(Result, HoldsAValue) {
   Result<int> result = half_of(8);

@@ -207,7 +207,7 @@ BP_PROBE(LastWordsToALateReader) {
   assertion_failed("file.cc", 1, "this");
 }
 
-TEST_GROUP(StandardError) {};
+TEST_GROUP(StandardError){};
 
 TEST(StandardError, PipeThatNobodyReadsBlocksNobody) { BP_CHECK_PROBE(PipeThatNobodyReads); }
 

@@ -33,7 +33,7 @@ bool is_null(int stream, int access) {
 
 }  // namespace
 
-TEST_GROUP(StandardStreams) {};
+TEST_GROUP(StandardStreams){};
 
 TEST(StandardStreams, ThoseThatAreClosedAreOpenedEachForItsUse) {
   for (unsigned closed = 1; closed < 8; ++closed) {

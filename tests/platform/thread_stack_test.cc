@@ -100,9 +100,7 @@ std::string name_of(const char* name) {
 
 }  // namespace
 
-TEST_GROUP(StackedThread) {
-  Seen seen;
-};
+TEST_GROUP(StackedThread) { Seen seen; };
 
 TEST(StackedThread, RunsItsFunctionOnce) {
   StackedThread thread;
@@ -160,8 +158,7 @@ TEST(StackedThread, GivesItsStackBack) {
 TEST(StackedThread, StartingTwiceIsAProgrammingError) {
   StackedThread thread;
   CHECK(thread.start("twice", &look_around, &seen).ok());
-  BP_CHECK_DIES("assertion failed: !is_running_",
-                (void)thread.start("twice", &look_around, &seen));
+  BP_CHECK_DIES("assertion failed: !is_running_", (void)thread.start("twice", &look_around, &seen));
 }
 
 TEST(StackedThread, RefusesAStackThatMayNotBeLocked) {
@@ -194,13 +191,13 @@ BP_PROBE(LeftBeforeItBegins) {
   for (int i = 0; i < kThreadCount; ++i) {
     alignas(StackedThread) std::byte memory[sizeof(StackedThread)];
     StackedThread* thread = std::construct_at(reinterpret_cast<StackedThread*>(memory));
-    BP_PROBE_CHECK(thread
-                       ->start("left",
-                               [](void* count) noexcept {
-                                 static_cast<std::atomic<int>*>(count)->fetch_add(1);
-                               },
-                               &run_count)
-                       .ok());
+    BP_PROBE_CHECK(
+        thread
+            ->start(
+                "left",
+                [](void* count) noexcept { static_cast<std::atomic<int>*>(count)->fetch_add(1); },
+                &run_count)
+            .ok());
     thread->join_or_leave(0);
     std::destroy_at(thread);
     std::memset(memory, 0, sizeof memory);  // as what comes next on this stack does
@@ -215,7 +212,10 @@ BP_PROBE(FullStack) {
   action.sa_flags = SA_ONSTACK;
   sigaction(SIGSEGV, &action, nullptr);
   StackedThread thread;
-  BP_PROBE_CHECK(thread.start("full", [](void*) noexcept { fill_stack(0); }, nullptr).ok());
+  BP_PROBE_CHECK(thread
+                     .start(
+                         "full", [](void*) noexcept { fill_stack(0); }, nullptr)
+                     .ok());
   thread.join();
 }
 TEST(StackedThread, HandlersHaveRoomWhenTheStackIsFull) {

@@ -26,7 +26,7 @@ void check_refused(std::string_view text) {
 
 }  // namespace
 
-TEST_GROUP(Units) {};
+TEST_GROUP(Units){};
 
 TEST(Units, BytesAreParsedWithAndWithoutUnit) {
   check_parsed("0", 0);
@@ -51,9 +51,9 @@ TEST(Units, LargestIsWhatFitsInto63Bits) {
 }
 
 TEST(Units, WhatIsNoByteSizeIsRefused) {
-  for (const char* text : {"", " ", "MiB", "-1", "+1", "1.5 MiB", "1e3", "0x10", " 1", "1 ", "1 MB",
-                           "1 M", "1 mib", "1 MiB ", "1 MiB x", "1 KiBKiB", "1 PiB", "1,000",
-                           "1\tKiB", "one"}) {
+  for (const char* text : {"",        " ",        "MiB",   "-1",    "+1",     "1.5 MiB", "1e3",
+                           "0x10",    " 1",       "1 ",    "1 MB",  "1 M",    "1 mib",   "1 MiB ",
+                           "1 MiB x", "1 KiBKiB", "1 PiB", "1,000", "1\tKiB", "one"}) {
     check_refused(text);
   }
   check_refused(std::string_view("1\0KiB", 5));

@@ -13,16 +13,15 @@
 
 using namespace bedplate;
 
-TEST_GROUP(User) {
-  static void refused(const char* text) {
-    const auto found = find_user_id(text);
-    CHECK_TEXT(!found.ok(), text);
-    CHECK(found.error().kind == ErrorKind::kConfiguration);
-    STRCMP_EQUAL((std::string("looking for the user ") + text).c_str(), found.error().doing);
-    STRCMP_EQUAL("no such user in /etc/passwd", found.error().answer);
-    CHECK(found.error().cure[0] != '\0');
-  }
-};
+TEST_GROUP(User){static void refused(const char* text){const auto found = find_user_id(text);
+CHECK_TEXT(!found.ok(), text);
+CHECK(found.error().kind == ErrorKind::kConfiguration);
+STRCMP_EQUAL((std::string("looking for the user ") + text).c_str(), found.error().doing);
+STRCMP_EQUAL("no such user in /etc/passwd", found.error().answer);
+CHECK(found.error().cure[0] != '\0');
+}
+}
+;
 
 TEST(User, EveryNameOfTheFileHasItsNumber) {
   int checked = 0;

@@ -42,8 +42,8 @@ struct alignas(kCacheLineBytes) BoardRow {
   std::atomic<uint32_t> must_hurry;  // send nothing but short messages, one after the other
   std::atomic<uint32_t> must_leave;
   std::atomic<uint32_t> has_stopped;
-  std::atomic<uint32_t> is_done;       // stopped, and everything received and given back
-  std::atomic<uint64_t> sent[kMemberMax];  // pack_count; stored after each send that succeeded
+  std::atomic<uint32_t> is_done;            // stopped, and everything received and given back
+  std::atomic<uint64_t> sent[kMemberMax];   // pack_count; stored after each send that succeeded
   std::atomic<uint64_t> heard[kMemberMax];  // messages received from each, as it is now
   std::atomic<uint64_t> lent[kMemberMax];   // loans that each has not given back
 };

@@ -22,7 +22,7 @@
 namespace bedplate::strain {
 namespace {
 
-constexpr uint32_t kHonestCount = 4;   // with the owner
+constexpr uint32_t kHonestCount = 4;  // with the owner
 constexpr uint32_t kFlooderCount = 2;
 using test::kPatienceNs;
 constexpr uid_t kStranger = 65534;
@@ -49,8 +49,8 @@ Fd file_of(const Segment& segment) {
 // Against writing by the next joiner, and all else that can be sealed.
 void seal(const Segment& segment) {
   const Fd file = file_of(segment);
-  for (const int kind : {F_SEAL_FUTURE_WRITE, F_SEAL_WRITE, F_SEAL_SHRINK, F_SEAL_GROW,
-                         F_SEAL_SEAL}) {
+  for (const int kind :
+       {F_SEAL_FUTURE_WRITE, F_SEAL_WRITE, F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_SEAL}) {
     fcntl(file.number(), F_ADD_SEALS, kind);
   }
 }
@@ -125,8 +125,7 @@ void Door::run(uint64_t nanoseconds) {
       fail("a rude process ended with %d by itself", status);
     }
   }
-  if (time_until([&] { return group_.taken_count() == kHonestCount; }, kPatienceNs) ==
-      UINT64_MAX) {
+  if (time_until([&] { return group_.taken_count() == kHonestCount; }, kPatienceNs) == UINT64_MAX) {
     fail("a rude member's place does not become free");
   }
   group_.settle();

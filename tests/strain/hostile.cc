@@ -149,8 +149,8 @@ class Episode {
 }  // namespace
 
 void share_episode() {
-  void* memory = mmap(nullptr, sizeof(Playing), PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* memory =
+      mmap(nullptr, sizeof(Playing), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) fail("no memory");
   playing = static_cast<Playing*>(memory);
 }

@@ -122,8 +122,9 @@ void scribble_beside_others(GroupKind kind, uint64_t nanoseconds, uint64_t seed)
   victim.end();
   const uint64_t verified[] = {group.end(), exchange.end()};
   std::printf("hostile: %s, %u processes scribbled %" PRIu64 " times: %" PRIu64 " cut off, the "
-              "victim took %" PRIu64 " messages and at most %" PRIu64 " ms for a round; beside it %"
-              PRIu64 " verified in a group, %" PRIu64 " in an exchange\n",
+              "victim took %" PRIu64 " messages and at most %" PRIu64
+              " ms for a round; beside it %" PRIu64 " verified in a group, %" PRIu64
+              " in an exchange\n",
               group_kind_text(kind), lives, mutation_count, victim.counters().cut_off.read(),
               victim.counters().received.read(), longest_ns / kNsPerMs, verified[0], verified[1]);
 }

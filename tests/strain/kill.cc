@@ -144,7 +144,8 @@ void KillRounds::check_progress(const uint64_t (&received)[kMemberMax], uint32_t
     };
     if (time_until(moved, kPatienceNs) == UINT64_MAX) {
       fail("member %u has received nothing since member %u was killed; it went round its loop "
-           "%" PRIu64 " times in all", i, member, row.steps.load());
+           "%" PRIu64 " times in all",
+           i, member, row.steps.load());
     }
     longest_.progress_ns = std::max(longest_.progress_ns, monotonic_ns() - killed_ns);
   }
@@ -204,11 +205,10 @@ void KillRounds::report(uint32_t rounds) const {
   const GroupShape& shape = group_.segment().shape();
   std::printf("kill: %s with %u boxes, %u rounds: survivors received again within %" PRIu64
               " us, places were free within %" PRIu64 " ms; %" PRIu64
-              " were through joining, %" PRIu64
-              " through leaving; %" PRIu64 " torn slots with those who saw the end\n",
+              " were through joining, %" PRIu64 " through leaving; %" PRIu64
+              " torn slots with those who saw the end\n",
               group_kind_text(shape.kind), shape.kind == GroupKind::kLazy ? shape.box_count : 0,
-              rounds,
-              longest_.progress_ns / kNsPerUs, longest_.free_ns / kNsPerMs, joined_first_,
+              rounds, longest_.progress_ns / kNsPerUs, longest_.free_ns / kNsPerMs, joined_first_,
               left_first_, torn_);
 }
 
@@ -249,7 +249,8 @@ void kill_owner(GroupKind kind, uint64_t seed) {
   }
   if (count != kProcessCount - 1) fail("%u members outlived the owner", count);
   std::printf("kill: %s, the owner: %u members received what was left and ended, within %" PRIu64
-              " ms\n", group_kind_text(kind), count, (monotonic_ns() - begin) / kNsPerMs);
+              " ms\n",
+              group_kind_text(kind), count, (monotonic_ns() - begin) / kNsPerMs);
 }
 
 }  // namespace bedplate::strain

@@ -86,9 +86,8 @@ int run_stress(uint64_t seconds, uint32_t process_count) {
   const test::Seed seed;
   const uint32_t counts[] = {2, 3, 8, 16};
   const uint64_t parts = process_count == 0 ? 2 * std::size(counts) + 1 : 3;
-  run_part([&] {
-    stress_group(GroupKind::kExchange, 2, seconds * kNsPerSecond / parts, seed.value());
-  });
+  run_part(
+      [&] { stress_group(GroupKind::kExchange, 2, seconds * kNsPerSecond / parts, seed.value()); });
   for (const GroupKind kind : {GroupKind::kLazy, GroupKind::kMesh}) {
     for (const uint32_t count : counts) {
       if (process_count != 0 && count != counts[0]) continue;

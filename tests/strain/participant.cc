@@ -66,9 +66,10 @@ void Participant::receive(const Message& message) noexcept {
       header.receiver_generation != static_cast<uint16_t>(generation_) ||
       header.checksum != checksum_of(header, content)) {
     fail("member %u: message %u from %u is not what was sent (from %u/%u to %u/%u, number %llu, "
-         "%u bytes of %zu)", self_, message.id, from, header.sender, header.sender_generation,
-         header.receiver, header.receiver_generation,
-         static_cast<unsigned long long>(header.sequence), header.bytes, content.size());
+         "%u bytes of %zu)",
+         self_, message.id, from, header.sender, header.sender_generation, header.receiver,
+         header.receiver_generation, static_cast<unsigned long long>(header.sequence), header.bytes,
+         content.size());
   }
   Peer& peer = peers_[from];
   if (static_cast<uint16_t>(peer.heard_generation) != header.sender_generation) {
@@ -139,9 +140,8 @@ void Participant::check_last_words(const PeerEvent& event) noexcept {
   Peer& peer = peers_[event.member];
   peer.is_joined = false;
   peer.endpoint = nullptr;
-  const uint64_t counted =
-      count_for(board_->rows[event.member].sent[self_].load(std::memory_order_acquire),
-                generation_);
+  const uint64_t counted = count_for(
+      board_->rows[event.member].sent[self_].load(std::memory_order_acquire), generation_);
   const bool was_heard =
       static_cast<uint16_t>(peer.heard_generation) == static_cast<uint16_t>(event.generation);
   const uint64_t heard = was_heard ? peer.expected : 0;
@@ -177,9 +177,13 @@ void Participant::send_burst() {
     const auto to = below(8) == 0 ? static_cast<uint32_t>(below(member_count_)) : partner_;
     Peer& peer = peers_[to];
     if (peer.endpoint == nullptr) continue;
-    const VerifiedHeader header = {0, static_cast<uint16_t>(self_),
-                                   static_cast<uint16_t>(generation_), static_cast<uint16_t>(to),
-                                   static_cast<uint16_t>(peer.generation), 0, peer.next_sequence};
+    const VerifiedHeader header = {0,
+                                   static_cast<uint16_t>(self_),
+                                   static_cast<uint16_t>(generation_),
+                                   static_cast<uint16_t>(to),
+                                   static_cast<uint16_t>(peer.generation),
+                                   0,
+                                   peer.next_sequence};
     const bool is_long = row().must_hurry.load(std::memory_order_relaxed) == 0;
     const SendStatus status =
         is_long && below(8) == 0 ? send_loan(to, header) : send_copy(to, header);
@@ -298,8 +302,8 @@ void Participant::drain_after_owner() {
       const BoardRow& other = board_->rows[i];
       // Member 0 is the owner itself, which does not stop in good order.
       if (i != 0 && other.has_stopped.load(std::memory_order_acquire) == 0) has_all = false;
-      const uint64_t sent = count_for(other.sent[self_].load(std::memory_order_acquire),
-                                      generation_);
+      const uint64_t sent =
+          count_for(other.sent[self_].load(std::memory_order_acquire), generation_);
       if (peers_[i].expected < sent) has_all = false;
     }
     if (has_all) return;

@@ -44,7 +44,7 @@ class Participant {
  private:
   struct Peer {
     Endpoint* endpoint = nullptr;
-    uint64_t generation = 0;        // of those whom we send to
+    uint64_t generation = 0;  // of those whom we send to
     uint64_t next_sequence = 0;
     uint64_t heard_generation = 0;  // of those whom we hear
     uint64_t expected = 0;

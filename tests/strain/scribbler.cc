@@ -8,8 +8,17 @@
 namespace bedplate::strain {
 
 uint64_t Scribbler::edge(uint64_t limit) noexcept {
-  const uint64_t edges[] = {0, 1, limit - 1, limit, limit + 1, limit / 2, UINT32_MAX, UINT64_MAX,
-                            UINT64_MAX - 7, uint64_t{1} << 63, random_(),
+  const uint64_t edges[] = {0,
+                            1,
+                            limit - 1,
+                            limit,
+                            limit + 1,
+                            limit / 2,
+                            UINT32_MAX,
+                            UINT64_MAX,
+                            UINT64_MAX - 7,
+                            uint64_t{1} << 63,
+                            random_(),
                             below(limit + 1) & ~63ULL};
   return edges[below(std::size(edges))];
 }
@@ -73,8 +82,8 @@ void Scribbler::fifo() noexcept {
     case 0: return store(base, edge(shape.entry_count));
     case 1: return store(base + shape.line_bytes, edge(shape.entry_count));
     default: {
-      const uint64_t claims = __atomic_load_n(reinterpret_cast<uint64_t*>(at(base)),
-                                              __ATOMIC_RELAXED);
+      const uint64_t claims =
+          __atomic_load_n(reinterpret_cast<uint64_t*>(at(base)), __ATOMIC_RELAXED);
       const uint64_t index = claims - below(2);
       const auto log2 = static_cast<unsigned>(std::countr_zero(shape.entry_count));
       return slot(base + 2 * shape.line_bytes + (index % shape.entry_count) * sizeof(MessageSlot),
@@ -110,8 +119,8 @@ void Scribbler::lane() noexcept {
       word.bytes = static_cast<uint32_t>(below(kMessageBytesMax + 1));
       const uint64_t region = layout.eager_region_bytes();
       word.offset = below(2) == 0 ? edge(region) : below(region);
-      const uint64_t place = layout.lane_queue(receiver, sender) +
-                             (head % entries) * sizeof(uint64_t);
+      const uint64_t place =
+          layout.lane_queue(receiver, sender) + (head % entries) * sizeof(uint64_t);
       payload(layout.eager(sender) + (below(region) & ~63ULL), word.kind);
       store(place, pack_lane_word(word));
       return store(head_at, head + 1);
@@ -124,22 +133,22 @@ void Scribbler::operation() noexcept {
   const GroupLayout& layout = segment_.layout();
   const uint64_t region = layout.eager_region_bytes();
   if (region < sizeof(OperationRecord)) return anything();
-  const uint64_t place = layout.eager(member()) + (below(region - sizeof(OperationRecord) + 1) &
-                                                   ~63ULL);
+  const uint64_t place =
+      layout.eager(member()) + (below(region - sizeof(OperationRecord) + 1) & ~63ULL);
   switch (below(6)) {
-    case 0: return store(place + offsetof(OperationRecord, request.kind),
-                         static_cast<uint32_t>(edge(4)));
-    case 1: return store(place + offsetof(OperationRecord, request.bytes),
-                         static_cast<uint32_t>(edge(region)));
+    case 0:
+      return store(place + offsetof(OperationRecord, request.kind), static_cast<uint32_t>(edge(4)));
+    case 1:
+      return store(place + offsetof(OperationRecord, request.bytes),
+                   static_cast<uint32_t>(edge(region)));
     case 2: {
       const uint64_t address = place + offsetof(OperationRecord, request.address);
       return store(address, *reinterpret_cast<uint64_t*>(at(address)) + edge(256));
     }
-    case 3: return store(place + offsetof(OperationRecord, request.exposure),
-                         edge(kExposureCountMax));
+    case 3:
+      return store(place + offsetof(OperationRecord, request.exposure), edge(kExposureCountMax));
     case 4: return store(place + offsetof(OperationRecord, result), random_());
-    default: return store(place + offsetof(OperationRecord, state),
-                          static_cast<uint32_t>(edge(2)));
+    default: return store(place + offsetof(OperationRecord, state), static_cast<uint32_t>(edge(2)));
   }
 }
 
@@ -151,8 +160,9 @@ void Scribbler::part_of_member() noexcept {
     case 1: return store(layout.wrapper(whose) + sizeof(uint64_t), static_cast<uint32_t>(edge(2)));
     case 2: return store(layout.card(whose) + (below(sizeof(SingleCopyCard)) & ~7ULL), random_());
     case 3: return store(layout.held_loans(whose), edge(64));
-    default: return store(layout.returned_loans(whose) + below(segment_.shape().loan_count),
-                          static_cast<uint8_t>(below(2) == 0 ? below(8) : random_()));
+    default:
+      return store(layout.returned_loans(whose) + below(segment_.shape().loan_count),
+                   static_cast<uint8_t>(below(2) == 0 ? below(8) : random_()));
   }
 }
 

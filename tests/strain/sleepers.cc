@@ -106,8 +106,8 @@ int be_sleeper(const char* socket_path, uint64_t) {
 
 void kill_owner_of_sleepers(GroupKind kind, uint32_t rounds, uint64_t seed) {
   prctl(PR_SET_CHILD_SUBREAPER, 1);  // orphans come here, so that their exit codes can be seen
-  void* memory = mmap(nullptr, sizeof(Legacy), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-                      -1, 0);
+  void* memory =
+      mmap(nullptr, sizeof(Legacy), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) fail("no memory to share");
   uint64_t longest_ns = 0;
   for (uint32_t round = 0; round < rounds; ++round) {
@@ -120,7 +120,8 @@ void kill_owner_of_sleepers(GroupKind kind, uint32_t rounds, uint64_t seed) {
   }
   munmap(memory, sizeof(Legacy));
   std::printf("sleepers: %s: %u times the owner was killed, all heard it and ended within %" PRIu64
-              " ms\n", group_kind_text(kind), rounds, longest_ns / kNsPerMs);
+              " ms\n",
+              group_kind_text(kind), rounds, longest_ns / kNsPerMs);
 }
 
 }  // namespace bedplate::strain

@@ -29,9 +29,9 @@ struct CaseResult {
   uint32_t tried = 0;
   uint32_t slept = 0;
   uint32_t unsaid = 0;
-  uint64_t longest_ns = 0;      // from others' sending to the last one's arrival
+  uint64_t longest_ns = 0;  // from others' sending to the last one's arrival
   bool is_unmeasurable = false;
-  uint32_t faults[kBoundaryMax] = {};  // of each, as in StepOutcome
+  uint32_t faults[kBoundaryMax] = {};                            // of each, as in StepOutcome
   char texts[static_cast<size_t>(StepFault::kCount)][160] = {};  // the first of each kind
 };
 

@@ -30,7 +30,7 @@ struct StepCase {
 
 struct StepOptions {
   uint64_t nanoseconds = 0;
-  uint64_t hang_ns = 0;    // what takes longer never comes
+  uint64_t hang_ns = 0;  // what takes longer never comes
   uint64_t seed = 0;
   const char* filter = "";  // only cases whose text contains it
 };

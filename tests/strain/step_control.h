@@ -40,9 +40,9 @@ struct StepControl {
   // By who steps. The order is stored last, with another number each time.
   std::atomic<uint32_t> order;
   Deed deed;
-  uint32_t is_marked;    // a trap before and behind the call
-  uint64_t attempt;      // the message's number
-  RemoteMemory memory;   // the receiver's, exposed to it
+  uint32_t is_marked;   // a trap before and behind the call
+  uint64_t attempt;     // the message's number
+  RemoteMemory memory;  // the receiver's, exposed to it
   // By the sender.
   std::atomic<uint32_t> answered;  // the order whose status this is
   SendStatus status;
@@ -50,7 +50,7 @@ struct StepControl {
   std::atomic<uint64_t> not_done;  // of these, those that did not end with kDone
   std::atomic<uint32_t> has_box;
   std::atomic<uint64_t> polls;
-  std::atomic<int> connection;     // its descriptor; 0: it is not ready
+  std::atomic<int> connection;  // its descriptor; 0: it is not ready
 };
 
 }  // namespace bedplate::strain

@@ -53,7 +53,7 @@ StepGroup::~StepGroup() { sender_.end(); }
 void StepGroup::note(StepOutcome* outcome, StepFault fault, const char* format, ...) {
   if (outcome->has(fault)) return;
   outcome->faults |= 1u << static_cast<uint32_t>(fault);
-  char (&text)[160] = outcome->texts[static_cast<size_t>(fault)];
+  char(&text)[160] = outcome->texts[static_cast<size_t>(fault)];
   va_list arguments;
   va_start(arguments, format);
   std::vsnprintf(text, sizeof text, format, arguments);
@@ -190,8 +190,8 @@ void StepGroup::let_others_send(uint32_t messages, StepFault fault, StepOutcome*
   const uint64_t took =
       others_.wait_until([&] { return others_.have_arrived(receiver_); }, hang_ns_);
   if (!were_accepted || took == UINT64_MAX) {
-    note(outcome, fault, "messages of others %s", were_accepted ? "did not come"
-                                                                : "were not accepted");
+    note(outcome, fault, "messages of others %s",
+         were_accepted ? "did not come" : "were not accepted");
     if (fault == StepFault::kStuck) is_good_ = false;
   }
   outcome->delivery_ns = std::max(outcome->delivery_ns, monotonic_ns() - begin);
@@ -204,8 +204,8 @@ StepOutcome StepGroup::try_boundary(const StepCase& which, uint32_t boundary) {
   StepOutcome outcome;
   if (enter(which, boundary, &outcome)) {
     if (which.is_sleepy) {
-      outcome.slept = others_.wait_until([&] { return receiver_.is_asleep(); }, kSettleNs) !=
-                      UINT64_MAX;
+      outcome.slept =
+          others_.wait_until([&] { return receiver_.is_asleep(); }, kSettleNs) != UINT64_MAX;
     }
     let_others_send(lap_messages(), StepFault::kStalled, &outcome);
     switch (which.fate) {

@@ -84,9 +84,9 @@ class StepGroup {
   StepSenders others_;
   TracedProcess sender_;
   uint32_t member_ = 0;
-  uint64_t attempt_ = 0;   // of the message that is sent, or was
-  uint64_t adds_ = 0;      // what the receiver's word must have come to
-  uint64_t ended_ = 0;     // completions that must have been called
+  uint64_t attempt_ = 0;  // of the message that is sent, or was
+  uint64_t adds_ = 0;     // what the receiver's word must have come to
+  uint64_t ended_ = 0;    // completions that must have been called
   bool is_warm_[std::size(kDeeds)] = {};
   bool is_good_ = true;
 };

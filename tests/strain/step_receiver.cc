@@ -119,10 +119,9 @@ void StepReceiver::receive(const Message& message) noexcept {
   VerifiedHeader header;
   const bool has_header = message.payload.size() >= sizeof header;
   if (has_header) std::memcpy(&header, message.payload.data(), sizeof header);
-  const std::span<const std::byte> content =
-      message.loan.is_there() ? message.loan.memory
-      : has_header            ? message.payload.subspan(sizeof header)
-                              : std::span<const std::byte>();
+  const std::span<const std::byte> content = message.loan.is_there() ? message.loan.memory
+                                             : has_header ? message.payload.subspan(sizeof header)
+                                                          : std::span<const std::byte>();
   if (!has_header || header.bytes != content.size() || header.sender != from ||
       header.checksum != checksum_of(header, content)) {
     note_fault("spoilt: from %u, %zu bytes, number %" PRIu64 " of sender %u", from,
@@ -130,8 +129,8 @@ void StepReceiver::receive(const Message& message) noexcept {
   } else if (from < kStepOwnMax && members_.pid(from) == static_cast<uint32_t>(getpid())) {
     const uint64_t due = received_[from].load(std::memory_order_relaxed);
     if (header.sequence != due) {
-      note_fault("order: number %" PRIu64 " of sender %u where %" PRIu64 " is due",
-                 header.sequence, from, due);
+      note_fault("order: number %" PRIu64 " of sender %u where %" PRIu64 " is due", header.sequence,
+                 from, due);
     }
     received_[from].store(header.sequence + 1, std::memory_order_release);
   } else {
@@ -151,8 +150,8 @@ StepSenders::StepSenders(const StrainedGroup& group, uint32_t count)
   for (uint32_t i = 0; i < count_; ++i) {
     senders_[i] = std::make_unique<Sender>();
     Sender& sender = *senders_[i];
-    auto created = sender.shm.create(group.own_options(kReceiver + 1 + i),
-                                     sender.messenger.dispatcher());
+    auto created =
+        sender.shm.create(group.own_options(kReceiver + 1 + i), sender.messenger.dispatcher());
     if (!created.ok()) fail("%s: %s", created.error().doing, created.error().answer);
     sender.messenger.add_provider(sender.shm);
     auto endpoint = sender.messenger.connect({kReceiver});
@@ -176,8 +175,7 @@ SendStatus StepSenders::send_one(uint32_t index) {
   fill(content, sender.sent * 31 + index);
   header.checksum = checksum_of(header, content);
   std::memcpy(scratch, &header, sizeof header);
-  const SendStatus status =
-      sender.endpoint->am_send(1, {scratch, sizeof header + header.bytes});
+  const SendStatus status = sender.endpoint->am_send(1, {scratch, sizeof header + header.bytes});
   if (status == SendStatus::kDone) ++sender.sent;
   return status;
 }

@@ -88,9 +88,13 @@ void Stepper::prepare() {
   const auto number = static_cast<uint64_t>(completion_ - ended_.data());
   block_ = group_.pool.own_heap()->memory().subspan(number * 512, 300);
   const MembersTable& members = *group_.shm.members;
-  VerifiedHeader header = {0, static_cast<uint16_t>(group_.shm.member),
-                           static_cast<uint16_t>(members.generation(group_.shm.member)), kReceiver,
-                           static_cast<uint16_t>(members.generation(kReceiver)), 0, attempt_};
+  VerifiedHeader header = {0,
+                           static_cast<uint16_t>(group_.shm.member),
+                           static_cast<uint16_t>(members.generation(group_.shm.member)),
+                           kReceiver,
+                           static_cast<uint16_t>(members.generation(kReceiver)),
+                           0,
+                           attempt_};
   header.bytes = deed_ == Deed::kLoan ? 300 : deed_ == Deed::kLong ? 500 : 16;
   const std::span<std::byte> content =
       deed_ == Deed::kLoan ? block_ : std::span(scratch_).subspan(sizeof header, header.bytes);

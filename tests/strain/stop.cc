@@ -71,9 +71,8 @@ class StopEvents {
 };
 
 size_t StopEvents::stopped_count() const {
-  return static_cast<size_t>(std::count_if(peers_.begin(), peers_.end(), [](const Peer& peer) {
-    return peer.go_on_ns != 0;
-  }));
+  return static_cast<size_t>(std::count_if(peers_.begin(), peers_.end(),
+                                           [](const Peer& peer) { return peer.go_on_ns != 0; }));
 }
 
 void StopEvents::start_missing() {
@@ -103,8 +102,7 @@ void StopEvents::stop(Peer& peer, uint64_t nanoseconds) {
   ::kill(peer.pid, SIGSTOP);
   int status = 0;
   if (waitpid(peer.pid, &status, WUNTRACED) != peer.pid || !WIFSTOPPED(status)) {
-    fail("process %d ended with %x before it was stopped", peer.pid,
-         static_cast<unsigned>(status));
+    fail("process %d ended with %x before it was stopped", peer.pid, static_cast<unsigned>(status));
   }
   peer.go_on_ns = monotonic_ns() + nanoseconds;
 }
@@ -175,8 +173,7 @@ void StopEvents::note_delays() {
     longest_ns_ = std::max(longest_ns_, group_.board().rows[i].longest_ns.load());
   }
   if (longest_ns_ > kDelayMaxNs) {
-    fail("a message between two that were not stopped took %" PRIu64 " ms",
-         longest_ns_ / kNsPerMs);
+    fail("a message between two that were not stopped took %" PRIu64 " ms", longest_ns_ / kNsPerMs);
   }
 }
 
@@ -246,8 +243,9 @@ void StopEvents::run(uint32_t events) {
 void StopEvents::report(uint32_t events) const {
   std::printf("stop: %s, %u events: %u stops, %u of them in the middle of a claim, %u kills; "
               "between those not stopped a message took at most %" PRIu64 " ms, a stop of 10 s%s "
-              "included; a new member came within %" PRIu64 " ms, beside a stopped one within %"
-              PRIu64 " ms; %u were cut off while they were stopped\n",
+              "included; a new member came within %" PRIu64
+              " ms, beside a stopped one within %" PRIu64
+              " ms; %u were cut off while they were stopped\n",
               group_kind_text(group_.segment().shape().kind), events, stops_, claims_, kills_,
               longest_ns_ / kNsPerMs, long_had_claim_ ? " with a claim" : "",
               longest_join_ns_ / kNsPerMs, longest_join_beside_ns_ / kNsPerMs, cut_off_);

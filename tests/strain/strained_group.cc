@@ -47,8 +47,8 @@ GroupShape strained_shape(GroupKind kind, uint32_t member_count) {
 }
 
 Segment& StrainedGroup::create(const char* owner, uint64_t bytes) {
-  auto created = strained_pool().create_segment(owner, align_up(bytes, 4 * kKiB),
-                                                PageSize::k4KiB, 1);
+  auto created =
+      strained_pool().create_segment(owner, align_up(bytes, 4 * kKiB), PageSize::k4KiB, 1);
   if (!created.ok()) fail("%s: %s", created.error().doing, created.error().answer);
   return *created.value();
 }
@@ -85,8 +85,8 @@ StrainedGroup::StrainedGroup(const GroupShape& shape, uint64_t seed, uint32_t ow
   options.socket_path = socket_path_;
   options.pool = &strained_pool();
   options.pool_id = pool_id_;
-  options.groups = {{"strain", members_, std::as_bytes(std::span(&shape_, 1)), &fifo,
-                     keeper_.get()}};
+  options.groups = {
+      {"strain", members_, std::as_bytes(std::span(&shape_, 1)), &fifo, keeper_.get()}};
   options.grants = {std::move(grant)};
   auto server = JoinServer::create(std::move(options));
   if (!server.ok()) fail("%s: %s", server.error().doing, server.error().answer);
@@ -187,16 +187,14 @@ void StrainedGroup::settle() {
   for (uint32_t i = 0; i < shape_.member_count; ++i) {
     const BoardRow& row = board_->rows[i];
     if (members_->state(i) != MemberState::kAlive) continue;
-    std::fprintf(stderr,
-                 "member %u: %" PRIu64 " loans out, steps %" PRIu64 ", done: %u, stopped: %u\n", i,
-                 row.loans_out.load(), row.steps.load(), row.is_done.load(),
-                 row.has_stopped.load());
+    std::fprintf(
+        stderr, "member %u: %" PRIu64 " loans out, steps %" PRIu64 ", done: %u, stopped: %u\n", i,
+        row.loans_out.load(), row.steps.load(), row.is_done.load(), row.has_stopped.load());
     for (uint32_t j = 0; j < shape_.member_count; ++j) {
-      std::fprintf(stderr,
-                   "  heard %" PRIu64 " of %" PRIu64 " from member %u, lent it %" PRIu64 "\n",
-                   row.heard[j].load(),
-                   count_for(board_->rows[j].sent[i].load(), members_->generation(i)), j,
-                   row.lent[j].load());
+      std::fprintf(
+          stderr, "  heard %" PRIu64 " of %" PRIu64 " from member %u, lent it %" PRIu64 "\n",
+          row.heard[j].load(), count_for(board_->rows[j].sent[i].load(), members_->generation(i)),
+          j, row.lent[j].load());
     }
   }
   fail("not everything that was sent has come, or come back");

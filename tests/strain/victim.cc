@@ -34,10 +34,9 @@ Victim::Victim(const ShmProviderOptions& options, std::span<std::byte> heap, uin
   }
   ShmProviderOptions shm = options;
   shm.counters = &counters_;
-  shm.on_peer = {[](void* self, const PeerEvent& event) noexcept {
-                   static_cast<Victim*>(self)->learn(event);
-                 },
-                 this};
+  shm.on_peer = {
+      [](void* self, const PeerEvent& event) noexcept { static_cast<Victim*>(self)->learn(event); },
+      this};
   if (!shm_.create(shm, messenger_.dispatcher()).ok()) fail("no provider");
   messenger_.add_provider(shm_);
 }
@@ -97,18 +96,20 @@ void Victim::operate(Peer& peer) {
   remote.bytes = std::min<uint64_t>(remote.bytes, pending.local.size());
   const uint64_t bytes = remote.bytes == 0 ? 0 : below(remote.bytes + 1);
   switch (below(5)) {
-    case 0: return start(pending, [&] {
-      return endpoint.put(std::span(pending.local).first(bytes), remote, &pending);
-    });
-    case 1: return start(pending, [&] {
-      return endpoint.get(std::span(pending.local).first(bytes), remote, &pending);
-    });
-    case 2: return start(pending, [&] {
-      return endpoint.fetch_add(remote, 1, &pending.before, &pending);
-    });
-    case 3: return start(pending, [&] {
-      return endpoint.compare_swap(remote, 1, 2, &pending.before, &pending);
-    });
+    case 0:
+      return start(pending, [&] {
+        return endpoint.put(std::span(pending.local).first(bytes), remote, &pending);
+      });
+    case 1:
+      return start(pending, [&] {
+        return endpoint.get(std::span(pending.local).first(bytes), remote, &pending);
+      });
+    case 2:
+      return start(pending,
+                   [&] { return endpoint.fetch_add(remote, 1, &pending.before, &pending); });
+    case 3:
+      return start(pending,
+                   [&] { return endpoint.compare_swap(remote, 1, 2, &pending.before, &pending); });
     default: return start(pending, [&] { return endpoint.flush(&pending); });
   }
 }
@@ -134,8 +135,7 @@ void Victim::act(Peer& peer) {
       const uint64_t limit = endpoint.limits().am_bytes_max;
       return (void)endpoint.am_send(kWordsId, std::span(scratch_).first(below(limit + 1)));
     }
-    default:
-      return (void)endpoint.am_send(kWordsId, std::span(scratch_).first(below(100)));
+    default: return (void)endpoint.am_send(kWordsId, std::span(scratch_).first(below(100)));
   }
 }
 

@@ -37,8 +37,8 @@ bool read_all(int fd, Ended* ended) {
     pollfd wanted{fd, POLLIN, 0};
     if (poll(&wanted, 1, static_cast<int>((until - now) / kNsPerMs + 1)) <= 0) continue;
     const size_t room = sizeof ended->text - 1 - kept;
-    const ssize_t got = room > 0 ? read(fd, ended->text + kept, room)
-                                 : read(fd, dropped, sizeof dropped);
+    const ssize_t got =
+        room > 0 ? read(fd, ended->text + kept, room) : read(fd, dropped, sizeof dropped);
     if (got == 0 || (got < 0 && errno != EINTR)) return true;
     if (got > 0 && room > 0) kept += static_cast<size_t>(got);
   }
@@ -101,8 +101,7 @@ Ended run_fresh(const char* name, const std::vector<std::string>& variables) {
   environment.push_back(nullptr);
   const char* words[] = {"bedplate-tests", "--probe", name, nullptr};
   return run_forked([&] {
-    execve("/proc/self/exe", const_cast<char**>(words),
-           const_cast<char**>(environment.data()));
+    execve("/proc/self/exe", const_cast<char**>(words), const_cast<char**>(environment.data()));
     _exit(kNoSuchProbeCode);
   });
 }
@@ -120,8 +119,8 @@ void run_probe(const char* name) noexcept {
 void probe_failed(const char* file, int line, const char* what) noexcept {
   // Without allocating: the heap may be exhausted.
   char text[512];
-  const int length = std::snprintf(text, sizeof text, "%s:%d: not so: %s (errno %d)\n", file, line,
-                                   what, errno);
+  const int length =
+      std::snprintf(text, sizeof text, "%s:%d: not so: %s (errno %d)\n", file, line, what, errno);
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, static_cast<size_t>(length));
   _exit(kFailedCode);
 }
@@ -140,8 +139,8 @@ void check_probe(const Ended& ended, const char* name, const char* file, size_t 
 
 void check_died(const Ended& ended, std::string_view words, const char* file, size_t line) {
   if (ended.signal == SIGABRT && ended.said(words)) return;
-  const std::string text = "expected abort() and \"" + std::string(words) + "\"; " +
-                           describe(ended);
+  const std::string text =
+      "expected abort() and \"" + std::string(words) + "\"; " + describe(ended);
   FAIL_LOCATION(text.c_str(), file, line);
 }
 

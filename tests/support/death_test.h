@@ -17,7 +17,7 @@
 namespace bedplate::test {
 
 struct Ended {
-  int exit_code = -1;      // -1: it was ended by a signal
+  int exit_code = -1;  // -1: it was ended by a signal
   int signal = 0;
   bool timed_out = false;  // it was still there after two minutes, and was killed
   char text[8192] = {};    // the beginning of what it wrote to standard error

@@ -18,18 +18,16 @@ namespace bedplate::test {
 inline std::string skip_reason;
 
 // Marks the running test as skipped. Use BP_SKIP, which leaves the test as well.
-inline void skip_this_test(const char* reason) {
-  skip_reason = reason;
-}
+inline void skip_this_test(const char* reason) { skip_reason = reason; }
 
 inline constexpr bool kIsSanitized = BP_SANITIZED;
 
 }  // namespace bedplate::test
 
-#define BP_SKIP(reason)                      \
-  do {                                       \
+#define BP_SKIP(reason)                       \
+  do {                                        \
     ::bedplate::test::skip_this_test(reason); \
-    return;                                  \
+    return;                                   \
   } while (0)
 
 // Sanitizers keep malloc to themselves: what is about the pool's heap has nothing to look at there.

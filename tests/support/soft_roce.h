@@ -35,8 +35,8 @@ class RdmaNetlink {
     attribute->nla_type = type;
     attribute->nla_len = static_cast<uint16_t>(NLA_HDRLEN + bytes);
     std::memcpy(reinterpret_cast<char*>(attribute) + NLA_HDRLEN, value, bytes);
-    header().nlmsg_len = static_cast<uint32_t>(NLMSG_ALIGN(header().nlmsg_len) +
-                                               NLA_ALIGN(NLA_HDRLEN + bytes));
+    header().nlmsg_len =
+        static_cast<uint32_t>(NLMSG_ALIGN(header().nlmsg_len) + NLA_ALIGN(NLA_HDRLEN + bytes));
   }
   void add(uint16_t type, const char* text) { add(type, text, std::strlen(text) + 1); }
 
@@ -119,8 +119,8 @@ inline bool set_loopback(bool is_up) {
   ifreq request = {};
   std::strcpy(request.ifr_name, "lo");
   if (ioctl(fd.number(), SIOCGIFFLAGS, &request) != 0) return false;
-  request.ifr_flags = static_cast<short>(is_up ? request.ifr_flags | IFF_UP
-                                               : request.ifr_flags & ~IFF_UP);
+  request.ifr_flags =
+      static_cast<short>(is_up ? request.ifr_flags | IFF_UP : request.ifr_flags & ~IFF_UP);
   return ioctl(fd.number(), SIOCSIFFLAGS, &request) == 0;
 }
 

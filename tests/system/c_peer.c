@@ -11,12 +11,12 @@
 
 #include "bedplate.h"
 
-#define CHECK(condition)                                                              \
-  do {                                                                                \
-    if (!(condition)) {                                                               \
+#define CHECK(condition)                                                               \
+  do {                                                                                 \
+    if (!(condition)) {                                                                \
       fprintf(stderr, "c_peer.c:%d: %s; %s\n", __LINE__, #condition, bp_error_text()); \
-      exit(1);                                                                        \
-    }                                                                                 \
+      exit(1);                                                                         \
+    }                                                                                  \
   } while (0)
 
 enum { kMemory = 1, kLoan = 2, kEnd = 3, kLoanBytes = 100000, kOfferBytes = 4096 };
@@ -214,7 +214,7 @@ int main(int count, char** words) {
   for (unsigned char id = kMemory; id <= kEnd; ++id) {
     bp_set_handler(self, id, on_message, &offered);
   }
-  CHECK(bp_connect(self, bp_member_number(self)) == NULL);  /* oneself, over shared memory */
+  CHECK(bp_connect(self, bp_member_number(self)) == NULL); /* oneself, over shared memory */
   CHECK(bp_connect(self, 999) == NULL && strstr(bp_error_text(), "999") != NULL);
   int number;
   while ((number = bp_find_member(words[3])) < 0) bp_wait(self, 100);

@@ -190,9 +190,9 @@ class ConnectingBodies : public SocketsFixture {
     LONGS_EQUAL(-ECANCELED, result_of(attempt));
     attempt.connecting.fd = -1;
     const sockaddr_in address = deaf.address;
-    LONGS_EQUAL(EBADF, start_connecting(*sockets, *loop, attempt.connecting,
-                                        reinterpret_cast<const sockaddr*>(&address),
-                                        sizeof address));
+    LONGS_EQUAL(EBADF,
+                start_connecting(*sockets, *loop, attempt.connecting,
+                                 reinterpret_cast<const sockaddr*>(&address), sizeof address));
     CHECK(!attempt.connecting.is_in_flight);
   }
 };

@@ -60,9 +60,8 @@ TEST_GROUP(ConnectionManager) {
   }
   void listen() { inbox.listen(*rig->b.messenger); }
   bool send(const std::string& text) {
-    return rig->poll_until([&] {
-      return rig->a.to("b").am_send(kData, view(text)) == SendStatus::kDone;
-    });
+    return rig->poll_until(
+        [&] { return rig->a.to("b").am_send(kData, view(text)) == SendStatus::kDone; });
   }
 };
 
@@ -127,8 +126,7 @@ TEST(ConnectionManager, MessagesArriveOnceAndInOrderOverBreaks) {
   size_t sent = 0, broken = 0;
   CHECK(rig->poll_until([&] {
     const std::string text = std::to_string(sent);
-    if (sent < 1000 && rig->a.to("b").am_send(kData, view(text)) ==
-                           SendStatus::kDone) {
+    if (sent < 1000 && rig->a.to("b").am_send(kData, view(text)) == SendStatus::kDone) {
       ++sent;
     }
     if (broken < breaks.size() && sent > broken * 90 &&
@@ -158,14 +156,15 @@ TEST(ConnectionManager, WhoIsNotListedIsToldSo) {
     VerbsRig other(options);
     other.a.to("b");
     CHECK(rig->poll_until([&] { return rig->b.verbs->refused_count() > 0; }));
-    CHECK(rig->poll_until(
-        [&] { return log.text().find(": it refuses: ") != std::string::npos; }));
+    CHECK(rig->poll_until([&] { return log.text().find(": it refuses: ") != std::string::npos; }));
   }
   const std::string text = log.finish();
   STRCMP_CONTAINS("verbs: refusing a connection from 10.77.0.1: its list of peers does not have "
-                  "this name", text.c_str());
+                  "this name",
+                  text.c_str());
   STRCMP_CONTAINS("it refuses: its list of peers does not have this name; trying on; list this "
-                  "appliance there, by its name", text.c_str());
+                  "appliance there, by its name",
+                  text.c_str());
 }
 
 // Of the heap, and of the device: it registers nothing.

@@ -22,7 +22,7 @@ void stop_after_two_rounds(Scripted& self) noexcept {
 
 }  // namespace
 
-TEST_GROUP_BASE(EventLoop, EventLoopFixture) {};
+TEST_GROUP_BASE(EventLoop, EventLoopFixture){};
 
 TEST(EventLoop, PollsItsSourcesInTheOrderInWhichTheyWereAdded) {
   make(kNsPerSecond);

@@ -21,7 +21,7 @@
 using namespace bedplate;
 using bedplate::test::PlainSleeper;
 
-TEST_GROUP(EventLoopWakeUps) {};
+TEST_GROUP(EventLoopWakeUps){};
 
 namespace {
 

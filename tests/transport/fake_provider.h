@@ -84,8 +84,8 @@ class FakeProvider final : public Provider {
       add({0, true, id, text_of(payload), {}, nullptr});
       return SendStatus::kDone;
     }
-    SendStatus am_send_loan(AmId id, std::span<const std::byte> header,
-                            std::span<std::byte> block, Completion* done) noexcept override {
+    SendStatus am_send_loan(AmId id, std::span<const std::byte> header, std::span<std::byte> block,
+                            Completion* done) noexcept override {
       if (header.size() > limits().loan_header_bytes_max) return SendStatus::kTooLong;
       if (const auto status = provider.admit(*this); status != SendStatus::kDone) return status;
       add({0, true, id, text_of(header), block, done});
@@ -118,7 +118,9 @@ class FakeProvider final : public Provider {
       });
     }
     // Ends in its turn, so after everything before it.
-    SendStatus flush(Completion* done) noexcept override { return start(done, [] {}); }
+    SendStatus flush(Completion* done) noexcept override {
+      return start(done, [] {});
+    }
     Result<RemoteMemory> expose(std::span<std::byte> memory) override {
       return RemoteMemory{reinterpret_cast<uintptr_t>(memory.data()), memory.size(), 0, 0};
     }

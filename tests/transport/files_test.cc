@@ -261,8 +261,8 @@ class FilesFixture : public Utest {
   }
 
   void direct_access_ends_at_the_end() {
-    void* memory = mmap(nullptr, 64 * kKiB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                        -1, 0);
+    void* memory =
+        mmap(nullptr, 64 * kKiB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(memory != MAP_FAILED);
     LONGS_EQUAL(0, ftruncate(fd.number(), 5'000));
     LONGS_EQUAL(5'000, read(memory, 32 * kKiB, 0));
@@ -273,21 +273,25 @@ class FilesFixture : public Utest {
 
 }  // namespace
 
-TEST_GROUP_BASE(UringFiles, FilesFixture) {
-  std::unique_ptr<StreamSockets> make() override { return make_uring_sockets(); }
-};
-TEST_GROUP_BASE(ThreadFiles, FilesFixture) {
-  std::unique_ptr<StreamSockets> make() override { return make_epoll_sockets(); }
-};
+TEST_GROUP_BASE(UringFiles, FilesFixture){std::unique_ptr<StreamSockets> make()
+                                              override{return make_uring_sockets();
+}  // namespace bedplate
+}
+;
+TEST_GROUP_BASE(ThreadFiles, FilesFixture){std::unique_ptr<StreamSockets> make()
+                                               override{return make_epoll_sockets();
+}
+}
+;
 
-#define BP_BOTH_FILES(sentence, opening, ...)                      \
-  TEST(UringFiles, sentence) {                                     \
-    if (!(opening)) BP_SKIP("io_uring is not available here");     \
-    __VA_ARGS__;                                                   \
-  }                                                                \
-  TEST(ThreadFiles, sentence) {                                    \
-    CHECK(opening);                                                \
-    __VA_ARGS__;                                                   \
+#define BP_BOTH_FILES(sentence, opening, ...)                  \
+  TEST(UringFiles, sentence) {                                 \
+    if (!(opening)) BP_SKIP("io_uring is not available here"); \
+    __VA_ARGS__;                                               \
+  }                                                            \
+  TEST(ThreadFiles, sentence) {                                \
+    CHECK(opening);                                            \
+    __VA_ARGS__;                                               \
   }
 
 BP_BOTH_FILES(ReadsWhatItWroteAndTellsTheEnd, open(make_file()),
@@ -323,8 +327,8 @@ TEST(UringFiles, UseTheRegistration) {
   LONGS_EQUAL(4096, write(memory, 4096, 0));
   // Mapped anew the addresses are other pages; the registered ones are still those of before.
   std::byte* const before = memory + 8 * kKiB;
-  void* const replaced = mmap(before, 4096, PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  void* const replaced =
+      mmap(before, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   POINTERS_EQUAL(before, replaced);
   std::memset(memory, 'x', 4096);
   LONGS_EQUAL(4096, write(memory, 4096, 0));

@@ -32,9 +32,7 @@ struct KeeperRig {
     rig.kill(kDead);
     rig.members().set_state(kDead, MemberState::kQuiet);
   }
-  bool is_forgotten() {
-    return keeper.is_forgotten(kDead, rig.members().changed_epoch(kDead));
-  }
+  bool is_forgotten() { return keeper.is_forgotten(kDead, rig.members().changed_epoch(kDead)); }
 
   TestPool pool;
   std::span<std::byte> heap = pool.memory(64 * kKiB);

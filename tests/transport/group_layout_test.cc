@@ -130,8 +130,7 @@ TEST(GroupLayout, MeshIsWhatItsObjectsTakeForAnyNumberOfMembers) {
         sum += layout.part_bytes(static_cast<GroupPart>(part));
       }
       UNSIGNED_LONGS_EQUAL(layout.bytes(), sum);
-      UNSIGNED_LONGS_EQUAL(layout.bytes(),
-                           layout.eager(members - 1) + layout.eager_region_bytes());
+      UNSIGNED_LONGS_EQUAL(layout.bytes(), layout.eager(members - 1) + layout.eager_region_bytes());
     }
   }
 }
@@ -217,9 +216,9 @@ TEST(GroupLayout, RefusesWhatIsOutOfRange) {
   STRCMP_EQUAL("members is 2048; members may be 1..2047",
                refusal([](GroupShape& s) { s.member_count = 2048; }).c_str());
   STRCMP_EQUAL("members is 3; members may be 2..2", refusal([](GroupShape& s) {
-                 s.kind = GroupKind::kExchange;
-                 s.member_count = 3;
-               }).c_str());
+                                                      s.kind = GroupKind::kExchange;
+                                                      s.member_count = 3;
+                                                    }).c_str());
   STRCMP_EQUAL("entries is 100; entries may be 2..32768, a power of two",
                refusal([](GroupShape& s) { s.entry_count = 100; }).c_str());
   STRCMP_EQUAL("eager_bytes is 8192; eager_bytes may be 64..8191",
@@ -227,12 +226,14 @@ TEST(GroupLayout, RefusesWhatIsOutOfRange) {
   STRCMP_EQUAL("box_bytes is 512; box_bytes may be 1024..65536, a power of two",
                refusal([](GroupShape& s) { s.box_bytes = 512; }).c_str());
   STRCMP_EQUAL("eager_bytes is 127 and eager_count is 1; eager_bytes times eager_count must be 128 "
-               "at least in the layout lazy", refusal([](GroupShape& s) {
+               "at least in the layout lazy",
+               refusal([](GroupShape& s) {
                  s.eager_bytes = 127;
                  s.eager_count = 1;
                }).c_str());
   STRCMP_EQUAL("eager_bytes is 64 and eager_count is 2; eager_bytes times eager_count must be 192 "
-               "at least in the layout mesh", refusal([](GroupShape& s) {
+               "at least in the layout mesh",
+               refusal([](GroupShape& s) {
                  s.kind = GroupKind::kMesh;
                  s.eager_bytes = 64;
                  s.eager_count = 2;

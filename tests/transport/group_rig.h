@@ -110,16 +110,16 @@ class GroupRig {
                        },
                        &member};
     for (uint32_t id = 0; id < kHandledAmCount; ++id) {
-      member.messenger.set_handler(static_cast<AmId>(id),
-                                   {[](void* context, const Message& message) noexcept {
-                                      static_cast<Member*>(context)->received.push_back(
-                                          {static_cast<ShmEndpoint&>(message.from).peer(),
-                                           message.id,
-                                           {reinterpret_cast<const char*>(message.payload.data()),
-                                            message.payload.size()},
-                                           message.loan});
-                                    },
-                                    &member});
+      member.messenger.set_handler(
+          static_cast<AmId>(id),
+          {[](void* context, const Message& message) noexcept {
+             static_cast<Member*>(context)->received.push_back(
+                 {static_cast<ShmEndpoint&>(message.from).peer(),
+                  message.id,
+                  {reinterpret_cast<const char*>(message.payload.data()), message.payload.size()},
+                  message.loan});
+           },
+           &member});
     }
     BP_ASSERT(member.shm.create(options, member.messenger.dispatcher()).ok());
     member.messenger.add_provider(member.shm);

@@ -95,8 +95,8 @@ TEST_GROUP(GroupShapes) {
     }
   }
   void check(bool is_so, const char* what, size_t bytes) {
-    if (!is_so) FAIL((std::string(what) + " of " + std::to_string(bytes) + " in " + shape_text)
-                         .c_str());
+    if (!is_so)
+      FAIL((std::string(what) + " of " + std::to_string(bytes) + " in " + shape_text).c_str());
   }
 
   void send_every_size() {
@@ -119,7 +119,8 @@ TEST_GROUP(GroupShapes) {
     for (int i = 0; i < 5; ++i) {
       Counted returned;
       check(send([&] { return a->to(1).am_send_loan(2, bytes_of("head"), lent, &returned); }) ==
-                SendStatus::kPending, "a loan", lent.size());
+                SendStatus::kPending,
+            "a loan", lent.size());
       for (int round = 0; round < kRoundsMax && b->received.empty(); ++round) poll();
       check(b->received.size() == 1, "a loan that arrives", lent.size());
       b->messenger.release(b->received[0].loan);
@@ -136,10 +137,12 @@ TEST_GROUP(GroupShapes) {
       std::vector<std::byte> data(bytes, static_cast<std::byte>(bytes)), got(bytes);
       Counted put, get;
       check(send([&] { return a->to(1).put(data, remote.part(0, bytes), &put); }) ==
-                SendStatus::kPending, "a put", bytes);
+                SendStatus::kPending,
+            "a put", bytes);
       finish(put, "a put");
       check(send([&] { return a->to(1).get(got, remote.part(0, bytes), &get); }) ==
-                SendStatus::kPending, "a get", bytes);
+                SendStatus::kPending,
+            "a get", bytes);
       finish(get, "a get");
       check(got == data, "what was got", bytes);
     }
@@ -147,11 +150,12 @@ TEST_GROUP(GroupShapes) {
     uint64_t before = 99;
     Counted add, swap, flush;
     check(send([&] { return a->to(1).fetch_add(remote.part(0, 8), 7, &before, &add); }) ==
-              SendStatus::kPending, "an addition", 8);
+              SendStatus::kPending,
+          "an addition", 8);
     finish(add, "an addition");
-    check(send([&] {
-            return a->to(1).compare_swap(remote.part(0, 8), 7, 9, &before, &swap);
-          }) == SendStatus::kPending, "a swap", 8);
+    check(send([&] { return a->to(1).compare_swap(remote.part(0, 8), 7, 9, &before, &swap); }) ==
+              SendStatus::kPending,
+          "a swap", 8);
     finish(swap, "a swap");
     check(before == 7 && outside[0] == std::byte{9}, "what was swapped", 8);
     // As many at once as it takes: each of them ends.
@@ -159,7 +163,8 @@ TEST_GROUP(GroupShapes) {
     Counted many[5];
     for (Counted& one : many) {
       check(send([&] { return a->to(1).put(data, remote.part(0, 300), &one); }) ==
-                SendStatus::kPending, "one of many puts", 300);
+                SendStatus::kPending,
+            "one of many puts", 300);
     }
     check(send([&] { return a->to(1).am_send(1, bytes_of("beside them")); }) == SendStatus::kDone,
           "a message beside puts", 11);

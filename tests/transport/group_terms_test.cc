@@ -34,9 +34,7 @@ void refused(const GroupTerms& terms) {
 
 }  // namespace
 
-TEST_GROUP(GroupTerms) {
-  GroupShape shape;
-};
+TEST_GROUP(GroupTerms) { GroupShape shape; };
 
 TEST(GroupTerms, ArriveAsTheyWereSaid) {
   shape.kind = GroupKind::kMesh;

@@ -183,7 +183,8 @@ TEST(InboundFifo, RandomAgainstAModel) {
     known_tail = known[i % 5];
     switch (random() % 4) {
       case 0:
-      case 1: CHECK_TEXT(send(1, i) == (model.size() < 16), seed.text());
+      case 1:
+        CHECK_TEXT(send(1, i) == (model.size() < 16), seed.text());
         if (model.size() < 16) model.push_back({i, false});
         break;
       case 2:

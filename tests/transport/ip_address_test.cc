@@ -7,7 +7,7 @@
 
 using namespace bedplate;
 
-TEST_GROUP(IpAddress) {};
+TEST_GROUP(IpAddress){};
 
 TEST(IpAddress, ReadsBothFamilies) {
   const auto four = parse_ip_address("10.0.2.15");

@@ -35,8 +35,7 @@ class Keys {
     return are_there_ && whole_.key(block, bytes).bytes == bytes && covers_in_pieces(block, bytes);
   }
   bool cover_no_byte_at(const void* pointer) const {
-    return are_there_ && whole_.key(pointer, 1).key == kNoKey &&
-           cut_.key(pointer, 1).key == kNoKey;
+    return are_there_ && whole_.key(pointer, 1).key == kNoKey && cut_.key(pointer, 1).key == kNoKey;
   }
 
  private:

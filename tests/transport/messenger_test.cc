@@ -12,9 +12,7 @@
 using namespace bedplate;
 using namespace bedplate::test;
 
-TEST_GROUP(Messenger) {
-  const GroupShape shape = shape_of(GroupKind::kLazy, 3);
-};
+TEST_GROUP(Messenger) { const GroupShape shape = shape_of(GroupKind::kLazy, 3); };
 
 TEST(Messenger, WithoutProvidersSaysSo) {
   Messenger messenger;

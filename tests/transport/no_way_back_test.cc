@@ -86,8 +86,8 @@ int move_to_other_node(const Segment& segment) {
 
 int bind_to_other_node(const Segment& segment) {
   const unsigned long node = 1UL << other_node();
-  return answer(syscall(SYS_mbind, segment.address, segment.bytes, MPOL_BIND, &node, 64UL,
-                        MPOL_MF_MOVE));
+  return answer(
+      syscall(SYS_mbind, segment.address, segment.bytes, MPOL_BIND, &node, 64UL, MPOL_MF_MOVE));
 }
 
 int soft_offline(const Segment& segment) {
@@ -105,7 +105,7 @@ int compact(const Segment&) {
 struct Trial {
   const char* way;
   int (*raw)(const Segment&);
-  int (*libc)(const Segment&);      // nullptr: libc has no such function
+  int (*libc)(const Segment&);     // nullptr: libc has no such function
   bool costs_the_machine = false;  // its raw call takes a page from the machine for good
 };
 
@@ -202,8 +202,8 @@ bool is_filled(const Segment& segment) {
 
 [[noreturn]] void fail(const Trial& trial, const char* how, const Segment& segment,
                        const char* what) {
-  const std::string text = std::string(how) + " " + trial.way + " of " + segment.owner.text + ": " +
-                           what;
+  const std::string text =
+      std::string(how) + " " + trial.way + " of " + segment.owner.text + ": " + what;
   test::probe_failed(__FILE__, __LINE__, text.c_str());
 }
 
@@ -260,14 +260,15 @@ std::vector<const Segment*> make_pool(PagePin& pin) {
 
 }  // namespace
 
-TEST_GROUP(NoWayBack) {};
+TEST_GROUP(NoWayBack){};
 
 TEST(NoWayBack, EveryWayIsTried) {
   LONGS_EQUAL(std::size(kTrials), all_ways().size());
   for (const Way& way : all_ways()) {
-    CHECK_TEXT(std::any_of(std::begin(kTrials), std::end(kTrials), [&](const Trial& trial) {
-      return std::string_view(trial.way) == way.name;
-    }), way.name);
+    CHECK_TEXT(
+        std::any_of(std::begin(kTrials), std::end(kTrials),
+                    [&](const Trial& trial) { return std::string_view(trial.way) == way.name; }),
+        way.name);
   }
 }
 
@@ -364,8 +365,8 @@ BP_PROBE(SeccompAloneStopsWhatItJudges) {
   BP_PROBE_CHECK(unmap(begin - kSmallPage, 2 * kSmallPage) == EPERM);
   BP_PROBE_CHECK(unmap(begin - kSmallPage, 3 * kBytes) == EPERM);
   BP_PROBE_CHECK(unmap(begin - kSmallPage, uint64_t{1} << 40) == EPERM);
-  BP_PROBE_CHECK(unmap(begin - (first & 0xffff'ffff) - kSmallPage, (first & 0xffff'ffff) +
-                                                                       2 * kSmallPage) == EPERM);
+  BP_PROBE_CHECK(unmap(begin - (first & 0xffff'ffff) - kSmallPage,
+                       (first & 0xffff'ffff) + 2 * kSmallPage) == EPERM);
   BP_PROBE_CHECK(unmap(begin + kBytes, kSmallPage) == 0);
   BP_PROBE_CHECK(unmap(begin - kSmallPage, kSmallPage) == 0);
   BP_PROBE_CHECK(answer(syscall(SYS_mprotect, begin, kSmallPage, PROT_READ)) == EPERM);
@@ -381,8 +382,8 @@ BP_PROBE(SeccompAloneStopsWhatItJudges) {
                                 MREMAP_MAYMOVE | MREMAP_FIXED, begin - kSmallPage)) == EPERM);
   BP_PROBE_CHECK(answer(syscall(SYS_mmap, begin, kSmallPage, PROT_READ,
                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0L)) == EPERM);
-  BP_PROBE_CHECK(answer(syscall(SYS_mmap, begin, kSmallPage, PROT_READ,
-                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L)) == 0);  // a hint only
+  BP_PROBE_CHECK(answer(syscall(SYS_mmap, begin, kSmallPage, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS,
+                                -1, 0L)) == 0);  // a hint only
   BP_PROBE_CHECK(answer(syscall(SYS_munlockall)) == EPERM);
   Segment at_begin;
   at_begin.address = begin;
@@ -400,8 +401,8 @@ BP_PROBE(AnotherProcessCanOnlyRead) {
   PagePin pin;
   const auto segments = make_pool(pin);
   for (const Segment* segment : segments) {
-    const std::string path = "/proc/" + std::to_string(getpid()) + "/fd/" +
-                             std::to_string(segment->memfd);
+    const std::string path =
+        "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(segment->memfd);
     const pid_t child = fork();
     if (child == 0) {
       const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);

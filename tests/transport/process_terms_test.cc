@@ -26,9 +26,7 @@ void refused(const ProcessTerms& terms) {
 
 }  // namespace
 
-TEST_GROUP(ProcessTerms) {
-  ProcessTerms terms{"mlx5_0", 2};
-};
+TEST_GROUP(ProcessTerms) { ProcessTerms terms{"mlx5_0", 2}; };
 
 TEST(ProcessTerms, ArriveAsTheyWereSaid) {
   const ProcessTerms read = handed_over(terms).take();

@@ -37,9 +37,9 @@ struct Link {
   std::vector<Arrived> arrived;
 
   void handle(const Message& message) {
-    arrived.push_back({{reinterpret_cast<const char*>(message.payload.data()),
-                        message.payload.size()},
-                       message.loan});
+    arrived.push_back(
+        {{reinterpret_cast<const char*>(message.payload.data()), message.payload.size()},
+         message.loan});
   }
   void listen() {
     receiver->set_handler(kData, {[](void* self, const Message& message) noexcept {
@@ -93,9 +93,7 @@ struct Link {
   }
 };
 
-std::span<const std::byte> view(const std::string& text) {
-  return std::as_bytes(std::span(text));
-}
+std::span<const std::byte> view(const std::string& text) { return std::as_bytes(std::span(text)); }
 
 // Memory that every member may lend, since it is a segment of this pool.
 class Links {
@@ -134,8 +132,12 @@ class Links {
   void run_verbs(const std::function<void(Link&)>& test, bool by_manager) const {
     VerbsRig rig({.exported = memory_, .by_manager = by_manager});
     CHECK(rig.connect());
-    Link link{by_manager ? "verbs by rdma_cm" : "verbs", &rig.a.to("b"), &rig.b.to("a"),
-              rig.a.messenger.get(), rig.b.messenger.get(), {}};
+    Link link{by_manager ? "verbs by rdma_cm" : "verbs",
+              &rig.a.to("b"),
+              &rig.b.to("a"),
+              rig.a.messenger.get(),
+              rig.b.messenger.get(),
+              {}};
     link.listen();
     test(link);
   }
@@ -155,9 +157,7 @@ class Links {
 
 }  // namespace
 
-TEST_GROUP(ProviderConformance) {
-  Links links;
-};
+TEST_GROUP(ProviderConformance) { Links links; };
 
 // The other tests look at verbs, too, where it is.
 TEST(ProviderConformance, HasLookedAtVerbs) {
@@ -276,9 +276,9 @@ TEST(ProviderConformance, PutsAndGetsCopyAndEndOnce) {
       return link.endpoint->get(into, exposed.value().part(1000, 9000), done);
     });
     CHECK_TEXT(std::equal(into.begin(), into.end(), from.begin() + 1000), link.name);
-    CHECK_TEXT(link.endpoint->put(from, exposed.value().part(0, 100), nullptr) ==
-                   SendStatus::kTooLong,
-               link.name);
+    CHECK_TEXT(
+        link.endpoint->put(from, exposed.value().part(0, 100), nullptr) == SendStatus::kTooLong,
+        link.name);
     link.back->withdraw(exposed.value());
   });
 }
@@ -306,8 +306,8 @@ TEST(ProviderConformance, LoansOfMemoryThatIsNotOfThePoolArriveWholeOrAreRefused
   links.for_each([](Link& link) {
     std::fill(std::begin(block), std::end(block), std::byte{42});
     Counted returned;
-    const SendStatus status = link.insist(
-        [&] { return link.endpoint->am_send_loan(kData, {}, block, &returned); });
+    const SendStatus status =
+        link.insist([&] { return link.endpoint->am_send_loan(kData, {}, block, &returned); });
     if (status == SendStatus::kRefused) return;
     CHECK_TEXT(status == SendStatus::kPending, link.name);
     CHECK_TEXT(link.poll_until([&] { return link.arrived.size() == 1; }), link.name);
@@ -330,9 +330,8 @@ TEST(ProviderConformance, AtomicsTellTheValueBefore) {
         [&](Completion* done) { return link.endpoint->fetch_add(remote, 2, &before, done); });
     LONGS_EQUAL_TEXT(40, before, link.name);
     LONGS_EQUAL_TEXT(42, *word, link.name);
-    link.complete([&](Completion* done) {
-      return link.endpoint->compare_swap(remote, 1, 7, &before, done);
-    });
+    link.complete(
+        [&](Completion* done) { return link.endpoint->compare_swap(remote, 1, 7, &before, done); });
     LONGS_EQUAL_TEXT(42, before, link.name);
     LONGS_EQUAL_TEXT(42, *word, link.name);
     link.complete([&](Completion* done) {
@@ -351,8 +350,8 @@ TEST(ProviderConformance, FlushEndsAfterWhatWasStartedBefore) {
     links.memory()[from.size() - 1] = std::byte{0};
     Counted put;
     Counted flush;
-    const SendStatus put_status = link.insist(
-        [&] { return link.endpoint->put(from, exposed.value(), &put); });
+    const SendStatus put_status =
+        link.insist([&] { return link.endpoint->put(from, exposed.value(), &put); });
     const SendStatus flush_status = link.insist([&] { return link.endpoint->flush(&flush); });
     if (flush_status == SendStatus::kPending) {
       CHECK_TEXT(link.poll_until([&] { return flush.count > 0; }), link.name);

@@ -24,9 +24,7 @@ bool has_uring() {
 
 }  // namespace
 
-TEST_GROUP(QuietPipe) {
-  JoinRig rig;
-};
+TEST_GROUP(QuietPipe) { JoinRig rig; };
 
 TEST(QuietPipe, IsHeldByARingOfAJoinedProcess) {
   if (!has_uring()) BP_SKIP("no io_uring here");

@@ -206,8 +206,7 @@ struct WantedBox {
     shape.send_threshold = 1;
     return shape;
   }
-  WantedBox()
-      : rig(shape()), receiver(rig.join(0)), sender(rig.join(1)), rival(rig.join(2)) {
+  WantedBox() : rig(shape()), receiver(rig.join(0)), sender(rig.join(1)), rival(rig.join(2)) {
     send(sender, "to have a box");
     sender.messenger.poll(16);
     CHECK(has_box(sender.to(0)));

@@ -53,9 +53,9 @@ TEST_GROUP(ShmHostile) {
   std::span<std::byte> lent;
   Counted lent_back;  // of loans whose memory is the test's
   std::unique_ptr<GroupRig> rig;
-  Member* a = nullptr;  // hostile
-  Member* b = nullptr;  // its victim
-  Member* c = nullptr;  // somebody else; none in an exchange
+  Member* a = nullptr;       // hostile
+  Member* b = nullptr;       // its victim
+  Member* c = nullptr;       // somebody else; none in an exchange
   Endpoint* to_b = nullptr;  // the hostile one's, from before it was cut off
 
   void setup() override { lent = pool.memory(64 * kKiB); }
@@ -325,8 +325,8 @@ TEST(ShmHostile, NonsenseFromWhomNobodyTrusts) {
     by_box(rig->segment().inbound_box(1), 0, forged);
     check_cut_off(what);
     b->messenger.poll(8);
-    CHECK(GroupSegment::attach(rig->segment().memory(), rig->segment().shape(),
-                               GroupRig::kPoolId).ok());
+    CHECK(GroupSegment::attach(rig->segment().memory(), rig->segment().shape(), GroupRig::kPoolId)
+              .ok());
   }
 }
 
@@ -353,8 +353,8 @@ TEST(ShmHostile, ChanceScribblesOverAllThatAMemberCanWrite) {
         to_b->am_send(1, bytes_of(std::string(random() % 900, 'y')));
         for (int k = 0; k < 4; ++k) {
           // Words of queues mostly: a bit, a word, or what looks like a slot.
-          auto* word = reinterpret_cast<uint64_t*>(
-              memory.data() + begin + random() % ((memory.size() - begin) / 8) * 8);
+          auto* word = reinterpret_cast<uint64_t*>(memory.data() + begin +
+                                                   random() % ((memory.size() - begin) / 8) * 8);
           switch (random() % 3) {
             case 0: __atomic_fetch_xor(word, uint64_t{1} << random() % 64, __ATOMIC_RELAXED); break;
             case 1: __atomic_store_n(word, random(), __ATOMIC_RELAXED); break;

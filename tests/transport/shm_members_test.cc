@@ -21,9 +21,7 @@ uint32_t count_of(const Member& member, PeerEventKind kind) {
 
 }  // namespace
 
-TEST_GROUP(ShmMembers) {
-  TestPool pool;
-};
+TEST_GROUP(ShmMembers) { TestPool pool; };
 
 TEST(ShmMembers, TheDeadAreHeardToTheLastMessage) {
   for (GroupKind kind : kGroupKinds) {
@@ -120,8 +118,7 @@ TEST(ShmMembers, ATornSlotAtTheVeryEndHoldsTheAcknowledgementUntilItIsPassed) {
   b.messenger.poll(8);
   for (int i = 0; i < 5; ++i) CHECK(a.to(1).am_send(1, bytes_of("x")) == SendStatus::kDone);
   SlotHeader header;
-  rig.segment().fifo(1).peek(5, &header).header.store(
-      pack_slot(1, {SlotKind::kClaimed, 0, 0, 0}));
+  rig.segment().fifo(1).peek(5, &header).header.store(pack_slot(1, {SlotKind::kClaimed, 0, 0, 0}));
   rig.kill(0);
   for (int i = 0; i < 5; ++i) {
     b.messenger.poll(1);

@@ -29,10 +29,10 @@ TEST_GROUP(ShmOperations) {
   TestPool pool;
   std::span<std::byte> in_pool;
   std::unique_ptr<GroupRig> rig;
-  Member* a = nullptr;  // starts them
-  Member* b = nullptr;  // the target
+  Member* a = nullptr;                       // starts them
+  Member* b = nullptr;                       // the target
   alignas(8) std::byte outside[32768] = {};  // of b; no segment of the pool
-  std::deque<std::vector<std::byte>> kept;  // memory stays until an operation has ended
+  std::deque<std::vector<std::byte>> kept;   // memory stays until an operation has ended
 
   const std::vector<std::byte>& keep(size_t bytes, uint64_t number) {
     return kept.emplace_back(pattern(bytes, number));

@@ -73,13 +73,13 @@ TEST(ShmProvider, TellsWhichGenerationAMessageIsOf) {
         static_cast<ShmEndpoint&>(message.from).generation());
   };
   reader.messenger.set_handler(1, {note, &world});
-  reader.messenger.set_handler(2, {[](void* context, const Message&) noexcept {
-                                     GroupRig& rig = static_cast<World*>(context)->rig;
-                                     Member& again = rig.join(1);
-                                     BP_ASSERT(again.to(0).am_send(1, bytes_of("second")) ==
-                                               SendStatus::kDone);
-                                   },
-                                   &world});
+  reader.messenger.set_handler(
+      2, {[](void* context, const Message&) noexcept {
+            GroupRig& rig = static_cast<World*>(context)->rig;
+            Member& again = rig.join(1);
+            BP_ASSERT(again.to(0).am_send(1, bytes_of("second")) == SendStatus::kDone);
+          },
+          &world});
   CHECK(reader.messenger.poll(16) > 0);
   world.rig.bury(1);
   CHECK(helper.to(0).am_send(2, bytes_of("now")) == SendStatus::kDone);

@@ -35,14 +35,14 @@ TEST_GROUP(ShmStopped) {
                       [&](const PeerEvent& event) { return event.kind == kind; }));
   }
   // As an event loop does that never sleeps while there is work. Returns whether it came to that.
-  static bool hears(Member& member, size_t count) {
+  static bool hears(Member & member, size_t count) {
     const uint64_t end_ns = monotonic_ns() + kBoundNs;
     while (member.received.size() < count) {
       if (member.messenger.poll(1) == 0 || monotonic_ns() > end_ns) return false;
     }
     return true;
   }
-  static void say(Endpoint& to, const std::string& text) {
+  static void say(Endpoint & to, const std::string& text) {
     CHECK(to.am_send(1, bytes_of(text)) == SendStatus::kDone);
   }
 };

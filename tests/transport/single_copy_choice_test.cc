@@ -58,8 +58,10 @@ TEST(SingleCopyChoice, TakesCmaWithoutModules) {
   const auto choice = choose_single_copy(kSingleCopyKinds, none);
   CHECK(choice.taken != nullptr);
   STRCMP_EQUAL("cma", choice.taken->name());
-  STRCMP_EQUAL(("xpmem: opening " + no_xpmem + ": No such file or directory; load the module: "
-                "modprobe xpmem (no distribution of Debian has it: docs/single_copy.md)").c_str(),
+  STRCMP_EQUAL(("xpmem: opening " + no_xpmem +
+                ": No such file or directory; load the module: "
+                "modprobe xpmem (no distribution of Debian has it: docs/single_copy.md)")
+                   .c_str(),
                line(choice, kX).c_str());
   STRCMP_EQUAL("cma: taken", line(choice, kC).c_str());
   STRCMP_EQUAL("knem: not tried: cma was taken before it", line(choice, kK).c_str());
@@ -130,7 +132,8 @@ TEST(SingleCopyChoice, SaysThatAFilterForbidsCma) {
     });
     STRCMP_CONTAINS("copying within this process with process_vm_readv: Operation not permitted; a "
                     "seccomp filter, as containers have, forbids it: allow process_vm_readv and "
-                    "process_vm_writev", ended.text);
+                    "process_vm_writev",
+                    ended.text);
   }
 }
 

@@ -19,21 +19,22 @@ constexpr uid_t kNobody = 65534;
 
 }  // namespace
 
-TEST_GROUP_BASE(SingleCopyJoin, SingleCopyRig) {
-  // Attaches to the peer in a process of the user nobody; returns what was said, or nothing.
-  std::string attach_as_nobody() {
-    const auto ended = test::run_forked([&] {
-      CmaCopy own;
-      PeerMemory remote;
-      if (setgid(kNobody) != 0 || setuid(kNobody) != 0 || !own.create().ok()) _exit(9);
-      const auto attached = own.attach(peer->as_peer(), peer->card(), remote);
-      char text[1024];
-      if (!attached.ok()) std::fputs(format_error(attached.error(), text, sizeof text), stderr);
-    });
-    CHECK_EQUAL(0, ended.exit_code);
-    return ended.text;
-  }
-};
+TEST_GROUP_BASE(SingleCopyJoin, SingleCopyRig){
+    // Attaches to the peer in a process of the user nobody; returns what was said, or nothing.
+    std::string attach_as_nobody(){
+        const auto ended = test::run_forked([&] {
+          CmaCopy own;
+          PeerMemory remote;
+          if (setgid(kNobody) != 0 || setuid(kNobody) != 0 || !own.create().ok()) _exit(9);
+          const auto attached = own.attach(peer->as_peer(), peer->card(), remote);
+          char text[1024];
+          if (!attached.ok()) std::fputs(format_error(attached.error(), text, sizeof text), stderr);
+        });
+CHECK_EQUAL(0, ended.exit_code);
+return ended.text;
+}
+}
+;
 
 TEST_EACH_KIND(SingleCopyJoin, DoesNotAttachToOneWhoEnded) {
   t.open(kind);
@@ -47,7 +48,8 @@ TEST_EACH_KIND(SingleCopyJoin, DoesNotAttachToAnotherProcessThanTheCards) {
   SingleCopyCard card = t.peer->card();
   card.proof_value[1] ^= 1;
   STRCMP_CONTAINS(": it does not hold what the card says; the process that sent the card must have "
-                  "this id here", t.attach_error(card).c_str());
+                  "this id here",
+                  t.attach_error(card).c_str());
   card = t.peer->card();
   card.proof.bytes = 15;
   STRCMP_CONTAINS(": Invalid argument", t.attach_error(card).c_str());
@@ -62,7 +64,8 @@ TEST(SingleCopyJoin, SaysThatThePeerIsAnotherUsers) {
   peer = std::make_unique<CopyPeer>(SingleCopyKind::kCma);
   const std::string text = attach_as_nobody();
   STRCMP_CONTAINS("with cma: Operation not permitted; this is user 65534, the process is user 0's: "
-                  "run both as one user", text.c_str());
+                  "run both as one user",
+                  text.c_str());
 }
 
 TEST(SingleCopyJoin, SaysThatThePeerIsNotDumpable) {
@@ -74,7 +77,8 @@ TEST(SingleCopyJoin, SaysThatThePeerIsNotDumpable) {
   STRCMP_EQUAL("", attach_as_nobody().c_str());
   peer->run([](CopyPeer::Inside&) { prctl(PR_SET_DUMPABLE, 0); });
   STRCMP_CONTAINS("Operation not permitted; the process is not dumpable, as one that changed its "
-                  "user", attach_as_nobody().c_str());
+                  "user",
+                  attach_as_nobody().c_str());
 }
 
 TEST(SingleCopyJoin, SaysThatYamaForbidsItUnlessThePeerIsAllowed) {

@@ -86,9 +86,9 @@ struct SingleCopyRig : public Utest {
 
 // Defines the test `name` of `group` (its base: SingleCopyRig) for each kind; the rig is `t`, and
 // `kind` the kind.
-#define TEST_EACH_KIND(group, name)                                         \
-  static void name(test::SingleCopyRig& t, SingleCopyKind kind);            \
-  TEST(group, name##Xpmem) { each(SingleCopyKind::kXpmem, &name); }         \
-  TEST(group, name##Cma) { each(SingleCopyKind::kCma, &name); }             \
-  TEST(group, name##Knem) { each(SingleCopyKind::kKnem, &name); }           \
+#define TEST_EACH_KIND(group, name)                                 \
+  static void name(test::SingleCopyRig& t, SingleCopyKind kind);    \
+  TEST(group, name##Xpmem) { each(SingleCopyKind::kXpmem, &name); } \
+  TEST(group, name##Cma) { each(SingleCopyKind::kCma, &name); }     \
+  TEST(group, name##Knem) { each(SingleCopyKind::kKnem, &name); }   \
   static void name(test::SingleCopyRig& t, SingleCopyKind kind)

@@ -23,7 +23,7 @@ constexpr uint64_t kPageBytes = 4096;
 
 }  // namespace
 
-TEST_GROUP_BASE(SingleCopy, SingleCopyRig) {};
+TEST_GROUP_BASE(SingleCopy, SingleCopyRig){};
 
 // ---- It works ----
 
@@ -74,8 +74,8 @@ TEST_EACH_KIND(SingleCopy, SeesWhatThePeerWritesLater) {
 TEST_EACH_KIND(SingleCopy, ReadsPagesThatWereNeverTouched) {
   t.attach(kind);
   t.peer->run([](CopyPeer::Inside& inside) {
-    void* fresh = mmap(nullptr, 16 * kPageBytes, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* fresh =
+        mmap(nullptr, 16 * kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     auto range = inside.copy->expose(fresh, 16 * kPageBytes, true);
     if (!range.ok()) _exit(1);
     inside.range = range.take();

@@ -124,17 +124,16 @@ TEST(SocketAddress, RefusesUnknownKinds) {
 TEST(SocketAddress, RefusesPorts) {
   check_refused("tcp:", "the port is missing");
   check_refused("tcp:localhost", "the port is missing");
-  for (const char* port : {"", "0", "65536", "99999999999", "-1", "+1", "http", "80x", " 80", "80 ",
-                           "0x50"}) {
-    check_refused(std::string("tcp:127.0.0.1:") + port,
-                  "the port is not a number from 1 to 65535");
+  for (const char* port :
+       {"", "0", "65536", "99999999999", "-1", "+1", "http", "80x", " 80", "80 ", "0x50"}) {
+    check_refused(std::string("tcp:127.0.0.1:") + port, "the port is not a number from 1 to 65535");
   }
 }
 
 TEST(SocketAddress, RefusesHosts) {
-  for (const char* host : {"", "localhost", "127.0.0", "127.0.0.256", "127.0.0.1.1", "127.0.0.01",
-                           "::1", "[::1", "::1]", "[]", "[127.0.0.1]", "[:::]", "[fe80::1%lo]", "*",
-                           " 127.0.0.1", "["}) {
+  for (const char* host :
+       {"", "localhost", "127.0.0", "127.0.0.256", "127.0.0.1.1", "127.0.0.01", "::1", "[::1",
+        "::1]", "[]", "[127.0.0.1]", "[:::]", "[fe80::1%lo]", "*", " 127.0.0.1", "["}) {
     check_refused(std::string("tcp:") + host + ":1", "the address is not a numeric one");
   }
   check_refused("tcp:[::ffff:127.0.0.1]:1",

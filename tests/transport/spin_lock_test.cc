@@ -8,9 +8,7 @@
 
 using namespace bedplate;
 
-TEST_GROUP(SpinLock) {
-  SpinLock lock;
-};
+TEST_GROUP(SpinLock) { SpinLock lock; };
 
 TEST(SpinLock, IsHeldByOne) {
   CHECK(lock.try_lock());

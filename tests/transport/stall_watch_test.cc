@@ -24,7 +24,7 @@
 using namespace bedplate;
 using namespace bedplate::test;
 
-TEST_GROUP_BASE(StallWatch, EventLoopFixture) {};
+TEST_GROUP_BASE(StallWatch, EventLoopFixture){};
 
 namespace {
 

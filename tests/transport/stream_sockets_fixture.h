@@ -144,9 +144,8 @@ class SocketsFixture : public Utest {
     // What is still in flight ends before its memory does.
     if (ours_fd.is_open()) {
       sockets->abort(ours.socket);
-      run_until([&] {
-        return !ours.socket.receive.is_in_flight && !ours.socket.send.is_in_flight;
-      });
+      run_until(
+          [&] { return !ours.socket.receive.is_in_flight && !ours.socket.send.is_in_flight; });
       sockets->detach(ours.socket);
     }
     sockets.reset();
@@ -226,22 +225,24 @@ class SocketsFixture : public Utest {
 };
 
 // The groups of both backends; BODIES is a fixture with a member function for each test.
-#define BP_GROUPS_OF_BOTH_BACKENDS(theme, BODIES)                                        \
-  TEST_GROUP_BASE(Uring##theme, BODIES) {                                                \
-    std::unique_ptr<StreamSockets> make() override { return make_uring_sockets(); }      \
-  };                                                                                     \
-  TEST_GROUP_BASE(Epoll##theme, BODIES) {                                                \
-    std::unique_ptr<StreamSockets> make() override { return make_epoll_sockets(); }      \
+#define BP_GROUPS_OF_BOTH_BACKENDS(theme, BODIES)                                   \
+  TEST_GROUP_BASE(Uring##theme, BODIES){std::unique_ptr<StreamSockets> make()       \
+                                            override{return make_uring_sockets();   \
+  }                                                                                 \
+  }                                                                                 \
+  ;                                                                                 \
+  TEST_GROUP_BASE(Epoll##theme, BODIES) {                                           \
+    std::unique_ptr<StreamSockets> make() override { return make_epoll_sockets(); } \
   }
 
-#define BP_BOTH_BACKENDS(theme, sentence, ...)                       \
-  TEST(Uring##theme, sentence) {                                     \
-    if (!is_available()) BP_SKIP("io_uring is not available here");  \
-    __VA_ARGS__;                                                     \
-  }                                                                  \
-  TEST(Epoll##theme, sentence) {                                     \
-    CHECK(is_available());                                           \
-    __VA_ARGS__;                                                     \
+#define BP_BOTH_BACKENDS(theme, sentence, ...)                      \
+  TEST(Uring##theme, sentence) {                                    \
+    if (!is_available()) BP_SKIP("io_uring is not available here"); \
+    __VA_ARGS__;                                                    \
+  }                                                                 \
+  TEST(Epoll##theme, sentence) {                                    \
+    CHECK(is_available());                                          \
+    __VA_ARGS__;                                                    \
   }
 
 }  // namespace bedplate

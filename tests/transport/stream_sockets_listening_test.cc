@@ -100,9 +100,8 @@ class ListeningBodies : public SocketsFixture {
     // It pauses instead of asking again and again; then it does ask again, in vain.
     const uint64_t first_ns = listener.retry.deadline_ns;
     const uint64_t calls = counters.system_calls.read();
-    CHECK(run_until([&] {
-      return listener.retry.is_armed() && listener.retry.deadline_ns != first_ns;
-    }));
+    CHECK(run_until(
+        [&] { return listener.retry.is_armed() && listener.retry.deadline_ns != first_ns; }));
     CHECK(counters.system_calls.read() - calls < 1000);
     LONGS_EQUAL(0, accepted.fds.size());
     LONGS_EQUAL(0, setrlimit(RLIMIT_NOFILE, &files_before));
@@ -293,4 +292,4 @@ BP_BOTH_BACKENDS(Listening, ARingIsWork, a_ring_is_work())
 BP_BOTH_BACKENDS(Listening, ASleepCallsNobody, calls_nobody_from_within_a_sleep())
 BP_BOTH_BACKENDS(Listening, WithoutDescriptorsAcceptingPausesAndRecovers, runs_out_of_descriptors())
 BP_BOTH_BACKENDS(Listening, StoppedWhilePausingAListenerStaysStopped,
-                  stops_listening_while_it_pauses())
+                 stops_listening_while_it_pauses())

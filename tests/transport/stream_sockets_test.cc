@@ -100,7 +100,9 @@ class TrafficBodies : public SocketsFixture {
     connect_tcp();
     constexpr size_t kBytes = 8 * kMiB;
     auto said = pattern_bytes(0, kBytes);
-    ours.send_pieces = {{said.data(), 16}, {&said[16], kBytes / 2}, {&said[16 + kBytes / 2], 1},
+    ours.send_pieces = {{said.data(), 16},
+                        {&said[16], kBytes / 2},
+                        {&said[16 + kBytes / 2], 1},
                         {&said[17 + kBytes / 2], kBytes / 2 - 17}};
     start_send(ours);
     std::vector<std::byte> heard(kBytes);
@@ -182,9 +184,8 @@ class TrafficBodies : public SocketsFixture {
     receive(ours, buffer, sizeof buffer, 50);
     send(ours, said.data(), said.size());
     write_now(peer.number(), pattern_bytes(0, 10).data(), 10);
-    CHECK(run_until([&] {
-      return unread_bytes(ours_fd.number()) == 0 && unread_bytes(peer.number()) > 0;
-    }));
+    CHECK(run_until(
+        [&] { return unread_bytes(ours_fd.number()) == 0 && unread_bytes(peer.number()) > 0; }));
     LONGS_EQUAL(0, ours.receive_count + ours.send_count);
     sockets->abort(ours.socket);
     CHECK(run_until([&] { return ours.receive_count == 1 && ours.send_count == 1; }));
@@ -277,8 +278,8 @@ void TrafficBodies::random_traffic() {
       send(o, s.out.data(), s.sending);
       ++s.sends;
     }
-    const auto bite = pattern_bytes(s.peer_wrote, std::min(random() % 9'000,
-                                                           kStreamBytes - s.peer_wrote));
+    const auto bite =
+        pattern_bytes(s.peer_wrote, std::min(random() % 9'000, kStreamBytes - s.peer_wrote));
     s.peer_wrote += write_now(s.peer.number(), bite.data(), bite.size());
     std::byte heard[9'000];
     const size_t got = read_now(s.peer.number(), heard, random() % sizeof heard);
@@ -315,7 +316,7 @@ BP_BOTH_BACKENDS(Sockets, ReceiveIntoAndSendFromManyPieces, scatter_and_gather()
 BP_BOTH_BACKENDS(Sockets, AReceiveCompletesOnceItsMinimumIsThere, waits_for_min_bytes())
 BP_BOTH_BACKENDS(Sockets, ASendToASlowReaderCompletesOnceWithAllBytes, sends_to_a_slow_reader())
 BP_BOTH_BACKENDS(Sockets, OperationsNeverCompleteFromWithinTheirStart,
-                  never_calls_back_from_within())
+                 never_calls_back_from_within())
 BP_BOTH_BACKENDS(Sockets, TheEndOfTheStreamIsZero, end_of_file())
 BP_BOTH_BACKENDS(Sockets, TheEndOfTheStreamBeforeTheMinimumIsZero, end_of_file_before_min_bytes())
 BP_BOTH_BACKENDS(Sockets, AResetIsAnErrorForBothDirections, reset())

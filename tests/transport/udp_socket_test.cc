@@ -66,7 +66,7 @@ struct End {
     LONGS_EQUAL(0, socket.start());
   }
   DatagramsSent send(const DatagramAddress& to, std::span<const std::byte> bytes,
-                  uint32_t segment_bytes = 0) {
+                     uint32_t segment_bytes = 0) {
     OutgoingDatagram one;
     one.bytes = bytes.data();
     one.byte_count = static_cast<uint32_t>(bytes.size());
@@ -231,8 +231,9 @@ class UdpSocketBodies : public SocketsFixture {
     const size_t count = (whole.size() + segment_bytes - 1) / segment_bytes;
     wait_for(*b, count);
     for (size_t i = 0; i < count; ++i) {
-      const auto want = whole.subspan(i * segment_bytes).first(
-          std::min<size_t>(segment_bytes, whole.size() - i * segment_bytes));
+      const auto want =
+          whole.subspan(i * segment_bytes)
+              .first(std::min<size_t>(segment_bytes, whole.size() - i * segment_bytes));
       CHECK(std::equal(want.begin(), want.end(), b->all[i].bytes.begin(), b->all[i].bytes.end()));
     }
     LONGS_EQUAL(count, counters.sent_datagrams.read());
@@ -577,7 +578,7 @@ BP_BOTH_BACKENDS(UdpSocket, HearsTheGroupsAndSourcesThatItJoins, multicast())
 BP_BOTH_BACKENDS(UdpSocket, CanBeClosedFromWithin, closed_from_within())
 BP_BOTH_BACKENDS(UdpSocket, RefusesWhatMakesNoSense, refusals())
 
-TEST_GROUP(DatagramAddress) {};
+TEST_GROUP(DatagramAddress){};
 
 TEST(DatagramAddress, IsReadAndWritten) {
   for (const char* text : {"192.0.2.1:5004", "[2001:db8::1]:1", "0.0.0.0:0", "[::]:65535"}) {

@@ -112,8 +112,8 @@ TEST(UringDevice, TakesABufferOfItsLimitAndNoPageMore) {
   const uint64_t limit_bytes = kUringKind.region_bytes_max;
   CHECK(ftruncate(file.number(), kPieceBytes) == 0);
   const int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-  auto* memory = static_cast<std::byte*>(
-      mmap(nullptr, limit_bytes + kPieceBytes, PROT_NONE, kFlags, -1, 0));
+  auto* memory =
+      static_cast<std::byte*>(mmap(nullptr, limit_bytes + kPieceBytes, PROT_NONE, kFlags, -1, 0));
   for (uint64_t at = 0; at <= limit_bytes; at += kPieceBytes) {
     CHECK(mmap(memory + at, kPieceBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
                file.number(), 0) == memory + at);

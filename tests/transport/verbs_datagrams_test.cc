@@ -28,10 +28,16 @@ struct LoneQueue {
     memory.reset(static_cast<std::byte*>(std::aligned_alloc(4096, kBytes)));
     key = VerbsDevice::local_key(rig.keys().key(memory.get(), kBytes).key);
     completions = ibv_create_cq(rig.device().context(), 64, nullptr, nullptr, 0);
-    CHECK(queue.create({.device = &rig.device(), .completions = completions,
-                        .memory = {memory.get(), kBytes}, .memory_key = key + wrong_by,
-                        .count = kCount, .peer_count_max = 1, .key = kKey,
-                        .counters = counters}).ok());
+    CHECK(queue
+              .create({.device = &rig.device(),
+                       .completions = completions,
+                       .memory = {memory.get(), kBytes},
+                       .memory_key = key + wrong_by,
+                       .count = kCount,
+                       .peer_count_max = 1,
+                       .key = kKey,
+                       .counters = counters})
+              .ok());
   }
   ~LoneQueue() {
     queue.destroy();  // before what it completes to
@@ -41,15 +47,17 @@ struct LoneQueue {
   bool send_raw(const DatagramPeer& to, uint32_t bytes) {
     ibv_qp_init_attr made = {};
     made.send_cq = made.recv_cq = completions;
-    made.cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1,
+    made.cap = {.max_send_wr = 1,
+                .max_recv_wr = 1,
+                .max_send_sge = 1,
+                .max_recv_sge = 1,
                 .max_inline_data = 0};
     made.qp_type = IBV_QPT_UD;
     ibv_qp* raw = ibv_create_qp(domain, &made);
     ibv_qp_attr state = {};
     state.qp_state = IBV_QPS_INIT;
     state.port_num = port.port;
-    ibv_modify_qp(raw, &state,
-                  IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
+    ibv_modify_qp(raw, &state, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
     state.qp_state = IBV_QPS_RTR;
     ibv_modify_qp(raw, &state, IBV_QP_STATE);
     state.qp_state = IBV_QPS_RTS;

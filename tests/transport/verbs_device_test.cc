@@ -130,9 +130,8 @@ TEST(VerbsDevice, RegistersEachSegmentOnceAndForItselfAlone) {
   const Key to_key = keys.key(to, 3000).key;
   // A peer that has the pool's own keys can do nothing with them.
   for (ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {
-    LONGS_EQUAL(IBV_WC_REM_ACCESS_ERR,
-                pair.run(opcode, from, VerbsDevice::local_key(from_key), 3000, to,
-                         device->region(to_key)->rkey));
+    LONGS_EQUAL(IBV_WC_REM_ACCESS_ERR, pair.run(opcode, from, VerbsDevice::local_key(from_key),
+                                                3000, to, device->region(to_key)->rkey));
   }
   BYTES_EQUAL(0, static_cast<uint8_t>(to[0]));
   keys.destroy();
@@ -195,8 +194,8 @@ TEST(VerbsDevice, WhatThePlanExceedsIsSaidWithBothNumbers) {
   CHECK(device->check_demands(std::span(demands).first(1)).ok());
   const auto refused = device->check_demands(demands);
   CHECK_FALSE(refused.ok());
-  const std::string expected = std::to_string(max + 1) + " queue pairs are needed, it has " +
-                               std::to_string(max);
+  const std::string expected =
+      std::to_string(max + 1) + " queue pairs are needed, it has " + std::to_string(max);
   STRCMP_EQUAL(expected.c_str(), refused.error().answer);
   CHECK(device->add_export(*pool, {memory(0), 10}, kRead).ok());
   const auto second = device->add_export(*pool, {memory(0), 10}, kRead);

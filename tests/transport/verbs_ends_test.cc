@@ -14,11 +14,11 @@
 using namespace bedplate;
 using namespace bedplate::test;
 
-TEST_GROUP_BASE(VerbsEnds, VerbsFixture) {
-  bool has_windows() {
-    return start({.trust_windows = true}) && rig->device().has_windows();
-  }
-};
+TEST_GROUP_BASE(VerbsEnds, VerbsFixture){
+    bool has_windows(){return start({.trust_windows = true}) && rig->device().has_windows();
+}
+}
+;
 
 TEST(VerbsEnds, ATransferThatIsRefusedInTheMiddleIsUnknownAndWhatIsBehindNotDone) {
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);
@@ -152,8 +152,8 @@ TEST(VerbsEnds, WhatDoesNotEndIsFollowedByMore) {
   bool is_quiet = false;
   for (int i = 0; i < 10 && !is_quiet; ++i) {
     const uint64_t before = rig->a.counters.nudged.read();
-    is_quiet = !rig->poll_for(3 * kNsPerSecond,
-                              [&] { return rig->a.counters.nudged.read() > before; });
+    is_quiet =
+        !rig->poll_for(3 * kNsPerSecond, [&] { return rig->a.counters.nudged.read() > before; });
   }
   CHECK(is_quiet);
   LONGS_EQUAL(0, rig->a.counters.broken.read());

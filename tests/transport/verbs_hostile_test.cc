@@ -25,10 +25,9 @@ TEST_GROUP(VerbsHostile) {
     return true;
   }
   void count_what_b_gets() {
-    rig->b.messenger->set_handler(kHeard, {[](void* count, const Message&) noexcept {
-                                             ++*static_cast<uint32_t*>(count);
-                                           },
-                                           &delivered});
+    rig->b.messenger->set_handler(
+        kHeard, {[](void* count, const Message&) noexcept { ++*static_cast<uint32_t*>(count); },
+                 &delivered});
   }
   StrangerOptions stranger_options() {
     return {.device = &rig->device(),
@@ -40,8 +39,8 @@ TEST_GROUP(VerbsHostile) {
   void check_that_a_is_unaffected() {
     const uint32_t before = delivered;
     for (int i = 0; i < 200; ++i) {
-      CHECK(rig->poll_until(
-          [&] { return rig->a.to("b").am_send(kHeard, {}) == SendStatus::kDone; }));
+      CHECK(
+          rig->poll_until([&] { return rig->a.to("b").am_send(kHeard, {}) == SendStatus::kDone; }));
     }
     CHECK(rig->poll_until([&] { return delivered == before + 200; }));
     LONGS_EQUAL(0, rig->a.counters.broken.read());
@@ -60,7 +59,8 @@ TEST(VerbsHostile, WhatIsNoRecordIsHungUpOnAndToldOnce) {
   LONGS_EQUAL(5, rig->b.verbs->refused_count());
   const std::string text = log.finish();
   STRCMP_EQUAL("bedplate: warning: verbs: refusing a connection from a local socket: a malformed "
-               "record; further ones are counted only\n", text.c_str());
+               "record; further ones are counted only\n",
+               text.c_str());
   check_that_a_is_unaffected();
 }
 

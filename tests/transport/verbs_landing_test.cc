@@ -103,8 +103,8 @@ TEST(VerbsLanding, LoansOfMemoryThatIsNotOfThePoolAreReadIntoSuch) {
   CHECK(rig->poll_until([&] { return at_b.loans.size() == 1; }));
   const Loan loan = at_b.loans[0];
   CHECK(run([&](Completion* done) {
-    return to_a().get({g_outside_too, 10'000}, loan.remote, done);
-  }) == SendStatus::kDone);
+          return to_a().get({g_outside_too, 10'000}, loan.remote, done);
+        }) == SendStatus::kDone);
   MEMCMP_EQUAL(g_outside, g_outside_too, 10'000);
   LONGS_EQUAL(10'000, rig->a.counters.landed.read());
   LONGS_EQUAL(10'000, rig->b.counters.landed.read());
@@ -144,8 +144,8 @@ TEST(VerbsLanding, WhatABreakInterruptedIsWholeAgain) {
   CHECK(to_b().put(outside.first(20'000), forged, &forged_put) == SendStatus::kPending);
   CHECK(to_b().put(outside.first(20'000), exposed, &put) == SendStatus::kPending);
   CHECK(to_b().get({g_outside_too, 20'000}, exposed, &got) == SendStatus::kPending);
-  CHECK(rig->poll_until(
-      [&] { return lent.count + forged_put.count + put.count + got.count == 4; }));
+  CHECK(
+      rig->poll_until([&] { return lent.count + forged_put.count + put.count + got.count == 4; }));
   CHECK(forged_put.outcome == Outcome::kNotDone && got.outcome == Outcome::kNotDone);
   BYTES_EQUAL(77, static_cast<uint8_t>(g_outside_too[0]));  // nothing of it was got
   CHECK(rig->connect());
@@ -171,8 +171,8 @@ TEST(VerbsLanding, OfALoanThatIsOverNothingIsLeftInIt) {
   std::memset(g_outside_too, 77, sizeof g_outside_too);
   const RemoteMemory over = at_b.loans[0].remote;
   CHECK(run([&](Completion* done) {
-    return to_a().get({g_outside_too, 10'000}, over, done);
-  }) == SendStatus::kDone);  // the key stands
+          return to_a().get({g_outside_too, 10'000}, over, done);
+        }) == SendStatus::kDone);  // the key stands
   const auto is_nothing = [](std::byte one) { return one == std::byte{0}; };
   CHECK(std::all_of(g_outside_too, g_outside_too + 10'000, is_nothing));
 }
@@ -187,14 +187,14 @@ TEST(VerbsLanding, WhereThereAreWindowsItIsReadThroughThem) {
     std::memset(g_outside, static_cast<int>(round), sizeof g_outside);
     Counted returned, late;
     CHECK(insist([&] {
-      return to_b().am_send_loan(kLent, {}, {g_outside, 3000}, &returned);
-    }) == SendStatus::kPending);
+            return to_b().am_send_loan(kLent, {}, {g_outside, 3000}, &returned);
+          }) == SendStatus::kPending);
     CHECK(rig->poll_until([&] { return at_b.loans.size() == 1; }));
     const Loan loan = at_b.loans[0];
     at_b.loans.clear();
     CHECK(run([&](Completion* done) {
-      return to_a().get({g_outside_too, 3000}, loan.remote, done);
-    }) == SendStatus::kDone);
+            return to_a().get({g_outside_too, 3000}, loan.remote, done);
+          }) == SendStatus::kDone);
     MEMCMP_EQUAL(g_outside, g_outside_too, 3000);
     rig->b.messenger->release(loan);
     CHECK(rig->poll_until([&] { return returned.count == 1; }));

@@ -28,10 +28,9 @@ TEST_GROUP(VerbsLinks) {
     rig = std::make_unique<VerbsRig>(options);
     for (VerbsSide* side : {&rig->a, &rig->b}) {
       if (!side->messenger) continue;
-      side->messenger->set_handler(kHeard, {[](void* count, const Message&) noexcept {
-                                              ++*static_cast<uint32_t*>(count);
-                                            },
-                                            &heard});
+      side->messenger->set_handler(
+          kHeard,
+          {[](void* count, const Message&) noexcept { ++*static_cast<uint32_t*>(count); }, &heard});
     }
   }
   StrangerOptions stranger(const char* name, const char* suffix = "") {
@@ -65,7 +64,8 @@ TEST_GROUP(VerbsLinks) {
       std::string word;
       status >> word >> word;
       if (word != "verbs-exchange") continue;
-      while (status >> word && word != "voluntary_ctxt_switches:") {}
+      while (status >> word && word != "voluntary_ctxt_switches:") {
+      }
       uint64_t of_it = 0;
       status >> of_it;
       count += of_it;
@@ -251,7 +251,8 @@ TEST(VerbsLinks, ADeviceThatEndsNothingIsNotWaitedForWithoutEnd) {
   CHECK(rig->b.to("c").am_send(kHeard, {}) == SendStatus::kDone);
   CHECK(rig->poll_until([&] { return rig->b.counters.broken.read() == 1; }));
   STRCMP_CONTAINS("verbs: lost the connection to c at a local socket: its device, or this one, "
-                  "does not end what was posted", log.finish().c_str());
+                  "does not end what was posted",
+                  log.finish().c_str());
   LONGS_EQUAL(1, rig->b.counters.nudged.read());
   LONGS_EQUAL(0, rig->a.counters.broken.read());
   check_that_a_reaches_b();
@@ -268,9 +269,11 @@ TEST(VerbsLinks, WhoAnswersUnderAnotherNameIsToldWithBoth) {
     Stranger stranger(this->stranger("x"));
     CHECK_FALSE(stranger.be_called(listener));
   }
-  STRCMP_CONTAINS(("verbs: connecting to b at " + rig->address() + ": it calls itself x; trying "
-                   "on; correct the address of this peer, or its name").c_str(),
-               log.finish().c_str());
+  STRCMP_CONTAINS(("verbs: connecting to b at " + rig->address() +
+                   ": it calls itself x; trying "
+                   "on; correct the address of this peer, or its name")
+                      .c_str(),
+                  log.finish().c_str());
   Stranger right(stranger("b"));
   CHECK(right.be_called(listener));
   unlink(rig->address().c_str() + 5);
@@ -363,7 +366,8 @@ TEST(VerbsLinks, WhatCannotBeConnectedIsToldWithItsReason) {
   CHECK_FALSE(stranger.answer().has_value());
   const std::string text = log.finish();
   STRCMP_CONTAINS(("verbs: connecting to b at " + rig->address() + ": bringing a queue pair of " +
-                   rig->device().kind().name + " to RTR (ready to receive): ").c_str(),
+                   rig->device().kind().name + " to RTR (ready to receive): ")
+                      .c_str(),
                   text.c_str());
   STRCMP_CONTAINS("; trying on; is there a route to the peer's address from this device's?",
                   text.c_str());
@@ -401,9 +405,9 @@ TEST(VerbsLinks, TheSmallerMtuIsUsedAndToldWithBoth) {
     CHECK(stranger.connect());
     CHECK(rig->poll_until([&] { return VerbsProvider::is_connected(rig->b.to("c")); }));
     // Packets of another size than expected are refused by the device.
-    LONGS_EQUAL(IBV_WC_SUCCESS, stranger.access(IBV_WR_RDMA_WRITE,
-                                                reinterpret_cast<uintptr_t>(exported),
-                                                open->remote_key, 1000));
+    LONGS_EQUAL(IBV_WC_SUCCESS,
+                stranger.access(IBV_WR_RDMA_WRITE, reinterpret_cast<uintptr_t>(exported),
+                                open->remote_key, 1000));
     const std::string line = "verbs: sending to c at a local socket: its MTU is 256, that of " +
                              rig->device().port().device + " is ";
     LONGS_EQUAL(mtu == IBV_MTU_256 ? 1 : 0, count_of(log.finish(), line));
@@ -468,9 +472,8 @@ TEST(VerbsLinks, AHostThatFallsSilentIsNoticedWithoutAWord) {
   CHECK(rig->connect());
   check_that_a_reaches_b();
   CHECK(set_loopback(false));
-  const bool is_noticed = rig->poll_until([&] {
-    return rig->a.counters.broken.read() == 1 && rig->b.counters.broken.read() == 1;
-  });
+  const bool is_noticed = rig->poll_until(
+      [&] { return rig->a.counters.broken.read() == 1 && rig->b.counters.broken.read() == 1; });
   CHECK(set_loopback(true));
   CHECK(is_noticed);
   CHECK(rig->connect());

@@ -51,8 +51,8 @@ struct Echo {
       memory = message.from.expose(exported).take();
       payload = std::as_bytes(std::span(&memory, 1));
     }
-    answers.emplace_back(message.id, std::string(reinterpret_cast<const char*>(payload.data()),
-                                                 payload.size()));
+    answers.emplace_back(
+        message.id, std::string(reinterpret_cast<const char*>(payload.data()), payload.size()));
     send();
   }
   // What there is room for.
@@ -121,28 +121,27 @@ TEST_GROUP(VerbsProcesses) {
   std::vector<std::string> answers;
   RemoteMemory memory;
 
-  void listen(VerbsRig& rig) {
-    const AmHandler handler = {[](void* self, const Message& message) noexcept {
-                                 auto& test = *static_cast<decltype(this)>(self);
-                                 if (message.id == kMemory) {
-                                   std::memcpy(&test.memory, message.payload.data(),
-                                               sizeof test.memory);
-                                   return;
-                                 }
-                                 test.answers.emplace_back(
-                                     reinterpret_cast<const char*>(message.payload.data()),
-                                     message.payload.size());
-                               },
-                               this};
+  void listen(VerbsRig & rig) {
+    const AmHandler handler = {
+        [](void* self, const Message& message) noexcept {
+          auto& test = *static_cast<decltype(this)>(self);
+          if (message.id == kMemory) {
+            std::memcpy(&test.memory, message.payload.data(), sizeof test.memory);
+            return;
+          }
+          test.answers.emplace_back(reinterpret_cast<const char*>(message.payload.data()),
+                                    message.payload.size());
+        },
+        this};
     rig.a.messenger->set_handler(kData, handler);
     rig.a.messenger->set_handler(kMemory, handler);
   }
-  bool send(VerbsRig& rig, AmId id, const std::string& text) {
+  bool send(VerbsRig & rig, AmId id, const std::string& text) {
     return rig.poll_until(
         [&] { return rig.a.to("b").am_send(id, view(text)) == SendStatus::kDone; });
   }
   // One round trip.
-  bool reaches(VerbsRig& rig, const std::string& text) {
+  bool reaches(VerbsRig & rig, const std::string& text) {
     const size_t before = answers.size();
     if (!send(rig, kData, text)) return false;
     return rig.poll_until([&] { return answers.size() > before; }) && answers.back() == text;
@@ -174,8 +173,8 @@ TEST(VerbsProcesses, AKilledPeerIsNoticedAndItsSuccessorIsReached) {
         static_cast<Put&>(self).outcome = outcome;
       };
       if (&put == &puts[kBeforeItsEnd]) peer.end();
-      const SendStatus status = rig.a.to("b").put(
-          {static_cast<std::byte*>(block), 200'000}, memory, &put);
+      const SendStatus status =
+          rig.a.to("b").put({static_cast<std::byte*>(block), 200'000}, memory, &put);
       if (status == SendStatus::kPending) ++begun;
       rig.poll();
     }

@@ -68,8 +68,8 @@ class Traffic {
     Kind kind = Kind::kLoan;
     uint32_t number = 0;
     uint64_t bytes = 0;
-    Block block;          // at a: what is lent, put, or got into
-    Block into;           // at b: where a loan is read to
+    Block block;  // at a: what is lent, put, or got into
+    Block into;   // at b: where a loan is read to
     Loan loan;
     struct Read : Completion {
       Operation* whole = nullptr;
@@ -99,8 +99,8 @@ class Traffic {
     };
     const bool is_target = operation->kind == Kind::kGet;
     (is_target ? targets_ : sources_).insert(operation->block.get());
-    fill(is_target ? open_.data() + offset(*operation) : operation->block.get(),
-         operation->bytes, operation->number);
+    fill(is_target ? open_.data() + offset(*operation) : operation->block.get(), operation->bytes,
+         operation->number);
     SendStatus status = SendStatus::kAgain;
     while (status == SendStatus::kAgain) {
       status = start(*operation);
@@ -160,9 +160,7 @@ class Traffic {
 
   // Others allocate and free meanwhile; and what was used stays for a while, so that new blocks
   // lie elsewhere.
-  void churn() {
-    keep(random_() % 3 == 0 ? nullptr : allocate(1 + random_() % 20'000));
-  }
+  void churn() { keep(random_() % 3 == 0 ? nullptr : allocate(1 + random_() % 20'000)); }
   void keep(Block block) { others_[random_() % std::size(others_)] = std::move(block); }
 
   VerbsRig& rig_;
@@ -208,7 +206,7 @@ BP_PROBE(verbs_promise) {
                after.total, after.after_seal, kernel_before);
 }
 
-TEST_GROUP(VerbsPromise) {};
+TEST_GROUP(VerbsPromise){};
 
 TEST(VerbsPromise, AfterTheSealNothingIsRegisteredAndEveryBlockIsReachable) {
   const Ended ended = run_fresh("verbs_promise", {"BEDPLATE_BOOT_BYTES=128 MiB"});

@@ -14,14 +14,16 @@
 using namespace bedplate;
 using namespace bedplate::test;
 
-TEST_GROUP_BASE(VerbsProvider, VerbsFixture) {
-  Seed seed;
-};
+TEST_GROUP_BASE(VerbsProvider, VerbsFixture) { Seed seed; };
 
 TEST(VerbsProvider, ShapesThatCannotBeAreRefusedWithWhatCan) {
   CHECK(check_shape({}).ok());
-  CHECK(check_shape({.peer_count_max = 1, .window = 2, .message_bytes = 256,
-                     .operation_count_max = 1, .landing_bytes = 0}).ok());
+  CHECK(check_shape({.peer_count_max = 1,
+                     .window = 2,
+                     .message_bytes = 256,
+                     .operation_count_max = 1,
+                     .landing_bytes = 0})
+            .ok());
   for (const uint16_t window : std::initializer_list<uint16_t>{0, 1, 3, 63, 32768}) {
     CHECK_FALSE(check_shape({.window = window}).ok());
   }
@@ -267,7 +269,8 @@ TEST(VerbsProvider, MessagesArriveOnceAndInOrderOverManyBreaks) {
     }
     if (random() % 8 == 0) rig->poll();
     return at_a.payloads.size() >= kCount && at_b.payloads.size() >= kCount;
-  }), seed.text());
+  }),
+             seed.text());
   for (int i = 0; i < 100; ++i) rig->poll();
   LONGS_EQUAL(kCount, at_a.payloads.size());
   LONGS_EQUAL(kCount, at_b.payloads.size());
@@ -342,8 +345,8 @@ TEST(VerbsProvider, LoansThroughWindowsAreReachableUntilTheyComeBack) {
     const uint64_t bytes = 1 + static_cast<uint64_t>(round) * 300;
     Counted returned, got, late;
     CHECK(insist([&] {
-      return to_b().am_send_loan(kLent, {}, lent.span().subspan(7, bytes), &returned);
-    }) == SendStatus::kPending);
+            return to_b().am_send_loan(kLent, {}, lent.span().subspan(7, bytes), &returned);
+          }) == SendStatus::kPending);
     CHECK(rig->poll_until([&] { return at_b.loans.size() == 1; }));
     const Loan loan = at_b.loans[0];
     at_b.loans.clear();

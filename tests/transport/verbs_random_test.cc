@@ -34,7 +34,7 @@ struct Operation : Completion {
   Kind kind = Kind::kPut;
   uint32_t ended_count = 0;
   Outcome outcome = Outcome::kDone;
-  uint32_t number = 0;   // loan, put: with which its bytes are filled; read: of the loan
+  uint32_t number = 0;    // loan, put: with which its bytes are filled; read: of the loan
   uint32_t done_put = 0;  // get: the last that was done when it was started
   uint64_t before = 0;
   Loan loan;
@@ -53,7 +53,7 @@ struct Operation : Completion {
 struct Side {
   VerbsSide* verbs = nullptr;
   const char* peer = "";
-  RemoteMemory area;      // the peer's, for what this side puts and gets
+  RemoteMemory area;  // the peer's, for what this side puts and gets
   RemoteMemory counter;
   uint64_t next_sent = 0;
   uint64_t next_received = 0;
@@ -61,8 +61,8 @@ struct Side {
   std::deque<std::unique_ptr<Operation>> operations;
   std::deque<std::pair<Loan, uint32_t>> borrowed;  // with its number
   uint32_t next_number = 1;
-  uint32_t done_put = 0;   // the last that is known to have happened
-  uint32_t last_put = 0;   // that was started
+  uint32_t done_put = 0;  // the last that is known to have happened
+  uint32_t last_put = 0;  // that was started
 
   Endpoint& to_peer() { return verbs->to(peer); }
   void listen() {
@@ -75,14 +75,13 @@ struct Side {
                       ++side.next_received;
                     },
                     this});
-    verbs->messenger->set_handler(kLent, {[](void* self, const Message& message) noexcept {
-                                            uint32_t number = 0;
-                                            std::memcpy(&number, message.payload.data(),
-                                                        sizeof number);
-                                            static_cast<Side*>(self)->borrowed.emplace_back(
-                                                message.loan, number);
-                                          },
-                                          this});
+    verbs->messenger->set_handler(
+        kLent, {[](void* self, const Message& message) noexcept {
+                  uint32_t number = 0;
+                  std::memcpy(&number, message.payload.data(), sizeof number);
+                  static_cast<Side*>(self)->borrowed.emplace_back(message.loan, number);
+                },
+                this});
   }
 };
 
@@ -92,10 +91,10 @@ TEST_GROUP(VerbsRandom) {
   Seed seed;
   std::mt19937_64 random{seed.value()};
   std::vector<std::byte> shared = std::vector<std::byte>(8 * kBlockBytes + 64);
-  uint32_t got_count = 0;   // that were compared
+  uint32_t got_count = 0;  // that were compared
   uint32_t read_count = 0;
 
-  static SendStatus start(Side& side, Operation& operation) {
+  static SendStatus start(Side & side, Operation & operation) {
     Endpoint& to = side.to_peer();
     const std::span<std::byte> block = {operation.block.get(), kBlockBytes};
     switch (operation.kind) {
@@ -117,7 +116,7 @@ TEST_GROUP(VerbsRandom) {
     return SendStatus::kRefused;
   }
 
-  void begin(Side& side, Operation::Kind kind, const Loan& loan = {}, uint32_t number = 0) {
+  void begin(Side & side, Operation::Kind kind, const Loan& loan = {}, uint32_t number = 0) {
     auto operation = std::make_unique<Operation>(kind);
     operation->number = number;
     operation->loan = loan;
@@ -143,7 +142,7 @@ TEST_GROUP(VerbsRandom) {
     return false;
   }
 
-  void step(Side& side, uint64_t breaks_in_a_thousand) {
+  void step(Side & side, uint64_t breaks_in_a_thousand) {
     const uint64_t die = random() % 1000;
     if (die < breaks_in_a_thousand) return begin(side, Operation::Kind::kBreak);
     switch (die % 8) {
@@ -170,7 +169,7 @@ TEST_GROUP(VerbsRandom) {
   }
 
   // Counts what has ended, gives loans back that were read, forgets both.
-  void settle(Side& side, uint64_t* done_adds, uint64_t* unknown_adds) {
+  void settle(Side & side, uint64_t * done_adds, uint64_t * unknown_adds) {
     for (auto& operation : side.operations) {
       if (operation->ended_count == 0) continue;
       LONGS_EQUAL_TEXT(1, operation->ended_count, seed.text());
@@ -239,7 +238,8 @@ TEST_GROUP(VerbsRandom) {
       settle(b, &done_adds[1], &unknown_adds[1]);
       return a.operations.empty() && b.operations.empty() && a.next_received == b.next_sent &&
              b.next_received == a.next_sent;
-    }), seed.text());
+    }),
+               seed.text());
     for (int i = 0; i < 100; ++i) rig.poll();
     CHECK_TEXT(a.is_in_order && b.is_in_order, seed.text());
     LONGS_EQUAL_TEXT(b.next_sent, a.next_received, seed.text());
@@ -247,14 +247,13 @@ TEST_GROUP(VerbsRandom) {
     for (int i = 0; i < 2; ++i) {
       uint64_t counted = 0;
       std::memcpy(&counted, options.exported.data() + 64 * i, sizeof counted);
-      CHECK_TEXT(counted >= done_adds[i] && counted <= done_adds[i] + unknown_adds[i],
-                 seed.text());
+      CHECK_TEXT(counted >= done_adds[i] && counted <= done_adds[i] + unknown_adds[i], seed.text());
     }
     for (Side* side : {&a, &b}) {  // what lies there now is a put, too
       Operation last(Operation::Kind::kGet);
       last.done_put = side->done_put;
-      std::memcpy(last.block.get(),
-                  options.exported.data() + (side == &a ? 1 : 3) * kBlockBytes, kBlockBytes);
+      std::memcpy(last.block.get(), options.exported.data() + (side == &a ? 1 : 3) * kBlockBytes,
+                  kBlockBytes);
       CHECK_TEXT(is_a_put(*side, last), seed.text());
     }
     std::printf("\n%" PRIu64 " + %" PRIu64 " messages, %" PRIu64 " connections lost, %" PRIu64
@@ -279,6 +278,6 @@ TEST(VerbsRandom, WithBreaks) {
 
 TEST(VerbsRandom, WithBreaksAndWindows) {
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);
-  run({.shape = {.peer_count_max = 1, .window = 16, .message_bytes = 1024},
-       .trust_windows = true}, 8);
+  run({.shape = {.peer_count_max = 1, .window = 16, .message_bytes = 1024}, .trust_windows = true},
+      8);
 }

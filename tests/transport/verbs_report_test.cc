@@ -11,7 +11,7 @@
 using namespace bedplate;
 using namespace bedplate::test;
 
-TEST_GROUP(VerbsReport) {};
+TEST_GROUP(VerbsReport){};
 
 TEST(VerbsReport, StatesOfAPeer) {
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);

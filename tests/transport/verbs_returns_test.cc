@@ -33,8 +33,8 @@ TEST_GROUP_BASE(VerbsReturns, VerbsFixture) {
     for (const Block& block : blocks) {
       returned.emplace_back();
       CHECK(insist([&] {
-        return to_b().am_send_loan(kLent, {}, block.span(), &returned.back());
-      }) == SendStatus::kPending);
+              return to_b().am_send_loan(kLent, {}, block.span(), &returned.back());
+            }) == SendStatus::kPending);
     }
     CHECK(rig->poll_until([&] { return at_b.loans.size() == kLoanCount; }));
     for (int i = 0; i < 100; ++i) rig->poll();
@@ -85,8 +85,8 @@ TEST(VerbsReturns, WaitForCreditAndComeWithIt) {
 TEST(VerbsReturns, WaitForRoomInTheSendQueueAndTakeIt) {
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);
   Block target(64 * kKiB), source(64 * kKiB);
-  CHECK(start_with({.shape = {.peer_count_max = 2, .operation_count_max = 8},
-                    .exported = target.span()}));
+  CHECK(start_with(
+      {.shape = {.peer_count_max = 2, .operation_count_max = 8}, .exported = target.span()}));
   const RemoteMemory exposed = to_b().expose(target.span()).take();
   for (int round = 0; round < 3; ++round) {
     lend_all();

@@ -44,7 +44,7 @@ struct VerbsRigOptions {
   std::span<std::byte> exported = {};  // with all rights
   std::span<std::byte> readable = {};
   bool listens_by_tcp = false;
-  bool has_a = true;   // one may be in another process, at the same address
+  bool has_a = true;  // one may be in another process, at the same address
   bool has_b = true;
   std::string address = {};
   const char* name_of_a = "a";
@@ -52,7 +52,7 @@ struct VerbsRigOptions {
   bool trust_windows = false;
   bool both_dial = false;
   bool by_manager = is_by_manager();  // connects by rdma_cm; requires has_managed_device()
-  bool has_c = false;  // b knows a third peer, which the test plays
+  bool has_c = false;                 // b knows a third peer, which the test plays
 };
 
 class VerbsRig {
@@ -121,9 +121,8 @@ class VerbsRig {
   bool connect() {
     Endpoint& there = a.to("b");
     Endpoint& back = b.to("a");
-    return poll_until([&] {
-      return VerbsProvider::is_connected(there) && VerbsProvider::is_connected(back);
-    });
+    return poll_until(
+        [&] { return VerbsProvider::is_connected(there) && VerbsProvider::is_connected(back); });
   }
 
   VerbsDevice& device() { return *device_; }

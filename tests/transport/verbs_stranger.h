@@ -31,10 +31,10 @@ inline constexpr AmId kHeard = 3;
 inline constexpr AmId kUnheard = 9;  // there is no handler for it
 
 struct StrangerOptions {
-  const VerbsDevice* device = nullptr;  // it and the keys outlive the stranger
-  const KeyTable* keys = nullptr;       // of the process's pool
-  SocketAddress address = {};           // where the appliance listens
-  const char* name = "c";               // who it says it is
+  const VerbsDevice* device = nullptr;      // it and the keys outlive the stranger
+  const KeyTable* keys = nullptr;           // of the process's pool
+  SocketAddress address = {};               // where the appliance listens
+  const char* name = "c";                   // who it says it is
   std::function<void()> meanwhile = [] {};  // called while it waits
 };
 
@@ -109,8 +109,7 @@ class Stranger {
   // The same, once the hello has been said.
   bool go_on(ExchangeRecord record) {
     const auto welcome = answer();
-    if (!welcome.has_value() ||
-        check_record(*welcome, ExchangeKind::kWelcome) != Refusal::kNone) {
+    if (!welcome.has_value() || check_record(*welcome, ExchangeKind::kWelcome) != Refusal::kNone) {
       return false;
     }
     peer_instance = welcome->instance;
@@ -197,7 +196,7 @@ class Stranger {
 
   static constexpr uint32_t kMark = 0x1234;
   uint64_t instance = 4711;
-  ibv_mtu mtu;  // that it says it has
+  ibv_mtu mtu;                 // that it says it has
   uint64_t peer_instance = 0;  // of the appliance, once it was let in
   bool is_hung_up_on = false;
 
@@ -205,8 +204,12 @@ class Stranger {
   // Brings its queue pair up towards who said `record`.
   void reach(const ExchangeRecord& record) {
     place_ = record.place;
-    peer_ = {record.queue_pair, record.packet_number, {}, record.lid,
-             static_cast<ibv_mtu>(record.mtu), 1};
+    peer_ = {record.queue_pair,
+             record.packet_number,
+             {},
+             record.lid,
+             static_cast<ibv_mtu>(record.mtu),
+             1};
     std::memcpy(peer_.gid.raw, record.gid, sizeof record.gid);
     BP_ASSERT(queue_pair_.reset().ok());
     BP_ASSERT(queue_pair_.connect(kMark, mtu, peer_, {.timeout_log2 = 14, .count = 1}).ok());

@@ -82,8 +82,8 @@ int EpollSockets::watch(int fd, uint32_t events, uint64_t name, Purpose purpose)
 void EpollSockets::start_listening(StreamListener& listener) noexcept {
   set_blocking(listener.fd, false);
   // Level-triggered: what one poll did not accept, the next is told of again.
-  const int outcome = watch(listener.fd, EPOLLIN, reinterpret_cast<uint64_t>(&listener),
-                            Purpose::kListener);
+  const int outcome =
+      watch(listener.fd, EPOLLIN, reinterpret_cast<uint64_t>(&listener), Purpose::kListener);
   BP_ASSERT(outcome == 0);
   listener.is_armed = true;
 }

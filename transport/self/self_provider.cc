@@ -170,8 +170,7 @@ SendStatus SelfProvider::compare_swap(const RemoteMemory& to, uint64_t expected,
                                       uint64_t* before, Completion*) noexcept {
   if (!is_word(to)) return SendStatus::kRefused;
   auto* word = reinterpret_cast<uint64_t*>(pointer_to(to));
-  __atomic_compare_exchange_n(word, &expected, desired, false, __ATOMIC_ACQ_REL,
-                              __ATOMIC_ACQUIRE);
+  __atomic_compare_exchange_n(word, &expected, desired, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
   if (before != nullptr) *before = expected;  // what was there, whether it was the same or not
   return SendStatus::kDone;
 }

@@ -38,7 +38,7 @@ class EagerRegion {
     uint32_t member = kNobody;  // nobody: not said yet, so it is in use
     bool is_box = false;        // else the FIFO or lane of the pair
     uint64_t index = 0;
-    bool is_answer = false;     // not a message: the member may still store an answer there
+    bool is_answer = false;  // not a message: the member may still store an answer there
   };
   struct Piece {
     std::byte* memory = nullptr;  // nullptr: there is no room
@@ -105,9 +105,9 @@ class EagerRegion {
   std::span<std::byte> memory_;
   uint32_t line_count_ = 0;
   uint32_t shared_line_count_ = 0;  // those behind are the reserve
-  uint32_t next_line_ = 0;  // where to look first: messages are mostly consumed in order
-  uint64_t used_ = 0;       // bit i: pieces_[i] is taken
-  uint64_t in_reserve_ = 0;  // of these: it reaches into the reserve
+  uint32_t next_line_ = 0;          // where to look first: messages are mostly consumed in order
+  uint64_t used_ = 0;               // bit i: pieces_[i] is taken
+  uint64_t in_reserve_ = 0;         // of these: it reaches into the reserve
   PeerShare share_;
   Taken pieces_[kPieceCountMax];
   uint64_t taken_[kLineCountMax / 64] = {};
@@ -120,8 +120,7 @@ inline void EagerRegion::mark(const Taken& piece, bool is_taken) noexcept {
   }
 }
 
-inline uint32_t EagerRegion::find_run(uint32_t begin, uint32_t end,
-                                      uint32_t count) const noexcept {
+inline uint32_t EagerRegion::find_run(uint32_t begin, uint32_t end, uint32_t count) const noexcept {
   uint32_t first = begin;
   for (uint32_t line = begin; line < end && first + count <= end; ++line) {
     if (is_line_taken(line)) first = line + 1;

@@ -58,9 +58,7 @@ class FastBox {
   MessageSlot& slot(uint64_t index) const noexcept {
     return reinterpret_cast<MessageSlot*>(memory_ + kCacheLineBytes)[index];
   }
-  std::byte* area() const noexcept {
-    return memory_ + kCacheLineBytes * (1 + slot_count(bytes_));
-  }
+  std::byte* area() const noexcept { return memory_ + kCacheLineBytes * (1 + slot_count(bytes_)); }
 
   // Empties it. Requires: neither end uses it.
   void clear() const noexcept { std::memset(memory_, 0, bytes_); }

@@ -77,9 +77,7 @@ class FutexBell {
   // false where the time has passed; it may return early, with true. Requires: announce_sleep().
   bool sleep(uint64_t timeout_ns) const noexcept;
   // Member: awake again.
-  void announce_awake() const noexcept {
-    asleep_->store(kAwake, std::memory_order_relaxed);
-  }
+  void announce_awake() const noexcept { asleep_->store(kAwake, std::memory_order_relaxed); }
 
   // Owner: wakes the member even where somebody seems to have done so. A sender that is killed
   // before its futex(2) leaves the member asleep until the next message: the control thread, which
@@ -96,8 +94,8 @@ class FutexBell {
 
   std::atomic<uint32_t>* asleep_ = nullptr;
   Doorbell* doorbell_ = nullptr;
-  uint32_t sleep_ = 0;   // the member's: the word of its last sleep
-  uint32_t woken_ = 0;   // a sender's, atomic: the sleep that it has woken the member from
+  uint32_t sleep_ = 0;  // the member's: the word of its last sleep
+  uint32_t woken_ = 0;  // a sender's, atomic: the sleep that it has woken the member from
   BellFence fence_ = BellFence::kSleeper;
 };
 

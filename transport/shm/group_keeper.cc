@@ -14,8 +14,7 @@ bool ShmGroupKeeper::is_forgotten(uint32_t member, uint64_t epoch) noexcept {
         segment_.wrapper(other).acknowledged_epoch.load(std::memory_order_acquire);
     if (acknowledged == kWritesNoMore) continue;
     if (acknowledged < epoch) return false;
-    const uint64_t held =
-        segment_.held_loans(other)[member / 64].load(std::memory_order_acquire);
+    const uint64_t held = segment_.held_loans(other)[member / 64].load(std::memory_order_acquire);
     if ((held >> (member % 64) & 1) != 0) return false;
   }
   return true;

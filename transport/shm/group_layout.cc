@@ -29,9 +29,7 @@ Error out_of_range(const Range& range) noexcept {
                         range.is_power_of_two ? ", a power of two" : "");
 }
 
-constexpr uint64_t bitmap_bytes(uint64_t bit_count) noexcept {
-  return align_up(bit_count, 64) / 8;
-}
+constexpr uint64_t bitmap_bytes(uint64_t bit_count) noexcept { return align_up(bit_count, 64) / 8; }
 
 }  // namespace
 
@@ -104,7 +102,8 @@ Result<void> check_group_shape(const GroupShape& shape) noexcept {
     error.set_answer("eager_bytes is %u and eager_count is %u", shape.eager_bytes,
                      shape.eager_count);
     return error.set_cure("eager_bytes times eager_count must be %" PRIu64
-                          " at least in the layout %s", least, group_kind_text(shape.kind));
+                          " at least in the layout %s",
+                          least, group_kind_text(shape.kind));
   }
   return {};
 }

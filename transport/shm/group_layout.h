@@ -40,15 +40,15 @@ const char* group_kind_text(GroupKind kind) noexcept;
 // The description of a group. Plain data: joiners get a copy, and the segment's header has one.
 struct GroupShape {
   GroupKind kind = GroupKind::kLazy;
-  uint32_t member_count = 2;     // how many there can be, the owner's included
-  uint32_t entry_count = 128;    // lazy: of each inbound FIFO; mesh: of each lane; a power of two
-  uint32_t eager_bytes = 4096;   // the longest message that is copied
-  uint32_t eager_count = 4;      // how many of these each member's eager region holds
-  uint32_t box_bytes = 4096;     // of each fast box, a power of two
-  uint32_t box_count = 0;        // lazy: of the group
-  uint32_t box_count_max = 32;   // of these, a receiver gives away at most so many
-  uint32_t send_threshold = 16;  // sends until a pair gets a box
-  uint32_t loan_count = 128;     // that one member can have outstanding
+  uint32_t member_count = 2;       // how many there can be, the owner's included
+  uint32_t entry_count = 128;      // lazy: of each inbound FIFO; mesh: of each lane; a power of two
+  uint32_t eager_bytes = 4096;     // the longest message that is copied
+  uint32_t eager_count = 4;        // how many of these each member's eager region holds
+  uint32_t box_bytes = 4096;       // of each fast box, a power of two
+  uint32_t box_count = 0;          // lazy: of the group
+  uint32_t box_count_max = 32;     // of these, a receiver gives away at most so many
+  uint32_t send_threshold = 16;    // sends until a pair gets a box
+  uint32_t loan_count = 128;       // that one member can have outstanding
   uint32_t is_multi_threaded = 0;  // mesh: heads and tails have lines of their own
   uint32_t line_bytes = kCacheLineBytes;
   uint32_t publish_timeout_ms = 50;  // lazy: a claim that is not published by then is passed over
@@ -83,8 +83,8 @@ enum class GroupPart : uint32_t {
   kBoxes,
   kWrappers,  // and cards
   kReturnedLoans,
-  kHeldLoans,    // and cut-offs
-  kClaims,       // lazy: claim counter and tail of each FIFO
+  kHeldLoans,  // and cut-offs
+  kClaims,     // lazy: claim counter and tail of each FIFO
   kQueues,
   kHeadsAndTails,  // mesh
   kEager,
@@ -106,9 +106,7 @@ class GroupLayout {
     return part_bytes_[static_cast<size_t>(part)];
   }
 
-  uint64_t box_owner(uint32_t box) const noexcept {
-    return box_owners_ + box * sizeof(uint64_t);
-  }
+  uint64_t box_owner(uint32_t box) const noexcept { return box_owners_ + box * sizeof(uint64_t); }
   uint64_t box(uint32_t index) const noexcept {
     return boxes_ + uint64_t{index} * shape_.box_bytes;
   }

@@ -29,8 +29,7 @@ struct LaneWord {
 };
 
 constexpr uint64_t pack_lane_word(const LaneWord& word) noexcept {
-  return word.offset << kSlotSenderShift |
-         pack_slot(0, {word.kind, word.am, word.bytes, 0});
+  return word.offset << kSlotSenderShift | pack_slot(0, {word.kind, word.am, word.bytes, 0});
 }
 constexpr LaneWord unpack_lane_word(uint64_t word) noexcept {
   const SlotHeader header = unpack_slot(word);

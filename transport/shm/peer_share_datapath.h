@@ -19,9 +19,7 @@ class PeerShare {
   PeerShare() noexcept = default;
   // Allocates; before the data path runs.
   PeerShare(uint32_t peer_count, uint32_t unit_count, uint32_t reserve_count)
-      : held_(peer_count),
-        free_count_(unit_count),
-        reserve_count_(reserve_count) {
+      : held_(peer_count), free_count_(unit_count), reserve_count_(reserve_count) {
     BP_ASSERT(reserve_count <= unit_count);
   }
 

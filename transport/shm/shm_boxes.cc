@@ -22,11 +22,10 @@ SlotHeader control(ShmControl what, uint32_t sender) noexcept {
 }  // namespace
 
 void ShmProvider::grant_box(ShmEndpoint& to) noexcept {
-  to.heard_ = 0;  // if it does not succeed now, it is tried again after as many messages
+  to.heard_ = 0;             // if it does not succeed now, it is tried again after as many messages
   if (to.gave_box_) return;  // it has not come to use it yet
   const uint32_t limit = segment_.shape().box_count_max;
-  const uint32_t box =
-      inbound_box_count_ < limit ? take_free_box(to.peer_) : ShmEndpoint::kNoBox;
+  const uint32_t box = inbound_box_count_ < limit ? take_free_box(to.peer_) : ShmEndpoint::kNoBox;
   if (box == ShmEndpoint::kNoBox) return ask_for_idle_box();
   segment_.box(box).clear();
   const SpinGuard guard(to.lock_, is_threaded_);
@@ -45,8 +44,8 @@ uint32_t ShmProvider::take_free_box(uint32_t sender) noexcept {
   const uint32_t count = segment_.shape().box_count;
   for (uint32_t i = 0; i < count; ++i) {
     // Each receiver begins elsewhere, so that they do not all try the same.
-    const uint32_t box = static_cast<uint32_t>((uint64_t{self_} * count /
-                                                segment_.shape().member_count + i) % count);
+    const uint32_t box = static_cast<uint32_t>(
+        (uint64_t{self_} * count / segment_.shape().member_count + i) % count);
     uint64_t nobody = 0;
     if (segment_.box_owner(box).compare_exchange_strong(nobody, pack_box_owner(self_, sender),
                                                         std::memory_order_acq_rel)) {
@@ -70,9 +69,9 @@ void ShmProvider::ask_for_idle_box() noexcept {
   if (sender == nullptr) return;
   const SpinGuard guard(sender->lock_, is_threaded_);
   idle->is_wanted_back =
-      sender->is_open_ && sender->post(control(ShmControl::kBoxWanted, self_),
-                                       reinterpret_cast<const std::byte*>(&idle->index),
-                                       sizeof idle->index);
+      sender->is_open_ &&
+      sender->post(control(ShmControl::kBoxWanted, self_),
+                   reinterpret_cast<const std::byte*>(&idle->index), sizeof idle->index);
 }
 
 // ---- The sender's side ----

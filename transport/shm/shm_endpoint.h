@@ -94,7 +94,7 @@ class ShmEndpoint final : public Endpoint {
   const uint32_t peer_;
   Queue queue_ = Queue::kFifo;
   bool is_open_ = false;
-  bool must_return_box_ = false;   // the peer wants its box back, or gave it in vain
+  bool must_return_box_ = false;  // the peer wants its box back, or gave it in vain
   SpinLock lock_;
   FutexBell bell_;
   std::unique_ptr<FastBoxProducer> box_;  // made with the first box, then kept
@@ -117,10 +117,10 @@ class ShmEndpoint final : public Endpoint {
 
   // What the receiving side knows of the peer.
   static constexpr uint32_t kNoBox = UINT32_MAX;
-  uint32_t heard_ = 0;        // messages through the FIFO since a box was last thought of
-  bool gave_box_ = false;     // it has one of our boxes
-  uint32_t held_loans_ = 0;   // that are not given back yet
-  bool is_cut_off_ = false;   // it wrote nonsense
+  uint32_t heard_ = 0;       // messages through the FIFO since a box was last thought of
+  bool gave_box_ = false;    // it has one of our boxes
+  uint32_t held_loans_ = 0;  // that are not given back yet
+  bool is_cut_off_ = false;  // it wrote nonsense
   // Nothing of it is delivered any more: it is cut off, or its end was told.
   bool is_ignored_ = false;
 };

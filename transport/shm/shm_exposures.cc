@@ -34,8 +34,8 @@ void ShmProvider::handle_operation(ShmEndpoint& from, const std::byte* body) noe
   from.bell_.ring();
 }
 
-const Exposure* ShmProvider::find_exposure(const ShmEndpoint& peer, uint64_t kind,
-                                           uint64_t address, uint64_t bytes) const noexcept {
+const Exposure* ShmProvider::find_exposure(const ShmEndpoint& peer, uint64_t kind, uint64_t address,
+                                           uint64_t bytes) const noexcept {
   const uint32_t index = exposure_index(kind);
   if (index >= kExposureCountMax) return nullptr;
   const Exposure& exposure = exposures_[index];
@@ -66,8 +66,7 @@ Result<RemoteMemory> ShmEndpoint::expose(std::span<std::byte> memory) {
       if (!range.ok()) return range.error();
       remote.key = range.value().key;
     }
-    exposure = {remote.address, remote.bytes, remote.key, generation_, peer_,
-                exposure.use + 1};
+    exposure = {remote.address, remote.bytes, remote.key, generation_, peer_, exposure.use + 1};
     remote.kind = pack_exposure(is_pool, i, exposure.use);
     return remote;
   }

@@ -74,8 +74,8 @@ bool ShmProvider::member_changed(uint32_t member, KnownMember before,
     if (is_dead) die();
     return true;
   }
-  const bool is_new = before.state() == MemberState::kFree ||
-                      !KnownMember::of(now).is_generation_of(before);
+  const bool is_new =
+      before.state() == MemberState::kFree || !KnownMember::of(now).is_generation_of(before);
   const uint64_t bit = uint64_t{1} << (member % 64);
   if (is_new) buried_[member / 64] &= ~bit;
   if (is_new && kind_ == GroupKind::kExchange) {
@@ -209,8 +209,8 @@ void ShmProvider::look_for_cut_offs() noexcept {
       endpoint->close();
     }
     BP_LOG_WARNING("member %u (%s, process %u) has cut this member (%u) off: it found nonsense in "
-                   "what this process wrote; its log says what", member,
-                   members_->name(member).text, members_->pid(member), self_);
+                   "what this process wrote; its log says what",
+                   member, members_->name(member).text, members_->pid(member), self_);
     tell(PeerEventKind::kCutOff, member, endpoint->generation_);
   }
 }

@@ -94,10 +94,9 @@ SendStatus ShmEndpoint::copy_once(const Operation& operation) noexcept {
   if (!open_memory()) return SendStatus::kAgain;
   const RemoteMemory& remote = operation.remote;
   const ExposedRange range = {remote.address, remote.bytes, remote.key, 1};
-  const CopyOutcome outcome =
-      operation.kind == OperationKind::kPut
-          ? memory_->write(operation.local, range, 0, remote.bytes)
-          : memory_->read(operation.local, range, 0, remote.bytes);
+  const CopyOutcome outcome = operation.kind == OperationKind::kPut
+                                  ? memory_->write(operation.local, range, 0, remote.bytes)
+                                  : memory_->read(operation.local, range, 0, remote.bytes);
   switch (outcome.end) {
     case CopyEnd::kDone: return SendStatus::kDone;
     case CopyEnd::kGone: return SendStatus::kGone;
@@ -136,9 +135,9 @@ uint32_t ShmProvider::next_piece_bytes(const Operation& operation) const noexcep
   if (is_atomic(operation.kind)) return 0;
   const uint64_t left = operation.remote.bytes - operation.bytes_done;
   const uint64_t word_bytes = kind_ == GroupKind::kMesh ? kCacheLineBytes : 0;
-  const uint64_t room = std::max(eager_reserve_bytes_,
-                                 sizeof(OperationRecord) + kOperationBytesMin + word_bytes) -
-                        word_bytes;
+  const uint64_t room =
+      std::max(eager_reserve_bytes_, sizeof(OperationRecord) + kOperationBytesMin + word_bytes) -
+      word_bytes;
   return static_cast<uint32_t>(
       std::min({left, uint64_t{limits_.am_bytes_max}, room - sizeof(OperationRecord)}));
 }
@@ -146,12 +145,15 @@ uint32_t ShmProvider::next_piece_bytes(const Operation& operation) const noexcep
 // Posts the record of what comes next.
 bool ShmEndpoint::post_operation(Operation& operation) noexcept {
   const uint32_t bytes = provider_.next_piece_bytes(operation);
-  const EagerRegion::Piece piece =
-      provider_.take_eager(*this, sizeof(OperationRecord) + bytes);
+  const EagerRegion::Piece piece = provider_.take_eager(*this, sizeof(OperationRecord) + bytes);
   if (piece.memory == nullptr) return false;
   auto* record = new (piece.memory) OperationRecord;
-  record->request = {operation.kind, bytes, operation.remote.address + operation.bytes_done,
-                     operation.remote.kind, operation.operand, operation.expected};
+  record->request = {operation.kind,
+                     bytes,
+                     operation.remote.address + operation.bytes_done,
+                     operation.remote.kind,
+                     operation.operand,
+                     operation.expected};
   record->state.store(OperationState::kPosted, std::memory_order_relaxed);
   if (operation.kind == OperationKind::kPut) {
     copy_bytes(data_of(record), operation.local + operation.bytes_done, bytes);
@@ -168,8 +170,7 @@ bool ShmEndpoint::post_operation(Operation& operation) noexcept {
   return true;
 }
 
-Operation* ShmProvider::keep_operation(ShmEndpoint& endpoint,
-                                       const Operation& operation) noexcept {
+Operation* ShmProvider::keep_operation(ShmEndpoint& endpoint, const Operation& operation) noexcept {
   const SpinGuard guard(lock_, is_threaded_);
   if (!operation_share_.may_take(endpoint.peer_)) return nullptr;
   Operation* place = std::begin(operations_);
@@ -281,8 +282,8 @@ bool ShmEndpoint::open_memory() noexcept {
     const uint32_t pid = provider_.members_->pid(peer_);
     pidfd_ = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
     const auto card = read_once<SingleCopyCard>(&provider_.segment_.card(peer_));
-    const Result<void> attached = provider_.single_copy_->attach(
-        {static_cast<pid_t>(pid), pidfd_.number()}, card, *memory_);
+    const Result<void> attached =
+        provider_.single_copy_->attach({static_cast<pid_t>(pid), pidfd_.number()}, card, *memory_);
     if (attached.ok()) memory_state_ = MemoryState::kOpen;
     else provider_.report_single_copy(attached.error());
   }

@@ -31,17 +31,17 @@ enum class OperationState : uint32_t { kPosted, kDone, kRefused };
 
 struct OperationRequest {
   OperationKind kind;
-  uint32_t bytes;      // of data
-  uint64_t address;    // at the target
-  uint64_t exposure;   // which of its descriptions this is about (RemoteMemory::kind)
-  uint64_t operand;    // added, or wanted
+  uint32_t bytes;     // of data
+  uint64_t address;   // at the target
+  uint64_t exposure;  // which of its descriptions this is about (RemoteMemory::kind)
+  uint64_t operand;   // added, or wanted
   uint64_t expected;
 };
 
 // What lies in the eager region; the data of a put or get follow it.
 struct alignas(kCacheLineBytes) OperationRecord {
   OperationRequest request;
-  uint64_t result;     // by the target: the value before
+  uint64_t result;                    // by the target: the value before
   std::atomic<OperationState> state;  // by the target, last
 };
 static_assert(sizeof(OperationRecord) == kCacheLineBytes);
@@ -60,7 +60,7 @@ struct Operation {
   uint64_t expected = 0;
   uint64_t* before = nullptr;
   Completion* done = nullptr;
-  EagerRegion::Piece piece;         // of the record that is under way; none: it is to be posted
+  EagerRegion::Piece piece;  // of the record that is under way; none: it is to be posted
 };
 
 // Memory that this member lets one peer read and write. Which one it is, and for whose use, is part
@@ -121,7 +121,7 @@ inline bool is_atomic(OperationKind kind) noexcept {
 }
 
 inline uint64_t apply_atomic(OperationKind kind, std::byte* at, uint64_t operand,
-                      uint64_t expected) noexcept {
+                             uint64_t expected) noexcept {
   auto* word = reinterpret_cast<uint64_t*>(at);
   if (kind == OperationKind::kFetchAdd) return __atomic_fetch_add(word, operand, __ATOMIC_ACQ_REL);
   __atomic_compare_exchange_n(word, &expected, operand, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);

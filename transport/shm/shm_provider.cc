@@ -192,8 +192,8 @@ const Segment* ShmProvider::shared_segment(const void* memory, uint64_t bytes) c
   // of this process.)
   const bool is_own = pool_ == &process_pool() && segment == &pool_->segment(0);
   if (is_own && doorbells_.empty()) return nullptr;
-  const auto offset = static_cast<uint64_t>(static_cast<const std::byte*>(memory) -
-                                            segment->address);
+  const auto offset =
+      static_cast<uint64_t>(static_cast<const std::byte*>(memory) - segment->address);
   return bytes <= segment->bytes - offset ? segment : nullptr;
 }
 
@@ -215,8 +215,7 @@ EagerRegion::Piece ShmProvider::take_eager(ShmEndpoint& endpoint, uint64_t bytes
   return eager_.try_take(bytes, endpoint.peer_);
 }
 
-void ShmProvider::use_eager(const EagerRegion::Piece& piece,
-                            const EagerRegion::Use& use) noexcept {
+void ShmProvider::use_eager(const EagerRegion::Piece& piece, const EagerRegion::Use& use) noexcept {
   const SpinGuard guard(lock_, is_threaded_);
   eager_.set_use(piece, use);
 }

@@ -60,10 +60,10 @@ struct PeerEventHandler {
 // Written by the shard that polls.
 struct ShmCounters {
   Counter received;
-  Counter unhandled;       // messages that no handler was set for
-  Counter torn;            // slots that a member claimed and did not publish in time
-  Counter cut_off;         // members that wrote nonsense
-  Counter memory_waits;    // polls that stopped at a message of somebody new for want of memory
+  Counter unhandled;     // messages that no handler was set for
+  Counter torn;          // slots that a member claimed and did not publish in time
+  Counter cut_off;       // members that wrote nonsense
+  Counter memory_waits;  // polls that stopped at a message of somebody new for want of memory
   Counter boxes_granted;
   Counter boxes_returned;
 };
@@ -71,9 +71,9 @@ struct ShmCounters {
 struct ShmProviderOptions {
   GroupSegment segment;
   const MembersTable* members = nullptr;
-  uint32_t member = 0;       // which one this is
-  bool is_threaded = false;  // endpoints are used by several threads
-  const PinnedPool* pool = nullptr;  // where loans may lie; nullptr: the process's
+  uint32_t member = 0;                // which one this is
+  bool is_threaded = false;           // endpoints are used by several threads
+  const PinnedPool* pool = nullptr;   // where loans may lie; nullptr: the process's
   SingleCopy* single_copy = nullptr;  // for memory outside the pool; nullptr: the target copies it
   const char* name = "shm";           // what endpoints call the way; outlives this
   // For members that are event loops of this process: what wakes each, instead of its bell's futex.
@@ -287,7 +287,7 @@ class ShmProvider final : public Provider {
   uint64_t received_ = 0;
   bool lacks_memory_ = false;  // something waits in its queue for memory
   uint32_t inbound_box_count_ = 0;
-  std::atomic<uint32_t> returning_count_{0};  // boxes that peers want back from us
+  std::atomic<uint32_t> returning_count_{0};     // boxes that peers want back from us
   std::unique_ptr<InboundBox[]> inbound_boxes_;  // as many as it may give away
   std::unique_ptr<std::byte[]> copied_out_;
   uint32_t polls_ = 0;
@@ -302,10 +302,10 @@ class ShmProvider final : public Provider {
   // Slots before this one that are claimed and not published are passed over from then on.
   uint64_t overdue_until_ = 0;
   uint64_t overdue_at_ns_ = 0;
-  uint32_t claim_polls_ = 0;  // that found a claim in the way
+  uint32_t claim_polls_ = 0;                      // that found a claim in the way
   std::unique_ptr<KnownMember[]> known_members_;  // as of seen_epoch_
-  std::unique_ptr<uint64_t[]> leaving_;  // bits: those that died and were not told of yet
-  std::unique_ptr<uint64_t[]> buried_;   // bits: those that died, all of which was delivered
+  std::unique_ptr<uint64_t[]> leaving_;           // bits: those that died and were not told of yet
+  std::unique_ptr<uint64_t[]> buried_;  // bits: those that died, all of which was delivered
 
   // What is sent.
   std::unique_ptr<EndpointTable> endpoints_;

@@ -177,8 +177,7 @@ void ShmProvider::handle(ShmEndpoint& from, const SlotHeader& header, const std:
       return deliver(from, header.am, body, header.bytes, {});
     case SlotKind::kArea: {
       const auto place = read_once<PayloadPlace>(body);
-      const std::byte* payload =
-          box != nullptr ? box->area_payload(place, header.bytes) : nullptr;
+      const std::byte* payload = box != nullptr ? box->area_payload(place, header.bytes) : nullptr;
       if (payload == nullptr) return cut_off(from, "a place outside its box");
       return deliver(from, header.am, payload, header.bytes, {});
     }
@@ -230,8 +229,8 @@ void ShmProvider::ignore(ShmEndpoint& from, SlotKind kind, const std::byte* body
 // Gives back what was not delivered. Nobody but `from` looks at its returned loans.
 void ShmProvider::refuse_loan(const ShmEndpoint& from, const LoanDescriptor& descriptor) noexcept {
   if (descriptor.loan >= segment_.shape().loan_count) return;
-  segment_.returned_loans(from.peer_)[descriptor.loan].store(
-      static_cast<uint8_t>(descriptor.mark), std::memory_order_release);
+  segment_.returned_loans(from.peer_)[descriptor.loan].store(static_cast<uint8_t>(descriptor.mark),
+                                                             std::memory_order_release);
 }
 
 void ShmProvider::release(const Loan& loan) noexcept {
@@ -288,8 +287,8 @@ uint32_t ShmProvider::collect_loans() noexcept {
   return static_cast<uint32_t>(count);
 }
 
-void ShmProvider::handle_control(ShmEndpoint& from, const SlotHeader& header,
-                                 const std::byte* body, bool came_by_box) noexcept {
+void ShmProvider::handle_control(ShmEndpoint& from, const SlotHeader& header, const std::byte* body,
+                                 bool came_by_box) noexcept {
   const auto what = static_cast<ShmControl>(header.am);
   if (what == ShmControl::kOperation) return handle_operation(from, body);
   const auto box = read_once<uint32_t>(body);
@@ -306,8 +305,8 @@ void ShmProvider::handle_control(ShmEndpoint& from, const SlotHeader& header,
   }
 }
 
-void ShmProvider::deliver(ShmEndpoint& from, uint32_t am, const std::byte* payload,
-                          uint32_t bytes, const Loan& loan) noexcept {
+void ShmProvider::deliver(ShmEndpoint& from, uint32_t am, const std::byte* payload, uint32_t bytes,
+                          const Loan& loan) noexcept {
   if (BP_UNLIKELY(copied_out_ != nullptr)) {
     std::memcpy(copied_out_.get(), payload, bytes);
     payload = copied_out_.get();

@@ -53,25 +53,25 @@ Result<void> CmaCopy::create() noexcept {
 }
 
 Result<ExposedRange> CmaCopy::expose(void* memory, uint64_t bytes, bool is_writable) noexcept {
-  return ExposedRange{.address = reinterpret_cast<uint64_t>(memory), .bytes = bytes,
-                      .is_writable = is_writable};
+  return ExposedRange{
+      .address = reinterpret_cast<uint64_t>(memory), .bytes = bytes, .is_writable = is_writable};
 }
 
 Result<PeerWay*> CmaCopy::make_way(const SingleCopyPeer& peer, uint64_t,
-                                     std::byte* storage) noexcept {
+                                   std::byte* storage) noexcept {
   return static_cast<PeerWay*>(new (storage) CmaWay(peer));
 }
 
 // Which of the kernel's conditions (ptrace(2), "access mode checking") is not met.
-void CmaCopy::explain(const SingleCopyPeer& peer, int error_number,
-                      Error& error) const noexcept {
+void CmaCopy::explain(const SingleCopyPeer& peer, int error_number, Error& error) const noexcept {
   error.set_answer_errno(error_number);
   if (error_number != EPERM) return;
   const uint64_t scope = read_number_file(kYamaScope).value_or(0);
   const std::optional<uid_t> user = owner_of(peer.pid, "");
   if (user && *user != geteuid()) {
     error.set_cure("this is user %u, the process is user %u's: run both as one user, or give this "
-                   "one CAP_SYS_PTRACE", geteuid(), *user);
+                   "one CAP_SYS_PTRACE",
+                   geteuid(), *user);
   } else if (user != owner_of(peer.pid, "/mem")) {
     error.set_cure("the process is not dumpable, as one that changed its user or was given "
                    "capabilities: let it call prctl(PR_SET_DUMPABLE, 1) afterwards, or give this "

@@ -13,10 +13,12 @@ Result<Fd> open_module_device(const char* path, const char* module) noexcept {
   Error error = error_from_errno("opening %s", path);
   if (number == ENOENT || number == ENXIO || number == ENODEV) {
     error.set_cure("load the module: modprobe %s (no distribution of Debian has it: "
-                   "docs/single_copy.md)", module);
+                   "docs/single_copy.md)",
+                   module);
   } else if (number == EACCES || number == EPERM) {
     error.set_cure("let this user open it: chmod 666 %s, better by a rule of udev; a container "
-                   "must be given the device", path);
+                   "must be given the device",
+                   path);
   }
   return error;
 }

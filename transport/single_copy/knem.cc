@@ -43,8 +43,8 @@ Result<ExposedRange> KnemCopy::expose(void* memory, uint64_t bytes, bool is_writ
     if (number == EFAULT) error.set_cure("all of it must be mapped, and writable if peers write");
     return error;
   }
-  return ExposedRange{.address = piece.address, .bytes = bytes, .key = region.cookie,
-                      .is_writable = is_writable};
+  return ExposedRange{
+      .address = piece.address, .bytes = bytes, .key = region.cookie, .is_writable = is_writable};
 }
 
 void KnemCopy::withdraw(const ExposedRange& range) noexcept {
@@ -53,7 +53,7 @@ void KnemCopy::withdraw(const ExposedRange& range) noexcept {
 }
 
 Result<PeerWay*> KnemCopy::make_way(const SingleCopyPeer& peer, uint64_t,
-                                      std::byte* storage) noexcept {
+                                    std::byte* storage) noexcept {
   return static_cast<PeerWay*>(new (storage) KnemWay(device_.number(), peer.pidfd));
 }
 

@@ -56,8 +56,8 @@ Result<void> XpmemCopy::create(const char* path) noexcept {
     return error;
   }
   BP_TRY(install_copy_guard());
-  xpmem::Make make{.bytes = xpmem::kAllBytes, .permit_type = xpmem::kPermitMode,
-                   .permit_mode = 0600};
+  xpmem::Make make{
+      .bytes = xpmem::kAllBytes, .permit_type = xpmem::kPermitMode, .permit_mode = 0600};
   if (ioctl(device_.number(), xpmem::kMake, &make) != 0) {
     return error_from_errno("making an xpmem segment of this process");
   }
@@ -66,13 +66,16 @@ Result<void> XpmemCopy::create(const char* path) noexcept {
 }
 
 Result<ExposedRange> XpmemCopy::expose(void* memory, uint64_t bytes, bool is_writable) noexcept {
-  return ExposedRange{.address = reinterpret_cast<uint64_t>(memory), .bytes = bytes,
-                      .key = static_cast<uint64_t>(segment_), .is_writable = is_writable};
+  return ExposedRange{.address = reinterpret_cast<uint64_t>(memory),
+                      .bytes = bytes,
+                      .key = static_cast<uint64_t>(segment_),
+                      .is_writable = is_writable};
 }
 
 Result<PeerWay*> XpmemCopy::make_way(const SingleCopyPeer& peer, uint64_t key,
-                                       std::byte* storage) noexcept {
-  xpmem::Get get{.segment = static_cast<int64_t>(key), .flags = xpmem::kReadWrite,
+                                     std::byte* storage) noexcept {
+  xpmem::Get get{.segment = static_cast<int64_t>(key),
+                 .flags = xpmem::kReadWrite,
                  .permit_type = xpmem::kPermitMode};
   if (ioctl(device_.number(), xpmem::kGet, &get) != 0) {
     const int number = errno;
@@ -81,8 +84,8 @@ Result<PeerWay*> XpmemCopy::make_way(const SingleCopyPeer& peer, uint64_t key,
     explain(peer, number, error);
     return error;
   }
-  return static_cast<PeerWay*>(
-      new (storage) XpmemWay(device_.number(), peer.pidfd, key, get.permit));
+  return static_cast<PeerWay*>(new (storage)
+                                   XpmemWay(device_.number(), peer.pidfd, key, get.permit));
 }
 
 void XpmemCopy::explain(const SingleCopyPeer&, int error_number, Error& error) const noexcept {

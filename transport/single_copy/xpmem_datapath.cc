@@ -31,7 +31,8 @@ std::byte* XpmemWay::map(uint64_t begin) noexcept {
   Window& window = windows_[oldest_];
   oldest_ = (oldest_ + 1) % kWindowCount;
   unmap(window);
-  xpmem::Attach attach{.permit = permit_, .offset = static_cast<int64_t>(begin),
+  xpmem::Attach attach{.permit = permit_,
+                       .offset = static_cast<int64_t>(begin),
                        .bytes = std::min(kWindowBytes, kAddressEnd - begin)};
   if (ioctl(device_, xpmem::kAttach, &attach) != 0) return nullptr;
   window = {begin, reinterpret_cast<std::byte*>(attach.address)};

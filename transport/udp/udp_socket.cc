@@ -76,10 +76,13 @@ const char* UdpSocket::check_shape(const DatagramShape& shape) noexcept {
 
 UdpSocket::UdpSocket(StreamSockets& sockets, std::span<std::byte> memory,
                      const DatagramShape& shape)
-    : sockets_(sockets), memory_(memory.data()), shape_(shape),
+    : sockets_(sockets),
+      memory_(memory.data()),
+      shape_(shape),
       free_(std::make_unique<uint32_t[]>(shape.buffer_count)),
       is_kept_(std::make_unique<bool[]>(shape.buffer_count)),
-      in_(std::make_unique<Batch>()), out_(std::make_unique<Batch>()) {
+      in_(std::make_unique<Batch>()),
+      out_(std::make_unique<Batch>()) {
   BP_ASSERT(check_shape(shape) == nullptr);
   BP_ASSERT(memory.size() >= shape.bytes());
   watch_.context = this;
@@ -151,8 +154,7 @@ Result<void> UdpSocket::set_options(const DatagramOptions& options) {
   }
   BP_TRY(ask_for_queue(SO_RCVBUF, options.receive_queue_bytes, "the receive queue",
                        "net.core.rmem_max"));
-  return ask_for_queue(SO_SNDBUF, options.send_queue_bytes, "the send queue",
-                       "net.core.wmem_max");
+  return ask_for_queue(SO_SNDBUF, options.send_queue_bytes, "the send queue", "net.core.wmem_max");
 }
 
 Result<void> UdpSocket::open(const DatagramOptions& options) {
@@ -160,7 +162,8 @@ Result<void> UdpSocket::open(const DatagramOptions& options) {
   const auto refuse = [](const char* answer, const char* cure) {
     Error error;
     error.kind = ErrorKind::kConfiguration;
-    return error.set_doing("opening a datagram socket").set_answer("%s", answer)
+    return error.set_doing("opening a datagram socket")
+        .set_answer("%s", answer)
         .set_cure("%s", cure);
   };
   if (options.owner.received == nullptr) {

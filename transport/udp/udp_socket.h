@@ -100,9 +100,9 @@ class UdpSocket final : public DatagramSocket {
   Fd fd_;
   DatagramOwner owner_;
   Watch watch_;
-  Timer refusal_;             // says from the loop that the kernel cuts nothing
-  int refused_with_ = 0;      // errno value; 0: the kernel cuts what is too long
-  uint32_t generation_ = 0;   // of open(): a callback may close and open again
+  Timer refusal_;               // says from the loop that the kernel cuts nothing
+  int refused_with_ = 0;        // errno value; 0: the kernel cuts what is too long
+  uint32_t generation_ = 0;     // of open(): a callback may close and open again
   uint32_t dropped_count_ = 0;  // as the kernel said last
   uint8_t service_class_ = 0;
   bool is_ipv6_ = false;

@@ -63,8 +63,8 @@ void UdpSocket::ready(uint32_t events) noexcept {
 
 // It is watched for what can be served: without a free buffer nothing is received.
 void UdpSocket::update_watch() noexcept {
-  const uint32_t events = (free_count_ > 0 ? uint32_t{POLLIN} : 0) |
-                          (wants_room_ ? uint32_t{POLLOUT} : 0);
+  const uint32_t events =
+      (free_count_ > 0 ? uint32_t{POLLIN} : 0) | (wants_room_ ? uint32_t{POLLOUT} : 0);
   if (events == (watch_.is_watched() ? watch_.events : 0)) return;
   sockets_.stop_watching(watch_);
   watch_.events = events;
@@ -157,8 +157,8 @@ void UdpSocket::receive_batch() noexcept {
 
 void UdpSocket::release(const std::byte* bytes) noexcept {
   BP_ASSERT(bytes >= memory_ && bytes < memory_ + shape_.bytes());
-  const auto buffer = static_cast<uint32_t>(static_cast<uint64_t>(bytes - memory_) /
-                                            shape_.buffer_bytes);
+  const auto buffer =
+      static_cast<uint32_t>(static_cast<uint64_t>(bytes - memory_) / shape_.buffer_bytes);
   BP_ASSERT(is_kept_[buffer] && "a buffer is given back that was not kept");
   is_kept_[buffer] = false;
   free_[free_count_++] = buffer;
@@ -184,8 +184,7 @@ void UdpSocket::tell_errors() noexcept {
     sockets_.counters().system_calls.add(1);
     if (recvmsg(fd_.number(), &message, MSG_ERRQUEUE | MSG_DONTWAIT) < 0) break;
     int error_number = 0;
-    for (cmsghdr* one = CMSG_FIRSTHDR(&message); one != nullptr;
-         one = CMSG_NXTHDR(&message, one)) {
+    for (cmsghdr* one = CMSG_FIRSTHDR(&message); one != nullptr; one = CMSG_NXTHDR(&message, one)) {
       const bool is_error = (one->cmsg_level == SOL_IP && one->cmsg_type == IP_RECVERR) ||
                             (one->cmsg_level == SOL_IPV6 && one->cmsg_type == IPV6_RECVERR);
       if (is_error) error_number = static_cast<int>(value_of<sock_extended_err>(*one).ee_errno);

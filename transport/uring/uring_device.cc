@@ -28,8 +28,8 @@ Result<void> UringDevice::register_regions(std::span<Region> regions) {
     buffers.push_back({region.address, region.bytes});
     bytes += region.bytes;
   }
-  const int outcome = io_uring_register_buffers(&ring_, buffers.data(),
-                                                static_cast<unsigned>(buffers.size()));
+  const int outcome =
+      io_uring_register_buffers(&ring_, buffers.data(), static_cast<unsigned>(buffers.size()));
   if (outcome != 0) {
     errno = -outcome;
     return error_from_errno("registering %s of the pool with io_uring", format_bytes(bytes).text)

@@ -24,8 +24,8 @@ Result<void> UringFiles::open(Files& files, const KeyTable& keys, uint32_t) {
   keys_ = &keys;
   std::vector<int> numbers;
   for (const File& file : files.all()) numbers.push_back(file.fd());
-  const int outcome = io_uring_register_files(&ring_, numbers.data(),
-                                              static_cast<unsigned>(numbers.size()));
+  const int outcome =
+      io_uring_register_files(&ring_, numbers.data(), static_cast<unsigned>(numbers.size()));
   if (outcome == 0) return {};
   errno = -outcome;
   return error_from_errno("registering %zu files with io_uring", numbers.size())
@@ -45,8 +45,8 @@ void UringFiles::issue(FileOperation& operation) noexcept {
       // A region ends where the next begins; what lies beyond it goes with the next entry.
       const KeyedRange range = keys_->key(memory, left);
       const bool has_key = range.key != kNoKey;
-      const auto bytes = static_cast<unsigned>(
-          std::min(has_key ? range.bytes : left, kFilePieceBytesMax));
+      const auto bytes =
+          static_cast<unsigned>(std::min(has_key ? range.bytes : left, kFilePieceBytesMax));
       const auto key = static_cast<int>(range.key);
       const bool is_read = operation.action == FileAction::kRead;
       if (is_read && has_key) io_uring_prep_read_fixed(entry, fd, memory, bytes, offset, key);

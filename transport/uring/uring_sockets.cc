@@ -111,9 +111,9 @@ Result<void> UringSockets::create(const StreamSocketsOptions& options) {
                      IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_SUBMIT_ALL | IORING_SETUP_CQSIZE |
                      IORING_SETUP_CLAMP;
   // A receive and a send for each socket; a full queue is submitted early, so more is no gain.
-  const uint32_t entries =
-      std::min(2 * options.socket_count_max + options.watch_count_max +
-                   options.file_operation_count_max + 16, 4096U);
+  const uint32_t entries = std::min(2 * options.socket_count_max + options.watch_count_max +
+                                        options.file_operation_count_max + 16,
+                                    4096U);
   parameters.cq_entries = 4 * entries;
   const int outcome = io_uring_queue_init_params(entries, &ring_, &parameters);
   if (outcome != 0) return setup_error(outcome);
@@ -261,8 +261,7 @@ bool UringSockets::handle_operation(SocketOperation& operation, int32_t result) 
   }
   operation.empty_attempts = 0;
   is_falling_asleep_ = false;
-  if (result == -EINTR ||
-      (result > 0 && !advance(operation, static_cast<uint64_t>(result)))) {
+  if (result == -EINTR || (result > 0 && !advance(operation, static_cast<uint64_t>(result)))) {
     queue(operation);
     return true;
   }
@@ -271,8 +270,7 @@ bool UringSockets::handle_operation(SocketOperation& operation, int32_t result) 
   return true;
 }
 
-void UringSockets::handle_accept(StreamListener& listener, int32_t result,
-                                 bool has_more) noexcept {
+void UringSockets::handle_accept(StreamListener& listener, int32_t result, bool has_more) noexcept {
   if (result >= 0) hand_over(listener, result, *options_.counters);
   if (has_more) return;
   listener.is_armed = false;

@@ -151,8 +151,8 @@ void ConnectionManager::host_of(rdma_cm_id* call, char* text, uint32_t text_byte
   const sockaddr* peer = rdma_get_peer_addr(call);
   const auto* tcp4 = reinterpret_cast<const sockaddr_in*>(peer);
   const auto* tcp6 = reinterpret_cast<const sockaddr_in6*>(peer);
-  const void* address = peer->sa_family == AF_INET ? static_cast<const void*>(&tcp4->sin_addr)
-                                                   : &tcp6->sin6_addr;
+  const void* address =
+      peer->sa_family == AF_INET ? static_cast<const void*>(&tcp4->sin_addr) : &tcp6->sin6_addr;
   if (inet_ntop(peer->sa_family, address, text, text_bytes) == nullptr) text[0] = '\0';
 }
 
@@ -171,8 +171,7 @@ bool ConnectionManager::next_event(Event* event, CmHello* hello) noexcept {
   return false;
 }
 
-void ConnectionManager::translate(const rdma_cm_event& raw, Event* event,
-                                  CmHello* hello) noexcept {
+void ConnectionManager::translate(const rdma_cm_event& raw, Event* event, CmHello* hello) noexcept {
   const auto& data = raw.param.conn;
   const auto copy = [&](void* into, size_t bytes) {
     if (data.private_data == nullptr || data.private_data_len < bytes) return false;
@@ -184,9 +183,7 @@ void ConnectionManager::translate(const rdma_cm_event& raw, Event* event,
       if (rdma_resolve_route(raw.id, kResolveMs) == 0) event->call = nullptr;  // more comes
       else event->why = "there is no route to it";
       return;
-    case RDMA_CM_EVENT_ROUTE_RESOLVED:
-      event->kind = Event::Kind::kReached;
-      return;
+    case RDMA_CM_EVENT_ROUTE_RESOLVED: event->kind = Event::Kind::kReached; return;
     case RDMA_CM_EVENT_CONNECT_REQUEST: {
       event->kind = Event::Kind::kCalled;
       if (!copy(hello, sizeof *hello)) *hello = {};
@@ -215,9 +212,7 @@ void ConnectionManager::translate(const rdma_cm_event& raw, Event* event,
       event->kind = Event::Kind::kRecord;
       event->record = ready_record();
       return;
-    case RDMA_CM_EVENT_TIMEWAIT_EXIT:
-      event->call = nullptr;
-      return;
+    case RDMA_CM_EVENT_TIMEWAIT_EXIT: event->call = nullptr; return;
     case RDMA_CM_EVENT_ADDR_ERROR:
     case RDMA_CM_EVENT_ROUTE_ERROR: event->why = "there is no route to it"; return;
     case RDMA_CM_EVENT_UNREACHABLE: event->why = "it does not answer"; return;

@@ -70,8 +70,7 @@ class ConnectionManager {
 };
 
 template <typename NameOf>
-bool ConnectionManager::take_event(Event* event, uint64_t own_instance,
-                                   NameOf name_of) noexcept {
+bool ConnectionManager::take_event(Event* event, uint64_t own_instance, NameOf name_of) noexcept {
   CmHello hello;
   if (!next_event(event, &hello)) return false;
   if (event->kind == Event::Kind::kCalled) {

@@ -47,7 +47,7 @@ constexpr uint32_t datagram_key(uint64_t instance) noexcept {
 
 // Written by the shard that polls.
 struct DatagramCounters {
-  Counter sent;       // given to the device
+  Counter sent;  // given to the device
   Counter received;
   Counter strange;    // dropped: of nobody who is connected here now
   Counter malformed;  // dropped: from a peer, too short or with a header that is none
@@ -60,7 +60,7 @@ struct DatagramQueueOptions {
   ibv_cq* completions = nullptr;     // room for 2 * count
   std::span<std::byte> memory = {};  // memory_bytes(count), with `memory_key`
   uint32_t memory_key = 0;
-  uint32_t count = 0;                // sends, and receives, under way; a power of two, 4 or more
+  uint32_t count = 0;  // sends, and receives, under way; a power of two, 4 or more
   uint32_t peer_count_max = 0;
   uint32_t key = 0;
   DatagramCounters* counters = nullptr;  // may be nullptr
@@ -134,16 +134,14 @@ class DatagramQueue {
   void take_back() noexcept;
   void renew() noexcept;
   // The payload, if a peer sent it; else it is counted.
-  const std::byte* check(const ibv_wc& completion, uint32_t index,
-                         DatagramHeader* header) noexcept;
+  const std::byte* check(const ibv_wc& completion, uint32_t index, DatagramHeader* header) noexcept;
   void end_sends(const ibv_wc& completion) noexcept;
   void post_receive(uint32_t index) noexcept;
   std::byte* receive_buffer(uint32_t index) const noexcept {
     return options_.memory.data() + uint64_t{index} * kReceiveBytes;
   }
   std::byte* send_buffer(uint32_t number) const noexcept {
-    return receive_buffer(options_.count) +
-           uint64_t{number & (options_.count - 1)} * kSendBytes;
+    return receive_buffer(options_.count) + uint64_t{number & (options_.count - 1)} * kSendBytes;
   }
 
   DatagramQueueOptions options_;

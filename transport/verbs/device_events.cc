@@ -33,9 +33,7 @@ void VerbsDevice::handle_event(const ibv_async_event& event) noexcept {
       return;
     case IBV_EVENT_CQ_ERR:
     case IBV_EVENT_SRQ_ERR:
-    case IBV_EVENT_DEVICE_FATAL:
-      fault_count_.fetch_add(1, std::memory_order_release);
-      break;
+    case IBV_EVENT_DEVICE_FATAL: fault_count_.fetch_add(1, std::memory_order_release); break;
     default: break;
   }
   // Peers can cause some of them: a line a second is enough.

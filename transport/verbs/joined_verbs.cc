@@ -19,9 +19,8 @@ Result<void> JoinedVerbs::open(const ProcessTerms& terms, const char* name, Pinn
     return error.set_answer("the appliance has none, and requires none")
         .set_cure("see the owner's log for why, or do without");
   }
-  auto opened = VerbsDevice::open({.device = terms.device,
-                                   .port = terms.port,
-                                   .export_count_max = export_count_max});
+  auto opened = VerbsDevice::open(
+      {.device = terms.device, .port = terms.port, .export_count_max = export_count_max});
   if (!opened.ok()) return opened.error();
   device_ = opened.take();
   return keys_.create(pool, *device_);

@@ -40,8 +40,7 @@ Result<void> LinkExchange::start(const LinkExchangeOptions& options,
   wake_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   BP_TRY(listen());
   const bool is_watched =
-      epoll_.is_open() && wake_.is_open() &&
-      watch(wake_.number(), EPOLLIN, kWakeToken) &&
+      epoll_.is_open() && wake_.is_open() && watch(wake_.number(), EPOLLIN, kWakeToken) &&
       watch(options_.device->event_fd(), EPOLLIN, kDeviceToken) &&
       (!listener_.is_open() || watch(listener_.number(), EPOLLIN, kListenerToken)) &&
       (!manager_.is_open() || watch(manager_.event_fd(), EPOLLIN, kManagerToken)) &&
@@ -85,8 +84,7 @@ void LinkExchange::ring() noexcept {
 void LinkExchange::run() noexcept {
   while (!must_stop_.load(std::memory_order_acquire)) {
     epoll_event events[16];
-    const int count = epoll_wait(epoll_.number(), events, std::size(events),
-                                 wait_ms());
+    const int count = epoll_wait(epoll_.number(), events, std::size(events), wait_ms());
     for (int i = 0; i < count; ++i) handle_event(events[i].data.u64);
     const uint64_t now_ns = monotonic_ns();
     if (accept_ns_ != 0 && now_ns >= accept_ns_) listen_again(true);
@@ -129,8 +127,7 @@ int LinkExchange::wait_ms() const noexcept {
     if (is_up && link->must_break.load(std::memory_order_acquire)) return kTickMs;
     const Dialing& one = dialing_[link->place];
     if (one.down_since_ns == 0 || (!is_up && !link->address.has_value())) continue;
-    const uint64_t next_ns =
-        is_up ? one.up_since_ns + options_.timing.backoff_ns_max : one.next_ns;
+    const uint64_t next_ns = is_up ? one.up_since_ns + options_.timing.backoff_ns_max : one.next_ns;
     wait_ns = std::min(wait_ns, next_ns > now_ns ? next_ns - now_ns : kNsPerMs);
   }
   return static_cast<int>(wait_ns / kNsPerMs) + 1;
@@ -209,8 +206,7 @@ void LinkExchange::look_after(VerbsLink& link, uint64_t now_ns) noexcept {
   if (now_ns - dial_state.down_since_ns > options_.timing.give_up_ns) {
     link.is_given_up.store(true, std::memory_order_release);
   }
-  if (link.address.has_value() && now_ns >= dial_state.next_ns &&
-      talk_of(link, false) == nullptr) {
+  if (link.address.has_value() && now_ns >= dial_state.next_ns && talk_of(link, false) == nullptr) {
     dial(link, now_ns);
   }
 }

@@ -29,8 +29,8 @@ namespace bedplate {
 struct LinkTiming {
   uint64_t backoff_ns_min = 10'000'000;
   uint64_t backoff_ns_max = 1'000'000'000;
-  uint64_t answer_ns_max = 2'000'000'000;     // for the records of an exchange
-  uint64_t give_up_ns = 30'000'000'000;       // then sends say kGone; it is dialed on all the same
+  uint64_t answer_ns_max = 2'000'000'000;  // for the records of an exchange
+  uint64_t give_up_ns = 30'000'000'000;    // then sends say kGone; it is dialed on all the same
   // That a peer cannot be reached is logged at once, then after this, and twice as long each time.
   uint64_t tell_ns_min = 60'000'000'000;
   uint64_t tell_ns_max = 3'600'000'000'000;
@@ -50,12 +50,12 @@ struct LinkExchangeOptions {
   uint32_t message_bytes = 0;
   uint32_t flush_key = 0;
   uint64_t flush_address = 0;
-  uint32_t datagram_queue = 0;   // 0: none
-  bool is_by_manager = false;    // the RDMA connection manager's, and no socket
+  uint32_t datagram_queue = 0;  // 0: none
+  bool is_by_manager = false;   // the RDMA connection manager's, and no socket
   LinkTiming timing;
   VerbsDevice* device = nullptr;  // its events are taken here
-  int completion_fd = -1;        // readable when something arrives for a shard that sleeps
-  Doorbell* bell = nullptr;      // the provider's: rung when a link changes
+  int completion_fd = -1;         // readable when something arrives for a shard that sleeps
+  Doorbell* bell = nullptr;       // the provider's: rung when a link changes
   Doorbell* loop_bell = nullptr;  // of the loop that polls it; nullptr: polled by hand
 };
 
@@ -95,16 +95,16 @@ class LinkExchange {
 
   enum class Stage : uint8_t {
     kFree,
-    kConnecting,    // our connect() is under way
+    kConnecting,  // our connect() is under way
     kAwaitHello,
-    kHeld,          // a good hello, whose link has to come down first
+    kHeld,  // a good hello, whose link has to come down first
     kAwaitWelcome,
     kAwaitReady,
     kLifeline,
   };
   struct Talk {
     Stage stage = Stage::kFree;
-    Fd fd;                       // or
+    Fd fd;  // or
     rdma_cm_id* call = nullptr;
     VerbsLink* link = nullptr;
     uint64_t deadline_ns = 0;
@@ -120,7 +120,7 @@ class LinkExchange {
     uint64_t tell_ns = 0;        // when to say again that it cannot be reached
     uint64_t tell_pause_ns = 0;  // then; 0: it was not said yet in this time down
     uint64_t cut_instance = 0;
-    char address[64] = {};       // that is dialed, for messages
+    char address[64] = {};  // that is dialed, for messages
   };
 
   void run() noexcept;
@@ -185,10 +185,10 @@ class LinkExchange {
   char told_hosts_[kToldHostCountMax][64] = {};
   uint32_t told_host_count_ = 0;
   OncePerSecond device_errors_;
-  uint64_t accept_ns_ = 0;       // when there may be a file descriptor again; 0: it is listening
+  uint64_t accept_ns_ = 0;          // when there may be a file descriptor again; 0: it is listening
   bool was_shortage_told_ = false;  // of descriptors, since something was accepted
-  uint32_t device_faults_ = 0;   // that all links were broken for
-  uint64_t rung_ns_ = 0;         // when the shard was last asked to look at what it posted
+  uint32_t device_faults_ = 0;      // that all links were broken for
+  uint64_t rung_ns_ = 0;            // when the shard was last asked to look at what it posted
   Fd epoll_;
   Fd wake_;
   Fd listener_;

@@ -197,8 +197,8 @@ void LinkExchange::refuse(Talk& talk, Refusal why) noexcept {
 void LinkExchange::commit(VerbsLink& link, const ExchangeRecord& record,
                           const char* host) noexcept {
   link.is_wanted.store(true, std::memory_order_relaxed);
-  const bool goes_on = record.instance == link.peer_instance &&
-                       record.known_instance == options_.instance;
+  const bool goes_on =
+      record.instance == link.peer_instance && record.known_instance == options_.instance;
   if (!goes_on) {
     link.is_fresh = true;
     link.received = 0;
@@ -209,15 +209,16 @@ void LinkExchange::commit(VerbsLink& link, const ExchangeRecord& record,
   link.flush_address = record.flush_address;
   link.flush_key = record.flush_key;
   link.datagram_queue = record.datagram_queue;
-  link.peer = {record.queue_pair, record.packet_number, {}, record.lid,
-               static_cast<ibv_mtu>(record.mtu), record.reads_max};
+  link.peer = {
+      record.queue_pair, record.packet_number, {}, record.lid, static_cast<ibv_mtu>(record.mtu),
+      record.reads_max};
   std::memcpy(link.peer.gid.raw, record.gid, sizeof record.gid);
   std::snprintf(link.host, sizeof link.host, "%s", host);
   link.must_break.store(false, std::memory_order_relaxed);
   link.can_send.store(false, std::memory_order_relaxed);
   link.is_connecting.store(true, std::memory_order_relaxed);
-  for (std::atomic<bool>* of_a_life : {&link.has_worked, &link.was_refused,
-                                       &link.has_last_receive}) {
+  for (std::atomic<bool>* of_a_life :
+       {&link.has_worked, &link.was_refused, &link.has_last_receive}) {
     of_a_life->store(false, std::memory_order_relaxed);
   }
   link.state.store(LinkState::kUp, std::memory_order_release);
@@ -225,8 +226,8 @@ void LinkExchange::commit(VerbsLink& link, const ExchangeRecord& record,
 }
 
 Result<void> LinkExchange::connect_queue_pair(VerbsLink& link) noexcept {
-  auto connected = link.queue_pair.connect(link.packet_number, link.mtu, link.peer,
-                                           options_.timing.retry);
+  auto connected =
+      link.queue_pair.connect(link.packet_number, link.mtu, link.peer, options_.timing.retry);
   link.is_connecting.store(false, std::memory_order_release);
   return connected;
 }

@@ -63,12 +63,11 @@ void QueuePair::destroy() noexcept {
 
 QueuePairAddress QueuePair::address(uint32_t packet_number, ibv_mtu mtu) const noexcept {
   const VerbsPort& port = device_->port();
-  return {number(), packet_number, port.gid, port.lid,
-          mtu, reads_max(device_->limits().max_qp_rd_atom)};
+  return {number(), packet_number, port.gid,
+          port.lid, mtu,           reads_max(device_->limits().max_qp_rd_atom)};
 }
 
-Result<void> QueuePair::connect(uint32_t packet_number, ibv_mtu mtu,
-                                const QueuePairAddress& peer,
+Result<void> QueuePair::connect(uint32_t packet_number, ibv_mtu mtu, const QueuePairAddress& peer,
                                 const RetryOptions& retry) noexcept {
   BP_TRY(to_init());
   const VerbsPort& port = device_->port();
@@ -87,10 +86,10 @@ Result<void> QueuePair::to_init() noexcept {
   attributes.port_num = device_->port().port;
   attributes.qp_access_flags =
       IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
-  return modified(ibv_modify_qp(handle_, &attributes,
-                                IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-                                    IBV_QP_ACCESS_FLAGS),
-                  "INIT", device_->kind().name);
+  return modified(
+      ibv_modify_qp(handle_, &attributes,
+                    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
+      "INIT", device_->kind().name);
 }
 
 Result<void> QueuePair::to_ready_to_receive(ibv_mtu mtu, const QueuePairAddress& peer,
@@ -111,11 +110,11 @@ Result<void> QueuePair::to_ready_to_receive(ibv_mtu mtu, const QueuePairAddress&
     attributes.ah_attr.grh.sgid_index = gid_index;
     attributes.ah_attr.grh.hop_limit = 64;
   }
-  return modified(ibv_modify_qp(handle_, &attributes,
-                                IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                                    IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-                                    IBV_QP_MIN_RNR_TIMER),
-                  "RTR (ready to receive)", device_->kind().name);
+  return modified(
+      ibv_modify_qp(handle_, &attributes,
+                    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                        IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
+      "RTR (ready to receive)", device_->kind().name);
 }
 
 Result<void> QueuePair::to_ready_to_send(uint32_t packet_number, const QueuePairAddress& peer,
@@ -150,8 +149,7 @@ void QueuePair::fail() noexcept {
 Result<void> QueuePair::reset() noexcept {
   ibv_qp_attr attributes = {};
   attributes.qp_state = IBV_QPS_RESET;
-  return modified(ibv_modify_qp(handle_, &attributes, IBV_QP_STATE), "RESET",
-                  device_->kind().name);
+  return modified(ibv_modify_qp(handle_, &attributes, IBV_QP_STATE), "RESET", device_->kind().name);
 }
 
 Result<void> QueuePair::renew() noexcept {

@@ -21,15 +21,15 @@
 namespace bedplate {
 
 enum class RequestKind : uint8_t {
-  kMessage,          // nobody waits for it
+  kMessage,  // nobody waits for it
   kAcknowledgement,
-  kOperation,        // put, get, flush
-  kStaged,           // the same of memory that is not the pool's
-  kPart,             // of a put or get that takes several requests, all but the last
-  kAtomic,           // `before` gets what the cell has
+  kOperation,  // put, get, flush
+  kStaged,     // the same of memory that is not the pool's
+  kPart,       // of a put or get that takes several requests, all but the last
+  kAtomic,     // `before` gets what the cell has
   kBind,
-  kInvalidate,       // `place`: the loan whose block is then free
-  kMarker,           // the last of a life
+  kInvalidate,  // `place`: the loan whose block is then free
+  kMarker,      // the last of a life
 };
 
 struct Request {
@@ -120,8 +120,8 @@ class SendQueue {
     request.opcode = opcode;
     request.send_flags = 0;
     request.imm_data = 0;  // soft RoCE looks at it in requests that have none
-    const bool is_waited_for = what.kind != RequestKind::kMessage &&
-                               what.kind != RequestKind::kBind;
+    const bool is_waited_for =
+        what.kind != RequestKind::kMessage && what.kind != RequestKind::kBind;
     needs_signal_ = needs_signal_ || is_waited_for;
     return {request, pieces_[at]};
   }

@@ -16,8 +16,8 @@ Result<ibv_mr*> register_memory(ibv_pd* domain, std::span<std::byte> memory, int
                                 const char* device) {
   ibv_mr* region = ibv_reg_mr(domain, memory.data(), memory.size(), access);
   if (region != nullptr) return region;
-  Error error = error_from_errno("registering %s with %s", format_bytes(memory.size()).text,
-                                 device);
+  Error error =
+      error_from_errno("registering %s with %s", format_bytes(memory.size()).text, device);
   if (errno == ENOMEM) {
     return error.set_cure("raise the limit of locked memory (ulimit -l unlimited), or give the "
                           "machine more memory");
@@ -76,12 +76,12 @@ Result<std::unique_ptr<VerbsDevice>> VerbsDevice::open(const VerbsDeviceOptions&
                           (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B)) != 0;
   device->enforces_windows_ = device->has_windows_ && probe_windows(*device);
   const auto max_regions = static_cast<uint64_t>(limits.max_mr);
-  device->kind_ = {.name = name,
-                   .instead = "do without verbs",
-                   .holds_pages = true,
-                   .region_bytes_max = limits.max_mr_size == 0 ? UINT64_MAX : limits.max_mr_size,
-                   .region_count_max = max_regions - std::min<uint64_t>(
-                                                         max_regions, options.export_count_max)};
+  device->kind_ = {
+      .name = name,
+      .instead = "do without verbs",
+      .holds_pages = true,
+      .region_bytes_max = limits.max_mr_size == 0 ? UINT64_MAX : limits.max_mr_size,
+      .region_count_max = max_regions - std::min<uint64_t>(max_regions, options.export_count_max)};
   device->exports_.reserve(options.export_count_max);
   return device;
 }

@@ -80,7 +80,7 @@ class VerbsEndpoint final : public Endpoint {
     uint32_t mark = 0;             // counts the uses of this place
     bool has_window = false;       // else a key opens it that stands
     bool is_lent = false;
-    bool is_returning = false;     // its window has to be invalidated first
+    bool is_returning = false;  // its window has to be invalidated first
   };
   // A put or get of memory that is not the pool's: its bytes wait in the landing zone.
   struct Staged {
@@ -95,7 +95,7 @@ class VerbsEndpoint final : public Endpoint {
   enum class WindowState : uint8_t {
     kFree,
     kBound,
-    kGivenUp,       // to be invalidated
+    kGivenUp,  // to be invalidated
     kInvalidating,
   };
   struct Window {
@@ -194,26 +194,26 @@ class VerbsEndpoint final : public Endpoint {
   SendQueue queue_;
   uint64_t window_ = 0;
   uint64_t message_bytes_ = 0;
-  std::byte* slots_ = nullptr;      // window * message_bytes
+  std::byte* slots_ = nullptr;            // window * message_bytes
   std::byte* acknowledgement_ = nullptr;  // kAcknowledgementsMax headers
-  uint64_t* cells_ = nullptr;       // for each request, what an atomic brings
+  uint64_t* cells_ = nullptr;             // for each request, what an atomic brings
 
-  bool is_live_ = false;      // the link is the shard's, and up
+  bool is_live_ = false;  // the link is the shard's, and up
   bool may_send_ = false;
   bool is_draining_ = false;
-  bool must_fail_ = false;    // draining, once the queue pair is ours
-  bool is_dirty_ = false;     // in the provider's list
+  bool must_fail_ = false;  // draining, once the queue pair is ours
+  bool is_dirty_ = false;   // in the provider's list
   bool is_cut_off_ = false;
   uint32_t cut_off_count_ = 0;
 
   // Messages: [consumed_, next_) are kept until the peer has consumed them.
   uint64_t next_ = 0;
   uint64_t consumed_ = 0;
-  uint64_t told_ = 0;         // how many of the peer's it knows that we have consumed
+  uint64_t told_ = 0;  // how many of the peer's it knows that we have consumed
   uint32_t acknowledgements_out_ = 0;
   uint32_t next_acknowledgement_ = 0;
   uint32_t operations_out_ = 0;
-  bool must_flush_ = false;   // something was put since the last flush
+  bool must_flush_ = false;  // something was put since the last flush
 
   std::unique_ptr<Staged[]> staged_;  // for each request
   LoanRecord loans_[kVerbsLoanCountMax];
@@ -228,7 +228,7 @@ class VerbsEndpoint final : public Endpoint {
   uint32_t borrowed_marks_[kVerbsLoanCountMax] = {};
   ReturnedLoan returns_[kVerbsLoanCountMax];
   uint32_t return_count_ = 0;
-  uint32_t life_ = 0;         // counts; loans of another mean nothing
+  uint32_t life_ = 0;  // counts; loans of another mean nothing
 
   // What look_at_progress saw, since when, and whether it did something about it.
   uint32_t seen_ended_ = 0;

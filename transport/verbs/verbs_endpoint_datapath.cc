@@ -27,8 +27,7 @@ SendStatus VerbsEndpoint::am_send(AmId id, std::span<const std::byte> payload) n
 }
 
 SendStatus VerbsEndpoint::am_send_loan(AmId id, std::span<const std::byte> header,
-                                       std::span<std::byte> block,
-                                       Completion* returned) noexcept {
+                                       std::span<std::byte> block, Completion* returned) noexcept {
   if (header.size() > kVerbsLoanHeaderBytesMax) return SendStatus::kTooLong;
   if (BP_UNLIKELY(!may_send_)) return status_when_down();
   if (!has_credit() || free_loans_.is_empty() ||
@@ -62,8 +61,8 @@ SendStatus VerbsEndpoint::describe(LoanRecord& record, RemoteMemory* remote) noe
   record.landing = nullptr;
   record.has_window = false;
   if (record.bytes == 0) return SendStatus::kPending;  // there is nothing to reach
-  const VerbsExport* open = provider_.options_.device->find_export(record.block, record.bytes,
-                                                                   RemoteRights::kRead);
+  const VerbsExport* open =
+      provider_.options_.device->find_export(record.block, record.bytes, RemoteRights::kRead);
   if (open != nullptr) {
     remote->key = open->remote_key;
     return SendStatus::kPending;
@@ -140,8 +139,8 @@ SendStatus VerbsEndpoint::stage(ibv_wr_opcode opcode, std::byte* local, uint64_t
 // A list of pieces may end a request early, at most once for each region of the pool.
 SendStatus VerbsEndpoint::has_room_for(uint64_t bytes) const noexcept {
   const uint64_t request_bytes_max = provider_.options_.device->port().transfer_bytes_max;
-  const uint64_t requests = (BP_UNLIKELY(bytes > request_bytes_max) ? bytes / request_bytes_max : 0)
-                            + 2 + kRequestsKept;
+  const uint64_t requests =
+      (BP_UNLIKELY(bytes > request_bytes_max) ? bytes / request_bytes_max : 0) + 2 + kRequestsKept;
   if (requests > queue_.depth()) return SendStatus::kTooLong;
   return requests > queue_.room() ? SendStatus::kAgain : SendStatus::kPending;
 }
@@ -202,8 +201,7 @@ uint64_t VerbsEndpoint::fill_pieces(const std::byte* local, uint64_t bytes,
   while (filled < bytes && count < static_cast<int>(SendQueue::kPiecesMax)) {
     const KeyedRange range = provider_.options_.keys->key(local + filled, bytes - filled);
     slot.pieces[count++] = {reinterpret_cast<uintptr_t>(local + filled),
-                            static_cast<uint32_t>(range.bytes),
-                            VerbsDevice::local_key(range.key)};
+                            static_cast<uint32_t>(range.bytes), VerbsDevice::local_key(range.key)};
     filled += range.bytes;
   }
   slot.request.num_sge = count;
@@ -215,9 +213,8 @@ SendStatus VerbsEndpoint::fetch_add(const RemoteMemory& to, uint64_t addend, uin
   return atomic(IBV_WR_ATOMIC_FETCH_AND_ADD, to, addend, 0, before, done);
 }
 
-SendStatus VerbsEndpoint::compare_swap(const RemoteMemory& to, uint64_t expected,
-                                       uint64_t desired, uint64_t* before,
-                                       Completion* done) noexcept {
+SendStatus VerbsEndpoint::compare_swap(const RemoteMemory& to, uint64_t expected, uint64_t desired,
+                                       uint64_t* before, Completion* done) noexcept {
   return atomic(IBV_WR_ATOMIC_CMP_AND_SWP, to, expected, desired, before, done);
 }
 

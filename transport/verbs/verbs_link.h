@@ -38,20 +38,20 @@ struct VerbsLink final : QueuePairOwner {
   // The exchange thread still brings the queue pair up: the shard, whose the link is already, takes
   // what arrives, but leaves the queue pair's state alone.
   std::atomic<bool> is_connecting{false};
-  std::atomic<bool> has_worked{false};  // since it came up something sent was acknowledged
+  std::atomic<bool> has_worked{false};   // since it came up something sent was acknowledged
   std::atomic<bool> was_refused{false};  // the device said so: the peer asked for what it may not
   std::atomic<bool> has_last_receive{false};  // the device said so: no receive is under way
-  std::atomic<bool> is_wanted{false};   // somebody connected to it, or it did
-  std::atomic<bool> is_given_up{false};  // down for longer than one waits
+  std::atomic<bool> is_wanted{false};         // somebody connected to it, or it did
+  std::atomic<bool> is_given_up{false};       // down for longer than one waits
 
   // Of the thread that has the link.
-  uint64_t peer_instance = 0;   // 0: never connected
-  uint64_t received = 0;        // messages of that instance that were handed on
-  uint64_t peer_received = 0;   // what it says of ours
-  bool is_fresh = false;        // another instance than before, or the first; the shard clears it
+  uint64_t peer_instance = 0;  // 0: never connected
+  uint64_t received = 0;       // messages of that instance that were handed on
+  uint64_t peer_received = 0;  // what it says of ours
+  bool is_fresh = false;       // another instance than before, or the first; the shard clears it
   uint16_t peer_place = 0;
-  uint32_t packet_number = 0;   // our first, and our mark
-  ibv_mtu mtu = IBV_MTU_256;    // ours, as the peer was told
+  uint32_t packet_number = 0;  // our first, and our mark
+  ibv_mtu mtu = IBV_MTU_256;   // ours, as the peer was told
   QueuePairAddress peer;
   uint64_t flush_address = 0;
   uint32_t flush_key = 0;

@@ -40,8 +40,8 @@ Error no_device() {
   const std::string device = first_entry("/sys/class/infiniband");
   if (device.empty()) {
     const bool has_core = access("/sys/class/infiniband", F_OK) == 0;
-    error.set_answer("%s", has_core ? "the kernel has none"
-                                    : "the kernel's module ib_core is not loaded");
+    error.set_answer(
+        "%s", has_core ? "the kernel has none" : "the kernel's module ib_core is not loaded");
     return error.set_cure("load the device's module (for soft RoCE rdma_rxe, then `rdma link add "
                           "rxe0 type rxe netdev eth0`), or do without verbs");
   }

@@ -19,15 +19,15 @@ const char* verbs_drivers() noexcept;
 
 // A port that could be used, or why not.
 struct VerbsPort {
-  std::string device;         // "rxe0"
-  uint8_t port = 0;           // from 1
+  std::string device;  // "rxe0"
+  uint8_t port = 0;    // from 1
   bool is_active = false;
-  bool is_ethernet = false;   // RoCE: peers are found by GID; else by LID
-  uint8_t gid_index = 0;      // of `gid`
+  bool is_ethernet = false;  // RoCE: peers are found by GID; else by LID
+  uint8_t gid_index = 0;     // of `gid`
   bool has_gid = false;
   ibv_gid gid = {};
   uint16_t lid = 0;
-  ibv_mtu mtu = IBV_MTU_256;  // when it was looked at; active_mtu() says what it is now
+  ibv_mtu mtu = IBV_MTU_256;        // when it was looked at; active_mtu() says what it is now
   uint32_t transfer_bytes_max = 0;  // of one request
 
   // "rxe0 port 1, ::ffff:10.0.0.1, MTU 1024"

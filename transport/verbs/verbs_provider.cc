@@ -28,8 +28,8 @@ static_assert(kMessageBytesMin >=
               sizeof(VerbsMessageHeader) + sizeof(VerbsLoanBody) + kVerbsLoanHeaderBytesMax);
 
 uint32_t request_count(const VerbsShape& shape) noexcept {
-  return std::bit_ceil(uint32_t{shape.window} + shape.operation_count_max +
-                       kAcknowledgementsMax + 3);
+  return std::bit_ceil(uint32_t{shape.window} + shape.operation_count_max + kAcknowledgementsMax +
+                       3);
 }
 
 // What all peers may have on the way to us, and what is being posted again meanwhile.
@@ -114,15 +114,13 @@ uint64_t verbs_shared_bytes(const VerbsShape& shape) noexcept {
 }
 
 std::vector<VerbsDemand> VerbsProvider::demands(const VerbsShape& shape,
-                                                const ibv_device_attr& limits,
-                                                bool uses_windows) {
+                                                const ibv_device_attr& limits, bool uses_windows) {
   const uint64_t requests = request_count(shape);
   const uint64_t receives = receive_count_of(shape);
   const auto limit = [](int value) { return static_cast<uint64_t>(std::max(value, 0)); };
   return {
       {"queue pairs", "make the number of peers smaller",
-       shape.peer_count_max + (shape.datagram_count > 0 ? 1 : 0),
-       limit(limits.max_qp)},
+       shape.peer_count_max + (shape.datagram_count > 0 ? 1 : 0), limit(limits.max_qp)},
       {"requests in a queue", "make the window or the operations of a peer smaller", requests,
        limit(limits.max_qp_wr)},
       {"shared receive queues", "have fewer shards that use verbs", 1, limit(limits.max_srq)},
@@ -172,13 +170,13 @@ Result<void> VerbsProvider::create(const VerbsProviderOptions& options,
   BP_TRY(device.check_demands(demands(options_.shape, device.limits(), uses_windows_)));
   const std::span<std::byte> shared =
       options_.memory.subspan(private_bytes(options_.shape), verbs_shared_bytes(options_.shape));
-  auto flush_word = options_.device->add_export(*options_.pool, shared.first(kPageBytes),
-                                                RemoteRights::kRead);
+  auto flush_word =
+      options_.device->add_export(*options_.pool, shared.first(kPageBytes), RemoteRights::kRead);
   if (!flush_word.ok()) return flush_word.error();
   BP_TRY(open_landing_zone(shared.subspan(kPageBytes)));
   const uint64_t staged_bytes = landing_bytes(options_.shape);
-  staging_.create(options_.memory.subspan(private_bytes(options_.shape) - staged_bytes,
-                                          staged_bytes));
+  staging_.create(
+      options_.memory.subspan(private_bytes(options_.shape) - staged_bytes, staged_bytes));
   BP_TRY(bell_.create());
   BP_TRY(make_queues());
   BP_TRY(make_endpoints());
@@ -211,7 +209,8 @@ Result<void> VerbsProvider::open_landing_zone(std::span<std::byte> zone) {
   if (!opened.ok()) return opened.error();
   landing_key_ = opened.value()->remote_key;
   BP_LOG_INFO("verbs: %s %s memory windows: loans that no export holds are copied, and who borrows "
-              "one can read those of others (docs/verbs.md)", options_.device->kind().name,
+              "one can read those of others (docs/verbs.md)",
+              options_.device->kind().name,
               options_.device->has_windows() ? "does not enforce" : "has no");
   return {};
 }
@@ -226,8 +225,7 @@ Result<void> VerbsProvider::make_queues() {
     completions_ = ibv_create_cq(context, count, nullptr, channel_, 0);
   }
   if (completions_ == nullptr) {
-    return error_from_errno("making a completion queue of %s with %d entries", device,
-                            count)
+    return error_from_errno("making a completion queue of %s with %d entries", device, count)
         .set_cure("make the number of peers or the window smaller");
   }
   ibv_srq_init_attr attributes = {};
@@ -267,8 +265,8 @@ Result<void> VerbsProvider::make_endpoints() {
     BP_TRY(endpoint.create(static_cast<uint16_t>(i), memory));
     memory += peer_memory_bytes(shape);
   }
-  const uint32_t inline_bytes = endpoints_.empty()
-                                    ? 0 : endpoints_[0]->link_.queue_pair.inline_bytes();
+  const uint32_t inline_bytes =
+      endpoints_.empty() ? 0 : endpoints_[0]->link_.queue_pair.inline_bytes();
   const auto header_bytes = static_cast<uint32_t>(sizeof(VerbsMessageHeader));
   limits_.inline_bytes_max =
       std::min(limits_.am_bytes_max, inline_bytes > header_bytes ? inline_bytes - header_bytes : 1);
@@ -286,13 +284,13 @@ Result<void> VerbsEndpoint::create(uint16_t place, std::byte* memory) {
   acknowledgement_ = slots_ + uint64_t{shape.window} * shape.message_bytes;
   cells_ = reinterpret_cast<uint64_t*>(acknowledgement_ +
                                        kAcknowledgementsMax * sizeof(VerbsMessageHeader));
-  BP_TRY(link_.queue_pair.create(*provider_.options_.device,
-                                 {.completions = provider_.completions_,
-                                  .receives = provider_.receives_,
-                                  .send_count_max = depth,
-                                  .send_pieces_max = SendQueue::kPiecesMax,
-                                  .inline_bytes = kInlineBytes,
-                                  .owner = &link_}));
+  BP_TRY(
+      link_.queue_pair.create(*provider_.options_.device, {.completions = provider_.completions_,
+                                                           .receives = provider_.receives_,
+                                                           .send_count_max = depth,
+                                                           .send_pieces_max = SendQueue::kPiecesMax,
+                                                           .inline_bytes = kInlineBytes,
+                                                           .owner = &link_}));
   for (Window& window : windows_) {
     if (!provider_.uses_windows_) break;
     if (!make_window(window)) {
@@ -415,10 +413,9 @@ Result<RemoteMemory> VerbsEndpoint::expose(std::span<std::byte> memory) {
   const VerbsExport* open =
       provider_.options_.device->find_export(memory.data(), memory.size(), needed);
   if (open != nullptr) {
-    return RemoteMemory{reinterpret_cast<uintptr_t>(memory.data()), memory.size(),
-                        open->remote_key,
-                        pack_reach(Reach::kExport, open->rights,
-                                   static_cast<uint32_t>(provider_.instance_))};
+    return RemoteMemory{
+        reinterpret_cast<uintptr_t>(memory.data()), memory.size(), open->remote_key,
+        pack_reach(Reach::kExport, open->rights, static_cast<uint32_t>(provider_.instance_))};
   }
   const auto is_free = [](const Window& window) {
     return window.handle != nullptr && window.state == WindowState::kFree;
@@ -436,8 +433,7 @@ Result<RemoteMemory> VerbsEndpoint::expose(std::span<std::byte> memory) {
   }
   if (!may_send_) return error.set_answer("it is not connected");
   if (free == std::end(windows_)) {
-    return error.set_answer("it has as many memory windows as it may have (%u)",
-                            kExposureCountMax);
+    return error.set_answer("it has as many memory windows as it may have (%u)", kExposureCountMax);
   }
   if (queue_.room() <= kRequestsKept) {
     error.set_answer("its queue is full of requests that have not ended");
@@ -448,9 +444,9 @@ Result<RemoteMemory> VerbsEndpoint::expose(std::span<std::byte> memory) {
   unsigned access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
   if (has_atomics) access |= IBV_ACCESS_REMOTE_ATOMIC;
   const uint32_t key = bind_window(static_cast<uint32_t>(free - windows_), memory, access);
-  return RemoteMemory{reinterpret_cast<uintptr_t>(memory.data()), memory.size(), key,
-                      pack_reach(Reach::kConnection, has_atomics ? kAllRights : needed,
-                                 link_.packet_number)};
+  return RemoteMemory{
+      reinterpret_cast<uintptr_t>(memory.data()), memory.size(), key,
+      pack_reach(Reach::kConnection, has_atomics ? kAllRights : needed, link_.packet_number)};
 }
 
 void VerbsEndpoint::withdraw(const RemoteMemory& memory) noexcept {

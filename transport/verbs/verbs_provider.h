@@ -37,22 +37,22 @@ inline constexpr uint32_t kCompletionBatch = 16;
 
 // How far the connection to a peer is.
 enum class PeerState : uint8_t {
-  kWaiting,    // for it to dial
+  kWaiting,  // for it to dial
   kDialing,
   kConnected,
-  kGivenUp,    // sends say that it is gone; it is dialed on
-  kCutOff,     // it broke the rules
+  kGivenUp,  // sends say that it is gone; it is dialed on
+  kCutOff,   // it broke the rules
 };
 const char* to_text(PeerState state) noexcept;
 
 // What the provider's memory is computed from.
 struct VerbsShape {
   uint32_t peer_count_max = 8;
-  uint16_t window = 64;            // unconsumed messages, each way; a power of two
-  uint32_t message_bytes = 4096;   // with the header of 32; a multiple of 64
+  uint16_t window = 64;               // unconsumed messages, each way; a power of two
+  uint32_t message_bytes = 4096;      // with the header of 32; a multiple of 64
   uint32_t operation_count_max = 64;  // puts, gets, atomics under way to one peer
-  uint64_t landing_bytes = kMiB;   // of each of the two zones
-  uint32_t datagram_count = 0;     // under way, each way, with all peers; 0: none are sent or taken
+  uint64_t landing_bytes = kMiB;      // of each of the two zones
+  uint32_t datagram_count = 0;  // under way, each way, with all peers; 0: none are sent or taken
 };
 // Errors: the first number that cannot be, with what can.
 Result<void> check_shape(const VerbsShape& shape) noexcept;
@@ -63,22 +63,22 @@ uint64_t verbs_shared_bytes(const VerbsShape& shape) noexcept;
 
 // Written by the shard that polls.
 struct VerbsCounters {
-  Counter sent;        // active messages and loans
+  Counter sent;  // active messages and loans
   Counter received;
   Counter unhandled;
-  Counter resent;      // after a loss, to the same instance, which had not got them
-  Counter lost;        // accepted, and not consumed by an instance that is no more
+  Counter resent;  // after a loss, to the same instance, which had not got them
+  Counter lost;    // accepted, and not consumed by an instance that is no more
   Counter connected;
   Counter broken;
   Counter cut_off;
-  Counter landed;      // bytes copied through the landing zones
-  Counter nudged;      // requests posted only because none had ended for a while
+  Counter landed;  // bytes copied through the landing zones
+  Counter nudged;  // requests posted only because none had ended for a while
   DatagramCounters datagrams;
 };
 
 struct VerbsProviderOptions {
-  VerbsDevice* device = nullptr;      // it and what follows outlive the provider
-  const KeyTable* keys = nullptr;     // of the pool with this device
+  VerbsDevice* device = nullptr;   // it and what follows outlive the provider
+  const KeyTable* keys = nullptr;  // of the pool with this device
   const PinnedPool* pool = nullptr;
   std::span<std::byte> memory = {};   // of the pool; verbs_memory_bytes, on a page
   std::string name = {};              // of this appliance's shard; unique among its peers
@@ -184,11 +184,11 @@ class VerbsProvider final : public Provider {
   ibv_srq* receives_ = nullptr;
   std::vector<std::unique_ptr<VerbsEndpoint>> endpoints_;
   DatagramQueue datagrams_;
-  LandingZone landing_;  // read by peers: what was lent
-  LandingZone staging_;  // read by nobody: what is put or got, and is not the pool's
+  LandingZone landing_;       // read by peers: what was lent
+  LandingZone staging_;       // read by nobody: what is put or got, and is not the pool's
   uint32_t landing_key_ = 0;  // of all of landing_; 0: windows open parts of it
   bool uses_windows_ = false;
-  bool is_lost_ = false;  // the device is gone
+  bool is_lost_ = false;   // the device is gone
   bool is_armed_ = false;  // an event was asked for, and has not been read
   EndpointLimits limits_;
   Doorbell bell_;

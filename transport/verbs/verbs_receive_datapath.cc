@@ -65,12 +65,12 @@ uint32_t VerbsProvider::take_completions(uint32_t budget) noexcept {
 void VerbsProvider::handle_completion(const ibv_wc& completion) noexcept {
   const auto tag = static_cast<uint32_t>(completion.wr_id >> 32);
   if (tag == DatagramQueue::kTag) {
-    return datagrams_.handle(completion, [this](uint16_t place, AmId id,
-                                                std::span<const std::byte> payload) {
-      if (!dispatcher_->deliver({*endpoints_[place], id, payload, {}})) {
-        options_.counters->unhandled.add(1);
-      }
-    });
+    return datagrams_.handle(completion,
+                             [this](uint16_t place, AmId id, std::span<const std::byte> payload) {
+                               if (!dispatcher_->deliver({*endpoints_[place], id, payload, {}})) {
+                                 options_.counters->unhandled.add(1);
+                               }
+                             });
   }
   if (tag != kReceiveTag) return endpoints_[tag]->end_requests(completion);
   const auto buffer = static_cast<uint32_t>(completion.wr_id);
@@ -171,9 +171,7 @@ const char* VerbsEndpoint::take(const VerbsMessageHeader& header, const std::byt
   if (link_.received - told_ >= window_) return "more than its window";
   ++link_.received;
   switch (header.kind) {
-    case VerbsMessageKind::kMessage:
-      deliver(header.am, {body, header.bytes}, {});
-      return nullptr;
+    case VerbsMessageKind::kMessage: deliver(header.am, {body, header.bytes}, {}); return nullptr;
     case VerbsMessageKind::kLoan: return take_loan(header, body);
     case VerbsMessageKind::kReturns: return take_returns(header, body);
     case VerbsMessageKind::kNothing: return header.bytes == 0 ? nullptr : "a malformed message";
@@ -199,8 +197,8 @@ const char* VerbsEndpoint::take_loan(const VerbsMessageHeader& header,
     return "a malformed loan";
   }
   std::memcpy(&loan, body, sizeof loan);
-  if (loan.loan >= kVerbsLoanCountMax || is_borrowed_[loan.loan] ||
-      is_due_back_[loan.loan] || !may_reach(loan.memory, kRead) ||
+  if (loan.loan >= kVerbsLoanCountMax || is_borrowed_[loan.loan] || is_due_back_[loan.loan] ||
+      !may_reach(loan.memory, kRead) ||
       loan.memory.address + loan.memory.bytes < loan.memory.address) {
     return "a malformed loan";
   }

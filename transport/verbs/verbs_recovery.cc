@@ -49,7 +49,8 @@ void VerbsProvider::lose_device(const char* why) noexcept {
   if (is_lost_) return;
   is_lost_ = true;
   BP_LOG_WARNING("verbs: lost the device %s: %s; nobody is reached through it any more, start "
-                 "again when it is back", options_.device->kind().name, why);
+                 "again when it is back",
+                 options_.device->kind().name, why);
   for (const auto& endpoint : endpoints_) endpoint->break_life(nullptr, false);
 }
 
@@ -133,7 +134,8 @@ void VerbsEndpoint::break_by_device(ibv_wc_status status) noexcept {
   const uint32_t packet_bytes = mtu_bytes(std::min(link_.mtu, link_.peer.mtu));
   std::snprintf(why, sizeof why,
                 "it answers no more (%s); if it comes back at once, let the way carry UDP port "
-                "4791 with %u bytes of data in a packet", ibv_wc_status_str(status), packet_bytes);
+                "4791 with %u bytes of data in a packet",
+                ibv_wc_status_str(status), packet_bytes);
   break_life(why, false);
 }
 
@@ -145,11 +147,11 @@ void VerbsEndpoint::break_life(const char* why, bool is_fault) noexcept {
     counters.cut_off.add(1);
     ++cut_off_count_;
   }
-  const bool is_told = is_fault ? cut_off_count_ <= kCutOffsTold ||
-                                      std::has_single_bit(cut_off_count_)
-                                // What the exchange has told as connected; of what never came to
-                                // be it tells, too.
-                                : link_.can_send.load(std::memory_order_acquire);
+  const bool is_told = is_fault
+                           ? cut_off_count_ <= kCutOffsTold || std::has_single_bit(cut_off_count_)
+                           // What the exchange has told as connected; of what never came to
+                           // be it tells, too.
+                           : link_.can_send.load(std::memory_order_acquire);
   if (why != nullptr && is_told) {
     BP_LOG_WARNING("verbs: %s %s at %s: %s", is_fault ? "cutting off" : "lost the connection to",
                    link_.name.c_str(), link_.host, why);
@@ -210,7 +212,8 @@ void VerbsEndpoint::end_life() noexcept {
   }
   queue_.use(link_.queue_pair.handle());
   link_.state.store(provider_.is_lost_ ? LinkState::kLost
-                    : is_cut_off_ ? LinkState::kCutOff : LinkState::kDown,
+                    : is_cut_off_      ? LinkState::kCutOff
+                                       : LinkState::kDown,
                     std::memory_order_release);
   provider_.exchange_.wake();
 }

@@ -65,10 +65,9 @@ Refusal check_record(const ExchangeRecord& record, ExchangeKind expected) noexce
   if (record.version != kExchangeVersion) return Refusal::kVersion;
   const bool is_good = record.checksum == checksum_of(record) && is_name(record.name) &&
                        record.kind == static_cast<uint16_t>(expected) &&
-                       record.datagram_queue <= 0xff'ffff &&
-                       record.instance != 0 && record.packet_number <= 0xff'ffff &&
-                       record.queue_pair <= 0xff'ffff && record.mtu >= 1 && record.mtu <= 5 &&
-                       record.reads_max >= 1;
+                       record.datagram_queue <= 0xff'ffff && record.instance != 0 &&
+                       record.packet_number <= 0xff'ffff && record.queue_pair <= 0xff'ffff &&
+                       record.mtu >= 1 && record.mtu <= 5 && record.reads_max >= 1;
   return is_good ? Refusal::kNone : Refusal::kMalformed;
 }
 
@@ -88,8 +87,8 @@ CmHello shorten(const ExchangeRecord& hello) noexcept {
   brief.message_bytes = hello.message_bytes;
   brief.window = hello.window;
   brief.place = hello.place;
-  brief.datagrams_mtu_reads = hello.datagram_queue | uint32_t{hello.mtu} << 24 |
-                              uint32_t{hello.reads_max} << 27;
+  brief.datagrams_mtu_reads =
+      hello.datagram_queue | uint32_t{hello.mtu} << 24 | uint32_t{hello.reads_max} << 27;
   return brief;
 }
 

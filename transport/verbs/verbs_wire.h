@@ -26,9 +26,9 @@ enum class Refusal : uint32_t {
   kNotListed,  // nobody of this name is known here
   kCrossing,   // both dial at once, and this end goes on
   kVersion,
-  kShape,      // another window or message size
-  kCutOff,     // it broke the rules before
-  kDevice,     // the queue pair cannot be connected; this end's log says why
+  kShape,   // another window or message size
+  kCutOff,  // it broke the rules before
+  kDevice,  // the queue pair cannot be connected; this end's log says why
   kMalformed,
 };
 const char* to_text(Refusal refusal) noexcept;
@@ -74,12 +74,12 @@ Refusal check_record(const ExchangeRecord& record, ExchangeKind expected) noexce
 struct CmHello {
   char magic[3];  // "BPV"
   uint8_t version;
-  uint32_t name_hash;        // FNV-1a
+  uint32_t name_hash;  // FNV-1a
   uint64_t instance;
   uint64_t received;
   uint64_t flush_address;
   uint32_t flush_key;
-  uint32_t known_instance;   // its lower half
+  uint32_t known_instance;  // its lower half
   uint32_t packet_number;
   uint32_t message_bytes;
   uint16_t window;
@@ -145,7 +145,7 @@ enum RemoteRights : uint8_t {
 // RemoteMemory::kind: how long the key means something, and what it opens. The rights are told so
 // that what the device would refuse does not cost the connection; it is the device that refuses.
 enum class Reach : uint8_t {
-  kExport = 1,  // as long as the owner's instance lives: the lower half of its number
+  kExport = 1,      // as long as the owner's instance lives: the lower half of its number
   kConnection = 2,  // as long as the connection: its mark
 };
 constexpr uint64_t pack_reach(Reach reach, RemoteRights rights, uint32_t tag) noexcept {

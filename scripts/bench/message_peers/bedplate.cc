@@ -270,8 +270,8 @@ int main(int argc, char **argv) {
   lane = Lane::create({static_cast<std::byte *>(shared_memory(lane_bytes)), lane_bytes}, 1024);
   Segment *blocks[2] = {};
   for (int i = 0; (lends || puts) && i < 2; ++i) {
-    auto made = lending.create_segment(i == 0 ? "a" : "b", align_up(asked.bytes, 4096),
-                                       PageSize::k4KiB, 1);
+    auto made =
+        lending.create_segment(i == 0 ? "a" : "b", align_up(asked.bytes, 4096), PageSize::k4KiB, 1);
     check(made.ok(), "making a segment");
     blocks[i] = made.value();
   }

@@ -18,7 +18,7 @@ struct box {
 };
 
 static struct box *boxes[2]; /* by the side that writes */
-static void *target; /* of puts: shared, and aligned as the buffer is */
+static void *target;         /* of puts: shared, and aligned as the buffer is */
 static uint64_t *own_buffer, *other_buffer;
 static pid_t other_process;
 
@@ -76,7 +76,10 @@ static void put(struct run *run, uint64_t number) {
 static void flush(void) {} /* a store is seen without more ado */
 
 static void find_other(struct run *run) {
-  struct { pid_t pid; uint64_t *buffer; } mine = {getpid(), own_buffer}, theirs;
+  struct {
+    pid_t pid;
+    uint64_t *buffer;
+  } mine = {getpid(), own_buffer}, theirs;
   exchange(run, &mine, &theirs, sizeof mine);
   other_process = theirs.pid;
   other_buffer = theirs.buffer;

@@ -10,9 +10,9 @@
 enum { kSlots = 1024, kSlotMaxBytes = 4096 };
 
 struct ring {
-  ON_OWN_LINE uint64_t tail;                       /* the producer's, and what it saw of head */
+  ON_OWN_LINE uint64_t tail; /* the producer's, and what it saw of head */
   ON_OWN_LINE uint64_t seen_head;
-  ON_OWN_LINE uint64_t head;                       /* the consumer's, and what it saw of tail */
+  ON_OWN_LINE uint64_t head; /* the consumer's, and what it saw of tail */
   ON_OWN_LINE uint64_t seen_tail;
   ON_OWN_LINE char slots[];
 };

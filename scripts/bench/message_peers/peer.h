@@ -90,8 +90,8 @@ static inline void become_side(struct run *run, int side) {
 }
 
 static inline void *shared_memory(size_t bytes) {
-  void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE,
-                  -1, 0);
+  void *at =
+      mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   if (at == MAP_FAILED) fail("mapping shared memory", "mmap refused; free memory");
   return at;
 }
@@ -250,8 +250,8 @@ ALWAYS_INLINE void put_stream(struct run *run, message_function put, void (*flus
 }
 
 /* rate16, lane: offer sends up to `count` messages, the first of them `first`; returns how many. */
-ALWAYS_INLINE void send_stream(struct run *run, uint64_t (*offer)(struct run *run, uint64_t first,
-                                                                  uint64_t count)) {
+ALWAYS_INLINE void send_stream(struct run *run,
+                               uint64_t (*offer)(struct run *run, uint64_t first, uint64_t count)) {
   const uint64_t total = total_operations(run);
   for (uint64_t sent = 0; sent < total;) sent += offer(run, sent + 1, total - sent);
 }

@@ -56,8 +56,9 @@ static void receive_tag(struct run *run, uint64_t number) {
 
 static void put(struct run *run, uint64_t number) {
   write_words(buffer, run->words, number);
-  complete(ucp_put_nbx(endpoints[0], buffer, run->bytes, remote + kRegionSpareBytes, rkeys[0],
-                       &kPlain), "putting");
+  complete(
+      ucp_put_nbx(endpoints[0], buffer, run->bytes, remote + kRegionSpareBytes, rkeys[0], &kPlain),
+      "putting");
 }
 
 static void flush(void) { complete(ucp_ep_flush_nbx(endpoints[0], &kPlain), "flushing"); }
@@ -65,8 +66,7 @@ static void flush(void) { complete(ucp_ep_flush_nbx(endpoints[0], &kPlain), "flu
 static void put_and_flag(struct run *run, uint64_t number) {
   put(run, number);
   check(ucp_worker_fence(worker), "fencing");
-  complete(ucp_put_nbx(endpoints[0], &number, sizeof number, remote, rkeys[0], &kPlain),
-           "putting");
+  complete(ucp_put_nbx(endpoints[0], &number, sizeof number, remote, rkeys[0], &kPlain), "putting");
 }
 
 static void await_flag(struct run *run, uint64_t number) {
@@ -86,8 +86,9 @@ static ucs_status_t handle(void *of, const void *header, size_t header_bytes, vo
 static uint64_t offer(struct run *run, uint64_t first, uint64_t count) {
   (void)count;
   write_words(buffer, run->words, first);
-  complete(ucp_am_send_nbx(endpoints[first % kConnections], kAmId, NULL, 0, buffer, run->bytes,
-                           &kPlain), "sending");
+  complete(
+      ucp_am_send_nbx(endpoints[first % kConnections], kAmId, NULL, 0, buffer, run->bytes, &kPlain),
+      "sending");
   return 1;
 }
 
@@ -102,15 +103,16 @@ static uint64_t handle_ready(struct run *run) {
 }
 
 static void open_worker(struct run *run) {
-  const ucp_params_t params = {
-      .field_mask = UCP_PARAM_FIELD_FEATURES,
-      .features = UCP_FEATURE_TAG | UCP_FEATURE_RMA | UCP_FEATURE_AM};
-  const ucp_worker_params_t worker_params = {
-      .field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE, .thread_mode = UCS_THREAD_MODE_SINGLE};
-  const ucp_am_handler_param_t handler = {
-      .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
-                    UCP_AM_HANDLER_PARAM_FIELD_ARG,
-      .id = kAmId, .cb = handle, .arg = run};
+  const ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES,
+                               .features = UCP_FEATURE_TAG | UCP_FEATURE_RMA | UCP_FEATURE_AM};
+  const ucp_worker_params_t worker_params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+                                             .thread_mode = UCS_THREAD_MODE_SINGLE};
+  const ucp_am_handler_param_t handler = {.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID |
+                                                        UCP_AM_HANDLER_PARAM_FIELD_CB |
+                                                        UCP_AM_HANDLER_PARAM_FIELD_ARG,
+                                          .id = kAmId,
+                                          .cb = handle,
+                                          .arg = run};
   ucp_config_t *config;
   check(ucp_config_read(NULL, NULL, &config), "reading the configuration");
   check(ucp_init(&params, config, &context), "initialising UCX");
@@ -122,7 +124,8 @@ static void open_worker(struct run *run) {
 static void make_region(size_t bytes) {
   const ucp_mem_map_params_t params = {
       .field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS,
-      .length = bytes, .flags = UCP_MEM_MAP_ALLOCATE};
+      .length = bytes,
+      .flags = UCP_MEM_MAP_ALLOCATE};
   ucp_mem_attr_t attr = {.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS};
   check(ucp_mem_map(context, &params, &region_handle), "allocating shared memory");
   check(ucp_mem_query(region_handle, &attr), "asking for its address");

@@ -41,7 +41,10 @@ static ucs_status_t handle(void *of, void *data, size_t bytes, unsigned flags) {
   return UCS_OK;
 }
 
-struct packed { struct run *run; uint64_t number; };
+struct packed {
+  struct run *run;
+  uint64_t number;
+};
 
 static size_t pack(void *to, void *of) {
   const struct packed *message = of;
@@ -88,7 +91,8 @@ static uint64_t handle_ready(struct run *run) {
 static void put(struct run *run, uint64_t number) {
   write_words(buffer, run->words, number);
   check(uct_ep_put_short(endpoints[0], buffer, (unsigned)run->bytes, remote + kRegionSpareBytes,
-                         rkey.rkey), "putting");
+                         rkey.rkey),
+        "putting");
 }
 
 static void flush(void) { check(uct_iface_flush(iface, 0, NULL), "flushing"); }
@@ -146,7 +150,8 @@ static void make_region(size_t bytes) {
   const uct_alloc_method_t method = UCT_ALLOC_METHOD_MD;
   const uct_mem_alloc_params_t params = {
       .field_mask = UCT_MEM_ALLOC_PARAM_FIELD_FLAGS | UCT_MEM_ALLOC_PARAM_FIELD_MDS,
-      .flags = UCT_MD_MEM_ACCESS_ALL, .mds = {.mds = &md, .count = 1}};
+      .flags = UCT_MD_MEM_ACCESS_ALL,
+      .mds = {.mds = &md, .count = 1}};
   check(uct_mem_alloc(bytes, &method, 1, &params, &region), "allocating shared memory");
   memset(region.address, 0, bytes);
 }
@@ -160,10 +165,12 @@ static void connect_sides(struct run *run) {
   remote = theirs.region;
   check(uct_rkey_unpack(component, theirs.rkey, &rkey), "unpacking the key");
   for (int i = 0; i < kConnections; ++i) {
-    const uct_ep_params_t params = {
-        .field_mask = UCT_EP_PARAM_FIELD_IFACE | UCT_EP_PARAM_FIELD_DEV_ADDR |
-                      UCT_EP_PARAM_FIELD_IFACE_ADDR,
-        .iface = iface, .dev_addr = (void *)theirs.device, .iface_addr = (void *)theirs.iface};
+    const uct_ep_params_t params = {.field_mask = UCT_EP_PARAM_FIELD_IFACE |
+                                                  UCT_EP_PARAM_FIELD_DEV_ADDR |
+                                                  UCT_EP_PARAM_FIELD_IFACE_ADDR,
+                                    .iface = iface,
+                                    .dev_addr = (void *)theirs.device,
+                                    .iface_addr = (void *)theirs.iface};
     check(uct_ep_create(&params, &endpoints[i]), "connecting");
   }
   meet(run);

@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# Writes the sources as .clang-format says, or looks whether they are. Usage: format.sh -i|--dry-run
+set -euo pipefail
+cd "$(dirname "$0")/.."
+find platform pinned_pool alloc transport apps tests scripts \
+  \( -name '*.h' -o -name '*.cc' -o -name '*.c' \) -print0 |
+  xargs -0 -n 100 -P "$(nproc)" clang-format-14 --style=file "$@"
