@@ -144,6 +144,6 @@ static void drain(void* self, unsigned shard) {
 }
 
 int main(int count, char** words) {
-  return bp_main(count, words, &(bp_service){"store", NULL, describe, plan, create, NULL, drain},
-                 1);
+  static const bp_service service = {"store", NULL, describe, plan, create, NULL, drain};
+  return bp_main(count, words, &service, 1);
 }
