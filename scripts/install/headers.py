@@ -18,12 +18,17 @@ ROOTS = (
     "apps/boot/service_context.h",
     "alloc/buffer_pool_datapath.h",
     "alloc/heap_owner.h",
+    "alloc/keyed_cache_datapath.h",
     "alloc/pool_allocator.h",
     "alloc/pool_resource.h",
     "alloc/support_level.h",
     "platform/log.h",
+    "apps/boot/part_counters.h",
     "transport/joined_process.h",
+    "transport/message_answers_datapath.h",
     "transport/spsc_fifo_datapath.h",
+    "transport/stream_server.h",
+    "transport/text_words.h",
 )
 
 UMBRELLA = """\

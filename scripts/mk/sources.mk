@@ -7,11 +7,11 @@ PINNED_POOL := adopt_segment audit boot_segment join_connections join_protocol j
                join_server join_socket join_strangers joined_pool membership memory_error \
                no_way_back owner_life pinned_pool plan seccomp_filter take_error taken_pages
 ALLOC := block_ledger buffer_pool_datapath exhaustion fork_mark heap_owner interception_check \
-         interception_decision metadata_zone pool_resource support_level \
+         interception_decision keyed_cache_datapath metadata_zone pool_resource support_level \
          $(if $(SANITIZED),sanitizer_heap,bad_pointer child_heap child_libc confined_mimalloc \
            heap_walk ordinary_memory thread_heaps)
 TRANSPORT := connecting datagram_address doorbell endpoint epoll/epoll_sockets event_loop \
-             file_thread files files_datapath group_terms ip_address joined_process message_names \
+             file_thread files files_datapath group_terms ip_address joined_process message_answers_datapath message_names \
              messenger process_terms registration self/self_provider \
              shm/bell_watch \
              shm/futex_bell shm/group_keeper shm/group_layout shm/group_segment shm/loan_table \
@@ -21,7 +21,7 @@ TRANSPORT := connecting datagram_address doorbell endpoint epoll/epoll_sockets e
              single_copy/cma single_copy/cma_datapath single_copy/device \
              single_copy/guarded_copy_datapath single_copy/knem single_copy/knem_datapath \
              single_copy/xpmem single_copy/xpmem_datapath socket_address stall_watch \
-             stream_sockets timer_queue udp/udp_socket udp/udp_socket_datapath uring/page_pin \
+             stream_server stream_session_datapath stream_sockets timer_queue udp/udp_socket udp/udp_socket_datapath uring/page_pin \
              uring/uring_device uring/uring_files uring/uring_sockets \
              verbs/connection_manager verbs/datagram_queue verbs/datagram_queue_datapath \
              verbs/device_events verbs/joined_verbs verbs/link_carriers verbs/link_exchange \

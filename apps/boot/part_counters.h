@@ -1,0 +1,25 @@
+// How the counters of those parts are described that services are made of, beside their own.
+#pragma once
+
+#include "alloc/keyed_cache_datapath.h"
+#include "apps/boot/counter_table.h"
+#include "transport/stream_server.h"
+
+namespace bedplate {
+
+inline void describe(CounterTable& table, const KeyedCacheCounters& counters) {
+  table.counter("evictions", counters.evictions, "items", "Forgotten to make room for others.");
+  table.gauge("items", counters.items, "items", "What is kept now.");
+  table.gauge("bytes", counters.bytes, "bytes", "What the items take of the cache.");
+}
+
+inline void describe(CounterTable& table, const StreamServerCounters& counters) {
+  table.gauge("connections_open", counters.connections_open, "connections",
+              "Clients that are connected.");
+  table.counter("connections_total", counters.connections_total, "connections",
+                "Clients that have connected.");
+  table.counter("connections_refused", counters.connections_refused, "connections",
+                "Closed at once: there were max_connections, or it drains.");
+}
+
+}  // namespace bedplate

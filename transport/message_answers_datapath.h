@@ -1,0 +1,82 @@
+// MessageAnswers: questions that come by message, answered in their order, by values that are
+// copied or lent.
+//
+// A service derives from it and implements answer(). A question that finds no room for its answer,
+// because the peer's queue is full or too much is lent, waits with those behind it: answer() is
+// asked again when the loop comes by. What is lent is bounded in number and bytes, so that peers
+// which keep their loans cannot hold all of the service's memory; so is what waits.
+// Threads: the shard's.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "transport/event_loop.h"
+#include "transport/messenger.h"
+
+namespace bedplate {
+
+struct MessageAnswersOptions {
+  Messenger* messenger = nullptr;
+  AmId question = 0;
+  uint64_t lent_bytes_max = 0;  // at a time; one loan may be larger
+  Counter* dropped = nullptr;   // makes no sense, or finds no place to wait
+};
+
+class MessageAnswers : public PollSource {
+ public:
+  static constexpr uint32_t kLoansMax = 64;
+  static constexpr uint32_t kWaitingMax = 64;
+  static constexpr uint32_t kQuestionBytesMax = 256;  // of one that waits; a longer one is dropped
+
+  // Answers from now on. The service adds this to the loop. Requires: called once, before messages
+  // are sent; what `options` names outlives this.
+  void create(const MessageAnswersOptions& options) noexcept;
+
+  // Answers what has waited.
+  uint32_t poll(uint32_t budget) noexcept override;
+
+  uint32_t lent_count() const noexcept { return lent_count_; }
+
+ protected:
+  enum class Verdict : uint8_t {
+    kDone,     // it is answered, or its sender is gone
+    kAgain,    // there is no room for the answer now: it waits
+    kDropped,  // it makes no sense: counted
+  };
+  // The payload is good until this returns; a loan is not kept.
+  virtual Verdict answer(const Message& question) noexcept = 0;
+  // What lend() was told has come back.
+  virtual void returned(void* loan) noexcept = 0;
+
+  // Endpoint::am_send_loan within the bounds: beyond them kAgain. returned(loan) is called for
+  // kPending alone; until then `block` stays as it is.
+  SendStatus lend(Endpoint& to, AmId id, std::span<const std::byte> header,
+                  std::span<std::byte> block, void* loan) noexcept;
+
+ private:
+  struct Question {
+    Endpoint* from = nullptr;
+    uint32_t bytes = 0;
+    std::byte payload[kQuestionBytesMax];
+  };
+  struct Lent : Completion {
+    MessageAnswers* self = nullptr;  // nullptr: this place is free
+    void* loan = nullptr;
+    uint64_t bytes = 0;
+  };
+
+  void ask(const Message& message) noexcept;
+  bool is_answered(const Message& question) noexcept;
+
+  MessageAnswersOptions options_;
+  uint64_t lent_bytes_ = 0;
+  uint32_t lent_count_ = 0;
+  Lent lent_[kLoansMax];
+  uint32_t first_ = 0;  // of those that wait, in a ring
+  uint32_t waiting_ = 0;
+  Question questions_[kWaitingMax];
+};
+
+}  // namespace bedplate

@@ -1,0 +1,126 @@
+// StreamServer: the connections of a service on one shard, each with its session.
+//
+// The service plans what it says here that it takes, derives its protocol from StreamSession, and
+// the rest is done: connections are accepted, up to the number planned, received from and sent to
+// as their sessions say, closed, and drained. Connections too many are closed at once.
+//
+//     plan.segment("echo", {{"connections:echo", StreamServer::bytes_for<Echo>(count)}}, ...);
+//     plan.connections(shard, count, "max_connections");
+//     plan.listen("listen", addresses);
+//     ...
+//     server.create<Echo>({.loop = ..., .sockets = ..., .counters = ...}, memory, arguments...);
+//     server.add_listener(fd);                   // in create(), each of ServiceContext::listeners
+//     server.start();                            // in start(), on the shard
+//     server.request_drain(), server.is_drained()
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <span>
+
+#include "platform/cache_line.h"
+#include "platform/units.h"
+#include "transport/event_loop.h"
+#include "transport/stream_session_datapath.h"
+#include "transport/stream_sockets.h"
+
+namespace bedplate {
+
+// Written by the shard; the service plans and describes them.
+struct StreamServerCounters {
+  Counter connections_open;
+  Counter connections_total;
+  Counter connections_refused;  // closed at once: there were as many as planned, or it drains
+};
+
+struct StreamServerOptions {
+  EventLoop* loop = nullptr;
+  StreamSockets* sockets = nullptr;  // the loop's
+  StreamServerCounters* counters = nullptr;
+  uint64_t silence_ns_max = 0;  // StreamListener
+};
+
+class StreamServer {
+ public:
+  static constexpr uint32_t kListenersMax = 8;
+
+  StreamServer() noexcept = default;
+  StreamServer(const StreamServer&) = delete;
+  StreamServer& operator=(const StreamServer&) = delete;
+
+  // What so many connections take.
+  template <typename Session>
+  static constexpr uint64_t bytes_for(uint64_t count) noexcept {
+    return count * sizeof(Place<Session>);
+  }
+
+  // Makes as many connections as `memory` holds, each with a Session(arguments...).
+  // Requires: `memory` is aligned to a cache line. Ownership: it, what `options` names and the
+  // arguments outlive this.
+  template <typename Session, typename... Arguments>
+  void create(const StreamServerOptions& options, std::span<std::byte> memory,
+              Arguments&... arguments) noexcept {
+    options_ = options;
+    memory_ = memory;
+    stride_bytes_ = sizeof(Place<Session>);
+    for (uint64_t i = connection_count(); i-- > 0;) {
+      auto* place = new (memory.data() + i * stride_bytes_) Place<Session>(arguments...);
+      place->server = this;
+      place->session = &place->own_session;
+      place->next_free = free_;
+      free_ = place;
+    }
+  }
+
+  // Accepts connections on `fd`, which stays the caller's. Before start().
+  void add_listener(int fd) noexcept;
+  // Begins to listen. Threads: the shard's.
+  void start() noexcept;
+
+  // Stops listening. What was received whole is answered, then each connection is closed; half a
+  // request is not waited for. Threads: any.
+  void request_drain() noexcept { options_.loop->submit(drain_call_); }
+  // Whether no connection is left after request_drain(). Threads: any.
+  bool is_drained() const noexcept { return is_drained_.load(std::memory_order_acquire); }
+
+ private:
+  struct Connection {
+    StreamServer* server = nullptr;
+    StreamSession* session = nullptr;
+    StreamSocket socket;
+    bool is_ending = false;  // nothing is received any more
+    bool is_broken = false;  // nothing is sent any more, either
+    Connection* next_free = nullptr;
+  };
+  template <typename Session>
+  struct alignas(kCacheLineBytes) Place : Connection {
+    template <typename... Arguments>
+    explicit Place(Arguments&... arguments) noexcept : own_session(arguments...) {}
+    Session own_session;
+  };
+
+  uint64_t connection_count() const noexcept { return memory_.size() / stride_bytes_; }
+  void accept(int fd) noexcept;
+  void received(Connection& connection, int64_t result) noexcept;
+  void sent(Connection& connection, int64_t result) noexcept;
+  void advance(Connection& connection) noexcept;
+  void close(Connection& connection) noexcept;
+  void drain() noexcept;
+
+  StreamServerOptions options_;
+  std::span<std::byte> memory_;
+  uint64_t stride_bytes_ = 0;
+  Connection* free_ = nullptr;
+  uint32_t open_count_ = 0;
+  StreamListener listeners_[kListenersMax];
+  uint32_t listener_count_ = 0;
+  LoopCall drain_call_ = {
+      .function = [](void* self) noexcept { static_cast<StreamServer*>(self)->drain(); },
+      .context = this};
+  bool is_draining_ = false;
+  std::atomic<bool> is_drained_{false};
+};
+
+}  // namespace bedplate

@@ -1,0 +1,142 @@
+// StreamSession: what one peer says and is answered in a protocol of requests and replies, without
+// a socket: bytes in, pieces of replies out.
+//
+// A protocol derives from it and implements work(): take one request apart where it was received,
+// and say the answer. The rest is here: requests that come in pieces, or many at once; replies of
+// all that came at once in one send, long ones from where they lie; a peer that does not read its
+// replies, which is not read from either; large bodies, received straight into their place.
+// StreamServer (transport/stream_server.h) ties sessions to sockets; tests drive them without.
+//
+// Memory is the protocol's: an input buffer, which has to hold the longest request but for bodies,
+// and an output buffer for what say() copies. Nothing is allocated. Threads: one.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include <sys/uio.h>
+
+#include "platform/histogram.h"
+
+namespace bedplate {
+
+class StreamSession {
+ public:
+  // What one call of work() may say() at most, and lend() at most.
+  static constexpr uint32_t kStepTextBytes = 2 * 1024;
+  static constexpr uint32_t kStepLoans = 1;
+  static constexpr uint32_t kTimesMax = 4;
+
+  // Ownership: both outlive the session. Requires: `output` has at least 2 * kStepTextBytes.
+  StreamSession(std::span<char> input, std::span<char> output) noexcept
+      : input_(input), output_(output) {}
+  StreamSession(const StreamSession&) = delete;
+  StreamSession& operator=(const StreamSession&) = delete;
+
+  // ---- For those who have the socket ----
+
+  // A new peer. What the last one left is given back (left(), released()).
+  void reset() noexcept;
+
+  // Where the next bytes are to go, and how many of them are worth a call; no piece: there is no
+  // use for any now. Good until received() is told of some.
+  struct Input {
+    iovec* pieces;
+    uint32_t piece_count;
+    uint64_t min_bytes;
+  };
+  Input input() noexcept;
+  void received(uint64_t bytes, uint64_t now_ns) noexcept;
+
+  // What is to be sent now; empty: nothing. Once it is, or will never be, sent() is called.
+  std::span<iovec> replies() noexcept;
+  // They were handed to the socket at `now_ns`: counts how long each request has taken.
+  void handed_over(uint64_t now_ns) noexcept;
+  void sent(uint64_t now_ns) noexcept;
+
+  // The protocol has ended it: nothing more is taken, and it closes once all is sent.
+  bool is_over() const noexcept { return is_over_; }
+
+ protected:
+  ~StreamSession() = default;
+
+  // ---- What the protocol implements ----
+
+  // One step: takes a request of arrived(), or goes on with one, and answers. Returns false where
+  // what has arrived is not enough; then it is called again when there is more. Not called while
+  // replies are on their way. `now_ns`: the loop's time.
+  virtual bool work(uint64_t now_ns) noexcept = 0;
+  // What lend() was told was sent, or never will be.
+  virtual void released(void* /*loan*/) noexcept {}
+  // The peer has gone, perhaps in the middle: fill() will not end.
+  virtual void left() noexcept {}
+
+  // ---- What the protocol calls, from work() ----
+
+  // What has come and was not taken. It moves, so no pointer into it is good in the next step.
+  std::string_view arrived() const noexcept { return {input_.data() + begin_, end_ - begin_}; }
+  // The first line of it, with its '\n'; empty: there is none yet.
+  std::string_view arrived_line() const noexcept {
+    return arrived().substr(0, arrived().find('\n') + 1);
+  }
+  // Nothing more can arrive until something is taken.
+  bool is_input_full() const noexcept { return end_ - begin_ == input_.size(); }
+  // Takes so much of the front. Requires: it has arrived.
+  void take(uint64_t bytes) noexcept { begin_ += static_cast<uint32_t>(bytes); }
+  // Drops so much, also of what has yet to come, before the next step.
+  void skip(uint64_t bytes) noexcept { skip_bytes_ = bytes; }
+  // The next bytes, so many, go to `memory`; the next step comes when all of them are there.
+  // What has arrived is copied, what has not is received there.
+  void fill(char* memory, uint64_t bytes) noexcept;
+  // No step makes sense before so much has arrived. Until then; only where work() returns false.
+  void want(uint64_t arrived_bytes) noexcept { wanted_bytes_ = arrived_bytes; }
+
+  // Appends a copy of `text` to the replies.
+  void say(std::string_view text) noexcept;
+  // Appends `number` in decimal.
+  void say_number(uint64_t number) noexcept;
+  // Appends `text` without a copy: it stays as it is until released(loan).
+  void lend(std::string_view text, void* loan) noexcept;
+  // A request is answered: the time from its receipt until its reply is handed to the socket goes
+  // to `time_ns`, one of kTimesMax at most.
+  void answered(Histogram& time_ns) noexcept;
+  // No step comes any more.
+  void end() noexcept { is_over_ = true; }
+
+ private:
+  static constexpr uint32_t kPieces = 34;
+  static constexpr uint64_t kBatchBytes = 1 << 20;  // more is not begun before that is sent
+
+  // So many answered requests, and where their time goes.
+  struct Times {
+    Histogram* time_ns = nullptr;
+    uint32_t count = 0;
+  };
+
+  bool has_room() const noexcept;
+  void run(uint64_t now_ns) noexcept;
+
+  const std::span<char> input_;
+  const std::span<char> output_;
+  uint64_t received_ns_ = 0;
+  Times times_[kTimesMax];
+  bool is_starved_ = true;  // whatever has come was worked on, but for the beginning of a request
+  bool is_over_ = false;
+  bool is_sending_ = false;
+  char* fill_end_ = nullptr;
+  uint64_t fill_left_ = 0;
+  uint64_t skip_bytes_ = 0;
+  uint64_t wanted_bytes_ = 0;
+  uint32_t begin_ = 0;  // what the input buffer has
+  uint32_t end_ = 0;
+  uint32_t text_bytes_ = 0;
+  uint32_t piece_count_ = 0;
+  uint32_t loan_count_ = 0;
+  uint64_t reply_bytes_ = 0;
+  iovec input_pieces_[2];
+  iovec pieces_[kPieces];
+  void* loans_[kPieces];
+};
+
+}  // namespace bedplate

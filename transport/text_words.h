@@ -1,0 +1,27 @@
+// Words and numbers of a line of text, for protocols that are read as they come. Nothing is copied.
+#pragma once
+
+#include <charconv>
+#include <string_view>
+
+namespace bedplate {
+
+// The first word of *text, which loses it and the spaces before it; empty: there is none.
+inline std::string_view take_word(std::string_view* text) noexcept {
+  const char* begin = text->data();
+  const char* const end = begin + text->size();
+  while (begin < end && *begin == ' ') ++begin;
+  const char* word_end = begin;
+  while (word_end < end && *word_end != ' ') ++word_end;
+  *text = {word_end, static_cast<size_t>(end - word_end)};
+  return {begin, static_cast<size_t>(word_end - begin)};
+}
+
+// Whether all of `word` is a number, in decimal, that fits; then it is in *to.
+template <typename Number>
+bool parse_number(std::string_view word, Number* to) noexcept {
+  const auto [end, outcome] = std::from_chars(word.data(), word.data() + word.size(), *to);
+  return outcome == std::errc() && end == word.data() + word.size();
+}
+
+}  // namespace bedplate
