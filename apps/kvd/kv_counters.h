@@ -1,8 +1,7 @@
 // What kvd counts: written by its shard, read by `bedplate stats`.
 #pragma once
 
-#include "apps/boot/counter_table.h"
-#include "platform/cache_line.h"
+#include "apps/boot/part_counters.h"
 
 namespace bedplate::kvd {
 
@@ -11,17 +10,17 @@ struct alignas(kCacheLineBytes) Counters {
   Counter hits;
   Counter misses;
   Counter sets;
-  Counter evictions;
-  Counter items;
-  Counter bytes;
-  Counter connections_open;
-  Counter connections_total;
-  Counter connections_refused;
+  KeyedCacheCounters cache;
+  StreamServerCounters clients;
   Counter messages_dropped;
-  // From its last byte's receipt to its answer being handed to the socket.
   Histogram get_ns;
   Histogram set_ns;
   Histogram other_ns;
+
+  void count_get(bool is_hit) noexcept {
+    gets.add(1);
+    (is_hit ? hits : misses).add(1);
+  }
 };
 
 inline void describe(CounterTable& table, Counters& c) {
@@ -29,14 +28,8 @@ inline void describe(CounterTable& table, Counters& c) {
   table.counter("hits", c.hits, "requests", "Keys that were asked for and had a value.");
   table.counter("misses", c.misses, "requests", "Keys that were asked for and had none.");
   table.counter("sets", c.sets, "requests", "Values that came whole, whatever became of them.");
-  table.counter("evictions", c.evictions, "items", "Forgotten to make room for others.");
-  table.gauge("items", c.items, "items", "What is kept now.");
-  table.gauge("bytes", c.bytes, "bytes", "What the items take of the cache.");
-  table.gauge("connections_open", c.connections_open, "connections", "Clients that are connected.");
-  table.counter("connections_total", c.connections_total, "connections",
-                "Clients that have connected.");
-  table.counter("connections_refused", c.connections_refused, "connections",
-                "Closed at once: there were max_connections, or it drains.");
+  describe(table, c.cache);
+  describe(table, c.clients);
   table.counter("messages_dropped", c.messages_dropped, "messages",
                 "Made no sense, or more waited for loans to come back than there is room for.");
   table.histogram("get_ns", c.get_ns, "ns",

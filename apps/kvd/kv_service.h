@@ -1,16 +1,13 @@
 // kvd: a key-value service in the memcached text protocol, as a service of the runtime.
 //
-// Read on: the store (store_datapath.h), a line (command_datapath.h), a client's session without a
-// socket (session_datapath.h), gets by message (message_gets_datapath.h). Here is what ties them to
-// a shard.
+// Read on: what a client says and is answered (session_datapath.h), gets by message
+// (message_gets_datapath.h). Of the runtime are the cache that keeps the values
+// (alloc/keyed_cache_datapath.h), the connections (transport/stream_server.h) and how a session has
+// its bytes (transport/stream_session_datapath.h). Here is what ties them to a shard.
 #pragma once
-
-#include <atomic>
 
 #include "apps/boot/service.h"
 #include "apps/kvd/message_gets_datapath.h"
-#include "apps/kvd/session_datapath.h"
-#include "transport/stream_sockets.h"
 
 namespace bedplate {
 
@@ -20,19 +17,13 @@ class KvService final : public Service {
   void describe(ConfigurationTable& table) override;
   Result<void> plan(ServicePlan& plan) override;
   Result<void> create(ServiceContext& context) override;
-  void start(uint32_t shard) noexcept override;
-  void request_drain() noexcept override { loop_->submit(drain_call_); }
-  bool is_drained() const noexcept override { return is_drained_.load(std::memory_order_acquire); }
+  void start(uint32_t shard) noexcept override {
+    if (shard == shard_) server_.start();
+  }
+  void request_drain() noexcept override { server_.request_drain(); }
+  bool is_drained() const noexcept override { return server_.is_drained(); }
 
  private:
-  struct Connection;
-  static constexpr uint32_t kListenersMax = 8;
-
-  void accept(int fd) noexcept;
-  void advance(Connection& connection) noexcept;
-  void close(Connection& connection) noexcept;
-  void drain() noexcept;
-
   // ---- [kvd] ----
   std::vector<SocketAddress> listen_;
   std::vector<SocketAddress> image_listen_;
@@ -42,22 +33,10 @@ class KvService final : public Service {
   uint32_t max_connections_ = 256;
   uint32_t client_timeout_s_ = 60;
 
-  EventLoop* loop_ = nullptr;
-  StreamSockets* sockets_ = nullptr;
-  kvd::Counters* counters_ = nullptr;
-  kvd::Store store_;
-  kvd::SessionEnvironment environment_;
-  kvd::MessageGets message_gets_;
-  std::span<Connection> connections_;
-  Connection* free_ = nullptr;
-  uint32_t open_count_ = 0;
-  StreamListener listeners_[kListenersMax];
-  uint32_t listener_count_ = 0;
-  LoopCall drain_call_ = {
-      .function = [](void* self) noexcept { static_cast<KvService*>(self)->drain(); },
-      .context = this};
-  bool is_draining_ = false;
-  std::atomic<bool> is_drained_{false};
+  KeyedCache cache_;
+  kvd::Environment environment_;
+  kvd::MessageGets message_gets_{environment_};
+  StreamServer server_;
 };
 
 }  // namespace bedplate

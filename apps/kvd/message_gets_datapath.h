@@ -4,16 +4,13 @@
 //     question   a byte: the number of the answer; 4 bytes, which it repeats; the key
 //     answer     the 4 bytes; a byte: Answer; a short value behind it, a longer one lent
 //
-// A value is lent as it lies in the cache, pinned until it comes back. What is lent is bounded by
-// an eighth of the cache and kLoansMax; questions beyond that wait, and kWaitingMax of them at
-// most. Threads: the shard's.
+// A value is lent as it lies in the cache, pinned until it comes back.
 #pragma once
 
-#include <cstdint>
+#include <algorithm>
 
 #include "apps/kvd/session_datapath.h"
-#include "transport/event_loop.h"
-#include "transport/messenger.h"
+#include "transport/message_answers_datapath.h"
 
 namespace bedplate::kvd {
 
@@ -23,50 +20,60 @@ enum class Answer : uint8_t {
   kUnreachable = 2,  // too long for a message, and this peer may not read the cache
 };
 
-class MessageGets final : public PollSource {
+class MessageGets final : public MessageAnswers {
  public:
   static constexpr uint32_t kCopyMax = 1024;  // longer values are lent
-  static constexpr uint32_t kLoansMax = 64;
-  static constexpr uint32_t kWaitingMax = 64;
-  static constexpr uint32_t kHeadBytes = 5;
 
-  // Answers questions of number `get` to `messenger`. All outlive this; `loop` tells the time.
-  void create(Messenger& messenger, AmId get, const SessionEnvironment& environment,
-              const EventLoop& loop) noexcept;
-
-  // Answers what has waited.
-  uint32_t poll(uint32_t budget) noexcept override;
-
-  uint32_t lent_count() const noexcept { return lent_count_; }
+  explicit MessageGets(const Environment& environment) noexcept : environment_(environment) {}
 
  private:
-  struct Question {
-    Endpoint* from = nullptr;
-    AmId reply = 0;
-    uint8_t key_bytes = 0;
-    char tag[4] = {};
-    char key[kKeyBytesMax] = {};
-  };
-  struct Lent : Completion {
-    MessageGets* self = nullptr;
-    Item* item = nullptr;  // nullptr: this place is free
-  };
+  static constexpr uint32_t kTagBytes = 4;
+  static constexpr uint32_t kHeadBytes = kTagBytes + 1;
+  static constexpr uint32_t kAnswerBytesMax = 8 * 1024;  // of one message, whatever the way allows
 
-  void ask(const Message& message) noexcept;
-  bool answer(const Question& question) noexcept;
-  bool answer_with(const Question& question, Item& item) noexcept;
-  bool send(const Question& question, Answer answer, std::string_view value) noexcept;
-  SendStatus lend(const Question& question, Item& item) noexcept;
-  static void returned(Completion& lent, Outcome outcome) noexcept;
+  Verdict answer(const Message& question) noexcept override;
+  void returned(void* item) noexcept override {
+    environment_.cache->release(*static_cast<CacheItem*>(item));
+  }
 
-  SessionEnvironment environment_;
-  const EventLoop* loop_ = nullptr;
-  uint64_t lent_bytes_ = 0;
-  uint32_t lent_count_ = 0;
-  Lent lent_[kLoansMax];
-  uint32_t first_ = 0;  // of those that wait, in a ring
-  uint32_t waiting_ = 0;
-  Question questions_[kWaitingMax];
+  const Environment& environment_;
 };
+
+inline MessageAnswers::Verdict MessageGets::answer(const Message& question) noexcept {
+  const std::string_view text(reinterpret_cast<const char*>(question.payload.data()),
+                              question.payload.size());
+  if (text.size() <= kHeadBytes || text.size() > kHeadBytes + kKeyBytesMax) {
+    return Verdict::kDropped;
+  }
+  const auto reply = static_cast<AmId>(text[0]);
+  char answer[kAnswerBytesMax];
+  text.copy(answer, kTagBytes, 1);
+  const auto send = [&](Answer kind, std::string_view value) {
+    answer[kTagBytes] = static_cast<char>(kind);
+    value.copy(answer + kHeadBytes, value.size());
+    return question.from.am_send(reply,
+                                 std::as_bytes(std::span(answer, kHeadBytes + value.size())));
+  };
+  environment_.cache->set_time(environment_.loop->now_ns());
+  CacheItem* item = environment_.cache->find(text.substr(kHeadBytes));
+  const std::string_view value = item != nullptr ? value_of(*item) : "";
+  SendStatus status = SendStatus::kRefused;
+  if (item != nullptr && value.size() > kCopyMax) {
+    answer[kTagBytes] = static_cast<char>(Answer::kFound);
+    status = lend(question.from, reply, std::as_bytes(std::span(answer, kHeadBytes)),
+                  std::as_writable_bytes(std::span(item->body(), value.size())), item);
+    if (status == SendStatus::kPending) environment_.cache->pin(*item);
+  }
+  if (status == SendStatus::kRefused) {
+    const uint32_t most = std::min(question.from.limits().am_bytes_max, kAnswerBytesMax);
+    const bool fits = kHeadBytes + value.size() <= most;
+    status = item == nullptr ? send(Answer::kNone, "")
+             : fits          ? send(Answer::kFound, value)
+                             : send(Answer::kUnreachable, "");
+  }
+  if (status == SendStatus::kAgain) return Verdict::kAgain;
+  environment_.counters->count_get(item != nullptr);
+  return Verdict::kDone;
+}
 
 }  // namespace bedplate::kvd

@@ -194,9 +194,11 @@ build/fuzz/nbd: tests/fuzz/nbd_fuzz.cc apps/blockd/nbd_negotiation.cc platform/a
 	$(if $(V),,@echo "  FUZZ $@")
 	$(Q)clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -I. -o $@ $(filter %.cc,$^)
 
-build/fuzz/kvd: tests/fuzz/kvd_fuzz.cc apps/kvd/command_datapath.cc \
-                apps/kvd/session_datapath.cc apps/kvd/store_datapath.cc platform/assert.cc platform/file.cc platform/log.cc \
-                platform/result.cc platform/standard_error.cc tests/apps/kvd_driver.h $(wildcard apps/kvd/*.h) \
+build/fuzz/kvd: tests/fuzz/kvd_fuzz.cc \
+                apps/kvd/session_datapath.cc alloc/keyed_cache_datapath.cc \
+                transport/stream_session_datapath.cc platform/assert.cc platform/file.cc \
+                platform/log.cc platform/result.cc platform/standard_error.cc \
+                tests/apps/kvd_driver.h tests/alloc/keyed_cache_rig.h $(wildcard apps/kvd/*.h) \
                 $(BUILD_FILES)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  FUZZ $@")

@@ -41,7 +41,7 @@ COMMANDS := check_command counter_text counters_command doctor_command files_c f
             group_parts keys_command perf_command plan_command program run_command service_c \
             sockets_c stats_command stats_json stats_text watch_stats
 PERF := perf_client perf_report perf_server perf_shm_side perf_side perf_verbs_side register_cost
-KVD := command_datapath kv_service message_gets_datapath session_datapath store_datapath
+KVD := kv_service session_datapath
 BLOCKD := block_server block_service connection_datapath nbd_negotiation volume_datapath
 
 LIBRARY_SOURCES := $(PLATFORM:%=platform/%.cc) $(PINNED_POOL:%=pinned_pool/%.cc) \

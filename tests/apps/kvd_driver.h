@@ -10,42 +10,38 @@
 #include <vector>
 
 #include "apps/kvd/session_datapath.h"
+#include "tests/alloc/keyed_cache_rig.h"
 
 namespace bedplate::kvd {
 
-// A store of its own and its memory.
-struct StoreRig {
-  explicit StoreRig(uint64_t bytes, uint64_t value_bytes_max = 64 * 1024)
-      : memory(bytes / sizeof(Line)), index(Store::index_bytes(bytes) / sizeof(Line) + 1) {
-    store.create(std::as_writable_bytes(std::span(memory)),
-                 std::as_writable_bytes(std::span(index)).first(Store::index_bytes(bytes)), 7,
-                 counters);
-    store.set_time(1'000'000'000);
-    environment = {&store, &counters, value_bytes_max, 0};
+// A cache of its own, and what counts.
+struct CacheRig {
+  explicit CacheRig(uint64_t bytes, uint64_t value_bytes_max = 64 * 1024)
+      : own(bytes, kValueWord.size(), counters.cache) {
+    environment = {nullptr, &cache, &counters, value_bytes_max, 0};
   }
 
-  struct alignas(64) Line {
-    std::byte bytes[64];
-  };
-  std::vector<Line> memory;
-  std::vector<Line> index;
   // On a line of their own, which what CppUTest allocates (a test with this in it) need not be.
   std::unique_ptr<Counters> own_counters = std::make_unique<Counters>();
   Counters& counters = *own_counters;
-  Store store;
-  SessionEnvironment environment;
+  test::KeyedCacheRig own;
+  KeyedCache& cache = own.cache;
+  Environment environment;
 };
 
 class Client {
  public:
-  explicit Client(StoreRig& rig) : session_(rig.environment) {}
+  explicit Client(CacheRig& rig) : Client(rig.environment) {}
+  explicit Client(const Environment& environment)
+      : cache_(*environment.cache), session_(environment) {}
   ~Client() { session_.reset(); }
 
   Session& session() { return session_; }
+  void sent() { session_.sent(cache_.now_ns()); }
 
   // Moves up to `piece_max` bytes of *text into the session, which takes none where it has no room.
   bool give(std::string_view* text, size_t piece_max) {
-    const Session::Input input = session_.input();
+    const StreamSession::Input input = session_.input();
     size_t moved = 0;
     for (uint32_t i = 0; i < input.piece_count; ++i) {
       const size_t bytes = std::min({input.pieces[i].iov_len, text->size(), piece_max - moved});
@@ -53,7 +49,7 @@ class Client {
       text->remove_prefix(bytes);
       moved += bytes;
     }
-    if (moved > 0) session_.received(moved);
+    if (moved > 0) session_.received(moved, cache_.now_ns());
     return moved > 0;
   }
 
@@ -64,7 +60,7 @@ class Client {
       for (const iovec& piece : pieces) {
         all.append(static_cast<const char*>(piece.iov_base), piece.iov_len);
       }
-      session_.sent();
+      sent();
     }
     return all;
   }
@@ -82,6 +78,7 @@ class Client {
   }
 
  private:
+  KeyedCache& cache_;
   Session session_;
 };
 

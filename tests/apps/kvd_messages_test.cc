@@ -39,26 +39,33 @@ TEST_GROUP(KvdMessages) {
   std::unique_ptr<EventLoop> own_loop = std::make_unique<EventLoop>();
   Counters& counters = *own_counters;
   EventLoop& loop = *own_loop;
-  Store store;
-  MessageGets gets;
-  std::span<std::byte> cache;
+  KeyedCache cache;
+  Environment environment{&loop, &cache, &counters, kCacheBytes / 4, 0};
+  MessageGets gets{environment};
+  std::span<std::byte> memory;
   Member* server = nullptr;
   Member* client = nullptr;
 
   void setup() override {
-    cache = pool.memory(kCacheBytes);
-    store.create(cache, pool.memory(Store::index_bytes(kCacheBytes)), 1, counters);
+    memory = pool.memory(kCacheBytes);
+    cache.create({.memory = memory,
+                  .index = pool.memory(KeyedCache::index_bytes(kCacheBytes)),
+                  .seed = 1,
+                  .key_offset_bytes = kValueWord.size(),
+                  .counters = &counters.cache});
     CHECK(loop.create({}).ok());
     server = &rig.join(0);
     client = &rig.join(1);
-    gets.create(server->messenger, kGet, {&store, &counters, kCacheBytes / 4, 0}, loop);
+    gets.create({.messenger = &server->messenger,
+                 .question = kGet,
+                 .lent_bytes_max = kCacheBytes / 8,
+                 .dropped = &counters.messages_dropped});
   }
   void set(const std::string& key, const std::string& value) {
-    Item* item = store.make({key, 0, Store::kNever, static_cast<uint32_t>(value.size())});
-    CHECK(item != nullptr);
-    std::memcpy(item->value(), value.data(), value.size());
-    store.link(*item);
-    store.release(*item);
+    const std::string text =
+        "set " + key + " 0 0 " + std::to_string(value.size()) + "\r\n" + value + "\r\n";
+    Client writer(environment);
+    STRCMP_EQUAL("STORED\r\n", writer.say(text).c_str());
   }
   SendStatus ask(const std::string& key, Member& from) {
     std::string question(1, static_cast<char>(kReply));
@@ -99,7 +106,7 @@ TEST(KvdMessages, ALongValueIsLentAndStaysAsItIs) {
   const Loan loan = client->received[0].loan;
   CHECK(client->received[0].payload == std::string("tag1\0", 5));
   CHECK(loan.is_there());
-  CHECK(loan.memory.data() >= cache.data() && loan.memory.data() < cache.data() + cache.size());
+  CHECK(loan.memory.data() >= memory.data() && loan.memory.data() < memory.data() + memory.size());
   LONGS_EQUAL(1, gets.lent_count());
   for (int i = 0; i < 100; ++i) set("long", std::string(5000, static_cast<char>('a' + i % 26)));
   const auto* lent = reinterpret_cast<const char*>(loan.memory.data());
@@ -107,7 +114,7 @@ TEST(KvdMessages, ALongValueIsLentAndStaysAsItIs) {
   client->messenger.release(loan);
   poll();
   LONGS_EQUAL(0, gets.lent_count());
-  CHECK(store.find("long") != nullptr);
+  CHECK(cache.find("long") != nullptr);
 }
 
 TEST(KvdMessages, WhatAPeerMayNotReadIsCopiedOrOutOfReach) {

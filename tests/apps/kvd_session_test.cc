@@ -31,7 +31,7 @@ const std::string kScript =
 }  // namespace
 
 TEST_GROUP(KvdSession) {
-  StoreRig rig{1024 * 1024};
+  CacheRig rig{1024 * 1024};
   Client client{rig};
 };
 
@@ -56,7 +56,7 @@ TEST(KvdSession, ConditionsAreKept) {
           "add a 7 0 1\r\nm\r\nadd a 0 0 1\r\nx\r\nreplace a 7 0 1\r\nn\r\n");
   ANSWERS("STORED\r\nSTORED\r\nVALUE a 7 3\r\nlnr\r\nEND\r\n",
           "append a 9 0 1\r\nr\r\nprepend a 9 0 1\r\nl\r\nget a\r\n");
-  const std::string number = std::to_string(rig.store.find("a")->cas);
+  const std::string number = std::to_string(rig.cache.find("a")->version);
   ANSWERS("EXISTS\r\nNOT_FOUND\r\n", "cas a 0 0 1 999\r\nx\r\ncas b 0 0 1 999\r\nx\r\n");
   ANSWERS("STORED\r\nEXISTS\r\n",
           "cas a 0 0 1 " + number + "\r\nx\r\ncas a 0 0 1 " + number + "\r\ny\r\n");
@@ -78,13 +78,14 @@ TEST(KvdSession, Expires) {
   ANSWERS("STORED\r\nEND\r\n", "set a 0 2592001 1\r\nx\r\nget a\r\n");  // in 1970
   ANSWERS("STORED\r\nSTORED\r\n", "set a 0 10 1\r\nx\r\nset b 0 10 1\r\nx\r\n");
   ANSWERS("TOUCHED\r\nNOT_FOUND\r\n", "touch b 20\r\ntouch c 20\r\n");
-  rig.store.set_time(rig.store.now_ns() + 10'000'000'000);
+  rig.cache.set_time(rig.cache.now_ns() + 10'000'000'000);
   ANSWERS("VALUE b 0 1\r\nx\r\nEND\r\n", "get a b\r\n");
   const std::string far = std::to_string(std::time(nullptr) + 1000);
   ANSWERS("STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n", "set a 0 " + far + " 1\r\nx\r\nget a\r\n");
   ANSWERS("OK\r\nVALUE b 0 1\r\nx\r\nEND\r\n", "flush_all 5\r\nget b\r\n");
-  rig.store.set_time(rig.store.now_ns() + 5'000'000'000);
+  rig.cache.set_time(rig.cache.now_ns() + 5'000'000'000);
   ANSWERS("END\r\n", "get a b\r\n");
+  ANSWERS("STORED\r\nOK\r\nEND\r\n", "set a 0 10 1\r\nx\r\nflush_all\r\nget a\r\n");
 }
 
 TEST(KvdSession, RefusesAsMemcachedDoes) {
@@ -136,7 +137,7 @@ TEST(KvdSession, AnyPiecesSayTheSame) {
   const std::string whole = client.say(kScript);
   CHECK(whole.size() > 12'000);
   for (size_t piece : {1, 2, 3, 7, 100, 4096, 5000, 16'384}) {
-    StoreRig other_rig(1024 * 1024);
+    CacheRig other_rig(1024 * 1024);
     Client other(other_rig);
     const std::string answer = other.say(kScript, piece);
     CHECK(whole == answer);
@@ -147,7 +148,7 @@ TEST(KvdSession, AnySplitSaysTheSame) {
   const std::string script = kScript.substr(0, kScript.find("set huge"));
   const std::string whole = client.say(script);
   for (size_t split = 1; split < script.size(); ++split) {
-    StoreRig other_rig(64 * 1024, 16 * 1024);
+    CacheRig other_rig(64 * 1024, 16 * 1024);
     Client other(other_rig);
     const std::string_view text(script);
     std::string answer = other.say(text.substr(0, split));
@@ -164,7 +165,7 @@ TEST(KvdSession, ABatchIsAnsweredByOneSend) {
   const auto pieces = client.session().replies();
   LONGS_EQUAL(1, pieces.size());
   LONGS_EQUAL(32 * 8, pieces[0].iov_len);
-  client.session().sent();
+  client.sent();
 }
 
 TEST(KvdSession, NothingMoreIsTakenFromWhoReadsNothing) {
@@ -174,7 +175,7 @@ TEST(KvdSession, NothingMoreIsTakenFromWhoReadsNothing) {
   std::string_view text(endless);
   while (client.give(&text, endless.size())) (void)client.session().replies();
   CHECK(endless.size() - text.size() <= 2 * Session::kBufferBytes);
-  client.session().sent();
+  client.sent();
   CHECK(client.session().replies().size() > 1);  // it goes on where it was
 }
 
@@ -185,9 +186,9 @@ TEST(KvdSession, WhatIsOnItsWayDoesNotGrow) {
   client.give(&more, more.size());
   CHECK(client.session().replies().empty());
   LONGS_EQUAL(5, pieces[0].iov_len);
-  client.session().sent();
+  client.sent();
   LONGS_EQUAL(5, client.session().replies()[0].iov_len);
-  client.session().sent();
+  client.sent();
 }
 
 TEST(KvdSession, AValueOnItsWayIsNotOverwritten) {
@@ -203,7 +204,7 @@ TEST(KvdSession, AValueOnItsWayIsNotOverwritten) {
     seen.append(static_cast<const char*>(piece.iov_base), piece.iov_len);
   }
   CHECK_EQUAL("VALUE big 0 5000\r\n" + std::string(5000, 'b') + "\r\nEND\r\n", seen);
-  client.session().sent();
+  client.sent();
 }
 
 TEST(KvdSession, ALineIsNotEndless) {
@@ -242,7 +243,7 @@ TEST(KvdSession, StatsHaveTheCounters) {
 // What is answered by one send has taken as long as that send's requests have waited.
 TEST(KvdSession, CountsTheTimeOfEachRequestByItsKind) {
   const auto give_at = [&](uint64_t ns, std::string_view text) {
-    rig.store.set_time(ns);
+    rig.cache.set_time(ns);
     while (!text.empty()) CHECK(client.give(&text, text.size()));
   };
   give_at(1000, "set a 0 0 1\r\nx\r\nget a\r\nget b\r\n");
@@ -251,10 +252,10 @@ TEST(KvdSession, CountsTheTimeOfEachRequestByItsKind) {
   // These wait for the send, and so do not count from the last receive.
   give_at(2000, "get a\r\n");
   give_at(3000, "delete a\r\n");
-  client.session().sent();
+  client.sent();
   CHECK_FALSE(client.session().replies().empty());
   client.session().handed_over(4000);
-  client.session().sent();
+  client.sent();
   const auto times = [](const Histogram& histogram) {
     return std::to_string(histogram.count()) + " to " + std::to_string(histogram.percentile(1));
   };
@@ -268,12 +269,12 @@ TEST(KvdSession, CountsTheTimeOfEachRequestByItsKind) {
 TEST(KvdSession, TheTimeOfARequestBeginsWithItsLastByte) {
   for (const auto& [ns, text] :
        {std::pair<uint64_t, std::string_view>{1000, "ge"}, {9000, "t a\r\n"}}) {
-    rig.store.set_time(ns);
+    rig.cache.set_time(ns);
     std::string_view left = text;
     CHECK(client.give(&left, left.size()));
   }
   CHECK_FALSE(client.session().replies().empty());
   client.session().handed_over(9008);
-  client.session().sent();
+  client.sent();
   CHECK_EQUAL(8, rig.counters.get_ns.percentile(1));
 }

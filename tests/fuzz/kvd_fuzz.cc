@@ -61,15 +61,15 @@ void fuzz(std::string_view input) {
   std::string whole;
   uint64_t evictions = 0;
   for (const size_t piece : {text.size() + 1, size_t{1} + cut, size_t{1} + cut * 256U + cut_more}) {
-    StoreRig rig(memory_bytes, 16 * 1024);
+    CacheRig rig(memory_bytes, 16 * 1024);
     Client client(rig);
     const std::string answer = client.say(text, piece);
     read_replies(answer);
     if (piece > text.size()) whole = answer;
     // What is evicted depends on which values are on their way to the client just then.
-    evictions += rig.counters.evictions.read();
+    evictions += rig.counters.cache.evictions.read();
     require(answer == whole || evictions > 0, "pieces change nothing");
-    require(rig.counters.bytes.read() <= memory_bytes, "items take what was planned at most");
+    require(rig.counters.cache.bytes.read() <= memory_bytes, "items take what was planned at most");
     require(rig.counters.hits.read() + rig.counters.misses.read() == rig.counters.gets.read(),
             "a get hits or misses");
   }
