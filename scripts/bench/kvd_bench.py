@@ -1,12 +1,16 @@
 #!/usr/bin/python3
-"""kvd against memcached -t 1: operations a second and processor time for each.
+"""kvd against a bare server and memcached -t 1: speed, processor time, latency.
 
     make && scripts/bench/run.sh kvd [--rounds N] [--seconds S]
 
 One lean client for all (kvd_client.c), servers on core 0 and the client on core 1, rounds
 interleaved: in each, every server does every workload. Values of 100 bytes, 100,000 keys. At the
-end: medians with least and most, and kvd's ratio to memcached in each round. `client ns` is the
-processor time that the client takes for an operation, spinning included.
+end: medians with least and most, and kvd's ratios in each round: at one connection and depth 1 to a
+bare server of the same protocol (bare_kv_server.c, which spins and checks nothing), at depth 32 and
+with 64 connections to memcached, in operations a second and in processor time for each. `client
+idle` is the share of time in which the client had no reply to read: above 0 it goes further than
+the server. Latency: an open loop over 64 connections at half of what memcached did with 64
+connections in this round; from when each request was to be sent.
 """
 
 import argparse
@@ -19,14 +23,16 @@ import subprocess
 import time
 
 from common import (BEDPLATE, BUILD, MIB, BenchError, ratio_text, ratios, require,
-                    reserved_hugepages, run_main, service_config, spread, start, stop,
+                    reserved_hugepages, run_main, service_config, spread, start, stop, verdict,
                     wait_for_hugepages, warn_if_busy, work_directory, write_json)
 
 KEYS, VALUE_BYTES = 100_000, 100
 POOL_BYTES = 128 * MIB
 WORKLOADS = [(operation, connections, depth) for operation in ("get", "set")
              for connections, depth in ((1, 1), (1, 32), (64, 1))]
-TARGETS = {(1, 1): None, (1, 32): 1.3, (64, 1): 1.3}
+# Of kvd's speed, and to whom.
+TARGETS = {(1, 1): (0.95, "bare"), (1, 32): (1.3, "memcached"), (64, 1): (1.3, "memcached")}
+PACED = ("get", 64, 1)  # at half of memcached's speed in it
 
 
 def kvd(directory, port, sockets):
@@ -47,6 +53,7 @@ SERVERS = {
     "kvd": lambda directory, port: kvd(directory, port, "io_uring"),
     "kvd-epoll": lambda directory, port: kvd(directory, port, "epoll"),
     "memcached": memcached,
+    "bare": lambda _directory, port: ["taskset", "-c", "0", f"{BUILD}/bare_kv_server", str(port)],
 }
 
 
@@ -67,9 +74,10 @@ def wait_for(port, log):
                          + file.read()[-1000:])
 
 
-def client(port, *words):
+def client(port, *words, rate=None):
     done = subprocess.run(["taskset", "-c", "1", f"{BUILD}/kvd_client", str(port),
-                           *map(str, words), str(KEYS), str(VALUE_BYTES)],
+                           *map(str, words), str(KEYS), str(VALUE_BYTES),
+                           *([str(rate)] if rate else [])],
                           capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise BenchError(f"running kvd_client {words}: {done.stderr.strip()}; see its source")
@@ -82,7 +90,7 @@ def processor_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def run_one(directory, name, options, results):
+def run_one(directory, name, options, results, latencies):
     port = free_port()
     wait_for_hugepages(POOL_BYTES)
     with open(f"{directory}/log", "ab") as log:
@@ -92,28 +100,39 @@ def run_one(directory, name, options, results):
         client(port, "fill", 1, 1, 0)
         for workload in WORKLOADS:
             before = processor_seconds(process.pid)
-            speed, client_ns = client(port, *workload, options.seconds)
+            speed, idle = client(port, *workload, options.seconds)
             spent = processor_seconds(process.pid) - before
-            result = results[workload].setdefault(name, {"speed": [], "client_ns": [], "ns": []})
+            result = results[workload].setdefault(name, {"speed": [], "idle": [], "ns": []})
             result["speed"].append(speed)
-            result["client_ns"].append(client_ns)
+            result["idle"].append(idle)
             result["ns"].append(spent * 1e9 / (speed * options.seconds))
+        if results[PACED].get("memcached"):
+            rate = results[PACED]["memcached"]["speed"][-1] / 2
+            latencies.setdefault(name, []).append(
+                client(port, *PACED, options.seconds, rate=rate)[2])
     finally:
         stop(process)
 
 
-def print_table(results):
-    print(f"{'workload':24}{'server':12}{'k operations/s':26}{'server ns each':26}"
-          f"{'client ns each':>15}")
+def print_table(results, latencies):
+    print(f"{'workload':24}{'server':12}{'k operations/s':26}{'server ns each':26}client idle")
     for (operation, connections, depth), servers in results.items():
         for name, result in servers.items():
             label = f"{operation} x{connections} depth {depth}"
             print(f"{label:24}{name:12}{spread([v / 1e3 for v in result['speed']]):26}"
-                  f"{spread(result['ns']):26}{statistics.median(result['client_ns']):15.0f}")
+                  f"{spread(result['ns']):26}{statistics.median(result['idle']):.0%}")
+        target, other = TARGETS[connections, depth]
         speeds = {name: result["speed"] for name, result in servers.items()}
-        target = TARGETS[connections, depth]
-        print(f"{'':24}kvd / memcached: "
-              f"{ratio_text(ratios(speeds, 'kvd', ['memcached']), target)}")
+        print(f"{'':24}kvd / {other}: {ratio_text(ratios(speeds, 'kvd', [other]), target)}")
+        if other == "memcached":
+            spent = [mine / theirs for mine, theirs in zip(servers["kvd"]["ns"],
+                                                           servers[other]["ns"])]
+            print(f"{'':24}processor time, kvd / {other}: {spread(spent)}; at most 1 "
+                  f"{verdict(statistics.median(spent) <= 1)}")
+    for name, values in latencies.items():
+        print(f"{'get x64, paced':24}{name:12}p99 {spread(values)} us")
+    below = statistics.median(latencies["kvd"]) < statistics.median(latencies["memcached"])
+    print(f"{'':24}kvd below memcached: {verdict(below)}")
 
 
 def main():
@@ -123,15 +142,19 @@ def main():
     parser.add_argument("--seconds", type=float, default=2)
     options = parser.parse_args()
     require({"memcached": "scripts/setup.sh bench", BEDPLATE: "make", "taskset": "util-linux",
-             f"{BUILD}/kvd_client": "scripts/bench/run.sh"})
+             f"{BUILD}/kvd_client": "scripts/bench/run.sh",
+             f"{BUILD}/bare_kv_server": "scripts/bench/run.sh"})
     load = warn_if_busy()
-    results = {workload: {} for workload in WORKLOADS}
+    results, latencies = {workload: {} for workload in WORKLOADS}, {}
     with work_directory() as directory, reserved_hugepages(POOL_BYTES):
         for _ in range(options.rounds):
-            for name in random.sample(list(SERVERS), len(SERVERS)):
-                run_one(directory, name, options, results)
-    print_table(results)
+            # memcached first: the others' rate is half of its.
+            others = random.sample(sorted(set(SERVERS) - {"memcached"}), len(SERVERS) - 1)
+            for name in ["memcached", *others]:
+                run_one(directory, name, options, results, latencies)
+    print_table(results, latencies)
     write_json("kvd.json", {"load": load, "rounds": options.rounds, "seconds": options.seconds,
+                            "paced_p99_us": latencies,
                             "results": [{"workload": workload, **servers}
                                         for workload, servers in results.items()]})
 

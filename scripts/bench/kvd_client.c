@@ -1,13 +1,19 @@
 // The lean client of kvd_bench.py: one thread, epoll, whole batches by one send and one receive.
 //
 //     kvd_client PORT get|set CONNECTIONS DEPTH SECONDS KEYS VALUE_BYTES
+//     kvd_client PORT get|set CONNECTIONS 1 SECONDS KEYS VALUE_BYTES RATE
 //     kvd_client PORT fill 1 32 0 KEYS VALUE_BYTES
 //
 // Each connection has DEPTH requests on their way: it sends a batch of so many, receives all of
 // the replies, counts them by their length alone, which is the same for all, and sends the next.
-// Requests are written beforehand. Prints: operations per second, and the client's own processor
-// time for each in nanoseconds. So that it goes further than what it measures, it looks at nothing
-// but the first reply of a run.
+// Requests are written beforehand. Prints: operations per second, and the share of its time in
+// which it found no reply to read: while that is more than 0 it waits for the server, which so goes
+// less far than the client. It looks at nothing but the first reply of a run.
+//
+// With a RATE it is an open loop: RATE requests per second, over all connections in turn, each sent
+// at its time whether those before are answered or not. Prints: operations per second, and the
+// 50th and 99th percentile of the time from when a request was to be sent until its whole reply was
+// there, in microseconds.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -16,12 +22,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { kBatches = 64, kBufferBytes = 1 << 18 };
+enum { kBatches = 64, kBufferBytes = 1 << 18, kTimesMax = 1 << 22, kOnTheirWay = 1 << 12 };
 
 static char* batches[kBatches];
 static size_t batch_bytes[kBatches];
@@ -97,8 +102,48 @@ static void fill(int fd, int keys, int value_bytes) {
   free(value);
 }
 
+static int compare(const void* a, const void* b) {
+  const float x = *(const float*)a, y = *(const float*)b;
+  return (x > y) - (x < y);
+}
+
+// Request number i is due i / rate after the beginning, on connection i % connections.
+static void run_paced(struct connection* all, int connections, double seconds, double rate,
+                      size_t reply_bytes) {
+  float* times_us = malloc(kTimesMax * sizeof *times_us);
+  unsigned long *read = calloc((size_t)connections, sizeof *read), sent = 0, done = 0;
+  const double begin = now();
+  const unsigned long total = (unsigned long)(seconds * rate);
+  if (total > kTimesMax) fail("too many requests");
+  while (done < total) {
+    const double time = now();
+    for (; sent < total && begin + (double)sent / rate <= time && sent - done < kOnTheirWay;
+         ++sent) {
+      struct connection* to = &all[sent % (unsigned long)connections];
+      if (send(to->fd, batches[to->next], batch_bytes[to->next], 0) < 0) fail("sending");
+      to->next = (to->next + 1) % kBatches;
+    }
+    for (int i = 0; i < connections; ++i) {
+      const unsigned long first = read[i] * (unsigned long)connections + (unsigned long)i;
+      if (first >= sent) continue;
+      const ssize_t received = recv(all[i].fd, buffer, sizeof buffer, MSG_DONTWAIT);
+      if (received < 0 && errno == EAGAIN) continue;
+      if (received <= 0) fail("receiving");
+      all[i].left_bytes += (size_t)received;
+      const double there = now();
+      for (; all[i].left_bytes >= reply_bytes; all[i].left_bytes -= reply_bytes, ++read[i]) {
+        const double index = (double)(read[i] * (unsigned long)connections + (unsigned long)i);
+        times_us[done++] = (float)((there - begin - index / rate) * 1e6);
+      }
+    }
+  }
+  const double spent = now() - begin;
+  qsort(times_us, done, sizeof *times_us, compare);
+  printf("%.0f %.1f %.1f\n", (double)done / spent, times_us[done / 2], times_us[done * 99 / 100]);
+}
+
 int main(int count, char** words) {
-  if (count != 8) return fprintf(stderr, "usage: see the source\n"), 2;
+  if (count != 8 && count != 9) return fprintf(stderr, "usage: see the source\n"), 2;
   const int port = atoi(words[1]), connections = atoi(words[3]), depth = atoi(words[4]);
   const int is_get = strcmp(words[2], "get") == 0;
   const int keys = atoi(words[6]), value_bytes = atoi(words[7]);
@@ -117,14 +162,19 @@ int main(int count, char** words) {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = &all[i]};
     epoll_ctl(epoll, EPOLL_CTL_ADD, all[i].fd, &event);
   }
+  if (count == 9) {
+    return run_paced(all, connections, atof(words[5]), atof(words[8]), reply_bytes), 0;
+  }
   const double begin = now(), end = begin + atof(words[5]);
   for (int i = 0; i < connections; ++i) send_batch(&all[i], reply_bytes);
   unsigned long done = 0;
-  double time = begin;
+  double time = begin, idle = 0, idle_since = 0;
   while (time < end) {
     for (int round = 0; round < 64; ++round) {
       struct epoll_event events[64];
       const int ready = epoll_wait(epoll, events, 64, 0);
+      if (ready == 0 && idle_since == 0) idle_since = now();
+      if (ready > 0 && idle_since > 0) idle += now() - idle_since, idle_since = 0;
       for (int i = 0; i < ready; ++i) {
         struct connection* from = events[i].data.ptr;
         const ssize_t received = recv(from->fd, buffer, sizeof buffer, MSG_DONTWAIT);
@@ -141,10 +191,6 @@ int main(int count, char** words) {
     }
     time = now();
   }
-  struct rusage usage;
-  getrusage(RUSAGE_SELF, &usage);
-  const double busy = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-                      (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
-  printf("%.0f %.0f\n", (double)done / (time - begin), busy * 1e9 / (double)done);
+  printf("%.0f %.3f\n", (double)done / (time - begin), idle / (time - begin));
   return 0;
 }
