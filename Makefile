@@ -40,7 +40,7 @@ run: deps-run ## start the demo appliance (CONFIG=apps/demo.toml); Ctrl-C stops 
 
 install: deps-run ## install program, archives and headers (PREFIX=/usr/local DESTDIR=)
 	$(if $(SANITIZED),$(error a sanitizer's build is not installed: its archives lack malloc))
-	$(Q)$(PARALLEL_MAKE) MODE=$(MODE) $(PROGRAM) $(LIBRARY) $(MALLOC_LIBRARY)
+	$(Q)$(PARALLEL_MAKE) MODE=$(MODE) $(PROGRAM) $(LIBRARIES_ALL) $(MALLOC_LIBRARY)
 	$(Q)$(INSTALL)
 
 deb: deps-run ## build Debian packages of the program and of what others link into build/deb

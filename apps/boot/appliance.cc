@@ -104,7 +104,7 @@ bool Appliance::check() {
   if (name_lock_.is_nobody_elses()) {
     listeners_ = open_listeners(plan_.services, true, &problems);
     files_ = open_files(plan_.services, true, &problems);
-    peers_.open(configuration_, plan_, &problems);
+    peers_->open(configuration_, plan_, &problems);
   }
   for (const Error& problem : problems) log_error(problem);
   if (problems.empty()) pool_counters_.create(counters_, plan_);
@@ -208,7 +208,7 @@ Result<void> Appliance::create_services() {
                                         [](const auto& messenger) { return messenger != nullptr; });
   if (has_messages) leave_boot_heap();
   const ServiceRuntime runtime = {configuration_,      process_pool(), shards_, messengers_,
-                                  plan_.message_names, counters_,      peers_};
+                                  plan_.message_names, counters_,      *peers_};
   for (size_t i = 0; i < plan_.services.size(); ++i) {
     const ServiceNeeds& needs = plan_.services[i];
     const HeapOwnerScope scope(heap_owner(OwnerName("heap", needs.name)).take());
@@ -221,14 +221,14 @@ Result<void> Appliance::create_services() {
 
 Result<void> Appliance::create_peers() {
   const uint32_t shard = configuration_.verbs.shard;
-  return peers_.create(configuration_, process_pool(), shards_[shard]->loop(),
-                       messengers_[shard].get(), counters_);
+  return peers_->create(configuration_, process_pool(), shards_[shard]->loop(),
+                        messengers_[shard].get(), counters_);
 }
 
 // After the peers: processes that join are told of the device.
 Result<void> Appliance::create_messaging() {
   return messaging_.create(configuration_, plan_, process_pool(), messengers_[0].get(),
-                           shards_[0]->loop().doorbell(), peers_.port(), counters_);
+                           shards_[0]->loop().doorbell(), peers_->terms(), counters_);
 }
 
 // The plan knows that these owners are there.
@@ -311,7 +311,7 @@ void Appliance::start_serving() {
   }
   for (uint32_t i = 0; i < shards_.size(); ++i) {
     shards_[i]->run([this, i] {
-      if (configuration_.verbs.shard == i) peers_.begin();
+      if (configuration_.verbs.shard == i) peers_->begin();
       for (Service* service : configuration_.services) service->start(i);
     });
   }
@@ -320,7 +320,7 @@ void Appliance::start_serving() {
 void Appliance::refresh_counters() noexcept {
   pool_counters_.refresh();
   messaging_.refresh_counters();
-  peers_.refresh_counters();
+  peers_->refresh_counters();
 }
 
 int Appliance::serve_until_signal() {
@@ -346,7 +346,7 @@ int Appliance::serve_until_signal() {
 void Appliance::stop() noexcept {
   messaging_.stop();
   for (auto& shard : shards_) shard->stop();
-  peers_.close();
+  peers_->close();
 }
 
 void Appliance::tick() noexcept {
@@ -359,13 +359,13 @@ std::string Appliance::undrained() const {
   for (const Service* service : configuration_.services) {
     if (!service->is_drained()) add_word(&names, service->name());
   }
-  if (!peers_.is_drained()) add_word(&names, "peers");
+  if (!peers_->is_drained()) add_word(&names, "peers");
   return names;
 }
 
 void Appliance::drain() noexcept {
   for (Service* service : configuration_.services) service->request_drain();
-  peers_.request_drain();
+  peers_->request_drain();
   const uint64_t deadline_ns =
       monotonic_ns() + configuration_.appliance.drain_timeout_ms * kNsPerMs;
   for (std::string left = undrained(); !left.empty(); left = undrained()) {

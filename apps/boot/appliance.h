@@ -83,7 +83,7 @@ class Appliance {
   std::vector<std::unique_ptr<ShardMessenger>> messengers_;  // of each shard; nullptr: none
   ShardGroup shard_group_;
   Messaging messaging_;
-  Peers peers_;
+  std::unique_ptr<Peers> peers_ = make_peers();
   std::vector<std::unique_ptr<Shard>> shards_;
 };
 

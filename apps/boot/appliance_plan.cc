@@ -6,6 +6,7 @@
 
 #include "alloc/confined_heap.h"
 #include "apps/boot/outsiders.h"
+#include "apps/boot/peers.h"
 #include "apps/boot/runtime_counters.h"
 #include "apps/boot/service.h"
 #include "apps/boot/service_calls.h"
@@ -186,8 +187,10 @@ Result<std::vector<SegmentRequest>> all_requests(const Configuration& configurat
     requests.push_back(plan_shard_group(configuration));
   }
   requests.insert(requests.end(), messages.requests.begin(), messages.requests.end());
-  const std::vector<SegmentRequest> peers = plan_peers(configuration);
-  requests.insert(requests.end(), peers.begin(), peers.end());
+  if (const PeersPart* part = peers_part()) {
+    const std::vector<SegmentRequest> peers = part->plan(configuration);
+    requests.insert(requests.end(), peers.begin(), peers.end());
+  }
   BP_TRY(check_segment_count(configuration, requests.size()));
   std::vector<SegmentRequest> segments = requests;
   segments.insert(segments.begin(), {"heap"});
@@ -268,7 +271,9 @@ Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
   const uint64_t thread_count = (messages.value().groups.empty() ? 0 : kMessagingThreadCount) +
                                 (configuration.verbs.enabled ? kPeersThreadCount : 0) +
                                 file_thread_count(configuration, services.value());
-  std::vector<VerbsContextPlan> verbs = plan_verbs_contexts(configuration, plan);
+  const PeersPart* part = peers_part();
+  std::vector<VerbsContextPlan> verbs =
+      part == nullptr ? std::vector<VerbsContextPlan>() : part->plan_contexts(configuration, plan);
   std::vector<std::string> groups;
   for (const GroupPlan& group : messages.value().groups) {
     groups.emplace_back(group_name(group.segment));

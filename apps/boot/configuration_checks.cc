@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include "apps/boot/configuration_words.h"
+#include "apps/boot/peers.h"
 #include "transport/ip_address.h"
 #include "transport/verbs/verbs_wire.h"
 
@@ -234,6 +235,12 @@ void check_processes_with_verbs(ReadTable& file, const Configuration& all) {
 void check_verbs_names(ReadTable& file, const Configuration& all) {
   check_processes_with_verbs(file, all);
   if (!all.verbs.enabled) return;
+  if (peers_part() == nullptr) {
+    file.refuse_at(find_child(file.node(), "verbs")->position,
+                   "[verbs] is there, and this program has no verbs linked in",
+                   "link it with bedplate-verbs (pkg-config; CMake: Bedplate::verbs), or leave the "
+                   "table out");
+  }
   check_peer_names(file, all);
   constexpr size_t kMax = kVerbsNameBytes - 1;
   const std::string& name = all.appliance.name;

@@ -28,13 +28,12 @@ void grant(const std::vector<std::string>& list, bool is_writable, PinnedPool& p
 
 Result<void> Messaging::create(const Configuration& configuration, const AppliancePlan& plan,
                                PinnedPool& pool, ShardMessenger* messenger, Doorbell& doorbell,
-                               const VerbsPort* verbs, CountersFile& counters) {
+                               const ProcessTerms& verbs, CountersFile& counters) {
   if (plan.groups.empty()) return {};
   name_ = configuration.appliance.name;
   stops_at_failure_ = configuration.messages.on_join_failure == JoinFailure::kStop;
   pool_id_ = make_pool_id();
-  terms_with_verbs_.verbs = ProcessTerms::Verbs::kNoDevice;
-  if (verbs != nullptr) terms_with_verbs_ = ProcessTerms(verbs->device.c_str(), verbs->port);
+  terms_with_verbs_ = verbs;
   make_groups(configuration, plan, pool);
   choose_copying(configuration);
   BP_TRY(start_server(configuration, pool));

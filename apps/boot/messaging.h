@@ -26,7 +26,6 @@
 #include "transport/shm/group_keeper.h"
 #include "transport/shm/shm_provider.h"
 #include "transport/single_copy.h"
-#include "transport/verbs/verbs_ports.h"
 
 namespace bedplate {
 
@@ -40,13 +39,13 @@ class Messaging {
   // Carves and makes all groups, plans who may join, and adds the appliance's members to
   // `messenger`; whoever rings one of them rings `doorbell`, that of its loop. Both outlast stop().
   // Does nothing where the configuration has neither [[group]] nor [[process]]. `counters`, made
-  // for `plan`, outlasts this. `verbs`: what processes with verbs = true are told to use; nullptr:
-  // there is no device. Requires: `pool` is reserved by `plan`, which is the configuration's, and
+  // for `plan`, outlasts this. `verbs`: what processes with verbs = true are told to use.
+  // Requires: `pool` is reserved by `plan`, which is the configuration's, and
   // not sealed; the loop does not run yet. Errors: the join server's, the bell watch's, or no such
   // user.
   Result<void> create(const Configuration& configuration, const AppliancePlan& plan,
                       PinnedPool& pool, ShardMessenger* messenger, Doorbell& doorbell,
-                      const VerbsPort* verbs, CountersFile& counters);
+                      const ProcessTerms& verbs, CountersFile& counters);
 
   // After the seal: from now on processes can join.
   Result<void> serve() noexcept;

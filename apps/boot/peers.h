@@ -1,11 +1,12 @@
-// What an appliance does with [verbs]: it opens the device, registers the pool with it, opens
-// exports (and the heap, with remote = "read"), and exchanges messages with its peers on one shard.
+// What an appliance does with [verbs], as the runtime sees it: it opens the device, registers the
+// pool with it, opens exports (and the heap, with remote = "read"), and exchanges messages with its
+// peers on one shard.
 //
-// Where [verbs] is not required and there is no device that can be used, all of this is a line in
-// the log: the memory that was planned is there, and nobody reaches it.
+// The code is in libbedplate-verbs.a, with libibverbs and librdmacm behind it, and a program that
+// needs no peers links none of it: this class by itself is an appliance without peers. A program
+// that links the archive asks for bedplate_peers_part (-Wl,-u, which bedplate-verbs.pc says).
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,86 +16,86 @@
 #include "apps/boot/appliance_plan.h"
 #include "apps/boot/configuration.h"
 #include "apps/boot/counters_file.h"
-#include "apps/boot/runtime_counters.h"
 #include "apps/boot/shard_messenger.h"
 #include "pinned_pool/pinned_pool.h"
 #include "transport/event_loop.h"
-#include "transport/registration.h"
-#include "transport/verbs/verbs_device.h"
-#include "transport/verbs/verbs_provider.h"
+#include "transport/process_terms.h"
 
 namespace bedplate {
 
-class Peers final : public PollSource {
+class VerbsProvider;
+
+class Peers {
  public:
   Peers() noexcept = default;
   Peers(const Peers&) = delete;
   Peers& operator=(const Peers&) = delete;
-  ~Peers() override { close(); }
+  virtual ~Peers() = default;
 
   // Opens the device and holds the plan against what it has. Takes nothing of the pool, and does
   // nothing without [verbs]. Appends what is missing to `problems`; what [verbs] required = false
   // lets go without goes to the log instead.
-  void open(const Configuration& configuration, const AppliancePlan& plan,
-            std::vector<Error>* problems);
+  virtual void open(const Configuration& /*configuration*/, const AppliancePlan& /*plan*/,
+                    std::vector<Error>* /*problems*/) {}
 
   // Carves what was planned and, where there is a device, opens that anew, with the rights that the
   // process has by now, and makes all of it, as a way of `messenger`, which the shard's loop polls;
   // this is one more source of `loop`. All of them outlast close().
   // Requires: open(); `pool` is reserved by the configuration's plan and not sealed; `loop` does
   // not run yet. Errors: the device's, where it is required.
-  Result<void> create(const Configuration& configuration, PinnedPool& pool, EventLoop& loop,
-                      ShardMessenger* messenger, CountersFile& file);
+  virtual Result<void> create(const Configuration& /*configuration*/, PinnedPool& /*pool*/,
+                              EventLoop& /*loop*/, ShardMessenger* /*messenger*/,
+                              CountersFile& /*file*/) {
+    return {};
+  }
 
   // Dials those whose address is known. Threads: the shard's, before its loop runs.
-  void begin() noexcept;
+  virtual void begin() noexcept {}
 
   // Sends out what was accepted; peers that are not connected are not waited for. Threads: any.
-  void request_drain() noexcept;
-  bool is_drained() const noexcept { return is_drained_.load(std::memory_order_acquire); }
+  virtual void request_drain() noexcept {}
+  virtual bool is_drained() const noexcept { return true; }
 
   // Peers notice, and nothing is registered any more. Requires: the loop does not run.
-  void close() noexcept;
+  virtual void close() noexcept {}
 
   // Brings up to date what nobody counts. Threads: one.
-  void refresh_counters() noexcept;
+  virtual void refresh_counters() noexcept {}
 
-  bool is_there() const noexcept { return provider_ != nullptr; }
-  // What peers are reached through; nullptr: there is none.
-  const VerbsPort* port() const noexcept { return is_there() ? &device_->port() : nullptr; }
+  virtual bool is_there() const noexcept { return false; }
+  // What processes with verbs = true are told: the device that peers are reached through.
+  virtual ProcessTerms terms() const noexcept {
+    ProcessTerms terms;
+    terms.verbs = ProcessTerms::Verbs::kNoDevice;
+    return terms;
+  }
   // The same peers by datagrams (VerbsProvider::send_datagram); what they send comes as messages.
   // nullptr: there are none.
-  VerbsProvider* datagrams() noexcept { return has_datagrams_ ? provider_.get() : nullptr; }
+  virtual VerbsProvider* datagrams() noexcept { return nullptr; }
   // The memory of an export; empty: there is none of that name.
-  std::span<std::byte> exported(std::string_view name) const noexcept;
-
-  // As a source of the loop: looks whether a drain is complete.
-  uint32_t poll(uint32_t budget) noexcept override;
-
- private:
-  struct Export {
-    std::string name;
-    std::span<std::byte> memory;
-  };
-
-  void carve(const VerbsSettings& settings, PinnedPool& pool);
-  Result<void> open_memory(const VerbsSettings& settings, PinnedPool& pool);
-  Result<void> connect_all(const Configuration& configuration, PinnedPool& pool, EventLoop& loop,
-                           Messenger& messenger, PeersCounters& counters);
-
-  std::string name_;  // of the appliance
-  bool has_datagrams_ = false;
-  std::unique_ptr<VerbsDevice> device_;
-  KeyTable keys_;
-  std::span<std::byte> memory_;  // the provider's
-  std::vector<Export> exports_;
-  std::vector<VerbsPeer> peers_;
-  std::unique_ptr<VerbsProvider> provider_;
-  EventLoop* loop_ = nullptr;
-  PeersCounters* counters_ = nullptr;
-  std::vector<PeerCounters*> peer_counters_;
-  std::atomic<bool> must_drain_{false};
-  std::atomic<bool> is_drained_{false};
+  virtual std::span<std::byte> exported(std::string_view /*name*/) const noexcept { return {}; }
 };
+
+// What `doctor` says of the machine's RDMA devices.
+struct PortsReport {
+  bool has_usable = false;
+  std::string text;    // every port with its address, and the drivers
+  std::string advice;  // where none is usable
+};
+
+// What libbedplate-verbs.a brings to the runtime.
+struct PeersPart {
+  std::unique_ptr<Peers> (*make)();
+  std::vector<SegmentRequest> (*plan)(const Configuration& configuration);
+  std::vector<VerbsContextPlan> (*plan_contexts)(const Configuration& configuration,
+                                                 const PoolPlan& pool);
+  PortsReport (*look_at_ports)();
+};
+
+// nullptr: the program was linked without libbedplate-verbs.a.
+const PeersPart* peers_part() noexcept;
+
+// Those of [verbs], or an appliance without peers where they are not linked in.
+std::unique_ptr<Peers> make_peers();
 
 }  // namespace bedplate

@@ -252,3 +252,7 @@ int init_main(int count, char** words, std::span<Service* const> services) {
 }
 
 }  // namespace bedplate
+
+extern "C" const bedplate::InitPart bedplate_init_part;
+const bedplate::InitPart bedplate_init_part = {&bedplate::is_init, &bedplate::init_main,
+                                               &bedplate::needed_modules};

@@ -7,10 +7,20 @@
 #pragma once
 
 #include <span>
+#include <string>
+#include <vector>
 
+#include "apps/boot/configuration.h"
 #include "apps/boot/service.h"
 
 namespace bedplate {
+
+// What a program that is also the first process of an image has linked in: libbedplate-init.a.
+struct InitPart {
+  bool (*is_init)(int count, char** words) noexcept;
+  int (*main)(int count, char** words, std::span<Service* const> services);
+  std::vector<std::string> (*needed_modules)(const Configuration& configuration);
+};
 
 // Whether a process with these words is meant: it is called `init`, and is process 1, or was
 // started by the kernel for a dump. Every other is an ordinary program.

@@ -1,6 +1,7 @@
 #include "apps/perf/perf_side.h"
 
 #include "alloc/confined_heap.h"
+#include "apps/perf/perf_verbs.h"
 #include "pinned_pool/boot_segment.h"
 #include "transport/socket_address.h"
 
@@ -18,11 +19,17 @@ Result<std::unique_ptr<PerfSide>> PerfSide::open(const PerfSideOptions& options)
     error.set_answer("it is shared memory, which takes no RDMA device");
     return error.set_cure("leave out --device and --port, or write tcp:ADDRESS:PORT");
   }
+  const PerfVerbsPart* verbs = nullptr;
+  if (!is_shared) {
+    auto part = perf_verbs_part();
+    BP_TRY(part);
+    verbs = part.value();
+  }
   heap_create();
   boot_segment();
   switch (parsed.value().kind) {
     case SocketAddress::Kind::kTcp4:
-    case SocketAddress::Kind::kTcp6: return open_verbs_side(options);
+    case SocketAddress::Kind::kTcp6: return verbs->open_side(options);
     case SocketAddress::Kind::kUnix: return open_shm_side(options);
     case SocketAddress::Kind::kActivation: break;
   }

@@ -75,8 +75,7 @@ class PerfSide {
   std::span<std::byte> target_;
 };
 
-// perf_verbs_side.cc, perf_shm_side.cc
-Result<std::unique_ptr<PerfSide>> open_verbs_side(const PerfSideOptions& options);
+// perf_shm_side.cc; that of verbs: perf_verbs.h
 Result<std::unique_ptr<PerfSide>> open_shm_side(const PerfSideOptions& options);
 
 }  // namespace bedplate

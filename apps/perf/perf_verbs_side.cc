@@ -1,7 +1,7 @@
 // The two sides over RDMA.
 #include <optional>
 
-#include "apps/perf/perf_side.h"
+#include "apps/perf/perf_verbs.h"
 #include "pinned_pool/boot_segment.h"
 #include "transport/registration.h"
 #include "transport/socket_address.h"
@@ -80,12 +80,15 @@ class VerbsSide final : public PerfSide {
   std::optional<VerbsProvider> verbs_;
 };
 
-}  // namespace
-
 Result<std::unique_ptr<PerfSide>> open_verbs_side(const PerfSideOptions& options) {
   auto side = std::make_unique<VerbsSide>();
   BP_TRY(side->create(options));
   return std::unique_ptr<PerfSide>(std::move(side));
 }
 
+}  // namespace
 }  // namespace bedplate
+
+extern "C" const bedplate::PerfVerbsPart bedplate_perf_verbs_part;
+const bedplate::PerfVerbsPart bedplate_perf_verbs_part = {&bedplate::open_verbs_side,
+                                                          &bedplate::measure_register_cost};

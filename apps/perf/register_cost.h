@@ -44,6 +44,7 @@ struct RegisterCosts {
   std::vector<RegisterCost> costs;
 };
 
+// Of libbedplate-verbs.a (perf_verbs.h).
 // Requires: once in the life of a process. Errors: no device, a size that is too large, no memory.
 Result<RegisterCosts> measure_register_cost(const RegisterCostOptions& options);
 

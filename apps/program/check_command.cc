@@ -37,8 +37,7 @@ std::vector<Error> find_problems(const char* path, std::span<Service* const> ser
   if (!name_lock.is_nobody_elses()) return problems;
   const auto listeners = open_listeners(plan.value().services, false, &problems);
   const auto files = open_files(plan.value().services, false, &problems);
-  Peers peers;
-  peers.open(*configuration, plan.value(), &problems);
+  make_peers()->open(*configuration, plan.value(), &problems);
   return problems;
 }
 

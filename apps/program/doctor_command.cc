@@ -13,12 +13,12 @@
 #include "alloc/support_level.h"
 #include "apps/program/commands.h"
 #include "apps/program/json_output.h"
+#include "apps/boot/peers.h"
 #include "apps/boot/preflight.h"
 #include "pinned_pool/no_way_back.h"
 #include "platform/cpu.h"
 #include "platform/hugepage.h"
 #include "platform/units.h"
-#include "transport/verbs/verbs_ports.h"
 
 namespace bedplate {
 namespace {
@@ -81,21 +81,12 @@ Finding io_uring_support() {
 }
 
 Finding verbs_devices() {
-  auto ports = list_verbs_ports();
-  std::string value;
-  std::string advice;
-  bool has_usable = false;
-  if (ports.ok()) {
-    for (const VerbsPort& port : ports.value()) {
-      value += port.text() + "; ";
-      has_usable = has_usable || port.is_usable();
-    }
-    advice = "bring a link up and give it an address";
-  } else {
-    value = ports.error().answer + std::string("; ");
-    advice = ports.error().cure;
+  const PeersPart* part = peers_part();
+  if (part == nullptr) {
+    return {"verbs", false, "not linked in", "link bedplate-verbs, too, or do without peers"};
   }
-  return {"verbs", has_usable, value + "drivers: " + verbs_drivers(), advice};
+  const PortsReport report = part->look_at_ports();
+  return {"verbs", report.has_usable, report.text, report.advice};
 }
 
 Finding sealing() {

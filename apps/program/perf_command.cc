@@ -11,7 +11,7 @@
 #include "apps/perf/perf_client.h"
 #include "apps/perf/perf_report.h"
 #include "apps/perf/perf_server.h"
-#include "apps/perf/register_cost.h"
+#include "apps/perf/perf_verbs.h"
 #include "platform/units.h"
 
 namespace bedplate {
@@ -209,10 +209,12 @@ Result<void> measure_registration(const Arguments& arguments) {
   if (!count.ok()) return count.error();
   auto sizes = read_sizes(arguments.value("--size", "4K,16K,64K,256K,1M"));
   if (!sizes.ok()) return sizes.error();
-  auto measured = measure_register_cost({.device = side.value().device,
-                                         .port = side.value().port,
-                                         .count = count.value(),
-                                         .sizes = sizes.take()});
+  auto verbs = perf_verbs_part();
+  BP_TRY(verbs);
+  auto measured = verbs.value()->measure_register_cost({.device = side.value().device,
+                                                        .port = side.value().port,
+                                                        .count = count.value(),
+                                                        .sizes = sizes.take()});
   if (!measured.ok()) return measured.error();
   arguments.has("--json") ? print_register_json(measured.value())
                           : print_register_table(measured.value());

@@ -5,7 +5,7 @@
 #include "apps/program/commands.h"
 #include "apps/program/group_parts.h"
 #include "apps/boot/appliance_plan.h"
-#include "apps/init/modules.h"
+#include "apps/program/init_part.h"
 #include "platform/units.h"
 
 namespace bedplate {
@@ -18,10 +18,11 @@ const GroupPlan* find_group(const AppliancePlan& plan, const OwnerName& owner) {
   return found == plan.groups.end() ? nullptr : &*found;
 }
 
-Json to_json(const AppliancePlan& plan, const std::vector<std::string>& modules) {
+// Of an image, which only a program that can be its first process is asked for: its modules.
+Json to_json(const AppliancePlan& plan, const Configuration& configuration) {
   Json json;
   json["total_bytes"] = plan.pool.total_bytes();
-  json["modules"] = modules;
+  if (const InitPart* init = init_part()) json["modules"] = init->needed_modules(configuration);
   json["segments"] = Json::array();
   for (const SegmentPlan& segment : plan.pool.segments) {
     Json carves = Json::array();
@@ -136,7 +137,7 @@ int plan_command(const Arguments& arguments) {
   auto plan = plan_appliance(*configuration);
   if (!plan.ok()) return fail(plan.error());
   if (arguments.has("--json")) {
-    print_json(to_json(plan.value(), needed_modules(*configuration)));
+    print_json(to_json(plan.value(), *configuration));
   } else {
     print_table(plan.value());
   }

@@ -5,9 +5,11 @@
 #include <cstdio>
 #include <cstring>
 
+#include <unistd.h>
+
 #include "apps/boot/bedplate_service.h"
-#include "apps/init/init.h"
 #include "apps/program/commands.h"
+#include "apps/program/init_part.h"
 #include "platform/build_id.h"
 #include "platform/log.h"
 
@@ -177,6 +179,13 @@ int dispatch(int count, char** words, std::span<Service* const> services) {
   return usage_failure("unknown command", words[1], "");
 }
 
+Error no_init() {
+  Error error;
+  error.set_doing("starting as the first process of a machine");
+  error.set_answer("this program was linked without what brings up a machine");
+  return error.set_cure("link it with bedplate-init (pkg-config; CMake: Bedplate::init)");
+}
+
 }  // namespace
 
 int usage_failure(const std::string& what, const std::string& subject, const char* command) {
@@ -200,8 +209,12 @@ int fail(const std::vector<Error>& errors) {
 }
 
 int run_program(int count, char** words, std::span<Service* const> services) {
-  return is_init(count, words) ? init_main(count, words, services)
-                               : dispatch(count, words, services);
+  const InitPart* init = init_part();
+  if (init != nullptr && init->is_init(count, words)) return init->main(count, words, services);
+  // Only the kernel starts a process 1 without words. It panics when this ends, and the console
+  // keeps the line above that.
+  if (init == nullptr && count == 1 && getpid() == 1) return fail(no_init());
+  return dispatch(count, words, services);
 }
 
 }  // namespace bedplate

@@ -30,6 +30,8 @@ ROOTS = (
     "transport/stream_server.h",
     "transport/text_words.h",
 )
+# Of libbedplate-verbs.a; they need the headers of rdma-core, and so are not in bedplate.hpp.
+VERBS_ROOTS = ("transport/verbs/joined_verbs.h", "transport/verbs/verbs_provider.h")
 
 UMBRELLA = """\
 // Bedplate for programs in C++: a program of services (apps/program/program.h), its heap, and
@@ -64,7 +66,7 @@ def closure(roots):
 def installed():
     """{path below include/bedplate: text} of all that is installed."""
     files = {}
-    for path in closure((*ROOTS, C_HEADER)):
+    for path in closure((*ROOTS, *VERBS_ROOTS, C_HEADER)):
         with open(os.path.join(ROOT, path), encoding="utf-8") as file:
             files[path] = file.read()
     includes = "\n".join(f'#include "{path}"' for path in ROOTS)

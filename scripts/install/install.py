@@ -18,12 +18,15 @@ import manuals
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 DOCS = "/usr/share/doc"
+# An archive and a .pc file each.
+MODULES = ("bedplate", "bedplate-malloc", "bedplate-verbs", "bedplate-init")
 
 
 def arguments():
     parser = argparse.ArgumentParser()
     for name in ("build", "mimalloc", "version", "destdir", "prefix", "libdir", "unitdir",
-                 "libraries", "static-libraries", "malloc-link"):
+                 "libraries", "malloc-link", "init-link", "verbs-link", "verbs-libraries",
+                 "static-verbs"):
         parser.add_argument(f"--{name}", required=True)
     return parser.parse_args()
 
@@ -67,7 +70,8 @@ class Installer:
 
     def development(self):
         options = self.options
-        for archive in ("libbedplate.a", "libbedplate-malloc.a"):
+        for module in MODULES:
+            archive = f"lib{module}.a"
             self.copy(os.path.join(options.build, archive), f"{self.libdir}/{archive}")
         folder = f"{self.options.destdir}{self.prefix}/include/bedplate"
         shutil.rmtree(folder, ignore_errors=True)  # headers that are not public any more
@@ -81,17 +85,18 @@ class Installer:
         up = os.path.relpath(self.prefix, f"{self.libdir}/pkgconfig")
         values = {"prefix": "${pcfiledir}/" + up, "libdir": self.relative_libdir("${prefix}"),
                   "version": options.version, "libraries": options.libraries,
-                  "static_libraries": options.static_libraries,
-                  "malloc_link": options.malloc_link}
-        for name in ("bedplate.pc", "bedplate-malloc.pc"):
-            self.fill(name, f"{self.libdir}/pkgconfig/{name}", **values)
-        static = options.static_libraries.split()
+                  "malloc_link": options.malloc_link, "init_link": options.init_link,
+                  "verbs_link": options.verbs_link, "verbs_libraries": options.verbs_libraries,
+                  "static_verbs": options.static_verbs}
+        for module in MODULES:
+            self.fill(f"{module}.pc", f"{self.libdir}/pkgconfig/{module}.pc", **values)
+        static = options.static_verbs.split()
         archives = [f"-Wl,{word}" for word in static if word.startswith("-l")]
         folder = f"{self.libdir}/cmake/Bedplate"
         self.fill("BedplateConfig.cmake", f"{folder}/BedplateConfig.cmake",
                   up=os.path.relpath(self.prefix, folder),
-                  libraries=";".join(options.libraries.split()),
-                  malloc_link=";".join(options.malloc_link.split()),
+                  **{name: ";".join(values[name].split()) for name in
+                     ("libraries", "malloc_link", "init_link", "verbs_link", "verbs_libraries")},
                   static_options=";".join(word for word in static if not word.startswith("-l")),
                   static_archives=",".join([archives[0], *(a[4:] for a in archives[1:])]))
         self.fill("BedplateConfigVersion.cmake", f"{folder}/BedplateConfigVersion.cmake",

@@ -90,10 +90,15 @@ $(call objects,tests/apps/service_test.cc): CXXFLAGS += -fexceptions
 $(call objects,tests/apps/bedplate_c_test.cc tests/apps/messages_c_test.cc): \
   CPPFLAGS += -Itests/support
 
-# What a program links behind the archives; `make install` writes it into bedplate.pc as well. A
-# dynamic program loads the RDMA drivers that the system has.
-LIBRARIES := -luring -lrdmacm -libverbs -lpthread
-# What a static program, or a static-pie one, links besides.
+# What a program links behind the archives; `make install` writes it into the .pc files as well.
+LIBRARIES := -luring -lpthread
+# Parts that the runtime has only where they are linked in: it knows them weakly, so each is asked
+# for, or the linker would find nothing to take out of its archive.
+VERBS_LINK := -Wl,-u,bedplate_peers_part -Wl,-u,bedplate_perf_verbs_part
+INIT_LINK := -Wl,-u,bedplate_init_part
+# A dynamic program loads the RDMA drivers that the system has.
+VERBS_LIBRARIES := -lrdmacm -libverbs
+# What a static program with verbs, or a static-pie one, links besides.
 #
 # The RDMA drivers: all of which Debian has an archive. rdma-core finds them by this list alone.
 VERBS_DRIVERS := bnxt_re cxgb4 efa erdma hfi1verbs hns ipathverbs irdma mana mlx4 mlx5 mthca \
@@ -106,9 +111,9 @@ $(call both,transport/verbs/verbs_drivers): CPPFLAGS += \
 # for it. Nothing here asks libnl to; whoever does so stops.
 LOOKUPS := getaddrinfo getprotobyname getprotobynumber
 # Some archives have the number of the interface in their name.
-STATIC_LIBRARIES := -Wl,-u,bedplate_static_drivers \
+STATIC_VERBS := -Wl,-u,bedplate_static_drivers \
   $(foreach name,$(LOOKUPS),-Wl,--wrap=$(name),--defsym=__wrap_$(name)=abort) \
   $(foreach driver,$(VERBS_DRIVERS),-l$(driver)$(if $(filter \
     efa mana mlx4 mlx5,$(driver)),,-rdmav34)) -libverbs -lnl-route-3 -lnl-3
 # The programs of this tree.
-LINK_LIBRARIES := $(LIBRARIES) $(if $(SANITIZED),,$(STATIC_LIBRARIES))
+LINK_LIBRARIES := $(VERBS_LIBRARIES) $(if $(SANITIZED),,$(STATIC_VERBS)) $(LIBRARIES)

@@ -14,4 +14,6 @@ DESTDIR ?=
 INSTALL = scripts/install/install.py --build $(BUILD) --mimalloc $(MIMALLOC) \
           --version $(VERSION) --destdir "$(DESTDIR)" --prefix "$(PREFIX)" --libdir "$(LIBDIR)" \
           --unitdir "$(UNITDIR)" --libraries="$(LIBRARIES)" \
-          --static-libraries="$(STATIC_LIBRARIES)" --malloc-link="$(MALLOC_LINK)"
+          --malloc-link="$(MALLOC_LINK)" --init-link="$(INIT_LINK)" \
+          --verbs-link="$(VERBS_LINK)" --verbs-libraries="$(VERBS_LIBRARIES)" \
+          --static-verbs="$(STATIC_VERBS)"

@@ -4,6 +4,11 @@ BUILD_FILES := Makefile $(wildcard scripts/mk/*.mk)
 
 LIBRARY := $(BUILD)/libbedplate.a
 MALLOC_LIBRARY := $(BUILD)/libbedplate-malloc.a
+VERBS_LIBRARY := $(BUILD)/libbedplate-verbs.a
+INIT_LIBRARY := $(BUILD)/libbedplate-init.a
+LIBRARIES_ALL := $(VERBS_LIBRARY) $(INIT_LIBRARY) $(LIBRARY)
+# The programs of this tree have all of it.
+LINK_RUNTIME := $(VERBS_LINK) $(INIT_LINK) $(LIBRARIES_ALL)
 PROGRAM := $(BUILD)/bedplate
 TESTS := $(BUILD)/bedplate-tests
 PEERS := $(BUILD)/c-peer $(BUILD)/cpp-peer
@@ -13,7 +18,7 @@ BLOCKD_OBJECTS := $(call objects,$(BLOCKD_SOURCES))
 KVD_OBJECTS := $(call objects,$(KVD_SOURCES))
 
 .PHONY: products tests unit-tests
-products: $(PROGRAM) $(LIBRARY) $(if $(SANITIZED),,$(MALLOC_LIBRARY)) examples
+products: $(PROGRAM) $(LIBRARIES_ALL) $(if $(SANITIZED),,$(MALLOC_LIBRARY)) examples
 tests: unit-tests $(PEERS) $(TRAFFIC) $(PLACES)
 unit-tests: $(TESTS)
 
@@ -35,7 +40,8 @@ $(PRELUDES): %.gch: scripts/mk/prelude.h $(BUILD_FILES)
 	$(if $(V),,@echo "  PCH  $@")
 	$(Q)cp $< $*
 	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -x c++-header $* -o $@
-$(call objects,$(LIBRARY_SOURCES) $(TEST_SOURCES)): | $(PRELUDES)
+$(call objects,$(LIBRARY_SOURCES) $(VERBS_LIBRARY_SOURCES) $(INIT_LIBRARY_SOURCES) \
+                $(TEST_SOURCES)): | $(PRELUDES)
 endif
 
 $(BUILD)/%.o: %.cc $(BUILD_FILES)
@@ -50,6 +56,8 @@ $(BUILD)/%.a:
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
 $(LIBRARY): $(call objects,$(LIBRARY_SOURCES))
+$(VERBS_LIBRARY): $(call objects,$(VERBS_LIBRARY_SOURCES))
+$(INIT_LIBRARY): $(call objects,$(INIT_LIBRARY_SOURCES))
 $(MALLOC_LIBRARY): $(call objects,$(MALLOC_SOURCES))
 
 # The whole heap of the program and of the tests lies in the pool, but under a sanitizer.
@@ -57,9 +65,9 @@ POOL_HEAP := $(if $(SANITIZED),,$(MALLOC_LIBRARY))
 LINK_POOL_HEAP := $(if $(SANITIZED),,$(MALLOC_LINK) $(MALLOC_LIBRARY))
 
 $(PROGRAM): $(call objects,$(PROGRAM_SOURCES)) $(BLOCKD_OBJECTS) $(KVD_OBJECTS) $(POOL_HEAP) \
-            $(LIBRARY)
+            $(LIBRARIES_ALL)
 	$(if $(V),,@echo "  LINK $@")
-	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LIBRARY) $(LINK_LIBRARIES)
+	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LINK_RUNTIME) $(LINK_LIBRARIES)
 
 # Programs of others, linked as docs/allocator.md says: with the pool's malloc. And one of the
 # tests, which is linked like them.
@@ -77,10 +85,10 @@ $(BUILD)/c-peer: $(BUILD)/tests/system/c_peer.o
 $(BUILD)/cpp-peer: $(BUILD)/tests/system/cpp_peer.o
 $(TRAFFIC): $(call objects,$(TRAFFIC_SOURCES))
 $(PLACES): $(call objects,$(PLACES_SOURCES))
-$(EXAMPLES) $(PEERS) $(TRAFFIC) $(PLACES): $(POOL_HEAP) $(LIBRARY)
+$(EXAMPLES) $(PEERS) $(TRAFFIC) $(PLACES): $(POOL_HEAP) $(LIBRARIES_ALL)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LINK $@")
-	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LIBRARY) $(LINK_LIBRARIES)
+	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LINK_RUNTIME) $(LINK_LIBRARIES)
 
 # Each step of docs/first-service.md is one block of code there.
 $(FIRST_SERVICE): $(BUILD)/examples/echo-%: $(BUILD)/examples/echo_%.o
@@ -109,10 +117,10 @@ $(BUILD)/libCppUTest.a: $(wildcard /usr/lib/*/libCppUTest.a) $(BUILD_FILES)
 	  $(firstword $(wildcard /usr/lib/*/libCppUTest.a)) $@
 
 $(TESTS): $(call objects,$(TEST_SOURCES)) $(BLOCKD_OBJECTS) $(KVD_OBJECTS) $(POOL_HEAP) \
-          $(LIBRARY) $(BUILD)/libCppUTest.a
+          $(LIBRARIES_ALL) $(BUILD)/libCppUTest.a
 	$(if $(V),,@echo "  LINK $@")
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(BUILD)/libCppUTest.a $(LINK_POOL_HEAP) \
-	  $(LIBRARY) $(LINK_LIBRARIES)
+	  $(LINK_RUNTIME) $(LINK_LIBRARIES)
 
 # The pool's heap as the benchmark preloads it: the sources of the archives once more, compiled as
 # every preloadable allocator is. Not installed; programs link the archives.
@@ -134,7 +142,8 @@ $(BENCH_HEAP): $(BENCH_OBJECTS)
 	$(if $(V),,@echo "  LINK $@")
 	$(Q)$(CXX) -shared -Wl,-z,now -o $@ $^ -lpthread
 
--include $(patsubst %.o,%.d,$(call objects,$(LIBRARY_SOURCES) $(MALLOC_SOURCES) \
+-include $(patsubst %.o,%.d,$(call objects,$(LIBRARY_SOURCES) $(VERBS_LIBRARY_SOURCES) \
+  $(INIT_LIBRARY_SOURCES) $(MALLOC_SOURCES) \
   $(BLOCKD_SOURCES) $(KVD_SOURCES) $(PROGRAM_SOURCES) $(TEST_SOURCES) $(STRAIN_SOURCES) \
   $(TRAFFIC_SOURCES) $(PLACES_SOURCES) tests/soak/heap_soak.cc apps/examples/ping.cc \
   apps/examples/remote_read.cc tests/system/cpp_peer.cc) \
@@ -144,9 +153,9 @@ $(BENCH_HEAP): $(BENCH_OBJECTS)
 SOAK := $(BUILD)/heap-soak
 SOAK_ROUNDS ?= 1000
 SOAK_SECONDS ?= 1200
-$(SOAK): $(call objects,tests/soak/heap_soak.cc) $(POOL_HEAP) $(LIBRARY)
+$(SOAK): $(call objects,tests/soak/heap_soak.cc) $(POOL_HEAP) $(LIBRARIES_ALL)
 	$(if $(V),,@echo "  LINK $@")
-	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LIBRARY) $(LINK_LIBRARIES)
+	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LINK_RUNTIME) $(LINK_LIBRARIES)
 
 .PHONY: soak-exhaustion soak-demand
 soak-exhaustion: $(SOAK)
@@ -163,9 +172,9 @@ STEP_SECONDS ?= 60
 STOP_EVENTS ?= 1000
 SLEEPER_ROUNDS ?= 10
 DOOR_SECONDS ?= 60
-$(STRAIN): $(call objects,$(STRAIN_SOURCES)) $(POOL_HEAP) $(LIBRARY)
+$(STRAIN): $(call objects,$(STRAIN_SOURCES)) $(POOL_HEAP) $(LIBRARIES_ALL)
 	$(if $(V),,@echo "  LINK $@")
-	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LIBRARY) $(LINK_LIBRARIES)
+	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LINK_RUNTIME) $(LINK_LIBRARIES)
 
 .PHONY: stress-messages kill-members hostile-peer step-senders stop-members \
         kill-owner-of-sleepers flood-door

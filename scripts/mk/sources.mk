@@ -25,30 +25,40 @@ TRANSPORT := connecting datagram_address doorbell endpoint epoll/epoll_sockets e
              uring/uring_device uring/uring_files uring/uring_sockets \
              verbs/connection_manager verbs/datagram_queue verbs/datagram_queue_datapath \
              verbs/device_events verbs/joined_verbs verbs/link_carriers verbs/link_exchange \
-             verbs/link_handshake verbs/queue_pair verbs/verbs_device \
+             verbs/link_handshake verbs/peer_state verbs/queue_pair verbs/verbs_device \
              verbs/verbs_endpoint_datapath verbs/verbs_ports verbs/verbs_provider \
              verbs/verbs_receive_datapath verbs/verbs_recovery verbs/verbs_window_datapath \
              verbs/verbs_wire verbs/window_probe watch
+# Of it, what the configuration and the counters need everywhere.
+VERBS_WORDS := transport/verbs/peer_state.cc transport/verbs/verbs_wire.cc
 BOOT := appliance appliance_plan appliance_user configuration configuration_checks \
         configuration_reader configuration_table configuration_tables configuration_values \
         configuration_words counters_file counters_reader listeners messages_plan messaging \
-        name_lock outsiders peers peers_plan planned_files pool_counters preflight \
+        name_lock outsiders peers planned_files pool_counters preflight \
         runtime_counters service_calls service_context service_plan shard shard_group \
         shard_messenger toml_reader
 INIT := core_dump crash drill init kernel_command_line machine modules mounts netlink network \
         rdma_link watchdog
 COMMANDS := check_command counter_text counters_command doctor_command files_c fifo_question \
-            group_parts keys_command perf_command plan_command program run_command service_c \
-            sockets_c stats_command stats_json stats_text watch_stats
-PERF := perf_client perf_report perf_server perf_shm_side perf_side perf_verbs_side register_cost
+            group_parts init_part keys_command perf_command plan_command program run_command \
+            service_c sockets_c stats_command stats_json stats_text watch_stats
+PERF := perf_client perf_report perf_server perf_shm_side perf_side perf_verbs register_report
 KVD := kv_service session_datapath
 BLOCKD := block_server block_service connection_datapath nbd_negotiation volume_datapath
 
+# What a program without peers need not link, with libibverbs and librdmacm behind it: the archive
+# is asked for by the names of its parts (flags.mk), which the runtime knows weakly.
+VERBS_LIBRARY_SOURCES := $(filter transport/verbs/%,$(filter-out $(VERBS_WORDS), \
+                           $(TRANSPORT:%=transport/%.cc))) \
+                         $(if $(SANITIZED),,transport/verbs/verbs_drivers.cc) \
+                         apps/boot/verbs_peers.cc apps/boot/peers_plan.cc apps/boot/verbs_c.cc \
+                         apps/perf/perf_verbs_side.cc apps/perf/register_cost.cc
+INIT_LIBRARY_SOURCES := $(INIT:%=apps/init/%.cc)
 LIBRARY_SOURCES := $(PLATFORM:%=platform/%.cc) $(PINNED_POOL:%=pinned_pool/%.cc) \
-                   $(ALLOC:%=alloc/%.cc) $(TRANSPORT:%=transport/%.cc) \
-                   $(if $(SANITIZED),,transport/verbs/verbs_drivers.cc) \
-                   apps/boot/bedplate_c.cc apps/boot/messages_c.cc apps/boot/verbs_c.cc \
-                   $(BOOT:%=apps/boot/%.cc) $(INIT:%=apps/init/%.cc) $(PERF:%=apps/perf/%.cc) \
+                   $(ALLOC:%=alloc/%.cc) \
+                   $(filter-out $(VERBS_LIBRARY_SOURCES),$(TRANSPORT:%=transport/%.cc)) \
+                   apps/boot/bedplate_c.cc apps/boot/messages_c.cc \
+                   $(BOOT:%=apps/boot/%.cc) $(PERF:%=apps/perf/%.cc) \
                    $(COMMANDS:%=apps/program/%.cc)
 MALLOC_SOURCES := alloc/intercepting_heap.cc alloc/memory_calls.cc alloc/operator_new.cc
 # The pool's heap as a shared object, for the benchmark alone.

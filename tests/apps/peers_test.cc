@@ -1,6 +1,6 @@
 // The appliance's side of verbs before anything is taken: what the machine lacks, in the report or
 // in the log. What takes a whole appliance: tests/guest/verbs_test.py.
-#include "apps/boot/peers.h"
+#include "apps/boot/verbs_peers.h"
 
 #include <string>
 
@@ -25,7 +25,7 @@ std::vector<Error> problems_of(const std::string& text) {
   auto plan = plan_appliance(configuration);
   CHECK(plan.ok());
   std::vector<Error> problems;
-  Peers peers;
+  VerbsPeers peers;
   peers.open(configuration, plan.value(), &problems);
   CHECK_FALSE(peers.is_there());
   return problems;

@@ -24,9 +24,11 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-KINDS = ("static", "static-pie", "dynamic", "asan")
+VERBS_KINDS = ("verbs-static", "verbs-dynamic")
+KINDS = ("static", "static-pie", "dynamic", "asan", *VERBS_KINDS)
 BOUND_SECONDS = 120  # only a hang reaches it
-SOURCES = ("tests/install/echo_service.cc", "apps/examples/ping.c", "tests/install/Makefile",
+MODULES = ("bedplate", "bedplate-malloc", "bedplate-verbs", "bedplate-init")
+SOURCES = ("tests/install/echo_service.cc", "apps/examples/ping.c", "apps/examples/store.c", "tests/install/Makefile",
            "tests/install/CMakeLists.txt", "tests/install/meson.build")
 PROCESSES = "".join(f'[[process]]\nname = "{name}"\nuser = "{os.getuid()}"\ngroup = "main"\n'
                     'heap = "16 MiB"\n' for name in ("ann", "bob"))
@@ -167,13 +169,43 @@ def is_dynamic(program):
     return "Requesting program interpreter" in run(["readelf", "-lW", program])
 
 
+def needed_libraries(program):
+    return re.findall(r"NEEDED.*\[(.*)\]", run(["readelf", "-dW", program]))
+
+
+def check_verbs(program, has_verbs):
+    """One that links bedplate-verbs has peers; one that does not has nothing of them, and says so."""
+    drivers = "those of the system" if is_dynamic(program) else "mlx5"
+    expected = f"drivers: .*{drivers}" if has_verbs else "verbs .*not linked in"
+    told = run([program, "doctor"])
+    if not re.search(expected, told):
+        raise AssertionError(f"{program} doctor does not say {expected}:\n{told}")
+    if is_dynamic(program):
+        libraries = {"libibverbs.so.1", "librdmacm.so.1"} & set(needed_libraries(program))
+        expect(len(libraries), 2 if has_verbs else 0, f"of rdma-core in {program}")
+    with tempfile.TemporaryDirectory() as home:
+        path = os.path.join(home, "verbs.toml")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(CONFIGURATION.format(folder=home, cpu=min(os.sched_getaffinity(0))) +
+                       '[verbs]\nrequired = false\n')
+        done = subprocess.run([program, "plan", path], capture_output=True, text=True, check=False)
+        line = CONFIGURATION.count("\n") + 1
+        refusal = (f"{path}:{line}:1: [verbs] is there, and this program has no verbs linked in; "
+                   "link it with bedplate-verbs (pkg-config; CMake: Bedplate::verbs), or leave the "
+                   "table out")
+        expect(refusal in done.stderr, not has_verbs, f"its refusal of [verbs]:\n{done.stderr}")
+        expect(done.returncode, 0 if has_verbs else 2, f"the exit code of plan:\n{done.stderr}")
+        done = subprocess.run([program, "perf", "send", "tcp:127.0.0.1:1"], capture_output=True,
+                              text=True, check=False)
+        expect("this program has no verbs linked in" in done.stderr, not has_verbs,
+               f"perf's refusal:\n{done.stderr}")
+
+
 def check_programs(builds, tool, kind):
     folder = builds[tool].result()
     program = os.path.join(folder, f"echo-{kind}")
-    expect(is_dynamic(program), kind in ("dynamic", "asan"), f"{program} is dynamic")
-    drivers = "those of the system" if is_dynamic(program) else "mlx5"
-    if drivers not in run([program, "doctor"]):
-        raise AssertionError(f"{program} doctor does not name the RDMA drivers: {drivers}")
+    expect(is_dynamic(program), not kind.endswith(("static", "static-pie")), f"{program} is dynamic")
+    check_verbs(program, kind in VERBS_KINDS)
     with tempfile.TemporaryDirectory() as home, Service(program, home) as service:
         text = bytes(range(256)) * 64
         expect(service.ask(text) == text, True, "the echo is what was sent")
@@ -182,7 +214,8 @@ def check_programs(builds, tool, kind):
         expect(told["services"]["echo"], {"echoed_bytes": len(text) + 5}, "its counters")
         level = "MUNMAP" if kind == "asan" else "FREE CHUNK MUNMAP"
         expect(told["pool"]["support_level"], level, "malloc's support level")
-        service.greet(os.path.join(folder, f"ping-{kind}"))
+        if kind not in VERBS_KINDS:
+            service.greet(os.path.join(folder, f"ping-{kind}"))
         service.stop()
 
 
@@ -211,6 +244,14 @@ def check_headers(installation):
         list(pool.map(compile_alone, headers))
 
 
+def check_needs_no_rdma_core(installation):
+    """A program without peers compiles where rdma-core's headers are not."""
+    headers = run(["g++", "-std=c++20", "-M", f"-I{installation.include}", "-x", "c++", "-include",
+                   "bedplate.hpp", "/dev/null"])
+    expect([word for word in headers.split() if "/infiniband/" in word or "/rdma/" in word], [],
+           "headers of rdma-core in bedplate.hpp")
+
+
 def check_c_header(installation):
     """C finds it in the folder of pkg-config, and below the usual one."""
     for folder, name in ((installation.include, "bedplate.h"),
@@ -229,8 +270,9 @@ def check_private(installation):
              for parent, _, names in os.walk(installation.destdir) for name in names
              if not parent.startswith((installation.include, f"{installation.prefix}/share/doc"))}
     expect(sorted(files), sorted([
-        "usr/bin/bedplate", "usr/lib/libbedplate-malloc.a", "usr/lib/libbedplate.a",
-        "usr/lib/pkgconfig/bedplate-malloc.pc", "usr/lib/pkgconfig/bedplate.pc",
+        "usr/bin/bedplate",
+        *(f"usr/lib/lib{module}.a" for module in MODULES),
+        *(f"usr/lib/pkgconfig/{module}.pc" for module in MODULES),
         "usr/lib/cmake/Bedplate/BedplateConfig.cmake",
         "usr/lib/cmake/Bedplate/BedplateConfigVersion.cmake",
         "usr/lib/systemd/system/bedplate@.service",
@@ -283,6 +325,7 @@ def check_packages():
 def tests(installation, builds):
     yield "each header alone", lambda: check_headers(installation)
     yield "the C header", lambda: check_c_header(installation)
+    yield "no header of rdma-core", lambda: check_needs_no_rdma_core(installation)
     yield "nothing private", lambda: check_private(installation)
     yield "manual pages", lambda: check_manuals(installation)
     yield "completion", lambda: check_completion(installation)

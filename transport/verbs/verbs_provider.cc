@@ -322,17 +322,6 @@ Result<Endpoint*> VerbsProvider::connect(const PeerAddress& peer) {
   return error.set_cure("add it to the list of peers, at both sides");
 }
 
-const char* to_text(PeerState state) noexcept {
-  switch (state) {
-    case PeerState::kWaiting: return "waiting";
-    case PeerState::kDialing: return "dialing";
-    case PeerState::kConnected: return "connected";
-    case PeerState::kGivenUp: return "gone";
-    case PeerState::kCutOff: return "cut off";
-  }
-  return "";
-}
-
 PeerState VerbsProvider::peer_state(uint32_t index) const noexcept {
   const VerbsLink& link = endpoints_[index]->link_;
   const LinkState state = link.state.load(std::memory_order_acquire);

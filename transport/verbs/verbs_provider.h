@@ -22,6 +22,7 @@
 #include "transport/verbs/datagram_queue_datapath.h"
 #include "transport/verbs/landing_zone_datapath.h"
 #include "transport/verbs/link_exchange.h"
+#include "transport/verbs/peer_state.h"
 #include "transport/verbs/verbs_device.h"
 #include "transport/verbs/verbs_endpoint.h"
 
@@ -34,16 +35,6 @@ struct VerbsPeer {
 
 // Completions are taken, and receives posted again, so many at a time.
 inline constexpr uint32_t kCompletionBatch = 16;
-
-// How far the connection to a peer is.
-enum class PeerState : uint8_t {
-  kWaiting,  // for it to dial
-  kDialing,
-  kConnected,
-  kGivenUp,  // sends say that it is gone; it is dialed on
-  kCutOff,   // it broke the rules
-};
-const char* to_text(PeerState state) noexcept;
 
 // What the provider's memory is computed from.
 struct VerbsShape {
