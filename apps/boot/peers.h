@@ -90,6 +90,8 @@ struct PeersPart {
   std::vector<VerbsContextPlan> (*plan_contexts)(const Configuration& configuration,
                                                  const PoolPlan& pool);
   PortsReport (*look_at_ports)();
+  // Whether there is one to use: of `device` and `port` what is given ("", 0: any).
+  bool (*has_port)(const std::string& device, uint8_t port);
 };
 
 // nullptr: the program was linked without libbedplate-verbs.a.

@@ -2,6 +2,7 @@
 
 #include "pinned_pool/no_way_back.h"
 #include "transport/shm/group_layout.h"
+#include "transport/verbs/peer_state.h"
 
 namespace bedplate {
 namespace {

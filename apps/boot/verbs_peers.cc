@@ -253,10 +253,15 @@ PortsReport look_at_ports() {
   return report;
 }
 
+bool has_port(const std::string& device, uint8_t port) {
+  return choose_verbs_port(device, port).ok();
+}
+
 }  // namespace
 }  // namespace bedplate
 
 extern "C" const bedplate::PeersPart bedplate_peers_part;
 const bedplate::PeersPart bedplate_peers_part = {
     []() -> std::unique_ptr<bedplate::Peers> { return std::make_unique<bedplate::VerbsPeers>(); },
-    &bedplate::plan_peers, &bedplate::plan_verbs_contexts, &bedplate::look_at_ports};
+    &bedplate::plan_peers, &bedplate::plan_verbs_contexts, &bedplate::look_at_ports,
+    &bedplate::has_port};

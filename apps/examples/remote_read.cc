@@ -15,6 +15,8 @@
 #include "apps/boot/service_context.h"
 #include "apps/program/program.h"
 #include "platform/clock.h"
+#include "platform/log.h"
+#include "transport/verbs/verbs_provider.h"
 
 using namespace bedplate;
 namespace {

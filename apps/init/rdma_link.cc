@@ -4,9 +4,10 @@
 
 #include <rdma/rdma_netlink.h>
 
+#include "apps/boot/peers.h"
 #include "apps/init/machine.h"
+#include "platform/assert.h"
 #include "platform/log.h"
-#include "transport/verbs/verbs_ports.h"
 
 namespace bedplate {
 namespace {
@@ -54,8 +55,10 @@ Result<void> bring_verbs_up(const VerbsSettings& settings) {
     }
   }
   if (!settings.required) return {};
-  // Preflight says what is wrong with it.
-  wait_for_device([&] { return choose_verbs_port(settings.device, settings.port).ok(); });
+  // Preflight says what is wrong with it. A program without verbs has read no such table.
+  const PeersPart* verbs = peers_part();
+  BP_ASSERT(verbs != nullptr);
+  wait_for_device([&] { return verbs->has_port(settings.device, settings.port); });
   return {};
 }
 

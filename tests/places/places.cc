@@ -9,6 +9,7 @@
 #include "apps/boot/service_context.h"
 #include "apps/program/program.h"
 #include "platform/clock.h"
+#include "platform/log.h"
 #include "tests/places/conversation.h"
 #include "transport/joined_process.h"
 

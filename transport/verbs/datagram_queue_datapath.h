@@ -14,8 +14,8 @@
 #include <infiniband/verbs.h>
 
 #include "platform/assert.h"
-#include "platform/counter.h"
 #include "transport/endpoint.h"
+#include "transport/verbs/verbs_counters.h"
 #include "transport/verbs/verbs_device.h"
 
 namespace bedplate {
@@ -44,16 +44,6 @@ static_assert(sizeof(DatagramHeader) == 8);
 constexpr uint32_t datagram_key(uint64_t instance) noexcept {
   return static_cast<uint32_t>(instance >> 32 ^ instance) & 0x7fff'ffff;
 }
-
-// Written by the shard that polls.
-struct DatagramCounters {
-  Counter sent;  // given to the device
-  Counter received;
-  Counter strange;    // dropped: of nobody who is connected here now
-  Counter malformed;  // dropped: from a peer, too short or with a header that is none
-  Counter failed;     // sends that the device did not take, or could not end
-  Counter renewed;    // the queue pair failed and was brought up again; what lay in it is lost
-};
 
 struct DatagramQueueOptions {
   const VerbsDevice* device = nullptr;

@@ -23,6 +23,7 @@
 #include "transport/verbs/landing_zone_datapath.h"
 #include "transport/verbs/link_exchange.h"
 #include "transport/verbs/peer_state.h"
+#include "transport/verbs/verbs_counters.h"
 #include "transport/verbs/verbs_device.h"
 #include "transport/verbs/verbs_endpoint.h"
 
@@ -51,21 +52,6 @@ Result<void> check_shape(const VerbsShape& shape) noexcept;
 uint64_t verbs_memory_bytes(const VerbsShape& shape) noexcept;
 // How much of it peers may read; it is registered once more.
 uint64_t verbs_shared_bytes(const VerbsShape& shape) noexcept;
-
-// Written by the shard that polls.
-struct VerbsCounters {
-  Counter sent;  // active messages and loans
-  Counter received;
-  Counter unhandled;
-  Counter resent;  // after a loss, to the same instance, which had not got them
-  Counter lost;    // accepted, and not consumed by an instance that is no more
-  Counter connected;
-  Counter broken;
-  Counter cut_off;
-  Counter landed;  // bytes copied through the landing zones
-  Counter nudged;  // requests posted only because none had ended for a while
-  DatagramCounters datagrams;
-};
 
 struct VerbsProviderOptions {
   VerbsDevice* device = nullptr;   // it and what follows outlive the provider
