@@ -1,13 +1,15 @@
 #!/usr/bin/python3
 """Builds the image of an appliance: kernel, initramfs, and both as one file that UEFI starts.
 
-    /usr/bin/python3 scripts/image/build.py BEDPLATE CONFIG OUTPUT [--cmdline TEXT]
+    /usr/bin/python3 scripts/image/build.py PROGRAM CONFIG OUTPUT [--cmdline TEXT]
         [--module FILE]... [--sign-key FILE --sign-cert FILE] [--level 1..19]
-        [--init FILE]
+        [--kernel-folder FOLDER] [--init FILE]
+
+It is installed, too, as `bedplate-image build`.
 
 OUTPUT gets vmlinuz, cmdline, initramfs.cpio.zst and bedplate.efi (in esp/ once more, as UEFI looks
 for it), signed if there is a key. The same input makes the same bytes. What is in the initramfs,
-and nothing else: the program as /init (BEDPLATE itself, unless FILE is another program of services),
+and nothing else: the program as /init (PROGRAM itself, unless FILE is another),
 the configuration, and the kernel modules that it needs (`plan --json` of that program names them),
 with those that are given as files.
 """
@@ -20,12 +22,16 @@ import subprocess
 import sys
 import tempfile
 
+sys.dont_write_bytecode = True  # a folder that is installed belongs to root
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import modules  # noqa: E402
 import newc  # noqa: E402
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-KERNEL = os.path.join(ROOT, "build", "kernel")
+HERE = os.path.dirname(os.path.abspath(__file__))
+KERNEL = os.path.join(os.path.dirname(os.path.dirname(HERE)), "build", "kernel")
+# By the packages that they are in.
+TOOLS = {"readelf": "binutils", "zstd": "zstd", "xz": "xz-utils", "dpkg-deb": "dpkg",
+         "apt-get": "apt"}
 STUB = "/usr/lib/systemd/boot/efi/linuxx64.efi.stub"
 MIB = 1 << 20
 LIMIT_BYTES = 12 * MIB
@@ -64,13 +70,15 @@ def stripped(program, work):
     return data
 
 
-def needed_modules(program, config, given):
+def needed_modules(program, config, given, kernel):
     """Also reads the configuration as strictly as the program will: an image must not boot to find
     that it is wrong."""
-    plan = run(program, "plan", "--json", config, stdout=subprocess.PIPE)
+    plan = json.loads(run(program, "plan", "--json", config, stdout=subprocess.PIPE).stdout)
+    if "modules" not in plan:
+        fail(f"looking at {program}: it was linked without what brings up a machine; link it with "
+             "bedplate-init (pkg-config; CMake: Bedplate::init)")
     try:
-        return modules.load_order(os.path.join(KERNEL, "modules"),
-                                  json.loads(plan.stdout)["modules"], given)
+        return modules.load_order(os.path.join(kernel, "modules"), plan["modules"], given)
     except modules.ModuleError as error:
         fail(str(error))
 
@@ -135,7 +143,7 @@ def signed(path, key, certificate):
 
 
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(prog="build")
     parser.add_argument("program")
     parser.add_argument("config")
     parser.add_argument("output")
@@ -143,20 +151,25 @@ def main():
     parser.add_argument("--module", action="append", default=[], metavar="FILE")
     parser.add_argument("--level", type=int, default=19, help="1 takes less time, 19 less room")
     parser.add_argument("--init", metavar="FILE")
+    parser.add_argument("--kernel-folder", metavar="FOLDER", default=KERNEL)
     parser.add_argument("--sign-key")
     parser.add_argument("--sign-cert")
     options = parser.parse_args()
     if bool(options.sign_key) != bool(options.sign_cert):
         fail("looking at how to sign: a key goes with a certificate; give both, or neither")
 
-    if not os.path.exists(STUB):
-        fail(f"looking for {STUB}: it is not there; run scripts/setup.sh image")
-    run(os.path.join(ROOT, "scripts", "image", "kernel.sh"))
+    missing = [package for tool, package in TOOLS.items() if shutil.which(tool) is None]
+    missing += [] if os.path.exists(STUB) else ["systemd-boot-efi"]
+    missing += ["sbsigntool"] if options.sign_key and shutil.which("sbsign") is None else []
+    if missing:
+        fail(f"looking for the tools: some are not there; apt-get install {' '.join(missing)}")
+    kernel = os.path.abspath(options.kernel_folder)
+    run(os.path.join(HERE, "kernel.sh"), kernel)
     os.makedirs(options.output, exist_ok=True)
     with tempfile.TemporaryDirectory() as work:
         # The program that will run knows the tables of its services.
-        path = options.init or options.program
-        module_paths = needed_modules(path, options.config, options.module)
+        path = os.path.abspath(options.init or options.program)
+        module_paths = needed_modules(path, options.config, options.module, kernel)
         program = stripped(path, work)
         plain = initramfs(program, options.config, module_paths)
         compressed = os.path.join(options.output, "initramfs.cpio.zst")
@@ -164,10 +177,10 @@ def main():
         run("zstd", "-q", f"-{options.level}", "--single-thread", "--no-check", "-f", "-o",
             compressed, input=plain)
         checked_size("initramfs.cpio.zst", os.path.getsize(compressed))
-        shutil.copyfile(os.path.join(KERNEL, "vmlinuz"), os.path.join(options.output, "vmlinuz"))
+        shutil.copyfile(os.path.join(kernel, "vmlinuz"), os.path.join(options.output, "vmlinuz"))
         with open(os.path.join(options.output, "cmdline"), "w", encoding="ascii") as file:
             file.write(options.cmdline)
-        with open(os.path.join(KERNEL, "package"), encoding="ascii") as file:
+        with open(os.path.join(kernel, "package"), encoding="ascii") as file:
             release = file.read().strip().removeprefix("linux-image-")
         unified_kernel(options.output, work, release)
     if options.sign_key:

@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
-# Puts Debian's stock kernel into build/kernel without installing it on this machine:
+# Puts Debian's stock kernel into FOLDER (build/kernel) without installing it on this machine:
+#
+#   kernel.sh [FOLDER]
 #
 #   vmlinuz    as the package has it
 #   vmlinux    taken out of it (XZ): unpacked, it boots in half of the time where there is no KVM
@@ -8,19 +10,20 @@
 #
 # It is the one that linux-image-amd64 depends on today; a newer one replaces the older.
 set -euo pipefail
-cd "$(dirname "$0")/../.."
+folder=${1:-$(dirname "$0")/../../build/kernel}
+mkdir -p "$folder"
+cd "$folder"
 
 package=$(apt-cache depends linux-image-amd64 | awk '$1 == "Depends:" { print $2; exit }')
 [ -n "$package" ] || {
   echo "kernel: looking for it: apt knows no linux-image-amd64; run apt-get update" >&2
   exit 1
 }
-mkdir -p build/kernel
-exec 9> build/kernel/lock  # tests may want it at the same time
+exec 9> lock  # tests may want it at the same time
 flock 9
-[ "$(cat build/kernel/package 2>/dev/null)" = "$package" ] && exit 0
+[ "$(cat package 2>/dev/null)" = "$package" ] && exit 0
 
-work=$(mktemp -d build/kernel/package.XXXXXX)
+work=$(mktemp -d "$PWD/package.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 (cd "$work" && apt-get -q download "$package") >&2
 release=${package#linux-image-}
@@ -35,8 +38,8 @@ tail -c +$((offset + 1)) "$vmlinuz" | xz -dc --single-stream > "$work/vmlinux" 2
   echo "kernel: unpacking $package: it is no XZ stream with an ELF file in it" >&2
   exit 1
 }
-rm -rf build/kernel/modules build/kernel/package
-mv "$vmlinuz" build/kernel/vmlinuz
-mv "$work/vmlinux" build/kernel/vmlinux
-mv "$work/lib/modules/$release" build/kernel/modules
-echo "$package" > build/kernel/package
+rm -rf modules package
+mv "$vmlinuz" vmlinuz
+mv "$work/vmlinux" vmlinux
+mv "$work/lib/modules/$release" modules
+echo "$package" > package

@@ -14,18 +14,20 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-MAINTAINER = "Bedplate maintainers <maintainers@bedplate.example>"
+MAINTAINER = "Bedplate developers <bedplate@packages.invalid>"
 # The packages whose archives the program contains.
 BUILT_FROM = ("libc6-dev", "libstdc++-12-dev", "liburing-dev", "libibverbs-dev", "libnl-3-dev")
 PACKAGES = {
     "bedplate": {
-        "section": "net", "depends": "", "recommends": "",
-        "parts": ("bin", "share/man", "share/bash-completion", "lib/systemd"),
+        "section": "net", "depends": "python3",
+        # What images are made with, and booted.
+        "recommends": "binutils, systemd-boot-efi, xz-utils, zstd, qemu-system-x86",
+        "parts": ("bin", "share/man", "share/bash-completion", "share/bedplate", "lib/systemd"),
         "description": "appliances in a pool of pinned memory\n"
                        " A kernel-bypass runtime for storage and streaming appliances. It takes\n"
                        " one pool of memory on hugepages at boot, pins it, and registers it once\n"
                        " with every device. This package has the program, with a block server\n"
-                       " over NBD.",
+                       " over NBD, and what makes bootable images of such programs.",
         "overrides": {"statically-linked-binary":
                       "As first process of an image it has no libraries beside it."},
     },

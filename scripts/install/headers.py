@@ -9,7 +9,8 @@ import os
 import re
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-C_HEADER = "apps/boot/bedplate.h"
+# Processes that join, and services.
+C_HEADERS = ("apps/boot/bedplate.h", "apps/boot/bedplate_service.h")
 # What programs include, in the order of bedplate.hpp.
 ROOTS = (
     "apps/program/program.h",
@@ -41,15 +42,16 @@ UMBRELLA = """\
 {includes}
 """
 C_UMBRELLA = """\
-/* Bedplate for programs in C. */
+/* Bedplate for programs in C: bedplate.h to join a pool, bedplate_service.h for services. */
 #include "{header}"
 """
 
 
 def included(path):
-    """The headers of this tree that the header `path` includes."""
+    """The headers of this tree that the header `path` includes: those for C by their name alone."""
     with open(os.path.join(ROOT, path), encoding="utf-8") as file:
-        return re.findall(r'^\s*#\s*include\s+"([^"]+)"', file.read(), re.M)
+        names = re.findall(r'^\s*#\s*include\s+"([^"]+)"', file.read(), re.M)
+    return [name if "/" in name else os.path.join(os.path.dirname(path), name) for name in names]
 
 
 def closure(roots):
@@ -66,10 +68,11 @@ def closure(roots):
 def installed():
     """{path below include/bedplate: text} of all that is installed."""
     files = {}
-    for path in closure((*ROOTS, *VERBS_ROOTS, C_HEADER)):
+    for path in closure((*ROOTS, *VERBS_ROOTS, *C_HEADERS)):
         with open(os.path.join(ROOT, path), encoding="utf-8") as file:
             files[path] = file.read()
     includes = "\n".join(f'#include "{path}"' for path in ROOTS)
     files["bedplate.hpp"] = UMBRELLA.format(includes=includes)
-    files["bedplate.h"] = C_UMBRELLA.format(header=C_HEADER)
+    for header in C_HEADERS:
+        files[os.path.basename(header)] = C_UMBRELLA.format(header=header)
     return files

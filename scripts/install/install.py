@@ -102,6 +102,19 @@ class Installer:
         self.fill("BedplateConfigVersion.cmake", f"{folder}/BedplateConfigVersion.cmake",
                   version=options.version)
 
+    def image(self):
+        """What makes images of others' programs: the tree's own scripts, and a command for them."""
+        share = f"{self.prefix}/share"
+        command = os.path.join(HERE, "bedplate-image")
+        self.copy(command, f"{self.prefix}/bin/bedplate-image", 0o755)
+        for part in ("build.py", "kernel.sh", "modules.py", "newc.py", "run.sh"):
+            source = os.path.join(ROOT, "scripts/image", part)
+            self.copy(source, f"{share}/bedplate/image/{part}", os.stat(source).st_mode & 0o777)
+        self.write(f"{share}/man/man1/bedplate-image.1",
+                   manuals.image_page(command, self.options.version))
+        self.copy(os.path.join(HERE, "bedplate-image.bash"),
+                  f"{share}/bash-completion/completions/bedplate-image")
+
     def program(self):
         options, share = self.options, f"{self.prefix}/share"
         program = os.path.join(options.build, "bedplate")
@@ -123,6 +136,9 @@ class Installer:
             if os.path.exists(source):
                 self.copy(source, f"{folder}/LICENSE.{package}")
         self.copy(os.path.join(ROOT, "apps/demo.toml"), f"{folder}/examples/demo.toml")
+        # What the headers and the errors name by docs/FILE.
+        for page in sorted(os.listdir(os.path.join(ROOT, "docs"))):
+            self.copy(os.path.join(ROOT, "docs", page), f"{folder}/docs/{page}")
 
 
 def main():
@@ -131,6 +147,7 @@ def main():
     installer = Installer(options)
     installer.development()
     installer.program()
+    installer.image()
     installer.licences()
     print(f"installed below {options.destdir}{options.prefix}")
 

@@ -44,7 +44,7 @@ def program_page(program, version):
              "NAME, as \\fBbedplate stats\\fR prints them.\n"
              ".TP\n.I /etc/bedplate/NAME.toml\n"
              "What the unit \\fBbedplate@NAME.service\\fR runs.\n")
-    return page + ".SH SEE ALSO\n.BR bedplate.toml (5)\n"
+    return page + ".SH SEE ALSO\n.BR bedplate\\-image (1),\n.BR bedplate.toml (5)\n"
 
 
 def keys_page(program, version):
@@ -65,6 +65,16 @@ def keys_page(program, version):
         if key["range"]:
             page += f"Range: {troff(key['range'])}.\n"
     return page + ".SH SEE ALSO\n.BR bedplate (1)\n"
+
+
+def image_page(command, version):
+    """bedplate-image(1): what the command says of itself, its lines as they are."""
+    usage, _, rest = said(command, "--help").partition("\n\n")
+    page = HEAD.format(name="BEDPLATE-IMAGE", section=1, version=version, title="User Commands")
+    page += ".SH NAME\nbedplate\\-image \\- make and boot images of programs of services\n"
+    page += f".SH SYNOPSIS\n{block(usage.removeprefix('usage: '))}"
+    page += f".SH DESCRIPTION\n{block(rest)}"
+    return page + ".SH SEE ALSO\n.BR bedplate (1),\n.BR bedplate.toml (5)\n"
 
 
 def pages(program, version):

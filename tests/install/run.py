@@ -20,6 +20,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -28,6 +29,7 @@ VERBS_KINDS = ("verbs-static", "verbs-dynamic")
 KINDS = ("static", "static-pie", "dynamic", "asan", *VERBS_KINDS)
 BOUND_SECONDS = 120  # only a hang reaches it
 MODULES = ("bedplate", "bedplate-malloc", "bedplate-verbs", "bedplate-init")
+IMAGE_PARTS = ("build.py", "kernel.sh", "modules.py", "newc.py", "run.sh")
 SOURCES = ("tests/install/echo_service.cc", "apps/examples/ping.c", "apps/examples/store.c", "tests/install/Makefile",
            "tests/install/CMakeLists.txt", "tests/install/meson.build")
 PROCESSES = "".join(f'[[process]]\nname = "{name}"\nuser = "{os.getuid()}"\ngroup = "main"\n'
@@ -66,6 +68,12 @@ def expect(seen, expected, what):
         raise AssertionError(f"{what}: {seen!r} instead of {expected!r}")
 
 
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 class Installation:
     """What `make install` leaves in a folder of its own."""
 
@@ -86,7 +94,7 @@ class Installation:
         for source in SOURCES:
             shutil.copy(os.path.join(ROOT, source), folder)
         commands = {
-            "make": [["make", *KINDS]],
+            "make": [["make", *KINDS, "image"]],
             "cmake": [["cmake", "-B", "out", f"-DCMAKE_PREFIX_PATH={self.prefix}"],
                       ["cmake", "--build", "out"]],
             "meson": [["meson", "setup", "out"], ["meson", "compile", "-C", "out", "-j", "1"]],
@@ -254,8 +262,10 @@ def check_needs_no_rdma_core(installation):
 
 def check_c_header(installation):
     """C finds it in the folder of pkg-config, and below the usual one."""
-    for folder, name in ((installation.include, "bedplate.h"),
-                         (os.path.dirname(installation.include), "bedplate/bedplate.h")):
+    outside = os.path.dirname(installation.include)
+    for folder, name in ((installation.include, "bedplate.h"), (outside, "bedplate/bedplate.h"),
+                         (installation.include, "bedplate_service.h"),
+                         (outside, "bedplate/bedplate_service.h")):
         run(["gcc", "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only",
              "-x", "c", f"-I{folder}", "-include", name, "/dev/null"])
 
@@ -270,14 +280,36 @@ def check_private(installation):
              for parent, _, names in os.walk(installation.destdir) for name in names
              if not parent.startswith((installation.include, f"{installation.prefix}/share/doc"))}
     expect(sorted(files), sorted([
-        "usr/bin/bedplate",
+        "usr/bin/bedplate", "usr/bin/bedplate-image",
+        *(f"usr/share/bedplate/image/{part}" for part in IMAGE_PARTS),
         *(f"usr/lib/lib{module}.a" for module in MODULES),
         *(f"usr/lib/pkgconfig/{module}.pc" for module in MODULES),
         "usr/lib/cmake/Bedplate/BedplateConfig.cmake",
         "usr/lib/cmake/Bedplate/BedplateConfigVersion.cmake",
         "usr/lib/systemd/system/bedplate@.service",
-        "usr/share/bash-completion/completions/bedplate", "usr/share/man/man1/bedplate.1",
+        "usr/share/bash-completion/completions/bedplate",
+        "usr/share/bash-completion/completions/bedplate-image",
+        "usr/share/man/man1/bedplate.1", "usr/share/man/man1/bedplate-image.1",
         "usr/share/man/man5/bedplate.toml.5"]), "what is installed")
+
+
+def check_documents(installation):
+    """The page that a new user follows is there, and what it says to build with is."""
+    with open(os.path.join(installation.prefix, "share/doc/bedplate/docs/first-service.md"),
+              encoding="utf-8") as file:
+        page = file.read()
+    code = re.findall(r"^```cpp\n(.*?)^```", page, re.M | re.S)
+    lines = re.findall(r"^    (g\+\+ .*)$", page, re.M)
+    expect(len(lines), 2, "the lines that build it")
+    with tempfile.TemporaryDirectory() as home:
+        with open(os.path.join(home, "echo.cc"), "w", encoding="utf-8") as file:
+            file.write(code[-1])
+        for line in lines:
+            run(["sh", "-c", line], home, installation.environment)
+        with open(os.path.join(home, "echo.toml"), "w", encoding="utf-8") as file:
+            toml = re.search(r"^```toml\n(.*?)^```", page, re.M | re.S)[1]
+            file.write(toml.replace("[pool]", '[pool]\npages = "4 KiB"'))
+        run([os.path.join(home, "echo"), "plan", os.path.join(home, "echo.toml")])
 
 
 def check_manuals(installation):
@@ -312,6 +344,81 @@ def check_completion(installation):
     expect(completed(installation.program, "plan", "--fi"), ["--fifo"], "what --fi becomes")
 
 
+IMAGE = """
+[appliance]
+name = "{name}"
+[pool]
+bytes = "48 MiB"
+heap_min_bytes = "16 MiB"
+[event_loop]
+sockets = "epoll"
+[[shard]]
+name = "main"
+cpu = 0
+[[network]]
+interface = "eth0"
+address = "10.0.2.15/24"
+driver = "virtio_net"
+[{name}]
+listen = ["tcp:10.0.2.15:10809"]
+{own}
+"""
+# Of each service a key of its own table, what it is asked and what it answers.
+IMAGE_SERVICES = {"echo": ("max_connections = 3", b"hello", b"hello"),
+                  "store": ("entries = 1", b"set a b\nset c d\nget a\n", b"STORED\nFULL\nVALUE b\n")}
+
+
+def check_image(installation, builds, name):
+    """A service is the machine's first process, from nothing but installed files and a kernel."""
+    folder = builds["make"].result()
+    command = os.path.join(installation.prefix, "bin/bedplate-image")
+    own, question, answer = IMAGE_SERVICES[name]
+    with tempfile.TemporaryDirectory() as home:
+        config, image = os.path.join(home, f"{name}.toml"), os.path.join(home, "image")
+        with open(config, "w", encoding="utf-8") as file:
+            file.write(IMAGE.format(name=name, own=own))
+        # The kernel is fetched by name from the distribution; one that the tests have is taken.
+        build = [command, "build", "--level", "1", "--kernel-folder",
+                 os.path.join(ROOT, "build/kernel")]
+        done = subprocess.run([*build, os.path.join(folder, "echo-static"), config, image],
+                              capture_output=True, text=True, check=False)
+        expect(done.returncode, 1, f"the exit code without bedplate-init\n{done.stderr}")
+        if name == "echo" and "link it with bedplate-init" not in done.stderr:
+            raise AssertionError(f"no word of bedplate-init: {done.stderr}")
+        run([*build, os.path.join(folder, f"{name}-image"), config, image])
+        boot_and_ask(command, image, question, answer)
+
+
+def boot_and_ask(command, image, question, answer):
+    port = free_port()
+    kernel = os.path.join(ROOT, "build/kernel/vmlinux")  # unpacked, it boots in half of the time
+    machine = subprocess.Popen([command, "run", image], stdin=subprocess.DEVNULL, text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace",
+                               env={**os.environ, "PORT": str(port), "MEMORY_MIB": "512",
+                                    "KERNEL": kernel})
+    hang = threading.Timer(BOUND_SECONDS, machine.terminate)  # ends the lines below
+    hang.start()
+    try:
+        console = []
+        for line in machine.stdout:
+            console.append(line)
+            if line.strip() == "bedplate: ready":
+                break
+        else:
+            raise AssertionError(f"the image does not serve:\n{''.join(console[-60:])}")
+        with socket.create_connection(("127.0.0.1", port), BOUND_SECONDS) as client:
+            client.sendall(question)
+            told = b""
+            while len(told) < len(answer) and (more := client.recv(65536)):
+                told += more
+        expect(told, answer, "what the first process answers")
+    finally:
+        hang.cancel()
+        machine.terminate()
+        machine.wait()
+        machine.stdout.close()
+
+
 def check_packages():
     if shutil.which("lintian") is None:
         raise AssertionError("lintian is not installed (scripts/setup.sh check)")
@@ -327,11 +434,14 @@ def tests(installation, builds):
     yield "the C header", lambda: check_c_header(installation)
     yield "no header of rdma-core", lambda: check_needs_no_rdma_core(installation)
     yield "nothing private", lambda: check_private(installation)
+    yield "the first service", lambda: check_documents(installation)
     yield "manual pages", lambda: check_manuals(installation)
     yield "completion", lambda: check_completion(installation)
     for tool in builds:
         for kind in KINDS:
             yield f"{tool}, {kind}", functools.partial(check_programs, builds, tool, kind)
+    for name in IMAGE_SERVICES:
+        yield f"image of {name}", functools.partial(check_image, installation, builds, name)
     if os.path.exists(os.path.join(ROOT, "scripts/install/deb.py")):
         yield "packages", check_packages
 
@@ -345,7 +455,9 @@ def main():
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             builds = {tool: pool.submit(installation.build, tool)
                       for tool in ("make", "cmake", "meson")
-                      if any(pattern in f"{tool}, {kind}" for kind in KINDS)}
+                      if any(pattern in f"{tool}, {kind}" for kind in KINDS) or
+                      (tool == "make" and any(pattern in f"image of {name}"
+                                              for name in IMAGE_SERVICES))}
             for name, test in tests(installation, builds):
                 if pattern not in name:
                     continue
