@@ -18,7 +18,8 @@ include scripts/mk/sources.mk
 include scripts/mk/rules.mk
 include scripts/mk/install.mk
 
-.PHONY: help all run install deb test quick format image image-run check check-long check-image bench clean
+.PHONY: help all run install deb test quick format image image-run check check-long check-image \
+        check-hardware bench clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -93,6 +94,10 @@ check-image: deps-check ## test in virtual machines, images too (EXTRA_MODULES="
 	$(Q)$(PARALLEL_MAKE) MODE=release products tests
 	$(Q)EXTRA_MODULES="$(EXTRA_MODULES)" CHECK_END=$$(($$(date +%s) + $(CHECK_SECONDS))) \
 	  CHECK_ONLY='^(guest|verbs|two-guests|image|image-crash|boot-time)$$' scripts/check.sh
+
+check-hardware: deps-check ## list this machine's cards, ask, and test what takes them (YES=1: do not ask)
+	$(Q)$(PARALLEL_MAKE) MODE=release products tests
+	$(Q)scripts/hardware.py --build build/release
 
 bench: deps-bench ## measure against the peers; tables here, JSON in build/bench/
 	$(Q)$(PARALLEL_MAKE) MODE=release products bench-heap
