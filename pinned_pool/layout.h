@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "platform/sanitized_build.h"
 #include "platform/units.h"
 
 namespace bedplate {
@@ -17,7 +18,7 @@ namespace bedplate {
 // the 20 TiB that mimalloc's map of its segments covers. ThreadSanitizer claims most of the address
 // space for itself; what it leaves to programs begins at 0x7e8000000000, and libraries may lie from
 // 0x7efb00000000 on: half the regions have to do there.
-#ifdef __SANITIZE_THREAD__
+#ifdef BP_THREAD_SANITIZER
 inline constexpr uintptr_t kPoolBase = 0x7e90'0000'0000;
 inline constexpr uint32_t kRegionCountMax = 256;
 #else

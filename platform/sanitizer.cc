@@ -1,5 +1,7 @@
 #include "platform/sanitizer.h"
 
+#include "platform/sanitized_build.h"
+
 // Weak: there when, and only when, the runtime is linked.
 extern "C" __attribute__((weak)) void __asan_init();
 extern "C" __attribute__((weak)) void __tsan_init();
@@ -9,7 +11,7 @@ namespace bedplate {
 namespace {
 
 // The pool's addresses are chosen for the sanitizer that the library is built with.
-#ifdef __SANITIZE_THREAD__
+#ifdef BP_THREAD_SANITIZER
 constexpr bool kIsBuiltForThreads = true;
 #else
 constexpr bool kIsBuiltForThreads = false;

@@ -99,11 +99,9 @@ int main(int count, char** words) {
   if (count == 3 && std::strcmp(words[1], "--probe") == 0) bedplate::test::run_probe(words[2]);
   MemoryLeakWarningPlugin::turnOffNewDeleteOverloads();
   Tally tally;
-  int outcome = 0;
-  {
-    Runner runner(count, words, &tally);
-    outcome = runner.runAllTestsMain();
-  }
+  // Never destroyed: AddressSanitizer would have its delete meet CppUTest's new.
+  static auto* const runner = new Runner(count, words, &tally);
+  const int outcome = runner->runAllTestsMain();
   print_skips(tally);
   std::printf("%zu passed, %zu failed, %zu skipped\n", tally.passed_count, tally.failed_count,
               tally.skipped_count);

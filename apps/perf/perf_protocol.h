@@ -94,7 +94,8 @@ inline void perf_stamp(std::span<std::byte> memory, uint64_t number) noexcept {
 }
 // A peer's device or process writes it.
 inline bool perf_has_come(std::span<const std::byte> memory, uint64_t number) noexcept {
-  return __atomic_load_n(&memory.back(), __ATOMIC_ACQUIRE) == perf_byte(number, 0);
+  const auto* last = reinterpret_cast<const uint8_t*>(&memory.back());
+  return std::byte{__atomic_load_n(last, __ATOMIC_ACQUIRE)} == perf_byte(number, 0);
 }
 
 // `memory` as the payload of a message, and back. Requires: as many bytes.

@@ -34,17 +34,15 @@ endef
 ifdef SANITIZED
 PRELUDE := $(BUILD)/prelude.h
 $(BUILD)/tests/%.o: PRELUDE := $(BUILD)/tests/prelude.h
-PRELUDES := $(PRELUDE).gch $(BUILD)/tests/prelude.h.gch
-$(PRELUDES): %.gch: scripts/mk/prelude.h $(BUILD_FILES)
+PRELUDES := $(PRELUDE).pch $(BUILD)/tests/prelude.h.pch
+$(PRELUDES): %.pch: scripts/mk/prelude.h $(BUILD_FILES)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  PCH  $@")
 	$(Q)cp $< $*
 	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -x c++-header $* -o $@
-$(call objects,$(LIBRARY_SOURCES) $(VERBS_LIBRARY_SOURCES) $(INIT_LIBRARY_SOURCES) \
-                $(TEST_SOURCES)): | $(PRELUDES)
 endif
 
-$(BUILD)/%.o: %.cc $(BUILD_FILES)
+$(BUILD)/%.o: %.cc $(BUILD_FILES) | $(PRELUDES)
 	$(compile)
 ifeq ($(MODE),hardened)
 build/release/%.o: %.cc $(BUILD_FILES)

@@ -3,6 +3,7 @@
 // Here it is compiled as C++, with Unity's macros mapped onto CppUTest (tests/support). Under Unity
 // it is linked as a program whose malloc is the pool's.
 #include "apps/boot/bedplate.h"
+#include "platform/sanitized_build.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -15,7 +16,7 @@
 
 #include "unity_fixture.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(BP_ADDRESS_SANITIZER) || defined(BP_THREAD_SANITIZER)
 #define NEEDS_THE_POOLS_HEAP() TEST_IGNORE_MESSAGE("malloc is the sanitizer's in this build")
 #else
 #define NEEDS_THE_POOLS_HEAP() ((void)0)

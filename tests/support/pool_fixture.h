@@ -9,11 +9,12 @@
 #include <unistd.h>
 
 #include "pinned_pool/pinned_pool.h"
+#include "platform/sanitized_build.h"
 
 namespace bedplate::test {
 
 // Beyond the pool's range; under ThreadSanitizer, which leaves nothing there, before it.
-#ifdef __SANITIZE_THREAD__
+#ifdef BP_THREAD_SANITIZER
 inline constexpr uintptr_t kTestPoolBase = 0x7e80'0000'0000;
 #else
 inline constexpr uintptr_t kTestPoolBase = kPoolBase + kPoolSpanBytes;

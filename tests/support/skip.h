@@ -6,7 +6,9 @@
 
 #include <string>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#include "platform/sanitized_build.h"
+
+#if defined(BP_ADDRESS_SANITIZER) || defined(BP_THREAD_SANITIZER)
 #define BP_SANITIZED 1
 #else
 #define BP_SANITIZED 0

@@ -73,7 +73,7 @@ class RdmaNetlink {
       } else {
         function(type, data + NLA_HDRLEN, length);
       }
-      const size_t step = std::min(bytes, size_t{NLA_ALIGN(attribute->nla_len)});
+      const size_t step = std::min<size_t>(bytes, NLA_ALIGN(attribute->nla_len));
       data += step;
       bytes -= step;
     }

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "pinned_pool/no_way_back.h"
+#include "platform/sanitized_build.h"
 #include "tests/support/death_test.h"
 #include "tests/support/fake_device.h"
 #include "tests/support/pool_fixture.h"
@@ -253,7 +254,7 @@ TEST(KeyTable, ARegistrationAfterTheSealIsCounted) { BP_CHECK_PROBE(Registration
 
 TEST(KeyTable, APoolOutsideTheRangeIsADefect) {
   TestPool outside(kPoolBase - 100 * kRegionBytes);
-#ifndef __SANITIZE_THREAD__
+#ifndef BP_THREAD_SANITIZER
   CHECK(outside->create_segment("one", kPage, PageSize::k4KiB, 1).ok());
   BP_CHECK_DIES("kPoolSpanBytes", (void)table.create(*outside, device));
 #endif

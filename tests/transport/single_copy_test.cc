@@ -96,7 +96,7 @@ TEST_EACH_KIND(SingleCopy, ReachesFarApartRanges) {
       void* block = mmap(nullptr, 64u << 20, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       auto* const bytes = static_cast<std::byte*>(block) + (5u << 20);
-      std::memcpy(bytes, &bytes, sizeof bytes);
+      std::memcpy(bytes, &bytes, sizeof(void*));
       auto exposed = inside.copy->expose(bytes, sizeof bytes, false);
       if (!exposed.ok()) _exit(1);
       inside.range = exposed.take();

@@ -136,7 +136,7 @@ TEST(TimerQueue, ReservingTwiceMakesRoomForBoth) {
 
 TEST(TimerQueue, ArmingMoreThanWasReservedIsADefect) {
   make(1);
-  Timer extra;
+  [[maybe_unused]] Timer extra;
   queue.arm(timers[0].timer, 1);
   // vector::reserve may give more than it was asked for, but not without end.
   BP_CHECK_DIES("heap_.size() < heap_.capacity()", {

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "platform/file.h"
+#include "platform/sanitized_build.h"
 #include "tests/support/death_test.h"
 #include "tests/support/patience.h"
 #include "tests/support/pool_fixture.h"
@@ -159,7 +160,7 @@ TEST(UringDevice, IsFreeForAnotherTableOnceTheFirstIsDestroyed) {
 
 TEST(UringDevice, EndingBeforeItsRegistrationIsADefect) {
   if (!has_ring) BP_SKIP("io_uring is not available here");
-#ifndef __SANITIZE_THREAD__
+#ifndef BP_THREAD_SANITIZER
   BP_CHECK_DIES("!is_registered_", {
     KeyTable table;
     UringDevice device(ring);

@@ -1,0 +1,17 @@
+// Which sanitizer this translation unit is compiled for. g++ says it by a macro, clang by a
+// feature; a build that has one defines BP_ADDRESS_SANITIZER or BP_THREAD_SANITIZER.
+#pragma once
+
+#ifdef __has_feature
+#define BP_HAS_FEATURE(name) __has_feature(name)
+#else
+#define BP_HAS_FEATURE(name) 0
+#endif
+
+#if defined(__SANITIZE_ADDRESS__) || BP_HAS_FEATURE(address_sanitizer)
+#define BP_ADDRESS_SANITIZER 1
+#endif
+#if defined(__SANITIZE_THREAD__) || BP_HAS_FEATURE(thread_sanitizer)
+#define BP_THREAD_SANITIZER 1
+#endif
+#undef BP_HAS_FEATURE
