@@ -146,11 +146,11 @@ TEST(StreamSession, WhatIsFilledIsReceivedInPlace) {
 }
 
 TEST(StreamSession, NoStepComesBeforeWhatItWants) {
-  CHECK_EQUAL("", say("wait 100\n"));
+  CHECK_EQUAL(std::string(""), say("wait 100\n"));
   const uint32_t before = session.step_count;
-  for (int i = 0; i < 90; ++i) CHECK_EQUAL("", say("x"));
+  for (int i = 0; i < 90; ++i) CHECK_EQUAL(std::string(""), say("x"));
   LONGS_EQUAL(before, session.step_count);
-  CHECK_EQUAL("wait 100\nxxxxxxxxxx", say("x\n").substr(0, 19));
+  CHECK_EQUAL(std::string("wait 100\nxxxxxxxxxx"), say("x\n").substr(0, 19));
 }
 
 TEST(StreamSession, NothingMoreIsTakenFromAPeerThatReadsNothing) {
@@ -175,7 +175,7 @@ TEST(StreamSession, AReplyOnItsWayStaysAsItIs) {
   CHECK(session.back.empty());
   session.sent(0);
   LONGS_EQUAL(1, session.back.size());
-  CHECK_EQUAL("two\n", take());
+  CHECK_EQUAL(std::string("two\n"), take());
 }
 
 TEST(StreamSession, ManyLoansAreSentInSeveralBatches) {
@@ -186,11 +186,11 @@ TEST(StreamSession, ManyLoansAreSentInSeveralBatches) {
 }
 
 TEST(StreamSession, AnEndTakesNothingMore) {
-  CHECK_EQUAL("one\n", say("one\nend\ntwo\n"));
+  CHECK_EQUAL(std::string("one\n"), say("one\nend\ntwo\n"));
   CHECK(session.is_over());
   LONGS_EQUAL(0, session.input().piece_count);
   session.reset();
-  CHECK_EQUAL("three\n", say("three\n"));
+  CHECK_EQUAL(std::string("three\n"), say("three\n"));
 }
 
 TEST(StreamSession, APeerThatGoesGivesBackWhatItHad) {
@@ -200,11 +200,11 @@ TEST(StreamSession, APeerThatGoesGivesBackWhatItHad) {
   session.reset();
   CHECK(session.has_left);
   LONGS_EQUAL(1, session.back.size());
-  CHECK_EQUAL("one\n", say("one\n"));  // and not the rest of the filling
+  CHECK_EQUAL(std::string("one\n"), say("one\n"));  // and not the rest of the filling
 }
 
 TEST(StreamSession, AnInputThatIsFullIsSaidSo) {
-  CHECK_EQUAL("", say(std::string(1000, 'x')));
+  CHECK_EQUAL(std::string(""), say(std::string(1000, 'x')));
   CHECK(session.is_over());
 }
 
