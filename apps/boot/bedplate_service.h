@@ -75,6 +75,9 @@ void bp_table_text(bp_table* table, const char* key, const char** value, size_t 
                    const char* help);
 /* A shard by its name; *value becomes its number. Without the key: the first. */
 void bp_table_shard(bp_table* table, const char* key, unsigned* value, const char* help);
+/* `key`, which is described, was called `before`: a file that still says so is refused, with the
+ * key's name of now. */
+void bp_table_renamed(bp_table* table, const char* key, const char* before);
 /* Addresses, which bp_listen listens at; the key must be there. */
 void bp_table_listen(bp_table* table, const char* key, const char* help);
 

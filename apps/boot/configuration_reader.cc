@@ -89,6 +89,10 @@ void ConfigurationReader::read_table(ConfigurationTable& table, const std::strin
       read_key(table, label, *key, child);
     } else if (const Child* inner = table.find_child(child.key)) {
       read_tables(table, *inner, child);
+    } else if (const Key* now = table.find_renamed(child.key)) {
+      add_problem(child.key_position,
+                  quoted(child.key) + " is called " + quoted(now->name()) + " now",
+                  "expected " + quoted(now->name()) + ", " + now->expectation());
     } else {
       add_problem(child.key_position, unknown_name(table, child),
                   known_keys(table, label, child.key));
@@ -99,13 +103,14 @@ void ConfigurationReader::read_table(ConfigurationTable& table, const std::strin
 
 void ConfigurationReader::check_missing(const ConfigurationTable& table, const std::string& label,
                                         const TomlNode& node) {
-  // An unknown key that resembles the missing one is reported instead: it is the cause, of what
-  // checks across keys would find as well.
+  // An unknown key that resembles the missing one, or was its name, is reported instead: it is the
+  // cause, of what checks across keys would find as well.
   const auto is_misspelt = [&](std::string_view wanted) {
     const bool is_so =
         std::any_of(node.children.begin(), node.children.end(), [&](const TomlNode& child) {
-          return !table.find_key(child.key) && !table.find_child(child.key) &&
-                 resembles(child.key, wanted);
+          if (table.find_key(child.key) || table.find_child(child.key)) return false;
+          const Key* now = table.find_renamed(child.key);
+          return now != nullptr ? now->name() == wanted : resembles(child.key, wanted);
         });
     if (is_so) refused_.insert(path_of(table, wanted));
     return is_so;

@@ -113,10 +113,14 @@ void ConfigurationTable::add_table(const char* name, bool is_required, uint64_t 
       {name_.empty() ? name : name_ + "." + name, is_required, max_count, std::move(describe)});
 }
 
-const Key* ConfigurationTable::find_key(std::string_view name) const noexcept {
+Key* ConfigurationTable::find_key(std::string_view name) noexcept {
   const auto found = std::find_if(keys_.begin(), keys_.end(),
                                   [name](const Key& key) { return key.name() == name; });
   return found == keys_.end() ? nullptr : &*found;
+}
+
+const Key* ConfigurationTable::find_key(std::string_view name) const noexcept {
+  return const_cast<ConfigurationTable*>(this)->find_key(name);
 }
 
 const ConfigurationTable::Child* ConfigurationTable::find_child(
@@ -124,6 +128,12 @@ const ConfigurationTable::Child* ConfigurationTable::find_child(
   const auto found = std::find_if(children_.begin(), children_.end(),
                                   [name](const Child& child) { return child.own_name() == name; });
   return found == children_.end() ? nullptr : &*found;
+}
+
+const Key* ConfigurationTable::find_renamed(std::string_view before) const noexcept {
+  const auto found = std::find_if(keys_.begin(), keys_.end(),
+                                  [before](const Key& key) { return key.former_name() == before; });
+  return found == keys_.end() ? nullptr : &*found;
 }
 
 }  // namespace bedplate

@@ -113,6 +113,11 @@ class ConfigurationKey {
     rule_ = rule;
     return *this;
   }
+  // Its name before it was renamed. A file that still has it is refused, with the name of now.
+  ConfigurationKey& formerly(const char* name) {
+    former_name_ = name;
+    return *this;
+  }
   // One or more sentences for people, in Markdown.
   ConfigurationKey& help(std::string sentences) {
     help_ = std::move(sentences);
@@ -122,6 +127,7 @@ class ConfigurationKey {
   // ---- For its readers ----
 
   const std::string& name() const noexcept { return name_; }
+  const std::string& former_name() const noexcept { return former_name_; }  // empty: none
   Type type() const noexcept { return type_; }
   uint64_t min() const noexcept { return min_; }  // of the value; of names, texts and paths: bytes;
   uint64_t max() const noexcept { return max_; }  // of lists: elements
@@ -146,6 +152,7 @@ class ConfigurationKey {
   friend class ConfigurationReader;
 
   std::string name_;
+  std::string former_name_;
   Type type_ = Type::kText;
   uint64_t min_ = 0;
   uint64_t max_ = 0;
@@ -334,8 +341,11 @@ class ConfigurationTable {
   const std::deque<Key>& keys() const noexcept { return keys_; }
   const std::deque<Child>& children() const noexcept { return children_; }
   // nullptr when there is none.
+  Key* find_key(std::string_view name) noexcept;
   const Key* find_key(std::string_view name) const noexcept;
   const Child* find_child(std::string_view name) const noexcept;
+  // The key that was called `before` once; nullptr when there is none.
+  const Key* find_renamed(std::string_view before) const noexcept;
 
  private:
   friend class ConfigurationReader;

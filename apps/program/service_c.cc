@@ -134,6 +134,11 @@ void bp_table_size(bp_table* table, const char* key, uint64_t* value, uint64_t m
 void bp_table_boolean(bp_table* table, const char* key, int* value, const char* help) {
   table->table.boolean(key, value).help(help);
 }
+void bp_table_renamed(bp_table* table, const char* key, const char* before) {
+  ConfigurationKey* renamed = table->table.find_key(key);
+  BP_ASSERT(renamed != nullptr);
+  renamed->formerly(before);
+}
 void bp_table_text(bp_table* table, const char* key, const char** value, size_t bytes_max,
                    const char* help) {
   CService::Text& text = table->service.texts.emplace_back();

@@ -44,9 +44,13 @@ void describe(bedplate::ConfigurationTable& table, Tenant& tenant) {
 
 void describe(bedplate::ConfigurationTable& table, Settings& settings) {
   using Rule = bedplate::ConfigurationKey::Rule;
-  table.addresses("listen", &settings.listen, 1, 2).required().unique().help("Where.");
+  table.addresses("listen", &settings.listen, 1, 2)
+      .required()
+      .unique()
+      .formerly("sockets")
+      .help("Where.");
   table.size("bytes", &settings.bytes, 4096, bedplate::kGiB).rule(Rule::kMultipleOf4KiB);
-  table.integer("slots", &settings.slots, 1, 1024).rule(Rule::kPowerOfTwo);
+  table.integer("slots", &settings.slots, 1, 1024).rule(Rule::kPowerOfTwo).formerly("places");
   table.boolean("verbose", &settings.verbose);
   table.integer("node", &settings.node, 0, 7).otherwise("any");
   table.choice("policy", &settings.policy, kPolicies);
@@ -128,6 +132,23 @@ TEST(ConfigurationTable, PutsEveryValueWhereItsKeyIsBoundTo) {
   LONGS_EQUAL(0, settings.last);
   LONGS_EQUAL(5, settings.tenants[0].share);
   STRCMP_EQUAL("y", settings.tenants[1].name.c_str());
+}
+
+// Its name of now is what there is to say, also where it is required: nothing is missing besides,
+// and nothing that follows from it is told.
+TEST(ConfigurationTable, AFormerNameIsRefusedWithTheNameOfNow) {
+  STRCMP_EQUAL(
+      "f:2:1: \"sockets\" is called \"listen\" now; expected \"listen\", list of addresses: 1..2 "
+      "addresses, unique\n"
+      "f:3:1: \"places\" is called \"slots\" now; expected \"slots\", integer: 1..1024, a power of "
+      "two\n",
+      read("[cache]\nsockets = [\"tcp:127.0.0.1:1\"]\nplaces = 1024\nbytes = 4096\n"
+           "[[cache.tenant]]\nname = \"x\"\n")
+          .c_str());
+  // It is not among what the table may have.
+  const std::string unknown = read(std::string(kSmallest) + "[cache.other]\n");
+  STRCMP_CONTAINS("[cache] may have: listen, bytes, slots, ", unknown.c_str());
+  CHECK(unknown.find("places") == std::string::npos);
 }
 
 TEST(ConfigurationTable, RefusesWhatIsNotAsDescribed) {
