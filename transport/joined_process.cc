@@ -16,7 +16,7 @@ Error no_memory(const JoinedPool& pool) noexcept {
   error.set_doing("making the messengers for group %s", pool.group_name().text);
   error.set_answer("the heap is exhausted");
   return error.set_cure(pool.own_heap() != nullptr
-                            ? "raise heap in the [[process]] of the owner's configuration"
+                            ? "raise heap_bytes in the [[process]] of the owner's configuration"
                             : "raise BEDPLATE_BOOT_BYTES");
 }
 
@@ -88,11 +88,11 @@ Result<void> JoinedProcess::take_heap() noexcept {
   const uint64_t bytes = heap->bytes / kHeapGranularityBytes * kHeapGranularityBytes;
   if (bytes < kHeapBytesMin) {
     return error.set_answer("a heap takes at least %s", format_bytes(kHeapBytesMin).text)
-        .set_cure("raise heap in the [[process]] of the owner's configuration");
+        .set_cure("raise heap_bytes in the [[process]] of the owner's configuration");
   }
   if (!add_heap_memory(heap->memory().first(bytes))) {
     return error.set_answer("its tables do not fit into segment 0")
-        .set_cure("raise BEDPLATE_BOOT_BYTES, or lower heap in the [[process]]");
+        .set_cure("raise BEDPLATE_BOOT_BYTES, or lower heap_bytes in the [[process]]");
   }
   retire_boot_heap();
   leave_boot_heap();

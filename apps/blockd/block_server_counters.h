@@ -22,8 +22,8 @@ struct alignas(kCacheLineBytes) ConnectionCounters {
   Counter requests_trim;
   Counter requests_write_zeroes;
   Counter requests_refused;  // answered with an error
-  Counter bytes_read;
-  Counter bytes_written;
+  Counter read_bytes;
+  Counter written_bytes;
   // From its header to its answer being handed to the socket; a write's payload comes in between.
   Histogram read_ns;
   Histogram write_ns;
@@ -57,8 +57,8 @@ inline void describe(CounterTable& table, ConnectionCounters& c) {
   table.counter("requests_trim", c.requests_trim, "requests", "Trims.");
   table.counter("requests_write_zeroes", c.requests_write_zeroes, "requests", "Writes of zeroes.");
   table.counter("requests_refused", c.requests_refused, "requests", "Answered with an error.");
-  table.counter("bytes_read", c.bytes_read, "bytes", "Sent to clients.");
-  table.counter("bytes_written", c.bytes_written, "bytes", "Received from clients.");
+  table.counter("read_bytes", c.read_bytes, "bytes", "Sent to clients.");
+  table.counter("written_bytes", c.written_bytes, "bytes", "Received from clients.");
   table.histogram("read_ns", c.read_ns, "ns",
                   "A read, from its header's receipt to its answer being handed to the socket.");
   table.histogram("write_ns", c.write_ns, "ns",

@@ -198,11 +198,11 @@ void Connection::accept(BlockRequest& request) noexcept {
   switch (request.wire.command) {
     case nbd::Command::kRead:
       counters.requests_read.add(1);
-      counters.bytes_read.add(request.wire.length);
+      counters.read_bytes.add(request.wire.length);
       break;
     case nbd::Command::kWrite:
       counters.requests_write.add(1);
-      counters.bytes_written.add(request.wire.length);
+      counters.written_bytes.add(request.wire.length);
       expects_write_ = true;
       write_ = &request;
       incoming_ = Incoming::kNothing;

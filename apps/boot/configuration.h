@@ -112,7 +112,7 @@ inline constexpr uint64_t kSocketPathMax = 107;  // sun_path, without its NUL
 inline constexpr uint32_t kVerbsPeerCountMax = 256;
 
 // How queue pairs of two appliances find one another.
-enum class VerbsConnect { kExchange, kRdmaCm };
+enum class VerbsConnect { kSocket, kRdmaCm };
 
 // What of the heap peers may do without being asked.
 enum class RemoteHeap { kNone, kRead };
@@ -139,11 +139,11 @@ struct VerbsSettings {
   uint8_t port = 0;
   uint32_t shard = 0;  // index into Configuration::shards
   std::optional<SocketAddress> listen = {};
-  VerbsConnect connect = VerbsConnect::kExchange;
+  VerbsConnect connect = VerbsConnect::kSocket;
   uint16_t window = 64;  // from here on as VerbsShape
   uint32_t message_bytes = 4096;
   uint32_t operations = 64;
-  uint64_t landing_bytes = kMiB;
+  uint64_t bounce_bytes = kMiB;
   uint32_t datagrams = 0;
   uint32_t max_peers = 0;  // at least as many as there are peers
   bool trust_windows = false;

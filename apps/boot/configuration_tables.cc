@@ -41,7 +41,7 @@ constexpr Choice<JoinFailure> kJoinFailures[] = {{"continue", JoinFailure::kCont
 constexpr Choice<SingleCopyKind> kSingleCopies[] = {{"xpmem", SingleCopyKind::kXpmem},
                                                     {"cma", SingleCopyKind::kCma},
                                                     {"knem", SingleCopyKind::kKnem}};
-constexpr Choice<VerbsConnect> kVerbsConnects[] = {{"exchange", VerbsConnect::kExchange},
+constexpr Choice<VerbsConnect> kVerbsConnects[] = {{"socket", VerbsConnect::kSocket},
                                                    {"rdma_cm", VerbsConnect::kRdmaCm}};
 constexpr Choice<RemoteHeap> kRemoteHeaps[] = {{"none", RemoteHeap::kNone},
                                                {"read", RemoteHeap::kRead}};
@@ -197,7 +197,8 @@ static void describe(ConfigurationTable& table, ProcessSettings& settings) {
             "of processes that died are not free yet.");
   table.integer("members", &settings.members, 1, kProcessMembersMax)
       .help("How many members each is: one for each of its shards.");
-  table.size("heap", &settings.heap_bytes, 0, kSizeMaxBytes)
+  table.size("heap_bytes", &settings.heap_bytes, 0, kSizeMaxBytes)
+      .formerly("heap")
       .otherwise("\"0\"")
       .rule(Rule::kOwnHeap)
       .help("Of each place, a heap in a segment of its own, `heap:NAME.K`.");
@@ -286,7 +287,8 @@ static void describe(ConfigurationTable& table, VerbsSettings& settings) {
             "The same at both sides.");
   table.integer("operations", &settings.operations, 1, 4096)
       .help("How many puts, gets and atomics to one peer may be under way.");
-  table.size("landing_bytes", &settings.landing_bytes, 4 * kKiB, kGiB / 2)
+  table.size("bounce_bytes", &settings.bounce_bytes, 4 * kKiB, kGiB / 2)
+      .formerly("landing_bytes")
       .rule(Rule::kMultipleOf4KiB)
       .help("Where what is lent is copied to when a peer cannot be let at it where it lies; "
             "as much again for puts and gets of memory that is not the pool's.");

@@ -29,7 +29,7 @@ void describe_messages(CounterTable& table, ShmCounters& c) {
   table.counter("received", c.received, "messages", "Messages that came.");
   table.counter("unhandled", c.unhandled, "messages",
                 "Of these, those that no handler was set for.");
-  table.counter("torn", c.torn, "slots",
+  table.counter("abandoned", c.torn, "slots",
                 "Slots that a member claimed and did not publish in time.");
   table.counter("cut_off", c.cut_off, "members", "Members that wrote nonsense.");
   table.counter("memory_waits", c.memory_waits, "polls",
@@ -42,13 +42,13 @@ void describe_messages(CounterTable& table, ShmCounters& c) {
 void describe_datagrams(CounterTable& table, DatagramCounters& c) {
   table.counter("datagrams_sent", c.sent, "datagrams", "Given to the device.");
   table.counter("datagrams_received", c.received, "datagrams", "Came, and were good.");
-  table.counter("datagrams_strange", c.strange, "datagrams",
+  table.counter("datagrams_unknown", c.strange, "datagrams",
                 "Dropped: of nobody who is connected here now.");
   table.counter("datagrams_malformed", c.malformed, "datagrams",
                 "Dropped: from a peer, too short or with a header that is none.");
   table.counter("datagrams_failed", c.failed, "datagrams",
                 "Sends that the device did not take, or could not end.");
-  table.counter("datagrams_renewed", c.renewed, "failures",
+  table.counter("datagram_resets", c.renewed, "resets",
                 "The queue pair failed and was brought up again; what lay in it is lost.");
 }
 
@@ -163,7 +163,7 @@ void describe(CounterTable& table, ShardGroupCounters& c) { describe_messages(ta
 
 void describe(CounterTable& table, PeersCounters& c) {
   table.counter("async_events", c.async_events, "events", "Of the device.");
-  table.counter("exchanges_refused", c.exchanges_refused, "exchanges",
+  table.counter("handshakes_refused", c.handshakes_refused, "handshakes",
                 "Attempts to connect that were refused here.");
   table.counter("sent", c.verbs.sent, "messages", "Active messages and loans.");
   table.counter("received", c.verbs.received, "messages", "Messages that came.");
@@ -176,8 +176,8 @@ void describe(CounterTable& table, PeersCounters& c) {
   table.counter("connected", c.verbs.connected, "connections", "Connections that were made.");
   table.counter("broken", c.verbs.broken, "connections", "Connections that broke.");
   table.counter("cut_off", c.verbs.cut_off, "peers", "Peers that broke the rules.");
-  table.counter("landed_bytes", c.verbs.landed, "bytes", "Copied through the landing zones.");
-  table.counter("nudged", c.verbs.nudged, "requests",
+  table.counter("bounced_bytes", c.verbs.landed, "bytes", "Copied through bounce buffers.");
+  table.counter("kicks", c.verbs.nudged, "requests",
                 "Posted only because none had ended for a while.");
   describe_datagrams(table, c.verbs.datagrams);
 }

@@ -99,7 +99,7 @@ struct alignas(kCacheLineBytes) ShardGroupCounters {
 };
 
 struct alignas(kCacheLineBytes) PeersCounters {
-  Counter exchanges_refused;
+  Counter handshakes_refused;
   Counter async_events;
   alignas(kCacheLineBytes) VerbsCounters verbs;  // its shard writes
 };

@@ -58,7 +58,7 @@ Error in_pieces(const VerbsDevice& device, uint64_t bytes, uint64_t region_bytes
   error.set_doing("giving the memory for messages with peers to %s", device.kind().name);
   error.set_answer("it is %s, and one region has at most %s", format_bytes(bytes).text,
                    format_bytes(region_bytes).text);
-  return error.set_cure("lower max_peers, window, message_bytes or landing_bytes in [verbs]");
+  return error.set_cure("lower max_peers, window, message_bytes or bounce_bytes in [verbs]");
 }
 
 }  // namespace
@@ -217,7 +217,7 @@ void VerbsPeers::refresh_counters() noexcept {
   for (uint32_t i = 0; i < peer_counters_.size(); ++i) {
     peer_counters_[i]->state.set(static_cast<uint64_t>(provider_->peer_state(i)));
   }
-  counters_->exchanges_refused.set(provider_->refused_count());
+  counters_->handshakes_refused.set(provider_->refused_count());
   counters_->async_events.set(device_->event_count());
 }
 

@@ -17,10 +17,12 @@ void KvService::describe(ConfigurationTable& table) {
       .unique()
       .help("Where it listens instead as first process of an image.");
   table.shard("shard", &shard_).help("The shard that all of it lives on.");
-  table.size("cache", &cache_bytes_, kMiB, KeyedCache::kMemoryMaxBytes)
+  table.size("cache_bytes", &cache_bytes_, kMiB, KeyedCache::kMemoryMaxBytes)
+      .formerly("cache")
       .rule(ConfigurationKey::Rule::kMultipleOf4KiB)
       .help("What keys and values may take. The index takes up to a sixteenth beside it.");
-  table.size("max_value", &value_bytes_max_, kKiB, kGiB)
+  table.size("value_max_bytes", &value_bytes_max_, kKiB, kGiB)
+      .formerly("max_value")
       .help("A longer value is refused. At most a quarter of the cache.");
   table.integer("max_connections", &max_connections_, 1, 65536)
       .help("How many clients may be connected. Their buffers are planned; one more is "
@@ -34,9 +36,9 @@ Result<void> KvService::plan(ServicePlan& plan) {
   if (value_bytes_max_ > cache_bytes_ / 4) {
     Error error;
     error.kind = ErrorKind::kConfiguration;
-    return error.set_doing("max_value in [kvd]")
+    return error.set_doing("value_max_bytes in [kvd]")
         .set_answer("it is more than a quarter of the cache")
-        .set_cure("raise cache, or lower max_value");
+        .set_cure("raise cache_bytes, or lower value_max_bytes");
   }
   plan.segment("kvd",
                {{"cache:kvd", cache_bytes_},

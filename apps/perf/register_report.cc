@@ -12,7 +12,7 @@ void print_register_table(const RegisterCosts& costs) {
   std::printf("what a message's memory costs before it can be sent, median of %" PRIu64 ", in us\n",
               costs.count);
   print_way(costs.way, "");
-  std::printf("\n%10s %10s %14s %14s %14s %16s\n", "bytes", "pool key", "landing copy",
+  std::printf("\n%10s %10s %14s %14s %14s %16s\n", "bytes", "pool key", "bounce copy",
               "register each", "cache, hit", "cache, remapped");
   for (const RegisterCost& cost : costs.costs) {
     std::printf("%10" PRIu64 " %10.4f %14.3f %14.3f %14.4f %16.3f\n", cost.bytes,

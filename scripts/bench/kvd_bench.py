@@ -39,7 +39,7 @@ def kvd(directory, port, sockets):
     name = "kvd-" + sockets.replace("_", "-")
     path = service_config(directory, name, [("main", 0)], POOL_BYTES, sockets, f"""[kvd]
 listen = ["tcp:127.0.0.1:{port}"]
-cache = "64 MiB"
+cache_bytes = "64 MiB"
 """)
     return [BEDPLATE, "run", path]
 

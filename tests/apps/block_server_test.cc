@@ -93,7 +93,7 @@ class BlockServerFixture : public Utest {
     }
     CHECK_EQUAL(4, counted().requests_write.read());
     CHECK_EQUAL(2, counted().requests_flush.read());
-    CHECK_EQUAL(2 * 100'011, counted().bytes_written.read());
+    CHECK_EQUAL(2 * 100'011, counted().written_bytes.read());
     CHECK(rig->has_open(0));
     CHECK_EQUAL(2, counted().connections_total.read());
   }

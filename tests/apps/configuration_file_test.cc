@@ -164,6 +164,14 @@ TEST(ConfigurationFile, DocumentationHasEveryKeyAsTheParserKnowsIt) {
   CHECK_TEXT(row == keys.size(), row < keys.size() ? keys[row].name.c_str() : "");
 }
 
+// So nobody asks in what: sizes are bytes, and no other key is called so.
+TEST(ConfigurationFile, SizesAreCalledBytes) {
+  for (const KeyDescription& key : all_keys()) {
+    const bool is_size = key.type == "size" || key.name == "group.line_bytes";
+    CHECK_EQUAL_TEXT(is_size, key.name.ends_with("bytes"), key.name.c_str());
+  }
+}
+
 // A default that is written out changes nothing.
 TEST(ConfigurationFile, DocumentedDefaultsAreTheOnesThatApply) {
   const std::string mesh = "[[group]]\nname = \"other\"\nlayout = \"mesh\"\nmembers = 2\n";

@@ -60,7 +60,7 @@ TEST(ConfigurationMessages, AHeapIsNotPlannedTwiceUnasked) {
     return read.processes[0].place_count();
   };
   LONGS_EQUAL(2, places(""));
-  LONGS_EQUAL(1, places("heap = \"8 MiB\"\n"));
+  LONGS_EQUAL(1, places("heap_bytes = \"8 MiB\"\n"));
 }
 
 TEST(ConfigurationMessages, EveryKeyArrives) {
@@ -73,7 +73,7 @@ group = "quick"
 max_count = 3
 spare_count = 2
 members = 4
-heap = "16 MiB"
+heap_bytes = "16 MiB"
 read = ["heap", "volume:ram0"]
 write = ["blockd"]
 [[process]]
@@ -240,20 +240,20 @@ TEST(ConfigurationMessages, RefusesProcessesOfNobody) {
   REFUSED("f:21:8: \"name\" \"worker\" is taken by the [[process]] at line 17; expected another "
           "one: each [[process]] has its own",
           file_with_messages("[[process]]\nname = \"worker\"\nuser = \"1\"\ngroup = \"main\"\n"));
-  REFUSED("f:20:8: \"heap\" is 4097 bytes, no multiple of 4 KiB; expected size: 0 bytes..64 TiB, a "
-          "multiple of 4 KiB, 0 or at least 8 MiB",
-          file_with_messages("heap = 4097\n"));
+  REFUSED("f:20:14: \"heap_bytes\" is 4097 bytes, no multiple of 4 KiB; expected size: 0 bytes..64 "
+          "TiB, a multiple of 4 KiB, 0 or at least 8 MiB",
+          file_with_messages("heap_bytes = 4097\n"));
 }
 
 TEST(ConfigurationMessages, RefusesHeapsThatServeNobody) {
   const std::string expected =
       "; expected size: 0 bytes..64 TiB, a multiple of 4 KiB, 0 or at least 8 MiB";
-  REFUSED("f:20:8: \"heap\" is 8384512 bytes, less than a heap needs" + expected,
-          file_with_messages("heap = 8384512\n"));
-  REFUSED("f:20:8: \"heap\" is 4096 bytes, less than a heap needs" + expected,
-          file_with_messages("heap = \"4 KiB\"\n"));
-  ACCEPTED(file_with_messages("heap = \"8 MiB\"\n"));
-  ACCEPTED(file_with_messages("heap = 0\n"));
+  REFUSED("f:20:14: \"heap_bytes\" is 8384512 bytes, less than a heap needs" + expected,
+          file_with_messages("heap_bytes = 8384512\n"));
+  REFUSED("f:20:14: \"heap_bytes\" is 4096 bytes, less than a heap needs" + expected,
+          file_with_messages("heap_bytes = \"4 KiB\"\n"));
+  ACCEPTED(file_with_messages("heap_bytes = \"8 MiB\"\n"));
+  ACCEPTED(file_with_messages("heap_bytes = 0\n"));
 }
 
 TEST(ConfigurationMessages, RefusesToGrantWhatEachProcessHasOfItsOwn) {

@@ -167,7 +167,7 @@ inline void describe_verbs(const VerbsSettings& v, std::ostream& out) {
   if (!v.enabled) return;
   out << " verbs " << v.required << " '" << v.device << "' " << int{v.port} << ' ' << v.shard << ' '
       << address_text(v.listen) << ' ' << static_cast<int>(v.connect) << ' ' << v.window << ' '
-      << v.message_bytes << ' ' << v.operations << ' ' << v.landing_bytes << ' ' << v.datagrams
+      << v.message_bytes << ' ' << v.operations << ' ' << v.bounce_bytes << ' ' << v.datagrams
       << ' ' << v.max_peers << ' ' << v.trust_windows << ' ' << v.back_off_min_ms << ' '
       << v.back_off_max_ms << ' ' << v.give_up_ms << ' ' << static_cast<int>(v.remote) << " '"
       << v.driver << "' '" << v.interface << "'";

@@ -126,7 +126,7 @@ TEST(PeersPlan, OpenedMemoryIsLockedOnceMore) {
 TEST(PeersPlan, ProcessesRegisterWhatTheyMayWrite) {
   const std::string process = R"(verbs = true
 max_count = 3
-heap = "8 MiB"
+heap_bytes = "8 MiB"
 read = ["volume:ram0"]
 write = ["export:area"]
 )";
@@ -146,7 +146,7 @@ write = ["export:area"]
 
 // An outsider could take pages from under all devices but its own.
 TEST(PeersPlan, WhatOutsidersWriteIsRegisteredByThemselvesAlone) {
-  std::string text = file_with_messages("verbs = true\nheap = \"8 MiB\"\n") + kVerbsLines;
+  std::string text = file_with_messages("verbs = true\nheap_bytes = \"8 MiB\"\n") + kVerbsLines;
   const AppliancePlan trusting = planned(text);
   LONGS_EQUAL(3, trusting.verbs[1].region_count);
   text.replace(text.find("\"root\""), 6, "\"4294967294\"");

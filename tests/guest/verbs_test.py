@@ -227,7 +227,7 @@ $B
   echo == $remote
   /remote_read run /tmp/b.toml > /tmp/b.log 2>&1; echo == exit $?
   grep bytes, /tmp/b.log
-  sleep 1; /bedplate stats --json a | grep -E '"(landed_bytes|registrations.*|datagrams_sent)":'
+  sleep 1; /bedplate stats --json a | grep -E '"(bounced_bytes|registrations.*|datagrams_sent)":'
   kill -TERM $a; wait $a; cat /tmp/a.log /tmp/b.log
 done
 """, files=f"{example}=/remote_read")
@@ -236,7 +236,7 @@ done
                      r"the export: 64 bytes, done: what the area holds.*\n"
                      r"the loan: 100000 bytes, done: what malloc gave.*\n"
                      rf' +"registrations": {registrations},\n +"registrations_after_seal": 0,\n'
-                     rf' +"landed_bytes": {landed},\n +"datagrams_sent": 1,\n')
+                     rf' +"bounced_bytes": {landed},\n +"datagrams_sent": 1,\n')
 
 
 def a_process_registers_what_the_plan_says_before_it_is_ready():
@@ -258,7 +258,7 @@ members = 4
 name = \"worker\"
 user = \"root\"
 group = \"g\"
-heap = \"8 MiB\"
+heap_bytes = \"8 MiB\"
 read = [\"verbs\"]
 max_count = 3
 verbs = true"

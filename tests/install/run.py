@@ -33,7 +33,7 @@ IMAGE_PARTS = ("build.py", "kernel.sh", "modules.py", "newc.py", "run.sh")
 SOURCES = ("tests/install/echo_service.cc", "apps/examples/ping.c", "apps/examples/store.c", "tests/install/Makefile",
            "tests/install/CMakeLists.txt", "tests/install/meson.build")
 PROCESSES = "".join(f'[[process]]\nname = "{name}"\nuser = "{os.getuid()}"\ngroup = "main"\n'
-                    'heap = "16 MiB"\n' for name in ("ann", "bob"))
+                    'heap_bytes = "16 MiB"\n' for name in ("ann", "bob"))
 CONFIGURATION = """
 [appliance]
 name = "echo"

@@ -226,8 +226,8 @@ def stats_count(box, layout):
                for name, count in after["services"]["blockd"].items() if isinstance(count, int)}
     wanted = {"connections_open": 1, "connections_total": 1, "connections_refused": 0,
               "requests_write": 1, "requests_flush": 1, "requests_trim": 1,
-              "requests_write_zeroes": 1, "requests_refused": 1, "bytes_read": 4097,
-              "bytes_written": 8192, "protocol_errors": 0}
+              "requests_write_zeroes": 1, "requests_refused": 1, "read_bytes": 4097,
+              "written_bytes": 8192, "protocol_errors": 0}
     expect({name: counted[name] for name in wanted}, wanted, "what was counted")
     expect(after["name"], "test", "name")
     expect(after["pid"], appliance.pid, "pid")
@@ -258,6 +258,8 @@ def counters_are_documented(box):
         expect([row for row in rows if row not in page], [], "rows that docs/counters.md lacks")
         for counter in told:
             expect_true(counter["unit"] and counter["help"].endswith("."), f"a counter: {counter}")
+            if counter["unit"] in ("bytes", "ns"):
+                expect_true(counter["counter"].endswith(counter["unit"]), f"the name of {counter}")
 
 
 @test()

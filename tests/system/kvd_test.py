@@ -31,7 +31,7 @@ def start(box, sockets, **keys):
         "event_loop": {"sockets": sockets},
         "shard": [{"name": "main", "cpu": min(os.sched_getaffinity(0))}],
         "kvd": {"listen": [f"tcp:127.0.0.1:{free_port()}", f"unix:{box.path('kvd.sock')}"],
-                "cache": "16 MiB", **keys},
+                "cache_bytes": "16 MiB", **keys},
     })
     box.appliances.append(appliance)
     return appliance.start()
@@ -85,7 +85,7 @@ def memccapable(box, sockets):
 
 @test(sockets=BACKENDS, way=["tcp", "unix"])
 def values_of_all_sizes(box, sockets, way):
-    """Up to max_value, from what is copied to what is received straight into its item."""
+    """Up to value_max_bytes, from what is copied to what is received straight into its item."""
     appliance = start(box, sockets)
     client = Client(box, appliance, way)
     for size in (0, 1, 100, 1023, 1024, 4096, 4097, 16 * KIB, 100_000, MIB):
@@ -93,7 +93,7 @@ def values_of_all_sizes(box, sockets, way):
         expect(client.store(b"key", value), b"STORED\r\n", f"a set of {size} bytes")
         expect_true(client.get(b"key") == value, f"a get of {size} bytes is what was set")
     expect(client.store(b"key", bytes(MIB + 1)), b"SERVER_ERROR object too large for cache\r\n",
-           "a value larger than max_value")
+           "a value larger than value_max_bytes")
     expect(client.get(b"key"), None, "what the client wanted gone")
     appliance.stop()
 

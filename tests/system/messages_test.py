@@ -101,7 +101,7 @@ def single_copy_is_what_the_owner_configured_or_less(box):
     # One place for each that joins: what is tested does not depend on who is forgotten when.
     configuration["group"][0]["members"] = 12
     configuration["process"][0]["max_count"] = 8
-    configuration["process"][0]["heap"] = 0
+    configuration["process"][0]["heap_bytes"] = 0
     configuration["process"].append({"name": "stranger", "user": "root", "trusted": False})
     configuration["messages"] = {"single_copy": ["knem", "cma"]}
     appliance = box.appliance(configuration)
@@ -124,7 +124,7 @@ def single_copy_is_what_the_owner_configured_or_less(box):
 def one_whom_nobody_trusts_has_the_owner_alone(box):
     configuration = two(box)
     configuration["process"].append({"name": "probe", "user": "root", "trusted": False,
-                                     "heap": "8 MiB"})
+                                     "heap_bytes": "8 MiB"})
     appliance = box.appliance(configuration)
     path = os.path.join(appliance.runtime_directory, "two.join")
     for turn in range(1, 3):  # a stranger's place is given out again, too

@@ -25,8 +25,8 @@ def hosts(box, **messages):
     configuration["shard"][0]["cpu"] = min(os.sched_getaffinity(0))
     configuration["group"].append({"name": "other", "members": 2})
     configuration["process"] += [
-        {"name": "stranger", "user": NOBODY, "trusted": False, "heap": "8 MiB"},
-        {"name": "worker", "user": NOBODY, "group": "other", "heap": "8 MiB"}]
+        {"name": "stranger", "user": NOBODY, "trusted": False, "heap_bytes": "8 MiB"},
+        {"name": "worker", "user": NOBODY, "group": "other", "heap_bytes": "8 MiB"}]
     configuration["messages"] = messages
     return configuration
 

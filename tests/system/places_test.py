@@ -17,9 +17,9 @@ def places(box, sockets, shards, ask):
             "shard": [{"name": name, "cpu": cpu} for name, cpu in
                       zip(shards, sorted(os.sched_getaffinity(0)))],
             "group": [{"name": "main", "members": 3}],
-            "process": [{"name": "ann", "user": "root", "group": "main", "heap": "16 MiB",
+            "process": [{"name": "ann", "user": "root", "group": "main", "heap_bytes": "16 MiB",
                          "read": ["heap"]},
-                        {"name": "stranger", "user": "root", "trusted": False, "heap": "16 MiB"}],
+                        {"name": "stranger", "user": "root", "trusted": False, "heap_bytes": "16 MiB"}],
             "places": {"ask": ask}}
 
 

@@ -113,7 +113,7 @@ def with_groups(box):
                               {"name": "quick", "layout": "mesh", "members": 9, "entries": 16,
                                "eager_count": 1, "loans": 64}]
     configuration["process"] = [
-        {"name": "worker", "user": "root", "group": "slow", "max_count": 3, "heap": "8 MiB"},
+        {"name": "worker", "user": "root", "group": "slow", "max_count": 3, "heap_bytes": "8 MiB"},
         {"name": "probe", "user": "nobody", "trusted": False, "max_count": 2}]
     return configuration
 
@@ -161,4 +161,4 @@ def refuses_what_does_not_go_together(box):
     refused(lambda c: c["process"][0].update(write=["heap"]), "its owner alone writes it")
     refused(lambda c: c["process"][1].update(max_count=200), "a pool has at most 128",
             "lower max_count of the process probe")
-    refused(lambda c: c["process"][0].update(heap="1 TiB"), "heap:worker.0 needs", "[pool] bytes")
+    refused(lambda c: c["process"][0].update(heap_bytes="1 TiB"), "heap:worker.0 needs", "[pool] bytes")

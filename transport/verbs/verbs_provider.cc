@@ -86,7 +86,7 @@ Result<void> check_shape(const VerbsShape& shape) noexcept {
        shape.message_bytes % kCacheLineBytes == 0, "choose a multiple of 64, such as 4096"},
       {"operations", shape.operation_count_max, 1, kOperationCountMax, true,
        "choose a number such as 64"},
-      {"bytes of the landing zone", shape.landing_bytes, 0, kLandingBytesMax, true,
+      {"bytes of the bounce buffer", shape.landing_bytes, 0, kLandingBytesMax, true,
        "choose a size such as 1 MiB"},
       {"datagrams", shape.datagram_count, 0, DatagramQueue::kCountMax,
        shape.datagram_count == 0 || (shape.datagram_count >= DatagramQueue::kCountMin &&
