@@ -42,6 +42,8 @@ complain "what differs in a hardened build is used outside alloc/" "$(grep -rnE 
   '\b(BP_HARDENED|kKeepsLedger|enter_block|leave_block|heap_calls\.h|block_ledger\.h)\b' \
   --include='*.h' --include='*.cc' platform pinned_pool transport apps tests |
   grep -v '^tests/alloc/' || true)"
+complain "public headers are not those that are listed" \
+  "$(/usr/bin/python3 scripts/install/headers.py || true)"
 complain "a line has more than 100 columns" "$(LC_ALL=C.UTF-8 grep -rnE '^.{101,}' \
   --include='*.h' --include='*.cc' --include='*.c' \
   platform pinned_pool alloc transport apps tests || true)"

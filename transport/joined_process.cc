@@ -7,6 +7,7 @@
 #include "alloc/heap_owner.h"
 #include "pinned_pool/boot_segment.h"
 #include "transport/group_terms.h"
+#include "transport/shm/shm_provider.h"
 
 namespace bedplate {
 namespace {
@@ -21,6 +22,14 @@ Error no_memory(const JoinedPool& pool) noexcept {
 }
 
 }  // namespace
+
+struct JoinedProcess::Member {
+  Messenger messenger;
+  ShmProvider shm;
+};
+
+JoinedProcess::JoinedProcess(JoinedPool&& pool) noexcept : pool_(std::move(pool)) {}
+JoinedProcess::~JoinedProcess() = default;
 
 Result<std::unique_ptr<JoinedProcess>> JoinedProcess::join(const JoinedProcessOptions& options) {
   BP_ASSERT(options.join.pool == &process_pool());
@@ -101,6 +110,16 @@ Result<void> JoinedProcess::take_heap() noexcept {
   if (!owner.ok()) return owner.error();
   enter_heap_owner(owner.value());
   return {};
+}
+
+uint32_t JoinedProcess::member(uint32_t index) const noexcept {
+  return members_[index].shm.member();
+}
+
+Messenger& JoinedProcess::messenger(uint32_t index) noexcept { return members_[index].messenger; }
+
+MemberParts JoinedProcess::parts(uint32_t index) noexcept {
+  return {members_[index].messenger, members_[index].shm, pool_.table()};
 }
 
 uint32_t JoinedProcess::find_member(const char* process) const noexcept {

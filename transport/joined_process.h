@@ -14,9 +14,9 @@
 #include "pinned_pool/joined_pool.h"
 #include "platform/result.h"
 #include "transport/messenger.h"
+#include "transport/peer_event.h"
 #include "transport/process_terms.h"
 #include "transport/shm/member_source.h"
-#include "transport/shm/shm_provider.h"
 #include "transport/single_copy.h"
 
 namespace bedplate {
@@ -46,22 +46,20 @@ class JoinedProcess {
   JoinedProcess(const JoinedProcess&) = delete;
   JoinedProcess& operator=(const JoinedProcess&) = delete;
   // Does not leave: without leave() the others see a death.
-  ~JoinedProcess() = default;
+  ~JoinedProcess();
 
   // Says goodbye. Nothing that came from here is used any more; what is mapped stays.
   void leave() noexcept { pool_.leave(); }
 
   uint32_t member_count() const noexcept { return member_count_; }
   // Which place in the group member `index` of this process has. Requires: index < member_count().
-  uint32_t member(uint32_t index = 0) const noexcept { return members_[index].shm.member(); }
+  uint32_t member(uint32_t index = 0) const noexcept;
   // Threads: of one member those of its shard.
-  Messenger& messenger(uint32_t index = 0) noexcept { return members_[index].messenger; }
+  Messenger& messenger(uint32_t index = 0) noexcept;
 
   // What puts member `index` into an event loop (MemberSource) or behind a descriptor
   // (MemberDescriptor); then messenger(index).wait() is not for it.
-  MemberParts parts(uint32_t index = 0) noexcept {
-    return {members_[index].messenger, members_[index].shm, pool_.table()};
-  }
+  MemberParts parts(uint32_t index = 0) noexcept;
 
   // The first living member of the group that joined as `process`; UINT32_MAX: there is none now.
   // The owner of the pool is member 0, with the name of its appliance.
@@ -76,12 +74,9 @@ class JoinedProcess {
   const SingleCopy* single_copy() const noexcept { return single_copy_.get(); }
 
  private:
-  struct Member {
-    Messenger messenger;
-    ShmProvider shm;
-  };
+  struct Member;  // its messenger and its provider
 
-  explicit JoinedProcess(JoinedPool&& pool) noexcept : pool_(std::move(pool)) {}
+  explicit JoinedProcess(JoinedPool&& pool) noexcept;
   Result<void> set_up(const JoinedProcessOptions& options);
   Result<void> take_heap() noexcept;
 

@@ -17,7 +17,7 @@
 #include "pinned_pool/plan.h"
 #include "platform/result.h"
 #include "platform/units.h"
-#include "transport/shm/group_layout.h"
+#include "transport/shm/group_shape.h"
 #include "transport/single_copy.h"
 #include "transport/socket_address.h"
 

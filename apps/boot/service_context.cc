@@ -3,9 +3,29 @@
 #include <algorithm>
 
 #include "apps/boot/counters_file.h"
+#include "apps/boot/listeners.h"
+#include "apps/boot/peers.h"
 #include "apps/boot/runtime_counters.h"
+#include "apps/boot/shard.h"
+#include "apps/boot/shard_messenger.h"
+#include "transport/udp/udp_socket.h"
 
 namespace bedplate {
+
+ServiceContext::ServiceContext(const ServiceNeeds& needs, const ServiceRuntime& runtime,
+                               std::span<const Listeners> listeners)
+    : needs_(needs),
+      runtime_(runtime),
+      listeners_(listeners),
+      source_counts_(runtime.shards.size()) {}
+
+ServiceContext::~ServiceContext() = default;
+
+EventLoop& ServiceContext::loop(uint32_t shard) noexcept { return runtime_.shards[shard]->loop(); }
+
+StreamSockets& ServiceContext::sockets(uint32_t shard) noexcept {
+  return runtime_.shards[shard]->sockets();
+}
 
 Error ServiceContext::defect(const std::string& doing, const char* answer) const {
   Error error;
@@ -95,6 +115,8 @@ Result<AmId> ServiceContext::message(std::string_view name) const {
   if (const auto number = runtime_.message_names.find(whole)) return *number;
   return defect("looking for the number of its message " + whole, "it is not planned");
 }
+
+bool ServiceContext::has_peers() const noexcept { return runtime_.peers.is_there(); }
 
 VerbsProvider* ServiceContext::peer_datagrams() noexcept { return runtime_.peers.datagrams(); }
 

@@ -8,14 +8,23 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/boot/listeners.h"
-#include "apps/boot/peers.h"
 #include "apps/boot/service_plan.h"
-#include "apps/boot/shard.h"
-#include "apps/boot/shard_messenger.h"
-#include "transport/udp/udp_socket.h"
+#include "platform/file.h"
+#include "transport/event_loop.h"
+#include "transport/files.h"
+#include "transport/messenger.h"
+#include "transport/stream_sockets.h"
 
 namespace bedplate {
+
+class CountersFile;
+class Listeners;
+class Peers;
+class PinnedPool;
+class Shard;
+class ShardMessenger;
+class UdpSocket;
+class VerbsProvider;
 
 // What the runtime lends to all services.
 struct ServiceRuntime {
@@ -32,13 +41,10 @@ class ServiceContext {
  public:
   // `listeners`: of each of needs.listens.
   ServiceContext(const ServiceNeeds& needs, const ServiceRuntime& runtime,
-                 std::span<const Listeners> listeners)
-      : needs_(needs),
-        runtime_(runtime),
-        listeners_(listeners),
-        source_counts_(runtime.shards.size()) {}
+                 std::span<const Listeners> listeners);
   ServiceContext(const ServiceContext&) = delete;
   ServiceContext& operator=(const ServiceContext&) = delete;
+  ~ServiceContext();
 
   const Configuration& configuration() const noexcept { return runtime_.configuration; }
 
@@ -52,8 +58,8 @@ class ServiceContext {
 
   uint32_t shard_count() const noexcept { return static_cast<uint32_t>(runtime_.shards.size()); }
   // Requires, here and below: there is such a shard.
-  EventLoop& loop(uint32_t shard) noexcept { return runtime_.shards[shard]->loop(); }
-  StreamSockets& sockets(uint32_t shard) noexcept { return runtime_.shards[shard]->sockets(); }
+  EventLoop& loop(uint32_t shard) noexcept;
+  StreamSockets& sockets(uint32_t shard) noexcept;
   // Has `source`, which outlives the loop, polled by the loop of `shard`, at most about `budget`
   // items at once. Errors: more than were planned.
   Result<void> add_source(uint32_t shard, PollSource& source, uint32_t budget);
@@ -94,7 +100,7 @@ class ServiceContext {
   // ---- Other appliances, over [verbs] (docs/verbs.md) ----
 
   // Whether the messenger of the shard that [verbs] names reaches peers: there is a device.
-  bool has_peers() const noexcept { return runtime_.peers.is_there(); }
+  bool has_peers() const noexcept;
   // What sends them datagrams, by VerbsProvider::send_datagram; nullptr: there are none.
   VerbsProvider* peer_datagrams() noexcept;
   // The memory of [[verbs.export]] `name`, also where nobody can reach it; empty: there is none.

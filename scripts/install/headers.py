@@ -2,13 +2,16 @@
 
 They are installed with the layers' folders, PREFIX/include/bedplate/apps/boot/service.h, and find
 one another by -IPREFIX/include/bedplate, which bedplate.pc and the CMake package say. What no root
-reaches stays private.
+reaches stays private. public_headers.txt beside this file has them all, so that none becomes public
+by an #include that nobody thought of: run as a program, this says what differs (layers.sh does).
 """
 
 import os
 import re
+import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+LIST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "public_headers.txt")
 # Processes that join, and services.
 C_HEADERS = ("apps/boot/bedplate.h", "apps/boot/bedplate_service.h")
 # What programs include, in the order of bedplate.hpp.
@@ -76,3 +79,19 @@ def installed():
     for header in C_HEADERS:
         files[os.path.basename(header)] = C_UMBRELLA.format(header=header)
     return files
+
+
+def differences():
+    """A line for each header that is public and not listed, or listed and not public."""
+    with open(LIST, encoding="utf-8") as file:
+        listed = set(file.read().split())
+    public = set(closure((*ROOTS, *VERBS_ROOTS, *C_HEADERS)))
+    return [f"{path} became public: declare its types forward, or add it to public_headers.txt"
+            for path in sorted(public - listed)] + \
+           [f"{path} is not public any more: take it out of public_headers.txt"
+            for path in sorted(listed - public)]
+
+
+if __name__ == "__main__":
+    print(*differences(), sep="\n", end="")
+    sys.exit(bool(differences()))

@@ -14,7 +14,7 @@ TRANSPORT := connecting datagram_address doorbell endpoint epoll/epoll_sockets e
              file_thread files files_datapath group_terms ip_address joined_process message_answers_datapath message_names \
              messenger process_terms registration self/self_provider \
              shm/bell_watch \
-             shm/futex_bell shm/group_keeper shm/group_layout shm/group_segment shm/loan_table \
+             shm/futex_bell shm/group_keeper shm/group_layout shm/group_segment shm/group_shape shm/loan_table \
              shm/member_source \
              shm/shm_boxes shm/shm_endpoint_datapath shm/shm_exposures shm/shm_members \
              shm/shm_operations shm/shm_provider shm/shm_receive_datapath single_copy \

@@ -8,6 +8,7 @@
 #include "apps/boot/appliance_plan.h"
 #include "apps/boot/service_calls.h"
 #include "apps/boot/service_context.h"
+#include "apps/boot/shard.h"
 #include "apps/boot/service_plan.h"
 #include "apps/boot/peers.h"
 #include "apps/boot/preflight.h"

@@ -1,7 +1,5 @@
 #include "transport/shm/group_layout.h"
 
-#include <cinttypes>
-
 #include "transport/shm/eager_region_datapath.h"
 #include "transport/shm/fast_box_datapath.h"
 #include "transport/shm/group_segment.h"
@@ -12,35 +10,9 @@
 namespace bedplate {
 namespace {
 
-struct Range {
-  const char* name;
-  uint64_t value;
-  uint64_t min;
-  uint64_t max;
-  bool is_power_of_two;
-};
-
-Error out_of_range(const Range& range) noexcept {
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  error.set_doing("laying out a group of FIFOs");
-  error.set_answer("%s is %" PRIu64, range.name, range.value);
-  return error.set_cure("%s may be %" PRIu64 "..%" PRIu64 "%s", range.name, range.min, range.max,
-                        range.is_power_of_two ? ", a power of two" : "");
-}
-
 constexpr uint64_t bitmap_bytes(uint64_t bit_count) noexcept { return align_up(bit_count, 64) / 8; }
 
 }  // namespace
-
-const char* group_kind_text(GroupKind kind) noexcept {
-  switch (kind) {
-    case GroupKind::kLazy: return "lazy";
-    case GroupKind::kMesh: return "mesh";
-    case GroupKind::kExchange: return "exchange";
-  }
-  return "";
-}
 
 const char* group_part_text(GroupPart part) noexcept {
   switch (part) {
@@ -57,55 +29,6 @@ const char* group_part_text(GroupPart part) noexcept {
     case GroupPart::kCount: break;
   }
   return "";
-}
-
-// An operation that the target does: its record, a line of its data, and in a mesh what its word
-// points to. An exchange has no eager region.
-uint64_t eager_region_bytes_min(GroupKind kind) noexcept {
-  constexpr uint64_t record_bytes = sizeof(OperationRecord) + kOperationBytesMin;
-  switch (kind) {
-    case GroupKind::kLazy: return record_bytes;
-    case GroupKind::kMesh: return record_bytes + kCacheLineBytes;
-    case GroupKind::kExchange: break;
-  }
-  return 0;
-}
-
-Result<void> check_group_shape(const GroupShape& shape) noexcept {
-  const bool is_exchange = shape.kind == GroupKind::kExchange;
-  const Range ranges[] = {
-      {"kind", static_cast<uint64_t>(shape.kind), 0, 2, false},
-      {"members", shape.member_count, is_exchange ? 2u : 1u, is_exchange ? 2u : kMemberCountMax,
-       false},
-      {"entries", shape.entry_count, 2, 32768, true},
-      {"eager_bytes", shape.eager_bytes, 64, kMessageBytesMax, false},
-      {"eager_count", shape.eager_count, 1, kEagerCountMax, false},
-      {"box_bytes", shape.box_bytes, kFastBoxBytesMin, kFastBoxBytesMax, true},
-      {"boxes", shape.box_count, 0, 1 << 20, false},
-      {"box_max_count", shape.box_count_max, 0, kInboundBoxCountMax, false},
-      {"send_threshold", shape.send_threshold, 1, 65535, false},
-      {"loans", shape.loan_count, 1, 65535, false},
-      {"line_bytes", shape.line_bytes, 64, 128, true},
-      {"publish_timeout_ms", shape.publish_timeout_ms, 1, 60'000, false},
-  };
-  for (const Range& range : ranges) {
-    if (range.value < range.min || range.value > range.max ||
-        (range.is_power_of_two && !is_power_of_two(range.value))) {
-      return out_of_range(range);
-    }
-  }
-  const uint64_t least = eager_region_bytes_min(shape.kind);
-  if (uint64_t{shape.eager_bytes} * shape.eager_count < least) {
-    Error error;
-    error.kind = ErrorKind::kConfiguration;
-    error.set_doing("laying out a group of FIFOs");
-    error.set_answer("eager_bytes is %u and eager_count is %u", shape.eager_bytes,
-                     shape.eager_count);
-    return error.set_cure("eager_bytes times eager_count must be %" PRIu64
-                          " at least in the layout %s",
-                          least, group_kind_text(shape.kind));
-  }
-  return {};
 }
 
 GroupLayout::GroupLayout(const GroupShape& shape) noexcept : shape_(shape) {

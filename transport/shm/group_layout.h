@@ -23,58 +23,10 @@
 #include <array>
 #include <cstdint>
 
-#include "platform/cache_line.h"
-#include "platform/result.h"
 #include "platform/units.h"
+#include "transport/shm/group_shape.h"
 
 namespace bedplate {
-
-// Which members may write to which, and through what.
-//   kLazy      each member has one FIFO that all others write; fast boxes for pairs that talk often
-//   kMesh      each ordered pair has a lane of its own
-//   kExchange  two members that do not trust one another, a box in each direction
-enum class GroupKind : uint32_t { kLazy, kMesh, kExchange };
-
-const char* group_kind_text(GroupKind kind) noexcept;
-
-// The description of a group. Plain data: joiners get a copy, and the segment's header has one.
-struct GroupShape {
-  GroupKind kind = GroupKind::kLazy;
-  uint32_t member_count = 2;       // how many there can be, the owner's included
-  uint32_t entry_count = 128;      // lazy: of each inbound FIFO; mesh: of each lane; a power of two
-  uint32_t eager_bytes = 4096;     // the longest message that is copied
-  uint32_t eager_count = 4;        // how many of these each member's eager region holds
-  uint32_t box_bytes = 4096;       // of each fast box, a power of two
-  uint32_t box_count = 0;          // lazy: of the group
-  uint32_t box_count_max = 32;     // of these, a receiver gives away at most so many
-  uint32_t send_threshold = 16;    // sends until a pair gets a box
-  uint32_t loan_count = 128;       // that one member can have outstanding
-  uint32_t is_multi_threaded = 0;  // mesh: heads and tails have lines of their own
-  uint32_t line_bytes = kCacheLineBytes;
-  uint32_t publish_timeout_ms = 50;  // lazy: a claim that is not published by then is passed over
-
-  bool operator==(const GroupShape&) const noexcept = default;
-};
-
-inline constexpr uint32_t kInboundBoxCountMax = 64;  // boxes that one receiver polls
-inline constexpr uint32_t kMemberCountMax = 2047;    // a slot has 11 bits for its sender
-inline constexpr uint32_t kMessageBytesMax = 8191;   // and 13 for its bytes
-inline constexpr uint32_t kEagerCountMax = 32;
-
-// How many boxes a group gets that says nothing: enough for all pairs of a small one.
-constexpr uint32_t default_box_count(uint32_t member_count) noexcept {
-  const uint64_t pairs = uint64_t{member_count} * (member_count - 1);
-  const uint64_t share = uint64_t{member_count} * 5;
-  return static_cast<uint32_t>(pairs < share ? pairs : share);
-}
-
-// What each member's eager region must have: the least that takes room there at once, so that
-// nothing waits for room that can never be.
-uint64_t eager_region_bytes_min(GroupKind kind) noexcept;
-
-// Errors (kConfiguration): the first number that is out of range, with the range; or an eager
-// region that is too small.
-Result<void> check_group_shape(const GroupShape& shape) noexcept;
 
 // What the bytes of a group are for, as `bedplate plan` tells them.
 enum class GroupPart : uint32_t {

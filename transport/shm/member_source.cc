@@ -1,5 +1,7 @@
 #include "transport/shm/member_source.h"
 
+#include "transport/shm/shm_provider.h"
+
 namespace bedplate {
 
 Result<void> MemberSource::start(Doorbell& doorbell) {
@@ -10,6 +12,8 @@ void MemberSource::announce_sleep() noexcept {
   parts_.shm.announce_sleep();
   watch_.announce_sleep();
 }
+
+void MemberSource::announce_awake() noexcept { parts_.shm.announce_awake(); }
 
 Result<void> MemberDescriptor::create() {
   BP_TRY(doorbell_.create());

@@ -14,9 +14,10 @@
 #include "transport/event_loop.h"
 #include "transport/messenger.h"
 #include "transport/shm/bell_watch.h"
-#include "transport/shm/shm_provider.h"
 
 namespace bedplate {
+
+class ShmProvider;
 
 // What it takes of a member (JoinedProcess::parts); all of it outlives what is made of it.
 struct MemberParts {
@@ -42,7 +43,7 @@ class MemberSource final : public PollSource {
 
   uint32_t poll(uint32_t budget) noexcept override { return parts_.messenger.poll(budget); }
   void announce_sleep() noexcept override;
-  void announce_awake() noexcept override { parts_.shm.announce_awake(); }
+  void announce_awake() noexcept override;
 
  private:
   MemberParts parts_;

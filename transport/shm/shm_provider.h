@@ -23,6 +23,7 @@
 #include "platform/counter.h"
 #include "platform/log_limit.h"
 #include "platform/units.h"
+#include "transport/peer_event.h"
 #include "transport/provider.h"
 #include "transport/shm/endpoint_table.h"
 #include "transport/shm/group_segment.h"
@@ -38,23 +39,6 @@ enum class ShmControl : uint32_t {
   kBoxWanted,   // please give it back
   kBoxClosed,   // here it is: empty, and nothing more goes through it
   kOperation,   // shm_operations.h
-};
-
-enum class PeerEventKind : uint8_t {
-  kJoined,    // it can be sent to
-  kLeft,      // it has left or died; everything that it had sent was delivered before this
-  kPoolGone,  // the owner of the pool has died or stopped, or holds this process for dead: nobody
-              // can be sent to any more
-  kCutOff,    // that peer ignores what this member sends: it found nonsense there
-};
-struct PeerEvent {
-  PeerEventKind kind;
-  uint32_t member = 0;
-  uint64_t generation = 0;
-};
-struct PeerEventHandler {
-  void (*function)(void* context, const PeerEvent& event) noexcept = nullptr;
-  void* context = nullptr;
 };
 
 // Written by the shard that polls.

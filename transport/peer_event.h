@@ -1,0 +1,25 @@
+// What a member is told of the others of its group, from within polls.
+#pragma once
+
+#include <cstdint>
+
+namespace bedplate {
+
+enum class PeerEventKind : uint8_t {
+  kJoined,    // it can be sent to
+  kLeft,      // it has left or died; everything that it had sent was delivered before this
+  kPoolGone,  // the owner of the pool has died or stopped, or holds this process for dead: nobody
+              // can be sent to any more
+  kCutOff,    // that peer ignores what this member sends: it found nonsense there
+};
+struct PeerEvent {
+  PeerEventKind kind;
+  uint32_t member = 0;
+  uint64_t generation = 0;
+};
+struct PeerEventHandler {
+  void (*function)(void* context, const PeerEvent& event) noexcept = nullptr;
+  void* context = nullptr;
+};
+
+}  // namespace bedplate
