@@ -1,4 +1,5 @@
-// The lean client of kvd_bench.py: one thread, epoll, whole batches by one send and one receive.
+// The lean client of kvd_bench.py: one thread, io_uring; in each round one system call sends the next
+// batch of every connection whose replies have come, and receives what is there.
 //
 //     kvd_client PORT get|set CONNECTIONS DEPTH SECONDS KEYS VALUE_BYTES
 //     kvd_client PORT get|set CONNECTIONS 1 SECONDS KEYS VALUE_BYTES RATE
@@ -17,16 +18,24 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
+#include <liburing.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { kBatches = 64, kBufferBytes = 1 << 18, kTimesMax = 1 << 22, kOnTheirWay = 1 << 12 };
+enum {
+  kBatches = 64,
+  kBufferBytes = 1 << 18,
+  kTimesMax = 1 << 22,
+  kOnTheirWay = 1 << 12,
+  kRingEntries = 256,
+  kPieces = 256,  // of memory that replies are received into
+  kPieceBytes = 8192
+};
 
 static char* batches[kBatches];
 static size_t batch_bytes[kBatches];
@@ -78,12 +87,59 @@ static int open_connection(int port) {
   return fd;
 }
 
-// The socket takes a whole batch: it is empty, and its buffer is larger.
+static struct io_uring ring;
+static struct io_uring_buf_ring* pieces;
+static char* piece_memory;
+
+// The socket takes a whole batch: it is empty, and its buffer is larger. Only what fails is told.
 static void send_batch(struct connection* to, size_t reply_bytes) {
-  const ssize_t sent = send(to->fd, batches[to->next], batch_bytes[to->next], 0);
-  if (sent != (ssize_t)batch_bytes[to->next]) fail("sending");
+  struct io_uring_sqe* entry = io_uring_get_sqe(&ring);
+  io_uring_prep_send(entry, to->fd, batches[to->next], batch_bytes[to->next], MSG_WAITALL);
+  entry->flags |= IOSQE_CQE_SKIP_SUCCESS;
+  io_uring_sqe_set_data(entry, NULL);
   to->next = (to->next + 1) % kBatches;
   to->left_bytes = reply_bytes;
+}
+
+// Into whichever piece is free, until it is told that this has ended.
+static void receive(struct connection* from) {
+  struct io_uring_sqe* entry = io_uring_get_sqe(&ring);
+  io_uring_prep_recv_multishot(entry, from->fd, NULL, 0, 0);
+  entry->flags |= IOSQE_BUFFER_SELECT;
+  io_uring_sqe_set_data(entry, from);
+}
+
+static void set_up_ring(void) {
+  struct io_uring_params parameters = {.flags = IORING_SETUP_SINGLE_ISSUER |
+                                                IORING_SETUP_DEFER_TASKRUN |
+                                                IORING_SETUP_CQSIZE,
+                                       .cq_entries = 4 * kRingEntries};
+  pieces = aligned_alloc(4096, kPieces * sizeof(struct io_uring_buf));
+  io_uring_buf_ring_init(pieces);
+  struct io_uring_buf_reg described = {.ring_addr = (unsigned long)pieces, .ring_entries = kPieces};
+  int status = io_uring_queue_init_params(kRingEntries, &ring, &parameters);
+  if (status == 0) status = io_uring_register_buf_ring(&ring, &described, 0);
+  if (status != 0) errno = -status, fail("making an io_uring");
+  piece_memory = malloc((size_t)kPieces * kPieceBytes);
+  for (int i = 0; i < kPieces; ++i) {
+    io_uring_buf_ring_add(pieces, piece_memory + (size_t)i * kPieceBytes, kPieceBytes,
+                          (unsigned short)i, kPieces - 1, i);
+  }
+  io_uring_buf_ring_advance(pieces, kPieces);
+}
+
+// How many bytes of replies have come by `event`; gives their memory back.
+static size_t take(const struct io_uring_cqe* event, int is_first, int is_get) {
+  if (event->res <= 0 && event->res != -ENOBUFS) errno = -event->res, fail("receiving");
+  if (event->res <= 0) return 0;
+  const unsigned short piece = (unsigned short)(event->flags >> IORING_CQE_BUFFER_SHIFT);
+  char* memory = piece_memory + (size_t)piece * kPieceBytes;
+  if (is_first && memcmp(memory, is_get ? "VALUE key" : "STORED\r\n", 8) != 0) {
+    fail("the first reply");
+  }
+  io_uring_buf_ring_add(pieces, memory, kPieceBytes, piece, kPieces - 1, 0);
+  io_uring_buf_ring_advance(pieces, 1);
+  return (size_t)event->res;
 }
 
 static void fill(int fd, int keys, int value_bytes) {
@@ -154,40 +210,39 @@ int main(int count, char** words) {
                              : (size_t)sprintf(head, "VALUE key0000000 0 %d\r\n", value_bytes) +
                                    (size_t)value_bytes + 7;
   const size_t reply_bytes = one * (size_t)depth;
-  const int epoll = epoll_create1(0);
   struct connection* all = calloc((size_t)connections, sizeof *all);
   for (int i = 0; i < connections; ++i) {
     all[i].fd = open_connection(port);
     all[i].next = i % kBatches;
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = &all[i]};
-    epoll_ctl(epoll, EPOLL_CTL_ADD, all[i].fd, &event);
   }
   if (count == 9) {
     return run_paced(all, connections, atof(words[5]), atof(words[8]), reply_bytes), 0;
   }
+  set_up_ring();
   const double begin = now(), end = begin + atof(words[5]);
-  for (int i = 0; i < connections; ++i) send_batch(&all[i], reply_bytes);
+  for (int i = 0; i < connections; ++i) receive(&all[i]), send_batch(&all[i], reply_bytes);
   unsigned long done = 0;
   double time = begin, idle = 0, idle_since = 0;
   while (time < end) {
     for (int round = 0; round < 64; ++round) {
-      struct epoll_event events[64];
-      const int ready = epoll_wait(epoll, events, 64, 0);
-      if (ready == 0 && idle_since == 0) idle_since = now();
-      if (ready > 0 && idle_since > 0) idle += now() - idle_since, idle_since = 0;
-      for (int i = 0; i < ready; ++i) {
-        struct connection* from = events[i].data.ptr;
-        const ssize_t received = recv(from->fd, buffer, sizeof buffer, MSG_DONTWAIT);
-        if (received < 0 && errno == EAGAIN) continue;
-        if (received <= 0 || (size_t)received > from->left_bytes) fail("receiving");
-        if (done == 0 && memcmp(buffer, is_get ? "VALUE key" : "STORED\r\n", 8) != 0) {
-          fail("the first reply");
-        }
-        from->left_bytes -= (size_t)received;
-        if (from->left_bytes > 0) continue;
+      if (io_uring_submit_and_get_events(&ring) < 0) fail("sending");
+      struct io_uring_cqe* event;
+      unsigned head_index, ready = 0;
+      io_uring_for_each_cqe(&ring, head_index, event) {
+        ++ready;
+        struct connection* from = io_uring_cqe_get_data(event);
+        if (from == NULL) errno = -event->res, fail("sending");
+        const size_t received = take(event, done == 0, is_get);
+        if ((event->flags & IORING_CQE_F_MORE) == 0) receive(from);
+        if (received > from->left_bytes) fail("receiving");
+        from->left_bytes -= received;
+        if (from->left_bytes > 0 || received == 0) continue;
         done += (unsigned long)depth;
         send_batch(from, reply_bytes);
       }
+      io_uring_cq_advance(&ring, ready);
+      if (ready == 0 && idle_since == 0) idle_since = now();
+      if (ready > 0 && idle_since > 0) idle += now() - idle_since, idle_since = 0;
     }
     time = now();
   }

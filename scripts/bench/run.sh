@@ -12,7 +12,7 @@ python=/usr/bin/python3
 mkdir -p "$build"
 for name in bare_server bare_zero bare_kv_server kvd_client; do
   ${CC:-gcc} -O2 -Wall -Wextra -Wconversion -Wshadow -Werror -pthread \
-    -o "$build/$name" "$here/$name.c"
+    -o "$build/$name" "$here/$name.c" -luring
 done
 for name in key_cost page_walk joined_memory; do
   ${CXX:-g++} -std=c++20 -O2 -DNDEBUG -Wall -Wextra -Wconversion -Wshadow -Werror -I"$here/../.." \
