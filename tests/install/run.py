@@ -209,11 +209,22 @@ def check_verbs(program, has_verbs):
                f"perf's refusal:\n{done.stderr}")
 
 
+def check_no_init(program):
+    """As process 1, which an image starts without words: it says that it lacks what that takes."""
+    as_root = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    done = subprocess.run(["unshare", *as_root, "--pid", "--fork", program], capture_output=True,
+                          text=True, check=False, timeout=BOUND_SECONDS)
+    expect("starting as the first process of a machine" in done.stderr and
+           "link it with bedplate-init" in done.stderr, True, f"what it says:\n{done.stderr}")
+    expect(done.returncode, 1, "its exit code")
+
+
 def check_programs(builds, tool, kind):
     folder = builds[tool].result()
     program = os.path.join(folder, f"echo-{kind}")
     expect(is_dynamic(program), not kind.endswith(("static", "static-pie")), f"{program} is dynamic")
     check_verbs(program, kind in VERBS_KINDS)
+    check_no_init(program)
     with tempfile.TemporaryDirectory() as home, Service(program, home) as service:
         text = bytes(range(256)) * 64
         expect(service.ask(text) == text, True, "the echo is what was sent")
