@@ -24,7 +24,7 @@ inline constexpr uint32_t kAmCount = 256;
 enum class SendStatus : uint8_t {
   kDone,     // accepted, and the caller's memory is its own again
   kPending,  // accepted; the completion says when
-  kAgain,    // no room for it now: poll, then try again; nothing was sent
+  kAgain,    // no room for it now, nothing was sent: poll and try again, or Messenger::notify_room
   kGone,     // the peer has left or died, or the pool has lost its owner
   kTooLong,  // more than limits() allow
   kRefused,  // memory that this peer cannot reach, or may not
@@ -44,6 +44,18 @@ const char* to_text(Outcome outcome) noexcept;
 // itself.
 struct Completion {
   void (*call)(Completion& self, Outcome outcome) noexcept = nullptr;
+};
+
+// What is called, once, when a peer that had no room may have some again (Messenger::notify_room).
+// The caller's; it stays where it is until it was called or taken back.
+struct RoomCall {
+  void (*call)(RoomCall& self) noexcept = nullptr;
+
+  bool is_waiting() const noexcept { return to != nullptr; }
+
+  Endpoint* to = nullptr;  // the messenger's, as what follows
+  RoomCall* next = nullptr;
+  uint64_t round = 0;
 };
 
 // A piece of memory as its owner describes it to a peer that may read or write it
@@ -136,6 +148,10 @@ class Endpoint {
   // Errors: what stands against it.
   virtual Result<RemoteMemory> expose(std::span<std::byte> memory) = 0;
   virtual void withdraw(const RemoteMemory& memory) noexcept = 0;
+
+  // Whether its queue takes a message now, or its peer is gone. A loan, or a message that is copied
+  // beside the queue, may find no room all the same. Threads: the shard's that polls.
+  virtual bool has_room() noexcept = 0;
 
   virtual const EndpointLimits& limits() const noexcept = 0;
   virtual const char* provider_name() const noexcept = 0;

@@ -117,6 +117,15 @@ uint32_t EventLoop::expire_timers() noexcept {
   return count;
 }
 
+uint64_t EventLoop::sleep_deadline_ns() const noexcept {
+  uint64_t limit_ns = PollSource::kUnlimitedNs;
+  for (uint32_t i = 0; i < source_count_; ++i) {
+    limit_ns = std::min(limit_ns, sources_[i].source->sleep_max_ns());
+  }
+  if (limit_ns == PollSource::kUnlimitedNs) return timers_.next_deadline_ns();
+  return std::min(timers_.next_deadline_ns(), monotonic_ns() + limit_ns);
+}
+
 void EventLoop::sleep() noexcept {
   has_fresh_time_ = false;  // announcing takes its time
   // The doorbell first: a source may have another thread that rings it.
@@ -125,7 +134,7 @@ void EventLoop::sleep() noexcept {
   // A thread that published before it saw the announcement did not ring: look once more.
   if (poll_once() == 0 && !must_stop_.load(std::memory_order_acquire)) {
     options_.counters->sleeps.add(1);
-    sleeper_->sleep_until(timers_.next_deadline_ns());
+    sleeper_->sleep_until(sleep_deadline_ns());
     now_ns_ = monotonic_ns();
     stall_watch_.skip(now_ns_);
   } else {

@@ -30,6 +30,11 @@ class PollSource {
   // poll once more before it does; and it is awake again.
   virtual void announce_sleep() noexcept {}
   virtual void announce_awake() noexcept {}
+  // How long the loop may sleep now at most: for what is waited for and rings nothing. Asked before
+  // each sleep, after announce_sleep().
+  virtual uint64_t sleep_max_ns() const noexcept { return kUnlimitedNs; }
+
+  static constexpr uint64_t kUnlimitedNs = ~uint64_t{0};
 };
 
 // What a loop sleeps in.
@@ -128,6 +133,7 @@ class EventLoop {
   void note_work(uint32_t bit, uint32_t count) noexcept { had_work_ |= uint64_t{count > 0} << bit; }
   const char* those_with_work(char* text, size_t text_bytes) const noexcept;
   void sleep() noexcept;
+  uint64_t sleep_deadline_ns() const noexcept;
   bool spin_pays() noexcept;
 
   EventLoopOptions options_;

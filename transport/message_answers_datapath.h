@@ -36,6 +36,10 @@ class MessageAnswers : public PollSource {
 
   // Answers what has waited.
   uint32_t poll(uint32_t budget) noexcept override;
+  // No peer rings when it has read what filled its queue.
+  uint64_t sleep_max_ns() const noexcept override {
+    return waiting_ > 0 ? Messenger::kRoomCheckNs : kUnlimitedNs;
+  }
 
   uint32_t lent_count() const noexcept { return lent_count_; }
 

@@ -126,10 +126,51 @@ void Messenger::hear_answer(const Message& message) noexcept {
   query->answered(*query, is_named ? std::optional(static_cast<AmId>(told.number)) : std::nullopt);
 }
 
+void Messenger::notify_room(Endpoint& to, RoomCall& room) noexcept {
+  BP_ASSERT(!room.is_waiting() && room.call != nullptr);
+  room.to = &to;
+  room.next = nullptr;
+  room.round = room_round_;
+  (rooms_ == nullptr ? rooms_ : last_room_->next) = &room;
+  last_room_ = &room;
+  ++room_count_;
+}
+
+void Messenger::take_back(RoomCall& room) noexcept {
+  RoomCall* before = nullptr;
+  for (RoomCall* each = rooms_; each != nullptr; before = each, each = each->next) {
+    if (each != &room) continue;
+    (before == nullptr ? rooms_ : before->next) = room.next;
+    if (last_room_ == &room) last_room_ = before;
+    room.to = nullptr;
+    --room_count_;
+    return;
+  }
+}
+
+// Each once: those that find no room, and those that ask again, go to the end. Only those that are
+// content count as work, so that a loop in which nobody gets on goes to sleep.
+uint32_t Messenger::call_rooms() noexcept {
+  const uint32_t before = room_count_;
+  ++room_round_;
+  while (rooms_ != nullptr && rooms_->round != room_round_) {
+    RoomCall& room = *rooms_;
+    Endpoint& to = *room.to;
+    take_back(room);
+    if (to.has_room()) {
+      room.call(room);
+    } else {
+      notify_room(to, room);
+    }
+  }
+  return before > room_count_ ? before - room_count_ : 0;
+}
+
 uint32_t Messenger::poll(uint32_t budget) noexcept {
   uint32_t count = 0;
   for (Provider* provider : providers_) count += provider->poll(budget);
   if (BP_UNLIKELY(answer_count_ != 0)) count += send_answers();
+  if (BP_UNLIKELY(rooms_ != nullptr)) count += call_rooms();
   return count;
 }
 
@@ -149,7 +190,7 @@ void Messenger::wait(uint64_t timeout_ns) noexcept {
   BP_ASSERT(sleeper != nullptr);
   announce_sleep();
   // Once more: from here on whoever sends wakes us.
-  if (poll(kLastLookBudget) == 0) sleeper->sleep(timeout_ns);
+  if (poll(kLastLookBudget) == 0) sleeper->sleep(std::min(timeout_ns, sleep_max_ns()));
   announce_awake();
 }
 

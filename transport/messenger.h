@@ -50,12 +50,28 @@ class Messenger final : public PollSource {
   // The query is not answered any more; nothing where it was.
   void take_back(NumberQuery& query) noexcept;
 
+  // ---- Room for what was answered with kAgain ----
+
+  // Has `room` called once, from a later poll, when the queue of `to` takes messages again or its
+  // peer is gone: then what was refused is tried again. Where that finds no room all the same (a
+  // loan's place, memory of its own) it asks again, also from within the call.
+  // All that wait are looked at in turn, once a poll. The peer rings nobody for this: a shard that
+  // would sleep looks every kRoomCheckNs while anybody waits.
+  // Requires: `room` does not wait already. Threads: the shard's.
+  void notify_room(Endpoint& to, RoomCall& room) noexcept;
+  // It is not called any more; nothing where it does not wait.
+  void take_back(RoomCall& room) noexcept;
+  static constexpr uint64_t kRoomCheckNs = 200'000;
+
   // Runs handlers and completions for what has arrived. Threads: the shard's.
   uint32_t poll(uint32_t budget) noexcept override;
 
   // As a poll source: to all providers. What then wakes the loop is each provider's business.
   void announce_sleep() noexcept override;
   void announce_awake() noexcept override;
+  uint64_t sleep_max_ns() const noexcept override {
+    return answer_count_ != 0 || rooms_ != nullptr ? kRoomCheckNs : kUnlimitedNs;
+  }
 
   // Sleeps until something may have arrived, at most `timeout_ns`. Requires: one provider that can
   // be waited for (Provider::can_sleep). Threads: the shard's.
@@ -79,12 +95,17 @@ class Messenger final : public PollSource {
   void hear_question(const Message& message) noexcept;
   void hear_answer(const Message& message) noexcept;
   uint32_t send_answers() noexcept;
+  uint32_t call_rooms() noexcept;
 
   Dispatcher dispatcher_;
   std::vector<Provider*> providers_;
   const MessageNames* names_ = nullptr;
   NumberQuery* queries_ = nullptr;
   uint32_t last_token_ = 0;
+  RoomCall* rooms_ = nullptr;  // that wait, in their order
+  RoomCall* last_room_ = nullptr;
+  uint32_t room_count_ = 0;
+  uint64_t room_round_ = 0;
   uint32_t answer_count_ = 0;
   Answer answers_[kAnswerCountMax];
 };

@@ -90,7 +90,7 @@ typedef struct bp_endpoint bp_endpoint; /* a way to a member of another process 
 typedef enum bp_status {
   BP_DONE,     /* accepted, and the caller's memory is its own again */
   BP_PENDING,  /* accepted; the completion says when it is done */
-  BP_AGAIN,    /* no room for it now: bp_poll, then try again; nothing was sent */
+  BP_AGAIN,    /* no room for it now, nothing was sent: bp_poll and try again, or bp_notify_room */
   BP_GONE,     /* the peer has left or died, or the pool has lost its owner */
   BP_TOO_LONG, /* more than a message or the peer's memory has room for */
   BP_REFUSED   /* memory that this peer cannot reach, or may not */
@@ -220,6 +220,20 @@ int bp_member_fd(bp_member* self);
  * something comes, or the owner of the pool is gone; bp_poll makes it quiet, so call that after
  * each wait, whatever ended it. Requires: bp_member_fd. */
 int bp_member_arm(bp_member* self);
+
+/* What is called once, from a later bp_poll or bp_wait, when the queue of a peer that said BP_AGAIN
+ * takes messages again, or the peer is gone: then try again; where it says BP_AGAIN all the same (a
+ * loan, a long message), ask again, also from within the call. The caller's until then. */
+typedef struct bp_room_call {
+  uint64_t reserved[4];
+  void (*call)(struct bp_room_call* self);
+  void* context; /* for `call` */
+} bp_room_call;
+/* Asks for it. The peer rings nobody for this: bp_wait returns, and bp_member_fd becomes readable,
+ * every 200 us meanwhile. Requires: `room` does not wait already. */
+void bp_notify_room(bp_member* self, bp_endpoint* to, bp_room_call* room);
+/* It is not called any more. Requires: it waits. */
+void bp_take_back_room(bp_member* self, bp_room_call* room);
 
 /* Sends a copy of `payload`. What is sent through one endpoint, by this and bp_am_send_loan,
  * arrives in that order. Returns BP_DONE, BP_AGAIN, BP_GONE or BP_TOO_LONG. */

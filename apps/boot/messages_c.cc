@@ -23,6 +23,7 @@ static_assert(static_cast<int>(PeerEventKind::kCutOff) == BP_CUT_OFF);
 static_assert(sizeof(Completion) == sizeof(bp_completion::reserved));
 static_assert(sizeof(RemoteMemory) == sizeof(bp_remote));
 static_assert(sizeof(NumberQuery) <= sizeof(bp_number_query::reserved));
+static_assert(sizeof(RoomCall) <= sizeof(bp_room_call::reserved));
 
 Result<void> (*bedplate::c_before_ready)(JoinedProcess&) = nullptr;
 
@@ -174,6 +175,20 @@ int bp_member_fd(bp_member* self) {
 int bp_member_arm(bp_member* self) {
   BP_ASSERT(self->descriptor != nullptr && "bp_member_fd comes first");
   return self->descriptor->arm() ? 1 : 0;
+}
+
+void bp_notify_room(bp_member* self, bp_endpoint* to, bp_room_call* room) {
+  auto* own = new (room->reserved) RoomCall;
+  own->call = [](RoomCall& called) noexcept {
+    auto* told = reinterpret_cast<bp_room_call*>(&called);
+    told->call(told);
+  };
+  self->messenger->notify_room(of(to), *own);
+}
+
+void bp_take_back_room(bp_member* self, bp_room_call* room) {
+  void* own = room->reserved;
+  self->messenger->take_back(*static_cast<RoomCall*>(own));
 }
 
 bp_status bp_am_send(bp_endpoint* to, unsigned char id, const void* payload, size_t bytes) {

@@ -46,6 +46,7 @@ class ShardMessenger final : public PollSource {
   uint32_t poll(uint32_t budget) noexcept override { return messenger_.poll(budget); }
   void announce_sleep() noexcept override;
   void announce_awake() noexcept override;
+  uint64_t sleep_max_ns() const noexcept override { return messenger_.sleep_max_ns(); }
 
  private:
   Messenger messenger_;

@@ -110,10 +110,9 @@ static void receive(struct connection* from) {
 }
 
 static void set_up_ring(void) {
-  struct io_uring_params parameters = {.flags = IORING_SETUP_SINGLE_ISSUER |
-                                                IORING_SETUP_DEFER_TASKRUN |
-                                                IORING_SETUP_CQSIZE,
-                                       .cq_entries = 4 * kRingEntries};
+  struct io_uring_params parameters = {
+      .flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_CQSIZE,
+      .cq_entries = 4 * kRingEntries};
   pieces = aligned_alloc(4096, kPieces * sizeof(struct io_uring_buf));
   io_uring_buf_ring_init(pieces);
   struct io_uring_buf_reg described = {.ring_addr = (unsigned long)pieces, .ring_entries = kPieces};

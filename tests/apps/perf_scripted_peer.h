@@ -60,6 +60,7 @@ class PerfScriptedPeer : public Provider, public Endpoint {
     return RemoteMemory{reinterpret_cast<uintptr_t>(memory.data()), memory.size(), 0, 0};
   }
   void withdraw(const RemoteMemory&) noexcept override {}
+  bool has_room() noexcept override { return true; }
   const EndpointLimits& limits() const noexcept override { return kLimits; }
   const char* provider_name() const noexcept override { return "scripted"; }
 

@@ -226,6 +226,30 @@ TEST(EventLoop, SleepsUntilTheNextTimerAndCallsItNotEarly) {
   CHECK_EQUAL(sleeper.sleep_count, counters.sleeps.read());
 }
 
+TEST(EventLoop, SleepsNoLongerThanASourceAllows) {
+  struct Limited final : PollSource {
+    uint32_t poll(uint32_t) noexcept override {
+      if (++polls == 20 || sleeper->overslept) loop->stop();
+      return 0;
+    }
+    uint64_t sleep_max_ns() const noexcept override { return kNsPerMs; }
+    EventLoop* loop = nullptr;
+    PlainSleeper* sleeper = nullptr;
+    int polls = 0;
+  } limited;
+  make(0);
+  limited.loop = &loop;
+  limited.sleeper = &sleeper;
+  loop.add_source(a, 1);
+  loop.add_source(limited, 1);
+  const uint64_t begin_ns = monotonic_ns();
+  loop.run();
+  LONGS_EQUAL(20, limited.polls);  // nobody rings
+  CHECK(sleeper.sleep_count > 0);
+  CHECK(sleeper.last_deadline_ns > begin_ns);
+  CHECK(sleeper.last_deadline_ns <= monotonic_ns() + kNsPerMs);
+}
+
 TEST(EventLoop, WithoutTimersItSleepsForEver) {
   make(0);
   loop.add_source(a, 1);

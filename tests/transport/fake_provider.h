@@ -3,6 +3,7 @@
 // work with it.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <memory>
 #include <random>
@@ -125,6 +126,7 @@ class FakeProvider final : public Provider {
       return RemoteMemory{reinterpret_cast<uintptr_t>(memory.data()), memory.size(), 0, 0};
     }
     void withdraw(const RemoteMemory&) noexcept override {}
+    bool has_room() noexcept override { return true; }
     const EndpointLimits& limits() const noexcept override { return kLimits; }
     const char* provider_name() const noexcept override { return "fake"; }
 

@@ -69,6 +69,66 @@ TEST(MemberSource, WakesAnEventLoop) {
   CHECK_FALSE(sleeper.overslept);
 }
 
+namespace {
+
+// What is told once the receiver has room.
+struct Room : RoomCall {
+  Room() {
+    call = [](RoomCall& self) noexcept { static_cast<Room&>(self).count.fetch_add(1); };
+  }
+  std::atomic<uint32_t> count{0};
+};
+
+}  // namespace
+
+// Nobody rings for room: the loop looks by itself, however long the peer takes.
+TEST(MemberSource, ALoopThatSleepsIsToldOfRoom) {
+  SourceRig rig;
+  EventLoop loop;
+  CHECK(loop.create({.spin_ns = 0}).ok());
+  PlainSleeper sleeper(loop);
+  loop.set_sleeper(sleeper);
+  MemberSource source(rig.parts());
+  CHECK(source.start(loop.doorbell()).ok());
+  loop.add_source(source, 64);
+  Endpoint& peer = rig.own.to(1);
+  while (peer.am_send(kId, {}) == SendStatus::kDone) continue;
+  Room room;
+  rig.own.messenger.notify_room(peer, room);
+  std::thread thread([&] { loop.run(); });
+  CHECK(eventually([&] { return rig.is_asleep(); }));
+  LONGS_EQUAL(0, room.count.load());
+  rig.group.attach(1).messenger.poll(64);
+  CHECK(eventually([&] { return room.count.load() > 0; }));
+  loop.stop();
+  thread.join();
+  CHECK_FALSE(sleeper.overslept);
+  LONGS_EQUAL(1, room.count.load());
+}
+
+TEST(MemberSource, ADescriptorIsReadableNowAndThenWhileRoomIsWaitedFor) {
+  SourceRig rig;
+  MemberDescriptor descriptor(rig.parts());
+  CHECK(descriptor.create().ok());
+  Endpoint& peer = rig.own.to(1);
+  while (peer.am_send(kId, {}) == SendStatus::kDone) continue;
+  Room room;
+  rig.own.messenger.notify_room(peer, room);
+  for (int i = 0; i < 3; ++i) {
+    CHECK(eventually([&] { return descriptor.arm(); }));
+    CHECK(has_input(descriptor.fd()));  // its time is over
+    descriptor.disarm();
+    CHECK_FALSE(is_readable(descriptor.fd()));
+    LONGS_EQUAL(0, rig.own.messenger.poll(64));
+    LONGS_EQUAL(0, room.count.load());
+  }
+  rig.group.attach(1).messenger.poll(64);
+  CHECK(eventually([&] { return !descriptor.arm(); }));  // it looks once more
+  LONGS_EQUAL(1, room.count.load());
+  CHECK(eventually([&] { return descriptor.arm(); }));
+  CHECK_FALSE(is_readable(descriptor.fd()));  // as before, until something comes
+}
+
 TEST(MemberSource, ADescriptorIsReadableWhenSomethingHasCome) {
   SourceRig rig;
   MemberDescriptor descriptor(rig.parts());

@@ -4,6 +4,7 @@
 #include "platform/clock.h"
 #include "platform/units.h"
 #include "tests/support/patience.h"
+#include "tests/transport/fake_provider.h"
 #include "tests/transport/group_rig.h"
 #include "transport/self/self_provider.h"
 
@@ -90,6 +91,75 @@ TEST(Messenger, WaitReturnsAtOnceWhenSomethingIsThere) {
   b.messenger.wait(kNsPerMs);  // and ends by itself
   CHECK(a.to(1).am_send(9, {}) == SendStatus::kDone);
   CHECK(a.to(1).am_send(9, bytes_of(std::string(4097, 'x'))) == SendStatus::kTooLong);
+}
+
+// ---- Room ----
+
+namespace {
+
+// Asks again within the call as often as it is told to, and takes `other` back.
+struct Room : RoomCall {
+  Room() {
+    call = [](RoomCall& self) noexcept {
+      auto& room = static_cast<Room&>(self);
+      ++room.count;
+      if (room.other != nullptr) room.messenger->take_back(*room.other);
+      if (room.again_count-- > 0) room.messenger->notify_room(*room.peer, room);
+    };
+  }
+  Messenger* messenger = nullptr;
+  Endpoint* peer = nullptr;
+  RoomCall* other = nullptr;
+  int again_count = 0;
+  int count = 0;
+};
+
+}  // namespace
+
+TEST(Messenger, RoomIsToldOnceAPollAndMayBeAskedForAgainWithinTheCall) {
+  Messenger messenger;
+  FakeProvider fake(1, 1, messenger.dispatcher());
+  messenger.add_provider(fake);
+  Endpoint& peer = *messenger.connect({0}).value();
+  Room first, second, third;
+  for (Room* room : {&first, &second, &third}) {
+    room->messenger = &messenger;
+    room->peer = &peer;
+    messenger.notify_room(peer, *room);
+  }
+  first.again_count = 2;
+  first.other = &second;
+  // Content: the third, and the second, which waits no more. The first is not.
+  LONGS_EQUAL(2, messenger.poll(16));
+  LONGS_EQUAL(1, first.count);
+  LONGS_EQUAL(0, second.count);
+  LONGS_EQUAL(1, third.count);
+  LONGS_EQUAL(0, messenger.poll(16));  // a loop may go to sleep for it
+  LONGS_EQUAL(2, first.count);
+  CHECK(messenger.sleep_max_ns() == Messenger::kRoomCheckNs);
+  LONGS_EQUAL(1, messenger.poll(16));
+  LONGS_EQUAL(3, first.count);
+  CHECK(messenger.sleep_max_ns() == PollSource::kUnlimitedNs);
+  messenger.take_back(first);  // nothing
+  messenger.poll(16);
+  LONGS_EQUAL(3, first.count);
+}
+
+// A peer that dies while somebody waits for it: the call comes, and the send says why.
+TEST(Messenger, ThoseWhoWaitForRoomAreToldOfADeath) {
+  GroupRig rig(shape);
+  Member& a = rig.join(0);
+  rig.join(1);
+  Endpoint& peer = a.to(1);
+  while (peer.am_send(9, {}) == SendStatus::kDone) continue;
+  Room room;
+  a.messenger.notify_room(peer, room);
+  a.messenger.poll(16);
+  LONGS_EQUAL(0, room.count);
+  rig.kill(1);
+  for (int i = 0; i < 100 && room.count == 0; ++i) a.messenger.poll(16);
+  LONGS_EQUAL(1, room.count);
+  CHECK(peer.am_send(9, {}) == SendStatus::kGone);
 }
 
 // ---- Names and their numbers ----

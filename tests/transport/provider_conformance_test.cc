@@ -195,6 +195,40 @@ TEST(ProviderConformance, HandlersRunWhenPolled) {
   });
 }
 
+// What waits is called once, when the receiver has read, and not before.
+TEST(ProviderConformance, RoomIsToldWhenThereIsSome) {
+  struct Room : RoomCall {
+    int count = 0;
+  };
+  const auto called = [](RoomCall& self) noexcept { ++static_cast<Room&>(self).count; };
+  links.for_each([&](Link& link) {
+    SendStatus status = SendStatus::kDone;
+    for (int i = 0; i < 100'000 && status == SendStatus::kDone; ++i) {
+      status = link.endpoint->am_send(kData, {});
+    }
+    CHECK_TEXT(status == SendStatus::kAgain, link.name);
+    Room room, taken_back;
+    room.call = taken_back.call = called;
+    link.sender->notify_room(*link.endpoint, taken_back);
+    link.sender->notify_room(*link.endpoint, room);
+    CHECK_TEXT(link.sender->sleep_max_ns() == Messenger::kRoomCheckNs, link.name);
+    link.sender->take_back(taken_back);
+    LONGS_EQUAL_TEXT(0, room.count, link.name);  // from a poll alone
+    if (link.receiver != link.sender) {
+      for (int i = 0; i < 100; ++i) link.sender->poll(16);
+      LONGS_EQUAL_TEXT(0, room.count, link.name);
+    }
+    CHECK_TEXT(link.poll_until([&] { return room.count > 0; }), link.name);
+    CHECK_TEXT(link.sender->sleep_max_ns() == PollSource::kUnlimitedNs, link.name);
+    CHECK_TEXT(!room.is_waiting(), link.name);
+    CHECK_TEXT(link.insist([&] { return link.endpoint->am_send(kData, {}); }) == SendStatus::kDone,
+               link.name);
+    for (int i = 0; i < 100; ++i) link.poll();
+    LONGS_EQUAL_TEXT(1, room.count, link.name);
+    LONGS_EQUAL_TEXT(0, taken_back.count, link.name);
+  });
+}
+
 TEST(ProviderConformance, WhatIsTooLongIsRefusedWhole) {
   links.for_each([this](Link& link) {
     const EndpointLimits limits = link.endpoint->limits();

@@ -59,6 +59,10 @@ class SelfProvider final : public Provider, private Endpoint {
   SendStatus flush(Completion*) noexcept override { return SendStatus::kDone; }
   Result<RemoteMemory> expose(std::span<std::byte> memory) override;
   void withdraw(const RemoteMemory&) noexcept override {}
+  bool has_room() noexcept override {
+    const SpinGuard guard(lock_, is_threaded_);
+    return producer_.next_slot() != nullptr;
+  }
   const EndpointLimits& limits() const noexcept override { return limits_; }
   const char* provider_name() const noexcept override { return name(); }
 

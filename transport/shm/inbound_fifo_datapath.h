@@ -58,6 +58,11 @@ class InboundFifo {
   // it. `known_tail` is what the caller saw last; it is brought up to date when it looks full.
   // Threads: any. Cost: two compare-and-swaps, on the slot's line and on the counter's.
   Claim try_claim(uint32_t sender, uint64_t* known_tail) noexcept;
+  // Whether one could be claimed now, as far as the writers' side knows.
+  bool has_room() const noexcept {
+    return claims_->load(std::memory_order_relaxed) + 1 - tail_->load(std::memory_order_acquire) <=
+           mask_ + 1;
+  }
 
   // Returns whether the message is in the FIFO. Else the reader has ended the claim, and nothing
   // was sent: try again in another slot. Cost: a compare-and-swap on the slot's line.

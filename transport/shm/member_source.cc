@@ -1,5 +1,8 @@
 #include "transport/shm/member_source.h"
 
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+
 #include "transport/shm/shm_provider.h"
 
 namespace bedplate {
@@ -17,7 +20,23 @@ void MemberSource::announce_awake() noexcept { parts_.shm.announce_awake(); }
 
 Result<void> MemberDescriptor::create() {
   BP_TRY(doorbell_.create());
+  timer_ = Fd(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+  either_ = Fd(epoll_create1(EPOLL_CLOEXEC));
+  for (const int fd : {doorbell_.event_fd(), timer_.number()}) {
+    epoll_event event = {.events = EPOLLIN, .data = {.fd = fd}};
+    if (epoll_ctl(either_.number(), EPOLL_CTL_ADD, fd, &event) != 0) {
+      return error_from_errno("making the descriptor of a member")
+          .set_cure("raise the limit of open files (ulimit -n)");
+    }
+  }
   return source_.start(doorbell_);
+}
+
+void MemberDescriptor::set_timer(uint64_t after_ns) noexcept {
+  const itimerspec once = {.it_interval = {}, .it_value = {0, static_cast<long>(after_ns)}};
+  const int status = timerfd_settime(timer_.number(), 0, &once, nullptr);
+  BP_ASSERT(status == 0);
+  is_timed_ = after_ns != 0;
 }
 
 bool MemberDescriptor::arm() noexcept {
@@ -25,15 +44,20 @@ bool MemberDescriptor::arm() noexcept {
   doorbell_.announce_sleep();
   source_.announce_sleep();
   is_armed_ = true;
-  if (source_.poll(kLookBudget) == 0) return true;
-  disarm();
-  return false;
+  if (source_.poll(kLookBudget) > 0) {
+    disarm();
+    return false;
+  }
+  static_assert(Messenger::kRoomCheckNs < kNsPerSecond);
+  if (source_.sleep_max_ns() != PollSource::kUnlimitedNs) set_timer(source_.sleep_max_ns());
+  return true;
 }
 
 // Quiet last: a ring that was on its way may still come, and then a wait ends early.
 void MemberDescriptor::disarm() noexcept {
   if (!is_armed_) return;
   is_armed_ = false;
+  if (is_timed_) set_timer(0);
   source_.announce_awake();
   doorbell_.announce_awake();
   doorbell_.acknowledge();

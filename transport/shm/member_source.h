@@ -11,6 +11,7 @@
 // sleeps.
 #pragma once
 
+#include "platform/file.h"
 #include "transport/event_loop.h"
 #include "transport/messenger.h"
 #include "transport/shm/bell_watch.h"
@@ -44,6 +45,7 @@ class MemberSource final : public PollSource {
   uint32_t poll(uint32_t budget) noexcept override { return parts_.messenger.poll(budget); }
   void announce_sleep() noexcept override;
   void announce_awake() noexcept override;
+  uint64_t sleep_max_ns() const noexcept override { return parts_.messenger.sleep_max_ns(); }
 
  private:
   MemberParts parts_;
@@ -60,9 +62,10 @@ class MemberDescriptor {
   // Errors: no descriptor, or MemberSource::start's.
   Result<void> create();
 
-  // Readable when something has come since arm() said yes. It is for waiting alone, and is made
+  // Readable when something has come since arm() said yes; while somebody waits for room
+  // (Messenger::notify_room), also when it is time to look. It is for waiting alone, and is made
   // quiet by disarm(). Ownership: this object's.
-  int fd() const noexcept { return doorbell_.event_fd(); }
+  int fd() const noexcept { return either_.number(); }
 
   // About to wait: looks once more, and runs handlers and completions as a poll does. Returns false
   // where there was something: poll on, and try again. True: fd() becomes readable with the next
@@ -76,9 +79,15 @@ class MemberDescriptor {
  private:
   static constexpr uint32_t kLookBudget = 64;
 
+  // Has the timer expire once, `after_ns` from now; 0: not at all.
+  void set_timer(uint64_t after_ns) noexcept;
+
   Doorbell doorbell_;
   MemberSource source_;  // after the doorbell, which its thread rings
+  Fd timer_;
+  Fd either_;  // an epoll of the doorbell's descriptor and the timer
   bool is_armed_ = false;
+  bool is_timed_ = false;
 };
 
 }  // namespace bedplate

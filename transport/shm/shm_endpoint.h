@@ -43,6 +43,7 @@ class ShmEndpoint final : public Endpoint {
   SendStatus flush(Completion* done) noexcept override;
   Result<RemoteMemory> expose(std::span<std::byte> memory) override;
   void withdraw(const RemoteMemory& memory) noexcept override;
+  bool has_room() noexcept override;
   const EndpointLimits& limits() const noexcept override;
   const char* provider_name() const noexcept override;
 
@@ -69,6 +70,7 @@ class ShmEndpoint final : public Endpoint {
   bool post_to_fifo(const SlotHeader& header, const std::byte* data, size_t data_bytes) noexcept;
   static constexpr int kPublishAttemptsMax = 4;
   bool post_to_lane(const SlotHeader& header, const std::byte* data, size_t data_bytes) noexcept;
+  bool has_eager_room() noexcept;
   SendStatus send_copy(AmId id, std::span<const std::byte> payload) noexcept;
   // The message that was posted last, as the user of a piece of the eager region.
   EagerRegion::Use last_use() const noexcept;

@@ -16,6 +16,26 @@ SendStatus ShmEndpoint::am_send(AmId id, std::span<const std::byte> payload) noe
   return post(header, payload.data(), bytes) ? SendStatus::kDone : SendStatus::kAgain;
 }
 
+// For what a slot would hold.
+bool ShmEndpoint::has_eager_room() noexcept {
+  const EagerRegion::Piece piece = provider_.take_eager(*this, kInlineBytesMax);
+  if (piece.memory == nullptr) return false;
+  provider_.cancel_eager(piece);
+  return true;
+}
+
+bool ShmEndpoint::has_room() noexcept {
+  const SpinGuard guard(lock_, provider_.is_threaded_);
+  if (!is_open_) return true;
+  settle_queue();
+  switch (queue_) {
+    case Queue::kFifo: return fifo_.has_room();
+    case Queue::kBox: return box_->next_slot() != nullptr;
+    case Queue::kLane: return lane_.has_room(lane_head_, &known_lane_tail_) && has_eager_room();
+  }
+  return true;
+}
+
 SendStatus ShmEndpoint::send_copy(AmId id, std::span<const std::byte> payload) noexcept {
   if (payload.size() > provider_.limits_.am_bytes_max) return SendStatus::kTooLong;
   const auto bytes = static_cast<uint32_t>(payload.size());

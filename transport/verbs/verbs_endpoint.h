@@ -65,6 +65,9 @@ class VerbsEndpoint final : public Endpoint {
   // when a flush that was started after withdraw() has ended, or says kGone.
   Result<RemoteMemory> expose(std::span<std::byte> memory) override;
   void withdraw(const RemoteMemory& memory) noexcept override;
+  bool has_room() noexcept override {
+    return may_send_ ? has_credit() : status_when_down() == SendStatus::kGone;
+  }
   const EndpointLimits& limits() const noexcept override;
   const char* provider_name() const noexcept override { return "verbs"; }
 
