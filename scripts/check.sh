@@ -83,10 +83,9 @@ step mimalloc scripts/mimalloc.sh build/mimalloc
 step layers scripts/layers.sh
 # What debug adds to asan, which has its assertions, is mimalloc's own: in check-long.
 for mode in ${CHECK_MODES:-release hardened asan tsan}; do
-  # What is shipped has all of its debug information. Only that is run as programs, too.
-  [ "$mode" = release ] && options=(DEBUG_INFO=-g products tests) ||
-    options=(DEBUG_INFO=-g1 unit-tests)
-  build "build-$mode" make --no-print-directory "$jobs" MODE="$mode" "${options[@]}"
+  # Only what is shipped is run as programs, too.
+  [ "$mode" = release ] && goals=(products tests) || goals=(unit-tests)
+  build "build-$mode" make --no-print-directory "$jobs" MODE="$mode" "${goals[@]}"
   # One core's work, mostly: the next build is beside it.
   beside "unit-$mode" "build/$mode/bedplate-tests"
 done

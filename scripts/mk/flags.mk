@@ -18,8 +18,9 @@ WARNINGS := -Wall -Wextra -Wundef -Wconversion -Wshadow -Werror
 CPPFLAGS := -I. -DTOML_EXCEPTIONS=0 -DJSON_NOEXCEPTION
 # -fPIE: the archives go into executables of any kind, static-pie among them. It is what Debian's
 # g++ does anyway; a compiler with another default must not make other archives.
-# make check, which compiles everything three times, asks for less (-g1: functions and lines).
-DEBUG_INFO ?= -g
+# -g1: functions and lines, which is what addresses in messages are turned into, and what profilers
+# show. Types and variables take a fifth of the compile time; a debug build, for gdb, has them.
+DEBUG_INFO := $(if $(filter debug,$(MODE)),-g,-g1)
 CXXFLAGS := -std=c++20 $(DEBUG_INFO) -fPIE -fno-exceptions -fno-rtti $(WARNINGS)
 
 # A program that chooses the pool for its whole heap names malloc and new, or the linker, which
@@ -44,11 +45,9 @@ else
   $(error MODE is "$(MODE)"; it must be release, hardened, debug, asan or tsan)
 endif
 
-# Tests: half of their compile time goes into debug information on templates, and under a sanitizer
-# a third into optimizing what runs once. A debug build has all of it.
-TEST_OBJECTS := $(BUILD)/tests/%.o $(if $(filter hardened,$(MODE)),build/release/tests/%.o)
-ifneq ($(MODE),debug)
-  $(TEST_OBJECTS) $(BUILD)/tests/prelude.h.pch: private CXXFLAGS += -g1 $(if $(SANITIZED),-O0)
+# Under a sanitizer a third of the tests' compile time goes into optimizing what runs once.
+ifdef SANITIZED
+  $(BUILD)/tests/%.o $(BUILD)/tests/prelude.h.pch: private CXXFLAGS += -O0
 endif
 
 # Sanitizers need a dynamic program and keep malloc to themselves.
