@@ -78,7 +78,7 @@ image: deps-image ## build the image of an appliance (CONFIG=apps/demo.toml) int
 image-run: image ## boot it in QEMU, its NBD server at 127.0.0.1:10809; Ctrl-C stops it
 	$(Q)scripts/image/run.sh build/image
 
-# Ten times as much of check's strains, and all tests with every assertion of the allocator's.
+# Ten times and more of check's strains, and all tests with every assertion of the allocator's.
 LONG_STEPS := setup mimalloc build-.* unit-debug soak-.* stress kill sleepers steps stops door \
               hostile fuzz-nbd fuzz-kvd
 empty :=
