@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Includes point down only: apps -> transport -> alloc -> pinned_pool -> platform, and in apps/:
 # services and commands -> boot. And what is named *_datapath neither allocates, throws, logs nor
-# locks. No exceptions to either. Only alloc/ knows whether a build is hardened. Lines are short.
+# locks. No exceptions to either. Only alloc/ knows whether a build is hardened. Each file includes
+# what it uses. Lines are short.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -42,6 +43,8 @@ complain "what differs in a hardened build is used outside alloc/" "$(grep -rnE 
   '\b(BP_HARDENED|kKeepsLedger|enter_block|leave_block|heap_calls\.h|block_ledger\.h)\b' \
   --include='*.h' --include='*.cc' platform pinned_pool transport apps tests |
   grep -v '^tests/alloc/' || true)"
+complain "what is used of the standard library is not included" "$(
+  /usr/bin/python3 scripts/includes.py || echo "scripts/includes.py ended with an error")"
 complain "public headers are not those that are listed" \
   "$(/usr/bin/python3 scripts/install/headers.py || true)"
 complain "a line has more than 100 columns" "$(LC_ALL=C.UTF-8 grep -rnE '^.{101,}' \

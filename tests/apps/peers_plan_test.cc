@@ -2,6 +2,7 @@
 #include "apps/boot/peers_plan.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 
 #include "apps/boot/appliance_plan.h"

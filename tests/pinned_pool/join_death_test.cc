@@ -1,6 +1,7 @@
 // Processes that die: at every step of joining, over and over, a thousand at once, and the owner.
 #include <cinttypes>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 
 #include <fcntl.h>

@@ -2,6 +2,7 @@
 #include "platform/standard_error.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <string>
 #include <thread>

@@ -4,6 +4,7 @@
 // it is a peer of the owner there, and sends it a message out of its own heap, and datagrams.
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <vector>

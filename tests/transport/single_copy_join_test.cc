@@ -1,4 +1,5 @@
 // A peer that cannot be attached, and the one line that says why.
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 

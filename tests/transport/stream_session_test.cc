@@ -3,6 +3,7 @@
 #include "transport/stream_session_datapath.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
