@@ -25,8 +25,7 @@ void KvService::describe(ConfigurationTable& table) {
       .formerly("max_value")
       .help("A longer value is refused. At most a quarter of the cache.");
   table.integer("max_connections", &max_connections_, 1, 65536)
-      .help("How many clients may be connected. Their buffers are planned; one more is "
-            "closed at once.");
+      .help("How many clients may be connected. Their buffers are planned; more are closed.");
   table.integer("client_timeout_s", &client_timeout_s_, 0, 3600)
       .help("After how long a client over TCP is disconnected whose host gives no sign of life, or "
             "that takes none of its replies. 0: it keeps its place for ever.");

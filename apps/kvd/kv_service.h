@@ -1,9 +1,8 @@
 // kvd: a key-value service in the memcached text protocol, as a service of the runtime.
 //
-// Read on: what a client says and is answered (session_datapath.h), gets by message
-// (message_gets_datapath.h). Of the runtime are the cache that keeps the values
-// (alloc/keyed_cache_datapath.h), the connections (transport/stream_server.h) and how a session has
-// its bytes (transport/stream_session_datapath.h). Here is what ties them to a shard.
+// Read on: its commands (session_datapath.h), gets by message (message_gets_datapath.h). Of the
+// runtime are the cache (alloc/keyed_cache_datapath.h), the connections (transport/stream_server.h)
+// and how a session has its bytes (transport/stream_session_datapath.h).
 #pragma once
 
 #include "apps/boot/service.h"
