@@ -92,12 +92,28 @@ static void serve(bp_endpoint* peer) {
   bp_withdraw(peer, &offer.buffer);
 }
 
+static void on_room(bp_room_call* room) { ++*(int*)room->context; }
+
+/* There is room: it is told by the next poll, and not where it was taken back. */
+static void wait_for_room(bp_endpoint* peer) {
+  int told = 0, taken_back = 0;
+  bp_room_call room = {.call = on_room, .context = &told};
+  bp_room_call other = {.call = on_room, .context = &taken_back};
+  bp_notify_room(self, peer, &other);
+  bp_notify_room(self, peer, &room);
+  bp_take_back_room(self, &other);
+  CHECK(told == 0);
+  poll_until(&told);
+  CHECK(told == 1 && taken_back == 0);
+}
+
 static void use(bp_endpoint* peer) {
   bp_completion done = {NULL, on_end, &ended_count};
   int ended = 0;
   static char mine[kOfferBytes];
   uint64_t before = 0;
   poll_until(&has_offer);
+  wait_for_room(peer);
   memset(mine, 'p', sizeof mine);
   finish(bp_put(peer, mine, 1000, &offered.buffer, &done), &ended);
   finish(bp_flush(peer, &done), &ended);
