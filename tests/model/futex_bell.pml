@@ -24,7 +24,7 @@
  * code: transport/shm/futex_bell.cc: if (state_of(word) == kAwake) return;
  * code: transport/shm/futex_bell.cc: void FutexBell::wake_anyway()
  * code: transport/messenger.cc: for (Provider* provider : providers_) provider->announce_sleep();
- * code: transport/messenger.cc: if (poll(kLastLookBudget) == 0) sleeper->sleep(timeout_ns);
+ * code: transport/messenger.cc: if (poll(kLastLookBudget) == 0) sleeper->sleep(std::min(timeout_ns, sleep_max_ns()));
  * code: transport/messenger.cc: for (Provider* provider : providers_) provider->announce_awake();
  *
  * check: SLEEPER              membarrier by the sleeper (BellFence::kSleeper)
