@@ -1,5 +1,5 @@
 // The lean client of kvd_bench.py: one thread, io_uring; in each round one system call sends the next
-// batch of every connection whose replies have come, and receives what is there.
+// batch of every connection that is to send one, and receives what is there.
 //
 //     kvd_client PORT get|set CONNECTIONS DEPTH SECONDS KEYS VALUE_BYTES
 //     kvd_client PORT get|set CONNECTIONS 1 SECONDS KEYS VALUE_BYTES RATE
@@ -44,7 +44,7 @@ static char buffer[kBufferBytes];
 struct connection {
   int fd;
   int next;           // batch
-  size_t left_bytes;  // of the replies
+  size_t left_bytes;  // of the replies that it waits for; paced: bytes of a reply that has begun
 };
 
 static double now(void) {
@@ -92,13 +92,12 @@ static struct io_uring_buf_ring* pieces;
 static char* piece_memory;
 
 // The socket takes a whole batch: it is empty, and its buffer is larger. Only what fails is told.
-static void send_batch(struct connection* to, size_t reply_bytes) {
+static void send_batch(struct connection* to) {
   struct io_uring_sqe* entry = io_uring_get_sqe(&ring);
   io_uring_prep_send(entry, to->fd, batches[to->next], batch_bytes[to->next], MSG_WAITALL);
   entry->flags |= IOSQE_CQE_SKIP_SUCCESS;
   io_uring_sqe_set_data(entry, NULL);
   to->next = (to->next + 1) % kBatches;
-  to->left_bytes = reply_bytes;
 }
 
 // Into whichever piece is free, until it is told that this has ended.
@@ -166,31 +165,35 @@ static int compare(const void* a, const void* b) {
 static void run_paced(struct connection* all, int connections, double seconds, double rate,
                       size_t reply_bytes) {
   float* times_us = malloc(kTimesMax * sizeof *times_us);
-  unsigned long *read = calloc((size_t)connections, sizeof *read), sent = 0, done = 0;
+  unsigned long *answered = calloc((size_t)connections, sizeof *answered), sent = 0, done = 0;
   const double begin = now();
   const unsigned long total = (unsigned long)(seconds * rate);
   if (total > kTimesMax) fail("too many requests");
   while (done < total) {
     const double time = now();
-    for (; sent < total && begin + (double)sent / rate <= time && sent - done < kOnTheirWay;
-         ++sent) {
-      struct connection* to = &all[sent % (unsigned long)connections];
-      if (send(to->fd, batches[to->next], batch_bytes[to->next], 0) < 0) fail("sending");
-      to->next = (to->next + 1) % kBatches;
+    // Half of the ring's entries are left for receives.
+    for (int burst = 0; burst < kRingEntries / 2 && sent < total && sent - done < kOnTheirWay &&
+                        begin + (double)sent / rate <= time;
+         ++burst, ++sent) {
+      send_batch(&all[sent % (unsigned long)connections]);
     }
-    for (int i = 0; i < connections; ++i) {
-      const unsigned long first = read[i] * (unsigned long)connections + (unsigned long)i;
-      if (first >= sent) continue;
-      const ssize_t received = recv(all[i].fd, buffer, sizeof buffer, MSG_DONTWAIT);
-      if (received < 0 && errno == EAGAIN) continue;
-      if (received <= 0) fail("receiving");
-      all[i].left_bytes += (size_t)received;
-      const double there = now();
-      for (; all[i].left_bytes >= reply_bytes; all[i].left_bytes -= reply_bytes, ++read[i]) {
-        const double index = (double)(read[i] * (unsigned long)connections + (unsigned long)i);
+    if (io_uring_submit_and_get_events(&ring) < 0) fail("sending");
+    const double there = now();
+    struct io_uring_cqe* event;
+    unsigned head_index, ready = 0;
+    io_uring_for_each_cqe(&ring, head_index, event) {
+      ++ready;
+      struct connection* from = io_uring_cqe_get_data(event);
+      if (from == NULL) errno = -event->res, fail("sending");
+      from->left_bytes += take(event, done == 0, 1);
+      if ((event->flags & IORING_CQE_F_MORE) == 0) receive(from);
+      unsigned long* count = &answered[from - all];
+      for (; from->left_bytes >= reply_bytes; from->left_bytes -= reply_bytes, ++*count) {
+        const double index = (double)(*count * (unsigned long)connections) + (double)(from - all);
         times_us[done++] = (float)((there - begin - index / rate) * 1e6);
       }
     }
+    io_uring_cq_advance(&ring, ready);
   }
   const double spent = now() - begin;
   qsort(times_us, done, sizeof *times_us, compare);
@@ -214,12 +217,13 @@ int main(int count, char** words) {
     all[i].fd = open_connection(port);
     all[i].next = i % kBatches;
   }
+  set_up_ring();
+  for (int i = 0; i < connections; ++i) receive(&all[i]);
   if (count == 9) {
     return run_paced(all, connections, atof(words[5]), atof(words[8]), reply_bytes), 0;
   }
-  set_up_ring();
   const double begin = now(), end = begin + atof(words[5]);
-  for (int i = 0; i < connections; ++i) receive(&all[i]), send_batch(&all[i], reply_bytes);
+  for (int i = 0; i < connections; ++i) all[i].left_bytes = reply_bytes, send_batch(&all[i]);
   unsigned long done = 0;
   double time = begin, idle = 0, idle_since = 0;
   while (time < end) {
@@ -237,7 +241,8 @@ int main(int count, char** words) {
         from->left_bytes -= received;
         if (from->left_bytes > 0 || received == 0) continue;
         done += (unsigned long)depth;
-        send_batch(from, reply_bytes);
+        from->left_bytes = reply_bytes;
+        send_batch(from);
       }
       io_uring_cq_advance(&ring, ready);
       if (ready == 0 && idle_since == 0) idle_since = now();
