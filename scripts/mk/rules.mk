@@ -70,13 +70,14 @@ $(PROGRAM): $(call objects,$(PROGRAM_SOURCES)) $(BLOCKD_OBJECTS) $(KVD_OBJECTS) 
 # Programs of others, linked as docs/allocator.md says: with the pool's malloc. And one of the
 # tests, which is linked like them.
 FIRST_SERVICE := $(addprefix $(BUILD)/examples/echo-,1 2 3 4 5 6)
-EXAMPLES := $(addprefix $(BUILD)/examples/,ping ping-c relay remote_read store) $(FIRST_SERVICE)
+EXAMPLES := $(addprefix $(BUILD)/examples/,ping ping-c relay remote_read store kvget) $(FIRST_SERVICE)
 .PHONY: examples
 examples: $(EXAMPLES)
 
 $(BUILD)/examples/ping: $(BUILD)/apps/examples/ping.o
 $(BUILD)/examples/ping-c: $(BUILD)/apps/examples/ping_c.o
 $(BUILD)/examples/remote_read: $(BUILD)/apps/examples/remote_read.o
+$(BUILD)/examples/kvget: $(BUILD)/apps/examples/kvget.o
 $(BUILD)/examples/relay: $(BUILD)/apps/examples/relay_c.o
 $(BUILD)/examples/store: $(BUILD)/apps/examples/store_c.o
 $(BUILD)/c-peer: $(BUILD)/tests/system/c_peer.o
@@ -144,7 +145,7 @@ $(BENCH_HEAP): $(BENCH_OBJECTS)
   $(INIT_LIBRARY_SOURCES) $(MALLOC_SOURCES) \
   $(BLOCKD_SOURCES) $(KVD_SOURCES) $(PROGRAM_SOURCES) $(TEST_SOURCES) $(STRAIN_SOURCES) \
   $(TRAFFIC_SOURCES) $(PLACES_SOURCES) tests/soak/heap_soak.cc apps/examples/ping.cc \
-  apps/examples/remote_read.cc tests/system/cpp_peer.cc) \
+  apps/examples/remote_read.cc apps/examples/kvget.cc tests/system/cpp_peer.cc) \
   $(BENCH_OBJECTS) $(C_OBJECTS) $(FIRST_SERVICE_OBJECTS))
 
 # The heap under demand: a heap of 256 MiB in segment 0.

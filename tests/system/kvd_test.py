@@ -4,8 +4,11 @@ import os
 import signal
 import socket
 
-from harness import (BACKENDS, BOUND_SECONDS, KIB, MIB, Appliance, expect, expect_in, expect_true,
+from harness import (BACKENDS, BEDPLATE, BOUND_SECONDS, KIB, MIB, Appliance, expect, expect_in, expect_true,
                      free_port, need_backend, need_tools, test, wait_for)
+
+
+KVGET = os.path.join(os.path.dirname(BEDPLATE), "examples", "kvget")
 
 
 class KvdAppliance(Appliance):
@@ -22,7 +25,7 @@ class KvdAppliance(Appliance):
         return self.stats()["services"]["kvd"][name]
 
 
-def start(box, sockets, **keys):
+def start(box, sockets, tables=None, **keys):
     need_backend(sockets)
     appliance = KvdAppliance(box, {
         "appliance": {"name": "test", "runtime_directory": box.path("runtime"),
@@ -32,6 +35,7 @@ def start(box, sockets, **keys):
         "shard": [{"name": "main", "cpu": min(os.sched_getaffinity(0))}],
         "kvd": {"listen": [f"tcp:127.0.0.1:{free_port()}", f"unix:{box.path('kvd.sock')}"],
                 "cache_bytes": "16 MiB", **keys},
+        **(tables or {}),
     })
     box.appliances.append(appliance)
     return appliance.start()
@@ -218,6 +222,25 @@ def drain(box, sockets):
     expect(stuck.line(), b"", "then the end")
     expect(appliance.wait_exit(), 0, "the exit code after SIGTERM")
     appliance.expect_nothing_left()
+
+
+@test()
+def values_by_message(box):
+    processes = [{"name": name, "user": "root", "group": "main", "heap_bytes": "16 MiB", **may}
+                 for name, may in (("reader", {"read": ["kvd"]}), ("other", {}))]
+    appliance = start(box, "epoll", {"group": [{"name": "main", "members": 3}],
+                                     "process": processes})
+    client = Client(box, appliance)
+    short, long = b"s" * 1024, bytes(33 + i % 90 for i in range(200_000))
+    client.store(b"short", short)
+    client.store(b"long", long)
+    join = [KVGET, box.path("runtime/test.join")]
+    seen = box.run(*join, "reader", "short", "long", "none", expect_code=1).stdout
+    expect(seen, f"{short.decode()}\n{long.decode()}\n(none)\n", "what a process that may read gets")
+    expect(box.run(*join, "reader", "long").stdout, f"{long.decode()}\n", "the loan came back")
+    seen = box.run(*join, "other", "short", "long", expect_code=1).stdout
+    expect(seen, f"{short.decode()}\n(out of reach)\n", "what one gets that may not")
+    expect(appliance.counter("gets"), 6, "gets that were counted")
 
 
 @test()
