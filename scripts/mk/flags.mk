@@ -86,7 +86,13 @@ THROWING := $(call both,alloc/operator_new) $(call both,alloc/pool_resource) \
               alloc/pool_resource_test.cc apps/service_test.cc))
 $(THROWING): private CXXFLAGS += -fexceptions
 $(THROWING): PRELUDE := scripts/mk/prelude.h
-$(call both,alloc/pool_resource): private CXXFLAGS += -frtti
+# What public classes are of, for programs with RTTI that derive from them, or that a sanitizer
+# looks into.
+WITH_TYPEINFO := $(call both,alloc/pool_resource) $(call objects,$(addprefix transport/,\
+  message_answers_datapath.cc messenger.cc shm/member_source.cc verbs/verbs_device.cc \
+  verbs/verbs_endpoint.cc verbs/verbs_provider.cc))
+$(WITH_TYPEINFO): private CXXFLAGS += -frtti
+$(WITH_TYPEINFO): PRELUDE := scripts/mk/prelude.h
 # Unity's header by its own name: the same file compiles with Unity as well.
 $(call objects,tests/apps/bedplate_c_test.cc tests/apps/messages_c_test.cc): \
   CPPFLAGS += -Itests/support

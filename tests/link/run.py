@@ -226,6 +226,30 @@ def check_header_alone():
              "/dev/null"])
 
 
+def check_typeinfo():
+    """Programs with RTTI may derive from whatever public class can be, and have a sanitizer look at
+    those that cannot: where an archive has a class's vtable, it has its typeinfo."""
+    with open(os.path.join(ROOT, "scripts/install/public_headers.txt"), encoding="utf-8") as file:
+        headers = [line for line in file.read().splitlines() if line and not line.startswith("#")]
+    public = set()
+    for header in headers:
+        with open(os.path.join(ROOT, header), encoding="utf-8") as file:
+            public.update(re.findall(r"^class (\w+)[^;\n]*{", file.read(), re.M))
+    seen = {"vtable": set(), "typeinfo": set()}
+    for archive in glob.glob(os.path.join(BUILD, "libbedplate*.a")):
+        for what, name in re.findall(r"^[0-9a-f]+ \w (vtable|typeinfo) for bedplate::(\w+)$",
+                                     run(["nm", "-C", archive]), re.M):
+            seen[what].add(name)
+    with_vtable = seen["vtable"] & public
+    if "Messenger" not in with_vtable:
+        raise AssertionError(f"vtables of public classes: {sorted(with_vtable)}")
+    # A class without a function of its own in a .cc has both wherever it is used.
+    missing = with_vtable - seen["typeinfo"] - {"StreamSockets"}
+    if missing:
+        raise AssertionError(f"{sorted(missing)}: compiled without RTTI; see WITH_TYPEINFO in "
+                             "scripts/mk/flags.mk")
+
+
 def check_own_new(workshop, kind):
     program = workshop.link("level_program", "pool", kind, "own_new")
     compare(facts(program), {**expected_level(program, "pool", kind), "level": "none",
@@ -281,6 +305,7 @@ def check_mixed(workshop, kind, name, where):
 def tests(workshop):
     """Pairs of a name and a function that raises when the test fails, or Skip."""
     yield "bedplate.h alone", check_header_alone
+    yield "typeinfo of public classes", check_typeinfo
     for kind in KINDS:
         for whose in ("own", "pool"):
             yield f"C program, {whose} malloc, {kind}", functools.partial(
