@@ -11,6 +11,9 @@ with 64 connections to memcached, in operations a second and in processor time f
 idle` is the share of time in which the client had no reply to read: above 0 it goes further than
 the server. Latency: an open loop over 64 connections at half of what memcached did with 64
 connections in this round; from when each request was to be sent.
+
+By messages (kvd_messages.cc): a joined process asks for values at random, one at a time, and asks
+a service on the same shard that sends as many bytes and looks nothing up.
 """
 
 import argparse
@@ -33,15 +36,21 @@ WORKLOADS = [(operation, connections, depth) for operation in ("get", "set")
 # Of kvd's speed, and to whom.
 TARGETS = {(1, 1): (0.95, "bare"), (1, 32): (1.3, "memcached"), (64, 1): (1.3, "memcached")}
 PACED = ("get", 64, 1)  # at half of memcached's speed in it
+MESSAGE_SLICES = 5  # in a round, each of bare messages and of gets
+MESSAGE_RATIO_MAX = 1.5
+MESSAGES = f"{BUILD}/kvd_messages"
+
+
+def kvd_config(directory, name, port, sockets, cache_bytes="64 MiB", tables=""):
+    return service_config(directory, name, [("main", 0)], POOL_BYTES, sockets, f"""[kvd]
+listen = ["tcp:127.0.0.1:{port}"]
+cache_bytes = "{cache_bytes}"
+{tables}""")
 
 
 def kvd(directory, port, sockets):
-    name = "kvd-" + sockets.replace("_", "-")
-    path = service_config(directory, name, [("main", 0)], POOL_BYTES, sockets, f"""[kvd]
-listen = ["tcp:127.0.0.1:{port}"]
-cache_bytes = "64 MiB"
-""")
-    return [BEDPLATE, "run", path]
+    return [BEDPLATE, "run",
+            kvd_config(directory, "kvd-" + sockets.replace("_", "-"), port, sockets)]
 
 
 def memcached(_directory, port):
@@ -74,14 +83,18 @@ def wait_for(port, log):
                          + file.read()[-1000:])
 
 
-def client(port, *words, rate=None):
-    done = subprocess.run(["taskset", "-c", "1", f"{BUILD}/kvd_client", str(port),
-                           *map(str, words), str(KEYS), str(VALUE_BYTES),
-                           *([str(rate)] if rate else [])],
-                          capture_output=True, text=True, check=False)
+def run_lines(*argv):
+    """The numbers that a program prints, line by line."""
+    done = subprocess.run(list(map(str, argv)), capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise BenchError(f"running kvd_client {words}: {done.stderr.strip()}; see its source")
-    return [float(word) for word in done.stdout.split()]
+        raise BenchError(f"running {argv}: {done.stderr.strip()}; see its source")
+    return [[float(word) for word in line.split()] for line in done.stdout.splitlines()]
+
+
+def client(port, *words, rate=None):
+    lines = run_lines("taskset", "-c", "1", f"{BUILD}/kvd_client", port, *words, KEYS, VALUE_BYTES,
+                      *([rate] if rate else []))
+    return lines[0] if lines else []
 
 
 def processor_seconds(pid):
@@ -114,6 +127,41 @@ def run_one(directory, name, options, results, latencies):
         stop(process)
 
 
+def ask_by_messages(directory):
+    """Nanoseconds from question to answer, slice by slice: [bare message, get]."""
+    port = free_port()
+    path = kvd_config(directory, "messages", port, "io_uring", "48 MiB", """[echo]
+answer_bytes = {}
+[[group]]
+name = "main"
+members = 2
+[[process]]
+name = "asker"
+user = "root"
+group = "main"
+heap_bytes = "16 MiB"
+""".format(VALUE_BYTES))
+    wait_for_hugepages(POOL_BYTES)
+    with open(f"{directory}/log", "ab") as log:
+        process = start([MESSAGES, "serve", "run", path], stdout=log, stderr=log)
+    try:
+        wait_for(port, f"{directory}/log")
+        client(port, "fill", 1, 1, 0)
+        return run_lines("taskset", "-c", "1", MESSAGES, "ask",
+                         f"{directory}/run-messages/messages.join", KEYS, VALUE_BYTES,
+                         MESSAGE_SLICES)
+    finally:
+        stop(process)
+
+
+def print_messages(slices):
+    ratios_of_slices = [get_ns / bare_ns for bare_ns, get_ns in slices]
+    reached = verdict(statistics.median(ratios_of_slices) <= MESSAGE_RATIO_MAX)
+    print(f"by message: get {spread([get_ns for _, get_ns in slices])} ns, "
+          f"bare {spread([bare_ns for bare_ns, _ in slices])} ns; "
+          f"{spread(ratios_of_slices)}; at most {MESSAGE_RATIO_MAX} {reached}")
+
+
 def print_table(results, latencies):
     print(f"{'workload':24}{'server':12}{'k operations/s':26}{'server ns each':26}client idle")
     for (operation, connections, depth), servers in results.items():
@@ -143,18 +191,21 @@ def main():
     options = parser.parse_args()
     require({"memcached": "scripts/setup.sh bench", BEDPLATE: "make", "taskset": "util-linux",
              f"{BUILD}/kvd_client": "scripts/bench/run.sh",
-             f"{BUILD}/bare_kv_server": "scripts/bench/run.sh"})
+             f"{BUILD}/bare_kv_server": "scripts/bench/run.sh",
+             MESSAGES: "scripts/bench/run.sh"})
     load = warn_if_busy()
-    results, latencies = {workload: {} for workload in WORKLOADS}, {}
+    results, latencies, slices = {workload: {} for workload in WORKLOADS}, {}, []
     with work_directory() as directory, reserved_hugepages(POOL_BYTES):
         for _ in range(options.rounds):
             # memcached first: the others' rate is half of its.
             others = random.sample(sorted(set(SERVERS) - {"memcached"}), len(SERVERS) - 1)
             for name in ["memcached", *others]:
                 run_one(directory, name, options, results, latencies)
+            slices += ask_by_messages(directory)
     print_table(results, latencies)
+    print_messages(slices)
     write_json("kvd.json", {"load": load, "rounds": options.rounds, "seconds": options.seconds,
-                            "paced_p99_us": latencies,
+                            "paced_p99_us": latencies, "by_message_ns": slices,
                             "results": [{"workload": workload, **servers}
                                         for workload, servers in results.items()]})
 

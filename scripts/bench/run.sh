@@ -24,6 +24,13 @@ for name in stopwatch yield_after_post; do
 done
 ${CXX:-g++} -std=c++20 -O2 -Wall -Wextra -Wconversion -Wshadow -Werror -fno-builtin-malloc \
   -pthread -Wl,-z,now -o "$build/alloc_workloads" "$here/alloc_workloads.cc"
+# A program as anybody writes one, but with kvd's own objects.
+release=$here/../../build/release
+if [[ ${1-kvd} == kvd ]]; then
+  ${CXX:-g++} -std=c++20 -O2 -DNDEBUG -Wall -Wextra -Wconversion -Wshadow -Werror -I"$here/../.." \
+    -o "$build/kvd_messages" "$here/kvd_messages.cc" "$release"/apps/kvd/*.o \
+    -Wl,-u,malloc -Wl,-u,_Znwm "$release"/libbedplate{-malloc,}.a -luring -lpthread
+fi
 # What message_bench.py measures messages against. DPDK's own flags, but its headers as a system's.
 build_message_peer() { # NAME FLAG...
   local compile=("${CC:-gcc}")
