@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 #include <span>
+#include <utility>
 
 #include "platform/assert.h"
 
@@ -29,7 +30,11 @@ Messenger::Messenger() noexcept {
                               this});
 }
 
-void Messenger::add_provider(Provider& provider) { providers_.push_back(&provider); }
+void Messenger::add_provider(Provider& provider) {
+  providers_.push_back(&provider);
+  polled_.push_back({&provider});
+  active_count_ = static_cast<uint32_t>(polled_.size());
+}
 
 Result<Endpoint*> Messenger::connect(const PeerAddress& peer, std::string* why) {
   // One provider: its own words. Several: each one's answer, and the last one's cure.
@@ -168,14 +173,55 @@ uint32_t Messenger::call_rooms() noexcept {
 
 uint32_t Messenger::poll(uint32_t budget) noexcept {
   uint32_t count = 0;
-  for (Provider* provider : providers_) count += provider->poll(budget);
+  for (uint32_t i = 0; i < active_count_; ++i) {
+    const uint32_t found = polled_[i].provider->poll(budget);
+    if (found == 0) continue;
+    polled_[i].has_found = true;
+    count += found;
+  }
   if (BP_UNLIKELY(answer_count_ != 0)) count += send_answers();
   if (BP_UNLIKELY(rooms_ != nullptr)) count += call_rooms();
+  if (BP_UNLIKELY(--polls_to_look_ == 0)) count += look_around(budget);
   return count;
 }
 
+uint32_t Messenger::look_around(uint32_t budget) noexcept {
+  polls_since_sorted_ += look_interval_;
+  const uint32_t found = active_count_ < polled_.size() ? poll_a_quiet_one(budget) : 0;
+  if (polls_since_sorted_ >= kQuietPolls) find_quiet_ones();
+  polls_to_look_ = look_interval_;
+  return found;
+}
+
+uint32_t Messenger::poll_a_quiet_one(uint32_t budget) noexcept {
+  if (++turn_ >= polled_.size() || turn_ < active_count_) turn_ = active_count_;
+  const uint32_t found = polled_[turn_].provider->poll(budget);
+  if (found > 0) {
+    polled_[turn_].has_found = true;
+    std::swap(polled_[turn_], polled_[active_count_++]);
+    look_interval_ = kPollsPerQuietOne;
+  }
+  return found;
+}
+
+void Messenger::find_quiet_ones() noexcept {
+  polls_since_sorted_ = 0;
+  look_interval_ = 1;
+  for (uint32_t i = active_count_; i-- > 0;) {
+    if (std::exchange(polled_[i].has_found, false)) {
+      look_interval_ = kPollsPerQuietOne;
+    } else if (active_count_ > 1) {
+      std::swap(polled_[i], polled_[--active_count_]);
+    }
+  }
+}
+
+// The last look before the sleep is at all of them; so are the first ones afterwards, since any may
+// have rung.
 void Messenger::announce_sleep() noexcept {
   for (Provider* provider : providers_) provider->announce_sleep();
+  for (Polled& one : polled_) one.has_found = true;
+  active_count_ = static_cast<uint32_t>(polled_.size());
 }
 
 void Messenger::announce_awake() noexcept {

@@ -13,6 +13,49 @@
 using namespace bedplate;
 using namespace bedplate::test;
 
+namespace {
+
+// Nobody is there; it says what it is told to say, and counts how often it is asked.
+class CountingProvider final : public Provider {
+ public:
+  uint32_t found = 0;
+  uint32_t polls = 0;
+
+  const char* name() const noexcept override { return "counting"; }
+  Result<Endpoint*> connect(const PeerAddress&) override { return Error(); }
+  uint32_t poll(uint32_t) noexcept override { return ++polls, found; }
+  void release(const Loan&) noexcept override {}
+  void announce_sleep() noexcept override {}
+  void announce_awake() noexcept override {}
+  void sleep(uint64_t) noexcept override {}
+  bool can_sleep() const noexcept override { return true; }
+};
+
+// Three providers, of which the first always has something, and which have been polled until the
+// others are quiet.
+struct QuietRig {
+  Messenger messenger;
+  CountingProvider providers[3];
+
+  QuietRig() {
+    for (CountingProvider& one : providers) messenger.add_provider(one);
+    providers[0].found = 1;
+    poll(2 * Messenger::kQuietPolls);
+    expect(128, 128, 128);
+  }
+  void poll(uint32_t times) {
+    for (CountingProvider& one : providers) one.polls = 0;
+    for (uint32_t i = 0; i < times; ++i) messenger.poll(16);
+  }
+  void expect(uint32_t first, uint32_t second, uint32_t third) {
+    LONGS_EQUAL(first, providers[0].polls);
+    LONGS_EQUAL(second, providers[1].polls);
+    LONGS_EQUAL(third, providers[2].polls);
+  }
+};
+
+}  // namespace
+
 TEST_GROUP(Messenger) { const GroupShape shape = shape_of(GroupKind::kLazy, 3); };
 
 TEST(Messenger, WithoutProvidersSaysSo) {
@@ -304,4 +347,39 @@ TEST(Messenger, SaysWhichWayItTookAndWhy) {
   auto nobody = messenger.connect({.name = "nobody"});
   CHECK_FALSE(nobody.ok());
   STRCMP_EQUAL("self: this is here; shm: no living member has this name", nobody.error().answer);
+}
+
+TEST(Messenger, LooksAtQuietProvidersInTurn) {
+  QuietRig rig;
+  rig.poll(8 * Messenger::kPollsPerQuietOne);
+  rig.expect(8 * Messenger::kPollsPerQuietOne, 4, 4);
+}
+
+TEST(Messenger, WhereNothingComesItLooksAtOneOfThemInEachPoll) {
+  QuietRig rig;
+  rig.providers[0].found = 0;
+  rig.poll(2 * Messenger::kQuietPolls);
+  rig.poll(20);
+  rig.expect(20, 10, 10);
+}
+
+TEST(Messenger, WhereSomethingComesItLooksEachTimeAgain) {
+  QuietRig rig;
+  rig.providers[1].found = 1;
+  rig.poll(2 * Messenger::kPollsPerQuietOne);
+  CHECK(rig.providers[1].polls >= 1);
+  rig.providers[1].found = 0;
+  rig.poll(30);
+  LONGS_EQUAL(30, rig.providers[1].polls);
+  CHECK(rig.providers[2].polls < 10);
+}
+
+TEST(Messenger, ItsLastLookBeforeASleepIsAtAllAndSoAreTheFirstOnes) {
+  QuietRig rig;
+  rig.messenger.announce_sleep();
+  rig.poll(1);
+  rig.expect(1, 1, 1);
+  rig.messenger.announce_awake();
+  rig.poll(Messenger::kQuietPolls - 1);
+  rig.expect(63, 63, 63);
 }
