@@ -112,7 +112,7 @@ int ask(char** words) {
     numbers[i] = *query.number;
   }
   std::vector<Question> questions(kSliceQuestions);
-  for (uint32_t random = 1; Question& question : questions) {
+  for (uint32_t random = 1; Question & question : questions) {
     random = random * 1664525 + 1013904223;
     std::snprintf(question.bytes + kHeadBytes, 16, "key%07u",
                   (random >> 8) % static_cast<uint32_t>(std::atoi(words[3])));

@@ -51,6 +51,8 @@ ROWS = [
     Row("latency", 64, 25_000, bare_message("latency", 64), 1.15, 1.0),
     Row("latency", 1024, 10_000, bare_message("latency", 1024), 1.10),
     Row("am_send", 8, 25_000, bare_message("latency", 8), 1.30),
+    # Its floor is the same without the idle groups.
+    Row("am_send_idle", 8, 25_000, Floor("bedplate", "am_send", 8), 1.05),
     Row("loan", 4 << 10, 25_000, bare_message("latency", 8), 1.5),
     Row("loan", 64 << 10, 25_000, bare_message("latency", 8), 1.5),
     Row("loan", 1 << 20, 25_000, bare_message("latency", 8), 1.5),
@@ -273,7 +275,7 @@ def print_loans(results):
 
 def print_table(options, rows, results):
     print(f"\nmedian (min..max) of {options.rounds} rounds; processes on cores 0 and 1; "
-          "floor: the bare message, of rate16 and lane the minimal ring")
+          "floor: the bare message; of rate16 and lane the minimal ring, of am_send_idle am_send")
     for name in options.contenders:
         print(f"  {name:12}{CONTENDERS[name].note}")
     print(f"{'':14}{'figure':29}{'ratio to the floor':29}")

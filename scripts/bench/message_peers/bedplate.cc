@@ -1,5 +1,6 @@
 // Bedplate. latency: a bare fast box; am_send: an endpoint that has one, with a handler at the
-// other side; rate16: 16 members in one process, each with an endpoint and a box; loan, read_large:
+// other side; am_send_idle: the same, where each messenger has five more groups, of which nothing
+// comes; rate16: 16 members in one process, each with an endpoint and a box; loan, read_large:
 // blocks of the pool lent and given back; bandwidth: puts into the pool; cma: a message, and a get
 // from the sender's private memory; lane BURST: the FIFO between shards.
 #include <memory>
@@ -19,18 +20,26 @@ constexpr AmId kData = 1;
 constexpr uint32_t kBudget = 64;
 constexpr PoolId kPoolId = {1, 1};
 
+constexpr uint32_t kIdleGroups = 5;
+
 struct Member {
   Messenger messenger;
   ShmProvider shm;
   Endpoint *to_other = nullptr;
+  ShmProvider idle[kIdleGroups];
+};
+
+struct Group {
+  MembersTable *table = nullptr;
+  GroupSegment segment;
 };
 
 struct run *the_run;
 uint64_t handled;
 uint64_t returned;
 Member members[1 + kConnections];
-MembersTable *table;
-GroupSegment segment;
+Group group;
+Group idle_groups[kIdleGroups];
 PinnedPool lending(kPoolBase + 200 * kRegionBytes);
 std::span<std::byte> block;
 bool is_read;
@@ -181,33 +190,42 @@ uint64_t poll_member(struct run *) {
   return handled - before;
 }
 
-void create_member(uint32_t index, uint32_t peer, AmHandler handler) {
-  Member &member = members[index];
+void add_provider(Member &member, ShmProvider &provider, const Group &its_group, uint32_t index) {
   ShmProviderOptions options;
-  options.segment = segment;
-  options.members = table;
+  options.segment = its_group.segment;
+  options.members = its_group.table;
   options.member = index;
   options.pool = &lending;
   options.single_copy = single_copy.get();
+  check(provider.create(options, member.messenger.dispatcher()).ok(), "creating a member");
+  member.messenger.add_provider(provider);
+}
+
+void create_member(uint32_t index, uint32_t peer, AmHandler handler) {
+  Member &member = members[index];
   member.messenger.set_handler(kData, handler);
-  check(member.shm.create(options, member.messenger.dispatcher()).ok(), "creating a member");
-  member.messenger.add_provider(member.shm);
+  add_provider(member, member.shm, group, index);
+  for (uint32_t i = 0; i < kIdleGroups && idle_groups[i].table != nullptr; ++i) {
+    add_provider(member, member.idle[i], idle_groups[i], index);
+  }
   auto endpoint = member.messenger.connect({peer});
   check(endpoint.ok(), "connecting");
   member.to_other = endpoint.value();
 }
 
-void create_group(uint32_t member_count) {
+Group create_group(uint32_t member_count) {
   GroupShape shape;
   shape.member_count = member_count;
   shape.box_count = default_box_count(member_count);
   const uint64_t bytes = GroupLayout(shape).bytes();
   const uint64_t table_bytes = MembersTable::bytes_for(member_count);
-  table = MembersTable::create({static_cast<std::byte *>(shared_memory(table_bytes)), table_bytes},
-                               member_count, kPoolId);
-  table->hold_owner_life();
-  segment = GroupSegment::create({static_cast<std::byte *>(shared_memory(bytes)), bytes}, shape,
-                                 kPoolId, BellFence::kSleeper);
+  Group made;
+  made.table = MembersTable::create(
+      {static_cast<std::byte *>(shared_memory(table_bytes)), table_bytes}, member_count, kPoolId);
+  made.table->hold_owner_life();
+  made.segment = GroupSegment::create({static_cast<std::byte *>(shared_memory(bytes)), bytes},
+                                      shape, kPoolId, BellFence::kSleeper);
+  return made;
 }
 
 // Member 0 is side 0's, all others side 1's.
@@ -215,10 +233,18 @@ void admit_members(struct run *run) {
   const pid_t own = getpid();
   pid_t other = 0;
   exchange(run, &own, &other, sizeof own);
-  for (uint32_t i = 0; run->side == 0 && i < table->member_count(); ++i) {
-    table->begin_join(i, static_cast<uint32_t>(i == 0 ? own : other), MemberName("bench"),
-                      SegmentRights::all());
-    table->set_state(i, MemberState::kAlive);
+  const auto admit = [&](MembersTable &table) {
+    for (uint32_t i = 0; i < table.member_count(); ++i) {
+      table.begin_join(i, static_cast<uint32_t>(i == 0 ? own : other), MemberName("bench"),
+                       SegmentRights::all());
+      table.set_state(i, MemberState::kAlive);
+    }
+  };
+  if (run->side == 0) {
+    admit(*group.table);
+    for (Group &idle : idle_groups) {
+      if (idle.table != nullptr) admit(*idle.table);
+    }
   }
   meet(run);
 }
@@ -264,7 +290,11 @@ int main(int argc, char **argv) {
   const struct run asked = parse_arguments(argc, argv);
   const bool puts = is_kind(&asked, "bandwidth");
   const bool lends = is_kind(&asked, "loan") || is_kind(&asked, "read_large");
-  create_group(is_kind(&asked, "rate16") ? 1 + kConnections : 2);
+  group = create_group(is_kind(&asked, "rate16") ? 1 + kConnections : 2);
+  const bool has_idle = is_kind(&asked, "am_send_idle");
+  for (Group &idle : idle_groups) {
+    if (has_idle) idle = create_group(2);
+  }
   auto *boxes = static_cast<std::byte *>(shared_memory(2 * 4096));
   const uint64_t lane_bytes = Lane::bytes_for(1024);
   lane = Lane::create({static_cast<std::byte *>(shared_memory(lane_bytes)), lane_bytes}, 1024);
@@ -287,7 +317,7 @@ int main(int argc, char **argv) {
   consumer = FastBoxConsumer(FastBox(boxes + 4096 * (1 - side), 4096));
   if (is_kind(&run, "latency")) {
     ping_pong(&run, send_box, receive_box);
-  } else if (is_kind(&run, "am_send")) {
+  } else if (is_kind(&run, "am_send") || has_idle) {
     run_pair(&run, false, send_am, receive_am);
   } else if (lends) {
     run_pair(&run, true, send_loan, receive_am);
