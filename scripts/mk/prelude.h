@@ -1,6 +1,5 @@
-// What most sources include of the standard library, precompiled for a sanitizer's build. Each
-// source names its own includes all the same: the release build, which has no such thing, sees to
-// it.
+// What most sources include of the standard library, precompiled. Each source names its own includes
+// all the same: scripts/includes.py sees to it.
 #include <algorithm>
 #include <array>
 #include <atomic>

@@ -25,17 +25,22 @@ unit-tests: $(TESTS)
 define compile
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CXX  $@")
-	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(if $(SANITIZED),-include $(PRELUDE)) -MMD -MP -c $< -o $@
+	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(if $(PRELUDE),-include $(PRELUDE)) -MMD -MP -c $< -o $@
 endef
 
-# A fifth of a sanitizer's build is the standard library's headers, so they are compiled once for
-# the tests and once for what is tested: a precompiled header is taken only with the very flags it
-# was made with. Others, as of alloc/, get the same text without a word.
+# A third of a small source's compilation is the standard library's headers, so these are compiled
+# once. The result is taken only with the flags it was made with: a sanitizer's tests, which are not
+# optimized, have one of their own, and what has flags of its own has none (flags.mk). Nor has a
+# debug build, whose commands editors take for clang's, nor what stands for others' programs.
+ifneq ($(MODE),debug)
+PRELUDE := $(call build_of,prelude)/prelude.h
+PRELUDES := $(PRELUDE).gch
 ifdef SANITIZED
-PRELUDE := $(BUILD)/prelude.h
 $(BUILD)/tests/%.o: PRELUDE := $(BUILD)/tests/prelude.h
-PRELUDES := $(PRELUDE).pch $(BUILD)/tests/prelude.h.pch
-$(PRELUDES): %.pch: scripts/mk/prelude.h $(BUILD_FILES)
+PRELUDES += $(BUILD)/tests/prelude.h.gch
+endif
+$(OWN_FLAGS) $(BUILD)/apps/examples/%.o $(BUILD)/examples/%.o: PRELUDE :=
+$(PRELUDES): %.gch: scripts/mk/prelude.h $(BUILD_FILES)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  PCH  $@")
 	$(Q)cp $< $*
@@ -45,7 +50,7 @@ endif
 $(BUILD)/%.o: %.cc $(BUILD_FILES) | $(PRELUDES)
 	$(compile)
 ifeq ($(MODE),hardened)
-build/release/%.o: %.cc $(BUILD_FILES)
+build/release/%.o: %.cc $(BUILD_FILES) | $(PRELUDES)
 	$(compile)
 endif
 
