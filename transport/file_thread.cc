@@ -1,5 +1,6 @@
 #include "transport/file_thread.h"
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <new>
@@ -9,14 +10,17 @@
 #include <unistd.h>
 
 #include "platform/assert.h"
+#include "platform/clock.h"
 #include "transport/file_ranges.h"
 
 namespace bedplate {
 namespace {
 
-void wait_for(const Doorbell& doorbell) noexcept {
+constexpr uint64_t kWaitMaxMs = 1000;  // poll(2) takes no more than an int
+
+void wait_for(const Doorbell& doorbell, int timeout_ms) noexcept {
   pollfd event = {.fd = doorbell.event_fd(), .events = POLLIN, .revents = 0};
-  ::poll(&event, 1, -1);
+  ::poll(&event, 1, timeout_ms);
 }
 
 // What is left of it, by one system call. Returns bytes, 0, or -errno.
@@ -66,12 +70,16 @@ Result<void> FileThread::open(Files& files, const KeyTable&, uint32_t operation_
   return {};
 }
 
-void FileThread::close() noexcept {
+void FileThread::close(bool leaves_operations) noexcept {
   if (!is_running_) return;
   is_running_ = false;
   must_stop_.store(true, std::memory_order_release);
   doorbell_.ring();
-  thread_.join();
+  if (leaves_operations) {
+    thread_.join_or_leave(0);
+  } else {
+    thread_.join();
+  }
 }
 
 void FileThread::issue(FileOperation& operation) noexcept {
@@ -91,15 +99,19 @@ uint32_t FileThread::poll(uint32_t budget) noexcept {
 }
 
 // The loop is not there any more to sleep on its doorbell.
-void FileThread::wait() noexcept {
+bool FileThread::wait(uint64_t deadline_ns) noexcept {
   while (poll(1) == 0) {
+    const uint64_t now_ns = monotonic_ns();
+    if (now_ns >= deadline_ns) return false;
+    const uint64_t left_ms = (deadline_ns - now_ns) / kNsPerMs + 1;
     loop_doorbell_.announce_sleep();
     const bool has_come = poll(1) > 0;
-    if (!has_come) wait_for(loop_doorbell_);
+    if (!has_come) wait_for(loop_doorbell_, static_cast<int>(std::min(left_ms, kWaitMaxMs)));
     loop_doorbell_.announce_awake();
     loop_doorbell_.acknowledge();
-    if (has_come) return;
+    if (has_come) return true;
   }
+  return true;
 }
 
 void FileThread::run() noexcept {
@@ -119,7 +131,7 @@ void FileThread::run() noexcept {
 // Once more after the announcement: what was pushed before it rang nobody (transport/doorbell.h).
 void FileThread::sleep() noexcept {
   doorbell_.announce_sleep();
-  if (begun_->is_empty() && !must_stop_.load(std::memory_order_acquire)) wait_for(doorbell_);
+  if (begun_->is_empty() && !must_stop_.load(std::memory_order_acquire)) wait_for(doorbell_, -1);
   doorbell_.announce_awake();
   doorbell_.acknowledge();
 }

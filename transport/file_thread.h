@@ -21,13 +21,13 @@ class FileThread final : public FileBackend, public PollSource {
   explicit FileThread(EventLoop& loop) noexcept : loop_doorbell_(loop.doorbell()) {}
   FileThread(const FileThread&) = delete;
   FileThread& operator=(const FileThread&) = delete;
-  ~FileThread() override { close(); }
+  ~FileThread() override { close(false); }
 
   // Errors: no memory for its stack, no descriptors, or no thread.
   Result<void> open(Files& files, const KeyTable& keys, uint32_t operation_count_max) override;
   void issue(FileOperation& operation) noexcept override;
-  void wait() noexcept override;
-  void close() noexcept override;
+  bool wait(uint64_t deadline_ns) noexcept override;
+  void close(bool leaves_operations) noexcept override;
 
   uint32_t poll(uint32_t budget) noexcept override;
 

@@ -1,8 +1,11 @@
 #include "transport/files.h"
 
 #include <cerrno>
+#include <cinttypes>
 
 #include "platform/assert.h"
+#include "platform/clock.h"
+#include "platform/log.h"
 
 namespace bedplate {
 
@@ -27,8 +30,8 @@ File* Files::find(std::string_view name) noexcept {
   return nullptr;
 }
 
-void Files::close() noexcept {
-  if (backend_ == nullptr || is_closed_) return;
+bool Files::close(uint64_t patience_ns) noexcept {
+  if (backend_ == nullptr || is_closed_) return issued_count_ == 0;
   is_closed_ = true;
   for (File& file : files_) {
     while (FileOperation* waiting = file.first_waiting_) {
@@ -36,8 +39,18 @@ void Files::close() noexcept {
       finish(*waiting, -ECANCELED);
     }
   }
-  while (issued_count_ > 0) backend_->wait();
-  backend_->close();
+  const uint64_t deadline_ns = monotonic_ns() + patience_ns;
+  while (issued_count_ > 0 && backend_->wait(deadline_ns)) {
+  }
+  for (const File& file : files_) {
+    if (file.in_flight_count_ == 0) continue;
+    BP_LOG_ERROR("stopping: the kernel has not ended %u of the operations on the file %s within "
+                 "%" PRIu64 " ms; they are left to the end of the process; see what its disk or "
+                 "file system waits for (dmesg)",
+                 file.in_flight_count_, file.name().c_str(), patience_ns / kNsPerMs);
+  }
+  backend_->close(issued_count_ > 0);
+  return issued_count_ == 0;
 }
 
 }  // namespace bedplate

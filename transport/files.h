@@ -110,10 +110,13 @@ class FileBackend {
   // Has the kernel do what is left of the operation; Files::handle is told of the outcome, later.
   virtual void issue(FileOperation& operation) noexcept = 0;
   // Waits until at least one of what was issued has an outcome, and tells Files::handle of it.
-  // Nothing else happens in it. Requires: something is issued.
-  virtual void wait() noexcept = 0;
+  // Returns false when there was none by `deadline_ns` (monotonic). Nothing else happens in it.
+  // Requires: something is issued.
+  virtual bool wait(uint64_t deadline_ns) noexcept = 0;
   // The end: nothing is issued any more. Does nothing without open().
-  virtual void close() noexcept = 0;
+  // `leaves_operations`: the kernel has some all the same. Nobody is told of their outcome; what
+  // they use, this object included, stays until the process ends.
+  virtual void close(bool leaves_operations) noexcept = 0;
 };
 
 // Threads: that of the shard, from open() on.
@@ -122,14 +125,18 @@ class Files {
   Files() noexcept = default;
   Files(const Files&) = delete;
   Files& operator=(const Files&) = delete;
-  ~Files() { close(); }
+  // Requires: closed, if it was opened.
+  ~Files() = default;
 
   // Before the seal. Requires: called once; `backend` outlives close().
   Result<void> open(std::span<const FileOptions> files, FileBackend& backend, const KeyTable& keys);
   // The shard's loop has ended. What waits for its turn ends with ECANCELED; for what the kernel
-  // has this waits, and each is told its outcome. From then on begin() does nothing. A
-  // second call, and one without open(), does nothing.
-  void close() noexcept;
+  // has this waits, and each is told its outcome. From then on begin() does nothing.
+  // Returns false when the kernel has not answered within `patience_ns`, as of a file system whose
+  // server is gone: it is said of which files, and the operations are left to the process's end.
+  // Their memory, this object and its backend must stay until then.
+  // A second call, and one without open(), does nothing.
+  bool close(uint64_t patience_ns) noexcept;
 
   const std::deque<File>& all() const noexcept { return files_; }
   // nullptr: there is none of this name.

@@ -29,6 +29,7 @@ namespace {
 
 // How often the counters that nobody pushes (heap use, registrations) are brought up to date.
 constexpr long kRefreshNs = 500 * static_cast<long>(kNsPerMs);
+constexpr uint64_t kFilePatienceMinNs = kNsPerSecond;
 constexpr long kDrainPollNs = 2 * static_cast<long>(kNsPerMs);
 
 // At most so many messages of each way at once.
@@ -162,6 +163,8 @@ Result<void> Appliance::start_shards() {
     options.timer_count = needs.timers;
     options.watch_count = needs.watches;
     options.files = files_on(index);
+    options.file_patience_ns =
+        std::max(configuration_.appliance.drain_timeout_ms * kNsPerMs, kFilePatienceMinNs);
     options.sockets_name = "a callback of sockets" + plan_.socket_users(index);
     options.counters = &counters_.runtime<ShardCounters>("shard", settings.name);
     options.socket_rounds = rounds_of(index, "sockets");
@@ -347,6 +350,19 @@ void Appliance::stop() noexcept {
   messaging_.stop();
   for (auto& shard : shards_) shard->stop();
   peers_->close();
+}
+
+// Shards that have left operations stay, with all that these use.
+Appliance::~Appliance() {
+  stop();
+  for (auto& shard : shards_) {
+    if (shard->has_left_operations()) (void)shard.release();
+  }
+}
+
+bool Appliance::has_left_operations() const noexcept {
+  return std::any_of(shards_.begin(), shards_.end(),
+                     [](const auto& shard) { return shard->has_left_operations(); });
 }
 
 void Appliance::tick() noexcept {

@@ -33,7 +33,7 @@ class Appliance {
   explicit Appliance(Configuration configuration) : configuration_(std::move(configuration)) {}
   Appliance(const Appliance&) = delete;
   Appliance& operator=(const Appliance&) = delete;
-  ~Appliance() { stop(); }
+  ~Appliance();
 
   // Boots up to the seal and starts to serve. On failure prints every problem and returns false;
   // what was opened is closed again when this object goes.
@@ -41,8 +41,12 @@ class Appliance {
   bool boot();
 
   // Waits for SIGTERM or SIGINT, or until a process could not join and the configuration says to
-  // stop then; drains. Returns the signal's number, 0 when it was none.
+  // stop then; drains, and stops. Returns the signal's number, 0 when it was none.
   int serve_until_signal();
+
+  // Once it has stopped: the kernel has not ended what it does to files, as was logged, and reads
+  // or writes memory of services all the same. The process ends without destroying them.
+  bool has_left_operations() const noexcept;
 
  private:
   bool check();

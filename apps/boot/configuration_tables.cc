@@ -63,7 +63,7 @@ static void describe(ConfigurationTable& table, ApplianceSettings& settings) {
             "when empty.");
   table.integer("drain_timeout_ms", &settings.drain_timeout_ms, 0, 600'000)
       .help("How long SIGTERM or SIGINT waits for requests in flight before it closes "
-            "connections.");
+            "connections; then as long again, but a second at least, for operations on files.");
   table.text("user", &settings.user, 1, 32)
       .otherwise("the one that starts it")
       .help("Started as root, it becomes this user once the pool is sealed: a name, or a number, "

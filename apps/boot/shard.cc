@@ -76,7 +76,8 @@ Result<void> Shard::open_files() {
 
 // In this order: operations on files use the registration, which is the ring's.
 void Shard::close() noexcept {
-  files_.close();
+  has_left_operations_ = !files_.close(options_.file_patience_ns);
+  if (has_left_operations_) return;
   keys_.destroy();
   sockets_.reset();
 }

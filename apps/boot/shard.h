@@ -29,6 +29,7 @@ struct ShardOptions {
   uint32_t watch_count = 0;
   std::string sockets_name = "the sockets";  // what a stall of their callbacks is logged with
   std::vector<FileOptions> files;
+  uint64_t file_patience_ns = 0;  // stop() waits so long for what the kernel does for them
   ShardCounters* counters = nullptr;
   Histogram* socket_rounds = nullptr;  // EventLoop::add_source; may be nullptr
 };
@@ -48,6 +49,9 @@ class Shard {
   void run(std::function<void()> on_start);
   // Stops the loop and joins the thread.
   void stop() noexcept;
+  // After stop(): the kernel still works on files for this shard (Files::close), which must
+  // therefore not be destroyed.
+  bool has_left_operations() const noexcept { return has_left_operations_; }
 
   EventLoop& loop() noexcept { return loop_; }
   StreamSockets& sockets() noexcept { return *sockets_; }
@@ -74,6 +78,7 @@ class Shard {
   std::atomic<State> state_{State::kStarting};
   StackedThread thread_;
   bool is_started_ = false;
+  bool has_left_operations_ = false;
 };
 
 }  // namespace bedplate

@@ -1,5 +1,6 @@
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 
 #include "apps/program/commands.h"
 #include "apps/boot/appliance.h"
@@ -23,7 +24,12 @@ int run_command(const Arguments& arguments) {
   if (!appliance.boot()) return kExitFailure;
   std::puts("bedplate: ready");
   std::fflush(stdout);
-  return appliance.serve_until_signal() != 0 ? kExitGood : kExitFailure;
+  const int signal_number = appliance.serve_until_signal();
+  if (appliance.has_left_operations()) {
+    std::fflush(nullptr);
+    std::_Exit(kExitFailure);
+  }
+  return signal_number != 0 ? kExitGood : kExitFailure;
 }
 
 }  // namespace bedplate

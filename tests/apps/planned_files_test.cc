@@ -195,5 +195,5 @@ TEST(PlannedFiles, TheCInterfaceOperatesOnThem) {
   }
   bp_file_write_zeroes(file, &operation, 4096, 4096, done, &answer);
   if (finish() == 0) LONGS_EQUAL(8192, lseek(fd.number(), 0, SEEK_END));
-  files.close();
+  CHECK(files.close(kNsPerSecond));
 }

@@ -10,7 +10,10 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "platform/clock.h"
@@ -92,7 +95,7 @@ class FilesFixture : public Utest {
   }
   // In the order of Shard::close().
   void teardown() override {
-    files->close();
+    files->close(test::kPatienceNs);
     thread.reset();
     keys.destroy();
     sockets.reset();
@@ -248,7 +251,7 @@ class FilesFixture : public Utest {
     for (uint64_t i = 0; i < 10; ++i) {
       file->begin(asked.emplace_back(FileAction::kWrite, data.data(), 4096, i * 4096).operation);
     }
-    files->close();
+    CHECK(files->close(test::kPatienceNs));
     for (uint64_t i = 0; i < 10; ++i) {
       LONGS_EQUAL(1, asked[i].count);
       LONGS_EQUAL(i < 2 ? 4096 : -ECANCELED, asked[i].result);  // two were in flight
@@ -257,7 +260,7 @@ class FilesFixture : public Utest {
     file->begin(late.operation);
     LONGS_EQUAL(0, late.count);
     CHECK(!late.operation.is_in_flight);
-    files->close();
+    CHECK(files->close(test::kPatienceNs));
   }
 
   void direct_access_ends_at_the_end() {
@@ -306,6 +309,48 @@ BP_BOTH_FILES(TakesRoomZeroesAndGivesBack, open(make_file()), takes_room_zeroes_
 BP_BOTH_FILES(ASleepingLoopIsWoken, open(make_file()), a_sleeping_loop_is_woken())
 BP_BOTH_FILES(TheEndIsTold, open(make_file(), 2), the_end_is_told())
 
+// A pipe that nothing is written into stands for a disk that does not answer.
+TEST(UringFiles, TheEndDoesNotWaitForWhatHangs) {
+  int ends[2];
+  CHECK(pipe2(ends, O_CLOEXEC) == 0);
+  const Fd other_end(ends[1]);
+  if (!open(Fd(ends[0]), 1)) BP_SKIP("io_uring is not available here");
+  Asked hanging(FileAction::kRead, got.data(), 1, 0);
+  file->begin(hanging.operation);
+  CHECK_FALSE(files->close(kNsPerMs));
+  LONGS_EQUAL(0, hanging.count);
+}
+
+// Nothing that can be opened keeps pread(2) waiting, but memory can: its page never comes.
+TEST(ThreadFiles, TheEndDoesNotWaitForWhatHangs) {
+  const Fd faults(static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC)));
+  uffdio_api api = {.api = UFFD_API, .features = 0, .ioctls = 0};
+  if (!faults.is_open() || ioctl(faults.number(), UFFDIO_API, &api) != 0) {
+    BP_SKIP("userfaultfd is not available here");
+  }
+  void* const page =
+      mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  uffdio_register wanted = {.range = {.start = reinterpret_cast<uintptr_t>(page), .len = 4096},
+                            .mode = UFFDIO_REGISTER_MODE_MISSING,
+                            .ioctls = 0};
+  LONGS_EQUAL(0, ioctl(faults.number(), UFFDIO_REGISTER, &wanted));
+  CHECK(open(make_file()));
+  LONGS_EQUAL(1, write(data.data(), 1, 0));
+  Asked hanging(FileAction::kRead, page, 1, 0);
+  file->begin(hanging.operation);
+  CHECK_FALSE(files->close(kNsPerMs));
+  LONGS_EQUAL(0, hanging.count);
+  // The page comes after all; what the thread was left with is there until it ends.
+  uffdio_zeropage given = {.range = wanted.range, .mode = 0, .zeropage = 0};
+  LONGS_EQUAL(0, ioctl(faults.number(), UFFDIO_ZEROPAGE, &given));
+  CHECK(test::eventually([&] { return hanging.operation.answer == 1; }));
+  static std::unique_ptr<FileThread> left_thread;
+  static std::unique_ptr<EventLoop> left_loop;
+  left_thread = std::move(thread);
+  left_loop = std::move(loop);
+  munmap(page, 4096);
+}
+
 TEST(UringFiles, DirectAccessEndsAtTheEnd) {
   Fd direct = make_file(O_DIRECT);
   if (!direct.is_open()) BP_SKIP("the file system of /tmp has no direct access");
@@ -342,8 +387,9 @@ namespace {
 struct ScriptedBackend final : FileBackend {
   Result<void> open(Files&, const KeyTable&, uint32_t) override { return {}; }
   void issue(FileOperation& operation) noexcept override { issued.push_back(&operation); }
-  void wait() noexcept override {}
-  void close() noexcept override {}
+  bool wait(uint64_t) noexcept override { return false; }
+  void close(bool leaves) noexcept override { has_left = leaves; }
+  bool has_left = false;
   std::vector<FileOperation*> issued;
 };
 
@@ -418,6 +464,20 @@ TEST(FilesLogic, DirectReadsStopWithinABlock) {
   answer(512);
   answer(100);
   LONGS_EQUAL(612, read.result);
+}
+
+TEST(FilesLogic, WhatTheKernelDoesNotAnswerIsLeftAndWhatWaitsIsNot) {
+  File& file = open(1);
+  Asked hanging(FileAction::kWrite, memory, 8, 0);
+  Asked waiting(FileAction::kWrite, memory, 8, 8);
+  file.begin(hanging.operation);
+  file.begin(waiting.operation);
+  CHECK_FALSE(files.close(0));
+  CHECK(backend.has_left);
+  LONGS_EQUAL(0, hanging.count);
+  CHECK(hanging.operation.is_in_flight);
+  LONGS_EQUAL(-ECANCELED, waiting.result);
+  CHECK_FALSE(files.close(0));
 }
 
 TEST(FilesLogic, WaitingOperationsKeepTheirOrder) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "platform/assert.h"
+#include "platform/clock.h"
 #include "transport/file_ranges.h"
 
 namespace bedplate {
@@ -73,11 +74,16 @@ void UringFiles::handle(uint64_t user_data, int32_t result) noexcept {
   files_->handle(*reinterpret_cast<FileOperation*>(user_data & ~tag_mask_), result);
 }
 
-void UringFiles::wait() noexcept {
+bool UringFiles::wait(uint64_t deadline_ns) noexcept {
   for (bool has_come = false; !has_come;) {
-    io_uring_submit_and_wait(&ring_, 1);
-    system_calls_->add(1);
+    const uint64_t now_ns = monotonic_ns();
+    if (now_ns >= deadline_ns) return false;
+    const uint64_t left_ns = deadline_ns - now_ns;
+    __kernel_timespec timeout = {.tv_sec = static_cast<int64_t>(left_ns / kNsPerSecond),
+                                 .tv_nsec = static_cast<long long>(left_ns % kNsPerSecond)};
     io_uring_cqe* completion = nullptr;
+    io_uring_submit_and_wait_timeout(&ring_, &completion, 1, &timeout, nullptr);
+    system_calls_->add(1);
     while (io_uring_peek_cqe(&ring_, &completion) == 0) {
       const uint64_t user_data = completion->user_data;
       const int32_t result = completion->res;
@@ -87,6 +93,7 @@ void UringFiles::wait() noexcept {
       has_come = true;
     }
   }
+  return true;
 }
 
 }  // namespace bedplate

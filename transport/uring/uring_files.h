@@ -28,9 +28,9 @@ class UringFiles final : public FileBackend {
   Result<void> open(Files& files, const KeyTable& keys, uint32_t operation_count_max) override;
   void issue(FileOperation& operation) noexcept override;
   // What completes meanwhile of sockets and watches is dropped: their loop has ended.
-  void wait() noexcept override;
+  bool wait(uint64_t deadline_ns) noexcept override;
   // The ring's end lets go of the files.
-  void close() noexcept override {}
+  void close(bool) noexcept override {}
 
   // The sockets': a completion with the tag.
   void handle(uint64_t user_data, int32_t result) noexcept;
