@@ -23,6 +23,8 @@ bool add_heap_reserve(std::span<std::byte>) noexcept { return true; }
 
 bool choose_heap_of_owner(uint32_t) noexcept { return true; }
 
+void return_empty_pages() noexcept {}
+
 void retire_boot_heap() noexcept {}
 
 void leave_boot_heap() noexcept {}

@@ -186,17 +186,22 @@ bool holds_memory(const ThreadHeaps& thread, uint32_t owner) noexcept {
   return false;
 }
 
+// Otherwise mimalloc's debug build, and a forced collection, would have the main thread's heap take
+// in all that others left.
+template <typename Collect>
+void collect_without_reclaim(mi_heap_t* heap, Collect&& collect) noexcept {
+  const bool no_reclaim = heap->no_reclaim;
+  heap->no_reclaim = true;
+  collect(heap);
+  heap->no_reclaim = no_reclaim;
+}
+
 // Requires: the words are taken away, and the thread is blocked, or was when they were taken.
 void empty(ThreadHeaps& thread, uint32_t owner) noexcept {
   for (uint32_t i = 0; i < kHeapOwnerCountMax; ++i) {
     mi_heap_t* heap = thread.heaps[i];
     if (heap == nullptr || (owner != i && owner != kEveryOwner)) continue;
-    // Otherwise mimalloc's debug build would have the main thread's heap take in all that others
-    // left.
-    const bool no_reclaim = heap->no_reclaim;
-    heap->no_reclaim = true;
-    _mi_heap_collect_abandon(heap);
-    heap->no_reclaim = no_reclaim;
+    collect_without_reclaim(heap, [](mi_heap_t* one) { _mi_heap_collect_abandon(one); });
   }
 }
 
@@ -296,6 +301,16 @@ void heap_of_thread_done() noexcept {
   (this_thread.previous != nullptr ? this_thread.previous->next : threads) = this_thread.next;
   for (mi_heap_t*& heap : this_thread.heaps) heap = nullptr;
   heap_identity = kNoIdentity;
+}
+
+void return_empty_pages() noexcept {
+  if (is_forked_child() || !this_thread.is_in_use()) return;
+  const InsideHeap inside;
+  (void)heap_of_thread();  // they may have been put aside while the thread slept
+  for (mi_heap_t* heap : this_thread.heaps) {
+    if (heap == nullptr || heap->page_count == 0) continue;
+    collect_without_reclaim(heap, [](mi_heap_t* one) { mi_heap_collect(one, true); });
+  }
 }
 
 void empty_idle_heaps(uint32_t owner) noexcept {

@@ -59,6 +59,10 @@ uint32_t heap_of_thread_in_use(mi_heap_s* heap) noexcept;
 // The thread ends: nobody empties its heaps from now on.
 void heap_of_thread_done() noexcept;
 
+// Gives the empty pages of the calling thread's heaps back to the pool's heap: the thread will need
+// none for long (transport/event_loop.h). Cost: a look at each page that it has.
+void return_empty_pages() noexcept;
+
 // Empties the heaps of all idle threads but the caller's: those of `owner`, or all.
 // Threads: any, in the midst of malloc. Cost: some ten microseconds for each thread with memory.
 inline constexpr uint32_t kEveryOwner = ~uint32_t{0};

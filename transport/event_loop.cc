@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "alloc/thread_heaps.h"
 #include "platform/assert.h"
 #include "platform/clock.h"
 
@@ -112,6 +113,7 @@ uint32_t EventLoop::expire_timers() noexcept {
   const uint32_t count = timers_.expire(now_ns_);
   has_fresh_time_ = count == 0;
   if (count == 0) return 0;
+  may_have_pages_ = true;
   note_work(kTimersBit, count);
   if (stall_watch_.is_timing(now_ns_)) stall_watch_.mark(monotonic_ns(), "a timer");
   return count;
@@ -126,6 +128,12 @@ uint64_t EventLoop::sleep_deadline_ns() const noexcept {
   return std::min(timers_.next_deadline_ns(), monotonic_ns() + limit_ns);
 }
 
+void EventLoop::return_pages_before(uint64_t deadline_ns) noexcept {
+  if (deadline_ns != TimerQueue::kNever && deadline_ns < monotonic_ns() + kLongSleepNs) return;
+  may_have_pages_ = false;
+  return_empty_pages();
+}
+
 void EventLoop::sleep() noexcept {
   has_fresh_time_ = false;  // announcing takes its time
   // The doorbell first: a source may have another thread that rings it.
@@ -134,10 +142,13 @@ void EventLoop::sleep() noexcept {
   // A thread that published before it saw the announcement did not ring: look once more.
   if (poll_once() == 0 && !must_stop_.load(std::memory_order_acquire)) {
     options_.counters->sleeps.add(1);
-    sleeper_->sleep_until(sleep_deadline_ns());
+    const uint64_t deadline_ns = sleep_deadline_ns();
+    if (may_have_pages_) return_pages_before(deadline_ns);
+    sleeper_->sleep_until(deadline_ns);
     now_ns_ = monotonic_ns();
     stall_watch_.skip(now_ns_);
   } else {
+    may_have_pages_ = true;
     check_time();
   }
   for (uint32_t i = 0; i < source_count_; ++i) sources_[i].source->announce_awake();
@@ -164,6 +175,7 @@ void EventLoop::run() noexcept {
     const uint32_t work = poll_once();
     has_fresh_time_ = false;
     if (work > 0) {
+      may_have_pages_ = true;
       if (spin_until_ns != 0) failed_spins_ = 0;
       spin_until_ns = 0;
       if (iterations_to_clock-- > 0) continue;

@@ -3,7 +3,8 @@
 // One thread runs it. While there is work it makes no system call of its own. When nothing has
 // happened for the spin time (or at once, where spinning has not paid lately) it announces on the
 // doorbell that it sleeps, looks at every source once more, and blocks in its socket backend until
-// a socket, the doorbell or a timer wakes it.
+// a socket, the doorbell or a timer wakes it. Before a sleep that will be long, the first one after
+// some work, it gives the empty pages of its thread's heaps back to the pool's heap.
 #pragma once
 
 #include <atomic>
@@ -123,6 +124,8 @@ class EventLoop {
   static constexpr uint32_t kLastBit = 63;
   // How often a busy loop looks at the clock for its timers.
   static constexpr uint32_t kIterationsPerClock = 16;
+  // A sleep that may last so long is worth giving empty pages back first.
+  static constexpr uint64_t kLongSleepNs = 10 * kNsPerMs;
   // After this many spins in vain, one idle period in 2^8 is still tried.
   static constexpr uint32_t kFailedSpinsMax = 8;
 
@@ -133,6 +136,7 @@ class EventLoop {
   void note_work(uint32_t bit, uint32_t count) noexcept { had_work_ |= uint64_t{count > 0} << bit; }
   const char* those_with_work(char* text, size_t text_bytes) const noexcept;
   void sleep() noexcept;
+  void return_pages_before(uint64_t deadline_ns) noexcept;
   uint64_t sleep_deadline_ns() const noexcept;
   bool spin_pays() noexcept;
 
@@ -148,8 +152,9 @@ class EventLoop {
   bool has_fresh_time_ = false;     // nothing was done since the last look at the clock
   uint32_t rounds_to_measure_ = 0;  // so many with work, and the next is measured
   StallWatch stall_watch_;
-  uint64_t had_work_ = 0;      // since the last look at the clock
-  uint32_t failed_spins_ = 0;  // in a row
+  bool may_have_pages_ = false;  // empty ones: it has worked since it returned them
+  uint64_t had_work_ = 0;        // since the last look at the clock
+  uint32_t failed_spins_ = 0;    // in a row
   uint32_t spins_to_skip_ = 0;
   std::atomic<bool> must_stop_{false};
 };

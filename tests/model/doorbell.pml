@@ -18,7 +18,7 @@
  * code: transport/epoll/epoll_sockets.cc: return count + happened;
  * code: transport/event_loop.cc: doorbell_.announce_sleep();
  * code: transport/event_loop.cc: if (poll_once() == 0 && !must_stop_.load(std::memory_order_acquire)) {
- * code: transport/event_loop.cc: sleeper_->sleep_until(sleep_deadline_ns());
+ * code: transport/event_loop.cc: sleeper_->sleep_until(deadline_ns);
  * code: transport/event_loop.cc: doorbell_.announce_awake();
  *
  * Must fail:
