@@ -93,11 +93,11 @@ THROWING := $(call both,alloc/operator_new) $(call both,alloc/pool_resource) \
               alloc/pool_resource_test.cc apps/service_test.cc))
 $(THROWING): private CXXFLAGS += -fexceptions
 # What public classes are of, for programs with RTTI that derive from them, or that a sanitizer
-# looks into.
+# looks into. In a sanitizer's own build it would look into private classes as well.
 WITH_TYPEINFO := $(call both,alloc/pool_resource) $(call objects,$(addprefix transport/,\
   message_answers_datapath.cc messenger.cc shm/member_source.cc verbs/verbs_device.cc \
   verbs/verbs_endpoint.cc verbs/verbs_provider.cc))
-$(WITH_TYPEINFO): private CXXFLAGS += -frtti
+$(WITH_TYPEINFO): private CXXFLAGS += -frtti $(if $(filter asan,$(MODE)),-fno-sanitize=vptr)
 # What no precompiled header fits.
 OWN_FLAGS := $(WITH_MIMALLOC) $(THROWING) $(WITH_TYPEINFO)
 # Unity's header by its own name: the same file compiles with Unity as well.
