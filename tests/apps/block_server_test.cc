@@ -1,5 +1,4 @@
-// blockd as a whole, in this process: real sockets, one shard or two, io_uring or epoll. Each test
-// runs in all four.
+// blockd as a whole, in this process: real sockets, one shard or two, io_uring or epoll.
 #include "apps/blockd/block_server.h"
 
 #include <algorithm>
@@ -9,11 +8,8 @@
 #include <string>
 #include <vector>
 
-#include <fcntl.h>
-
-#include "tests/apps/block_server_rig.h"
+#include "tests/apps/block_server_fixture.h"
 #include "tests/support/seed.h"
-#include "tests/support/skip.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -22,61 +18,16 @@ using namespace bedplate::test;
 
 namespace {
 
-constexpr uint64_t kVolumeBytes = 2 * kMiB;
 constexpr uint32_t kEperm = 1;
 constexpr uint32_t kEinval = 22;
 constexpr uint32_t kEnospc = 28;
 
-std::string pattern(uint64_t seed, size_t bytes) {
-  std::mt19937_64 random(seed);
-  std::string text(bytes, '\0');
-  for (char& each : text) each = static_cast<char>(random());
-  return text;
-}
-
-int count_fds() {
-  int count = 0;
-  for (int fd = 0; fd < 512; ++fd) count += fcntl(fd, F_GETFD) >= 0;
-  return count;
-}
-
 }  // namespace
 
-class BlockServerFixture : public Utest {
+namespace {
+
+class BlockServerTest : public BlockServerFixture {
  public:
-  virtual RigVariant variant() const = 0;
-
-  // Apart, because CppUTest's new knows no alignment.
-  std::unique_ptr<BlockServerRig> rig;
-  BlockServerOptions options;
-  int fd_count_before = 0;
-
-  void setup() override {
-    fd_count_before = count_fds();
-    rig = std::make_unique<BlockServerRig>();
-    options.volumes = {{"ram0", kVolumeBytes, false}, {"ram1", 64 * kKiB, true}};
-    options.max_connections = 4;
-    options.requests_per_connection = 16;
-    options.handshake_timeout_ns = 60 * kNsPerSecond;
-  }
-  void teardown() override {
-    const bool drained = rig->stop();
-    rig.reset();
-    CHECK(drained);
-    LONGS_EQUAL(fd_count_before, count_fds());
-  }
-  bool start() { return rig->start(options, variant()); }
-
-  ConnectionCounters& counted() { return rig->connection_counters; }
-  NbdPeer negotiated(bool structured = false, std::string_view name = "") {
-    NbdPeer peer = rig->connect();
-    CHECK(peer.is_connected());
-    CHECK(peer.negotiate(structured, name) > 0);
-    return peer;
-  }
-
-  // ---- bodies ----
-
   void data_is_what_was_written() {
     for (const bool structured : {false, true}) {
       NbdPeer peer = rig->connect();
@@ -408,7 +359,7 @@ class BlockServerFixture : public Utest {
 
 // Two connections, each with a stripe of the volume for itself, many requests in flight; those that
 // overlap are never in flight together, so the model knows every byte of every reply.
-void BlockServerFixture::random_requests() {
+void BlockServerTest::random_requests() {
   const test::Seed seed;
   std::mt19937_64 random(seed.value());
   constexpr uint64_t kStripeBytes = 512 * kKiB;
@@ -477,61 +428,37 @@ void BlockServerFixture::random_requests() {
   CHECK_TEXT(good, seed.text());
 }
 
-TEST_GROUP_BASE(BlockServerUringOneShard,
-                BlockServerFixture){RigVariant variant() const override{return {true, false};
-}
-}
-;
-TEST_GROUP_BASE(BlockServerUringTwoShards,
-                BlockServerFixture){RigVariant variant() const override{return {true, true};
-}
-}
-;
-TEST_GROUP_BASE(BlockServerEpollOneShard,
-                BlockServerFixture){RigVariant variant() const override{return {false, false};
-}
-}
-;
-TEST_GROUP_BASE(BlockServerEpollTwoShards,
-                BlockServerFixture){RigVariant variant() const override{return {false, true};
-}
-}
-;
+}  // namespace
 
-// The statements before the start, and the body.
-#define BP_ONE_VARIANT(group, sentence, prepare, body)                          \
-  TEST(group, sentence) {                                                       \
-    prepare;                                                                    \
-    if (!start() && variant().uring) BP_SKIP("io_uring is not available here"); \
-    body;                                                                       \
-  }
-#define BP_ALL_VARIANTS(sentence, prepare, body)                     \
-  BP_ONE_VARIANT(BlockServerUringOneShard, sentence, prepare, body)  \
-  BP_ONE_VARIANT(BlockServerUringTwoShards, sentence, prepare, body) \
-  BP_ONE_VARIANT(BlockServerEpollOneShard, sentence, prepare, body)  \
-  BP_ONE_VARIANT(BlockServerEpollTwoShards, sentence, prepare, body)
+BP_BLOCK_SERVER_GROUPS(BlockServer, BlockServerTest)
 
-BP_ALL_VARIANTS(GivesBackWhatWasWritten, , data_is_what_was_written())
-BP_ALL_VARIANTS(ServesOverTcp, , serves_over_tcp())
-BP_ALL_VARIANTS(TrimAndWriteZeroesReadAsZeros, , trim_and_write_zeroes())
-BP_ALL_VARIANTS(ConnectionsToAVolumeShareIt, , connections_share_a_volume())
-BP_ALL_VARIANTS(TakesExactlyWhatItPlanned, , takes_exactly_what_it_planned())
-BP_ALL_VARIANTS(AnswersWhatIsOutstandingBeforeItDisconnects, , disconnect_answers_first())
-BP_ALL_VARIANTS(ARefusedRequestLeavesTheConnectionAlive, , refusals_leave_the_connection_alive())
-BP_ALL_VARIANTS(AReadOnlyVolumeStaysAsItIs, , a_read_only_volume_stays())
-BP_ALL_VARIANTS(NonsenseDisconnectsOnlyItsSender, , nonsense_disconnects())
-BP_ALL_VARIANTS(RefusesOneConnectionTooMany, , one_too_many_is_refused())
-BP_ALL_VARIANTS(EndsAHandshakeThatTakesTooLong, options.handshake_timeout_ns = 50 * kNsPerMs,
-                handshake_takes_too_long())
-BP_ALL_VARIANTS(MoreRequestsThanSlotsWaitTheirTurn, options.requests_per_connection = 4,
+BP_ALL_VARIANTS(BlockServer, GivesBackWhatWasWritten, , data_is_what_was_written())
+BP_ALL_VARIANTS(BlockServer, ServesOverTcp, , serves_over_tcp())
+BP_ALL_VARIANTS(BlockServer, TrimAndWriteZeroesReadAsZeros, , trim_and_write_zeroes())
+BP_ALL_VARIANTS(BlockServer, ConnectionsToAVolumeShareIt, , connections_share_a_volume())
+BP_ALL_VARIANTS(BlockServer, TakesExactlyWhatItPlanned, , takes_exactly_what_it_planned())
+BP_ALL_VARIANTS(BlockServer, AnswersWhatIsOutstandingBeforeItDisconnects, ,
+                disconnect_answers_first())
+BP_ALL_VARIANTS(BlockServer, ARefusedRequestLeavesTheConnectionAlive, ,
+                refusals_leave_the_connection_alive())
+BP_ALL_VARIANTS(BlockServer, AReadOnlyVolumeStaysAsItIs, , a_read_only_volume_stays())
+BP_ALL_VARIANTS(BlockServer, NonsenseDisconnectsOnlyItsSender, , nonsense_disconnects())
+BP_ALL_VARIANTS(BlockServer, RefusesOneConnectionTooMany, , one_too_many_is_refused())
+BP_ALL_VARIANTS(BlockServer, EndsAHandshakeThatTakesTooLong,
+                options.handshake_timeout_ns = 50 * kNsPerMs, handshake_takes_too_long())
+BP_ALL_VARIANTS(BlockServer, MoreRequestsThanSlotsWaitTheirTurn,
+                options.requests_per_connection = 4, more_in_flight_than_slots())
+BP_ALL_VARIANTS(BlockServer, OneSlotIsEnough, options.requests_per_connection = 1,
                 more_in_flight_than_slots())
-BP_ALL_VARIANTS(OneSlotIsEnough, options.requests_per_connection = 1, more_in_flight_than_slots())
-BP_ALL_VARIANTS(APayloadMayBeSplitAnywhere, , payload_split_anywhere())
-BP_ALL_VARIANTS(AClientGoneInTheMiddleOfAPayloadHarmsNobody, , gone_in_the_middle_of_a_payload())
-BP_ALL_VARIANTS(AClientGoneWithRepliesOutstandingIsForgotten, , gone_with_replies_outstanding())
-BP_ALL_VARIANTS(AClientGoneDuringTheHandshakeIsForgotten, , gone_during_the_handshake())
-BP_ALL_VARIANTS(ADrainFinishesWhatHasBegun, , drain_finishes_what_has_begun())
-BP_ALL_VARIANTS(RandomRequestsAgreeWithTheModel, , random_requests())
+BP_ALL_VARIANTS(BlockServer, APayloadMayBeSplitAnywhere, , payload_split_anywhere())
+BP_ALL_VARIANTS(BlockServer, AClientGoneInTheMiddleOfAPayloadHarmsNobody, ,
+                gone_in_the_middle_of_a_payload())
+BP_ALL_VARIANTS(BlockServer, AClientGoneWithRepliesOutstandingIsForgotten, ,
+                gone_with_replies_outstanding())
+BP_ALL_VARIANTS(BlockServer, AClientGoneDuringTheHandshakeIsForgotten, ,
+                gone_during_the_handshake())
+BP_ALL_VARIANTS(BlockServer, ADrainFinishesWhatHasBegun, , drain_finishes_what_has_begun())
+BP_ALL_VARIANTS(BlockServer, RandomRequestsAgreeWithTheModel, , random_requests())
 
 // ---- the plan -----------------------------------------------------------------------------------
 
