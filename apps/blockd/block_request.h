@@ -38,7 +38,6 @@ struct BlockRequest {
   uint64_t received_ns = 0;      // the loop's time then
   uint64_t done_bytes = 0;       // the volume's: how far a long request is
   BlockRequest* next = nullptr;  // whoever owns it queues it with this
-  std::byte reply_header[nbd::kMaxReplyHeaderBytes];
 };
 
 using BlockRequestFifo = SpscFifo<BlockRequest*>;

@@ -311,9 +311,22 @@ void Connection::release(BlockRequest& request) noexcept {
   free_requests_ = &request;
 }
 
-void Connection::encode_reply(BlockRequest& request, iovec*& piece) noexcept {
+// Adds bytes to what is sent next. Headers lie side by side: those without data between them, the
+// replies to writes, are one piece.
+void Connection::append(std::byte* bytes, size_t count) noexcept {
+  uint32_t& piece_count = socket_.send.piece_count;
+  iovec* const last = piece_count == 0 ? nullptr : &send_pieces_[piece_count - 1];
+  if (last != nullptr && static_cast<std::byte*>(last->iov_base) + last->iov_len == bytes) {
+    last->iov_len += count;
+  } else {
+    send_pieces_[piece_count++] = {bytes, count};
+  }
+}
+
+// Returns where the next reply's header may lie.
+std::byte* Connection::append_reply(const BlockRequest& request, std::byte* place) noexcept {
   const nbd::Request& wire = request.wire;
-  const nbd::ReplyBytes header(request.reply_header);
+  const nbd::ReplyBytes header(place, nbd::kMaxReplyHeaderBytes);
   const bool is_read = wire.command == nbd::Command::kRead;
   const bool failed = request.error != nbd::ErrorCode::kNone;
   size_t header_bytes = 0;
@@ -324,8 +337,9 @@ void Connection::encode_reply(BlockRequest& request, iovec*& piece) noexcept {
   } else {
     header_bytes = nbd::encode_read_chunk(header, wire.cookie, wire.offset, wire.length);
   }
-  *piece++ = {header.data(), header_bytes};
-  if (is_read && !failed) *piece++ = {request.data, wire.length};
+  append(place, header_bytes);
+  if (is_read && !failed) append(request.data, wire.length);
+  return place + header_bytes;
 }
 
 void Connection::count_time(const BlockRequest& request) noexcept {
@@ -345,18 +359,18 @@ void Connection::flush() noexcept {
   if (is_broken_) {
     drop_replies();
   } else if (has_answers()) {
-    iovec* piece = send_pieces_;
+    socket_.send.pieces = send_pieces_;
+    socket_.send.piece_count = 0;
+    std::byte* header = reply_headers_;
     being_sent_ = first_reply_;
     BlockRequest* last = nullptr;
     for (uint32_t i = 0; i < kRepliesPerSend && first_reply_ != nullptr; ++i) {
       last = first_reply_;
       first_reply_ = last->next;
-      encode_reply(*last, piece);
+      header = append_reply(*last, header);
       count_time(*last);
     }
     last->next = nullptr;
-    socket_.send.pieces = send_pieces_;
-    socket_.send.piece_count = static_cast<uint32_t>(piece - send_pieces_);
     environment_.sockets->send(socket_);
   }
   const bool is_ending = phase_ == Phase::kFinishing;

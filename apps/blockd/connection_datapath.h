@@ -121,7 +121,8 @@ class Connection {
   void receive_more() noexcept;
   void start_receive(uint32_t piece_count, uint64_t min_bytes) noexcept;
   void count_time(const BlockRequest& request) noexcept;
-  void encode_reply(BlockRequest& request, iovec*& piece) noexcept;
+  void append(std::byte* bytes, size_t count) noexcept;
+  std::byte* append_reply(const BlockRequest& request, std::byte* place) noexcept;
   void queue_reply(BlockRequest& request) noexcept;
   void release(BlockRequest& request) noexcept;
   void release_sent() noexcept;
@@ -140,6 +141,7 @@ class Connection {
   StreamSocket socket_;
   iovec receive_pieces_[2];
   iovec send_pieces_[2 * kRepliesPerSend];
+  std::byte reply_headers_[kRepliesPerSend * nbd::kMaxReplyHeaderBytes];
 
   const Volume* volume_ = nullptr;
   nbd::ExportView view_ = {};
