@@ -3,7 +3,8 @@
 // It lies in the pool, in a slot of its connection, and travels as a pointer through two lanes,
 // there and back; whoever popped it owns it. A read comes back with where its bytes lie. A write
 // travels twice: first to be granted a destination, then, its payload received straight into that
-// destination, to be committed (or aborted, when the client left in the middle).
+// destination, to be committed (or aborted, when the client left in the middle). One whose payload
+// has arrived with its header travels once: the volumes' shard copies the payload.
 #pragma once
 
 #include <cstddef>
@@ -24,6 +25,7 @@ struct Volume {
 
 enum class RequestStep : uint8_t {
   kSubmit,  // new; a write: asks for a destination
+  kStore,   // a write whose payload lies at `data`
   kCommit,  // a write whose payload has arrived
   kAbort,   // a write whose payload will not arrive
 };
@@ -32,7 +34,8 @@ struct BlockRequest {
   nbd::Request wire = {};
   RequestStep step = RequestStep::kSubmit;
   nbd::ErrorCode error = nbd::ErrorCode::kNone;  // what to answer
-  std::byte* data = nullptr;  // READ: the bytes to send. WRITE: the destination granted
+  // READ: the bytes to send. WRITE: the destination granted, or the payload that has arrived.
+  std::byte* data = nullptr;
   const Volume* volume = nullptr;
   Connection* connection = nullptr;
   uint64_t received_ns = 0;      // the loop's time then

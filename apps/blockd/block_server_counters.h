@@ -34,7 +34,7 @@ struct alignas(kCacheLineBytes) ConnectionCounters {
 
 // Written by the shard of the volumes.
 struct alignas(kCacheLineBytes) VolumeCounters {
-  Counter grants;   // destinations given to writes
+  Counter grants;   // destinations given to writes that are received in place
   Counter commits;  // writes whose payload arrived whole
   Counter aborts;   // writes whose client left in the middle
 };
@@ -69,7 +69,8 @@ inline void describe(CounterTable& table, ConnectionCounters& c) {
 }
 
 inline void describe(CounterTable& table, VolumeCounters& c) {
-  table.counter("grants", c.grants, "requests", "Places given to writes.");
+  table.counter("grants", c.grants, "requests",
+                "Places given to writes that are received in place.");
   table.counter("commits", c.commits, "requests", "Writes whose payload has arrived whole.");
   table.counter("aborts", c.aborts, "requests", "Writes whose client left in the middle.");
 }

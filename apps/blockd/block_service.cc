@@ -45,8 +45,8 @@ void BlockService::describe(ConfigurationTable& table) {
   table.last_shard("volumes_shard", &settings_.volumes_shard)
       .help("The shard that volumes live on. The same one is fine.");
   table.integer("max_connections", &settings_.max_connections, 1, 4096)
-      .help("How many clients may be connected. Their buffers are planned; one more is "
-            "closed at once.");
+      .help("How many clients may be connected. Their buffers, 128 KiB for each, are planned; "
+            "one more is closed at once.");
   table.integer("requests_per_connection", &settings_.requests_per_connection, 1, 1024)
       .help("How many requests of one connection may be in flight.");
   table.integer("handshake_timeout_ms", &settings_.handshake_timeout_ms, 100, 600'000)

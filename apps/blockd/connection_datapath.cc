@@ -35,7 +35,7 @@ int Connection::open(int fd) noexcept {
   phase_ = Phase::kHaggling;
   incoming_ = Incoming::kHandshake;
   is_broken_ = false;
-  expects_write_ = false;
+  read_ahead_bytes_ = kAheadBytes;
   empty_buffer();
   negotiation_.reset();
   environment_.counters->connections_total.add(1);
@@ -194,7 +194,8 @@ bool Connection::parse_one() noexcept {
 
 void Connection::accept(BlockRequest& request) noexcept {
   ConnectionCounters& counters = *environment_.counters;
-  expects_write_ = false;
+  RequestStep step = RequestStep::kSubmit;
+  read_ahead_bytes_ = std::max(read_ahead_bytes_, kAheadBytes);  // a write knows better
   switch (request.wire.command) {
     case nbd::Command::kRead:
       counters.requests_read.add(1);
@@ -203,16 +204,29 @@ void Connection::accept(BlockRequest& request) noexcept {
     case nbd::Command::kWrite:
       counters.requests_write.add(1);
       counters.written_bytes.add(request.wire.length);
-      expects_write_ = true;
-      write_ = &request;
-      incoming_ = Incoming::kNothing;
+      step = accept_write(request);
       break;
     case nbd::Command::kTrim: counters.requests_trim.add(1); break;
     case nbd::Command::kWriteZeroes: counters.requests_write_zeroes.add(1); break;
     default: counters.requests_flush.add(1); break;
   }
   request.volume = volume_;
-  submit(request, RequestStep::kSubmit);
+  submit(request, step);
+}
+
+// Returns the step that it begins with: of a write whose payload is there, the only one.
+RequestStep Connection::accept_write(BlockRequest& request) noexcept {
+  const uint32_t length = request.wire.length;
+  read_ahead_bytes_ = length <= kSmallWriteMaxBytes ? kBufferBytes : kAheadOfLargeBytes;
+  if (buffered_bytes() < length) {
+    write_ = &request;
+    incoming_ = Incoming::kNothing;
+    return RequestStep::kSubmit;
+  }
+  request.data = buffer_ + buffer_begin_;
+  buffer_begin_ += length;
+  ++stored_count_;
+  return RequestStep::kStore;
 }
 
 void Connection::submit(BlockRequest& request, RequestStep step) noexcept {
@@ -238,34 +252,30 @@ void Connection::receive_more() noexcept {
   if (incoming_ == Incoming::kNothing || phase_ == Phase::kFinishing) return;
   // With all slots taken, or a whole header still in the buffer, there is no hurry.
   if (phase_ == Phase::kServing && free_requests_ == nullptr) return;
+  // What the volumes' shard still copies from the buffer stays where it is.
+  if (stored_count_ > 0) return;
   const uint32_t kept = buffered_bytes();
   if (buffer_begin_ > 0) std::memmove(buffer_, buffer_ + buffer_begin_, kept);
   buffer_begin_ = 0;
   buffer_end_ = kept;
-  const bool one_header = incoming_ == Incoming::kHeaders && expects_write_;
-  const uint32_t wanted = one_header ? nbd::kRequestHeaderBytes : kBufferBytes;
-  receive_pieces_[0] = {buffer_ + kept, wanted - kept};
+  receive_pieces_[0] = {buffer_ + kept, read_ahead_bytes_ - kept};
   // Half a header is of no use; in the handshake the negotiation knows.
   start_receive(1, incoming_ == Incoming::kHeaders ? nbd::kRequestHeaderBytes - kept : 1);
 }
 
-// The volumes' shard has said where the payload of write_ belongs.
+// The volumes' shard has said where the payload of write_ belongs. It answers reads and writes in
+// the order in which they were asked for, so it has copied all payloads that lay before this one.
 void Connection::payload_granted() noexcept {
+  BP_ASSERT(stored_count_ == 0);
   BlockRequest& request = *write_;
-  const uint32_t length = request.wire.length;
-  const uint32_t ahead = std::min(buffered_bytes(), length);
+  const uint32_t ahead = buffered_bytes();
+  const uint32_t missing = request.wire.length - ahead;
   std::memcpy(request.data, buffer_ + buffer_begin_, ahead);
-  buffer_begin_ += ahead;
-  incoming_ = Incoming::kPayload;
-  if (ahead == length) {
-    payload_ended(RequestStep::kCommit);
-    parse();
-    return;
-  }
   empty_buffer();
-  receive_pieces_[0] = {request.data + ahead, length - ahead};
-  receive_pieces_[1] = {buffer_, nbd::kRequestHeaderBytes};
-  start_receive(2, length - ahead);
+  incoming_ = Incoming::kPayload;
+  receive_pieces_[0] = {request.data + ahead, missing};
+  receive_pieces_[1] = {buffer_, read_ahead_bytes_};
+  start_receive(2, missing);
 }
 
 void Connection::payload_received(uint64_t bytes_after) noexcept {
@@ -296,6 +306,7 @@ void Connection::request_returned(BlockRequest& request) noexcept {
     environment_.host->mark(*this);
   } else {
     queue_reply(request);
+    if (request.step == RequestStep::kStore && --stored_count_ == 0) parse();
   }
 }
 

@@ -1,10 +1,11 @@
 // One NBD connection: a handshake, then requests in and replies out, many in flight.
 //
-// Receiving. Headers are read ahead, many at a time, into a small buffer. A write's payload goes
-// straight from the socket into the destination that the volumes' shard granted, in one receive
-// together with the header that follows it; only what was read ahead with the header, less than
-// two KiB, is moved there by hand. While a write waits for its grant nothing is received: the
-// stream is at its payload.
+// Receiving. Requests are read ahead into a buffer, many at a time; the last write decides how far.
+// After a small one all of the buffer is used: the payloads of a burst come with their headers, and
+// the volumes' shard copies them from there. After a large one just the next header is read: the
+// payload goes straight from the socket into the destination that the volumes' shard granted, in
+// one receive together with what follows. What was read ahead of it is moved there by hand. While a
+// write waits for its grant nothing is received: the stream is at its payload.
 // Sending. All replies that are ready leave in one send, read data straight from the volume.
 //
 // Life: open -> (haggling -> serving -> finishing) -> closed. `finishing` takes no more requests,
@@ -19,6 +20,7 @@
 #include "apps/blockd/block_request.h"
 #include "apps/blockd/block_server_counters.h"
 #include "apps/blockd/nbd_negotiation.h"
+#include "platform/units.h"
 #include "transport/event_loop.h"
 #include "transport/stream_sockets.h"
 
@@ -100,8 +102,12 @@ class Connection {
     kDiscard,  // payload of a refused write
   };
 
-  static constexpr uint32_t kHeadersAhead = 64;
-  static constexpr uint32_t kBufferBytes = kHeadersAhead * nbd::kRequestHeaderBytes;
+  static constexpr uint32_t kBufferBytes = 128 * kKiB;
+  // How much of the buffer is read into, unless the last write was small or large.
+  static constexpr uint32_t kAheadBytes = 64 * nbd::kRequestHeaderBytes;
+  static constexpr uint32_t kAheadOfLargeBytes = nbd::kRequestHeaderBytes;
+  static constexpr uint32_t kSmallWriteMaxBytes = 16 * kKiB;
+  static_assert(kSmallWriteMaxBytes + nbd::kRequestHeaderBytes <= kBufferBytes);
   static constexpr uint32_t kRepliesPerSend = 64;
 
   static void receive_completed(void* context, int64_t result) noexcept;
@@ -113,6 +119,7 @@ class Connection {
   void parse() noexcept;
   bool parse_one() noexcept;
   void accept(BlockRequest& request) noexcept;
+  RequestStep accept_write(BlockRequest& request) noexcept;
   void submit(BlockRequest& request, RequestStep step) noexcept;
   void refuse(BlockRequest& request, nbd::ErrorCode error) noexcept;
   void payload_granted() noexcept;
@@ -137,7 +144,6 @@ class Connection {
   Phase phase_ = Phase::kClosed;
   Incoming incoming_ = Incoming::kHandshake;
   bool is_broken_ = false;
-  bool expects_write_ = false;  // the last header was a write's: read ahead one header only
   StreamSocket socket_;
   iovec receive_pieces_[2];
   iovec send_pieces_[2 * kRepliesPerSend];
@@ -153,11 +159,13 @@ class Connection {
   BlockRequest* last_reply_ = nullptr;
   BlockRequest* being_sent_ = nullptr;
   uint32_t submitted_count_ = 0;  // requests that are with the volumes' shard
+  uint32_t stored_count_ = 0;     // of these, writes whose payloads lie in the buffer
 
+  nbd::Negotiation negotiation_;
+  uint32_t read_ahead_bytes_ = kAheadBytes;
   uint32_t buffer_begin_ = 0;
   uint32_t buffer_end_ = 0;
-  std::byte buffer_[kBufferBytes];
-  nbd::Negotiation negotiation_;
+  std::byte buffer_[kBufferBytes];  // nothing in it moves while stored_count_ > 0
 };
 
 }  // namespace bedplate

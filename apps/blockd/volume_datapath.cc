@@ -19,10 +19,15 @@ void VolumeService::reply(BlockRequest& request) noexcept {
 }
 
 void VolumeService::handle_write(BlockRequest& request) noexcept {
+  std::byte* const destination = request.volume->address + request.wire.offset;
   switch (request.step) {
     case RequestStep::kSubmit:
-      request.data = request.volume->address + request.wire.offset;
+      request.data = destination;
       options_.counters->grants.add(1);
+      break;
+    case RequestStep::kStore:
+      std::memcpy(destination, request.data, request.wire.length);
+      options_.counters->commits.add(1);
       break;
     case RequestStep::kCommit: options_.counters->commits.add(1); break;
     case RequestStep::kAbort: options_.counters->aborts.add(1); break;

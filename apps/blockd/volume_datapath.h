@@ -1,8 +1,8 @@
 // The volumes' side of blockd: one poll source on the shard that owns the volumes.
 //
-// It grants destinations, answers where data lies, and zeroes; it never touches a socket and never
-// copies a payload. Long requests (zeroing gigabytes) are done in slices, so that others get their
-// turn.
+// It grants destinations, answers where data lies, copies payloads that have arrived with their
+// headers, and zeroes; it never touches a socket. Long requests (zeroing gigabytes) are done in
+// slices, so that others get their turn.
 #pragma once
 
 #include "apps/blockd/block_request.h"

@@ -103,6 +103,19 @@ TEST(VolumeService, GrantsAWriteItsDestinationAndCountsWhatBecameOfIt) {
   CHECK(is_filled(0, kVolumeBytes, 0xee));  // it touches no payload
 }
 
+TEST(VolumeService, CopiesAPayloadThatHasArrivedWithItsHeader) {
+  const std::vector<std::byte> payload(512, std::byte{0x11});
+  BlockRequest write = request(nbd::Command::kWrite, 4096, 512);
+  write.step = RequestStep::kStore;
+  write.data = const_cast<std::byte*>(payload.data());
+  POINTERS_EQUAL(&write, answer_to(write));
+  CHECK(is_filled(4096, 512, 0x11));
+  CHECK(is_filled(0, 4096, 0xee));
+  CHECK(is_filled(4096 + 512, 4096, 0xee));
+  CHECK_EQUAL(0, parts->counters.grants.read());
+  CHECK_EQUAL(1, parts->counters.commits.read());
+}
+
 TEST(VolumeService, AFlushComesBackAtOnce) {
   BlockRequest flush = request(nbd::Command::kFlush, 0, 0);
   POINTERS_EQUAL(&flush, answer_to(flush));
