@@ -1,17 +1,19 @@
-/* The third yardstick of the benchmark: what a bare blocking NBD server reaches on this machine.
+/* The third yardstick of the benchmark: what a bare NBD server reaches on this machine.
  *
- *     bare_server BYTES unix:PATH | tcp:PORT
+ *     bare_server BYTES unix:PATH | tcp:PORT [spin]
  *
- * One process serves one connection with blocking calls: read a request, answer it with one writev
- * from anonymous memory; a payload is received straight into the place where it belongs. The
- * processes are forked beforehand and touch every page before the first greeting, so that no
- * measurement pays for page faults; a signal to their process group ends them all. It deliberately
- * knows no more than fio and nbdcopy need: EXPORT_NAME, GO, READ, WRITE, FLUSH, DISC. The protocol:
- * doc/proto.md of the NBD project.
+ * One process serves one connection: it receives what is there, and answers all of it with one
+ * writev from hugepages. A small write's payload is copied from where it was received to where it
+ * belongs, a large one's received straight there. It waits in the call, or, to spare a lone
+ * connection the time to wake, tries again at once (spin). The processes are forked beforehand and
+ * touch every page before the first greeting, so that no measurement pays for page faults; a signal
+ * to their process group ends them all. It deliberately knows no more than the clients need:
+ * EXPORT_NAME, GO, READ, WRITE, FLUSH, DISC. The protocol: doc/proto.md of the NBD project.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <endian.h>
+#include <errno.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
 #include <signal.h>
@@ -26,6 +28,13 @@
 #include <unistd.h>
 
 enum { kWorkers = 20, kRequestMaxBytes = 32 << 20, kNoZeroes = 2, kEinval = 22 };
+enum {
+  kBufferBytes = 128 << 10,
+  kSmallMaxBytes = 16 << 10,
+  kRepliesMax = 64,
+  kHeadersAhead = 64,
+  kHugepageBytes = 2 << 20
+};
 enum { kOptExportName = 1, kOptAbort = 2, kOptGo = 7, kRepAck = 1, kRepInfo = 3 };
 enum { kRead = 0, kWrite = 1, kDisc = 2, kFlush = 3 };
 enum { kTransmissionFlags = 1 /* HAS_FLAGS */ | 4 /* SEND_FLUSH */ | 256 /* CAN_MULTI_CONN */ };
@@ -58,6 +67,7 @@ struct PACKED reply {
 
 static char *volume;
 static uint64_t volume_bytes;
+static int receive_flags;
 
 static int fail(const char *doing) {
   perror(doing);
@@ -68,18 +78,22 @@ static int receive(int fd, void *to, size_t bytes) {
   return bytes == 0 || recv(fd, to, bytes, MSG_WAITALL) == (ssize_t)bytes;
 }
 
-/* Sends head and body, in one writev unless the socket takes them in pieces. */
-static int transmit(int fd, void *head, size_t head_bytes, void *body, size_t body_bytes) {
-  struct iovec parts[2] = {{head, head_bytes}, {body, body_bytes}};
-  for (int i = 0; i < 2;) {
-    ssize_t sent = writev(fd, parts + i, 2 - i);
+/* Sends all parts, in one writev unless the socket takes them in pieces. */
+static int transmit_all(int fd, struct iovec *parts, int count) {
+  for (int i = 0; i < count;) {
+    ssize_t sent = writev(fd, parts + i, count - i);
     if (sent < 0) return 0;
-    for (; i < 2 && (size_t)sent >= parts[i].iov_len; ++i) sent -= (ssize_t)parts[i].iov_len;
-    if (i == 2) break;
+    for (; i < count && (size_t)sent >= parts[i].iov_len; ++i) sent -= (ssize_t)parts[i].iov_len;
+    if (i == count) break;
     parts[i].iov_base = (char *)parts[i].iov_base + sent;
     parts[i].iov_len -= (size_t)sent;
   }
   return 1;
+}
+
+static int transmit(int fd, void *head, size_t head_bytes, void *body, size_t body_bytes) {
+  struct iovec parts[2] = {{head, head_bytes}, {body, body_bytes}};
+  return transmit_all(fd, parts, 2);
 }
 
 static int answer(int fd, uint32_t option, uint32_t type, void *body, size_t bytes) {
@@ -110,19 +124,55 @@ static int negotiate(int fd) {
   return 0;
 }
 
-static void serve(int fd) {
+static char buffer[kBufferBytes];
+static size_t buffer_begin, buffer_end;
+static struct reply replies[kRepliesMax];
+static struct iovec reply_parts[2 * kRepliesMax];
+
+/* Carries out the request at the front of the buffer and adds its reply. Returns how many parts
+ * there are now, 0 when the connection is over. */
+static int carry_out(int fd, struct reply *reply, int parts, size_t *read_ahead_bytes) {
   struct request request;
-  while (receive(fd, &request, sizeof request) && be32toh(request.magic) == 0x25609513) {
-    const uint64_t offset = be64toh(request.offset), bytes = be32toh(request.bytes);
-    const int type = be16toh(request.type);
-    const int inside =
-        bytes <= kRequestMaxBytes && bytes <= volume_bytes && offset <= volume_bytes - bytes;
-    const int good = type == kFlush || (inside && (type == kRead || type == kWrite));
-    struct reply reply = {htobe32(0x67446698), htobe32(good ? 0 : kEinval), request.cookie};
-    if (type == kDisc || (type == kWrite && !good)) return;
-    if (type == kWrite && !receive(fd, volume + offset, bytes)) return;
-    const size_t body_bytes = good && type == kRead ? bytes : 0;
-    if (!transmit(fd, &reply, sizeof reply, volume + offset, body_bytes)) return;
+  memcpy(&request, buffer + buffer_begin, sizeof request);
+  buffer_begin += sizeof request;
+  const uint64_t offset = be64toh(request.offset), bytes = be32toh(request.bytes);
+  const int type = be16toh(request.type);
+  const int inside =
+      bytes <= kRequestMaxBytes && bytes <= volume_bytes && offset <= volume_bytes - bytes;
+  const int good = type == kFlush || (inside && (type == kRead || type == kWrite));
+  if (be32toh(request.magic) != 0x25609513 || type == kDisc || (type == kWrite && !good)) return 0;
+  if (type == kWrite) {
+    const size_t there = buffer_end - buffer_begin < bytes ? buffer_end - buffer_begin : bytes;
+    memcpy(volume + offset, buffer + buffer_begin, there);
+    buffer_begin += there;
+    if (!receive(fd, volume + offset + there, bytes - there)) return 0;
+    *read_ahead_bytes = bytes <= kSmallMaxBytes ? sizeof buffer : sizeof request;
+  }
+  *reply = (struct reply){htobe32(0x67446698), htobe32(good ? 0 : kEinval), request.cookie};
+  reply_parts[parts++] = (struct iovec){reply, sizeof *reply};
+  if (good && type == kRead) reply_parts[parts++] = (struct iovec){volume + offset, bytes};
+  return parts;
+}
+
+static void serve(int fd) {
+  size_t read_ahead_bytes = kHeadersAhead * sizeof(struct request);
+  buffer_begin = buffer_end = 0;
+  for (;;) {
+    int parts = 0;
+    for (int i = 0; i < kRepliesMax && buffer_end - buffer_begin >= sizeof(struct request); ++i) {
+      parts = carry_out(fd, &replies[i], parts, &read_ahead_bytes);
+      if (parts == 0) return;
+    }
+    if (parts > 0 && !transmit_all(fd, reply_parts, parts)) return;
+    if (buffer_end - buffer_begin >= sizeof(struct request)) continue;
+    memmove(buffer, buffer + buffer_begin, buffer_end - buffer_begin);
+    buffer_end -= buffer_begin;
+    buffer_begin = 0;
+    ssize_t received;
+    do received = recv(fd, buffer + buffer_end, read_ahead_bytes - buffer_end, receive_flags);
+    while (received < 0 && errno == EAGAIN);
+    if (received <= 0) return;
+    buffer_end += (size_t)received;
   }
 }
 
@@ -149,10 +199,11 @@ static void work(int listener, pthread_barrier_t *all_ready) {
 }
 
 int main(int argc, char **argv) {
-  if (argc != 3) return fprintf(stderr, "usage: bare_server BYTES unix:PATH|tcp:PORT\n"), 2;
+  if (argc < 3) return fprintf(stderr, "usage: bare_server BYTES unix:PATH|tcp:PORT [spin]\n"), 2;
+  if (argc > 3) receive_flags = MSG_DONTWAIT;
   volume_bytes = strtoull(argv[1], NULL, 10);
-  volume = mmap(NULL, volume_bytes + sizeof(pthread_barrier_t), PROT_READ | PROT_WRITE,
-                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  volume = mmap(NULL, volume_bytes + kHugepageBytes, PROT_READ | PROT_WRITE,
+                MAP_SHARED | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
   if (volume == MAP_FAILED) return fail("bare_server: mmap");
   const int listener = listen_on(argv[2]);
   if (listener < 0) return fail(argv[2]);

@@ -1,11 +1,16 @@
 #!/usr/bin/python3
-"""NBD against peers: Bedplate, nbdkit, qemu-nbd and a bare blocking server, interleaved.
+"""NBD against peers: Bedplate, nbdkit, qemu-nbd and a bare server, interleaved.
 
 In each round and on each transport all servers are started anew and filled with the same random
 data, which is read back and compared (a peer answers reads of zeros without payload, and a
 benchmark of that would be worthless). Then every workload runs against one server after the other,
 each round beginning with another one. Servers sit on one core, the client on another; it is the
 same client for all. Ratios are computed within a round, then their median is taken.
+
+Rows of one connection and small requests are measured with a lean client (nbd_client.c), which
+sends them in batches: fio takes longer for each than the servers do. `client idle` is the share of
+time in which it had no reply to read: above 0 it goes further than the server. There the bare
+server, like Bedplate, spins while it waits (bare-spin).
 
 It is no timed test: it exits 0 whatever the figures, unless something failed to run.
 """
@@ -17,6 +22,7 @@ import json
 import os
 import re
 import socket
+import statistics
 import subprocess
 import sys
 import time
@@ -28,6 +34,7 @@ GREETING_MAX_S = 60
 CLIENT_MAX_S = 120
 POOL_EXTRA_BYTES = 192 * MIB  # beside the volume: heap, connections, segment 0
 BARE_TARGET = 0.9             # over a Unix socket, in every row
+BATCH_BARE_TARGET = 0.95      # of batches of small requests
 
 # ---- servers: each makes its command from a `Place` ----------------------------------------------
 
@@ -97,6 +104,10 @@ def bare(place):
     return [f"{BUILD}/bare_server", str(place.volume_bytes), where]
 
 
+def bare_spinning(place):
+    return [*bare(place), "spin"]
+
+
 Kind = collections.namedtuple("Kind", "command cores program provider")
 SERVERS = {  # in the order of the table, Bedplate's configurations first
     "bedplate": Kind(bedplate_io_uring, 1, BEDPLATE, "make"),
@@ -107,36 +118,48 @@ SERVERS = {  # in the order of the table, Bedplate's configurations first
     "nbdkit": Kind(nbdkit, 1, "nbdkit", "nbdkit"),
     "qemu-nbd": Kind(qemu_nbd, 1, "qemu-nbd", "qemu-utils"),
     "bare": Kind(bare, 1, f"{BUILD}/bare_server", "scripts/bench/run.sh"),
+    "bare-spin": Kind(bare_spinning, 1, f"{BUILD}/bare_server", "scripts/bench/run.sh"),
 }
 CONFIGURATIONS = ("bedplate", "bedplate-epoll", "bedplate-seccomp", "epoll-seccomp",
                   "bedplate-2core")
 PEERS = ("nbdkit", "qemu-nbd")
-CLIENTS = {"taskset": "util-linux", "fio": "fio", "nbdcopy": "libnbd-bin"}
+BARE = ("bare", "bare-spin")
+LEAN_CLIENT = f"{BUILD}/nbd_client"
+CLIENTS = {"taskset": "util-linux", "fio": "fio", "nbdcopy": "libnbd-bin",
+           LEAN_CLIENT: "scripts/bench/run.sh"}
 
 # ---- workloads ----------------------------------------------------------------------------------
 
 Workload = collections.namedtuple(
-    "Workload", "mode block depth connections transports peer_target extra_servers")
-BOTH = ("unix", "tcp")
+    "Workload", "client mode block depth connections transports peer_target extra_servers")
+BOTH, UNIX = ("unix", "tcp"), ("unix",)
 EPOLL = ("bedplate-epoll",)
 FILTERED = ("bedplate-epoll", "bedplate-seccomp", "epoll-seccomp")  # what [pool] enforce costs
-ALL = ("bedplate-epoll", "bedplate-2core")
 TWO = ("bedplate-2core",)
+LEAN_BLOCKS = {"512": "512", "4k": "4096", "16k": "16384"}
 WORKLOADS = [
-    # mode, block, depth, connections, transports, target against the better peer (Unix socket),
-    # Bedplate's further configurations (Unix socket)
-    Workload("randread", "4k", 1, 1, BOTH, 1.6, FILTERED),
-    Workload("randwrite", "4k", 1, 1, BOTH, 1.6, EPOLL),
-    Workload("randread", "4k", 32, 1, BOTH, 1.8, (*FILTERED, "bedplate-2core")),
-    Workload("randwrite", "4k", 32, 1, BOTH, 1.5, ALL),
-    Workload("randread", "4k", 32, 4, ("unix",), None, TWO),
-    Workload("randwrite", "4k", 32, 4, ("unix",), None, TWO),
-    Workload("randread", "4k", 32, 16, ("unix",), None, TWO),
-    Workload("randwrite", "4k", 32, 16, ("unix",), None, TWO),
-    Workload("read", "128k", 8, 1, BOTH, 1.4, EPOLL),
-    Workload("write", "128k", 8, 1, BOTH, 1.4, EPOLL),
-    Workload("copy-out", None, None, None, BOTH, None, EPOLL),
-    Workload("copy-in", None, None, None, BOTH, None, EPOLL),
+    # client, mode, block, depth, connections, transports, target against the better peer (Unix
+    # socket), Bedplate's further configurations (Unix socket)
+    Workload("lean", "read", "512", 1, 1, UNIX, 1.6, ()),
+    Workload("lean", "write", "512", 1, 1, UNIX, 1.6, ()),
+    Workload("lean", "read", "4k", 1, 1, BOTH, 1.6, FILTERED),
+    Workload("lean", "write", "4k", 1, 1, BOTH, 1.6, EPOLL),
+    Workload("lean", "read", "16k", 1, 1, UNIX, 1.6, ()),
+    Workload("lean", "write", "16k", 1, 1, UNIX, 1.6, ()),
+    Workload("lean", "read", "512", 32, 1, UNIX, 1.8, ()),
+    Workload("lean", "write", "512", 32, 1, UNIX, 1.5, EPOLL),
+    Workload("lean", "read", "4k", 32, 1, BOTH, 1.8, FILTERED),
+    Workload("lean", "write", "4k", 32, 1, BOTH, 1.5, EPOLL),
+    Workload("lean", "read", "16k", 32, 1, UNIX, 1.8, ()),
+    Workload("lean", "write", "16k", 32, 1, UNIX, 1.5, EPOLL),
+    Workload("fio", "randread", "4k", 32, 4, UNIX, None, TWO),
+    Workload("fio", "randwrite", "4k", 32, 4, UNIX, None, TWO),
+    Workload("fio", "randread", "4k", 32, 16, UNIX, None, TWO),
+    Workload("fio", "randwrite", "4k", 32, 16, UNIX, None, TWO),
+    Workload("fio", "read", "128k", 8, 1, BOTH, 1.4, EPOLL),
+    Workload("fio", "write", "128k", 8, 1, BOTH, 1.4, EPOLL),
+    Workload("nbdcopy", "copy-out", None, None, None, BOTH, None, EPOLL),
+    Workload("nbdcopy", "copy-in", None, None, None, BOTH, None, EPOLL),
 ]
 
 
@@ -148,14 +171,15 @@ def label(workload, transport):
 
 
 def unit(workload):
-    return "kIOPS" if workload.block == "4k" else "GB/s"
+    return "GB/s" if workload.block in (None, "128k") else "kIOPS"
 
 
 # ---- running ------------------------------------------------------------------------------------
 
-def pools_bytes(options, names):
-    """Returns what the Bedplates among the servers take in all."""
-    return len(set(names) & set(CONFIGURATIONS)) * (options.volume_bytes + POOL_EXTRA_BYTES)
+def hugepages_bytes(options, names):
+    """Returns what the servers take in hugepages."""
+    return (len(set(names) & set(CONFIGURATIONS)) * (options.volume_bytes + POOL_EXTRA_BYTES)
+            + len(set(names) & set(BARE)) * (options.volume_bytes + common.HUGEPAGE_BYTES))
 
 
 def is_greeting(place):
@@ -228,9 +252,9 @@ class Server:
         """Runs a client on its core. Returns the seconds it took; nothing of it stays behind."""
         began = time.perf_counter()
         process = common.start(["taskset", "-c", str(self.options.client_cpu), *argv],
-                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
-            _, errors = process.communicate(timeout=CLIENT_MAX_S)
+            self.client_said, errors = process.communicate(timeout=CLIENT_MAX_S)
         except subprocess.TimeoutExpired:
             raise BenchError(f"running {' '.join(argv)}: no end after {CLIENT_MAX_S} s; "
                              f"{self.state()}")
@@ -252,11 +276,19 @@ class Server:
                              "a bug of that server, its figures mean nothing")
 
     def measure(self, workload):
-        """Returns the figure of one run: kIOPS or GB/s, as unit() says."""
-        if workload.block is None:
+        """Returns the figure of one run, kIOPS or GB/s, as unit() says, and the share of time in
+        which the client was idle, where it tells."""
+        if workload.client == "lean":
+            where = (f"unix:{self.place.path}" if self.place.transport == "unix"
+                     else f"tcp:{self.place.port}")
+            self.run_client([LEAN_CLIENT, where, workload.mode, LEAN_BLOCKS[workload.block],
+                             str(workload.depth), str(self.options.seconds)])
+            requests, idle = map(float, self.client_said.split())
+            return requests / 1e3, idle
+        if workload.client == "nbdcopy":
             ends = ([self.uri, "null:"] if workload.mode == "copy-out" else [self.image, self.uri])
             seconds = self.run_client(["nbdcopy", *ends])
-            return self.options.volume_bytes / seconds / 1e9
+            return self.options.volume_bytes / seconds / 1e9, None
         output = os.path.join(self.place.directory, "fio.json")
         # norandommap: fio's bookkeeping of blocks done is the client's work, not the server's.
         self.run_client([
@@ -271,12 +303,14 @@ class Server:
         if job["error"] or not figures["total_ios"]:
             raise BenchError(f"measuring {self.name}: fio reports error {job['error']} and "
                              f"{figures['total_ios']} requests; run fio by hand")
-        return figures["iops"] / 1e3 if workload.block == "4k" else figures["bw_bytes"] / 1e9
+        figure = figures["iops"] / 1e3 if unit(workload) == "kIOPS" else figures["bw_bytes"] / 1e9
+        return figure, None
 
 
 def servers_of(workload, transport, options):
     extra = workload.extra_servers if transport == "unix" else ()
-    return [name for name in SERVERS if name in options.servers
+    other_bare = "bare" if workload.client == "lean" else "bare-spin"
+    return [name for name in SERVERS if name in options.servers and name != other_bare
             and (name in extra or name not in CONFIGURATIONS[1:])]
 
 
@@ -290,7 +324,7 @@ def run_round(options, directory, image, round_index, transport, results):
     needed = {name for workload in workloads for name in servers_of(workload, transport, options)}
     if not needed:
         return
-    common.wait_for_hugepages(pools_bytes(options, needed))
+    common.wait_for_hugepages(hugepages_bytes(options, needed))
     print(f"round {round_index + 1} of {options.rounds}, {transport}", file=sys.stderr, flush=True)
     with contextlib.ExitStack() as stack:
         running = {name: stack.enter_context(Server(options, directory, image, name, transport))
@@ -300,8 +334,10 @@ def run_round(options, directory, image, round_index, transport, results):
             first = round_index % len(names)
             row = results.setdefault(label(workload, transport), {"unit": unit(workload)})
             for name in names[first:] + names[:first]:
-                figure = running[name].measure(workload)
+                figure, idle = running[name].measure(workload)
                 row.setdefault("rounds", {}).setdefault(name, []).append(round(figure, 4))
+                if idle is not None:
+                    row.setdefault("client_idle", {}).setdefault(name, []).append(idle)
 
 
 # ---- the table ----------------------------------------------------------------------------------
@@ -310,7 +346,8 @@ def targets_of(workload, transport, name):
     """Returns the targets (against the better peer, against the bare server), where there are."""
     if transport != "unix" or name != "bedplate":
         return None, None
-    return workload.peer_target, BARE_TARGET
+    is_batch = workload.client == "lean" and workload.depth > 1
+    return workload.peer_target, BATCH_BARE_TARGET if is_batch else BARE_TARGET
 
 
 def print_table(options, results):
@@ -321,14 +358,16 @@ def print_table(options, results):
     for transport in options.transports:
         for workload in selected(options, transport):
             title = label(workload, transport)
-            rounds = results[title]["rounds"]
+            rounds, idle = results[title]["rounds"], results[title].get("client_idle", {})
             print(f"{title} [{unit(workload)}]")
             for name in (name for name in SERVERS if name in rounds):
                 line = f"  {name:17}{common.spread(rounds[name]):25}"
                 if name in CONFIGURATIONS:
                     targets = targets_of(workload, transport, name)
                     line += common.ratio_text(common.ratios(rounds, name, PEERS), targets[0])
-                    line += common.ratio_text(common.ratios(rounds, name, ("bare",)), targets[1])
+                    line += common.ratio_text(common.ratios(rounds, name, BARE), targets[1])
+                if name in idle:
+                    line = f"{line:90}client idle {statistics.median(idle[name]):.0%}"
                 print(line.rstrip())
 
 
@@ -375,7 +414,7 @@ def main():
     load = common.warn_if_busy()
     results = {}
     with contextlib.ExitStack() as stack:
-        stack.enter_context(common.reserved_hugepages(pools_bytes(options, options.servers)))
+        stack.enter_context(common.reserved_hugepages(hugepages_bytes(options, options.servers)))
         directory = stack.enter_context(common.work_directory())
         image = os.path.join(directory, "image")
         with open(image, "wb") as file:

@@ -10,7 +10,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 build=$here/../../build/bench
 python=/usr/bin/python3
 mkdir -p "$build"
-for name in bare_server bare_zero bare_kv_server kvd_client; do
+for name in bare_server bare_zero bare_kv_server kvd_client nbd_client; do
   ${CC:-gcc} -O2 -Wall -Wextra -Wconversion -Wshadow -Werror -pthread \
     -o "$build/$name" "$here/$name.c" -luring
 done
