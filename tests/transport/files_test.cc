@@ -343,7 +343,7 @@ TEST(ThreadFiles, TheEndDoesNotWaitForWhatHangs) {
   // The page comes after all; what the thread was left with is there until it ends.
   uffdio_zeropage given = {.range = wanted.range, .mode = 0, .zeropage = 0};
   LONGS_EQUAL(0, ioctl(faults.number(), UFFDIO_ZEROPAGE, &given));
-  CHECK(test::eventually([&] { return hanging.operation.answer == 1; }));
+  CHECK(test::eventually([&] { return thread->poll(1) == 1; }));
   static std::unique_ptr<FileThread> left_thread;
   static std::unique_ptr<EventLoop> left_loop;
   left_thread = std::move(thread);
