@@ -4,8 +4,8 @@ import os
 import signal
 import socket
 
-from harness import (BACKENDS, BEDPLATE, BOUND_SECONDS, KIB, MIB, Appliance, expect, expect_in, expect_true,
-                     free_port, need_backend, need_tools, test, wait_for)
+from harness import (BACKENDS, BEDPLATE, BOUND_SECONDS, KIB, MIB, Appliance, expect, expect_in,
+                     expect_true, free_port, need_backend, need_tools, test, wait_for)
 
 
 KVGET = os.path.join(os.path.dirname(BEDPLATE), "examples", "kvget")
@@ -236,7 +236,7 @@ def values_by_message(box):
     client.store(b"long", long)
     join = [KVGET, box.path("runtime/test.join")]
     seen = box.run(*join, "reader", "short", "long", "none", expect_code=1).stdout
-    expect(seen, f"{short.decode()}\n{long.decode()}\n(none)\n", "what a process that may read gets")
+    expect(seen, f"{short.decode()}\n{long.decode()}\n(none)\n", "what one gets that may read")
     expect(box.run(*join, "reader", "long").stdout, f"{long.decode()}\n", "the loan came back")
     seen = box.run(*join, "other", "short", "long", expect_code=1).stdout
     expect(seen, f"{short.decode()}\n(out of reach)\n", "what one gets that may not")
