@@ -344,10 +344,12 @@ TEST(ThreadFiles, TheEndDoesNotWaitForWhatHangs) {
   uffdio_zeropage given = {.range = wanted.range, .mode = 0, .zeropage = 0};
   LONGS_EQUAL(0, ioctl(faults.number(), UFFDIO_ZEROPAGE, &given));
   CHECK(test::eventually([&] { return thread->poll(1) == 1; }));
-  static std::unique_ptr<FileThread> left_thread;
-  static std::unique_ptr<EventLoop> left_loop;
-  left_thread = std::move(thread);
-  left_loop = std::move(loop);
+  // For ever: nobody joins that thread.
+  static FileThread* left_thread = nullptr;
+  static EventLoop* left_loop = nullptr;
+  left_thread = thread.release();
+  left_loop = loop.release();
+  CHECK(left_thread != nullptr && left_loop != nullptr);
   munmap(page, 4096);
 }
 
