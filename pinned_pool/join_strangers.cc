@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -33,6 +34,12 @@ Fd open_pidfd(int socket, pid_t pid) noexcept {
   socklen_t bytes = sizeof number;
   if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &number, &bytes) == 0) return Fd(number);
   return Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+}
+
+// Its patience may end before the owner has a core for it.
+bool has_gone(int socket) noexcept {
+  pollfd asked = {socket, 0, 0};
+  return poll(&asked, 1, 0) == 1 && (asked.revents & POLLHUP) != 0;
 }
 
 }  // namespace
@@ -162,6 +169,12 @@ Result<void> JoinServer::hand_over(Connection& connection, const join::Request& 
   // Before anything is opened: to be refused is cheap.
   auto found = roster_->find_place(request, connection.uid, may_come);
   if (!found.ok()) return found.error();
+  if (has_gone(connection.socket.number())) {
+    Error error;
+    error.set_doing("joining the pool as %s", request.process.text);
+    return error.set_answer("it has gone without waiting for the answer")
+        .set_cure("let it wait longer");
+  }
   connection.pidfd = open_pidfd(connection.socket.number(), connection.pid);
   if (!connection.pidfd.is_open() || connection.pid == 0) {
     return failed().set_cure("the owner cannot see the process: run both in the same PID "

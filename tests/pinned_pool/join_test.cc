@@ -249,6 +249,20 @@ TEST(Join, ANewcomerTakesASparePlaceWhileTheDeadIsNotForgotten) {
   LONGS_EQUAL(3, rig.wait_for(Kind::kJoined, 3));
 }
 
+// One whose patience was over before the owner had a core.
+TEST(Join, WhoDoesNotWaitForTheAnswerTakesNoPlace) {
+  rig.create_server();
+  {
+    const join::Request request = odd_request();
+    const Fd socket = connect_raw(rig.path);
+    LONGS_EQUAL(0, join::send_packet(socket.number(), &request, sizeof request));
+  }
+  rig.start_server();
+  LONGS_EQUAL(1, rig.wait_for(Kind::kRefused));
+  STRCMP_EQUAL("it has gone without waiting for the answer", rig.last(Kind::kRefused).error.answer);
+  CHECK(rig.table->state(1) == MemberState::kFree);
+}
+
 TEST(Join, WaitsForAPlaceOfALivingOne) {
   rig.start();
   Child first = rig.start_joiner();
