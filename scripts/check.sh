@@ -15,9 +15,11 @@ lanes=2 steps=()
 
 # Runs it, shows it in one piece, and leaves its three numbers in build/check/NAME.count.
 run_step() { # NAME COMMAND...
-  local name=$1 log=build/check/$1.log begin=$SECONDS status=0 line p f s
+  local name=$1 log=build/check/$1.log status=0 line p f s elapsed user system
+  local TIMEFORMAT='%0R %0U %0S'
   shift
-  "$@" > "$log" 2>&1 < /dev/null || status=$?
+  { time "$@" > "$log" 2>&1 < /dev/null; } 2> "build/check/$name.time" || status=$?
+  read -r elapsed user system < "build/check/$name.time"
   line=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$log" | tail -n 1)
   if [ -n "$line" ]; then
     read -r p _ f _ s _ <<< "$line"
@@ -28,8 +30,8 @@ run_step() { # NAME COMMAND...
   fi
   {
     flock 9
-    printf '%-28s %4d passed, %d failed, %d skipped  (%d s)\n' "$name" "$p" "$f" "$s" \
-      $((SECONDS - begin))
+    printf '%-28s %4d passed, %d failed, %d skipped  (%d s, %d of a core)\n' "$name" "$p" "$f" \
+      "$s" "$elapsed" $((user + system))
     grep -h '^skipped: ' "$log" | sort | uniq -c | sed 's/^/    /'
   } 9> build/check/lock
   echo "$p $f $s" > "build/check/$name.count"

@@ -168,9 +168,8 @@ void print_sum(const std::string& what, uint64_t bytes) {
 void print_table(const Answer& answer) {
   const Json shape = shape_json(answer.shape);
   std::string heading;
-  for (const auto& [key, value] : shape.items()) {
-    heading += (heading.empty() ? "" : ", ") + key + " " +
-               (value.is_string() ? value.get<std::string>() : value.dump());
+  for (const auto& [key, value] : shape.members()) {
+    heading += (heading.empty() ? "" : ", ") + key + " " + value.text();
   }
   std::printf("%s\n\n%-16s %12s %10s %14s %12s\n", heading.c_str(), "part", "bytes each", "count",
               "bytes", "10^6 bytes");

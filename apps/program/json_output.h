@@ -1,23 +1,78 @@
 // JSON on standard output: the one way in which commands print it.
 #pragma once
 
-#include <cstdio>
-
-#include <nlohmann/json.hpp>
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "platform/numa.h"
 
 namespace bedplate {
 
-using Json = nlohmann::ordered_json;
+// A value that is built to be printed. nlohmann's library prints it, in one source: in each command
+// it would take three seconds to compile.
+class Json {
+ public:
+  struct Member;
+  enum class Kind : uint8_t { kNull, kBoolean, kSigned, kUnsigned, kReal, kText, kArray, kObject };
+
+  Json();  // null
+  Json(std::initializer_list<Member> members);
+  Json(std::string_view text);
+  Json(const std::string& text) : Json(std::string_view(text)) {}
+  Json(const char* text) : Json(std::string_view(text)) {}
+  Json(double value);
+  template <std::integral Integer>
+  Json(Integer value)
+      : Json(std::same_as<Integer, bool>     ? Kind::kBoolean
+             : std::signed_integral<Integer> ? Kind::kSigned
+                                             : Kind::kUnsigned,
+             static_cast<uint64_t>(value)) {}
+  Json(const Json& other);
+  Json(Json&& other) noexcept;
+  Json& operator=(const Json& other);
+  Json& operator=(Json&& other) noexcept;
+  ~Json();
+  static Json array() { return Json(Kind::kArray, 0); }
+  static Json object() { return Json(Kind::kObject, 0); }
+
+  // Of an object, or null, which becomes one: in the order in which the keys were first used.
+  Json& operator[](std::string_view key);
+  // Of an array. Returns the new item; it moves when another one is added.
+  Json& push_back(Json item);
+  // Adds the members of another object; keys of both have the other's values.
+  void update(const Json& other);
+
+  Kind kind() const noexcept { return kind_; }
+  // Of an object; the items of an array, without keys.
+  const std::vector<Member>& members() const noexcept { return members_; }
+  // Of a text itself, of anything else its JSON in one line.
+  std::string text() const;
+  // `indent`: spaces for each level; -1: all in one line. A name that was cut off in the middle of
+  // a character must not stop a report: what is no UTF-8 is replaced.
+  std::string dump(int indent) const;
+
+ private:
+  friend struct JsonConversion;
+  Json(Kind kind, uint64_t bits);
+
+  Kind kind_ = Kind::kNull;
+  uint64_t bits_ = 0;  // of a boolean or number
+  std::string text_;
+  std::vector<Member> members_;
+};
+
+struct Json::Member {
+  std::string key;
+  Json value;
+};
 
 // A node's number; null where it is left to the system.
 inline Json node_json(int node) { return node == kAnyNode ? Json() : Json(node); }
 
-// A name that was cut off in the middle of a character must not stop the report: what is no UTF-8
-// is replaced.
-inline void print_json(const Json& json) {
-  std::printf("%s\n", json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
-}
+void print_json(const Json& json, int indent = 2);
 
 }  // namespace bedplate

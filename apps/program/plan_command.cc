@@ -22,24 +22,28 @@ const GroupPlan* find_group(const AppliancePlan& plan, const OwnerName& owner) {
 Json to_json(const AppliancePlan& plan, const Configuration& configuration) {
   Json json;
   json["total_bytes"] = plan.pool.total_bytes();
-  if (const InitPart* init = init_part()) json["modules"] = init->needed_modules(configuration);
-  json["segments"] = Json::array();
+  if (const InitPart* init = init_part()) {
+    Json& modules = json["modules"] = Json::array();
+    for (const std::string& name : init->needed_modules(configuration)) modules.push_back(name);
+  }
+  Json segments = Json::array();
   for (const SegmentPlan& segment : plan.pool.segments) {
     Json carves = Json::array();
     for (const CarvePlan& carve : segment.carves) {
       carves.push_back({{"owner", carve.owner.text}, {"bytes", carve.bytes}});
     }
-    json["segments"].push_back({{"owner", segment.owner.text},
-                                {"bytes", segment.bytes},
-                                {"page_bytes", page_bytes(segment.page)},
-                                {"node", node_json(segment.node)},
-                                {"carves", carves}});
+    Json& added = segments.push_back({{"owner", segment.owner.text},
+                                      {"bytes", segment.bytes},
+                                      {"page_bytes", page_bytes(segment.page)},
+                                      {"node", node_json(segment.node)},
+                                      {"carves", carves}});
     if (const GroupPlan* group = find_group(plan, segment.owner)) {
       Json described = shape_json(group->shape);
       described["parts"] = parts_json(part_rows(GroupLayout(group->shape)));
-      json["segments"].back()["group"] = described;
+      added["group"] = described;
     }
   }
+  json["segments"] = std::move(segments);
   json["stacks"] = {{"count", plan.stacks.count},
                     {"bytes_each", plan.stacks.bytes_each},
                     {"bytes", plan.stacks.total_bytes()}};

@@ -9,10 +9,10 @@ Json sets_json(const std::vector<SeenSet>& sets, bool is_described) {
   for (const SeenSet& set : sets) {
     // A service's own counters are one, however many sets it has made of them.
     const std::string name(set.name);
-    Json& of_owner = set.owner.empty() ? json : json["services"][std::string(set.owner)];
+    Json& of_owner = set.owner.empty() ? json : json["services"][set.owner];
     Json& of_set = set.owner.empty() || !set.instance.empty() ? of_owner[name] : of_owner;
-    Json& place = set.instance.empty() ? of_set : of_set[std::string(set.instance)];
-    for (const auto& [label, value] : set.labels) place[std::string(label)] = value;
+    Json& place = set.instance.empty() ? of_set : of_set[set.instance];
+    for (const auto& [label, value] : set.labels) place[label] = value;
     for (const SeenCounter& counter : set.counters) {
       Json value = counter_json(counter);
       if (is_described) {
@@ -21,7 +21,7 @@ Json sets_json(const std::vector<SeenSet>& sets, bool is_described) {
                  {"unit", counter.unit},
                  {"help", counter.help}};
       }
-      place[std::string(counter.name)] = std::move(value);
+      place[counter.name] = std::move(value);
     }
   }
   return json;

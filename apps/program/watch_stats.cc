@@ -83,7 +83,7 @@ void print_changes(const Values& before, const Values& now, double seconds, bool
     tell(name, last->second, seen, seconds, as_json ? &json : nullptr);
   }
   if (as_json) {
-    std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    print_json(json, -1);
   } else if (count == 0) {
     std::printf("  nothing has changed\n");
   }

@@ -11,24 +11,23 @@ ALLOC := block_ledger buffer_pool_datapath exhaustion fork_mark heap_owner inter
          $(if $(SANITIZED),sanitizer_heap,bad_pointer child_heap child_libc confined_mimalloc \
            heap_walk ordinary_memory thread_heaps)
 TRANSPORT := connecting datagram_address doorbell endpoint epoll/epoll_sockets event_loop \
-             file_thread files files_datapath group_terms ip_address joined_process message_answers_datapath message_names \
-             messenger process_terms registration self/self_provider \
-             shm/bell_watch \
-             shm/futex_bell shm/group_keeper shm/group_layout shm/group_segment shm/group_shape shm/loan_table \
-             shm/member_source \
-             shm/shm_boxes shm/shm_endpoint_datapath shm/shm_exposures shm/shm_members \
-             shm/shm_operations shm/shm_provider shm/shm_receive_datapath single_copy \
-             single_copy/cma single_copy/cma_datapath single_copy/device \
-             single_copy/guarded_copy_datapath single_copy/knem single_copy/knem_datapath \
-             single_copy/xpmem single_copy/xpmem_datapath socket_address stall_watch \
-             stream_server stream_session_datapath stream_sockets timer_queue udp/udp_socket udp/udp_socket_datapath uring/page_pin \
-             uring/uring_device uring/uring_files uring/uring_sockets \
-             verbs/connection_manager verbs/datagram_queue verbs/datagram_queue_datapath \
-             verbs/device_events verbs/joined_verbs verbs/link_carriers verbs/link_exchange \
-             verbs/link_handshake verbs/peer_state verbs/queue_pair verbs/verbs_device \
-             verbs/verbs_endpoint_datapath verbs/verbs_ports verbs/verbs_provider \
-             verbs/verbs_receive_datapath verbs/verbs_recovery verbs/verbs_window_datapath \
-             verbs/verbs_wire verbs/window_probe watch
+             file_thread files files_datapath group_terms ip_address joined_process \
+             message_answers_datapath message_names messenger process_terms registration \
+             self/self_provider shm/bell_watch shm/futex_bell shm/group_keeper shm/group_layout \
+             shm/group_segment shm/group_shape shm/loan_table shm/member_source shm/shm_boxes \
+             shm/shm_endpoint_datapath shm/shm_exposures shm/shm_members shm/shm_operations \
+             shm/shm_provider shm/shm_receive_datapath single_copy single_copy/cma \
+             single_copy/cma_datapath single_copy/device single_copy/guarded_copy_datapath \
+             single_copy/knem single_copy/knem_datapath single_copy/xpmem \
+             single_copy/xpmem_datapath socket_address stall_watch stream_server \
+             stream_session_datapath stream_sockets timer_queue udp/udp_socket \
+             udp/udp_socket_datapath uring/page_pin uring/uring_device uring/uring_files \
+             uring/uring_sockets verbs/connection_manager verbs/datagram_queue \
+             verbs/datagram_queue_datapath verbs/device_events verbs/joined_verbs \
+             verbs/link_carriers verbs/link_exchange verbs/link_handshake verbs/peer_state \
+             verbs/queue_pair verbs/verbs_device verbs/verbs_endpoint_datapath verbs/verbs_ports \
+             verbs/verbs_provider verbs/verbs_receive_datapath verbs/verbs_recovery \
+             verbs/verbs_window_datapath verbs/verbs_wire verbs/window_probe watch
 # Of it, what the configuration and the counters need everywhere.
 VERBS_WORDS := transport/verbs/peer_state.cc transport/verbs/verbs_wire.cc
 BOOT := appliance appliance_plan appliance_user configuration configuration_checks \
@@ -40,7 +39,7 @@ BOOT := appliance appliance_plan appliance_user configuration configuration_chec
 INIT := core_dump crash drill init kernel_command_line machine modules mounts netlink network \
         rdma_link watchdog
 COMMANDS := check_command counter_text counters_command doctor_command files_c fifo_question \
-            group_parts init_part keys_command perf_command plan_command program run_command \
+            group_parts init_part json_output keys_command perf_command plan_command program run_command \
             service_c sockets_c stats_command stats_json stats_text watch_stats
 PERF := perf_client perf_report perf_server perf_shm_side perf_side perf_verbs register_report
 KVD := kv_service session_datapath
