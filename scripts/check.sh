@@ -88,8 +88,12 @@ for mode in ${CHECK_MODES:-release hardened asan tsan}; do
   # Only what is shipped is run as programs, too.
   [ "$mode" = release ] && goals=(products tests) || goals=(unit-tests)
   build "build-$mode" make --no-print-directory "$jobs" MODE="$mode" "${goals[@]}"
+  # Of a hardened build all but alloc/ is the release's.
+  groups=()
+  [ "$mode" = hardened ] &&
+    mapfile -t groups < <(sed -nE 's/^TEST_GROUP(_BASE)?\((\w+).*/-sg\n\2/p' tests/alloc/*_test.cc)
   # One core's work, mostly: the next build is beside it.
-  beside "unit-$mode" "build/$mode/bedplate-tests"
+  beside "unit-$mode" "build/$mode/bedplate-tests" "${groups[@]}"
 done
 # The longest first. None of these measures: each waits for what it tests, whatever is beside it.
 beside guest /usr/bin/python3 tests/guest/guest_test.py

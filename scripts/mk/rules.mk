@@ -29,16 +29,14 @@ define compile
 endef
 
 # A third of a small source's compilation is the standard library's headers, so these are compiled
-# once. The result is taken only with the flags it was made with: a sanitizer's tests, which are not
-# optimized, have one of their own, and what has flags of its own has none (flags.mk). Nor has a
-# debug build, whose commands editors take for clang's, nor what stands for others' programs.
+# once. The result is taken only with the flags it was made with: tests, which are optimized less,
+# have one of their own, and what has flags of its own has none (flags.mk). Nor has a debug build,
+# whose commands editors take for clang's, nor what stands for others' programs.
 ifneq ($(MODE),debug)
 PRELUDE := $(call build_of,prelude)/prelude.h
-PRELUDES := $(PRELUDE).gch
-ifdef SANITIZED
-$(BUILD)/tests/%.o: PRELUDE := $(BUILD)/tests/prelude.h
-PRELUDES += $(BUILD)/tests/prelude.h.gch
-endif
+TESTS_PRELUDE := $(call build_of,tests/prelude)/tests/prelude.h
+$(addsuffix /tests/%.o,$(sort $(BUILD) build/release)): PRELUDE := $(TESTS_PRELUDE)
+PRELUDES := $(PRELUDE).gch $(TESTS_PRELUDE).gch
 $(OWN_FLAGS) $(BUILD)/apps/examples/%.o $(BUILD)/examples/%.o: PRELUDE :=
 $(PRELUDES): %.gch: scripts/mk/prelude.h $(BUILD_FILES)
 	@mkdir -p $(@D)

@@ -1,6 +1,7 @@
 // Whose memory malloc hands out: the sixteen cells, what switches off, and the process as a whole.
 #include "alloc/interception_decision.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -59,11 +60,12 @@ std::string explained(const InterceptionDecision& decision) {
 
 bool lies_in_pool(const void* block) { return in_pool_range(block); }
 
-// Uses the heap as a tool does: every size, growing, from several threads.
+// Uses the heap as a tool does: every size, growing; from several threads, of which the first alone
+// takes the largest, whose pages cost most of the time.
 void use_heap(bool in_pool, size_t bytes_max) {
-  const auto work = [in_pool, bytes_max] {
+  const auto work = [in_pool](size_t largest) {
     test::BlockList list;
-    for (size_t bytes = 8; bytes <= bytes_max; bytes *= 2) {
+    for (size_t bytes = 8; bytes <= largest; bytes *= 2) {
       void* block = allocate(bytes);
       BP_PROBE_CHECK(block != nullptr && lies_in_pool(block) == in_pool);
       std::memset(block, 0x5A, bytes);
@@ -75,9 +77,9 @@ void use_heap(bool in_pool, size_t bytes_max) {
     const std::string text(100'000, 'x');
     BP_PROBE_CHECK(lies_in_pool(text.data()) == in_pool);
   };
-  work();
+  work(bytes_max);
   std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) threads.emplace_back(work);
+  for (int i = 0; i < 4; ++i) threads.emplace_back(work, std::min(bytes_max, 2 * kMiB));
   for (std::thread& thread : threads) thread.join();
 }
 
