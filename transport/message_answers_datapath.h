@@ -2,9 +2,11 @@
 // copied or lent.
 //
 // A service derives from it and implements answer(). A question that finds no room for its answer,
-// because the peer's queue is full or too much is lent, waits with those behind it: answer() is
-// asked again when the loop comes by. What is lent is bounded in number and bytes, so that peers
-// which keep their loans cannot hold all of the service's memory; so is what waits.
+// because the peer's queue is full or too much is lent, waits with those of the same peer behind
+// it: answer() is asked again when the loop comes by. No peer waits for another one's questions.
+// What is lent is bounded in number and bytes, so that peers which keep their loans cannot hold all
+// of the service's memory; so is what waits. One peer has no more than its share of each, so that
+// one which reads nothing and returns nothing leaves the rest to the others.
 // Threads: the shard's.
 #pragma once
 
@@ -20,14 +22,16 @@ namespace bedplate {
 struct MessageAnswersOptions {
   Messenger* messenger = nullptr;
   AmId question = 0;
-  uint64_t lent_bytes_max = 0;  // at a time; one loan may be larger
+  uint64_t lent_bytes_max = 0;  // at a time, to one peer half of it; one loan may be larger
   Counter* dropped = nullptr;   // makes no sense, or finds no place to wait
 };
 
 class MessageAnswers : public PollSource {
  public:
   static constexpr uint32_t kLoansMax = 64;
+  static constexpr uint32_t kLoansPerPeerMax = 32;
   static constexpr uint32_t kWaitingMax = 64;
+  static constexpr uint32_t kWaitingPerPeerMax = 16;
   static constexpr uint32_t kQuestionBytesMax = 256;  // of one that waits; a longer one is dropped
 
   // Answers from now on. The service adds this to the loop. Requires: called once, before messages
@@ -38,7 +42,7 @@ class MessageAnswers : public PollSource {
   uint32_t poll(uint32_t budget) noexcept override;
   // No peer rings when it has read what filled its queue.
   uint64_t sleep_max_ns() const noexcept override {
-    return waiting_ > 0 ? Messenger::kRoomCheckNs : kUnlimitedNs;
+    return waiting_ > 0 ? room_wait_.sleep_max_ns() : kUnlimitedNs;
   }
 
   uint32_t lent_count() const noexcept { return lent_count_; }
@@ -67,20 +71,22 @@ class MessageAnswers : public PollSource {
   };
   struct Lent : Completion {
     MessageAnswers* self = nullptr;  // nullptr: this place is free
+    const Endpoint* to = nullptr;
     void* loan = nullptr;
     uint64_t bytes = 0;
   };
 
   void ask(const Message& message) noexcept;
   bool is_answered(const Message& question) noexcept;
+  static uint32_t count_of(const Endpoint& peer, std::span<const Question> questions) noexcept;
 
   MessageAnswersOptions options_;
   uint64_t lent_bytes_ = 0;
   uint32_t lent_count_ = 0;
   Lent lent_[kLoansMax];
-  uint32_t first_ = 0;  // of those that wait, in a ring
   uint32_t waiting_ = 0;
-  Question questions_[kWaitingMax];
+  Question questions_[kWaitingMax];  // the first `waiting_`, as they came
+  RoomWait room_wait_;
 };
 
 }  // namespace bedplate

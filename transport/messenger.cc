@@ -101,6 +101,7 @@ void Messenger::hear_question(const Message& message) noexcept {
   if (number) answer.number = *number;
   answer.to = &message.from;
   answers_[answer_count_++] = answer;
+  room_wait_.begin();
 }
 
 // From poll(), since a handler's own answer may find no room.
@@ -133,6 +134,11 @@ void Messenger::hear_answer(const Message& message) noexcept {
 
 void Messenger::notify_room(Endpoint& to, RoomCall& room) noexcept {
   BP_ASSERT(!room.is_waiting() && room.call != nullptr);
+  append(to, room);
+  room_wait_.begin();
+}
+
+void Messenger::append(Endpoint& to, RoomCall& room) noexcept {
   room.to = &to;
   room.next = nullptr;
   room.round = room_round_;
@@ -154,9 +160,10 @@ void Messenger::take_back(RoomCall& room) noexcept {
 }
 
 // Each once: those that find no room, and those that ask again, go to the end. Only those that are
-// content count as work, so that a loop in which nobody gets on goes to sleep.
+// content count as work, so that a loop in which nobody gets on goes to sleep, for longer each time.
 uint32_t Messenger::call_rooms() noexcept {
   const uint32_t before = room_count_;
+  const RoomWait waited = room_wait_;
   ++room_round_;
   while (rooms_ != nullptr && rooms_->round != room_round_) {
     RoomCall& room = *rooms_;
@@ -165,10 +172,15 @@ uint32_t Messenger::call_rooms() noexcept {
     if (to.has_room()) {
       room.call(room);
     } else {
-      notify_room(to, room);
+      append(to, room);
     }
   }
-  return before > room_count_ ? before - room_count_ : 0;
+  if (room_count_ < before) {
+    room_wait_.begin();
+    return before - room_count_;
+  }
+  if (room_count_ == before) room_wait_ = waited;
+  return 0;
 }
 
 uint32_t Messenger::poll(uint32_t budget) noexcept {

@@ -15,6 +15,7 @@
 #include "transport/event_loop.h"
 #include "transport/message_names.h"
 #include "transport/provider.h"
+#include "transport/room_wait.h"
 
 namespace bedplate {
 
@@ -56,12 +57,11 @@ class Messenger final : public PollSource {
   // peer is gone: then what was refused is tried again. Where that finds no room all the same (a
   // loan's place, memory of its own) it asks again, also from within the call.
   // All that wait are looked at in turn, once a poll. The peer rings nobody for this: a shard that
-  // would sleep looks every kRoomCheckNs while anybody waits.
+  // would sleep looks now and then while anybody waits (room_wait.h).
   // Requires: `room` does not wait already. Threads: the shard's.
   void notify_room(Endpoint& to, RoomCall& room) noexcept;
   // It is not called any more; nothing where it does not wait.
   void take_back(RoomCall& room) noexcept;
-  static constexpr uint64_t kRoomCheckNs = 200'000;
 
   // Runs handlers and completions for what has arrived. Returns how many.
   // Providers from which nothing came for kQuietPolls, or up to twice as many, are looked at in
@@ -75,7 +75,7 @@ class Messenger final : public PollSource {
   void announce_sleep() noexcept override;
   void announce_awake() noexcept override;
   uint64_t sleep_max_ns() const noexcept override {
-    return answer_count_ != 0 || rooms_ != nullptr ? kRoomCheckNs : kUnlimitedNs;
+    return answer_count_ != 0 || rooms_ != nullptr ? room_wait_.sleep_max_ns() : kUnlimitedNs;
   }
 
   // Sleeps until something may have arrived, at most `timeout_ns`. Requires: one provider that can
@@ -108,6 +108,7 @@ class Messenger final : public PollSource {
   void hear_answer(const Message& message) noexcept;
   uint32_t send_answers() noexcept;
   uint32_t call_rooms() noexcept;
+  void append(Endpoint& to, RoomCall& room) noexcept;
 
   Dispatcher dispatcher_;
   std::vector<Provider*> providers_;
@@ -124,6 +125,7 @@ class Messenger final : public PollSource {
   RoomCall* last_room_ = nullptr;
   uint32_t room_count_ = 0;
   uint64_t room_round_ = 0;
+  RoomWait room_wait_;  // of rooms and answers
   uint32_t answer_count_ = 0;
   Answer answers_[kAnswerCountMax];
 };

@@ -230,7 +230,7 @@ typedef struct bp_room_call {
   void* context; /* for `call` */
 } bp_room_call;
 /* Asks for it. The peer rings nobody for this: bp_wait returns, and bp_member_fd becomes readable,
- * every 200 us meanwhile. Requires: `room` does not wait already. */
+ * now and then meanwhile, every 200 us at first. Requires: `room` does not wait already. */
 void bp_notify_room(bp_member* self, bp_endpoint* to, bp_room_call* room);
 /* It is not called any more. Requires: it waits. */
 void bp_take_back_room(bp_member* self, bp_room_call* room);

@@ -132,12 +132,12 @@ TEST(KvdMessages, WhatAPeerMayNotReadIsCopiedOrOutOfReach) {
   LONGS_EQUAL(0, gets.lent_count());
 }
 
-// An eighth of the cache; then questions wait until something comes back.
+// A sixteenth of the cache to one peer; then its questions wait until something comes back.
 TEST(KvdMessages, WhatIsLentIsBoundedAndTheRestWaits) {
-  for (int i = 0; i < 6; ++i) set("k" + std::to_string(i), std::string(10'000, 'x'));
+  for (int i = 0; i < 6; ++i) set("k" + std::to_string(i), std::string(5'000, 'x'));
   for (int i = 0; i < 6; ++i) CHECK(ask("k" + std::to_string(i), *client) == SendStatus::kDone);
   poll();
-  LONGS_EQUAL(3, client->received.size());  // 32 KiB hold three
+  LONGS_EQUAL(3, client->received.size());  // 16 KiB hold three
   for (size_t i = 0; i < 6; ++i) {
     CHECK(client->received.size() > i);
     client->messenger.release(client->received[i].loan);
@@ -168,13 +168,13 @@ TEST(KvdMessages, QuestionsThatMakeNoSenseAreCountedAndDropped) {
   CHECK_EQUAL(std::size(texts), counters.messages_dropped.read());
   LONGS_EQUAL(0, client->received.size());
   // While one that holds up the others waits, so many wait with it, and no more.
-  for (int i = 0; i < 4; ++i) set("k" + std::to_string(i), std::string(10'000, 'x'));
+  for (int i = 0; i < 4; ++i) set("k" + std::to_string(i), std::string(5'000, 'x'));
   for (int i = 0; i < 4; ++i) CHECK(ask("k" + std::to_string(i), *client) == SendStatus::kDone);
   poll();
   for (int i = 0; i < 100; ++i) {
     CHECK(ask("none", *client) == SendStatus::kDone);
     server->messenger.poll(16);
   }
-  CHECK_EQUAL(std::size(texts) + 100 - (MessageGets::kWaitingMax - 1),
+  CHECK_EQUAL(std::size(texts) + 100 - (MessageGets::kWaitingPerPeerMax - 1),
               counters.messages_dropped.read());
 }

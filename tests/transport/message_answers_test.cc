@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/patience.h"
 #include "tests/transport/fake_provider.h"
 
 #include "CppUTest/TestHarness.h"
@@ -66,10 +67,11 @@ struct Answered {
 
 TEST_GROUP(MessageAnswers) {
   Messenger messenger;
-  FakeProvider provider{1, 1, messenger.dispatcher()};
+  static constexpr uint32_t kOther = 1;  // the second of two peers
+  FakeProvider provider{2, 1, messenger.dispatcher()};
   Counter dropped;
   Library library;
-  Endpoint* peer = nullptr;
+  Endpoint* peers[2] = {};
   Answered answered;
   std::vector<std::string>& heard = answered.heard;
   std::vector<Loan>& loans = answered.loans;
@@ -77,15 +79,15 @@ TEST_GROUP(MessageAnswers) {
   void setup() override {
     provider.set_delay_max(0);
     messenger.add_provider(provider);
-    peer = messenger.connect({0}).value();
+    for (uint32_t i = 0; i < 2; ++i) peers[i] = messenger.connect({i}).value();
     library.create({.messenger = &messenger,
                     .question = kQuestion,
                     .lent_bytes_max = kLentBytesMax,
                     .dropped = &dropped});
     messenger.set_handler(kReply, {Answered::hear, &answered});
   }
-  void ask(const std::string& question) {
-    CHECK(peer->am_send(kQuestion, std::as_bytes(std::span(question))) == SendStatus::kDone);
+  void ask(const std::string& question, uint32_t peer = 0) {
+    CHECK(peers[peer]->am_send(kQuestion, std::as_bytes(std::span(question))) == SendStatus::kDone);
     deliver();
   }
   void deliver() {
@@ -121,7 +123,7 @@ TEST(MessageAnswers, WhatFindsNoRoomWaitsAndThoseBehindItWithIt) {
 }
 
 TEST(MessageAnswers, AFullPeerIsAskedAgain) {
-  CHECK(peer->am_send(kQuestion, std::as_bytes(std::span("apple", 5))) == SendStatus::kDone);
+  CHECK(peers[0]->am_send(kQuestion, std::as_bytes(std::span("apple", 5))) == SendStatus::kDone);
   provider.refuse(2);
   messenger.poll(1);
   LONGS_EQUAL(0, library.poll(8));  // refused a second time
@@ -133,7 +135,7 @@ TEST(MessageAnswers, AFullPeerIsAskedAgain) {
 
 TEST(MessageAnswers, AsManyBytesAreLentAsMayBeAndNoMore) {
   ask("lend 400");
-  ask("lend 600");
+  ask("lend 600", kOther);
   ask("lend 1");
   poll();
   LONGS_EQUAL(2, loans.size());
@@ -150,6 +152,55 @@ TEST(MessageAnswers, AsManyBytesAreLentAsMayBeAndNoMore) {
   LONGS_EQUAL(4, loans.size());
 }
 
+TEST(MessageAnswers, OnePeerIsLentHalfOfItAtMost) {
+  ask("lend 300");
+  ask("lend 200");
+  ask("lend 1");
+  LONGS_EQUAL(2, loans.size());
+  ask("lend 500", kOther);
+  LONGS_EQUAL(3, loans.size());
+  give_back(1);
+  poll();
+  LONGS_EQUAL(4, loans.size());
+}
+
+// One that reads nothing, or returns nothing, is no other one's trouble.
+TEST(MessageAnswers, NoPeerWaitsForAnotherOnesQuestions) {
+  ask("lend 500");
+  for (uint32_t i = 0; i < MessageAnswers::kWaitingPerPeerMax; ++i) ask("lend 500");
+  CHECK_EQUAL(0, dropped.read());
+  ask("lend 500");  // too many
+  CHECK_EQUAL(1, dropped.read());
+  poll();
+  LONGS_EQUAL(1, loans.size());
+  ask("apple", kOther);
+  ask("lend 500", kOther);
+  LONGS_EQUAL(3, heard.size());
+  LONGS_EQUAL(2, loans.size());
+  // One of each waits: whichever gets on, the other one keeps its place.
+  ask("lend 400", kOther);
+  give_back(1);
+  poll();
+  LONGS_EQUAL(3, loans.size());
+  LONGS_EQUAL(400, loans[2].memory.size());
+  give_back(0);
+  poll();
+  LONGS_EQUAL(4, loans.size());
+  LONGS_EQUAL(500, loans[3].memory.size());
+}
+
+TEST(MessageAnswers, LooksForRoomMoreAndMoreSeldom) {
+  CHECK(library.sleep_max_ns() == PollSource::kUnlimitedNs);
+  ask("lend 1000");
+  ask("lend 1000");
+  const uint64_t first_ns = library.sleep_max_ns();
+  CHECK(first_ns >= RoomWait::kLookMinNs);
+  CHECK(test::eventually([&] { return library.sleep_max_ns() == RoomWait::kLookMaxNs; }));
+  give_back(0);
+  poll();
+  CHECK(library.sleep_max_ns() == PollSource::kUnlimitedNs);
+}
+
 TEST(MessageAnswers, OneLoanMayBeLargerThanTheBoundAlone) {
   ask("lend 1500");
   ask("lend 1");
@@ -164,11 +215,13 @@ TEST(MessageAnswers, OneLoanMayBeLargerThanTheBoundAlone) {
 }
 
 TEST(MessageAnswers, AsManyLoansAreOutAsMayBeAndNoMore) {
-  for (uint32_t i = 0; i < MessageAnswers::kLoansMax + 2; ++i) ask("lend 1");
+  for (uint32_t i = 0; i < MessageAnswers::kLoansPerPeerMax + 2; ++i) ask("lend 1");
+  LONGS_EQUAL(MessageAnswers::kLoansPerPeerMax, loans.size());
+  for (uint32_t i = 0; i < MessageAnswers::kLoansPerPeerMax + 2; ++i) ask("lend 1", kOther);
   poll();
   LONGS_EQUAL(MessageAnswers::kLoansMax, loans.size());
-  for (uint32_t i = 1; i <= 2; ++i) {
-    give_back(5 * i);  // any of them
+  for (uint32_t i = 1; i <= 4; ++i) {
+    give_back(i % 2 == 0 ? i : MessageAnswers::kLoansPerPeerMax + i);  // any of them
     poll();
     LONGS_EQUAL(MessageAnswers::kLoansMax + i, loans.size());
     LONGS_EQUAL(MessageAnswers::kLoansMax, library.lent_count());
@@ -205,7 +258,7 @@ TEST(MessageAnswers, WhatMakesNoSenseOrFindsNoPlaceToWaitIsCountedAndDropped) {
   CHECK_EQUAL(1, dropped.read());
   ask(std::string(MessageAnswers::kQuestionBytesMax + 1, 'b'));
   CHECK_EQUAL(2, dropped.read());
-  for (uint32_t i = 3; i < MessageAnswers::kWaitingMax; ++i) ask("c");
+  for (uint32_t i = 3; i < MessageAnswers::kWaitingPerPeerMax; ++i) ask("c");
   CHECK_EQUAL(2, dropped.read());
   ask("d");
   CHECK_EQUAL(3, dropped.read());
@@ -213,6 +266,6 @@ TEST(MessageAnswers, WhatMakesNoSenseOrFindsNoPlaceToWaitIsCountedAndDropped) {
   give_back(0);
   poll();
   CHECK_EQUAL(4, dropped.read());
-  LONGS_EQUAL(1 + MessageAnswers::kWaitingMax - 1, heard.size());
+  LONGS_EQUAL(1 + MessageAnswers::kWaitingPerPeerMax - 1, heard.size());
   CHECK(heard[2] == std::string(MessageAnswers::kQuestionBytesMax, 'a'));
 }

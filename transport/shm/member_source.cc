@@ -48,7 +48,7 @@ bool MemberDescriptor::arm() noexcept {
     disarm();
     return false;
   }
-  static_assert(Messenger::kRoomCheckNs < kNsPerSecond);
+  static_assert(RoomWait::kLookMaxNs < kNsPerSecond);
   if (source_.sleep_max_ns() != PollSource::kUnlimitedNs) set_timer(source_.sleep_max_ns());
   return true;
 }
