@@ -6,6 +6,8 @@
 // (no_way_back.h says by what). Nothing is ever given back before the process ends: there is no
 // function for it.
 //
+// Threads: the one that boots, until the seal; then any, to read.
+//
 // The pool knows no device and no allocator; transport/registration and alloc/ stand on it.
 #pragma once
 
@@ -118,7 +120,8 @@ class PinnedPool {
   // nullptr when no segment has this owner.
   Segment* find_segment(const OwnerName& owner) noexcept;
 
-  // The segment that `pointer` lies in, or nullptr.
+  // The segment that `pointer` lies in, or nullptr. Cost, of the next two as well: a look at each
+  // segment.
   const Segment* segment_of(const void* pointer) const noexcept;
 
   // Whether [pointer, pointer + bytes) lies wholly inside one segment.

@@ -160,7 +160,7 @@ void Messenger::take_back(RoomCall& room) noexcept {
 }
 
 // Each once: those that find no room, and those that ask again, go to the end. Only those that are
-// content count as work, so that a loop in which nobody gets on goes to sleep, for longer each time.
+// content count as work, so that a loop in which nobody gets on sleeps, for longer each time.
 uint32_t Messenger::call_rooms() noexcept {
   const uint32_t before = room_count_;
   const RoomWait waited = room_wait_;

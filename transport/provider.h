@@ -1,7 +1,8 @@
 // A provider: one kind of way to peers. The messenger asks its providers in order; each makes an
 // endpoint or says why not.
 //
-// A kind of way is added by implementing this and Endpoint; nothing else changes.
+// A kind of way is added by implementing this and Endpoint; nothing else changes. Threads: the
+// shard's; of a provider that was made for many threads, any may release().
 #pragma once
 
 #include <cstdint>
