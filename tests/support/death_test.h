@@ -2,10 +2,10 @@
 //
 // Two ways to have another process. run_forked() runs a callable in a forked child. The heap of
 // the test program lies in a shared mapping, so what such a child writes to an object of its parent
-// the parent sees; what it allocates is its own (alloc/child_heap.h). It starts no threads, and does
-// the one thing that is looked at. run_fresh() starts the test program anew and runs one probe in
-// it, which may do everything: its pool and its heap are its own. Both give back how the child ended
-// and what it wrote to standard error.
+// the parent sees; what it allocates is its own (alloc/child_heap.h). It starts no threads, and
+// does the one thing that is looked at. run_fresh() starts the test program anew and runs one probe
+// in it, which may do everything: its pool and its heap are its own. Both give back how the child
+// ended and what it wrote to standard error.
 #pragma once
 
 #include <string>
