@@ -21,6 +21,11 @@ include scripts/mk/install.mk
 .PHONY: help all run install deb test quick format image image-run check check-long check-image \
         check-hardware bench clean
 
+# Goals whose recipes build by a make of their own: beside another goal, two would write one file.
+ifneq ($(filter all run install deb test quick image image-run check check-% bench,$(MAKECMDGOALS)),)
+.NOTPARALLEL:
+endif
+
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 	@echo "  MODE=release|hardened|debug|asan|tsan (now: $(MODE)), V=1 shows the commands"
