@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -34,7 +35,7 @@ int Connection::open(int fd) noexcept {
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // fails on a Unix socket: as well
   phase_ = Phase::kHaggling;
   incoming_ = Incoming::kHandshake;
-  is_broken_ = false;
+  is_broken_ = is_counted_broken_ = false;
   read_ahead_bytes_ = kAheadBytes;
   empty_buffer();
   negotiation_.reset();
@@ -93,9 +94,7 @@ void Connection::received(uint64_t bytes) noexcept {
 void Connection::receive_ended(int64_t result) noexcept {
   const bool in_the_middle = phase_ == Phase::kHaggling || incoming_ == Incoming::kPayload ||
                              incoming_ == Incoming::kDiscard || buffered_bytes() > 0;
-  if (!is_broken_ && (result < 0 || in_the_middle)) {
-    environment_.counters->broken_connections.add(1);
-  }
+  if (!is_broken_ && (result < 0 || in_the_middle)) count_broken();
   if (incoming_ == Incoming::kPayload) payload_ended(RequestStep::kAbort);
   if (incoming_ == Incoming::kDiscard) {
     release(*refused_);
@@ -394,7 +393,7 @@ void Connection::flush() noexcept {
 void Connection::send_completed(void* context, int64_t result) noexcept {
   auto& self = *static_cast<Connection*>(context);
   if (result < 0 && !self.is_broken_) {
-    self.environment_.counters->broken_connections.add(1);
+    self.count_broken();
     self.break_off();
   }
   if (self.phase_ == Phase::kHaggling) {
@@ -442,6 +441,11 @@ void Connection::finish() noexcept {
     ::shutdown(socket_.fd, SHUT_RD);
   }
   environment_.host->mark(*this);
+}
+
+void Connection::count_broken() noexcept {
+  if (std::exchange(is_counted_broken_, true)) return;
+  environment_.counters->broken_connections.add(1);
 }
 
 void Connection::break_off() noexcept {

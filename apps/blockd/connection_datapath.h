@@ -79,6 +79,7 @@ class Connection {
   void finish() noexcept;
   // Closes as soon as nothing is in flight; answers nothing more.
   void break_off() noexcept;
+  void count_broken() noexcept;
   // The client took too long to negotiate.
   void handshake_overdue() noexcept;
 
@@ -144,6 +145,7 @@ class Connection {
   Phase phase_ = Phase::kClosed;
   Incoming incoming_ = Incoming::kHandshake;
   bool is_broken_ = false;
+  bool is_counted_broken_ = false;  // it may come to it twice: nothing more is said, or heard
   StreamSocket socket_;
   iovec receive_pieces_[2];
   iovec send_pieces_[2 * kRepliesPerSend];

@@ -229,6 +229,20 @@ class BlockServerTest : public BlockServerFixture {
     }
   }
 
+  // It says no more, and then it hears no more, either.
+  void gone_in_two_steps() {
+    NbdPeer victim = negotiated();
+    for (int k = 0; k < 8; ++k) victim.ask(kRead, 0, 400'000);  // more than any buffer holds
+    victim.queue(std::string(11, 'x'));                         // the beginning of a request
+    CHECK(victim.flush());
+    CHECK(shutdown(victim.fd(), SHUT_WR) == 0);
+    CHECK(eventually([&] { return counted().broken_connections.read() > 0; }));
+    LONGS_EQUAL(1, counted().connections_open.read());
+    victim.close();
+    CHECK(rig->has_open(0));
+    CHECK_EQUAL(1, counted().broken_connections.read());
+  }
+
   void gone_during_the_handshake() {
     NbdPeer early = rig->connect();
     early.close();
@@ -455,6 +469,7 @@ BP_ALL_VARIANTS(BlockServer, AClientGoneInTheMiddleOfAPayloadHarmsNobody, ,
                 gone_in_the_middle_of_a_payload())
 BP_ALL_VARIANTS(BlockServer, AClientGoneWithRepliesOutstandingIsForgotten, ,
                 gone_with_replies_outstanding())
+BP_ALL_VARIANTS(BlockServer, AClientGoneInTwoStepsIsCountedOnce, , gone_in_two_steps())
 BP_ALL_VARIANTS(BlockServer, AClientGoneDuringTheHandshakeIsForgotten, ,
                 gone_during_the_handshake())
 BP_ALL_VARIANTS(BlockServer, ADrainFinishesWhatHasBegun, , drain_finishes_what_has_begun())

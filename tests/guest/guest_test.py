@@ -146,8 +146,9 @@ def unit_tests_on_this_kernel():
     Left out are LEFT_OUT and what must have forked a thousand times within a bound.
     One core: two that are emulated, and spin, starve each other.
     """
-    listed = subprocess.run([os.path.join(ROOT, "build/release/bedplate-tests"), "-lg"], check=True,
-                            stdout=subprocess.PIPE, encoding="ascii").stdout.split()
+    listing = subprocess.run([os.path.join(ROOT, "build/release/bedplate-tests"), "-lg"],
+                             stdout=subprocess.PIPE, encoding="ascii", check=True)
+    listed = listing.stdout.splitlines()[0].split()
     if not LEFT_OUT < set(listed):
         raise Failure(f"no group has the name {LEFT_OUT - set(listed)}")
     chosen = " ".join(["-xsn ParentsTrafficIsWholeThroughoutManyForks",
