@@ -124,8 +124,8 @@ class Endpoint {
   // kTooLong (of the header) or kRefused.
   // Ownership: with kPending the block must not be changed or freed until it is returned. Then
   // `returned` is called; without one (nullptr) the block, which came from the pool's heap, is
-  // freed. When the peer dies its loans come back once nothing can touch them any more. With every
-  // other answer the block stays the caller's.
+  // freed. When the peer dies its loans come back, with kUnknown, once nothing can touch them any
+  // more. With every other answer the block stays the caller's.
   virtual SendStatus am_send_loan(AmId id, std::span<const std::byte> header,
                                   std::span<std::byte> block, Completion* returned) noexcept = 0;
 
