@@ -6,7 +6,7 @@
 // another's cache: what lies there is out of its reach, so plan for it (kCacheMax).
 //
 // Invariants: a buffer is in exactly one place: taken, in one cache, or in one batch of the stack.
-// The chain through a batch belongs to who holds the batch; only batch links are read by many.
+// The chain through a batch belongs to its holder; only batch links are read by many.
 #pragma once
 
 #include <atomic>
@@ -21,10 +21,11 @@ namespace bedplate {
 
 class BufferPool {
  public:
+  // Each of them is at least 1.
   struct Options {
-    uint64_t buffer_bytes = 0;
+    uint64_t buffer_bytes = 0;  // of each; what aligning them adds, bytes_for() knows
     uint32_t buffer_count = 0;
-    uint32_t shard_count = 1;
+    uint32_t shard_count = 1;                    // caches, numbered from 0
     uint64_t alignment_bytes = kCacheLineBytes;  // a power of two, at least a cache line
   };
 
@@ -36,14 +37,16 @@ class BufferPool {
   static uint64_t bytes_for(const Options& options) noexcept;
 
   // Makes a pool in `memory`. Requires: cache-line aligned, bytes_for(options) long.
-  // Ownership: the pool lies in `memory` and lives as long. In debug it poisons every buffer.
+  // Ownership: the pool lies in `memory` and lives as long; nothing destroys it. In debug it
+  // poisons every buffer. Threads: one, before others use the pool.
   static BufferPool* create(std::span<std::byte> memory, const Options& options) noexcept;
 
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
 
   // A buffer with any content, or nullptr when neither the shard's cache nor the stack has one.
-  // Threads: the owner of `shard`. Cost: a load and a store; once per batch a compare-exchange.
+  // Ownership: the caller's, until give_back(). Threads: for each `shard` one at a time. Cost: a
+  // load and a store; once per batch a compare-exchange.
   std::byte* try_take(uint32_t shard) noexcept {
     BP_DCHECK(shard < options_.shard_count);
     Shard& own = shards_[shard];

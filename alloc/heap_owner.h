@@ -4,7 +4,10 @@
 // malloc and free cost what they always do; what is charged are the pages that mimalloc cuts into
 // blocks (64 KiB, 512 KiB, or one large block), when they are taken and when they are given back.
 // So an owner's figure is above what it asked for by at most such a page for each size class and
-// thread. A page stays with the owner that took it, whoever frees its blocks.
+// thread. A page stays with the owner that took it until its last block is freed, by any thread.
+//
+// In a forked child and under a sanitizer entering an owner does nothing, and nothing is charged.
+// Where malloc is not the pool's (support_level.h), what it hands out is charged to nobody.
 #pragma once
 
 #include <atomic>
@@ -16,9 +19,10 @@
 
 namespace bedplate {
 
-inline constexpr uint32_t kHeapOwnerCountMax = 32;
+inline constexpr uint32_t kHeapOwnerCountMax = 32;  // with the three below
 inline constexpr uint64_t kNoLimit = ~uint64_t{0};
 
+// Valid as long as the process: an owner never goes.
 struct HeapOwner {
   uint32_t index = 0;
 };
@@ -29,19 +33,23 @@ inline constexpr HeapOwner kBootOwner{1};
 // The runtime itself: alone it may use the reserve (confined_heap.h).
 inline constexpr HeapOwner kRuntimeOwner{2};
 
-// The owner of this name ("heap:cache"), which is new if nobody asked for it before.
-// Errors: there are kHeapOwnerCountMax already. Threads: any.
+// The owner of this name ("heap:cache"), which is new if nobody asked for it before; it has no
+// limit yet. Errors (kSystem): there are kHeapOwnerCountMax already. Threads: any.
 Result<HeapOwner> heap_owner(const OwnerName& name) noexcept;
 
 // From now on `owner` is refused what would make it hold more than `bytes`: its malloc is NULL with
-// ENOMEM, others have what they had. It may hold more already.
+// ENOMEM, others have what they had. It may hold more already. kNoLimit: no limit any more.
+// Requires: `owner` is one of heap_owner()'s, or one of the three. Threads: any.
 void limit_heap_owner(HeapOwner owner, uint64_t bytes) noexcept;
 
 // What the calling thread allocates is from now on for `owner`. Returns whom it was for.
 // When there is no memory for the thread's heap of that owner, a message says so and it stays as it
-// was. Cost: a few loads; the first time in a thread some kilobytes of the heap.
+// was. Requires: as limit_heap_owner(); not kBootOwner. Threads: any, each for itself.
+// Cost: a few loads; the first time in a thread some kilobytes of the heap.
 HeapOwner enter_heap_owner(HeapOwner owner) noexcept;
 
+// Enters `owner` for as long as it lives, and the owner before it again at its end.
+// Threads: made and destroyed on the same one.
 class HeapOwnerScope {
  public:
   explicit HeapOwnerScope(HeapOwner owner) noexcept : before_(enter_heap_owner(owner)) {}
@@ -66,7 +74,7 @@ HeapOwnerUse heap_owner_use(HeapOwner owner) noexcept;
 // Returns false when nobody has this name.
 bool find_heap_owner(const OwnerName& name, HeapOwner* owner) noexcept;
 
-// ---- For the heap ----
+// ---- For the heap alone ----
 
 // Charges `bytes` to the owner, or says that its limit forbids it.
 bool charge_heap_owner(HeapOwner owner, uint64_t bytes) noexcept;

@@ -15,7 +15,7 @@
 // one piece of a send. Items expire; each change gives an item a new version.
 //
 // It deliberately knows nothing of what the bytes mean, and never asks for the time: it is told.
-// Threads: one.
+// Threads: one at a time, for the cache and its items; noexcept; nothing is allocated.
 #pragma once
 
 #include <cstdint>
@@ -57,6 +57,7 @@ struct KeyedCacheCounters {
   Counter bytes;      // of the memory, for what is kept now
 };
 
+// All are required but the seed and the offset.
 struct KeyedCacheOptions {
   std::span<std::byte> memory;    // zeroed, aligned to a cache line; 256 bytes to kMemoryMaxBytes
   std::span<std::byte> index;     // zeroed; index_bytes(memory.size())
@@ -73,7 +74,7 @@ class KeyedCache {
   // What an index for so much memory takes: a bucket for each two lines.
   static uint64_t index_bytes(uint64_t memory_bytes) noexcept;
 
-  // Ownership: memory, index and counters outlive this.
+  // Requires: called once, before all else. Ownership: memory, index and counters outlive this.
   void create(const KeyedCacheOptions& options) noexcept;
 
   // What is compared with the items' expiry from now on. Requires: it does not go back.
@@ -88,23 +89,29 @@ class KeyedCache {
   }
 
   struct NewItem {
-    std::string_view head;  // copied; has the key at the cache's offset
-    uint8_t key_bytes = 0;
+    std::string_view head;  // copied; has the key at the cache's offset; 64 KiB less 1 at most
+    uint8_t key_bytes = 0;  // from that offset on, within the head
     uint32_t body_bytes = 0;
     uint64_t note = 0;
     uint64_t expires_ns = kNever;
     bool may_reuse = false;  // the block of the present item: its body is overwritten at once
   };
-  // An item whose body the caller writes and links; pinned until it is released. Evicts what must
-  // go. Returns nullptr when too much is pinned. Requires: it fits in half of the memory.
+  // An item whose body the caller writes, and then links; pinned until it is released. One that is
+  // released without being linked is gone. Evicts what must go.
+  // Returns nullptr when too much is pinned. Requires: with its CacheItem it fits in half of the
+  // memory.
   CacheItem* make(const NewItem& wanted) noexcept;
-  // Puts it in the place of the item with its key, or says that it has changed.
+  // Puts it in the place of the item with its key, or, where it is linked already, says that it has
+  // changed: it has a new version. Requires: it is pinned, or was found since the last make().
   void link(CacheItem& item) noexcept;
+  // Its key is not found any more. Requires: as link(), and it is linked.
   void unlink(CacheItem& item) noexcept;
-  // Pinned, an item stays as it is, also when its key is given a new one, or it is unlinked.
+  // Pinned, an item stays as it is, also when its key is given a new one, or it is unlinked. Each
+  // pin() is undone by one release().
   void pin(CacheItem& item) noexcept { ++item.pins; }
   void release(CacheItem& item) noexcept { --item.pins; }
-  // All that is there at `at_ns` is gone from then on.
+  // All that is there when the time reaches `at_ns` is gone from then on. A later call replaces an
+  // earlier one whose time has not come.
   void flush(uint64_t at_ns) noexcept { flush_at_ns_ = at_ns; }
 
  private:

@@ -1,15 +1,17 @@
-// The pool's heap by name, for those who do not want malloc itself to be the pool's.
+// The pool's heap by name, for programs that do not want malloc itself to be the pool's.
 //
 // What pool_resource, pool_allocator.h and the C interface stand on. It is the same heap that the
 // interception serves from: blocks may be freed through either. Under a sanitizer it is the
-// sanitizer's malloc, as everywhere (sanitizer_heap.cc).
+// sanitizer's malloc, as everywhere. Not for signal handlers. What becomes of a bad free:
+// docs/allocator.md, "Bad frees".
 #pragma once
 
 #include <cstddef>
 
 namespace bedplate {
 
-// A block of at least `bytes`, not zeroed, or nullptr when the heap is exhausted.
+// A block of at least `bytes`, not zeroed, or nullptr when the heap, or what the thread's owner may
+// have of it (heap_owner.h), is exhausted; errno says nothing then.
 // Requires: `alignment` is a power of two. Ownership: the caller's, until pool_free. Threads: any.
 void* pool_allocate(std::size_t bytes, std::size_t alignment) noexcept;
 
@@ -20,7 +22,7 @@ void* pool_reallocate(void* block, std::size_t bytes) noexcept;
 // nullptr is allowed. Threads: any, not only the one that allocated.
 void pool_free(void* block) noexcept;
 
-// How much of `block` may be used: at least what was asked for; 0 for nullptr.
+// How much of `block` may be used: at least what was asked for; 0 for nullptr. Threads: any.
 std::size_t pool_usable_bytes(const void* block) noexcept;
 
 }  // namespace bedplate

@@ -10,8 +10,8 @@
 
 namespace bedplate {
 
-// As pool_allocate, but throws std::bad_alloc when the heap is exhausted. In a program without
-// exceptions that ends the process: call pool_allocate there.
+// As pool_allocate (freed by pool_free, any thread), but throws std::bad_alloc when the heap is
+// exhausted. In a program without exceptions that ends the process: call pool_allocate there.
 void* pool_allocate_or_throw(std::size_t bytes, std::size_t alignment);
 
 // For products that overflow, as [allocator.requirements] wants it.

@@ -33,7 +33,7 @@ constexpr bool includes(SupportLevel level, SupportLevel part) noexcept {
          static_cast<uint32_t>(part);
 }
 
-struct SupportProof {
+struct SupportProof {  // static texts
   SupportLevel level = SupportLevel::kNone;
   const char* way = nullptr;      // the first that failed: "realloc"; nullptr: none did
   const char* failure = nullptr;  // how it failed
@@ -53,7 +53,7 @@ const char* support_level_text(SupportLevel level) noexcept;
 
 // The name of the file whose malloc this process calls, "libjemalloc.so.2", cut off at
 // `text_bytes`; of a static program it is the program's own. "" when it cannot be found out.
-// Returns `text`. Allocates.
+// Returns `text`, terminated. Requires: text_bytes > 0. Allocates. Threads: any.
 const char* malloc_provider(char* text, size_t text_bytes) noexcept;
 
 }  // namespace bedplate

@@ -3,7 +3,8 @@
 // One packet each way over a Unix socket (SOCK_SEQPACKET), the descriptors beside it (SCM_RIGHTS),
 // then a word that all is mapped. All integers are the machine's: both sides are on it. Neither
 // side believes the other: what arrives is checked here before anything uses it.
-// The byte tables: docs/join.md. Who serves: join_server.h; who asks: joined_pool.h.
+// The byte tables: docs/join.md. The owner's side: join_server.h; the joiner's: joined_pool.h.
+// All functions: any thread; nothing is allocated. Programs need none of them: JoinedPool does.
 #pragma once
 
 #include <cstddef>
@@ -129,11 +130,13 @@ Result<void> check_request(const Request& request, size_t bytes, uintptr_t pool_
 Result<void> check_accepted(const Accepted& accepted, size_t bytes,
                             uint32_t descriptor_count) noexcept;
 
+// The packet that tells `error`. Requires: `kind` is kRefused, kNotNow or kFailed.
 Explained explain(PacketKind kind, const Error& error) noexcept;
 // The other way: every text terminated, and with no byte that a terminal would obey.
 Error told(const Explained& explained) noexcept;
 
-// Sends one packet with `descriptors`. Returns 0 or an errno value. Raises no signal.
+// Sends one packet with `descriptors`, which stay the caller's. Waits for room where `socket`
+// blocks. Returns 0 or an errno value. Raises no signal.
 int send_packet(int socket, const void* packet, size_t bytes,
                 std::span<const int> descriptors = {}) noexcept;
 

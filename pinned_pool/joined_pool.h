@@ -26,10 +26,10 @@ namespace bedplate {
 enum class JoinStep { kConnected, kAsked, kAnswered, kMapped, kChecked };
 inline constexpr int kJoinStepCount = 5;
 
-struct JoinOptions {
+struct JoinOptions {  // its texts are read by join() alone
   const char* socket_path = "";
-  const char* process = "";  // its name in the owner's configuration; 31 bytes at most
-  uint32_t member_count = 1;
+  const char* process = "";   // its name in the owner's configuration; 31 bytes at most
+  uint32_t member_count = 1;  // 1 to join::kMemberCountMax
   // For the owner to be there, to answer, and to have a place.
   uint64_t timeout_ns = 5 * kNsPerSecond;
   std::optional<uid_t> owner_uid = {};  // who the owner has to be; nothing: anybody
@@ -37,6 +37,8 @@ struct JoinOptions {
   void (*at_step)(JoinStep step) = nullptr;
 };
 
+// Threads: one at a time, but for what is said to be for any. Ownership: what it returns lies in
+// this object or in the pool's mappings; of these it owns none, they outlive it.
 class JoinedPool {
  public:
   // Asks, maps and checks, and takes all segments into options.pool. Others see its members as
@@ -44,15 +46,17 @@ class JoinedPool {
   // its time is over, whether those who have them live or are not forgotten yet; what time cannot
   // cure (an unknown name, the wrong user) is told at once.
   // Requires: options.pool is not sealed. Threads: before others run.
-  // Errors: the owner's reason, or what is wrong with what it sent, which the owner is told, too.
+  // Errors (kSystem): the owner's reason, or what is wrong with what it sent, which the owner is
+  // told, too.
   // After an error once segments were mapped this process cannot try again; before, it can.
   // Cost: 6 system calls and 5 for each segment; 14 of the owner's.
   static Result<JoinedPool> join(const JoinOptions& options) noexcept;
 
   JoinedPool(JoinedPool&&) noexcept = default;
 
-  // When this returns the others see its members as alive.
-  // Errors: the owner is gone, hangs, or has cut this process off (it took too long, say).
+  // When this returns the others see its members as alive. Waits for the owner for 10 s at most.
+  // Errors (kSystem): the owner is gone, hangs, or has cut this process off (it took too long,
+  // say).
   Result<void> ready() noexcept;
 
   // Instead of ready(): this process cannot use its part, and ends. The owner logs why.
@@ -74,9 +78,10 @@ class JoinedPool {
   Segment& fifo() const noexcept { return *fifo_; }
   Segment* own_heap() const noexcept { return own_heap_; }  // nullptr: it has none
 
-  // Whether the owner died or stopped. Once so, always. Cost: one relaxed load.
+  // Whether the owner died or stopped. Once so, always. Threads: any. Cost: one relaxed load.
   bool is_owner_gone() const noexcept { return table_->is_owner_gone(); }
-  // Readable when the owner is gone: for those who sleep in an event loop.
+  // Readable when the owner is gone: for an event loop that sleeps. -1 after leave().
+  // Ownership: this object's; it is not read from.
   int control_fd() const noexcept { return socket_.number(); }
 
  private:

@@ -1,11 +1,10 @@
 // The pool's range of addresses: fixed at compile time, the same in every process that joins.
 //
 // The range is cut into regions of 1 GiB of address space. A segment begins at a region's start
-// and takes as many regions as it needs, so a device's key for an address is a shift and a table
-// load (transport/registration.h), and a region is what a device registers (io_uring takes at most
-// 1 GiB for a buffer). Which segment an address lies in is a search of a short list, which no data
-// path needs.
-// Address space is cheap: 256 TiB of it exist, and an unused region has no pages.
+// and takes as many regions as it needs. A region is what a device registers (io_uring takes at
+// most 1 GiB for a buffer), so "which key" is a shift and a table load (transport/registration.h);
+// "which segment" is a look at each of the few that there are (PinnedPool::segment_of).
+// Address space is cheap: 128 TiB of it are a process's, and an unused region has no pages.
 #pragma once
 
 #include <cstdint>

@@ -29,26 +29,28 @@ namespace bedplate {
 // Which pool: no two have the same, not even those of one machine before and after a restart.
 struct PoolId {
   uint64_t random = 0;
-  uint64_t born_ns = 0;  // CLOCK_REALTIME
+  uint64_t born_ns = 0;  // since 1970 (CLOCK_REALTIME)
 
   bool operator==(const PoolId&) const noexcept = default;
 };
 
+// A new one, of random bytes and the time.
 PoolId make_pool_id() noexcept;
 
+// In this order, and then kFree again (docs/join.md, "Life of a member").
 enum class MemberState : uint8_t {
-  kFree,
+  kFree,     // no process has the place
   kJoining,  // it was given its part and has not said yet that it is ready
   kAlive,
   kDead,   // it left, or no instruction of it runs any more; devices may still write for it
   kQuiet,  // its process has ended and all its rings are torn down
 };
 
-// "free", "joining", ...
+// "free", "joining", ...: static text; "unknown" for what is none of them.
 const char* to_text(MemberState state) noexcept;
 
 struct MemberName {
-  char text[32] = {};
+  char text[32] = {};  // terminated
 
   MemberName() noexcept = default;
   explicit MemberName(std::string_view name) noexcept;  // cut off at 31 bytes
@@ -109,14 +111,15 @@ class MembersTable {
                               const PoolId& pool_id) noexcept;
 
   // Joiner: the table in `memory`, once it was checked to be one, of this version, of the pool
-  // `pool_id`, and wholly inside.
+  // `pool_id`, and wholly inside. Errors (kSystem): which of these does not hold.
+  // Ownership: the table lies in `memory`, and lives as long; as with create().
   static Result<const MembersTable*> open(std::span<const std::byte> memory,
                                           const PoolId& pool_id) noexcept;
 
   uint32_t member_count() const noexcept { return member_count_; }
   const PoolId& pool_id() const noexcept { return pool_id_; }
 
-  // All readers: threads and processes any. Requires: member < member_count().
+  // ---- All readers: threads and processes any. Requires: member < member_count(). ----
 
   // Pairs with the release in every change: who sees an epoch sees all entries up to it.
   // Cost: one load of the table's first line, which changes only with the epoch and with the
@@ -132,6 +135,7 @@ class MembersTable {
   }
   MemberState state(uint32_t member) const noexcept { return word(member).state; }
   uint64_t generation(uint32_t member) const noexcept { return word(member).generation; }
+  // The process, as the owner's PID namespace numbers it.
   uint32_t pid(uint32_t member) const noexcept {
     return entry(member).pid.load(std::memory_order_relaxed);
   }
@@ -148,12 +152,13 @@ class MembersTable {
     return has_bit(entry(member).writable, segment);
   }
 
-  // The owner's control thread only; before it runs, whoever builds the pool.
+  // ---- Writers: the owner's control thread; before it runs, the thread that makes the pool. ----
 
   // kFree -> kJoining: a new generation begins, with a name, a process and what it has mapped.
+  // Bumps the epoch. Requires: the member is free.
   void begin_join(uint32_t member, uint32_t pid, const MemberName& name,
                   const SegmentRights& rights) noexcept;
-  // Every other change. Bumps the epoch.
+  // Every other change. Bumps the epoch. Requires: `state` is not kJoining.
   void set_state(uint32_t member, MemberState state) noexcept;
 
   // From here on the table says that the owner lives, until this thread releases it or ends, for

@@ -27,10 +27,10 @@ class OwnerLife {
     return (word_.load(std::memory_order_relaxed) & FUTEX_TID_MASK) != 0;
   }
 
-  // From here on it is held, until this thread releases it or ends. Requires: it is not held. A
-  // thread can hold many.
+  // From here on the calling thread holds it, until it releases it or ends. A thread can hold many.
+  // Requires: nobody holds it; the memory stays mapped, writable, as long as it is held.
   void hold() noexcept;
-  // Requires: this thread holds it.
+  // From here on nobody holds it. Requires: the calling thread holds it.
   void release() noexcept;
 
  private:

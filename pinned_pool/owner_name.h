@@ -20,7 +20,7 @@ struct OwnerName {
   }
   OwnerName(const char* name) noexcept : OwnerName(std::string_view(name)) {}  // NOLINT
 
-  // "kind:name".
+  // "kind:name", cut off at 63 bytes.
   OwnerName(std::string_view kind, std::string_view name) noexcept {
     std::snprintf(text, sizeof text, "%.*s:%.*s", static_cast<int>(kind.size()), kind.data(),
                   static_cast<int>(name.size()), name.data());

@@ -6,9 +6,10 @@
 // (no_way_back.h says by what). Nothing is ever given back before the process ends: there is no
 // function for it.
 //
-// Threads: the one that boots, until the seal; then any, to read.
-//
 // The pool knows no device and no allocator; transport/registration and alloc/ stand on it.
+//
+// Threads: one at a time until the seal; from then on nothing changes, and all that is const may be
+// called by any.
 #pragma once
 
 #include <atomic>
@@ -26,6 +27,7 @@
 
 namespace bedplate {
 
+// Owned by its pool, at the same address until the process ends. Programs read it.
 struct Segment {
   OwnerName owner;
   uint32_t number = 0;  // in its owner's pool: the same in every process that has joined
@@ -35,7 +37,7 @@ struct Segment {
   int memfd = -1;
   uint64_t device = 0;  // which file the memfd is: its number could come to be another's
   uint64_t inode = 0;
-  uint64_t carved_bytes = 0;
+  uint64_t carved_bytes = 0;  // from the front
   int node = kAnyNode;
   int lock_errno = 0;       // why 4 KiB pages could not be locked; 0: locked, or hugepages
   bool is_writable = true;  // mapped so here; what another pool's owner granted may be read-only
@@ -71,10 +73,11 @@ class PinnedPool {
   // Creates one segment and takes its pages, from `node` and no other: mapped, bound, populated by
   // `thread_count` threads at once (the kernel zeroes each page as it is taken), locked. With one
   // thread nothing is allocated, so the first malloc of the process can come here.
-  // Requires: not sealed; `bytes` is a multiple of the page.
-  // Errors: the system's, with the owner and the cure. A 4 KiB segment that cannot be locked is no
-  // error here (Segment::lock_errno says why): the process may be a tool that never serves;
-  // preflight refuses it for those that do.
+  // Requires: not sealed; `bytes` is a multiple of the page, not 0; there are fewer than
+  // kSegmentCountMax segments, and regions left for it.
+  // Errors (kSystem): the system's, with the owner and the cure; there is no such segment then. A
+  // 4 KiB segment that cannot be locked is no error here (Segment::lock_errno says why): the
+  // process may be a tool that never serves; preflight refuses it for those that do.
   Result<Segment*> create_segment(const OwnerName& owner, uint64_t bytes, PageSize page,
                                   unsigned thread_count, int node = kAnyNode);
 
@@ -82,20 +85,22 @@ class PinnedPool {
   // `offered` is taken on trust: it lies at the start of a region of this pool's range, overlaps no
   // segment, and the memfd has its size, its page, exactly the rights that were promised, and can
   // neither shrink nor grow. `memfd` is kept as long as the process lives. Its pages were taken and
-  // locked by who made it; nothing is touched here. Allocates nothing.
-  // Requires: not sealed.
+  // locked by its maker; nothing is touched here. Allocates nothing.
+  // Requires: not sealed. Errors (kSystem): which of these does not hold, or the system's.
   Result<Segment*> adopt_segment(const OfferedSegment& offered, Fd memfd) noexcept;
 
   // Creates every segment of `plan` but the first, which exists since before main.
-  // Requires: the plan's first segment has the size of segment(0).
+  // Requires: not sealed; segment(0) is the only one, and as large as the plan's first.
+  // Errors: create_segment's, for the first that fails; those before it stay.
   Result<void> reserve(const PoolPlan& plan, unsigned thread_count);
 
-  // Hands `bytes` of `segment` to `owner`, cache-line aligned, zeroed.
-  // Requires: not sealed, and it fits (the plan says so): anything else is a programming error.
+  // Hands `bytes` of `segment` to `owner`, cache-line aligned, zeroed, for as long as the process
+  // lives. Requires: not sealed, a multiple of the cache line, and it fits (the plan says so):
+  // anything else is a programming error.
   std::span<std::byte> carve(Segment& segment, const OwnerName& owner, uint64_t bytes) noexcept;
 
   // From here on the layout is fixed, and the kernel is asked to refuse whatever could take memory
-  // away. stoppers() says what it granted.
+  // away. stoppers() says what it granted. Requires: not sealed.
   void seal() noexcept;
 
   uintptr_t base() const noexcept { return base_; }
@@ -117,11 +122,11 @@ class PinnedPool {
     BP_ASSERT(index < segment_count_);
     return segments_[index];
   }
-  // nullptr when no segment has this owner.
+  // The first segment of this owner, or nullptr.
   Segment* find_segment(const OwnerName& owner) noexcept;
 
-  // The segment that `pointer` lies in, or nullptr. Cost, of the next two as well: a look at each
-  // segment.
+  // The segment that `pointer` lies in, or nullptr. Cost, also of the next two: a comparison for
+  // each segment.
   const Segment* segment_of(const void* pointer) const noexcept;
 
   // Whether [pointer, pointer + bytes) lies wholly inside one segment.
@@ -132,7 +137,7 @@ class PinnedPool {
 
   uint64_t total_bytes() const noexcept;
 
-  // The present layout as plain data.
+  // The present layout as plain data, into *map.
   void write_map(PoolMap* map) const noexcept;
 
  private:

@@ -35,6 +35,7 @@ struct PoolPlan {
   std::vector<SegmentPlan> segments;  // the first is segment 0, owner `boot`
 
   uint64_t total_bytes() const noexcept;
+  // Of the segments that are registered with devices.
   uint64_t bytes_for_devices() const noexcept;
   // Of the segments with this page; with a node, of those on it.
   uint64_t bytes_with(PageSize page, int node = kAnyNode) const noexcept;

@@ -1,6 +1,7 @@
 // The pool map: what the pool consists of, as plain data that can be read by another process.
 //
-// The audit compares it with what the kernel says is mapped; the counters file carries it.
+// The audit compares it with what the kernel says is mapped. The counters file has the same, each
+// segment as a set of its own, from which `stats` makes the map again (docs/counters.md).
 #pragma once
 
 #include <cstdint>

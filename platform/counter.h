@@ -6,8 +6,8 @@
 
 namespace bedplate {
 
-// Plain loads and stores: no locked instruction. A zeroed one is a valid one, so counters can lie
-// in a mapped file.
+// Plain loads and stores: no locked instruction, and no order with other memory. A zeroed one is a
+// valid one, so counters can lie in a mapped file.
 class Counter {
  public:
   // Threads: the one writer.

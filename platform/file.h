@@ -1,4 +1,6 @@
 // File descriptors that close themselves, and small reads of /proc and /sys.
+//
+// All functions: any thread; nothing is allocated. Errors are of kind kSystem, with the path.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +12,8 @@
 
 namespace bedplate {
 
-// Owns one file descriptor; -1 is none. Movable, closes it at the end of its life.
+// Owns one file descriptor; -1 is none. Movable, closes it at the end of its life. What close(2)
+// answers is not looked at.
 class Fd {
  public:
   Fd() noexcept = default;
@@ -37,22 +40,24 @@ class Fd {
   int fd_ = -1;
 };
 
-// Makes calls on `fd` block, or not (O_NONBLOCK).
+// Makes calls on `fd` block, or not (O_NONBLOCK). Requires: `fd` is open; a failure is not told.
 void set_blocking(int fd, bool blocks) noexcept;
 
-// Reads at most `capacity` - 1 bytes of `path` into `text` and terminates it.
-// Returns how many bytes were read.
+// Reads at most `capacity` - 1 bytes of `path` into `text` and terminates it; more than that is
+// left out. Requires: capacity > 0. Returns how many bytes were read.
 Result<size_t> read_text_file(const char* path, char* text, size_t capacity) noexcept;
 
-// Calls `line` for each line of `path`, terminated and without its newline. Allocates nothing; of a
-// line longer than 4 KiB it sees the beginning.
+// Calls `line` for each line of `path` that ends with a newline: terminated, without the newline,
+// valid until the call returns. Of a line longer than 4 KiB it sees the beginning.
 Result<void> read_lines(const char* path, void (*line)(const char* text, void* context),
                         void* context) noexcept;
 
-// The number that a /proc or /sys file consists of; nothing when it cannot be read.
+// The decimal number that a /proc or /sys file begins with; nothing when there is none, or the file
+// cannot be read.
 std::optional<uint64_t> read_number_file(const char* path) noexcept;
 
-// Makes the directory `path` (one level) with `mode`. One that is there already is no error.
+// Makes the directory `path` (one level) with `mode`, less the umask. One that is there already is
+// no error, and keeps its mode.
 Result<void> ensure_directory(const char* path, unsigned mode) noexcept;
 
 }  // namespace bedplate

@@ -12,6 +12,8 @@
 
 namespace bedplate {
 
+// It knows no unit: values are added and read in the same. A zeroed one is a valid one, so
+// histograms can lie in a mapped file.
 class Histogram {
  public:
   static constexpr uint32_t kStepBits = 4;  // each power of two in 16 steps
@@ -30,7 +32,7 @@ class Histogram {
     const uint32_t shift = power - kStepBits - (power > kStepBits ? 1 : 0);
     return (size_t{shift} << kStepBits) + static_cast<size_t>(kept >> shift);
   }
-  // The largest value that a bucket counts.
+  // The largest value that a bucket counts (the last bucket: what is larger, too).
   static constexpr uint64_t last_of(size_t bucket) noexcept {
     const size_t step_count = size_t{1} << kStepBits;
     if (bucket < 2 * step_count) return bucket;
@@ -40,7 +42,8 @@ class Histogram {
 
   // Threads: any. What is added meanwhile may be counted or not.
   uint64_t count() const noexcept { return count_of(buckets_); }
-  // The value that `share` of all (0 to 1) do not exceed, to a sixteenth; 0 where there is none.
+  // The value that `share` of all (0 to 1) do not exceed: the largest of its bucket, so at most a
+  // sixteenth too large. 0 where nothing was added.
   uint64_t percentile(double share) const noexcept { return percentile_of(buckets_, share); }
 
   // The same of buckets that lie elsewhere: fewer or more than this program's histograms have,

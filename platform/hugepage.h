@@ -1,4 +1,7 @@
 // Page sizes: which this machine has, and how many hugepages are free, on each node.
+//
+// All functions: any thread; nothing is allocated. What the kernel does not say counts as 0.
+// Source: Documentation/admin-guide/mm/hugetlbpage.rst of the kernel.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +26,15 @@ struct HugepageCounts {
 };
 
 // On `node`, or on the whole machine (kAnyNode). Of a machine with one node they are the same.
-// Requires: is_huge(page).
+// Numbers of this moment: nothing is taken. Requires: is_huge(page).
 HugepageCounts hugepage_counts(PageSize page, int node = kAnyNode) noexcept;
 
 struct HugepageFile {
   char path[128];
 };
 
-// The file in which an administrator sets how many pages of this size there are.
+// The file in which an administrator sets how many pages of this size there are. It need not exist.
+// Requires: is_huge(page).
 HugepageFile hugepage_count_file(PageSize page, int node = kAnyNode) noexcept;
 
 }  // namespace bedplate

@@ -24,7 +24,8 @@ enum class LogLevel { kDebug, kInfo, kWarning, kError };
 // Lines below `level` are dropped. Default: kInfo. Threads: call it before others start.
 void set_log_level(LogLevel level) noexcept;
 
-// Writes "bedplate: <text>\n" ("bedplate: warning: ...", "bedplate: error: ...").
+// Writes "bedplate: <text>\n" ("bedplate: warning: ...", "bedplate: error: ..."), 1 KiB at most.
+// Leaves errno as it was. Threads: any; so all that follows.
 void log_line(LogLevel level, const char* format, ...) noexcept
     __attribute__((format(printf, 2, 3)));
 
@@ -36,12 +37,12 @@ void log_error(const Error& error) noexcept;
 // (vsnprintf of numbers and texts is).
 void write_last_line(const char* line, size_t line_bytes) noexcept;
 
-// How many lines of this process were dropped so far. Threads: any.
+// How many lines of this process were dropped so far.
 uint64_t dropped_line_count() noexcept;
 
 // Says how many lines were dropped, if there are any that nobody was told of and there is room now:
 // for a thread that has a turn now and then, so that the news does not wait for the next line.
-// Returns whether nothing is left to be told. Threads: any.
+// Returns whether nothing is left to be told.
 bool tell_dropped_lines() noexcept;
 
 // Calls `see` for each of the last lines that were logged, from number `first` on (0: all of them),
@@ -59,6 +60,7 @@ uint64_t for_each_recent_line(uint64_t first,
 // Lets one a second pass, of what could otherwise fill the log. Constant-initialised. Threads: any.
 class OncePerSecond {
  public:
+  // Whether this one may be logged. What is held back is not counted (LogLimit does that).
   bool try_pass() noexcept;
 
  private:

@@ -9,7 +9,7 @@
 
 namespace bedplate {
 
-// Threads: one.
+// Threads: one at a time. `source` names what the messages are about, in the log.
 class LogLimit {
  public:
   static constexpr uint64_t kPeriodNs = 10 * kNsPerSecond;

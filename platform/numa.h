@@ -1,7 +1,7 @@
 // NUMA nodes: which have memory, whose core is where, and pages from a chosen one.
 //
 // A kernel without NUMA, and a machine with one node, are the same here: node 0 is all there is,
-// and nothing is bound.
+// and nothing is bound. All functions: any thread; nothing is allocated.
 #pragma once
 
 #include <bitset>
@@ -14,7 +14,8 @@ inline constexpr int kNodeCountMax = 1024;  // what the kernel can be built for
 
 using NodeSet = std::bitset<kNodeCountMax>;
 
-// The nodes in a list as the kernel writes it: "0-1,3".
+// The nodes in a list as the kernel writes it: "0-1,3". It ends where it is none any more; nodes
+// from kNodeCountMax on are left out.
 NodeSet parse_nodes(const char* list) noexcept;
 
 // The nodes of this machine that have memory; at least one.
@@ -23,7 +24,7 @@ NodeSet memory_nodes() noexcept;
 // The node of core `cpu`; 0 for a core that does not exist or has no memory near by.
 int node_of_cpu(int cpu) noexcept;
 
-// "node 1", or "any node".
+// "node 1"; of kAnyNode "any node".
 struct NodeText {
   char text[16];
 };
@@ -31,7 +32,7 @@ NodeText format_node(int node) noexcept;
 
 // From now on the pages of [address, address + bytes) come from `node` and no other: where that
 // has none left, taking them fails. kAnyNode, and a machine with one node: does nothing.
-// Requires: `address` is the start of a page.
+// Requires: `address` is the start of a page; node < kNodeCountMax.
 // Returns 0 or an errno value: EINVAL: there is no such node, or it has no memory; EPERM: forbidden
 // here, as containers do.
 int bind_to_node(void* address, uint64_t bytes, int node) noexcept;

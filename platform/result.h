@@ -5,6 +5,7 @@
 // arrays, because a message without the numbers (how many pages are free, how many are needed) is
 // half a message, and because an Error must be possible when the heap is exhausted.
 // Data paths do not use this: there full, empty and again are ordinary values.
+// All of it: any thread, each object one at a time; nothing is allocated.
 #pragma once
 
 #include <cstdarg>
@@ -16,12 +17,13 @@
 
 namespace bedplate {
 
-// How the process ends when this error reaches main.
+// How the process ends when this error reaches main: the value is its exit code.
 enum class ErrorKind : int {
   kSystem = 1,         // boot or run failed
   kConfiguration = 2,  // usage or configuration: nothing was started
 };
 
+// Texts: terminated; one that is empty was not set.
 struct Error {
   ErrorKind kind = ErrorKind::kSystem;
   char doing[192] = {};
@@ -72,6 +74,7 @@ class [[nodiscard]] Result {
     BP_ASSERT(ok_);
     return value_;
   }
+  // Moves the value out; ok() stays true.
   T take() noexcept {
     BP_ASSERT(ok_);
     return std::move(value_);

@@ -1,5 +1,5 @@
 // Which sanitizer this translation unit is compiled for. g++ says it by a macro, clang by a
-// feature; a build that has one defines BP_ADDRESS_SANITIZER or BP_THREAD_SANITIZER.
+// feature; a unit that is compiled for one has BP_ADDRESS_SANITIZER or BP_THREAD_SANITIZER defined.
 #pragma once
 
 #ifdef __has_feature

@@ -15,6 +15,7 @@ namespace bedplate {
 inline constexpr uint64_t kThreadStackBytes = uint64_t{1} << 20;
 
 // One thread with a stack of kThreadStackBytes, and its join.
+// Threads: one at a time. Lifetime: the destructor joins, and frees the stack.
 class StackedThread {
  public:
   StackedThread() noexcept = default;
@@ -23,8 +24,11 @@ class StackedThread {
   ~StackedThread();
 
   // Starts `function(context)`. The name is shown by the system's tools (15 bytes at most).
-  // Errors: no memory for the stack, it may not be locked, or no thread. Before the seal.
+  // `function` has a signal stack of its own, so that a handler runs also when the stack is full.
+  // Requires: called once, also where it fails. Ownership: `context` is the caller's, until the
+  // thread has ended. Errors: no memory for the stack, it may not be locked, or no thread.
   Result<void> start(const char* name, void (*function)(void*) noexcept, void* context) noexcept;
+  // Waits for the thread to end. Nothing happens where none runs.
   void join() noexcept;
   // The same, but what has not ended within `patience_ns` is left to the end of the process, with
   // its stack; this object may be destroyed. What `function` uses must outlive it. Returns whether

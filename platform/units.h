@@ -1,4 +1,4 @@
-// Units of memory and time, rounding, and byte sizes as people write them.
+// Units of memory and time, rounding, and byte sizes as people write them. Threads: any.
 #pragma once
 
 #include <cstddef>
@@ -28,6 +28,7 @@ constexpr uint64_t align_up(uint64_t value, uint64_t alignment) noexcept {
   return (value + alignment - 1) & ~(alignment - 1);
 }
 
+// Requires: `alignment` is a power of two.
 constexpr uint64_t align_down(uint64_t value, uint64_t alignment) noexcept {
   return value & ~(alignment - 1);
 }

@@ -22,7 +22,7 @@ struct DatagramAddress {
 };
 
 // "192.0.2.1:5004" or "[2001:db8::1]:5004"; port 0 has the system choose. Numeric addresses only.
-// Errors: kConfiguration; what is wrong with `text`, and what was expected.
+// Threads: any. Errors (kConfiguration): what is wrong with `text`, and what was expected.
 Result<DatagramAddress> parse_datagram_address(std::string_view text);
 
 }  // namespace bedplate

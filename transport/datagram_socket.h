@@ -68,9 +68,10 @@ struct DatagramOwner {
   void* context = nullptr;
 };
 
+// Read by open() alone, but for `owner`, whose context outlives close().
 struct DatagramOptions {
-  DatagramAddress local;
-  DatagramAddress peer;  // none: not connected. Connected: only its datagrams are received
+  DatagramAddress local;  // to bind to; 0.0.0.0 or [::]: all addresses of that family, and no other
+  DatagramAddress peer;   // none: not connected. Connected: only its datagrams are received
   DatagramOwner owner;
   // How much the system is to hold before it drops, 0: its default. Less than asked for is said in
   // the log, with the cure.
@@ -87,32 +88,38 @@ struct DatagramOptions {
   bool hears_own_multicast = true;
 };
 
-// What it was made with: its memory (ServicePlan::datagram_socket).
+// What it was made with: its memory (ServicePlan::datagram_socket, which refuses anything else).
 struct DatagramShape {
-  uint32_t buffer_count = 64;    // received at once and kept, together
-  uint32_t buffer_bytes = 2048;  // a longer datagram is truncated; a multiple of 64
+  uint32_t buffer_count = 64;    // received at once and kept, together; 1 to 1048576
+  uint32_t buffer_bytes = 2048;  // a longer datagram is truncated; a multiple of 64 up to 65536
   uint64_t bytes() const noexcept { return uint64_t{buffer_count} * buffer_bytes; }
 };
 
 // Threads: the shard's, but for open() and join(), which may come earlier from another.
+// Ownership: the shard's, as long as its loop; what is lent and kept lies in its buffers.
 class DatagramSocket {
  public:
   virtual ~DatagramSocket() = default;
 
-  // Opens and binds. Requires: it is not open. Errors: the system's, with what to do.
+  // Opens and binds; it does not block. Requires: it is not open.
+  // Errors: kConfiguration for options that contradict one another; else the system's (kSystem),
+  // with what to do. It is not open then.
   virtual Result<void> open(const DatagramOptions& options) = 0;
-  // What comes is received from now on, also what has come since open(). Requires: it is open.
+  // What comes is received from now on, also what has come since open(). Requires: it is open, and
+  // was not started.
   // Returns 0 or an errno value (StreamSockets::start_watching).
   virtual int start() noexcept = 0;
   // No callback comes any more. What was kept stays valid until the next open(). Nothing happens if
   // it is not open.
   virtual void close() noexcept = 0;
   virtual bool is_open() const noexcept = 0;
-  // Where it is bound: with the port that the system chose.
+  // Where it is bound: with the port that the system chose. None where it is not open.
   virtual DatagramAddress local() const noexcept = 0;
 
   // Has it receive what is sent to `group`; with `source`, only what that address sends. Over
-  // `interface`, or the one that the routes say (nullptr). Errors: the system's.
+  // `interface` (its name), or the one that the routes say (nullptr). leave() ends just what a
+  // join() with the same three began. Requires: it is open. Errors (kSystem): the system's, with
+  // what to do. May allocate.
   virtual Result<void> join(const IpAddress& group, const IpAddress& source = {},
                             const char* interface = nullptr) = 0;
   virtual Result<void> leave(const IpAddress& group, const IpAddress& source = {},

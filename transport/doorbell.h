@@ -3,7 +3,7 @@
 //
 // The protocol is Dekker's: the sleeper raises `asleep`, then looks at its queues once more; the
 // producer publishes, then looks at `asleep`. With a full fence between the two steps on each side
-// at least one of them sees the other, so no wake-up is lost.
+// at least one of them sees the other, so no wake-up is lost. Models: tests/model/.
 #pragma once
 
 #include <atomic>
@@ -14,8 +14,10 @@
 
 namespace bedplate {
 
+// Threads: the shard's, but for ring(). It outlives everything that rings it.
 class Doorbell {
  public:
+  // Requires: called once, before all else. Errors (kSystem): there is no descriptor.
   Result<void> create() noexcept;
 
   // Producer: what was published before this call will be seen by the shard. Threads: any.
@@ -36,7 +38,8 @@ class Doorbell {
   // Shard: the eventfd became readable; makes it quiet again.
   void acknowledge() noexcept;
 
-  // An eventfd that is readable after a wake.
+  // An eventfd that is readable from a wake until acknowledge(); this object's. Once it is, in
+  // epoll or io_uring, the shard wakes.
   int event_fd() const noexcept { return event_.number(); }
 
  private:

@@ -17,7 +17,8 @@ namespace bedplate {
 class Endpoint;
 class Provider;
 
-// Picks the function that runs at the receiver (Messenger::set_handler).
+// Picks the function that runs at the receiver (Messenger::set_handler). Those from 128 on belong
+// to names (message_names.h).
 using AmId = uint8_t;
 inline constexpr uint32_t kAmCount = 256;
 
@@ -29,7 +30,7 @@ enum class SendStatus : uint8_t {
   kTooLong,  // more than limits() allow
   kRefused,  // memory that this peer cannot reach, or may not
 };
-const char* to_text(SendStatus status) noexcept;
+const char* to_text(SendStatus status) noexcept;  // static
 
 // How an operation ended whose end was announced as kPending.
 enum class Outcome : uint8_t {
@@ -37,11 +38,11 @@ enum class Outcome : uint8_t {
   kNotDone,  // nothing of it happened
   kUnknown,  // the connection was lost: it may have happened
 };
-const char* to_text(Outcome outcome) noexcept;
+const char* to_text(Outcome outcome) noexcept;  // static
 
 // What is called at an operation's end. The caller's; it stays where it is until it was called,
 // once, from Messenger::poll of the shard that started the operation, never from within the call
-// itself.
+// that started it, nor from within release(). From then on it may be used again, or go.
 struct Completion {
   void (*call)(Completion& self, Outcome outcome) noexcept = nullptr;
 };
@@ -59,7 +60,7 @@ struct RoomCall {
 };
 
 // A piece of memory as its owner describes it to a peer that may read or write it
-// (Endpoint::expose). Plain data: it travels in messages.
+// (Endpoint::expose). Plain data of 32 bytes: it travels in messages, and any content is safe.
 struct RemoteMemory {
   uint64_t address = 0;
   uint64_t bytes = 0;
@@ -73,7 +74,7 @@ struct RemoteMemory {
 };
 
 // Memory that a sender lends. The receiver gives it back with Messenger::release, whenever it
-// likes, but exactly once.
+// likes, but exactly once: also where it has no use for it.
 struct Loan {
   std::span<const std::byte> memory = {};  // where the bytes lie, readable here; empty: get() them
   RemoteMemory remote = {};
@@ -83,7 +84,8 @@ struct Loan {
   bool is_there() const noexcept { return provider != nullptr; }
 };
 
-// What a handler is given. The payload is gone when the handler returns; the loan is not.
+// What a handler is given. The payload is gone when the handler returns; the loan is not: it is the
+// handler's to give back. A message without a handler is counted and dropped, with its loan.
 struct Message {
   Endpoint& from;  // back to the sender; stays valid as long as the messenger
   AmId id;
@@ -91,8 +93,8 @@ struct Message {
   Loan loan;
 };
 
-// Runs on the shard that polls. It may send, also through message.from. It neither blocks nor
-// polls.
+// Runs on the shard that polls. It may send, also through message.from, and release loans. It
+// neither blocks nor polls. `context` is the caller's, and outlives the messenger.
 struct AmHandler {
   void (*function)(void* context, const Message& message) noexcept = nullptr;
   void* context = nullptr;
@@ -106,12 +108,15 @@ struct EndpointLimits {
 
 // Order: active messages arrive in the order in which they were sent through this endpoint,
 // whichever way each took. Puts, gets and atomics are unordered until flush.
-// Threads: those of one shard, unless the messenger was made for many.
+// Threads: the shard's; any, where the provider was made for several
+// (JoinedProcessOptions::is_threaded).
+// Ownership: the provider's, which keeps it as long as itself, also when the peer is gone.
 class Endpoint {
  public:
   virtual ~Endpoint() = default;
 
-  // Sends a copy of `payload`. Returns kDone, kAgain, kGone or kTooLong.
+  // Sends a copy of `payload`. Returns kDone, kAgain, kGone or kTooLong. What was accepted is lost
+  // if the peer dies before it was read: only an answer says that it was.
   virtual SendStatus am_send(AmId id, std::span<const std::byte> payload) noexcept = 0;
 
   // Lends `block` to the receiver, with a small `header` beside it. Returns kPending (also kDone,
@@ -119,8 +124,8 @@ class Endpoint {
   // kTooLong (of the header) or kRefused.
   // Ownership: with kPending the block must not be changed or freed until it is returned. Then
   // `returned` is called; without one (nullptr) the block, which came from the pool's heap, is
-  // freed. When the peer dies its loans come back once nothing can touch them any more. With every
-  // other answer the block stays the caller's.
+  // freed. When the peer dies its loans come back, with kUnknown, once nothing can touch them any
+  // more. With every other answer the block stays the caller's.
   virtual SendStatus am_send_loan(AmId id, std::span<const std::byte> header,
                                   std::span<std::byte> block, Completion* returned) noexcept = 0;
 
@@ -144,8 +149,8 @@ class Endpoint {
 
   // Describes `memory` of this process, which it may write, to this peer, which may read and write
   // it until withdraw(); what is under way then has ended when a flush that is started afterwards
-  // ends, or says kGone.
-  // Errors: what stands against it.
+  // ends, or says kGone. The memory stays until then. It may allocate, or pin pages: not for each
+  // message. Errors (kSystem): what stands against it.
   virtual Result<RemoteMemory> expose(std::span<std::byte> memory) = 0;
   virtual void withdraw(const RemoteMemory& memory) noexcept = 0;
 
@@ -153,8 +158,9 @@ class Endpoint {
   // beside the queue, may find no room all the same. Threads: the shard's that polls.
   virtual bool has_room() noexcept = 0;
 
+  // The same as long as the endpoint lives.
   virtual const EndpointLimits& limits() const noexcept = 0;
-  virtual const char* provider_name() const noexcept = 0;
+  virtual const char* provider_name() const noexcept = 0;  // static: "self", "shards", "shm", ...
 };
 
 }  // namespace bedplate

@@ -22,6 +22,7 @@
 namespace bedplate {
 
 // Something that an event loop polls: a FIFO, a completion queue, sockets.
+// All functions are called by the loop, on its thread. They neither block nor call run().
 class PollSource {
  public:
   virtual ~PollSource() = default;
@@ -31,8 +32,8 @@ class PollSource {
   // poll once more before it does; and it is awake again.
   virtual void announce_sleep() noexcept {}
   virtual void announce_awake() noexcept {}
-  // How long the loop may sleep now at most: for what is waited for and rings nothing. Asked before
-  // each sleep, after announce_sleep().
+  // How long the loop may sleep now at most, from now on: for what is waited for and rings nothing.
+  // Asked before each sleep, after announce_sleep().
   virtual uint64_t sleep_max_ns() const noexcept { return kUnlimitedNs; }
 
   static constexpr uint64_t kUnlimitedNs = ~uint64_t{0};
@@ -57,21 +58,25 @@ struct EventLoopCounters {
 };
 
 struct EventLoopOptions {
-  uint64_t spin_ns = 50'000;
+  uint64_t spin_ns = 50'000;  // how long it spins without work before it sleeps
   uint32_t source_count_max = 16;
   // What keeps the loop for longer is logged by name and counted (transport/stall_watch.h); 0:
   // nothing is.
   uint64_t stall_ns = 0;
-  EventLoopCounters* counters = nullptr;  // may be nullptr
+  EventLoopCounters* counters = nullptr;  // outlive the loop; may be nullptr
 };
 
+// Threads: before run() any one; from then on its own, that of run(), but for stop(), submit() and
+// doorbell().ring(), which are for any. Nothing is allocated after create() and the timers' room.
 class EventLoop {
  public:
-  // Before the seal: it allocates.
+  // Requires: called once, before all else. Before the seal: it allocates.
+  // Errors (kSystem): there is no descriptor for the doorbell.
   Result<void> create(const EventLoopOptions& options);
 
-  // Sources are polled in the order in which they were added. Before run. Requires: the options
-  // have room for it. `name`: what a stall is logged with; outlives the loop.
+  // Sources are polled in the order in which they were added, each with its `budget` (over 0).
+  // Before run. Requires: the options have room for it. Ownership: `source` and `name`, with which
+  // a stall is logged, outlive the loop's run.
   // `rounds`, which may be nullptr: gets the ns that it takes of a round in which it has work, of
   // one such round in kRoundsPerMeasure; it outlives the loop, and may be other sources', too.
   void add_source(PollSource& source, uint32_t budget, const char* name = "a poll source",
@@ -81,9 +86,10 @@ class EventLoop {
   // doorbell. Requires: it has none yet. Before run.
   void set_sleeper(Sleeper& sleeper) noexcept;
 
-  // Runs until stop(). Requires: a sleeper.
+  // Runs until stop(), on the calling thread, which is the loop's from then on. Requires: a
+  // sleeper; called once.
   void run() noexcept;
-  // Makes run() return after its present iteration. Threads: any.
+  // Makes run() return after its present iteration; before run(), at once. Threads: any.
   void stop() noexcept;
 
   // Has `call` made on this loop's thread, soon; those of one thread in its order. Returns false
@@ -100,7 +106,8 @@ class EventLoop {
   TimerQueue& timers() noexcept { return timers_; }
   Doorbell& doorbell() noexcept { return doorbell_; }
 
-  // The time as of this iteration: timers need no better, and it saves a clock call for each.
+  // The time as of this iteration, of monotonic_ns(); while the loop is busy, up to 16 iterations
+  // old. Timers need no better, and it saves a clock call for each.
   uint64_t now_ns() const noexcept { return now_ns_; }
   // The time now, which is then that of this iteration as well. For those who measure: once for a
   // whole batch. Threads: the loop's own. Cost: a clock call.

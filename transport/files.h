@@ -61,21 +61,23 @@ struct FileCounters {
 
 struct FileOptions {
   std::string name;
-  int fd = -1;  // the opener's, open until Files::close has returned
+  int fd = -1;  // the opener's, open until Files::close has returned true
   // How many operations the kernel is given at once; more wait for their turn, in order.
   uint32_t operation_count_max = 1;
-  uint64_t bytes = 0;
+  uint64_t bytes = 0;  // how long it is
   // Not 1: the file is opened with O_DIRECT, and memory, offset and bytes are multiples of it.
   uint32_t alignment_bytes = 1;
   FileCounters* counters = nullptr;
 };
 
+// Threads: the shard's. Ownership: that of Files, whose life it has.
 class File {
  public:
   // Starts `operation`. What is in flight at the same time takes place in any order; a sync is
-  // about what had completed before it began. Requires: it is not in flight; it ends below 2^63.
-  // Threads: the shard's. Cost: with io_uring none of its own (it goes with the shard's next
-  // io_uring_enter); with the thread a doorbell.
+  // about what had completed before it began. After Files::close() nothing happens, and `completed`
+  // is not called. Requires: it is not in flight and has a callback; it ends below 2^63.
+  // Cost: with io_uring none of its own (it goes with the shard's next io_uring_enter); with the
+  // thread a doorbell.
   void begin(FileOperation& operation) noexcept;
 
   const std::string& name() const noexcept { return options_.name; }
@@ -100,7 +102,7 @@ class File {
   FileOperation* last_waiting_ = nullptr;
 };
 
-// What carries operations out.
+// What carries operations out. For those that write a backend; services use File.
 class FileBackend {
  public:
   virtual ~FileBackend() = default;
@@ -128,7 +130,8 @@ class Files {
   // Requires: closed, if it was opened.
   ~Files() = default;
 
-  // Before the seal. Requires: called once; `backend` outlives close().
+  // Before the seal. Requires: called once; each of `files` has its fd, its counters and at least
+  // one operation; `backend` and `keys` outlive close(). Errors: the backend's.
   Result<void> open(std::span<const FileOptions> files, FileBackend& backend, const KeyTable& keys);
   // The shard's loop has ended. What waits for its turn ends with ECANCELED; for what the kernel
   // has this waits, and each is told its outcome. From then on begin() does nothing.

@@ -1,4 +1,5 @@
-// Numeric addresses of IPv4 and IPv6, as a configuration writes them and the kernel takes them.
+// Numeric addresses of IPv4 and IPv6, as a configuration writes them and the kernel takes them
+// (inet_pton(3)). Threads: any.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +9,10 @@
 namespace bedplate {
 
 struct IpAddress {
-  int family = 0;          // AF_INET or AF_INET6
+  int family = 0;          // AF_INET or AF_INET6; 0: none
   uint8_t bytes[16] = {};  // in network order; of IPv4 the first four
 
+  // 4 or 16. Requires: it is an address.
   uint32_t byte_count() const noexcept;
 };
 

@@ -39,8 +39,8 @@ class JoinedProcess {
   // Joins and seals the pool; from then on the others see its members as alive.
   // Waits for the owner, and for a place, as long as options.join.timeout_ns says.
   // Threads: before others run. Once in the life of a process.
-  // Errors: the owner's reason, after which the process can try again; or what this process could
-  // not take or make, which the owner is told, too: then it can only end.
+  // Errors (kSystem): the owner's reason, after which the process can try again; or what this
+  // process could not take or make, which the owner is told, too: then it can only end.
   static Result<std::unique_ptr<JoinedProcess>> join(const JoinedProcessOptions& options);
 
   JoinedProcess(const JoinedProcess&) = delete;
@@ -48,13 +48,14 @@ class JoinedProcess {
   // Does not leave: without leave() the others see a death.
   ~JoinedProcess();
 
-  // Says goodbye. Nothing that came from here is used any more; what is mapped stays.
+  // Says goodbye. Nothing that came from here is used any more; what is mapped stays. Once.
   void leave() noexcept { pool_.leave(); }
 
   uint32_t member_count() const noexcept { return member_count_; }
   // Which place in the group member `index` of this process has. Requires: index < member_count().
   uint32_t member(uint32_t index = 0) const noexcept;
-  // Threads: of one member those of its shard.
+  // Ownership: this object's, as all that follows. Threads: each messenger by one thread at a time;
+  // with is_threaded several may send and release, and one polls. Requires: as member().
   Messenger& messenger(uint32_t index = 0) noexcept;
 
   // What puts member `index` into an event loop (MemberSource) or behind a descriptor
@@ -62,7 +63,7 @@ class JoinedProcess {
   MemberParts parts(uint32_t index = 0) noexcept;
 
   // The first living member of the group that joined as `process`; UINT32_MAX: there is none now.
-  // The owner of the pool is member 0, with the name of its appliance.
+  // The owner of the pool is member 0, with the name of its appliance. Threads: any.
   uint32_t find_member(const char* process) const noexcept;
 
   const JoinedPool& pool() const noexcept { return pool_; }

@@ -12,7 +12,7 @@ namespace bedplate {
 
 // A call, which lies where its owner wants, at the same address until it was made.
 struct LoopCall {
-  void (*function)(void* context) noexcept = nullptr;
+  void (*function)(void* context) noexcept = nullptr;  // neither blocks nor polls
   void* context = nullptr;
 
   std::atomic<bool> is_pending{false};  // the queue's, as is what follows

@@ -20,10 +20,10 @@
 namespace bedplate {
 
 struct MessageAnswersOptions {
-  Messenger* messenger = nullptr;
-  AmId question = 0;
-  uint64_t lent_bytes_max = 0;  // at a time, to one peer half of it; one loan may be larger
-  Counter* dropped = nullptr;   // makes no sense, or finds no place to wait
+  Messenger* messenger = nullptr;  // the shard's
+  AmId question = 0;               // the number that questions come with
+  uint64_t lent_bytes_max = 0;     // at a time, to one peer half of it; one loan may be larger
+  Counter* dropped = nullptr;      // makes no sense, or finds no place to wait
 };
 
 class MessageAnswers : public PollSource {
@@ -53,13 +53,14 @@ class MessageAnswers : public PollSource {
     kAgain,    // there is no room for the answer now: it waits
     kDropped,  // it makes no sense: counted
   };
-  // The payload is good until this returns; a loan is not kept.
+  // The payload is good until this returns. There is no loan: what came beside a question was given
+  // back, unseen.
   virtual Verdict answer(const Message& question) noexcept = 0;
   // What lend() was told has come back.
   virtual void returned(void* loan) noexcept = 0;
 
   // Endpoint::am_send_loan within the bounds: beyond them kAgain. returned(loan) is called for
-  // kPending alone; until then `block` stays as it is.
+  // kPending alone, once; until then `block` stays as it is.
   SendStatus lend(Endpoint& to, AmId id, std::span<const std::byte> header,
                   std::span<std::byte> block, void* loan) noexcept;
 

@@ -24,10 +24,12 @@ inline constexpr AmId kAskNumberAm = 254;
 inline constexpr AmId kTellNumberAm = 255;
 inline constexpr size_t kMessageNameMax = 47;
 
-// The names of one process, for all of its messengers. Changed before messages are sent.
+// The names of one process, for all of its messengers. Changed before messages are sent, by one
+// thread.
 class MessageNames {
  public:
-  // Gives `name` the next number. Errors: it has one, is empty or too long, or all are taken.
+  // Gives `name` the next number. Errors (kSystem): it has one, is empty or longer than
+  // kMessageNameMax bytes, or all are taken.
   Result<AmId> add(std::string_view name);
   // Nothing: there is no such name here. Threads: any, once all are added.
   std::optional<AmId> find(std::string_view name) const noexcept;
@@ -42,7 +44,7 @@ class MessageNames {
 // back (Messenger::take_back).
 struct NumberQuery {
   // `number`: what the peer calls the message; nothing: the peer has none of this name.
-  // From Messenger::poll.
+  // Called once, from Messenger::poll; from then on the query may be asked again, or go.
   void (*answered)(NumberQuery& self, std::optional<AmId> number) noexcept = nullptr;
 
   const Endpoint* peer = nullptr;  // the messenger's, as is what follows

@@ -5,6 +5,10 @@
 // or is polled by hand: poll() while there is work, wait() when there is none.
 //
 // Peers that know a message by its name ask for its number (message_names.h).
+//
+// All functions: the shard's thread; before it runs, the one that sets it up. Handlers, completions
+// and the other callbacks run within poll() and wait(), on that thread. Nothing is allocated after
+// set-up but by connect(), and what a provider's poll says of itself (docs/transport.md).
 #pragma once
 
 #include <cstdint>
@@ -27,14 +31,15 @@ class Messenger final : public PollSource {
 
   // What providers deliver to.
   Dispatcher& dispatcher() noexcept { return dispatcher_; }
-  // Which function runs for messages of `id`. Without one they are counted and dropped.
+  // Which function runs for messages of `id`; it takes the place of the one before. Without one
+  // they are counted and dropped. kAskNumberAm and kTellNumberAm are the messenger's own.
   void set_handler(AmId id, AmHandler handler) noexcept { dispatcher_.set_handler(id, handler); }
 
   // `provider` outlives the messenger. Before messages are sent.
   void add_provider(Provider& provider);
 
-  // A way to `peer`, by the first provider that has one; the same for the same peer. It may
-  // allocate: once for each peer. Ownership: the provider's. Threads: the shard's.
+  // A way to `peer`, by the first provider that has one; the same for the same peer. It does not
+  // wait for the peer. It may allocate: once for each peer. Ownership: the provider's.
   // `*why`, unless it is nullptr: which way was taken, and what the providers before it said:
   // "shm, since self: this is shard main". Errors: for each provider why it was not taken.
   Result<Endpoint*> connect(const PeerAddress& peer, std::string* why = nullptr);
@@ -46,7 +51,8 @@ class Messenger final : public PollSource {
   void answer_names(const MessageNames& names) noexcept { names_ = &names; }
   // Asks the peer for the number of its message `name`; `query` says what is called then.
   // Returns what am_send does; only with kDone there will be an answer. Like every message it can
-  // be lost with the peer: take it back then. Threads: the shard's.
+  // be lost with the peer: take it back then. Requires: `query` is not under way. `name` is copied;
+  // kTooLong: over kMessageNameMax.
   SendStatus ask_number(Endpoint& peer, std::string_view name, NumberQuery& query) noexcept;
   // The query is not answered any more; nothing where it was.
   void take_back(NumberQuery& query) noexcept;
@@ -58,15 +64,16 @@ class Messenger final : public PollSource {
   // loan's place, memory of its own) it asks again, also from within the call.
   // All that wait are looked at in turn, once a poll. The peer rings nobody for this: a shard that
   // would sleep looks now and then while anybody waits (room_wait.h).
-  // Requires: `room` does not wait already. Threads: the shard's.
+  // Requires: `room` does not wait already.
   void notify_room(Endpoint& to, RoomCall& room) noexcept;
   // It is not called any more; nothing where it does not wait.
   void take_back(RoomCall& room) noexcept;
 
-  // Runs handlers and completions for what has arrived. Returns how many.
+  // Runs handlers and completions for what has arrived, at most about `budget` of each provider.
+  // Returns how many.
   // Providers from which nothing came for kQuietPolls, or up to twice as many, are looked at in
   // turn, but for one, which always is: one in each kPollsPerQuietOne polls, or in each while
-  // nothing comes at all. Many that are idle cost less than one that is not. Threads: the shard's.
+  // nothing comes at all. Many that are idle cost less than one that is not.
   uint32_t poll(uint32_t budget) noexcept override;
   static constexpr uint32_t kQuietPolls = 64;
   static constexpr uint32_t kPollsPerQuietOne = 8;
@@ -78,11 +85,14 @@ class Messenger final : public PollSource {
     return answer_count_ != 0 || rooms_ != nullptr ? room_wait_.sleep_max_ns() : kUnlimitedNs;
   }
 
-  // Sleeps until something may have arrived, at most `timeout_ns`. Requires: one provider that can
-  // be waited for (Provider::can_sleep). Threads: the shard's.
+  // Polls once, and if nothing came sleeps until something may have arrived, at most `timeout_ns`.
+  // Requires: just one provider that can be waited for (Provider::can_sleep); what comes by others
+  // wakes nobody. Not for a messenger that is polled by an event loop.
   void wait(uint64_t timeout_ns) noexcept;
 
-  // Gives a loan back to its sender. Threads: the shard's, unless the provider was made for many.
+  // Gives a loan back to its sender, whether that still lives or not; its memory is not looked at
+  // any more. Requires: loan.is_there(), and it was not given back before.
+  // Threads: also others', where the provider was made for several (Endpoint).
   void release(const Loan& loan) noexcept { loan.provider->release(loan); }
 
  private:

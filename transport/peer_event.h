@@ -14,9 +14,11 @@ enum class PeerEventKind : uint8_t {
 };
 struct PeerEvent {
   PeerEventKind kind;
-  uint32_t member = 0;
-  uint64_t generation = 0;
+  uint32_t member = 0;      // of the group; of kPoolGone nobody's
+  uint64_t generation = 0;  // which of those that have had this place (MemberWord)
 };
+// Called on the thread that polls; it may send, and does not poll. `context` is the caller's, and
+// outlives the member.
 struct PeerEventHandler {
   void (*function)(void* context, const PeerEvent& event) noexcept = nullptr;
   void* context = nullptr;

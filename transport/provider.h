@@ -1,8 +1,8 @@
 // A provider: one kind of way to peers. The messenger asks its providers in order; each makes an
 // endpoint or says why not.
 //
-// A kind of way is added by implementing this and Endpoint; nothing else changes. Threads: the
-// shard's; of a provider that was made for many threads, any may release().
+// A kind of way is added by implementing this and Endpoint; nothing else changes. What all of them
+// must keep to: docs/transport.md, "Rules for providers". Services use Messenger and Endpoint.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,12 @@ struct PeerAddress {
   const char* name = nullptr;
 };
 
-// What a provider hands messages to.
+// What a provider hands messages to: the messenger's, and outlives the provider's polls.
 class Dispatcher {
  public:
   void set_handler(AmId id, AmHandler handler) noexcept { handlers_[id] = handler; }
-  // Runs the handler. Returns false when there is none.
+  // Runs the handler, which has the loan from then on. Returns false when there is none: then the
+  // provider counts the message, and gives the loan back.
   bool deliver(const Message& message) const noexcept {
     const AmHandler& handler = handlers_[message.id];
     if (handler.function == nullptr) return false;
@@ -37,11 +38,12 @@ class Dispatcher {
   AmHandler handlers_[kAmCount] = {};
 };
 
+// Threads: the shard's, but for what a provider says of itself.
 class Provider {
  public:
   virtual ~Provider() = default;
 
-  virtual const char* name() const noexcept = 0;
+  virtual const char* name() const noexcept = 0;  // static: as in logs and Messenger::connect
 
   // A way to `peer`, always the same for the same peer. Ownership: the provider's.
   // Errors: why this kind of way does not lead there.
@@ -51,16 +53,17 @@ class Provider {
   // many.
   virtual uint32_t poll(uint32_t budget) noexcept = 0;
 
-  // Gives a loan back to who lent it.
+  // Gives a loan back to its lender. Calls nothing back.
   virtual void release(const Loan& loan) noexcept = 0;
 
-  // About to sleep, and awake again: who sends in between must wake this shard. After
+  // About to sleep, and awake again: a peer that sends in between must wake this shard. After
   // announce_sleep the shard polls once more.
   virtual void announce_sleep() noexcept = 0;
   virtual void announce_awake() noexcept = 0;
   // Sleeps until somebody sends, or `timeout_ns` passed; may return early.
   // Requires: announce_sleep(); can_sleep().
   virtual void sleep(uint64_t timeout_ns) noexcept = 0;
+  // Whether sleep() can be called, and wakes when something comes.
   virtual bool can_sleep() const noexcept = 0;
 };
 

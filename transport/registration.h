@@ -52,11 +52,13 @@ struct DeviceKind {
 };
 
 // One context of one device (a ring, a protection domain).
+// Threads: one at a time; where a device says so (a ring), the one that made it.
 class Device {
  public:
   virtual ~Device() = default;
   virtual const DeviceKind& kind() const noexcept = 0;
   // Registers all `regions` and sets the key of each; when it fails, none is left registered.
+  // Errors: the device's, with the cure.
   virtual Result<void> register_regions(std::span<Region> regions) = 0;
   // Takes that back. Requires: `regions` as register_regions left them; nothing is in flight.
   virtual void deregister_regions(std::span<const Region> regions) noexcept = 0;
@@ -69,7 +71,8 @@ struct SegmentSize {
 };
 
 // Whether a device of `kind` takes segments of these sizes.
-// Errors: the sum (how many regions of what size, from which owners) and what the device takes.
+// Errors (kSystem): the sum (how many regions of what size, from which owners) and what the device
+// takes.
 Result<void> check_fit(const DeviceKind& kind, std::span<const SegmentSize> segments) noexcept;
 // The same of the segments of a plan that are for devices.
 Result<void> check_fit(const DeviceKind& kind, const PoolPlan& plan);
@@ -125,6 +128,7 @@ struct RegistrationCounts {
   uint64_t total = 0;       // regions registered by this process, all devices
   uint64_t after_seal = 0;  // of these, after the process's pool was sealed: a defect if not 0
 };
+// Threads: any.
 RegistrationCounts registration_counts() noexcept;
 // For devices that register memory of `pool` beside the table. Threads: any.
 void count_registrations(const PinnedPool& pool, uint64_t count) noexcept;

@@ -29,7 +29,7 @@ inline constexpr SingleCopyKind kSingleCopyKinds[] = {SingleCopyKind::kXpmem, Si
                                                       SingleCopyKind::kKnem};
 inline constexpr unsigned kSingleCopyKindCount = 3;
 
-const char* name_of(SingleCopyKind kind) noexcept;  // "xpmem", "cma", "knem"
+const char* name_of(SingleCopyKind kind) noexcept;  // "xpmem", "cma", "knem": static
 
 // What a peer must know to copy from or to a range of this process: travels in a message as it is.
 struct ExposedRange {
@@ -40,8 +40,8 @@ struct ExposedRange {
 };
 static_assert(sizeof(ExposedRange) == 32);
 
-// What a process says of itself when it joins: who copies with it, and 16 random bytes of its
-// memory by which to see that it works, and that it is this process and no other.
+// What a process says of itself when it joins: the kind that it copies by, and 16 random bytes of
+// its memory by which to see that it works, and that it is this process and no other.
 struct SingleCopyCard {
   SingleCopyKind kind = SingleCopyKind::kCma;
   uint32_t reserved = 0;
@@ -66,7 +66,8 @@ struct CopyOutcome {
   uint64_t bytes = 0;  // this many were copied, from the beginning on; knem: all or 0
 };
 
-// How one kind reaches one peer. Made by SingleCopy::attach, in PeerMemory's storage.
+// How one kind reaches one peer. Made by SingleCopy::attach, in PeerMemory's storage, and used
+// through PeerMemory, whose contract it has.
 class PeerWay {
  public:
   virtual ~PeerWay() = default;
@@ -127,14 +128,13 @@ class SingleCopy {
   virtual Result<ExposedRange> expose(void* memory, uint64_t bytes, bool is_writable) noexcept = 0;
   virtual void withdraw(const ExposedRange& range) noexcept = 0;
 
-  // What peers need for attach(). Requires: none. Lifetime: as long as this object.
-  // Errors: expose()'s.
+  // What peers need for attach(). Lifetime: as long as this object. Errors: expose()'s.
   Result<SingleCopyCard> card() noexcept;
 
-  // Opens the memory of `peer`, who sent `card`, and copies its proof: from then on there are only
-  // outcomes. Requires: `memory` is not open. On an error it stays so.
-  // Errors: another kind, no permission (and whose it would be to give), not the process of the
-  // card, the peer has ended.
+  // Opens the memory of `peer`, which sent `card`, and copies its proof: from then on there are
+  // only outcomes. Requires: `memory` is not open. On an error it stays so.
+  // Errors (kSystem): another kind, no permission (and whose it would be to give), not the process
+  // of the card, the peer has ended.
   Result<void> attach(const SingleCopyPeer& peer, const SingleCopyCard& card,
                       PeerMemory& memory) noexcept;
 
@@ -157,7 +157,8 @@ struct SingleCopyDevices {
   const char* knem = "/dev/knem";
 };
 
-// One kind, if it works here. Errors: what this machine lacks for it.
+// One kind, if it works here. Ownership: the caller's. Errors (kSystem): what this machine lacks
+// for it. Allocates.
 Result<std::unique_ptr<SingleCopy>> open_single_copy(
     SingleCopyKind kind, const SingleCopyDevices& devices = {}) noexcept;
 
@@ -178,7 +179,8 @@ SingleCopyChoice choose_single_copy(std::span<const SingleCopyKind> order = kSin
 
 // Lets the process `pid` and its children copy (cma) although kernel.yama.ptrace_scope is 1; the
 // last call counts. kAnyPeer: every process that may by its user, which is what several peers
-// need. Where Yama is not in force there is nothing to allow: no error.
+// need. Where Yama is not in force there is nothing to allow: no error. Errors (kSystem): the
+// system's. Source: Documentation/admin-guide/LSM/Yama.rst of the kernel, PR_SET_PTRACER.
 inline constexpr pid_t kAnyPeer = -1;
 Result<void> allow_peer(pid_t pid) noexcept;
 

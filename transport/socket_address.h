@@ -26,17 +26,19 @@ struct SocketAddress {
   std::string text() const;
 };
 
-// Errors: kConfiguration; the answer says what is wrong with `text`, the cure what was expected.
+// Errors (kConfiguration): the answer says what is wrong with `text`, the cure what was expected.
+// Threads: any, of all that is here.
 Result<SocketAddress> parse_socket_address(std::string_view text);
 
-// A bound, listening, close-on-exec socket at `address`; SO_REUSEADDR on TCP. A Unix socket file
-// that nobody listens on any more is replaced; one that is in use is an error.
-// Requires: address.kind != kActivation.
+// A bound, listening, close-on-exec socket at `address`; SO_REUSEADDR on TCP, IPv6 alone on [::]. A
+// Unix socket file that nobody listens on any more is replaced; one that is in use is an error.
+// Requires: address.kind != kActivation. Errors (kSystem): the system's, with the cure. Ownership:
+// the caller's; it does not remove a Unix socket's file.
 Result<Fd> listen_at(const SocketAddress& address);
 
 // A close-on-exec socket whose connection to `address` is under way (or made): it does not block,
 // is writable when it is decided, and SO_ERROR says how.
-// Requires: address.kind != kActivation. Errors: refused at once. Allocates nothing.
+// Requires: address.kind != kActivation. Errors (kSystem): refused at once. Allocates nothing.
 Result<Fd> start_connecting(const SocketAddress& address);
 
 // Lets a TCP connection fail with ETIMEDOUT after `silence_ns_max`, or a third more, without a sign

@@ -8,6 +8,8 @@
 // others to the producer. 3. Only the producer writes head, only the consumer writes tail.
 //
 // It lies in memory that the caller carved; nothing here allocates, blocks or wakes anybody.
+// Threads: one producer and one consumer at a time. The memory is private to one process: the
+// consumer believes what it reads.
 #pragma once
 
 #include <algorithm>

@@ -22,13 +22,14 @@ struct StallCounters {
   Counter preemptions;  // how often the thread was kept from its core for so long
 };
 
-// Threads: the loop's, but for the constructor.
+// Threads: the loop's, but for the constructor. For EventLoop alone.
 class StallWatch {
  public:
   // For so long after a stall each source is timed.
   static constexpr uint64_t kTimingNs = 10 * kNsPerSecond;
 
-  // From now on nothing may take longer than `limit_ns`; 0: nothing is looked at.
+  // From now on nothing may take longer than `limit_ns`; 0: nothing is looked at. `counters`
+  // outlive this. Times: monotonic_ns().
   void begin(uint64_t limit_ns, StallCounters& counters, uint64_t now_ns) noexcept;
 
   // The time since the last mark was that of `name`; nullptr: of one of those that `had_work`

@@ -42,6 +42,8 @@ struct StreamServerOptions {
   uint64_t silence_ns_max = 0;  // StreamListener
 };
 
+// Threads: one that sets it up before the loop runs; from start() on the shard's, but for
+// request_drain() and is_drained(). Nothing is allocated. Lifetime: as long as the loop runs.
 class StreamServer {
  public:
   static constexpr uint32_t kListenersMax = 8;
@@ -50,7 +52,7 @@ class StreamServer {
   StreamServer(const StreamServer&) = delete;
   StreamServer& operator=(const StreamServer&) = delete;
 
-  // What so many connections take.
+  // What so many connections take, in bytes.
   template <typename Session>
   static constexpr uint64_t bytes_for(uint64_t count) noexcept {
     return count * sizeof(Place<Session>);
@@ -74,13 +76,15 @@ class StreamServer {
     }
   }
 
-  // Accepts connections on `fd`, which stays the caller's. Before start().
+  // Accepts connections on `fd`, which stays the caller's, and open as long as the loop runs.
+  // Requires: create() was called, start() was not; at most kListenersMax of them.
   void add_listener(int fd) noexcept;
-  // Begins to listen. Threads: the shard's.
+  // Begins to listen.
   void start() noexcept;
 
   // Stops listening. What was received whole is answered, then each connection is closed; half a
-  // request is not waited for. Threads: any.
+  // request is not waited for. A peer that does not read its replies is waited for. Requires:
+  // create() was called. Threads: any.
   void request_drain() noexcept { options_.loop->submit(drain_call_); }
   // Whether no connection is left after request_drain(). Threads: any.
   bool is_drained() const noexcept { return is_drained_.load(std::memory_order_acquire); }

@@ -34,25 +34,28 @@ class StreamSession {
   StreamSession(const StreamSession&) = delete;
   StreamSession& operator=(const StreamSession&) = delete;
 
-  // ---- For those who have the socket ----
+  // ---- For the owner of the socket (StreamServer) ----
 
   // A new peer. What the last one left is given back (left(), released()).
   void reset() noexcept;
 
   // Where the next bytes are to go, and how many of them are worth a call; no piece: there is no
-  // use for any now. Good until received() is told of some.
+  // use for any now. Good until received() is told of some. A receive completes with `min_bytes`.
   struct Input {
     iovec* pieces;
     uint32_t piece_count;
     uint64_t min_bytes;
   };
   Input input() noexcept;
+  // So many bytes have come to where input() said, in its order, over 0: works on them.
   void received(uint64_t bytes, uint64_t now_ns) noexcept;
 
   // What is to be sent now; empty: nothing. Once it is, or will never be, sent() is called.
   std::span<iovec> replies() noexcept;
   // They were handed to the socket at `now_ns`: counts how long each request has taken.
   void handed_over(uint64_t now_ns) noexcept;
+  // What replies() gave was sent, or never will be: what was lent is released, and what has come
+  // meanwhile is worked on.
   void sent(uint64_t now_ns) noexcept;
 
   // The protocol has ended it: nothing more is taken, and it closes once all is sent.
@@ -72,7 +75,7 @@ class StreamSession {
   // The peer has gone, perhaps in the middle: fill() will not end.
   virtual void left() noexcept {}
 
-  // ---- What the protocol calls, from work() ----
+  // ---- What the protocol calls, from work() alone ----
 
   // What has come and was not taken. It moves, so no pointer into it is good in the next step.
   std::string_view arrived() const noexcept { return {input_.data() + begin_, end_ - begin_}; }
@@ -87,16 +90,18 @@ class StreamSession {
   // Drops so much, also of what has yet to come, before the next step.
   void skip(uint64_t bytes) noexcept { skip_bytes_ = bytes; }
   // The next bytes, so many, go to `memory`; the next step comes when all of them are there.
-  // What has arrived is copied, what has not is received there.
+  // What has arrived is copied, what has not is received there. Ownership: `memory` stays until the
+  // next step, or left(). Requires: once in a step.
   void fill(char* memory, uint64_t bytes) noexcept;
   // No step makes sense before so much has arrived. Until then; only where work() returns false.
   void want(uint64_t arrived_bytes) noexcept { wanted_bytes_ = arrived_bytes; }
 
-  // Appends a copy of `text` to the replies.
+  // Appends a copy of `text` to the replies. Requires: kStepTextBytes in a step at most.
   void say(std::string_view text) noexcept;
-  // Appends `number` in decimal.
+  // Appends `number` in decimal: up to 20 of these bytes.
   void say_number(uint64_t number) noexcept;
-  // Appends `text` without a copy: it stays as it is until released(loan).
+  // Appends `text` without a copy: it stays as it is until released(loan), which is called once.
+  // Requires: kStepLoans in a step at most.
   void lend(std::string_view text, void* loan) noexcept;
   // A request is answered: the time from its receipt until its reply is handed to the socket goes
   // to `time_ns`, one of kTimesMax at most.

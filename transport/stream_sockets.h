@@ -23,11 +23,11 @@ struct StreamSocket;
 class StreamSockets;
 
 // One receive or one send. The caller fills the first part and keeps it, and the memory that it
-// points at, untouched until `completed` is called.
+// points at, untouched until `completed` is called. Any memory will do; the pool's is registered.
 struct SocketOperation {
   // Where the bytes go to or come from. Used up from the front as bytes move.
   iovec* pieces = nullptr;
-  uint32_t piece_count = 0;
+  uint32_t piece_count = 0;  // at least 1
   // Complete once this many bytes have moved; at least 1. A send completes with all of them.
   uint64_t min_bytes = 1;
   // Called on the shard, never from within receive() or send(). `result`: how many bytes moved;
@@ -44,7 +44,8 @@ struct SocketOperation {
   SocketOperation* next = nullptr;
 };
 
-// A connected socket. Lies wherever its owner wants, at the same address while it is attached.
+// A connected stream socket. Lies wherever its owner wants, at the same address while it is
+// attached.
 struct StreamSocket {
   int fd = -1;
   SocketOperation receive;
@@ -53,12 +54,14 @@ struct StreamSocket {
   bool can_send = false;
 };
 
-// A listening socket and what happens with who comes.
+// A listening socket, and what happens with the connections that come. The caller's, and its `fd`:
+// both stay until the sockets are destroyed, since after stop_listening() a connection may still
+// be on its way, and is handed over.
 struct StreamListener {
   int fd = -1;
   // How long the peer of a connection that comes may be silent (notice_silence); 0: for ever.
   uint64_t silence_ns_max = 0;
-  // `fd` of the new connection is the callee's to close.
+  // Called on the shard, from poll(). `fd` of the new connection is the callee's to close.
   void (*accepted)(void* context, int fd) noexcept = nullptr;
   void* context = nullptr;
 
@@ -80,8 +83,9 @@ struct SocketCounters {
   Counter truncated_datagrams;
 };
 
+// Loop and counters outlive the sockets.
 struct StreamSocketsOptions {
-  uint32_t socket_count_max = 1;
+  uint32_t socket_count_max = 1;          // attached at a time
   uint32_t watch_count_max = 64;          // at a time
   uint32_t file_operation_count_max = 0;  // of all files of the shard, at a time
   EventLoop* loop = nullptr;
@@ -89,12 +93,13 @@ struct StreamSocketsOptions {
 };
 
 // Created, used and destroyed on the shard's own thread: a ring belongs to the thread that made it.
+// Services use what a shard has (ServiceContext::sockets). Nothing is allocated after create().
 class StreamSockets : public PollSource, public Sleeper {
  public:
-  // Requires: called on the shard's own thread, before the seal.
-  // Errors: the system's; the caller decides whether another backend will do.
+  // Requires: called once, on the shard's own thread, before the seal.
+  // Errors (kSystem): the system's; the caller decides whether another backend will do.
   virtual Result<void> create(const StreamSocketsOptions& options) = 0;
-  virtual const char* name() const noexcept = 0;
+  virtual const char* name() const noexcept = 0;  // static: "io_uring", "epoll"
   // The device whose registration makes the pool usable here, or nullptr when there is none.
   // What is registered with it is taken back before this is destroyed.
   virtual Device* device() noexcept = 0;
@@ -102,11 +107,14 @@ class StreamSockets : public PollSource, public Sleeper {
   // takes a thread. It is closed before this is destroyed.
   virtual FileBackend* file_backend() noexcept { return nullptr; }
 
-  // A listener that cannot accept, because descriptors or memory ran out, tries again by itself.
+  // Brings connections from now on. Requires: at most 16 listeners at a time. Whether `fd` blocks
+  // is the backend's from here on. A listener that cannot accept, because descriptors or memory ran
+  // out, tries again by itself.
   virtual void start_listening(StreamListener& listener) noexcept = 0;
   virtual void stop_listening(StreamListener& listener) noexcept = 0;
 
-  // Makes a socket known. Returns 0 or an errno value. The fd stays the caller's.
+  // Makes a socket known. Requires: socket.fd is connected; nothing of it is in flight.
+  // Returns 0 or an errno value. The fd stays the caller's.
   virtual int attach(StreamSocket& socket) noexcept = 0;
   // Requires: nothing of this socket is in flight. The caller closes the fd afterwards.
   virtual void detach(StreamSocket& socket) noexcept = 0;
@@ -126,11 +134,12 @@ class StreamSockets : public PollSource, public Sleeper {
   // own callback.
   virtual void stop_watching(Watch& watch) noexcept = 0;
 
-  // What it was created with.
+  // What it was created with, and as long as that.
   EventLoop& loop() noexcept { return *options_.loop; }
   SocketCounters& counters() noexcept { return *options_.counters; }
 
-  // Makes whatever is in flight on this socket complete soon, with an error or the end of file.
+  // Makes whatever is in flight on this socket complete soon, with an error or the end of file; the
+  // callbacks come from poll(), as ever.
   void abort(StreamSocket& socket) noexcept { ::shutdown(socket.fd, SHUT_RDWR); }
 
  protected:
@@ -143,6 +152,7 @@ class StreamSockets : public PollSource, public Sleeper {
   WatchTable watches_;
 };
 
+// The two backends, not created yet. What follows is for them.
 std::unique_ptr<StreamSockets> make_uring_sockets();
 std::unique_ptr<StreamSockets> make_epoll_sockets();
 

@@ -1,4 +1,5 @@
-// Words and numbers of a line of text, for protocols that are read as they come. Nothing is copied.
+// Words and numbers of a line of text, for protocols that are read as they come. Nothing is copied:
+// words lie where the text does. Spaces alone separate them. Threads: any.
 #pragma once
 
 #include <charconv>
@@ -17,7 +18,8 @@ inline std::string_view take_word(std::string_view* text) noexcept {
   return {begin, static_cast<size_t>(word_end - begin)};
 }
 
-// Whether all of `word` is a number, in decimal, that fits; then it is in *to.
+// Whether all of `word` is a number, in decimal, that fits *to, where it is then; else *to may have
+// changed.
 template <typename Number>
 bool parse_number(std::string_view word, Number* to) noexcept {
   const auto [end, outcome] = std::from_chars(word.data(), word.data() + word.size(), *to);

@@ -1,8 +1,8 @@
 // Timers of one shard: a binary heap of intrusive timers, nearest deadline first.
 //
 // The queue allocates once, for as many timers as may be armed at a time; arming and cancelling
-// are O(log n) and allocate nothing. Deadlines are on the clock of monotonic_ns(); a queue's timers
-// expire in its loop, which looks at the clock at least once in 16 rounds. Threads: the shard's.
+// are O(log n) and allocate nothing. Threads: the shard's. Times: of monotonic_ns() (an EventLoop's
+// queue), or any clock that does not go back.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,10 @@
 
 namespace bedplate {
 
-// Ownership: whoever declares it keeps it, and cancels it before it goes.
+// Ownership: the caller's, at the same address while it is armed; it is cancelled before it goes.
 struct Timer {
+  // Called once for each time that it is armed, from expire(): of an EventLoop, on its thread, at
+  // the first look at the clock after the deadline.
   void (*expired)(void* context) noexcept = nullptr;
   void* context = nullptr;
 
@@ -38,6 +40,7 @@ class TimerQueue {
   // Returns how many. A timer may arm itself or others.
   uint32_t expire(uint64_t now_ns) noexcept;
 
+  // kNever: none is armed.
   uint64_t next_deadline_ns() const noexcept {
     return heap_.empty() ? kNever : heap_.front()->deadline_ns;
   }

@@ -3,7 +3,9 @@
  *
  * Link libbedplate.a and the C++ runtime (g++ does). A program that also links libbedplate-malloc.a
  * has the same heap behind malloc, and may free a block through either. C99. The functions of the
- * heap, all but bp_support_level, may be called from any thread. */
+ * heap, all but bp_support_level and bp_on_low_memory, may be called from any thread, but not from
+ * a signal handler. Pointers are not NULL where it is not said that they may be; what is required
+ * and not so stops the process, or is undefined. */
 #ifndef BEDPLATE_H
 #define BEDPLATE_H
 
@@ -38,7 +40,7 @@ size_t bp_usable_bytes(const void* block);
 #define BP_SUPPORT_CHUNK 2u  /* the pages of what is freed whole stay where they are */
 #define BP_SUPPORT_MUNMAP 4u /* munmap of pool memory is refused */
 
-/* Proves the level by trying: takes and frees 4 MB through each way to allocate, and tries munmap
+/* The level, proved by trying: takes and frees 4 MB through each way to allocate, and tries munmap
  * where the pool is sealed. Creates the heap if there is none.
  * Threads: the exception to the rule above: no other may allocate meanwhile. */
 unsigned bp_support_level(void);
@@ -46,7 +48,8 @@ unsigned bp_support_level(void);
 /* "FREE CHUNK MUNMAP", those that `level` has; "none" for 0. Static text. */
 const char* bp_support_level_text(unsigned level);
 
-/* 1 when [pointer, pointer + bytes) lies wholly inside one segment of the pool, else 0. */
+/* 1 when [pointer, pointer + bytes) lies wholly inside one segment of the pool, else 0. The pool
+ * has more than the heap: also what services and groups have of it, and what was joined. */
 int bp_contains(const void* pointer, size_t bytes);
 
 /* Compares what the kernel has mapped in the pool's range with the pool: 1 when all is as it was
@@ -55,7 +58,8 @@ int bp_contains(const void* pointer, size_t bytes);
  * Needs no memory of the heap. Cost: a read of /proc/self/smaps, milliseconds. */
 int bp_audit(char* text, size_t text_bytes);
 
-/* An owner of heap memory: for whom a thread allocates. 0 is who names nobody. */
+/* An owner of heap memory: for whom a thread allocates. 0: of what is allocated in nobody's name.
+ * An owner never goes. */
 typedef unsigned bp_owner;
 
 /* The owner called `name` ("heap:cache"), which is new if nobody asked for it before. At most
@@ -63,25 +67,27 @@ typedef unsigned bp_owner;
  * at a time); 0: no limit. Errors: 0 and errno ENOSPC when there are too many owners. */
 bp_owner bp_owner_create(const char* name, size_t limit_bytes);
 
-/* What the calling thread allocates is from now on for `owner`. Returns whom it was for. */
+/* What the calling thread allocates is from now on for `owner`. Returns whom it was for. Where
+ * there is no memory for that, the log says so and it stays as it was.
+ * Requires: `owner` is 0, or of bp_owner_create or bp_owner_enter. */
 bp_owner bp_owner_enter(bp_owner owner);
 
-/* How much of the heap `owner` has. */
+/* How much of the heap `owner` has, counted as above. Requires: as above. */
 size_t bp_owner_used_bytes(bp_owner owner);
 
 /* Calls `function(context)` when less than `free_bytes` of the heap are free: once, until there was
  * more again, and for each request that could not be met otherwise; what it frees may save that
  * request. It runs within somebody's malloc, in any thread: it may free and allocate, and must not
- * wait for other threads. NULL: nobody is called any more. Call it before there are other
- * threads. */
+ * wait for other threads. NULL: nobody is called any more. Threads: before there are others. */
 void bp_on_low_memory(size_t free_bytes, void (*function)(void* context), void* context);
 
 /* ---- Messages ----
  *
  * A process joins a pool once in its life, with one member for each of its threads that exchange
  * messages. What belongs to a member (its endpoints, handlers, loans, completions) is used by one
- * thread. Nothing blocks but bp_join and bp_wait, and nothing allocates but bp_join and bp_connect.
- * docs/join.md and transport/endpoint.h say more. */
+ * thread at a time. Nothing blocks but bp_join and bp_wait. Nothing allocates but bp_join,
+ * bp_connect, bp_connect_by_name, bp_member_fd and bp_expose; bp_poll does once for each peer that
+ * is heard from first. docs/join.md, docs/messages.md and transport/endpoint.h say more. */
 
 typedef struct bp_member bp_member;     /* of this process */
 typedef struct bp_endpoint bp_endpoint; /* a way to a member of another process */
@@ -106,8 +112,9 @@ typedef enum bp_outcome {
   BP_OUTCOME_UNKNOWN   /* the peer is gone: it may have happened */
 } bp_outcome;
 
-/* What is called at an operation's end: once, from bp_poll or bp_wait of the member that started
- * it. The caller's; it stays where it is until then. */
+/* What is called at an operation's end: once, from bp_poll, bp_wait or bp_member_arm of the member
+ * that started it; a service's from the loop of its shard. The caller's; it stays where it is until
+ * then. */
 typedef struct bp_completion {
   void* reserved; /* Bedplate's */
   void (*call)(struct bp_completion* self, bp_outcome outcome);
@@ -122,7 +129,8 @@ typedef struct bp_remote {
   uint64_t kind;
 } bp_remote;
 
-/* Memory that a sender lends. The receiver gives it back by bp_release, whenever it likes, once. */
+/* Memory that a sender lends. The receiver gives it back by bp_release, whenever it likes, but
+ * exactly once: also where it has no use for it. This struct may be copied. */
 typedef struct bp_loan {
   const void* memory; /* where the bytes lie, readable here; NULL: bp_get them from `remote` */
   size_t bytes;
@@ -131,16 +139,18 @@ typedef struct bp_loan {
   uint64_t token;
 } bp_loan;
 
-/* What a handler is given. The payload is gone when the handler returns; the loan is not. */
+/* What a handler is given. The payload is gone when the handler returns; the loan is not: it is the
+ * handler's to give back. */
 typedef struct bp_message {
-  bp_endpoint* from; /* back to the sender */
+  bp_endpoint* from; /* back to the sender; stays valid as long as the member */
   unsigned id;
   const void* payload;
   size_t bytes;
   bp_loan loan;
 } bp_message;
 
-/* Runs within bp_poll and bp_wait. It may send, also through message->from, and must not poll. */
+/* Runs within bp_poll, bp_wait and bp_member_arm. It may send, also through message->from, and
+ * release loans; it neither polls nor blocks. */
 typedef void (*bp_handler)(void* context, const bp_message* message);
 
 /* What happens to others, as bp_poll tells it. */
@@ -153,8 +163,9 @@ typedef enum bp_peer_event {
                      sends to it say that it is gone, what was lent to it comes back */
 } bp_peer_event;
 
-/* Calls `function` for each such event, within bp_poll and bp_wait of every member of this process;
- * `number` is the other's. NULL: nobody is told. Call it before bp_join. */
+/* Calls `function` for each such event, within bp_poll, bp_wait and bp_member_arm of every member
+ * of this process, so on the threads of all; `number` is the other's, and means nothing with
+ * BP_POOL_GONE. NULL: nobody is told. Call it before bp_join. */
 typedef void (*bp_peer_handler)(void* context, bp_peer_event event, unsigned number);
 void bp_on_peer(bp_peer_handler function, void* context);
 
@@ -170,36 +181,40 @@ void bp_on_peer(bp_peer_handler function, void* context);
 int bp_join(const char* socket, const char* process, unsigned member_count, unsigned timeout_ms);
 
 /* Says goodbye; nothing that came from bp_join is used any more, but its memory stays mapped. To
- * end without it is a death: the others notice it as well, and the owner logs it. */
+ * end without it is a death: the others notice it as well, and the owner logs it.
+ * Requires: bp_join, and no other thread uses a member. Once. */
 void bp_leave(void);
 
 /* Why the last function that failed in this thread did: what was being done, what the answer was,
- * and what to do about it. */
+ * and what to do about it; "" where none has. Of functions that say so; others set errno, or return
+ * an errno value. Ownership: Bedplate's, until the thread's next failure or end. */
 const char* bp_error_text(void);
 
-/* Member `index` of this process. Requires: bp_join; index < its member_count. */
+/* Member `index` of this process, for the rest of its life. Requires: bp_join; index < its
+ * member_count. Threads: any. */
 bp_member* bp_own_member(unsigned index);
 
 /* Its number, by which others connect to it. */
 unsigned bp_member_number(const bp_member* member);
 
 /* The number of the first living member that joined as `process`; -1: there is none now. The owner
- * is number 0, called as its appliance. */
+ * is number 0, called as its appliance. Requires: bp_join. Threads: any. */
 int bp_find_member(const char* process);
 
-/* A way from `self` to the member `number`, always the same for the same. Ownership: Bedplate's.
- * Errors: NULL; bp_error_text says why. */
+/* A way from `self` to the member `number`, always the same for the same, as long as `self`. It
+ * does not wait for the peer. Ownership: Bedplate's. Errors: NULL; bp_error_text says why. */
 bp_endpoint* bp_connect(bp_member* self, unsigned number);
 
 /* Which function runs for messages of `id` to `self`; up to 127 programs agree on them among
- * themselves, the others belong to names (bp_ask_number). Without one they are dropped. */
+ * themselves, the others belong to names (bp_ask_number). Without one (NULL) they are dropped, with
+ * their loans. */
 void bp_set_handler(bp_member* self, unsigned char id, bp_handler handler, void* context);
 
 /* Runs handlers and completions for what has arrived, about `budget` at most. Returns how many. */
 unsigned bp_poll(bp_member* self, unsigned budget);
 
 /* The same, once something has arrived; sleeps until then, at most `timeout_ms`. May return early,
- * and without having done anything: bp_poll comes next. */
+ * and without having done anything: bp_poll comes next. Requires: a member of bp_own_member. */
 void bp_wait(bp_member* self, unsigned timeout_ms);
 
 /* ---- A member in another loop: one descriptor, for epoll, poll, libuv, GLib ----
@@ -232,38 +247,43 @@ typedef struct bp_room_call {
 /* Asks for it. The peer rings nobody for this: bp_wait returns, and bp_member_fd becomes readable,
  * now and then meanwhile, every 200 us at first. Requires: `room` does not wait already. */
 void bp_notify_room(bp_member* self, bp_endpoint* to, bp_room_call* room);
-/* It is not called any more. Requires: it waits. */
+/* It is not called any more. Nothing happens where it does not wait. */
 void bp_take_back_room(bp_member* self, bp_room_call* room);
 
-/* Sends a copy of `payload`. What is sent through one endpoint, by this and bp_am_send_loan,
- * arrives in that order. Returns BP_DONE, BP_AGAIN, BP_GONE or BP_TOO_LONG. */
+/* Sends a copy of `payload` (may be NULL with 0 bytes). What is sent through one endpoint, by this
+ * and bp_am_send_loan, arrives in that order; what the peer has not read when it dies is lost.
+ * Returns BP_DONE, BP_AGAIN, BP_GONE or BP_TOO_LONG. */
 bp_status bp_am_send(bp_endpoint* to, unsigned char id, const void* payload, size_t bytes);
 
 /* Lends `block` of the pool to the receiver, with a small header beside it (may be NULL with 0
- * bytes). Until it is given back it must not be changed or freed; then `returned` is called, or,
- * where that is NULL, the block is freed by bp_free. Returns BP_PENDING, or BP_DONE where it came
- * back at once; with any other status the block stays the caller's. */
+ * bytes). With BP_PENDING it must not be changed or freed until it is given back; then `returned`
+ * is called, or, where that is NULL, the block is freed by bp_free. With BP_DONE its bytes have
+ * been copied. Else BP_AGAIN, BP_GONE, BP_TOO_LONG (the header) or BP_REFUSED. With all but
+ * BP_PENDING the block stays the caller's, and `returned` is not called. */
 bp_status bp_am_send_loan(bp_endpoint* to, unsigned char id, const void* header,
                           size_t header_bytes, void* block, size_t bytes, bp_completion* returned);
 
-/* Gives a loan back. */
+/* Gives a loan back, whether its lender still lives or not. Requires: loan->provider is not NULL;
+ * it was not given back before. Threads: that of the member it came to. */
 void bp_release(const bp_loan* loan);
 
-/* Describes memory of this process to the peer, which may read and write it until bp_withdraw.
- * Returns 0. Errors: -1; bp_error_text says why. */
+/* Describes memory of this process to the peer, which may read and write it until bp_withdraw; what
+ * is under way then has ended when a bp_flush that is started afterwards ends, or says BP_GONE. The
+ * memory stays until then. Returns 0. Errors: -1; bp_error_text says why. */
 int bp_expose(bp_endpoint* to, void* memory, size_t bytes, bp_remote* described);
 void bp_withdraw(bp_endpoint* to, const bp_remote* described);
 
-/* Copies `bytes` to the peer's memory, or from it; unordered until bp_flush. `done` is called
- * if BP_PENDING is returned; until then the memory must stay. Returns BP_DONE, BP_PENDING,
- * BP_AGAIN, BP_GONE, BP_REFUSED or BP_TOO_LONG (more than `remote` has). */
+/* Copies `bytes` to the peer's memory, or from it; unordered until bp_flush. `done` is called,
+ * once, if and only if BP_PENDING is returned; so with all that follows. Until then the memory must
+ * stay. Returns BP_DONE, BP_PENDING, BP_AGAIN, BP_GONE, BP_REFUSED or BP_TOO_LONG (more than
+ * `remote` has). */
 bp_status bp_put(bp_endpoint* to, const void* from, size_t bytes, const bp_remote* remote,
                  bp_completion* done);
 bp_status bp_get(bp_endpoint* from, void* into, size_t bytes, const bp_remote* remote,
                  bp_completion* done);
 
-/* Adds to the 64-bit word at `remote`, or exchanges it if it is `expected`; its value before goes
- * to *before. Otherwise as bp_get. */
+/* Atomically adds to, or exchanges if it is `expected`, the 64-bit word at `remote`, aligned to 8
+ * bytes; its value before goes to *before. Otherwise as bp_get. */
 bp_status bp_fetch_add(bp_endpoint* to, const bp_remote* remote, uint64_t addend, uint64_t* before,
                        bp_completion* done);
 bp_status bp_compare_swap(bp_endpoint* to, const bp_remote* remote, uint64_t expected,
@@ -272,8 +292,9 @@ bp_status bp_compare_swap(bp_endpoint* to, const bp_remote* remote, uint64_t exp
 /* Ends when all puts, gets and atomics that were started before are done, and visible there. */
 bp_status bp_flush(bp_endpoint* to, bp_completion* done);
 
-/* A way to the peer that the configuration calls `name`: a shard, a process, another appliance.
- * Errors: NULL; bp_error_text says why not. */
+/* A way to the peer called `name`: from a service's member (bp_shard_member) what the configuration
+ * calls so, a shard, a process, another appliance; from that of a process that joined the first
+ * living member of that name. Else as bp_connect. Errors: NULL; bp_error_text says why not. */
 bp_endpoint* bp_connect_by_name(bp_member* self, const char* name);
 
 /* The caller's until `answered` was called, once, with the peer's number of the message, or -1: it
@@ -299,7 +320,7 @@ bp_status bp_ask_number(bp_member* self, bp_endpoint* peer, const char* name,
 void bp_use_verbs(void);
 
 /* Its protection domain, with its context, and its port. Ownership: Bedplate's.
- * Requires: bp_use_verbs and bp_join. */
+ * Requires: bp_use_verbs and bp_join. Threads: any. */
 struct ibv_pd* bp_verbs_domain(void);
 unsigned bp_verbs_port(void);
 

@@ -7,9 +7,13 @@
  *       return bp_main(count, words, &service, 1);
  *     }
  *
- * A service runs where the configuration has its table, [NAME]. Functions that return int return 0,
- * or -1 after bp_fail or a function of Bedplate that failed: that ends the boot, with the error in
- * the log. C99. */
+ * A service runs where the configuration has its table, [NAME]. Those of its functions that return
+ * int return 0, or -1 after bp_fail or a function of Bedplate that failed: that ends the boot, with
+ * the error in the log.
+ *
+ * Where "Errors: -1" or "NULL" is said of a function here, bp_error_text has the reason. Texts and
+ * names that are passed are copied, but for those of bp_service. Pointers are not NULL where it is
+ * not said that they may be. Callbacks on a shard do not block: they would stop all of it. C99. */
 #ifndef BEDPLATE_SERVICE_H
 #define BEDPLATE_SERVICE_H
 
@@ -37,9 +41,9 @@ typedef struct bp_stream bp_stream; /* a connected socket */
 typedef struct bp_datagram_socket bp_datagram_socket;
 
 /* Any function may be NULL: then there is nothing to do. In the order in which they are called; on
- * the main thread, where nothing else is said. */
+ * the main thread, where nothing else is said. What it points at outlives bp_main. */
 typedef struct bp_service {
-  const char* name; /* of a-z, 0-9 and -: its table, its counters, "heap:NAME" */
+  const char* name; /* 1 to 32 of a-z, 0-9 and -: its table, its counters, "heap:NAME" */
   void* self;       /* for all functions */
   void (*describe)(void* self, bp_table* table);
   int (*plan)(void* self, bp_plan* plan); /* the same each time that it is asked */
@@ -51,18 +55,20 @@ typedef struct bp_service {
 } bp_service;
 
 /* Runs what the command line says (run, plan, check, keys, counters, doctor, stats, perf; as the
- * first process of an image, the machine), with these services. Returns the exit code. */
+ * first process of an image, the machine), with these services. Returns the exit code: 0 good, 1
+ * boot or run failure, 2 usage or configuration. Once in a process. */
 #define bp_main(count, words, services, service_count) \
   bp_main_of(BP_VERSION, sizeof(bp_service), count, words, services, service_count)
 int bp_main_of(unsigned version, size_t service_bytes, int count, char** words,
                const bp_service* services, size_t service_count);
 
-/* What bp_error_text says from now on: what was being done, what the answer was, what to do about
- * it. Returns -1. */
+/* What bp_error_text says from now on in this thread: what was being done, what the answer was,
+ * what to do about it. Returns -1. */
 int bp_fail(const char* doing, const char* answer, const char* cure);
 
-/* ---- Its table. What `value` points at holds the default, and has what the file says from plan
- * on; `help` is a sentence. ---- */
+/* ---- Its table: in describe. What `value` points at is the service's, outlives bp_main, holds the
+ * default, and has what the file says from plan on; `min` and `max` are the least and the most that
+ * it may be; `help` is a sentence, in Markdown. ---- */
 
 void bp_table_integer(bp_table* table, const char* key, uint64_t* value, uint64_t min, uint64_t max,
                       const char* help);
@@ -70,7 +76,8 @@ void bp_table_integer(bp_table* table, const char* key, uint64_t* value, uint64_
 void bp_table_size(bp_table* table, const char* key, uint64_t* value, uint64_t min, uint64_t max,
                    const char* help);
 void bp_table_boolean(bp_table* table, const char* key, int* value, const char* help);
-/* Text of at most `bytes_max`; the text that *value points at then is Bedplate's. */
+/* Text of at most `bytes_max`; the text that *value points at then is Bedplate's, for as long as
+ * the appliance. */
 void bp_table_text(bp_table* table, const char* key, const char** value, size_t bytes_max,
                    const char* help);
 /* A shard by its name; *value becomes its number. Without the key: the first. */
@@ -78,18 +85,20 @@ void bp_table_shard(bp_table* table, const char* key, unsigned* value, const cha
 /* `key`, which is described, was called `before`: a file that still says so is refused, with the
  * key's name of now. */
 void bp_table_renamed(bp_table* table, const char* key, const char* before);
-/* Addresses, which bp_listen listens at; the key must be there. */
+/* 1 to 8 addresses, which bp_listen listens at; the file must have the key. */
 void bp_table_listen(bp_table* table, const char* key, const char* help);
 
-/* ---- Its plan. Of what makes no sense the boot is refused, with the service's name ---- */
+/* ---- Its plan: in plan. Where it makes no sense the boot is refused, with the service's name.
+ * Shards are numbered from 0, in the order of [[shard]]; numbers for one shard add up ---- */
 
+/* How many shards there are. */
 unsigned bp_plan_shard_count(const bp_plan* plan);
 /* A segment called `owner`, "NAME" or "WHAT:NAME", on the node of `shard`; a multiple of 64 bytes.
  * For bp_carve. */
 void bp_plan_memory(bp_plan* plan, const char* owner, size_t bytes, unsigned shard);
 /* How much heap memory it will want beside that of others. */
 void bp_plan_heap(bp_plan* plan, size_t bytes);
-/* Connections at once; the key of its table that says so. */
+/* Connections at once; the key of its table that says so, or NULL. */
 void bp_plan_connections(bp_plan* plan, unsigned shard, unsigned count, const char* key);
 /* Timers that may be armed at once, and poll sources. */
 void bp_plan_timers(bp_plan* plan, unsigned shard, unsigned count);
@@ -97,27 +106,28 @@ void bp_plan_sources(bp_plan* plan, unsigned shard, unsigned count);
 /* Descriptors that are watched (bp_watch_start) and connections that are being made
  * (bp_stream_connect), at once. */
 void bp_plan_watches(bp_plan* plan, unsigned shard, unsigned count);
-/* A datagram socket that it calls `name`, for bp_datagram_create: so many buffers for what is
- * received and kept, of so many bytes each, a multiple of 64. */
+/* A datagram socket that it calls `name`, for bp_datagram_create: so many buffers (1 to 1048576)
+ * for what is received and kept, of so many bytes each, a multiple of 64 up to 65536. */
 void bp_plan_datagram_socket(bp_plan* plan, unsigned shard, const char* name, unsigned buffer_count,
                              unsigned buffer_bytes);
 /* It exchanges messages on `shard`: bp_shard_member. */
 void bp_plan_messages(bp_plan* plan, unsigned shard);
-/* It handles a message that others know as "NAME.name": bp_message_number. */
+/* It handles a message that others know as "NAME.name", 47 bytes at most: bp_message_number. */
 void bp_plan_message(bp_plan* plan, const char* name);
-/* A counter, in `stats`: its unit ("requests", "bytes"), a sentence. A gauge goes up and down. */
+/* A counter, in `stats`: its name (1 to 47 of a-z, 0-9 and _), its unit ("requests", "bytes"; 15
+ * bytes at most), a sentence (159). A gauge goes up and down. */
 void bp_plan_counter(bp_plan* plan, const char* name, const char* unit, const char* help);
 void bp_plan_gauge(bp_plan* plan, const char* name, const char* unit, const char* help);
 /* A histogram, of latencies ("ns") and the like: every value up to 2^40 is known to a sixteenth. It
  * takes 5 KiB of the counters file. */
 void bp_plan_histogram(bp_plan* plan, const char* name, const char* unit, const char* help);
 
-/* ---- What it gets, in create ---- */
+/* ---- What it gets: in create. Ownership: Bedplate's, as long as the appliance ---- */
 
 /* The memory that was planned as `owner`, once, zeroed; its size goes to *bytes (may be NULL).
- * Errors: NULL; bp_error_text. */
+ * Errors: NULL: it is not planned, or was handed out before. */
 void* bp_carve(bp_context* context, const char* owner, size_t* bytes);
-/* Requires: it is planned. One thread writes to it. */
+/* Requires: it is planned, and no histogram. One thread writes to it. */
 bp_counter* bp_counter_of(bp_context* context, const char* name);
 void bp_counter_add(bp_counter* counter, uint64_t amount);
 void bp_counter_set(bp_counter* counter, uint64_t value);
@@ -125,35 +135,38 @@ void bp_counter_set(bp_counter* counter, uint64_t value);
 bp_histogram* bp_histogram_of(bp_context* context, const char* name);
 void bp_histogram_add(bp_histogram* histogram, uint64_t value);
 
-/* Calls `poll` in each turn of the shard's loop; it handles at most about `budget` items and
- * returns how many. */
+/* Calls `poll` in each turn of the shard's loop, on its thread; it handles at most about `budget`
+ * items (over 0) and returns how many: 0 lets the loop sleep. Errors: -1: more than planned. */
 int bp_add_source(bp_context* context, unsigned shard,
                   unsigned (*poll)(void* self, unsigned budget), void* self, unsigned budget);
 
 /* Takes connections at the addresses of `key`, on `shard`, from the start to the drain: `accepted`
- * is called with each, which is the service's to open as a stream, or to close. Errors: -1: its
- * table has no addresses of this key (bp_table_listen). */
+ * is called with each on the shard's thread; it is the service's to open as a stream, or to close.
+ * One may come shortly after the drain has begun. Errors: -1: its table has no addresses of this
+ * key (bp_table_listen). */
 int bp_listen(bp_context* context, const char* key, unsigned shard,
               void (*accepted)(void* self, int fd), void* self);
-/* A stream on `shard`, not open yet, for the life of the appliance. Errors: NULL. */
+/* A stream on `shard`, not open yet, for the life of the appliance. Requires: there is such a
+ * shard. */
 bp_stream* bp_stream_create(bp_context* context, unsigned shard);
 /* The datagram socket that was planned as `name`, once, not open yet; it lives as long as the
- * appliance. Errors: NULL. */
+ * appliance. Errors: NULL: it is not planned, or was handed out before. */
 bp_datagram_socket* bp_datagram_create(bp_context* context, const char* name);
 
 /* The member that exchanges messages on `shard`, with the functions of bedplate.h. The loop polls
  * it: bp_poll and bp_wait are not for it. Errors: NULL: none is planned there. */
 bp_member* bp_shard_member(bp_context* context, unsigned shard);
-/* The number of its own message `name`, for bp_set_handler. Errors: -1. */
+/* The number of its own message `name`, for bp_set_handler. Errors: -1: it is not planned. */
 int bp_message_number(bp_context* context, const char* name);
 
 /* The drain is complete. Threads: any. */
 void bp_drained(bp_context* context);
 
-/* ---- On the shard's thread ---- */
+/* ---- On the shard's thread, or in create ---- */
 
+/* The loop of `shard`, as long as the appliance. Requires: there is such a shard. Threads: any. */
 bp_loop* bp_loop_of(bp_context* context, unsigned shard);
-/* The time of this turn of the loop, of a clock that only goes forward. */
+/* The time of this turn of the loop, of CLOCK_MONOTONIC. */
 uint64_t bp_loop_now_ns(const bp_loop* loop);
 
 /* The caller's, zeroed but for what follows `reserved`. */
@@ -162,8 +175,11 @@ typedef struct bp_timer {
   void (*expired)(void* context);
   void* context;
 } bp_timer;
-/* Calls `expired` once, in `after_ns`; moves it where it is armed. Requires: it is planned. */
+/* Calls `expired` once, `after_ns` from bp_loop_now_ns; moves it where it is armed. It may be armed
+ * again from within. Requires: it is planned. Ownership: `timer` stays where it is while it is
+ * armed. */
 void bp_timer_arm(bp_loop* loop, bp_timer* timer, uint64_t after_ns);
+/* It is not called any more. Nothing happens where it is not armed. */
 void bp_timer_cancel(bp_loop* loop, bp_timer* timer);
 
 /* The caller's; it stays where it is, with the same function and context, until it was called. */
@@ -172,19 +188,21 @@ typedef struct bp_call {
   void* context;
   uint64_t reserved[2]; /* zeroed */
 } bp_call;
-/* Has `function` called on the loop's thread, soon; once, where it is pending already. Neither
- * allocates nor locks. Threads: any. */
+/* Has `function` called on the loop's thread, soon; once, where it is pending already: then it sees
+ * what either caller has written before. After the loop has stopped it is not called any more.
+ * Neither allocates nor locks. Threads: any. */
 void bp_post(bp_loop* loop, bp_call* call);
 
-/* Takes over the connection `fd`. Returns 0 or an errno value; then `fd` stays the caller's. */
+/* Takes over the connection `fd`, and closes it in bp_stream_close. Requires: it is not open.
+ * Returns 0 or an errno value; then `fd` stays the caller's. */
 int bp_stream_open(bp_stream* stream, int fd);
-/* Closes it. Requires: nothing of it is in flight. */
+/* Closes it; it may be opened again. Requires: it is open, and nothing of it is in flight. */
 void bp_stream_close(bp_stream* stream);
-/* Whatever is in flight ends soon. */
+/* Whatever is in flight ends soon, by its callback. Requires: it is open, or connecting. */
 void bp_stream_abort(bp_stream* stream);
-/* One receive and one send may be in flight. `done` is called with how many bytes moved: of a
- * receive `min` at least, 0 where the peer has closed, of a send all; or with -errno. Never from
- * within the call. Until then the memory stays. */
+/* One receive and one send may be in flight. `done` is called, once, with how many bytes moved: of
+ * a receive `min` (at least 1) or more, 0 where the peer has closed, of a send all; or with -errno.
+ * Never from within the call. Until then the memory stays. Requires: it is open. */
 void bp_stream_receive(bp_stream* stream, void* into, size_t bytes, size_t min,
                        void (*done)(void* context, int64_t result), void* context);
 void bp_stream_send(bp_stream* stream, const void* from, size_t bytes,
@@ -226,19 +244,21 @@ typedef struct bp_datagram_address {
   uint16_t port; /* as a number, not in network order */
   uint32_t interface_index;
 } bp_datagram_address;
-/* Of "192.0.2.1:5004" or "[2001:db8::1]:5004"; port 0: the system chooses. Errors: -1. */
+/* Of "192.0.2.1:5004" or "[2001:db8::1]:5004"; port 0: the system chooses. Numeric addresses only.
+ * Returns 0. Errors: -1: it is none. Threads: any. */
 int bp_datagram_address_of(const char* text, bp_datagram_address* address);
 
+/* Lent to `received` until it returns, or, where it is kept, until bp_datagram_release. */
 typedef struct bp_received {
   void* bytes;
   uint32_t byte_count;
   uint32_t segment_bytes; /* several that were joined, of so many bytes each; 0: it is one */
   bp_datagram_address from;
   bp_ip to;
-  uint64_t received_ns; /* since 1970; 0: unknown */
-  unsigned char ecn;
-  unsigned char is_truncated;
-  unsigned char is_kept; /* set to 1: the bytes stay until bp_datagram_release */
+  uint64_t received_ns;       /* since 1970; 0: unknown */
+  unsigned char ecn;          /* the two bits of RFC 3168 */
+  unsigned char is_truncated; /* it was longer than the buffer: the rest is lost */
+  unsigned char is_kept;      /* set to 1: the bytes stay until bp_datagram_release */
 } bp_received;
 typedef struct bp_outgoing {
   const void* bytes;
@@ -249,7 +269,7 @@ typedef struct bp_outgoing {
   unsigned char ecn;
 } bp_outgoing;
 
-/* Zeroed but for what is wanted. */
+/* Zeroed but for what is wanted; read by bp_datagram_open alone. */
 typedef struct bp_datagram_options {
   bp_datagram_address local;
   bp_datagram_address peer;     /* none: not connected */
@@ -261,19 +281,27 @@ typedef struct bp_datagram_options {
   const char* multicast_interface;
   unsigned multicast_hops; /* 0: 1 */
   int hides_own_multicast; /* this machine does not hear what it sends */
-  /* Called from the loop, never from within a function here; may be NULL but the first. */
+  /* Called from the loop, never from within a function here; may be NULL but the first. has_room:
+   * once, after EAGAIN. failed: an earlier datagram did not arrive (ECONNREFUSED, EHOSTUNREACH,
+   * EMSGSIZE); `to` may be none. */
   void (*received)(void* self, bp_received* datagrams, size_t count);
   void (*has_room)(void* self);
   void (*failed)(void* self, int error_number, const bp_datagram_address* to);
   void* self;
 } bp_datagram_options;
-/* Errors: -1. Requires: it is not open. */
+/* Opens and binds. Returns 0. Errors: -1. Requires: it is not open. */
 int bp_datagram_open(bp_datagram_socket* socket, const bp_datagram_options* options);
-/* Receives from now on. Returns 0 or an errno value. */
+/* Receives from now on, also what has come since it was opened. Returns 0 or an errno value.
+ * Requires: it is open, and was not started. */
 int bp_datagram_start(bp_datagram_socket* socket);
+/* No callback comes any more; it may be opened again. What was kept stays until then. Nothing
+ * happens if it is not open. */
 void bp_datagram_close(bp_datagram_socket* socket);
+/* Where it is bound, with the port that the system chose; none where it is not open. */
 bp_datagram_address bp_datagram_local(const bp_datagram_socket* socket);
-/* `source` and `interface` may be NULL. Errors: -1. */
+/* Receives what is sent to the multicast group, with `source` only from there, over `interface`;
+ * both may be NULL. Leaving ends just what joining with the same three began. Returns 0.
+ * Errors: -1. Requires: it is open. */
 int bp_datagram_join(bp_datagram_socket* socket, const bp_ip* group, const bp_ip* source,
                      const char* interface);
 int bp_datagram_leave(bp_datagram_socket* socket, const bp_ip* group, const bp_ip* source,
@@ -283,7 +311,9 @@ int bp_datagram_leave(bp_datagram_socket* socket, const bp_ip* group, const bp_i
  * What was taken of a cut one is taken off its front. */
 int bp_datagram_send(bp_datagram_socket* socket, bp_outgoing* datagrams, size_t count,
                      size_t* sent_count);
+/* Gives back what was kept: any address within it. */
 void bp_datagram_release(bp_datagram_socket* socket, const void* bytes);
+
 /* ---- Files: planned, open before create, operated on from the shard's thread ---- */
 
 typedef struct bp_file bp_file;
@@ -294,11 +324,12 @@ enum {
   BP_FILE_DIRECT = 4    /* past the page cache: bp_file_alignment */
 };
 /* In plan: the file, or block device, at `path`, which begins with /, opened for `shard`. `name`:
- * of a-z, 0-9 and _, for bp_file_of and its counters in `stats`. `key`: what in its table says the
- * path, or NULL. At most `operations_max` are in flight at once; more wait, in order. */
+ * 1 to 31 of a-z, 0-9 and _, for bp_file_of and its counters in `stats`. `key`: what in its table
+ * says the path, or NULL. At most `operations_max` (1 to 1024) are in flight at once; more wait, in
+ * order. */
 void bp_plan_file(bp_plan* plan, const char* name, unsigned shard, const char* path,
                   const char* key, unsigned flags, unsigned operations_max);
-/* In create. Errors: NULL: it is not planned. */
+/* In create: it is open, and lives as long as the appliance. Errors: NULL: it is not planned. */
 bp_file* bp_file_of(bp_context* context, const char* name);
 /* How long it was when it was opened. */
 uint64_t bp_file_bytes(const bp_file* file);
@@ -315,8 +346,9 @@ typedef struct bp_file_operation {
 /* Each calls `done` once, on the shard, never from within the call; until then the memory stays.
  * `result`: of a read how many bytes there were up to the end of the file, of a write all of them,
  * of the others 0; or -errno. EOPNOTSUPP: the file system cannot; ECANCELED: the shard stops. What
- * is in flight together takes place in any order; a sync is about what was done before it began.
- * Threads: the shard's. */
+ * is in flight together takes place in any order; a sync is about what had completed before it
+ * began. Where the kernel has not ended an operation when the shard stops, `done` is not called.
+ * Requires: `operation` is not in flight. Threads: the shard's. */
 void bp_file_read(bp_file* file, bp_file_operation* operation, void* into, size_t bytes,
                   uint64_t offset, void (*done)(void* context, int64_t result), void* context);
 void bp_file_write(bp_file* file, bp_file_operation* operation, const void* from, size_t bytes,

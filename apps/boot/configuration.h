@@ -3,7 +3,9 @@
 // Strict means: an unknown key, a wrong type, a value out of range or a name that nothing defines
 // is an error with file, line and column; nothing is guessed and nothing is ignored. Parsing
 // starts nothing and touches no device: the same function serves `run`, `plan` and `check`.
-// docs/configuration.md describes every key; a test compares its list with the parser's.
+// docs/configuration.md describes every key, with its range; a test compares its list with the
+// parser's. The structs here are what the keys of its tables say, read once and not changed then:
+// any thread may read them. Units are in the names.
 #pragma once
 
 #include <cstdint>
@@ -246,7 +248,7 @@ struct KeyDescription {
 // Every key, in the order of the documentation; those of `services` last.
 std::vector<KeyDescription> configuration_keys(std::span<Service* const> services);
 
-// Its row in the table of docs/configuration.md.
+// Its row in the table of docs/configuration.md, without a newline.
 std::string markdown_row(const KeyDescription& key);
 
 }  // namespace bedplate

@@ -12,7 +12,9 @@
 // The description is all there is to say of a key: the reader of a file (configuration_reader.h),
 // its messages, `bedplate keys` and the table in docs/configuration.md come of it. The default of a
 // key is what its variable holds when it is described. Only the order of calls counts; describing
-// reads nothing and starts nothing. Threads: any, before the seal (it allocates).
+// reads nothing and starts nothing. Texts are copied, but for the words of choices, which outlive
+// it. What a file has that is against the description is told with its line and column, all of it
+// in one report. Threads: any, before the seal (it allocates).
 #pragma once
 
 #include <concepts>

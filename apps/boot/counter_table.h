@@ -47,14 +47,16 @@ constexpr size_t bytes_of(CounterKind kind) noexcept {
 }
 
 struct CounterDescription {
-  std::string name;  // of a-z, 0-9 and _
+  std::string name;  // 1 to 47 bytes of a-z, 0-9 and _
   CounterKind kind = CounterKind::kCounter;
-  std::string unit;        // what there are so many of: "requests", "bytes", "ns"
-  std::string help;        // one sentence
+  std::string unit;        // what there are so many of: "requests", "bytes", "ns"; 1 to 15 bytes
+  std::string help;        // one sentence; 1 to 159 bytes
   uint32_t offset = 0;     // of its Counter, or Histogram, in the struct
   std::string words = {};  // kState: of 0, 1, ...; kFlags: of bit 0, 1, ...: "stopped|open"
 };
 
+// Each function adds one, whose texts it copies; what they may be CounterDescription says, and
+// ServicePlan::counters checks.
 class CounterTable {
  public:
   // `base`: the struct that is described.
@@ -84,6 +86,7 @@ class CounterTable {
     add(name, CounterKind::kGauge, counter, "boolean", help);
   }
 
+  // All that were added; it is empty from then on.
   std::vector<CounterDescription> take() { return std::move(counters_); }
 
  private:
@@ -100,14 +103,14 @@ class CounterTable {
 
 // What is to be known of a set and is no number; may be said later (CountersFile::set_label).
 struct CounterLabel {
-  std::string name;
-  std::string value = {};
+  std::string name;        // 31 bytes at most
+  std::string value = {};  // 159
 };
 
 // A struct of counters as a service, or the runtime, has planned it.
 struct CounterSet {
   std::string owner;     // the service; empty: the runtime
-  std::string name;      // unique in it
+  std::string name;      // unique in it; 63 bytes at most, as the next
   std::string instance;  // what it is the counters of, where there are several: a volume, a stream
   uint32_t bytes = 0;    // of the struct
   std::vector<CounterDescription> counters;

@@ -1,4 +1,5 @@
-// How the counters of those parts are described that services are made of, beside their own.
+// How the counters of those parts are described that services are made of: the describe() of a
+// service's own struct calls these for the parts in it, describe(table, counters.clients).
 #pragma once
 
 #include "alloc/keyed_cache_datapath.h"

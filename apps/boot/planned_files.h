@@ -1,4 +1,6 @@
 // The files of services: planned, opened before anything is taken, closed after the shards.
+// Services use FilePlan; the rest is the runtime's. Threads: the main thread, before the seal (it
+// allocates).
 #pragma once
 
 #include <cstdint>
@@ -15,13 +17,13 @@ struct ServiceNeeds;
 
 // One that a service wants to have open (ServicePlan::file).
 struct FilePlan {
-  std::string name;  // among the files of the service: of a-z, 0-9 and _
+  std::string name;  // among the files of the service: 1 to 31 bytes of a-z, 0-9 and _
   std::string path;  // from the root; a file, or a block device
   std::string key;   // what in its table says the path; may be empty
   bool is_writable = false;
   bool is_created = false;  // where it is not there, empty, for its owner alone; if is_writable
   bool is_direct = false;   // past the page cache (O_DIRECT): File::alignment_bytes
-  uint32_t operation_count_max = 32;  // in flight at once; more wait
+  uint32_t operation_count_max = 32;  // in flight at once, 1 to 1024; more wait
 };
 
 struct FileNeed {

@@ -15,9 +15,9 @@
 //     tick       about every half second; more often while the appliance drains
 //     request_drain, is_drained   finish what was begun, take nothing new
 //
-// An error in any of them ends the boot, and what was taken is closed. A service is made for
-// one appliance and outlives it. Of an exception that leaves one of its functions the boot
-// makes an error which names the service; on a shard it ends the process.
+// An error in any of them ends the boot, with its kind as exit code, and what was taken is closed.
+// A service is made for one appliance and outlives it. Of an exception that leaves one of its
+// functions the boot makes an error which names the service; on a shard it ends the process.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +37,7 @@ class Service {
 
   // Of a-z, 0-9 and -, 1..32 bytes: the name of its table, of its counters, and, behind "heap:", of
   // the owner of what it allocates from the heap in create().
+  // The same text, static, at each call. Threads: any.
   virtual const char* name() const noexcept = 0;
 
   // Describes its table, which may have tables in it. The variables are the service's own, and hold
@@ -62,12 +63,12 @@ class Service {
   // Threads: the shard's, whose index among [[shard]] is `shard`.
   virtual void start(uint32_t /*shard*/) noexcept {}
 
-  // From the control thread, beside the shards.
+  // From the control thread, beside the shards; it may block for a moment.
   virtual void tick() noexcept {}
 
   // Finish what was begun, and take nothing new; is_drained() says when. A service that is not
   // drained in time ([appliance] drain_timeout_ms) is named in the log, and stopped.
-  // Threads: the control thread, while the shards run.
+  // Threads: the control thread, while the shards run: EventLoop::submit() reaches them.
   virtual void request_drain() noexcept {}
   virtual bool is_drained() const noexcept { return true; }
 };

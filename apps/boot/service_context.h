@@ -1,5 +1,9 @@
 // What a service gets (Service::create): what it has planned, by the names of its plan, and its
 // shards.
+//
+// It lives as long as the appliance's loops, and so does what it hands out by reference or pointer.
+// Threads: the main thread, in create(), where nothing else is said; what it handed out belongs to
+// its shard from then on. Errors are of kind kSystem and name the service: they are its defects.
 #pragma once
 
 #include <memory>
@@ -61,7 +65,7 @@ class ServiceContext {
   EventLoop& loop(uint32_t shard) noexcept;
   StreamSockets& sockets(uint32_t shard) noexcept;
   // Has `source`, which outlives the loop, polled by the loop of `shard`, at most about `budget`
-  // items at once. Errors: more than were planned.
+  // items (over 0) at once. Errors: more than were planned.
   Result<void> add_source(uint32_t shard, PollSource& source, uint32_t budget);
 
   // The datagram socket that was planned as `name`, once, not open yet; for its shard.
@@ -99,9 +103,11 @@ class ServiceContext {
 
   // ---- Other appliances, over [verbs] (docs/verbs.md) ----
 
-  // Whether the messenger of the shard that [verbs] names reaches peers: there is a device.
+  // Whether the messenger of the shard that [verbs] names reaches peers: there is a device. So with
+  // what follows: in create() and from then on, by any thread.
   bool has_peers() const noexcept;
-  // What sends them datagrams, by VerbsProvider::send_datagram; nullptr: there are none.
+  // What sends them datagrams, by VerbsProvider::send_datagram, on that shard; nullptr: there are
+  // none.
   VerbsProvider* peer_datagrams() noexcept;
   // The memory of [[verbs.export]] `name`, also where nobody can reach it; empty: there is none.
   std::span<std::byte> exported(std::string_view name) const noexcept;

@@ -1,6 +1,10 @@
 // What a service says it will ever need (Service::plan). The runtime adds up what all of them say:
 // `bedplate plan` prints it, preflight looks for it, boot takes exactly that, and
 // ServiceContext hands it out by the names that it was planned under.
+//
+// Threads: the main thread, in Service::plan(). Texts and structs are copied. Numbers that are said
+// of one shard several times add up. What makes no sense ends the boot, by an error of kind
+// kConfiguration that names the service: nothing here returns one.
 #pragma once
 
 #include <cstdint>
@@ -66,13 +70,15 @@ class ServicePlan {
   Placement placement(uint32_t shard);
 
   // A segment of the service's own, cut into `carves`, for ServiceContext::carve. Owners are named
-  // "NAME" or "WHAT:NAME", and no two services have the same. Sizes are multiples of 64 bytes.
+  // "NAME" or "WHAT:NAME", and no two services have the same. Sizes are multiples of 64 bytes, over
+  // 0; carves lie in their order. Without `is_for_devices` its pointers have no key.
   void segment(const OwnerName& owner, std::vector<CarvePlan> carves, const Placement& placement,
                bool is_for_devices = true);
   // How much heap memory it will want beside that of others.
   void heap(uint64_t bytes) { needs_.heap_bytes += bytes; }
 
-  // How many connections may be open on `shard` at once; `key` of its table says so.
+  // How many connections may be open on `shard` at once; `key` of its table, where it is not
+  // nullptr, says so. They count as descriptors.
   void connections(uint32_t shard, uint32_t count, const char* key);
   // Other descriptors that it will have open at once; `key`, where it is not nullptr, lowers them.
   void descriptors(uint32_t count, const char* key);
@@ -84,7 +90,8 @@ class ServicePlan {
   void watches(uint32_t shard, uint32_t count);
 
   // A datagram socket on `shard` that it calls `name`; ServiceContext::datagram_socket. Its buffers
-  // are a carve of the segment "datagrams-SHARD:NAME": the shard's number, the service's name.
+  // are a carve of the segment "datagrams-SHARD:NAME": the shard's number, the service's name. It
+  // counts as a descriptor and as a watch.
   void datagram_socket(uint32_t shard, const char* name, const DatagramShape& shape);
 
   // Sockets that the runtime opens before anything is taken, and closes; ServiceContext::listeners.
@@ -98,8 +105,8 @@ class ServicePlan {
 
   // It exchanges messages on `shard`: ServiceContext::messenger.
   void messages(uint32_t shard);
-  // It handles a message that others know as "NAME.name", with its own name in front; the runtime
-  // gives it a number: ServiceContext::message.
+  // It handles a message that others know as "NAME.name", with its own name in front, together
+  // kMessageNameMax bytes at most; the runtime gives it a number: ServiceContext::message.
   void message(const char* name) { needs_.messages.push_back(needs_.name + "." + name); }
 
   // A struct of counters with a function describe(CounterTable&, Counters&);
@@ -121,7 +128,7 @@ class ServicePlan {
     needs_.capabilities |= uint64_t{1} << number;
   }
 
-  // Errors: the first thing that was said that makes no sense.
+  // The runtime's. Errors (kConfiguration): the first thing that was said that makes no sense.
   Result<ServiceNeeds> take();
 
  private:

@@ -2,7 +2,8 @@
 //
 // The one place that knows the TOML library, so that its templates are compiled once and the code
 // that reads a configuration sees nothing but tables, arrays and values. It knows no key: what a
-// node means is configuration.cc's business. It also makes the errors that carry a position.
+// node means is configuration_reader.h's business. It also makes the errors that carry a position.
+// Source: toml.io, version 1.0.0. Threads: any, before the seal (it allocates).
 #pragma once
 
 #include <compare>
@@ -34,7 +35,7 @@ struct TomlNode {
   std::vector<TomlNode> children;  // kTable: by key; kArray: in the file's order
 };
 
-// "a table", "an integer": for messages.
+// "a table", "an integer": for messages. Static text.
 const char* kind_text(TomlNode::Kind kind) noexcept;
 
 // Whether `letter` is one of the ASCII control characters.
@@ -50,7 +51,8 @@ Error configuration_error(const char* path, TomlPosition position, std::string_v
 // Parses `text` as TOML 1.0. Refuses, besides: NUL bytes, invalid UTF-8, and what would
 // exhaust the stack or the heap of boot: lines over 2048 bytes, values nested over 8 deep, more
 // than 8192 of the characters = , [ { . in the file.
-// Returns the root table. `path` appears in messages only.
+// Returns the root table. `path` appears in messages only. Errors: configuration_error's, for the
+// first place that is wrong.
 Result<TomlNode> read_toml(std::string_view text, const char* path);
 
 }  // namespace bedplate

@@ -17,7 +17,8 @@
 
 namespace bedplate {
 
-// Runs what the command line says. `services` outlive the call, and are for one appliance.
+// Runs what the command line says. `services` outlive the call, and are for one appliance. Errors
+// are told on standard error. Requires: called once, from main, before there are other threads.
 // Returns the exit code: 0 good, 1 boot or run failure, 2 usage or configuration.
 int run_program(int count, char** words, std::span<Service* const> services);
 inline int run_program(int count, char** words, std::initializer_list<Service*> services) {

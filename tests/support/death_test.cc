@@ -91,7 +91,7 @@ Probe::Probe(const char* probe_name, void (*probe_function)()) noexcept
 }
 
 Ended run_fresh(const char* name, const std::vector<std::string>& variables) {
-  // All that exec needs is built here: the child may not allocate.
+  // All that exec needs is built here: the child has nothing to do but that.
   std::vector<const char*> environment;
   for (const std::string& variable : variables) environment.push_back(variable.c_str());
   environment.push_back("BEDPLATE_BOOT_BYTES=16 MiB");  // getenv finds the first of a name

@@ -1,11 +1,12 @@
 // Tests of what ends a process, or must not happen in the process of the tests.
 //
-// Two ways to have another process. run_forked() runs a callable in a forked child. The heap of
-// the test program lies in a shared mapping, so what such a child writes to an object of its parent
-// the parent sees; what it allocates is its own (alloc/child_heap.h). It starts no threads, and
-// does the one thing that is looked at. run_fresh() starts the test program anew and runs one probe
-// in it, which may do everything: its pool and its heap are its own. Both give back how the child
-// ended and what it wrote to standard error.
+// Two ways to have another process. run_forked() runs a callable in a forked child. The pool of the
+// test program is shared memory, so such a child shares it with its parent: it may read what is
+// there and writes nothing of it, starts no threads, and does the one thing that is looked at. It
+// may allocate and free: it has a small heap of its own (alloc/child_heap.h), and what it frees of
+// its parent's stays. run_fresh() starts the test program anew and runs one probe in it, which may
+// do everything: its pool and its heap are its own. Both give back how the child ended and what it
+// wrote to standard error.
 #pragma once
 
 #include <string>

@@ -41,11 +41,11 @@ class BellWatch {
   BellWatch& operator=(const BellWatch&) = delete;
   ~BellWatch() { stop(); }
 
-  // Starts the thread: from now on whoever rings one of `bells` rings `doorbell`, which outlasts
+  // Starts the thread: from now on a ring of one of `bells` rings `doorbell`, which outlasts
   // stop(). With `members`, which is for a process that joined, so does the death of their owner,
   // once; it may be noticed late, within kOwnerCheckNs, and only while the bells are up.
-  // Requires: at most kBellCountMax bells. Before the shards run.
-  // Errors: no thread, or a kernel without futex_waitv (Linux 5.16).
+  // Requires: at most kBellCountMax bells; called once. Before the shards run.
+  // Errors (kSystem): no thread, or a kernel without futex_waitv (Linux 5.16).
   Result<void> start(const std::vector<FutexBell>& bells, Doorbell& doorbell,
                      const MembersTable* members = nullptr);
 
@@ -56,7 +56,8 @@ class BellWatch {
     if (is_parked_.load(std::memory_order_seq_cst)) unpark();
   }
 
-  // Ends the thread. Threads: not the loop's.
+  // Ends the thread, and waits for its end. Nothing happens where none runs. Threads: not the
+  // loop's.
   void stop() noexcept;
 
  private:

@@ -1,9 +1,9 @@
-// The doorbell of a member: wakes it in whichever process it sleeps, and costs who sends to it no
-// system call, no fence and no line of its own while it is awake.
+// The doorbell of a member: wakes it in whichever process it sleeps, and costs those that send to
+// it no system call, no fence and no line of its own while it is awake.
 //
 // The protocol is Dekker's, with its two fences both on the sleeper's side. The sleeper raises
 // `asleep`, makes every core that runs a member pass a fence (membarrier), then looks at its queues
-// once more; who sends publishes, then loads `asleep`, from a line that it has in its cache. Where
+// once more; a sender publishes, then loads `asleep`, from a line that it has in its cache. Where
 // membarrier is not allowed both sides have a fence of their own (BellFence::kBoth), and the
 // group's header says so to all.
 //
@@ -24,11 +24,11 @@ namespace bedplate {
 
 enum class BellFence : uint32_t {
   kSleeper,  // membarrier by the sleeper
-  kBoth,     // a fence by everybody who sends
+  kBoth,     // a fence by each sender, too
 };
 
 // Makes this process one that the others' membarrier reaches. Once, before it sends.
-// Errors: the kernel does not allow membarrier; then BellFence::kBoth must do.
+// Errors (kSystem): the kernel does not allow membarrier(2); then BellFence::kBoth must do.
 Result<void> join_bell_fence() noexcept;
 
 // After the last raise() of this thread and before its last look: of what is published, each bell's
@@ -71,7 +71,7 @@ class FutexBell {
     raise();
     pass_bell_fence(fence_);
   }
-  // The first half, for who sleeps on several bells: once all are raised, one fence does for all.
+  // The first half, for a sleep on several bells: once all are raised, one fence does for all.
   void raise() noexcept;
   // Member: sleeps until somebody rings, or `timeout_ns` passed (UINT64_MAX: no limit). Returns
   // false where the time has passed; it may return early, with true. Requires: announce_sleep().

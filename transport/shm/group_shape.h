@@ -14,6 +14,7 @@ namespace bedplate {
 //   kExchange  two members that do not trust one another, a box in each direction
 enum class GroupKind : uint32_t { kLazy, kMesh, kExchange };
 
+// "lazy", "mesh", "exchange": static.
 const char* group_kind_text(GroupKind kind) noexcept;
 
 // The description of a group. Plain data: joiners get a copy, and the segment's header has one.

@@ -37,7 +37,7 @@ class MemberSource final : public PollSource {
   // From now on `doorbell`, which outlasts stop(), is rung when something comes for the member and
   // it was announced asleep. Then: loop.add_source(source, budget); nobody else polls the member.
   // Takes a thread, with its stack. Threads: before the loop runs.
-  // Errors: BellWatch::start's.
+  // Requires: called once. Errors: BellWatch::start's.
   Result<void> start(Doorbell& doorbell);
   // Ends the thread. Threads: not while the loop runs.
   void stop() noexcept { watch_.stop(); }
@@ -59,7 +59,8 @@ class MemberDescriptor {
   MemberDescriptor(const MemberDescriptor&) = delete;
   MemberDescriptor& operator=(const MemberDescriptor&) = delete;
 
-  // Errors: no descriptor, or MemberSource::start's.
+  // Takes a thread, with its stack. Requires: called once, before all else.
+  // Errors (kSystem): no descriptor, or MemberSource::start's.
   Result<void> create();
 
   // Readable when something has come since arm() said yes; while somebody waits for room

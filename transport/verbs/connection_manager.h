@@ -7,7 +7,8 @@
 // the records say.
 //
 // librdmacm allocates for each call and each event, from the heap like everybody, gives it back,
-// and may be refused: then the call fails. One thread.
+// and may be refused: then the call fails. Threads: one at a time, that of LinkExchange, whose part
+// this is. Sources: rdma_cm(7), and of the events rdma_get_cm_event(3).
 #pragma once
 
 #include <cstdint>
@@ -33,6 +34,7 @@ class ConnectionManager {
   // a TCP one.
   Result<void> open(const VerbsDevice& device, const SocketAddress* listen) noexcept;
   bool is_open() const noexcept { return channel_ != nullptr; }
+  // Readable while there are events. Requires: it is open.
   int event_fd() const noexcept { return channel_->fd; }
 
   struct Event {
@@ -52,12 +54,14 @@ class ConnectionManager {
   template <typename NameOf>
   bool take_event(Event* event, uint64_t own_instance, NameOf name_of) noexcept;
 
-  // nullptr: errno says why. It is reached, or hangs up, later.
+  // nullptr: errno says why. It is reached, or hangs up, later. Ownership: the caller's, to be
+  // closed.
   rdma_cm_id* dial(const SocketAddress& address) noexcept;
-  // By the record's kind. Requires: it is the turn of that kind.
+  // By the record's kind. Requires: it is the turn of that kind. Returns false where it failed.
   bool send(rdma_cm_id* call, const ExchangeRecord& record) noexcept;
+  // Ends it: no event of it comes any more.
   void close(rdma_cm_id* call) noexcept;
-  // "10.0.0.2"
+  // "10.0.0.2": the other end's, into `text`, terminated.
   static void host_of(rdma_cm_id* call, char* text, uint32_t text_bytes) noexcept;
 
  private:

@@ -1,10 +1,10 @@
 // Small datagrams to any peer through one queue pair (UD): no connection to wait for in the device,
-// no window, and no promise. What is lost is lost, and order is chance. What a peer sends that is
-// not connected, or whoever is no peer, is dropped and counted. A queue pair that fails comes back.
+// no window, and no promise. What is lost is lost, and order is chance. What comes from a peer that
+// is not connected, or from none, is dropped and counted. A queue pair that fails comes back.
 //
 // It is made before the seal, with its buffers in the pool. A peer's address handle is made when
 // its connection comes up, by what it said in the exchange, and kept as long as its address is the
-// same.
+// same. A part of VerbsProvider (send_datagram). Threads: the shard's.
 #pragma once
 
 #include <cstdint>
@@ -70,25 +70,27 @@ class DatagramQueue {
   DatagramQueue& operator=(const DatagramQueue&) = delete;
   ~DatagramQueue() { destroy(); }
 
-  // Errors: the device's. Before the seal.
+  // Errors: the device's. Before the seal. Ownership: all that the options name outlives destroy().
   Result<void> create(const DatagramQueueOptions& options) noexcept;
-  // Before what it completes to is destroyed.
+  // Before what it completes to is destroyed. Nothing happens where it is not open.
   void destroy() noexcept;
   bool is_open() const noexcept { return queue_pair_ != nullptr; }
+  // The queue pair's; 0: it is not open.
   uint32_t number() const noexcept { return is_open() ? queue_pair_->qp_num : 0; }
 
   // The peer at `place` is connected, or no longer. Cost: a system call, if its address is new.
   void set_peer(uint16_t place, const DatagramPeer& peer) noexcept;
   void forget_peer(uint16_t place) noexcept;
 
-  // How much one datagram to the peer may have; 0: none can be sent.
+  // How many bytes one datagram to the peer may have; 0: none can be sent.
   uint32_t bytes_max(uint16_t place) const noexcept;
   // The payload is copied. Returns kDone once it is the device's, whatever becomes of it; kAgain
   // while the peer is not connected, or too many are under way; kTooLong; kRefused if the peer
   // takes none. Cost: one doorbell.
   SendStatus send(uint16_t place, AmId id, std::span<const std::byte> payload) noexcept;
 
-  // A completion with kTag. Calls deliver(place, id, payload) for what a peer sent.
+  // A completion with kTag. Calls deliver(place, id, payload) for what a peer sent; the payload is
+  // gone when that returns.
   template <typename Deliver>
   void handle(const ibv_wc& completion, Deliver deliver) noexcept {
     const auto index = static_cast<uint32_t>(completion.wr_id);

@@ -21,6 +21,8 @@
 
 namespace bedplate {
 
+// Threads: one at a time; keys().key() any. Ownership: it lives until the process's queue pairs are
+// gone, most simply as long as the process.
 class JoinedVerbs {
  public:
   JoinedVerbs() noexcept = default;
@@ -32,14 +34,16 @@ class JoinedVerbs {
   // Opens the owner's device, and registers. `export_count_max`: how much this process will open to
   // peers itself, by VerbsDevice::add_export; no plan has that. Called once.
   // Requires: within before_ready, so before the seal.
-  // Errors: the process is not planned to use verbs; the owner has no device; the device's.
+  // Errors (kSystem): the process is not planned to use verbs; the owner has no device; the
+  // device's. It is of no use then.
   Result<void> open(const JoinedProcess& process, uint32_t export_count_max = 0);
   // The same of `pool`, for the process `name` that was told `terms`.
   Result<void> open(const ProcessTerms& terms, const char* name, PinnedPool& pool,
                     uint32_t export_count_max);
 
-  // Both: Requires: open().
+  // Requires: open(). Ownership: this object's.
   VerbsDevice& device() noexcept { return *device_; }
+  // Of the pool: VerbsDevice::local_key() makes a local key of each. Requires: open().
   const KeyTable& keys() const noexcept { return keys_; }
 
  private:

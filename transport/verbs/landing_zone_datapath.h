@@ -1,6 +1,6 @@
-// A landing zone: a small piece of registered memory through which bytes are copied that a device
-// could not reach otherwise, or a peer might not. Taken and given back in pages; a bit for each
-// says whether it is taken.
+// A landing zone: the memory of a bounce buffer, a small piece of registered memory through which
+// bytes are copied that a device could not reach otherwise, or a peer might not. Taken and given
+// back in pages; a bit for each says whether it is taken. A part of VerbsProvider. Threads: one.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +16,7 @@ class LandingZone {
  public:
   static constexpr uint64_t kPageBytes = 4096;
 
+  // Of whole pages of `memory`, which outlives this. Before the seal: it allocates.
   void create(std::span<std::byte> memory) {
     memory_ = memory;
     is_taken_.assign(memory.size() / kPageBytes, false);
@@ -42,7 +43,7 @@ class LandingZone {
     return nullptr;
   }
 
-  // Requires: `piece` of take(bytes).
+  // Requires: `piece` is of take(bytes), and was not given back since.
   void give_back(const std::byte* piece, uint64_t bytes) noexcept {
     const auto first = static_cast<uint64_t>(piece - memory_.data()) / kPageBytes;
     for (uint64_t at = first; at < first + (bytes + kPageBytes - 1) / kPageBytes; ++at) {

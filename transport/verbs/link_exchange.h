@@ -6,8 +6,8 @@
 // that dies hangs up, which an idle queue pair would never tell. What breaks the rules of the
 // exchange is refused, and logged once for each host.
 //
-// One thread for each provider. It touches a link only while that is its own (verbs_link.h), and
-// no message ever.
+// One thread for each provider, whose part this is. It touches a link only while that is its own
+// (verbs_link.h), and no message ever.
 #pragma once
 
 #include <atomic>
@@ -42,6 +42,7 @@ struct LinkTiming {
   RetryOptions retry;
 };
 
+// What it names outlives stop().
 struct LinkExchangeOptions {
   std::string name;
   uint64_t instance = 0;
@@ -66,9 +67,10 @@ class LinkExchange {
   LinkExchange& operator=(const LinkExchange&) = delete;
   ~LinkExchange() { stop(); }
 
-  // Starts the thread. `links` outlast stop(). Before the seal.
-  // Errors: it cannot listen there; no thread.
+  // Starts the thread. `links` outlast stop(). Before the seal. Requires: called once.
+  // Errors (kSystem): it cannot listen there; no thread.
   Result<void> start(const LinkExchangeOptions& options, std::vector<VerbsLink*> links);
+  // Ends the thread, and waits for its end; all lifelines hang up. Nothing happens where none runs.
   void stop() noexcept;
   // The shard shall take it down; until then it stays up. Threads: any.
   void break_link(VerbsLink& link) noexcept;
@@ -77,6 +79,7 @@ class LinkExchange {
   void wake() noexcept;
   // Counts the changes of links that a shard must look at. Threads: any.
   uint32_t changes() const noexcept { return changes_.load(std::memory_order_acquire); }
+  // How many hellos it has refused. Threads: any.
   uint64_t refused_count() const noexcept { return refused_.load(std::memory_order_relaxed); }
   // How many sockets it may have open: of each peer its lifeline and a call, then strangers.
   static constexpr uint64_t socket_count_max(uint64_t peer_count) noexcept {

@@ -13,6 +13,6 @@ enum class PeerState : uint8_t {
   kGivenUp,  // sends say that it is gone; it is dialed on
   kCutOff,   // it broke the rules
 };
-const char* to_text(PeerState state) noexcept;
+const char* to_text(PeerState state) noexcept;  // static
 
 }  // namespace bedplate

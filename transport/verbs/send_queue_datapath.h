@@ -6,7 +6,7 @@
 // until a quarter of the queue is without. Whoever adds a request may ask for its own.
 //
 // Requests count on over all lives of the queue pair; a completion of a former life is known by its
-// number.
+// number. A part of VerbsProvider. Threads: the shard's.
 #pragma once
 
 #include <cstdint>

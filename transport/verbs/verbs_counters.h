@@ -16,7 +16,7 @@ struct DatagramCounters {
   Counter renewed;    // the queue pair failed and was brought up again; what lay in it is lost
 };
 
-// Written by the shard that polls.
+// Written by the shard that polls. docs/counters.md has them as `stats` shows them.
 struct VerbsCounters {
   Counter sent;  // active messages and loans
   Counter received;

@@ -54,9 +54,11 @@ class QueuePairOwner {
   ~QueuePairOwner() = default;
 };
 
+// Threads: one at a time until the seal; from then on all that is const may be called by any.
 class VerbsDevice final : public Device {
  public:
-  // Errors: choose_verbs_port's; the device cannot be opened.
+  // Opens the device, and finds out about its windows. Ownership: the caller's.
+  // Errors (kSystem): choose_verbs_port's; the device cannot be opened.
   static Result<std::unique_ptr<VerbsDevice>> open(const VerbsDeviceOptions& options);
   VerbsDevice(const VerbsDevice&) = delete;
   VerbsDevice& operator=(const VerbsDevice&) = delete;
@@ -69,7 +71,8 @@ class VerbsDevice final : public Device {
   void deregister_regions(std::span<const Region> regions) noexcept override;
 
   // Lets peers reach `memory` of `pool` with `rights`; it stays so as long as the device lives.
-  // Requires: before the seal. Errors: the device's, too many exports, atomics that it has not.
+  // Requires: before the seal. Ownership: what is returned is the device's.
+  // Errors (kSystem): the device's, too many exports, atomics that it has not.
   Result<const VerbsExport*> add_export(const PinnedPool& pool, std::span<std::byte> memory,
                                         RemoteRights rights);
   // The export that holds all of it and allows `rights`, or nullptr.
@@ -86,7 +89,7 @@ class VerbsDevice final : public Device {
   uint32_t take_events() noexcept;
   // How many there were so far. Threads: any.
   uint64_t event_count() const noexcept { return event_count_.load(std::memory_order_relaxed); }
-  int event_fd() const noexcept { return context_->async_fd; }
+  int event_fd() const noexcept { return context_->async_fd; }  // the device's
   // How often it may have lost requests of any queue pair. Threads: any.
   uint32_t fault_count() const noexcept { return fault_count_.load(std::memory_order_acquire); }
   // Whether it tells when a failed queue pair has no receive under way any more: it has done so
@@ -95,7 +98,9 @@ class VerbsDevice final : public Device {
     return tells_last_receive_.load(std::memory_order_relaxed);
   }
 
+  // The lkey of a key that a KeyTable of this device gave. Requires: it is not kNoKey.
   static uint32_t local_key(Key key) noexcept { return static_cast<uint32_t>(key); }
+  // Its region. Requires: the same. Ownership: the device's.
   ibv_mr* region(Key key) const noexcept { return regions_[key >> 32]; }
 
   // Whether there are windows of type 2 that can be bound to parts of the pool, and whether the
@@ -107,6 +112,7 @@ class VerbsDevice final : public Device {
   // Whether it is the kernel's soft RoCE, some of whose defects are worked around.
   bool is_soft_roce() const noexcept { return limits_.vendor_id == kSoftRoceVendor; }
 
+  // For queue pairs of one's own, which are gone before the device is. Ownership: the device's.
   ibv_context* context() const noexcept { return context_; }
   ibv_pd* domain() const noexcept { return domain_; }
   const VerbsPort& port() const noexcept { return port_; }

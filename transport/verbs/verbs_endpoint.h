@@ -1,5 +1,6 @@
 // The way to one peer of the verbs provider: its queue pair, its part of the window, what was lent
-// and what was borrowed. Only the shard that polls touches it; see verbs_provider.h.
+// and what was borrowed. Only the shard that polls touches it; see verbs_provider.h. Its contract
+// is that of transport/endpoint.h; what is said here is only what holds beside that.
 #pragma once
 
 #include <bit>

@@ -2,7 +2,7 @@
 //
 // The thread that has the link, by its state, writes its fields; a release store of the state hands
 // them over. While it is down it is the exchange thread's, from up to the end of draining the
-// shard's.
+// shard's. A part of VerbsProvider.
 #pragma once
 
 #include <atomic>

@@ -2,6 +2,7 @@
 //
 // A static program has the drivers of verbs_drivers.cc, which it names when it is linked; without
 // them rdma-core finds no device. A dynamic program takes those that the system has.
+// All functions: any thread. What returns a vector, a Result or a string allocates.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@
 
 namespace bedplate {
 
-// The drivers that are linked in, by their names in rdma-core: "bnxt_re, cxgb4, ...".
+// The drivers that are linked in, by their names in rdma-core: "bnxt_re, cxgb4, ...". Static text.
 const char* verbs_drivers() noexcept;
 
 // A port that could be used, or why not.
@@ -45,11 +46,11 @@ ibv_mtu active_mtu(ibv_context* context, const VerbsPort& port) noexcept;
 constexpr uint32_t mtu_bytes(ibv_mtu mtu) noexcept { return 128u << mtu; }
 
 // All ports of all devices that a driver was found for. Opens and closes each device.
-// Errors: no device at all, and whether a module is missing or a driver.
+// Errors (kSystem): no device at all, and whether a module is missing or a driver.
 Result<std::vector<VerbsPort>> list_verbs_ports();
 
 // The port to use: `device` and `port` as far as they are given ("", 0: any), usable.
-// Errors: list_verbs_ports', no such device, no port that is up, no address.
+// Errors (kSystem): list_verbs_ports', no such device, no port that is up, no address.
 Result<VerbsPort> choose_verbs_port(const std::string& device, uint8_t port);
 
 }  // namespace bedplate

@@ -2,7 +2,8 @@
 //
 // One object for one shard. All that it needs is made before the seal: a queue pair for each peer
 // of the list, one shared receive queue and one completion queue for all, and the memory for
-// messages, which is the caller's (verbs_memory_bytes). docs/verbs.md has the protocol.
+// messages, which is the caller's (verbs_memory_bytes). docs/verbs.md has the protocol. Services
+// have it made for them by [verbs]; a process that joined makes its own (joined_verbs.h).
 //
 // Split by what it is about: verbs_provider.cc (making it, peers, sleeping, memory that peers may
 // reach), verbs_endpoint_datapath.cc (what is sent), verbs_window_datapath.cc (what is opened for
@@ -46,7 +47,7 @@ struct VerbsShape {
   uint64_t landing_bytes = kMiB;      // of each of the two zones
   uint32_t datagram_count = 0;  // under way, each way, with all peers; 0: none are sent or taken
 };
-// Errors: the first number that cannot be, with what can.
+// Errors (kSystem): the first number that cannot be, with what can.
 Result<void> check_shape(const VerbsShape& shape) noexcept;
 // How much memory a provider of this shape needs, in whole pages. Requires: check_shape.
 uint64_t verbs_memory_bytes(const VerbsShape& shape) noexcept;
@@ -69,6 +70,7 @@ struct VerbsProviderOptions {
   VerbsCounters* counters = nullptr;  // may be nullptr
 };
 
+// Threads: the shard's that polls, but where another is named. Nothing is allocated after create().
 class VerbsProvider final : public Provider {
  public:
   // How many exports of its own it makes at most, of verbs_shared_bytes in all.
@@ -85,13 +87,14 @@ class VerbsProvider final : public Provider {
   static std::vector<VerbsDemand> demands(const VerbsShape& shape, const ibv_device_attr& limits,
                                           bool uses_windows);
 
-  // Requires: before the seal; called once; check_shape(options.shape).
-  // Errors: a limit of the device that the shape exceeds, with both numbers; the device's; it
-  // cannot listen.
+  // Requires: before the seal; called once; check_shape(options.shape). `dispatcher` (the
+  // messenger's) outlives this. Errors (kSystem): a limit of the device that the shape exceeds,
+  // with both numbers; the device's; it cannot listen. It can only be destroyed then.
   Result<void> create(const VerbsProviderOptions& options, const Dispatcher& dispatcher);
 
   const char* name() const noexcept override { return "verbs"; }
-  // By `peer.name`. It returns at once: until the connection is there, sends say kAgain.
+  // By `peer.name`. It returns at once: until the connection is there, sends say kAgain; after
+  // LinkTiming::give_up_ns without one kGone. Errors (kSystem): no peer has this name.
   Result<Endpoint*> connect(const PeerAddress& peer) override;
   uint32_t poll(uint32_t budget) noexcept override;
   void release(const Loan& loan) noexcept override;
@@ -101,10 +104,11 @@ class VerbsProvider final : public Provider {
   bool can_sleep() const noexcept override { return true; }
 
   // Sends `payload` to where `to`, one of this provider's, leads, without a promise: it may be
-  // lost, and come out of order. There it is delivered as an active message `id`. The shard's.
+  // lost, and come out of order. There it is delivered as an active message `id`.
+  // Returns what DatagramQueue::send does.
   SendStatus send_datagram(const Endpoint& to, AmId id,
                            std::span<const std::byte> payload) noexcept;
-  // How much one may have; 0: none can be sent now.
+  // How many bytes one may have; 0: none can be sent now.
   uint32_t datagram_bytes_max(const Endpoint& to) const noexcept;
   // Where those to `to` are received. Requires: it is connected.
   DatagramPeer datagram_peer(const Endpoint& to) const noexcept;
@@ -114,11 +118,11 @@ class VerbsProvider final : public Provider {
 
   // Before it goes: whether all that was accepted has reached its peer, as far as there are
   // connections. Asks for what is needed to know it: polled until it says yes.
-  // Threads: the shard's.
   bool settle() noexcept;
 
   // Whether messages can be sent to `endpoint`, one of this provider's, now.
   static bool is_connected(const Endpoint& endpoint) noexcept;
+  // How many exchanges it has refused. Threads: any.
   uint64_t refused_count() const noexcept { return exchange_.refused_count(); }
 
  private:

@@ -1,7 +1,8 @@
 // What travels between two ends of a verbs connection, to the byte: docs/verbs.md has the tables.
 //
 // Little endian, as every machine that this runs on. What came from a peer is copied out, checked
-// once, and then used.
+// once, and then used. All functions: any thread; noexcept; nothing is allocated. For the provider
+// and for tests: programs need RemoteRights alone.
 #pragma once
 
 #include <bit>
