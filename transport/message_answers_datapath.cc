@@ -29,7 +29,9 @@ uint32_t MessageAnswers::count_of(const Endpoint& peer,
 // Those of one peer in their order: one that finds no room holds up those behind it.
 void MessageAnswers::ask(const Message& message) noexcept {
   const uint32_t its = count_of(message.from, {questions_, waiting_});
-  if (its == 0 && is_answered(message)) return;
+  // Kept, a loan would keep its lender's place as well, also when that has died.
+  if (message.loan.is_there()) options_.messenger->release(message.loan);
+  if (its == 0 && is_answered({message.from, message.id, message.payload, {}})) return;
   if (waiting_ == kWaitingMax || its == kWaitingPerPeerMax ||
       message.payload.size() > kQuestionBytesMax) {
     return options_.dropped->add(1);

@@ -87,6 +87,20 @@ TEST(ShmGroupKeeper, WaitsForLoansOfTheDead) {
   CHECK(group.is_forgotten());
 }
 
+// The messengers' own messages borrow nothing: what is lent with them keeps no place.
+TEST(ShmGroupKeeper, WaitsForNoLoanThatNobodyTakes) {
+  KeeperRig group;
+  Completion returned = {[](Completion&, Outcome) noexcept {}};
+  for (const AmId id : {kAskNumberAm, kTellNumberAm}) {
+    CHECK(group.all[kDead]->to(2).am_send_loan(id, {}, group.heap.first(64), &returned) ==
+          SendStatus::kPending);
+  }
+  group.poll_living();
+  group.kill();
+  group.poll_living();
+  CHECK(group.is_forgotten());
+}
+
 TEST(ShmGroupKeeper, MakesTheNextOnesPartAsNew) {
   KeeperRig group;
   CHECK(group.all[0]->to(kDead).am_send(1, bytes_of("for the former one")) == SendStatus::kDone);

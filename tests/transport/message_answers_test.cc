@@ -248,6 +248,34 @@ TEST(MessageAnswers, WhatIsLentComesBackWithTheEndOfThePeer) {
   LONGS_EQUAL(0, library.lent_count());
 }
 
+// A loan that nobody gives back keeps its lender's place, also when that has died.
+TEST(MessageAnswers, WhatIsLentWithAQuestionGoesBackAtOnce) {
+  struct : Completion {
+    uint32_t count = 0;
+  } returned;
+  returned.call = [](Completion& self, Outcome) noexcept {
+    ++static_cast<decltype(returned)&>(self).count;
+  };
+  std::byte block[8] = {};
+  const auto ask_by_loan = [&](std::string_view question) {
+    CHECK(peers[0]->am_send_loan(kQuestion, std::as_bytes(std::span(question)), block, &returned) ==
+          SendStatus::kPending);
+    deliver();
+  };
+  ask_by_loan("apple");
+  LONGS_EQUAL(1, returned.count);
+  LONGS_EQUAL(1, heard.size());
+  ask_by_loan("bad");
+  LONGS_EQUAL(2, returned.count);
+  ask("lend 500");
+  ask("lend 1");
+  ask_by_loan("apple");  // it waits
+  LONGS_EQUAL(3, returned.count);
+  give_back(0);
+  poll();
+  LONGS_EQUAL(4, heard.size());
+}
+
 TEST(MessageAnswers, WhatMakesNoSenseOrFindsNoPlaceToWaitIsCountedAndDropped) {
   ask("bad");
   CHECK_EQUAL(1, dropped.read());
