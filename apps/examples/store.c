@@ -49,7 +49,6 @@ static const char* set(const entry* given) {
 }
 
 static void answer(void* context, int64_t result);
-
 static void on_received(void* context, int64_t result) {
   client* c = context;
   c->bytes += result > 0 ? (size_t)result : 0;
