@@ -162,10 +162,10 @@ void Messenger::take_back(RoomCall& room) noexcept {
 }
 
 // Each once: those that find no room, and those that ask again, go to the end. Only those that are
-// content count as work, so that a loop in which nobody gets on sleeps, for longer each time.
+// content count as work, so that a loop in which nobody gets on sleeps. One that asks again has tried,
+// and may have sent a queue full: it is looked for as soon as at first.
 uint32_t Messenger::call_rooms() noexcept {
   const uint32_t before = room_count_;
-  const RoomWait waited = room_wait_;
   ++room_round_;
   while (rooms_ != nullptr && rooms_->round != room_round_) {
     RoomCall& room = *rooms_;
@@ -181,7 +181,6 @@ uint32_t Messenger::call_rooms() noexcept {
     room_wait_.begin();
     return before - room_count_;
   }
-  if (room_count_ == before) room_wait_ = waited;
   return 0;
 }
 
