@@ -162,8 +162,8 @@ void Messenger::take_back(RoomCall& room) noexcept {
 }
 
 // Each once: those that find no room, and those that ask again, go to the end. Only those that are
-// content count as work, so that a loop in which nobody gets on sleeps. One that asks again has tried,
-// and may have sent a queue full: it is looked for as soon as at first.
+// content count as work, so that a loop in which nobody gets on sleeps. One that asks again has
+// tried, and may have sent a queue full: it is looked for as soon as at first.
 uint32_t Messenger::call_rooms() noexcept {
   const uint32_t before = room_count_;
   ++room_round_;
