@@ -177,11 +177,8 @@ uint32_t Messenger::call_rooms() noexcept {
       append(to, room);
     }
   }
-  if (room_count_ < before) {
-    room_wait_.begin();
-    return before - room_count_;
-  }
-  return 0;
+  if (rooms_ != nullptr) room_wait_.begin();
+  return before > room_count_ ? before - room_count_ : 0;
 }
 
 uint32_t Messenger::poll(uint32_t budget) noexcept {
