@@ -149,9 +149,11 @@ class Endpoint {
 
   // Describes `memory` of this process, which it may write, to this peer, which may read and write
   // it until withdraw(); what is under way then has ended when a flush that is started afterwards
-  // ends, or says kGone. The memory stays until then. It may allocate, or pin pages: not for each
-  // message. Errors (kSystem): what stands against it.
+  // ends, or says kGone. The memory stays until then. Cost: with knem, or a memory window, a call
+  // of the kernel's or a request of the device's.
+  // Errors (kSystem): what stands against it; as much is exposed already as can be.
   virtual Result<RemoteMemory> expose(std::span<std::byte> memory) = 0;
+  // Requires: `memory` was exposed through this endpoint, and was not withdrawn since.
   virtual void withdraw(const RemoteMemory& memory) noexcept = 0;
 
   // Whether its queue takes a message now, or its peer is gone. A loan, or a message that is copied
