@@ -96,6 +96,7 @@ void Shard::thread_main() noexcept {
     loop_.run();
   }
   close();
+  set_state(State::kClosed);
 }
 
 void Shard::run(std::function<void()> on_start) {
@@ -104,12 +105,23 @@ void Shard::run(std::function<void()> on_start) {
   set_state(State::kRunning);
 }
 
+// The end of a thread waits for what the kernel's threads do for its ring: where that hangs, the
+// thread is left, too.
 void Shard::stop() noexcept {
   if (!is_started_) return;
   is_started_ = false;
   if (state_.load(std::memory_order_acquire) == State::kReady) set_state(State::kAbandoned);
   loop_.stop();
-  thread_.join();
+  for (State state = state_.load(std::memory_order_acquire);
+       state != State::kClosed && state != State::kFailed;
+       state = state_.load(std::memory_order_acquire)) {
+    state_.wait(state, std::memory_order_acquire);
+  }
+  if (has_left_operations_) {
+    thread_.join_or_leave(0);
+  } else {
+    thread_.join();
+  }
 }
 
 }  // namespace bedplate

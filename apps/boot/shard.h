@@ -47,7 +47,7 @@ class Shard {
 
   // Lets the thread run its loop, after calling `on_start` on it. After the seal.
   void run(std::function<void()> on_start);
-  // Stops the loop and joins the thread.
+  // Stops the loop and joins the thread, unless that has left operations.
   void stop() noexcept;
   // After stop(): the kernel still works on files for this shard (Files::close), which must
   // therefore not be destroyed.
@@ -58,7 +58,7 @@ class Shard {
   Files& files() noexcept { return files_; }
 
  private:
-  enum class State : int { kStarting, kReady, kFailed, kRunning, kAbandoned };
+  enum class State : int { kStarting, kReady, kFailed, kRunning, kAbandoned, kClosed };
 
   void thread_main() noexcept;
   Result<void> set_up();

@@ -1,13 +1,26 @@
 #include "transport/uring/uring_files.h"
 
 #include <cerrno>
-#include <vector>
+
+#include <sys/uio.h>
 
 #include "platform/assert.h"
 #include "platform/clock.h"
 #include "transport/file_ranges.h"
 
 namespace bedplate {
+namespace {
+
+// Whether the kernel cannot be asked not to wait for the file. io_uring tries reads and writes at
+// once, within the shard's own call, and takes a file that poll(2) calls ready for one that does
+// not wait: so FUSE holds up the shard for as long as its server likes.
+bool would_wait(int fd) noexcept {
+  char byte = 0;
+  const iovec place = {&byte, sizeof byte};
+  return preadv2(fd, &place, 1, 0, RWF_NOWAIT) < 0 && errno == EOPNOTSUPP;
+}
+
+}  // namespace
 
 io_uring_sqe& next_ring_entry(io_uring& ring, Counter& system_calls) noexcept {
   io_uring_sqe* entry = io_uring_get_sqe(&ring);
@@ -24,7 +37,10 @@ Result<void> UringFiles::open(Files& files, const KeyTable& keys, uint32_t) {
   files_ = &files;
   keys_ = &keys;
   std::vector<int> numbers;
-  for (const File& file : files.all()) numbers.push_back(file.fd());
+  for (const File& file : files.all()) {
+    numbers.push_back(file.fd());
+    would_wait_.push_back(would_wait(file.fd()));
+  }
   const int outcome =
       io_uring_register_files(&ring_, numbers.data(), static_cast<unsigned>(numbers.size()));
   if (outcome == 0) return {};
@@ -54,6 +70,8 @@ void UringFiles::issue(FileOperation& operation) noexcept {
       if (is_read && !has_key) io_uring_prep_read(entry, fd, memory, bytes, offset);
       if (!is_read && has_key) io_uring_prep_write_fixed(entry, fd, memory, bytes, offset, key);
       if (!is_read && !has_key) io_uring_prep_write(entry, fd, memory, bytes, offset);
+      // To one of the kernel's threads, without trying.
+      if (would_wait_[operation.file->index()] != 0) entry->flags |= IOSQE_ASYNC;
       break;
     }
     case FileAction::kSync: io_uring_prep_fsync(entry, fd, 0); break;

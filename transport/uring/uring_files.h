@@ -5,6 +5,9 @@
 // takes no references to its file or its pages.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include <liburing.h>
 
 #include "transport/files.h"
@@ -42,6 +45,7 @@ class UringFiles final : public FileBackend {
   Counter* system_calls_ = nullptr;
   Files* files_ = nullptr;
   const KeyTable* keys_ = nullptr;
+  std::vector<uint8_t> would_wait_;  // by the file's index: a read or write within the submission
 };
 
 }  // namespace bedplate
