@@ -11,7 +11,7 @@ LIBRARIES_ALL := $(VERBS_LIBRARY) $(INIT_LIBRARY) $(LIBRARY)
 LINK_RUNTIME := $(VERBS_LINK) $(INIT_LINK) $(LIBRARIES_ALL)
 PROGRAM := $(BUILD)/bedplate
 TESTS := $(BUILD)/bedplate-tests
-PEERS := $(BUILD)/c-peer $(BUILD)/cpp-peer
+PEERS := $(BUILD)/c-peer $(BUILD)/cpp-peer $(BUILD)/journal
 TRAFFIC := $(BUILD)/verbs-traffic
 PLACES := $(BUILD)/places
 BLOCKD_OBJECTS := $(call objects,$(BLOCKD_SOURCES))
@@ -85,6 +85,7 @@ $(BUILD)/examples/relay: $(BUILD)/apps/examples/relay_c.o
 $(BUILD)/examples/store: $(BUILD)/apps/examples/store_c.o
 $(BUILD)/c-peer: $(BUILD)/tests/system/c_peer.o
 $(BUILD)/cpp-peer: $(BUILD)/tests/system/cpp_peer.o
+$(BUILD)/journal: $(BUILD)/tests/system/journal_c.o
 $(TRAFFIC): $(call objects,$(TRAFFIC_SOURCES))
 $(PLACES): $(call objects,$(PLACES_SOURCES))
 $(EXAMPLES) $(PEERS) $(TRAFFIC) $(PLACES): $(POOL_HEAP) $(LIBRARIES_ALL)
@@ -102,11 +103,13 @@ $(FIRST_SERVICE_OBJECTS:.o=.cc): $(BUILD)/examples/echo_%.cc: docs/first-service
 	$(Q)awk '/^```cpp/ {++step; inside = 1; next} /^```/ {inside = 0} inside && step == $*' $< > $@
 
 C_OBJECTS := $(BUILD)/apps/examples/ping_c.o $(BUILD)/apps/examples/relay_c.o \
-             $(BUILD)/apps/examples/store_c.o $(BUILD)/tests/system/c_peer.o
+             $(BUILD)/apps/examples/store_c.o $(BUILD)/tests/system/c_peer.o \
+             $(BUILD)/tests/system/journal_c.o
 $(BUILD)/apps/examples/ping_c.o: apps/examples/ping.c
 $(BUILD)/apps/examples/relay_c.o: apps/examples/relay.c
 $(BUILD)/apps/examples/store_c.o: apps/examples/store.c
 $(BUILD)/tests/system/c_peer.o: tests/system/c_peer.c
+$(BUILD)/tests/system/journal_c.o: tests/system/journal.c
 $(C_OBJECTS): $(BUILD_FILES)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CC   $@")

@@ -1,0 +1,201 @@
+"""A service with a planned file (tests/system/journal.c): what the file is asked for is done and
+counted, what the boot cannot have is told, an error is the operation's alone, and neither a file
+system that hangs nor a callback that blocks goes unnamed."""
+
+import contextlib
+import errno
+import json
+import os
+import socket
+import tomllib
+
+from fuse_file import FSYNC, READ, WRITE, FuseFile
+from harness import (BACKENDS, BEDPLATE, BOUND_SECONDS, expect, expect_in, expect_true, need_backend,
+                     read_text, test, to_toml, wait_for)
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+JOURNAL = os.path.join(os.path.dirname(BEDPLATE), "journal")
+
+
+def configure(box, path, sockets="io_uring-or-epoll", stall_ms=0, **journal):
+    """On ordinary pages, as apps/examples/store.toml."""
+    with open(os.path.join(ROOT, "apps/examples/store.toml"), "rb") as file:
+        configuration = tomllib.load(file)
+    configuration["appliance"] = {"name": "journal", "runtime_directory": box.path("runtime"),
+                                  "drain_timeout_ms": 1000}
+    configuration["shard"][0]["cpu"] = min(os.sched_getaffinity(0))
+    configuration["event_loop"] = {"sockets": sockets, "stall_ms": stall_ms}
+    del configuration["store"]
+    configuration["journal"] = {"listen": [f"unix:{box.path('journal.sock')}"], "file": path,
+                                **journal}
+    return box.write("journal.toml", to_toml(configuration))
+
+
+class Journal:
+    """It runs, and this is its client."""
+
+    def __init__(self, box, config):
+        self.box = box
+        self.process = box.spawn([JOURNAL, "run", config], "journal.log")
+        wait_for(lambda: "bedplate: ready" in self.log(), "it is ready")
+        self.client = box.closing.enter_context(socket.socket(socket.AF_UNIX))
+        self.client.settimeout(BOUND_SECONDS)
+        self.client.connect(box.path("journal.sock"))
+
+    def log(self):
+        return read_text(self.box.path("journal.log"))
+
+    def say(self, line):
+        self.client.sendall(line.encode() + b"\n")
+
+    def ask(self, line):
+        self.say(line)
+        answer = b""
+        while not answer.endswith(b"\n"):
+            part = self.client.recv(4096)
+            expect_true(part, f"it answers {line!r}")
+            answer += part
+        return answer.decode().rstrip("\n")
+
+    def counters(self):
+        return self.stats()["services"]["journal"]["files"]["log"]
+
+    def shard(self):
+        return self.stats()["shard"]["main"]
+
+    def stats(self):
+        return json.loads(self.box.run(JOURNAL, "stats", "--directory", self.box.path("runtime"),
+                                       "--json").stdout)
+
+    def stop(self, code):
+        self.process.terminate()
+        expect(self.process.wait(BOUND_SECONDS), code, "the exit code after SIGTERM")
+
+
+@test(sockets=BACKENDS)
+def is_read_written_synced_and_counted(box, sockets):
+    need_backend(sockets)
+    path = box.write("log", "apples and pears")
+    journal = Journal(box, configure(box, path, sockets, bytes_min=16))
+    expect(journal.ask("read 0 6"), "read 6 apples", "what it reads")
+    expect(journal.ask("write 11 figs!"), "write 5", "what it writes")
+    expect(journal.ask("sync"), "sync 0", "a sync")
+    expect(read_text(path), "apples and figs!", "what others read then")
+    expect(journal.ask("read 11 100"), "read 5 figs!", "what it reads at the end")
+    expect(journal.ask("read 16 100"), "read 0", "what it reads behind the end")
+    expect(journal.counters(), {"file_operations": 5, "file_read_bytes": 11,
+                                "file_written_bytes": 5, "file_errors": 0}, "its counters")
+    journal.stop(0)
+
+
+@test(command=["check", "run"], what=["missing", "directory", "pipe", "read_only", "one_of_two"])
+def what_cannot_be_opened_is_told(box, command, what):
+    """Which file, of which service, by which key; what the system says; what to do."""
+    path = box.path(what)
+    answer = {"missing": "No such file or directory; create it, or name another file",
+              "directory": "Is a directory; name a file, or a block device",
+              "pipe": "it is neither a file nor a block device; name one of these",
+              "read_only": "Read-only file system; run as its owner or as root, and see that its "
+                           "file system may be written to",
+              "one_of_two": "No such file or directory; create it, or name another file"}[what]
+    if what == "directory":
+        os.mkdir(path)
+    elif what == "pipe":
+        os.mkfifo(path)
+    elif what == "read_only":
+        path = box.closing.enter_context(FuseFile(box, is_read_only=True)).path
+    with contextlib.ExitStack() as taken:
+        also = []
+        if what == "one_of_two":  # each problem of the boot in one report
+            taken.enter_context(listening(box.path("journal.sock")))
+            also = ["Address already in use"]
+        refused = box.run(JOURNAL, command, configure(box, path), expect_code=1)
+    expect_in(f"bedplate: opening {path} for file in [journal]: {answer}\n", refused.stderr,
+              f"what {command} says")
+    for text in also:
+        expect_in(text, refused.stderr, f"what {command} says as well")
+    expect("sealed" in refused.stderr, False, "that it went on")
+
+
+@test()
+def a_file_that_need_not_be_written_to_need_not_be_writable(box):
+    """Read-only: what is asked of it beyond that is an error of the operation alone."""
+    with FuseFile(box, b"apples", is_read_only=True) as file:
+        journal = Journal(box, configure(box, file.path, read_only=True))
+        expect(journal.ask("write 0 pear"), f"write {-errno.EBADF}", "a write")
+        expect(journal.ask("read 0 6"), "read 6 apples", "a read")
+        journal.stop(0)
+
+
+@test()
+def what_the_service_itself_refuses_is_told(box):
+    path = box.write("log", "short")
+    refused = box.run(JOURNAL, "run", configure(box, path, bytes_min=6), expect_code=1)
+    expect_in("bedplate: journal: reading the log: it is shorter than bytes_min in [journal]; name "
+              "another file, or make it longer (truncate)\n", refused.stderr, "what run says")
+    expect("ready" in refused.stdout + refused.stderr, False, "that it serves")
+
+
+@test(sockets=BACKENDS)
+def an_error_is_the_operations_alone(box, sockets):
+    need_backend(sockets)
+    with FuseFile(box, b"apples and pears") as file:
+        journal = Journal(box, configure(box, file.path, sockets))
+        file.errors = {READ: errno.EIO, WRITE: errno.ENOSPC, FSYNC: errno.EIO}
+        expect(journal.ask("read 0 6"), f"read {-errno.EIO}", "a read that fails")
+        expect(journal.ask("write 0 figs"), f"write {-errno.ENOSPC}", "a write that fails")
+        expect(journal.ask("sync"), f"sync {-errno.EIO}", "a sync that fails")
+        file.errors = {}
+        expect(journal.ask("write 0 figs!!"), "write 6", "a write after that")
+        expect(journal.ask("read 0 6"), "read 6 figs!!", "a read after that")
+        expect(journal.counters(), {"file_operations": 5, "file_read_bytes": 6,
+                                    "file_written_bytes": 6, "file_errors": 3}, "its counters")
+        journal.stop(0)
+
+
+@test(sockets=BACKENDS, action=["read 0 6", "write 0 figs", "sync"])
+def what_hangs_is_named_and_left(box, sockets, action):
+    """The server of its file system takes no requests any more; the stop waits for it as long as
+    for the drain, and ends."""
+    need_backend(sockets)
+    with FuseFile(box, b"apples and pears") as file:
+        journal = Journal(box, configure(box, file.path, sockets))
+        expect(journal.ask("read 0 6"), "read 6 apples", "a read before that")
+        file.hang()
+        journal.say(action)
+        wait_for(file.is_asked, "the request")
+        journal.stop(1)
+        expect_in("stopping: the kernel has not ended 1 of the operations on the file journal.log "
+                  "within 1000 ms", journal.log(), "its log")
+        expect(journal.log().count("not drained"), 0, "complaints about the drain")
+
+
+@test(sockets=BACKENDS)
+def what_blocks_its_shard_is_named_and_counted(box, sockets):
+    need_backend(sockets)
+    journal = Journal(box, configure(box, box.write("log", ""), sockets, stall_ms=50))
+    expect(journal.ask("read 0 6"), "read 0", "what does not block")
+    expect(journal.ask("block 500"), "block 0", "what blocks")
+    wait_for(lambda: journal.shard()["stalls"] > 0, "the counter of stalls")
+    expect_true(journal.shard()["stall_longest_ns"] >= 500_000_000, "the longest of them is told")
+    told = wait_for(lambda: [line for line in journal.log().splitlines() if "stall_ms" in line],
+                    "the log's line about the stall")
+    expect_in("journal", told[0].partition("work had: ")[2], "those that the line names")
+    journal.stop(0)
+
+
+@test()
+def without_a_limit_no_stall_is_told(box):
+    journal = Journal(box, configure(box, box.write("log", ""), stall_ms=0))
+    expect(journal.ask("block 500"), "block 0", "what blocks")
+    expect(journal.ask("read 0 6"), "read 0", "what comes after it")
+    expect(journal.shard()["stalls"], 0, "the counter of stalls")
+    journal.stop(0)
+    expect(journal.log().count("stall_ms"), 0, "lines about it")
+
+
+def listening(path):
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen()
+    return listener

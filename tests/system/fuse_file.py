@@ -1,0 +1,113 @@
+"""A file system of one file, "log", served by a thread of the test over /dev/fuse: each action on the
+file is carried out, fails with an errno, or is never looked at, as by a server that hangs."""
+
+import contextlib
+import ctypes
+import errno
+import os
+import select
+import stat
+import struct
+import threading
+
+from harness import BOUND_SECONDS, Failure, Skip
+
+LOOKUP, FORGET, GETATTR, OPEN, READ, WRITE, RELEASE, FSYNC, INIT, BATCH_FORGET = (
+    1, 2, 3, 14, 15, 16, 18, 20, 26, 42)
+ROOT, FILE = 1, 2  # nodes
+DIRECT_IO, NO_FLUSH = 1 << 0, 1 << 5  # of an open file: each read and write comes here
+IN_HEADER = struct.Struct("=IIQQIIII")
+MS_RDONLY, MNT_FORCE, MNT_DETACH = 1, 1, 2
+
+
+class FuseFile:
+    """Mounted while it is used as a context; `path` is the file. An answer that hangs ends with it."""
+
+    def __init__(self, box, content=b"", is_read_only=False):
+        self.directory = box.path("fuse")
+        self.path = os.path.join(self.directory, "log")
+        self.content = bytearray(content)
+        self.is_read_only = is_read_only
+        self.errors = {}  # of an action: the errno that it ends with
+        self.must_pause = threading.Event()
+        self.has_paused = threading.Event()
+        self.libc = ctypes.CDLL(None, use_errno=True)
+
+    def __enter__(self):
+        try:
+            self.fd = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            raise Skip(f"/dev/fuse cannot be opened: {error.strerror}") from None
+        os.makedirs(self.directory)
+        options = f"fd={self.fd},rootmode=40000,user_id=0,group_id=0,allow_other"
+        if self.libc.mount(b"journal", self.directory.encode(), b"fuse",
+                           MS_RDONLY if self.is_read_only else 0, options.encode()) != 0:
+            os.close(self.fd)
+            raise Skip(f"fuse cannot be mounted: {os.strerror(ctypes.get_errno())}")
+        self.wake_read, self.wake_write = os.pipe()
+        self.thread = threading.Thread(target=self._serve, daemon=True)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.must_pause.set()
+        os.write(self.wake_write, b"x")
+        # Whatever is under way ends with ECONNABORTED.
+        self.libc.umount2(self.directory.encode(), MNT_FORCE | MNT_DETACH)
+        self.thread.join(BOUND_SECONDS)
+        for fd in (self.fd, self.wake_read, self.wake_write):
+            os.close(fd)
+
+    def hang(self):
+        """From now on nothing is answered. The kernel keeps what is asked for."""
+        self.must_pause.set()
+        os.write(self.wake_write, b"x")
+        if not self.has_paused.wait(BOUND_SECONDS):
+            raise Failure("the file system's server does not pause")
+
+    def is_asked(self):
+        """Whether something was asked for since it hangs."""
+        return bool(select.select([self.fd], [], [], 0)[0])
+
+    def _serve(self):
+        with contextlib.suppress(OSError):  # ENODEV: it is unmounted
+            while not self.must_pause.is_set():
+                if self.fd in select.select([self.fd, self.wake_read], [], [])[0]:
+                    self._answer(os.read(self.fd, 1 << 18))
+        self.has_paused.set()
+
+    def _answer(self, request):
+        _, opcode, unique, node, *_ = IN_HEADER.unpack_from(request)
+        if opcode in (FORGET, BATCH_FORGET):
+            return
+        body = request[IN_HEADER.size:]
+        number = self.errors.get(opcode, 0)
+        answer = b"" if number else self._act(opcode, node, body)
+        if answer is None:
+            number, answer = errno.ENOSYS, b""
+        os.write(self.fd, struct.pack("=IiQ", 16 + len(answer), -number, unique) + answer)
+
+    def _act(self, opcode, node, body):
+        if opcode == INIT:
+            return struct.pack("=IIIIHHIIHHI28x", 7, 31, 0, 0, 16, 12, 1 << 17, 1, 0, 0, 0)
+        if opcode == LOOKUP:
+            if body.rstrip(b"\0") != b"log":
+                return struct.pack("=QQQQII88x", 0, 0, 0, 0, 0, 0)  # there is no such file
+            return struct.pack("=QQQQII", FILE, 0, 0, 0, 0, 0) + self._attributes(FILE)
+        if opcode == GETATTR:
+            return struct.pack("=QII", 0, 0, 0) + self._attributes(node)
+        if opcode == OPEN:
+            return struct.pack("=QII", 0, DIRECT_IO | NO_FLUSH, 0)
+        if opcode in (READ, WRITE):
+            _, offset, size = struct.unpack_from("=QQI", body)
+            if opcode == READ:
+                return bytes(self.content[offset:offset + size])
+            self.content[offset:offset + size] = body[40:40 + size]
+            return struct.pack("=II", size, 0)
+        return b"" if opcode in (RELEASE, FSYNC) else None
+
+    def _attributes(self, node):
+        mode, size = ((stat.S_IFDIR | 0o755, 0) if node == ROOT else
+                      (stat.S_IFREG | 0o600, len(self.content)))
+        return struct.pack("=QQQQQQIIIIIIIIII", node, size, 0, 0, 0, 0, 0, 0, 0, mode, 1, 0, 0, 0,
+                           4096, 0)
