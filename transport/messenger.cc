@@ -230,6 +230,10 @@ void Messenger::find_quiet_ones() noexcept {
 // have rung.
 void Messenger::announce_sleep() noexcept {
   for (Provider* provider : providers_) provider->announce_sleep();
+  prepare_last_look();
+}
+
+void Messenger::prepare_last_look() noexcept {
   for (Polled& one : polled_) one.has_found = true;
   active_count_ = static_cast<uint32_t>(polled_.size());
 }

@@ -81,6 +81,9 @@ class Messenger final : public PollSource {
   // As a poll source: to all providers. What then wakes the loop is each provider's business.
   void announce_sleep() noexcept override;
   void announce_awake() noexcept override;
+  // The second half of announce_sleep(), for a source that announces to the providers itself: the
+  // next poll looks at all of them, however quiet they were.
+  void prepare_last_look() noexcept;
   uint64_t sleep_max_ns() const noexcept override {
     return answer_count_ != 0 || rooms_ != nullptr ? room_wait_.sleep_max_ns() : kUnlimitedNs;
   }

@@ -7,6 +7,7 @@ void ShardMessenger::announce_sleep() noexcept {
   for (ShmProvider* group : groups_) group->raise_bell();
   if (!groups_.empty()) pass_bell_fence(groups_[0]->segment().fence());  // all have the same
   if (peers_ != nullptr) peers_->announce_sleep();
+  messenger_.prepare_last_look();
   if (watch_ != nullptr) watch_->announce_sleep();
 }
 

@@ -10,6 +10,7 @@
 #include "tests/support/patience.h"
 #include "tests/transport/group_rig.h"
 #include "tests/transport/plain_sleeper.h"
+#include "tests/transport/talkative_provider.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -67,6 +68,27 @@ TEST(MemberSource, WakesAnEventLoop) {
   loop.stop();
   thread.join();
   CHECK_FALSE(sleeper.overslept);
+}
+
+// A member from which nothing has come for long is polled now and then. What comes for it just
+// before the sleep has rung nobody: the last look must find it.
+TEST(MemberSource, TheLastLookBeforeASleepIsAtAQuietMemberToo) {
+  SourceRig rig;
+  TalkativeProvider talking, silent;
+  silent.found = 0;
+  rig.own.messenger.add_provider(talking);
+  rig.own.messenger.add_provider(silent);
+  MemberSource source(rig.parts());
+  Endpoint& to_own = rig.group.attach(1).to(0);
+  for (uint32_t round = 1; round <= 10; ++round) {
+    talking.found = 1;
+    for (uint32_t i = 0; i < 4 * Messenger::kQuietPolls; ++i) source.poll(16);
+    talking.found = 0;
+    CHECK(to_own.am_send(kId, {}) == SendStatus::kDone);
+    source.announce_sleep();
+    LONGS_EQUAL(1, source.poll(16));
+    source.announce_awake();
+  }
 }
 
 namespace {

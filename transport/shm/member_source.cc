@@ -13,6 +13,7 @@ Result<void> MemberSource::start(Doorbell& doorbell) {
 
 void MemberSource::announce_sleep() noexcept {
   parts_.shm.announce_sleep();
+  parts_.messenger.prepare_last_look();
   watch_.announce_sleep();
 }
 
