@@ -48,7 +48,7 @@ constexpr Way kWays[] = {
      [](void* block) { ::operator delete(block, kNewAlignment); }},
 };
 
-uint64_t used_bytes() noexcept {
+uint64_t arena_used_bytes() noexcept {
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < heap_arena_count(); ++i) bytes += heap_arena_use(i).used_bytes;
   return bytes;
@@ -71,7 +71,7 @@ struct Observed {
 
 Observed observe(const Way& way) {
   Observed observed;
-  const uint64_t before = used_bytes();
+  const uint64_t before = arena_used_bytes();
   void* block = way.allocate();
   // The compiler knows these functions, and drops a block that nobody looks at.
   asm volatile("" : "+r"(block) : : "memory");
@@ -80,13 +80,13 @@ Observed observe(const Way& way) {
     return observed;
   }
   const bool is_inside = process_pool().contains(block, kBlockBytes);
-  const bool is_seen = used_bytes() > before;
+  const bool is_seen = arena_used_bytes() > before;
   way.release(block);
   if (!is_inside) {
     observed.free_failure = observed.chunk_failure = "its block does not lie in the pool";
   } else if (!is_seen) {
     observed.free_failure = "its block is not of the pool's heap";
-  } else if (used_bytes() != before) {
+  } else if (arena_used_bytes() != before) {
     observed.free_failure = "its free did not arrive";
   }
   if (is_inside && !is_resident(block)) observed.chunk_failure = "a freed chunk lost its pages";

@@ -9,29 +9,30 @@
 namespace bedplate {
 namespace {
 
-using Key = ConfigurationKey;
+using Rule = ConfigurationKey::Rule;
+using Type = ConfigurationKey::Type;
 
-std::string span_text(const Key& key) {
+std::string span_text(const ConfigurationKey& key) {
   const std::string numbers = std::to_string(key.min()) + ".." + std::to_string(key.max());
   switch (key.type()) {
-    case Key::Type::kName: return numbers + " of a-z, 0-9 and -";
-    case Key::Type::kText: return numbers + " bytes";
-    case Key::Type::kPath: return "begins with /, " + numbers + " bytes";
-    case Key::Type::kInteger: return numbers;
-    case Key::Type::kSize:
+    case Type::kName: return numbers + " of a-z, 0-9 and -";
+    case Type::kText: return numbers + " bytes";
+    case Type::kPath: return "begins with /, " + numbers + " bytes";
+    case Type::kInteger: return numbers;
+    case Type::kSize:
       return std::string(format_bytes(key.min()).text) + ".." + format_bytes(key.max()).text;
-    case Key::Type::kBoolean: return "true or false";
-    case Key::Type::kAddress: return "tcp:ADDRESS:PORT or unix:/PATH";
-    case Key::Type::kAddresses: return numbers + " addresses";
-    case Key::Type::kOwners: return numbers + " owners of segments";
-    case Key::Type::kGrants: return numbers + " owners of segments but boot";
-    case Key::Type::kShard: return "the name of a shard";
-    case Key::Type::kGroup: return "the name of a group";
-    case Key::Type::kModules: return numbers + " names of kernel modules";
-    case Key::Type::kIpAddress: return "a numeric IPv4 or IPv6 address";
-    case Key::Type::kIpPrefix: return "a numeric IPv4 or IPv6 address, / and the network's bits";
-    case Key::Type::kChoice:
-    case Key::Type::kChoices: break;
+    case Type::kBoolean: return "true or false";
+    case Type::kAddress: return "tcp:ADDRESS:PORT or unix:/PATH";
+    case Type::kAddresses: return numbers + " addresses";
+    case Type::kOwners: return numbers + " owners of segments";
+    case Type::kGrants: return numbers + " owners of segments but boot";
+    case Type::kShard: return "the name of a shard";
+    case Type::kGroup: return "the name of a group";
+    case Type::kModules: return numbers + " names of kernel modules";
+    case Type::kIpAddress: return "a numeric IPv4 or IPv6 address";
+    case Type::kIpPrefix: return "a numeric IPv4 or IPv6 address, / and the network's bits";
+    case Type::kChoice:
+    case Type::kChoices: break;
   }
   const std::span<const char* const> words = key.words();
   std::string list = (key.is_list() ? numbers + " of " : "") + quoted(words[0]);
@@ -41,13 +42,13 @@ std::string span_text(const Key& key) {
   return list;
 }
 
-const char* rule_text(Key::Rule rule) {
+const char* rule_text(Rule rule) {
   switch (rule) {
-    case Key::Rule::kNone: return "";
-    case Key::Rule::kMultipleOf4KiB: return ", a multiple of 4 KiB";
-    case Key::Rule::kMultipleOfPages: return ", a multiple of the page";
-    case Key::Rule::kPowerOfTwo: return ", a power of two";
-    case Key::Rule::kOwnHeap: return ", a multiple of 4 KiB, 0 or at least ";
+    case Rule::kNone: return "";
+    case Rule::kMultipleOf4KiB: return ", a multiple of 4 KiB";
+    case Rule::kMultipleOfPages: return ", a multiple of the page";
+    case Rule::kPowerOfTwo: return ", a power of two";
+    case Rule::kOwnHeap: return ", a multiple of 4 KiB, 0 or at least ";
   }
   return "";
 }
@@ -87,10 +88,11 @@ std::string ConfigurationKey::expectation() const {
   return std::string(type_text()) + ": " + range_text();
 }
 
-Key& ConfigurationTable::add(const char* name, Type type, uint64_t min, uint64_t max,
-                             std::string default_text, std::function<void(Key::Value&)> store) {
+ConfigurationKey& ConfigurationTable::add(const char* name, Type type, uint64_t min, uint64_t max,
+                                          std::string default_text,
+                                          std::function<void(ConfigurationKey::Value&)> store) {
   BP_ASSERT(find_key(name) == nullptr && find_child(name) == nullptr);
-  Key& key = keys_.emplace_back();
+  ConfigurationKey& key = keys_.emplace_back();
   key.name_ = name;
   key.type_ = type;
   key.min_ = min;
@@ -100,10 +102,10 @@ Key& ConfigurationTable::add(const char* name, Type type, uint64_t min, uint64_t
   return key;
 }
 
-Key& ConfigurationTable::add_text(const char* name, Type type, std::string* to, uint64_t min,
-                                  uint64_t max) {
+ConfigurationKey& ConfigurationTable::add_text(const char* name, Type type, std::string* to,
+                                               uint64_t min, uint64_t max) {
   return add(name, type, min, max, "\"" + *to + "\"",
-             [to](Key::Value& value) { *to = std::move(value.text); });
+             [to](ConfigurationKey::Value& value) { *to = std::move(value.text); });
 }
 
 void ConfigurationTable::add_table(const char* name, bool is_required, uint64_t max_count,
@@ -113,13 +115,14 @@ void ConfigurationTable::add_table(const char* name, bool is_required, uint64_t 
       {name_.empty() ? name : name_ + "." + name, is_required, max_count, std::move(describe)});
 }
 
-Key* ConfigurationTable::find_key(std::string_view name) noexcept {
-  const auto found = std::find_if(keys_.begin(), keys_.end(),
-                                  [name](const Key& key) { return key.name() == name; });
+ConfigurationKey* ConfigurationTable::find_key(std::string_view name) noexcept {
+  const auto found = std::find_if(keys_.begin(), keys_.end(), [name](const ConfigurationKey& key) {
+    return key.name() == name;
+  });
   return found == keys_.end() ? nullptr : &*found;
 }
 
-const Key* ConfigurationTable::find_key(std::string_view name) const noexcept {
+const ConfigurationKey* ConfigurationTable::find_key(std::string_view name) const noexcept {
   return const_cast<ConfigurationTable*>(this)->find_key(name);
 }
 
@@ -130,9 +133,10 @@ const ConfigurationTable::Child* ConfigurationTable::find_child(
   return found == children_.end() ? nullptr : &*found;
 }
 
-const Key* ConfigurationTable::find_renamed(std::string_view before) const noexcept {
-  const auto found = std::find_if(keys_.begin(), keys_.end(),
-                                  [before](const Key& key) { return key.former_name() == before; });
+const ConfigurationKey* ConfigurationTable::find_renamed(std::string_view before) const noexcept {
+  const auto found =
+      std::find_if(keys_.begin(), keys_.end(),
+                   [before](const ConfigurationKey& key) { return key.former_name() == before; });
   return found == keys_.end() ? nullptr : &*found;
 }
 

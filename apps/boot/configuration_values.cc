@@ -15,7 +15,6 @@
 namespace bedplate {
 namespace {
 
-using Key = ConfigurationKey;
 using Rule = ConfigurationKey::Rule;
 using Type = ConfigurationKey::Type;
 using Value = ConfigurationKey::Value;
@@ -27,7 +26,7 @@ std::string check_length(const std::string& text, uint64_t min, uint64_t max) {
   return "is " + (text.empty() ? "empty" : std::to_string(text.size()) + " bytes long");
 }
 
-std::string read_text(const Key& key, const TomlNode& node, Value* value) {
+std::string read_text(const ConfigurationKey& key, const TomlNode& node, Value* value) {
   if (node.kind != TomlNode::Kind::kText) return std::string("is ") + kind_text(node.kind);
   if (std::any_of(node.text.begin(), node.text.end(), is_control)) {
     return "contains a control character";
@@ -54,7 +53,7 @@ std::string read_text(const Key& key, const TomlNode& node, Value* value) {
   }
 }
 
-std::string read_choice(const Key& key, const TomlNode& node, Value* value) {
+std::string read_choice(const ConfigurationKey& key, const TomlNode& node, Value* value) {
   if (const std::string wrong = read_text(key, node, value); !wrong.empty()) return wrong;
   const std::span<const char* const> choices = key.words();
   for (const char* choice : choices) {
@@ -66,7 +65,7 @@ std::string read_choice(const Key& key, const TomlNode& node, Value* value) {
   return "is " + quoted(node.text);
 }
 
-std::string check_multiple(const Key& key, uint64_t number) {
+std::string check_multiple(const ConfigurationKey& key, uint64_t number) {
   const bool is_heap = key.rule() == Rule::kOwnHeap;
   if ((key.rule() == Rule::kMultipleOf4KiB || is_heap) && number % kMultipleBytes != 0) {
     return "is " + std::to_string(number) + " bytes, no multiple of 4 KiB";
@@ -80,14 +79,14 @@ std::string check_multiple(const Key& key, uint64_t number) {
   return "";
 }
 
-std::string read_integer(const Key& key, const TomlNode& node, Value* value) {
+std::string read_integer(const ConfigurationKey& key, const TomlNode& node, Value* value) {
   if (node.kind != TomlNode::Kind::kInteger) return std::string("is ") + kind_text(node.kind);
   value->number = static_cast<uint64_t>(node.number);
   const bool fits = node.number >= 0 && value->number >= key.min() && value->number <= key.max();
   return fits ? check_multiple(key, value->number) : "is " + std::to_string(node.number);
 }
 
-std::string read_size(const Key& key, const TomlNode& node, Value* value) {
+std::string read_size(const ConfigurationKey& key, const TomlNode& node, Value* value) {
   if (node.kind == TomlNode::Kind::kInteger) {
     if (const std::string wrong = read_integer(key, node, value); !wrong.empty()) return wrong;
   } else {
@@ -101,7 +100,7 @@ std::string read_size(const Key& key, const TomlNode& node, Value* value) {
 
 }  // namespace
 
-std::string read_value(const Key& key, const TomlNode& node, Value* value) {
+std::string read_value(const ConfigurationKey& key, const TomlNode& node, Value* value) {
   if (!key.words().empty()) return read_choice(key, node, value);
   switch (key.type()) {
     case Type::kInteger: return read_integer(key, node, value);

@@ -77,7 +77,7 @@ void set_text(char (&to)[kBytes], std::string_view text) noexcept {
   std::snprintf(to, kBytes, "%.*s", static_cast<int>(text.size()), text.data());
 }
 
-void describe(const CounterDescription& counter, CounterRecord* record) noexcept {
+void write_description(const CounterDescription& counter, CounterRecord* record) noexcept {
   new (record) CounterRecord;
   set_text(record->name, counter.name);
   set_text(record->kind, text_of(counter.kind));
@@ -209,7 +209,7 @@ void CountersFile::describe(std::span<const CounterSet> all) noexcept {
       set_text(label->name, one.name);
       set_text((label++)->value, one.value);
     }
-    for (size_t k = 0; is_new && k < count; ++k) bedplate::describe(set.counters[k], record++);
+    for (size_t k = 0; is_new && k < count; ++k) write_description(set.counters[k], record++);
     first_label += label_count;
     next += is_new ? count : 0;
     values += values_bytes(set);

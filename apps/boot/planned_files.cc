@@ -16,7 +16,7 @@
 namespace bedplate {
 namespace {
 
-constexpr uint32_t kOperationCountMax = 1024;
+constexpr uint32_t kFileOperationCountMax = 1024;
 // Where neither the file system nor the device says what direct access takes.
 constexpr uint32_t kUsualAlignmentBytes = 4096;
 
@@ -143,7 +143,7 @@ const char* defect_of(const FilePlan& plan) noexcept {
     return "a file's name is 1..31 of a-z, 0-9 and _";
   }
   if (plan.is_created && !plan.is_writable) return "a file that is created is writable";
-  if (plan.operation_count_max == 0 || plan.operation_count_max > kOperationCountMax) {
+  if (plan.operation_count_max == 0 || plan.operation_count_max > kFileOperationCountMax) {
     return "a file has 1..1024 operations in flight";
   }
   return nullptr;

@@ -15,7 +15,7 @@
 namespace bedplate {
 namespace {
 
-const char* cure_of(int error_number) noexcept {
+const char* module_cure(int error_number) noexcept {
   switch (error_number) {
     case ENOENT: return "it uses what no module before it provides: build the image again";
     case ENOEXEC:
@@ -42,7 +42,7 @@ Result<void> load_module(const std::string& path, const std::string& parameters)
   errno = reason;
   return error_from_errno("loading the module %s%s%s into kernel %s", path.c_str(),
                           parameters.empty() ? "" : " ", parameters.c_str(), kernel.release)
-      .set_cure("%s", cure_of(reason));
+      .set_cure("%s", module_cure(reason));
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ Result<uint32_t> wait_for_interface(const NetworkSettings& network) {
                         network.driver.c_str());
 }
 
-const char* cure_of(int error_number) noexcept {
+const char* network_cure(int error_number) noexcept {
   switch (error_number) {
     case EINVAL:
     case ERANGE: return "set an mtu in [[network]] that the device takes, or none";
@@ -54,7 +54,7 @@ Result<void> told(int outcome, const NetworkSettings& network, const char* what,
   Error error;
   error.set_doing("%s %s of the interface %s", what, value.c_str(), network.interface.c_str());
   error.set_answer_errno(outcome);
-  return error.set_cure("%s", cure_of(outcome));
+  return error.set_cure("%s", network_cure(outcome));
 }
 
 // Of a link that has just come up: cards take seconds to find out, and none is no error.

@@ -12,7 +12,7 @@
 namespace bedplate {
 namespace {
 
-const char* cure_of(int error_number) noexcept {
+const char* link_cure(int error_number) noexcept {
   switch (error_number) {
     case ENODEV: return "name an interface of this machine in [verbs]";
     case ENOENT: return "build the image again: a module that rdma_rxe takes is missing";
@@ -34,7 +34,7 @@ Result<void> make_soft_roce(const std::string& device, const std::string& interf
   Error error;
   error.set_doing("putting the RDMA device %s on %s", device.c_str(), interface.c_str());
   error.set_answer_errno(outcome);
-  return error.set_cure("%s", cure_of(outcome));
+  return error.set_cure("%s", link_cure(outcome));
 }
 
 NetlinkMessage soft_roce_message(const std::string& device, const std::string& interface) noexcept {

@@ -37,7 +37,7 @@ static_assert(alignof(SocketOperation) > kPurposeMask && alignof(StreamListener)
 // busy neither pays for that, and an attempt is part of the one io_uring_enter of its iteration.
 constexpr uint16_t kHotAttempts = 32;
 
-struct Completion {
+struct RingCompletion {
   uint64_t user_data;
   int32_t result;
   bool has_more;  // a multishot request that stays armed
@@ -76,7 +76,7 @@ class UringSockets final : public StreamSockets {
   void arm_doorbell() noexcept;
   void arm(StreamListener& listener) noexcept;
   void arm(Watch& watch) noexcept;
-  bool handle(const Completion& completion) noexcept;
+  bool handle(const RingCompletion& completion) noexcept;
   bool handle_operation(SocketOperation& operation, int32_t result) noexcept;
   void handle_accept(StreamListener& listener, int32_t result, bool has_more) noexcept;
   bool handle_watch(uint64_t key, int32_t result) noexcept;
@@ -282,7 +282,7 @@ void UringSockets::handle_accept(StreamListener& listener, int32_t result, bool 
   }
 }
 
-bool UringSockets::handle(const Completion& completion) noexcept {
+bool UringSockets::handle(const RingCompletion& completion) noexcept {
   void* pointer = reinterpret_cast<void*>(completion.user_data & ~kPurposeMask);
   switch (static_cast<Purpose>(completion.user_data & kPurposeMask)) {
     case Purpose::kOperation:
@@ -313,8 +313,8 @@ uint32_t UringSockets::poll(uint32_t budget) noexcept {
   io_uring_cqe* completion = nullptr;
   for (uint32_t i = 0; i < budget && io_uring_peek_cqe(&ring_, &completion) == 0; ++i) {
     // Copied and given back first: the handler may submit, and the kernel needs the slot.
-    const Completion copy = {completion->user_data, completion->res,
-                             (completion->flags & IORING_CQE_F_MORE) != 0};
+    const RingCompletion copy = {completion->user_data, completion->res,
+                                 (completion->flags & IORING_CQE_F_MORE) != 0};
     io_uring_cqe_seen(&ring_, completion);
     happened += handle(copy) ? 1 : 0;
   }

@@ -22,7 +22,7 @@ constexpr uint64_t kPeerCountMax = 1024;
 constexpr uint64_t kWindowMax = 16384;
 constexpr uint64_t kMessageBytesMin = 256;
 constexpr uint64_t kMessageBytesMax = kMiB;
-constexpr uint64_t kOperationCountMax = 16384;
+constexpr uint64_t kVerbsOperationCountMax = 16384;
 constexpr uint64_t kLandingBytesMax = 64 * kGiB;
 static_assert(kMessageBytesMin >=
               sizeof(VerbsMessageHeader) + sizeof(VerbsLoanBody) + kVerbsLoanHeaderBytesMax);
@@ -84,7 +84,7 @@ Result<void> check_shape(const VerbsShape& shape) noexcept {
        "choose a power of two, such as 64"},
       {"bytes of a message", shape.message_bytes, kMessageBytesMin, kMessageBytesMax,
        shape.message_bytes % kCacheLineBytes == 0, "choose a multiple of 64, such as 4096"},
-      {"operations", shape.operation_count_max, 1, kOperationCountMax, true,
+      {"operations", shape.operation_count_max, 1, kVerbsOperationCountMax, true,
        "choose a number such as 64"},
       {"bytes of the bounce buffer", shape.landing_bytes, 0, kLandingBytesMax, true,
        "choose a size such as 1 MiB"},
