@@ -103,8 +103,8 @@ $(WITH_TYPEINFO): private CXXFLAGS += -frtti $(if $(filter asan,$(MODE)),-fno-sa
 # What no precompiled header fits.
 OWN_FLAGS := $(WITH_MIMALLOC) $(THROWING) $(WITH_TYPEINFO)
 # Unity's header by its own name: the same file compiles with Unity as well.
-$(call objects,tests/apps/bedplate_c_test.cc tests/apps/messages_c_test.cc): \
-  private CPPFLAGS += -Itests/support
+UNITY_TESTS := $(call objects,tests/apps/bedplate_c_test.cc tests/apps/messages_c_test.cc)
+$(UNITY_TESTS): private CPPFLAGS += -Itests/support
 
 # What a program links behind the archives; `make install` writes it into the .pc files as well.
 LIBRARIES := -luring -lpthread
