@@ -4,7 +4,7 @@
 # Each step prints its own closing line of that form, or counts as one test by its exit code. What
 # a step prints goes to build/check/NAME.log; what failed in it is shown at the very end, where it
 # is found without a search. A step has the machine for itself, but for those that say `beside` or
-# `build`: two of them run at the same time.
+# `build`: as many of them as there are lanes run at the same time.
 # CHECK_ONLY=pattern runs the steps whose name matches. CHECK_MODES and the seconds and rounds
 # below: `make check-long` has more of them.
 set -uo pipefail
@@ -95,7 +95,9 @@ for mode in ${CHECK_MODES:-release hardened asan tsan}; do
   # One core's work, mostly: the next build is beside it.
   beside "unit-$mode" "build/$mode/bedplate-tests" "${groups[@]}"
 done
-# The longest first. None of these measures: each waits for what it tests, whatever is beside it.
+# The longest first. None of these measures: each waits for what it tests, whatever is beside it,
+# and a third uses the processors meanwhile.
+lanes=3
 beside guest /usr/bin/python3 tests/guest/guest_test.py
 beside image-crash /usr/bin/python3 tests/guest/image_crash_test.py
 beside system /usr/bin/python3 tests/system/run.py
@@ -106,6 +108,9 @@ beside fuzz-nbd make --no-print-directory FUZZ=nbd FUZZ_SECONDS="${FUZZ_SECONDS:
 beside fuzz-kvd make --no-print-directory FUZZ=kvd FUZZ_SECONDS="${FUZZ_SECONDS:-20}" fuzz-run
 # The system's tests look at this machine's appliances; those that follow have some of their own.
 wait
+lanes=2
+# One core's work, mostly: all that follows has the other lane.
+beside two-guests /usr/bin/python3 tests/guest/two_guests_test.py
 beside stress make --no-print-directory STRESS_SECONDS="${STRESS_SECONDS:-20}" stress-messages
 beside hostile make --no-print-directory MODE=asan \
   HOSTILE_SECONDS="${HOSTILE_SECONDS:-20}" hostile-peer
@@ -118,9 +123,8 @@ beside stops make --no-print-directory STOP_EVENTS="${STOP_EVENTS:-100}" stop-me
 beside kill make --no-print-directory KILL_ROUNDS="${KILL_ROUNDS:-300}" kill-members
 beside door make --no-print-directory DOOR_SECONDS="${DOOR_SECONDS:-10}" flood-door
 beside sleepers make --no-print-directory SLEEPER_ROUNDS="${SLEEPER_ROUNDS:-5}" kill-owner-of-sleepers
-# What measures, or has several machines, comes last and alone.
+# What measures comes last and alone.
 step boot-time /usr/bin/python3 tests/guest/boot_time_test.py
-step two-guests /usr/bin/python3 tests/guest/two_guests_test.py
 
 passed=0 failed=0 skipped=0
 for name in "${steps[@]}"; do
