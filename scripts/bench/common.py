@@ -19,6 +19,8 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.join(ROOT, "build", "bench")
 BEDPLATE = os.path.abspath(os.environ.get("BEDPLATE", f"{ROOT}/build/release/bedplate"))
+# Another tree, built in build/release as well, that this one is compared with.
+OTHER_TREE = os.environ.get("BEDPLATE_OTHER")
 MIB = 1 << 20
 HUGEPAGE_BYTES = 2 * MIB
 HUGEPAGES = "/sys/kernel/mm/hugepages/hugepages-2048kB"
@@ -178,6 +180,27 @@ def ratios(rounds, name, others):
     """Returns name's ratio to the best of the others, for each round."""
     bests = zip(*(rounds[other] for other in others if other in rounds))
     return [mine / max(best) for mine, best in zip(rounds[name], bests)]
+
+
+def median_interval(values):
+    """Returns the ends of the 95 % interval of the median, by ranks: whatever the distribution."""
+    ordered, count = sorted(values), len(values)
+    chances = [math.comb(count, below) / 2 ** count for below in range(count)]
+    # Of `rank` values on either side the median is beyond, with a chance of at most 2.5 %.
+    rank = sum(sum(chances[:below + 1]) <= 0.025 for below in range(count))
+    if rank == 0:
+        raise BenchError(f"the interval of a median of {count} rounds: takes 6; --rounds has more")
+    return ordered[rank - 1], ordered[-rank]
+
+
+def print_builds(figures, name, others):
+    """Says how this build compares with another, where that was measured (twice)."""
+    if not set(others) <= set(figures):
+        return
+    for what, of in ((f"{name} / {others[0]}", name), (f"{others[0]} / itself", others[1])):
+        values = [mine / other for mine, other in zip(figures[of], figures[others[0]])]
+        low, high = median_interval(values)
+        print(f"  {what}: {statistics.median(values):.3f}, 95 % interval {low:.3f}..{high:.3f}")
 
 
 def ratio_text(values, target):

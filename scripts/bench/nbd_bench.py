@@ -71,6 +71,10 @@ def bedplate_two_cores(place):
                     [("network", place.server_cpu), ("storage", place.client_cpu)])
 
 
+def bedplate_other(place):
+    return [OTHER_BEDPLATE, *bedplate_io_uring(place)[1:]]
+
+
 def nbdkit(place):
     # allocator=malloc: "can be faster because the implementation is simpler and the locking
     # strategy allows more concurrency" (nbdkit-memory-plugin(1)); measured faster, too. Threads:
@@ -120,6 +124,11 @@ SERVERS = {  # in the order of the table, Bedplate's configurations first
     "bare": Kind(bare, 1, f"{BUILD}/bare_server", "scripts/bench/run.sh"),
     "bare-spin": Kind(bare_spinning, 1, f"{BUILD}/bare_server", "scripts/bench/run.sh"),
 }
+OTHERS = ("other", "other-again")  # twice: what the same build differs from itself
+OTHER_BEDPLATE = f"{common.OTHER_TREE}/build/release/bedplate"
+if common.OTHER_TREE:
+    SERVERS |= {name: Kind(bedplate_other, 1, OTHER_BEDPLATE, "make, in the other tree")
+                for name in OTHERS}
 CONFIGURATIONS = ("bedplate", "bedplate-epoll", "bedplate-seccomp", "epoll-seccomp",
                   "bedplate-2core")
 PEERS = ("nbdkit", "qemu-nbd")
@@ -178,7 +187,7 @@ def unit(workload):
 
 def hugepages_bytes(options, names):
     """Returns what the servers take in hugepages."""
-    return (len(set(names) & set(CONFIGURATIONS)) * (options.volume_bytes + POOL_EXTRA_BYTES)
+    return (len(set(names) & {*CONFIGURATIONS, *OTHERS}) * (options.volume_bytes + POOL_EXTRA_BYTES)
             + len(set(names) & set(BARE)) * (options.volume_bytes + common.HUGEPAGE_BYTES))
 
 
@@ -369,6 +378,7 @@ def print_table(options, results):
                 if name in idle:
                     line = f"{line:90}client idle {statistics.median(idle[name]):.0%}"
                 print(line.rstrip())
+            common.print_builds(rounds, "bedplate", OTHERS)
 
 
 def versions(programs):

@@ -3,6 +3,7 @@
 #
 # Without a name it runs all; options (see `run.sh nbd --help`) need one. The environment variable
 # BEDPLATE names the binary, by default build/release/bedplate; alloc needs `make bench-heap`.
+# BEDPLATE_OTHER names another tree, built as this one is: nbd and message then compare the two.
 # Tables go to stdout, every round goes to build/bench/NAME.json.
 set -euo pipefail
 
@@ -43,6 +44,12 @@ if [[ ${1-message} == message ]]; then
   for name in floor minimal_ring descriptor boost; do build_message_peer $name; done
   build_message_peer bedplate -DNDEBUG -I"$here/../.." \
     "$here/../../build/release/libbedplate.a" -luring -lpthread
+  # The other tree's own program: it fits the other's headers.
+  if [ -n "${BEDPLATE_OTHER-}" ]; then
+    g++ -std=c++20 -O2 -DNDEBUG -I"$BEDPLATE_OTHER" -o "$build/message_other" \
+      "$BEDPLATE_OTHER/scripts/bench/message_peers/bedplate.cc" \
+      "$BEDPLATE_OTHER/build/release/libbedplate.a" -luring -lpthread -libverbs -lrdmacm
+  fi
   # shellcheck disable=SC2046
   build_message_peer rte_ring $(pkg-config --cflags libdpdk | sed 's/-I/-isystem /g') -lrte_ring
   build_message_peer uct -luct -lucs
