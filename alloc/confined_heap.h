@@ -61,13 +61,6 @@ bool heap_unit_is_used(uint32_t index, uint64_t unit) noexcept;
 // How much of the arenas is free for everybody, in units of kHeapGranularityBytes.
 uint64_t heap_free_bytes() noexcept;
 
-// Called when less than `free_bytes` of the heap are free: once, until there was more again, and
-// for each request that cannot be met. It should shed load: what it frees may still save the
-// request. By any thread, within its malloc; it may allocate, but not wait for other threads.
-// nullptr: nobody. Threads: call it before others allocate.
-using LowMemoryHandler = void (*)(void* context);
-void set_low_memory_handler(uint64_t free_bytes, LowMemoryHandler handler, void* context) noexcept;
-
 // The size class of the part of the heap that a pointer lies in, and how far behind the beginning
 // of one of its blocks, used or free, it lies. bytes = 0: unknown. For messages: a snapshot.
 struct HeapSizeClass {

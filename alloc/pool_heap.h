@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace bedplate {
 
@@ -24,5 +25,14 @@ void pool_free(void* block) noexcept;
 
 // How much of `block` may be used: at least what was asked for; 0 for nullptr. Threads: any.
 std::size_t pool_usable_bytes(const void* block) noexcept;
+
+// Called when less than `free_bytes` of the heap are free: once, until there was more again, and
+// for each request that cannot be met. It should shed load: what it frees may still save the
+// request. By any thread, within its malloc; it may allocate, but not wait for other threads.
+// nullptr: nobody. Threads: call it before others allocate. Under
+// a sanitizer nobody is called.
+using LowMemoryHandler = void (*)(void* context);
+void set_low_memory_handler(std::uint64_t free_bytes, LowMemoryHandler handler,
+                            void* context) noexcept;
 
 }  // namespace bedplate

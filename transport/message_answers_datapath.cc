@@ -30,7 +30,7 @@ uint32_t MessageAnswers::count_of(const Endpoint& peer,
 void MessageAnswers::ask(const Message& message) noexcept {
   const uint32_t its = count_of(message.from, {questions_, waiting_});
   // Kept, a loan would keep its lender's place as well, also when that has died.
-  if (message.loan.is_there()) options_.messenger->release(message.loan);
+  options_.messenger->release(message.loan);
   if (its == 0 && is_answered({message.from, message.id, message.payload, {}})) return;
   if (waiting_ == kWaitingMax || its == kWaitingPerPeerMax ||
       message.payload.size() > kQuestionBytesMax) {

@@ -92,7 +92,7 @@ void Messenger::take_back(NumberQuery& query) noexcept {
 }
 
 void Messenger::hear_question(const Message& message) noexcept {
-  if (message.loan.is_there()) release(message.loan);  // whatever it was lent for
+  release(message.loan);  // whatever it was lent for
   Answer answer;
   if (message.payload.size() < sizeof answer.token || answer_count_ == kAnswerCountMax) return;
   std::memcpy(&answer.token, message.payload.data(), sizeof answer.token);
@@ -120,7 +120,7 @@ uint32_t Messenger::send_answers() noexcept {
 
 // Only the peer that was asked can answer, and only what was asked.
 void Messenger::hear_answer(const Message& message) noexcept {
-  if (message.loan.is_there()) release(message.loan);
+  release(message.loan);
   TellNumber told;
   if (message.payload.size() != sizeof told) return;
   std::memcpy(&told, message.payload.data(), sizeof told);

@@ -94,9 +94,11 @@ class Messenger final : public PollSource {
   void wait(uint64_t timeout_ns) noexcept;
 
   // Gives a loan back to its sender, whether that still lives or not; its memory is not looked at
-  // any more. Requires: loan.is_there(), and it was not given back before.
+  // any more. Nothing happens where there is none. Requires: it was not given back before.
   // Threads: also others', where the provider was made for several (Endpoint).
-  void release(const Loan& loan) noexcept { loan.provider->release(loan); }
+  void release(const Loan& loan) noexcept {
+    if (loan.is_there()) loan.provider->release(loan);
+  }
 
  private:
   static constexpr uint32_t kLastLookBudget = 256;

@@ -86,8 +86,8 @@ void bp_on_low_memory(size_t free_bytes, void (*function)(void* context), void* 
  * A process joins a pool once in its life, with one member for each of its threads that exchange
  * messages. What belongs to a member (its endpoints, handlers, loans, completions) is used by one
  * thread at a time. Nothing blocks but bp_join and bp_wait. Nothing allocates but bp_join,
- * bp_connect, bp_connect_by_name, bp_member_fd and bp_expose; bp_poll does once for each peer that
- * is heard from first. docs/join.md, docs/messages.md and transport/endpoint.h say more. */
+ * bp_connect, bp_connect_by_name and bp_member_fd; bp_poll does once for each peer that is heard
+ * from first. docs/join.md, docs/messages.md and transport/endpoint.h say more. */
 
 typedef struct bp_member bp_member;     /* of this process */
 typedef struct bp_endpoint bp_endpoint; /* a way to a member of another process */
@@ -263,8 +263,8 @@ bp_status bp_am_send(bp_endpoint* to, unsigned char id, const void* payload, siz
 bp_status bp_am_send_loan(bp_endpoint* to, unsigned char id, const void* header,
                           size_t header_bytes, void* block, size_t bytes, bp_completion* returned);
 
-/* Gives a loan back, whether its lender still lives or not. Requires: loan->provider is not NULL;
- * it was not given back before. Threads: that of the member it came to. */
+/* Gives a loan back, whether its lender still lives or not; nothing happens where loan->provider is
+ * NULL. Requires: it was not given back before. Threads: that of the member it came to. */
 void bp_release(const bp_loan* loan);
 
 /* Describes memory of this process to the peer, which may read and write it until bp_withdraw; what
@@ -308,6 +308,9 @@ typedef struct bp_number_query {
  * with BP_DONE there will be an answer. */
 bp_status bp_ask_number(bp_member* self, bp_endpoint* peer, const char* name,
                         bp_number_query* query);
+/* It is not answered any more: `query` is the caller's again. For a peer that died before it
+ * answered. Nothing happens where it was not asked, or was answered. */
+void bp_take_back_query(bp_member* self, bp_number_query* query);
 
 /* ---- RDMA ----
  *

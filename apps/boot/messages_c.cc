@@ -202,6 +202,7 @@ bp_status bp_am_send_loan(bp_endpoint* to, unsigned char id, const void* header,
 }
 
 void bp_release(const bp_loan* loan) {
+  if (loan->provider == nullptr) return;
   Loan returned;
   returned.provider = static_cast<Provider*>(loan->provider);
   returned.token = loan->token;
@@ -258,6 +259,11 @@ bp_status bp_ask_number(bp_member* self, bp_endpoint* peer, const char* name,
     told->answered(told, number ? *number : -1);
   };
   return status_of(self->messenger->ask_number(of(peer), name, *own));
+}
+
+void bp_take_back_query(bp_member* self, bp_number_query* query) {
+  void* own = query->reserved;
+  self->messenger->take_back(*static_cast<NumberQuery*>(own));
 }
 
 }  // extern "C"

@@ -50,7 +50,7 @@ void print_answer(void*, const Message& message) noexcept {
   } else {
     std::puts(text.size() >= 5 && text[4] == kNone ? "(none)" : "(out of reach)");
   }
-  if (message.loan.is_there()) joined->messenger().release(message.loan);
+  joined->messenger().release(message.loan);
 }
 
 void on_peer(void*, const PeerEvent& event) noexcept {

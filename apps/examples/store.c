@@ -95,7 +95,7 @@ static void on_message(void* self, const bp_message* message) {
   const unsigned char* payload = message->payload;
   char key[kText] = "";
   (void)self;
-  if (message->loan.provider != NULL) bp_release(&message->loan); /* it has no use for one */
+  bp_release(&message->loan); /* it has no use for one */
   if (message->bytes < 2 || message->bytes > kText) return;
   memcpy(key, payload + 1, message->bytes - 1);
   const char* found = get(key);

@@ -7,7 +7,6 @@
 namespace bedplate {
 namespace {
 
-constexpr uint32_t kBudget = 64;
 constexpr uint64_t kPatienceNs = 5 * kNsPerSecond;
 constexpr uint64_t kWarmUpCount = 200;  // round trips
 constexpr char kLost[] = "the connection to it was lost";
@@ -25,6 +24,7 @@ PerfClient::PerfClient(PerfSide& side) : side_(side) {
 }
 
 void PerfClient::handle(const Message& message) noexcept {
+  side_.messenger().release(message.loan);
   const std::span<const std::byte> payload = message.payload;
   if (message.id == kPerfData) {
     ++received_count_;
@@ -56,7 +56,7 @@ template <typename Done>
 Result<void> PerfClient::wait_until(PerfMode mode, Done is_done) {
   Messenger& messenger = side_.messenger();
   while (!is_done()) {
-    const bool has_work = messenger.poll(kBudget) > 0;
+    const bool has_work = messenger.poll(kPerfPollBudget) > 0;
     if (is_displaced_) return trouble("it measures with another client now");
     if (has_work) pace_.work_done();
     else if (is_connected_ && side_.has_lost(*server_)) return trouble(kLost);

@@ -23,6 +23,7 @@ namespace bedplate {
 
 inline constexpr uint32_t kPerfVersion = 1;
 inline constexpr uint64_t kPerfBytesMax = 4 * kMiB;  // of one put or get
+inline constexpr uint32_t kPerfPollBudget = 64;
 inline constexpr char kPerfServerName[] = "perf-server";
 inline constexpr char kPerfClientName[] = "perf-client";
 

@@ -7,7 +7,6 @@
 namespace bedplate {
 namespace {
 
-constexpr uint32_t kBudget = 64;
 constexpr uint64_t kColdNs = kNsPerSecond;  // a client that is silent for so long is not polled for
 constexpr uint64_t kColdSleepNs = 100 * kNsPerMs;
 
@@ -31,7 +30,7 @@ void PerfServer::serve(const volatile sig_atomic_t& must_stop) noexcept {
   bool is_cold = true;
   while (must_stop == 0) {
     const bool has_begun = advance();  // which the poll gives to the device
-    const bool has_work = side_.messenger().poll(kBudget) > 0 || has_begun;
+    const bool has_work = side_.messenger().poll(kPerfPollBudget) > 0 || has_begun;
     if (has_work) {
       pace_.work_done();
       is_cold = false;
@@ -50,6 +49,7 @@ PerfMode PerfServer::mode() const noexcept {
 }
 
 void PerfServer::handle(const Message& message) noexcept {
+  side_.messenger().release(message.loan);
   if (message.id == kPerfAsk) {
     PerfAsk ask;
     if (message.payload.size() != sizeof ask) return;
@@ -96,9 +96,14 @@ bool PerfServer::expose_to(Endpoint& client) noexcept {
     client_ = nullptr;
   }
   auto source = client.expose(side_.source());
+  if (!source.ok()) {
+    log_error(source.error());
+    return false;
+  }
   auto target = client.expose(side_.target());
-  if (!source.ok() || !target.ok()) {
-    log_error(source.ok() ? target.error() : source.error());
+  if (!target.ok()) {
+    client.withdraw(source.value());
+    log_error(target.error());
     return false;
   }
   client_ = &client;

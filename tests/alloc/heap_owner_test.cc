@@ -13,6 +13,7 @@
 #include "alloc/confined_heap.h"
 #include "alloc/exhaustion.h"
 #include "alloc/heap_walk.h"
+#include "alloc/pool_heap.h"
 #include "pinned_pool/pinned_pool.h"
 #include "platform/clock.h"
 #include "tests/support/blocks.h"

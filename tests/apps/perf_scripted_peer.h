@@ -15,11 +15,16 @@ class PerfScriptedPeer : public Provider, public Endpoint {
  public:
   explicit PerfScriptedPeer(Dispatcher& dispatcher) : dispatcher_(dispatcher) {}
 
+  uint32_t released_count = 0;  // of the loans that came with what was said
+
   // In a later poll: `id` comes from here.
   void say(AmId id, std::span<const std::byte> payload) {
     later([this, id, text = std::vector<std::byte>(payload.begin(), payload.end())] {
       dispatcher_.deliver({*this, id, text, {}});
     });
+  }
+  void say_with_loan(AmId id) {
+    later([this, id] { dispatcher_.deliver({*this, id, {}, {.provider = this}}); });
   }
   void later(std::function<void()> action) { due_.push_back(std::move(action)); }
 
@@ -32,7 +37,7 @@ class PerfScriptedPeer : public Provider, public Endpoint {
     action();
     return 1;
   }
-  void release(const Loan&) noexcept override {}
+  void release(const Loan&) noexcept override { ++released_count; }
   void announce_sleep() noexcept override {}
   void announce_awake() noexcept override {}
   void sleep(uint64_t) noexcept override {}

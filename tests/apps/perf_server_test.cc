@@ -26,6 +26,8 @@ class Client final : public PerfScriptedPeer {
   };
   std::vector<Heard> heard;
   uint32_t put_count = 0;
+  uint32_t exposed_count = 0;
+  uint32_t exposed_count_max = 2;
 
   void ask(const PerfAsk& ask) { say(kPerfAsk, perf_payload(ask)); }
   uint32_t poll(uint32_t budget) noexcept override {
@@ -37,6 +39,12 @@ class Client final : public PerfScriptedPeer {
     heard.push_back({id, {payload.begin(), payload.end()}});
     return SendStatus::kDone;
   }
+  Result<RemoteMemory> expose(std::span<std::byte> memory) override {
+    if (exposed_count == exposed_count_max) return Error().set_doing("exposing");
+    ++exposed_count;
+    return PerfScriptedPeer::expose(memory);
+  }
+  void withdraw(const RemoteMemory&) noexcept override { --exposed_count; }
   // None ever ends.
   SendStatus put(std::span<const std::byte>, const RemoteMemory&, Completion*) noexcept override {
     if (put_count == kPerfListed) return SendStatus::kAgain;
@@ -102,6 +110,21 @@ TEST(PerfServer, AnotherVersionIsToldOurs) {
   LONGS_EQUAL(1, client.heard.size());
   LONGS_EQUAL(kPerfReady, client.heard[0].id);
   LONGS_EQUAL(kPerfVersion, std::to_integer<int>(client.heard[0].payload[0]));
+}
+
+TEST(PerfServer, ALoanThatNobodyAskedForGoesBack) {
+  for (const AmId id : {kPerfAsk, kPerfData, kPerfStop}) client.say_with_loan(id);
+  serve();
+  LONGS_EQUAL(3, client.released_count);
+  LONGS_EQUAL(0, client.heard.size());
+}
+
+TEST(PerfServer, WhatIsExposedInPartIsWithdrawn) {
+  client.exposed_count_max = 1;
+  client.ask(good);
+  serve();
+  LONGS_EQUAL(0, client.exposed_count);
+  LONGS_EQUAL(0, client.heard.size());
 }
 
 TEST(PerfServer, WhatIsUnderWayIsNotForgottenByTheNextAsk) {

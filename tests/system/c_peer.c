@@ -209,6 +209,9 @@ static void ask_store(const char* owner, const char* key) {
   bp_set_handler(self, kAnswer, on_value, NULL);
   query.answered = on_number;
   query.context = &has_number;
+  bp_number_query taken_back = {.answered = on_number};
+  CHECK(bp_ask_number(self, store, "store.get", &taken_back) == BP_DONE);
+  bp_take_back_query(self, &taken_back);
   CHECK(bp_ask_number(self, store, "store.put", &query) == BP_DONE);
   poll_until(&has_number);
   CHECK(number_of_get == -1);
