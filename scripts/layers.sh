@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Includes point down only: apps -> transport -> alloc -> pinned_pool -> platform, and in apps/:
-# services and commands -> boot. And what is named *_datapath neither allocates, throws, logs nor
-# locks. No exceptions to either. Only alloc/ knows whether a build is hardened. Each file includes
-# what it uses. Lines are short.
+# Includes point down only: apps -> transport -> alloc -> pinned_pool -> platform; in pinned_pool/:
+# join -> the pool; in apps/: services and commands -> boot. And what is named *_datapath neither
+# allocates, throws, logs nor locks. No exceptions to either. Only alloc/ knows whether a build is
+# hardened. Each file includes what it uses. Lines are short.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,6 +19,9 @@ for ((i = 1; i < ${#above[@]}; ++i)); do
   complain "${above[i]} includes a layer above it" \
     "$(grep -rnE "#include \"($upper)/" "${above[i]}" || true)"
 done
+
+complain "the pool knows another process" \
+  "$(grep -nE '#include "pinned_pool/join/' pinned_pool/*.h pinned_pool/*.cc || true)"
 
 # Services stand on the runtime, which knows none of them: a program lists those that it has.
 complain "the runtime names a service" "$(grep -rniE '\b(blockd|nbd|kvd|memcached)' --include='*.h' \

@@ -20,9 +20,9 @@ for file in "${changed[@]}"; do
   header=${file%.*}.h
   if [[ $file == tests/* ]] || [ -f "$header" ] || [ "$header" = "$file" ]; then
     [[ $file == tests/* ]] && header=$file
-    mapfile -t -O ${#tests[@]} tests < <(grep -lwF "$header" "$build"/tests/*/*_test.d || true)
+    mapfile -t -O ${#tests[@]} tests < <(grep -lwF "$header" "$build"/tests/*/{,*/}*_test.d || true)
   else
-    tests+=("$build/tests/${file%%/*}"/*_test.d)
+    tests+=("$build/tests/${file%%/*}"/{,*/}*_test.d)
   fi
 done
 groups=()

@@ -1,5 +1,5 @@
 // What the owner of a pool tells each process that joins a group of it: the bytes that
-// pinned_pool/join_protocol.h hands over as the group's layout, without looking into them.
+// pinned_pool/join/join_protocol.h hands over as the group's layout, without looking into them.
 //
 // The owner's choices only: what the process finds out by itself, or may choose, is not here.
 #pragma once
@@ -9,7 +9,7 @@
 #include <span>
 #include <type_traits>
 
-#include "pinned_pool/join_protocol.h"
+#include "pinned_pool/join/join_protocol.h"
 #include "platform/result.h"
 #include "transport/shm/group_layout.h"
 #include "transport/single_copy.h"

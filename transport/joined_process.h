@@ -11,11 +11,11 @@
 #include <memory>
 #include <span>
 
-#include "pinned_pool/joined_pool.h"
+#include "pinned_pool/join/joined_pool.h"
 #include "platform/result.h"
 #include "transport/messenger.h"
 #include "transport/peer_event.h"
-#include "transport/process_terms.h"
+#include "pinned_pool/join/process_terms.h"
 #include "transport/shm/member_source.h"
 #include "transport/single_copy.h"
 

@@ -4,7 +4,7 @@
 #include <cinttypes>
 #include <string>
 
-#include "pinned_pool/membership.h"
+#include "pinned_pool/join/membership.h"
 #include "platform/text.h"
 
 namespace bedplate {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "apps/boot/messages_plan.h"
-#include "pinned_pool/join_roster.h"
+#include "pinned_pool/join/join_roster.h"
 #include "platform/user.h"
 
 namespace bedplate {

@@ -19,7 +19,7 @@
 #include "apps/boot/shard_messenger.h"
 #include "pinned_pool/pinned_pool.h"
 #include "transport/event_loop.h"
-#include "transport/process_terms.h"
+#include "pinned_pool/join/process_terms.h"
 
 namespace bedplate {
 

@@ -16,7 +16,7 @@
 #include "apps/boot/outsiders.h"
 #include "apps/boot/service.h"
 #include "apps/boot/service_calls.h"
-#include "pinned_pool/join_server.h"
+#include "pinned_pool/join/join_server.h"
 #include "pinned_pool/pinned_pool.h"
 #include "platform/cgroup.h"
 #include "platform/cpu.h"

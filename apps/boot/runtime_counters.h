@@ -12,7 +12,7 @@
 #include "apps/boot/configuration.h"
 #include "apps/boot/counter_table.h"
 #include "apps/boot/service_plan.h"
-#include "pinned_pool/membership.h"
+#include "pinned_pool/join/membership.h"
 #include "pinned_pool/plan.h"
 #include "transport/event_loop.h"
 #include "transport/shm/shm_provider.h"

@@ -7,7 +7,7 @@
 
 #include "apps/program/commands.h"
 #include "apps/program/group_parts.h"
-#include "pinned_pool/membership.h"
+#include "pinned_pool/join/membership.h"
 #include "platform/hugepage.h"
 #include "platform/units.h"
 

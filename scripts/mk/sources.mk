@@ -3,16 +3,17 @@
 PLATFORM := assert build_id call_stack capabilities cgroup change_user closing_thread cpu \
             every_thread file hugepage log log_limit numa parallel result sanitizer standard_error \
             standard_streams thread_stack units user
-PINNED_POOL := adopt_segment audit boot_segment join_connections join_protocol join_roster \
-               join_server join_socket join_strangers joined_pool membership memory_error \
-               no_way_back owner_life pinned_pool plan seccomp_filter take_error taken_pages
+PINNED_POOL := adopt_segment audit boot_segment memory_error no_way_back pinned_pool plan \
+               seccomp_filter take_error taken_pages \
+               $(addprefix join/,join_connections join_protocol join_roster join_server \
+                 join_socket join_strangers joined_pool membership owner_life process_terms)
 ALLOC := block_ledger buffer_pool_datapath exhaustion fork_mark heap_owner interception_check \
          interception_decision keyed_cache_datapath metadata_zone pool_resource support_level \
          $(if $(SANITIZED),sanitizer_heap,bad_pointer child_heap child_libc confined_mimalloc \
            heap_walk ordinary_memory thread_heaps)
 TRANSPORT := connecting datagram_address doorbell endpoint epoll/epoll_sockets event_loop \
              file_thread files files_datapath group_terms ip_address joined_process \
-             message_answers_datapath message_names messenger process_terms registration \
+             message_answers_datapath message_names messenger registration \
              self/self_provider shm/bell_watch shm/futex_bell shm/group_keeper shm/group_layout \
              shm/group_segment shm/group_shape shm/loan_table shm/member_source shm/shm_boxes \
              shm/shm_endpoint_datapath shm/shm_exposures shm/shm_members shm/shm_operations \
@@ -68,7 +69,7 @@ BLOCKD_SOURCES := $(BLOCKD:%=apps/blockd/%.cc)
 KVD_SOURCES := $(KVD:%=apps/kvd/%.cc)
 PROGRAM_SOURCES := apps/bedplate/main.cc
 
-TEST_SOURCES := tests/main.cc $(sort $(wildcard tests/*/*_test.cc))
+TEST_SOURCES := tests/main.cc $(sort $(wildcard tests/*/*_test.cc tests/*/*/*_test.cc))
 STRAIN_SOURCES := $(wildcard tests/strain/*.cc)
 TRAFFIC_SOURCES := $(wildcard tests/guest/*.cc)
 PLACES_SOURCES := $(wildcard tests/places/*.cc)

@@ -11,7 +11,7 @@
 #include "apps/blockd/block_service.h"
 #include "pinned_pool/boot_segment.h"
 #include "pinned_pool/layout.h"
-#include "pinned_pool/membership.h"
+#include "pinned_pool/join/membership.h"
 
 #include "CppUTest/TestHarness.h"
 

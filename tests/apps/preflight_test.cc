@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "pinned_pool/boot_segment.h"
-#include "pinned_pool/join_server.h"
+#include "pinned_pool/join/join_server.h"
 #include "platform/cpu.h"
 #include "platform/numa.h"
 #include "tests/support/fake_root.h"

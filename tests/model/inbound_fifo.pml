@@ -43,7 +43,7 @@
  * code: transport/shm/shm_members.cc: if (is_dead_ || (kind_ == GroupKind::kLazy && tail_ < drain_until_)) return;
  * code: transport/shm/shm_provider.cc: endpoint->generation_ == members_->generation(member)
  * code: transport/shm/group_keeper.cc: if (acknowledged < epoch) return false;
- * code: pinned_pool/membership.cc: epoch_.store(next_epoch, std::memory_order_release);
+ * code: pinned_pool/join/membership.cc: epoch_.store(next_epoch, std::memory_order_release);
  *
  * check: OTHER=1 TIMEOUTS=1   every message may be passed over once
  *

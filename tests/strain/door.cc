@@ -12,7 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "pinned_pool/join_protocol.h"
+#include "pinned_pool/join/join_protocol.h"
 #include "platform/clock.h"
 #include "platform/log.h"
 #include "tests/strain/strained_group.h"

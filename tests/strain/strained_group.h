@@ -9,8 +9,8 @@
 
 #include <sys/types.h>
 
-#include "pinned_pool/join_server.h"
-#include "pinned_pool/joined_pool.h"
+#include "pinned_pool/join/join_server.h"
+#include "pinned_pool/join/joined_pool.h"
 #include "tests/strain/participant.h"
 #include "transport/shm/group_keeper.h"
 

@@ -7,7 +7,7 @@
 
 #include <sys/mman.h>
 
-#include "pinned_pool/membership.h"
+#include "pinned_pool/join/membership.h"
 #include "transport/messenger.h"
 #include "transport/shm/shm_provider.h"
 

@@ -4,7 +4,7 @@
 
 #include <liburing.h>
 
-#include "tests/pinned_pool/join_rig.h"
+#include "tests/pinned_pool/join/join_rig.h"
 #include "tests/support/skip.h"
 #include "transport/uring/uring_device.h"
 

@@ -7,7 +7,7 @@
 
 #include <netinet/tcp.h>
 
-#include "pinned_pool/join_socket.h"
+#include "pinned_pool/join/join_socket.h"
 
 using namespace bedplate;
 

@@ -22,7 +22,7 @@
 
 #include <linux/futex.h>
 
-#include "pinned_pool/membership.h"
+#include "pinned_pool/join/membership.h"
 #include "platform/cache_line.h"
 #include "platform/thread_stack.h"
 #include "platform/units.h"

@@ -1,8 +1,8 @@
 // What the owner of the pool does for a group when its members come and go: the transport's half of
-// join and leave (pinned_pool/join_roster.h has the other).
+// join and leave (pinned_pool/join/join_roster.h has the other).
 #pragma once
 
-#include "pinned_pool/join_roster.h"
+#include "pinned_pool/join/join_roster.h"
 #include "transport/shm/group_segment.h"
 
 namespace bedplate {

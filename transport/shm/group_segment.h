@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "pinned_pool/membership.h"
+#include "pinned_pool/join/membership.h"
 #include "platform/result.h"
 #include "transport/shm/fast_box_datapath.h"
 #include "transport/shm/futex_bell.h"

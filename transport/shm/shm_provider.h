@@ -18,7 +18,7 @@
 #include <memory>
 #include <span>
 
-#include "pinned_pool/membership.h"
+#include "pinned_pool/join/membership.h"
 #include "pinned_pool/pinned_pool.h"
 #include "platform/counter.h"
 #include "platform/log_limit.h"

@@ -5,7 +5,7 @@
 
 #include <sys/uio.h>
 
-#include "pinned_pool/joined_pool.h"
+#include "pinned_pool/join/joined_pool.h"
 #include "platform/units.h"
 
 namespace bedplate {

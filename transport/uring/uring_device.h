@@ -11,7 +11,7 @@
 namespace bedplate {
 
 // In a process that joined a pool: makes `ring` hold the process's quiet pipe open
-// (pinned_pool/joined_pool.h), so that the pool's owner waits for it to be torn down before it
+// (pinned_pool/join/joined_pool.h), so that the pool's owner waits for it to be torn down before it
 // gives the process's memory to another. For every ring, right after it was set up. Elsewhere
 // nothing.
 Result<void> hold_quiet_pipe(io_uring& ring) noexcept;

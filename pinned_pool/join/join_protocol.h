@@ -13,7 +13,7 @@
 #include <type_traits>
 
 #include "pinned_pool/layout.h"
-#include "pinned_pool/membership.h"
+#include "pinned_pool/join/membership.h"
 #include "pinned_pool/owner_name.h"
 #include "platform/file.h"
 #include "platform/result.h"

@@ -7,7 +7,7 @@
 #include <sys/syscall.h>
 
 #include "pinned_pool/taken_pages.h"
-#include "tests/pinned_pool/join_rig.h"
+#include "tests/pinned_pool/join/join_rig.h"
 #include "tests/support/hugepages.h"
 #include "tests/support/skip.h"
 

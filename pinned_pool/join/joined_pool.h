@@ -13,8 +13,8 @@
 
 #include <sys/types.h>
 
-#include "pinned_pool/join_protocol.h"
-#include "pinned_pool/membership.h"
+#include "pinned_pool/join/join_protocol.h"
+#include "pinned_pool/join/membership.h"
 #include "pinned_pool/pinned_pool.h"
 #include "platform/file.h"
 #include "platform/result.h"

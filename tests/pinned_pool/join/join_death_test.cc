@@ -6,7 +6,7 @@
 
 #include <fcntl.h>
 
-#include "tests/pinned_pool/join_rig.h"
+#include "tests/pinned_pool/join/join_rig.h"
 #include "tests/support/skip.h"
 
 using namespace bedplate;

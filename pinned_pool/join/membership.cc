@@ -1,4 +1,4 @@
-#include "pinned_pool/membership.h"
+#include "pinned_pool/join/membership.h"
 
 #include <algorithm>
 #include <cinttypes>

@@ -1,5 +1,5 @@
 // What the owner of a pool tells one process that joins it, beside what it tells all of its group
-// (group_terms.h): the bytes that pinned_pool/join_protocol.h hands over as the process's terms,
+// (group_terms.h): the bytes that pinned_pool/join/join_protocol.h hands over as the process's terms,
 // without looking into them.
 #pragma once
 
@@ -8,7 +8,7 @@
 #include <span>
 #include <type_traits>
 
-#include "pinned_pool/join_protocol.h"
+#include "pinned_pool/join/join_protocol.h"
 #include "platform/result.h"
 
 namespace bedplate {

@@ -1,4 +1,4 @@
-#include "transport/process_terms.h"
+#include "pinned_pool/join/process_terms.h"
 
 #include <algorithm>
 #include <cstring>

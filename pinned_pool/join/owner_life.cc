@@ -1,4 +1,4 @@
-#include "pinned_pool/owner_life.h"
+#include "pinned_pool/join/owner_life.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>

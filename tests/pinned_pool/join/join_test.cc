@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-#include "pinned_pool/join_socket.h"
-#include "tests/pinned_pool/join_rig.h"
+#include "pinned_pool/join/join_socket.h"
+#include "tests/pinned_pool/join/join_rig.h"
 #include "tests/support/skip.h"
 
 using namespace bedplate;

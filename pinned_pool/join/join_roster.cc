@@ -1,4 +1,4 @@
-#include "pinned_pool/join_roster.h"
+#include "pinned_pool/join/join_roster.h"
 
 #include <algorithm>
 #include <cerrno>

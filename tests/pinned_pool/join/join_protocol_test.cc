@@ -1,4 +1,4 @@
-#include "pinned_pool/join_protocol.h"
+#include "pinned_pool/join/join_protocol.h"
 
 #include <cerrno>
 #include <cstring>
@@ -8,8 +8,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "pinned_pool/join_socket.h"
-#include "tests/pinned_pool/join_rig.h"
+#include "pinned_pool/join/join_socket.h"
+#include "tests/pinned_pool/join/join_rig.h"
 #include "tests/support/seed.h"
 
 using namespace bedplate;

@@ -1,6 +1,6 @@
 // What the owner tells one process: it arrives as it was said, nothing is nothing, and nonsense is
 // refused.
-#include "transport/process_terms.h"
+#include "pinned_pool/join/process_terms.h"
 
 #include <cstring>
 

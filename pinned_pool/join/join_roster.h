@@ -15,8 +15,8 @@
 
 #include <sys/types.h>
 
-#include "pinned_pool/join_protocol.h"
-#include "pinned_pool/membership.h"
+#include "pinned_pool/join/join_protocol.h"
+#include "pinned_pool/join/membership.h"
 #include "pinned_pool/pinned_pool.h"
 #include "pinned_pool/taken_pages.h"
 #include "platform/file.h"

@@ -2,7 +2,7 @@
 //
 // Anybody can connect, as often as the system lets it. So all that is done here has a budget for
 // each turn (JoinServer::turn), and silent connections are shared out among users.
-#include "pinned_pool/join_server.h"
+#include "pinned_pool/join/join_server.h"
 
 #include <algorithm>
 #include <cerrno>

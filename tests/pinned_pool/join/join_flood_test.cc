@@ -12,8 +12,8 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "pinned_pool/join_socket.h"
-#include "tests/pinned_pool/join_rig.h"
+#include "pinned_pool/join/join_socket.h"
+#include "tests/pinned_pool/join/join_rig.h"
 #include "tests/support/skip.h"
 #include "tests/support/stderr_capture.h"
 

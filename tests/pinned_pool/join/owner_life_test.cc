@@ -1,5 +1,5 @@
 // The word that the kernel clears, however many there are, and however its holder ends.
-#include "pinned_pool/owner_life.h"
+#include "pinned_pool/join/owner_life.h"
 
 #include <cerrno>
 #include <cinttypes>

@@ -1,4 +1,4 @@
-#include "pinned_pool/joined_pool.h"
+#include "pinned_pool/join/joined_pool.h"
 
 #include <algorithm>
 #include <atomic>
@@ -8,7 +8,7 @@
 
 #include <sys/socket.h>
 
-#include "pinned_pool/join_socket.h"
+#include "pinned_pool/join/join_socket.h"
 #include "platform/clock.h"
 
 namespace bedplate {

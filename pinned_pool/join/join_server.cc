@@ -1,4 +1,4 @@
-#include "pinned_pool/join_server.h"
+#include "pinned_pool/join/join_server.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -7,7 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "pinned_pool/join_socket.h"
+#include "pinned_pool/join/join_socket.h"
 #include "platform/clock.h"
 
 namespace bedplate {

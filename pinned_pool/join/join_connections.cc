@@ -1,5 +1,5 @@
 // What a connection goes through once its process has a part: until the day when it is forgotten.
-#include "pinned_pool/join_server.h"
+#include "pinned_pool/join/join_server.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -33,7 +33,7 @@
 
 #include <sys/epoll.h>
 
-#include "pinned_pool/join_roster.h"
+#include "pinned_pool/join/join_roster.h"
 #include "platform/closing_thread.h"
 #include "platform/file.h"
 #include "platform/log_limit.h"

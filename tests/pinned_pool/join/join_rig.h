@@ -24,8 +24,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "pinned_pool/join_server.h"
-#include "pinned_pool/joined_pool.h"
+#include "pinned_pool/join/join_server.h"
+#include "pinned_pool/join/joined_pool.h"
 #include "platform/clock.h"
 #include "tests/support/death_test.h"
 #include "tests/support/patience.h"

@@ -19,7 +19,7 @@
 #include <type_traits>
 
 #include "pinned_pool/layout.h"
-#include "pinned_pool/owner_life.h"
+#include "pinned_pool/join/owner_life.h"
 #include "platform/assert.h"
 #include "platform/cache_line.h"
 #include "platform/result.h"

@@ -1,4 +1,4 @@
-#include "pinned_pool/join_socket.h"
+#include "pinned_pool/join/join_socket.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,4 +1,4 @@
-#include "pinned_pool/join_protocol.h"
+#include "pinned_pool/join/join_protocol.h"
 
 #include <algorithm>
 #include <cerrno>
