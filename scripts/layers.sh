@@ -23,6 +23,12 @@ done
 complain "the pool knows another process" \
   "$(grep -nE '#include "pinned_pool/join/' pinned_pool/*.h pinned_pool/*.cc || true)"
 
+# channel -> connect -> device
+complain "a part of verbs includes one above it" "$(
+  grep -rnE '#include "transport/verbs/(connect|channel)/' transport/verbs/device transport/verbs/*.*
+  grep -rnE '#include "transport/verbs/channel/' transport/verbs/connect
+  true)"
+
 # Services stand on the runtime, which knows none of them: a program lists those that it has.
 complain "the runtime names a service" "$(grep -rniE '\b(blockd|nbd|kvd|memcached)' --include='*.h' \
   --include='*.cc' --include='*.c' platform pinned_pool alloc transport apps |

@@ -4,7 +4,7 @@
 
 #include "apps/boot/messages_plan.h"
 #include "apps/boot/outsiders.h"
-#include "transport/verbs/verbs_provider.h"
+#include "transport/verbs/channel/verbs_provider.h"
 
 namespace bedplate {
 namespace {

@@ -27,7 +27,7 @@
 #include "platform/units.h"
 #include "platform/user.h"
 #include "transport/uring/uring_device.h"
-#include "transport/verbs/link_exchange.h"
+#include "transport/verbs/connect/link_exchange.h"
 
 namespace bedplate {
 namespace {

@@ -17,7 +17,7 @@
 #include "transport/event_loop.h"
 #include "transport/shm/shm_provider.h"
 #include "transport/stream_sockets.h"
-#include "transport/verbs/verbs_counters.h"
+#include "transport/verbs/channel/verbs_counters.h"
 
 namespace bedplate {
 

@@ -3,7 +3,7 @@
 
 #include "apps/boot/bedplate.h"
 #include "apps/boot/messages_c.h"
-#include "transport/verbs/joined_verbs.h"
+#include "transport/verbs/device/joined_verbs.h"
 
 using namespace bedplate;
 

@@ -7,7 +7,7 @@
 #include "apps/boot/listeners.h"
 #include "platform/clock.h"
 #include "platform/log.h"
-#include "transport/verbs/verbs_ports.h"
+#include "transport/verbs/device/verbs_ports.h"
 
 namespace bedplate {
 namespace {

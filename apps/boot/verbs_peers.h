@@ -18,8 +18,8 @@
 #include "apps/boot/peers.h"
 #include "apps/boot/runtime_counters.h"
 #include "transport/registration.h"
-#include "transport/verbs/verbs_device.h"
-#include "transport/verbs/verbs_provider.h"
+#include "transport/verbs/device/verbs_device.h"
+#include "transport/verbs/channel/verbs_provider.h"
 
 namespace bedplate {
 

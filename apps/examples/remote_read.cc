@@ -16,7 +16,7 @@
 #include "apps/program/program.h"
 #include "platform/clock.h"
 #include "platform/log.h"
-#include "transport/verbs/verbs_provider.h"
+#include "transport/verbs/channel/verbs_provider.h"
 
 using namespace bedplate;
 namespace {

@@ -5,7 +5,7 @@
 #include "pinned_pool/boot_segment.h"
 #include "transport/registration.h"
 #include "transport/socket_address.h"
-#include "transport/verbs/verbs_provider.h"
+#include "transport/verbs/channel/verbs_provider.h"
 
 namespace bedplate {
 namespace {

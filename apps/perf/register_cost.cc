@@ -12,7 +12,7 @@
 #include "pinned_pool/boot_segment.h"
 #include "platform/clock.h"
 #include "transport/registration.h"
-#include "transport/verbs/verbs_device.h"
+#include "transport/verbs/device/verbs_device.h"
 
 namespace bedplate {
 namespace {

@@ -35,7 +35,7 @@ ROOTS = (
     "transport/text_words.h",
 )
 # Of libbedplate-verbs.a; they need the headers of rdma-core, and so are not in bedplate.hpp.
-VERBS_ROOTS = ("transport/verbs/joined_verbs.h", "transport/verbs/verbs_provider.h")
+VERBS_ROOTS = ("transport/verbs/device/joined_verbs.h", "transport/verbs/channel/verbs_provider.h")
 
 UMBRELLA = """\
 // Bedplate for programs in C++: a program of services (apps/program/program.h), its heap, and

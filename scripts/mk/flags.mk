@@ -97,8 +97,8 @@ $(THROWING): private CXXFLAGS += -fexceptions
 # What public classes are of, for programs with RTTI that derive from them, or that a sanitizer
 # looks into. In a sanitizer's own build it would look into private classes as well.
 WITH_TYPEINFO := $(call both,alloc/pool_resource) $(call objects,$(addprefix transport/,\
-  message_answers_datapath.cc messenger.cc shm/member_source.cc verbs/verbs_device.cc \
-  verbs/verbs_endpoint.cc verbs/verbs_provider.cc))
+  message_answers_datapath.cc messenger.cc shm/member_source.cc \
+  $(addprefix verbs/,device/verbs_device.cc channel/verbs_endpoint.cc channel/verbs_provider.cc)))
 $(WITH_TYPEINFO): private CXXFLAGS += -frtti $(if $(filter asan,$(MODE)),-fno-sanitize=vptr)
 # What no precompiled header fits.
 OWN_FLAGS := $(WITH_MIMALLOC) $(THROWING) $(WITH_TYPEINFO)
@@ -121,7 +121,7 @@ VERBS_DRIVERS := bnxt_re cxgb4 efa erdma hfi1verbs hns ipathverbs irdma mana mlx
                  ocrdma qedr rxe siw vmw_pvrdma
 empty :=
 comma := ,
-$(call both,transport/verbs/verbs_drivers): private CPPFLAGS += \
+$(call both,transport/verbs/device/verbs_drivers): private CPPFLAGS += \
   -DRDMA_STATIC_PROVIDERS=$(subst $(empty) $(empty),$(comma),$(strip $(VERBS_DRIVERS)))
 # libnl can look names up, of which the linker warns at length: glibc would load shared libraries
 # for it. Nothing here asks libnl to; whoever does so stops.

@@ -11,6 +11,12 @@ ALLOC := block_ledger buffer_pool_datapath exhaustion fork_mark heap_owner inter
          interception_decision keyed_cache_datapath metadata_zone pool_resource support_level \
          $(if $(SANITIZED),sanitizer_heap,bad_pointer child_heap child_libc confined_mimalloc \
            heap_walk ordinary_memory thread_heaps)
+VERBS := peer_state verbs_wire \
+         $(addprefix device/,joined_verbs queue_pair verbs_device verbs_ports window_probe) \
+         $(addprefix connect/,connection_manager device_events link_carriers link_exchange \
+           link_handshake) \
+         $(addprefix channel/,datagram_queue datagram_queue_datapath verbs_endpoint_datapath \
+           verbs_provider verbs_receive_datapath verbs_recovery verbs_window_datapath)
 TRANSPORT := connecting datagram_address doorbell endpoint epoll/epoll_sockets event_loop \
              file_thread files files_datapath group_terms ip_address joined_process \
              message_answers_datapath message_names messenger registration \
@@ -23,12 +29,8 @@ TRANSPORT := connecting datagram_address doorbell endpoint epoll/epoll_sockets e
              single_copy/xpmem_datapath socket_address stall_watch stream_server \
              stream_session_datapath stream_sockets timer_queue udp/udp_socket \
              udp/udp_socket_datapath uring/page_pin uring/uring_device uring/uring_files \
-             uring/uring_sockets verbs/connection_manager verbs/datagram_queue \
-             verbs/datagram_queue_datapath verbs/device_events verbs/joined_verbs \
-             verbs/link_carriers verbs/link_exchange verbs/link_handshake verbs/peer_state \
-             verbs/queue_pair verbs/verbs_device verbs/verbs_endpoint_datapath verbs/verbs_ports \
-             verbs/verbs_provider verbs/verbs_receive_datapath verbs/verbs_recovery \
-             verbs/verbs_window_datapath verbs/verbs_wire verbs/window_probe watch
+             uring/uring_sockets watch \
+             $(addprefix verbs/,$(VERBS))
 # Of it, what the configuration and the counters need everywhere.
 VERBS_WORDS := transport/verbs/peer_state.cc transport/verbs/verbs_wire.cc
 BOOT := appliance appliance_plan appliance_user configuration configuration_checks \
@@ -50,7 +52,7 @@ BLOCKD := block_server block_service connection_datapath nbd_negotiation volume_
 # is asked for by the names of its parts (flags.mk), which the runtime knows weakly.
 VERBS_LIBRARY_SOURCES := $(filter transport/verbs/%,$(filter-out $(VERBS_WORDS), \
                            $(TRANSPORT:%=transport/%.cc))) \
-                         $(if $(SANITIZED),,transport/verbs/verbs_drivers.cc) \
+                         $(if $(SANITIZED),,transport/verbs/device/verbs_drivers.cc) \
                          apps/boot/verbs_peers.cc apps/boot/peers_plan.cc apps/boot/verbs_c.cc \
                          apps/perf/perf_verbs_side.cc apps/perf/register_cost.cc
 INIT_LIBRARY_SOURCES := $(INIT:%=apps/init/%.cc)

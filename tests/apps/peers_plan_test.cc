@@ -8,7 +8,7 @@
 #include "apps/boot/appliance_plan.h"
 #include "pinned_pool/boot_segment.h"
 #include "tests/apps/configuration_support.h"
-#include "transport/verbs/verbs_provider.h"
+#include "transport/verbs/channel/verbs_provider.h"
 
 using namespace bedplate;
 

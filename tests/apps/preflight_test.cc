@@ -25,7 +25,7 @@
 #include "tests/support/fake_root.h"
 #include "tests/support/skip.h"
 #include "transport/stream_sockets.h"
-#include "transport/verbs/link_exchange.h"
+#include "transport/verbs/connect/link_exchange.h"
 
 #include "CppUTest/TestHarness.h"
 

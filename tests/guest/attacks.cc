@@ -4,7 +4,7 @@
 #include <iterator>
 
 #include "platform/clock.h"
-#include "tests/transport/verbs_stranger.h"
+#include "tests/transport/verbs/verbs_stranger.h"
 
 namespace bedplate::traffic {
 namespace {

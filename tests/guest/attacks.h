@@ -6,7 +6,7 @@
 
 #include "transport/registration.h"
 #include "transport/socket_address.h"
-#include "transport/verbs/verbs_device.h"
+#include "transport/verbs/device/verbs_device.h"
 
 namespace bedplate::traffic {
 

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "transport/messenger.h"
-#include "transport/verbs/verbs_provider.h"
+#include "transport/verbs/channel/verbs_provider.h"
 
 namespace bedplate::traffic {
 

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "platform/file.h"
-#include "transport/verbs/verbs_ports.h"
+#include "transport/verbs/device/verbs_ports.h"
 
 namespace bedplate::test {
 

@@ -11,7 +11,7 @@
 #include "tests/support/skip.h"
 #include "tests/transport/fake_provider.h"
 #include "tests/transport/group_rig.h"
-#include "tests/transport/verbs_rig.h"
+#include "tests/transport/verbs/verbs_rig.h"
 #include "transport/self/self_provider.h"
 
 #include "CppUTest/TestHarness.h"

@@ -1,0 +1,533 @@
+// How connections are made and ended (link_exchange): both sides dial at once, a peer says hello
+// that is connected already, one that was cut off comes back as another, a host falls silent, a
+// link breaks as soon as it is up. And what the log says about it.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <fcntl.h>
+#include <sys/resource.h>
+
+#include "tests/support/skip.h"
+#include "tests/support/stderr_capture.h"
+#include "tests/transport/group_rig.h"
+#include "tests/transport/verbs/verbs_rig.h"
+#include "tests/transport/verbs/verbs_stranger.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+using namespace bedplate::test;
+
+TEST_GROUP(VerbsLinks) {
+  std::unique_ptr<VerbsRig> rig;
+  uint32_t heard = 0;
+
+  void start(const VerbsRigOptions& options) {
+    rig = std::make_unique<VerbsRig>(options);
+    for (VerbsSide* side : {&rig->a, &rig->b}) {
+      if (!side->messenger) continue;
+      side->messenger->set_handler(
+          kHeard,
+          {[](void* count, const Message&) noexcept { ++*static_cast<uint32_t*>(count); }, &heard});
+    }
+  }
+  StrangerOptions stranger(const char* name, const char* suffix = "") {
+    return {.device = &rig->device(),
+            .keys = &rig->keys(),
+            .address = parse_socket_address(rig->address() + suffix).take(),
+            .name = name,
+            .meanwhile = [this] { rig->poll(); }};
+  }
+  // One message from a to b.
+  void check_that_a_reaches_b() {
+    const uint32_t before = heard;
+    CHECK(rig->poll_until([&] { return rig->a.to("b").am_send(kHeard, {}) == SendStatus::kDone; }));
+    CHECK(rig->poll_until([&] { return heard == before + 1; }));
+  }
+  // Where a dials, if the test is b; b, if it is a.
+  Fd listen_as(const char* name) {
+    const bool is_b = *name == 'b';
+    const std::string address = rig->address() + (is_b ? "" : "-a");
+    Fd listener = listen_at(parse_socket_address(address).take()).take();
+    set_blocking(listener.number(), false);
+    if (is_b) rig->a.to("b");
+    else rig->b.to("a");
+    return listener;
+  }
+  // How often these threads of this process have waited for something.
+  static uint64_t naps_of_exchange_threads() {
+    uint64_t count = 0;
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+      std::ifstream status(task.path() / "status");
+      std::string word;
+      status >> word >> word;
+      if (word != "verbs-exchange") continue;
+      while (status >> word && word != "voluntary_ctxt_switches:") {
+      }
+      uint64_t of_it = 0;
+      status >> of_it;
+      count += of_it;
+    }
+    return count;
+  }
+  static uint64_t count_of(const std::string& text, const std::string& part) {
+    uint64_t count = 0;
+    for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+      ++count;
+    }
+    return count;
+  }
+};
+
+TEST(VerbsLinks, BothMayDialAtOnce) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  for (int i = 0; i < 20; ++i) {
+    start({.both_dial = true});
+    CHECK(rig->connect());
+    check_that_a_reaches_b();
+    LONGS_EQUAL(0, rig->a.counters.broken.read() + rig->b.counters.broken.read());
+  }
+}
+
+TEST(VerbsLinks, WhenBothHaveSaidHelloTheFirstNameGoesOn) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  VerbsRigOptions options;
+  options.both_dial = true;
+  options.has_b = false;
+  start(options);
+  {
+    const Fd listener = listen_as("b");
+    Stranger called(stranger("b")), calling(stranger("b", "-a"));
+    CHECK(called.pick_up(listener).has_value());
+    calling.dial();
+    const ExchangeRecord hello = calling.hello();
+    calling.say(&hello, sizeof hello);
+    const auto answer = calling.answer();
+    CHECK(answer.has_value());
+    CHECK(check_record(*answer, ExchangeKind::kRefusal) == Refusal::kNone);
+    LONGS_EQUAL(Refusal::kCrossing, static_cast<Refusal>(answer->refusal));
+    LONGS_EQUAL(0, rig->a.verbs->refused_count());  // nobody's fault
+  }
+  unlink(rig->address().c_str() + 5);
+  options.has_b = true;
+  options.has_a = false;
+  rig.reset();
+  start(options);
+  const Fd listener = listen_as("a");
+  Stranger called(stranger("a")), calling(stranger("a"));
+  CHECK(called.pick_up(listener).has_value());
+  CHECK(calling.connect());
+  CHECK_FALSE(called.answer().has_value());  // b has given that up
+  CHECK(rig->poll_until([&] { return VerbsProvider::is_connected(rig->b.to("a")); }));
+}
+
+TEST(VerbsLinks, WhoSaysHelloAgainHasLostTheConnection) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  start({.has_c = true});
+  CHECK(rig->connect());
+  Stranger first(stranger("c"));
+  CHECK(first.connect());
+  CHECK(rig->poll_until([&] { return VerbsProvider::is_connected(rig->b.to("c")); }));
+  Stranger second(stranger("c"));  // the same instance, which does not know that it is up
+  CHECK(second.connect());
+  CHECK(rig->poll_until([&] { return rig->b.counters.connected.read() == 3; }));
+  LONGS_EQUAL(1, rig->b.counters.broken.read());
+  check_that_a_reaches_b();
+}
+
+TEST(VerbsLinks, AHelloThatWaitsCannotBeSaidAnew) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  start({.has_c = true});
+  CHECK(rig->connect());
+  Stranger first(stranger("c"));
+  CHECK(first.connect());
+  CHECK(rig->poll_until([&] { return VerbsProvider::is_connected(rig->b.to("c")); }));
+  Stranger second(stranger("c"));
+  struct {
+    ExchangeRecord hello;
+    char more[127];
+  } said = {second.hello(), {}};
+  // It is let wait until the link is down: what would be believed then is checked no more.
+  std::memcpy(said.more, kExchangeMagic, sizeof kExchangeMagic);
+  second.dial();
+  second.say(&said, sizeof said.hello + sizeof said.more);
+  const auto answer = second.answer();
+  CHECK(answer.has_value());
+  CHECK(check_record(*answer, ExchangeKind::kRefusal) == Refusal::kNone);
+  LONGS_EQUAL(Refusal::kMalformed, static_cast<Refusal>(answer->refusal));
+  LONGS_EQUAL(2, rig->b.counters.connected.read());
+  check_that_a_reaches_b();
+}
+
+TEST(VerbsLinks, WhoIsNotReadyAfterItsWelcomeIsHungUpOn) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  start({.has_c = true});
+  CHECK(rig->connect());
+  for (bool speaks : {true, false}) {
+    Stranger stranger(this->stranger("c"));
+    stranger.dial();
+    const ExchangeRecord hello = stranger.hello();
+    stranger.say(&hello, sizeof hello);
+    CHECK(stranger.answer().has_value());
+    if (speaks) stranger.say(&hello, sizeof hello);
+    else stranger.hang_up();
+    if (speaks) CHECK_FALSE(stranger.answer().has_value());
+    CHECK_FALSE(VerbsProvider::is_connected(rig->b.to("c")));
+  }
+  Stranger good(stranger("c"));
+  CHECK(good.connect());
+  CHECK(rig->poll_until([&] { return VerbsProvider::is_connected(rig->b.to("c")); }));
+  check_that_a_reaches_b();
+}
+
+TEST(VerbsLinks, AClaimThatIsFalseIsCutOffAtOnce) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  start({.has_c = true});
+  CHECK(rig->connect());
+  const uint64_t begin_ns = monotonic_ns();
+  for (uint64_t i = 1; i <= 20; ++i) {
+    Stranger stranger(this->stranger("c"));
+    stranger.instance = 100 + i;
+    CHECK(stranger.connect());
+    stranger.hang_up();
+    ExchangeRecord claim = stranger.hello();
+    claim.known_instance = stranger.peer_instance;
+    claim.received = 5;  // of nothing that was sent
+    finish_record(claim);
+    stranger.dial();
+    stranger.say(&claim, sizeof claim);
+    CHECK(rig->poll_until([&] { return rig->b.counters.cut_off.read() == i; }));
+    stranger.hang_up();
+    stranger.instance += 1000;
+    CHECK(stranger.connect());
+  }
+  // Each queue pair was given back, and not only once a device is no longer waited for.
+  CHECK(monotonic_ns() - begin_ns < 20 * LinkTiming{}.stall_ns_max / 2);
+  check_that_a_reaches_b();
+}
+
+TEST(VerbsLinks, WhoWasCutOffIsDialedOnUntilItIsAnother) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  VerbsRigOptions options;
+  options.has_b = false;
+  options.timing.backoff_ns_max = 100 * kNsPerMs;
+  start(options);
+  const Fd listener = listen_as("b");
+  {
+    Stranger stranger(this->stranger("b"));
+    CHECK(stranger.be_called(listener));
+    stranger.post(stranger.header(VerbsMessageKind{77}), "", 0);
+    CHECK(rig->poll_until([&] { return rig->a.counters.cut_off.read() == 1; }));
+    CHECK(rig->poll_until([&] { return rig->a.to("b").am_send(kHeard, {}) == SendStatus::kGone; }));
+  }
+  {
+    Stranger stranger(this->stranger("b"));  // the same instance
+    CHECK_FALSE(stranger.be_called(listener));
+    CHECK(rig->a.to("b").am_send(kHeard, {}) == SendStatus::kGone);
+  }
+  Stranger repaired(stranger("b"));
+  repaired.instance = 4712;
+  CHECK(repaired.be_called(listener));
+  repaired.post(repaired.header(), "", 0);
+  CHECK(rig->poll_until([&] { return heard == 1; }));
+  unlink(rig->address().c_str() + 5);
+}
+
+TEST(VerbsLinks, ADeviceThatEndsNothingIsNotWaitedForWithoutEnd) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  VerbsRigOptions options;
+  options.has_c = true;
+  options.timing.retry = {.timeout_log2 = 14, .count = 7};  // soft RoCE: without end
+  options.timing.stall_ns_max = 2 * kNsPerSecond;
+  start(options);
+  CHECK(rig->connect());
+  Stranger silent(stranger("c"));
+  CHECK(silent.connect());
+  CHECK(rig->poll_until([&] { return VerbsProvider::is_connected(rig->b.to("c")); }));
+  StderrCapture log;
+  silent.fall_silent();
+  CHECK(rig->b.to("c").am_send(kHeard, {}) == SendStatus::kDone);
+  CHECK(rig->poll_until([&] { return rig->b.counters.broken.read() == 1; }));
+  STRCMP_CONTAINS("verbs: lost the connection to c at a local socket: its device, or this one, "
+                  "does not end what was posted",
+                  log.finish().c_str());
+  LONGS_EQUAL(1, rig->b.counters.nudged.read());
+  LONGS_EQUAL(0, rig->a.counters.broken.read());
+  check_that_a_reaches_b();
+}
+
+TEST(VerbsLinks, WhoAnswersUnderAnotherNameIsToldWithBoth) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  VerbsRigOptions options;
+  options.has_b = false;
+  start(options);
+  const Fd listener = listen_as("b");
+  StderrCapture log;
+  {
+    Stranger stranger(this->stranger("x"));
+    CHECK_FALSE(stranger.be_called(listener));
+  }
+  STRCMP_CONTAINS(("verbs: connecting to b at " + rig->address() +
+                   ": it calls itself x; trying "
+                   "on; correct the address of this peer, or its name")
+                      .c_str(),
+                  log.finish().c_str());
+  Stranger right(stranger("b"));
+  CHECK(right.be_called(listener));
+  unlink(rig->address().c_str() + 5);
+}
+
+TEST(VerbsLinks, WhoIsOutOfDescriptorsSaysSoOnceWaitsAndGoesOn) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  start({.has_c = true});
+  CHECK(rig->connect());
+  StderrCapture log;
+  rlimit before;
+  getrlimit(RLIMIT_NOFILE, &before);
+  rlimit low = before;
+  const int next = dup(STDERR_FILENO);  // the lowest that is free: the stranger gets it, b none
+  close(next);
+  low.rlim_cur = static_cast<rlim_t>(next) + 1;
+  LONGS_EQUAL(0, setrlimit(RLIMIT_NOFILE, &low));
+  Stranger stranger(this->stranger("c"));
+  stranger.dial();
+  const ExchangeRecord hello = stranger.hello();
+  stranger.say(&hello, sizeof hello);
+  const std::string line = "accepting a connection of verbs: Too many open files; it is tried on";
+  CHECK(rig->poll_until([&] { return count_of(log.text(), line) == 1; }));
+  check_that_a_reaches_b();
+  // For longer than a line of the log is kept back. Nobody spins meanwhile.
+  rusage begin, end;
+  getrusage(RUSAGE_SELF, &begin);
+  usleep(1'300'000);
+  getrusage(RUSAGE_SELF, &end);
+  const auto used_us = [](const rusage& usage) {
+    return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1'000'000 + usage.ru_utime.tv_usec +
+           usage.ru_stime.tv_usec;
+  };
+  setrlimit(RLIMIT_NOFILE, &before);
+  CHECK(used_us(end) - used_us(begin) < 650'000);
+  CHECK(stranger.go_on(hello));
+  CHECK(rig->poll_until([&] { return VerbsProvider::is_connected(rig->b.to("c")); }));
+  LONGS_EQUAL(1, count_of(log.finish(), line));
+  check_that_a_reaches_b();
+}
+
+TEST(VerbsLinks, WhoHangsUpBeforeItsAnswerIsNobodysFault) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  start({.has_c = true});
+  CHECK(rig->connect());
+  StderrCapture log;
+  for (int i = 0; i < 10; ++i) {
+    Stranger stranger(this->stranger("c"));
+    stranger.dial();
+    const ExchangeRecord hello = stranger.hello();
+    stranger.say(&hello, sizeof hello);
+    stranger.hang_up();
+    for (int k = 0; k < 100; ++k) rig->poll();
+  }
+  Stranger good(stranger("c"));
+  CHECK(good.connect());
+  CHECK(rig->poll_until([&] { return VerbsProvider::is_connected(rig->b.to("c")); }));
+  LONGS_EQUAL(0, rig->b.verbs->refused_count());
+  LONGS_EQUAL(0, count_of(log.finish(), "refusing a connection"));
+}
+
+TEST(VerbsLinks, HalfARecordIsToldThoughNothingIsHungUp) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  start({.has_c = true});
+  CHECK(rig->connect());
+  StderrCapture log;
+  Stranger stranger(this->stranger("c"));
+  stranger.dial();
+  stranger.say(kExchangeMagic, sizeof kExchangeMagic);
+  CHECK_FALSE(stranger.answer().has_value());
+  CHECK(stranger.is_hung_up_on);
+  STRCMP_CONTAINS("verbs: refusing a connection from a local socket: half a record",
+                  log.finish().c_str());
+}
+
+TEST(VerbsLinks, WhatCannotBeConnectedIsToldWithItsReason) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  VerbsRigOptions options;
+  options.has_b = false;
+  start(options);
+  const Fd listener = listen_as("b");
+  StderrCapture log;
+  Stranger stranger(this->stranger("b"));
+  CHECK(stranger.pick_up(listener).has_value());
+  ExchangeRecord record = stranger.hello();
+  record.kind = static_cast<uint16_t>(ExchangeKind::kWelcome);
+  std::memset(record.gid, 0, sizeof record.gid);  // where nobody is
+  finish_record(record);
+  stranger.say(&record, sizeof record);
+  CHECK_FALSE(stranger.answer().has_value());
+  const std::string text = log.finish();
+  STRCMP_CONTAINS(("verbs: connecting to b at " + rig->address() + ": bringing a queue pair of " +
+                   rig->device().kind().name + " to RTR (ready to receive): ")
+                      .c_str(),
+                  text.c_str());
+  STRCMP_CONTAINS("; trying on; is there a route to the peer's address from this device's?",
+                  text.c_str());
+  unlink(rig->address().c_str() + 5);
+}
+
+TEST(VerbsLinks, WhoseDeviceIsLostHasNothingMoreToDo) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  VerbsRigOptions options;
+  options.timing.backoff_ns_max = 60 * kNsPerSecond;  // its connection was of no use yet
+  start(options);
+  CHECK(rig->connect());
+  const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  CHECK(dup2(nothing, rig->device().context()->cmd_fd) >= 0);
+  close(nothing);
+  CHECK(rig->poll_until([&] {
+    return rig->a.to("b").am_send(kHeard, {}) == SendStatus::kGone &&
+           rig->b.to("a").am_send(kHeard, {}) == SendStatus::kGone;
+  }));
+  const uint64_t before = naps_of_exchange_threads();
+  usleep(500'000);
+  CHECK(naps_of_exchange_threads() - before < 50);
+}
+
+TEST(VerbsLinks, TheSmallerMtuIsUsedAndToldWithBoth) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  auto* exported = static_cast<std::byte*>(std::aligned_alloc(4096, 4096));
+  start({.exported = {exported, 4096}, .has_c = true});
+  CHECK(rig->connect());
+  const VerbsExport* open = rig->device().find_export(exported, 4096, kWrite);
+  for (const ibv_mtu mtu : {IBV_MTU_256, rig->device().port().mtu}) {
+    StderrCapture log;
+    Stranger stranger(this->stranger("c"));
+    stranger.mtu = mtu;
+    CHECK(stranger.connect());
+    CHECK(rig->poll_until([&] { return VerbsProvider::is_connected(rig->b.to("c")); }));
+    // Packets of another size than expected are refused by the device.
+    LONGS_EQUAL(IBV_WC_SUCCESS,
+                stranger.access(IBV_WR_RDMA_WRITE, reinterpret_cast<uintptr_t>(exported),
+                                open->remote_key, 1000));
+    const std::string line = "verbs: sending to c at a local socket: its MTU is 256, that of " +
+                             rig->device().port().device + " is ";
+    LONGS_EQUAL(mtu == IBV_MTU_256 ? 1 : 0, count_of(log.finish(), line));
+    stranger.hang_up();
+    CHECK(rig->poll_until([&] { return !VerbsProvider::is_connected(rig->b.to("c")); }));
+  }
+  rig.reset();
+  std::free(exported);
+}
+
+TEST(VerbsLinks, AnMtuThatWasChangedCountsFromTheNextExchangeOn) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  if (std::getenv("BEDPLATE_DISPOSABLE_MACHINE") == nullptr) {
+    BP_SKIP("it changes lo, which only the guest may");
+  }
+  start({.has_c = true});
+  CHECK(rig->connect());
+  const auto told_mtu = [&] {
+    Stranger stranger(this->stranger("c"));
+    stranger.dial();
+    const ExchangeRecord hello = stranger.hello();
+    stranger.say(&hello, sizeof hello);
+    const auto welcome = stranger.answer();
+    return welcome.has_value() ? welcome->mtu : 0;
+  };
+  CHECK(set_loopback_mtu(1500));
+  const int small = told_mtu();
+  CHECK(set_loopback_mtu(65536));
+  LONGS_EQUAL(IBV_MTU_1024, small);
+  LONGS_EQUAL(rig->device().port().mtu, told_mtu());
+  check_that_a_reaches_b();
+}
+
+TEST(VerbsLinks, WhatBreaksAsSoonAsItIsUpIsDialedMoreAndMoreSeldom) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  VerbsRigOptions options;
+  options.has_b = false;
+  options.timing.give_up_ns = 500 * kNsPerMs;
+  start(options);
+  const Fd listener = listen_as("b");
+  Stranger stranger(this->stranger("b"));
+  const uint64_t begin_ns = monotonic_ns();
+  for (int i = 0; i < 6; ++i) {
+    stranger.be_called(listener);
+    stranger.hang_up();
+  }
+  CHECK(monotonic_ns() - begin_ns >= (10 + 20 + 40 + 80 + 160) * kNsPerMs);
+  // What was up for moments is given up as what never was.
+  CHECK(rig->poll_until([&] { return rig->a.to("b").am_send(kHeard, {}) == SendStatus::kGone; }));
+  unlink(rig->address().c_str() + 5);
+}
+
+TEST(VerbsLinks, AHostThatFallsSilentIsNoticedWithoutAWord) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  if (std::getenv("BEDPLATE_DISPOSABLE_MACHINE") == nullptr) {
+    BP_SKIP("it takes the network down, which only the guest may");
+  }
+  VerbsRigOptions options;
+  options.listens_by_tcp = true;
+  options.timing.silence_ns_max = kNsPerSecond;
+  start(options);
+  CHECK(rig->connect());
+  check_that_a_reaches_b();
+  CHECK(set_loopback(false));
+  const bool is_noticed = rig->poll_until(
+      [&] { return rig->a.counters.broken.read() == 1 && rig->b.counters.broken.read() == 1; });
+  CHECK(set_loopback(true));
+  CHECK(is_noticed);
+  CHECK(rig->connect());
+  check_that_a_reaches_b();
+}
+
+TEST(VerbsLinks, WhoAsksForWhatItMayNotIsNamedByItsVictim) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  alignas(4096) static std::byte unused[1];
+  auto* exported = static_cast<std::byte*>(std::aligned_alloc(4096, 8192));
+  start({.exported = {exported, 4096}, .has_c = true});
+  CHECK(rig->connect());
+  const VerbsExport* open = rig->device().find_export(exported, 4096, kRead);
+  CHECK(open != nullptr);
+  struct {
+    const void* address;
+    uint32_t key;
+  } const wrongs[] = {{exported, open->remote_key + 0x1000},
+                      {exported + 4096, open->remote_key},
+                      {unused, open->remote_key}};
+  for (const auto& wrong : wrongs) {
+    StderrCapture log;
+    Stranger stranger(this->stranger("c"));
+    CHECK(stranger.connect());
+    CHECK(rig->poll_until([&] { return VerbsProvider::is_connected(rig->b.to("c")); }));
+    const uint64_t before = rig->b.counters.broken.read();
+    LONGS_EQUAL(IBV_WC_REM_ACCESS_ERR,
+                stranger.write(reinterpret_cast<uintptr_t>(wrong.address), wrong.key));
+    stranger.hang_up();  // soft RoCE has no event for it
+    CHECK(rig->poll_until([&] { return rig->b.counters.broken.read() == before + 1; }));
+    const std::string text = log.finish();
+    LONGS_EQUAL(1, count_of(text, "verbs: lost the connection to c at a local socket: it asked for "
+                                  "memory that it was not given"));
+    CHECK(rig->poll_until([&] { return !VerbsProvider::is_connected(rig->b.to("c")); }));
+    check_that_a_reaches_b();
+  }
+  LONGS_EQUAL(0, rig->a.counters.broken.read());
+  rig.reset();
+  std::free(exported);
+}
+
+TEST(VerbsLinks, TheLandingZonesKeyIsToldToWhoBorrowsOnly) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  start({.has_c = true});
+  CHECK(rig->connect());
+  Stranger stranger(this->stranger("c"));
+  stranger.dial();
+  const ExchangeRecord hello = stranger.hello();
+  stranger.say(&hello, sizeof hello);
+  const auto welcome = stranger.answer();
+  CHECK(welcome.has_value());
+  const auto* flush_word = reinterpret_cast<const std::byte*>(welcome->flush_address);
+  const VerbsExport* told = rig->device().find_export(flush_word, 8, kRead);
+  CHECK(told != nullptr);
+  LONGS_EQUAL(welcome->flush_key, told->remote_key);
+  LONGS_EQUAL(4096, told->memory.size());  // its page, and not what lies behind it
+}

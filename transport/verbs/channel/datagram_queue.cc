@@ -1,0 +1,112 @@
+// Making it, making it anew, and connection time.
+#include <cerrno>
+#include <cstring>
+
+#include "transport/verbs/channel/datagram_queue_datapath.h"
+
+namespace bedplate {
+
+void DatagramQueue::destroy() noexcept {
+  if (queue_pair_ != nullptr) ibv_destroy_qp(queue_pair_);
+  queue_pair_ = nullptr;
+  for (uint32_t i = 0; peers_ != nullptr && i < options_.peer_count_max; ++i) {
+    if (peers_[i].handle != nullptr) ibv_destroy_ah(peers_[i].handle);
+  }
+  peers_.reset();
+}
+
+Result<void> DatagramQueue::create(const DatagramQueueOptions& options) noexcept {
+  BP_ASSERT(!is_open() && options.memory.size() >= memory_bytes(options.count));
+  options_ = options;
+  if (options_.counters == nullptr) options_.counters = &own_counters_;
+  peers_ = std::make_unique<Peer[]>(options_.peer_count_max);
+  ibv_qp_init_attr attributes = {};
+  attributes.send_cq = options_.completions;
+  attributes.recv_cq = options_.completions;
+  attributes.cap.max_send_wr = options_.count;
+  attributes.cap.max_recv_wr = options_.count;
+  attributes.cap.max_send_sge = 1;
+  attributes.cap.max_recv_sge = 1;
+  attributes.qp_type = IBV_QPT_UD;
+  queue_pair_ = ibv_create_qp(options_.device->domain(), &attributes);
+  if (queue_pair_ == nullptr) {
+    return error_from_errno("making a queue pair for datagrams of %s with %u requests",
+                            options_.device->kind().name, options_.count)
+        .set_cure("have fewer datagrams under way, or none");
+  }
+  BP_TRY(bring_up());
+  post_receives();
+  return {};
+}
+
+void DatagramQueue::post_receives() noexcept {
+  for (uint32_t i = 0; i < options_.count; ++i) post_receive(i);
+}
+
+// It keeps its number, which peers know. Where the device says no it is gone, and so, soon, are all
+// connections.
+void DatagramQueue::renew() noexcept {
+  ibv_qp_attr attributes = {};
+  attributes.qp_state = IBV_QPS_RESET;
+  ibv_modify_qp(queue_pair_, &attributes, IBV_QP_STATE);
+  if (!bring_up().ok()) return;
+  ended_ = next_;
+  taken_back_ = 0;
+  has_failed_ = false;
+  options_.counters->renewed.add(1);
+  post_receives();
+}
+
+Result<void> DatagramQueue::bring_up() noexcept {
+  ibv_qp_attr attributes = {};
+  attributes.qp_state = IBV_QPS_INIT;
+  attributes.port_num = options_.device->port().port;
+  attributes.qkey = options_.key;
+  int outcome = ibv_modify_qp(queue_pair_, &attributes,
+                              IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
+  attributes.qp_state = IBV_QPS_RTR;
+  if (outcome == 0) outcome = ibv_modify_qp(queue_pair_, &attributes, IBV_QP_STATE);
+  attributes.qp_state = IBV_QPS_RTS;
+  if (outcome == 0) {
+    outcome = ibv_modify_qp(queue_pair_, &attributes, IBV_QP_STATE | IBV_QP_SQ_PSN);
+  }
+  if (outcome == 0) return {};
+  errno = outcome;
+  return error_from_errno("bringing up the queue pair for datagrams of %s",
+                          options_.device->kind().name)
+      .set_cure("see the kernel's log");
+}
+
+void DatagramQueue::set_peer(uint16_t place, const DatagramPeer& address) noexcept {
+  Peer& peer = peers_[place];
+  const bool is_same = std::memcmp(&peer.address.gid, &address.gid, sizeof address.gid) == 0 &&
+                       peer.address.lid == address.lid;
+  if (peer.handle != nullptr && !is_same) {
+    ibv_destroy_ah(peer.handle);
+    peer.handle = nullptr;
+  }
+  peer.address = address;
+  peer.is_connected = true;
+  if (address.queue == 0 || peer.handle != nullptr) return;
+  const VerbsPort& port = options_.device->port();
+  peer.handle = make_handle(address, port.gid_index);
+  if (peer.handle != nullptr || !port.is_ethernet) return;
+  const uint8_t index = find_gid_index(options_.device->context(), port);  // it may have moved
+  if (index != port.gid_index) peer.handle = make_handle(address, index);
+}
+
+ibv_ah* DatagramQueue::make_handle(const DatagramPeer& peer, uint8_t gid_index) const noexcept {
+  const VerbsPort& port = options_.device->port();
+  ibv_ah_attr attributes = {};
+  attributes.port_num = port.port;
+  attributes.dlid = peer.lid;
+  if (port.is_ethernet) {
+    attributes.is_global = 1;
+    attributes.grh.dgid = peer.gid;
+    attributes.grh.sgid_index = gid_index;
+    attributes.grh.hop_limit = 64;
+  }
+  return ibv_create_ah(options_.device->domain(), &attributes);
+}
+
+}  // namespace bedplate

@@ -1,0 +1,108 @@
+// What is sent, and what arrives.
+#include "transport/verbs/channel/datagram_queue_datapath.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace bedplate {
+
+void DatagramQueue::forget_peer(uint16_t place) noexcept { peers_[place].is_connected = false; }
+
+uint32_t DatagramQueue::bytes_max(uint16_t place) const noexcept {
+  const Peer& peer = peers_[place];
+  if (!peer.is_connected || peer.address.queue == 0 || peer.handle == nullptr) return 0;
+  const ibv_mtu mtu = std::min(peer.address.mtu, options_.device->port().mtu);
+  return (128u << mtu) - static_cast<uint32_t>(sizeof(DatagramHeader));
+}
+
+SendStatus DatagramQueue::send(uint16_t place, AmId id,
+                               std::span<const std::byte> payload) noexcept {
+  const Peer& peer = peers_[place];
+  if (!peer.is_connected) return SendStatus::kAgain;
+  if (peer.address.queue == 0 || peer.handle == nullptr) return SendStatus::kRefused;
+  if (payload.size() > bytes_max(place)) return SendStatus::kTooLong;
+  if (has_failed_ || next_ - ended_ == options_.count) return SendStatus::kAgain;
+  std::byte* buffer = send_buffer(next_);
+  const DatagramHeader header = {peer.address.own_mark, peer.address.place, id, 0};
+  std::memcpy(buffer, &header, sizeof header);
+  std::copy(payload.begin(), payload.end(), buffer + sizeof header);
+  ibv_sge piece = {reinterpret_cast<uintptr_t>(buffer),
+                   static_cast<uint32_t>(sizeof header + payload.size()), options_.memory_key};
+  ibv_send_wr request = {};
+  request.wr_id = uint64_t{kTag} << 32 | kSendBit | (next_ & (kSendBit - 1));
+  request.opcode = IBV_WR_SEND;
+  // A completion says that all before it have ended, too.
+  if (next_ % (options_.count / 4) == options_.count / 4 - 1) {
+    request.send_flags = IBV_SEND_SIGNALED;
+  }
+  request.sg_list = &piece;
+  request.num_sge = 1;
+  request.wr.ud = {peer.handle, peer.address.queue, peer.address.key};
+  ibv_send_wr* refused = nullptr;
+  if (ibv_post_send(queue_pair_, &request, &refused) != 0) {
+    options_.counters->failed.add(1);
+    return SendStatus::kAgain;
+  }
+  ++next_;
+  options_.counters->sent.add(1);
+  return SendStatus::kDone;
+}
+
+void DatagramQueue::end_sends(const ibv_wc& completion) noexcept {
+  const auto number = static_cast<uint32_t>(completion.wr_id) & (kSendBit - 1);
+  const uint32_t before = (number - ended_) & (kSendBit - 1);
+  if (before >= next_ - ended_) return;  // of before the queue pair was renewed
+  ended_ += before + 1;
+  if (completion.status == IBV_WC_SUCCESS) return;
+  options_.counters->failed.add(1);
+  if (has_failed_) return;
+  ibv_qp_attr attributes = {};
+  attributes.qp_state = IBV_QPS_RTS;  // after an error it sends nothing until it is told to
+  ibv_modify_qp(queue_pair_, &attributes, IBV_QP_STATE);
+}
+
+const std::byte* DatagramQueue::check(const ibv_wc& completion, uint32_t index,
+                                      DatagramHeader* header) noexcept {
+  const std::byte* data = receive_buffer(index) + kPrefixBytes;
+  if (completion.byte_len < kPrefixBytes + sizeof *header) {
+    options_.counters->malformed.add(1);
+    return nullptr;
+  }
+  std::memcpy(header, data, sizeof *header);
+  const Peer* peer = header->place < options_.peer_count_max ? &peers_[header->place] : nullptr;
+  if (peer == nullptr || !peer->is_connected || completion.src_qp != peer->address.queue ||
+      header->mark != peer->address.peer_mark) {
+    options_.counters->strange.add(1);
+    return nullptr;
+  }
+  if (header->zero != 0) {
+    options_.counters->malformed.add(1);
+    return nullptr;
+  }
+  return data + sizeof *header;
+}
+
+// Of a queue pair in error everything that is posted comes back at once, and would again: so
+// nothing is, until all of it is back.
+void DatagramQueue::take_back() noexcept {
+  if (!has_failed_) {
+    has_failed_ = true;
+    ibv_qp_attr attributes = {};
+    attributes.qp_state = IBV_QPS_ERR;  // also where it was the one receive only
+    ibv_modify_qp(queue_pair_, &attributes, IBV_QP_STATE);
+  }
+  if (++taken_back_ == options_.count) renew();
+}
+
+void DatagramQueue::post_receive(uint32_t index) noexcept {
+  ibv_sge piece = {reinterpret_cast<uintptr_t>(receive_buffer(index)), kReceiveBytes,
+                   options_.memory_key};
+  ibv_recv_wr request = {};
+  request.wr_id = uint64_t{kTag} << 32 | index;
+  request.sg_list = &piece;
+  request.num_sge = 1;
+  ibv_recv_wr* refused = nullptr;
+  ibv_post_recv(queue_pair_, &request, &refused);  // a device that is lost takes none
+}
+
+}  // namespace bedplate

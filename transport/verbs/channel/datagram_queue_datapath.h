@@ -1,0 +1,150 @@
+// Small datagrams to any peer through one queue pair (UD): no connection to wait for in the device,
+// no window, and no promise. What is lost is lost, and order is chance. What comes from a peer that
+// is not connected, or from none, is dropped and counted. A queue pair that fails comes back.
+//
+// It is made before the seal, with its buffers in the pool. A peer's address handle is made when
+// its connection comes up, by what it said in the exchange, and kept as long as its address is the
+// same. A part of VerbsProvider (send_datagram). Threads: the shard's.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include <infiniband/verbs.h>
+
+#include "platform/assert.h"
+#include "transport/endpoint.h"
+#include "transport/verbs/channel/verbs_counters.h"
+#include "transport/verbs/device/verbs_device.h"
+
+namespace bedplate {
+
+// Where a peer's datagrams are received, and how both mark those that they send.
+struct DatagramPeer {
+  uint32_t queue = 0;  // 0: it takes none
+  uint32_t key = 0;
+  uint32_t own_mark = 0;
+  uint32_t peer_mark = 0;
+  uint16_t place = 0;  // of us, there
+  ibv_gid gid = {};
+  uint16_t lid = 0;
+  ibv_mtu mtu = IBV_MTU_256;
+};
+
+struct DatagramHeader {
+  uint32_t mark;   // the sender's first packet number: only peers know it
+  uint16_t place;  // of the sender, at the receiver
+  AmId am;
+  uint8_t zero;
+};
+static_assert(sizeof(DatagramHeader) == 8);
+
+// The device drops what comes without the key of a queue. Only peers know an instance.
+constexpr uint32_t datagram_key(uint64_t instance) noexcept {
+  return static_cast<uint32_t>(instance >> 32 ^ instance) & 0x7fff'ffff;
+}
+
+struct DatagramQueueOptions {
+  const VerbsDevice* device = nullptr;
+  ibv_cq* completions = nullptr;     // room for 2 * count
+  std::span<std::byte> memory = {};  // memory_bytes(count), with `memory_key`
+  uint32_t memory_key = 0;
+  uint32_t count = 0;  // sends, and receives, under way; a power of two, 4 or more
+  uint32_t peer_count_max = 0;
+  uint32_t key = 0;
+  DatagramCounters* counters = nullptr;  // may be nullptr
+};
+
+class DatagramQueue {
+ public:
+  static constexpr uint32_t kTag = UINT32_MAX - 1;  // upper half of each wr_id
+  static constexpr uint32_t kCountMin = 4;
+  static constexpr uint32_t kCountMax = 4096;
+  static constexpr uint64_t memory_bytes(uint32_t count) noexcept {
+    return uint64_t{count} * (kReceiveBytes + kSendBytes);
+  }
+
+  DatagramQueue() noexcept = default;
+  DatagramQueue(const DatagramQueue&) = delete;
+  DatagramQueue& operator=(const DatagramQueue&) = delete;
+  ~DatagramQueue() { destroy(); }
+
+  // Errors: the device's. Before the seal. Ownership: all that the options name outlives destroy().
+  Result<void> create(const DatagramQueueOptions& options) noexcept;
+  // Before what it completes to is destroyed. Nothing happens where it is not open.
+  void destroy() noexcept;
+  bool is_open() const noexcept { return queue_pair_ != nullptr; }
+  // The queue pair's; 0: it is not open.
+  uint32_t number() const noexcept { return is_open() ? queue_pair_->qp_num : 0; }
+
+  // The peer at `place` is connected, or no longer. Cost: a system call, if its address is new.
+  void set_peer(uint16_t place, const DatagramPeer& peer) noexcept;
+  void forget_peer(uint16_t place) noexcept;
+
+  // How many bytes one datagram to the peer may have; 0: none can be sent.
+  uint32_t bytes_max(uint16_t place) const noexcept;
+  // The payload is copied. Returns kDone once it is the device's, whatever becomes of it; kAgain
+  // while the peer is not connected, or too many are under way; kTooLong; kRefused if the peer
+  // takes none. Cost: one doorbell.
+  SendStatus send(uint16_t place, AmId id, std::span<const std::byte> payload) noexcept;
+
+  // A completion with kTag. Calls deliver(place, id, payload) for what a peer sent; the payload is
+  // gone when that returns.
+  template <typename Deliver>
+  void handle(const ibv_wc& completion, Deliver deliver) noexcept {
+    const auto index = static_cast<uint32_t>(completion.wr_id);
+    if ((index & kSendBit) != 0) return end_sends(completion);
+    if (BP_UNLIKELY(completion.status != IBV_WC_SUCCESS)) return take_back();
+    DatagramHeader header;
+    if (const std::byte* body = check(completion, index, &header); body != nullptr) {
+      options_.counters->received.add(1);
+      deliver(header.place, header.am,
+              std::span(body, completion.byte_len - kPrefixBytes - sizeof header));
+    }
+    if (BP_UNLIKELY(has_failed_)) return take_back();
+    post_receive(index);
+  }
+
+ private:
+  static constexpr uint32_t kPrefixBytes = 40;  // the GRH, which the device writes before it
+  static constexpr uint32_t kSendBytes = 4096;  // the largest MTU
+  static constexpr uint32_t kReceiveBytes = 4160;
+  static constexpr uint32_t kSendBit = 1u << 31;
+  static_assert(kReceiveBytes >= kSendBytes + kPrefixBytes && kReceiveBytes % 64 == 0);
+
+  struct Peer {
+    DatagramPeer address;
+    ibv_ah* handle = nullptr;
+    bool is_connected = false;
+  };
+
+  Result<void> bring_up() noexcept;
+  void post_receives() noexcept;
+  ibv_ah* make_handle(const DatagramPeer& peer, uint8_t gid_index) const noexcept;
+  // A receive that is not posted again: the queue pair has failed. With the last it comes back.
+  void take_back() noexcept;
+  void renew() noexcept;
+  // The payload, if a peer sent it; else it is counted.
+  const std::byte* check(const ibv_wc& completion, uint32_t index, DatagramHeader* header) noexcept;
+  void end_sends(const ibv_wc& completion) noexcept;
+  void post_receive(uint32_t index) noexcept;
+  std::byte* receive_buffer(uint32_t index) const noexcept {
+    return options_.memory.data() + uint64_t{index} * kReceiveBytes;
+  }
+  std::byte* send_buffer(uint32_t number) const noexcept {
+    return receive_buffer(options_.count) + uint64_t{number & (options_.count - 1)} * kSendBytes;
+  }
+
+  DatagramQueueOptions options_;
+  ibv_qp* queue_pair_ = nullptr;
+  std::unique_ptr<Peer[]> peers_;
+  // Numbers of sends; they wrap.
+  uint32_t next_ = 0;
+  uint32_t ended_ = 0;
+  uint32_t taken_back_ = 0;
+  bool has_failed_ = false;
+  DatagramCounters own_counters_;
+};
+
+}  // namespace bedplate

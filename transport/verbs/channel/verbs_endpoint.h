@@ -1,0 +1,250 @@
+// The way to one peer of the verbs provider: its queue pair, its part of the window, what was lent
+// and what was borrowed. Only the shard that polls touches it; see verbs_provider.h. Its contract
+// is that of transport/endpoint.h; what is said here is only what holds beside that.
+#pragma once
+
+#include <bit>
+#include <bitset>
+#include <cstdint>
+#include <memory>
+
+#include "transport/endpoint.h"
+#include "transport/verbs/channel/send_queue_datapath.h"
+#include "transport/verbs/connect/verbs_link.h"
+#include "transport/verbs/verbs_wire.h"
+
+namespace bedplate {
+
+class VerbsProvider;
+
+// Acknowledgements that may be on the way: each tells of half a window, and there is one window.
+inline constexpr uint32_t kAcknowledgementsMax = 2;
+
+// Numbers of loans that nobody uses, taken round: one that is known to a peer, and the key of its
+// window, comes again as late as can be.
+class FreeLoans {
+ public:
+  FreeLoans() noexcept {
+    for (uint32_t i = 0; i < kVerbsLoanCountMax; ++i) numbers_[i] = static_cast<uint8_t>(i);
+  }
+  bool is_empty() const noexcept { return first_ == end_; }
+  uint32_t front() const noexcept { return numbers_[first_ % kVerbsLoanCountMax]; }
+  void take_front() noexcept { ++first_; }
+  void give_back(uint32_t number) noexcept {
+    numbers_[end_++ % kVerbsLoanCountMax] = static_cast<uint8_t>(number);
+  }
+
+ private:
+  static_assert(kVerbsLoanCountMax <= 256 && std::has_single_bit(kVerbsLoanCountMax));
+  uint8_t numbers_[kVerbsLoanCountMax];
+  uint32_t first_ = 0;
+  uint32_t end_ = kVerbsLoanCountMax;
+};
+
+class VerbsEndpoint final : public Endpoint {
+ public:
+  explicit VerbsEndpoint(VerbsProvider& provider) noexcept : provider_(provider) {}
+  VerbsEndpoint(const VerbsEndpoint&) = delete;
+  VerbsEndpoint& operator=(const VerbsEndpoint&) = delete;
+  ~VerbsEndpoint() override;
+
+  SendStatus am_send(AmId id, std::span<const std::byte> payload) noexcept override;
+  SendStatus am_send_loan(AmId id, std::span<const std::byte> header, std::span<std::byte> block,
+                          Completion* returned) noexcept override;
+  SendStatus put(std::span<const std::byte> from, const RemoteMemory& to,
+                 Completion* done) noexcept override;
+  SendStatus get(std::span<std::byte> into, const RemoteMemory& from,
+                 Completion* done) noexcept override;
+  SendStatus fetch_add(const RemoteMemory& to, uint64_t addend, uint64_t* before,
+                       Completion* done) noexcept override;
+  SendStatus compare_swap(const RemoteMemory& to, uint64_t expected, uint64_t desired,
+                          uint64_t* before, Completion* done) noexcept override;
+  SendStatus flush(Completion* done) noexcept override;
+  // By an export that holds the memory; its key stands, whatever is withdrawn. Else by a window,
+  // where they are used and the peer is connected: it means nothing any more once it is withdrawn,
+  // or the connection is lost, and the peer must hear of it through this endpoint. The peer is out
+  // when a flush that was started after withdraw() has ended, or says kGone.
+  Result<RemoteMemory> expose(std::span<std::byte> memory) override;
+  void withdraw(const RemoteMemory& memory) noexcept override;
+  bool has_room() noexcept override {
+    return may_send_ ? has_credit() : status_when_down() == SendStatus::kGone;
+  }
+  const EndpointLimits& limits() const noexcept override;
+  const char* provider_name() const noexcept override { return "verbs"; }
+
+ private:
+  friend class VerbsProvider;
+  static constexpr uint32_t kNoBuffer = UINT32_MAX;
+
+  struct LoanRecord {
+    std::byte* block = nullptr;
+    uint64_t bytes = 0;
+    Completion* returned = nullptr;
+    std::byte* landing = nullptr;  // the copy that the peer reads, if it reads one
+    uint32_t mark = 0;             // counts the uses of this place
+    bool has_window = false;       // else a key opens it that stands
+    bool is_lent = false;
+    bool is_returning = false;  // its window has to be invalidated first
+  };
+  // A put or get of memory that is not the pool's: its bytes wait in the landing zone.
+  struct Staged {
+    std::byte* piece = nullptr;
+    std::byte* into = nullptr;  // nullptr: it is a put
+    uint64_t bytes = 0;
+  };
+
+  // Of loans, each its own; then of exposures.
+  static constexpr uint32_t kExposureCountMax = 16;
+  static constexpr uint32_t kWindowCount = kVerbsLoanCountMax + kExposureCountMax;
+  enum class WindowState : uint8_t {
+    kFree,
+    kBound,
+    kGivenUp,  // to be invalidated
+    kInvalidating,
+  };
+  struct Window {
+    ibv_mw* handle = nullptr;
+    uint32_t key = 0;
+    WindowState state = WindowState::kFree;
+  };
+
+  // What a request needs beside itself, so that recovery always has room: the marker, and what sets
+  // a device going again that has stopped.
+  static constexpr uint32_t kRequestsKept = kAcknowledgementsMax + 2;
+
+  Result<void> create(uint16_t place, std::byte* memory);
+
+  // Sending (verbs_endpoint_datapath.cc).
+  SendStatus status_when_down() const noexcept;
+  bool has_credit() const noexcept;
+  std::byte* slot(uint64_t number) const noexcept;
+  VerbsMessageHeader& header_of(uint64_t number) const noexcept {
+    return *reinterpret_cast<VerbsMessageHeader*>(slot(number));
+  }
+  std::byte* begin_message() const noexcept { return slot(next_) + sizeof(VerbsMessageHeader); }
+  // Gives the next message, whose body is in its slot, its number, and lists it.
+  void send_message(VerbsMessageKind kind, AmId id, uint32_t bytes) noexcept;
+  void list_message(VerbsMessageHeader& header) noexcept;
+  void acknowledge() noexcept;
+  void send_returns() noexcept;
+  bool may_reach(const RemoteMemory& memory, RemoteRights rights) const noexcept;
+  SendStatus transfer(ibv_wr_opcode opcode, std::byte* local, uint64_t bytes,
+                      const RemoteMemory& remote, Completion* done) noexcept;
+  SendStatus stage(ibv_wr_opcode opcode, std::byte* local, uint64_t bytes,
+                   const RemoteMemory& remote, Completion* done) noexcept;
+  void end_staged(const Staged& staged, Outcome outcome) noexcept;
+  // Whether there is room for the requests of so many bytes. Returns kPending, kAgain or kTooLong.
+  SendStatus has_room_for(uint64_t bytes) const noexcept;
+  void list_transfer(ibv_wr_opcode opcode, std::byte* local, uint64_t bytes,
+                     const RemoteMemory& remote) noexcept;
+  void mark_answer(std::byte* end) noexcept;
+  bool is_registered(const std::byte* local, uint64_t bytes) const noexcept;
+  // Returns how many bytes fit into one request.
+  uint64_t fill_pieces(const std::byte* local, uint64_t bytes,
+                       const SendQueue::Slot& slot) const noexcept;
+  SendStatus atomic(ibv_wr_opcode opcode, const RemoteMemory& to, uint64_t first, uint64_t second,
+                    uint64_t* before, Completion* done) noexcept;
+  // Requires: room for one.
+  void list_flush(Completion* done) noexcept;
+  SendStatus describe(LoanRecord& record, RemoteMemory* remote) noexcept;
+  SendStatus land(LoanRecord& record) noexcept;
+  void mark_dirty() noexcept;
+
+  // Windows (verbs_window_datapath.cc).
+  bool has_window(uint32_t index) const noexcept { return windows_[index].handle != nullptr; }
+  // Whether there is one, and one region holds the memory.
+  bool can_bind(uint32_t index, std::span<const std::byte> memory) const noexcept;
+  // Returns the remote key. Requires: can_bind, the window is free, room for a request.
+  uint32_t bind_window(uint32_t index, std::span<const std::byte> memory, unsigned access) noexcept;
+  void give_up_window(uint32_t index) noexcept;
+  void invalidate_windows() noexcept;
+  void end_invalidation(uint32_t index, Outcome outcome) noexcept;
+  uint64_t* cell(uint32_t request_place) const noexcept { return cells_ + request_place; }
+
+  // Receiving and ending (verbs_receive_datapath.cc).
+  void end_requests(const ibv_wc& completion) noexcept;
+  void end_request(const Request& request, uint32_t place, Outcome outcome) noexcept;
+  // Each returns what is nonsense about it, or nullptr.
+  const char* take(const VerbsMessageHeader& header, const std::byte* body) noexcept;
+  const char* take_consumed(const VerbsMessageHeader& header) noexcept;
+  const char* take_loan(const VerbsMessageHeader& header, const std::byte* body) noexcept;
+  const char* take_returns(const VerbsMessageHeader& header, const std::byte* body) noexcept;
+  void deliver(AmId id, std::span<const std::byte> payload, const Loan& loan) noexcept;
+  void end_loan(LoanRecord& record, Outcome outcome) noexcept;
+  // What is due once a batch has been handled: acknowledgement, returns, doorbell.
+  void finish_batch() noexcept;
+  // Whether it would send something, beside what is listed.
+  bool owes() const noexcept;
+
+  // Connections (verbs_recovery.cc).
+  void look_at_link() noexcept;
+  const char* why_broken() const noexcept;
+  void look_at_progress(uint64_t now_ns) noexcept;
+  void begin_life() noexcept;
+  void begin_sending() noexcept;
+  // Takes the connection down. `is_fault`: the peer broke a rule and is cut off.
+  void break_life(const char* why, bool is_fault) noexcept;
+  void break_by_device(ibv_wc_status status) noexcept;
+  // Requires: the exchange thread does not bring the queue pair up.
+  void fail_queue_pair(uint64_t now_ns) noexcept;
+  bool is_drained(uint64_t now_ns) noexcept;
+  void end_life() noexcept;
+  void forget_loans() noexcept;
+  bool settle() noexcept;
+  bool make_window(Window& window) noexcept;
+
+  VerbsProvider& provider_;
+  VerbsLink link_;
+  SendQueue queue_;
+  uint64_t window_ = 0;
+  uint64_t message_bytes_ = 0;
+  std::byte* slots_ = nullptr;            // window * message_bytes
+  std::byte* acknowledgement_ = nullptr;  // kAcknowledgementsMax headers
+  uint64_t* cells_ = nullptr;             // for each request, what an atomic brings
+
+  bool is_live_ = false;  // the link is the shard's, and up
+  bool may_send_ = false;
+  bool is_draining_ = false;
+  bool must_fail_ = false;  // draining, once the queue pair is ours
+  bool is_dirty_ = false;   // in the provider's list
+  bool is_cut_off_ = false;
+  uint32_t cut_off_count_ = 0;
+
+  // Messages: [consumed_, next_) are kept until the peer has consumed them.
+  uint64_t next_ = 0;
+  uint64_t consumed_ = 0;
+  uint64_t told_ = 0;  // how many of the peer's it knows that we have consumed
+  uint32_t acknowledgements_out_ = 0;
+  uint32_t next_acknowledgement_ = 0;
+  uint32_t operations_out_ = 0;
+  bool must_flush_ = false;  // something was put since the last flush
+
+  std::unique_ptr<Staged[]> staged_;  // for each request
+  LoanRecord loans_[kVerbsLoanCountMax];
+  FreeLoans free_loans_;
+  Window windows_[kWindowCount];
+  uint32_t next_exposure_ = 0;
+  uint32_t given_up_count_ = 0;
+  uint32_t invalidations_out_ = 0;
+  // Of the peer, by the number that it gave.
+  std::bitset<kVerbsLoanCountMax> is_borrowed_;
+  std::bitset<kVerbsLoanCountMax> is_due_back_;  // in returns_: it cannot be lent again yet
+  uint32_t borrowed_marks_[kVerbsLoanCountMax] = {};
+  ReturnedLoan returns_[kVerbsLoanCountMax];
+  uint32_t return_count_ = 0;
+  uint32_t life_ = 0;  // counts; loans of another mean nothing
+
+  // What look_at_progress saw, since when, and whether it did something about it.
+  uint32_t seen_ended_ = 0;
+  uint64_t seen_ns_ = 0;
+  bool is_nudged_ = false;
+
+  uint64_t drained_ns_min_ = 0;
+  uint64_t drained_ns_max_ = 0;
+  bool has_refused_ = false;  // the peer's device refused a request: what is behind did not happen
+  // Of the transfer whose end comes next, something has happened, and something has not for sure.
+  bool has_part_ = false;
+  bool lacks_part_ = false;
+};
+
+}  // namespace bedplate

@@ -1,0 +1,354 @@
+// What is sent to a peer: messages into the window, operations into the send queue. Everything is
+// listed here and given to the device when the shard polls, or when a list is full.
+#include <algorithm>
+#include <cstring>
+
+#include "platform/units.h"
+#include "transport/verbs/channel/verbs_provider.h"
+
+namespace bedplate {
+namespace {
+
+constexpr uint64_t kPacketBytesMin = 256;  // the smallest MTU of all
+// Of a request that is so long, the end is asked for by itself: a list of them may take so long
+// that a device which is only slow looks like one that has stopped (LinkTiming::stall_ns_max).
+constexpr uint64_t kOwnSignalBytes = kMiB;
+
+}  // namespace
+
+SendStatus VerbsEndpoint::am_send(AmId id, std::span<const std::byte> payload) noexcept {
+  if (payload.size() > provider_.limits_.am_bytes_max) return SendStatus::kTooLong;
+  if (BP_UNLIKELY(!may_send_)) return status_when_down();
+  if (!has_credit()) return SendStatus::kAgain;
+  std::copy(payload.begin(), payload.end(), begin_message());
+  send_message(VerbsMessageKind::kMessage, id, static_cast<uint32_t>(payload.size()));
+  provider_.options_.counters->sent.add(1);
+  return SendStatus::kDone;
+}
+
+SendStatus VerbsEndpoint::am_send_loan(AmId id, std::span<const std::byte> header,
+                                       std::span<std::byte> block, Completion* returned) noexcept {
+  if (header.size() > kVerbsLoanHeaderBytesMax) return SendStatus::kTooLong;
+  if (BP_UNLIKELY(!may_send_)) return status_when_down();
+  if (!has_credit() || free_loans_.is_empty() ||
+      queue_.room() <= kRequestsKept + 1) {  // a window takes one
+    return SendStatus::kAgain;
+  }
+  VerbsLoanBody body = {};
+  body.loan = free_loans_.front();
+  LoanRecord& record = loans_[body.loan];
+  record.block = block.data();
+  record.bytes = block.size();
+  record.returned = returned;
+  const SendStatus described = describe(record, &body.memory);
+  if (described != SendStatus::kPending) return described;
+  free_loans_.take_front();
+  record.is_lent = true;
+  body.mark = ++record.mark;
+  std::byte* at = begin_message();
+  std::memcpy(at, &body, sizeof body);
+  std::copy(header.begin(), header.end(), at + sizeof body);
+  send_message(VerbsMessageKind::kLoan, id, static_cast<uint32_t>(sizeof body + header.size()));
+  provider_.options_.counters->sent.add(1);
+  return SendStatus::kPending;
+}
+
+// How the peer reaches the block. Returns kPending, kAgain or kRefused.
+SendStatus VerbsEndpoint::describe(LoanRecord& record, RemoteMemory* remote) noexcept {
+  // Whichever way: once the connection is lost the block is the caller's, and may be another's.
+  *remote = {reinterpret_cast<uintptr_t>(record.block), record.bytes, 0,
+             pack_reach(Reach::kConnection, kRead, link_.packet_number)};
+  record.landing = nullptr;
+  record.has_window = false;
+  if (record.bytes == 0) return SendStatus::kPending;  // there is nothing to reach
+  const VerbsExport* open =
+      provider_.options_.device->find_export(record.block, record.bytes, RemoteRights::kRead);
+  if (open != nullptr) {
+    remote->key = open->remote_key;
+    return SendStatus::kPending;
+  }
+  const auto index = static_cast<uint32_t>(&record - loans_);
+  std::span<const std::byte> reached(record.block, record.bytes);
+  if (!can_bind(index, reached)) {
+    if (provider_.uses_windows_ && !has_window(index)) return SendStatus::kRefused;
+    if (const SendStatus copied = land(record); copied != SendStatus::kPending) return copied;
+    reached = {record.landing, record.bytes};
+    remote->address = reinterpret_cast<uintptr_t>(record.landing);
+  }
+  record.has_window = provider_.uses_windows_;
+  remote->key = record.has_window ? bind_window(index, reached, IBV_ACCESS_REMOTE_READ)
+                                  : provider_.landing_key_;
+  return SendStatus::kPending;
+}
+
+// Copies what was lent to where the peer can be let at it. Returns kPending, kAgain or kRefused.
+SendStatus VerbsEndpoint::land(LoanRecord& record) noexcept {
+  if (record.bytes > provider_.landing_.bytes()) return SendStatus::kRefused;
+  record.landing = provider_.landing_.take(record.bytes);
+  if (record.landing == nullptr) return SendStatus::kAgain;
+  std::memcpy(record.landing, record.block, record.bytes);
+  provider_.options_.counters->landed.add(record.bytes);
+  return SendStatus::kPending;
+}
+
+SendStatus VerbsEndpoint::put(std::span<const std::byte> from, const RemoteMemory& to,
+                              Completion* done) noexcept {
+  auto* local = const_cast<std::byte*>(from.data());  // it is only read
+  const SendStatus status = transfer(IBV_WR_RDMA_WRITE, local, from.size(), to, done);
+  must_flush_ = must_flush_ || status == SendStatus::kPending;
+  return status;
+}
+
+SendStatus VerbsEndpoint::get(std::span<std::byte> into, const RemoteMemory& from,
+                              Completion* done) noexcept {
+  return transfer(IBV_WR_RDMA_READ, into.data(), into.size(), from, done);
+}
+
+SendStatus VerbsEndpoint::transfer(ibv_wr_opcode opcode, std::byte* local, uint64_t bytes,
+                                   const RemoteMemory& remote, Completion* done) noexcept {
+  if (bytes > remote.bytes) return SendStatus::kTooLong;
+  if (BP_UNLIKELY(!may_send_)) return status_when_down();
+  const bool is_put = opcode == IBV_WR_RDMA_WRITE;
+  if (!may_reach(remote, is_put ? kWrite : kRead)) return SendStatus::kRefused;
+  if (bytes == 0) return SendStatus::kDone;
+  if (const SendStatus room = has_room_for(bytes); room != SendStatus::kPending) return room;
+  const bool is_inline = is_put && bytes <= link_.queue_pair.inline_bytes();
+  if (!is_inline && BP_UNLIKELY(!is_registered(local, bytes))) {
+    return stage(opcode, local, bytes, remote, done);
+  }
+  list_transfer(opcode, local, bytes, remote);
+  queue_.end_transfer(RequestKind::kOperation, done);
+  return SendStatus::kPending;
+}
+
+// Through the landing zone that is ours alone.
+SendStatus VerbsEndpoint::stage(ibv_wr_opcode opcode, std::byte* local, uint64_t bytes,
+                                const RemoteMemory& remote, Completion* done) noexcept {
+  if (bytes > provider_.staging_.bytes()) return SendStatus::kRefused;
+  std::byte* piece = provider_.staging_.take(bytes);
+  if (piece == nullptr) return SendStatus::kAgain;
+  const bool is_put = opcode == IBV_WR_RDMA_WRITE;
+  if (is_put) std::memcpy(piece, local, bytes);
+  list_transfer(opcode, piece, bytes, remote);
+  const uint32_t place = queue_.end_transfer(RequestKind::kStaged, done);
+  staged_[place] = {piece, is_put ? nullptr : local, bytes};
+  provider_.options_.counters->landed.add(bytes);
+  return SendStatus::kPending;
+}
+
+// A list of pieces may end a request early, at most once for each region of the pool.
+SendStatus VerbsEndpoint::has_room_for(uint64_t bytes) const noexcept {
+  const uint64_t request_bytes_max = provider_.options_.device->port().transfer_bytes_max;
+  const uint64_t requests =
+      (BP_UNLIKELY(bytes > request_bytes_max) ? bytes / request_bytes_max : 0) + 2 + kRequestsKept;
+  if (requests > queue_.depth()) return SendStatus::kTooLong;
+  return requests > queue_.room() ? SendStatus::kAgain : SendStatus::kPending;
+}
+
+// As parts, of which the caller makes the last the end.
+void VerbsEndpoint::list_transfer(ibv_wr_opcode opcode, std::byte* local, uint64_t bytes,
+                                  const RemoteMemory& remote) noexcept {
+  const uint64_t request_bytes_max = provider_.options_.device->port().transfer_bytes_max;
+  const bool is_put = opcode == IBV_WR_RDMA_WRITE;
+  // A window may be withdrawn between two packets.
+  const bool can_be_cut_short =
+      is_put && bytes > kPacketBytesMin && reach_of(remote) == Reach::kConnection;
+  uint64_t at = 0;
+  while (at < bytes) {
+    const SendQueue::Slot slot =
+        queue_.add(opcode, {.kind = RequestKind::kPart, .can_be_cut_short = can_be_cut_short});
+    uint64_t filled = bytes;
+    if (is_put && bytes <= link_.queue_pair.inline_bytes()) {
+      slot.pieces[0] = {reinterpret_cast<uintptr_t>(local), static_cast<uint32_t>(bytes), 0};
+      slot.request.num_sge = 1;
+      slot.request.send_flags = IBV_SEND_INLINE;
+    } else {
+      filled = fill_pieces(local + at, std::min(bytes - at, request_bytes_max), slot);
+      if (BP_UNLIKELY(filled >= kOwnSignalBytes)) slot.request.send_flags = IBV_SEND_SIGNALED;
+    }
+    slot.request.wr.rdma = {remote.address + at, static_cast<uint32_t>(remote.key)};
+    if (!is_put && filled >= SendQueue::kAnswerBytes) mark_answer(local + at + filled);
+    at += filled;
+    ++operations_out_;
+  }
+  mark_dirty();
+}
+
+// Soft RoCE (Linux 6.1) can say of a read or an atomic that it is good, and not have written a byte
+// of the answer: after a loss, a NAK for what is behind it counts as its acknowledgement, and its
+// own answer, which comes later, as a repetition.
+void VerbsEndpoint::mark_answer(std::byte* end) noexcept {
+  if (BP_UNLIKELY(provider_.options_.device->is_soft_roce())) {
+    queue_.mark_answer(end - SendQueue::kAnswerBytes);
+  }
+}
+
+bool VerbsEndpoint::is_registered(const std::byte* local, uint64_t bytes) const noexcept {
+  uint32_t pieces = 0;
+  while (bytes > 0) {
+    const KeyedRange range = provider_.options_.keys->key(local, bytes);
+    if (range.key == kNoKey || ++pieces > SendQueue::kPiecesMax) return false;
+    local += range.bytes;
+    bytes -= range.bytes;
+  }
+  return true;
+}
+
+uint64_t VerbsEndpoint::fill_pieces(const std::byte* local, uint64_t bytes,
+                                    const SendQueue::Slot& slot) const noexcept {
+  uint64_t filled = 0;
+  int count = 0;
+  while (filled < bytes && count < static_cast<int>(SendQueue::kPiecesMax)) {
+    const KeyedRange range = provider_.options_.keys->key(local + filled, bytes - filled);
+    slot.pieces[count++] = {reinterpret_cast<uintptr_t>(local + filled),
+                            static_cast<uint32_t>(range.bytes), VerbsDevice::local_key(range.key)};
+    filled += range.bytes;
+  }
+  slot.request.num_sge = count;
+  return filled;
+}
+
+SendStatus VerbsEndpoint::fetch_add(const RemoteMemory& to, uint64_t addend, uint64_t* before,
+                                    Completion* done) noexcept {
+  return atomic(IBV_WR_ATOMIC_FETCH_AND_ADD, to, addend, 0, before, done);
+}
+
+SendStatus VerbsEndpoint::compare_swap(const RemoteMemory& to, uint64_t expected, uint64_t desired,
+                                       uint64_t* before, Completion* done) noexcept {
+  return atomic(IBV_WR_ATOMIC_CMP_AND_SWP, to, expected, desired, before, done);
+}
+
+SendStatus VerbsEndpoint::atomic(ibv_wr_opcode opcode, const RemoteMemory& to, uint64_t first,
+                                 uint64_t second, uint64_t* before, Completion* done) noexcept {
+  if (to.bytes < sizeof(uint64_t) || to.address % sizeof(uint64_t) != 0) {
+    return SendStatus::kRefused;
+  }
+  if (BP_UNLIKELY(!may_send_)) return status_when_down();
+  if (!may_reach(to, kAtomic)) return SendStatus::kRefused;
+  if (queue_.room() <= kRequestsKept) return SendStatus::kAgain;
+  uint64_t* into = cell(queue_.next_place());
+  const SendQueue::Slot slot =
+      queue_.add(opcode, {.kind = RequestKind::kAtomic, .done = done, .before = before});
+  slot.pieces[0] = {reinterpret_cast<uintptr_t>(into), sizeof *into, provider_.memory_key_};
+  slot.request.num_sge = 1;
+  slot.request.wr.atomic.remote_addr = to.address;
+  slot.request.wr.atomic.rkey = static_cast<uint32_t>(to.key);
+  slot.request.wr.atomic.compare_add = first;
+  slot.request.wr.atomic.swap = second;
+  mark_answer(reinterpret_cast<std::byte*>(into + 1));
+  ++operations_out_;
+  must_flush_ = true;
+  mark_dirty();
+  return SendStatus::kPending;
+}
+
+// A read of the flush word comes back after everything before it: also after the writes, whose own
+// completions say only that the peer's device has them.
+// And it ends after the end of every window that was withdrawn before.
+SendStatus VerbsEndpoint::flush(Completion* done) noexcept {
+  if (BP_UNLIKELY(!may_send_)) return status_when_down();
+  if (given_up_count_ > 0) invalidate_windows();
+  if (given_up_count_ > 0 || queue_.room() <= kRequestsKept) return SendStatus::kAgain;
+  if (!must_flush_ && operations_out_ == 0 && invalidations_out_ == 0) return SendStatus::kDone;
+  list_flush(done);
+  return SendStatus::kPending;
+}
+
+void VerbsEndpoint::list_flush(Completion* done) noexcept {
+  uint64_t* into = cell(queue_.next_place());
+  const SendQueue::Slot slot =
+      queue_.add(IBV_WR_RDMA_READ, {.kind = RequestKind::kOperation, .done = done});
+  slot.pieces[0] = {reinterpret_cast<uintptr_t>(into), sizeof *into, provider_.memory_key_};
+  slot.request.num_sge = 1;
+  slot.request.wr.rdma = {link_.flush_address, link_.flush_key};
+  ++operations_out_;
+  must_flush_ = false;
+  mark_dirty();
+}
+
+// Whether a description opens that, and still means something: its owner may have been restarted.
+bool VerbsEndpoint::may_reach(const RemoteMemory& memory, RemoteRights rights) const noexcept {
+  return (rights_of(memory) & rights) == rights &&
+         (is_reach(memory, Reach::kExport, static_cast<uint32_t>(link_.peer_instance)) ||
+          is_reach(memory, Reach::kConnection, link_.peer.packet_number));
+}
+
+// Not gone before the queue pair is: until then the peer may reach what was lent or exposed.
+SendStatus VerbsEndpoint::status_when_down() const noexcept {
+  const bool is_gone = !is_draining_ && (is_cut_off_ || provider_.is_lost_ ||
+                                         link_.is_given_up.load(std::memory_order_acquire));
+  return is_gone ? SendStatus::kGone : SendStatus::kAgain;
+}
+
+bool VerbsEndpoint::has_credit() const noexcept {
+  return next_ - consumed_ < window_ && queue_.room() > kRequestsKept;
+}
+
+std::byte* VerbsEndpoint::slot(uint64_t number) const noexcept {
+  return slots_ + (number & (window_ - 1)) * message_bytes_;
+}
+
+void VerbsEndpoint::send_message(VerbsMessageKind kind, AmId id, uint32_t bytes) noexcept {
+  VerbsMessageHeader& header = header_of(next_);
+  header = {};
+  header.number = next_;
+  header.kind = kind;
+  header.am = id;
+  header.bytes = bytes;
+  ++next_;
+  list_message(header);
+  mark_dirty();
+}
+
+// Also for one that is sent again, in another life of the connection.
+void VerbsEndpoint::list_message(VerbsMessageHeader& header) noexcept {
+  header.consumed = told_ = link_.received;
+  header.mark = link_.packet_number;
+  header.place = link_.peer_place;
+  const auto bytes = static_cast<uint32_t>(sizeof header) + header.bytes;
+  const SendQueue::Slot slot = queue_.add(IBV_WR_SEND, {.kind = RequestKind::kMessage});
+  slot.pieces[0] = {reinterpret_cast<uintptr_t>(&header), bytes, provider_.memory_key_};
+  slot.request.num_sge = 1;
+  if (bytes <= link_.queue_pair.inline_bytes()) slot.request.send_flags = IBV_SEND_INLINE;
+}
+
+// Needs no credit: there is room for it at the peer, and a request is kept for it here.
+void VerbsEndpoint::acknowledge() noexcept {
+  if (acknowledgements_out_ == kAcknowledgementsMax || queue_.room() == 0) return;
+  auto* headers = reinterpret_cast<VerbsMessageHeader*>(acknowledgement_);
+  VerbsMessageHeader& header = headers[next_acknowledgement_++ % kAcknowledgementsMax];
+  header = {};
+  header.consumed = told_ = link_.received;
+  header.mark = link_.packet_number;
+  header.place = link_.peer_place;
+  header.kind = VerbsMessageKind::kAcknowledgement;
+  const SendQueue::Slot slot = queue_.add(IBV_WR_SEND, {.kind = RequestKind::kAcknowledgement});
+  slot.pieces[0] = {reinterpret_cast<uintptr_t>(&header), sizeof header, provider_.memory_key_};
+  slot.request.num_sge = 1;
+  if (sizeof header <= link_.queue_pair.inline_bytes()) slot.request.send_flags = IBV_SEND_INLINE;
+  ++acknowledgements_out_;
+}
+
+// As many as fit into a message, while there is credit.
+void VerbsEndpoint::send_returns() noexcept {
+  const uint32_t count_max =
+      provider_.limits_.am_bytes_max / static_cast<uint32_t>(sizeof(ReturnedLoan));
+  while (return_count_ > 0 && has_credit()) {
+    const uint32_t count = std::min(return_count_, count_max);
+    return_count_ -= count;
+    const auto bytes = static_cast<uint32_t>(count * sizeof(ReturnedLoan));
+    std::memcpy(begin_message(), returns_ + return_count_, bytes);
+    for (uint32_t i = 0; i < count; ++i) is_due_back_[returns_[return_count_ + i].loan] = false;
+    send_message(VerbsMessageKind::kReturns, 0, bytes);
+  }
+}
+
+void VerbsEndpoint::mark_dirty() noexcept {
+  if (is_dirty_) return;
+  is_dirty_ = true;
+  provider_.dirty_[provider_.dirty_count_++] = this;
+}
+
+const EndpointLimits& VerbsEndpoint::limits() const noexcept { return provider_.limits_; }
+
+}  // namespace bedplate

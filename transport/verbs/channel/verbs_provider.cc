@@ -1,0 +1,451 @@
+#include "transport/verbs/channel/verbs_provider.h"
+
+#include <bit>
+#include <cerrno>
+#include <cinttypes>
+#include <cstring>
+#include <random>
+
+#include <poll.h>
+
+#include "platform/units.h"
+
+namespace bedplate {
+namespace {
+
+constexpr uint64_t kPageBytes = 4096;
+constexpr uint32_t kInlineBytes = 256;  // asked for; a device may have less
+
+// Bounds of a shape. What is smaller does not hold a loan with its header, or a half of which an
+// acknowledgement could tell.
+constexpr uint64_t kPeerCountMax = 1024;
+constexpr uint64_t kWindowMax = 16384;
+constexpr uint64_t kMessageBytesMin = 256;
+constexpr uint64_t kMessageBytesMax = kMiB;
+constexpr uint64_t kVerbsOperationCountMax = 16384;
+constexpr uint64_t kLandingBytesMax = 64 * kGiB;
+static_assert(kMessageBytesMin >=
+              sizeof(VerbsMessageHeader) + sizeof(VerbsLoanBody) + kVerbsLoanHeaderBytesMax);
+
+uint32_t request_count(const VerbsShape& shape) noexcept {
+  return std::bit_ceil(uint32_t{shape.window} + shape.operation_count_max + kAcknowledgementsMax +
+                       3);
+}
+
+// What all peers may have on the way to us, and what is being posted again meanwhile.
+uint32_t receive_count_of(const VerbsShape& shape) noexcept {
+  return shape.peer_count_max * (shape.window + kAcknowledgementsMax) + kCompletionBatch;
+}
+
+// Of one peer: slots, acknowledgements, cells.
+uint64_t peer_memory_bytes(const VerbsShape& shape) noexcept {
+  return align_up(uint64_t{shape.window} * shape.message_bytes +
+                      kAcknowledgementsMax * sizeof(VerbsMessageHeader) +
+                      uint64_t{request_count(shape)} * sizeof(uint64_t),
+                  kCacheLineBytes);
+}
+
+// Sends and receives of datagrams, beside those of peers.
+uint32_t completion_count(const VerbsShape& shape) noexcept {
+  return receive_count_of(shape) + shape.peer_count_max * request_count(shape) +
+         2 * shape.datagram_count;
+}
+
+uint64_t landing_bytes(const VerbsShape& shape) noexcept {
+  return align_up(shape.landing_bytes, kPageBytes);
+}
+
+// Of the part before what is shared: receives, peers, datagrams, the landing zone for what is ours
+// alone.
+uint64_t private_bytes(const VerbsShape& shape) noexcept {
+  return align_up(uint64_t{receive_count_of(shape)} * shape.message_bytes +
+                      shape.peer_count_max * peer_memory_bytes(shape) +
+                      DatagramQueue::memory_bytes(shape.datagram_count),
+                  kPageBytes) +
+         landing_bytes(shape);
+}
+
+uint64_t random_instance() {
+  std::random_device source;
+  return uint64_t{source()} << 32 | source() | 1;
+}
+
+}  // namespace
+
+Result<void> check_shape(const VerbsShape& shape) noexcept {
+  const struct {
+    const char* what;
+    uint64_t value, min, max;
+    bool is_good;
+    const char* cure;
+  } checks[] = {
+      {"peers", shape.peer_count_max, 1, kPeerCountMax, true, "have one at least"},
+      {"messages in a window", shape.window, 2, kWindowMax, std::has_single_bit(shape.window),
+       "choose a power of two, such as 64"},
+      {"bytes of a message", shape.message_bytes, kMessageBytesMin, kMessageBytesMax,
+       shape.message_bytes % kCacheLineBytes == 0, "choose a multiple of 64, such as 4096"},
+      {"operations", shape.operation_count_max, 1, kVerbsOperationCountMax, true,
+       "choose a number such as 64"},
+      {"bytes of the bounce buffer", shape.landing_bytes, 0, kLandingBytesMax, true,
+       "choose a size such as 1 MiB"},
+      {"datagrams", shape.datagram_count, 0, DatagramQueue::kCountMax,
+       shape.datagram_count == 0 || (shape.datagram_count >= DatagramQueue::kCountMin &&
+                                     std::has_single_bit(shape.datagram_count)),
+       "choose 0, or a power of two such as 64"},
+  };
+  for (const auto& one : checks) {
+    if (one.value >= one.min && one.value <= one.max && one.is_good) continue;
+    Error error;
+    error.set_doing("planning the queues of verbs");
+    error.set_answer("%" PRIu64 " %s: from %" PRIu64 " to %" PRIu64 " can be", one.value, one.what,
+                     one.min, one.max);
+    return error.set_cure("%s", one.cure);
+  }
+  return {};
+}
+
+uint64_t verbs_memory_bytes(const VerbsShape& shape) noexcept {
+  return private_bytes(shape) + verbs_shared_bytes(shape);
+}
+
+// A page with the flush word, then the landing zone.
+uint64_t verbs_shared_bytes(const VerbsShape& shape) noexcept {
+  return kPageBytes + landing_bytes(shape);
+}
+
+std::vector<VerbsDemand> VerbsProvider::demands(const VerbsShape& shape,
+                                                const ibv_device_attr& limits, bool uses_windows) {
+  const uint64_t requests = request_count(shape);
+  const uint64_t receives = receive_count_of(shape);
+  const auto limit = [](int value) { return static_cast<uint64_t>(std::max(value, 0)); };
+  return {
+      {"queue pairs", "make the number of peers smaller",
+       shape.peer_count_max + (shape.datagram_count > 0 ? 1 : 0), limit(limits.max_qp)},
+      {"requests in a queue", "make the window or the operations of a peer smaller", requests,
+       limit(limits.max_qp_wr)},
+      {"shared receive queues", "have fewer shards that use verbs", 1, limit(limits.max_srq)},
+      {"receives in a shared queue", "make the number of peers or the window smaller", receives,
+       limit(limits.max_srq_wr)},
+      {"completions in a queue", "make the number of peers or the window smaller",
+       completion_count(shape), limit(limits.max_cqe)},
+      {"memory windows", "make the number of peers smaller",
+       uses_windows ? uint64_t{shape.peer_count_max} * VerbsEndpoint::kWindowCount : 0,
+       limit(limits.max_mw)},
+      {"pieces in a request", "use another device", SendQueue::kPiecesMax, limit(limits.max_sge)},
+  };
+}
+
+uint32_t VerbsProvider::receive_count() const noexcept { return receive_count_of(options_.shape); }
+
+VerbsProvider::~VerbsProvider() {
+  exchange_.stop();
+  endpoints_.clear();
+  datagrams_.destroy();
+  if (receives_ != nullptr) ibv_destroy_srq(receives_);
+  if (completions_ != nullptr) ibv_destroy_cq(completions_);
+  if (channel_ != nullptr) ibv_destroy_comp_channel(channel_);
+}
+
+Result<void> VerbsProvider::create(const VerbsProviderOptions& options,
+                                   const Dispatcher& dispatcher) {
+  BP_ASSERT(options_.device == nullptr && options.device != nullptr && options.keys != nullptr);
+  BP_ASSERT(check_shape(options.shape).ok());
+  BP_ASSERT(options.peers.size() <= options.shape.peer_count_max);
+  BP_ASSERT(options.memory.size() >= verbs_memory_bytes(options.shape));
+  BP_ASSERT(reinterpret_cast<uintptr_t>(options.memory.data()) % kPageBytes == 0);
+  BP_ASSERT(options.name.size() < kVerbsNameBytes && !options.name.empty());
+  options_ = options;
+  dispatcher_ = &dispatcher;
+  if (options_.counters == nullptr) options_.counters = &own_counters_;
+  instance_ = random_instance();
+  const uint32_t message_bytes = options_.shape.message_bytes;
+  limits_ = {message_bytes - static_cast<uint32_t>(sizeof(VerbsMessageHeader)), 0,
+             kVerbsLoanHeaderBytesMax};
+  const KeyedRange own = options_.keys->key(options_.memory.data(), options_.memory.size());
+  BP_ASSERT(own.key != kNoKey && own.bytes == options_.memory.size());
+  memory_key_ = VerbsDevice::local_key(own.key);
+  uses_windows_ = options_.device->enforces_windows() ||
+                  (options_.trust_windows && options_.device->has_windows());
+  const VerbsDevice& device = *options_.device;
+  BP_TRY(device.check_demands(demands(options_.shape, device.limits(), uses_windows_)));
+  const std::span<std::byte> shared =
+      options_.memory.subspan(private_bytes(options_.shape), verbs_shared_bytes(options_.shape));
+  auto flush_word =
+      options_.device->add_export(*options_.pool, shared.first(kPageBytes), RemoteRights::kRead);
+  if (!flush_word.ok()) return flush_word.error();
+  BP_TRY(open_landing_zone(shared.subspan(kPageBytes)));
+  const uint64_t staged_bytes = landing_bytes(options_.shape);
+  staging_.create(
+      options_.memory.subspan(private_bytes(options_.shape) - staged_bytes, staged_bytes));
+  BP_TRY(bell_.create());
+  BP_TRY(make_queues());
+  BP_TRY(make_endpoints());
+  std::vector<VerbsLink*> links;
+  for (const auto& endpoint : endpoints_) links.push_back(&endpoint->link_);
+  return exchange_.start({.name = options_.name,
+                          .instance = instance_,
+                          .listen = options_.listen,
+                          .window = options_.shape.window,
+                          .message_bytes = message_bytes,
+                          .flush_key = flush_word.value()->remote_key,
+                          .flush_address = reinterpret_cast<uintptr_t>(shared.data()),
+                          .datagram_queue = datagrams_.number(),
+                          .is_by_manager = options_.connects_by_manager,
+                          .timing = options_.timing,
+                          .device = options_.device,
+                          .completion_fd = channel_->fd,
+                          .bell = &bell_,
+                          .loop_bell = options_.loop_bell},
+                         std::move(links));
+}
+
+// Where there are windows each loan has one of its own, also what was copied here. Else whoever
+// borrows gets the key of all of it: what lay there before is nobody's business.
+Result<void> VerbsProvider::open_landing_zone(std::span<std::byte> zone) {
+  landing_.create(zone);
+  if (uses_windows_ || zone.empty()) return {};
+  std::fill(zone.begin(), zone.end(), std::byte{0});
+  auto opened = options_.device->add_export(*options_.pool, zone, RemoteRights::kRead);
+  if (!opened.ok()) return opened.error();
+  landing_key_ = opened.value()->remote_key;
+  BP_LOG_INFO("verbs: %s %s memory windows: loans that no export holds are copied, and who borrows "
+              "one can read those of others (docs/verbs.md)",
+              options_.device->kind().name,
+              options_.device->has_windows() ? "does not enforce" : "has no");
+  return {};
+}
+
+Result<void> VerbsProvider::make_queues() {
+  const char* device = options_.device->kind().name;
+  ibv_context* context = options_.device->context();
+  channel_ = ibv_create_comp_channel(context);
+  const auto count = static_cast<int>(completion_count(options_.shape));
+  if (channel_ != nullptr) {
+    set_blocking(channel_->fd, false);
+    completions_ = ibv_create_cq(context, count, nullptr, channel_, 0);
+  }
+  if (completions_ == nullptr) {
+    return error_from_errno("making a completion queue of %s with %d entries", device, count)
+        .set_cure("make the number of peers or the window smaller");
+  }
+  ibv_srq_init_attr attributes = {};
+  attributes.attr.max_wr = receive_count();
+  attributes.attr.max_sge = 1;
+  receives_ = ibv_create_srq(options_.device->domain(), &attributes);
+  if (receives_ == nullptr) {
+    return error_from_errno("making a shared receive queue of %s with %u entries", device,
+                            receive_count())
+        .set_cure("make the number of peers or the window smaller");
+  }
+  for (uint32_t i = 0; i < receive_count(); ++i) repost(i);
+  post_receives();
+  const VerbsShape& shape = options_.shape;
+  if (shape.datagram_count == 0) return {};
+  std::byte* memory =
+      receive_buffer(receive_count()) + shape.peer_count_max * peer_memory_bytes(shape);
+  return datagrams_.create({.device = options_.device,
+                            .completions = completions_,
+                            .memory = {memory, DatagramQueue::memory_bytes(shape.datagram_count)},
+                            .memory_key = memory_key_,
+                            .count = shape.datagram_count,
+                            .peer_count_max = shape.peer_count_max,
+                            .key = datagram_key(instance_),
+                            .counters = &options_.counters->datagrams});
+}
+
+Result<void> VerbsProvider::make_endpoints() {
+  const VerbsShape& shape = options_.shape;
+  std::byte* memory = receive_buffer(receive_count());
+  dirty_.resize(shape.peer_count_max);
+  for (uint32_t i = 0; i < options_.peers.size(); ++i) {
+    endpoints_.push_back(std::make_unique<VerbsEndpoint>(*this));
+    VerbsEndpoint& endpoint = *endpoints_.back();
+    endpoint.link_.name = options_.peers[i].name;
+    endpoint.link_.address = options_.peers[i].address;
+    BP_TRY(endpoint.create(static_cast<uint16_t>(i), memory));
+    memory += peer_memory_bytes(shape);
+  }
+  const uint32_t inline_bytes =
+      endpoints_.empty() ? 0 : endpoints_[0]->link_.queue_pair.inline_bytes();
+  const auto header_bytes = static_cast<uint32_t>(sizeof(VerbsMessageHeader));
+  limits_.inline_bytes_max =
+      std::min(limits_.am_bytes_max, inline_bytes > header_bytes ? inline_bytes - header_bytes : 1);
+  return {};
+}
+
+Result<void> VerbsEndpoint::create(uint16_t place, std::byte* memory) {
+  const VerbsShape& shape = provider_.options_.shape;
+  const uint32_t depth = request_count(shape);
+  window_ = shape.window;
+  message_bytes_ = shape.message_bytes;
+  staged_ = std::make_unique<Staged[]>(depth);
+  link_.place = place;
+  slots_ = memory;
+  acknowledgement_ = slots_ + uint64_t{shape.window} * shape.message_bytes;
+  cells_ = reinterpret_cast<uint64_t*>(acknowledgement_ +
+                                       kAcknowledgementsMax * sizeof(VerbsMessageHeader));
+  BP_TRY(
+      link_.queue_pair.create(*provider_.options_.device, {.completions = provider_.completions_,
+                                                           .receives = provider_.receives_,
+                                                           .send_count_max = depth,
+                                                           .send_pieces_max = SendQueue::kPiecesMax,
+                                                           .inline_bytes = kInlineBytes,
+                                                           .owner = &link_}));
+  for (Window& window : windows_) {
+    if (!provider_.uses_windows_) break;
+    if (!make_window(window)) {
+      return error_from_errno("making %u memory windows for %s", kWindowCount, link_.name.c_str())
+          .set_cure("make the number of peers smaller");
+    }
+  }
+  queue_.create(std::make_unique<Request[]>(depth), depth, place, link_.queue_pair.handle());
+  return {};
+}
+
+// Before its queue pair: soft RoCE would wait for them.
+VerbsEndpoint::~VerbsEndpoint() {
+  for (Window& window : windows_) {
+    if (window.handle != nullptr) ibv_dealloc_mw(window.handle);
+  }
+}
+
+Result<Endpoint*> VerbsProvider::connect(const PeerAddress& peer) {
+  for (const auto& endpoint : endpoints_) {
+    if (peer.name == nullptr || endpoint->link_.name != peer.name) continue;
+    if (!endpoint->link_.is_wanted.exchange(true, std::memory_order_acq_rel)) exchange_.wake();
+    return endpoint.get();
+  }
+  Error error;
+  error.set_doing("connecting to %s", peer.name == nullptr ? "a peer without a name" : peer.name);
+  error.set_answer("%s", peer.name == nullptr ? "verbs knows peers by their names"
+                                              : "it is not in the list of peers");
+  return error.set_cure("add it to the list of peers, at both sides");
+}
+
+PeerState VerbsProvider::peer_state(uint32_t index) const noexcept {
+  const VerbsLink& link = endpoints_[index]->link_;
+  const LinkState state = link.state.load(std::memory_order_acquire);
+  if (state == LinkState::kCutOff) return PeerState::kCutOff;
+  if (state == LinkState::kUp && link.can_send.load(std::memory_order_acquire)) {
+    return PeerState::kConnected;
+  }
+  if (link.is_given_up.load(std::memory_order_acquire)) return PeerState::kGivenUp;
+  const bool is_dialed = link.address && link.is_wanted.load(std::memory_order_acquire);
+  return is_dialed ? PeerState::kDialing : PeerState::kWaiting;
+}
+
+SendStatus VerbsProvider::send_datagram(const Endpoint& to, AmId id,
+                                        std::span<const std::byte> payload) noexcept {
+  const auto& endpoint = static_cast<const VerbsEndpoint&>(to);
+  if (!endpoint.may_send_) return endpoint.status_when_down();
+  if (!datagrams_.is_open()) return SendStatus::kRefused;
+  return datagrams_.send(endpoint.link_.place, id, payload);
+}
+
+uint32_t VerbsProvider::datagram_bytes_max(const Endpoint& to) const noexcept {
+  const auto& endpoint = static_cast<const VerbsEndpoint&>(to);
+  if (!endpoint.may_send_ || !datagrams_.is_open()) return 0;
+  return datagrams_.bytes_max(endpoint.link_.place);
+}
+
+DatagramPeer VerbsProvider::datagram_peer(const Endpoint& to) const noexcept {
+  const VerbsLink& link = static_cast<const VerbsEndpoint&>(to).link_;
+  return {.queue = link.datagram_queue,
+          .key = datagram_key(link.peer_instance),
+          .own_mark = link.packet_number,
+          .peer_mark = link.peer.packet_number,
+          .place = link.peer_place,
+          .gid = link.peer.gid,
+          .lid = link.peer.lid,
+          .mtu = link.peer.mtu};
+}
+
+bool VerbsProvider::is_connected(const Endpoint& endpoint) noexcept {
+  return static_cast<const VerbsEndpoint&>(endpoint).may_send_;
+}
+
+// What came for an earlier sleep, and was polled while awake, is told of still. It is read before
+// the queue is armed anew, not on waking: a device need not tell again while that is not read
+// (mlx5), and waking is what somebody waits for.
+void VerbsProvider::announce_sleep() noexcept {
+  post_sends();
+  bell_.announce_sleep();
+  if (is_armed_) take_event();
+  if (const int outcome = ibv_req_notify_cq(completions_, 0); BP_UNLIKELY(outcome != 0)) {
+    lose_device(strerror(outcome));
+  }
+  is_armed_ = true;
+}
+
+void VerbsProvider::announce_awake() noexcept { bell_.announce_awake(); }
+
+// One was asked for at the most.
+void VerbsProvider::take_event() noexcept {
+  ibv_cq* queue = nullptr;
+  void* context = nullptr;
+  if (ibv_get_cq_event(channel_, &queue, &context) != 0) return;
+  ibv_ack_cq_events(completions_, 1);
+  is_armed_ = false;
+}
+
+void VerbsProvider::sleep(uint64_t timeout_ns) noexcept {
+  pollfd waits[] = {{channel_->fd, POLLIN, 0}, {bell_.event_fd(), POLLIN, 0}};
+  const timespec timeout = {static_cast<time_t>(timeout_ns / kNsPerSecond),
+                            static_cast<long>(timeout_ns % kNsPerSecond)};
+  ppoll(waits, std::size(waits), &timeout, nullptr);
+  if (waits[0].revents != 0) take_event();
+  if (waits[1].revents != 0) bell_.acknowledge();
+}
+
+Result<RemoteMemory> VerbsEndpoint::expose(std::span<std::byte> memory) {
+  const auto needed = static_cast<RemoteRights>(RemoteRights::kRead | RemoteRights::kWrite);
+  const VerbsExport* open =
+      provider_.options_.device->find_export(memory.data(), memory.size(), needed);
+  if (open != nullptr) {
+    return RemoteMemory{
+        reinterpret_cast<uintptr_t>(memory.data()), memory.size(), open->remote_key,
+        pack_reach(Reach::kExport, open->rights, static_cast<uint32_t>(provider_.instance_))};
+  }
+  const auto is_free = [](const Window& window) {
+    return window.handle != nullptr && window.state == WindowState::kFree;
+  };
+  // Round, so that a key comes again as late as can be.
+  Window* const first = windows_ + kVerbsLoanCountMax;
+  Window* free = std::find_if(first + next_exposure_, std::end(windows_), is_free);
+  if (free == std::end(windows_)) free = std::find_if(first, std::end(windows_), is_free);
+  Error error;
+  error.set_doing("exposing %s to %s", format_bytes(memory.size()).text, link_.name.c_str());
+  error.set_cure("export its segment, or take the memory from one that is exported");
+  if (!can_bind(kVerbsLoanCountMax, memory)) {
+    return error.set_answer("no export holds it that may be read and written, and memory windows "
+                            "are not used here or cannot hold it");
+  }
+  if (!may_send_) return error.set_answer("it is not connected");
+  if (free == std::end(windows_)) {
+    return error.set_answer("it has as many memory windows as it may have (%u)", kExposureCountMax);
+  }
+  if (queue_.room() <= kRequestsKept) {
+    error.set_answer("its queue is full of requests that have not ended");
+    return error.set_cure("poll, then try again");
+  }
+  next_exposure_ = static_cast<uint32_t>(free - first + 1) % kExposureCountMax;
+  const bool has_atomics = provider_.options_.device->has_atomics();
+  unsigned access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+  if (has_atomics) access |= IBV_ACCESS_REMOTE_ATOMIC;
+  const uint32_t key = bind_window(static_cast<uint32_t>(free - windows_), memory, access);
+  return RemoteMemory{
+      reinterpret_cast<uintptr_t>(memory.data()), memory.size(), key,
+      pack_reach(Reach::kConnection, has_atomics ? kAllRights : needed, link_.packet_number)};
+}
+
+void VerbsEndpoint::withdraw(const RemoteMemory& memory) noexcept {
+  if (!may_send_ || !is_reach(memory, Reach::kConnection, link_.packet_number)) return;
+  for (uint32_t i = kVerbsLoanCountMax; i < kWindowCount; ++i) {
+    if (windows_[i].state == WindowState::kBound && windows_[i].key == memory.key) {
+      give_up_window(i);
+      return invalidate_windows();
+    }
+  }
+}
+
+}  // namespace bedplate

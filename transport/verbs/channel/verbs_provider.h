@@ -1,0 +1,188 @@
+// The verbs provider: active messages, loans, puts, gets and atomics between appliances.
+//
+// One object for one shard. All that it needs is made before the seal: a queue pair for each peer
+// of the list, one shared receive queue and one completion queue for all, and the memory for
+// messages, which is the caller's (verbs_memory_bytes). docs/verbs.md has the protocol. Services
+// have it made for them by [verbs]; a process that joined makes its own (joined_verbs.h).
+//
+// Split by what it is about: verbs_provider.cc (making it, peers, sleeping, memory that peers may
+// reach), verbs_endpoint_datapath.cc (what is sent), verbs_window_datapath.cc (what is opened for
+// one message), verbs_receive_datapath.cc (what arrives and ends), verbs_recovery.cc (connections
+// that break and come back), link_exchange (the thread that connects them).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "platform/counter.h"
+#include "transport/provider.h"
+#include "transport/registration.h"
+#include "transport/verbs/channel/datagram_queue_datapath.h"
+#include "transport/verbs/channel/landing_zone_datapath.h"
+#include "transport/verbs/connect/link_exchange.h"
+#include "transport/verbs/peer_state.h"
+#include "transport/verbs/channel/verbs_counters.h"
+#include "transport/verbs/device/verbs_device.h"
+#include "transport/verbs/channel/verbs_endpoint.h"
+
+namespace bedplate {
+
+struct VerbsPeer {
+  std::string name;
+  std::optional<SocketAddress> address = {};  // nothing: it dials
+};
+
+// Completions are taken, and receives posted again, so many at a time.
+inline constexpr uint32_t kCompletionBatch = 16;
+
+// What the provider's memory is computed from.
+struct VerbsShape {
+  uint32_t peer_count_max = 8;
+  uint16_t window = 64;               // unconsumed messages, each way; a power of two
+  uint32_t message_bytes = 4096;      // with the header of 32; a multiple of 64
+  uint32_t operation_count_max = 64;  // puts, gets, atomics under way to one peer
+  uint64_t landing_bytes = kMiB;      // of each of the two zones
+  uint32_t datagram_count = 0;  // under way, each way, with all peers; 0: none are sent or taken
+};
+// Errors (kSystem): the first number that cannot be, with what can.
+Result<void> check_shape(const VerbsShape& shape) noexcept;
+// How much memory a provider of this shape needs, in whole pages. Requires: check_shape.
+uint64_t verbs_memory_bytes(const VerbsShape& shape) noexcept;
+// How much of it peers may read; it is registered once more.
+uint64_t verbs_shared_bytes(const VerbsShape& shape) noexcept;
+
+struct VerbsProviderOptions {
+  VerbsDevice* device = nullptr;   // it and what follows outlive the provider
+  const KeyTable* keys = nullptr;  // of the pool with this device
+  const PinnedPool* pool = nullptr;
+  std::span<std::byte> memory = {};   // of the pool; verbs_memory_bytes, on a page
+  std::string name = {};              // of this appliance's shard; unique among its peers
+  std::vector<VerbsPeer> peers = {};  // at most peer_count_max
+  std::optional<SocketAddress> listen = {};
+  VerbsShape shape = {};
+  LinkTiming timing = {};
+  bool connects_by_manager = false;   // the RDMA connection manager's, and no socket
+  bool trust_windows = false;         // also of a device that does not enforce them
+  Doorbell* loop_bell = nullptr;      // of the event loop that polls; nullptr: polled by hand
+  VerbsCounters* counters = nullptr;  // may be nullptr
+};
+
+// Threads: the shard's that polls, but where another is named. Nothing is allocated after create().
+class VerbsProvider final : public Provider {
+ public:
+  // How many exports of its own it makes at most, of verbs_shared_bytes in all.
+  static constexpr uint32_t kExportCount = 2;
+
+  VerbsProvider() noexcept = default;
+  VerbsProvider(const VerbsProvider&) = delete;
+  VerbsProvider& operator=(const VerbsProvider&) = delete;
+  // Peers notice at once. What was not consumed yet is lost to them. What is pending is not told:
+  // whoever wants its end polls for it first.
+  ~VerbsProvider() override;
+
+  // What one of this shape takes of a device that has `limits`: each is held against its limit.
+  static std::vector<VerbsDemand> demands(const VerbsShape& shape, const ibv_device_attr& limits,
+                                          bool uses_windows);
+
+  // Requires: before the seal; called once; check_shape(options.shape). `dispatcher` (the
+  // messenger's) outlives this. Errors (kSystem): a limit of the device that the shape exceeds,
+  // with both numbers; the device's; it cannot listen. It can only be destroyed then.
+  Result<void> create(const VerbsProviderOptions& options, const Dispatcher& dispatcher);
+
+  const char* name() const noexcept override { return "verbs"; }
+  // By `peer.name`. It returns at once: until the connection is there, sends say kAgain; after
+  // LinkTiming::give_up_ns without one kGone. Errors (kSystem): no peer has this name.
+  Result<Endpoint*> connect(const PeerAddress& peer) override;
+  uint32_t poll(uint32_t budget) noexcept override;
+  void release(const Loan& loan) noexcept override;
+  void announce_sleep() noexcept override;
+  void announce_awake() noexcept override;
+  void sleep(uint64_t timeout_ns) noexcept override;
+  bool can_sleep() const noexcept override { return true; }
+
+  // Sends `payload` to where `to`, one of this provider's, leads, without a promise: it may be
+  // lost, and come out of order. There it is delivered as an active message `id`.
+  // Returns what DatagramQueue::send does.
+  SendStatus send_datagram(const Endpoint& to, AmId id,
+                           std::span<const std::byte> payload) noexcept;
+  // How many bytes one may have; 0: none can be sent now.
+  uint32_t datagram_bytes_max(const Endpoint& to) const noexcept;
+  // Where those to `to` are received. Requires: it is connected.
+  DatagramPeer datagram_peer(const Endpoint& to) const noexcept;
+
+  // In the order of the options. Threads: any.
+  PeerState peer_state(uint32_t index) const noexcept;
+
+  // Before it goes: whether all that was accepted has reached its peer, as far as there are
+  // connections. Asks for what is needed to know it: polled until it says yes.
+  bool settle() noexcept;
+
+  // Whether messages can be sent to `endpoint`, one of this provider's, now.
+  static bool is_connected(const Endpoint& endpoint) noexcept;
+  // How many exchanges it has refused. Threads: any.
+  uint64_t refused_count() const noexcept { return exchange_.refused_count(); }
+
+ private:
+  friend class VerbsEndpoint;
+  static constexpr uint32_t kReceiveTag = UINT32_MAX;  // upper half of the wr_id of receives
+  Result<void> open_landing_zone(std::span<std::byte> zone);
+  Result<void> make_queues();
+  Result<void> make_endpoints();
+
+  std::byte* receive_buffer(uint32_t index) const noexcept {
+    return options_.memory.data() + uint64_t{index} * options_.shape.message_bytes;
+  }
+  uint32_t receive_count() const noexcept;
+
+  void take_event() noexcept;
+
+  // verbs_receive_datapath.cc
+  uint32_t take_completions(uint32_t budget) noexcept;
+  void handle_completion(const ibv_wc& completion) noexcept;
+  void handle_receive(const ibv_wc& completion, uint32_t buffer) noexcept;
+  void handle_bad_receive(const ibv_wc& completion) noexcept;
+  void repost(uint32_t buffer) noexcept;
+  void post_receives() noexcept;
+  void post_sends() noexcept;
+  VerbsEndpoint* sender_of(const ibv_wc& completion, uint16_t place) noexcept;
+
+  // verbs_recovery.cc
+  void look_at_links() noexcept;
+  // Returns how much has ended.
+  uint32_t look_at_draining() noexcept;
+  // The device does nothing any more: all connections end, for good.
+  void lose_device(const char* why) noexcept;
+
+  VerbsProviderOptions options_;
+  const Dispatcher* dispatcher_ = nullptr;
+  VerbsCounters own_counters_;
+  uint64_t instance_ = 0;
+  ibv_comp_channel* channel_ = nullptr;
+  ibv_cq* completions_ = nullptr;
+  ibv_srq* receives_ = nullptr;
+  std::vector<std::unique_ptr<VerbsEndpoint>> endpoints_;
+  DatagramQueue datagrams_;
+  LandingZone landing_;       // read by peers: what was lent
+  LandingZone staging_;       // read by nobody: what is put or got, and is not the pool's
+  uint32_t landing_key_ = 0;  // of all of landing_; 0: windows open parts of it
+  bool uses_windows_ = false;
+  bool is_lost_ = false;   // the device is gone
+  bool is_armed_ = false;  // an event was asked for, and has not been read
+  EndpointLimits limits_;
+  Doorbell bell_;
+  LinkExchange exchange_;
+  uint32_t seen_changes_ = 0;
+  uint32_t draining_count_ = 0;
+  uint32_t listed_receives_ = 0;
+  ibv_recv_wr receive_list_[kCompletionBatch] = {};
+  ibv_sge receive_pieces_[kCompletionBatch] = {};
+  uint32_t memory_key_ = 0;
+  // Endpoints that have something to post.
+  std::vector<VerbsEndpoint*> dirty_;
+  uint32_t dirty_count_ = 0;
+};
+
+}  // namespace bedplate

@@ -1,0 +1,328 @@
+// What arrives and what ends: completions of the one queue that all peers share.
+//
+// What a peer wrote is copied out and checked before it is used. Whoever writes nonsense is cut
+// off; its buffers go back to the shared queue as all others do.
+#include <cstring>
+
+#include "alloc/pool_heap.h"
+#include "transport/verbs/channel/verbs_provider.h"
+
+namespace bedplate {
+namespace {
+
+// The peer's device said no before it did anything: neither this has happened nor what was behind
+// it. Other errors may come in the middle.
+bool is_refusal(ibv_wc_status status) noexcept {
+  switch (status) {
+    case IBV_WC_MW_BIND_ERR:
+    case IBV_WC_REM_INV_REQ_ERR:
+    case IBV_WC_REM_ACCESS_ERR:
+    case IBV_WC_RNR_RETRY_EXC_ERR: return true;
+    default: return false;
+  }
+}
+
+// Of a receive: the message was longer than it. Soft RoCE calls that LOC_QP_OP_ERR, which all that
+// is wrong with a receive itself would be, too; ours are all alike.
+bool is_too_long(ibv_wc_status status) noexcept {
+  return status == IBV_WC_LOC_LEN_ERR || status == IBV_WC_REM_INV_REQ_ERR ||
+         status == IBV_WC_LOC_QP_OP_ERR;
+}
+
+// Loan::token.
+uint64_t pack_token(uint16_t place, uint32_t life, uint32_t loan) noexcept {
+  return uint64_t{place} << 48 | uint64_t{life} << 16 | loan;
+}
+
+}  // namespace
+
+uint32_t VerbsProvider::poll(uint32_t budget) noexcept {
+  if (const uint32_t changes = exchange_.changes(); BP_UNLIKELY(changes != seen_changes_)) {
+    seen_changes_ = changes;
+    look_at_links();
+  }
+  post_sends();
+  uint32_t count = take_completions(budget);
+  if (BP_UNLIKELY(draining_count_ > 0)) count += look_at_draining();
+  if (count > 0) post_sends();
+  return count;
+}
+
+uint32_t VerbsProvider::take_completions(uint32_t budget) noexcept {
+  uint32_t count = 0;
+  while (count < budget) {
+    ibv_wc completions[kCompletionBatch];
+    const auto wanted = static_cast<int>(std::min(budget - count, kCompletionBatch));
+    const int got = ibv_poll_cq(completions_, wanted, completions);
+    for (int i = 0; i < got; ++i) handle_completion(completions[i]);
+    if (BP_UNLIKELY(got < 0)) lose_device("it cannot be polled");
+    count += static_cast<uint32_t>(std::max(got, 0));
+    if (got < wanted) break;
+  }
+  return count;
+}
+
+void VerbsProvider::handle_completion(const ibv_wc& completion) noexcept {
+  const auto tag = static_cast<uint32_t>(completion.wr_id >> 32);
+  if (tag == DatagramQueue::kTag) {
+    return datagrams_.handle(completion,
+                             [this](uint16_t place, AmId id, std::span<const std::byte> payload) {
+                               if (!dispatcher_->deliver({*endpoints_[place], id, payload, {}})) {
+                                 options_.counters->unhandled.add(1);
+                               }
+                             });
+  }
+  if (tag != kReceiveTag) return endpoints_[tag]->end_requests(completion);
+  const auto buffer = static_cast<uint32_t>(completion.wr_id);
+  if (completion.status == IBV_WC_SUCCESS) handle_receive(completion, buffer);
+  else handle_bad_receive(completion);
+  repost(buffer);
+}
+
+void VerbsProvider::handle_bad_receive(const ibv_wc& completion) noexcept {
+  VerbsEndpoint* sender = sender_of(completion, 0);
+  if (sender == nullptr || completion.status == IBV_WC_WR_FLUSH_ERR) return;
+  if (!sender->is_live_) sender->look_at_link();
+  const bool is_fault = is_too_long(completion.status);
+  sender->break_life(is_fault ? "a message that is too long" : ibv_wc_status_str(completion.status),
+                     is_fault);
+}
+
+void VerbsProvider::handle_receive(const ibv_wc& completion, uint32_t buffer) noexcept {
+  const std::byte* data = receive_buffer(buffer);
+  VerbsMessageHeader header = {};
+  const bool is_long_enough = completion.byte_len >= sizeof header;
+  if (is_long_enough) std::memcpy(&header, data, sizeof header);
+  VerbsEndpoint* sender = sender_of(completion, header.place);
+  if (sender == nullptr) return;
+  // It may be faster than the word that the connection is up.
+  if (!sender->is_live_) sender->look_at_link();
+  // Of a former life: the peer sends it again, since it was not counted.
+  if (!sender->is_live_) return;
+  const char* fault = nullptr;
+  if (!is_long_enough || header.bytes != completion.byte_len - sizeof header ||
+      header.place != sender->link_.place || header.zero != 0) {
+    fault = "a malformed message";
+  } else if (header.mark != sender->link_.peer.packet_number) {
+    return sender->break_life("a message of another connection", false);
+  } else {
+    fault = sender->take(header, data + sizeof header);
+  }
+  if (fault != nullptr) return sender->break_life(fault, true);
+  if (sender->owes()) sender->mark_dirty();
+}
+
+VerbsEndpoint* VerbsProvider::sender_of(const ibv_wc& completion, uint16_t place) noexcept {
+  const auto is_sender = [&](const std::unique_ptr<VerbsEndpoint>& endpoint) {
+    return endpoint->link_.queue_pair.number() == completion.qp_num;
+  };
+  if (place < endpoints_.size() && is_sender(endpoints_[place])) return endpoints_[place].get();
+  const auto found = std::find_if(endpoints_.begin(), endpoints_.end(), is_sender);
+  return found == endpoints_.end() ? nullptr : found->get();
+}
+
+// In lists: there are as many receives more than peers may use.
+void VerbsProvider::repost(uint32_t buffer) noexcept {
+  receive_pieces_[listed_receives_] = {reinterpret_cast<uintptr_t>(receive_buffer(buffer)),
+                                       options_.shape.message_bytes, memory_key_};
+  receive_list_[listed_receives_].wr_id = uint64_t{kReceiveTag} << 32 | buffer;
+  if (++listed_receives_ == kCompletionBatch) post_receives();
+}
+
+void VerbsProvider::post_receives() noexcept {
+  if (listed_receives_ == 0) return;
+  for (uint32_t i = 0; i < listed_receives_; ++i) {
+    receive_list_[i].sg_list = &receive_pieces_[i];
+    receive_list_[i].num_sge = 1;
+    receive_list_[i].next = i + 1 < listed_receives_ ? &receive_list_[i + 1] : nullptr;
+  }
+  ibv_recv_wr* refused = nullptr;
+  // There are never more than the queue was made for.
+  const int outcome = ibv_post_srq_recv(receives_, receive_list_, &refused);
+  if (BP_UNLIKELY(outcome != 0)) lose_device(strerror(outcome));
+  listed_receives_ = 0;
+}
+
+void VerbsProvider::post_sends() noexcept {
+  for (uint32_t i = 0; i < dirty_count_; ++i) {
+    dirty_[i]->finish_batch();
+    dirty_[i]->is_dirty_ = false;  // only now: what it lists it has also posted
+  }
+  dirty_count_ = 0;
+}
+
+bool VerbsEndpoint::owes() const noexcept {
+  return link_.received - told_ >= window_ / 2 || return_count_ > 0 || given_up_count_ > 0;
+}
+
+void VerbsEndpoint::finish_batch() noexcept {
+  if (!may_send_) return;
+  if (given_up_count_ > 0) invalidate_windows();
+  if (return_count_ > 0) send_returns();
+  if (link_.received - told_ >= window_ / 2) acknowledge();
+  queue_.post();
+  if (BP_UNLIKELY(queue_.has_failed())) break_life("the device takes no requests", false);
+}
+
+const char* VerbsEndpoint::take(const VerbsMessageHeader& header, const std::byte* body) noexcept {
+  if (const char* fault = take_consumed(header); fault != nullptr) return fault;
+  if (header.kind == VerbsMessageKind::kAcknowledgement) return nullptr;
+  if (header.number != link_.received) return "a message out of its order";
+  if (link_.received - told_ >= window_) return "more than its window";
+  ++link_.received;
+  switch (header.kind) {
+    case VerbsMessageKind::kMessage: deliver(header.am, {body, header.bytes}, {}); return nullptr;
+    case VerbsMessageKind::kLoan: return take_loan(header, body);
+    case VerbsMessageKind::kReturns: return take_returns(header, body);
+    case VerbsMessageKind::kNothing: return header.bytes == 0 ? nullptr : "a malformed message";
+    case VerbsMessageKind::kAcknowledgement: break;
+  }
+  return "a message of an unknown kind";
+}
+
+const char* VerbsEndpoint::take_consumed(const VerbsMessageHeader& header) noexcept {
+  const uint64_t gained = header.consumed - consumed_;
+  if (gained > next_ - consumed_) return "an acknowledgement of what was not sent";
+  consumed_ = header.consumed;
+  // One for less would let it flood the shared queue.
+  const bool is_idle = header.kind == VerbsMessageKind::kAcknowledgement &&
+                       (gained < window_ / 2 || header.bytes != 0);
+  return is_idle ? "an acknowledgement for nothing" : nullptr;
+}
+
+const char* VerbsEndpoint::take_loan(const VerbsMessageHeader& header,
+                                     const std::byte* body) noexcept {
+  VerbsLoanBody loan;
+  if (header.bytes < sizeof loan || header.bytes > sizeof loan + kVerbsLoanHeaderBytesMax) {
+    return "a malformed loan";
+  }
+  std::memcpy(&loan, body, sizeof loan);
+  if (loan.loan >= kVerbsLoanCountMax || is_borrowed_[loan.loan] || is_due_back_[loan.loan] ||
+      !may_reach(loan.memory, kRead) ||
+      loan.memory.address + loan.memory.bytes < loan.memory.address) {
+    return "a malformed loan";
+  }
+  is_borrowed_[loan.loan] = true;
+  borrowed_marks_[loan.loan] = loan.mark;
+  deliver(header.am, {body + sizeof loan, header.bytes - sizeof loan},
+          {{}, loan.memory, &provider_, pack_token(link_.place, life_, loan.loan)});
+  return nullptr;
+}
+
+void VerbsEndpoint::deliver(AmId id, std::span<const std::byte> payload,
+                            const Loan& loan) noexcept {
+  provider_.options_.counters->received.add(1);
+  if (provider_.dispatcher_->deliver({*this, id, payload, loan})) return;
+  provider_.options_.counters->unhandled.add(1);
+  if (loan.is_there()) provider_.release(loan);
+}
+
+void VerbsProvider::release(const Loan& loan) noexcept {
+  BP_ASSERT(loan.provider == this);
+  VerbsEndpoint& lender = *endpoints_[loan.token >> 48];
+  const auto place = static_cast<uint32_t>(loan.token & 0xffff);
+  if (!lender.is_live_ || loan.token != pack_token(lender.link_.place, lender.life_, place)) return;
+  BP_ASSERT(lender.is_borrowed_[place]);  // not: given back twice
+  lender.is_borrowed_[place] = false;
+  lender.is_due_back_[place] = true;
+  lender.returns_[lender.return_count_++] = {place, lender.borrowed_marks_[place]};
+  lender.mark_dirty();
+}
+
+const char* VerbsEndpoint::take_returns(const VerbsMessageHeader& header,
+                                        const std::byte* body) noexcept {
+  if (header.bytes == 0 || header.bytes % sizeof(ReturnedLoan) != 0) return "malformed returns";
+  for (uint32_t at = 0; at < header.bytes; at += sizeof(ReturnedLoan)) {
+    ReturnedLoan returned;
+    std::memcpy(&returned, body + at, sizeof returned);
+    if (returned.loan >= kVerbsLoanCountMax) return "a loan that there is not";
+    LoanRecord& record = loans_[returned.loan];
+    if (!record.is_lent || record.mark != returned.mark || record.is_returning) {
+      return "a loan that was not its";
+    }
+    if (record.has_window) {
+      record.is_returning = true;
+      give_up_window(returned.loan);
+    } else {
+      end_loan(record, Outcome::kDone);
+    }
+  }
+  return nullptr;
+}
+
+// What was got goes where it belongs only whole.
+void VerbsEndpoint::end_staged(const Staged& staged, Outcome outcome) noexcept {
+  if (staged.into != nullptr && outcome == Outcome::kDone) {
+    std::memcpy(staged.into, staged.piece, staged.bytes);
+  }
+  provider_.staging_.give_back(staged.piece, staged.bytes);
+}
+
+void VerbsEndpoint::end_loan(LoanRecord& record, Outcome outcome) noexcept {
+  std::byte* block = record.block;
+  Completion* returned = record.returned;
+  if (record.landing != nullptr) {
+    // The key of the zone opens all of it, to everybody who has borrowed so: of what is over
+    // nothing may be left there.
+    if (!record.has_window) std::memset(record.landing, 0, record.bytes);
+    provider_.landing_.give_back(record.landing, record.bytes);
+  }
+  record.is_lent = record.is_returning = false;
+  free_loans_.give_back(static_cast<uint32_t>(&record - loans_));
+  if (returned != nullptr) returned->call(*returned, outcome);
+  else pool_free(block);
+}
+
+void VerbsEndpoint::end_requests(const ibv_wc& completion) noexcept {
+  if (!queue_.is_under_way(completion.wr_id)) return;  // of a former life
+  const bool is_good = completion.status == IBV_WC_SUCCESS;
+  if (!is_good) {
+    has_refused_ = has_refused_ || is_refusal(completion.status);
+    break_by_device(completion.status);
+  }
+  if (is_good && BP_UNLIKELY(!link_.has_worked.load(std::memory_order_relaxed))) {
+    link_.has_worked.store(true, std::memory_order_release);
+  }
+  const Outcome failed = has_refused_ ? Outcome::kNotDone : Outcome::kUnknown;
+  queue_.end_up_to(completion.wr_id, [&](const Request& request, uint32_t place, bool is_last) {
+    const bool is_cut_short = request.can_be_cut_short && is_refusal(completion.status);
+    const Outcome outcome = is_cut_short ? Outcome::kUnknown : failed;
+    end_request(request, place, is_last && !is_good ? outcome : Outcome::kDone);
+  });
+  if (return_count_ > 0 || given_up_count_ > 0) mark_dirty();  // there may have been no room
+}
+
+void VerbsEndpoint::end_request(const Request& request, uint32_t place, Outcome outcome) noexcept {
+  if (outcome == Outcome::kDone && BP_UNLIKELY(SendQueue::lacks_answer(request, place))) {
+    outcome = Outcome::kUnknown;
+  }
+  switch (request.kind) {
+    case RequestKind::kMessage:
+    case RequestKind::kMarker: return;
+    case RequestKind::kAcknowledgement:
+      --acknowledgements_out_;
+      return mark_dirty();  // the next one may be due
+    case RequestKind::kBind: return;
+    case RequestKind::kInvalidate:
+      --invalidations_out_;
+      return end_invalidation(request.place, outcome);
+    case RequestKind::kPart:
+      --operations_out_;
+      has_part_ = has_part_ || outcome != Outcome::kNotDone;
+      lacks_part_ = lacks_part_ || outcome != Outcome::kDone;
+      return;
+    case RequestKind::kAtomic:
+      if (request.before != nullptr && outcome == Outcome::kDone) *request.before = *cell(place);
+      [[fallthrough]];
+    case RequestKind::kStaged:
+    case RequestKind::kOperation:
+      --operations_out_;
+      if (has_part_ && outcome == Outcome::kNotDone) outcome = Outcome::kUnknown;
+      if (lacks_part_ && outcome == Outcome::kDone) outcome = Outcome::kUnknown;
+      has_part_ = lacks_part_ = false;
+      if (request.kind == RequestKind::kStaged) end_staged(staged_[place], outcome);
+      if (request.done != nullptr) request.done->call(*request.done, outcome);
+  }
+}
+
+}  // namespace bedplate

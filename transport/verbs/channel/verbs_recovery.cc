@@ -1,0 +1,271 @@
+// Connections that come, break and come back. What is pending ends here, each thing once; what the
+// peer has not got is sent again, each thing once.
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+
+#include "platform/clock.h"
+#include "platform/log.h"
+#include "transport/verbs/channel/verbs_provider.h"
+
+namespace bedplate {
+namespace {
+
+// Receives that are under way when a queue pair fails get a moment to arrive: what does not is sent
+// again by the peer. And a device that forgets to flush is not waited for.
+constexpr uint64_t kDrainNsMin = 2 * kNsPerMs;
+constexpr uint64_t kDrainNsMax = kNsPerSecond;
+
+// So often a peer that breaks the rules, and comes back as another instance, is told of each time;
+// then whenever the number has doubled.
+constexpr uint32_t kCutOffsTold = 16;
+
+}  // namespace
+
+void VerbsProvider::look_at_links() noexcept {
+  const uint64_t now_ns = monotonic_ns();
+  for (const auto& endpoint : endpoints_) {
+    endpoint->look_at_link();
+    endpoint->look_at_progress(now_ns);
+  }
+}
+
+uint32_t VerbsProvider::look_at_draining() noexcept {
+  const uint64_t now_ns = monotonic_ns();
+  uint32_t count = 0;
+  for (const auto& endpoint : endpoints_) {
+    if (!endpoint->is_draining_ || !endpoint->is_drained(now_ns)) continue;
+    // What still lies there: a queue pair that is reset may take its receives with it.
+    count += take_completions(receive_count());
+    endpoint->end_life();
+    ++count;
+  }
+  return count;
+}
+
+// Others that use the device find out by themselves. Nobody is reconnected: queues of a device that
+// was taken out do not come to life when it is put in again.
+void VerbsProvider::lose_device(const char* why) noexcept {
+  if (is_lost_) return;
+  is_lost_ = true;
+  BP_LOG_WARNING("verbs: lost the device %s: %s; nobody is reached through it any more, start "
+                 "again when it is back",
+                 options_.device->kind().name, why);
+  for (const auto& endpoint : endpoints_) endpoint->break_life(nullptr, false);
+}
+
+void VerbsEndpoint::look_at_link() noexcept {
+  if (is_draining_ || link_.state.load(std::memory_order_acquire) != LinkState::kUp) return;
+  if (!is_live_) begin_life();
+  if (is_live_ && link_.must_break.load(std::memory_order_acquire)) {
+    break_life(why_broken(), false);
+  }
+  if (is_live_ && !may_send_ && link_.can_send.load(std::memory_order_acquire)) begin_sending();
+}
+
+// Soft RoCE (Linux 6.1) can lose its timer with a packet: then it sends what is posted again only
+// when something more is, or never, and says nothing. So where nothing has ended since the last
+// look, something is posted behind it, whose end is asked for. Where even that does not end, the
+// connection is made anew.
+void VerbsEndpoint::look_at_progress(uint64_t now_ns) noexcept {
+  if (!may_send_ || queue_.is_idle() || queue_.ended() != seen_ended_) {
+    seen_ended_ = queue_.ended();
+    seen_ns_ = now_ns;
+    is_nudged_ = false;
+    return;
+  }
+  const LinkTiming& timing = provider_.options_.timing;
+  if (now_ns - seen_ns_ >= timing.stall_ns_max) {
+    return break_life("its device, or this one, does not end what was posted", false);
+  }
+  const uint32_t room_kept = kAcknowledgementsMax - acknowledgements_out_ + 1;
+  if (is_nudged_ || queue_.room() <= room_kept) return;
+  is_nudged_ = true;
+  list_flush(nullptr);
+  provider_.options_.counters->nudged.add(1);
+}
+
+// A peer that asks for memory that it was not given breaks the queue pair at both ends. Some
+// devices tell that end whose memory it is by an event, others by nothing but the state.
+const char* VerbsEndpoint::why_broken() const noexcept {
+  const bool is_ours = !link_.is_connecting.load(std::memory_order_acquire);
+  const bool has_failed = is_ours && link_.queue_pair.is_failed();
+  if (link_.was_refused.load(std::memory_order_acquire) || (has_failed && queue_.is_idle())) {
+    return "it asked for memory that it was not given";
+  }
+  return has_failed ? "it is silent, or asked for memory that it was not given"
+                    : "the peer is gone or begins anew";
+}
+
+void VerbsEndpoint::begin_life() noexcept {
+  is_live_ = true;
+  is_cut_off_ = false;
+  has_refused_ = false;
+  if (link_.is_fresh) {
+    link_.is_fresh = false;
+    provider_.options_.counters->lost.add(next_ - consumed_);
+    next_ = consumed_ = 0;
+  } else if (link_.peer_received - consumed_ > next_ - consumed_) {
+    return break_life("it claims to have received what was not sent", true);
+  } else {
+    consumed_ = link_.peer_received;
+  }
+  told_ = link_.received;  // the exchange has said so
+}
+
+void VerbsEndpoint::begin_sending() noexcept {
+  may_send_ = true;
+  if (provider_.datagrams_.is_open()) {
+    provider_.datagrams_.set_peer(link_.place, provider_.datagram_peer(*this));
+  }
+  provider_.options_.counters->connected.add(1);
+  provider_.options_.counters->resent.add(next_ - consumed_);
+  for (uint64_t number = consumed_; number != next_; ++number) {
+    list_message(header_of(number));
+  }
+  mark_dirty();
+}
+
+// A peer that does not answer may be gone. But a way that carries small packets only lets the
+// exchange through, and what is small, and looks the same; nobody else tells the operator.
+void VerbsEndpoint::break_by_device(ibv_wc_status status) noexcept {
+  if (status != IBV_WC_RETRY_EXC_ERR) return break_life(ibv_wc_status_str(status), false);
+  char why[160];
+  const uint32_t packet_bytes = mtu_bytes(std::min(link_.mtu, link_.peer.mtu));
+  std::snprintf(why, sizeof why,
+                "it answers no more (%s); if it comes back at once, let the way carry UDP port "
+                "4791 with %u bytes of data in a packet",
+                ibv_wc_status_str(status), packet_bytes);
+  break_life(why, false);
+}
+
+void VerbsEndpoint::break_life(const char* why, bool is_fault) noexcept {
+  if (!is_live_) return;
+  VerbsCounters& counters = *provider_.options_.counters;
+  if (may_send_) counters.broken.add(1);
+  if (is_fault) {
+    counters.cut_off.add(1);
+    ++cut_off_count_;
+  }
+  const bool is_told = is_fault
+                           ? cut_off_count_ <= kCutOffsTold || std::has_single_bit(cut_off_count_)
+                           // What the exchange has told as connected; of what never came to
+                           // be it tells, too.
+                           : link_.can_send.load(std::memory_order_acquire);
+  if (why != nullptr && is_told) {
+    BP_LOG_WARNING("verbs: %s %s at %s: %s", is_fault ? "cutting off" : "lost the connection to",
+                   link_.name.c_str(), link_.host, why);
+  }
+  is_live_ = may_send_ = false;
+  if (provider_.datagrams_.is_open()) provider_.datagrams_.forget_peer(link_.place);
+  is_draining_ = true;
+  is_cut_off_ = is_fault;
+  must_fail_ = true;
+  if (!link_.is_connecting.load(std::memory_order_acquire)) fail_queue_pair(monotonic_ns());
+  ++provider_.draining_count_;
+  link_.must_break.store(true, std::memory_order_release);
+  provider_.exchange_.wake();  // it rings until the end of it
+}
+
+void VerbsEndpoint::fail_queue_pair(uint64_t now_ns) noexcept {
+  must_fail_ = false;
+  link_.queue_pair.fail();
+  // It comes back behind all others, which so are known to have ended.
+  queue_.add(IBV_WR_SEND, {.kind = RequestKind::kMarker});
+  queue_.post();
+  drained_ns_min_ = now_ns + kDrainNsMin;
+  drained_ns_max_ = now_ns + kDrainNsMax;
+}
+
+// A device that says when the shared queue has got all receives back is waited for: what it still
+// held would be lost to the reset.
+bool VerbsEndpoint::is_drained(uint64_t now_ns) noexcept {
+  if (provider_.is_lost_) return true;
+  if (must_fail_) {
+    if (link_.is_connecting.load(std::memory_order_acquire)) return false;
+    fail_queue_pair(now_ns);
+  }
+  if (now_ns >= drained_ns_max_) return true;
+  const bool has_receives = provider_.options_.device->tells_last_receive() &&
+                            !link_.has_last_receive.load(std::memory_order_acquire);
+  return now_ns >= drained_ns_min_ && queue_.is_idle() && !has_receives;
+}
+
+void VerbsEndpoint::end_life() noexcept {
+  is_draining_ = false;
+  --provider_.draining_count_;
+  ++life_;
+  // From here on nobody reaches what was lent.
+  if (const auto reset = link_.queue_pair.reset(); !reset.ok()) {
+    provider_.lose_device(reset.error().answer);
+  }
+  const Outcome posted = has_refused_ ? Outcome::kNotDone : Outcome::kUnknown;
+  queue_.end_all([&](const Request& request, uint32_t place, bool was_posted) {
+    end_request(request, place, was_posted ? posted : Outcome::kNotDone);
+  });
+  acknowledgements_out_ = operations_out_ = invalidations_out_ = 0;
+  must_flush_ = false;
+  forget_loans();
+  if (!provider_.is_lost_) {
+    const auto renewed = link_.queue_pair.renew();
+    if (!renewed.ok()) provider_.lose_device(renewed.error().answer);
+  }
+  queue_.use(link_.queue_pair.handle());
+  link_.state.store(provider_.is_lost_ ? LinkState::kLost
+                    : is_cut_off_      ? LinkState::kCutOff
+                                       : LinkState::kDown,
+                    std::memory_order_release);
+  provider_.exchange_.wake();
+}
+
+// A block that was lent is its owner's again; whether the peer has read it nobody knows. A loan
+// that was not delivered is not delivered later, and what comes back is the peer's already: such
+// messages are sent again as nothing.
+void VerbsEndpoint::forget_loans() noexcept {
+  for (uint64_t number = consumed_; number != next_; ++number) {
+    VerbsMessageHeader& header = header_of(number);
+    if (header.kind == VerbsMessageKind::kMessage) continue;
+    header.kind = VerbsMessageKind::kNothing;
+    header.bytes = 0;
+  }
+  for (LoanRecord& record : loans_) {
+    if (record.is_lent) end_loan(record, Outcome::kUnknown);
+  }
+  for (Window& window : windows_) {
+    const bool is_lacking = window.handle == nullptr && provider_.uses_windows_;
+    if (window.state == WindowState::kFree && !is_lacking) continue;
+    if (!is_lacking) ibv_dealloc_mw(window.handle);
+    make_window(window);  // without one, a loan is refused, until the next life tries again
+  }
+  given_up_count_ = 0;
+  is_borrowed_.reset();
+  is_due_back_.reset();
+  return_count_ = 0;
+}
+
+bool VerbsProvider::settle() noexcept {
+  bool is_settled = true;
+  for (const auto& endpoint : endpoints_) is_settled = endpoint->settle() && is_settled;
+  return is_settled;
+}
+
+// Messages have no end that is waited for; a read behind them has.
+bool VerbsEndpoint::settle() noexcept {
+  if (!may_send_ || (queue_.is_idle() && return_count_ == 0)) return true;
+  if (operations_out_ == 0) {
+    must_flush_ = true;
+    (void)flush(nullptr);
+  }
+  return false;
+}
+
+// A window is no registration: it pins nothing and opens nothing until it is bound.
+bool VerbsEndpoint::make_window(Window& window) noexcept {
+  window = {};
+  window.handle = ibv_alloc_mw(provider_.options_.device->domain(), IBV_MW_TYPE_2);
+  if (window.handle == nullptr) return false;
+  window.key = window.handle->rkey;
+  return true;
+}
+
+}  // namespace bedplate

@@ -1,0 +1,86 @@
+// The records of an exchange by the RDMA connection manager (librdmacm) instead of a socket.
+//
+// A call is an rdma_cm_id: the hello travels in the request, in a shorter form since there is room
+// for 56 bytes only, the welcome in the reply, a refusal in the rejection; ready is the
+// establishment itself, which has no room for anything; a disconnection is what a hang-up is
+// elsewhere. Queue pairs are not librdmacm's: they are made before the seal and brought up by what
+// the records say.
+//
+// librdmacm allocates for each call and each event, from the heap like everybody, gives it back,
+// and may be refused: then the call fails. Threads: one at a time, that of LinkExchange, whose part
+// this is. Sources: rdma_cm(7), and of the events rdma_get_cm_event(3).
+#pragma once
+
+#include <cstdint>
+
+#include <rdma/rdma_cma.h>
+
+#include "transport/socket_address.h"
+#include "transport/verbs/device/verbs_device.h"
+#include "transport/verbs/verbs_wire.h"
+
+namespace bedplate {
+
+class ConnectionManager {
+ public:
+  ConnectionManager() noexcept = default;
+  ConnectionManager(const ConnectionManager&) = delete;
+  ConnectionManager& operator=(const ConnectionManager&) = delete;
+  // Requires: all calls are closed.
+  ~ConnectionManager();
+
+  // Opens what librdmacm opens, so that it does not do so after the seal; listens, if there is an
+  // address. Errors: the module rdma_ucm is not loaded; it cannot listen there; the address is not
+  // a TCP one.
+  Result<void> open(const VerbsDevice& device, const SocketAddress* listen) noexcept;
+  bool is_open() const noexcept { return channel_ != nullptr; }
+  // Readable while there are events. Requires: it is open.
+  int event_fd() const noexcept { return channel_->fd; }
+
+  struct Event {
+    enum class Kind : uint8_t {
+      kCalled,   // `call` is new; `record` is its hello
+      kReached,  // what was dialed can be said hello to
+      kRecord,   // `record` came
+      kHungUp,   // `why`
+    };
+    Kind kind = Kind::kHungUp;
+    rdma_cm_id* call = nullptr;
+    ExchangeRecord record = {};
+    const char* why = "";
+  };
+  // Returns whether there was one. `name_of` finds the name whose hash a hello has, or nullptr.
+  // Ownership: a new call is the caller's, to be closed.
+  template <typename NameOf>
+  bool take_event(Event* event, uint64_t own_instance, NameOf name_of) noexcept;
+
+  // nullptr: errno says why. It is reached, or hangs up, later. Ownership: the caller's, to be
+  // closed.
+  rdma_cm_id* dial(const SocketAddress& address) noexcept;
+  // By the record's kind. Requires: it is the turn of that kind. Returns false where it failed.
+  bool send(rdma_cm_id* call, const ExchangeRecord& record) noexcept;
+  // Ends it: no event of it comes any more.
+  void close(rdma_cm_id* call) noexcept;
+  // "10.0.0.2": the other end's, into `text`, terminated.
+  static void host_of(rdma_cm_id* call, char* text, uint32_t text_bytes) noexcept;
+
+ private:
+  bool next_event(Event* event, CmHello* hello) noexcept;
+  void translate(const rdma_cm_event& raw, Event* event, CmHello* hello) noexcept;
+
+  const VerbsDevice* device_ = nullptr;
+  rdma_event_channel* channel_ = nullptr;
+  rdma_cm_id* listener_ = nullptr;
+};
+
+template <typename NameOf>
+bool ConnectionManager::take_event(Event* event, uint64_t own_instance, NameOf name_of) noexcept {
+  CmHello hello;
+  if (!next_event(event, &hello)) return false;
+  if (event->kind == Event::Kind::kCalled) {
+    complete_record(event->record, hello, name_of(hello.name_hash), own_instance);
+  }
+  return true;
+}
+
+}  // namespace bedplate

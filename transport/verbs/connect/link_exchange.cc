@@ -1,0 +1,281 @@
+#include "transport/verbs/connect/link_exchange.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "platform/clock.h"
+#include "platform/log.h"
+
+namespace bedplate {
+namespace {
+
+constexpr int kTickMs = 5;  // while something is being waited for that has no event
+constexpr uint64_t kIdleMs = 1000;
+
+}  // namespace
+
+Result<void> LinkExchange::start(const LinkExchangeOptions& options,
+                                 std::vector<VerbsLink*> links) {
+  BP_ASSERT(!is_running_ && options.instance != 0 && options.bell != nullptr);
+  BP_ASSERT(options.device != nullptr);
+  options_ = options;
+  links_ = std::move(links);
+  dialing_.assign(links_.size(), {});
+  talks_ = std::vector<Talk>(socket_count_max(links_.size()));
+  for (VerbsLink* link : links_) {
+    link->exchange = this;
+    if (!link->address.has_value()) continue;
+    std::snprintf(dialing(*link).address, sizeof Dialing::address, "%s",
+                  link->address->text().c_str());
+  }
+  device_faults_ = options_.device->fault_count();
+  epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
+  wake_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  BP_TRY(listen());
+  const bool is_watched =
+      epoll_.is_open() && wake_.is_open() && watch(wake_.number(), EPOLLIN, kWakeToken) &&
+      watch(options_.device->event_fd(), EPOLLIN, kDeviceToken) &&
+      (!listener_.is_open() || watch(listener_.number(), EPOLLIN, kListenerToken)) &&
+      (!manager_.is_open() || watch(manager_.event_fd(), EPOLLIN, kManagerToken)) &&
+      (options_.loop_bell == nullptr || options_.completion_fd < 0 ||
+       // Edges: the shard reads it, this thread only rings.
+       watch(options_.completion_fd, EPOLLIN | EPOLLET, kCompletionToken));
+  if (!is_watched) {
+    return error_from_errno("watching the sockets of verbs connections")
+        .set_cure("raise the limit of open files (ulimit -n)");
+  }
+  BP_TRY(thread_.start(
+      "verbs-exchange", [](void* self) noexcept { static_cast<LinkExchange*>(self)->run(); },
+      this));
+  is_running_ = true;
+  return {};
+}
+
+void LinkExchange::stop() noexcept {
+  if (!is_running_) return;
+  must_stop_.store(true, std::memory_order_release);
+  wake();
+  thread_.join();
+  is_running_ = false;
+  for (Talk& talk : talks_) drop(talk);
+  talks_.clear();
+  listener_.close();
+}
+
+void LinkExchange::wake() noexcept {
+  const uint64_t one = 1;
+  // It fails only when it is readable already.
+  [[maybe_unused]] const ssize_t written = write(wake_.number(), &one, sizeof one);
+}
+
+void LinkExchange::ring() noexcept {
+  changes_.fetch_add(1, std::memory_order_release);  // pairs with changes()
+  options_.bell->ring();
+  if (options_.loop_bell != nullptr) options_.loop_bell->ring();
+}
+
+void LinkExchange::run() noexcept {
+  while (!must_stop_.load(std::memory_order_acquire)) {
+    epoll_event events[16];
+    const int count = epoll_wait(epoll_.number(), events, std::size(events), wait_ms());
+    for (int i = 0; i < count; ++i) handle_event(events[i].data.u64);
+    const uint64_t now_ns = monotonic_ns();
+    if (accept_ns_ != 0 && now_ns >= accept_ns_) listen_again(true);
+    for (Talk& talk : talks_) {
+      if (talk.stage == Stage::kHeld) answer_hello(talk);
+      if (talk.stage == Stage::kFree || talk.stage == Stage::kLifeline) continue;
+      if (now_ns >= talk.deadline_ns) give_up(talk, "no answer in time");
+    }
+    const uint32_t faults = options_.device->fault_count();
+    look_at_progress(now_ns);
+    for (VerbsLink* link : links_) {
+      if (faults != device_faults_) break_link(*link);
+      look_after(*link, now_ns);
+    }
+    device_faults_ = faults;
+  }
+}
+
+// The shard reads no clock: it is asked now and then to look whether what it has posted ends.
+void LinkExchange::look_at_progress(uint64_t now_ns) noexcept {
+  const bool is_any_up = std::any_of(links_.begin(), links_.end(), [](const VerbsLink* link) {
+    return link->state.load(std::memory_order_acquire) == LinkState::kUp;
+  });
+  if (!is_any_up || now_ns - rung_ns_ < kIdleMs * kNsPerMs) return;
+  rung_ns_ = now_ns;
+  ring();
+}
+
+// How long nothing needs to be looked at. What is under way is short, so a tick serves for all of
+// it; a peer that nobody reaches costs a wake-up for each try.
+int LinkExchange::wait_ms() const noexcept {
+  for (const Talk& talk : talks_) {
+    if (talk.stage != Stage::kFree && talk.stage != Stage::kLifeline) return kTickMs;
+  }
+  if (accept_ns_ != 0) return kTickMs;
+  uint64_t wait_ns = kIdleMs * kNsPerMs;
+  const uint64_t now_ns = monotonic_ns();
+  for (const VerbsLink* link : links_) {
+    const bool is_up = link->state.load(std::memory_order_acquire) == LinkState::kUp;
+    if (is_up && link->must_break.load(std::memory_order_acquire)) return kTickMs;
+    const Dialing& one = dialing_[link->place];
+    if (one.down_since_ns == 0 || (!is_up && !link->address.has_value())) continue;
+    const uint64_t next_ns = is_up ? one.up_since_ns + options_.timing.backoff_ns_max : one.next_ns;
+    wait_ns = std::min(wait_ns, next_ns > now_ns ? next_ns - now_ns : kNsPerMs);
+  }
+  return static_cast<int>(wait_ns / kNsPerMs) + 1;
+}
+
+void LinkExchange::handle_event(uint64_t token) noexcept {
+  if (token == kWakeToken) {
+    uint64_t count = 0;
+    [[maybe_unused]] const ssize_t bytes = read(wake_.number(), &count, sizeof count);
+  } else if (token == kListenerToken) {
+    accept_one();
+  } else if (token == kDeviceToken) {
+    options_.device->take_events();
+  } else if (token == kManagerToken) {
+    take_manager_events();
+  } else if (token == kCompletionToken) {
+    options_.loop_bell->ring();
+  } else if (Talk& talk = talks_[token]; talk.stage == Stage::kConnecting) {
+    say_hello(talk);
+  } else if (talk.stage != Stage::kFree) {
+    read_talk(talk);
+  }
+}
+
+void LinkExchange::handle_record(Talk& talk) noexcept {
+  switch (talk.stage) {
+    case Stage::kAwaitHello: return take_hello(talk);
+    case Stage::kAwaitWelcome: return take_welcome(talk);
+    case Stage::kAwaitReady: {
+      VerbsLink& link = *talk.link;
+      if (check_record(talk.record, ExchangeKind::kReady) != Refusal::kNone) {
+        drop(talk);
+        return break_link(link);
+      }
+      talk.stage = Stage::kLifeline;
+      return come_up(link);
+    }
+    default: BP_ASSERT(false);  // nothing is read in any other
+  }
+}
+
+// A link is down: hang up, so that the peer knows; dial, if it is for us to do so.
+void LinkExchange::look_after(VerbsLink& link, uint64_t now_ns) noexcept {
+  const LinkState state = link.state.load(std::memory_order_acquire);
+  if (state == LinkState::kUp) {
+    // The shard has to look until it is down, also one that sleeps.
+    if (link.must_break.load(std::memory_order_acquire)) return ring();
+    if (!has_been_of_use(link, now_ns)) return;
+    dialing(link).down_since_ns = 0;
+    return link.is_given_up.store(false, std::memory_order_release);
+  }
+  Dialing& dial_state = dialing(link);
+  const bool was_up = dial_state.up_since_ns != 0;
+  if (has_been_of_use(link, now_ns)) dial_state.down_since_ns = 0;
+  dial_state.up_since_ns = 0;
+  if (Talk* lifeline = talk_of(link, true); lifeline != nullptr) drop(*lifeline);
+  Talk* talk = talk_of(link, false);
+  if (talk != nullptr && talk->stage == Stage::kAwaitReady) drop(*talk);
+  if (state == LinkState::kLost) {
+    dial_state.down_since_ns = 0;  // nothing is to be done any more, at no time
+    return;
+  }
+  note_cut_off(link);
+  if (!link.is_wanted.load(std::memory_order_acquire)) return;
+  const bool is_new = dial_state.down_since_ns == 0;
+  if (is_new) {
+    dial_state.down_since_ns = now_ns;
+    dial_state.next_ns = now_ns;
+    dial_state.backoff_ns = options_.timing.backoff_ns_min;
+    dial_state.tell_ns = dial_state.tell_pause_ns = 0;
+  }
+  // Where a peer was cut off another instance of it may come up.
+  const bool is_cut_off = state == LinkState::kCutOff;
+  if (is_cut_off) dial_state.backoff_ns = options_.timing.backoff_ns_max;
+  if (is_new ? is_cut_off : was_up) delay_next(dial_state);
+  if (now_ns - dial_state.down_since_ns > options_.timing.give_up_ns) {
+    link.is_given_up.store(true, std::memory_order_release);
+  }
+  if (link.address.has_value() && now_ns >= dial_state.next_ns && talk_of(link, false) == nullptr) {
+    dial(link, now_ns);
+  }
+}
+
+// Trouble is forgotten only then: a link that breaks as soon as it is up is dialed as seldom as one
+// that never comes up.
+bool LinkExchange::has_been_of_use(const VerbsLink& link, uint64_t now_ns) const noexcept {
+  const uint64_t up_since_ns = dialing_[link.place].up_since_ns;
+  return up_since_ns != 0 && (link.has_worked.load(std::memory_order_acquire) ||
+                              now_ns - up_since_ns >= options_.timing.backoff_ns_max);
+}
+
+void LinkExchange::back_off(VerbsLink& link, const char* why, const char* cure) noexcept {
+  Dialing& state = dialing(link);
+  if (cure == nullptr) {
+    cure = options_.is_by_manager
+               ? "see whether it is started and listens there, by rdma_cm too; where the interface "
+                 "of soft RoCE was down at either, make its link anew (rdma link delete, add)"
+               : "see whether it is started and listens there";
+  }
+  if (const uint64_t now_ns = monotonic_ns(); now_ns >= state.tell_ns) {
+    BP_LOG_WARNING("verbs: connecting to %s at %s: %s; trying on; %s", link.name.c_str(),
+                   state.address, why, cure);
+    const LinkTiming& timing = options_.timing;
+    state.tell_pause_ns =
+        std::clamp(2 * state.tell_pause_ns, timing.tell_ns_min, timing.tell_ns_max);
+    state.tell_ns = now_ns + state.tell_pause_ns;
+  }
+  delay_next(state);
+}
+
+void LinkExchange::delay_next(Dialing& state) noexcept {
+  state.next_ns = monotonic_ns() + state.backoff_ns;
+  state.backoff_ns = std::min(2 * state.backoff_ns, options_.timing.backoff_ns_max);
+}
+
+LinkExchange::Talk* LinkExchange::free_talk() noexcept {
+  for (Talk& talk : talks_) {
+    if (talk.stage == Stage::kFree) return &talk;
+  }
+  return nullptr;
+}
+
+LinkExchange::Talk* LinkExchange::talk_of(const VerbsLink& link, bool is_lifeline) noexcept {
+  for (Talk& talk : talks_) {
+    if (talk.stage != Stage::kFree && talk.link == &link &&
+        (talk.stage == Stage::kLifeline) == is_lifeline) {
+      return &talk;
+    }
+  }
+  return nullptr;
+}
+
+VerbsLink* LinkExchange::link_named(const char* name) noexcept {
+  for (VerbsLink* link : links_) {
+    if (link->name == name) return link;
+  }
+  return nullptr;
+}
+
+void LinkExchange::tell_once(const char* host, const char* why) noexcept {
+  refused_.fetch_add(1, std::memory_order_relaxed);
+  for (uint32_t i = 0; i < told_host_count_; ++i) {
+    if (std::strcmp(told_hosts_[i], host) == 0) return;
+  }
+  if (told_host_count_ == kToldHostCountMax) return;
+  std::snprintf(told_hosts_[told_host_count_++], sizeof told_hosts_[0], "%s", host);
+  BP_LOG_WARNING("verbs: refusing a connection from %s: %s; further ones are counted only", host,
+                 why);
+}
+
+}  // namespace bedplate

@@ -1,0 +1,64 @@
+// What the shard and the exchange thread know together of the way to one peer.
+//
+// The thread that has the link, by its state, writes its fields; a release store of the state hands
+// them over. While it is down it is the exchange thread's, from up to the end of draining the
+// shard's. A part of VerbsProvider.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "transport/socket_address.h"
+#include "transport/verbs/device/queue_pair.h"
+
+namespace bedplate {
+
+class LinkExchange;
+
+enum class LinkState : uint8_t {
+  kDown,    // the exchange thread's: queue pair in RESET
+  kUp,      // the shard's: what arrives is taken; sends as soon as can_send
+  kCutOff,  // down, and this instance of the peer is not heard any more
+  kLost,    // down for good: the device is gone
+};
+
+struct VerbsLink final : QueuePairOwner {
+  // Set once.
+  std::string name;
+  std::optional<SocketAddress> address;  // where it listens; nothing: it dials, or nobody does
+  uint16_t place = 0;                    // of this link here
+  LinkExchange* exchange = nullptr;      // whose it is while it is down
+  QueuePair queue_pair;
+
+  std::atomic<LinkState> state{LinkState::kDown};
+  std::atomic<bool> can_send{false};    // the queue pair is ready, the peer listens
+  std::atomic<bool> must_break{false};  // the exchange thread asks the shard to take it down
+  // The exchange thread still brings the queue pair up: the shard, whose the link is already, takes
+  // what arrives, but leaves the queue pair's state alone.
+  std::atomic<bool> is_connecting{false};
+  std::atomic<bool> has_worked{false};   // since it came up something sent was acknowledged
+  std::atomic<bool> was_refused{false};  // the device said so: the peer asked for what it may not
+  std::atomic<bool> has_last_receive{false};  // the device said so: no receive is under way
+  std::atomic<bool> is_wanted{false};         // somebody connected to it, or it did
+  std::atomic<bool> is_given_up{false};       // down for longer than one waits
+
+  // Of the thread that has the link.
+  uint64_t peer_instance = 0;  // 0: never connected
+  uint64_t received = 0;       // messages of that instance that were handed on
+  uint64_t peer_received = 0;  // what it says of ours
+  bool is_fresh = false;       // another instance than before, or the first; the shard clears it
+  uint16_t peer_place = 0;
+  uint32_t packet_number = 0;  // our first, and our mark
+  ibv_mtu mtu = IBV_MTU_256;   // ours, as the peer was told
+  QueuePairAddress peer;
+  uint64_t flush_address = 0;
+  uint32_t flush_key = 0;
+  uint32_t datagram_queue = 0;  // of the peer; 0: it takes none
+  char host[64] = {};           // where it is, for messages
+
+  void take_event(ibv_event_type type) noexcept override;
+};
+
+}  // namespace bedplate

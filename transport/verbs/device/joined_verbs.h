@@ -1,0 +1,54 @@
+// The RDMA device of an appliance in a process that joined its pool: opened once more, with what of
+// the pool this process may write registered once.
+//
+//     JoinedVerbs verbs;
+//     options.before_ready = [&verbs](JoinedProcess& process) { return verbs.open(process); };
+//     auto process = JoinedProcess::join(options);
+//
+// The owner says which device and port (process_terms.h), and only to processes that its
+// configuration gives verbs = true: those are in its plan. Queue pairs are the process's own to
+// make, or a VerbsProvider's, which is made in before_ready, too.
+//
+// What is mapped read-only has no key: a local key lets the device write, and Linux 6.1 pins no
+// page that this process may not write. docs/verbs.md says what to do about it.
+#pragma once
+
+#include <memory>
+
+#include "transport/joined_process.h"
+#include "transport/registration.h"
+#include "transport/verbs/device/verbs_device.h"
+
+namespace bedplate {
+
+// Threads: one at a time; keys().key() any. Ownership: it lives until the process's queue pairs are
+// gone, most simply as long as the process.
+class JoinedVerbs {
+ public:
+  JoinedVerbs() noexcept = default;
+  JoinedVerbs(const JoinedVerbs&) = delete;
+  JoinedVerbs& operator=(const JoinedVerbs&) = delete;
+  // Requires: queue pairs that were made on the device are gone.
+  ~JoinedVerbs() = default;
+
+  // Opens the owner's device, and registers. `export_count_max`: how much this process will open to
+  // peers itself, by VerbsDevice::add_export; no plan has that. Called once.
+  // Requires: within before_ready, so before the seal.
+  // Errors (kSystem): the process is not planned to use verbs; the owner has no device; the
+  // device's. It is of no use then.
+  Result<void> open(const JoinedProcess& process, uint32_t export_count_max = 0);
+  // The same of `pool`, for the process `name` that was told `terms`.
+  Result<void> open(const ProcessTerms& terms, const char* name, PinnedPool& pool,
+                    uint32_t export_count_max);
+
+  // Requires: open(). Ownership: this object's.
+  VerbsDevice& device() noexcept { return *device_; }
+  // Of the pool: VerbsDevice::local_key() makes a local key of each. Requires: open().
+  const KeyTable& keys() const noexcept { return keys_; }
+
+ private:
+  std::unique_ptr<VerbsDevice> device_;  // outlives the keys
+  KeyTable keys_;
+};
+
+}  // namespace bedplate

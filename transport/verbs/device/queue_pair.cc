@@ -1,0 +1,161 @@
+#include "transport/verbs/device/queue_pair.h"
+
+#include <algorithm>
+#include <cerrno>
+
+namespace bedplate {
+namespace {
+
+// Receiver not ready: 20 ms, six times; seven would be for ever. Credits keep it from happening,
+// but for a peer that ignores them and takes all receives: the others wait until it is cut off.
+constexpr uint8_t kMinRnrTimer = 22;
+constexpr uint8_t kRnrRetryCount = 6;
+constexpr uint8_t kReadsMax = 16;
+
+uint8_t reads_max(int limit) noexcept {
+  return static_cast<uint8_t>(std::clamp(limit, 1, int{kReadsMax}));
+}
+
+Result<void> modified(int outcome, const char* state, const char* device) noexcept {
+  if (outcome == 0) return {};
+  errno = outcome;
+  return error_from_errno("bringing a queue pair of %s to %s", device, state)
+      .set_cure("is there a route to the peer's address from this device's? see the kernel's log");
+}
+
+}  // namespace
+
+Result<void> QueuePair::create(const VerbsDevice& device,
+                               const QueuePairOptions& options) noexcept {
+  BP_ASSERT(handle_ == nullptr);
+  ibv_qp_init_attr attributes = {};
+  attributes.send_cq = options.completions;
+  attributes.recv_cq = options.completions;
+  attributes.srq = options.receives;
+  attributes.cap.max_send_wr = options.send_count_max;
+  attributes.cap.max_recv_wr = options.receives == nullptr ? 1 : 0;
+  attributes.cap.max_send_sge = options.send_pieces_max;
+  attributes.cap.max_recv_sge = 1;
+  attributes.cap.max_inline_data = options.inline_bytes;
+  attributes.qp_type = IBV_QPT_RC;
+  attributes.qp_context = options.owner;
+  handle_ = ibv_create_qp(device.domain(), &attributes);
+  // A device that is asked for more than it sends inline may give what it has, or nothing.
+  for (uint32_t bytes = options.inline_bytes; handle_ == nullptr && errno == EINVAL && bytes > 0;) {
+    attributes.cap.max_inline_data = bytes /= 2;
+    handle_ = ibv_create_qp(device.domain(), &attributes);
+  }
+  if (handle_ == nullptr) {
+    return error_from_errno("making a queue pair of %s with %u send requests of %u pieces",
+                            device.kind().name, options.send_count_max, options.send_pieces_max)
+        .set_cure("make max_peers, the window or the operations of a peer smaller");
+  }
+  device_ = &device;
+  options_ = options;
+  inline_bytes_ = attributes.cap.max_inline_data;
+  return {};
+}
+
+void QueuePair::destroy() noexcept {
+  if (handle_ != nullptr) ibv_destroy_qp(handle_);
+  handle_ = nullptr;
+}
+
+QueuePairAddress QueuePair::address(uint32_t packet_number, ibv_mtu mtu) const noexcept {
+  const VerbsPort& port = device_->port();
+  return {number(), packet_number, port.gid,
+          port.lid, mtu,           reads_max(device_->limits().max_qp_rd_atom)};
+}
+
+Result<void> QueuePair::connect(uint32_t packet_number, ibv_mtu mtu, const QueuePairAddress& peer,
+                                const RetryOptions& retry) noexcept {
+  BP_TRY(to_init());
+  const VerbsPort& port = device_->port();
+  auto ready = to_ready_to_receive(mtu, peer, port.gid_index);
+  if (!ready.ok()) {
+    const uint8_t index = find_gid_index(device_->context(), port);
+    if (index == port.gid_index) return ready.error();
+    BP_TRY(to_ready_to_receive(mtu, peer, index));
+  }
+  return to_ready_to_send(packet_number, peer, retry);
+}
+
+Result<void> QueuePair::to_init() noexcept {
+  ibv_qp_attr attributes = {};
+  attributes.qp_state = IBV_QPS_INIT;
+  attributes.port_num = device_->port().port;
+  attributes.qp_access_flags =
+      IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+  return modified(
+      ibv_modify_qp(handle_, &attributes,
+                    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
+      "INIT", device_->kind().name);
+}
+
+Result<void> QueuePair::to_ready_to_receive(ibv_mtu mtu, const QueuePairAddress& peer,
+                                            uint8_t gid_index) noexcept {
+  const VerbsPort& port = device_->port();
+  ibv_qp_attr attributes = {};
+  attributes.qp_state = IBV_QPS_RTR;
+  attributes.path_mtu = std::min(mtu, peer.mtu);
+  attributes.dest_qp_num = peer.number;
+  attributes.rq_psn = peer.packet_number;
+  attributes.max_dest_rd_atomic = reads_max(device_->limits().max_qp_rd_atom);
+  attributes.min_rnr_timer = kMinRnrTimer;
+  attributes.ah_attr.port_num = port.port;
+  attributes.ah_attr.dlid = peer.lid;
+  if (port.is_ethernet) {
+    attributes.ah_attr.is_global = 1;
+    attributes.ah_attr.grh.dgid = peer.gid;
+    attributes.ah_attr.grh.sgid_index = gid_index;
+    attributes.ah_attr.grh.hop_limit = 64;
+  }
+  return modified(
+      ibv_modify_qp(handle_, &attributes,
+                    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                        IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
+      "RTR (ready to receive)", device_->kind().name);
+}
+
+Result<void> QueuePair::to_ready_to_send(uint32_t packet_number, const QueuePairAddress& peer,
+                                         const RetryOptions& retry) noexcept {
+  ibv_qp_attr attributes = {};
+  attributes.qp_state = IBV_QPS_RTS;
+  attributes.timeout = retry.timeout_log2;
+  attributes.retry_cnt = retry.count;
+  attributes.rnr_retry = kRnrRetryCount;
+  attributes.sq_psn = packet_number;
+  attributes.max_rd_atomic =
+      std::min(peer.reads_max, reads_max(device_->limits().max_qp_init_rd_atom));
+  return modified(ibv_modify_qp(handle_, &attributes,
+                                IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+                                    IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC),
+                  "RTS (ready to send)", device_->kind().name);
+}
+
+bool QueuePair::is_failed() const noexcept {
+  ibv_qp_attr attributes = {};
+  ibv_qp_init_attr made = {};
+  return ibv_query_qp(handle_, &attributes, IBV_QP_STATE, &made) == 0 &&
+         attributes.qp_state == IBV_QPS_ERR;
+}
+
+void QueuePair::fail() noexcept {
+  ibv_qp_attr attributes = {};
+  attributes.qp_state = IBV_QPS_ERR;
+  ibv_modify_qp(handle_, &attributes, IBV_QP_STATE);
+}
+
+Result<void> QueuePair::reset() noexcept {
+  ibv_qp_attr attributes = {};
+  attributes.qp_state = IBV_QPS_RESET;
+  return modified(ibv_modify_qp(handle_, &attributes, IBV_QP_STATE), "RESET", device_->kind().name);
+}
+
+Result<void> QueuePair::renew() noexcept {
+  if (!device_->is_soft_roce()) return {};
+  destroy();
+  return create(*device_, options_);
+}
+
+}  // namespace bedplate

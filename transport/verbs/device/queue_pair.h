@@ -1,0 +1,97 @@
+// One reliable queue pair: made once, then connected, broken and connected again as often as need
+// be. A reconnect makes nothing.
+//
+// It knows states and addresses; what is posted is send_queue_datapath's business. A part of
+// VerbsProvider; programs with queue pairs of their own make them by libibverbs. Threads: one at a
+// time. Source of the states: ibv_modify_qp(3), InfiniBand specification volume 1, 10.3.
+#pragma once
+
+#include <cstdint>
+
+#include <infiniband/verbs.h>
+
+#include "platform/result.h"
+#include "transport/verbs/device/verbs_device.h"
+
+namespace bedplate {
+
+inline constexpr uint32_t kPacketNumberMask = 0xff'ffff;  // 24 bits
+
+// How a lost packet is noticed, and how long that is tried.
+struct RetryOptions {
+  // Until an answer is missed: 4.096 us * 2^timeout_log2 (17: half a second).
+  uint8_t timeout_log2 = 16;
+  uint8_t count = 6;  // at most; 7 would be for ever on soft RoCE
+};
+
+struct QueuePairOptions {
+  ibv_cq* completions = nullptr;
+  ibv_srq* receives = nullptr;  // nullptr: receives of its own, one (the probe's)
+  uint32_t send_count_max = 0;
+  uint32_t send_pieces_max = 1;
+  uint32_t inline_bytes = 0;
+  QueuePairOwner* owner = nullptr;  // of the device's events about it
+};
+
+// What one end tells the other.
+struct QueuePairAddress {
+  uint32_t number = 0;
+  uint32_t packet_number = 0;  // of the first packet that it sends
+  ibv_gid gid = {};
+  uint16_t lid = 0;
+  ibv_mtu mtu = IBV_MTU_256;
+  uint8_t reads_max = 1;  // reads and atomics that may be under way towards it
+};
+
+class QueuePair {
+ public:
+  QueuePair() noexcept = default;
+  QueuePair(const QueuePair&) = delete;
+  QueuePair& operator=(const QueuePair&) = delete;
+  ~QueuePair() { destroy(); }
+
+  // Errors: the device's. Before the seal.
+  Result<void> create(const VerbsDevice& device, const QueuePairOptions& options) noexcept;
+  // Requires: nothing more is expected of it.
+  void destroy() noexcept;
+
+  // What the peer must know of this end if it begins with `packet_number`, and sends packets of at
+  // most `mtu`.
+  QueuePairAddress address(uint32_t packet_number, ibv_mtu mtu) const noexcept;
+
+  // RESET -> INIT -> RTR -> RTS, from what address() said of this end towards `peer`, in packets
+  // that both can. Errors: the device's, with the state.
+  Result<void> connect(uint32_t packet_number, ibv_mtu mtu, const QueuePairAddress& peer,
+                       const RetryOptions& retry) noexcept;
+  // Whether the device, or somebody by fail(), has brought it to ERROR. Cost: a system call.
+  bool is_failed() const noexcept;
+  // What was posted comes back as flushed. It may be called in any state.
+  void fail() noexcept;
+  // Nothing of it can reach memory any more, from here or from the peer, and no completion comes.
+  // Errors: the device's, which is allowed none: it is gone.
+  Result<void> reset() noexcept;
+  // After reset(), with no window bound to it: makes it anew where RESET leaves something of its
+  // former life behind. Soft RoCE (seen in Linux 6.1) goes on with a read that it was answering,
+  // and refuses whatever comes next, in every life from then on. On other devices it does nothing.
+  // Errors: as create().
+  Result<void> renew() noexcept;
+
+  ibv_qp* handle() const noexcept { return handle_; }
+  // 0: it is gone, with the device.
+  uint32_t number() const noexcept { return handle_ == nullptr ? 0 : handle_->qp_num; }
+  uint32_t inline_bytes() const noexcept { return inline_bytes_; }
+
+ private:
+  Result<void> to_init() noexcept;
+  Result<void> to_ready_to_receive(ibv_mtu mtu, const QueuePairAddress& peer,
+                                   uint8_t gid_index) noexcept;
+  Result<void> to_ready_to_send(uint32_t packet_number, const QueuePairAddress& peer,
+                                const RetryOptions& retry) noexcept;
+
+  const VerbsDevice* device_ = nullptr;
+  QueuePairOptions options_;
+  ibv_qp* handle_ = nullptr;
+  uint32_t inline_bytes_ = 0;
+};
+
+}  // namespace bedplate

@@ -1,0 +1,143 @@
+// An RDMA device as a device of the pool: one context, one protection domain, one region for each
+// piece of a segment.
+//
+// The registration of the pool is local-only: its keys let this process's queue pairs read and
+// write, and are refused to any peer. What peers may reach is registered once more, exactly its
+// bytes, with exactly the rights it was given (add_export). All of it before the seal.
+// A Key has the lkey below and the region's number above it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <infiniband/verbs.h>
+
+#include "platform/log.h"
+#include "transport/registration.h"
+#include "transport/verbs/device/verbs_ports.h"
+#include "transport/verbs/verbs_wire.h"
+
+namespace bedplate {
+
+struct VerbsDeviceOptions {
+  std::string device = {};  // "" and 0: the first port that can be used
+  uint8_t port = 0;
+  // The plan of one provider is checked against the device's limits; how many regions it may have
+  // beside the pool's.
+  uint32_t export_count_max = 64;
+};
+
+struct VerbsExport {
+  std::span<std::byte> memory;
+  RemoteRights rights = kRead;
+  uint32_t remote_key = 0;
+};
+
+// What somebody plans to make of a device, to be held against its limits.
+struct VerbsDemand {
+  const char* what = "";  // "receive requests in one shared queue"
+  const char* cure = "";  // "make max_peers or the window smaller"
+  uint64_t needed = 0;
+  uint64_t limit = 0;
+};
+
+// The object that the device's events about a queue pair are for.
+class QueuePairOwner {
+ public:
+  // Threads: any.
+  virtual void take_event(ibv_event_type type) noexcept = 0;
+
+ protected:
+  ~QueuePairOwner() = default;
+};
+
+// Threads: one at a time until the seal; from then on all that is const may be called by any.
+class VerbsDevice final : public Device {
+ public:
+  // Opens the device, and finds out about its windows. Ownership: the caller's.
+  // Errors (kSystem): choose_verbs_port's; the device cannot be opened.
+  static Result<std::unique_ptr<VerbsDevice>> open(const VerbsDeviceOptions& options);
+  VerbsDevice(const VerbsDevice&) = delete;
+  VerbsDevice& operator=(const VerbsDevice&) = delete;
+  // Requires: its queues are gone, and what it registered was taken back.
+  ~VerbsDevice() override;
+
+  const DeviceKind& kind() const noexcept override { return kind_; }
+  // Errors: the device's; most often the limit of locked memory.
+  Result<void> register_regions(std::span<Region> regions) override;
+  void deregister_regions(std::span<const Region> regions) noexcept override;
+
+  // Lets peers reach `memory` of `pool` with `rights`; it stays so as long as the device lives.
+  // Requires: before the seal. Ownership: what is returned is the device's.
+  // Errors (kSystem): the device's, too many exports, atomics that it has not.
+  Result<const VerbsExport*> add_export(const PinnedPool& pool, std::span<std::byte> memory,
+                                        RemoteRights rights);
+  // The export that holds all of it and allows `rights`, or nullptr.
+  // Cost: a comparison for each export.
+  const VerbsExport* find_export(const void* memory, uint64_t bytes,
+                                 RemoteRights rights) const noexcept;
+
+  // Errors: the first demand that is over its limit, with both numbers.
+  Result<void> check_demands(std::span<const VerbsDemand> demands) const;
+
+  // Takes what the device has to tell: what is about a queue pair goes to its owner, what is about
+  // itself (a port that went down, a queue in error) is logged. Returns how many such events there
+  // were. Does not block; event_fd() is readable when there are some. Threads: any.
+  uint32_t take_events() noexcept;
+  // How many there were so far. Threads: any.
+  uint64_t event_count() const noexcept { return event_count_.load(std::memory_order_relaxed); }
+  int event_fd() const noexcept { return context_->async_fd; }  // the device's
+  // How often it may have lost requests of any queue pair. Threads: any.
+  uint32_t fault_count() const noexcept { return fault_count_.load(std::memory_order_acquire); }
+  // Whether it tells when a failed queue pair has no receive under way any more: it has done so
+  // once. Threads: any.
+  bool tells_last_receive() const noexcept {
+    return tells_last_receive_.load(std::memory_order_relaxed);
+  }
+
+  // The lkey of a key that a KeyTable of this device gave. Requires: it is not kNoKey.
+  static uint32_t local_key(Key key) noexcept { return static_cast<uint32_t>(key); }
+  // Its region. Requires: the same. Ownership: the device's.
+  ibv_mr* region(Key key) const noexcept { return regions_[key >> 32]; }
+
+  // Whether there are windows of type 2 that can be bound to parts of the pool, and whether the
+  // device holds peers to their bounds (probed once).
+  bool has_windows() const noexcept { return has_windows_; }
+  bool has_atomics() const noexcept { return limits_.atomic_cap != IBV_ATOMIC_NONE; }
+  bool enforces_windows() const noexcept { return enforces_windows_; }
+
+  // Whether it is the kernel's soft RoCE, some of whose defects are worked around.
+  bool is_soft_roce() const noexcept { return limits_.vendor_id == kSoftRoceVendor; }
+
+  // For queue pairs of one's own, which are gone before the device is. Ownership: the device's.
+  ibv_context* context() const noexcept { return context_; }
+  ibv_pd* domain() const noexcept { return domain_; }
+  const VerbsPort& port() const noexcept { return port_; }
+  const ibv_device_attr& limits() const noexcept { return limits_; }
+
+ private:
+  static constexpr uint32_t kSoftRoceVendor = 0xff'ffff;  // no vendor has it
+
+  VerbsDevice() noexcept = default;
+  void handle_event(const ibv_async_event& event) noexcept;
+
+  VerbsPort port_;
+  ibv_context* context_ = nullptr;
+  ibv_pd* domain_ = nullptr;
+  ibv_device_attr limits_ = {};
+  DeviceKind kind_;
+  bool has_windows_ = false;
+  bool enforces_windows_ = false;
+  std::vector<ibv_mr*> regions_;
+  std::vector<ibv_mr*> export_regions_;
+  std::vector<VerbsExport> exports_;  // of fixed capacity: they are pointed to
+  OncePerSecond event_lines_;
+  std::atomic<uint64_t> event_count_{0};
+  std::atomic<uint32_t> fault_count_{0};
+  std::atomic<bool> tells_last_receive_{false};
+};
+
+}  // namespace bedplate
