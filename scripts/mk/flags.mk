@@ -92,7 +92,7 @@ $(call both,alloc/operator_new): private CXXFLAGS += -I$(MIMALLOC)/include -fno-
 # services throw is caught in one place.
 THROWING := $(call both,alloc/operator_new) $(call both,alloc/pool_resource) \
             $(call objects,apps/boot/service_calls.cc $(addprefix tests/,alloc/operator_new_test.cc \
-              alloc/pool_resource_test.cc apps/service_test.cc))
+              alloc/pool_resource_test.cc apps/boot/service_test.cc))
 $(THROWING): private CXXFLAGS += -fexceptions
 # What public classes are of, for programs with RTTI that derive from them, or that a sanitizer
 # looks into. In a sanitizer's own build it would look into private classes as well.
@@ -103,7 +103,7 @@ $(WITH_TYPEINFO): private CXXFLAGS += -frtti $(if $(filter asan,$(MODE)),-fno-sa
 # What no precompiled header fits.
 OWN_FLAGS := $(WITH_MIMALLOC) $(THROWING) $(WITH_TYPEINFO)
 # Unity's header by its own name: the same file compiles with Unity as well.
-UNITY_TESTS := $(call objects,tests/apps/bedplate_c_test.cc tests/apps/messages_c_test.cc)
+UNITY_TESTS := $(call objects,tests/apps/boot/bedplate_c_test.cc tests/apps/boot/messages_c_test.cc)
 $(UNITY_TESTS): private CPPFLAGS += -Itests/support
 
 # What a program links behind the archives; `make install` writes it into the .pc files as well.

@@ -242,7 +242,7 @@ build/fuzz/kvd: tests/fuzz/kvd_fuzz.cc \
                 apps/kvd/session_datapath.cc alloc/keyed_cache_datapath.cc \
                 transport/stream_session_datapath.cc platform/assert.cc platform/file.cc \
                 platform/log.cc platform/result.cc platform/standard_error.cc \
-                tests/apps/kvd_driver.h tests/alloc/keyed_cache_rig.h $(wildcard apps/kvd/*.h) \
+                tests/apps/kvd/kvd_driver.h tests/alloc/keyed_cache_rig.h $(wildcard apps/kvd/*.h) \
                 $(BUILD_FILES)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  FUZZ $@")

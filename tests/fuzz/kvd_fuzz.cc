@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "tests/apps/kvd_driver.h"
+#include "tests/apps/kvd/kvd_driver.h"
 
 namespace bedplate::kvd {
 namespace {

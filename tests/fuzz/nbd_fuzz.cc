@@ -17,7 +17,7 @@
 
 #include "apps/blockd/nbd_negotiation.h"
 #include "apps/blockd/nbd_request_datapath.h"
-#include "tests/apps/nbd_reference.h"
+#include "tests/apps/blockd/nbd_reference.h"
 
 namespace bedplate::nbd {
 namespace {

@@ -5,7 +5,7 @@
 #include "platform/units.h"
 #include "tests/support/patience.h"
 #include "tests/transport/fake_provider.h"
-#include "tests/transport/group_rig.h"
+#include "tests/transport/shm/group_rig.h"
 #include "transport/self/self_provider.h"
 
 #include "CppUTest/TestHarness.h"

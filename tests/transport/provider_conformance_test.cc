@@ -10,7 +10,7 @@
 #include "tests/support/seed.h"
 #include "tests/support/skip.h"
 #include "tests/transport/fake_provider.h"
-#include "tests/transport/group_rig.h"
+#include "tests/transport/shm/group_rig.h"
 #include "tests/transport/verbs/verbs_rig.h"
 #include "transport/self/self_provider.h"
 

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "platform/file.h"
-#include "tests/transport/group_rig.h"
+#include "tests/transport/shm/group_rig.h"
 #include "tests/transport/verbs/verbs_rig.h"
 
 #include "CppUTest/TestHarness.h"

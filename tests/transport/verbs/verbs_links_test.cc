@@ -11,7 +11,7 @@
 
 #include "tests/support/skip.h"
 #include "tests/support/stderr_capture.h"
-#include "tests/transport/group_rig.h"
+#include "tests/transport/shm/group_rig.h"
 #include "tests/transport/verbs/verbs_rig.h"
 #include "tests/transport/verbs/verbs_stranger.h"
 

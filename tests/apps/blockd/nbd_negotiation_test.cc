@@ -1,0 +1,429 @@
+// The handshake of NBD: every answer, every refusal, and any conversation in any pieces against
+// the slow reference.
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/blockd/nbd_negotiation.h"
+#include "tests/apps/blockd/nbd_reference.h"
+
+#include "CppUTest/TestHarness.h"
+
+namespace bedplate::nbd {
+namespace {
+
+using nbd_reference::be;
+using nbd_reference::Driver;
+using nbd_reference::Feeding;
+using nbd_reference::info_data;
+using nbd_reference::kFeedings;
+using nbd_reference::option;
+using nbd_reference::Outcome;
+using nbd_reference::reply;
+using nbd_reference::State;
+using nbd_reference::without_error_texts;
+
+constexpr ExportInfo kExports[] = {
+    {.name = "ram0", .bytes = 64 << 20, .read_only = false},
+    {.name = "ram", .bytes = 4096, .read_only = true},
+};
+const std::string kGreeting = "NBDMAGICIHAVEOPT" + be(3, 2);
+const std::string kHello = be(3, 4);  // FIXED_NEWSTYLE and NO_ZEROES
+constexpr uint64_t kFlagsPlain = 0x16d;
+const std::string kInfoRam0 = be(0, 2) + be(64 << 20, 8) + be(kFlagsPlain, 2);
+
+constexpr uint32_t kUnsup = 0x80000001;
+constexpr uint32_t kInvalid = 0x80000003;
+constexpr uint32_t kUnknown = 0x80000006;
+constexpr uint32_t kTooBig = 0x80000009;
+
+// 64 exports, the most there can be, with names as long as they can be.
+struct ManyExports {
+  std::vector<std::string> names;
+  std::vector<ExportInfo> infos;
+
+  ManyExports() {
+    for (int i = 0; i < 64; ++i) {
+      names.push_back(std::to_string(i + 100) + std::string(kNameMaxBytes - 3, 'n'));
+    }
+    for (const std::string& name : names) {
+      infos.push_back({.name = name, .bytes = 1 << 20, .read_only = false});
+    }
+  }
+};
+
+}  // namespace
+
+TEST_GROUP(NbdNegotiation){
+    // What becomes of `input`, fed as a whole; error texts are cut out of the output.
+    static Outcome converse(std::string_view input, std::span<const ExportInfo> exports = kExports){
+        Negotiation negotiation(exports);
+Outcome outcome = Driver(negotiation, input, Feeding::kWhole, 1).converse();
+CHECK_TEXT(outcome.broken == nullptr, outcome.broken);
+outcome.output = without_error_texts(outcome.output);
+return outcome;
+}  // namespace bedplate::nbd
+
+static void expect_output(const std::string& output, const Outcome& outcome) {
+  LONGS_EQUAL(output.size(), outcome.output.size());
+  MEMCMP_EQUAL(output.data(), outcome.output.data(), output.size());
+}
+
+// After the greeting and the client's flags, `options` are answered by `replies`, and then a LIST
+// is still served.
+static void expect_goes_on(const std::string& options, const std::string& replies) {
+  const std::string input = kHello + options + option(3, "");
+  const Outcome outcome = converse(input);
+  expect_output(kGreeting + replies + reply(3, 2, be(4, 4) + "ram0") +
+                    reply(3, 2, be(3, 4) + "ram") + reply(3, 1, ""),
+                outcome);
+  CHECK(outcome.state == State::kHaggling);
+  LONGS_EQUAL(input.size(), outcome.taken_bytes);
+}
+
+// `input` ends the connection without an answer, with this reason.
+static void expect_disconnect(const std::string& input, const char* reason) {
+  Negotiation negotiation(kExports);
+  const Outcome outcome = Driver(negotiation, input, Feeding::kWhole, 1).converse();
+  CHECK_TEXT(outcome.broken == nullptr, outcome.broken);
+  expect_output(kGreeting, outcome);
+  CHECK(outcome.state == State::kDisconnect);
+  CHECK_FALSE(outcome.aborted);
+  STRCMP_EQUAL(reason, negotiation.reason());
+}
+}
+;
+
+TEST(NbdNegotiation, GreetsFirst) {
+  Negotiation negotiation(kExports);
+  const auto pending = negotiation.pending_output();
+  LONGS_EQUAL(kGreeting.size(), pending.size());
+  MEMCMP_EQUAL(kGreeting.data(), pending.data(), kGreeting.size());
+  CHECK(negotiation.state() == State::kHaggling);
+  LONGS_EQUAL(0, negotiation.wanted_bytes());
+  negotiation.output_sent(pending.size());
+  LONGS_EQUAL(4, negotiation.wanted_bytes());
+}
+
+TEST(NbdNegotiation, GoEntersTransmission) {
+  const Outcome outcome = converse(kHello + option(7, info_data("ram0")));
+  expect_output(kGreeting + reply(7, 3, kInfoRam0) + reply(7, 1, ""), outcome);
+  CHECK(outcome.state == State::kTransmission);
+  LONGS_EQUAL(0, outcome.export_index);
+  CHECK_FALSE(outcome.structured_replies);
+}
+
+TEST(NbdNegotiation, GoTellsSizesAndNameWhenAsked) {
+  const Outcome outcome = converse(kHello + option(7, info_data("", {1, 0, 3, 2, 77, 3})));
+  expect_output(kGreeting + reply(7, 3, kInfoRam0) +
+                    reply(7, 3, be(3, 2) + be(1, 4) + be(4096, 4) + be(32 << 20, 4)) +
+                    reply(7, 3, be(1, 2) + "ram0") + reply(7, 1, ""),
+                outcome);
+  CHECK(outcome.state == State::kTransmission);
+}
+
+TEST(NbdNegotiation, InfoTellsAndGoesOn) {
+  expect_goes_on(option(6, info_data("ram0")), reply(6, 3, kInfoRam0) + reply(6, 1, ""));
+}
+
+TEST(NbdNegotiation, InformationAskedForOnceIsNotToldWithTheNextOption) {
+  const std::string plain = reply(6, 3, kInfoRam0) + reply(6, 1, "");
+  const Outcome outcome =
+      converse(kHello + option(6, info_data("ram0", {1, 3})) + option(6, info_data("ram0")));
+  CHECK(outcome.output.ends_with(reply(6, 1, "") + plain));
+}
+
+TEST(NbdNegotiation, ReadOnlyIsAnnounced) {
+  const Outcome outcome = converse(kHello + option(7, info_data("ram")));
+  expect_output(
+      kGreeting + reply(7, 3, be(0, 2) + be(4096, 8) + be(kFlagsPlain | 2, 2)) + reply(7, 1, ""),
+      outcome);
+  LONGS_EQUAL(1, outcome.export_index);
+}
+
+TEST(NbdNegotiation, StructuredRepliesAnnounceDontFragment) {
+  const Outcome outcome =
+      converse(kHello + option(8, "") + option(8, "") + option(7, info_data("ram0")));
+  expect_output(kGreeting + reply(8, 1, "") + reply(8, 1, "") +
+                    reply(7, 3, be(0, 2) + be(64 << 20, 8) + be(kFlagsPlain | 0x80, 2)) +
+                    reply(7, 1, ""),
+                outcome);
+  CHECK(outcome.structured_replies);
+}
+
+TEST(NbdNegotiation, ExportNameEntersTransmissionWithoutZeroes) {
+  const Outcome outcome = converse(kHello + option(1, "ram0"));
+  expect_output(kGreeting + be(64 << 20, 8) + be(kFlagsPlain, 2), outcome);
+  CHECK(outcome.state == State::kTransmission);
+}
+
+TEST(NbdNegotiation, ExportNameIsPaddedWithoutNoZeroes) {
+  const Outcome outcome = converse(be(1, 4) + option(1, ""));
+  expect_output(kGreeting + be(64 << 20, 8) + be(kFlagsPlain, 2) + std::string(124, '\0'), outcome);
+  CHECK(outcome.state == State::kTransmission);
+  LONGS_EQUAL(0, outcome.export_index);
+}
+
+TEST(NbdNegotiation, ServesAClientThatDoesNotSayFixedNewstyle) {
+  CHECK(converse(be(0, 4) + option(7, info_data("ram0"))).state == State::kTransmission);
+}
+
+TEST(NbdNegotiation, ListsNothing) {
+  const Outcome outcome = converse(kHello + option(3, "") + option(7, info_data("")), {});
+  expect_output(kGreeting + reply(3, 1, "") + reply(7, kUnknown, ""), outcome);
+  CHECK(outcome.state == State::kHaggling);
+}
+
+TEST(NbdNegotiation, ListsTheMostThatThereCanBe) {
+  const ManyExports exports;
+  std::string replies;
+  for (const std::string& name : exports.names) {
+    replies += reply(3, 2, be(255, 4) + name);
+  }
+  const Outcome outcome = converse(kHello + option(3, ""), exports.infos);
+  expect_output(kGreeting + replies + reply(3, 1, ""), outcome);
+}
+
+TEST(NbdNegotiation, AllTheInformationThereCanBeFits) {
+  const ManyExports exports;
+  const Outcome outcome =
+      converse(kHello + option(7, info_data(exports.names[63], {1, 3})), exports.infos);
+  CHECK(outcome.state == State::kTransmission);
+  LONGS_EQUAL(63, outcome.export_index);
+}
+
+TEST(NbdNegotiation, AbortIsAcknowledgedWhateverItsData) {
+  for (const size_t data_bytes : {0U, 5U, 8192U, 8193U, 65536U}) {
+    const Outcome outcome = converse(kHello + option(2, std::string(data_bytes, 'x')));
+    expect_output(kGreeting + reply(2, 1, ""), outcome);
+    CHECK(outcome.state == State::kDisconnect);
+    CHECK(outcome.aborted);
+  }
+}
+
+TEST(NbdNegotiation, BytesBehindTheNegotiationStayWithTheCaller) {
+  const std::string pipelined = nbd_reference::request(0, 0, 1, 0, 4096);
+  for (const std::string& last : {option(7, info_data("ram0")), option(1, "ram0")}) {
+    const std::string input = kHello + last + pipelined;
+    for (const Feeding feeding : kFeedings) {
+      Negotiation negotiation(kExports);
+      const Outcome outcome = Driver(negotiation, input, feeding, 7).converse();
+      CHECK_TEXT(outcome.broken == nullptr, outcome.broken);
+      CHECK(outcome.state == State::kTransmission);
+      LONGS_EQUAL(input.size() - pipelined.size(), outcome.taken_bytes);
+    }
+  }
+}
+
+TEST(NbdNegotiation, ResetBeginsAnew) {
+  Negotiation negotiation(kExports);
+  const std::string first = be(1, 4) + option(8, "") + option(7, info_data("ram", {1, 3}));
+  CHECK(Driver(negotiation, first, Feeding::kWhole, 1).converse().structured_replies);
+  const std::string_view cut_off[] = {"", "IHAVEOPT", std::string_view(first).substr(0, 30)};
+  for (const std::string_view text : cut_off) {
+    negotiation.reset();
+    (void)Driver(negotiation, text, Feeding::kWhole, 1).converse();
+    negotiation.reset();
+    const Outcome outcome =
+        Driver(negotiation, kHello + option(7, info_data("ram0")), Feeding::kWhole, 1).converse();
+    CHECK_TEXT(outcome.broken == nullptr, outcome.broken);
+    expect_output(kGreeting + reply(7, 3, kInfoRam0) + reply(7, 1, ""), outcome);
+    CHECK_FALSE(outcome.structured_replies);
+  }
+}
+
+TEST(NbdNegotiation, UnknownClientFlagsDisconnect) {
+  for (int bit = 2; bit < 32; ++bit) {
+    expect_disconnect(be(uint64_t{1} << bit | 3, 4) + option(3, ""),
+                      "the client set unknown handshake flags");
+  }
+}
+
+TEST(NbdNegotiation, GarbageInPlaceOfAnOptionDisconnects) {
+  expect_disconnect(kHello + "GET / HTTP/1.1\r\n\r\n", "an option did not begin with IHAVEOPT");
+  expect_disconnect(kHello + "IHAVEOPU" + be(3, 4) + be(0, 4),
+                    "an option did not begin with IHAVEOPT");
+}
+
+TEST(NbdNegotiation, UnknownOptionsAreUnsupported) {
+  for (const uint32_t type : {0U, 4U, 5U, 9U, 10U, 11U, 0x80000001U, 0xffffffffU}) {
+    expect_goes_on(option(type, ""), reply(type, kUnsup, ""));
+    expect_goes_on(option(type, std::string(8192, 'x')), reply(type, kUnsup, ""));
+  }
+}
+
+TEST(NbdNegotiation, DataWhereNoneBelongsIsInvalid) {
+  expect_goes_on(option(3, "x"), reply(3, kInvalid, ""));
+  expect_goes_on(option(8, std::string(8192, 'x')), reply(8, kInvalid, ""));
+  CHECK_FALSE(converse(kHello + option(8, "x")).structured_replies);
+}
+
+TEST(NbdNegotiation, MalformedInfoAndGoAreInvalid) {
+  const std::string good = info_data("ram0", {1, 3});
+  for (const uint32_t type : {6U, 7U}) {
+    const std::string refusal = reply(type, kInvalid, "");
+    for (size_t bytes = 0; bytes < good.size(); ++bytes) {
+      expect_goes_on(option(type, good.substr(0, bytes)), refusal);
+    }
+    expect_goes_on(option(type, good + "x"), refusal);
+    expect_goes_on(option(type, be(5, 4) + "ram0" + be(0, 2)), refusal);
+    expect_goes_on(option(type, be(0xffffffff, 4) + "ram0" + be(0, 2)), refusal);
+    expect_goes_on(option(type, be(4, 4) + "ram0" + be(0xffff, 2)), refusal);
+    // What is malformed is not looked up, or a client could not tell the two apart.
+    expect_goes_on(option(type, info_data("none") + "x"), refusal);
+  }
+}
+
+TEST(NbdNegotiation, UnknownNamesAreUnknown) {
+  const std::string names[] = {"r",
+                               "ram1",
+                               "ram00",
+                               "RAM0",
+                               std::string("ram0\0", 5),
+                               " ",
+                               std::string(255, 'r'),
+                               std::string(256, 'r'),
+                               "ram0" + std::string(252, '\0'),
+                               std::string(8000, 'r')};
+  for (const std::string& name : names) {
+    expect_goes_on(option(6, info_data(name, {1, 3})), reply(6, kUnknown, ""));
+    expect_goes_on(option(7, info_data(name)), reply(7, kUnknown, ""));
+    expect_disconnect(kHello + option(1, name), "EXPORT_NAME named no export");
+  }
+}
+
+TEST(NbdNegotiation, DataOf8KiBIsLookedAtAndNoMore) {
+  // "ram0" and as many information requests as fit, the last of them a real one.
+  const auto stretched = [](size_t requests) {
+    std::string data = be(4, 4) + "ram0" + be(requests, 2);
+    while (requests-- > 1) data += be(99, 2);
+    return data + be(1, 2);
+  };
+  const std::string fits = stretched((8192 - 10) / 2);
+  LONGS_EQUAL(8192, fits.size());
+  expect_goes_on(option(6, fits),
+                 reply(6, 3, kInfoRam0) + reply(6, 3, be(1, 2) + "ram0") + reply(6, 1, ""));
+  expect_goes_on(option(6, stretched((8192 - 10) / 2 + 1)), reply(6, kTooBig, ""));
+}
+
+TEST(NbdNegotiation, LongDataIsTooBigAndSkipped) {
+  for (const uint32_t type : {3U, 5U, 6U, 7U, 8U, 0xffffffffU}) {
+    expect_goes_on(option(type, std::string(8193, 'x')), reply(type, kTooBig, ""));
+    expect_goes_on(option(type, std::string(65536, 'x')), reply(type, kTooBig, ""));
+  }
+}
+
+TEST(NbdNegotiation, StillLongerDataDisconnectsAtOnce) {
+  for (const uint32_t type : {1U, 2U, 3U, 5U, 7U}) {
+    expect_disconnect(kHello + "IHAVEOPT" + be(type, 4) + be(65537, 4),
+                      "an option had more than 64 KiB of data");
+    expect_disconnect(kHello + "IHAVEOPT" + be(type, 4) + be(0xffffffff, 4),
+                      "an option had more than 64 KiB of data");
+  }
+}
+
+TEST(NbdNegotiation, ErrorTextsAreOneLineOfText) {
+  Negotiation negotiation(kExports);
+  const std::string input = kHello + option(5, "") + option(3, "x") + option(7, info_data("x")) +
+                            option(7, std::string(9000, 'x')) + option(7, "x");
+  const std::string output = Driver(negotiation, input, Feeding::kWhole, 1).converse().output;
+  const std::string texts = output.substr(18);
+  CHECK(texts.find("the option is not supported") != std::string::npos);
+  CHECK(texts.find("no export has this name") != std::string::npos);
+  CHECK(texts.find('\n') == std::string::npos);
+}
+
+// ---- Random conversations ---------------------------------------------------------------------
+
+namespace {
+
+class RandomClient {
+ public:
+  explicit RandomClient(uint64_t seed) : random_(seed) {}
+
+  uint64_t below(uint64_t limit) { return random_() % limit; }
+
+  // A conversation that is right in most places, so that it gets far.
+  std::string conversation(std::span<const ExportInfo> exports) {
+    std::string text = be(below(20) == 0 ? random_() : below(4), 4);
+    for (uint64_t left = below(12); left > 0; --left) text += some_option(exports);
+    if (below(4) == 0) text += option(7, some_info_data(exports));
+    if (below(6) == 0) text.resize(below(text.size() + 1));
+    if (below(6) == 0 && !text.empty()) text[below(text.size())] ^= static_cast<char>(random_());
+    return text;
+  }
+
+ private:
+  std::string some_bytes(uint64_t limit) {
+    std::string text(below(limit), '\0');
+    for (char& each : text) each = static_cast<char>(random_());
+    return text;
+  }
+
+  std::string some_name(std::span<const ExportInfo> exports) {
+    if (below(4) == 0 || exports.empty()) return some_bytes(300);
+    std::string name(exports[below(exports.size())].name);
+    if (below(4) == 0) name.resize(below(name.size() + 3));
+    return name;
+  }
+
+  std::string some_info_data(std::span<const ExportInfo> exports) {
+    const std::string name = some_name(exports);
+    const uint64_t requests = below(6);
+    std::string data = be(name.size(), 4) + name + be(requests, 2);
+    for (uint64_t i = 0; i < requests; ++i) data += be(below(5), 2);
+    if (below(5) == 0) data.resize(below(data.size() + 4));
+    return data;
+  }
+
+  std::string some_option(std::span<const ExportInfo> exports) {
+    switch (below(12)) {
+      case 0: return option(below(30) == 0 ? 2 : 3, some_bytes(3));
+      case 1: return option(8, some_bytes(2));
+      case 2: return option(random_(), some_bytes(60));
+      case 3: return option(below(12), std::string(below(20000), 'x'));
+      case 4: return option(3, "");
+      case 5: return below(4) == 0 ? option(1, some_name(exports)) : option(8, "");
+      default: return option(below(12) == 0 ? 7 : 6, some_info_data(exports));
+    }
+  }
+
+  std::mt19937_64 random_;
+};
+
+}  // namespace
+
+TEST(NbdNegotiation, AnyConversationInAnyPiecesIsAnsweredAsTheReferenceDoes) {
+  const uint64_t seed = nbd_reference::test_seed();
+  UT_PRINT(StringFromFormat("BEDPLATE_TEST_SEED=%llu", static_cast<unsigned long long>(seed)));
+  RandomClient client(seed);
+  const ManyExports many;
+  const std::span<const ExportInfo> sets[] = {kExports, many.infos, {}};
+  int agreed = 0;
+  int ends[3] = {};
+  for (int round = 0; round < 1500; ++round) {
+    const auto exports = sets[client.below(10) == 0 ? 1 + client.below(2) : 0];
+    const std::string input = client.conversation(exports);
+    const Outcome expected = nbd_reference::expected(exports, input);
+    ++ends[static_cast<int>(expected.state)];
+    Negotiation negotiation(exports);
+    for (const Feeding feeding : kFeedings) {
+      negotiation.reset();
+      Outcome outcome =
+          Driver(negotiation, input, feeding, static_cast<uint32_t>(round + 1)).converse();
+      CHECK_TEXT(outcome.broken == nullptr, outcome.broken);
+      outcome.output = without_error_texts(outcome.output);
+      CHECK(outcome == expected);
+      ++agreed;
+    }
+  }
+  LONGS_EQUAL(6000, agreed);
+  // Otherwise the random client would prove little.
+  for (const int count : ends) CHECK(count > 100);
+}
+
+}  // namespace bedplate::nbd

@@ -1,0 +1,159 @@
+// The appliance's side of verbs before anything is taken: what the machine lacks, in the report or
+// in the log. What takes a whole appliance: tests/guest/verbs_test.py.
+#include "apps/boot/verbs_peers.h"
+
+#include <string>
+
+#include "tests/apps/boot/configuration_support.h"
+#include "tests/support/skip.h"
+#include "tests/support/soft_roce.h"
+#include "tests/support/stderr_capture.h"
+
+using namespace bedplate;
+using namespace bedplate::test;
+
+namespace {
+
+// With so much in its pool that segment 0 of the tests fits.
+std::string file_with_verbs(const std::string& lines) {
+  std::string text = file_with(4, "bytes = \"2 GiB\"") + "[verbs]\n" + lines;
+  return text.erase(text.find("[blockd]"), text.find("[verbs]") - text.find("[blockd]"));
+}
+
+std::vector<Error> problems_of(const std::string& text) {
+  const auto configuration = parsed(text);
+  auto plan = plan_appliance(configuration);
+  CHECK(plan.ok());
+  std::vector<Error> problems;
+  VerbsPeers peers;
+  peers.open(configuration, plan.value(), &problems);
+  CHECK_FALSE(peers.is_there());
+  return problems;
+}
+
+}  // namespace
+
+// ---- Where there is no device ----
+
+TEST_GROUP(Peers) { bool has_device = choose_verbs_port("", 0).ok(); };
+
+TEST(Peers, WithoutVerbsNothingIsLookedFor) {
+  LONGS_EQUAL(0, problems_of(file_with(4, "bytes = \"2 GiB\"")).size());
+}
+
+TEST(Peers, ADeviceThatIsRequiredIsAProblem) {
+  if (has_device) BP_SKIP("there is an RDMA device");
+  const auto problems = problems_of(file_with_verbs(""));
+  LONGS_EQUAL(1, problems.size());
+  STRCMP_EQUAL("looking for RDMA devices", problems[0].doing);
+  CHECK(std::string(problems[0].cure).find("load the device's module") == 0 ||
+        std::string(problems[0].cure).find("modprobe ib_uverbs") == 0);
+}
+
+TEST(Peers, ADeviceThatIsNotIsALineInTheLog) {
+  if (has_device) BP_SKIP("there is an RDMA device");
+  StderrCapture log;
+  LONGS_EQUAL(0, problems_of(file_with_verbs("required = false\n")).size());
+  const std::string text = log.text();
+  STRCMP_CONTAINS("looking for RDMA devices: ", text.c_str());
+  STRCMP_CONTAINS("demo: there are no peers, as [verbs] required = false allows", text.c_str());
+}
+
+// Nor is what else is missing for them, and an address that is taken by then is no problem.
+TEST(Peers, WhatIsNotRequiredIsNoProblemWhateverIsMissing) {
+  if (has_device) BP_SKIP("there is an RDMA device");
+  const auto taken = listen_at(parse_socket_address("tcp:127.0.0.1:7473").take());
+  CHECK(taken.ok());
+  const std::string listen = "listen = \"tcp:127.0.0.1:7473\"\n";
+  StderrCapture log;
+  LONGS_EQUAL(0, problems_of(file_with_verbs("required = false\n" + listen)).size());
+  const std::string connect = "connect = \"rdma_cm\"\n";
+  LONGS_EQUAL(0, problems_of(file_with_verbs("required = false\n" + connect)).size());
+  STRCMP_CONTAINS("opening /dev/infiniband/rdma_cm, by which [verbs] connect = \"rdma_cm\" works: "
+                  "No such file or directory; load the kernel's module rdma_ucm",
+                  log.text().c_str());
+}
+
+TEST(Peers, AllThatIsMissingIsInOneReport) {
+  if (has_device) BP_SKIP("there is an RDMA device");
+  const auto taken = listen_at(parse_socket_address("tcp:127.0.0.1:7473").take());
+  const auto problems = problems_of(file_with_verbs("listen = \"tcp:127.0.0.1:7473\"\n"));
+  LONGS_EQUAL(2, problems.size());
+  STRCMP_EQUAL("looking for RDMA devices", problems[0].doing);
+  STRCMP_CONTAINS("7473", problems[1].doing);
+  const auto managed = problems_of(file_with_verbs("connect = \"rdma_cm\"\n"));
+  LONGS_EQUAL(2, managed.size());
+  STRCMP_CONTAINS("/dev/infiniband/rdma_cm", managed[0].doing);
+  STRCMP_EQUAL("looking for RDMA devices", managed[1].doing);
+}
+
+// ---- With one ----
+
+TEST_GROUP(VerbsPeers) { bool has_device = has_verbs_device(); };
+
+TEST(VerbsPeers, AllThatIsThereIsGood) {
+  if (!has_device) BP_SKIP(kNoVerbs);
+  LONGS_EQUAL(0, problems_of(file_with_verbs("listen = \"tcp:127.0.0.1:7471\"\n")).size());
+}
+
+TEST(VerbsPeers, AnotherDevicesNameIsAProblem) {
+  if (!has_device) BP_SKIP(kNoVerbs);
+  const auto problems = problems_of(file_with_verbs("device = \"mlx5_7\"\nport = 3\n"));
+  LONGS_EQUAL(1, problems.size());
+  STRCMP_EQUAL("looking for the RDMA device mlx5_7, port 3", problems[0].doing);
+  STRCMP_CONTAINS("there are: ", problems[0].answer);
+}
+
+TEST(VerbsPeers, OfTwoDevicesTheOneThatIsNamedIsTaken) {
+  if (!has_device || !has_managed_device()) BP_SKIP("no second RDMA device");
+  LONGS_EQUAL(0, problems_of(file_with_verbs("device = \"rxe1\"\n")).size());
+  const auto problems = problems_of(file_with_verbs("device = \"rxe1\"\nport = 2\n"));
+  LONGS_EQUAL(1, problems.size());
+  STRCMP_CONTAINS("rxe0 port 1", problems[0].answer);
+  STRCMP_CONTAINS("rxe1 port 1", problems[0].answer);
+}
+
+// All of them at once, each with what is needed and what there is.
+TEST(VerbsPeers, WhatTheDeviceLimitsIsSaidWithBothNumbers) {
+  if (!has_device) BP_SKIP(kNoVerbs);
+  auto device = VerbsDevice::open({}).take();
+  const ibv_device_attr limits = device->limits();
+  const uint64_t completions = 256 * (4096 + 2 + 16384) + 16;
+  const uint64_t receives = 256 * (4096 + 2) + 16;
+  if (static_cast<uint64_t>(limits.max_cqe) >= completions ||
+      static_cast<uint64_t>(limits.max_srq_wr) >= receives) {
+    BP_SKIP("this device has enough of everything");
+  }
+  const auto problems = problems_of(
+      file_with_verbs("max_peers = 256\nwindow = 4096\noperations = 4096\nmessage_bytes = 256\n"));
+  const auto is_there = [&](const std::string& answer) {
+    for (const Error& problem : problems) {
+      if (problem.answer == answer) return true;
+    }
+    return false;
+  };
+  CHECK(is_there(std::to_string(receives) + " receives in a shared queue are needed, it has " +
+                 std::to_string(limits.max_srq_wr)));
+  CHECK(is_there(std::to_string(completions) + " completions in a queue are needed, it has " +
+                 std::to_string(limits.max_cqe)));
+  for (const Error& problem : problems) CHECK(problem.cure[0] != '\0');
+}
+
+TEST(VerbsPeers, WhatIsOverALimitIsLeftWhereItIsNotRequired) {
+  if (!has_device) BP_SKIP(kNoVerbs);
+  StderrCapture log;
+  LONGS_EQUAL(0, problems_of(file_with_verbs("required = false\nmax_peers = 256\nwindow = 4096\n"
+                                             "operations = 4096\nmessage_bytes = 256\n"))
+                     .size());
+  STRCMP_CONTAINS("completions in a queue are needed", log.text().c_str());
+}
+
+TEST(VerbsPeers, AnAddressThatIsTakenIsAProblem) {
+  if (!has_device) BP_SKIP(kNoVerbs);
+  auto other = listen_at(parse_socket_address("tcp:127.0.0.1:7472").take());
+  CHECK(other.ok());
+  const auto problems =
+      problems_of(file_with_verbs("required = false\nlisten = \"tcp:127.0.0.1:7472\"\n"));
+  LONGS_EQUAL(1, problems.size());
+  STRCMP_CONTAINS("7472", problems[0].doing);
+}

@@ -1,0 +1,280 @@
+// What kvd's clients say and are answered: every command, every refusal, pieces, pipelines, limits.
+#include <ctime>
+#include <string>
+
+#include "tests/apps/kvd/kvd_driver.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+using namespace bedplate::kvd;
+
+#define ANSWERS(answer, ...) STRCMP_EQUAL(answer, client.say(__VA_ARGS__).c_str())
+
+namespace {
+
+std::string set_text(const std::string& key, const std::string& value) {
+  return "set " + key + " 0 0 " + std::to_string(value.size()) + "\r\n" + value + "\r\n";
+}
+
+// A bit of everything, with mistakes.
+const std::string kScript =
+    "set a 1 0 3\r\nabc\r\nget a\r\ngets a b\r\nbogus\r\nadd a 0 0 1\r\nx\r\n"
+    "set b 0 0 1 noreply\r\ny\r\nget  a  b \r\nappend a 0 0 2\r\nde\r\n"
+    "prepend a 0 0 1\r\n_\r\nget a\nset n 0 0 2\r\n10\r\n"
+    "incr n 5\r\ndecr n 100\r\nget n\r\nset a 0 0 3\r\nabcdefgh\r\ncas a 0 0 1 1\r\nz\r\n"
+    "set big 0 0 6000\r\n" +
+    std::string(6000, 'v') + "\r\nget big\r\nset huge 0 0 70000\r\n" + std::string(70000, 'v') +
+    "\r\nget huge big\r\ndelete a\r\ndelete a\r\ntouch b 100\r\n"
+    "verbosity 1\r\nflush_all\r\nget a b n big\r\n";
+
+}  // namespace
+
+TEST_GROUP(KvdSession) {
+  CacheRig rig{1024 * 1024};
+  Client client{rig};
+};
+
+TEST(KvdSession, StoresAndAnswers) {
+  ANSWERS("STORED\r\n", "set a 5 0 3\r\nabc\r\n");
+  ANSWERS("VALUE a 5 3\r\nabc\r\nEND\r\n", "get a\r\n");
+  ANSWERS("VALUE a 5 3\r\nabc\r\nEND\r\n", "get a\n");
+  ANSWERS("VALUE a 5 3 1\r\nabc\r\nVALUE a 5 3 1\r\nabc\r\nEND\r\n", "gets a missing a\r\n");
+  ANSWERS("END\r\n", "get missing\r\n");
+  ANSWERS("DELETED\r\nNOT_FOUND\r\n", "delete a\r\ndelete a 0\r\n");
+  ANSWERS("STORED\r\nVALUE e 0 0\r\n\r\nEND\r\n", "set e 0 0 0\r\n\r\nget e\r\n");
+  LONGS_EQUAL(5, rig.counters.hits.read());
+  LONGS_EQUAL(2, rig.counters.misses.read());
+  LONGS_EQUAL(7, rig.counters.gets.read());
+  LONGS_EQUAL(2, rig.counters.sets.read());
+}
+
+TEST(KvdSession, ConditionsAreKept) {
+  ANSWERS("NOT_STORED\r\n", "replace a 0 0 1\r\nx\r\n");
+  ANSWERS("NOT_STORED\r\nNOT_STORED\r\n", "append a 0 0 1\r\nx\r\nprepend a 0 0 1\r\nx\r\n");
+  ANSWERS("STORED\r\nNOT_STORED\r\nSTORED\r\n",
+          "add a 7 0 1\r\nm\r\nadd a 0 0 1\r\nx\r\nreplace a 7 0 1\r\nn\r\n");
+  ANSWERS("STORED\r\nSTORED\r\nVALUE a 7 3\r\nlnr\r\nEND\r\n",
+          "append a 9 0 1\r\nr\r\nprepend a 9 0 1\r\nl\r\nget a\r\n");
+  const std::string number = std::to_string(rig.cache.find("a")->version);
+  ANSWERS("EXISTS\r\nNOT_FOUND\r\n", "cas a 0 0 1 999\r\nx\r\ncas b 0 0 1 999\r\nx\r\n");
+  ANSWERS("STORED\r\nEXISTS\r\n",
+          "cas a 0 0 1 " + number + "\r\nx\r\ncas a 0 0 1 " + number + "\r\ny\r\n");
+}
+
+TEST(KvdSession, Counts) {
+  ANSWERS("STORED\r\n15\r\n0\r\nVALUE n 5 2\r\n0 \r\nEND\r\n",
+          "set n 5 0 2\r\n10\r\nincr n 5\r\ndecr n 100\r\nget n\r\n");
+  ANSWERS("100\r\nVALUE n 5 3\r\n100\r\nEND\r\n", "incr n 100\r\nget n\r\n");
+  ANSWERS("STORED\r\n0\r\n", "set n 0 0 20\r\n18446744073709551615\r\nincr n 1\r\n");
+  ANSWERS("NOT_FOUND\r\n", "incr missing 1\r\n");
+  ANSWERS("CLIENT_ERROR invalid numeric delta argument\r\n", "incr n -1\r\n");
+  ANSWERS("STORED\r\nCLIENT_ERROR cannot increment or decrement non-numeric value\r\n",
+          "set n 0 0 2\r\n1a\r\nincr n 1\r\n");
+}
+
+TEST(KvdSession, Expires) {
+  ANSWERS("STORED\r\nEND\r\n", "set a 0 -1 1\r\nx\r\nget a\r\n");
+  ANSWERS("STORED\r\nEND\r\n", "set a 0 2592001 1\r\nx\r\nget a\r\n");  // in 1970
+  ANSWERS("STORED\r\nSTORED\r\n", "set a 0 10 1\r\nx\r\nset b 0 10 1\r\nx\r\n");
+  ANSWERS("TOUCHED\r\nNOT_FOUND\r\n", "touch b 20\r\ntouch c 20\r\n");
+  rig.cache.set_time(rig.cache.now_ns() + 10'000'000'000);
+  ANSWERS("VALUE b 0 1\r\nx\r\nEND\r\n", "get a b\r\n");
+  const std::string far = std::to_string(std::time(nullptr) + 1000);
+  ANSWERS("STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n", "set a 0 " + far + " 1\r\nx\r\nget a\r\n");
+  ANSWERS("OK\r\nVALUE b 0 1\r\nx\r\nEND\r\n", "flush_all 5\r\nget b\r\n");
+  rig.cache.set_time(rig.cache.now_ns() + 5'000'000'000);
+  ANSWERS("END\r\n", "get a b\r\n");
+  ANSWERS("STORED\r\nOK\r\nEND\r\n", "set a 0 10 1\r\nx\r\nflush_all\r\nget a\r\n");
+}
+
+TEST(KvdSession, RefusesAsMemcachedDoes) {
+  const std::string longest(250, 'k');
+  for (const char* line : {"", "bogus", "get", "gets ", "GET a", "set a 0 0", "incr n", "touch a",
+                           "verbosity", "verbosity 1 2 3", "delete", "flush_all 1 2 3",
+                           "version foo", "set a 0 0 3 noreply junk"}) {
+    ANSWERS("ERROR\r\n", std::string(line) + "\r\n");
+  }
+  const std::string lines[] = {"get " + longest + "k",
+                               "set " + longest + "k 0 0 3",
+                               "delete " + longest + "k",
+                               "set a 0 0 -1",
+                               "set a x 0 3",
+                               "set a 0 x 3",
+                               "set a 0 0 2147483647",
+                               "set a -1 0 3",
+                               "cas a 0 0 1 x",
+                               "verbosity x"};
+  for (const std::string& line : lines) {
+    ANSWERS("CLIENT_ERROR bad command line format\r\n", line + "\r\n");
+  }
+  ANSWERS("CLIENT_ERROR invalid exptime argument\r\n", "touch a x\r\n");
+  ANSWERS("CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n",
+          "delete a 5\r\n");
+  ANSWERS("STORED\r\n", set_text(longest, "x"));
+  ANSWERS("CLIENT_ERROR bad data chunk\r\nERROR\r\n", "set a 0 0 3\r\nabcdefgh\r\n");
+  CHECK_FALSE(client.session().is_over());
+}
+
+TEST(KvdSession, SaysNothingWhereNothingIsWanted) {
+  ANSWERS("", "set a 0 0 1 noreply\r\nx\r\nadd a 0 0 1 noreply\r\ny\r\ndelete b noreply\r\n");
+  ANSWERS("", "incr a x noreply\r\ntouch a 0 noreply\r\nflush_all noreply\r\n");
+  ANSWERS("", "verbosity 0 noreply\r\n");
+  ANSWERS("END\r\n", "get a\r\n");
+}
+
+TEST(KvdSession, AnObjectTooLargeIsRefusedAndSkipped) {
+  const std::string value(70'000, 'x');
+  ANSWERS("STORED\r\n", set_text("a", "old"));
+  ANSWERS("SERVER_ERROR object too large for cache\r\n", set_text("a", value));
+  ANSWERS("END\r\n", "get a\r\n");  // what the client wanted gone is gone
+  ANSWERS("STORED\r\n", set_text("a", std::string(40'000, 'a')));
+  ANSWERS("SERVER_ERROR object too large for cache\r\n",
+          "append a 0 0 40000\r\n" + std::string(40'000, 'b') + "\r\n");
+}
+
+TEST(KvdSession, AnyPiecesSayTheSame) {
+  const std::string whole = client.say(kScript);
+  CHECK(whole.size() > 12'000);
+  for (size_t piece : {1, 2, 3, 7, 100, 4096, 5000, 16'384}) {
+    CacheRig other_rig(1024 * 1024);
+    Client other(other_rig);
+    const std::string answer = other.say(kScript, piece);
+    CHECK(whole == answer);
+  }
+}
+
+TEST(KvdSession, AnySplitSaysTheSame) {
+  const std::string script = kScript.substr(0, kScript.find("set huge"));
+  const std::string whole = client.say(script);
+  for (size_t split = 1; split < script.size(); ++split) {
+    CacheRig other_rig(64 * 1024, 16 * 1024);
+    Client other(other_rig);
+    const std::string_view text(script);
+    std::string answer = other.say(text.substr(0, split));
+    answer += other.say(text.substr(split));
+    CHECK(whole == answer);
+  }
+}
+
+TEST(KvdSession, ABatchIsAnsweredByOneSend) {
+  std::string batch;
+  for (int i = 0; i < 32; ++i) batch += set_text("k" + std::to_string(i), std::string(100, 'v'));
+  std::string_view text(batch);
+  CHECK(client.give(&text, batch.size()));
+  const auto pieces = client.session().replies();
+  LONGS_EQUAL(1, pieces.size());
+  LONGS_EQUAL(32 * 8, pieces[0].iov_len);
+  client.sent();
+}
+
+TEST(KvdSession, NothingMoreIsTakenFromWhoReadsNothing) {
+  client.say(set_text("big", std::string(60'000, 'b')));
+  std::string endless;
+  for (int i = 0; i < 20'000; ++i) endless += "get big\r\n";
+  std::string_view text(endless);
+  while (client.give(&text, endless.size())) (void)client.session().replies();
+  CHECK(endless.size() - text.size() <= 2 * Session::kBufferBytes);
+  client.sent();
+  CHECK(client.session().replies().size() > 1);  // it goes on where it was
+}
+
+TEST(KvdSession, WhatIsOnItsWayDoesNotGrow) {
+  std::string_view text("get a\r\n"), more("get b\r\n");
+  client.give(&text, text.size());
+  const auto pieces = client.session().replies();
+  client.give(&more, more.size());
+  CHECK(client.session().replies().empty());
+  LONGS_EQUAL(5, pieces[0].iov_len);
+  client.sent();
+  LONGS_EQUAL(5, client.session().replies()[0].iov_len);
+  client.sent();
+}
+
+TEST(KvdSession, AValueOnItsWayIsNotOverwritten) {
+  client.say(set_text("big", std::string(5000, 'b')));
+  std::string_view text("get big\r\n");
+  client.give(&text, text.size());
+  const auto pieces = client.session().replies();
+  Client other(rig);
+  other.say(set_text("big", std::string(5000, 'c')));
+  for (int i = 0; i < 2000; ++i) other.say(set_text(std::to_string(i), std::string(1000, 'd')));
+  std::string seen;
+  for (const iovec& piece : pieces) {
+    seen.append(static_cast<const char*>(piece.iov_base), piece.iov_len);
+  }
+  CHECK_EQUAL("VALUE big 0 5000\r\n" + std::string(5000, 'b') + "\r\nEND\r\n", seen);
+  client.sent();
+}
+
+TEST(KvdSession, ALineIsNotEndless) {
+  std::string keys;
+  while (keys.size() < 16'000) keys += " " + std::string(249, 'k');
+  ANSWERS("END\r\n", "get" + keys + "\r\n");
+  ANSWERS("ERROR\r\n", std::string(3000, 'x') + "\r\n");
+  ANSWERS("CLIENT_ERROR line too long\r\n", "get" + keys + keys + "\r\n");
+  CHECK(client.session().is_over());
+}
+
+TEST(KvdSession, QuitEndsIt) {
+  ANSWERS("END\r\n", "get a\r\nquit\r\nget a\r\n");
+  CHECK(client.session().is_over());
+}
+
+TEST(KvdSession, AClientThatLeavesGivesBackWhatItHad) {
+  for (int i = 0; i < 100; ++i) {
+    Client leaving(rig);
+    std::string_view half = "set a 0 0 30000\r\nthe beginning of it";
+    leaving.give(&half, half.size());
+  }
+  ANSWERS("STORED\r\n", set_text("x", std::string(30'000, 'x')));
+  ANSWERS("END\r\n", "get a\r\n");
+}
+
+TEST(KvdSession, StatsHaveTheCounters) {
+  client.say(set_text("a", "x") + "get a\r\nget b\r\n");
+  const std::string stats = client.say("stats\r\n");
+  for (const char* line : {"STAT cmd_get 2\r\n", "STAT get_hits 1\r\n", "STAT get_misses 1\r\n",
+                           "STAT cmd_set 1\r\n", "STAT curr_items 1\r\n", "END\r\n"}) {
+    CHECK(stats.find(line) != std::string::npos);
+  }
+}
+
+// What is answered by one send has taken as long as that send's requests have waited.
+TEST(KvdSession, CountsTheTimeOfEachRequestByItsKind) {
+  const auto give_at = [&](uint64_t ns, std::string_view text) {
+    rig.cache.set_time(ns);
+    while (!text.empty()) CHECK(client.give(&text, text.size()));
+  };
+  give_at(1000, "set a 0 0 1\r\nx\r\nget a\r\nget b\r\n");
+  CHECK_FALSE(client.session().replies().empty());
+  client.session().handed_over(1016);
+  // These wait for the send, and so do not count from the last receive.
+  give_at(2000, "get a\r\n");
+  give_at(3000, "delete a\r\n");
+  client.sent();
+  CHECK_FALSE(client.session().replies().empty());
+  client.session().handed_over(4000);
+  client.sent();
+  const auto times = [](const Histogram& histogram) {
+    return std::to_string(histogram.count()) + " to " + std::to_string(histogram.percentile(1));
+  };
+  STRCMP_EQUAL("1 to 16", times(rig.counters.set_ns).c_str());
+  STRCMP_EQUAL("3 to 2047", times(rig.counters.get_ns).c_str());
+  STRCMP_EQUAL("1 to 2047", times(rig.counters.other_ns).c_str());
+  CHECK_EQUAL(16, rig.counters.get_ns.percentile(0.5));
+}
+
+// A request begins to count when the last of it is there.
+TEST(KvdSession, TheTimeOfARequestBeginsWithItsLastByte) {
+  for (const auto& [ns, text] :
+       {std::pair<uint64_t, std::string_view>{1000, "ge"}, {9000, "t a\r\n"}}) {
+    rig.cache.set_time(ns);
+    std::string_view left = text;
+    CHECK(client.give(&left, left.size()));
+  }
+  CHECK_FALSE(client.session().replies().empty());
+  client.session().handed_over(9008);
+  client.sent();
+  CHECK_EQUAL(8, rig.counters.get_ns.percentile(1));
+}

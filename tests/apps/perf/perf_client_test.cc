@@ -1,0 +1,89 @@
+// What the side of `bedplate perf` that measures makes of a server that is not as it should be.
+// The two as they should be: tests/system/perf_test.py, tests/guest/two_guests_test.py.
+#include "apps/perf/perf_client.h"
+
+#include <string>
+
+#include "tests/apps/perf/perf_scripted_peer.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+using namespace bedplate::test;
+
+namespace {
+
+// Does what is asked for, but for what the test wants otherwise.
+class Server final : public PerfScriptedPeer {
+ public:
+  using PerfScriptedPeer::PerfScriptedPeer;
+
+  Outcome outcome = Outcome::kDone;  // of gets
+  uint64_t swallowed_count = 0;      // messages that do not come
+  bool is_displaced = false;
+  PerfTally tally;
+
+  SendStatus am_send(AmId id, std::span<const std::byte> payload) noexcept override {
+    if (id == kPerfAsk && !payload.empty()) {
+      say(kPerfReady, perf_payload(PerfReady()));
+    } else if (id == kPerfStop) {
+      if (is_displaced) say(kPerfDisplaced, {});
+      say(kPerfTally, perf_payload(tally));
+    } else if (id == kPerfData && swallowed_count == 0) {
+      ++tally.received_count;
+    } else if (id == kPerfData) {
+      --swallowed_count;
+    }
+    return SendStatus::kDone;
+  }
+  SendStatus get(std::span<std::byte> into, const RemoteMemory&,
+                 Completion* done) noexcept override {
+    if (outcome == Outcome::kDone) perf_fill(into, 1);
+    later([this, done] { done->call(*done, outcome); });
+    return SendStatus::kPending;
+  }
+};
+
+}  // namespace
+
+TEST_GROUP(PerfClient) {
+  PerfScriptedSide<Server> side;
+  PerfClient client{side};
+
+  // What the client says of 300 of them.
+  std::string measure(PerfOperation operation, PerfMeasure measure) {
+    CHECK(client.connect("tcp:there").ok());
+    PerfTask task;
+    task.operation = operation;
+    task.measure = measure;
+    task.count = 300;
+    auto result = client.run(task, 64);
+    if (result.ok()) return result.value().count == task.count ? "good" : "not all";
+    return std::string(result.error().doing) + ": " + result.error().answer;
+  }
+};
+
+TEST(PerfClient, AServerThatIsAsItShouldBe) {
+  STRCMP_EQUAL("good", measure(PerfOperation::kSend, PerfMeasure::kBandwidth).c_str());
+  STRCMP_EQUAL("good", measure(PerfOperation::kGet, PerfMeasure::kLatency).c_str());
+}
+
+TEST(PerfClient, OperationsThatFailedAreNotMeasured) {
+  side.peer().outcome = Outcome::kUnknown;
+  for (const PerfMeasure one : {PerfMeasure::kLatency, PerfMeasure::kBandwidth}) {
+    STRCMP_EQUAL("measuring with tcp:there: the connection to it was lost",
+                 measure(PerfOperation::kGet, one).c_str());
+  }
+}
+
+TEST(PerfClient, MessagesThatDidNotComeAreADefect) {
+  side.peer().swallowed_count = 2;
+  STRCMP_EQUAL("measuring with tcp:there: 300 messages were sent, and 298 came",
+               measure(PerfOperation::kSend, PerfMeasure::kBandwidth).c_str());
+}
+
+TEST(PerfClient, WhoeverIsDisplacedLearnsIt) {
+  side.peer().is_displaced = true;
+  STRCMP_EQUAL("measuring with tcp:there: it measures with another client now",
+               measure(PerfOperation::kGet, PerfMeasure::kLatency).c_str());
+}
