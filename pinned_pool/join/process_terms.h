@@ -1,6 +1,5 @@
-// What the owner of a pool tells one process that joins it, beside what it tells all of its group
-// (group_terms.h): the bytes that pinned_pool/join/join_protocol.h hands over as the process's terms,
-// without looking into them.
+// What the owner of a pool tells one process that joins it, beside what it tells all of its group:
+// the bytes that join_protocol.h hands over as the process's terms, without looking into them.
 #pragma once
 
 #include <cstddef>
