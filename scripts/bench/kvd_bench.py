@@ -12,6 +12,10 @@ idle` is the share of time in which the client had no reply to read: above 0 it 
 the server. Latency: an open loop over 64 connections at half of what memcached did with 64
 connections in this round; from when each request was to be sent.
 
+After idling: a get every tenth of a second; the server sleeps between them, and the client spins:
+how much longer its answer takes than those of a busy connection, and the share of a core that an
+appliance takes to which nobody speaks.
+
 By messages (kvd_messages.cc): a joined process asks for values at random, one at a time, and asks
 a service on the same shard that sends as many bytes and looks nothing up.
 """
@@ -36,6 +40,8 @@ WORKLOADS = [(operation, connections, depth) for operation in ("get", "set")
 # Of kvd's speed, and to whom.
 TARGETS = {(1, 1): (0.95, "bare"), (1, 32): (1.3, "memcached"), (64, 1): (1.3, "memcached")}
 PACED = ("get", 64, 1)  # at half of memcached's speed in it
+SELDOM_PER_SECOND, SELDOM_SECONDS, IDLE_SECONDS = 10, 2, 2
+AFTER_IDLING_MAX_US, IDLE_SHARE_MAX = 100, 0.01
 MESSAGE_SLICES = 5  # in a round, each of bare messages and of gets
 MESSAGE_RATIO_MAX = 1.5
 MESSAGES = f"{BUILD}/kvd_messages"
@@ -103,7 +109,26 @@ def processor_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def run_one(directory, name, options, results, latencies):
+def running_ns(pid):
+    """What all of its threads have run, to the nanosecond."""
+    total = 0
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{thread}/schedstat", encoding="ascii") as file:
+            total += int(file.read().split()[0])
+    return total
+
+
+def run_idle(port, pid, busy_us):
+    """How much longer the first answer takes (median, p99: microseconds), and the idle share."""
+    time.sleep(0.2)
+    before, begin = running_ns(pid), time.monotonic_ns()
+    time.sleep(IDLE_SECONDS)
+    share = (running_ns(pid) - before) / (time.monotonic_ns() - begin)
+    _, median_us, p99_us = client(port, "get", 1, 1, SELDOM_SECONDS, rate=SELDOM_PER_SECOND)
+    return {"median_us": median_us - busy_us, "p99_us": p99_us - busy_us, "share": share}
+
+
+def run_one(directory, name, options, results, latencies, idlings):
     port = free_port()
     wait_for_hugepages(POOL_BYTES)
     with open(f"{directory}/log", "ab") as log:
@@ -123,6 +148,8 @@ def run_one(directory, name, options, results, latencies):
             rate = results[PACED]["memcached"]["speed"][-1] / 2
             latencies.setdefault(name, []).append(
                 client(port, *PACED, options.seconds, rate=rate)[2])
+        busy_us = 1e6 / results["get", 1, 1][name]["speed"][-1]
+        idlings.setdefault(name, []).append(run_idle(port, process.pid, busy_us))
     finally:
         stop(process)
 
@@ -162,6 +189,20 @@ def print_messages(slices):
           f"{spread(ratios_of_slices)}; at most {MESSAGE_RATIO_MAX} {reached}")
 
 
+def print_idlings(idlings):
+    for name, rows in idlings.items():
+        late = spread([row["median_us"] for row in rows])
+        print(f"{'after idling':24}{name:12}{late} us longer, "
+              f"p99 {spread([row['p99_us'] for row in rows])}; idle "
+              f"{statistics.median(row['share'] for row in rows):.2%} of a core")
+    for name in ("kvd", "kvd-epoll"):
+        late = statistics.median(row["median_us"] for row in idlings[name])
+        share = statistics.median(row["share"] for row in idlings[name])
+        print(f"{'':24}{name}: at most {AFTER_IDLING_MAX_US} us "
+              f"{verdict(late <= AFTER_IDLING_MAX_US)}; at most {IDLE_SHARE_MAX:.0%} of a core "
+              f"{verdict(share <= IDLE_SHARE_MAX)}")
+
+
 def print_table(results, latencies):
     print(f"{'workload':24}{'server':12}{'k operations/s':26}{'server ns each':26}client idle")
     for (operation, connections, depth), servers in results.items():
@@ -194,18 +235,20 @@ def main():
              f"{BUILD}/bare_kv_server": "scripts/bench/run.sh",
              MESSAGES: "scripts/bench/run.sh"})
     load = warn_if_busy()
-    results, latencies, slices = {workload: {} for workload in WORKLOADS}, {}, []
+    results, latencies, idlings = {workload: {} for workload in WORKLOADS}, {}, {}
+    slices = []
     with work_directory() as directory, reserved_hugepages(POOL_BYTES):
         for _ in range(options.rounds):
             # memcached first: the others' rate is half of its.
             others = random.sample(sorted(set(SERVERS) - {"memcached"}), len(SERVERS) - 1)
             for name in ["memcached", *others]:
-                run_one(directory, name, options, results, latencies)
+                run_one(directory, name, options, results, latencies, idlings)
             slices += ask_by_messages(directory)
     print_table(results, latencies)
+    print_idlings(idlings)
     print_messages(slices)
     write_json("kvd.json", {"load": load, "rounds": options.rounds, "seconds": options.seconds,
-                            "paced_p99_us": latencies, "by_message_ns": slices,
+                            "paced_p99_us": latencies, "by_message_ns": slices, "idling": idlings,
                             "results": [{"workload": workload, **servers}
                                         for workload, servers in results.items()]})
 
