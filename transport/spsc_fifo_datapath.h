@@ -12,7 +12,6 @@
 // consumer believes what it reads.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -66,9 +65,7 @@ class SpscFifo {
     }
     const uint64_t room = capacity() - (head - producer_tail_);
     const size_t count = room < items.size() ? static_cast<size_t>(room) : items.size();
-    const size_t in_one_piece = until_the_end(head, count);
-    std::copy_n(items.data(), in_one_piece, slot(head));
-    std::copy_n(items.data() + in_one_piece, count - in_one_piece, slot(0));
+    for (size_t i = 0; i < count; ++i) *slot(head + i) = items[i];
     if (count > 0) head_.store(head + count, std::memory_order_release);  // publishes them all
     return count;
   }
@@ -94,9 +91,7 @@ class SpscFifo {
     }
     const uint64_t ready = consumer_head_ - tail;
     const size_t count = ready < out.size() ? static_cast<size_t>(ready) : out.size();
-    const size_t in_one_piece = until_the_end(tail, count);
-    std::copy_n(slot(tail), in_one_piece, out.data());
-    std::copy_n(slot(0), count - in_one_piece, out.data() + in_one_piece);
+    for (size_t i = 0; i < count; ++i) out[i] = *slot(tail + i);
     if (count > 0) tail_.store(tail + count, std::memory_order_release);  // frees the slots
     return count;
   }
@@ -113,10 +108,6 @@ class SpscFifo {
 
   Item* slot(uint64_t index) noexcept {
     return reinterpret_cast<Item*>(this + 1) + (index & mask_);
-  }
-  // How many of `count` slots from `index` on lie before the memory begins anew.
-  size_t until_the_end(uint64_t index, size_t count) const noexcept {
-    return std::min<size_t>(count, capacity() - (index & mask_));
   }
 
   // The producer's lines: one that the consumer reads, one that nobody else does. With both in one
