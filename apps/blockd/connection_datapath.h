@@ -107,7 +107,7 @@ class Connection {
   // How much of the buffer is read into, unless the last write was small or large.
   static constexpr uint32_t kAheadBytes = 64 * nbd::kRequestHeaderBytes;
   static constexpr uint32_t kAheadOfLargeBytes = nbd::kRequestHeaderBytes;
-  static constexpr uint32_t kSmallWriteMaxBytes = 16 * kKiB;
+  static constexpr uint32_t kSmallWriteMaxBytes = 8 * kKiB;
   static_assert(kSmallWriteMaxBytes + nbd::kRequestHeaderBytes <= kBufferBytes);
   static constexpr uint32_t kRepliesPerSend = 64;
 

@@ -30,9 +30,9 @@ class BlockServerBurstTest : public BlockServerFixture {
     for (uint64_t i = 0; i < 14; ++i) CHECK(peer.reads(1'000 + 600 * i, data.substr(512 * i, 512)));
   }
 
-  // The last write decides how far the server reads ahead: 16 KiB is small, one byte more is not.
+  // The last write decides how far the server reads ahead: 8 KiB is small, one byte more is not.
   void large_writes_are_received_in_place() {
-    constexpr uint32_t kSmall = 16 * kKiB;
+    constexpr uint32_t kSmall = 8 * kKiB;
     constexpr uint32_t kLarge = kSmall + 1;
     struct {
       uint32_t bytes;
