@@ -18,8 +18,8 @@ include scripts/mk/sources.mk
 include scripts/mk/rules.mk
 include scripts/mk/install.mk
 
-.PHONY: help all run install deb test quick format image image-run check check-long check-image \
-        check-hardware bench clean
+.PHONY: help all run install deb test quick format pictures image image-run check check-long \
+        check-image check-hardware bench clean
 
 # Goals whose recipes build by a make of their own: beside another goal, two would write one file.
 ifneq ($(filter all run install deb test quick image image-run check check-% bench,$(MAKECMDGOALS)),)
@@ -68,6 +68,9 @@ quick: deps-check ## look at layers and models, build, run the unit tests that a
 
 format: deps-check ## write the sources as .clang-format says
 	$(Q)scripts/format.sh -i
+
+pictures: ## draw docs/pictures/*.svg from the texts beside them
+	$(Q)scripts/pictures.py
 
 compile_commands.json: Makefile $(wildcard scripts/mk/*.mk) ## for editors and clang's tools
 	$(Q)$(MAKE) --no-print-directory -Bn V=1 MODE=debug products tests | \

@@ -6,6 +6,7 @@ completion, a systemd unit, licences. Nothing but these, and nothing outside DES
 """
 
 import argparse
+import glob
 import os
 import shutil
 import sys
@@ -136,9 +137,10 @@ class Installer:
             if os.path.exists(source):
                 self.copy(source, f"{folder}/LICENSE.{package}")
         self.copy(os.path.join(ROOT, "apps/demo.toml"), f"{folder}/examples/demo.toml")
-        # What the headers and the errors name by docs/FILE.
-        for page in sorted(os.listdir(os.path.join(ROOT, "docs"))):
-            self.copy(os.path.join(ROOT, "docs", page), f"{folder}/docs/{page}")
+        # What the headers and the errors name by docs/FILE, and the pages' pictures.
+        for page in sorted(glob.glob("docs/*.md", root_dir=ROOT) +
+                           glob.glob("docs/pictures/*.svg", root_dir=ROOT)):
+            self.copy(os.path.join(ROOT, page), f"{folder}/{page}")
 
 
 def main():
