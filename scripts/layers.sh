@@ -2,8 +2,8 @@
 # Includes point down only: apps -> transport -> alloc -> pinned_pool -> platform; in pinned_pool/:
 # join -> the pool; in apps/: services and commands -> boot. And what is named *_datapath neither
 # allocates, throws, logs nor locks. No exceptions to either. Only alloc/ knows whether a build is
-# hardened. Each file includes what it uses. Lines are short. Pictures are as
-# their texts say.
+# hardened. Each file includes what it uses. Lines are short. What documents name is there, and
+# pictures are as their texts say.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -62,5 +62,7 @@ complain "a line has more than 100 columns" "$(LC_ALL=C.UTF-8 grep -rnE '^.{101,
   platform pinned_pool alloc transport apps tests || true)"
 complain "what .clang-format says is written otherwise (make format)" "$(
   scripts/format.sh --dry-run 2>&1 | grep -vE '^ ' || true)"
+complain "what a document or a comment names is not there" "$(
+  /usr/bin/python3 scripts/documents.py || echo "scripts/documents.py ended with an error")"
 complain "a picture is not what its text says" "$(/usr/bin/python3 scripts/pictures.py --check 2>&1)"
 exit "$bad"

@@ -283,7 +283,7 @@ def check_c_header(installation):
 
 def check_private(installation):
     """No header is there that only the runtime or its tests use, and no file that nobody named."""
-    for private in ("apps/blockd", "apps/init", "apps/bedplate", "alloc/confined_mimalloc.h",
+    for private in ("apps/blockd", "apps/init", "apps/bedplate", "alloc/confined_heap.h",
                     "alloc/child_heap.h", "apps/program/commands.h"):
         if os.path.exists(os.path.join(installation.include, private)):
             raise AssertionError(f"{private} is installed")

@@ -1,0 +1,63 @@
+#!/usr/bin/python3
+"""Prints each name in documents and comments that leads nowhere: a link of a document to a file or
+to a heading, a path that begins with a folder of the tree, a file's bare name in backquotes."""
+import pathlib
+import re
+import subprocess
+
+TOP = ("apps", "transport", "alloc", "pinned_pool", "platform", "tests", "scripts", "docs")
+SOURCES = {".h", ".cc", ".c", ".py", ".sh", ".toml"}
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+PATH = re.compile(r"(?<![\w./-])((?:%s)/[\w./*+-]*[\w*+])" % "|".join(TOP))
+NAME = re.compile(r"`([a-z]\w*\.(?:h|cc|c|py|sh|toml|md|mk))`")
+PLACEHOLDER = re.compile(r"/[A-Z]+(\.\w+)?$")  # docs/FILE
+READERS = {"echo.cc"}  # the reader of docs/first-service.md writes it
+
+
+def heading_names(text):
+    names = set()
+    for line in re.findall(r"^#+ (.*)", text, re.M):
+        plain = re.sub(r"[^\w\- ]", "", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", line).lower())
+        names.add(plain.replace(" ", "-"))
+    return names
+
+
+def is_there(path, files, folders):
+    if path.rstrip("/") in folders or path in files:
+        return True
+    if "*" in path:
+        return any(pathlib.PurePath(name).match(path) for name in files)
+    # A unit may be named without an ending.
+    return any(path + end in files for end in SOURCES | {"_datapath.h", "_datapath.cc"})
+
+
+def main():
+    names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], check=True,
+                           capture_output=True, text=True).stdout.split()
+    files = {name for name in names if pathlib.Path(name).exists()}
+    folders = {str(parent) for name in files for parent in pathlib.PurePath(name).parents}
+    bare = {pathlib.PurePath(name).name for name in files}
+    for name in sorted(files):
+        path = pathlib.Path(name)
+        if path.suffix not in SOURCES | {".md", ".txt"} and path.name != "Makefile":
+            continue
+        text = path.read_text(errors="replace")
+        for number, line in enumerate(text.splitlines(), 1):
+            missing = []
+            if path.suffix == ".md":
+                for link in LINK.findall(line):
+                    target, _, heading = link.partition("#")
+                    at = (path.parent / target).resolve() if target else path.resolve()
+                    if "://" in link:
+                        continue
+                    if not at.exists() or (
+                            heading and heading not in heading_names(at.read_text())):
+                        missing.append(link)
+                missing += [word for word in NAME.findall(line) if word not in bare | READERS]
+            missing += [word for word in PATH.findall(line)
+                        if not is_there(word, files, folders) and not PLACEHOLDER.search(word)]
+            for word in missing:
+                print(f"{name}:{number}: {word}")
+
+
+main()
