@@ -55,7 +55,7 @@ VerbsShape verbs_shape(const VerbsSettings& settings) noexcept {
           .window = settings.window,
           .message_bytes = settings.message_bytes,
           .operation_count_max = settings.operations,
-          .landing_bytes = settings.bounce_bytes,
+          .bounce_bytes = settings.bounce_bytes,
           .datagram_count = settings.datagrams};
 }
 

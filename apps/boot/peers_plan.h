@@ -1,8 +1,8 @@
 // The plan of [verbs]: the segments that it takes, and what is registered with its device.
 //
-//     verbs          messages to and from peers, and the landing zone; no peer reaches the former
+//     verbs          messages to and from peers, and the bounce buffer; no peer reaches the former
 //     export:NAME    each [[verbs.export]]; the only memory that peers have a standing key for, but
-//                    for the landing zone and what remote = "read" opens
+//                    for the bounce buffer and what remote = "read" opens
 #pragma once
 
 #include <cstdint>

@@ -176,7 +176,7 @@ void describe(CounterTable& table, PeersCounters& c) {
   table.counter("connected", c.verbs.connected, "connections", "Connections that were made.");
   table.counter("broken", c.verbs.broken, "connections", "Connections that broke.");
   table.counter("cut_off", c.verbs.cut_off, "peers", "Peers that broke the rules.");
-  table.counter("bounced_bytes", c.verbs.landed, "bytes", "Copied through bounce buffers.");
+  table.counter("bounced_bytes", c.verbs.bounced_bytes, "bytes", "Copied through bounce buffers.");
   table.counter("kicks", c.verbs.nudged, "requests",
                 "Posted only because none had ended for a while.");
   describe_datagrams(table, c.verbs.datagrams);

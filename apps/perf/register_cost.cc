@@ -122,7 +122,7 @@ class RegisterMeasurement {
     auto segment = process_pool().create_segment("perf", 2 * half, page, 1);
     if (!segment.ok()) return segment.error();
     block_ = segment.value()->memory().first(half);
-    landing_ = segment.value()->memory().last(half);
+    bounce_ = segment.value()->memory().last(half);
     BP_TRY(keys_.create(process_pool(), *device_));
     const VerbsPort& port = device_->port();
     costs->way = {.provider = "verbs",
@@ -145,10 +145,10 @@ class RegisterMeasurement {
                                });
                              }) /
                    kRepeats;
-    cost.landing_ns = median_ns(count_, [&] {
+    cost.bounce_ns = median_ns(count_, [&] {
       return time_of([&] {
-        std::memcpy(landing_.data(), block_.data(), bytes);
-        use(landing_);
+        std::memcpy(bounce_.data(), block_.data(), bytes);
+        use(bounce_);
       });
     });
     OrdinaryMemory memory(bytes);
@@ -199,7 +199,7 @@ class RegisterMeasurement {
   std::unique_ptr<VerbsDevice> device_;
   KeyTable keys_;
   std::span<std::byte> block_;
-  std::span<std::byte> landing_;
+  std::span<std::byte> bounce_;
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // `bedplate perf register`: what it costs to make a message's memory known to the device at hand.
 //
-// Four ways: the pool's standing key; a copy into registered memory (the landing zone); registering
+// Four ways: the pool's standing key; a copy into registered memory (a bounce buffer); registering
 // for each message; a cache of registrations, which has to hear when memory is unmapped. The latter
 // two are measured here for comparison and are nowhere in the runtime.
 #pragma once
@@ -27,7 +27,7 @@ struct RegisterCostOptions {
 struct RegisterCost {
   uint64_t bytes = 0;
   double pool_ns = 0;       // the key of memory from the pool
-  double landing_ns = 0;    // memcpy into the landing zone
+  double bounce_ns = 0;     // memcpy into the bounce buffer
   double register_ns = 0;   // register and deregister
   double cache_hit_ns = 0;  // the same memory again
   // The memory was freed and mapped anew since: the entry is dropped, the memory registered. What

@@ -16,7 +16,7 @@ void print_register_table(const RegisterCosts& costs) {
               "register each", "cache, hit", "cache, remapped");
   for (const RegisterCost& cost : costs.costs) {
     std::printf("%10" PRIu64 " %10.4f %14.3f %14.3f %14.4f %16.3f\n", cost.bytes,
-                cost.pool_ns / 1e3, cost.landing_ns / 1e3, cost.register_ns / 1e3,
+                cost.pool_ns / 1e3, cost.bounce_ns / 1e3, cost.register_ns / 1e3,
                 cost.cache_hit_ns / 1e3, cost.cache_remapped_ns / 1e3);
   }
   uint64_t stale_count = 0;
@@ -35,7 +35,7 @@ void print_register_json(const RegisterCosts& costs) {
   for (const RegisterCost& cost : costs.costs) {
     json["results"].push_back({{"bytes", cost.bytes},
                                {"pool_key_ns", cost.pool_ns},
-                               {"landing_copy_ns", cost.landing_ns},
+                               {"bounce_copy_ns", cost.bounce_ns},
                                {"register_ns", cost.register_ns},
                                {"cache_hit_ns", cost.cache_hit_ns},
                                {"cache_remapped_ns", cost.cache_remapped_ns},

@@ -286,7 +286,7 @@ def verbs_over_soft_roce():
 
 def verbs_by_rdma_cm():
     """What breaks, ends and comes back, with the connection manager instead of sockets."""
-    groups = " ".join(f"-sg {group}" for group in ("VerbsProvider", "VerbsEnds", "VerbsLanding",
+    groups = " ".join(f"-sg {group}" for group in ("VerbsProvider", "VerbsEnds", "VerbsBounce",
                                                    "VerbsDatagrams", "VerbsProcesses"))
     guest = Guest("/bin/sh", "-c",
                   f"export BEDPLATE_VERBS_CONNECT=rdma_cm; /bedplate-tests {groups} && "
@@ -353,7 +353,7 @@ def expect_plausible(words, result):
         # gone unnoticed.
         good = (0 < result["pool_key_ns"] < result["register_ns"] / 20 and
                 0 < result["cache_hit_ns"] < result["cache_remapped_ns"] and
-                result["landing_copy_ns"] > 0 and result["stale_count"] == 20)
+                result["bounce_copy_ns"] > 0 and result["stale_count"] == 20)
     elif "--bandwidth" in words:
         good = (result["count"] == 200 and result["elapsed_ns"] > 0 and result["verified"] > 0 and
                 ("--both" in words) == ("back_count" in result))

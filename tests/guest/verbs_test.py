@@ -93,7 +93,7 @@ cat /tmp/a.log /tmp/b.log
     pool, verbs = counters["pool"], counters["verbs"]
     seen = (pool["registrations"], pool["registrations_after_seal"], counters["audit"],
             verbs["connected"], verbs["broken"], counters["peer"])
-    # boot, heap, verbs and the export; the export once more, flush word and landing zone
+    # boot, heap, verbs and the export; the export once more, flush word and bounce buffer
     if seen != (7, 0, "ok", 2, 1, {"b": {"state": "connected"}}):
         raise Failure(f"the counters say {seen}\n{guest.output}")
     guest.expect(r"^bedplate: a: verbs through rxe0 port 1, ::ffff:127\.0\.0\.1, MTU \d+, 1 peer$")
@@ -207,7 +207,7 @@ grep -v ' by ' /tmp/a.log /tmp/b.log
 
 
 def an_application_reads_exports_and_loans():
-    """apps/examples/remote_read.cc. A loan of malloc'd memory goes through the landing zone, since
+    """apps/examples/remote_read.cc. A loan of malloc'd memory goes through the bounce buffer, since
     soft RoCE does not enforce windows; with remote = "read" it is read where it lies, from a heap
     that was registered once more, and no window is bound either. A datagram comes before."""
     example = os.path.join(os.path.dirname(RUN), "..", "..", "build/release/examples/remote_read")
@@ -231,12 +231,12 @@ $B
   kill -TERM $a; wait $a; cat /tmp/a.log /tmp/b.log
 done
 """, files=f"{example}=/remote_read")
-    for remote, landed, registrations in [("none", 100000, 7), ("read", 0, 9)]:
+    for remote, bounced, registrations in [("none", 100000, 7), ("read", 0, 9)]:
         guest.expect(rf"^== {remote}\n== exit 0\n"
                      r"the export: 64 bytes, done: what the area holds.*\n"
                      r"the loan: 100000 bytes, done: what malloc gave.*\n"
                      rf' +"registrations": {registrations},\n +"registrations_after_seal": 0,\n'
-                     rf' +"bounced_bytes": {landed},\n +"datagrams_sent": 1,\n')
+                     rf' +"bounced_bytes": {bounced},\n +"datagrams_sent": 1,\n')
 
 
 def a_process_registers_what_the_plan_says_before_it_is_ready():

@@ -79,7 +79,7 @@ TEST(PeersPlan, ShapeIsThatOfTheFile) {
   LONGS_EQUAL(usual.window, made.window);
   LONGS_EQUAL(usual.message_bytes, made.message_bytes);
   LONGS_EQUAL(usual.operation_count_max, made.operation_count_max);
-  CHECK_EQUAL(usual.landing_bytes, made.landing_bytes);
+  CHECK_EQUAL(usual.bounce_bytes, made.bounce_bytes);
 }
 
 TEST(PeersPlan, DatagramsHaveMemoryAndAQueuePair) {

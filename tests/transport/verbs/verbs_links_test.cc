@@ -515,7 +515,7 @@ TEST(VerbsLinks, WhoAsksForWhatItMayNotIsNamedByItsVictim) {
   std::free(exported);
 }
 
-TEST(VerbsLinks, TheLandingZonesKeyIsToldToWhoBorrowsOnly) {
+TEST(VerbsLinks, TheBounceBuffersKeyIsToldToWhoBorrowsOnly) {
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);
   start({.has_c = true});
   CHECK(rig->connect());

@@ -196,7 +196,7 @@ BP_PROBE(verbs_promise) {
   BP_PROBE_CHECK(after.after_seal == 0);
   BP_PROBE_CHECK(kernel_before > 0 && kernel_before != UINT64_MAX);
   BP_PROBE_CHECK(kernel_resource_count("mr") == kernel_before);
-  BP_PROBE_CHECK(rig.a.counters.landed.read() == 0);  // nothing was copied
+  BP_PROBE_CHECK(rig.a.counters.bounced_bytes.read() == 0);  // nothing was copied
   BP_PROBE_CHECK(rig.a.counters.broken.read() == 0);
   std::fprintf(stderr,
                "promise: %u operations, %" PRIu64 " MiB, %zu distinct buffers as RDMA source, %zu "

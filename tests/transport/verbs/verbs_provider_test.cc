@@ -22,7 +22,7 @@ TEST(VerbsProvider, ShapesThatCannotBeAreRefusedWithWhatCan) {
                      .window = 2,
                      .message_bytes = 256,
                      .operation_count_max = 1,
-                     .landing_bytes = 0})
+                     .bounce_bytes = 0})
             .ok());
   for (const uint16_t window : std::initializer_list<uint16_t>{0, 1, 3, 63, 32768}) {
     CHECK_FALSE(check_shape({.window = window}).ok());
@@ -133,7 +133,7 @@ TEST(VerbsProvider, LargeTransfersAreCutIntoWhatTheDeviceTakes) {
   CHECK_TEXT(std::memcmp(source.memory, target.memory, source.bytes) == 0, seed.text());
 }
 
-TEST(VerbsProvider, LoansAreReadThroughAnExportOrTheLandingZone) {
+TEST(VerbsProvider, LoansAreReadThroughAnExportOrTheBounceBuffer) {
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);
   Block open(64 * kKiB), closed(64 * kKiB), into(64 * kKiB);
   CHECK(start({.readable = open.span()}));
@@ -144,7 +144,7 @@ TEST(VerbsProvider, LoansAreReadThroughAnExportOrTheLandingZone) {
     CHECK(to_b().am_send_loan(kLent, view("take it"), block->span(), &returned) ==
           SendStatus::kPending);
     CHECK(rig->poll_until([&] { return at_b.loans.size() == 1; }));
-    LONGS_EQUAL(block == &open ? 0 : block->bytes, rig->a.counters.landed.read());
+    LONGS_EQUAL(block == &open ? 0 : block->bytes, rig->a.counters.bounced_bytes.read());
     const Loan loan = at_b.loans[0];
     at_b.loans.clear();
     CHECK(loan.memory.empty());
@@ -298,7 +298,7 @@ TEST(VerbsProvider, LoansOfABrokenConnectionComeBackAsUnknown) {
   CHECK(rig->poll_until([&] { return delivered.count == 1 && open.count == 1; }));
   CHECK(delivered.outcome == Outcome::kUnknown);
   CHECK(rig->connect());
-  // Neither by the landing zone nor by an export: the bytes may be another's by now.
+  // Neither by the bounce buffer nor by an export: the bytes may be another's by now.
   for (const Loan& loan : at_b.loans) {
     CHECK(to_a().get(not_delivered.span(), loan.remote, &got) == SendStatus::kRefused);
   }
@@ -363,7 +363,7 @@ TEST(VerbsProvider, LoansThroughWindowsAreReachableUntilTheyComeBack) {
     CHECK(late.outcome == Outcome::kNotDone);
     CHECK(rig->connect());
   }
-  LONGS_EQUAL(0, rig->a.counters.landed.read());
+  LONGS_EQUAL(0, rig->a.counters.bounced_bytes.read());
 }
 
 TEST(VerbsProvider, WindowsThatWereBoundWhenTheConnectionBrokeAreBoundAgain) {

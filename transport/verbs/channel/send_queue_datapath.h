@@ -24,7 +24,7 @@ enum class RequestKind : uint8_t {
   kMessage,  // nobody waits for it
   kAcknowledgement,
   kOperation,  // put, get, flush
-  kStaged,     // the same of memory that is not the pool's
+  kBounced,    // the same of memory that is not the pool's
   kPart,       // of a put or get that takes several requests, all but the last
   kAtomic,     // `before` gets what the cell has
   kBind,

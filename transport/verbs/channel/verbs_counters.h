@@ -26,8 +26,8 @@ struct VerbsCounters {
   Counter connected;
   Counter broken;
   Counter cut_off;
-  Counter landed;  // bytes copied through the landing zones
-  Counter nudged;  // requests posted only because none had ended for a while
+  Counter bounced_bytes;  // copied through the bounce buffers
+  Counter nudged;         // requests posted only because none had ended for a while
   DatagramCounters datagrams;
 };
 

@@ -80,14 +80,14 @@ class VerbsEndpoint final : public Endpoint {
     std::byte* block = nullptr;
     uint64_t bytes = 0;
     Completion* returned = nullptr;
-    std::byte* landing = nullptr;  // the copy that the peer reads, if it reads one
+    std::byte* bounced = nullptr;  // the copy that the peer reads, if it reads one
     uint32_t mark = 0;             // counts the uses of this place
     bool has_window = false;       // else a key opens it that stands
     bool is_lent = false;
     bool is_returning = false;  // its window has to be invalidated first
   };
-  // A put or get of memory that is not the pool's: its bytes wait in the landing zone.
-  struct Staged {
+  // A put or get of memory that is not the pool's: its bytes wait in the bounce buffer.
+  struct Bounced {
     std::byte* piece = nullptr;
     std::byte* into = nullptr;  // nullptr: it is a put
     uint64_t bytes = 0;
@@ -130,9 +130,9 @@ class VerbsEndpoint final : public Endpoint {
   bool may_reach(const RemoteMemory& memory, RemoteRights rights) const noexcept;
   SendStatus transfer(ibv_wr_opcode opcode, std::byte* local, uint64_t bytes,
                       const RemoteMemory& remote, Completion* done) noexcept;
-  SendStatus stage(ibv_wr_opcode opcode, std::byte* local, uint64_t bytes,
-                   const RemoteMemory& remote, Completion* done) noexcept;
-  void end_staged(const Staged& staged, Outcome outcome) noexcept;
+  SendStatus bounce_transfer(ibv_wr_opcode opcode, std::byte* local, uint64_t bytes,
+                             const RemoteMemory& remote, Completion* done) noexcept;
+  void end_bounced(const Bounced& bounced, Outcome outcome) noexcept;
   // Whether there is room for the requests of so many bytes. Returns kPending, kAgain or kTooLong.
   SendStatus has_room_for(uint64_t bytes) const noexcept;
   void list_transfer(ibv_wr_opcode opcode, std::byte* local, uint64_t bytes,
@@ -147,7 +147,7 @@ class VerbsEndpoint final : public Endpoint {
   // Requires: room for one.
   void list_flush(Completion* done) noexcept;
   SendStatus describe(LoanRecord& record, RemoteMemory* remote) noexcept;
-  SendStatus land(LoanRecord& record) noexcept;
+  SendStatus bounce(LoanRecord& record) noexcept;
   void mark_dirty() noexcept;
 
   // Windows (verbs_window_datapath.cc).
@@ -219,7 +219,7 @@ class VerbsEndpoint final : public Endpoint {
   uint32_t operations_out_ = 0;
   bool must_flush_ = false;  // something was put since the last flush
 
-  std::unique_ptr<Staged[]> staged_;  // for each request
+  std::unique_ptr<Bounced[]> bounced_;  // for each request
   LoanRecord loans_[kVerbsLoanCountMax];
   FreeLoans free_loans_;
   Window windows_[kWindowCount];

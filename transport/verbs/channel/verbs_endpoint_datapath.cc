@@ -58,7 +58,7 @@ SendStatus VerbsEndpoint::describe(LoanRecord& record, RemoteMemory* remote) noe
   // Whichever way: once the connection is lost the block is the caller's, and may be another's.
   *remote = {reinterpret_cast<uintptr_t>(record.block), record.bytes, 0,
              pack_reach(Reach::kConnection, kRead, link_.packet_number)};
-  record.landing = nullptr;
+  record.bounced = nullptr;
   record.has_window = false;
   if (record.bytes == 0) return SendStatus::kPending;  // there is nothing to reach
   const VerbsExport* open =
@@ -71,23 +71,23 @@ SendStatus VerbsEndpoint::describe(LoanRecord& record, RemoteMemory* remote) noe
   std::span<const std::byte> reached(record.block, record.bytes);
   if (!can_bind(index, reached)) {
     if (provider_.uses_windows_ && !has_window(index)) return SendStatus::kRefused;
-    if (const SendStatus copied = land(record); copied != SendStatus::kPending) return copied;
-    reached = {record.landing, record.bytes};
-    remote->address = reinterpret_cast<uintptr_t>(record.landing);
+    if (const SendStatus copied = bounce(record); copied != SendStatus::kPending) return copied;
+    reached = {record.bounced, record.bytes};
+    remote->address = reinterpret_cast<uintptr_t>(record.bounced);
   }
   record.has_window = provider_.uses_windows_;
   remote->key = record.has_window ? bind_window(index, reached, IBV_ACCESS_REMOTE_READ)
-                                  : provider_.landing_key_;
+                                  : provider_.loan_bounce_key_;
   return SendStatus::kPending;
 }
 
 // Copies what was lent to where the peer can be let at it. Returns kPending, kAgain or kRefused.
-SendStatus VerbsEndpoint::land(LoanRecord& record) noexcept {
-  if (record.bytes > provider_.landing_.bytes()) return SendStatus::kRefused;
-  record.landing = provider_.landing_.take(record.bytes);
-  if (record.landing == nullptr) return SendStatus::kAgain;
-  std::memcpy(record.landing, record.block, record.bytes);
-  provider_.options_.counters->landed.add(record.bytes);
+SendStatus VerbsEndpoint::bounce(LoanRecord& record) noexcept {
+  if (record.bytes > provider_.loan_bounce_.bytes()) return SendStatus::kRefused;
+  record.bounced = provider_.loan_bounce_.take(record.bytes);
+  if (record.bounced == nullptr) return SendStatus::kAgain;
+  std::memcpy(record.bounced, record.block, record.bytes);
+  provider_.options_.counters->bounced_bytes.add(record.bytes);
   return SendStatus::kPending;
 }
 
@@ -114,25 +114,25 @@ SendStatus VerbsEndpoint::transfer(ibv_wr_opcode opcode, std::byte* local, uint6
   if (const SendStatus room = has_room_for(bytes); room != SendStatus::kPending) return room;
   const bool is_inline = is_put && bytes <= link_.queue_pair.inline_bytes();
   if (!is_inline && BP_UNLIKELY(!is_registered(local, bytes))) {
-    return stage(opcode, local, bytes, remote, done);
+    return bounce_transfer(opcode, local, bytes, remote, done);
   }
   list_transfer(opcode, local, bytes, remote);
   queue_.end_transfer(RequestKind::kOperation, done);
   return SendStatus::kPending;
 }
 
-// Through the landing zone that is ours alone.
-SendStatus VerbsEndpoint::stage(ibv_wr_opcode opcode, std::byte* local, uint64_t bytes,
-                                const RemoteMemory& remote, Completion* done) noexcept {
-  if (bytes > provider_.staging_.bytes()) return SendStatus::kRefused;
-  std::byte* piece = provider_.staging_.take(bytes);
+// Through the bounce buffer that is ours alone.
+SendStatus VerbsEndpoint::bounce_transfer(ibv_wr_opcode opcode, std::byte* local, uint64_t bytes,
+                                          const RemoteMemory& remote, Completion* done) noexcept {
+  if (bytes > provider_.transfer_bounce_.bytes()) return SendStatus::kRefused;
+  std::byte* piece = provider_.transfer_bounce_.take(bytes);
   if (piece == nullptr) return SendStatus::kAgain;
   const bool is_put = opcode == IBV_WR_RDMA_WRITE;
   if (is_put) std::memcpy(piece, local, bytes);
   list_transfer(opcode, piece, bytes, remote);
-  const uint32_t place = queue_.end_transfer(RequestKind::kStaged, done);
-  staged_[place] = {piece, is_put ? nullptr : local, bytes};
-  provider_.options_.counters->landed.add(bytes);
+  const uint32_t place = queue_.end_transfer(RequestKind::kBounced, done);
+  bounced_[place] = {piece, is_put ? nullptr : local, bytes};
+  provider_.options_.counters->bounced_bytes.add(bytes);
   return SendStatus::kPending;
 }
 

@@ -23,7 +23,7 @@ constexpr uint64_t kWindowMax = 16384;
 constexpr uint64_t kMessageBytesMin = 256;
 constexpr uint64_t kMessageBytesMax = kMiB;
 constexpr uint64_t kVerbsOperationCountMax = 16384;
-constexpr uint64_t kLandingBytesMax = 64 * kGiB;
+constexpr uint64_t kBounceBytesMax = 64 * kGiB;
 static_assert(kMessageBytesMin >=
               sizeof(VerbsMessageHeader) + sizeof(VerbsLoanBody) + kVerbsLoanHeaderBytesMax);
 
@@ -51,18 +51,18 @@ uint32_t completion_count(const VerbsShape& shape) noexcept {
          2 * shape.datagram_count;
 }
 
-uint64_t landing_bytes(const VerbsShape& shape) noexcept {
-  return align_up(shape.landing_bytes, kPageBytes);
+uint64_t bounce_bytes(const VerbsShape& shape) noexcept {
+  return align_up(shape.bounce_bytes, kPageBytes);
 }
 
-// Of the part before what is shared: receives, peers, datagrams, the landing zone for what is ours
+// Of the part before what is shared: receives, peers, datagrams, the bounce buffer for what is ours
 // alone.
 uint64_t private_bytes(const VerbsShape& shape) noexcept {
   return align_up(uint64_t{receive_count_of(shape)} * shape.message_bytes +
                       shape.peer_count_max * peer_memory_bytes(shape) +
                       DatagramQueue::memory_bytes(shape.datagram_count),
                   kPageBytes) +
-         landing_bytes(shape);
+         bounce_bytes(shape);
 }
 
 uint64_t random_instance() {
@@ -86,7 +86,7 @@ Result<void> check_shape(const VerbsShape& shape) noexcept {
        shape.message_bytes % kCacheLineBytes == 0, "choose a multiple of 64, such as 4096"},
       {"operations", shape.operation_count_max, 1, kVerbsOperationCountMax, true,
        "choose a number such as 64"},
-      {"bytes of the bounce buffer", shape.landing_bytes, 0, kLandingBytesMax, true,
+      {"bytes of the bounce buffer", shape.bounce_bytes, 0, kBounceBytesMax, true,
        "choose a size such as 1 MiB"},
       {"datagrams", shape.datagram_count, 0, DatagramQueue::kCountMax,
        shape.datagram_count == 0 || (shape.datagram_count >= DatagramQueue::kCountMin &&
@@ -108,9 +108,9 @@ uint64_t verbs_memory_bytes(const VerbsShape& shape) noexcept {
   return private_bytes(shape) + verbs_shared_bytes(shape);
 }
 
-// A page with the flush word, then the landing zone.
+// A page with the flush word, then the bounce buffer.
 uint64_t verbs_shared_bytes(const VerbsShape& shape) noexcept {
-  return kPageBytes + landing_bytes(shape);
+  return kPageBytes + bounce_bytes(shape);
 }
 
 std::vector<VerbsDemand> VerbsProvider::demands(const VerbsShape& shape,
@@ -173,10 +173,10 @@ Result<void> VerbsProvider::create(const VerbsProviderOptions& options,
   auto flush_word =
       options_.device->add_export(*options_.pool, shared.first(kPageBytes), RemoteRights::kRead);
   if (!flush_word.ok()) return flush_word.error();
-  BP_TRY(open_landing_zone(shared.subspan(kPageBytes)));
-  const uint64_t staged_bytes = landing_bytes(options_.shape);
-  staging_.create(
-      options_.memory.subspan(private_bytes(options_.shape) - staged_bytes, staged_bytes));
+  BP_TRY(open_loan_bounce(shared.subspan(kPageBytes)));
+  const uint64_t transfer_bytes = bounce_bytes(options_.shape);
+  transfer_bounce_.create(
+      options_.memory.subspan(private_bytes(options_.shape) - transfer_bytes, transfer_bytes));
   BP_TRY(bell_.create());
   BP_TRY(make_queues());
   BP_TRY(make_endpoints());
@@ -201,13 +201,13 @@ Result<void> VerbsProvider::create(const VerbsProviderOptions& options,
 
 // Where there are windows each loan has one of its own, also what was copied here. Else whoever
 // borrows gets the key of all of it: what lay there before is nobody's business.
-Result<void> VerbsProvider::open_landing_zone(std::span<std::byte> zone) {
-  landing_.create(zone);
-  if (uses_windows_ || zone.empty()) return {};
-  std::fill(zone.begin(), zone.end(), std::byte{0});
-  auto opened = options_.device->add_export(*options_.pool, zone, RemoteRights::kRead);
+Result<void> VerbsProvider::open_loan_bounce(std::span<std::byte> memory) {
+  loan_bounce_.create(memory);
+  if (uses_windows_ || memory.empty()) return {};
+  std::fill(memory.begin(), memory.end(), std::byte{0});
+  auto opened = options_.device->add_export(*options_.pool, memory, RemoteRights::kRead);
   if (!opened.ok()) return opened.error();
-  landing_key_ = opened.value()->remote_key;
+  loan_bounce_key_ = opened.value()->remote_key;
   BP_LOG_INFO("verbs: %s %s memory windows: loans that no export holds are copied, and who borrows "
               "one can read those of others (docs/verbs.md)",
               options_.device->kind().name,
@@ -278,7 +278,7 @@ Result<void> VerbsEndpoint::create(uint16_t place, std::byte* memory) {
   const uint32_t depth = request_count(shape);
   window_ = shape.window;
   message_bytes_ = shape.message_bytes;
-  staged_ = std::make_unique<Staged[]>(depth);
+  bounced_ = std::make_unique<Bounced[]>(depth);
   link_.place = place;
   slots_ = memory;
   acknowledgement_ = slots_ + uint64_t{shape.window} * shape.message_bytes;

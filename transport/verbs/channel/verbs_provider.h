@@ -21,7 +21,7 @@
 #include "transport/provider.h"
 #include "transport/registration.h"
 #include "transport/verbs/channel/datagram_queue_datapath.h"
-#include "transport/verbs/channel/landing_zone_datapath.h"
+#include "transport/verbs/channel/bounce_buffer_datapath.h"
 #include "transport/verbs/connect/link_exchange.h"
 #include "transport/verbs/peer_state.h"
 #include "transport/verbs/channel/verbs_counters.h"
@@ -44,7 +44,7 @@ struct VerbsShape {
   uint16_t window = 64;               // unconsumed messages, each way; a power of two
   uint32_t message_bytes = 4096;      // with the header of 32; a multiple of 64
   uint32_t operation_count_max = 64;  // puts, gets, atomics under way to one peer
-  uint64_t landing_bytes = kMiB;      // of each of the two zones
+  uint64_t bounce_bytes = kMiB;       // of each of the two bounce buffers
   uint32_t datagram_count = 0;  // under way, each way, with all peers; 0: none are sent or taken
 };
 // Errors (kSystem): the first number that cannot be, with what can.
@@ -128,7 +128,7 @@ class VerbsProvider final : public Provider {
  private:
   friend class VerbsEndpoint;
   static constexpr uint32_t kReceiveTag = UINT32_MAX;  // upper half of the wr_id of receives
-  Result<void> open_landing_zone(std::span<std::byte> zone);
+  Result<void> open_loan_bounce(std::span<std::byte> memory);
   Result<void> make_queues();
   Result<void> make_endpoints();
 
@@ -165,9 +165,9 @@ class VerbsProvider final : public Provider {
   ibv_srq* receives_ = nullptr;
   std::vector<std::unique_ptr<VerbsEndpoint>> endpoints_;
   DatagramQueue datagrams_;
-  LandingZone landing_;       // read by peers: what was lent
-  LandingZone staging_;       // read by nobody: what is put or got, and is not the pool's
-  uint32_t landing_key_ = 0;  // of all of landing_; 0: windows open parts of it
+  BounceBuffer loan_bounce_;      // read by peers: what was lent
+  BounceBuffer transfer_bounce_;  // read by nobody: what is put or got, and is not the pool's
+  uint32_t loan_bounce_key_ = 0;  // of all of loan_bounce_; 0: windows open parts of it
   bool uses_windows_ = false;
   bool is_lost_ = false;   // the device is gone
   bool is_armed_ = false;  // an event was asked for, and has not been read

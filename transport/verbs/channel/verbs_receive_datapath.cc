@@ -251,21 +251,21 @@ const char* VerbsEndpoint::take_returns(const VerbsMessageHeader& header,
 }
 
 // What was got goes where it belongs only whole.
-void VerbsEndpoint::end_staged(const Staged& staged, Outcome outcome) noexcept {
-  if (staged.into != nullptr && outcome == Outcome::kDone) {
-    std::memcpy(staged.into, staged.piece, staged.bytes);
+void VerbsEndpoint::end_bounced(const Bounced& bounced, Outcome outcome) noexcept {
+  if (bounced.into != nullptr && outcome == Outcome::kDone) {
+    std::memcpy(bounced.into, bounced.piece, bounced.bytes);
   }
-  provider_.staging_.give_back(staged.piece, staged.bytes);
+  provider_.transfer_bounce_.give_back(bounced.piece, bounced.bytes);
 }
 
 void VerbsEndpoint::end_loan(LoanRecord& record, Outcome outcome) noexcept {
   std::byte* block = record.block;
   Completion* returned = record.returned;
-  if (record.landing != nullptr) {
-    // The key of the zone opens all of it, to everybody who has borrowed so: of what is over
+  if (record.bounced != nullptr) {
+    // The key of the buffer opens all of it, to everybody who has borrowed so: of what is over
     // nothing may be left there.
-    if (!record.has_window) std::memset(record.landing, 0, record.bytes);
-    provider_.landing_.give_back(record.landing, record.bytes);
+    if (!record.has_window) std::memset(record.bounced, 0, record.bytes);
+    provider_.loan_bounce_.give_back(record.bounced, record.bytes);
   }
   record.is_lent = record.is_returning = false;
   free_loans_.give_back(static_cast<uint32_t>(&record - loans_));
@@ -314,13 +314,13 @@ void VerbsEndpoint::end_request(const Request& request, uint32_t place, Outcome 
     case RequestKind::kAtomic:
       if (request.before != nullptr && outcome == Outcome::kDone) *request.before = *cell(place);
       [[fallthrough]];
-    case RequestKind::kStaged:
+    case RequestKind::kBounced:
     case RequestKind::kOperation:
       --operations_out_;
       if (has_part_ && outcome == Outcome::kNotDone) outcome = Outcome::kUnknown;
       if (lacks_part_ && outcome == Outcome::kDone) outcome = Outcome::kUnknown;
       has_part_ = lacks_part_ = false;
-      if (request.kind == RequestKind::kStaged) end_staged(staged_[place], outcome);
+      if (request.kind == RequestKind::kBounced) end_bounced(bounced_[place], outcome);
       if (request.done != nullptr) request.done->call(*request.done, outcome);
   }
 }

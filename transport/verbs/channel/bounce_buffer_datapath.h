@@ -1,6 +1,6 @@
-// A landing zone: the memory of a bounce buffer, a small piece of registered memory through which
-// bytes are copied that a device could not reach otherwise, or a peer might not. Taken and given
-// back in pages; a bit for each says whether it is taken. A part of VerbsProvider. Threads: one.
+// A bounce buffer: a small piece of registered memory through which bytes are copied that a device
+// could not reach otherwise, or a peer might not. Taken and given back in pages; a bit for each
+// says whether it is taken. A part of VerbsProvider. Threads: one.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace bedplate {
 
-class LandingZone {
+class BounceBuffer {
  public:
   static constexpr uint64_t kPageBytes = 4096;
 

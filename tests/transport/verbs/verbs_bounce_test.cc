@@ -1,4 +1,4 @@
-// The landing zones of verbs: for what is lent and a peer cannot be let at where it lies, and for
+// The bounce buffers of verbs: for what is lent and a peer cannot be let at where it lies, and for
 // what is put or got and is not the pool's.
 #include <algorithm>
 #include <cstring>
@@ -17,14 +17,14 @@ std::byte g_outside_too[64 * kKiB];
 
 }  // namespace
 
-TEST_GROUP_BASE(VerbsLanding, VerbsFixture) {
+TEST_GROUP_BASE(VerbsBounce, VerbsFixture) {
   Block target = Block(128 * kKiB);
   RemoteMemory exposed;
 
   bool start_with_target() {
     VerbsRigOptions options;
     options.exported = target.span();
-    options.shape.landing_bytes = 64 * kKiB;
+    options.shape.bounce_bytes = 64 * kKiB;
     if (!start(options)) return false;
     exposed = to_a().expose(target.span()).take();
     for (size_t i = 0; i < sizeof g_outside; ++i) g_outside[i] = static_cast<std::byte>(i * 7);
@@ -41,9 +41,9 @@ TEST_GROUP_BASE(VerbsLanding, VerbsFixture) {
   }
 };
 
-TEST(VerbsLanding, ALandingZoneThatIsFullIsWaitedFor) {
+TEST(VerbsBounce, ABufferThatIsFullIsWaitedFor) {
   VerbsRigOptions options;
-  options.shape.landing_bytes = 64 * kKiB;
+  options.shape.bounce_bytes = 64 * kKiB;
   if (!start(options)) BP_SKIP(kNoVerbs);
   Inbox at_b(*rig->b.messenger);
   Block first(40 * kKiB), second(40 * kKiB), too_large(65 * kKiB);
@@ -61,27 +61,27 @@ TEST(VerbsLanding, ALandingZoneThatIsFullIsWaitedFor) {
   CHECK(rig->poll_until([&] { return again.count == 1; }));
 }
 
-TEST(VerbsLanding, MemoryThatIsNotOfThePoolIsPutAndGotThroughIt) {
+TEST(VerbsBounce, MemoryThatIsNotOfThePoolIsPutAndGotThroughIt) {
   if (!start_with_target()) BP_SKIP(kNoVerbs);
   const std::span<const std::byte> from = {g_outside, 30'001};
   CHECK(run([&](Completion* done) { return to_b().put(from, exposed.part(5, 30'001), done); }) ==
         SendStatus::kDone);
   MEMCMP_EQUAL(g_outside, target.memory + 5, 30'001);
-  LONGS_EQUAL(30'001, rig->a.counters.landed.read());
+  LONGS_EQUAL(30'001, rig->a.counters.bounced_bytes.read());
   const std::span<std::byte> into = {g_outside_too + 3, 20'000};
   CHECK(run([&](Completion* done) { return to_b().get(into, exposed.part(6, 20'000), done); }) ==
         SendStatus::kDone);
   MEMCMP_EQUAL(g_outside + 1, into.data(), into.size());
   BYTES_EQUAL(0, static_cast<uint8_t>(g_outside_too[20'003]));
-  LONGS_EQUAL(50'001, rig->a.counters.landed.read());
+  LONGS_EQUAL(50'001, rig->a.counters.bounced_bytes.read());
   // What is small travels in the request.
   CHECK(run([&](Completion* done) { return to_b().put(from.first(8), exposed, done); }) ==
         SendStatus::kDone);
-  LONGS_EQUAL(50'001, rig->a.counters.landed.read());
+  LONGS_EQUAL(50'001, rig->a.counters.bounced_bytes.read());
   CHECK_FALSE(to_a().expose(std::span(g_outside)).ok());  // no peer is let at it
 }
 
-TEST(VerbsLanding, ItIsWaitedForAndMoreThanItIsRefused) {
+TEST(VerbsBounce, ItIsWaitedForAndMoreThanItIsRefused) {
   if (!start_with_target()) BP_SKIP(kNoVerbs);
   Counted put, got;
   const std::span<std::byte> outside = g_outside;
@@ -95,7 +95,7 @@ TEST(VerbsLanding, ItIsWaitedForAndMoreThanItIsRefused) {
         SendStatus::kDone);  // all of it
 }
 
-TEST(VerbsLanding, LoansOfMemoryThatIsNotOfThePoolAreReadIntoSuch) {
+TEST(VerbsBounce, LoansOfMemoryThatIsNotOfThePoolAreReadIntoSuch) {
   if (!start_with_target()) BP_SKIP(kNoVerbs);
   Inbox at_b(*rig->b.messenger);
   Counted returned;
@@ -106,8 +106,8 @@ TEST(VerbsLanding, LoansOfMemoryThatIsNotOfThePoolAreReadIntoSuch) {
           return to_a().get({g_outside_too, 10'000}, loan.remote, done);
         }) == SendStatus::kDone);
   MEMCMP_EQUAL(g_outside, g_outside_too, 10'000);
-  LONGS_EQUAL(10'000, rig->a.counters.landed.read());
-  LONGS_EQUAL(10'000, rig->b.counters.landed.read());
+  LONGS_EQUAL(10'000, rig->a.counters.bounced_bytes.read());
+  LONGS_EQUAL(10'000, rig->b.counters.bounced_bytes.read());
   // It was lent to be read, and that is known without asking the device.
   CHECK(to_a().put(target.span().first(8), loan.remote, nullptr) == SendStatus::kRefused);
   CHECK(to_a().fetch_add(loan.remote, 1, nullptr, nullptr) == SendStatus::kRefused);
@@ -116,7 +116,7 @@ TEST(VerbsLanding, LoansOfMemoryThatIsNotOfThePoolAreReadIntoSuch) {
   CHECK(returned.outcome == Outcome::kDone);
 }
 
-TEST(VerbsLanding, ALoanOfNothingComesBack) {
+TEST(VerbsBounce, ALoanOfNothingComesBack) {
   if (!start()) BP_SKIP(kNoVerbs);
   Inbox at_b(*rig->b.messenger);
   for (uint32_t i = 0; i < 2 * kVerbsLoanCountMax; ++i) {  // each place is free again
@@ -131,7 +131,7 @@ TEST(VerbsLanding, ALoanOfNothingComesBack) {
   }
 }
 
-TEST(VerbsLanding, WhatABreakInterruptedIsWholeAgain) {
+TEST(VerbsBounce, WhatABreakInterruptedIsWholeAgain) {
   if (!start_with_target()) BP_SKIP(kNoVerbs);
   Inbox at_b(*rig->b.messenger);
   const std::span<std::byte> outside = g_outside;
@@ -158,8 +158,8 @@ TEST(VerbsLanding, WhatABreakInterruptedIsWholeAgain) {
   CHECK(rig->poll_until([&] { return again.count == 1; }));
 }
 
-// A peer that has borrowed through the zone has the key of all of it.
-TEST(VerbsLanding, OfALoanThatIsOverNothingIsLeftInIt) {
+// A peer that has borrowed through the buffer has the key of all of it.
+TEST(VerbsBounce, OfALoanThatIsOverNothingIsLeftInIt) {
   if (!start_with_target()) BP_SKIP(kNoVerbs);
   if (rig->device().enforces_windows()) BP_SKIP("this RDMA device opens each loan by a window");
   Inbox at_b(*rig->b.messenger);
@@ -177,7 +177,7 @@ TEST(VerbsLanding, OfALoanThatIsOverNothingIsLeftInIt) {
   CHECK(std::all_of(g_outside_too, g_outside_too + 10'000, is_nothing));
 }
 
-TEST(VerbsLanding, WhereThereAreWindowsItIsReadThroughThem) {
+TEST(VerbsBounce, WhereThereAreWindowsItIsReadThroughThem) {
   VerbsRigOptions options;
   options.trust_windows = true;
   if (!start(options)) BP_SKIP(kNoVerbs);
@@ -205,13 +205,13 @@ TEST(VerbsLanding, WhereThereAreWindowsItIsReadThroughThem) {
     CHECK(late.outcome == Outcome::kNotDone);
     CHECK(rig->connect());
   }
-  LONGS_EQUAL(2 * kVerbsLoanCountMax * 3000, rig->a.counters.landed.read());
+  LONGS_EQUAL(2 * kVerbsLoanCountMax * 3000, rig->a.counters.bounced_bytes.read());
 }
 
-TEST(VerbsLanding, ThereMayBeNone) {
+TEST(VerbsBounce, ThereMayBeNone) {
   VerbsRigOptions options;
   options.exported = target.span();
-  options.shape.landing_bytes = 0;
+  options.shape.bounce_bytes = 0;
   if (!start(options)) BP_SKIP(kNoVerbs);
   exposed = to_a().expose(target.span()).take();
   Block closed(4 * kKiB);
