@@ -42,7 +42,7 @@ void check_limits(const Configuration& configuration, const AppliancePlan& plan,
 Error no_rdma_cm() noexcept {
   return error_from_errno("opening %s, by which [verbs] connect = \"rdma_cm\" works", kManager)
       .set_cure("load the kernel's module rdma_ucm (modprobe rdma_ucm), or set connect = "
-                "\"exchange\", at all peers");
+                "\"socket\", at all peers");
 }
 
 Result<std::unique_ptr<VerbsDevice>> open_device(const VerbsSettings& settings,

@@ -70,7 +70,8 @@ TEST(Peers, WhatIsNotRequiredIsNoProblemWhateverIsMissing) {
   const std::string connect = "connect = \"rdma_cm\"\n";
   LONGS_EQUAL(0, problems_of(file_with_verbs("required = false\n" + connect)).size());
   STRCMP_CONTAINS("opening /dev/infiniband/rdma_cm, by which [verbs] connect = \"rdma_cm\" works: "
-                  "No such file or directory; load the kernel's module rdma_ucm",
+                  "No such file or directory; load the kernel's module rdma_ucm (modprobe "
+                  "rdma_ucm), or set connect = \"socket\", at all peers",
                   log.text().c_str());
 }
 

@@ -239,6 +239,7 @@ TEST(ConnectionManager, ListensAtIpAddressesOnly) {
   const auto refused = manager.open(*device, &address);
   CHECK_FALSE(refused.ok());
   STRCMP_EQUAL("listening at unix:/tmp/manager", refused.error().doing);
+  STRCMP_EQUAL("write a tcp: address, or connect = \"socket\"", refused.error().cure);
   const SocketAddress elsewhere = parse_socket_address("tcp:192.0.2.1:7471").take();
   ConnectionManager second;
   CHECK_FALSE(second.open(*device, &elsewhere).ok());

@@ -69,7 +69,7 @@ class Peer {
  public:
   explicit Peer(const std::string& address)
       : variable_(std::string(kAddressVariable) + "=" + address),
-        way_(std::string(kConnectVariable) + (is_by_manager() ? "=rdma_cm" : "=exchange")) {
+        way_(std::string(kConnectVariable) + (is_by_manager() ? "=rdma_cm" : "=socket")) {
     char* words[] = {const_cast<char*>("bedplate-tests"), const_cast<char*>("--probe"),
                      const_cast<char*>("verbs_peer"), nullptr};
     char boot_bytes[] = "BEDPLATE_BOOT_BYTES=64 MiB";

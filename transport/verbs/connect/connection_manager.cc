@@ -21,7 +21,7 @@ static_assert(sizeof(CmHello) == 56);  // what a request has left for RDMA_PS_TC
 Error not_opened(const char* doing) noexcept {
   return error_from_errno("%s", doing)
       .set_cure("load the kernel's module rdma_ucm (modprobe rdma_ucm), or write connect = "
-                "\"exchange\"");
+                "\"socket\"");
 }
 
 sockaddr_storage to_kernel(const SocketAddress& address) noexcept {
@@ -88,7 +88,7 @@ Result<void> ConnectionManager::open(const VerbsDevice& device,
     Error error;
     error.set_doing("listening at unix:%s", listen->path.c_str());
     error.set_answer("the RDMA connection manager knows IP addresses only");
-    return error.set_cure("write a tcp: address, or connect = \"exchange\"");
+    return error.set_cure("write a tcp: address, or connect = \"socket\"");
   }
   sockaddr_storage address = to_kernel(*listen);
   int is_shared = 1;
