@@ -177,7 +177,7 @@ void describe(CounterTable& table, PeersCounters& c) {
   table.counter("broken", c.verbs.broken, "connections", "Connections that broke.");
   table.counter("cut_off", c.verbs.cut_off, "peers", "Peers that broke the rules.");
   table.counter("bounced_bytes", c.verbs.bounced_bytes, "bytes", "Copied through bounce buffers.");
-  table.counter("kicks", c.verbs.nudged, "requests",
+  table.counter("kicks", c.verbs.kicks, "requests",
                 "Posted only because none had ended for a while.");
   describe_datagrams(table, c.verbs.datagrams);
 }

@@ -147,13 +147,13 @@ TEST(VerbsEnds, WhatDoesNotEndIsFollowedByMore) {
   Inbox at_b(*rig->b.messenger);
   CHECK(to_b().am_send(kData, {}) == SendStatus::kDone);  // its end is not asked for
   CHECK(rig->poll_until([&] { return at_b.payloads.size() == 1; }));
-  CHECK(rig->poll_until([&] { return rig->a.counters.nudged.read() > 0; }));
+  CHECK(rig->poll_until([&] { return rig->a.counters.kicks.read() > 0; }));
   // That ends, and all before it with it: then there is nothing more to wait for.
   bool is_quiet = false;
   for (int i = 0; i < 10 && !is_quiet; ++i) {
-    const uint64_t before = rig->a.counters.nudged.read();
+    const uint64_t before = rig->a.counters.kicks.read();
     is_quiet =
-        !rig->poll_for(3 * kNsPerSecond, [&] { return rig->a.counters.nudged.read() > before; });
+        !rig->poll_for(3 * kNsPerSecond, [&] { return rig->a.counters.kicks.read() > before; });
   }
   CHECK(is_quiet);
   LONGS_EQUAL(0, rig->a.counters.broken.read());

@@ -253,7 +253,7 @@ TEST(VerbsLinks, ADeviceThatEndsNothingIsNotWaitedForWithoutEnd) {
   STRCMP_CONTAINS("verbs: lost the connection to c at a local socket: its device, or this one, "
                   "does not end what was posted",
                   log.finish().c_str());
-  LONGS_EQUAL(1, rig->b.counters.nudged.read());
+  LONGS_EQUAL(1, rig->b.counters.kicks.read());
   LONGS_EQUAL(0, rig->a.counters.broken.read());
   check_that_a_reaches_b();
 }

@@ -63,7 +63,7 @@ TEST(VerbsReturns, WaitForCreditAndComeWithIt) {
   int prompt_count = 0;
   for (int round = 0; round < 3; ++round) {  // the same loans are lent again
     lend_all();
-    const uint64_t nudged = rig->b.counters.nudged.read();
+    const uint64_t kicks = rig->b.counters.kicks.read();
     size_t sent = 0;
     // a does not poll: all that b sends ends, and none is consumed.
     for (int i = 0; i < 1000; ++i) {
@@ -76,7 +76,7 @@ TEST(VerbsReturns, WaitForCreditAndComeWithIt) {
     rig->a.messenger->poll(1);
     LONGS_EQUAL(0, returned_count());
     CHECK(are_all_back());
-    prompt_count += rig->b.counters.nudged.read() == nudged ? 1 : 0;
+    prompt_count += rig->b.counters.kicks.read() == kicks ? 1 : 0;
   }
   CHECK(prompt_count > 0);  // that it was not what looks after a stopped device, once a second
   LONGS_EQUAL(0, rig->a.counters.broken.read() + rig->b.counters.broken.read());

@@ -27,7 +27,7 @@ struct VerbsCounters {
   Counter broken;
   Counter cut_off;
   Counter bounced_bytes;  // copied through the bounce buffers
-  Counter nudged;         // requests posted only because none had ended for a while
+  Counter kicks;          // requests posted only because none had ended for a while
   DatagramCounters datagrams;
 };
 

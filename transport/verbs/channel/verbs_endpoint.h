@@ -237,7 +237,7 @@ class VerbsEndpoint final : public Endpoint {
   // What look_at_progress saw, since when, and whether it did something about it.
   uint32_t seen_ended_ = 0;
   uint64_t seen_ns_ = 0;
-  bool is_nudged_ = false;
+  bool is_kicked_ = false;
 
   uint64_t drained_ns_min_ = 0;
   uint64_t drained_ns_max_ = 0;

@@ -71,7 +71,7 @@ void VerbsEndpoint::look_at_progress(uint64_t now_ns) noexcept {
   if (!may_send_ || queue_.is_idle() || queue_.ended() != seen_ended_) {
     seen_ended_ = queue_.ended();
     seen_ns_ = now_ns;
-    is_nudged_ = false;
+    is_kicked_ = false;
     return;
   }
   const LinkTiming& timing = provider_.options_.timing;
@@ -79,10 +79,10 @@ void VerbsEndpoint::look_at_progress(uint64_t now_ns) noexcept {
     return break_life("its device, or this one, does not end what was posted", false);
   }
   const uint32_t room_kept = kAcknowledgementsMax - acknowledgements_out_ + 1;
-  if (is_nudged_ || queue_.room() <= room_kept) return;
-  is_nudged_ = true;
+  if (is_kicked_ || queue_.room() <= room_kept) return;
+  is_kicked_ = true;
   list_flush(nullptr);
-  provider_.options_.counters->nudged.add(1);
+  provider_.options_.counters->kicks.add(1);
 }
 
 // A peer that asks for memory that it was not given breaks the queue pair at both ends. Some
