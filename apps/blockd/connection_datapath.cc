@@ -33,14 +33,14 @@ int Connection::open(int fd) noexcept {
   if (const int outcome = environment_.sockets->attach(socket_); outcome != 0) return outcome;
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // fails on a Unix socket: as well
-  phase_ = Phase::kHaggling;
+  phase_ = Phase::kNegotiating;
   incoming_ = Incoming::kHandshake;
   is_broken_ = is_counted_broken_ = false;
   read_ahead_bytes_ = kAheadBytes;
   empty_buffer();
   negotiation_.reset();
   environment_.counters->connections_total.add(1);
-  haggle();
+  negotiate();
   return 0;
 }
 
@@ -67,7 +67,7 @@ void Connection::received(uint64_t bytes) noexcept {
   switch (incoming_) {
     case Incoming::kHandshake:
       buffer_end_ += static_cast<uint32_t>(bytes);
-      haggle();
+      negotiate();
       break;
     case Incoming::kHeaders:
       buffer_end_ += static_cast<uint32_t>(bytes);
@@ -92,7 +92,7 @@ void Connection::received(uint64_t bytes) noexcept {
 
 // The peer closed its side, or the socket failed.
 void Connection::receive_ended(int64_t result) noexcept {
-  const bool in_the_middle = phase_ == Phase::kHaggling || incoming_ == Incoming::kPayload ||
+  const bool in_the_middle = phase_ == Phase::kNegotiating || incoming_ == Incoming::kPayload ||
                              incoming_ == Incoming::kDiscard || buffered_bytes() > 0;
   if (!is_broken_ && (result < 0 || in_the_middle)) count_broken();
   if (incoming_ == Incoming::kPayload) payload_ended(RequestStep::kAbort);
@@ -101,16 +101,16 @@ void Connection::receive_ended(int64_t result) noexcept {
     refused_ = nullptr;
     incoming_ = Incoming::kHeaders;
   }
-  if (result < 0 || phase_ == Phase::kHaggling) {
+  if (result < 0 || phase_ == Phase::kNegotiating) {
     break_off();
   } else {
     finish();
   }
 }
 
-void Connection::haggle() noexcept {
+void Connection::negotiate() noexcept {
   while (negotiation_.pending_output().empty() && buffered_bytes() > 0 &&
-         negotiation_.state() == nbd::Negotiation::State::kHaggling) {
+         negotiation_.state() == nbd::Negotiation::State::kNegotiating) {
     buffer_begin_ +=
         static_cast<uint32_t>(negotiation_.consume({buffer_ + buffer_begin_, buffered_bytes()}));
   }
@@ -123,7 +123,7 @@ void Connection::haggle() noexcept {
     return;
   }
   switch (negotiation_.state()) {
-    case nbd::Negotiation::State::kHaggling: receive_more(); break;
+    case nbd::Negotiation::State::kNegotiating: receive_more(); break;
     case nbd::Negotiation::State::kDisconnect:
       if (!negotiation_.is_aborted()) environment_.counters->protocol_errors.add(1);
       break_off();
@@ -396,9 +396,9 @@ void Connection::send_completed(void* context, int64_t result) noexcept {
     self.count_broken();
     self.break_off();
   }
-  if (self.phase_ == Phase::kHaggling) {
+  if (self.phase_ == Phase::kNegotiating) {
     self.negotiation_.output_sent(static_cast<size_t>(result));
-    self.haggle();
+    self.negotiate();
     return;
   }
   self.release_sent();
@@ -430,7 +430,7 @@ void Connection::protocol_error() noexcept {
 }
 
 void Connection::finish() noexcept {
-  if (phase_ == Phase::kHaggling) {
+  if (phase_ == Phase::kNegotiating) {
     break_off();
     return;
   }
@@ -450,7 +450,7 @@ void Connection::count_broken() noexcept {
 
 void Connection::break_off() noexcept {
   if (is_broken_) return;
-  if (phase_ == Phase::kHaggling) environment_.host->handshake_done(*this);
+  if (phase_ == Phase::kNegotiating) environment_.host->handshake_done(*this);
   is_broken_ = true;
   phase_ = Phase::kFinishing;
   environment_.sockets->abort(socket_);

@@ -8,7 +8,7 @@
 // write waits for its grant nothing is received: the stream is at its payload.
 // Sending. All replies that are ready leave in one send, read data straight from the volume.
 //
-// Life: open -> (haggling -> serving -> finishing) -> closed. `finishing` takes no more requests,
+// Life: open -> (negotiating -> serving -> finishing) -> closed. `finishing` takes no more,
 // answers what is outstanding, and closes; `is_broken` says that answers no longer reach anybody.
 // The slot is free again when no operation is in flight and every request is back.
 #pragma once
@@ -84,7 +84,7 @@ class Connection {
   void handshake_overdue() noexcept;
 
   bool is_closed() const noexcept { return phase_ == Phase::kClosed; }
-  bool is_haggling() const noexcept { return phase_ == Phase::kHaggling; }
+  bool is_negotiating() const noexcept { return phase_ == Phase::kNegotiating; }
 
   // For the host's lists and timers.
   Connection* next_marked = nullptr;
@@ -93,7 +93,7 @@ class Connection {
   Timer handshake_timer;
 
  private:
-  enum class Phase : uint8_t { kClosed, kHaggling, kServing, kFinishing };
+  enum class Phase : uint8_t { kClosed, kNegotiating, kServing, kFinishing };
   // What the bytes that arrive next are.
   enum class Incoming : uint8_t {
     kHandshake,
@@ -116,7 +116,7 @@ class Connection {
 
   void received(uint64_t bytes) noexcept;
   void receive_ended(int64_t result) noexcept;
-  void haggle() noexcept;
+  void negotiate() noexcept;
   void parse() noexcept;
   bool parse_one() noexcept;
   void accept(BlockRequest& request) noexcept;

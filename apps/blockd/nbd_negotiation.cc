@@ -46,7 +46,7 @@ Negotiation::Negotiation(std::span<const ExportInfo> exports) noexcept : exports
 }
 
 void Negotiation::reset() noexcept {
-  state_ = State::kHaggling;
+  state_ = State::kNegotiating;
   no_zeroes_ = false;
   structured_replies_ = false;
   is_aborted_ = false;
@@ -74,14 +74,14 @@ void Negotiation::output_sent(size_t bytes) noexcept {
 }
 
 size_t Negotiation::wanted_bytes() const noexcept {
-  if (state_ != State::kHaggling || output_end_ != 0) return 0;
+  if (state_ != State::kNegotiating || output_end_ != 0) return 0;
   return std::max(field_bytes_ - field_have_bytes_, option_left_bytes_);
 }
 
 size_t Negotiation::consume(std::span<const std::byte> input) noexcept {
   size_t taken = 0;
   // A round finishes a field or runs out of input. Fields of no bytes finish without any.
-  while (state_ == State::kHaggling && output_end_ == 0) {
+  while (state_ == State::kNegotiating && output_end_ == 0) {
     const size_t step_bytes =
         std::min<size_t>(field_bytes_ - field_have_bytes_, input.size() - taken);
     if (field_have_bytes_ < kFieldKeptBytes) {

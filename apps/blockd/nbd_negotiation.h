@@ -35,16 +35,16 @@ struct ExportInfo {
 uint16_t transmission_flags(const ExportInfo& info, bool structured_replies) noexcept;
 
 // Life of a connection: send what is pending, then feed what arrives, until the state is no longer
-// kHaggling; then send what is still pending, and go on as the state says. A full round:
+// kNegotiating; then send what is still pending, and go on as the state says. A full round:
 //
 //     while (!n.pending_output().empty()) n.output_sent(send(n.pending_output()));
-//     if (n.state() == kHaggling) n.consume(receive(at most n.wanted_bytes()));
+//     if (n.state() == kNegotiating) n.consume(receive(at most n.wanted_bytes()));
 //
 // Threads: one at a time.
 class Negotiation {
  public:
   enum class State : uint8_t {
-    kHaggling,      // wants bytes, or has bytes to send
+    kNegotiating,   // wants bytes, or has bytes to send
     kTransmission,  // agreed; the bytes that follow are requests
     kDisconnect,    // over; close once the pending output is sent
   };
@@ -133,7 +133,7 @@ class Negotiation {
   static constexpr size_t kFieldKeptBytes = kNameMaxBytes;
 
   std::span<const ExportInfo> exports_;
-  State state_ = State::kHaggling;
+  State state_ = State::kNegotiating;
   Field field_ = Field::kClientFlags;
   bool no_zeroes_ = false;
   bool structured_replies_ = false;

@@ -329,8 +329,8 @@ class BlockServerTest : public BlockServerFixture {
   void drain_finishes_what_has_begun() {
     NbdPeer writer = negotiated();
     NbdPeer idle = negotiated();
-    NbdPeer haggling = rig->connect();
-    LONGS_EQUAL(18, haggling.hear(18).size());
+    NbdPeer negotiating = rig->connect();
+    LONGS_EQUAL(18, negotiating.hear(18).size());
     const std::string data = pattern(9, 10'000);
     for (int i = 0; i < 5; ++i) writer.ask(kRead, 0, 50'000);
     const uint64_t write = writer.ask(kWrite, 0, 10'000, std::string_view(data).substr(0, 4'000));
@@ -338,7 +338,7 @@ class BlockServerTest : public BlockServerFixture {
     CHECK(eventually([&] { return counted().requests_write.read() == 1; }));
     rig->server.request_drain();
     CHECK(idle.hears_the_end());
-    CHECK(haggling.hears_the_end());
+    CHECK(negotiating.hears_the_end());
     CHECK(!rig->server.is_drained());
     CHECK(writer.say(std::string_view(data).substr(4'000)));
     bool was_written = false;

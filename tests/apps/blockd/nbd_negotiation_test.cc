@@ -81,7 +81,7 @@ static void expect_goes_on(const std::string& options, const std::string& replie
   expect_output(kGreeting + replies + reply(3, 2, be(4, 4) + "ram0") +
                     reply(3, 2, be(3, 4) + "ram") + reply(3, 1, ""),
                 outcome);
-  CHECK(outcome.state == State::kHaggling);
+  CHECK(outcome.state == State::kNegotiating);
   LONGS_EQUAL(input.size(), outcome.taken_bytes);
 }
 
@@ -103,7 +103,7 @@ TEST(NbdNegotiation, GreetsFirst) {
   const auto pending = negotiation.pending_output();
   LONGS_EQUAL(kGreeting.size(), pending.size());
   MEMCMP_EQUAL(kGreeting.data(), pending.data(), kGreeting.size());
-  CHECK(negotiation.state() == State::kHaggling);
+  CHECK(negotiation.state() == State::kNegotiating);
   LONGS_EQUAL(0, negotiation.wanted_bytes());
   negotiation.output_sent(pending.size());
   LONGS_EQUAL(4, negotiation.wanted_bytes());
@@ -175,7 +175,7 @@ TEST(NbdNegotiation, ServesAClientThatDoesNotSayFixedNewstyle) {
 TEST(NbdNegotiation, ListsNothing) {
   const Outcome outcome = converse(kHello + option(3, "") + option(7, info_data("")), {});
   expect_output(kGreeting + reply(3, 1, "") + reply(7, kUnknown, ""), outcome);
-  CHECK(outcome.state == State::kHaggling);
+  CHECK(outcome.state == State::kNegotiating);
 }
 
 TEST(NbdNegotiation, ListsTheMostThatThereCanBe) {

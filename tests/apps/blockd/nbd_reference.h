@@ -69,7 +69,7 @@ inline std::string request(uint64_t flags, uint64_t command, uint64_t cookie, ui
 // How a conversation went.
 struct Outcome {
   std::string output;  // all that the server said
-  State state = State::kHaggling;
+  State state = State::kNegotiating;
   size_t taken_bytes = 0;   // of the input
   size_t export_index = 0;  // in kTransmission
   bool structured_replies = false;
@@ -219,7 +219,7 @@ class Driver {
 
   Outcome converse() {
     send_all();
-    while (negotiation_.state() == State::kHaggling && at_ < input_.size() && !outcome_.broken) {
+    while (negotiation_.state() == State::kNegotiating && at_ < input_.size() && !outcome_.broken) {
       receive_some();
       send_all();
     }
@@ -232,7 +232,7 @@ class Driver {
     } else if (outcome_.state == State::kDisconnect && *negotiation_.reason() == '\0') {
       promise(false, "a disconnect has a reason");
     }
-    if (outcome_.state != State::kHaggling) {
+    if (outcome_.state != State::kNegotiating) {
       promise(negotiation_.wanted_bytes() == 0, "wants nothing once it is over");
       promise(negotiation_.consume(bytes_of(input_.substr(at_))) == 0, "takes nothing once over");
     }
@@ -270,14 +270,14 @@ class Driver {
 
   void receive_some() {
     const size_t wanted_bytes = negotiation_.wanted_bytes();
-    promise(wanted_bytes > 0, "wants something as long as it haggles");
+    promise(wanted_bytes > 0, "wants something as long as it negotiates");
     size_t offered_bytes = piece_of(input_.size() - at_);
     if (feeding_ == Feeding::kPolite) offered_bytes = std::min(offered_bytes, wanted_bytes);
     const size_t taken_bytes = negotiation_.consume(bytes_of(input_.substr(at_, offered_bytes)));
     promise(taken_bytes <= offered_bytes, "takes no more than there is");
     promise(taken_bytes >= std::min(wanted_bytes, offered_bytes), "takes what it wanted");
     promise(taken_bytes == offered_bytes || !negotiation_.pending_output().empty() ||
-                negotiation_.state() != State::kHaggling,
+                negotiation_.state() != State::kNegotiating,
             "leaves bytes only behind an answer or the end");
     at_ += taken_bytes;
   }
