@@ -20,7 +20,7 @@ constexpr uint64_t kProcessMembersMax = 64;
 constexpr uint64_t kInterfaceNameMax = 15;
 // IB_DEVICE_NAME_MAX, without its NUL.
 constexpr uint64_t kDeviceNameMax = 63;
-// What a name has room for in the record of an exchange.
+// What a name has room for in the record of a handshake.
 constexpr uint64_t kVerbsNameMax = kVerbsNameBytes - 1;
 constexpr uint64_t kBackOffMaxMs = 600'000;
 // The kernel's core_pattern has 127 bytes, and more words than this one (apps/init/core_dump.cc).

@@ -27,7 +27,7 @@
 #include "platform/units.h"
 #include "platform/user.h"
 #include "transport/uring/uring_device.h"
-#include "transport/verbs/connect/link_exchange.h"
+#include "transport/verbs/connect/link_connector.h"
 
 namespace bedplate {
 namespace {
@@ -180,7 +180,7 @@ uint64_t needed_descriptors(const Configuration& configuration, const ApplianceP
   uint64_t needed = kOtherDescriptors + plan.pool.segments.size();
   for (const ServiceNeeds& service : plan.services) needed += service.descriptors;
   if (configuration.verbs.enabled) {
-    needed += LinkExchange::socket_count_max(configuration.verbs.max_peers);
+    needed += LinkConnector::socket_count_max(configuration.verbs.max_peers);
   }
   if (plan.groups.empty()) return needed;
   uint64_t process_count = 0;

@@ -13,7 +13,7 @@ ALLOC := block_ledger buffer_pool_datapath exhaustion fork_mark heap_owner inter
            heap_walk ordinary_memory thread_heaps)
 VERBS := peer_state verbs_wire \
          $(addprefix device/,joined_verbs queue_pair verbs_device verbs_ports window_probe) \
-         $(addprefix connect/,connection_manager device_events link_carriers link_exchange \
+         $(addprefix connect/,connection_manager device_events link_carriers link_connector \
            link_handshake) \
          $(addprefix channel/,datagram_queue datagram_queue_datapath verbs_endpoint_datapath \
            verbs_provider verbs_receive_datapath verbs_recovery verbs_window_datapath)

@@ -55,14 +55,14 @@ void say_garbage(const AttackOptions& options) {
   }
   for (const test::RecordFault& fault : test::kRecordFaults) {
     Attacker attacker(options);
-    ExchangeRecord record = attacker.stranger().hello();
+    HandshakeRecord record = attacker.stranger().hello();
     fault.spoil(record);
     if (fault.is_summed) finish_record(record);
     attacker.stranger().dial();
     attacker.stranger().say(&record, sizeof record);
     const auto answer = attacker.stranger().answer();
     const bool is_refused = answer.has_value() &&
-                            check_record(*answer, ExchangeKind::kRefusal) == Refusal::kNone &&
+                            check_record(*answer, HandshakeKind::kRefusal) == Refusal::kNone &&
                             answer->refusal == static_cast<uint32_t>(fault.refusal);
     say("a record with a fault", is_refused, to_text(fault.refusal));
   }
@@ -80,7 +80,7 @@ void flood(const AttackOptions& options) {
       waiting.back()->stranger().say(kExchangeMagic, sizeof kExchangeMagic);
     }
     Attacker attacker(options);
-    const ExchangeRecord record = attacker.stranger().hello();
+    const HandshakeRecord record = attacker.stranger().hello();
     attacker.stranger().dial();
     attacker.stranger().say(&record, sizeof record);
   }

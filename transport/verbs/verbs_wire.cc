@@ -12,8 +12,8 @@ uint32_t fnv_1a(const void* data, size_t bytes) noexcept {
   return hash;
 }
 
-uint32_t checksum_of(const ExchangeRecord& record) noexcept {
-  return fnv_1a(&record, offsetof(ExchangeRecord, checksum));
+uint32_t checksum_of(const HandshakeRecord& record) noexcept {
+  return fnv_1a(&record, offsetof(HandshakeRecord, checksum));
 }
 
 bool is_name(const char (&name)[kVerbsNameBytes]) noexcept {
@@ -50,17 +50,17 @@ const char* cure_of(Refusal refusal) noexcept {
   return "see its log";
 }
 
-void finish_record(ExchangeRecord& record) noexcept {
+void finish_record(HandshakeRecord& record) noexcept {
   std::memcpy(record.magic, kExchangeMagic, sizeof record.magic);
   record.version = kExchangeVersion;
   record.checksum = checksum_of(record);
 }
 
-bool has_magic(const ExchangeRecord& record) noexcept {
+bool has_magic(const HandshakeRecord& record) noexcept {
   return std::memcmp(record.magic, kExchangeMagic, sizeof record.magic) == 0;
 }
 
-Refusal check_record(const ExchangeRecord& record, ExchangeKind expected) noexcept {
+Refusal check_record(const HandshakeRecord& record, HandshakeKind expected) noexcept {
   if (!has_magic(record)) return Refusal::kMalformed;
   if (record.version != kExchangeVersion) return Refusal::kVersion;
   const bool is_good = record.checksum == checksum_of(record) && is_name(record.name) &&
@@ -73,7 +73,7 @@ Refusal check_record(const ExchangeRecord& record, ExchangeKind expected) noexce
 
 uint32_t hash_of_name(const char* name) noexcept { return fnv_1a(name, std::strlen(name)); }
 
-CmHello shorten(const ExchangeRecord& hello) noexcept {
+CmHello shorten(const HandshakeRecord& hello) noexcept {
   CmHello brief = {};
   std::memcpy(brief.magic, kCmMagic, sizeof brief.magic);
   brief.version = kExchangeVersion;
@@ -92,10 +92,10 @@ CmHello shorten(const ExchangeRecord& hello) noexcept {
   return brief;
 }
 
-void complete_record(ExchangeRecord& record, const CmHello& hello, const char* name,
+void complete_record(HandshakeRecord& record, const CmHello& hello, const char* name,
                      uint64_t own_instance) noexcept {
   if (std::memcmp(hello.magic, kCmMagic, sizeof hello.magic) != 0) return;
-  record.kind = static_cast<uint16_t>(ExchangeKind::kHello);
+  record.kind = static_cast<uint16_t>(HandshakeKind::kHello);
   // One that nobody here has is not in the list of peers.
   std::strncpy(record.name, name == nullptr ? "?" : name, sizeof record.name - 1);
   record.instance = hello.instance;
@@ -115,9 +115,9 @@ void complete_record(ExchangeRecord& record, const CmHello& hello, const char* n
   record.version = hello.version;
 }
 
-ExchangeRecord ready_record() noexcept {
-  ExchangeRecord record = {};
-  record.kind = static_cast<uint16_t>(ExchangeKind::kReady);
+HandshakeRecord ready_record() noexcept {
+  HandshakeRecord record = {};
+  record.kind = static_cast<uint16_t>(HandshakeKind::kReady);
   record.name[0] = '?';
   record.instance = record.mtu = record.reads_max = 1;
   finish_record(record);

@@ -20,7 +20,7 @@ inline constexpr char kExchangeMagic[8] = {'B', 'P', 'V', 'E', 'R', 'B', 'S', '1
 inline constexpr uint16_t kExchangeVersion = 1;
 inline constexpr size_t kVerbsNameBytes = 32;  // with at least one zero
 
-enum class ExchangeKind : uint16_t { kHello = 1, kWelcome = 2, kReady = 3, kRefusal = 4 };
+enum class HandshakeKind : uint16_t { kHello = 1, kWelcome = 2, kReady = 3, kRefusal = 4 };
 
 enum class Refusal : uint32_t {
   kNone,
@@ -36,10 +36,10 @@ const char* to_text(Refusal refusal) noexcept;
 // What the refused side can do about it.
 const char* cure_of(Refusal refusal) noexcept;
 
-struct ExchangeRecord {
+struct HandshakeRecord {
   char magic[8];
   uint16_t version;
-  uint16_t kind;     // ExchangeKind
+  uint16_t kind;     // HandshakeKind
   uint32_t refusal;  // Refusal
   char name[kVerbsNameBytes];
   uint64_t instance;
@@ -59,16 +59,16 @@ struct ExchangeRecord {
   uint32_t datagram_queue;  // number of the queue pair for datagrams; 0: none
   uint32_t checksum;
 };
-static_assert(sizeof(ExchangeRecord) == 128 && offsetof(ExchangeRecord, gid) == 80 &&
-              offsetof(ExchangeRecord, flush_address) == 112 &&
-              offsetof(ExchangeRecord, checksum) == 124);
+static_assert(sizeof(HandshakeRecord) == 128 && offsetof(HandshakeRecord, gid) == 80 &&
+              offsetof(HandshakeRecord, flush_address) == 112 &&
+              offsetof(HandshakeRecord, checksum) == 124);
 
 // Sets magic, version and checksum.
-void finish_record(ExchangeRecord& record) noexcept;
+void finish_record(HandshakeRecord& record) noexcept;
 // Whether it is one of ours at all: only that is answered.
-bool has_magic(const ExchangeRecord& record) noexcept;
+bool has_magic(const HandshakeRecord& record) noexcept;
 // What is wrong with it in itself; kNone: nothing.
-Refusal check_record(const ExchangeRecord& record, ExchangeKind expected) noexcept;
+Refusal check_record(const HandshakeRecord& record, HandshakeKind expected) noexcept;
 
 // A hello in a request of the RDMA connection manager, which carries the rest: the queue pair's
 // number and the GID. It has no checksum: packets of the manager have theirs.
@@ -90,14 +90,14 @@ struct CmHello {
 static_assert(sizeof(CmHello) == 56);
 
 uint32_t hash_of_name(const char* name) noexcept;
-CmHello shorten(const ExchangeRecord& hello) noexcept;
+CmHello shorten(const HandshakeRecord& hello) noexcept;
 // Makes `record`, of which queue pair, GID and LID are known, the hello that was shortened; leaves
 // it without magic, if that is none. `name`: whose hash it has; nullptr: nobody's. `own_instance`
 // is what the hello's sender knew, if the lower half is the same.
-void complete_record(ExchangeRecord& record, const CmHello& hello, const char* name,
+void complete_record(HandshakeRecord& record, const CmHello& hello, const char* name,
                      uint64_t own_instance) noexcept;
 // What the establishment of a connection says.
-ExchangeRecord ready_record() noexcept;
+HandshakeRecord ready_record() noexcept;
 
 enum class VerbsMessageKind : uint8_t {
   kMessage = 1,

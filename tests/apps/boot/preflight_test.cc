@@ -25,7 +25,7 @@
 #include "tests/support/fake_root.h"
 #include "tests/support/skip.h"
 #include "transport/stream_sockets.h"
-#include "transport/verbs/connect/link_exchange.h"
+#include "transport/verbs/connect/link_connector.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -272,7 +272,7 @@ TEST(Preflight, CountsTheDescriptorsOfPeersAndOfProcessesThatJoin) {
   configuration.verbs.required = false;
   configuration.verbs.max_peers = 5;
   const uint64_t with_peers = needed();
-  CHECK_EQUAL(LinkExchange::socket_count_max(5), with_peers - without);
+  CHECK_EQUAL(LinkConnector::socket_count_max(5), with_peers - without);
   ProcessSettings process;
   process.user = "0";
   process.max_count = 2;

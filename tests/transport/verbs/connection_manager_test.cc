@@ -15,9 +15,9 @@ using namespace bedplate::test;
 
 namespace {
 
-ExchangeRecord a_hello() {
-  ExchangeRecord hello = {};
-  hello.kind = static_cast<uint16_t>(ExchangeKind::kHello);
+HandshakeRecord a_hello() {
+  HandshakeRecord hello = {};
+  hello.kind = static_cast<uint16_t>(HandshakeKind::kHello);
   std::strcpy(hello.name, "storage-1");
   hello.instance = 0x1234'5678'9abc'def1;
   hello.known_instance = 0xfedc'ba98'7654'3211;
@@ -66,30 +66,30 @@ TEST_GROUP(ConnectionManager) {
 };
 
 TEST(ConnectionManager, AHelloThatWasShortenedIsWholeAgain) {
-  const ExchangeRecord hello = a_hello();
+  const HandshakeRecord hello = a_hello();
   const CmHello brief = shorten(hello);
   CHECK_EQUAL(hash_of_name("storage-1"), brief.name_hash);
-  ExchangeRecord again = {};  // the manager carries these
+  HandshakeRecord again = {};  // the manager carries these
   again.queue_pair = hello.queue_pair;
   again.lid = hello.lid;
   std::memcpy(again.gid, hello.gid, sizeof again.gid);
   complete_record(again, brief, "storage-1", hello.known_instance);
   MEMCMP_EQUAL(&hello, &again, sizeof hello);
-  CHECK(check_record(again, ExchangeKind::kHello) == Refusal::kNone);
+  CHECK(check_record(again, HandshakeKind::kHello) == Refusal::kNone);
 }
 
 TEST(ConnectionManager, WhatIsNoHelloIsNoneAfterwards) {
-  ExchangeRecord record = {};
+  HandshakeRecord record = {};
   complete_record(record, CmHello{}, "storage-1", 1);
-  CHECK(check_record(record, ExchangeKind::kHello) == Refusal::kMalformed);
+  CHECK(check_record(record, HandshakeKind::kHello) == Refusal::kMalformed);
   CmHello brief = shorten(a_hello());
   brief.version = 9;
   complete_record(record, brief, "storage-1", 1);
-  CHECK(check_record(record, ExchangeKind::kHello) == Refusal::kVersion);
+  CHECK(check_record(record, HandshakeKind::kHello) == Refusal::kVersion);
   brief = shorten(a_hello());
   record = {};
   complete_record(record, brief, nullptr, 1);  // a name that nobody has
-  CHECK(check_record(record, ExchangeKind::kHello) == Refusal::kNone);
+  CHECK(check_record(record, HandshakeKind::kHello) == Refusal::kNone);
   STRCMP_EQUAL("?", record.name);
   CHECK(record.known_instance != 1);
 }
@@ -188,8 +188,8 @@ TEST(ConnectionManager, WhatItTakesForACallItGivesBack) {
     return event;
   };
   uint32_t queue_pair = 1000;  // the kernel lets a while pass before it hears of the same one again
-  const auto say = [&](ConnectionManager& manager, rdma_cm_id* call, ExchangeKind kind) {
-    ExchangeRecord record = a_hello();
+  const auto say = [&](ConnectionManager& manager, rdma_cm_id* call, HandshakeKind kind) {
+    HandshakeRecord record = a_hello();
     record.queue_pair = ++queue_pair;
     record.kind = static_cast<uint16_t>(kind);
     finish_record(record);
@@ -200,11 +200,11 @@ TEST(ConnectionManager, WhatItTakesForACallItGivesBack) {
     rdma_cm_id* call = here.dial(address);
     CHECK(call != nullptr);
     await(here, Kind::kReached);
-    say(here, call, ExchangeKind::kHello);
+    say(here, call, HandshakeKind::kHello);
     const auto called = await(there, Kind::kCalled);
-    say(there, called.call, ExchangeKind::kWelcome);
+    say(there, called.call, HandshakeKind::kWelcome);
     await(here, Kind::kRecord);
-    say(here, call, ExchangeKind::kReady);
+    say(here, call, HandshakeKind::kReady);
     await(there, Kind::kRecord);
     most_bytes = std::max(most_bytes, heap_bytes_in_use());
     here.close(call);

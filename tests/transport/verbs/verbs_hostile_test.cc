@@ -68,14 +68,14 @@ TEST(VerbsHostile, RecordsWithAFaultAreAnsweredWithItsName) {
   if (!start()) BP_SKIP(kNoVerbs);
   for (const RecordFault& one : kRecordFaults) {
     Stranger stranger(stranger_options());
-    ExchangeRecord record = stranger.hello();
+    HandshakeRecord record = stranger.hello();
     one.spoil(record);
     if (one.is_summed) finish_record(record);
     stranger.dial();
     stranger.say(&record, sizeof record);
     const auto answer = stranger.answer();
     CHECK(answer.has_value());
-    CHECK(check_record(*answer, ExchangeKind::kRefusal) == Refusal::kNone);
+    CHECK(check_record(*answer, HandshakeKind::kRefusal) == Refusal::kNone);
     STRCMP_EQUAL(to_text(one.refusal), to_text(static_cast<Refusal>(answer->refusal)));
   }
   check_that_a_is_unaffected();
@@ -88,7 +88,7 @@ TEST(VerbsHostile, RecordsOfChanceHarmNobody) {
   for (int i = 0; i < 200; ++i) {
     Stranger stranger(stranger_options());
     stranger.instance = random() | 1;
-    ExchangeRecord record = stranger.hello();
+    HandshakeRecord record = stranger.hello();
     auto* bytes = reinterpret_cast<unsigned char*>(&record);
     for (uint64_t left = 1 + random() % 8; left > 0; --left) {
       bytes[8 + random() % (sizeof record - 8)] = static_cast<unsigned char>(random());

@@ -1,4 +1,4 @@
-// How connections are made and ended (link_exchange): both sides dial at once, a peer says hello
+// How connections are made and ended (link_connector): both sides dial at once, a peer says hello
 // that is connected already, one that was cut off comes back as another, a host falls silent, a
 // link breaks as soon as it is up. And what the log says about it.
 #include <algorithm>
@@ -57,13 +57,13 @@ TEST_GROUP(VerbsLinks) {
     return listener;
   }
   // How often these threads of this process have waited for something.
-  static uint64_t naps_of_exchange_threads() {
+  static uint64_t naps_of_connectors() {
     uint64_t count = 0;
     for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
       std::ifstream status(task.path() / "status");
       std::string word;
       status >> word >> word;
-      if (word != "verbs-exchange") continue;
+      if (word != "verbs-connect") continue;
       while (status >> word && word != "voluntary_ctxt_switches:") {
       }
       uint64_t of_it = 0;
@@ -102,11 +102,11 @@ TEST(VerbsLinks, WhenBothHaveSaidHelloTheFirstNameGoesOn) {
     Stranger called(stranger("b")), calling(stranger("b", "-a"));
     CHECK(called.pick_up(listener).has_value());
     calling.dial();
-    const ExchangeRecord hello = calling.hello();
+    const HandshakeRecord hello = calling.hello();
     calling.say(&hello, sizeof hello);
     const auto answer = calling.answer();
     CHECK(answer.has_value());
-    CHECK(check_record(*answer, ExchangeKind::kRefusal) == Refusal::kNone);
+    CHECK(check_record(*answer, HandshakeKind::kRefusal) == Refusal::kNone);
     LONGS_EQUAL(Refusal::kCrossing, static_cast<Refusal>(answer->refusal));
     LONGS_EQUAL(0, rig->a.verbs->refused_count());  // nobody's fault
   }
@@ -146,7 +146,7 @@ TEST(VerbsLinks, AHelloThatWaitsCannotBeSaidAnew) {
   CHECK(rig->poll_until([&] { return VerbsProvider::is_connected(rig->b.to("c")); }));
   Stranger second(stranger("c"));
   struct {
-    ExchangeRecord hello;
+    HandshakeRecord hello;
     char more[127];
   } said = {second.hello(), {}};
   // It is let wait until the link is down: what would be believed then is checked no more.
@@ -155,7 +155,7 @@ TEST(VerbsLinks, AHelloThatWaitsCannotBeSaidAnew) {
   second.say(&said, sizeof said.hello + sizeof said.more);
   const auto answer = second.answer();
   CHECK(answer.has_value());
-  CHECK(check_record(*answer, ExchangeKind::kRefusal) == Refusal::kNone);
+  CHECK(check_record(*answer, HandshakeKind::kRefusal) == Refusal::kNone);
   LONGS_EQUAL(Refusal::kMalformed, static_cast<Refusal>(answer->refusal));
   LONGS_EQUAL(2, rig->b.counters.connected.read());
   check_that_a_reaches_b();
@@ -168,7 +168,7 @@ TEST(VerbsLinks, WhoIsNotReadyAfterItsWelcomeIsHungUpOn) {
   for (bool speaks : {true, false}) {
     Stranger stranger(this->stranger("c"));
     stranger.dial();
-    const ExchangeRecord hello = stranger.hello();
+    const HandshakeRecord hello = stranger.hello();
     stranger.say(&hello, sizeof hello);
     CHECK(stranger.answer().has_value());
     if (speaks) stranger.say(&hello, sizeof hello);
@@ -192,7 +192,7 @@ TEST(VerbsLinks, AClaimThatIsFalseIsCutOffAtOnce) {
     stranger.instance = 100 + i;
     CHECK(stranger.connect());
     stranger.hang_up();
-    ExchangeRecord claim = stranger.hello();
+    HandshakeRecord claim = stranger.hello();
     claim.known_instance = stranger.peer_instance;
     claim.received = 5;  // of nothing that was sent
     finish_record(claim);
@@ -293,7 +293,7 @@ TEST(VerbsLinks, WhoIsOutOfDescriptorsSaysSoOnceWaitsAndGoesOn) {
   LONGS_EQUAL(0, setrlimit(RLIMIT_NOFILE, &low));
   Stranger stranger(this->stranger("c"));
   stranger.dial();
-  const ExchangeRecord hello = stranger.hello();
+  const HandshakeRecord hello = stranger.hello();
   stranger.say(&hello, sizeof hello);
   const std::string line = "accepting a connection of verbs: Too many open files; it is tried on";
   CHECK(rig->poll_until([&] { return count_of(log.text(), line) == 1; }));
@@ -323,7 +323,7 @@ TEST(VerbsLinks, WhoHangsUpBeforeItsAnswerIsNobodysFault) {
   for (int i = 0; i < 10; ++i) {
     Stranger stranger(this->stranger("c"));
     stranger.dial();
-    const ExchangeRecord hello = stranger.hello();
+    const HandshakeRecord hello = stranger.hello();
     stranger.say(&hello, sizeof hello);
     stranger.hang_up();
     for (int k = 0; k < 100; ++k) rig->poll();
@@ -358,8 +358,8 @@ TEST(VerbsLinks, WhatCannotBeConnectedIsToldWithItsReason) {
   StderrCapture log;
   Stranger stranger(this->stranger("b"));
   CHECK(stranger.pick_up(listener).has_value());
-  ExchangeRecord record = stranger.hello();
-  record.kind = static_cast<uint16_t>(ExchangeKind::kWelcome);
+  HandshakeRecord record = stranger.hello();
+  record.kind = static_cast<uint16_t>(HandshakeKind::kWelcome);
   std::memset(record.gid, 0, sizeof record.gid);  // where nobody is
   finish_record(record);
   stranger.say(&record, sizeof record);
@@ -387,9 +387,9 @@ TEST(VerbsLinks, WhoseDeviceIsLostHasNothingMoreToDo) {
     return rig->a.to("b").am_send(kHeard, {}) == SendStatus::kGone &&
            rig->b.to("a").am_send(kHeard, {}) == SendStatus::kGone;
   }));
-  const uint64_t before = naps_of_exchange_threads();
+  const uint64_t before = naps_of_connectors();
   usleep(500'000);
-  CHECK(naps_of_exchange_threads() - before < 50);
+  CHECK(naps_of_connectors() - before < 50);
 }
 
 TEST(VerbsLinks, TheSmallerMtuIsUsedAndToldWithBoth) {
@@ -418,7 +418,7 @@ TEST(VerbsLinks, TheSmallerMtuIsUsedAndToldWithBoth) {
   std::free(exported);
 }
 
-TEST(VerbsLinks, AnMtuThatWasChangedCountsFromTheNextExchangeOn) {
+TEST(VerbsLinks, AnMtuThatWasChangedCountsFromTheNextHandshakeOn) {
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);
   if (std::getenv("BEDPLATE_DISPOSABLE_MACHINE") == nullptr) {
     BP_SKIP("it changes lo, which only the guest may");
@@ -428,7 +428,7 @@ TEST(VerbsLinks, AnMtuThatWasChangedCountsFromTheNextExchangeOn) {
   const auto told_mtu = [&] {
     Stranger stranger(this->stranger("c"));
     stranger.dial();
-    const ExchangeRecord hello = stranger.hello();
+    const HandshakeRecord hello = stranger.hello();
     stranger.say(&hello, sizeof hello);
     const auto welcome = stranger.answer();
     return welcome.has_value() ? welcome->mtu : 0;
@@ -521,7 +521,7 @@ TEST(VerbsLinks, TheBounceBuffersKeyIsToldToWhoBorrowsOnly) {
   CHECK(rig->connect());
   Stranger stranger(this->stranger("c"));
   stranger.dial();
-  const ExchangeRecord hello = stranger.hello();
+  const HandshakeRecord hello = stranger.hello();
   stranger.say(&hello, sizeof hello);
   const auto welcome = stranger.answer();
   CHECK(welcome.has_value());

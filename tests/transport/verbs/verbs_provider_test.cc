@@ -182,7 +182,7 @@ TEST(VerbsProvider, WhatItPolledAwakeDoesNotWakeItLater) {
   if (!start()) BP_SKIP(kNoVerbs);
   Inbox at_b(*rig->b.messenger);
   uint32_t slept_count = 0;
-  for (size_t i = 0; i < 5; ++i) {  // now and then the exchange thread rings
+  for (size_t i = 0; i < 5; ++i) {  // now and then the connector rings
     rig->b.messenger->wait(0);
     CHECK(to_b().am_send(kData, {}) == SendStatus::kDone);
     CHECK(rig->poll_until([&] { return at_b.payloads.size() == i + 1; }));

@@ -106,7 +106,7 @@ class VerbsRig {
     if (a.verbs) a.messenger->poll(64);
     if (b.verbs) b.messenger->poll(64);
   }
-  // Polls until `is_done`; yields to the exchange threads.
+  // Polls until `is_done`; yields to the connectors.
   bool poll_until(const std::function<bool()>& is_done) { return poll_for(kPatienceNs, is_done); }
   bool poll_for(uint64_t duration_ns, const std::function<bool()>& is_done) {
     const uint64_t deadline_ns = monotonic_ns() + duration_ns;

@@ -65,8 +65,8 @@ class Stranger {
   // Its device answers nothing any more, but it does not hang up.
   void fall_silent() { BP_ASSERT(queue_pair_.reset().ok()); }
   // What it is answered; nothing when it is hung up on, which it then knows, or left alone.
-  std::optional<ExchangeRecord> answer() {
-    ExchangeRecord record = {};
+  std::optional<HandshakeRecord> answer() {
+    HandshakeRecord record = {};
     size_t got = 0;
     is_hung_up_on = false;
     const uint64_t deadline_ns = monotonic_ns() + test::kPatienceNs;
@@ -83,10 +83,10 @@ class Stranger {
     return record;
   }
   // A hello as it should be.
-  ExchangeRecord hello() const {
+  HandshakeRecord hello() const {
     const QueuePairAddress address = queue_pair_.address(kMark, mtu);
-    ExchangeRecord record = {};
-    record.kind = static_cast<uint16_t>(ExchangeKind::kHello);
+    HandshakeRecord record = {};
+    record.kind = static_cast<uint16_t>(HandshakeKind::kHello);
     std::snprintf(record.name, sizeof record.name, "%s", options_.name);
     record.instance = instance;
     record.queue_pair = address.number;
@@ -102,26 +102,26 @@ class Stranger {
   // Is let in. Returns whether it was.
   bool connect() {
     dial();
-    ExchangeRecord record = hello();
+    HandshakeRecord record = hello();
     say(&record, sizeof record);
     return go_on(record);
   }
   // The same, once the hello has been said.
-  bool go_on(ExchangeRecord record) {
+  bool go_on(HandshakeRecord record) {
     const auto welcome = answer();
-    if (!welcome.has_value() || check_record(*welcome, ExchangeKind::kWelcome) != Refusal::kNone) {
+    if (!welcome.has_value() || check_record(*welcome, HandshakeKind::kWelcome) != Refusal::kNone) {
       return false;
     }
     peer_instance = welcome->instance;
     reach(*welcome);
-    record.kind = static_cast<uint16_t>(ExchangeKind::kReady);
+    record.kind = static_cast<uint16_t>(HandshakeKind::kReady);
     finish_record(record);
     say(&record, sizeof record);
     return true;
   }
   // The other way round: the appliance dials it at `listener`, which does not block. Returns its
   // hello; nothing if it does not call for ten seconds.
-  std::optional<ExchangeRecord> pick_up(const Fd& listener) {
+  std::optional<HandshakeRecord> pick_up(const Fd& listener) {
     const uint64_t deadline_ns = monotonic_ns() + test::kPatienceNs;
     for (fd_.close(); !fd_.is_open(); usleep(100)) {
       if (monotonic_ns() > deadline_ns) return std::nullopt;
@@ -134,8 +134,8 @@ class Stranger {
   bool be_called(const Fd& listener) {
     const auto called = pick_up(listener);
     if (!called.has_value()) return false;
-    ExchangeRecord record = hello();
-    record.kind = static_cast<uint16_t>(ExchangeKind::kWelcome);
+    HandshakeRecord record = hello();
+    record.kind = static_cast<uint16_t>(HandshakeKind::kWelcome);
     finish_record(record);
     reach(*called);
     say(&record, sizeof record);
@@ -202,7 +202,7 @@ class Stranger {
 
  private:
   // Brings its queue pair up towards who said `record`.
-  void reach(const ExchangeRecord& record) {
+  void reach(const HandshakeRecord& record) {
     place_ = record.place;
     peer_ = {record.queue_pair,
              record.packet_number,
@@ -237,22 +237,22 @@ class Stranger {
 // A hello that is answered with a refusal.
 struct RecordFault {
   Refusal refusal;
-  void (*spoil)(ExchangeRecord& record);
+  void (*spoil)(HandshakeRecord& record);
   bool is_summed;  // its sum is right all the same
 };
 
 inline const RecordFault kRecordFaults[] = {
-    {Refusal::kMalformed, [](ExchangeRecord& record) { record.received = 1; }, false},
-    {Refusal::kMalformed, [](ExchangeRecord& record) { record.kind = 9; }, true},
-    {Refusal::kMalformed, [](ExchangeRecord& record) { record.mtu = 77; }, true},
-    {Refusal::kMalformed, [](ExchangeRecord& record) { record.instance = 0; }, true},
-    {Refusal::kMalformed, [](ExchangeRecord& record) { record.queue_pair = ~0u; }, true},
+    {Refusal::kMalformed, [](HandshakeRecord& record) { record.received = 1; }, false},
+    {Refusal::kMalformed, [](HandshakeRecord& record) { record.kind = 9; }, true},
+    {Refusal::kMalformed, [](HandshakeRecord& record) { record.mtu = 77; }, true},
+    {Refusal::kMalformed, [](HandshakeRecord& record) { record.instance = 0; }, true},
+    {Refusal::kMalformed, [](HandshakeRecord& record) { record.queue_pair = ~0u; }, true},
     {Refusal::kMalformed,
-     [](ExchangeRecord& record) { std::memset(record.name, 'x', sizeof record.name); }, true},
-    {Refusal::kVersion, [](ExchangeRecord& record) { record.version = 2; }, false},
-    {Refusal::kNotListed, [](ExchangeRecord& record) { record.name[0] = 'd'; }, true},
-    {Refusal::kShape, [](ExchangeRecord& record) { record.window = 63; }, true},
-    {Refusal::kShape, [](ExchangeRecord& record) { record.message_bytes = 8192; }, true},
+     [](HandshakeRecord& record) { std::memset(record.name, 'x', sizeof record.name); }, true},
+    {Refusal::kVersion, [](HandshakeRecord& record) { record.version = 2; }, false},
+    {Refusal::kNotListed, [](HandshakeRecord& record) { record.name[0] = 'd'; }, true},
+    {Refusal::kShape, [](HandshakeRecord& record) { record.window = 63; }, true},
+    {Refusal::kShape, [](HandshakeRecord& record) { record.message_bytes = 8192; }, true},
 };
 
 // What a stranger that was let in sends, for which it is cut off.

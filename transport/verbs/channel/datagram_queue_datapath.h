@@ -3,7 +3,7 @@
 // is not connected, or from none, is dropped and counted. A queue pair that fails comes back.
 //
 // It is made before the seal, with its buffers in the pool. A peer's address handle is made when
-// its connection comes up, by what it said in the exchange, and kept as long as its address is the
+// its connection comes up, by what it said in the handshake, and kept as long as its address is the
 // same. A part of VerbsProvider (send_datagram). Threads: the shard's.
 #pragma once
 

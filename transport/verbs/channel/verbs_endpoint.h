@@ -185,7 +185,7 @@ class VerbsEndpoint final : public Endpoint {
   // Takes the connection down. `is_fault`: the peer broke a rule and is cut off.
   void break_life(const char* why, bool is_fault) noexcept;
   void break_by_device(ibv_wc_status status) noexcept;
-  // Requires: the exchange thread does not bring the queue pair up.
+  // Requires: the connector does not bring the queue pair up.
   void fail_queue_pair(uint64_t now_ns) noexcept;
   bool is_drained(uint64_t now_ns) noexcept;
   void end_life() noexcept;

@@ -138,7 +138,7 @@ std::vector<VerbsDemand> VerbsProvider::demands(const VerbsShape& shape,
 uint32_t VerbsProvider::receive_count() const noexcept { return receive_count_of(options_.shape); }
 
 VerbsProvider::~VerbsProvider() {
-  exchange_.stop();
+  connector_.stop();
   endpoints_.clear();
   datagrams_.destroy();
   if (receives_ != nullptr) ibv_destroy_srq(receives_);
@@ -182,21 +182,21 @@ Result<void> VerbsProvider::create(const VerbsProviderOptions& options,
   BP_TRY(make_endpoints());
   std::vector<VerbsLink*> links;
   for (const auto& endpoint : endpoints_) links.push_back(&endpoint->link_);
-  return exchange_.start({.name = options_.name,
-                          .instance = instance_,
-                          .listen = options_.listen,
-                          .window = options_.shape.window,
-                          .message_bytes = message_bytes,
-                          .flush_key = flush_word.value()->remote_key,
-                          .flush_address = reinterpret_cast<uintptr_t>(shared.data()),
-                          .datagram_queue = datagrams_.number(),
-                          .is_by_manager = options_.connects_by_manager,
-                          .timing = options_.timing,
-                          .device = options_.device,
-                          .completion_fd = channel_->fd,
-                          .bell = &bell_,
-                          .loop_bell = options_.loop_bell},
-                         std::move(links));
+  return connector_.start({.name = options_.name,
+                           .instance = instance_,
+                           .listen = options_.listen,
+                           .window = options_.shape.window,
+                           .message_bytes = message_bytes,
+                           .flush_key = flush_word.value()->remote_key,
+                           .flush_address = reinterpret_cast<uintptr_t>(shared.data()),
+                           .datagram_queue = datagrams_.number(),
+                           .is_by_manager = options_.connects_by_manager,
+                           .timing = options_.timing,
+                           .device = options_.device,
+                           .completion_fd = channel_->fd,
+                           .bell = &bell_,
+                           .loop_bell = options_.loop_bell},
+                          std::move(links));
 }
 
 // Where there are windows each loan has one of its own, also what was copied here. Else whoever
@@ -312,7 +312,7 @@ VerbsEndpoint::~VerbsEndpoint() {
 Result<Endpoint*> VerbsProvider::connect(const PeerAddress& peer) {
   for (const auto& endpoint : endpoints_) {
     if (peer.name == nullptr || endpoint->link_.name != peer.name) continue;
-    if (!endpoint->link_.is_wanted.exchange(true, std::memory_order_acq_rel)) exchange_.wake();
+    if (!endpoint->link_.is_wanted.exchange(true, std::memory_order_acq_rel)) connector_.wake();
     return endpoint.get();
   }
   Error error;

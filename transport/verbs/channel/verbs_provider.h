@@ -8,7 +8,7 @@
 // Split by what it is about: verbs_provider.cc (making it, peers, sleeping, memory that peers may
 // reach), verbs_endpoint_datapath.cc (what is sent), verbs_window_datapath.cc (what is opened for
 // one message), verbs_receive_datapath.cc (what arrives and ends), verbs_recovery.cc (connections
-// that break and come back), link_exchange (the thread that connects them).
+// that break and come back), link_connector (the thread that connects them).
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 #include "transport/registration.h"
 #include "transport/verbs/channel/datagram_queue_datapath.h"
 #include "transport/verbs/channel/bounce_buffer_datapath.h"
-#include "transport/verbs/connect/link_exchange.h"
+#include "transport/verbs/connect/link_connector.h"
 #include "transport/verbs/peer_state.h"
 #include "transport/verbs/channel/verbs_counters.h"
 #include "transport/verbs/device/verbs_device.h"
@@ -122,8 +122,8 @@ class VerbsProvider final : public Provider {
 
   // Whether messages can be sent to `endpoint`, one of this provider's, now.
   static bool is_connected(const Endpoint& endpoint) noexcept;
-  // How many exchanges it has refused. Threads: any.
-  uint64_t refused_count() const noexcept { return exchange_.refused_count(); }
+  // How many handshakes it has refused. Threads: any.
+  uint64_t refused_count() const noexcept { return connector_.refused_count(); }
 
  private:
   friend class VerbsEndpoint;
@@ -173,7 +173,7 @@ class VerbsProvider final : public Provider {
   bool is_armed_ = false;  // an event was asked for, and has not been read
   EndpointLimits limits_;
   Doorbell bell_;
-  LinkExchange exchange_;
+  LinkConnector connector_;
   uint32_t seen_changes_ = 0;
   uint32_t draining_count_ = 0;
   uint32_t listed_receives_ = 0;

@@ -37,7 +37,7 @@ uint64_t pack_token(uint16_t place, uint32_t life, uint32_t loan) noexcept {
 }  // namespace
 
 uint32_t VerbsProvider::poll(uint32_t budget) noexcept {
-  if (const uint32_t changes = exchange_.changes(); BP_UNLIKELY(changes != seen_changes_)) {
+  if (const uint32_t changes = connector_.changes(); BP_UNLIKELY(changes != seen_changes_)) {
     seen_changes_ = changes;
     look_at_links();
   }

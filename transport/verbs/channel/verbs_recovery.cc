@@ -110,7 +110,7 @@ void VerbsEndpoint::begin_life() noexcept {
   } else {
     consumed_ = link_.peer_received;
   }
-  told_ = link_.received;  // the exchange has said so
+  told_ = link_.received;  // the handshake has said so
 }
 
 void VerbsEndpoint::begin_sending() noexcept {
@@ -126,8 +126,8 @@ void VerbsEndpoint::begin_sending() noexcept {
   mark_dirty();
 }
 
-// A peer that does not answer may be gone. But a way that carries small packets only lets the
-// exchange through, and what is small, and looks the same; nobody else tells the operator.
+// A peer that does not answer may be gone. A way that carries small packets only looks the same: it
+// lets the handshake and small messages through. Nobody else tells the operator.
 void VerbsEndpoint::break_by_device(ibv_wc_status status) noexcept {
   if (status != IBV_WC_RETRY_EXC_ERR) return break_life(ibv_wc_status_str(status), false);
   char why[160];
@@ -149,7 +149,7 @@ void VerbsEndpoint::break_life(const char* why, bool is_fault) noexcept {
   }
   const bool is_told = is_fault
                            ? cut_off_count_ <= kCutOffsTold || std::has_single_bit(cut_off_count_)
-                           // What the exchange has told as connected; of what never came to
+                           // What the handshake has told as connected; of what never came to
                            // be it tells, too.
                            : link_.can_send.load(std::memory_order_acquire);
   if (why != nullptr && is_told) {
@@ -164,7 +164,7 @@ void VerbsEndpoint::break_life(const char* why, bool is_fault) noexcept {
   if (!link_.is_connecting.load(std::memory_order_acquire)) fail_queue_pair(monotonic_ns());
   ++provider_.draining_count_;
   link_.must_break.store(true, std::memory_order_release);
-  provider_.exchange_.wake();  // it rings until the end of it
+  provider_.connector_.wake();  // it rings until the end of it
 }
 
 void VerbsEndpoint::fail_queue_pair(uint64_t now_ns) noexcept {
@@ -215,7 +215,7 @@ void VerbsEndpoint::end_life() noexcept {
                     : is_cut_off_      ? LinkState::kCutOff
                                        : LinkState::kDown,
                     std::memory_order_release);
-  provider_.exchange_.wake();
+  provider_.connector_.wake();
 }
 
 // A block that was lent is its owner's again; whether the peer has read it nobody knows. A loan

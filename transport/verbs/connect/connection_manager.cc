@@ -55,7 +55,7 @@ bool source_of(const VerbsPort& port, sockaddr_storage* source) noexcept {
   return false;  // an IPv6 one may need a scope, which only the kernel knows
 }
 
-rdma_conn_param parameters(const ExchangeRecord& record, const void* data, size_t bytes) noexcept {
+rdma_conn_param parameters(const HandshakeRecord& record, const void* data, size_t bytes) noexcept {
   rdma_conn_param parameter = {};
   parameter.private_data = data;
   parameter.private_data_len = static_cast<uint8_t>(bytes);
@@ -127,19 +127,19 @@ rdma_cm_id* ConnectionManager::dial(const SocketAddress& address) noexcept {
   return nullptr;
 }
 
-bool ConnectionManager::send(rdma_cm_id* call, const ExchangeRecord& record) noexcept {
-  switch (static_cast<ExchangeKind>(record.kind)) {
-    case ExchangeKind::kHello: {
+bool ConnectionManager::send(rdma_cm_id* call, const HandshakeRecord& record) noexcept {
+  switch (static_cast<HandshakeKind>(record.kind)) {
+    case HandshakeKind::kHello: {
       const CmHello hello = shorten(record);
       rdma_conn_param parameter = parameters(record, &hello, sizeof hello);
       return rdma_connect(call, &parameter) == 0;
     }
-    case ExchangeKind::kWelcome: {
+    case HandshakeKind::kWelcome: {
       rdma_conn_param parameter = parameters(record, &record, sizeof record);
       return rdma_accept(call, &parameter) == 0;
     }
-    case ExchangeKind::kReady: return rdma_establish(call) == 0;
-    case ExchangeKind::kRefusal:
+    case HandshakeKind::kReady: return rdma_establish(call) == 0;
+    case HandshakeKind::kRefusal:
       return rdma_reject(call, &record, static_cast<uint8_t>(sizeof record)) == 0;
   }
   return false;

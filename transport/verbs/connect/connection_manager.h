@@ -1,4 +1,4 @@
-// The records of an exchange by the RDMA connection manager (librdmacm) instead of a socket.
+// The records of a handshake by the RDMA connection manager (librdmacm) instead of a socket.
 //
 // A call is an rdma_cm_id: the hello travels in the request, in a shorter form since there is room
 // for 56 bytes only, the welcome in the reply, a refusal in the rejection; ready is the
@@ -7,8 +7,8 @@
 // the records say.
 //
 // librdmacm allocates for each call and each event, from the heap like everybody, gives it back,
-// and may be refused: then the call fails. Threads: one at a time, that of LinkExchange, whose part
-// this is. Sources: rdma_cm(7), and of the events rdma_get_cm_event(3).
+// and may be refused: then the call fails. Threads: one at a time, that of LinkConnector, whose
+// part this is. Sources: rdma_cm(7), and of the events rdma_get_cm_event(3).
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ class ConnectionManager {
     };
     Kind kind = Kind::kHungUp;
     rdma_cm_id* call = nullptr;
-    ExchangeRecord record = {};
+    HandshakeRecord record = {};
     const char* why = "";
   };
   // Returns whether there was one. `name_of` finds the name whose hash a hello has, or nullptr.
@@ -58,7 +58,7 @@ class ConnectionManager {
   // closed.
   rdma_cm_id* dial(const SocketAddress& address) noexcept;
   // By the record's kind. Requires: it is the turn of that kind. Returns false where it failed.
-  bool send(rdma_cm_id* call, const ExchangeRecord& record) noexcept;
+  bool send(rdma_cm_id* call, const HandshakeRecord& record) noexcept;
   // Ends it: no event of it comes any more.
   void close(rdma_cm_id* call) noexcept;
   // "10.0.0.2": the other end's, into `text`, terminated.

@@ -1,9 +1,9 @@
 // What a device tells beside completions: queue pairs that peers broke, ports, faults of its own.
 //
-// There is one stream of events for all queue pairs of a device, and every exchange thread reads
+// There is one stream of events for all queue pairs of a device, and every connector reads
 // it: an event may be about another provider's link, so it goes to whoever owns the queue pair. One
 // is not destroyed before its events were acknowledged: its owner is there.
-#include "transport/verbs/connect/link_exchange.h"
+#include "transport/verbs/connect/link_connector.h"
 #include "transport/verbs/device/verbs_device.h"
 
 namespace bedplate {
@@ -42,13 +42,13 @@ void VerbsDevice::handle_event(const ibv_async_event& event) noexcept {
   }
 }
 
-// Whatever thread this is: the link may be the exchange thread's, or the shard's.
+// Whatever thread this is: the link may be the connector's, or the shard's.
 void VerbsLink::take_event(ibv_event_type type) noexcept {
   if (type == IBV_EVENT_QP_LAST_WQE_REACHED) {
     return has_last_receive.store(true, std::memory_order_release);
   }
   if (type != IBV_EVENT_QP_FATAL) was_refused.store(true, std::memory_order_release);
-  exchange->break_link(*this);
+  connector->break_link(*this);
 }
 
 }  // namespace bedplate

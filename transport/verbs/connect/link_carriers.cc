@@ -1,4 +1,4 @@
-// What carries the records of an exchange: a stream socket, or a call of the RDMA connection
+// What carries the records of a handshake: a stream socket, or a call of the RDMA connection
 // manager (connection_manager.h). Who says what is link_handshake's.
 #include <algorithm>
 #include <cerrno>
@@ -12,7 +12,7 @@
 
 #include "platform/clock.h"
 #include "platform/log.h"
-#include "transport/verbs/connect/link_exchange.h"
+#include "transport/verbs/connect/link_connector.h"
 
 namespace bedplate {
 namespace {
@@ -34,7 +34,7 @@ void host_of(int fd, char* text, size_t text_bytes) noexcept {
 
 }  // namespace
 
-Result<void> LinkExchange::listen() noexcept {
+Result<void> LinkConnector::listen() noexcept {
   const SocketAddress* address = options_.listen.has_value() ? &*options_.listen : nullptr;
   if (options_.is_by_manager) return manager_.open(*options_.device, address);
   if (address == nullptr) return {};
@@ -48,9 +48,9 @@ Result<void> LinkExchange::listen() noexcept {
   return {};
 }
 
-void LinkExchange::dial(VerbsLink& link, uint64_t now_ns) noexcept {
+void LinkConnector::dial(VerbsLink& link, uint64_t now_ns) noexcept {
   Talk* talk = free_talk();
-  if (talk == nullptr) return back_off(link, "too many exchanges are under way");
+  if (talk == nullptr) return back_off(link, "too many handshakes are under way");
   if (options_.is_by_manager) {
     talk->call = manager_.dial(*link.address);
     if (talk->call == nullptr) return back_off(link, strerror(errno));
@@ -70,7 +70,7 @@ void LinkExchange::dial(VerbsLink& link, uint64_t now_ns) noexcept {
   }
 }
 
-void LinkExchange::accept_one() noexcept {
+void LinkConnector::accept_one() noexcept {
   Fd fd(accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!fd.is_open()) {
     if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM) return;
@@ -96,7 +96,7 @@ void LinkExchange::accept_one() noexcept {
   if (!watch(*talk, EPOLLIN | EPOLLRDHUP)) drop(*talk);
 }
 
-void LinkExchange::drop_strangers(uint32_t count_max) noexcept {
+void LinkConnector::drop_strangers(uint32_t count_max) noexcept {
   for (;;) {
     Talk* oldest = nullptr;
     uint32_t count = 0;
@@ -111,7 +111,7 @@ void LinkExchange::drop_strangers(uint32_t count_max) noexcept {
 }
 
 // No file descriptor is left: what waits at the listener waits a moment longer.
-void LinkExchange::listen_again(bool listens) noexcept {
+void LinkConnector::listen_again(bool listens) noexcept {
   epoll_event event = {};
   event.events = listens ? uint32_t{EPOLLIN} : 0;
   event.data.u64 = kListenerToken;
@@ -119,7 +119,7 @@ void LinkExchange::listen_again(bool listens) noexcept {
   accept_ns_ = listens ? 0 : monotonic_ns() + kAcceptPauseNs;
 }
 
-void LinkExchange::read_talk(Talk& talk) noexcept {
+void LinkConnector::read_talk(Talk& talk) noexcept {
   if (talk.stage == Stage::kHeld) {
     // Its hello was checked and is still to be used: nothing more may be read over it.
     char more = 0;
@@ -145,7 +145,7 @@ void LinkExchange::read_talk(Talk& talk) noexcept {
   handle_record(talk);
 }
 
-void LinkExchange::give_up(Talk& talk, const char* why) noexcept {
+void LinkConnector::give_up(Talk& talk, const char* why) noexcept {
   VerbsLink* link = talk.link;
   const Stage stage = talk.stage;
   if (stage == Stage::kAwaitHello && talk.bytes > 0) tell_once(talk.host, "half a record");
@@ -154,7 +154,7 @@ void LinkExchange::give_up(Talk& talk, const char* why) noexcept {
   if (stage == Stage::kConnecting || stage == Stage::kAwaitWelcome) back_off(*link, why);
 }
 
-void LinkExchange::take_manager_events() noexcept {
+void LinkConnector::take_manager_events() noexcept {
   using Kind = ConnectionManager::Event::Kind;
   const auto name_of = [this](uint32_t hash) -> const char* {
     for (const VerbsLink* link : links_) {
@@ -183,7 +183,7 @@ void LinkExchange::take_manager_events() noexcept {
   }
 }
 
-void LinkExchange::take_call(const ConnectionManager::Event& event) noexcept {
+void LinkConnector::take_call(const ConnectionManager::Event& event) noexcept {
   Talk* talk = free_talk();
   if (talk == nullptr) return manager_.close(event.call);  // it will dial again
   talk->call = event.call;
@@ -194,7 +194,7 @@ void LinkExchange::take_call(const ConnectionManager::Event& event) noexcept {
   handle_record(*talk);
 }
 
-bool LinkExchange::send_record(Talk& talk, ExchangeRecord& record) noexcept {
+bool LinkConnector::send_record(Talk& talk, HandshakeRecord& record) noexcept {
   finish_record(record);
   if (talk.call != nullptr) return manager_.send(talk.call, record);
   // The first bytes of a connection: there is room for them.
@@ -202,7 +202,7 @@ bool LinkExchange::send_record(Talk& talk, ExchangeRecord& record) noexcept {
          static_cast<ssize_t>(sizeof record);
 }
 
-bool LinkExchange::watch(int fd, uint32_t events, uint64_t token) noexcept {
+bool LinkConnector::watch(int fd, uint32_t events, uint64_t token) noexcept {
   epoll_event event = {};
   event.events = events;
   event.data.u64 = token;
@@ -210,12 +210,12 @@ bool LinkExchange::watch(int fd, uint32_t events, uint64_t token) noexcept {
          (errno == EEXIST && epoll_ctl(epoll_.number(), EPOLL_CTL_MOD, fd, &event) == 0);
 }
 
-bool LinkExchange::watch(Talk& talk, uint32_t events) noexcept {
+bool LinkConnector::watch(Talk& talk, uint32_t events) noexcept {
   if (talk.call != nullptr) return true;
   return watch(talk.fd.number(), events, static_cast<uint64_t>(&talk - talks_.data()));
 }
 
-void LinkExchange::drop(Talk& talk) noexcept {
+void LinkConnector::drop(Talk& talk) noexcept {
   if (talk.fd.is_open()) {
     // A child of a fork may still have the socket: closing it would tell the peer nothing, and
     // leave it in the epoll.

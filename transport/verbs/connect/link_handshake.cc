@@ -1,4 +1,4 @@
-// The records of an exchange: who says what, and what is believed of it (docs/verbs.md).
+// The records of a handshake: who says what, and what is believed of it (docs/verbs.md).
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -9,7 +9,7 @@
 
 #include "platform/clock.h"
 #include "platform/log.h"
-#include "transport/verbs/connect/link_exchange.h"
+#include "transport/verbs/connect/link_connector.h"
 
 namespace bedplate {
 namespace {
@@ -23,8 +23,9 @@ uint32_t random_packet_number() noexcept {
 
 }  // namespace
 
-ExchangeRecord LinkExchange::make_record(ExchangeKind kind, const VerbsLink* link) const noexcept {
-  ExchangeRecord record = {};
+HandshakeRecord LinkConnector::make_record(HandshakeKind kind,
+                                           const VerbsLink* link) const noexcept {
+  HandshakeRecord record = {};
   record.kind = static_cast<uint16_t>(kind);
   std::snprintf(record.name, sizeof record.name, "%s", options_.name.c_str());
   record.instance = options_.instance;
@@ -50,19 +51,19 @@ ExchangeRecord LinkExchange::make_record(ExchangeKind kind, const VerbsLink* lin
 }
 
 // The peer goes by what it was told, so that must not change under way.
-void LinkExchange::begin(VerbsLink& link) noexcept {
+void LinkConnector::begin(VerbsLink& link) noexcept {
   link.packet_number = random_packet_number();
   link.mtu = active_mtu(options_.device->context(), options_.device->port());
 }
 
 // Our connect() was decided.
-void LinkExchange::say_hello(Talk& talk) noexcept {
+void LinkConnector::say_hello(Talk& talk) noexcept {
   VerbsLink& link = *talk.link;
   int outcome = 0;
   socklen_t bytes = sizeof outcome;
   if (talk.fd.is_open()) getsockopt(talk.fd.number(), SOL_SOCKET, SO_ERROR, &outcome, &bytes);
   begin(link);
-  ExchangeRecord hello = make_record(ExchangeKind::kHello, &link);
+  HandshakeRecord hello = make_record(HandshakeKind::kHello, &link);
   if (outcome == 0 && (!send_record(talk, hello) || !watch(talk, EPOLLIN | EPOLLRDHUP))) {
     outcome = errno;
   }
@@ -73,11 +74,11 @@ void LinkExchange::say_hello(Talk& talk) noexcept {
   talk.stage = Stage::kAwaitWelcome;
 }
 
-void LinkExchange::take_welcome(Talk& talk) noexcept {
+void LinkConnector::take_welcome(Talk& talk) noexcept {
   VerbsLink& link = *talk.link;
-  const ExchangeRecord record = talk.record;
-  if (check_record(record, ExchangeKind::kRefusal) == Refusal::kNone) return take_refusal(talk);
-  const bool is_welcome = check_record(record, ExchangeKind::kWelcome) == Refusal::kNone;
+  const HandshakeRecord record = talk.record;
+  if (check_record(record, HandshakeKind::kRefusal) == Refusal::kNone) return take_refusal(talk);
+  const bool is_welcome = check_record(record, HandshakeKind::kWelcome) == Refusal::kNone;
   if (is_welcome && link.name != record.name) {
     char why[64];
     std::snprintf(why, sizeof why, "it calls itself %s", record.name);
@@ -95,7 +96,7 @@ void LinkExchange::take_welcome(Talk& talk) noexcept {
     return back_off(link, "it broke the rules before", "restart it");
   }
   // The shard takes what arrives from the moment the queue pair can receive.
-  ExchangeRecord ready = make_record(ExchangeKind::kReady, &link);
+  HandshakeRecord ready = make_record(HandshakeKind::kReady, &link);
   commit(link, record, talk.host);
   talk.stage = Stage::kLifeline;
   const auto connected = connect_queue_pair(link);
@@ -111,7 +112,7 @@ void LinkExchange::take_welcome(Talk& talk) noexcept {
   break_link(link);
 }
 
-void LinkExchange::take_refusal(Talk& talk) noexcept {
+void LinkConnector::take_refusal(Talk& talk) noexcept {
   VerbsLink& link = *talk.link;
   const auto why = static_cast<Refusal>(talk.record.refusal);
   drop(talk);
@@ -124,9 +125,9 @@ void LinkExchange::take_refusal(Talk& talk) noexcept {
   back_off(link, text, cure_of(why));
 }
 
-void LinkExchange::take_hello(Talk& talk) noexcept {
-  const ExchangeRecord& record = talk.record;
-  const Refusal fault = check_record(record, ExchangeKind::kHello);
+void LinkConnector::take_hello(Talk& talk) noexcept {
+  const HandshakeRecord& record = talk.record;
+  const Refusal fault = check_record(record, HandshakeKind::kHello);
   if (fault != Refusal::kNone) return refuse(talk, fault);
   VerbsLink* link = link_named(record.name);
   if (link == nullptr) return refuse(talk, Refusal::kNotListed);
@@ -147,7 +148,7 @@ void LinkExchange::take_hello(Talk& talk) noexcept {
 }
 
 // Once the link is ours: a peer that dials has lost the connection that we may still have.
-void LinkExchange::answer_hello(Talk& talk) noexcept {
+void LinkConnector::answer_hello(Talk& talk) noexcept {
   VerbsLink& link = *talk.link;
   const LinkState state = link.state.load(std::memory_order_acquire);
   if (state == LinkState::kLost) return refuse(talk, Refusal::kDevice);
@@ -161,9 +162,9 @@ void LinkExchange::answer_hello(Talk& talk) noexcept {
   note_cut_off(link);
   if (talk.record.instance == dialing(link).cut_instance) return refuse(talk, Refusal::kCutOff);
   if (Talk* lifeline = talk_of(link, true); lifeline != nullptr) drop(*lifeline);
-  const ExchangeRecord record = talk.record;
+  const HandshakeRecord record = talk.record;
   begin(link);
-  ExchangeRecord welcome = make_record(ExchangeKind::kWelcome, &link);
+  HandshakeRecord welcome = make_record(HandshakeKind::kWelcome, &link);
   commit(link, record, talk.host);
   talk.stage = Stage::kAwaitReady;
   const auto connected = connect_queue_pair(link);
@@ -176,16 +177,16 @@ void LinkExchange::answer_hello(Talk& talk) noexcept {
   break_link(link);
 }
 
-void LinkExchange::note_cut_off(const VerbsLink& link) noexcept {
+void LinkConnector::note_cut_off(const VerbsLink& link) noexcept {
   if (link.state.load(std::memory_order_acquire) == LinkState::kCutOff) {
     dialing(link).cut_instance = link.peer_instance;
   }
 }
 
-void LinkExchange::refuse(Talk& talk, Refusal why) noexcept {
+void LinkConnector::refuse(Talk& talk, Refusal why) noexcept {
   if (why != Refusal::kCrossing) tell_once(talk.host, to_text(why));
   if (has_magic(talk.record)) {
-    ExchangeRecord refusal = make_record(ExchangeKind::kRefusal, nullptr);
+    HandshakeRecord refusal = make_record(HandshakeKind::kRefusal, nullptr);
     refusal.refusal = static_cast<uint32_t>(why);
     send_record(talk, refusal);
   }
@@ -194,8 +195,8 @@ void LinkExchange::refuse(Talk& talk, Refusal why) noexcept {
 
 // Believes the peer's record, and gives the link to the shard: it takes what arrives, and sends
 // once can_send says so.
-void LinkExchange::commit(VerbsLink& link, const ExchangeRecord& record,
-                          const char* host) noexcept {
+void LinkConnector::commit(VerbsLink& link, const HandshakeRecord& record,
+                           const char* host) noexcept {
   link.is_wanted.store(true, std::memory_order_relaxed);
   const bool goes_on =
       record.instance == link.peer_instance && record.known_instance == options_.instance;
@@ -225,14 +226,14 @@ void LinkExchange::commit(VerbsLink& link, const ExchangeRecord& record,
   ring();
 }
 
-Result<void> LinkExchange::connect_queue_pair(VerbsLink& link) noexcept {
+Result<void> LinkConnector::connect_queue_pair(VerbsLink& link) noexcept {
   auto connected =
       link.queue_pair.connect(link.packet_number, link.mtu, link.peer, options_.timing.retry);
   link.is_connecting.store(false, std::memory_order_release);
   return connected;
 }
 
-void LinkExchange::come_up(VerbsLink& link) noexcept {
+void LinkConnector::come_up(VerbsLink& link) noexcept {
   dialing(link).up_since_ns = monotonic_ns();
   link.can_send.store(true, std::memory_order_release);
   BP_LOG_INFO("verbs: connected to %s at %s", link.name.c_str(), link.host);
@@ -246,7 +247,7 @@ void LinkExchange::come_up(VerbsLink& link) noexcept {
   ring();
 }
 
-void LinkExchange::break_link(VerbsLink& link) noexcept {
+void LinkConnector::break_link(VerbsLink& link) noexcept {
   if (link.must_break.exchange(true, std::memory_order_acq_rel)) return;
   ring();
 }

@@ -1,7 +1,7 @@
-// What the shard and the exchange thread know together of the way to one peer.
+// What the shard and the connector know together of the way to one peer.
 //
 // The thread that has the link, by its state, writes its fields; a release store of the state hands
-// them over. While it is down it is the exchange thread's, from up to the end of draining the
+// them over. While it is down it is the connector's, from up to the end of draining the
 // shard's. A part of VerbsProvider.
 #pragma once
 
@@ -15,10 +15,10 @@
 
 namespace bedplate {
 
-class LinkExchange;
+class LinkConnector;
 
 enum class LinkState : uint8_t {
-  kDown,    // the exchange thread's: queue pair in RESET
+  kDown,    // the connector's: queue pair in RESET
   kUp,      // the shard's: what arrives is taken; sends as soon as can_send
   kCutOff,  // down, and this instance of the peer is not heard any more
   kLost,    // down for good: the device is gone
@@ -29,13 +29,13 @@ struct VerbsLink final : QueuePairOwner {
   std::string name;
   std::optional<SocketAddress> address;  // where it listens; nothing: it dials, or nobody does
   uint16_t place = 0;                    // of this link here
-  LinkExchange* exchange = nullptr;      // whose it is while it is down
+  LinkConnector* connector = nullptr;    // whose it is while it is down
   QueuePair queue_pair;
 
   std::atomic<LinkState> state{LinkState::kDown};
   std::atomic<bool> can_send{false};    // the queue pair is ready, the peer listens
-  std::atomic<bool> must_break{false};  // the exchange thread asks the shard to take it down
-  // The exchange thread still brings the queue pair up: the shard, whose the link is already, takes
+  std::atomic<bool> must_break{false};  // the connector asks the shard to take it down
+  // The connector still brings the queue pair up: the shard, whose the link is already, takes
   // what arrives, but leaves the queue pair's state alone.
   std::atomic<bool> is_connecting{false};
   std::atomic<bool> has_worked{false};   // since it came up something sent was acknowledged

@@ -1,10 +1,10 @@
-// The exchange thread: makes connections and notices when peers go.
+// The connector: makes connections and notices when peers go.
 //
-// It listens, dials with a bounded back-off, exchanges the records of docs/verbs.md, over a socket
-// or by the RDMA connection manager (link_carriers.cc), and brings queue pairs up. The socket of an
-// exchange, or its call, stays open as the lifeline of its connection: a peer
-// that dies hangs up, which an idle queue pair would never tell. What breaks the rules of the
-// exchange is refused, and logged once for each host.
+// It listens, dials with a bounded back-off, gives and takes the handshake's records
+// (docs/verbs.md) over a socket or by the RDMA connection manager (link_carriers.cc), and brings
+// queue pairs up. The socket of a handshake, or its call, stays open as the lifeline of its
+// connection: a peer that dies hangs up, which an idle queue pair would never tell. A handshake
+// that breaks the rules is refused, and logged once for each host.
 //
 // One thread for each provider, whose part this is. It touches a link only while that is its own
 // (verbs_link.h), and no message ever.
@@ -29,7 +29,7 @@ namespace bedplate {
 struct LinkTiming {
   uint64_t backoff_ns_min = 10'000'000;
   uint64_t backoff_ns_max = 1'000'000'000;
-  uint64_t answer_ns_max = 2'000'000'000;  // for the records of an exchange
+  uint64_t answer_ns_max = 2'000'000'000;  // for the records of a handshake
   uint64_t give_up_ns = 30'000'000'000;    // then sends say kGone; it is dialed on all the same
   // That a peer cannot be reached is logged at once, then after this, and twice as long each time.
   uint64_t tell_ns_min = 60'000'000'000;
@@ -43,7 +43,7 @@ struct LinkTiming {
 };
 
 // What it names outlives stop().
-struct LinkExchangeOptions {
+struct LinkConnectorOptions {
   std::string name;
   uint64_t instance = 0;
   std::optional<SocketAddress> listen;
@@ -60,16 +60,16 @@ struct LinkExchangeOptions {
   Doorbell* loop_bell = nullptr;  // of the loop that polls it; nullptr: polled by hand
 };
 
-class LinkExchange {
+class LinkConnector {
  public:
-  LinkExchange() noexcept = default;
-  LinkExchange(const LinkExchange&) = delete;
-  LinkExchange& operator=(const LinkExchange&) = delete;
-  ~LinkExchange() { stop(); }
+  LinkConnector() noexcept = default;
+  LinkConnector(const LinkConnector&) = delete;
+  LinkConnector& operator=(const LinkConnector&) = delete;
+  ~LinkConnector() { stop(); }
 
   // Starts the thread. `links` outlast stop(). Before the seal. Requires: called once.
   // Errors (kSystem): it cannot listen there; no thread.
-  Result<void> start(const LinkExchangeOptions& options, std::vector<VerbsLink*> links);
+  Result<void> start(const LinkConnectorOptions& options, std::vector<VerbsLink*> links);
   // Ends the thread, and waits for its end; all lifelines hang up. Nothing happens where none runs.
   void stop() noexcept;
   // The shard shall take it down; until then it stays up. Threads: any.
@@ -112,7 +112,7 @@ class LinkExchange {
     VerbsLink* link = nullptr;
     uint64_t deadline_ns = 0;
     size_t bytes = 0;  // of the record
-    ExchangeRecord record = {};
+    HandshakeRecord record = {};
     char host[64] = {};
   };
   struct Dialing {  // for each link
@@ -144,7 +144,7 @@ class LinkExchange {
   void give_up(Talk& talk, const char* why) noexcept;
   void take_manager_events() noexcept;
   void take_call(const ConnectionManager::Event& event) noexcept;
-  bool send_record(Talk& talk, ExchangeRecord& record) noexcept;
+  bool send_record(Talk& talk, HandshakeRecord& record) noexcept;
   bool watch(int fd, uint32_t events, uint64_t token) noexcept;
   bool watch(Talk& talk, uint32_t events) noexcept;
   void drop(Talk& talk) noexcept;
@@ -167,12 +167,12 @@ class LinkExchange {
   void note_cut_off(const VerbsLink& link) noexcept;
 
   // Both.
-  // What is chosen anew for each exchange.
+  // What is chosen anew for each handshake.
   void begin(VerbsLink& link) noexcept;
-  void commit(VerbsLink& link, const ExchangeRecord& record, const char* host) noexcept;
+  void commit(VerbsLink& link, const HandshakeRecord& record, const char* host) noexcept;
   void come_up(VerbsLink& link) noexcept;
   Result<void> connect_queue_pair(VerbsLink& link) noexcept;
-  ExchangeRecord make_record(ExchangeKind kind, const VerbsLink* link) const noexcept;
+  HandshakeRecord make_record(HandshakeKind kind, const VerbsLink* link) const noexcept;
   Talk* free_talk() noexcept;
   // The one that is not a lifeline yet, or the lifeline.
   Talk* talk_of(const VerbsLink& link, bool is_lifeline) noexcept;
@@ -181,7 +181,7 @@ class LinkExchange {
   void tell_once(const char* host, const char* why) noexcept;
   void ring() noexcept;
 
-  LinkExchangeOptions options_;
+  LinkConnectorOptions options_;
   std::vector<VerbsLink*> links_;
   std::vector<Dialing> dialing_;
   std::vector<Talk> talks_;

@@ -1,4 +1,4 @@
-#include "transport/verbs/connect/link_exchange.h"
+#include "transport/verbs/connect/link_connector.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -21,8 +21,8 @@ constexpr uint64_t kIdleMs = 1000;
 
 }  // namespace
 
-Result<void> LinkExchange::start(const LinkExchangeOptions& options,
-                                 std::vector<VerbsLink*> links) {
+Result<void> LinkConnector::start(const LinkConnectorOptions& options,
+                                  std::vector<VerbsLink*> links) {
   BP_ASSERT(!is_running_ && options.instance != 0 && options.bell != nullptr);
   BP_ASSERT(options.device != nullptr);
   options_ = options;
@@ -30,7 +30,7 @@ Result<void> LinkExchange::start(const LinkExchangeOptions& options,
   dialing_.assign(links_.size(), {});
   talks_ = std::vector<Talk>(socket_count_max(links_.size()));
   for (VerbsLink* link : links_) {
-    link->exchange = this;
+    link->connector = this;
     if (!link->address.has_value()) continue;
     std::snprintf(dialing(*link).address, sizeof Dialing::address, "%s",
                   link->address->text().c_str());
@@ -52,13 +52,13 @@ Result<void> LinkExchange::start(const LinkExchangeOptions& options,
         .set_cure("raise the limit of open files (ulimit -n)");
   }
   BP_TRY(thread_.start(
-      "verbs-exchange", [](void* self) noexcept { static_cast<LinkExchange*>(self)->run(); },
+      "verbs-connect", [](void* self) noexcept { static_cast<LinkConnector*>(self)->run(); },
       this));
   is_running_ = true;
   return {};
 }
 
-void LinkExchange::stop() noexcept {
+void LinkConnector::stop() noexcept {
   if (!is_running_) return;
   must_stop_.store(true, std::memory_order_release);
   wake();
@@ -69,19 +69,19 @@ void LinkExchange::stop() noexcept {
   listener_.close();
 }
 
-void LinkExchange::wake() noexcept {
+void LinkConnector::wake() noexcept {
   const uint64_t one = 1;
   // It fails only when it is readable already.
   [[maybe_unused]] const ssize_t written = write(wake_.number(), &one, sizeof one);
 }
 
-void LinkExchange::ring() noexcept {
+void LinkConnector::ring() noexcept {
   changes_.fetch_add(1, std::memory_order_release);  // pairs with changes()
   options_.bell->ring();
   if (options_.loop_bell != nullptr) options_.loop_bell->ring();
 }
 
-void LinkExchange::run() noexcept {
+void LinkConnector::run() noexcept {
   while (!must_stop_.load(std::memory_order_acquire)) {
     epoll_event events[16];
     const int count = epoll_wait(epoll_.number(), events, std::size(events), wait_ms());
@@ -104,7 +104,7 @@ void LinkExchange::run() noexcept {
 }
 
 // The shard reads no clock: it is asked now and then to look whether what it has posted ends.
-void LinkExchange::look_at_progress(uint64_t now_ns) noexcept {
+void LinkConnector::look_at_progress(uint64_t now_ns) noexcept {
   const bool is_any_up = std::any_of(links_.begin(), links_.end(), [](const VerbsLink* link) {
     return link->state.load(std::memory_order_acquire) == LinkState::kUp;
   });
@@ -115,7 +115,7 @@ void LinkExchange::look_at_progress(uint64_t now_ns) noexcept {
 
 // How long nothing needs to be looked at. What is under way is short, so a tick serves for all of
 // it; a peer that nobody reaches costs a wake-up for each try.
-int LinkExchange::wait_ms() const noexcept {
+int LinkConnector::wait_ms() const noexcept {
   for (const Talk& talk : talks_) {
     if (talk.stage != Stage::kFree && talk.stage != Stage::kLifeline) return kTickMs;
   }
@@ -133,7 +133,7 @@ int LinkExchange::wait_ms() const noexcept {
   return static_cast<int>(wait_ns / kNsPerMs) + 1;
 }
 
-void LinkExchange::handle_event(uint64_t token) noexcept {
+void LinkConnector::handle_event(uint64_t token) noexcept {
   if (token == kWakeToken) {
     uint64_t count = 0;
     [[maybe_unused]] const ssize_t bytes = read(wake_.number(), &count, sizeof count);
@@ -152,13 +152,13 @@ void LinkExchange::handle_event(uint64_t token) noexcept {
   }
 }
 
-void LinkExchange::handle_record(Talk& talk) noexcept {
+void LinkConnector::handle_record(Talk& talk) noexcept {
   switch (talk.stage) {
     case Stage::kAwaitHello: return take_hello(talk);
     case Stage::kAwaitWelcome: return take_welcome(talk);
     case Stage::kAwaitReady: {
       VerbsLink& link = *talk.link;
-      if (check_record(talk.record, ExchangeKind::kReady) != Refusal::kNone) {
+      if (check_record(talk.record, HandshakeKind::kReady) != Refusal::kNone) {
         drop(talk);
         return break_link(link);
       }
@@ -170,7 +170,7 @@ void LinkExchange::handle_record(Talk& talk) noexcept {
 }
 
 // A link is down: hang up, so that the peer knows; dial, if it is for us to do so.
-void LinkExchange::look_after(VerbsLink& link, uint64_t now_ns) noexcept {
+void LinkConnector::look_after(VerbsLink& link, uint64_t now_ns) noexcept {
   const LinkState state = link.state.load(std::memory_order_acquire);
   if (state == LinkState::kUp) {
     // The shard has to look until it is down, also one that sleeps.
@@ -213,13 +213,13 @@ void LinkExchange::look_after(VerbsLink& link, uint64_t now_ns) noexcept {
 
 // Trouble is forgotten only then: a link that breaks as soon as it is up is dialed as seldom as one
 // that never comes up.
-bool LinkExchange::has_been_of_use(const VerbsLink& link, uint64_t now_ns) const noexcept {
+bool LinkConnector::has_been_of_use(const VerbsLink& link, uint64_t now_ns) const noexcept {
   const uint64_t up_since_ns = dialing_[link.place].up_since_ns;
   return up_since_ns != 0 && (link.has_worked.load(std::memory_order_acquire) ||
                               now_ns - up_since_ns >= options_.timing.backoff_ns_max);
 }
 
-void LinkExchange::back_off(VerbsLink& link, const char* why, const char* cure) noexcept {
+void LinkConnector::back_off(VerbsLink& link, const char* why, const char* cure) noexcept {
   Dialing& state = dialing(link);
   if (cure == nullptr) {
     cure = options_.is_by_manager
@@ -238,19 +238,19 @@ void LinkExchange::back_off(VerbsLink& link, const char* why, const char* cure) 
   delay_next(state);
 }
 
-void LinkExchange::delay_next(Dialing& state) noexcept {
+void LinkConnector::delay_next(Dialing& state) noexcept {
   state.next_ns = monotonic_ns() + state.backoff_ns;
   state.backoff_ns = std::min(2 * state.backoff_ns, options_.timing.backoff_ns_max);
 }
 
-LinkExchange::Talk* LinkExchange::free_talk() noexcept {
+LinkConnector::Talk* LinkConnector::free_talk() noexcept {
   for (Talk& talk : talks_) {
     if (talk.stage == Stage::kFree) return &talk;
   }
   return nullptr;
 }
 
-LinkExchange::Talk* LinkExchange::talk_of(const VerbsLink& link, bool is_lifeline) noexcept {
+LinkConnector::Talk* LinkConnector::talk_of(const VerbsLink& link, bool is_lifeline) noexcept {
   for (Talk& talk : talks_) {
     if (talk.stage != Stage::kFree && talk.link == &link &&
         (talk.stage == Stage::kLifeline) == is_lifeline) {
@@ -260,14 +260,14 @@ LinkExchange::Talk* LinkExchange::talk_of(const VerbsLink& link, bool is_lifelin
   return nullptr;
 }
 
-VerbsLink* LinkExchange::link_named(const char* name) noexcept {
+VerbsLink* LinkConnector::link_named(const char* name) noexcept {
   for (VerbsLink* link : links_) {
     if (link->name == name) return link;
   }
   return nullptr;
 }
 
-void LinkExchange::tell_once(const char* host, const char* why) noexcept {
+void LinkConnector::tell_once(const char* host, const char* why) noexcept {
   refused_.fetch_add(1, std::memory_order_relaxed);
   for (uint32_t i = 0; i < told_host_count_; ++i) {
     if (std::strcmp(told_hosts_[i], host) == 0) return;
