@@ -68,7 +68,7 @@ bool ledger_create(std::span<std::byte> arena) noexcept {
 void ledger_enter(const void* block) noexcept {
   const Place place = place_of(block);
   BP_ASSERT(place.entry != nullptr);
-  // Relaxed: whoever frees the block learnt of it from whoever got it here.
+  // Relaxed: the thread that frees the block learnt of it from the one that got it here.
   place.entry->fetch_or(place.bit, std::memory_order_relaxed);
 }
 

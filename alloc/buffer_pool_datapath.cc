@@ -76,7 +76,7 @@ void BufferPool::push_batch(uint32_t first) noexcept {
   do {
     batch_link_[first].store(static_cast<uint32_t>(top), std::memory_order_relaxed);
     wanted = ((top >> 32) + 1) << 32 | first;
-    // Release: the chain and the link are visible to who pops the batch.
+    // Release: the chain and the link are visible to the thread that pops the batch.
   } while (!top_.compare_exchange_weak(top, wanted, std::memory_order_release,
                                        std::memory_order_relaxed));
 }
@@ -119,7 +119,8 @@ void BufferPool::flush(Shard& own) noexcept {
   }
   std::copy(own.cached + kBatchMax, own.cached + kCacheMax, own.cached);
   own.cached_count -= kBatchMax;
-  // Before the push: who pops the batch counts it again, and the sum never exceeds the buffers.
+  // Before the push: the thread that pops the batch counts it again, and the sum never exceeds the
+  // buffers.
   drawn_count_.fetch_sub(kBatchMax, std::memory_order_relaxed);
   push_batch(first);
 }

@@ -38,8 +38,8 @@ void retire_boot_heap() noexcept;
 
 // Nor are new pages cut from what the calling thread has of segment 0: for processes whose segment
 // 0 no other can read. Pages that it has begun stay in use by the owner that it allocates for now:
-// who wants none of these enters another (heap_owner.h). Cost: at least kHeapGranularityBytes more
-// of the new heap.
+// a thread that wants none of these enters another (heap_owner.h). Cost: at least
+// kHeapGranularityBytes more of the new heap.
 void leave_boot_heap() noexcept;
 
 struct HeapArenaUse {

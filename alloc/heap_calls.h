@@ -20,8 +20,8 @@ namespace bedplate {
 
 inline constexpr size_t kDefaultAlignment = 16;
 
-// What is not the owner's is kept out of the way: the two calls that programs make all the time are
-// a comparison, then mimalloc's own few instructions, without a frame or a further jump.
+// Calls of others than the owner are kept out of the way: the two calls that programs make all the
+// time are a comparison, then mimalloc's own few instructions, without a frame or a further jump.
 [[gnu::noinline, gnu::cold]] inline void* allocate_elsewhere(size_t bytes) noexcept {
   return is_forked_child() ? child_allocate(bytes, kDefaultAlignment)
                            : enter_block(mi_malloc(bytes));

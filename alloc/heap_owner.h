@@ -1,4 +1,4 @@
-// Owners of heap memory: for whom it is allocated, how much each holds, and how much it may.
+// Owners of heap memory: each has a name, an account of what it holds, and perhaps a limit.
 //
 // A thread allocates for one owner at a time. Each owner has a heap of its own in each thread, so
 // malloc and free cost what they always do; what is charged are the pages that mimalloc cuts into
@@ -42,9 +42,9 @@ Result<HeapOwner> heap_owner(const OwnerName& name) noexcept;
 // Requires: `owner` is one of heap_owner()'s, or one of the three. Threads: any.
 void limit_heap_owner(HeapOwner owner, uint64_t bytes) noexcept;
 
-// What the calling thread allocates is from now on for `owner`. Returns whom it was for.
-// When there is no memory for the thread's heap of that owner, a message says so and it stays as it
-// was. Requires: as limit_heap_owner(); not kBootOwner. Threads: any, each for itself.
+// From now on the calling thread allocates for `owner`. Returns the owner of before. When there is
+// no memory for the thread's heap of that owner, a message says so and it stays as it was.
+// Requires: as limit_heap_owner(); not kBootOwner. Threads: any, each for itself.
 // Cost: a few loads; the first time in a thread some kilobytes of the heap.
 HeapOwner enter_heap_owner(HeapOwner owner) noexcept;
 
@@ -80,7 +80,7 @@ bool find_heap_owner(const OwnerName& name, HeapOwner* owner) noexcept;
 bool charge_heap_owner(HeapOwner owner, uint64_t bytes) noexcept;
 // The part of a charge that is not true any more. Threads: any.
 void credit_heap_owner(HeapOwner owner, uint64_t bytes) noexcept;
-// What was charged as expected turned out to be another amount.
+// The amount that was charged in advance turned out to be another.
 void recharge_heap_owner(HeapOwner owner, uint64_t expected_bytes, uint64_t bytes) noexcept;
 // Whether the calling thread's last charge was refused, and whose it was. Says so once.
 bool was_refused_by_limit(HeapOwner* owner) noexcept;

@@ -4,10 +4,10 @@
 //
 //     | younger items | gap | older items ... |
 //
-// A new item is made at the gap's front. Where the gap is too short, its end moves on: what is
-// dead there joins the gap, what lives is evicted, or slides to the gap's front when it was asked
-// for since the gap last came by (CLOCK) or when enough of what lies ahead is dead. So items of all
-// sizes share all of the memory, and no free place is ever searched for. What is pinned stays where
+// A new item is made at the gap's front. Where the gap is too short, its end moves on: what is dead
+// there joins the gap, what lives is evicted, or slides to the gap's front when it was asked for
+// since the gap last came by (CLOCK) or when enough of what lies ahead is dead. So items of all
+// sizes share all of the memory, and no free place is ever searched for. A pinned item stays where
 // it is: the gap begins anew behind it.
 //
 // An item is a head and a body, in a row: the head is what its owner wants to have in front of the
@@ -77,7 +77,7 @@ class KeyedCache {
   // Requires: called once, before all else. Ownership: memory, index and counters outlive this.
   void create(const KeyedCacheOptions& options) noexcept;
 
-  // What is compared with the items' expiry from now on. Requires: it does not go back.
+  // The time that items' expiry is compared with from now on. Requires: it does not go back.
   void set_time(uint64_t now_ns) noexcept { now_ns_ = now_ns; }
   uint64_t now_ns() const noexcept { return now_ns_; }
   uint64_t memory_bytes() const noexcept { return uint64_t{end_} * kCacheLineBytes; }

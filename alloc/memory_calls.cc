@@ -35,7 +35,7 @@
 using bedplate::PinnedPool;
 using bedplate::process_pool;
 
-// interception.cc refers to this, so that whoever gets our malloc gets these as well.
+// interception.cc refers to this, so that a program that gets our malloc gets these as well.
 extern "C" const char bedplate_memory_calls = 1;
 
 namespace {

@@ -18,8 +18,8 @@ enum class SupportLevel : uint32_t {
   // Every way to allocate hands out blocks of the pool, and each free arrives at the pool's heap:
   // what it counts as used goes back to what it was.
   kFree = 1,
-  // What is freed whole stays the pool's: the pages of a freed chunk are still mapped and there, so
-  // a registration over it stays good.
+  // Memory that is freed whole stays the pool's: the pages of a freed chunk are still mapped and
+  // there, so a registration over it stays good.
   kChunk = 2,
   // munmap of pool memory is seen, and refused.
   kMunmap = 4,

@@ -49,8 +49,9 @@ __thread ThreadHeaps this_thread;
 constexpr int kPassesMax = 3;
 
 // Guards the list, and the words while they are not their thread's. The holder makes system calls;
-// who waits for it is marked as inside, or has its words taken away already. No signal handler runs
-// meanwhile: one that blocks would keep all others waiting, one that is refused memory itself.
+// a thread that waits for it is marked as inside, or has its words taken away already. No signal
+// handler runs meanwhile: one that blocks would keep all others waiting, one that is refused memory
+// itself.
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 ThreadHeaps* threads = nullptr;
 

@@ -109,7 +109,7 @@ Result<Segment*> PinnedPool::adopt_segment(const OfferedSegment& offered, Fd mem
   segment.inode = identity.st_ino;
   segment.memfd = memfd.release();
   segment.carved_bytes = offered.bytes;            // by its owner
-  segment.lock_errno = is_huge(page) ? 0 : EPERM;  // who made it keeps the pages in memory
+  segment.lock_errno = is_huge(page) ? 0 : EPERM;  // its maker keeps the pages in memory
   segment.is_writable = offered.is_writable;
   segment.is_for_devices = offered.is_for_devices;
   segment.is_own = false;

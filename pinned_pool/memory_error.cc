@@ -39,7 +39,7 @@ void on_bus_error(int number, siginfo_t* info, void* context) {
 void report_memory_errors() noexcept {
   struct sigaction action = {};
   action.sa_sigaction = &on_bus_error;
-  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;  // what who was here before may need
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;  // as a handler of before may need
   struct sigaction was_there = {};
   sigaction(SIGBUS, &action, &was_there);
   if (was_there.sa_sigaction != &on_bus_error) before = was_there;

@@ -4,9 +4,9 @@
 // A way takes pages out of the pool's mappings, out of its memfds, or moves what a page holds to
 // another physical page. Most are stopped by the kernel once the pool is sealed. What a kernel does
 // not stop, the runtime refuses where the program asks through libc (alloc/memory_calls.cc), and a
-// seccomp filter (pinned_pool/seccomp_filter.h) however it asks. What is left open is not kept
-// silent: boot, `stats` and `doctor` name it.
-// docs/pool.md has the same table in words; tests try each way through libc and as a raw call.
+// seccomp filter (pinned_pool/seccomp_filter.h) however it asks. A way that is left open is not
+// kept silent: boot, `stats` and `doctor` name it. docs/pool.md has the same table in words; tests
+// try each way through libc and as a raw call.
 #pragma once
 
 #include <cstddef>

@@ -65,7 +65,7 @@ Fd open_memfd(const OwnerName& owner, PageSize page) noexcept {
   // EINVAL: a kernel that does not know the flag, which only silences a warning of newer ones.
   if (!fd.is_open() && errno == EINVAL) fd = Fd(memfd_create(owner.text, flags));
   if (!fd.is_open() || fd.number() > STDERR_FILENO) return fd;
-  // What is printed must not land in a segment.
+  // Output must not land in a segment.
   Fd above(fcntl(fd.number(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
   if (!above.is_open() && errno == EINVAL) errno = EMFILE;  // its word for RLIMIT_NOFILE
   return above;

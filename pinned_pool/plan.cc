@@ -64,7 +64,7 @@ uint64_t take_largest(const PoolBudget& budget, const std::vector<SegmentRequest
   return left_bytes;
 }
 
-// What is left is the heap's. Its last part is not taken where it is no whole page.
+// The rest is the heap's. Its last part is not taken where it is no whole page.
 void grow_heap(const PoolBudget& budget, uint64_t left_bytes, PoolPlan& plan) {
   SegmentPlan& heap = plan.segments[1];
   const uint64_t floor_bytes = heap.bytes;

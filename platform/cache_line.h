@@ -13,7 +13,8 @@ inline constexpr size_t kCacheLineBytes = 64;
 // the store waits for it. No address faults.
 inline void prefetch_for_write(const void* address) noexcept {
 #ifdef __x86_64__
-  // The builtin becomes a plain prefetch without -mprfchw; who lacks this one takes it as a nop.
+  // The builtin becomes a plain prefetch without -mprfchw; a processor without it takes it as a
+  // nop.
   asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(address)));
 #else
   __builtin_prefetch(address, 1);

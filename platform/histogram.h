@@ -40,7 +40,7 @@ class Histogram {
     return ((bucket - shift * step_count + 1) << shift) - 1;
   }
 
-  // Threads: any. What is added meanwhile may be counted or not.
+  // Threads: any. Values that are added meanwhile may be counted or not.
   uint64_t count() const noexcept { return count_of(buckets_); }
   // The value that `share` of all (0 to 1) do not exceed: the largest of its bucket, so at most a
   // sixteenth too large. 0 where nothing was added.

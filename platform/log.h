@@ -60,7 +60,7 @@ uint64_t for_each_recent_line(uint64_t first,
 // Lets one a second pass, of what could otherwise fill the log. Constant-initialised. Threads: any.
 class OncePerSecond {
  public:
-  // Whether this one may be logged. What is held back is not counted (LogLimit does that).
+  // Whether this one may be logged. Lines that are held back are not counted (LogLimit does that).
   bool try_pass() noexcept;
 
  private:

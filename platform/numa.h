@@ -1,4 +1,4 @@
-// NUMA nodes: which have memory, whose core is where, and pages from a chosen one.
+// NUMA nodes: those that have memory, the node of a core, and pages from a chosen node.
 //
 // A kernel without NUMA, and a machine with one node, are the same here: node 0 is all there is,
 // and nothing is bound. All functions: any thread; nothing is allocated.

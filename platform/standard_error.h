@@ -1,9 +1,9 @@
 // Standard error, written without waiting for its reader.
 //
 // Its file description is shared with other processes (the shell's, the service manager's), so it
-// is never set to O_NONBLOCK: that would change it for all of them. What is asked for instead holds
-// for one call: MSG_DONTWAIT on a socket, RWF_NOWAIT on a pipe (before Linux 6.4 and on a named
-// one: splice from a pipe of one's own, SPLICE_F_NONBLOCK), and a description of one's own for a
+// is never set to O_NONBLOCK: that would change it for all of them. Instead each call asks for
+// itself: MSG_DONTWAIT on a socket, RWF_NOWAIT on a pipe (before Linux 6.4 and on a named one:
+// splice from a pipe of one's own, SPLICE_F_NONBLOCK), and a description of one's own for a
 // terminal (/proc/self/fd/2 opened again). Files and other devices are written as ever.
 //
 // Where that cannot be had (no descriptor is free for the pipe, the terminal is another user's) it

@@ -95,7 +95,7 @@ void print_skips(const Tally& tally) {
 }  // namespace
 
 int main(int count, char** words) {
-  bedplate::heap_create();  // segment 0 exists, whoever has malloc
+  bedplate::heap_create();  // segment 0 exists, whichever malloc there is
   if (count == 3 && std::strcmp(words[1], "--probe") == 0) bedplate::test::run_probe(words[2]);
   MemoryLeakWarningPlugin::turnOffNewDeleteOverloads();
   Tally tally;

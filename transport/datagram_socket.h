@@ -109,8 +109,8 @@ class DatagramSocket {
   // was not started.
   // Returns 0 or an errno value (StreamSockets::start_watching).
   virtual int start() noexcept = 0;
-  // No callback comes any more. What was kept stays valid until the next open(). Nothing happens if
-  // it is not open.
+  // No callback comes any more. Datagrams that were kept stay valid until the next open(). Nothing
+  // happens if it is not open.
   virtual void close() noexcept = 0;
   virtual bool is_open() const noexcept = 0;
   // Where it is bound: with the port that the system chose. None where it is not open.
@@ -125,8 +125,9 @@ class DatagramSocket {
   virtual Result<void> leave(const IpAddress& group, const IpAddress& source = {},
                              const char* interface = nullptr) = 0;
 
-  // Sends in their order. What was taken is the caller's again. Of a cut datagram that was taken in
-  // part, the part is taken off its front, so that the rest can be given again.
+  // Sends in their order. The memory of those that were taken is the caller's again. Of a cut
+  // datagram that was taken in part, the part is taken off its front, so that the rest can be given
+  // again.
   // Requires: it is open; start() was called.
   virtual DatagramsSent send_batch(std::span<OutgoingDatagram> datagrams) noexcept = 0;
   // Gives a kept buffer back: any address within it. Requires: it is kept.

@@ -1,9 +1,9 @@
 // Endpoints: one interface to a peer, near or far.
 //
 // An endpoint is a way to one peer. What kind of way (this process, another one on the pool,
-// another host) is its provider's business; whoever sends need not know. Memory is the caller's:
-// nothing is buffered but what am_send copies, and nothing here blocks or allocates.
-// docs/transport.md says what every provider must keep to.
+// another host) is its provider's business; a sender need not know. Memory is the caller's: nothing
+// is buffered but what am_send copies, and nothing here blocks or allocates. docs/transport.md says
+// what every provider must keep to.
 #pragma once
 
 #include <cstddef>
@@ -115,8 +115,8 @@ class Endpoint {
  public:
   virtual ~Endpoint() = default;
 
-  // Sends a copy of `payload`. Returns kDone, kAgain, kGone or kTooLong. What was accepted is lost
-  // if the peer dies before it was read: only an answer says that it was.
+  // Sends a copy of `payload`. Returns kDone, kAgain, kGone or kTooLong. An accepted message is
+  // lost if the peer dies before it was read: only an answer says that it was.
   virtual SendStatus am_send(AmId id, std::span<const std::byte> payload) noexcept = 0;
 
   // Lends `block` to the receiver, with a small `header` beside it. Returns kPending (also kDone,

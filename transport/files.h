@@ -73,9 +73,10 @@ struct FileOptions {
 // Threads: the shard's. Ownership: that of Files, whose life it has.
 class File {
  public:
-  // Starts `operation`. What is in flight at the same time takes place in any order; a sync is
-  // about what had completed before it began. After Files::close() nothing happens, and `completed`
-  // is not called. Requires: it is not in flight and has a callback; it ends below 2^63.
+  // Starts `operation`. Operations that are in flight at the same time take place in any order; a
+  // sync is about what had completed before it began. After Files::close() nothing happens, and
+  // `completed` is not called. Requires: it is not in flight and has a callback; it ends below
+  // 2^63.
   // Cost: with io_uring none of its own (it goes with the shard's next io_uring_enter); with the
   // thread a doorbell.
   void begin(FileOperation& operation) noexcept;

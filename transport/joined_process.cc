@@ -88,7 +88,7 @@ Result<void> JoinedProcess::set_up(const JoinedProcessOptions& options) {
   return {};
 }
 
-// What is allocated from now on lies where the others can read it.
+// Memory that is allocated from now on lies where the others can read it.
 Result<void> JoinedProcess::take_heap() noexcept {
   Segment* heap = pool_.own_heap();
   if (heap == nullptr) return {};

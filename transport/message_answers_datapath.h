@@ -4,9 +4,9 @@
 // A service derives from it and implements answer(). A question that finds no room for its answer,
 // because the peer's queue is full or too much is lent, waits with those of the same peer behind
 // it: answer() is asked again when the loop comes by. No peer waits for another one's questions.
-// What is lent is bounded in number and bytes, so that peers which keep their loans cannot hold all
-// of the service's memory; so is what waits. One peer has no more than its share of each, so that
-// one which reads nothing and returns nothing leaves the rest to the others.
+// Loans are bounded in number and bytes, so that peers which keep their loans cannot hold all of
+// the service's memory; so is what waits. One peer has no more than its share of each, so that one
+// which reads nothing and returns nothing leaves the rest to the others.
 // Threads: the shard's.
 #pragma once
 

@@ -249,7 +249,7 @@ void Messenger::wait(uint64_t timeout_ns) noexcept {
   }
   BP_ASSERT(sleeper != nullptr);
   announce_sleep();
-  // Once more: from here on whoever sends wakes us.
+  // Once more: from here on a sender wakes us.
   if (poll(kLastLookBudget) == 0) sleeper->sleep(std::min(timeout_ns, sleep_max_ns()));
   announce_awake();
 }

@@ -12,8 +12,8 @@
 
 namespace bedplate {
 
-// What is known of the peer that is to be reached: its place in a group, or its name. A provider
-// looks at what it needs.
+// The peer that is to be reached, as far as it is known: its place in a group, or its name. A
+// provider looks at what it needs.
 struct PeerAddress {
   uint32_t member = UINT32_MAX;  // in a group; UINT32_MAX: it is known by its name
   // Of a shard of this process, of a process that has joined, or of an appliance on the network, as

@@ -122,8 +122,9 @@ class SingleCopy {
 
   // Lets peers copy from [memory, memory + bytes), and to it if `is_writable`.
   // Lifetime: the memory stays until withdraw(), which takes nothing back under cma and xpmem:
-  // these expose all of the process to whom the kernel lets (docs/single_copy.md), and its range
-  // is what an honest peer keeps to. Cost: knem a system call that pins the pages; else none.
+  // these expose all of the process to every process that the kernel lets (docs/single_copy.md),
+  // and its range is what an honest peer keeps to. Cost: knem a system call that pins the pages;
+  // else none.
   // Errors: knem refuses what is not mapped.
   virtual Result<ExposedRange> expose(void* memory, uint64_t bytes, bool is_writable) noexcept = 0;
   virtual void withdraw(const ExposedRange& range) noexcept = 0;
@@ -133,7 +134,7 @@ class SingleCopy {
 
   // Opens the memory of `peer`, which sent `card`, and copies its proof: from then on there are
   // only outcomes. Requires: `memory` is not open. On an error it stays so.
-  // Errors (kSystem): another kind, no permission (and whose it would be to give), not the process
+  // Errors (kSystem): another kind, no permission (and which user could give it), not the process
   // of the card, the peer has ended.
   Result<void> attach(const SingleCopyPeer& peer, const SingleCopyCard& card,
                       PeerMemory& memory) noexcept;

@@ -82,9 +82,9 @@ class StreamServer {
   // Begins to listen.
   void start() noexcept;
 
-  // Stops listening. What was received whole is answered, then each connection is closed; half a
-  // request is not waited for. A peer that does not read its replies is waited for. Requires:
-  // create() was called. Threads: any.
+  // Stops listening. Requests that were received whole are answered, then each connection is
+  // closed; half a request is not waited for. A peer that does not read its replies is waited for.
+  // Requires: create() was called. Threads: any.
   void request_drain() noexcept { options_.loop->submit(drain_call_); }
   // Whether no connection is left after request_drain(). Threads: any.
   bool is_drained() const noexcept { return is_drained_.load(std::memory_order_acquire); }

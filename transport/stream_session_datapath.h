@@ -50,12 +50,12 @@ class StreamSession {
   // So many bytes have come to where input() said, in its order, over 0: works on them.
   void received(uint64_t bytes, uint64_t now_ns) noexcept;
 
-  // What is to be sent now; empty: nothing. Once it is, or will never be, sent() is called.
+  // The bytes to send now; empty: none. Once it is, or will never be, sent() is called.
   std::span<iovec> replies() noexcept;
   // They were handed to the socket at `now_ns`: counts how long each request has taken.
   void handed_over(uint64_t now_ns) noexcept;
-  // What replies() gave was sent, or never will be: what was lent is released, and what has come
-  // meanwhile is worked on.
+  // The bytes that replies() gave were sent, or never will be: loans are released, and requests
+  // that have come meanwhile are worked on.
   void sent(uint64_t now_ns) noexcept;
 
   // The protocol has ended it: nothing more is taken, and it closes once all is sent.
@@ -77,7 +77,8 @@ class StreamSession {
 
   // ---- What the protocol calls, from work() alone ----
 
-  // What has come and was not taken. It moves, so no pointer into it is good in the next step.
+  // The bytes that have come and were not taken. They move, so no pointer into it is good in the
+  // next step.
   std::string_view arrived() const noexcept { return {input_.data() + begin_, end_ - begin_}; }
   // The first line of it, with its '\n'; empty: there is none yet.
   std::string_view arrived_line() const noexcept {
@@ -89,9 +90,9 @@ class StreamSession {
   void take(uint64_t bytes) noexcept { begin_ += static_cast<uint32_t>(bytes); }
   // Drops so much, also of what has yet to come, before the next step.
   void skip(uint64_t bytes) noexcept { skip_bytes_ = bytes; }
-  // The next bytes, so many, go to `memory`; the next step comes when all of them are there.
-  // What has arrived is copied, what has not is received there. Ownership: `memory` stays until the
-  // next step, or left(). Requires: once in a step.
+  // The next bytes, so many, go to `memory`; the next step comes when all of them are there. Those
+  // that have arrived are copied, the others are received there. Ownership: `memory` stays until
+  // the next step, or left(). Requires: once in a step.
   void fill(char* memory, uint64_t bytes) noexcept;
   // No step makes sense before so much has arrived. Until then; only where work() returns false.
   void want(uint64_t arrived_bytes) noexcept { wanted_bytes_ = arrived_bytes; }

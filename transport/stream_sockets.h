@@ -100,8 +100,8 @@ class StreamSockets : public PollSource, public Sleeper {
   // Errors (kSystem): the system's; the caller decides whether another backend will do.
   virtual Result<void> create(const StreamSocketsOptions& options) = 0;
   virtual const char* name() const noexcept = 0;  // static: "io_uring", "epoll"
-  // The device whose registration makes the pool usable here, or nullptr when there is none.
-  // What is registered with it is taken back before this is destroyed.
+  // The device whose registration makes the pool usable here, or nullptr when there is none. The
+  // caller deregisters all that it has registered with it before this is destroyed.
   virtual Device* device() noexcept = 0;
   // What carries out operations on files as part of this (transport/files.h), or nullptr: that
   // takes a thread. It is closed before this is destroyed.

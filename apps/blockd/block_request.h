@@ -1,10 +1,10 @@
 // A block request: what crosses between the shard of the connections and that of the volumes.
 //
 // It lies in the pool, in a slot of its connection, and travels as a pointer through two lanes,
-// there and back; whoever popped it owns it. A read comes back with where its bytes lie. A write
-// travels twice: first to be granted a destination, then, its payload received straight into that
-// destination, to be committed (or aborted, when the client left in the middle). One whose payload
-// has arrived with its header travels once: the volumes' shard copies the payload.
+// there and back; the shard that popped it owns it. A read comes back with where its bytes lie. A
+// write travels twice: first to be granted a destination, then, its payload received straight into
+// that destination, to be committed (or aborted, when the client left in the middle). One whose
+// payload has arrived with its header travels once: the volumes' shard copies the payload.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +40,7 @@ struct BlockRequest {
   Connection* connection = nullptr;
   uint64_t received_ns = 0;      // the loop's time then
   uint64_t done_bytes = 0;       // the volume's: how far a long request is
-  BlockRequest* next = nullptr;  // whoever owns it queues it with this
+  BlockRequest* next = nullptr;  // its owner queues it with this
 };
 
 using BlockRequestFifo = SpscFifo<BlockRequest*>;

@@ -4,8 +4,8 @@
 // After a small one all of the buffer is used: the payloads of a burst come with their headers, and
 // the volumes' shard copies them from there. After a large one just the next header is read: the
 // payload goes straight from the socket into the destination that the volumes' shard granted, in
-// one receive together with what follows. What was read ahead of it is moved there by hand. While a
-// write waits for its grant nothing is received: the stream is at its payload.
+// one receive together with what follows. The part that was read ahead with the header is copied
+// there. While a write waits for its grant nothing is received: the stream is at its payload.
 // Sending. All replies that are ready leave in one send, read data straight from the volume.
 //
 // Life: open -> (negotiating -> serving -> finishing) -> closed. `finishing` takes no more,

@@ -2,8 +2,8 @@
 //
 // One object per connection, in memory that the caller has planned: it owns fixed arrays, allocates
 // nothing, and any conversation, however long or hostile, leaves its size as it is. An option is
-// read field by field and never held as a whole, so that 8 KiB of data need no 8 KiB of memory.
-// It knows no time: whoever owns the socket ends a handshake that takes too long.
+// read field by field and never held as a whole, so that 8 KiB of data need no 8 KiB of memory. It
+// knows no time: the owner of the socket ends a handshake that takes too long.
 // Source: doc/proto.md of the NBD project, sections "Fixed newstyle negotiation", "Option types"
 // and "Option reply types"; docs/nbd.md lists what is answered to what.
 #pragma once
@@ -59,7 +59,7 @@ class Negotiation {
 
   State state() const noexcept { return state_; }
 
-  // What is to be sent next; valid until the next call that is not const. At most
+  // The bytes to send next; valid until the next call that is not const. At most
   // kOutputCapacityBytes; a long answer (LIST) comes in several steps.
   std::span<const std::byte> pending_output() const noexcept {
     return {output_ + output_begin_, output_end_ - output_begin_};
@@ -69,13 +69,13 @@ class Negotiation {
   void output_sent(size_t bytes) noexcept;
 
   // Takes bytes that arrived, in order. Returns how many were taken: it stops as soon as there is
-  // output to send and when the negotiation is over. What is not taken stays with the caller, to be
-  // offered again after the output, or to be read as requests in kTransmission.
+  // output to send and when the negotiation is over. The rest stays with the caller, to be offered
+  // again after the output, or to be read as requests in kTransmission.
   [[nodiscard]] size_t consume(std::span<const std::byte> input) noexcept;
 
   // How many bytes of what arrives next surely belong to the negotiation and would be taken at
-  // once; 0 while there is output to send and when the negotiation is over. Who receives no more
-  // than this never has bytes left over.
+  // once; 0 while there is output to send and when the negotiation is over. A caller that receives
+  // no more than this never has bytes left over.
   size_t wanted_bytes() const noexcept;
 
   // The chosen export, as an index into the exports. Requires: kTransmission.

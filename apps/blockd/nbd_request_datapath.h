@@ -48,7 +48,7 @@ struct ExportView {
   bool structured_replies;
 };
 
-// What is to be done with a request.
+// The verdict on a request.
 struct Verdict {
   enum class Kind : uint8_t {
     kAccept,          // carry it out; `length` payload bytes follow the header of a WRITE

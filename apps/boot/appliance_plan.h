@@ -39,7 +39,7 @@ struct AppliancePlan {
 // the bells.
 inline constexpr uint64_t kMessagingThreadCount = 3;
 
-// With [verbs]: who connects peers.
+// With [verbs]: the connector.
 inline constexpr uint64_t kPeersThreadCount = 1;
 
 // Errors (kConfiguration): the pool is too small; the message names the owner and by how much. A

@@ -58,8 +58,8 @@ int bp_contains(const void* pointer, size_t bytes);
  * Needs no memory of the heap. Cost: a read of /proc/self/smaps, milliseconds. */
 int bp_audit(char* text, size_t text_bytes);
 
-/* An owner of heap memory: for whom a thread allocates. 0: of what is allocated in nobody's name.
- * An owner never goes. */
+/* An owner of heap memory: a thread allocates in its name. 0: the one of memory that is allocated
+ * in nobody's name. An owner never goes. */
 typedef unsigned bp_owner;
 
 /* The owner called `name` ("heap:cache"), which is new if nobody asked for it before. At most
@@ -67,8 +67,8 @@ typedef unsigned bp_owner;
  * at a time); 0: no limit. Errors: 0 and errno ENOSPC when there are too many owners. */
 bp_owner bp_owner_create(const char* name, size_t limit_bytes);
 
-/* What the calling thread allocates is from now on for `owner`. Returns whom it was for. Where
- * there is no memory for that, the log says so and it stays as it was.
+/* From now on the calling thread allocates for `owner`. Returns the owner of before. Where there is
+ * no memory for that, the log says so and it stays as it was.
  * Requires: `owner` is 0, or of bp_owner_create or bp_owner_enter. */
 bp_owner bp_owner_enter(bp_owner owner);
 
@@ -250,8 +250,8 @@ void bp_notify_room(bp_member* self, bp_endpoint* to, bp_room_call* room);
 /* It is not called any more. Nothing happens where it does not wait. */
 void bp_take_back_room(bp_member* self, bp_room_call* room);
 
-/* Sends a copy of `payload` (may be NULL with 0 bytes). What is sent through one endpoint, by this
- * and bp_am_send_loan, arrives in that order; what the peer has not read when it dies is lost.
+/* Sends a copy of `payload` (may be NULL with 0 bytes). All that is sent through one endpoint, by
+ * this and bp_am_send_loan, arrives in that order; what the peer has not read when it dies is lost.
  * Returns BP_DONE, BP_AGAIN, BP_GONE or BP_TOO_LONG. */
 bp_status bp_am_send(bp_endpoint* to, unsigned char id, const void* payload, size_t bytes);
 

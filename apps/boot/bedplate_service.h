@@ -62,7 +62,7 @@ typedef struct bp_service {
 int bp_main_of(unsigned version, size_t service_bytes, int count, char** words,
                const bp_service* services, size_t service_count);
 
-/* What bp_error_text says from now on in this thread: what was being done, what the answer was,
+/* The text of bp_error_text from now on in this thread: what was being done, what the answer was,
  * what to do about it. Returns -1. */
 int bp_fail(const char* doing, const char* answer, const char* cure);
 
@@ -198,7 +198,7 @@ void bp_post(bp_loop* loop, bp_call* call);
 int bp_stream_open(bp_stream* stream, int fd);
 /* Closes it; it may be opened again. Requires: it is open, and nothing of it is in flight. */
 void bp_stream_close(bp_stream* stream);
-/* Whatever is in flight ends soon, by its callback. Requires: it is open, or connecting. */
+/* All that is in flight ends soon, by its callback. Requires: it is open, or connecting. */
 void bp_stream_abort(bp_stream* stream);
 /* One receive and one send may be in flight. `done` is called, once, with how many bytes moved: of
  * a receive `min` (at least 1) or more, 0 where the peer has closed, of a send all; or with -errno.
@@ -294,8 +294,8 @@ int bp_datagram_open(bp_datagram_socket* socket, const bp_datagram_options* opti
 /* Receives from now on, also what has come since it was opened. Returns 0 or an errno value.
  * Requires: it is open, and was not started. */
 int bp_datagram_start(bp_datagram_socket* socket);
-/* No callback comes any more; it may be opened again. What was kept stays until then. Nothing
- * happens if it is not open. */
+/* No callback comes any more; it may be opened again. Datagrams that were kept stay until then.
+ * Nothing happens if it is not open. */
 void bp_datagram_close(bp_datagram_socket* socket);
 /* Where it is bound, with the port that the system chose; none where it is not open. */
 bp_datagram_address bp_datagram_local(const bp_datagram_socket* socket);
@@ -308,7 +308,7 @@ int bp_datagram_leave(bp_datagram_socket* socket, const bp_ip* group, const bp_i
                       const char* interface);
 /* Sends in order; *sent_count becomes how many were taken wholly (may be NULL). Returns 0: all;
  * EAGAIN: no room, has_room will be called; or an errno value: the next cannot be sent as it is.
- * What was taken of a cut one is taken off its front. */
+ * The part of a cut one that was taken is taken off its front. */
 int bp_datagram_send(bp_datagram_socket* socket, bp_outgoing* datagrams, size_t count,
                      size_t* sent_count);
 /* Gives back what was kept: any address within it. */
@@ -345,15 +345,16 @@ typedef struct bp_file_operation {
 
 /* Each calls `done` once, on the shard, never from within the call; until then the memory stays.
  * `result`: of a read how many bytes there were up to the end of the file, of a write all of them,
- * of the others 0; or -errno. EOPNOTSUPP: the file system cannot; ECANCELED: the shard stops. What
- * is in flight together takes place in any order; a sync is about what had completed before it
- * began. Where the kernel has not ended an operation when the shard stops, `done` is not called.
+ * of the others 0; or -errno. EOPNOTSUPP: the file system cannot; ECANCELED: the shard stops.
+ * Operations that are in flight together take place in any order; a sync is about what had
+ * completed before it began. Where the kernel has not ended an operation when the shard stops,
+ * `done` is not called.
  * Requires: `operation` is not in flight. Threads: the shard's. */
 void bp_file_read(bp_file* file, bp_file_operation* operation, void* into, size_t bytes,
                   uint64_t offset, void (*done)(void* context, int64_t result), void* context);
 void bp_file_write(bp_file* file, bp_file_operation* operation, const void* from, size_t bytes,
                    uint64_t offset, void (*done)(void* context, int64_t result), void* context);
-/* What was written is on the medium; `data_only`: but for the file's times (fdatasync). */
+/* All that was written is on the medium; `data_only`: but for the file's times (fdatasync). */
 void bp_file_sync(bp_file* file, bp_file_operation* operation, int data_only,
                   void (*done)(void* context, int64_t result), void* context);
 /* Takes room for a range of the file, which grows; makes it zeros; gives its room back: zeros. */

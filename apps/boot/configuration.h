@@ -27,7 +27,7 @@ namespace bedplate {
 
 inline constexpr uint32_t kShardCountMax = 64;
 
-// Whose memory the file expects malloc to hand out; it cannot choose (alloc/
+// The memory that the file expects malloc to hand out; it cannot choose (alloc/
 // interception_decision.h): malloc is older than the file.
 enum class HeapExpectation { kAny, kPool, kOrdinary };
 

@@ -101,7 +101,7 @@ class CounterTable {
   std::vector<CounterDescription> counters_;
 };
 
-// What is to be known of a set and is no number; may be said later (CountersFile::set_label).
+// A fact of a set that is no number; may be said later (CountersFile::set_label).
 struct CounterLabel {
   std::string name;        // 31 bytes at most
   std::string value = {};  // 159

@@ -48,7 +48,7 @@ struct CounterSetRecord {
   uint32_t reserved = 0;
 };
 
-// What is to be known of a set and is no number: "backend", "io_uring".
+// A fact of a set that is no number: "backend", "io_uring".
 struct CounterLabelRecord {
   char name[32] = {};
   char value[160] = {};

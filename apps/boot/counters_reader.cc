@@ -141,7 +141,7 @@ const std::byte* CountersReader::record(const CounterRecords& records,
          uint64_t{index} * records.record_bytes;
 }
 
-// What was read must lie in the file: another program may have written it.
+// The description must lie in the file: another program may have written it.
 bool CountersReader::is_consistent() const noexcept {
   const CountersHeader& header = *header_;
   if (header.file_bytes != file_bytes_ ||

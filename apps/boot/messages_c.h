@@ -23,7 +23,7 @@ extern Result<void> (*c_before_ready)(JoinedProcess& process);
 
 // Keeps `error` as what bp_error_text says in this thread. Returns -1.
 int c_fail(const Error& error) noexcept;
-// What was kept last.
+// The message that was kept last.
 const Error& c_last_error() noexcept;
 
 }  // namespace bedplate

@@ -37,7 +37,7 @@ class Messaging {
   ~Messaging() { stop(); }
 
   // Carves and makes all groups, plans who may join, and adds the appliance's members to
-  // `messenger`; whoever rings one of them rings `doorbell`, that of its loop. Both outlast stop().
+  // `messenger`; a ring of one of them rings `doorbell`, that of its loop. Both outlast stop().
   // Does nothing where the configuration has neither [[group]] nor [[process]]. `counters`, made
   // for `plan`, outlasts this. `verbs`: what processes with verbs = true are told to use.
   // Requires: `pool` is reserved by `plan`, which is the configuration's, and

@@ -87,7 +87,7 @@ void remove_if_empty(const std::string& directory) noexcept {
 
 NameLock::~NameLock() {
   if (!is_taken()) return;
-  // While it is held: who opens the file from now on makes a new one.
+  // While it is held: an appliance that opens the file from now on makes a new one.
   if (is_file_at(path_, fd_)) unlink(path_.c_str());
   fd_.close();
   remove_if_empty(directory_);

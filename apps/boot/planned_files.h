@@ -35,7 +35,7 @@ void describe(CounterTable& table, FileCounters& counters);
 // What its counters are called, as counters of its service; the instance is the file's name.
 inline constexpr const char* kFileCounters = "files";
 
-// What is wrong with a plan; nullptr: nothing.
+// The fault of a plan; nullptr: none.
 const char* defect_of(const FilePlan& plan) noexcept;
 
 // What it is called among the files of a shard.

@@ -163,7 +163,7 @@ void check_file_size(const AppliancePlan& plan, std::vector<Error>* problems) {
   problems->push_back(error);
 }
 
-// What is read at boot of the system's own file systems.
+// The system's own file systems that boot reads.
 void check_file_systems(std::vector<Error>* problems) {
   const struct {
     const char* file;

@@ -122,8 +122,9 @@ Result<void> VerbsPeers::connect_all(const Configuration& configuration, PinnedP
                                      PeersCounters& counters) {
   const VerbsSettings& settings = configuration.verbs;
   // Anew: an image's first process has dropped capabilities since open(), and Linux takes no
-  // requests by write(), as soft RoCE's are, from who has other credentials than when he opened.
-  // The same one, which the plan was held against, whatever else there is by now.
+  // requests by write(), as soft RoCE's are, from a process whose credentials have changed since it
+  // opened the device. It is the device that the plan was held against, also where there are others
+  // by now.
   const VerbsPort chosen = device_->port();
   device_.reset();
   auto device = open_device(settings, chosen.device, chosen.port);

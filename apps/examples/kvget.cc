@@ -63,7 +63,7 @@ int fail(const Error& error) {
   return 1;
 }
 
-// What was refused for want of room is sent again when something has come.
+// A question that was refused for want of room is sent again when something has come.
 template <typename Send>
 bool send_until_done(Send send) {
   SendStatus status = send();

@@ -200,7 +200,7 @@ class RemoteRead final : public Service, public PollSource {
   Reading readings_[2];
   Timer again_;
   bool has_asked_ = false;
-  Endpoint* asker_ = nullptr;  // who waits for an answer
+  Endpoint* asker_ = nullptr;  // it waits for an answer
   bool has_described_ = false;
   int good_count_ = 0;
 };

@@ -47,8 +47,8 @@ struct Copied {
   int error_number = 0;  // of the first write that failed
 };
 
-// What the kernel hands over, to the last byte that the device takes. What has no room is read all
-// the same: the kernel waits until the pipe is empty.
+// What the kernel hands over, to the last byte that the device takes. The rest is read all the
+// same: the kernel waits until the pipe is empty.
 Copied copy_input(int device) noexcept {
   alignas(4096) static char buffer[256 << 10];
   Copied copied;
@@ -114,7 +114,7 @@ Result<void> choose_dump(const CrashSettings& settings, PinnedPool& pool) noexce
     return error_from_errno("raising the limit of core dumps").set_cure("%s", kGiveAllRights);
   }
   char text[kPatternBytes];
-  // %P: whose it is, as the kernel counts processes.
+  // %P: the process that crashed, as the kernel counts them.
   const int bytes =
       std::snprintf(text, sizeof text, "|/init %s %%P %s %s %u", kDumpCore, settings.device.c_str(),
                     name_of(settings.action), settings.delay_s);

@@ -14,8 +14,8 @@ namespace bedplate {
 // `init dump-core PROCESS DEVICE END DELAY_S`, as the kernel is told to start it.
 inline constexpr const char* kDumpCore = "dump-core";
 
-// Tells the kernel what to leave out of a dump, and whom to give it; without [crash] dump, that
-// there is to be none. Requires: the pool is reserved and not sealed.
+// Tells the kernel what to leave out of a dump, and which program gets it; without [crash] dump,
+// that there is to be none. Requires: the pool is reserved and not sealed.
 Result<void> choose_dump(const CrashSettings& settings, PinnedPool& pool) noexcept;
 
 // Writes the standard input to a device and ends the machine; says how much of it there is. Returns

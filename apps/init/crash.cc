@@ -90,7 +90,7 @@ void give_to_kernel(const char* line, size_t line_bytes, void*) noexcept {
 
 void log_calls(int, const siginfo_t&) noexcept { log_call_stack(1); }
 
-// What was logged and is not there yet.
+// The lines that were logged and are not there yet.
 void give_log_to_kernel(int, const siginfo_t&) noexcept {
   given_count = for_each_recent_line(given_count, &give_to_kernel, nullptr);
   [[maybe_unused]] const ssize_t written = write(prepared.dump_always, "Y", 1);

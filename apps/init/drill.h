@@ -21,7 +21,7 @@ enum class Drill {
   kHangDeaf,     // the same, where no signal reaches it
   kHangControl,  // of the control thread
   kTerminate,    // SIGTERM
-  kChildren,     // processes that end, whose parent asks for none
+  kChildren,     // processes that end, and are not waited for by their parent
 };
 
 // `text`: assertion, boot, fault, overflow, hang, hang-deaf, hang-control, terminate or children;

@@ -25,8 +25,8 @@ bool wait_for_device(const std::function<bool()>& is_there);
 // Lets this process lock as much memory as there is, and open as many files as the kernel allows.
 Result<void> raise_limits() noexcept;
 
-// What is needed from the seal on: to end the machine, and where processes join to copy their
-// memory. One bit for each.
+// The capabilities that are needed from the seal on: to end the machine, and where processes join
+// to copy their memory. One bit for each.
 uint64_t capabilities_to_keep(const Configuration& configuration) noexcept;
 
 // Makes the kernel have as many free hugepages, of each size and on each node, as `plan` takes and

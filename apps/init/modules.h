@@ -17,9 +17,9 @@ namespace bedplate {
 std::vector<std::string> needed_modules(const Configuration& configuration);
 
 // Loads the modules whose files, in `directory`, its file `order` names, one a line, in that order.
-// `command_line` is the kernel's: it may hold parameters (NAME.PARAMETER=VALUE). What is loaded
-// already is no error. Errors: the first that does not load, with the kernel's reason; where it is
-// `optional` (a module's name, or nothing), that is a line in the log.
+// `command_line` is the kernel's: it may hold parameters (NAME.PARAMETER=VALUE). A module that is
+// loaded already is no error. Errors: the first that does not load, with the kernel's reason; where
+// it is `optional` (a module's name, or nothing), that is a line in the log.
 Result<void> load_modules(const std::string& directory, std::string_view command_line,
                           std::string_view optional);
 

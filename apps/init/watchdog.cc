@@ -107,7 +107,7 @@ void Watchdog::feed() noexcept {
   keep_alive();
 }
 
-// The first signal is the thread's, whose stack says where it hangs. Deep in the kernel it takes
+// The first signal is the thread's: its stack says where it hangs. Deep in the kernel it takes
 // none: then this thread is still here to crash in its place.
 void Watchdog::crash_thread_of(uint32_t index, uint64_t now_ns) noexcept {
   if (crashed_ns_ != 0 && now_ns - crashed_ns_ < kFeedPeriodNs) return;

@@ -62,7 +62,7 @@ bool Session::read_word(char kind, std::string_view word) noexcept {
   }
 }
 
-// What is wrong with the words behind the command's, in memcached's order of checks; or nullptr.
+// The fault of the words behind the command's, in memcached's order of checks; or nullptr.
 const char* Session::parse(std::string_view line) noexcept {
   constexpr size_t kWordsMax = 8;
   if (form_->words == "K") return take_word(&line).empty() ? kNoCommand : nullptr;

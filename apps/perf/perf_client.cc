@@ -219,7 +219,7 @@ Result<void> PerfClient::measure_bandwidth(const PerfTask& task, PerfResult* res
     return trouble(status);
   }
   BP_TRY(wait_until(task.mode, [&] { return stream_.is_idle(); }));
-  // What is sent has come when the server, which gets messages in order, says so.
+  // A message has come when the server, which gets messages in order, says so.
   if (task.operation == PerfOperation::kSend) BP_TRY(await_tally(task.mode));
   result->elapsed_ns = monotonic_ns() - began_ns;
   result->count = stream_.started_count();

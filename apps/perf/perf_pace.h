@@ -13,8 +13,8 @@ enum class PerfMode : uint32_t { kPolling, kEvents };
 
 class PerfPace {
  public:
-  // With one processor for both sides, who polls must let the other one run: also after there was
-  // work, since more comes only from there.
+  // With one processor for both sides, the one that polls must let the other run: also after there
+  // was work, since more comes only from there.
   bool yields(PerfMode mode) const noexcept { return yields_ && mode == PerfMode::kPolling; }
 
   void idle(Messenger& messenger, PerfMode mode) noexcept {

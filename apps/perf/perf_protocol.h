@@ -65,7 +65,7 @@ struct PerfTally {
   uint64_t wrong_count = 0;
 };
 
-// The last byte says which number it is: whoever polls memory waits for that.
+// The last byte says which number it is: a side that polls memory waits for that.
 inline std::byte perf_byte(uint64_t number, uint64_t from_end) noexcept {
   return static_cast<std::byte>(number + 37 * from_end);
 }

@@ -20,7 +20,7 @@ const char* to_text(PerfOperation operation) noexcept;
 const char* to_text(PerfMeasure measure) noexcept;
 std::string mode_text(PerfMode mode, bool yields);
 
-// What is used, a line each: as perftest begins.
+// The device and the rest of what is used, a line each: as perftest begins.
 void print_way(const PerfWay& way, const std::string& mode);
 
 // The table, a line at a time: as soon as each is known.

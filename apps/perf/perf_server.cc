@@ -88,7 +88,7 @@ void PerfServer::take_ask(Endpoint& from, const PerfAsk& ask) noexcept {
   began_ns_ = monotonic_ns();
 }
 
-// What is exposed is exposed to one.
+// Memory is exposed to one client.
 bool PerfServer::expose_to(Endpoint& client) noexcept {
   if (client_ != nullptr) {
     client_->withdraw(ready_.source);

@@ -21,8 +21,8 @@ class PerfStream {
   PerfStream(const PerfStream&) = delete;
   PerfStream& operator=(const PerfStream&) = delete;
 
-  // `local`: what is sent or put, or where to get to. What is still under way is not counted, but
-  // for is_idle().
+  // `local`: what is sent or put, or where to get to. Operations that are still under way are not
+  // counted, but for is_idle().
   void begin(Endpoint& peer, PerfOperation operation, std::span<std::byte> local,
              const RemoteMemory& remote) noexcept {
     peer_ = &peer;

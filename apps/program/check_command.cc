@@ -13,7 +13,7 @@
 namespace bedplate {
 namespace {
 
-// What is wrong with a configuration: all of its own, or else all that this machine lacks for it.
+// The problems of a configuration: all of its own, or else all that this machine lacks for it.
 std::vector<Error> find_problems(const char* path, std::span<Service* const> services) {
   std::vector<Error> problems;
   const auto configuration = load_configuration(path, services, &problems);

@@ -27,7 +27,7 @@ struct Arguments {
   std::vector<std::string> operands;
 
   bool has(std::string_view name) const noexcept { return find(name) != nullptr; }
-  // What was given last, or `otherwise`.
+  // The value that was given last, or `otherwise`.
   std::string value(std::string_view name, const char* otherwise = "") const {
     const Option* option = find(name);
     return option == nullptr ? otherwise : option->value;

@@ -84,7 +84,7 @@ struct Rows {
   }
 };
 
-// What is registered is locked once for each context, and what is opened to peers once more.
+// Registered memory is locked once for each context, and once more where it is opened to peers.
 void print_contexts(const std::vector<VerbsContextPlan>& contexts) {
   uint64_t bytes = 0;
   for (const VerbsContextPlan& context : contexts) {

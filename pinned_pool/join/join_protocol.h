@@ -120,8 +120,8 @@ static_assert(offsetof(Accepted, members) == 504);
 static_assert(offsetof(Accepted, segments) == 1528);
 static_assert(std::is_trivially_copyable_v<Accepted>);
 
-// What is wrong with the first `bytes` of a packet that has to be of `kind`: nothing, or an answer
-// (with its cure) for an Error.
+// The fault of the first `bytes` of a packet that has to be of `kind`: nothing, or an answer (with
+// its cure) for an Error.
 Result<void> check_head(const void* packet, size_t bytes, PacketKind kind, size_t bytes_min,
                         size_t bytes_max) noexcept;
 // `pool_base`: of the pool that is asked for.

@@ -1,4 +1,4 @@
-// The roster: who may join, who has, and what each was given.
+// The roster: the processes that may join, those that have, and what each was given.
 //
 // It keeps the account of groups, members and instances (the k-th place of one `[[process]]`)
 // and speaks to nobody; the sockets are join_server.h's. A part goes from one process to the next

@@ -111,9 +111,9 @@ class JoinServer {
   // Connections that have not said who they are. When there are more, the user who has most of them
   // loses its oldest one; where nobody has two, the newest goes.
   static constexpr uint32_t kSilentCountMax = 128;
-  // How many messages may be logged in ten seconds (LogLimit). About those of whom it is not known
-  // which process they are, which includes those that say a name that is not its user's; about each
-  // [[process]], and more for each of its max_count.
+  // How many messages may be logged in ten seconds (LogLimit). About connections that are no known
+  // process, or say a name that their user may not; about each [[process]], and more for each of
+  // its max_count.
   static constexpr uint32_t kLinesOfStrangers = 16;
   static constexpr uint32_t kLinesOfGrant = 16;
   static constexpr uint32_t kLinesOfProcess = 8;

@@ -211,7 +211,7 @@ Result<void> JoinedPool::take(const join::Accepted& accepted, std::span<Fd> desc
 Result<void> JoinedPool::ready() noexcept {
   const join::Head ready = {.kind = join::PacketKind::kReady};
   const int outcome = join::send_packet(socket_.number(), &ready, sizeof ready);
-  // What is sent by a member that the others do not see as alive is nobody's, and dropped. So the
+  // A message of a member that the others do not see as alive is nobody's, and dropped. So the
   // owner's word is waited for; one that has cut this process off says none.
   const join::MemberGrant& last = members_[member_count_ - 1];
   const auto now = [&] { return table_->word(static_cast<uint32_t>(last.index)); };

@@ -32,7 +32,7 @@ struct JoinOptions {  // its texts are read by join() alone
   uint32_t member_count = 1;  // 1 to join::kMemberCountMax
   // For the owner to be there, to answer, and to have a place.
   uint64_t timeout_ns = 5 * kNsPerSecond;
-  std::optional<uid_t> owner_uid = {};  // who the owner has to be; nothing: anybody
+  std::optional<uid_t> owner_uid = {};  // the owner must have this user; nothing: any
   PinnedPool* pool = &process_pool();
   void (*at_step)(JoinStep step) = nullptr;
 };

@@ -1,4 +1,5 @@
-// The members table of a group: who may be sent to, who has died, and whether the owner lives.
+// The members table of a group: the members that may be sent to, those that have died, and whether
+// the owner lives.
 //
 // It lies in a segment that the owner of the pool alone writes (owner `members`); every joined
 // process maps it read-only. The owner's control thread changes an entry first and the epoch after
@@ -121,7 +122,7 @@ class MembersTable {
 
   // ---- All readers: threads and processes any. Requires: member < member_count(). ----
 
-  // Pairs with the release in every change: who sees an epoch sees all entries up to it.
+  // Pairs with the release in every change: a reader that sees an epoch sees all entries up to it.
   // Cost: one load of the table's first line, which changes only with the epoch and with the
   // owner's death.
   uint64_t epoch() const noexcept { return epoch_.load(std::memory_order_acquire); }

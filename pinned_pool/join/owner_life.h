@@ -5,7 +5,7 @@
 // ends. The C library's robust mutexes would do the same, but their list leads through its records
 // of the thread, and so shows addresses of the owner's to everybody who can read the table. Here
 // all that the words point to are the lives themselves: head, links and words lie in the tables,
-// whose addresses their readers know.
+// and readers know the addresses of these.
 //
 // A thread has one such list. While it holds a life, the C library's is not registered: robust
 // mutexes that it then holds stay locked when it dies.

@@ -208,7 +208,7 @@ void producer_consumer(unsigned worker, size_t bytes_max) {
   }
 }
 
-// Blocks that one thread left to whoever comes next.
+// Blocks that one thread left to the next.
 struct Parcel {
   static constexpr uint32_t kBlocks = 500;
   char* blocks[kBlocks];

@@ -124,7 +124,7 @@ comma := ,
 $(call both,transport/verbs/device/verbs_drivers): private CPPFLAGS += \
   -DRDMA_STATIC_PROVIDERS=$(subst $(empty) $(empty),$(comma),$(strip $(VERBS_DRIVERS)))
 # libnl can look names up, of which the linker warns at length: glibc would load shared libraries
-# for it. Nothing here asks libnl to; whoever does so stops.
+# for it. Nothing here asks libnl to; a program that does so stops.
 LOOKUPS := getaddrinfo getprotobyname getprotobynumber
 # Some archives have the number of the interface in their name.
 STATIC_VERBS := -Wl,-u,bedplate_static_drivers \

@@ -75,7 +75,7 @@ endef
 # Each time: which dozen a source is in depends on the others. It is written where it changed.
 .PHONY: FORCE
 FORCE:
-# What has the same name in two sources is no mistake.
+# Tests of the same name in two sources are no mistake.
 $(BUILD)/%.o: $(BUILD)/%.cc $(BUILD_FILES) | $(PRELUDES)
 	$(subst -Wshadow,-Wno-shadow,$(compile))
 else

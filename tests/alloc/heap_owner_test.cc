@@ -49,7 +49,7 @@ HeapOwner owner_with_limit(const char* name, uint64_t bytes) {
   return owner;
 }
 
-// A request that cannot be met: who is refused looks for everything that is free.
+// A request that cannot be met: a thread that is refused looks for everything that is free.
 void find_all_that_is_free() {
   volatile size_t too_much = kTiB;
   BP_PROBE_CHECK(allocate(too_much) == nullptr);

@@ -1,4 +1,4 @@
-// Whose memory malloc hands out: the sixteen cells, what switches off, and the process as a whole.
+// Which memory malloc hands out: the sixteen cells, what switches off, and the process as a whole.
 #include "alloc/interception_decision.h"
 
 #include <algorithm>

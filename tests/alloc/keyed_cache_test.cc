@@ -153,7 +153,7 @@ TEST(KeyedCache, PinnedItemsStayWhereTheyAre) {
   cache.release(*item);
 }
 
-// What is dead but pinned is no reason to spare all that lives.
+// A dead item that is pinned is no reason to spare all that live.
 TEST(KeyedCache, EvictsBesideWhatIsDeadAndPinned) {
   for (int i = 0; i < 12; ++i) CHECK(set(std::to_string(i), std::string(5000, 'x')));
   CacheItem* pinned[] = {cache.find("5"), cache.find("11")};

@@ -124,7 +124,7 @@ void interrupt_malloc(int flags) {
   for (int round = 0; round < 400; ++round) {
     hold_in_handler(victim.native_handle(), [] {
       be_refused();
-      // What was taken from the victim is used by others now: more than this thread has itself.
+      // Others use the memory that was taken from the victim: more than this thread has itself.
       BlockList blocks;
       for (size_t i = 0; i < 20'000; ++i) BP_PROBE_CHECK(blocks.add(8 + i % 400));
     });

@@ -3,8 +3,8 @@
 //
 // The first byte chooses the memory (bit 0: small, so that items are evicted), the next two how the
 // rest is cut. A `\x01` stands for a value of some thousand bytes, so that short inputs fill the
-// memory. What is answered is read by a second, simple reader: replies are whole lines, and values
-// have the length that they say. The build and how long it runs: `make fuzz-run`.
+// memory. Answers are read by a second, simple reader: replies are whole lines, and values have the
+// length that they say. The build and how long it runs: `make fuzz-run`.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -66,7 +66,7 @@ void fuzz(std::string_view input) {
     const std::string answer = client.say(text, piece);
     read_replies(answer);
     if (piece > text.size()) whole = answer;
-    // What is evicted depends on which values are on their way to the client just then.
+    // Evictions depend on which values are on their way to the client just then.
     evictions += rig.counters.cache.evictions.read();
     require(answer == whole || evictions > 0, "pieces change nothing");
     require(rig.counters.cache.bytes.read() <= memory_bytes, "items take what was planned at most");

@@ -89,8 +89,8 @@ void flood(const AttackOptions& options) {
   say("a flood of hellos", attacker.connect(), "the victim answers on");
 }
 
-// That whoever is cut off stays so is looked at in one process (verbs_hostile_test.cc): from here
-// nobody can see to it that what is sent is taken in one poll, as one of these has to be.
+// A peer that is cut off stays so: that is looked at in one process (verbs_hostile_test.cc). From
+// here nobody can see to it that what is sent is taken in one poll, as one of these has to be.
 void send_nonsense(const AttackOptions& options) {
   for (const test::MessageAttack& one : test::kMessageAttacks) {
     Attacker attacker(options);

@@ -142,7 +142,7 @@ def fault_is_kept_in_the_firmwares_variables():
             machine.expect_lines(r"crash: reboot in 0 s$",
                                  r"record of an earlier crash, dmesg-efi-\d+:$",
                                  r"\| error: crash: signal 11 \(SEGV\) at address 0x1000")
-            # It crashes again and again. What was shown is removed: none is shown twice.
+            # It crashes again and again. A record that was shown is removed: none is shown twice.
             machine.expect_lines(*[r"bedplate: records of crashes: "] * 3)
             records = re.findall(r"record of an earlier crash, (\S+):", "\n".join(machine.lines))
             if len(records) != len(set(records)):

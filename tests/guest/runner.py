@@ -9,7 +9,8 @@ import traceback
 
 # Of one test: more than any guest has of its own, so that one that is late is told as that.
 TEST_SECONDS = 650
-# Since the epoch; what is not done by then has failed. Whoever runs several such programs sets it.
+# Since the epoch; a test that is not done by then has failed. A script that runs several such
+# programs sets it.
 CHECK_END = float(os.environ.get("CHECK_END", "inf"))
 
 

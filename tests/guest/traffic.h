@@ -2,8 +2,8 @@
 //
 // Both ends run it, with one peer each. Numbered messages, loans, puts, gets and atomics go in both
 // directions all the time, and every byte says which operation it is of. What the network does to
-// them meanwhile (cables, reboots, hostile neighbours) is the business of whoever looks at the
-// account; here is checked what must hold whatever happens:
+// them meanwhile (cables, reboots, hostile neighbours) is the business of the test that looks at
+// the account; checked here is what must hold in any case:
 //
 //   messages  come once, in order; what was acknowledged never comes again
 //   loans     that ended as kDone were read, and were right; each is given back once
@@ -24,7 +24,7 @@
 
 namespace bedplate::traffic {
 
-inline constexpr AmId kGreeting = 1;  // who one is, what has come, and memory for the peer's puts
+inline constexpr AmId kGreeting = 1;  // one's name, what has come, and memory for the peer's puts
 inline constexpr AmId kData = 3;
 inline constexpr AmId kLent = 5;
 inline constexpr AmId kUnread = 6;  // a loan that its receiver has not read
@@ -73,7 +73,7 @@ class PutSlot {
   PutSlot(uint32_t index, Ends* puts, Ends* gets);
   // Goes on. `may_begin`: also with the next put.
   void step(Endpoint& peer, const RemoteMemory& area, bool may_begin) noexcept;
-  // What is there now is anybody's guess: it is read before the next put.
+  // Nobody knows which bytes are there now: they are read before the next put.
   void forget() noexcept;
   bool is_idle() const noexcept { return state_ == State::kIdle || is_first_; }
   void on_end(Outcome outcome) noexcept;

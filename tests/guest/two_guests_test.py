@@ -434,7 +434,7 @@ def perf_measures_between_hosts():
         results = measure(a, f"{operation} -n 50 --size 8,4K")
         for result, size in zip(results, (8, 4096), strict=True):
             times = [result[key] for key in order]
-            verified = 200 if operation == "get" else 400  # the warm-up, at who gets something
+            verified = 200 if operation == "get" else 400  # the warm-up, at the side that gets something
             if (result["bytes"], result["count"], result["verified"]) != (size, 50, verified) \
                     or times != sorted(times) or not 0 < times[0] <= result["mean_ns"] <= times[-1]:
                 raise Failure(f"{operation}: {result}")

@@ -31,7 +31,7 @@ static const char* use_explicit_blocks(void) {
   return place;
 }
 
-/* What is wrong with the pool's memory: "ok" when nothing is. */
+/* The fault of the pool's memory: "ok" when nothing is. */
 static const char* audit(void) {
   static char text[512];
   bp_audit(text, sizeof text);

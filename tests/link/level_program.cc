@@ -1,4 +1,4 @@
-// Tells what support its malloc gives, and whose it is.
+// Tells what support its malloc gives, and whether it is the pool's.
 #include <cstdio>
 
 #include "alloc/support_level.h"

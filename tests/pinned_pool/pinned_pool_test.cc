@@ -271,7 +271,7 @@ TEST(PinnedPool, AClosedDescriptorIsToldAndItsNextOwnerLeftAlone) {
   }
 }
 
-// What is printed would land in the segment, or in whatever file gets the number next.
+// Output would land in the segment, or in whatever file gets the number next.
 TEST(PinnedPool, NoSegmentTakesTheNumberOfAStandardStream) {
   for (const int closed : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     const test::Ended ended = test::run_forked([&] {

@@ -37,7 +37,7 @@ TEST(Histogram, PercentilesAreThoseOfWhatWasAdded) {
     CHECK(told >= one.wanted);
     CHECK(told <= one.wanted + one.wanted / 16);
   }
-  // What is beyond counts as the largest.
+  // A value beyond counts as the largest.
   histogram->add(~uint64_t{0});
   CHECK_EQUAL((uint64_t{1} << 40) - 1, histogram->percentile(1.0));
 }

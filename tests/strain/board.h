@@ -20,7 +20,7 @@ enum class Command : uint32_t {
   kEnd,
 };
 
-// A count together with whom it is about: the low bits of the receiver's generation.
+// A count together with its receiver: the low bits of the receiver's generation.
 constexpr uint64_t pack_count(uint64_t generation, uint64_t count) noexcept {
   return generation << 40 | count;
 }
@@ -36,7 +36,8 @@ struct alignas(kCacheLineBytes) BoardRow {
   std::atomic<uint64_t> boxes_granted;
   std::atomic<uint64_t> boxes_returned;
   std::atomic<uint64_t> torn;
-  // By who stops it: until when it was stopped last; UINT64_MAX: it is stopped.
+  // Written by the process that stops it: until when it was stopped last; UINT64_MAX: it is
+  // stopped.
   std::atomic<uint64_t> stopped_until_ns;
   std::atomic<uint64_t> longest_ns;  // from sending to it to its receiving, of those not stopped
   std::atomic<uint32_t> must_hurry;  // send nothing but short messages, one after the other

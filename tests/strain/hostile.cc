@@ -32,7 +32,7 @@ GroupShape scribbled_shape(GroupKind kind, uint32_t member_count) {
   return shape;
 }
 
-// What whoever started this process says when it does not come to its end.
+// What the starter of this process says when it does not come to its end.
 struct Playing {
   GroupKind kind;
   uint64_t seed;

@@ -11,9 +11,9 @@ namespace bedplate::strain {
 
 class Scribbler {
  public:
-  // `heap` is where a loan could plausibly lie. Without its header nobody can join
-  // a group any more, and a slot that is claimed for nothing stops a FIFO: who `spares_group`
-  // leaves these alone, so that others of its kind find something to do.
+  // `heap` is where a loan could plausibly lie. Without its header nobody can join a group any
+  // more, and a slot that is claimed for nothing stops a FIFO: one that `spares_group` leaves these
+  // alone, so that others of its kind find something to do.
   Scribbler(const GroupSegment& segment, std::span<const std::byte> heap, bool spares_group,
             uint64_t seed) noexcept
       : segment_(segment), heap_(heap), spares_group_(spares_group), random_(seed) {}

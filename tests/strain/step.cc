@@ -21,8 +21,8 @@ namespace {
 
 constexpr uint32_t kBoundaryMax = 1024;
 
-// What is known of a case. It lies in memory that is shared with the process that tries it: that
-// may end, and another one goes on.
+// The record of a case. It lies in memory that is shared with the process that tries it: that may
+// end, and another one goes on.
 struct CaseResult {
   uint32_t boundary_count = 0;  // 0: not measured yet
   uint32_t next = 0;            // in the order in which they are tried

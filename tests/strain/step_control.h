@@ -15,7 +15,7 @@ enum class StepQueue : uint32_t { kFifo, kBox, kLane, kExchange };
 inline constexpr StepQueue kStepQueues[] = {StepQueue::kFifo, StepQueue::kBox, StepQueue::kLane,
                                             StepQueue::kExchange};
 
-// What is sent: one call of the endpoint.
+// A deed: one call of the endpoint.
 enum class Deed : uint32_t { kShort, kLong, kLoan, kPut, kGet, kAdd, kSwap };
 inline constexpr Deed kDeeds[] = {Deed::kShort, Deed::kLong, Deed::kLoan, Deed::kPut,
                                   Deed::kGet,   Deed::kAdd,  Deed::kSwap};
@@ -37,7 +37,7 @@ inline bool is_possible(StepQueue queue, Deed deed) noexcept {
 inline constexpr uint32_t kStepWordCount = 8;  // of the receiver's memory that operations are about
 
 struct StepControl {
-  // By who steps. The order is stored last, with another number each time.
+  // Written by the process that steps. The order is stored last, with another number each time.
   std::atomic<uint32_t> order;
   Deed deed;
   uint32_t is_marked;   // a trap before and behind the call

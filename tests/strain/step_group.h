@@ -10,7 +10,7 @@
 
 namespace bedplate::strain {
 
-// What was wrong with one boundary of one case.
+// The fault at one boundary of one case.
 enum class StepFault : uint8_t {
   kStalled,    // others' messages did not come while the sender was stopped
   kStuck,      // nor after it was gone or had gone on

@@ -47,7 +47,7 @@ class StepReceiver {
     return __atomic_load_n(&words_[index], __ATOMIC_ACQUIRE);
   }
   uint64_t torn() const noexcept { return counters_.torn.read(); }
-  // What was wrong with what has come since this was called last; "": nothing.
+  // The fault of the messages that have come since this was called last; "": nothing.
   const char* take_fault() noexcept;
 
  private:

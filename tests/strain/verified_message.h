@@ -1,5 +1,5 @@
-// A message that proves itself: who sent it to whom, its number in that pair, and a checksum of
-// everything.
+// A message that proves itself: it holds its sender, its receiver, its number in that pair, and a
+// checksum of everything.
 #pragma once
 
 #include <cstdarg>

@@ -8,7 +8,7 @@
 
 namespace bedplate::test {
 
-// The compiler knows malloc and drops a block that nobody uses: whoever holds it, uses it.
+// The compiler knows malloc and drops a block that nobody uses: this uses it.
 inline void* keep(void* block) noexcept {
   asm volatile("" : "+r"(block) : : "memory");
   return block;

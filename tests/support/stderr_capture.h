@@ -21,7 +21,7 @@ class StderrCapture {
   StderrCapture& operator=(const StderrCapture&) = delete;
   ~StderrCapture() { restore(); }
 
-  // What was written so far.
+  // The text that was written so far.
   std::string text() const {
     std::string all(static_cast<size_t>(lseek(file_.number(), 0, SEEK_END)), '\0');
     const ssize_t got = pread(file_.number(), all.data(), all.size(), 0);

@@ -52,7 +52,7 @@ class FuseFile:
     def __exit__(self, *_):
         self.must_pause.set()
         os.write(self.wake_write, b"x")
-        # Whatever is under way ends with ECONNABORTED.
+        # All that is under way ends with ECONNABORTED.
         self.libc.umount2(self.directory.encode(), MNT_FORCE | MNT_DETACH)
         self.thread.join(BOUND_SECONDS)
         for fd in (self.fd, self.wake_read, self.wake_write):

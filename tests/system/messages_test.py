@@ -98,7 +98,7 @@ def facts(box, appliance, *kinds, name="ann"):
 @test()
 def single_copy_is_what_the_owner_configured_or_less(box):
     configuration = two(box)
-    # One place for each that joins: what is tested does not depend on who is forgotten when.
+    # One place for each that joins: the test does not depend on when a dead process is forgotten.
     configuration["group"][0]["members"] = 12
     configuration["process"][0]["max_count"] = 8
     configuration["process"][0]["heap_bytes"] = 0

@@ -1,5 +1,5 @@
-// What the owner tells who joins: it arrives as it was said, may be narrowed, and nonsense is
-// refused.
+// What the owner tells a process that joins: it arrives as it was said, may be narrowed, and
+// nonsense is refused.
 #include "transport/group_terms.h"
 
 #include <vector>

@@ -172,7 +172,7 @@ const Trial kTrials[] = {
     {"compaction", &compact, nullptr},
 };
 
-// The physical page of each small page; zeros for who has no right to know.
+// The physical page of each small page; zeros for a process that has no right to know.
 std::vector<uint64_t> physical_pages(const Segment& segment) {
   std::vector<uint64_t> entries(segment.bytes / kSmallPage);
   const Fd pagemap(open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));

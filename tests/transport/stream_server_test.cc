@@ -161,7 +161,7 @@ class ServerBodies : public SocketsFixture {
     drain();
   }
 
-  // What was said before it closed its side is answered.
+  // Requests from before it closed its side are answered.
   void ends_with_its_peer() {
     serve();
     const Fd client = connect();

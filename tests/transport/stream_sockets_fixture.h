@@ -141,7 +141,7 @@ class SocketsFixture : public Utest {
 
   void teardown() override {
     setrlimit(RLIMIT_NOFILE, &files_before);
-    // What is still in flight ends before its memory does.
+    // Operations that are still in flight end before their memory does.
     if (ours_fd.is_open()) {
       sockets->abort(ours.socket);
       run_until(

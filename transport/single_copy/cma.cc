@@ -19,8 +19,8 @@ static_assert(sizeof(CmaWay) <= PeerMemory::kStorageBytes);
 
 constexpr const char* kYamaScope = "/proc/sys/kernel/yama/ptrace_scope";
 
-// Whose /proc/PID`file` is: the user's of the process, but root's for the files of one that is not
-// dumpable (proc(5)).
+// The user that /proc/PID`file` belongs to: the process's, but root for the files of one that is
+// not dumpable (proc(5)).
 std::optional<uid_t> owner_of(pid_t pid, const char* file) noexcept {
   char path[32];
   std::snprintf(path, sizeof path, "/proc/%d%s", pid, file);

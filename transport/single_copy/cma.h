@@ -1,4 +1,5 @@
-// Single copy by process_vm_readv(2) and process_vm_writev(2). Who may ptrace a process may copy.
+// Single copy by process_vm_readv(2) and process_vm_writev(2). A process that may ptrace another
+// may copy from and to it.
 #pragma once
 
 #include "transport/single_copy.h"

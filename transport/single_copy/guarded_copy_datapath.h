@@ -11,8 +11,8 @@
 
 namespace bedplate {
 
-// Installs the handlers of both signals, once in a process; asked again, does nothing. What is not
-// the copy's own fault is left to the handlers that were there before.
+// Installs the handlers of both signals, once in a process; asked again, does nothing. Any fault
+// but the copy's own is left to the handlers that were there before.
 // Requires: handlers that others install later call the ones that they replace.
 // Threads: call it before others copy.
 Result<void> install_copy_guard() noexcept;

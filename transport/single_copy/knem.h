@@ -1,5 +1,5 @@
-// Single copy by the module knem: who exposes memory declares it as a region and hands on its
-// cookie, and the kernel copies between a region and the memory of who asks.
+// Single copy by the module knem: a process that exposes memory declares it as a region and hands
+// on its cookie; the kernel copies between a region and the memory of the process that asks.
 #pragma once
 
 #include "platform/file.h"

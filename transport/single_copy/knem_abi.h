@@ -1,7 +1,7 @@
 // What the module knem (interface version 0xd) wants to be asked, at /dev/knem.
 //
-// A process declares a region of its memory and hands the cookie on; who has the cookie asks the
-// kernel to copy between the region and memory of its own. Our own declarations, after the
+// A process declares a region of its memory and hands the cookie on; a process that has the cookie
+// asks the kernel to copy between the region and memory of its own. Our own declarations, after the
 // interface that KNEM publishes; docs/single_copy.md has them as a table.
 #pragma once
 

@@ -67,7 +67,7 @@ static_assert(sizeof(HandshakeRecord) == 128 && offsetof(HandshakeRecord, gid) =
 void finish_record(HandshakeRecord& record) noexcept;
 // Whether it is one of ours at all: only that is answered.
 bool has_magic(const HandshakeRecord& record) noexcept;
-// What is wrong with it in itself; kNone: nothing.
+// The fault of a record in itself; kNone: none.
 Refusal check_record(const HandshakeRecord& record, HandshakeKind expected) noexcept;
 
 // A hello in a request of the RDMA connection manager, which carries the rest: the queue pair's
@@ -92,8 +92,8 @@ static_assert(sizeof(CmHello) == 56);
 uint32_t hash_of_name(const char* name) noexcept;
 CmHello shorten(const HandshakeRecord& hello) noexcept;
 // Makes `record`, of which queue pair, GID and LID are known, the hello that was shortened; leaves
-// it without magic, if that is none. `name`: whose hash it has; nullptr: nobody's. `own_instance`
-// is what the hello's sender knew, if the lower half is the same.
+// it without magic, if that is none. `name`: the peer whose name has that hash; nullptr: there is
+// none. `own_instance` counts as the one that the sender knew, if the lower half is the same.
 void complete_record(HandshakeRecord& record, const CmHello& hello, const char* name,
                      uint64_t own_instance) noexcept;
 // What the establishment of a connection says.

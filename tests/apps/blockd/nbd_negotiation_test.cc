@@ -273,7 +273,7 @@ TEST(NbdNegotiation, MalformedInfoAndGoAreInvalid) {
     expect_goes_on(option(type, be(5, 4) + "ram0" + be(0, 2)), refusal);
     expect_goes_on(option(type, be(0xffffffff, 4) + "ram0" + be(0, 2)), refusal);
     expect_goes_on(option(type, be(4, 4) + "ram0" + be(0xffff, 2)), refusal);
-    // What is malformed is not looked up, or a client could not tell the two apart.
+    // A malformed name is not looked up, or a client could not tell the two apart.
     expect_goes_on(option(type, info_data("none") + "x"), refusal);
   }
 }

@@ -33,7 +33,7 @@ class TemporaryFile {
   char path_[32] = "/tmp/bp_configuration_XXXXXX";
 };
 
-// What is good gets nothing; else there is one problem.
+// A good file has no problem; a bad one has one.
 std::optional<ParsedConfiguration> load(const std::string& path, Error* problem) {
   std::vector<Error> problems;
   ParsedConfiguration all;

@@ -262,7 +262,7 @@ TEST(ConfigurationValues, AddressesClashAsTheKernelSays) {
         CHECK(first.ok());
         port = port_of(first.value());
         kernel_accepts = listen_at(listener(second_host, port)).ok();
-        // What is refused without the first as well is somebody else's.
+        // A refusal that comes without the first as well is about another key.
         first.value().close();
         is_known = kernel_accepts || listen_at(listener(second_host, port)).ok();
       }

@@ -68,7 +68,7 @@ TEST(PeersPlan, SegmentsHoldWhatTheProviderTakes) {
   CHECK_EQUAL(verbs_memory_bytes(shape), segment(plan, "verbs").carves[0].bytes);
   CHECK_EQUAL(kMiB, segment(plan, "export:area").carves[0].bytes);
   CHECK_EQUAL(2 * kMiB, segment(plan, "export:area").bytes);
-  LONGS_EQUAL(2, plan.stacks.count);  // a shard, and who connects
+  LONGS_EQUAL(2, plan.stacks.count);  // a shard, and the connector
 }
 
 // The defaults of the file are those of the provider.

@@ -56,7 +56,7 @@ TEST_GROUP(PlannedFiles) {
     needs->push_back(taken.take());
     return "";
   }
-  // What is wrong with the plan, or with opening the files.
+  // The fault of the plan, or of opening the files.
   std::string problem(const std::vector<FilePlan>& files, bool may_create = true) {
     std::vector<ServiceNeeds> needs;
     const std::string refused = planned(files, &needs);

@@ -53,7 +53,7 @@ class Client {
     return moved > 0;
   }
 
-  // What is on its way now, which is the client's then.
+  // The replies that are on their way now: the client's then.
   std::string take() {
     std::string all;
     for (auto pieces = session_.replies(); !pieces.empty(); pieces = session_.replies()) {

@@ -240,7 +240,7 @@ TEST(KvdSession, StatsHaveTheCounters) {
   }
 }
 
-// What is answered by one send has taken as long as that send's requests have waited.
+// Replies of one send have taken as long as that send's requests have waited.
 TEST(KvdSession, CountsTheTimeOfEachRequestByItsKind) {
   const auto give_at = [&](uint64_t ns, std::string_view text) {
     rig.cache.set_time(ns);

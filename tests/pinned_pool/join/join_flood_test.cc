@@ -1,8 +1,8 @@
 // Those who connect without end: what they cannot delay, push out, or fill.
 //
 // The flood comes from within the server: each refusal that it tells makes the test connect again,
-// so there is always one more that waits to be accepted, however slow the machine is. What is
-// counted is how many are served before something else is; kFloodMax ends a test that hangs.
+// so there is always one more that waits to be accepted, however slow the machine is. It counts how
+// many are served before something else is; kFloodMax ends a test that hangs.
 #include <cerrno>
 #include <cstdio>
 #include <cstring>

@@ -92,7 +92,8 @@ BP_PROBE(guard_hands_on_faults) {
 
 TEST(GuardedCopy, HandsOnAFaultWithItsAddress) { BP_CHECK_PROBE(guard_hands_on_faults); }
 
-// The appliance has both: who names the owner of a page comes later, and is asked first.
+// The appliance has both handlers: the one that names the owner of a page comes later, and is asked
+// first.
 BP_PROBE(guard_is_reached_through_another_handler) {
   const Fd file(memfd_create("guarded", MFD_CLOEXEC));
   BP_PROBE_CHECK(ftruncate(file.number(), kPageBytes) == 0);

@@ -42,7 +42,7 @@ TEST_EACH_KIND(SingleCopy, WritesEveryLength) {
   uint64_t seed = 1;
   const uint64_t lengths[] = {1, 2, 63, 64, 65, 4095, 4096, 4097, 65'539, 1u << 20, 4u << 20};
   for (const uint64_t bytes : lengths) {
-    // What is written is the pattern of another seed; on both sides of it stays what was there.
+    // The bytes to write are the pattern of another seed; on both sides of it stays what was there.
     const uint64_t offset = kPageBytes - 1;
     t.check_read(0, offset + bytes + 1, 1);
     seed += 1;

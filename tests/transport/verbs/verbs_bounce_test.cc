@@ -74,7 +74,7 @@ TEST(VerbsBounce, MemoryThatIsNotOfThePoolIsPutAndGotThroughIt) {
   MEMCMP_EQUAL(g_outside + 1, into.data(), into.size());
   BYTES_EQUAL(0, static_cast<uint8_t>(g_outside_too[20'003]));
   LONGS_EQUAL(50'001, rig->a.counters.bounced_bytes.read());
-  // What is small travels in the request.
+  // A small put travels in the request.
   CHECK(run([&](Completion* done) { return to_b().put(from.first(8), exposed, done); }) ==
         SendStatus::kDone);
   LONGS_EQUAL(50'001, rig->a.counters.bounced_bytes.read());

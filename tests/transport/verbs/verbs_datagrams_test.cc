@@ -1,5 +1,5 @@
-// Datagrams: small, to whoever is connected, without a promise; who is no peer is dropped and
-// counted.
+// Datagrams: small, to any peer that is connected, without a promise; those of strangers are
+// dropped and counted.
 #include "transport/verbs/channel/datagram_queue_datapath.h"
 
 #include <algorithm>

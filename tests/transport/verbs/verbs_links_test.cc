@@ -455,7 +455,7 @@ TEST(VerbsLinks, WhatBreaksAsSoonAsItIsUpIsDialedMoreAndMoreSeldom) {
     stranger.hang_up();
   }
   CHECK(monotonic_ns() - begin_ns >= (10 + 20 + 40 + 80 + 160) * kNsPerMs);
-  // What was up for moments is given up as what never was.
+  // A connection that was up for moments is given up as one that never was.
   CHECK(rig->poll_until([&] { return rig->a.to("b").am_send(kHeard, {}) == SendStatus::kGone; }));
   unlink(rig->address().c_str() + 5);
 }

@@ -177,7 +177,8 @@ TEST(VerbsProvider, WakesWhoSleepsOnItsCompletions) {
   }
 }
 
-// What was armed for one sleep, and came when that was over, is no reason to wake from the next.
+// An event that was armed for one sleep, and came when that was over, is no reason to wake from the
+// next.
 TEST(VerbsProvider, WhatItPolledAwakeDoesNotWakeItLater) {
   if (!start()) BP_SKIP(kNoVerbs);
   Inbox at_b(*rig->b.messenger);

@@ -1,7 +1,7 @@
 // Everything at once, by chance: both sides send, lend, put, get and count, and the connection
 // breaks again and again. A simple model says what must be true of it all.
 //
-// Every loan and every put has a number, with which its bytes are filled. What is read of a loan is
+// Every loan and every put has a number, with which its bytes are filled. The bytes of a loan hold
 // the number that was sent with it. Puts of a side go to one place, and a queue pair does them in
 // their order; so what is got from there is the number of a put that was not started after the get
 // had ended, nor older than the last that was done when it was started.
@@ -134,7 +134,7 @@ TEST_GROUP(VerbsRandom) {
     }
   }
 
-  // What was got is one of the puts that it may be; most differ in their first word.
+  // The bytes of a get are of one of the puts that it may be; most differ in their first word.
   static bool is_a_put(const Side& side, const Operation& get) {
     for (uint32_t number = get.done_put; number <= side.last_put; ++number) {
       if (is_filled(get.block.get(), kBlockBytes, number)) return true;

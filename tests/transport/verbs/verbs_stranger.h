@@ -34,7 +34,7 @@ struct StrangerOptions {
   const VerbsDevice* device = nullptr;      // it and the keys outlive the stranger
   const KeyTable* keys = nullptr;           // of the process's pool
   SocketAddress address = {};               // where the appliance listens
-  const char* name = "c";                   // who it says it is
+  const char* name = "c";                   // the name that it says
   std::function<void()> meanwhile = [] {};  // called while it waits
 };
 

@@ -1,4 +1,4 @@
-// What is sent, and what arrives.
+// Datagrams that are sent, and those that arrive.
 #include "transport/verbs/channel/datagram_queue_datapath.h"
 
 #include <algorithm>

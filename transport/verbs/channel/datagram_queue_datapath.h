@@ -1,6 +1,7 @@
 // Small datagrams to any peer through one queue pair (UD): no connection to wait for in the device,
-// no window, and no promise. What is lost is lost, and order is chance. What comes from a peer that
-// is not connected, or from none, is dropped and counted. A queue pair that fails comes back.
+// no window, and no promise. A lost datagram stays lost, and order is chance. A datagram of a peer
+// that is not connected, or of a stranger, is dropped and counted. A queue pair that fails comes
+// back.
 //
 // It is made before the seal, with its buffers in the pool. A peer's address handle is made when
 // its connection comes up, by what it said in the handshake, and kept as long as its address is the

@@ -1,9 +1,9 @@
-// What was asked of a queue pair and has not ended: requests are gathered, given to the device as
+// The requests of a queue pair that have not ended: requests are gathered, given to the device as
 // one list (one doorbell), and end in their order.
 //
 // Not every request is signalled: a completion says that all before it have ended, too. So of a
 // list only the last asks for one, and lists that nobody waits for (messages, binds) not even that,
-// until a quarter of the queue is without. Whoever adds a request may ask for its own.
+// until a quarter of the queue is without. A caller that adds a request may ask for its own.
 //
 // Requests count on over all lives of the queue pair; a completion of a former life is known by its
 // number. A part of VerbsProvider. Threads: the shard's.
@@ -84,8 +84,8 @@ class SendQueue {
 
   static constexpr size_t kAnswerBytes = sizeof(uint64_t);
 
-  // What has arrived may look like it by accident, once in 2^64. Each place has its own: two gets
-  // may go to the same memory.
+  // Bytes that have arrived may look like it by accident, once in 2^64. Each place has its own: two
+  // gets may go to the same memory.
   static constexpr uint64_t answer_mark(uint32_t place) noexcept {
     return (place + 1) * 0x9e37'79b9'7f4a'7c15;
   }

@@ -171,7 +171,7 @@ class VerbsEndpoint final : public Endpoint {
   const char* take_returns(const VerbsMessageHeader& header, const std::byte* body) noexcept;
   void deliver(AmId id, std::span<const std::byte> payload, const Loan& loan) noexcept;
   void end_loan(LoanRecord& record, Outcome outcome) noexcept;
-  // What is due once a batch has been handled: acknowledgement, returns, doorbell.
+  // The work that is due once a batch has been handled: acknowledgement, returns, doorbell.
   void finish_batch() noexcept;
   // Whether it would send something, beside what is listed.
   bool owes() const noexcept;

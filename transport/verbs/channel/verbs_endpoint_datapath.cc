@@ -1,5 +1,5 @@
-// What is sent to a peer: messages into the window, operations into the send queue. Everything is
-// listed here and given to the device when the shard polls, or when a list is full.
+// The sending half: messages into the window, operations into the send queue. Everything is listed
+// here and given to the device when the shard polls, or when a list is full.
 #include <algorithm>
 #include <cstring>
 

@@ -16,7 +16,7 @@ namespace {
 constexpr uint64_t kPageBytes = 4096;
 constexpr uint32_t kInlineBytes = 256;  // asked for; a device may have less
 
-// Bounds of a shape. What is smaller does not hold a loan with its header, or a half of which an
+// Bounds of a shape. A smaller one does not hold a loan with its header, or a half of which an
 // acknowledgement could tell.
 constexpr uint64_t kPeerCountMax = 1024;
 constexpr uint64_t kWindowMax = 16384;
@@ -199,8 +199,8 @@ Result<void> VerbsProvider::create(const VerbsProviderOptions& options,
                           std::move(links));
 }
 
-// Where there are windows each loan has one of its own, also what was copied here. Else whoever
-// borrows gets the key of all of it: what lay there before is nobody's business.
+// Where there are windows each loan has one of its own, also what was copied here. Else each
+// borrower gets the key of all of it: nothing may be left there of before.
 Result<void> VerbsProvider::open_loan_bounce(std::span<std::byte> memory) {
   loan_bounce_.create(memory);
   if (uses_windows_ || memory.empty()) return {};

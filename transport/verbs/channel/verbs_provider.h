@@ -79,8 +79,8 @@ class VerbsProvider final : public Provider {
   VerbsProvider() noexcept = default;
   VerbsProvider(const VerbsProvider&) = delete;
   VerbsProvider& operator=(const VerbsProvider&) = delete;
-  // Peers notice at once. What was not consumed yet is lost to them. What is pending is not told:
-  // whoever wants its end polls for it first.
+  // Peers notice at once. Messages that they had not consumed are lost to them. Completions that
+  // are pending do not come any more: a caller that wants them polls for them first.
   ~VerbsProvider() override;
 
   // What one of this shape takes of a device that has `limits`: each is held against its limit.

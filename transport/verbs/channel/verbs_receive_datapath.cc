@@ -1,7 +1,7 @@
 // What arrives and what ends: completions of the one queue that all peers share.
 //
-// What a peer wrote is copied out and checked before it is used. Whoever writes nonsense is cut
-// off; its buffers go back to the shared queue as all others do.
+// The bytes that a peer wrote are copied out and checked before they are used. A peer that writes
+// nonsense is cut off; its buffers go back to the shared queue as all others do.
 #include <cstring>
 
 #include "alloc/pool_heap.h"
@@ -250,7 +250,7 @@ const char* VerbsEndpoint::take_returns(const VerbsMessageHeader& header,
   return nullptr;
 }
 
-// What was got goes where it belongs only whole.
+// The bytes of a get go where they belong only whole.
 void VerbsEndpoint::end_bounced(const Bounced& bounced, Outcome outcome) noexcept {
   if (bounced.into != nullptr && outcome == Outcome::kDone) {
     std::memcpy(bounced.into, bounced.piece, bounced.bytes);
@@ -262,8 +262,8 @@ void VerbsEndpoint::end_loan(LoanRecord& record, Outcome outcome) noexcept {
   std::byte* block = record.block;
   Completion* returned = record.returned;
   if (record.bounced != nullptr) {
-    // The key of the buffer opens all of it, to everybody who has borrowed so: of what is over
-    // nothing may be left there.
+    // The key of the buffer opens all of it, to every peer that has borrowed so: nothing of a loan
+    // that is over may be left there.
     if (!record.has_window) std::memset(record.bounced, 0, record.bytes);
     provider_.loan_bounce_.give_back(record.bounced, record.bytes);
   }

@@ -1,5 +1,6 @@
-// Connections that come, break and come back. What is pending ends here, each thing once; what the
-// peer has not got is sent again, each thing once.
+// Connections that come, break and come back. When one breaks, each operation and loan that is
+// pending ends here, once; when it is back, each message that the peer has not got is sent again,
+// once.
 #include <algorithm>
 #include <bit>
 #include <cstdio>
@@ -11,13 +12,13 @@
 namespace bedplate {
 namespace {
 
-// Receives that are under way when a queue pair fails get a moment to arrive: what does not is sent
-// again by the peer. And a device that forgets to flush is not waited for.
+// Receives that are under way when a queue pair fails get a moment to arrive; the peer sends again
+// those that do not. A device that never flushes its requests is waited for no longer than this.
 constexpr uint64_t kDrainNsMin = 2 * kNsPerMs;
 constexpr uint64_t kDrainNsMax = kNsPerSecond;
 
-// So often a peer that breaks the rules, and comes back as another instance, is told of each time;
-// then whenever the number has doubled.
+// A peer may break the rules, and come back as another instance, again and again. The log has each
+// of the first so many times, then those at which the number has doubled.
 constexpr uint32_t kCutOffsTold = 16;
 
 }  // namespace
@@ -35,7 +36,8 @@ uint32_t VerbsProvider::look_at_draining() noexcept {
   uint32_t count = 0;
   for (const auto& endpoint : endpoints_) {
     if (!endpoint->is_draining_ || !endpoint->is_drained(now_ns)) continue;
-    // What still lies there: a queue pair that is reset may take its receives with it.
+    // First the completions that still lie there: a queue pair that is reset may take its receives
+    // with it.
     count += take_completions(receive_count());
     endpoint->end_life();
     ++count;
@@ -43,8 +45,8 @@ uint32_t VerbsProvider::look_at_draining() noexcept {
   return count;
 }
 
-// Others that use the device find out by themselves. Nobody is reconnected: queues of a device that
-// was taken out do not come to life when it is put in again.
+// Other processes that use the device find out by themselves. No peer is reconnected: the queues of
+// a device that was taken out stay dead when it is put in again.
 void VerbsProvider::lose_device(const char* why) noexcept {
   if (is_lost_) return;
   is_lost_ = true;
@@ -63,10 +65,10 @@ void VerbsEndpoint::look_at_link() noexcept {
   if (is_live_ && !may_send_ && link_.can_send.load(std::memory_order_acquire)) begin_sending();
 }
 
-// Soft RoCE (Linux 6.1) can lose its timer with a packet: then it sends what is posted again only
-// when something more is, or never, and says nothing. So where nothing has ended since the last
-// look, something is posted behind it, whose end is asked for. Where even that does not end, the
-// connection is made anew.
+// Soft RoCE (Linux 6.1) can lose its timer with a packet: a request that is posted already is then
+// sent only when one more is posted, or never, and no completion tells. So where nothing has ended
+// since the last look, a read is posted behind it, and its completion is asked for. Where even that
+// does not end, the connection is made anew.
 void VerbsEndpoint::look_at_progress(uint64_t now_ns) noexcept {
   if (!may_send_ || queue_.is_idle() || queue_.ended() != seen_ended_) {
     seen_ended_ = queue_.ended();
@@ -85,8 +87,9 @@ void VerbsEndpoint::look_at_progress(uint64_t now_ns) noexcept {
   provider_.options_.counters->kicks.add(1);
 }
 
-// A peer that asks for memory that it was not given breaks the queue pair at both ends. Some
-// devices tell that end whose memory it is by an event, others by nothing but the state.
+// A peer that asks for memory that it was not given breaks the queue pair at both ends. At the end
+// that has the memory some devices tell so by an event, others by nothing but the queue pair's
+// state.
 const char* VerbsEndpoint::why_broken() const noexcept {
   const bool is_ours = !link_.is_connecting.load(std::memory_order_acquire);
   const bool has_failed = is_ours && link_.queue_pair.is_failed();
@@ -149,8 +152,8 @@ void VerbsEndpoint::break_life(const char* why, bool is_fault) noexcept {
   }
   const bool is_told = is_fault
                            ? cut_off_count_ <= kCutOffsTold || std::has_single_bit(cut_off_count_)
-                           // What the handshake has told as connected; of what never came to
-                           // be it tells, too.
+                           // The handshake has logged the connection; it also logs those that never
+                           // come to be.
                            : link_.can_send.load(std::memory_order_acquire);
   if (why != nullptr && is_told) {
     BP_LOG_WARNING("verbs: %s %s at %s: %s", is_fault ? "cutting off" : "lost the connection to",
@@ -170,15 +173,15 @@ void VerbsEndpoint::break_life(const char* why, bool is_fault) noexcept {
 void VerbsEndpoint::fail_queue_pair(uint64_t now_ns) noexcept {
   must_fail_ = false;
   link_.queue_pair.fail();
-  // It comes back behind all others, which so are known to have ended.
+  // It comes back behind all others: then these are known to have ended.
   queue_.add(IBV_WR_SEND, {.kind = RequestKind::kMarker});
   queue_.post();
   drained_ns_min_ = now_ns + kDrainNsMin;
   drained_ns_max_ = now_ns + kDrainNsMax;
 }
 
-// A device that says when the shared queue has got all receives back is waited for: what it still
-// held would be lost to the reset.
+// Some devices say when the queue pair holds no receive of the shared queue any more: these are
+// waited for, since a reset would lose the receives that it still held.
 bool VerbsEndpoint::is_drained(uint64_t now_ns) noexcept {
   if (provider_.is_lost_) return true;
   if (must_fail_) {
@@ -195,7 +198,7 @@ void VerbsEndpoint::end_life() noexcept {
   is_draining_ = false;
   --provider_.draining_count_;
   ++life_;
-  // From here on nobody reaches what was lent.
+  // From here on no peer reaches the memory that was lent.
   if (const auto reset = link_.queue_pair.reset(); !reset.ok()) {
     provider_.lose_device(reset.error().answer);
   }
@@ -218,9 +221,9 @@ void VerbsEndpoint::end_life() noexcept {
   provider_.connector_.wake();
 }
 
-// A block that was lent is its owner's again; whether the peer has read it nobody knows. A loan
-// that was not delivered is not delivered later, and what comes back is the peer's already: such
-// messages are sent again as nothing.
+// A block that was lent is its owner's again; nobody knows whether the peer has read it. A loan
+// that was not delivered is not delivered later, and a loan of the peer's need not be given back
+// any more: messages of both kinds are sent again empty.
 void VerbsEndpoint::forget_loans() noexcept {
   for (uint64_t number = consumed_; number != next_; ++number) {
     VerbsMessageHeader& header = header_of(number);
@@ -249,7 +252,7 @@ bool VerbsProvider::settle() noexcept {
   return is_settled;
 }
 
-// Messages have no end that is waited for; a read behind them has.
+// Nobody waits for the completion of a message, but for that of a read behind it.
 bool VerbsEndpoint::settle() noexcept {
   if (!may_send_ || (queue_.is_idle() && return_count_ == 0)) return true;
   if (operations_out_ == 0) {

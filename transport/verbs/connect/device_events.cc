@@ -1,8 +1,8 @@
 // What a device tells beside completions: queue pairs that peers broke, ports, faults of its own.
 //
-// There is one stream of events for all queue pairs of a device, and every connector reads
-// it: an event may be about another provider's link, so it goes to whoever owns the queue pair. One
-// is not destroyed before its events were acknowledged: its owner is there.
+// There is one stream of events for all queue pairs of a device, and every connector reads it: an
+// event may be about another provider's link, so it goes to the owner of the queue pair. A queue
+// pair is not destroyed before its events were acknowledged: its owner is there.
 #include "transport/verbs/connect/link_connector.h"
 #include "transport/verbs/device/verbs_device.h"
 

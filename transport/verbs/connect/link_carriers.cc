@@ -1,5 +1,5 @@
 // What carries the records of a handshake: a stream socket, or a call of the RDMA connection
-// manager (connection_manager.h). Who says what is link_handshake's.
+// manager (connection_manager.h). The conversation itself is in link_handshake.cc.
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint64_t kAcceptPauseNs = 100 * kNsPerMs;
 
-// "10.0.0.2" or "a local socket": whom a line of the log is about.
+// "10.0.0.2" or "a local socket": the host that a line of the log is about.
 void host_of(int fd, char* text, size_t text_bytes) noexcept {
   sockaddr_storage address = {};
   socklen_t bytes = sizeof address;

@@ -113,8 +113,8 @@ void LinkConnector::look_at_progress(uint64_t now_ns) noexcept {
   ring();
 }
 
-// How long nothing needs to be looked at. What is under way is short, so a tick serves for all of
-// it; a peer that nobody reaches costs a wake-up for each try.
+// How long nothing needs to be looked at. Handshakes are short, so a tick serves for all of them; a
+// peer that nobody reaches costs a wake-up for each try.
 int LinkConnector::wait_ms() const noexcept {
   for (const Talk& talk : talks_) {
     if (talk.stage != Stage::kFree && talk.stage != Stage::kLifeline) return kTickMs;

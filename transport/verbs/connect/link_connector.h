@@ -89,7 +89,7 @@ class LinkConnector {
  private:
   static constexpr uint32_t kStrangerCountMax = 16;  // sockets that have not said who they are
   static constexpr uint32_t kToldHostCountMax = 32;
-  // What epoll says who it is; talks have their index.
+  // The words by which epoll tells descriptors apart; a talk has its index.
   static constexpr uint64_t kWakeToken = UINT64_MAX;
   static constexpr uint64_t kListenerToken = UINT64_MAX - 1;
   static constexpr uint64_t kCompletionToken = UINT64_MAX - 2;
@@ -100,7 +100,7 @@ class LinkConnector {
     kFree,
     kConnecting,  // our connect() is under way
     kAwaitHello,
-    kHeld,  // a good hello, whose link has to come down first
+    kHeld,  // a good hello; its link has to come down first
     kAwaitWelcome,
     kAwaitReady,
     kLifeline,
@@ -166,8 +166,7 @@ class LinkConnector {
   // Which instance of the peer broke the rules, if one did.
   void note_cut_off(const VerbsLink& link) noexcept;
 
-  // Both.
-  // What is chosen anew for each handshake.
+  // Both. Values that are chosen anew for each handshake.
   void begin(VerbsLink& link) noexcept;
   void commit(VerbsLink& link, const HandshakeRecord& record, const char* host) noexcept;
   void come_up(VerbsLink& link) noexcept;

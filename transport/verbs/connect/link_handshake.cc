@@ -1,4 +1,4 @@
-// The records of a handshake: who says what, and what is believed of it (docs/verbs.md).
+// The records of a handshake: which side sends which, and how each is checked (docs/verbs.md).
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>

@@ -29,13 +29,13 @@ struct VerbsLink final : QueuePairOwner {
   std::string name;
   std::optional<SocketAddress> address;  // where it listens; nothing: it dials, or nobody does
   uint16_t place = 0;                    // of this link here
-  LinkConnector* connector = nullptr;    // whose it is while it is down
+  LinkConnector* connector = nullptr;    // its owner while it is down
   QueuePair queue_pair;
 
   std::atomic<LinkState> state{LinkState::kDown};
   std::atomic<bool> can_send{false};    // the queue pair is ready, the peer listens
   std::atomic<bool> must_break{false};  // the connector asks the shard to take it down
-  // The connector still brings the queue pair up: the shard, whose the link is already, takes
+  // The connector still brings the queue pair up: the shard, which owns the link already, takes
   // what arrives, but leaves the queue pair's state alone.
   std::atomic<bool> is_connecting{false};
   std::atomic<bool> has_worked{false};   // since it came up something sent was acknowledged

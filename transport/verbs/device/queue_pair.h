@@ -65,7 +65,7 @@ class QueuePair {
                        const RetryOptions& retry) noexcept;
   // Whether the device, or somebody by fail(), has brought it to ERROR. Cost: a system call.
   bool is_failed() const noexcept;
-  // What was posted comes back as flushed. It may be called in any state.
+  // Posted requests come back as flushed. It may be called in any state.
   void fail() noexcept;
   // Nothing of it can reach memory any more, from here or from the peer, and no completion comes.
   // Errors: the device's, which is allowed none: it is gone.
