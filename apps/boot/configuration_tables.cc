@@ -182,7 +182,7 @@ static void describe(ConfigurationTable& table, ProcessSettings& settings) {
       .help("Names a kind of process that may join. The K-th place, from 0, is NAME.K.");
   table.text("user", &settings.user, 1, 32)
       .required()
-      .help("Who may join as this: a name in /etc/passwd, or a number as text.");
+      .help("The user that may join as this: a name in /etc/passwd, or a number as text.");
   table.boolean("trusted", &settings.trusted)
       .help("Whether it shares a group with others; else it has an exchange segment with "
             "the owner alone.");
