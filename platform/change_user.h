@@ -1,4 +1,6 @@
-// Giving up root: the whole process becomes another user, for good.
+// Giving up root: the whole process becomes another user, for good. The kernel keeps credentials
+// for each thread alone; all of them change here (every_thread.h), and each is looked at
+// afterwards. Threads: one, and nobody starts a program meanwhile.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Cores: how many, which are allowed, and pinning a thread to one.
+// Cores: how many, which are allowed, and pinning a thread to one. Threads: any.
 #pragma once
 
 #include "platform/result.h"

@@ -1,4 +1,4 @@
-// Lists of words, as messages have them.
+// Lists of words, as messages have them. It allocates: for boot and commands alone.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Users of the system, by name or number.
+// Users of the system, by name or number. Threads: any.
 #pragma once
 
 #include <cstdint>

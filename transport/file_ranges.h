@@ -1,4 +1,5 @@
-// What both backends of files say to the kernel alike.
+// Constants of both backends of files: how they ask the kernel for ranges that are zeroed or given
+// back, and how much they move by one call.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,6 @@
-// The user that the runtime becomes once the pool is sealed: [appliance] user.
+// The user that the runtime becomes once the pool is sealed: [appliance] user. All that root alone
+// may do is done by then; preflight tries the change in a child, so that it cannot fail after the
+// seal. Threads: the main thread's, before services run.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,6 @@
-// What the keys of a table, and the tables of a file, must be to one another.
+// Rules between keys of a table, and between tables of a file; one key alone is its description's
+// business (configuration_table.h). A key that breaks a rule becomes an error with its position,
+// and the others are looked at all the same. Threads: any.
 #pragma once
 
 #include "apps/boot/configuration.h"

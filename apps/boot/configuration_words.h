@@ -1,4 +1,5 @@
-// Words of a configuration's messages.
+// The user's own words in a configuration's messages: quoted, and guessed at where they are
+// misspelt. Threads: any.
 #pragma once
 
 #include <string>

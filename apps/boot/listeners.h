@@ -1,4 +1,6 @@
-// The listening sockets of a service: opened before anything is taken, closed when boot fails.
+// The listening sockets of a service: opened before anything is taken, so that an address in use is
+// one line of preflight's report; closed when boot fails. Nobody accepts here: the service's shard
+// does. Threads: the main thread's.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// Between the parts of the C interface, so that a program takes of the archive only what it uses.
+// Declarations between the parts of the C interface, which are several files so that a program
+// takes of the archive only what it uses.
 #pragma once
 
 #include "apps/boot/bedplate.h"

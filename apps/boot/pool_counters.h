@@ -1,5 +1,5 @@
-// Keeps those counters of the pool and the heap true that nobody counts on the way: what is taken,
-// by whom, and what is free.
+// Keeps those counters of the pool and the heap true that nobody counts on the way: how much each
+// owner has taken, and how much is free.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,6 @@
-// Calls into services: what they throw becomes an error, and every error names its service.
+// Calls into services, during boot alone: an exception of the service becomes an error, and every
+// error names its service. The runtime itself has no exceptions; services may. Threads: the main
+// thread's.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,6 @@
-// What belongs to the whole machine: its limits, its hugepages, and its end.
+// Settings of the whole machine that a first process has to make: its limits, its hugepages, and
+// its end. Called by number 1 alone. Threads: the main thread's, but for what is fit for signal
+// handlers.
 #pragma once
 
 #include <cstdint>

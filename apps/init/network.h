@@ -1,4 +1,5 @@
-// Interfaces, addresses and the way out, as [[network]] says.
+// Interfaces, addresses and the way out, as [[network]] says: over netlink, since an image has no
+// other program to do it. There is no DHCP. Threads: the main thread's.
 #pragma once
 
 #include <cstdint>

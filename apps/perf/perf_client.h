@@ -1,4 +1,5 @@
-// The side of `bedplate perf` that measures.
+// The side of `bedplate perf` that measures: it asks the server for one operation and size at a
+// time, warms up, verifies, and times. Threads: one.
 #pragma once
 
 #include "apps/perf/latency_histogram.h"

@@ -1,4 +1,6 @@
-// What the files of the C interface to services share: what its handles are.
+// The handles of the C interface to services (bedplate_service.h), which its files share. They are
+// the runtime's own objects and pointers to C's functions; they lie in the service, made in create
+// and freed with it.
 #pragma once
 
 #include <atomic>

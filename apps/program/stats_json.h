@@ -1,4 +1,5 @@
-// The counters of an appliance as JSON: docs/counters.md.
+// The counters of an appliance as JSON (docs/counters.md), by the file's own description: this
+// names no counter.
 #pragma once
 
 #include <vector>

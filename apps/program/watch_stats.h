@@ -1,4 +1,4 @@
-// `stats --watch`.
+// `stats --watch`: reads the counters file once a second. The appliance does nothing for it.
 #pragma once
 
 #include "apps/boot/counters_reader.h"

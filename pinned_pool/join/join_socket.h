@@ -1,4 +1,5 @@
-// The socket over which processes join: opened by the owner, connected to by the joiner.
+// The socket over which processes join: opened by the owner, connected to by the joiner. What is
+// said over it is join_protocol.h's. Threads: any.
 #pragma once
 
 #include <cstdint>

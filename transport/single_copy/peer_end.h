@@ -1,4 +1,5 @@
-// Whether a peer has ended, by its pidfd: what tells `gone` from `refused`.
+// Whether a peer has ended, by its pidfd: what tells `gone` from `refused`. A process id would not
+// do: it is given again. Threads: any.
 #pragma once
 
 #include <poll.h>

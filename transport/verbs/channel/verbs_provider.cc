@@ -16,8 +16,7 @@ namespace {
 constexpr uint64_t kPageBytes = 4096;
 constexpr uint32_t kInlineBytes = 256;  // asked for; a device may have less
 
-// Bounds of a shape. A smaller one does not hold a loan with its header, or a half of which an
-// acknowledgement could tell.
+// Bounds of a shape (check_shape). The shortest message holds a loan with its header.
 constexpr uint64_t kPeerCountMax = 1024;
 constexpr uint64_t kWindowMax = 16384;
 constexpr uint64_t kMessageBytesMin = 256;
@@ -32,12 +31,13 @@ uint32_t request_count(const VerbsShape& shape) noexcept {
                        3);
 }
 
-// What all peers may have on the way to us, and what is being posted again meanwhile.
+// As many as all peers together may have on the way to us, and those that are being posted again
+// meanwhile.
 uint32_t receive_count_of(const VerbsShape& shape) noexcept {
   return shape.peer_count_max * (shape.window + kAcknowledgementsMax) + kCompletionBatch;
 }
 
-// Of one peer: slots, acknowledgements, cells.
+// The bytes for one peer: slots of messages, acknowledgements, cells (answers of atomics).
 uint64_t peer_memory_bytes(const VerbsShape& shape) noexcept {
   return align_up(uint64_t{shape.window} * shape.message_bytes +
                       kAcknowledgementsMax * sizeof(VerbsMessageHeader) +
@@ -45,7 +45,7 @@ uint64_t peer_memory_bytes(const VerbsShape& shape) noexcept {
                   kCacheLineBytes);
 }
 
-// Sends and receives of datagrams, beside those of peers.
+// The requests of all peers, and the sends and receives of datagrams.
 uint32_t completion_count(const VerbsShape& shape) noexcept {
   return receive_count_of(shape) + shape.peer_count_max * request_count(shape) +
          2 * shape.datagram_count;
@@ -55,8 +55,8 @@ uint64_t bounce_bytes(const VerbsShape& shape) noexcept {
   return align_up(shape.bounce_bytes, kPageBytes);
 }
 
-// Of the part before what is shared: receives, peers, datagrams, the bounce buffer for what is ours
-// alone.
+// The bytes of the part that no peer reaches, which comes before the shared one: receives, peers,
+// datagrams, and the bounce buffer of our own puts and gets.
 uint64_t private_bytes(const VerbsShape& shape) noexcept {
   return align_up(uint64_t{receive_count_of(shape)} * shape.message_bytes +
                       shape.peer_count_max * peer_memory_bytes(shape) +
@@ -302,7 +302,7 @@ Result<void> VerbsEndpoint::create(uint16_t place, std::byte* memory) {
   return {};
 }
 
-// Before its queue pair: soft RoCE would wait for them.
+// The windows go before the queue pair: soft RoCE would wait for them.
 VerbsEndpoint::~VerbsEndpoint() {
   for (Window& window : windows_) {
     if (window.handle != nullptr) ibv_dealloc_mw(window.handle);
@@ -364,9 +364,9 @@ bool VerbsProvider::is_connected(const Endpoint& endpoint) noexcept {
   return static_cast<const VerbsEndpoint&>(endpoint).may_send_;
 }
 
-// What came for an earlier sleep, and was polled while awake, is told of still. It is read before
-// the queue is armed anew, not on waking: a device need not tell again while that is not read
-// (mlx5), and waking is what somebody waits for.
+// The event of an earlier sleep may still wait in the channel, although its completion was polled
+// while awake. It is read here, before the queue is armed anew, and not on waking: while an event
+// is unread a device need not tell of the next one (mlx5), and waking has to be fast.
 void VerbsProvider::announce_sleep() noexcept {
   post_sends();
   bell_.announce_sleep();
@@ -379,7 +379,7 @@ void VerbsProvider::announce_sleep() noexcept {
 
 void VerbsProvider::announce_awake() noexcept { bell_.announce_awake(); }
 
-// One was asked for at the most.
+// There is one event at the most: one was asked for.
 void VerbsProvider::take_event() noexcept {
   ibv_cq* queue = nullptr;
   void* context = nullptr;
@@ -409,7 +409,7 @@ Result<RemoteMemory> VerbsEndpoint::expose(std::span<std::byte> memory) {
   const auto is_free = [](const Window& window) {
     return window.handle != nullptr && window.state == WindowState::kFree;
   };
-  // Round, so that a key comes again as late as can be.
+  // In turn, so that a key comes again as late as possible.
   Window* const first = windows_ + kVerbsLoanCountMax;
   Window* free = std::find_if(first + next_exposure_, std::end(windows_), is_free);
   if (free == std::end(windows_)) free = std::find_if(first, std::end(windows_), is_free);
