@@ -103,7 +103,7 @@ check-image: deps-check ## test in virtual machines, images too (EXTRA_MODULES="
 	$(Q)EXTRA_MODULES="$(EXTRA_MODULES)" CHECK_END=$$(($$(date +%s) + $(CHECK_SECONDS))) \
 	  CHECK_ONLY='^(guest|verbs|two-guests|image|image-crash|boot-time)$$' scripts/check.sh
 
-check-hardware: deps-check ## list this machine's cards, ask, and test what takes them (YES=1: do not ask)
+check-hardware: deps-check ## list this machine's devices, ask, and test what takes them (YES=1: do not ask)
 	$(Q)$(PARALLEL_MAKE) MODE=release products tests
 	$(Q)scripts/hardware.py --build build/release
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Runs what takes real cards, on a machine that has some: `make check-hardware`.
+"""Runs the tests that take real devices, on a machine that has some: `make check-hardware`.
 
     scripts/hardware.py [--build build/release] [--system /]
 
