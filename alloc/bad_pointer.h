@@ -26,8 +26,8 @@ inline constexpr bool kKeepsLedger = BP_DEBUG || BP_HARDENED;
 
 enum class PointerUse { kFree, kReallocate, kAskSize };
 
-// Counts and reports `pointer`, which is no block of the heap: whose memory it is, what is wrong
-// and which calls led here. Debug builds stop. Allocates nothing. Threads: any.
+// Counts and reports `pointer`, which is no block of the heap: the owner of its memory, the fault,
+// and the calls that led here. Debug builds stop. Allocates nothing. Threads: any.
 void report_bad_pointer(const void* pointer, PointerUse use) noexcept;
 
 // The same for a delete whose size is not that of its block.

@@ -37,7 +37,7 @@ KEYS, VALUE_BYTES = 100_000, 100
 POOL_BYTES = 128 * MIB
 WORKLOADS = [(operation, connections, depth) for operation in ("get", "set")
              for connections, depth in ((1, 1), (1, 32), (64, 1))]
-# Of kvd's speed, and to whom.
+# The ratio that kvd's speed must have, and to which peer.
 TARGETS = {(1, 1): (0.95, "bare"), (1, 32): (1.3, "memcached"), (64, 1): (1.3, "memcached")}
 PACED = ("get", 64, 1)  # at half of memcached's speed in it
 SELDOM_PER_SECOND, SELDOM_SECONDS, IDLE_SECONDS = 10, 2, 2

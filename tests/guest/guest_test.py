@@ -220,8 +220,8 @@ def cure_names_the_node_that_lacks_hugepages():
 
 
 def memory_limits_as_uid_1000():
-    """A user meets the limit of locked memory, with the command that raises it; who starts the
-    program raises it before rights are dropped, and then it serves."""
+    """A user meets the limit of locked memory, with the command that raises it; the
+    starter of the program raises it before rights are dropped, and then it serves."""
     script = r"""
 mkdir -p /etc && printf 'root:x:0:0::/:/bin/sh\nuser:x:1000:1000::/:/bin/sh\n' > /etc/passwd
 cat > /tmp/user.toml << 'END'

@@ -265,8 +265,8 @@ def find_allocator(name):
 
 
 def check_preloaded(workshop, whose, kind, name):
-    """Another allocator is preloaded: who links libbedplate.a keeps it, the pool's heap goes
-    before it."""
+    """Another allocator is preloaded: a program that links libbedplate.a keeps it, the pool's heap
+    goes before it."""
     library = find_allocator(name)
     environment = {"LD_PRELOAD": library}
     program = workshop.link("program", whose, kind)

@@ -140,7 +140,8 @@ void Door::run(uint64_t nanoseconds) {
 
 }  // namespace
 
-// As another user, who may not join: connects, and says nothing, nonsense, or what is refused.
+// As another user, which may not join: connects, and says nothing, nonsense, or something that is
+// refused.
 int be_flooder(const char* socket_path, uint64_t seed) {
   if (setgroups(0, nullptr) == 0 && setresgid(kStranger, kStranger, kStranger) == 0 &&
       setresuid(kStranger, kStranger, kStranger) != 0) {

@@ -127,8 +127,8 @@ def limit_of_nobody_is_refused(box):
 
 @test()
 def start_without_proof(box):
-    """No 4 MB are left of the smallest heap when support is proved. Who expects the pool does not
-    start, and others start with a warning; what the message says to do is the cure."""
+    """No 4 MB are left of the smallest heap when support is proved. An appliance that expects the
+    pool does not start, others start with a warning; the message tells the cure."""
     plain = box.configuration("two_shards")  # with main, three threads for two pieces of 4 MiB
     del plain["blockd"]
     plain["pool"] = {"bytes": "32 MiB", "pages": "4 KiB", "heap_min_bytes": "8 MiB"}

@@ -1,4 +1,4 @@
-"""One name, one appliance: who holds it, who cannot, and what a second start must leave alone."""
+"""One name, one appliance: users that can hold it or not, and a second start, which is refused."""
 
 import fcntl
 import os

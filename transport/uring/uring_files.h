@@ -14,8 +14,8 @@
 
 namespace bedplate {
 
-// Takes the next entry of the ring, submitting what is there where it is full; its user_data stays
-// as set here by those who prepare it after this. Each submission counts in `system_calls`.
+// Takes the next entry of the ring; where that is full, its entries are submitted first. The caller
+// prepares the entry and sets its user_data. Each submission counts in `system_calls`.
 io_uring_sqe& next_ring_entry(io_uring& ring, Counter& system_calls) noexcept;
 
 class UringFiles final : public FileBackend {

@@ -161,8 +161,8 @@ TEST(PeersPlan, WhatOutsidersWriteIsRegisteredByThemselvesAlone) {
                   plan_refusal(text).c_str());
 }
 
-// The regions of all who use the device, and the queues of the appliance; whatever another device
-// has.
+// The regions of all processes that use the device, and the queues of the appliance; another device
+// counts for nothing.
 TEST(PeersPlan, DemandsAreThoseOfOneDevice) {
   std::string text = file_with_messages("verbs = true\nmax_count = 3\n") + kVerbsLines;
   text.replace(text.find("members = 2"), 11, "members = 4");

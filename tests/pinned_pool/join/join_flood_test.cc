@@ -1,4 +1,4 @@
-// Those who connect without end: what they cannot delay, push out, or fill.
+// Connections without end: they delay nothing, push nobody out, and fill nothing.
 //
 // The flood comes from within the server: each refusal that it tells makes the test connect again,
 // so there is always one more that waits to be accepted, however slow the machine is. It counts how

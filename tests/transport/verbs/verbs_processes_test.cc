@@ -187,7 +187,7 @@ TEST(VerbsProcesses, AKilledPeerIsNoticedAndItsSuccessorIsReached) {
     std::free(block);
     for (const Put& put : puts) {
       CHECK(put.count <= 1);
-      // There was nobody any more to whom it could have been done.
+      // The peer was gone: it cannot have been done.
       if (&put >= &puts[kBeforeItsEnd] && put.count == 1) CHECK(put.outcome != Outcome::kDone);
     }
     memory = {};
