@@ -1,4 +1,4 @@
-// Bad pointers: what is freed, reallocated or asked about and is no block of the heap.
+// Bad pointers: they are freed, reallocated or asked about, and are no block of the heap.
 //
 //   release    a pointer that lies outside the pool is refused, by one comparison; the rest is
 //              mimalloc's, which believes what it is told

@@ -109,7 +109,7 @@ bool BufferPool::refill(Shard& own) noexcept {
   return true;
 }
 
-// The older half goes; what was used last is warm and stays.
+// The older half goes; the younger one is warm and stays.
 void BufferPool::flush(Shard& own) noexcept {
   uint32_t first = kNone;
   for (uint32_t i = 0; i < kBatchMax; ++i) {

@@ -32,8 +32,8 @@ bool add_heap_memory(std::span<std::byte> memory) noexcept;
 inline constexpr uint64_t kHeapReserveBytes = 2 * kHeapGranularityBytes;
 bool add_heap_reserve(std::span<std::byte> memory) noexcept;
 
-// From now on nothing new comes from segment 0; what was allocated there stays valid. Called once
-// the heap segment is there, so that the data of the appliance lies on hugepages.
+// From now on nothing new comes from segment 0; blocks that lie there stay valid. Called once the
+// heap segment is there, so that the data of the appliance lies on hugepages.
 void retire_boot_heap() noexcept;
 
 // Nor are new pages cut from what the calling thread has of segment 0: for processes whose segment

@@ -4,8 +4,8 @@
 //
 //     | younger items | gap | older items ... |
 //
-// A new item is made at the gap's front. Where the gap is too short, its end moves on: what is dead
-// there joins the gap, what lives is evicted, or slides to the gap's front when it was asked for
+// A new item is made at the gap's front. Where the gap is too short, its end moves on: dead items
+// there join the gap, live ones are evicted, or slide to the gap's front when they were asked for
 // since the gap last came by (CLOCK) or when enough of what lies ahead is dead. So items of all
 // sizes share all of the memory, and no free place is ever searched for. A pinned item stays where
 // it is: the gap begins anew behind it.

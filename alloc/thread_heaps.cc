@@ -166,7 +166,7 @@ bool may_be_in_signal_handler(pid_t tid) noexcept {
 
 // [proc_pid_syscall]: the number of the system call that the thread is blocked in; "running", or -1
 // when it is blocked elsewhere (a page fault, a debugger). To answer, the kernel waits until the
-// thread is off its core: what was written before is what the thread sees when it goes on.
+// thread is off its core: the thread sees all that was written before when it goes on.
 bool is_blocked_in_system_call(pid_t tid) noexcept {
   char text[256];
   return read_task_file(tid, "syscall", text, sizeof text) && text[0] >= '0' && text[0] <= '9' &&

@@ -72,11 +72,11 @@ struct PoolBudget {
   std::function<uint64_t(int node)> free_1gib_pages = {};
 };
 
-// Gives each request a segment, rounded up to the page, in order; what is left is the heap, in
-// whole pages. A rest smaller than a page is not taken, so total_bytes() may be that much less
-// than the budget.
-// kLargest is 1 GiB where so many are free on the node, rounding costs an eighth of the segment at
-// most, and everything else still fits; else 2 MiB. Requests choose in order, the heap last.
+// Gives each request a segment, rounded up to the page, in order; the rest is the heap, in whole
+// pages. A rest smaller than a page is not taken, so total_bytes() may be that much less than the
+// budget. kLargest is 1 GiB where so many are free on the node, rounding costs an eighth of the
+// segment at most, and everything else still fits; else 2 MiB. Requests choose in order, the heap
+// last.
 // Returns the plan: boot, heap, then the requests.
 // Errors (kConfiguration): the first owner that does not fit, by how many bytes, and the pool size
 // that would do.

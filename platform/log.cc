@@ -77,7 +77,7 @@ bool write_within(const char* line, size_t line_bytes, uint64_t patience_ns) noe
   }
 }
 
-// Leaves errno alone: what is logged has often just failed.
+// Leaves errno alone: a log line is often about a call that has just failed.
 void write_line(const char* line, size_t line_bytes, uint64_t patience_ns) noexcept {
   const int errno_before = errno;
   remember(line, line_bytes);

@@ -1,4 +1,4 @@
-// How much of the log one source may fill: some lines in each period; what is more is counted, and
+// How much of the log one source may fill: some lines in each period; further ones are counted, and
 // the count is told when the period is over. For whatever a peer can cause, one limit for each
 // source, so that a flood from one hides nothing about the others.
 #pragma once

@@ -96,7 +96,7 @@ struct DatagramShape {
 };
 
 // Threads: the shard's, but for open() and join(), which may come earlier from another.
-// Ownership: the shard's, as long as its loop; what is lent and kept lies in its buffers.
+// Ownership: the shard's, as long as its loop; datagrams that are lent and kept lie in its buffers.
 class DatagramSocket {
  public:
   virtual ~DatagramSocket() = default;

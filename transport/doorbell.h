@@ -20,7 +20,7 @@ class Doorbell {
   // Requires: called once, before all else. Errors (kSystem): there is no descriptor.
   Result<void> create() noexcept;
 
-  // Producer: what was published before this call will be seen by the shard. Threads: any.
+  // Producer: the shard will see all that was published before this call. Threads: any.
   // Cost: a fence and a load; one write(2) if the shard sleeps.
   void ring() noexcept {
     std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in announce_sleep

@@ -148,9 +148,9 @@ class Endpoint {
   virtual SendStatus flush(Completion* done) noexcept = 0;
 
   // Describes `memory` of this process, which it may write, to this peer, which may read and write
-  // it until withdraw(); what is under way then has ended when a flush that is started afterwards
-  // ends, or says kGone. The memory stays until then. Cost: with knem, or a memory window, a call
-  // of the kernel's or a request of the device's.
+  // it until withdraw(); operations that are under way then have ended when a flush that is started
+  // afterwards ends, or says kGone. The memory stays until then. Cost: with knem, or a memory
+  // window, a call of the kernel's or a request of the device's.
   // Errors (kSystem): what stands against it; as much is exposed already as can be.
   virtual Result<RemoteMemory> expose(std::span<std::byte> memory) = 0;
   // Requires: `memory` was exposed through this endpoint, and was not withdrawn since.

@@ -128,7 +128,8 @@ void FileThread::run() noexcept {
   }
 }
 
-// Once more after the announcement: what was pushed before it rang nobody (transport/doorbell.h).
+// Once more after the announcement: an operation that was pushed before it rang nobody
+// (transport/doorbell.h).
 void FileThread::sleep() noexcept {
   doorbell_.announce_sleep();
   if (begun_->is_empty() && !must_stop_.load(std::memory_order_acquire)) wait_for(doorbell_, -1);

@@ -33,7 +33,7 @@ JoinedProcess::~JoinedProcess() = default;
 
 Result<std::unique_ptr<JoinedProcess>> JoinedProcess::join(const JoinedProcessOptions& options) {
   BP_ASSERT(options.join.pool == &process_pool());
-  // Segment 0 is this process's own; what is joined comes after it.
+  // Segment 0 is this process's own; joined segments come after it.
   heap_create();
   boot_segment();
   auto joined = JoinedPool::join(options.join);
@@ -50,8 +50,8 @@ Result<std::unique_ptr<JoinedProcess>> JoinedProcess::join(const JoinedProcessOp
     process->pool_.fail(made.error());
     return made.error();
   }
-  // Nothing can be carved here: what was joined is its owner's, segment 0 the heap's. Rings may
-  // still register the pool, which stays as it is from now on.
+  // Nothing can be carved here: joined segments are their owner's, segment 0 is the heap's. Rings
+  // may still register the pool, which stays as it is from now on.
   options.join.pool->seal();
   BP_TRY(process->pool_.ready());
   return process;

@@ -48,7 +48,7 @@ class JoinedProcess {
   // Does not leave: without leave() the others see a death.
   ~JoinedProcess();
 
-  // Says goodbye. Nothing that came from here is used any more; what is mapped stays. Once.
+  // Says goodbye. Nothing that came from here is used any more; the mappings stay. Once.
   void leave() noexcept { pool_.leave(); }
 
   uint32_t member_count() const noexcept { return member_count_; }

@@ -27,7 +27,7 @@ class LoopCallQueue {
   // submitter has written before. Threads: any.
   bool push(LoopCall& call) noexcept {
     BP_ASSERT(call.function != nullptr);
-    // With the exchange in run(): what is written before either of two pushes is seen by the call.
+    // With the exchange in run(): the call sees all that was written before either of two pushes.
     if (call.is_pending.exchange(true, std::memory_order_acq_rel)) return false;
     call.next = newest_.load(std::memory_order_relaxed);
     while (!newest_.compare_exchange_weak(call.next, &call, std::memory_order_release,

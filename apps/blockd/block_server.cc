@@ -22,7 +22,7 @@ uint64_t connection_stride(const BlockServerOptions& options) noexcept {
          align_up(options.requests_per_connection * sizeof(BlockRequest), kCacheLineBytes);
 }
 
-// Volume names may be longer than owners' names; what is cut off gets its number instead, so that
+// Volume names may be longer than owners' names; a name that is cut off ends in its number, so that
 // no two volumes are one owner.
 OwnerName volume_owner(const BlockServerOptions& options, size_t index) {
   constexpr size_t kWholeMax = 48;

@@ -49,7 +49,7 @@ void VolumeService::handle(BlockRequest& request) noexcept {
       (last_long_ == nullptr ? first_long_ : last_long_->next) = &request;
       last_long_ = &request;
       break;
-    default:  // FLUSH: what was committed is in place
+    default:  // FLUSH: all committed writes are in place
       reply(request);
       break;
   }

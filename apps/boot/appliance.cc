@@ -242,8 +242,9 @@ void Appliance::apply_limits() noexcept {
 }
 
 Result<void> Appliance::seal() {
-  // Program text, static data and the main stack: what is not the pool's may not fault either.
-  // An ordinary heap is mostly untouched address space: of that, what is touched.
+  // Program text, static data and the main stack: they may not fault either, although they are not
+  // the pool's. An ordinary heap is mostly untouched address space: of that, the touched pages
+  // alone.
   const bool is_ordinary = interception_decision().place == HeapPlace::kOrdinary;
   if (mlockall(MCL_CURRENT | (is_ordinary ? MCL_ONFAULT : 0)) != 0) {
     return error_from_errno("locking the program in memory")

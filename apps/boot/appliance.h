@@ -36,7 +36,7 @@ class Appliance {
   ~Appliance();
 
   // Boots up to the seal and starts to serve. On failure prints every problem and returns false;
-  // what was opened is closed again when this object goes.
+  // all that was opened is closed again when this object goes.
   // Threads: the main thread, once per process (the pool is not given back).
   bool boot();
 

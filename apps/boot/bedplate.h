@@ -4,8 +4,8 @@
  * Link libbedplate.a and the C++ runtime (g++ does). A program that also links libbedplate-malloc.a
  * has the same heap behind malloc, and may free a block through either. C99. The functions of the
  * heap, all but bp_support_level and bp_on_low_memory, may be called from any thread, but not from
- * a signal handler. Pointers are not NULL where it is not said that they may be; what is required
- * and not so stops the process, or is undefined. */
+ * a signal handler. Pointers are not NULL where it is not said that they may be; a requirement that
+ * does not hold stops the process, or the outcome is undefined. */
 #ifndef BEDPLATE_H
 #define BEDPLATE_H
 
@@ -267,9 +267,9 @@ bp_status bp_am_send_loan(bp_endpoint* to, unsigned char id, const void* header,
  * NULL. Requires: it was not given back before. Threads: that of the member it came to. */
 void bp_release(const bp_loan* loan);
 
-/* Describes memory of this process to the peer, which may read and write it until bp_withdraw; what
- * is under way then has ended when a bp_flush that is started afterwards ends, or says BP_GONE. The
- * memory stays until then. Returns 0. Errors: -1; bp_error_text says why. */
+/* Describes memory of this process to the peer, which may read and write it until bp_withdraw;
+ * operations that are under way then have ended when a bp_flush that is started afterwards ends, or
+ * says BP_GONE. The memory stays until then. Returns 0. Errors: -1; bp_error_text says why. */
 int bp_expose(bp_endpoint* to, void* memory, size_t bytes, bp_remote* described);
 void bp_withdraw(bp_endpoint* to, const bp_remote* described);
 

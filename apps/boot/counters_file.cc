@@ -101,8 +101,8 @@ Error not_made(const std::string& path) {
       .set_cure("choose an [appliance] runtime_directory that this user may write to");
 }
 
-// Gives the file its size and all of its blocks: what is missing when a mapping is written ends the
-// process (SIGBUS).
+// Gives the file its size and all of its blocks: a block that is missing when a mapping is written
+// ends the process (SIGBUS).
 Result<void> take_blocks(const Fd& fd, uint64_t bytes, const std::string& directory,
                          const std::string& path) {
   // tmpfs gives up where a signal is pending; what an io_uring has finished counts as one.

@@ -102,7 +102,7 @@ void VerbsPeers::carve(const VerbsSettings& settings, PinnedPool& pool) {
   }
 }
 
-// The heap first: what is lent most often is found soonest.
+// The heap first: most loans lie there, so it is found soonest.
 Result<void> VerbsPeers::open_memory(const VerbsSettings& settings, PinnedPool& pool) {
   if (settings.remote == RemoteHeap::kRead) {
     for (Segment* segment : {pool.find_segment("heap"), &pool.segment(0)}) {

@@ -138,7 +138,8 @@ class RemoteRead final : public Service, public PollSource {
     auto* block = static_cast<std::byte*>(std::malloc(kLentBytes));
     if (block == nullptr) return forget_asker();
     write({block, kLentBytes}, kInBlock);
-    // Without a completion it is freed when it comes back; what was not accepted is ours still.
+    // Without a completion it is freed when it comes back; a block that was not accepted is ours
+    // still.
     const auto status = asker_->am_send_loan(kLent, {}, {block, kLentBytes}, nullptr);
     if (status != SendStatus::kPending && status != SendStatus::kDone) std::free(block);
     return status == SendStatus::kAgain ? 0 : forget_asker();

@@ -52,7 +52,7 @@ class Json {
   // Of a text itself, of anything else its JSON in one line.
   std::string text() const;
   // `indent`: spaces for each level; -1: all in one line. A name that was cut off in the middle of
-  // a character must not stop a report: what is no UTF-8 is replaced.
+  // a character must not stop a report: bytes that are no UTF-8 are replaced.
   std::string dump(int indent) const;
 
  private:

@@ -102,7 +102,7 @@ BP_PROBE(ZoneServesSeveralThreads) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// The model: what is handed out is zeroed, overlaps nothing, and keeps what was written.
+// The model: each piece is zeroed, overlaps nothing, and keeps what was written.
 BP_PROBE(ZoneAgreesWithASimpleModel) {
   have_zone();
   struct Held {

@@ -5,7 +5,7 @@
 // them meanwhile (cables, reboots, hostile neighbours) is the business of the test that looks at
 // the account; checked here is what must hold in any case:
 //
-//   messages  come once, in order; what was acknowledged never comes again
+//   messages  come once, in order; an acknowledged one never comes again
 //   loans     that ended as kDone were read, and were right; each is given back once
 //   puts      kDone: the bytes are there; kNotDone: not one of them; kUnknown: each is old or new
 //   atomics   what was there before is what the ends until then allow

@@ -465,7 +465,7 @@ BP_PROBE(AuditOfLocks) {
 }
 
 BP_PROBE(AuditOfALongPath) {
-  // The path is longer than the buffer of the audit; what is mapped is seen all the same.
+  // The path is longer than the buffer of the audit; all mappings are seen all the same.
   const Segment& segment = probe_segment();
   char top[] = "/dev/shm/bedplate-audit-XXXXXX";
   const std::string step(250, 'd');

@@ -30,7 +30,7 @@ struct Longest {
 };
 
 void pause_ns(uint64_t nanoseconds) {
-  // Sleeping takes some 50 us by itself: what is shorter is waited for.
+  // Sleeping takes some 50 us by itself: shorter times are waited for.
   const uint64_t until = monotonic_ns() + nanoseconds;
   if (nanoseconds > 200 * kNsPerUs) {
     const timespec duration = {0, static_cast<long>(nanoseconds - 100 * kNsPerUs)};

@@ -227,7 +227,7 @@ SendStatus Participant::send_loan(uint32_t to, VerifiedHeader header) {
   header.checksum = checksum_of(header, content);
   block.peer = to;
   const auto header_bytes = std::as_bytes(std::span(&header, 1));
-  // An impatient sender: what was refused for now is tried again at once.
+  // An impatient sender: a message that was refused for now is tried again at once.
   SendStatus status = SendStatus::kAgain;
   for (int tries = 0; tries < 300 && status == SendStatus::kAgain; ++tries) {
     status = peers_[to].endpoint->am_send_loan(kLoanId, header_bytes, content, &block);

@@ -16,7 +16,7 @@ namespace bedplate::test {
 
 class FakeProvider final : public Provider {
  public:
-  // Peers 0 to peer_count - 1; what is sent to one comes back from it, so a test is its own peer.
+  // Peers 0 to peer_count - 1; a message to one comes back from it, so a test is its own peer.
   FakeProvider(uint32_t peer_count, uint64_t seed, const Dispatcher& dispatcher)
       : random_(seed), dispatcher_(dispatcher) {
     for (uint32_t i = 0; i < peer_count; ++i) peers_.push_back(std::make_unique<Peer>(*this));

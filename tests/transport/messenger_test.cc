@@ -285,7 +285,7 @@ TEST(Messenger, OnlyWhatWasAskedIsAnsweredAndOnlyByThePeerThatWas) {
   CHECK_FALSE(again.number.has_value());
 }
 
-// A peer that asks and asks, and reads nothing: what is kept for it is bounded.
+// A peer that asks and asks, and reads nothing: the answers kept for it are bounded.
 TEST(Messenger, AnswersWaitForRoomAndAreBounded) {
   GroupRig rig(shape);
   Member& a = rig.join(0);

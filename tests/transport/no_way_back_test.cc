@@ -2,7 +2,7 @@
 // call and through libc. What the runtime says is stopped must be refused, or lose nothing; in the
 // end every page of the pool has the content and the physical page that it had before.
 //
-// Each trial runs in a fresh process, on that process's own pool: what is sealed stays sealed.
+// Each trial runs in a fresh process, on that process's own pool: a sealed pool stays sealed.
 #include "pinned_pool/no_way_back.h"
 
 #include <algorithm>

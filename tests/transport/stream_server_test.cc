@@ -172,7 +172,7 @@ class ServerBodies : public SocketsFixture {
     drain();
   }
 
-  // In the middle of a reply: what was lent comes back.
+  // In the middle of a reply: its loans come back.
   void peer_vanishes() {
     serve();
     Fd client = connect();

@@ -182,7 +182,7 @@ TEST(TimerQueue, IsLikeASortedListForAnySequence) {
     }
     uint64_t next = TimerQueue::kNever;
     for (const auto& [each, deadline] : model) next = std::min(next, deadline);
-    // Only expire calls: what is armed in the past stays until then.
+    // Only expire calls: a timer that is armed in the past stays until then.
     same &= queue.next_deadline_ns() == next;
     same &= timers[id].timer.is_armed() == (model.count(id) == 1);
   }

@@ -1,6 +1,7 @@
 /* libfabric's provider shm: fi_inject while the message fits, else fi_send; the receive is posted
  * before the message comes. latency, read_large, cma (whether it uses CMA, the environment says).
- * WAY begins the names of its files in /dev/shm: what is left when it is killed can be found.
+ * WAY begins the names of its files in /dev/shm: files that are left when it is killed can be
+ * found.
  */
 #define _GNU_SOURCE
 #include "peer.h"

@@ -1,5 +1,5 @@
 // A small NBD client for tests. Every wait has a bound; sending takes in what arrives meanwhile, so
-// that neither side can block the other; what is outstanding is remembered by its cookie.
+// that neither side can block the other; outstanding requests are remembered by their cookies.
 #pragma once
 
 #include <cerrno>

@@ -88,7 +88,7 @@ TEST_GROUP(JoinFlood) {
     for (int i = 0; i < 4; ++i) babble();
     CHECK(JoinRig::becomes([&] { return refused > 4 * kTwoTurns; }));
   }
-  // Whether it goes on: what was waited for came meanwhile, and not because it was over.
+  // Whether it goes on: the awaited event came meanwhile, and not because it was over.
   bool goes_on() const { return refused < kFloodMax; }
 
   static size_t count_of(const std::string& text, const char* words) {

@@ -174,7 +174,7 @@ TEST(VerbsEnds, AFlushEndsBehindWhatWasWithdrawnBeforeIt) {
   CHECK(to_a().flush(&flushed) == SendStatus::kPending);
   while (flushed.count == 0) rig->b.messenger->poll(16);
   // From here on the memory is its owner's alone. That nothing at all was written only the device
-  // knows: what is written through a window may end in the middle of it.
+  // knows: a put through a window may end in the middle of it.
   CHECK(to_b().put(source.span(), description.value(), &late) == SendStatus::kPending);
   CHECK(rig->poll_until([&] { return late.count == 1; }));
   CHECK(late.outcome == Outcome::kUnknown);

@@ -17,7 +17,7 @@ TEST(VerbsReport, StatesOfAPeer) {
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);
   VerbsRigOptions options;
   options.timing.give_up_ns = 100'000'000;
-  options.timing.backoff_ns_max = 1;  // as soon as it is up, what was before is forgotten
+  options.timing.backoff_ns_max = 1;  // as soon as it is up, all of before is forgotten
   VerbsRig rig(options);
   const auto state_of_b = [&] { return rig.a.verbs->peer_state(0); };
   CHECK(state_of_b() == PeerState::kWaiting);  // nobody has asked for it

@@ -1,6 +1,6 @@
 // The way to one peer of the verbs provider: its queue pair, its part of the window, what was lent
 // and what was borrowed. Only the shard that polls touches it; see verbs_provider.h. Its contract
-// is that of transport/endpoint.h; what is said here is only what holds beside that.
+// is that of transport/endpoint.h; here are only the additions to that.
 #pragma once
 
 #include <bit>
@@ -241,7 +241,7 @@ class VerbsEndpoint final : public Endpoint {
 
   uint64_t drained_ns_min_ = 0;
   uint64_t drained_ns_max_ = 0;
-  bool has_refused_ = false;  // the peer's device refused a request: what is behind did not happen
+  bool has_refused_ = false;  // the peer's device refused a request: those behind it did not happen
   // Of the transfer whose end comes next, something has happened, and something has not for sure.
   bool has_part_ = false;
   bool lacks_part_ = false;

@@ -1,7 +1,7 @@
 // One reliable queue pair: made once, then connected, broken and connected again as often as need
 // be. A reconnect makes nothing.
 //
-// It knows states and addresses; what is posted is send_queue_datapath's business. A part of
+// It knows states and addresses; requests are send_queue_datapath's business. A part of
 // VerbsProvider; programs with queue pairs of their own make them by libibverbs. Threads: one at a
 // time. Source of the states: ibv_modify_qp(3), InfiniBand specification volume 1, 10.3.
 #pragma once

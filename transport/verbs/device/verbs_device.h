@@ -71,7 +71,7 @@ class VerbsDevice final : public Device {
   void deregister_regions(std::span<const Region> regions) noexcept override;
 
   // Lets peers reach `memory` of `pool` with `rights`; it stays so as long as the device lives.
-  // Requires: before the seal. Ownership: what is returned is the device's.
+  // Requires: before the seal. Ownership: the export that is returned is the device's.
   // Errors (kSystem): the device's, too many exports, atomics that it has not.
   Result<const VerbsExport*> add_export(const PinnedPool& pool, std::span<std::byte> memory,
                                         RemoteRights rights);
@@ -83,9 +83,9 @@ class VerbsDevice final : public Device {
   // Errors: the first demand that is over its limit, with both numbers.
   Result<void> check_demands(std::span<const VerbsDemand> demands) const;
 
-  // Takes what the device has to tell: what is about a queue pair goes to its owner, what is about
-  // itself (a port that went down, a queue in error) is logged. Returns how many such events there
-  // were. Does not block; event_fd() is readable when there are some. Threads: any.
+  // Takes what the device has to tell: an event about a queue pair goes to its owner, one about the
+  // device itself (a port that went down, a queue in error) is logged. Returns how many such events
+  // there were. Does not block; event_fd() is readable when there are some. Threads: any.
   uint32_t take_events() noexcept;
   // How many there were so far. Threads: any.
   uint64_t event_count() const noexcept { return event_count_.load(std::memory_order_relaxed); }
