@@ -1,6 +1,7 @@
 // The lane between shards: alone against a model, and between two real threads.
 #include "transport/spsc_fifo_datapath.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <deque>
