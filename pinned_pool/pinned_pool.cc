@@ -165,6 +165,17 @@ std::span<std::byte> PinnedPool::carve(Segment& segment, const OwnerName& owner,
   return {address, bytes};
 }
 
+Result<void> PinnedPool::give_files(uid_t user, gid_t group) noexcept {
+  BP_ASSERT(!is_sealed());
+  for (uint32_t i = 0; i < segment_count_; ++i) {
+    const Segment& segment = segments_[i];
+    if (!has_its_memfd(segment) || fchown(segment.memfd, user, group) == 0) continue;
+    return error_from_errno("giving %s to user %u", segment.owner.text, user)
+        .set_cure("start it in a container with CAP_CHOWN");
+  }
+  return {};
+}
+
 void PinnedPool::seal() noexcept {
   BP_ASSERT(!is_sealed());
   uint32_t stoppers = kSizeSealStops | kWriteSealStops | kMappingSealStops;

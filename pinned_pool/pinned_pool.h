@@ -99,6 +99,10 @@ class PinnedPool {
   // anything else is a programming error.
   std::span<std::byte> carve(Segment& segment, const OwnerName& owner, uint64_t bytes) noexcept;
 
+  // The segments' files become the user's: a process that runs as it can open them anew then, to
+  // hand them out. Requires: not sealed. Errors (kSystem): the system's.
+  Result<void> give_files(uid_t user, gid_t group) noexcept;
+
   // From here on the layout is fixed, and the kernel is asked to refuse whatever could take memory
   // away. stoppers() says what it granted. Requires: not sealed.
   void seal() noexcept;

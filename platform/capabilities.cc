@@ -5,14 +5,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 
+#include <dirent.h>
 #include <linux/capability.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "platform/every_thread.h"
 #include "platform/file.h"
 
 namespace bedplate {
@@ -62,11 +63,19 @@ Result<void> check_thread(pid_t thread, uint64_t kept) {
 
 }  // namespace
 
+uint64_t own_capabilities() noexcept {
+  __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
+  if (syscall(SYS_capget, &header, sets) != 0) return 0;
+  return uint64_t{sets[1].effective} << 32 | sets[0].effective;
+}
+
 std::string name_capabilities(uint64_t kept) {
   constexpr struct {
     int capability;
     const char* name;
-  } kNames[] = {{CAP_SYS_BOOT, "SYS_BOOT"}, {CAP_SYS_PTRACE, "SYS_PTRACE"}};
+  } kNames[] = {
+      {CAP_IPC_LOCK, "IPC_LOCK"}, {CAP_SYS_BOOT, "SYS_BOOT"}, {CAP_SYS_PTRACE, "SYS_PTRACE"}};
   std::string names;
   const auto add = [&names](const std::string& name) {
     names += (names.empty() ? "" : ", ") + name;
@@ -104,6 +113,18 @@ Result<void> keep_capabilities(uint64_t kept) noexcept {
   if (syscall(SYS_capset, &header, sets) != 0) return refused("permitted and effective");
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return refused("no new privileges");
   return {};
+}
+
+Result<std::vector<pid_t>> list_threads() {
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(opendir("/proc/self/task"), &closedir);
+  if (!entries) {
+    return error_from_errno("listing this process's threads").set_cure("mount -t proc proc /proc");
+  }
+  std::vector<pid_t> threads;
+  while (const dirent* entry = readdir(entries.get())) {
+    if (entry->d_name[0] != '.') threads.push_back(static_cast<pid_t>(std::atoi(entry->d_name)));
+  }
+  return threads;
 }
 
 Result<void> check_capabilities(uint64_t kept) {

@@ -4,10 +4,16 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
+
+#include <sys/types.h>
 
 #include "platform/result.h"
 
 namespace bedplate {
+
+// Those of this thread that are in effect.
+uint64_t own_capabilities() noexcept;
 
 // "SYS_BOOT, SYS_PTRACE": the set `kept` for a log.
 std::string name_capabilities(uint64_t kept);
@@ -19,6 +25,10 @@ Result<void> keep_capabilities(uint64_t kept) noexcept;
 
 // The first half of it: only what programs that it executes could get. Takes CAP_SETPCAP.
 Result<void> bound_capabilities(uint64_t kept) noexcept;
+
+// The threads of this process. What a thread may do is its own alone; it begins with what the one
+// had that started it.
+Result<std::vector<pid_t>> list_threads();
 
 // Whether each thread of this process has `kept` and nothing more. Errors: the first that has more,
 // or another set.

@@ -7,31 +7,21 @@
 
 #include <linux/capability.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "platform/capabilities.h"
-#include "platform/every_thread.h"
 #include "platform/file.h"
 
 namespace bedplate {
 namespace {
-
-struct Change {
-  const User& user;
-  uint64_t kept;
-  Result<void> outcome;
-};
 
 Error becoming(const User& user) noexcept {
   return error_from_errno("becoming the user %s", user.name.c_str())
       .set_cure("start it as root, in a container with CAP_SETUID, CAP_SETGID and CAP_SETPCAP");
 }
 
-// Raw system calls: libc's would change all threads at once, but not their capabilities.
-// Fit for a signal handler.
 Result<void> change_thread(const User& user, uint64_t kept) noexcept {
   BP_TRY(bound_capabilities(kept));  // as long as it may
   if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) != 0 ||
@@ -42,13 +32,6 @@ Result<void> change_thread(const User& user, uint64_t kept) noexcept {
     return becoming(user);
   }
   return keep_capabilities(kept);
-}
-
-void change_each(void* context) noexcept {
-  auto* change = static_cast<Change*>(context);
-  if (!change->outcome.ok()) return;
-  auto changed = change_thread(change->user, change->kept);
-  if (!changed.ok()) change->outcome = changed;
 }
 
 // The numbers of a line of /proc/PID/status, where they begin with `name`.
@@ -89,7 +72,7 @@ Result<void> check_thread(pid_t thread, const User& user) {
   Error error;
   error.set_doing("looking at the user of thread %d", thread);
   error.set_answer("it is not all of %s", user.name.c_str());
-  return error.set_cure("this is a defect: root is not given up");
+  return error.set_cure("it was there before root was given up: let what starts it do so later");
 }
 
 // The saved ids and the capabilities are what would let it.
@@ -105,34 +88,28 @@ Result<void> check_no_way_back(const User& user) noexcept {
   return error.set_cure("this is a defect, or a capability of a service allows it");
 }
 
-Result<void> check_directory(const User& user, const std::string& directory) noexcept {
-  struct stat status {};
-  if (stat(directory.c_str(), &status) != 0) return {};
-  // In a sticky one only its owner may remove what root has made.
-  const bool is_stuck = (status.st_mode & S_ISVTX) != 0 && status.st_uid != user.id;
-  if (!is_stuck && access(directory.c_str(), W_OK | X_OK) == 0) return {};
+// What `child` has written into `reader`, and how it ended.
+Result<void> read_problems(const Fd& reader, pid_t child, const User& user,
+                           std::vector<Error>* problems) {
   Error error;
-  error.set_doing("looking at %s as the user %s", directory.c_str(), user.name.c_str());
-  error.set_answer("the user could not remove the appliance's files there when it ends");
-  return error.set_cure("chown %s %s, or choose another directory", user.name.c_str(),
-                        directory.c_str());
-}
-
-Result<void> try_in_child(const User& user, uint64_t kept,
-                          const std::vector<std::string>& directories) noexcept {
-  BP_TRY(change_thread(user, kept));
-  BP_TRY(check_no_way_back(user));
-  for (const std::string& directory : directories) BP_TRY(check_directory(user, directory));
-  return {};
+  ssize_t bytes = 0;
+  while ((bytes = read(reader.number(), &error, sizeof error)) ==
+         static_cast<ssize_t>(sizeof error)) {
+    problems->push_back(error);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (bytes == 0 && status == 0) return {};
+  errno = ECHILD;
+  return becoming(user);
 }
 
 }  // namespace
 
 Result<void> become_user(const User& user, uint64_t kept) {
   const int dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0);
-  Change change = {user, kept, {}};
-  BP_TRY(on_every_thread(&change_each, &change));
-  if (!change.outcome.ok()) return change.outcome.error();
+  BP_TRY(change_thread(user, kept));
   // The kernel takes this away; without it a process cannot read what /proc has of itself.
   if (dumpable == 1) prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
   auto threads = list_threads();
@@ -142,30 +119,27 @@ Result<void> become_user(const User& user, uint64_t kept) {
   return check_no_way_back(user);
 }
 
-Result<void> try_user(const User& user, uint64_t kept,
-                      const std::vector<std::string>& directories) {
+Result<void> look_as_user(const User& user, uint64_t kept, const Look& look,
+                          std::vector<Error>* problems) {
   int ends[2] = {};
   if (pipe(ends) != 0) return becoming(user);
-  Fd reader(ends[0]);
+  const Fd reader(ends[0]);
   Fd writer(ends[1]);
   const pid_t child = fork();
   if (child < 0) return becoming(user);
   if (child == 0) {
-    const auto tried = try_in_child(user, kept, directories);
-    const bool is_told = tried.ok() || write(writer.number(), &tried.error(), sizeof(Error)) ==
-                                           static_cast<ssize_t>(sizeof(Error));
-    _exit(is_told ? 0 : 1);
+    std::vector<Error> found;
+    auto became = become_user(user, kept);
+    if (became.ok()) look(&found);
+    else found.push_back(became.error());
+    for (const Error& error : found) {
+      const ssize_t bytes = write(writer.number(), &error, sizeof error);
+      if (bytes != static_cast<ssize_t>(sizeof error)) _exit(1);
+    }
+    _exit(0);
   }
   writer.close();
-  Error error;
-  const ssize_t bytes = read(reader.number(), &error, sizeof error);
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (bytes == static_cast<ssize_t>(sizeof error)) return error;
-  if (bytes == 0 && status == 0) return {};
-  errno = ECHILD;
-  return becoming(user);
+  return read_problems(reader, child, user, problems);
 }
 
 }  // namespace bedplate

@@ -1,10 +1,8 @@
-// Giving up root: the whole process becomes another user, for good. The kernel keeps credentials
-// for each thread alone; all of them change here (every_thread.h), and each is looked at
-// afterwards. Threads: one, and nobody starts a program meanwhile.
+// Giving up root: the process becomes another user, for good.
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <functional>
 #include <vector>
 
 #include "platform/result.h"
@@ -12,17 +10,24 @@
 
 namespace bedplate {
 
-// Every thread of this process becomes `user`, with its groups, and keeps the capabilities `kept`
-// (one bit for each) and no others; no program that it executes gets any back. Then looks at each
-// thread, and tries to become root again, which must fail.
+// This thread becomes `user`, with its groups, and keeps the capabilities `kept` (one bit for each)
+// and no others; no program that it executes gets any back. So do all threads that it starts from
+// now on: they have the very credentials of this one, which Linux asks for where it takes requests
+// to an RDMA device. Then looks at each thread, and tries to become root again, which must fail.
 // What the process has open, mapped and locked stays. It stays as dumpable as it was: processes of
 // `user` can do to it what they can do to any other of theirs (ptrace(2)).
 // Requires: it is root, and `kept` has neither CAP_SETUID nor CAP_SETGID.
-// Errors: the kernel's, or what a thread still has. The process may be half changed then: end it.
+// Errors: the kernel's, or another thread that is there already, which stays root. The process may
+// be half changed then: end it.
 Result<void> become_user(const User& user, uint64_t kept);
 
-// Whether become_user would succeed, and `user` could make and remove files in each of
-// `directories`: tried in a child process. Those that are not there are passed over.
-Result<void> try_user(const User& user, uint64_t kept, const std::vector<std::string>& directories);
+// What a process can do, found out by trying: appends what it cannot to `problems`.
+using Look = std::function<void(std::vector<Error>* problems)>;
+
+// Calls `look` in a child of this process, with its calling thread alone, that has become `user`.
+// What it writes to objects on the heap this process may see (alloc/child_heap.h).
+// Errors: such a child cannot be had. Why it cannot become `user` is one of the problems.
+Result<void> look_as_user(const User& user, uint64_t kept, const Look& look,
+                          std::vector<Error>* problems);
 
 }  // namespace bedplate

@@ -98,6 +98,6 @@ Result<User> find_user(const char* text) {
   return user;
 }
 
-bool is_own_user(uint32_t id) noexcept { return id == 0 || id == geteuid(); }
+uint32_t own_user() noexcept { return geteuid(); }
 
 }  // namespace bedplate

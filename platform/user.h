@@ -27,8 +27,11 @@ struct User {
 // Errors: no such user there (kConfiguration): of a mere number the group is not known.
 Result<User> find_user(const char* text);
 
-// Whether processes of that user can do to this process whatever they like (ptrace(2)): root's, and
-// those of its own.
-bool is_own_user(uint32_t id) noexcept;
+// The user that this process runs as.
+uint32_t own_user() noexcept;
+
+// Whether processes of the user `id` can do whatever they like to one of the user `own`
+// (ptrace(2)): root's, and those of the same.
+constexpr bool is_own_user(uint32_t id, uint32_t own) noexcept { return id == 0 || id == own; }
 
 }  // namespace bedplate

@@ -70,13 +70,13 @@ bool Appliance::boot() {
   plan_ = plan.take();
   if (!check() || !report(reserve())) return false;
   if (!report(call_services("preparing", &Service::prepare))) return false;
+  // While there is no other thread: those to come inherit it.
+  if (!report(give_up_root(configuration_, plan_, process_pool()))) return false;
   if (!report(start_shards()) || !report(make_messengers())) return false;
   if (!report(create_peers()) || !report(create_services())) return false;
   if (!report(create_messaging())) return false;
   hold_pages();
   if (!report(seal())) return false;
-  // Before any thread of a shard runs code of a service.
-  if (!report(give_up_root(configuration_, plan_))) return false;
   if (!report(call_services("looking at the sealed pool", &Service::sealed))) return false;
   start_serving();
   return report(messaging_.serve());

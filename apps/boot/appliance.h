@@ -1,7 +1,8 @@
 // The appliance: the composition root. It boots in the order of the design, serves until it is
 // told to stop, drains, and closes.
 //
-//     configuration -> plan -> preflight -> reserve -> register -> services -> seal -> run
+//     configuration -> plan -> preflight -> reserve -> give up root -> register -> services -> seal
+//     -> run
 #pragma once
 
 #include <csignal>

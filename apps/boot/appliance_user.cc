@@ -4,11 +4,11 @@
 #include <string>
 
 #include <linux/capability.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "platform/capabilities.h"
-#include "platform/change_user.h"
 #include "platform/log.h"
 
 namespace bedplate {
@@ -35,6 +35,15 @@ Result<void> check_capabilities_asked(const std::string& user, const AppliancePl
   return {};
 }
 
+// Root is not bound by the limit of locked memory, the user is. It is raised for it, which takes
+// CAP_SYS_RESOURCE; where root lacks that, the user keeps root's right to pass the limit.
+uint64_t kept_capabilities(const AppliancePlan& plan) noexcept {
+  constexpr uint64_t kMayLock = uint64_t{1} << CAP_IPC_LOCK;
+  const rlimit all = {RLIM_INFINITY, RLIM_INFINITY};
+  const bool is_raised = setrlimit(RLIMIT_MEMLOCK, &all) == 0;
+  return plan.capabilities() | (is_raised ? 0 : own_capabilities() & kMayLock);
+}
+
 // Where files lie that the runtime removes at its end.
 std::vector<std::string> directories_of(const Configuration& configuration,
                                         const AppliancePlan& plan) {
@@ -58,6 +67,19 @@ std::vector<std::string> directories_of(const Configuration& configuration,
   return directories;
 }
 
+void check_directory(const std::string& directory, const User& user, std::vector<Error>* problems) {
+  struct stat status {};
+  if (stat(directory.c_str(), &status) != 0) return;
+  // In a sticky one only its owner may remove what root has made.
+  const bool is_stuck = (status.st_mode & S_ISVTX) != 0 && status.st_uid != user.id;
+  if (!is_stuck && access(directory.c_str(), W_OK | X_OK) == 0) return;
+  Error error;
+  error.set_doing("looking at %s as the user %s", directory.c_str(), user.name.c_str());
+  error.set_answer("the user could not remove the appliance's files there when it ends");
+  error.set_cure("chown %s %s, or choose another directory", user.name.c_str(), directory.c_str());
+  problems->push_back(error);
+}
+
 }  // namespace
 
 Result<std::optional<User>> find_appliance_user(const Configuration& configuration) {
@@ -73,12 +95,6 @@ Result<std::optional<User>> find_appliance_user(const Configuration& configurati
   if (user.value().id == 0) {
     return refusal(name).set_answer("this is root").set_cure("name another user, or leave it out");
   }
-  if (configuration.verbs.enabled) {
-    return refusal(name)
-        .set_answer("[verbs]: Linux takes requests to an RDMA device only from the user and with "
-                    "the capabilities that opened it")
-        .set_cure("leave one of the two out; to run without root, start it as that user");
-  }
   if (geteuid() == user.value().id && getuid() == user.value().id) return std::optional<User>();
   if (geteuid() != 0) {
     return refusal(name)
@@ -88,6 +104,14 @@ Result<std::optional<User>> find_appliance_user(const Configuration& configurati
   return std::optional<User>(user.take());
 }
 
+void look_as_appliance(const Configuration& configuration, const AppliancePlan& plan,
+                       const Look& look, std::vector<Error>* problems) {
+  auto found = find_appliance_user(configuration);
+  if (!found.ok() || !check_capabilities_asked(configuration.appliance.user, plan).ok()) return;
+  if (!found.value()) return look(problems);
+  (void)look_as_user(*found.value(), kept_capabilities(plan), look, problems).ok();
+}
+
 void check_appliance_user(const Configuration& configuration, const AppliancePlan& plan,
                           std::vector<Error>* problems) {
   auto found = find_appliance_user(configuration);
@@ -95,8 +119,14 @@ void check_appliance_user(const Configuration& configuration, const AppliancePla
   if (!found.value()) return;
   auto asked = check_capabilities_asked(configuration.appliance.user, plan);
   if (!asked.ok()) return problems->push_back(asked.error());
-  auto tried = try_user(*found.value(), plan.capabilities(), directories_of(configuration, plan));
-  if (!tried.ok()) problems->push_back(tried.error());
+  const User& user = *found.value();
+  const auto look = [&](std::vector<Error>* seen) {
+    for (const std::string& directory : directories_of(configuration, plan)) {
+      check_directory(directory, user, seen);
+    }
+  };
+  auto looked = look_as_user(user, kept_capabilities(plan), look, problems);
+  if (!looked.ok()) problems->push_back(looked.error());
 }
 
 Result<void> give_runtime_directory(const Configuration& configuration) {
@@ -110,12 +140,14 @@ Result<void> give_runtime_directory(const Configuration& configuration) {
       .set_cure("make it and chown it by hand");
 }
 
-Result<void> give_up_root(const Configuration& configuration, const AppliancePlan& plan) {
+Result<void> give_up_root(const Configuration& configuration, const AppliancePlan& plan,
+                          PinnedPool& pool) {
   auto found = find_appliance_user(configuration);
   if (!found.ok()) return found.error();
   if (!found.value()) return {};
   const User& user = *found.value();
-  const uint64_t kept = plan.capabilities();
+  const uint64_t kept = kept_capabilities(plan);
+  if (!plan.groups.empty()) BP_TRY(pool.give_files(user.id, user.group));
   BP_TRY(become_user(user, kept));
   BP_LOG_INFO("%s: root is given up: user %u, group %u; capabilities kept: %s",
               configuration.appliance.name.c_str(), user.id, user.group,

@@ -37,7 +37,7 @@ struct ApplianceSettings {
   std::string name;
   std::string runtime_directory = "/run/bedplate";
   uint32_t drain_timeout_ms = 5000;
-  std::string user;  // that root is given up for after the seal; empty: none
+  std::string user;  // that root is given up for once memory is taken; empty: none
 };
 
 // What refuses to take memory of the sealed pool away, beside libc's calls.

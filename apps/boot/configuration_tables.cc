@@ -66,7 +66,7 @@ static void describe(ConfigurationTable& table, ApplianceSettings& settings) {
             "connections; then as long again, but a second at least, for operations on files.");
   table.text("user", &settings.user, 1, 32)
       .otherwise("the one that starts it")
-      .help("Started as root, it becomes this user once the pool is sealed: a name, or a number, "
+      .help("Started as root, it becomes this user once all memory is taken: a name, or a number, "
             "of /etc/passwd ([Giving up root](#giving-up-root)).");
 }
 

@@ -12,7 +12,8 @@ namespace {
 const ProcessSettings* find_outsider(const Configuration& configuration,
                                      const OwnerName& segment) noexcept {
   for (const ProcessSettings& process : configuration.processes) {
-    if (may_write(configuration, process, segment) && is_outsider(process)) return &process;
+    if (!may_write(configuration, process, segment)) continue;
+    if (is_outsider(configuration, process)) return &process;
   }
   return nullptr;
 }
@@ -23,15 +24,23 @@ Error refusal(const ProcessSettings& process, const OwnerName& segment) noexcept
   return error.set_doing("granting %s to the process %s", segment.text, process.name.c_str());
 }
 
+// One that is not there is refused before anybody joins.
+uint32_t user_of(const Configuration& configuration) noexcept {
+  const std::string& name = configuration.appliance.user;
+  if (name.empty()) return own_user();
+  auto user = find_user_id(name.c_str());
+  return user.ok() ? user.value() : own_user();
+}
+
 const char* why_outsider(const ProcessSettings& process) noexcept {
   return process.trusted ? "it runs as another user" : "it is not trusted";
 }
 
 }  // namespace
 
-bool is_outsider(const ProcessSettings& process) noexcept {
+bool is_outsider(const Configuration& configuration, const ProcessSettings& process) noexcept {
   auto user = find_user_id(process.user.c_str());
-  return !user.ok() || is_outsider(process.trusted, user.value());
+  return !user.ok() || is_outsider(process.trusted, user.value(), user_of(configuration));
 }
 
 bool may_write(const Configuration& configuration, const ProcessSettings& process,

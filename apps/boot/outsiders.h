@@ -1,5 +1,6 @@
-// Outsiders: processes that are not trusted, or that run as another user than this process's own
-// and root. What they may write must not be able to harm this process.
+// Outsiders: processes that are not trusted, or that run as another user than the appliance
+// ([appliance] user, else the one that starts it) and root. What they may write must not be able to
+// harm this process.
 //
 // A process that may write a segment's file can punch holes into it. A hole in 4 KiB pages reads as
 // zeros, and is filled on the next touch; one in hugepages ends the process that touches it where
@@ -15,8 +16,8 @@
 
 namespace bedplate {
 
-// A user that is not there is another one. Depends on the user that this process runs as.
-bool is_outsider(const ProcessSettings& process) noexcept;
+// A user that is not there is another one.
+bool is_outsider(const Configuration& configuration, const ProcessSettings& process) noexcept;
 
 // Whether processes of this kind get the segment to write: the FIFOs of their group, what is one
 // process's own, and what `write` names.

@@ -140,13 +140,18 @@ void check_locked_memory(const Configuration& configuration, const AppliancePlan
   }
   // So is an RDMA device. Where none is required, no limit is, and those that join have their own.
   if (configuration.verbs.required && !plan.verbs.empty()) needed += plan.verbs[0].locked_bytes;
-  if (limit >= needed || may_lock(needed)) return;
-  Error error;
-  error.set_doing("looking at the limit of locked memory");
-  error.set_answer("%" PRIu64 " KiB are allowed, %" PRIu64 " KiB are needed", limit / kKiB,
-                   needed / kKiB);
-  error.set_cure("run as root, or: ulimit -l %" PRIu64, needed / kKiB);
-  problems->push_back(error);
+  if (limit >= needed) return;
+  const auto look = [&](std::vector<Error>* seen) {
+    if (may_lock(needed)) return;
+    Error error;
+    error.set_doing("looking at the limit of locked memory");
+    error.set_answer("%" PRIu64 " KiB are allowed, %" PRIu64 " KiB are needed", limit / kKiB,
+                     needed / kKiB);
+    error.set_cure("%sulimit -l %" PRIu64,
+                   configuration.appliance.user.empty() ? "run as root, or: " : "", needed / kKiB);
+    seen->push_back(error);
+  };
+  look_as_appliance(configuration, plan, look, problems);
 }
 
 // A segment is a file, and growing one beyond the limit ends the process.
@@ -275,8 +280,9 @@ Result<void> probe_io_uring() noexcept {
 
 Result<void> check_overcommit(const Configuration& configuration, const char* file) noexcept {
   constexpr uint64_t kStrict = 2;
-  const auto outsider = std::find_if(configuration.processes.begin(), configuration.processes.end(),
-                                     [](const auto& process) { return is_outsider(process); });
+  const auto outsider =
+      std::find_if(configuration.processes.begin(), configuration.processes.end(),
+                   [&](const auto& process) { return is_outsider(configuration, process); });
   if (outsider == configuration.processes.end() || read_number_file(file) != kStrict) return {};
   Error error;
   error.set_doing("looking at vm.overcommit_memory, for the process %s", outsider->name.c_str());
@@ -329,7 +335,10 @@ std::vector<Error> preflight(const Configuration& configuration, const Appliance
   }
   if (auto had = check_overcommit(configuration); !had.ok()) problems.push_back(had.error());
   if (configuration.event_loop.sockets == SocketBackendChoice::kIoUring) {
-    if (auto probed = probe_io_uring(); !probed.ok()) problems.push_back(probed.error());
+    const auto look = [](std::vector<Error>* seen) {
+      if (auto probed = probe_io_uring(); !probed.ok()) seen->push_back(probed.error());
+    };
+    look_as_appliance(configuration, plan, look, &problems);
     check_registration(plan, &problems);
   }
   return problems;

@@ -8,9 +8,9 @@
 //     plan       all that it will ever take: memory, connections, timers, sources, counters
 //     preflight  what else can be found out before anything is taken; also for `check`
 //     prepare    all memory is taken, and no thread runs but this one; as root, where it was
-//     create     gets what it has planned, and adds itself to the loops of its shards
-//     sealed     from here on nothing of the pool moves, and nothing is registered; root is given
-//                up where [appliance] user says so, but for ServicePlan::capability
+//     create     gets what it has planned, and adds itself to the loops of its shards; from here on
+//                as [appliance] user, where it names one, with what ServicePlan::capability kept
+//     sealed     from here on nothing of the pool moves, and nothing is registered
 //     start      on each shard, on its thread, before the loop runs
 //     tick       about every half second; more often while the appliance drains
 //     request_drain, is_drained   finish what was begun, take nothing new
@@ -51,13 +51,14 @@ class Service {
   // Appends what this machine lacks to `problems`. Takes nothing and leaves nothing behind.
   virtual void preflight(std::vector<Error>* /*problems*/) {}
 
-  // The only place where a thread's rights can still be changed for all: threads inherit them.
+  // The last place with all of root's rights, and the only one where a thread's rights can still be
+  // changed for all: threads inherit them. So it starts none: [appliance] user refuses to boot
+  // beside one.
   virtual Result<void> prepare() { return {}; }
 
   // `context` outlives the appliance's loops.
   virtual Result<void> create(ServiceContext& /*context*/) { return {}; }
 
-  // With the rights that it has from now on.
   virtual Result<void> sealed() { return {}; }
 
   // Threads: the shard's, whose index among [[shard]] is `shard`.

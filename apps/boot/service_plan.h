@@ -120,7 +120,7 @@ class ServicePlan {
   // The same, described by hand.
   void counters(CounterSet set) { add_counters(std::move(set)); }
 
-  // One that it needs after the seal: CAP_NET_ADMIN, ... Others are given up where the runtime
+  // One that it needs from create() on: CAP_NET_ADMIN, ... Others are given up where the runtime
   // gives up root. CAP_SETUID and CAP_SETGID are refused where [appliance] user names a user.
   // Requires: 0..63.
   void capability(int number) {

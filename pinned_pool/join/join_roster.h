@@ -56,9 +56,10 @@ struct GrantedSegment {
 // Whether processes of a kind are outsiders: not trusted, or of a user that could not do to this
 // process whatever it likes anyway. What they may write they can punch holes into. A hole in pages
 // of 4 KiB is filled on the next touch, one in hugepages can be for ever.
-// `uid`: the user that it has to be; nothing: any.
-inline bool is_outsider(bool is_trusted, const std::optional<uid_t>& uid) noexcept {
-  return !is_trusted || !uid.has_value() || !is_own_user(*uid);
+// `uid`: the user that it has to be; nothing: any. `own`: the user of this process.
+inline bool is_outsider(bool is_trusted, const std::optional<uid_t>& uid,
+                        uid_t own = own_user()) noexcept {
+  return !is_trusted || !uid.has_value() || !is_own_user(*uid, own);
 }
 
 // One [[process]] of the configuration.

@@ -2,13 +2,11 @@
 #include "platform/change_user.h"
 
 #include <atomic>
-#include <csignal>
-#include <cstdlib>
-#include <sys/stat.h>
+#include <cerrno>
+#include <string_view>
 #include <unistd.h>
 
 #include "platform/capabilities.h"
-#include "platform/every_thread.h"
 #include "platform/thread_stack.h"
 #include "tests/support/death_test.h"
 #include "tests/support/skip.h"
@@ -21,73 +19,92 @@ namespace {
 
 constexpr uint64_t kNetBind = uint64_t{1} << 10;  // CAP_NET_BIND_SERVICE
 constexpr uint64_t kSetUid = uint64_t{1} << 7;
+constexpr const char* kNeedsRoot = "needs root that may become another user";
+constexpr const char* kHasThread = "a sanitizer has a thread of its own, which stays root";
 
 std::atomic<bool> may_end{false};
-std::atomic<bool> is_begun{false};
-void wait_for_end(void* blocks_signals) noexcept {
-  if (blocks_signals != nullptr) {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, nullptr);
-  }
-  is_begun = true;
-  while (!may_end) usleep(1000);
-}
+void wait_for_end(void*) noexcept { may_end.wait(false); }
 
-bool can_change() { return getuid() == 0 && try_user(find_user("nobody").take(), 0, {}).ok(); }
-
-// Steps beside a thread that was there before.
-int beside_a_thread(void* blocks_signals, int (*steps)()) {
+// Steps beside another thread.
+int beside_a_thread(int (*steps)()) {
   StackedThread thread;
-  is_begun = may_end = false;
-  if (!thread.start("early", &wait_for_end, blocks_signals).ok()) return 90;
-  while (!is_begun) usleep(100);
+  if (!thread.start("beside", &wait_for_end, nullptr).ok()) return 90;
   const int outcome = steps();
   may_end = true;
+  may_end.notify_all();
   thread.join();
   return outcome;
+}
+
+std::vector<Error> found_as_nobody(const Look& look, uint64_t kept = 0) {
+  std::vector<Error> problems;
+  CHECK(look_as_user(find_user("nobody").take(), kept, look, &problems).ok());
+  return problems;
+}
+
+bool can_change() {
+  if (getuid() != 0) return false;
+  std::vector<Error> problems;
+  auto looked = look_as_user(
+      find_user("nobody").take(), 0, [](auto*) {}, &problems);
+  return looked.ok() && problems.empty();
 }
 
 }  // namespace
 
 TEST_GROUP(ChangeUser){};
 
-TEST(ChangeUser, EveryThreadBecomesTheUserAndKeepsWhatIsAsked) {
-  if (test::kIsSanitized) BP_SKIP("a sanitizer has a thread of its own, which takes no signals");
-  if (!can_change()) BP_SKIP("needs root that may become another user");
+TEST(ChangeUser, ThreadsInheritTheUserAndWhatItKeeps) {
+  if (test::kIsSanitized) BP_SKIP(kHasThread);
+  if (!can_change()) BP_SKIP(kNeedsRoot);
   LONGS_EQUAL(0, test::exit_code_of([] {
-                return beside_a_thread(nullptr, [] {
-                  if (!become_user(find_user("nobody").take(), kNetBind).ok()) return 1;
-                  if (!check_capabilities(kNetBind).ok()) return 2;
-                  if (check_capabilities(0).ok()) return 3;
-                  if (geteuid() == 0 || setuid(0) == 0 || setgid(0) == 0) return 4;
-                  return 0;
+                if (!become_user(find_user("nobody").take(), kNetBind).ok()) return 1;
+                if (geteuid() == 0 || setuid(0) == 0 || setgid(0) == 0) return 2;
+                return beside_a_thread([] {
+                  if (list_threads().take().size() != 2) return 3;
+                  if (!check_capabilities(kNetBind).ok()) return 4;
+                  return check_capabilities(0).ok() ? 5 : 0;
+                });
+              }));
+}
+
+TEST(ChangeUser, AThreadThatWasThereBeforeIsFound) {
+  if (!can_change()) BP_SKIP(kNeedsRoot);
+  LONGS_EQUAL(0, test::exit_code_of([] {
+                return beside_a_thread([] {
+                  const auto became = become_user(find_user("nobody").take(), 0);
+                  if (became.ok()) return 1;
+                  return std::string_view(became.error().answer) == "it is not all of nobody" ? 0
+                                                                                              : 2;
                 });
               }));
 }
 
 TEST(ChangeUser, AWayBackIsFound) {
-  if (test::kIsSanitized) BP_SKIP("a sanitizer has a thread of its own, which takes no signals");
-  if (!can_change()) BP_SKIP("needs root that may become another user");
-  LONGS_EQUAL(0, test::exit_code_of([] {
-                const auto became = become_user(find_user("nobody").take(), kSetUid);
-                if (became.ok()) return 1;
-                return std::string_view(became.error().answer) == "it can" ? 0 : 2;
-              }));
+  if (test::kIsSanitized) BP_SKIP(kHasThread);
+  if (!can_change()) BP_SKIP(kNeedsRoot);
+  const auto problems = found_as_nobody([](auto*) {}, kSetUid);
+  LONGS_EQUAL(1, problems.size());
+  STRCMP_EQUAL("it can", problems[0].answer);
 }
 
-TEST(ChangeUser, DirectoriesAreTriedAsTheUser) {
-  if (!can_change()) BP_SKIP("needs root that may become another user");
-  char directory[] = "/tmp/bedplate-user-XXXXXX";
-  CHECK(mkdtemp(directory) != nullptr);
-  const User nobody = find_user("nobody").take();
-  const auto allows = [&] { return try_user(nobody, 0, {"/not/there", directory}).ok(); };
-  CHECK_FALSE(allows());
-  CHECK_EQUAL(0, chown(directory, nobody.id, nobody.group));
-  CHECK(allows());
-  CHECK_EQUAL(0, chown(directory, 0, 0));
-  CHECK_EQUAL(0, chmod(directory, 01777));  // what root has made only root can remove
-  CHECK_FALSE(allows());
-  rmdir(directory);
-  LONGS_EQUAL(0, geteuid());  // it was another process that tried
+TEST(ChangeUser, WhatTheUserCannotIsToldByAnotherProcess) {
+  if (!can_change()) BP_SKIP(kNeedsRoot);
+  const pid_t process = getpid();
+  const auto problems = found_as_nobody([process](std::vector<Error>* found) {
+    if (getpid() != process && geteuid() != 0) found->push_back(Error{}.set_answer("the first"));
+    for (int i = 0; i < 200; ++i) found->push_back(Error{}.set_answer("one more"));
+  });
+  LONGS_EQUAL(201, problems.size());  // more than a pipe holds
+  STRCMP_EQUAL("the first", problems[0].answer);
+  LONGS_EQUAL(0, geteuid());
+}
+
+TEST(ChangeUser, ALookThatEndsItsProcessIsAnError) {
+  if (!can_change()) BP_SKIP(kNeedsRoot);
+  std::vector<Error> problems;
+  const auto looked = look_as_user(
+      find_user("nobody").take(), 0, [](auto*) { _exit(3); }, &problems);
+  CHECK_FALSE(looked.ok());
+  STRCMP_EQUAL("becoming the user nobody", looked.error().doing);
 }

@@ -89,10 +89,10 @@ def a_process_that_starts_anew_waits_for_its_place(box, language):
     appliance.stop()
 
 
-def facts(box, appliance, *kinds, name="ann"):
+def facts(box, appliance, *kinds, name="ann", **options):
     """What cpp-peer says of the pool that it joined."""
     socket = os.path.join(appliance.runtime_directory, "two.join")
-    return json.loads(box.run(CPP_PEER, socket, name, *kinds).stdout)
+    return json.loads(box.run(CPP_PEER, socket, name, *kinds, **options).stdout)
 
 
 @test()
