@@ -1,9 +1,11 @@
 #include "apps/boot/verbs_peers.h"
 
+#include <cerrno>
 #include <cstdio>
 
 #include <unistd.h>
 
+#include "apps/boot/appliance_user.h"
 #include "apps/boot/listeners.h"
 #include "platform/clock.h"
 #include "platform/log.h"
@@ -39,10 +41,19 @@ void check_limits(const Configuration& configuration, const AppliancePlan& plan,
   }
 }
 
+constexpr char kGiveRights[] =
+    "make it readable and writable for the user that the appliance runs as";
+
 Error no_rdma_cm() noexcept {
+  const bool has_node = errno == EACCES;
   return error_from_errno("opening %s, by which [verbs] connect = \"rdma_cm\" works", kManager)
-      .set_cure("load the kernel's module rdma_ucm (modprobe rdma_ucm), or set connect = "
-                "\"socket\", at all peers");
+      .set_cure("%s", has_node ? kGiveRights
+                               : "load the kernel's module rdma_ucm (modprobe rdma_ucm), or set "
+                                 "connect = \"socket\", at all peers");
+}
+
+Error no_access(const std::string& node) noexcept {
+  return error_from_errno("opening %s", node.c_str()).set_cure("%s", kGiveRights);
 }
 
 Result<std::unique_ptr<VerbsDevice>> open_device(const VerbsSettings& settings,
@@ -71,7 +82,6 @@ void VerbsPeers::open(const Configuration& configuration, const AppliancePlan& p
   has_datagrams_ = settings.datagrams != 0;
   const bool is_by_manager = settings.connect == VerbsConnect::kRdmaCm;
   std::vector<Error> found;
-  if (is_by_manager && access(kManager, R_OK | W_OK) != 0) found.push_back(no_rdma_cm());
   auto device = open_device(settings, settings.device, settings.port);
   if (device.ok()) {
     device_ = device.take();
@@ -79,12 +89,20 @@ void VerbsPeers::open(const Configuration& configuration, const AppliancePlan& p
   } else {
     found.push_back(device.error());
   }
+  const std::string node = device_ ? device_->node() : "";
+  const auto look_at_nodes = [&](std::vector<Error>* seen) {
+    if (is_by_manager && access(kManager, R_OK | W_OK) != 0) seen->push_back(no_rdma_cm());
+    if (!node.empty() && access(node.c_str(), R_OK | W_OK) != 0) seen->push_back(no_access(node));
+  };
+  look_as_appliance(configuration, plan, look_at_nodes, &found);
   if (settings.required) problems->insert(problems->end(), found.begin(), found.end());
   // An address that is taken is no lack of the machine; where there will be no peers it is free to
   // be anybody's.
   if (settings.listen && !is_by_manager && (settings.required || found.empty())) {
-    Listeners trial("listen in [verbs]");
-    trial.open({*settings.listen}, problems);
+    const auto look = [&](std::vector<Error>* seen) {
+      Listeners("listen in [verbs]").open({*settings.listen}, seen);
+    };
+    look_as_appliance(configuration, plan, look, problems);
   }
   if (found.empty()) return;
   device_.reset();
@@ -121,10 +139,10 @@ Result<void> VerbsPeers::connect_all(const Configuration& configuration, PinnedP
                                      EventLoop& loop, Messenger& messenger,
                                      PeersCounters& counters) {
   const VerbsSettings& settings = configuration.verbs;
-  // Anew: an image's first process has dropped capabilities since open(), and Linux takes no
-  // requests by write(), as soft RoCE's are, from a process whose credentials have changed since it
-  // opened the device. It is the device that the plan was held against, also where there are others
-  // by now.
+  // Anew: root may be given up since open(), or an image's first process have dropped capabilities,
+  // and Linux takes no requests by write(), as soft RoCE's are, from a thread whose credentials are
+  // not those that the device was opened with.
+  // It is the device that the plan was held against, also where there are others by now.
   const VerbsPort chosen = device_->port();
   device_.reset();
   auto device = open_device(settings, chosen.device, chosen.port);

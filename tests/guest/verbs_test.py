@@ -206,6 +206,53 @@ grep -v ' by ' /tmp/a.log /tmp/b.log
                  r"a by verbs, since self: this is main: echo 7, lent, put, get, add: good$")
 
 
+def appliances_that_gave_up_root_converse():
+    """Both as nobody, by each way to connect. Linux takes what soft RoCE is asked by write() only
+    from threads with the very credentials that opened the device. A device that nobody may open is
+    told before."""
+    places = os.path.join(os.path.dirname(RUN), "..", "..", "build/release/places")
+    guest = run(r"""
+make_device
+echo 'nobody:x:65534:65534::/:/bin/sh' >> /etc/passwd
+mkdir /tmp/run && chown nobody /tmp/run
+as_nobody() {
+  configure $1 "connect = \"$connect\"
+trust_windows = true
+$2"
+  sed -i '/^name = "'$1'"/a user = "nobody"' /tmp/$1.toml
+  sed -i '/^user = /a runtime_directory = "/tmp/run"' /tmp/$1.toml
+  [ $connect = socket ] && return  # the other one does not work on the loopback interface
+  sed -i 's/127[.]0[.]0[.]1/10.77.0.1/; /^connect/a device = "rxe1"' /tmp/$1.toml
+}
+/bedplate-tests -sg VerbsPeers -sn OfTwoDevicesTheOneThatIsNamedIsTaken > /dev/null 2>&1
+for connect in socket rdma_cm; do
+  as_nobody a "$A
+[places]"
+  as_nobody b "$B
+[places]
+ask = [\"main\", \"a\"]"
+  /places run /tmp/a.toml > /tmp/a.log 2>&1 & a=$!
+  until grep -q ready /tmp/a.log || ! kill -0 $a; do sleep 0.1; done
+  /places run /tmp/b.toml > /tmp/b.log 2>&1 & b=$!
+  for i in $(seq 300); do grep -q 'a by' /tmp/b.log || ! kill -0 $b && break; sleep 0.1; done
+  echo == $connect: $(stat -c %u /proc/$a/task/* /proc/$b/task/* | uniq)
+  kill -TERM $b; wait $b; echo == exit $?
+  kill -TERM $a; wait $a
+  grep ' by ' /tmp/b.log
+  grep -v ' by ' /tmp/a.log /tmp/b.log
+done
+chmod 600 /dev/infiniband/*
+echo == check; /places check /tmp/a.toml 2>&1; echo == check $?
+""", files=f"{places}=/places")
+    for connect in ("socket", "rdma_cm"):
+        guest.expect(rf"^== {connect}: 65534\n== exit 0\nmain by self: .*: good\n"
+                     r"a by verbs, since self: this is main: echo 7, lent, put, get, add: good$")
+    refused = ("Permission denied; make it readable and writable for the user that the appliance "
+               "runs as")
+    guest.expect(rf"^== check\nbedplate: opening /dev/infiniband/rdma_cm, by which .*: {refused}\n"
+                 rf"bedplate: opening /dev/infiniband/uverbs1: {refused}\n== check 1$")
+
+
 def an_application_reads_exports_and_loans():
     """apps/examples/remote_read.cc. A loan of malloc'd memory goes through the bounce buffer, since
     soft RoCE does not enforce windows; with remote = "read" it is read where it lies, from a heap
@@ -298,7 +345,7 @@ echo == plan; /bedplate plan /tmp/a.toml
 
 TESTS = [two_appliances_find_one_another, what_is_missing_is_in_one_report,
          without_a_device_it_serves_where_none_is_required, limit_of_locked_memory_is_told_before,
-         services_converse_by_name_with_another_appliance,
+         services_converse_by_name_with_another_appliance, appliances_that_gave_up_root_converse,
          an_application_reads_exports_and_loans,
          a_process_registers_what_the_plan_says_before_it_is_ready]
 

@@ -86,6 +86,10 @@ Result<std::unique_ptr<VerbsDevice>> VerbsDevice::open(const VerbsDeviceOptions&
   return device;
 }
 
+std::string VerbsDevice::node() const {
+  return std::string("/dev/infiniband/") + context_->device->dev_name;
+}
+
 VerbsDevice::~VerbsDevice() {
   BP_ASSERT(regions_.empty());
   for (ibv_mr* region : export_regions_) ibv_dereg_mr(region);

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <span>
 #include <vector>
 
@@ -114,6 +115,8 @@ class VerbsDevice final : public Device {
 
   // For queue pairs of one's own, which are gone before the device is. Ownership: the device's.
   ibv_context* context() const noexcept { return context_; }
+  // Its file: "/dev/infiniband/uverbs0".
+  std::string node() const;
   ibv_pd* domain() const noexcept { return domain_; }
   const VerbsPort& port() const noexcept { return port_; }
   const ibv_device_attr& limits() const noexcept { return limits_; }
