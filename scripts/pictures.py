@@ -19,8 +19,9 @@ import sys
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent / "docs" / "pictures"
 LINE_HEIGHT = 16
-FILLS = {"group": ("none", "#8a94a6"), "box": ("#ffffff", "#5b6575"), "copy": ("#fde7c7", "#a86a12"),
-         "pool": ("#dcebfb", "#2f6fb0"), "own": ("#ddf1de", "#3a7d44"), "no": ("#eef0f3", "#b4bcc8")}
+FILLS = {  # and edges
+    "group": ("none", "#8a94a6"), "box": ("#ffffff", "#5b6575"), "no": ("#eef0f3", "#b4bcc8"),
+    "copy": ("#fde7c7", "#a86a12"), "pool": ("#dcebfb", "#2f6fb0"), "own": ("#ddf1de", "#3a7d44")}
 
 
 def width_of(text):
@@ -59,7 +60,8 @@ class Picture:
         self.parts.append(f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="4" '
                           f'fill="{fill}" stroke="{stroke}"{dashes}/>')
         lines = text.split("|") if text else []
-        top = y + 18 if kind == "group" else y + height / 2 - LINE_HEIGHT * (len(lines) - 1) / 2 + 4.5
+        above = LINE_HEIGHT * (len(lines) - 1) / 2
+        top = y + 18 if kind == "group" else y + height / 2 - above + 4.5
         for number, line in enumerate(lines):
             if width_of(line) > width - 6:
                 raise ValueError(f"wider than its box: {line}")
