@@ -3,7 +3,6 @@
 to a heading, a path that begins with a folder of the tree, a file's bare name in backquotes."""
 import pathlib
 import re
-import subprocess
 
 TOP = ("apps", "transport", "alloc", "pinned_pool", "platform", "tests", "scripts", "docs")
 SOURCES = {".h", ".cc", ".c", ".py", ".sh", ".toml"}
@@ -32,9 +31,9 @@ def is_there(path, files, folders):
 
 
 def main():
-    names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], check=True,
-                           capture_output=True, text=True).stdout.split()
-    files = {name for name in names if pathlib.Path(name).exists()}
+    root = pathlib.Path(".")
+    paths = [*root.glob("*"), *(path for top in TOP for path in root.glob(f"{top}/**/*"))]
+    files = {str(path) for path in paths if path.is_file()}
     folders = {str(parent) for name in files for parent in pathlib.PurePath(name).parents}
     bare = {pathlib.PurePath(name).name for name in files}
     for name in sorted(files):
