@@ -18,11 +18,6 @@ namespace {
 constexpr const char* kOwnersFault =
     "the owner of the pool offered it wrongly: run both from the same release of Bedplate";
 
-bool is_page_size(uint64_t bytes) noexcept {
-  return bytes == page_bytes(PageSize::k4KiB) || bytes == page_bytes(PageSize::k2MiB) ||
-         bytes == page_bytes(PageSize::k1GiB);
-}
-
 // Whether the file is what was offered. Sets what it is, or what is wrong with it.
 bool is_as_offered(const OfferedSegment& offered, int memfd, struct stat& status,
                    Error* error) noexcept {
@@ -66,7 +61,7 @@ Result<Segment*> PinnedPool::adopt_segment(const OfferedSegment& offered, Fd mem
                   offered.owner.text, offered.bytes, offered.address,
                   offered.is_writable ? "writable" : "read-only");
   error.set_cure("%s", kOwnersFault);
-  if (!is_page_size(offered.page_bytes) || offered.bytes == 0 ||
+  if (!is_page_bytes(offered.page_bytes) || offered.bytes == 0 ||
       offered.bytes % offered.page_bytes != 0) {
     return error.set_answer("that is no multiple of a page of %" PRIu64 " bytes",
                             offered.page_bytes);
@@ -78,14 +73,14 @@ Result<Segment*> PinnedPool::adopt_segment(const OfferedSegment& offered, Fd mem
     return error.set_answer("it lies at no region of the pool's range");
   }
   const uint64_t end_region = region + regions_of(offered.bytes);
-  for (uint32_t i = 0; i < segment_count_; ++i) {
+  for (uint32_t i = 0; i < segment_count(); ++i) {
     const uint64_t first =
         (reinterpret_cast<uintptr_t>(segments_[i].address) - base_) >> kRegionBytesLog2;
     if (region < first + regions_of(segments_[i].bytes) && first < end_region) {
       return error.set_answer("%s of this process lies there", segments_[i].owner.text);
     }
   }
-  if (segment_count_ == kSegmentCountMax || offered.number >= kSegmentCountMax) {
+  if (segment_count() == kSegmentCountMax || offered.number >= kSegmentCountMax) {
     return error.set_answer("a pool has at most %u segments", kSegmentCountMax);
   }
   struct stat identity = {};
@@ -99,7 +94,7 @@ Result<Segment*> PinnedPool::adopt_segment(const OfferedSegment& offered, Fd mem
     return take_error({offered.owner, offered.bytes, page, kAnyNode, wanted}, TakeStep::kMap,
                       errno);
   }
-  Segment& segment = segments_[segment_count_++];
+  Segment& segment = segments_[segment_count()];
   segment.owner = offered.owner;
   segment.number = offered.number;
   segment.address = wanted;
@@ -114,6 +109,7 @@ Result<Segment*> PinnedPool::adopt_segment(const OfferedSegment& offered, Fd mem
   segment.is_for_devices = offered.is_for_devices;
   segment.is_own = false;
   next_region_ = std::max(next_region_, end_region);
+  segment_count_.store(segment_count() + 1, std::memory_order_release);  // pairs with segment_count
   return &segment;
 }
 

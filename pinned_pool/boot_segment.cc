@@ -1,5 +1,6 @@
 #include "pinned_pool/boot_segment.h"
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdlib>
 
@@ -8,40 +9,66 @@
 #include "platform/units.h"
 
 extern "C" __attribute__((weak)) const uint64_t bedplate_boot_bytes = 16 << 20;
+extern "C" __attribute__((weak)) const uint64_t bedplate_boot_page_bytes = 4 << 10;
 
 namespace bedplate {
 namespace {
 
-constexpr const char* kVariable = "BEDPLATE_BOOT_BYTES";
-
-bool is_boot_size(uint64_t bytes) noexcept {
-  return bytes >= kBootBytesMin && bytes <= kRegionBytes;
-}
-
-uint64_t bytes_of_variable(const char* text) noexcept {
-  const auto parsed = parse_bytes(text);
-  if (parsed.has_value() && is_boot_size(*parsed)) return *parsed;
-  Error error;
-  error.kind = ErrorKind::kConfiguration;
-  error.set_doing("reading the environment variable %s", kVariable);
-  error.set_answer("\"%s\" is not a size of segment 0", text);
-  error.set_cure("write a size from 8 MiB to 1 GiB, such as \"16 MiB\", or unset it");
-  stop_with(error);
-}
-
-uint64_t linked_bytes() noexcept {
+// One of the two settings, from the environment, or else the program.
+struct Setting {
+  const char* variable;
+  const char* constant;
   // The linker may replace a weak constant: the compiler must not fold its value.
-  const volatile uint64_t& linked = bedplate_boot_bytes;
-  const uint64_t bytes = linked;
-  if (is_boot_size(bytes)) return bytes;
+  const volatile uint64_t& linked;
+  bool (*is_good)(uint64_t) noexcept;
+  const char* what;          // it has to be
+  const char* for_variable;  // what to write there
+  const char* for_constant;
+};
+
+constinit const Setting kBytes = {
+    "BEDPLATE_BOOT_BYTES",
+    "bedplate_boot_bytes",
+    bedplate_boot_bytes,
+    [](uint64_t bytes) noexcept { return bytes >= kBootBytesMin && bytes <= kBootBytesMax; },
+    "a size of segment 0",
+    "a size from 8 MiB to 128 GiB, such as \"16 MiB\"",
+    "from 8388608 (8 MiB) to 137438953472 (128 GiB)"};
+
+constinit const Setting kPageBytes = {"BEDPLATE_BOOT_PAGE_BYTES",
+                                      "bedplate_boot_page_bytes",
+                                      bedplate_boot_page_bytes,
+                                      &is_page_bytes,
+                                      "a size of pages",
+                                      "\"4 KiB\", \"2 MiB\" or \"1 GiB\"",
+                                      "as 4096, 2097152 (2 MiB) or 1073741824 (1 GiB)"};
+
+[[noreturn]] void refuse_variable(const Setting& setting, const char* text) noexcept {
   Error error;
   error.kind = ErrorKind::kConfiguration;
-  error.set_doing("reading the program's constant bedplate_boot_bytes");
-  error.set_answer("%" PRIu64 " is not a size of segment 0", bytes);
-  error.set_cure("define it from %" PRIu64 " (8 MiB) to %" PRIu64 " (1 GiB) and link anew, or set "
-                 "%s",
-                 kBootBytesMin, kRegionBytes, kVariable);
-  stop_with(error);
+  error.set_doing("reading the environment variable %s", setting.variable);
+  error.set_answer("\"%s\" is not %s", text, setting.what);
+  stop_with(error.set_cure("write %s, or unset it", setting.for_variable));
+}
+
+[[noreturn]] void refuse_constant(const Setting& setting, uint64_t bytes) noexcept {
+  Error error;
+  error.kind = ErrorKind::kConfiguration;
+  error.set_doing("reading the program's constant %s", setting.constant);
+  error.set_answer("%" PRIu64 " is not %s", bytes, setting.what);
+  stop_with(error.set_cure("define it %s and link anew, or set %s", setting.for_constant,
+                           setting.variable));
+}
+
+uint64_t value_of(const Setting& setting) noexcept {
+  if (const char* text = getenv(setting.variable)) {
+    const auto parsed = parse_bytes(text);
+    if (!parsed.has_value() || !setting.is_good(*parsed)) refuse_variable(setting, text);
+    return *parsed;
+  }
+  const uint64_t bytes = setting.linked;
+  if (!setting.is_good(bytes)) refuse_constant(setting, bytes);
+  return bytes;
 }
 
 void refuse_unfit_sanitizer() noexcept {
@@ -57,17 +84,17 @@ void refuse_unfit_sanitizer() noexcept {
 
 }  // namespace
 
+PageSize boot_page() noexcept { return static_cast<PageSize>(value_of(kPageBytes)); }
+
 uint64_t boot_segment_bytes() noexcept {
-  const char* text = getenv(kVariable);
-  return align_up(text != nullptr ? bytes_of_variable(text) : linked_bytes(),
-                  kBootBytesGranularity);
+  return align_up(value_of(kBytes), std::max(kBootBytesGranularity, page_bytes(boot_page())));
 }
 
 Segment& boot_segment() noexcept {
   PinnedPool& pool = process_pool();
   if (pool.segment_count() == 0) {
     refuse_unfit_sanitizer();
-    auto created = pool.create_segment("boot", boot_segment_bytes(), PageSize::k4KiB, 1);
+    auto created = pool.create_segment("boot", boot_segment_bytes(), boot_page(), 1);
     if (!created.ok()) stop_with(created.error());
   }
   return pool.segment(0);

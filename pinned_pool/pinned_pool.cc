@@ -95,8 +95,7 @@ Result<Segment*> PinnedPool::create_segment(const OwnerName& owner, uint64_t byt
                                             unsigned thread_count, int node) {
   BP_ASSERT(!is_sealed());
   BP_ASSERT(bytes > 0 && bytes % page_bytes(page) == 0);
-  BP_ASSERT(segment_count_ < kSegmentCountMax);
-  BP_ASSERT(next_region_ + regions_of(bytes) <= kRegionCountMax);
+  BP_ASSERT(has_room_for(bytes));
   auto* wanted = reinterpret_cast<std::byte*>(base_ + next_region_ * kRegionBytes);
   const TakeAttempt attempt = {owner, bytes, page, node, wanted};
 
@@ -123,8 +122,8 @@ Result<Segment*> PinnedPool::create_segment(const OwnerName& owner, uint64_t byt
     munmap(mapped, bytes);
     return error;
   }
-  Segment& segment = segments_[segment_count_];
-  segment.number = segment_count_++;
+  Segment& segment = segments_[segment_count()];
+  segment.number = segment_count();
   segment.owner = owner;
   segment.address = wanted;
   segment.bytes = bytes;
@@ -138,11 +137,12 @@ Result<Segment*> PinnedPool::create_segment(const OwnerName& owner, uint64_t byt
   // Hugepages are never swapped nor migrated away: mlock would add nothing but a limit.
   if (!is_huge(page)) segment.lock_errno = lock_pages(mapped, bytes);
   next_region_ += regions_of(bytes);
+  segment_count_.store(segment.number + 1, std::memory_order_release);  // pairs with segment_count
   return &segment;
 }
 
 Result<void> PinnedPool::reserve(const PoolPlan& plan, unsigned thread_count) {
-  BP_ASSERT(!plan.segments.empty() && segment_count_ == 1);
+  BP_ASSERT(!plan.segments.empty() && segment_count() == 1);
   BP_ASSERT(plan.segments[0].bytes == segments_[0].bytes);
   for (size_t i = 1; i < plan.segments.size(); ++i) {
     const SegmentPlan& planned = plan.segments[i];
@@ -167,7 +167,7 @@ std::span<std::byte> PinnedPool::carve(Segment& segment, const OwnerName& owner,
 
 Result<void> PinnedPool::give_files(uid_t user, gid_t group) noexcept {
   BP_ASSERT(!is_sealed());
-  for (uint32_t i = 0; i < segment_count_; ++i) {
+  for (uint32_t i = 0; i < segment_count(); ++i) {
     const Segment& segment = segments_[i];
     if (!has_its_memfd(segment) || fchown(segment.memfd, user, group) == 0) continue;
     return error_from_errno("giving %s to user %u", segment.owner.text, user)
@@ -179,7 +179,7 @@ Result<void> PinnedPool::give_files(uid_t user, gid_t group) noexcept {
 void PinnedPool::seal() noexcept {
   BP_ASSERT(!is_sealed());
   uint32_t stoppers = kSizeSealStops | kWriteSealStops | kMappingSealStops;
-  for (uint32_t i = 0; i < segment_count_; ++i) {
+  for (uint32_t i = 0; i < segment_count(); ++i) {
     Segment& segment = segments_[i];
     segment.has_write_seal = take_file_seals(segment);
     if (!segment.has_write_seal) stoppers &= ~uint32_t{kWriteSealStops};
@@ -193,7 +193,7 @@ void PinnedPool::seal() noexcept {
 }
 
 Segment* PinnedPool::find_segment(const OwnerName& owner) noexcept {
-  for (uint32_t i = 0; i < segment_count_; ++i) {
+  for (uint32_t i = 0; i < segment_count(); ++i) {
     if (segments_[i].owner == owner) return &segments_[i];
   }
   return nullptr;
@@ -201,7 +201,7 @@ Segment* PinnedPool::find_segment(const OwnerName& owner) noexcept {
 
 const Segment* PinnedPool::segment_of(const void* pointer) const noexcept {
   const auto* wanted = static_cast<const std::byte*>(pointer);
-  for (uint32_t i = 0; i < segment_count_; ++i) {
+  for (uint32_t i = 0; i < segment_count(); ++i) {
     if (static_cast<uint64_t>(wanted - segments_[i].address) < segments_[i].bytes) {
       return &segments_[i];
     }
@@ -220,7 +220,7 @@ bool PinnedPool::contains(const void* pointer, uint64_t bytes) const noexcept {
 bool PinnedPool::overlaps(const void* pointer, uint64_t bytes) const noexcept {
   const auto begin = reinterpret_cast<uintptr_t>(pointer);
   const uintptr_t end = begin + bytes < begin ? UINTPTR_MAX : begin + bytes;
-  for (uint32_t i = 0; i < segment_count_; ++i) {
+  for (uint32_t i = 0; i < segment_count(); ++i) {
     const auto segment_begin = reinterpret_cast<uintptr_t>(segments_[i].address);
     if (begin < segment_begin + segments_[i].bytes && segment_begin < end) return true;
   }
@@ -229,12 +229,12 @@ bool PinnedPool::overlaps(const void* pointer, uint64_t bytes) const noexcept {
 
 uint64_t PinnedPool::total_bytes() const noexcept {
   uint64_t bytes = 0;
-  for (uint32_t i = 0; i < segment_count_; ++i) bytes += segments_[i].bytes;
+  for (uint32_t i = 0; i < segment_count(); ++i) bytes += segments_[i].bytes;
   return bytes;
 }
 
 void PinnedPool::write_map(PoolMap* map) const noexcept {
-  for (uint32_t i = 0; i < segment_count_; ++i) {
+  for (uint32_t i = 0; i < segment_count(); ++i) {
     const Segment& segment = segments_[i];
     const bool is_locked = !is_huge(segment.page) && segment.lock_errno == 0;
     map->segments[i] = {segment.owner,       reinterpret_cast<uintptr_t>(segment.address),
@@ -243,7 +243,7 @@ void PinnedPool::write_map(PoolMap* map) const noexcept {
                         is_locked,           segment.node,
                         segment.is_writable, segment.has_write_seal};
   }
-  map->segment_count = segment_count_;
+  map->segment_count = segment_count();
   map->is_sealed = is_sealed() ? 1 : 0;
 }
 

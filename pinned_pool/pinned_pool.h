@@ -73,8 +73,8 @@ class PinnedPool {
   // Creates one segment and takes its pages, from `node` and no other: mapped, bound, populated by
   // `thread_count` threads at once (the kernel zeroes each page as it is taken), locked. With one
   // thread nothing is allocated, so the first malloc of the process can come here.
-  // Requires: not sealed; `bytes` is a multiple of the page, not 0; there are fewer than
-  // kSegmentCountMax segments, and regions left for it.
+  // Requires: not sealed; `bytes` is a multiple of the page, not 0; has_room_for(bytes).
+  // Threads: one at a time; others may look at the segments that there are.
   // Errors (kSystem): the system's, with the owner and the cure; there is no such segment then. A
   // 4 KiB segment that cannot be locked is no error here (Segment::lock_errno says why): the
   // process may be a tool that never serves; preflight refuses it for those that do.
@@ -117,13 +117,21 @@ class PinnedPool {
   void add_stoppers(uint32_t stoppers) noexcept {
     stoppers_.fetch_or(stoppers, std::memory_order_relaxed);
   }
-  uint32_t segment_count() const noexcept { return segment_count_; }
+  // Threads: any; each segment that it counts is whole.
+  uint32_t segment_count() const noexcept {
+    return segment_count_.load(std::memory_order_acquire);  // pairs with create_segment's
+  }
+  // Whether one more segment of `bytes` finds its addresses.
+  bool has_room_for(uint64_t bytes) const noexcept {
+    return segment_count() < kSegmentCountMax &&
+           next_region_ + regions_of(bytes) <= kRegionCountMax;
+  }
   const Segment& segment(uint32_t index) const noexcept {
-    BP_ASSERT(index < segment_count_);
+    BP_ASSERT(index < segment_count());
     return segments_[index];
   }
   Segment& segment(uint32_t index) noexcept {
-    BP_ASSERT(index < segment_count_);
+    BP_ASSERT(index < segment_count());
     return segments_[index];
   }
   // The first segment of this owner, or nullptr.
@@ -147,7 +155,7 @@ class PinnedPool {
  private:
   uintptr_t base_;
   uint64_t next_region_ = 0;
-  uint32_t segment_count_ = 0;
+  std::atomic<uint32_t> segment_count_{0};
   std::atomic<uint32_t> stoppers_{0};
   std::atomic<bool> is_sealed_{false};
   Segment segments_[kSegmentCountMax];

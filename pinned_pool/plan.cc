@@ -118,9 +118,9 @@ PageSize smallest_page(PageWish wish) noexcept {
 
 Result<PoolPlan> make_pool_plan(const PoolBudget& budget,
                                 const std::vector<SegmentRequest>& requests) {
-  const uint64_t boot_bytes = align_up(budget.boot_bytes, page_bytes(PageSize::k4KiB));
+  const uint64_t boot_bytes = align_up(budget.boot_bytes, page_bytes(budget.boot_page));
   PoolPlan plan;
-  plan.segments.push_back({"boot", boot_bytes, PageSize::k4KiB});
+  plan.segments.push_back({"boot", boot_bytes, budget.boot_page});
   plan.segments.push_back({"heap", 0, smallest_page(budget.heap.pages), {}, budget.heap.node});
   for (const SegmentRequest& request : requests) {
     const PageSize page = smallest_page(request.placement.pages);

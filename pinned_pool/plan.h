@@ -66,6 +66,7 @@ struct PoolBudget {
   uint64_t bytes = 0;               // the whole pool, segment 0 included
   PageSize unit = PageSize::k2MiB;  // what a better `bytes` would be a multiple of
   uint64_t boot_bytes = 0;          // segment 0
+  PageSize boot_page = PageSize::k4KiB;
   uint64_t heap_min_bytes = 0;
   Placement heap = {};
   // How many pages of 1 GiB are free on a node: asked for kLargest only. Empty: none.

@@ -17,6 +17,10 @@ enum class PageSize : uint64_t {
 };
 
 constexpr uint64_t page_bytes(PageSize page) noexcept { return static_cast<uint64_t>(page); }
+constexpr bool is_page_bytes(uint64_t bytes) noexcept {
+  return bytes == page_bytes(PageSize::k4KiB) || bytes == page_bytes(PageSize::k2MiB) ||
+         bytes == page_bytes(PageSize::k1GiB);
+}
 constexpr bool is_huge(PageSize page) noexcept { return page != PageSize::k4KiB; }
 
 struct HugepageCounts {

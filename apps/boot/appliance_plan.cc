@@ -256,6 +256,7 @@ Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
   budget.bytes = settings.bytes;
   budget.unit = smallest_page(settings.pages);
   budget.boot_bytes = boot_segment_bytes();
+  budget.boot_page = boot_page();
   budget.heap_min_bytes = std::max(settings.heap_min_bytes, kHeapReserveBytes + kHeapBytesMin);
   for (const ServiceNeeds& service : services.value()) budget.heap_min_bytes += service.heap_bytes;
   budget.heap = {settings.heap_pages.value_or(settings.pages),

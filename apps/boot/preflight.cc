@@ -47,6 +47,16 @@ uint64_t raised_limit(__rlimit_resource resource) noexcept {
   return limit.rlim_cur;
 }
 
+// What is still to be taken: segment 0 is there, and so counted as used, already.
+uint64_t bytes_to_take(const AppliancePlan& plan, PageSize page, int node = kAnyNode) noexcept {
+  uint64_t bytes = plan.pool.bytes_with(page, node);
+  for (const SegmentPlan& segment : plan.pool.segments) {
+    const bool is_counted = segment.page == page && (node == kAnyNode || segment.node == node);
+    if (segment.owner == OwnerName("boot") && is_counted) bytes -= segment.bytes;
+  }
+  return bytes;
+}
+
 void check_nodes(const AppliancePlan& plan, std::vector<Error>* problems) {
   const NodeSet there = memory_nodes();
   std::string list;
@@ -108,13 +118,11 @@ void check_cgroup(CgroupResource resource, const char* what, uint64_t needed,
 void check_cgroups(const AppliancePlan& plan, const std::string& root,
                    std::vector<Error>* problems) {
   check_cgroup(CgroupResource::kHugepages2MiB, "hugepages of 2 MiB",
-               plan.pool.bytes_with(PageSize::k2MiB), root, problems);
+               bytes_to_take(plan, PageSize::k2MiB), root, problems);
   check_cgroup(CgroupResource::kHugepages1GiB, "hugepages of 1 GiB",
-               plan.pool.bytes_with(PageSize::k1GiB), root, problems);
-  // Segment 0 is there, and so counted as used, already.
-  const uint64_t memory = plan.pool.bytes_with(PageSize::k4KiB) + plan.stacks.total_bytes();
+               bytes_to_take(plan, PageSize::k1GiB), root, problems);
   check_cgroup(CgroupResource::kMemory, "memory",
-               memory - std::min(memory, process_pool().total_bytes()), root, problems);
+               bytes_to_take(plan, PageSize::k4KiB) + plan.stacks.total_bytes(), root, problems);
 }
 
 // Whether memory may be locked beyond the limit (CAP_IPC_LOCK): tried, since capabilities have
@@ -250,7 +258,7 @@ std::vector<HugepageNeed> hugepage_needs(const AppliancePlan& plan) {
   for (const PageSize page : {PageSize::k2MiB, PageSize::k1GiB}) {
     std::set<int> nodes;
     for (const SegmentPlan& segment : plan.pool.segments) {
-      if (segment.page != page) continue;
+      if (segment.page != page || segment.owner == OwnerName("boot")) continue;
       if (there.count() == 1 || segment.node == kAnyNode) {
         nodes.insert(kAnyNode);
       } else if (there[static_cast<size_t>(segment.node)]) {
@@ -258,7 +266,7 @@ std::vector<HugepageNeed> hugepage_needs(const AppliancePlan& plan) {
       }
     }
     for (const int node : nodes) {
-      needs.push_back({page, node, plan.pool.bytes_with(page, node) / page_bytes(page)});
+      needs.push_back({page, node, bytes_to_take(plan, page, node) / page_bytes(page)});
     }
   }
   return needs;

@@ -25,7 +25,8 @@ KINDS = {"static": ["-static"], "static-pie": ["-static-pie"], "pie": ["-pie"],
          "no-pie": ["-no-pie"]}
 DYNAMIC_KINDS = ("pie", "no-pie")
 OBJECTS = ("program", "quiet_program", "dlopen_program", "level_program", "constant", "own_new",
-           "c_program", "explicit_program", "streams_program", "small_boot")
+           "c_program", "explicit_program", "streams_program", "small_boot",
+           "odd_pages")
 ALLOCATORS = ("libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2.0")
 BOOT_BYTES = "24 MiB"
 WAYS = ("before main", "malloc", "calloc", "realloc", "reallocarray", "memalign", "aligned_alloc",
@@ -160,8 +161,12 @@ def check_small_boot(workshop, kind):
     """A constant that is no size of segment 0: one line before main, with the floor."""
     expect_refusal([workshop.link("program", "pool", kind, "small_boot")], 2,
                    "bedplate: reading the program's constant bedplate_boot_bytes: 1000 is not a "
-                   "size of segment 0; define it from 8388608 (8 MiB) to 1073741824 (1 GiB) and "
-                   "link anew, or set BEDPLATE_BOOT_BYTES\n")
+                   "size of segment 0; define it from 8388608 (8 MiB) to 137438953472 (128 GiB) "
+                   "and link anew, or set BEDPLATE_BOOT_BYTES\n")
+    expect_refusal([workshop.link("program", "pool", kind, "odd_pages")], 2,
+                   "bedplate: reading the program's constant bedplate_boot_page_bytes: 5000 is not "
+                   "a size of pages; define it as 4096, 2097152 (2 MiB) or 1073741824 (1 GiB) and "
+                   "link anew, or set BEDPLATE_BOOT_PAGE_BYTES\n")
 
 
 SANITIZERS = {"address": "AddressSanitizer", "thread": "ThreadSanitizer"}

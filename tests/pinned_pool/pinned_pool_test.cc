@@ -366,7 +366,7 @@ TEST(PinnedPool, CarveThatDoesNotFitIsAProgrammingError) {
 
 TEST(PinnedPool, PlanForAnotherSegmentZeroIsAProgrammingError) {
   const PoolPlan plan = plan_of_48_mib(PageSize::k4KiB);
-  BP_CHECK_DIES("segment_count_ == 1", (void)pool->reserve(plan, 1));
+  BP_CHECK_DIES("segment_count() == 1", (void)pool->reserve(plan, 1));
   create("boot", 4 * kMiB);
   BP_CHECK_DIES("assertion failed: plan.segments[0].bytes == segments_[0].bytes",
                 (void)pool->reserve(plan, 1));
@@ -374,7 +374,7 @@ TEST(PinnedPool, PlanForAnotherSegmentZeroIsAProgrammingError) {
 
 TEST(PinnedPool, IndexOfNoSegmentIsAProgrammingError) {
   create("first", 4 * kMiB);
-  BP_CHECK_DIES("assertion failed: index < segment_count_", (void)pool->segment(1));
+  BP_CHECK_DIES("assertion failed: index < segment_count()", (void)pool->segment(1));
 }
 
 TEST(PinnedPool, SealEndsBooting) {

@@ -6,14 +6,15 @@ parts; nothing is left behind.
 
 import ctypes
 import errno
+import json
 import os
 import re
 import socket
 import struct
 
 from harness import (BACKENDS, BEDPLATE, LAYOUTS, MIB, Appliance, Skip, expect, expect_in,
-                     expect_true, is_refused, need_tools, places_of_leftovers, test, to_toml,
-                     wait_for)
+                     expect_true, few_hugepages, hugepages_of, is_refused, need_tools,
+                     places_of_leftovers, test, to_toml, wait_for)
 from raw_nbd import connect
 
 MESSAGE = re.compile(r"bedplate: [^\n]+: [^\n]+; [^\n]+\n")  # doing: answer; cure
@@ -176,3 +177,18 @@ def closed_streams(box, closed):
     expect([name for name in streams if "memfd" in name], [], "memory in place of a stream")
     connect(box, appliance).verify("an appliance without streams")
     appliance.stop()
+
+
+@test()
+def segment_0_may_lie_on_hugepages(box):
+    """What it has taken before main the appliance does not ask for again."""
+    environment = {**os.environ, "BEDPLATE_BOOT_PAGE_BYTES": "2 MiB"}
+    configuration = box.configuration()
+    path = box.write("bedplate.toml", to_toml(configuration))
+    plan = json.loads(box.bedplate("plan", path, "--json", env=environment).stdout)
+    expect(plan["segments"][0]["page_bytes"], 2 * MIB, "the pages of segment 0 in the plan")
+    with few_hugepages(hugepages_of(plan)[2 * MIB]):
+        appliance = box.appliance(configuration, env=environment)
+        expect(appliance.stats()["segment"]["boot"]["page_bytes"], 2 * MIB, "its pages")
+        connect(box, appliance).verify("with segment 0 on hugepages")
+        appliance.stop()

@@ -356,7 +356,7 @@ TEST(Preflight, NamesTheControlGroupThatAllowsTooLittleMemory) {
   root.write("/proc/self/cgroup", "0::/box\n");
   root.write("/sys/fs/cgroup/box/memory.max", "1048576\n");
   LONGS_EQUAL(0, preflight(configuration, plan, root.path()).size());
-  plan.pool.segments[0].bytes = boot_segment().bytes + 2 * kMiB;
+  plan.pool.segments.push_back({"members", 2 * kMiB, PageSize::k4KiB, {}});
   const Error* found = nullptr;
   const auto problems = preflight(configuration, plan, root.path());
   found = find(problems, "looking at the control group's limit of memory");
