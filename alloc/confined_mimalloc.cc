@@ -129,7 +129,7 @@ static_assert(bedplate::kPoolBase + bedplate::kPoolSpanBytes <= MI_MAX_ADDRESS,
 namespace bedplate {
 namespace {
 
-std::atomic<ExhaustionHandler> exhaustion_handler{&tell_exhaustion_once};
+std::atomic<ExhaustionHandler> exhaustion_handler{&handle_exhaustion};
 std::atomic<bool> is_boot_retired{false};
 mi_arena_id_t reserve_arena = 0;
 

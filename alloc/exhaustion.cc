@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdio>
 
+#include "alloc/added_heap.h"
 #include "alloc/confined_heap.h"
 #include "alloc/heap_owner.h"
 #include "alloc/interception_decision.h"
@@ -17,6 +18,7 @@ namespace {
 constexpr uint32_t kNamedOwners = 5;
 
 std::atomic<uint64_t> refused_count{0};
+std::atomic<bool> is_appliance{false};
 OncePerSecond heap_messages;
 OncePerSecond limit_messages;
 
@@ -31,7 +33,7 @@ uint32_t list_holdings(Holding* holdings) noexcept {
   uint32_t count = 0;
   for (uint32_t i = 0; i < pool.segment_count(); ++i) {
     const Segment& segment = pool.segment(i);
-    if (segment.owner == "heap") continue;
+    if (segment.owner == "heap" || segment.owner == kAddedHeapOwner) continue;
     holdings[count++] = {segment.owner, segment.bytes};
   }
   for (uint32_t i = 0; i < heap_owner_count(); ++i) {
@@ -66,6 +68,19 @@ void tell_limit(HeapOwner owner) noexcept {
   log_error(error.set_cure("free memory, or raise bytes in its [[limit]]"));
 }
 
+// Who has which setting.
+const char* cure_of_exhaustion() noexcept {
+  const bool has_more = heap_arena_count() > 1;
+  if (is_appliance.load(std::memory_order_relaxed)) {
+    // Before the heap segment is there, segment 0 is what ran out.
+    return has_more ? "free memory, or raise [pool] bytes"
+                    : "set BEDPLATE_BOOT_BYTES, or bedplate_boot_bytes at link time";
+  }
+  if (process_pool().is_sealed()) return "free memory, or raise heap_bytes in its [[process]]";
+  return "free memory, or give the heap more: BEDPLATE_BOOT_BYTES, or bedplate_boot_bytes at link "
+         "time, or bp_add_heap (C++: add_heap)";
+}
+
 void tell_exhaustion() noexcept {
   Error error;
   error.set_doing("allocating memory");
@@ -75,18 +90,16 @@ void tell_exhaustion() noexcept {
     log_error(error);
     return;
   }
-  // Before the heap segment is there, segment 0 is what ran out.
-  const bool booted = heap_arena_count() > 1;
   char owners[256];
   name_biggest_owners(owners, sizeof owners);
-  error.set_answer("%s is exhausted; the pool's biggest owners: %s", booted ? "the heap" : "boot",
-                   owners);
-  error.set_cure("%s", booted ? "free memory, or raise [pool] bytes"
-                              : "set BEDPLATE_BOOT_BYTES, or bedplate_boot_bytes at link time");
-  log_error(error);
+  error.set_answer("%s is exhausted; the pool's biggest owners: %s",
+                   heap_arena_count() > 1 ? "the heap" : "boot", owners);
+  log_error(error.set_cure("%s", cure_of_exhaustion()));
 }
 
-void on_exhaustion() {
+}  // namespace
+
+void handle_exhaustion() {
   refused_count.fetch_add(1, std::memory_order_relaxed);
   if (HeapOwner owner; was_refused_by_limit(&owner)) {
     count_refusal(owner);
@@ -96,16 +109,9 @@ void on_exhaustion() {
   }
 }
 
-}  // namespace
+void expect_appliance() noexcept { is_appliance.store(true, std::memory_order_relaxed); }
 
-void tell_exhaustion_once() {
-  static constinit std::atomic<bool> is_told{false};
-  if (is_told.exchange(true, std::memory_order_relaxed)) return;
-  if (HeapOwner owner; was_refused_by_limit(&owner)) return tell_limit(owner);
-  tell_exhaustion();
-}
-
-void report_exhaustion() noexcept { set_exhaustion_handler(&on_exhaustion); }
+bool is_appliance_expected() noexcept { return is_appliance.load(std::memory_order_relaxed); }
 
 uint64_t exhaustion_count() noexcept { return refused_count.load(std::memory_order_relaxed); }
 

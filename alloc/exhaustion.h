@@ -1,20 +1,21 @@
 // What happens when the heap cannot serve a request: the caller gets NULL and ENOMEM (new throws),
 // the refusal is counted, and at most once a second a message names the biggest owners, or the one
-// that is at its limit (heap_owner.h). A program without an appliance is told once.
+// that is at its limit (heap_owner.h), and what gives the heap more: that depends on whether the
+// program is an appliance.
 #pragma once
 
 #include <cstdint>
 
 namespace bedplate {
 
-// From now on refusals are counted and reported. Threads: call it before others allocate.
-void report_exhaustion() noexcept;
+// What the heap does with a refusal. Allocates nothing. Threads: any.
+void handle_exhaustion();
 
-// What the heap does with a refusal until then: the first is told, as above, and nothing is
-// counted. Allocates nothing. Threads: any.
-void tell_exhaustion_once();
+// From now on the pool is an appliance's, whose configuration says how much there is.
+void expect_appliance() noexcept;
+bool is_appliance_expected() noexcept;
 
-// How many allocations were refused since then.
+// How many allocations were refused.
 uint64_t exhaustion_count() noexcept;
 
 // How many bytes of the segment that begins at `address` the heap uses; 0 when it is not the

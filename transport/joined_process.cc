@@ -3,6 +3,7 @@
 #include <cstring>
 #include <new>
 
+#include "alloc/added_heap.h"
 #include "alloc/confined_heap.h"
 #include "alloc/heap_owner.h"
 #include "pinned_pool/boot_segment.h"
@@ -36,6 +37,8 @@ Result<std::unique_ptr<JoinedProcess>> JoinedProcess::join(const JoinedProcessOp
   // Segment 0 is this process's own; joined segments come after it.
   heap_create();
   boot_segment();
+  BP_TRY(refuse_added_heap("joining a pool", "have the owner give it more instead: heap_bytes in "
+                                             "its [[process]]"));
   auto joined = JoinedPool::join(options.join);
   if (!joined.ok()) return joined.error();
   std::unique_ptr<JoinedProcess> process(new (std::nothrow) JoinedProcess(joined.take()));

@@ -6,6 +6,7 @@
 
 #include <sys/mman.h>
 
+#include "alloc/added_heap.h"
 #include "alloc/confined_heap.h"
 #include "alloc/exhaustion.h"
 #include "alloc/heap_owner.h"
@@ -60,8 +61,10 @@ bool Appliance::boot() {
   pthread_sigmask(SIG_BLOCK, &stop_signals_, nullptr);
   heap_create();
   boot_segment();  // the plan has it, also when the heap does not lie in it
-  report_exhaustion();
+  expect_appliance();
 
+  if (!report(refuse_added_heap("booting an appliance", "raise [pool] bytes instead")))
+    return false;
   auto plan = plan_appliance(configuration_);
   if (!plan.ok()) {
     log_error(plan.error());

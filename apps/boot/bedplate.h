@@ -34,6 +34,13 @@ void bp_free(void* block);
 /* How many bytes of `block` may be used, at least what was asked for; 0 for NULL. */
 size_t bp_usable_bytes(const void* block);
 
+/* Gives the heap `bytes` more (rounded up to 4 MiB and to whole pages), for good, in pages of
+ * `page_bytes`: 4096, 2 MiB or 1 GiB. For programs without an appliance that have joined no pool;
+ * such a program does neither afterwards. Before main the environment says how much there is:
+ * BEDPLATE_BOOT_BYTES, BEDPLATE_BOOT_PAGE_BYTES (docs/allocator.md).
+ * Returns 0. Errors: -1; bp_error_text says why: no such pages are free, say. */
+int bp_add_heap(size_t bytes, size_t page_bytes);
+
 /* What holds for this process's malloc, as a set of these bits; 0: malloc is not the pool's, only
  * blocks of bp_alloc and its kin are. docs/allocator.md says how each is proved. */
 #define BP_SUPPORT_FREE 1u   /* every way to allocate hands out pool memory, every free arrives */

@@ -2,11 +2,13 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "alloc/added_heap.h"
 #include "alloc/confined_heap.h"
 #include "alloc/heap_owner.h"
 #include "alloc/pool_heap.h"
 #include "alloc/support_level.h"
 #include "apps/boot/bedplate.h"
+#include "apps/boot/error_c.h"
 #include "pinned_pool/audit.h"
 #include "pinned_pool/no_way_back.h"
 #include "pinned_pool/pinned_pool.h"
@@ -49,6 +51,18 @@ void bp_free(void* block) {
 }
 
 size_t bp_usable_bytes(const void* block) { return pool_usable_bytes(block); }
+
+int bp_add_heap(size_t bytes, size_t page_bytes) {
+  if (!is_page_bytes(page_bytes)) {
+    Error error;
+    error.kind = ErrorKind::kConfiguration;
+    error.set_doing("adding %s to the heap", format_bytes(bytes).text);
+    error.set_answer("%zu is no size of pages", page_bytes);
+    return c_fail(error.set_cure("give it 4096, 2097152 (2 MiB) or 1073741824 (1 GiB)"));
+  }
+  auto added = add_heap(bytes, static_cast<PageSize>(page_bytes));
+  return added.ok() ? 0 : c_fail(added.error());
+}
 
 unsigned bp_support_level(void) {
   return static_cast<unsigned>(prove_support_level(&munmap_is_refused).level);

@@ -34,8 +34,6 @@ constinit JoinedProcess* the_process = nullptr;
 constinit bp_member* the_members = nullptr;
 constinit bp_peer_handler on_peer = nullptr;
 constinit void* on_peer_context = nullptr;
-thread_local Error the_error;
-thread_local char the_error_text[1024];
 
 Endpoint& of(bp_endpoint* endpoint) noexcept { return *reinterpret_cast<Endpoint*>(endpoint); }
 
@@ -72,14 +70,6 @@ void deliver(void* context, const Message& message) noexcept {
 }
 
 }  // namespace
-
-int bedplate::c_fail(const Error& error) noexcept {
-  the_error = error;
-  format_error(error, the_error_text, sizeof the_error_text);
-  return -1;
-}
-
-const Error& bedplate::c_last_error() noexcept { return the_error; }
 
 extern "C" {
 
@@ -120,8 +110,6 @@ int bp_join(const char* socket, const char* process, unsigned member_count, unsi
 }
 
 void bp_leave(void) { the_process->leave(); }
-
-const char* bp_error_text(void) { return the_error_text; }
 
 bp_member* bp_own_member(unsigned index) {
   BP_ASSERT(the_process != nullptr && index < the_process->member_count());

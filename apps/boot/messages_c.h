@@ -3,6 +3,7 @@
 #pragma once
 
 #include "apps/boot/bedplate.h"
+#include "apps/boot/error_c.h"
 #include "transport/joined_process.h"
 
 // A member as C sees it: its messenger, and C's functions for each kind of message.
@@ -21,10 +22,5 @@ namespace bedplate {
 
 // What bp_join does before the process is ready; nullptr: nothing. bp_use_verbs sets it.
 extern Result<void> (*c_before_ready)(JoinedProcess& process);
-
-// Keeps `error` as what bp_error_text says in this thread. Returns -1.
-int c_fail(const Error& error) noexcept;
-// The message that was kept last.
-const Error& c_last_error() noexcept;
 
 }  // namespace bedplate

@@ -34,7 +34,7 @@ __attribute__((constructor)) void boot_heap() noexcept {
     fail("BEDPLATE_BENCH_HEAP_BYTES is no multiple of 4 MiB", "set it, as in \"1 GiB\"");
   }
   heap_create();
-  report_exhaustion();
+  expect_appliance();
   auto created = process_pool().create_segment("heap", *bytes, PageSize::k2MiB,
                                                static_cast<unsigned>(usable_cpu_count()));
   if (!created.ok()) stop_with(created.error());

@@ -20,6 +20,7 @@ ROOTS = (
     "apps/boot/service.h",
     "apps/boot/service_plan.h",
     "apps/boot/service_context.h",
+    "alloc/added_heap.h",
     "alloc/buffer_pool_datapath.h",
     "alloc/heap_owner.h",
     "alloc/keyed_cache_datapath.h",

@@ -7,7 +7,7 @@ PINNED_POOL := adopt_segment audit boot_segment memory_error no_way_back pinned_
                seccomp_filter take_error taken_pages \
                $(addprefix join/,join_connections join_protocol join_roster join_server \
                  join_socket join_strangers joined_pool membership owner_life process_terms)
-ALLOC := block_ledger buffer_pool_datapath exhaustion fork_mark heap_owner interception_check \
+ALLOC := added_heap block_ledger buffer_pool_datapath exhaustion fork_mark heap_owner interception_check \
          interception_decision keyed_cache_datapath metadata_zone pool_resource support_level \
          $(if $(SANITIZED),sanitizer_heap,bad_pointer child_heap child_libc confined_mimalloc \
            heap_walk ordinary_memory thread_heaps)
@@ -59,7 +59,7 @@ INIT_LIBRARY_SOURCES := $(INIT:%=apps/init/%.cc)
 LIBRARY_SOURCES := $(PLATFORM:%=platform/%.cc) $(PINNED_POOL:%=pinned_pool/%.cc) \
                    $(ALLOC:%=alloc/%.cc) \
                    $(filter-out $(VERBS_LIBRARY_SOURCES),$(TRANSPORT:%=transport/%.cc)) \
-                   apps/boot/bedplate_c.cc apps/boot/messages_c.cc \
+                   apps/boot/bedplate_c.cc apps/boot/error_c.cc apps/boot/messages_c.cc \
                    $(BOOT:%=apps/boot/%.cc) $(PERF:%=apps/perf/%.cc) \
                    $(COMMANDS:%=apps/program/%.cc)
 MALLOC_SOURCES := alloc/intercepting_heap.cc alloc/memory_calls.cc alloc/operator_new.cc

@@ -35,6 +35,10 @@ namespace {
 constexpr const char* kBootMessage =
     "bedplate: allocating memory: boot is exhausted; the pool's biggest owners: boot 16 MiB; "
     "set BEDPLATE_BOOT_BYTES, or bedplate_boot_bytes at link time\n";
+constexpr const char* kProgramMessage =
+    "bedplate: allocating memory: boot is exhausted; the pool's biggest owners: boot 16 MiB; "
+    "free memory, or give the heap more: BEDPLATE_BOOT_BYTES, or bedplate_boot_bytes at link time, "
+    "or bp_add_heap (C++: add_heap)\n";
 constexpr const char* kHeapMessage =
     "bedplate: allocating memory: the heap is exhausted; the pool's biggest owners: "
     "volume:ram0 48 MiB, heap N, boot 16 MiB; free memory, or raise [pool] bytes\n";
@@ -109,7 +113,7 @@ BP_PROBE(ExhaustEveryWay) {
 
 BP_PROBE(ExhaustFromSeveralThreads) {
   boot_heap_and_volume();
-  report_exhaustion();
+  expect_appliance();
   const auto take_all = [] {
     for (int round = 0; round < 3; ++round) {
       BlockList blocks;
@@ -125,7 +129,7 @@ BP_PROBE(ExhaustFromSeveralThreads) {
 }
 
 BP_PROBE(RefusalsBeforeBoot) {
-  report_exhaustion();
+  expect_appliance();
   BP_PROBE_CHECK(exhaustion_count() == 0);
   refuse(1000);
   BP_PROBE_CHECK(exhaustion_count() == 1000);
@@ -133,19 +137,19 @@ BP_PROBE(RefusalsBeforeBoot) {
 
 BP_PROBE(RefusalsAfterBoot) {
   boot_heap_and_volume();
-  report_exhaustion();
+  expect_appliance();
   BlockList blocks;
   blocks.add_all(64 * kKiB);
   BP_PROBE_CHECK(exhaustion_count() == 1);
 }
 
-// A program without an appliance: its refusals are as those of any malloc, whatever is told.
-BP_PROBE(RefusalsNobodyAskedFor) {
+// A program without an appliance is told what it can do.
+BP_PROBE(RefusalsWithoutAnAppliance) {
   test::StderrCapture capture;
   refuse(1000);
-  BP_PROBE_CHECK(own_lines(capture.text()) == kBootMessage);
+  BP_PROBE_CHECK(own_lines(capture.text()) == kProgramMessage);
   capture.finish();
-  BP_PROBE_CHECK(exhaustion_count() == 0);
+  BP_PROBE_CHECK(exhaustion_count() == 1000);
   volatile size_t too_many = 64 * kMiB;
   errno = 0;
   BP_PROBE_CHECK(keep(std::malloc(too_many)) == nullptr && errno == ENOMEM);
@@ -155,11 +159,15 @@ BP_PROBE(RefusalsNobodyAskedFor) {
 BP_PROBE(ExhaustWithoutAnAppliance) {
   BlockList blocks;
   for (const size_t bytes : {kMiB, 64 * kKiB, kKiB, uint64_t{8}}) blocks.add_all(bytes);
-  BP_PROBE_CHECK(exhaustion_count() == 0);
+  BP_PROBE_CHECK(exhaustion_count() == 4);
+}
+
+BP_PROBE(RefusalsInAJoinedProcess) {
+  process_pool().seal();
+  refuse(1);
 }
 
 BP_PROBE(RefusalsForOverASecond) {
-  report_exhaustion();
   test::StderrCapture capture;
   std::string lines;
   const uint64_t start = monotonic_ns();
@@ -207,16 +215,18 @@ TEST(Exhaustion, AfterBootNamesTheBiggestOwnersInOrder) {
   STRCMP_EQUAL(kHeapMessage, said.c_str());
 }
 
-TEST(Exhaustion, IsToldOnceUntilSomebodyAsksForReports) {
+TEST(Exhaustion, WithoutAnApplianceNamesWhatGivesTheHeapMore) {
   BP_SKIP_UNDER_SANITIZER();
-  BP_CHECK_PROBE(RefusalsNobodyAskedFor);
-}
-
-TEST(Exhaustion, WithoutAnApplianceNamesSegmentZeroAndItsSettingOnce) {
-  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(RefusalsWithoutAnAppliance);
   const test::Ended ended = test::run_fresh("ExhaustWithoutAnAppliance");
   LONGS_EQUAL(0, ended.exit_code);
-  STRCMP_EQUAL(kBootMessage, own_lines(ended.text).c_str());
+  STRCMP_CONTAINS(kProgramMessage, own_lines(ended.text).c_str());
+}
+
+TEST(Exhaustion, OfAJoinedProcessNamesItsKey) {
+  BP_SKIP_UNDER_SANITIZER();
+  const test::Ended ended = test::run_fresh("RefusalsInAJoinedProcess");
+  STRCMP_CONTAINS("free memory, or raise heap_bytes in its [[process]]\n", ended.text);
 }
 
 TEST(Exhaustion, IsToldOnceASecond) {
@@ -225,8 +235,5 @@ TEST(Exhaustion, IsToldOnceASecond) {
 }
 
 #if BP_SANITIZED
-TEST(Exhaustion, IsNotCountedInSanitizerBuilds) {
-  report_exhaustion();
-  LONGS_EQUAL(0, exhaustion_count());
-}
+TEST(Exhaustion, IsNotCountedInSanitizerBuilds) { LONGS_EQUAL(0, exhaustion_count()); }
 #endif

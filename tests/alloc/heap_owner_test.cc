@@ -105,7 +105,6 @@ class Sleeper {
 
 BP_PROBE(LimitRefusesItsOwnerAlone) {
   boot_heap();
-  report_exhaustion();
   constexpr uint64_t kLimit = 16 * kMiB;
   const HeapOwner greedy = owner_with_limit("heap:greedy", kLimit);
   test::StderrCapture capture;

@@ -17,6 +17,8 @@ import sys
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tests/system"))
+from harness import HUGEPAGES, MIB, Skip  # noqa: E402
 BUILD = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.path.join(ROOT, "build/release"))
 HERE = os.path.join(ROOT, "tests/link")
 COMPILE = ["g++", "-std=c++20", "-O2", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}"]
@@ -25,17 +27,13 @@ KINDS = {"static": ["-static"], "static-pie": ["-static-pie"], "pie": ["-pie"],
          "no-pie": ["-no-pie"]}
 DYNAMIC_KINDS = ("pie", "no-pie")
 OBJECTS = ("program", "quiet_program", "dlopen_program", "level_program", "constant", "own_new",
-           "c_program", "explicit_program", "streams_program", "small_boot",
-           "odd_pages")
+           "c_program", "explicit_program", "streams_program", "small_boot", "huge_boot",
+           "odd_pages", "heap_program")
 ALLOCATORS = ("libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2.0")
 BOOT_BYTES = "24 MiB"
 WAYS = ("before main", "malloc", "calloc", "realloc", "reallocarray", "memalign", "aligned_alloc",
         "posix_memalign", "valloc", "pvalloc", "large malloc", "strdup", "new", "aligned new",
         "string", "thread", "fopen")
-
-
-class Skip(Exception):
-    """The machine lacks what a test needs."""
 
 
 def documented_lines():
@@ -167,6 +165,58 @@ def check_small_boot(workshop, kind):
                    "bedplate: reading the program's constant bedplate_boot_page_bytes: 5000 is not "
                    "a size of pages; define it as 4096, 2097152 (2 MiB) or 1073741824 (1 GiB) and "
                    "link anew, or set BEDPLATE_BOOT_PAGE_BYTES\n")
+
+
+EXHAUSTED = ("bedplate: allocating memory: {part} is exhausted; the pool's biggest owners: boot "
+             "{boot}; free memory, or give the heap more: BEDPLATE_BOOT_BYTES, or "
+             "bedplate_boot_bytes at link time, or bp_add_heap (C++: add_heap)")
+
+
+def heap_facts(program, *parts, **environment):
+    """What heap_program prints; and that it tells of a heap that ran out, with the cure."""
+    command = [program, *(str(number) for part in parts for number in part)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False,
+                          env={**os.environ, **environment})
+    told = dict(line.split(": ", 1) for line in done.stdout.splitlines())
+    line = EXHAUSTED.format(part="boot", boot=told.get("segment 0", "").split(" in ")[0])
+    if done.returncode != 0 or done.stderr.splitlines()[:1] != [line]:
+        raise AssertionError(f"{shlex.join(command)}\nexit code {done.returncode}\n"
+                             f"{done.stdout}{done.stderr}instead of\n{line}")
+    return told
+
+
+JOINS = {"joins": "joining a pool: this program has added to its heap (add_heap, bp_add_heap), where "
+                  "the pool's other segments would lie; have the owner give it more instead: "
+                  "heap_bytes in its [[process]]"}
+
+
+def check_added_heap(workshop, whose, kind):
+    """A program without an appliance adds to its heap while it runs."""
+    program = workshop.link("heap_program", whose, kind)
+    compare(heap_facts(program, (64 * MIB, 4096), (30 * MIB, 4096), (MIB, 5000)),
+            {**JOINS, "at first": "some", "then": "less", "audit": "ok",
+             f"{64 * MIB} of 4096": "added", f"{30 * MIB} of 4096": "added",
+             f"{MIB} of 5000": "adding 1 MiB to the heap: 5000 is no size of pages; give it 4096, "
+                               "2097152 (2 MiB) or 1073741824 (1 GiB)",
+             "segment 0": "16 MiB in pages of 4 KiB", "segment 1": "64 MiB in pages of 4 KiB",
+             "segment 2": "32 MiB in pages of 4 KiB"})
+
+
+def check_hugepage_heap(workshop, whose, kind):
+    """From before main, by the environment or by constants, and while it runs."""
+    HUGEPAGES.ensure_free(2 * MIB, 12 + 32)
+    added = {**JOINS, "at first": "some", "then": "as much", "audit": "ok",
+             f"{64 * MIB} of {2 * MIB}": "added", "segment 1": "64 MiB in pages of 2 MiB"}
+    part = (64 * MIB, 2 * MIB)
+    in_environment = {"BEDPLATE_BOOT_BYTES": "24 MiB", "BEDPLATE_BOOT_PAGE_BYTES": "2 MiB"}
+    huge = {**added, "segment 0": "24 MiB in pages of 2 MiB"}
+    program = workshop.link("heap_program", whose, kind)
+    compare(heap_facts(program, part), {**added, "segment 0": "16 MiB in pages of 4 KiB"})
+    compare(heap_facts(program, part, **in_environment), huge)
+    program = workshop.link("heap_program", whose, kind, "huge_boot")
+    compare(heap_facts(program, part), huge)
+    compare(heap_facts(program, BEDPLATE_BOOT_PAGE_BYTES="4 KiB"),
+            {"at first": "some", "audit": "ok", "segment 0": "24 MiB in pages of 4 KiB"})
 
 
 SANITIZERS = {"address": "AddressSanitizer", "thread": "ThreadSanitizer"}
@@ -321,6 +371,10 @@ def tests(workshop):
                 check_streams, workshop, whose, kind)
             yield f"level, {whose} malloc, {kind}", functools.partial(
                 check_level, workshop, whose, kind)
+            yield f"added heap, {whose} malloc, {kind}", functools.partial(
+                check_added_heap, workshop, whose, kind)
+            yield f"heap of hugepages, {whose} malloc, {kind}", functools.partial(
+                check_hugepage_heap, workshop, whose, kind)
         yield f"small segment 0, {kind}", functools.partial(check_small_boot, workshop, kind)
         yield f"level, own operator new, {kind}", functools.partial(check_own_new, workshop, kind)
     for sanitizer in SANITIZERS:
@@ -379,6 +433,7 @@ def main():
             except (AssertionError, subprocess.TimeoutExpired) as error:
                 failed_count += 1
                 print(f"failed  {name}\n{error}", flush=True)
+    HUGEPAGES.give_back()
     for reason in skips:
         print(f"skipped: {reason}")
     print(f"{passed_count} passed, {failed_count} failed, {len(skips)} skipped")

@@ -1,0 +1,74 @@
+#include "alloc/added_heap.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "alloc/confined_heap.h"
+#include "alloc/exhaustion.h"
+#include "alloc/interception_decision.h"
+#include "pinned_pool/boot_segment.h"
+#include "pinned_pool/pinned_pool.h"
+#include "platform/cpu.h"
+
+namespace bedplate {
+namespace {
+
+std::mutex adding;
+
+// What stands against `bytes` more; empty: nothing.
+Result<void> check_allowed(const PinnedPool& pool, uint64_t bytes, Error error) noexcept {
+  if (is_appliance_expected()) {
+    return error.set_answer("the pool is an appliance's, and all of it is planned")
+        .set_cure("raise [pool] bytes instead");
+  }
+  if (pool.is_sealed()) {
+    return error.set_answer("the pool is sealed: this process has joined it")
+        .set_cure("have the owner give it more: heap_bytes in its [[process]]");
+  }
+  if (interception_decision().place == HeapPlace::kOrdinary) {
+    char why[192];
+    return error.set_answer("malloc %s", explain_decision(interception_decision(), why, sizeof why))
+        .set_cure("decide for the pool: BEDPLATE_LEAVE_PINNED=yes");
+  }
+  if (bytes == 0 || bytes > kPoolSpanBytes) {
+    error.kind = ErrorKind::kConfiguration;
+    return error.set_answer("that is no size of a heap").set_cure("give it 4 MiB or more");
+  }
+  if (!pool.has_room_for(bytes)) {
+    return error.set_answer("the pool has no more addresses, or too many segments")
+        .set_cure("add less, and larger parts at a time");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> add_heap(uint64_t bytes, PageSize page) {
+  heap_create();
+  PinnedPool& pool = process_pool();
+  const uint64_t unit = std::max(kHeapGranularityBytes, page_bytes(page));
+  const uint64_t whole_bytes = bytes > kPoolSpanBytes ? bytes : align_up(bytes, unit);
+  Error error;
+  error.set_doing("adding %s to the heap", format_bytes(bytes).text);
+  const std::lock_guard lock(adding);
+  boot_segment();  // the first one, also where nobody has allocated yet
+  BP_TRY(check_allowed(pool, whole_bytes, error));
+  auto created = pool.create_segment(kAddedHeapOwner, whole_bytes, page,
+                                     static_cast<unsigned>(usable_cpu_count()));
+  if (!created.ok()) return created.error();
+  Segment& segment = *created.value();
+  if (add_heap_memory(pool.carve(segment, kAddedHeapOwner, segment.bytes))) return {};
+  return error.set_answer("its tables do not fit into segment 0")
+      .set_cure("raise BEDPLATE_BOOT_BYTES");
+}
+
+Result<void> refuse_added_heap(const char* doing, const char* instead) noexcept {
+  if (process_pool().find_segment(kAddedHeapOwner) == nullptr) return {};
+  Error error;
+  error.set_doing("%s", doing);
+  error.set_answer("this program has added to its heap (add_heap, bp_add_heap), where the pool's "
+                   "other segments would lie");
+  return error.set_cure("%s", instead);
+}
+
+}  // namespace bedplate

@@ -1,0 +1,23 @@
+#include "apps/boot/error_c.h"
+
+#include "apps/boot/bedplate.h"
+
+namespace bedplate {
+namespace {
+
+thread_local Error the_error;
+thread_local char the_error_text[1024];
+
+}  // namespace
+
+int c_fail(const Error& error) noexcept {
+  the_error = error;
+  format_error(error, the_error_text, sizeof the_error_text);
+  return -1;
+}
+
+const Error& c_last_error() noexcept { return the_error; }
+
+}  // namespace bedplate
+
+extern "C" const char* bp_error_text(void) { return bedplate::the_error_text; }

@@ -1,0 +1,131 @@
+// More heap while a program runs.
+#include "alloc/added_heap.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+
+#include "alloc/confined_heap.h"
+#include "alloc/exhaustion.h"
+#include "alloc/pool_heap.h"
+#include "pinned_pool/audit.h"
+#include "pinned_pool/pinned_pool.h"
+#include "tests/support/blocks.h"
+#include "tests/support/death_test.h"
+#include "tests/support/hugepages.h"
+#include "tests/support/skip.h"
+#include "tests/support/stderr_capture.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+using bedplate::test::BlockList;
+
+namespace {
+
+// "": it was added.
+std::string answer(uint64_t bytes, PageSize page = PageSize::k4KiB) {
+  const auto added = add_heap(bytes, page);
+  return added.ok() ? "" : added.error().answer;
+}
+
+bool is_good() {
+  PoolMap map;
+  process_pool().write_map(&map);
+  auto audited = audit_maps(map, 0);
+  return audited.ok() && audited.value().ok;
+}
+
+// Blocks of 1 MiB until there are no more.
+size_t take_all(BlockList& blocks) { return blocks.add_all(kMiB); }
+
+}  // namespace
+
+BP_PROBE(AddsWhatIsUsedAtOnce) {
+  BlockList blocks;
+  const size_t before = take_all(blocks);
+  BP_PROBE_CHECK(answer(31 * kMiB) == "");
+  const Segment& added = process_pool().segment(1);
+  BP_PROBE_CHECK(added.bytes == 32 * kMiB && added.owner == kAddedHeapOwner);
+  BlockList more;
+  BP_PROBE_CHECK(take_all(more) >= 24 && before > 0);
+  BP_PROBE_CHECK(answer(2 * kGiB + kMiB) == "");  // more than a region
+  BP_PROBE_CHECK(answer(kMiB) == "");
+  BP_PROBE_CHECK(process_pool().segment(3).bytes == 4 * kMiB);
+  BP_PROBE_CHECK(test::allocate(kGiB) != nullptr);
+  BP_PROBE_CHECK(is_good());
+}
+
+BP_PROBE(AddsHugepages) {
+  BP_PROBE_CHECK(answer(7 * kMiB, PageSize::k2MiB) == "");
+  BP_PROBE_CHECK(process_pool().segment(1).page == PageSize::k2MiB);
+  BP_PROBE_CHECK(answer(kTiB / 4, PageSize::k2MiB) == "Cannot allocate memory");
+  BP_PROBE_CHECK(process_pool().segment_count() == 2);
+  BP_PROBE_CHECK(is_good());
+}
+
+BP_PROBE(AddsBesideThreadsThatAllocate) {
+  std::atomic<bool> is_over{false};
+  std::thread beside([&] {
+    while (!is_over) {
+      void* block = pool_allocate(100'000, 64);
+      if (block != nullptr && !process_pool().contains(block, 100'000)) std::abort();
+      pool_free(block);
+    }
+  });
+  std::thread also([] {
+    for (int i = 0; i < 20; ++i) BP_PROBE_CHECK(answer(4 * kMiB) == "");
+  });
+  for (int i = 0; i < 20; ++i) BP_PROBE_CHECK(answer(4 * kMiB) == "");
+  also.join();
+  is_over = true;
+  beside.join();
+  BP_PROBE_CHECK(process_pool().segment_count() == 41);
+  BP_PROBE_CHECK(heap_arena_count() == 41);
+}
+
+BP_PROBE(AddsNothingThatCannotBe) {
+  BP_PROBE_CHECK(answer(0) == "that is no size of a heap");
+  BP_PROBE_CHECK(answer(UINT64_MAX) == "that is no size of a heap");
+  BP_PROBE_CHECK(answer(kPoolSpanBytes) == "the pool has no more addresses, or too many segments");
+  BP_PROBE_CHECK(refuse_added_heap("a", "b").ok());
+  BP_PROBE_CHECK(answer(4 * kMiB) == "");
+  BP_PROBE_CHECK(!refuse_added_heap("a", "b").ok());
+  process_pool().seal();
+  BP_PROBE_CHECK(answer(4 * kMiB) == "the pool is sealed: this process has joined it");
+  expect_appliance();
+  BP_PROBE_CHECK(answer(4 * kMiB) == "the pool is an appliance's, and all of it is planned");
+}
+
+BP_PROBE(AddsNothingToAnOrdinaryHeap) {
+  BP_PROBE_CHECK(answer(4 * kMiB) ==
+                 "malloc hands out ordinary memory, because leave_pinned is no, "
+                 "leave_pinned_pipeline is absent");
+}
+
+TEST_GROUP(AddedHeap){};
+
+TEST(AddedHeap, IsUsedAtOnceByWhoeverAllocates) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(AddsWhatIsUsedAtOnce);
+}
+
+TEST(AddedHeap, LiesOnThePagesThatWereAskedFor) {
+  BP_SKIP_UNDER_SANITIZER();
+  const test::LentHugepages lent(4);
+  if (!lent.are_there()) BP_SKIP("no 4 free hugepages of 2 MiB");
+  BP_CHECK_PROBE(AddsHugepages);
+}
+
+TEST(AddedHeap, ComesBesideOthersThatAllocateAndAdd) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(AddsBesideThreadsThatAllocate);
+}
+
+TEST(AddedHeap, IsRefusedWithItsReason) {
+  BP_SKIP_UNDER_SANITIZER();
+  BP_CHECK_PROBE(AddsNothingThatCannotBe);
+  BP_CHECK_PROBE(AddsNothingToAnOrdinaryHeap, "BEDPLATE_LEAVE_PINNED=no");
+}

@@ -1,0 +1,29 @@
+// What an appliance refuses before it looks at its configuration. Whole ones: tests/system.
+#include "apps/boot/appliance.h"
+
+#include "alloc/added_heap.h"
+#include "tests/support/death_test.h"
+#include "tests/support/skip.h"
+#include "tests/support/stderr_capture.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+
+// The pool is planned from segment 1 on.
+BP_PROBE(BootsBesideAddedHeap) {
+  BP_PROBE_CHECK(add_heap(4 * kMiB, PageSize::k4KiB).ok());
+  BP_PROBE_CHECK(!Appliance(Configuration{}).boot());
+}
+
+TEST_GROUP(Appliance){};
+
+TEST(Appliance, DoesNotBootOnceTheProgramHasAddedToItsHeap) {
+  BP_SKIP_UNDER_SANITIZER();
+  const test::Ended ended = test::run_fresh("BootsBesideAddedHeap");
+  LONGS_EQUAL(0, ended.exit_code);
+  STRCMP_CONTAINS("bedplate: booting an appliance: this program has added to its heap (add_heap, "
+                  "bp_add_heap), where the pool's other segments would lie; raise [pool] bytes "
+                  "instead\n",
+                  ended.text);
+}

@@ -1,0 +1,7 @@
+// What a program defines whose heap lies on hugepages from before main on.
+#include <cstdint>
+
+extern "C" const uint64_t bedplate_boot_bytes;
+extern "C" const uint64_t bedplate_boot_bytes = 24 << 20;
+extern "C" const uint64_t bedplate_boot_page_bytes;
+extern "C" const uint64_t bedplate_boot_page_bytes = 2 << 20;
