@@ -71,7 +71,8 @@ BLOCKD_SOURCES := $(BLOCKD:%=apps/blockd/%.cc)
 KVD_SOURCES := $(KVD:%=apps/kvd/%.cc)
 PROGRAM_SOURCES := apps/bedplate/main.cc
 
-TEST_SOURCES := tests/main.cc $(sort $(wildcard tests/*/*_test.cc tests/*/*/*_test.cc))
+TEST_SOURCES := tests/main.cc \
+                $(sort $(wildcard tests/support/*.cc tests/*/*_test.cc tests/*/*/*_test.cc))
 STRAIN_SOURCES := $(wildcard tests/strain/*.cc)
 TRAFFIC_SOURCES := $(wildcard tests/guest/*.cc)
 PLACES_SOURCES := $(wildcard tests/places/*.cc)

@@ -18,6 +18,7 @@
 
 #include "platform/clock.h"
 #include "platform/file.h"
+#include "tests/support/datapath_law.h"
 #include "tests/support/patience.h"
 #include "tests/support/pool_fixture.h"
 #include "tests/support/skip.h"
@@ -205,6 +206,33 @@ class FilesFixture : public Utest {
     MEMCMP_EQUAL(data.data(), got.data(), 6'400);
   }
 
+  // But for what the backend's way takes: a ring is entered, the thread is rung.
+  void keeps_the_law_of_the_data_path() {
+    BP_SKIP_WITHOUT_LAW();
+    uint32_t done = 0;
+    FileOperation operations[8];
+    for (FileOperation& operation : operations) {
+      operation.action = FileAction::kWrite;
+      operation.memory = data.data();
+      operation.bytes = 4096;
+      operation.offset = static_cast<uint64_t>(&operation - operations) * 4096;
+      operation.context = &done;
+      operation.completed = [](void* count, int64_t result) noexcept {
+        *static_cast<uint32_t*>(count) += result == 4096 ? 1 : 0;
+      };
+    }
+    const auto run = [&]() noexcept {
+      const uint32_t before = done;
+      for (FileOperation& operation : operations) file->begin(operation);
+      const uint64_t end_ns = monotonic_ns() + test::kPatienceNs;
+      while (done < before + 8 && monotonic_ns() < end_ns) poll();
+    };
+    run();
+    const bool has_ring = sockets->device() != nullptr;
+    LONGS_EQUAL(0, test::breaches_in(run, has_ring ? test::Permit::kRing : test::Permit::kEpoll));
+    LONGS_EQUAL(16, done);
+  }
+
   void takes_room_zeroes_and_gives_back() {
     LONGS_EQUAL(64 * kKiB, write(data.data(), 64 * kKiB, 0));
     const int64_t allocated = ask(FileAction::kAllocate, nullptr, 64 * kKiB, 64 * kKiB);
@@ -305,6 +333,7 @@ BP_BOTH_FILES(ErrorsGoToTheOperation, open(Fd(::open("/etc/passwd", O_RDONLY | O
               errors_go_to_the_operation())
 BP_BOTH_FILES(MoreThanPlannedWaitForTheirTurn, open(make_file(), 3),
               more_than_planned_wait_for_their_turn())
+BP_BOTH_FILES(KeepsTheLawOfTheDataPath, open(make_file(), 3), keeps_the_law_of_the_data_path())
 BP_BOTH_FILES(TakesRoomZeroesAndGivesBack, open(make_file()), takes_room_zeroes_and_gives_back())
 BP_BOTH_FILES(ASleepingLoopIsWoken, open(make_file()), a_sleeping_loop_is_woken())
 BP_BOTH_FILES(TheEndIsTold, open(make_file(), 2), the_end_is_told())

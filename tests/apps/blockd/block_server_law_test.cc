@@ -1,0 +1,97 @@
+// The data path's law for the whole block server, with real sockets: from a request's receipt to
+// its reply, and while the shards sleep in between.
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <string>
+
+#include "tests/apps/blockd/block_server_fixture.h"
+#include "tests/support/datapath_law.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+using namespace bedplate::test;
+
+namespace {
+
+// Watches a loop from one call to another.
+class LoopWatch {
+ public:
+  LoopWatch(EventLoop& loop, Permit permit) : loop_(loop), permit_(permit) {
+    begin_.context = end_.context = this;
+    begin_.function = [](void* self) noexcept {
+      auto& its = *static_cast<LoopWatch*>(self);
+      its.watch_.emplace(its.permit_);
+      its.is_on_ = true;
+    };
+    end_.function = [](void* self) noexcept {
+      auto& its = *static_cast<LoopWatch*>(self);
+      its.breach_count_ = its.watch_->end();
+      its.is_on_ = false;
+    };
+  }
+  void begin() {
+    loop_.submit(begin_);
+    CHECK(eventually([&] { return is_on_.load(); }));
+  }
+  uint32_t end() {
+    loop_.submit(end_);
+    CHECK(eventually([&] { return !is_on_.load(); }));
+    return breach_count_;
+  }
+
+ private:
+  EventLoop& loop_;
+  Permit permit_;
+  LoopCall begin_, end_;
+  std::optional<LawWatch> watch_;
+  uint32_t breach_count_ = 0;
+  std::atomic<bool> is_on_{false};
+};
+
+class BlockServerLawTest : public BlockServerFixture {
+ public:
+  void requests_of_all_kinds() {
+    const Permit permit = variant().uring ? Permit::kRing : Permit::kEpoll;
+    LoopWatch connections(rig->connections.loop, permit);
+    LoopWatch volumes(rig->volumes.loop, permit);
+    NbdPeer peer = negotiated(true);
+    run(peer);
+    connections.begin();
+    if (variant().two_shards) volumes.begin();
+    const bool is_done = run(peer);
+    const uint32_t breaches = connections.end() + (variant().two_shards ? volumes.end() : 0);
+    CHECK(is_done);
+    LONGS_EQUAL(0, breaches);
+  }
+
+ private:
+  // Small and large, alone and many at a time, and such as are refused.
+  static bool run(NbdPeer& peer) {
+    bool is_right = true;
+    for (const uint32_t bytes : {1U, 512U, 4096U, 20'000U, 300'000U}) {
+      const std::string data = pattern(bytes, bytes);
+      is_right &= peer.do_one(kWrite, 4096, bytes, data) == 0;
+      is_right &= peer.reads(4096, data);
+      for (uint64_t i = 0; i < 8; ++i)
+        peer.ask(kWrite, i * bytes / 8, bytes / 8 + 1, data.substr(0, bytes / 8 + 1));
+      for (uint64_t i = 0; i < 8; ++i) peer.ask(kRead, i * bytes / 8, bytes / 8 + 1);
+      for (int i = 0; i < 16; ++i) {
+        PeerReply reply;
+        is_right &= peer.next_reply(reply) && reply.error == 0;
+      }
+    }
+    is_right &= peer.do_one(kFlush, 0, 0) == 0;
+    is_right &= peer.do_one(kWriteZeroes, 4096, 8192) == 0;
+    is_right &= peer.do_one(kTrim, 4096, 8192) == 0;
+    is_right &= peer.do_one(kRead, kVolumeBytes, 1) != 0;
+    return is_right;
+  }
+};
+
+}  // namespace
+
+BP_BLOCK_SERVER_GROUPS(BlockServerLaw, BlockServerLawTest)
+
+BP_ALL_VARIANTS(BlockServerLaw, RequestsOfAllKinds, BP_SKIP_WITHOUT_LAW(), requests_of_all_kinds())

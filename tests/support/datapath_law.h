@@ -1,0 +1,61 @@
+// The law of the data path, followed by calls and not by the names of files: while a watch is on,
+// its thread allocates, frees, locks, logs and throws nothing, and makes no system call but those
+// that wake somebody.
+//
+// What is forbidden still happens, so that the test goes on; it is counted, and standard error is
+// told what was called and from where, as addresses (platform/call_stack.h). Calls of functions are
+// seen because the linker sends those of this program to traps of ours (datapath_law_names.inc),
+// system calls because the kernel sends them back as signals (PR_SET_SYSCALL_USER_DISPATCH).
+//
+// Not seen: SpinLock, which is inline, and what the vDSO does. Providers take that lock only where
+// several threads send (JoinedProcessOptions::is_threaded).
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "tests/support/skip.h"
+
+namespace bedplate::test {
+
+// Which system calls are lawful besides those that wake: futex(2) as FUTEX_WAKE, and of an eventfd
+// write(2), which rings it, and read(2), which makes it quiet again after a sleep.
+enum class Permit : uint8_t {
+  kWaking,
+  kRing,    // io_uring_enter(2) as well: once for a batch, where the loop has a ring
+  kEpoll,   // what the sockets of a loop without a ring make: epoll_wait(2), recvmsg(2), sendmsg(2)
+  kDriver,  // ioctl(2) and write(2) on an RDMA device, and its driver's spin locks: soft RoCE posts
+            // by system calls
+};
+
+// Why nothing can be watched here; nullptr: it can.
+const char* why_no_law() noexcept;
+
+// From its making until its end, of the thread that makes it. One at a time in a thread.
+// No check of CppUTest's may fail meanwhile: it leaves by longjmp, and nothing would end the watch.
+class LawWatch {
+ public:
+  explicit LawWatch(Permit permit = Permit::kWaking) noexcept;
+  LawWatch(const LawWatch&) = delete;
+  LawWatch& operator=(const LawWatch&) = delete;
+  ~LawWatch() { end(); }
+  // Returns how many breaches there were, also when it has ended before. Threads: its own.
+  uint32_t end() noexcept;
+
+ private:
+  bool is_on_ = true;
+  uint32_t breach_count_ = 0;
+};
+
+// How often `body` breaks the law.
+template <typename Body>
+uint32_t breaches_in(Body&& body, Permit permit = Permit::kWaking) {
+  LawWatch watch(permit);
+  std::forward<Body>(body)();
+  return watch.end();
+}
+
+}  // namespace bedplate::test
+
+#define BP_SKIP_WITHOUT_LAW() \
+  if (::bedplate::test::why_no_law() != nullptr) BP_SKIP(::bedplate::test::why_no_law())

@@ -1,0 +1,236 @@
+// The law's watch itself: each kind of breach is seen, by name and place, and nothing else is.
+#include "tests/support/datapath_law.h"
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <thread>
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "alloc/pool_heap.h"
+#include "platform/clock.h"
+#include "platform/file.h"
+#include "platform/log.h"
+#include "tests/support/blocks.h"
+#include "tests/support/patience.h"
+#include "tests/support/stderr_capture.h"
+
+#include "CppUTest/TestHarness.h"
+
+#undef new  // CppUTest's macro, which calls another operator new
+
+using namespace bedplate;
+using namespace bedplate::test;
+
+namespace {
+
+struct alignas(64) Line {
+  char bytes[64];
+};
+
+}  // namespace
+
+TEST_GROUP(DatapathLaw) {
+  std::string told;
+
+  // How often `body` breaks the law; what is said of it goes to `told`.
+  template <typename Body>
+  uint32_t seen(Body && body, Permit permit = Permit::kWaking) {
+    StderrCapture capture;
+    const uint32_t count = breaches_in(body, permit);
+    told = capture.finish();
+    return count;
+  }
+  // `body` is seen once, under this name, with the calls that led there.
+  template <typename Body>
+  void catches(const char* name, Body&& body, uint32_t count = 1) {
+    LONGS_EQUAL_TEXT(count, seen(body), name);
+    CHECK_TEXT(told.find("the data path ") != std::string::npos, name);
+    CHECK_TEXT(told.find(name) != std::string::npos, told.c_str());
+    CHECK_TEXT(told.find("called from ") != std::string::npos, name);
+  }
+};
+
+TEST(DatapathLaw, CatchesMallocAndItsFamily) {
+  BP_SKIP_WITHOUT_LAW();
+  void* block = nullptr;
+  catches("malloc", [&] { block = allocate(10); });
+  catches("realloc", [&] { block = keep(std::realloc(block, 1000)); });
+  catches("free", [&] { std::free(block); });
+  catches("calloc", [&] { block = keep(std::calloc(3, 5)); });
+  std::free(block);
+  catches("aligned_alloc", [&] { block = keep(std::aligned_alloc(64, 64)); });
+  CHECK(is_aligned(block, 64));
+  std::free(block);
+  catches("posix_memalign", [&] { (void)posix_memalign(&block, 64, 64); });
+  CHECK(is_aligned(block, 64));
+  std::free(block);
+  // Of libc's own.
+  catches("malloc", [&] { block = keep(strdup("text")); });
+  STRCMP_EQUAL("text", static_cast<char*>(block));
+  std::free(block);
+  catches("pool_allocate", [&] { block = pool_allocate(100, 16); });
+  catches("pool_free", [&] { pool_free(block); });
+}
+
+TEST(DatapathLaw, CatchesNewAndDelete) {
+  BP_SKIP_WITHOUT_LAW();
+  int* one = nullptr;
+  catches("operator new(unsigned long)", [&] { one = static_cast<int*>(keep(new int(7))); });
+  LONGS_EQUAL(7, *one);
+  catches("operator delete(void*", [&] { delete one; });
+  catches("operator new[](unsigned long)", [&] { one = static_cast<int*>(keep(new int[7])); });
+  catches("operator delete[](void*", [&] { delete[] one; });
+  catches("nothrow", [&] { one = static_cast<int*>(keep(new (std::nothrow) int(8))); });
+  delete one;
+  Line* line = nullptr;
+  catches("std::align_val_t", [&] { line = static_cast<Line*>(keep(new Line())); });
+  CHECK(is_aligned(line, 64));
+  catches("std::align_val_t", [&] { delete line; });
+  catches(
+      "operator new", [] { keep(std::string(100, 'x').data()); }, 2);
+}
+
+TEST(DatapathLaw, CatchesLocks) {
+  BP_SKIP_WITHOUT_LAW();
+  std::mutex mutex;
+  catches("pthread_mutex_lock", [&] { mutex.lock(); });
+  mutex.unlock();
+  catches("pthread_mutex_trylock", [&] { (void)(mutex.try_lock() && (mutex.unlock(), true)); });
+  pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
+  catches("pthread_cond_signal", [&] { pthread_cond_signal(&condition); });
+  pthread_rwlock_t shared = PTHREAD_RWLOCK_INITIALIZER;
+  catches("pthread_rwlock_rdlock", [&] { pthread_rwlock_rdlock(&shared); });
+  pthread_rwlock_unlock(&shared);
+  pthread_spinlock_t spinning;
+  pthread_spin_init(&spinning, PTHREAD_PROCESS_PRIVATE);
+  catches("pthread_spin_lock", [&] { pthread_spin_lock(&spinning); });
+  pthread_spin_unlock(&spinning);
+}
+
+TEST(DatapathLaw, CatchesTheLogAlsoOfLevelsThatAreNotWritten) {
+  BP_SKIP_WITHOUT_LAW();
+  catches("bedplate::log_line", [] { BP_LOG_DEBUG("nobody sees number %d", 7); });
+  // The line itself, unharmed by the trap, and the system calls that write it.
+  CHECK(seen([] { BP_LOG_WARNING("%d and %.1f", 7, 2.5); }) > 1);
+  CHECK_TEXT(told.find("warning: 7 and 2.5\n") != std::string::npos, told.c_str());
+}
+
+TEST(DatapathLaw, CatchesSystemCallsAndLeavesTheirOutcome) {
+  BP_SKIP_WITHOUT_LAW();
+  pid_t parent = 0;
+  catches("makes system call 110 ", [&] { parent = getppid(); });
+  LONGS_EQUAL(getppid(), parent);
+  catches("(sched_yield)", [] { sched_yield(); });
+  int descriptor = 0;
+  int error = 0;
+  catches("(openat)", [&] {
+    descriptor = open("/there/is/none", O_RDONLY | O_CLOEXEC);
+    error = errno;
+  });
+  LONGS_EQUAL(-1, descriptor);
+  LONGS_EQUAL(ENOENT, error);
+  // From within assembly as well, as liburing makes them.
+  catches("(membarrier)", [] { syscall(SYS_membarrier, 0, 0, 0); });
+  // The handler's way back is no breach, nor does it end the watch.
+  catches(
+      "(sched_yield)", [] { sched_yield(), sched_yield(), sched_yield(); }, 3);
+}
+
+TEST(DatapathLaw, RefusesNewProcesses) {
+  BP_SKIP_WITHOUT_LAW();
+  pid_t child = 0;
+  catches("(clone)", [&] { child = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0)); });
+  LONGS_EQUAL(-1, child);
+}
+
+TEST(DatapathLaw, LetsWakingThroughAndNothingLikeIt) {
+  BP_SKIP_WITHOUT_LAW();
+  const Fd event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  const Fd other(memfd_create("other", MFD_CLOEXEC));
+  const uint64_t one = 1;
+  uint32_t word = 0;
+  ssize_t wrote = 0;
+  LONGS_EQUAL(0, seen([&] { wrote = write(event.number(), &one, sizeof one); }));
+  LONGS_EQUAL(sizeof one, wrote);
+  LONGS_EQUAL(0, seen([&] { syscall(SYS_futex, &word, FUTEX_WAKE, 1); }));
+  LONGS_EQUAL(0, seen([&] { syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1); }));
+  STRCMP_EQUAL("", told.c_str());
+  catches("(write)", [&] { wrote = write(other.number(), &one, sizeof one); });
+  catches("(write)", [&] { wrote = write(event.number(), &one, 4); });
+  catches("(futex)", [&] { syscall(SYS_futex, &word, FUTEX_WAIT, 1, nullptr); });
+  catches("(read)", [&] { wrote = read(event.number(), &word, sizeof word); });
+  uint64_t rung = 0;
+  LONGS_EQUAL(0, seen([&] { wrote = read(event.number(), &rung, sizeof rung); }));
+  LONGS_EQUAL(1, rung);
+}
+
+TEST(DatapathLaw, LetsARingThroughWhereThereIsOne) {
+  BP_SKIP_WITHOUT_LAW();
+  const auto enter = [] { syscall(SYS_io_uring_enter, -1, 0, 0, 0, nullptr, 0); };
+  catches("(io_uring_enter)", enter);
+  LONGS_EQUAL(0, seen(enter, Permit::kRing));
+  LONGS_EQUAL(1, seen([] { sched_yield(); }, Permit::kRing));
+  LONGS_EQUAL(1, seen(enter, Permit::kEpoll));
+}
+
+TEST(DatapathLaw, ReadsTheClock) {
+  BP_SKIP_WITHOUT_LAW();
+  uint64_t now_ns = 0;
+  LONGS_EQUAL(0, seen([&] { now_ns = monotonic_ns(); }));
+  CHECK(now_ns > 0);
+}
+
+TEST(DatapathLaw, IsOfOneThread) {
+  BP_SKIP_WITHOUT_LAW();
+  std::atomic<int> step{0};
+  bool has_come = false;
+  std::thread other([&] {
+    eventually([&] { return step == 1; });
+    std::free(allocate(10));
+    sched_yield();
+    step = 2;
+  });
+  LONGS_EQUAL(0, seen([&] {
+                step = 1;
+                while (step != 2) cpu_relax();
+                has_come = true;
+              }));
+  other.join();
+  CHECK(has_come);
+}
+
+TEST(DatapathLaw, EndsWithItsWatch) {
+  BP_SKIP_WITHOUT_LAW();
+  StderrCapture capture;
+  LawWatch watch;
+  sched_yield();
+  LONGS_EQUAL(1, watch.end());
+  sched_yield();
+  std::free(allocate(10));
+  LONGS_EQUAL(1, watch.end());
+  LONGS_EQUAL(1, breaches_in([] { sched_yield(); }));  // each counts its own
+}
+
+// So that a loop which breaks it a million times is no flood of lines.
+TEST(DatapathLaw, CountsAllAndTellsSome) {
+  BP_SKIP_WITHOUT_LAW();
+  LONGS_EQUAL(1000, seen([] {
+                for (int i = 0; i < 1000; ++i) sched_yield();
+              }));
+  size_t lines = 0;
+  for (size_t at = 0; (at = told.find("(sched_yield)", at)) != std::string::npos; ++at) ++lines;
+  LONGS_EQUAL(5, lines);
+}
