@@ -1,8 +1,10 @@
-// Assertions: the two kinds of check that this code base knows.
+// Assertions: the kinds of check that this code base knows.
 //
 // BP_ASSERT is always on and cheap: a broken invariant stops the process, because going on would
 // turn a programming error into lost data. BP_DCHECK is for checks that cost something; it exists
-// in debug, asan and tsan builds only. Neither is for bad input: that is an Error (result.h).
+// in debug, asan and tsan builds only, as do BP_DCHECK_SLOW, for walks through all of something
+// (is_valid()), and BP_KEEPS_VALID, which does such a walk before and after a change of state.
+// None is for bad input: that is an Error (result.h).
 #pragma once
 
 #ifndef BP_DEBUG
@@ -28,3 +30,35 @@ namespace bedplate {
 // Not evaluated, but still compiled, so that a check cannot rot in release builds.
 #define BP_DCHECK(condition) (void)sizeof(!(condition))
 #endif
+#define BP_DCHECK_SLOW(condition) BP_DCHECK(condition)
+
+// `object` is valid here and where the scope ends, which it outlives.
+#if BP_DEBUG
+#define BP_KEEPS_VALID(object) \
+  const ::bedplate::ValidAround bp_valid_around(object, __FILE__, __LINE__)
+#else
+#define BP_KEEPS_VALID(object) BP_DCHECK((object).is_valid())
+#endif
+
+namespace bedplate {
+
+template <typename Object>
+class ValidAround {
+ public:
+  ValidAround(const Object& object, const char* file, int line) noexcept
+      : object_(object), file_(file), line_(line) {
+    if (!object.is_valid()) assertion_failed(file, line, "is_valid() before a change");
+  }
+  ValidAround(const ValidAround&) = delete;
+  ValidAround& operator=(const ValidAround&) = delete;
+  ~ValidAround() {
+    if (!object_.is_valid()) assertion_failed(file_, line_, "is_valid() after a change");
+  }
+
+ private:
+  const Object& object_;
+  const char* file_;
+  int line_;
+};
+
+}  // namespace bedplate

@@ -35,5 +35,36 @@ TEST(Assert, DebugCheckExistsInDebugBuildsOnly) {
   LONGS_EQUAL(BP_DEBUG, evaluated);
 #if BP_DEBUG
   BP_CHECK_DIES("assertion failed: evaluated == 7", BP_DCHECK(evaluated == 7));
+  BP_CHECK_DIES("assertion failed: evaluated == 7", BP_DCHECK_SLOW(evaluated == 7));
+#endif
+}
+
+namespace {
+
+struct Switch {
+  bool is_valid() const { return ++look_count, is_right; }
+  bool is_right = true;
+  mutable int look_count = 0;
+};
+
+}  // namespace
+
+TEST(Assert, AChangeIsLookedAtBeforeAndAfterInDebugBuildsOnly) {
+  Switch one;
+  { BP_KEEPS_VALID(one); }
+  LONGS_EQUAL(2 * BP_DEBUG, one.look_count);
+#if BP_DEBUG
+  BP_CHECK_DIES("assert_test.cc:", {
+    BP_KEEPS_VALID(one);
+    one.is_right = false;
+  });
+  BP_CHECK_DIES("is_valid() after a change", {
+    BP_KEEPS_VALID(one);
+    one.is_right = false;
+  });
+  BP_CHECK_DIES("is_valid() before a change", {
+    one.is_right = false;
+    BP_KEEPS_VALID(one);
+  });
 #endif
 }

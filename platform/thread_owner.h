@@ -1,0 +1,52 @@
+// Whose an object is that one thread at a time may use: that of its shard while the shard runs,
+// anybody's before and after.
+//
+// It guards nothing: it tells an assertion. What a shard's thread uses holds it meanwhile
+// (EventLoop::run), and functions that are for that thread alone begin with
+// BP_ASSERT(owner.is_caller()), or BP_DCHECK where they are hot.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "platform/assert.h"
+
+namespace bedplate {
+
+class ThreadOwner {
+ public:
+  // Whether the caller may use the object: nobody has it, or the calling thread. Threads: any.
+  // Cost: a load that is relaxed, and a comparison.
+  bool is_caller() const noexcept {
+    const uintptr_t holder = holder_.load(std::memory_order_relaxed);
+    return holder == 0 || holder == this_thread();
+  }
+  bool is_held() const noexcept { return holder_.load(std::memory_order_relaxed) != 0; }
+
+  // The calling thread has the object as long as this is there. They nest.
+  class Hold {
+   public:
+    explicit Hold(ThreadOwner& owner) noexcept : owner_(owner) {
+      before_ = owner.holder_.exchange(this_thread(), std::memory_order_relaxed);
+      BP_ASSERT(before_ == 0 || before_ == this_thread());
+    }
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+    ~Hold() { owner_.holder_.store(before_, std::memory_order_relaxed); }
+
+   private:
+    ThreadOwner& owner_;
+    uintptr_t before_;
+  };
+
+ private:
+  // No two threads that live at the same time have the same.
+  static uintptr_t this_thread() noexcept {
+    static thread_local char mark;
+    return reinterpret_cast<uintptr_t>(&mark);
+  }
+
+  std::atomic<uintptr_t> holder_{0};  // 0: nobody
+};
+
+}  // namespace bedplate
