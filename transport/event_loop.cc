@@ -10,7 +10,18 @@
 
 namespace bedplate {
 
+bool EventLoop::is_valid() const noexcept {
+  if (source_count_ > options_.source_count_max || options_.counters == nullptr) return false;
+  for (uint32_t i = 0; i < source_count_; ++i) {
+    const SourceSlot& slot = sources_[i];
+    if (slot.source == nullptr || slot.budget == 0 || slot.name == nullptr) return false;
+  }
+  return failed_spins_ <= kFailedSpinsMax && spins_to_skip_ < 1U << kFailedSpinsMax &&
+         rounds_to_measure_ < kRoundsPerMeasure && timers_.is_valid();
+}
+
 Result<void> EventLoop::create(const EventLoopOptions& options) {
+  BP_ASSERT(sources_ == nullptr);
   options_ = options;
   if (options_.counters == nullptr) options_.counters = &own_counters_;
   sources_ = std::make_unique<SourceSlot[]>(options.source_count_max);
@@ -20,12 +31,14 @@ Result<void> EventLoop::create(const EventLoopOptions& options) {
 
 void EventLoop::add_source(PollSource& source, uint32_t budget, const char* name,
                            Histogram* rounds) noexcept {
+  BP_ASSERT(!owner_.is_held());
   BP_ASSERT(source_count_ < options_.source_count_max);
-  BP_ASSERT(budget > 0);
+  BP_ASSERT(budget > 0 && name != nullptr);
   sources_[source_count_++] = {&source, budget, name, rounds};
 }
 
 void EventLoop::set_sleeper(Sleeper& sleeper) noexcept {
+  BP_ASSERT(!owner_.is_held());
   BP_ASSERT(sleeper_ == nullptr && "a loop has one sleeper; a shard's is its sockets");
   sleeper_ = &sleeper;
 }
@@ -36,6 +49,7 @@ void EventLoop::stop() noexcept {
 }
 
 uint32_t EventLoop::poll_once() noexcept {
+  BP_DCHECK(owner_.is_held() && is_own_thread());
   const bool is_sample = rounds_to_measure_ == 0 && has_fresh_time_;
   if (is_sample || stall_watch_.is_timing(now_ns_)) [[unlikely]]
     return poll_timed(is_sample);
@@ -55,6 +69,7 @@ uint32_t EventLoop::poll_once() noexcept {
 // was done before it; after a stall after each, since one that blocks may have nothing to show for
 // it. Only a round with work counts as a sample, so that an idle loop looks at no clock for it.
 uint32_t EventLoop::poll_timed(bool is_sample) noexcept {
+  BP_DCHECK(!is_sample || (has_fresh_time_ && rounds_to_measure_ == 0));
   const bool is_each_timed = stall_watch_.is_timing(now_ns_);
   const uint64_t begin_ns = is_sample ? now_ns_ : monotonic_ns();
   uint64_t before_ns = begin_ns;
@@ -135,6 +150,7 @@ void EventLoop::return_pages_before(uint64_t deadline_ns) noexcept {
 }
 
 void EventLoop::sleep() noexcept {
+  BP_KEEPS_VALID(*this);
   has_fresh_time_ = false;  // announcing takes its time
   // The doorbell first: a source may have another thread that rings it.
   doorbell_.announce_sleep();
@@ -166,7 +182,9 @@ bool EventLoop::spin_pays() noexcept {
 }
 
 void EventLoop::run() noexcept {
-  BP_ASSERT(sleeper_ != nullptr);
+  BP_ASSERT(sleeper_ != nullptr && !owner_.is_held());
+  const ThreadOwner::Hold hold(owner_);
+  BP_KEEPS_VALID(*this);
   now_ns_ = monotonic_ns();  // create() may be long ago
   stall_watch_.begin(options_.stall_ns, options_.counters->stalled, now_ns_);
   uint64_t spin_until_ns = 0;  // 0: not idle

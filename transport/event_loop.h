@@ -5,6 +5,11 @@
 // doorbell that it sleeps, looks at every source once more, and blocks in its socket backend until
 // a socket, the doorbell or a timer wakes it. Before a sleep that will be long, the first one after
 // some work, it gives the empty pages of its thread's heaps back to the pool's heap.
+//
+// Invariants, which is_valid() looks at, before and after each sleep: 1. each source is there and
+// has a budget, and there are no more than was said. 2. Idle periods without a spin are fewer than
+// 2^kFailedSpinsMax. 3. The next sample is at most kRoundsPerMeasure rounds away. 4. The timers are
+// valid (timer_queue.h).
 #pragma once
 
 #include <atomic>
@@ -14,6 +19,7 @@
 #include "platform/clock.h"
 #include "platform/counter.h"
 #include "platform/histogram.h"
+#include "platform/thread_owner.h"
 #include "transport/doorbell.h"
 #include "transport/loop_call_datapath.h"
 #include "transport/stall_watch.h"
@@ -103,19 +109,34 @@ class EventLoop {
     return is_new;
   }
 
-  TimerQueue& timers() noexcept { return timers_; }
+  // Whether the caller may use what is the loop's: while it runs, its own thread. Threads: any.
+  bool is_own_thread() const noexcept { return owner_.is_caller(); }
+
+  TimerQueue& timers() noexcept {
+    BP_DCHECK(is_own_thread());
+    return timers_;
+  }
   Doorbell& doorbell() noexcept { return doorbell_; }
 
   // The time as of this iteration, of monotonic_ns(); while the loop is busy, up to 16 iterations
   // old. Timers need no better, and it saves a clock call for each.
-  uint64_t now_ns() const noexcept { return now_ns_; }
+  uint64_t now_ns() const noexcept {
+    BP_DCHECK(is_own_thread());
+    return now_ns_;
+  }
   // The time now, which is then that of this iteration as well. For those who measure: once for a
   // whole batch. Threads: the loop's own. Cost: a clock call.
-  uint64_t look_at_clock() noexcept { return now_ns_ = monotonic_ns(); }
+  uint64_t look_at_clock() noexcept {
+    BP_DCHECK(is_own_thread());
+    return now_ns_ = monotonic_ns();
+  }
 
   // The loop measures its rounds by samples: of those with work, one in so many costs it a look at
   // the clock for each source that had any. Busy rounds cost 2 ns each by this, idle ones nothing.
   static constexpr uint32_t kRoundsPerMeasure = 16;
+
+  // Whether the invariants hold. Threads: its own.
+  bool is_valid() const noexcept;
 
  private:
   struct SourceSlot {
@@ -148,6 +169,7 @@ class EventLoop {
   bool spin_pays() noexcept;
 
   EventLoopOptions options_;
+  ThreadOwner owner_;
   EventLoopCounters own_counters_;
   Doorbell doorbell_;
   LoopCallQueue calls_;

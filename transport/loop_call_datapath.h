@@ -19,6 +19,9 @@ struct LoopCall {
   LoopCall* next = nullptr;
 };
 
+// Invariants: 1. What is in the queue is pending, what is not is not: run() looks at each. 2. Each
+// can be called: push() looks.
+//
 // The calls of one loop: a stack that threads push onto and the loop takes whole, so that no two
 // takers can meet, and a node that comes back is no other one (ABA does no harm).
 class LoopCallQueue {
@@ -44,6 +47,7 @@ class LoopCallQueue {
     LoopCall* oldest = nullptr;
     for (LoopCall* call = newest_.exchange(nullptr, std::memory_order_acquire); call != nullptr;) {
       LoopCall* const older = call->next;
+      BP_DCHECK(older != call && call->is_pending.load(std::memory_order_relaxed));
       call->next = oldest;
       oldest = call;
       call = older;
@@ -55,7 +59,8 @@ class LoopCallQueue {
       // From here on it may be pushed again, or go.
       const auto function = call.function;
       void* const context = call.context;
-      call.is_pending.exchange(false, std::memory_order_acq_rel);
+      const bool was_pending = call.is_pending.exchange(false, std::memory_order_acq_rel);
+      BP_ASSERT(was_pending);
       function(context);
       ++count;
     }

@@ -123,6 +123,24 @@ Result<void> check_fit(const DeviceKind& kind, const PoolPlan& plan) {
   return check_fit(kind, segments);
 }
 
+bool KeyTable::is_valid() const noexcept {
+  if (device_ == nullptr) return span_bytes_ == 0;
+  uint64_t granule_count = 0;
+  for (const Region& region : regions_) {
+    const uint64_t begin = offset_of(region.address);
+    const uint64_t end = begin + region.bytes;
+    if (region.key == kNoKey || region.bytes == 0 || end > span_bytes_) return false;
+    if (begin % (uint64_t{1} << granule_bytes_log2_) != 0) return false;
+    for (uint64_t at = begin >> granule_bytes_log2_;
+         at < entries_.size() && at << granule_bytes_log2_ < end; ++at, ++granule_count) {
+      if (entries_[at].end != end || entries_[at].key != region.key) return false;
+    }
+  }
+  return granule_count ==
+         static_cast<uint64_t>(std::count_if(entries_.begin(), entries_.end(),
+                                             [](const Entry& entry) { return entry.end != 0; }));
+}
+
 Result<void> KeyTable::create(PinnedPool& pool, Device& device) {
   BP_ASSERT(device_ == nullptr);
   const DeviceKind& kind = device.kind();
@@ -154,11 +172,13 @@ Result<void> KeyTable::create(PinnedPool& pool, Device& device) {
     }
   }
   span_bytes_ = span_bytes;
+  BP_DCHECK_SLOW(is_valid());
   if (kind.holds_pages) pool.add_stoppers(kPinStops);
   return {};
 }
 
 void KeyTable::destroy() noexcept {
+  BP_DCHECK_SLOW(is_valid());
   span_bytes_ = 0;
   if (device_ != nullptr) device_->deregister_regions(regions_);
   device_ = nullptr;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "pinned_pool/pinned_pool.h"
+#include "platform/assert.h"
 #include "platform/result.h"
 
 namespace bedplate {
@@ -83,6 +84,10 @@ Result<void> check_fit(const DeviceKind& kind, const PoolPlan& plan);
 // smaller power of two for a device whose regions are smaller. A region is a whole number of
 // granules but for its segment's last, and as long as the device takes it; its granules share its
 // key and its end.
+//
+// Invariants, which is_valid() looks at, when the table is made and before it is destroyed: 1. the
+// granules of a region, and no others, have its key and its end. 2. No region has kNoKey. 3.
+// Without a device there is no key.
 class KeyTable {
  public:
   KeyTable() noexcept = default;
@@ -104,12 +109,17 @@ class KeyTable {
   // The key for [pointer, pointer + bytes), or kNoKey for memory that is not the pool's.
   // Threads: any. Cost: a subtraction, a shift, two comparisons, one load; no call.
   KeyedRange key(const void* pointer, uint64_t bytes) const noexcept {
+    BP_DCHECK(span_bytes_ == 0 || device_ != nullptr);
     const uint64_t offset = reinterpret_cast<uintptr_t>(pointer) - kPoolBase;
     if (offset >= span_bytes_) return {};
     const Entry& entry = entries_[offset >> granule_bytes_log2_];
     if (offset >= entry.end) return {};
+    BP_DCHECK(entry.key != kNoKey && entry.end <= span_bytes_);
     return {entry.key, std::min(bytes, entry.end - offset)};
   }
+
+  // Whether the invariants hold. Cost: a look at each granule. Threads: as destroy().
+  bool is_valid() const noexcept;
 
  private:
   struct Entry {

@@ -5,7 +5,9 @@
 // indices only grow; the slot is the index modulo the capacity, a power of two.
 //
 // Invariants: 1. tail <= head <= tail + capacity. 2. Slots [tail, head) belong to the consumer, the
-// others to the producer. 3. Only the producer writes head, only the consumer writes tail.
+// others to the producer. 3. Only the producer writes head, only the consumer writes tail. 4. What
+// an end knows of the other's index is no more than that is. Each end looks at 1 and 4 by its
+// is_valid_for_...(); 2 and 3 are what its functions are for, and who may call them.
 //
 // It lies in memory that the caller carved; nothing here allocates, blocks or wakes anybody.
 // Threads: one producer and one consumer at a time. The memory is private to one process: the
@@ -47,6 +49,7 @@ class SpscFifo {
 
   // Producer. Returns false when full. Cost: one store to the item's line and one to the head's.
   bool try_push(Item item) noexcept {
+    BP_DCHECK(is_valid_for_producer());
     const uint64_t head = head_.load(std::memory_order_relaxed);
     if (BP_UNLIKELY(head - producer_tail_ > mask_)) {
       producer_tail_ = tail_.load(std::memory_order_acquire);  // pairs with the consumer's release
@@ -54,11 +57,13 @@ class SpscFifo {
     }
     *slot(head) = item;
     head_.store(head + 1, std::memory_order_release);  // publishes the item
+    BP_DCHECK(is_valid_for_producer());
     return true;
   }
 
   // Producer. Pushes as many of `items` as there is room for, in order; returns how many.
   size_t push_batch(std::span<const Item> items) noexcept {
+    BP_DCHECK(is_valid_for_producer());
     const uint64_t head = head_.load(std::memory_order_relaxed);
     if (head + items.size() - producer_tail_ > capacity()) {
       producer_tail_ = tail_.load(std::memory_order_acquire);
@@ -67,11 +72,13 @@ class SpscFifo {
     const size_t count = room < items.size() ? static_cast<size_t>(room) : items.size();
     for (size_t i = 0; i < count; ++i) *slot(head + i) = items[i];
     if (count > 0) head_.store(head + count, std::memory_order_release);  // publishes them all
+    BP_DCHECK(is_valid_for_producer());
     return count;
   }
 
   // Consumer. Returns false when empty.
   bool try_pop(Item* item) noexcept {
+    BP_DCHECK(is_valid_for_consumer());
     const uint64_t tail = tail_.load(std::memory_order_relaxed);
     if (consumer_head_ == tail) {
       consumer_head_ = head_.load(std::memory_order_acquire);  // pairs with the producer's release
@@ -79,12 +86,14 @@ class SpscFifo {
     }
     *item = *slot(tail);
     tail_.store(tail + 1, std::memory_order_release);  // frees the slot
+    BP_DCHECK(is_valid_for_consumer());
     return true;
   }
 
   // Consumer. Takes at most out.size() items; returns how many: perhaps fewer than there are, but
   // 0 only when it is empty.
   size_t pop_batch(std::span<Item> out) noexcept {
+    BP_DCHECK(is_valid_for_consumer());
     const uint64_t tail = tail_.load(std::memory_order_relaxed);
     if (consumer_head_ == tail) {
       consumer_head_ = head_.load(std::memory_order_acquire);  // pairs with the producer's release
@@ -93,6 +102,7 @@ class SpscFifo {
     const size_t count = ready < out.size() ? static_cast<size_t>(ready) : out.size();
     for (size_t i = 0; i < count; ++i) out[i] = *slot(tail + i);
     if (count > 0) tail_.store(tail + count, std::memory_order_release);  // frees the slots
+    BP_DCHECK(is_valid_for_consumer());
     return count;
   }
 
@@ -102,6 +112,20 @@ class SpscFifo {
   }
 
   uint64_t capacity() const noexcept { return mask_ + 1; }
+
+  // Whether what this end may know of it is as it has to be. Threads: the end's.
+  bool is_valid_for_producer() const noexcept {
+    const uint64_t head = head_.load(std::memory_order_relaxed);
+    const uint64_t tail = tail_.load(std::memory_order_acquire);
+    return head - tail <= capacity() && head - producer_tail_ <= capacity() &&
+           tail - producer_tail_ <= capacity();
+  }
+  bool is_valid_for_consumer() const noexcept {
+    const uint64_t tail = tail_.load(std::memory_order_relaxed);
+    const uint64_t head = head_.load(std::memory_order_acquire);
+    return head - tail <= capacity() && consumer_head_ - tail <= capacity() &&
+           head - consumer_head_ <= capacity();
+  }
 
  private:
   explicit SpscFifo(uint64_t capacity) noexcept : mask_(capacity - 1) {}

@@ -4,7 +4,18 @@
 
 namespace bedplate {
 
+bool TimerQueue::is_valid() const noexcept {
+  if (heap_.size() > heap_.capacity()) return false;
+  for (uint32_t i = 0; i < heap_.size(); ++i) {
+    const Timer& timer = *heap_[i];
+    if (timer.heap_index != i || timer.expired == nullptr) return false;
+    if (i > 0 && heap_[(i - 1) / 2]->deadline_ns > timer.deadline_ns) return false;
+  }
+  return true;
+}
+
 void TimerQueue::place(Timer* timer, uint32_t index) noexcept {
+  BP_DCHECK(timer != nullptr && index < heap_.size());
   heap_[index] = timer;
   timer->heap_index = index;
 }
@@ -35,6 +46,8 @@ void TimerQueue::sift_down(uint32_t index) noexcept {
 }
 
 void TimerQueue::arm(Timer& timer, uint64_t deadline_ns) noexcept {
+  BP_KEEPS_VALID(*this);
+  BP_ASSERT(timer.expired != nullptr);
   cancel(timer);
   BP_ASSERT(heap_.size() < heap_.capacity());
   timer.deadline_ns = deadline_ns;
@@ -46,6 +59,8 @@ void TimerQueue::arm(Timer& timer, uint64_t deadline_ns) noexcept {
 void TimerQueue::cancel(Timer& timer) noexcept {
   if (!timer.is_armed()) return;
   const uint32_t index = timer.heap_index;
+  BP_ASSERT(index < heap_.size() && heap_[index] == &timer);  // else another queue has it
+  BP_KEEPS_VALID(*this);
   Timer* last = heap_.back();
   heap_.pop_back();
   timer.heap_index = Timer::kNotArmed;
@@ -61,6 +76,7 @@ uint32_t TimerQueue::expire(uint64_t now_ns) noexcept {
     Timer& timer = *heap_.front();
     cancel(timer);
     timer.expired(timer.context);
+    BP_DCHECK_SLOW(is_valid());
     ++count;
   }
   return count;

@@ -1,5 +1,8 @@
 // Timers of one shard: a binary heap of intrusive timers, nearest deadline first.
 //
+// Invariants, which is_valid() looks at: 1. each timer knows its place in the heap. 2. None is due
+// before its parent. 3. There are no more than room was reserved for, and each can be called.
+//
 // The queue allocates once, for as many timers as may be armed at a time; arming and cancelling
 // are O(log n) and allocate nothing. Threads: the shard's. Times: of monotonic_ns() (an EventLoop's
 // queue), or any clock that does not go back.
@@ -33,7 +36,8 @@ class TimerQueue {
 
   // Arms `timer`, or moves it if it is armed. Requires: room was reserved.
   void arm(Timer& timer, uint64_t deadline_ns) noexcept;
-  // Disarms `timer`; nothing happens if it is not armed.
+  // Disarms `timer`; nothing happens if it is not armed. Requires: it is not armed in another
+  // queue.
   void cancel(Timer& timer) noexcept;
 
   // Calls every timer whose deadline is not after `now_ns`, disarmed before it is called.
@@ -44,6 +48,9 @@ class TimerQueue {
   uint64_t next_deadline_ns() const noexcept {
     return heap_.empty() ? kNever : heap_.front()->deadline_ns;
   }
+
+  // Whether the invariants hold. Cost: a look at each timer that is armed.
+  bool is_valid() const noexcept;
 
  private:
   void place(Timer* timer, uint32_t index) noexcept;

@@ -128,7 +128,7 @@ TEST(TimerQueue, ACancelledTimerIsNotCalledAndCancellingTwiceIsNothing) {
 TEST(TimerQueue, ReservingTwiceMakesRoomForBoth) {
   make(4);
   queue.reserve_more(60);
-  std::vector<Timer> more(60);
+  std::vector<Timer> more(60, Timer{.expired = &record});
   for (auto& each : timers) queue.arm(each.timer, 1);
   for (Timer& each : more) queue.arm(each, 2);
   CHECK_EQUAL(1, queue.next_deadline_ns());
@@ -136,13 +136,35 @@ TEST(TimerQueue, ReservingTwiceMakesRoomForBoth) {
 
 TEST(TimerQueue, ArmingMoreThanWasReservedIsADefect) {
   make(1);
-  [[maybe_unused]] Timer extra;
   queue.arm(timers[0].timer, 1);
   // vector::reserve may give more than it was asked for, but not without end.
   BP_CHECK_DIES("heap_.size() < heap_.capacity()", {
     static Timer many[1024];
-    for (Timer& each : many) queue.arm(each, 1);
+    for (Timer& each : many) {
+      each.expired = &record;
+      queue.arm(each, 1);
+    }
   });
+}
+
+TEST(TimerQueue, WhatItCannotCallOrDoesNotHaveIsADefect) {
+  make(1);
+  Timer silent;
+  BP_CHECK_DIES("timer.expired != nullptr", queue.arm(silent, 1));
+  queue.arm(timers[0].timer, 1);
+  TimerQueue other;
+  BP_CHECK_DIES("heap_[index] == &timer", other.cancel(timers[0].timer));
+}
+
+TEST(TimerQueue, AnOrderThatWasBrokenIsSeen) {
+  make(3);
+  for (auto& each : timers) queue.arm(each.timer, 10 + each.id);
+  CHECK(queue.is_valid());
+  timers[2].timer.deadline_ns = 1;  // the queue's alone
+  CHECK_FALSE(queue.is_valid());
+  timers[2].timer.deadline_ns = 12;
+  timers[1].timer.heap_index = 2;
+  CHECK_FALSE(queue.is_valid());
 }
 
 TEST(TimerQueue, IsLikeASortedListForAnySequence) {
@@ -183,7 +205,7 @@ TEST(TimerQueue, IsLikeASortedListForAnySequence) {
     uint64_t next = TimerQueue::kNever;
     for (const auto& [each, deadline] : model) next = std::min(next, deadline);
     // Only expire calls: a timer that is armed in the past stays until then.
-    same &= queue.next_deadline_ns() == next;
+    same &= queue.next_deadline_ns() == next && queue.is_valid();
     same &= timers[id].timer.is_armed() == (model.count(id) == 1);
   }
   CHECK_TEXT(same, seed.text());
