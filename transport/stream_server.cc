@@ -8,7 +8,24 @@
 
 namespace bedplate {
 
+bool StreamServer::is_valid() const noexcept {
+  uint64_t open = 0;
+  for (uint64_t i = 0; i < connection_count(); ++i) {
+    const StreamSocket& socket = connection(i).socket;
+    const bool is_open = socket.fd >= 0;
+    if (!is_open && (socket.send.is_in_flight || socket.receive.is_in_flight)) return false;
+    open += is_open ? 1 : 0;
+  }
+  uint64_t free = 0;
+  for (const Connection* each = free_; each != nullptr; each = each->next_free) {
+    if (each->socket.fd >= 0 || each->server != this || ++free > connection_count()) return false;
+  }
+  if (is_drained() && (!is_draining_ || open_count_ > 0)) return false;
+  return open == open_count_ && open + free == connection_count();
+}
+
 void StreamServer::add_listener(int fd) noexcept {
+  BP_ASSERT(stride_bytes_ != 0 && fd >= 0);
   BP_ASSERT(listener_count_ < kListenersMax);
   StreamListener& listener = listeners_[listener_count_++];
   listener.fd = fd;
@@ -20,10 +37,13 @@ void StreamServer::add_listener(int fd) noexcept {
 }
 
 void StreamServer::start() noexcept {
+  BP_ASSERT(is_own_thread());
   for (uint32_t i = 0; i < listener_count_; ++i) options_.sockets->start_listening(listeners_[i]);
 }
 
 void StreamServer::accept(int fd) noexcept {
+  BP_ASSERT(is_own_thread() && fd >= 0);
+  BP_KEEPS_VALID(*this);
   Connection* connection = free_;
   if (connection != nullptr) connection->socket.fd = fd;
   if (connection == nullptr || is_draining_ || options_.sockets->attach(connection->socket) != 0) {
@@ -51,6 +71,7 @@ void StreamServer::accept(int fd) noexcept {
 }
 
 void StreamServer::received(Connection& connection, int64_t result) noexcept {
+  BP_DCHECK(is_own_thread() && connection.socket.fd >= 0);
   connection.is_broken |= result < 0;
   connection.is_ending |= result <= 0 || is_draining_;
   if (result > 0) {
@@ -60,6 +81,7 @@ void StreamServer::received(Connection& connection, int64_t result) noexcept {
 }
 
 void StreamServer::sent(Connection& connection, int64_t result) noexcept {
+  BP_DCHECK(is_own_thread() && connection.socket.fd >= 0);
   connection.is_broken |= result < 0;
   connection.session->sent(options_.loop->now_ns());
   advance(connection);
@@ -94,6 +116,9 @@ void StreamServer::advance(Connection& connection) noexcept {
 }
 
 void StreamServer::close(Connection& connection) noexcept {
+  BP_KEEPS_VALID(*this);
+  BP_ASSERT(!connection.socket.send.is_in_flight && !connection.socket.receive.is_in_flight);
+  BP_ASSERT(open_count_ > 0);
   options_.sockets->detach(connection.socket);
   ::close(connection.socket.fd);
   connection.socket.fd = -1;
@@ -105,17 +130,18 @@ void StreamServer::close(Connection& connection) noexcept {
 }
 
 void StreamServer::drain() noexcept {
+  BP_ASSERT(is_own_thread());
   if (is_draining_) return;
+  BP_KEEPS_VALID(*this);
   is_draining_ = true;
   for (uint32_t i = 0; i < listener_count_; ++i) options_.sockets->stop_listening(listeners_[i]);
   for (uint64_t i = 0; i < connection_count(); ++i) {
-    // Each Place begins with its Connection.
-    auto& connection = *reinterpret_cast<Connection*>(memory_.data() + i * stride_bytes_);
-    if (connection.socket.fd < 0) continue;
-    if (connection.socket.receive.is_in_flight) {
-      ::shutdown(connection.socket.fd, SHUT_RD);
+    Connection& each = connection(i);
+    if (each.socket.fd < 0) continue;
+    if (each.socket.receive.is_in_flight) {
+      ::shutdown(each.socket.fd, SHUT_RD);
     } else {
-      connection.is_ending = true;
+      each.is_ending = true;
     }
   }
   if (open_count_ == 0) is_drained_.store(true, std::memory_order_release);

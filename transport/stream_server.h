@@ -20,6 +20,7 @@
 #include <new>
 #include <span>
 
+#include "platform/assert.h"
 #include "platform/cache_line.h"
 #include "platform/units.h"
 #include "transport/event_loop.h"
@@ -64,6 +65,8 @@ class StreamServer {
   template <typename Session, typename... Arguments>
   void create(const StreamServerOptions& options, std::span<std::byte> memory,
               Arguments&... arguments) noexcept {
+    BP_ASSERT(stride_bytes_ == 0 && options.loop != nullptr && options.counters != nullptr);
+    BP_ASSERT(reinterpret_cast<uintptr_t>(memory.data()) % kCacheLineBytes == 0);
     options_ = options;
     memory_ = memory;
     stride_bytes_ = sizeof(Place<Session>);
@@ -86,6 +89,10 @@ class StreamServer {
   // closed; half a request is not waited for. A peer that does not read its replies is waited for.
   // Requires: create() was called. Threads: any.
   void request_drain() noexcept { options_.loop->submit(drain_call_); }
+  // Invariants, looked at before and after each change, on the shard: 1. A connection is free, with
+  // no descriptor and nothing in flight, or open, with one. 2. The free ones are in a list, and the
+  // others are open_count_. 3. It is drained only when it drains and none is open.
+  bool is_valid() const noexcept;
   // Whether no connection is left after request_drain(). Threads: any.
   bool is_drained() const noexcept { return is_drained_.load(std::memory_order_acquire); }
 
@@ -106,6 +113,12 @@ class StreamServer {
   };
 
   uint64_t connection_count() const noexcept { return memory_.size() / stride_bytes_; }
+  // Each Place begins with its Connection.
+  Connection& connection(uint64_t index) const noexcept {
+    BP_DCHECK(index < connection_count());
+    return *reinterpret_cast<Connection*>(memory_.data() + index * stride_bytes_);
+  }
+  bool is_own_thread() const noexcept { return options_.loop->is_own_thread(); }
   void accept(int fd) noexcept;
   void received(Connection& connection, int64_t result) noexcept;
   void sent(Connection& connection, int64_t result) noexcept;

@@ -8,6 +8,16 @@
 
 namespace bedplate {
 
+bool StreamSession::is_valid() const noexcept {
+  if (begin_ > end_ || end_ > input_.size() || text_bytes_ > output_.size()) return false;
+  if (piece_count_ > kPieces || loan_count_ > piece_count_) return false;
+  if (fill_left_ > 0 && (fill_end_ == nullptr || begin_ != end_ || skip_bytes_ > 0)) return false;
+  if (is_sending_) return piece_count_ > 0;
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < piece_count_; ++i) bytes += pieces_[i].iov_len;
+  return bytes == reply_bytes_ && text_bytes_ <= bytes;
+}
+
 void StreamSession::reset() noexcept {
   left();
   is_over_ = true;  // nothing is left to be worked on
@@ -17,11 +27,13 @@ void StreamSession::reset() noexcept {
   fill_left_ = skip_bytes_ = wanted_bytes_ = 0;
   begin_ = end_ = 0;
   is_starved_ = true;
+  BP_DCHECK_SLOW(is_valid());
 }
 
 // ---- what comes ---------------------------------------------------------------------------------
 
 StreamSession::Input StreamSession::input() noexcept {
+  BP_KEEPS_VALID(*this);
   if (is_over_) return {input_pieces_, 0, 0};
   uint32_t count = 0;
   if (fill_left_ > 0) input_pieces_[count++] = {fill_end_ - fill_left_, fill_left_};
@@ -35,6 +47,8 @@ StreamSession::Input StreamSession::input() noexcept {
 }
 
 void StreamSession::received(uint64_t bytes, uint64_t now_ns) noexcept {
+  BP_KEEPS_VALID(*this);
+  BP_ASSERT(bytes > 0 && bytes <= fill_left_ + (input_.size() - end_));
   const uint64_t filled = std::min(bytes, fill_left_);
   fill_left_ -= filled;
   end_ += static_cast<uint32_t>(bytes - filled);
@@ -61,11 +75,13 @@ void StreamSession::run(uint64_t now_ns) noexcept {
       if (is_starved_) return;
       wanted_bytes_ = 0;
       is_starved_ = !work(now_ns);
+      BP_DCHECK_SLOW(is_valid());
     }
   }
 }
 
 void StreamSession::fill(char* memory, uint64_t bytes) noexcept {
+  BP_DCHECK(memory != nullptr && fill_left_ == 0 && skip_bytes_ == 0);
   const uint64_t there = std::min<uint64_t>(bytes, end_ - begin_);
   std::memcpy(memory, input_.data() + begin_, there);
   take(there);
@@ -77,7 +93,7 @@ void StreamSession::fill(char* memory, uint64_t bytes) noexcept {
 
 void StreamSession::say(std::string_view text) noexcept {
   char* const to = output_.data() + text_bytes_;
-  BP_DCHECK(text.size() <= output_.size() - text_bytes_);
+  BP_DCHECK(!is_sending_ && text.size() <= output_.size() - text_bytes_);
   std::memcpy(to, text.data(), text.size());
   text_bytes_ += static_cast<uint32_t>(text.size());
   reply_bytes_ += text.size();
@@ -85,6 +101,7 @@ void StreamSession::say(std::string_view text) noexcept {
   if (last != nullptr && static_cast<char*>(last->iov_base) + last->iov_len == to) {
     last->iov_len += text.size();
   } else {
+    BP_DCHECK(piece_count_ < kPieces);
     pieces_[piece_count_++] = {to, text.size()};
   }
 }
@@ -95,12 +112,14 @@ void StreamSession::say_number(uint64_t number) noexcept {
 }
 
 void StreamSession::lend(std::string_view text, void* loan) noexcept {
+  BP_DCHECK(!is_sending_ && piece_count_ < kPieces && loan_count_ < kPieces);
   loans_[loan_count_++] = loan;
   pieces_[piece_count_++] = {const_cast<char*>(text.data()), text.size()};
   reply_bytes_ += text.size();
 }
 
 std::span<iovec> StreamSession::replies() noexcept {
+  BP_KEEPS_VALID(*this);
   if (is_sending_ || piece_count_ == 0) return {};
   is_sending_ = true;
   return {pieces_, piece_count_};
@@ -117,6 +136,7 @@ void StreamSession::answered(Histogram& time_ns) noexcept {
 }
 
 void StreamSession::handed_over(uint64_t now_ns) noexcept {
+  BP_DCHECK(is_sending_);
   for (Times& times : times_) {
     if (times.count > 0) times.time_ns->add(now_ns - received_ns_, times.count);
     times.count = 0;
@@ -124,10 +144,12 @@ void StreamSession::handed_over(uint64_t now_ns) noexcept {
 }
 
 void StreamSession::sent(uint64_t now_ns) noexcept {
+  BP_DCHECK_SLOW(is_valid());
   while (loan_count_ > 0) released(loans_[--loan_count_]);
   text_bytes_ = piece_count_ = 0;
   reply_bytes_ = 0;
   is_sending_ = false;
+  BP_DCHECK_SLOW(is_valid());
   run(now_ns);
 }
 

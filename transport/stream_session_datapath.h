@@ -17,6 +17,7 @@
 
 #include <sys/uio.h>
 
+#include "platform/assert.h"
 #include "platform/histogram.h"
 
 namespace bedplate {
@@ -61,6 +62,13 @@ class StreamSession {
   // The protocol has ended it: nothing more is taken, and it closes once all is sent.
   bool is_over() const noexcept { return is_over_; }
 
+  // Invariants, looked at before and after each of the above, and after each step:
+  // 1. What has arrived lies within the input, what is said within the output, and pieces and loans
+  //    within their places. 2. While something is filled nothing has arrived behind it.
+  // 3. reply_bytes_ is what the pieces have, until the socket uses them up. 4. What is lent has a
+  //    piece. 5. Of a send there is at least one piece.
+  bool is_valid() const noexcept;
+
  protected:
   ~StreamSession() = default;
 
@@ -87,15 +95,24 @@ class StreamSession {
   // Nothing more can arrive until something is taken.
   bool is_input_full() const noexcept { return end_ - begin_ == input_.size(); }
   // Takes so much of the front. Requires: it has arrived.
-  void take(uint64_t bytes) noexcept { begin_ += static_cast<uint32_t>(bytes); }
+  void take(uint64_t bytes) noexcept {
+    BP_DCHECK(bytes <= end_ - begin_);
+    begin_ += static_cast<uint32_t>(bytes);
+  }
   // Drops so much, also of what has yet to come, before the next step.
-  void skip(uint64_t bytes) noexcept { skip_bytes_ = bytes; }
+  void skip(uint64_t bytes) noexcept {
+    BP_DCHECK(fill_left_ == 0 && skip_bytes_ == 0);
+    skip_bytes_ = bytes;
+  }
   // The next bytes, so many, go to `memory`; the next step comes when all of them are there. Those
   // that have arrived are copied, the others are received there. Ownership: `memory` stays until
   // the next step, or left(). Requires: once in a step.
   void fill(char* memory, uint64_t bytes) noexcept;
   // No step makes sense before so much has arrived. Until then; only where work() returns false.
-  void want(uint64_t arrived_bytes) noexcept { wanted_bytes_ = arrived_bytes; }
+  void want(uint64_t arrived_bytes) noexcept {
+    BP_DCHECK(arrived_bytes > end_ - begin_ && arrived_bytes <= input_.size());
+    wanted_bytes_ = arrived_bytes;
+  }
 
   // Appends a copy of `text` to the replies. Requires: kStepTextBytes in a step at most.
   void say(std::string_view text) noexcept;
