@@ -1,10 +1,37 @@
 #include "transport/message_answers_datapath.h"
 
 #include <algorithm>
+#include <iterator>
+
+#include "platform/assert.h"
 
 namespace bedplate {
 
+bool MessageAnswers::is_valid() const noexcept {
+  uint32_t count = 0;
+  uint64_t bytes = 0;
+  for (const Lent& each : lent_) {
+    if (each.self == nullptr) continue;
+    if (each.self != this || each.to == nullptr) return false;
+    ++count;
+    bytes += each.bytes;
+    const auto its = std::count_if(std::begin(lent_), std::end(lent_), [&](const Lent& other) {
+      return other.self != nullptr && other.to == each.to;
+    });
+    if (its > kLoansPerPeerMax) return false;
+  }
+  if (count != lent_count_ || bytes != lent_bytes_ || waiting_ > kWaitingMax) return false;
+  for (uint32_t i = 0; i < waiting_; ++i) {
+    const Question& each = questions_[i];
+    if (each.from == nullptr || each.bytes > kQuestionBytesMax) return false;
+    if (count_of(*each.from, {questions_, waiting_}) > kWaitingPerPeerMax) return false;
+  }
+  return true;
+}
+
 void MessageAnswers::create(const MessageAnswersOptions& options) noexcept {
+  BP_ASSERT(options_.messenger == nullptr);
+  BP_ASSERT(options.messenger != nullptr && options.dropped != nullptr);
   options_ = options;
   const auto handler = [](void* self, const Message& message) noexcept {
     static_cast<MessageAnswers*>(self)->ask(message);
@@ -28,6 +55,7 @@ uint32_t MessageAnswers::count_of(const Endpoint& peer,
 
 // Those of one peer in their order: one that finds no room holds up those behind it.
 void MessageAnswers::ask(const Message& message) noexcept {
+  BP_KEEPS_VALID(*this);
   const uint32_t its = count_of(message.from, {questions_, waiting_});
   // Kept, a loan would keep its lender's place as well, also when that has died.
   options_.messenger->release(message.loan);
@@ -44,6 +72,7 @@ void MessageAnswers::ask(const Message& message) noexcept {
 }
 
 uint32_t MessageAnswers::poll(uint32_t budget) noexcept {
+  BP_DCHECK_SLOW(is_valid());
   uint32_t count = 0;
   uint32_t left = 0;
   for (uint32_t i = 0; i < waiting_; ++i) {
@@ -56,13 +85,16 @@ uint32_t MessageAnswers::poll(uint32_t budget) noexcept {
     if (left != i) questions_[left] = next;
     ++left;
   }
+  BP_ASSERT(left + count == waiting_);
   waiting_ = left;
+  BP_DCHECK_SLOW(is_valid());
   if (count > 0) room_wait_.begin();
   return count;
 }
 
 SendStatus MessageAnswers::lend(Endpoint& to, AmId id, std::span<const std::byte> header,
                                 std::span<std::byte> block, void* loan) noexcept {
+  BP_KEEPS_VALID(*this);
   Lent* place = nullptr;
   uint32_t its_count = 0;
   uint64_t its_bytes = 0;
@@ -84,10 +116,13 @@ SendStatus MessageAnswers::lend(Endpoint& to, AmId id, std::span<const std::byte
   if (place == nullptr || its_count == kLoansPerPeerMax || is_too_much) return SendStatus::kAgain;
   place->call = [](Completion& completed, Outcome) noexcept {
     auto& its = static_cast<Lent&>(completed);
+    BP_ASSERT(its.self != nullptr);  // it comes back once
     MessageAnswers& self = *its.self;
+    BP_ASSERT(self.lent_count_ > 0 && self.lent_bytes_ >= its.bytes);
     its.self = nullptr;
     self.lent_bytes_ -= its.bytes;
     --self.lent_count_;
+    BP_DCHECK_SLOW(self.is_valid());
     self.returned(its.loan);
   };
   const auto status = to.am_send_loan(id, header, block, place);

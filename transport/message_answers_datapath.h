@@ -4,9 +4,13 @@
 // A service derives from it and implements answer(). A question that finds no room for its answer,
 // because the peer's queue is full or too much is lent, waits with those of the same peer behind
 // it: answer() is asked again when the loop comes by. No peer waits for another one's questions.
-// Loans are bounded in number and bytes, so that peers which keep their loans cannot hold all of
-// the service's memory; so is what waits. One peer has no more than its share of each, so that one
-// which reads nothing and returns nothing leaves the rest to the others.
+// Loans are bounded in number and bytes, so that peers which keep their loans cannot hold all
+// of the service's memory; so is what waits. One peer has no more than its share of each, so that
+// one which reads nothing and returns nothing leaves the rest to the others.
+//
+// Invariants, which is_valid() looks at, around ask(), poll(), lend() and each return: 1.
+// lent_bytes_ and lent_count_ are those of the places that are taken. 2. No peer has more than its
+// share of loans or of what waits. 3. A question that waits has a sender and fits into its place.
 // Threads: the shard's.
 #pragma once
 
@@ -46,6 +50,8 @@ class MessageAnswers : public PollSource {
   }
 
   uint32_t lent_count() const noexcept { return lent_count_; }
+  // Whether the invariants hold. Cost: a look at each place, for each.
+  bool is_valid() const noexcept;
 
  protected:
   enum class Verdict : uint8_t {

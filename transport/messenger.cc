@@ -30,7 +30,26 @@ Messenger::Messenger() noexcept {
                               this});
 }
 
+bool Messenger::is_valid() const noexcept {
+  uint32_t count = 0;
+  const RoomCall* last = nullptr;
+  for (const RoomCall* each = rooms_; each != nullptr; last = each, each = each->next) {
+    if (!each->is_waiting() || each->call == nullptr || ++count > room_count_) return false;
+  }
+  if (count != room_count_ || (count > 0 && last != last_room_)) return false;
+  if (polled_.size() != providers_.size() || active_count_ > polled_.size()) return false;
+  if (!polled_.empty() && (active_count_ == 0 || polls_to_look_ == 0)) return false;
+  for (const NumberQuery* each = queries_; each != nullptr; each = each->next) {
+    if (each->peer == nullptr || each->answered == nullptr) return false;
+    for (const NumberQuery* other = each->next; other != nullptr; other = other->next) {
+      if (other->token == each->token) return false;
+    }
+  }
+  return answer_count_ <= kAnswerCountMax;
+}
+
 void Messenger::add_provider(Provider& provider) {
+  BP_ASSERT(!owner_.is_held());
   providers_.push_back(&provider);
   polled_.push_back({&provider});
   active_count_ = static_cast<uint32_t>(polled_.size());
@@ -66,6 +85,9 @@ Result<Endpoint*> Messenger::connect(const PeerAddress& peer, std::string* why) 
 
 SendStatus Messenger::ask_number(Endpoint& peer, std::string_view name,
                                  NumberQuery& query) noexcept {
+  BP_DCHECK(owner_.is_caller());
+  BP_KEEPS_VALID(*this);
+  BP_ASSERT(query.answered != nullptr);
   struct {
     uint32_t token;
     char name[kMessageNameMax];
@@ -84,6 +106,8 @@ SendStatus Messenger::ask_number(Endpoint& peer, std::string_view name,
 }
 
 void Messenger::take_back(NumberQuery& query) noexcept {
+  BP_DCHECK(owner_.is_caller());
+  BP_KEEPS_VALID(*this);
   for (NumberQuery** link = &queries_; *link != nullptr; link = &(*link)->next) {
     if (*link != &query) continue;
     *link = query.next;
@@ -135,12 +159,14 @@ void Messenger::hear_answer(const Message& message) noexcept {
 }
 
 void Messenger::notify_room(Endpoint& to, RoomCall& room) noexcept {
+  BP_DCHECK(owner_.is_caller());
   BP_ASSERT(!room.is_waiting() && room.call != nullptr);
   append(to, room);
   room_wait_.begin();
 }
 
 void Messenger::append(Endpoint& to, RoomCall& room) noexcept {
+  BP_KEEPS_VALID(*this);
   room.to = &to;
   room.next = nullptr;
   room.round = room_round_;
@@ -150,6 +176,8 @@ void Messenger::append(Endpoint& to, RoomCall& room) noexcept {
 }
 
 void Messenger::take_back(RoomCall& room) noexcept {
+  BP_DCHECK(owner_.is_caller());
+  BP_KEEPS_VALID(*this);
   RoomCall* before = nullptr;
   for (RoomCall* each = rooms_; each != nullptr; before = each, each = each->next) {
     if (each != &room) continue;
@@ -182,6 +210,9 @@ uint32_t Messenger::call_rooms() noexcept {
 }
 
 uint32_t Messenger::poll(uint32_t budget) noexcept {
+#if BP_DEBUG
+  const ThreadOwner::Hold hold(owner_);
+#endif
   uint32_t count = 0;
   for (uint32_t i = 0; i < active_count_; ++i) {
     const uint32_t found = polled_[i].provider->poll(budget);
@@ -200,6 +231,7 @@ uint32_t Messenger::look_around(uint32_t budget) noexcept {
   const uint32_t found = active_count_ < polled_.size() ? poll_a_quiet_one(budget) : 0;
   if (polls_since_sorted_ >= kQuietPolls) find_quiet_ones();
   polls_to_look_ = look_interval_;
+  BP_DCHECK_SLOW(is_valid());
   return found;
 }
 

@@ -6,6 +6,11 @@
 //
 // Peers that know a message by its name ask for its number (message_names.h).
 //
+// Invariants, which is_valid() looks at, around what changes them: 1. those that wait for room are
+// in one list, each with its peer, and room_count_ is their number. 2. Each provider is polled in
+// one place, and at least one of them always. 3. Numbers that are asked for have a peer each, and
+// no two the same token.
+//
 // All functions: the shard's thread; before it runs, the one that sets it up. Handlers, completions
 // and the other callbacks run within poll() and wait(), on that thread. Nothing is allocated after
 // set-up but by connect(), and what a provider's poll says of itself (docs/transport.md).
@@ -16,6 +21,7 @@
 #include <string_view>
 #include <vector>
 
+#include "platform/thread_owner.h"
 #include "transport/event_loop.h"
 #include "transport/message_names.h"
 #include "transport/provider.h"
@@ -100,6 +106,9 @@ class Messenger final : public PollSource {
     if (loan.is_there()) loan.provider->release(loan);
   }
 
+  // Whether the invariants hold. Cost: a walk through all that wait.
+  bool is_valid() const noexcept;
+
  private:
   static constexpr uint32_t kLastLookBudget = 256;
   // Answers that their endpoints had no room for. A peer that asks on without reading has its
@@ -125,6 +134,7 @@ class Messenger final : public PollSource {
   uint32_t call_rooms() noexcept;
   void append(Endpoint& to, RoomCall& room) noexcept;
 
+  ThreadOwner owner_;  // held by the thread that polls
   Dispatcher dispatcher_;
   std::vector<Provider*> providers_;
   std::vector<Polled> polled_;  // the same: those that each poll looks at, then the quiet ones

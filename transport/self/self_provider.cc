@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "alloc/pool_heap.h"
+#include "platform/assert.h"
 
 namespace bedplate {
 namespace {
@@ -46,6 +47,15 @@ Result<Endpoint*> SelfProvider::connect(const PeerAddress& peer) {
   return error.set_cure("add a provider that leads there");
 }
 
+bool SelfProvider::is_valid() const noexcept {
+  uint32_t returned = 0;
+  for (const LoanRecord& place : loans_) {
+    if (place.block == nullptr && place.is_returned) return false;
+    returned += place.is_returned ? 1 : 0;
+  }
+  return returned == returned_count_;
+}
+
 SendStatus SelfProvider::am_send(AmId id, std::span<const std::byte> payload) noexcept {
   if (payload.size() > limits_.am_bytes_max) return SendStatus::kTooLong;
   const SpinGuard guard(lock_, is_threaded_);
@@ -76,6 +86,7 @@ SendStatus SelfProvider::am_send_loan(AmId id, std::span<const std::byte> header
     if (place.block == nullptr) record = &place;
   }
   if (slot == nullptr || record == nullptr) return SendStatus::kAgain;
+  BP_DCHECK(is_threaded_ || is_valid());
   *record = {block.data(), block.size(), returned, false};
   LoanDescriptor descriptor;
   descriptor.loan = static_cast<uint32_t>(record - loans_);
@@ -109,7 +120,9 @@ void SelfProvider::deliver(const SlotHeader& header, const MessageSlot& slot) no
     payload = {consumer_.area_payload(place, header.bytes), header.bytes};
   } else if (header.kind == SlotKind::kLoan) {
     std::memcpy(&descriptor, slot.payload, sizeof descriptor);
+    BP_ASSERT(descriptor.loan < kLoanCountMax);
     const LoanRecord& record = loans_[descriptor.loan];
+    BP_DCHECK(record.block != nullptr && !record.is_returned);
     loan = {{record.block, record.bytes}, {}, this, descriptor.loan};
     payload = {descriptor.header, descriptor.header_bytes};
   }
@@ -119,10 +132,12 @@ void SelfProvider::deliver(const SlotHeader& header, const MessageSlot& slot) no
 
 void SelfProvider::release(const Loan& loan) noexcept {
   const SpinGuard guard(lock_, is_threaded_);
+  BP_ASSERT(loan.provider == this && loan.token < kLoanCountMax);
   LoanRecord& record = loans_[loan.token];
   BP_ASSERT(record.block != nullptr && !record.is_returned);
   record.is_returned = true;
   ++returned_count_;
+  BP_DCHECK(is_threaded_ || is_valid());
 }
 
 uint32_t SelfProvider::finish_loans() noexcept {
@@ -134,6 +149,7 @@ uint32_t SelfProvider::finish_loans() noexcept {
       if (place.block == nullptr || !place.is_returned) continue;
       record = place;
       place = {};
+      BP_ASSERT(returned_count_ > 0);
       --returned_count_;
     }
     ++count;

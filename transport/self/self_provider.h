@@ -3,6 +3,9 @@
 //
 // Messages are copied into a fast box in private memory whose both ends are here; loans are
 // pointers that come back; puts, gets and atomics are done on the spot.
+//
+// Invariant, which is_valid() looks at, around what changes it: a place of loans_ without a block
+// is free and not returned, and returned_count_ counts those that are returned.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +39,9 @@ class SelfProvider final : public Provider, private Endpoint {
   void announce_awake() noexcept override {}
   void sleep(uint64_t) noexcept override {}
   bool can_sleep() const noexcept override { return false; }
+
+  // Threads: the shard's, where there is no other.
+  bool is_valid() const noexcept;
 
  private:
   struct LoanRecord {
