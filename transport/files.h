@@ -143,6 +143,11 @@ class Files {
   bool close(uint64_t patience_ns) noexcept;
 
   const std::deque<File>& all() const noexcept { return files_; }
+  // Invariants, looked at before and after each change: 1. Of a file there are no more in flight
+  // than it may have, and some wait only while there are as many. 2. issued_count_ is their sum.
+  // 3. What waits is in flight for its owner, has not begun, and is of this file.
+  bool is_valid() const noexcept;
+
   // nullptr: there is none of this name.
   File* find(std::string_view name) noexcept;
 

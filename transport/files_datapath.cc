@@ -28,8 +28,27 @@ void File::begin(FileOperation& operation) noexcept {
   files_.begin(operation);
 }
 
+bool Files::is_valid() const noexcept {
+  uint32_t issued = 0;
+  for (const File& file : files_) {
+    const uint32_t most = file.options_.operation_count_max;
+    if (file.in_flight_count_ > most) return false;
+    if (file.first_waiting_ != nullptr && file.in_flight_count_ < most && !is_closed_) return false;
+    const FileOperation* last = nullptr;
+    for (const FileOperation* each = file.first_waiting_; each != nullptr; each = each->next) {
+      if (!each->is_in_flight || each->moved_bytes > 0 || each->file != &file) return false;
+      last = each;
+    }
+    if (last != nullptr && last != file.last_waiting_) return false;
+    issued += file.in_flight_count_;
+  }
+  return issued == issued_count_;
+}
+
 void Files::begin(FileOperation& operation) noexcept {
   if (is_closed_) return;
+  BP_KEEPS_VALID(*this);
+  BP_ASSERT(backend_ != nullptr);
   File& file = *operation.file;
   operation.is_in_flight = true;
   operation.moved_bytes = 0;
@@ -46,6 +65,8 @@ void Files::issue(FileOperation& operation) noexcept {
 }
 
 void Files::handle(FileOperation& operation, int64_t result) noexcept {
+  BP_DCHECK_SLOW(is_valid());
+  BP_ASSERT(operation.is_in_flight && operation.file->in_flight_count_ > 0);
   const bool is_moving = moves_bytes(operation);
   if (result > 0 && is_moving) {
     operation.moved_bytes += static_cast<uint64_t>(result);
@@ -67,10 +88,12 @@ void Files::handle(FileOperation& operation, int64_t result) noexcept {
     file.first_waiting_ = next->next;
     issue(*next);
   }
+  BP_DCHECK_SLOW(is_valid());
   finish(operation, result);
 }
 
 void Files::finish(FileOperation& operation, int64_t result) noexcept {
+  BP_DCHECK(operation.is_in_flight && operation.moved_bytes <= operation.bytes);
   operation.is_in_flight = false;
   FileCounters& counters = *operation.file->options_.counters;
   counters.operations.add(1);

@@ -204,6 +204,7 @@ Result<void> UdpSocket::open(const DatagramOptions& options) {
     fd_.close();
     return prepared;
   }
+  lent_count_ = 0;
   for (uint32_t i = 0; i < shape_.buffer_count; ++i) free_[i] = i;
   std::fill_n(is_kept_.get(), shape_.buffer_count, false);
   free_count_ = shape_.buffer_count;
@@ -222,6 +223,7 @@ int UdpSocket::start() noexcept {
   watch_.events = POLLIN;
   const int outcome = sockets_.start_watching(watch_);
   is_started_ = outcome == 0;
+  BP_DCHECK_SLOW(is_valid());
   return outcome;
 }
 

@@ -46,6 +46,11 @@ class UdpSocket final : public DatagramSocket {
 
   int fd() const noexcept { return fd_.number(); }
 
+  // Invariants, looked at before and after each change: 1. A buffer is free, kept, or with the
+  // owner in received(); is_kept_ says of each which. 2. It is started only while it is open, and
+  // watched only then. 3. What it is watched for is what can be served (update_watch).
+  bool is_valid() const noexcept;
+
  private:
   static constexpr uint32_t kControlBytes = 192;
 
@@ -101,6 +106,7 @@ class UdpSocket final : public DatagramSocket {
   DatagramOwner owner_;
   Watch watch_;
   Timer refusal_;               // says from the loop that the kernel cuts nothing
+  uint32_t lent_count_ = 0;     // buffers that received() has
   int refused_with_ = 0;        // errno value; 0: the kernel cuts what is too long
   uint32_t generation_ = 0;     // of open(): a callback may close and open again
   uint32_t dropped_count_ = 0;  // as the kernel said last

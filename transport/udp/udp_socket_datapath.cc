@@ -49,7 +49,20 @@ void add_control(msghdr& message, int level, int type, const Value& value) noexc
 
 }  // namespace
 
+bool UdpSocket::is_valid() const noexcept {
+  if (!is_open()) return !is_started_ && !watch_.is_watched();
+  if (watch_.is_watched() && !is_started_) return false;
+  const auto kept =
+      static_cast<uint32_t>(std::count(is_kept_.get(), is_kept_.get() + shape_.buffer_count, true));
+  for (uint32_t i = 0; i < free_count_; ++i) {
+    if (free_[i] >= shape_.buffer_count || is_kept_[free_[i]]) return false;
+  }
+  return free_count_ + kept + lent_count_ == shape_.buffer_count;
+}
+
 void UdpSocket::ready(uint32_t events) noexcept {
+  BP_DCHECK(sockets_.loop().is_own_thread());
+  BP_KEEPS_VALID(*this);
   const uint32_t generation = generation_;
   if ((events & POLLNVAL) != 0) return;
   if ((events & POLLERR) != 0) tell_errors();
@@ -142,10 +155,13 @@ void UdpSocket::receive_batch() noexcept {
     counters.received_datagrams.add(segment_count(datagram.byte_count, datagram.segment_bytes));
     if (datagram.is_truncated) counters.truncated_datagrams.add(1);
   }
+  BP_ASSERT(count <= wanted && lent_count_ == 0);
   free_count_ -= count;
+  lent_count_ = count;
   const uint32_t generation = generation_;
   owner_.received(owner_.context, {batch.received, count});
   if (generation != generation_) return;  // all buffers were given back, or are not needed
+  lent_count_ = 0;
   for (uint32_t i = count; i-- > 0;) {
     if (batch.received[i].is_kept) {
       is_kept_[batch.buffers[i]] = true;
@@ -156,6 +172,8 @@ void UdpSocket::receive_batch() noexcept {
 }
 
 void UdpSocket::release(const std::byte* bytes) noexcept {
+  BP_DCHECK(sockets_.loop().is_own_thread());
+  BP_KEEPS_VALID(*this);
   BP_ASSERT(bytes >= memory_ && bytes < memory_ + shape_.bytes());
   const auto buffer =
       static_cast<uint32_t>(static_cast<uint64_t>(bytes - memory_) / shape_.buffer_bytes);
@@ -278,6 +296,8 @@ void UdpSocket::forget_segmenting_refused() noexcept {
 }
 
 DatagramsSent UdpSocket::send_batch(std::span<OutgoingDatagram> datagrams) noexcept {
+  BP_DCHECK(sockets_.loop().is_own_thread());
+  BP_DCHECK_SLOW(is_valid());
   BP_ASSERT(is_started_);
   SocketCounters& counters = sockets_.counters();
   DatagramsSent result;
