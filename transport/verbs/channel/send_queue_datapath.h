@@ -5,6 +5,11 @@
 // list only the last asks for one, and lists that nobody waits for (messages, binds) not even that,
 // until a quarter of the queue is without. A caller that adds a request may ask for its own.
 //
+// Invariants, which is_valid() looks at, around what changes them: 1. What has ended was posted,
+// what is posted was added, and all that has not ended has a place. 2. What is listed is what was
+// added and is not posted, unless the device refused a list. 3. Of a quarter of the queue one
+// request is signalled at least.
+//
 // Requests count on over all lives of the queue pair; a completion of a former life is known by its
 // number. A part of VerbsProvider. Threads: the shard's.
 #pragma once
@@ -16,6 +21,7 @@
 #include <infiniband/verbs.h>
 
 #include "platform/assert.h"
+#include "platform/units.h"
 #include "transport/endpoint.h"
 
 namespace bedplate {
@@ -51,6 +57,7 @@ class SendQueue {
   // two, as many as the queue pair takes.
   void create(std::unique_ptr<Request[]> requests, uint32_t depth, uint32_t tag,
               ibv_qp* queue_pair) noexcept {
+    BP_ASSERT(requests_ == nullptr && is_power_of_two(depth));
     requests_ = std::move(requests);
     depth_ = depth;
     tag_ = tag;
@@ -58,6 +65,12 @@ class SendQueue {
   }
   // In a new life the queue pair may be another one.
   void use(ibv_qp* queue_pair) noexcept { queue_pair_ = queue_pair; }
+
+  bool is_valid() const noexcept {
+    if (next_ - ended_ > depth_ || posted_ - ended_ > next_ - ended_) return false;
+    if (listed_ > kListMax || unsignalled_ > depth_) return false;
+    return has_failed_ || listed_ == next_ - posted_;
+  }
 
   uint32_t depth() const noexcept { return depth_; }
   uint32_t room() const noexcept { return depth_ - (next_ - ended_); }
@@ -109,6 +122,7 @@ class SendQueue {
   };
   Slot add(ibv_wr_opcode opcode, const Request& what) noexcept {
     BP_DCHECK(room() > 0);
+    BP_KEEPS_VALID(*this);
     if (listed_ == kListMax) post();
     requests_[next_place()] = what;
     const uint32_t at = listed_ == kListMax ? kListMax - 1 : listed_++;  // the former: has failed
@@ -128,6 +142,7 @@ class SendQueue {
 
   // Gives the list to the device. Cost: one doorbell.
   void post() noexcept {
+    BP_KEEPS_VALID(*this);
     if (listed_ == 0 || has_failed_) return;
     for (uint32_t i = 0; i + 1 < listed_; ++i) list_[i].next = &list_[i + 1];
     unsignalled_ += listed_;
@@ -157,6 +172,7 @@ class SendQueue {
   template <typename End>
   void end_up_to(uint64_t wr_id, End end) noexcept {
     BP_DCHECK(is_under_way(wr_id));
+    BP_DCHECK_SLOW(is_valid());
     const uint32_t count = static_cast<uint32_t>(wr_id) - ended_ + 1;
     for (uint32_t i = 0; i < count; ++i) {
       const uint32_t place = ended_++ & (depth_ - 1);
@@ -168,6 +184,7 @@ class SendQueue {
   // The life is over: `end(request, place, was_posted)` for all that is left.
   template <typename End>
   void end_all(End end) noexcept {
+    BP_DCHECK_SLOW(is_valid());
     const uint32_t posted = posted_;
     const uint32_t next = next_;
     listed_ = 0;

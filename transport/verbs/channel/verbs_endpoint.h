@@ -72,6 +72,13 @@ class VerbsEndpoint final : public Endpoint {
   const EndpointLimits& limits() const noexcept override;
   const char* provider_name() const noexcept override { return "verbs"; }
 
+  // Invariants, looked at before and after each life, and each batch: 1. It sends only while it
+  // lives, and drains only when it does not. 2. The messages that are kept fit into the window.
+  // 3. Of what it asked its device there is no more than has room: acknowledgements, operations,
+  // invalidations. 4. given_up_count_ counts the windows that are given up, and what is due back is
+  // in returns_, once. 5. Its queue is valid.
+  bool is_valid() const noexcept;
+
  private:
   friend class VerbsProvider;
   static constexpr uint32_t kNoBuffer = UINT32_MAX;

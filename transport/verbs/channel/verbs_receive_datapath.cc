@@ -72,6 +72,7 @@ void VerbsProvider::handle_completion(const ibv_wc& completion) noexcept {
                                }
                              });
   }
+  BP_DCHECK(tag == kReceiveTag || tag < endpoints_.size());
   if (tag != kReceiveTag) return endpoints_[tag]->end_requests(completion);
   const auto buffer = static_cast<uint32_t>(completion.wr_id);
   if (completion.status == IBV_WC_SUCCESS) handle_receive(completion, buffer);
@@ -300,10 +301,12 @@ void VerbsEndpoint::end_request(const Request& request, uint32_t place, Outcome 
     case RequestKind::kMessage:
     case RequestKind::kMarker: return;
     case RequestKind::kAcknowledgement:
+      BP_DCHECK(acknowledgements_out_ > 0);
       --acknowledgements_out_;
       return mark_dirty();  // the next one may be due
     case RequestKind::kBind: return;
     case RequestKind::kInvalidate:
+      BP_DCHECK(invalidations_out_ > 0);
       --invalidations_out_;
       return end_invalidation(request.place, outcome);
     case RequestKind::kPart:

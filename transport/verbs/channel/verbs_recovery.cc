@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdio>
+#include <iterator>
 
 #include "platform/clock.h"
 #include "platform/log.h"
@@ -56,6 +57,17 @@ void VerbsProvider::lose_device(const char* why) noexcept {
   for (const auto& endpoint : endpoints_) endpoint->break_life(nullptr, false);
 }
 
+bool VerbsEndpoint::is_valid() const noexcept {
+  if ((may_send_ && !is_live_) || (is_live_ && is_draining_)) return false;
+  if (next_ - consumed_ > window_ || acknowledgements_out_ > kAcknowledgementsMax) return false;
+  if (operations_out_ > queue_.depth() || invalidations_out_ > kWindowCount) return false;
+  const auto given_up =
+      std::count_if(std::begin(windows_), std::end(windows_),
+                    [](const Window& window) { return window.state == WindowState::kGivenUp; });
+  if (static_cast<uint32_t>(given_up) != given_up_count_) return false;
+  return is_due_back_.count() == return_count_ && queue_.is_valid();
+}
+
 void VerbsEndpoint::look_at_link() noexcept {
   if (is_draining_ || link_.state.load(std::memory_order_acquire) != LinkState::kUp) return;
   if (!is_live_) begin_life();
@@ -101,6 +113,8 @@ const char* VerbsEndpoint::why_broken() const noexcept {
 }
 
 void VerbsEndpoint::begin_life() noexcept {
+  BP_DCHECK_SLOW(is_valid());
+  BP_DCHECK(!is_live_ && !may_send_ && !is_draining_ && operations_out_ == 0);
   is_live_ = true;
   is_cut_off_ = false;
   has_refused_ = false;
@@ -117,6 +131,8 @@ void VerbsEndpoint::begin_life() noexcept {
 }
 
 void VerbsEndpoint::begin_sending() noexcept {
+  BP_DCHECK(is_live_ && !may_send_);
+  BP_KEEPS_VALID(*this);
   may_send_ = true;
   if (provider_.datagrams_.is_open()) {
     provider_.datagrams_.set_peer(link_.place, provider_.datagram_peer(*this));
@@ -171,6 +187,7 @@ void VerbsEndpoint::break_life(const char* why, bool is_fault) noexcept {
 }
 
 void VerbsEndpoint::fail_queue_pair(uint64_t now_ns) noexcept {
+  BP_DCHECK(is_draining_ && must_fail_);
   must_fail_ = false;
   link_.queue_pair.fail();
   // It comes back behind all others: then these are known to have ended.
@@ -195,6 +212,7 @@ bool VerbsEndpoint::is_drained(uint64_t now_ns) noexcept {
 }
 
 void VerbsEndpoint::end_life() noexcept {
+  BP_DCHECK(is_draining_ && !is_live_ && provider_.draining_count_ > 0);
   is_draining_ = false;
   --provider_.draining_count_;
   ++life_;
@@ -213,6 +231,8 @@ void VerbsEndpoint::end_life() noexcept {
     const auto renewed = link_.queue_pair.renew();
     if (!renewed.ok()) provider_.lose_device(renewed.error().answer);
   }
+  BP_DCHECK(queue_.is_idle());
+  BP_DCHECK_SLOW(is_valid());
   queue_.use(link_.queue_pair.handle());
   link_.state.store(provider_.is_lost_ ? LinkState::kLost
                     : is_cut_off_      ? LinkState::kCutOff
