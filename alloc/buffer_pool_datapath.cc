@@ -66,11 +66,28 @@ uint32_t BufferPool::in_use_count() const noexcept {
   return static_cast<uint32_t>(std::min<uint64_t>(taken - given, options_.buffer_count));
 }
 
+bool BufferPool::is_a_buffer(const std::byte* buffer) const noexcept {
+  return buffer >= buffers_ && index_of(buffer) < options_.buffer_count &&
+         buffer == buffer_at(index_of(buffer));
+}
+
+bool BufferPool::is_valid(uint32_t shard) const noexcept {
+  const Shard& own = shards_[shard];
+  if (own.cached_count > kCacheMax) return false;
+  for (uint32_t i = 0; i < own.cached_count; ++i) {
+    if (!is_a_buffer(own.cached[i])) return false;
+    const uint32_t link = batch_link_[index_of(own.cached[i])].load(std::memory_order_relaxed);
+    if (BP_DEBUG && link == kTaken) return false;
+  }
+  return true;
+}
+
 uint32_t BufferPool::index_of(const std::byte* buffer) const noexcept {
   return static_cast<uint32_t>(static_cast<uint64_t>(buffer - buffers_) / stride_bytes_);
 }
 
 void BufferPool::push_batch(uint32_t first) noexcept {
+  BP_DCHECK(first < options_.buffer_count);
   uint64_t top = top_.load(std::memory_order_relaxed);
   uint64_t wanted;
   do {
@@ -99,7 +116,11 @@ uint32_t BufferPool::pop_batch() noexcept {
 bool BufferPool::refill(Shard& own) noexcept {
   const uint32_t first = pop_batch();
   if (first == kNone) return false;
-  for (uint32_t i = first; i != kNone; i = chain_[i]) own.cached[own.cached_count++] = buffer_at(i);
+  BP_DCHECK(own.cached_count == 0);
+  for (uint32_t i = first; i != kNone; i = chain_[i]) {
+    BP_DCHECK(i < options_.buffer_count && own.cached_count < kBatchMax);
+    own.cached[own.cached_count++] = buffer_at(i);
+  }
   const uint32_t drawn =
       drawn_count_.fetch_add(own.cached_count, std::memory_order_relaxed) + own.cached_count;
   uint32_t high = drawn_high_water_count_.load(std::memory_order_relaxed);
@@ -111,6 +132,7 @@ bool BufferPool::refill(Shard& own) noexcept {
 
 // The older half goes; the younger one is warm and stays.
 void BufferPool::flush(Shard& own) noexcept {
+  BP_DCHECK(own.cached_count == kCacheMax);
   uint32_t first = kNone;
   for (uint32_t i = 0; i < kBatchMax; ++i) {
     const uint32_t index = index_of(own.cached[i]);
@@ -135,9 +157,7 @@ void BufferPool::check_taken(std::byte* buffer) noexcept {
 }
 
 void BufferPool::check_given_back(std::byte* buffer) noexcept {
-  const bool is_a_buffer = buffer >= buffers_ && index_of(buffer) < options_.buffer_count &&
-                           buffer == buffer_at(index_of(buffer));
-  BP_ASSERT(is_a_buffer);
+  BP_ASSERT(is_a_buffer(buffer));
   const uint32_t was = batch_link_[index_of(buffer)].exchange(kNone, std::memory_order_relaxed);
   const bool is_given_back_twice = was != kTaken;
   BP_ASSERT(!is_given_back_twice);

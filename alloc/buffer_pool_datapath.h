@@ -5,8 +5,11 @@
 // takes and another gives back costs one shared operation per batch. A shard never reaches into
 // another's cache: what lies there is out of its reach, so plan for it (kCacheMax).
 //
-// Invariants: a buffer is in exactly one place: taken, in one cache, or in one batch of the stack.
-// The chain through a batch belongs to its holder; only batch links are read by many.
+// Invariants: 1. A buffer is in exactly one place: taken, in one cache, or in one batch of the
+// stack; in debug its batch link says whether it is taken (check_taken, check_given_back). 2. The
+// chain through a batch belongs to its holder; only batch links are read by many. 3. A cache has
+// kCacheMax buffers at most, all of this pool, none of them taken: is_valid(shard) looks.
+// 4. A batch has kBatchMax at most: refill() looks.
 #pragma once
 
 #include <atomic>
@@ -49,6 +52,7 @@ class BufferPool {
   // load and a store; once per batch a compare-exchange.
   std::byte* try_take(uint32_t shard) noexcept {
     BP_DCHECK(shard < options_.shard_count);
+    BP_DCHECK_SLOW(is_valid(shard));
     Shard& own = shards_[shard];
     if (BP_UNLIKELY(own.cached_count == 0) && !refill(own)) return nullptr;
     std::byte* buffer = own.cached[--own.cached_count];
@@ -56,6 +60,7 @@ class BufferPool {
 #if BP_DEBUG
     check_taken(buffer);
 #endif
+    BP_DCHECK_SLOW(is_valid(shard));
     return buffer;
   }
 
@@ -63,6 +68,7 @@ class BufferPool {
   // violation stops the process. Threads and cost: as try_take.
   void give_back(uint32_t shard, std::byte* buffer) noexcept {
     BP_DCHECK(shard < options_.shard_count);
+    BP_DCHECK_SLOW(is_valid(shard));
     Shard& own = shards_[shard];
 #if BP_DEBUG
     check_given_back(buffer);
@@ -70,7 +76,11 @@ class BufferPool {
     if (BP_UNLIKELY(own.cached_count == kCacheMax)) flush(own);
     own.cached[own.cached_count++] = buffer;
     count_one(own.given_count);
+    BP_DCHECK_SLOW(is_valid(shard));
   }
+
+  // Whether invariant 3 holds for the cache of `shard`. Threads: as try_take.
+  bool is_valid(uint32_t shard) const noexcept;
 
   // Snapshots. Threads: any.
   uint32_t in_use_count() const noexcept;
@@ -96,6 +106,7 @@ class BufferPool {
   static void count_one(std::atomic<uint64_t>& counter) noexcept {
     counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
+  bool is_a_buffer(const std::byte* buffer) const noexcept;
   uint32_t index_of(const std::byte* buffer) const noexcept;
   std::byte* buffer_at(uint32_t index) const noexcept { return buffers_ + index * stride_bytes_; }
   void push_batch(uint32_t first) noexcept;

@@ -26,6 +26,8 @@ uint64_t KeyedCache::index_bytes(uint64_t memory_bytes) noexcept {
 
 void KeyedCache::create(const KeyedCacheOptions& options) noexcept {
   const std::span<std::byte> memory = options.memory;
+  BP_ASSERT(memory_ == nullptr && options.counters != nullptr);
+  BP_ASSERT(reinterpret_cast<uintptr_t>(memory.data()) % kCacheLineBytes == 0);
   BP_ASSERT(memory.size() >= 4 * kCacheLineBytes && memory.size() <= kMemoryMaxBytes);
   BP_ASSERT(options.index.size() >= index_bytes(memory.size()));
   memory_ = memory.data();
@@ -36,6 +38,33 @@ void KeyedCache::create(const KeyedCacheOptions& options) noexcept {
   key_offset_bytes_ = options.key_offset_bytes;
   seed_ = options.seed;
   counters_ = options.counters;
+}
+
+bool KeyedCache::is_valid() const noexcept {
+  if (gap_begin_ < kFirst || gap_begin_ > gap_end_ || gap_end_ > end_) return false;
+  uint64_t linked = 0;
+  uint64_t live_lines = 0;
+  for (uint32_t line = kFirst; line < end_;) {
+    if (line == gap_begin_ && gap_begin_ < gap_end_) {
+      line = gap_end_;
+      continue;
+    }
+    const CacheItem& item = at(line);
+    if (item.lines == 0 || item.lines > end_ - line) return false;
+    if (line < gap_begin_ && line + item.lines > gap_begin_) return false;
+    if (item.is_linked) {
+      ++linked;
+      if (item.version > flushed_version_) live_lines += item.lines;
+    }
+    line += item.lines;
+  }
+  for (uint64_t bucket = 0; bucket <= bucket_mask_; ++bucket) {
+    for (uint32_t line = buckets_[bucket]; line != 0; line = at(line).next, --linked) {
+      if (line >= end_ || linked == 0) return false;
+      if (!at(line).is_linked || (at(line).hash & bucket_mask_) != bucket) return false;
+    }
+  }
+  return linked == 0 && live_lines == live_lines_;
 }
 
 uint32_t KeyedCache::hash_of(std::string_view key) const noexcept {
@@ -56,6 +85,7 @@ bool KeyedCache::lives(const CacheItem& item) const noexcept {
 }
 
 void KeyedCache::count(int64_t items, int64_t lines) noexcept {
+  BP_DCHECK(lines >= 0 || live_lines_ >= static_cast<uint64_t>(-lines));
   live_lines_ += static_cast<uint64_t>(lines);
   counters_->items.add(static_cast<uint64_t>(items));
   counters_->bytes.set(live_lines_ * kCacheLineBytes);
@@ -63,6 +93,7 @@ void KeyedCache::count(int64_t items, int64_t lines) noexcept {
 
 void KeyedCache::flush_if_due() noexcept {
   if (now_ns_ < flush_at_ns_) return;
+  BP_KEEPS_VALID(*this);
   flush_at_ns_ = kNever;
   flushed_version_ = version_;
   live_lines_ = 0;
@@ -89,31 +120,37 @@ CacheItem* KeyedCache::find(std::string_view key, uint32_t hash) noexcept {
 
 // What points at it, in its bucket.
 uint32_t* KeyedCache::link_to(CacheItem& item) noexcept {
+  BP_DCHECK(item.is_linked);
   uint32_t* link = &buckets_[item.hash & bucket_mask_];
   while (&at(*link) != &item) link = &at(*link).next;
   return link;
 }
 
 void KeyedCache::unlink(CacheItem& item) noexcept {
+  BP_ASSERT(item.is_linked);
   *link_to(item) = item.next;
   item.is_linked = false;
   if (item.version > flushed_version_) count(-1, -int64_t{item.lines});
 }
 
 void KeyedCache::link(CacheItem& item) noexcept {
+  BP_DCHECK(is_block(item));
   if (!item.is_linked) {
     if (CacheItem* old = find(key_of(item), item.hash); old != nullptr) unlink(*old);
     uint32_t& bucket = buckets_[item.hash & bucket_mask_];
     item.next = bucket;
-    bucket =
-        static_cast<uint32_t>((reinterpret_cast<std::byte*>(&item) - memory_) / kCacheLineBytes);
+    bucket = line_of(item);
     item.is_linked = true;
     count(1, item.lines);
+  } else if (item.version <= flushed_version_) {
+    count(1, item.lines);  // it was flushed while it was pinned, and is there again
   }
   item.version = ++version_;
 }
 
 CacheItem* KeyedCache::make(const NewItem& wanted) noexcept {
+  BP_DCHECK(wanted.head.size() <= UINT16_MAX &&
+            key_offset_bytes_ + uint64_t{wanted.key_bytes} <= wanted.head.size());
   const uint32_t lines = lines_of(wanted);
   const std::string_view key = wanted.head.substr(key_offset_bytes_, wanted.key_bytes);
   const uint32_t hash = hash_of(key);
@@ -136,12 +173,14 @@ CacheItem* KeyedCache::make(const NewItem& wanted) noexcept {
 
 // Makes what the gap still has a dead block, and has it begin at `next`.
 void KeyedCache::close_gap(uint32_t next) noexcept {
+  BP_DCHECK(next == kFirst || next >= gap_end_);
   if (gap_begin_ < gap_end_) at(gap_begin_) = {.lines = gap_end_ - gap_begin_};
   gap_begin_ = gap_end_ = next;
 }
 
 // Moves the item behind the gap to its front.
 void KeyedCache::slide(CacheItem& item) noexcept {
+  BP_DCHECK(item.pins == 0 && line_of(item) == gap_end_);
   const uint32_t lines = item.lines;
   if (gap_begin_ < gap_end_) {
     *link_to(item) = gap_begin_;
@@ -168,9 +207,11 @@ CacheItem* KeyedCache::take_block(uint32_t lines) noexcept {
   for (uint64_t passed = 0; gap_end_ - gap_begin_ < lines;) {
     if (gap_end_ == end_) {
       close_gap(kFirst);
+      BP_DCHECK_SLOW(is_valid());
       continue;
     }
     CacheItem& item = at(gap_end_);
+    BP_DCHECK(is_block(item));
     passed += item.lines;
     if (passed > 3 * uint64_t{end_}) return nullptr;
     if (item.pins > 0) {

@@ -14,6 +14,12 @@
 // body, the key somewhere in it. So a stored object goes out with its framing by one copy, or as
 // one piece of a send. Items expire; each change gives an item a new version.
 //
+// Invariants. 1. From kFirst on, the blocks and the gap fill the memory, one behind the other.
+// 2. An item that is linked is in its bucket, and in no other; what is not is in none. 3.
+// live_lines_ are those of the linked items since the last flush. 4. A pinned item is not moved. Of
+// these 1 to 3 are looked at by is_valid(), each time that the gap begins anew and when it is
+// flushed; 2 for an item by link_to(), 4 by slide().
+//
 // It deliberately knows nothing of what the bytes mean, and never asks for the time: it is told.
 // Threads: one at a time, for the cache and its items; noexcept; nothing is allocated.
 #pragma once
@@ -23,6 +29,7 @@
 #include <span>
 #include <string_view>
 
+#include "platform/assert.h"
 #include "platform/cache_line.h"
 #include "platform/counter.h"
 
@@ -108,11 +115,21 @@ class KeyedCache {
   void unlink(CacheItem& item) noexcept;
   // Pinned, an item stays as it is, also when its key is given a new one, or it is unlinked. Each
   // pin() is undone by one release().
-  void pin(CacheItem& item) noexcept { ++item.pins; }
-  void release(CacheItem& item) noexcept { --item.pins; }
+  void pin(CacheItem& item) noexcept {
+    BP_DCHECK(is_block(item));
+    ++item.pins;
+  }
+  void release(CacheItem& item) noexcept {
+    BP_DCHECK(is_block(item));
+    BP_ASSERT(item.pins > 0);
+    --item.pins;
+  }
   // All that is there when the time reaches `at_ns` is gone from then on. A later call replaces an
   // earlier one whose time has not come.
   void flush(uint64_t at_ns) noexcept { flush_at_ns_ = at_ns; }
+
+  // Whether the invariants hold. Cost: a walk through the memory and the index.
+  bool is_valid() const noexcept;
 
  private:
   static constexpr uint32_t kFirst = 1;  // 0: the end of a bucket
@@ -120,7 +137,18 @@ class KeyedCache {
   static constexpr uint32_t kSecondChances = 16;
   static constexpr uint32_t kMoves = 1024;
 
+  uint32_t line_of(const CacheItem& item) const noexcept {
+    return static_cast<uint32_t>((reinterpret_cast<const std::byte*>(&item) - memory_) /
+                                 kCacheLineBytes);
+  }
+  // Whether it can be a block of this cache.
+  bool is_block(const CacheItem& item) const noexcept {
+    const uint32_t line = line_of(item);
+    return line >= kFirst && line < end_ && &at(line) == &item && item.lines > 0 &&
+           item.lines <= end_ - line;
+  }
   CacheItem& at(uint32_t line) const noexcept {
+    BP_DCHECK(line >= kFirst && line < end_);
     return *reinterpret_cast<CacheItem*>(memory_ + uint64_t{line} * kCacheLineBytes);
   }
   uint32_t hash_of(std::string_view key) const noexcept;

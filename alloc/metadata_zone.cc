@@ -36,6 +36,23 @@ class ZoneLock {
   ZoneLock& operator=(const ZoneLock&) = delete;
 };
 
+// Invariants: 1. No more is used than there is. 2. What was given back lies within what was used,
+// in whole pieces, and is no more than that together: a piece that is given back twice shows by it,
+// or by a list without an end. Requires: the lock.
+bool is_valid() noexcept {
+  if (used_bytes > zone.size() || used_bytes % kRecordGranularity != 0) return false;
+  uint64_t free_bytes = 0;
+  for (const FreeRecord* each = first_free; each != nullptr; each = each->next) {
+    const auto offset =
+        static_cast<uint64_t>(reinterpret_cast<const std::byte*>(each) - zone.data());
+    if (offset % kRecordGranularity != 0 || offset >= used_bytes) return false;
+    if (each->bytes == 0 || each->bytes > used_bytes - offset) return false;
+    free_bytes += each->bytes;
+    if (free_bytes > used_bytes) return false;
+  }
+  return true;
+}
+
 void* reuse(size_t bytes) noexcept {
   for (FreeRecord** link = &first_free; *link != nullptr; link = &(*link)->next) {
     FreeRecord* record = *link;
@@ -56,6 +73,7 @@ void metadata_zone_create(std::span<std::byte> memory) noexcept {
 void* metadata_zone_map(size_t bytes) noexcept {
   bytes = align_up(bytes, kRecordGranularity);
   const ZoneLock lock;
+  BP_DCHECK_SLOW(is_valid());
   if (void* record = reuse(bytes)) {
     std::memset(record, 0, bytes);  // as a fresh mapping would be
     return record;
@@ -72,9 +90,12 @@ void* metadata_zone_map(size_t bytes) noexcept {
 int metadata_zone_unmap(void* address, size_t bytes) noexcept {
   bytes = align_up(bytes, kRecordGranularity);
   const ZoneLock lock;
+  const auto offset = static_cast<uint64_t>(static_cast<std::byte*>(address) - zone.data());
+  BP_ASSERT(offset < used_bytes && bytes <= used_bytes - offset);
   auto* record = static_cast<FreeRecord*>(address);
   *record = {first_free, bytes};
   first_free = record;
+  BP_DCHECK_SLOW(is_valid());
   return 0;
 }
 

@@ -110,6 +110,24 @@ TEST(KeyedCache, AFlushTakesWhatIsThereAtItsTime) {
   LONGS_EQUAL(1, counters.items.read());
 }
 
+// Its writer may have pinned it before.
+TEST(KeyedCache, WhatIsLinkedAgainAfterAFlushIsCountedAgain) {
+  CHECK(set("a", "value"));
+  CacheItem* item = cache.find("a");
+  cache.pin(*item);
+  cache.flush(cache.now_ns());
+  CHECK(cache.find("b") == nullptr);
+  CHECK_EQUAL(0, counters.items.read());
+  cache.link(*item);
+  cache.release(*item);
+  CHECK(has("a", "value"));
+  CHECK_EQUAL(1, counters.items.read());
+  CHECK(cache.is_valid());
+  cache.unlink(*item);
+  CHECK_EQUAL(0, counters.items.read());
+  CHECK_EQUAL(0, counters.bytes.read());
+}
+
 TEST(KeyedCache, ReusesTheBlockOnlyWhereNobodyReadsIt) {
   set("a", "1");
   CacheItem* first = cache.find("a");
@@ -212,6 +230,7 @@ TEST(KeyedCache, IsWhatAMapIs) {
         if (const auto seen = value_of(key)) CHECK_TEXT(model.at(key) == *seen, seed.text());
         break;
     }
+    if (i % 256 == 0) CHECK_TEXT(cache.is_valid(), seed.text());
   }
   CHECK(counters.bytes.read() <= cache.memory_bytes());
   for (const auto& [item, reply] : pinned) cache.release(*item);
