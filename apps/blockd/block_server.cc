@@ -123,6 +123,25 @@ Result<void> BlockServer::create(const Carve& carve, const BlockServerOptions& o
   return {};
 }
 
+bool BlockServer::is_valid() const noexcept {
+  uint32_t free_count = 0;
+  for (const Connection* each = free_; each != nullptr; each = each->next_free) {
+    if (!each->is_closed() || ++free_count > options_.max_connections) return false;
+  }
+  uint32_t marked_count = 0;
+  for (const Connection* each = first_marked_; each != nullptr; each = each->next_marked) {
+    if (!each->is_marked || each->is_closed()) return false;
+    if (++marked_count > options_.max_connections) return false;
+  }
+  uint32_t open_count = 0;
+  for (uint32_t i = 0; i < options_.max_connections; ++i) {
+    open_count += connection(i).is_closed() ? 0 : 1;
+    marked_count -= connection(i).is_marked ? 1 : 0;
+  }
+  return marked_count == 0 && open_count == open_count_ &&
+         open_count + free_count == options_.max_connections;
+}
+
 void BlockServer::add_listener(int fd) noexcept {
   BP_ASSERT(listener_count_ < kListenerCountMax);
   StreamListener& listener = listeners_[listener_count_++];
@@ -133,6 +152,7 @@ void BlockServer::add_listener(int fd) noexcept {
 }
 
 void BlockServer::start() noexcept {
+  BP_ASSERT(is_own_thread());
   for (uint32_t i = 0; i < listener_count_; ++i) wiring_.sockets->start_listening(listeners_[i]);
 }
 
@@ -140,15 +160,16 @@ void BlockServer::request_drain() noexcept { wiring_.connections_loop->submit(dr
 
 void BlockServer::drain(void* server) noexcept {
   auto& self = *static_cast<BlockServer*>(server);
+  BP_ASSERT(self.is_own_thread());
   if (self.is_draining_) return;
+  BP_DCHECK_SLOW(self.is_valid());
   self.is_draining_ = true;
   for (uint32_t i = 0; i < self.listener_count_; ++i) {
     self.wiring_.sockets->stop_listening(self.listeners_[i]);
   }
   for (uint32_t i = 0; i < self.options_.max_connections; ++i) {
-    auto* connection = reinterpret_cast<Connection*>(self.connection_memory_.data() +
-                                                     i * self.connection_stride_bytes_);
-    if (!connection->is_closed()) connection->finish();
+    Connection& connection = self.connection(i);
+    if (!connection.is_closed()) connection.finish();
   }
 }
 
@@ -157,6 +178,7 @@ void BlockServer::accepted(void* context, int fd) noexcept {
 }
 
 void BlockServer::open_connection(int fd) noexcept {
+  BP_ASSERT(is_own_thread());
   Connection* connection = free_;
   if (connection == nullptr || is_draining_ || connection->open(fd) != 0) {
     wiring_.connection_counters->connections_refused.add(1);
@@ -180,12 +202,14 @@ void BlockServer::handshake_done(Connection& connection) noexcept {
 }
 
 void BlockServer::submit(BlockRequest& request) noexcept {
+  BP_DCHECK(is_own_thread() && request.connection != nullptr);
   const bool pushed = requests_->try_push(&request);
   BP_ASSERT(pushed);  // the plan: the lane holds every request there is
   has_submitted_ = true;
 }
 
 void BlockServer::mark(Connection& connection) noexcept {
+  BP_DCHECK(is_own_thread() && !connection.is_closed());
   if (connection.is_marked) return;
   connection.is_marked = true;
   connection.next_marked = first_marked_;
@@ -205,11 +229,13 @@ uint32_t BlockServer::flush_marked() noexcept {
       wiring_.connections_loop->look_at_clock();
       has_looked = true;
     }
+    BP_DCHECK(!connection.is_closed());
     connection.flush();
     ++count;
     if (!connection.is_closed()) continue;
     connection.next_free = free_;
     free_ = &connection;
+    BP_ASSERT(open_count_ > 0);
     --open_count_;
     wiring_.connection_counters->connections_open.set(open_count_);
   }
@@ -217,6 +243,8 @@ uint32_t BlockServer::flush_marked() noexcept {
 }
 
 uint32_t BlockServer::poll(uint32_t budget) noexcept {
+  BP_DCHECK(is_own_thread());
+  BP_KEEPS_VALID(*this);
   BlockRequest* batch[kReplyBudget];
   const size_t count = replies_->pop_batch({batch, std::min(budget, kReplyBudget)});
   for (size_t i = 0; i < count; ++i) batch[i]->connection->request_returned(*batch[i]);

@@ -80,7 +80,17 @@ class BlockServer final : public PollSource, private ConnectionHost {
 
   uint32_t poll(uint32_t budget) noexcept override;
 
+  // Invariants, looked at before and after each poll, on the connections' shard: 1. A connection is
+  // free and closed, or open, and open_count_ counts those. 2. What is in the list of marked ones
+  // says so, and is open.
+  bool is_valid() const noexcept;
+
  private:
+  Connection& connection(uint32_t index) const noexcept {
+    return *reinterpret_cast<Connection*>(connection_memory_.data() +
+                                          index * connection_stride_bytes_);
+  }
+  bool is_own_thread() const noexcept { return wiring_.connections_loop->is_own_thread(); }
   void submit(BlockRequest& request) noexcept override;
   void mark(Connection& connection) noexcept override;
   void handshake_done(Connection& connection) noexcept override;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include <netinet/in.h>
@@ -15,7 +16,9 @@ namespace bedplate {
 
 Connection::Connection(const ConnectionEnvironment& environment,
                        std::span<BlockRequest> requests) noexcept
-    : environment_(environment), negotiation_(environment.exports) {
+    : environment_(environment),
+      request_count_(static_cast<uint32_t>(requests.size())),
+      negotiation_(environment.exports) {
   for (BlockRequest& request : requests) {
     request.connection = this;
     request.next = free_requests_;
@@ -27,10 +30,34 @@ Connection::Connection(const ConnectionEnvironment& environment,
   socket_.send.context = this;
 }
 
+bool Connection::is_valid() const noexcept {
+  const auto length = [this](const BlockRequest* first) {
+    uint32_t count = 0;
+    for (; first != nullptr && count <= request_count_; first = first->next) ++count;
+    return count;
+  };
+  const bool has_payload = write_ != nullptr && incoming_ == Incoming::kPayload;
+  const uint32_t count = length(free_requests_) + length(first_reply_) + length(being_sent_) +
+                         submitted_count_ + (has_payload ? 1 : 0) + (refused_ != nullptr ? 1 : 0);
+  if (count != request_count_) return false;
+  const bool waits = incoming_ == Incoming::kNothing || incoming_ == Incoming::kPayload;
+  if ((write_ != nullptr) != waits) return false;
+  if ((refused_ != nullptr) != (incoming_ == Incoming::kDiscard)) return false;
+  if (buffer_begin_ > buffer_end_ || buffer_end_ > kBufferBytes) return false;
+  if (stored_count_ > submitted_count_) return false;
+  if (being_sent_ != nullptr && !socket_.send.is_in_flight) return false;
+  return !is_closed() || (socket_.fd < 0 && !socket_.send.is_in_flight &&
+                          !socket_.receive.is_in_flight && length(free_requests_) == count);
+}
+
 int Connection::open(int fd) noexcept {
-  BP_ASSERT(is_closed());
+  BP_ASSERT(is_closed() && is_own_thread());
+  BP_DCHECK_SLOW(is_valid());
   socket_.fd = fd;
-  if (const int outcome = environment_.sockets->attach(socket_); outcome != 0) return outcome;
+  if (const int outcome = environment_.sockets->attach(socket_); outcome != 0) {
+    socket_.fd = -1;
+    return outcome;
+  }
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // fails on a Unix socket: as well
   phase_ = Phase::kNegotiating;
@@ -48,6 +75,8 @@ int Connection::open(int fd) noexcept {
 
 void Connection::receive_completed(void* context, int64_t result) noexcept {
   auto& self = *static_cast<Connection*>(context);
+  BP_DCHECK(self.is_own_thread() && !self.is_closed());
+  BP_KEEPS_VALID(self);
   if (result > 0 && !self.is_broken_) {
     self.received(static_cast<uint64_t>(result));
   } else {
@@ -57,6 +86,7 @@ void Connection::receive_completed(void* context, int64_t result) noexcept {
 }
 
 void Connection::start_receive(uint32_t piece_count, uint64_t min_bytes) noexcept {
+  BP_DCHECK(!socket_.receive.is_in_flight && piece_count > 0 && min_bytes > 0);
   socket_.receive.pieces = receive_pieces_;
   socket_.receive.piece_count = piece_count;
   socket_.receive.min_bytes = min_bytes;
@@ -75,9 +105,11 @@ void Connection::received(uint64_t bytes) noexcept {
       break;
     case Incoming::kPayload:
       // min_bytes was what the payload lacked: it is whole, and what came beyond is headers.
+      BP_ASSERT(bytes >= socket_.receive.min_bytes);
       payload_received(bytes - socket_.receive.min_bytes);
       break;
     case Incoming::kDiscard:
+      BP_ASSERT(bytes <= discard_left_bytes_);
       discard_left_bytes_ -= bytes;
       if (discard_left_bytes_ == 0) {
         queue_reply(*refused_);
@@ -257,6 +289,7 @@ void Connection::receive_more() noexcept {
   if (buffer_begin_ > 0) std::memmove(buffer_, buffer_ + buffer_begin_, kept);
   buffer_begin_ = 0;
   buffer_end_ = kept;
+  BP_DCHECK(kept < read_ahead_bytes_ && read_ahead_bytes_ <= kBufferBytes);
   receive_pieces_[0] = {buffer_ + kept, read_ahead_bytes_ - kept};
   // Half a header is of no use; in the handshake the negotiation knows.
   start_receive(1, incoming_ == Incoming::kHeaders ? nbd::kRequestHeaderBytes - kept : 1);
@@ -265,9 +298,10 @@ void Connection::receive_more() noexcept {
 // The volumes' shard has said where the payload of write_ belongs. It answers reads and writes in
 // the order in which they were asked for, so it has copied all payloads that lay before this one.
 void Connection::payload_granted() noexcept {
-  BP_ASSERT(stored_count_ == 0);
+  BP_ASSERT(stored_count_ == 0 && incoming_ == Incoming::kNothing);
   BlockRequest& request = *write_;
   const uint32_t ahead = buffered_bytes();
+  BP_ASSERT(ahead < request.wire.length && request.data != nullptr);
   const uint32_t missing = request.wire.length - ahead;
   std::memcpy(request.data, buffer_ + buffer_begin_, ahead);
   empty_buffer();
@@ -293,6 +327,9 @@ void Connection::payload_ended(RequestStep step) noexcept {
 // ---- answering ----------------------------------------------------------------------------------
 
 void Connection::request_returned(BlockRequest& request) noexcept {
+  BP_DCHECK(is_own_thread());
+  BP_KEEPS_VALID(*this);
+  BP_ASSERT(request.connection == this && submitted_count_ > 0);
   --submitted_count_;
   if (&request == write_) {  // its grant
     if (is_broken_) {
@@ -325,6 +362,7 @@ void Connection::release(BlockRequest& request) noexcept {
 // replies to writes, are one piece.
 void Connection::append(std::byte* bytes, size_t count) noexcept {
   uint32_t& piece_count = socket_.send.piece_count;
+  BP_DCHECK(piece_count < std::size(send_pieces_));
   iovec* const last = piece_count == 0 ? nullptr : &send_pieces_[piece_count - 1];
   if (last != nullptr && static_cast<std::byte*>(last->iov_base) + last->iov_len == bytes) {
     last->iov_len += count;
@@ -366,6 +404,8 @@ void Connection::count_time(const BlockRequest& request) noexcept {
 }
 
 void Connection::flush() noexcept {
+  BP_DCHECK(is_own_thread());
+  BP_KEEPS_VALID(*this);
   if (is_broken_) {
     drop_replies();
   } else if (has_answers()) {
@@ -392,6 +432,7 @@ void Connection::flush() noexcept {
 
 void Connection::send_completed(void* context, int64_t result) noexcept {
   auto& self = *static_cast<Connection*>(context);
+  BP_DCHECK(self.is_own_thread() && !self.is_closed());
   if (result < 0 && !self.is_broken_) {
     self.count_broken();
     self.break_off();
@@ -403,6 +444,7 @@ void Connection::send_completed(void* context, int64_t result) noexcept {
   }
   self.release_sent();
   self.environment_.host->mark(self);
+  BP_KEEPS_VALID(self);
   if (self.phase_ == Phase::kServing) self.parse();  // slots became free
 }
 
@@ -430,6 +472,7 @@ void Connection::protocol_error() noexcept {
 }
 
 void Connection::finish() noexcept {
+  BP_DCHECK(is_own_thread());
   if (phase_ == Phase::kNegotiating) {
     break_off();
     return;
@@ -449,6 +492,7 @@ void Connection::count_broken() noexcept {
 }
 
 void Connection::break_off() noexcept {
+  BP_DCHECK(!is_closed());
   if (is_broken_) return;
   if (phase_ == Phase::kNegotiating) environment_.host->handshake_done(*this);
   is_broken_ = true;
@@ -458,11 +502,13 @@ void Connection::break_off() noexcept {
 }
 
 void Connection::handshake_overdue() noexcept {
+  BP_ASSERT(is_negotiating());
   environment_.counters->handshake_timeouts.add(1);
   break_off();
 }
 
 void Connection::close() noexcept {
+  BP_ASSERT(submitted_count_ == 0 && stored_count_ == 0 && being_sent_ == nullptr);
   environment_.sockets->detach(socket_);
   ::close(socket_.fd);
   socket_.fd = -1;

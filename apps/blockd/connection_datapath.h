@@ -11,6 +11,13 @@
 // Life: open -> (negotiating -> serving -> finishing) -> closed. `finishing` takes no more,
 // answers what is outstanding, and closes; `is_broken` says that answers no longer reach anybody.
 // The slot is free again when no operation is in flight and every request is back.
+//
+// Invariants, which is_valid() looks at, around whatever comes from outside: 1. Each request is in
+// one place: free, with the volumes' shard, ready to be answered, being sent, or write_ or refused_
+// while its payload comes. 2. There is a write_ while its grant or its payload is waited for, and
+// then alone; so with refused_ and what is discarded. 3. What is buffered lies within the buffer,
+// and writes that are stored there are with the volumes' shard. 4. Closed, it has no descriptor,
+// nothing in flight, and all requests.
 #pragma once
 
 #include <cstddef>
@@ -85,6 +92,8 @@ class Connection {
 
   bool is_closed() const noexcept { return phase_ == Phase::kClosed; }
   bool is_negotiating() const noexcept { return phase_ == Phase::kNegotiating; }
+  // Whether the invariants hold. Cost: a walk through the requests.
+  bool is_valid() const noexcept;
 
   // For the host's lists and timers.
   Connection* next_marked = nullptr;
@@ -139,6 +148,7 @@ class Connection {
   void close() noexcept;
 
   uint32_t buffered_bytes() const noexcept { return buffer_end_ - buffer_begin_; }
+  bool is_own_thread() const noexcept { return environment_.loop->is_own_thread(); }
   void empty_buffer() noexcept { buffer_begin_ = buffer_end_ = 0; }
 
   const ConnectionEnvironment& environment_;
@@ -160,6 +170,7 @@ class Connection {
   BlockRequest* first_reply_ = nullptr;  // ready to be sent
   BlockRequest* last_reply_ = nullptr;
   BlockRequest* being_sent_ = nullptr;
+  const uint32_t request_count_;
   uint32_t submitted_count_ = 0;  // requests that are with the volumes' shard
   uint32_t stored_count_ = 0;     // of these, writes whose payloads lie in the buffer
 

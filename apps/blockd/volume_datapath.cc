@@ -10,7 +10,23 @@ namespace {
 
 constexpr uint64_t kZeroSliceBytes = kMiB;
 
+// What a client wrote was judged by the connection's shard (nbd::check): here it is a promise.
+bool is_inside(const BlockRequest& request) noexcept {
+  const uint64_t bytes = request.volume->bytes;
+  return request.wire.offset <= bytes && request.wire.length <= bytes - request.wire.offset;
+}
+
 }  // namespace
+
+bool VolumeService::is_valid() const noexcept {
+  const BlockRequest* last = nullptr;
+  for (const BlockRequest* each = first_long_; each != nullptr; last = each, each = each->next) {
+    if (!is_inside(*each) || each->done_bytes >= std::max<uint64_t>(each->wire.length, 1)) {
+      return false;
+    }
+  }
+  return last == last_long_;
+}
 
 void VolumeService::reply(BlockRequest& request) noexcept {
   const bool pushed = options_.replies->try_push(&request);
@@ -26,16 +42,21 @@ void VolumeService::handle_write(BlockRequest& request) noexcept {
       options_.counters->grants.add(1);
       break;
     case RequestStep::kStore:
+      BP_ASSERT(request.data != nullptr);
       std::memcpy(destination, request.data, request.wire.length);
       options_.counters->commits.add(1);
       break;
-    case RequestStep::kCommit: options_.counters->commits.add(1); break;
+    case RequestStep::kCommit:
+      BP_ASSERT(request.data == destination);
+      options_.counters->commits.add(1);
+      break;
     case RequestStep::kAbort: options_.counters->aborts.add(1); break;
   }
   reply(request);
 }
 
 void VolumeService::handle(BlockRequest& request) noexcept {
+  BP_ASSERT(request.volume != nullptr && is_inside(request));
   switch (request.wire.command) {
     case nbd::Command::kRead:
       request.data = request.volume->address + request.wire.offset;
@@ -61,6 +82,7 @@ uint32_t VolumeService::zero_some() noexcept {
   if (request == nullptr) return 0;
   first_long_ = request->next;
   if (first_long_ == nullptr) last_long_ = nullptr;
+  BP_DCHECK(request->done_bytes <= request->wire.length);
   const uint64_t slice =
       std::min<uint64_t>(kZeroSliceBytes, request->wire.length - request->done_bytes);
   std::memset(request->volume->address + request->wire.offset + request->done_bytes, 0, slice);
@@ -76,6 +98,7 @@ uint32_t VolumeService::zero_some() noexcept {
 }
 
 uint32_t VolumeService::poll(uint32_t budget) noexcept {
+  BP_KEEPS_VALID(*this);
   constexpr uint32_t kBatchMax = 64;
   BlockRequest* batch[kBatchMax];
   const size_t count = options_.requests->pop_batch({batch, std::min(budget, kBatchMax)});

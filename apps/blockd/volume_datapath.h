@@ -25,6 +25,10 @@ class VolumeService final : public PollSource {
 
   uint32_t poll(uint32_t budget) noexcept override;
 
+  // Invariants, looked at before and after each poll: 1. the requests that zero are in one list, to
+  // its last. 2. None of them is done, and each lies within its volume.
+  bool is_valid() const noexcept;
+
  private:
   void handle(BlockRequest& request) noexcept;
   void handle_write(BlockRequest& request) noexcept;

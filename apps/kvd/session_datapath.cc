@@ -39,6 +39,18 @@ const Session::Form Session::kForms[] = {
     {"", "", 0, nullptr},  // any other
 };
 
+bool Session::is_valid() const noexcept {
+  if (keys_end_bytes_ > 0) {
+    if (form_ == nullptr || form_->words != "K" || item_ != nullptr || keys_bytes_ == 0) {
+      return false;
+    }
+    if (keys_bytes_ + keys_end_bytes_ > arrived().size()) return false;
+  }
+  if (item_ == nullptr) return true;
+  return form_ != nullptr && form_->storing != Storing::kNone && item_->pins > 0 &&
+         !item_->is_linked && item_->body_bytes == value_bytes_ + kLineEnd.size();
+}
+
 void Session::left() noexcept {
   if (item_ != nullptr) cache_.release(*item_);
   item_ = nullptr;
@@ -46,6 +58,7 @@ void Session::left() noexcept {
 }
 
 bool Session::work(uint64_t now_ns) noexcept {
+  BP_KEEPS_VALID(*this);
   cache_.set_time(now_ns);
   if (item_ == nullptr && keys_end_bytes_ == 0) return work_on_line();
   item_ != nullptr ? end_storing() : answer_key();
@@ -154,6 +167,7 @@ void Session::answer_item(CacheItem& item) noexcept {
     rest.remove_prefix(head_bytes);
   }
   if (rest.size() <= kCopyMax) return say(rest);
+  BP_DCHECK(item.is_linked);
   cache_.pin(item);
   lend(rest, &item);
 }
@@ -239,6 +253,7 @@ void Session::begin_storing() noexcept {
 }
 
 void Session::end_storing() noexcept {
+  BP_ASSERT(item_ != nullptr);
   CacheItem& item = *item_;
   item_ = nullptr;
   const bool is_whole = item.text().ends_with(kLineEnd);

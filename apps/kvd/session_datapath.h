@@ -29,6 +29,10 @@ struct Environment {
   uint64_t started_ns = 0;  // monotonic, for stats
 };
 
+// Invariants, which is_valid() looks at, before and after each step: 1. There is a command while
+// its keys or its value are worked on. 2. Keys that are left have the end of their line behind
+// them, and have arrived. 3. An item whose value comes is pinned, not linked, and of that value's
+// length.
 class Session final : public StreamSession {
  public:
   static constexpr uint32_t kBufferBytes = 16 * 1024;  // a line is that long at most
@@ -36,6 +40,8 @@ class Session final : public StreamSession {
 
   explicit Session(const Environment& environment) noexcept
       : StreamSession(input_, output_), environment_(environment), cache_(*environment.cache) {}
+
+  bool is_valid() const noexcept;
 
  private:
   static constexpr const char* kBadLine = "CLIENT_ERROR bad command line format\r\n";
