@@ -232,6 +232,8 @@ Result<uint32_t> JoinRoster::find_place(const join::Request& request, uid_t uid,
 }
 
 void JoinRoster::admit(uint32_t index, const join::Request& request, pid_t pid) noexcept {
+  BP_KEEPS_VALID(*this);
+  BP_ASSERT(index < instance_count() && request.member_count > 0);
   Instance& instance = instances_[index];
   BP_ASSERT(instance.state == Instance::State::kFree);
   instance.member_count = request.member_count;
@@ -246,6 +248,7 @@ void JoinRoster::admit(uint32_t index, const join::Request& request, pid_t pid) 
   uint32_t member = 0;
   for (uint32_t i = 0; i < instance.member_count; ++i, ++member) {
     while (table.state(member) != MemberState::kFree) ++member;
+    BP_ASSERT(member < table.member_count());
     instance.members[i] = static_cast<uint16_t>(member);
     table.begin_join(member, instance.pid, request.process, rights);
   }
@@ -315,13 +318,41 @@ void JoinRoster::set_members(const Instance& instance, MemberState state) noexce
   for (uint32_t i = 0; i < instance.member_count; ++i) table.set_state(instance.members[i], state);
 }
 
+bool JoinRoster::is_valid() const noexcept {
+  const auto expected = [](Instance::State state) {
+    switch (state) {
+      case Instance::State::kJoining: return MemberState::kJoining;
+      case Instance::State::kAlive: return MemberState::kAlive;
+      case Instance::State::kDead: return MemberState::kDead;
+      default: return MemberState::kQuiet;  // kRenewing, too: its members are not free yet
+    }
+  };
+  for (const Instance& instance : instances_) {
+    if (instance.state == Instance::State::kFree) continue;
+    if (instance.grant >= grant_count() || instance.group >= group_count()) return false;
+    const MembersTable& table = *options_.groups[instance.group].table;
+    if (instance.member_count == 0 || instance.member_count > table.member_count()) return false;
+    for (uint32_t i = 0; i < instance.member_count; ++i) {
+      if (table.state(instance.members[i]) != expected(instance.state)) return false;
+      if (i > 0 && instance.members[i] <= instance.members[i - 1]) return false;
+    }
+    const bool is_begun = instance.renewed_segments > 0 || instance.renewed_bytes > 0;
+    if (is_begun && instance.state != Instance::State::kRenewing) return false;
+  }
+  return true;
+}
+
 void JoinRoster::set_alive(uint32_t index) noexcept {
+  BP_KEEPS_VALID(*this);
+  BP_ASSERT(index < instance_count());
   BP_ASSERT(instances_[index].state == Instance::State::kJoining);
   instances_[index].state = Instance::State::kAlive;
   set_members(instances_[index], MemberState::kAlive);
 }
 
 void JoinRoster::set_dead(uint32_t index) noexcept {
+  BP_KEEPS_VALID(*this);
+  BP_ASSERT(index < instance_count());
   BP_ASSERT(instances_[index].state == Instance::State::kJoining ||
             instances_[index].state == Instance::State::kAlive);
   instances_[index].state = Instance::State::kDead;
@@ -330,18 +361,23 @@ void JoinRoster::set_dead(uint32_t index) noexcept {
 
 void JoinRoster::set_stopped(uint32_t index) noexcept {
   const Instance& instance = instances_[index];
+  BP_ASSERT(instance.state != Instance::State::kFree);
   for (uint32_t i = 0; i < instance.member_count; ++i) {
     options_.groups[instance.group].keeper->stop_writing(instance.members[i]);
   }
 }
 
 void JoinRoster::set_quiet(uint32_t index) noexcept {
+  BP_KEEPS_VALID(*this);
+  BP_ASSERT(index < instance_count());
   BP_ASSERT(instances_[index].state == Instance::State::kDead);
   instances_[index].state = Instance::State::kQuiet;
   set_members(instances_[index], MemberState::kQuiet);
 }
 
 JoinRoster::Release JoinRoster::try_release(uint32_t index) noexcept {
+  BP_KEEPS_VALID(*this);
+  BP_ASSERT(index < instance_count());
   Instance& instance = instances_[index];
   JoinGroup& group = options_.groups[instance.group];
   const std::span<const uint16_t> members(instance.members, instance.member_count);
@@ -379,6 +415,7 @@ JoinRoster::Release JoinRoster::renew(Instance& instance) noexcept {
         std::min(PageWiper::kPieceBytesMax, segment->bytes - instance.renewed_bytes));
     const uint64_t done = is_heap ? wiper_.zero(piece) : take_pages(piece) == 0 ? piece.size() : 0;
     instance.renewed_bytes += done;
+    BP_ASSERT(instance.renewed_bytes <= segment->bytes);
     if (done < piece.size()) return without_pages(instance, *segment);
     if (instance.renewed_bytes < segment->bytes) return Release::kRenewing;
   }

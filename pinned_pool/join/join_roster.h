@@ -4,6 +4,10 @@
 // and speaks to nobody; the sockets are join_server.h's. A part goes from one process to the next
 // only when the former cannot reach it any more, nobody refers to it, and nothing of what it had
 // in memory is left.
+//
+// Invariants, which is_valid() looks at, before and after each change: 1. A part is free, or each
+// of its members is in the state of the table that is its own. 2. What is renewed is counted only
+// then, and lies within a segment.
 #pragma once
 
 #include <cstddef>
@@ -157,6 +161,9 @@ class JoinRoster {
   // wiped, and pages are taken again where it gave them back, piece by piece, a few milliseconds in
   // each call (kRenewing), so that nobody waits for it. Where pages are not to be had, kNotYet.
   Release try_release(uint32_t index) noexcept;
+
+  // Whether the invariants hold. Cost: a look at each member of each part. Threads: the roster's.
+  bool is_valid() const noexcept;
 
  private:
   explicit JoinRoster(Options options) : options_(std::move(options)) {}

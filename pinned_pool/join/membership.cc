@@ -94,6 +94,20 @@ MemberName MembersTable::name(uint32_t member) const noexcept {
   return name;
 }
 
+bool MembersTable::is_valid() const noexcept {
+  for (uint32_t i = 0; i < member_count_; ++i) {
+    const MemberWord its = word(i);
+    if (its.state > MemberState::kQuiet || changed_epoch(i) > epoch()) return false;
+    if (its.generation == 0 && its.state != MemberState::kFree) return false;
+    for (uint32_t k = 0; k < SegmentRights::kWordCount; ++k) {
+      const uint64_t readable = entry(i).readable[k].load(std::memory_order_relaxed);
+      const uint64_t writable = entry(i).writable[k].load(std::memory_order_relaxed);
+      if ((writable & ~readable) != 0) return false;
+    }
+  }
+  return true;
+}
+
 // The entry first, the epoch last, each with release: pairs with the loads in word() and epoch().
 void MembersTable::publish(MemberEntry& entry, const MemberWord& word) noexcept {
   const uint64_t next_epoch = epoch_.load(std::memory_order_relaxed) + 1;
@@ -105,6 +119,7 @@ void MembersTable::publish(MemberEntry& entry, const MemberWord& word) noexcept 
 
 void MembersTable::begin_join(uint32_t member, uint32_t pid, const MemberName& name,
                               const SegmentRights& rights) noexcept {
+  BP_KEEPS_VALID(*this);
   const MemberWord before = word(member);
   BP_ASSERT(before.state == MemberState::kFree);
   MemberEntry& changed = entry(member);
@@ -122,6 +137,7 @@ void MembersTable::begin_join(uint32_t member, uint32_t pid, const MemberName& n
 }
 
 void MembersTable::set_state(uint32_t member, MemberState state) noexcept {
+  BP_KEEPS_VALID(*this);
   BP_ASSERT(state != MemberState::kJoining);  // begin_join
   publish(entry(member), {generation(member), state});
 }

@@ -159,7 +159,8 @@ class MembersTable {
   // Bumps the epoch. Requires: the member is free.
   void begin_join(uint32_t member, uint32_t pid, const MemberName& name,
                   const SegmentRights& rights) noexcept;
-  // Every other change. Bumps the epoch. Requires: `state` is not kJoining.
+  // Every other change. Bumps the epoch. Requires: `state` is not kJoining. Which may follow on
+  // which is the roster's to know.
   void set_state(uint32_t member, MemberState state) noexcept;
 
   // From here on the table says that the owner lives, until this thread releases it or ends, for
@@ -167,6 +168,11 @@ class MembersTable {
   void hold_owner_life() noexcept;
   // The same thread, at an orderly end: the owner is gone.
   void release_owner_life() noexcept;
+
+  // Invariants, looked at before and after each change, by the writer: 1. no entry has changed in
+  // an epoch that has not come. 2. A place that nobody has joined is free. 3. What a member may
+  // write it may read.
+  bool is_valid() const noexcept;
 
  private:
   static bool has_bit(const std::atomic<uint64_t>* words, uint32_t segment) noexcept {
