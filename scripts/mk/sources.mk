@@ -17,16 +17,19 @@ VERBS := peer_state verbs_wire \
            link_handshake) \
          $(addprefix channel/,datagram_queue datagram_queue_datapath verbs_endpoint_datapath \
            verbs_provider verbs_receive_datapath verbs_recovery verbs_window_datapath)
+SHM := bell_watch borrower_datapath eager_stock eager_stock_datapath endpoint_table exposures \
+       fifo_receiver_datapath futex_bell group_keeper group_layout group_segment group_shape \
+       inbound_boxes inbound_boxes_datapath lender loan_table member_source membership_view \
+       operation_table operation_table_datapath outgoing_way_datapath peer_copy shm_dispatch \
+       shm_dispatch_datapath shm_endpoint shm_endpoint_datapath shm_members shm_place \
+       shm_poll_datapath shm_provider
 TRANSPORT := connecting datagram_address doorbell endpoint epoll/epoll_sockets event_loop \
              file_thread files files_datapath group_terms ip_address joined_process \
              message_answers_datapath message_names messenger registration \
-             self/self_provider shm/bell_watch shm/futex_bell shm/group_keeper shm/group_layout \
-             shm/group_segment shm/group_shape shm/loan_table shm/member_source shm/shm_boxes \
-             shm/shm_endpoint_datapath shm/shm_exposures shm/shm_members shm/shm_operations \
-             shm/shm_provider shm/shm_receive_datapath single_copy single_copy/cma \
-             single_copy/cma_datapath single_copy/device single_copy/guarded_copy_datapath \
-             single_copy/knem single_copy/knem_datapath single_copy/xpmem \
-             single_copy/xpmem_datapath socket_address stall_watch stream_server \
+             self/self_provider $(addprefix shm/,$(SHM)) \
+             single_copy single_copy/cma single_copy/cma_datapath single_copy/device \
+             single_copy/guarded_copy_datapath single_copy/knem single_copy/knem_datapath \
+             single_copy/xpmem single_copy/xpmem_datapath socket_address stall_watch stream_server \
              stream_session_datapath stream_sockets timer_queue udp/udp_socket \
              udp/udp_socket_datapath uring/page_pin uring/uring_device uring/uring_files \
              uring/uring_sockets watch \

@@ -1,29 +1,29 @@
 /* One pair that moves between the receiver's FIFO and fast boxes, and the death of its sender.
  *
- * A sender, which may be killed at any step, and may give a box back unasked, for want of memory; a
- * receiver, which grants a box and asks for it back whenever it likes; and somebody else who writes
- * into the same FIFO, so that its numbers are not the pair's. The FIFO is taken to be right
- * (inbound_fifo.pml): claiming and publishing is one step. Control messages to the sender come in
- * order, as through its own FIFO.
+ * A sender, which may be killed at any step; a receiver, which grants a box and asks for it back
+ * whenever it likes; and somebody else who writes into the same FIFO, so that its numbers are not
+ * the pair's. The FIFO is taken to be right (inbound_fifo.pml): claiming and publishing is one step.
+ * Control messages to the sender come in order, as through its own FIFO.
  *
  * Properties: the pair's order is kept whichever way each message went; nothing that was published
  * is lost, nor after the sender's death; a box that was asked for comes back although its sender
  * sends no more; nobody waits for ever.
  *
  * Stands for:
- * code: transport/shm/shm_endpoint_datapath.cc: if (BP_UNLIKELY(queue_ != Queue::kBox || must_return_box_)) {
- * code: transport/shm/shm_endpoint_datapath.cc: next_fifo_index_ = claim.index + 1;
- * code: transport/shm/shm_endpoint_datapath.cc: if (fifo_.tail() >= next_fifo_index_) queue_ = Queue::kBox;
- * code: transport/shm/shm_endpoint_datapath.cc: must_return_box_ && (queue_ == Queue::kFifo || box_->is_drained())
- * code: transport/shm/shm_boxes.cc: return_box();  // there is no memory
- * code: transport/shm/shm_boxes.cc: idle->consumer.acknowledge();
- * code: transport/shm/shm_boxes.cc: if (endpoint->must_return_box_) endpoint->settle_queue();
- * code: transport/shm/shm_boxes.cc: if (!from.is_open_ || from.box_index_ != box || from.must_return_box_) return;
- * code: transport/shm/shm_boxes.cc: if (!from.is_open_) return;
- * code: transport/shm/shm_receive_datapath.cc: if (box.is_wanted_back) box.consumer.acknowledge();
+ * code: transport/shm/outgoing_way_datapath.h: if (BP_UNLIKELY(must_settle_)) settle();
+ * code: transport/shm/fifo_sender_datapath.h: next_index_ = claim.index + 1;
+ * code: transport/shm/fifo_sender_datapath.h: return fifo_.tail() >= next_index_;
+ * code: transport/shm/outgoing_way_datapath.cc: if (!fifo_.is_drained()) return;
+ * code: transport/shm/outgoing_way_datapath.cc: if (queue_ == QueueKind::kFifo || box_.is_drained()) {
+ * code: transport/shm/outgoing_way_datapath.cc: if (must_return_box_) return;
+ * code: transport/shm/inbound_boxes_datapath.cc: idle->acknowledge();
+ * code: transport/shm/inbound_boxes_datapath.cc: if (!way.is_open() || way.box_index() != box) return;
+ * code: transport/shm/inbound_boxes_datapath.cc: if (!from.way().is_open()) return nullptr;
+ * code: transport/shm/inbound_boxes_datapath.cc: if (place_->segment().writes_no_more(member)) set_free(
+ * code: transport/shm/shm_provider.cc: if (endpoint.way().must_return_box()) endpoint.way().settle();
+ * code: transport/shm/box_receiver_datapath.h: if (is_wanted_back_) consumer_.acknowledge();
+ * code: transport/shm/box_receiver_datapath.h: poll(dispatch, kFastBoxSlotCountMax);
  * code: transport/shm/fast_box_datapath.h: consumed_ - acknowledged_ > slot_mask_ / 4
- * code: transport/shm/shm_members.cc: poll_box(inbound_boxes_[i], kFastBoxSlotCountMax);
- * code: transport/shm/shm_members.cc: if (segment_.writes_no_more(member)) {
  *
  * Must fail:
  * mutation: NO_WAIT_FOR_FIFO    to the box while the FIFO still holds messages of the pair
@@ -68,7 +68,7 @@ active proctype Other() {
 #define CAN_CLOSE ((!in_box || acknowledged == produced) && HAS_ROOM)
 #endif
 
-inline settle_queue() {
+inline settle() {
   if
   :: !in_box && has_box && !must_return ->
 #ifdef NO_WAIT_FOR_FIFO
@@ -110,7 +110,7 @@ end:
     do
     :: sent < MESSAGES && (CAN_SEND || CAN_SETTLE) ->  /* else it is `again` */
       if
-      :: !in_box || must_return -> settle_queue()
+      :: !in_box || must_return -> settle()
       :: else
       fi;
       if
@@ -133,18 +133,13 @@ end:
       fi
     :: control ? what ->
       if
-      :: what == GRANTED ->
-        has_box = true;
-        if
-        :: must_return = true  /* no memory */
-        :: skip
-        fi
+      :: what == GRANTED -> has_box = true
       :: what == WANTED && has_box && !must_return -> must_return = true
       :: else
       fi;
       what = 0;
-      settle_queue()
-    :: must_return && CAN_SETTLE -> settle_queue()  /* return_boxes */
+      settle()
+    :: must_return && CAN_SETTLE -> settle()  /* settle_returns */
     od
   } unless { killed };
   is_dead = true  /* the owner's notice: no instruction of it runs any more */
@@ -219,7 +214,7 @@ active proctype Receiver() {
     :: else
     fi;
     poll_box();
-    /* poll_fifo, with any budget */
+    /* FifoReceiver::poll, with any budget */
     do
     :: atomic { next < claims -> word = fifo[next % CAPACITY] }
       if
@@ -235,7 +230,7 @@ active proctype Receiver() {
         fi
       :: else ->
         deliver(word);
-        /* grant_box */
+        /* grant */
         if
         :: atomic {
              !gave_box && !knows_death && grants < GRANTS && nfull(control) ->

@@ -30,18 +30,21 @@
  * code: transport/shm/inbound_fifo_datapath.h: if (BP_LIKELY(claim.slot->header.compare_exchange_strong(
  * code: transport/shm/inbound_fifo_datapath.h: free_retired(*claim.slot, claim.sender);
  * code: transport/shm/inbound_fifo_datapath.h: word, pack_slot(lap, claimed_slot(claim.sender, state)), std::memory_order_acq_rel);
- * code: transport/shm/shm_endpoint_datapath.cc: if (BP_UNLIKELY(!fifo_.publish(claim, header))) continue;
- * code: transport/shm/shm_receive_datapath.cc: if (!is_claim(claim, ClaimState::kHeld)) return ClaimEnd::kPassed;
- * code: transport/shm/shm_receive_datapath.cc: if (may_write && !has_died(claim.sender) && !is_overdue(is_awaited)) return ClaimEnd::kWait;
- * code: transport/shm/shm_receive_datapath.cc: const ClaimState state = may_write ? ClaimState::kRetired : ClaimState::kSkipped;
- * code: transport/shm/shm_receive_datapath.cc: if (!fifo_.try_end_claim(tail_, claim, state)) return ClaimEnd::kPublished;
- * code: transport/shm/shm_receive_datapath.cc: if (count > 0) fifo_.set_tail(tail_);
- * code: transport/shm/shm_members.cc: fifo_.free_retired_of(member);
- * code: transport/shm/shm_members.cc: drain_until_ = first_unclaimed();
- * code: transport/shm/shm_members.cc: for (; index - tail_ < fifo_.capacity(); ++index) {
- * code: transport/shm/shm_members.cc: if (header.kind == SlotKind::kNone) break;
- * code: transport/shm/shm_members.cc: if (is_dead_ || (kind_ == GroupKind::kLazy && tail_ < drain_until_)) return;
- * code: transport/shm/shm_provider.cc: endpoint->generation_ == members_->generation(member)
+ * code: transport/shm/fifo_sender_datapath.h: if (BP_UNLIKELY(!fifo_.publish(claim, header))) continue;
+ * code: transport/shm/fifo_receiver_datapath.cc: if (!is_claim(claim, ClaimState::kHeld)) return ClaimEnd::kPassed;
+ * code: transport/shm/fifo_receiver_datapath.cc: const bool may_publish = may_write && !place_->has_died(claim.sender);
+ * code: transport/shm/fifo_receiver_datapath.cc: if (may_publish && !is_overdue(is_awaited)) return ClaimEnd::kWait;
+ * code: transport/shm/fifo_receiver_datapath.cc: const ClaimState state = may_write ? ClaimState::kRetired : ClaimState::kSkipped;
+ * code: transport/shm/fifo_receiver_datapath.cc: if (!fifo_.try_end_claim(tail_, claim, state)) return ClaimEnd::kPublished;
+ * code: transport/shm/fifo_receiver_datapath.h: if (count > 0) fifo_.set_tail(tail_);
+ * code: transport/shm/fifo_receiver_datapath.h: fifo_.free_retired_of(member);
+ * code: transport/shm/shm_members.cc: inbox_.forget_writer(member);
+ * code: transport/shm/fifo_receiver_datapath.h: drain_until_ = first_unclaimed();
+ * code: transport/shm/fifo_receiver_datapath.cc: for (; index - tail_ < fifo_.capacity(); ++index) {
+ * code: transport/shm/fifo_receiver_datapath.cc: if (header.kind == SlotKind::kNone) break;
+ * code: transport/shm/fifo_receiver_datapath.h: return tail_ >= drain_until_;
+ * code: transport/shm/shm_members.cc: if (view_.is_dead() || !inbox_.is_drained()) return;
+ * code: transport/shm/shm_dispatch.h: endpoint->generation() == place.members().generation(member)
  * code: transport/shm/group_keeper.cc: if (acknowledged < epoch) return false;
  * code: pinned_pool/join/membership.cc: epoch_.store(next_epoch, std::memory_order_release);
  *

@@ -11,7 +11,7 @@
  * code: transport/shm/loan_table_datapath.h: if (returned_[loan].load(std::memory_order_acquire) != records_[loan].mark) continue;
  * code: transport/shm/loan_table_datapath.h: if (!is_out(loan) || records_[loan].member != member) continue;
  * code: transport/shm/loan_table_datapath.h: --records_[loan].mark;
- * code: transport/shm/shm_receive_datapath.cc: [loan.loan].store(loan.mark, std::memory_order_release);
+ * code: transport/shm/borrower_datapath.cc: returned_loans(loan.lender)[loan.loan].store(loan.mark,
  * code: transport/shm/shm_members.cc: if (now.state == MemberState::kQuiet) {
  *
  * Must fail:

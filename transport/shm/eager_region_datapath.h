@@ -19,9 +19,12 @@
 #include "platform/cache_line.h"
 #include "platform/units.h"
 #include "transport/shm/group_layout.h"
+#include "transport/shm/outgoing_queue.h"
 #include "transport/shm/peer_share_datapath.h"
 
 namespace bedplate {
+
+class OutgoingWay;
 
 // Threads: one at a time.
 class EagerRegion {
@@ -36,9 +39,10 @@ class EagerRegion {
   static constexpr uint32_t kNobody = UINT32_MAX;
   struct Use {
     uint32_t member = kNobody;  // nobody: not said yet, so it is in use
-    bool is_box = false;        // else the FIFO or lane of the pair
     uint64_t index = 0;
-    bool is_answer = false;  // not a message: the member may still store an answer there
+    QueueKind queue = QueueKind::kFifo;
+    bool is_answer = false;      // not a message: the member may still store an answer there
+    OutgoingWay* way = nullptr;  // that the message went through
   };
   struct Piece {
     std::byte* memory = nullptr;  // nullptr: there is no room

@@ -4,37 +4,62 @@
 
 #include <cstdint>
 #include <memory>
-#include <new>
 
-#include "platform/assert.h"
+#include "platform/result.h"
 #include "transport/shm/group_layout.h"
+#include "transport/shm/membership_view.h"
 #include "transport/shm/shm_endpoint.h"
 
 namespace bedplate {
 
-// Threads: try_add() by the shard that polls; at() by any, for what it has been told of.
+// Threads: the shard that polls, but for at(), which is any's, for what it has been told of.
+//
+// Invariants: 1. An endpoint is where its peer's number says. 2. Nobody has one to itself.
+// (is_valid)
 class EndpointTable {
  public:
+  // `parts` and `view` outlive this. Allocates.
+  void create(ShmParts& parts, const MembershipView& view);
+
   // nullptr: there is none yet.
   ShmEndpoint* at(uint32_t peer) const noexcept {
+    BP_DCHECK(peer / kChunkCount < chunk_count_);
     const auto& chunk = chunks_[peer / kChunkCount];
     return chunk ? chunk[peer % kChunkCount].get() : nullptr;
   }
-  // Makes one. nullptr: there is no memory for it. Requires: there is none yet. Allocates.
-  ShmEndpoint* try_add(ShmProvider& provider, uint32_t peer) noexcept {
-    auto& chunk = chunks_[peer / kChunkCount];
-    if (!chunk) chunk.reset(new (std::nothrow) std::unique_ptr<ShmEndpoint>[kChunkCount]);
-    if (!chunk) return nullptr;
-    std::unique_ptr<ShmEndpoint>& place = chunk[peer % kChunkCount];
-    BP_ASSERT(!place);
-    place.reset(new (std::nothrow) ShmEndpoint(provider, peer));
-    return place.get();
+  // The one to whoever is in the peer's place now, which is made and opened where that is missing.
+  // nullptr: there is no memory for it. Allocates, once for each place.
+  ShmEndpoint* try_make(uint32_t peer) noexcept;
+  // The same without opening it: to have the memory.
+  ShmEndpoint* try_add(uint32_t peer) noexcept;
+
+  template <typename Body>
+  void for_each(Body&& body) const noexcept {
+    for (const auto& chunk : std::span(chunks_.get(), chunk_count_)) {
+      for (uint32_t i = 0; chunk && i < kChunkCount; ++i) {
+        if (chunk[i]) body(*chunk[i]);
+      }
+    }
   }
+
+  bool has_news() const noexcept { return copy_news_ == CopyNews::kFailed; }
+  // Why the first peer's memory could not be opened that could not; nullptr: there is none, or it
+  // was asked for already.
+  const Error* take_copy_error() noexcept;
+
+  bool is_valid() const noexcept;
 
  private:
   static constexpr uint32_t kChunkCount = 64;
+  using Chunk = std::unique_ptr<std::unique_ptr<ShmEndpoint>[]>;
 
-  std::unique_ptr<std::unique_ptr<ShmEndpoint>[]> chunks_[kMemberCountMax / kChunkCount + 1];
+  ShmParts* parts_ = nullptr;
+  const MembershipView* view_ = nullptr;
+  uint32_t chunk_count_ = 0;
+  std::unique_ptr<Chunk[]> chunks_;
+  enum class CopyNews : uint8_t { kNone, kFailed, kTold };
+  CopyNews copy_news_ = CopyNews::kNone;
+  Error copy_error_;
 };
 
 }  // namespace bedplate

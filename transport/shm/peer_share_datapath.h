@@ -25,6 +25,7 @@ class PeerShare {
 
   // Requires, of all: peer < peer_count.
   uint32_t held_by(uint32_t peer) const noexcept { return held_[peer]; }
+  uint32_t free_count() const noexcept { return free_count_; }  // of units that nobody holds
   bool may_take(uint32_t peer) const noexcept {
     BP_DCHECK(peer < held_.size());
     return free_count_ > (held_[peer] == 0 ? 0 : reserve_count_);

@@ -24,7 +24,7 @@
 
 namespace bedplate {
 
-class ShmEndpoint;
+class OutgoingWay;
 
 enum class OperationKind : uint32_t { kPut, kGet, kFetchAdd, kCompareSwap };
 enum class OperationState : uint32_t { kPosted, kDone, kRefused };
@@ -49,9 +49,9 @@ static_assert(sizeof(OperationRecord) == kCacheLineBytes);
 // One that the target does, as the initiator keeps it.
 struct Operation {
   bool is_flush = false;
-  ShmEndpoint* endpoint = nullptr;  // nullptr: there is none in this place
-  uint64_t generation = 0;          // of the peer that it was started with
-  uint64_t number = 0;              // in the order in which they were started
+  OutgoingWay* way = nullptr;  // to the target; nullptr: there is none in this place
+  uint64_t generation = 0;     // of the peer that it was started with
+  uint64_t number = 0;         // in the order in which they were started
   OperationKind kind = OperationKind::kPut;
   RemoteMemory remote;
   std::byte* local = nullptr;

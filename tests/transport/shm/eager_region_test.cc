@@ -20,7 +20,7 @@ TEST_GROUP(EagerRegion) {
 
   static bool always(const EagerRegion::Use&) { return true; }
   void use(const EagerRegion::Piece& piece, uint32_t member, uint64_t index = 0) {
-    region.set_use(piece, {member, false, index});
+    region.set_use(piece, {member, index});
   }
 };
 
@@ -66,7 +66,7 @@ TEST(EagerRegion, TheReserveIsForPeersThatHoldNothing) {
   EagerRegion shared{memory, kPeerCount, kReserveBytes};
   const auto take = [&](uint64_t bytes, uint32_t peer) {
     const EagerRegion::Piece piece = shared.try_take(bytes, peer);
-    if (piece.memory != nullptr) shared.set_use(piece, {peer, false, 0});
+    if (piece.memory != nullptr) shared.set_use(piece, {peer, 0});
     return piece;
   };
   uint64_t taken_bytes = 0;

@@ -1,0 +1,58 @@
+// What a member holds of what others have lent it, and how that goes back: one store of a mark into
+// the lender's byte.
+#pragma once
+
+#include <cstdint>
+
+#include "transport/provider.h"
+#include "transport/shm/endpoint_table.h"
+#include "transport/shm/message_slot.h"
+#include "transport/shm/spin_lock.h"
+
+namespace bedplate {
+
+// Threads: the one that polls, but for release(), which is any's where several send.
+class Borrower {
+ public:
+  // `owner`: of the loans, as the program sees it. All outlive this.
+  void create(const ShmPlace& place, const EndpointTable& endpoints, Provider& owner) noexcept;
+
+  // Takes what `from` lends. Returns what is wrong with it, or nullptr; then `*loan` is it.
+  const char* borrow(ShmEndpoint& from, const LoanDescriptor& descriptor, Loan* loan) noexcept;
+  // Gives back what was not delivered.
+  void refuse(uint32_t lender, const LoanDescriptor& descriptor) noexcept;
+
+  // Provider::release().
+  void release(const Loan& loan) noexcept;
+  // What was released goes back at the next poll.
+  bool has_released() const noexcept { return released_count_ > 0; }
+  void give_back_released() noexcept;
+
+  // From here on nothing is stored for anybody: this member is dead to the others.
+  void stop() noexcept;
+
+ private:
+  static constexpr uint32_t kReleasedCountMax = 32;
+
+  struct Return {
+    uint64_t generation = 0;  // the lender's, as far as a token has room for it
+    uint32_t lender = 0;
+    uint16_t loan = 0;
+    uint8_t mark = 0;
+  };
+
+  void give_back(const Return& loan) noexcept;
+  void set_held(uint32_t lender, bool is_held) noexcept;
+
+  const ShmPlace* place_ = nullptr;
+  const EndpointTable* endpoints_ = nullptr;
+  Provider* owner_ = nullptr;
+  SpinLock lock_;  // of the counts of what is held
+  bool is_stopped_ = false;
+  // Released, and given back at the next poll: a store to the lender's line would hold up what this
+  // shard sends right after it. Not where there are threads.
+  uint32_t released_count_ = 0;
+  Return released_[kReleasedCountMax];
+};
+
+}  // namespace bedplate

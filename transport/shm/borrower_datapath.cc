@@ -1,0 +1,98 @@
+#include "transport/shm/borrower.h"
+
+namespace bedplate {
+namespace {
+
+// A loan's token: the lender's generation and number, the loan, its mark.
+constexpr unsigned kTokenGenerationShift = 35;
+
+}  // namespace
+
+void Borrower::create(const ShmPlace& place, const EndpointTable& endpoints,
+                      Provider& owner) noexcept {
+  BP_ASSERT(place_ == nullptr);
+  place_ = &place;
+  endpoints_ = &endpoints;
+  owner_ = &owner;
+}
+
+const char* Borrower::borrow(ShmEndpoint& from, const LoanDescriptor& descriptor,
+                             Loan* loan) noexcept {
+  const auto* memory = reinterpret_cast<const std::byte*>(descriptor.address);
+  const Segment* segment = place_->shared_segment(memory, descriptor.bytes);
+  // Only what it could read itself: what else is mapped here may be secret from it, and whoever is
+  // given a loan may well send its bytes back.
+  if (descriptor.loan >= place_->shape().loan_count ||
+      descriptor.header_bytes > kLoanHeaderBytesMax || segment == nullptr ||
+      !place_->members().may_read(from.peer(), segment->number)) {
+    refuse(from.peer(), descriptor);
+    return "a loan of memory that it may not lend";
+  }
+  loan->memory = {memory, descriptor.bytes};
+  loan->provider = owner_;
+  loan->token = from.generation() << kTokenGenerationShift | uint64_t{from.peer()} << 24 |
+                uint64_t{descriptor.loan} << 8 | (descriptor.mark & 0xff);
+  const SpinGuard guard(lock_, place_->is_threaded());
+  if (from.incoming().held_count++ == 0) set_held(from.peer(), true);
+  return nullptr;
+}
+
+// Nobody but the lender looks at its returned loans.
+void Borrower::refuse(uint32_t lender, const LoanDescriptor& descriptor) noexcept {
+  if (descriptor.loan >= place_->shape().loan_count) return;
+  place_->segment().returned_loans(lender)[descriptor.loan].store(
+      static_cast<uint8_t>(descriptor.mark), std::memory_order_release);
+}
+
+void Borrower::release(const Loan& loan) noexcept {
+  BP_ASSERT(loan.provider == owner_);
+  const Return returned = {loan.token >> kTokenGenerationShift,
+                           static_cast<uint32_t>(loan.token >> 24) & kMemberCountMax,
+                           static_cast<uint16_t>(loan.token >> 8),
+                           static_cast<uint8_t>(loan.token)};
+  if (place_->is_threaded()) {  // at once: the shard may be asleep
+    const SpinGuard guard(lock_, true);
+    return give_back(returned);
+  }
+  if (released_count_ == kReleasedCountMax) give_back_released();
+  BP_DCHECK(released_count_ < kReleasedCountMax);
+  released_[released_count_++] = returned;
+}
+
+void Borrower::give_back_released() noexcept {
+  for (uint32_t i = 0; i < released_count_; ++i) give_back(released_[i]);
+  released_count_ = 0;
+}
+
+void Borrower::give_back(const Return& loan) noexcept {
+  if (is_stopped_) return;
+  BP_ASSERT(place_->is_peer(loan.lender));
+  ShmEndpoint& from = *endpoints_->at(loan.lender);
+  // The lender is gone, and its place was given out although this member held a loan of it:
+  // somebody has written over what said so.
+  if (from.generation() << kTokenGenerationShift != loan.generation << kTokenGenerationShift) {
+    return;
+  }
+  // Release: what was read of the loan was read before.
+  place_->segment().returned_loans(loan.lender)[loan.loan].store(loan.mark,
+                                                                 std::memory_order_release);
+  IncomingPeer& incoming = from.incoming();
+  BP_ASSERT(incoming.held_count > 0);
+  if (--incoming.held_count == 0) set_held(loan.lender, false);
+  from.way().ring();
+}
+
+// Tells the owner whose part must not be given to another yet.
+void Borrower::set_held(uint32_t lender, bool is_held) noexcept {
+  std::atomic<uint64_t>& word = place_->segment().held_loans(place_->self())[lender / 64];
+  const uint64_t bit = uint64_t{1} << (lender % 64);
+  const uint64_t before = word.load(std::memory_order_relaxed);
+  word.store(is_held ? before | bit : before & ~bit, std::memory_order_release);
+}
+
+void Borrower::stop() noexcept {
+  const SpinGuard guard(lock_, place_->is_threaded());  // loans that are given back meanwhile
+  is_stopped_ = true;
+}
+
+}  // namespace bedplate

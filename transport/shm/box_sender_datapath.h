@@ -1,0 +1,63 @@
+// A sender's end of the fast boxes that a peer gives it, one after the other. Messages are numbered
+// through all of them, so that the number of one that went through an earlier box still says that
+// it was read.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "platform/assert.h"
+#include "transport/shm/fast_box_datapath.h"
+#include "transport/shm/outgoing_queue.h"
+
+namespace bedplate {
+
+// Threads: one at a time. Invariant: messages below uses_ were read: a box goes back when it is
+// empty (is_drained, which OutgoingWay asks before give_up).
+class BoxSender {
+ public:
+  static constexpr QueueKind kKind = QueueKind::kBox;
+
+  // From now on `box`, which is empty, is the one.
+  void take(const FastBox& box) noexcept { producer_ = FastBoxProducer(box); }
+  // The box is the receiver's again. Requires: is_drained().
+  void give_up() noexcept { uses_ += producer_.next_index(); }
+
+  bool post(const SlotHeader& header, const std::byte* data, size_t data_bytes) noexcept {
+    MessageSlot* slot = producer_.next_slot();
+    if (slot == nullptr) return false;
+    copy_inline(slot->payload, data, data_bytes);
+    producer_.publish(*slot, header);
+    return true;
+  }
+  // In its area, up to all of that. `header`: with the bytes of the payload.
+  LongPost post_long(const SlotHeader& header, std::span<const std::byte> payload) noexcept {
+    if (payload.size() > producer_.box().area_bytes()) return LongPost::kElsewhere;
+    MessageSlot* slot = producer_.next_slot();
+    if (slot == nullptr) return LongPost::kNoRoom;
+    PayloadPlace place;
+    std::byte* area = producer_.next_area(header.bytes, &place);
+    if (area == nullptr) return LongPost::kNoRoom;
+    std::memcpy(area, payload.data(), payload.size());
+    std::memcpy(slot->payload, &place, sizeof place);
+    producer_.publish(*slot, {SlotKind::kArea, header.am, header.bytes, header.sender});
+    return LongPost::kPosted;
+  }
+  // After post_long, when nobody waits for it any more.
+  void prepare_next(uint32_t bytes) noexcept { producer_.prefetch_area(bytes); }
+  bool has_room() noexcept { return producer_.next_slot() != nullptr; }
+
+  bool is_drained() noexcept { return producer_.is_drained(); }
+  bool is_consumed(uint64_t index) noexcept {
+    return index < uses_ || producer_.is_consumed(index - uses_);
+  }
+  uint64_t last_index() const noexcept { return uses_ + producer_.next_index() - 1; }
+
+ private:
+  FastBoxProducer producer_;
+  uint64_t uses_ = 0;  // messages through the boxes before this one
+};
+
+}  // namespace bedplate

@@ -1,0 +1,46 @@
+// The member's own eager region as all its ways share it, with the lock where several threads send.
+#pragma once
+
+#include <cstdint>
+
+#include "transport/shm/eager_region_datapath.h"
+#include "transport/shm/shm_place.h"
+#include "transport/shm/spin_lock.h"
+
+namespace bedplate {
+
+class OutgoingWay;
+
+// Threads: any.
+class EagerStock {
+ public:
+  using Piece = EagerRegion::Piece;
+
+  // Allocates. In an exchange there is no region, and no piece of it is ever had.
+  void create(const ShmPlace& place);
+  bool is_there() const noexcept { return reserve_bytes_ != 0; }
+
+  // Room for `bytes` for what goes through `way`, whose lock the caller has. When there is none all
+  // ways are asked what their peers have consumed.
+  Piece take(uint64_t bytes, OutgoingWay& way) noexcept;
+  // The message that `way` posted last uses the piece.
+  void set_use(const Piece& piece, const EagerRegion::Use& use) noexcept;
+  // It is in use until cancel() or set_use().
+  void hold(const Piece& piece, uint32_t peer) noexcept;
+  void cancel(const Piece& piece) noexcept;
+  // What the one who was in `peer`'s place before has not consumed is free.
+  void forget(uint32_t peer) noexcept;
+
+  // How much of it peers that hold nothing have to themselves: room for a message of any length,
+  // and for the record of a put or get of as much with the word that announces it in a mesh; or
+  // half of it all.
+  uint64_t reserve_bytes() const noexcept { return reserve_bytes_; }
+
+ private:
+  SpinLock lock_;
+  bool is_threaded_ = false;
+  uint64_t reserve_bytes_ = 0;
+  EagerRegion region_;
+};
+
+}  // namespace bedplate

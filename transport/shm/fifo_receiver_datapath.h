@@ -1,0 +1,84 @@
+// The reading end of a member's inbound FIFO: it delivers what is there, and passes over what a
+// writer has claimed and does not publish.
+#pragma once
+
+#include <cstdint>
+
+#include "platform/assert.h"
+#include "platform/counter.h"
+#include "transport/shm/inbound_fifo_datapath.h"
+#include "transport/shm/membership_view.h"
+#include "transport/shm/shm_place.h"
+
+namespace bedplate {
+
+// Threads: one. All books are private: what lies in the FIFO can be scribbled over.
+//
+// Invariants: 1. Nothing is waited for that the FIFO cannot hold: drain_until_ and overdue_until_
+// are at most a lap ahead of tail_. (is_valid)
+class FifoReceiver {
+ public:
+  // All outlive this. `torn` counts the slots that are passed over.
+  void create(const ShmPlace& place, const MembershipView& view, Counter& torn) noexcept;
+
+  // Hands the messages that are there, at most `budget`, to take(header, slot); where that returns
+  // false the message stays for the next poll. Returns how many slots; one more where this shard
+  // must not fall asleep: nobody would wake it when the time of a claim is over.
+  template <typename Take>
+  uint32_t poll(uint32_t budget, Take&& take) noexcept {
+    BP_DCHECK_SLOW(is_valid());
+    uint32_t count = 0;
+    bool is_awaited = false;
+    for (; count < budget; ++count, ++tail_) {
+      SlotHeader header;
+      const MessageSlot& slot = fifo_.peek(tail_, &header);
+      if (header.kind == SlotKind::kNone) break;
+      if (BP_UNLIKELY(header.kind == SlotKind::kClaimed)) {
+        const ClaimEnd end = end_claim(header, &is_awaited);
+        if (end == ClaimEnd::kWait) break;
+        if (end == ClaimEnd::kPassed) continue;
+        fifo_.peek(tail_, &header);
+      }
+      if (!take(header, slot)) break;
+    }
+    if (count > 0) fifo_.set_tail(tail_);
+    BP_DCHECK_SLOW(is_valid());
+    return count + is_awaited;
+  }
+
+  // Remembers how far it is to be read until nothing can be left of those who are dead by now:
+  // slots are taken one after the other, so up to the first that nobody has.
+  void mark_drain() noexcept { drain_until_ = first_unclaimed(); }
+  bool is_drained() const noexcept { return tail_ >= drain_until_; }
+  // No store of `member` can come any more.
+  void forget_writer(uint32_t member) noexcept { fifo_.free_retired_of(member); }
+
+  bool is_valid() const noexcept {
+    const uint64_t end = tail_ + fifo_.capacity();
+    return drain_until_ <= end && overdue_until_ <= end;
+  }
+
+ private:
+  // A claim in the way is looked at by the clock at every so many polls: mostly it is published
+  // within the next few.
+  static constexpr uint32_t kPollsPerClaimCheck = 64;
+
+  enum class ClaimEnd : uint8_t { kWait, kPassed, kPublished };
+  ClaimEnd end_claim(const SlotHeader& claim, bool* is_awaited) noexcept;
+  bool is_overdue(bool* is_awaited) noexcept;
+  // The number of the first slot that nobody has taken.
+  uint64_t first_unclaimed() const noexcept;
+
+  const ShmPlace* place_ = nullptr;
+  const MembershipView* view_ = nullptr;
+  Counter* torn_ = nullptr;
+  InboundFifo fifo_;
+  uint64_t tail_ = 0;
+  uint64_t drain_until_ = 0;
+  // Slots before this one that are claimed and not published are passed over from then on.
+  uint64_t overdue_until_ = 0;
+  uint64_t overdue_at_ns_ = 0;
+  uint32_t claim_polls_ = 0;  // that found a claim in the way
+};
+
+}  // namespace bedplate

@@ -1,0 +1,58 @@
+// A sender's end of a peer's inbound FIFO, which it shares with all others that write there.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "platform/assert.h"
+#include "transport/shm/inbound_fifo_datapath.h"
+#include "transport/shm/outgoing_queue.h"
+
+namespace bedplate {
+
+// Threads: one at a time.
+class FifoSender {
+ public:
+  static constexpr QueueKind kKind = QueueKind::kFifo;
+
+  FifoSender() noexcept = default;
+  // `self`: in whose name slots are claimed.
+  FifoSender(const InboundFifo& fifo, uint32_t self) noexcept : fifo_(fifo), self_(self) {}
+
+  // Returns false when there is no room. Tries again in another slot where the receiver has passed
+  // over the first: this process was stopped or preempted for too long.
+  bool post(const SlotHeader& header, const std::byte* data, size_t data_bytes) noexcept {
+    for (int attempt = 0; attempt < kPublishAttemptsMax; ++attempt) {
+      const InboundFifo::Claim claim = fifo_.try_claim(self_, &known_tail_);
+      if (claim.slot == nullptr) return false;
+      copy_inline(claim.slot->payload, data, data_bytes);
+      if (BP_UNLIKELY(!fifo_.publish(claim, header))) continue;
+      next_index_ = claim.index + 1;
+      return true;
+    }
+    return false;
+  }
+  // Its slots hold no more than a line each.
+  LongPost post_long(const SlotHeader&, std::span<const std::byte>) const noexcept {
+    return LongPost::kElsewhere;
+  }
+  bool has_room() const noexcept { return fifo_.has_room(); }
+
+  // Whether the receiver is done with all that was sent here.
+  bool is_drained() const noexcept { return fifo_.tail() >= next_index_; }
+  // Whether it is done with message number `index`.
+  bool is_consumed(uint64_t index) const noexcept { return fifo_.tail() > index; }
+  // The number of the message that was posted last.
+  uint64_t last_index() const noexcept { return next_index_ - 1; }
+
+ private:
+  static constexpr int kPublishAttemptsMax = 4;
+
+  InboundFifo fifo_;
+  uint32_t self_ = 0;
+  uint64_t known_tail_ = 0;
+  uint64_t next_index_ = 0;  // after the last slot that was ours
+};
+
+}  // namespace bedplate

@@ -1,0 +1,64 @@
+// A sender's end of a mesh lane. It carries words only: what a slot would hold lies in the member's
+// eager region.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "platform/assert.h"
+#include "transport/shm/eager_stock.h"
+#include "transport/shm/mesh_lane_datapath.h"
+#include "transport/shm/outgoing_queue.h"
+
+namespace bedplate {
+
+// Threads: one at a time.
+class LaneSender {
+ public:
+  static constexpr QueueKind kKind = QueueKind::kLane;
+
+  LaneSender() noexcept = default;
+  // `stock`: of the member's eager region; `way`: whose lane this is.
+  LaneSender(const MeshLane& lane, EagerStock& stock, OutgoingWay& way, uint32_t peer) noexcept
+      : lane_(lane), stock_(&stock), way_(&way), peer_(peer) {}
+
+  bool post(const SlotHeader& header, const std::byte* data, size_t data_bytes) noexcept {
+    if (!lane_.has_room(head_, &known_tail_)) return false;
+    const EagerRegion::Piece piece = stock_->take(data_bytes, *way_);
+    if (piece.memory == nullptr) return false;
+    std::copy_n(data, data_bytes, piece.memory);  // also of nothing, from nowhere
+    lane_.push(head_, {header.kind, header.am, header.bytes, piece.offset});
+    ++head_;
+    stock_->set_use(piece, {peer_, last_index(), kKind, false, way_});
+    return true;
+  }
+  LongPost post_long(const SlotHeader& header, std::span<const std::byte> payload) noexcept {
+    return post(header, payload.data(), payload.size()) ? LongPost::kPosted : LongPost::kNoRoom;
+  }
+  // Also for what a slot would hold.
+  bool has_room() noexcept {
+    if (!lane_.has_room(head_, &known_tail_)) return false;
+    const EagerRegion::Piece piece = stock_->take(kInlineBytesMax, *way_);
+    if (piece.memory == nullptr) return false;
+    stock_->cancel(piece);
+    return true;
+  }
+
+  bool is_consumed(uint64_t index) noexcept {
+    known_tail_ = lane_.tail();
+    return static_cast<int32_t>(known_tail_ - static_cast<uint32_t>(index)) > 0;
+  }
+  uint64_t last_index() const noexcept { return head_ - 1; }
+
+ private:
+  MeshLane lane_;
+  EagerStock* stock_ = nullptr;
+  OutgoingWay* way_ = nullptr;
+  uint32_t peer_ = 0;
+  uint32_t head_ = 0;
+  uint32_t known_tail_ = 0;
+};
+
+}  // namespace bedplate

@@ -1,0 +1,44 @@
+// What a member has lent to all its peers, with the share of each, and the lock where several
+// threads lend.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "transport/shm/loan_table_datapath.h"
+#include "transport/shm/peer_share_datapath.h"
+#include "transport/shm/shm_place.h"
+#include "transport/shm/spin_lock.h"
+
+namespace bedplate {
+
+// Threads: any.
+class Lender {
+ public:
+  // Allocates.
+  void create(const ShmPlace& place);
+
+  // As LoanTable::try_lend(); none also where `peer` has its share.
+  LoanTable::Lent lend(std::byte* block, Completion* returned, uint32_t peer) noexcept;
+  // The message never went: the block is the caller's again.
+  void cancel(uint32_t loan, uint32_t peer) noexcept;
+  uint32_t out_count() const noexcept { return loans_.out_count(); }
+
+  // The thread that polls: ends loans that have come back; those of whoever is told of them, too.
+  // Returns how many.
+  uint32_t collect() noexcept;
+  // The same for all that `peer` has not returned. Requires: nothing of it can touch them any more.
+  void collect_from(uint32_t peer) noexcept;
+
+ private:
+  static constexpr size_t kBatch = 32;
+
+  static void finish(const LoanTable::Record& record, Outcome outcome) noexcept;
+
+  SpinLock lock_;
+  bool is_threaded_ = false;
+  LoanTable loans_;
+  PeerShare share_;
+};
+
+}  // namespace bedplate

@@ -1,0 +1,24 @@
+#include "transport/shm/shm_endpoint.h"
+
+namespace bedplate {
+
+Result<void> ShmEndpoint::open(uint64_t generation, bool is_open) noexcept {
+  const SpinGuard guard = way_.guard();
+  BP_DCHECK(way_.generation() != generation);
+  way_.open(generation, is_open);
+  incoming_ = {};
+  copy_.close();
+  if (!is_open || parts_.single_copy == nullptr) return {};
+  return copy_.open(parts_.outgoing.place, *parts_.single_copy, peer());
+}
+
+Result<RemoteMemory> ShmEndpoint::expose(std::span<std::byte> memory) {
+  const SpinGuard guard = way_.guard();  // whose generation it is
+  return parts_.exposures.expose(life(), memory);
+}
+
+void ShmEndpoint::withdraw(const RemoteMemory& memory) noexcept {
+  parts_.exposures.withdraw(peer(), memory);
+}
+
+}  // namespace bedplate

@@ -1,0 +1,35 @@
+#include <utility>
+
+#include "transport/shm/shm_provider.h"
+
+namespace bedplate {
+
+uint32_t ShmProvider::poll(uint32_t budget) noexcept {
+  if (BP_UNLIKELY(view_.has_changed() || place().members().is_owner_gone())) follow_members();
+  if (BP_UNLIKELY(view_.is_dead())) return std::exchange(has_told_, false) ? 1 : 0;
+  if (BP_UNLIKELY(wrapper_->notices.load(std::memory_order_acquire) != seen_notices_)) {
+    look_for_cut_offs();
+  }
+  if (borrower_.has_released()) borrower_.give_back_released();
+  uint32_t count = 0;
+  if (parts_.lender.out_count() > 0 && polls_++ % kPollsPerCollection == 0) {
+    count += parts_.lender.collect();
+  }
+  if (BP_UNLIKELY(!parts_.operations.is_idle())) count += parts_.operations.poll();
+  if (BP_UNLIKELY(parts_.outgoing.returning_count.load(std::memory_order_relaxed) > 0)) {
+    settle_returns();
+  }
+  count += inbox_.poll(budget);
+  if (BP_UNLIKELY(view_.epoch_to_acknowledge() != 0)) acknowledge_if_drained();
+  if (count > 0) counters_->received.set(dispatch_.received_count());
+  if (BP_UNLIKELY(dispatch_.lacks_memory())) {
+    dispatch_.retry_memory();
+    ++count;  // what waits is work to do: nobody wakes this shard when there is memory
+  }
+  if (BP_UNLIKELY(dispatch_.has_news() || endpoints_.has_news())) report();
+  // What the program was told it may have waited for: it is not put to sleep over it.
+  if (BP_UNLIKELY(std::exchange(has_told_, false)) && count == 0) count = 1;
+  return count;
+}
+
+}  // namespace bedplate
