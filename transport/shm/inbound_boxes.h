@@ -7,7 +7,7 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <vector>
 
 #include "transport/shm/box_receiver_datapath.h"
 #include "transport/shm/shm_dispatch.h"
@@ -60,7 +60,7 @@ class InboundBoxes final : public BoxKeeper {
   const EndpointTable* endpoints_ = nullptr;
   ShmCounters* counters_ = nullptr;
   uint32_t count_ = 0;
-  std::unique_ptr<BoxReceiver[]> boxes_;  // as many as it may give away
+  std::vector<BoxReceiver> boxes_;  // as many as it may give away
 };
 
 }  // namespace bedplate

@@ -9,6 +9,16 @@ constexpr uint64_t kIdleThresholds = 64;
 
 }  // namespace
 
+void InboundBoxes::create(const ShmPlace& place, ShmDispatch& dispatch,
+                          const EndpointTable& endpoints, ShmCounters& counters) {
+  BP_ASSERT(place_ == nullptr);
+  place_ = &place;
+  dispatch_ = &dispatch;
+  endpoints_ = &endpoints;
+  counters_ = &counters;
+  boxes_.resize(place.shape().box_count_max);
+}
+
 void InboundBoxes::grant(ShmEndpoint& to) noexcept {
   BP_DCHECK_SLOW(is_valid());
   IncomingPeer& incoming = to.incoming();

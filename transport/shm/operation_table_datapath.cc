@@ -7,6 +7,12 @@
 
 namespace bedplate {
 
+void OperationTable::create(OutgoingParts& parts) {
+  BP_ASSERT(parts_ == nullptr);
+  parts_ = &parts;
+  share_ = PeerShare(parts.place.member_count(), kOperationCountMax, kOperationReserveCount);
+}
+
 SendStatus OperationTable::start(OutgoingWay& way, const Operation& operation) noexcept {
   BP_DCHECK(way.is_open());
   if (!parts_->stock.is_there()) return SendStatus::kRefused;

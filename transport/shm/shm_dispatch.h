@@ -7,8 +7,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
+#include <vector>
 
 #include "platform/counter.h"
 #include "transport/provider.h"
@@ -107,7 +107,7 @@ class ShmDispatch {
   const Dispatcher* dispatcher_ = nullptr;
   ShmCounters* counters_ = nullptr;
   BoxKeeper* boxes_ = nullptr;
-  std::unique_ptr<std::byte[]> copied_out_;  // where nobody trusts
+  std::vector<std::byte> copied_out_;  // where nobody trusts
   uint64_t received_count_ = 0;
   bool lacks_memory_ = false;  // something waits in its queue for memory
   ShmEndpoint* untold_cut_offs_ = nullptr;

@@ -6,6 +6,20 @@
 
 namespace bedplate {
 
+void ShmDispatch::create(const Options& options) {
+  BP_ASSERT(parts_ == nullptr);
+  parts_ = &options.parts;
+  endpoints_ = &options.endpoints;
+  view_ = &options.view;
+  borrower_ = &options.borrower;
+  dispatcher_ = &options.dispatcher;
+  counters_ = &options.counters;
+  boxes_ = options.boxes;
+  if (options.parts.outgoing.place.kind() == GroupKind::kExchange) {
+    copied_out_.resize(kMessageBytesMax + 1);
+  }
+}
+
 ShmEndpoint* ShmDispatch::hear_first(uint32_t member) noexcept {
   const MemberState state = parts_->outgoing.place.members().state(member);
   if (state == MemberState::kFree || state == MemberState::kJoining || view_->is_buried(member)) {
@@ -83,9 +97,9 @@ void ShmDispatch::ignore(const ShmEndpoint& from, SlotKind kind, const std::byte
 void ShmDispatch::deliver(ShmEndpoint& from, uint32_t am, std::span<const std::byte> payload,
                           const Loan& loan) noexcept {
   BP_DCHECK(!from.incoming().is_ignored && payload.size() <= kMessageBytesMax);
-  if (BP_UNLIKELY(copied_out_ != nullptr)) {
-    std::memcpy(copied_out_.get(), payload.data(), payload.size());
-    payload = {copied_out_.get(), payload.size()};
+  if (BP_UNLIKELY(!copied_out_.empty())) {
+    std::memcpy(copied_out_.data(), payload.data(), payload.size());
+    payload = {copied_out_.data(), payload.size()};
   }
   ++received_count_;
   const Message message = {from, static_cast<AmId>(am), payload, loan};
