@@ -104,6 +104,7 @@ class GroupRig {
     options.member = index;
     options.is_threaded = is_threaded;
     options.pool = pool_;
+    options.single_copy = single_copy;
     options.counters = &member.counters;
     options.on_peer = {[](void* context, const PeerEvent& event) noexcept {
                          static_cast<Member*>(context)->events.push_back(event);
@@ -156,6 +157,7 @@ class GroupRig {
   }
 
   static constexpr uint32_t kHandledAmCount = 200;
+  SingleCopy* single_copy = nullptr;  // of those that are attached from now on
 
  private:
   static std::span<std::byte> map(uint64_t bytes) {

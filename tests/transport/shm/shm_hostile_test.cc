@@ -112,6 +112,31 @@ TEST_GROUP(ShmHostile) {
   }
 };
 
+// A poll delivers first, and then has something to say.
+TEST(ShmHostile, IsSaidInTheLogWhenAllIsDelivered) {
+  start(GroupKind::kLazy);
+  struct Seen {
+    StderrCapture* log;
+    std::string text;
+    uint64_t cut_off_count;
+    Member* victim;
+  } seen = {&log, "nothing came", 0, b};
+  b->messenger.set_handler(77, {[](void* context, const Message&) noexcept {
+                                  auto& into = *static_cast<Seen*>(context);
+                                  into.text = into.log->text();
+                                  into.cut_off_count = into.victim->counters.cut_off.read();
+                                },
+                                &seen});
+  by_fifo(forge(SlotKind::kInline, 1, kInlineBytesMax + 1, uint64_t{0}));
+  CHECK(c->to(1).am_send(77, bytes_of("behind it")) == SendStatus::kDone);
+  b->messenger.poll(64);
+  LONGS_EQUAL(1, seen.cut_off_count);
+  STRCMP_EQUAL("", seen.text.c_str());
+  STRCMP_CONTAINS("member 0 (member, process 1000) is cut off: it wrote a message longer than its "
+                  "slot",
+                  log.text().c_str());
+}
+
 TEST(ShmHostile, EachKindOfNonsenseInTheFifo) {
   const uint64_t region = GroupLayout(small_shape(GroupKind::kLazy)).eager_region_bytes();
   const auto at = reinterpret_cast<uintptr_t>(lent.data());
