@@ -13,6 +13,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <span>
 
 #include "platform/assert.h"
@@ -27,6 +28,10 @@ namespace bedplate {
 class OutgoingWay;
 
 // Threads: one at a time.
+//
+// Invariants: 1. Each taken line belongs to just one piece that is in use. 2. A piece reaches into
+// the reserve if and only if in_reserve_ says so. 3. What a message uses is somebody's, and the
+// shares count just those. (is_valid)
 class EagerRegion {
  public:
   static constexpr uint32_t kPieceCountMax = 64;  // messages that can be under way at once
@@ -65,14 +70,17 @@ class EagerRegion {
   // reclaimed, or cancel() is called.
   Piece try_take(uint64_t bytes, uint32_t peer) noexcept;
   void set_use(const Piece& piece, const Use& use) noexcept {
-    pieces_[piece.number].use = use;
+    BP_DCHECK(is_used(piece.number) && use.member != kNobody);
     if (pieces_[piece.number].holder == kNobody) hold(piece, use.member);
+    pieces_[piece.number].use = use;
+    BP_DCHECK_SLOW(is_valid());
   }
   // The piece is `peer`'s. It cannot be reclaimed before set_use has said what for.
   void hold(const Piece& piece, uint32_t peer) noexcept {
-    BP_DCHECK(pieces_[piece.number].holder == kNobody);
+    BP_DCHECK(is_used(piece.number) && pieces_[piece.number].holder == kNobody);
     pieces_[piece.number].holder = peer;
     share_.take(peer);
+    BP_DCHECK_SLOW(is_valid());
   }
   void cancel(const Piece& piece) noexcept { free(piece.number); }
 
@@ -87,6 +95,7 @@ class EagerRegion {
   }
 
   bool is_idle() const noexcept { return used_ == 0; }
+  bool is_valid() const noexcept;
 
  private:
   struct Taken {
@@ -96,6 +105,7 @@ class EagerRegion {
     Use use;
   };
 
+  bool is_used(uint32_t number) const noexcept { return (used_ >> number & 1) != 0; }
   bool is_line_taken(uint32_t line) const noexcept {
     return (taken_[line / 64] >> (line % 64) & 1) != 0;
   }
@@ -142,6 +152,7 @@ inline uint32_t EagerRegion::lines_for(uint32_t peer) const noexcept {
 }
 
 inline EagerRegion::Piece EagerRegion::try_take(uint64_t bytes, uint32_t peer) noexcept {
+  BP_DCHECK_SLOW(is_valid());
   const uint64_t wanted = bytes == 0 ? 1 : (bytes + kCacheLineBytes - 1) / kCacheLineBytes;
   const uint32_t end = lines_for(peer);
   if (used_ == UINT64_MAX || wanted > end || !share_.may_take(peer)) return {};
@@ -159,15 +170,39 @@ inline EagerRegion::Piece EagerRegion::try_take(uint64_t bytes, uint32_t peer) n
   if (first + count > shared_line_count_) in_reserve_ |= uint64_t{1} << number;
   next_line_ = first + count < shared_line_count_ ? first + count : 0;
   const uint64_t offset = uint64_t{first} * kCacheLineBytes;
+  BP_DCHECK_SLOW(is_valid());
   return {memory_.data() + offset, offset, number};
 }
 
 inline void EagerRegion::free(uint32_t number) noexcept {
-  BP_DCHECK((used_ >> number & 1) != 0);
+  BP_ASSERT(is_used(number));
   mark(pieces_[number], false);
   used_ &= ~(uint64_t{1} << number);
   in_reserve_ &= ~(uint64_t{1} << number);
   if (pieces_[number].holder != kNobody) share_.give_back(pieces_[number].holder);
+  BP_DCHECK_SLOW(is_valid());
+}
+
+inline bool EagerRegion::is_valid() const noexcept {
+  uint64_t lines[kLineCountMax / 64] = {};
+  uint32_t held_count = 0;
+  if ((in_reserve_ & ~used_) != 0) return false;
+  for (uint64_t left = used_; left != 0; left &= left - 1) {
+    const auto number = static_cast<uint32_t>(std::countr_zero(left));
+    const Taken& piece = pieces_[number];
+    const uint32_t end = uint32_t{piece.first_line} + piece.line_count;
+    if (piece.line_count == 0 || end > line_count_) return false;
+    for (uint32_t line = piece.first_line; line < end; ++line) {
+      const uint64_t bit = uint64_t{1} << (line % 64);
+      if (!is_line_taken(line) || (lines[line / 64] & bit) != 0) return false;
+      lines[line / 64] |= bit;
+    }
+    if ((end > shared_line_count_) != ((in_reserve_ >> number & 1) != 0)) return false;
+    if (piece.use.member != kNobody && piece.holder == kNobody) return false;
+    if (piece.holder != kNobody) ++held_count;
+  }
+  return std::equal(std::begin(lines), std::end(lines), std::begin(taken_)) &&
+         share_.free_count() + held_count == (line_count_ == 0 ? 0 : kPieceCountMax);
 }
 
 }  // namespace bedplate

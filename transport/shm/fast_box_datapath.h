@@ -10,7 +10,8 @@
 //
 // Invariants: 1. acknowledged <= consumed <= produced <= acknowledged + slots. 2. Area bytes
 // between the oldest message that is not acknowledged and the newest belong to the consumer.
-// 3. Only the consumer writes the ack line, only the producer all else.
+// 3. Only the consumer writes the ack line, only the producer all else. (1, 2: is_valid() of each
+// end, of what that end keeps to itself; what the other one wrote is not asserted, but refused.)
 #pragma once
 
 #include <algorithm>
@@ -87,12 +88,15 @@ class FastBoxProducer {
     return &box_.slot(produced_ & slot_mask_);
   }
   void publish(MessageSlot& slot, const SlotHeader& header) noexcept {
+    BP_DCHECK(&slot == &box_.slot(produced_ & slot_mask_));
+    BP_DCHECK_SLOW(is_valid());
     area_end_[produced_ & slot_mask_] = area_head_;
     slot.header.store(pack_slot(lap_of(produced_, slot_count_log2_), header),
                       std::memory_order_release);  // pairs with FastBoxConsumer::peek
     ++produced_;
     // Now, while nobody waits for it, rather than before the next message.
     if (produced_ - acknowledged_ > slot_mask_) refresh();
+    BP_DCHECK_SLOW(is_valid());
   }
 
   // Room for `bytes` in the area for the next message, or nullptr. Belongs to the message that is
@@ -116,6 +120,7 @@ class FastBoxProducer {
   // The number that the next message will have.
   uint64_t next_index() const noexcept { return produced_; }
   const FastBox& box() const noexcept { return box_; }
+  bool is_valid() const noexcept;
 
  private:
   static constexpr uint32_t kPrefetchedBytesMin = 4 * kCacheLineBytes;
@@ -166,13 +171,18 @@ class FastBoxConsumer {
   }
   // Done with the message that peek gave.
   void consume() noexcept {
+    BP_DCHECK_SLOW(is_valid());
     if (++consumed_ - acknowledged_ > slot_mask_ / 4) acknowledge();
   }
   void acknowledge() noexcept {
     box_.ack().store(consumed_, std::memory_order_release);  // pairs with refresh
     acknowledged_ = consumed_;
+    BP_DCHECK_SLOW(is_valid());
   }
   uint64_t consumed() const noexcept { return consumed_; }
+  bool is_valid() const noexcept {
+    return acknowledged_ <= consumed_ && consumed_ - acknowledged_ <= slot_mask_ / 4;
+  }
   const FastBox& box() const noexcept { return box_; }
 
  private:
@@ -190,7 +200,20 @@ inline bool FastBoxProducer::refresh() noexcept {
     area_tail_ = area_end_[(acknowledged - 1) & slot_mask_];
     acknowledged_ = acknowledged;
   }
+  BP_DCHECK_SLOW(is_valid());
   return true;
+}
+
+inline bool FastBoxProducer::is_valid() const noexcept {
+  if (acknowledged_ > produced_ || produced_ - acknowledged_ > slot_mask_ + 1) return false;
+  const uint64_t area_bytes = box_.area_bytes();
+  uint64_t end = area_tail_;
+  for (uint64_t index = acknowledged_; index != produced_; ++index) {
+    if (area_end_[index & slot_mask_] < end) return false;
+    end = area_end_[index & slot_mask_];
+  }
+  return end <= area_head_ && area_head_ - area_tail_ <= area_bytes && area_offset_ <= area_bytes &&
+         area_head_ % area_bytes == area_offset_ % area_bytes;
 }
 
 inline void FastBoxProducer::prefetch_area(uint32_t bytes) noexcept {

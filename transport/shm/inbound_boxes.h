@@ -16,8 +16,10 @@ namespace bedplate {
 
 // Threads: the one that polls.
 //
-// Invariants: 1. A sender has at most one box of ours, and knows of it (IncomingPeer::has_our_box)
-// as long as it has not closed it. 2. No box is given twice. (is_valid)
+// Invariants: 1. This member has no more boxes than it may give away, each is the group's, and its
+// sender has an endpoint. (is_valid) Among members that keep to the protocol a sender has one at
+// most, and a box one sender; but who has which lies in the segment, and so does who has read all
+// of the dead: any member can spoil that, and with it messages.
 class InboundBoxes final : public BoxKeeper {
  public:
   // All outlive this. Allocates.

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "transport/shm/inbound_boxes.h"
 
 namespace bedplate {
@@ -143,17 +145,9 @@ void InboundBoxes::drop(uint32_t place) noexcept {
 
 bool InboundBoxes::is_valid() const noexcept {
   if (count_ > place_->shape().box_count_max) return false;
-  for (uint32_t i = 0; i < count_; ++i) {
-    if (boxes_[i].index() >= place_->shape().box_count) return false;
-    const ShmEndpoint* sender = endpoints_->at(boxes_[i].sender());
-    if (sender == nullptr || !sender->incoming().has_our_box) return false;
-    for (uint32_t j = 0; j < i; ++j) {
-      if (boxes_[j].index() == boxes_[i].index() || boxes_[j].sender() == boxes_[i].sender()) {
-        return false;
-      }
-    }
-  }
-  return true;
+  return std::all_of(boxes_.begin(), boxes_.begin() + count_, [&](const BoxReceiver& box) {
+    return box.index() < place_->shape().box_count && endpoints_->at(box.sender()) != nullptr;
+  });
 }
 
 }  // namespace bedplate

@@ -112,6 +112,10 @@ class InboundFifo {
 
   uint32_t capacity() const noexcept { return static_cast<uint32_t>(mask_ + 1); }
 
+  // Invariants 1 to 3. Requires: nobody writes meanwhile, and nobody has written nonsense; so it is
+  // for tests. What the reader keeps to itself FifoReceiver checks.
+  bool is_valid() const noexcept;
+
  private:
   // A writer gives up for now when it was overtaken this often. Honest writers make progress each
   // time; only nonsense in the counter keeps it busy for longer.
@@ -138,6 +142,22 @@ class InboundFifo {
   uint64_t mask_ = 0;
   unsigned capacity_log2_ = 0;
 };
+
+inline bool InboundFifo::is_valid() const noexcept {
+  const uint64_t first = tail();
+  const uint64_t claimed_end = claims();
+  if (claimed_end + 1 - first > mask_ + 2) return false;
+  for (uint64_t index = first; index <= first + mask_; ++index) {
+    const uint64_t word = slots_[index & mask_].header.load(std::memory_order_acquire);
+    const uint64_t lap = lap_of(index, capacity_log2_);
+    const bool is_taken = slot_lap(word) == lap;
+    if (!is_taken && slot_lap(word) != lap_before(lap)) return false;
+    if (is_taken && unpack_slot(word).kind == SlotKind::kNone) return false;
+    // The writer that has taken the next one may not have come to move the counter.
+    if (index != claimed_end && is_taken != (index < claimed_end)) return false;
+  }
+  return true;
+}
 
 inline InboundFifo::Claim InboundFifo::try_claim(uint32_t sender, uint64_t* known_tail) noexcept {
   for (int attempt = 0; attempt < kAttemptsMax; ++attempt) {

@@ -14,7 +14,7 @@
 
 namespace bedplate {
 
-// Threads: one at a time.
+// Threads: one at a time. Invariant: known_tail_ <= head_ <= known_tail_ + capacity. (is_valid)
 class LaneSender {
  public:
   static constexpr QueueKind kKind = QueueKind::kLane;
@@ -25,6 +25,8 @@ class LaneSender {
       : lane_(lane), stock_(&stock), way_(&way), peer_(peer) {}
 
   bool post(const SlotHeader& header, const std::byte* data, size_t data_bytes) noexcept {
+    BP_DCHECK(header.kind != SlotKind::kNone && header.kind != SlotKind::kArea);
+    BP_DCHECK_SLOW(is_valid());
     if (!lane_.has_room(head_, &known_tail_)) return false;
     const EagerRegion::Piece piece = stock_->take(data_bytes, *way_);
     if (piece.memory == nullptr) return false;
@@ -32,6 +34,7 @@ class LaneSender {
     lane_.push(head_, {header.kind, header.am, header.bytes, piece.offset});
     ++head_;
     stock_->set_use(piece, {peer_, last_index(), kKind, false, way_});
+    BP_DCHECK_SLOW(is_valid());
     return true;
   }
   LongPost post_long(const SlotHeader& header, std::span<const std::byte> payload) noexcept {
@@ -47,10 +50,12 @@ class LaneSender {
   }
 
   bool is_consumed(uint64_t index) noexcept {
-    known_tail_ = lane_.tail();
+    lane_.refresh(head_, &known_tail_);
     return static_cast<int32_t>(known_tail_ - static_cast<uint32_t>(index)) > 0;
   }
   uint64_t last_index() const noexcept { return head_ - 1; }
+
+  bool is_valid() const noexcept { return head_ - known_tail_ <= lane_.capacity(); }
 
  private:
   MeshLane lane_;

@@ -5,8 +5,10 @@
 // use, so the lender never writes there: a store to a line that the borrower has would hold up the
 // message behind it. Everything else is private: any other byte means nothing.
 //
-// Invariant: the byte of a loan that is not out is its mark. So the next mark differs from it,
-// however often a loan was cancelled, or lent to somebody who died.
+// Invariants: 1. The byte of a loan that is not out is its mark. So the next mark differs from it,
+// however often a loan was cancelled, or lent to somebody who died. (Of the bytes, which borrowers
+// write, nothing is asserted.) 2. A loan is out, or free and in the list of those, just once.
+// 3. out_count() is how many are out. (is_valid: 2, 3)
 #pragma once
 
 #include <atomic>
@@ -55,13 +57,21 @@ class LoanTable {
   // The same for what `member` has not returned. Requires: nothing of it can touch them any more.
   size_t collect_from(uint32_t member, std::span<Record> out) noexcept;
 
+  bool is_valid() const noexcept;
+
  private:
   static constexpr uint16_t kNone = UINT16_MAX;
+  static constexpr size_t kWalkedLoanCount = 1024;
 
   bool is_out(uint32_t loan) const noexcept {
     return (out_bits_[loan / 64] >> (loan % 64) & 1) != 0;
   }
+  // A walk of the largest table takes as long as thousands of loans: it is walked now and then.
+  bool is_time_to_walk() const noexcept {
+    return out_count() % (returned_.size() / kWalkedLoanCount + 1) == 0;
+  }
   void forget(uint32_t loan) noexcept;
+
   std::span<std::atomic<uint8_t>> returned_;
   std::unique_ptr<Record[]> records_;
   std::unique_ptr<uint64_t[]> out_bits_;
@@ -72,14 +82,17 @@ class LoanTable {
 
 inline LoanTable::Lent LoanTable::try_lend(std::byte* block, Completion* returned,
                                            uint32_t member) noexcept {
+  BP_DCHECK_SLOW(!is_time_to_walk() || is_valid());
   if (first_free_ == kNone) return {};
   const uint16_t loan = first_free_;
   Record& record = records_[loan];
   first_free_ = record.next_free;
   const auto mark = static_cast<uint8_t>(record.mark + 1);
+  BP_ASSERT(!is_out(loan));
   record = {block, returned, static_cast<uint16_t>(member), kNone, mark};
   out_bits_[loan / 64] |= uint64_t{1} << (loan % 64);
   out_count_.store(out_count() + 1, std::memory_order_relaxed);
+  BP_DCHECK_SLOW(!is_time_to_walk() || is_valid());
   return {loan, mark};
 }
 
@@ -109,11 +122,12 @@ inline size_t LoanTable::collect_from(uint32_t member, std::span<Record> out) no
 }
 
 inline void LoanTable::forget(uint32_t loan) noexcept {
-  BP_ASSERT(is_out(loan));
+  BP_ASSERT(loan < returned_.size() && is_out(loan));
   out_bits_[loan / 64] &= ~(uint64_t{1} << (loan % 64));
   records_[loan].next_free = first_free_;
   first_free_ = static_cast<uint16_t>(loan);
   out_count_.store(out_count() - 1, std::memory_order_relaxed);
+  BP_DCHECK_SLOW(!is_time_to_walk() || is_valid());
 }
 
 }  // namespace bedplate

@@ -72,7 +72,7 @@ class MembershipView {
 
   // ---- The table's changes ----
 
-  bool has_changed() const noexcept { return place_->members().epoch() != seen_epoch_; }
+  // The table's epoch as of the last look that was complete.
   uint64_t seen_epoch() const noexcept { return seen_epoch_; }
   // All that has changed up to `epoch` was seen. It is to be acknowledged.
   void see(uint64_t epoch) noexcept;

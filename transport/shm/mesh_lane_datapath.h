@@ -8,8 +8,9 @@
 //     bits 11..23  payload bytes
 //     bits 24..63  offset in the sender's eager region
 //
-// Invariants: 1. tail <= head <= tail + capacity, modulo 2^32. 2. Words [tail, head) belong to the
-// consumer. 3. Only the producer writes the head and the queue, only the consumer the tail.
+// Invariants: 1. tail <= head <= tail + capacity, modulo 2^32; also of what the producer knows of
+// the tail (refresh, LaneSender::is_valid). 2. Words [tail, head) belong to the consumer. 3. Only
+// the producer writes the head and the queue, only the consumer the tail.
 #pragma once
 
 #include <atomic>
@@ -53,8 +54,13 @@ class MeshLane {
   // Producer. `head` is its own count of words, `known_tail` what it saw last of the tail.
   bool has_room(uint32_t head, uint32_t* known_tail) const noexcept {
     if (head - *known_tail <= mask_) return true;
-    *known_tail = tail();
+    refresh(head, known_tail);
     return head - *known_tail <= mask_;
+  }
+  // Looks at the tail. What is impossible there changes nothing.
+  void refresh(uint32_t head, uint32_t* known_tail) const noexcept {
+    const uint32_t now = tail();
+    if (head - now <= head - *known_tail) *known_tail = now;
   }
   // Requires: has_room.
   void push(uint32_t head, const LaneWord& word) const noexcept {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "platform/assert.h"
@@ -14,12 +15,17 @@
 namespace bedplate {
 
 // Threads: one at a time.
+//
+// Invariant: what all hold and what is free are all units there are. (is_valid)
 class PeerShare {
  public:
   PeerShare() noexcept = default;
   // Allocates; before the data path runs.
   PeerShare(uint32_t peer_count, uint32_t unit_count, uint32_t reserve_count)
-      : held_(peer_count), free_count_(unit_count), reserve_count_(reserve_count) {
+      : held_(peer_count),
+        unit_count_(unit_count),
+        free_count_(unit_count),
+        reserve_count_(reserve_count) {
     BP_ASSERT(reserve_count <= unit_count);
   }
 
@@ -32,18 +38,27 @@ class PeerShare {
   }
   // Requires: there is one. A peer may take several by one answer of may_take().
   void take(uint32_t peer) noexcept {
+    BP_DCHECK(peer < held_.size());
     BP_ASSERT(free_count_ > 0);
     ++held_[peer];
     --free_count_;
+    BP_DCHECK_SLOW(is_valid());
   }
   void give_back(uint32_t peer) noexcept {
+    BP_DCHECK(peer < held_.size());
     BP_ASSERT(held_[peer] > 0);
     --held_[peer];
     ++free_count_;
+    BP_DCHECK_SLOW(is_valid());
+  }
+
+  bool is_valid() const noexcept {
+    return std::accumulate(held_.begin(), held_.end(), uint64_t{free_count_}) == unit_count_;
   }
 
  private:
   std::vector<uint32_t> held_;
+  uint32_t unit_count_ = 0;
   uint32_t free_count_ = 0;
   uint32_t reserve_count_ = 0;
 };

@@ -5,7 +5,10 @@
 namespace bedplate {
 
 uint32_t ShmProvider::poll(uint32_t budget) noexcept {
-  if (BP_UNLIKELY(view_.has_changed() || place().members().is_owner_gone())) follow_members();
+  const MembersTable& members = place().members();
+  if (BP_UNLIKELY(members.epoch() != view_.seen_epoch() || members.is_owner_gone())) {
+    follow_members();
+  }
   if (BP_UNLIKELY(view_.is_dead())) return std::exchange(has_told_, false) ? 1 : 0;
   if (BP_UNLIKELY(wrapper_->notices.load(std::memory_order_acquire) != seen_notices_)) {
     look_for_cut_offs();

@@ -80,6 +80,7 @@ TEST(EagerRegion, TheReserveIsForPeersThatHoldNothing) {
   POINTERS_EQUAL(nullptr, take(1, 2).memory);
   CHECK(take(1, 3).memory != nullptr);
   shared.reclaim([](const EagerRegion::Use& use) { return use.member == 2; });
+  CHECK(shared.is_valid());
   CHECK(take(1, 2).memory != nullptr);
 }
 
@@ -183,5 +184,6 @@ TEST(EagerRegion, RandomAgainstAModel) {
                   gone->second.bytes, -1);
       model.erase(gone);
     }
+    CHECK_TEXT(region.is_valid(), seed.text());
   }
 }

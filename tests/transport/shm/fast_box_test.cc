@@ -202,6 +202,7 @@ TEST(FastBox, StaysInsideWhateverTheConsumerWrites) {
       }
       producer.publish(*slot, {});
     }
+    CHECK_TEXT(producer.is_valid(), seed.text());
     box.ack().store(random() % 3 == 0 ? random() : producer.next_index() - random() % 8);
   }
 }
@@ -232,6 +233,7 @@ TEST(FastBox, RandomLengthsAgainstAModel) {
         CHECK_TEXT(receive(model.front().first, model.front().second), seed.text());
         model.pop_front();
       }
+      CHECK_TEXT(producer.is_valid() && consumer.is_valid(), seed.text());
     }
   }
 }

@@ -207,7 +207,22 @@ TEST(InboundFifo, RandomAgainstAModel) {
         model.pop_front();
     }
     known[i % 5] = known_tail;
+    CHECK_TEXT(fifo.is_valid(), seed.text());
   }
+}
+
+TEST(InboundFifo, SeesThatItsBooksDoNotFitTogether) {
+  make(16);
+  CHECK(fifo.is_valid());
+  CHECK(send(1, 1) && send(1, 2));
+  CHECK(fifo.is_valid());
+  counter().store(1);  // a writer has not come to move it
+  CHECK(fifo.is_valid());
+  counter().store(0);  // but two cannot have
+  CHECK_FALSE(fifo.is_valid());
+  counter().store(2);
+  fifo.set_tail(4);
+  CHECK_FALSE(fifo.is_valid());
 }
 
 TEST(InboundFifo, ManyThreadsOneReader) {

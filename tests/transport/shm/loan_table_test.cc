@@ -169,6 +169,6 @@ TEST(LoanTable, RandomAgainstAModel) {
           came_back.clear();
         }
     }
-    CHECK_TEXT(table.out_count() == model.size(), seed.text());
+    CHECK_TEXT(table.out_count() == model.size() && table.is_valid(), seed.text());
   }
 }

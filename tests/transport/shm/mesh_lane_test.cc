@@ -75,6 +75,10 @@ TEST(MeshLane, AForgedTailOnlyMakesItFull) {
   CHECK_FALSE(push(99));
   lane.set_tail(head - kEntries - 1);  // further back than there is room
   CHECK_FALSE(push(99));
+  LONGS_EQUAL(0, known_tail);  // not believed
+  lane.set_tail(3);
+  CHECK(push(99));
+  LONGS_EQUAL(3, known_tail);
 }
 
 TEST(MeshLane, RandomAgainstAModel) {
