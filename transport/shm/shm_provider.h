@@ -81,9 +81,9 @@ class ShmProvider final : public Provider {
 
   const ShmPlace& place() const noexcept { return parts_.outgoing.place; }
   Result<uint32_t> find_peer(const PeerAddress& peer) const noexcept;
-  // Why nobody can be connected to; or, with `error`, its answer and cure.
+  // Whether it is there to be connected to; else `error` says why not.
   bool can_connect(uint32_t peer, Error& error) const noexcept;
-  // What peers want back of those that send nothing.
+  // Boxes are wanted back from senders that send nothing: poll does it for them.
   void settle_returns() noexcept;
   // Says in the log what the datapath has written down.
   void report() noexcept;
