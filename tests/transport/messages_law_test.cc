@@ -213,9 +213,9 @@ constexpr Deed kDeeds[] = {
 };
 
 // Lends the same block to whoever asks.
-class Lender final : public MessageAnswers {
+class LendingAnswers final : public MessageAnswers {
  public:
-  explicit Lender(std::span<std::byte> block) : block_(block) {}
+  explicit LendingAnswers(std::span<std::byte> block) : block_(block) {}
 
  private:
   Verdict answer(const Message& question) noexcept override {
@@ -243,7 +243,7 @@ TEST_GROUP(MessagesLaw) {
     wire.listen();
     if (names.all().empty()) CHECK(names.add(kName).ok());
     wire.receiver->answer_names(names);
-    auto lender = std::make_unique<Lender>(memory.subspan(40 * kKiB, 1000));
+    auto lender = std::make_unique<LendingAnswers>(memory.subspan(40 * kKiB, 1000));
     Counter dropped;
     lender->create({.messenger = wire.receiver,
                     .question = kQuestion,

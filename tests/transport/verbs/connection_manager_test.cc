@@ -49,7 +49,7 @@ uint64_t heap_bytes_in_use() {
 
 TEST_GROUP(ConnectionManager) {
   std::unique_ptr<VerbsRig> rig;
-  Inbox inbox;  // of b
+  ReceivedTexts inbox;  // of b
 
   bool start(VerbsRigOptions options = {}) {
     if (!has_verbs_device() || !has_managed_device()) return false;

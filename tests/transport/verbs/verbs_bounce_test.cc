@@ -45,7 +45,7 @@ TEST(VerbsBounce, ABufferThatIsFullIsWaitedFor) {
   VerbsRigOptions options;
   options.shape.bounce_bytes = 64 * kKiB;
   if (!start(options)) BP_SKIP(kNoVerbs);
-  Inbox at_b(*rig->b.messenger);
+  ReceivedTexts at_b(*rig->b.messenger);
   Block first(40 * kKiB), second(40 * kKiB), too_large(65 * kKiB);
   Counted returned;
   CHECK(to_b().am_send_loan(kLent, {}, first.span(), &returned) == SendStatus::kPending);
@@ -97,7 +97,7 @@ TEST(VerbsBounce, ItIsWaitedForAndMoreThanItIsRefused) {
 
 TEST(VerbsBounce, LoansOfMemoryThatIsNotOfThePoolAreReadIntoSuch) {
   if (!start_with_target()) BP_SKIP(kNoVerbs);
-  Inbox at_b(*rig->b.messenger);
+  ReceivedTexts at_b(*rig->b.messenger);
   Counted returned;
   CHECK(to_b().am_send_loan(kLent, {}, {g_outside, 10'000}, &returned) == SendStatus::kPending);
   CHECK(rig->poll_until([&] { return at_b.loans.size() == 1; }));
@@ -118,7 +118,7 @@ TEST(VerbsBounce, LoansOfMemoryThatIsNotOfThePoolAreReadIntoSuch) {
 
 TEST(VerbsBounce, ALoanOfNothingComesBack) {
   if (!start()) BP_SKIP(kNoVerbs);
-  Inbox at_b(*rig->b.messenger);
+  ReceivedTexts at_b(*rig->b.messenger);
   for (uint32_t i = 0; i < 2 * kVerbsLoanCountMax; ++i) {  // each place is free again
     Counted returned;
     CHECK(insist([&] { return to_b().am_send_loan(kLent, view("none"), {}, &returned); }) ==
@@ -133,7 +133,7 @@ TEST(VerbsBounce, ALoanOfNothingComesBack) {
 
 TEST(VerbsBounce, WhatABreakInterruptedIsWholeAgain) {
   if (!start_with_target()) BP_SKIP(kNoVerbs);
-  Inbox at_b(*rig->b.messenger);
+  ReceivedTexts at_b(*rig->b.messenger);
   const std::span<std::byte> outside = g_outside;
   std::memset(g_outside_too, 77, sizeof g_outside_too);
   Counted lent, forged_put, put, got;
@@ -162,7 +162,7 @@ TEST(VerbsBounce, WhatABreakInterruptedIsWholeAgain) {
 TEST(VerbsBounce, OfALoanThatIsOverNothingIsLeftInIt) {
   if (!start_with_target()) BP_SKIP(kNoVerbs);
   if (rig->device().enforces_windows()) BP_SKIP("this RDMA device opens each loan by a window");
-  Inbox at_b(*rig->b.messenger);
+  ReceivedTexts at_b(*rig->b.messenger);
   Counted returned;
   CHECK(to_b().am_send_loan(kLent, {}, {g_outside, 10'000}, &returned) == SendStatus::kPending);
   CHECK(rig->poll_until([&] { return at_b.loans.size() == 1; }));
@@ -182,7 +182,7 @@ TEST(VerbsBounce, WhereThereAreWindowsItIsReadThroughThem) {
   options.trust_windows = true;
   if (!start(options)) BP_SKIP(kNoVerbs);
   if (!rig->device().has_windows()) BP_SKIP("this RDMA device has no memory windows");
-  Inbox at_b(*rig->b.messenger);
+  ReceivedTexts at_b(*rig->b.messenger);
   for (size_t round = 0; round < 2 * kVerbsLoanCountMax; ++round) {
     std::memset(g_outside, static_cast<int>(round), sizeof g_outside);
     Counted returned, late;

@@ -110,7 +110,7 @@ struct LoneQueue {
 
 TEST_GROUP(VerbsDatagrams) {
   std::unique_ptr<VerbsRig> rig;
-  Inbox inbox;  // of b
+  ReceivedTexts inbox;  // of b
 
   bool start(uint32_t count = 16, bool connects = true) {
     if (!has_verbs_device()) return false;

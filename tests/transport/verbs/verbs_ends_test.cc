@@ -127,7 +127,7 @@ TEST(VerbsEnds, LargeTransfersEndEachByItself) {
 
 TEST(VerbsEnds, ALifeThatEndsInAPollIsCounted) {
   if (!start()) BP_SKIP(kNoVerbs);
-  Inbox at_b(*rig->b.messenger);
+  ReceivedTexts at_b(*rig->b.messenger);
   Block lent(4 * kKiB);
   Counted returned;
   CHECK(to_b().am_send_loan(kLent, {}, lent.span(), &returned) == SendStatus::kPending);
@@ -144,7 +144,7 @@ TEST(VerbsEnds, ALifeThatEndsInAPollIsCounted) {
 // would be waited for without end.
 TEST(VerbsEnds, WhatDoesNotEndIsFollowedByMore) {
   if (!start()) BP_SKIP(kNoVerbs);
-  Inbox at_b(*rig->b.messenger);
+  ReceivedTexts at_b(*rig->b.messenger);
   CHECK(to_b().am_send(kData, {}) == SendStatus::kDone);  // its end is not asked for
   CHECK(rig->poll_until([&] { return at_b.payloads.size() == 1; }));
   CHECK(rig->poll_until([&] { return rig->a.counters.kicks.read() > 0; }));
@@ -161,7 +161,7 @@ TEST(VerbsEnds, WhatDoesNotEndIsFollowedByMore) {
 
 TEST(VerbsEnds, AFlushEndsBehindWhatWasWithdrawnBeforeIt) {
   if (!has_windows()) BP_SKIP("no RDMA device with memory windows");
-  Inbox at_a(*rig->a.messenger);
+  ReceivedTexts at_a(*rig->a.messenger);
   Block exposed(8 * kKiB), source(8 * kKiB);
   std::memset(exposed.memory, 0, exposed.bytes);
   std::memset(source.memory, 9, source.bytes);
@@ -205,7 +205,7 @@ TEST(VerbsEnds, ADeviceThatGoesAwayEndsAllAndTheProcessGoesOn) {
   Block target(4 * kKiB), lent(4 * kKiB);
   CHECK(start({.exported = target.span()}));
   const RemoteMemory exposed = to_a().expose(target.span()).take();
-  Inbox at_b(*rig->b.messenger);
+  ReceivedTexts at_b(*rig->b.messenger);
   Counted returned, put, flushed;
   CHECK(to_b().am_send_loan(kLent, {}, lent.span(), &returned) == SendStatus::kPending);
   CHECK(rig->poll_until([&] { return at_b.loans.size() == 1; }));

@@ -25,16 +25,16 @@ inline constexpr AmId kData = 3;
 inline constexpr AmId kLent = 4;
 
 // What one side was sent.
-struct Inbox {
+struct ReceivedTexts {
   std::vector<std::string> payloads;
   std::vector<Loan> loans;
 
-  Inbox() = default;
-  explicit Inbox(Messenger& messenger) { listen(messenger); }
+  ReceivedTexts() = default;
+  explicit ReceivedTexts(Messenger& messenger) { listen(messenger); }
   // Also anew, where the side was started again.
   void listen(Messenger& messenger) {
     const AmHandler handler = {[](void* self, const Message& message) noexcept {
-                                 auto& inbox = *static_cast<Inbox*>(self);
+                                 auto& inbox = *static_cast<ReceivedTexts*>(self);
                                  inbox.payloads.emplace_back(
                                      reinterpret_cast<const char*>(message.payload.data()),
                                      message.payload.size());

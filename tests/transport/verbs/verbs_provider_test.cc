@@ -48,7 +48,7 @@ TEST(VerbsProvider, TellsWhoIsNotInItsList) {
 
 TEST(VerbsProvider, SendsBothWaysOverTcp) {
   if (!start({.listens_by_tcp = true})) BP_SKIP(kNoVerbs);
-  Inbox at_a(*rig->a.messenger), at_b(*rig->b.messenger);
+  ReceivedTexts at_a(*rig->a.messenger), at_b(*rig->b.messenger);
   CHECK(to_b().am_send(kData, view("there")) == SendStatus::kDone);
   CHECK(to_a().am_send(kData, view("back")) == SendStatus::kDone);
   CHECK(rig->poll_until([&] { return at_a.payloads.size() + at_b.payloads.size() == 2; }));
@@ -60,7 +60,7 @@ TEST(VerbsProvider, WhoDoesNotPollIsSentAWindowAndNoMore) {
   if (!start({.shape = {.peer_count_max = 2, .window = 8, .message_bytes = 256}})) {
     BP_SKIP(kNoVerbs);
   }
-  Inbox at_b(*rig->b.messenger);
+  ReceivedTexts at_b(*rig->b.messenger);
   uint32_t accepted = 0;
   for (int i = 0; i < 1000; ++i) {
     if (to_b().am_send(kData, view(std::to_string(accepted))) == SendStatus::kDone) ++accepted;
@@ -82,7 +82,7 @@ TEST(VerbsProvider, BothWindowsFullAtOnceCannotWaitForOneAnother) {
   if (!start({.shape = {.peer_count_max = 2, .window = 4, .message_bytes = 256}})) {
     BP_SKIP(kNoVerbs);
   }
-  Inbox at_a(*rig->a.messenger), at_b(*rig->b.messenger);
+  ReceivedTexts at_a(*rig->a.messenger), at_b(*rig->b.messenger);
   const std::string payload(200, 'x');
   uint32_t there = 0, back = 0;
   CHECK(rig->poll_until([&] {
@@ -137,7 +137,7 @@ TEST(VerbsProvider, LoansAreReadThroughAnExportOrTheBounceBuffer) {
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);
   Block open(64 * kKiB), closed(64 * kKiB), into(64 * kKiB);
   CHECK(start({.readable = open.span()}));
-  Inbox at_b(*rig->b.messenger);
+  ReceivedTexts at_b(*rig->b.messenger);
   for (Block* block : {&open, &closed}) {
     std::memset(block->memory, block == &open ? 5 : 6, block->bytes);
     Counted returned, got;
@@ -159,7 +159,7 @@ TEST(VerbsProvider, LoansAreReadThroughAnExportOrTheBounceBuffer) {
 
 TEST(VerbsProvider, WakesWhoSleepsOnItsCompletions) {
   if (!start()) BP_SKIP(kNoVerbs);
-  Inbox at_b(*rig->b.messenger);
+  ReceivedTexts at_b(*rig->b.messenger);
   for (size_t i = 0; i < 20; ++i) {
     for (int k = 0; k < 100; ++k) rig->poll();
     const uint64_t begin_ns = monotonic_ns();
@@ -181,7 +181,7 @@ TEST(VerbsProvider, WakesWhoSleepsOnItsCompletions) {
 // next.
 TEST(VerbsProvider, WhatItPolledAwakeDoesNotWakeItLater) {
   if (!start()) BP_SKIP(kNoVerbs);
-  Inbox at_b(*rig->b.messenger);
+  ReceivedTexts at_b(*rig->b.messenger);
   uint32_t slept_count = 0;
   for (size_t i = 0; i < 5; ++i) {  // now and then the connector rings
     rig->b.messenger->wait(0);
@@ -248,7 +248,7 @@ TEST(VerbsProvider, MessagesArriveOnceAndInOrderOverManyBreaks) {
   options.exported = target.span();
   options.shape = {.peer_count_max = 2, .window = 16, .message_bytes = 512};
   CHECK(start(options));
-  Inbox at_a(*rig->a.messenger), at_b(*rig->b.messenger);
+  ReceivedTexts at_a(*rig->a.messenger), at_b(*rig->b.messenger);
   const RemoteMemory exposed = to_a().expose(target.span()).take();
   RemoteMemory forged = exposed;
   forged.key += 0x1000;
@@ -289,7 +289,7 @@ TEST(VerbsProvider, LoansOfABrokenConnectionComeBackAsUnknown) {
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);
   Block target(4 * kKiB), lent(4 * kKiB), not_delivered(4 * kKiB);
   CHECK(start({.exported = target.span()}));
-  Inbox at_b(*rig->b.messenger);
+  ReceivedTexts at_b(*rig->b.messenger);
   const RemoteMemory exposed = to_a().expose(target.span()).take();
   Counted delivered, open, undelivered, got;
   CHECK(to_b().am_send_loan(kLent, view("one"), lent.span(), &delivered) == SendStatus::kPending);
@@ -322,7 +322,7 @@ TEST(VerbsProvider, ARestartedPeerBeginsAnew) {
   const RemoteMemory of_the_old = to_a().expose(target.span()).take();
   for (int i = 0; i < 5; ++i) CHECK(to_b().am_send(kData, view("lost")) == SendStatus::kDone);
   rig->restart_b();  // before it consumed them
-  Inbox at_b(*rig->b.messenger);
+  ReceivedTexts at_b(*rig->b.messenger);
   CHECK(rig->connect());
   LONGS_EQUAL(5, rig->a.counters.lost.read());
   CHECK(to_b().am_send(kData, view("first")) == SendStatus::kDone);
@@ -339,7 +339,7 @@ TEST(VerbsProvider, ARestartedPeerBeginsAnew) {
 TEST(VerbsProvider, LoansThroughWindowsAreReachableUntilTheyComeBack) {
   if (!start({.trust_windows = true})) BP_SKIP(kNoVerbs);
   if (!rig->device().has_windows()) BP_SKIP("this RDMA device has no memory windows");
-  Inbox at_b(*rig->b.messenger);
+  ReceivedTexts at_b(*rig->b.messenger);
   Block lent(100'000), into(100'000);
   for (int round = 0; round < 300; ++round) {  // each window is used more than once
     std::memset(lent.memory, round, lent.bytes);
@@ -370,7 +370,7 @@ TEST(VerbsProvider, LoansThroughWindowsAreReachableUntilTheyComeBack) {
 TEST(VerbsProvider, WindowsThatWereBoundWhenTheConnectionBrokeAreBoundAgain) {
   if (!start({.trust_windows = true})) BP_SKIP(kNoVerbs);
   if (!rig->device().has_windows()) BP_SKIP("this RDMA device has no memory windows");
-  Inbox at_b(*rig->b.messenger);
+  ReceivedTexts at_b(*rig->b.messenger);
   Block lent(4 * kKiB), into(4 * kKiB);
   auto exposed = to_a().expose(lent.span());
   CHECK(exposed.ok());

@@ -17,7 +17,7 @@ constexpr size_t kLoanCount = 60;  // returns of which take more than one messag
 TEST_GROUP_BASE(VerbsReturns, VerbsFixture) {
   std::deque<Block> blocks;
   std::deque<Counted> returned;
-  Inbox at_a, at_b;
+  ReceivedTexts at_a, at_b;
 
   bool start_with(const VerbsRigOptions& options) {
     if (!start(options)) return false;
