@@ -70,13 +70,15 @@ Result<RemoteMemory> Exposures::expose(const PeerLife& who, std::span<std::byte>
     Exposure& exposure = exposures_[i];
     if (exposure.peer != UINT32_MAX) continue;
     RemoteMemory remote = {reinterpret_cast<uintptr_t>(memory.data()), memory.size(), 0, 0};
-    if (!is_pool && single_copy_ != nullptr) {
+    // What the peer may write itself it does without.
+    const bool has_key = single_copy_ != nullptr &&
+                         !(is_pool && place_->members().may_write(who.peer, segment->number));
+    if (has_key) {
       auto range = single_copy_->expose(memory.data(), memory.size(), true);
       if (!range.ok()) return range.error();
       remote.key = range.value().key;
     }
-    exposure = {remote.address, remote.bytes, remote.key,
-                who.generation, who.peer,     exposure.use + 1};
+    exposure = {remote.address, remote.bytes, who.generation, who.peer, exposure.use + 1, has_key};
     BP_DCHECK_SLOW(is_valid());
     remote.kind = pack_exposure(is_pool, i, exposure.use);
     return remote;
@@ -91,7 +93,7 @@ void Exposures::withdraw(uint32_t peer, const RemoteMemory& memory) noexcept {
   BP_ASSERT(index < kExposureCountMax);
   Exposure& exposure = exposures_[index];
   BP_ASSERT(exposure.peer == peer && exposure.use == exposure_use(memory.kind));
-  if (!is_pool_memory(memory.kind) && single_copy_ != nullptr) {
+  if (exposure.has_key) {
     single_copy_->withdraw({memory.address, memory.bytes, memory.key, 1});
   }
   exposure.peer = UINT32_MAX;

@@ -93,7 +93,8 @@ SendStatus ShmEndpoint::start(Operation& operation, uint64_t bytes, const Remote
     do_here(operation);
     return SendStatus::kDone;
   }
-  if (!is_atomic(operation.kind) && !is_pool_memory(remote.kind)) {
+  // The kernel, too, keeps to what the target may do: it writes through the target's mappings.
+  if (!is_atomic(operation.kind)) {
     if (const auto status = copy_.copy(operation); status != SendStatus::kAgain) return status;
   }
   return parts_.operations.start(way_, operation);

@@ -68,10 +68,10 @@ struct Operation {
 struct Exposure {
   uint64_t address = 0;
   uint64_t bytes = 0;
-  uint64_t single_copy_key = 0;
-  uint64_t generation = 0;     // of the peer: who comes into its place later may not
+  uint64_t generation = 0;     // of the peer: another that comes into its place later may not
   uint32_t peer = UINT32_MAX;  // nobody: not in use
   uint32_t use = 0;            // how often this place was used
+  bool has_key = false;        // of single copy, which is withdrawn with it
 
   bool has(uint64_t first, uint64_t count) const noexcept {
     return first >= address && first - address <= bytes && count <= bytes - (first - address);

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tests/support/pool_fixture.h"
 #include "tests/support/stderr_capture.h"
@@ -15,6 +16,8 @@ using namespace bedplate::test;
 
 namespace {
 
+int written_count = 0;
+
 class LocalWay final : public PeerWay {
  public:
   CopyOutcome read(std::byte* local, const ExposedRange& range, uint64_t offset,
@@ -24,6 +27,7 @@ class LocalWay final : public PeerWay {
   }
   CopyOutcome write(const std::byte* local, const ExposedRange& range, uint64_t offset,
                     uint64_t bytes) noexcept override {
+    ++written_count;
     std::memcpy(pointer_to(range.address + offset), local, bytes);
     return {CopyEnd::kDone, bytes};
   }
@@ -33,11 +37,13 @@ class LocalCopy final : public SingleCopy {
  public:
   SingleCopyKind kind() const noexcept override { return SingleCopyKind::kCma; }
   Result<ExposedRange> expose(void* memory, uint64_t bytes, bool is_writable) noexcept override {
+    ++exposed_count;
     return ExposedRange{reinterpret_cast<uintptr_t>(memory), bytes, 0, is_writable};
   }
-  void withdraw(const ExposedRange&) noexcept override {}
+  void withdraw(const ExposedRange&) noexcept override { --exposed_count; }
 
   int opened_count = 0;
+  int exposed_count = 0;
   bool is_refused = false;
 
  protected:
@@ -136,4 +142,45 @@ TEST(ShmSingleCopy, WhatCannotBeOpenedIsSaidOnceAtThePollsEndAndTheTargetCopies)
   CHECK(said.find("lets nobody") == said.rfind("lets nobody"));
   LONGS_EQUAL(1, done.count);
   MEMCMP_EQUAL(text.data(), target, text.size());
+}
+
+// The owner of a heap may write it, others read it: so it is with most of the pool.
+TEST(ShmSingleCopy, PutsWhereTheSenderMayOnlyReadThePoolAreDoneAtOnce) {
+  const std::span<std::byte> block = pool.memory(4 * kMiB);
+  SegmentRights to_read;
+  to_read.add(pool->segment(0).number, false);
+  rig = std::make_unique<GroupRig>(shape_of(GroupKind::kLazy, 3), &*pool);
+  rig->single_copy = &mechanism;
+  b = &rig->join(1);
+  a = &rig->join(0, false, to_read);
+  rig->segment().card(1) = mechanism.card().value();
+  rig->poll();
+  Endpoint& to_b = a->to(1);
+  const int cards_count = mechanism.exposed_count;
+  auto remote = b->to(0).expose(block);
+  CHECK(remote.ok());
+  LONGS_EQUAL(cards_count + 1, mechanism.exposed_count);
+  pool->segment(0).is_writable = false;  // as a has it mapped; b sleeps
+  const std::vector<std::byte> data(block.size(), std::byte{0x5a});
+  written_count = 0;
+  CHECK(to_b.put(data, remote.value(), nullptr) == SendStatus::kDone);
+  LONGS_EQUAL(1, written_count);
+  MEMCMP_EQUAL(data.data(), block.data(), data.size());
+  b->to(0).withdraw(remote.value());
+  LONGS_EQUAL(cards_count, mechanism.exposed_count);
+}
+
+TEST(ShmSingleCopy, WhatAPeerMayWriteItselfTakesNone) {
+  rig = std::make_unique<GroupRig>(shape_of(GroupKind::kLazy, 3), &*pool);
+  rig->single_copy = &mechanism;
+  b = &rig->join(1);
+  a = &rig->join(0);
+  rig->poll();
+  Endpoint& to_a = b->to(0);
+  const int cards_count = mechanism.exposed_count;
+  auto remote = to_a.expose(pool.memory(4096));
+  CHECK(remote.ok());
+  LONGS_EQUAL(cards_count, mechanism.exposed_count);
+  to_a.withdraw(remote.value());
+  LONGS_EQUAL(cards_count, mechanism.exposed_count);
 }
