@@ -1,5 +1,5 @@
-// A pointer that is freed and is no block: debug builds stop, hardened ones go on with a sound
-// heap, and release builds refuse at least what lies outside the pool.
+// A pointer that is freed and is no block (alloc/heap_calls.h): debug builds stop, hardened ones go
+// on with a sound heap, and release builds refuse at least what lies outside the pool.
 #include "alloc/bad_pointer.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Fork: the child sees the parent's memory and leaves it alone; the parent notices nothing.
+// Fork (alloc/child_heap.h, alloc/child_libc.h): the child sees the parent's memory and leaves
+// it alone; the parent notices nothing.
 //
 // The trials run in fresh processes: what forks here has many threads and a heap under load.
 #include <algorithm>

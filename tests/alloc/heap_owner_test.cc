@@ -62,45 +62,6 @@ uint64_t bytes_in_blocks() {
   return bytes;
 }
 
-// A thread that does one thing, then sleeps until it is told to end.
-class Sleeper {
- public:
-  template <typename Work, typename AtEnd>
-  Sleeper(Work work, AtEnd at_end)
-      : thread_([this, work, at_end] {
-          work();
-          tid_.store(gettid(), std::memory_order_release);
-          is_over_.wait(false);
-          at_end();
-        }) {}
-  ~Sleeper() {
-    is_over_.store(true);
-    is_over_.notify_one();
-    thread_.join();
-  }
-
-  void wait_until_asleep() {
-    BP_PROBE_CHECK(test::eventually([this] { return is_asleep(); }));
-  }
-
- private:
-  bool is_asleep() {
-    const int tid = tid_.load(std::memory_order_acquire);
-    if (tid == 0) return false;
-    char path[64];
-    std::snprintf(path, sizeof path, "/proc/self/task/%d/syscall", tid);
-    char first = 0;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    BP_PROBE_CHECK(fd >= 0 && read(fd, &first, 1) == 1);
-    close(fd);
-    return first >= '0' && first <= '9';
-  }
-
-  std::atomic<int> tid_{0};
-  std::atomic<bool> is_over_{false};
-  std::thread thread_;
-};
-
 }  // namespace
 
 BP_PROBE(LimitRefusesItsOwnerAlone) {
@@ -208,85 +169,6 @@ BP_PROBE(ReserveIsTheRuntimes) {
   BP_PROBE_CHECK(allocate(16) == nullptr);
 }
 
-BP_PROBE(IdleThreadWithholdsNothing) {
-  boot_heap();
-  constexpr size_t kMost = 44 * kMiB;
-  BlockList freed_behind_its_back;
-  BlockList kept;
-  bool could_go_on = false;
-  {
-    Sleeper sleeper(
-        [&] {
-          const HeapOwnerScope scope(heap_owner("heap:sleeper").take());
-          for (const size_t bytes : {size_t{24}, size_t{700}, size_t{9000}, size_t{kBlock}}) {
-            for (size_t i = 0; i < 4 * kMiB / bytes; ++i) freed_behind_its_back.add(bytes);
-            kept.add(bytes);
-          }
-          BlockList own;  // and empty pages that it keeps for later
-          for (size_t bytes = 8; bytes < 100'000; bytes += bytes / 2) own.add(bytes);
-        },
-        [&] {
-          // Its heap was emptied while it slept: what it has it can free, and what it needs take.
-          kept.free_all();
-          BlockList again;
-          could_go_on = again.add_all(kBlock) > 100;
-        });
-    sleeper.wait_until_asleep();
-    freed_behind_its_back.free_all();
-    kept.free_all();
-    BlockList whole;
-    BP_PROBE_CHECK(whole.add(kMost));
-  }
-  BP_PROBE_CHECK(could_go_on);
-}
-
-BP_PROBE(HugeBlockFreedByAnotherThread) {
-  boot_heap();
-  std::atomic<void*> block{nullptr};
-  std::atomic<bool> is_over{false};
-  std::thread owner([&] {
-    block = allocate(40 * kMiB);
-    while (!is_over) {
-    }  // awake, and not interested
-  });
-  while (block == nullptr) sched_yield();
-  std::free(block);
-  BlockList whole;
-  const bool is_there = whole.add(44 * kMiB);
-  is_over = true;
-  owner.join();
-  BP_PROBE_CHECK(is_there);
-}
-
-BP_PROBE(ThreadWakesAtAnyMoment) {
-  boot_heap();
-  std::atomic<uint64_t> rounds{0};
-  constexpr uint64_t kRounds = 4000;
-  std::thread busy([&] {
-    void* blocks[300];
-    while (rounds < kRounds) {
-      for (size_t i = 0; i < std::size(blocks); ++i) {
-        const size_t bytes = 16 + i * 8;
-        blocks[i] = allocate(bytes);
-        BP_PROBE_CHECK(blocks[i] != nullptr);
-        std::memset(blocks[i], static_cast<int>(i), bytes);
-      }
-      if (rounds % 2 == 0) usleep(1);
-      for (size_t i = 0; i < std::size(blocks); ++i) {
-        const auto* bytes = static_cast<const unsigned char*>(blocks[i]);
-        BP_PROBE_CHECK(bytes[0] == i % 256 && bytes[15 + i * 8] == i % 256);
-        std::free(blocks[i]);
-      }
-      ++rounds;
-    }
-  });
-  // Its words are taken away and given back, its heaps emptied, at any instruction.
-  while (rounds < kRounds) find_all_that_is_free();
-  busy.join();
-  BlockList whole;
-  BP_PROBE_CHECK(whole.add(44 * kMiB));
-}
-
 BP_PROBE(LowMemoryCanBeShed) {
   boot_heap();
   struct Cache {
@@ -386,21 +268,4 @@ TEST(HeapOwner, RuntimeAloneHasTheReserve) {
 TEST(HeapOwner, LowMemoryIsToldAndCanBeShed) {
   BP_SKIP_UNDER_SANITIZER();
   BP_CHECK_PROBE(LowMemoryCanBeShed);
-}
-
-TEST_GROUP(ThreadHeaps){};
-
-TEST(ThreadHeaps, AnIdleThreadWithholdsNothing) {
-  BP_SKIP_UNDER_SANITIZER();
-  BP_CHECK_PROBE(IdleThreadWithholdsNothing);
-}
-
-TEST(ThreadHeaps, AHugeBlockIsFreeWhoeverFreesIt) {
-  BP_SKIP_UNDER_SANITIZER();
-  BP_CHECK_PROBE(HugeBlockFreedByAnotherThread);
-}
-
-TEST(ThreadHeaps, AreEmptiedWhileTheirThreadWakesAtAnyMoment) {
-  BP_SKIP_UNDER_SANITIZER();
-  BP_CHECK_PROBE(ThreadWakesAtAnyMoment);
 }

@@ -1,4 +1,5 @@
-// Which memory malloc hands out: the sixteen cells, what switches off, and the process as a whole.
+// Which memory malloc hands out: the sixteen cells, what switches off, and the process as a whole
+// (alloc/ordinary_memory.h).
 #include "alloc/interception_decision.h"
 
 #include <algorithm>

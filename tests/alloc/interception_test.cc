@@ -1,4 +1,5 @@
-// Promise 1, first half: whatever malloc and its family hand out lies in the pool.
+// Promise 1, first half: whatever malloc and its family (alloc/memory_calls.cc) hand out lies in
+// the pool.
 #include "alloc/interception.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-"""Groups: the appliance makes them, and the examples of apps/examples exchange messages."""
+"""Groups (apps/boot/messaging): the appliance makes them, and the examples exchange messages."""
 
 import fcntl
 import json

@@ -1,5 +1,6 @@
-// Files of a shard: one contract over io_uring and over a thread, against the real kernel; and what
-// becomes of short and interrupted answers, against a backend that gives them.
+// Files of a shard: one contract over io_uring (transport/uring/uring_files.h) and over a
+// thread, against the real kernel; and what becomes of short and interrupted answers, against a
+// backend that gives them.
 #include "transport/files.h"
 
 #include <algorithm>

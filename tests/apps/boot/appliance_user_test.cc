@@ -14,6 +14,7 @@
 #include "apps/boot/preflight.h"
 #include "pinned_pool/boot_segment.h"
 #include "platform/capabilities.h"
+#include "platform/log.h"
 #include "tests/support/death_test.h"
 #include "tests/support/skip.h"
 
@@ -33,6 +34,14 @@ bool give_up(int capability) {
 }
 
 bool may(int capability) { return (own_capabilities() >> capability & 1) != 0; }
+
+std::string text_of(const Error& error) {
+  char text[1024];
+  return format_error(error, text, sizeof text);
+}
+
+// Root that may become another user: a container's may not.
+bool can_become() { return getuid() == 0 && setegid(getegid()) == 0; }
 
 }  // namespace
 
@@ -55,7 +64,70 @@ TEST_GROUP(ApplianceUser) {
     check_appliance_user(configuration, plan, &found);
     return found;
   }
+
+  void refused(const char* user, const char* text) {
+    configuration.appliance.user = user;
+    const auto found = find_appliance_user(configuration);
+    CHECK_TEXT(!found.ok(), text);
+    STRCMP_CONTAINS(text, text_of(found.error()).c_str());
+  }
 };
+
+TEST(ApplianceUser, NoneIsAskedForByDefault) {
+  configuration.appliance.user = "";
+  CHECK_FALSE(find_appliance_user(configuration).take().has_value());
+  LONGS_EQUAL(0, problems().size());
+  CHECK(give_runtime_directory(configuration).ok());
+}
+
+TEST(ApplianceUser, ThoseThatCannotBeAreRefused) {
+  refused("nobody-of-this-name", "no such user in /etc/passwd");
+  refused("root", "giving up root for [appliance] user = \"root\": this is root");
+  configuration.is_first_process = true;
+  refused("nobody", "the first process of an image stays root");
+}
+
+TEST(ApplianceUser, OnlyRootCanBecomeAnother) {
+  if (!can_become()) BP_SKIP("needs root that may become another user");
+  const auto as_user = [this](uint32_t user) {
+    return test::run_forked([&] {
+      if (setuid(user) != 0) _exit(1);
+      auto found = find_appliance_user(configuration);
+      if (!found.ok()) log_error(found.error());
+      _exit(!found.ok() ? 2 : found.value() ? 3 : 0);
+    });
+  };
+  LONGS_EQUAL(0, as_user(find_user_id("nobody").take()).exit_code);  // that it is already
+  const test::Ended ended = as_user(4711);
+  LONGS_EQUAL(2, ended.exit_code);
+  CHECK(ended.said("this is user 4711, and only root can become another; start it as root"));
+}
+
+TEST(ApplianceUser, AServiceThatCouldComeBackIsAProblem) {
+  if (!can_become()) BP_SKIP("needs root that may become another user");
+  plan.services.resize(1);
+  plan.services[0].name = "door";
+  plan.services[0].capabilities = uint64_t{1} << CAP_SETUID;
+  const auto found = problems();
+  LONGS_EQUAL(1, found.size());
+  STRCMP_CONTAINS("the service door asks for CAP_SETUID or CAP_SETGID", text_of(found[0]).c_str());
+}
+
+TEST(ApplianceUser, GetsTheRuntimeDirectoryAndKeepsIt) {
+  if (!can_become()) BP_SKIP("needs root that may become another user");
+  char base[] = "/tmp/bp_user_XXXXXX";
+  CHECK(mkdtemp(base) != nullptr);
+  configuration.appliance.runtime_directory = std::string(base) + "/run";
+  CHECK(chmod(base, 0755) == 0);
+  CHECK(give_runtime_directory(configuration).ok());
+  struct stat made = {};
+  CHECK(stat(configuration.appliance.runtime_directory.c_str(), &made) == 0);
+  LONGS_EQUAL(find_user_id("nobody").take(), made.st_uid);
+  LONGS_EQUAL(0, problems().size());
+  CHECK(give_runtime_directory(configuration).ok());  // it is there already
+  rmdir(configuration.appliance.runtime_directory.c_str());
+  rmdir(base);
+}
 
 TEST(ApplianceUser, DirectoriesAreTriedAsTheUser) {
   if (!can_change) BP_SKIP("needs root that may become another user");

@@ -1,4 +1,5 @@
-// What a configuration means, and every refusal of a file's shape with its exact position.
+// What a configuration means (apps/boot/configuration_checks.h), and every refusal of a file's
+// shape with its exact position.
 #include "tests/apps/boot/configuration_support.h"
 
 #include <algorithm>

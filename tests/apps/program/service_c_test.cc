@@ -1,4 +1,5 @@
-// The C interface to services, as far as it needs no appliance (tests/system/service_c_test.py).
+// The C interface to services (apps/program/service_c.h), as far as it needs no appliance
+// (tests/system/service_c_test.py).
 #include "apps/boot/bedplate_service.h"
 
 #include <stdlib.h>

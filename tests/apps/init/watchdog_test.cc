@@ -1,0 +1,176 @@
+// The watchdog: what becomes of one that is not there, or none; and one whose calls are answered
+// here, in a child. That a loop which hangs is crashed the guest tests show.
+#include "apps/init/watchdog.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include <linux/watchdog.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "platform/log.h"
+#include "tests/apps/boot/configuration_support.h"
+#include "tests/support/answered_calls.h"
+#include "tests/support/death_test.h"
+#include "tests/support/stderr_capture.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+using bedplate::test::StderrCapture;
+
+namespace {
+
+std::string text_of(const Error& error) {
+  char text[1024];
+  return format_error(error, text, sizeof text);
+}
+
+// A device that takes the timeout it likes, and counts how often it is fed.
+struct Device {
+  int timeout_s = 0;  // 0: the one that is asked for
+  bool can_be_set = true;
+  int fed_count = 0;
+};
+constinit Device device = {};
+
+long answer(const uint64_t* arguments) {
+  auto* seconds = reinterpret_cast<int*>(arguments[2]);
+  switch (arguments[1]) {
+    case WDIOC_SETTIMEOUT:
+      if (!device.can_be_set) return -EOPNOTSUPP;
+      [[fallthrough]];
+    case WDIOC_GETTIMEOUT:
+      if (device.timeout_s != 0) *seconds = device.timeout_s;
+      return 0;
+    case WDIOC_KEEPALIVE: ++device.fed_count; return 0;
+    default: return -ENOTTY;
+  }
+}
+
+WatchdogSettings settings_for(const char* path) {
+  WatchdogSettings settings;
+  settings.enabled = true;
+  settings.device = path;
+  return settings;
+}
+
+// Starts one with such a device in a child, which then takes `steps`.
+template <typename Steps>
+test::Ended with_device(const Device& one, Steps steps) {
+  return test::run_forked([&] {
+    device = one;
+    if (!test::answer_calls(SYS_ioctl, &answer)) _exit(99);
+    Watchdog watchdog;
+    watchdog.create(settings_for("/dev/null"));
+    const auto started = watchdog.start();
+    if (!started.ok()) log_error(started.error());
+    _exit(steps(watchdog));
+  });
+}
+test::Ended start_with(const Device& one) {
+  return with_device(one, [](Watchdog&) { return 0; });
+}
+
+}  // namespace
+
+TEST_GROUP(Watchdog){};
+
+TEST(Watchdog, OneThatIsNotThereIsAnErrorIfRequired) {
+  WatchdogSettings settings;
+  settings.enabled = true;
+  settings.device = "/dev/bp_no_watchdog";
+  Watchdog watchdog;
+  watchdog.create(settings);
+  STRCMP_CONTAINS("starting the watchdog /dev/bp_no_watchdog with 30 s: No such file or directory; "
+                  "name its driver",
+                  text_of(watchdog.start().error()).c_str());
+  settings.required = false;
+  watchdog.create(settings);
+  StderrCapture capture;
+  CHECK(watchdog.start().ok());
+  watchdog.feed();
+  watchdog.stop();
+  STRCMP_CONTAINS("No such file or directory", capture.finish().c_str());
+}
+
+TEST(Watchdog, WhatIsNoneIsRefused) {
+  WatchdogSettings settings;
+  settings.enabled = true;
+  settings.device = "/dev/null";
+  Watchdog watchdog;
+  watchdog.create(settings);
+  STRCMP_CONTAINS("Inappropriate ioctl", text_of(watchdog.start().error()).c_str());
+}
+
+TEST(Watchdog, NoneIsWantedByDefault) {
+  Watchdog watchdog;
+  watchdog.create(parsed(file_with({})).watchdog);
+  CHECK(watchdog.start().ok());
+  watchdog.feed();
+}
+
+TEST(Watchdog, TheDevicesOwnTimeoutIsTaken) {
+  CHECK(start_with({}).said("watchdog /dev/null: resets the machine after 30 s\n"));
+  CHECK(start_with({.timeout_s = 60}).said("after 60 s, which is its own choice"));
+  CHECK(start_with({.timeout_s = 15, .can_be_set = false}).said("after 15 s, which is its own"));
+}
+
+TEST(Watchdog, LessThanHalfOfWhatIsAskedForIsRefused) {
+  CHECK(start_with({.timeout_s = 14})
+            .said("it resets the machine after 14 s, and cannot be set; "
+                  "set timeout_s in [watchdog] to 14"));
+  CHECK(start_with({.timeout_s = 1, .can_be_set = false}).said("[watchdog] to 2, or required"));
+}
+
+TEST(Watchdog, IsFedWhileEveryLoopTurns) {
+  const auto ended = with_device({}, [](Watchdog& watchdog) {
+    watchdog.feed();
+    if (device.fed_count != 1) return 1;
+    watchdog.feed();  // again at once: it is not hungry yet
+    if (device.fed_count != 1) return 2;
+    watchdog.keep_alive();
+    if (device.fed_count != 2) return 3;
+    watchdog.stop();
+    watchdog.keep_alive();
+    return device.fed_count == 2 ? 0 : 4;
+  });
+  LONGS_EQUAL(0, ended.exit_code);
+}
+
+TEST(Watchdog, EachLoopMarksTheTime) {
+  auto watchdog = std::make_unique<Watchdog>();
+  watchdog->create(settings_for("/dev/null"));
+  EventLoopCounters counters;
+  EventLoopOptions options;
+  options.counters = &counters;
+  EventLoop loop;
+  CHECK(loop.create(options).ok());
+  loop.timers().reserve_more(1);
+  watchdog->loop_made(0, loop);
+  CHECK(loop.timers().next_deadline_ns() == TimerQueue::kNever);
+  watchdog->loop_begins(0);
+  CHECK(loop.timers().next_deadline_ns() != TimerQueue::kNever);
+}
+
+TEST(Watchdog, ItsEndIsMeant) {
+  char path[] = "/tmp/bp_watchdog_XXXXXX";
+  const Fd file(mkstemp(path));
+  const int outcome = test::exit_code_of([&] {
+    if (!test::answer_calls(SYS_ioctl, &answer)) return 99;
+    Watchdog watchdog;
+    watchdog.create(settings_for(path));
+    if (!watchdog.start().ok()) return 1;
+    watchdog.stop();
+    return 0;
+  });
+  char letter = 0;
+  const ssize_t got = pread(file.number(), &letter, 1, 0);
+  unlink(path);
+  LONGS_EQUAL(0, outcome);
+  LONGS_EQUAL(1, got);
+  LONGS_EQUAL('V', letter);
+}

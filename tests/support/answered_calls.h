@@ -1,0 +1,46 @@
+// Answers one system call in the kernel's place: what would end the machine, or wants a device that
+// is not there. For good, so in a process of its own (death_test.h).
+#pragma once
+
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+namespace bedplate::test {
+
+// What the kernel would return: a value, or -errno. `arguments`: three, as registers have them.
+using Answer = long (*)(const uint64_t* arguments);
+inline constinit Answer answer_of_call = nullptr;
+
+// From now on `answer` is what the call `number` does, in every thread. False: it cannot be had.
+inline bool answer_calls(uint32_t number, Answer answer) {
+  answer_of_call = answer;
+  struct sigaction action = {};
+  action.sa_flags = SA_SIGINFO | SA_NODEFER;
+  action.sa_sigaction = [](int, siginfo_t*, void* context) {
+    auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
+    const uint64_t arguments[] = {static_cast<uint64_t>(registers[REG_RDI]),
+                                  static_cast<uint64_t>(registers[REG_RSI]),
+                                  static_cast<uint64_t>(registers[REG_RDX])};
+    registers[REG_RAX] = answer_of_call(arguments);
+  };
+  if (sigaction(SIGSYS, &action, nullptr) != 0) return false;
+  sock_filter steps[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program = {sizeof steps / sizeof *steps, steps};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+}  // namespace bedplate::test

@@ -1,0 +1,36 @@
+// A ring that holds pages: where none can be had, the reason. That they stay is shown by
+// tests/transport/no_way_back_test.cc.
+#include "transport/uring/page_pin.h"
+
+#include <cerrno>
+
+#include <sys/syscall.h>
+
+#include "platform/units.h"
+#include "tests/support/answered_calls.h"
+#include "tests/support/death_test.h"
+#include "tests/support/pool_fixture.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+
+TEST_GROUP(PagePin){};
+
+TEST(PagePin, WithoutIoUringTheReasonIsSaid) {
+  const int outcome = test::exit_code_of([] {
+    if (!test::answer_calls(SYS_io_uring_setup, [](const uint64_t*) { return -long{EPERM}; })) {
+      return 99;
+    }
+    test::TestPool pool;
+    PagePin pin;
+    const auto created = pin.create(*pool);
+    char text[512];
+    return !created.ok() && std::string_view(format_error(created.error(), text, sizeof text)) ==
+                                "setting up a ring that holds the pool's pages: Operation not "
+                                "permitted"
+               ? 0
+               : 1;
+  });
+  LONGS_EQUAL(0, outcome);
+}
