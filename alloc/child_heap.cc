@@ -1,3 +1,4 @@
+// Tested by tests/alloc/fork_test.cc.
 #include "alloc/child_heap.h"
 
 #include <algorithm>

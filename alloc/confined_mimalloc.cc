@@ -10,6 +10,8 @@
 // (MI_CACHE_DISABLE), so what is free shows as free in the arenas.
 //
 // No code of mimalloc's is in this repository; scripts/mimalloc.sh fetches and adjusts it.
+//
+// Tested by tests/alloc/confined_heap_test.cc, tests/alloc/interception_test.cc.
 #include <cstdint>
 #include <cstring>
 

@@ -1,3 +1,4 @@
+// Tested by tests/alloc/fork_test.cc.
 #include "alloc/fork_mark.h"
 
 #include <sys/mman.h>

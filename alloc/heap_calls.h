@@ -4,6 +4,8 @@
 //
 // errno is not touched here, but for a bad pointer; mimalloc sets ENOMEM where it looked for memory
 // in vain.
+//
+// Tested by tests/alloc/bad_pointer_test.cc.
 #pragma once
 
 #include <cerrno>

@@ -1,3 +1,4 @@
+// Tested by tests/alloc/interception_decision_test.cc.
 #include "alloc/ordinary_memory.h"
 
 #include <cerrno>

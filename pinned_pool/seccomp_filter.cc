@@ -1,3 +1,4 @@
+// Tested by tests/transport/no_way_back_test.cc.
 #include "pinned_pool/seccomp_filter.h"
 
 #include <array>

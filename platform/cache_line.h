@@ -1,4 +1,6 @@
 // The cache line, as far as layouts care.
+//
+// Tested by tests/pinned_pool/plan_test.cc.
 #pragma once
 
 #include <cstddef>

@@ -1,3 +1,4 @@
+// Tested by tests/transport/event_loop_wake_ups_test.cc.
 #include "platform/sanitizer.h"
 
 #include "platform/sanitized_build.h"

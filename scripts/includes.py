@@ -66,9 +66,8 @@ def text_of(path):
     return (ROOT / path).read_text(encoding="utf-8")
 
 
-@functools.cache
-def headers_below(path):
-    """The system's headers that `path` includes, itself or by files of this tree."""
+def walk_includes(path):
+    """What `path` includes, itself or by files of this tree: ours, and the system's."""
     found, seen, open_ = set(), set(), [path]
     while open_:
         one = open_.pop()
@@ -83,7 +82,16 @@ def headers_below(path):
                 if (ROOT / base / name).is_file():
                     open_.append(str(pathlib.Path(base, name)))
                     break
-    return found
+    return seen, found
+
+
+def headers_of_ours(path):
+    return walk_includes(path)[0]
+
+
+@functools.cache
+def headers_below(path):
+    return walk_includes(path)[1]
 
 
 def main():

@@ -2,8 +2,8 @@
 # Includes point down only: apps -> transport -> alloc -> pinned_pool -> platform; in pinned_pool/:
 # join -> the pool; in apps/: services and commands -> boot. And what is named *_datapath neither
 # allocates, throws, logs nor locks. No exceptions to either. Only alloc/ knows whether a build is
-# hardened. Each file includes what it uses. Lines are short. What documents name is there, and
-# pictures are as their texts say.
+# hardened. Each file includes what it uses, and each source has its test. Lines are short. What
+# documents name is there, and pictures are as their texts say.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -55,6 +55,8 @@ complain "what differs in a hardened build is used outside alloc/" "$(grep -rnE 
   grep -v '^tests/alloc/' || true)"
 complain "what is used of the standard library is not included" "$(
   /usr/bin/python3 scripts/includes.py || echo "scripts/includes.py ended with an error")"
+complain "a source has no test that can be found" "$(
+  /usr/bin/python3 scripts/tested.py || echo "scripts/tested.py ended with an error")"
 complain "public headers are not those that are listed" \
   "$(/usr/bin/python3 scripts/install/headers.py || true)"
 complain "a line has more than 100 columns" "$(LC_ALL=C.UTF-8 grep -rnE '^.{101,}' \

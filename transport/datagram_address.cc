@@ -1,3 +1,4 @@
+// Tested by tests/transport/udp/udp_socket_test.cc.
 #include "transport/datagram_address.h"
 
 #include <charconv>

@@ -6,6 +6,8 @@
 // What is received lies in the socket's own buffers and is lent to the owner for the time of the
 // callback; with `is_kept` for longer, until release(). Where all buffers are kept nothing is
 // received: what comes meanwhile waits below, and is dropped there and counted when that is full.
+//
+// Tested by tests/transport/udp/udp_socket_test.cc.
 #pragma once
 
 #include <cstddef>

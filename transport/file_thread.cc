@@ -1,3 +1,4 @@
+// Tested by tests/transport/files_test.cc.
 #include "transport/file_thread.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Tested by tests/system/messages_test.py.
 #include "transport/joined_process.h"
 
 #include <cstring>

@@ -1,3 +1,4 @@
+// Tested by tests/transport/messenger_test.cc.
 #include "transport/message_names.h"
 
 #include <algorithm>

@@ -3,6 +3,8 @@
 //
 // A kind of way is added by implementing this and Endpoint; nothing else changes. What all of them
 // must keep to: docs/transport.md, "Rules for providers". Services use Messenger and Endpoint.
+//
+// Tested by tests/transport/provider_conformance_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,6 @@
 // What blockd counts: written by its shards, read by `bedplate stats`, described for both.
+//
+// Tested by tests/apps/blockd/block_server_test.cc.
 #pragma once
 
 #include "apps/boot/counter_table.h"

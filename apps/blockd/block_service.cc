@@ -1,3 +1,4 @@
+// Tested by tests/apps/boot/appliance_plan_test.cc, tests/system/transmission_test.py.
 #include "apps/blockd/block_service.h"
 
 #include "apps/boot/service_context.h"

@@ -1,3 +1,4 @@
+// Tested by tests/apps/blockd/block_server_test.cc.
 #include "apps/blockd/connection_datapath.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Tested by tests/system/shutdown_test.py, tests/system/promises_test.py.
 #include "apps/boot/appliance.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Tested by tests/apps/boot/configuration_test.cc.
 #include "apps/boot/configuration_checks.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Tested by tests/apps/boot/configuration_table_test.cc.
 #include "apps/boot/configuration_reader.h"
 
 #include <algorithm>

@@ -1,5 +1,7 @@
 // The tables that every program's configuration may have: what each key is called, what it takes,
 // where its value goes and what it does. The order is that of docs/configuration.md.
+//
+// Tested by tests/apps/boot/configuration_test.cc.
 #include "apps/boot/configuration.h"
 #include "apps/boot/configuration_checks.h"
 #include "apps/boot/configuration_table.h"

@@ -14,6 +14,8 @@
 // The description goes into the counters file beside the values, so that any reader can print them:
 // `bedplate stats`, of this build or another, knows no service. Each counter is written by one
 // thread. Threads: before the seal (it allocates).
+//
+// Tested by tests/apps/boot/counters_file_test.cc.
 #pragma once
 
 #include <cstddef>

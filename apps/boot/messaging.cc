@@ -1,3 +1,4 @@
+// Tested by tests/system/messages_test.py.
 #include "apps/boot/messaging.h"
 
 #include <algorithm>

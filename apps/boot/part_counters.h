@@ -1,5 +1,7 @@
 // How the counters of those parts are described that services are made of: the describe() of a
 // service's own struct calls these for the parts in it, describe(table, counters.clients).
+//
+// Tested by tests/system/command_line_test.py.
 #pragma once
 
 #include "alloc/keyed_cache_datapath.h"

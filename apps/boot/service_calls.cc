@@ -1,4 +1,6 @@
 // Compiled with exceptions (scripts/mk/flags.mk): the only file of the runtime that catches any.
+//
+// Tested by tests/apps/boot/service_test.cc.
 #include "apps/boot/service_calls.h"
 
 #include <exception>

@@ -1,3 +1,4 @@
+// Tested by tests/apps/boot/service_test.cc.
 #include "apps/boot/service_context.h"
 
 #include <algorithm>

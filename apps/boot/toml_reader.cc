@@ -1,3 +1,4 @@
+// Tested by tests/apps/boot/configuration_file_test.cc.
 #include "apps/boot/toml_reader.h"
 
 #include <algorithm>

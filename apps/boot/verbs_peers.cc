@@ -1,3 +1,4 @@
+// Tested by tests/apps/boot/peers_test.cc.
 #include "apps/boot/verbs_peers.h"
 
 #include <cerrno>

@@ -1,3 +1,4 @@
+// Tested by tests/guest/image_crash_test.py.
 #include "apps/init/core_dump.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Tested by tests/apps/init/init_test.cc.
 #include "apps/init/drill.h"
 
 #include <cerrno>

@@ -1,4 +1,6 @@
 // What kvd counts: written by its shard, read by `bedplate stats`.
+//
+// Tested by tests/apps/kvd/session_test.cc.
 #pragma once
 
 #include "apps/boot/part_counters.h"

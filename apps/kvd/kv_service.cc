@@ -1,3 +1,4 @@
+// Tested by tests/system/kvd_test.py.
 #include "apps/kvd/kv_service.h"
 
 #include <sys/random.h>

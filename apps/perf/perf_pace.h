@@ -1,4 +1,6 @@
 // What a side of `bedplate perf` does while there is nothing to do: it polls on, or sleeps.
+//
+// Tested by tests/apps/perf/perf_client_test.cc.
 #pragma once
 
 #include <sched.h>

@@ -10,6 +10,8 @@
 //
 // Messages have numbers, from 1; the bytes of each follow from its number, so either side knows
 // what it must have got.
+//
+// Tested by tests/apps/perf/perf_server_test.cc.
 #pragma once
 
 #include <cstddef>

@@ -1,3 +1,4 @@
+// Tested by tests/system/perf_test.py.
 #include "apps/perf/perf_report.h"
 
 #include <cinttypes>

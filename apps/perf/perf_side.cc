@@ -1,3 +1,4 @@
+// Tested by tests/apps/perf/perf_client_test.cc.
 #include "apps/perf/perf_side.h"
 
 #include "alloc/confined_heap.h"

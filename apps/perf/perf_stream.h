@@ -1,5 +1,7 @@
 // Operations of one kind, as many under way as there is room for: how either side measures
 // bandwidth.
+//
+// Tested by tests/apps/perf/perf_client_test.cc.
 #pragma once
 
 #include "apps/perf/perf_protocol.h"

@@ -1,4 +1,6 @@
 // The two sides over RDMA.
+//
+// Tested by tests/guest/guest_test.py.
 #include <optional>
 
 #include "apps/perf/perf_verbs.h"

@@ -1,3 +1,4 @@
+// Tested by tests/guest/guest_test.py.
 #include "apps/perf/register_cost.h"
 
 #include <algorithm>

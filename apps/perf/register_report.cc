@@ -1,4 +1,6 @@
 // What `bedplate perf register` has measured, as text and as JSON.
+//
+// Tested by tests/guest/guest_test.py.
 #include <cinttypes>
 #include <cstdio>
 

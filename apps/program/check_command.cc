@@ -1,3 +1,4 @@
+// Tested by tests/system/command_line_test.py.
 #include <algorithm>
 #include <cstdio>
 

@@ -1,4 +1,6 @@
 // doctor: what this machine offers to Bedplate, one line each, and what is lost without it.
+//
+// Tested by tests/system/command_line_test.py.
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>

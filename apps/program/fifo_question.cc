@@ -1,4 +1,6 @@
 // `bedplate plan --fifo`: what a group of FIFOs would take, without a configuration.
+//
+// Tested by tests/system/plan_test.py.
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>

@@ -1,4 +1,6 @@
 // Files in C: what bedplate_service.h promises of them.
+//
+// Tested by tests/system/files_test.py.
 #include <new>
 
 #include "apps/boot/messages_c.h"

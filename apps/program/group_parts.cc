@@ -1,3 +1,4 @@
+// Tested by tests/system/plan_test.py.
 #include "apps/program/group_parts.h"
 
 namespace bedplate {

@@ -1,4 +1,6 @@
 // perf: what messages, puts and gets cost between two hosts, or two processes.
+//
+// Tested by tests/system/perf_test.py.
 #include <algorithm>
 #include <charconv>
 #include <csignal>

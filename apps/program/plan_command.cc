@@ -1,3 +1,4 @@
+// Tested by tests/system/plan_test.py.
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>

@@ -1,4 +1,6 @@
 // Sockets and watches in C: what bedplate_service.h promises of them.
+//
+// Tested by tests/system/relay_c_test.py.
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>

@@ -1,3 +1,4 @@
+// Tested by tests/system/command_line_test.py.
 #include "apps/program/stats_json.h"
 
 #include "apps/program/counter_text.h"

@@ -1,5 +1,7 @@
 // `stats --watch`: once a second, what has changed: counters by how much for each second, gauges as
 // they are, histograms by what was added in this second.
+//
+// Tested by tests/system/service_c_test.py.
 #include "apps/program/watch_stats.h"
 
 #include <cstdio>

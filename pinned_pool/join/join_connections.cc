@@ -1,4 +1,6 @@
 // What a connection goes through once its process has a part: until the day when it is forgotten.
+//
+// Tested by tests/pinned_pool/join/join_test.cc.
 #include "pinned_pool/join/join_server.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Tested by tests/transport/provider_conformance_test.cc.
 #include "transport/self/self_provider.h"
 
 #include <cstring>

@@ -1,3 +1,4 @@
+// Tested by tests/transport/files_test.cc.
 #include "transport/uring/uring_files.h"
 
 #include <cerrno>

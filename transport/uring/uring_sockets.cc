@@ -3,6 +3,8 @@
 //
 // The kernel does deferred work only when this thread asks (DEFER_TASKRUN) and says with a flag in
 // shared memory that there is some (TASKRUN_FLAG), so an idle loop spins without a system call.
+//
+// Tested by tests/transport/stream_sockets_test.cc.
 #include <cerrno>
 #include <cstring>
 

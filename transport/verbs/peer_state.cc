@@ -1,3 +1,4 @@
+// Tested by tests/transport/verbs/verbs_links_test.cc.
 #include "transport/verbs/peer_state.h"
 
 namespace bedplate {

@@ -1,3 +1,4 @@
+// Tested by tests/transport/verbs/verbs_hostile_test.cc.
 #include "transport/verbs/verbs_wire.h"
 
 namespace bedplate {

@@ -1,6 +1,8 @@
 // Connections that come, break and come back. When one breaks, each operation and loan that is
 // pending ends here, once; when it is back, each message that the peer has not got is sent again,
 // once.
+//
+// Tested by tests/transport/verbs/verbs_ends_test.cc.
 #include <algorithm>
 #include <bit>
 #include <cstdio>

@@ -1,3 +1,4 @@
+// Tested by tests/transport/verbs/verbs_device_test.cc.
 #include "transport/verbs/device/queue_pair.h"
 
 #include <algorithm>

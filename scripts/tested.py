@@ -1,0 +1,104 @@
+#!/usr/bin/python3
+"""Each source, and each header with code, has a test of its name, or says near its head where it is
+tested: `// Tested by tests/pinned_pool/join/join_test.cc.`, several with commas between them.
+
+A header, its source and its data path are one (x.h, x.cc, x_datapath.cc). A test of its name is
+tests/FOLDER/x_test.cc, FOLDER being its own or the one above. A test reaches what it tests by includes
+(a header stands for its source, and a source without one has those that it includes) or names it; one
+in Python has a word of its name.
+
+Prints what is missing, a line each.
+"""
+
+import functools
+import pathlib
+import re
+
+from includes import COMMENT_OR_TEXT, ROOT, headers_of_ours, text_of
+
+FOLDERS = ("platform", "pinned_pool", "alloc", "transport", "apps")
+LATER = ("transport/shm/",)
+HEAD_LINES = 40
+TESTED_BY = re.compile(r"^// Tested by ((?:[^.]|\.(?=\w))+)\.$", re.MULTILINE)
+# The body of a function: no class, no table.
+CODE = re.compile(r"\)(?:\s*(?:const|noexcept|override|\w+_\([^()]*\)|[:,]))*\s*\{(?!\s*\})")
+
+
+def unit_of(path):
+    return path.parent, path.stem.removesuffix("_datapath")
+
+
+@functools.cache
+def units():
+    """The files of each, by folder and name."""
+    found = {}
+    for folder in FOLDERS:
+        for file in sorted((ROOT / folder).rglob("*")):
+            path = file.relative_to(ROOT)
+            if path.suffix in (".cc", ".h") and not str(path).startswith(LATER):
+                found.setdefault(unit_of(path), []).append(path)
+    return found
+
+
+def has_code(files):
+    return any(path.suffix == ".cc" or CODE.search(COMMENT_OR_TEXT.sub("", text_of(str(path))))
+               for path in files)
+
+
+def tests_said(files):
+    """What the lines near the heads name."""
+    heads = "\n".join("\n".join(text_of(str(path)).splitlines()[:HEAD_LINES]) for path in files)
+    heads = re.sub(r",\n// +", ", ", heads)
+    return [test for tests in TESTED_BY.findall(heads) for test in tests.split(", ")]
+
+
+@functools.cache
+def reached_from(test):
+    """The headers that a test includes, and those that their sources do, and so on."""
+    reached, open_ = set(), {test}
+    while open_:
+        more = set().union(*(headers_of_ours(path) for path in open_)) - reached
+        reached |= more
+        open_ = {str(path) for header in more if header.endswith(".h")
+                 for path in units().get(unit_of(pathlib.Path(header)), ())} - reached
+    return reached
+
+
+def exercises(test, folder, name, files):
+    if f"{folder}/{name}" in text_of(test):
+        return True
+    if test.endswith("_test.py"):
+        return any(re.search(word, text_of(test), re.IGNORECASE)
+                   for word in name.split("_") if len(word) > 2)
+    headers = [str(path) for path in files if path.suffix == ".h"] or re.findall(
+        rf'^#include "({folder.parts[0]}/[^"]+)"', text_of(str(files[0])), re.MULTILINE)
+    return any(header in reached_from(test) for header in headers)
+
+
+def complaint(folder, name, files):
+    said = tests_said(files)
+    own = [f"tests/{place}/{name}_test.cc" for place in (folder, folder.parent)]
+    own = [test for test in own if (ROOT / test).is_file()]
+    if own and said:
+        return f"is said to be tested by {said[0]}, and there is {own[0]}"
+    if not own and not said:
+        return f"has no tests/{folder}/{name}_test.cc, and no line `// Tested by tests/...`"
+    if own and all(path.suffix == ".cc" for path in files):
+        return None  # what C has declared elsewhere
+    for test in own or said:
+        if not test.startswith("tests/") or not (ROOT / test).is_file():
+            return f"is said to be tested by {test}, which is not there"
+        if not exercises(test, folder, name, files):
+            return f"is not exercised by {test}"
+    return None
+
+
+def main():
+    for (folder, name), files in units().items():
+        told = complaint(folder, name, files) if has_code(files) else None
+        if told:
+            print(f"{files[0]}: {told}")
+
+
+if __name__ == "__main__":
+    main()
