@@ -1,4 +1,3 @@
-// Tested by tests/guest/image_crash_test.py.
 #include "apps/init/core_dump.h"
 
 #include <algorithm>

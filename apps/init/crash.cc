@@ -1,8 +1,6 @@
 // All that runs in the handler is fit for one: no allocation, files that are open already, and no
 // lock but the loader's, which the walk of the stack takes: the record is with the kernel before.
 // A step that crashes itself is left behind, and the next one taken.
-//
-// Tested by tests/guest/image_crash_test.py.
 #include "apps/init/crash.h"
 
 #include <atomic>

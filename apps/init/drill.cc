@@ -1,4 +1,3 @@
-// Tested by tests/apps/init/init_test.cc.
 #include "apps/init/drill.h"
 
 #include <cerrno>

@@ -206,6 +206,7 @@ BP_PROBE(ThrowWithAnExhaustedHeap) {
   test::BlockList blocks;
   blocks.add_all(64 * kKiB);
   blocks.add_all(kKiB);
+  blocks.add_all(64);  // also of pages that somebody had before, and has left half empty
   blocks.add_all(16);
   BP_PROBE_CHECK(throws_bad_alloc([] { return ::operator new(64 * kKiB); }));
   BP_PROBE_CHECK(throws_bad_alloc([] { return ::operator new(64); }));

@@ -1,23 +1,23 @@
-// The parts of the first process that do nothing to the machine. The rest is in tests/guest.
+// The first process: which one is, and how it goes on in a machine that lacks something. One that
+// has all of it is in tests/guest.
 #include "apps/init/init.h"
 
-#include <optional>
+#include <filesystem>
+#include <fstream>
+#include <initializer_list>
+#include <iterator>
 #include <string>
 #include <vector>
 
 #include "apps/init/core_dump.h"
-#include "apps/init/drill.h"
+#include "tests/apps/init/fake_machine.h"
+#include "tests/support/skip.h"
 
 #include "CppUTest/TestHarness.h"
 
 using namespace bedplate;
 
 namespace {
-
-std::string text_of(const Error& error) {
-  char text[1024];
-  return format_error(error, text, sizeof text);
-}
 
 bool is_init_with(std::vector<const char*> words) {
   return is_init(static_cast<int>(words.size()), const_cast<char**>(words.data()));
@@ -36,17 +36,86 @@ TEST(Init, AnOrdinaryProcessIsNone) {
   CHECK(is_init_with({"/init", kDumpCore, "1", "/dev/vda", "reboot", "0"}));
 }
 
-TEST(Init, ADumpsWordsMustBeThereAndOfTheFirstProcess) {
-  const char* words[] = {"/init", kDumpCore, "2", "/nowhere", "halt", "0"};
-  LONGS_EQUAL(2, dump_core(2, const_cast<char**>(words)));
-  LONGS_EQUAL(2, dump_core(6, const_cast<char**>(words)));
+BP_PROBE(FirstProcess) {
+  test::as_first_process([] {
+    char name[] = "/init";
+    char* words[] = {name, nullptr};
+    init_main(1, words, {});
+  });
 }
 
-TEST(Init, DrillsAreKnownByName) {
-  CHECK(parse_drill(std::nullopt).value() == Drill::kNone);
-  CHECK(parse_drill("hang").value() == Drill::kHang);
-  CHECK(parse_drill("hang-deaf").value() == Drill::kHangDeaf);
-  CHECK(parse_drill("overflow").value() == Drill::kOverflow);
-  STRCMP_CONTAINS("there is no drill \"fire\"; write assertion, boot, fault",
-                  text_of(parse_drill("fire").error()).c_str());
+namespace {
+
+constexpr const char* kGood = "[appliance]\nname = \"demo\"\n[pool]\nbytes = \"256 MiB\"\n"
+                              "[[shard]]\nname = \"main\"\ncpu = 0\n";
+
+// What it says until the machine ends, which it must.
+void ends_with(test::FakeMachine& machine, std::initializer_list<const char*> words) {
+  const test::Ended ended = machine.run("FirstProcess");
+  for (const char* said : words) STRCMP_CONTAINS(said, ended.text);
+  LONGS_EQUAL(test::kMachineEnded, ended.exit_code);
+}
+
+}  // namespace
+
+TEST(Init, AKernelThatSaysNothingOfItsStartEndsTheMachine) {
+  BP_SKIP_WITHOUT_MACHINE();
+  test::FakeMachine machine;
+  std::filesystem::remove(machine.path("/proc/cmdline"));
+  ends_with(machine, {"/proc/cmdline: No such file", "boot a kernel that says how it was started",
+                      "the machine ends: reboot in 5 s"});
+}
+
+TEST(Init, AnUnknownDrillEndsTheMachine) {
+  BP_SKIP_WITHOUT_MACHINE();
+  test::FakeMachine machine;
+  machine.write("/proc/cmdline", "quiet bedplate.drill=fire");
+  ends_with(machine, {"there is no drill \"fire\"", "the machine ends: reboot in 5 s"});
+}
+
+TEST(Init, ItsConfigurationMustBeThereAndGood) {
+  BP_SKIP_WITHOUT_MACHINE();
+  test::FakeMachine machine;
+  ends_with(machine, {"reading the configuration /bedplate.toml: No such file"});
+  machine.write("/bedplate.toml", std::string(kGood) + "colour = 1\n[appliances]\n");
+  ends_with(machine,
+            {"unknown key \"colour\"", "unknown table \"appliances\"", "the machine ends"});
+}
+
+TEST(Init, AModuleThatIsMissingEndsTheMachine) {
+  BP_SKIP_WITHOUT_MACHINE();
+  test::FakeMachine machine;
+  machine.write("/bedplate.toml", kGood);
+  machine.write("/modules/order", "virtio_net.ko\n");
+  ends_with(machine,
+            {"is the first process of Linux ", "loading the module /modules/virtio_net.ko"});
+}
+
+TEST(Init, AKernelWithoutSysctlEndsTheMachine) {
+  BP_SKIP_WITHOUT_MACHINE();
+  test::FakeMachine machine;
+  machine.write("/bedplate.toml", kGood);
+  std::filesystem::remove(machine.path("/proc/sys/fs/nr_open"));
+  ends_with(machine, {"reading /proc/sys/fs/nr_open, how many files may be open: No such file"});
+}
+
+TEST(Init, AnApplianceThatIsRefusedEndsTheMachine) {
+  BP_SKIP_WITHOUT_MACHINE();
+  test::FakeMachine machine;
+  machine.write("/bedplate.toml", std::string(kGood) + "[crash]\naction = \"halt\"\ndelay_s = 7\n");
+  ends_with(machine, {"records of crashes: on the console only",
+                      "booting the appliance demo: refused, as said above",
+                      "the machine ends: halt in 7 s"});
+}
+
+TEST(Init, ACrashIsToldToTheKernelAndEndsTheMachine) {
+  BP_SKIP_WITHOUT_MACHINE();
+  test::FakeMachine machine;
+  machine.write("/bedplate.toml", kGood);
+  machine.write("/proc/cmdline", "bedplate.drill=boot");
+  ends_with(machine, {"a drill is about to begin", "this is a drill", "crash: signal 6 (ABRT)",
+                      "crash: reboot in 5 s"});
+  std::ifstream kernel_log(machine.path("/dev/kmsg"));
+  const std::string told(std::istreambuf_iterator<char>(kernel_log), {});
+  STRCMP_CONTAINS("crash: signal 6 (ABRT)", told.c_str());
 }

@@ -111,6 +111,15 @@ TEST(Machine, RaisesItsLimits) {
   LONGS_EQUAL(0, outcome);
 }
 
+TEST(Machine, LimitsThatCannotBeRaisedHaveTheirCure) {
+  const test::Ended ended = test::run_forked([] {
+    if (test::answer_calls(SYS_prlimit64, [](const uint64_t*) { return -long{EPERM}; })) {
+      log_error(raise_limits().error());
+    }
+  });
+  CHECK(ended.said("raising the limit of locked memory: Operation not permitted; give the first"));
+}
+
 TEST(Machine, StreamsThatAreMissingAreOpened) {
   LONGS_EQUAL(0, test::exit_code_of([] {
                 close(STDIN_FILENO);

@@ -6,11 +6,15 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <string>
+
+#include <fcntl.h>
 
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "platform/file.h"
 #include "platform/log.h"
 #include "tests/support/answered_calls.h"
 #include "tests/support/death_test.h"
@@ -76,6 +80,13 @@ TEST(Mounts, AKernelWithoutRecordsOfCrashesWillDo) {
   const test::Ended ended = mount_all("pstore", ENODEV);
   LONGS_EQUAL(6, ended.exit_code);
   STRCMP_EQUAL("", ended.text);
+}
+
+TEST(Mounts, APlaceThatIsNoDirectoryIsTheImagesFault) {
+  const Fd file(creat((std::string(root) + "/run").c_str(), 0644));
+  const test::Ended ended = mount_all("", 0);
+  CHECK(ended.said("/run") && ended.said("build the image again"));
+  LONGS_EQUAL(3, ended.exit_code);
 }
 
 TEST(Mounts, AKernelWithoutOneThatIsNeededWillNot) {

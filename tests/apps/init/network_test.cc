@@ -63,6 +63,8 @@ TEST(Network, WhatTheKernelRefusesHasItsCure) {
   said(bring_up_apart({loopback_with("10.9.8.7/24", "10.1.1.1")}),
        "setting the gateway 10.1.1.1 of the interface lo: Network is unreachable; name a gateway "
        "that lies in the address's network");
+  said(bring_up_apart({loopback_with("ff02::1/64")}),
+       "Cannot assign requested address; set an address in [[network]] that an interface may have");
   said(bring_up_apart({loopback_with("", "", UINT32_MAX)}),
        "of the interface lo: Invalid argument; set an mtu in [[network]] that the device takes");
 }

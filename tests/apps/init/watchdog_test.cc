@@ -3,6 +3,7 @@
 #include "apps/init/watchdog.h"
 
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -15,6 +16,7 @@
 #include "tests/apps/boot/configuration_support.h"
 #include "tests/support/answered_calls.h"
 #include "tests/support/death_test.h"
+#include "tests/support/patience.h"
 #include "tests/support/stderr_capture.h"
 
 #include "CppUTest/TestHarness.h"
@@ -154,6 +156,27 @@ TEST(Watchdog, EachLoopMarksTheTime) {
   CHECK(loop.timers().next_deadline_ns() == TimerQueue::kNever);
   watchdog->loop_begins(0);
   CHECK(loop.timers().next_deadline_ns() != TimerQueue::kNever);
+}
+
+// A loop that never begins: it has no thread, so the control thread crashes in its place.
+TEST(Watchdog, ALoopThatDoesNotTurnIsNotFedAndThenCrashes) {
+  const test::Ended ended = test::run_forked([] {
+    if (!test::answer_calls(SYS_ioctl, &answer)) _exit(99);
+    static Watchdog watchdog;
+    WatchdogSettings settings = settings_for("/dev/null");
+    settings.timeout_s = 2;
+    watchdog.create(settings);
+    EventLoop loop;
+    watchdog.loop_made(0, loop);
+    if (!watchdog.start().ok()) _exit(98);
+    test::eventually([] {
+      watchdog.feed();
+      return false;
+    });
+  });
+  CHECK(ended.said("not fed any more: the event loop of shard 0 has not turned for 1 s"));
+  CHECK(ended.said("the event loop of shard 0 hangs, and its thread takes no signal"));
+  LONGS_EQUAL(SIGABRT, ended.signal);
 }
 
 TEST(Watchdog, ItsEndIsMeant) {
