@@ -18,11 +18,12 @@ include scripts/mk/sources.mk
 include scripts/mk/rules.mk
 include scripts/mk/install.mk
 
-.PHONY: help all run install deb test quick format pictures image image-run check check-long \
+.PHONY: help all run install deb test coverage quick format pictures image image-run check check-long \
         check-image check-hardware bench clean
 
 # Goals whose recipes build by a make of their own: beside another goal, two would write one file.
-ifneq ($(filter all run install deb test quick image image-run check check-% bench,$(MAKECMDGOALS)),)
+ifneq ($(filter all run install deb test coverage quick image image-run check check-% bench,\
+         $(MAKECMDGOALS)),)
 .NOTPARALLEL:
 endif
 
@@ -59,6 +60,10 @@ check: ## build and run every test
 test: deps-check ## build and run the unit tests whose group has T in its name (T=FastBox)
 	$(Q)$(PARALLEL_MAKE) MODE=$(MODE) tests
 	$(Q)$(BUILD)/bedplate-tests $(addprefix -g ,$(T))
+
+coverage: deps-check ## say which lines of which layer run in the tests (FILES=1: of files, too)
+	$(Q)$(PARALLEL_MAKE) MODE=coverage coverage-programs
+	$(Q)scripts/coverage.py here $(if $(GUEST),guest) report
 
 quick: deps-check ## look at layers and models, build, run the unit tests that a change goes into
 	$(Q)scripts/layers.sh
@@ -113,4 +118,5 @@ bench: deps-bench ## measure against the peers; tables here, JSON in build/bench
 	$(Q)BEDPLATE=build/release/bedplate scripts/bench/run.sh
 
 clean: ## remove everything that was built; the fetched sources stay
-	$(Q)rm -rf build/release build/hardened build/debug build/asan build/tsan build/fuzz build/bench
+	$(Q)rm -rf build/release build/hardened build/debug build/asan build/tsan build/coverage build/fuzz \
+	  build/bench

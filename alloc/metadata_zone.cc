@@ -23,15 +23,15 @@ constexpr size_t kRecordGranularity = 4 * kKiB;
 constinit std::span<std::byte> zone;
 constinit uint64_t used_bytes = 0;
 constinit FreeRecord* first_free = nullptr;
-constinit std::atomic_flag locked = ATOMIC_FLAG_INIT;
+constinit std::atomic_flag zone_locked = ATOMIC_FLAG_INIT;
 
 // A spin lock: taken at thread start and end only, for a few instructions, and usable before main.
 class ZoneLock {
  public:
   ZoneLock() noexcept {
-    while (locked.test_and_set(std::memory_order_acquire)) cpu_relax();
+    while (zone_locked.test_and_set(std::memory_order_acquire)) cpu_relax();
   }
-  ~ZoneLock() { locked.clear(std::memory_order_release); }
+  ~ZoneLock() { zone_locked.clear(std::memory_order_release); }
   ZoneLock(const ZoneLock&) = delete;
   ZoneLock& operator=(const ZoneLock&) = delete;
 };

@@ -95,6 +95,8 @@ for mode in ${CHECK_MODES:-release hardened asan tsan}; do
   # One core's work, mostly: the next build is beside it.
   beside "unit-$mode" "build/$mode/bedplate-tests" "${groups[@]}"
 done
+# Which lines of which layer run: a build of its own, and tests of those above once more.
+build coverage-build make --no-print-directory "$jobs" MODE=coverage coverage-programs
 # The longest first. None of these measures: each waits for what it tests, whatever is beside it,
 # and a third uses the processors meanwhile.
 lanes=3
@@ -102,6 +104,7 @@ beside guest /usr/bin/python3 tests/guest/guest_test.py
 beside image-crash /usr/bin/python3 tests/guest/image_crash_test.py
 beside system /usr/bin/python3 tests/system/run.py
 beside image /usr/bin/python3 tests/guest/image_test.py
+beside coverage-guest scripts/coverage.py guest
 beside model tests/model/run.sh
 beside verbs /usr/bin/python3 tests/guest/verbs_test.py
 beside fuzz-nbd make --no-print-directory FUZZ=nbd FUZZ_SECONDS="${FUZZ_SECONDS:-20}" fuzz-run
@@ -111,6 +114,7 @@ wait
 lanes=2
 # One core's work, mostly: all that follows has the other lane.
 beside two-guests /usr/bin/python3 tests/guest/two_guests_test.py
+build coverage scripts/coverage.py here report
 beside stress make --no-print-directory STRESS_SECONDS="${STRESS_SECONDS:-20}" stress-messages
 beside hostile make --no-print-directory MODE=asan \
   HOSTILE_SECONDS="${HOSTILE_SECONDS:-20}" hostile-peer

@@ -21,7 +21,7 @@ image=(
 )
 check=(
   # the framework, the fuzzer, real clients, and what looks on from outside
-  libcpputest-dev clang clang-format-14 libclang-rt-14-dev libnbd-bin python3-libnbd qemu-utils fio
+  libcpputest-dev clang clang-format-14 libclang-rt-14-dev llvm-14 libnbd-bin python3-libnbd qemu-utils fio
   libmemcached-tools
   strace procps spin iproute2
   # the allocators that a program may bring

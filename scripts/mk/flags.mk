@@ -1,8 +1,10 @@
 # How things are compiled and linked, for each MODE.
 
 # Sanitizers' builds are clang's: it takes half of g++'s time for them, and sees what g++ does not.
+# So is that which counts the lines that ran (scripts/coverage.py).
 SANITIZED := $(filter asan tsan,$(MODE))
-CXX := $(if $(SANITIZED),clang++,g++)
+CLANG := $(SANITIZED)$(filter coverage,$(MODE))
+CXX := $(if $(CLANG),clang++,g++)
 AR := gcc-ar
 Q := $(if $(V),,@)
 
@@ -42,13 +44,18 @@ else ifeq ($(MODE),asan)
 else ifeq ($(MODE),tsan)
   # Its model knows no fences. The doorbell's are emitted all the same, and no data depends on them.
   CXXFLAGS += -O1 -DBP_DEBUG=1 -fsanitize=thread
+else ifeq ($(MODE),coverage)
+  # A release, heap and all. Counters lie in a file that is mapped, or those of processes that are
+  # killed were lost.
+  CXXFLAGS += -O0 -DNDEBUG -fprofile-instr-generate -fcoverage-mapping \
+              -mllvm -runtime-counter-relocation
 else
-  $(error MODE is "$(MODE)"; it must be release, hardened, debug, asan or tsan)
+  $(error MODE is "$(MODE)"; it must be release, hardened, debug, asan, tsan or coverage)
 endif
 
 # g++ 12 warns of strings that are added to one another (its bugs 105329 and 105651), but where the
 # string is in a header of the system's; not so where that is precompiled. Tests add many.
-ifndef SANITIZED
+ifndef CLANG
   $(addsuffix /tests/%.o,$(sort $(BUILD) build/release)): private CXXFLAGS += \
     $(addprefix -Wno-,array-bounds restrict stringop-overflow stringop-overread)
 endif
@@ -57,18 +64,20 @@ endif
 # inline in a release's tests is optimized with them, so some remains.
 ifneq ($(MODE),debug)
   $(foreach build,$(sort $(BUILD) build/release),$(build)/tests/%.o $(build)/tests/prelude.h.gch): \
-    private CXXFLAGS += $(if $(SANITIZED),-O0,-O1)
+    private CXXFLAGS += $(if $(CLANG),-O0,-O1)
 endif
 
 # Sanitizers need a dynamic program and keep malloc to themselves.
-ifdef SANITIZED
+ifdef CLANG
   CXXFLAGS += -fsized-deallocation $(addprefix -Wno-,sign-conversion overloaded-virtual \
                 string-conversion unused-private-field deprecated-enum-enum-conversion)
-  # CppUTest's operator new would be a second one.
+  # CppUTest's operator new would be a second one, and its macro one that sources do not know.
   CPPFLAGS += -DCPPUTEST_MEM_LEAK_DETECTION_DISABLED
+endif
+ifdef SANITIZED
   LDFLAGS := $(filter -fsanitize% -fno-sanitize%,$(CXXFLAGS))
 else
-  LDFLAGS := -static -Wl,--build-id
+  LDFLAGS := -static -Wl,--build-id $(filter -fprofile%,$(CXXFLAGS))
 endif
 
 # mimalloc's sources are compiled into alloc/confined_mimalloc.cc. Its style is its own (-Wno-...;
@@ -78,7 +87,7 @@ MIMALLOC_FLAGS := -I$(MIMALLOC)/include -I$(MIMALLOC)/src -DMI_STATIC_LIB -DMI_N
                   -DMI_CACHE_DISABLE -DMI_HUGE_PAGE_ABANDON -DMI_STAT=0 \
                   -DMI_SKIP_COLLECT_ON_EXIT -fno-builtin-malloc \
                   -ftls-model=local-exec -fvisibility=hidden -fexceptions -Wno-undef \
-                  -Wno-unused-variable -Wno-maybe-uninitialized \
+                  -Wno-unused-variable $(if $(CLANG),,-Wno-maybe-uninitialized) \
                   $(if $(filter debug,$(MODE)),-DMI_DEBUG=1,-O3 -DMI_DEBUG=0) \
                   $(if $(filter hardened,$(MODE)),-DMI_SECURE=4 -Wno-stringop-overflow)
 # Once for the archives, once for the benchmark's shared object (rules.mk).

@@ -17,10 +17,13 @@ PLACES := $(BUILD)/places
 BLOCKD_OBJECTS := $(call objects,$(BLOCKD_SOURCES))
 KVD_OBJECTS := $(call objects,$(KVD_SOURCES))
 
-.PHONY: products tests unit-tests
+.PHONY: products tests unit-tests coverage-programs
 products: $(PROGRAM) $(LIBRARIES_ALL) $(if $(SANITIZED),,$(MALLOC_LIBRARY)) examples
 tests: unit-tests $(PEERS) $(TRAFFIC) $(PLACES)
 unit-tests: $(TESTS)
+# What scripts/coverage.py runs.
+coverage-programs: $(PROGRAM) $(TESTS) $(PLACES) $(BUILD)/c-peer \
+                   $(addprefix $(BUILD)/examples/,kvget ping relay store)
 
 define compile
 	@mkdir -p $(@D)
@@ -58,8 +61,9 @@ endif
 #
 # $(call compiled,NAME,SOURCES): the objects of SOURCES; those of a dozen have a name with NAME.
 UNITY_SIZE := 12
-ifdef SANITIZED
-ALONE := $(patsubst $(BUILD)/%.o,%.cc,$(OWN_FLAGS) $(UNITY_TESTS))
+ifdef CLANG
+ALONE := $(patsubst $(BUILD)/%.o,%.cc,$(OWN_FLAGS) $(UNITY_TESTS)) \
+         alloc/bad_pointer.cc transport/verbs/device/verbs_drivers.cc
 compiled = $(call unity,$(BUILD)/$(1),$(filter-out $(ALONE),$(2))) \
            $(call objects,$(filter $(ALONE),$(2)))
 unity = $(foreach first,$(shell seq 1 $(UNITY_SIZE) $(words $(2))),$(call unity_object,$\

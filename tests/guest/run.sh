@@ -13,6 +13,7 @@
 # a slash is a module of the kernel's own, which is loaded after those that it needs.
 # The files lie at the same paths there, or where HOST=GUEST says, with the libraries of those that
 # are dynamic.
+# COVERAGE_RAW=FOLDER takes the programs of build/coverage instead, and puts what they counted there.
 #
 # The kernel's log comes over a serial port, the command's output and its exit code over virtio.
 # QEMU's own exit code is of no use: it is 0 after a kernel panic. Nothing is left behind: QEMU ends
@@ -40,6 +41,8 @@ done
 shift
 
 "$root/scripts/image/kernel.sh"
+build=$root/build/release
+[ -z "${COVERAGE_RAW:-}" ] || build=$root/build/coverage
 work=$(mktemp -d) qemu=''
 trap '[ -z "$qemu" ] || kill "$qemu" 2>/dev/null || true; rm -rf "$work"' EXIT
 trap 'exit 143' TERM
@@ -51,8 +54,8 @@ chmod 1777 "$work/tree/tmp"
 cp /bin/busybox "$work/tree/bin/"
 ln -s busybox "$work/tree/bin/sh"
 for program in bedplate bedplate-tests; do
-  [ -e "$root/build/release/$program" ] || continue
-  strip -o "$work/tree/$program" "$root/build/release/$program"
+  [ -e "$build/$program" ] || continue
+  strip -o "$work/tree/$program" "$build/$program"
 done
 cp "$root"/apps/*.toml "$work/tree/apps/"  # tests read them, and what is said of them
 cp "$root/docs/configuration.md" "$work/tree/docs/"
@@ -94,7 +97,7 @@ for ((node = 0; node < nodes; ++node)); do
   numa+=(-object "memory-backend-ram,id=memory$node,size=$((memory_mib / nodes))M"
     -numa "node,nodeid=$node,memdev=memory$node$share")
 done
-touch "$work"/{log,output,status}
+touch "$work"/{log,output,status,counted}
 # Emulated, "rep stosb" goes byte by byte; without erms the kernel clears pages by eight. On a busy
 # machine the timer is late now and then, and the kernel's check of it panics.
 # shellcheck disable=SC2086
@@ -104,6 +107,7 @@ timeout -k 5 "$seconds" qemu-system-x86_64 -accel tcg -cpu max,-erms,-fsrm -smp 
   -serial "file:$work/log" -device virtio-serial-pci \
   -chardev "file,id=output,path=$work/output" -device virtserialport,chardev=output,nr=1 \
   -chardev "file,id=status,path=$work/status" -device virtserialport,chardev=status,nr=2 \
+  -chardev "file,id=counted,path=$work/counted" -device virtserialport,chardev=counted,nr=3 \
   -kernel "$root/build/kernel/vmlinux" -initrd "$work/initramfs" \
   -append "console=ttyS0 panic=-1 no_timer_check $append" < /dev/null >&2 &
 qemu=$!
@@ -112,6 +116,10 @@ wait "$qemu" || ended=$?
 qemu=''
 
 cat "$work/output"
+if [ -n "${COVERAGE_RAW:-}" ] && [ -s "$work/counted" ]; then
+  raw=$(mktemp -d "$COVERAGE_RAW/guest.XXXXXX")
+  tar -xf "$work/counted" -C "$raw"
+fi
 read -r status < "$work/status" || status=''
 [ -n "$status" ] && exit "$status"
 tail -n 40 "$work/log" >&2
