@@ -40,39 +40,34 @@ NOT_COUNTED = ("transport/single_copy/xpmem", "transport/single_copy/knem")
 
 
 def counting_in(folder):
-    """The environment of programs that count in `folder`."""
+    """The variable of programs that count in `folder`."""
     folder.mkdir(parents=True, mode=0o777)
     folder.chmod(0o777)  # some become another user
-    return {**os.environ, "LLVM_PROFILE_FILE": f"{folder}/%m%c.profraw"}
+    return {"LLVM_PROFILE_FILE": f"{folder}/%m%c.profraw"}
 
 
 def run_here():
-    """Returns whether all tests passed."""
+    """Returns whether all tests passed. One after the other: both change how many hugepages there
+    are."""
     tests = {"unit": [BUILD / "bedplate-tests", *LEFT_OUT],
              "system": [PYTHON, "tests/system/run.py", *SYSTEM]}
-    running = []
-    for name, command in tests.items():
-        environment = counting_in(COUNTED / "here" / name)
-        environment["BEDPLATE"] = str(BUILD / "bedplate")
-        log = open(COUNTED / f"{name}.log", "wb")
-        running.append((name, subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log,
-                                               stderr=log)))
-    return all([told(name, process.wait()) for name, process in running])
+    return all([run(name, command, BEDPLATE=str(BUILD / "bedplate"),
+                    **counting_in(COUNTED / "here" / name)) for name, command in tests.items()])
 
 
 def run_guest():
     (COUNTED / "guest").mkdir(parents=True)
-    with open(COUNTED / "guest.log", "wb") as log:
-        done = subprocess.run([PYTHON, "tests/guest/guest_test.py", *GUEST], cwd=ROOT, stdout=log,
-                              stderr=log, check=False,
-                              env={**os.environ, "COVERAGE_RAW": str(COUNTED / "guest")})
-    return told("guest", done.returncode)
+    return run("guest", [PYTHON, "tests/guest/guest_test.py", *GUEST],
+               COVERAGE_RAW=str(COUNTED / "guest"))
 
 
-def told(name, code):
+def run(name, command, **variables):
+    path = COUNTED / f"{name}.log"
+    with open(path, "wb") as log:
+        code = subprocess.run(command, cwd=ROOT, stdout=log, stderr=log, check=False,
+                              env={**os.environ, **variables}).returncode
     if code != 0:
-        log = COUNTED / f"{name}.log"
-        print(f"failed: {name}, see {log}:\n" + log.read_text(errors="replace")[-3000:])
+        print(f"failed: {name}, see {path}:\n" + path.read_text(errors="replace")[-3000:])
     return code == 0
 
 

@@ -1,4 +1,3 @@
-// Tested by tests/system/shutdown_test.py, tests/system/promises_test.py.
 #include "apps/boot/appliance.h"
 
 #include <algorithm>

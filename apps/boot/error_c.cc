@@ -1,3 +1,4 @@
+// Tested by tests/apps/boot/messages_c_test.cc.
 #include "apps/boot/error_c.h"
 
 #include "apps/boot/bedplate.h"

@@ -1,5 +1,7 @@
 // What a member holds of what others have lent it, and how that goes back: one store of a mark into
 // the lender's byte.
+//
+// Tested by tests/transport/shm/shm_provider_test.cc.
 #pragma once
 
 #include <cstdint>

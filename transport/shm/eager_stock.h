@@ -1,4 +1,6 @@
 // The member's own eager region as all its ways share it, with the lock where several threads send.
+//
+// Tested by tests/transport/shm/shm_operations_test.cc.
 #pragma once
 
 #include <cstdint>

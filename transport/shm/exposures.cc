@@ -1,3 +1,4 @@
+// Tested by tests/transport/shm/shm_operations_test.cc.
 #include "transport/shm/exposures.h"
 
 #include <algorithm>

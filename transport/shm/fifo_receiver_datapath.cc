@@ -1,3 +1,4 @@
+// Tested by tests/transport/shm/shm_provider_test.cc.
 #include "transport/shm/fifo_receiver_datapath.h"
 
 #include "platform/clock.h"

@@ -1,3 +1,4 @@
+// Tested by tests/transport/shm/group_shapes_test.cc.
 #include "transport/shm/group_shape.h"
 
 #include <cinttypes>

@@ -10,6 +10,8 @@
 //     forget_writer()  no store of a member can come any more
 //
 // Once round is all that a dead one can have left: who only said that it left may still be writing.
+//
+// Tested by tests/transport/shm/shm_provider_test.cc.
 #pragma once
 
 #include <cstdint>

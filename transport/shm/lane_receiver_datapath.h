@@ -1,5 +1,7 @@
 // The reading end of a mesh lane. What was read of it is the peer's (IncomingPeer::lane_tail); this
 // is made for one poll.
+//
+// Tested by tests/transport/shm/shm_provider_test.cc.
 #pragma once
 
 #include <cstddef>

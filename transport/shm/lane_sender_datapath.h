@@ -1,5 +1,7 @@
 // A sender's end of a mesh lane. It carries words only: what a slot would hold lies in the member's
 // eager region.
+//
+// Tested by tests/transport/shm/shm_provider_test.cc.
 #pragma once
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Tested by tests/transport/shm/shm_provider_test.cc.
 #include "transport/shm/lender.h"
 
 #include "alloc/pool_heap.h"

@@ -1,3 +1,4 @@
+// Tested by tests/transport/shm/shm_members_test.cc.
 #include "transport/shm/membership_view.h"
 
 namespace bedplate {

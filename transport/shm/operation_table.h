@@ -1,5 +1,7 @@
 // The initiator's side of the puts, gets and atomics that their targets do: what is under way, for
 // all peers, and what comes next of each (shm_operations.h has the format).
+//
+// Tested by tests/transport/shm/shm_operations_test.cc.
 #pragma once
 
 #include <atomic>

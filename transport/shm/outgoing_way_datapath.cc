@@ -1,3 +1,4 @@
+// Tested by tests/transport/shm/shm_order_test.cc.
 #include "transport/shm/outgoing_way_datapath.h"
 
 #include <cstring>

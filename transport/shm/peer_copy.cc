@@ -1,3 +1,4 @@
+// Tested by tests/transport/shm/shm_single_copy_test.cc.
 #include "transport/shm/peer_copy.h"
 
 #include <cerrno>

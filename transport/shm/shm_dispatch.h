@@ -3,6 +3,8 @@
 // What others have written is read once, checked and then used; who writes nonsense is cut off.
 // Between members that do not trust one another (GroupKind::kExchange) payloads are copied out of
 // the segment before a handler sees them.
+//
+// Tested by tests/transport/shm/shm_hostile_test.cc.
 #pragma once
 
 #include <cstddef>

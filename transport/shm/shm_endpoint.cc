@@ -1,3 +1,4 @@
+// Tested by tests/transport/shm/shm_provider_test.cc.
 #include "transport/shm/shm_endpoint.h"
 
 namespace bedplate {

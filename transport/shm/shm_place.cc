@@ -1,3 +1,4 @@
+// Tested by tests/transport/shm/shm_members_test.cc.
 #include "transport/shm/shm_place.h"
 
 #include "pinned_pool/boot_segment.h"
