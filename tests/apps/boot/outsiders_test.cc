@@ -39,11 +39,11 @@ TEST_GROUP(Outsiders) {
 };
 
 TEST(Outsiders, AreThoseOfAnotherUserAndThoseNotTrusted) {
-  CHECK_FALSE(is_outsider(worker));
-  CHECK(is_outsider(guest));
-  CHECK(is_outsider(stranger));
+  CHECK_FALSE(is_outsider(configuration, worker));
+  CHECK(is_outsider(configuration, guest));
+  CHECK(is_outsider(configuration, stranger));
   worker.user = "nobody-of-this-name";
-  CHECK(is_outsider(worker));
+  CHECK(is_outsider(configuration, worker));
 }
 
 TEST(Outsiders, WriteTheirOwnAndWhatTheyAreGranted) {
