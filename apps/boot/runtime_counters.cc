@@ -29,7 +29,7 @@ void describe_messages(CounterTable& table, ShmCounters& c) {
   table.counter("received", c.received, "messages", "Messages that came.");
   table.counter("unhandled", c.unhandled, "messages",
                 "Of these, those that no handler was set for.");
-  table.counter("abandoned", c.torn, "slots",
+  table.counter("abandoned", c.abandoned, "slots",
                 "Slots that a member claimed and did not publish in time.");
   table.counter("cut_off", c.cut_off, "members", "Members that wrote nonsense.");
   table.counter("memory_waits", c.memory_waits, "polls",

@@ -35,7 +35,7 @@ struct alignas(kCacheLineBytes) BoardRow {
   std::atomic<uint64_t> loans_out;
   std::atomic<uint64_t> boxes_granted;
   std::atomic<uint64_t> boxes_returned;
-  std::atomic<uint64_t> torn;
+  std::atomic<uint64_t> abandoned;
   // Written by the process that stops it: until when it was stopped last; UINT64_MAX: it is
   // stopped.
   std::atomic<uint64_t> stopped_until_ns;

@@ -67,7 +67,7 @@ class KillRounds {
   size_t open_files_ = SIZE_MAX;  // the fewest after a round
   Longest longest_;
   uint64_t join_ns_ = 0;  // how long it took the last ones to join
-  uint64_t torn_ = 0;
+  uint64_t abandoned_ = 0;
   uint64_t joined_first_ = 0;  // of those who were to be killed as they join
   uint64_t left_first_ = 0;
 };
@@ -194,7 +194,7 @@ void KillRounds::run(uint32_t rounds) {
   group_.settle();
   for (uint32_t i = 0; i < kProcessCount; ++i) {
     const BoardRow& row = group_.board().rows[i];
-    torn_ += row.torn.load();
+    abandoned_ += row.abandoned.load();
     if (row.loans_out.load() != 0) fail("member %u has loans out at the end", i);
   }
   group_.end(peers_);
@@ -206,10 +206,10 @@ void KillRounds::report(uint32_t rounds) const {
   std::printf("kill: %s with %u boxes, %u rounds: survivors received again within %" PRIu64
               " us, places were free within %" PRIu64 " ms; %" PRIu64
               " were through joining, %" PRIu64 " through leaving; %" PRIu64
-              " torn slots with those who saw the end\n",
+              " abandoned slots with those who saw the end\n",
               group_kind_text(shape.kind), shape.kind == GroupKind::kLazy ? shape.box_count : 0,
               rounds, longest_.progress_ns / kNsPerUs, longest_.free_ns / kNsPerMs, joined_first_,
-              left_first_, torn_);
+              left_first_, abandoned_);
 }
 
 }  // namespace

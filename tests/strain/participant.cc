@@ -284,7 +284,7 @@ void Participant::run() {
     step();
     row().boxes_granted.store(counters_.boxes_granted.read(), std::memory_order_relaxed);
     row().boxes_returned.store(counters_.boxes_returned.read(), std::memory_order_relaxed);
-    row().torn.store(counters_.torn.read(), std::memory_order_relaxed);
+    row().abandoned.store(counters_.abandoned.read(), std::memory_order_relaxed);
   }
   if (is_pool_gone_) drain_after_owner();
   if (counters_.cut_off.read() != 0) fail("member %u: an honest peer was cut off", self_);

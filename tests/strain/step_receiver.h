@@ -46,7 +46,7 @@ class StepReceiver {
   uint64_t word(uint32_t index) const noexcept {
     return __atomic_load_n(&words_[index], __ATOMIC_ACQUIRE);
   }
-  uint64_t torn() const noexcept { return counters_.torn.read(); }
+  uint64_t abandoned() const noexcept { return counters_.abandoned.read(); }
   // The fault of the messages that have come since this was called last; "": nothing.
   const char* take_fault() noexcept;
 

@@ -7,11 +7,11 @@
 namespace bedplate {
 
 void FifoReceiver::create(const ShmPlace& place, const MembershipView& view,
-                          Counter& torn) noexcept {
+                          Counter& abandoned) noexcept {
   BP_ASSERT(place_ == nullptr && place.kind() == GroupKind::kLazy);
   place_ = &place;
   view_ = &view;
-  torn_ = &torn;
+  abandoned_ = &abandoned;
   fifo_ = place.segment().fifo(place.self());
 }
 
@@ -26,7 +26,7 @@ FifoReceiver::ClaimEnd FifoReceiver::end_claim(const SlotHeader& claim, bool* is
   if (may_publish && !is_overdue(is_awaited)) return ClaimEnd::kWait;
   const ClaimState state = may_write ? ClaimState::kRetired : ClaimState::kSkipped;
   if (!fifo_.try_end_claim(tail_, claim, state)) return ClaimEnd::kPublished;
-  torn_->add(1);
+  abandoned_->add(1);
   return ClaimEnd::kPassed;
 }
 

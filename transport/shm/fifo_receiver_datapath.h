@@ -18,8 +18,8 @@ namespace bedplate {
 // are at most a lap ahead of tail_. (is_valid)
 class FifoReceiver {
  public:
-  // All outlive this. `torn` counts the slots that are passed over.
-  void create(const ShmPlace& place, const MembershipView& view, Counter& torn) noexcept;
+  // All outlive this. `abandoned` counts the slots that are passed over.
+  void create(const ShmPlace& place, const MembershipView& view, Counter& abandoned) noexcept;
 
   // Hands the messages that are there, at most `budget`, to take(header, slot); where that returns
   // false the message stays for the next poll. Returns how many slots; one more where this shard
@@ -71,7 +71,7 @@ class FifoReceiver {
 
   const ShmPlace* place_ = nullptr;
   const MembershipView* view_ = nullptr;
-  Counter* torn_ = nullptr;
+  Counter* abandoned_ = nullptr;
   InboundFifo fifo_;
   uint64_t tail_ = 0;
   uint64_t drain_until_ = 0;

@@ -39,7 +39,7 @@ class LazyInbox {
  public:
   void create(const InboxParts& parts) {
     dispatch_ = &parts.dispatch;
-    fifo_.create(parts.place, parts.view, parts.counters.torn);
+    fifo_.create(parts.place, parts.view, parts.counters.abandoned);
     boxes_.create(parts.place, parts.dispatch, parts.endpoints, parts.counters);
   }
   InboundBoxes& boxes() noexcept { return boxes_; }

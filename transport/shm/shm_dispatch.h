@@ -25,7 +25,7 @@ namespace bedplate {
 struct ShmCounters {
   Counter received;
   Counter unhandled;     // messages that no handler was set for
-  Counter torn;          // slots that a member claimed and did not publish in time
+  Counter abandoned;     // slots that a member claimed and did not publish in time
   Counter cut_off;       // members that wrote nonsense
   Counter memory_waits;  // polls that stopped at a message of somebody new for want of memory
   Counter boxes_granted;

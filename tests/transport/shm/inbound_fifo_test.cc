@@ -117,12 +117,12 @@ TEST(InboundFifo, AClaimShowsWhoseItIs) {
 TEST(InboundFifo, HelpsAWriterThatDiedBeforeItMovedTheCounter) {
   make(4);
   for (uint64_t round = 0; round < 20; ++round) {
-    const uint64_t torn = counter().load();
-    uint64_t before = slot(torn).header.load();
-    CHECK(slot(torn).header.compare_exchange_strong(
-        before, pack_slot(lap(torn), {SlotKind::kClaimed, 0, 0, 9})));
+    const uint64_t abandoned = counter().load();
+    uint64_t before = slot(abandoned).header.load();
+    CHECK(slot(abandoned).header.compare_exchange_strong(
+        before, pack_slot(lap(abandoned), {SlotKind::kClaimed, 0, 0, 9})));
     CHECK(send(1, round));
-    LONGS_EQUAL(torn + 2, fifo.claims());
+    LONGS_EQUAL(abandoned + 2, fifo.claims());
     uint32_t sender = 0;
     CHECK(next_kind(&sender) == SlotKind::kClaimed);
     LONGS_EQUAL(9, sender);

@@ -106,7 +106,7 @@ TEST(ShmMembers, ATornSlotIsPassedOverWhenItsWriterIsDead) {
     b.messenger.poll(8);
     LONGS_EQUAL(2, b.received.size());
     STRCMP_EQUAL("after", b.received[1].payload.c_str());
-    LONGS_EQUAL(1, b.counters.torn.read());
+    LONGS_EQUAL(1, b.counters.abandoned.read());
     LONGS_EQUAL(1, count_of(b, PeerEventKind::kLeft));
   }
 }
@@ -309,7 +309,7 @@ TEST(ShmMembers, ATornSlotIsPassedOverAfterTheEndOfThePool) {
   STRCMP_EQUAL("between", b.received[0].payload.c_str());
   STRCMP_EQUAL("", b.received[1].payload.c_str());
   STRCMP_EQUAL("last", b.received[2].payload.c_str());
-  LONGS_EQUAL(1, b.counters.torn.read());
+  LONGS_EQUAL(1, b.counters.abandoned.read());
   LONGS_EQUAL(1, count_of(b, PeerEventKind::kPoolGone));
 }
 
@@ -322,10 +322,10 @@ TEST(ShmMembers, SlotsThatAreClaimedWhenOneIsWaitedForAreWaitedForTogether) {
   rig.members().release_owner_life();
   CHECK(eventually([&] {
     b.messenger.poll(8);
-    return b.counters.torn.read() > 0;
+    return b.counters.abandoned.read() > 0;
   }));
   for (int i = 0; i < 4; ++i) b.messenger.poll(8);  // no time to wait for each by itself
-  LONGS_EQUAL(10, b.counters.torn.read());
+  LONGS_EQUAL(10, b.counters.abandoned.read());
 }
 
 // The owner's control thread changes an entry and then the epoch. A poll that has looked at the

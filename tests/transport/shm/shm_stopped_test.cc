@@ -58,7 +58,7 @@ TEST(ShmStopped, AClaimInTheWayIsPassedOverInTime) {
   CHECK(hears(b, 1));  // and never says that there is nothing to do: nobody would wake it
   CHECK(monotonic_ns() - begin_ns >= 5 * kNsPerMs);
   STRCMP_EQUAL("behind it", b.received[0].payload.c_str());
-  LONGS_EQUAL(1, b.counters.torn.read());
+  LONGS_EQUAL(1, b.counters.abandoned.read());
   // It goes on: nothing is destroyed, and it knows that its message was not sent.
   CHECK_FALSE(rig.segment().fifo(1).publish(claim, {SlotKind::kInline, 1, 0, 0}));
   b.messenger.poll(8);
@@ -89,7 +89,7 @@ TEST(ShmStopped, SeveralThatAreStoppedHoldUpAsLongAsOne) {
   say(d, "behind them");
   const uint64_t begin_ns = monotonic_ns();
   CHECK(hears(b, 1));
-  LONGS_EQUAL(3, b.counters.torn.read());
+  LONGS_EQUAL(3, b.counters.abandoned.read());
   CHECK(monotonic_ns() - begin_ns >= 400 * kNsPerMs);
 }
 
@@ -106,7 +106,7 @@ TEST(ShmStopped, NobodyUsesTheSlotOfTheOneThatIsStopped) {
     CHECK(hears(b, i + 1));
     STRCMP_EQUAL(std::to_string(i).c_str(), b.received[i].payload.c_str());
   }
-  LONGS_EQUAL(1, b.counters.torn.read());
+  LONGS_EQUAL(1, b.counters.abandoned.read());
   // It goes on, tries again by itself, and from the next lap on the slot is used as before.
   CHECK_FALSE(rig.segment().fifo(1).publish(claim, {SlotKind::kInline, 1, 0, 0}));
   say(a.to(1), "at last");
