@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kWordBytes = sizeof(void*);  // the smallest block, and what every block begins at
 constexpr unsigned kBitsPerEntry = 64;
-constexpr uint32_t kLedgerCountMax = 16;
+constexpr uint32_t kLedgerCountMax = 64;  // mimalloc has no more arenas
 constexpr uint64_t kSearchBytesMax = kGiB;
 
 struct Ledger {

@@ -70,7 +70,8 @@ endif
 # Sanitizers need a dynamic program and keep malloc to themselves.
 ifdef CLANG
   CXXFLAGS += -fsized-deallocation $(addprefix -Wno-,sign-conversion overloaded-virtual \
-                string-conversion unused-private-field deprecated-enum-enum-conversion)
+                string-conversion unused-private-field deprecated-enum-enum-conversion \
+                unneeded-internal-declaration)
   # CppUTest's operator new would be a second one, and its macro one that sources do not know.
   CPPFLAGS += -DCPPUTEST_MEM_LEAK_DETECTION_DISABLED
 endif

@@ -114,7 +114,7 @@ TEST(ApplianceUser, AServiceThatCouldComeBackIsAProblem) {
 }
 
 TEST(ApplianceUser, GetsTheRuntimeDirectoryAndKeepsIt) {
-  if (!can_become()) BP_SKIP("needs root that may become another user");
+  if (!can_change) BP_SKIP("needs root that may become another user");
   char base[] = "/tmp/bp_user_XXXXXX";
   CHECK(mkdtemp(base) != nullptr);
   configuration.appliance.runtime_directory = std::string(base) + "/run";
