@@ -22,7 +22,7 @@ products: $(PROGRAM) $(LIBRARIES_ALL) $(if $(SANITIZED),,$(MALLOC_LIBRARY)) exam
 tests: unit-tests $(PEERS) $(TRAFFIC) $(PLACES)
 unit-tests: $(TESTS)
 # What scripts/coverage.py runs.
-coverage-programs: $(PROGRAM) $(TESTS) $(PLACES) $(BUILD)/c-peer \
+coverage-programs: $(PROGRAM) $(TESTS) $(PLACES) $(addprefix $(BUILD)/,c-peer cpp-peer) \
                    $(addprefix $(BUILD)/examples/,kvget ping relay store)
 
 define compile
