@@ -1,7 +1,7 @@
 // Puts, gets and atomics between members.
 //
 // Where the target's memory is mapped here with the right that it takes, they are done on the spot:
-// a copy, an atomic instruction. The target's private memory is read and written by single copy,
+// a copy, an atomic instruction. Other memory of the target is read and written by single copy,
 // where this machine has it. What is left the target does itself, when it polls: the initiator
 // writes a record into its own eager region and posts its place; the target fills in the result,
 // and the data of a get, in that same place. So an answer needs no room in any queue, and can
