@@ -68,7 +68,7 @@ void tell_limit(HeapOwner owner) noexcept {
   log_error(error.set_cure("free memory, or raise bytes in its [[limit]]"));
 }
 
-// Who has which setting.
+// The setting by which each kind of program gets more.
 const char* cure_of_exhaustion() noexcept {
   const bool has_more = heap_arena_count() > 1;
   if (is_appliance.load(std::memory_order_relaxed)) {

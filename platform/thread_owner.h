@@ -1,5 +1,5 @@
-// Whose an object is that one thread at a time may use: that of its shard while the shard runs,
-// anybody's before and after.
+// The thread that an object belongs to, of which one at a time may use it: its shard's while the
+// shard runs, any before and after.
 //
 // It guards nothing: it tells an assertion. What a shard's thread uses holds it meanwhile
 // (EventLoop::run), and functions that are for that thread alone begin with

@@ -1,4 +1,4 @@
-// Whose an object is: nobody's, then one thread's, and nobody's again.
+// An object belongs to nobody, then to one thread, and to nobody again.
 #include "platform/thread_owner.h"
 
 #include <thread>

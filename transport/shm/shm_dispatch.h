@@ -32,7 +32,7 @@ struct ShmCounters {
   Counter boxes_returned;
 };
 
-// Whoever gives and takes fast boxes, in groups that have some.
+// The part that gives and takes fast boxes, in groups that have some.
 class BoxKeeper {
  public:
   virtual ~BoxKeeper() = default;
