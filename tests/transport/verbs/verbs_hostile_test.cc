@@ -1,5 +1,6 @@
 // Peers that do not keep to docs/verbs.md: garbage where a record is expected, and messages of a
 // peer that was let in. Each is refused or cut off, told once, and the others do not notice.
+#include <cstring>
 #include <random>
 
 #include "tests/support/seed.h"
@@ -93,6 +94,8 @@ TEST(VerbsHostile, RecordsOfChanceHarmNobody) {
     for (uint64_t left = 1 + random() % 8; left > 0; --left) {
       bytes[8 + random() % (sizeof record - 8)] = static_cast<unsigned char>(random());
     }
+    // With a's name, or b's, it would be that peer, which begins anew.
+    if (std::strncmp(record.name, "a", 2) == 0 || std::strncmp(record.name, "b", 2) == 0) continue;
     if (random() % 4 != 0) finish_record(record);
     stranger.dial();
     stranger.say(&record, random() % 8 == 0 ? random() % sizeof record : sizeof record);
