@@ -325,6 +325,54 @@ BP_BOTH_BACKENDS(Sockets, AbortCompletesWhatIsInFlightOnce, abort_in_flight())
 BP_BOTH_BACKENDS(Sockets, InsistOnTheirRequirements, insists())
 BP_BOTH_BACKENDS(Sockets, RandomTrafficArrivesWholeAndEachOperationCompletesOnce, random_traffic())
 
+// Until the kernel watches them all; each poll that still attempts is one system call.
+TEST(UringSockets, ManyThatAreSilentAreTriedLessOftenThanOne) {
+  if (!is_available()) BP_SKIP("io_uring is not available here");
+  constexpr size_t kMany = 48;
+  struct Stream {
+    Ours ours;
+    Fd ours_fd, peer;
+    std::byte buffer = {};
+  };
+  const auto polls_with_attempts = [this](size_t count) {
+    std::vector<std::unique_ptr<Stream>> streams;
+    for (size_t i = 0; i < count; ++i) {
+      streams.push_back(std::make_unique<Stream>());
+      int fds[2];
+      LONGS_EQUAL(0, socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds));
+      streams.back()->ours_fd = Fd(fds[0]);
+      streams.back()->peer = Fd(fds[1]);
+      attach(streams.back()->ours, fds[0]);
+    }
+    // Hot: that they had something a moment ago.
+    std::byte byte = {};
+    for (auto& each : streams) {
+      LONGS_EQUAL(1, write_now(each->peer.number(), &byte, 1));
+      receive(each->ours, &each->buffer, 1);
+    }
+    CHECK(run_until([&] {
+      return std::all_of(streams.begin(), streams.end(),
+                         [](const auto& each) { return each->ours.receive_count == 1; });
+    }));
+    for (auto& each : streams) receive(each->ours, &each->buffer, 1);
+    const uint64_t before = counters.system_calls.read();
+    for (int i = 0; i < 100; ++i) sockets->poll(2 * kMany);
+    const uint64_t calls = counters.system_calls.read() - before;
+    for (auto& each : streams) sockets->abort(each->ours.socket);
+    CHECK(run_until([&] {
+      return std::none_of(streams.begin(), streams.end(),
+                          [](const auto& each) { return each->ours.socket.receive.is_in_flight; });
+    }));
+    for (auto& each : streams) sockets->detach(each->ours.socket);
+    return calls;
+  };
+  const uint64_t of_one = polls_with_attempts(1);
+  const uint64_t of_many = polls_with_attempts(kMany);
+  CHECK_COMPARE(of_one, >=, 32);
+  CHECK_COMPARE(of_many, <=, 8);
+  CHECK_COMPARE(of_many, >=, 2);
+}
+
 TEST(UringSockets, AreADevice) {
   STRCMP_EQUAL("io_uring", sockets->name());
   STRCMP_EQUAL("io_uring", sockets->device()->kind().name);

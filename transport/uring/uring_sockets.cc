@@ -37,7 +37,11 @@ static_assert(alignof(SocketOperation) > kPurposeMask && alignof(StreamListener)
 // A socket that was just read is tried again this often before the kernel is asked to watch it.
 // Watching costs the peer: each of its sends has to call back into the ring. While both sides are
 // busy neither pays for that, and an attempt is part of the one io_uring_enter of its iteration.
+//
+// A miss is paid by everybody else's request of that iteration. So with many sockets each is tried
+// less often: together they miss about as often as so many alone would.
 constexpr uint16_t kHotAttempts = 32;
+constexpr uint32_t kCheapMisses = 8;
 
 struct RingCompletion {
   uint64_t user_data;
@@ -86,6 +90,8 @@ class UringSockets final : public StreamSockets {
   io_uring ring_ = {};
   bool is_created_ = false;
   bool is_falling_asleep_ = false;
+  uint32_t misses_ = 0;  // of attempts, in this poll
+  uint32_t hot_attempts_ = kHotAttempts;
   UringDevice device_;
   UringFiles files_;
 };
@@ -232,7 +238,7 @@ void UringSockets::queue(SocketOperation& operation) noexcept {
       io_uring_prep_sendmsg(entry, fd, &message, kFlags);
     }
   } else {
-    const bool is_hot = !is_falling_asleep_ && operation.empty_attempts < kHotAttempts;
+    const bool is_hot = !is_falling_asleep_ && operation.empty_attempts < hot_attempts_;
     const int flags = is_hot ? MSG_DONTWAIT : 0;
     if (message.msg_iovlen == 1) {
       io_uring_prep_recv(entry, fd, first.iov_base, first.iov_len, flags);
@@ -258,6 +264,7 @@ void UringSockets::send(StreamSocket& socket) noexcept {
 bool UringSockets::handle_operation(SocketOperation& operation, int32_t result) noexcept {
   if (result == -EAGAIN) {
     ++operation.empty_attempts;
+    ++misses_;
     queue(operation);
     return false;
   }
@@ -312,6 +319,7 @@ uint32_t UringSockets::poll(uint32_t budget) noexcept {
     options_.counters->system_calls.add(1);
   }
   uint32_t happened = 0;
+  misses_ = 0;
   io_uring_cqe* completion = nullptr;
   for (uint32_t i = 0; i < budget && io_uring_peek_cqe(&ring_, &completion) == 0; ++i) {
     // Copied and given back first: the handler may submit, and the kernel needs the slot.
@@ -320,6 +328,7 @@ uint32_t UringSockets::poll(uint32_t budget) noexcept {
     io_uring_cqe_seen(&ring_, completion);
     happened += handle(copy) ? 1 : 0;
   }
+  hot_attempts_ = kHotAttempts * kCheapMisses / std::max(misses_, kCheapMisses);
   return happened;
 }
 
