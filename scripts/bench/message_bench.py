@@ -33,7 +33,7 @@ TRIES_MAX = 3
 Floor = collections.namedtuple("Floor", "program kind bytes")
 Row = collections.namedtuple("Row", "kind bytes iterations floor floor_target peer_target peers",
                              defaults=(None, None, None))
-RATES = {"bandwidth": "GB/s", "cma": "GB/s", "rate16": "M/s", "lane": "M/s"}  # the others: ns
+RATES = {"bandwidth": "GB/s", "put_copied": "GB/s", "put_asleep": "GB/s", "cma": "GB/s", "rate16": "M/s", "lane": "M/s"}  # the others: ns
 BARE = "floor"
 
 
@@ -61,6 +61,10 @@ ROWS = [
     Row("read_large", 1 << 20, 100, bare_message("read_large", 1 << 20)),
     Row("bandwidth", 64 << 10, 10_000, bare_message("bandwidth", 64 << 10), None, 0.95),
     Row("bandwidth", 1 << 20, 500, bare_message("bandwidth", 1 << 20), None, 0.95),
+    Row("put_copied", 64 << 10, 2_000, bare_message("put_copied", 64 << 10), 0.91),
+    Row("put_copied", 10 << 20, 100, bare_message("put_copied", 10 << 20), 0.91),
+    Row("put_asleep", 64 << 10, 2_000, bare_message("put_asleep", 64 << 10), 0.91),
+    Row("put_asleep", 10 << 20, 100, bare_message("put_asleep", 10 << 20), 0.91),
     Row("cma", 64 << 10, 1_000, bare_message("cma", 64 << 10), None, 1.0, ("vader cma",)),
     Row("cma", 1 << 20, 100, bare_message("cma", 1 << 20), None, 1.0, ("vader cma",)),
     Row("rate16", 8, 500_000, rings("rate16", 8), None, 1.5),

@@ -1,7 +1,8 @@
 // Bedplate. latency: a bare fast box; am_send: an endpoint that has one, with a handler at the
 // other side; am_send_idle: the same, where each messenger has five more groups, of which nothing
 // comes; rate16: 16 members in one process, each with an endpoint and a box; loan, read_large:
-// blocks of the pool lent and given back; bandwidth: puts into the pool; cma: a message, and a get
+// blocks of the pool lent and given back; bandwidth: puts into the pool; put_copied, put_asleep:
+// into what of it the sender may only read, while the target spins or sleeps; cma: a message, and a get
 // from the sender's private memory; lane BURST: the FIFO between shards.
 #include <memory>
 #include <vector>
@@ -135,6 +136,12 @@ void handle_loan(void *, const Message &message) noexcept {
 RemoteMemory remote;
 std::unique_ptr<SingleCopy> single_copy;
 
+void use_cma() {
+  constexpr SingleCopyKind kOrder[] = {SingleCopyKind::kCma};
+  single_copy = choose_single_copy(kOrder).taken;
+  check(single_copy != nullptr, "using cma");
+}
+
 void put(struct run *run, uint64_t number) {
   write_words(message_buffer, run->words, number);
   const std::span<const std::byte> from = {reinterpret_cast<std::byte *>(message_buffer),
@@ -201,16 +208,28 @@ void add_provider(Member &member, ShmProvider &provider, const Group &its_group,
   member.messenger.add_provider(provider);
 }
 
-void create_member(uint32_t index, uint32_t peer, AmHandler handler) {
+void create_member(uint32_t index, AmHandler handler) {
   Member &member = members[index];
   member.messenger.set_handler(kData, handler);
   add_provider(member, member.shm, group, index);
   for (uint32_t i = 0; i < kIdleGroups && idle_groups[i].table != nullptr; ++i) {
     add_provider(member, member.idle[i], idle_groups[i], index);
   }
-  auto endpoint = member.messenger.connect({peer});
+}
+
+// Requires: the peer is created; by what it has written of itself its memory is reached.
+void connect_member(uint32_t index, uint32_t peer) {
+  auto endpoint = members[index].messenger.connect({peer});
   check(endpoint.ok(), "connecting");
-  member.to_other = endpoint.value();
+  members[index].to_other = endpoint.value();
+}
+
+// One member on each side.
+void create_pair(struct run *run, AmHandler handler) {
+  const auto side = static_cast<uint32_t>(run->side);
+  create_member(side, handler);
+  meet(run);
+  connect_member(side, 1 - side);
 }
 
 Group create_group(uint32_t member_count) {
@@ -228,15 +247,19 @@ Group create_group(uint32_t member_count) {
   return made;
 }
 
-// Member 0 is side 0's, all others side 1's.
-void admit_members(struct run *run) {
+// Member 0 is side 0's, all others side 1's. `may_write`: the other's memory.
+void admit_members(struct run *run, bool may_write) {
   const pid_t own = getpid();
   pid_t other = 0;
   exchange(run, &own, &other, sizeof own);
+  SegmentRights rights = SegmentRights::all();
+  if (!may_write) {
+    for (uint64_t &bits : rights.writable) bits = 0;
+  }
   const auto admit = [&](MembersTable &table) {
     for (uint32_t i = 0; i < table.member_count(); ++i) {
       table.begin_join(i, static_cast<uint32_t>(i == 0 ? own : other), MemberName("bench"),
-                       SegmentRights::all());
+                       rights);
       table.set_state(i, MemberState::kAlive);
     }
   };
@@ -278,8 +301,7 @@ uint64_t pop_items(struct run *run) {
 
 void run_pair(struct run *run, bool lends, message_function send, message_function receive) {
   const AmHandler handler = {lends ? handle_loan : handle_am, nullptr};
-  const auto side = static_cast<uint32_t>(run->side);
-  create_member(side, 1 - side, handler);
+  create_pair(run, handler);
   meet(run);
   ping_pong(run, send, receive);
 }
@@ -288,7 +310,9 @@ void run_pair(struct run *run, bool lends, message_function send, message_functi
 
 int main(int argc, char **argv) {
   const struct run asked = parse_arguments(argc, argv);
-  const bool puts = is_kind(&asked, "bandwidth");
+  const bool sleeps = is_kind(&asked, "put_asleep");
+  const bool copies = sleeps || is_kind(&asked, "put_copied");
+  const bool puts = copies || is_kind(&asked, "bandwidth");
   const bool lends = is_kind(&asked, "loan") || is_kind(&asked, "read_large");
   group = create_group(is_kind(&asked, "rate16") ? 1 + kConnections : 2);
   const bool has_idle = is_kind(&asked, "am_send_idle");
@@ -307,7 +331,7 @@ int main(int argc, char **argv) {
   }
   struct run run = start_pair(argc, argv);
   the_run = &run;
-  admit_members(&run);
+  admit_members(&run, !copies);
   message_buffer = private_memory(2 * run.bytes);
   const int side = run.side;
   if (lends || puts) block = blocks[side]->memory().first(run.bytes);
@@ -322,23 +346,22 @@ int main(int argc, char **argv) {
   } else if (lends) {
     run_pair(&run, true, send_loan, receive_am);
   } else if (puts) {
-    create_member(static_cast<uint32_t>(side), static_cast<uint32_t>(1 - side), {});
+    if (copies) use_cma();
+    create_pair(&run, {});
     exchange_memory(&run, block);
     if (side == 0) put_stream(&run, put, flush);
-    meet(&run);
+    (sleeps ? meet_asleep : meet)(&run);
     if (side == 1) check_last_put(&run, block.data());
   } else if (is_kind(&run, "cma")) {
-    constexpr SingleCopyKind kOrder[] = {SingleCopyKind::kCma};
-    single_copy = choose_single_copy(kOrder).taken;
-    check(single_copy != nullptr, "using cma");
-    create_member(static_cast<uint32_t>(side), static_cast<uint32_t>(1 - side),
-                  {count_notice, nullptr});
+    use_cma();
+    create_pair(&run, {count_notice, nullptr});
     exchange_memory(&run, {reinterpret_cast<std::byte *>(message_buffer), run.bytes});
     ping_pong(&run, send_notice, receive_private);
   } else if (is_kind(&run, "rate16")) {
-    if (side == 0) create_member(0, 1, {handle_am, nullptr});
+    if (side == 0) create_member(0, {handle_am, nullptr});
     for (uint32_t i = 1; side == 1 && i <= kConnections; ++i) {
-      create_member(i, 0, {handle_am, nullptr});
+      create_member(i, {handle_am, nullptr});
+      connect_member(i, 0);
     }
     meet(&run);
     if (side == 1) send_stream(&run, offer);

@@ -3,7 +3,8 @@
  * line: one word on one line goes to and fro. latency, read_large: a bare message, the payload
  * written, then a flag, then read; flag and payload are neighbours, so up to 56 bytes lie on the
  * flag's own line. bandwidth: copied from page to page, and a flag. cma: a flag, and one
- * process_vm_readv of the receiver's from the sender's private memory.
+ * process_vm_readv of the receiver's from the sender's private memory. put_copied, put_asleep: one
+ * process_vm_writev into the other's memory.
  */
 #define _GNU_SOURCE
 #include "peer.h"
@@ -73,6 +74,14 @@ static void put(struct run *run, uint64_t number) {
   __atomic_store_n(&boxes[0]->flag, number, __ATOMIC_RELEASE);
 }
 
+static void put_copied(struct run *run, uint64_t number) {
+  struct iovec from = {own_buffer, run->bytes}, to = {target, run->bytes};
+  write_words(own_buffer, run->words, number);
+  if (process_vm_writev(other_process, &from, 1, &to, 1, 0) != (ssize_t)run->bytes) {
+    fail("writing the other process's memory", "process_vm_writev refused; allow ptrace");
+  }
+}
+
 static void flush(void) {} /* a store is seen without more ado */
 
 static void find_other(struct run *run) {
@@ -103,6 +112,10 @@ int main(int argc, char **argv) {
   } else if (is_kind(&run, "bandwidth")) {
     if (run.side == 0) put_stream(&run, put, flush);
     meet(&run);
+    check_last_put(&run, target);
+  } else if (is_kind(&run, "put_copied") || is_kind(&run, "put_asleep")) {
+    if (run.side == 0) put_stream(&run, put_copied, flush);
+    (is_kind(&run, "put_asleep") ? meet_asleep : meet)(&run);
     check_last_put(&run, target);
   } else {
     unknown_kind(&run);

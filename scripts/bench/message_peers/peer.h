@@ -72,7 +72,10 @@ static inline struct run parse_arguments(int argc, char **argv) {
   run.way = argc > 4 ? argv[4] : "";
   run.words = run.bytes / sizeof(uint64_t);
   /* What a copy costs is asked for, not what reading costs: one word proves that it arrived. */
-  if (is_kind(&run, "cma") || is_kind(&run, "bandwidth") || is_kind(&run, "lane")) run.words = 1;
+  if (is_kind(&run, "cma") || is_kind(&run, "bandwidth") || is_kind(&run, "lane") ||
+      is_kind(&run, "put_copied") || is_kind(&run, "put_asleep")) {
+    run.words = 1;
+  }
   if (run.batch == 0) fail("reading the arguments", "fewer iterations than batches");
   return run;
 }
@@ -138,6 +141,13 @@ static inline void meet(struct run *run) {
   arrive(run);
   while (!has_other_arrived(run)) {
   }
+}
+
+/* The same, but its core is free meanwhile. */
+static inline void meet_asleep(struct run *run) {
+  const struct timespec pause = {0, 1000000};
+  arrive(run);
+  while (!has_other_arrived(run)) nanosleep(&pause, NULL);
 }
 
 /* The end of main: neither side goes while the other still needs its memory. Side 0 waits for side
@@ -236,7 +246,7 @@ ALWAYS_INLINE void ping_pong(struct run *run, message_function send, message_fun
   if (run->side == 0) print_figure(ns);
 }
 
-/* bandwidth: side 0 puts, side 1 has nothing to do. flush: all puts are visible there. */
+/* bandwidth, put_copied: side 0 puts, side 1 has nothing to do; put_asleep: and it sleeps. flush: all puts are visible there. */
 ALWAYS_INLINE void put_stream(struct run *run, message_function put, void (*flush)(void)) {
   double ns[kBatches];
   uint64_t number = 0;
