@@ -94,11 +94,10 @@ static void bp_collect_for_refused(mi_heap_t* heap, bool force);
 #undef mi_thread_init
 #undef mi_get_default_heap
 static void bp_collect_for_refused(mi_heap_t* heap, bool force) {
-  // The main thread's heap would take in all that other threads left.
-  const bool no_reclaim = heap->no_reclaim;
-  heap->no_reclaim = true;
-  mi_heap_collect(heap, force);
-  heap->no_reclaim = no_reclaim;
+  {
+    const bedplate::WithoutReclaim without(*heap);
+    mi_heap_collect(heap, force);
+  }
   bedplate::HeapOwner owner;
   const bool is_at_limit = bedplate::was_refused_by_limit(&owner);
   bedplate::empty_idle_heaps(is_at_limit ? owner.index : bedplate::kEveryOwner);

@@ -187,22 +187,13 @@ bool holds_memory(const ThreadHeaps& thread, uint32_t owner) noexcept {
   return false;
 }
 
-// Otherwise mimalloc's debug build, and a forced collection, would have the main thread's heap take
-// in all that others left.
-template <typename Collect>
-void collect_without_reclaim(mi_heap_t* heap, Collect&& collect) noexcept {
-  const bool no_reclaim = heap->no_reclaim;
-  heap->no_reclaim = true;
-  collect(heap);
-  heap->no_reclaim = no_reclaim;
-}
-
 // Requires: the words are taken away, and the thread is blocked, or was when they were taken.
 void empty(ThreadHeaps& thread, uint32_t owner) noexcept {
   for (uint32_t i = 0; i < kHeapOwnerCountMax; ++i) {
     mi_heap_t* heap = thread.heaps[i];
     if (heap == nullptr || (owner != i && owner != kEveryOwner)) continue;
-    collect_without_reclaim(heap, [](mi_heap_t* one) { _mi_heap_collect_abandon(one); });
+    const WithoutReclaim without(*heap);
+    _mi_heap_collect_abandon(heap);
   }
 }
 
@@ -235,6 +226,11 @@ bool empty_those_asleep(uint32_t owner) noexcept {
 InsideHeap::InsideHeap() noexcept { ++this_thread.inside_count; }
 InsideHeap::~InsideHeap() { --this_thread.inside_count; }
 bool is_inside_heap() noexcept { return this_thread.inside_count != 0; }
+
+WithoutReclaim::WithoutReclaim(mi_heap_t& heap) noexcept : heap_(heap), before_(heap.no_reclaim) {
+  heap_.no_reclaim = true;
+}
+WithoutReclaim::~WithoutReclaim() { heap_.no_reclaim = before_; }
 
 mi_heap_t* heap_of_thread() noexcept {
   mi_heap_t* heap = mi_get_default_heap();
@@ -310,7 +306,8 @@ void return_empty_pages() noexcept {
   (void)heap_of_thread();  // they may have been put aside while the thread slept
   for (mi_heap_t* heap : this_thread.heaps) {
     if (heap == nullptr || heap->page_count == 0) continue;
-    collect_without_reclaim(heap, [](mi_heap_t* one) { mi_heap_collect(one, true); });
+    const WithoutReclaim without(*heap);
+    mi_heap_collect(heap, true);
   }
 }
 

@@ -41,6 +41,20 @@ class InsideHeap {
 };
 bool is_inside_heap() noexcept;
 
+// While it lasts `heap` takes in nothing that threads left when they ended. Otherwise mimalloc's
+// debug build, and a forced collection, would have the main thread's heap take in all of it.
+class WithoutReclaim {
+ public:
+  explicit WithoutReclaim(mi_heap_s& heap) noexcept;
+  ~WithoutReclaim();
+  WithoutReclaim(const WithoutReclaim&) = delete;
+  WithoutReclaim& operator=(const WithoutReclaim&) = delete;
+
+ private:
+  mi_heap_s& heap_;
+  const bool before_;
+};
+
 // The calling thread's default heap. Creates it, or takes back those that were emptied while the
 // thread slept. Returns mimalloc's empty heap when there is no memory for one.
 mi_heap_s* heap_of_thread() noexcept;
