@@ -19,6 +19,7 @@
 
 #include "alloc/confined_heap.h"
 #include "pinned_pool/pinned_pool.h"
+#include "tests/alloc/heap_rig.h"
 #include "tests/support/blocks.h"
 #include "tests/support/death_test.h"
 #include "tests/support/skip.h"
@@ -387,9 +388,7 @@ BP_PROBE(LegalFrees) {
   BP_PROBE_CHECK(malloc_usable_size(nullptr) == 0);
   // From segment 0, after boot.
   void* early = allocate(100);
-  auto heap = process_pool().create_segment("heap", 32 * kMiB, PageSize::k4KiB, 1);
-  BP_PROBE_CHECK(heap.ok() && add_heap_memory(heap.value()->memory()));
-  retire_boot_heap();
+  test::boot_heap(32 * kMiB);
   std::free(early);
   for (const size_t bytes : {size_t{0}, size_t{1}, size_t{8}, size_t{100}, size_t{5 * kMiB}}) {
     std::free(allocate(bytes));

@@ -15,6 +15,7 @@
 #include "pinned_pool/boot_segment.h"
 #include "platform/clock.h"
 #include "platform/file.h"
+#include "tests/alloc/heap_rig.h"
 #include "tests/support/blocks.h"
 #include "tests/support/death_test.h"
 #include "tests/support/patience.h"
@@ -25,21 +26,13 @@
 using namespace bedplate;
 using bedplate::test::allocate;
 using bedplate::test::BlockList;
+using bedplate::test::boot_heap;
 
 namespace {
 
 bool lies_in(const Segment& segment, const void* block) {
   const auto* byte = static_cast<const std::byte*>(block);
   return byte >= segment.address && byte < segment.address + segment.bytes;
-}
-
-// As boot does it: a heap segment beside segment 0, which then gives nothing new.
-Segment& boot_heap(uint64_t bytes) {
-  auto created = process_pool().create_segment("heap", bytes, PageSize::k4KiB, 1);
-  BP_PROBE_CHECK(created.ok());
-  BP_PROBE_CHECK(add_heap_memory(created.value()->memory()));
-  retire_boot_heap();
-  return *created.value();
 }
 
 uint64_t used_bytes(const Segment& segment) { return heap_used_bytes(segment.address); }

@@ -17,6 +17,7 @@
 #include "alloc/confined_heap.h"
 #include "pinned_pool/pinned_pool.h"
 #include "platform/clock.h"
+#include "tests/alloc/heap_rig.h"
 #include "tests/support/blocks.h"
 #include "tests/support/death_test.h"
 #include "tests/support/patience.h"
@@ -55,11 +56,8 @@ std::string own_lines(std::string_view text) {
 }
 
 void boot_heap_and_volume() {
-  PinnedPool& pool = process_pool();
-  auto heap = pool.create_segment("heap", 32 * kMiB, PageSize::k4KiB, 1);
-  BP_PROBE_CHECK(heap.ok() && add_heap_memory(heap.value()->memory()));
-  BP_PROBE_CHECK(pool.create_segment("volume:ram0", 48 * kMiB, PageSize::k4KiB, 1).ok());
-  retire_boot_heap();
+  test::boot_heap(32 * kMiB);
+  BP_PROBE_CHECK(process_pool().create_segment("volume:ram0", 48 * kMiB, PageSize::k4KiB, 1).ok());
 }
 
 void refuse(int count) {

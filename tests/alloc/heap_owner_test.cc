@@ -16,6 +16,7 @@
 #include "alloc/pool_heap.h"
 #include "pinned_pool/pinned_pool.h"
 #include "platform/clock.h"
+#include "tests/alloc/heap_rig.h"
 #include "tests/support/blocks.h"
 #include "tests/support/death_test.h"
 #include "tests/support/patience.h"
@@ -25,34 +26,16 @@
 #include "CppUTest/TestHarness.h"
 
 using namespace bedplate;
-using bedplate::test::allocate;
-using bedplate::test::BlockList;
+using namespace bedplate::test;
 
 namespace {
 
-constexpr uint64_t kHeapBytes = 64 * kMiB;
 constexpr size_t kBlock = 40'000;
-
-// As an appliance has it: a heap segment, a part of which is the reserve.
-void boot_heap() {
-  auto heap = process_pool().create_segment("heap", kHeapBytes, PageSize::k4KiB, 1);
-  BP_PROBE_CHECK(heap.ok());
-  const std::span<std::byte> memory = heap.value()->memory();
-  BP_PROBE_CHECK(add_heap_memory(memory.subspan(kHeapReserveBytes)));
-  BP_PROBE_CHECK(add_heap_reserve(memory.first(kHeapReserveBytes)));
-  retire_boot_heap();
-}
 
 HeapOwner owner_with_limit(const char* name, uint64_t bytes) {
   const HeapOwner owner = heap_owner(name).take();
   limit_heap_owner(owner, bytes);
   return owner;
-}
-
-// A request that cannot be met: a thread that is refused looks for everything that is free.
-void find_all_that_is_free() {
-  volatile size_t too_much = kTiB;
-  BP_PROBE_CHECK(allocate(too_much) == nullptr);
 }
 
 uint64_t bytes_in_blocks() {
@@ -65,7 +48,7 @@ uint64_t bytes_in_blocks() {
 }  // namespace
 
 BP_PROBE(LimitRefusesItsOwnerAlone) {
-  boot_heap();
+  boot_heap(64 * kMiB, kHeapReserveBytes);
   constexpr uint64_t kLimit = 16 * kMiB;
   const HeapOwner greedy = owner_with_limit("heap:greedy", kLimit);
   test::StderrCapture capture;
@@ -99,7 +82,7 @@ BP_PROBE(LimitRefusesItsOwnerAlone) {
 }
 
 BP_PROBE(LimitHoldsForAllThreads) {
-  boot_heap();
+  boot_heap(64 * kMiB, kHeapReserveBytes);
   const HeapOwner owner = owner_with_limit("heap:many", 16 * kMiB);
   BlockList lists[4];
   {
@@ -121,7 +104,7 @@ BP_PROBE(LimitHoldsForAllThreads) {
 }
 
 BP_PROBE(ChargeFollowsTheOwnerWhoeverFrees) {
-  boot_heap();
+  boot_heap(64 * kMiB, kHeapReserveBytes);
   const HeapOwner first = heap_owner("heap:first").take();
   const HeapOwner second = heap_owner("heap:second").take();
   BlockList blocks;
@@ -155,7 +138,7 @@ BP_PROBE(ChildEntersAnOwner) {
 }
 
 BP_PROBE(ReserveIsTheRuntimes) {
-  boot_heap();
+  boot_heap(64 * kMiB, kHeapReserveBytes);
   BlockList all;
   for (size_t bytes = 16 * kMiB; bytes >= 16; bytes /= 2) all.add_all(bytes);
   BP_PROBE_CHECK(allocate(16) == nullptr);
@@ -170,7 +153,7 @@ BP_PROBE(ReserveIsTheRuntimes) {
 }
 
 BP_PROBE(LowMemoryCanBeShed) {
-  boot_heap();
+  boot_heap(64 * kMiB, kHeapReserveBytes);
   struct Cache {
     BlockList blocks;
     int calls = 0;

@@ -6,6 +6,7 @@
 
 #include "alloc/confined_heap.h"
 #include "pinned_pool/pinned_pool.h"
+#include "tests/alloc/heap_rig.h"
 #include "tests/support/blocks.h"
 #include "tests/support/death_test.h"
 #include "tests/support/skip.h"
@@ -15,14 +16,9 @@
 using namespace bedplate;
 using bedplate::test::allocate;
 using bedplate::test::BlockList;
+using bedplate::test::boot_heap;
 
 namespace {
-
-void boot_heap() {
-  auto heap = process_pool().create_segment("heap", 64 * kMiB, PageSize::k4KiB, 1);
-  BP_PROBE_CHECK(heap.ok() && add_heap_memory(heap.value()->memory()));
-  retire_boot_heap();
-}
 
 // The class that blocks of `bytes` belong to; large blocks are the last.
 HeapClassUse class_of(uint64_t bytes) {
@@ -38,7 +34,7 @@ HeapClassUse class_of(uint64_t bytes) {
 }  // namespace
 
 BP_PROBE(WalkCountsBlocks) {
-  boot_heap();
+  boot_heap(64 * kMiB);
   std::thread thread([] {
     BlockList blocks;
     for (int i = 0; i < 1000; ++i) blocks.add(7000);
@@ -59,7 +55,7 @@ BP_PROBE(WalkCountsBlocks) {
 }
 
 BP_PROBE(WalkSeesTheLargestPiece) {
-  boot_heap();
+  boot_heap(64 * kMiB);
   const HeapWalk before = walk_heap();
   BP_PROBE_CHECK(before.free_bytes == heap_free_bytes());
   BlockList blocks;
@@ -73,7 +69,7 @@ BP_PROBE(WalkSeesTheLargestPiece) {
 }
 
 BP_PROBE(WalkWhileOthersAllocate) {
-  boot_heap();
+  boot_heap(64 * kMiB);
   std::atomic<bool> is_over{false};
   std::thread threads[3];
   for (std::thread& thread : threads) {

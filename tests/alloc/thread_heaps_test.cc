@@ -17,6 +17,7 @@
 #include "alloc/pool_heap.h"
 #include "pinned_pool/pinned_pool.h"
 #include "platform/units.h"
+#include "tests/alloc/heap_rig.h"
 #include "tests/support/blocks.h"
 #include "tests/support/death_test.h"
 #include "tests/support/patience.h"
@@ -25,29 +26,11 @@
 #include "CppUTest/TestHarness.h"
 
 using namespace bedplate;
-using bedplate::test::allocate;
-using bedplate::test::BlockList;
+using namespace bedplate::test;
 
 namespace {
 
-constexpr uint64_t kHeapBytes = 64 * kMiB;
 constexpr size_t kBlock = 40'000;
-
-// As an appliance has it: a heap segment, a part of which is the reserve.
-void boot_heap() {
-  auto heap = process_pool().create_segment("heap", kHeapBytes, PageSize::k4KiB, 1);
-  BP_PROBE_CHECK(heap.ok());
-  const std::span<std::byte> memory = heap.value()->memory();
-  BP_PROBE_CHECK(add_heap_memory(memory.subspan(kHeapReserveBytes)));
-  BP_PROBE_CHECK(add_heap_reserve(memory.first(kHeapReserveBytes)));
-  retire_boot_heap();
-}
-
-// A request that cannot be met: who is refused looks for everything that is free.
-void find_all_that_is_free() {
-  volatile size_t too_much = kTiB;
-  BP_PROBE_CHECK(allocate(too_much) == nullptr);
-}
 
 // A thread that does one thing, then sleeps until it is told to end.
 class Sleeper {
@@ -91,7 +74,7 @@ class Sleeper {
 }  // namespace
 
 BP_PROBE(IdleThreadWithholdsNothing) {
-  boot_heap();
+  boot_heap(64 * kMiB, kHeapReserveBytes);
   constexpr size_t kMost = 44 * kMiB;
   BlockList freed_behind_its_back;
   BlockList kept;
@@ -123,7 +106,7 @@ BP_PROBE(IdleThreadWithholdsNothing) {
 }
 
 BP_PROBE(HugeBlockFreedByAnotherThread) {
-  boot_heap();
+  boot_heap(64 * kMiB, kHeapReserveBytes);
   std::atomic<void*> block{nullptr};
   std::atomic<bool> is_over{false};
   std::thread owner([&] {
@@ -141,7 +124,7 @@ BP_PROBE(HugeBlockFreedByAnotherThread) {
 }
 
 BP_PROBE(ThreadWakesAtAnyMoment) {
-  boot_heap();
+  boot_heap(64 * kMiB, kHeapReserveBytes);
   std::atomic<uint64_t> rounds{0};
   constexpr uint64_t kRounds = 4000;
   std::thread busy([&] {

@@ -1,0 +1,34 @@
+// The pool's heap as boot makes it, for tests that run in a process of their own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "alloc/confined_heap.h"
+#include "pinned_pool/pinned_pool.h"
+#include "platform/units.h"
+#include "tests/support/blocks.h"
+#include "tests/support/death_test.h"
+
+namespace bedplate::test {
+
+// A heap segment of so many bytes, of which the first `reserve_bytes` are the reserve. Segment 0
+// gives nothing new from then on.
+inline Segment& boot_heap(uint64_t bytes, uint64_t reserve_bytes = 0) {
+  auto heap = process_pool().create_segment("heap", bytes, PageSize::k4KiB, 1);
+  BP_PROBE_CHECK(heap.ok());
+  const std::span<std::byte> memory = heap.value()->memory();
+  BP_PROBE_CHECK(add_heap_memory(memory.subspan(reserve_bytes)));
+  if (reserve_bytes > 0) BP_PROBE_CHECK(add_heap_reserve(memory.first(reserve_bytes)));
+  retire_boot_heap();
+  return *heap.value();
+}
+
+// A request that cannot be met: a thread that is refused looks for everything that is free.
+inline void find_all_that_is_free() {
+  volatile size_t too_much = kTiB;
+  BP_PROBE_CHECK(allocate(too_much) == nullptr);
+}
+
+}  // namespace bedplate::test
