@@ -100,6 +100,23 @@ struct AmHandler {
   void* context = nullptr;
 };
 
+enum class OperationKind : uint32_t { kPut, kGet, kFetchAdd, kCompareSwap };
+constexpr bool is_atomic(OperationKind kind) noexcept {
+  return kind == OperationKind::kFetchAdd || kind == OperationKind::kCompareSwap;
+}
+
+// A put, get or atomic, as a provider is asked for it. `remote` may have more than `bytes`.
+struct RemoteOperation {
+  OperationKind kind = OperationKind::kPut;
+  std::byte* local = nullptr;  // of a put: only read; of an atomic: there is none
+  uint64_t bytes = 0;
+  const RemoteMemory& remote;
+  uint64_t operand = 0;  // added, or wanted
+  uint64_t expected = 0;
+  uint64_t* before = nullptr;
+  Completion* done = nullptr;
+};
+
 struct EndpointLimits {
   uint32_t am_bytes_max = 0;           // of am_send
   uint32_t inline_bytes_max = 0;       // up to here a message is one cache line or packet
@@ -113,6 +130,9 @@ struct EndpointLimits {
 // Ownership: the provider's, which keeps it as long as itself, also when the peer is gone.
 class Endpoint {
  public:
+  // Both stay as long as the endpoint. `provider_name`: "self", "shards", "shm", ...
+  Endpoint(const char* provider_name, const EndpointLimits& limits) noexcept
+      : provider_name_(provider_name), limits_(limits) {}
   virtual ~Endpoint() = default;
 
   // Sends a copy of `payload`. Returns kDone, kAgain, kGone or kTooLong. An accepted message is
@@ -132,17 +152,45 @@ class Endpoint {
   // Copies `from` to the peer's memory, or the peer's memory to `into`. `done` is called, once, if
   // and only if kPending is returned; so with all that follows. Returns kDone, kPending, kAgain,
   // kGone, kRefused or kTooLong (more than `remote` has). The memory must stay until the end.
-  virtual SendStatus put(std::span<const std::byte> from, const RemoteMemory& to,
-                         Completion* done) noexcept = 0;
-  virtual SendStatus get(std::span<std::byte> into, const RemoteMemory& from,
-                         Completion* done) noexcept = 0;
+  SendStatus put(std::span<const std::byte> from, const RemoteMemory& to,
+                 Completion* done) noexcept {
+    return start({.kind = OperationKind::kPut,
+                  .local = const_cast<std::byte*>(from.data()),
+                  .bytes = from.size(),
+                  .remote = to,
+                  .done = done});
+  }
+  SendStatus get(std::span<std::byte> into, const RemoteMemory& from, Completion* done) noexcept {
+    return start({.kind = OperationKind::kGet,
+                  .local = into.data(),
+                  .bytes = into.size(),
+                  .remote = from,
+                  .done = done});
+  }
 
   // Atomically adds to, or exchanges if it is `expected`, the 64-bit word at `to`, aligned to 8
   // bytes; its value before goes to *before. As for get.
-  virtual SendStatus fetch_add(const RemoteMemory& to, uint64_t addend, uint64_t* before,
-                               Completion* done) noexcept = 0;
-  virtual SendStatus compare_swap(const RemoteMemory& to, uint64_t expected, uint64_t desired,
-                                  uint64_t* before, Completion* done) noexcept = 0;
+  SendStatus fetch_add(const RemoteMemory& to, uint64_t addend, uint64_t* before,
+                       Completion* done) noexcept {
+    return start({.kind = OperationKind::kFetchAdd,
+                  .bytes = sizeof(uint64_t),
+                  .remote = to,
+                  .operand = addend,
+                  .before = before,
+                  .done = done});
+  }
+  SendStatus compare_swap(const RemoteMemory& to, uint64_t expected, uint64_t desired,
+                          uint64_t* before, Completion* done) noexcept {
+    return start({.kind = OperationKind::kCompareSwap,
+                  .bytes = sizeof(uint64_t),
+                  .remote = to,
+                  .operand = desired,
+                  .expected = expected,
+                  .before = before,
+                  .done = done});
+  }
+  // What these four do.
+  virtual SendStatus start(const RemoteOperation& operation) noexcept = 0;
 
   // Ends when every put, get and atomic that was started before is done, and visible at the target.
   virtual SendStatus flush(Completion* done) noexcept = 0;
@@ -161,8 +209,12 @@ class Endpoint {
   virtual bool has_room() noexcept = 0;
 
   // The same as long as the endpoint lives.
-  virtual const EndpointLimits& limits() const noexcept = 0;
-  virtual const char* provider_name() const noexcept = 0;  // static: "self", "shards", "shm", ...
+  const EndpointLimits& limits() const noexcept { return limits_; }
+  const char* provider_name() const noexcept { return provider_name_; }
+
+ private:
+  const char* const provider_name_;
+  const EndpointLimits& limits_;
 };
 
 }  // namespace bedplate

@@ -77,7 +77,7 @@ class FakeProvider final : public Provider {
   };
 
   struct Peer final : Endpoint {
-    explicit Peer(FakeProvider& owner) : provider(owner) {}
+    explicit Peer(FakeProvider& owner) : Endpoint("fake", kLimits), provider(owner) {}
 
     SendStatus am_send(AmId id, std::span<const std::byte> payload) noexcept override {
       if (payload.size() > limits().am_bytes_max) return SendStatus::kTooLong;
@@ -92,47 +92,36 @@ class FakeProvider final : public Provider {
       add({0, true, id, text_of(header), block, done});
       return SendStatus::kPending;
     }
-    SendStatus put(std::span<const std::byte> from, const RemoteMemory& to,
-                   Completion* done) noexcept override {
-      if (from.size() > to.bytes) return SendStatus::kTooLong;
-      return start(done, [&] { std::copy(from.begin(), from.end(), pointer_to(to)); });
-    }
-    SendStatus get(std::span<std::byte> into, const RemoteMemory& from,
-                   Completion* done) noexcept override {
-      if (into.size() > from.bytes) return SendStatus::kTooLong;
-      return start(done, [&] { std::copy_n(pointer_to(from), into.size(), into.begin()); });
-    }
-    SendStatus fetch_add(const RemoteMemory& to, uint64_t addend, uint64_t* before,
-                         Completion* done) noexcept override {
-      return start(done, [&] {
-        auto* word = reinterpret_cast<uint64_t*>(to.address);
-        if (before != nullptr) *before = *word;
-        *word += addend;
-      });
-    }
-    SendStatus compare_swap(const RemoteMemory& to, uint64_t expected, uint64_t desired,
-                            uint64_t* before, Completion* done) noexcept override {
-      return start(done, [&] {
-        auto* word = reinterpret_cast<uint64_t*>(to.address);
-        if (before != nullptr) *before = *word;
-        if (*word == expected) *word = desired;
+    SendStatus start(const RemoteOperation& operation) noexcept override {
+      if (operation.bytes > operation.remote.bytes) return SendStatus::kTooLong;
+      return begin(operation.done, [&] {
+        auto* at = reinterpret_cast<std::byte*>(operation.remote.address);
+        auto* word = reinterpret_cast<uint64_t*>(at);
+        switch (operation.kind) {
+          case OperationKind::kPut: std::copy_n(operation.local, operation.bytes, at); return;
+          case OperationKind::kGet: std::copy_n(at, operation.bytes, operation.local); return;
+          case OperationKind::kFetchAdd:
+          case OperationKind::kCompareSwap: break;
+        }
+        const uint64_t was = *word;
+        if (operation.before != nullptr) *operation.before = was;
+        if (operation.kind == OperationKind::kFetchAdd) *word = was + operation.operand;
+        else if (was == operation.expected) *word = operation.operand;
       });
     }
     // Ends in its turn, so after everything before it.
     SendStatus flush(Completion* done) noexcept override {
-      return start(done, [] {});
+      return begin(done, [] {});
     }
     Result<RemoteMemory> expose(std::span<std::byte> memory) override {
       return RemoteMemory{reinterpret_cast<uintptr_t>(memory.data()), memory.size(), 0, 0};
     }
     void withdraw(const RemoteMemory&) noexcept override {}
     bool has_room() noexcept override { return true; }
-    const EndpointLimits& limits() const noexcept override { return kLimits; }
-    const char* provider_name() const noexcept override { return "fake"; }
 
     // It is done at once, and said later: nobody may rely on either before the completion.
     template <typename Action>
-    SendStatus start(Completion* done, Action action) noexcept {
+    SendStatus begin(Completion* done, Action action) noexcept {
       if (const auto status = provider.admit(*this); status != SendStatus::kDone) return status;
       action();
       add({0, false, 0, {}, {}, done});
@@ -168,9 +157,6 @@ class FakeProvider final : public Provider {
     }
     static std::string text_of(std::span<const std::byte> bytes) {
       return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-    }
-    static std::byte* pointer_to(const RemoteMemory& memory) {
-      return reinterpret_cast<std::byte*>(memory.address);
     }
 
     static constexpr EndpointLimits kLimits = {4096, 56, 32};

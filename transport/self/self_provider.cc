@@ -5,13 +5,10 @@
 
 #include "alloc/pool_heap.h"
 #include "platform/assert.h"
+#include "transport/shm/shm_operations.h"
 
 namespace bedplate {
 namespace {
-
-std::byte* pointer_to(const RemoteMemory& memory) noexcept {
-  return reinterpret_cast<std::byte*>(memory.address);
-}
 
 bool is_word(const RemoteMemory& memory) noexcept {
   return memory.bytes >= sizeof(uint64_t) && memory.address % sizeof(uint64_t) == 0;
@@ -21,11 +18,11 @@ bool is_word(const RemoteMemory& memory) noexcept {
 
 SelfProvider::SelfProvider(uint32_t member, bool is_threaded, const Dispatcher& dispatcher,
                            const char* own_name)
-    : member_(member),
+    : Endpoint("self", kLimits),
+      member_(member),
       own_name_(own_name),
       is_threaded_(is_threaded),
       dispatcher_(dispatcher),
-      limits_{kMessageBytesMax, kInlineBytesMax, kLoanHeaderBytesMax},
       memory_(std::make_unique<Line[]>(kBoxBytes / kCacheLineBytes)) {
   const FastBox box(memory_[0].bytes, kBoxBytes);
   producer_ = FastBoxProducer(box);
@@ -58,7 +55,7 @@ bool SelfProvider::is_valid() const noexcept {
 }
 
 SendStatus SelfProvider::am_send(AmId id, std::span<const std::byte> payload) noexcept {
-  if (payload.size() > limits_.am_bytes_max) return SendStatus::kTooLong;
+  if (payload.size() > kLimits.am_bytes_max) return SendStatus::kTooLong;
   const SpinGuard guard(lock_, is_threaded_);
   MessageSlot* slot = producer_.next_slot();
   if (slot == nullptr) return SendStatus::kAgain;
@@ -160,35 +157,17 @@ uint32_t SelfProvider::finish_loans() noexcept {
   return count;
 }
 
-SendStatus SelfProvider::put(std::span<const std::byte> from, const RemoteMemory& to,
-                             Completion*) noexcept {
-  if (from.size() > to.bytes) return SendStatus::kTooLong;
-  std::memmove(pointer_to(to), from.data(), from.size());
-  return SendStatus::kDone;
-}
-
-SendStatus SelfProvider::get(std::span<std::byte> into, const RemoteMemory& from,
-                             Completion*) noexcept {
-  if (into.size() > from.bytes) return SendStatus::kTooLong;
-  std::memmove(into.data(), pointer_to(from), into.size());
-  return SendStatus::kDone;
-}
-
-SendStatus SelfProvider::fetch_add(const RemoteMemory& to, uint64_t addend, uint64_t* before,
-                                   Completion*) noexcept {
-  if (!is_word(to)) return SendStatus::kRefused;
-  auto* word = reinterpret_cast<uint64_t*>(pointer_to(to));
-  const uint64_t was = __atomic_fetch_add(word, addend, __ATOMIC_ACQ_REL);
-  if (before != nullptr) *before = was;
-  return SendStatus::kDone;
-}
-
-SendStatus SelfProvider::compare_swap(const RemoteMemory& to, uint64_t expected, uint64_t desired,
-                                      uint64_t* before, Completion*) noexcept {
-  if (!is_word(to)) return SendStatus::kRefused;
-  auto* word = reinterpret_cast<uint64_t*>(pointer_to(to));
-  __atomic_compare_exchange_n(word, &expected, desired, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
-  if (before != nullptr) *before = expected;  // what was there, whether it was the same or not
+SendStatus SelfProvider::start(const RemoteOperation& operation) noexcept {
+  std::byte* at = pointer_to(operation.remote.address);
+  if (is_atomic(operation.kind)) {
+    if (!is_word(operation.remote)) return SendStatus::kRefused;
+    const uint64_t before = apply_atomic(operation.kind, at, operation.operand, operation.expected);
+    if (operation.before != nullptr) *operation.before = before;
+    return SendStatus::kDone;
+  }
+  if (operation.bytes > operation.remote.bytes) return SendStatus::kTooLong;
+  const bool is_put = operation.kind == OperationKind::kPut;
+  std::memmove(is_put ? at : operation.local, is_put ? operation.local : at, operation.bytes);
   return SendStatus::kDone;
 }
 

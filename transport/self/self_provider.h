@@ -44,6 +44,9 @@ class SelfProvider final : public Provider, private Endpoint {
   bool is_valid() const noexcept;
 
  private:
+  static constexpr EndpointLimits kLimits = {kMessageBytesMax, kInlineBytesMax,
+                                             kLoanHeaderBytesMax};
+
   struct LoanRecord {
     std::byte* block = nullptr;  // nullptr: this place is free
     uint64_t bytes = 0;
@@ -54,14 +57,7 @@ class SelfProvider final : public Provider, private Endpoint {
   SendStatus am_send(AmId id, std::span<const std::byte> payload) noexcept override;
   SendStatus am_send_loan(AmId id, std::span<const std::byte> header, std::span<std::byte> block,
                           Completion* returned) noexcept override;
-  SendStatus put(std::span<const std::byte> from, const RemoteMemory& to,
-                 Completion* done) noexcept override;
-  SendStatus get(std::span<std::byte> into, const RemoteMemory& from,
-                 Completion* done) noexcept override;
-  SendStatus fetch_add(const RemoteMemory& to, uint64_t addend, uint64_t* before,
-                       Completion* done) noexcept override;
-  SendStatus compare_swap(const RemoteMemory& to, uint64_t expected, uint64_t desired,
-                          uint64_t* before, Completion* done) noexcept override;
+  SendStatus start(const RemoteOperation& operation) noexcept override;
   SendStatus flush(Completion*) noexcept override { return SendStatus::kDone; }
   Result<RemoteMemory> expose(std::span<std::byte> memory) override;
   void withdraw(const RemoteMemory&) noexcept override {}
@@ -69,8 +65,6 @@ class SelfProvider final : public Provider, private Endpoint {
     const SpinGuard guard(lock_, is_threaded_);
     return producer_.next_slot() != nullptr;
   }
-  const EndpointLimits& limits() const noexcept override { return limits_; }
-  const char* provider_name() const noexcept override { return name(); }
 
   void deliver(const SlotHeader& header, const MessageSlot& slot) noexcept;
   uint32_t finish_loans() noexcept;
@@ -79,7 +73,6 @@ class SelfProvider final : public Provider, private Endpoint {
   const char* const own_name_;
   const bool is_threaded_;
   const Dispatcher& dispatcher_;
-  const EndpointLimits limits_;
   SpinLock lock_;
   struct alignas(kCacheLineBytes) Line {
     std::byte bytes[kCacheLineBytes];

@@ -25,7 +25,7 @@ class OperationTable {
 
   // Asks the target to do `operation`. Returns kPending, kAgain, or kRefused where it cannot be
   // asked. Requires: the way is open.
-  SendStatus start(OutgoingWay& way, const Operation& operation) noexcept;
+  SendStatus start(OutgoingWay& way, const RemoteOperation& wanted) noexcept;
   // Returns kDone where nothing is under way, kPending or kAgain.
   SendStatus start_flush(OutgoingWay& way, Completion* done) noexcept;
 

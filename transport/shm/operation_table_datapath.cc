@@ -13,9 +13,17 @@ void OperationTable::create(OutgoingParts& parts) {
   share_ = PeerShare(parts.place.member_count(), kOperationCountMax, kOperationReserveCount);
 }
 
-SendStatus OperationTable::start(OutgoingWay& way, const Operation& operation) noexcept {
+SendStatus OperationTable::start(OutgoingWay& way, const RemoteOperation& wanted) noexcept {
   BP_DCHECK(way.is_open());
   if (!parts_->stock.is_there()) return SendStatus::kRefused;
+  Operation operation;
+  operation.kind = wanted.kind;
+  operation.remote = wanted.remote.part(0, wanted.bytes);
+  operation.local = wanted.local;
+  operation.operand = wanted.operand;
+  operation.expected = wanted.expected;
+  operation.before = wanted.before;
+  operation.done = wanted.done;
   Operation* kept = keep(way, operation);
   if (kept == nullptr) return SendStatus::kAgain;
   if (!post(*kept, way)) {

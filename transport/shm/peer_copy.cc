@@ -34,13 +34,14 @@ void PeerCopy::close() noexcept {
   pidfd_ = Fd();
 }
 
-SendStatus PeerCopy::copy(const Operation& operation) noexcept {
+SendStatus PeerCopy::copy(const RemoteOperation& operation) noexcept {
   if (!memory_ || !memory_->is_open()) return SendStatus::kAgain;
   const RemoteMemory& remote = operation.remote;
-  const ExposedRange range = {remote.address, remote.bytes, remote.key, 1};
+  const uint64_t bytes = operation.bytes;
+  const ExposedRange range = {remote.address, bytes, remote.key, 1};
   const CopyOutcome outcome = operation.kind == OperationKind::kPut
-                                  ? memory_->write(operation.local, range, 0, remote.bytes)
-                                  : memory_->read(operation.local, range, 0, remote.bytes);
+                                  ? memory_->write(operation.local, range, 0, bytes)
+                                  : memory_->read(operation.local, range, 0, bytes);
   switch (outcome.end) {
     case CopyEnd::kDone: return SendStatus::kDone;
     case CopyEnd::kGone: return SendStatus::kGone;

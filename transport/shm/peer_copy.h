@@ -24,7 +24,7 @@ class PeerCopy {
   void close() noexcept;
 
   // Does a put or get. Returns kAgain when single copy is not to be had: the target must do it.
-  SendStatus copy(const Operation& operation) noexcept;
+  SendStatus copy(const RemoteOperation& operation) noexcept;
 
  private:
   Fd pidfd_;

@@ -46,25 +46,16 @@ struct IncomingPeer {
 class ShmEndpoint final : public Endpoint {
  public:
   ShmEndpoint(ShmParts& parts, uint32_t peer) noexcept
-      : parts_(parts), way_(parts.outgoing, peer) {}
+      : Endpoint(parts.name, parts.limits), parts_(parts), way_(parts.outgoing, peer) {}
 
   SendStatus am_send(AmId id, std::span<const std::byte> payload) noexcept override;
   SendStatus am_send_loan(AmId id, std::span<const std::byte> header, std::span<std::byte> block,
                           Completion* returned) noexcept override;
-  SendStatus put(std::span<const std::byte> from, const RemoteMemory& to,
-                 Completion* done) noexcept override;
-  SendStatus get(std::span<std::byte> into, const RemoteMemory& from,
-                 Completion* done) noexcept override;
-  SendStatus fetch_add(const RemoteMemory& to, uint64_t addend, uint64_t* before,
-                       Completion* done) noexcept override;
-  SendStatus compare_swap(const RemoteMemory& to, uint64_t expected, uint64_t desired,
-                          uint64_t* before, Completion* done) noexcept override;
+  SendStatus start(const RemoteOperation& operation) noexcept override;
   SendStatus flush(Completion* done) noexcept override;
   Result<RemoteMemory> expose(std::span<std::byte> memory) override;
   void withdraw(const RemoteMemory& memory) noexcept override;
   bool has_room() noexcept override;
-  const EndpointLimits& limits() const noexcept override { return parts_.limits; }
-  const char* provider_name() const noexcept override { return parts_.name; }
 
   uint32_t peer() const noexcept { return way_.peer(); }
   uint64_t generation() const noexcept { return way_.generation(); }
@@ -83,10 +74,8 @@ class ShmEndpoint final : public Endpoint {
   PeerLife life() const noexcept { return {peer(), generation()}; }
 
  private:
-  SendStatus start(Operation& operation, uint64_t bytes, const RemoteMemory& remote,
-                   Completion* done) noexcept;
-  bool is_reachable(const RemoteMemory& memory, OperationKind kind) const noexcept;
-  static void do_here(const Operation& operation) noexcept;
+  bool is_reachable(const RemoteOperation& operation) const noexcept;
+  static void do_here(const RemoteOperation& operation) noexcept;
 
   ShmParts& parts_;
   OutgoingWay way_;

@@ -44,52 +44,14 @@ SendStatus ShmEndpoint::am_send_loan(AmId id, std::span<const std::byte> header,
 
 // ---- Puts, gets and atomics ----
 
-SendStatus ShmEndpoint::put(std::span<const std::byte> from, const RemoteMemory& to,
-                            Completion* done) noexcept {
-  Operation operation;
-  operation.kind = OperationKind::kPut;
-  operation.local = const_cast<std::byte*>(from.data());
-  return start(operation, from.size(), to, done);
-}
-
-SendStatus ShmEndpoint::get(std::span<std::byte> into, const RemoteMemory& from,
-                            Completion* done) noexcept {
-  Operation operation;
-  operation.kind = OperationKind::kGet;
-  operation.local = into.data();
-  return start(operation, into.size(), from, done);
-}
-
-SendStatus ShmEndpoint::fetch_add(const RemoteMemory& to, uint64_t addend, uint64_t* before,
-                                  Completion* done) noexcept {
-  Operation operation;
-  operation.kind = OperationKind::kFetchAdd;
-  operation.operand = addend;
-  operation.before = before;
-  return start(operation, sizeof(uint64_t), to, done);
-}
-
-SendStatus ShmEndpoint::compare_swap(const RemoteMemory& to, uint64_t expected, uint64_t desired,
-                                     uint64_t* before, Completion* done) noexcept {
-  Operation operation;
-  operation.kind = OperationKind::kCompareSwap;
-  operation.operand = desired;
-  operation.expected = expected;
-  operation.before = before;
-  return start(operation, sizeof(uint64_t), to, done);
-}
-
-SendStatus ShmEndpoint::start(Operation& operation, uint64_t bytes, const RemoteMemory& remote,
-                              Completion* done) noexcept {
+SendStatus ShmEndpoint::start(const RemoteOperation& operation) noexcept {
   const SpinGuard guard = way_.guard();
   if (!way_.is_open()) return SendStatus::kGone;
-  if (bytes > remote.bytes) return SendStatus::kTooLong;
-  if (is_atomic(operation.kind) && remote.address % sizeof(uint64_t) != 0) {
+  if (operation.bytes > operation.remote.bytes) return SendStatus::kTooLong;
+  if (is_atomic(operation.kind) && operation.remote.address % sizeof(uint64_t) != 0) {
     return SendStatus::kRefused;
   }
-  operation.remote = remote.part(0, bytes);
-  operation.done = done;
-  if (is_reachable(operation.remote, operation.kind)) {
+  if (is_reachable(operation)) {
     do_here(operation);
     return SendStatus::kDone;
   }
@@ -102,21 +64,24 @@ SendStatus ShmEndpoint::start(Operation& operation, uint64_t bytes, const Remote
 
 // The description may come from the peer itself: this process must not do for it what it may not do
 // on its own. What it may not the peer is asked to do, with its rights.
-bool ShmEndpoint::is_reachable(const RemoteMemory& memory, OperationKind kind) const noexcept {
-  if (!is_pool_memory(memory.kind)) return false;
+bool ShmEndpoint::is_reachable(const RemoteOperation& operation) const noexcept {
+  if (!is_pool_memory(operation.remote.kind)) return false;
   const ShmPlace& place = parts_.outgoing.place;
-  const Segment* segment = place.shared_segment(pointer_to(memory.address), memory.bytes);
+  const Segment* segment =
+      place.shared_segment(pointer_to(operation.remote.address), operation.bytes);
   if (segment == nullptr) return false;
-  if (kind == OperationKind::kGet) return place.members().may_read(peer(), segment->number);
+  if (operation.kind == OperationKind::kGet) {
+    return place.members().may_read(peer(), segment->number);
+  }
   return segment->is_writable && place.members().may_write(peer(), segment->number);
 }
 
-void ShmEndpoint::do_here(const Operation& operation) noexcept {
+void ShmEndpoint::do_here(const RemoteOperation& operation) noexcept {
   std::byte* at = pointer_to(operation.remote.address);
   if (operation.kind == OperationKind::kPut) {
-    copy_bytes(at, operation.local, operation.remote.bytes);
+    copy_bytes(at, operation.local, operation.bytes);
   } else if (operation.kind == OperationKind::kGet) {
-    copy_bytes(operation.local, at, operation.remote.bytes);
+    copy_bytes(operation.local, at, operation.bytes);
   } else {
     const uint64_t before = apply_atomic(operation.kind, at, operation.operand, operation.expected);
     if (operation.before != nullptr) *operation.before = before;

@@ -26,15 +26,14 @@ namespace bedplate {
 
 class OutgoingWay;
 
-enum class OperationKind : uint32_t { kPut, kGet, kFetchAdd, kCompareSwap };
 enum class OperationState : uint32_t { kPosted, kDone, kRefused };
 
 struct OperationRequest {
-  OperationKind kind;
-  uint32_t bytes;     // of data
-  uint64_t address;   // at the target
-  uint64_t exposure;  // which of its descriptions this is about (RemoteMemory::kind)
-  uint64_t operand;   // added, or wanted
+  OperationKind kind;  // as numbered in transport/endpoint.h
+  uint32_t bytes;      // of data
+  uint64_t address;    // at the target
+  uint64_t exposure;   // which of its descriptions this is about (RemoteMemory::kind)
+  uint64_t operand;    // added, or wanted
   uint64_t expected;
 };
 
@@ -114,10 +113,6 @@ inline std::byte* pointer_to(uint64_t address) noexcept {
 // The data of a put or get lie behind its record.
 inline std::byte* data_of(OperationRecord* record) noexcept {
   return reinterpret_cast<std::byte*>(record + 1);
-}
-
-inline bool is_atomic(OperationKind kind) noexcept {
-  return kind == OperationKind::kFetchAdd || kind == OperationKind::kCompareSwap;
 }
 
 inline uint64_t apply_atomic(OperationKind kind, std::byte* at, uint64_t operand,

@@ -36,10 +36,10 @@ class Server final : public PerfScriptedPeer {
     }
     return SendStatus::kDone;
   }
-  SendStatus get(std::span<std::byte> into, const RemoteMemory&,
-                 Completion* done) noexcept override {
-    if (outcome == Outcome::kDone) perf_fill(into, 1);
-    later([this, done] { done->call(*done, outcome); });
+  SendStatus start(const RemoteOperation& operation) noexcept override {
+    if (operation.kind != OperationKind::kGet) return SendStatus::kRefused;
+    if (outcome == Outcome::kDone) perf_fill({operation.local, operation.bytes}, 1);
+    later([this, done = operation.done] { done->call(*done, outcome); });
     return SendStatus::kPending;
   }
 };

@@ -13,7 +13,8 @@ namespace bedplate::test {
 
 class PerfScriptedPeer : public Provider, public Endpoint {
  public:
-  explicit PerfScriptedPeer(Dispatcher& dispatcher) : dispatcher_(dispatcher) {}
+  explicit PerfScriptedPeer(Dispatcher& dispatcher)
+      : Endpoint("scripted", kLimits), dispatcher_(dispatcher) {}
 
   uint32_t released_count = 0;  // of the loans that came with what was said
 
@@ -47,27 +48,13 @@ class PerfScriptedPeer : public Provider, public Endpoint {
                           Completion*) noexcept override {
     return SendStatus::kRefused;
   }
-  SendStatus put(std::span<const std::byte>, const RemoteMemory&, Completion*) noexcept override {
-    return SendStatus::kRefused;
-  }
-  SendStatus get(std::span<std::byte>, const RemoteMemory&, Completion*) noexcept override {
-    return SendStatus::kRefused;
-  }
-  SendStatus fetch_add(const RemoteMemory&, uint64_t, uint64_t*, Completion*) noexcept override {
-    return SendStatus::kRefused;
-  }
-  SendStatus compare_swap(const RemoteMemory&, uint64_t, uint64_t, uint64_t*,
-                          Completion*) noexcept override {
-    return SendStatus::kRefused;
-  }
+  SendStatus start(const RemoteOperation&) noexcept override { return SendStatus::kRefused; }
   SendStatus flush(Completion*) noexcept override { return SendStatus::kRefused; }
   Result<RemoteMemory> expose(std::span<std::byte> memory) override {
     return RemoteMemory{reinterpret_cast<uintptr_t>(memory.data()), memory.size(), 0, 0};
   }
   void withdraw(const RemoteMemory&) noexcept override {}
   bool has_room() noexcept override { return true; }
-  const EndpointLimits& limits() const noexcept override { return kLimits; }
-  const char* provider_name() const noexcept override { return "scripted"; }
 
  private:
   static constexpr EndpointLimits kLimits = {4096, 56, 32};

@@ -45,8 +45,9 @@ class Client final : public PerfScriptedPeer {
     return PerfScriptedPeer::expose(memory);
   }
   void withdraw(const RemoteMemory&) noexcept override { --exposed_count; }
-  // None ever ends.
-  SendStatus put(std::span<const std::byte>, const RemoteMemory&, Completion*) noexcept override {
+  // No put ever ends.
+  SendStatus start(const RemoteOperation& operation) noexcept override {
+    if (operation.kind != OperationKind::kPut) return SendStatus::kRefused;
     if (put_count == kPerfListed) return SendStatus::kAgain;
     ++put_count;
     return SendStatus::kPending;

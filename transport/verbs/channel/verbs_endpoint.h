@@ -43,7 +43,8 @@ class FreeLoans {
 
 class VerbsEndpoint final : public Endpoint {
  public:
-  explicit VerbsEndpoint(VerbsProvider& provider) noexcept : provider_(provider) {}
+  VerbsEndpoint(VerbsProvider& provider, const EndpointLimits& limits) noexcept
+      : Endpoint("verbs", limits), provider_(provider) {}
   VerbsEndpoint(const VerbsEndpoint&) = delete;
   VerbsEndpoint& operator=(const VerbsEndpoint&) = delete;
   ~VerbsEndpoint() override;
@@ -51,14 +52,7 @@ class VerbsEndpoint final : public Endpoint {
   SendStatus am_send(AmId id, std::span<const std::byte> payload) noexcept override;
   SendStatus am_send_loan(AmId id, std::span<const std::byte> header, std::span<std::byte> block,
                           Completion* returned) noexcept override;
-  SendStatus put(std::span<const std::byte> from, const RemoteMemory& to,
-                 Completion* done) noexcept override;
-  SendStatus get(std::span<std::byte> into, const RemoteMemory& from,
-                 Completion* done) noexcept override;
-  SendStatus fetch_add(const RemoteMemory& to, uint64_t addend, uint64_t* before,
-                       Completion* done) noexcept override;
-  SendStatus compare_swap(const RemoteMemory& to, uint64_t expected, uint64_t desired,
-                          uint64_t* before, Completion* done) noexcept override;
+  SendStatus start(const RemoteOperation& operation) noexcept override;
   SendStatus flush(Completion* done) noexcept override;
   // By an export that holds the memory; its key stands, whatever is withdrawn. Else by a window,
   // where they are used and the peer is connected: it means nothing any more once it is withdrawn,
@@ -69,8 +63,6 @@ class VerbsEndpoint final : public Endpoint {
   bool has_room() noexcept override {
     return may_send_ ? has_credit() : status_when_down() == SendStatus::kGone;
   }
-  const EndpointLimits& limits() const noexcept override;
-  const char* provider_name() const noexcept override { return "verbs"; }
 
   // Invariants, looked at before and after each life, and each batch: 1. It sends only while it
   // lives, and drains only when it does not. 2. The messages that are kept fit into the window.

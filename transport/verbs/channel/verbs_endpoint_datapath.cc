@@ -94,17 +94,20 @@ SendStatus VerbsEndpoint::bounce(LoanRecord& record) noexcept {
   return SendStatus::kPending;
 }
 
-SendStatus VerbsEndpoint::put(std::span<const std::byte> from, const RemoteMemory& to,
-                              Completion* done) noexcept {
-  auto* local = const_cast<std::byte*>(from.data());  // it is only read
-  const SendStatus status = transfer(IBV_WR_RDMA_WRITE, local, from.size(), to, done);
-  must_flush_ = must_flush_ || status == SendStatus::kPending;
-  return status;
-}
-
-SendStatus VerbsEndpoint::get(std::span<std::byte> into, const RemoteMemory& from,
-                              Completion* done) noexcept {
-  return transfer(IBV_WR_RDMA_READ, into.data(), into.size(), from, done);
+SendStatus VerbsEndpoint::start(const RemoteOperation& operation) noexcept {
+  const auto& [kind, local, bytes, remote, operand, expected, before, done] = operation;
+  switch (kind) {
+    case OperationKind::kPut: {
+      const SendStatus status = transfer(IBV_WR_RDMA_WRITE, local, bytes, remote, done);
+      must_flush_ = must_flush_ || status == SendStatus::kPending;
+      return status;
+    }
+    case OperationKind::kGet: return transfer(IBV_WR_RDMA_READ, local, bytes, remote, done);
+    case OperationKind::kFetchAdd:
+      return atomic(IBV_WR_ATOMIC_FETCH_AND_ADD, remote, operand, 0, before, done);
+    case OperationKind::kCompareSwap: break;
+  }
+  return atomic(IBV_WR_ATOMIC_CMP_AND_SWP, remote, expected, operand, before, done);
 }
 
 SendStatus VerbsEndpoint::transfer(ibv_wr_opcode opcode, std::byte* local, uint64_t bytes,
@@ -209,16 +212,6 @@ uint64_t VerbsEndpoint::fill_pieces(const std::byte* local, uint64_t bytes,
   }
   slot.request.num_sge = count;
   return filled;
-}
-
-SendStatus VerbsEndpoint::fetch_add(const RemoteMemory& to, uint64_t addend, uint64_t* before,
-                                    Completion* done) noexcept {
-  return atomic(IBV_WR_ATOMIC_FETCH_AND_ADD, to, addend, 0, before, done);
-}
-
-SendStatus VerbsEndpoint::compare_swap(const RemoteMemory& to, uint64_t expected, uint64_t desired,
-                                       uint64_t* before, Completion* done) noexcept {
-  return atomic(IBV_WR_ATOMIC_CMP_AND_SWP, to, expected, desired, before, done);
 }
 
 SendStatus VerbsEndpoint::atomic(ibv_wr_opcode opcode, const RemoteMemory& to, uint64_t first,
@@ -351,7 +344,5 @@ void VerbsEndpoint::mark_dirty() noexcept {
   is_dirty_ = true;
   provider_.dirty_[provider_.dirty_count_++] = this;
 }
-
-const EndpointLimits& VerbsEndpoint::limits() const noexcept { return provider_.limits_; }
 
 }  // namespace bedplate

@@ -258,7 +258,7 @@ Result<void> VerbsProvider::make_endpoints() {
   std::byte* memory = receive_buffer(receive_count());
   dirty_.resize(shape.peer_count_max);
   for (uint32_t i = 0; i < options_.peers.size(); ++i) {
-    endpoints_.push_back(std::make_unique<VerbsEndpoint>(*this));
+    endpoints_.push_back(std::make_unique<VerbsEndpoint>(*this, limits_));
     VerbsEndpoint& endpoint = *endpoints_.back();
     endpoint.link_.name = options_.peers[i].name;
     endpoint.link_.address = options_.peers[i].address;
