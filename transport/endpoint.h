@@ -125,8 +125,8 @@ struct EndpointLimits {
 
 // Order: active messages arrive in the order in which they were sent through this endpoint,
 // whichever way each took. Puts, gets and atomics are unordered until flush.
-// Threads: the shard's; any, where the provider was made for several
-// (JoinedProcessOptions::is_threaded).
+// Threads: the shard's; any, where the provider is one for several (locking_provider.h,
+// JoinedProcessOptions::is_threaded).
 // Ownership: the provider's, which keeps it as long as itself, also when the peer is gone.
 class Endpoint {
  public:

@@ -9,6 +9,7 @@
 #include "alloc/heap_owner.h"
 #include "pinned_pool/boot_segment.h"
 #include "transport/group_terms.h"
+#include "transport/locking_provider.h"
 #include "transport/shm/shm_provider.h"
 
 namespace bedplate {
@@ -28,6 +29,7 @@ Error no_memory(const JoinedPool& pool) noexcept {
 struct JoinedProcess::Member {
   Messenger messenger;
   ShmProvider shm;
+  std::unique_ptr<LockingProvider> locking;  // where several threads send
 };
 
 JoinedProcess::JoinedProcess(JoinedPool&& pool) noexcept : pool_(std::move(pool)) {}
@@ -83,11 +85,21 @@ Result<void> JoinedProcess::set_up(const JoinedProcessOptions& options) {
     provider.segment = segment.value();
     provider.members = &pool_.table();
     provider.member = static_cast<uint32_t>(pool_.members()[i].index);
-    provider.is_threaded = options.is_threaded;
     provider.single_copy = single_copy_.get();
     provider.on_peer = options.on_peer;
-    BP_TRY(members_[i].shm.create(provider, members_[i].messenger.dispatcher()));
-    members_[i].messenger.add_provider(members_[i].shm);
+    Member& member = members_[i];
+    if (options.is_threaded) {
+      const auto limits = ShmProvider::locking_limits(segment.value().shape());
+      member.locking.reset(new (std::nothrow)
+                               LockingProvider(member.shm, member.messenger.dispatcher(), limits));
+      if (!member.locking) return no_memory(pool_);
+      provider.returns_at_once = true;
+      provider.on_peer = member.locking->events_to(options.on_peer);
+    }
+    BP_TRY(member.shm.create(
+        provider, member.locking ? member.locking->dispatcher() : member.messenger.dispatcher()));
+    if (member.locking) member.messenger.add_provider(*member.locking);
+    else member.messenger.add_provider(member.shm);
   }
   return {};
 }

@@ -27,16 +27,26 @@ struct PeerAddress {
 class Dispatcher {
  public:
   void set_handler(AmId id, AmHandler handler) noexcept { handlers_[id] = handler; }
+  // Where messages go that have no handler here, for what stands between a provider and another
+  // dispatcher. It returns what deliver() does.
+  struct Onward {
+    bool (*function)(void* context, const Message& message) noexcept = nullptr;
+    void* context = nullptr;
+  };
+  void set_onward(const Onward& onward) noexcept { onward_ = onward; }
   // Runs the handler, which has the loan from then on. Returns false when there is none: then the
   // provider counts the message, and gives the loan back.
   bool deliver(const Message& message) const noexcept {
     const AmHandler& handler = handlers_[message.id];
-    if (handler.function == nullptr) return false;
+    if (handler.function == nullptr) {
+      return onward_.function != nullptr && onward_.function(onward_.context, message);
+    }
     handler.function(handler.context, message);
     return true;
   }
 
  private:
+  Onward onward_;
   AmHandler handlers_[kAmCount] = {};
 };
 

@@ -21,7 +21,7 @@ class ShardMessenger final : public PollSource {
  public:
   // `name`, which outlives this, is the shard's; `names` what its process calls its messages.
   ShardMessenger(const char* name, uint32_t shard, const MessageNames& names)
-      : self_(shard, false, messenger_.dispatcher(), name) {
+      : self_(shard, messenger_.dispatcher(), name) {
     messenger_.answer_names(names);
     messenger_.add_provider(self_);
   }

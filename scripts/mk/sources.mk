@@ -23,7 +23,7 @@ SHM := bell_watch borrower_datapath eager_stock_datapath endpoint_table exposure
        operation_table_datapath outgoing_way_datapath peer_copy shm_dispatch_datapath shm_endpoint \
        shm_endpoint_datapath shm_members shm_place shm_poll_datapath shm_provider
 TRANSPORT := connecting datagram_address doorbell endpoint epoll/epoll_sockets event_loop \
-             file_thread files files_datapath group_terms ip_address joined_process \
+             file_thread files files_datapath group_terms ip_address joined_process locking_provider \
              message_answers_datapath message_names messenger registration \
              self/self_provider $(addprefix shm/,$(SHM)) \
              single_copy single_copy/cma single_copy/cma_datapath single_copy/device \

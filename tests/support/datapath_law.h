@@ -7,8 +7,8 @@
 // seen because the linker sends those of this program to traps of ours (datapath_law_names.inc),
 // system calls because the kernel sends them back as signals (PR_SET_SYSCALL_USER_DISPATCH).
 //
-// Not seen: SpinLock, which is inline, and what the vDSO does. Providers take that lock only where
-// several threads send (JoinedProcessOptions::is_threaded).
+// Not seen: TurnLock, which is inline, and what the vDSO does. It is a LockingProvider's, which
+// stands before a provider where several threads send (JoinedProcessOptions::is_threaded).
 #pragma once
 
 #include <cstdint>

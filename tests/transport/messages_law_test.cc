@@ -292,7 +292,7 @@ TEST_GROUP(MessagesLaw) {
 TEST(MessagesLaw, Self) {
   BP_SKIP_WITHOUT_LAW();
   Messenger messenger;
-  auto self = std::make_unique<SelfProvider>(5, false, messenger.dispatcher());
+  auto self = std::make_unique<SelfProvider>(5, messenger.dispatcher());
   messenger.add_provider(*self);
   Wire wire;
   wire.name = "self";
@@ -348,7 +348,7 @@ TEST(MessagesLaw, MessengersWithQuietProviders) {
   Messenger messenger;
   std::vector<std::unique_ptr<SelfProvider>> providers;
   for (uint32_t i = 0; i < 4; ++i) {
-    providers.push_back(std::make_unique<SelfProvider>(i, false, messenger.dispatcher()));
+    providers.push_back(std::make_unique<SelfProvider>(i, messenger.dispatcher()));
     messenger.add_provider(*providers.back());
   }
   for (uint32_t member = 0; member < 4; ++member) {

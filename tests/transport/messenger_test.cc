@@ -70,7 +70,7 @@ TEST(Messenger, TakesTheFirstProviderThatHasAWay) {
   GroupRig rig(shape);
   Member& a = rig.join(0);
   rig.join(1);
-  SelfProvider self(0, false, a.messenger.dispatcher());
+  SelfProvider self(0, a.messenger.dispatcher());
   a.messenger.add_provider(self);
   STRCMP_EQUAL("shm", a.to(1).provider_name());
   STRCMP_EQUAL("self", a.to(0).provider_name());
@@ -93,7 +93,7 @@ TEST(Messenger, EachProviderSaysWhyItWasNotTaken) {
     STRCMP_CONTAINS(one.why, endpoint.error().answer);
     CHECK(endpoint.error().cure[0] != '\0');
   }
-  SelfProvider self(0, false, a.messenger.dispatcher());
+  SelfProvider self(0, a.messenger.dispatcher());
   a.messenger.add_provider(self);
   auto endpoint = a.messenger.connect({1});
   CHECK_FALSE(endpoint.ok());
@@ -339,7 +339,7 @@ TEST(Messenger, SaysWhichWayItTookAndWhy) {
   Member& a = rig.join(0);
   rig.join(1);
   Messenger messenger;
-  SelfProvider self(5, false, messenger.dispatcher(), "here");
+  SelfProvider self(5, messenger.dispatcher(), "here");
   messenger.add_provider(self);
   messenger.add_provider(a.shm);
   std::string why;

@@ -118,7 +118,7 @@ class Links {
       test(link);
     }
     Messenger messenger;
-    SelfProvider self(5, false, messenger.dispatcher());
+    SelfProvider self(5, messenger.dispatcher());
     run(messenger, self, 5, test);
     Messenger faked;
     FakeProvider fake(1, seed.value(), faked.dispatcher());
@@ -398,7 +398,7 @@ TEST(ProviderConformance, FlushEndsAfterWhatWasStartedBefore) {
 
 TEST(ProviderConformance, RefusesWhoIsNotThere) {
   Messenger messenger;
-  SelfProvider self(0, false, messenger.dispatcher());
+  SelfProvider self(0, messenger.dispatcher());
   FakeProvider fake(2, 1, messenger.dispatcher());
   messenger.add_provider(self);
   messenger.add_provider(fake);

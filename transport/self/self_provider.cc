@@ -2,6 +2,7 @@
 #include "transport/self/self_provider.h"
 
 #include <cstring>
+#include <utility>
 
 #include "alloc/pool_heap.h"
 #include "platform/assert.h"
@@ -16,12 +17,10 @@ bool is_word(const RemoteMemory& memory) noexcept {
 
 }  // namespace
 
-SelfProvider::SelfProvider(uint32_t member, bool is_threaded, const Dispatcher& dispatcher,
-                           const char* own_name)
+SelfProvider::SelfProvider(uint32_t member, const Dispatcher& dispatcher, const char* own_name)
     : Endpoint("self", kLimits),
       member_(member),
       own_name_(own_name),
-      is_threaded_(is_threaded),
       dispatcher_(dispatcher),
       memory_(std::make_unique<Line[]>(kBoxBytes / kCacheLineBytes)) {
   const FastBox box(memory_[0].bytes, kBoxBytes);
@@ -56,7 +55,6 @@ bool SelfProvider::is_valid() const noexcept {
 
 SendStatus SelfProvider::am_send(AmId id, std::span<const std::byte> payload) noexcept {
   if (payload.size() > kLimits.am_bytes_max) return SendStatus::kTooLong;
-  const SpinGuard guard(lock_, is_threaded_);
   MessageSlot* slot = producer_.next_slot();
   if (slot == nullptr) return SendStatus::kAgain;
   const auto bytes = static_cast<uint32_t>(payload.size());
@@ -77,14 +75,13 @@ SendStatus SelfProvider::am_send(AmId id, std::span<const std::byte> payload) no
 SendStatus SelfProvider::am_send_loan(AmId id, std::span<const std::byte> header,
                                       std::span<std::byte> block, Completion* returned) noexcept {
   if (header.size() > kLoanHeaderBytesMax) return SendStatus::kTooLong;
-  const SpinGuard guard(lock_, is_threaded_);
   MessageSlot* slot = producer_.next_slot();
   LoanRecord* record = nullptr;
   for (LoanRecord& place : loans_) {
     if (place.block == nullptr) record = &place;
   }
   if (slot == nullptr || record == nullptr) return SendStatus::kAgain;
-  BP_DCHECK(is_threaded_ || is_valid());
+  BP_DCHECK_SLOW(is_valid());
   *record = {block.data(), block.size(), returned, false};
   LoanDescriptor descriptor;
   descriptor.loan = static_cast<uint32_t>(record - loans_);
@@ -129,27 +126,21 @@ void SelfProvider::deliver(const SlotHeader& header, const MessageSlot& slot) no
 }
 
 void SelfProvider::release(const Loan& loan) noexcept {
-  const SpinGuard guard(lock_, is_threaded_);
   BP_ASSERT(loan.provider == this && loan.token < kLoanCountMax);
   LoanRecord& record = loans_[loan.token];
   BP_ASSERT(record.block != nullptr && !record.is_returned);
   record.is_returned = true;
   ++returned_count_;
-  BP_DCHECK(is_threaded_ || is_valid());
+  BP_DCHECK_SLOW(is_valid());
 }
 
 uint32_t SelfProvider::finish_loans() noexcept {
   uint32_t count = 0;
   for (LoanRecord& place : loans_) {
-    LoanRecord record;
-    {
-      const SpinGuard guard(lock_, is_threaded_);
-      if (place.block == nullptr || !place.is_returned) continue;
-      record = place;
-      place = {};
-      BP_ASSERT(returned_count_ > 0);
-      --returned_count_;
-    }
+    if (place.block == nullptr || !place.is_returned) continue;
+    const LoanRecord record = std::exchange(place, {});
+    BP_ASSERT(returned_count_ > 0);
+    --returned_count_;
     ++count;
     if (record.returned != nullptr) record.returned->call(*record.returned, Outcome::kDone);
     else pool_free(record.block);

@@ -13,7 +13,6 @@
 
 #include "transport/provider.h"
 #include "transport/shm/fast_box_datapath.h"
-#include "transport/shm/spin_lock.h"
 
 namespace bedplate {
 
@@ -22,10 +21,9 @@ class SelfProvider final : public Provider, private Endpoint {
   static constexpr uint32_t kBoxBytes = kFastBoxBytesMax;
   static constexpr uint32_t kLoanCountMax = kFastBoxSlotCountMax;
 
-  // `member`: which one this is. `is_threaded`: several threads send. `own_name`: what others call
-  // it, too; nullptr: it has none. Allocates kBoxBytes.
-  SelfProvider(uint32_t member, bool is_threaded, const Dispatcher& dispatcher,
-               const char* own_name = nullptr);
+  // `member`: which one this is. `own_name`: what others call it, too; nullptr: it has none.
+  // Allocates kBoxBytes.
+  SelfProvider(uint32_t member, const Dispatcher& dispatcher, const char* own_name = nullptr);
   SelfProvider(const SelfProvider&) = delete;
   SelfProvider& operator=(const SelfProvider&) = delete;
   ~SelfProvider() override = default;
@@ -40,7 +38,6 @@ class SelfProvider final : public Provider, private Endpoint {
   void sleep(uint64_t) noexcept override {}
   bool can_sleep() const noexcept override { return false; }
 
-  // Threads: the shard's, where there is no other.
   bool is_valid() const noexcept;
 
  private:
@@ -61,19 +58,14 @@ class SelfProvider final : public Provider, private Endpoint {
   SendStatus flush(Completion*) noexcept override { return SendStatus::kDone; }
   Result<RemoteMemory> expose(std::span<std::byte> memory) override;
   void withdraw(const RemoteMemory&) noexcept override {}
-  bool has_room() noexcept override {
-    const SpinGuard guard(lock_, is_threaded_);
-    return producer_.next_slot() != nullptr;
-  }
+  bool has_room() noexcept override { return producer_.next_slot() != nullptr; }
 
   void deliver(const SlotHeader& header, const MessageSlot& slot) noexcept;
   uint32_t finish_loans() noexcept;
 
   const uint32_t member_;
   const char* const own_name_;
-  const bool is_threaded_;
   const Dispatcher& dispatcher_;
-  SpinLock lock_;
   struct alignas(kCacheLineBytes) Line {
     std::byte bytes[kCacheLineBytes];
   };

@@ -9,15 +9,20 @@
 #include "transport/provider.h"
 #include "transport/shm/endpoint_table.h"
 #include "transport/shm/message_slot.h"
-#include "transport/shm/spin_lock.h"
 
 namespace bedplate {
 
-// Threads: the one that polls, but for release(), which is any's where several send.
+// Threads: the shard's.
 class Borrower {
  public:
-  // `owner`: of the loans, as the program sees it. All outlive this.
-  void create(const ShmPlace& place, const EndpointTable& endpoints, Provider& owner) noexcept;
+  struct Options {
+    const ShmPlace& place;
+    const EndpointTable& endpoints;
+    Provider& owner;  // of the loans, as the program sees it
+    bool returns_at_once = false;
+  };
+  // All that is named outlives this.
+  void create(const Options& options) noexcept;
 
   // Takes what `from` lends. Returns what is wrong with it, or nullptr; then `*loan` is it.
   const char* borrow(ShmEndpoint& from, const LoanDescriptor& descriptor, Loan* loan) noexcept;
@@ -26,7 +31,6 @@ class Borrower {
 
   // Provider::release().
   void release(const Loan& loan) noexcept;
-  // What was released goes back at the next poll.
   bool has_released() const noexcept { return released_count_ > 0; }
   void give_back_released() noexcept;
 
@@ -49,10 +53,10 @@ class Borrower {
   const ShmPlace* place_ = nullptr;
   const EndpointTable* endpoints_ = nullptr;
   Provider* owner_ = nullptr;
-  SpinLock lock_;  // of the counts of what is held
+  bool returns_at_once_ = false;
   bool is_stopped_ = false;
   // Released, and given back at the next poll: a store to the lender's line would hold up what this
-  // shard sends right after it. Not where there are threads.
+  // shard sends right after it.
   uint32_t released_count_ = 0;
   Return released_[kReleasedCountMax];
 };

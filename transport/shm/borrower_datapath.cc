@@ -8,12 +8,12 @@ constexpr unsigned kTokenGenerationShift = 35;
 
 }  // namespace
 
-void Borrower::create(const ShmPlace& place, const EndpointTable& endpoints,
-                      Provider& owner) noexcept {
+void Borrower::create(const Options& options) noexcept {
   BP_ASSERT(place_ == nullptr);
-  place_ = &place;
-  endpoints_ = &endpoints;
-  owner_ = &owner;
+  place_ = &options.place;
+  endpoints_ = &options.endpoints;
+  owner_ = &options.owner;
+  returns_at_once_ = options.returns_at_once;
 }
 
 const char* Borrower::borrow(ShmEndpoint& from, const LoanDescriptor& descriptor,
@@ -32,7 +32,6 @@ const char* Borrower::borrow(ShmEndpoint& from, const LoanDescriptor& descriptor
   loan->provider = owner_;
   loan->token = from.generation() << kTokenGenerationShift | uint64_t{from.peer()} << 24 |
                 uint64_t{descriptor.loan} << 8 | (descriptor.mark & 0xff);
-  const SpinGuard guard(lock_, place_->is_threaded());
   if (from.incoming().held_count++ == 0) set_held(from.peer(), true);
   return nullptr;
 }
@@ -50,10 +49,7 @@ void Borrower::release(const Loan& loan) noexcept {
                            static_cast<uint32_t>(loan.token >> 24) & kMemberCountMax,
                            static_cast<uint16_t>(loan.token >> 8),
                            static_cast<uint8_t>(loan.token)};
-  if (place_->is_threaded()) {  // at once: the shard may be asleep
-    const SpinGuard guard(lock_, true);
-    return give_back(returned);
-  }
+  if (returns_at_once_) return give_back(returned);
   if (released_count_ == kReleasedCountMax) give_back_released();
   BP_DCHECK(released_count_ < kReleasedCountMax);
   released_[released_count_++] = returned;
@@ -90,9 +86,6 @@ void Borrower::set_held(uint32_t lender, bool is_held) noexcept {
   word.store(is_held ? before | bit : before & ~bit, std::memory_order_release);
 }
 
-void Borrower::stop() noexcept {
-  const SpinGuard guard(lock_, place_->is_threaded());  // loans that are given back meanwhile
-  is_stopped_ = true;
-}
+void Borrower::stop() noexcept { is_stopped_ = true; }
 
 }  // namespace bedplate

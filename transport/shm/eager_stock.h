@@ -1,4 +1,4 @@
-// The member's own eager region as all its ways share it, with the lock where several threads send.
+// The member's own eager region as all its ways share it.
 //
 // Tested by tests/transport/shm/shm_operations_test.cc.
 #pragma once
@@ -7,13 +7,12 @@
 
 #include "transport/shm/eager_region_datapath.h"
 #include "transport/shm/shm_place.h"
-#include "transport/shm/spin_lock.h"
 
 namespace bedplate {
 
 class OutgoingWay;
 
-// Threads: any.
+// Threads: the shard's.
 class EagerStock {
  public:
   using Piece = EagerRegion::Piece;
@@ -22,8 +21,8 @@ class EagerStock {
   void create(const ShmPlace& place);
   bool is_there() const noexcept { return reserve_bytes_ != 0; }
 
-  // Room for `bytes` for what goes through `way`, whose lock the caller has. When there is none all
-  // ways are asked what their peers have consumed.
+  // Room for `bytes` for what goes through `way`. When there is none all ways are asked what their
+  // peers have consumed.
   Piece take(uint64_t bytes, OutgoingWay& way) noexcept;
   // The message that `way` posted last uses the piece.
   void set_use(const Piece& piece, const EagerRegion::Use& use) noexcept;
@@ -39,8 +38,6 @@ class EagerStock {
   uint64_t reserve_bytes() const noexcept { return reserve_bytes_; }
 
  private:
-  SpinLock lock_;
-  bool is_threaded_ = false;
   uint64_t reserve_bytes_ = 0;
   EagerRegion region_;
 };

@@ -12,7 +12,7 @@
 
 namespace bedplate {
 
-// Threads: the shard that polls, but for at(), which is any's, for what it has been told of.
+// Threads: the shard's.
 //
 // Invariants: 1. An endpoint is where its peer's number says. 2. Nobody has one to itself.
 // (is_valid)

@@ -30,8 +30,6 @@ const char* Exposures::serve(const PeerLife& who, const std::byte* body) noexcep
   }
   const uint64_t touched = is_atomic(kind) ? sizeof(uint64_t) : bytes;
   OperationState state = OperationState::kRefused;
-  // To the end: whoever withdraws waits for it.
-  const SpinGuard guard(lock_, place_->is_threaded());
   if (find(who, exposure, address, touched) != nullptr &&
       (!is_atomic(kind) || address % sizeof(uint64_t) == 0)) {
     std::byte* data = region.data() + data_offset;
@@ -58,7 +56,6 @@ const Exposure* Exposures::find(const PeerLife& who, uint64_t kind, uint64_t add
 
 Result<RemoteMemory> Exposures::expose(const PeerLife& who, std::span<std::byte> memory) {
   BP_ASSERT(place_->is_peer(who.peer));
-  const SpinGuard guard(lock_, place_->is_threaded());
   const Segment* segment = place_->shared_segment(memory.data(), memory.size());
   const bool is_pool = segment != nullptr;
   Error error;
@@ -89,7 +86,6 @@ Result<RemoteMemory> Exposures::expose(const PeerLife& who, std::span<std::byte>
 }
 
 void Exposures::withdraw(uint32_t peer, const RemoteMemory& memory) noexcept {
-  const SpinGuard guard(lock_, place_->is_threaded());
   const uint32_t index = exposure_index(memory.kind);
   BP_ASSERT(index < kExposureCountMax);
   Exposure& exposure = exposures_[index];

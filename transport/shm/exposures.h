@@ -10,7 +10,6 @@
 #include "transport/endpoint.h"
 #include "transport/shm/shm_operations.h"
 #include "transport/shm/shm_place.h"
-#include "transport/shm/spin_lock.h"
 #include "transport/single_copy.h"
 
 namespace bedplate {
@@ -23,7 +22,7 @@ struct PeerLife {
   bool operator==(const PeerLife&) const noexcept = default;
 };
 
-// Threads: any.
+// Threads: the shard's.
 //
 // Invariants: 1. An exposure that is in use is of a peer that can be. 2. No two that are in use
 // have the same place and count of uses, so that an old description means nothing. (is_valid;
@@ -49,7 +48,6 @@ class Exposures {
 
   const ShmPlace* place_ = nullptr;
   SingleCopy* single_copy_ = nullptr;
-  SpinLock lock_;
   Exposure exposures_[kExposureCountMax];
 };
 

@@ -30,7 +30,6 @@ void InboundBoxes::grant(ShmEndpoint& to) noexcept {
   const uint32_t box = count_ < limit ? take_free_box(to.peer()) : OutgoingWay::kNoBox;
   if (box == OutgoingWay::kNoBox) return ask_for_idle_box();
   place_->segment().box(box).clear();
-  const SpinGuard guard = to.way().guard();
   if (!to.way().is_open() || !to.way().post_control(ShmControl::kBoxGranted, &box, sizeof box)) {
     return set_free(box);
   }
@@ -70,7 +69,6 @@ void InboundBoxes::ask_for_idle_box() noexcept {
   ShmEndpoint* sender = dispatch_->sender_of(idle->sender());
   if (sender == nullptr) return;
   const uint32_t box = idle->index();
-  const SpinGuard guard = sender->way().guard();
   if (sender->way().is_open() &&
       sender->way().post_control(ShmControl::kBoxWanted, &box, sizeof box)) {
     idle->set_wanted_back();
@@ -94,7 +92,6 @@ const char* InboundBoxes::hear(ShmEndpoint& from, ShmControl what, uint32_t box,
 
 const char* InboundBoxes::accept(ShmEndpoint& from, uint32_t box) noexcept {
   OutgoingWay& way = from.way();
-  const SpinGuard guard = way.guard();
   if (!way.is_open()) return nullptr;  // it has died since
   if (way.box_index() != OutgoingWay::kNoBox ||
       place_->segment().box_owner(box).load(std::memory_order_acquire) !=
@@ -107,7 +104,6 @@ const char* InboundBoxes::accept(ShmEndpoint& from, uint32_t box) noexcept {
 
 void InboundBoxes::give_back(ShmEndpoint& from, uint32_t box) noexcept {
   OutgoingWay& way = from.way();
-  const SpinGuard guard = way.guard();
   if (!way.is_open() || way.box_index() != box) return;
   way.return_box();
 }

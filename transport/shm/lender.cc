@@ -6,14 +6,12 @@
 namespace bedplate {
 
 void Lender::create(const ShmPlace& place) {
-  is_threaded_ = place.is_threaded();
   loans_.create(place.segment().returned_loans(place.self()));
   const uint32_t count = place.shape().loan_count;
   share_ = PeerShare(place.member_count(), count, count / 8);
 }
 
 LoanTable::Lent Lender::lend(std::byte* block, Completion* returned, uint32_t peer) noexcept {
-  const SpinGuard guard(lock_, is_threaded_);
   if (!share_.may_take(peer)) return {};
   share_.take(peer);
   const LoanTable::Lent lent = loans_.try_lend(block, returned, peer);
@@ -22,19 +20,14 @@ LoanTable::Lent Lender::lend(std::byte* block, Completion* returned, uint32_t pe
 }
 
 void Lender::cancel(uint32_t loan, uint32_t peer) noexcept {
-  const SpinGuard guard(lock_, is_threaded_);
   share_.give_back(peer);
   loans_.cancel(loan);
 }
 
 uint32_t Lender::collect() noexcept {
   LoanTable::Record records[kBatch];
-  size_t count = 0;
-  {
-    const SpinGuard guard(lock_, is_threaded_);
-    count = loans_.collect(records);
-    for (size_t i = 0; i < count; ++i) share_.give_back(records[i].member);
-  }
+  const size_t count = loans_.collect(records);
+  for (size_t i = 0; i < count; ++i) share_.give_back(records[i].member);
   for (size_t i = 0; i < count; ++i) finish(records[i], Outcome::kDone);
   return static_cast<uint32_t>(count);
 }
@@ -43,11 +36,8 @@ void Lender::collect_from(uint32_t peer) noexcept {
   LoanTable::Record records[kBatch];
   size_t count = 0;
   do {
-    {
-      const SpinGuard guard(lock_, is_threaded_);
-      count = loans_.collect_from(peer, records);
-      for (size_t i = 0; i < count; ++i) share_.give_back(peer);
-    }
+    count = loans_.collect_from(peer, records);
+    for (size_t i = 0; i < count; ++i) share_.give_back(peer);
     for (size_t i = 0; i < count; ++i) finish(records[i], Outcome::kUnknown);
   } while (count == kBatch);
 }

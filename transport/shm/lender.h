@@ -1,5 +1,4 @@
-// What a member has lent to all its peers, with the share of each, and the lock where several
-// threads lend.
+// What a member has lent to all its peers, with the share of each.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +7,10 @@
 #include "transport/shm/loan_table_datapath.h"
 #include "transport/shm/peer_share_datapath.h"
 #include "transport/shm/shm_place.h"
-#include "transport/shm/spin_lock.h"
 
 namespace bedplate {
 
-// Threads: any.
+// Threads: the shard's.
 class Lender {
  public:
   // Allocates.
@@ -24,8 +22,7 @@ class Lender {
   void cancel(uint32_t loan, uint32_t peer) noexcept;
   uint32_t out_count() const noexcept { return loans_.out_count(); }
 
-  // The thread that polls: ends loans that have come back; those of whoever is told of them, too.
-  // Returns how many.
+  // Ends loans that have come back; those of whoever is told of them, too. Returns how many.
   uint32_t collect() noexcept;
   // The same for all that `peer` has not returned. Requires: nothing of it can touch them any more.
   void collect_from(uint32_t peer) noexcept;
@@ -35,8 +32,6 @@ class Lender {
 
   static void finish(const LoanTable::Record& record, Outcome outcome) noexcept;
 
-  SpinLock lock_;
-  bool is_threaded_ = false;
   LoanTable loans_;
   PeerShare share_;
 };

@@ -4,17 +4,15 @@
 // Tested by tests/transport/shm/shm_operations_test.cc.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 
 #include "transport/shm/outgoing_way_datapath.h"
 #include "transport/shm/peer_share_datapath.h"
 #include "transport/shm/shm_operations.h"
-#include "transport/shm/spin_lock.h"
 
 namespace bedplate {
 
-// Threads: start() and start_flush() those that hold the way's guard; poll() the one that polls.
+// Threads: the shard's.
 //
 // Invariants: 1. As many places are in use as operation_count_ and the shares say. 2. Each was
 // started: it has a number, which no later one has. (is_valid)
@@ -29,7 +27,7 @@ class OperationTable {
   // Returns kDone where nothing is under way, kPending or kAgain.
   SendStatus start_flush(OutgoingWay& way, Completion* done) noexcept;
 
-  bool is_idle() const noexcept { return operation_count_.load(std::memory_order_relaxed) == 0; }
+  bool is_idle() const noexcept { return operation_count_ == 0; }
   // Gets on with all of them, and calls the completions of those that have ended. Returns how many
   // have, or wait for room.
   uint32_t poll() noexcept;
@@ -39,8 +37,7 @@ class OperationTable {
  private:
   Operation* keep(OutgoingWay& way, const Operation& operation) noexcept;
   void forget(Operation& operation) noexcept;
-  OutgoingWay* way_of(const Operation& operation) noexcept;
-  bool has_any(const OutgoingWay& way, uint64_t before) noexcept;
+  bool has_any(const OutgoingWay& way, uint64_t before) const noexcept;
   uint32_t next_piece_bytes(const Operation& operation) const noexcept;
   // Posts the record of what comes next. Returns false when there is no room.
   bool post(Operation& operation, OutgoingWay& way) noexcept;
@@ -49,8 +46,7 @@ class OperationTable {
   bool take_answer(Operation& operation, OutgoingWay& way, Outcome* outcome) noexcept;
 
   OutgoingParts* parts_ = nullptr;
-  SpinLock lock_;
-  std::atomic<uint32_t> operation_count_{0};
+  uint32_t operation_count_ = 0;
   uint64_t last_number_ = 0;
   PeerShare share_;
   Operation operations_[kOperationCountMax];

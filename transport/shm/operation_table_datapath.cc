@@ -84,7 +84,6 @@ bool OperationTable::post(Operation& operation, OutgoingWay& way) noexcept {
 }
 
 Operation* OperationTable::keep(OutgoingWay& way, const Operation& operation) noexcept {
-  const SpinGuard guard(lock_, parts_->place.is_threaded());
   BP_DCHECK_SLOW(is_valid());
   if (!share_.may_take(way.peer())) return nullptr;
   Operation* place = std::begin(operations_);
@@ -95,27 +94,20 @@ Operation* OperationTable::keep(OutgoingWay& way, const Operation& operation) no
   place->generation = way.generation();
   place->number = ++last_number_;
   share_.take(way.peer());
-  operation_count_.fetch_add(1, std::memory_order_relaxed);
+  ++operation_count_;
   BP_DCHECK_SLOW(is_valid());
   return place;
 }
 
 void OperationTable::forget(Operation& operation) noexcept {
-  const SpinGuard guard(lock_, parts_->place.is_threaded());
   BP_ASSERT(operation.way != nullptr);
   share_.give_back(operation.way->peer());
   operation.way = nullptr;  // from here on the place may be used anew
-  operation_count_.fetch_sub(1, std::memory_order_relaxed);
+  --operation_count_;
   BP_DCHECK_SLOW(is_valid());
 }
 
-OutgoingWay* OperationTable::way_of(const Operation& operation) noexcept {
-  const SpinGuard guard(lock_, parts_->place.is_threaded());
-  return operation.way;
-}
-
-bool OperationTable::has_any(const OutgoingWay& way, uint64_t before) noexcept {
-  const SpinGuard guard(lock_, parts_->place.is_threaded());
+bool OperationTable::has_any(const OutgoingWay& way, uint64_t before) const noexcept {
   return std::any_of(std::begin(operations_), std::end(operations_), [&](const Operation& other) {
     return other.way == &way && !other.is_flush && other.number < before;
   });
@@ -124,21 +116,15 @@ bool OperationTable::has_any(const OutgoingWay& way, uint64_t before) noexcept {
 uint32_t OperationTable::poll() noexcept {
   uint32_t count = 0;
   for (Operation& operation : operations_) {
-    OutgoingWay* way = way_of(operation);
-    if (way == nullptr) continue;
+    if (operation.way == nullptr) continue;
     Outcome outcome = Outcome::kDone;
-    Completion* done = nullptr;
-    {
-      const SpinGuard guard = way->guard();
-      if (way_of(operation) != way) continue;  // it never began: there was no room
-      if (!advance(operation, *way, &outcome)) {
-        // What waits for room is work to do: nobody wakes this shard when there is some.
-        if (!operation.is_flush && operation.piece.memory == nullptr) ++count;
-        continue;
-      }
-      done = operation.done;
-      forget(operation);
+    if (!advance(operation, *operation.way, &outcome)) {
+      // What waits for room is work to do: nobody wakes this shard when there is some.
+      if (!operation.is_flush && operation.piece.memory == nullptr) ++count;
+      continue;
     }
+    Completion* done = operation.done;
+    forget(operation);
     ++count;
     if (done != nullptr) done->call(*done, outcome);
   }
@@ -200,8 +186,7 @@ bool OperationTable::is_valid() const noexcept {
     if (operation.number == 0 || operation.number > last_number_) return false;
     if (share_.held_by(operation.way->peer()) == 0) return false;
   }
-  return count == operation_count_.load(std::memory_order_relaxed) &&
-         share_.free_count() == kOperationCountMax - count;
+  return count == operation_count_ && share_.free_count() == kOperationCountMax - count;
 }
 
 }  // namespace bedplate

@@ -39,7 +39,7 @@ void OutgoingWay::open(uint64_t generation, bool is_open) noexcept {
 
 void OutgoingWay::close() noexcept {
   is_open_ = must_settle_ = false;
-  if (must_return_box_) parts_.returning_count.fetch_sub(1, std::memory_order_relaxed);
+  if (must_return_box_) --parts_.returning_count;
   must_return_box_ = false;
   BP_DCHECK_SLOW(is_valid());
 }
@@ -84,18 +84,8 @@ EagerRegion::Use OutgoingWay::last_use() noexcept {
   });
 }
 
-bool OutgoingWay::is_known_consumed(const EagerRegion::Use& use,
-                                    const OutgoingWay& asker) noexcept {
-  BP_DCHECK(use.way == this);
-  if (this == &asker || !parts_.place.is_threaded()) return is_consumed(use);
-  // Another thread may be using it, and waiting for the stock's lock.
-  if (!lock_.try_lock()) return false;
-  const bool it_is = is_consumed(use);
-  lock_.unlock();
-  return it_is;
-}
-
 bool OutgoingWay::is_consumed(const EagerRegion::Use& use) noexcept {
+  BP_DCHECK(use.way == this);
   if (use.is_answer) return parts_.place.answers_no_more(peer_, use.index);
   if (!is_open_) return true;
   return with_queue(use.queue, [&](auto& queue) noexcept { return queue.is_consumed(use.index); });
@@ -113,7 +103,7 @@ void OutgoingWay::return_box() noexcept {
   BP_ASSERT(is_open_ && box_index_ != kNoBox);
   if (must_return_box_) return;
   must_return_box_ = must_settle_ = true;
-  parts_.returning_count.fetch_add(1, std::memory_order_relaxed);
+  ++parts_.returning_count;
   settle();
 }
 
@@ -136,7 +126,7 @@ void OutgoingWay::settle() noexcept {
     queue_ = QueueKind::kFifo;
     box_index_ = kNoBox;
     must_return_box_ = must_settle_ = false;
-    parts_.returning_count.fetch_sub(1, std::memory_order_relaxed);
+    --parts_.returning_count;
   }
   BP_DCHECK_SLOW(is_valid());
 }

@@ -9,7 +9,6 @@
 // given back must be settled. 3. A way that is not open has nothing to give back. (is_valid)
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -22,7 +21,6 @@
 #include "transport/shm/futex_bell.h"
 #include "transport/shm/lane_sender_datapath.h"
 #include "transport/shm/shm_place.h"
-#include "transport/shm/spin_lock.h"
 
 namespace bedplate {
 
@@ -39,10 +37,10 @@ struct OutgoingParts {
   ShmPlace place;
   EagerStock stock;
   uint32_t am_bytes_max = 0;
-  std::atomic<uint32_t> returning_count{0};  // boxes that peers want back from us
+  uint32_t returning_count = 0;  // boxes that peers want back from us
 };
 
-// Threads: those that hold guard(), unless said otherwise.
+// Threads: the shard's.
 class OutgoingWay {
  private:
   // The one place that asks which queue it is.
@@ -60,8 +58,6 @@ class OutgoingWay {
   OutgoingWay(const OutgoingWay&) = delete;
   OutgoingWay& operator=(const OutgoingWay&) = delete;
 
-  // Threads: any, of these three.
-  SpinGuard guard() noexcept { return {lock_, parts_.place.is_threaded()}; }
   uint32_t peer() const noexcept { return peer_; }
   void ring() noexcept { bell_.ring(); }
 
@@ -73,7 +69,7 @@ class OutgoingWay {
   bool is_open() const noexcept { return is_open_; }
   uint64_t generation() const noexcept { return generation_; }
 
-  // All that follows, but is_known_consumed(). Requires: is_open().
+  // All that follows, but is_consumed(). Requires: is_open().
 
   // A copy of `payload`. Returns kDone, kAgain or kTooLong.
   SendStatus send(AmId id, std::span<const std::byte> payload) noexcept {
@@ -114,9 +110,8 @@ class OutgoingWay {
 
   // ---- The eager region ----
 
-  // Whether the peer is done with what `use` says of this way. `asker`, whose lock the caller has,
-  // may be another one: then it is false where the answer would take time. Threads: any.
-  bool is_known_consumed(const EagerRegion::Use& use, const OutgoingWay& asker) noexcept;
+  // Whether the peer is done with what `use` says of this way.
+  bool is_consumed(const EagerRegion::Use& use) noexcept;
 
   bool is_valid() const noexcept;
 
@@ -125,7 +120,6 @@ class OutgoingWay {
   SendStatus send_eager(const SlotHeader& header, std::span<const std::byte> payload) noexcept;
   // The message that was posted last, as the user of a piece of the eager region.
   EagerRegion::Use last_use() noexcept;
-  bool is_consumed(const EagerRegion::Use& use) noexcept;
 
   OutgoingParts& parts_;
   const uint32_t peer_;
@@ -133,7 +127,6 @@ class OutgoingWay {
   bool is_open_ = false;
   bool must_settle_ = false;
   bool must_return_box_ = false;  // the peer wants its box back
-  SpinLock lock_;
   FutexBell bell_;
   uint32_t box_index_ = kNoBox;  // the box that it has, or is to have
   BoxSender box_;

@@ -14,7 +14,7 @@
 
 namespace bedplate {
 
-// Threads: those that hold the way's guard.
+// Threads: the shard's.
 class PeerCopy {
  public:
   // Forgets the former peer, and tries to open the memory of the one that is `peer` now. Allocates

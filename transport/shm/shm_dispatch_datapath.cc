@@ -112,12 +112,9 @@ void ShmDispatch::deliver(ShmEndpoint& from, uint32_t am, std::span<const std::b
 void ShmDispatch::cut_off(ShmEndpoint& peer, const char* what) noexcept {
   IncomingPeer& incoming = peer.incoming();
   if (incoming.is_cut_off()) return;
-  {
-    const SpinGuard guard = peer.way().guard();
-    incoming.nonsense = what;
-    incoming.is_ignored = true;
-    peer.way().close();
-  }
+  incoming.nonsense = what;
+  incoming.is_ignored = true;
+  peer.way().close();
   const ShmPlace& place = parts_->outgoing.place;
   place.segment().set_cut_off(place.self(), peer.peer());
   peer.way().ring();

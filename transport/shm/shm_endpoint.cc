@@ -4,7 +4,6 @@
 namespace bedplate {
 
 Result<void> ShmEndpoint::open(uint64_t generation, bool is_open) noexcept {
-  const SpinGuard guard = way_.guard();
   BP_DCHECK(way_.generation() != generation);
   way_.open(generation, is_open);
   incoming_ = {};
@@ -14,7 +13,6 @@ Result<void> ShmEndpoint::open(uint64_t generation, bool is_open) noexcept {
 }
 
 Result<RemoteMemory> ShmEndpoint::expose(std::span<std::byte> memory) {
-  const SpinGuard guard = way_.guard();  // whose generation it is
   return parts_.exposures.expose(life(), memory);
 }
 

@@ -29,7 +29,7 @@ struct ShmParts {
 
 class ShmEndpoint;
 
-// What the receiving side knows of a peer. Threads: the one that polls, unless said otherwise.
+// What the receiving side knows of a peer.
 struct IncomingPeer {
   uint32_t heard_count = 0;            // messages through the FIFO since a box was last thought of
   uint32_t held_count = 0;             // loans of it that are not given back yet; Borrower's

@@ -5,19 +5,14 @@
 namespace bedplate {
 
 SendStatus ShmEndpoint::am_send(AmId id, std::span<const std::byte> payload) noexcept {
-  const SpinGuard guard = way_.guard();
   if (BP_UNLIKELY(!way_.is_open())) return SendStatus::kGone;
   return way_.send(id, payload);
 }
 
-bool ShmEndpoint::has_room() noexcept {
-  const SpinGuard guard = way_.guard();
-  return !way_.is_open() || way_.has_room();
-}
+bool ShmEndpoint::has_room() noexcept { return !way_.is_open() || way_.has_room(); }
 
 SendStatus ShmEndpoint::am_send_loan(AmId id, std::span<const std::byte> header,
                                      std::span<std::byte> block, Completion* returned) noexcept {
-  const SpinGuard guard = way_.guard();
   if (BP_UNLIKELY(!way_.is_open())) return SendStatus::kGone;
   if (header.size() > kLoanHeaderBytesMax) return SendStatus::kTooLong;
   const ShmPlace& place = parts_.outgoing.place;
@@ -45,7 +40,6 @@ SendStatus ShmEndpoint::am_send_loan(AmId id, std::span<const std::byte> header,
 // ---- Puts, gets and atomics ----
 
 SendStatus ShmEndpoint::start(const RemoteOperation& operation) noexcept {
-  const SpinGuard guard = way_.guard();
   if (!way_.is_open()) return SendStatus::kGone;
   if (operation.bytes > operation.remote.bytes) return SendStatus::kTooLong;
   if (is_atomic(operation.kind) && operation.remote.address % sizeof(uint64_t) != 0) {
@@ -89,7 +83,6 @@ void ShmEndpoint::do_here(const RemoteOperation& operation) noexcept {
 }
 
 SendStatus ShmEndpoint::flush(Completion* done) noexcept {
-  const SpinGuard guard = way_.guard();
   if (!way_.is_open()) return SendStatus::kGone;
   std::atomic_thread_fence(std::memory_order_seq_cst);  // what was done here is visible there
   return parts_.operations.start_flush(way_, done);

@@ -19,7 +19,6 @@ struct ShmPlaceOptions {
   const PinnedPool* pool = nullptr;
   std::span<Doorbell* const> doorbells = {};  // members that are event loops of this process
   uint32_t self = 0;
-  bool is_threaded = false;  // what is sent is sent by several threads
 };
 
 // Threads: any.
@@ -37,7 +36,6 @@ class ShmPlace {
   const MembersTable& members() const noexcept { return *all_.members; }
   uint32_t member_count() const noexcept { return shape().member_count; }
   uint32_t self() const noexcept { return all_.self; }
-  bool is_threaded() const noexcept { return all_.is_threaded; }
 
   FutexBell bell_of(uint32_t member) const noexcept;
   bool is_peer(uint32_t member) const noexcept {

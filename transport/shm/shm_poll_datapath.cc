@@ -20,7 +20,7 @@ uint32_t ShmProvider::poll(uint32_t budget) noexcept {
     count += parts_.lender.collect();
   }
   if (BP_UNLIKELY(!parts_.operations.is_idle())) count += parts_.operations.poll();
-  if (BP_UNLIKELY(parts_.outgoing.returning_count.load(std::memory_order_relaxed) > 0)) {
+  if (BP_UNLIKELY(parts_.outgoing.returning_count > 0)) {
     settle_returns();
   }
   count += inbox_.poll(budget);

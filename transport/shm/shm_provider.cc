@@ -20,8 +20,7 @@ Result<void> ShmProvider::create(const ShmProviderOptions& options, const Dispat
                              .members = options.members,
                              .pool = options.pool != nullptr ? options.pool : &process_pool(),
                              .doorbells = options.doorbells,
-                             .self = options.member,
-                             .is_threaded = options.is_threaded});
+                             .self = options.member});
   if (options.single_copy != nullptr) {
     auto card = options.single_copy->card();
     if (!card.ok()) return card.error();
@@ -45,7 +44,7 @@ Result<void> ShmProvider::create(const ShmProviderOptions& options, const Dispat
   parts_.exposures.create(place(), options.single_copy);
   view_.create(place());
   endpoints_.create(parts_, view_);
-  borrower_.create(place(), endpoints_, *this);
+  borrower_.create({place(), endpoints_, *this, options.returns_at_once});
   dispatch_.create(
       {parts_, endpoints_, view_, borrower_, dispatcher, *counters_, inbox_.boxes(place().kind())});
   inbox_.create({place(), view_, endpoints_, dispatch_, *counters_});
@@ -133,7 +132,6 @@ void ShmProvider::sleep(uint64_t timeout_ns) noexcept {
 
 void ShmProvider::settle_returns() noexcept {
   endpoints_.for_each([](ShmEndpoint& endpoint) noexcept {
-    const SpinGuard guard = endpoint.way().guard();
     if (endpoint.way().must_return_box()) endpoint.way().settle();
   });
 }

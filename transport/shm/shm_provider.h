@@ -14,6 +14,7 @@
 #include "platform/log_limit.h"
 #include "platform/units.h"
 #include "transport/peer_event.h"
+#include "transport/locking_provider.h"
 #include "transport/provider.h"
 #include "transport/shm/borrower.h"
 #include "transport/shm/endpoint_table.h"
@@ -28,8 +29,10 @@ namespace bedplate {
 struct ShmProviderOptions {
   GroupSegment segment;
   const MembersTable* members = nullptr;
-  uint32_t member = 0;                // which one this is
-  bool is_threaded = false;           // endpoints are used by several threads
+  uint32_t member = 0;  // which one this is
+  // Loans go back as they are released, and not with the next poll: others release, too, while the
+  // shard that polls may be asleep (locking_provider.h).
+  bool returns_at_once = false;
   const PinnedPool* pool = nullptr;   // where loans may lie; nullptr: the process's
   SingleCopy* single_copy = nullptr;  // for memory outside the pool; nullptr: the target copies it
   const char* name = "shm";           // what endpoints call the way; outlives this
@@ -45,6 +48,12 @@ class ShmProvider final : public Provider {
   ShmProvider(const ShmProvider&) = delete;
   ShmProvider& operator=(const ShmProvider&) = delete;
   ~ShmProvider() override;
+
+  // What the one needs to know that stands before it where several threads send.
+  static LockingLimits locking_limits(const GroupShape& shape) noexcept {
+    return {.endpoint_count = shape.member_count,
+            .completion_count = shape.loan_count + kOperationCountMax};
+  }
 
   // Requires: the member is this process's, its part of the segment as reset_member leaves it.
   // Errors: membarrier is not allowed and the group's bell needs it.

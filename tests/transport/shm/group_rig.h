@@ -48,6 +48,7 @@ struct Member {
   Messenger messenger;
   ShmCounters counters;
   ShmProvider shm;
+  std::unique_ptr<LockingProvider> locking;  // of one that several threads use
   std::vector<Received> received;
   std::vector<PeerEvent> events;
 
@@ -55,6 +56,9 @@ struct Member {
     auto endpoint = messenger.connect({peer});
     BP_ASSERT(endpoint.ok());
     return *endpoint.value();
+  }
+  ShmEndpoint& shm_endpoint(Endpoint& endpoint) const {
+    return static_cast<ShmEndpoint&>(locking ? LockingProvider::wrapped(endpoint) : endpoint);
   }
 };
 
@@ -102,7 +106,6 @@ class GroupRig {
     options.segment = segment_;
     options.members = members_;
     options.member = index;
-    options.is_threaded = is_threaded;
     options.pool = pool_;
     options.single_copy = single_copy;
     options.counters = &member.counters;
@@ -114,16 +117,27 @@ class GroupRig {
       member.messenger.set_handler(
           static_cast<AmId>(id),
           {[](void* context, const Message& message) noexcept {
-             static_cast<Member*>(context)->received.push_back(
-                 {static_cast<ShmEndpoint&>(message.from).peer(),
+             auto& receiver = *static_cast<Member*>(context);
+             receiver.received.push_back(
+                 {receiver.shm_endpoint(message.from).peer(),
                   message.id,
                   {reinterpret_cast<const char*>(message.payload.data()), message.payload.size()},
                   message.loan});
            },
            &member});
     }
-    BP_ASSERT(member.shm.create(options, member.messenger.dispatcher()).ok());
-    member.messenger.add_provider(member.shm);
+    const Dispatcher* dispatcher = &member.messenger.dispatcher();
+    Provider* provider = &member.shm;
+    if (is_threaded) {
+      member.locking = std::make_unique<LockingProvider>(
+          member.shm, *dispatcher, ShmProvider::locking_limits(segment_.shape()));
+      options.returns_at_once = true;
+      options.on_peer = member.locking->events_to(options.on_peer);
+      dispatcher = &member.locking->dispatcher();
+      provider = member.locking.get();
+    }
+    BP_ASSERT(member.shm.create(options, *dispatcher).ok());
+    member.messenger.add_provider(*provider);
     return member;
   }
   // Ends it as SIGKILL would: the object just goes, and the owner says so.

@@ -1,0 +1,46 @@
+// A lock for a few instructions between the threads of one process, which are served in their turn.
+//
+// In turn, since one of them may be a shard that polls without end: it takes the lock again as soon
+// as it has let it go, and a lock that goes to the fastest would be the shard's for ever.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include <sched.h>
+
+#include "platform/clock.h"
+
+namespace bedplate {
+
+// std::lock_guard holds it. It is not to be taken twice by one thread.
+class TurnLock {
+ public:
+  void lock() noexcept {
+    const uint32_t turn = next_turn_.fetch_add(1, std::memory_order_relaxed);
+    // Acquire: pairs with the release of the turn before.
+    for (int i = 0; turn_.load(std::memory_order_acquire) != turn; ++i) {
+      // The holder may have lost its core to this very thread.
+      i < kSpinsBeforeYield ? cpu_relax() : static_cast<void>(sched_yield());
+    }
+  }
+  // Requires: the caller has it.
+  void unlock() noexcept {
+    turn_.store(turn_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  }
+
+  // How many wait for it. Requires: the caller has it, or nobody uses it.
+  uint32_t waiting_count() const noexcept {
+    const uint32_t taken = next_turn_.load(std::memory_order_relaxed);
+    const uint32_t turn = turn_.load(std::memory_order_relaxed);
+    return taken == turn ? 0 : taken - turn - 1;
+  }
+
+ private:
+  static constexpr int kSpinsBeforeYield = 100;
+
+  std::atomic<uint32_t> next_turn_{0};
+  std::atomic<uint32_t> turn_{0};  // whose it is now
+};
+
+}  // namespace bedplate
