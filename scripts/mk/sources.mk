@@ -19,7 +19,7 @@ VERBS := peer_state verbs_wire \
            verbs_provider verbs_receive_datapath verbs_recovery verbs_window_datapath)
 SHM := bell_watch borrower_datapath eager_stock_datapath endpoint_table exposures \
        fifo_receiver_datapath futex_bell group_keeper group_layout group_segment group_shape \
-       inbound_boxes_datapath lender loan_table member_source membership_view \
+       inbound_boxes_datapath lender member_source membership_view \
        operation_table_datapath outgoing_way_datapath peer_copy shm_dispatch_datapath shm_endpoint \
        shm_endpoint_datapath shm_members shm_place shm_poll_datapath shm_provider
 TRANSPORT := connecting datagram_address doorbell endpoint epoll/epoll_sockets event_loop \

@@ -8,9 +8,9 @@
  *
  * Stands for:
  * code: transport/shm/loan_table_datapath.h: const auto mark = static_cast<uint8_t>(record.mark + 1);
- * code: transport/shm/loan_table_datapath.h: if (returned_[loan].load(std::memory_order_acquire) != records_[loan].mark) continue;
- * code: transport/shm/loan_table_datapath.h: if (!is_out(loan) || records_[loan].member != member) continue;
- * code: transport/shm/loan_table_datapath.h: --records_[loan].mark;
+ * code: transport/shm/loan_table_datapath.h: if (returned_[loan].load(std::memory_order_acquire) != book_[loan].mark) return true;
+ * code: transport/shm/loan_table_datapath.h: if (book_[loan].member != member) return true;
+ * code: transport/shm/loan_table_datapath.h: --book_[loan].mark;
  * code: transport/shm/borrower_datapath.cc: returned_loans(loan.lender)[loan.loan].store(loan.mark,
  * code: transport/shm/shm_members.cc: if (now.state == MemberState::kQuiet) {
  *

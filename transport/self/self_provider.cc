@@ -4,7 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "alloc/pool_heap.h"
 #include "platform/assert.h"
 #include "transport/shm/shm_operations.h"
 
@@ -23,6 +22,7 @@ SelfProvider::SelfProvider(uint32_t member, const Dispatcher& dispatcher, const 
       own_name_(own_name),
       dispatcher_(dispatcher),
       memory_(std::make_unique<Line[]>(kBoxBytes / kCacheLineBytes)) {
+  loans_.create(kLoanCountMax);
   const FastBox box(memory_[0].bytes, kBoxBytes);
   producer_ = FastBoxProducer(box);
   consumer_ = FastBoxConsumer(box);
@@ -46,11 +46,12 @@ Result<Endpoint*> SelfProvider::connect(const PeerAddress& peer) {
 
 bool SelfProvider::is_valid() const noexcept {
   uint32_t returned = 0;
-  for (const LoanRecord& place : loans_) {
-    if (place.block == nullptr && place.is_returned) return false;
-    returned += place.is_returned ? 1 : 0;
+  for (uint32_t loan = 0; loan < loans_.count(); ++loan) {
+    if (!loans_[loan].is_returned) continue;
+    if (!loans_.is_out(loan)) return false;
+    ++returned;
   }
-  return returned == returned_count_;
+  return returned == returned_count_ && loans_.is_valid();
 }
 
 SendStatus SelfProvider::am_send(AmId id, std::span<const std::byte> payload) noexcept {
@@ -76,15 +77,11 @@ SendStatus SelfProvider::am_send_loan(AmId id, std::span<const std::byte> header
                                       std::span<std::byte> block, Completion* returned) noexcept {
   if (header.size() > kLoanHeaderBytesMax) return SendStatus::kTooLong;
   MessageSlot* slot = producer_.next_slot();
-  LoanRecord* record = nullptr;
-  for (LoanRecord& place : loans_) {
-    if (place.block == nullptr) record = &place;
-  }
-  if (slot == nullptr || record == nullptr) return SendStatus::kAgain;
+  if (slot == nullptr || loans_.is_full()) return SendStatus::kAgain;
   BP_DCHECK_SLOW(is_valid());
-  *record = {block.data(), block.size(), returned, false};
   LoanDescriptor descriptor;
-  descriptor.loan = static_cast<uint32_t>(record - loans_);
+  descriptor.loan = loans_.try_lend(block.data(), returned);
+  loans_[descriptor.loan].bytes = block.size();
   descriptor.header_bytes = static_cast<uint16_t>(header.size());
   copy_inline(descriptor.header, header.data(), header.size());
   std::memcpy(slot->payload, &descriptor, sizeof descriptor);
@@ -116,8 +113,8 @@ void SelfProvider::deliver(const SlotHeader& header, const MessageSlot& slot) no
   } else if (header.kind == SlotKind::kLoan) {
     std::memcpy(&descriptor, slot.payload, sizeof descriptor);
     BP_ASSERT(descriptor.loan < kLoanCountMax);
-    const LoanRecord& record = loans_[descriptor.loan];
-    BP_DCHECK(record.block != nullptr && !record.is_returned);
+    const Lent& record = loans_[descriptor.loan];
+    BP_DCHECK(loans_.is_out(descriptor.loan) && !record.is_returned);
     loan = {{record.block, record.bytes}, {}, this, descriptor.loan};
     payload = {descriptor.header, descriptor.header_bytes};
   }
@@ -127,24 +124,23 @@ void SelfProvider::deliver(const SlotHeader& header, const MessageSlot& slot) no
 
 void SelfProvider::release(const Loan& loan) noexcept {
   BP_ASSERT(loan.provider == this && loan.token < kLoanCountMax);
-  LoanRecord& record = loans_[loan.token];
-  BP_ASSERT(record.block != nullptr && !record.is_returned);
-  record.is_returned = true;
+  const auto number = static_cast<uint32_t>(loan.token);
+  BP_ASSERT(loans_.is_out(number) && !loans_[number].is_returned);
+  loans_[number].is_returned = true;
   ++returned_count_;
   BP_DCHECK_SLOW(is_valid());
 }
 
 uint32_t SelfProvider::finish_loans() noexcept {
   uint32_t count = 0;
-  for (LoanRecord& place : loans_) {
-    if (place.block == nullptr || !place.is_returned) continue;
-    const LoanRecord record = std::exchange(place, {});
+  loans_.for_each_out([&](uint32_t loan) noexcept {
+    if (!std::exchange(loans_[loan].is_returned, false)) return true;
     BP_ASSERT(returned_count_ > 0);
     --returned_count_;
     ++count;
-    if (record.returned != nullptr) record.returned->call(*record.returned, Outcome::kDone);
-    else pool_free(record.block);
-  }
+    finish_loan(loans_.end(loan), Outcome::kDone);
+    return true;
+  });
   return count;
 }
 

@@ -4,13 +4,14 @@
 // Messages are copied into a fast box in private memory whose both ends are here; loans are
 // pointers that come back; puts, gets and atomics are done on the spot.
 //
-// Invariant, which is_valid() looks at, around what changes it: a place of loans_ without a block
-// is free and not returned, and returned_count_ counts those that are returned.
+// Invariant, which is_valid() looks at, around what changes it: returned_count_ counts the loans
+// that are returned, all of which are out.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
+#include "transport/loan_book_datapath.h"
 #include "transport/provider.h"
 #include "transport/shm/fast_box_datapath.h"
 
@@ -44,10 +45,8 @@ class SelfProvider final : public Provider, private Endpoint {
   static constexpr EndpointLimits kLimits = {kMessageBytesMax, kInlineBytesMax,
                                              kLoanHeaderBytesMax};
 
-  struct LoanRecord {
-    std::byte* block = nullptr;  // nullptr: this place is free
+  struct Lent : LoanRecord {
     uint64_t bytes = 0;
-    Completion* returned = nullptr;
     bool is_returned = false;
   };
 
@@ -72,7 +71,7 @@ class SelfProvider final : public Provider, private Endpoint {
   std::unique_ptr<Line[]> memory_;
   FastBoxProducer producer_;
   FastBoxConsumer consumer_;
-  LoanRecord loans_[kLoanCountMax];
+  LoanBook<Lent, LoanOrder::kLastFirst> loans_;
   uint32_t returned_count_ = 0;
 };
 

@@ -1,8 +1,6 @@
 // Tested by tests/transport/shm/shm_provider_test.cc.
 #include "transport/shm/lender.h"
 
-#include "alloc/pool_heap.h"
-
 namespace bedplate {
 
 void Lender::create(const ShmPlace& place) {
@@ -28,7 +26,7 @@ uint32_t Lender::collect() noexcept {
   LoanTable::Record records[kBatch];
   const size_t count = loans_.collect(records);
   for (size_t i = 0; i < count; ++i) share_.give_back(records[i].member);
-  for (size_t i = 0; i < count; ++i) finish(records[i], Outcome::kDone);
+  for (size_t i = 0; i < count; ++i) finish_loan(records[i], Outcome::kDone);
   return static_cast<uint32_t>(count);
 }
 
@@ -38,13 +36,8 @@ void Lender::collect_from(uint32_t peer) noexcept {
   do {
     count = loans_.collect_from(peer, records);
     for (size_t i = 0; i < count; ++i) share_.give_back(peer);
-    for (size_t i = 0; i < count; ++i) finish(records[i], Outcome::kUnknown);
+    for (size_t i = 0; i < count; ++i) finish_loan(records[i], Outcome::kUnknown);
   } while (count == kBatch);
-}
-
-void Lender::finish(const LoanTable::Record& record, Outcome outcome) noexcept {
-  if (record.returned != nullptr) record.returned->call(*record.returned, outcome);
-  else pool_free(record.block);
 }
 
 }  // namespace bedplate

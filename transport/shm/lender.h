@@ -30,8 +30,6 @@ class Lender {
  private:
   static constexpr size_t kBatch = 32;
 
-  static void finish(const LoanTable::Record& record, Outcome outcome) noexcept;
-
   LoanTable loans_;
   PeerShare share_;
 };

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "transport/endpoint.h"
+#include "transport/loan_book_datapath.h"
 #include "transport/verbs/channel/send_queue_datapath.h"
 #include "transport/verbs/connect/verbs_link.h"
 #include "transport/verbs/verbs_wire.h"
@@ -20,31 +20,12 @@ class VerbsProvider;
 // Acknowledgements that may be on the way: each tells of half a window, and there is one window.
 inline constexpr uint32_t kAcknowledgementsMax = 2;
 
-// Numbers of loans that nobody uses, taken round: one that is known to a peer, and the key of its
-// window, comes again as late as can be.
-class FreeLoans {
- public:
-  FreeLoans() noexcept {
-    for (uint32_t i = 0; i < kVerbsLoanCountMax; ++i) numbers_[i] = static_cast<uint8_t>(i);
-  }
-  bool is_empty() const noexcept { return first_ == end_; }
-  uint32_t front() const noexcept { return numbers_[first_ % kVerbsLoanCountMax]; }
-  void take_front() noexcept { ++first_; }
-  void give_back(uint32_t number) noexcept {
-    numbers_[end_++ % kVerbsLoanCountMax] = static_cast<uint8_t>(number);
-  }
-
- private:
-  static_assert(kVerbsLoanCountMax <= 256 && std::has_single_bit(kVerbsLoanCountMax));
-  uint8_t numbers_[kVerbsLoanCountMax];
-  uint32_t first_ = 0;
-  uint32_t end_ = kVerbsLoanCountMax;
-};
-
 class VerbsEndpoint final : public Endpoint {
  public:
   VerbsEndpoint(VerbsProvider& provider, const EndpointLimits& limits) noexcept
-      : Endpoint("verbs", limits), provider_(provider) {}
+      : Endpoint("verbs", limits), provider_(provider) {
+    loans_.create(kVerbsLoanCountMax);
+  }
   VerbsEndpoint(const VerbsEndpoint&) = delete;
   VerbsEndpoint& operator=(const VerbsEndpoint&) = delete;
   ~VerbsEndpoint() override;
@@ -75,15 +56,12 @@ class VerbsEndpoint final : public Endpoint {
   friend class VerbsProvider;
   static constexpr uint32_t kNoBuffer = UINT32_MAX;
 
-  struct LoanRecord {
-    std::byte* block = nullptr;
+  struct Lent : LoanRecord {
     uint64_t bytes = 0;
-    Completion* returned = nullptr;
     std::byte* bounced = nullptr;  // the copy that the peer reads, if it reads one
     uint32_t mark = 0;             // counts the uses of this place
     bool has_window = false;       // else a key opens it that stands
-    bool is_lent = false;
-    bool is_returning = false;  // its window has to be invalidated first
+    bool is_returning = false;     // its window has to be invalidated first
   };
   // A put or get of memory that is not the pool's: its bytes wait in the bounce buffer.
   struct Bounced {
@@ -145,8 +123,8 @@ class VerbsEndpoint final : public Endpoint {
                     uint64_t* before, Completion* done) noexcept;
   // Requires: room for one.
   void list_flush(Completion* done) noexcept;
-  SendStatus describe(LoanRecord& record, RemoteMemory* remote) noexcept;
-  SendStatus bounce(LoanRecord& record) noexcept;
+  SendStatus describe(uint32_t loan, RemoteMemory* remote) noexcept;
+  SendStatus bounce(Lent& record) noexcept;
   void mark_dirty() noexcept;
 
   // Windows (verbs_window_datapath.cc).
@@ -169,7 +147,7 @@ class VerbsEndpoint final : public Endpoint {
   const char* take_loan(const VerbsMessageHeader& header, const std::byte* body) noexcept;
   const char* take_returns(const VerbsMessageHeader& header, const std::byte* body) noexcept;
   void deliver(AmId id, std::span<const std::byte> payload, const Loan& loan) noexcept;
-  void end_loan(LoanRecord& record, Outcome outcome) noexcept;
+  void end_loan(uint32_t loan, Outcome outcome) noexcept;
   // The work that is due once a batch has been handled: acknowledgement, returns, doorbell.
   void finish_batch() noexcept;
   // Whether it would send something, beside what is listed.
@@ -219,8 +197,8 @@ class VerbsEndpoint final : public Endpoint {
   bool must_flush_ = false;  // something was put since the last flush
 
   std::unique_ptr<Bounced[]> bounced_;  // for each request
-  LoanRecord loans_[kVerbsLoanCountMax];
-  FreeLoans free_loans_;
+  // One that is known to a peer, and the key of its window, comes again as late as can be.
+  LoanBook<Lent, LoanOrder::kRound> loans_;
   Window windows_[kWindowCount];
   uint32_t next_exposure_ = 0;
   uint32_t given_up_count_ = 0;

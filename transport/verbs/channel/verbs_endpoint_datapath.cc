@@ -33,20 +33,20 @@ SendStatus VerbsEndpoint::am_send_loan(AmId id, std::span<const std::byte> heade
                                        std::span<std::byte> block, Completion* returned) noexcept {
   if (header.size() > kVerbsLoanHeaderBytesMax) return SendStatus::kTooLong;
   if (BP_UNLIKELY(!may_send_)) return status_when_down();
-  if (!has_credit() || free_loans_.is_empty() ||
+  if (!has_credit() || loans_.is_full() ||
       queue_.room() <= kRequestsKept + 1) {  // a window takes one
     return SendStatus::kAgain;
   }
   VerbsLoanBody body = {};
-  body.loan = free_loans_.front();
-  LoanRecord& record = loans_[body.loan];
-  record.block = block.data();
+  body.loan = loans_.try_lend(block.data(), returned);
+  Lent& record = loans_[body.loan];
   record.bytes = block.size();
-  record.returned = returned;
-  const SendStatus described = describe(record, &body.memory);
-  if (described != SendStatus::kPending) return described;
-  free_loans_.take_front();
-  record.is_lent = true;
+  record.is_returning = false;
+  const SendStatus described = describe(body.loan, &body.memory);
+  if (described != SendStatus::kPending) {
+    loans_.cancel(body.loan);
+    return described;
+  }
   body.mark = ++record.mark;
   std::byte* at = begin_message();
   std::memcpy(at, &body, sizeof body);
@@ -57,7 +57,8 @@ SendStatus VerbsEndpoint::am_send_loan(AmId id, std::span<const std::byte> heade
 }
 
 // How the peer reaches the block. Returns kPending, kAgain or kRefused.
-SendStatus VerbsEndpoint::describe(LoanRecord& record, RemoteMemory* remote) noexcept {
+SendStatus VerbsEndpoint::describe(uint32_t loan, RemoteMemory* remote) noexcept {
+  Lent& record = loans_[loan];
   // Whichever way: once the connection is lost the block is the caller's, and may be another's.
   *remote = {reinterpret_cast<uintptr_t>(record.block), record.bytes, 0,
              pack_reach(Reach::kConnection, kRead, link_.packet_number)};
@@ -70,22 +71,21 @@ SendStatus VerbsEndpoint::describe(LoanRecord& record, RemoteMemory* remote) noe
     remote->key = open->remote_key;
     return SendStatus::kPending;
   }
-  const auto index = static_cast<uint32_t>(&record - loans_);
   std::span<const std::byte> reached(record.block, record.bytes);
-  if (!can_bind(index, reached)) {
-    if (provider_.uses_windows_ && !has_window(index)) return SendStatus::kRefused;
+  if (!can_bind(loan, reached)) {
+    if (provider_.uses_windows_ && !has_window(loan)) return SendStatus::kRefused;
     if (const SendStatus copied = bounce(record); copied != SendStatus::kPending) return copied;
     reached = {record.bounced, record.bytes};
     remote->address = reinterpret_cast<uintptr_t>(record.bounced);
   }
   record.has_window = provider_.uses_windows_;
-  remote->key = record.has_window ? bind_window(index, reached, IBV_ACCESS_REMOTE_READ)
+  remote->key = record.has_window ? bind_window(loan, reached, IBV_ACCESS_REMOTE_READ)
                                   : provider_.loan_bounce_key_;
   return SendStatus::kPending;
 }
 
 // Copies what was lent to where the peer can be let at it. Returns kPending, kAgain or kRefused.
-SendStatus VerbsEndpoint::bounce(LoanRecord& record) noexcept {
+SendStatus VerbsEndpoint::bounce(Lent& record) noexcept {
   if (record.bytes > provider_.loan_bounce_.bytes()) return SendStatus::kRefused;
   record.bounced = provider_.loan_bounce_.take(record.bytes);
   if (record.bounced == nullptr) return SendStatus::kAgain;

@@ -7,7 +7,6 @@
 //     tests/transport/verbs/verbs_hostile_test.cc.
 #include <cstring>
 
-#include "alloc/pool_heap.h"
 #include "transport/verbs/channel/verbs_provider.h"
 
 namespace bedplate {
@@ -240,15 +239,15 @@ const char* VerbsEndpoint::take_returns(const VerbsMessageHeader& header,
     ReturnedLoan returned;
     std::memcpy(&returned, body + at, sizeof returned);
     if (returned.loan >= kVerbsLoanCountMax) return "a loan that there is not";
-    LoanRecord& record = loans_[returned.loan];
-    if (!record.is_lent || record.mark != returned.mark || record.is_returning) {
+    Lent& record = loans_[returned.loan];
+    if (!loans_.is_out(returned.loan) || record.mark != returned.mark || record.is_returning) {
       return "a loan that was not its";
     }
     if (record.has_window) {
       record.is_returning = true;
       give_up_window(returned.loan);
     } else {
-      end_loan(record, Outcome::kDone);
+      end_loan(returned.loan, Outcome::kDone);
     }
   }
   return nullptr;
@@ -262,19 +261,15 @@ void VerbsEndpoint::end_bounced(const Bounced& bounced, Outcome outcome) noexcep
   provider_.transfer_bounce_.give_back(bounced.piece, bounced.bytes);
 }
 
-void VerbsEndpoint::end_loan(LoanRecord& record, Outcome outcome) noexcept {
-  std::byte* block = record.block;
-  Completion* returned = record.returned;
+void VerbsEndpoint::end_loan(uint32_t loan, Outcome outcome) noexcept {
+  const Lent record = loans_.end(loan);
   if (record.bounced != nullptr) {
     // The key of the buffer opens all of it, to every peer that has borrowed so: nothing of a loan
     // that is over may be left there.
     if (!record.has_window) std::memset(record.bounced, 0, record.bytes);
     provider_.loan_bounce_.give_back(record.bounced, record.bytes);
   }
-  record.is_lent = record.is_returning = false;
-  free_loans_.give_back(static_cast<uint32_t>(&record - loans_));
-  if (returned != nullptr) returned->call(*returned, outcome);
-  else pool_free(block);
+  finish_loan(record, outcome);
 }
 
 void VerbsEndpoint::end_requests(const ibv_wc& completion) noexcept {

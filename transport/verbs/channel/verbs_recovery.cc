@@ -67,7 +67,7 @@ bool VerbsEndpoint::is_valid() const noexcept {
       std::count_if(std::begin(windows_), std::end(windows_),
                     [](const Window& window) { return window.state == WindowState::kGivenUp; });
   if (static_cast<uint32_t>(given_up) != given_up_count_) return false;
-  return is_due_back_.count() == return_count_ && queue_.is_valid();
+  return is_due_back_.count() == return_count_ && queue_.is_valid() && loans_.is_valid();
 }
 
 void VerbsEndpoint::look_at_link() noexcept {
@@ -253,9 +253,10 @@ void VerbsEndpoint::forget_loans() noexcept {
     header.kind = VerbsMessageKind::kNothing;
     header.bytes = 0;
   }
-  for (LoanRecord& record : loans_) {
-    if (record.is_lent) end_loan(record, Outcome::kUnknown);
-  }
+  loans_.for_each_out([this](uint32_t loan) noexcept {
+    end_loan(loan, Outcome::kUnknown);
+    return true;
+  });
   for (Window& window : windows_) {
     const bool is_lacking = window.handle == nullptr && provider_.uses_windows_;
     if (window.state == WindowState::kFree && !is_lacking) continue;

@@ -60,7 +60,7 @@ void VerbsEndpoint::invalidate_windows() noexcept {
 void VerbsEndpoint::end_invalidation(uint32_t index, Outcome outcome) noexcept {
   if (outcome != Outcome::kDone) return;  // the life is over; so are its loans
   windows_[index].state = WindowState::kFree;
-  if (index < kVerbsLoanCountMax) end_loan(loans_[index], Outcome::kDone);
+  if (index < kVerbsLoanCountMax) end_loan(index, Outcome::kDone);
 }
 
 }  // namespace bedplate
