@@ -1,6 +1,6 @@
-// What a provider has lent: which of its loans are out, and for each the block and what is called
-// when it comes back. How loans come back is the provider's own business: a byte (shm), a message
-// (verbs), a call (self). Its records hold what that takes, beside what each has (LoanRecord).
+// The loans of a provider: which are out, and for each the block and the call at its end. How loans
+// come back is the provider's own business: a byte (shm), a message (verbs), a call (self). Its
+// records hold what that takes, beside what each has (LoanRecord).
 //
 // Invariants: 1. A loan is out, or free and in the list of those, just once. 2. out_count() is how
 // many are out. (is_valid)

@@ -13,12 +13,12 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <span>
 
 #include "platform/assert.h"
 #include "platform/cache_line.h"
 #include "platform/units.h"
+#include "transport/piece_map_datapath.h"
 #include "transport/shm/group_layout.h"
 #include "transport/shm/outgoing_queue.h"
 #include "transport/shm/peer_share_datapath.h"
@@ -62,6 +62,7 @@ class EagerRegion {
       : memory_(memory),
         line_count_(static_cast<uint32_t>(memory.size() / kCacheLineBytes)),
         shared_line_count_(line_count_ - static_cast<uint32_t>(reserve_bytes / kCacheLineBytes)),
+        lines_(line_count_),
         share_(peer_count, kPieceCountMax, kPieceReserveCount) {
     BP_ASSERT(line_count_ <= kLineCountMax && shared_line_count_ <= line_count_);
   }
@@ -106,42 +107,19 @@ class EagerRegion {
   };
 
   bool is_used(uint32_t number) const noexcept { return (used_ >> number & 1) != 0; }
-  bool is_line_taken(uint32_t line) const noexcept {
-    return (taken_[line / 64] >> (line % 64) & 1) != 0;
-  }
-  void mark(const Taken& piece, bool is_taken) noexcept;
   // How many lines, from the first on, a piece for `peer` may come from.
   uint32_t lines_for(uint32_t peer) const noexcept;
-  // The first line of a run of `count` free ones in [begin, end), or end.
-  uint32_t find_run(uint32_t begin, uint32_t end, uint32_t count) const noexcept;
   void free(uint32_t number) noexcept;
 
   std::span<std::byte> memory_;
   uint32_t line_count_ = 0;
   uint32_t shared_line_count_ = 0;  // those behind are the reserve
-  uint32_t next_line_ = 0;          // where to look first: messages are mostly consumed in order
-  uint64_t used_ = 0;               // bit i: pieces_[i] is taken
-  uint64_t in_reserve_ = 0;         // of these: it reaches into the reserve
+  PieceMap lines_;
+  uint64_t used_ = 0;        // bit i: pieces_[i] is taken
+  uint64_t in_reserve_ = 0;  // of these: it reaches into the reserve
   PeerShare share_;
   Taken pieces_[kPieceCountMax];
-  uint64_t taken_[kLineCountMax / 64] = {};
 };
-
-inline void EagerRegion::mark(const Taken& piece, bool is_taken) noexcept {
-  for (uint32_t line = piece.first_line; line < piece.first_line + piece.line_count; ++line) {
-    const uint64_t bit = uint64_t{1} << (line % 64);
-    is_taken ? taken_[line / 64] |= bit : taken_[line / 64] &= ~bit;
-  }
-}
-
-inline uint32_t EagerRegion::find_run(uint32_t begin, uint32_t end, uint32_t count) const noexcept {
-  uint32_t first = begin;
-  for (uint32_t line = begin; line < end && first + count <= end; ++line) {
-    if (is_line_taken(line)) first = line + 1;
-    else if (line + 1 - first == count) return first;
-  }
-  return end;
-}
 
 inline uint32_t EagerRegion::lines_for(uint32_t peer) const noexcept {
   if (share_.held_by(peer) == 0) return line_count_;
@@ -159,16 +137,14 @@ inline EagerRegion::Piece EagerRegion::try_take(uint64_t bytes, uint32_t peer) n
   const auto count = static_cast<uint32_t>(wanted);
   // The reserve last, also by a peer that may have it.
   const uint32_t shared_end = std::min(end, shared_line_count_);
-  uint32_t first = find_run(next_line_, shared_end, count);
-  if (first == shared_end) first = find_run(0, shared_end, count);
-  if (first == shared_end && end > shared_end) first = find_run(0, end, count);
-  if (first == end) return {};
+  uint32_t first = lines_.find_next(shared_end, count);
+  if (first == PieceMap::kNone && end > shared_end) first = lines_.find(0, end, count);
+  if (first == PieceMap::kNone) return {};
+  lines_.take(first, count);
   const auto number = static_cast<uint32_t>(std::countr_one(used_));
   pieces_[number] = {static_cast<uint16_t>(first), static_cast<uint16_t>(count), kNobody, {}};
-  mark(pieces_[number], true);
   used_ |= uint64_t{1} << number;
   if (first + count > shared_line_count_) in_reserve_ |= uint64_t{1} << number;
-  next_line_ = first + count < shared_line_count_ ? first + count : 0;
   const uint64_t offset = uint64_t{first} * kCacheLineBytes;
   BP_DCHECK_SLOW(is_valid());
   return {memory_.data() + offset, offset, number};
@@ -176,7 +152,7 @@ inline EagerRegion::Piece EagerRegion::try_take(uint64_t bytes, uint32_t peer) n
 
 inline void EagerRegion::free(uint32_t number) noexcept {
   BP_ASSERT(is_used(number));
-  mark(pieces_[number], false);
+  lines_.give_back(pieces_[number].first_line, pieces_[number].line_count);
   used_ &= ~(uint64_t{1} << number);
   in_reserve_ &= ~(uint64_t{1} << number);
   if (pieces_[number].holder != kNobody) share_.give_back(pieces_[number].holder);
@@ -185,6 +161,7 @@ inline void EagerRegion::free(uint32_t number) noexcept {
 
 inline bool EagerRegion::is_valid() const noexcept {
   uint64_t lines[kLineCountMax / 64] = {};
+  uint32_t taken_count = 0;
   uint32_t held_count = 0;
   if ((in_reserve_ & ~used_) != 0) return false;
   for (uint64_t left = used_; left != 0; left &= left - 1) {
@@ -194,14 +171,15 @@ inline bool EagerRegion::is_valid() const noexcept {
     if (piece.line_count == 0 || end > line_count_) return false;
     for (uint32_t line = piece.first_line; line < end; ++line) {
       const uint64_t bit = uint64_t{1} << (line % 64);
-      if (!is_line_taken(line) || (lines[line / 64] & bit) != 0) return false;
+      if (!lines_.is_taken(line) || (lines[line / 64] & bit) != 0) return false;
       lines[line / 64] |= bit;
     }
+    taken_count += piece.line_count;
     if ((end > shared_line_count_) != ((in_reserve_ >> number & 1) != 0)) return false;
     if (piece.use.member != kNobody && piece.holder == kNobody) return false;
     if (piece.holder != kNobody) ++held_count;
   }
-  return std::equal(std::begin(lines), std::end(lines), std::begin(taken_)) &&
+  return taken_count == lines_.taken_count() && lines_.is_valid() &&
          share_.free_count() + held_count == (line_count_ == 0 ? 0 : kPieceCountMax);
 }
 

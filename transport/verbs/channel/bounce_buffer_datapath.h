@@ -1,18 +1,16 @@
 // A bounce buffer: a small piece of registered memory through which bytes are copied that a device
-// could not reach otherwise, or a peer might not. Taken and given back in pages; a bit for each
-// says whether it is taken. A part of VerbsProvider. Threads: one.
+// could not reach otherwise, or a peer might not. Taken and given back in pages. A part of
+// VerbsProvider. Threads: one.
 //
-// Invariants, which is_valid() looks at: the pages that are marked are those of pieces that are
-// out, and the search goes on within the buffer.
+// The pages that are taken are those of pieces that are out. (is_valid() of PieceMap)
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "platform/assert.h"
+#include "transport/piece_map_datapath.h"
 
 namespace bedplate {
 
@@ -22,59 +20,40 @@ class BounceBuffer {
 
   // Of whole pages of `memory`, which outlives this. Before the seal: it allocates.
   void create(std::span<std::byte> memory) {
-    BP_ASSERT(is_taken_.empty());
+    BP_ASSERT(pages_.unit_count() == 0);
     memory_ = memory;
-    is_taken_.assign(memory.size() / kPageBytes, false);
+    pages_ = PieceMap(static_cast<uint32_t>(memory.size() / kPageBytes));
   }
 
-  uint64_t bytes() const noexcept { return is_taken_.size() * kPageBytes; }
+  uint64_t bytes() const noexcept { return pages_.unit_count() * kPageBytes; }
 
   // `bytes` in one piece, or nullptr while there are none. Requires: bytes > 0.
   // Cost: it looks at each page once, from where it found one last.
   std::byte* take(uint64_t bytes) noexcept {
     BP_DCHECK(bytes > 0);
-    BP_KEEPS_VALID(*this);
-    const uint64_t wanted = (bytes + kPageBytes - 1) / kPageBytes;
-    const uint64_t count = is_taken_.size();
-    if (wanted > count) return nullptr;
-    uint64_t run = 0;
-    for (uint64_t i = 0, page = next_; i < count + wanted; ++i, ++page) {
-      if (page == count) page = run = 0;  // a piece does not go round the end
-      run = is_taken_[page] ? 0 : run + 1;
-      if (run < wanted) continue;
-      const uint64_t first = page + 1 - wanted;
-      for (uint64_t at = first; at <= page; ++at) is_taken_[at] = true;
-      taken_count_ += wanted;
-      next_ = page + 1 == count ? 0 : page + 1;
-      return memory_.data() + first * kPageBytes;
-    }
-    return nullptr;
+    if (bytes > this->bytes()) return nullptr;
+    const uint32_t first = pages_.find_next(pages_.unit_count(), page_count(bytes));
+    if (first == PieceMap::kNone) return nullptr;
+    pages_.take(first, page_count(bytes));
+    return memory_.data() + first * kPageBytes;
   }
 
   // Requires: `piece` is of take(bytes), and was not given back since.
   void give_back(const std::byte* piece, uint64_t bytes) noexcept {
-    BP_KEEPS_VALID(*this);
     BP_ASSERT(piece >= memory_.data() && piece < memory_.data() + memory_.size());
     const auto first = static_cast<uint64_t>(piece - memory_.data()) / kPageBytes;
-    for (uint64_t at = first; at < first + (bytes + kPageBytes - 1) / kPageBytes; ++at) {
-      BP_DCHECK(is_taken_[at]);
-      is_taken_[at] = false;
-      --taken_count_;
-    }
+    pages_.give_back(static_cast<uint32_t>(first), page_count(bytes));
   }
 
-  // Cost: a look at each page.
-  bool is_valid() const noexcept {
-    const auto taken = std::count(is_taken_.begin(), is_taken_.end(), true);
-    return static_cast<uint64_t>(taken) == taken_count_ &&
-           (is_taken_.empty() ? next_ == 0 : next_ < is_taken_.size());
-  }
+  bool is_valid() const noexcept { return pages_.is_valid(); }
 
  private:
+  static uint32_t page_count(uint64_t bytes) noexcept {
+    return static_cast<uint32_t>((bytes + kPageBytes - 1) / kPageBytes);
+  }
+
   std::span<std::byte> memory_;
-  std::vector<bool> is_taken_;
-  uint64_t taken_count_ = 0;
-  uint64_t next_ = 0;
+  PieceMap pages_;
 };
 
 }  // namespace bedplate
