@@ -29,7 +29,8 @@ ssize_t write_if_room(const char* text, size_t text_bytes) noexcept {
   return -1;
 }
 
-// The text is copied into a pipe that nobody else has, and its page goes over from there.
+// The text is copied into a pipe that nobody else has, and its page goes over from there: the
+// last way, since a pipe has room for few pages (16), however little is in each.
 ssize_t splice_to_pipe(const char* text, size_t text_bytes) noexcept {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return write_if_room(text, text_bytes);
@@ -41,17 +42,20 @@ ssize_t splice_to_pipe(const char* text, size_t text_bytes) noexcept {
                 SPLICE_F_NONBLOCK);
 }
 
+// To what lies below the descriptor, through a description of our own that is never waited for;
+// `otherwise` where there can be none: no /proc, no free descriptor, or it is another user's.
+ssize_t write_own_description(const char* text, size_t text_bytes,
+                              ssize_t (*otherwise)(const char*, size_t) noexcept) noexcept {
+  const Fd own(open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (!own.is_open()) return otherwise(text, text_bytes);
+  return write(own.number(), text, text_bytes);
+}
+
 ssize_t write_pipe(const char* text, size_t text_bytes) noexcept {
   const iovec part = {const_cast<char*>(text), text_bytes};
   const ssize_t written = pwritev2(STDERR_FILENO, &part, 1, -1, RWF_NOWAIT);
   if (written >= 0 || (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL)) return written;
-  return splice_to_pipe(text, text_bytes);
-}
-
-ssize_t write_terminal(const char* text, size_t text_bytes) noexcept {
-  const Fd own(open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
-  if (!own.is_open()) return write_if_room(text, text_bytes);
-  return write(own.number(), text, text_bytes);
+  return write_own_description(text, text_bytes, &splice_to_pipe);
 }
 
 }  // namespace
@@ -63,7 +67,9 @@ ssize_t write_standard_error_now(const char* text, size_t text_bytes) noexcept {
     return send(STDERR_FILENO, text, text_bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
   }
   if (S_ISFIFO(status.st_mode)) return write_pipe(text, text_bytes);
-  if (standard_error_is_terminal()) return write_terminal(text, text_bytes);
+  if (standard_error_is_terminal()) {
+    return write_own_description(text, text_bytes, &write_if_room);
+  }
   return write(STDERR_FILENO, text, text_bytes);
 }
 

@@ -2,13 +2,14 @@
 //
 // Its file description is shared with other processes (the shell's, the service manager's), so it
 // is never set to O_NONBLOCK: that would change it for all of them. Instead each call asks for
-// itself: MSG_DONTWAIT on a socket, RWF_NOWAIT on a pipe (before Linux 6.4 and on a named one:
-// splice from a pipe of one's own, SPLICE_F_NONBLOCK), and a description of one's own for a
-// terminal (/proc/self/fd/2 opened again). Files and other devices are written as ever.
+// itself: MSG_DONTWAIT on a socket, RWF_NOWAIT on a pipe, and a description of one's own for a
+// terminal, a named pipe, and any pipe before Linux 6.4 (/proc/self/fd/2 opened again). Files and
+// other devices are written as ever.
 //
-// Where that cannot be had (no descriptor is free for the pipe, the terminal is another user's) it
-// looks first whether there is room: another process that fills it at this very moment can then
-// still hold one line up.
+// Where that cannot be had (no /proc, no free descriptor, another user's) a pipe is given a page
+// for each text, by splice from a pipe of one's own with SPLICE_F_NONBLOCK: it holds 16. Where even
+// that cannot be, and for a terminal, it looks first whether there is room: another process that
+// fills it at this very moment can then still hold one line up.
 #pragma once
 
 #include <cstddef>

@@ -151,6 +151,27 @@ BP_PROBE(StreamThatNobodyReads) { check_nobody_reads(open_socket(SOCK_STREAM)); 
 BP_PROBE(DatagramsThatNobodyReads) { check_nobody_reads(open_socket(SOCK_DGRAM)); }
 BP_PROBE(TerminalThatNobodyReads) { check_nobody_reads(open_terminal(), kThreadCount); }
 
+// What a pipe has room for it takes, however short the lines are.
+void check_many_short_lines(Ends ends) {
+  const Fd before(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3));
+  dup2(ends.writer.number(), STDERR_FILENO);
+  for (int i = 0; i < 1000; ++i) BP_LOG_INFO("line");
+  const uint64_t dropped = dropped_line_count();
+  const std::string text = drain(ends.reader);
+  dup2(before.number(), STDERR_FILENO);
+  BP_PROBE_CHECK(dropped == 0 && count_of(text, "bedplate: line\n") == 1000);
+}
+
+BP_PROBE(PipeOfShortLines) { check_many_short_lines(open_pipe()); }
+BP_PROBE(NamedPipeOfShortLines) { check_many_short_lines(open_named_pipe()); }
+
+// No /proc to open it again by: lines go over by pages, and it is still not waited for.
+BP_PROBE(NamedPipeWithoutProc) {
+  Ends ends = open_named_pipe();
+  if (chroot("/tmp") != 0) test::probe_skipped("needs root");
+  check_nobody_reads(std::move(ends));
+}
+
 BP_PROBE(TerminalThatIsStopped) {
   Ends ends = open_terminal();
   BP_PROBE_CHECK(tcflow(ends.writer.number(), TCOOFF) == 0);
@@ -216,6 +237,13 @@ TEST(StandardError, NamedPipeThatNobodyReadsBlocksNobody) {
   BP_CHECK_PROBE(NamedPipeThatNobodyReads);
   BP_CHECK_PROBE(NamedPipeWithoutAFreeDescriptor);
 }
+
+TEST(StandardError, APipeHoldsWhatItHasRoomForHoweverShortTheLines) {
+  BP_CHECK_PROBE(PipeOfShortLines);
+  BP_CHECK_PROBE(NamedPipeOfShortLines);
+}
+
+TEST(StandardError, WithoutProcANamedPipeBlocksNobody) { BP_CHECK_PROBE(NamedPipeWithoutProc); }
 
 TEST(StandardError, SocketThatNobodyReadsBlocksNobody) {
   BP_CHECK_PROBE(StreamThatNobodyReads);

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -18,6 +19,10 @@
 
 namespace bedplate::test {
 namespace {
+
+// Of the pipe that a child's standard error is. What it logs without a pause must fit: before Linux
+// 6.4, where it has no /proc to open the pipe again, each line takes a page (standard_error.h).
+constexpr int kPipeBytes = 1 << 20;
 
 constexpr uint64_t kChildPatienceNs = 2 * kPatienceNs;  // it waits for things itself
 constexpr int kFailedCode = 3;
@@ -70,6 +75,7 @@ Ended run_forked(void (*function)(void*), void* context) {
   if (pipe(ends) != 0) FAIL("no pipe");
   Fd pipe_out(ends[0]);
   Fd pipe_in(ends[1]);
+  fcntl(pipe_in.number(), F_SETPIPE_SZ, kPipeBytes);
   const pid_t child = fork();
   if (child == 0) {
     dup2(pipe_in.number(), STDERR_FILENO);
