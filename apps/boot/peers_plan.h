@@ -37,7 +37,7 @@ std::vector<SegmentRequest> plan_peers(const Configuration& configuration);
 
 // The appliance's context first, then those of each [[process]] with verbs = true; nothing without
 // [verbs]. `pool` is the configuration's.
-// Segments that a process maps read-only are left out: Linux 6.1 cannot pin them.
+// Segments that a process maps read-only are left out: they have no key (device_quirks.h).
 std::vector<VerbsContextPlan> plan_verbs_contexts(const Configuration& configuration,
                                                   const PoolPlan& pool);
 

@@ -12,7 +12,8 @@ ALLOC := added_heap block_ledger buffer_pool_datapath exhaustion fork_mark heap_
          $(if $(SANITIZED),sanitizer_heap,bad_pointer child_heap child_libc confined_mimalloc \
            heap_walk ordinary_memory thread_heaps)
 VERBS := peer_state verbs_wire \
-         $(addprefix device/,joined_verbs queue_pair verbs_device verbs_ports window_probe) \
+         $(addprefix device/,device_quirks joined_verbs queue_pair verbs_device verbs_ports \
+           window_probe) \
          $(addprefix connect/,connection_manager device_events link_carriers link_connector \
            link_handshake) \
          $(addprefix channel/,datagram_queue datagram_queue_datapath verbs_endpoint_datapath \

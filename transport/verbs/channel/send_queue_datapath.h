@@ -135,7 +135,7 @@ class SendQueue {
     request.num_sge = 0;
     request.opcode = opcode;
     request.send_flags = 0;
-    request.imm_data = 0;  // soft RoCE looks at it in requests that have none
+    request.imm_data = 0;  // some look at it in requests that have none (device_quirks.h)
     const bool is_waited_for =
         what.kind != RequestKind::kMessage && what.kind != RequestKind::kBind;
     needs_signal_ = needs_signal_ || is_waited_for;
@@ -160,7 +160,7 @@ class SendQueue {
       return;
     }
     has_failed_ = true;
-    // Where it does not say which (soft RoCE whose doorbell fails), it may have taken them all.
+    // Where it does not say which (device_quirks.h), it may have taken them all.
     posted_ = refused != nullptr ? static_cast<uint32_t>(refused->wr_id) : posted_ + listed_;
   }
 

@@ -180,11 +180,8 @@ void VerbsEndpoint::list_transfer(ibv_wr_opcode opcode, std::byte* local, uint64
   mark_dirty();
 }
 
-// Soft RoCE (Linux 6.1) can say of a read or an atomic that it is good, and not have written a byte
-// of the answer: after a loss, a NAK for what is behind it counts as its acknowledgement, and its
-// own answer, which comes later, as a repetition.
 void VerbsEndpoint::mark_answer(std::byte* end) noexcept {
-  if (BP_UNLIKELY(provider_.options_.device->is_soft_roce())) {
+  if (BP_UNLIKELY(provider_.options_.device->quirks().ends_without_answer)) {
     queue_.mark_answer(end - SendQueue::kAnswerBytes);
   }
 }

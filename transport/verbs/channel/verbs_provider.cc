@@ -302,7 +302,7 @@ Result<void> VerbsEndpoint::create(uint16_t place, std::byte* memory) {
   return {};
 }
 
-// The windows go before the queue pair: soft RoCE would wait for them.
+// The windows go before the queue pair (device_quirks.h).
 VerbsEndpoint::~VerbsEndpoint() {
   for (Window& window : windows_) {
     if (window.handle != nullptr) ibv_dealloc_mw(window.handle);

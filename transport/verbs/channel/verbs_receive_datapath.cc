@@ -24,11 +24,11 @@ bool is_refusal(ibv_wc_status status) noexcept {
   }
 }
 
-// Of a receive: the message was longer than it. Soft RoCE calls that LOC_QP_OP_ERR, which all that
-// is wrong with a receive itself would be, too; ours are all alike.
-bool is_too_long(ibv_wc_status status) noexcept {
+// Of a receive: the message was longer than it. Where LOC_QP_OP_ERR says so, it would also say that
+// something is wrong with the receive itself; ours are all alike.
+bool is_too_long(ibv_wc_status status, const DeviceQuirks& quirks) noexcept {
   return status == IBV_WC_LOC_LEN_ERR || status == IBV_WC_REM_INV_REQ_ERR ||
-         status == IBV_WC_LOC_QP_OP_ERR;
+         (quirks.hides_long_messages && status == IBV_WC_LOC_QP_OP_ERR);
 }
 
 // Loan::token.
@@ -86,7 +86,7 @@ void VerbsProvider::handle_bad_receive(const ibv_wc& completion) noexcept {
   VerbsEndpoint* sender = sender_of(completion, 0);
   if (sender == nullptr || completion.status == IBV_WC_WR_FLUSH_ERR) return;
   if (!sender->is_live_) sender->look_at_link();
-  const bool is_fault = is_too_long(completion.status);
+  const bool is_fault = is_too_long(completion.status, options_.device->quirks());
   sender->break_life(is_fault ? "a message that is too long" : ibv_wc_status_str(completion.status),
                      is_fault);
 }

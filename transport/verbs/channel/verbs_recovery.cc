@@ -79,10 +79,9 @@ void VerbsEndpoint::look_at_link() noexcept {
   if (is_live_ && !may_send_ && link_.can_send.load(std::memory_order_acquire)) begin_sending();
 }
 
-// Soft RoCE (Linux 6.1) can lose its timer with a packet: a request that is posted already is then
-// sent only when one more is posted, or never, and no completion tells. So where nothing has ended
-// since the last look, a read is posted behind it, and its completion is asked for. Where even that
-// does not end, the connection is made anew.
+// A device may have stopped, until more is posted or for ever (device_quirks.h). So where nothing
+// has ended since the last look, a read is posted behind it, and its completion is asked for. Where
+// even that does not end, the connection is made anew.
 void VerbsEndpoint::look_at_progress(uint64_t now_ns) noexcept {
   if (!may_send_ || queue_.is_idle() || queue_.ended() != seen_ended_) {
     seen_ended_ = queue_.ended();

@@ -223,10 +223,14 @@ bool LinkConnector::has_been_of_use(const VerbsLink& link, uint64_t now_ns) cons
 void LinkConnector::back_off(VerbsLink& link, const char* why, const char* cure) noexcept {
   Dialing& state = dialing(link);
   if (cure == nullptr) {
-    cure = options_.is_by_manager
-               ? "see whether it is started and listens there, by rdma_cm too; where the interface "
-                 "of soft RoCE was down at either, make its link anew (rdma link delete, add)"
-               : "see whether it is started and listens there";
+    cure = "see whether it is started and listens there";
+    if (options_.is_by_manager) {
+      cure = options_.device->quirks().loses_manager
+                 ? "see whether it is started and listens there, by rdma_cm too; where the "
+                   "interface of soft RoCE was down at either, make its link anew (rdma link "
+                   "delete, add)"
+                 : "see whether it is started and listens there, by rdma_cm too";
+    }
   }
   if (const uint64_t now_ns = monotonic_ns(); now_ns >= state.tell_ns) {
     BP_LOG_WARNING("verbs: connecting to %s at %s: %s; trying on; %s", link.name.c_str(),

@@ -9,8 +9,8 @@
 // configuration gives verbs = true: those are in its plan. Queue pairs are the process's own to
 // make, or a VerbsProvider's, which is made in before_ready, too.
 //
-// What is mapped read-only has no key: a local key lets the device write, and Linux 6.1 pins no
-// page that this process may not write. docs/verbs.md says what to do about it.
+// What is mapped read-only has no key: a local key lets the device write (device_quirks.h).
+// docs/verbs.md says what to do about it.
 #pragma once
 
 #include <memory>

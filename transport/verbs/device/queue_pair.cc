@@ -154,7 +154,7 @@ Result<void> QueuePair::reset() noexcept {
 }
 
 Result<void> QueuePair::renew() noexcept {
-  if (!device_->is_soft_roce()) return {};
+  if (!device_->quirks().reset_keeps_reads) return {};
   destroy();
   return create(*device_, options_);
 }

@@ -21,7 +21,7 @@ inline constexpr uint32_t kPacketNumberMask = 0xff'ffff;  // 24 bits
 struct RetryOptions {
   // Until an answer is missed: 4.096 us * 2^timeout_log2 (17: half a second).
   uint8_t timeout_log2 = 16;
-  uint8_t count = 6;  // at most; 7 would be for ever on soft RoCE
+  uint8_t count = 6;  // at most; 7 is without end on some devices (device_quirks.h)
 };
 
 struct QueuePairOptions {
@@ -71,8 +71,7 @@ class QueuePair {
   // Errors: the device's, which is allowed none: it is gone.
   Result<void> reset() noexcept;
   // After reset(), with no window bound to it: makes it anew where RESET leaves something of its
-  // former life behind. Soft RoCE (seen in Linux 6.1) goes on with a read that it was answering,
-  // and refuses whatever comes next, in every life from then on. On other devices it does nothing.
+  // former life behind (DeviceQuirks::reset_keeps_reads). On other devices it does nothing.
   // Errors: as create().
   Result<void> renew() noexcept;
 

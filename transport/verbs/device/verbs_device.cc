@@ -74,7 +74,8 @@ Result<std::unique_ptr<VerbsDevice>> VerbsDevice::open(const VerbsDeviceOptions&
   const ibv_device_attr& limits = device->limits_;
   device->has_windows_ = (limits.device_cap_flags &
                           (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B)) != 0;
-  device->enforces_windows_ = device->has_windows_ && probe_windows(*device);
+  device->quirks_ = quirks_of(limits);
+  device->quirks_.ignores_window_bounds = device->has_windows_ && !probe_windows(*device);
   const auto max_regions = static_cast<uint64_t>(limits.max_mr);
   device->kind_ = {
       .name = name,

@@ -18,6 +18,7 @@
 
 #include "platform/log.h"
 #include "transport/registration.h"
+#include "transport/verbs/device/device_quirks.h"
 #include "transport/verbs/device/verbs_ports.h"
 #include "transport/verbs/verbs_wire.h"
 
@@ -108,10 +109,10 @@ class VerbsDevice final : public Device {
   // device holds peers to their bounds (probed once).
   bool has_windows() const noexcept { return has_windows_; }
   bool has_atomics() const noexcept { return limits_.atomic_cap != IBV_ATOMIC_NONE; }
-  bool enforces_windows() const noexcept { return enforces_windows_; }
+  bool enforces_windows() const noexcept { return has_windows_ && !quirks_.ignores_window_bounds; }
 
-  // Whether it is the kernel's soft RoCE, some of whose defects are worked around.
-  bool is_soft_roce() const noexcept { return limits_.vendor_id == kSoftRoceVendor; }
+  // What it does otherwise than the specification says.
+  const DeviceQuirks& quirks() const noexcept { return quirks_; }
 
   // For queue pairs of one's own, which are gone before the device is. Ownership: the device's.
   ibv_context* context() const noexcept { return context_; }
@@ -122,8 +123,6 @@ class VerbsDevice final : public Device {
   const ibv_device_attr& limits() const noexcept { return limits_; }
 
  private:
-  static constexpr uint32_t kSoftRoceVendor = 0xff'ffff;  // no vendor has it
-
   VerbsDevice() noexcept = default;
   void handle_event(const ibv_async_event& event) noexcept;
 
@@ -131,9 +130,9 @@ class VerbsDevice final : public Device {
   ibv_context* context_ = nullptr;
   ibv_pd* domain_ = nullptr;
   ibv_device_attr limits_ = {};
+  DeviceQuirks quirks_;
   DeviceKind kind_;
   bool has_windows_ = false;
-  bool enforces_windows_ = false;
   std::vector<ibv_mr*> regions_;
   std::vector<ibv_mr*> export_regions_;
   std::vector<VerbsExport> exports_;  // of fixed capacity: they are pointed to

@@ -24,7 +24,7 @@ struct Rig {
   alignas(4096) std::byte memory[4 * kBytes];
 
   ~Rig() {
-    // First the window: soft RoCE waits 50 s for it when its queue pair goes, and then crashes.
+    // First the window (device_quirks.h).
     if (window != nullptr) ibv_dealloc_mw(window);
     reader.destroy();
     owner.destroy();

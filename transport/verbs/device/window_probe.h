@@ -1,8 +1,8 @@
 // Whether a device holds peers to the bounds of a memory window.
 //
-// Soft RoCE binds windows and lets a peer read past their end, as far as the region below reaches.
-// So it is tried, once at boot, on two queue pairs of our own: a window on some bytes, a read of
-// more. docs/verbs.md says what is done where it succeeds.
+// Some bind windows and let a peer read past their end, as far as the region below reaches
+// (DeviceQuirks::ignores_window_bounds). So it is tried, once at boot, on two queue pairs of our
+// own: a window on some bytes, a read of more. docs/verbs.md says what is done where it succeeds.
 #pragma once
 
 namespace bedplate {
