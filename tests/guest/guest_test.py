@@ -49,11 +49,11 @@ class Guest:
     """One run: its output and exit code."""
 
     def __init__(self, *command, memory_mib=1024, nodes=1, cpus=1, append="", seconds=120,
-                 modules="", files="", qemu=""):
+                 modules="", files="", qemu="", mode="release"):
         with subprocess.Popen(
                 [RUN, "--memory", str(memory_mib), "--nodes", str(nodes), "--cpus", str(cpus),
                  "--append", append, "--seconds", str(seconds), "--modules", modules,
-                 "--files", files, "--qemu", qemu, "--", *command],
+                 "--files", files, "--qemu", qemu, "--mode", mode, "--", *command],
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                 encoding="utf-8", errors="replace") as run:
             try:
@@ -299,6 +299,19 @@ def verbs_by_rdma_cm():
 
 
 # Two processes over rxe0 on lo; each report after a line of its own that begins with ==.
+def verbs_keep_their_invariants():
+    """Those of a debug build, which looks at them around each change: is_valid() of connectors,
+    links, endpoints and queues. `make MODE=debug tests` makes it."""
+    if not os.path.exists(os.path.join(ROOT, "build/debug/bedplate-tests")):
+        raise Skip("build/debug has no bedplate-tests")
+    guest = Guest("/bedplate-tests", "-g", "Verbs", "-g", "ConnectionManager",
+                  modules=VERBS_MODULES, mode="debug", seconds=600)
+    guest.expect_exit(0)
+    passed = int(guest.expect(r"^(\d+) passed, 0 failed, \d+ skipped$").group(1))
+    if passed < 40 or "no RDMA device" in guest.output:
+        raise Failure(f"too few tests ran\n{guest.output}")
+
+
 PERF = """
 /bedplate perf register; echo == no device $?
 rdma link add rxe0 type rxe netdev lo || exit
@@ -432,7 +445,7 @@ TESTS = [exit_code_and_quoting_survive, guest_that_hangs_is_ended_and_shown,
          pages_lie_on_their_node, largest_pages_on_the_shards_nodes,
          cure_names_the_node_that_lacks_hugepages, memory_limits_as_uid_1000,
          single_copy_over_modules_that_are_given, verbs_over_soft_roce, verbs_by_rdma_cm,
-         perf_over_soft_roce]
+         verbs_keep_their_invariants, perf_over_soft_roce]
 
 
 if __name__ == "__main__":

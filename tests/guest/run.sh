@@ -5,7 +5,7 @@
 #
 #   tests/guest/run.sh [--memory MIB] [--nodes N] [--cpus N] [--append 'hugepages=128']
 #                      [--seconds N] [--modules 'a.ko b.ko'] [--files 'PATH...']
-#                      [--qemu 'OPTION...'] -- COMMAND [ARGUMENT...]
+#                      [--qemu 'OPTION...'] [--mode debug] -- COMMAND [ARGUMENT...]
 #
 # Prints the command's output (stdout and stderr in one) and exits with its code; 124 when the time
 # (120 s) is over, 125 when the guest ended without a code, with the kernel's log on stderr.
@@ -13,6 +13,7 @@
 # a slash is a module of the kernel's own, which is loaded after those that it needs.
 # The files lie at the same paths there, or where HOST=GUEST says, with the libraries of those that
 # are dynamic.
+# --mode takes the programs of another build than build/release.
 # COVERAGE_RAW=FOLDER takes the programs of build/coverage instead, and puts what they counted there.
 #
 # The kernel's log comes over a serial port, the command's output and its exit code over virtio.
@@ -22,6 +23,7 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 
 memory_mib=1024 nodes=1 cpus=1 append='' seconds=120 modules='' files='' qemu_options=''
+mode=release
 while [ $# -gt 0 ] && [ "$1" != -- ]; do
   case $1 in
     --memory) memory_mib=$2 ;;
@@ -32,6 +34,7 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do
     --modules) modules=$2 ;;
     --files) files=$2 ;;
     --qemu) qemu_options=$2 ;;
+    --mode) mode=$2 ;;
     *) echo "guest: reading the options: $1 is none; see the head of $0" >&2; exit 2 ;;
   esac
   shift 2
@@ -41,7 +44,7 @@ done
 shift
 
 "$root/scripts/image/kernel.sh"
-build=$root/build/release
+build=$root/build/$mode
 [ -z "${COVERAGE_RAW:-}" ] || build=$root/build/coverage
 work=$(mktemp -d) qemu=''
 trap '[ -z "$qemu" ] || kill "$qemu" 2>/dev/null || true; rm -rf "$work"' EXIT

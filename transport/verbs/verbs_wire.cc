@@ -1,6 +1,8 @@
 // Tested by tests/transport/verbs/verbs_hostile_test.cc.
 #include "transport/verbs/verbs_wire.h"
 
+#include "platform/assert.h"
+
 namespace bedplate {
 namespace {
 
@@ -75,6 +77,7 @@ Refusal check_record(const HandshakeRecord& record, HandshakeKind expected) noex
 uint32_t hash_of_name(const char* name) noexcept { return fnv_1a(name, std::strlen(name)); }
 
 CmHello shorten(const HandshakeRecord& hello) noexcept {
+  BP_ASSERT(hello.datagram_queue <= 0xff'ffff && hello.mtu <= 7 && hello.reads_max <= 31);
   CmHello brief = {};
   std::memcpy(brief.magic, kCmMagic, sizeof brief.magic);
   brief.version = kExchangeVersion;

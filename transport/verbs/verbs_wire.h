@@ -3,6 +3,10 @@
 // Little endian, as every machine that this runs on. What came from a peer is copied out, checked
 // once, and then used. All functions: any thread; noexcept; nothing is allocated. For the provider
 // and for tests: programs need RemoteRights alone.
+//
+// Invariants: 1. What this side sends passes the check that the other one makes (check_record, in
+// LinkConnector::send_record). 2. A hello that was shortened and completed is the same: each number
+// has room (shorten).
 #pragma once
 
 #include <bit>

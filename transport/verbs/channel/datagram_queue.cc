@@ -1,4 +1,5 @@
 // Making it, making it anew, and connection time.
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -39,6 +40,13 @@ Result<void> DatagramQueue::create(const DatagramQueueOptions& options) noexcept
   return {};
 }
 
+bool DatagramQueue::is_valid() const noexcept {
+  if (next_ - ended_ > options_.count || taken_back_ > options_.count) return false;
+  if (has_failed_ != (taken_back_ > 0)) return false;
+  return std::all_of(peers_.get(), peers_.get() + options_.peer_count_max,
+                     [](const Peer& peer) { return peer.address.queue <= kQueueNumberMax; });
+}
+
 void DatagramQueue::post_receives() noexcept {
   for (uint32_t i = 0; i < options_.count; ++i) post_receive(i);
 }
@@ -46,6 +54,7 @@ void DatagramQueue::post_receives() noexcept {
 // It keeps its number, which peers know. Where the device says no it is gone, and so, soon, are all
 // connections.
 void DatagramQueue::renew() noexcept {
+  BP_ASSERT(has_failed_ && taken_back_ == options_.count);
   ibv_qp_attr attributes = {};
   attributes.qp_state = IBV_QPS_RESET;
   ibv_modify_qp(queue_pair_, &attributes, IBV_QP_STATE);
@@ -78,6 +87,8 @@ Result<void> DatagramQueue::bring_up() noexcept {
 }
 
 void DatagramQueue::set_peer(uint16_t place, const DatagramPeer& address) noexcept {
+  BP_ASSERT(is_open() && place < options_.peer_count_max);
+  BP_KEEPS_VALID(*this);
   Peer& peer = peers_[place];
   const bool is_same = std::memcmp(&peer.address.gid, &address.gid, sizeof address.gid) == 0 &&
                        peer.address.lid == address.lid;

@@ -6,7 +6,11 @@
 
 namespace bedplate {
 
-void DatagramQueue::forget_peer(uint16_t place) noexcept { peers_[place].is_connected = false; }
+void DatagramQueue::forget_peer(uint16_t place) noexcept {
+  BP_ASSERT(is_open() && place < options_.peer_count_max);
+  BP_KEEPS_VALID(*this);
+  peers_[place].is_connected = false;
+}
 
 uint32_t DatagramQueue::bytes_max(uint16_t place) const noexcept {
   const Peer& peer = peers_[place];
@@ -17,6 +21,8 @@ uint32_t DatagramQueue::bytes_max(uint16_t place) const noexcept {
 
 SendStatus DatagramQueue::send(uint16_t place, AmId id,
                                std::span<const std::byte> payload) noexcept {
+  BP_DCHECK(is_open() && place < options_.peer_count_max);
+  BP_KEEPS_VALID(*this);
   const Peer& peer = peers_[place];
   if (!peer.is_connected) return SendStatus::kAgain;
   if (peer.address.queue == 0 || peer.handle == nullptr) return SendStatus::kRefused;

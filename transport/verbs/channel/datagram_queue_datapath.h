@@ -6,6 +6,10 @@
 // It is made before the seal, with its buffers in the pool. A peer's address handle is made when
 // its connection comes up, by what it said in the handshake, and kept as long as its address is the
 // same. A part of VerbsProvider (send_datagram). Threads: the shard's.
+//
+// Invariants, around what changes them: 1. No more sends are under way than there are buffers.
+// 2. Receives are kept back only while the queue pair has failed, and then some are. 3. Queue pairs
+// of peers have numbers that can be. (is_valid)
 #pragma once
 
 #include <cstdint>
@@ -83,6 +87,9 @@ class DatagramQueue {
   void set_peer(uint16_t place, const DatagramPeer& peer) noexcept;
   void forget_peer(uint16_t place) noexcept;
 
+  // Cost: a look at each peer.
+  bool is_valid() const noexcept;
+
   // How many bytes one datagram to the peer may have; 0: none can be sent.
   uint32_t bytes_max(uint16_t place) const noexcept;
   // The payload is copied. Returns kDone once it is the device's, whatever becomes of it; kAgain
@@ -94,6 +101,7 @@ class DatagramQueue {
   // gone when that returns.
   template <typename Deliver>
   void handle(const ibv_wc& completion, Deliver deliver) noexcept {
+    BP_KEEPS_VALID(*this);
     const auto index = static_cast<uint32_t>(completion.wr_id);
     if ((index & kSendBit) != 0) return end_sends(completion);
     if (BP_UNLIKELY(completion.status != IBV_WC_SUCCESS)) return take_back();
@@ -112,6 +120,7 @@ class DatagramQueue {
   static constexpr uint32_t kSendBytes = 4096;  // the largest MTU
   static constexpr uint32_t kReceiveBytes = 4160;
   static constexpr uint32_t kSendBit = 1u << 31;
+  static constexpr uint32_t kQueueNumberMax = 0xff'ffff;  // 24 bits
   static_assert(kReceiveBytes >= kSendBytes + kPrefixBytes && kReceiveBytes % 64 == 0);
 
   struct Peer {

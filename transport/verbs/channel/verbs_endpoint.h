@@ -49,7 +49,8 @@ class VerbsEndpoint final : public Endpoint {
   // lives, and drains only when it does not. 2. The messages that are kept fit into the window.
   // 3. Of what it asked its device there is no more than has room: acknowledgements, operations,
   // invalidations. 4. given_up_count_ counts the windows that are given up, and what is due back is
-  // in returns_, once. 5. Its queue is valid.
+  // in returns_, once. 5. Its queue is valid. 6. Each loan is lent or free. 7. A loan of the peer's
+  // is not both here and due back. 8. While it lives, at most a window of messages is not told of.
   bool is_valid() const noexcept;
 
  private:

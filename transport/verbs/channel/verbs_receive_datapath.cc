@@ -159,6 +159,7 @@ bool VerbsEndpoint::owes() const noexcept {
 }
 
 void VerbsEndpoint::finish_batch() noexcept {
+  BP_KEEPS_VALID(*this);
   if (!may_send_) return;
   if (given_up_count_ > 0) invalidate_windows();
   if (return_count_ > 0) send_returns();

@@ -67,6 +67,8 @@ bool VerbsEndpoint::is_valid() const noexcept {
       std::count_if(std::begin(windows_), std::end(windows_),
                     [](const Window& window) { return window.state == WindowState::kGivenUp; });
   if (static_cast<uint32_t>(given_up) != given_up_count_) return false;
+  if ((is_borrowed_ & is_due_back_).any()) return false;
+  if (is_live_ && link_.received - told_ > window_) return false;
   return is_due_back_.count() == return_count_ && queue_.is_valid() && loans_.is_valid();
 }
 

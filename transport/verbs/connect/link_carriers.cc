@@ -51,6 +51,7 @@ Result<void> LinkConnector::listen() noexcept {
 }
 
 void LinkConnector::dial(VerbsLink& link, uint64_t now_ns) noexcept {
+  BP_ASSERT(link.address.has_value() && talk_of(link, false) == nullptr);
   Talk* talk = free_talk();
   if (talk == nullptr) return back_off(link, "too many handshakes are under way");
   if (options_.is_by_manager) {
@@ -114,6 +115,7 @@ void LinkConnector::drop_strangers(uint32_t count_max) noexcept {
 
 // No file descriptor is left: what waits at the listener waits a moment longer.
 void LinkConnector::listen_again(bool listens) noexcept {
+  BP_ASSERT(listener_.is_open());
   epoll_event event = {};
   event.events = listens ? uint32_t{EPOLLIN} : 0;
   event.data.u64 = kListenerToken;
@@ -122,6 +124,7 @@ void LinkConnector::listen_again(bool listens) noexcept {
 }
 
 void LinkConnector::read_talk(Talk& talk) noexcept {
+  BP_DCHECK(talk.fd.is_open() && talk.bytes < sizeof talk.record);
   if (talk.stage == Stage::kHeld) {
     // Its hello was checked and is still to be used: nothing more may be read over it.
     char more = 0;
@@ -186,6 +189,7 @@ void LinkConnector::take_manager_events() noexcept {
 }
 
 void LinkConnector::take_call(const ConnectionManager::Event& event) noexcept {
+  BP_DCHECK(options_.is_by_manager && event.call != nullptr);
   Talk* talk = free_talk();
   if (talk == nullptr) return manager_.close(event.call);  // it will dial again
   talk->call = event.call;
@@ -198,6 +202,7 @@ void LinkConnector::take_call(const ConnectionManager::Event& event) noexcept {
 
 bool LinkConnector::send_record(Talk& talk, HandshakeRecord& record) noexcept {
   finish_record(record);
+  BP_DCHECK_SLOW(check_record(record, static_cast<HandshakeKind>(record.kind)) == Refusal::kNone);
   if (talk.call != nullptr) return manager_.send(talk.call, record);
   // The first bytes of a connection: there is room for them.
   return ::send(talk.fd.number(), &record, sizeof record, MSG_NOSIGNAL) ==

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -20,7 +21,61 @@ namespace {
 constexpr int kTickMs = 5;  // while something is being waited for that has no event
 constexpr uint64_t kIdleMs = 1000;
 
+bool is_mtu(ibv_mtu mtu) noexcept { return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096; }
+
 }  // namespace
+
+bool VerbsLink::is_valid() const noexcept {
+  const LinkState now = state.load(std::memory_order_acquire);
+  if (now == LinkState::kDown && queue_pair.number() == 0) return false;
+  if (can_send.load(std::memory_order_acquire) && is_connecting.load(std::memory_order_acquire)) {
+    return false;
+  }
+  if (now != LinkState::kUp) return true;
+  if (peer_instance == 0 || !is_wanted.load(std::memory_order_relaxed)) return false;
+  if (packet_number > kPacketNumberMask || peer.packet_number > kPacketNumberMask) return false;
+  return is_mtu(mtu) && is_mtu(peer.mtu) && peer.number <= kPacketNumberMask && peer.reads_max > 0;
+}
+
+bool LinkConnector::is_valid() const noexcept {
+  uint64_t stranger_count = 0;
+  for (const Talk& talk : talks_) {
+    if (!is_valid(talk)) return false;
+    stranger_count += talk.stage == Stage::kAwaitHello;
+  }
+  if (stranger_count > kStrangerCountMax || told_host_count_ > kToldHostCountMax) return false;
+  if (accept_ns_ != 0 && !listener_.is_open()) return false;
+  return std::all_of(links_.begin(), links_.end(),
+                     [this](const VerbsLink* link) { return is_valid(*link); });
+}
+
+bool LinkConnector::is_valid(const Talk& talk) const noexcept {
+  const bool is_bound = talk.stage != Stage::kFree && talk.stage != Stage::kAwaitHello;
+  const int carrier_count = talk.fd.is_open() + (talk.call != nullptr);
+  if (carrier_count != (talk.stage != Stage::kFree)) return false;
+  if (is_bound != (talk.link != nullptr) || talk.bytes >= sizeof talk.record) return false;
+  if (!is_bound) return true;
+  const bool is_lifeline = talk.stage == Stage::kLifeline;
+  if (talk_of(*talk.link, is_lifeline) != &talk) return false;  // there is another one
+  const bool was_up = is_lifeline || talk.stage == Stage::kAwaitReady;
+  if (was_up && talk.link->peer_instance == 0) return false;
+  const LinkState state = talk.link->state.load(std::memory_order_acquire);
+  const bool is_ours = talk.stage == Stage::kConnecting || talk.stage == Stage::kAwaitWelcome;
+  return !is_ours || state == LinkState::kDown || state == LinkState::kCutOff;
+}
+
+bool LinkConnector::is_valid(const VerbsLink& link) const noexcept {
+  const Dialing& dial_state = dialing_[link.place];
+  const uint64_t backoff_ns_max =
+      std::max(options_.timing.backoff_ns_min, options_.timing.backoff_ns_max);
+  if (links_[link.place] != &link || link.connector != this || !link.is_valid()) return false;
+  if (dial_state.backoff_ns > backoff_ns_max) return false;
+  // In this order: the shard asks for its end first, and then takes it down.
+  if (link.must_break.load(std::memory_order_acquire)) return true;
+  if (link.state.load(std::memory_order_acquire) != LinkState::kUp) return true;
+  const Talk* talk = talk_of(link, false);
+  return talk_of(link, true) != nullptr || (talk != nullptr && talk->stage == Stage::kAwaitReady);
+}
 
 Result<void> LinkConnector::start(const LinkConnectorOptions& options,
                                   std::vector<VerbsLink*> links) {
@@ -87,6 +142,7 @@ void LinkConnector::run() noexcept {
     epoll_event events[16];
     const int count = epoll_wait(epoll_.number(), events, std::size(events), wait_ms());
     for (int i = 0; i < count; ++i) handle_event(events[i].data.u64);
+    BP_KEEPS_VALID(*this);
     const uint64_t now_ns = monotonic_ns();
     if (accept_ns_ != 0 && now_ns >= accept_ns_) listen_again(true);
     for (Talk& talk : talks_) {
@@ -135,6 +191,7 @@ int LinkConnector::wait_ms() const noexcept {
 }
 
 void LinkConnector::handle_event(uint64_t token) noexcept {
+  BP_KEEPS_VALID(*this);
   if (token == kWakeToken) {
     uint64_t count = 0;
     [[maybe_unused]] const ssize_t bytes = read(wake_.number(), &count, sizeof count);
@@ -158,6 +215,7 @@ void LinkConnector::handle_record(Talk& talk) noexcept {
     case Stage::kAwaitHello: return take_hello(talk);
     case Stage::kAwaitWelcome: return take_welcome(talk);
     case Stage::kAwaitReady: {
+      BP_ASSERT(talk.link != nullptr);
       VerbsLink& link = *talk.link;
       if (check_record(talk.record, HandshakeKind::kReady) != Refusal::kNone) {
         drop(talk);
@@ -221,6 +279,7 @@ bool LinkConnector::has_been_of_use(const VerbsLink& link, uint64_t now_ns) cons
 }
 
 void LinkConnector::back_off(VerbsLink& link, const char* why, const char* cure) noexcept {
+  BP_DCHECK(link.connector == this && why != nullptr);
   Dialing& state = dialing(link);
   if (cure == nullptr) {
     cure = "see whether it is started and listens there";
@@ -256,7 +315,12 @@ LinkConnector::Talk* LinkConnector::free_talk() noexcept {
 }
 
 LinkConnector::Talk* LinkConnector::talk_of(const VerbsLink& link, bool is_lifeline) noexcept {
-  for (Talk& talk : talks_) {
+  return const_cast<Talk*>(std::as_const(*this).talk_of(link, is_lifeline));
+}
+
+const LinkConnector::Talk* LinkConnector::talk_of(const VerbsLink& link,
+                                                  bool is_lifeline) const noexcept {
+  for (const Talk& talk : talks_) {
     if (talk.stage != Stage::kFree && talk.link == &link &&
         (talk.stage == Stage::kLifeline) == is_lifeline) {
       return &talk;

@@ -8,6 +8,13 @@
 //
 // One thread for each provider, whose part this is. It touches a link only while that is its own
 // (verbs_link.h), and no message ever.
+//
+// Invariants, around each event and each look at all links: 1. A talk that is not free has a socket
+// or a call, and from its hello on a link. 2. Of a link one talk at most is its lifeline, and one
+// is on the way to be it. 3. What is dialed is neither up nor lost: a hello that is answered ends
+// what was dialed, or waits. 4. A link that is up has a lifeline, or waits for ready, or is to
+// break. 5. Strangers, told hosts and back-offs are no more than they may be. 6. Each link is
+// valid. (is_valid)
 #pragma once
 
 #include <atomic>
@@ -81,6 +88,8 @@ class LinkConnector {
   uint32_t changes() const noexcept { return changes_.load(std::memory_order_acquire); }
   // How many hellos it has refused. Threads: any.
   uint64_t refused_count() const noexcept { return refused_.load(std::memory_order_relaxed); }
+  // Threads: its own, or any before start() and after stop().
+  bool is_valid() const noexcept;
   // How many sockets it may have open: of each peer its lifeline and a call, then strangers.
   static constexpr uint64_t socket_count_max(uint64_t peer_count) noexcept {
     return 2 * peer_count + kStrangerCountMax;
@@ -175,6 +184,9 @@ class LinkConnector {
   Talk* free_talk() noexcept;
   // The one that is not a lifeline yet, or the lifeline.
   Talk* talk_of(const VerbsLink& link, bool is_lifeline) noexcept;
+  const Talk* talk_of(const VerbsLink& link, bool is_lifeline) const noexcept;
+  bool is_valid(const Talk& talk) const noexcept;
+  bool is_valid(const VerbsLink& link) const noexcept;
   VerbsLink* link_named(const char* name) noexcept;
   Dialing& dialing(const VerbsLink& link) noexcept { return dialing_[link.place]; }
   void tell_once(const char* host, const char* why) noexcept;

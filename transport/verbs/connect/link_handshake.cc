@@ -54,12 +54,14 @@ HandshakeRecord LinkConnector::make_record(HandshakeKind kind,
 
 // The peer goes by what it was told, so that must not change under way.
 void LinkConnector::begin(VerbsLink& link) noexcept {
+  BP_DCHECK(link.state.load(std::memory_order_relaxed) != LinkState::kUp);
   link.packet_number = random_packet_number();
   link.mtu = active_mtu(options_.device->context(), options_.device->port());
 }
 
 // Our connect() was decided.
 void LinkConnector::say_hello(Talk& talk) noexcept {
+  BP_ASSERT(talk.stage == Stage::kConnecting && talk.link != nullptr);
   VerbsLink& link = *talk.link;
   int outcome = 0;
   socklen_t bytes = sizeof outcome;
@@ -77,6 +79,7 @@ void LinkConnector::say_hello(Talk& talk) noexcept {
 }
 
 void LinkConnector::take_welcome(Talk& talk) noexcept {
+  BP_ASSERT(talk.stage == Stage::kAwaitWelcome && talk.link != nullptr);
   VerbsLink& link = *talk.link;
   const HandshakeRecord record = talk.record;
   if (check_record(record, HandshakeKind::kRefusal) == Refusal::kNone) return take_refusal(talk);
@@ -128,6 +131,7 @@ void LinkConnector::take_refusal(Talk& talk) noexcept {
 }
 
 void LinkConnector::take_hello(Talk& talk) noexcept {
+  BP_ASSERT(talk.stage == Stage::kAwaitHello && talk.link == nullptr);
   const HandshakeRecord& record = talk.record;
   const Refusal fault = check_record(record, HandshakeKind::kHello);
   if (fault != Refusal::kNone) return refuse(talk, fault);
@@ -151,6 +155,7 @@ void LinkConnector::take_hello(Talk& talk) noexcept {
 
 // Once the link is ours: a peer that dials has lost the connection that we may still have.
 void LinkConnector::answer_hello(Talk& talk) noexcept {
+  BP_ASSERT(talk.stage == Stage::kHeld && talk.link != nullptr);
   VerbsLink& link = *talk.link;
   const LinkState state = link.state.load(std::memory_order_acquire);
   if (state == LinkState::kLost) return refuse(talk, Refusal::kDevice);
@@ -199,6 +204,8 @@ void LinkConnector::refuse(Talk& talk, Refusal why) noexcept {
 // once can_send says so.
 void LinkConnector::commit(VerbsLink& link, const HandshakeRecord& record,
                            const char* host) noexcept {
+  const LinkState state = link.state.load(std::memory_order_acquire);
+  BP_ASSERT(state == LinkState::kDown || state == LinkState::kCutOff);
   link.is_wanted.store(true, std::memory_order_relaxed);
   const bool goes_on =
       record.instance == link.peer_instance && record.known_instance == options_.instance;
@@ -225,10 +232,12 @@ void LinkConnector::commit(VerbsLink& link, const HandshakeRecord& record,
     of_a_life->store(false, std::memory_order_relaxed);
   }
   link.state.store(LinkState::kUp, std::memory_order_release);
+  BP_DCHECK_SLOW(link.is_valid());
   ring();
 }
 
 Result<void> LinkConnector::connect_queue_pair(VerbsLink& link) noexcept {
+  BP_ASSERT(link.is_connecting.load(std::memory_order_relaxed));
   auto connected =
       link.queue_pair.connect(link.packet_number, link.mtu, link.peer, options_.timing.retry);
   link.is_connecting.store(false, std::memory_order_release);
@@ -236,6 +245,7 @@ Result<void> LinkConnector::connect_queue_pair(VerbsLink& link) noexcept {
 }
 
 void LinkConnector::come_up(VerbsLink& link) noexcept {
+  BP_ASSERT(!link.is_connecting.load(std::memory_order_relaxed));
   dialing(link).up_since_ns = monotonic_ns();
   link.can_send.store(true, std::memory_order_release);
   BP_LOG_INFO("verbs: connected to %s at %s", link.name.c_str(), link.host);

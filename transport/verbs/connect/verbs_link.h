@@ -3,6 +3,10 @@
 // The thread that has the link, by its state, writes its fields; a release store of the state hands
 // them over. While it is down it is the connector's, from up to the end of draining the
 // shard's. A part of VerbsProvider.
+//
+// Invariants: 1. While it is down there is a queue pair, which is the connector's. 2. One that is
+// up is wanted, and knows its peer: instance, queue pair, packet numbers and packet sizes that can
+// be. 3. It can send only once the connector has brought up the queue pair. (is_valid)
 #pragma once
 
 #include <atomic>
@@ -59,6 +63,10 @@ struct VerbsLink final : QueuePairOwner {
   char host[64] = {};           // where it is, for messages
 
   void take_event(ibv_event_type type) noexcept override;
+
+  // Threads: the connector's, or the shard's while it has the link: it reads nothing that the other
+  // one may write then.
+  bool is_valid() const noexcept;
 };
 
 }  // namespace bedplate
