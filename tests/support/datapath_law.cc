@@ -184,9 +184,8 @@ bool is_lawful(long number, const long* arguments) noexcept {
     case SYS_read:
     case SYS_write:
       if (arguments[2] == sizeof(uint64_t) && is_file_of(fd, "anon_inode:[eventfd]")) return true;
-      [[fallthrough]];
-    case SYS_ioctl:
-      return watched.permit == Permit::kDriver && is_file_of(fd, "/dev/infiniband/uverbs");
+      return number == SYS_write && watched.permit == Permit::kDriver &&
+             is_file_of(fd, "/dev/infiniband/uverbs");
     case SYS_io_uring_enter: return watched.permit == Permit::kRing;
     case SYS_epoll_wait:
     case SYS_recvmsg:

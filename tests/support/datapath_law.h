@@ -24,8 +24,7 @@ enum class Permit : uint8_t {
   kWaking,
   kRing,    // io_uring_enter(2) as well: once for a batch, where the loop has a ring
   kEpoll,   // what the sockets of a loop without a ring make: epoll_wait(2), recvmsg(2), sendmsg(2)
-  kDriver,  // ioctl(2) and write(2) on an RDMA device, and its driver's spin locks: soft RoCE posts
-            // by system calls
+  kDriver,  // write(2) on an RDMA device, by which soft RoCE posts, and its driver's spin locks
 };
 
 // Why nothing can be watched here; nullptr: it can.

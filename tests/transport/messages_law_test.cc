@@ -238,8 +238,8 @@ TEST_GROUP(MessagesLaw) {
 
   // Runs all deeds over the wire. What there is a memory of its own for is exposed here.
   void keeps_the_law(Wire & wire, bool reaches_outside, Permit permit = Permit::kWaking) {
-    wire.local = local.data();
-    wire.block = memory.subspan(32 * kKiB, 1000);
+    if (wire.local == nullptr) wire.local = local.data();
+    if (wire.block.empty()) wire.block = memory.subspan(32 * kKiB, 1000);
     wire.listen();
     if (names.all().empty()) CHECK(names.add(kName).ok());
     wire.receiver->answer_names(names);
@@ -286,6 +286,17 @@ TEST_GROUP(MessagesLaw) {
     keeps_the_law(wire, shape.kind != GroupKind::kExchange);     // which refuses it
     CHECK_EQUAL_TEXT(has_box_then, has_box(*wire.there), name);  // it is what its name says
     LONGS_EQUAL(0, a.counters.cut_off.read() + b.counters.cut_off.read());
+  }
+  // `wire`: what it is to reach, where that is not the rig's.
+  void verbs_keep_the_law(VerbsRig & rig, Wire wire, const char* name) {
+    CHECK(rig.connect());
+    wire.name = name;
+    wire.there = &rig.a.to("b");
+    wire.back = &rig.b.to("a");
+    wire.sender = rig.a.messenger.get();
+    wire.receiver = rig.b.messenger.get();
+    keeps_the_law(wire, false, Permit::kDriver);
+    LONGS_EQUAL(0, rig.a.counters.broken.read() + rig.b.counters.broken.read());
   }
 };
 
@@ -365,12 +376,57 @@ TEST(MessagesLaw, Verbs) {
   BP_SKIP_WITHOUT_LAW();
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);
   VerbsRig rig({.exported = memory});
-  CHECK(rig.connect());
+  verbs_keep_the_law(rig, {}, "verbs");
+  LONGS_EQUAL(0, rig.a.counters.bounced_bytes.read());
+}
+
+// What no export holds is opened by a window for each loan, and closed after it.
+TEST(MessagesLaw, VerbsWithWindows) {
+  BP_SKIP_WITHOUT_LAW();
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  VerbsRig rig({.exported = memory, .trust_windows = true});
+  if (!rig.device().has_windows()) BP_SKIP("this RDMA device has no memory windows");
   Wire wire;
-  wire.name = "verbs";
-  wire.there = &rig.a.to("b");
-  wire.back = &rig.b.to("a");
-  wire.sender = rig.a.messenger.get();
-  wire.receiver = rig.b.messenger.get();
-  keeps_the_law(wire, false, Permit::kDriver);
+  wire.block = std::span(local).first(1000);
+  verbs_keep_the_law(rig, wire, "verbs with windows");
+  LONGS_EQUAL(0, rig.a.counters.bounced_bytes.read());
+}
+
+// No device reaches what is not the pool's: it is copied.
+TEST(MessagesLaw, VerbsWithBounceBuffers) {
+  BP_SKIP_WITHOUT_LAW();
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  alignas(64) static std::byte elsewhere[Wire::kLocalBytes];
+  VerbsRig rig({.exported = memory});
+  Wire wire;
+  wire.local = elsewhere;
+  wire.block = std::span(elsewhere).first(1000);
+  verbs_keep_the_law(rig, wire, "verbs with bounce buffers");
+  CHECK(rig.a.counters.bounced_bytes.read() > 0);
+}
+
+TEST(MessagesLaw, Datagrams) {
+  BP_SKIP_WITHOUT_LAW();
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  VerbsRigOptions options;
+  options.shape.datagram_count = 16;
+  VerbsRig rig(options);
+  CHECK(rig.connect());
+  Endpoint& there = rig.a.to("b");
+  uint32_t arrived = 0;
+  rig.b.messenger->set_handler(
+      kData,
+      {[](void* count, const Message&) noexcept { ++*static_cast<uint32_t*>(count); }, &arrived});
+  const auto send_some = [&](uint32_t wanted) noexcept {
+    const uint32_t end = arrived + wanted;
+    for (int i = 0; i < kPollsMax && arrived < end; ++i) {
+      (void)rig.a.verbs->send_datagram(there, kData, {local.data(), 100});
+      rig.poll();
+    }
+    return arrived >= end;
+  };
+  CHECK(send_some(kWarmUps));
+  bool is_done = false;
+  LONGS_EQUAL(0, breaches_in([&] { is_done = send_some(kWatched); }, Permit::kDriver));
+  CHECK(is_done);
 }
