@@ -33,7 +33,7 @@ check=(
 )
 bench=(
   # the peers
-  nbdkit memcached util-linux libucx-dev openmpi-bin libopenmpi-dev libfabric-dev libboost-dev libdpdk-dev
+  nbdkit memcached multicat ethtool util-linux libucx-dev openmpi-bin libopenmpi-dev libfabric-dev libboost-dev libdpdk-dev
   perftest ibverbs-providers
   # programs that allocate much
   perl-base lua5.4 sqlite3 jq

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds and runs benchmarks. Usage: run.sh [nbd|kvd|boot|pool|alloc|message|fifo|verbs [OPTION...]]
+# Builds and runs benchmarks.
+# Usage: run.sh [nbd|kvd|relay|boot|pool|alloc|message|fifo|verbs [OPTION...]]
 #
 # Without a name it runs all; options (see `run.sh nbd --help`) need one. The environment variable
 # BEDPLATE names the binary, by default build/release/bedplate; alloc needs `make bench-heap`.
@@ -11,7 +12,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 build=$here/../../build/bench
 python=/usr/bin/python3
 mkdir -p "$build"
-for name in bare_server bare_zero bare_kv_server kvd_client nbd_client; do
+for name in bare_server bare_zero bare_kv_server kvd_client nbd_client \
+            datagram_probe bare_relay; do
   ${CC:-gcc} -O2 -Wall -Wextra -Wconversion -Wshadow -Werror -pthread \
     -o "$build/$name" "$here/$name.c" -luring
 done
@@ -61,11 +63,11 @@ fi
 export PYTHONDONTWRITEBYTECODE=1
 
 case ${1-} in
-  nbd | kvd | boot | pool | alloc | message | fifo | verbs)
+  nbd | kvd | relay | boot | pool | alloc | message | fifo | verbs)
     exec "$python" "$here/$1_bench.py" "${@:2}" ;;
   '')
-    for name in fifo pool boot alloc message nbd kvd verbs; do
+    for name in fifo pool boot alloc message nbd kvd relay verbs; do
       "$python" "$here/${name}_bench.py"
     done ;;
-  *) sed -n '2s/^# //p' "$0" >&2; exit 2 ;;
+  *) sed -n '3s/^# //p' "$0" >&2; exit 2 ;;
 esac

@@ -258,8 +258,7 @@ void admit_members(struct run *run, bool may_write) {
   }
   const auto admit = [&](MembersTable &table) {
     for (uint32_t i = 0; i < table.member_count(); ++i) {
-      table.begin_join(i, static_cast<uint32_t>(i == 0 ? own : other), MemberName("bench"),
-                       rights);
+      table.begin_join(i, static_cast<uint32_t>(i == 0 ? own : other), MemberName("bench"), rights);
       table.set_state(i, MemberState::kAlive);
     }
   };

@@ -1,0 +1,186 @@
+// The lean client of relay_bench.py: one thread that sends transport stream packets to a relay and
+// receives what that sends on.
+//
+//     datagram_probe TO_ADDRESS TO_PORT OWN_ADDRESS OWN_PORT RATE SECONDS
+//
+// It sends RATE datagrams per second of 7 packets of 188 bytes, each at its time or in the one
+// burst that is due, with one system call for up to 44 of them, cut by the kernel (UDP_SEGMENT);
+// OWN_PORT 0: it receives nothing. A datagram bears its number and the time at which it was to be
+// sent. Prints: how many were sent and received, how many came out of order or twice, the 50th,
+// 99th and 99.9th percentile of the time from when one was to be sent until it was here, in
+// microseconds, and the share of its time in which it had nothing to do: while that is more than 0
+// it goes further than the relay.
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/udp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+  kPacketBytes = 188,
+  kPackets = 7,
+  kDatagramBytes = kPacketBytes * kPackets,
+  kSegmentsMax = 44,  // of one send: 64 KiB less headers
+  kReceivedMax = 64,
+  kBufferBytes = 2048,
+  kPid = 0x100,
+  kStampAt = 8,  // in a packet's payload
+  kTimesMax = 1 << 22,
+  kQueueBytes = 8 << 20,
+  kLingerNs = 200000000  // for what is still on its way
+};
+
+struct stamp {
+  uint64_t number;
+  uint64_t due_ns;
+};
+
+static uint8_t outgoing[kSegmentsMax * kDatagramBytes];
+static uint8_t incoming[kReceivedMax][kBufferBytes];
+static uint32_t times_ns[kTimesMax];
+
+static uint64_t now_ns(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+static void fail(const char* doing) {
+  fprintf(stderr, "datagram_probe: %s: %s\n", doing, strerror(errno));
+  exit(1);
+}
+
+static struct sockaddr_in address(const char* host, const char* port) {
+  struct sockaddr_in made = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port))};
+  if (inet_pton(AF_INET, host, &made.sin_addr) != 1) {
+    errno = EINVAL;
+    fail(host);
+  }
+  return made;
+}
+
+static void prepare(uint8_t* datagram, uint64_t number, uint64_t due_ns) {
+  const struct stamp stamp = {number, due_ns};
+  for (uint64_t i = 0; i < kPackets; ++i) {
+    uint8_t* packet = datagram + i * kPacketBytes;
+    packet[0] = 0x47;
+    packet[1] = kPid >> 8;
+    packet[2] = kPid & 0xff;
+    packet[3] = (uint8_t)(0x10 | ((number * kPackets + i) & 15));  // the continuity counter
+  }
+  memcpy(datagram + kStampAt, &stamp, sizeof stamp);
+}
+
+static void send_burst(int fd, uint64_t first, uint64_t count, uint64_t began_ns,
+                       double period_ns) {
+  union {
+    char bytes[CMSG_SPACE(sizeof(uint16_t))];
+    struct cmsghdr header;
+  } control = {.bytes = {0}};
+  struct iovec piece = {outgoing, count * kDatagramBytes};
+  struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
+  for (uint64_t i = 0; i < count; ++i) {
+    prepare(outgoing + i * kDatagramBytes, first + i,
+            began_ns + (uint64_t)((double)(first + i) * period_ns));
+  }
+  if (count > 1) {
+    const uint16_t segment_bytes = kDatagramBytes;
+    message.msg_control = control.bytes;
+    message.msg_controllen = sizeof control.bytes;
+    control.header.cmsg_level = SOL_UDP;
+    control.header.cmsg_type = UDP_SEGMENT;
+    control.header.cmsg_len = CMSG_LEN(sizeof segment_bytes);
+    memcpy(CMSG_DATA(&control.header), &segment_bytes, sizeof segment_bytes);
+  }
+  // A refusal is told of an earlier one; this one was not sent then, and counts as lost.
+  if (sendmsg(fd, &message, 0) < 0 && errno != ECONNREFUSED) fail("sending");
+}
+
+static int is_before(const void* a, const void* b) {
+  const uint32_t x = *(const uint32_t*)a, y = *(const uint32_t*)b;
+  return (x > y) - (x < y);
+}
+
+static double percentile_us(uint64_t count, double part) {
+  return count == 0 ? 0 : times_ns[(uint64_t)((double)(count - 1) * part)] / 1e3;
+}
+
+int main(int argc, char** argv) {
+  if (argc != 7) {
+    fprintf(stderr, "usage: datagram_probe TO PORT OWN PORT RATE SECONDS\n");
+    return 2;
+  }
+  const struct sockaddr_in to = address(argv[1], argv[2]), own = address(argv[3], argv[4]);
+  const int receives = own.sin_port != 0, queue_bytes = kQueueBytes;
+  const double period_ns = 1e9 / atof(argv[5]);
+  const uint64_t total = (uint64_t)(atof(argv[5]) * atof(argv[6]));
+  const int out = socket(AF_INET, SOCK_DGRAM, 0);
+  const int in = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+  if (out < 0 || in < 0) fail("making a socket");
+  setsockopt(in, SOL_SOCKET, SO_RCVBUFFORCE, &queue_bytes, sizeof queue_bytes);
+  setsockopt(out, SOL_SOCKET, SO_SNDBUFFORCE, &queue_bytes, sizeof queue_bytes);
+  if (receives && bind(in, (const struct sockaddr*)&own, sizeof own) != 0) fail("binding");
+  if (connect(out, (const struct sockaddr*)&to, sizeof to) != 0) fail("connecting");
+
+  struct mmsghdr messages[kReceivedMax];
+  struct iovec pieces[kReceivedMax];
+  memset(messages, 0, sizeof messages);
+  for (int i = 0; i < kReceivedMax; ++i) {
+    pieces[i] = (struct iovec){incoming[i], kBufferBytes};
+    messages[i].msg_hdr.msg_iov = &pieces[i];
+    messages[i].msg_hdr.msg_iovlen = 1;
+  }
+
+  uint64_t sent = 0, received = 0, misplaced = 0, next = 0, rounds = 0, idle_rounds = 0;
+  const uint64_t began_ns = now_ns();
+  uint64_t seen_ns = began_ns;
+  for (;;) {
+    const uint64_t at_ns = now_ns();
+    int is_idle = 1;
+    if (sent < total) {
+      uint64_t due = (uint64_t)((double)(at_ns - began_ns) / period_ns) + 1;
+      if (due > total) due = total;
+      if (due > sent) {
+        const uint64_t count = due - sent < kSegmentsMax ? due - sent : kSegmentsMax;
+        send_burst(out, sent, count, began_ns, period_ns);
+        sent += count;
+        is_idle = 0;
+      }
+      seen_ns = at_ns;
+    } else if (!receives || received >= total || at_ns - seen_ns > kLingerNs) {
+      break;
+    }
+    const int got = receives ? recvmmsg(in, messages, kReceivedMax, 0, NULL) : 0;
+    if (got > 0) {
+      const uint64_t here_ns = now_ns();
+      is_idle = 0;
+      seen_ns = here_ns;
+      for (int i = 0; i < got; ++i) {
+        struct stamp stamp;
+        if (messages[i].msg_len != kDatagramBytes) continue;
+        memcpy(&stamp, incoming[i] + kStampAt, sizeof stamp);
+        misplaced += stamp.number < next;
+        next = stamp.number + 1;
+        if (received < kTimesMax) times_ns[received] = (uint32_t)(here_ns - stamp.due_ns);
+        ++received;
+      }
+    }
+    if (sent < total) {
+      ++rounds;
+      idle_rounds += (uint64_t)is_idle;
+    }
+  }
+  const uint64_t timed = received < kTimesMax ? received : kTimesMax;
+  qsort(times_ns, timed, sizeof *times_ns, is_before);
+  printf("%llu %llu %llu %.1f %.1f %.1f %.2f\n", (unsigned long long)sent,
+         (unsigned long long)received, (unsigned long long)misplaced, percentile_us(timed, 0.5),
+         percentile_us(timed, 0.99), percentile_us(timed, 0.999),
+         rounds == 0 ? 0 : (double)idle_rounds / (double)rounds);
+  return 0;
+}

@@ -1,0 +1,270 @@
+#!/usr/bin/python3
+"""tsrelay beside a bare relay and multicat: how fast without a loss, how late, how wide.
+
+    make && scripts/bench/run.sh relay [--rounds N] [--seconds S]
+
+Transport stream packets, 7 of 188 bytes in a datagram, go over a veth pair: the relays run here on
+core 0, one lean client (datagram_probe.c) in a network namespace on core 1. GSO, TSO and GRO are
+off at both ends, so that each datagram is a packet of its own on the way, as on a wire. Rounds are
+interleaved: in each, every relay does everything.
+
+One to one: the highest rate at which nothing is lost, by halving; a rate counts if one of three
+trials of it loses nothing (other programs of a machine take the core now and then, and that is no
+relay's fault). The client's own limit is that of an echo without any relay: the kernel forwards the
+packets. Latency: at half the least of the relays' loss-free rates of the round, from when a
+datagram was to be sent.
+
+One to 100: the relay's processor time for each packet that it sends, at a rate that all can do;
+they go to an address that is nobody's in the namespace, which counts and drops them. multicat sends to one output, so 100 of
+them listen to one group, as its document advises. `a core` is what one core so could send.
+"""
+import argparse
+import contextlib
+import os
+import random
+import statistics
+import subprocess
+import time
+
+from common import (BEDPLATE, BUILD, MIB, BenchError, ratio_text, ratios, require,
+                    reserved_hugepages, run_main, service_config, spread, start, stop, verdict,
+                    wait_for_hugepages, warn_if_busy, work_directory, write_json)
+
+POOL_BYTES = 128 * MIB
+# BEYOND is nobody's: what is sent there is counted at the other end of the pair, and dropped.
+HERE, THERE, BEYOND, GROUP = "10.213.47.1", "10.213.47.2", "10.213.47.3", "239.213.47.1"
+IN_PORT, OUT_PORT, OUTPUTS = 5004, 6000, 100
+NAMESPACE = f"bedplate-bench-{os.getpid()}"
+OURS, THEIRS = f"bpb{os.getpid()}"[:14] + "a", f"bpb{os.getpid()}"[:14] + "b"
+RATE_MIN, RATE_MAX, RATE_STEPS, TRIALS = 20_000, 600_000, 7, 3
+WIDE_RATE = 400  # datagrams a second, each to 100 outputs
+TARGETS = {"bare": 1.0, "multicat": 1.2}
+WIDE_TARGET = 3
+
+
+def ip(*words):
+    done = subprocess.run(["ip", *map(str, words)], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise BenchError(f"ip {' '.join(map(str, words))}: {done.stderr.strip()}; run as root")
+    return done.stdout
+
+
+def inside(*argv):
+    return ["ip", "netns", "exec", NAMESPACE, *map(str, argv)]
+
+
+def run(*argv):
+    done = subprocess.run(list(map(str, argv)), capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise BenchError(f"running {' '.join(map(str, argv))}: {done.stderr.strip()}")
+    return done.stdout
+
+
+@contextlib.contextmanager
+def veth_pair():
+    """A namespace with one end of a pair; packets are not joined anywhere."""
+    ip("netns", "add", NAMESPACE)
+    try:
+        ip("link", "add", OURS, "type", "veth", "peer", "name", THEIRS, "netns", NAMESPACE)
+        for prefix, link, address in (([], OURS, HERE), (["-n", NAMESPACE], THEIRS, THERE)):
+            ip(*prefix, "address", "add", f"{address}/24", "dev", link)
+            ip(*prefix, "link", "set", link, "up")
+            ip(*prefix, "route", "add", "224.0.0.0/4", "dev", link)
+        for prefix, link in (([], OURS), (inside(), THEIRS)):
+            run(*prefix, "ethtool", "-K", link, "gso", "off", "tso", "off", "gro", "off")
+        hardware = run(*inside("cat", f"/sys/class/net/{THEIRS}/address")).strip()
+        ip("neighbour", "add", BEYOND, "lladdr", hardware, "dev", OURS)
+        yield
+    finally:
+        subprocess.run(["ip", "link", "delete", OURS], capture_output=True, check=False)
+        ip("netns", "delete", NAMESPACE)
+
+
+def received_packets():
+    return int(run(*inside("cat", f"/sys/class/net/{THEIRS}/statistics/rx_packets")))
+
+
+def destination(group):
+    return BEYOND if group else THERE
+
+
+# ---- relays: each makes its commands, one process each -------------------------------------------
+
+def tsrelay(directory, outputs, group):
+    listed = "".join(f'''[[tsrelay.stream.output]]
+name = "out{i}"
+to = "{destination(group)}:{OUT_PORT + i}"
+''' for i in range(outputs))
+    leg = f'address = "{group or HERE}:{IN_PORT}"\n'
+    if group:
+        leg += f'interface = "{OURS}"\n'
+    path = service_config(directory, f"relay-{outputs}", [("main", 0)], POOL_BYTES, "io_uring",
+                          f"""[tsrelay]
+[[tsrelay.stream]]
+name = "one"
+[[tsrelay.stream.leg]]
+{leg}{listed}""")
+    return [[BEDPLATE, "run", path]]
+
+
+def multicat(_directory, outputs, group):
+    source = f"@{group}:{IN_PORT}/ifaddr={HERE}" if group else f"@{HERE}:{IN_PORT}"
+    return [["taskset", "-c", "0", "multicat", "-u", "-U", source, f"{destination(group)}:{OUT_PORT + i}"]
+            for i in range(outputs)]
+
+
+def bare(_directory, outputs, group):
+    return [["taskset", "-c", "0", f"{BUILD}/bare_relay", HERE if not group else group, str(IN_PORT),
+             destination(group), str(OUT_PORT), str(outputs)]]
+
+
+RELAYS = {"tsrelay": tsrelay, "multicat": multicat, "bare": bare}
+
+
+@contextlib.contextmanager
+def running(name, directory, outputs=1, group=None):
+    """Yields the processes once they receive."""
+    processes = []
+    wait_for_hugepages(POOL_BYTES)
+    with open(f"{directory}/log", "ab") as log:
+        try:
+            for command in RELAYS[name](directory, outputs, group):
+                processes.append(start(command, stdout=log, stderr=log))
+            wait_until_relayed(processes, directory, group)
+            yield processes
+        finally:
+            for process in processes:
+                stop(process)
+
+
+def wait_until_relayed(processes, directory, group):
+    end = time.monotonic() + 15
+    while time.monotonic() < end:
+        if any(process.poll() is not None for process in processes):
+            break
+        before = received_packets()
+        result = probe(50, 0.02, to=group, port=0 if group else OUT_PORT)
+        if result["received"] > 0 or (group and received_packets() > before + OUTPUTS // 2):
+            return
+    with open(f"{directory}/log", encoding="utf-8", errors="replace") as file:
+        raise BenchError(f"waiting for a relay: nothing comes back; it said:\n{file.read()[-1500:]}")
+
+
+def probe(rate, seconds, to=None, port=OUT_PORT):
+    words = run(*inside("taskset", "-c", "1", f"{BUILD}/datagram_probe", to or HERE, IN_PORT, THERE,
+                        port, rate, seconds)).split()
+    names = ("sent", "received", "misplaced", "p50_us", "p99_us", "p999_us", "idle")
+    return dict(zip(names, map(float, words)))
+
+
+# ---- measuring ----------------------------------------------------------------------------------
+
+def loses_nothing(rate, seconds):
+    for _ in range(TRIALS):
+        result = probe(rate, seconds)
+        if result["received"] == result["sent"] and result["misplaced"] == 0:
+            return result
+    return None
+
+
+def loss_free(seconds):
+    """The highest rate, and the client's idle share at it."""
+    low, high, idle = 0, RATE_MAX, 0
+    rate = 100_000
+    for _ in range(RATE_STEPS):
+        result = loses_nothing(rate, seconds)
+        if result:
+            low, idle = rate, result["idle"]
+        else:
+            high = rate
+        rate = (max(low, RATE_MIN) + high) // 2 if high < RATE_MAX else min(2 * rate, RATE_MAX)
+    return low, idle
+
+
+def processor_ns(processes):
+    """What they have run, to the nanosecond; the kernel's work for their packets is in it."""
+    total = 0
+    for process in processes:
+        for thread in os.listdir(f"/proc/{process.pid}/task"):
+            with open(f"/proc/{process.pid}/task/{thread}/schedstat", encoding="ascii") as file:
+                total += int(file.read().split()[0])
+    return total
+
+
+def measure_wide(processes, seconds):
+    """Nanoseconds of processor time for each packet that is sent."""
+    before_ns, before = processor_ns(processes), received_packets()
+    probe(WIDE_RATE, seconds, to=GROUP, port=0)
+    time.sleep(0.1)
+    spent_ns, packets = processor_ns(processes) - before_ns, received_packets() - before
+    wanted = WIDE_RATE * seconds * OUTPUTS
+    if packets < 0.99 * wanted:
+        raise BenchError(f"sending to {OUTPUTS} outputs: {packets} packets of {wanted:.0f} came; "
+                         "the rate is too high for this machine")
+    return spent_ns / packets
+
+
+def run_round(directory, options, results):
+    names = random.sample(sorted(RELAYS), len(RELAYS))
+    rates = {}
+    for name in names:
+        with running(name, directory):
+            rates[name], idle = loss_free(options.seconds)
+        results["rate"].setdefault(name, []).append(rates[name])
+        results["idle"].setdefault(name, []).append(idle)
+    for name in names:
+        with running(name, directory):
+            late = probe(min(rates.values()) // 2 or RATE_MIN, options.seconds)
+        results["late"].setdefault(name, []).append(
+            [late["p50_us"], late["p99_us"], late["p999_us"]])
+    for name in names:
+        if name == "bare":
+            continue  # it joins no group
+        with running(name, directory, OUTPUTS, GROUP) as processes:
+            results["wide_ns"].setdefault(name, []).append(measure_wide(processes, options.seconds))
+
+
+def print_table(results):
+    print(f"{'one to one':14}{'k datagrams/s without loss':32}client idle")
+    for name, rates in results["rate"].items():
+        print(f"{'':14}{name:12}{spread([rate / 1e3 for rate in rates]):26}"
+              f"{statistics.median(results['idle'][name]):.0%}")
+    for other, target in TARGETS.items():
+        print(f"{'':14}tsrelay / {other}: "
+              f"{ratio_text(ratios(results['rate'], 'tsrelay', [other]), target)}")
+    print("at half of it  p50, p99, p99.9 in us")
+    medians = {}
+    for name, late in results["late"].items():
+        medians[name] = [statistics.median(column) for column in zip(*late)]
+        print(f"{'':14}{name:12}" + ", ".join(spread(list(column)) for column in zip(*late)))
+    below = all(ours < theirs for ours, theirs in zip(medians["tsrelay"], medians["multicat"]))
+    print(f"{'':14}tsrelay below multicat: {verdict(below)}")
+    print(f"{'one to ' + str(OUTPUTS):14}{'ns a packet':32}k packets/s a core")
+    for name, spent in results["wide_ns"].items():
+        print(f"{'':14}{name:12}{spread(spent):26}{1e6 / statistics.median(spent):.0f}")
+    wide = [theirs / ours for ours, theirs in zip(results["wide_ns"]["tsrelay"],
+                                                  results["wide_ns"]["multicat"])]
+    print(f"{'':14}tsrelay / multicat: {spread(wide)}; at least {WIDE_TARGET} "
+          f"{verdict(statistics.median(wide) >= WIDE_TARGET)}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.5)
+    options = parser.parse_args()
+    require({"multicat": "scripts/setup.sh bench", BEDPLATE: "make", "taskset": "util-linux",
+             "ethtool": "scripts/setup.sh bench",
+             f"{BUILD}/datagram_probe": "scripts/bench/run.sh",
+             f"{BUILD}/bare_relay": "scripts/bench/run.sh"})
+    load = warn_if_busy()
+    results = {"rate": {}, "idle": {}, "late": {}, "wide_ns": {}}
+    with work_directory() as directory, reserved_hugepages(POOL_BYTES), veth_pair():
+        for _ in range(options.rounds):
+            run_round(directory, options, results)
+    print_table(results)
+    write_json("relay.json", {"load": load, "rounds": options.rounds, **results})
+
+
+run_main(main)
