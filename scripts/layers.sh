@@ -31,14 +31,15 @@ complain "a part of verbs includes one above it" "$(
   true)"
 
 # Services stand on the runtime, which knows none of them: a program lists those that it has.
-complain "the runtime names a service" "$(grep -rniE '\b(blockd|nbd|kvd|memcached)' --include='*.h' \
+complain "the runtime names a service" "$(grep -rniE '\b(blockd|nbd|kvd|memcached|tsrelay)' --include='*.h' \
   --include='*.cc' --include='*.c' platform pinned_pool alloc transport apps |
-  grep -vE '^apps/(blockd|kvd|bedplate)/|^apps/examples/kvget' || true)"
+  grep -vE '^apps/(blockd|kvd|tsrelay|bedplate)/|^apps/examples/(kvget|ts[a-z]*)\.' || true)"
 complain "a part of apps/ includes one above it" "$(
-  grep -rnE '#include "apps/(blockd|kvd|bedplate|program|init|perf)/' apps/boot
-  grep -rnE '#include "apps/(blockd|kvd|bedplate|program|perf)/' apps/init
-  grep -rnE '#include "apps/(kvd|program|bedplate|init|perf)/' apps/blockd
-  grep -rnE '#include "apps/(blockd|program|bedplate|init|perf)/' apps/kvd
+  grep -rnE '#include "apps/(blockd|kvd|tsrelay|bedplate|program|init|perf)/' apps/boot
+  grep -rnE '#include "apps/(blockd|kvd|tsrelay|bedplate|program|perf)/' apps/init
+  grep -rnE '#include "apps/(kvd|tsrelay|program|bedplate|init|perf)/' apps/blockd
+  grep -rnE '#include "apps/(blockd|tsrelay|program|bedplate|init|perf)/' apps/kvd
+  grep -rnE '#include "apps/(blockd|kvd|program|bedplate|init|perf)/' apps/tsrelay
   true)"
 
 datapath=$(find platform pinned_pool alloc transport apps -name '*_datapath.*')

@@ -6,6 +6,7 @@ LIBRARY := $(BUILD)/libbedplate.a
 MALLOC_LIBRARY := $(BUILD)/libbedplate-malloc.a
 VERBS_LIBRARY := $(BUILD)/libbedplate-verbs.a
 INIT_LIBRARY := $(BUILD)/libbedplate-init.a
+TSRELAY_LIBRARY := $(BUILD)/libbedplate-tsrelay.a
 LIBRARIES_ALL := $(VERBS_LIBRARY) $(INIT_LIBRARY) $(LIBRARY)
 # The programs of this tree have all of it.
 LINK_RUNTIME := $(VERBS_LINK) $(INIT_LINK) $(LIBRARIES_ALL)
@@ -93,6 +94,7 @@ $(BUILD)/%.a:
 $(LIBRARY): $(call compiled,library,$(LIBRARY_SOURCES))
 $(VERBS_LIBRARY): $(call compiled,verbs,$(VERBS_LIBRARY_SOURCES))
 $(INIT_LIBRARY): $(call compiled,init,$(INIT_LIBRARY_SOURCES))
+$(TSRELAY_LIBRARY): $(call compiled,tsrelay,$(TSRELAY_SOURCES))
 $(MALLOC_LIBRARY): $(call objects,$(MALLOC_SOURCES))
 
 # The whole heap of the program and of the tests lies in the pool, but under a sanitizer.
@@ -100,9 +102,9 @@ POOL_HEAP := $(if $(SANITIZED),,$(MALLOC_LIBRARY))
 LINK_POOL_HEAP := $(if $(SANITIZED),,$(MALLOC_LINK) $(MALLOC_LIBRARY))
 
 $(PROGRAM): $(call objects,$(PROGRAM_SOURCES)) $(BLOCKD_OBJECTS) $(KVD_OBJECTS) $(POOL_HEAP) \
-            $(LIBRARIES_ALL)
+            $(TSRELAY_LIBRARY) $(LIBRARIES_ALL)
 	$(if $(V),,@echo "  LINK $@")
-	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LINK_RUNTIME) $(LINK_LIBRARIES)
+	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(TSRELAY_LIBRARY) $(LINK_POOL_HEAP) $(LINK_RUNTIME) $(LINK_LIBRARIES)
 
 # Programs of others, linked as docs/allocator.md says: with the pool's malloc. And one of the
 # tests, which is linked like them.
@@ -163,9 +165,10 @@ LAW_LINK := $(if $(SANITIZED),,$(patsubst %,-Wl$(comma)--wrap=%,\
 
 $(TESTS): $(LAW_NAMES)
 $(TESTS): $(call compiled,tests/tests,$(TEST_SOURCES)) $(BLOCKD_OBJECTS) $(KVD_OBJECTS) $(POOL_HEAP) \
-          $(LIBRARIES_ALL) $(BUILD)/libCppUTest.a
+          $(TSRELAY_LIBRARY) $(LIBRARIES_ALL) $(BUILD)/libCppUTest.a
 	$(if $(V),,@echo "  LINK $@")
-	$(Q)$(CXX) $(LDFLAGS) $(LAW_LINK) -o $@ $(filter %.o,$^) $(BUILD)/libCppUTest.a $(LINK_POOL_HEAP) \
+	$(Q)$(CXX) $(LDFLAGS) $(LAW_LINK) -o $@ $(filter %.o,$^) $(TSRELAY_LIBRARY) $(BUILD)/libCppUTest.a \
+	  $(LINK_POOL_HEAP) \
 	  $(LINK_RUNTIME) $(LINK_LIBRARIES)
 
 # The pool's heap as the benchmark preloads it: the sources of the archives once more, compiled as
@@ -190,7 +193,7 @@ $(BENCH_HEAP): $(BENCH_OBJECTS)
 
 -include $(patsubst %.o,%.d,$(call objects,$(LIBRARY_SOURCES) $(VERBS_LIBRARY_SOURCES) \
   $(INIT_LIBRARY_SOURCES) $(MALLOC_SOURCES) \
-  $(BLOCKD_SOURCES) $(KVD_SOURCES) $(PROGRAM_SOURCES) $(TEST_SOURCES) $(STRAIN_SOURCES) \
+  $(BLOCKD_SOURCES) $(KVD_SOURCES) $(TSRELAY_SOURCES) $(PROGRAM_SOURCES) $(TEST_SOURCES) $(STRAIN_SOURCES) \
   $(TRAFFIC_SOURCES) $(PLACES_SOURCES) tests/soak/heap_soak.cc apps/examples/ping.cc \
   apps/examples/remote_read.cc apps/examples/kvget.cc tests/system/cpp_peer.cc) \
   $(BENCH_OBJECTS) $(C_OBJECTS) $(FIRST_SERVICE_OBJECTS))
@@ -259,8 +262,19 @@ build/fuzz/kvd: tests/fuzz/kvd_fuzz.cc \
 	$(if $(V),,@echo "  FUZZ $@")
 	$(Q)clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -I. -o $@ $(filter %.cc,$^)
 
+build/fuzz/tsrelay: tests/fuzz/tsrelay_fuzz.cc \
+                    $(addprefix apps/tsrelay/,$(addsuffix _datapath.cc,fec_receiver fec_sender \
+                      leg_merge pacer psi rtp ts_inspector)) platform/assert.cc platform/file.cc \
+                    platform/log.cc platform/result.cc platform/standard_error.cc \
+                    $(wildcard apps/tsrelay/*_datapath.h) $(BUILD_FILES)
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  FUZZ $@")
+	$(Q)clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -DBP_DEBUG=1 -I. -o $@ \
+	  $(filter %.cc,$^)
+
 # One target, or all of them one after the other.
-fuzz-run: $(addprefix fuzz-run-,$(or $(FUZZ),nbd kvd))
-.PHONY: fuzz-run-nbd fuzz-run-kvd
-fuzz-run-nbd fuzz-run-kvd: fuzz-run-%: build/fuzz/%
+FUZZ_TARGETS := nbd kvd tsrelay
+fuzz-run: $(addprefix fuzz-run-,$(or $(FUZZ),$(FUZZ_TARGETS)))
+.PHONY: $(FUZZ_TARGETS:%=fuzz-run-%)
+$(FUZZ_TARGETS:%=fuzz-run-%): fuzz-run-%: build/fuzz/%
 	$(Q)scripts/fuzz.sh $< tests/fuzz/corpus/$* $(FUZZ_SECONDS)

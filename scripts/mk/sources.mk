@@ -49,6 +49,8 @@ COMMANDS := check_command counter_text counters_command doctor_command files_c f
             service_c sockets_c stats_command stats_json stats_text watch_stats
 PERF := perf_client perf_report perf_server perf_shm_side perf_side perf_verbs register_report
 KVD := kv_service session_datapath
+TSRELAY := fec_receiver_datapath fec_sender_datapath leg_merge_datapath pacer_datapath psi_datapath \
+           rtp_datapath test_picture ts_generator ts_inspector_datapath
 BLOCKD := block_server block_service connection_datapath nbd_negotiation volume_datapath
 
 # What a program without peers need not link, with libibverbs and librdmacm behind it: the archive
@@ -72,6 +74,7 @@ BENCH_HEAP_SOURCES := $(PLATFORM:%=platform/%.cc) $(PINNED_POOL:%=pinned_pool/%.
                       $(MALLOC_SOURCES) scripts/bench/preload_heap.cc
 BLOCKD_SOURCES := $(BLOCKD:%=apps/blockd/%.cc)
 KVD_SOURCES := $(KVD:%=apps/kvd/%.cc)
+TSRELAY_SOURCES := $(TSRELAY:%=apps/tsrelay/%.cc)
 PROGRAM_SOURCES := apps/bedplate/main.cc
 
 TEST_SOURCES := tests/main.cc \

@@ -1,0 +1,170 @@
+// Tested by tests/apps/tsrelay/fec_test.cc.
+#include "apps/tsrelay/fec_receiver_datapath.h"
+
+#include "platform/assert.h"
+
+namespace bedplate::relay {
+
+bool FecReceiver::is_valid() const noexcept {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < kMediaMax; ++i) {
+    if (!media_[i].is_there) continue;
+    ++count;
+    if ((media_[i].sequence & (kMediaMax - 1)) != i) return false;
+  }
+  return count == media_count_ && sum_count_ <= kSumsMax;
+}
+
+void FecReceiver::keep(uint32_t item, uint16_t sequence) noexcept {
+  Media& media = media_at(sequence);
+  if (media.is_there) {
+    sink_->let_go(media.item);
+    --media_count_;
+  }
+  sink_->hold(item);
+  media = {true, sequence, item};
+  ++media_count_;
+}
+
+// What is `depth_` behind the newest is of no use, nor are the sums of it.
+void FecReceiver::forget_old(uint16_t newest) noexcept {
+  if (has_newest_ && sequence_distance(newest_, newest) <= 0) return;
+  if (!has_newest_ || sequence_distance(newest_, newest) > static_cast<int32_t>(kMediaMax)) {
+    restart();
+    oldest_ = newest;
+  }
+  has_newest_ = true;
+  newest_ = newest;
+  const auto wanted = static_cast<uint16_t>(newest - depth_);
+  for (; sequence_distance(oldest_, wanted) > 0; ++oldest_) {
+    Media& media = media_at(oldest_);
+    if (!media.is_there || media.sequence != oldest_) continue;
+    sink_->let_go(media.item);
+    media.is_there = false;
+    --media_count_;
+  }
+  for (uint32_t i = sum_count_; i-- > 0;) {
+    if (sequence_distance(sums_[i].packet.base, wanted) <= 0) continue;
+    ++report_.unrecoverable;
+    remove_sum(i);
+  }
+}
+
+void FecReceiver::restart() noexcept {
+  for (Media& media : media_) {
+    if (media.is_there) sink_->let_go(media.item);
+    media.is_there = false;
+  }
+  media_count_ = 0;
+  while (sum_count_ > 0) remove_sum(sum_count_ - 1);
+  has_newest_ = false;
+}
+
+void FecReceiver::remove_sum(uint32_t index) noexcept {
+  BP_DCHECK(index < sum_count_);
+  sink_->let_go(sums_[index].item);
+  sums_[index] = sums_[--sum_count_];
+}
+
+// How many of its set are not there; *sequence is one of them.
+uint32_t FecReceiver::missing_of(const FecPacket& packet, uint16_t* sequence) noexcept {
+  uint32_t missing = 0;
+  for (uint32_t i = 0; i < packet.count; ++i) {
+    if (has(packet.sequence_at(i))) continue;
+    *sequence = packet.sequence_at(i);
+    ++missing;
+  }
+  return missing;
+}
+
+void FecReceiver::add_media(uint32_t item, uint16_t sequence) noexcept {
+  if (depth_ == 0) return;
+  forget_old(sequence);
+  if (sequence_distance(oldest_, sequence) < 0) return;  // too late to be of use
+  keep(item, sequence);
+  for (uint32_t i = 0; i < sum_count_; ++i) {
+    if (sums_[i].packet.index_of(sequence) < sums_[i].packet.count) return work();
+  }
+}
+
+void FecReceiver::add_fec(uint32_t item) noexcept {
+  ++report_.packets;
+  FecPacket packet;
+  if (!parse_fec(sink_->bytes_of(item), &packet)) {
+    ++report_.malformed;
+    return;
+  }
+  const uint32_t depth = kMatricesHeld * packet.offset * packet.count;
+  depth_ = std::max(depth_, depth);
+  // Nothing of its set was held when the first one comes: it is of no use yet.
+  if (!has_newest_ || sequence_distance(oldest_, packet.base) < 0) return;
+  uint16_t sequence = 0;
+  if (missing_of(packet, &sequence) == 0) return;
+  if (sum_count_ == kSumsMax) {
+    ++report_.unrecoverable;
+    remove_sum(0);
+  }
+  sink_->hold(item);
+  sums_[sum_count_++] = {item, packet};
+  work();
+}
+
+// Until no set is left that lacks just one.
+void FecReceiver::work() noexcept {
+  for (bool moves = true; moves;) {
+    moves = false;
+    for (uint32_t i = sum_count_; i-- > 0;) {
+      uint16_t sequence = 0;
+      const uint32_t missing = missing_of(sums_[i].packet, &sequence);
+      if (missing > 1) continue;
+      moves = (missing == 1 && recover(sums_[i].packet, sequence)) || moves;
+      remove_sum(i);
+    }
+  }
+  BP_DCHECK_SLOW(is_valid());
+}
+
+bool FecReceiver::recover(const FecPacket& packet, uint16_t sequence) noexcept {
+  std::byte* buffer = sink_->take_buffer();
+  if (buffer == nullptr) return false;
+  const auto refuse = [&] {
+    ++report_.malformed;
+    sink_->give_buffer(buffer);
+    return false;
+  };
+  const size_t sum_bytes = packet.sum.size();
+  if (kRtpHeaderBytes + sum_bytes > buffer_bytes_) return refuse();
+  std::byte* body = buffer + kRtpHeaderBytes;
+  std::memcpy(body, packet.sum.data(), sum_bytes);
+  uint32_t length = packet.length_sum;
+  RtpPacket head;
+  head.sequence = sequence;
+  head.timestamp = packet.timestamp_sum;
+  uint32_t type = packet.type_sum;
+  uint32_t marker = packet.marker_sum;
+  for (uint32_t i = 0; i < packet.count; ++i) {
+    const uint16_t other = packet.sequence_at(i);
+    if (other == sequence) continue;
+    const std::span<const std::byte> datagram = sink_->bytes_of(media_at(other).item);
+    const std::span<const std::byte> rest = datagram.subspan(kRtpHeaderBytes);
+    if (rest.size() > sum_bytes) return refuse();
+    add_sum(body, rest.data(), rest.size());
+    length ^= static_cast<uint32_t>(rest.size());
+    type ^= load_u8(datagram.data() + 1) & 0x7F;
+    marker ^= load_u8(datagram.data() + 1) & 0x80;
+    head.timestamp ^= load_u32(datagram.data() + 4);
+    head.ssrc = load_u32(datagram.data() + 8);
+  }
+  // Its set had padding or an extension somewhere: what is in the sum is no payload alone.
+  if (length > sum_bytes || length == 0 || packet.flags_sum != 0) return refuse();
+  head.payload_type = static_cast<uint8_t>(type);
+  head.has_marker = marker != 0;
+  write_rtp(head, buffer);
+  const uint32_t item = sink_->recovered(buffer, kRtpHeaderBytes + length);
+  if (item == FecReceiverSink::kNoItem) return false;
+  ++report_.recovered;
+  keep(item, sequence);
+  return true;
+}
+
+}  // namespace bedplate::relay

@@ -1,0 +1,103 @@
+// Brings lost packets back from FEC packets (SMPTE ST 2022-1): of a set of which just one is
+// missing, that one is the sum of the others and the FEC packet. What comes back may make another
+// set whole but for one, and so on.
+//
+// Packets are known by numbers of the owner's, and held as long as an FEC packet may still want
+// them: three matrices. Until the first FEC packet has come nothing is held. FEC packets whose set
+// is whole are not kept.
+//
+// Invariants, which is_valid() looks at: 1. Each place that is taken is that of its number. 2.
+// There are as many sums as are said.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "apps/tsrelay/fec_wire_datapath.h"
+
+namespace bedplate::relay {
+
+class FecReceiverSink {
+ public:
+  virtual ~FecReceiverSink() = default;
+  // The whole datagram.
+  virtual std::span<const std::byte> bytes_of(uint32_t item) noexcept = 0;
+  // Each is held as often as it is let go.
+  virtual void hold(uint32_t item) noexcept = 0;
+  virtual void let_go(uint32_t item) noexcept = 0;
+  // Of buffer_bytes; nullptr: there is none now.
+  virtual std::byte* take_buffer() noexcept = 0;
+  virtual void give_buffer(std::byte* buffer) noexcept = 0;
+  // A packet is back: the buffer is the sink's. Returns its number; kNoItem: it is not wanted.
+  virtual uint32_t recovered(std::byte* buffer, uint32_t bytes) noexcept = 0;
+
+  static constexpr uint32_t kNoItem = ~uint32_t{0};
+};
+
+struct FecReceiverReport {
+  uint64_t packets = 0;        // FEC packets that came
+  uint64_t recovered = 0;      // media packets
+  uint64_t malformed = 0;      // no FEC of this kind, or sums that make no packet
+  uint64_t unrecoverable = 0;  // sets of which more than one stayed missing
+};
+
+class FecReceiver {
+ public:
+  static constexpr uint32_t kMediaMax = 512;  // places, a power of two
+  static constexpr uint32_t kSumsMax = 128;
+  static constexpr uint32_t kMatricesHeld = 3;
+  static_assert(kMediaMax >= kMatricesHeld * kFecMatrixMax);
+
+  void create(FecReceiverSink& sink, uint32_t buffer_bytes) noexcept {
+    sink_ = &sink;
+    buffer_bytes_ = buffer_bytes;
+  }
+  // A packet of the stream that was not there before.
+  void add_media(uint32_t item, uint16_t sequence) noexcept;
+  // An FEC packet; it is held while it is of use.
+  void add_fec(uint32_t item) noexcept;
+  // Numbers begin anew, or what is held is needed elsewhere: everything is let go.
+  void restart() noexcept;
+
+  const FecReceiverReport& report() const noexcept { return report_; }
+  uint32_t held_count() const noexcept { return media_count_ + sum_count_; }
+  bool is_valid() const noexcept;
+
+ private:
+  struct Media {
+    bool is_there = false;
+    uint16_t sequence = 0;
+    uint32_t item = 0;
+  };
+  struct Sum {
+    uint32_t item = 0;
+    FecPacket packet;
+  };
+
+  Media& media_at(uint16_t sequence) noexcept { return media_[sequence & (kMediaMax - 1)]; }
+  bool has(uint16_t sequence) noexcept {
+    const Media& media = media_at(sequence);
+    return media.is_there && media.sequence == sequence;
+  }
+  void keep(uint32_t item, uint16_t sequence) noexcept;
+  void forget_old(uint16_t newest) noexcept;
+  uint32_t missing_of(const FecPacket& packet, uint16_t* sequence) noexcept;
+  void remove_sum(uint32_t index) noexcept;
+  void work() noexcept;
+  bool recover(const FecPacket& packet, uint16_t sequence) noexcept;
+
+  FecReceiverSink* sink_ = nullptr;
+  uint32_t buffer_bytes_ = 0;
+  uint32_t depth_ = 0;  // so many packets are held
+  bool has_newest_ = false;
+  uint16_t newest_ = 0;
+  uint16_t oldest_ = 0;  // what may still be held
+  uint32_t media_count_ = 0;
+  uint32_t sum_count_ = 0;
+  FecReceiverReport report_;
+  Media media_[kMediaMax];
+  Sum sums_[kSumsMax];
+};
+
+}  // namespace bedplate::relay

@@ -1,0 +1,99 @@
+// Tested by tests/apps/tsrelay/fec_test.cc.
+#include "apps/tsrelay/fec_sender_datapath.h"
+
+#include "platform/assert.h"
+
+namespace bedplate::relay {
+
+void FecSender::give(Sum& sum) noexcept {
+  if (sum.buffer != nullptr) matrix_.sink->give_buffer(sum.buffer);
+  sum = {};
+}
+
+void FecSender::restart() noexcept {
+  give(row_);
+  for (Sum& sum : columns_) give(sum);
+  for (Sum& sum : waiting_) give(sum);
+  has_begun_ = false;
+  position_ = 0;
+}
+
+void FecSender::add_to(Sum& sum, std::span<const std::byte> datagram,
+                       const RtpPacket& rtp) noexcept {
+  const std::span<const std::byte> body = datagram.subspan(kRtpHeaderBytes);
+  if (sum.count++ == 0) {
+    sum.base = rtp.sequence;
+    sum.buffer = matrix_.sink->take_buffer();
+    sum.is_bad = sum.buffer == nullptr;
+  }
+  if (kFecHeadersBytes + body.size() > matrix_.buffer_bytes) sum.is_bad = true;
+  if (sum.is_bad) return;
+  std::byte* bytes = sum.buffer + kFecHeadersBytes;
+  const size_t both = std::min<size_t>(sum.bytes, body.size());
+  add_sum(bytes, body.data(), both);
+  std::memcpy(bytes + both, body.data() + both, body.size() - both);  // nothing plus this
+  sum.bytes = std::max(sum.bytes, static_cast<uint32_t>(body.size()));
+  sum.length = static_cast<uint16_t>(sum.length ^ body.size());
+  sum.type ^= rtp.payload_type;
+  sum.timestamp ^= rtp.timestamp;
+  sum.marker ^= rtp.has_marker ? 1 : 0;
+}
+
+void FecSender::send(Sum& sum, bool is_row) noexcept {
+  if (sum.is_bad) {
+    ++unprotected_count_;
+    return give(sum);
+  }
+  RtpPacket head;
+  head.sequence = is_row ? row_sequence_++ : column_sequence_++;
+  head.timestamp = timestamp_;
+  head.payload_type = kFecPayloadType;
+  head.has_marker = sum.marker != 0;
+  std::byte* bytes = sum.buffer;
+  write_rtp(head, bytes);
+  store_u16(bytes + 12, sum.base);
+  store_u16(bytes + 14, sum.length);
+  store_u8(bytes + 16, 0x80U | sum.type);
+  store_u24(bytes + 17, 0);
+  store_u32(bytes + 20, sum.timestamp);
+  store_u8(bytes + 24, is_row ? 0x40 : 0);
+  store_u8(bytes + 25, is_row ? 1 : matrix_.columns);
+  store_u8(bytes + 26, sum.count);
+  store_u8(bytes + 27, 0);
+  const uint32_t whole_bytes = kFecHeadersBytes + sum.bytes;
+  sum = {};
+  matrix_.sink->send_fec(bytes, whole_bytes, is_row);
+}
+
+void FecSender::add(std::span<const std::byte> datagram, const RtpPacket& rtp) noexcept {
+  if (matrix_.columns == 0) return;
+  const bool is_plain = !rtp.has_padding && !rtp.has_extension && rtp.csrc_count == 0;
+  if (!is_plain || (has_begun_ && rtp.sequence != next_sequence_)) {
+    if (position_ > 0) ++unprotected_count_;
+    restart();
+  }
+  if (!is_plain) return;
+  has_begun_ = true;
+  next_sequence_ = static_cast<uint16_t>(rtp.sequence + 1);
+  timestamp_ = rtp.timestamp;
+  const uint32_t column = position_ % matrix_.columns;
+  if (matrix_.has_row_packets) add_to(row_, datagram, rtp);
+  add_to(columns_[column], datagram, rtp);
+  const bool is_row_over = column + 1 == matrix_.columns;
+  // One of the columns before, every so many packets: the last leaves before this matrix ends.
+  if (position_ % matrix_.rows == 0) {
+    Sum& waiting = waiting_[position_ / matrix_.rows];
+    if (waiting.count > 0) send(waiting, false);
+  }
+  if (is_row_over && matrix_.has_row_packets) send(row_, true);
+  if (++position_ < matrix_.columns * matrix_.rows) return;
+  position_ = 0;
+  for (uint32_t i = 0; i < matrix_.columns; ++i) {
+    BP_DCHECK(waiting_[i].count == 0);
+    waiting_[i] = columns_[i];
+    columns_[i] = {};
+  }
+  BP_DCHECK(is_valid());
+}
+
+}  // namespace bedplate::relay

@@ -1,0 +1,82 @@
+// Makes the FEC packets of a stream (SMPTE ST 2022-1): of each column of a matrix of its packets,
+// and of each row where that is asked for.
+//
+// A sum grows in the buffer that is sent in the end. That of a row leaves at its end; those of
+// columns leave one by one during the next matrix, so that no burst of losses takes both a column
+// and its sum, and no burst of them goes out. A gap, a restart or a packet with CSRCs, extension or
+// padding begins a new matrix: what of it was not whole is not protected.
+//
+// Invariant, which is_valid() looks at: how far the matrix has come is less than its packets.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "apps/tsrelay/fec_wire_datapath.h"
+
+namespace bedplate::relay {
+
+class FecSenderSink {
+ public:
+  virtual ~FecSenderSink() = default;
+  // Of buffer_bytes; nullptr: there is none now.
+  virtual std::byte* take_buffer() noexcept = 0;
+  virtual void give_buffer(std::byte* buffer) noexcept = 0;
+  // It is the sink's from now on.
+  virtual void send_fec(std::byte* buffer, uint32_t bytes, bool is_row) noexcept = 0;
+};
+
+struct FecMatrix {
+  uint32_t columns = 0;  // L; 0: there is no FEC
+  uint32_t rows = 0;     // D
+  bool has_row_packets = false;
+  uint32_t buffer_bytes = 0;
+  FecSenderSink* sink = nullptr;
+};
+
+class FecSender {
+ public:
+  // Buffers that it may have at a time.
+  static constexpr uint32_t buffer_count(uint32_t columns) noexcept { return 2 * columns + 1; }
+
+  void create(const FecMatrix& matrix) noexcept { matrix_ = matrix; }
+  // The next packet of the stream, and what its header says.
+  void add(std::span<const std::byte> datagram, const RtpPacket& rtp) noexcept;
+  // What was begun is given back.
+  void restart() noexcept;
+  // Sets that have no FEC packet: there was no buffer, or a packet was too long.
+  uint64_t unprotected_count() const noexcept { return unprotected_count_; }
+  bool is_valid() const noexcept { return position_ <= matrix_.columns * matrix_.rows; }
+
+ private:
+  struct Sum {
+    std::byte* buffer = nullptr;
+    uint32_t bytes = 0;  // behind the headers
+    uint32_t count = 0;
+    uint16_t base = 0;
+    uint16_t length = 0;
+    uint8_t type = 0;
+    uint32_t timestamp = 0;
+    uint8_t marker = 0;
+    bool is_bad = false;
+  };
+
+  void add_to(Sum& sum, std::span<const std::byte> datagram, const RtpPacket& rtp) noexcept;
+  void give(Sum& sum) noexcept;
+  void send(Sum& sum, bool is_row) noexcept;
+
+  FecMatrix matrix_;
+  uint32_t position_ = 0;  // in the matrix
+  bool has_begun_ = false;
+  uint16_t next_sequence_ = 0;
+  uint32_t timestamp_ = 0;
+  uint16_t column_sequence_ = 0;
+  uint16_t row_sequence_ = 0;
+  uint64_t unprotected_count_ = 0;
+  Sum row_;
+  Sum columns_[kFecColumnsMax];
+  Sum waiting_[kFecColumnsMax];  // of the matrix before
+};
+
+}  // namespace bedplate::relay

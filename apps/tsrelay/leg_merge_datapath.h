@@ -1,0 +1,135 @@
+// Packets of one or two legs put back in order (SMPTE ST 2022-7, class by the window): of those
+// with the same number the first is kept, and what is missing is waited for no longer than the
+// window, in time and in packets. Without a gap nothing waits.
+//
+// Numbers that make no sense beside those of now begin anew once two in a row do so on one leg: a
+// sender that has restarted. What comes of its old numbers afterwards, by the slower leg, is late,
+// as long as kOldNs.
+//
+// It knows items by a number of the owner's, and no memory. Whose packets they are is another one's
+// question (sender_lock_datapath.h).
+//
+// Invariants, which is_valid() looks at: 1. What is held lies in [next, next + window_packets), in
+// the slot of its number, and held_count_ says how many. 2. Where something is held, the next one
+// is not: it would have been delivered. 3. A deadline is there just then.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "apps/tsrelay/rtp_datapath.h"
+
+namespace bedplate::relay {
+
+enum class MergeDrop : uint8_t {
+  kDuplicate,  // the other leg, or the network, had brought it
+  kLate,       // it had been given up
+  kOutside,    // its number makes no sense
+};
+
+class MergeSink {
+ public:
+  virtual ~MergeSink() = default;
+  // The next one. `missing_count`: so many before it were given up.
+  virtual void deliver(uint32_t item, uint32_t missing_count) noexcept = 0;
+  // It is the owner's again.
+  virtual void drop(uint32_t item, MergeDrop cause) noexcept = 0;
+  // What is delivered from now on is of other numbers than what was before.
+  virtual void restarted() noexcept = 0;
+};
+
+struct MergeOptions {
+  uint64_t window_ns = 0;
+  uint32_t window_packets = 1;  // 1 to kWindowMax
+  MergeSink* sink = nullptr;
+};
+
+struct MergePacket {
+  uint32_t item = 0;
+  uint32_t leg = 0;  // kRecovered: of none
+  uint16_t sequence = 0;
+  uint32_t timestamp = 0;
+  uint64_t now_ns = 0;
+};
+
+// Of one leg, since the beginning.
+struct LegReport {
+  uint64_t lost = 0;  // by its numbers; less again when one comes late
+  uint64_t reordered = 0;
+};
+
+class LegMerge {
+ public:
+  static constexpr uint32_t kLegsMax = 2;
+  static constexpr uint32_t kRecovered = kLegsMax;
+  static constexpr uint32_t kWindowMax = 8192;
+  static constexpr uint64_t kNever = ~uint64_t{0};
+  static constexpr uint64_t kOldNs = 2'000'000'000;
+
+  struct Slot {
+    uint64_t number = 0;  // numbers begin over 65536: 0 is none
+    uint64_t arrived_ns = 0;
+    uint32_t item = 0;
+    uint32_t timestamp = 0;
+    bool is_held = false;
+  };
+  // How many slots a window takes: twice as many, to know those again that were delivered.
+  static uint64_t slot_count(uint32_t window_packets) noexcept;
+
+  // `slots`: slot_count() of them, zeroed, which outlive this. Requires: called once.
+  void create(const MergeOptions& options, std::span<Slot> slots) noexcept;
+
+  // Takes the item: it goes to the sink, now or later.
+  void insert(const MergePacket& packet) noexcept;
+  // Gives up what was waited for long enough.
+  void expire(uint64_t now_ns) noexcept;
+  // Delivers all that is held, with its gaps, and begins anew with the next packet: its sender is
+  // gone.
+  void restart() noexcept;
+  // When expire() has something to do; kNever.
+  uint64_t deadline_ns() const noexcept { return deadline_ns_; }
+
+  uint32_t held_count() const noexcept { return held_count_; }
+  uint64_t lost_count() const noexcept { return lost_count_; }
+  LegReport leg_report(uint32_t leg) const noexcept;
+  bool is_valid() const noexcept;
+
+ private:
+  // RFC 3550, appendix A.3: expected less received.
+  struct Leg {
+    bool has_begun = false;
+    uint64_t first = 0;
+    uint64_t highest = 0;
+    uint64_t received = 0;
+    uint64_t lost_before = 0;
+    uint64_t reordered = 0;
+    bool is_on_probation = false;
+    MergePacket probation;
+  };
+
+  Slot& slot_of(uint64_t number) noexcept { return slots_[number & (slots_.size() - 1)]; }
+  void begin(uint16_t sequence) noexcept;
+  void count(uint32_t leg, uint64_t number) noexcept;
+  void put_on_probation(const MergePacket& packet) noexcept;
+  void end_probation(Leg& leg) noexcept;
+  void accept(const MergePacket& packet, uint64_t number) noexcept;
+  void miss_next() noexcept;
+  void give_up() noexcept;
+  void deliver_ready() noexcept;
+  void flush() noexcept;
+
+  MergeOptions options_;
+  std::span<Slot> slots_;
+  bool has_begun_ = false;
+  uint64_t next_ = 0;
+  uint32_t held_count_ = 0;
+  uint32_t missing_count_ = 0;  // given up since the last one that was delivered
+  uint64_t deadline_ns_ = kNever;
+  uint64_t lost_count_ = 0;
+  uint16_t old_next_ = 0;  // of the numbers before
+  uint64_t old_until_ns_ = 0;
+  Leg legs_[kLegsMax];
+};
+
+}  // namespace bedplate::relay

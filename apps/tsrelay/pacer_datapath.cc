@@ -1,0 +1,61 @@
+#include "apps/tsrelay/pacer_datapath.h"
+
+#include <algorithm>
+
+#include "platform/assert.h"
+
+namespace bedplate::relay {
+
+void Pacer::restart(uint64_t pcr, uint64_t now_ns) noexcept {
+  has_line_ = true;
+  pcr_ = pcr;
+  pcr_due_ = now_ns + delay_ns_;
+  rate_ticks_ = rate_bytes_ = 0;
+  ++restart_count_;
+}
+
+uint64_t Pacer::due_ns(const TsClock& clock, uint32_t bytes, uint64_t now_ns) noexcept {
+  uint64_t due_ns = now_ns + delay_ns_;
+  if (clock.has_pcr) {
+    const uint64_t ticks = pcr_distance(pcr_, clock.pcr);
+    const uint64_t passed_bytes = bytes_ + clock.offset_bytes;
+    if (!has_line_ || clock.is_discontinuous || ticks > kPcrHz || ticks == 0) {
+      restart(clock.pcr, now_ns);
+    } else {
+      uint64_t pcr_due = pcr_due_ + pcr_ns(ticks);
+      const uint64_t wanted = now_ns + delay_ns_;
+      const auto off = static_cast<int64_t>(wanted - pcr_due);
+      if (static_cast<uint64_t>(off < 0 ? -off : off) > kDelaysOff * delay_ns_) {
+        restart(clock.pcr, now_ns);
+      } else {
+        pcr_due += static_cast<uint64_t>(off / 256);
+        rate_ticks_ = ticks;
+        rate_bytes_ = passed_bytes;
+        pcr_ = clock.pcr;
+        pcr_due_ = pcr_due;
+      }
+    }
+    // The packet leaves when its first byte is due, which lies before its PCR.
+    due_ns = pcr_due_;
+    if (rate_bytes_ > 0) {
+      const uint64_t before = pcr_ns(clock.offset_bytes * rate_ticks_ / rate_bytes_);
+      due_ns -= std::min(before, due_ns);
+    }
+    bytes_ = bytes - std::min(clock.offset_bytes, bytes);
+  } else {
+    if (has_line_) {
+      due_ns = pcr_due_;  // with the PCR before it, as long as the rate is unknown
+      if (rate_bytes_ > 0) due_ns += pcr_ns(bytes_ * rate_ticks_ / rate_bytes_);
+      // Where PCRs do not come any more, the line ends.
+      const uint64_t limit = now_ns + kDelaysOff * delay_ns_ + delay_ns_;
+      due_ns = std::min(due_ns, limit);
+    }
+    bytes_ += bytes;
+  }
+  earliest_ns_ = last_due_ns_;
+  last_due_ns_ = std::max(due_ns, last_due_ns_);
+  BP_DCHECK(is_valid());
+  return last_due_ns_;
+}
+
+}  // namespace bedplate::relay

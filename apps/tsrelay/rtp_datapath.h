@@ -1,0 +1,64 @@
+// RTP (RFC 3550): what the header of a packet says, and the jitter of those that come.
+//
+// What is read is a stranger's: each length is checked against the datagram before it is used.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace bedplate::relay {
+
+inline constexpr uint32_t kRtpHeaderBytes = 12;     // without CSRCs and extension
+inline constexpr uint32_t kRtpClockHz = 90'000;     // of transport streams (RFC 3551, type 33)
+inline constexpr uint8_t kRtpTransportStream = 33;  // payload type
+
+struct RtpPacket {
+  uint16_t sequence = 0;
+  uint32_t timestamp = 0;
+  uint32_t ssrc = 0;
+  uint8_t payload_type = 0;
+  bool has_marker = false;
+  bool has_padding = false;
+  bool has_extension = false;
+  uint8_t csrc_count = 0;
+  uint32_t header_bytes = 0;   // with CSRCs and extension: the payload begins here
+  uint32_t payload_bytes = 0;  // without padding
+};
+
+enum class RtpFault : uint8_t {
+  kNone,
+  kShort,      // no whole header
+  kVersion,    // not 2
+  kCsrc,       // more CSRCs than there are bytes
+  kExtension,  // a longer extension than there are bytes
+  kPadding,    // more padding than payload, or a count of 0
+};
+
+// *packet is filled where there is no fault.
+RtpFault parse_rtp(std::span<const std::byte> datagram, RtpPacket* packet) noexcept;
+
+// Writes a header of kRtpHeaderBytes: no CSRC, no extension; padding and marker as they are said.
+void write_rtp(const RtpPacket& packet, std::byte* to) noexcept;
+
+// How far `to` is ahead of `from`: negative where it is behind. Sequence numbers wrap around.
+constexpr int32_t sequence_distance(uint16_t from, uint16_t to) noexcept {
+  return static_cast<int16_t>(static_cast<uint16_t>(to - from));
+}
+
+// Interarrival jitter, RFC 3550 section 6.4.1 and appendix A.8.
+class JitterMeter {
+ public:
+  // `arrival_ns`: any steady clock.
+  void add(uint32_t timestamp, uint64_t arrival_ns) noexcept;
+  // What came before is of another stream, or of another clock.
+  void restart() noexcept { is_running_ = false; }
+  uint64_t jitter_ns() const noexcept;
+
+ private:
+  bool is_running_ = false;
+  uint32_t last_transit_ = 0;  // in units of the RTP clock; wraps around
+  uint64_t scaled_ = 0;        // the jitter in sixteenths of that unit
+};
+
+}  // namespace bedplate::relay

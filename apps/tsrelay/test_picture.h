@@ -1,0 +1,47 @@
+// A moving test picture as MPEG-2 video (ISO/IEC 13818-2): bars of colour, a ball, and how far the
+// stream has come in frames.
+//
+// The encoder is as small as one can be: intra pictures alone, and of each block of 8 x 8 nothing
+// but its mean, so a picture is a mosaic of 44 x 36.
+//
+// Tested by tests/apps/tsrelay/ts_generator_test.cc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace bedplate::relay {
+
+class TestPicture {
+ public:
+  static constexpr uint32_t kWidth = 352;
+  static constexpr uint32_t kHeight = 288;
+  static constexpr uint32_t kFramesPerSecond = 25;
+  static constexpr uint32_t kBytesMax = 16 * 1024;  // of a picture
+
+  // Encodes picture `number`, with a sequence header, so that a decoder can begin with any. It is
+  // good until the next call.
+  std::span<const std::byte> encode(uint64_t number) noexcept;
+
+ private:
+  struct Colour {
+    uint8_t luma;
+    uint8_t blue;
+    uint8_t red;
+  };
+
+  void put(uint32_t value, uint32_t bit_count) noexcept;
+  void align() noexcept;
+  void put_start_code(uint8_t code) noexcept;
+  void put_headers(uint64_t number) noexcept;
+  void put_mean(int mean, int* before, bool is_luma) noexcept;
+  static Colour colour_at(uint32_t column, uint32_t row, uint64_t number) noexcept;
+
+  std::byte bytes_[kBytesMax];
+  uint32_t byte_count_ = 0;
+  uint32_t bits_ = 0;  // that are not in bytes_ yet
+  uint32_t bit_count_ = 0;
+};
+
+}  // namespace bedplate::relay
