@@ -4,9 +4,11 @@
 #include "apps/blockd/block_service.h"
 #include "apps/kvd/kv_service.h"
 #include "apps/program/program.h"
+#include "apps/tsrelay/relay_service.h"
 
 int main(int count, char** words) {
   static bedplate::BlockService blockd;
   static bedplate::KvService kvd;
-  return bedplate::run_program(count, words, {&blockd, &kvd});
+  static bedplate::RelayService tsrelay;
+  return bedplate::run_program(count, words, {&blockd, &kvd, &tsrelay});
 }

@@ -21,7 +21,6 @@ void FecReceiver::keep(uint32_t item, uint16_t sequence) noexcept {
     sink_->let_go(media.item);
     --media_count_;
   }
-  sink_->hold(item);
   media = {true, sequence, item};
   ++media_count_;
 }
@@ -81,6 +80,7 @@ void FecReceiver::add_media(uint32_t item, uint16_t sequence) noexcept {
   if (depth_ == 0) return;
   forget_old(sequence);
   if (sequence_distance(oldest_, sequence) < 0) return;  // too late to be of use
+  sink_->hold(item);
   keep(item, sequence);
   for (uint32_t i = 0; i < sum_count_; ++i) {
     if (sums_[i].packet.index_of(sequence) < sums_[i].packet.count) return work();

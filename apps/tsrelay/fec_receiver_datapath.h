@@ -29,7 +29,8 @@ class FecReceiverSink {
   // Of buffer_bytes; nullptr: there is none now.
   virtual std::byte* take_buffer() noexcept = 0;
   virtual void give_buffer(std::byte* buffer) noexcept = 0;
-  // A packet is back: the buffer is the sink's. Returns its number; kNoItem: it is not wanted.
+  // A packet is back: the buffer is the sink's. Returns its number, held once for the receiver;
+  // kNoItem: it is not wanted.
   virtual uint32_t recovered(std::byte* buffer, uint32_t bytes) noexcept = 0;
 
   static constexpr uint32_t kNoItem = ~uint32_t{0};
@@ -80,7 +81,7 @@ class FecReceiver {
     const Media& media = media_at(sequence);
     return media.is_there && media.sequence == sequence;
   }
-  void keep(uint32_t item, uint16_t sequence) noexcept;
+  void keep(uint32_t item, uint16_t sequence) noexcept;  // that is held
   void forget_old(uint16_t newest) noexcept;
   uint32_t missing_of(const FecPacket& packet, uint16_t* sequence) noexcept;
   void remove_sum(uint32_t index) noexcept;

@@ -27,6 +27,9 @@ namespace bedplate::relay {
 inline constexpr uint32_t kFecHeaderBytes = 16;
 inline constexpr uint32_t kFecHeadersBytes = kRtpHeaderBytes + kFecHeaderBytes;
 inline constexpr uint8_t kFecPayloadType = 96;
+// Beside the port of the media.
+inline constexpr uint16_t kFecColumnPort = 2;
+inline constexpr uint16_t kFecRowPort = 4;
 // Of the matrix (ST 2022-1, 8.1), for columns with and without rows.
 inline constexpr uint32_t kFecColumnsMax = 20;
 inline constexpr uint32_t kFecRowsMax = 20;

@@ -76,16 +76,23 @@ void LegMerge::end_probation(Leg& leg) noexcept {
   options_.sink->drop(leg.probation.item, MergeDrop::kOutside);
 }
 
+MergeVerdict LegMerge::drop(uint32_t item, MergeDrop cause) noexcept {
+  options_.sink->drop(item, cause);
+  constexpr MergeVerdict kVerdicts[] = {MergeVerdict::kDuplicate, MergeVerdict::kLate,
+                                        MergeVerdict::kOutside};
+  return kVerdicts[static_cast<size_t>(cause)];
+}
+
 // The first of its kind waits for a second.
-void LegMerge::put_on_probation(const MergePacket& packet) noexcept {
-  if (packet.leg >= kLegsMax) return options_.sink->drop(packet.item, MergeDrop::kOutside);
+MergeVerdict LegMerge::put_on_probation(const MergePacket& packet) noexcept {
+  if (packet.leg >= kLegsMax) return drop(packet.item, MergeDrop::kOutside);
   Leg& leg = legs_[packet.leg];
   const auto wanted = static_cast<uint16_t>(leg.probation.sequence + 1);
   if (!leg.is_on_probation || packet.sequence != wanted) {
     end_probation(leg);
     leg.is_on_probation = true;
     leg.probation = packet;
-    return;
+    return MergeVerdict::kOutside;
   }
   leg.is_on_probation = false;
   const MergePacket first = leg.probation;
@@ -94,17 +101,17 @@ void LegMerge::put_on_probation(const MergePacket& packet) noexcept {
   old_next_ = old_next;
   old_until_ns_ = packet.now_ns + kOldNs;
   insert(first);
-  insert(packet);
+  return insert(packet);
 }
 
-void LegMerge::insert(const MergePacket& packet) noexcept {
+MergeVerdict LegMerge::insert(const MergePacket& packet) noexcept {
   if (!has_begun_) begin(packet.sequence);
   const int64_t distance = sequence_distance(static_cast<uint16_t>(next_), packet.sequence);
   const auto slot_count = static_cast<int64_t>(slots_.size());
   if (distance >= slot_count || distance < -slot_count) {
     const int32_t old = sequence_distance(old_next_, packet.sequence);
     if (packet.now_ns < old_until_ns_ && old < slot_count && old >= -slot_count) {
-      return options_.sink->drop(packet.item, MergeDrop::kLate);
+      return drop(packet.item, MergeDrop::kLate);
     }
     return put_on_probation(packet);
   }
@@ -115,9 +122,10 @@ void LegMerge::insert(const MergePacket& packet) noexcept {
   if (is_known && slot.timestamp != packet.timestamp) return put_on_probation(packet);
   if (packet.leg < kLegsMax) end_probation(legs_[packet.leg]);
   count(packet.leg, number);
-  if (is_known) return options_.sink->drop(packet.item, MergeDrop::kDuplicate);
-  if (distance < 0) return options_.sink->drop(packet.item, MergeDrop::kLate);
+  if (is_known) return drop(packet.item, MergeDrop::kDuplicate);
+  if (distance < 0) return drop(packet.item, MergeDrop::kLate);
   accept(packet, number);
+  return MergeVerdict::kTaken;
 }
 
 void LegMerge::accept(const MergePacket& packet, uint64_t number) noexcept {

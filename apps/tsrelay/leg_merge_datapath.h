@@ -28,6 +28,13 @@ enum class MergeDrop : uint8_t {
   kOutside,    // its number makes no sense
 };
 
+enum class MergeVerdict : uint8_t {
+  kTaken,      // delivered, or held
+  kDuplicate,  // dropped, for the cause of that name; as is what follows
+  kLate,
+  kOutside,  // also: it waits for a second one that says the same
+};
+
 class MergeSink {
  public:
   virtual ~MergeSink() = default;
@@ -81,7 +88,7 @@ class LegMerge {
   void create(const MergeOptions& options, std::span<Slot> slots) noexcept;
 
   // Takes the item: it goes to the sink, now or later.
-  void insert(const MergePacket& packet) noexcept;
+  MergeVerdict insert(const MergePacket& packet) noexcept;
   // Gives up what was waited for long enough.
   void expire(uint64_t now_ns) noexcept;
   // Delivers all that is held, with its gaps, and begins anew with the next packet: its sender is
@@ -111,7 +118,8 @@ class LegMerge {
   Slot& slot_of(uint64_t number) noexcept { return slots_[number & (slots_.size() - 1)]; }
   void begin(uint16_t sequence) noexcept;
   void count(uint32_t leg, uint64_t number) noexcept;
-  void put_on_probation(const MergePacket& packet) noexcept;
+  MergeVerdict put_on_probation(const MergePacket& packet) noexcept;
+  MergeVerdict drop(uint32_t item, MergeDrop cause) noexcept;
   void end_probation(Leg& leg) noexcept;
   void accept(const MergePacket& packet, uint64_t number) noexcept;
   void miss_next() noexcept;

@@ -61,7 +61,8 @@ void JitterMeter::add(uint32_t timestamp, uint64_t arrival_ns) noexcept {
   if (is_running_) {
     const auto difference = static_cast<int32_t>(transit - last_transit_);
     const uint64_t amount = difference < 0 ? -static_cast<int64_t>(difference) : difference;
-    scaled_ += amount - ((scaled_ + 8) >> 4);
+    // A clock was set, or the sender has: that is no jitter.
+    if (amount < kRtpClockHz) scaled_ += amount - ((scaled_ + 8) >> 4);
   } else {
     scaled_ = 0;
   }

@@ -24,7 +24,7 @@ tests: unit-tests $(PEERS) $(TRAFFIC) $(PLACES)
 unit-tests: $(TESTS)
 # What scripts/coverage.py runs.
 coverage-programs: $(PROGRAM) $(TESTS) $(PLACES) $(addprefix $(BUILD)/,c-peer cpp-peer) \
-                   $(addprefix $(BUILD)/examples/,kvget ping relay store)
+                   $(addprefix $(BUILD)/examples/,kvget ping relay store tsgen tsreader)
 
 define compile
 	@mkdir -p $(@D)
@@ -109,7 +109,8 @@ $(PROGRAM): $(call objects,$(PROGRAM_SOURCES)) $(BLOCKD_OBJECTS) $(KVD_OBJECTS) 
 # Programs of others, linked as docs/allocator.md says: with the pool's malloc. And one of the
 # tests, which is linked like them.
 FIRST_SERVICE := $(addprefix $(BUILD)/examples/echo-,1 2 3 4 5 6)
-EXAMPLES := $(addprefix $(BUILD)/examples/,ping ping-c relay remote_read store kvget) $(FIRST_SERVICE)
+EXAMPLES := $(addprefix $(BUILD)/examples/,ping ping-c relay remote_read store kvget tsgen tsreader) \
+            $(FIRST_SERVICE)
 .PHONY: examples
 examples: $(EXAMPLES)
 
@@ -117,6 +118,8 @@ $(BUILD)/examples/ping: $(BUILD)/apps/examples/ping.o
 $(BUILD)/examples/ping-c: $(BUILD)/apps/examples/ping_c.o
 $(BUILD)/examples/remote_read: $(BUILD)/apps/examples/remote_read.o
 $(BUILD)/examples/kvget: $(BUILD)/apps/examples/kvget.o
+$(BUILD)/examples/tsgen: $(BUILD)/apps/examples/tsgen.o $(TSRELAY_LIBRARY)
+$(BUILD)/examples/tsreader: $(BUILD)/apps/examples/tsreader.o
 $(BUILD)/examples/relay: $(BUILD)/apps/examples/relay_c.o
 $(BUILD)/examples/store: $(BUILD)/apps/examples/store_c.o
 $(BUILD)/c-peer: $(BUILD)/tests/system/c_peer.o
@@ -127,7 +130,8 @@ $(PLACES): $(call objects,$(PLACES_SOURCES))
 $(EXAMPLES) $(PEERS) $(TRAFFIC) $(PLACES): $(POOL_HEAP) $(LIBRARIES_ALL)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LINK $@")
-	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LINK_RUNTIME) $(LINK_LIBRARIES)
+	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o %-tsrelay.a,$^) $(LINK_POOL_HEAP) $(LINK_RUNTIME) \
+	  $(LINK_LIBRARIES)
 
 # Each step of docs/first-service.md is one block of code there.
 $(FIRST_SERVICE): $(BUILD)/examples/echo-%: $(BUILD)/examples/echo_%.o
@@ -195,7 +199,7 @@ $(BENCH_HEAP): $(BENCH_OBJECTS)
   $(INIT_LIBRARY_SOURCES) $(MALLOC_SOURCES) \
   $(BLOCKD_SOURCES) $(KVD_SOURCES) $(TSRELAY_SOURCES) $(PROGRAM_SOURCES) $(TEST_SOURCES) $(STRAIN_SOURCES) \
   $(TRAFFIC_SOURCES) $(PLACES_SOURCES) tests/soak/heap_soak.cc apps/examples/ping.cc \
-  apps/examples/remote_read.cc apps/examples/kvget.cc tests/system/cpp_peer.cc) \
+  apps/examples/remote_read.cc apps/examples/kvget.cc apps/examples/tsgen.cc apps/examples/tsreader.cc tests/system/cpp_peer.cc) \
   $(BENCH_OBJECTS) $(C_OBJECTS) $(FIRST_SERVICE_OBJECTS))
 
 # The heap under demand: a heap of 256 MiB in segment 0.

@@ -49,8 +49,10 @@ COMMANDS := check_command counter_text counters_command doctor_command files_c f
             service_c sockets_c stats_command stats_json stats_text watch_stats
 PERF := perf_client perf_report perf_server perf_shm_side perf_side perf_verbs register_report
 KVD := kv_service session_datapath
-TSRELAY := fec_receiver_datapath fec_sender_datapath leg_merge_datapath pacer_datapath psi_datapath \
-           rtp_datapath test_picture ts_generator ts_inspector_datapath
+TSRELAY := fec_receiver_datapath fec_sender_datapath leg_merge_datapath local_reader_datapath \
+           output_group_datapath pacer_datapath psi_datapath recording recording_datapath \
+           relay_service relay_settings relay_stream relay_stream_datapath rtp_datapath test_picture \
+           ts_generator ts_inspector_datapath
 BLOCKD := block_server block_service connection_datapath nbd_negotiation volume_datapath
 
 # What a program without peers need not link, with libibverbs and librdmacm behind it: the archive

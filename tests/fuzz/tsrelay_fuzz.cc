@@ -86,6 +86,7 @@ struct Relay final : MergeSink, FecReceiverSink, FecSenderSink {
     const uint32_t item = add({buffer, bytes});
     give_buffer(buffer);
     insert(item, LegMerge::kRecovered);
+    hold(item);
     return item;
   }
   void send_fec(std::byte* buffer, uint32_t bytes, bool) noexcept override {

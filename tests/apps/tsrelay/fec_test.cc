@@ -78,7 +78,9 @@ struct Receiving final : FecReceiverSink {
     items.push_back({buffer, buffer + bytes});
     delete[] buffer;
     back[load_u16(items.back().data() + 2)] = items.back();
-    return static_cast<uint32_t>(items.size() - 1);
+    const auto item = static_cast<uint32_t>(items.size() - 1);
+    hold(item);
+    return item;
   }
   void media(const std::vector<std::byte>& datagram) {
     items.push_back(datagram);
@@ -268,7 +270,10 @@ TEST(Fec, SumsThatMakeNoPacketAreRefused) {
         auto made = sending.made[given].bytes;
         if (kind == 0) made[14] = std::byte{0xFF};           // longer than the sum
         if (kind == 1) made[0] |= std::byte{0x20};           // with padding
-        if (kind == 2) made.resize(kFecHeadersBytes + 100);  // shorter than the others
+        if (kind == 2) {  // shorter than the others, and so is what it says
+          made.resize(kFecHeadersBytes + 100);
+          store_u16(made.data() + 14, 188 ^ 50);
+        }
         receiving.fec(made);
       }
     }

@@ -117,6 +117,10 @@ TEST(Rtp, JitterIsThatOfTheStandard) {
     if (i > 100) expected += (180 - expected) / 16;
   }
   DOUBLES_EQUAL(expected / 90e3 * 1e9, static_cast<double>(meter.jitter_ns()), 30e3);
+  // A clock that jumps is none.
+  meter.add(90'000, 3'600'000'000'000);
+  meter.add(90'090, 3'600'001'000'000);
+  CHECK(meter.jitter_ns() < 2'000'000);
   meter.restart();
   meter.add(5, 0);
   LONGS_EQUAL(0, meter.jitter_ns());

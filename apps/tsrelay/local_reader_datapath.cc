@@ -1,0 +1,108 @@
+#include "apps/tsrelay/local_reader_datapath.h"
+
+#include <cstring>
+
+namespace bedplate::relay {
+
+void LocalReader::create(PacketRing& ring, Messenger* messenger,
+                         ReaderCounters& counters) noexcept {
+  ring_ = &ring;
+  messenger_ = messenger;
+  counters_ = &counters;
+  room_.self = this;
+  room_.call = [](RoomCall&) noexcept {};  // the next pump tries again
+  for (Lent& lent : lents_) {
+    lent.self = this;
+    lent.call = [](Completion& self, Outcome outcome) noexcept {
+      auto& its = static_cast<Lent&>(self);
+      its.self->returned(its, outcome);
+    };
+    lent.next_free = free_;
+    free_ = &lent;
+  }
+  ring.add_tap(*this);
+}
+
+bool LocalReader::is_valid() const noexcept {
+  uint32_t free_count = 0;
+  for (const Lent* lent = free_; lent != nullptr; lent = lent->next_free) ++free_count;
+  return free_count + lent_count_ == kLoansMax;
+}
+
+void LocalReader::begin(Endpoint& to, AmId id) noexcept {
+  BP_ASSERT(is_free() || is_of(to));
+  to_ = &to;
+  id_ = id;
+  next_ = ring_->ready_end();
+  begun_at_ = next_;
+}
+
+void LocalReader::end() noexcept {
+  if (room_.is_waiting()) messenger_->take_back(room_);
+  to_ = nullptr;
+}
+
+void LocalReader::returned(Lent& lent, Outcome outcome) noexcept {
+  ring_->table().let_go(lent.packet);
+  lent.next_free = free_;
+  free_ = &lent;
+  --lent_count_;
+  counters_->lent.set(counters_->lent.read() - 1);
+  // Its process is gone: no more is sent to it.
+  if (outcome == Outcome::kUnknown && to_ != nullptr) {
+    counters_->gone.add(1);
+    end();
+  }
+  BP_DCHECK_SLOW(is_valid());
+}
+
+// Returns whether the packet is done with.
+bool LocalReader::lend(const Packet& packet, uint32_t index) noexcept {
+  std::byte head[kHeadBytes];
+  const uint64_t number = next_ - begun_at_;
+  const uint32_t offset = packet.rtp.header_bytes;
+  std::memcpy(head, &number, sizeof number);
+  std::memcpy(head + sizeof number, &offset, sizeof offset);
+  Lent& lent = *free_;
+  const std::span block(const_cast<std::byte*>(packet.bytes), packet.byte_count);
+  const SendStatus status = to_->am_send_loan(id_, head, block, &lent);
+  if (status == SendStatus::kAgain) {
+    if (!room_.is_waiting()) messenger_->notify_room(*to_, room_);
+    return false;
+  }
+  if (status == SendStatus::kPending) {
+    free_ = lent.next_free;
+    lent.packet = index;
+    ring_->table().hold(index);
+    ++lent_count_;
+    counters_->lent.set(counters_->lent.read() + 1);
+  } else if (status != SendStatus::kDone) {
+    // Gone; or it may not read the buffers, which it is told by a message without anything.
+    if (status != SendStatus::kGone) (void)to_->am_send(id_, {});
+    counters_->gone.add(1);
+    end();
+    return true;
+  }
+  counters_->packets.add(1);
+  return true;
+}
+
+uint32_t LocalReader::pump(uint64_t) noexcept {
+  const uint64_t begun_at = next_;
+  for (; to_ != nullptr && next_ < ring_->ready_end(); ++next_) {
+    const Packet& packet = ring_->at(next_);
+    if (packet.kind != PacketKind::kMedia) continue;
+    if (free_ == nullptr || room_.is_waiting() || !lend(packet, ring_->index_at(next_))) {
+      return static_cast<uint32_t>(next_ - begun_at);
+    }
+  }
+  const auto passed = static_cast<uint32_t>(next_ - begun_at);
+  if (to_ == nullptr) next_ = ring_->ready_end();
+  return passed;
+}
+
+void LocalReader::missed(const Packet& packet) noexcept {
+  if (to_ != nullptr && packet.kind == PacketKind::kMedia) counters_->dropped.add(1);
+}
+
+}  // namespace bedplate::relay

@@ -1,0 +1,171 @@
+// Tested by tests/apps/tsrelay/relay_stream_test.cc.
+#include "apps/tsrelay/output_group_datapath.h"
+
+#include <cerrno>
+#include <cstring>
+
+namespace bedplate::relay {
+namespace {
+
+constexpr uint64_t kLookNs = 1'000'000'000;
+
+bool is_same(const IpAddress& one, const IpAddress& other) noexcept {
+  return one.family == other.family && std::memcmp(one.bytes, other.bytes, sizeof one.bytes) == 0;
+}
+
+}  // namespace
+
+void OutputGroup::create(PacketRing& ring, DatagramSocket& socket, const EventLoop* loop,
+                         OutputGroup* aside, uint32_t output_count_max) {
+  ring_ = &ring;
+  socket_ = &socket;
+  loop_ = loop;
+  aside_ = aside;
+  if (aside != nullptr) aside->main_ = this;
+  members_.reserve(output_count_max);
+  ring.add_tap(*this);
+}
+
+DatagramOwner OutputGroup::owner() noexcept {
+  DatagramOwner owner;
+  owner.context = this;
+  owner.received = [](void*, std::span<ReceivedDatagram>) noexcept {};  // nobody asked
+  owner.has_room = [](void* self) noexcept {
+    static_cast<OutputGroup*>(self)->is_blocked_ = false;
+  };
+  owner.failed = [](void* self, int error_number, const DatagramAddress& to) noexcept {
+    static_cast<OutputGroup*>(self)->failed(error_number, to);
+  };
+  return owner;
+}
+
+bool OutputGroup::wants(const Output& output, const Packet& packet,
+                        uint64_t number) const noexcept {
+  return number >= output.first_number && (packet.kind == PacketKind::kMedia || output.has_fec);
+}
+
+uint32_t OutputGroup::fill(Cursor* cursor) noexcept {
+  uint32_t count = 0;
+  while (count < kBatchMax && cursor->number < ring_->ready_end()) {
+    if (cursor->member >= members_.size()) {
+      *cursor = {cursor->number + 1, 0};
+      continue;
+    }
+    const Output& output = *members_[cursor->member];
+    const Packet& packet = ring_->at(cursor->number);
+    if (wants(output, packet, cursor->number)) {
+      OutgoingDatagram& datagram = datagrams_[count];
+      datagram.bytes = packet.bytes;
+      datagram.byte_count = packet.byte_count;
+      datagram.to = output.to;
+      if (packet.kind != PacketKind::kMedia) {
+        const uint16_t beside = packet.kind == PacketKind::kColumn ? kFecColumnPort : kFecRowPort;
+        datagram.to.port = static_cast<uint16_t>(datagram.to.port + beside);
+      } else if (output.is_plain) {
+        datagram.bytes += packet.rtp.header_bytes;
+        datagram.byte_count = packet.payload_bytes;
+      }
+      places_[count++] = *cursor;
+    }
+    ++cursor->member;
+  }
+  return count;
+}
+
+void OutputGroup::go_to(Cursor cursor) noexcept {
+  if (cursor.member >= members_.size()) cursor = {cursor.number + 1, 0};
+  // Past the end: all of the last packet is done.
+  next_ = cursor.number;
+  member_ = next_ < ring_->end() ? cursor.member : 0;
+}
+
+// Returns whether to go on.
+bool OutputGroup::send(uint32_t count, Cursor end) noexcept {
+  const DatagramsSent result = socket_->send_batch({datagrams_, count});
+  for (uint32_t i = 0; i < result.sent_count; ++i) {
+    OutputCounters& counters = *members_[places_[i].member]->counters;
+    counters.packets.add(1);
+    counters.bytes.add(datagrams_[i].byte_count);
+  }
+  if (result.sent_count == count) {
+    go_to(end);
+    return true;
+  }
+  Cursor at = places_[result.sent_count];
+  if (result.status == DatagramStatus::kRefused) {
+    members_[at.member]->counters->refused.add(1);
+    ++at.member;
+  }
+  is_blocked_ = result.status == DatagramStatus::kAgain;
+  go_to(at);
+  return !is_blocked_;
+}
+
+uint32_t OutputGroup::pump(uint64_t now_ns) noexcept {
+  const uint64_t begun_at = next_;
+  if (main_ != nullptr) bring_back(now_ns);
+  if (members_.empty()) {
+    next_ = ring_->ready_end();
+    return 0;
+  }
+  while (!is_blocked_ && next_ < ring_->ready_end()) {
+    Cursor cursor = {next_, member_};
+    const uint32_t count = fill(&cursor);
+    if (count == 0) {
+      go_to(cursor);
+    } else if (!send(count, cursor)) {
+      break;
+    }
+  }
+  BP_DCHECK(is_valid());
+  return static_cast<uint32_t>(next_ - begun_at);
+}
+
+void OutputGroup::missed(const Packet& packet) noexcept {
+  for (size_t i = member_; i < members_.size(); ++i) {
+    if (wants(*members_[i], packet, next_)) members_[i]->counters->dropped.add(1);
+  }
+  member_ = 0;
+}
+
+// Nothing of what is sent now is lost with it: the others of the call went out.
+void OutputGroup::failed(int error_number, const DatagramAddress& to) noexcept {
+  const uint64_t now_ns = loop_ != nullptr ? loop_->now_ns() : 0;
+  for (size_t i = members_.size(); i-- > 0;) {
+    Output& output = *members_[i];
+    const auto beside = static_cast<uint16_t>(to.port - output.to.port);
+    const bool is_it =
+        is_same(output.to.ip, to.ip) &&
+        (beside == 0 || (output.has_fec && (beside == kFecColumnPort || beside == kFecRowPort)));
+    if (!is_it) continue;
+    output.counters->unreachable.add(1);
+    output.failed_ns = now_ns;
+    const bool is_nobody = error_number == EHOSTUNREACH || error_number == ENETUNREACH;
+    if (is_nobody && aside_ != nullptr) move(i, *aside_);
+  }
+}
+
+// It goes on with the packet that it has not had, or, where the other group is past that, with the
+// next one there.
+void OutputGroup::move(size_t index, OutputGroup& other) noexcept {
+  Output& output = *members_[index];
+  const uint64_t wanted = std::max(next_ + (index < member_ ? 1 : 0), output.first_number);
+  if (other.next_ > wanted) output.counters->dropped.add(other.next_ - wanted);
+  output.first_number = wanted;
+  output.counters->is_aside.set(&other == aside_ ? 1 : 0);
+  members_.erase(members_.begin() + static_cast<std::ptrdiff_t>(index));
+  if (index < member_) --member_;
+  if (member_ >= members_.size() && member_ > 0) go_to({next_, member_});
+  BP_ASSERT(other.members_.size() < other.members_.capacity());
+  other.members_.insert(other.members_.end(), &output);
+}
+
+void OutputGroup::bring_back(uint64_t now_ns) noexcept {
+  if (now_ns < look_ns_) return;
+  look_ns_ = now_ns + kLookNs;
+  for (size_t i = members_.size(); i-- > 0;) {
+    if (now_ns >= members_[i]->failed_ns + kAsideNs) move(i, *main_);
+  }
+}
+
+}  // namespace bedplate::relay

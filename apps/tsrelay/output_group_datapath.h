@@ -1,0 +1,82 @@
+// Outputs that one socket sends to: all of a stream that leave by the same network and interface.
+//
+// Packets are sent from where they lie, each to all outputs, many in a call. Where the socket has
+// no room the group waits, and the ring takes what is too old from it. What waits in a socket is
+// that socket's alone, so an address for which nobody answers (its packets wait for ARP, in the
+// room of all) gets another one: the group's `aside`, whose outputs can only keep one another
+// waiting. It comes back after kAsideNs without an error.
+//
+// Invariants, which is_valid() looks at: the next member is one of them, or the first.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "apps/tsrelay/fec_wire_datapath.h"
+#include "apps/tsrelay/packet_ring_datapath.h"
+#include "apps/tsrelay/relay_counters.h"
+#include "transport/event_loop.h"
+
+namespace bedplate::relay {
+
+struct Output {
+  DatagramAddress to;
+  bool is_plain = false;  // without the RTP header
+  bool has_fec = false;   // columns to its port + 2, rows to its port + 4
+  OutputCounters* counters = nullptr;
+  uint64_t first_number = 0;  // it gets no packet before
+  uint64_t failed_ns = 0;     // the last time, while it is aside
+};
+
+class OutputGroup final : public RingTap {
+ public:
+  static constexpr uint64_t kAsideNs = 10'000'000'000;
+
+  // Before the seal: it allocates. `aside` may be nullptr. Requires: called once; socket, ring and
+  // loop outlive this, and outputs do not move.
+  void create(PacketRing& ring, DatagramSocket& socket, const EventLoop* loop, OutputGroup* aside,
+              uint32_t output_count_max);
+  // Before packets come.
+  void add(Output& output) noexcept { members_.insert(members_.end(), &output); }
+
+  // What its socket is opened with.
+  DatagramOwner owner() noexcept;
+  DatagramSocket& socket() noexcept { return *socket_; }
+
+  uint32_t pump(uint64_t now_ns) noexcept override;
+  void missed(const Packet& packet) noexcept override;
+
+  size_t member_count() const noexcept { return members_.size(); }
+  bool is_blocked() const noexcept { return is_blocked_; }
+  bool is_valid() const noexcept { return member_ == 0 || member_ < members_.size(); }
+
+ private:
+  static constexpr uint32_t kBatchMax = 64;
+
+  struct Cursor {
+    uint64_t number = 0;
+    size_t member = 0;
+  };
+
+  bool wants(const Output& output, const Packet& packet, uint64_t number) const noexcept;
+  uint32_t fill(Cursor* cursor) noexcept;
+  bool send(uint32_t count, Cursor end) noexcept;
+  void go_to(Cursor cursor) noexcept;
+  void failed(int error_number, const DatagramAddress& to) noexcept;
+  void move(size_t index, OutputGroup& other) noexcept;
+  void bring_back(uint64_t now_ns) noexcept;
+
+  PacketRing* ring_ = nullptr;
+  DatagramSocket* socket_ = nullptr;
+  const EventLoop* loop_ = nullptr;
+  OutputGroup* aside_ = nullptr;
+  OutputGroup* main_ = nullptr;  // of one that is aside
+  std::vector<Output*> members_;
+  size_t member_ = 0;  // the next one that gets the packet at next()
+  bool is_blocked_ = false;
+  uint64_t look_ns_ = 0;
+  OutgoingDatagram datagrams_[kBatchMax];
+  Cursor places_[kBatchMax];
+};
+
+}  // namespace bedplate::relay

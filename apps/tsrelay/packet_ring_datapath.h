@@ -1,0 +1,132 @@
+// What leaves a stream, in its order: a ring of packets, and those that take them from it, each at
+// its own pace (taps). A packet stays until every tap has passed it. Where the ring is full the
+// oldest goes, whoever had not come to it yet: each is told of what it missed.
+//
+// Invariants, which is_valid() looks at: 1. begin <= each tap <= ready end <= end. 2. There are no
+// more packets than places.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "apps/tsrelay/packet_table_datapath.h"
+
+namespace bedplate::relay {
+
+// Threads: the shard's.
+class RingTap {
+ public:
+  virtual ~RingTap() = default;
+  // Takes what it can. Returns how many packets it has passed.
+  virtual uint32_t pump(uint64_t now_ns) noexcept = 0;
+  // The packet at next() is taken away from it.
+  virtual void missed(const Packet& packet) noexcept = 0;
+  // Whether it has given back what it took.
+  virtual bool is_idle() const noexcept { return true; }
+
+  uint64_t next() const noexcept { return next_; }
+
+ protected:
+  friend class PacketRing;
+  uint64_t next_ = 0;
+};
+
+class PacketRing {
+ public:
+  // Before the seal: it allocates. Requires: a power of two.
+  void create(PacketTable& table, uint32_t place_count, uint32_t tap_count_max) {
+    BP_ASSERT(place_count > 0 && (place_count & (place_count - 1)) == 0);
+    table_ = &table;
+    places_ = std::make_unique<uint32_t[]>(place_count);
+    place_count_ = place_count;
+    taps_.reserve(tap_count_max);
+  }
+  // It gets what comes from now on. Requires: there is room.
+  void add_tap(RingTap& tap) noexcept {
+    BP_ASSERT(taps_.size() < taps_.capacity());
+    tap.next_ = end_;
+    taps_.insert(taps_.end(), &tap);
+  }
+
+  // Takes the reference. Ready at its due_ns, in the order of the ring.
+  void push(uint32_t index, uint64_t now_ns) noexcept {
+    if (end_ - begin_ == place_count_) make_room(now_ns);
+    places_[end_ & (place_count_ - 1)] = index;
+    ++end_;
+    BP_DCHECK(is_valid());
+  }
+  // Makes ready what is due, has the taps take it, and lets go of what all have passed. Returns how
+  // many packets the taps have passed.
+  uint32_t pump(uint64_t now_ns) noexcept {
+    while (ready_end_ < end_ && at(ready_end_).due_ns <= now_ns) ++ready_end_;
+    return pump_taps(now_ns);
+  }
+  // Nothing waits for its time any more.
+  void hurry() noexcept { ready_end_ = end_; }
+  // When pump() has something to make ready; ~0: nothing waits for its time.
+  uint64_t due_ns() const noexcept {
+    return ready_end_ < end_ ? at(ready_end_).due_ns : ~uint64_t{0};
+  }
+
+  uint64_t ready_end() const noexcept { return ready_end_; }
+  uint64_t end() const noexcept { return end_; }
+  // All that came was taken by all.
+  bool is_drained() const noexcept {
+    return begin_ == end_ &&
+           std::all_of(taps_.begin(), taps_.end(), [](const RingTap* t) { return t->is_idle(); });
+  }
+  uint64_t held_count() const noexcept { return end_ - begin_; }
+  uint32_t index_at(uint64_t number) const noexcept {
+    BP_DCHECK(number >= begin_ && number < end_);
+    return places_[number & (place_count_ - 1)];
+  }
+  Packet& at(uint64_t number) const noexcept { return (*table_)[index_at(number)]; }
+  PacketTable& table() noexcept { return *table_; }
+
+  bool is_valid() const noexcept {
+    for (const RingTap* tap : taps_) {
+      if (tap->next_ < begin_ || tap->next_ > end_) return false;
+    }
+    return begin_ <= ready_end_ && ready_end_ <= end_ && end_ - begin_ <= place_count_;
+  }
+
+ private:
+  uint32_t pump_taps(uint64_t now_ns) noexcept {
+    uint32_t count = 0;
+    for (RingTap* tap : taps_) count += tap->pump(now_ns);
+    trim();
+    return count;
+  }
+  void trim() noexcept {
+    uint64_t passed = ready_end_;
+    for (const RingTap* tap : taps_) passed = std::min(passed, tap->next_);
+    for (; begin_ < passed; ++begin_) table_->let_go(index_at(begin_));
+  }
+  // What waits for its time alone goes early rather than not at all.
+  void make_room(uint64_t now_ns) noexcept {
+    if (ready_end_ == begin_) {
+      ++ready_end_;
+      pump_taps(now_ns);
+      if (end_ - begin_ < place_count_) return;
+    }
+    const Packet& oldest = at(begin_);
+    for (RingTap* tap : taps_) {
+      if (tap->next_ > begin_) continue;
+      tap->missed(oldest);
+      tap->next_ = begin_ + 1;
+    }
+    trim();
+  }
+
+  PacketTable* table_ = nullptr;
+  std::unique_ptr<uint32_t[]> places_;
+  uint32_t place_count_ = 0;
+  uint64_t begin_ = 0;
+  uint64_t ready_end_ = 0;
+  uint64_t end_ = 0;
+  std::vector<RingTap*> taps_;
+};
+
+}  // namespace bedplate::relay

@@ -1,0 +1,103 @@
+// The packets that a stream has: where each lies, what it is, and how many still want it.
+//
+// A packet lies in the buffer that it was received in, or in one of the stream's own (what FEC made
+// or brought back); nothing is copied into it or out of it. When nobody wants it any more its
+// buffer goes back to where it is from.
+//
+// Invariant, which is_valid() looks at: a packet is wanted, or free; as many as are said are
+// wanted. Tested by tests/apps/tsrelay/packet_ring_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "alloc/buffer_pool_datapath.h"
+#include "apps/tsrelay/rtp_datapath.h"
+#include "platform/assert.h"
+#include "transport/datagram_socket.h"
+
+namespace bedplate::relay {
+
+enum class PacketKind : uint8_t { kMedia, kColumn, kRow };
+
+struct Packet {
+  const std::byte* bytes = nullptr;
+  uint32_t byte_count = 0;
+  uint32_t payload_bytes = 0;  // the transport stream in it, behind rtp.header_bytes
+  RtpPacket rtp;               // without RTP: its header has no bytes
+  PacketKind kind = PacketKind::kMedia;
+  DatagramSocket* socket = nullptr;  // whose buffer it is; nullptr: the stream's own
+  uint32_t references = 0;
+  uint32_t next_free = 0;
+  uint64_t arrived_ns = 0;   // of the loop's clock
+  uint64_t received_ns = 0;  // as the socket tells it; 0: unknown
+  uint64_t due_ns = 0;
+  DatagramAddress from;
+  uint8_t leg = 0;
+
+  std::span<const std::byte> datagram() const noexcept { return {bytes, byte_count}; }
+  std::span<const std::byte> payload() const noexcept {
+    return {bytes + rtp.header_bytes, payload_bytes};
+  }
+};
+
+class PacketTable {
+ public:
+  static constexpr uint32_t kNone = ~uint32_t{0};
+
+  // Before the seal: it allocates. `pool` may be nullptr where no packet is the stream's own.
+  void create(uint32_t count, BufferPool* pool) {
+    packets_ = std::make_unique<Packet[]>(count);
+    count_ = count;
+    pool_ = pool;
+    for (uint32_t i = 0; i < count; ++i) packets_[i].next_free = i + 1 < count ? i + 1 : kNone;
+    first_free_ = count > 0 ? 0 : kNone;
+  }
+  // One that the caller wants, or kNone.
+  uint32_t take() noexcept {
+    const uint32_t index = first_free_;
+    if (index == kNone) return kNone;
+    first_free_ = packets_[index].next_free;
+    packets_[index] = {};
+    packets_[index].references = 1;
+    ++used_count_;
+    return index;
+  }
+  void hold(uint32_t index) noexcept {
+    BP_DCHECK(packets_[index].references > 0);
+    ++packets_[index].references;
+  }
+  void let_go(uint32_t index) noexcept {
+    Packet& packet = packets_[index];
+    BP_ASSERT(packet.references > 0);
+    if (--packet.references > 0) return;
+    if (packet.socket != nullptr) {
+      packet.socket->release(packet.bytes);
+    } else if (packet.bytes != nullptr) {
+      pool_->give_back(0, const_cast<std::byte*>(packet.bytes));
+    }
+    packet.next_free = first_free_;
+    first_free_ = index;
+    --used_count_;
+  }
+  Packet& operator[](uint32_t index) noexcept {
+    BP_DCHECK(index < count_);
+    return packets_[index];
+  }
+  uint32_t used_count() const noexcept { return used_count_; }
+  bool is_valid() const noexcept {
+    uint32_t used = 0;
+    for (uint32_t i = 0; i < count_; ++i) used += packets_[i].references > 0 ? 1 : 0;
+    return used == used_count_;
+  }
+
+ private:
+  std::unique_ptr<Packet[]> packets_;
+  uint32_t count_ = 0;
+  uint32_t first_free_ = kNone;
+  uint32_t used_count_ = 0;
+  BufferPool* pool_ = nullptr;
+};
+
+}  // namespace bedplate::relay

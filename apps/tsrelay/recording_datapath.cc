@@ -1,0 +1,72 @@
+#include "apps/tsrelay/recording_datapath.h"
+
+namespace bedplate::relay {
+
+void Recording::rotate(uint32_t bytes, uint64_t now_ns) noexcept {
+  if (begun_ns_ == 0) {
+    begun_ns_ = now_ns;
+    return;
+  }
+  const bool is_long = options_.rotate_bytes != 0 && offset_ + bytes > options_.rotate_bytes;
+  const bool is_old = options_.rotate_ns != 0 && now_ns >= begun_ns_ + options_.rotate_ns;
+  if (targets_.size() < 2 || (!is_long && !is_old)) return;
+  Target& next = next_target();
+  // Pairs with prepare(): the file is empty, and the thread is done with it.
+  if (next.state.load(std::memory_order_acquire) != kEmpty) return;
+  const size_t current = current_.load(std::memory_order_relaxed);
+  targets_[current].state.store(kFull, std::memory_order_release);
+  next.state.store(kWritten, std::memory_order_relaxed);
+  const size_t index = (current + 1) % targets_.size();
+  current_.store(index, std::memory_order_release);
+  offset_ = 0;
+  begun_ns_ = now_ns;
+  options_.counters->files.add(1);
+  options_.counters->file.set(index);
+}
+
+uint32_t Recording::pump(uint64_t now_ns) noexcept {
+  const uint64_t begun_at = next_;
+  for (; next_ < ring_->ready_end(); ++next_) {
+    const Packet& packet = ring_->at(next_);
+    if (packet.kind != PacketKind::kMedia) continue;
+    if (free_ == nullptr) break;
+    rotate(packet.payload_bytes, now_ns);
+    Write& write = *free_;
+    free_ = write.next_free;
+    write.packet = ring_->index_at(next_);
+    write.target = &targets_[current_.load(std::memory_order_relaxed)];
+    ring_->table().hold(write.packet);
+    ++writing_count_;
+    write.target->writing_count.fetch_add(1, std::memory_order_relaxed);
+    FileOperation& operation = write.operation;
+    operation.action = FileAction::kWrite;
+    operation.memory = const_cast<std::byte*>(packet.payload().data());
+    operation.bytes = packet.payload_bytes;
+    operation.offset = offset_;
+    offset_ += packet.payload_bytes;
+    write.target->file->begin(operation);
+  }
+  return static_cast<uint32_t>(next_ - begun_at);
+}
+
+void Recording::missed(const Packet& packet) noexcept {
+  if (packet.kind == PacketKind::kMedia) options_.counters->dropped.add(1);
+}
+
+void Recording::written(Write& write, int64_t result) noexcept {
+  const uint64_t bytes = write.operation.bytes;
+  if (result == static_cast<int64_t>(bytes)) {
+    options_.counters->packets.add(1);
+    options_.counters->bytes.add(bytes);
+  } else {
+    options_.counters->errors.add(1);
+  }
+  ring_->table().let_go(write.packet);
+  // Pairs with prepare(): what was written is in the file before it is emptied.
+  write.target->writing_count.fetch_sub(1, std::memory_order_release);
+  --writing_count_;
+  write.next_free = free_;
+  free_ = &write;
+}
+
+}  // namespace bedplate::relay

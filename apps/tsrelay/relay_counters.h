@@ -1,0 +1,167 @@
+// What the relay counts, by stream, leg, and output: written by the stream's shard, read by
+// `bedplate stats`.
+//
+// Tested by tests/apps/tsrelay/relay_stream_test.cc, tests/system/tsrelay_test.py.
+#pragma once
+
+#include "apps/boot/counter_table.h"
+
+namespace bedplate::relay {
+
+struct alignas(kCacheLineBytes) StreamCounters {
+  Counter packets;
+  Counter bytes;
+  Counter lost;
+  Counter duplicates;
+  Counter late;
+  Counter restarts;
+  Counter held;
+  Counter fec_packets;
+  Counter fec_recovered;
+  Counter fec_unrecoverable;
+  Counter fec_malformed;
+  Counter fec_unprotected;
+  Counter fec_sent;
+  Counter ts_packets;
+  Counter ts_null_packets;
+  Counter ts_programs;
+  Counter ts_bit_rate;
+  Counter ts_sync_losses;
+  Counter ts_sync_byte_errors;
+  Counter ts_pat_errors;
+  Counter ts_continuity_errors;
+  Counter ts_pmt_errors;
+  Counter ts_pid_errors;
+  Counter ts_transport_errors;
+  Counter ts_crc_errors;
+  Counter pcrs;
+  Counter pcr_discontinuities;
+  Counter pcr_interval_max_ns;
+  Counter pcr_accuracy_max_ns;
+  Counter pace_restarts;
+  Counter readers;
+  Counter questions_dropped;
+};
+
+inline void describe(CounterTable& table, StreamCounters& c) {
+  table.counter("packets", c.packets, "packets", "Datagrams that went on to the outputs.");
+  table.counter("bytes", c.bytes, "bytes", "Of transport stream in them.");
+  table.counter("lost", c.lost, "packets", "Missing on all legs, and not brought back in time.");
+  table.counter("duplicates", c.duplicates, "packets", "Came once more, as by the other leg.");
+  table.counter("late", c.late, "packets", "Came after they had been given up.");
+  table.counter("restarts", c.restarts, "restarts", "A sender began its numbers anew.");
+  table.gauge("held", c.held, "packets", "Received, and not let go by all yet.");
+  table.counter("fec_packets", c.fec_packets, "packets", "FEC packets that came.");
+  table.counter("fec_recovered", c.fec_recovered, "packets", "Brought back by FEC.");
+  table.counter("fec_unrecoverable", c.fec_unrecoverable, "sets",
+                "Of FEC packets of which more than one packet stayed missing.");
+  table.counter("fec_malformed", c.fec_malformed, "packets", "FEC packets that make no sense.");
+  table.counter("fec_unprotected", c.fec_unprotected, "sets",
+                "Rows and columns that were sent without FEC, for a gap or want of buffers.");
+  table.counter("fec_sent", c.fec_sent, "packets", "FEC packets that were made.");
+  table.counter("ts_packets", c.ts_packets, "packets", "Packets of transport stream.");
+  table.counter("ts_null_packets", c.ts_null_packets, "packets", "Of them, stuffing.");
+  table.gauge("ts_programs", c.ts_programs, "programs", "As PATs have them.");
+  table.gauge("ts_bit_rate", c.ts_bit_rate, "bits/s", "By the last two PCRs.");
+  table.counter("ts_sync_losses", c.ts_sync_losses, "losses", "TR 101 290, 1.1.");
+  table.counter("ts_sync_byte_errors", c.ts_sync_byte_errors, "errors", "TR 101 290, 1.2.");
+  table.counter("ts_pat_errors", c.ts_pat_errors, "errors", "TR 101 290, 1.3.");
+  table.counter("ts_continuity_errors", c.ts_continuity_errors, "errors", "TR 101 290, 1.4.");
+  table.counter("ts_pmt_errors", c.ts_pmt_errors, "errors", "TR 101 290, 1.5.");
+  table.counter("ts_pid_errors", c.ts_pid_errors, "errors", "TR 101 290, 1.6.");
+  table.counter("ts_transport_errors", c.ts_transport_errors, "errors", "TR 101 290, 2.1.");
+  table.counter("ts_crc_errors", c.ts_crc_errors, "errors", "TR 101 290, 2.2, of PAT and PMT.");
+  table.counter("pcrs", c.pcrs, "PCRs", "Program clock references.");
+  table.counter("pcr_discontinuities", c.pcr_discontinuities, "errors",
+                "PCRs over 100 ms apart that were not announced: TR 101 290, 2.3b.");
+  table.gauge("pcr_interval_max_ns", c.pcr_interval_max_ns, "ns",
+              "The longest between two PCRs: TR 101 290, 2.3a.");
+  table.gauge("pcr_accuracy_max_ns", c.pcr_accuracy_max_ns, "ns",
+              "The most that a PCR was off, at a constant rate: TR 101 290, 2.4.");
+  table.counter("pace_restarts", c.pace_restarts, "restarts",
+                "The pace began anew: at a jump of the PCRs, or of their arrival.");
+  table.gauge("readers", c.readers, "processes", "That get the stream by messages.");
+  table.counter("questions_dropped", c.questions_dropped, "messages",
+                "Of processes that would read it: they made no sense, or all places were taken.");
+}
+
+struct alignas(kCacheLineBytes) LegCounters {
+  Counter packets;
+  Counter bytes;
+  Counter lost;
+  Counter reordered;
+  Counter jitter_ns;
+  Counter senders;
+  Counter foreign;
+  Counter outside;
+  Counter truncated;
+  Counter rtp_malformed;
+  Counter ts_malformed;
+};
+
+inline void describe(CounterTable& table, LegCounters& c) {
+  table.counter("packets", c.packets, "packets", "Datagrams that came and made sense.");
+  table.counter("bytes", c.bytes, "bytes", "In them.");
+  table.gauge("lost", c.lost, "packets", "Missing on this leg, by its RTP numbers.");
+  table.counter("reordered", c.reordered, "packets", "Came behind a later one.");
+  table.gauge("jitter_ns", c.jitter_ns, "ns", "Interarrival jitter, RFC 3550.");
+  table.counter("senders", c.senders, "senders", "That had this leg, one after the other.");
+  table.counter("foreign", c.foreign, "packets", "Dropped: of a second sender at the same time.");
+  table.counter("outside", c.outside, "packets", "Dropped: numbers that make no sense.");
+  table.counter("truncated", c.truncated, "packets", "Dropped: too long for a buffer.");
+  table.counter("rtp_malformed", c.rtp_malformed, "packets", "Dropped: no RTP.");
+  table.counter("ts_malformed", c.ts_malformed, "packets", "Dropped: no whole TS packets.");
+}
+
+struct alignas(kCacheLineBytes) OutputCounters {
+  Counter packets;
+  Counter bytes;
+  Counter dropped;
+  Counter refused;
+  Counter unreachable;
+  Counter is_aside;
+};
+
+inline void describe(CounterTable& table, OutputCounters& c) {
+  table.counter("packets", c.packets, "packets", "Handed to the network, FEC included.");
+  table.counter("bytes", c.bytes, "bytes", "In them.");
+  table.counter("dropped", c.dropped, "packets", "Oldest first, since it did not take them.");
+  table.counter("refused", c.refused, "packets", "That the system would not send.");
+  table.counter("unreachable", c.unreachable, "errors", "Told by the network afterwards (ICMP).");
+  table.boolean("is_aside", c.is_aside,
+                "Whether it is sent to by a socket of its own kind: nobody answered for it.");
+}
+
+struct alignas(kCacheLineBytes) RecordingCounters {
+  Counter packets;
+  Counter bytes;
+  Counter dropped;
+  Counter errors;
+  Counter files;
+  Counter file;
+};
+
+inline void describe(CounterTable& table, RecordingCounters& c) {
+  table.counter("packets", c.packets, "packets", "Written.");
+  table.counter("bytes", c.bytes, "bytes", "Written.");
+  table.counter("dropped", c.dropped, "packets", "Oldest first, since the disk did not follow.");
+  table.counter("errors", c.errors, "packets", "That could not be written.");
+  table.counter("files", c.files, "files", "That were begun.");
+  table.gauge("file", c.file, "number", "Of the file that is written now.");
+}
+
+struct alignas(kCacheLineBytes) ReaderCounters {
+  Counter packets;
+  Counter dropped;
+  Counter lent;
+  Counter gone;
+};
+
+inline void describe(CounterTable& table, ReaderCounters& c) {
+  table.counter("packets", c.packets, "packets", "Lent to processes.");
+  table.counter("dropped", c.dropped, "packets", "Oldest first, since their reader kept too many.");
+  table.gauge("lent", c.lent, "packets", "That readers have now.");
+  table.counter("gone", c.gone, "processes", "That have left, died, or may not read the buffers.");
+}
+
+}  // namespace bedplate::relay

@@ -1,0 +1,364 @@
+// Tested by tests/system/tsrelay_test.py.
+#include "apps/tsrelay/relay_service.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "apps/boot/service_context.h"
+#include "apps/boot/service_plan.h"
+
+namespace bedplate {
+namespace {
+
+using namespace relay;
+
+constexpr uint32_t kBudget = 64;
+
+// What the parts of a stream are called, which has no name of the file system's or the pool's own.
+std::string name_of(uint32_t stream, const char* what, uint32_t index) {
+  return "s" + std::to_string(stream) + "_" + what + std::to_string(index);
+}
+
+OwnerName own_buffers_of(uint32_t stream) {
+  return OwnerName("fec-" + std::to_string(stream), "tsrelay");
+}
+
+BufferPool::Options pool_options(const RelayStreamSettings& stream) {
+  BufferPool::Options options;
+  options.buffer_bytes = stream.buffer_bytes;
+  options.buffer_count = stream.own_buffers();
+  return options;
+}
+
+std::string recording_path(const RelayRecordingSettings& recording, uint32_t file) {
+  return recording.files > 1 ? recording.path + "." + std::to_string(file) : recording.path;
+}
+
+const char* or_null(const std::string& text) { return text.empty() ? nullptr : text.c_str(); }
+
+// The heap that a stream takes in create(), well rounded up.
+uint64_t heap_bytes(const RelayStreamSettings& stream) {
+  return sizeof(TsInspector) + sizeof(FecReceiver) + stream.packet_count() * (sizeof(Packet) + 16) +
+         stream.ring_places() * sizeof(uint32_t) +
+         LegMerge::slot_count(stream.window_packets) * sizeof(LegMerge::Slot) +
+         stream.outputs.size() * (sizeof(Output) + sizeof(OutputGroup)) * 2 +
+         stream.recordings.size() * sizeof(Recording) + stream.readers * sizeof(LocalReader) +
+         64 * kKiB;
+}
+
+}  // namespace
+
+// ---- Planning -----------------------------------------------------------------------------------
+
+Result<void> RelayService::plan(ServicePlan& plan) {
+  BP_TRY(check(settings_));
+  std::vector<CarvePlan> carves;
+  for (uint32_t i = 0; i < settings_.streams.size(); ++i) {
+    BP_TRY(plan_stream(plan, i));
+    const RelayStreamSettings& stream = settings_.streams[i];
+    if (stream.own_buffers() == 0) continue;
+    const uint64_t bytes = BufferPool::bytes_for(pool_options(stream));
+    carves.push_back({own_buffers_of(i), align_up(bytes, kCacheLineBytes)});
+  }
+  const bool has_readers = std::any_of(settings_.streams.begin(), settings_.streams.end(),
+                                       [](const auto& stream) { return stream.readers > 0; });
+  if (has_readers) plan.message("read");
+  if (!carves.empty()) {
+    plan.segment("tsrelay", std::move(carves), plan.placement(settings_.streams[0].shard));
+  }
+  return {};
+}
+
+Result<void> RelayService::plan_stream(ServicePlan& plan, uint32_t index) {
+  const RelayStreamSettings& stream = settings_.streams[index];
+  const uint32_t shard = stream.shard;
+  const auto socket = [&](const std::string& name, uint32_t buffers, uint32_t bytes) {
+    plan.datagram_socket(shard, name.c_str(), {buffers, bytes});
+  };
+  for (uint32_t i = 0; i < stream.legs.size(); ++i) {
+    socket(name_of(index, "leg", i), stream.leg_buffers(), stream.buffer_bytes);
+    plan.counters<LegCounters>("legs", stream.name + "/" + std::to_string(i));
+    if (!stream.legs[i].fec) continue;
+    socket(name_of(index, "column", i), stream.fec_buffers(), stream.buffer_bytes);
+    socket(name_of(index, "row", i), stream.fec_buffers(), stream.buffer_bytes);
+  }
+  const std::vector<RelayGroup> groups = groups_of(stream);
+  for (uint32_t i = 0; i < groups.size(); ++i) {
+    // They receive nothing: the smallest that there is.
+    socket(name_of(index, "out", i), 1, kCacheLineBytes);
+    if (groups[i].outputs.size() > 1) socket(name_of(index, "aside", i), 1, kCacheLineBytes);
+  }
+  plan.counters<StreamCounters>("streams", stream.name);
+  for (uint32_t i = 0; i < stream.outputs.size(); ++i) {
+    plan.counters<OutputCounters>("outputs", instance_of(stream, i));
+  }
+  for (uint32_t i = 0; i < stream.recordings.size(); ++i) {
+    plan.counters<RecordingCounters>("recordings", stream.name + "/" + std::to_string(i));
+    for (uint32_t file = 0; file < stream.recordings[i].files; ++file) {
+      FilePlan its;
+      its.name = name_of(index, "r", i) + "_" + std::to_string(file);
+      its.path = recording_path(stream.recordings[i], file);
+      its.key = "path";
+      its.is_writable = its.is_created = true;
+      its.operation_count_max = Recording::kWritesMax;
+      plan.file(shard, its);
+    }
+  }
+  if (stream.readers > 0) {
+    plan.counters<ReaderCounters>("readers", stream.name);
+    plan.messages(shard);
+  }
+  plan.sources(shard, 1);
+  plan.heap(heap_bytes(stream));
+  return {};
+}
+
+// ---- Making -------------------------------------------------------------------------------------
+
+Result<void> RelayService::create(ServiceContext& context) {
+  for (uint32_t i = 0; i < settings_.streams.size(); ++i) BP_TRY(create_stream(context, i));
+  return {};
+}
+
+Result<void> RelayService::create_stream(ServiceContext& context, uint32_t index) {
+  const RelayStreamSettings& settings = settings_.streams[index];
+  instances_.push_back(std::make_unique<Instance>(settings));
+  Instance& instance = *instances_.back();
+  instance.loop = &context.loop(settings.shard);
+  auto counters = context.counters<StreamCounters>("streams", settings.name);
+  BP_TRY(counters);
+  instance.counters = counters.value();
+
+  StreamOptions options;
+  options.format = settings.format;
+  options.window_ns = settings.window_ms * kNsPerMs;
+  options.window_packets = settings.window_packets;
+  options.silence_ns = settings.sender_timeout_ms * kNsPerMs;
+  options.pace_delay_ns = settings.pace_ms * kNsPerMs;
+  if (settings.has_fec) {
+    options.fec_columns = settings.fec.columns;
+    options.fec_rows = settings.fec.rows;
+    options.has_fec_rows = settings.fec.row_packets;
+  }
+  options.packet_count = settings.packet_count();
+  options.ring_places = settings.ring_places();
+  options.tap_count = static_cast<uint32_t>(2 * settings.outputs.size() +
+                                            settings.recordings.size() + settings.readers);
+  options.buffer_bytes = settings.buffer_bytes;
+  options.counters = instance.counters;
+  options.loop = instance.loop;
+  if (settings.own_buffers() > 0) {
+    auto memory = context.carve(own_buffers_of(index));
+    BP_TRY(memory);
+    options.pool = BufferPool::create(memory.value(), pool_options(settings));
+  }
+  const auto socket = [&](const char* what, uint32_t leg) {
+    return context.datagram_socket(name_of(index, what, leg));
+  };
+  for (uint32_t i = 0; i < settings.legs.size(); ++i) {
+    auto leg_counters =
+        context.counters<LegCounters>("legs", settings.name + "/" + std::to_string(i));
+    BP_TRY(leg_counters);
+    auto media = socket("leg", i);
+    BP_TRY(media);
+    LegOptions leg;
+    leg.media = media.value();
+    leg.counters = leg_counters.value();
+    if (settings.legs[i].fec) {
+      auto column = socket("column", i);
+      BP_TRY(column);
+      auto row = socket("row", i);
+      BP_TRY(row);
+      leg.column = column.value();
+      leg.row = row.value();
+    }
+    options.legs.push_back(leg);
+  }
+  instance.stream.create(options);
+  BP_TRY(open_legs(instance));
+
+  instance.outputs.resize(settings.outputs.size());
+  const uint32_t group_count = static_cast<uint32_t>(groups_of(settings).size());
+  for (uint32_t i = 0; i < group_count; ++i) BP_TRY(open_group(context, instance, index, i));
+  BP_TRY(create_recordings(context, instance, index));
+  BP_TRY(create_readers(context, instance));
+
+  instance.look.context = instance.drain.context = &instance;
+  instance.look.function = [](void* self) noexcept {
+    auto& its = *static_cast<Instance*>(self);
+    its.stream.look_for_missing();
+    const auto is_there = [](const auto& reader) { return reader->is_there(); };
+    its.counters->readers.set(
+        static_cast<uint64_t>(std::count_if(its.readers.begin(), its.readers.end(), is_there)));
+  };
+  instance.drain.function = [](void* self) noexcept {
+    static_cast<Instance*>(self)->stream.drain();
+  };
+  return context.add_source(settings.shard, instance.stream, kBudget);
+}
+
+// A group's address is bound to itself, and its port shared, so that the same group comes by two
+// interfaces, and other groups of the port to other streams.
+Result<void> RelayService::open_legs(Instance& instance) {
+  const RelayStreamSettings& settings = instance.settings;
+  for (uint32_t i = 0; i < settings.legs.size(); ++i) {
+    const RelayLegSettings& leg = settings.legs[i];
+    const auto open = [&](DatagramSocket& socket, DatagramOwner owner,
+                          uint16_t beside) -> Result<void> {
+      DatagramOptions options;
+      options.local = parse_datagram_address(leg.address).value();
+      options.local.port = static_cast<uint16_t>(options.local.port + beside);
+      options.owner = owner;
+      options.receive_queue_bytes = settings.receive_queue_bytes;
+      const bool is_group = is_multicast(options.local.ip);
+      options.shares_port = is_group;
+      BP_TRY(socket.open(options));
+      instance.sockets.push_back(&socket);
+      if (!is_group) return {};
+      const IpAddress source =
+          leg.source.empty() ? IpAddress{} : parse_ip_address(leg.source).value();
+      return socket.join(options.local.ip, source, or_null(leg.interface));
+    };
+    const LegOptions& sockets = instance.stream.leg(i);
+    BP_TRY(open(*sockets.media, instance.stream.media_owner(i), 0));
+    if (!leg.fec) continue;
+    BP_TRY(open(*sockets.column, instance.stream.fec_owner(i, false), kFecColumnPort));
+    BP_TRY(open(*sockets.row, instance.stream.fec_owner(i, true), kFecRowPort));
+  }
+  return {};
+}
+
+Result<void> RelayService::open_group(ServiceContext& context, Instance& instance, uint32_t index,
+                                      uint32_t group) {
+  const RelayStreamSettings& settings = instance.settings;
+  const RelayGroup its = groups_of(settings)[group];
+  const auto count = static_cast<uint32_t>(its.outputs.size());
+  const auto make = [&](const char* what, OutputGroup* aside) -> Result<OutputGroup*> {
+    auto socket = context.datagram_socket(name_of(index, what, group));
+    BP_TRY(socket);
+    instance.groups.push_back(std::make_unique<OutputGroup>());
+    OutputGroup& made = *instance.groups.back();
+    made.create(instance.stream.ring(), *socket.value(), instance.loop, aside, count);
+    DatagramOptions options;
+    options.local.ip.family = its.family;
+    options.owner = made.owner();
+    options.send_queue_bytes = settings.send_queue_bytes;
+    options.multicast_interface = or_null(its.interface);
+    options.multicast_hops = its.ttl;
+    BP_TRY(made.socket().open(options));
+    instance.sockets.push_back(&made.socket());
+    return &made;
+  };
+  OutputGroup* aside = nullptr;
+  if (count > 1) {
+    auto made = make("aside", nullptr);
+    BP_TRY(made);
+    aside = made.value();
+  }
+  auto main = make("out", aside);
+  BP_TRY(main);
+  for (const uint32_t i : its.outputs) {
+    auto counters = context.counters<OutputCounters>("outputs", instance_of(settings, i));
+    BP_TRY(counters);
+    Output& output = instance.outputs[i];
+    output.to = parse_datagram_address(settings.outputs[i].to).value();
+    output.is_plain = settings.outputs[i].plain;
+    output.has_fec = settings.outputs[i].fec;
+    output.counters = counters.value();
+    main.value()->add(output);
+  }
+  return {};
+}
+
+Result<void> RelayService::create_recordings(ServiceContext& context, Instance& instance,
+                                             uint32_t index) {
+  const RelayStreamSettings& settings = instance.settings;
+  for (uint32_t i = 0; i < settings.recordings.size(); ++i) {
+    const RelayRecordingSettings& its = settings.recordings[i];
+    std::vector<File*> files;
+    for (uint32_t number = 0; number < its.files; ++number) {
+      auto file = context.file(name_of(index, "r", i) + "_" + std::to_string(number));
+      BP_TRY(file);
+      files.push_back(file.value());
+    }
+    auto counters =
+        context.counters<RecordingCounters>("recordings", settings.name + "/" + std::to_string(i));
+    BP_TRY(counters);
+    instance.recordings.push_back(std::make_unique<Recording>());
+    BP_TRY(instance.recordings.back()->create(
+        instance.stream.ring(), files,
+        {its.rotate_bytes, its.rotate_s * kNsPerSecond, counters.value()}));
+  }
+  return {};
+}
+
+Result<void> RelayService::create_readers(ServiceContext& context, Instance& instance) {
+  const RelayStreamSettings& settings = instance.settings;
+  if (settings.readers == 0) return {};
+  auto messenger = context.messenger(settings.shard);
+  BP_TRY(messenger);
+  auto number = context.message("read");
+  BP_TRY(number);
+  auto counters = context.counters<ReaderCounters>("readers", settings.name);
+  BP_TRY(counters);
+  for (uint32_t i = 0; i < settings.readers; ++i) {
+    instance.readers.push_back(std::make_unique<LocalReader>());
+    instance.readers.back()->create(instance.stream.ring(), messenger.value(), *counters.value());
+  }
+  messenger.value()->set_handler(number.value(),
+                                 {[](void* self, const Message& question) noexcept {
+                                    static_cast<RelayService*>(self)->read(question);
+                                  },
+                                  this});
+  return {};
+}
+
+// ---- Running ------------------------------------------------------------------------------------
+
+void RelayService::start(uint32_t shard) noexcept {
+  for (const auto& instance : instances_) {
+    if (instance->settings.shard != shard) continue;
+    for (DatagramSocket* socket : instance->sockets) {
+      const int outcome = socket->start();
+      BP_ASSERT(outcome == 0 && "its watch was planned");
+    }
+  }
+}
+
+// On the shard that was asked: its streams alone are for it to hand out.
+void RelayService::read(const Message& question) noexcept {
+  const std::string_view text(reinterpret_cast<const char*>(question.payload.data()),
+                              question.payload.size());
+  if (question.loan.is_there()) question.loan.provider->release(question.loan);
+  if (text.size() < 2) return;
+  const auto id = static_cast<AmId>(text[0]);
+  for (const auto& instance : instances_) {
+    if (instance->settings.name != text.substr(1) || !instance->loop->is_own_thread()) continue;
+    LocalReader* place = nullptr;
+    for (const auto& reader : instance->readers) {
+      if (reader->is_of(question.from)) place = reader.get();
+      if (place == nullptr && reader->is_free()) place = reader.get();
+    }
+    if (place != nullptr) return place->begin(question.from, id);
+    instance->counters->questions_dropped.add(1);
+  }
+  (void)question.from.am_send(id, {});
+}
+
+void RelayService::tick() noexcept {
+  for (const auto& instance : instances_) {
+    instance->loop->submit(instance->look);
+    for (const auto& recording : instance->recordings) recording->prepare();
+  }
+}
+
+void RelayService::request_drain() noexcept {
+  for (const auto& instance : instances_) instance->loop->submit(instance->drain);
+}
+
+bool RelayService::is_drained() const noexcept {
+  return std::all_of(instances_.begin(), instances_.end(),
+                     [](const auto& instance) { return instance->stream.is_drained(); });
+}
+
+}  // namespace bedplate

@@ -1,0 +1,61 @@
+// tsrelay: a relay for transport streams, as a service of the runtime.
+//
+// Read on: a stream and the way of its packets (relay_stream_datapath.h), its outputs
+// (output_group_datapath.h, recording_datapath.h, local_reader_datapath.h). docs/tsrelay.md.
+#pragma once
+
+#include <memory>
+
+#include "apps/boot/service.h"
+#include "apps/tsrelay/local_reader_datapath.h"
+#include "apps/tsrelay/output_group_datapath.h"
+#include "apps/tsrelay/recording_datapath.h"
+#include "apps/tsrelay/relay_settings.h"
+
+namespace bedplate {
+
+class RelayService final : public Service {
+ public:
+  const char* name() const noexcept override { return "tsrelay"; }
+  void describe(ConfigurationTable& table) override { bedplate::describe(table, settings_); }
+  Result<void> plan(ServicePlan& plan) override;
+  Result<void> create(ServiceContext& context) override;
+  void start(uint32_t shard) noexcept override;
+  void tick() noexcept override;
+  void request_drain() noexcept override;
+  bool is_drained() const noexcept override;
+
+  RelaySettings& settings() noexcept { return settings_; }
+
+ private:
+  // A stream with all that is its own.
+  struct Instance {
+    explicit Instance(const RelayStreamSettings& its) noexcept : settings(its) {}
+
+    const RelayStreamSettings& settings;
+    EventLoop* loop = nullptr;
+    relay::RelayStream stream;
+    std::vector<DatagramSocket*> sockets;  // all of them
+    std::vector<relay::Output> outputs;
+    std::vector<std::unique_ptr<relay::OutputGroup>> groups;
+    std::vector<std::unique_ptr<relay::Recording>> recordings;
+    std::vector<std::unique_ptr<relay::LocalReader>> readers;
+    relay::StreamCounters* counters = nullptr;
+    LoopCall look;
+    LoopCall drain;
+  };
+
+  Result<void> plan_stream(ServicePlan& plan, uint32_t index);
+  Result<void> create_stream(ServiceContext& context, uint32_t index);
+  Result<void> open_legs(Instance& instance);
+  Result<void> open_group(ServiceContext& context, Instance& instance, uint32_t index,
+                          uint32_t group);
+  Result<void> create_recordings(ServiceContext& context, Instance& instance, uint32_t index);
+  Result<void> create_readers(ServiceContext& context, Instance& instance);
+  void read(const Message& question) noexcept;
+
+  RelaySettings settings_;
+  std::vector<std::unique_ptr<Instance>> instances_;
+};
+
+}  // namespace bedplate

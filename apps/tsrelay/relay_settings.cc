@@ -1,0 +1,277 @@
+// Tested by tests/apps/tsrelay/relay_settings_test.cc.
+#include "apps/tsrelay/relay_settings.h"
+
+#include <algorithm>
+#include <bit>
+#include <set>
+
+#include <sys/socket.h>
+
+#include "apps/tsrelay/local_reader_datapath.h"
+#include "apps/tsrelay/recording_datapath.h"
+
+namespace bedplate {
+namespace {
+
+using Rule = ConfigurationKey::Rule;
+using relay::StreamFormat;
+
+constexpr uint64_t kNameMax = 31;
+constexpr uint64_t kAddressMax = 64;
+constexpr uint64_t kInterfaceMax = 15;  // IFNAMSIZ without its NUL
+constexpr uint32_t kArrivals = 64;      // that have come and were not judged yet
+constexpr uint32_t kOwnSpare = 64;
+
+constexpr Choice<StreamFormat> kFormats[] = {
+    {"auto", StreamFormat::kAuto}, {"rtp", StreamFormat::kRtp}, {"udp", StreamFormat::kUdp}};
+
+Error refused(const RelayStreamSettings& stream, const std::string& what, const char* answer,
+              const char* cure) {
+  Error error;
+  error.kind = ErrorKind::kConfiguration;
+  return error.set_doing("%s of the stream %s in [tsrelay]", what.c_str(), stream.name.c_str())
+      .set_answer("%s", answer)
+      .set_cure("%s", cure);
+}
+
+}  // namespace
+
+static void describe(ConfigurationTable& table, RelayLegSettings& settings) {
+  table.text("address", &settings.address, 1, kAddressMax)
+      .required()
+      .help("Where it is received, such as 239.1.1.1:5004, [ff3e::1]:5004, or 0.0.0.0:5004.");
+  table.ip_address("source", &settings.source)
+      .otherwise("any")
+      .help("Of a multicast group: only what this address sends (SSM).");
+  table.text("interface", &settings.interface, 1, kInterfaceMax)
+      .otherwise("as the routes say")
+      .help("Over which a multicast group is joined.");
+  table.name("network", &settings.network, 1, kNameMax)
+      .otherwise("the kernel's")
+      .help("The port whose network it comes by.");
+  table.boolean("fec", &settings.fec)
+      .help("Whether FEC (ST 2022-1) is received as well, at this port + 2 and + 4.");
+}
+
+static void describe(ConfigurationTable& table, RelayOutputSettings& settings) {
+  table.text("to", &settings.to, 1, kAddressMax)
+      .required()
+      .help("Where it is sent: an address or a multicast group, and a port.");
+  table.text("name", &settings.name, 1, kNameMax)
+      .otherwise("what to says")
+      .help("What its counters are called.");
+  table.text("interface", &settings.interface, 1, kInterfaceMax)
+      .otherwise("as the routes say")
+      .help("Over which a multicast group is sent.");
+  table.integer("ttl", &settings.ttl, 1, 255).help("The hops of what is sent to a group.");
+  table.name("network", &settings.network, 1, kNameMax)
+      .otherwise("the kernel's")
+      .help("The port by whose network it leaves.");
+  table.boolean("plain", &settings.plain).help("Whether RTP headers are left off.");
+  table.boolean("fec", &settings.fec)
+      .help("Whether it gets the FEC that [tsrelay.stream.fec] makes, at its port + 2 and + 4.");
+}
+
+static void describe(ConfigurationTable& table, RelayRecordingSettings& settings) {
+  table.path("path", &settings.path, 2, 4000)
+      .required()
+      .help("The file. With several, a point and a number from 0 on come behind it.");
+  table.integer("files", &settings.files, 1, 1000)
+      .help("How many files are written in turn, the oldest again at last.");
+  table.size("rotate_bytes", &settings.rotate_bytes, 0, kSizeMaxBytes)
+      .help("A file is followed by the next before it is longer than that. 0: never for that.");
+  table.integer("rotate_s", &settings.rotate_s, 0, 31'536'000)
+      .help("A file is followed by the next after so many seconds. 0: never for that.");
+}
+
+static void describe(ConfigurationTable& table, RelayFecSettings& settings) {
+  table.integer("columns", &settings.columns, 1, relay::kFecColumnsMax)
+      .help("L: so many columns the matrix has, and a burst of losses may be long.");
+  table.integer("rows", &settings.rows, 4, relay::kFecRowsMax).help("D: so many rows.");
+  table.boolean("row_packets", &settings.row_packets)
+      .help("Whether rows have FEC packets, too, as columns have.");
+}
+
+static void describe(ConfigurationTable& table, RelayStreamSettings& settings) {
+  table.name("name", &settings.name, 1, kNameMax)
+      .required()
+      .unique()
+      .help("What its counters are called, and what local readers ask for.");
+  table.shard("shard", &settings.shard).help("The shard that it lives on.");
+  table.choice("format", &settings.format, kFormats)
+      .help("What comes: transport stream in RTP, or in UDP alone; `auto` looks at each datagram.");
+  table.integer("window_ms", &settings.window_ms, 0, 10'000)
+      .help("How long a missing RTP packet is waited for: by the other leg, by FEC, out of order. "
+            "Without a gap nothing waits.");
+  table.integer("window_packets", &settings.window_packets, 1, relay::LegMerge::kWindowMax)
+      .help("The same in packets: the window is never longer.");
+  table.integer("queue_packets", &settings.queue_packets, 64, 65536)
+      .help("How many packets an output may be behind before the oldest are dropped for it; "
+            "rounded up to a power of two. Paced packets wait there, too.");
+  table.integer("sender_timeout_ms", &settings.sender_timeout_ms, 1, 60'000)
+      .help("How long a sender is silent before another one may have its place.");
+  table.integer("pace_ms", &settings.pace_ms, 0, 10'000)
+      .help("Not 0: packets leave at the pace of their PCRs, so long after they came on average.");
+  table.size("buffer_bytes", &settings.buffer_bytes, 256, 65536)
+      .help("A longer datagram is dropped. A multiple of 64.");
+  table.size("receive_queue_bytes", &settings.receive_queue_bytes, 0, kGiB)
+      .help("What the kernel holds for each leg before it drops. 0: its default.");
+  table.size("send_queue_bytes", &settings.send_queue_bytes, 0, kGiB)
+      .help("What the kernel holds for the outputs of one interface. 0: its default.");
+  table.integer("readers", &settings.readers, 0, 32)
+      .help("How many local processes may get it by messages; see Readers in "
+            "[tsrelay.md](tsrelay.md#readers).");
+  table.tables("leg", &settings.legs, 1, relay::LegMerge::kLegsMax);
+  table.tables("output", &settings.outputs, 0, 500);
+  table.tables("recording", &settings.recordings, 0, 16);
+  table.table("fec", &settings.fec, false, &settings.has_fec);
+}
+
+void describe(ConfigurationTable& table, RelaySettings& settings) {
+  table.tables("stream", &settings.streams, 1, 256);
+}
+
+// ---- What it takes ------------------------------------------------------------------------------
+
+bool RelayStreamSettings::receives_fec() const noexcept {
+  return std::any_of(legs.begin(), legs.end(), [](const auto& leg) { return leg.fec; });
+}
+
+uint32_t RelayStreamSettings::ring_places() const noexcept { return std::bit_ceil(queue_packets); }
+
+uint32_t RelayStreamSettings::leg_buffers() const noexcept {
+  const auto recording_count = static_cast<uint32_t>(recordings.size());
+  return kArrivals + window_packets + ring_places() +
+         (receives_fec() ? relay::FecReceiver::kMediaMax : 0) +
+         recording_count * relay::Recording::kWritesMax + readers * relay::LocalReader::kLoansMax;
+}
+
+uint32_t RelayStreamSettings::fec_buffers() const noexcept {
+  return kArrivals + relay::FecReceiver::kSumsMax;
+}
+
+uint32_t RelayStreamSettings::own_buffers() const noexcept {
+  uint32_t count = 0;
+  if (has_fec) count += relay::FecSender::buffer_count(fec.columns) + ring_places() / 2;
+  if (receives_fec()) count += relay::kFecMatrixMax * relay::FecReceiver::kMatricesHeld;
+  return count == 0 ? 0 : count + kOwnSpare;
+}
+
+uint32_t RelayStreamSettings::packet_count() const noexcept {
+  uint32_t count = own_buffers();
+  for (const RelayLegSettings& leg : legs)
+    count += leg_buffers() + (leg.fec ? 2 * fec_buffers() : 0);
+  return count;
+}
+
+std::vector<RelayGroup> groups_of(const RelayStreamSettings& settings) {
+  std::vector<RelayGroup> groups;
+  for (uint32_t i = 0; i < settings.outputs.size(); ++i) {
+    const RelayOutputSettings& output = settings.outputs[i];
+    const int family = parse_datagram_address(output.to).value().ip.family;
+    const auto is_it = [&](const RelayGroup& group) {
+      return group.interface == output.interface && group.network == output.network &&
+             group.ttl == output.ttl && group.family == family;
+    };
+    auto group = std::find_if(groups.begin(), groups.end(), is_it);
+    if (group == groups.end()) {
+      groups.push_back({output.interface, output.network, output.ttl, family, {}});
+      group = groups.end() - 1;
+    }
+    group->outputs.push_back(i);
+  }
+  return groups;
+}
+
+std::string instance_of(const RelayStreamSettings& stream, uint32_t output) {
+  const RelayOutputSettings& its = stream.outputs[output];
+  const std::string& name = !its.name.empty() ? its.name : its.to;
+  // An address of IPv6 may be longer than a name.
+  return stream.name + "/" + (name.size() <= kNameMax ? name : "output-" + std::to_string(output));
+}
+
+bool is_multicast(const IpAddress& address) noexcept {
+  return address.family == AF_INET ? address.bytes[0] >> 4 == 14 : address.bytes[0] == 0xFF;
+}
+
+// ---- What stands against it ---------------------------------------------------------------------
+
+static Result<void> check(const RelayStreamSettings& stream, const RelayLegSettings& leg) {
+  const std::string what = "address = \"" + leg.address + "\"";
+  auto address = parse_datagram_address(leg.address);
+  BP_TRY(address);
+  const IpAddress& ip = address.value().ip;
+  const uint32_t farthest = address.value().port + (leg.fec ? relay::kFecRowPort : 0U);
+  if (address.value().port == 0 || farthest > 65535) {
+    return refused(stream, what, "it has no such port",
+                   "choose one of 1..65535, and with fec of "
+                   "1..65531");
+  }
+  if (!leg.source.empty() && !is_multicast(ip)) {
+    return refused(stream, what, "it has a source, and is no multicast group",
+                   "leave source out, or receive a group (224.0.0.0/4, ff00::/8)");
+  }
+  if (!leg.source.empty() && parse_ip_address(leg.source)->family != ip.family) {
+    return refused(stream, what, "its source is of the other family",
+                   "have both IPv4, or both IPv6");
+  }
+  return {};
+}
+
+static Result<void> check(const RelayStreamSettings& stream, const RelayOutputSettings& output) {
+  const std::string what = "to = \"" + output.to + "\"";
+  auto address = parse_datagram_address(output.to);
+  BP_TRY(address);
+  const uint32_t farthest = address.value().port + (output.fec ? relay::kFecRowPort : 0U);
+  if (address.value().port == 0 || farthest > 65535) {
+    return refused(stream, what, "it has no such port",
+                   "choose one of 1..65535, and with fec of "
+                   "1..65531");
+  }
+  if (output.fec && (!stream.has_fec || output.plain)) {
+    return refused(stream, what, "there is no FEC for it",
+                   "have a [tsrelay.stream.fec], and leave plain out: FEC is for RTP");
+  }
+  return {};
+}
+
+static Result<void> check(const RelayStreamSettings& stream) {
+  for (const RelayLegSettings& leg : stream.legs) BP_TRY(check(stream, leg));
+  std::set<std::string> instances;
+  for (uint32_t i = 0; i < stream.outputs.size(); ++i) {
+    BP_TRY(check(stream, stream.outputs[i]));
+    if (!instances.insert(instance_of(stream, i)).second) {
+      return refused(stream, "output " + std::to_string(i), "another one is called the same",
+                     "give it a name of its own");
+    }
+  }
+  if (stream.legs.size() > 1 && stream.format == StreamFormat::kUdp) {
+    return refused(stream, "two legs", "without RTP nothing says which packets are the same",
+                   "have RTP sent, or one leg");
+  }
+  if (stream.has_fec && stream.fec.columns * stream.fec.rows > relay::kFecMatrixMax) {
+    return refused(stream, "fec", "a matrix has 100 packets at most", "lower columns or rows");
+  }
+  if (stream.has_fec && stream.fec.row_packets && stream.fec.columns < 4) {
+    return refused(stream, "fec", "rows of fewer than 4 packets have no FEC",
+                   "raise columns, or have row_packets = false");
+  }
+  if (stream.buffer_bytes % kCacheLineBytes != 0) {
+    return refused(stream, "buffer_bytes", "it is no multiple of 64", "round it up");
+  }
+  for (const RelayRecordingSettings& recording : stream.recordings) {
+    const bool rotates = recording.rotate_bytes != 0 || recording.rotate_s != 0;
+    if (rotates == (recording.files > 1)) continue;
+    return refused(stream, "path = \"" + recording.path + "\"",
+                   rotates ? "there is no file to go on with" : "nothing says when to go on",
+                   "have files = 2 or more just where there is a rotate_bytes or rotate_s");
+  }
+  return {};
+}
+
+Result<void> check(const RelaySettings& settings) {
+  for (const RelayStreamSettings& stream : settings.streams) BP_TRY(check(stream));
+  return {};
+}
+
+}  // namespace bedplate

@@ -1,0 +1,100 @@
+// [tsrelay] of the configuration, and what of it only makes sense together.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/boot/configuration_table.h"
+#include "apps/tsrelay/relay_stream_datapath.h"
+#include "transport/datagram_address.h"
+
+namespace bedplate {
+
+struct RelayLegSettings {
+  std::string address;
+  std::string source;
+  std::string interface;
+  std::string network;
+  bool fec = false;
+};
+
+struct RelayOutputSettings {
+  std::string name;
+  std::string to;
+  std::string interface;
+  std::string network;
+  uint8_t ttl = 1;
+  bool plain = false;
+  bool fec = false;
+};
+
+struct RelayRecordingSettings {
+  std::string path;
+  uint32_t files = 1;
+  uint64_t rotate_bytes = 0;
+  uint32_t rotate_s = 0;
+};
+
+struct RelayFecSettings {
+  uint32_t columns = 10;
+  uint32_t rows = 10;
+  bool row_packets = true;
+};
+
+struct RelayStreamSettings {
+  std::string name;
+  uint32_t shard = 0;
+  relay::StreamFormat format = relay::StreamFormat::kAuto;
+  uint32_t window_ms = 50;
+  uint32_t window_packets = 512;
+  uint32_t queue_packets = 1024;
+  uint32_t sender_timeout_ms = 500;
+  uint32_t pace_ms = 0;
+  uint32_t buffer_bytes = 2048;
+  uint32_t receive_queue_bytes = 0;
+  uint32_t send_queue_bytes = 0;
+  uint32_t readers = 0;
+  std::vector<RelayLegSettings> legs;
+  std::vector<RelayOutputSettings> outputs;
+  std::vector<RelayRecordingSettings> recordings;
+  RelayFecSettings fec;
+  bool has_fec = false;
+
+  bool receives_fec() const noexcept;
+  // How many packets an output may be behind.
+  uint32_t ring_places() const noexcept;
+  // Buffers of each leg's socket: all that may hold one at the same time.
+  uint32_t leg_buffers() const noexcept;
+  // Of each socket for FEC.
+  uint32_t fec_buffers() const noexcept;
+  // The stream's own: FEC that is made, packets that are brought back. 0: there is no FEC.
+  uint32_t own_buffers() const noexcept;
+  // All together: so many packets may there be.
+  uint32_t packet_count() const noexcept;
+};
+
+struct RelaySettings {
+  std::vector<RelayStreamSettings> streams;
+};
+
+void describe(ConfigurationTable& table, RelaySettings& settings);
+
+// Outputs that have one socket: by their places among the outputs of the stream.
+struct RelayGroup {
+  std::string interface;
+  std::string network;
+  uint8_t ttl = 1;
+  int family = 0;
+  std::vector<uint32_t> outputs;
+};
+
+// What is to be told apart of `settings`' outputs. Requires: check() had no objection.
+std::vector<RelayGroup> groups_of(const RelayStreamSettings& settings);
+// What the counters of an output are the counters of.
+std::string instance_of(const RelayStreamSettings& stream, uint32_t output);
+bool is_multicast(const IpAddress& address) noexcept;
+// Errors (kConfiguration): the first thing that makes no sense.
+Result<void> check(const RelaySettings& settings);
+
+}  // namespace bedplate

@@ -1,0 +1,287 @@
+#include "apps/tsrelay/relay_stream_datapath.h"
+
+namespace bedplate::relay {
+
+bool RelayStream::is_valid() const noexcept {
+  return arrival_count_ <= options_.packet_count && ring_.is_valid() && merge_.is_valid() &&
+         table_.is_valid();
+}
+
+// ---- Arrival ------------------------------------------------------------------------------------
+
+DatagramOwner RelayStream::owner_of(Inlet& inlet) noexcept {
+  DatagramOwner owner;
+  owner.context = &inlet;
+  owner.received = [](void* context, std::span<ReceivedDatagram> datagrams) noexcept {
+    const Inlet& its = *static_cast<Inlet*>(context);
+    its.self->received(its, datagrams);
+  };
+  return owner;
+}
+
+DatagramOwner RelayStream::media_owner(uint32_t leg) noexcept { return owner_of(legs_[leg].media); }
+
+DatagramOwner RelayStream::fec_owner(uint32_t leg, bool is_row) noexcept {
+  return owner_of(is_row ? legs_[leg].row : legs_[leg].column);
+}
+
+void RelayStream::received(const Inlet& inlet, std::span<ReceivedDatagram> datagrams) noexcept {
+  for (ReceivedDatagram& datagram : datagrams) {
+    if (datagram.is_truncated) {
+      legs_[inlet.leg].options.counters->truncated.add(1);
+      continue;
+    }
+    const uint32_t index = table_.take();
+    if (index == PacketTable::kNone) continue;  // there are as many as buffers
+    Packet& packet = table_[index];
+    packet.bytes = datagram.bytes;
+    packet.byte_count = datagram.byte_count;
+    packet.socket = inlet.socket;
+    packet.received_ns = datagram.received_ns;
+    packet.from = datagram.from;
+    packet.leg = inlet.leg;
+    datagram.is_kept = true;
+    arrivals_[arrival_count_++] = {index, inlet.is_fec};
+  }
+}
+
+// ---- Judging ------------------------------------------------------------------------------------
+
+bool RelayStream::parse(Packet& packet, LegCounters& counters) const noexcept {
+  // RTP has 12 bytes or more in front: with them no datagram is one of whole packets.
+  const bool is_plain =
+      options_.format == StreamFormat::kUdp ||
+      (options_.format == StreamFormat::kAuto && packet.byte_count % kTsPacketBytes == 0);
+  if (is_plain) {
+    packet.payload_bytes = packet.byte_count;
+  } else if (parse_rtp(packet.datagram(), &packet.rtp) == RtpFault::kNone) {
+    packet.payload_bytes = packet.rtp.payload_bytes;
+  } else {
+    counters.rtp_malformed.add(1);
+    return false;
+  }
+  if (packet.payload_bytes == 0 || packet.payload_bytes % kTsPacketBytes != 0) {
+    counters.ts_malformed.add(1);
+    return false;
+  }
+  return true;
+}
+
+// Whether the packet is of the sender that the stream is of; a new one may take the place of one
+// that is silent on all legs.
+bool RelayStream::admit(const Packet& packet, Leg& leg, uint64_t now_ns) noexcept {
+  const uint32_t ssrc = packet.rtp.ssrc;
+  if (!has_sender_ || ssrc != ssrc_) {
+    for (const Leg& each : legs_) {
+      if (has_sender_ && each.lock.is_alive(now_ns)) return false;
+    }
+    if (has_sender_) begin_anew();
+    has_sender_ = true;
+    ssrc_ = ssrc;
+  }
+  // Without numbers nothing tells the legs' packets from one another: the first has it all.
+  if (packet.rtp.header_bytes == 0 && &leg != legs_.data()) return false;
+  const SenderVerdict verdict = leg.lock.judge({packet.from, ssrc}, now_ns);
+  if (verdict == SenderVerdict::kNew) {
+    leg.jitter.restart();
+    leg.options.counters->senders.add(1);
+  }
+  return verdict != SenderVerdict::kForeign;
+}
+
+void RelayStream::begin_anew() noexcept {
+  merge_.restart();
+  for (Leg& leg : legs_) leg.lock.open();
+}
+
+void RelayStream::judge(uint32_t index, uint64_t now_ns) noexcept {
+  Packet& packet = table_[index];
+  Leg& leg = legs_[packet.leg];
+  LegCounters& counters = *leg.options.counters;
+  packet.arrived_ns = now_ns;
+  if (!parse(packet, counters)) return table_.let_go(index);
+  if (!admit(packet, leg, now_ns)) {
+    counters.foreign.add(1);
+    return table_.let_go(index);
+  }
+  counters.packets.add(1);
+  counters.bytes.add(packet.byte_count);
+  if (packet.rtp.header_bytes == 0) return hand_on(index);
+  leg.jitter.add(packet.rtp.timestamp, packet.received_ns != 0 ? packet.received_ns : now_ns);
+  if (fec_receiver_ != nullptr) table_.hold(index);
+  const MergeVerdict verdict =
+      merge_.insert({index, packet.leg, packet.rtp.sequence, packet.rtp.timestamp, now_ns});
+  if (verdict == MergeVerdict::kOutside) counters.outside.add(1);
+  if (fec_receiver_ == nullptr) return;
+  const bool is_known = verdict == MergeVerdict::kTaken || verdict == MergeVerdict::kLate;
+  if (is_known) fec_receiver_->add_media(index, packet.rtp.sequence);
+  table_.let_go(index);
+}
+
+// ---- Order, FEC -----------------------------------------------------------------------------
+
+void RelayStream::deliver(uint32_t item, uint32_t missing_count) noexcept {
+  options_.counters->lost.add(missing_count);
+  hand_on(item);
+}
+
+void RelayStream::drop(uint32_t item, MergeDrop cause) noexcept {
+  if (cause == MergeDrop::kDuplicate) options_.counters->duplicates.add(1);
+  if (cause == MergeDrop::kLate) options_.counters->late.add(1);
+  table_.let_go(item);
+}
+
+void RelayStream::restarted() noexcept {
+  options_.counters->restarts.add(1);
+  inspector_->forgive_gap();
+  if (fec_receiver_ != nullptr) fec_receiver_->restart();
+}
+
+std::span<const std::byte> RelayStream::bytes_of(uint32_t item) noexcept {
+  return table_[item].datagram();
+}
+
+uint32_t RelayStream::recovered(std::byte* buffer, uint32_t bytes) noexcept {
+  const uint32_t index = table_.take();
+  if (index == PacketTable::kNone) {
+    give_buffer(buffer);
+    return kNoItem;
+  }
+  Packet& packet = table_[index];
+  packet.bytes = buffer;
+  packet.byte_count = bytes;
+  packet.arrived_ns = now_ns_;
+  if (!parse(packet, *legs_[0].options.counters) || packet.rtp.header_bytes == 0) {
+    table_.let_go(index);
+    return kNoItem;
+  }
+  table_.hold(index);  // for the receiver
+  (void)merge_.insert(
+      {index, LegMerge::kRecovered, packet.rtp.sequence, packet.rtp.timestamp, now_ns_});
+  return index;
+}
+
+// What is sent beside the media has its time.
+void RelayStream::send_fec(std::byte* buffer, uint32_t bytes, bool is_row) noexcept {
+  const uint32_t index = table_.take();
+  if (index == PacketTable::kNone) return give_buffer(buffer);
+  Packet& packet = table_[index];
+  packet.bytes = buffer;
+  packet.byte_count = bytes;
+  packet.kind = is_row ? PacketKind::kRow : PacketKind::kColumn;
+  packet.due_ns = last_due_ns_;
+  options_.counters->fec_sent.add(1);
+  ring_.push(index, now_ns_);
+}
+
+void RelayStream::hand_on(uint32_t index) noexcept {
+  Packet& packet = table_[index];
+  const TsClock clock = inspector_->inspect(packet.payload(), now_ns_);
+  if (options_.pace_delay_ns != 0) {
+    // As it came, not as it was put in order: what a gap has kept waiting is not late.
+    packet.due_ns = pacer_.due_ns(clock, packet.payload_bytes, packet.arrived_ns);
+    last_due_ns_ = packet.due_ns;
+  }
+  options_.counters->packets.add(1);
+  options_.counters->bytes.add(packet.payload_bytes);
+  const RtpPacket rtp = packet.rtp;
+  const std::span<const std::byte> datagram = packet.datagram();
+  // The ring may let go of it before the sums have it.
+  const bool has_fec = options_.fec_columns != 0 && rtp.header_bytes != 0;
+  if (has_fec) table_.hold(index);
+  ring_.push(index, now_ns_);
+  if (!has_fec) return;
+  fec_sender_.add(datagram, rtp);
+  table_.let_go(index);
+}
+
+// ---- The loop -----------------------------------------------------------------------------------
+
+uint32_t RelayStream::poll(uint32_t) noexcept {
+  now_ns_ = options_.loop->now_ns();
+  const bool is_due = now_ns_ >= merge_.deadline_ns() || now_ns_ >= ring_.due_ns();
+  if (arrival_count_ == 0 && !is_due && ring_.held_count() == 0 && !is_draining_) return 0;
+  uint32_t count = arrival_count_;
+  for (uint32_t i = 0; i < arrival_count_; ++i) {
+    const Arrival arrival = arrivals_[i];
+    if (!arrival.is_fec) {
+      judge(arrival.packet, now_ns_);
+      continue;
+    }
+    fec_receiver_->add_fec(arrival.packet);
+    table_.let_go(arrival.packet);
+  }
+  arrival_count_ = 0;
+  merge_.expire(now_ns_);
+  if (is_draining_) ring_.hurry();
+  count += ring_.pump(now_ns_);
+  if (count > 0 || is_due) tell();
+  if (is_draining_ && ring_.is_drained()) is_drained_.store(true, std::memory_order_release);
+  BP_DCHECK_SLOW(is_valid());
+  return count;
+}
+
+uint64_t RelayStream::sleep_max_ns() const noexcept {
+  const uint64_t next_ns = std::min(merge_.deadline_ns(), ring_.due_ns());
+  if (next_ns == LegMerge::kNever) return kUnlimitedNs;
+  const uint64_t now_ns = options_.loop->now_ns();
+  return next_ns > now_ns ? next_ns - now_ns : 0;
+}
+
+void RelayStream::look_for_missing() noexcept {
+  inspector_->look_for_missing(options_.loop->now_ns());
+  tell();
+}
+
+void RelayStream::drain() noexcept {
+  for (const Leg& leg : legs_) {
+    for (DatagramSocket* socket : {leg.options.media, leg.options.column, leg.options.row}) {
+      if (socket != nullptr) socket->close();
+    }
+  }
+  is_draining_ = true;
+  (void)poll(1);
+  merge_.restart();
+  (void)poll(1);
+}
+
+// What others count becomes what `bedplate stats` reads.
+void RelayStream::tell() noexcept {
+  StreamCounters& c = *options_.counters;
+  const TsReport& ts = inspector_->report();
+  c.held.set(table_.used_count());
+  c.ts_packets.set(ts.packets);
+  c.ts_null_packets.set(ts.null_packets);
+  c.ts_programs.set(ts.programs);
+  c.ts_bit_rate.set(ts.bits_per_second);
+  c.ts_sync_losses.set(ts.sync_losses);
+  c.ts_sync_byte_errors.set(ts.sync_byte_errors);
+  c.ts_pat_errors.set(ts.pat_errors);
+  c.ts_continuity_errors.set(ts.continuity_errors);
+  c.ts_pmt_errors.set(ts.pmt_errors);
+  c.ts_pid_errors.set(ts.pid_errors);
+  c.ts_transport_errors.set(ts.transport_errors);
+  c.ts_crc_errors.set(ts.crc_errors);
+  c.pcrs.set(ts.pcrs);
+  c.pcr_discontinuities.set(ts.pcr_discontinuities);
+  c.pcr_interval_max_ns.set(ts.pcr_interval_max_ns);
+  c.pcr_accuracy_max_ns.set(ts.pcr_accuracy_max_ns);
+  c.pace_restarts.set(pacer_.restart_count());
+  c.fec_unprotected.set(fec_sender_.unprotected_count());
+  if (fec_receiver_ != nullptr) {
+    const FecReceiverReport& fec = fec_receiver_->report();
+    c.fec_packets.set(fec.packets);
+    c.fec_recovered.set(fec.recovered);
+    c.fec_unrecoverable.set(fec.unrecoverable);
+    c.fec_malformed.set(fec.malformed);
+  }
+  for (uint32_t i = 0; i < legs_.size(); ++i) {
+    LegCounters& leg = *legs_[i].options.counters;
+    const LegReport report = merge_.leg_report(i);
+    leg.lost.set(report.lost);
+    leg.reordered.set(report.reordered);
+    leg.jitter_ns.set(legs_[i].jitter.jitter_ns());
+  }
+}
+
+}  // namespace bedplate::relay

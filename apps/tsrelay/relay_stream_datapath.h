@@ -1,0 +1,148 @@
+// A stream of the relay on its shard: what comes by one or two legs is judged, put in order and
+// handed to the outputs.
+//
+//     socket -> arrivals -> judge -> merge (with FEC) -> inspect, pace -> ring -> outputs
+//
+// A packet stays in the buffer that it was received in from its arrival until the last output has
+// taken it; docs/tsrelay.md has the picture. The sockets' callbacks only note what came: the work
+// is done when the loop polls, for all that came together, with kept buffers, so that any kind of
+// socket may send them by reference.
+//
+// Threads: the shard's, but for create() and is_drained().
+// Invariants, which is_valid() looks at: 1. There are no more arrivals than packets. 2. Ring and
+// merge are valid, and packets that are held are those of the table.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "apps/tsrelay/fec_receiver_datapath.h"
+#include "apps/tsrelay/fec_sender_datapath.h"
+#include "apps/tsrelay/leg_merge_datapath.h"
+#include "apps/tsrelay/pacer_datapath.h"
+#include "apps/tsrelay/packet_ring_datapath.h"
+#include "apps/tsrelay/relay_counters.h"
+#include "apps/tsrelay/sender_lock_datapath.h"
+#include "transport/event_loop.h"
+
+namespace bedplate::relay {
+
+enum class StreamFormat : uint8_t { kAuto, kRtp, kUdp };
+
+struct LegOptions {
+  DatagramSocket* media = nullptr;
+  DatagramSocket* column = nullptr;  // of FEC; nullptr: none is received
+  DatagramSocket* row = nullptr;
+  LegCounters* counters = nullptr;
+};
+
+struct StreamOptions {
+  StreamFormat format = StreamFormat::kAuto;
+  uint64_t window_ns = 0;
+  uint32_t window_packets = 1;
+  uint64_t silence_ns = 0;     // of a sender before another one may have its leg
+  uint64_t pace_delay_ns = 0;  // 0: packets leave as they come
+  uint32_t fec_columns = 0;    // of what is sent; 0: none
+  uint32_t fec_rows = 0;
+  bool has_fec_rows = false;
+  uint32_t packet_count = 0;  // in all buffers together
+  uint32_t ring_places = 1;   // a power of two
+  uint32_t tap_count = 0;
+  BufferPool* pool = nullptr;  // the stream's own buffers; nullptr: there is no FEC
+  uint32_t buffer_bytes = 0;   // of each
+  StreamCounters* counters = nullptr;
+  const EventLoop* loop = nullptr;
+  std::vector<LegOptions> legs;  // one or two
+};
+
+class RelayStream final : public PollSource,
+                          private MergeSink,
+                          private FecReceiverSink,
+                          private FecSenderSink {
+ public:
+  // Before the seal: it allocates. Requires: called once; what the options name outlives this.
+  void create(const StreamOptions& options);
+
+  // Where the outputs are added as taps, before packets come.
+  PacketRing& ring() noexcept { return ring_; }
+  const LegOptions& leg(uint32_t index) const noexcept { return options_.legs[index]; }
+  // What its legs' sockets are opened with.
+  DatagramOwner media_owner(uint32_t leg) noexcept;
+  DatagramOwner fec_owner(uint32_t leg, bool is_row) noexcept;
+
+  uint32_t poll(uint32_t budget) noexcept override;
+  uint64_t sleep_max_ns() const noexcept override;
+  // To be called now and then, also while nothing comes.
+  void look_for_missing() noexcept;
+  // Closes its legs, and hands on what it has.
+  void drain() noexcept;
+  // Threads: any. All that it had was taken.
+  bool is_drained() const noexcept { return is_drained_.load(std::memory_order_acquire); }
+
+  bool is_valid() const noexcept;
+
+ private:
+  // What the owner of a socket is told with.
+  struct Inlet {
+    RelayStream* self = nullptr;
+    DatagramSocket* socket = nullptr;
+    uint8_t leg = 0;
+    bool is_fec = false;
+  };
+  struct Leg {
+    LegOptions options;
+    SenderLock lock;
+    JitterMeter jitter;
+    Inlet media;
+    Inlet column;
+    Inlet row;
+  };
+  struct Arrival {
+    uint32_t packet = 0;
+    bool is_fec = false;
+  };
+
+  DatagramOwner owner_of(Inlet& inlet) noexcept;
+  void received(const Inlet& inlet, std::span<ReceivedDatagram> datagrams) noexcept;
+  void judge(uint32_t index, uint64_t now_ns) noexcept;
+  bool parse(Packet& packet, LegCounters& counters) const noexcept;
+  bool admit(const Packet& packet, Leg& leg, uint64_t now_ns) noexcept;
+  void begin_anew() noexcept;
+  void hand_on(uint32_t index) noexcept;
+  void tell() noexcept;
+
+  // MergeSink
+  void deliver(uint32_t item, uint32_t missing_count) noexcept override;
+  void drop(uint32_t item, MergeDrop cause) noexcept override;
+  void restarted() noexcept override;
+  // FecReceiverSink, FecSenderSink
+  std::span<const std::byte> bytes_of(uint32_t item) noexcept override;
+  void hold(uint32_t item) noexcept override { table_.hold(item); }
+  void let_go(uint32_t item) noexcept override { table_.let_go(item); }
+  std::byte* take_buffer() noexcept override { return options_.pool->try_take(0); }
+  void give_buffer(std::byte* buffer) noexcept override { options_.pool->give_back(0, buffer); }
+  uint32_t recovered(std::byte* buffer, uint32_t bytes) noexcept override;
+  void send_fec(std::byte* buffer, uint32_t bytes, bool is_row) noexcept override;
+
+  StreamOptions options_;
+  PacketTable table_;
+  PacketRing ring_;
+  LegMerge merge_;
+  std::unique_ptr<LegMerge::Slot[]> slots_;
+  std::unique_ptr<TsInspector> inspector_;
+  std::unique_ptr<FecReceiver> fec_receiver_;  // nullptr: none is received
+  FecSender fec_sender_;
+  Pacer pacer_;
+  std::vector<Leg> legs_;
+  std::unique_ptr<Arrival[]> arrivals_;
+  uint32_t arrival_count_ = 0;
+  uint64_t now_ns_ = 0;  // of the present poll
+  uint64_t last_due_ns_ = 0;
+  uint32_t ssrc_ = 0;  // of the sender that the stream is of
+  bool has_sender_ = false;
+  bool is_draining_ = false;
+  std::atomic<bool> is_drained_{false};
+};
+
+}  // namespace bedplate::relay
