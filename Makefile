@@ -18,11 +18,11 @@ include scripts/mk/sources.mk
 include scripts/mk/rules.mk
 include scripts/mk/install.mk
 
-.PHONY: help all run install deb test coverage quick format pictures image image-run check check-long \
+.PHONY: help all run run-relay install deb test coverage quick format pictures image image-run check check-long \
         check-image check-hardware bench clean
 
 # Goals whose recipes build by a make of their own: beside another goal, two would write one file.
-ifneq ($(filter all run install deb test coverage quick image image-run check check-% bench,\
+ifneq ($(filter all run run-relay install deb test coverage quick image image-run check check-% bench,\
          $(MAKECMDGOALS)),)
 .NOTPARALLEL:
 endif
@@ -44,6 +44,10 @@ all: deps-run ## build the program, the two libraries and the examples
 run: deps-run ## start the demo appliance (CONFIG=apps/demo.toml); Ctrl-C stops it
 	$(Q)$(PARALLEL_MAKE) MODE=$(MODE) $(BUILD)/bedplate
 	$(Q)scripts/run.sh $(BUILD)/bedplate $(CONFIG)
+
+run-relay: deps-run ## start the stream relay's demo with a stream of its own; Ctrl-C stops it
+	$(Q)$(PARALLEL_MAKE) MODE=$(MODE) $(BUILD)/bedplate $(addprefix $(BUILD)/examples/,tsgen tsreader)
+	$(Q)scripts/run_relay.sh $(BUILD) $(CONFIG)
 
 install: deps-run ## install program, archives and headers (PREFIX=/usr/local DESTDIR=)
 	$(if $(SANITIZED),$(error a sanitizer's build is not installed: its archives lack malloc))

@@ -23,6 +23,9 @@ check=(
   # the framework, the fuzzer, real clients, and what looks on from outside
   libcpputest-dev clang clang-format-14 libclang-rt-14-dev llvm-14 libnbd-bin python3-libnbd qemu-utils fio
   libmemcached-tools
+  # what sends, receives and looks at transport streams
+  multicat ffmpeg gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good
+  gstreamer1.0-plugins-bad vlc-bin vlc-plugin-base
   strace procps spin iproute2
   # the allocators that a program may bring
   libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0

@@ -1,4 +1,5 @@
-// Reads a stream of the relay by messages, and writes what it carries into a file (docs/tsrelay.md):
+// Reads a stream of the relay by messages, and writes what it carries into a file
+// (docs/tsrelay.md):
 //
 //     tsreader SOCKET NAME STREAM FILE [--keep]
 //

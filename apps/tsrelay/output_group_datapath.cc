@@ -15,11 +15,10 @@ bool is_same(const IpAddress& one, const IpAddress& other) noexcept {
 
 }  // namespace
 
-void OutputGroup::create(PacketRing& ring, DatagramSocket& socket, const EventLoop* loop,
-                         OutputGroup* aside, uint32_t output_count_max) {
+void OutputGroup::create(PacketRing& ring, DatagramSocket& socket, OutputGroup* aside,
+                         uint32_t output_count_max) {
   ring_ = &ring;
   socket_ = &socket;
-  loop_ = loop;
   aside_ = aside;
   if (aside != nullptr) aside->main_ = this;
   members_.reserve(output_count_max);
@@ -103,6 +102,7 @@ bool OutputGroup::send(uint32_t count, Cursor end) noexcept {
 
 uint32_t OutputGroup::pump(uint64_t now_ns) noexcept {
   const uint64_t begun_at = next_;
+  now_ns_ = now_ns;
   if (main_ != nullptr) bring_back(now_ns);
   if (members_.empty()) {
     next_ = ring_->ready_end();
@@ -130,7 +130,6 @@ void OutputGroup::missed(const Packet& packet) noexcept {
 
 // Nothing of what is sent now is lost with it: the others of the call went out.
 void OutputGroup::failed(int error_number, const DatagramAddress& to) noexcept {
-  const uint64_t now_ns = loop_ != nullptr ? loop_->now_ns() : 0;
   for (size_t i = members_.size(); i-- > 0;) {
     Output& output = *members_[i];
     const auto beside = static_cast<uint16_t>(to.port - output.to.port);
@@ -139,7 +138,7 @@ void OutputGroup::failed(int error_number, const DatagramAddress& to) noexcept {
         (beside == 0 || (output.has_fec && (beside == kFecColumnPort || beside == kFecRowPort)));
     if (!is_it) continue;
     output.counters->unreachable.add(1);
-    output.failed_ns = now_ns;
+    output.failed_ns = now_ns_;
     const bool is_nobody = error_number == EHOSTUNREACH || error_number == ENETUNREACH;
     if (is_nobody && aside_ != nullptr) move(i, *aside_);
   }

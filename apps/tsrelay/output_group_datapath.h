@@ -15,7 +15,6 @@
 #include "apps/tsrelay/fec_wire_datapath.h"
 #include "apps/tsrelay/packet_ring_datapath.h"
 #include "apps/tsrelay/relay_counters.h"
-#include "transport/event_loop.h"
 
 namespace bedplate::relay {
 
@@ -32,9 +31,9 @@ class OutputGroup final : public RingTap {
  public:
   static constexpr uint64_t kAsideNs = 10'000'000'000;
 
-  // Before the seal: it allocates. `aside` may be nullptr. Requires: called once; socket, ring and
-  // loop outlive this, and outputs do not move.
-  void create(PacketRing& ring, DatagramSocket& socket, const EventLoop* loop, OutputGroup* aside,
+  // Before the seal: it allocates. `aside` may be nullptr. Requires: called once; socket and ring
+  // outlive this, and outputs do not move.
+  void create(PacketRing& ring, DatagramSocket& socket, OutputGroup* aside,
               uint32_t output_count_max);
   // Before packets come.
   void add(Output& output) noexcept { members_.insert(members_.end(), &output); }
@@ -68,7 +67,7 @@ class OutputGroup final : public RingTap {
 
   PacketRing* ring_ = nullptr;
   DatagramSocket* socket_ = nullptr;
-  const EventLoop* loop_ = nullptr;
+  uint64_t now_ns_ = 0;  // as of the last pump
   OutputGroup* aside_ = nullptr;
   OutputGroup* main_ = nullptr;  // of one that is aside
   std::vector<Output*> members_;

@@ -7,8 +7,9 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
-#include <memory>
+#include <span>
 #include <vector>
 
 #include "apps/tsrelay/packet_table_datapath.h"
@@ -35,12 +36,11 @@ class RingTap {
 
 class PacketRing {
  public:
-  // Before the seal: it allocates. Requires: a power of two.
-  void create(PacketTable& table, uint32_t place_count, uint32_t tap_count_max) {
-    BP_ASSERT(place_count > 0 && (place_count & (place_count - 1)) == 0);
+  // Before the seal: it allocates. Requires: a power of two of places, which outlive this.
+  void create(PacketTable& table, std::span<uint32_t> places, uint32_t tap_count_max) {
+    BP_ASSERT(std::has_single_bit(places.size()));
     table_ = &table;
-    places_ = std::make_unique<uint32_t[]>(place_count);
-    place_count_ = place_count;
+    places_ = places;
     taps_.reserve(tap_count_max);
   }
   // It gets what comes from now on. Requires: there is room.
@@ -52,8 +52,8 @@ class PacketRing {
 
   // Takes the reference. Ready at its due_ns, in the order of the ring.
   void push(uint32_t index, uint64_t now_ns) noexcept {
-    if (end_ - begin_ == place_count_) make_room(now_ns);
-    places_[end_ & (place_count_ - 1)] = index;
+    if (end_ - begin_ == places_.size()) make_room(now_ns);
+    places_[end_ & (places_.size() - 1)] = index;
     ++end_;
     BP_DCHECK(is_valid());
   }
@@ -80,7 +80,7 @@ class PacketRing {
   uint64_t held_count() const noexcept { return end_ - begin_; }
   uint32_t index_at(uint64_t number) const noexcept {
     BP_DCHECK(number >= begin_ && number < end_);
-    return places_[number & (place_count_ - 1)];
+    return places_[number & (places_.size() - 1)];
   }
   Packet& at(uint64_t number) const noexcept { return (*table_)[index_at(number)]; }
   PacketTable& table() noexcept { return *table_; }
@@ -89,7 +89,7 @@ class PacketRing {
     for (const RingTap* tap : taps_) {
       if (tap->next_ < begin_ || tap->next_ > end_) return false;
     }
-    return begin_ <= ready_end_ && ready_end_ <= end_ && end_ - begin_ <= place_count_;
+    return begin_ <= ready_end_ && ready_end_ <= end_ && end_ - begin_ <= places_.size();
   }
 
  private:
@@ -109,7 +109,7 @@ class PacketRing {
     if (ready_end_ == begin_) {
       ++ready_end_;
       pump_taps(now_ns);
-      if (end_ - begin_ < place_count_) return;
+      if (end_ - begin_ < places_.size()) return;
     }
     const Packet& oldest = at(begin_);
     for (RingTap* tap : taps_) {
@@ -121,8 +121,7 @@ class PacketRing {
   }
 
   PacketTable* table_ = nullptr;
-  std::unique_ptr<uint32_t[]> places_;
-  uint32_t place_count_ = 0;
+  std::span<uint32_t> places_;
   uint64_t begin_ = 0;
   uint64_t ready_end_ = 0;
   uint64_t end_ = 0;

@@ -4,12 +4,12 @@
 // or brought back); nothing is copied into it or out of it. When nobody wants it any more its
 // buffer goes back to where it is from.
 //
-// Invariant, which is_valid() looks at: a packet is wanted, or free; as many as are said are
-// wanted. Tested by tests/apps/tsrelay/packet_ring_test.cc.
+// Invariant, which is_valid() looks at: as many packets as are said are wanted.
+//
+// Tested by tests/apps/tsrelay/packet_ring_test.cc.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 
 #include "alloc/buffer_pool_datapath.h"
@@ -46,13 +46,14 @@ class PacketTable {
  public:
   static constexpr uint32_t kNone = ~uint32_t{0};
 
-  // Before the seal: it allocates. `pool` may be nullptr where no packet is the stream's own.
-  void create(uint32_t count, BufferPool* pool) {
-    packets_ = std::make_unique<Packet[]>(count);
-    count_ = count;
+  // `packets` outlive this; `pool` may be nullptr where no packet is the stream's own.
+  void create(std::span<Packet> packets, BufferPool* pool) noexcept {
+    packets_ = packets;
     pool_ = pool;
-    for (uint32_t i = 0; i < count; ++i) packets_[i].next_free = i + 1 < count ? i + 1 : kNone;
-    first_free_ = count > 0 ? 0 : kNone;
+    for (size_t i = 0; i < packets.size(); ++i) {
+      packets[i].next_free = i + 1 < packets.size() ? static_cast<uint32_t>(i + 1) : kNone;
+    }
+    first_free_ = packets.empty() ? kNone : 0;
   }
   // One that the caller wants, or kNone.
   uint32_t take() noexcept {
@@ -82,19 +83,18 @@ class PacketTable {
     --used_count_;
   }
   Packet& operator[](uint32_t index) noexcept {
-    BP_DCHECK(index < count_);
+    BP_DCHECK(index < packets_.size());
     return packets_[index];
   }
   uint32_t used_count() const noexcept { return used_count_; }
   bool is_valid() const noexcept {
     uint32_t used = 0;
-    for (uint32_t i = 0; i < count_; ++i) used += packets_[i].references > 0 ? 1 : 0;
+    for (const Packet& packet : packets_) used += packet.references > 0 ? 1 : 0;
     return used == used_count_;
   }
 
  private:
-  std::unique_ptr<Packet[]> packets_;
-  uint32_t count_ = 0;
+  std::span<Packet> packets_;
   uint32_t first_free_ = kNone;
   uint32_t used_count_ = 0;
   BufferPool* pool_ = nullptr;

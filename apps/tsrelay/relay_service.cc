@@ -186,7 +186,7 @@ Result<void> RelayService::create_stream(ServiceContext& context, uint32_t index
   instance.look.context = instance.drain.context = &instance;
   instance.look.function = [](void* self) noexcept {
     auto& its = *static_cast<Instance*>(self);
-    its.stream.look_for_missing();
+    its.stream.look_for_missing(its.loop->now_ns());
     const auto is_there = [](const auto& reader) { return reader->is_there(); };
     its.counters->readers.set(
         static_cast<uint64_t>(std::count_if(its.readers.begin(), its.readers.end(), is_there)));
@@ -238,7 +238,7 @@ Result<void> RelayService::open_group(ServiceContext& context, Instance& instanc
     BP_TRY(socket);
     instance.groups.push_back(std::make_unique<OutputGroup>());
     OutputGroup& made = *instance.groups.back();
-    made.create(instance.stream.ring(), *socket.value(), instance.loop, aside, count);
+    made.create(instance.stream.ring(), *socket.value(), aside, count);
     DatagramOptions options;
     options.local.ip.family = its.family;
     options.owner = made.owner();

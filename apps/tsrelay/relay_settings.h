@@ -12,25 +12,25 @@
 namespace bedplate {
 
 struct RelayLegSettings {
-  std::string address;
-  std::string source;
-  std::string interface;
-  std::string network;
+  std::string address = {};
+  std::string source = {};
+  std::string interface = {};
+  std::string network = {};
   bool fec = false;
 };
 
 struct RelayOutputSettings {
-  std::string name;
-  std::string to;
-  std::string interface;
-  std::string network;
+  std::string name = {};
+  std::string to = {};
+  std::string interface = {};
+  std::string network = {};
   uint8_t ttl = 1;
   bool plain = false;
   bool fec = false;
 };
 
 struct RelayRecordingSettings {
-  std::string path;
+  std::string path = {};
   uint32_t files = 1;
   uint64_t rotate_bytes = 0;
   uint32_t rotate_s = 0;
@@ -43,7 +43,7 @@ struct RelayFecSettings {
 };
 
 struct RelayStreamSettings {
-  std::string name;
+  std::string name = {};
   uint32_t shard = 0;
   relay::StreamFormat format = relay::StreamFormat::kAuto;
   uint32_t window_ms = 50;
@@ -82,8 +82,8 @@ void describe(ConfigurationTable& table, RelaySettings& settings);
 
 // Outputs that have one socket: by their places among the outputs of the stream.
 struct RelayGroup {
-  std::string interface;
-  std::string network;
+  std::string interface = {};
+  std::string network = {};
   uint8_t ttl = 1;
   int family = 0;
   std::vector<uint32_t> outputs;

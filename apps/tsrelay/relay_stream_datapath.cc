@@ -197,9 +197,9 @@ void RelayStream::hand_on(uint32_t index) noexcept {
 
 // ---- The loop -----------------------------------------------------------------------------------
 
-uint32_t RelayStream::poll(uint32_t) noexcept {
-  now_ns_ = options_.loop->now_ns();
-  const bool is_due = now_ns_ >= merge_.deadline_ns() || now_ns_ >= ring_.due_ns();
+uint32_t RelayStream::work(uint64_t now_ns) noexcept {
+  now_ns_ = now_ns;
+  const bool is_due = now_ns_ >= deadline_ns();
   if (arrival_count_ == 0 && !is_due && ring_.held_count() == 0 && !is_draining_) return 0;
   uint32_t count = arrival_count_;
   for (uint32_t i = 0; i < arrival_count_; ++i) {
@@ -222,14 +222,14 @@ uint32_t RelayStream::poll(uint32_t) noexcept {
 }
 
 uint64_t RelayStream::sleep_max_ns() const noexcept {
-  const uint64_t next_ns = std::min(merge_.deadline_ns(), ring_.due_ns());
+  const uint64_t next_ns = deadline_ns();
   if (next_ns == LegMerge::kNever) return kUnlimitedNs;
   const uint64_t now_ns = options_.loop->now_ns();
   return next_ns > now_ns ? next_ns - now_ns : 0;
 }
 
-void RelayStream::look_for_missing() noexcept {
-  inspector_->look_for_missing(options_.loop->now_ns());
+void RelayStream::look_for_missing(uint64_t now_ns) noexcept {
+  inspector_->look_for_missing(now_ns);
   tell();
 }
 
@@ -240,9 +240,9 @@ void RelayStream::drain() noexcept {
     }
   }
   is_draining_ = true;
-  (void)poll(1);
+  (void)work(now_ns_);
   merge_.restart();
-  (void)poll(1);
+  (void)work(now_ns_);
 }
 
 // What others count becomes what `bedplate stats` reads.

@@ -71,10 +71,14 @@ class RelayStream final : public PollSource,
   DatagramOwner media_owner(uint32_t leg) noexcept;
   DatagramOwner fec_owner(uint32_t leg, bool is_row) noexcept;
 
-  uint32_t poll(uint32_t budget) noexcept override;
+  uint32_t poll(uint32_t) noexcept override { return work(options_.loop->now_ns()); }
   uint64_t sleep_max_ns() const noexcept override;
+  // All that can be done now: what came, what is due, what outputs take. Returns how much it was.
+  uint32_t work(uint64_t now_ns) noexcept;
+  // When work() has something to do although nothing comes; LegMerge::kNever.
+  uint64_t deadline_ns() const noexcept { return std::min(merge_.deadline_ns(), ring_.due_ns()); }
   // To be called now and then, also while nothing comes.
-  void look_for_missing() noexcept;
+  void look_for_missing(uint64_t now_ns) noexcept;
   // Closes its legs, and hands on what it has.
   void drain() noexcept;
   // Threads: any. All that it had was taken.
@@ -126,6 +130,8 @@ class RelayStream final : public PollSource,
   void send_fec(std::byte* buffer, uint32_t bytes, bool is_row) noexcept override;
 
   StreamOptions options_;
+  std::unique_ptr<Packet[]> packets_;
+  std::unique_ptr<uint32_t[]> places_;
   PacketTable table_;
   PacketRing ring_;
   LegMerge merge_;

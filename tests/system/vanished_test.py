@@ -4,67 +4,17 @@ A network of our own (a namespace and a veth pair) whose far end is taken down: 
 sends from then on is lost without a word, as when a host loses its power.
 """
 
-import concurrent.futures
 import contextlib
 import ctypes
-import ipaddress
 import os
-import random
 import signal
-import subprocess
 
-from harness import BACKENDS, KIB, MIB, Skip, expect, expect_true, need_tools, test, wait_for
+from harness import BACKENDS, KIB, MIB, expect, expect_true, test, wait_for
+from other_host import OtherHost
 import raw_nbd as nbd
 from raw_nbd import connect
 
 TIMEOUT_SECONDS = 2
-CLONE_NEWNET = 0x40000000
-
-
-class OtherHost:
-    """A host that is one cable away: the namespace `name`, with sockets of its own."""
-
-    def __init__(self, box):
-        need_tools("ip")
-        if os.geteuid() != 0:
-            raise Skip("network namespaces take root")
-        number = random.randrange(1 << 16)
-        self.name = f"bp-{number:04x}"
-        self.near, self.far = f"bpn{number:04x}", f"bpf{number:04x}"
-        # Of 198.18.0.0/15, which is for tests of networks (RFC 2544).
-        network = ipaddress.ip_network((0xC6120000 + 4 * (number % 0x8000), 30))
-        self.near_address, self.far_address = map(str, network.hosts())
-        self._add(box, "netns", self.name)
-        self._add(box, "link", self.near, "type", "veth", "peer", "name", self.far,
-                  "netns", self.name)
-        for inside, device, address in (((), self.near, self.near_address),
-                                        (("-n", self.name), self.far, self.far_address)):
-            box.run("ip", *inside, "address", "add", f"{address}/30", "dev", device)
-            box.run("ip", *inside, "link", "set", device, "up")
-
-    @staticmethod
-    def _add(box, kind, name, *details):
-        done = box.run("ip", kind, "add", name, *details, expect_code=None)
-        if done.returncode:
-            raise Skip(f"ip {kind} add: {done.stderr.strip()}")
-        box.closing.callback(subprocess.run, ["ip", kind, "delete", name], check=False,
-                             stderr=subprocess.DEVNULL)  # a link goes with its namespace
-
-    def run(self, function):
-        """Calls `function` on a thread within the namespace; sockets made there stay there."""
-
-        def enter():
-            with open(f"/run/netns/{self.name}", encoding="ascii") as namespace:
-                libc = ctypes.CDLL(None, use_errno=True)
-                if libc.setns(namespace.fileno(), CLONE_NEWNET):
-                    raise OSError(ctypes.get_errno(), "setns")
-            return function()
-
-        with concurrent.futures.ThreadPoolExecutor(1) as thread:
-            return thread.submit(enter).result()
-
-    def vanish(self, box):
-        box.run("ip", "-n", self.name, "link", "set", self.far, "down")
 
 
 def appliance_for(box, host, sockets, **blockd):

@@ -268,8 +268,8 @@ TEST(Fec, SumsThatMakeNoPacketAreRefused) {
       if (i != 40) receiving.media(one);
       for (; given < sending.made.size(); ++given) {
         auto made = sending.made[given].bytes;
-        if (kind == 0) made[14] = std::byte{0xFF};           // longer than the sum
-        if (kind == 1) made[0] |= std::byte{0x20};           // with padding
+        if (kind == 0) made[14] = std::byte{0xFF};  // longer than the sum
+        if (kind == 1) made[0] |= std::byte{0x20};  // with padding
         if (kind == 2) {  // shorter than the others, and so is what it says
           made.resize(kFecHeadersBytes + 100);
           store_u16(made.data() + 14, 188 ^ 50);

@@ -1,0 +1,132 @@
+// Packets and those that want them: buffers go back to where they are from, once; taps take at
+// their own pace, and the slowest loses the oldest.
+#include "apps/tsrelay/packet_ring_datapath.h"
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tests/apps/tsrelay/relay_rig.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+using namespace bedplate::relay;
+
+namespace {
+
+struct Tap final : RingTap {
+  PacketRing* ring = nullptr;
+  uint64_t most = ~uint64_t{0};  // so many more are taken
+  std::vector<uint32_t> taken;
+  std::vector<uint32_t> missing;
+  bool is_busy = false;
+
+  uint32_t pump(uint64_t) noexcept override {
+    uint32_t count = 0;
+    for (; next_ < ring->ready_end() && most > 0; ++next_, --most, ++count) {
+      taken.push_back(ring->at(next_).byte_count);
+    }
+    return count;
+  }
+  void missed(const Packet& packet) noexcept override { missing.push_back(packet.byte_count); }
+  bool is_idle() const noexcept override { return !is_busy; }
+};
+
+}  // namespace
+
+TEST_GROUP(PacketRing) {
+  std::vector<Packet> packets{16};
+  std::vector<uint32_t> places = std::vector<uint32_t>(8);
+  PacketTable table;
+  PacketRing ring;
+  Tap fast;
+  Tap slow;
+  FakeSocket socket{16};
+
+  void setup() override {
+    table.create(packets, nullptr);
+    ring.create(table, places, 2);
+    for (Tap* tap : {&fast, &slow}) {
+      tap->ring = &ring;
+      ring.add_tap(*tap);
+    }
+  }
+  // One whose length is its number, in a buffer of the socket.
+  void push(uint32_t number, uint64_t due_ns = 0) {
+    const uint32_t index = table.take();
+    table[index].bytes = socket.memory.data() + number % 16 * FakeSocket::kBufferBytes;
+    table[index].byte_count = number;
+    table[index].socket = &socket;
+    table[index].due_ns = due_ns;
+    socket.is_kept[number % 16] = true;
+    ring.push(index, 100);
+    CHECK(ring.is_valid());
+    CHECK(table.is_valid());
+  }
+};
+
+TEST(PacketRing, APacketStaysUntilAllHaveHadIt) {
+  slow.most = 1;
+  for (uint32_t i = 1; i <= 3; ++i) push(i);
+  LONGS_EQUAL(4, ring.pump(100));
+  LONGS_EQUAL(2, socket.kept_count());
+  CHECK(!ring.is_drained());
+  slow.most = 2;
+  LONGS_EQUAL(2, ring.pump(100));
+  LONGS_EQUAL(0, socket.kept_count());
+  LONGS_EQUAL(0, table.used_count());
+  CHECK(ring.is_drained());
+  slow.is_busy = true;
+  CHECK(!ring.is_drained());
+}
+
+TEST(PacketRing, TheSlowLoseTheOldest) {
+  slow.most = 0;
+  for (uint32_t i = 1; i <= 11; ++i) {
+    push(i);
+    ring.pump(100);
+  }
+  LONGS_EQUAL(11, fast.taken.size());
+  LONGS_EQUAL(0, fast.missing.size());
+  CHECK((slow.missing == std::vector<uint32_t>{1, 2, 3}));
+  LONGS_EQUAL(8, socket.kept_count());
+  slow.most = 100;
+  ring.pump(100);
+  CHECK((slow.taken == std::vector<uint32_t>{4, 5, 6, 7, 8, 9, 10, 11}));
+  LONGS_EQUAL(0, socket.kept_count());
+}
+
+TEST(PacketRing, WhatIsNotDueWaits) {
+  push(1, 50);
+  push(2, 200);
+  push(3, 150);  // behind one that is due later
+  ring.pump(100);
+  CHECK((fast.taken == std::vector<uint32_t>{1}));
+  LONGLONGS_EQUAL(200, ring.due_ns());
+  ring.pump(199);
+  LONGS_EQUAL(1, fast.taken.size());
+  ring.pump(200);
+  LONGS_EQUAL(3, fast.taken.size());
+  CHECK(ring.due_ns() == ~uint64_t{0});
+  push(4, 1000);
+  ring.hurry();
+  ring.pump(200);
+  LONGS_EQUAL(4, fast.taken.size());
+}
+
+TEST(PacketRing, AFullRingHurriesBeforeItDrops) {
+  for (uint32_t i = 1; i <= 10; ++i) push(i, 1000);
+  CHECK((fast.taken == std::vector<uint32_t>{1, 2}));
+  LONGS_EQUAL(0, fast.missing.size() + slow.missing.size());
+}
+
+TEST(PacketRing, AHeldPacketOutlivesTheRing) {
+  push(1);
+  const uint32_t index = ring.index_at(0);
+  table.hold(index);
+  ring.pump(100);
+  LONGS_EQUAL(1, socket.kept_count());
+  table.let_go(index);
+  LONGS_EQUAL(0, socket.kept_count());
+}

@@ -1,0 +1,84 @@
+// What of [tsrelay] makes no sense together, and what a stream takes. tests/system/tsrelay_test.py
+// reads it from files.
+#include "apps/tsrelay/relay_settings.h"
+
+#include <cstring>
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+
+TEST_GROUP(RelaySettings) {
+  RelaySettings settings;
+  RelayStreamSettings* stream = nullptr;
+
+  void setup() override {
+    stream = &settings.streams.emplace_back();
+    stream->name = "news";
+    stream->legs.push_back({.address = "127.0.0.1:5004"});
+    for (const char* to : {"127.0.0.1:6000", "239.1.1.1:6000", "[::1]:6000"}) {
+      stream->outputs.push_back({.to = to});
+    }
+    stream->outputs.push_back({.to = "239.1.1.2:6000", .ttl = 4});
+    stream->outputs.push_back({.to = "239.1.1.3:6000", .interface = "lo"});
+    CHECK(check(settings).ok());
+  }
+  void refuses(const char* answer) {
+    auto checked = check(settings);
+    CHECK(!checked.ok());
+    STRCMP_CONTAINS(answer, checked.error().answer);
+    CHECK(checked.error().kind == ErrorKind::kConfiguration);
+  }
+};
+
+TEST(RelaySettings, OneSocketForAllThatLeaveTheSameWay) {
+  const auto groups = groups_of(*stream);
+  LONGS_EQUAL(4, groups.size());
+  CHECK((groups[0].outputs == std::vector<uint32_t>{0, 1}));
+  CHECK((groups[1].outputs == std::vector<uint32_t>{2}));
+  LONGS_EQUAL(4, groups[2].ttl);
+  STRCMP_EQUAL("lo", groups[3].interface.c_str());
+}
+
+TEST(RelaySettings, CountersHaveNames) {
+  STRCMP_EQUAL("news/127.0.0.1:6000", instance_of(*stream, 0).c_str());
+  stream->outputs[0].name = "studio";
+  STRCMP_EQUAL("news/studio", instance_of(*stream, 0).c_str());
+  stream->outputs[1].to = "[2001:db8:1111:2222:3333:4444:5555:6666]:6000";
+  STRCMP_EQUAL("news/output-1", instance_of(*stream, 1).c_str());
+}
+
+TEST(RelaySettings, BuffersAreForAllThatMayHoldOne) {
+  const uint32_t plain = stream->leg_buffers();
+  CHECK(plain > stream->window_packets + stream->ring_places());
+  LONGS_EQUAL(plain, stream->packet_count());
+  LONGS_EQUAL(0, stream->own_buffers());
+  stream->queue_packets = 1025;
+  LONGS_EQUAL(2048, stream->ring_places());
+  stream->readers = 2;
+  LONGS_EQUAL(plain + 1024 + 256, stream->leg_buffers());
+  stream->has_fec = true;
+  LONGS_EQUAL(21 + 1024 + 64, stream->own_buffers());
+  stream->legs[0].fec = true;
+  LONGS_EQUAL(21 + 1024 + 300 + 64, stream->own_buffers());
+  LONGS_EQUAL(stream->leg_buffers() + 2 * stream->fec_buffers() + stream->own_buffers(),
+              stream->packet_count());
+}
+
+TEST(RelaySettings, WhatMakesNoSenseIsRefused) {
+  stream->buffer_bytes = 2000;
+  refuses("no multiple of 64");
+  stream->buffer_bytes = 2048;
+  stream->legs[0].source = "10.0.0.1";
+  refuses("no multicast group");
+  stream->legs[0].address = "[ff3e::1]:5004";
+  refuses("of the other family");
+  stream->legs[0].source.clear();
+  stream->has_fec = true;
+  stream->fec.columns = 3;
+  refuses("fewer than 4");
+  stream->fec.row_packets = false;
+  CHECK(check(settings).ok());
+  stream->outputs[0].fec = stream->outputs[0].plain = true;
+  refuses("no FEC for it");
+}

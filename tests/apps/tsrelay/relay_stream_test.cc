@@ -1,0 +1,336 @@
+// A stream from its legs to its outputs, with made-up sockets: nothing is copied, each output gets
+// all of it in order, and what goes wrong for one is nobody else's business.
+#include "tests/apps/tsrelay/relay_rig.h"
+
+#include <cerrno>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "apps/tsrelay/fec_receiver_datapath.h"
+#include "tests/apps/tsrelay/dice.h"
+
+using namespace bedplate;
+using namespace bedplate::relay;
+
+namespace {
+
+constexpr uint64_t kMs = 1'000'000;
+
+std::vector<std::byte> without_rtp(const FakeSocket& socket, uint16_t port) {
+  std::vector<std::byte> all;
+  for (const auto& one : socket.sent) {
+    if (one.to.port != port) continue;
+    all.insert(all.end(), one.content.begin() + kRtpHeaderBytes, one.content.end());
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_GROUP(RelayStream) {
+  std::unique_ptr<RelayRig> rig;
+
+  RelayRig& make(uint32_t legs = 1, uint32_t outputs = 1, bool has_fec = false) {
+    rig = std::make_unique<RelayRig>(legs, outputs, has_fec);
+    return *rig;
+  }
+};
+
+TEST(RelayStream, NoByteIsCopiedOnItsWayToAHundredOutputs) {
+  RelayRig& r = make(1, 100);
+  r.create();
+  for (uint32_t i = 0; i < 20; ++i) CHECK(r.give(0, r.rtp(i)));
+  LONGS_EQUAL(20, r.kept_count());
+  LONGS_EQUAL(0, r.out.sent.size());  // the work is done when the loop polls
+  r.work();
+  LONGS_EQUAL(2000, r.out.sent.size());
+  LONGS_EQUAL(0, r.kept_count());
+  std::set<const std::byte*> addresses;
+  for (const auto& one : r.out.sent) {
+    addresses.insert(one.bytes);
+    CHECK(one.bytes >= r.legs[0]->memory.data());
+    CHECK(one.bytes < r.legs[0]->memory.data() + r.legs[0]->memory.size());
+  }
+  LONGS_EQUAL(20, addresses.size());
+  for (uint32_t i = 0; i < 100; ++i) {
+    CHECK(without_rtp(r.out, RelayRig::port(i)) == r.input);
+    LONGS_EQUAL(20, r.output(i).packets.read());
+  }
+  LONGS_EQUAL(20, r.counters->packets.read());
+  LONGS_EQUAL(140, r.counters->ts_packets.read());
+  LONGS_EQUAL(0, r.counters->held.read());
+}
+
+TEST(RelayStream, PlainUdpIsToldFromRtp) {
+  RelayRig& r = make(1, 2);
+  r.outputs[1].is_plain = true;
+  r.create();
+  for (uint32_t i = 0; i < 5; ++i) CHECK(r.give(0, r.payload()));
+  r.work();
+  CHECK(r.out.all_to(RelayRig::port(0)) == r.input);
+  CHECK(r.out.all_to(RelayRig::port(1)) == r.input);
+  // Of RTP the header is left off where that is asked for.
+  RelayRig& other = make(1, 2);
+  other.outputs[1].is_plain = true;
+  other.create();
+  for (uint32_t i = 0; i < 5; ++i) CHECK(other.give(0, other.rtp(i)));
+  other.work();
+  CHECK(other.out.all_to(RelayRig::port(1)) == other.input);
+  LONGS_EQUAL(5 * 1328, other.out.all_to(RelayRig::port(0)).size());
+}
+
+TEST(RelayStream, WhatMakesNoSenseIsCountedByItsCause) {
+  RelayRig& r = make();
+  r.create();
+  std::vector<std::byte> bytes(3000);
+  CHECK(!r.give(0, bytes));  // longer than a buffer
+  LONGS_EQUAL(1, r.leg().truncated.read());
+  bytes.resize(100);
+  CHECK(r.give(0, bytes));
+  CHECK(r.give(0, {}));
+  auto packet = r.rtp(1);
+  packet[0] = std::byte{0x8F};
+  CHECK(r.give(0, std::span(packet).first(40)));
+  packet[0] = std::byte{0x80};
+  CHECK(r.give(0, std::span(packet).first(500)));
+  CHECK(r.give(0, std::span(packet).first(12)));
+  r.work();
+  LONGS_EQUAL(2, r.leg().rtp_malformed.read());
+  LONGS_EQUAL(3, r.leg().ts_malformed.read());  // one of no bytes is of no whole packets
+  LONGS_EQUAL(0, r.leg().packets.read());
+  LONGS_EQUAL(0, r.kept_count());
+  LONGS_EQUAL(0, r.out.sent.size());
+}
+
+TEST(RelayStream, TwoLegsThatLoseAreOneThatDoesNot) {
+  RelayRig& r = make(2);
+  r.create();
+  Dice dice;
+  std::vector<std::byte> wanted;
+  uint32_t lost = 0;
+  for (uint32_t i = 0; i < 5000; ++i) {
+    const auto packet = r.rtp(65000 + i);
+    const bool by_first = i == 0 || i == 4999 || dice.below(100) >= 10;
+    const bool by_second = i == 0 || dice.below(100) >= 10;
+    if (by_first) r.give(0, packet, "10.0.0.1:5000");
+    if (by_second) r.give(1, packet, "10.0.1.1:6000");
+    lost += by_first || by_second ? 0 : 1;
+    if (by_first || by_second) {
+      wanted.insert(wanted.end(), packet.begin() + kRtpHeaderBytes, packet.end());
+    }
+    r.work(kMs / 10);
+  }
+  r.work(10 * kMs);
+  CHECK(without_rtp(r.out, RelayRig::port(0)) == wanted);
+  LONGS_EQUAL(lost, r.counters->lost.read());
+  CHECK(r.leg(0).lost.read() > 300 && r.leg(1).lost.read() > 300);
+  LONGS_EQUAL(0, r.kept_count());
+  LONGS_EQUAL(1, r.leg(0).senders.read());
+  LONGS_EQUAL(0, r.leg(0).foreign.read() + r.leg(1).foreign.read());
+}
+
+TEST(RelayStream, ASecondSenderToTheSameAddressIsLeftOut) {
+  RelayRig& r = make();
+  r.create();
+  TsGenerator other_generator;
+  for (uint32_t i = 0; i < 100; ++i) {
+    r.give(0, r.rtp(i, 7), "10.0.0.1:5000");
+    const auto before = r.input;
+    r.give(0, r.rtp(30000 + i, 8), "10.0.0.2:5000");  // another address and SSRC
+    r.give(0, r.rtp(i, 7), "10.0.0.3:5000");          // another address
+    r.give(0, r.rtp(i, 9), "10.0.0.1:5000");          // another SSRC
+    r.input = before;
+    r.work(kMs);
+  }
+  LONGS_EQUAL(300, r.leg().foreign.read());
+  CHECK(without_rtp(r.out, RelayRig::port(0)) == r.input);
+  LONGS_EQUAL(0, r.counters->lost.read() + r.counters->restarts.read());
+  // The first falls silent.
+  r.give(0, r.rtp(500, 8), "10.0.0.2:5000");
+  r.work(499 * kMs);
+  LONGS_EQUAL(301, r.leg().foreign.read());
+  r.give(0, r.rtp(501, 8), "10.0.0.2:5000");
+  r.work(2 * kMs);
+  LONGS_EQUAL(101, r.out.sent.size());
+  LONGS_EQUAL(2, r.leg().senders.read());
+  LONGS_EQUAL(1, r.counters->restarts.read());
+}
+
+TEST(RelayStream, ARestartOfNumbersLosesNothing) {
+  RelayRig& r = make();
+  r.create();
+  for (uint32_t i = 0; i < 50; ++i) r.give(0, r.rtp(40000 + i));
+  r.work();
+  for (uint32_t i = 0; i < 50; ++i) r.give(0, r.rtp(i));
+  r.work();
+  CHECK(without_rtp(r.out, RelayRig::port(0)) == r.input);
+  LONGS_EQUAL(1, r.counters->restarts.read());
+  LONGS_EQUAL(0, r.counters->lost.read());
+}
+
+TEST(RelayStream, AnOutputThatIsRefusedHoldsNobody) {
+  RelayRig& r = make(1, 3);
+  r.create();
+  r.out.refused_port = RelayRig::port(1);
+  for (uint32_t i = 0; i < 200; ++i) {
+    r.give(0, r.rtp(i));
+    if (i % 10 == 0) r.work();
+  }
+  r.work();
+  LONGS_EQUAL(200, r.output(1).refused.read());
+  LONGS_EQUAL(0, r.output(1).packets.read());
+  for (const uint32_t i : {0U, 2U}) CHECK(without_rtp(r.out, RelayRig::port(i)) == r.input);
+  LONGS_EQUAL(0, r.kept_count());
+}
+
+TEST(RelayStream, ASocketWithoutRoomLosesTheOldestFirst) {
+  RelayRig& r = make(1, 2);
+  r.create();
+  r.out.room = 3;  // the second packet reaches the first output alone
+  for (uint32_t i = 0; i < 300; ++i) {
+    CHECK(r.give(0, r.rtp(i)));
+    r.work();
+  }
+  LONGS_EQUAL(3, r.out.sent.size());
+  LONGS_EQUAL(256, r.kept_count());  // as many as the ring has places
+  // Of the 300, 44 are gone: the first output had two of them, the second one.
+  LONGS_EQUAL(42, r.output(0).dropped.read());
+  LONGS_EQUAL(43, r.output(1).dropped.read());
+  r.out.room = ~size_t{0};
+  LONGS_EQUAL(0, r.work());
+  r.out.owner.has_room(r.out.owner.context);
+  CHECK(r.work() > 0);
+  LONGS_EQUAL(300 - 42, r.out.count_to(RelayRig::port(0)));
+  LONGS_EQUAL(300 - 43, r.out.count_to(RelayRig::port(1)));
+  LONGS_EQUAL(0, r.kept_count());
+  LONGS_EQUAL(44, load_u16(r.out.sent[3].content.data() + 2));
+  LONGS_EQUAL(299, load_u16(r.out.sent.back().content.data() + 2));
+}
+
+TEST(RelayStream, AnAddressThatNobodyAnswersForGetsASocketOfItsOwn) {
+  RelayRig& r = make(1, 3);
+  r.create();
+  for (uint32_t i = 0; i < 10; ++i) r.give(0, r.rtp(i));
+  r.work();
+  r.out.owner.failed(r.out.owner.context, ECONNREFUSED, r.outputs[1].to);
+  LONGS_EQUAL(1, r.output(1).unreachable.read());
+  LONGS_EQUAL(0, r.output(1).is_aside.read());
+  r.out.owner.failed(r.out.owner.context, EHOSTUNREACH, r.outputs[1].to);
+  LONGS_EQUAL(1, r.output(1).is_aside.read());
+  // Whatever becomes of it there, the others go on.
+  r.out_aside.room = 0;
+  for (uint32_t i = 10; i < 1000; ++i) {
+    r.give(0, r.rtp(i));
+    r.work();
+  }
+  for (const uint32_t i : {0U, 2U}) CHECK(without_rtp(r.out, RelayRig::port(i)) == r.input);
+  LONGS_EQUAL(10, r.out.count_to(RelayRig::port(1)));
+  CHECK(r.output(1).dropped.read() > 700);
+  // After ten seconds without an error it is one like the others.
+  r.out_aside.room = ~size_t{0};
+  r.out_aside.owner.has_room(r.out_aside.owner.context);
+  r.work();
+  r.work(OutputGroup::kAsideNs);
+  r.give(0, r.rtp(1000));
+  r.work();
+  r.give(0, r.rtp(1001));
+  r.work();
+  LONGS_EQUAL(0, r.output(1).is_aside.read());
+  LONGS_EQUAL(1001, load_u16(r.out.sent.back().content.data() + 2));
+  LONGS_EQUAL(1002, r.output(1).packets.read() + r.output(1).dropped.read());
+  LONGS_EQUAL(0, r.kept_count());
+}
+
+TEST(RelayStream, PacketsLeaveAtThePaceOfTheirPcrs) {
+  RelayRig& r = make();
+  r.options.pace_delay_ns = 20 * kMs;
+  r.create();
+  // All at once, what would take a third of a second.
+  uint32_t count = 0;
+  for (uint64_t sent_ns = 0; sent_ns < 300 * kMs; ++count) {
+    sent_ns = r.generator->ns_of(r.generator->packet_count());
+    r.give(0, r.rtp(count));
+    r.work(r.generator->ns_of(7));
+  }
+  const size_t early = r.out.sent.size();
+  CHECK(early > 0 && early < count);
+  while (r.stream.deadline_ns() != LegMerge::kNever) {
+    CHECK(r.stream.deadline_ns() > r.now);
+    const size_t before = r.out.sent.size();
+    r.now = r.stream.deadline_ns();
+    r.work();
+    CHECK(r.out.sent.size() > before);
+  }
+  LONGS_EQUAL(count, r.out.sent.size());
+  CHECK(without_rtp(r.out, RelayRig::port(0)) == r.input);
+}
+
+TEST(RelayStream, APaceThatIsTooSlowForTheRingIsHurried) {
+  RelayRig& r = make();
+  r.options.pace_delay_ns = 100'000 * kMs;
+  r.create();
+  for (uint32_t i = 0; i < 400; ++i) {
+    r.give(0, r.rtp(i));
+    r.work();
+  }
+  LONGS_EQUAL(400 - 256, r.out.sent.size());
+  LONGS_EQUAL(0, r.output().dropped.read());
+}
+
+TEST(RelayStream, FecOfOneRelayIsReadByAnother) {
+  Dice dice;
+  RelayRig sending(1, 1);
+  sending.options.fec_columns = 5;
+  sending.options.fec_rows = 5;
+  sending.options.has_fec_rows = true;
+  sending.outputs[0].has_fec = true;
+  sending.create();
+  RelayRig& r = make(1, 1, true);
+  r.options.window_ns = 1'000'000 * kMs;
+  r.create();
+  size_t passed = 0;
+  uint32_t lost = 0;
+  for (uint32_t i = 0; i < 2000; ++i) {
+    sending.give(0, sending.rtp(65000 + i));
+    sending.work(kMs);
+    for (; passed < sending.out.sent.size(); ++passed) {
+      const auto& one = sending.out.sent[passed];
+      if (one.to.port == RelayRig::port(0)) {
+        // One of each third row, in turn in another column: no set lacks two.
+        const bool is_lost = i > 100 && i % 15 == i / 15 % 5 && i < 1900;
+        lost += is_lost ? 1 : 0;
+        if (!is_lost) r.give(0, one.content);
+      } else {
+        r.fec_sockets[0]->give(one.content, at("10.0.0.1:5002"));
+      }
+      r.work(kMs);
+    }
+  }
+  CHECK(lost > 100);
+  LONGS_EQUAL(lost, r.counters->fec_recovered.read());
+  LONGS_EQUAL(0, r.counters->lost.read());
+  CHECK(without_rtp(r.out, RelayRig::port(0)) == sending.input);
+  LONGS_EQUAL(0, r.counters->fec_malformed.read() + r.counters->ts_continuity_errors.read());
+  // FEC came beside the media, and cost no copy of them.
+  CHECK(sending.out.count_to(RelayRig::port(0) + kFecColumnPort) > 380);
+  LONGS_EQUAL(400, sending.out.count_to(RelayRig::port(0) + kFecRowPort));
+  sending.stream.drain();
+  r.stream.drain();
+  CHECK(r.stream.is_drained());
+}
+
+TEST(RelayStream, DrainingHandsOnWhatIsHeld) {
+  RelayRig& r = make(1, 1, true);
+  r.options.window_ns = 1'000'000 * kMs;
+  r.options.pace_delay_ns = 1'000'000 * kMs;
+  r.create();
+  for (const uint32_t i : {1U, 2U, 5U, 6U, 9U}) r.give(0, r.rtp(i));
+  r.work();
+  LONGS_EQUAL(0, r.out.sent.size());
+  r.stream.drain();
+  CHECK(r.stream.is_drained());
+  CHECK(without_rtp(r.out, RelayRig::port(0)) == r.input);
+  LONGS_EQUAL(4, r.counters->lost.read());
+  LONGS_EQUAL(0, r.kept_count());
+}
