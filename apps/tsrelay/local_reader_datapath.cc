@@ -33,6 +33,7 @@ void LocalReader::begin(Endpoint& to, AmId id) noexcept {
   BP_ASSERT(is_free() || is_of(to));
   to_ = &to;
   id_ = id;
+  waits_for_loans_ = false;
   next_ = ring_->ready_end();
   begun_at_ = next_;
 }
@@ -47,6 +48,7 @@ void LocalReader::returned(Lent& lent, Outcome outcome) noexcept {
   lent.next_free = free_;
   free_ = &lent;
   --lent_count_;
+  waits_for_loans_ = false;
   counters_->lent.set(counters_->lent.read() - 1);
   // Its process is gone: no more is sent to it.
   if (outcome == Outcome::kUnknown && to_ != nullptr) {
@@ -67,7 +69,9 @@ bool LocalReader::lend(const Packet& packet, uint32_t index) noexcept {
   const std::span block(const_cast<std::byte*>(packet.bytes), packet.byte_count);
   const SendStatus status = to_->am_send_loan(id_, head, block, &lent);
   if (status == SendStatus::kAgain) {
-    if (!room_.is_waiting()) messenger_->notify_room(*to_, room_);
+    // What it has already comes back when it goes on; room in its queue says nothing of loans.
+    waits_for_loans_ = lent_count_ > 0;
+    if (!waits_for_loans_) messenger_->notify_room(*to_, room_);
     return false;
   }
   if (status == SendStatus::kPending) {
@@ -92,7 +96,8 @@ uint32_t LocalReader::pump(uint64_t) noexcept {
   for (; to_ != nullptr && next_ < ring_->ready_end(); ++next_) {
     const Packet& packet = ring_->at(next_);
     if (packet.kind != PacketKind::kMedia) continue;
-    if (free_ == nullptr || room_.is_waiting() || !lend(packet, ring_->index_at(next_))) {
+    const bool waits = free_ == nullptr || waits_for_loans_ || room_.is_waiting();
+    if (waits || !lend(packet, ring_->index_at(next_))) {
       return static_cast<uint32_t>(next_ - begun_at);
     }
   }

@@ -25,7 +25,7 @@ namespace bedplate::relay {
 
 class LocalReader final : public RingTap {
  public:
-  static constexpr uint32_t kLoansMax = 128;
+  static constexpr uint32_t kLoansMax = 32;
   static constexpr uint32_t kHeadBytes = 12;
 
   // Before the seal. Requires: called once; what is given outlives this.
@@ -63,6 +63,7 @@ class LocalReader final : public RingTap {
   AmId id_ = 0;
   uint64_t begun_at_ = 0;  // numbers of packets count from here
   uint32_t lent_count_ = 0;
+  bool waits_for_loans_ = false;  // it has as many as it may
   Lent* free_ = nullptr;
   Room room_;
   Lent lents_[kLoansMax];

@@ -20,7 +20,10 @@ Result<void> Recording::create(PacketRing& ring, const std::vector<File*>& files
     targets_[i].file = files[i];
     struct stat status;
     if (fstat(files[i]->fd(), &status) != 0) return error_from_errno("looking at a recording");
-    if (status.st_size == 0) continue;
+    if (status.st_size == 0) {
+      targets_[i].state = kEmpty;
+      continue;
+    }
     const timespec& time = status.st_mtim;
     const bool is_younger =
         time.tv_sec > youngest_time.tv_sec ||

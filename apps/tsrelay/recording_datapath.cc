@@ -22,6 +22,13 @@ void Recording::rotate(uint32_t bytes, uint64_t now_ns) noexcept {
   begun_ns_ = now_ns;
   options_.counters->files.add(1);
   options_.counters->file.set(index);
+  tell();
+}
+
+void Recording::tell() noexcept {
+  const bool is_ready =
+      targets_.size() > 1 && next_target().state.load(std::memory_order_acquire) == kEmpty;
+  options_.counters->is_next_ready.set(is_ready ? 1 : 0);
 }
 
 uint32_t Recording::pump(uint64_t now_ns) noexcept {

@@ -34,6 +34,9 @@ class Recording final : public RingTap {
   // Empties the file that is next. Threads: the control thread.
   void prepare() noexcept;
 
+  // Says in its counters whether the next file is empty.
+  void tell() noexcept;
+
   uint32_t pump(uint64_t now_ns) noexcept override;
   void missed(const Packet& packet) noexcept override;
   bool is_idle() const noexcept override { return writing_count_ == 0; }

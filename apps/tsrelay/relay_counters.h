@@ -139,6 +139,7 @@ struct alignas(kCacheLineBytes) RecordingCounters {
   Counter errors;
   Counter files;
   Counter file;
+  Counter is_next_ready;
 };
 
 inline void describe(CounterTable& table, RecordingCounters& c) {
@@ -148,6 +149,8 @@ inline void describe(CounterTable& table, RecordingCounters& c) {
   table.counter("errors", c.errors, "packets", "That could not be written.");
   table.counter("files", c.files, "files", "That were begun.");
   table.gauge("file", c.file, "number", "Of the file that is written now.");
+  table.boolean("is_next_ready", c.is_next_ready,
+                "Whether the next file is empty, where there is one.");
 }
 
 struct alignas(kCacheLineBytes) ReaderCounters {

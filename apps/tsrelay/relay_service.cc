@@ -60,9 +60,20 @@ Result<void> RelayService::plan(ServicePlan& plan) {
     const uint64_t bytes = BufferPool::bytes_for(pool_options(stream));
     carves.push_back({own_buffers_of(i), align_up(bytes, kCacheLineBytes)});
   }
-  const bool has_readers = std::any_of(settings_.streams.begin(), settings_.streams.end(),
-                                       [](const auto& stream) { return stream.readers > 0; });
-  if (has_readers) plan.message("read");
+  uint32_t reader_count = 0;
+  for (const RelayStreamSettings& stream : settings_.streams) reader_count += stream.readers;
+  // All have one table of loans: one that keeps its own leaves the others theirs.
+  const uint32_t loan_count = reader_count * LocalReader::kLoansMax;
+  for (const GroupSettings& group : plan.configuration().groups) {
+    if (loan_count <= group.shape.loan_count) continue;
+    Error error;
+    error.kind = ErrorKind::kConfiguration;
+    return error.set_doing("readers in [tsrelay]")
+        .set_answer("%u readers have up to %u loans, and the group %s has fewer", reader_count,
+                    loan_count, group.name.c_str())
+        .set_cure("have loans = %u or more in its [[group]], or fewer readers", loan_count);
+  }
+  if (reader_count > 0) plan.message("read");
   if (!carves.empty()) {
     plan.segment("tsrelay", std::move(carves), plan.placement(settings_.streams[0].shard));
   }
@@ -187,6 +198,7 @@ Result<void> RelayService::create_stream(ServiceContext& context, uint32_t index
   instance.look.function = [](void* self) noexcept {
     auto& its = *static_cast<Instance*>(self);
     its.stream.look_for_missing(its.loop->now_ns());
+    for (const auto& recording : its.recordings) recording->tell();
     const auto is_there = [](const auto& reader) { return reader->is_there(); };
     its.counters->readers.set(
         static_cast<uint64_t>(std::count_if(its.readers.begin(), its.readers.end(), is_there)));

@@ -251,7 +251,8 @@ def counters_are_documented(box):
     """docs/counters.md has the row of each: of the runtime, and of the demos' services."""
     page = read_text(os.path.join(REPOSITORY, "docs/counters.md")).splitlines()
     for config in ([], [os.path.join(REPOSITORY, "apps/demo.toml")],
-                   [os.path.join(REPOSITORY, "apps/demo-kvd.toml")]):
+                   [os.path.join(REPOSITORY, "apps/demo-kvd.toml")],
+                   [os.path.join(REPOSITORY, "apps/demo-relay.toml")]):
         rows = box.bedplate("counters", *config, "--markdown").stdout.splitlines()
         told = json.loads(box.bedplate("counters", *config, "--json").stdout)
         expect(len(rows), len(told), "the rows of counters --markdown")

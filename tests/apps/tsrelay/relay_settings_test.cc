@@ -56,7 +56,7 @@ TEST(RelaySettings, BuffersAreForAllThatMayHoldOne) {
   stream->queue_packets = 1025;
   LONGS_EQUAL(2048, stream->ring_places());
   stream->readers = 2;
-  LONGS_EQUAL(plain + 1024 + 256, stream->leg_buffers());
+  LONGS_EQUAL(plain + 1024 + 64, stream->leg_buffers());
   stream->has_fec = true;
   LONGS_EQUAL(21 + 1024 + 64, stream->own_buffers());
   stream->legs[0].fec = true;
