@@ -12,6 +12,8 @@ set -euo pipefail
 packages=(
   g++ make pkg-config dpkg-dev ca-certificates python3 liburing-dev libtomlplusplus-dev
   nlohmann-json3-dev libibverbs-dev librdmacm-dev libnl-3-dev libnl-route-3-dev
+  # with what its archives need: libbpf-dev, libbsd-dev, libelf-dev, libmd-dev, libnuma-dev, libxdp-dev
+  libdpdk-dev
 )
 image=(
   # a virtual machine, and what unpacks the kernel
@@ -36,7 +38,8 @@ check=(
 )
 bench=(
   # the peers
-  nbdkit memcached multicat ethtool util-linux libucx-dev openmpi-bin libopenmpi-dev libfabric-dev libboost-dev libdpdk-dev
+  nbdkit memcached multicat ethtool util-linux libucx-dev openmpi-bin libopenmpi-dev
+  libfabric-dev libboost-dev
   perftest ibverbs-providers
   # programs that allocate much
   perl-base lua5.4 sqlite3 jq

@@ -16,6 +16,7 @@
 #include "apps/program/commands.h"
 #include "apps/program/json_output.h"
 #include "apps/boot/peers.h"
+#include "apps/boot/ports_part.h"
 #include "apps/boot/preflight.h"
 #include "pinned_pool/no_way_back.h"
 #include "platform/cpu.h"
@@ -91,6 +92,17 @@ Finding verbs_devices() {
   return {"verbs", report.has_usable, report.text, report.advice};
 }
 
+Finding ports() {
+  const PortsPart* part = ports_part();
+  if (part == nullptr) {
+    return {"ports", false, "not linked in", "link bedplate-dpdk, too, or do without ports"};
+  }
+  const char* why = part->why_impossible();
+  return {"ports", why == nullptr,
+          (why == nullptr ? "" : why + std::string("; ")) + "drivers: " + part->drivers(),
+          "take a processor with SSE 4.2"};
+}
+
 Finding sealing() {
   const bool works = (available_stoppers() & kMappingSealStops) != 0;
   return {"mseal", works, works ? "works" : "not in this kernel",
@@ -136,6 +148,7 @@ int doctor_command(const Arguments& arguments) {
                                          locked_memory(),
                                          io_uring_support(),
                                          verbs_devices(),
+                                         ports(),
                                          sealing(),
                                          ways_back(),
                                          allocation(),

@@ -16,7 +16,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 MAINTAINER = "Bedplate developers <bedplate@packages.invalid>"
 # The packages whose archives the program contains.
-BUILT_FROM = ("libc6-dev", "libstdc++-12-dev", "liburing-dev", "libibverbs-dev", "libnl-3-dev")
+BUILT_FROM = ("libc6-dev", "libstdc++-12-dev", "liburing-dev", "libibverbs-dev", "libnl-3-dev",
+              "libdpdk-dev", "libxdp-dev", "libbpf-dev", "libelf-dev", "zlib1g-dev", "libnuma-dev",
+              "libbsd-dev", "libmd-dev")
 PACKAGES = {
     "bedplate": {
         "section": "net", "depends": "python3",
@@ -34,7 +36,7 @@ PACKAGES = {
     "libbedplate-dev": {
         "section": "libdevel",
         "depends": "liburing-dev, libibverbs-dev, librdmacm-dev, libnl-3-dev, libnl-route-3-dev",
-        "recommends": "g++, pkg-config",
+        "recommends": "g++, pkg-config, libdpdk-dev",
         "parts": ("include", "lib/{triplet}"),
         "description": "archives and headers of bedplate\n"
                        " What programs link that run services of their own in a pool of pinned\n"

@@ -20,14 +20,15 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 DOCS = "/usr/share/doc"
 # An archive and a .pc file each.
-MODULES = ("bedplate", "bedplate-malloc", "bedplate-verbs", "bedplate-init")
+MODULES = ("bedplate", "bedplate-malloc", "bedplate-verbs", "bedplate-init",
+           "bedplate-dpdk")
 
 
 def arguments():
     parser = argparse.ArgumentParser()
     for name in ("build", "mimalloc", "version", "destdir", "prefix", "libdir", "unitdir",
                  "libraries", "malloc-link", "init-link", "verbs-link", "verbs-libraries",
-                 "static-verbs"):
+                 "static-verbs", "dpdk-link", "dpdk-libraries"):
         parser.add_argument(f"--{name}", required=True)
     return parser.parse_args()
 
@@ -88,7 +89,8 @@ class Installer:
                   "version": options.version, "libraries": options.libraries,
                   "malloc_link": options.malloc_link, "init_link": options.init_link,
                   "verbs_link": options.verbs_link, "verbs_libraries": options.verbs_libraries,
-                  "static_verbs": options.static_verbs}
+                  "static_verbs": options.static_verbs,
+                  "dpdk_link": options.dpdk_link, "dpdk_libraries": options.dpdk_libraries}
         for module in MODULES:
             self.fill(f"{module}.pc", f"{self.libdir}/pkgconfig/{module}.pc", **values)
         static = options.static_verbs.split()
@@ -97,7 +99,10 @@ class Installer:
         self.fill("BedplateConfig.cmake", f"{folder}/BedplateConfig.cmake",
                   up=os.path.relpath(self.prefix, folder),
                   **{name: ";".join(values[name].split()) for name in
-                     ("libraries", "malloc_link", "init_link", "verbs_link", "verbs_libraries")},
+                     ("libraries", "malloc_link", "init_link", "verbs_link", "verbs_libraries",
+                      "dpdk_link")},
+                  dpdk_archives="-Wl," + ",".join(
+                      word.removeprefix("-Wl,") for word in options.dpdk_libraries.split()),
                   static_options=";".join(word for word in static if not word.startswith("-l")),
                   static_archives=",".join([archives[0], *(a[4:] for a in archives[1:])]))
         self.fill("BedplateConfigVersion.cmake", f"{folder}/BedplateConfigVersion.cmake",

@@ -141,5 +141,27 @@ STATIC_VERBS := -Wl,-u,bedplate_static_drivers \
   $(foreach name,$(LOOKUPS),-Wl,--wrap=$(name),--defsym=__wrap_$(name)=abort) \
   $(foreach driver,$(VERBS_DRIVERS),-l$(driver)$(if $(filter \
     efa mana mlx4 mlx5,$(driver)),,-rdmav34)) -libverbs -lnl-route-3 -lnl-3
+# Ports through DPDK (transport/dpdk), by the drivers of this list; `bedplate doctor` names them.
+# af_xdp needs headers of the kernel that the machine it runs on may be too old for; it says so.
+DRIVERS ?= af_packet af_xdp e1000 ena i40e iavf ice ixgbe memif mlx5 null ring tap virtio vmxnet3
+$(call both,transport/dpdk/eal/drivers): private CPPFLAGS += \
+  -DBP_DPDK_DRIVERS='"$(strip $(DRIVERS))"'
+# What includes DPDK's headers: they need SSE 4.2, as all that DPDK has drivers for has.
+WITH_DPDK := $(foreach build,$(sort $(BUILD) build/release),$(addsuffix /%.o,$(addprefix \
+  $(build)/,transport/dpdk apps/ports tests/transport/dpdk tests/apps/ports)))
+$(WITH_DPDK): private CXXFLAGS += -march=corei7 -include rte_config.h \
+  $(addprefix -isystem ,/usr/include/dpdk /usr/include/$(shell uname -m)-linux-gnu/dpdk)
+DPDK_LINK := -Wl,-u,bedplate_ports_part
+# What EAL maps for itself while it starts lies in the pool instead (transport/dpdk/eal/).
+DPDK_WRAPS := $(addprefix -Wl$(comma)--wrap=,mmap64 munmap madvise)
+# Whole: drivers and buses are found by what runs before main. The rest by need, in any order.
+DPDK_WHOLE := $(DRIVERS:%=net_%) bus_pci bus_vdev mempool_ring \
+              $(if $(filter mlx5,$(DRIVERS)),bus_auxiliary common_mlx5)
+DPDK_PARTS := ethdev pci cryptodev security hash rcu net mbuf mempool ring meter \
+              telemetry kvargs gso timer eal common_iavf
+DPDK_LIBRARIES := $(DPDK_WRAPS) -Wl,--whole-archive $(DPDK_WHOLE:%=-l:librte_%.a) \
+  -Wl,--no-whole-archive -Wl,--start-group $(DPDK_PARTS:%=-l:librte_%.a) -Wl,--end-group \
+  $(if $(filter af_xdp,$(DRIVERS)),-lxdp -lbpf -lelf -lz) \
+  $(if $(filter mlx5,$(DRIVERS)),-lmlx5 -libverbs) -lnuma -lbsd -lmd -lm
 # The programs of this tree.
 LINK_LIBRARIES := $(VERBS_LIBRARIES) $(if $(SANITIZED),,$(STATIC_VERBS)) $(LIBRARIES)

@@ -7,9 +7,12 @@ MALLOC_LIBRARY := $(BUILD)/libbedplate-malloc.a
 VERBS_LIBRARY := $(BUILD)/libbedplate-verbs.a
 INIT_LIBRARY := $(BUILD)/libbedplate-init.a
 TSRELAY_LIBRARY := $(BUILD)/libbedplate-tsrelay.a
+DPDK_LIBRARY := $(BUILD)/libbedplate-dpdk.a
 LIBRARIES_ALL := $(VERBS_LIBRARY) $(INIT_LIBRARY) $(LIBRARY)
 # The programs of this tree have all of it.
 LINK_RUNTIME := $(VERBS_LINK) $(INIT_LINK) $(LIBRARIES_ALL)
+# Those with ports.
+LINK_DPDK := $(DPDK_LINK) $(DPDK_LIBRARY)
 PROGRAM := $(BUILD)/bedplate
 TESTS := $(BUILD)/bedplate-tests
 PEERS := $(BUILD)/c-peer $(BUILD)/cpp-peer $(BUILD)/journal
@@ -19,7 +22,7 @@ BLOCKD_OBJECTS := $(call objects,$(BLOCKD_SOURCES))
 KVD_OBJECTS := $(call objects,$(KVD_SOURCES))
 
 .PHONY: products tests unit-tests coverage-programs
-products: $(PROGRAM) $(LIBRARIES_ALL) $(if $(SANITIZED),,$(MALLOC_LIBRARY)) examples
+products: $(PROGRAM) $(LIBRARIES_ALL) $(DPDK_LIBRARY) $(if $(SANITIZED),,$(MALLOC_LIBRARY)) examples
 tests: unit-tests $(PEERS) $(TRAFFIC) $(PLACES)
 unit-tests: $(TESTS)
 # What scripts/coverage.py runs.
@@ -41,7 +44,7 @@ PRELUDE := $(call build_of,prelude)/prelude.h
 TESTS_PRELUDE := $(call build_of,tests/prelude)/tests/prelude.h
 $(addsuffix /tests/%.o,$(sort $(BUILD) build/release)): PRELUDE := $(TESTS_PRELUDE)
 PRELUDES := $(PRELUDE).gch $(TESTS_PRELUDE).gch
-$(OWN_FLAGS) $(BUILD)/apps/examples/%.o $(BUILD)/examples/%.o: PRELUDE :=
+$(OWN_FLAGS) $(WITH_DPDK) $(BUILD)/apps/examples/%.o $(BUILD)/examples/%.o: PRELUDE :=
 $(PRELUDES): %.gch: scripts/mk/prelude.h $(BUILD_FILES)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  PCH  $@")
@@ -64,7 +67,8 @@ endif
 UNITY_SIZE := 12
 ifdef CLANG
 ALONE := $(patsubst $(BUILD)/%.o,%.cc,$(OWN_FLAGS) $(UNITY_TESTS)) \
-         alloc/bad_pointer.cc transport/verbs/device/verbs_drivers.cc
+         alloc/bad_pointer.cc transport/verbs/device/verbs_drivers.cc \
+         $(addsuffix /%,transport/dpdk apps/ports tests/transport/dpdk tests/apps/ports)
 compiled = $(call unity,$(BUILD)/$(1),$(filter-out $(ALONE),$(2))) \
            $(call objects,$(filter $(ALONE),$(2)))
 unity = $(foreach first,$(shell seq 1 $(UNITY_SIZE) $(words $(2))),$(call unity_object,$\
@@ -95,6 +99,7 @@ $(LIBRARY): $(call compiled,library,$(LIBRARY_SOURCES))
 $(VERBS_LIBRARY): $(call compiled,verbs,$(VERBS_LIBRARY_SOURCES))
 $(INIT_LIBRARY): $(call compiled,init,$(INIT_LIBRARY_SOURCES))
 $(TSRELAY_LIBRARY): $(call compiled,tsrelay,$(TSRELAY_SOURCES))
+$(DPDK_LIBRARY): $(call compiled,dpdk,$(DPDK_LIBRARY_SOURCES))
 $(MALLOC_LIBRARY): $(call objects,$(MALLOC_SOURCES))
 
 # The whole heap of the program and of the tests lies in the pool, but under a sanitizer.
@@ -102,9 +107,10 @@ POOL_HEAP := $(if $(SANITIZED),,$(MALLOC_LIBRARY))
 LINK_POOL_HEAP := $(if $(SANITIZED),,$(MALLOC_LINK) $(MALLOC_LIBRARY))
 
 $(PROGRAM): $(call objects,$(PROGRAM_SOURCES)) $(BLOCKD_OBJECTS) $(KVD_OBJECTS) $(POOL_HEAP) \
-            $(TSRELAY_LIBRARY) $(LIBRARIES_ALL)
+            $(TSRELAY_LIBRARY) $(DPDK_LIBRARY) $(LIBRARIES_ALL)
 	$(if $(V),,@echo "  LINK $@")
-	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(TSRELAY_LIBRARY) $(LINK_POOL_HEAP) $(LINK_RUNTIME) $(LINK_LIBRARIES)
+	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(TSRELAY_LIBRARY) $(LINK_POOL_HEAP) $(LINK_DPDK) \
+	  $(LINK_RUNTIME) $(DPDK_LIBRARIES) $(LINK_LIBRARIES)
 
 # Programs of others, linked as docs/allocator.md says: with the pool's malloc. And one of the
 # tests, which is linked like them.
@@ -169,11 +175,10 @@ LAW_LINK := $(if $(SANITIZED),,$(patsubst %,-Wl$(comma)--wrap=%,\
 
 $(TESTS): $(LAW_NAMES)
 $(TESTS): $(call compiled,tests/tests,$(TEST_SOURCES)) $(BLOCKD_OBJECTS) $(KVD_OBJECTS) $(POOL_HEAP) \
-          $(TSRELAY_LIBRARY) $(LIBRARIES_ALL) $(BUILD)/libCppUTest.a
+          $(TSRELAY_LIBRARY) $(DPDK_LIBRARY) $(LIBRARIES_ALL) $(BUILD)/libCppUTest.a
 	$(if $(V),,@echo "  LINK $@")
 	$(Q)$(CXX) $(LDFLAGS) $(LAW_LINK) -o $@ $(filter %.o,$^) $(TSRELAY_LIBRARY) $(BUILD)/libCppUTest.a \
-	  $(LINK_POOL_HEAP) \
-	  $(LINK_RUNTIME) $(LINK_LIBRARIES)
+	  $(LINK_POOL_HEAP) $(LINK_DPDK) $(LINK_RUNTIME) $(DPDK_LIBRARIES) $(LINK_LIBRARIES)
 
 # The pool's heap as the benchmark preloads it: the sources of the archives once more, compiled as
 # every preloadable allocator is. Not installed; programs link the archives.
@@ -196,8 +201,8 @@ $(BENCH_HEAP): $(BENCH_OBJECTS)
 	$(Q)$(CXX) -shared -Wl,-z,now -o $@ $^ -lpthread
 
 -include $(patsubst %.o,%.d,$(call objects,$(LIBRARY_SOURCES) $(VERBS_LIBRARY_SOURCES) \
-  $(INIT_LIBRARY_SOURCES) $(MALLOC_SOURCES) \
-  $(BLOCKD_SOURCES) $(KVD_SOURCES) $(TSRELAY_SOURCES) $(PROGRAM_SOURCES) $(TEST_SOURCES) $(STRAIN_SOURCES) \
+  $(INIT_LIBRARY_SOURCES) $(DPDK_LIBRARY_SOURCES) $(MALLOC_SOURCES) $(BLOCKD_SOURCES) \
+  $(KVD_SOURCES) $(TSRELAY_SOURCES) $(PROGRAM_SOURCES) $(TEST_SOURCES) $(STRAIN_SOURCES) \
   $(TRAFFIC_SOURCES) $(PLACES_SOURCES) tests/soak/heap_soak.cc apps/examples/ping.cc \
   apps/examples/remote_read.cc apps/examples/kvget.cc apps/examples/tsgen.cc apps/examples/tsreader.cc tests/system/cpp_peer.cc) \
   $(BENCH_OBJECTS) $(C_OBJECTS) $(FIRST_SERVICE_OBJECTS))

@@ -34,12 +34,13 @@ TRANSPORT := connecting datagram_address doorbell endpoint epoll/epoll_sockets e
              udp/udp_socket_datapath uring/page_pin uring/uring_device uring/uring_files \
              uring/uring_sockets watch \
              $(addprefix verbs/,$(VERBS))
+DPDK := $(addprefix eal/,drivers eal eal_log eal_memory)
 # Of it, what the configuration and the counters need everywhere.
 VERBS_WORDS := transport/verbs/peer_state.cc transport/verbs/verbs_wire.cc
 BOOT := appliance appliance_plan appliance_user configuration configuration_checks \
         configuration_reader configuration_table configuration_tables configuration_values \
         configuration_words counters_file counters_reader listeners messages_plan messaging \
-        name_lock outsiders peers planned_files pool_counters preflight \
+        name_lock outsiders peers planned_files pool_counters ports_part preflight \
         runtime_counters service_calls service_context service_plan shard shard_group \
         shard_messenger toml_reader
 INIT := core_dump crash drill init kernel_command_line machine modules mounts netlink network \
@@ -48,6 +49,7 @@ COMMANDS := check_command counter_text counters_command doctor_command files_c f
             group_parts init_part json_output keys_command perf_command plan_command program run_command \
             service_c sockets_c stats_command stats_json stats_text watch_stats
 PERF := perf_client perf_report perf_server perf_shm_side perf_side perf_verbs register_report
+PORTS := port_service
 KVD := kv_service session_datapath
 TSRELAY := fec_receiver_datapath fec_sender_datapath leg_merge_datapath local_reader_datapath \
            output_group_datapath pacer_datapath psi_datapath recording recording_datapath \
@@ -63,6 +65,8 @@ VERBS_LIBRARY_SOURCES := $(filter transport/verbs/%,$(filter-out $(VERBS_WORDS),
                          apps/boot/verbs_peers.cc apps/boot/peers_plan.cc apps/boot/verbs_c.cc \
                          apps/perf/perf_verbs_side.cc apps/perf/register_cost.cc
 INIT_LIBRARY_SOURCES := $(INIT:%=apps/init/%.cc)
+# Ports, with DPDK behind them.
+DPDK_LIBRARY_SOURCES := $(DPDK:%=transport/dpdk/%.cc) $(PORTS:%=apps/ports/%.cc)
 LIBRARY_SOURCES := $(PLATFORM:%=platform/%.cc) $(PINNED_POOL:%=pinned_pool/%.cc) \
                    $(ALLOC:%=alloc/%.cc) \
                    $(filter-out $(VERBS_LIBRARY_SOURCES),$(TRANSPORT:%=transport/%.cc)) \
@@ -80,7 +84,8 @@ TSRELAY_SOURCES := $(TSRELAY:%=apps/tsrelay/%.cc)
 PROGRAM_SOURCES := apps/bedplate/main.cc
 
 TEST_SOURCES := tests/main.cc \
-                $(sort $(wildcard tests/support/*.cc tests/*/*_test.cc tests/*/*/*_test.cc))
+                $(sort $(wildcard tests/support/*.cc tests/*/*_test.cc tests/*/*/*_test.cc \
+                tests/*/*/*/*_test.cc))
 STRAIN_SOURCES := $(wildcard tests/strain/*.cc)
 TRAFFIC_SOURCES := $(wildcard tests/guest/*.cc)
 PLACES_SOURCES := $(wildcard tests/places/*.cc)

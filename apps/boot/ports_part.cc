@@ -1,0 +1,12 @@
+// Tested by tests/system/command_line_test.py.
+#include "apps/boot/ports_part.h"
+
+// apps/ports/port_service.cc defines it; a program that is to have it asks for it
+// (-Wl,-u; bedplate-dpdk.pc).
+extern "C" [[gnu::weak]] const bedplate::PortsPart bedplate_ports_part;
+
+namespace bedplate {
+
+const PortsPart* ports_part() noexcept { return &bedplate_ports_part; }
+
+}  // namespace bedplate

@@ -1,0 +1,56 @@
+// EAL for tests: started once in the process of the tests, in a pool of its own that stays.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "pinned_pool/pinned_pool.h"
+#include "tests/support/pool_fixture.h"
+#include "transport/dpdk/eal/eal.h"
+
+namespace bedplate::test {
+
+// Within the pool's range, where no other test has anything.
+inline constexpr uintptr_t kEalPoolBase = kPoolBase + (kRegionCountMax - 16) * kRegionBytes;
+inline constexpr uint64_t kEalHeapBytes = 96 * kMiB;
+
+// The pool that EAL knows: "dpdk", its own segment, and "buffers", for what tests take. Both stay
+// until the process ends.
+struct EalPool {
+  PinnedPool pool{kEalPoolBase};
+  std::span<std::byte> own;
+  std::span<std::byte> buffers;
+  std::span<std::byte> left;  // of them
+};
+
+inline constexpr uint64_t kEalBuffersBytes = 48 * kMiB;
+
+inline EalPool& started_eal() {
+  static EalPool* const all = [] {
+    auto* made = new EalPool;
+    const uint64_t bytes = eal_memory_bytes(kEalHeapBytes);
+    made->own = made->pool.create_segment("dpdk", bytes, PageSize::k4KiB, 1).take()->memory();
+    made->buffers =
+        made->pool.create_segment("buffers", kEalBuffersBytes, PageSize::k4KiB, 1).take()->memory();
+    made->left = made->buffers;
+    EalOptions options;
+    options.memory = made->own;
+    options.pool = &made->pool;
+    options.name = "bedplate-tests";
+    const auto started = start_eal(options);
+    BP_ASSERT(started.ok());
+    return made;
+  }();
+  return *all;
+}
+
+// A part of its buffers, for good: pools of mbufs are never given back.
+inline std::span<std::byte> take_buffers(uint64_t bytes) {
+  EalPool& all = started_eal();
+  BP_ASSERT(bytes <= all.left.size());
+  const std::span<std::byte> taken = all.left.first(bytes);
+  all.left = all.left.subspan(bytes);
+  return taken;
+}
+
+}  // namespace bedplate::test

@@ -1,0 +1,16 @@
+// Which of DPDK's drivers this program has.
+//
+// Tested by tests/transport/dpdk/eal/eal_test.cc.
+#pragma once
+
+#include <string_view>
+
+namespace bedplate {
+
+// Their names with blanks between them, without "net_": DRIVERS of the Makefile. Static.
+const char* dpdk_drivers() noexcept;
+
+// Whether `name` is one of them.
+bool has_dpdk_driver(std::string_view name) noexcept;
+
+}  // namespace bedplate
