@@ -1,0 +1,89 @@
+// The words for devices, and what is said of those that cannot be had.
+#include "transport/dpdk/port/port_device.h"
+
+#include <string>
+#include <vector>
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+using Kind = PortDevice::Kind;
+
+namespace {
+
+void check_parsed(const char* text, Kind kind, const char* argument) {
+  auto device = parse_port_device(text);
+  CHECK_TEXT(device.ok(), text);
+  CHECK(device.value().kind == kind);
+  STRCMP_EQUAL(argument, device.value().argument.c_str());
+  STRCMP_EQUAL(text, device.value().text().c_str());
+}
+
+void check_refused(const char* text, const char* answer) {
+  auto device = parse_port_device(text);
+  CHECK_FALSE_TEXT(device.ok(), text);
+  CHECK(device.error().kind == ErrorKind::kConfiguration);
+  STRCMP_EQUAL_TEXT(answer, device.error().answer, text);
+  STRCMP_CONTAINS("af_packet:eth0", device.error().cure);
+}
+
+std::vector<Error> look_at(const char* text) {
+  std::vector<Error> problems;
+  look_at_port_device("wan", parse_port_device(text).take(), &problems);
+  return problems;
+}
+
+}  // namespace
+
+TEST_GROUP(PortDevice){};
+
+TEST(PortDevice, EachKindHasAWord) {
+  check_parsed("0000:03:00.0", Kind::kPci, "0000:03:00.0");
+  check_parsed("ab12:Ff:1f.7", Kind::kPci, "ab12:Ff:1f.7");
+  check_parsed("af_packet:eth0", Kind::kAfPacket, "eth0");
+  check_parsed("af_xdp:eth0", Kind::kAfXdp, "eth0");
+  check_parsed("tap:lan", Kind::kTap, "lan");
+  check_parsed("memif:/run/a.sock", Kind::kMemif, "/run/a.sock");
+  check_parsed("ring:loop", Kind::kRing, "loop");
+  check_parsed("null", Kind::kNull, "");
+}
+
+TEST(PortDevice, OtherWordsAreRefusedWithTheirReason) {
+  check_refused("", "no device is called so");
+  check_refused("eth0", "no device is called so");
+  check_refused("03:00.0", "no device is called so");
+  check_refused("0000:03:00.0x", "no device is called so");
+  check_refused("0000:0g:00.0", "no device is called so");
+  check_refused("pcap:eth0", "no device is called so");
+  check_refused("af_packet", "what it is on is missing");
+  check_refused("af_packet:", "what it is on is missing");
+  check_refused("af_packet:a-name-of-17-bytes", "it is too long");
+  check_refused("af_packet:eth0,qpairs=9", "it has a blank, a comma or the like in it");
+  check_refused("af_packet:../eth0", "a name has no /");
+  check_refused("memif:run/a.sock", "the path does not begin with /");
+  check_refused("null:0", "nothing can follow here");
+}
+
+TEST(PortDevice, WhatIsNotThereIsSaidWithItsCure) {
+  std::vector<Error> problems = look_at("af_packet:no-such-if");
+  LONGS_EQUAL(1, problems.size());
+  STRCMP_EQUAL("looking for the device af_packet:no-such-if of the port wan", problems[0].doing);
+  STRCMP_EQUAL("there is no such network interface", problems[0].answer);
+  STRCMP_EQUAL("ip link lists those that there are", problems[0].cure);
+
+  problems = look_at("ffff:ff:1f.7");
+  LONGS_EQUAL(1, problems.size());
+  STRCMP_EQUAL("there is no such PCI device", problems[0].answer);
+  STRCMP_EQUAL("lspci -D lists those that there are", problems[0].cure);
+
+  problems = look_at("memif:/no/such/folder/a.sock");
+  LONGS_EQUAL(1, problems.size());
+  STRCMP_EQUAL("No such file or directory", problems[0].answer);
+  STRCMP_CONTAINS("mkdir -p /no/such/folder/", problems[0].cure);
+}
+
+TEST(PortDevice, WhatNeedsNothingOfTheMachineIsAlwaysThere) {
+  LONGS_EQUAL(0, look_at("null").size());
+  LONGS_EQUAL(0, look_at("ring:loop").size());
+  LONGS_EQUAL(0, look_at("memif:/tmp/a.sock").size());
+}

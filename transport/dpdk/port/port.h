@@ -1,0 +1,93 @@
+// A port: one device of DPDK with its queues and its buffers.
+//
+// It is attached by name, so that what is wrong with one device is said of it alone; configured
+// with a queue each way for each shard; and started. What the port does itself of what can be done
+// in hardware is asked for, and told (PortCounters::offloads).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include <rte_ethdev.h>
+
+#include "platform/result.h"
+#include "transport/dpdk/port/mbuf_pool.h"
+#include "transport/dpdk/port/port_counters.h"
+#include "transport/dpdk/port/port_device.h"
+
+namespace bedplate {
+
+struct PortOptions {
+  std::string name;  // of a-z, 0-9 and -, 16 bytes at most
+  PortDevice device;
+  bool is_memif_server = false;
+  uint32_t queue_count = 1;
+  uint32_t descriptor_count = 1024;  // of each queue, each way; the device may have its own limits
+  uint32_t mtu_bytes = 1500;
+  bool strips_vlan = false;      // where the device can
+  bool is_promiscuous = false;   // also what is for others
+  bool takes_all_groups = true;  // multicast, whoever joined
+  bool wants_interrupts = true;  // where the device has them
+  uint32_t buffer_count = 4096;
+  std::span<std::byte> memory;       // of mbuf_shape(...).bytes(), the pool's
+  PortCounters* counters = nullptr;  // outlive the port
+};
+
+// What its buffers are: each holds a frame of that MTU with a VLAN tag.
+MbufShape mbuf_shape(uint32_t mtu_bytes, uint32_t buffer_count) noexcept;
+// What one port takes of EAL's heap.
+uint64_t port_heap_bytes(const PortOptions& options) noexcept;
+
+// Threads: before the seal, the main thread; from then on watch() is the control thread's, and
+// queues are their shards' (port_queue.h).
+class Port {
+ public:
+  static constexpr uint32_t kQueueCountMax = 32;
+
+  Port() noexcept = default;
+  Port(const Port&) = delete;
+  Port& operator=(const Port&) = delete;
+  ~Port();
+
+  // Requires: EAL is started. Allocates. Errors (kSystem): the device's, with the cure.
+  Result<void> open(const PortOptions& options);
+  // From here on frames come. Before the seal. Errors: the device's.
+  Result<void> start();
+  // Stops it and lets go of the device. Requires: no shard uses a queue any more. Nothing happens
+  // where it is not open.
+  void close() noexcept;
+
+  // Looks at the link and brings the counters up to date. Threads: one at a time.
+  void watch() noexcept;
+
+  const std::string& name() const noexcept { return options_.name; }
+  const PortOptions& options() const noexcept { return options_; }
+  uint16_t number() const noexcept { return number_; }  // DPDK's
+  bool is_open() const noexcept { return number_ != RTE_MAX_ETHPORTS; }
+  bool has(PortOffload offload) const noexcept { return (offloads_ & offload) != 0; }
+  rte_ether_addr mac() const noexcept { return mac_; }
+  uint32_t mtu_bytes() const noexcept { return options_.mtu_bytes; }
+  MbufPool& buffers() noexcept { return *buffers_; }
+  PortState state() const noexcept { return state_; }
+
+ private:
+  Result<void> attach();
+  Result<void> attach_rings();
+  std::string arguments_of_device() const;
+  Result<void> configure();
+  Result<void> set_up_queues(const rte_eth_dev_info& info);
+  PortState look() noexcept;
+  Error failed(const char* doing, int outcome) const;
+
+  PortOptions options_;
+  uint16_t number_ = RTE_MAX_ETHPORTS;
+  uint64_t offloads_ = 0;
+  rte_ether_addr mac_ = {};
+  MbufPool* buffers_ = nullptr;  // never destroyed: mbufs may be anywhere
+  PortState state_ = PortState::kDown;
+  bool is_started_ = false;
+};
+
+}  // namespace bedplate

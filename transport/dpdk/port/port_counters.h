@@ -1,0 +1,54 @@
+// What a port counts: one set for the port, written by the control thread, and one for each queue,
+// written by its shard.
+//
+// Tested by tests/transport/dpdk/port/port_test.cc.
+#pragma once
+
+#include "platform/cache_line.h"
+#include "platform/counter.h"
+
+namespace bedplate {
+
+// kGone: the device was taken away; it does not come back in this process.
+enum class PortState : uint64_t { kDown, kUp, kGone };
+inline constexpr char kPortStateWords[] = "down|up|gone";
+
+// What the port does, as bits of PortCounters::offloads; the rest is done in software.
+enum PortOffload : uint64_t {
+  kReceiveChecksum = 1,
+  kIpv4Checksum = 2,
+  kUdpChecksum = 4,
+  kSpreading = 8,  // of what comes over the queues (RSS)
+  kVlanStripping = 16,
+  kMultiSegment = 32,
+  kReceiveInterrupts = 64
+};
+inline constexpr char kPortOffloadWords[] =
+    "receive_checksum|ipv4_checksum|udp_checksum|spreading|vlan_stripping|multi_segment|"
+    "receive_interrupts";
+
+struct PortCounters {
+  Counter state;
+  Counter speed_mbps;
+  Counter link_downs;
+  Counter link_ups;
+  Counter offloads;
+  Counter missed_frames;
+  Counter receive_errors;
+  Counter send_errors;
+  Counter no_buffer_frames;
+  Counter free_buffers;
+  Counter buffers;
+};
+
+struct alignas(kCacheLineBytes) PortQueueCounters {
+  Counter received_frames;
+  Counter received_bytes;
+  Counter received_bursts;
+  Counter sent_frames;
+  Counter sent_bytes;
+  Counter refused_frames;  // by a full queue, for now
+  Counter no_buffer;       // allocate() had none
+};
+
+}  // namespace bedplate

@@ -1,0 +1,223 @@
+#include "transport/dpdk/port/port_device.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+
+#include <fcntl.h>
+#include <net/if.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "platform/file.h"
+#include "transport/dpdk/eal/drivers.h"
+
+namespace bedplate {
+namespace {
+
+using Kind = PortDevice::Kind;
+
+struct KindWord {
+  Kind kind;
+  const char* word;  // in front of the colon
+  const char* driver;
+  size_t argument_max;  // bytes; 0: it has none
+};
+constexpr size_t kInterfaceMax = IFNAMSIZ - 1;
+constexpr KindWord kWords[] = {{Kind::kAfPacket, "af_packet", "af_packet", kInterfaceMax},
+                               {Kind::kAfXdp, "af_xdp", "af_xdp", kInterfaceMax},
+                               {Kind::kTap, "tap", "tap", kInterfaceMax},
+                               {Kind::kMemif, "memif", "memif", 107},  // sun_path
+                               {Kind::kRing, "ring", "ring", 16},
+                               {Kind::kNull, "null", "null", 0}};
+
+const KindWord* word_of(Kind kind) noexcept {
+  const auto* found = std::find_if(std::begin(kWords), std::end(kWords),
+                                   [kind](const KindWord& word) { return word.kind == kind; });
+  return found == std::end(kWords) ? nullptr : found;
+}
+
+// "0000:03:00.0"
+bool is_pci_address(std::string_view text) noexcept {
+  constexpr std::string_view kShape = "xxxx:xx:xx.x";
+  if (text.size() != kShape.size()) return false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool is_good = kShape[i] == 'x' ? std::isxdigit(static_cast<unsigned char>(text[i])) != 0
+                                          : text[i] == kShape[i];
+    if (!is_good) return false;
+  }
+  return true;
+}
+
+Error refused(std::string_view text, const char* answer) {
+  Error error;
+  error.kind = ErrorKind::kConfiguration;
+  error.set_doing("device \"%.*s\"", static_cast<int>(std::min(text.size(), size_t{120})),
+                  text.data());
+  error.set_answer("%s", answer);
+  return error.set_cure(
+      "expected \"0000:03:00.0\" (domain, bus, device and function of PCI), \"af_packet:eth0\", "
+      "\"af_xdp:eth0\", \"tap:NAME\", \"memif:/PATH\", \"ring:NAME\" or \"null\"");
+}
+
+Error problem_of(const std::string& port, const PortDevice& device) {
+  return Error{}.set_doing("looking for the device %s of the port %s", device.text().c_str(),
+                           port.c_str());
+}
+
+// The last part of what the link `path` leads to; empty: there is none.
+std::string link_target(const std::string& path) {
+  char target[PATH_MAX];
+  const ssize_t length = readlink(path.c_str(), target, sizeof target);
+  if (length < 0) return "";
+  const std::string_view text(target, static_cast<size_t>(length));
+  return std::string(text.substr(text.rfind('/') + 1));
+}
+
+// Those of Mellanox share the device with their kernel driver.
+bool is_shared_driver(const std::string& driver) { return driver == "mlx5_core"; }
+
+void look_at_pci(const std::string& port, const PortDevice& device, std::vector<Error>* problems) {
+  const std::string folder = "/sys/bus/pci/devices/" + device.argument;
+  const char* address = device.argument.c_str();
+  Error problem = problem_of(port, device);
+  if (access(folder.c_str(), F_OK) != 0) {
+    problems->push_back(problem.set_answer("there is no such PCI device")
+                            .set_cure("lspci -D lists those that there are"));
+    return;
+  }
+  const std::string driver = link_target(folder + "/driver");
+  if (is_shared_driver(driver)) return;
+  const std::string group = link_target(folder + "/iommu_group");
+  if (driver != "vfio-pci") {
+    problem.set_answer(driver.empty() ? "no driver has it, and it must be vfio-pci's"
+                                      : "the kernel's driver %s has it",
+                       driver.c_str());
+    const std::string unbind =
+        driver.empty() ? "" : std::string("echo ") + address + " > " + folder + "/driver/unbind; ";
+    problems->push_back(problem.set_cure("modprobe vfio-pci; echo vfio-pci > %s/driver_override; "
+                                         "%secho %s > /sys/bus/pci/drivers_probe",
+                                         folder.c_str(), unbind.c_str(), address));
+    return;
+  }
+  if (group.empty()) {
+    problems->push_back(problem.set_answer("it is in no group of an IOMMU")
+                            .set_cure("switch the IOMMU on: in the firmware, and intel_iommu=on or "
+                                      "amd_iommu=on on the kernel's command line"));
+    return;
+  }
+  const std::string node = "/dev/vfio/" + group;
+  if (access(("/dev/vfio/noiommu-" + group).c_str(), F_OK) == 0) {
+    problems->push_back(
+        problem.set_answer("VFIO has it without an IOMMU, so it could write any memory")
+            .set_cure("switch the IOMMU on, and vfio's enable_unsafe_noiommu_mode off"));
+  } else if (access(node.c_str(), R_OK | W_OK) != 0) {
+    problems->push_back(problem.set_answer_errno(errno).set_cure(
+        "let the appliance's user read and write %s, or run as root", node.c_str()));
+  }
+}
+
+void look_at_interface(const std::string& port, const PortDevice& device,
+                       std::vector<Error>* problems) {
+  Error problem = problem_of(port, device);
+  const char* name = device.argument.c_str();
+  if (if_nametoindex(name) == 0) {
+    problems->push_back(problem.set_answer("there is no such network interface")
+                            .set_cure("ip link lists those that there are"));
+    return;
+  }
+  const Fd socket_fd(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0));
+  if (!socket_fd.is_open()) {
+    problems->push_back(problem.set_answer_errno(errno).set_cure(
+        "run as root, or with the capabilities CAP_NET_RAW and CAP_NET_ADMIN"));
+    return;
+  }
+  ifreq request = {};
+  device.argument.copy(request.ifr_name, kInterfaceMax);
+  if (ioctl(socket_fd.number(), SIOCGIFFLAGS, &request) == 0 && (request.ifr_flags & IFF_UP) == 0) {
+    problems->push_back(problem.set_answer("the network interface %s is down", name)
+                            .set_cure("ip link set %s up", name));
+  }
+}
+
+}  // namespace
+
+const char* PortDevice::driver() const noexcept {
+  const KindWord* word = word_of(kind);
+  return word == nullptr ? "" : word->driver;
+}
+
+std::string PortDevice::text() const {
+  const KindWord* word = word_of(kind);
+  if (word == nullptr) return argument;
+  return argument.empty() ? word->word : std::string(word->word) + ":" + argument;
+}
+
+Result<PortDevice> parse_port_device(std::string_view text) {
+  if (is_pci_address(text)) return PortDevice{Kind::kPci, std::string(text)};
+  const size_t colon = text.find(':');
+  const std::string_view head = text.substr(0, colon);
+  const auto* word = std::find_if(std::begin(kWords), std::end(kWords),
+                                  [head](const KindWord& one) { return one.word == head; });
+  if (word == std::end(kWords)) return refused(text, "no device is called so");
+  const bool has_argument = colon != std::string_view::npos;
+  const std::string_view argument = has_argument ? text.substr(colon + 1) : "";
+  if (has_argument != (word->argument_max > 0)) {
+    return refused(text, has_argument ? "nothing can follow here" : "what it is on is missing");
+  }
+  if (has_argument && (argument.empty() || argument.size() > word->argument_max)) {
+    return refused(text, argument.empty() ? "what it is on is missing" : "it is too long");
+  }
+  // They are words of DPDK's, too, and some are of the kernel's.
+  if (argument.find_first_of(", =[]\"'\t") != std::string_view::npos) {
+    return refused(text, "it has a blank, a comma or the like in it");
+  }
+  if (word->kind == Kind::kMemif ? !argument.starts_with('/')
+                                 : argument.find('/') != std::string_view::npos) {
+    return refused(
+        text, word->kind == Kind::kMemif ? "the path does not begin with /" : "a name has no /");
+  }
+  return PortDevice{word->kind, std::string(argument)};
+}
+
+void look_at_port_device(const std::string& port, const PortDevice& device,
+                         std::vector<Error>* problems) {
+  const char* driver = device.driver();
+  if (driver[0] != '\0' && !has_dpdk_driver(driver)) {
+    problems->push_back(
+        problem_of(port, device)
+            .set_answer("the driver %s is not linked in; these are: %s", driver, dpdk_drivers())
+            .set_cure("build with %s in DRIVERS", driver));
+    return;
+  }
+  switch (device.kind) {
+    case Kind::kPci: return look_at_pci(port, device, problems);
+    case Kind::kAfPacket:
+    case Kind::kAfXdp: return look_at_interface(port, device, problems);
+    case Kind::kTap: {
+      const Fd node(open("/dev/net/tun", O_RDWR | O_CLOEXEC));
+      if (node.is_open()) return;
+      problems->push_back(
+          problem_of(port, device)
+              .set_answer_errno(errno)
+              .set_cure("modprobe tun, and let the appliance's user open /dev/net/tun"));
+      return;
+    }
+    case Kind::kMemif: {
+      const std::string folder = device.argument.substr(0, device.argument.rfind('/') + 1);
+      if (access(folder.c_str(), X_OK) == 0) return;
+      problems->push_back(
+          problem_of(port, device)
+              .set_answer_errno(errno)
+              .set_cure("mkdir -p %s, for the user of the appliance", folder.c_str()));
+      return;
+    }
+    case Kind::kRing:
+    case Kind::kNull: return;
+  }
+}
+
+}  // namespace bedplate

@@ -1,0 +1,44 @@
+// Which device a port is, by the word of the configuration: "0000:03:00.0", "af_packet:eth0",
+// "af_xdp:eth0", "tap:NAME", "memif:/PATH", "ring:NAME" or "null".
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "platform/result.h"
+
+namespace bedplate {
+
+struct PortDevice {
+  // kPci: a device that VFIO hands over, or one of Mellanox that its kernel driver shares. kRing:
+  // two ports of one name send to one another. kNull: what it sends is gone, and what it receives
+  // makes no sense.
+  enum class Kind : uint8_t { kPci, kAfPacket, kAfXdp, kTap, kMemif, kRing, kNull };
+
+  Kind kind = Kind::kNull;
+  std::string argument;  // address, interface, path or name; empty with kNull
+
+  // Of DPDK, where one kind has one; "" with kPci: which it is says the device.
+  const char* driver() const noexcept;
+  // Whether an interface of the kernel carries it, which `argument` names.
+  bool is_kernel_interface() const noexcept {
+    return kind == Kind::kAfPacket || kind == Kind::kAfXdp || kind == Kind::kTap;
+  }
+  // It maps memory of its peer's whenever that connects: the one exception to "nothing is mapped
+  // after the seal".
+  bool maps_peer_memory() const noexcept { return kind == Kind::kMemif; }
+  std::string text() const;
+};
+
+// Errors (kConfiguration): what is wrong with `text`, and what was expected.
+Result<PortDevice> parse_port_device(std::string_view text);
+
+// Appends what stands against `device` on this machine, and how it is cured: its driver is not
+// linked in, there is none, the kernel has it, it may not be opened. Takes nothing and leaves
+// nothing behind. `port`: of the configuration, for the messages.
+void look_at_port_device(const std::string& port, const PortDevice& device,
+                         std::vector<Error>* problems);
+
+}  // namespace bedplate

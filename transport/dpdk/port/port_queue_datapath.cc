@@ -1,0 +1,82 @@
+// Tested by tests/transport/dpdk/port/port_test.cc.
+#include "transport/dpdk/port/port_queue_datapath.h"
+
+#include <algorithm>
+
+#include <rte_mbuf.h>
+
+namespace bedplate {
+namespace {
+
+uint64_t bytes_of(std::span<rte_mbuf* const> frames) noexcept {
+  uint64_t sum = 0;
+  for (const rte_mbuf* frame : frames) sum += frame->pkt_len;
+  return sum;
+}
+
+}  // namespace
+
+PortQueue::PortQueue(const Options& options) noexcept
+    : options_(options), number_(options.port->number()) {
+  if (options_.counters == nullptr) options_.counters = &own_counters_;
+}
+
+uint32_t PortQueue::poll(uint32_t budget) noexcept {
+  if (is_cut_off_.load(std::memory_order_relaxed)) return 0;
+  rte_mbuf* frames[kBurstMax];
+  const auto wanted = static_cast<uint16_t>(std::min(budget, kBurstMax));
+  const uint16_t count = rte_eth_rx_burst(number_, options_.index, frames, wanted);
+  if (count == 0) return options_.receiver->advance();
+  idle_sleeps_ = 0;
+  PortQueueCounters& counters = *options_.counters;
+  counters.received_frames.add(count);
+  counters.received_bytes.add(bytes_of({frames, count}));
+  counters.received_bursts.add(1);
+  options_.receiver->receive({frames, count});
+  return count + options_.receiver->advance();
+}
+
+void PortQueue::announce_sleep() noexcept {
+  idle_sleeps_ = std::min(idle_sleeps_ + 1, kDoublingsMax);
+}
+
+uint64_t PortQueue::sleep_max_ns() const noexcept {
+  const uint64_t look_ns = std::min(kFirstLookNs << idle_sleeps_, options_.idle_poll_ns);
+  return std::min(look_ns, options_.receiver->idle_max_ns());
+}
+
+uint32_t PortQueue::send(std::span<rte_mbuf*> frames) noexcept {
+  PortQueueCounters& counters = *options_.counters;
+  uint32_t sent = 0;
+  while (sent < frames.size() && !is_cut_off_.load(std::memory_order_relaxed)) {
+    const auto rest = frames.subspan(sent, std::min<size_t>(frames.size() - sent, kBurstMax));
+    uint64_t bytes = 0;
+    for (const rte_mbuf* frame : rest) bytes += frame->pkt_len;  // then they are the port's
+    const uint16_t taken =
+        rte_eth_tx_burst(number_, options_.index, rest.data(), static_cast<uint16_t>(rest.size()));
+    counters.sent_frames.add(taken);
+    counters.sent_bytes.add(taken == rest.size() ? bytes : bytes - bytes_of(rest.subspan(taken)));
+    sent += taken;
+    if (taken < rest.size()) break;
+  }
+  if (sent < frames.size()) counters.refused_frames.add(frames.size() - sent);
+  return sent;
+}
+
+rte_mbuf* PortQueue::allocate() noexcept {
+  rte_mbuf* frame = rte_pktmbuf_alloc(options_.port->buffers().pool());
+  if (frame == nullptr) options_.counters->no_buffer.add(1);
+  return frame;
+}
+
+// The port takes all groups: a filter of the device has few places, and joins come at any time.
+void PortQueue::want_multicast(const rte_ether_addr&, bool) noexcept {}
+
+FrameOffloads PortQueue::offloads() const noexcept {
+  const Port& port = *options_.port;
+  return {.ipv4_checksum = port.has(kIpv4Checksum),
+          .udp_checksum = port.has(kUdpChecksum),
+          .multi_segment = port.has(kMultiSegment)};
+}
+
+}  // namespace bedplate

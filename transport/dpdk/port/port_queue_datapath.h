@@ -1,0 +1,80 @@
+// One queue of a port, each way, on its shard: a source of the loop for what comes, and what the
+// packet layer sends through (net/frame_queue.h).
+//
+// Where nothing comes the loop sleeps. A device that can wake it does so (receive interrupts);
+// others are looked at now and then: soon after the last frame, up to `idle_poll_ns` later when
+// nothing has come for a while.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+
+#include "transport/dpdk/net/frame_queue.h"
+#include "transport/dpdk/port/port.h"
+#include "transport/event_loop.h"
+
+namespace bedplate {
+
+// What becomes of frames that come: a packet layer (net/net_stack.h), or whatever sends them on.
+class FrameReceiver {
+ public:
+  virtual ~FrameReceiver() = default;
+  // The frames are the receiver's.
+  virtual void receive(std::span<rte_mbuf*> frames) noexcept = 0;
+  // What is due. Returns how much there was.
+  virtual uint32_t advance() noexcept { return 0; }
+  // How long advance() need not be called from now on.
+  virtual uint64_t idle_max_ns() const noexcept { return PollSource::kUnlimitedNs; }
+};
+
+// Threads: its shard's.
+class PortQueue final : public FrameQueue, public PollSource {
+ public:
+  static constexpr uint32_t kBurstMax = 64;
+
+  struct Options {
+    Port* port = nullptr;  // outlives it, and its use ends before it is closed
+    uint16_t index = 0;
+    FrameReceiver* receiver = nullptr;
+    PortQueueCounters* counters = nullptr;  // nullptr: its own
+    uint64_t idle_poll_ns = 2 * kNsPerMs;
+  };
+
+  explicit PortQueue(const Options& options) noexcept;
+  PortQueue(const PortQueue&) = delete;
+  PortQueue& operator=(const PortQueue&) = delete;
+
+  // Before the loop runs: what it could not be made with.
+  void set_receiver(FrameReceiver& receiver) noexcept { options_.receiver = &receiver; }
+  // While it is cut off nothing is received, and what is sent is refused. Threads: any.
+  void cut_off() noexcept { is_cut_off_.store(true, std::memory_order_relaxed); }
+
+  // PollSource
+  uint32_t poll(uint32_t budget) noexcept override;
+  void announce_sleep() noexcept override;
+  uint64_t sleep_max_ns() const noexcept override;
+
+  // FrameQueue
+  uint32_t send(std::span<rte_mbuf*> frames) noexcept override;
+  bool has_room() const noexcept override { return true; }
+  rte_mbuf* allocate() noexcept override;
+  rte_mbuf* find(const std::byte* bytes) const noexcept override { return find_mbuf(bytes); }
+  void want_multicast(const rte_ether_addr& group, bool is_wanted) noexcept override;
+  rte_ether_addr mac() const noexcept override { return options_.port->mac(); }
+  uint32_t mtu_bytes() const noexcept override { return options_.port->mtu_bytes(); }
+  FrameOffloads offloads() const noexcept override;
+
+ private:
+  // The first look after the last frame, and how often that doubles at most.
+  static constexpr uint64_t kFirstLookNs = 50 * kNsPerUs;
+  static constexpr uint32_t kDoublingsMax = 16;
+
+  Options options_;
+  uint16_t number_ = 0;
+  PortQueueCounters own_counters_;
+  uint32_t idle_sleeps_ = 0;
+  std::atomic<bool> is_cut_off_{false};
+};
+
+}  // namespace bedplate
