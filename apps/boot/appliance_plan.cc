@@ -85,10 +85,12 @@ Result<void> check_dump_owners(const CrashSettings& crash,
   return {};
 }
 
-// What each of the configuration's services says.
+// What each of the configuration's services says. The last first: those before it may have
+// networks, and are told by then what is wanted of them.
 Result<std::vector<ServiceNeeds>> plan_services(const Configuration& configuration) {
   std::vector<ServiceNeeds> all;
-  for (Service* service : configuration.services) {
+  for (auto next = configuration.services.rbegin(); next != configuration.services.rend(); ++next) {
+    Service* service = *next;
     ServicePlan plan(configuration, *service);
     auto said = call_service(*service, "planning", [&] { return service->plan(plan); });
     if (!said.ok()) {
@@ -100,6 +102,7 @@ Result<std::vector<ServiceNeeds>> plan_services(const Configuration& configurati
     if (!needs.ok()) return needs.error();
     all.push_back(needs.take());
   }
+  std::reverse(all.begin(), all.end());
   return all;
 }
 

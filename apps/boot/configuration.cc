@@ -41,14 +41,17 @@ Result<void> describe_services(std::span<Service* const> services, Configuration
       error.set_answer("the runtime, or another service, has one of this name");
       return error.set_cure("this is a defect of the program: each service has a name of its own");
     }
-    file.service(service->name(), [service, &all, thrown](ConfigurationTable& table) {
-      if (!table.is_sample()) all.services.push_back(service);
+    const auto describe = [service, &all, thrown](ConfigurationTable& table) {
+      const bool is_known =
+          std::find(all.services.begin(), all.services.end(), service) != all.services.end();
+      if (!table.is_sample() && !is_known) all.services.push_back(service);
       auto described = call_service(*service, "describing its table", [&] {
         service->describe(table);
         return Result<void>{};
       });
       if (!described.ok()) thrown->push_back(described.error());
-    });
+    };
+    file.service(service->name(), service->table_count_max(), describe);
   }
   return {};
 }

@@ -29,6 +29,10 @@ std::string span_text(const ConfigurationKey& key) {
     case Type::kShard: return "the name of a shard";
     case Type::kGroup: return "the name of a group";
     case Type::kModules: return numbers + " names of kernel modules";
+    case Type::kShards: return numbers + " names of shards";
+    case Type::kIpAddresses: return numbers + " numeric IPv4 or IPv6 addresses";
+    case Type::kIpPrefixes:
+      return numbers + " numeric IPv4 or IPv6 addresses, each with / and its network's bits";
     case Type::kIpAddress: return "a numeric IPv4 or IPv6 address";
     case Type::kIpPrefix: return "a numeric IPv4 or IPv6 address, / and the network's bits";
     case Type::kChoice:
@@ -72,6 +76,9 @@ const char* ConfigurationKey::type_text() const noexcept {
     case Type::kChoices: return "list of choices";
     case Type::kShard: return "shard";
     case Type::kGroup: return "group";
+    case Type::kShards: return "list of shards";
+    case Type::kIpAddresses: return "list of addresses";
+    case Type::kIpPrefixes: return "list of addresses/prefixes";
     case Type::kIpAddress: return "address";
     case Type::kIpPrefix: return "address/prefix";
   }

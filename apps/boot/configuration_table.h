@@ -63,7 +63,7 @@ inline constexpr uint64_t kModuleNameMax = 55;  // MODULE_NAME_LEN of the kernel
 class ConfigurationKey {
  public:
   // kGrants: owners, but not boot, of which each process has its own. kAddress: of one socket, that
-  // can be dialed. kChoices and what follows it up to kModules: lists.
+  // can be dialed. kChoices and what follows it: lists.
   enum class Type {
     kName,
     kText,
@@ -81,7 +81,10 @@ class ConfigurationKey {
     kAddresses,
     kOwners,
     kGrants,
-    kModules
+    kModules,
+    kShards,
+    kIpAddresses,
+    kIpPrefixes
   };
   // kMultipleOfPages: of the pool's; checked when all is read. kOwnHeap: of a process that joins; a
   // multiple of 4 KiB, none (0) or what a heap needs.
@@ -236,6 +239,15 @@ class ConfigurationTable {
   Key& shard(const char* name, uint32_t* to) {
     return add(name, Type::kShard, 0, 0, "the first shard", refer(&shard_references_, to));
   }
+  // Some of them, each once.
+  Key& shards(const char* name, std::vector<uint32_t>* to, uint64_t max) {
+    Key& key = add(name, Type::kShards, 1, max, "", [this, to, max](Key::Value& value) {
+      to->reserve(max);  // elements do not move
+      shard_references_.push_back({&to->emplace_back(), std::move(value)});
+    });
+    key.clear_ = [to] { to->clear(); };
+    return key.unique();
+  }
   // The same, and the last one unless it is said.
   Key& last_shard(const char* name, uint32_t* to) {
     if (!is_sample_) last_shards_.push_back(to);
@@ -284,7 +296,7 @@ class ConfigurationTable {
     };
     return key.unique();
   }
-  // A list of texts of `type`: kOwners, kGrants or kModules.
+  // A list of texts of `type`: kOwners, kGrants, kModules, kIpAddresses or kIpPrefixes.
   Key& texts(const char* name, Type type, std::vector<std::string>* to, uint64_t max) {
     Key& key = add(name, type, 0, max, "[]",
                    [to](Key::Value& value) { to->push_back(std::move(value.text)); });
@@ -294,9 +306,10 @@ class ConfigurationTable {
 
   // ---- Tables within this one, whose settings have a function describe() ----
 
-  // That of a service: [name], at most once, described once it is there.
-  void service(const char* name, std::function<void(ConfigurationTable&)> describe) {
-    add_table(name, false, 0, std::move(describe));
+  // That of a service: [name], at most once, or [[name]], `max` times at most. Described for each
+  // that is there.
+  void service(const char* name, uint64_t max, std::function<void(ConfigurationTable&)> describe) {
+    add_table(name, false, max, std::move(describe));
   }
   // [name], at most once. `is_there`, where it is not nullptr, becomes true with it.
   template <typename Settings>

@@ -110,10 +110,13 @@ std::string read_value(const ConfigurationKey& key, const TomlNode& node, Value*
       if (node.kind == TomlNode::Kind::kBoolean) return "";
       return std::string("is ") + kind_text(node.kind);
     case Type::kIpAddress:
+    case Type::kIpAddresses:
+    case Type::kIpPrefixes:
     case Type::kIpPrefix: {
       if (const std::string wrong = read_text(key, node, value); !wrong.empty()) return wrong;
-      const bool is_good = key.type() == Type::kIpAddress ? parse_ip_address(node.text).has_value()
-                                                          : parse_ip_prefix(node.text).has_value();
+      const bool is_address = key.type() == Type::kIpAddress || key.type() == Type::kIpAddresses;
+      const bool is_good = is_address ? parse_ip_address(node.text).has_value()
+                                      : parse_ip_prefix(node.text).has_value();
       return is_good ? "" : "is " + quoted(node.text);
     }
     case Type::kAddress: {

@@ -249,8 +249,9 @@ CounterSetRecord* CountersFile::take_spare_set(std::string_view name,
 }
 
 void CountersFile::set_label(std::string_view name, std::string_view instance,
-                             std::string_view label, std::string_view value) noexcept {
-  const CounterSetRecord* set = find("", name, instance);
+                             std::string_view label, std::string_view value,
+                             std::string_view owner) noexcept {
+  const CounterSetRecord* set = find(owner, name, instance);
   BP_ASSERT(set != nullptr);
   auto* labels = reinterpret_cast<CounterLabelRecord*>(begin() + header_->labels.offset);
   for (uint32_t i = 0; i < set->label_count; ++i) {

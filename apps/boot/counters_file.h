@@ -62,9 +62,10 @@ class CountersFile {
     CounterSetRecord* set = take_spare_set(name, instance);
     return set == nullptr ? nullptr : new (begin() + set->values) Counters;
   }
-  // Says what a label of one of the runtime's sets is. Before publish(). Requires: it is planned.
+  // Says what a label of a set is, of the runtime's or a service's. Before publish(). Requires: it
+  // is planned.
   void set_label(std::string_view name, std::string_view instance, std::string_view label,
-                 std::string_view value) noexcept;
+                 std::string_view value, std::string_view owner = "") noexcept;
 
   CountersHeader& header() noexcept { return *header_; }
 

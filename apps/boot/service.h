@@ -15,12 +15,16 @@
 //     tick       about every half second; more often while the appliance drains
 //     request_drain, is_drained   finish what was begun, take nothing new
 //
+// A service may stand on those that the program lists before it: they are created before it, and
+// planned after it, when they know what it wants of them (datagram_network()).
+//
 // An error in any of them ends the boot, with its kind as exit code, and what was taken is closed.
 // A service is made for one appliance and outlives it. Of an exception that leaves one of its
 // functions the boot makes an error which names the service; on a shard it ends the process.
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "apps/boot/configuration_table.h"
@@ -28,6 +32,7 @@
 
 namespace bedplate {
 
+class DatagramNetwork;
 class ServiceContext;
 class ServicePlan;
 
@@ -40,6 +45,10 @@ class Service {
   // The same text, static, at each call. Threads: any.
   virtual const char* name() const noexcept = 0;
 
+  // 0: it has one table, [NAME]. Else as many [[NAME]] at most, and describe() is called for each
+  // that is there, in their order.
+  virtual uint32_t table_count_max() const noexcept { return 0; }
+
   // Describes its table, which may have tables in it. The variables are the service's own, and hold
   // the defaults.
   virtual void describe(ConfigurationTable& /*table*/) {}
@@ -47,6 +56,11 @@ class Service {
   // Says what it needs; `plan` knows the configuration. The same each time that it is asked.
   // Errors: what stands against it (kConfiguration).
   virtual Result<void> plan(ServicePlan& /*plan*/) { return {}; }
+
+  // The network that the configuration calls `name`, where it is this service's: others open their
+  // datagram sockets on it, by transport/datagram_network.h. nullptr: it has none of this name.
+  // Called once the configuration was read.
+  virtual DatagramNetwork* datagram_network(std::string_view /*name*/) noexcept { return nullptr; }
 
   // Appends what this machine lacks to `problems`. Takes nothing and leaves nothing behind.
   virtual void preflight(std::vector<Error>* /*problems*/) {}

@@ -9,6 +9,7 @@
 #include "apps/boot/runtime_counters.h"
 #include "apps/boot/shard.h"
 #include "apps/boot/shard_messenger.h"
+#include "transport/datagram_network.h"
 #include "transport/udp/udp_socket.h"
 
 namespace bedplate {
@@ -69,6 +70,11 @@ Result<DatagramSocket*> ServiceContext::datagram_socket(std::string_view name) {
   const auto is_it = [name](const DatagramNeed& need) { return need.name == name; };
   const auto need = std::find_if(needs_.datagrams.begin(), needs_.datagrams.end(), is_it);
   if (need == needs_.datagrams.end()) return defect(doing, "it is not planned");
+  if (need->network != nullptr) {
+    auto made = need->network->make_socket(need->shard, need->shape);
+    if (made.ok()) return made.value();
+    return Error{made.error()}.set_doing("%s: %s", needs_.name.c_str(), doing.c_str());
+  }
   auto memory = carve(need->owner);
   if (!memory.ok()) return defect(doing, "it was handed out before");
   udp_sockets_.push_back(
@@ -100,6 +106,11 @@ Result<void*> ServiceContext::counter_memory(std::string_view name, std::string_
     return runtime_.counters.values(set);
   }
   return defect("looking for its counters " + std::string(name), "they are not planned");
+}
+
+void ServiceContext::set_label(std::string_view name, std::string_view instance,
+                               std::string_view label, std::string_view value) noexcept {
+  runtime_.counters.set_label(name, instance, label, value, needs_.name);
 }
 
 Result<Messenger*> ServiceContext::messenger(uint32_t shard) noexcept {

@@ -91,6 +91,10 @@ class ServiceContext {
     if (!place.ok()) return place.error();
     return new (place.value()) Counters;
   }
+  // Says what a label of one of its sets is (CounterSet::labels). Before the seal. Requires: it is
+  // planned.
+  void set_label(std::string_view name, std::string_view instance, std::string_view label,
+                 std::string_view value) noexcept;
   // Where it lies.
   Result<void*> counter_memory(std::string_view name, std::string_view instance, size_t bytes);
 

@@ -7,6 +7,7 @@
 #include "apps/boot/service.h"
 #include "platform/numa.h"
 #include "platform/text.h"
+#include "transport/datagram_network.h"
 #include "transport/udp/udp_socket.h"
 
 namespace bedplate {
@@ -119,7 +120,19 @@ void ServicePlan::watches(uint32_t shard, uint32_t count) {
   if (needs != nullptr) needs->watches += std::min(count, kCountMax);
 }
 
-void ServicePlan::datagram_socket(uint32_t shard, const char* name, const DatagramShape& shape) {
+// `doing`: for the message where there is none.
+DatagramNetwork* ServicePlan::find_network(const std::string& doing, std::string_view name) {
+  for (Service* service : configuration_.services) {
+    if (service == needs_.service) continue;
+    if (DatagramNetwork* network = service->datagram_network(name)) return network;
+  }
+  refuse(doing, "this configuration has no network " + std::string(name),
+         "name one that there is, such as a [[port]], or none: then it is the kernel's");
+  return nullptr;
+}
+
+void ServicePlan::datagram_socket(uint32_t shard, const char* name, const DatagramShape& shape,
+                                  std::string_view network) {
   const std::string doing = std::string("the datagram socket ") + name;
   ShardNeeds* needs = find_shard(shard, doing.c_str());
   if (needs == nullptr) return;
@@ -129,11 +142,19 @@ void ServicePlan::datagram_socket(uint32_t shard, const char* name, const Datagr
   if (std::any_of(needs_.datagrams.begin(), needs_.datagrams.end(), is_it)) {
     return refuse(doing, "it is planned already", defect);
   }
+  if (!network.empty()) {
+    DatagramNetwork* found = find_network(doing, network);
+    if (found == nullptr) return;
+    if (auto planned = found->plan_socket(shard, shape); !planned.ok()) {
+      return refuse(doing, planned.error().answer, planned.error().cure);
+    }
+    return needs_.datagrams.push_back({name, shard, shape, {}, found});
+  }
   const std::string what = "datagrams-" + std::to_string(shard) + "-" + name;
   if (what.size() + 1 + needs_.name.size() >= sizeof OwnerName::text) {
     return refuse(doing, "its name is too long", defect);
   }
-  needs_.datagrams.push_back({name, shard, shape, OwnerName(what, needs_.name)});
+  needs_.datagrams.push_back({name, shard, shape, OwnerName(what, needs_.name), nullptr});
   ++needs->watches;
   descriptors(1, nullptr);
 }
@@ -143,7 +164,8 @@ void ServicePlan::add_datagram_segments() {
   for (uint32_t shard = 0; shard < needs_.shards.size(); ++shard) {
     std::vector<CarvePlan> carves;
     for (const DatagramNeed& need : needs_.datagrams) {
-      if (need.shard == shard) carves.push_back({need.owner, need.shape.bytes()});
+      if (need.shard != shard || need.network != nullptr) continue;
+      carves.push_back({need.owner, need.shape.bytes()});
     }
     if (carves.empty()) continue;
     const OwnerName owner("datagrams-" + std::to_string(shard), needs_.name);

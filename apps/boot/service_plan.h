@@ -35,12 +35,15 @@ struct ListenNeed {
   std::vector<SocketAddress> addresses;
 };
 
-// A datagram socket, by its name; its buffers are the carve of `owner`.
+class DatagramNetwork;
+
+// A datagram socket, by its name; its buffers are the carve of `owner`, or with its network.
 struct DatagramNeed {
   std::string name;
   uint32_t shard = 0;
   DatagramShape shape;
   OwnerName owner;
+  DatagramNetwork* network = nullptr;  // nullptr: the kernel's
 };
 
 struct ServiceNeeds {
@@ -92,7 +95,10 @@ class ServicePlan {
   // A datagram socket on `shard` that it calls `name`; ServiceContext::datagram_socket. Its buffers
   // are a carve of the segment "datagrams-SHARD:NAME": the shard's number, the service's name. It
   // counts as a descriptor and as a watch.
-  void datagram_socket(uint32_t shard, const char* name, const DatagramShape& shape);
+  // With `network`, the name of one that another service of this configuration has (a port): on
+  // that, and whatever it takes is that service's.
+  void datagram_socket(uint32_t shard, const char* name, const DatagramShape& shape,
+                       std::string_view network = "");
 
   // Sockets that the runtime opens before anything is taken, and closes; ServiceContext::listeners.
   // As first process of an image: at `in_image` instead, unless it is empty.
@@ -133,6 +139,7 @@ class ServicePlan {
 
  private:
   ShardNeeds* find_shard(uint32_t shard, const char* doing);
+  DatagramNetwork* find_network(const std::string& doing, std::string_view name);
   void add_datagram_segments();
   void add_counters(CounterSet set);
   bool check_counter(const CounterSet& set, const CounterDescription& counter);

@@ -33,6 +33,9 @@ struct Settings {
   bool may_write = false;
   uint32_t first = 7;
   uint32_t last = 7;
+  std::vector<uint32_t> some;
+  std::vector<std::string> prefixes;
+  std::vector<std::string> ways;
   std::vector<Tenant> tenants;
 };
 
@@ -58,6 +61,9 @@ void describe(bedplate::ConfigurationTable& table, Settings& settings) {
   table.flags("rights", {{"read", &settings.may_read}, {"write", &settings.may_write}}, 1);
   table.shard("first", &settings.first);
   table.last_shard("last", &settings.last);
+  table.shards("some", &settings.some, 3).otherwise("all");
+  table.texts("prefixes", bedplate::ConfigurationKey::Type::kIpPrefixes, &settings.prefixes, 2);
+  table.texts("ways", bedplate::ConfigurationKey::Type::kIpAddresses, &settings.ways, 2);
   table.tables("tenant", &settings.tenants, 1, 2);
   table.check([&settings](bedplate::ReadTable& read) {
     if (read.was_refused("slots") || read.was_refused("bytes")) return;
@@ -117,7 +123,8 @@ TEST(ConfigurationTable, PutsEveryValueWhereItsKeyIsBoundTo) {
   STRCMP_EQUAL("", read("[cache]\nlisten = [\"tcp:127.0.0.1:1\", \"unix:/x\"]\nbytes = \"8 KiB\"\n"
                         "slots = 2\nverbose = false\nnode = 3\npolicy = \"oldest\"\n"
                         "fallbacks = [\"least-used\", \"oldest\"]\nrights = [\"write\"]\n"
-                        "first = \"b\"\nlast = \"a\"\n"
+                        "first = \"b\"\nlast = \"a\"\nsome = [\"c\", \"a\"]\n"
+                        "prefixes = [\"192.0.2.1/24\"]\nways = [\"2001:db8::1\", \"192.0.2.2\"]\n"
                         "[[cache.tenant]]\nname = \"x\"\nshare = 5\n"
                         "[[cache.tenant]]\nname = \"y\"\n")
                        .c_str());
@@ -130,6 +137,9 @@ TEST(ConfigurationTable, PutsEveryValueWhereItsKeyIsBoundTo) {
   CHECK(settings.may_write && !settings.may_read);
   LONGS_EQUAL(1, settings.first);
   LONGS_EQUAL(0, settings.last);
+  CHECK((settings.some == std::vector<uint32_t>{2, 0}));
+  STRCMP_EQUAL("192.0.2.1/24", settings.prefixes.at(0).c_str());
+  STRCMP_EQUAL("192.0.2.2", settings.ways.at(1).c_str());
   LONGS_EQUAL(5, settings.tenants[0].share);
   STRCMP_EQUAL("y", settings.tenants[1].name.c_str());
 }
@@ -160,13 +170,35 @@ TEST(ConfigurationTable, RefusesWhatIsNotAsDescribed) {
       "\"write\", unique\n"
       "f:6:9: no shard has the name \"d\"; expected one of: a, b, c\n"
       "f:7:1: unknown key \"polcy\"; did you mean \"policy\"? [cache] may have: listen, bytes, "
-      "slots, verbose, node, policy, fallbacks, rights, first, last, [[cache.tenant]]\n"
+      "slots, verbose, node, policy, fallbacks, rights, first, last, some, prefixes, ways, "
+      "[[cache.tenant]]\n"
       "f:11:8: \"name\" \"x\" is taken by the [[cache.tenant]] at line 9; expected another one: "
       "each [[cache.tenant]] has its own\n",
       read("[cache]\nlisten = [\"tcp:127.0.0.1:1\",\n          \"tcp:0.0.0.0:1\"]\nslots = 3\n"
            "rights = [\"x\"]\nfirst = \"d\"\npolcy = \"oldest\"\n"
            "[[cache.tenant]]\nname = \"x\"\n[[cache.tenant]]\nname = \"x\"\n")
           .c_str());
+}
+
+TEST(ConfigurationTable, ListsOfShardsAndAddressesAreReadAsStrictly) {
+  const auto of = [&](const std::string& keys) {
+    return read("[cache]\nlisten = [\"unix:/x\"]\n" + keys + "[[cache.tenant]]\nname = \"x\"\n");
+  };
+  STRCMP_EQUAL("f:3:14: no shard has the name \"d\"; expected one of: a, b, c\n",
+               of("some = [\"a\", \"d\"]\n").c_str());
+  STRCMP_EQUAL("f:3:14: element 2 of \"some\" is there twice; expected list of shards: 1..3 names "
+               "of shards, unique\n",
+               of("some = [\"a\", \"a\"]\n").c_str());
+  STRCMP_EQUAL("f:3:8: \"some\" has 0 elements; expected list of shards: 1..3 names of shards, "
+               "unique\n",
+               of("some = []\n").c_str());
+  STRCMP_EQUAL("f:3:13: element 1 of \"prefixes\" is \"192.0.2.1\"; expected list of "
+               "addresses/prefixes: 0..2 numeric IPv4 or IPv6 addresses, each with / and its "
+               "network's bits, unique\n",
+               of("prefixes = [\"192.0.2.1\"]\n").c_str());
+  STRCMP_EQUAL("f:3:9: element 1 of \"ways\" is \"192.0.2.1/24\"; expected list of addresses: "
+               "0..2 numeric IPv4 or IPv6 addresses, unique\n",
+               of("ways = [\"192.0.2.1/24\"]\n").c_str());
 }
 
 TEST(ConfigurationTable, AsksTheTablesOwnCheck) {
@@ -193,7 +225,11 @@ TEST(ConfigurationTable, TellsItsKeysWithTheirDefaults) {
                "unique\n"
                "rights []: list of choices: 1..2 of \"read\" or \"write\", unique\n"
                "first the first shard: shard: the name of a shard\n"
-               "last the last shard: shard: the name of a shard\n",
+               "last the last shard: shard: the name of a shard\n"
+               "some all: list of shards: 1..3 names of shards, unique\n"
+               "prefixes []: list of addresses/prefixes: 0..2 numeric IPv4 or IPv6 addresses, each "
+               "with / and its network's bits, unique\n"
+               "ways []: list of addresses: 0..2 numeric IPv4 or IPv6 addresses, unique\n",
                told.c_str());
   STRCMP_EQUAL("[[cache.tenant]]", table.find_child("tenant")->label().c_str());
   LONGS_EQUAL(0, settings.tenants.size());  // a sample was described

@@ -15,6 +15,7 @@
 #include "pinned_pool/boot_segment.h"
 #include "platform/cpu.h"
 #include "tests/support/pool_fixture.h"
+#include "transport/datagram_network.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -74,10 +75,30 @@ struct TestService : Service {
     return {};
   }
 
+  uint32_t table_count_max() const noexcept override { return table_max; }
+  DatagramNetwork* datagram_network(std::string_view wanted) noexcept override {
+    return network != nullptr && wanted == "wan" ? network : nullptr;
+  }
+
   const char* own_name;
+  uint32_t table_max = 0;
+  DatagramNetwork* network = nullptr;
   uint64_t bytes = 64 * kKiB;
   uint32_t shard = 0;
   std::function<Result<void>(ServicePlan&)> to_plan;
+};
+
+// On which sockets can be planned, on the second shard.
+struct TestNetwork final : DatagramNetwork {
+  Result<void> plan_socket(uint32_t shard, const DatagramShape& shape) override {
+    Error error;
+    if (shard != 1) return error.set_answer("there is no queue").set_cure("take another shard");
+    planned.push_back(shape.buffer_count);
+    return {};
+  }
+  Result<DatagramSocket*> make_socket(uint32_t, const DatagramShape&) override { return Error{}; }
+
+  std::vector<uint32_t> planned;
 };
 
 }  // namespace
@@ -137,6 +158,19 @@ TEST(Service, RunsWhereTheConfigurationHasItsTable) {
   read = parse("[relay]\n", &problem);
   LONGS_EQUAL(1, read->services.size());
   POINTERS_EQUAL(&relay, read->services[0]);
+}
+
+TEST(Service, MayHaveItsTableSeveralTimes) {
+  relay.table_max = 2;
+  std::string problem;
+  auto read = parse("[[relay]]\nbytes = \"8 KiB\"\n[[relay]]\nbytes = \"12 KiB\"\n", &problem);
+  STRCMP_EQUAL("", problem.c_str());
+  LONGS_EQUAL(1, read->services.size());  // it runs once
+  CHECK_EQUAL(12 * kKiB, relay.bytes);    // and was described for each, in their order
+  parse("[[relay]]\n[[relay]]\n[[relay]]\n", &problem);
+  STRCMP_CONTAINS("[[relay]] number 3 is too many; expected 1..2 of them", problem.c_str());
+  parse("[relay]\n", &problem);
+  STRCMP_CONTAINS("expected [[relay]], once for each", problem.c_str());
 }
 
 TEST(Service, ItsTableIsReadAsStrictlyAsTheRuntimes) {
@@ -300,6 +334,45 @@ TEST(Service, DatagramSocketsThatMakeNoSenseAreRefusedByName) {
   STRCMP_CONTAINS("cache: planning the datagram socket in: it is planned already",
                   refusal([](ServicePlan& asked) {
                     asked.datagram_socket(0, "in", {});
+                    asked.datagram_socket(1, "in", {});
+                  }));
+}
+
+TEST(Service, ItsDatagramSocketsMayBeOnTheNetworkOfAnother) {
+  TestNetwork network;
+  relay.network = &network;
+  configuration.services = {&relay, &cache};  // what others stand on comes first
+  std::vector<uint32_t> known;
+  relay.to_plan = [&](ServicePlan&) {
+    known = network.planned;
+    return Result<void>{};
+  };
+  cache.to_plan = [](ServicePlan& asked) {
+    asked.datagram_socket(1, "in", {.buffer_count = 10, .buffer_bytes = 2048}, "wan");
+    return Result<void>{};
+  };
+  auto made = plan_appliance(configuration);
+  CHECK(made.ok());
+  LONGS_EQUAL(1, known.size());  // it knows what is wanted when it plans
+  LONGS_EQUAL(10, known[0]);
+  LONGS_EQUAL(2, made.value().pool.segments.size());  // boot and heap: the buffers are not its own
+  LONGS_EQUAL(0, made.value().needs_on(1).watches);
+  LONGS_EQUAL(0, made.value().services[1].descriptors);
+  STRCMP_EQUAL("cache", made.value().services[1].name.c_str());
+}
+
+TEST(Service, ANetworkThatCannotBeHadIsSaidByName) {
+  TestNetwork network;
+  relay.network = &network;
+  configuration.services = {&relay, &cache};
+  relay.to_plan = [](ServicePlan&) { return Result<void>{}; };
+  STRCMP_EQUAL("cache: planning the datagram socket in: this configuration has no network lan; "
+               "name one that there is, such as a [[port]], or none: then it is the kernel's",
+               refusal([](ServicePlan& asked) { asked.datagram_socket(1, "in", {}, "lan"); }));
+  STRCMP_EQUAL("cache: planning the datagram socket in: there is no queue; take another shard",
+               refusal([](ServicePlan& asked) { asked.datagram_socket(0, "in", {}, "wan"); }));
+  STRCMP_CONTAINS("it is planned already", refusal([](ServicePlan& asked) {
+                    asked.datagram_socket(1, "in", {}, "wan");
                     asked.datagram_socket(1, "in", {});
                   }));
 }
@@ -471,13 +544,26 @@ TEST(Service, GetsWhatItHasPlannedOnceAndNothingElse) {
     asked.counters<CacheCounters>("gets");
     asked.sources(0, 1);
     asked.datagram_socket(0, "in", {.buffer_count = 16, .buffer_bytes = 64});
+    asked.datagram_socket(0, "far", {}, "wan");
     return Result<void>{};
   };
+  struct AnyShard final : DatagramNetwork {
+    Result<void> plan_socket(uint32_t, const DatagramShape&) override { return {}; }
+    Result<DatagramSocket*> make_socket(uint32_t, const DatagramShape&) override {
+      if (is_made) return Error{}.set_answer("it was asked for one").set_cure("ask for fewer");
+      is_made = true;
+      return static_cast<DatagramSocket*>(nullptr);
+    }
+    bool is_made = false;
+  } network;
+  relay.network = &network;
+  relay.to_plan = [](ServicePlan&) { return Result<void>{}; };
+  configuration.services = {&relay, &cache};
   configuration.shards.resize(1);
   configuration.shards[0].cpu = usable_core();
   auto made = plan_appliance(configuration);
   CHECK(made.ok());
-  const ServiceNeeds& needs = made.value().services[0];
+  const ServiceNeeds& needs = made.value().services[1];
   test::TestPool pool;
   CHECK(pool->create_segment("cache", 8 * kKiB, PageSize::k4KiB, 1).ok());
   CHECK(pool->create_segment("datagrams-0:cache", 4 * kKiB, PageSize::k4KiB, 1).ok());
@@ -522,6 +608,11 @@ TEST(Service, GetsWhatItHasPlannedOnceAndNothingElse) {
                format_error(context.datagram_socket("in").error(), text, sizeof text));
   STRCMP_EQUAL(("cache: making the datagram socket out: it is not planned" + cure).c_str(),
                format_error(context.datagram_socket("out").error(), text, sizeof text));
+
+  CHECK(context.datagram_socket("far").ok());
+  CHECK(network.is_made);
+  STRCMP_EQUAL("cache: making the datagram socket far: it was asked for one; ask for fewer",
+               format_error(context.datagram_socket("far").error(), text, sizeof text));
 
   auto listening = context.listeners("listen");
   CHECK(!listening.ok());
