@@ -149,8 +149,9 @@ $(call both,transport/dpdk/eal/drivers): private CPPFLAGS += \
 # What includes DPDK's headers: they need SSE 4.2, as all that DPDK has drivers for has.
 WITH_DPDK := $(foreach build,$(sort $(BUILD) build/release),$(addsuffix /%.o,$(addprefix \
   $(build)/,transport/dpdk apps/ports tests/transport/dpdk tests/apps/ports)))
-$(WITH_DPDK): private CXXFLAGS += -march=corei7 -include rte_config.h \
-  $(addprefix -isystem ,/usr/include/dpdk /usr/include/$(shell uname -m)-linux-gnu/dpdk)
+DPDK_FLAGS := -march=corei7 -include rte_config.h $(addprefix -isystem ,/usr/include/dpdk \
+                /usr/include/$(shell uname -m)-linux-gnu/dpdk)
+$(WITH_DPDK): private CXXFLAGS += $(DPDK_FLAGS)
 DPDK_LINK := -Wl,-u,bedplate_ports_part
 # What EAL maps for itself while it starts lies in the pool instead (transport/dpdk/eal/).
 DPDK_WRAPS := $(addprefix -Wl$(comma)--wrap=,mmap64 munmap madvise)

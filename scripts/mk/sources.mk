@@ -35,7 +35,8 @@ TRANSPORT := connecting datagram_address doorbell endpoint epoll/epoll_sockets e
              uring/uring_sockets watch \
              $(addprefix verbs/,$(VERBS))
 DPDK := $(addprefix eal/,drivers eal eal_log eal_memory) \
-        $(addprefix port/,mbuf_pool port port_device port_queue_datapath)
+        $(addprefix port/,mbuf_pool port port_device port_queue_datapath) \
+        $(addprefix net/,net_counters packet_datapath)
 # Of it, what the configuration and the counters need everywhere.
 VERBS_WORDS := transport/verbs/peer_state.cc transport/verbs/verbs_wire.cc
 BOOT := appliance appliance_plan appliance_user configuration configuration_checks \

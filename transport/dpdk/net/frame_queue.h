@@ -1,12 +1,13 @@
 // One queue of a port, as the packet layer sees it: where frames go out, and what the port can do.
 //
 // The packet layer does no input or output of its own: received bursts are pushed into
-// NetStack::receive(), and what it sends goes through this. The port implements it (transport/dpdk);
-// tests have one that is made up (tests/transport/dpdk/net/made_up_port.h).
+// NetStack::receive(), and what it sends goes through this. The port implements it
+// (transport/dpdk); tests have one that is made up (tests/transport/dpdk/net/made_up_port.h).
 //
 // What the packet layer relies on: mbufs are given back on any thread (their pools are for many
-// producers and many consumers), and one may be in several frames at a time, so that no device frees
-// them by the fast way (RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE).
+// producers and many consumers), one may be in several frames at a time, so that no device frees
+// them by the fast way (RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE), and their data lies behind them in
+// their pools, not in external buffers.
 #pragma once
 
 #include <cstddef>
@@ -37,15 +38,16 @@ class FrameQueue {
   virtual uint32_t send(std::span<rte_mbuf*> frames) noexcept = 0;
   // Whether send() would take a frame. A port that cannot tell says so.
   virtual bool has_room() const noexcept = 0;
-  // An empty mbuf of the port's pool, with RTE_PKTMBUF_HEADROOM; nullptr: there is none.
+  // An empty mbuf of the port's pool, with RTE_PKTMBUF_HEADROOM and room for mtu_bytes() behind it;
+  // nullptr: there is none.
   virtual rte_mbuf* allocate() noexcept = 0;
   // The mbuf in whose buffer `bytes` lies, of the pool of any port of this process; nullptr: it is
   // other memory. The direct one, never one that is attached to it. Cost: arithmetic.
   virtual rte_mbuf* find(const std::byte* bytes) const noexcept = 0;
 
   // Whether the port is to receive frames to `group`, which a port that takes all of them ignores.
-  // Each call with true is followed by one with false at the latest when the group is left: the port
-  // counts, since several shards may want the same.
+  // Each call with true is followed by one with false at the latest when the group is left: the
+  // port counts, since several shards may want the same.
   virtual void want_multicast(const rte_ether_addr& group, bool is_wanted) noexcept = 0;
 
   // What follows does not change after the start.

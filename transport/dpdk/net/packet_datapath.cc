@@ -1,0 +1,330 @@
+#include "transport/dpdk/net/packet_datapath.h"
+
+#include <cstring>
+
+#include <netinet/icmp6.h>
+#include <rte_arp.h>
+#include <rte_icmp.h>
+#include <rte_ip.h>
+#include <rte_udp.h>
+
+#include "transport/dpdk/net/ip_words_datapath.h"
+
+namespace bedplate {
+namespace {
+
+constexpr uint16_t kVlanMask = 0x0fff;
+// Extension headers of IPv6 that are looked through, and their bytes together.
+constexpr uint32_t kExtensionCountMax = 4;
+constexpr uint32_t kExtensionBytesMax = 256;
+constexpr uint32_t kIgmpBytesMin = 8;
+
+// Reads a header, wherever it lies.
+template <typename Header>
+Header header_at(const uint8_t* bytes) noexcept {
+  Header header;
+  std::memcpy(&header, bytes, sizeof header);
+  return header;
+}
+
+enum class Believed { kGood, kBad, kUnknown };
+
+// What the port says of a checksum. NONE: it is not there, but the packet is whole.
+Believed believed(uint64_t flags, uint64_t mask, uint64_t bad, uint64_t unknown) noexcept {
+  if ((flags & mask) == bad) return Believed::kBad;
+  return (flags & mask) == unknown ? Believed::kUnknown : Believed::kGood;
+}
+
+// The walk through one frame. Each step returns kNone and goes on from `at_`.
+class Parser {
+ public:
+  Parser(rte_mbuf* frame, const PacketFilter& filter, Packet& packet) noexcept
+      : frame_(frame),
+        filter_(filter),
+        packet_(packet),
+        at_(rte_pktmbuf_mtod(frame, uint8_t*)),
+        end_(at_ + rte_pktmbuf_data_len(frame)),
+        beyond_bytes_(rte_pktmbuf_pkt_len(frame) - rte_pktmbuf_data_len(frame)) {}
+
+  Drop ethernet() noexcept {
+    if (first_bytes() < sizeof(rte_ether_hdr)) return Drop::kTooShort;
+    std::memcpy(&packet_.to_mac, at_, sizeof packet_.to_mac);
+    std::memcpy(&packet_.from_mac, at_ + sizeof packet_.to_mac, sizeof packet_.from_mac);
+    uint16_t type = number_at(at_ + 2 * sizeof packet_.to_mac);
+    at_ += sizeof(rte_ether_hdr);
+    uint16_t vlan = 0;
+    if ((frame_->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) != 0) {
+      vlan = frame_->vlan_tci & kVlanMask;
+    } else if (type == RTE_ETHER_TYPE_VLAN) {
+      if (first_bytes() < sizeof(rte_vlan_hdr)) return Drop::kTooShort;
+      vlan = number_at(at_) & kVlanMask;
+      type = number_at(at_ + 2);
+      at_ += sizeof(rte_vlan_hdr);
+    }
+    if (vlan != filter_.vlan) return Drop::kOtherVlan;
+    if (!filter_.is_trusted && !is_between_stations()) return Drop::kOtherMac;
+    switch (type) {
+      case RTE_ETHER_TYPE_ARP: return arp();
+      case RTE_ETHER_TYPE_IPV4: return ipv4();
+      case RTE_ETHER_TYPE_IPV6: return ipv6();
+      default: return Drop::kEtherType;
+    }
+  }
+
+ private:
+  uint32_t first_bytes() const noexcept { return static_cast<uint32_t>(end_ - at_); }
+  uint32_t all_bytes() const noexcept { return first_bytes() + beyond_bytes_; }
+
+  static uint16_t number_at(const uint8_t* bytes) noexcept {
+    return static_cast<uint16_t>(bytes[0] << 8 | bytes[1]);
+  }
+
+  // From another one to this, or to many. A link that gives back what was sent would have the port
+  // answer itself.
+  bool is_between_stations() const noexcept {
+    return (rte_is_multicast_ether_addr(&packet_.to_mac) ||
+            rte_is_same_ether_addr(&packet_.to_mac, &filter_.mac)) &&
+           !rte_is_multicast_ether_addr(&packet_.from_mac) &&
+           !rte_is_same_ether_addr(&packet_.from_mac, &filter_.mac);
+  }
+
+  Drop arp() noexcept {
+    if (first_bytes() < sizeof(rte_arp_hdr)) return Drop::kTooShort;
+    packet_.kind = PacketKind::kArp;
+    packet_.message = at_;
+    packet_.message_bytes = sizeof(rte_arp_hdr);
+    return Drop::kNone;
+  }
+
+  Drop ipv4() noexcept {
+    if (first_bytes() < sizeof(rte_ipv4_hdr)) return Drop::kTooShort;
+    const auto header = header_at<rte_ipv4_hdr>(at_);
+    const uint32_t header_bytes = rte_ipv4_hdr_len(&header);
+    if (header.version_ihl >> 4 != IPVERSION || header_bytes < sizeof header) {
+      return Drop::kIpHeader;
+    }
+    if (first_bytes() < header_bytes) return Drop::kTooShort;
+    const uint32_t bytes = rte_be_to_cpu_16(header.total_length);
+    if (bytes < header_bytes || bytes > all_bytes()) return Drop::kIpHeader;
+    if (!filter_.is_trusted) {
+      switch (believed(frame_->ol_flags, RTE_MBUF_F_RX_IP_CKSUM_MASK, RTE_MBUF_F_RX_IP_CKSUM_BAD,
+                       RTE_MBUF_F_RX_IP_CKSUM_UNKNOWN)) {
+        case Believed::kGood: break;
+        case Believed::kBad: return Drop::kIpChecksum;
+        case Believed::kUnknown:
+          if (rte_raw_cksum(at_, header_bytes) != 0xffff) return Drop::kIpChecksum;
+      }
+    }
+    if (const Drop cause = ipv4_options(at_ + sizeof header, at_ + header_bytes);
+        cause != Drop::kNone) {
+      return cause;
+    }
+    const uint16_t fragment = rte_be_to_cpu_16(header.fragment_offset);
+    if ((fragment & (RTE_IPV4_HDR_MF_FLAG | RTE_IPV4_HDR_OFFSET_MASK)) != 0) {
+      return Drop::kFragment;
+    }
+    packet_.from = ipv4_address(header.src_addr);
+    packet_.to = ipv4_address(header.dst_addr);
+    packet_.hops = header.time_to_live;
+    packet_.ecn = static_cast<Ecn>(header.type_of_service & RTE_IPV4_HDR_ECN_MASK);
+    return transport(header.next_proto_id, header_bytes, bytes);
+  }
+
+  // Skipped, but for those that say by which way a packet goes, and for lengths that make no sense.
+  Drop ipv4_options(const uint8_t* option, const uint8_t* end) noexcept {
+    constexpr uint8_t kLooseRoute = 131;
+    constexpr uint8_t kStrictRoute = 137;
+    constexpr uint8_t kRouterAlert = 148;
+    while (option < end && *option != RTE_IPV4_HDR_OPT_EOL) {
+      if (*option == RTE_IPV4_HDR_OPT_NOP) {
+        ++option;
+        continue;
+      }
+      if (end - option < 2 || option[1] < 2 || option[1] > end - option) return Drop::kIpHeader;
+      if (*option == kLooseRoute || *option == kStrictRoute) return Drop::kRoutingHeader;
+      if (*option == kRouterAlert) packet_.has_router_alert = true;
+      option += option[1];
+    }
+    return Drop::kNone;
+  }
+
+  Drop ipv6() noexcept {
+    if (first_bytes() < sizeof(rte_ipv6_hdr)) return Drop::kTooShort;
+    const auto header = header_at<rte_ipv6_hdr>(at_);
+    const uint32_t word = rte_be_to_cpu_32(header.vtc_flow);
+    if (word >> 28 != 6) return Drop::kIpHeader;
+    const uint32_t bytes = uint32_t{sizeof header} + rte_be_to_cpu_16(header.payload_len);
+    if (bytes > all_bytes()) return Drop::kIpHeader;
+    packet_.from = ipv6_address(header.src_addr);
+    packet_.to = ipv6_address(header.dst_addr);
+    packet_.hops = header.hop_limits;
+    packet_.ecn = static_cast<Ecn>(word >> RTE_IPV6_HDR_TC_SHIFT & 3);
+    uint32_t header_bytes = sizeof header;
+    uint8_t next = header.proto;
+    for (uint32_t i = 0;; ++i) {
+      if (next == IPPROTO_FRAGMENT) return Drop::kFragment;
+      if (next == IPPROTO_ROUTING) return Drop::kRoutingHeader;
+      if (next != IPPROTO_HOPOPTS && next != IPPROTO_DSTOPTS) break;
+      // RFC 8200, 4.1: hop-by-hop options are the first, or there are none.
+      if (i == kExtensionCountMax || (next == IPPROTO_HOPOPTS && i > 0)) {
+        return Drop::kExtensionHeaders;
+      }
+      if (bytes - header_bytes < 8 || first_bytes() < header_bytes + 8) return Drop::kTooShort;
+      const uint8_t* extension = at_ + header_bytes;
+      const uint32_t extension_bytes = (extension[1] + 1U) * 8;
+      if (bytes - header_bytes < extension_bytes) return Drop::kIpHeader;
+      if (header_bytes + extension_bytes > sizeof header + kExtensionBytesMax) {
+        return Drop::kExtensionHeaders;
+      }
+      if (first_bytes() < header_bytes + extension_bytes) return Drop::kTooShort;
+      if (!ipv6_options(extension + 2, extension + extension_bytes)) {
+        return Drop::kExtensionHeaders;
+      }
+      next = extension[0];
+      header_bytes += extension_bytes;
+    }
+    return transport(next, header_bytes, bytes);
+  }
+
+  // RFC 8200, 4.2: an unknown option says by its first bits whether it may be skipped.
+  bool ipv6_options(const uint8_t* option, const uint8_t* end) noexcept {
+    constexpr uint8_t kPad1 = 0;
+    constexpr uint8_t kPadN = 1;
+    constexpr uint8_t kRouterAlert = 5;
+    while (option < end) {
+      if (*option == kPad1) {
+        ++option;
+        continue;
+      }
+      if (end - option < 2 || option[1] > end - option - 2) return false;
+      if (*option == kRouterAlert) {
+        packet_.has_router_alert = true;
+      } else if (*option != kPadN && *option >> 6 != 0) {
+        return false;
+      }
+      option += 2 + option[1];
+    }
+    return true;
+  }
+
+  // `bytes`: of the whole packet. What follows it in the frame is padding.
+  Drop transport(uint8_t protocol, uint32_t header_bytes, uint32_t bytes) noexcept {
+    const bool is_ipv6 = packet_.from.family == AF_INET6;
+    if (is_multicast(packet_.from) || is_loopback(packet_.from) ||
+        is_limited_broadcast(packet_.from)) {
+      return Drop::kIpSource;
+    }
+    if (is_loopback(packet_.to) || is_unspecified(packet_.to)) return Drop::kIpDestination;
+    packet_.network = at_;
+    packet_.network_bytes = bytes < first_bytes() ? bytes : first_bytes();
+    packet_.message = at_ + header_bytes;
+    packet_.message_bytes = bytes - header_bytes;
+    at_ += header_bytes;
+    if (protocol == IPPROTO_UDP) return udp();
+    if (packet_.message_bytes > first_bytes()) return Drop::kScattered;
+    if (protocol == IPPROTO_ICMP && !is_ipv6) {
+      packet_.kind = PacketKind::kIcmp4;
+      if (packet_.message_bytes < sizeof(rte_icmp_hdr) || !is_sum_right(0)) return Drop::kIcmp;
+      return has_source(Drop::kNone);
+    }
+    if (protocol == IPPROTO_ICMPV6 && is_ipv6) {
+      packet_.kind = PacketKind::kIcmp6;
+      const uint32_t pseudo =
+          pseudo_header_sum(packet_.from, packet_.to, protocol, packet_.message_bytes);
+      if (packet_.message_bytes < sizeof(icmp6_hdr) || !is_sum_right(pseudo)) return Drop::kIcmp;
+      return Drop::kNone;  // neighbour discovery and MLD know ::
+    }
+    if (protocol == IPPROTO_IGMP && !is_ipv6) {
+      packet_.kind = PacketKind::kIgmp;
+      if (packet_.message_bytes < kIgmpBytesMin || !is_sum_right(0)) return Drop::kGroups;
+      return Drop::kNone;
+    }
+    return Drop::kProtocol;
+  }
+
+  bool is_sum_right(uint32_t pseudo) const noexcept {
+    return filter_.is_trusted ||
+           folded(__rte_raw_cksum(packet_.message, packet_.message_bytes, pseudo)) == 0xffff;
+  }
+
+  Drop has_source(Drop otherwise) const noexcept {
+    return is_unspecified(packet_.from) ? Drop::kIpSource : otherwise;
+  }
+
+  Drop udp() noexcept {
+    packet_.kind = PacketKind::kUdp;
+    if (packet_.message_bytes < sizeof(rte_udp_hdr)) return Drop::kUdpLength;
+    if (first_bytes() < sizeof(rte_udp_hdr)) return Drop::kScattered;
+    const auto header = header_at<rte_udp_hdr>(at_);
+    const uint32_t bytes = rte_be_to_cpu_16(header.dgram_len);
+    if (bytes < sizeof header || bytes > packet_.message_bytes) return Drop::kUdpLength;
+    if (const Drop cause = udp_sum(header, bytes); cause != Drop::kNone) return cause;
+    packet_.message_bytes = sizeof header;
+    packet_.from_port = rte_be_to_cpu_16(header.src_port);
+    packet_.to_port = rte_be_to_cpu_16(header.dst_port);
+    packet_.payload_bytes = bytes - static_cast<uint32_t>(sizeof header);
+    at_ += sizeof header;
+    if (!find_payload()) return Drop::kScattered;
+    return has_source(Drop::kNone);
+  }
+
+  Drop udp_sum(const rte_udp_hdr& header, uint32_t bytes) const noexcept {
+    if (filter_.is_trusted) return Drop::kNone;
+    const bool is_ipv6 = packet_.from.family == AF_INET6;
+    // RFC 8200, 8.1: none is allowed on IPv4 alone.
+    if (header.dgram_cksum == 0) return is_ipv6 ? Drop::kUdpChecksum : Drop::kNone;
+    switch (believed(frame_->ol_flags, RTE_MBUF_F_RX_L4_CKSUM_MASK, RTE_MBUF_F_RX_L4_CKSUM_BAD,
+                     RTE_MBUF_F_RX_L4_CKSUM_UNKNOWN)) {
+      case Believed::kGood: return Drop::kNone;
+      case Believed::kBad: return Drop::kUdpChecksum;
+      case Believed::kUnknown: break;
+    }
+    uint16_t sum = 0;
+    const auto offset = static_cast<uint32_t>(at_ - rte_pktmbuf_mtod(frame_, uint8_t*));
+    if (rte_raw_cksum_mbuf(frame_, offset, bytes, &sum) != 0) return Drop::kUdpLength;
+    const uint32_t pseudo = pseudo_header_sum(packet_.from, packet_.to, IPPROTO_UDP, bytes);
+    return folded(pseudo + sum) == 0xffff ? Drop::kNone : Drop::kUdpChecksum;
+  }
+
+  // In one segment: the first, or the one that begins where the headers end.
+  bool find_payload() noexcept {
+    packet_.payload_segment = frame_;
+    packet_.payload = reinterpret_cast<std::byte*>(at_);
+    if (packet_.payload_bytes <= first_bytes()) return true;
+    if (first_bytes() > 0) return false;
+    rte_mbuf* segment = frame_->next;
+    while (segment != nullptr && rte_pktmbuf_data_len(segment) == 0) segment = segment->next;
+    if (segment == nullptr || packet_.payload_bytes > rte_pktmbuf_data_len(segment)) return false;
+    packet_.payload_segment = segment;
+    packet_.payload = rte_pktmbuf_mtod(segment, std::byte*);
+    return true;
+  }
+
+  rte_mbuf* frame_;
+  const PacketFilter& filter_;
+  Packet& packet_;
+  uint8_t* at_;
+  uint8_t* end_;           // of the first segment
+  uint32_t beyond_bytes_;  // of the other segments
+};
+
+}  // namespace
+
+uint32_t pseudo_header_sum(const IpAddress& from, const IpAddress& to, uint8_t protocol,
+                           uint32_t bytes) noexcept {
+  // The sum is the same for both families: that of IPv6 has the same in wider fields.
+  uint32_t sum = __rte_raw_cksum(from.bytes, from.byte_count(), 0);
+  sum = __rte_raw_cksum(to.bytes, to.byte_count(), sum);
+  sum += rte_cpu_to_be_16(static_cast<uint16_t>(bytes >> 16));
+  sum += rte_cpu_to_be_16(static_cast<uint16_t>(bytes & 0xffff));
+  return sum + rte_cpu_to_be_16(uint16_t{protocol});
+}
+
+uint16_t folded(uint32_t sum) noexcept { return __rte_raw_cksum_reduce(sum); }
+
+Drop parse_packet(rte_mbuf* frame, const PacketFilter& filter, Packet& packet) noexcept {
+  packet = {};
+  return Parser(frame, filter, packet).ethernet();
+}
+
+}  // namespace bedplate
