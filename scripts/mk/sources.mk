@@ -36,7 +36,7 @@ TRANSPORT := connecting datagram_address doorbell endpoint epoll/epoll_sockets e
              $(addprefix verbs/,$(VERBS))
 DPDK := $(addprefix eal/,drivers eal eal_log eal_memory) \
         $(addprefix port/,mbuf_pool port port_device port_queue_datapath) \
-        $(addprefix net/,net_counters packet_datapath)
+        $(addprefix net/,neighbours neighbours_datapath net_counters packet_datapath path_mtus routes_datapath)
 # Of it, what the configuration and the counters need everywhere.
 VERBS_WORDS := transport/verbs/peer_state.cc transport/verbs/verbs_wire.cc
 BOOT := appliance appliance_plan appliance_user configuration configuration_checks \

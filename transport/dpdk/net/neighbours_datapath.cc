@@ -1,0 +1,163 @@
+#include "transport/dpdk/net/neighbours_datapath.h"
+
+#include <algorithm>
+
+#include <rte_jhash.h>
+
+#include "platform/assert.h"
+
+namespace bedplate {
+
+using State = Neighbour::State;
+
+uint32_t& Neighbours::chain_of(const IpAddress& address) const noexcept {
+  const uint32_t hash =
+      rte_jhash(address.bytes, address.byte_count(), static_cast<uint32_t>(address.family));
+  return chains_[hash & chain_mask_];
+}
+
+const Neighbour* Neighbours::find(const IpAddress& address) const noexcept {
+  for (uint32_t at = chain_of(address); at != kNone; at = entries_[at].next) {
+    if (is_same(entries_[at].address, address)) return &entries_[at];
+  }
+  return nullptr;
+}
+
+void Neighbours::arm(Neighbour& entry, uint64_t deadline_ns) noexcept {
+  entry.deadline_ns = deadline_ns;
+  next_deadline_ns_ = std::min(next_deadline_ns_, deadline_ns);
+}
+
+void Neighbours::unlink(Neighbour& entry) noexcept {
+  uint32_t* at = &chain_of(entry.address);
+  while (&entries_[*at] != &entry) at = &entries_[*at].next;
+  *at = entry.next;
+  entry.state = State::kUnused;
+}
+
+// The entry is none that anything lies in when its frames' owners are told.
+void Neighbours::drop_waiting(Neighbour& entry, bool is_unresolved) noexcept {
+  rte_mbuf* frames[Neighbour::kWaitingMax];
+  const uint32_t count = entry.waiting_count;
+  std::copy_n(entry.waiting, count, frames);
+  entry.waiting_count = 0;
+  unlink(entry);
+  for (uint32_t i = 0; i < count; ++i) asker_.drop_waiting(frames[i], is_unresolved);
+}
+
+// One that nothing lies in, or whose station has less of a claim than a new one.
+Neighbour* Neighbours::take_entry(uint64_t now_ns) noexcept {
+  Neighbour* victim = nullptr;
+  for (uint32_t i = 0; i < std::min(kLookedAtCount, count_max_); ++i) {
+    Neighbour& entry = entries_[hand_];
+    hand_ = hand_ + 1 == count_max_ ? 0 : hand_ + 1;
+    if (entry.state == State::kUnused) return &entry;
+    const bool is_stale = entry.state == State::kStale ||
+                          (entry.state == State::kReachable && now_ns >= entry.deadline_ns);
+    if (!is_stale && entry.state != State::kIncomplete) continue;
+    if (victim == nullptr || entry.used_ns < victim->used_ns) victim = &entry;
+  }
+  if (victim != nullptr) {
+    // Nobody is told of frames that are lost so: that may send, which would come here again.
+    for (uint32_t i = 0; i < victim->waiting_count; ++i) {
+      asker_.drop_waiting(victim->waiting[i], false);
+    }
+    victim->waiting_count = 0;
+    unlink(*victim);
+  }
+  return victim;
+}
+
+Neighbour* Neighbours::use(const IpAddress& address, uint64_t now_ns) noexcept {
+  Neighbour* entry = find_entry(address);
+  if (entry == nullptr) {
+    entry = take_entry(now_ns);
+    if (entry == nullptr) return nullptr;
+    *entry = {};
+    entry->address = address;
+    entry->state = State::kIncomplete;
+    uint32_t& chain = chain_of(address);
+    entry->next = chain;
+    chain = static_cast<uint32_t>(entry - entries_.get());
+    entry->asked_count = 1;
+    arm(*entry, now_ns + kRetransmitNs);
+    asker_.ask(address, nullptr);
+  }
+  entry->used_ns = now_ns;
+  if (entry->state == State::kReachable && now_ns >= entry->deadline_ns) {
+    entry->state = State::kStale;
+  }
+  if (entry->state == State::kStale) {
+    entry->state = State::kDelay;
+    arm(*entry, now_ns + kDelayNs);
+  }
+  return entry;
+}
+
+void Neighbours::wait(Neighbour& neighbour, rte_mbuf* frame) noexcept {
+  BP_ASSERT(neighbour.state == State::kIncomplete);
+  if (neighbour.waiting_count == Neighbour::kWaitingMax) {
+    asker_.drop_waiting(neighbour.waiting[0], false);
+    std::copy(neighbour.waiting + 1, neighbour.waiting + Neighbour::kWaitingMax, neighbour.waiting);
+    --neighbour.waiting_count;
+  }
+  neighbour.waiting[neighbour.waiting_count++] = frame;
+}
+
+bool Neighbours::is_asked(const IpAddress& address) const noexcept {
+  const Neighbour* entry = find(address);
+  return entry != nullptr && (entry->state == State::kIncomplete || entry->state == State::kProbe);
+}
+
+// RFC 4861, 7.2.5 and appendix C.
+bool Neighbours::learn(const IpAddress& address, const rte_ether_addr& mac,
+                       const Evidence& evidence, uint64_t now_ns) noexcept {
+  Neighbour* entry = find_entry(address);
+  if (entry == nullptr) return false;
+  const bool was_incomplete = entry->state == State::kIncomplete;
+  const bool is_other = !was_incomplete && !rte_is_same_ether_addr(&entry->mac, &mac);
+  if (is_other && !evidence.is_override) {
+    if (entry->state == State::kReachable) entry->state = State::kStale;
+    return true;
+  }
+  entry->mac = mac;
+  if (evidence.is_solicited) {
+    entry->state = State::kReachable;
+    entry->deadline_ns = now_ns + kReachableNs;
+  } else if (was_incomplete || is_other) {
+    entry->state = State::kStale;
+  }
+  if (!was_incomplete) return true;
+  const uint32_t count = entry->waiting_count;
+  entry->waiting_count = 0;
+  for (uint32_t i = 0; i < count; ++i) asker_.send_waiting(entry->waiting[i], entry->mac);
+  return true;
+}
+
+void Neighbours::ask_again(Neighbour& entry, uint64_t now_ns) noexcept {
+  if (entry.state == State::kDelay) {
+    entry.state = State::kProbe;
+    entry.asked_count = 0;
+  }
+  if (entry.asked_count < kAskedMax) {
+    ++entry.asked_count;
+    arm(entry, now_ns + kRetransmitNs);
+    asker_.ask(entry.address, entry.state == State::kProbe ? &entry.mac : nullptr);
+  } else {
+    drop_waiting(entry, true);
+  }
+}
+
+void Neighbours::advance(uint64_t now_ns) noexcept {
+  if (now_ns < next_deadline_ns_) return;
+  // Those that are told may send, and look at the invariants: the old deadline holds meanwhile.
+  for (uint32_t i = 0; i < count_max_; ++i) {
+    if (is_timed(entries_[i]) && entries_[i].deadline_ns <= now_ns) ask_again(entries_[i], now_ns);
+  }
+  next_deadline_ns_ = kNever;
+  for (uint32_t i = 0; i < count_max_; ++i) {
+    if (is_timed(entries_[i])) arm(entries_[i], entries_[i].deadline_ns);
+  }
+}
+
+}  // namespace bedplate

@@ -1,0 +1,125 @@
+// The stations on the link that are sent to, and their MAC addresses: ARP's cache and that of
+// neighbour discovery, with the states of RFC 4861, 7.3.2, for both.
+//
+// Only what is sent makes an entry: requests and announcements of others change those that are
+// there and make none, so that no flood of them fills the table or takes an entry's place. A new
+// entry for which there is no room takes the place of one that is stale, or was asked for and has
+// not answered, the one that was used the longest ago of kLookedAtCount; never of one whose station
+// has answered and is reachable, or is being asked whether it still is.
+//
+// Invariants, which is_valid() looks at: 1. Each entry that is used is in the chain of its address,
+// and no other is. 2. Only an incomplete one has frames that wait, and at most kWaitingMax. 3. None
+// that is incomplete, delayed or probed is due before next_deadline_ns().
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include <rte_mbuf.h>
+
+#include "transport/dpdk/net/ip_words_datapath.h"
+
+namespace bedplate {
+
+struct Neighbour {
+  static constexpr uint32_t kWaitingMax = 8;
+  enum class State : uint8_t { kUnused, kIncomplete, kReachable, kStale, kDelay, kProbe };
+
+  bool has_mac() const noexcept { return state > State::kIncomplete; }
+
+  IpAddress address;
+  rte_ether_addr mac = {};
+  State state = State::kUnused;
+  uint8_t asked_count = 0;
+  uint8_t waiting_count = 0;
+  uint32_t next = 0;         // in its chain
+  uint64_t deadline_ns = 0;  // kReachable: until then. kIncomplete, kDelay, kProbe: due
+  uint64_t used_ns = 0;
+  rte_mbuf* waiting[kWaitingMax] = {};
+};
+
+// What it wants of those that know how to ask.
+class NeighbourAsker {
+ public:
+  // `known`: the address that is to be confirmed; nullptr: all stations are asked.
+  virtual void ask(const IpAddress& target, const rte_ether_addr* known) noexcept = 0;
+  // Sends a frame that has waited, or drops one that has waited in vain, or too long.
+  virtual void send_waiting(rte_mbuf* frame, const rte_ether_addr& mac) noexcept = 0;
+  virtual void drop_waiting(rte_mbuf* frame, bool is_unresolved) noexcept = 0;
+
+ protected:
+  ~NeighbourAsker() = default;
+};
+
+// Threads: the shard's. Nothing is allocated after it was made. Times: of one clock that does not
+// go back.
+class Neighbours {
+ public:
+  static constexpr uint64_t kRetransmitNs = 1'000'000'000;  // RFC 4861, 10, as are those below
+  static constexpr uint64_t kReachableNs = 30'000'000'000;
+  static constexpr uint64_t kDelayNs = 5'000'000'000;
+  static constexpr uint32_t kAskedMax = 3;
+  static constexpr uint32_t kLookedAtCount = 64;
+  static constexpr uint64_t kNever = ~uint64_t{0};
+
+  // What a message says of a station.
+  struct Evidence {
+    bool is_solicited = false;  // it answers what was asked
+    bool is_override = false;   // it counts for more than what is known
+  };
+
+  // `asker` outlives it. Before the seal: it allocates.
+  Neighbours(NeighbourAsker& asker, uint32_t entry_count_max);
+  ~Neighbours();
+  Neighbours(const Neighbours&) = delete;
+  Neighbours& operator=(const Neighbours&) = delete;
+
+  // The entry of a station that is to be sent to, made and asked for where it is new. Where it has
+  // no MAC, the frame is to wait. nullptr: there is no room. It is good until the next call.
+  Neighbour* use(const IpAddress& address, uint64_t now_ns) noexcept;
+  // Has `frame` wait for the answer, in the place of the oldest if there are too many. Requires: it
+  // has no MAC.
+  void wait(Neighbour& neighbour, rte_mbuf* frame) noexcept;
+
+  // Takes in what `address` says of itself. Returns whether there is an entry. Frames that waited
+  // are sent from within.
+  bool learn(const IpAddress& address, const rte_ether_addr& mac, const Evidence& evidence,
+             uint64_t now_ns) noexcept;
+  // Whether it was asked and has not answered.
+  bool is_asked(const IpAddress& address) const noexcept;
+
+  // Asks again, and gives up, where it is due.
+  void advance(uint64_t now_ns) noexcept;
+  uint64_t next_deadline_ns() const noexcept { return next_deadline_ns_; }
+
+  // nullptr: not known. To look at.
+  const Neighbour* find(const IpAddress& address) const noexcept;
+  bool is_valid() const noexcept;
+
+ private:
+  static constexpr uint32_t kNone = ~uint32_t{0};
+
+  static bool is_timed(const Neighbour& entry) noexcept {
+    return entry.state == Neighbour::State::kIncomplete ||
+           entry.state == Neighbour::State::kDelay || entry.state == Neighbour::State::kProbe;
+  }
+  uint32_t& chain_of(const IpAddress& address) const noexcept;
+  Neighbour* find_entry(const IpAddress& address) const noexcept {
+    return const_cast<Neighbour*>(find(address));
+  }
+  Neighbour* take_entry(uint64_t now_ns) noexcept;
+  void unlink(Neighbour& entry) noexcept;
+  void drop_waiting(Neighbour& entry, bool is_unresolved) noexcept;
+  void arm(Neighbour& entry, uint64_t deadline_ns) noexcept;
+  void ask_again(Neighbour& entry, uint64_t now_ns) noexcept;
+
+  NeighbourAsker& asker_;
+  uint32_t count_max_;
+  uint32_t chain_mask_;
+  std::unique_ptr<Neighbour[]> entries_;
+  std::unique_ptr<uint32_t[]> chains_;
+  uint32_t hand_ = 0;  // where the next entry is looked for
+  uint64_t next_deadline_ns_ = kNever;
+};
+
+}  // namespace bedplate

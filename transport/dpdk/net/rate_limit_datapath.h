@@ -1,0 +1,31 @@
+// So many of something in a second, and so many at once: a token bucket.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace bedplate {
+
+class RateLimit {
+ public:
+  // Requires: both are over 0.
+  RateLimit(uint32_t per_second, uint32_t burst) noexcept
+      : token_ns_(1'000'000'000 / per_second), full_ns_(token_ns_ * burst), saved_ns_(full_ns_) {}
+
+  // Whether one more may be; then it counts. Times: of one clock that does not go back.
+  bool try_take(uint64_t now_ns) noexcept {
+    saved_ns_ = std::min(full_ns_, saved_ns_ + std::min(full_ns_, now_ns - last_ns_));
+    last_ns_ = now_ns;
+    if (saved_ns_ < token_ns_) return false;
+    saved_ns_ -= token_ns_;
+    return true;
+  }
+
+ private:
+  uint64_t token_ns_;
+  uint64_t full_ns_;
+  uint64_t saved_ns_;
+  uint64_t last_ns_ = 0;
+};
+
+}  // namespace bedplate

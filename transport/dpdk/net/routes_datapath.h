@@ -1,0 +1,54 @@
+// Which addresses a port has, and by which station a packet goes: one on the link itself, or the
+// gateway of its family.
+#pragma once
+
+#include <cstdint>
+
+#include "transport/dpdk/net/ip_words_datapath.h"
+
+namespace bedplate {
+
+class Routes {
+ public:
+  static constexpr uint32_t kAddressCountMax = 17;  // with the link-local one
+
+  // Requires: there is room.
+  void add(const IpPrefix& address) noexcept;
+  // None ends it.
+  void set_gateway(int family, const IpAddress& gateway) noexcept;
+  const IpAddress& gateway(int family) const noexcept {
+    return family == AF_INET6 ? gateway6_ : gateway4_;
+  }
+
+  uint32_t address_count() const noexcept { return count_; }
+  const IpPrefix& address(uint32_t index) const noexcept { return entries_[index].prefix; }
+
+  bool is_own(const IpAddress& address) const noexcept;
+  // That of the link, or of one of its networks; IPv6 has none.
+  bool is_broadcast(const IpAddress& address) const noexcept;
+  // Of the same network as one of the port's addresses, or link-local.
+  bool is_on_link(const IpAddress& address) const noexcept {
+    return find_network(address) != kNone;
+  }
+  // The station that a packet to `to`, no group, goes to; none: there is no way.
+  IpAddress next_hop(const IpAddress& to) const noexcept;
+  // The address to send with (RFC 6724, in short): that of the network that `to`, or the gateway,
+  // is in, or else the first that is good for more than the link; to a group of the link itself
+  // the link-local one. None: there is none.
+  IpAddress source_for(const IpAddress& to) const noexcept;
+
+ private:
+  static constexpr uint32_t kNone = ~uint32_t{0};
+  struct Entry {
+    IpPrefix prefix;
+    uint64_t mask[2] = {};  // in network order
+  };
+  uint32_t find_network(const IpAddress& address) const noexcept;
+
+  Entry entries_[kAddressCountMax];
+  uint32_t count_ = 0;
+  IpAddress gateway4_;
+  IpAddress gateway6_;
+};
+
+}  // namespace bedplate
