@@ -36,7 +36,11 @@ TRANSPORT := connecting datagram_address doorbell endpoint epoll/epoll_sockets e
              $(addprefix verbs/,$(VERBS))
 DPDK := $(addprefix eal/,drivers eal eal_log eal_memory) \
         $(addprefix port/,mbuf_pool port port_device port_queue_datapath) \
-        $(addprefix net/,neighbours neighbours_datapath net_counters packet_datapath path_mtus routes_datapath)
+        $(addprefix net/,datagram_sender_datapath discovery_datapath frame_sender_datapath \
+          group_reports_datapath icmp_datapath memberships memberships_datapath neighbours \
+          neighbours_datapath net_counters net_stack net_stack_datapath packet_datapath path_mtus \
+          port_datagram_socket port_datagram_socket_datapath port_shared port_shared_datapath \
+          routes_datapath socket_table socket_table_datapath)
 # Of it, what the configuration and the counters need everywhere.
 VERBS_WORDS := transport/verbs/peer_state.cc transport/verbs/verbs_wire.cc
 BOOT := appliance appliance_plan appliance_user configuration configuration_checks \

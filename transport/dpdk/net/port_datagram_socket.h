@@ -5,21 +5,26 @@
 //   memory is the socket's own. While all are kept, what comes is dropped and counted at once.
 // - What is sent and lies in a received buffer of any port goes by reference: it is not to be
 //   changed until the device has sent it, but may be released at once. All else is copied.
-// - What is sent to an address of its own port goes to this shard's sockets, by a copy.
+// - Nothing is sent in fragments: what does not fit the way is refused (EMSGSIZE).
+// - What is sent to an address of its own port goes to this shard's sockets, and nowhere else.
 // - joins_received and the queue lengths have no meaning: nothing joins, and the queue is the
-//   port's. `interface` is the port's name, or none. A broadcast is received, and not sent (EACCES).
+//   port's. `interface` is the port's name, or none. A broadcast is received, and not sent
+//   (EACCES).
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "transport/datagram_socket.h"
 #include "transport/dpdk/net/net_stack.h"
 
 namespace bedplate {
 
+// Invariants, which is_valid() looks at: 1. What is pending, lent and kept together is no more than
+// the shape says. 2. It has frames that are pending, or memberships, only while it is open.
 class PortDatagramSocket final : public DatagramSocket {
  public:
-  static constexpr uint32_t kBatchMax = 64;  // given to received() at once
+  static constexpr uint32_t kBatchMax = NetStack::kBurstMax;  // given to received() at once
 
   // Before the seal: it allocates. Requires: UdpSocket::check_shape finds nothing. `stack` outlives
   // it.
@@ -40,10 +45,95 @@ class PortDatagramSocket final : public DatagramSocket {
   DatagramsSent send_batch(std::span<OutgoingDatagram> datagrams) noexcept override;
   void release(const std::byte* bytes) noexcept override;
 
+  bool is_valid() const noexcept;
+
+  // ---- For its stack ----------------------------------------------------------------------------
+
+  // Where it is in the stack's table.
+  struct Link {
+    uint32_t slot = 0;
+    PortDatagramSocket* next = nullptr;
+  };
+  Link& link() noexcept { return link_; }
+  const Link& link() const noexcept { return link_; }
+  void set_local_port(uint16_t port) noexcept { local_.port = port; }
+  // Whether the two could not be told apart at `port`.
+  bool collides_with(const PortDatagramSocket& other, uint16_t port) const noexcept;
+  // How well it fits a datagram to an address of the port; 0: not at all.
+  uint32_t score(const DatagramAddress& to, const DatagramAddress& from) const noexcept;
+  // Whether it takes a datagram to a group, or a broadcast.
+  bool takes_from_many(const DatagramAddress& to, const DatagramAddress& from) const noexcept;
+  bool has_joined(const IpAddress& group) const noexcept;
+  // Takes a frame with a datagram, which deliver() gives to the owner; kNone, or why it does not.
+  Drop push(rte_mbuf* frame, const Packet& packet, uint64_t wall_ns) noexcept;
+  // These call the owner, who may close it.
+  void deliver() noexcept;
+  void tell_failure(int error_number, const DatagramAddress& to) noexcept;
+  uint32_t tell_room() noexcept;  // 1: it waited for it
+
  private:
+  // Datagrams for the owner, and what each lies in.
+  struct Batch {
+    ReceivedDatagram received[kBatchMax];
+    rte_mbuf* frames[kBatchMax];
+    rte_mbuf* segments[kBatchMax];
+  };
+  // How far a send has come.
+  struct Cursor {
+    uint32_t index = 0;         // of the datagram
+    uint32_t offset_bytes = 0;  // within it
+  };
+  // Frames that are made and not sent yet, and where the cursor is after each.
+  struct Outgoing {
+    rte_mbuf* frames[kBatchMax];
+    Cursor after[kBatchMax];
+    uint32_t bytes[kBatchMax];
+    bool is_looped[kBatchMax];
+    uint32_t count = 0;
+    Cursor done;
+  };
+  // The way of the last datagram, for those that go the same.
+  struct LastWay {
+    NetStack::Way way;
+    DatagramAddress to;
+    IpAddress from;
+    int error_number = 0;
+    bool is_there = false;
+  };
+
+  Result<void> change_membership(bool is_join, const IpAddress& group, const IpAddress& source,
+                                 const char* interface);
+  static const char* problem_of(const DatagramOptions& options) noexcept;
+  bool is_from_peer(const DatagramAddress& from) const noexcept;
+  void keep(rte_mbuf* frame, rte_mbuf* segment) noexcept;
+  void give_back_kept() noexcept;
+
+  int find_way(const OutgoingDatagram& datagram, LastWay& last) noexcept;
+  rte_mbuf* make_frame(const OutgoingDatagram& datagram, const LastWay& last, uint32_t offset_bytes,
+                       uint32_t bytes) noexcept;
+  void note_sent(uint32_t bytes) noexcept;
+  bool flush(Outgoing& outgoing) noexcept;
+
   NetStack& stack_;
+  DatagramShape shape_;
+  std::unique_ptr<Batch> batch_;
+  std::unique_ptr<rte_mbuf*[]> kept_;  // each by one reference
+  uint32_t kept_count_ = 0;
+  uint32_t pending_count_ = 0;  // in batch_
+  uint32_t lent_count_ = 0;     // of batch_, which received() has
+  Link link_;
   DatagramAddress local_;
+  DatagramAddress peer_;
+  DatagramOwner owner_;
+  Memberships::Holder memberships_ = Memberships::kNone;
+  uint32_t generation_ = 0;  // of open() and close(): a callback may do both
+  uint8_t service_class_ = 0;
+  uint8_t multicast_hops_ = 1;
+  bool hears_own_multicast_ = true;
+  bool shares_port_ = false;
   bool is_open_ = false;
+  bool is_started_ = false;
+  bool wants_room_ = false;
 };
 
 }  // namespace bedplate

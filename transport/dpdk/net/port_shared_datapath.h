@@ -14,9 +14,12 @@
 //
 // So one UDP port is bound on one shard, or on all of them with shares_port. A switch that ends a
 // group at the first host's leave (immediate leave) wants a group joined on one shard only.
+//
+// Tested by tests/transport/dpdk/net/net_stack_test.cc.
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -59,10 +62,14 @@ class PortShared {
     return owners_[bucket_of(port)].load(std::memory_order_acquire);
   }
 
+  struct Handed {
+    rte_mbuf* frame = nullptr;
+    uint64_t is_own = 0;  // 1: this port has sent it, to itself
+  };
   // Hands a frame over. Returns false where the ring is full: then it stays the caller's.
-  bool hand_over(uint32_t queue_index, rte_mbuf* frame) noexcept;
+  bool hand_over(uint32_t queue_index, const Handed& handed) noexcept;
   // Returns how many there were.
-  uint32_t take(uint32_t queue_index, std::span<rte_mbuf*> frames) noexcept;
+  uint32_t take(uint32_t queue_index, std::span<Handed> handed) noexcept;
   bool has_frames(uint32_t queue_index) const noexcept;
 
  private:

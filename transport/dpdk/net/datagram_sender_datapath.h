@@ -1,0 +1,50 @@
+// Makes a frame of a datagram: by reference to the bytes where they lie in a received buffer, by
+// copy else; with the checksum that the port does not make.
+//
+// A sum over bytes that are sent by reference is remembered for the round: they may not change
+// before the device has sent them, so what goes to many is read once.
+//
+// Tested by tests/transport/dpdk/net/port_datagram_socket_test.cc.
+#pragma once
+
+#include <cstdint>
+
+#include "transport/dpdk/net/frame_sender_datapath.h"
+
+namespace bedplate {
+
+struct DatagramTerms {
+  IpTerms ip;  // its protocol is set here
+  uint16_t from_port = 0;
+  uint16_t to_port = 0;
+  const std::byte* bytes = nullptr;
+  uint32_t byte_count = 0;
+};
+
+class DatagramSender {
+ public:
+  // Of UDP and IP of a family: so much less than the MTU has a datagram.
+  static uint32_t header_bytes(int family) noexcept;
+
+  DatagramSender(FrameSender& sender, NetCounters& counters) noexcept
+      : sender_(sender), counters_(counters) {}
+
+  // The frame, but for where it goes on the link (FrameSender::set_destination). nullptr: there is
+  // no buffer.
+  rte_mbuf* make(const DatagramTerms& terms) noexcept;
+  // A round has ended: received buffers may have other bytes.
+  void forget_sums() noexcept { summed_bytes_ = nullptr; }
+
+ private:
+  rte_mbuf* refer(const DatagramTerms& terms) noexcept;
+  rte_mbuf* copy(const DatagramTerms& terms) noexcept;
+  uint32_t sum_of(const DatagramTerms& terms, bool is_reference) noexcept;
+
+  FrameSender& sender_;
+  NetCounters& counters_;
+  const std::byte* summed_bytes_ = nullptr;
+  uint32_t summed_count_ = 0;
+  uint16_t sum_ = 0;
+};
+
+}  // namespace bedplate

@@ -1,0 +1,69 @@
+// Makes frames and gives them to the port's queue: the packet layer's one way out.
+//
+// A frame is made from its end: the message first, then the headers before it.
+//
+// Tested by tests/transport/dpdk/net/net_stack_test.cc,
+// tests/transport/dpdk/net/port_datagram_socket_test.cc.
+#pragma once
+
+#include <cstdint>
+
+#include "transport/dpdk/net/frame_queue.h"
+#include "transport/dpdk/net/ip_words_datapath.h"
+#include "transport/dpdk/net/net_counters.h"
+
+namespace bedplate {
+
+// What the IP header says.
+struct IpTerms {
+  IpAddress from;
+  IpAddress to;
+  uint8_t protocol = 0;
+  uint8_t traffic_class = 0;
+  uint8_t hops = 64;
+  bool alerts_routers = false;  // RFC 2113, RFC 2711: of IGMP and MLD
+};
+
+// Threads: the shard's. A step before which a frame had not enough headroom is a programming error.
+class FrameSender {
+ public:
+  // `queue` and `counters` outlive it. `vlan`: the tag of all frames; 0: none.
+  FrameSender(FrameQueue& queue, NetCounters& counters, uint16_t vlan) noexcept
+      : queue_(queue),
+        counters_(counters),
+        offloads_(queue.offloads()),
+        mac_(queue.mac()),
+        mtu_bytes_(queue.mtu_bytes()),
+        vlan_(vlan) {}
+
+  FrameQueue& queue() noexcept { return queue_; }
+  const FrameOffloads& offloads() const noexcept { return offloads_; }
+  const rte_ether_addr& mac() const noexcept { return mac_; }
+  uint32_t mtu_bytes() const noexcept { return mtu_bytes_; }
+
+  // A frame with `bytes` of a message, which are undefined yet; nullptr: there is no buffer, or
+  // none so long. It is counted.
+  rte_mbuf* make(uint32_t bytes) noexcept;
+
+  // Puts the header of IP before what the frame has. DF is set: nothing is fragmented.
+  void put_ip(rte_mbuf* frame, const IpTerms& terms) const noexcept;
+  void put_ethernet(rte_mbuf* frame, uint16_t ether_type, const rte_ether_addr& to) const noexcept;
+  // Of a frame that has an Ethernet header.
+  static void set_destination(rte_mbuf* frame, const rte_ether_addr& to) noexcept;
+
+  // Both headers before a message of ICMPv6, and its checksum.
+  void put_icmp6(rte_mbuf* frame, const IpTerms& terms, const rte_ether_addr& to) const noexcept;
+
+  // Takes the frame, whatever comes of it. Returns whether the port took it; else it is counted.
+  bool send(rte_mbuf* frame) noexcept;
+
+ private:
+  FrameQueue& queue_;
+  NetCounters& counters_;
+  FrameOffloads offloads_;
+  rte_ether_addr mac_;
+  uint32_t mtu_bytes_;
+  uint16_t vlan_;
+};
+
+}  // namespace bedplate

@@ -1,0 +1,72 @@
+// Tells the routers of the link which groups are wanted: IGMPv3 and MLDv2, and IGMPv2 and MLDv1
+// where a querier speaks no more (RFC 3376, RFC 3810).
+//
+// A report says of a group how it is now: after a change as TO_EX or TO_IN, which say all that a
+// change can be; in answer to a query as IS_EX or IS_IN. So what is said again after more changes
+// is never out of date, and a query for some sources is answered with all that are wanted.
+#pragma once
+
+#include <cstdint>
+
+#include "transport/dpdk/net/frame_sender_datapath.h"
+#include "transport/dpdk/net/memberships_datapath.h"
+#include "transport/dpdk/net/packet_datapath.h"
+#include "transport/dpdk/net/routes_datapath.h"
+
+namespace bedplate {
+
+class GroupReports {
+ public:
+  static constexpr uint64_t kNever = LinkGroup::kNever;
+  static constexpr uint64_t kReportIntervalNs = 1'000'000'000;  // between those of one change
+  static constexpr uint64_t kOldQuerierNs = 400'000'000'000;    // RFC 3376, 8.12: it is still there
+  static constexpr uint32_t kRobustness = 2;                    // of a change; a query may say more
+
+  // All outlive it.
+  GroupReports(FrameSender& sender, const Routes& routes, Memberships& memberships,
+               NetCounters& counters) noexcept;
+
+  // Something of `group` was joined or left: it is reported at the next advance(), and once more.
+  void changed(LinkGroup& group) noexcept;
+  // A message that came, of IGMP, or of ICMPv6 of the types 130 to 132 and 143. Returns why it was
+  // dropped, or kNone.
+  Drop take_igmp(const Packet& packet, uint64_t now_ns) noexcept;
+  Drop take_mld(const Packet& packet, uint64_t now_ns) noexcept;
+
+  // Reports what is due at next_deadline_ns().
+  void advance(uint64_t now_ns) noexcept;
+  uint64_t next_deadline_ns() const noexcept { return deadline_ns_; }
+
+  // Whether a group is reported at all: not those that all stations of a link are in.
+  static bool is_reported(const IpAddress& group) noexcept;
+
+ private:
+  // Of each family.
+  struct Side {
+    int family = 0;
+    uint32_t robustness = kRobustness;
+    uint64_t answer_ns = kNever;  // when a query for all groups is to be answered
+    uint64_t old_until_ns = 0;    // the querier speaks IGMPv2 or MLDv1 until then
+    rte_mbuf* frame = nullptr;    // a report that is being made
+    uint16_t record_count = 0;
+  };
+  Side& side_of(int family) noexcept { return sides_[family == AF_INET6]; }
+  Drop take_query(Side& side, const IpAddress& group, uint64_t delay_max_ns,
+                  uint64_t now_ns) noexcept;
+  uint64_t random_below(uint64_t limit) noexcept;
+  void say(Side& side, const LinkGroup& group, bool is_change, uint64_t now_ns) noexcept;
+  void say_old(const Side& side, const LinkGroup& group) noexcept;
+  void add_record(Side& side, const LinkGroup& group, bool is_change) noexcept;
+  void finish(Side& side) noexcept;
+  void send(const Side& side, rte_mbuf* message, const IpAddress& to) noexcept;
+
+  FrameSender& sender_;
+  const Routes& routes_;
+  Memberships& memberships_;
+  NetCounters& counters_;
+  Side sides_[2];
+  uint64_t deadline_ns_ = kNever;
+  uint64_t random_;
+};
+
+}  // namespace bedplate

@@ -1,0 +1,340 @@
+// What a NetStack does while traffic runs.
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+
+#include <netinet/icmp6.h>
+#include <rte_ip.h>
+#include <rte_udp.h>
+
+#include "platform/assert.h"
+#include "transport/dpdk/net/net_stack.h"
+#include "transport/dpdk/net/port_datagram_socket.h"
+
+namespace bedplate {
+namespace {
+
+constexpr uint8_t kMldFirst = 130;  // queries, reports and leaves of MLD are 130 to 132
+constexpr uint8_t kMldLast = 132;
+constexpr uint8_t kMldV2Report = 143;
+
+}  // namespace
+
+void NetStack::start(const NetTime& time) noexcept {
+  time_ = time;
+  discovery_.start(time.now_ns);
+}
+
+void NetStack::receive(std::span<rte_mbuf*> frames, const NetTime& time) noexcept {
+  BP_ASSERT(frames.size() <= kBurstMax);
+  BP_KEEPS_VALID(*this);
+  time_ = time;
+  datagram_sender_.forget_sums();
+  counters_->received_frames.add(frames.size());
+  for (rte_mbuf* frame : frames) rte_prefetch0(rte_pktmbuf_mtod(frame, void*));
+  for (rte_mbuf* frame : frames) take_frame(frame, {});
+  deliver_pending();
+}
+
+uint32_t NetStack::advance(const NetTime& time) noexcept {
+  BP_KEEPS_VALID(*this);
+  time_ = time;
+  datagram_sender_.forget_sums();
+  uint32_t count = 0;
+  if (looped_count_ > 0) count += take_looped();
+  if (options_.shared != nullptr) count += take_handed();
+  neighbours_.advance(time.now_ns);
+  discovery_.advance(time.now_ns);
+  reports_.advance(time.now_ns);
+  deliver_pending();
+  if (wants_room_) count += tell_room();
+  return count;
+}
+
+uint64_t NetStack::next_deadline_ns() const noexcept {
+  if (has_pending_ || wants_room_ || looped_count_ > 0) return 0;
+  if (options_.shared != nullptr && options_.shared->has_frames(options_.queue_index)) return 0;
+  return std::min(
+      {neighbours_.next_deadline_ns(), discovery_.next_deadline_ns(), reports_.next_deadline_ns()});
+}
+
+// ---- Receiving ----------------------------------------------------------------------------------
+
+void NetStack::take_frame(rte_mbuf* frame, const Origin& origin) noexcept {
+  Packet packet;
+  const PacketFilter filter = {
+      .mac = sender_.mac(), .vlan = options_.vlan, .is_trusted = origin.is_own};
+  bool is_taken = false;
+  Drop cause = parse_packet(frame, filter, packet);
+  if (cause == Drop::kNone) cause = take_packet(frame, packet, origin, is_taken);
+  if (cause != Drop::kNone) counters_->drop(cause);
+  if (!is_taken) rte_pktmbuf_free(frame);
+}
+
+Drop NetStack::take_packet(rte_mbuf* frame, Packet& packet, const Origin& origin,
+                           bool& is_taken) noexcept {
+  const bool may_answer = !origin.is_handed;
+  if (packet.kind == PacketKind::kArp) {
+    if (may_answer) hand_to_all(frame);
+    return discovery_.take_arp(packet, may_answer, time_.now_ns);
+  }
+  if (!is_multicast(packet.to) && !routes_.is_own(packet.to) && !routes_.is_broadcast(packet.to)) {
+    return Drop::kIpDestination;
+  }
+  if (routes_.is_broadcast(packet.from)) return Drop::kIpSource;
+  const uint8_t type = packet.message[0];
+  if (packet.kind == PacketKind::kIcmp6 && type >= ND_ROUTER_SOLICIT && type <= ND_REDIRECT) {
+    if (may_answer) hand_to_all(frame);
+    return discovery_.take_icmp6(packet, may_answer, time_.now_ns);  // sees who has its addresses
+  }
+  if (!origin.is_own && routes_.is_own(packet.from)) return Drop::kIpSource;
+  switch (packet.kind) {
+    case PacketKind::kUdp: return take_datagram(frame, packet, origin, is_taken);
+    case PacketKind::kIgmp:
+      if (may_answer) hand_to_all(frame);
+      return reports_.take_igmp(packet, time_.now_ns);
+    default: break;
+  }
+  const bool is_mld = packet.kind == PacketKind::kIcmp6 &&
+                      ((type >= kMldFirst && type <= kMldLast) || type == kMldV2Report);
+  const bool is_echo = type == (packet.kind == PacketKind::kIcmp6 ? 128 : 8);
+  if (may_answer && !is_echo) hand_to_all(frame);
+  return is_mld ? reports_.take_mld(packet, time_.now_ns) : take_icmp(packet, origin);
+}
+
+Drop NetStack::take_icmp(const Packet& packet, const Origin& origin) noexcept {
+  IcmpFailure failure;
+  const Drop cause = icmp_.take(packet, !origin.is_handed, time_.now_ns, failure);
+  if (cause != Drop::kNone || failure.error_number == 0) return cause;
+  // What was not sent from here cannot have failed: a quote may be made up.
+  const PortDatagramSocket* socket = sockets_.find(failure.from, failure.to);
+  if (socket == nullptr || !routes_.is_own(failure.from.ip)) {
+    return options_.shared == nullptr ? Drop::kIcmp : Drop::kNone;
+  }
+  if (failure.error_number == EMSGSIZE &&
+      (failure.mtu_bytes >= sender_.mtu_bytes() ||
+       !paths_.learn(failure.to.ip, failure.mtu_bytes, time_.now_ns))) {
+    return Drop::kIcmp;
+  }
+  tell_failure(failure);
+  return Drop::kNone;
+}
+
+void NetStack::tell_failure(const IcmpFailure& failure) noexcept {
+  if (PortDatagramSocket* socket = sockets_.find(failure.from, failure.to)) {
+    socket->tell_failure(failure.error_number, failure.to);
+  }
+}
+
+Drop NetStack::take_datagram(rte_mbuf* frame, const Packet& packet, const Origin& origin,
+                             bool& is_taken) noexcept {
+  const bool is_to_many = is_multicast(packet.to) || routes_.is_broadcast(packet.to);
+  if (is_to_many) {
+    const bool is_handed = hand_to_owners(frame, packet, origin);
+    const Drop cause = deliver_to_all(frame, packet, is_taken);
+    return is_handed && cause == Drop::kIpDestination ? Drop::kNone : cause;
+  }
+  const DatagramAddress to{packet.to, packet.to_port, 0};
+  const DatagramAddress from{packet.from, packet.from_port, 0};
+  if (PortDatagramSocket* socket = sockets_.find(to, from)) {
+    const Drop cause = socket->push(frame, packet, time_.wall_ns);
+    is_taken = cause == Drop::kNone;
+    return cause;
+  }
+  if (hand_to_owners(frame, packet, origin)) return Drop::kNone;
+  if (!origin.is_handed && !origin.is_own) icmp_.refuse(packet, time_.now_ns);
+  return Drop::kNoSocket;
+}
+
+// Each socket but the last one takes the frame by one more reference.
+Drop NetStack::deliver_to_all(rte_mbuf* frame, const Packet& packet, bool& is_taken) noexcept {
+  const DatagramAddress to{packet.to, packet.to_port, 0};
+  const DatagramAddress from{packet.from, packet.from_port, 0};
+  PortDatagramSocket* last = nullptr;
+  for (PortDatagramSocket* one = sockets_.first(packet.to_port); one != nullptr;
+       one = one->link().next) {
+    if (!one->takes_from_many(to, from)) continue;
+    if (last != nullptr) {
+      rte_pktmbuf_refcnt_update(frame, 1);
+      const Drop cause = last->push(frame, packet, time_.wall_ns);
+      if (cause != Drop::kNone) {
+        rte_pktmbuf_free(frame);
+        counters_->drop(cause);
+      }
+    }
+    last = one;
+  }
+  if (last == nullptr) return Drop::kIpDestination;
+  const Drop cause = last->push(frame, packet, time_.wall_ns);
+  is_taken = cause == Drop::kNone;
+  return cause;
+}
+
+void NetStack::deliver_pending() noexcept {
+  if (!has_pending_) return;
+  has_pending_ = false;
+  // Those that are called may close and open sockets, whose slots stay.
+  for (uint32_t slot = 0; slot < sockets_.count_max(); ++slot) {
+    if (PortDatagramSocket* socket = sockets_.at(slot)) socket->deliver();
+  }
+}
+
+// ---- Other shards -------------------------------------------------------------------------------
+
+void NetStack::hand_over(rte_mbuf* frame, uint32_t queues, const Origin& origin) noexcept {
+  for (; queues != 0; queues &= queues - 1) {
+    rte_pktmbuf_refcnt_update(frame, 1);
+    const auto queue = static_cast<uint32_t>(std::countr_zero(queues));
+    if (options_.shared->hand_over(queue, {frame, origin.is_own})) {
+      counters_->handed_frames.add(1);
+    } else {
+      rte_pktmbuf_free(frame);
+      counters_->drop(Drop::kQueueFull);
+    }
+  }
+}
+
+bool NetStack::hand_to_owners(rte_mbuf* frame, const Packet& packet,
+                              const Origin& origin) noexcept {
+  if (options_.shared == nullptr || origin.is_handed) return false;
+  const uint32_t others = options_.shared->owners(packet.to_port) & ~(1U << options_.queue_index);
+  hand_over(frame, others, origin);
+  return others != 0;
+}
+
+void NetStack::hand_to_all(rte_mbuf* frame) noexcept {
+  if (options_.shared == nullptr || options_.shared->queue_count() == 1) return;
+  if (!handed_control_.try_take(time_.now_ns)) {
+    counters_->drop(Drop::kRateLimited);
+    return;
+  }
+  const uint32_t all = ~uint32_t{0} >> (32 - options_.shared->queue_count());
+  hand_over(frame, all & ~(1U << options_.queue_index), {});
+}
+
+uint32_t NetStack::take_handed() noexcept {
+  PortShared::Handed handed[kBurstMax];
+  const uint32_t count = options_.shared->take(options_.queue_index, handed);
+  for (uint32_t i = 0; i < count; ++i) {
+    take_frame(handed[i].frame, {.is_own = handed[i].is_own != 0, .is_handed = true});
+  }
+  return count;
+}
+
+// ---- What this port sends to itself -------------------------------------------------------------
+
+bool NetStack::has_listeners(const IpAddress& group, uint16_t port) const noexcept {
+  if (options_.shared != nullptr &&
+      (options_.shared->owners(port) & ~(1U << options_.queue_index)) != 0) {
+    return true;
+  }
+  for (const PortDatagramSocket* one = sockets_.first(port); one != nullptr;
+       one = one->link().next) {
+    if (one->local().port == port && one->has_joined(group)) return true;
+  }
+  return false;
+}
+
+void NetStack::loop_back(rte_mbuf* frame) noexcept {
+  if (looped_count_ == kLoopedMax) {
+    rte_pktmbuf_free(frame);
+    counters_->drop(Drop::kQueueFull);
+    return;
+  }
+  looped_[looped_count_++] = frame;
+  counters_->looped_frames.add(1);
+}
+
+// As many as a burst has, so that a socket has room for all that are for it.
+uint32_t NetStack::take_looped() noexcept {
+  const uint32_t count = std::min(looped_count_, kBurstMax);
+  rte_mbuf* frames[kBurstMax];
+  std::copy_n(looped_, count, frames);
+  std::copy(looped_ + count, looped_ + looped_count_, looped_);
+  looped_count_ -= count;
+  for (uint32_t i = 0; i < count; ++i) take_frame(frames[i], {.is_own = true});
+  deliver_pending();
+  return count;
+}
+
+// ---- Sending ------------------------------------------------------------------------------------
+
+int NetStack::find_way(const IpAddress& to, const IpAddress& from, Way& way) noexcept {
+  way = {};
+  way.mtu_bytes = sender_.mtu_bytes();
+  if (routes_.is_broadcast(to)) return EACCES;
+  if (is_loopback(to) || is_unspecified(to)) return ENETUNREACH;
+  way.is_own = routes_.is_own(to);
+  way.from = from.family != 0 ? from : way.is_own ? to : routes_.source_for(to);
+  if (way.from.family == 0) return ENETUNREACH;
+  if (way.is_own) return 0;
+  if (is_multicast(to)) {
+    way.mac = multicast_mac(to);
+    return 0;
+  }
+  const IpAddress hop = routes_.next_hop(to);
+  if (hop.family == 0) return ENETUNREACH;
+  Neighbour* neighbour = neighbours_.use(hop, time_.now_ns);
+  if (neighbour == nullptr) {
+    counters_->neighbours_full.add(1);
+    return ENOBUFS;
+  }
+  way.mtu_bytes = paths_.mtu_bytes(to, way.mtu_bytes, time_.now_ns);
+  if (neighbour->has_mac()) {
+    way.mac = neighbour->mac;
+  } else {
+    way.waits_for = neighbour;
+  }
+  return 0;
+}
+
+uint32_t NetStack::send(std::span<rte_mbuf*> frames) noexcept {
+  const uint32_t count = sender_.queue().send(frames);
+  counters_->sent_frames.add(count);
+  return count;
+}
+
+uint32_t NetStack::tell_room() noexcept {
+  if (!sender_.queue().has_room()) return 0;
+  wants_room_ = false;
+  uint32_t count = 0;
+  for (uint32_t slot = 0; slot < sockets_.count_max(); ++slot) {
+    PortDatagramSocket* socket = sockets_.at(slot);
+    if (socket != nullptr) count += socket->tell_room();
+  }
+  return count;
+}
+
+void NetStack::ask(const IpAddress& target, const rte_ether_addr* known) noexcept {
+  discovery_.ask(target, known);
+}
+
+void NetStack::send_waiting(rte_mbuf* frame, const rte_ether_addr& mac) noexcept {
+  FrameSender::set_destination(frame, mac);
+  sender_.send(frame);
+}
+
+// Its headers are those that DatagramSender made.
+void NetStack::drop_waiting(rte_mbuf* frame, bool is_unresolved) noexcept {
+  counters_->drop(is_unresolved ? Drop::kUnresolved : Drop::kWaitingFull);
+  IcmpFailure failure;
+  failure.error_number = EHOSTUNREACH;
+  const uint8_t* network = rte_pktmbuf_mtod(frame, const uint8_t*) + frame->l2_len;
+  if (network[0] >> 4 == 6) {
+    failure.from.ip = ipv6_address(network + offsetof(rte_ipv6_hdr, src_addr));
+    failure.to.ip = ipv6_address(network + offsetof(rte_ipv6_hdr, dst_addr));
+  } else {
+    rte_ipv4_hdr header;
+    std::memcpy(&header, network, sizeof header);
+    failure.from.ip = ipv4_address(header.src_addr);
+    failure.to.ip = ipv4_address(header.dst_addr);
+  }
+  rte_udp_hdr udp;
+  std::memcpy(&udp, network + frame->l3_len, sizeof udp);
+  failure.from.port = rte_be_to_cpu_16(udp.src_port);
+  failure.to.port = rte_be_to_cpu_16(udp.dst_port);
+  rte_pktmbuf_free(frame);
+  if (is_unresolved) tell_failure(failure);
+}
+
+}  // namespace bedplate

@@ -1,0 +1,48 @@
+// The open sockets of a packet layer, found by their port.
+//
+// Invariant, which is_valid() looks at: each socket lies in its slot, and in the chain of its port.
+//
+// Tested by tests/transport/dpdk/net/port_datagram_socket_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "transport/datagram_address.h"
+
+namespace bedplate {
+
+class PortDatagramSocket;
+
+// Threads: the shard's. Nothing is allocated after it was made.
+class SocketTable {
+ public:
+  static constexpr uint32_t kChainCount = 256;
+
+  // Before the seal: it allocates.
+  explicit SocketTable(uint32_t count_max);
+
+  // Returns false where there is no room. Requires: it is in no table.
+  bool insert(PortDatagramSocket& socket) noexcept;
+  void remove(PortDatagramSocket& socket) noexcept;
+
+  // The first of a chain; those of other ports may be in it. The next one of it is `in_chain`.
+  PortDatagramSocket* first(uint16_t port) const noexcept { return chains_[port % kChainCount]; }
+  // The socket that a datagram from `from` to `to` is for, which is no group: one that is connected
+  // to the sender before one that is bound to the address, before others; of several that share
+  // their port, always the same one for the same sender. nullptr: there is none.
+  PortDatagramSocket* find(const DatagramAddress& to, const DatagramAddress& from) const noexcept;
+
+  // By slot: 0 to count_max() - 1; nullptr where there is none.
+  uint32_t count_max() const noexcept { return count_max_; }
+  PortDatagramSocket* at(uint32_t slot) const noexcept { return slots_[slot]; }
+
+  bool is_valid() const noexcept;
+
+ private:
+  uint32_t count_max_;
+  std::unique_ptr<PortDatagramSocket*[]> slots_;
+  PortDatagramSocket* chains_[kChainCount] = {};
+};
+
+}  // namespace bedplate
