@@ -107,6 +107,7 @@ beside image /usr/bin/python3 tests/guest/image_test.py
 beside coverage-guest scripts/coverage.py guest
 beside model tests/model/run.sh
 beside verbs /usr/bin/python3 tests/guest/verbs_test.py
+beside vfio /usr/bin/python3 tests/guest/vfio_test.py
 beside fuzz-nbd make --no-print-directory FUZZ=nbd FUZZ_SECONDS="${FUZZ_SECONDS:-20}" fuzz-run
 beside fuzz-kvd make --no-print-directory FUZZ=kvd FUZZ_SECONDS="${FUZZ_SECONDS:-20}" fuzz-run
 beside fuzz-tsrelay make --no-print-directory FUZZ=tsrelay \

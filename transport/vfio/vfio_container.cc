@@ -1,0 +1,246 @@
+#include "transport/vfio/vfio_container.h"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cinttypes>
+#include <cstddef>
+#include <cstring>
+#include <fcntl.h>
+
+#include <linux/vfio.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "platform/units.h"
+
+namespace bedplate {
+namespace {
+
+constexpr char kContainer[] = "/dev/vfio/vfio";
+// Longer chains of capabilities are cut: what is looked for comes in the first few hundred bytes.
+constexpr size_t kInfoBytes = 16 << 10;
+
+// A struct at `offset` of `answer`; nothing where it does not lie inside.
+template <typename T>
+std::optional<T> read_at(std::span<const std::byte> answer, size_t offset) noexcept {
+  if (offset > answer.size() || answer.size() - offset < sizeof(T)) return {};
+  T value;
+  std::memcpy(&value, answer.data() + offset, sizeof value);
+  return value;
+}
+
+// Calls `see(id, offset)` for each capability. A chain goes forward: one that does not, ends.
+template <typename See>
+void for_each_capability(std::span<const std::byte> answer, const See& see) noexcept {
+  const auto info = read_at<vfio_iommu_type1_info>(answer, 0);
+  if (!info || (info->flags & VFIO_IOMMU_INFO_CAPS) == 0) return;
+  size_t offset = info->cap_offset;
+  while (const auto header = read_at<vfio_info_cap_header>(answer, offset)) {
+    see(header->id, offset);
+    if (header->next <= offset) return;
+    offset = header->next;
+  }
+}
+
+std::optional<uint32_t> mappings_left_in(std::span<const std::byte> answer) noexcept {
+  std::optional<uint32_t> left;
+  for_each_capability(answer, [&](uint16_t id, size_t offset) {
+    if (id != VFIO_IOMMU_TYPE1_INFO_DMA_AVAIL) return;
+    const auto avail = read_at<vfio_iommu_type1_info_dma_avail>(answer, offset);
+    if (avail) left = avail->avail;
+  });
+  return left;
+}
+
+// Asks for what fits into `answer`. False: refused, as errno says.
+bool ask_for_info(int container, std::span<std::byte> answer) noexcept {
+  vfio_iommu_type1_info head = {};
+  head.argsz = static_cast<uint32_t>(answer.size());
+  std::memcpy(answer.data(), &head, sizeof head);
+  return ioctl(container, VFIO_IOMMU_GET_INFO, answer.data()) == 0;
+}
+
+Error cannot_open_container() noexcept {
+  const int reason = errno;
+  Error error = error_from_errno("opening %s, by which devices are given to programs", kContainer);
+  if (reason == EACCES || reason == EPERM) return error.set_cure("chmod 666 %s", kContainer);
+  return error.set_cure("load the kernel's modules: modprobe -a vfio_iommu_type1 vfio-pci");
+}
+
+Error cannot_open_group(const std::string& number) noexcept {
+  const int reason = errno;
+  Error error = error_from_errno("opening /dev/vfio/%s, the IOMMU group", number.c_str());
+  switch (reason) {
+    case EBUSY: return error.set_cure("end the other program that drives a device of the group");
+    case EACCES:
+      return error.set_cure("chown it to the user that the appliance runs as, or run as root");
+    case EPERM: return error.set_cure("run as root: the group is without an IOMMU");
+    default: return error.set_cure("bind the group's devices to vfio-pci");
+  }
+}
+
+}  // namespace
+
+VfioInfo parse_vfio_info(std::span<const std::byte> answer) {
+  VfioInfo info;
+  info.mappings_left = mappings_left_in(answer);
+  for_each_capability(answer, [&](uint16_t id, size_t offset) {
+    if (id != VFIO_IOMMU_TYPE1_INFO_CAP_IOVA_RANGE) return;
+    using Ranges = vfio_iommu_type1_info_cap_iova_range;
+    const auto count = read_at<uint32_t>(answer, offset + offsetof(Ranges, nr_iovas));
+    offset += sizeof(Ranges);
+    for (uint32_t i = 0; i < count.value_or(0); ++i, offset += sizeof(vfio_iova_range)) {
+      const auto range = read_at<vfio_iova_range>(answer, offset);
+      if (!range) return;
+      info.ranges.push_back({range->start, range->end});
+    }
+  });
+  return info;
+}
+
+Result<void> check_reach(std::span<const IovaRange> ranges, uint64_t first, uint64_t last) {
+  const auto has_all = [&](const IovaRange& range) {
+    return range.first <= first && last <= range.last;
+  };
+  if (ranges.empty() || std::any_of(ranges.begin(), ranges.end(), has_all)) return {};
+  uint64_t reach = 0;
+  for (const IovaRange& range : ranges) reach = std::max(reach, range.last);
+  Error error;
+  error.set_doing("comparing the pool's addresses, 0x%" PRIx64 " to 0x%" PRIx64
+                  ", with those that the IOMMU takes",
+                  first, last);
+  if (last > reach) {
+    error.set_answer("it takes %d bits of address, %d are needed",
+                     static_cast<int>(std::bit_width(reach)),
+                     static_cast<int>(std::bit_width(last)));
+    return error.set_cure("give the virtual machine an IOMMU of 48 bits (QEMU: -device "
+                          "intel-iommu,aw-bits=48); in a machine whose own has no more, leave "
+                          "the device to the kernel's driver");
+  }
+  error.set_answer("a part of them is the machine's own");
+  return error.set_cure("this is a machine that Bedplate does not know: tell its makers what "
+                        "/sys/kernel/iommu_groups/*/reserved_regions has");
+}
+
+Result<void> VfioContainer::open() {
+  BP_ASSERT(!is_open());
+  container_ = Fd(::open(kContainer, O_RDWR | O_CLOEXEC));
+  if (!container_.is_open()) return cannot_open_container();
+  if (ioctl(container_.number(), VFIO_GET_API_VERSION) == VFIO_API_VERSION &&
+      ioctl(container_.number(), VFIO_CHECK_EXTENSION, VFIO_TYPE1v2_IOMMU) > 0) {
+    return {};
+  }
+  close();
+  Error error;
+  error.set_doing("looking for VFIO's IOMMU of type 1");
+  error.set_answer("this kernel has none");
+  return error.set_cure("load its module: modprobe vfio_iommu_type1");
+}
+
+const VfioContainer::Group* VfioContainer::find_group(const std::string& number) const noexcept {
+  const auto found = std::find_if(groups_.begin(), groups_.end(),
+                                  [&](const Group& group) { return group.number == number; });
+  return found == groups_.end() ? nullptr : &*found;
+}
+
+Result<void> VfioContainer::open_group(const std::string& number) {
+  if (has_group(number)) return {};
+  Fd group(::open(("/dev/vfio/" + number).c_str(), O_RDWR | O_CLOEXEC));
+  if (!group.is_open()) return cannot_open_group(number);
+  return add_group(group.number(), number);
+}
+
+Result<void> VfioContainer::add_group(int group, const std::string& number) {
+  BP_ASSERT(is_open());
+  if (has_group(number)) return {};
+  vfio_group_status status = {.argsz = sizeof status, .flags = 0};
+  if (ioctl(group, VFIO_GROUP_GET_STATUS, &status) != 0) {
+    return error_from_errno("asking for the state of IOMMU group %s", number.c_str());
+  }
+  if ((status.flags & VFIO_GROUP_FLAGS_VIABLE) == 0) {
+    Error error;
+    error.set_doing("looking at IOMMU group %s", number.c_str());
+    error.set_answer("the kernel's drivers have devices of it");
+    return error.set_cure("bind all of the group's devices to vfio-pci, or to no driver");
+  }
+  const int container = container_.number();
+  if (ioctl(group, VFIO_GROUP_SET_CONTAINER, &container) != 0) {
+    return error_from_errno("putting IOMMU group %s into the container", number.c_str())
+        .set_cure("end the other program that drives a device of the group");
+  }
+  if (groups_.empty() && ioctl(container, VFIO_SET_IOMMU, VFIO_TYPE1v2_IOMMU) != 0) {
+    const Error error = error_from_errno("having IOMMU group %s translated", number.c_str())
+                            .set_cure("turn interrupt remapping on in the firmware (QEMU: "
+                                      "intremap=on); the kernel's own messages say more");
+    ioctl(group, VFIO_GROUP_UNSET_CONTAINER);
+    return error;
+  }
+  // The descriptor's twin: the group stays here also when the other is closed.
+  Fd twin(fcntl(group, F_DUPFD_CLOEXEC, 0));
+  if (!twin.is_open()) {
+    return error_from_errno("holding IOMMU group %s", number.c_str())
+        .set_cure("raise the limit of open files (ulimit -n)");
+  }
+  groups_.push_back({number, std::move(twin)});
+  return {};
+}
+
+Result<Fd> VfioContainer::open_device(const std::string& number, const std::string& address) const {
+  const Group* group = find_group(number);
+  BP_ASSERT(group != nullptr);
+  Fd device(ioctl(group->descriptor.number(), VFIO_GROUP_GET_DEVICE_FD, address.c_str()));
+  if (device.is_open()) return device;
+  return error_from_errno("opening the PCI device %s of IOMMU group %s", address.c_str(),
+                          number.c_str())
+      .set_cure("the kernel's own messages may say more");
+}
+
+Result<VfioInfo> VfioContainer::info() const {
+  BP_ASSERT(!groups_.empty());
+  std::vector<std::byte> answer(kInfoBytes);
+  if (!ask_for_info(container_.number(), answer)) {
+    return error_from_errno("asking what the IOMMU takes");
+  }
+  return parse_vfio_info(answer);
+}
+
+uint32_t VfioContainer::mappings_left() const noexcept {
+  alignas(vfio_iommu_type1_info) std::byte answer[1024] = {};
+  if (!ask_for_info(container_.number(), answer)) return 0;
+  return mappings_left_in(answer).value_or(0);
+}
+
+Result<void> VfioContainer::map(const void* address, uint64_t bytes) noexcept {
+  vfio_iommu_type1_dma_map map = {};
+  map.argsz = sizeof map;
+  map.flags = VFIO_DMA_MAP_FLAG_READ | VFIO_DMA_MAP_FLAG_WRITE;
+  map.vaddr = map.iova = reinterpret_cast<uintptr_t>(address);
+  map.size = bytes;
+  if (ioctl(container_.number(), VFIO_IOMMU_MAP_DMA, &map) == 0) return {};
+  const int reason = errno;
+  Error error = error_from_errno("mapping %s at %p for devices", format_bytes(bytes).text, address);
+  switch (reason) {
+    case ENOMEM: return error.set_cure("raise the limit of locked memory: ulimit -l unlimited");
+    case ENOSPC:
+      return error.set_cure("more mappings than vfio_iommu_type1.dma_entry_limit: raise it");
+    case EINVAL:
+      return error.set_cure("the IOMMU does not take these addresses (`bedplate check` says why)");
+    default: return error.set_cure("this is a defect, if nobody else maps for this container");
+  }
+}
+
+void VfioContainer::unmap(const void* address, uint64_t bytes) noexcept {
+  vfio_iommu_type1_dma_unmap unmap = {};
+  unmap.argsz = sizeof unmap;
+  unmap.iova = reinterpret_cast<uintptr_t>(address);
+  unmap.size = bytes;
+  ioctl(container_.number(), VFIO_IOMMU_UNMAP_DMA, &unmap);
+}
+
+void VfioContainer::close() noexcept {
+  groups_.clear();
+  container_.close();
+}
+
+}  // namespace bedplate

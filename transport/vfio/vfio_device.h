@@ -1,0 +1,36 @@
+// VFIO as a device: the mappings of one container are the registration of the pool.
+//
+// Every device in the container's groups then reaches the pool at its own addresses, and nothing
+// else. A mapping is one entry of the kernel's list, which is limited, however many pages it has. A
+// key is what is added to a pointer to get what the device takes: 0.
+#pragma once
+
+#include "transport/registration.h"
+#include "transport/vfio/vfio_container.h"
+
+namespace bedplate {
+
+// How many mappings a container may have where the kernel does not say: the default of
+// vfio_iommu_type1.dma_entry_limit.
+inline constexpr uint64_t kVfioMappingCountMax = 65535;
+
+inline constexpr DeviceKind kVfioKind = {.name = "VFIO",
+                                         .instead = "raise vfio_iommu_type1.dma_entry_limit",
+                                         .holds_pages = true,
+                                         .region_bytes_max = kGiB,
+                                         .region_count_max = kVfioMappingCountMax};
+
+class VfioDevice final : public Device {
+ public:
+  // `container` outlives the device, and has a group before anything is registered.
+  explicit VfioDevice(VfioContainer& container) noexcept : container_(container) {}
+
+  const DeviceKind& kind() const noexcept override { return kVfioKind; }
+  Result<void> register_regions(std::span<Region> regions) override;
+  void deregister_regions(std::span<const Region> regions) noexcept override;
+
+ private:
+  VfioContainer& container_;
+};
+
+}  // namespace bedplate

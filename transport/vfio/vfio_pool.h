@@ -1,0 +1,55 @@
+// The pool in a container of its own: what the services of an appliance put their devices into.
+//
+// One container for all, so the pool is mapped once, with the first group, by as few entries as it
+// has regions; a group that comes later finds everything there. Before the seal.
+// Threads: the main thread, but for mappings_left().
+#pragma once
+
+#include <string>
+
+#include "transport/registration.h"
+#include "transport/vfio/vfio_container.h"
+#include "transport/vfio/vfio_device.h"
+
+namespace bedplate {
+
+class VfioPool {
+ public:
+  // `pool` outlives this object.
+  explicit VfioPool(PinnedPool& pool) noexcept : pool_(pool) {}
+  VfioPool(const VfioPool&) = delete;
+  VfioPool& operator=(const VfioPool&) = delete;
+  ~VfioPool() { close(); }
+
+  // Gives the pool to the PCI device at `address`, and to what shares its IOMMU group, and opens it
+  // for its driver (VfioContainer::open_device), which closes it before close().
+  // Errors: there is no such device; the container's, the IOMMU's reach, KeyTable::create's.
+  Result<Fd> open_device(const std::string& address);
+  // The same, without a device, of the group `number`: opened here, or by somebody else as `group`,
+  // who may close it (VfioContainer::add_group).
+  Result<void> open_group(const std::string& number);
+  Result<void> add_group(int group, const std::string& number);
+
+  uint32_t group_count() const noexcept { return container_.group_count(); }
+  const KeyTable& keys() const noexcept { return keys_; }
+  // How many more mappings the kernel would take; the same from the seal on. 0 without a group.
+  // Threads: any.
+  uint32_t mappings_left() const noexcept {
+    return group_count() == 0 ? 0 : container_.mappings_left();
+  }
+
+  // Requires: no device of its groups uses the pool any more.
+  void close() noexcept;
+
+ private:
+  Result<void> open_container();
+  Result<void> map_pool();
+
+  PinnedPool& pool_;
+  VfioContainer container_;
+  VfioDevice device_{container_};
+  KeyTable keys_;
+  bool is_mapped_ = false;
+};
+
+}  // namespace bedplate

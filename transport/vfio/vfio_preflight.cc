@@ -1,0 +1,105 @@
+#include "transport/vfio/vfio_preflight.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "platform/text.h"
+#include "transport/vfio/vfio_container.h"
+#include "transport/vfio/vfio_device.h"
+
+namespace bedplate {
+namespace {
+
+constexpr char kTurnIommuOn[] =
+    "turn the IOMMU on in the firmware (VT-d, AMD-Vi), and start the kernel with intel_iommu=on";
+
+Error no_iommu(const PciDevice& device) noexcept {
+  Error error;
+  error.set_doing("looking for the IOMMU of %s", device.address.c_str());
+  if (device.is_without_iommu) {
+    error.set_answer("vfio-pci has it in no-IOMMU mode, where devices reach all memory, by "
+                     "physical addresses");
+    return error.set_cure("%s instead of vfio.enable_unsafe_noiommu_mode=1", kTurnIommuOn);
+  }
+  error.set_answer("it has no IOMMU group: this machine has no IOMMU, or its kernel uses none");
+  return error.set_cure("%s; in a virtual machine: -device intel-iommu,aw-bits=48,intremap=on,"
+                        "caching-mode=on",
+                        kTurnIommuOn);
+}
+
+Error other_driver(const PciDevice& device) noexcept {
+  const char* at = device.address.c_str();
+  const char* directory = "/sys/bus/pci/devices";
+  Error error;
+  error.set_doing("looking at who drives %s", at);
+  const bool is_free = device.driver.empty();
+  error.set_answer(is_free ? "no driver does" : "the kernel's %s does", device.driver.c_str());
+  const std::string unbind =
+      is_free ? "" : std::string("echo ") + at + " > " + directory + "/" + at + "/driver/unbind; ";
+  return error.set_cure("echo %s > %s/%s/driver_override; %secho %s > /sys/bus/pci/drivers_probe",
+                        kVfioDriver, directory, at, unbind.c_str(), at);
+}
+
+Error other_drivers_in_group(const PciDevice& device, const std::string& who) noexcept {
+  Error error;
+  error.set_doing("looking at IOMMU group %s, which %s is of", device.group.c_str(),
+                  device.address.c_str());
+  error.set_answer("it also has %s", who.c_str());
+  return error.set_cure("bind these to vfio-pci, too, or to no driver; or put the device into a "
+                        "slot with a group of its own");
+}
+
+void add_once(const Error& error, std::vector<Error>* problems) {
+  const auto is_it = [&](const Error& other) {
+    return std::strcmp(other.doing, error.doing) == 0 &&
+           std::strcmp(other.answer, error.answer) == 0;
+  };
+  if (std::none_of(problems->begin(), problems->end(), is_it)) problems->push_back(error);
+}
+
+// With the group in a container, as it will be.
+Result<void> check_iommu(const std::string& group, std::span<const SegmentSize> segments,
+                         uint64_t first, uint64_t last) {
+  VfioContainer container;
+  BP_TRY(container.open());
+  BP_TRY(container.open_group(group));
+  auto info = container.info();
+  BP_TRY(info);
+  BP_TRY(check_reach(info.value().ranges, first, last));
+  DeviceKind kind = kVfioKind;
+  if (info.value().mappings_left) kind.region_count_max = *info.value().mappings_left;
+  return check_fit(kind, segments);
+}
+
+}  // namespace
+
+Result<void> check_pci_device(const std::string& address, const std::string& root) {
+  auto found = look_up_pci_device(address, root);
+  BP_TRY(found);
+  const PciDevice& device = found.value();
+  if (device.group.empty() || device.is_without_iommu) return no_iommu(device);
+  if (device.driver != kVfioDriver) return other_driver(device);
+  std::string others;
+  for (const PciDevice& neighbour : device.neighbours) {
+    if (neighbour.driver.empty() || neighbour.driver == kVfioDriver) continue;
+    add_word(&others, neighbour.address + " (" + neighbour.driver + ")");
+  }
+  if (!others.empty()) return other_drivers_in_group(device, others);
+  return {};
+}
+
+void check_vfio(std::span<const std::string> devices, std::span<const SegmentSize> segments,
+                uint64_t first, uint64_t last, std::vector<Error>* problems) {
+  for (const std::string& address : devices) {
+    if (auto looked = check_pci_device(address); !looked.ok()) {
+      add_once(looked.error(), problems);
+      continue;
+    }
+    const std::string group = look_up_pci_device(address).take().group;
+    if (auto looked = check_iommu(group, segments, first, last); !looked.ok()) {
+      add_once(looked.error(), problems);
+    }
+  }
+}
+
+}  // namespace bedplate
