@@ -214,7 +214,7 @@ Result<void> Appliance::create_services() {
                                         [](const auto& messenger) { return messenger != nullptr; });
   if (has_messages) leave_boot_heap();
   const ServiceRuntime runtime = {configuration_,      process_pool(), shards_, messengers_,
-                                  plan_.message_names, counters_,      *peers_};
+                                  plan_.message_names, counters_,      *peers_, vfio_};
   for (size_t i = 0; i < plan_.services.size(); ++i) {
     const ServiceNeeds& needs = plan_.services[i];
     const HeapOwnerScope scope(heap_owner(OwnerName("heap", needs.name)).take());
@@ -222,6 +222,7 @@ Result<void> Appliance::create_services() {
     BP_TRY(call_service(*needs.service, "creating",
                         [&] { return needs.service->create(*contexts_.back()); }));
   }
+  if (!plan_.vfio_devices().empty()) vfio_counters_ = &counters_.runtime<VfioCounters>("vfio");
   return {};
 }
 
@@ -328,6 +329,9 @@ void Appliance::refresh_counters() noexcept {
   pool_counters_.refresh();
   messaging_.refresh_counters();
   peers_->refresh_counters();
+  if (vfio_counters_ == nullptr) return;
+  vfio_counters_->groups.set(vfio_.group_count());
+  vfio_counters_->mappings_left.set(vfio_.mappings_left());
 }
 
 int Appliance::serve_until_signal() {

@@ -25,6 +25,7 @@
 #include "apps/boot/shard_group.h"
 #include "apps/boot/shard_messenger.h"
 #include "transport/uring/page_pin.h"
+#include "transport/vfio/vfio_pool.h"
 
 namespace bedplate {
 
@@ -77,6 +78,8 @@ class Appliance {
   NameLock name_lock_;  // first: it goes after everything that another start of the name could take
   AppliancePlan plan_;
   PagePin page_pin_;
+  VfioPool vfio_{process_pool()};
+  VfioCounters* vfio_counters_ = nullptr;          // nullptr: no service has planned a device
   std::vector<std::vector<Listeners>> listeners_;  // of each service, and each of its keys
   std::vector<OpenedFile> files_;
   CountersFile counters_;

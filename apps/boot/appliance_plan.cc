@@ -242,6 +242,14 @@ uint64_t AppliancePlan::capabilities() const noexcept {
   return all;
 }
 
+std::vector<std::string> AppliancePlan::vfio_devices() const {
+  std::vector<std::string> all;
+  for (const ServiceNeeds& service : services) {
+    all.insert(all.end(), service.vfio_devices.begin(), service.vfio_devices.end());
+  }
+  return all;
+}
+
 Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
   BP_TRY(check_limits(configuration));
   auto services = plan_services(configuration);

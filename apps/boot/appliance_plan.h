@@ -33,6 +33,7 @@ struct AppliancePlan {
   std::string socket_users(uint32_t shard) const;
   std::vector<CounterSet> counters() const;
   uint64_t capabilities() const noexcept;
+  std::vector<std::string> vfio_devices() const;
 };
 
 // Where there are groups: the control thread, the one that closes for it, and the one that waits on

@@ -28,6 +28,7 @@
 #include "platform/user.h"
 #include "transport/uring/uring_device.h"
 #include "transport/verbs/connect/link_connector.h"
+#include "transport/vfio/vfio_preflight.h"
 
 namespace bedplate {
 namespace {
@@ -148,6 +149,8 @@ void check_locked_memory(const Configuration& configuration, const AppliancePlan
   }
   // So is an RDMA device. Where none is required, no limit is, and those that join have their own.
   if (configuration.verbs.required && !plan.verbs.empty()) needed += plan.verbs[0].locked_bytes;
+  // And a container, which all services' PCI devices share.
+  if (!plan.vfio_devices().empty()) needed += plan.pool.bytes_for_devices();
   if (limit >= needed) return;
   const auto look = [&](std::vector<Error>* seen) {
     if (may_lock(needed)) return;
@@ -237,6 +240,23 @@ void check_cores(const Configuration& configuration, std::vector<Error>* problem
 // Every ring registers all of the pool that is for devices.
 void check_registration(const AppliancePlan& plan, std::vector<Error>* problems) {
   if (auto fits = check_fit(kUringKind, plan.pool); !fits.ok()) problems->push_back(fits.error());
+}
+
+// Segments follow one another, each from the start of a region on.
+void check_vfio_devices(const Configuration& configuration, const AppliancePlan& plan,
+                        std::vector<Error>* problems) {
+  const std::vector<std::string> devices = plan.vfio_devices();
+  if (devices.empty()) return;
+  uint64_t regions = 0;
+  std::vector<SegmentSize> segments;
+  for (const SegmentPlan& segment : plan.pool.segments) {
+    regions += regions_of(segment.bytes);
+    if (segment.is_for_devices) segments.push_back({segment.owner, segment.bytes});
+  }
+  const auto look = [&](std::vector<Error>* seen) {
+    check_vfio(devices, segments, kPoolBase, kPoolBase + regions * kRegionBytes - 1, seen);
+  };
+  look_as_appliance(configuration, plan, look, problems);
 }
 
 void check_users(const Configuration& configuration, std::vector<Error>* problems) {
@@ -334,6 +354,7 @@ std::vector<Error> preflight(const Configuration& configuration, const Appliance
   check_cores(configuration, &problems);
   check_users(configuration, &problems);
   check_appliance_user(configuration, plan, &problems);
+  check_vfio_devices(configuration, plan, &problems);
   for (Service* service : configuration.services) {
     auto looked = call_service(*service, "looking at the machine", [&] {
       service->preflight(&problems);

@@ -26,9 +26,9 @@ struct HugepageNeed {
 std::vector<HugepageNeed> hugepage_needs(const AppliancePlan& plan);
 
 // Checks NUMA nodes, hugepages (on each node), the limits of control groups, of locked memory and
-// of descriptors, cores, users, how memory is accounted, and io_uring with what it takes, and
-// raises this process's soft limits to its hard ones. `cgroup_root` is that of cgroup_limits().
-// Returns what is missing; empty is good.
+// of descriptors, cores, users, PCI devices of services, how memory is accounted, and io_uring with
+// what it takes, and raises this process's soft limits to its hard ones. `cgroup_root` is that of
+// cgroup_limits(). Returns what is missing; empty is good.
 std::vector<Error> preflight(const Configuration& configuration, const AppliancePlan& plan,
                              const std::string& cgroup_root = "");
 

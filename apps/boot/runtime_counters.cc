@@ -1,5 +1,7 @@
 #include "apps/boot/runtime_counters.h"
 
+#include <algorithm>
+
 #include "pinned_pool/no_way_back.h"
 #include "transport/shm/group_layout.h"
 #include "transport/verbs/peer_state.h"
@@ -190,6 +192,12 @@ void describe(CounterTable& table, PeerCounters& c) {
   table.state("state", c.state, words.c_str(), "How far the connection to the peer is.");
 }
 
+void describe(CounterTable& table, VfioCounters& c) {
+  table.gauge("groups", c.groups, "groups", "IOMMU groups that reach the pool.");
+  table.gauge("mappings_left", c.mappings_left, "mappings",
+              "How many more the kernel would take; the same from the seal on, or it is a defect.");
+}
+
 // ---- what an appliance has ----------------------------------------------------------------------
 
 std::string source_instance(const std::string& shard, const std::string& part) {
@@ -240,6 +248,12 @@ std::vector<CounterSet> plan_runtime_counters(const RuntimeParts& parts) {
     if (!parts.has_shard_group) break;
     sets.push_back(set_of<ShardGroupCounters>("shard_group", shard.name));
   }
+  const auto has_devices = [](const ServiceNeeds& service) {
+    return !service.vfio_devices.empty();
+  };
+  if (std::any_of(parts.services.begin(), parts.services.end(), has_devices)) {
+    sets.push_back(set_of<VfioCounters>("vfio"));
+  }
   if (!configuration.verbs.enabled) return sets;
   sets.push_back(set_of<PeersCounters>("verbs", "", {{"device", "none that could be used"}}));
   for (const VerbsPeerSettings& peer : configuration.verbs.peers) {
@@ -260,6 +274,7 @@ std::vector<CounterSet> all_runtime_counters() {
           set_of<SourceCounters>("source", "SHARD.PART"),
           set_of<GroupCounters>("group", "GROUP", {{"layout"}}),
           set_of<ShardGroupCounters>("shard_group", "SHARD"),
+          set_of<VfioCounters>("vfio"),
           set_of<PeersCounters>("verbs", "", {{"device"}}),
           set_of<PeerCounters>("peer", "PEER")};
 }

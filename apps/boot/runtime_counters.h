@@ -108,6 +108,11 @@ struct PeerCounters {
   Counter state;  // PeerState
 };
 
+struct VfioCounters {
+  Counter groups;
+  Counter mappings_left;
+};
+
 void describe(CounterTable& table, PoolCounters& counters);
 void describe(CounterTable& table, WayCounters& counters);
 void describe(CounterTable& table, SegmentCounters& counters);
@@ -121,6 +126,7 @@ void describe(CounterTable& table, GroupCounters& counters);
 void describe(CounterTable& table, ShardGroupCounters& counters);
 void describe(CounterTable& table, PeersCounters& counters);
 void describe(CounterTable& table, PeerCounters& counters);
+void describe(CounterTable& table, VfioCounters& counters);
 
 // What "SHARD.PART" is called among the sets of sources; parts of the runtime's own are "sockets",
 // "messages" and "peers".

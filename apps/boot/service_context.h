@@ -29,6 +29,7 @@ class Shard;
 class ShardMessenger;
 class UdpSocket;
 class VerbsProvider;
+class VfioPool;
 
 // What the runtime lends to all services.
 struct ServiceRuntime {
@@ -39,6 +40,7 @@ struct ServiceRuntime {
   const MessageNames& message_names;
   CountersFile& counters;
   Peers& peers;
+  VfioPool& vfio;
 };
 
 class ServiceContext {
@@ -57,6 +59,10 @@ class ServiceContext {
   // The carve that was planned as `owner`, once: zeroed, pinned, registered with every device.
   // Ownership: the service's, for ever. Errors: it was not planned, or was handed out before.
   Result<std::span<std::byte>> carve(const OwnerName& owner);
+
+  // What the groups of its PCI devices are put into, in create() (ServicePlan::vfio_device): they
+  // then reach the whole pool, at its own addresses. One for all services.
+  VfioPool& vfio() noexcept { return runtime_.vfio; }
 
   // ---- Shards, by their index among [[shard]]. Before the seal ----
 

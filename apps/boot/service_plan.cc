@@ -9,6 +9,7 @@
 #include "platform/text.h"
 #include "transport/datagram_network.h"
 #include "transport/udp/udp_socket.h"
+#include "transport/vfio/pci_device.h"
 
 namespace bedplate {
 namespace {
@@ -103,6 +104,14 @@ void ServicePlan::descriptors(uint32_t count, const char* key) {
   if (needs_.descriptor_keys.find(text) == std::string::npos) {
     add_word(&needs_.descriptor_keys, text);
   }
+}
+
+void ServicePlan::vfio_device(const std::string& address) {
+  if (!is_pci_address(address)) {
+    return refuse("the PCI device " + address, "this is no address of one",
+                  "write it as lspci -D does: \"0000:03:00.0\"");
+  }
+  needs_.vfio_devices.push_back(address);
 }
 
 void ServicePlan::timers(uint32_t shard, uint32_t count) {

@@ -60,6 +60,7 @@ struct ServiceNeeds {
   uint64_t descriptors = 0;
   std::string descriptor_keys;  // what would lower them: "max_connections in [cache]"
   uint64_t capabilities = 0;    // bits of CAP_*
+  std::vector<std::string> vfio_devices;
 };
 
 class ServicePlan {
@@ -133,6 +134,11 @@ class ServicePlan {
     BP_ASSERT(number >= 0 && number < 64);
     needs_.capabilities |= uint64_t{1} << number;
   }
+
+  // A PCI device that it drives itself, by VFIO: "0000:03:00.0". Preflight looks whether it can be
+  // had; in an image the first process gives it to vfio-pci. The pool is then mapped for it where
+  // ServiceContext::vfio is given its group.
+  void vfio_device(const std::string& address);
 
   // The runtime's. Errors (kConfiguration): the first thing that was said that makes no sense.
   Result<ServiceNeeds> take();

@@ -28,6 +28,7 @@
 #include "platform/clock.h"
 #include "platform/file.h"
 #include "platform/log.h"
+#include "transport/vfio/pci_device.h"
 
 namespace bedplate {
 namespace {
@@ -113,14 +114,19 @@ Result<void> Init::read_configuration() {
 
 Result<void> Init::prepare_machine() {
   const WatchdogSettings& watchdog = configuration_.watchdog;
+  auto plan = plan_appliance(configuration_);
+  BP_TRY(plan);
+  // Before there are drivers: none of the kernel's takes what a service drives itself. Where that
+  // has no success, preflight says what is wrong.
+  const std::vector<std::string> devices = plan.value().vfio_devices();
+  for (const std::string& device : devices) (void)reserve_for_vfio(device);
   BP_TRY(load_modules(kModulesDirectory, command_line_, watchdog.required ? "" : watchdog.driver));
+  for (const std::string& device : devices) (void)give_to_vfio(device);
   show_old_records();  // the store's driver may be one of them
   say_where_records_go();
   BP_TRY(bring_networks_up(configuration_.networks));
   BP_TRY(bring_verbs_up(configuration_.verbs));
   BP_TRY(raise_limits());
-  auto plan = plan_appliance(configuration_);
-  BP_TRY(plan);
   reserve_hugepages(plan.value());
   kept_ = capabilities_to_keep(configuration_) | plan.value().capabilities();
   return take_ctrl_alt_del();

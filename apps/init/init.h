@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/boot/appliance_plan.h"
 #include "apps/boot/configuration.h"
 #include "apps/boot/service.h"
 
@@ -19,7 +20,8 @@ namespace bedplate {
 struct InitPart {
   bool (*is_init)(int count, char** words) noexcept;
   int (*main)(int count, char** words, std::span<Service* const> services);
-  std::vector<std::string> (*needed_modules)(const Configuration& configuration);
+  std::vector<std::string> (*needed_modules)(const Configuration& configuration,
+                                             const AppliancePlan& plan);
 };
 
 // Whether a process with these words is meant: it is called `init`, and is process 1, or was

@@ -47,7 +47,8 @@ Result<void> load_module(const std::string& path, const std::string& parameters)
 
 }  // namespace
 
-std::vector<std::string> needed_modules(const Configuration& configuration) {
+std::vector<std::string> needed_modules(const Configuration& configuration,
+                                        const AppliancePlan& plan) {
   std::vector<std::string> modules;
   const auto need = [&modules](const std::string& module) {
     if (module.empty() || std::count(modules.begin(), modules.end(), module) != 0) return;
@@ -58,6 +59,10 @@ std::vector<std::string> needed_modules(const Configuration& configuration) {
     need("ib_uverbs");
     if (configuration.verbs.connect == VerbsConnect::kRdmaCm) need("rdma_ucm");
     need(configuration.verbs.driver);
+  }
+  if (!plan.vfio_devices().empty()) {
+    need("vfio_iommu_type1");
+    need("vfio_pci");
   }
   need(configuration.watchdog.driver);
   for (const std::string& driver : configuration.crash.drivers) need(driver);

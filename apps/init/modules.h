@@ -8,13 +8,16 @@
 #include <string_view>
 #include <vector>
 
+#include "apps/boot/appliance_plan.h"
 #include "apps/boot/configuration.h"
 #include "platform/result.h"
 
 namespace bedplate {
 
-// The modules that `configuration` names or implies, without those that they depend on, each once.
-std::vector<std::string> needed_modules(const Configuration& configuration);
+// The modules that `configuration` and its `plan` name or imply, without those that they depend on,
+// each once.
+std::vector<std::string> needed_modules(const Configuration& configuration,
+                                        const AppliancePlan& plan);
 
 // Loads the modules whose files, in `directory`, its file `order` names, one a line, in that order.
 // `command_line` is the kernel's: it may hold parameters (NAME.PARAMETER=VALUE). A module that is

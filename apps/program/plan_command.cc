@@ -25,7 +25,8 @@ Json to_json(const AppliancePlan& plan, const Configuration& configuration) {
   json["total_bytes"] = plan.pool.total_bytes();
   if (const InitPart* init = init_part()) {
     Json& modules = json["modules"] = Json::array();
-    for (const std::string& name : init->needed_modules(configuration)) modules.push_back(name);
+    for (const std::string& name : init->needed_modules(configuration, plan))
+      modules.push_back(name);
   }
   Json segments = Json::array();
   for (const SegmentPlan& segment : plan.pool.segments) {

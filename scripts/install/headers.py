@@ -34,6 +34,7 @@ ROOTS = (
     "transport/spsc_fifo_datapath.h",
     "transport/stream_server.h",
     "transport/text_words.h",
+    "transport/vfio/vfio_pool.h",
 )
 # Of libbedplate-verbs.a; they need the headers of rdma-core, and so are not in bedplate.hpp.
 VERBS_ROOTS = ("transport/verbs/device/joined_verbs.h", "transport/verbs/channel/verbs_provider.h")

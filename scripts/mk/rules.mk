@@ -115,8 +115,8 @@ $(PROGRAM): $(call objects,$(PROGRAM_SOURCES)) $(BLOCKD_OBJECTS) $(KVD_OBJECTS) 
 # Programs of others, linked as docs/allocator.md says: with the pool's malloc. And one of the
 # tests, which is linked like them.
 FIRST_SERVICE := $(addprefix $(BUILD)/examples/echo-,1 2 3 4 5 6)
-EXAMPLES := $(addprefix $(BUILD)/examples/,ping ping-c relay remote_read store kvget tsgen tsreader) \
-            $(FIRST_SERVICE)
+EXAMPLES := $(addprefix $(BUILD)/examples/,ping ping-c relay remote_read store kvget edu \
+              tsgen tsreader) $(FIRST_SERVICE)
 .PHONY: examples
 examples: $(EXAMPLES)
 
@@ -126,6 +126,7 @@ $(BUILD)/examples/remote_read: $(BUILD)/apps/examples/remote_read.o
 $(BUILD)/examples/kvget: $(BUILD)/apps/examples/kvget.o
 $(BUILD)/examples/tsgen: $(BUILD)/apps/examples/tsgen.o $(TSRELAY_LIBRARY)
 $(BUILD)/examples/tsreader: $(BUILD)/apps/examples/tsreader.o
+$(BUILD)/examples/edu: $(BUILD)/apps/examples/edu.o
 $(BUILD)/examples/relay: $(BUILD)/apps/examples/relay_c.o
 $(BUILD)/examples/store: $(BUILD)/apps/examples/store_c.o
 $(BUILD)/c-peer: $(BUILD)/tests/system/c_peer.o
@@ -204,7 +205,8 @@ $(BENCH_HEAP): $(BENCH_OBJECTS)
   $(INIT_LIBRARY_SOURCES) $(DPDK_LIBRARY_SOURCES) $(MALLOC_SOURCES) $(BLOCKD_SOURCES) \
   $(KVD_SOURCES) $(TSRELAY_SOURCES) $(PROGRAM_SOURCES) $(TEST_SOURCES) $(STRAIN_SOURCES) \
   $(TRAFFIC_SOURCES) $(PLACES_SOURCES) tests/soak/heap_soak.cc apps/examples/ping.cc \
-  apps/examples/remote_read.cc apps/examples/kvget.cc apps/examples/tsgen.cc apps/examples/tsreader.cc tests/system/cpp_peer.cc) \
+  apps/examples/remote_read.cc apps/examples/kvget.cc apps/examples/edu.cc apps/examples/tsgen.cc \
+  apps/examples/tsreader.cc tests/system/cpp_peer.cc) \
   $(BENCH_OBJECTS) $(C_OBJECTS) $(FIRST_SERVICE_OBJECTS))
 
 # The heap under demand: a heap of 256 MiB in segment 0.

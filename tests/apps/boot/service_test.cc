@@ -16,6 +16,7 @@
 #include "platform/cpu.h"
 #include "tests/support/pool_fixture.h"
 #include "transport/datagram_network.h"
+#include "transport/vfio/vfio_pool.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -228,6 +229,7 @@ TEST(Service, WhatServicesNeedIsAddedUp) {
       asked.watches(0, count);
       asked.heap(kMiB);
       asked.capability(12);
+      asked.vfio_device("0000:00:0" + std::to_string(count % 8) + ".0");
       asked.counters<CacheCounters>("gets");
       return Result<void>{};
     };
@@ -247,6 +249,7 @@ TEST(Service, WhatServicesNeedIsAddedUp) {
   LONGS_EQUAL(43, plan.needs_on(0).watches);
   LONGS_EQUAL(40, plan.services[1].descriptors);
   STRCMP_EQUAL("clients in [relay]", plan.services[1].descriptor_keys.c_str());
+  CHECK(plan.vfio_devices() == (std::vector<std::string>{"0000:00:03.0", "0000:00:00.0"}));
   CHECK_EQUAL(uint64_t{1} << 12, plan.capabilities());
   const size_t runtime_count = plan.runtime_counters.size();
   LONGS_EQUAL(runtime_count + 2, plan.counters().size());
@@ -294,6 +297,9 @@ TEST(Service, APlanThatMakesNoSenseIsRefusedByName) {
                   refusal([one](ServicePlan& asked) { asked.segment("heap", one, {}); }));
   STRCMP_CONTAINS("cache: planning connections on shard number 2: the configuration has 2",
                   refusal([](ServicePlan& asked) { asked.connections(2, 1, "clients"); }));
+  STRCMP_CONTAINS("cache: planning the PCI device 03:00.0: this is no address of one; write it as "
+                  "lspci -D does: \"0000:03:00.0\"",
+                  refusal([](ServicePlan& asked) { asked.vfio_device("03:00.0"); }));
   STRCMP_CONTAINS("cache: planning the addresses of listen: they are planned already",
                   refusal([](ServicePlan& asked) {
                     asked.listen("listen", {});
@@ -581,9 +587,12 @@ TEST(Service, GetsWhatItHasPlannedOnceAndNothingElse) {
   options.counters = &counters.runtime<ShardCounters>("shard", configuration.shards[0].name);
   CHECK(shards[0]->create(options).ok());
   const std::vector<std::unique_ptr<ShardMessenger>> messengers(1);
+  VfioPool vfio(*pool);
   ServiceContext context(
       needs,
-      {configuration, *pool, shards, messengers, made.value().message_names, counters, peers}, {});
+      {configuration, *pool, shards, messengers, made.value().message_names, counters, peers, vfio},
+      {});
+  POINTERS_EQUAL(&vfio, &context.vfio());
 
   const auto carved = [&](const char* owner) -> std::string {
     auto memory = context.carve(owner);

@@ -43,24 +43,39 @@ class Directory {
 
 TEST_GROUP(Modules){};
 
+// What `configuration` needs, with `services` that it has none of.
+static std::vector<std::string> needed(const Configuration& configuration,
+                                       std::vector<ServiceNeeds> services = {}) {
+  AppliancePlan plan;
+  plan.services = std::move(services);
+  return needed_modules(configuration, plan);
+}
+
 TEST(Modules, AreThoseThatTablesAskFor) {
-  LONGS_EQUAL(0, needed_modules(parsed(file_with({}))).size());
+  LONGS_EQUAL(0, needed(parsed(file_with({}))).size());
   const auto c = parsed(
       file_with({}) +
       "[[network]]\ninterface = \"eth0\"\n[[network]]\ninterface = \"eth1\"\ndriver = \"e1000e\"\n"
       "[[network]]\ninterface = \"eth2\"\n[watchdog]\ndriver = \"softdog\"\n"
       "[crash]\ndrivers = [\"ramoops\", \"e1000e\"]\n");
   const std::vector<std::string> expected = {"virtio_net", "e1000e", "softdog", "ramoops"};
-  CHECK(needed_modules(c) == expected);
+  CHECK(needed(c) == expected);
 }
 
 TEST(Modules, VerbsNeedTheirModules) {
   const std::string verbs = file_with({}) + "[verbs]\n";
   using Names = std::vector<std::string>;
-  CHECK(needed_modules(parsed(verbs)) == Names{"ib_uverbs"});
+  CHECK(needed(parsed(verbs)) == Names{"ib_uverbs"});
   const Names soft = {"ib_uverbs", "rdma_ucm", "rdma_rxe"};
-  CHECK(needed_modules(parsed(verbs + "connect = \"rdma_cm\"\ndriver = \"rdma_rxe\"\n"
-                                      "interface = \"eth0\"\n")) == soft);
+  CHECK(needed(parsed(verbs + "connect = \"rdma_cm\"\ndriver = \"rdma_rxe\"\n"
+                              "interface = \"eth0\"\n")) == soft);
+}
+
+TEST(Modules, DevicesThatServicesDriveNeedVfio) {
+  ServiceNeeds service;
+  service.vfio_devices = {"0000:00:05.0", "0000:00:06.0"};
+  const std::vector<std::string> expected = {"vfio_iommu_type1", "vfio_pci"};
+  CHECK(needed(parsed(file_with({})), {service, service}) == expected);
 }
 
 TEST(Modules, AModuleThatIsNotThereIsNamed) {
