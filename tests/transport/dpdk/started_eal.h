@@ -10,8 +10,8 @@
 
 namespace bedplate::test {
 
-// Within the pool's range, where no other test has anything.
-inline constexpr uintptr_t kEalPoolBase = kPoolBase + (kRegionCountMax - 16) * kRegionBytes;
+// Where no other test has anything, and beyond the pool's range: what stays would be foreign there.
+inline constexpr uintptr_t kEalPoolBase = kPoolBase + 2 * kPoolSpanBytes;
 inline constexpr uint64_t kEalHeapBytes = 96 * kMiB;
 
 // The pool that EAL knows: "dpdk", its own segment, and "buffers", for what tests take. Both stay
