@@ -79,7 +79,9 @@ struct DatagramOptions {
   // the log, with the cure.
   uint32_t receive_queue_bytes = 0;
   uint32_t send_queue_bytes = 0;
-  bool shares_port = false;  // with other sockets that say so: each sender goes to one of them
+  // With other sockets that say so: each sender goes to one of them; of a multicast group that they
+  // are bound to, each gets all that comes over the interface by which it has joined.
+  bool shares_port = false;
   // Datagrams of one sender may be joined (segment_bytes). Requires: buffers of 64 KiB.
   bool joins_received = false;
   uint8_t service_class = 0;  // of what is sent: the six bits of RFC 2474

@@ -8,6 +8,10 @@ namespace bedplate {
 
 uint32_t IpAddress::byte_count() const noexcept { return family == AF_INET ? 4 : 16; }
 
+bool IpAddress::is_multicast() const noexcept {
+  return family == AF_INET ? bytes[0] >> 4 == 14 : family == AF_INET6 && bytes[0] == 0xFF;
+}
+
 bool IpPrefix::contains(const IpAddress& address) const noexcept {
   if (address.family != family) return false;
   for (uint32_t i = 0; i < prefix_bits; ++i) {

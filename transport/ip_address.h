@@ -14,6 +14,8 @@ struct IpAddress {
 
   // 4 or 16. Requires: it is an address.
   uint32_t byte_count() const noexcept;
+  // Whether it is that of a group: 224.0.0.0/4, ff00::/8.
+  bool is_multicast() const noexcept;
 };
 
 // An address and how many of its first bits name its network.

@@ -222,7 +222,7 @@ Result<void> RelayService::open_legs(Instance& instance) {
       options.local.port = static_cast<uint16_t>(options.local.port + beside);
       options.owner = owner;
       options.receive_queue_bytes = settings.receive_queue_bytes;
-      const bool is_group = is_multicast(options.local.ip);
+      const bool is_group = options.local.ip.is_multicast();
       options.shares_port = is_group;
       BP_TRY(socket.open(options));
       instance.sockets.push_back(&socket);

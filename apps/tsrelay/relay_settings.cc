@@ -4,8 +4,6 @@
 #include <bit>
 #include <set>
 
-#include <sys/socket.h>
-
 #include "apps/tsrelay/local_reader_datapath.h"
 #include "apps/tsrelay/recording_datapath.h"
 
@@ -189,10 +187,6 @@ std::string instance_of(const RelayStreamSettings& stream, uint32_t output) {
   return stream.name + "/" + (name.size() <= kNameMax ? name : "output-" + std::to_string(output));
 }
 
-bool is_multicast(const IpAddress& address) noexcept {
-  return address.family == AF_INET ? address.bytes[0] >> 4 == 14 : address.bytes[0] == 0xFF;
-}
-
 // ---- What stands against it ---------------------------------------------------------------------
 
 // The networks of ports are the runtime's; there are none yet.
@@ -214,7 +208,7 @@ static Result<void> check(const RelayStreamSettings& stream, const RelayLegSetti
                    "choose one of 1..65535, and with fec of "
                    "1..65531");
   }
-  if (!leg.source.empty() && !is_multicast(ip)) {
+  if (!leg.source.empty() && !ip.is_multicast()) {
     return refused(stream, what, "it has a source, and is no multicast group",
                    "leave source out, or receive a group (224.0.0.0/4, ff00::/8)");
   }

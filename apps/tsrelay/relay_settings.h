@@ -93,7 +93,6 @@ struct RelayGroup {
 std::vector<RelayGroup> groups_of(const RelayStreamSettings& settings);
 // What the counters of an output are the counters of.
 std::string instance_of(const RelayStreamSettings& stream, uint32_t output);
-bool is_multicast(const IpAddress& address) noexcept;
 // Errors (kConfiguration): the first thing that makes no sense.
 Result<void> check(const RelaySettings& settings);
 

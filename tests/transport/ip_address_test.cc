@@ -20,6 +20,16 @@ TEST(IpAddress, ReadsBothFamilies) {
   LONGS_EQUAL(0x0F, six->bytes[15]);
 }
 
+TEST(IpAddress, KnowsGroups) {
+  for (const char* text : {"224.0.0.1", "239.255.255.255", "ff00::", "ff3e::1"}) {
+    CHECK_TEXT(parse_ip_address(text)->is_multicast(), text);
+  }
+  for (const char* text : {"223.255.255.255", "240.0.0.0", "fe80::1", "::"}) {
+    CHECK_TEXT(!parse_ip_address(text)->is_multicast(), text);
+  }
+  CHECK(!IpAddress{}.is_multicast());
+}
+
 TEST(IpAddress, RefusesWhatIsNone) {
   for (const char* text : {"", "10.0.2", "10.0.2.256", "host", "::1%lo", " 1.2.3.4", "1.2.3.4/8"}) {
     CHECK_TEXT(!parse_ip_address(text), text);

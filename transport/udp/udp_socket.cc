@@ -126,7 +126,12 @@ Result<void> UdpSocket::set_options(const DatagramOptions& options) {
     return set(level, is_ipv6 ? ipv6 : ipv4, value, doing);
   };
   if (is_ipv6) BP_TRY(set(SOL_IPV6, IPV6_V6ONLY, 1, "IPv6 alone"));
-  if (options.shares_port) BP_TRY(set(SOL_SOCKET, SO_REUSEPORT, 1, "sharing its port"));
+  if (options.shares_port) {
+    // Of those that share a group's port by SO_REUSEPORT one alone gets its datagrams, whichever
+    // interface each has joined it by.
+    const int how = options.local.ip.is_multicast() ? SO_REUSEADDR : SO_REUSEPORT;
+    BP_TRY(set(SOL_SOCKET, how, 1, "sharing its port"));
+  }
   BP_TRY(either(IP_PKTINFO, IPV6_RECVPKTINFO, 1, "local addresses"));
   BP_TRY(either(IP_RECVTOS, IPV6_RECVTCLASS, 1, "ECN"));
   BP_TRY(either(IP_RECVERR, IPV6_RECVERR, 1, "errors"));

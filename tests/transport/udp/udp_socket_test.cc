@@ -509,6 +509,28 @@ class UdpSocketBodies : public SocketsFixture {
     CHECK(!b->socket.join(at("10.0.0.1:0").ip, {}, "lo").ok());
     CHECK(!b->socket.join(group.ip, {}, "nosuch0").ok());
   }
+  void shared_group() {
+    End first(*sockets);
+    End second(*sockets);
+    DatagramOptions options = first.options("239.255.77.6:0");
+    options.shares_port = true;
+    first.open(options);
+    options = second.options("239.255.77.6:0");
+    options.shares_port = true;
+    options.local.port = first.socket.local().port;
+    second.open(options);
+    for (End* end : {&first, &second}) {
+      CHECK(end->socket.join(options.local.ip, {}, "lo").ok());
+    }
+    a = std::make_unique<End>(*sockets);
+    DatagramOptions sending = a->options("127.0.0.1:0");
+    sending.multicast_interface = "lo";
+    a->open(sending);
+    for (uint8_t i = 0; i < 10; ++i) {
+      CHECK(a->send(options.local, pattern_bytes(i, 10)).status == DatagramStatus::kDone);
+    }
+    CHECK(run_until([&] { return first.all.size() >= 10 && second.all.size() >= 10; }));
+  }
   // A datagram that comes behind all that came before.
   void sends_mark() {
     const size_t before = b->all.size();
@@ -574,6 +596,7 @@ BP_BOTH_BACKENDS(UdpSocket, RefusesTheOneThatCannotBeSent, cannot_be_sent())
 BP_BOTH_BACKENDS(UdpSocket, CutsOnWhenOneIsRefusedUncutAsWell, cannot_be_sent_uncut_either())
 BP_BOTH_BACKENDS(UdpSocket, TellsWhenThereIsRoomAgain, again_and_room())
 BP_BOTH_BACKENDS(UdpSocket, SharesAPortWhereBothSaySo, shared_port())
+BP_BOTH_BACKENDS(UdpSocket, SharesAGroupWithAllWhoJoinIt, shared_group())
 BP_BOTH_BACKENDS(UdpSocket, HearsTheGroupsAndSourcesThatItJoins, multicast())
 BP_BOTH_BACKENDS(UdpSocket, CanBeClosedFromWithin, closed_from_within())
 BP_BOTH_BACKENDS(UdpSocket, RefusesWhatMakesNoSense, refusals())
