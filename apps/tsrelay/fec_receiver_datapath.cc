@@ -94,7 +94,7 @@ void FecReceiver::add_fec(uint32_t item) noexcept {
     ++report_.malformed;
     return;
   }
-  const uint32_t depth = kMatricesHeld * packet.offset * packet.count;
+  const uint32_t depth = kMatricesHeld * packet.offset * packet.count + kHeldMore;
   depth_ = std::max(depth_, depth);
   // Nothing of its set was held when the first one comes: it is of no use yet.
   if (!has_newest_ || sequence_distance(oldest_, packet.base) < 0) return;

@@ -3,8 +3,8 @@
 // set whole but for one, and so on.
 //
 // Packets are known by numbers of the owner's, and held as long as an FEC packet may still want
-// them: three matrices. Until the first FEC packet has come nothing is held. FEC packets whose set
-// is whole are not kept.
+// them: three matrices, and kHeldMore, since FEC comes by other sockets, in batches of its own.
+// Until the first FEC packet has come nothing is held. FEC packets whose set is whole are not kept.
 //
 // Invariants, which is_valid() looks at: 1. Each place that is taken is that of its number. 2.
 // There are as many sums as are said.
@@ -48,7 +48,8 @@ class FecReceiver {
   static constexpr uint32_t kMediaMax = 512;  // places, a power of two
   static constexpr uint32_t kSumsMax = 128;
   static constexpr uint32_t kMatricesHeld = 3;
-  static_assert(kMediaMax >= kMatricesHeld * kFecMatrixMax);
+  static constexpr uint32_t kHeldMore = 128;
+  static_assert(kMediaMax >= kMatricesHeld * kFecMatrixMax + kHeldMore);
 
   void create(FecReceiverSink& sink, uint32_t buffer_bytes) noexcept {
     sink_ = &sink;

@@ -349,8 +349,10 @@ def fec_of_gstreamer(box):
             while fec and fec[0][0] + 2 * columns * rows <= i:
                 _, beside, sums = fec.pop(0)
                 out.sendto(sums, ("127.0.0.1", ports + beside))
-            if i % 32 == 31:
-                relay.wait_for_stream("packets", 1)
+            if i == 99:
+                relay.wait_for_stream("fec_packets", 1)  # from now on packets are held for FEC
+            if i % 32 == 31:  # a gap holds what is behind it, until its FEC has come
+                receiver.wait_for(i - 110)
         receiver.wait_for(len(media) - len(lost))
         relay.wait_for_stream("fec_recovered", len(lost))
         receiver.wait_for(len(media))
