@@ -69,9 +69,11 @@ bool LocalReader::lend(const Packet& packet, uint32_t index) noexcept {
   const std::span block(const_cast<std::byte*>(packet.bytes), packet.byte_count);
   const SendStatus status = to_->am_send_loan(id_, head, block, &lent);
   if (status == SendStatus::kAgain) {
-    // What it has already comes back when it goes on; room in its queue says nothing of loans.
-    waits_for_loans_ = lent_count_ > 0;
-    if (!waits_for_loans_) messenger_->notify_room(*to_, room_);
+    // With room in its queue it is places for loans that are missing, of which no queue tells.
+    // Where others have them all, the next packet tries again.
+    const bool has_room = to_->has_room();
+    waits_for_loans_ = has_room && lent_count_ > 0;
+    if (!has_room) messenger_->notify_room(*to_, room_);
     return false;
   }
   if (status == SendStatus::kPending) {

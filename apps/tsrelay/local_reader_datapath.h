@@ -63,7 +63,7 @@ class LocalReader final : public RingTap {
   AmId id_ = 0;
   uint64_t begun_at_ = 0;  // numbers of packets count from here
   uint32_t lent_count_ = 0;
-  bool waits_for_loans_ = false;  // it has as many as it may
+  bool waits_for_loans_ = false;  // there is no place for more before some come back
   Lent* free_ = nullptr;
   Room room_;
   Lent lents_[kLoansMax];

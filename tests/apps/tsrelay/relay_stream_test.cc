@@ -242,6 +242,28 @@ TEST(RelayStream, AnAddressThatNobodyAnswersForGetsASocketOfItsOwn) {
   LONGS_EQUAL(0, r.kept_count());
 }
 
+TEST(RelayStream, WhatMovesInTheMiddleOfAPacketIsCountedRight) {
+  RelayRig& r = make(1, 3);
+  r.create();
+  r.out.room = 4;  // of the second packet the first output's alone
+  for (uint32_t i = 0; i < 2; ++i) r.give(0, r.rtp(i));
+  r.work();
+  // The first has had both; the second lacks one, which the other group is past.
+  r.out.owner.failed(r.out.owner.context, EHOSTUNREACH, r.outputs[0].to);
+  r.out.owner.failed(r.out.owner.context, EHOSTUNREACH, r.outputs[1].to);
+  LONGS_EQUAL(0, r.output(0).dropped.read());
+  LONGS_EQUAL(1, r.output(1).dropped.read());
+  r.out.room = ~size_t{0};
+  r.out.owner.has_room(r.out.owner.context);
+  r.give(0, r.rtp(2));
+  r.work();
+  CHECK(without_rtp(r.out, RelayRig::port(2)) == r.input);
+  LONGS_EQUAL(1, r.out_aside.count_to(RelayRig::port(0)));
+  LONGS_EQUAL(1, r.out_aside.count_to(RelayRig::port(1)));
+  LONGS_EQUAL(2, load_u16(r.out_aside.sent[0].content.data() + 2));
+  LONGS_EQUAL(0, r.kept_count());
+}
+
 TEST(RelayStream, PacketsLeaveAtThePaceOfTheirPcrs) {
   RelayRig& r = make();
   r.options.pace_delay_ns = 20 * kMs;
