@@ -28,7 +28,7 @@ check=(
   # what sends, receives and looks at transport streams
   multicat ffmpeg gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good
   gstreamer1.0-plugins-bad vlc-bin vlc-plugin-base
-  strace procps spin iproute2
+  strace procps spin iproute2 iputils-ping
   # the allocators that a program may bring
   libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0
   # what others build programs with, and what looks through packages

@@ -1,7 +1,114 @@
-// Tested by tests/system/command_line_test.py.
+#include "apps/ports/port_service.h"
+
+#include <string>
+
 #include "apps/boot/ports_part.h"
+#include "apps/boot/service_context.h"
+#include "apps/boot/service_plan.h"
+#include "apps/ports/open_port.h"
+#include "apps/ports/port_counters_table.h"
+#include "apps/ports/port_settings.h"
+#include "pinned_pool/pinned_pool.h"
+#include "platform/log.h"
+#include "platform/units.h"
 #include "transport/dpdk/eal/drivers.h"
 #include "transport/dpdk/eal/eal.h"
+
+namespace bedplate {
+namespace {
+
+constexpr uint64_t kHeapBytesMin = 8 * kMiB;  // what EAL takes without a port, and some room
+constexpr char kThreads[] = "threads";
+
+}  // namespace
+
+DpdkService::DpdkService() : settings_(std::make_unique<DpdkSettings>()) {}
+DpdkService::~DpdkService() = default;
+
+void DpdkService::describe(ConfigurationTable& table) { bedplate::describe(table, *settings_); }
+
+PortService::PortService(const DpdkService& dpdk) : dpdk_(dpdk) {}
+PortService::~PortService() = default;
+
+void PortService::describe(ConfigurationTable& table) {
+  std::unique_ptr<OpenPort>& port = table.is_sample() ? sample_ : ports_.emplace_back();
+  port = std::make_unique<OpenPort>();
+  bedplate::describe(table, port->settings);
+}
+
+DatagramNetwork* PortService::datagram_network(std::string_view name) noexcept {
+  for (const auto& port : ports_) {
+    if (port->settings.name == name) return port.get();
+  }
+  return nullptr;
+}
+
+uint64_t PortService::heap_bytes() const noexcept {
+  uint64_t bytes = kHeapBytesMin + dpdk_.settings().heap_bytes;
+  for (const auto& port : ports_) bytes += port->heap_bytes();
+  return bytes;
+}
+
+Result<void> PortService::plan(ServicePlan& plan) {
+  for (const auto& port : ports_) BP_TRY(port->plan(plan));
+  plan.segment("dpdk", {{"dpdk", eal_memory_bytes(heap_bytes())}}, plan.placement(0));
+  plan.counters({.owner = name(),
+                 .name = "dpdk",
+                 .instance = "",
+                 .bytes = sizeof(EalCounters),
+                 .counters = described_counters<EalCounters>(),
+                 .labels = {{kThreads}}});
+  return {};
+}
+
+void PortService::preflight(std::vector<Error>* problems) {
+  if (const char* why = eal_is_impossible()) {
+    problems->push_back(Error{}.set_doing("starting DPDK").set_answer("%s", why));
+  }
+  for (const auto& port : ports_) {
+    look_at_port_device(port->settings.name, port->settings.device, problems);
+  }
+}
+
+Result<void> PortService::start_dpdk(ServiceContext& context) {
+  auto memory = context.carve("dpdk");
+  BP_TRY(memory);
+  const Configuration& configuration = context.configuration();
+  std::vector<int> cpus;
+  for (const ShardSettings& shard : configuration.shards) cpus.push_back(shard.cpu);
+  EalOptions options;
+  options.memory = memory.value();
+  options.pool = &process_pool();
+  options.name = configuration.appliance.name;
+  options.shard_cpus = cpus;
+  options.has_telemetry = dpdk_.settings().has_telemetry;
+  BP_TRY(start_eal(options));
+  context.set_label("dpdk", "", kThreads, eal_threads());
+  BP_LOG_INFO("dpdk: threads beside the shards: %s", eal_threads());
+  return {};
+}
+
+Result<void> PortService::create(ServiceContext& context) {
+  auto counters = context.counters<EalCounters>("dpdk");
+  BP_TRY(counters);
+  counters_ = counters.value();
+  BP_TRY(start_dpdk(context));
+  for (const auto& port : ports_) BP_TRY(port->create(context));
+  counters_->heap_bytes.set(heap_bytes());
+  return {};
+}
+
+void PortService::start(uint32_t shard) noexcept {
+  if (auto entered = enter_eal(); !entered.ok()) log_error(entered.error());
+  for (const auto& port : ports_) port->start(shard);
+}
+
+void PortService::tick() noexcept {
+  for (const auto& port : ports_) port->watch();
+  counters_->heap_used_bytes.set(eal_heap_used_bytes());
+}
+
+}  // namespace bedplate
 
 extern "C" const bedplate::PortsPart bedplate_ports_part;
 const bedplate::PortsPart bedplate_ports_part = {&bedplate::dpdk_drivers,

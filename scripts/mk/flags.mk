@@ -164,5 +164,10 @@ DPDK_LIBRARIES := $(DPDK_WRAPS) -Wl,--whole-archive $(DPDK_WHOLE:%=-l:librte_%.a
   -Wl,--no-whole-archive -Wl,--start-group $(DPDK_PARTS:%=-l:librte_%.a) -Wl,--end-group \
   $(if $(filter af_xdp,$(DRIVERS)),-lxdp -lbpf -lelf -lz) \
   $(if $(filter mlx5,$(DRIVERS)),-lmlx5 -libverbs) -lnuma -lbsd -lmd -lm
-# The programs of this tree.
+# What glibc would load shared libraries for. EAL looks by dlopen whether it is one itself, and asks
+# for a user's home where it writes traces, which it never does here.
+DPDK_LOOKUPS := -Wl,--wrap=dlopen,--defsym=__wrap_dlopen=bedplate_loads_nothing \
+                -Wl,--wrap=getpwuid,--defsym=__wrap_getpwuid=abort
+# The programs of this tree, and what those with ports have besides.
+LINK_PORTS := $(DPDK_LIBRARIES) $(if $(SANITIZED),,$(DPDK_LOOKUPS))
 LINK_LIBRARIES := $(VERBS_LIBRARIES) $(if $(SANITIZED),,$(STATIC_VERBS)) $(LIBRARIES)

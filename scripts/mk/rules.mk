@@ -18,12 +18,13 @@ TESTS := $(BUILD)/bedplate-tests
 PEERS := $(BUILD)/c-peer $(BUILD)/cpp-peer $(BUILD)/journal
 TRAFFIC := $(BUILD)/verbs-traffic
 PLACES := $(BUILD)/places
+PORT_ECHO := $(BUILD)/port-echo
 BLOCKD_OBJECTS := $(call objects,$(BLOCKD_SOURCES))
 KVD_OBJECTS := $(call objects,$(KVD_SOURCES))
 
 .PHONY: products tests unit-tests coverage-programs
 products: $(PROGRAM) $(LIBRARIES_ALL) $(DPDK_LIBRARY) $(if $(SANITIZED),,$(MALLOC_LIBRARY)) examples
-tests: unit-tests $(PEERS) $(TRAFFIC) $(PLACES)
+tests: unit-tests $(PEERS) $(TRAFFIC) $(PLACES) $(PORT_ECHO)
 unit-tests: $(TESTS)
 # What scripts/coverage.py runs.
 coverage-programs: $(PROGRAM) $(TESTS) $(PLACES) $(addprefix $(BUILD)/,c-peer cpp-peer) \
@@ -110,7 +111,7 @@ $(PROGRAM): $(call objects,$(PROGRAM_SOURCES)) $(BLOCKD_OBJECTS) $(KVD_OBJECTS) 
             $(TSRELAY_LIBRARY) $(DPDK_LIBRARY) $(LIBRARIES_ALL)
 	$(if $(V),,@echo "  LINK $@")
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(TSRELAY_LIBRARY) $(LINK_POOL_HEAP) $(LINK_DPDK) \
-	  $(LINK_RUNTIME) $(DPDK_LIBRARIES) $(LINK_LIBRARIES)
+	  $(LINK_RUNTIME) $(LINK_PORTS) $(LINK_LIBRARIES)
 
 # Programs of others, linked as docs/allocator.md says: with the pool's malloc. And one of the
 # tests, which is linked like them.
@@ -139,6 +140,12 @@ $(EXAMPLES) $(PEERS) $(TRAFFIC) $(PLACES): $(POOL_HEAP) $(LIBRARIES_ALL)
 	$(if $(V),,@echo "  LINK $@")
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o %-tsrelay.a,$^) $(LINK_POOL_HEAP) $(LINK_RUNTIME) \
 	  $(LINK_LIBRARIES)
+
+# One that has ports besides.
+$(PORT_ECHO): $(BUILD)/tests/system/port_echo.o $(POOL_HEAP) $(DPDK_LIBRARY) $(LIBRARIES_ALL)
+	$(if $(V),,@echo "  LINK $@")
+	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LINK_DPDK) $(LINK_RUNTIME) \
+	  $(LINK_PORTS) $(LINK_LIBRARIES)
 
 # Each step of docs/first-service.md is one block of code there.
 $(FIRST_SERVICE): $(BUILD)/examples/echo-%: $(BUILD)/examples/echo_%.o
@@ -179,7 +186,7 @@ $(TESTS): $(call compiled,tests/tests,$(TEST_SOURCES)) $(BLOCKD_OBJECTS) $(KVD_O
           $(TSRELAY_LIBRARY) $(DPDK_LIBRARY) $(LIBRARIES_ALL) $(BUILD)/libCppUTest.a
 	$(if $(V),,@echo "  LINK $@")
 	$(Q)$(CXX) $(LDFLAGS) $(LAW_LINK) -o $@ $(filter %.o,$^) $(TSRELAY_LIBRARY) $(BUILD)/libCppUTest.a \
-	  $(LINK_POOL_HEAP) $(LINK_DPDK) $(LINK_RUNTIME) $(DPDK_LIBRARIES) $(LINK_LIBRARIES)
+	  $(LINK_POOL_HEAP) $(LINK_DPDK) $(LINK_RUNTIME) $(LINK_PORTS) $(LINK_LIBRARIES)
 
 # The pool's heap as the benchmark preloads it: the sources of the archives once more, compiled as
 # every preloadable allocator is. Not installed; programs link the archives.
@@ -206,7 +213,7 @@ $(BENCH_HEAP): $(BENCH_OBJECTS)
   $(KVD_SOURCES) $(TSRELAY_SOURCES) $(PROGRAM_SOURCES) $(TEST_SOURCES) $(STRAIN_SOURCES) \
   $(TRAFFIC_SOURCES) $(PLACES_SOURCES) tests/soak/heap_soak.cc apps/examples/ping.cc \
   apps/examples/remote_read.cc apps/examples/kvget.cc apps/examples/edu.cc apps/examples/tsgen.cc \
-  apps/examples/tsreader.cc tests/system/cpp_peer.cc) \
+  apps/examples/tsreader.cc tests/system/cpp_peer.cc tests/system/port_echo.cc) \
   $(BENCH_OBJECTS) $(C_OBJECTS) $(FIRST_SERVICE_OBJECTS))
 
 # The heap under demand: a heap of 256 MiB in segment 0.

@@ -36,7 +36,7 @@ TRANSPORT := connecting datagram_address doorbell endpoint epoll/epoll_sockets e
              $(addprefix vfio/,pci_device vfio_container vfio_device vfio_pool vfio_preflight) \
              $(addprefix verbs/,$(VERBS))
 DPDK := $(addprefix eal/,drivers eal eal_log eal_memory) \
-        $(addprefix port/,mbuf_pool port port_device port_queue_datapath) \
+        $(addprefix port/,local_checksum_datapath mbuf_pool port port_device port_queue_datapath) \
         $(addprefix net/,datagram_sender_datapath discovery_datapath frame_sender_datapath \
           group_reports_datapath icmp_datapath memberships memberships_datapath neighbours \
           neighbours_datapath net_counters net_stack net_stack_datapath packet_datapath path_mtus \
@@ -56,7 +56,7 @@ COMMANDS := check_command counter_text counters_command doctor_command files_c f
             group_parts init_part json_output keys_command perf_command plan_command program run_command \
             service_c sockets_c stats_command stats_json stats_text watch_stats
 PERF := perf_client perf_report perf_server perf_shm_side perf_side perf_verbs register_report
-PORTS := port_service
+PORTS := open_port port_counters_table port_service port_settings
 KVD := kv_service session_datapath
 TSRELAY := fec_receiver_datapath fec_sender_datapath leg_merge_datapath local_reader_datapath \
            output_group_datapath pacer_datapath psi_datapath recording recording_datapath \

@@ -223,3 +223,6 @@ uint64_t eal_heap_used_bytes() noexcept {
 }
 
 }  // namespace bedplate
+
+// In place of dlopen in the static programs of this tree (DPDK_LOOKUPS in scripts/mk/flags.mk).
+extern "C" void* bedplate_loads_nothing() noexcept { return nullptr; }

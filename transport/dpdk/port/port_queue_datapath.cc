@@ -5,6 +5,8 @@
 
 #include <rte_mbuf.h>
 
+#include "transport/dpdk/port/local_checksum_datapath.h"
+
 namespace bedplate {
 namespace {
 
@@ -27,22 +29,23 @@ uint32_t PortQueue::poll(uint32_t budget) noexcept {
   const auto wanted = static_cast<uint16_t>(std::min(budget, kBurstMax));
   const uint16_t count = rte_eth_rx_burst(number_, options_.index, frames, wanted);
   if (count == 0) return options_.receiver->advance();
-  idle_sleeps_ = 0;
+  next_look_ns_ = kFirstLookNs;
   PortQueueCounters& counters = *options_.counters;
   counters.received_frames.add(count);
   counters.received_bytes.add(bytes_of({frames, count}));
   counters.received_bursts.add(1);
+  if (options_.port->options().device.is_kernel_interface())
+    accept_local_checksums({frames, count});
   options_.receiver->receive({frames, count});
   return count + options_.receiver->advance();
 }
 
 void PortQueue::announce_sleep() noexcept {
-  idle_sleeps_ = std::min(idle_sleeps_ + 1, kDoublingsMax);
+  next_look_ns_ = std::min(next_look_ns_ + next_look_ns_ / kGrowth, options_.idle_poll_ns);
 }
 
 uint64_t PortQueue::sleep_max_ns() const noexcept {
-  const uint64_t look_ns = std::min(kFirstLookNs << idle_sleeps_, options_.idle_poll_ns);
-  return std::min(look_ns, options_.receiver->idle_max_ns());
+  return std::min(next_look_ns_, options_.receiver->idle_max_ns());
 }
 
 uint32_t PortQueue::send(std::span<rte_mbuf*> frames) noexcept {

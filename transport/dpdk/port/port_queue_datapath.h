@@ -2,8 +2,8 @@
 // packet layer sends through (net/frame_queue.h).
 //
 // Where nothing comes the loop sleeps. A device that can wake it does so (receive interrupts);
-// others are looked at now and then: soon after the last frame, up to `idle_poll_ns` later when
-// nothing has come for a while.
+// others are looked at now and then: the next time after an eighth of the time for which nothing has
+// come, but at least each `idle_poll_ns`.
 #pragma once
 
 #include <atomic>
@@ -38,7 +38,7 @@ class PortQueue final : public FrameQueue, public PollSource {
     uint16_t index = 0;
     FrameReceiver* receiver = nullptr;
     PortQueueCounters* counters = nullptr;  // nullptr: its own
-    uint64_t idle_poll_ns = 2 * kNsPerMs;
+    uint64_t idle_poll_ns = 5 * kNsPerMs;
   };
 
   explicit PortQueue(const Options& options) noexcept;
@@ -66,14 +66,15 @@ class PortQueue final : public FrameQueue, public PollSource {
   FrameOffloads offloads() const noexcept override;
 
  private:
-  // The first look after the last frame, and how often that doubles at most.
+  // The first look after the last frame. Each later one is an eighth further away than the one
+  // before it, so it comes when about an eighth of all the time has gone by once more.
   static constexpr uint64_t kFirstLookNs = 50 * kNsPerUs;
-  static constexpr uint32_t kDoublingsMax = 16;
+  static constexpr uint64_t kGrowth = 8;
 
   Options options_;
   uint16_t number_ = 0;
   PortQueueCounters own_counters_;
-  uint32_t idle_sleeps_ = 0;
+  uint64_t next_look_ns_ = kFirstLookNs;  // from the sleep on that comes
   std::atomic<bool> is_cut_off_{false};
 };
 

@@ -1,0 +1,248 @@
+// Tested by tests/apps/ports/port_service_test.cc.
+#include "apps/ports/open_port.h"
+
+#include <algorithm>
+#include <ctime>
+
+#include <linux/capability.h>
+
+#include "apps/ports/port_counters_table.h"
+#include "platform/log.h"
+#include "platform/units.h"
+#include "transport/ip_address.h"
+
+namespace bedplate {
+namespace {
+
+constexpr uint32_t kBurst = PortQueue::kBurstMax;
+// For what is under way between queues, and what a shard's cache holds.
+constexpr uint64_t kSpareBuffers = 1024;
+constexpr uint64_t kBuffersOfCache = 512;
+// What a packet layer allocates.
+constexpr uint64_t kStackBytes = 4 * kMiB;
+constexpr uint32_t kSocketsMin = 16;
+constexpr uint32_t kMembershipsMin = 256;
+constexpr uint32_t kCountMax = 4096;  // as NetOptions has it
+// Descriptors of a device: of its queues, its interrupts.
+constexpr uint32_t kDescriptorCount = 8;
+
+NetTime time_of(EventLoop& loop) noexcept {
+  timespec now = {};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return {loop.now_ns(),
+          static_cast<uint64_t>(now.tv_sec) * kNsPerSecond + static_cast<uint64_t>(now.tv_nsec)};
+}
+
+}  // namespace
+
+void OpenPort::Receiver::create(NetStack& stack, EventLoop& loop) noexcept {
+  stack_ = &stack;
+  loop_ = &loop;
+}
+
+void OpenPort::Receiver::receive(std::span<rte_mbuf*> frames) noexcept {
+  stack_->receive(frames, time_of(*loop_));
+}
+
+uint32_t OpenPort::Receiver::advance() noexcept { return stack_->advance({loop_->now_ns(), 0}); }
+
+uint64_t OpenPort::Receiver::idle_max_ns() const noexcept {
+  const uint64_t deadline_ns = stack_->next_deadline_ns();
+  if (deadline_ns == TimerQueue::kNever) return PollSource::kUnlimitedNs;
+  const uint64_t now_ns = loop_->now_ns();
+  return deadline_ns > now_ns ? deadline_ns - now_ns : 0;
+}
+
+std::vector<uint32_t> OpenPort::shards(const Configuration& configuration) const {
+  if (!settings.shards.empty()) return settings.shards;
+  std::vector<uint32_t> all;
+  for (uint32_t i = 0; i < configuration.shards.size(); ++i) all.push_back(i);
+  return all;
+}
+
+Result<void> OpenPort::plan_socket(uint32_t shard, const DatagramShape& shape) {
+  const std::vector<uint32_t>& named = settings.shards;
+  if (!named.empty() && std::find(named.begin(), named.end(), shard) == named.end()) {
+    Error error;
+    error.kind = ErrorKind::kConfiguration;
+    error.set_doing("planning a socket on the port %s", settings.name.c_str());
+    error.set_answer("the port %s has no queue on that shard", settings.name.c_str());
+    return error.set_cure("name the shard in shards of the [[port]], or leave shards out");
+  }
+  if (asked_.size() <= shard) asked_.resize(shard + 1);
+  ++asked_[shard].socket_count;
+  asked_[shard].kept_count += shape.buffer_count;
+  return {};
+}
+
+uint64_t OpenPort::needed_buffer_count() const noexcept {
+  uint64_t count = kSpareBuffers;
+  count += shards_.size() * (uint64_t{2} * settings.descriptor_count + kBuffersOfCache);
+  for (const Wanted& wanted : wanted_) count += wanted.kept_count;
+  return count;
+}
+
+PortOptions OpenPort::port_options() const {
+  PortOptions options;
+  options.name = settings.name;
+  options.device = settings.device;
+  options.is_memif_server = settings.role == MemifRole::kServer;
+  options.queue_count = static_cast<uint32_t>(shards_.size());
+  options.descriptor_count = settings.descriptor_count;
+  options.mtu_bytes = settings.mtu_bytes;
+  options.strips_vlan = settings.vlan != 0;
+  options.buffer_count = settings.buffer_count != 0 ? settings.buffer_count
+                                                    : static_cast<uint32_t>(needed_buffer_count());
+  return options;
+}
+
+uint64_t OpenPort::heap_bytes() const noexcept { return port_heap_bytes(port_options()); }
+
+std::string OpenPort::instance(const Configuration& configuration, uint32_t shard) const {
+  return settings.name + "/" + configuration.shards[shard].name;
+}
+
+Result<void> OpenPort::plan(ServicePlan& plan) {
+  const Configuration& configuration = plan.configuration();
+  shards_ = shards(configuration);
+  wanted_ = std::move(asked_);
+  wanted_.resize(configuration.shards.size());
+  asked_.clear();
+  Error error;
+  error.kind = ErrorKind::kConfiguration;
+  error.set_doing("the port %s", settings.name.c_str());
+  if (shards_.size() > Port::kQueueCountMax) {
+    return error.set_answer("it would have %zu queues", shards_.size())
+        .set_cure("name at most %u shards in shards of the [[port]]", Port::kQueueCountMax);
+  }
+  const uint64_t needed = needed_buffer_count();
+  if (settings.buffer_count != 0 && settings.buffer_count < needed) {
+    return error.set_answer("it has %u buffers", settings.buffer_count)
+        .set_cure("set buffers to %zu or more, or leave it out: its queues and the sockets on it "
+                  "need so many",
+                  static_cast<size_t>(needed));
+  }
+  if (needed > kMbufCountMax) {
+    return error.set_answer("its queues and sockets need %zu buffers", static_cast<size_t>(needed))
+        .set_cure("lower descriptors, or the buffers of sockets: it can have %u", kMbufCountMax);
+  }
+  const PortOptions options = port_options();
+  const OwnerName owner("buffers", settings.name);
+  plan.segment(owner, {{owner, mbuf_shape(options.mtu_bytes, options.buffer_count).bytes()}},
+               plan.placement(shards_[0]));
+  plan.heap(shards_.size() * kStackBytes);
+  plan.descriptors(kDescriptorCount * (1 + options.queue_count), nullptr);
+  plan.counters<PortCounters>("port", settings.name);
+  for (const uint32_t shard : shards_) {
+    plan.sources(shard, 1);
+    plan.counters<PortQueueCounters>("queue", instance(configuration, shard));
+    plan.counters<NetCounters>("net", instance(configuration, shard));
+  }
+  if (settings.device.is_kernel_interface()) {
+    plan.capability(CAP_NET_RAW);
+    plan.capability(CAP_NET_ADMIN);
+  }
+  return {};
+}
+
+NetOptions OpenPort::net_options() const {
+  NetOptions options;
+  options.name = settings.name.c_str();
+  for (const std::string& address : settings.addresses) {
+    options.addresses[options.address_count++] = *parse_ip_prefix(address);
+  }
+  for (const std::string& text : settings.gateways) {
+    const IpAddress gateway = *parse_ip_address(text);
+    (gateway.family == AF_INET ? options.gateway4 : options.gateway6) = gateway;
+  }
+  options.takes_routers = settings.takes_routers;
+  options.vlan = settings.vlan;
+  return options;
+}
+
+Result<void> OpenPort::create(ServiceContext& context) {
+  PortOptions options = port_options();
+  auto memory = context.carve(OwnerName("buffers", settings.name));
+  BP_TRY(memory);
+  auto counters = context.counters<PortCounters>("port", settings.name);
+  BP_TRY(counters);
+  options.memory = memory.value();
+  options.counters = counters.value();
+  BP_TRY(port_.open(options));
+  for (uint32_t i = 0; i < shards_.size(); ++i) {
+    auto lane = std::make_unique<Lane>();
+    lane->shard = shards_[i];
+    lane->loop = &context.loop(shards_[i]);
+    lanes_.push_back(std::move(lane));
+  }
+  if (lanes_.size() > 1) {
+    PortShared::Options shared;
+    shared.queue_count = static_cast<uint32_t>(lanes_.size());
+    shared.wake = [](void* self, uint32_t index) noexcept {
+      static_cast<OpenPort*>(self)->lanes_[index]->loop->doorbell().ring();
+    };
+    shared.context = this;
+    shared_ = std::make_unique<PortShared>(shared);
+  }
+  for (uint32_t i = 0; i < lanes_.size(); ++i) BP_TRY(create_lane(context, i));
+  return port_.start();
+}
+
+Result<void> OpenPort::create_lane(ServiceContext& context, uint32_t index) {
+  Lane& lane = *lanes_[index];
+  const std::string name = instance(context.configuration(), lane.shard);
+  auto queue_counters = context.counters<PortQueueCounters>("queue", name);
+  BP_TRY(queue_counters);
+  auto net_counters = context.counters<NetCounters>("net", name);
+  BP_TRY(net_counters);
+  lane.queue = std::make_unique<PortQueue>(
+      PortQueue::Options{.port = &port_,
+                         .index = static_cast<uint16_t>(index),
+                         .receiver = &lane.receiver,
+                         .counters = queue_counters.value(),
+                         .idle_poll_ns = settings.idle_poll_us * kNsPerUs});
+  NetOptions options = net_options();
+  const uint32_t socket_count = wanted_[lane.shard].socket_count;
+  options.socket_count_max = std::clamp(socket_count, kSocketsMin, kCountMax);
+  options.membership_count_max = std::clamp(4 * socket_count, kMembershipsMin, kCountMax);
+  options.counters = net_counters.value();
+  options.shared = shared_.get();
+  options.queue_index = index;
+  if (const char* wrong = NetStack::check(options)) {
+    return Error{}.set_doing("the port %s", settings.name.c_str()).set_answer("%s", wrong);
+  }
+  lane.stack = std::make_unique<NetStack>(*lane.queue, options);
+  lane.receiver.create(*lane.stack, *lane.loop);
+  return context.add_source(lane.shard, *lane.queue, kBurst);
+}
+
+OpenPort::Lane* OpenPort::find_lane(uint32_t shard) noexcept {
+  for (const auto& lane : lanes_) {
+    if (lane->shard == shard) return lane.get();
+  }
+  return nullptr;
+}
+
+Result<DatagramSocket*> OpenPort::make_socket(uint32_t shard, const DatagramShape& shape) {
+  Lane* lane = find_lane(shard);
+  if (lane == nullptr || lane->sockets.size() == wanted_[shard].socket_count) {
+    return Error{}
+        .set_answer("the port %s is not there yet, or was asked for fewer", settings.name.c_str())
+        .set_cure("this is a defect of the program: it lists the ports before the services that "
+                  "use them");
+  }
+  lane->sockets.push_back(std::make_unique<PortDatagramSocket>(*lane->stack, shape));
+  return lane->sockets.back().get();
+}
+
+void OpenPort::start(uint32_t shard) noexcept {
+  if (Lane* lane = find_lane(shard)) lane->stack->start(time_of(*lane->loop));
+}
+
+void OpenPort::watch() noexcept {
+  port_.watch();
+  if (port_.state() != PortState::kGone) return;
+  for (const auto& lane : lanes_) lane->queue->cut_off();
+}
+
+}  // namespace bedplate

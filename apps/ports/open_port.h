@@ -1,0 +1,87 @@
+// A port with all that stands on it: on each of its shards a queue, its packet layer, and the
+// datagram sockets of services.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "apps/boot/service_context.h"
+#include "apps/boot/service_plan.h"
+#include "apps/ports/port_settings.h"
+#include "transport/datagram_network.h"
+#include "transport/dpdk/net/net_stack.h"
+#include "transport/dpdk/net/port_datagram_socket.h"
+#include "transport/dpdk/net/port_shared_datapath.h"
+#include "transport/dpdk/port/port.h"
+#include "transport/dpdk/port/port_queue_datapath.h"
+
+namespace bedplate {
+
+class OpenPort final : public DatagramNetwork {
+ public:
+  OpenPort() = default;
+  OpenPort(const OpenPort&) = delete;
+  OpenPort& operator=(const OpenPort&) = delete;
+
+  PortSettings settings;  // read, and not changed then
+
+  // In this order: sockets that others plan, plan(), create(), sockets that others make, seal().
+  Result<void> plan_socket(uint32_t shard, const DatagramShape& shape) override;
+  Result<void> plan(ServicePlan& plan);
+  // Of EAL's heap.
+  uint64_t heap_bytes() const noexcept;
+  Result<void> create(ServiceContext& context);
+  Result<DatagramSocket*> make_socket(uint32_t shard, const DatagramShape& shape) override;
+
+  // From the thread of `shard`, before its loop runs.
+  void start(uint32_t shard) noexcept;
+  // From the control thread.
+  void watch() noexcept;
+
+ private:
+  // A packet layer as the receiver of a queue.
+  class Receiver final : public FrameReceiver {
+   public:
+    void create(NetStack& stack, EventLoop& loop) noexcept;
+    void receive(std::span<rte_mbuf*> frames) noexcept override;
+    uint32_t advance() noexcept override;
+    uint64_t idle_max_ns() const noexcept override;
+
+   private:
+    NetStack* stack_ = nullptr;
+    EventLoop* loop_ = nullptr;
+  };
+  // What a shard has of the port.
+  struct Lane {
+    uint32_t shard = 0;
+    EventLoop* loop = nullptr;
+    std::unique_ptr<PortQueue> queue;
+    std::unique_ptr<NetStack> stack;
+    Receiver receiver;
+    std::vector<std::unique_ptr<PortDatagramSocket>> sockets;
+  };
+  // What was planned for one shard.
+  struct Wanted {
+    uint32_t socket_count = 0;
+    uint64_t kept_count = 0;  // buffers that its sockets may have
+  };
+
+  std::vector<uint32_t> shards(const Configuration& configuration) const;
+  uint64_t needed_buffer_count() const noexcept;
+  std::string instance(const Configuration& configuration, uint32_t shard) const;
+  NetOptions net_options() const;
+  Result<void> create_lane(ServiceContext& context, uint32_t index);
+  Lane* find_lane(uint32_t shard) noexcept;
+  PortOptions port_options() const;
+
+  std::vector<uint32_t> shards_;  // with a queue; empty before plan()
+  std::vector<Wanted> asked_;     // for the next plan(), by shard
+  std::vector<Wanted> wanted_;    // in the last one
+  Port port_;                     // first: it goes last
+  std::unique_ptr<PortShared> shared_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+};
+
+}  // namespace bedplate

@@ -1,0 +1,73 @@
+// Tested by tests/apps/ports/port_service_test.cc.
+#include "apps/ports/port_counters_table.h"
+
+#include <algorithm>
+#include <string>
+
+namespace bedplate {
+
+void describe(CounterTable& table, EalCounters& c) {
+  table.gauge("heap_bytes", c.heap_bytes, "bytes", "The heap of DPDK, in the pool.");
+  table.gauge("heap_used_bytes", c.heap_used_bytes, "bytes", "What of it is taken.");
+}
+
+void describe(CounterTable& table, PortCounters& c) {
+  table.state("state", c.state, kPortStateWords, "Whether there is a link; or the device is gone.");
+  table.gauge("speed_mbps", c.speed_mbps, "Mbit/s",
+              "The speed of the link, as the device says it.");
+  table.counter("link_downs", c.link_downs, "times", "The link went down, or the device away.");
+  table.counter("link_ups", c.link_ups, "times", "The link came up.");
+  table.flags("offloads", c.offloads, kPortOffloadWords,
+              "What the device does; the rest is done in software.");
+  table.counter("missed_frames", c.missed_frames, "frames",
+                "Came, and the device had no room: the shard was too slow.");
+  table.counter("receive_errors", c.receive_errors, "frames", "Came damaged, as the device says.");
+  table.counter("send_errors", c.send_errors, "frames", "The device could not send them.");
+  table.counter("no_buffer_frames", c.no_buffer_frames, "frames",
+                "Came, and all buffers were in use, as the device says.");
+  table.gauge("free_buffers", c.free_buffers, "buffers", "Buffers that nobody has.");
+  table.gauge("buffers", c.buffers, "buffers", "All of its buffers.");
+}
+
+void describe(CounterTable& table, PortQueueCounters& c) {
+  table.counter("received_frames", c.received_frames, "frames", "Frames that came.");
+  table.counter("received_bytes", c.received_bytes, "bytes", "Their bytes.");
+  table.counter("received_bursts", c.received_bursts, "bursts", "In so many bursts.");
+  table.counter("sent_frames", c.sent_frames, "frames", "Frames that the device took.");
+  table.counter("sent_bytes", c.sent_bytes, "bytes", "Their bytes.");
+  table.counter("refused_frames", c.refused_frames, "frames",
+                "Frames that the full queue did not take at first.");
+  table.counter("no_buffer", c.no_buffer, "times", "A buffer to send was wanted; none was free.");
+}
+
+void describe(CounterTable& table, NetCounters& c) {
+  table.counter("received_frames", c.received_frames, "frames", "Frames that were looked at.");
+  table.counter("received_datagrams", c.received_datagrams, "datagrams", "Handed to sockets.");
+  table.counter("received_bytes", c.received_bytes, "bytes", "Their bytes.");
+  table.counter("sent_frames", c.sent_frames, "frames", "Frames handed to the port.");
+  table.counter("sent_datagrams", c.sent_datagrams, "datagrams", "Datagrams of sockets that went.");
+  table.counter("sent_bytes", c.sent_bytes, "bytes", "Their bytes.");
+  table.counter("copied_bytes", c.copied_bytes, "bytes",
+                "What of them was copied; the rest went by reference.");
+  table.counter("summed_bytes", c.summed_bytes, "bytes",
+                "What of them was read for a checksum, which the device does not make.");
+  table.counter("truncated_datagrams", c.truncated_datagrams, "datagrams",
+                "Longer than the buffer of their socket.");
+  table.counter("looped_frames", c.looped_frames, "frames",
+                "Own multicast, and what went to an own address.");
+  table.counter("handed_frames", c.handed_frames, "frames", "Frames handed to other shards.");
+  table.counter("echo_replies", c.echo_replies, "replies", "Answers to ping.");
+  table.counter("address_conflicts", c.address_conflicts, "times",
+                "Another station claimed an address of this port.");
+  table.counter("neighbours_full", c.neighbours_full, "times",
+                "No room was left for one more neighbour.");
+  for (uint32_t i = 1; i < kDropCount; ++i) {
+    const auto cause = static_cast<Drop>(i);
+    std::string name = "drop_" + std::string(drop_name(cause));
+    std::replace(name.begin(), name.end(), '-', '_');
+    const std::string help = "Frames dropped: " + std::string(drop_help(cause)) + ".";
+    table.counter(name.c_str(), c.drops[i], "frames", help.c_str());
+  }
+}
+
+}  // namespace bedplate

@@ -1,0 +1,63 @@
+// Ports through DPDK as services of the runtime: [[port]], and [dpdk] for what all of them share.
+//
+// A port is a network of datagrams by its name: other services open sockets on it
+// (ServicePlan::datagram_socket), so a program lists these two before them. EAL is started with the
+// first port; without one it is not.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "apps/boot/service.h"
+
+namespace bedplate {
+
+class OpenPort;
+struct DpdkSettings;
+struct EalCounters;
+
+// [dpdk]. It does nothing itself.
+class DpdkService final : public Service {
+ public:
+  DpdkService();
+  ~DpdkService() override;
+  const char* name() const noexcept override { return "dpdk"; }
+  void describe(ConfigurationTable& table) override;
+
+  const DpdkSettings& settings() const noexcept { return *settings_; }
+
+ private:
+  std::unique_ptr<DpdkSettings> settings_;
+};
+
+// [[port]].
+class PortService final : public Service {
+ public:
+  // `dpdk` outlives it.
+  explicit PortService(const DpdkService& dpdk);
+  ~PortService() override;
+  PortService(const PortService&) = delete;
+  PortService& operator=(const PortService&) = delete;
+
+  const char* name() const noexcept override { return "port"; }
+  uint32_t table_count_max() const noexcept override { return 16; }
+  void describe(ConfigurationTable& table) override;
+  DatagramNetwork* datagram_network(std::string_view name) noexcept override;
+  Result<void> plan(ServicePlan& plan) override;
+  void preflight(std::vector<Error>* problems) override;
+  Result<void> create(ServiceContext& context) override;
+  void start(uint32_t shard) noexcept override;
+  void tick() noexcept override;
+
+ private:
+  uint64_t heap_bytes() const noexcept;
+  Result<void> start_dpdk(ServiceContext& context);
+
+  const DpdkService& dpdk_;
+  std::vector<std::unique_ptr<OpenPort>> ports_;
+  std::unique_ptr<OpenPort> sample_;  // what a description without a file describes
+  EalCounters* counters_ = nullptr;
+};
+
+}  // namespace bedplate

@@ -1,0 +1,114 @@
+// Tested by tests/apps/ports/port_service_test.cc.
+#include "apps/ports/port_settings.h"
+
+#include <algorithm>
+
+#include <sys/socket.h>
+
+#include "apps/boot/configuration.h"
+#include "apps/boot/configuration_reader.h"
+#include "apps/boot/configuration_table.h"
+#include "apps/boot/configuration_words.h"
+#include "transport/dpdk/port/mbuf_pool.h"
+#include "transport/ip_address.h"
+
+namespace bedplate {
+namespace {
+
+constexpr Choice<MemifRole> kRoles[] = {{"client", MemifRole::kClient},
+                                        {"server", MemifRole::kServer}};
+
+void check_device(ReadTable& table, PortSettings& settings) {
+  if (table.was_refused("device")) return;
+  auto device = parse_port_device(settings.device_text);
+  if (!device.ok()) {
+    return table.refuse_value(
+        "device", "\"device\" is " + quoted(settings.device_text) + ": " + device.error().answer,
+        device.error().cure);
+  }
+  settings.device = device.take();
+  if (settings.device.kind != PortDevice::Kind::kMemif) {
+    table.refuse_keys({"role"}, "is for a device \"memif:/PATH\"", "leave it out");
+  }
+}
+
+// One way out for each family, and in the network of one of the addresses.
+void check_gateways(ReadTable& table, const PortSettings& settings) {
+  if (table.was_refused("gateways") || table.was_refused("addresses")) return;
+  const IpPrefix link_local = {{AF_INET6, {0xfe, 0x80}}, 10};
+  int known = 0;
+  for (const std::string& text : settings.gateways) {
+    const auto gateway = parse_ip_address(text);
+    if (gateway->family == known) {
+      return table.refuse_value("gateways", quoted(text) + " is the second of its family",
+                                "expected one for IPv4 and one for IPv6");
+    }
+    known = gateway->family;
+    const bool is_near =
+        (link_local.contains(*gateway)) ||
+        std::any_of(settings.addresses.begin(), settings.addresses.end(), [&](const auto& one) {
+          const auto prefix = parse_ip_prefix(one);
+          return prefix->family == gateway->family && prefix->contains(*gateway);
+        });
+    if (is_near) continue;
+    table.refuse_value("gateways", quoted(text) + " is in the network of none of the addresses",
+                       "expected one that can be reached from an address of the port");
+  }
+}
+
+}  // namespace
+
+void describe(ConfigurationTable& table, PortSettings& settings) {
+  table.name("name", &settings.name, 1, PortSettings::kNameMax)
+      .required()
+      .unique()
+      .help("What services call it (`network = ...`), and its counters.");
+  table.text("device", &settings.device_text, 1, 128)
+      .required()
+      .unique()
+      .help("`0000:03:00.0` (PCI, in the hands of vfio-pci), `af_packet:INTERFACE`, "
+            "`af_xdp:INTERFACE`, `tap:NAME`, `memif:/PATH`, `ring:NAME` (two ports of one name "
+            "send to one another) or `null`; see [Devices](ports.md#devices).");
+  table.choice("role", &settings.role, Choices<MemifRole>(kRoles))
+      .help("With memif: who listens at the path.");
+  table.shards("shards", &settings.shards, kShardCountMax)
+      .otherwise("all shards")
+      .help("Each has a queue of the port.");
+  table
+      .texts("addresses", ConfigurationKey::Type::kIpPrefixes, &settings.addresses,
+             PortSettings::kAddressesMax)
+      .help("Its addresses and their networks: `[\"192.0.2.10/24\", \"2001:db8::10/64\"]`. One of "
+            "fe80:: it has by itself.");
+  table.texts("gateways", ConfigurationKey::Type::kIpAddresses, &settings.gateways, 2)
+      .help("The way to all other networks, one of each family.");
+  table.boolean("router_advertisements", &settings.takes_routers)
+      .help(
+          "Whether routers of IPv6 that announce themselves are taken, where no gateway is named.");
+  table.integer("vlan", &settings.vlan, 0, 4094).help("The tag of all its frames. 0: none.");
+  table.integer("mtu_bytes", &settings.mtu_bytes, 1280, 9600)
+      .help("The longest packet; a buffer holds a frame of it.");
+  table.integer("buffers", &settings.buffer_count, 64, kMbufCountMax)
+      .otherwise("what its queues and sockets need")
+      .help("How many buffers it has, those that are kept included.");
+  table.integer("descriptors", &settings.descriptor_count, 64, 8192)
+      .rule(ConfigurationKey::Rule::kPowerOfTwo)
+      .help("How many frames each queue holds, each way. A device may have limits of its own.");
+  table.integer("idle_poll_us", &settings.idle_poll_us, 10, 100'000)
+      .help("How long an idle shard sleeps at most before it looks at the port again, where the "
+            "device cannot wake it.");
+  table.check([&settings](ReadTable& read) {
+    check_device(read, settings);
+    check_gateways(read, settings);
+  });
+}
+
+void describe(ConfigurationTable& table, DpdkSettings& settings) {
+  table.size("heap_bytes", &settings.heap_bytes, 0, kGiB)
+      .rule(ConfigurationKey::Rule::kMultipleOf4KiB)
+      .help("Memory for DPDK beside what the ports are known to need: for drivers that take more.");
+  table.boolean("telemetry", &settings.has_telemetry)
+      .help("Whether DPDK's own telemetry is on: a socket in its folder in /run/dpdk, and a thread "
+            "for it and for each that asks.");
+}
+
+}  // namespace bedplate

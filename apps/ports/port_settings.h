@@ -1,0 +1,42 @@
+// [[port]] and [dpdk] of the configuration.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "transport/dpdk/port/port_device.h"
+
+namespace bedplate {
+
+enum class MemifRole : uint8_t { kClient, kServer };
+
+struct PortSettings {
+  static constexpr uint32_t kNameMax = 16;
+  static constexpr uint32_t kAddressesMax = 8;
+
+  std::string name;
+  std::string device_text;
+  PortDevice device;  // what that says
+  MemifRole role = MemifRole::kClient;
+  std::vector<uint32_t> shards;  // none: all
+  std::vector<std::string> addresses;
+  std::vector<std::string> gateways;
+  bool takes_routers = false;
+  uint16_t vlan = 0;
+  uint32_t mtu_bytes = 1500;
+  uint32_t buffer_count = 0;  // 0: what queues and sockets need
+  uint32_t descriptor_count = 1024;
+  uint32_t idle_poll_us = 5000;
+};
+
+struct DpdkSettings {
+  uint64_t heap_bytes = 0;  // beside what ports are known to need
+  bool has_telemetry = false;
+};
+
+class ConfigurationTable;
+void describe(ConfigurationTable& table, PortSettings& settings);
+void describe(ConfigurationTable& table, DpdkSettings& settings);
+
+}  // namespace bedplate

@@ -1,0 +1,181 @@
+// Ports in a configuration: what is read, what is planned for them and for the sockets on them, and
+// what stands against them. tests/system/ports_test.py drives them.
+#include "apps/ports/port_service.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/boot/appliance_plan.h"
+#include "apps/boot/configuration.h"
+#include "apps/boot/service_plan.h"
+#include "apps/ports/port_settings.h"
+#include "pinned_pool/boot_segment.h"
+#include "transport/datagram_network.h"
+#include "transport/dpdk/eal/eal.h"
+#include "transport/dpdk/port/port.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+
+namespace {
+
+// A service with sockets on a port.
+struct SocketUser final : Service {
+  const char* name() const noexcept override { return "user"; }
+  void describe(ConfigurationTable& table) override {
+    table.integer("sockets", &socket_count, 0, 100).help("How many.");
+    table.integer("buffers", &buffer_count, 1, 1U << 20).help("Of each.");
+    table.shard("shard", &shard).help("Where.");
+  }
+  Result<void> plan(ServicePlan& plan) override {
+    for (uint32_t i = 0; i < socket_count; ++i) {
+      const std::string socket = "s" + std::to_string(i);
+      plan.datagram_socket(shard, socket.c_str(), {.buffer_count = buffer_count}, "wan");
+    }
+    return {};
+  }
+
+  uint32_t socket_count = 0;
+  uint32_t buffer_count = 64;
+  uint32_t shard = 0;
+};
+
+}  // namespace
+
+TEST_GROUP(PortService) {
+  DpdkService dpdk;
+  std::optional<PortService> ports;
+  SocketUser user;
+  std::optional<Configuration> configuration;
+  char text[1024];
+
+  // The first problem, or "".
+  std::string read(const std::string& tables) {
+    ports.emplace(dpdk);
+    user = {};
+    Service* const services[] = {&dpdk, &*ports, &user};
+    std::vector<Error> problems;
+    configuration = parse_configuration("[appliance]\nname = \"a\"\n[pool]\nbytes = \"512 MiB\"\n"
+                                        "pages = \"4 KiB\"\n"
+                                        "[[shard]]\nname = \"main\"\ncpu = 0\n"
+                                        "[[shard]]\nname = \"other\"\ncpu = 1\n" +
+                                            tables,
+                                        "f", services, &problems);
+    return problems.empty() ? "" : format_error(problems[0], text, sizeof text);
+  }
+  // The plan of a good one.
+  AppliancePlan plan(const std::string& tables) {
+    STRCMP_EQUAL("", read(tables).c_str());
+    configuration->pool.bytes = boot_segment_bytes() + 512 * kMiB;
+    auto made = plan_appliance(*configuration);
+    CHECK_TEXT(made.ok(), made.ok() ? "" : made.error().answer);
+    return made.take();
+  }
+  std::string refusal(const std::string& tables) {
+    STRCMP_EQUAL("", read(tables).c_str());
+    const auto made = plan_appliance(*configuration);
+    CHECK_FALSE(made.ok());
+    return format_error(made.error(), text, sizeof text);
+  }
+  static uint64_t bytes_of(const AppliancePlan& plan, const char* owner) {
+    for (const SegmentPlan& segment : plan.pool.segments) {
+      if (segment.owner == OwnerName(owner)) return segment.carves.at(0).bytes;
+    }
+    return 0;
+  }
+};
+
+TEST(PortService, ReadsEachPort) {
+  STRCMP_EQUAL("", read("[[port]]\nname = \"wan\"\ndevice = \"null\"\n"
+                        "addresses = [\"192.0.2.1/24\", \"2001:db8::1/64\"]\n"
+                        "gateways = [\"192.0.2.254\", \"fe80::1\"]\nshards = [\"other\"]\n"
+                        "vlan = 7\nmtu_bytes = 9000\nrouter_advertisements = true\n"
+                        "[[port]]\nname = \"lan\"\ndevice = \"memif:/run/x\"\nrole = \"server\"\n"
+                        "[dpdk]\nheap_bytes = \"4 MiB\"\ntelemetry = true\n")
+                       .c_str());
+  LONGS_EQUAL(2, configuration->services.size());  // [dpdk] and both [[port]]
+  CHECK(ports->datagram_network("wan") != nullptr);
+  CHECK(ports->datagram_network("lan") != nullptr);
+  CHECK(ports->datagram_network("dmz") == nullptr);
+  CHECK_EQUAL(4 * kMiB, dpdk.settings().heap_bytes);
+  CHECK(dpdk.settings().has_telemetry);
+}
+
+TEST(PortService, WhatMakesNoSenseIsRefusedWithItsPlace) {
+  const std::string port = "[[port]]\nname = \"wan\"\n";
+  STRCMP_CONTAINS(
+      "f:14:10: \"device\" is \"eth0\": no device is called so; expected \"0000:03:00.0\"",
+      read(port + "device = \"eth0\"\n").c_str());
+  STRCMP_CONTAINS("f:15:1: \"role\" is for a device \"memif:/PATH\"; leave it out",
+                  read(port + "device = \"null\"\nrole = \"server\"\n").c_str());
+  STRCMP_CONTAINS("\"192.0.3.1\" is in the network of none of the addresses",
+                  read(port + "device = \"null\"\naddresses = [\"192.0.2.1/24\"]\n"
+                              "gateways = [\"192.0.3.1\"]\n")
+                      .c_str());
+  STRCMP_CONTAINS("\"192.0.2.3\" is the second of its family",
+                  read(port + "device = \"null\"\naddresses = [\"192.0.2.1/24\"]\n"
+                              "gateways = [\"192.0.2.2\", \"192.0.2.3\"]\n")
+                      .c_str());
+  STRCMP_CONTAINS("\"name\" \"wan\" is taken",
+                  read(port + "device = \"null\"\n" + port + "device = \"ring:a\"\n").c_str());
+  STRCMP_CONTAINS(
+      "\"device\" \"tap:x\" is taken",
+      read(port + "device = \"tap:x\"\n[[port]]\nname = \"lan\"\ndevice = \"tap:x\"\n").c_str());
+}
+
+TEST(PortService, MemoryOfEachPortIsInThePlan) {
+  const AppliancePlan made =
+      plan("[[port]]\nname = \"wan\"\ndevice = \"null\"\nbuffers = 16384\n"
+           "[[port]]\nname = \"lan\"\ndevice = \"ring:a\"\nshards = [\"other\"]\n");
+  CHECK_EQUAL(mbuf_shape(1500, 16384).bytes(), bytes_of(made, "buffers:wan"));
+  CHECK(bytes_of(made, "buffers:lan") > 0);
+  CHECK(bytes_of(made, "dpdk") >= eal_memory_bytes(8 * kMiB));
+  LONGS_EQUAL(1, made.needs_on(0).sources);
+  LONGS_EQUAL(2, made.needs_on(1).sources);
+}
+
+TEST(PortService, SocketsOnAPortHaveTheirBuffersThere) {
+  const std::string port = "[[port]]\nname = \"wan\"\ndevice = \"null\"\n";
+  const uint64_t alone = bytes_of(plan(port + "[user]\n"), "buffers:wan");
+  const AppliancePlan made = plan(port + "[user]\nsockets = 3\nbuffers = 1000\n");
+  const uint64_t with_sockets = bytes_of(made, "buffers:wan");
+  CHECK_EQUAL(3000 * mbuf_shape(1500, 64).stride_bytes(), with_sockets - alone);
+  // Asked again it says the same.
+  auto again = plan_appliance(*configuration);
+  CHECK(again.ok());
+  CHECK_EQUAL(with_sockets, bytes_of(again.value(), "buffers:wan"));
+}
+
+TEST(PortService, FewerBuffersThanAreNeededAreRefused) {
+  STRCMP_CONTAINS("the port wan: it has 6000 buffers; set buffers to 7144 or more",
+                  refusal("[[port]]\nname = \"wan\"\ndevice = \"null\"\nshards = [\"main\"]\n"
+                          "buffers = 6000\n[user]\nsockets = 1\nbuffers = 3560\n")
+                      .c_str());
+}
+
+TEST(PortService, ASocketWhereThePortHasNoQueueIsRefused) {
+  STRCMP_CONTAINS("user: planning the datagram socket s0: the port wan has no queue on that shard; "
+                  "name the shard in shards of the [[port]], or leave shards out",
+                  refusal("[[port]]\nname = \"wan\"\ndevice = \"null\"\nshards = [\"main\"]\n"
+                          "[user]\nsockets = 1\nshard = \"other\"\n")
+                      .c_str());
+}
+
+TEST(PortService, PortsOfTheKernelKeepTheRightToOpenThem) {
+  CHECK_EQUAL(0, plan("[[port]]\nname = \"wan\"\ndevice = \"null\"\n").capabilities());
+  CHECK(plan("[[port]]\nname = \"wan\"\ndevice = \"tap:x\"\n").capabilities() != 0);
+}
+
+TEST(PortService, EachPortSaysWhatStandsAgainstIt) {
+  STRCMP_EQUAL("", read("[[port]]\nname = \"wan\"\ndevice = \"af_packet:no-such-if\"\n"
+                        "[[port]]\nname = \"lan\"\ndevice = \"ffff:ff:1f.7\"\n"
+                        "[[port]]\nname = \"dmz\"\ndevice = \"null\"\n")
+                       .c_str());
+  std::vector<Error> problems;
+  ports->preflight(&problems);
+  LONGS_EQUAL(2, problems.size());
+  STRCMP_CONTAINS("of the port wan", problems[0].doing);
+  STRCMP_CONTAINS("of the port lan", problems[1].doing);
+}

@@ -1,0 +1,71 @@
+// An appliance that sends back what it gets: a service on a port's network, or on the kernel's. The
+// bytes go back as they lie. For tests/system/ports_test.py.
+#include <string>
+
+#include "apps/boot/service_context.h"
+#include "apps/boot/service_plan.h"
+#include "apps/ports/port_service.h"
+#include "apps/program/program.h"
+
+namespace {
+
+using namespace bedplate;
+
+class Echo final : public Service {
+ public:
+  const char* name() const noexcept override { return "echo"; }
+  void describe(ConfigurationTable& table) override {
+    table.text("network", &network_, 0, 16).help("A port; or none: the kernel.");
+    table.text("local", &local_, 1, 64).required().help("Where it listens.");
+    table.text("group", &group_, 0, 64).help("What it joins.");
+    table.shard("shard", &shard_).help("Where it is.");
+  }
+  Result<void> plan(ServicePlan& plan) override {
+    plan.datagram_socket(shard_, "echo", {.buffer_count = 256, .buffer_bytes = 2048}, network_);
+    return {};
+  }
+  Result<void> create(ServiceContext& context) override {
+    auto socket = context.datagram_socket("echo");
+    BP_TRY(socket);
+    socket_ = socket.value();
+    auto local = parse_datagram_address(local_);
+    BP_TRY(local);
+    DatagramOptions options;
+    options.local = local.value();
+    options.owner.received = [](void* self, std::span<ReceivedDatagram> datagrams) noexcept {
+      static_cast<Echo*>(self)->received(datagrams);
+    };
+    options.owner.context = this;
+    BP_TRY(socket_->open(options));
+    return group_.empty() ? Result<void>{} : socket_->join(*parse_ip_address(group_));
+  }
+  void start(uint32_t shard) noexcept override {
+    if (shard == shard_) (void)socket_->start();
+  }
+
+ private:
+  void received(std::span<ReceivedDatagram> datagrams) noexcept {
+    for (ReceivedDatagram& one : datagrams) {
+      OutgoingDatagram back;
+      back.bytes = one.bytes;
+      back.byte_count = one.byte_count;
+      back.to = one.from;
+      (void)socket_->send_batch({&back, 1});
+    }
+  }
+
+  std::string network_;
+  std::string local_;
+  std::string group_;
+  uint32_t shard_ = 0;
+  DatagramSocket* socket_ = nullptr;
+};
+
+}  // namespace
+
+int main(int count, char** words) {
+  static DpdkService dpdk;
+  static PortService ports(dpdk);
+  static Echo echo;
+  return run_program(count, words, {&dpdk, &ports, &echo});
+}
