@@ -9,7 +9,10 @@
 #include "apps/ports/port_counters_table.h"
 #include "platform/log.h"
 #include "platform/units.h"
+#include "transport/dpdk/eal/vfio_group.h"
 #include "transport/ip_address.h"
+#include "transport/vfio/pci_device.h"
+#include "transport/vfio/vfio_pool.h"
 
 namespace bedplate {
 namespace {
@@ -102,7 +105,25 @@ std::string OpenPort::instance(const Configuration& configuration, uint32_t shar
   return settings.name + "/" + configuration.shards[shard].name;
 }
 
+// Those of Mellanox share the device with their kernel driver, and register memory by it.
+bool OpenPort::is_by_vfio() const {
+  if (settings.device.kind != PortDevice::Kind::kPci) return false;
+  auto device = look_up_pci_device(settings.device.argument);
+  return !device.ok() || device.value().driver != "mlx5_core";
+}
+
+// Before EAL looks at the device.
+Result<void> OpenPort::give_pool(VfioPool& vfio) {
+  if (!is_by_vfio()) return {};
+  auto device = look_up_pci_device(settings.device.argument);
+  BP_TRY(device);
+  auto group = open_eal_vfio_group(device.value().group);
+  BP_TRY(group);
+  return vfio.add_group(group.value(), device.value().group);
+}
+
 Result<void> OpenPort::plan(ServicePlan& plan) {
+  if (is_by_vfio()) plan.vfio_device(settings.device.argument);
   const Configuration& configuration = plan.configuration();
   shards_ = shards(configuration);
   wanted_ = std::move(asked_);
@@ -168,6 +189,7 @@ Result<void> OpenPort::create(ServiceContext& context) {
   BP_TRY(counters);
   options.memory = memory.value();
   options.counters = counters.value();
+  BP_TRY(give_pool(context.vfio()));
   BP_TRY(port_.open(options));
   for (uint32_t i = 0; i < shards_.size(); ++i) {
     auto lane = std::make_unique<Lane>();

@@ -68,6 +68,8 @@ class OpenPort final : public DatagramNetwork {
     uint64_t kept_count = 0;  // buffers that its sockets may have
   };
 
+  bool is_by_vfio() const;
+  Result<void> give_pool(VfioPool& vfio);
   std::vector<uint32_t> shards(const Configuration& configuration) const;
   uint64_t needed_buffer_count() const noexcept;
   std::string instance(const Configuration& configuration, uint32_t shard) const;

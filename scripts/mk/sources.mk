@@ -35,7 +35,7 @@ TRANSPORT := connecting datagram_address doorbell endpoint epoll/epoll_sockets e
              uring/uring_sockets watch \
              $(addprefix vfio/,pci_device vfio_container vfio_device vfio_pool vfio_preflight) \
              $(addprefix verbs/,$(VERBS))
-DPDK := $(addprefix eal/,drivers eal eal_log eal_memory) \
+DPDK := $(addprefix eal/,drivers eal eal_log eal_memory vfio_group) \
         $(addprefix port/,local_checksum_datapath mbuf_pool port port_device port_queue_datapath) \
         $(addprefix net/,datagram_sender_datapath discovery_datapath frame_sender_datapath \
           group_reports_datapath icmp_datapath memberships memberships_datapath neighbours \

@@ -68,58 +68,6 @@ Error problem_of(const std::string& port, const PortDevice& device) {
                            port.c_str());
 }
 
-// The last part of what the link `path` leads to; empty: there is none.
-std::string link_target(const std::string& path) {
-  char target[PATH_MAX];
-  const ssize_t length = readlink(path.c_str(), target, sizeof target);
-  if (length < 0) return "";
-  const std::string_view text(target, static_cast<size_t>(length));
-  return std::string(text.substr(text.rfind('/') + 1));
-}
-
-// Those of Mellanox share the device with their kernel driver.
-bool is_shared_driver(const std::string& driver) { return driver == "mlx5_core"; }
-
-void look_at_pci(const std::string& port, const PortDevice& device, std::vector<Error>* problems) {
-  const std::string folder = "/sys/bus/pci/devices/" + device.argument;
-  const char* address = device.argument.c_str();
-  Error problem = problem_of(port, device);
-  if (access(folder.c_str(), F_OK) != 0) {
-    problems->push_back(problem.set_answer("there is no such PCI device")
-                            .set_cure("lspci -D lists those that there are"));
-    return;
-  }
-  const std::string driver = link_target(folder + "/driver");
-  if (is_shared_driver(driver)) return;
-  const std::string group = link_target(folder + "/iommu_group");
-  if (driver != "vfio-pci") {
-    problem.set_answer(driver.empty() ? "no driver has it, and it must be vfio-pci's"
-                                      : "the kernel's driver %s has it",
-                       driver.c_str());
-    const std::string unbind =
-        driver.empty() ? "" : std::string("echo ") + address + " > " + folder + "/driver/unbind; ";
-    problems->push_back(problem.set_cure("modprobe vfio-pci; echo vfio-pci > %s/driver_override; "
-                                         "%secho %s > /sys/bus/pci/drivers_probe",
-                                         folder.c_str(), unbind.c_str(), address));
-    return;
-  }
-  if (group.empty()) {
-    problems->push_back(problem.set_answer("it is in no group of an IOMMU")
-                            .set_cure("switch the IOMMU on: in the firmware, and intel_iommu=on or "
-                                      "amd_iommu=on on the kernel's command line"));
-    return;
-  }
-  const std::string node = "/dev/vfio/" + group;
-  if (access(("/dev/vfio/noiommu-" + group).c_str(), F_OK) == 0) {
-    problems->push_back(
-        problem.set_answer("VFIO has it without an IOMMU, so it could write any memory")
-            .set_cure("switch the IOMMU on, and vfio's enable_unsafe_noiommu_mode off"));
-  } else if (access(node.c_str(), R_OK | W_OK) != 0) {
-    problems->push_back(problem.set_answer_errno(errno).set_cure(
-        "let the appliance's user read and write %s, or run as root", node.c_str()));
-  }
-}
-
 void look_at_interface(const std::string& port, const PortDevice& device,
                        std::vector<Error>* problems) {
   Error problem = problem_of(port, device);
@@ -194,7 +142,7 @@ void look_at_port_device(const std::string& port, const PortDevice& device,
     return;
   }
   switch (device.kind) {
-    case Kind::kPci: return look_at_pci(port, device, problems);
+    case Kind::kPci: return;  // the runtime does, for all services (ServicePlan::vfio_device)
     case Kind::kAfPacket:
     case Kind::kAfXdp: return look_at_interface(port, device, problems);
     case Kind::kTap: {

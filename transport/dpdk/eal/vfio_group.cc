@@ -1,0 +1,23 @@
+// Tested by tests/guest/ports_vfio_test.py.
+#include "transport/dpdk/eal/vfio_group.h"
+
+#include <cstdlib>
+
+#include <rte_vfio.h>
+
+#include "transport/dpdk/eal/eal_log.h"
+
+namespace bedplate {
+
+Result<int> open_eal_vfio_group(const std::string& number) {
+  const int group = rte_vfio_get_group_fd(std::atoi(number.c_str()));
+  if (group >= 0) return group;
+  Error error;
+  error.set_doing("having EAL open IOMMU group %s", number.c_str());
+  error.set_answer("%s", take_eal_error());
+  return error.set_cure("end the other program that drives a device of the group, and let this one "
+                        "read and write /dev/vfio/%s",
+                        number.c_str());
+}
+
+}  // namespace bedplate
