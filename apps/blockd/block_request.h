@@ -11,16 +11,16 @@
 #include <cstdint>
 
 #include "apps/blockd/nbd_request_datapath.h"
+#include "apps/blockd/stores/volume_store.h"
 #include "transport/spsc_fifo_datapath.h"
 
 namespace bedplate {
 
 class Connection;
 
-// An export's memory. Read-only after boot.
+// What an export stands for. Read-only after boot.
 struct Volume {
-  std::byte* address = nullptr;
-  uint64_t bytes = 0;
+  VolumeStore* store = nullptr;
 };
 
 enum class RequestStep : uint8_t {

@@ -1,6 +1,7 @@
 #include "apps/blockd/block_server.h"
 
 #include <bit>
+#include <memory>
 #include <new>
 
 #include <unistd.h>
@@ -82,7 +83,8 @@ Result<void> BlockServer::take_memory(const Carve& carve) {
     const BlockVolumeOptions& volume = options_.volumes[i];
     auto memory = carve(volume_owner(options_, i));
     BP_TRY(memory);
-    volumes_.push_back({memory.value().data(), volume.bytes});
+    stores_.push_back(std::make_unique<MemoryStore>(memory.value().data(), volume.bytes));
+    volumes_.push_back({stores_.back().get()});
     exports_.push_back({volume.name, volume.bytes, volume.read_only});
   }
   return {};

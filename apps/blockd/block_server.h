@@ -109,6 +109,7 @@ class BlockServer final : public PollSource, private ConnectionHost {
   BlockServerWiring wiring_;
   ConnectionEnvironment environment_;
   std::vector<nbd::ExportInfo> exports_;
+  std::vector<std::unique_ptr<VolumeStore>> stores_;
   std::vector<Volume> volumes_;
   VolumeService volume_service_;
   BlockRequestFifo* requests_ = nullptr;

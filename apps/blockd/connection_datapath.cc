@@ -163,7 +163,7 @@ void Connection::negotiate() noexcept {
       break;
     case nbd::Negotiation::State::kTransmission:
       volume_ = &environment_.volumes[negotiation_.export_index()];
-      view_ = {volume_->bytes, environment_.exports[negotiation_.export_index()].read_only,
+      view_ = {volume_->store->bytes(), environment_.exports[negotiation_.export_index()].read_only,
                negotiation_.structured_replies()};
       phase_ = Phase::kServing;
       incoming_ = Incoming::kHeaders;

@@ -12,7 +12,7 @@ constexpr uint64_t kZeroSliceBytes = kMiB;
 
 // What a client wrote was judged by the connection's shard (nbd::check): here it is a promise.
 bool is_inside(const BlockRequest& request) noexcept {
-  const uint64_t bytes = request.volume->bytes;
+  const uint64_t bytes = request.volume->store->bytes();
   return request.wire.offset <= bytes && request.wire.length <= bytes - request.wire.offset;
 }
 
@@ -35,7 +35,7 @@ void VolumeService::reply(BlockRequest& request) noexcept {
 }
 
 void VolumeService::handle_write(BlockRequest& request) noexcept {
-  std::byte* const destination = request.volume->address + request.wire.offset;
+  std::byte* const destination = request.volume->store->memory() + request.wire.offset;
   switch (request.step) {
     case RequestStep::kSubmit:
       request.data = destination;
@@ -59,7 +59,7 @@ void VolumeService::handle(BlockRequest& request) noexcept {
   BP_ASSERT(request.volume != nullptr && is_inside(request));
   switch (request.wire.command) {
     case nbd::Command::kRead:
-      request.data = request.volume->address + request.wire.offset;
+      request.data = request.volume->store->memory() + request.wire.offset;
       reply(request);
       break;
     case nbd::Command::kWrite: handle_write(request); break;
@@ -85,7 +85,7 @@ uint32_t VolumeService::zero_some() noexcept {
   BP_DCHECK(request->done_bytes <= request->wire.length);
   const uint64_t slice =
       std::min<uint64_t>(kZeroSliceBytes, request->wire.length - request->done_bytes);
-  std::memset(request->volume->address + request->wire.offset + request->done_bytes, 0, slice);
+  std::memset(request->volume->store->memory() + request->wire.offset + request->done_bytes, 0, slice);
   request->done_bytes += slice;
   if (request->done_bytes == request->wire.length) {
     reply(*request);

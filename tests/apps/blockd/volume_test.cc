@@ -38,7 +38,8 @@ struct Parts {
 TEST_GROUP(VolumeService) {
   std::unique_ptr<Parts> parts = std::make_unique<Parts>();
   std::vector<std::byte> memory = std::vector<std::byte>(kVolumeBytes, std::byte{0xee});
-  Volume volume{memory.data(), kVolumeBytes};
+  MemoryStore store{memory.data(), kVolumeBytes};
+  Volume volume{&store};
   BlockRequestFifo* requests = nullptr;
   BlockRequestFifo* replies = nullptr;
   VolumeService service;

@@ -1,0 +1,88 @@
+// Where a volume's bytes lie: one interface to memory, files, block devices and drives.
+//
+// Operations are asynchronous, and copy nothing: the memory that they name is what the device reads
+// and writes. A store is asked for whole blocks only; what clients ask for beyond that, and how
+// many operations there are at once, is the business of StoreQueue. Memory is the store to which
+// none of this applies: it says where its bytes lie, and nothing is ever begun on it.
+//
+// Tested by tests/apps/blockd/volume_test.cc.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "platform/assert.h"
+#include "transport/files.h"
+
+namespace bedplate {
+
+enum class StoreAction : uint8_t {
+  kRead,
+  kWrite,
+  kFlush,        // all that had completed before it began survives a power cut
+  kWriteZeroes,  // the range reads as zeros
+  kDiscard,      // the range is not needed any more; it may read as anything
+  kExtents,      // which parts of the range have data
+};
+
+// One operation. The caller fills it, and keeps it and its memory untouched until `completed`.
+struct StoreOperation {
+  StoreAction action = StoreAction::kRead;
+  bool is_durable = false;  // kWrite: what it wrote survives a power cut once it has completed
+  bool keeps_room = false;  // kWriteZeroes: a later write into the range cannot lack room
+  bool is_fast = false;     // kWriteZeroes: EOPNOTSUPP unless it takes less than writing would
+  std::byte* memory = nullptr;    // kRead, kWrite: aligned to a block; kExtents: FileExtent[]
+  uint32_t extent_count_max = 0;  // of these
+  uint64_t bytes = 0;             // all but kFlush; whole blocks, but for kExtents
+  uint64_t offset = 0;
+  // On the volumes' shard, never from within begin(). `result`: 0, or of kRead how many bytes there
+  // were, of kExtents how many extents; negative: -errno. EOPNOTSUPP: it cannot do this, and has
+  // done nothing.
+  void (*completed)(void* context, int64_t result) noexcept = nullptr;
+  void* context = nullptr;
+
+  FileOperation file;  // the store's own
+};
+
+class VolumeStore {
+ public:
+  VolumeStore(const VolumeStore&) = delete;
+  VolumeStore& operator=(const VolumeStore&) = delete;
+  virtual ~VolumeStore() = default;
+
+  // Threads: the volumes' shard. Requires: memory() is nullptr; the range is the store's.
+  virtual void begin(StoreOperation& operation) noexcept = 0;
+
+  // Looks whether it has grown. Threads: the control thread; it never waits for the store.
+  virtual void look_at_size() noexcept {}
+
+  // Where its bytes lie, when it is memory.
+  std::byte* memory() const noexcept { return memory_; }
+  // Whole blocks; it only grows. Threads: any.
+  uint64_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
+  // A power of two.
+  uint32_t block_bytes() const noexcept { return block_bytes_; }
+  // Whether it knows which parts have data; where not, all have.
+  bool has_extents() const noexcept { return has_extents_; }
+
+ protected:
+  VolumeStore(std::byte* memory, uint64_t bytes, uint32_t block_bytes, bool has_extents) noexcept
+      : memory_(memory), bytes_(bytes), block_bytes_(block_bytes), has_extents_(has_extents) {}
+  void grow_to(uint64_t bytes) noexcept { bytes_.store(bytes, std::memory_order_relaxed); }
+
+ private:
+  std::byte* const memory_;
+  std::atomic<uint64_t> bytes_;
+  const uint32_t block_bytes_;
+  const bool has_extents_;
+};
+
+// Memory of the pool, which lasts as long as the appliance runs.
+class MemoryStore final : public VolumeStore {
+ public:
+  MemoryStore(std::byte* memory, uint64_t bytes) noexcept : VolumeStore(memory, bytes, 1, false) {}
+  void begin(StoreOperation&) noexcept override { BP_ASSERT(!"memory is read and written"); }
+};
+
+}  // namespace bedplate
