@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "platform/assert.h"
@@ -24,6 +25,28 @@ void wait_for(const Doorbell& doorbell, int timeout_ms) noexcept {
   ::poll(&event, 1, timeout_ms);
 }
 
+// Fills the operation's extents. Returns how many there are, or -errno.
+int64_t find_extents(const FileOperation& operation) noexcept {
+  const int fd = operation.file->fd();
+  auto* extents = static_cast<FileExtent*>(operation.memory);
+  const auto end = static_cast<off_t>(operation.offset + operation.bytes);
+  auto at = static_cast<off_t>(operation.offset);
+  uint32_t count = 0;
+  while (at < end && count < operation.extent_count_max) {
+    off_t next = lseek(fd, at, SEEK_DATA);
+    if (next < 0 && errno != ENXIO) return errno == EINVAL ? -EOPNOTSUPP : -errno;
+    if (next < 0) next = end;  // nothing but a hole, or beyond the end
+    const bool has_data = next == at;
+    if (has_data) next = lseek(fd, at, SEEK_HOLE);
+    if (next < 0) return -errno;
+    if (next == at) continue;  // a hole since then
+    next = std::min(next, end);
+    extents[count++] = {static_cast<uint64_t>(next - at), has_data};
+    at = next;
+  }
+  return count;
+}
+
 // What is left of it, by one system call. Returns bytes, 0, or -errno.
 int64_t carry_out(const FileOperation& operation) noexcept {
   const int fd = operation.file->fd();
@@ -33,7 +56,11 @@ int64_t carry_out(const FileOperation& operation) noexcept {
   int64_t outcome = -1;
   switch (operation.action) {
     case FileAction::kRead: outcome = pread(fd, memory, bytes, offset); break;
-    case FileAction::kWrite: outcome = pwrite(fd, memory, bytes, offset); break;
+    case FileAction::kWrite: {
+      const iovec place = {memory, bytes};
+      outcome = pwritev2(fd, &place, 1, offset, operation.is_durable ? RWF_DSYNC : 0);
+      break;
+    }
     case FileAction::kSync: outcome = fsync(fd); break;
     case FileAction::kSyncData: outcome = fdatasync(fd); break;
     case FileAction::kAllocate:
@@ -42,6 +69,7 @@ int64_t carry_out(const FileOperation& operation) noexcept {
       outcome = fallocate(fd, fallocate_mode(operation.action), offset,
                           static_cast<off_t>(operation.bytes));
       break;
+    case FileAction::kExtents: return find_extents(operation);
   }
   return outcome < 0 ? -errno : outcome;
 }

@@ -10,17 +10,22 @@
 namespace bedplate {
 
 Result<void> Files::open(std::span<const FileOptions> files, FileBackend& backend,
-                         const KeyTable& keys) {
+                         const KeyTable& keys, FileBackend* searcher) {
   BP_ASSERT(backend_ == nullptr);
   uint32_t operation_count_max = 0;
+  uint32_t search_count_max = 0;
   for (const FileOptions& options : files) {
     BP_ASSERT(options.fd >= 0 && options.operation_count_max > 0 && options.counters != nullptr);
     const auto index = static_cast<uint32_t>(files_.size());
     files_.push_back(File(options, *this, index));
     operation_count_max += options.operation_count_max;
+    if (options.tells_extents) search_count_max += options.operation_count_max;
   }
   backend_ = &backend;
-  return backend.open(*this, keys, operation_count_max);
+  BP_TRY(backend.open(*this, keys, operation_count_max));
+  if (searcher == nullptr || search_count_max == 0) return {};
+  searcher_ = searcher;
+  return searcher->open(*this, keys, search_count_max);
 }
 
 File* Files::find(std::string_view name) noexcept {
@@ -40,7 +45,9 @@ bool Files::close(uint64_t patience_ns) noexcept {
     }
   }
   const uint64_t deadline_ns = monotonic_ns() + patience_ns;
-  while (issued_count_ > 0 && backend_->wait(deadline_ns)) {
+  while (issued_count_ > searched_count_ && backend_->wait(deadline_ns)) {
+  }
+  while (searched_count_ > 0 && searcher_->wait(deadline_ns)) {
   }
   for (const File& file : files_) {
     if (file.in_flight_count_ == 0) continue;
@@ -50,6 +57,7 @@ bool Files::close(uint64_t patience_ns) noexcept {
                  file.in_flight_count_, file.name().c_str(), patience_ns / kNsPerMs);
   }
   backend_->close(issued_count_ > 0);
+  if (searcher_ != nullptr) searcher_->close(issued_count_ > 0);
   return issued_count_ == 0;
 }
 

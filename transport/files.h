@@ -1,4 +1,4 @@
-// Files of one shard: read, write, sync, preallocate, each completing by a callback.
+// Files of one shard: read, write, sync, take and give back room, each completing by a callback.
 //
 // The files are opened at boot (apps/boot/planned_files.h). Two backends carry the operations out:
 // io_uring, in the ring of the shard's sockets, with the files and the pool registered; and, where
@@ -29,17 +29,28 @@ enum class FileAction : uint8_t {
   kAllocate,     // takes room for the range; the file grows to hold it (fallocate(2))
   kWriteZeroes,  // the range reads as zeros, its room stays taken; the file grows to hold it
   kDiscard,      // gives the room of the range back: it reads as zeros; the file's size stays
+  kExtents,      // which parts of the range have data, and which are holes (lseek(2))
+};
+
+// A part of a file; it begins where the one before it ends.
+struct FileExtent {
+  uint64_t bytes = 0;
+  bool has_data = false;  // no: a hole, which reads as zeros
 };
 
 // One operation. The caller fills the first part and keeps it, and the memory that it points at,
 // untouched until `completed` is called.
 struct FileOperation {
   FileAction action = FileAction::kRead;
-  void* memory = nullptr;  // kRead, kWrite: any; memory of the pool is the cheapest
-  uint64_t bytes = 0;      // all but kSync and kSyncData
-  uint64_t offset = 0;     // the same, in the file
+  bool is_durable = false;        // kWrite: as with kSyncData behind it, for this alone (RWF_DSYNC)
+  uint32_t extent_count_max = 0;  // kExtents: how many there is memory for
+  // kRead, kWrite: any; memory of the pool is the cheapest. kExtents: FileExtent[].
+  void* memory = nullptr;
+  uint64_t bytes = 0;   // all but kSync and kSyncData
+  uint64_t offset = 0;  // the same, in the file
   // Called on the shard, never from within begin(). `result`: how many bytes a read or write moved;
-  // 0 for the others; negative: -errno (of a write, some of it may have been written).
+  // how many extents were told, which may end before the range does; 0 for the others; negative:
+  // -errno (of a write, some of it may have been written).
   // EOPNOTSUPP: the file system lacks the action. ECANCELED: the shard stops, and it was not begun.
   void (*completed)(void* context, int64_t result) noexcept = nullptr;
   void* context = nullptr;
@@ -67,6 +78,7 @@ struct FileOptions {
   uint64_t bytes = 0;  // how long it is
   // Not 1: the file is opened with O_DIRECT, and memory, offset and bytes are multiples of it.
   uint32_t alignment_bytes = 1;
+  bool tells_extents = false;  // kExtents may be asked of it
   FileCounters* counters = nullptr;
 };
 
@@ -111,6 +123,7 @@ class FileBackend {
   // `operation_count_max`: of all files together. Errors: the system's.
   virtual Result<void> open(Files& files, const KeyTable& keys, uint32_t operation_count_max) = 0;
   // Has the kernel do what is left of the operation; Files::handle is told of the outcome, later.
+  // It is given kExtents when Files::open was told so.
   virtual void issue(FileOperation& operation) noexcept = 0;
   // Waits until at least one of what was issued has an outcome, and tells Files::handle of it.
   // Returns false when there was none by `deadline_ns` (monotonic). Nothing else happens in it.
@@ -132,8 +145,11 @@ class Files {
   ~Files() = default;
 
   // Before the seal. Requires: called once; each of `files` has its fd, its counters and at least
-  // one operation; `backend` and `keys` outlive close(). Errors: the backend's.
-  Result<void> open(std::span<const FileOptions> files, FileBackend& backend, const KeyTable& keys);
+  // one operation; `backend` and `keys` outlive close(). `searcher`: carries out kExtents instead,
+  // of files that tell extents, where `backend` cannot; nullptr: it can, or there are none.
+  // Errors: the backends'.
+  Result<void> open(std::span<const FileOptions> files, FileBackend& backend, const KeyTable& keys,
+                    FileBackend* searcher = nullptr);
   // The shard's loop has ended. What waits for its turn ends with ECANCELED; for what the kernel
   // has this waits, and each is told its outcome. From then on begin() does nothing.
   // Returns false when the kernel has not answered within `patience_ns`, as of a file system whose
@@ -144,7 +160,8 @@ class Files {
 
   const std::deque<File>& all() const noexcept { return files_; }
   // Invariants, looked at before and after each change: 1. Of a file there are no more in flight
-  // than it may have, and some wait only while there are as many. 2. issued_count_ is their sum.
+  // than it may have, and some wait only while there are as many. 2. issued_count_ is their sum,
+  // and searched_count_ no more.
   // 3. What waits is in flight for its owner, has not begun, and is of this file.
   bool is_valid() const noexcept;
 
@@ -159,10 +176,16 @@ class Files {
   void begin(FileOperation& operation) noexcept;
   void issue(FileOperation& operation) noexcept;
   void finish(FileOperation& operation, int64_t result) noexcept;
+  FileBackend& backend_of(const FileOperation& operation) noexcept {
+    return operation.action == FileAction::kExtents && searcher_ != nullptr ? *searcher_
+                                                                            : *backend_;
+  }
 
   std::deque<File> files_;  // at the same address for ever
   FileBackend* backend_ = nullptr;
+  FileBackend* searcher_ = nullptr;
   uint32_t issued_count_ = 0;
+  uint32_t searched_count_ = 0;  // of these, by searcher_
   bool is_closed_ = false;
 };
 

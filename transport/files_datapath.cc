@@ -24,6 +24,7 @@ void File::begin(FileOperation& operation) noexcept {
   BP_ASSERT(!operation.is_in_flight && operation.completed != nullptr);
   constexpr auto kEndMax = static_cast<uint64_t>(INT64_MAX);
   BP_ASSERT(operation.offset <= kEndMax && operation.bytes <= kEndMax - operation.offset);
+  BP_ASSERT(operation.action != FileAction::kExtents || options_.tells_extents);
   operation.file = this;
   files_.begin(operation);
 }
@@ -42,7 +43,7 @@ bool Files::is_valid() const noexcept {
     if (last != nullptr && last != file.last_waiting_) return false;
     issued += file.in_flight_count_;
   }
-  return issued == issued_count_;
+  return issued == issued_count_ && searched_count_ <= issued_count_;
 }
 
 void Files::begin(FileOperation& operation) noexcept {
@@ -61,7 +62,9 @@ void Files::begin(FileOperation& operation) noexcept {
 void Files::issue(FileOperation& operation) noexcept {
   ++operation.file->in_flight_count_;
   ++issued_count_;
-  backend_->issue(operation);
+  FileBackend& backend = backend_of(operation);
+  if (&backend == searcher_) ++searched_count_;
+  backend.issue(operation);
 }
 
 void Files::handle(FileOperation& operation, int64_t result) noexcept {
@@ -73,16 +76,18 @@ void Files::handle(FileOperation& operation, int64_t result) noexcept {
     BP_ASSERT(operation.moved_bytes <= operation.bytes);
     if (goes_on(operation, static_cast<uint64_t>(result))) return backend_->issue(operation);
   }
-  if (result == -EINTR || result == -EAGAIN) return backend_->issue(operation);
+  if (result == -EINTR || result == -EAGAIN) return backend_of(operation).issue(operation);
   if (result >= 0) {
     // No kernel is known to write nothing without saying why; one that did would be asked for ever.
     const bool is_stuck = operation.action == FileAction::kWrite && result == 0 &&
                           operation.moved_bytes < operation.bytes;
-    result = is_stuck ? -EIO : static_cast<int64_t>(is_moving ? operation.moved_bytes : 0);
+    if (is_moving) result = is_stuck ? -EIO : static_cast<int64_t>(operation.moved_bytes);
+    if (!is_moving && operation.action != FileAction::kExtents) result = 0;
   }
   File& file = *operation.file;
   --file.in_flight_count_;
   --issued_count_;
+  if (&backend_of(operation) == searcher_) --searched_count_;
   // The next first: the callee may begin another one, which comes after those that wait.
   if (FileOperation* next = file.first_waiting_; next != nullptr && !is_closed_) {
     file.first_waiting_ = next->next;

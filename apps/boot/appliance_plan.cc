@@ -167,15 +167,18 @@ Result<void> check_activation(const std::vector<ServiceNeeds>& services) {
   return error.set_cure("leave \"activation:\" in one of them");
 }
 
-// Where sockets may go through epoll, files take a thread for each shard that has any.
+// Where sockets may go through epoll, files take a thread for each shard that has any; and always
+// where some tell their extents, which no ring looks for.
 uint64_t file_thread_count(const Configuration& configuration,
                            const std::vector<ServiceNeeds>& services) {
-  if (configuration.event_loop.sockets == SocketBackendChoice::kIoUring) return 0;
-  std::vector<bool> has_files(configuration.shards.size());
+  const bool has_rings = configuration.event_loop.sockets == SocketBackendChoice::kIoUring;
+  std::vector<bool> has_thread(configuration.shards.size());
   for (const ServiceNeeds& service : services) {
-    for (const FileNeed& file : service.files) has_files[file.shard] = true;
+    for (const FileNeed& file : service.files) {
+      if (!has_rings || file.plan.tells_extents) has_thread[file.shard] = true;
+    }
   }
-  return static_cast<uint64_t>(std::count(has_files.begin(), has_files.end(), true));
+  return static_cast<uint64_t>(std::count(has_thread.begin(), has_thread.end(), true));
 }
 
 // Of services, groups and processes. Errors: what these say that the plan cannot grant.

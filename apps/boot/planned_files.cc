@@ -2,12 +2,18 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cinttypes>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <sstream>
 
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "apps/boot/service_plan.h"
@@ -19,6 +25,7 @@ namespace {
 constexpr uint32_t kFileOperationCountMax = 1024;
 // Where neither the file system nor the device says what direct access takes.
 constexpr uint32_t kUsualAlignmentBytes = 4096;
+constexpr uint32_t kSectorBytes = 512;
 
 std::string directory_of(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -54,6 +61,7 @@ Error open_error(const ServiceNeeds& service, const FilePlan& plan, int number) 
                             "%s",
                             plan.is_writable ? "written to" : "read");
     case EISDIR: return error.set_cure("name a file, or a block device");
+    case EBUSY: return error.set_cure("unmount it, and end what else has it open (lsblk, fuser)");
     case ETXTBSY: return error.set_cure("name another file: this one is a program that runs");
     default: return error.set_cure("see what stands in its way, or name another file");
   }
@@ -84,12 +92,77 @@ uint32_t direct_alignment_bytes(int fd, bool is_device) noexcept {
   return kUsualAlignmentBytes;
 }
 
+// Which process holds the lock on `status`'s file; 0: one that /proc/locks does not tell.
+long holder_of(const struct stat& status) {
+  std::ifstream locks("/proc/locks");
+  char wanted[64];
+  std::snprintf(wanted, sizeof wanted, "%02x:%02x:%lu", major(status.st_dev), minor(status.st_dev),
+                static_cast<unsigned long>(status.st_ino));
+  // "1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF"
+  std::string line;
+  while (std::getline(locks, line)) {
+    std::istringstream words(line);
+    std::string number, kind, advice, mode, place;
+    long pid = 0;
+    words >> number >> kind >> advice >> mode >> pid >> place;
+    if (kind == "FLOCK" && place == wanted && pid > 0) return pid;
+  }
+  return 0;
+}
+
+// One writer, or any number of readers.
+Result<void> lock(const ServiceNeeds& service, const FilePlan& plan, int fd) {
+  if (flock(fd, (plan.is_writable ? LOCK_EX : LOCK_SH) | LOCK_NB) == 0) return {};
+  Error error = refused(service, plan);
+  if (errno != EWOULDBLOCK) {
+    return error.set_answer_errno(errno).set_cure("put it on a file system that has flock(2)");
+  }
+  struct stat status {};
+  const long pid = fstat(fd, &status) == 0 ? holder_of(status) : 0;
+  if (pid == getpid()) {
+    return error.set_answer("this configuration names it twice").set_cure("name another file");
+  }
+  if (pid == 0) {
+    error.set_answer("another process has locked it");
+  } else {
+    error.set_answer("process %ld has locked it", pid);
+  }
+  return error.set_cure("stop that one first, or name another file: %s",
+                        plan.is_writable ? "it has one writer" : "one that is written to");
+}
+
+Result<void> check_size(const ServiceNeeds& service, const FilePlan& plan,
+                        const OpenedFile& opened) {
+  const uint64_t bytes = opened.options.bytes;
+  Error error = refused(service, plan);
+  if (bytes < plan.bytes_min) {
+    error.set_answer("it has %" PRIu64 " bytes, and %" PRIu64 " are asked for", bytes,
+                     plan.bytes_min);
+    return error.set_cure("make it longer (truncate -s %" PRIu64 " %s), or ask for less",
+                          plan.bytes_min, plan.path.c_str());
+  }
+  if (!plan.is_whole_blocks) return {};
+  const uint32_t block = std::max(opened.options.alignment_bytes, kSectorBytes);
+  if (bytes == 0) {
+    return error.set_answer("it is empty")
+        .set_cure("make it as long as it is to be: truncate -s 1G %s", plan.path.c_str());
+  }
+  if (bytes % block == 0) return {};
+  error.set_answer("it has %" PRIu64 " bytes, no multiple of its blocks of %u", bytes, block);
+  return error.set_cure("fill the last one up: truncate -s %%%u %s", block, plan.path.c_str());
+}
+
 // Opens it, or, where it may not be created, looks whether it could be.
 Result<OpenedFile> open_file(const ServiceNeeds& service, const FileNeed& need, bool may_create) {
   const FilePlan& plan = need.plan;
   const bool creates = plan.is_created && may_create;
+  struct stat before {};
+  // Of a device it means that nobody else, no file system above all, has it so.
+  const bool claims = plan.is_exclusive && plan.is_writable &&
+                      stat(plan.path.c_str(), &before) == 0 && S_ISBLK(before.st_mode);
   const int flags = (plan.is_writable ? O_RDWR : O_RDONLY) | (creates ? O_CREAT : 0) |
-                    (plan.is_direct ? O_DIRECT : 0) | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+                    (plan.is_direct ? O_DIRECT : 0) | (claims ? O_EXCL : 0) | O_CLOEXEC | O_NOCTTY |
+                    O_NONBLOCK;
   OpenedFile opened;
   for (const CounterSet& set : service.counters) {
     if (set.name == kFileCounters && set.instance == plan.name) opened.counters = &set;
@@ -114,7 +187,10 @@ Result<OpenedFile> open_file(const ServiceNeeds& service, const FileNeed& need, 
   opened.options.name = file_name(service.name, plan);
   opened.options.fd = fd;
   opened.options.operation_count_max = plan.operation_count_max;
+  opened.options.tells_extents = plan.tells_extents;
   if (plan.is_direct) opened.options.alignment_bytes = direct_alignment_bytes(fd, is_device);
+  if (plan.is_exclusive) BP_TRY(lock(service, plan, fd));
+  BP_TRY(check_size(service, plan, opened));
   return opened;
 }
 

@@ -23,6 +23,12 @@ struct FilePlan {
   bool is_writable = false;
   bool is_created = false;  // where it is not there, empty, for its owner alone; if is_writable
   bool is_direct = false;   // past the page cache (O_DIRECT): File::alignment_bytes
+  // Nobody else has it open so, or, where it is not writable, has it open to write: it is locked
+  // (flock(2)), and a device that is mounted is refused.
+  bool is_exclusive = false;
+  bool is_whole_blocks = false;       // refused unless it is a multiple of 512 and of its alignment
+  bool tells_extents = false;         // FileAction::kExtents may be asked of it
+  uint64_t bytes_min = 0;             // refused when it is shorter
   uint32_t operation_count_max = 32;  // in flight at once, 1 to 1024; more wait
 };
 

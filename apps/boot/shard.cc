@@ -1,5 +1,7 @@
 #include "apps/boot/shard.h"
 
+#include <algorithm>
+
 #include "pinned_pool/pinned_pool.h"
 #include "platform/cpu.h"
 #include "platform/log.h"
@@ -67,11 +69,13 @@ Result<void> Shard::set_up() {
 
 Result<void> Shard::open_files() {
   FileBackend* backend = sockets_->file_backend();
-  if (backend == nullptr) {
+  const bool are_searched = std::any_of(options_.files.begin(), options_.files.end(),
+                                        [](const FileOptions& file) { return file.tells_extents; });
+  FileBackend* searcher = are_searched && backend != nullptr ? &file_thread_ : nullptr;
+  if (backend == nullptr || searcher != nullptr) {
     loop_.add_source(file_thread_, 256, "a completion of files");
-    backend = &file_thread_;
   }
-  return files_.open(options_.files, *backend, keys_);
+  return files_.open(options_.files, backend != nullptr ? *backend : file_thread_, keys_, searcher);
 }
 
 // In this order: operations on files use the registration, which is the ring's.

@@ -130,8 +130,15 @@ class FilesFixture : public Utest {
                                       .fd = fd.number(),
                                       .operation_count_max = operation_count_max,
                                       .alignment_bytes = alignment_bytes,
+                                      .tells_extents = true,
                                       .counters = &counters};
-    CHECK(files->open({&file_options, 1}, *backend, keys).ok());
+    FileBackend* searcher = nullptr;
+    if (thread == nullptr) {
+      thread = std::make_unique<FileThread>(*loop);
+      loop->add_source(*thread, 64);
+      searcher = thread.get();
+    }
+    CHECK(files->open({&file_options, 1}, *backend, keys, searcher).ok());
     file = files->find("journal");
     CHECK(file != nullptr && files->find("other") == nullptr);
     return true;
@@ -253,6 +260,44 @@ class FilesFixture : public Utest {
     LONGS_EQUAL(-EINVAL, ask(FileAction::kAllocate, nullptr, 0, 0));  // of nothing
   }
 
+  void extents_are_told() {
+    constexpr uint64_t kPiece = 64 * kKiB;
+    LONGS_EQUAL(0, ftruncate(fd.number(), 4 * kPiece));
+    LONGS_EQUAL(kPiece, write(data.data(), kPiece, kPiece));
+    LONGS_EQUAL(0, ask(FileAction::kSync, nullptr, 0, 0));
+    FileExtent extents[4];
+    Asked all(FileAction::kExtents, extents, 4 * kPiece - 100, 100);
+    all.operation.extent_count_max = 4;
+    file->begin(all.operation);
+    LONGS_EQUAL(3, finish(all));
+    CHECK(!extents[0].has_data && extents[1].has_data && !extents[2].has_data);
+    UNSIGNED_LONGS_EQUAL(kPiece - 100, extents[0].bytes);
+    UNSIGNED_LONGS_EQUAL(kPiece, extents[1].bytes);
+    UNSIGNED_LONGS_EQUAL(2 * kPiece, extents[2].bytes);
+    Asked few(FileAction::kExtents, extents, 4 * kPiece, kPiece + 10);
+    few.operation.extent_count_max = 1;
+    file->begin(few.operation);
+    LONGS_EQUAL(1, finish(few));
+    CHECK(extents[0].has_data);
+    UNSIGNED_LONGS_EQUAL(kPiece - 10, extents[0].bytes);
+    Asked last(FileAction::kExtents, extents, 2 * kPiece, kPiece);  // ends before it is told
+    last.operation.extent_count_max = 1;
+    file->begin(last.operation);
+    CHECK(files->close(test::kPatienceNs));
+    LONGS_EQUAL(1, last.count);
+    LONGS_EQUAL(1, last.result);
+  }
+
+  // That it lasts a test can see only where the file system forgets (tests/system/stores_test.py).
+  void durable_writes_move_their_bytes() {
+    Asked durable(FileAction::kWrite, data.data(), 8192, 4096);
+    durable.operation.is_durable = true;
+    file->begin(durable.operation);
+    LONGS_EQUAL(8192, finish(durable));
+    LONGS_EQUAL(8192, read(got.data(), 8192, 4096));
+    MEMCMP_EQUAL(data.data(), got.data(), 8192);
+  }
+
   void a_sleeping_loop_is_woken() {
     Asked asked(FileAction::kWrite, data.data(), data.size(), 0);
     asked.to_stop = loop.get();
@@ -336,6 +381,8 @@ BP_BOTH_FILES(MoreThanPlannedWaitForTheirTurn, open(make_file(), 3),
               more_than_planned_wait_for_their_turn())
 BP_BOTH_FILES(KeepsTheLawOfTheDataPath, open(make_file(), 3), keeps_the_law_of_the_data_path())
 BP_BOTH_FILES(TakesRoomZeroesAndGivesBack, open(make_file()), takes_room_zeroes_and_gives_back())
+BP_BOTH_FILES(ExtentsAreTold, open(make_file()), extents_are_told())
+BP_BOTH_FILES(DurableWritesMoveTheirBytes, open(make_file()), durable_writes_move_their_bytes())
 BP_BOTH_FILES(ASleepingLoopIsWoken, open(make_file()), a_sleeping_loop_is_woken())
 BP_BOTH_FILES(TheEndIsTold, open(make_file(), 2), the_end_is_told())
 

@@ -71,6 +71,7 @@ void UringFiles::issue(FileOperation& operation) noexcept {
       if (is_read && !has_key) io_uring_prep_read(entry, fd, memory, bytes, offset);
       if (!is_read && has_key) io_uring_prep_write_fixed(entry, fd, memory, bytes, offset, key);
       if (!is_read && !has_key) io_uring_prep_write(entry, fd, memory, bytes, offset);
+      if (!is_read && operation.is_durable) entry->rw_flags = RWF_DSYNC;
       // To one of the kernel's threads, without trying.
       if (would_wait_[operation.file->index()] != 0) entry->flags |= IOSQE_ASYNC;
       break;
@@ -84,6 +85,7 @@ void UringFiles::issue(FileOperation& operation) noexcept {
                               static_cast<off_t>(operation.offset),
                               static_cast<off_t>(operation.bytes));
       break;
+    case FileAction::kExtents: BP_ASSERT(!"a ring cannot look for extents: Files::open");
   }
   entry->flags |= IOSQE_FIXED_FILE;
   entry->user_data = reinterpret_cast<uint64_t>(&operation) | tag_;

@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "apps/boot/bedplate_service.h"
@@ -87,6 +88,65 @@ TEST(PlannedFiles, AreOpenedAndCountedUnderTheirNames) {
   struct stat status {};
   LONGS_EQUAL(0, stat(path.c_str(), &status));
   LONGS_EQUAL(0600, status.st_mode & 0777);
+}
+
+TEST(PlannedFiles, ThatAreExclusiveHaveOneWriterOrReaders) {
+  FilePlan writer = journal();
+  writer.is_created = writer.is_exclusive = true;
+  std::vector<ServiceNeeds> needs;
+  STRCMP_EQUAL("", planned({writer}, &needs).c_str());
+  std::vector<Error> problems;
+  const auto opened = open_files(needs, true, &problems);
+  LONGS_EQUAL(0, problems.size());
+  FilePlan reader = journal();
+  reader.is_writable = false;
+  reader.is_exclusive = true;
+  STRCMP_CONTAINS("this configuration names it twice; name another file",
+                  problem({reader}).c_str());
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool is_told =
+        problem({reader}).find("process " + std::to_string(getppid()) +
+                               " has locked it; stop that one first") != std::string::npos;
+    _exit(is_told ? 0 : 1);
+  }
+  int status = 0;
+  CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status));
+  LONGS_EQUAL(0, WEXITSTATUS(status));
+  FilePlan careless = journal();  // asks for no lock
+  STRCMP_EQUAL("", problem({careless}).c_str());
+}
+
+TEST(PlannedFiles, ThatAreReadHaveManyReaders) {
+  FilePlan made = journal();
+  made.is_created = true;
+  STRCMP_EQUAL("", problem({made}).c_str());
+  FilePlan reader = journal();
+  reader.is_writable = false;
+  reader.is_exclusive = true;
+  FilePlan second = reader;
+  second.name = "second";
+  STRCMP_EQUAL("", problem({reader, second}).c_str());
+}
+
+TEST(PlannedFiles, OfAWrongSizeAreRefusedWithTheCure) {
+  FilePlan plan = journal();
+  plan.is_created = plan.is_whole_blocks = true;
+  STRCMP_CONTAINS("it is empty; make it as long as it is to be: truncate -s 1G",
+                  problem({plan}).c_str());
+  LONGS_EQUAL(0, truncate(path.c_str(), 1000));
+  STRCMP_CONTAINS(("it has 1000 bytes, no multiple of its blocks of 512; fill the last one up: "
+                   "truncate -s %512 " +
+                   path)
+                      .c_str(),
+                  problem({plan}).c_str());
+  LONGS_EQUAL(0, truncate(path.c_str(), 1024));
+  STRCMP_EQUAL("", problem({plan}).c_str());
+  plan.bytes_min = 4096;
+  STRCMP_CONTAINS(("it has 1024 bytes, and 4096 are asked for; make it longer (truncate -s 4096 " +
+                   path + "), or ask for less")
+                      .c_str(),
+                  problem({plan}).c_str());
 }
 
 TEST(PlannedFiles, APlanThatMakesNoSenseIsRefused) {
