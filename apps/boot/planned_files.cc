@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cinttypes>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <sstream>
 
@@ -17,6 +19,7 @@
 #include <unistd.h>
 
 #include "apps/boot/service_plan.h"
+#include "platform/clock.h"
 #include "platform/units.h"
 
 namespace bedplate {
@@ -110,15 +113,35 @@ long holder_of(const struct stat& status) {
   return 0;
 }
 
+// The kernel keeps what a ring has registered until it has taken the ring down, a while after the
+// process has ended: its locks and claims, too. So much later they are somebody else's.
+constexpr uint64_t kRingEndNs = 2 * kNsPerSecond;
+
+bool is_gone(long pid) noexcept {
+  return pid == 0 || (kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH);
+}
+
+// Waits a moment. Returns no once the time is up.
+bool try_again(uint64_t begin_ns) noexcept {
+  const timespec moment = {.tv_sec = 0, .tv_nsec = 5 * static_cast<long>(kNsPerMs)};
+  nanosleep(&moment, nullptr);
+  return monotonic_ns() - begin_ns < kRingEndNs;
+}
+
 // One writer, or any number of readers.
 Result<void> lock(const ServiceNeeds& service, const FilePlan& plan, int fd) {
-  if (flock(fd, (plan.is_writable ? LOCK_EX : LOCK_SH) | LOCK_NB) == 0) return {};
   Error error = refused(service, plan);
-  if (errno != EWOULDBLOCK) {
-    return error.set_answer_errno(errno).set_cure("put it on a file system that has flock(2)");
-  }
   struct stat status {};
-  const long pid = fstat(fd, &status) == 0 ? holder_of(status) : 0;
+  if (fstat(fd, &status) != 0) return error.set_answer_errno(errno);
+  const uint64_t begin_ns = monotonic_ns();
+  long pid = 0;
+  do {
+    if (flock(fd, (plan.is_writable ? LOCK_EX : LOCK_SH) | LOCK_NB) == 0) return {};
+    if (errno != EWOULDBLOCK) {
+      return error.set_answer_errno(errno).set_cure("put it on a file system that has flock(2)");
+    }
+    pid = holder_of(status);
+  } while (is_gone(pid) && try_again(begin_ns));
   if (pid == getpid()) {
     return error.set_answer("this configuration names it twice").set_cure("name another file");
   }
@@ -168,7 +191,10 @@ Result<OpenedFile> open_file(const ServiceNeeds& service, const FileNeed& need, 
     if (set.name == kFileCounters && set.instance == plan.name) opened.counters = &set;
   }
   opened.shard = need.shard;
-  opened.fd = Fd(open(plan.path.c_str(), flags, S_IRUSR | S_IWUSR));
+  const uint64_t begin_ns = monotonic_ns();
+  do {
+    opened.fd = Fd(open(plan.path.c_str(), flags, S_IRUSR | S_IWUSR));
+  } while (!opened.fd.is_open() && errno == EBUSY && claims && try_again(begin_ns));
   if (!opened.fd.is_open()) {
     const bool would_be_created = errno == ENOENT && plan.is_created && !may_create;
     if (would_be_created && access(directory_of(plan.path).c_str(), W_OK | X_OK) == 0) {

@@ -44,11 +44,19 @@ Result<void> UringFiles::open(Files& files, const KeyTable& keys, uint32_t) {
   }
   const int outcome =
       io_uring_register_files(&ring_, numbers.data(), static_cast<unsigned>(numbers.size()));
-  if (outcome == 0) return {};
+  is_registered_ = outcome == 0;
+  if (is_registered_) return {};
   errno = -outcome;
   return error_from_errno("registering %zu files with io_uring", numbers.size())
       .set_cure("raise the limit of open files (ulimit -n), or set [event_loop] sockets = "
                 "\"epoll\"");
+}
+
+void UringFiles::close(bool leaves_operations) noexcept {
+  if (!is_registered_ || leaves_operations) return;
+  const int outcome = io_uring_unregister_files(&ring_);
+  BP_ASSERT(outcome == 0);  // not: the ring was closed before, or belongs to another thread
+  is_registered_ = false;
 }
 
 void UringFiles::issue(FileOperation& operation) noexcept {

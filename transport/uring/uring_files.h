@@ -32,8 +32,8 @@ class UringFiles final : public FileBackend {
   void issue(FileOperation& operation) noexcept override;
   // What completes meanwhile of sockets and watches is dropped: their loop has ended.
   bool wait(uint64_t deadline_ns) noexcept override;
-  // The ring's end lets go of the files.
-  void close(bool) noexcept override {}
+  // Lets go of the files now; the kernel takes rings down long after they were closed.
+  void close(bool leaves_operations) noexcept override;
 
   // The sockets': a completion with the tag.
   void handle(uint64_t user_data, int32_t result) noexcept;
@@ -44,6 +44,7 @@ class UringFiles final : public FileBackend {
   const uint64_t tag_mask_;
   Counter* system_calls_ = nullptr;
   Files* files_ = nullptr;
+  bool is_registered_ = false;
   const KeyTable* keys_ = nullptr;
   std::vector<uint8_t> would_wait_;  // by the file's index: a read or write within the submission
 };
