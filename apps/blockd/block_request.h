@@ -5,6 +5,13 @@
 // write travels twice: first to be granted a destination, then, its payload received straight into
 // that destination, to be committed (or aborted, when the client left in the middle). One whose
 // payload has arrived with its header travels once: the volumes' shard copies the payload.
+//
+// On a store that is not memory, data lie in buffers of the volume (StoreQueue). A read travels
+// once more when its data have been sent, to give its buffer back, and so does a write whose
+// payload was copied: the first journey takes it out of the connection's way, the second is for the
+// store.
+//
+// Tested by tests/apps/blockd/volume_test.cc.
 #pragma once
 
 #include <cstddef>
@@ -12,22 +19,28 @@
 
 #include "apps/blockd/nbd_request_datapath.h"
 #include "apps/blockd/stores/volume_store.h"
+#include "platform/assert.h"
 #include "transport/spsc_fifo_datapath.h"
 
 namespace bedplate {
 
 class Connection;
 
+class StoreQueue;
+
 // What an export stands for. Read-only after boot.
 struct Volume {
   VolumeStore* store = nullptr;
+  StoreQueue* queue = nullptr;  // to the store; nullptr: it is memory
 };
 
 enum class RequestStep : uint8_t {
-  kSubmit,  // new; a write: asks for a destination
-  kStore,   // a write whose payload lies at `data`
-  kCommit,  // a write whose payload has arrived
-  kAbort,   // a write whose payload will not arrive
+  kSubmit,   // new; a write: asks for a destination
+  kStore,    // a write whose payload lies at `data`
+  kStored,   // the answer, where the payload has been copied and is to be committed now
+  kCommit,   // a write whose payload has arrived
+  kAbort,    // a write whose payload will not arrive
+  kRelease,  // its data have been sent: its buffer is free
 };
 
 struct BlockRequest {
@@ -35,14 +48,28 @@ struct BlockRequest {
   RequestStep step = RequestStep::kSubmit;
   nbd::ErrorCode error = nbd::ErrorCode::kNone;  // what to answer
   // READ: the bytes to send. WRITE: the destination granted, or the payload that has arrived.
+  // BLOCK_STATUS: descriptors, as they are sent; nullptr: all of it is data.
   std::byte* data = nullptr;
+  bool has_buffer = false;  // the volume's, at `data`: kRelease gives it back
   const Volume* volume = nullptr;
   Connection* connection = nullptr;
   uint64_t received_ns = 0;      // the loop's time then
-  uint64_t done_bytes = 0;       // the volume's: how far a long request is
+  uint64_t done_bytes = 0;       // the volume's: how far a long request is; of descriptors
   BlockRequest* next = nullptr;  // its owner queues it with this
 };
 
 using BlockRequestFifo = SpscFifo<BlockRequest*>;
+
+// The volumes' end of the lane back.
+struct ReplyLane {
+  BlockRequestFifo* fifo = nullptr;  // holds all requests there can be
+  bool has_replied = false;          // since its doorbell was rung
+
+  void push(BlockRequest& request) noexcept {
+    const bool pushed = fifo->try_push(&request);
+    BP_ASSERT(pushed);  // the plan: the lane holds every request there is
+    has_replied = true;
+  }
+};
 
 }  // namespace bedplate

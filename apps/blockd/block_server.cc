@@ -1,7 +1,6 @@
 #include "apps/blockd/block_server.h"
 
 #include <bit>
-#include <memory>
 #include <new>
 
 #include <unistd.h>
@@ -23,13 +22,13 @@ uint64_t connection_stride(const BlockServerOptions& options) noexcept {
          align_up(options.requests_per_connection * sizeof(BlockRequest), kCacheLineBytes);
 }
 
-// Volume names may be longer than owners' names; a name that is cut off ends in its number, so that
-// no two volumes are one owner.
 OwnerName volume_owner(const BlockServerOptions& options, size_t index) {
-  constexpr size_t kWholeMax = 48;
-  const std::string& name = options.volumes[index].name;
-  if (name.size() <= kWholeMax) return {"volume", name};
-  return {"volume", name.substr(0, kWholeMax) + "~" + std::to_string(index)};
+  return {"volume", short_volume_name(options, index)};
+}
+
+// Of a volume on a store: beside its buffers.
+OwnerName queue_owner(const BlockServerOptions& options, size_t index) {
+  return {"requests", short_volume_name(options, index)};
 }
 
 constexpr const char* kSegmentOwner = "blockd";
@@ -51,6 +50,14 @@ ServerCarves carves_of(const BlockServerOptions& options) {
 
 }  // namespace
 
+// A name that is cut off ends in its number, so that no two volumes are one owner.
+std::string short_volume_name(const BlockServerOptions& options, size_t index) {
+  constexpr size_t kWholeMax = 48;
+  const std::string& name = options.volumes[index].name;
+  if (name.size() <= kWholeMax) return name;
+  return name.substr(0, kWholeMax) + "~" + std::to_string(index);
+}
+
 std::vector<SegmentRequest> plan_block_server(const BlockServerOptions& options) {
   const ServerCarves carves = carves_of(options);
   std::vector<SegmentRequest> requests;
@@ -60,6 +67,13 @@ std::vector<SegmentRequest> plan_block_server(const BlockServerOptions& options)
   for (size_t i = 0; i < options.volumes.size(); ++i) {
     const OwnerName owner = volume_owner(options, i);
     const BlockVolumeOptions& volume = options.volumes[i];
+    if (volume.queue.has_value()) {
+      requests.push_back({owner,
+                          {{owner, volume.queue->buffer_bytes},
+                           {queue_owner(options, i), StoreQueue::bytes_for(*volume.queue)}},
+                          volume.placement});
+      continue;
+    }
     requests.push_back({owner, {{owner, volume.bytes}}, volume.placement});
   }
   return requests;
@@ -79,13 +93,28 @@ Result<void> BlockServer::take_memory(const Carve& carve) {
   requests_ = BlockRequestFifo::create(requests.value(), lane_capacity(options_));
   replies_ = BlockRequestFifo::create(replies.value(), lane_capacity(options_));
   environment_.discard_memory = discard.value();
+  return {};
+}
+
+Result<void> BlockServer::add_volumes(const Carve& carve) {
   for (size_t i = 0; i < options_.volumes.size(); ++i) {
     const BlockVolumeOptions& volume = options_.volumes[i];
     auto memory = carve(volume_owner(options_, i));
     BP_TRY(memory);
-    stores_.push_back(std::make_unique<MemoryStore>(memory.value().data(), volume.bytes));
-    volumes_.push_back({stores_.back().get()});
-    exports_.push_back({volume.name, volume.bytes, volume.read_only});
+    if (volume.queue.has_value()) {
+      auto tasks = carve(queue_owner(options_, i));
+      BP_TRY(tasks);
+      BP_ASSERT(queues_.size() < wiring_.volumes.size());
+      const BlockVolumeWiring& wiring = wiring_.volumes[queues_.size()];
+      queues_.emplace_back().create(*wiring.store, *volume.queue, memory.value(), tasks.value(),
+                                    volume_service_.replies(), *wiring_.volume_counters,
+                                    *wiring.counters);
+      volumes_.push_back({wiring.store, &queues_.back()});
+    } else {
+      memory_stores_.emplace_back(memory.value().data(), volume.bytes);
+      volumes_.push_back({&memory_stores_.back(), nullptr});
+    }
+    exports_.push_back({volume.name, volumes_.back().store->bytes(), volume.read_only});
   }
   return {};
 }
@@ -110,6 +139,7 @@ Result<void> BlockServer::create(const Carve& carve, const BlockServerOptions& o
   options_ = options;
   wiring_ = wiring;
   BP_TRY(take_memory(carve));
+  BP_TRY(add_volumes(carve));
   environment_.host = this;
   environment_.sockets = wiring_.sockets;
   environment_.loop = wiring_.connections_loop;
@@ -181,6 +211,8 @@ void BlockServer::accepted(void* context, int fd) noexcept {
 
 void BlockServer::open_connection(int fd) noexcept {
   BP_ASSERT(is_own_thread());
+  // A volume may have grown; those that are connected know it as it was.
+  for (size_t i = 0; i < exports_.size(); ++i) exports_[i].bytes = volumes_[i].store->bytes();
   Connection* connection = free_;
   if (connection == nullptr || is_draining_ || connection->open(fd) != 0) {
     wiring_.connection_counters->connections_refused.add(1);

@@ -1,4 +1,4 @@
-// blockd: an NBD server whose volumes lie in the pool.
+// blockd: an NBD server whose volumes lie in the pool, or on stores.
 //
 // Composition: connections, listeners and sockets on one shard, the volumes on another (or the
 // same), two lanes between them. Everything that it will ever need is carved from the segments that
@@ -7,8 +7,10 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,6 +18,7 @@
 #include "apps/blockd/block_request.h"
 #include "apps/blockd/block_server_counters.h"
 #include "apps/blockd/connection_datapath.h"
+#include "apps/blockd/stores/store_queue_datapath.h"
 #include "apps/blockd/volume_datapath.h"
 #include "pinned_pool/plan.h"
 #include "transport/event_loop.h"
@@ -25,9 +28,10 @@ namespace bedplate {
 
 struct BlockVolumeOptions {
   std::string name;
-  uint64_t bytes = 0;
+  uint64_t bytes = 0;  // of memory
   bool read_only = false;
   Placement placement = {};
+  std::optional<StoreQueueShape> queue = {};  // it lies on a store that is not memory
 };
 
 struct BlockServerOptions {
@@ -42,6 +46,15 @@ struct BlockServerOptions {
 // The segments that a server with these options needs: one for itself, one for each volume.
 std::vector<SegmentRequest> plan_block_server(const BlockServerOptions& options);
 
+// The name of a volume among owners and counters, which may be longer than theirs are.
+std::string short_volume_name(const BlockServerOptions& options, size_t index);
+
+// What a volume that is not memory lies on. `store`: its queue's alone; lives as long as the loops.
+struct BlockVolumeWiring {
+  VolumeStore* store = nullptr;
+  StoreCounters* counters = nullptr;
+};
+
 // How a server is tied to the shards.
 struct BlockServerWiring {
   EventLoop* connections_loop = nullptr;
@@ -49,6 +62,8 @@ struct BlockServerWiring {
   EventLoop* volumes_loop = nullptr;
   ConnectionCounters* connection_counters = nullptr;
   VolumeCounters* volume_counters = nullptr;
+  std::vector<BlockVolumeWiring> volumes =
+      {};  // as many as those that have a queue, in their order
 };
 
 class BlockServer final : public PollSource, private ConnectionHost {
@@ -96,6 +111,7 @@ class BlockServer final : public PollSource, private ConnectionHost {
   void handshake_done(Connection& connection) noexcept override;
 
   Result<void> take_memory(const Carve& carve);
+  Result<void> add_volumes(const Carve& carve);
   void make_connections() noexcept;
   static void accepted(void* context, int fd) noexcept;
   static void handshake_expired(void* context) noexcept;
@@ -109,7 +125,8 @@ class BlockServer final : public PollSource, private ConnectionHost {
   BlockServerWiring wiring_;
   ConnectionEnvironment environment_;
   std::vector<nbd::ExportInfo> exports_;
-  std::vector<std::unique_ptr<VolumeStore>> stores_;
+  std::deque<MemoryStore> memory_stores_;
+  std::deque<StoreQueue> queues_;
   std::vector<Volume> volumes_;
   VolumeService volume_service_;
   BlockRequestFifo* requests_ = nullptr;

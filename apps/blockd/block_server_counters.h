@@ -23,6 +23,7 @@ struct alignas(kCacheLineBytes) ConnectionCounters {
   Counter requests_flush;
   Counter requests_trim;
   Counter requests_write_zeroes;
+  Counter requests_block_status;
   Counter requests_refused;  // answered with an error
   Counter read_bytes;
   Counter written_bytes;
@@ -32,6 +33,7 @@ struct alignas(kCacheLineBytes) ConnectionCounters {
   Histogram flush_ns;
   Histogram trim_ns;
   Histogram write_zeroes_ns;
+  Histogram block_status_ns;
 };
 
 // Written by the shard of the volumes.
@@ -39,6 +41,15 @@ struct alignas(kCacheLineBytes) VolumeCounters {
   Counter grants;   // destinations given to writes that are received in place
   Counter commits;  // writes whose payload arrived whole
   Counter aborts;   // writes whose client left in the middle
+};
+
+// Of one volume on a store that is not memory; written by the shard of the volumes.
+struct alignas(kCacheLineBytes) StoreCounters {
+  Counter operations;        // under way
+  Counter requests_waiting;  // for one of them to end, or for a buffer
+  Counter buffer_bytes;      // taken
+  Counter errors;
+  Counter has_failed_flush;
 };
 
 inline void describe(CounterTable& table, ConnectionCounters& c) {
@@ -58,6 +69,8 @@ inline void describe(CounterTable& table, ConnectionCounters& c) {
   table.counter("requests_flush", c.requests_flush, "requests", "Flushes.");
   table.counter("requests_trim", c.requests_trim, "requests", "Trims.");
   table.counter("requests_write_zeroes", c.requests_write_zeroes, "requests", "Writes of zeroes.");
+  table.counter("requests_block_status", c.requests_block_status, "requests",
+                "Questions for which parts have data.");
   table.counter("requests_refused", c.requests_refused, "requests", "Answered with an error.");
   table.counter("read_bytes", c.read_bytes, "bytes", "Sent to clients.");
   table.counter("written_bytes", c.written_bytes, "bytes", "Received from clients.");
@@ -68,6 +81,7 @@ inline void describe(CounterTable& table, ConnectionCounters& c) {
   table.histogram("flush_ns", c.flush_ns, "ns", "The same of a flush.");
   table.histogram("trim_ns", c.trim_ns, "ns", "The same of a trim.");
   table.histogram("write_zeroes_ns", c.write_zeroes_ns, "ns", "The same of a write of zeroes.");
+  table.histogram("block_status_ns", c.block_status_ns, "ns", "The same of a block status.");
 }
 
 inline void describe(CounterTable& table, VolumeCounters& c) {
@@ -75,6 +89,16 @@ inline void describe(CounterTable& table, VolumeCounters& c) {
                 "Places given to writes that are received in place.");
   table.counter("commits", c.commits, "requests", "Writes whose payload has arrived whole.");
   table.counter("aborts", c.aborts, "requests", "Writes whose client left in the middle.");
+}
+
+inline void describe(CounterTable& table, StoreCounters& c) {
+  table.gauge("operations", c.operations, "operations", "Under way in the store.");
+  table.gauge("requests_waiting", c.requests_waiting, "requests",
+              "Wait for an operation of the store to end, or for a buffer.");
+  table.gauge("buffer_bytes", c.buffer_bytes, "bytes", "Of its buffers are taken.");
+  table.counter("errors", c.errors, "requests", "Requests that the store has failed.");
+  table.boolean("has_failed_flush", c.has_failed_flush,
+                "A flush has failed: FLUSH and FUA answer EIO until the volume is opened anew.");
 }
 
 }  // namespace bedplate

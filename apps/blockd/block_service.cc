@@ -1,9 +1,14 @@
 // Tested by tests/apps/boot/appliance_plan_test.cc, tests/system/transmission_test.py.
 #include "apps/blockd/block_service.h"
 
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include "apps/boot/configuration_reader.h"
 #include "apps/boot/service_context.h"
 #include "apps/boot/service_plan.h"
 #include "pinned_pool/layout.h"
+#include "platform/log.h"
 
 namespace bedplate {
 namespace {
@@ -11,6 +16,26 @@ namespace {
 using Rule = ConfigurationKey::Rule;
 
 constexpr uint64_t kVolumeUnitBytes = 4 * kKiB;
+constexpr uint64_t kBufferBytesMin = align_up(StoreQueue::kBufferBytesMin, kMiB);
+
+void check_volume(ReadTable& read, const VolumeSettings& settings) {
+  if (read.has("file") && read.has("device")) {
+    read.refuse_value("device", "the volume has a \"file\", too", "expected one of them");
+  }
+  if (!settings.is_memory() || read.was_refused("file") || read.was_refused("device")) return;
+  if (!read.has("bytes")) {
+    read.refuse("\"bytes\" is missing in [[blockd.volume]]",
+                "expected it, or \"file\", or \"device\"");
+  }
+}
+
+// Its name among the files of the service.
+std::string file_name_of(size_t volume_index) { return "volume" + std::to_string(volume_index); }
+
+// "file of volume disk0": what says the path.
+std::string key_of(const VolumeSettings& volume) {
+  return std::string(volume.file.empty() ? "device" : "file") + " of volume " + volume.name;
+}
 
 }  // namespace
 
@@ -20,16 +45,31 @@ static void describe(ConfigurationTable& table, VolumeSettings& settings) {
       .unique()
       .help("The export's name. The first volume also answers to the empty name.");
   table.size("bytes", &settings.bytes, kVolumeUnitBytes, kSizeMaxBytes)
-      .required()
+      .otherwise("all that `file` or `device` has")
       .rule(Rule::kMultipleOf4KiB)
-      .help("The export's size. All of it lies in the pool.");
+      .help("The export's size. Required in memory: all of it lies in the pool. Of a file or a "
+            "device: its first bytes.");
+  table.path("file", &settings.file, 1, 255)
+      .otherwise("none: it lies in memory")
+      .help("The file that the volume lies on ([Stores](nbd.md#stores)).");
+  table.path("device", &settings.device, 1, 255)
+      .otherwise("what `file` says")
+      .help("The block device that it lies on instead.");
+  table.size("buffer_bytes", &settings.queue.buffer_bytes, kBufferBytesMin, 64 * kGiB)
+      .rule(Rule::kMultipleOf4KiB)
+      .help(
+          "Of a file or device: memory for what is on its way between it and clients. The largest "
+          "request takes 32 MiB.");
+  table.integer("operations", &settings.queue.task_count, 1, 1024)
+      .help("How many operations a file or device is given at once; more requests wait.");
   table.boolean("read_only", &settings.read_only).help("Whether writes are refused with EPERM.");
   table.choice("pages", &settings.pages, kPageChoices)
       .otherwise("those of the pool")
       .help("The pages of this volume alone.");
   table.integer("node", &settings.node, 0, kNodeCountMax - 1)
       .otherwise("the volumes' shard's")
-      .help("The NUMA node that the volume lies on.");
+      .help("The NUMA node that the volume, or its buffers, lie on.");
+  table.check([&settings](ReadTable& read) { check_volume(read, settings); });
 }
 
 void BlockService::describe(ConfigurationTable& table) {
@@ -68,6 +108,7 @@ BlockServerOptions BlockService::options(ServicePlan& plan) const {
     placement.node = volume.node.value_or(placement.node);
     placement.is_own_wish = volume.pages.has_value();
     options.volumes.push_back({volume.name, volume.bytes, volume.read_only, placement});
+    if (!volume.is_memory()) options.volumes.back().queue = volume.queue;
   }
   options.max_connections = settings_.max_connections;
   options.requests_per_connection = settings_.requests_per_connection;
@@ -89,6 +130,67 @@ Result<void> BlockService::plan(ServicePlan& plan) {
   plan.listen("listen", settings_.listen, settings_.image_listen);
   plan.counters<ConnectionCounters>("connections");
   plan.counters<VolumeCounters>("volumes");
+  for (size_t i = 0; i < settings_.volumes.size(); ++i) {
+    const VolumeSettings& volume = settings_.volumes[i];
+    if (volume.is_memory()) continue;
+    plan.file(settings_.volumes_shard, {.name = file_name_of(i),
+                                        .path = volume.path(),
+                                        .key = key_of(volume),
+                                        .is_writable = !volume.read_only,
+                                        .is_direct = true,
+                                        .is_exclusive = true,
+                                        .is_whole_blocks = true,
+                                        .tells_extents = !volume.file.empty(),
+                                        .bytes_min = volume.bytes,
+                                        .operation_count_max = volume.queue.task_count});
+    plan.counters<StoreCounters>("stores", short_volume_name(options_, i));
+  }
+  return {};
+}
+
+// Beside what the opening of its files finds out.
+void BlockService::preflight(std::vector<Error>* problems) {
+  for (const VolumeSettings& volume : settings_.volumes) {
+    struct stat status {};
+    if (volume.is_memory() || stat(volume.path().c_str(), &status) != 0) continue;
+    Error error;
+    error.set_doing("looking at %s for %s in [blockd]", volume.path().c_str(),
+                    key_of(volume).c_str());
+    if (volume.file.empty() ? S_ISREG(status.st_mode) : S_ISBLK(status.st_mode)) {
+      error.set_answer("it is a %s", volume.file.empty() ? "file" : "block device");
+      problems->push_back(
+          error.set_cure("say %s instead", volume.file.empty() ? "\"file\"" : "\"device\""));
+      continue;
+    }
+    // A file with holes takes room as it is written to.
+    struct statvfs system {};
+    const bool has_holes =
+        S_ISREG(status.st_mode) &&
+        static_cast<uint64_t>(status.st_blocks) * 512 < static_cast<uint64_t>(status.st_size);
+    if (volume.read_only || !has_holes || statvfs(volume.path().c_str(), &system) != 0) continue;
+    if (system.f_bavail != 0) continue;
+    error.set_answer("it has holes, and its file system is full");
+    problems->push_back(error.set_cure("make room on it"));
+  }
+}
+
+Result<void> BlockService::open_stores(ServiceContext& context) {
+  for (size_t i = 0; i < settings_.volumes.size(); ++i) {
+    const VolumeSettings& volume = settings_.volumes[i];
+    if (volume.is_memory()) continue;
+    auto file = context.file(file_name_of(i));
+    BP_TRY(file);
+    auto counters = context.counters<StoreCounters>("stores", short_volume_name(options_, i));
+    BP_TRY(counters);
+    if (FileStore::block_bytes_of(*file.value()) > StoreQueue::kBlockBytesMax) {
+      Error error;
+      error.set_doing("opening %s for %s in [blockd]", volume.path().c_str(),
+                      key_of(volume).c_str());
+      error.set_answer("its blocks have %u bytes", FileStore::block_bytes_of(*file.value()));
+      return error.set_cure("name one whose blocks have 4096 at most");
+    }
+    stores_.emplace_back(*file.value(), volume.bytes, counters.value(), volume);
+  }
   return {};
 }
 
@@ -99,17 +201,32 @@ Result<void> BlockService::create(ServiceContext& context) {
   BP_TRY(connection_counters);
   auto volume_counters = context.counters<VolumeCounters>("volumes");
   BP_TRY(volume_counters);
+  BP_TRY(open_stores(context));
+  BlockServerWiring wiring = {&context.loop(connections), &context.sockets(connections),
+                              &context.loop(volumes), connection_counters.value(),
+                              volume_counters.value()};
+  for (StoredVolume& volume : stores_) wiring.volumes.push_back({&volume.store, volume.counters});
   const auto carve = [&context](const OwnerName& owner) { return context.carve(owner); };
-  BP_TRY(server_.create(
-      carve, options_,
-      {&context.loop(connections), &context.sockets(connections), &context.loop(volumes),
-       connection_counters.value(), volume_counters.value()}));
+  BP_TRY(server_.create(carve, options_, wiring));
   BP_TRY(context.add_source(volumes, server_.volumes(), BlockServer::kVolumeBudget));
   BP_TRY(context.add_source(connections, server_, BlockServer::kReplyBudget));
   auto listeners = context.listeners("listen");
   BP_TRY(listeners);
   for (const Fd& socket : listeners.value()) server_.add_listener(socket.number());
   return {};
+}
+
+// The shards cannot say it themselves.
+void BlockService::tick() noexcept {
+  for (StoredVolume& volume : stores_) {
+    volume.store.look_at_size();
+    if (volume.has_told_failure || volume.counters->has_failed_flush.read() == 0) continue;
+    volume.has_told_failure = true;
+    BP_LOG_ERROR("%s: a flush has failed, so nobody knows what it has lost of the writes since the "
+                 "one before; FLUSH and FUA answer EIO until the volume is opened anew: see what "
+                 "is wrong with it (dmesg), have its clients check their data, start again",
+                 volume.settings->path().c_str());
+  }
 }
 
 void BlockService::start(uint32_t shard) noexcept {

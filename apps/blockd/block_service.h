@@ -1,11 +1,13 @@
 // blockd as a service of the runtime: [blockd] of the configuration, what it plans, where it runs.
 #pragma once
 
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "apps/blockd/block_server.h"
+#include "apps/blockd/stores/file_store.h"
 #include "apps/boot/service.h"
 #include "transport/socket_address.h"
 
@@ -13,10 +15,16 @@ namespace bedplate {
 
 struct VolumeSettings {
   std::string name;
-  uint64_t bytes = 0;
+  uint64_t bytes = 0;  // of memory; of a file or device: 0: all of it
   bool read_only = false;
   std::optional<PageWish> pages = {};  // nothing: as those of the pool
   std::optional<int> node = {};        // nothing: the node of the volumes' shard's core
+  std::string file = {};               // what it lies on; both empty: memory
+  std::string device = {};
+  StoreQueueShape queue = {};
+
+  bool is_memory() const noexcept { return file.empty() && device.empty(); }
+  const std::string& path() const noexcept { return file.empty() ? device : file; }
 };
 
 struct BlockdSettings {
@@ -36,8 +44,10 @@ class BlockService final : public Service {
   const char* name() const noexcept override { return "blockd"; }
   void describe(ConfigurationTable& table) override;
   Result<void> plan(ServicePlan& plan) override;
+  void preflight(std::vector<Error>* problems) override;
   Result<void> create(ServiceContext& context) override;
   void start(uint32_t shard) noexcept override;
+  void tick() noexcept override;
   void request_drain() noexcept override { server_.request_drain(); }
   bool is_drained() const noexcept override { return server_.is_drained(); }
 
@@ -47,7 +57,20 @@ class BlockService final : public Service {
 
  private:
   BlockdSettings settings_;
+  // A volume on a file or a device.
+  struct StoredVolume {
+    StoredVolume(File& file, uint64_t bytes, StoreCounters* store_counters,
+                 const VolumeSettings& volume) noexcept
+        : store(file, bytes), counters(store_counters), settings(&volume) {}
+    FileStore store;
+    StoreCounters* counters;
+    const VolumeSettings* settings;
+    bool has_told_failure = false;
+  };
+  Result<void> open_stores(ServiceContext& context);
+
   BlockServerOptions options_;  // of the last plan
+  std::deque<StoredVolume> stores_;
   BlockServer server_;
 };
 

@@ -162,15 +162,21 @@ void Connection::negotiate() noexcept {
       break_off();
       break;
     case nbd::Negotiation::State::kTransmission:
-      volume_ = &environment_.volumes[negotiation_.export_index()];
-      view_ = {volume_->store->bytes(), environment_.exports[negotiation_.export_index()].read_only,
-               negotiation_.structured_replies()};
+      enter_transmission(negotiation_.export_index());
       phase_ = Phase::kServing;
       incoming_ = Incoming::kHeaders;
       environment_.host->handshake_done(*this);
       parse();
       break;
   }
+}
+
+// The volume is as long as the client was told; it may have grown since.
+void Connection::enter_transmission(size_t export_index) noexcept {
+  const nbd::ExportInfo& info = environment_.exports[export_index];
+  volume_ = &environment_.volumes[export_index];
+  view_ = {info.bytes, info.read_only, negotiation_.structured_replies(),
+           negotiation_.block_status()};
 }
 
 // Takes requests out of the buffer until it has none that is whole, a write needs its payload, or
@@ -203,6 +209,8 @@ bool Connection::parse_one() noexcept {
   }
   free_requests_ = request.next;
   request.error = verdict.error;
+  request.data = nullptr;
+  request.has_buffer = false;
   request.received_ns = environment_.loop->now_ns();
   switch (verdict.kind) {
     case nbd::Verdict::Kind::kAccept: accept(request); break;
@@ -240,6 +248,7 @@ void Connection::accept(BlockRequest& request) noexcept {
       break;
     case nbd::Command::kTrim: counters.requests_trim.add(1); break;
     case nbd::Command::kWriteZeroes: counters.requests_write_zeroes.add(1); break;
+    case nbd::Command::kBlockStatus: counters.requests_block_status.add(1); break;
     default: counters.requests_flush.add(1); break;
   }
   request.volume = volume_;
@@ -338,9 +347,14 @@ void Connection::request_returned(BlockRequest& request) noexcept {
     } else {
       payload_granted();
     }
-  } else if (request.step == RequestStep::kAbort) {
+  } else if (request.step == RequestStep::kAbort || request.step == RequestStep::kRelease) {
+    request.has_buffer = false;
     release(request);
     environment_.host->mark(*this);
+    if (phase_ == Phase::kServing) parse();  // a slot became free
+  } else if (request.step == RequestStep::kStored) {
+    submit(request, RequestStep::kCommit);
+    if (--stored_count_ == 0) parse();
   } else {
     queue_reply(request);
     if (request.step == RequestStep::kStore && --stored_count_ == 0) parse();
@@ -354,7 +368,9 @@ void Connection::queue_reply(BlockRequest& request) noexcept {
   environment_.host->mark(*this);
 }
 
+// A buffer that its data lie in is given back first.
 void Connection::release(BlockRequest& request) noexcept {
+  if (request.has_buffer) return submit(request, RequestStep::kRelease);
   request.next = free_requests_;
   free_requests_ = &request;
 }
@@ -379,15 +395,22 @@ std::byte* Connection::append_reply(const BlockRequest& request, std::byte* plac
   const bool is_read = wire.command == nbd::Command::kRead;
   const bool failed = request.error != nbd::ErrorCode::kNone;
   size_t header_bytes = 0;
-  if (!is_read || !view_.structured_replies) {
+  const bool is_status = wire.command == nbd::Command::kBlockStatus;
+  uint64_t data_bytes = is_read && !failed ? wire.length : 0;
+  if (!(is_read || is_status) || !view_.structured_replies) {
     header_bytes = nbd::encode_simple_reply(header, wire.cookie, request.error);
   } else if (failed) {
     header_bytes = nbd::encode_error_chunk(header, wire.cookie, request.error);
-  } else {
+  } else if (is_read) {
     header_bytes = nbd::encode_read_chunk(header, wire.cookie, wire.offset, wire.length);
+  } else if (request.data == nullptr) {
+    header_bytes = nbd::encode_all_data(header, wire.cookie, wire.length);
+  } else {
+    data_bytes = request.done_bytes;
+    header_bytes = nbd::encode_block_status(header, wire.cookie, static_cast<uint32_t>(data_bytes));
   }
   append(place, header_bytes);
-  if (is_read && !failed) append(request.data, wire.length);
+  if (data_bytes > 0) append(request.data, data_bytes);
   return place + header_bytes;
 }
 
@@ -400,6 +423,7 @@ void Connection::count_time(const BlockRequest& request) noexcept {
     case nbd::Command::kFlush: return counters.flush_ns.add(ns);
     case nbd::Command::kTrim: return counters.trim_ns.add(ns);
     case nbd::Command::kWriteZeroes: return counters.write_zeroes_ns.add(ns);
+    case nbd::Command::kBlockStatus: return counters.block_status_ns.add(ns);
     default: return;  // refused: it is none of these
   }
 }

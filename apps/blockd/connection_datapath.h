@@ -126,6 +126,7 @@ class Connection {
   void received(uint64_t bytes) noexcept;
   void receive_ended(int64_t result) noexcept;
   void negotiate() noexcept;
+  void enter_transmission(size_t export_index) noexcept;
   void parse() noexcept;
   bool parse_one() noexcept;
   void accept(BlockRequest& request) noexcept;

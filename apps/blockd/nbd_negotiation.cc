@@ -10,6 +10,8 @@ namespace {
 
 // Name length, name, number of information requests ("Option types", INFO and GO).
 constexpr uint32_t kInfoFixedBytes = sizeof(Be32) + sizeof(Be16);
+// Name length, name, number of queries ("Option types", LIST_META_CONTEXT and SET_META_CONTEXT).
+constexpr uint32_t kContextsFixedBytes = sizeof(Be32) + sizeof(Be32);
 
 constexpr std::byte kZeroes[kReservedZeroesBytes] = {};
 
@@ -26,13 +28,15 @@ static_assert(sizeof(ExportNameReply) + kReservedZeroesBytes <= Negotiation::kOu
 static_assert(sizeof(OptionReplyHeader) + Negotiation::kErrorTextMaxBytes <=
               Negotiation::kOutputCapacityBytes);
 static_assert(kServerReplyMaxBytes <= Negotiation::kOutputCapacityBytes);
+static_assert(kAllocationContext.size() <= kNameMaxBytes, "a query that could match is kept whole");
 static_assert(kInfoReplyMaxBytes <= Negotiation::kOutputCapacityBytes);
 
 }  // namespace
 
 uint16_t transmission_flags(const ExportInfo& info, bool structured_replies) noexcept {
   uint32_t flags = kTransmissionHasFlags | kTransmissionSendFlush | kTransmissionSendFua |
-                   kTransmissionSendTrim | kTransmissionSendWriteZeroes | kTransmissionCanMultiConn;
+                   kTransmissionSendTrim | kTransmissionSendWriteZeroes |
+                   kTransmissionCanMultiConn | kTransmissionSendFastZero;
   if (info.read_only) flags |= kTransmissionReadOnly;
   if (structured_replies) flags |= kTransmissionSendDf;
   return static_cast<uint16_t>(flags);
@@ -54,6 +58,7 @@ void Negotiation::reset() noexcept {
   option_bytes_ = 0;
   option_left_bytes_ = 0;
   export_index_ = kNoExport;
+  context_index_ = kNoExport;
   reason_ = nullptr;
   output_begin_ = 0;
   output_end_ = 0;
@@ -122,9 +127,13 @@ void Negotiation::finish_field() noexcept {
     case Field::kNameLength: return finish_name_length();
     case Field::kName:
       export_index_ = find_named_export();
-      return expect(Field::kInfoCount, sizeof(Be16));
+      return is_about_contexts() ? expect(Field::kQueryCount, sizeof(Be32))
+                                 : expect(Field::kInfoCount, sizeof(Be16));
     case Field::kInfoCount: return finish_info_count();
     case Field::kInfoRequest: return finish_info_request();
+    case Field::kQueryCount: return finish_query_count();
+    case Field::kQueryLength: return finish_query_length();
+    case Field::kQuery: return finish_query();
     case Field::kIgnoredData: return answer_option();
   }
 }
@@ -168,6 +177,13 @@ void Negotiation::finish_option_header() noexcept {
       wants_name_ = false;
       wants_block_size_ = false;
       return expect(Field::kNameLength, sizeof(Be32));
+    case Option::kSetMetaContext: context_index_ = kNoExport; [[fallthrough]];
+    case Option::kListMetaContext:
+      if (option_bytes_ < kContextsFixedBytes) {
+        return refuse(OptionReplyType::kErrInvalid, "the option's data is too short");
+      }
+      wants_context_ = false;
+      return expect(Field::kNameLength, sizeof(Be32));
     case Option::kList:
     case Option::kStructuredReply:
       if (option_bytes_ != 0) {
@@ -193,7 +209,7 @@ void Negotiation::finish_export_name() noexcept {
 void Negotiation::finish_name_length() noexcept {
   const auto name_bytes = load_be<uint32_t>(field_data_);
   // "MUST be no larger than the option data length - 6"; finish_option_header saw to those 6.
-  if (name_bytes > option_bytes_ - kInfoFixedBytes) {
+  if (name_bytes > option_bytes_ - (is_about_contexts() ? kContextsFixedBytes : kInfoFixedBytes)) {
     return refuse(OptionReplyType::kErrInvalid, "the name is longer than the option's data");
   }
   expect(Field::kName, name_bytes);
@@ -217,6 +233,40 @@ void Negotiation::finish_info_request() noexcept {
   expect(Field::kInfoRequest, sizeof(Be16));
 }
 
+void Negotiation::finish_query_count() noexcept {
+  queries_left_ = load_be<uint32_t>(field_data_);
+  // "A LIST without queries asks for all contexts."
+  wants_context_ = queries_left_ == 0 && option_ == Option::kListMetaContext;
+  expect_query();
+}
+
+// The next query, or, after the last, the answer.
+void Negotiation::expect_query() noexcept {
+  if (queries_left_ == 0 ? option_left_bytes_ != 0 : option_left_bytes_ < sizeof(Be32)) {
+    return refuse(OptionReplyType::kErrInvalid, "the option's data does not fit its contents");
+  }
+  if (queries_left_ == 0) return answer_option();
+  expect(Field::kQueryLength, sizeof(Be32));
+}
+
+void Negotiation::finish_query_length() noexcept {
+  const auto query_bytes = load_be<uint32_t>(field_data_);
+  if (query_bytes > option_left_bytes_) {
+    return refuse(OptionReplyType::kErrInvalid, "a query is longer than the option's data");
+  }
+  expect(Field::kQuery, query_bytes);
+}
+
+// "The server MUST ignore queries it does not understand."
+void Negotiation::finish_query() noexcept {
+  const std::string_view query(reinterpret_cast<const char*>(field_data_),
+                               std::min<size_t>(field_bytes_, kFieldKeptBytes));
+  wants_context_ |= query == kAllocationContext ||
+                    (query == kBaseNamespace && option_ == Option::kListMetaContext);
+  --queries_left_;
+  expect_query();
+}
+
 // Refuses the option once its data has passed by.
 void Negotiation::refuse(OptionReplyType type, std::string_view text) noexcept {
   BP_ASSERT(text.size() <= kErrorTextMaxBytes);
@@ -238,6 +288,8 @@ void Negotiation::answer_option() noexcept {
   switch (option_) {
     case Option::kInfo:
     case Option::kGo: return answer_info();
+    case Option::kListMetaContext:
+    case Option::kSetMetaContext: return answer_contexts();
     case Option::kList:
       list_index_ = 0;
       is_listing_ = true;
@@ -280,6 +332,24 @@ void Negotiation::answer_info() noexcept {
   }
   append_reply(OptionReplyType::kAck, 0);
   if (option_ == Option::kGo) state_ = State::kTransmission;
+}
+
+void Negotiation::answer_contexts() noexcept {
+  if (!structured_replies_) {
+    return refuse(OptionReplyType::kErrInvalid, "structured replies must be negotiated first");
+  }
+  if (export_index_ == kNoExport) {
+    return refuse(OptionReplyType::kErrUnknown, "no export has this name");
+  }
+  const bool is_set = option_ == Option::kSetMetaContext;
+  if (wants_context_) {
+    const MetaContext context{.context_id = is_set ? kAllocationContextId : 0};
+    append_reply(OptionReplyType::kMetaContext, sizeof context + kAllocationContext.size());
+    append(&context, sizeof context);
+    append(kAllocationContext.data(), kAllocationContext.size());
+    if (is_set) context_index_ = export_index_;
+  }
+  append_reply(OptionReplyType::kAck, 0);
 }
 
 // Fills the output with as many entries as fit; output_sent() calls again until all are told.

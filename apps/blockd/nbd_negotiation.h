@@ -15,6 +15,7 @@
 #include <type_traits>
 
 #include "apps/blockd/nbd_wire.h"
+#include "platform/assert.h"
 
 namespace bedplate::nbd {
 
@@ -84,6 +85,13 @@ class Negotiation {
   // Whether READ must be answered with structured replies.
   bool structured_replies() const noexcept { return structured_replies_; }
 
+  // Whether BLOCK_STATUS may be asked: base:allocation is set for the chosen export.
+  // Requires: kTransmission.
+  bool block_status() const noexcept {
+    BP_ASSERT(state_ == State::kTransmission);
+    return context_index_ == export_index_;
+  }
+
   // Why it is over, as a static text without a full stop. Requires: kDisconnect.
   const char* reason() const noexcept;
 
@@ -100,10 +108,13 @@ class Negotiation {
     kClientFlags,
     kOptionHeader,
     kExportName,  // all data of EXPORT_NAME
-    kNameLength,  // of INFO and GO, as all that follow
+    kNameLength,  // of INFO, GO and the two of contexts
     kName,
-    kInfoCount,
+    kInfoCount,    // of INFO and GO
     kInfoRequest,  // one of them
+    kQueryCount,   // of the two of contexts
+    kQueryLength,
+    kQuery,        // one of them
     kIgnoredData,  // the rest of an option whose answer is decided
   };
 
@@ -115,11 +126,19 @@ class Negotiation {
   void finish_name_length() noexcept;
   void finish_info_count() noexcept;
   void finish_info_request() noexcept;
+  void finish_query_count() noexcept;
+  void finish_query_length() noexcept;
+  void finish_query() noexcept;
+  void expect_query() noexcept;
 
   void refuse(OptionReplyType type, std::string_view text) noexcept;
   void answer_after_data() noexcept;
   void answer_option() noexcept;
   void answer_info() noexcept;
+  void answer_contexts() noexcept;
+  bool is_about_contexts() const noexcept {
+    return option_ == Option::kListMetaContext || option_ == Option::kSetMetaContext;
+  }
   void continue_list() noexcept;
   void disconnect(const char* reason) noexcept;
 
@@ -141,7 +160,8 @@ class Negotiation {
   bool is_listing_ = false;  // continue_list() goes on when the output is sent
   bool wants_name_ = false;  // the information requests of this INFO or GO
   bool wants_block_size_ = false;
-  uint32_t field_bytes_ = 0;  // of the field, and how many of them have arrived
+  bool wants_context_ = false;  // a query of contexts named base:allocation
+  uint32_t field_bytes_ = 0;    // of the field, and how many of them have arrived
   uint32_t field_have_bytes_ = 0;
   Option option_ = Option::kAbort;  // the option that is being read or answered
   uint32_t option_bytes_ = 0;       // its data, and how many of them have not arrived yet
@@ -149,6 +169,8 @@ class Negotiation {
   OptionReplyType refusal_ = OptionReplyType::kAck;  // kAck: it is not refused
   std::string_view refusal_text_;
   size_t export_index_ = kNoExport;
+  size_t context_index_ = kNoExport;  // of the export that base:allocation is set for
+  uint32_t queries_left_ = 0;
   size_t list_index_ = 0;
   const char* reason_ = nullptr;
   size_t output_begin_ = 0;  // sent up to here, filled up to output_end_

@@ -20,7 +20,8 @@ namespace bedplate::nbd {
 inline constexpr size_t kRequestHeaderBytes = sizeof(RequestHeader);
 
 // Enough for the header of any reply that is encoded here.
-inline constexpr size_t kMaxReplyHeaderBytes = sizeof(OffsetDataChunk);
+inline constexpr size_t kMaxReplyHeaderBytes = sizeof(BlockStatusChunk) + sizeof(BlockDescriptor);
+static_assert(kMaxReplyHeaderBytes >= sizeof(OffsetDataChunk));
 static_assert(kMaxReplyHeaderBytes >= sizeof(SimpleReply));
 static_assert(kMaxReplyHeaderBytes >= sizeof(ErrorChunk));
 
@@ -46,6 +47,7 @@ struct ExportView {
   uint64_t bytes;
   bool read_only;
   bool structured_replies;
+  bool block_status;  // the context base:allocation is set
 };
 
 // The verdict on a request.
@@ -117,12 +119,18 @@ inline constexpr CommandRule kCommandRules[] = {
     {.is_known = true,
      .has_range = true,
      .writes = true,
-     .flags = kCommandFlagFua | kCommandFlagNoHole,
+     .flags = kCommandFlagFua | kCommandFlagNoHole | kCommandFlagFastZero,
      .length_max_bytes = UINT32_MAX,
      .past_end = ErrorCode::kEnospc},
+    /* BLOCK_STATUS */
+    {.is_known = true,
+     .has_range = true,
+     .flags = kCommandFlagFua | kCommandFlagReqOne,
+     .length_max_bytes = UINT32_MAX,
+     .past_end = ErrorCode::kEinval},
 };
 inline constexpr size_t kCommandRuleCount = sizeof kCommandRules / sizeof kCommandRules[0];
-static_assert(kCommandRuleCount == static_cast<size_t>(Command::kWriteZeroes) + 1);
+static_assert(kCommandRuleCount == static_cast<size_t>(Command::kBlockStatus) + 1);
 
 // The first rule that the request breaks, as the error to answer; kNone when it breaks none.
 inline ErrorCode rejection_of(const Request& request, const ExportView& view) noexcept {
@@ -130,6 +138,8 @@ inline ErrorCode rejection_of(const Request& request, const ExportView& view) no
   if (command >= kCommandRuleCount) return ErrorCode::kEinval;
   const CommandRule& rule = kCommandRules[command];
   if (!rule.is_known) return ErrorCode::kEinval;
+  // "A client MUST NOT send it unless" a context is set.
+  if (request.command == Command::kBlockStatus && !view.block_status) return ErrorCode::kEinval;
   // DF is announced, and so valid, only with structured replies ("Transmission flags").
   uint32_t allowed_flags = rule.flags;
   if (!view.structured_replies) allowed_flags &= ~uint32_t{kCommandFlagDf};
@@ -159,8 +169,8 @@ inline ErrorCode rejection_of(const Request& request, const ExportView& view) no
   return {.kind = Kind::kRefuseAndDrain, .error = error, .drain_bytes = request.length};
 }
 
-// The answer to any request while structured replies are not negotiated, and to any but READ while
-// they are. With kNone in answer to a READ, the data must follow. Returns 16.
+// The answer to any request while structured replies are not negotiated, and to any but READ and
+// BLOCK_STATUS while they are. With kNone in answer to a READ, the data must follow. Returns 16.
 inline size_t encode_simple_reply(ReplyBytes out, uint64_t cookie, ErrorCode error) noexcept {
   const SimpleReply reply{.magic = kSimpleReplyMagic, .error = error, .cookie = cookie};
   std::memcpy(out.data(), &reply, sizeof reply);
@@ -182,6 +192,28 @@ inline size_t encode_read_chunk(ReplyBytes out, uint64_t cookie, uint64_t offset
                               .offset = offset};
   std::memcpy(out.data(), &chunk, sizeof chunk);
   return sizeof chunk;
+}
+
+// The answer to a BLOCK_STATUS: `descriptor_bytes` of descriptors must follow. Returns 24.
+inline size_t encode_block_status(ReplyBytes out, uint64_t cookie,
+                                  uint32_t descriptor_bytes) noexcept {
+  const BlockStatusChunk chunk{
+      .header = {.magic = kChunkMagic,
+                 .flags = kChunkFlagDone,
+                 .type = ChunkType::kBlockStatus,
+                 .cookie = cookie,
+                 .payload_bytes = static_cast<uint32_t>(sizeof(Be32)) + descriptor_bytes},
+      .context_id = kAllocationContextId};
+  std::memcpy(out.data(), &chunk, sizeof chunk);
+  return sizeof chunk;
+}
+
+// The same with its one descriptor: all of the range is data. Returns 32.
+inline size_t encode_all_data(ReplyBytes out, uint64_t cookie, uint32_t length) noexcept {
+  const BlockDescriptor descriptor{.bytes = length, .state = 0};
+  const size_t header_bytes = encode_block_status(out, cookie, sizeof descriptor);
+  std::memcpy(out.data() + header_bytes, &descriptor, sizeof descriptor);
+  return header_bytes + sizeof descriptor;
 }
 
 // A failure while structured replies are negotiated, without a message. Returns 26.

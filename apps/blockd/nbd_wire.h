@@ -1,8 +1,8 @@
 // The NBD protocol as it lies on the wire: constants and message layouts, nothing else.
 //
 // Source: doc/proto.md of the NBD project; each group names the section it comes from. Only what
-// this server sends, reads or refuses by name is here: no TLS, no metadata contexts, no extended
-// headers. docs/nbd.md shows the same as byte tables and says what is answered to what.
+// this server sends, reads or refuses by name is here: no TLS, no extended headers. docs/nbd.md
+// shows the same as byte tables and says what is answered to what.
 //
 // All fields are big-endian ("Conventions"). The layouts are made of BigEndian<T>, which has
 // alignment 1: a struct may be copied from any address, and a value cannot be used unswapped.
@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string_view>
 #include <type_traits>
 
 #include "platform/units.h"
@@ -88,6 +89,7 @@ inline constexpr uint16_t kTransmissionSendTrim = 1 << 5;
 inline constexpr uint16_t kTransmissionSendWriteZeroes = 1 << 6;
 inline constexpr uint16_t kTransmissionSendDf = 1 << 7;
 inline constexpr uint16_t kTransmissionCanMultiConn = 1 << 8;
+inline constexpr uint16_t kTransmissionSendFastZero = 1 << 11;
 
 // "Option types": those that are served. Any other value may arrive.
 enum class Option : uint32_t {
@@ -97,6 +99,8 @@ enum class Option : uint32_t {
   kInfo = 6,
   kGo = 7,
   kStructuredReply = 8,
+  kListMetaContext = 9,
+  kSetMetaContext = 10,
 };
 
 // "Option reply types": those that are sent.
@@ -104,6 +108,7 @@ enum class OptionReplyType : uint32_t {
   kAck = 1,
   kServer = 2,
   kInfo = 3,
+  kMetaContext = 4,
   kErrUnsup = 0x80000001,
   kErrInvalid = 0x80000003,
   kErrUnknown = 0x80000006,
@@ -116,6 +121,11 @@ enum class InfoType : uint16_t {
   kName = 1,
   kBlockSize = 3,
 };
+
+// "Metadata querying": the one context there is, and the number that stands for it once it is set.
+inline constexpr std::string_view kAllocationContext = "base:allocation";
+inline constexpr std::string_view kBaseNamespace = "base:";
+inline constexpr uint32_t kAllocationContextId = 1;
 
 // "Size constraints": what this server announces, and what the text gives as the defaults.
 inline constexpr uint32_t kBlockMinBytes = 1;
@@ -188,6 +198,12 @@ struct InfoBlockSize {
 static_assert(sizeof(InfoBlockSize) == 14 && offsetof(InfoBlockSize, block_min_bytes) == 2);
 static_assert(offsetof(InfoBlockSize, payload_max_bytes) == 10);
 
+// NBD_REP_META_CONTEXT under "Option reply types": the name follows.
+struct MetaContext {
+  Be32 context_id;
+};
+static_assert(sizeof(MetaContext) == 4);
+
 // ---- Transmission -----------------------------------------------------------------------------
 
 // "Request message", "Simple reply message", "Structured reply chunk message".
@@ -203,9 +219,10 @@ enum class Command : uint16_t {
   kFlush = 3,
   kTrim = 4,
   kWriteZeroes = 6,
+  kBlockStatus = 7,
 };
 
-// "Command flags". The last two are known only to be refused: nothing announces them.
+// "Command flags".
 inline constexpr uint16_t kCommandFlagFua = 1 << 0;
 inline constexpr uint16_t kCommandFlagNoHole = 1 << 1;
 inline constexpr uint16_t kCommandFlagDf = 1 << 2;
@@ -230,6 +247,7 @@ enum class ErrorCode : uint32_t {
 inline constexpr uint16_t kChunkFlagDone = 1 << 0;
 enum class ChunkType : uint16_t {
   kOffsetData = 1,
+  kBlockStatus = 5,
   kError = (1 << 15) + 1,
 };
 
@@ -272,6 +290,22 @@ struct OffsetDataChunk {
   Be64 offset;
 };
 static_assert(sizeof(OffsetDataChunk) == 28 && offsetof(OffsetDataChunk, offset) == 20);
+
+// NBD_REPLY_TYPE_BLOCK_STATUS under "Structured reply types": descriptors follow.
+struct BlockStatusChunk {
+  ChunkHeader header;
+  Be32 context_id;
+};
+static_assert(sizeof(BlockStatusChunk) == 24 && offsetof(BlockStatusChunk, context_id) == 20);
+
+// A part of the range; each begins where the one before it ends. The state: "base:allocation".
+struct BlockDescriptor {
+  Be32 bytes;
+  Be32 state;
+};
+static_assert(sizeof(BlockDescriptor) == 8 && offsetof(BlockDescriptor, state) == 4);
+inline constexpr uint32_t kStateHole = 1 << 0;
+inline constexpr uint32_t kStateZero = 1 << 1;
 
 // NBD_REPLY_TYPE_ERROR under "Structured reply types": a message would follow.
 struct ErrorChunk {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "apps/blockd/stores/store_queue_datapath.h"
 #include "platform/units.h"
 
 namespace bedplate {
@@ -28,11 +29,7 @@ bool VolumeService::is_valid() const noexcept {
   return last == last_long_;
 }
 
-void VolumeService::reply(BlockRequest& request) noexcept {
-  const bool pushed = options_.replies->try_push(&request);
-  BP_ASSERT(pushed);  // the plan: the lane holds every request there is
-  has_replied_ = true;
-}
+void VolumeService::reply(BlockRequest& request) noexcept { replies_.push(request); }
 
 void VolumeService::handle_write(BlockRequest& request) noexcept {
   std::byte* const destination = request.volume->store->memory() + request.wire.offset;
@@ -51,12 +48,15 @@ void VolumeService::handle_write(BlockRequest& request) noexcept {
       options_.counters->commits.add(1);
       break;
     case RequestStep::kAbort: options_.counters->aborts.add(1); break;
+    case RequestStep::kStored:
+    case RequestStep::kRelease: BP_ASSERT(!"memory has no buffers");
   }
   reply(request);
 }
 
 void VolumeService::handle(BlockRequest& request) noexcept {
   BP_ASSERT(request.volume != nullptr && is_inside(request));
+  if (StoreQueue* queue = request.volume->queue; queue != nullptr) return queue->take(request);
   switch (request.wire.command) {
     case nbd::Command::kRead:
       request.data = request.volume->store->memory() + request.wire.offset;
@@ -70,7 +70,7 @@ void VolumeService::handle(BlockRequest& request) noexcept {
       (last_long_ == nullptr ? first_long_ : last_long_->next) = &request;
       last_long_ = &request;
       break;
-    default:  // FLUSH: all committed writes are in place
+    default:  // FLUSH: all committed writes are in place; BLOCK_STATUS: all of it is data
       reply(request);
       break;
   }
@@ -85,7 +85,8 @@ uint32_t VolumeService::zero_some() noexcept {
   BP_DCHECK(request->done_bytes <= request->wire.length);
   const uint64_t slice =
       std::min<uint64_t>(kZeroSliceBytes, request->wire.length - request->done_bytes);
-  std::memset(request->volume->store->memory() + request->wire.offset + request->done_bytes, 0, slice);
+  std::memset(request->volume->store->memory() + request->wire.offset + request->done_bytes, 0,
+              slice);
   request->done_bytes += slice;
   if (request->done_bytes == request->wire.length) {
     reply(*request);
@@ -102,10 +103,13 @@ uint32_t VolumeService::poll(uint32_t budget) noexcept {
   constexpr uint32_t kBatchMax = 64;
   BlockRequest* batch[kBatchMax];
   const size_t count = options_.requests->pop_batch({batch, std::min(budget, kBatchMax)});
-  has_replied_ = false;
   for (size_t i = 0; i < count; ++i) handle(*batch[i]);
   const uint32_t slices = zero_some();
-  if (has_replied_ && options_.replies_doorbell != nullptr) options_.replies_doorbell->ring();
+  // Also for what stores have completed since the last poll.
+  if (replies_.has_replied && options_.replies_doorbell != nullptr) {
+    options_.replies_doorbell->ring();
+  }
+  replies_.has_replied = false;
   return static_cast<uint32_t>(count) + slices;
 }
 

@@ -1,8 +1,8 @@
 // The volumes' side of blockd: one poll source on the shard that owns the volumes.
 //
-// It grants destinations, answers where data lies, copies payloads that have arrived with their
-// headers, and zeroes; it never touches a socket. Long requests (zeroing gigabytes) are done in
-// slices, so that others get their turn.
+// Of volumes that are memory it grants destinations, answers where data lies, copies payloads that
+// have arrived with their headers, and zeroes, in slices, so that others get their turn. What is
+// asked of others it gives to their queues. It never touches a socket.
 #pragma once
 
 #include "apps/blockd/block_request.h"
@@ -21,7 +21,12 @@ struct VolumeServiceOptions {
 
 class VolumeService final : public PollSource {
  public:
-  void create(const VolumeServiceOptions& options) noexcept { options_ = options; }
+  void create(const VolumeServiceOptions& options) noexcept {
+    options_ = options;
+    replies_.fifo = options.replies;
+  }
+  // For the queues of its volumes: what they answer leaves with its next poll, at once.
+  ReplyLane& replies() noexcept { return replies_; }
 
   uint32_t poll(uint32_t budget) noexcept override;
 
@@ -38,7 +43,7 @@ class VolumeService final : public PollSource {
   VolumeServiceOptions options_;
   BlockRequest* first_long_ = nullptr;  // requests that zero, in turn
   BlockRequest* last_long_ = nullptr;
-  bool has_replied_ = false;
+  ReplyLane replies_;
 };
 
 }  // namespace bedplate

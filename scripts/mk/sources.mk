@@ -62,7 +62,8 @@ TSRELAY := fec_receiver_datapath fec_sender_datapath leg_merge_datapath local_re
            output_group_datapath pacer_datapath psi_datapath recording recording_datapath \
            relay_service relay_settings relay_stream relay_stream_datapath rtp_datapath test_picture \
            ts_generator ts_inspector_datapath
-BLOCKD := block_server block_service connection_datapath nbd_negotiation volume_datapath
+BLOCKD := block_server block_service connection_datapath nbd_negotiation volume_datapath \
+          stores/file_store stores/store_queue_datapath
 
 # What a program without peers need not link, with libibverbs and librdmacm behind it: the archive
 # is asked for by the names of its parts (flags.mk), which the runtime knows weakly.
@@ -92,7 +93,7 @@ PROGRAM_SOURCES := apps/bedplate/main.cc
 
 TEST_SOURCES := tests/main.cc \
                 $(sort $(wildcard tests/support/*.cc tests/*/*_test.cc tests/*/*/*_test.cc \
-                tests/*/*/*/*_test.cc))
+                             tests/*/*/*/*_test.cc))
 STRAIN_SOURCES := $(wildcard tests/strain/*.cc)
 TRAFFIC_SOURCES := $(wildcard tests/guest/*.cc)
 PLACES_SOURCES := $(wildcard tests/places/*.cc)

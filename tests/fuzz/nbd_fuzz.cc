@@ -97,7 +97,8 @@ void fuzz_reply_headers(const Request& request, const Verdict& verdict) {
 void fuzz_requests(std::string_view input) {
   const ExportView view{.bytes = nbd_reference::number_at(input, 2, 8),
                         .read_only = (input[1] & 1) != 0,
-                        .structured_replies = (input[1] & 2) != 0};
+                        .structured_replies = (input[1] & 2) != 0,
+                        .block_status = (input[1] & 4) != 0};
   input.remove_prefix(10);
   for (; input.size() >= kRequestHeaderBytes; input.remove_prefix(kRequestHeaderBytes)) {
     const std::string wire(input.substr(0, kRequestHeaderBytes));

@@ -37,7 +37,7 @@ def nbdinfo(box, way, layout, sockets):
     wanted = {
         "export-name": "ram0", "export-size": 64 * MIB, "is_read_only": False, "can_flush": True,
         "can_fua": True, "can_trim": True, "can_zero": True, "can_df": True,
-        "can_multi_conn": True, "can_cache": False, "can_fast_zero": False, "is_rotational": False,
+        "can_multi_conn": True, "can_cache": False, "can_fast_zero": True, "is_rotational": False,
         "block_size_minimum": 1, "block_size_preferred": 4096, "block_size_maximum": 32 * MIB,
     }
     expect({key: export.get(key) for key in wanted}, wanted, "what nbdinfo sees")

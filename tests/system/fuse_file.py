@@ -1,5 +1,6 @@
 """A file system of one file, "log", served by a thread of the test over /dev/fuse: each action on the
-file is carried out, fails with an errno, or is never looked at, as by a server that hangs."""
+file is carried out, fails with an errno, or is never looked at, as by a server that hangs. What was
+not synced it forgets when its power is cut."""
 
 import contextlib
 import ctypes
@@ -14,6 +15,7 @@ from harness import BOUND_SECONDS, Failure, Skip
 
 LOOKUP, FORGET, GETATTR, OPEN, READ, WRITE, RELEASE, FSYNC, INIT, BATCH_FORGET = (
     1, 2, 3, 14, 15, 16, 18, 20, 26, 42)
+SECTOR = 512
 ROOT, FILE = 1, 2  # nodes
 DIRECT_IO, NO_FLUSH = 1 << 0, 1 << 5  # of an open file: each read and write comes here
 IN_HEADER = struct.Struct("=IIQQIIII")
@@ -29,6 +31,13 @@ class FuseFile:
         self.content = bytearray(content)
         self.is_read_only = is_read_only
         self.errors = {}  # of an action: the errno that it ends with
+        # Deliberately broken: "flush" does not sync, "fua" does not either, "early" answers a write
+        # that it carries out when the next one comes.
+        self.broken = ""
+        self.put_off = None
+        self.durable = bytes(content)  # what was there at the last sync
+        self.since = []  # of (offset, bytes): what was written since then
+        self.lock = threading.Lock()
         self.must_pause = threading.Event()
         self.has_paused = threading.Event()
         self.libc = ctypes.CDLL(None, use_errno=True)
@@ -65,6 +74,22 @@ class FuseFile:
         if not self.has_paused.wait(BOUND_SECONDS):
             raise Failure("the file system's server does not pause")
 
+    def after_power_cut(self, dice):
+        """What the file may be like if the power were cut now: any of the sectors that were written
+        since they were synced have been lost."""
+        with self.lock:
+            left, since = bytearray(self.durable), list(self.since)
+        for offset, data in since:
+            for at in range(0, len(data), SECTOR):
+                if dice.random() < 0.5:
+                    left[offset + at:offset + at + SECTOR] = data[at:at + SECTOR]
+        return bytes(left)
+
+    def restore(self, content):
+        with self.lock:
+            self.content = bytearray(content)
+            self.durable, self.since, self.put_off = bytes(content), [], None
+
     def is_asked(self):
         """Whether something was asked for since it hangs."""
         return bool(select.select([self.fd], [], [], 0)[0])
@@ -82,7 +107,8 @@ class FuseFile:
             return
         body = request[IN_HEADER.size:]
         number = self.errors.get(opcode, 0)
-        answer = b"" if number else self._act(opcode, node, body)
+        with self.lock:
+            answer = b"" if number else self._act(opcode, node, body)
         if answer is None:
             number, answer = errno.ENOSYS, b""
         os.write(self.fd, struct.pack("=IiQ", 16 + len(answer), -number, unique) + answer)
@@ -102,9 +128,28 @@ class FuseFile:
             _, offset, size = struct.unpack_from("=QQI", body)
             if opcode == READ:
                 return bytes(self.content[offset:offset + size])
-            self.content[offset:offset + size] = body[40:40 + size]
+            is_durable = struct.unpack_from("=I", body, 32)[0] & os.O_DSYNC != 0
+            write = (offset, bytes(body[40:40 + size]), is_durable)
+            if self.broken == "early":
+                self.put_off, write = write, self.put_off
+            if write:
+                self._write(*write)
             return struct.pack("=II", size, 0)
+        if opcode == FSYNC and self.broken != "flush":
+            self.durable, self.since = bytes(self.content), []
         return b"" if opcode in (RELEASE, FSYNC) else None
+
+    def _write(self, offset, data, is_durable):
+        self.content[offset:offset + len(data)] = data
+        if is_durable and self.broken != "fua":
+            durable = bytearray(self.durable)
+            # What it overwrites cannot come back. A test writes whole places, again and again.
+            self.since = [(at, before) for at, before in self.since
+                          if not offset <= at < offset + len(data)]
+            durable[offset:offset + len(data)] = data
+            self.durable = bytes(durable)
+        else:
+            self.since.append((offset, data))
 
     def _attributes(self, node):
         mode, size = ((stat.S_IFDIR | 0o755, 0) if node == ROOT else

@@ -10,7 +10,7 @@ import raw_nbd as nbd
 from raw_nbd import connect, connected, greeted
 
 FLAGS = (nbd.HAS_FLAGS | nbd.SEND_FLUSH | nbd.SEND_FUA | nbd.SEND_TRIM | nbd.SEND_WRITE_ZEROES
-         | nbd.CAN_MULTI_CONN)
+         | nbd.CAN_MULTI_CONN | nbd.SEND_FAST_ZERO)
 UNKNOWN_EXPORTS = {
     "another": b"no-such-export", "prefix": b"ram", "longer": b"ram0x", "case": b"RAM0",
     "nul": b"ram0\0", "not_utf8": b"\xff\xfe\x80", "newline": b"ram0\n", "4096_bytes": b"n" * 4096,
@@ -18,7 +18,6 @@ UNKNOWN_EXPORTS = {
 # Names of UNSUP options in the specification, and numbers that nobody defined.
 UNSUPPORTED = {
     "peek_export": nbd.PEEK_EXPORT, "starttls": nbd.STARTTLS, "zero": 0,
-    "list_meta_context": nbd.LIST_META_CONTEXT, "set_meta_context": nbd.SET_META_CONTEXT,
     "extended_headers": nbd.EXTENDED_HEADERS, "12": 12, "255": 255, "65536": 1 << 16,
     "highest": (1 << 32) - 1,
 }
@@ -38,6 +37,10 @@ MALFORMED = {
     "too_many_infos": (nbd.INFO, struct.pack(">I4sHHH", 4, b"ram0", 1, nbd.INFO_NAME, 0)),
     "info_count_highest": (nbd.INFO, struct.pack(">I4sH", 4, b"ram0", 0xFFFF)),
     "byte_too_many": (nbd.GO, NAME + b"x"),
+    "contexts_empty": (nbd.LIST_META_CONTEXT, b""),
+    "contexts_before_structured": (nbd.SET_META_CONTEXT, nbd.contexts_request("ram0", "base:")),
+    "contexts_query_longer_than_data": (nbd.SET_META_CONTEXT,
+                                        nbd.contexts_request("ram0", "base:")[:-1]),
 }
 
 

@@ -20,7 +20,7 @@ FIXED_NEWSTYLE, NO_ZEROES = 1, 2
 OPTION_MAGIC, OPTION_REPLY_MAGIC = 0x49484156454F5054, 0x3E889045565A9
 EXPORT_NAME, ABORT, LIST, PEEK_EXPORT, STARTTLS, INFO, GO, STRUCTURED_REPLY = range(1, 9)
 LIST_META_CONTEXT, SET_META_CONTEXT, EXTENDED_HEADERS = 9, 10, 11
-REP_ACK, REP_SERVER, REP_INFO = 1, 2, 3
+REP_ACK, REP_SERVER, REP_INFO, REP_META_CONTEXT = 1, 2, 3, 4
 REP_ERR = 1 << 31
 REP_ERR_UNSUP, REP_ERR_INVALID, REP_ERR_UNKNOWN, REP_ERR_TOO_BIG = (
     REP_ERR + 1, REP_ERR + 3, REP_ERR + 6, REP_ERR + 9)
@@ -28,14 +28,15 @@ INFO_EXPORT, INFO_NAME, INFO_DESCRIPTION, INFO_BLOCK_SIZE = range(4)
 
 (HAS_FLAGS, IS_READ_ONLY, SEND_FLUSH, SEND_FUA, ROTATIONAL, SEND_TRIM, SEND_WRITE_ZEROES, SEND_DF,
  CAN_MULTI_CONN) = (1 << bit for bit in range(9))
+SEND_FAST_ZERO = 1 << 11
 
 REQUEST_MAGIC, SIMPLE_MAGIC, STRUCTURED_MAGIC = 0x25609513, 0x67446698, 0x668E33EF
 READ, WRITE, DISC, FLUSH, TRIM, CACHE, WRITE_ZEROES, BLOCK_STATUS = range(8)
 FLAG_FUA, FLAG_NO_HOLE, FLAG_DF, FLAG_REQ_ONE, FLAG_FAST_ZERO = (1 << bit for bit in range(5))
 CHUNK_DONE = 1
-CHUNK_NONE, CHUNK_DATA, CHUNK_HOLE = 0, 1, 2
+CHUNK_NONE, CHUNK_DATA, CHUNK_HOLE, CHUNK_BLOCK_STATUS = 0, 1, 2, 5
 CHUNK_ERROR, CHUNK_ERROR_OFFSET = (1 << 15) + 1, (1 << 15) + 2
-EPERM, EIO, EINVAL, ENOSPC = 1, 5, 22, 28
+EPERM, EIO, EINVAL, ENOSPC, ENOTSUP = 1, 5, 22, 28, 95
 
 OptionReply = collections.namedtuple("OptionReply", "option type data")
 Reply = collections.namedtuple("Reply", "cookie error data chunk_count")
@@ -59,6 +60,12 @@ def export_request(name, infos=()):
     """The data of INFO and GO."""
     name = name.encode() if isinstance(name, str) else name
     return struct.pack(f">I{len(name)}sH{len(infos)}H", len(name), name, len(infos), *infos)
+
+
+def contexts_request(name, *queries):
+    """The data of LIST_META_CONTEXT and SET_META_CONTEXT."""
+    data = struct.pack(">I", len(name)) + name.encode() + struct.pack(">I", len(queries))
+    return data + b"".join(struct.pack(">I", len(each)) + each.encode() for each in queries)
 
 
 def request_bytes(command, offset=0, length=0, payload=b"", flags=0, cookie=0,
@@ -154,7 +161,7 @@ class RawClient:
         """Sends an option and returns its replies, up to the acknowledgement or the error."""
         self.send(option_bytes(number, data, length))
         replies = []
-        while not replies or replies[-1].type in (REP_SERVER, REP_INFO):
+        while not replies or replies[-1].type in (REP_SERVER, REP_INFO, REP_META_CONTEXT):
             replies.append(self.option_reply())
             expect(replies[-1].option, number, "the option that is replied to")
         return replies

@@ -16,7 +16,8 @@ BEYOND_ERRORS = {nbd.READ: EINVAL, nbd.WRITE: ENOSPC, nbd.TRIM: EINVAL, nbd.WRIT
 # Flags that are right, for each command; FUA is so for all (specification, "Command flags").
 LEGAL_FLAGS = {
     nbd.READ: nbd.FLAG_FUA | nbd.FLAG_DF, nbd.WRITE: nbd.FLAG_FUA, nbd.FLUSH: nbd.FLAG_FUA,
-    nbd.TRIM: nbd.FLAG_FUA, nbd.WRITE_ZEROES: nbd.FLAG_FUA | nbd.FLAG_NO_HOLE,
+    nbd.TRIM: nbd.FLAG_FUA,
+    nbd.WRITE_ZEROES: nbd.FLAG_FUA | nbd.FLAG_NO_HOLE | nbd.FLAG_FAST_ZERO,
 }
 UNKNOWN_COMMANDS = [nbd.CACHE, nbd.BLOCK_STATUS, 8, 9, 255, 256, 32768, 65535]
 

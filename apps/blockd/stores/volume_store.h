@@ -5,7 +5,7 @@
 // many operations there are at once, is the business of StoreQueue. Memory is the store to which
 // none of this applies: it says where its bytes lie, and nothing is ever begun on it.
 //
-// Tested by tests/apps/blockd/volume_test.cc.
+// Tested by tests/apps/blockd/stores/store_queue_test.cc.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ enum class StoreAction : uint8_t {
   kRead,
   kWrite,
   kFlush,        // all that had completed before it began survives a power cut
-  kWriteZeroes,  // the range reads as zeros
+  kWriteZeroes,  // the range reads as zeros; its room is given back, or EOPNOTSUPP
   kDiscard,      // the range is not needed any more; it may read as anything
   kExtents,      // which parts of the range have data
 };
@@ -29,16 +29,15 @@ enum class StoreAction : uint8_t {
 // One operation. The caller fills it, and keeps it and its memory untouched until `completed`.
 struct StoreOperation {
   StoreAction action = StoreAction::kRead;
-  bool is_durable = false;  // kWrite: what it wrote survives a power cut once it has completed
-  bool keeps_room = false;  // kWriteZeroes: a later write into the range cannot lack room
-  bool is_fast = false;     // kWriteZeroes: EOPNOTSUPP unless it takes less than writing would
-  std::byte* memory = nullptr;    // kRead, kWrite: aligned to a block; kExtents: FileExtent[]
+  bool is_durable = false;      // kWrite: what it wrote survives a power cut once it has completed
+  bool keeps_room = false;      // kWriteZeroes: its room stays taken: a later write cannot lack it
+  std::byte* memory = nullptr;  // kRead, kWrite: aligned to a block; kExtents: FileExtent[]
   uint32_t extent_count_max = 0;  // of these
   uint64_t bytes = 0;             // all but kFlush; whole blocks, but for kExtents
   uint64_t offset = 0;
-  // On the volumes' shard, never from within begin(). `result`: 0, or of kRead how many bytes there
-  // were, of kExtents how many extents; negative: -errno. EOPNOTSUPP: it cannot do this, and has
-  // done nothing.
+  // On the volumes' shard, never from within begin(). `result`: negative: -errno; else of kRead how
+  // many bytes there were, of kExtents how many extents, of others nothing. EOPNOTSUPP: it cannot
+  // do this, and has done nothing.
   void (*completed)(void* context, int64_t result) noexcept = nullptr;
   void* context = nullptr;
 
@@ -64,24 +63,30 @@ class VolumeStore {
   // A power of two.
   uint32_t block_bytes() const noexcept { return block_bytes_; }
   // Whether it knows which parts have data; where not, all have.
-  bool has_extents() const noexcept { return has_extents_; }
+  bool has_extents() const noexcept { return traits_.has_extents; }
+  // Whether kWriteZeroes with keeps_room takes less than writing zeros would, whatever the range.
+  bool zeroes_fast() const noexcept { return traits_.zeroes_fast; }
 
  protected:
-  VolumeStore(std::byte* memory, uint64_t bytes, uint32_t block_bytes, bool has_extents) noexcept
-      : memory_(memory), bytes_(bytes), block_bytes_(block_bytes), has_extents_(has_extents) {}
+  struct Traits {
+    bool has_extents = false;
+    bool zeroes_fast = false;
+  };
+  VolumeStore(std::byte* memory, uint64_t bytes, uint32_t block_bytes, Traits traits) noexcept
+      : memory_(memory), bytes_(bytes), block_bytes_(block_bytes), traits_(traits) {}
   void grow_to(uint64_t bytes) noexcept { bytes_.store(bytes, std::memory_order_relaxed); }
 
  private:
   std::byte* const memory_;
   std::atomic<uint64_t> bytes_;
   const uint32_t block_bytes_;
-  const bool has_extents_;
+  const Traits traits_;
 };
 
 // Memory of the pool, which lasts as long as the appliance runs.
 class MemoryStore final : public VolumeStore {
  public:
-  MemoryStore(std::byte* memory, uint64_t bytes) noexcept : VolumeStore(memory, bytes, 1, false) {}
+  MemoryStore(std::byte* memory, uint64_t bytes) noexcept : VolumeStore(memory, bytes, 1, {}) {}
   void begin(StoreOperation&) noexcept override { BP_ASSERT(!"memory is read and written"); }
 };
 

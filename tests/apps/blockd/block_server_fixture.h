@@ -54,6 +54,11 @@ class BlockServerFixture : public Utest {
     CHECK(drained);
     LONGS_EQUAL(fd_count_before, count_fds());
   }
+  // Of two operations at once, so that others wait.
+  void add_stored_volume() {
+    const StoreQueueShape shape = {align_up(StoreQueue::kBufferBytesMin, kMiB), 2};
+    options.volumes.push_back({"disk0", 0, false, {}, shape});
+  }
   bool start() { return rig->start(options, variant()); }
 
   ConnectionCounters& counted() { return rig->connection_counters; }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "tests/apps/blockd/block_server_fixture.h"
 #include "tests/support/datapath_law.h"
@@ -52,11 +53,11 @@ class LoopWatch {
 
 class BlockServerLawTest : public BlockServerFixture {
  public:
-  void requests_of_all_kinds() {
+  void requests_of_all_kinds(std::string_view volume = "") {
     const Permit permit = variant().uring ? Permit::kRing : Permit::kEpoll;
     LoopWatch connections(rig->connections.loop, permit);
     LoopWatch volumes(rig->volumes.loop, permit);
-    NbdPeer peer = negotiated(true);
+    NbdPeer peer = negotiated(true, volume);
     run(peer);
     connections.begin();
     if (variant().two_shards) volumes.begin();
@@ -95,3 +96,5 @@ class BlockServerLawTest : public BlockServerFixture {
 BP_BLOCK_SERVER_GROUPS(BlockServerLaw, BlockServerLawTest)
 
 BP_ALL_VARIANTS(BlockServerLaw, RequestsOfAllKinds, BP_SKIP_WITHOUT_LAW(), requests_of_all_kinds())
+BP_ALL_VARIANTS(BlockServerLaw, RequestsOfAllKindsToAFile, add_stored_volume();
+                BP_SKIP_WITHOUT_LAW(), requests_of_all_kinds("disk0"))

@@ -3,16 +3,25 @@
 #pragma once
 
 #include <atomic>
+#include <cstdlib>
+#include <deque>
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include "apps/blockd/block_server.h"
+#include "apps/blockd/stores/file_store.h"
 #include "tests/apps/blockd/nbd_peer.h"
+#include "tests/support/patience.h"
 #include "tests/support/pool_fixture.h"
+#include "transport/file_thread.h"
+#include "transport/files.h"
 
 namespace bedplate::test {
 
@@ -50,6 +59,8 @@ class RigShard {
   EventLoop loop;
   SocketCounters counters;
   std::unique_ptr<StreamSockets> sockets;
+  std::vector<FileOptions> file_options;  // before create()
+  Files files;
 
  private:
   enum class State { kStarting, kReady, kFailed, kRunning, kAbandoned };
@@ -68,14 +79,29 @@ class RigShard {
       loop.add_source(*sockets, 256);
       loop.set_sleeper(*sockets);
     }
+    if (made && !file_options.empty()) open_files();
     set(made ? State::kReady : State::kFailed);
     if (!made) return;
     state_.wait(State::kReady);
-    if (state_ == State::kAbandoned) return;
-    if (server_ != nullptr) server_->start();
-    loop.run();
+    if (state_ != State::kAbandoned) {
+      if (server_ != nullptr) server_->start();
+      loop.run();
+    }
+    files.close(kPatienceNs);
+  }
+  void open_files() {
+    FileBackend* ring = sockets->file_backend();
+    file_thread_ = std::make_unique<FileThread>(loop);
+    loop.add_source(*file_thread_, 64);
+    FileBackend& backend = ring != nullptr ? *ring : *file_thread_;
+    const bool opened =
+        files.open(file_options, backend, keys_, ring != nullptr ? file_thread_.get() : nullptr)
+            .ok();
+    BP_ASSERT(opened);
   }
 
+  std::unique_ptr<FileThread> file_thread_;
+  KeyTable keys_;
   std::thread thread_;
   std::atomic<State> state_{State::kStarting};
   BlockServer* server_ = nullptr;
@@ -96,13 +122,19 @@ class BlockServerRig {
           pool->create_segment(request.owner, align_up(bytes, 4 * kKiB), PageSize::k4KiB, 1);
       BP_ASSERT(made.ok());
     }
+    RigShard& volumes_shard = variant.two_shards ? volumes : connections;
+    make_files(options, volumes_shard);
     if (!connections.create(variant.uring)) return false;
     if (variant.two_shards && !volumes.create(variant.uring)) return false;
     EventLoop& volumes_loop = variant.two_shards ? volumes.loop : connections.loop;
     const auto carve = [&](const OwnerName& owner) { return carve_planned(options, owner); };
-    const auto made = server.create(carve, options,
-                                    {&connections.loop, connections.sockets.get(), &volumes_loop,
-                                     &connection_counters, &volume_counters});
+    BlockServerWiring wiring = {&connections.loop, connections.sockets.get(), &volumes_loop,
+                                &connection_counters, &volume_counters};
+    for (const FileOptions& file : volumes_shard.file_options) {
+      stores_.push_back(std::make_unique<FileStore>(*volumes_shard.files.find(file.name), 0));
+      wiring.volumes.push_back({stores_.back().get(), &store_counters});
+    }
+    const auto made = server.create(carve, options, wiring);
     BP_ASSERT(made.ok());
     volumes_loop.add_source(server.volumes(), BlockServer::kVolumeBudget);
     connections.loop.add_source(server, BlockServer::kReplyBudget);
@@ -143,8 +175,28 @@ class BlockServerRig {
   BlockServer server;
   ConnectionCounters connection_counters;
   VolumeCounters volume_counters;
+  StoreCounters store_counters;
+
+  // How long the files are that volumes with a queue lie on; they have no names.
+  static constexpr uint64_t kFileBytes = 2 * kMiB;
 
  private:
+  void make_files(const BlockServerOptions& options, RigShard& shard) {
+    for (const BlockVolumeOptions& volume : options.volumes) {
+      if (!volume.queue.has_value()) continue;
+      char path[] = "/tmp/bedplate-volume-XXXXXX";
+      Fd& fd = file_fds_.emplace_back(mkostemp(path, O_CLOEXEC));
+      unlink(path);
+      const bool is_sized = ftruncate(fd.number(), kFileBytes) == 0;
+      BP_ASSERT(is_sized);
+      shard.file_options.push_back({.name = volume.name,
+                                    .fd = fd.number(),
+                                    .operation_count_max = volume.queue->task_count,
+                                    .bytes = kFileBytes,
+                                    .tells_extents = true,
+                                    .counters = &file_counters_});
+    }
+  }
   Result<std::span<std::byte>> carve_planned(const BlockServerOptions& options,
                                              const OwnerName& owner) {
     for (const SegmentRequest& request : plan_block_server(options)) {
@@ -187,6 +239,9 @@ class BlockServerRig {
   }
 
   bool is_running_ = false;
+  std::deque<Fd> file_fds_;
+  FileCounters file_counters_;
+  std::vector<std::unique_ptr<FileStore>> stores_;
   Fd unix_listener_;
   sockaddr_un unix_address_ = {};
   socklen_t unix_address_bytes_ = 0;

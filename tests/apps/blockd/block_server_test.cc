@@ -32,7 +32,7 @@ class BlockServerTest : public BlockServerFixture {
     for (const bool structured : {false, true}) {
       NbdPeer peer = rig->connect();
       CHECK_EQUAL(kVolumeBytes, peer.negotiate(structured));
-      LONGS_EQUAL(0x16d + (structured ? 0x80 : 0), peer.flags);
+      LONGS_EQUAL(0x96d + (structured ? 0x80 : 0), peer.flags);
       CHECK(structured || peer.reads(0, std::string(8192, '\0')));
       const std::string data = pattern(1 + structured, 100'001);
       LONGS_EQUAL(0, peer.do_one(kWrite, 4099, 100'001, data));

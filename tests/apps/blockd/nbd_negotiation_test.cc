@@ -33,7 +33,7 @@ constexpr ExportInfo kExports[] = {
 };
 const std::string kGreeting = "NBDMAGICIHAVEOPT" + be(3, 2);
 const std::string kHello = be(3, 4);  // FIXED_NEWSTYLE and NO_ZEROES
-constexpr uint64_t kFlagsPlain = 0x16d;
+constexpr uint64_t kFlagsPlain = 0x96d;
 const std::string kInfoRam0 = be(0, 2) + be(64 << 20, 8) + be(kFlagsPlain, 2);
 
 constexpr uint32_t kUnsup = 0x80000001;
@@ -250,9 +250,40 @@ TEST(NbdNegotiation, GarbageInPlaceOfAnOptionDisconnects) {
 }
 
 TEST(NbdNegotiation, UnknownOptionsAreUnsupported) {
-  for (const uint32_t type : {0U, 4U, 5U, 9U, 10U, 11U, 0x80000001U, 0xffffffffU}) {
+  for (const uint32_t type : {0U, 4U, 5U, 11U, 12U, 0x80000001U, 0xffffffffU}) {
     expect_goes_on(option(type, ""), reply(type, kUnsup, ""));
     expect_goes_on(option(type, std::string(8192, 'x')), reply(type, kUnsup, ""));
+  }
+}
+
+TEST(NbdNegotiation, TheAllocationContextIsListedAndSet) {
+  const auto data = [](const char* name, std::initializer_list<const char*> queries) {
+    std::string text = be(std::string(name).size(), 4) + name + be(queries.size(), 4);
+    for (const char* query : queries) text += be(std::string(query).size(), 4) + query;
+    return text;
+  };
+  const auto told = [](uint32_t type, uint32_t number) {
+    return reply(type, 4, be(number, 4) + "base:allocation") + reply(type, 1, "");
+  };
+  const std::string ready = kHello + option(8, "");
+  const std::string head = kGreeting + reply(8, 1, "");
+  CHECK(converse(ready + option(9, data("ram0", {}))).output == head + told(9, 0));
+  CHECK(converse(ready + option(9, data("", {"base:"}))).output == head + told(9, 0));
+  CHECK(converse(ready + option(10, data("ram0", {"base:"}))).output == head + reply(10, 1, ""));
+  const std::string set = option(10, data("ram0", {"qemu:x", "base:allocation"}));
+  CHECK(converse(ready + set).output == head + told(10, 1));
+  CHECK(converse(ready + set + option(7, info_data("ram0"))).block_status);
+  CHECK(converse(ready + set + option(1, "ram0")).block_status);
+  CHECK_FALSE(converse(ready + set + option(7, info_data("ram"))).block_status);
+  CHECK_FALSE(converse(ready + option(7, info_data("ram0"))).block_status);
+  // The last one counts, also when it is refused.
+  const std::string refused = option(10, data("ram0", {"base:allocation"}) + "x");
+  CHECK_FALSE(converse(ready + set + refused + option(7, info_data("ram0"))).block_status);
+  for (const uint32_t type : {9U, 10U}) {
+    expect_goes_on(option(type, data("ram0", {})), reply(type, kInvalid, ""));  // not structured
+    expect_goes_on(option(type, ""), reply(type, kInvalid, ""));
+    CHECK(without_error_texts(converse(ready + option(type, data("x", {}))).output) ==
+          head + reply(type, kUnknown, ""));
   }
 }
 
@@ -351,6 +382,7 @@ class RandomClient {
   std::string conversation(std::span<const ExportInfo> exports) {
     std::string text = be(below(20) == 0 ? random_() : below(4), 4);
     for (uint64_t left = below(12); left > 0; --left) text += some_option(exports);
+    if (below(8) == 0 && !exports.empty()) text += some_start(exports);
     if (below(4) == 0) text += option(7, some_info_data(exports));
     if (below(6) == 0) text.resize(below(text.size() + 1));
     if (below(6) == 0 && !text.empty()) text[below(text.size())] ^= static_cast<char>(random_());
@@ -380,14 +412,41 @@ class RandomClient {
     return data;
   }
 
+  // As clients begin that will ask for extents, of the export that they said or another one.
+  std::string some_start(std::span<const ExportInfo> exports) {
+    const std::string name(exports[below(exports.size())].name);
+    const std::string_view other = below(4) == 0 ? exports[below(exports.size())].name : name;
+    const std::string query = "base:allocation";
+    return option(8, "") +
+           option(10, be(name.size(), 4) + name + be(1, 4) + be(query.size(), 4) + query) +
+           option(7, info_data(other));
+  }
+
+  std::string some_contexts_data(std::span<const ExportInfo> exports) {
+    const std::string name = some_name(exports);
+    const uint64_t queries = below(4);
+    std::string data = be(name.size(), 4) + name + be(queries, 4);
+    for (uint64_t i = 0; i < queries; ++i) {
+      const std::string kQueries[] = {"base:allocation", "base:", "base:other", some_bytes(300)};
+      const std::string& query = kQueries[below(4)];
+      data += be(query.size(), 4) + query;
+    }
+    if (below(5) == 0) data.resize(below(data.size() + 4));
+    return data;
+  }
+
   std::string some_option(std::span<const ExportInfo> exports) {
-    switch (below(12)) {
+    switch (below(16)) {
       case 0: return option(below(30) == 0 ? 2 : 3, some_bytes(3));
       case 1: return option(8, some_bytes(2));
       case 2: return option(random_(), some_bytes(60));
       case 3: return option(below(12), std::string(below(20000), 'x'));
       case 4: return option(3, "");
       case 5: return below(4) == 0 ? option(1, some_name(exports)) : option(8, "");
+      case 6:
+      case 7: return option(9, some_contexts_data(exports));
+      case 8:
+      case 9: return option(10, some_contexts_data(exports));
       default: return option(below(12) == 0 ? 7 : 6, some_info_data(exports));
     }
   }
@@ -405,11 +464,13 @@ TEST(NbdNegotiation, AnyConversationInAnyPiecesIsAnsweredAsTheReferenceDoes) {
   const std::span<const ExportInfo> sets[] = {kExports, many.infos, {}};
   int agreed = 0;
   int ends[3] = {};
+  int contexts = 0;
   for (int round = 0; round < 1500; ++round) {
     const auto exports = sets[client.below(10) == 0 ? 1 + client.below(2) : 0];
     const std::string input = client.conversation(exports);
     const Outcome expected = nbd_reference::expected(exports, input);
     ++ends[static_cast<int>(expected.state)];
+    contexts += expected.block_status ? 1 : 0;
     Negotiation negotiation(exports);
     for (const Feeding feeding : kFeedings) {
       negotiation.reset();
@@ -424,6 +485,7 @@ TEST(NbdNegotiation, AnyConversationInAnyPiecesIsAnsweredAsTheReferenceDoes) {
   LONGS_EQUAL(6000, agreed);
   // Otherwise the random client would prove little.
   for (const int count : ends) CHECK(count > 100);
+  CHECK(contexts > 10);
 }
 
 }  // namespace bedplate::nbd

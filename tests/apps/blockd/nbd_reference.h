@@ -73,6 +73,7 @@ struct Outcome {
   size_t taken_bytes = 0;   // of the input
   size_t export_index = 0;  // in kTransmission
   bool structured_replies = false;
+  bool block_status = false;
   bool aborted = false;
   const char* broken = nullptr;  // the promise that was broken on the way
 
@@ -85,7 +86,7 @@ inline std::string reply(uint64_t option_type, uint64_t type, std::string_view d
 }
 
 inline uint64_t flags_of(const nbd::ExportInfo& info, bool structured_replies) {
-  return 0x16d + (info.read_only ? 2 : 0) + (structured_replies ? 0x80 : 0);
+  return 0x96d + (info.read_only ? 2 : 0) + (structured_replies ? 0x80 : 0);
 }
 
 inline size_t find_export(std::span<const nbd::ExportInfo> exports, std::string_view name) {
@@ -123,12 +124,44 @@ inline std::string answer_to_info(std::span<const nbd::ExportInfo> exports, uint
   return answer + reply(type, 1, "");
 }
 
+// The answer to the whole option LIST_META_CONTEXT (9) or SET_META_CONTEXT (10); `set_for`: the
+// export that base:allocation is set for then.
+inline std::string answer_to_contexts(std::span<const nbd::ExportInfo> exports, uint64_t type,
+                                      std::string_view data, bool structured_replies,
+                                      size_t& set_for) {
+  const bool is_set = type == 10;
+  if (is_set) set_for = SIZE_MAX;
+  const std::string invalid = reply(type, 0x80000003, "");
+  if (data.size() < 8) return invalid;
+  const size_t name_bytes = number_at(data, 0, 4);
+  if (name_bytes > data.size() - 8) return invalid;
+  const size_t count = number_at(data, 4 + name_bytes, 4);
+  size_t at = 8 + name_bytes;
+  bool wants = count == 0 && !is_set;
+  for (size_t i = 0; i < count; ++i) {
+    if (data.size() - at < 4) return invalid;
+    const size_t query_bytes = number_at(data, at, 4);
+    at += 4;
+    if (query_bytes > data.size() - at) return invalid;
+    const std::string_view query = data.substr(at, query_bytes);
+    at += query_bytes;
+    if (query == "base:allocation" || (query == "base:" && !is_set)) wants = true;
+  }
+  if (at != data.size() || !structured_replies) return invalid;
+  const size_t index = find_export(exports, data.substr(4, name_bytes));
+  if (index == SIZE_MAX) return reply(type, 0x80000006, "");
+  if (wants && is_set) set_for = index;
+  return (wants ? reply(type, 4, be(is_set ? 1 : 0, 4) + "base:allocation") : "") +
+         reply(type, 1, "");
+}
+
 // What the server must make of `input`, all of which the client says without waiting. Error texts
 // are left out: see without_error_texts.
 inline Outcome expected(std::span<const nbd::ExportInfo> exports, std::string_view input) {
   Outcome outcome;
   outcome.output = "NBDMAGICIHAVEOPT" + be(3, 2);
   outcome.taken_bytes = input.size();  // unless it ends earlier
+  size_t context_for = SIZE_MAX;
   size_t at = 0;
   const auto end = [&](State state) {
     outcome.state = state;
@@ -160,13 +193,19 @@ inline Outcome expected(std::span<const nbd::ExportInfo> exports, std::string_vi
       outcome.output += be(exports[index].bytes, 8) +
                         be(flags_of(exports[index], outcome.structured_replies), 2) +
                         std::string((client_flags & 2) != 0 ? 0 : 124, '\0');
+      outcome.block_status = context_for == index;
       return end(State::kTransmission);
     } else if (data_bytes > 8192) {
+      if (type == 10) context_for = SIZE_MAX;
       outcome.output += reply(type, 0x80000009, "");
+    } else if (type == 9 || type == 10) {
+      outcome.output +=
+          answer_to_contexts(exports, type, data, outcome.structured_replies, context_for);
     } else if (type == 6 || type == 7) {
       outcome.output += answer_to_info(exports, type, data, outcome.structured_replies, index);
       if (type == 7 && index != SIZE_MAX) {
         outcome.export_index = index;
+        outcome.block_status = context_for == index;
         return end(State::kTransmission);
       }
     } else if (type != 3 && type != 8) {
@@ -229,6 +268,7 @@ class Driver {
     outcome_.aborted = negotiation_.is_aborted();
     if (outcome_.state == State::kTransmission) {
       outcome_.export_index = negotiation_.export_index();
+      outcome_.block_status = negotiation_.block_status();
     } else if (outcome_.state == State::kDisconnect && *negotiation_.reason() == '\0') {
       promise(false, "a disconnect has a reason");
     }
@@ -302,21 +342,23 @@ inline nbd::Verdict expected_verdict(const nbd::Request& request, const nbd::Exp
   const bool is_flush = command == 3;
   const bool is_trim = command == 4;
   const bool is_write_zeroes = command == 6;
+  const bool is_status = command == 7 && view.block_status;
   if (command == 2) return {.kind = Kind::kFinish};
   uint32_t error = 0;
-  if (is_read || is_write || is_trim || is_write_zeroes) {
+  if (is_read || is_write || is_trim || is_write_zeroes || is_status) {
     const bool is_past_end = Wide{request.offset} + request.length > Wide{view.bytes};
     if ((is_read || is_write) && request.length > 32 << 20) error = 22;
     if (is_past_end) error = is_write || is_write_zeroes ? 28 : 22;
     if (request.length == 0) error = 22;
-    if (!is_read && view.read_only) error = 1;
+    if (!is_read && !is_status && view.read_only) error = 1;
   } else if (!is_flush) {
     error = 22;
   }
   for (uint32_t bit = 0; bit < 16; ++bit) {
     if ((request.flags >> bit & 1) == 0) continue;
     const bool is_allowed = bit == 0 || (bit == 1 && is_write_zeroes) ||
-                            (bit == 2 && is_read && view.structured_replies);
+                            (bit == 2 && is_read && view.structured_replies) ||
+                            (bit == 3 && is_status) || (bit == 4 && is_write_zeroes);
     if (!is_allowed) error = 22;
   }
   const auto code = static_cast<nbd::ErrorCode>(error);

@@ -21,12 +21,13 @@ using nbd_reference::be;
 
 constexpr uint64_t kVolumeBytes = 1 << 30;
 constexpr ExportView kVolume{
-    .bytes = kVolumeBytes, .read_only = false, .structured_replies = false};
+    .bytes = kVolumeBytes, .read_only = false, .structured_replies = false, .block_status = false};
 constexpr ExportView kStructured{
-    .bytes = kVolumeBytes, .read_only = false, .structured_replies = true};
+    .bytes = kVolumeBytes, .read_only = false, .structured_replies = true, .block_status = true};
 constexpr ExportView kReadOnly{
-    .bytes = kVolumeBytes, .read_only = true, .structured_replies = true};
-constexpr ExportView kLargest{.bytes = UINT64_MAX, .read_only = false, .structured_replies = true};
+    .bytes = kVolumeBytes, .read_only = true, .structured_replies = true, .block_status = true};
+constexpr ExportView kLargest{
+    .bytes = UINT64_MAX, .read_only = false, .structured_replies = true, .block_status = false};
 
 constexpr Command kRanged[] = {Command::kRead, Command::kWrite, Command::kTrim,
                                Command::kWriteZeroes};
@@ -114,6 +115,20 @@ TEST(NbdRequest, NoHoleGoesWithWriteZeroes) {
                 kVolume);
 }
 
+TEST(NbdRequest, FastZeroGoesWithWriteZeroes) {
+  expect_accept(request(Command::kWriteZeroes, 0, 1, kCommandFlagNoHole | kCommandFlagFastZero),
+                kVolume);
+}
+
+TEST(NbdRequest, BlockStatusTakesAContext) {
+  const Request status = request(Command::kBlockStatus, 4096, UINT32_MAX / 8, kCommandFlagReqOne);
+  expect_accept(status, kStructured);
+  expect_accept(status, kReadOnly);
+  expect_refuse(ErrorCode::kEinval, status, kVolume);
+  expect_refuse(ErrorCode::kEinval, request(Command::kBlockStatus, 0, 0), kStructured);
+  expect_refuse(ErrorCode::kEinval, request(Command::kBlockStatus, kVolumeBytes, 1), kStructured);
+}
+
 TEST(NbdRequest, DontFragmentGoesWithReadAndStructuredReplies) {
   expect_accept(request(Command::kRead, 0, 1, kCommandFlagDf), kStructured);
   expect_refuse(ErrorCode::kEinval, request(Command::kRead, 0, 1, kCommandFlagDf), kVolume);
@@ -174,6 +189,7 @@ TEST(NbdRequest, UnknownFlagsAreInvalid) {
     for (const Command command : kRanged) {
       if (flag == kCommandFlagFua) continue;
       if (flag == kCommandFlagNoHole && command == Command::kWriteZeroes) continue;
+      if (flag == kCommandFlagFastZero && command == Command::kWriteZeroes) continue;
       if (flag == kCommandFlagDf && command == Command::kRead) continue;
       expect_refuse(ErrorCode::kEinval, request(command, 0, 4096, flag), kStructured);
     }
@@ -229,6 +245,16 @@ TEST(NbdRequest, EncodesAnErrorChunk) {
                      be(6, 4) + be(22, 4) + be(0, 2));
 }
 
+TEST(NbdRequest, EncodesABlockStatus) {
+  const std::string head = be(0x668e33ef, 4) + be(1, 2) + be(5, 2) + be(0x0102030405060708, 8);
+  const std::string bytes =
+      encoded([](ReplyBytes out) { return encode_block_status(out, 0x0102030405060708, 3 * 8); });
+  CHECK(bytes == head + be(28, 4) + be(1, 4));
+  const std::string all =
+      encoded([](ReplyBytes out) { return encode_all_data(out, 0x0102030405060708, 0x11121314); });
+  CHECK(all == head + be(12, 4) + be(1, 4) + be(0x11121314, 4) + be(0, 4));
+}
+
 namespace {
 
 // A number near a border where something changes, or any number.
@@ -253,10 +279,11 @@ TEST(NbdRequest, AnyRequestIsJudgedAsTheReferenceDoes) {
     const uint64_t volume_bytes = some_number(random, uint64_t{1} << 33);
     const ExportView view{.bytes = volume_bytes,
                           .read_only = random() % 4 == 0,
-                          .structured_replies = random() % 2 == 0};
+                          .structured_replies = random() % 2 == 0,
+                          .block_status = random() % 2 == 0};
     const bool any_command = random() % 16 == 0;
     const uint64_t flags = random() % 4 == 0 ? uint64_t{1} << random() % 17 : random() % 2;
-    const std::string wire = nbd_reference::request(flags, any_command ? random() : random() % 7,
+    const std::string wire = nbd_reference::request(flags, any_command ? random() : random() % 8,
                                                     random(), some_number(random, volume_bytes),
                                                     some_number(random, volume_bytes));
     Request decoded{};

@@ -57,6 +57,26 @@ TEST(AppliancePlan, NamesEverySegmentAndSumsUpToThePool) {
   CHECK_EQUAL(configuration.pool.bytes, made.pool.total_bytes());
 }
 
+// Its buffers lie in the pool, its bytes do not; a thread looks for its extents beside a ring, too.
+TEST(AppliancePlan, AVolumeOnAFileHasBuffersAndAThread) {
+  configuration.event_loop.sockets = SocketBackendChoice::kIoUring;
+  VolumeSettings disk = {.name = "disk"};
+  disk.file = "/disk";
+  disk.queue.buffer_bytes = 33 * kMiB;
+  blockd.settings().volumes.push_back(disk);
+  const AppliancePlan made = plan();
+  const SegmentPlan* volume = find(made, "volume:disk");
+  CHECK(volume != nullptr);
+  LONGS_EQUAL(2, volume->carves.size());
+  CHECK_EQUAL(33 * kMiB, volume->carves[0].bytes);
+  STRCMP_EQUAL("requests:disk", volume->carves[1].owner.text);
+  CHECK_EQUAL(StoreQueue::bytes_for(disk.queue), volume->carves[1].bytes);
+  LONGS_EQUAL(3, made.stacks.count);
+  blockd.settings().volumes.back().file = "";
+  blockd.settings().volumes.back().device = "/dev/disk";  // all of it is data
+  LONGS_EQUAL(2, plan().stacks.count);
+}
+
 TEST(AppliancePlan, TheHeapIsWhatTheServicesLeave) {
   const uint64_t before = find(plan(), "heap")->bytes;
   blockd.settings().volumes[1].bytes += 2 * kMiB;

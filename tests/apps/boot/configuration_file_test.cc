@@ -200,7 +200,7 @@ TEST(ConfigurationFile, DocumentedDefaultsAreTheOnesThatApply) {
     STRCMP_EQUAL(expected.c_str(), (described(written) + described_init(written)).c_str());
     ++checked;
   }
-  LONGS_EQUAL(61, checked);
+  LONGS_EQUAL(63, checked);
 }
 
 TEST(ConfigurationFile, DocumentedExamplesAreGood) {

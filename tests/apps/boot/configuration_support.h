@@ -220,6 +220,9 @@ inline std::string described(const ParsedConfiguration& c) {
   for (const VolumeSettings& volume : blockd.volumes) {
     out << " volume " << volume.name << ' ' << volume.bytes << ' ' << volume.read_only << ' '
         << optional_text(volume.pages) << ' ' << optional_text(volume.node);
+    if (volume.is_memory()) continue;
+    out << ' ' << volume.file << ' ' << volume.device << ' ' << volume.queue.buffer_bytes << ' '
+        << volume.queue.task_count;
   }
   describe_messages(c, out);
   describe_verbs(c.verbs, out);

@@ -203,10 +203,11 @@ TEST(Configuration, RefusesUnknownKeys) {
           "handshake_timeout_ms, client_timeout_s, [[blockd.volume]]",
           8, "[blockd]\nport = 1");
   REFUSED("f:13:1: unknown key \"readonly\"; did you mean \"read_only\"? [[blockd.volume]] may "
-          "have: name, bytes, read_only, pages, node",
+          "have: name, bytes, file, device, buffer_bytes, operations, read_only, pages, node",
           12, "bytes = \"64 MiB\"\nreadonly = true");
   REFUSED("f:12:1: unknown key \"x?" + std::string(62, 'y') + "..." +
-              "\"; [[blockd.volume]] may have: name, bytes, read_only, pages, node",
+              "\"; [[blockd.volume]] may have: name, bytes, file, device, "
+              "buffer_bytes, operations, read_only, pages, node",
           12, "\"x\\n" + std::string(100, 'y') + "\" = 1\nbytes = \"64 MiB\"");
 }
 
@@ -220,6 +221,21 @@ TEST(Configuration, RefusesUnknownTables) {
           "image_listen, connections_shard, volumes_shard, max_connections, "
           "requests_per_connection, handshake_timeout_ms, client_timeout_s, [[blockd.volume]]",
           10, "[[blockd.volumes]]");
+}
+
+TEST(Configuration, AVolumeLiesInMemoryOnAFileOrOnADevice) {
+  const auto volume = [](const char* lines) {
+    const auto read = parsed(file_with({}) + "[[blockd.volume]]\nname = \"disk\"\n" + lines);
+    return read.blockd().volumes.back();
+  };
+  CHECK(volume("bytes = \"1 MiB\"").is_memory());
+  const VolumeSettings file = volume("file = \"/disk\"\nbuffer_bytes = \"33 MiB\"");
+  CHECK(!file.is_memory() && file.bytes == 0 && file.queue.buffer_bytes == 33 * kMiB);
+  STRCMP_EQUAL("/disk", file.path().c_str());
+  const VolumeSettings device = volume("device = \"/dev/sdb\"\nbytes = 4096\noperations = 7");
+  CHECK(!device.is_memory() && device.bytes == 4096 && device.queue.task_count == 7);
+  REFUSED("f:13:10: the volume has a \"file\", too; expected one of them", 12,
+          "file = \"/a\"\ndevice = \"/b\"");
 }
 
 TEST(Configuration, RefusesMissingKeysAtTheirTable) {
@@ -238,8 +254,8 @@ TEST(Configuration, RefusesMissingKeysAtTheirTable) {
           9, "");
   REFUSED("f:10:1: \"name\" is missing in [[blockd.volume]]; expected text: 1..255 bytes, unique",
           11, "");
-  REFUSED("f:10:1: \"bytes\" is missing in [[blockd.volume]]; expected size: 4 KiB..64 TiB, a "
-          "multiple of 4 KiB",
+  REFUSED("f:10:1: \"bytes\" is missing in [[blockd.volume]]; expected it, or \"file\", or "
+          "\"device\"",
           12, "");
 }
 

@@ -1,0 +1,451 @@
+#include "apps/blockd/stores/store_queue_datapath.h"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+namespace bedplate {
+namespace {
+
+constexpr uint64_t kZerosBytes = 64 * kKiB;
+constexpr uint64_t kStatusBytes = StoreQueue::kExtentCountMax * sizeof(FileExtent);
+static_assert(sizeof(nbd::BlockDescriptor) <= sizeof(FileExtent), "they are translated in place");
+
+constexpr uint32_t bit(StoreTask::Step step) noexcept { return 1U << static_cast<uint32_t>(step); }
+
+bool has_flag(const BlockRequest& request, uint16_t flag) noexcept {
+  return (request.wire.flags & flag) != 0;
+}
+
+// FUA means something only where something is written.
+bool must_last(const BlockRequest& request) noexcept {
+  if (request.wire.command == nbd::Command::kFlush) return true;
+  return nbd::kCommandRules[static_cast<size_t>(request.wire.command)].writes &&
+         has_flag(request, nbd::kCommandFlagFua);
+}
+
+nbd::ErrorCode code_of(int64_t result) noexcept {
+  switch (-result) {
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG: return nbd::ErrorCode::kEnospc;
+    case ENOMEM: return nbd::ErrorCode::kEnomem;
+    case EOPNOTSUPP: return nbd::ErrorCode::kEnotsup;
+    default: return nbd::ErrorCode::kEio;
+  }
+}
+
+}  // namespace
+
+// ---- lists and buffers --------------------------------------------------------------------------
+
+void StoreQueue::List::push(BlockRequest& request) noexcept {
+  request.next = nullptr;
+  (first == nullptr ? first : last->next) = &request;
+  last = &request;
+}
+
+BlockRequest& StoreQueue::List::pop() noexcept {
+  BlockRequest& request = *first;
+  first = request.next;
+  if (first == nullptr) last = nullptr;
+  return request;
+}
+
+uint64_t StoreQueue::bytes_for(const StoreQueueShape& shape) noexcept {
+  const uint64_t tasks = uint64_t{shape.task_count} * (kBlockBytesMax + sizeof(StoreTask));
+  const uint64_t words = BufferArena::words_for(shape.buffer_bytes) * sizeof(uint64_t);
+  return align_up(kZerosBytes + tasks + words, kCacheLineBytes);
+}
+
+void StoreQueue::create(VolumeStore& store, const StoreQueueShape& shape,
+                        std::span<std::byte> buffers, std::span<std::byte> memory,
+                        ReplyLane& replies, VolumeCounters& counters,
+                        StoreCounters& store_counters) noexcept {
+  BP_ASSERT(buffers.size() == shape.buffer_bytes && buffers.size() >= kBufferBytesMin);
+  BP_ASSERT(memory.size() == bytes_for(shape) && store.memory() == nullptr);
+  BP_ASSERT(store.block_bytes() >= kBlockBytesMin && store.block_bytes() <= kBlockBytesMax);
+  BP_ASSERT(std::has_single_bit(store.block_bytes()));
+  store_ = &store;
+  replies_ = &replies;
+  counters_ = &counters;
+  store_counters_ = &store_counters;
+  zeros_ = memory.first(kZerosBytes);
+  std::byte* scratch = memory.data() + kZerosBytes;
+  std::byte* place = scratch + uint64_t{shape.task_count} * kBlockBytesMax;
+  tasks_ = {reinterpret_cast<StoreTask*>(place), shape.task_count};
+  for (StoreTask& task : tasks_) {
+    new (&task) StoreTask;
+    task.queue = this;
+    task.scratch = scratch;
+    task.next_free = first_free_;
+    first_free_ = &task;
+    scratch += kBlockBytesMax;
+  }
+  free_count_ = shape.task_count;
+  auto* words = reinterpret_cast<uint64_t*>(tasks_.data() + tasks_.size());
+  arena_.create(buffers, {words, BufferArena::words_for(shape.buffer_bytes)});
+}
+
+bool StoreQueue::is_valid() const noexcept {
+  uint32_t free_count = 0;
+  for (const StoreTask* each = first_free_; each != nullptr; each = each->next_free) {
+    if (each->request != nullptr || ++free_count > tasks_.size()) return false;
+  }
+  const auto is_busy = [](const StoreTask& task) { return task.request != nullptr; };
+  const auto busy_count = std::count_if(tasks_.begin(), tasks_.end(), is_busy);
+  if (free_count != free_count_ || free_count + static_cast<size_t>(busy_count) != tasks_.size())
+    return false;
+  return committed_.first == nullptr || free_count == 0;
+}
+
+StoreQueue::Edges StoreQueue::edges_of(const BlockRequest& request) const noexcept {
+  const uint64_t mask = store_->block_bytes() - 1;
+  const uint64_t begin = request.wire.offset;
+  const uint64_t end = begin + request.wire.length;
+  Edges edges;
+  edges.first = begin & ~mask;
+  edges.last = (end + mask) & ~mask;
+  edges.head_bytes = begin - edges.first;
+  edges.tail_bytes = edges.last - end;
+  edges.whole_begin = (begin + mask) & ~mask;
+  edges.whole_end = end & ~mask;
+  return edges;
+}
+
+uint64_t StoreQueue::buffer_bytes_of(const BlockRequest& request) const noexcept {
+  if (request.wire.command == nbd::Command::kBlockStatus) return kStatusBytes;
+  const Edges edges = edges_of(request);
+  return edges.last - edges.first;
+}
+
+bool StoreQueue::needs_buffer(const BlockRequest& request) const noexcept {
+  const nbd::Command command = request.wire.command;
+  return command == nbd::Command::kRead || command == nbd::Command::kWrite ||
+         command == nbd::Command::kBlockStatus;
+}
+
+// Where the request's own bytes are to lie.
+std::byte* StoreQueue::try_take_buffer(const BlockRequest& request) noexcept {
+  std::byte* buffer = arena_.try_take(buffer_bytes_of(request));
+  if (buffer == nullptr || request.wire.command == nbd::Command::kBlockStatus) return buffer;
+  return buffer + edges_of(request).head_bytes;
+}
+
+void StoreQueue::give_buffer(BlockRequest& request) noexcept {
+  BP_ASSERT(request.has_buffer);
+  const bool is_status = request.wire.command == nbd::Command::kBlockStatus;
+  arena_.give(request.data - (is_status ? 0 : edges_of(request).head_bytes),
+              buffer_bytes_of(request));
+  request.data = nullptr;
+  request.has_buffer = false;
+}
+
+// ---- from the lane to a task --------------------------------------------------------------------
+
+void StoreQueue::take(BlockRequest& request) noexcept {
+  BP_KEEPS_VALID(*this);
+  switch (request.step) {
+    case RequestStep::kAbort: counters_->aborts.add(1); [[fallthrough]];
+    case RequestStep::kRelease:
+      give_buffer(request);
+      replies_->push(request);
+      break;
+    case RequestStep::kCommit:
+      BP_ASSERT(request.has_buffer);
+      committed_.push(request);
+      ++waiting_count_;
+      break;
+    default:
+      new_.push(request);
+      ++waiting_count_;
+      break;
+  }
+  pump();
+}
+
+// What has its buffer goes first: it is what frees them.
+void StoreQueue::pump() noexcept {
+  while (committed_.first != nullptr && first_free_ != nullptr) {
+    --waiting_count_;
+    begin_task(committed_.pop());
+  }
+  while (new_.first != nullptr && try_begin(*new_.first)) --waiting_count_;
+  set_levels();
+}
+
+void StoreQueue::set_levels() noexcept {
+  store_counters_->requests_waiting.set(waiting_count_);
+  store_counters_->operations.set(tasks_.size() - free_count_);
+  store_counters_->buffer_bytes.set(arena_.bytes() - arena_.free_bytes());
+}
+
+// Returns whether the first of those that wait is on its way, and so no longer waits.
+bool StoreQueue::try_begin(BlockRequest& request) noexcept {
+  if (request.wire.command == nbd::Command::kWrite) return try_grant(request);
+  if (request.wire.command == nbd::Command::kBlockStatus && !store_->has_extents()) {
+    new_.pop();
+    request.data = nullptr;
+    replies_->push(request);
+    return true;
+  }
+  if (first_free_ == nullptr) return false;
+  if (needs_buffer(request)) {
+    std::byte* data = try_take_buffer(request);
+    if (data == nullptr) return false;
+    request.data = data;
+    request.has_buffer = true;
+  }
+  begin_task(new_.pop());
+  return true;
+}
+
+// A write gets its place; a payload that is there already is copied into it.
+bool StoreQueue::try_grant(BlockRequest& request) noexcept {
+  std::byte* data = try_take_buffer(request);
+  if (data == nullptr) return false;
+  new_.pop();
+  if (request.step == RequestStep::kStore) {
+    std::memcpy(data, request.data, request.wire.length);
+    request.step = RequestStep::kStored;
+  } else {
+    counters_->grants.add(1);
+  }
+  request.data = data;
+  request.has_buffer = true;
+  replies_->push(request);
+  return true;
+}
+
+uint32_t StoreQueue::steps_of(const BlockRequest& request) const noexcept {
+  const Edges edges = edges_of(request);
+  const bool has_head = edges.head_bytes > 0;
+  const bool has_tail = edges.tail_bytes > 0 && !edges.is_one_block();
+  const uint32_t sync = has_flag(request, nbd::kCommandFlagFua) ? bit(Step::kSync) : 0;
+  const uint32_t whole = edges.whole_begin < edges.whole_end ? bit(Step::kZero) : 0;
+  switch (request.wire.command) {
+    case nbd::Command::kRead: return bit(Step::kData);
+    case nbd::Command::kWrite:
+      return (has_head ? bit(Step::kReadHead) : 0) | (has_tail ? bit(Step::kReadTail) : 0) |
+             bit(Step::kData);
+    case nbd::Command::kTrim: return whole | sync;
+    case nbd::Command::kWriteZeroes:
+      return whole | (has_head ? bit(Step::kReadHead) | bit(Step::kWriteHead) : 0) |
+             (has_tail ? bit(Step::kReadTail) | bit(Step::kWriteTail) : 0) | sync;
+    case nbd::Command::kBlockStatus: return bit(Step::kExtents);
+    default: return bit(Step::kSync);
+  }
+}
+
+void StoreQueue::begin_task(BlockRequest& request) noexcept {
+  StoreTask& task = *first_free_;
+  first_free_ = task.next_free;
+  --free_count_;
+  task.request = &request;
+  task.steps = steps_of(request);
+  task.zeroed_bytes = 0;
+  task.has_failed_sync = false;
+  task.operation = {};
+  task.is_ordered = false;
+  if (has_failed_sync_ && must_last(request)) return end_task(task, nbd::ErrorCode::kEio);
+  constexpr uint16_t kFastInPlace = nbd::kCommandFlagFastZero | nbd::kCommandFlagNoHole;
+  if (request.wire.command == nbd::Command::kWriteZeroes && !store_->zeroes_fast() &&
+      (request.wire.flags & kFastInPlace) == kFastInPlace) {
+    return end_task(task, nbd::ErrorCode::kEnotsup);
+  }
+  if (!nbd::kCommandRules[static_cast<size_t>(request.wire.command)].writes) return go_on(task);
+  const Edges edges = edges_of(request);
+  task.is_ordered = true;
+  task.order.begin = edges.first;
+  task.order.end = edges.last;
+  task.order.is_exclusive = (task.steps & (bit(Step::kReadHead) | bit(Step::kReadTail))) != 0;
+  if (order_.enter(task.order)) go_on(task);
+}
+
+// ---- the steps of a task ------------------------------------------------------------------------
+
+void StoreQueue::go_on(StoreTask& task) noexcept {
+  if (task.steps == 0) return end_task(task, nbd::ErrorCode::kNone);
+  task.step = static_cast<Step>(std::countr_zero(task.steps));
+  task.steps &= task.steps - 1;
+  begin_step(task);
+}
+
+void StoreQueue::begin_step(StoreTask& task) noexcept {
+  const BlockRequest& request = *task.request;
+  const Edges edges = edges_of(request);
+  StoreOperation& operation = task.operation;
+  operation.completed = &StoreQueue::completed;
+  operation.context = &task;
+  operation.is_durable = false;
+  operation.memory = task.scratch;
+  operation.bytes = store_->block_bytes();
+  switch (task.step) {
+    case Step::kZero: return begin_zero(task);
+    case Step::kReadHead:
+    case Step::kWriteHead: operation.offset = edges.first; break;
+    case Step::kReadTail:
+    case Step::kWriteTail: operation.offset = edges.last - store_->block_bytes(); break;
+    case Step::kData:
+      operation.offset = edges.first;
+      operation.bytes = edges.last - edges.first;
+      operation.memory = request.data - edges.head_bytes;
+      operation.is_durable = must_last(request) && !task.has_failed_sync;
+      break;
+    case Step::kExtents:
+      operation.offset = request.wire.offset;
+      operation.bytes = request.wire.length;
+      operation.memory = request.data;
+      operation.extent_count_max = has_flag(request, nbd::kCommandFlagReqOne) ? 1 : kExtentCountMax;
+      break;
+    default: break;
+  }
+  const bool is_write = task.step == Step::kWriteHead || task.step == Step::kWriteTail ||
+                        (task.step == Step::kData && request.wire.command != nbd::Command::kRead);
+  operation.action = is_write ? StoreAction::kWrite : StoreAction::kRead;
+  if (task.step == Step::kExtents) operation.action = StoreAction::kExtents;
+  if (task.step == Step::kSync) operation.action = StoreAction::kFlush;
+  store_->begin(operation);
+}
+
+// By the store; or, once it has said that it cannot, by writing zeros (try_otherwise).
+void StoreQueue::begin_zero(StoreTask& task) noexcept {
+  const BlockRequest& request = *task.request;
+  const Edges edges = edges_of(request);
+  StoreOperation& operation = task.operation;
+  operation.offset = edges.whole_begin + task.zeroed_bytes;
+  operation.bytes = edges.whole_end - operation.offset;
+  if (operation.action == StoreAction::kWrite) {
+    operation.memory = zeros_.data();
+    operation.bytes = std::min<uint64_t>(operation.bytes, zeros_.size());
+  } else if (request.wire.command == nbd::Command::kTrim) {
+    operation.action = StoreAction::kDiscard;
+  } else {
+    operation.action = StoreAction::kWriteZeroes;
+    operation.keeps_room |= has_flag(request, nbd::kCommandFlagNoHole);
+  }
+  store_->begin(operation);
+}
+
+void StoreQueue::completed(void* context, int64_t result) noexcept {
+  auto& task = *static_cast<StoreTask*>(context);
+  StoreQueue& queue = *task.queue;
+  BP_KEEPS_VALID(queue);
+  queue.step_ended(task, result);
+  queue.pump();
+}
+
+void StoreQueue::step_ended(StoreTask& task, int64_t result) noexcept {
+  const StoreOperation& operation = task.operation;
+  // A file that has become shorter.
+  const bool is_short = operation.action == StoreAction::kRead && result >= 0 &&
+                        static_cast<uint64_t>(result) < operation.bytes;
+  if (is_short) result = -EIO;
+  if (result < 0) {
+    if (try_otherwise(task, result)) return begin_step(task);
+    if (task.step == Step::kZero && operation.action == StoreAction::kDiscard &&
+        result == -EOPNOTSUPP) {
+      return go_on(task);  // a wish, and no more
+    }
+    if (task.step == Step::kSync) has_failed_sync_ = true;
+    if (result != -EOPNOTSUPP) store_counters_->errors.add(1);
+    store_counters_->has_failed_flush.set(has_failed_sync_ ? 1 : 0);
+    return end_task(task, code_of(result));
+  }
+  if (task.has_failed_sync) {  // the write alone has worked, so it was its durability
+    has_failed_sync_ = true;
+    store_counters_->errors.add(1);
+    store_counters_->has_failed_flush.set(1);
+    return end_task(task, nbd::ErrorCode::kEio);
+  }
+  switch (task.step) {
+    case Step::kReadHead:
+    case Step::kReadTail: merge_edge(task); break;
+    case Step::kExtents: end_extents(task, result); break;
+    case Step::kZero:
+      if (operation.action != StoreAction::kWrite) break;
+      task.zeroed_bytes += operation.bytes;
+      if (edges_of(*task.request).whole_begin + task.zeroed_bytes <
+          edges_of(*task.request).whole_end) {
+        return begin_step(task);
+      }
+      break;
+    default: break;
+  }
+  go_on(task);
+}
+
+// Whether the step is to be done again, in another way.
+bool StoreQueue::try_otherwise(StoreTask& task, int64_t result) noexcept {
+  StoreOperation& operation = task.operation;
+  if (task.step == Step::kData && operation.is_durable) {
+    task.has_failed_sync = true;
+    return true;
+  }
+  if (operation.action != StoreAction::kWriteZeroes || result != -EOPNOTSUPP) return false;
+  const bool is_fast = has_flag(*task.request, nbd::kCommandFlagFastZero);
+  if (!operation.keeps_room && (!is_fast || store_->zeroes_fast())) {
+    operation.keeps_room = true;
+    return true;
+  }
+  if (is_fast) return false;
+  operation.action = StoreAction::kWrite;
+  return true;
+}
+
+// The block at an edge has been read. The bytes of it that are not the request's go around a
+// payload; of zeroes, the request's bytes go into it.
+void StoreQueue::merge_edge(StoreTask& task) noexcept {
+  const BlockRequest& request = *task.request;
+  const Edges edges = edges_of(request);
+  const uint64_t block = store_->block_bytes();
+  const bool is_head = task.step == Step::kReadHead;
+  const uint64_t before = is_head ? edges.head_bytes : 0;
+  const uint64_t behind = is_head && !edges.is_one_block() ? 0 : edges.tail_bytes;
+  if (request.wire.command == nbd::Command::kWriteZeroes) {
+    std::memset(task.scratch + before, 0, block - before - behind);
+    return;
+  }
+  std::byte* const buffer = request.data - edges.head_bytes;
+  std::byte* const place = is_head ? buffer : buffer + (edges.last - edges.first - block);
+  std::memcpy(place, task.scratch, before);
+  std::memcpy(place + block - behind, task.scratch + block - behind, behind);
+}
+
+// From what the store tells to what the client is told, in place.
+void StoreQueue::end_extents(StoreTask& task, int64_t count) noexcept {
+  BlockRequest& request = *task.request;
+  BP_ASSERT(count <= task.operation.extent_count_max);
+  if (count == 0) return give_buffer(request);  // a file that has become shorter: it is all data
+  const auto* extents = reinterpret_cast<const FileExtent*>(request.data);
+  for (int64_t i = 0; i < count; ++i) {
+    const FileExtent extent = extents[i];
+    const uint32_t state = extent.has_data ? 0 : nbd::kStateHole | nbd::kStateZero;
+    const nbd::BlockDescriptor descriptor = {static_cast<uint32_t>(extent.bytes), state};
+    std::memcpy(request.data + static_cast<size_t>(i) * sizeof descriptor, &descriptor,
+                sizeof descriptor);
+  }
+  request.done_bytes = static_cast<uint64_t>(count) * sizeof(nbd::BlockDescriptor);
+}
+
+void StoreQueue::end_task(StoreTask& task, nbd::ErrorCode error) noexcept {
+  BlockRequest& request = *task.request;
+  request.error = error;
+  const bool is_write = request.wire.command == nbd::Command::kWrite;
+  if (is_write) counters_->commits.add(1);
+  if (request.has_buffer && (is_write || error != nbd::ErrorCode::kNone)) give_buffer(request);
+  if (task.is_ordered) {
+    order_.leave(task.order);
+    task.is_ordered = false;
+  }
+  task.request = nullptr;
+  task.next_free = first_free_;
+  first_free_ = &task;
+  ++free_count_;
+  replies_->push(request);
+  while (OrderedWrite* next = order_.try_next()) go_on(*reinterpret_cast<StoreTask*>(next));
+}
+
+}  // namespace bedplate

@@ -1,0 +1,144 @@
+// From the requests of clients to the operations of one volume's store, on the volumes' shard.
+//
+// Buffers. Data lie in a planned piece of memory, aligned as the store wants it: a read goes into a
+// buffer that is sent from, a payload is received into one that is written from. A request that is
+// not aligned has a buffer of all its blocks, and lies within them.
+// Bounds. So many operations are under way at once as there are tasks; others wait, in order, as do
+// those that find no buffer. Each volume has its own of both: a slow store holds up nobody else.
+// Steps. A request is one operation, or several in a fixed order (StoreTask::Step): what is not
+// aligned reads and writes back the blocks at its edges, under WriteOrder.
+// Errors go to the client that asked. After a flush that failed nobody knows what the store has
+// lost: from then on whatever promises durability answers EIO, until the volume is opened anew.
+//
+// Invariants, which is_valid() looks at: 1. Each task is free or has a request. 2. What waits for a
+// task waits only while there is none; what waits for a buffer waits behind one that finds none.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "apps/blockd/block_request.h"
+#include "apps/blockd/block_server_counters.h"
+#include "apps/blockd/stores/buffer_arena_datapath.h"
+#include "apps/blockd/stores/volume_store.h"
+#include "apps/blockd/stores/write_order_datapath.h"
+
+namespace bedplate {
+
+// What a queue is planned with.
+struct StoreQueueShape {
+  uint64_t buffer_bytes = 64 * kMiB;
+  uint32_t task_count = 64;  // operations of the store under way at once
+};
+
+class StoreQueue;
+
+// One request that the store works on.
+struct StoreTask {
+  // In this order; a request has some of them.
+  enum class Step : uint8_t {
+    kZero,       // whole blocks that become zeros, or are given up
+    kReadHead,   // the block in which the request begins
+    kWriteHead,  // with the zeros in it
+    kReadTail,   // the block in which it ends, when that is another
+    kWriteTail,
+    kData,
+    kExtents,
+    kSync,
+    kDone
+  };
+
+  OrderedWrite order;  // first: a task is found by it
+  StoreOperation operation;
+  StoreQueue* queue = nullptr;
+  BlockRequest* request = nullptr;
+  StoreTask* next_free = nullptr;
+  std::byte* scratch = nullptr;  // of one block
+  uint32_t steps = 0;            // bits of those that are left
+  Step step = Step::kDone;       // that is under way
+  bool is_ordered = false;
+  uint64_t zeroed_bytes = 0;     // by writing zeros
+  bool has_failed_sync = false;  // its durable write failed: is it the write, or its durability?
+};
+
+class StoreQueue {
+ public:
+  // The largest block of a store; tasks have memory for one.
+  static constexpr uint32_t kBlockBytesMax = 4 * kKiB;
+  static constexpr uint32_t kBlockBytesMin = 512;
+  // As many parts of a range are told at once.
+  static constexpr uint32_t kExtentCountMax = 128;
+  // Any request, and the blocks that it begins and ends in, must find a buffer.
+  static constexpr uint64_t kBufferBytesMin = nbd::kPayloadMaxBytes + 2 * kBlockBytesMax;
+
+  // What it takes beside its buffers.
+  static uint64_t bytes_for(const StoreQueueShape& shape) noexcept;
+
+  // Requires: `buffers` has shape.buffer_bytes, `memory` bytes_for(shape), both zeroed and aligned
+  // to a block; the store is not memory. All outlive this.
+  void create(VolumeStore& store, const StoreQueueShape& shape, std::span<std::byte> buffers,
+              std::span<std::byte> memory, ReplyLane& replies, VolumeCounters& counters,
+              StoreCounters& store_counters) noexcept;
+
+  // A request from the lane. It goes back through the lane once it is done, or granted.
+  void take(BlockRequest& request) noexcept;
+
+  bool is_valid() const noexcept;
+
+ private:
+  using Step = StoreTask::Step;
+  struct List {
+    BlockRequest* first = nullptr;
+    BlockRequest* last = nullptr;
+    void push(BlockRequest& request) noexcept;
+    BlockRequest& pop() noexcept;
+  };
+  // Where a request lies among blocks.
+  struct Edges {
+    uint64_t first;  // of its first block, and the end of its last
+    uint64_t last;
+    uint64_t head_bytes;  // kept before it in its first block, and behind it in its last
+    uint64_t tail_bytes;
+    uint64_t whole_begin;  // the blocks that it has as a whole
+    uint64_t whole_end;
+    bool is_one_block() const noexcept { return whole_end < whole_begin; }
+  };
+
+  void pump() noexcept;
+  bool try_begin(BlockRequest& request) noexcept;
+  bool try_grant(BlockRequest& request) noexcept;
+  bool needs_buffer(const BlockRequest& request) const noexcept;
+  std::byte* try_take_buffer(const BlockRequest& request) noexcept;
+  void give_buffer(BlockRequest& request) noexcept;
+  void begin_task(BlockRequest& request) noexcept;
+  uint32_t steps_of(const BlockRequest& request) const noexcept;
+  void go_on(StoreTask& task) noexcept;
+  void begin_step(StoreTask& task) noexcept;
+  void begin_zero(StoreTask& task) noexcept;
+  static void completed(void* context, int64_t result) noexcept;
+  void step_ended(StoreTask& task, int64_t result) noexcept;
+  bool try_otherwise(StoreTask& task, int64_t result) noexcept;
+  void merge_edge(StoreTask& task) noexcept;
+  void end_extents(StoreTask& task, int64_t count) noexcept;
+  void end_task(StoreTask& task, nbd::ErrorCode error) noexcept;
+  Edges edges_of(const BlockRequest& request) const noexcept;
+  uint64_t buffer_bytes_of(const BlockRequest& request) const noexcept;
+  void set_levels() noexcept;
+
+  VolumeStore* store_ = nullptr;
+  ReplyLane* replies_ = nullptr;
+  VolumeCounters* counters_ = nullptr;
+  StoreCounters* store_counters_ = nullptr;
+  BufferArena arena_;
+  std::span<StoreTask> tasks_;
+  std::span<std::byte> zeros_;
+  StoreTask* first_free_ = nullptr;
+  uint32_t free_count_ = 0;
+  List committed_;  // have their buffers, and wait for a task
+  List new_;
+  uint32_t waiting_count_ = 0;  // in both
+  WriteOrder order_;
+  bool has_failed_sync_ = false;
+};
+
+}  // namespace bedplate

@@ -1,0 +1,103 @@
+// A store that a test plays: operations wait until the test lets them complete, in any order, with
+// any error. It knows what a power cut would leave: what was written lies in a volatile cache until
+// a flush or a durable write has completed.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <vector>
+
+#include "apps/blockd/stores/volume_store.h"
+
+namespace bedplate::test {
+
+class MadeUpStore final : public VolumeStore {
+ public:
+  static constexpr uint32_t kBlockBytes = 512;
+
+  explicit MadeUpStore(uint64_t bytes, bool has_extents = true, bool zeroes_fast = true)
+      : VolumeStore(nullptr, bytes, kBlockBytes,
+                    {.has_extents = has_extents, .zeroes_fast = zeroes_fast}),
+        seen(bytes),
+        durable(bytes) {}
+
+  // What is broken on purpose, for the checker of power cuts.
+  enum class Defect : uint8_t { kNone, kFlushIsNone, kDurableIsNone, kCompletesEarly };
+  Defect defect = Defect::kNone;
+
+  void begin(StoreOperation& operation) noexcept override { begun.push_back(&operation); }
+
+  // Lets the operation that began as number `index` among those under way take place, and ends it.
+  void complete(size_t index = 0, int error = 0) {
+    StoreOperation& operation = *begun.at(index);
+    begun.erase(begun.begin() + static_cast<std::ptrdiff_t>(index));
+    const bool is_early =
+        defect == Defect::kCompletesEarly && error == 0 && operation.action != StoreAction::kRead;
+    const int64_t result = error != 0 ? -error : is_early ? put_off(operation) : act(operation);
+    ++completed_count;
+    operation.completed(operation.context, result);
+  }
+  void complete_all() {
+    while (!begun.empty()) complete();
+  }
+  void cut_power() {
+    seen = durable;
+    put_off_.clear();
+  }
+  void grow(uint64_t bytes) { grow_to(bytes); }
+
+  std::deque<StoreOperation*> begun;
+  std::vector<std::byte> seen;  // what a read finds
+  std::vector<std::byte> durable;
+  std::vector<FileExtent> extents;  // what it says that it has
+  uint64_t completed_count = 0;
+
+ private:
+  struct PutOff {
+    StoreOperation operation;
+    std::vector<std::byte> data;
+  };
+  // It takes place once the next one has come.
+  int64_t put_off(const StoreOperation& operation) {
+    while (!put_off_.empty()) {
+      put_off_.front().operation.memory = put_off_.front().data.data();
+      act(put_off_.front().operation);
+      put_off_.pop_front();
+    }
+    PutOff& kept = put_off_.emplace_back();
+    kept.operation = operation;
+    if (operation.action == StoreAction::kWrite) {
+      kept.data.assign(operation.memory, operation.memory + operation.bytes);
+    }
+    return 0;
+  }
+  int64_t act(StoreOperation& operation) {
+    std::byte* const place = &seen[0] + operation.offset;
+    switch (operation.action) {
+      case StoreAction::kRead:
+        std::memcpy(operation.memory, place, operation.bytes);
+        return static_cast<int64_t>(operation.bytes);
+      case StoreAction::kWrite:
+        std::memcpy(place, operation.memory, operation.bytes);
+        if (operation.is_durable && defect != Defect::kDurableIsNone) harden(operation);
+        return 0;
+      case StoreAction::kFlush:
+        if (defect != Defect::kFlushIsNone) durable = seen;
+        return 0;
+      case StoreAction::kWriteZeroes:
+      case StoreAction::kDiscard: std::memset(place, 0, operation.bytes); return 0;
+      case StoreAction::kExtents: break;
+    }
+    const size_t count = std::min<size_t>(extents.size(), operation.extent_count_max);
+    std::memcpy(operation.memory, extents.data(), count * sizeof(FileExtent));
+    return static_cast<int64_t>(count);
+  }
+  void harden(const StoreOperation& operation) {
+    std::memcpy(&durable[0] + operation.offset, &seen[0] + operation.offset, operation.bytes);
+  }
+
+  std::deque<PutOff> put_off_;
+};
+
+}  // namespace bedplate::test

@@ -1,0 +1,98 @@
+// What was promised survives a power cut, whatever the store has done by then; and a store or a
+// server that breaks the promise is found, in each of three ways.
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include "tests/apps/blockd/stores/store_queue_fixture.h"
+#include "tests/support/seed.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+using namespace bedplate::test;
+using nbd::Command;
+using nbd::ErrorCode;
+using Defect = MadeUpStore::Defect;
+
+namespace {
+
+constexpr uint32_t kSlotCount = 32;  // places of a block and a bit, that share blocks
+constexpr uint32_t kSlotBytes = 700;
+
+// What a place may hold: all that was written since the last write that is known to last.
+struct Place {
+  std::vector<uint8_t> since = {0};  // the first of them lasts
+};
+
+}  // namespace
+
+TEST_GROUP_BASE(PowerCut, StoreQueueFixture){
+    // One client at a time, so that all that it was told is known. Returns whether all that was
+    // promised is there after the cut.
+    bool survives(std::mt19937_64 & random,
+                  Defect defect){std::fill(store->seen.begin(), store->seen.end(), std::byte{0});
+store->durable = store->seen;
+store->defect = defect;
+std::vector<Place> places(kSlotCount);
+const uint64_t steps = 20 + random() % 60;
+for (uint64_t step = 0; step < steps; ++step) {
+  if (random() % 8 == 0) {
+    CHECK(do_one(Command::kFlush, 0, 0) == ErrorCode::kNone);
+    for (Place& place : places) place.since = {place.since.back()};
+    continue;
+  }
+  const uint64_t index = random() % kSlotCount;
+  const bool is_fua = random() % 4 == 0;
+  const auto fill = static_cast<uint8_t>(1 + random() % 255);
+  BlockRequest write = request(Command::kWrite, index * kSlotBytes, kSlotBytes,
+                               is_fua ? nbd::kCommandFlagFua : uint16_t{0});
+  commit(write, static_cast<std::byte>(fill));
+  CHECK(done(write) == ErrorCode::kNone);
+  if (is_fua) places[index].since.clear();
+  places[index].since.push_back(fill);
+}
+store->cut_power();
+for (uint64_t index = 0; index < kSlotCount; ++index) {
+  if (!holds(places[index], index * kSlotBytes)) return false;
+}
+return true;
+}
+// A block is torn at sectors at most: each byte is one of those that it may be.
+bool holds(const Place& place, uint64_t offset) {
+  for (uint64_t i = 0; i < kSlotBytes; ++i) {
+    const auto seen = static_cast<uint8_t>(store->seen[offset + i]);
+    if (std::find(place.since.begin(), place.since.end(), seen) == place.since.end()) {
+      return false;
+    }
+  }
+  return true;
+}
+uint32_t losses(Defect defect, const test::Seed& seed) {
+  std::mt19937_64 random(seed.value());
+  uint32_t count = 0;
+  for (int cut = 0; cut < 200; ++cut) count += survives(random, defect) ? 0 : 1;
+  return count;
+}
+}
+;
+
+TEST(PowerCut, WhatWasPromisedIsThere) {
+  const test::Seed seed;
+  LONGS_EQUAL_TEXT(0, losses(Defect::kNone, seed), seed.text());
+}
+
+TEST(PowerCut, AFlushThatIsNotPassedOnIsFound) {
+  const test::Seed seed;
+  CHECK_TEXT(losses(Defect::kFlushIsNone, seed) > 0, seed.text());
+}
+
+TEST(PowerCut, FuaThatIsIgnoredIsFound) {
+  const test::Seed seed;
+  CHECK_TEXT(losses(Defect::kDurableIsNone, seed) > 0, seed.text());
+}
+
+TEST(PowerCut, AnAnswerBeforeItsTimeIsFound) {
+  const test::Seed seed;
+  CHECK_TEXT(losses(Defect::kCompletesEarly, seed) > 0, seed.text());
+}

@@ -1,0 +1,131 @@
+// The volumes' side of blockd over a made-up store, fed through its lanes.
+#pragma once
+
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "apps/blockd/stores/store_queue_datapath.h"
+#include "apps/blockd/volume_datapath.h"
+#include "tests/apps/blockd/stores/made_up_store.h"
+
+#include "CppUTest/TestHarness.h"
+
+namespace bedplate::test {
+
+struct LaneMemory {
+  static constexpr uint64_t kItems = 256;
+  alignas(kCacheLineBytes) std::byte requests[BlockRequestFifo::bytes_for(kItems)];
+  alignas(kCacheLineBytes) std::byte replies[BlockRequestFifo::bytes_for(kItems)];
+  VolumeCounters counters;
+  StoreCounters store_counters[2];
+};
+
+class StoreQueueFixture : public Utest {
+ public:
+  static constexpr uint64_t kBytes = 256 * kKiB;
+  static constexpr uint32_t kBlock = MadeUpStore::kBlockBytes;
+
+  std::unique_ptr<LaneMemory> lanes = std::make_unique<LaneMemory>();
+  BlockRequestFifo* requests = nullptr;
+  BlockRequestFifo* replies = nullptr;
+  VolumeService service;
+  std::deque<StoreQueue> queues;
+  std::vector<std::byte*> memory;
+  std::unique_ptr<MadeUpStore> store;
+  Volume volume;
+
+  void setup() override {
+    requests = BlockRequestFifo::create(lanes->requests, LaneMemory::kItems);
+    replies = BlockRequestFifo::create(lanes->replies, LaneMemory::kItems);
+    service.create({requests, replies, nullptr, &lanes->counters});
+    store = std::make_unique<MadeUpStore>(kBytes);
+    for (uint64_t i = 0; i < kBytes; ++i) {
+      store->seen[i] = store->durable[i] = static_cast<std::byte>(1 + i % 251);
+    }
+    volume = add_volume(*store, 4);
+  }
+  void teardown() override {
+    for (std::byte* each : memory) std::free(each);
+  }
+
+  Volume add_volume(MadeUpStore& its_store, uint32_t task_count) {
+    const StoreQueueShape shape = {align_up(StoreQueue::kBufferBytesMin, kMiB), task_count};
+    const std::span<std::byte> buffers = zeroed(shape.buffer_bytes);
+    StoreQueue& queue = queues.emplace_back();
+    queue.create(its_store, shape, buffers, zeroed(StoreQueue::bytes_for(shape)), service.replies(),
+                 lanes->counters, lanes->store_counters[queues.size() - 1]);
+    return {&its_store, &queue};
+  }
+  std::span<std::byte> zeroed(uint64_t bytes) {
+    const uint64_t whole = align_up(bytes, 4 * kKiB);
+    memory.push_back(static_cast<std::byte*>(std::aligned_alloc(4 * kKiB, whole)));
+    std::memset(memory.back(), 0, whole);
+    return {memory.back(), bytes};
+  }
+
+  BlockRequest request(nbd::Command command, uint64_t offset, uint32_t length,
+                       uint16_t flags = 0) const {
+    BlockRequest made;
+    made.wire = {command, flags, length, 1, offset};
+    made.volume = &volume;
+    return made;
+  }
+  void push(BlockRequest& each) {
+    CHECK(requests->try_push(&each));
+    service.poll(64);
+  }
+  // The next that comes back; nullptr: none.
+  BlockRequest* reply() {
+    service.poll(64);
+    BlockRequest* one[1] = {};
+    return replies->pop_batch(one) == 1 ? one[0] : nullptr;
+  }
+  void give_back(BlockRequest& each, RequestStep step = RequestStep::kRelease) {
+    each.step = step;
+    push(each);
+  }
+  // A write whose payload comes in place: granted, filled, given to the store.
+  void commit(BlockRequest& write, std::byte fill) {
+    push(write);
+    POINTERS_EQUAL(&write, reply());
+    CHECK(write.data != nullptr && write.has_buffer);
+    std::memset(write.data, static_cast<int>(fill), write.wire.length);
+    give_back(write, RequestStep::kCommit);
+  }
+  // Lets the store do all of it. Returns the answer.
+  nbd::ErrorCode done(BlockRequest& each) {
+    store->complete_all();
+    POINTERS_EQUAL(&each, reply());
+    return each.error;
+  }
+  nbd::ErrorCode do_one(nbd::Command command, uint64_t offset, uint32_t length,
+                        uint16_t flags = 0) {
+    BlockRequest each = request(command, offset, length, flags);
+    if (command == nbd::Command::kWrite) {
+      commit(each, std::byte{0xaa});
+    } else {
+      push(each);
+    }
+    const nbd::ErrorCode error = done(each);
+    if (each.has_buffer) {
+      give_back(each);
+      POINTERS_EQUAL(&each, reply());
+    }
+    return error;
+  }
+  StoreCounters& counted() { return lanes->store_counters[0]; }
+  void expect_quiet() {
+    POINTERS_EQUAL(nullptr, reply());
+    CHECK(store->begun.empty());
+    CHECK_EQUAL(0, counted().operations.read());
+    CHECK_EQUAL(0, counted().requests_waiting.read());
+    CHECK_EQUAL(0, counted().buffer_bytes.read());
+    for (const StoreQueue& queue : queues) CHECK(queue.is_valid());
+  }
+};
+
+}  // namespace bedplate::test
