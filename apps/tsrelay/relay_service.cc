@@ -83,21 +83,26 @@ Result<void> RelayService::plan(ServicePlan& plan) {
 Result<void> RelayService::plan_stream(ServicePlan& plan, uint32_t index) {
   const RelayStreamSettings& stream = settings_.streams[index];
   const uint32_t shard = stream.shard;
-  const auto socket = [&](const std::string& name, uint32_t buffers, uint32_t bytes) {
-    plan.datagram_socket(shard, name.c_str(), {buffers, bytes});
+  const auto socket = [&](const std::string& name, uint32_t buffers, uint32_t bytes,
+                          const std::string& network) {
+    plan.datagram_socket(shard, name.c_str(), {buffers, bytes}, network);
   };
   for (uint32_t i = 0; i < stream.legs.size(); ++i) {
-    socket(name_of(index, "leg", i), stream.leg_buffers(), stream.buffer_bytes);
+    const std::string& network = stream.legs[i].network;
+    socket(name_of(index, "leg", i), stream.leg_buffers(), stream.buffer_bytes, network);
     plan.counters<LegCounters>("legs", stream.name + "/" + std::to_string(i));
     if (!stream.legs[i].fec) continue;
-    socket(name_of(index, "column", i), stream.fec_buffers(), stream.buffer_bytes);
-    socket(name_of(index, "row", i), stream.fec_buffers(), stream.buffer_bytes);
+    socket(name_of(index, "column", i), stream.fec_buffers(), stream.buffer_bytes, network);
+    socket(name_of(index, "row", i), stream.fec_buffers(), stream.buffer_bytes, network);
   }
   const std::vector<RelayGroup> groups = groups_of(stream);
   for (uint32_t i = 0; i < groups.size(); ++i) {
     // They receive nothing: the smallest that there is.
-    socket(name_of(index, "out", i), 1, kCacheLineBytes);
-    if (groups[i].outputs.size() > 1) socket(name_of(index, "aside", i), 1, kCacheLineBytes);
+    const std::string& network = groups[i].network;
+    socket(name_of(index, "out", i), 1, kCacheLineBytes, network);
+    if (groups[i].outputs.size() > 1) {
+      socket(name_of(index, "aside", i), 1, kCacheLineBytes, network);
+    }
   }
   plan.counters<StreamCounters>("streams", stream.name);
   for (uint32_t i = 0; i < stream.outputs.size(); ++i) {

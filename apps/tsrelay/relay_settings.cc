@@ -189,15 +189,7 @@ std::string instance_of(const RelayStreamSettings& stream, uint32_t output) {
 
 // ---- What stands against it ---------------------------------------------------------------------
 
-// The networks of ports are the runtime's; there are none yet.
-static Result<void> check_network(const RelayStreamSettings& stream, const std::string& network) {
-  if (network.empty()) return {};
-  return refused(stream, "network = \"" + network + "\"", "there is no port of this name",
-                 "leave it out: the kernel's sockets do it then");
-}
-
 static Result<void> check(const RelayStreamSettings& stream, const RelayLegSettings& leg) {
-  BP_TRY(check_network(stream, leg.network));
   const std::string what = "address = \"" + leg.address + "\"";
   auto address = parse_datagram_address(leg.address);
   BP_TRY(address);
@@ -220,7 +212,6 @@ static Result<void> check(const RelayStreamSettings& stream, const RelayLegSetti
 }
 
 static Result<void> check(const RelayStreamSettings& stream, const RelayOutputSettings& output) {
-  BP_TRY(check_network(stream, output.network));
   const std::string what = "to = \"" + output.to + "\"";
   auto address = parse_datagram_address(output.to);
   BP_TRY(address);

@@ -2,8 +2,8 @@
 // packet layer sends through (net/frame_queue.h).
 //
 // Where nothing comes the loop sleeps. A device that can wake it does so (receive interrupts);
-// others are looked at now and then: the next time after an eighth of the time for which nothing has
-// come, but at least each `idle_poll_ns`.
+// others are looked at now and then: the next time after an eighth of the time for which nothing
+// has come, but at least each `idle_poll_ns`.
 #pragma once
 
 #include <atomic>
