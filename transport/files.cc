@@ -56,8 +56,9 @@ bool Files::close(uint64_t patience_ns) noexcept {
                  "file system waits for (dmesg)",
                  file.in_flight_count_, file.name().c_str(), patience_ns / kNsPerMs);
   }
-  backend_->close(issued_count_ > 0);
-  if (searcher_ != nullptr) searcher_->close(issued_count_ > 0);
+  // Each by what it has itself: a thread that is left goes on with what its owner may destroy.
+  backend_->close(issued_count_ > searched_count_);
+  if (searcher_ != nullptr) searcher_->close(searched_count_ > 0);
   return issued_count_ == 0;
 }
 
