@@ -85,7 +85,7 @@ void describe(ConfigurationTable& table, PortSettings& settings) {
       .help(
           "Whether routers of IPv6 that announce themselves are taken, where no gateway is named.");
   table.integer("vlan", &settings.vlan, 0, 4094).help("The tag of all its frames. 0: none.");
-  table.integer("mtu_bytes", &settings.mtu_bytes, 1280, 9600)
+  table.integer("mtu", &settings.mtu_bytes, 1280, 9600)
       .help("The longest packet; a buffer holds a frame of it.");
   table.integer("buffers", &settings.buffer_count, 64, kMbufCountMax)
       .otherwise("what its queues and sockets need")
@@ -105,6 +105,7 @@ void describe(ConfigurationTable& table, PortSettings& settings) {
 void describe(ConfigurationTable& table, DpdkSettings& settings) {
   table.size("heap_bytes", &settings.heap_bytes, 0, kGiB)
       .rule(ConfigurationKey::Rule::kMultipleOf4KiB)
+      .otherwise("no more")
       .help("Memory for DPDK beside what the ports are known to need: for drivers that take more.");
   table.boolean("telemetry", &settings.has_telemetry)
       .help("Whether DPDK's own telemetry is on: a socket in its folder in /run/dpdk, and a thread "

@@ -180,7 +180,9 @@ TEST(ConfigurationFile, DocumentedDefaultsAreTheOnesThatApply) {
   for (const KeyDescription& key : all_keys()) {
     const bool is_words =
         !key.default_text.starts_with('"') && key.default_text.find(' ') != std::string::npos;
-    if (key.default_text == "required" || is_words) continue;
+    // What those hold is not described here.
+    const bool is_elsewhere = key.name.starts_with("port.") || key.name.starts_with("tsrelay.");
+    if (key.default_text == "required" || is_words || is_elsewhere) continue;
     const size_t dot = key.name.rfind('.');
     const std::string table = key.name.substr(0, dot);
     const std::string setting = key.name.substr(dot + 1) + " = " + key.default_text;
@@ -200,7 +202,7 @@ TEST(ConfigurationFile, DocumentedDefaultsAreTheOnesThatApply) {
     STRCMP_EQUAL(expected.c_str(), (described(written) + described_init(written)).c_str());
     ++checked;
   }
-  LONGS_EQUAL(63, checked);
+  LONGS_EQUAL(64, checked);
 }
 
 TEST(ConfigurationFile, DocumentedExamplesAreGood) {

@@ -14,6 +14,8 @@
 #include "apps/blockd/block_service.h"
 #include "apps/boot/configuration.h"
 #include "apps/kvd/kv_service.h"
+#include "apps/ports/port_service.h"
+#include "apps/tsrelay/relay_service.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -72,6 +74,9 @@ inline std::string file_with_messages(const std::string& more = "") {
 struct ParsedConfiguration : Configuration {
   std::shared_ptr<BlockService> service = std::make_shared<BlockService>();
   std::shared_ptr<KvService> kvd = std::make_shared<KvService>();
+  std::shared_ptr<DpdkService> dpdk = std::make_shared<DpdkService>();
+  std::shared_ptr<PortService> port = std::make_shared<PortService>(*dpdk);
+  std::shared_ptr<RelayService> tsrelay = std::make_shared<RelayService>();
 
   bool has_blockd() const {
     return std::find(services.begin(), services.end(), service.get()) != services.end();
@@ -82,7 +87,8 @@ struct ParsedConfiguration : Configuration {
 inline std::optional<ParsedConfiguration> parse(const std::string& text, const char* path,
                                                 std::vector<Error>* problems) {
   ParsedConfiguration all;
-  Service* const services[] = {all.service.get(), all.kvd.get()};
+  Service* const services[] = {all.dpdk.get(), all.port.get(), all.service.get(), all.kvd.get(),
+                               all.tsrelay.get()};
   auto read = parse_configuration(text, path, services, problems);
   if (!read) return std::nullopt;
   static_cast<Configuration&>(all) = *read;
@@ -93,7 +99,10 @@ inline std::optional<ParsedConfiguration> parse(const std::string& text, const c
 inline std::vector<KeyDescription> all_keys() {
   static BlockService blockd;
   static KvService kvd;
-  Service* const services[] = {&blockd, &kvd};
+  static DpdkService dpdk;
+  static PortService port(dpdk);
+  static RelayService tsrelay;
+  Service* const services[] = {&dpdk, &port, &blockd, &kvd, &tsrelay};
   return configuration_keys(services);
 }
 

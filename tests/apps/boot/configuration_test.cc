@@ -215,7 +215,7 @@ TEST(Configuration, RefusesUnknownTables) {
   REFUSED("f:8:2: unknown table \"block\", of no service that this program has; did you mean "
           "\"blockd\"? the file may have: [appliance], [pool], [alloc], [[limit]], [event_loop], "
           "[[shard]], [[group]], [[process]], [messages], [verbs], [init], [[network]], "
-          "[watchdog], [crash], [blockd], [kvd]",
+          "[watchdog], [crash], [dpdk], [[port]], [blockd], [kvd], [tsrelay]",
           file_with({{8, "[block]"}, {10, "[[block.volume]]"}}));
   REFUSED("f:10:10: unknown key \"volumes\"; did you mean \"volume\"? [blockd] may have: listen, "
           "image_listen, connections_shard, volumes_shard, max_connections, "

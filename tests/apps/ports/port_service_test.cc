@@ -91,7 +91,7 @@ TEST(PortService, ReadsEachPort) {
   STRCMP_EQUAL("", read("[[port]]\nname = \"wan\"\ndevice = \"null\"\n"
                         "addresses = [\"192.0.2.1/24\", \"2001:db8::1/64\"]\n"
                         "gateways = [\"192.0.2.254\", \"fe80::1\"]\nshards = [\"other\"]\n"
-                        "vlan = 7\nmtu_bytes = 9000\nrouter_advertisements = true\n"
+                        "vlan = 7\nmtu = 9000\nrouter_advertisements = true\n"
                         "[[port]]\nname = \"lan\"\ndevice = \"memif:/run/x\"\nrole = \"server\"\n"
                         "[dpdk]\nheap_bytes = \"4 MiB\"\ntelemetry = true\n")
                        .c_str());
@@ -170,7 +170,7 @@ TEST(PortService, PortsOfTheKernelKeepTheRightToOpenThem) {
 
 TEST(PortService, EachPortSaysWhatStandsAgainstIt) {
   STRCMP_EQUAL("", read("[[port]]\nname = \"wan\"\ndevice = \"af_packet:no-such-if\"\n"
-                        "[[port]]\nname = \"lan\"\ndevice = \"ffff:ff:1f.7\"\n"
+                        "[[port]]\nname = \"lan\"\ndevice = \"memif:/no/such/folder/a.sock\"\n"
                         "[[port]]\nname = \"dmz\"\ndevice = \"null\"\n")
                        .c_str());
   std::vector<Error> problems;
