@@ -38,6 +38,8 @@ ROOTS = (
 )
 # Of libbedplate-verbs.a; they need the headers of rdma-core, and so are not in bedplate.hpp.
 VERBS_ROOTS = ("transport/verbs/device/joined_verbs.h", "transport/verbs/channel/verbs_provider.h")
+# Of libbedplate-dpdk.a, and so not in bedplate.hpp either.
+DPDK_ROOTS = ("apps/ports/port_service.h",)
 
 UMBRELLA = """\
 // Bedplate for programs in C++: a program of services (apps/program/program.h), its heap, and
@@ -73,7 +75,7 @@ def closure(roots):
 def installed():
     """{path below include/bedplate: text} of all that is installed."""
     files = {}
-    for path in closure((*ROOTS, *VERBS_ROOTS, *C_HEADERS)):
+    for path in closure((*ROOTS, *VERBS_ROOTS, *DPDK_ROOTS, *C_HEADERS)):
         with open(os.path.join(ROOT, path), encoding="utf-8") as file:
             files[path] = file.read()
     includes = "\n".join(f'#include "{path}"' for path in ROOTS)
@@ -87,7 +89,7 @@ def differences():
     """A line for each header that is public and not listed, or listed and not public."""
     with open(LIST, encoding="utf-8") as file:
         listed = set(file.read().split())
-    public = set(closure((*ROOTS, *VERBS_ROOTS, *C_HEADERS)))
+    public = set(closure((*ROOTS, *VERBS_ROOTS, *DPDK_ROOTS, *C_HEADERS)))
     return [f"{path} became public: declare its types forward, or add it to public_headers.txt"
             for path in sorted(public - listed)] + \
            [f"{path} is not public any more: take it out of public_headers.txt"

@@ -163,7 +163,7 @@ DPDK_PARTS := ethdev pci cryptodev security hash rcu net mbuf mempool ring meter
 DPDK_LIBRARIES := $(DPDK_WRAPS) -Wl,--whole-archive $(DPDK_WHOLE:%=-l:librte_%.a) \
   -Wl,--no-whole-archive -Wl,--start-group $(DPDK_PARTS:%=-l:librte_%.a) -Wl,--end-group \
   $(if $(filter af_xdp,$(DRIVERS)),-lxdp -lbpf -lelf -lz) \
-  $(if $(filter mlx5,$(DRIVERS)),-lmlx5 -libverbs) -lnuma -lbsd -lmd -lm
+  $(if $(filter mlx5,$(DRIVERS)),-lmlx5 -libverbs -lnl-route-3 -lnl-3) -lnuma -lbsd -lmd -lm
 # What glibc would load shared libraries for. EAL looks by dlopen whether it is one itself, and asks
 # for a user's home where it writes traces, which it never does here.
 DPDK_LOOKUPS := -Wl,--wrap=dlopen,--defsym=__wrap_dlopen=bedplate_loads_nothing \

@@ -28,7 +28,8 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 VERBS_KINDS = ("verbs-static", "verbs-dynamic")
 KINDS = ("static", "static-pie", "dynamic", "asan", *VERBS_KINDS)
 BOUND_SECONDS = 120  # only a hang reaches it
-MODULES = ("bedplate", "bedplate-malloc", "bedplate-verbs", "bedplate-init")
+MODULES = ("bedplate", "bedplate-malloc", "bedplate-verbs", "bedplate-init",
+           "bedplate-dpdk")
 IMAGE_PARTS = ("build.py", "kernel.sh", "modules.py", "newc.py", "run.sh")
 SOURCES = ("tests/install/echo_service.cc", "apps/examples/ping.c", "apps/examples/store.c", "tests/install/Makefile",
            "tests/install/CMakeLists.txt", "tests/install/meson.build")
