@@ -31,6 +31,7 @@ ROOTS = (
     "apps/boot/part_counters.h",
     "transport/joined_process.h",
     "transport/message_answers_datapath.h",
+    "transport/datagram_network.h",
     "transport/spsc_fifo_datapath.h",
     "transport/stream_server.h",
     "transport/text_words.h",
