@@ -55,7 +55,7 @@ struct FakeSocket final : DatagramSocket {
     datagram.bytes = memory.data() + (free - is_kept.begin()) * kBufferBytes;
     datagram.is_truncated = bytes.size() > kBufferBytes;
     datagram.byte_count = static_cast<uint32_t>(std::min<size_t>(bytes.size(), kBufferBytes));
-    std::memcpy(datagram.bytes, bytes.data(), datagram.byte_count);
+    std::copy_n(bytes.data(), datagram.byte_count, datagram.bytes);  // of an empty one: nothing
     datagram.from = from;
     datagram.received_ns = received_ns;
     owner.received(owner.context, {&datagram, 1});
