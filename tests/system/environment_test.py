@@ -34,7 +34,7 @@ def refused(box, *argv, code=1, **options):
 
 # name: (the option of prlimit, words of the message)
 LIMITS = {
-    "address_space": (f"--as={12 * MIB}", "Cannot allocate memory; raise the limit on address "
+    "address_space": (f"--as={24 * MIB}", "Cannot allocate memory; raise the limit on address "
                                           "space: ulimit -v unlimited"),
     "file_size": (f"--fsize={MIB}", "a file may have 1024 KiB, and a segment is one; raise the "
                                     "limit on files: ulimit -f unlimited"),
