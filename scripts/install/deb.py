@@ -31,7 +31,9 @@ PACKAGES = {
                        " with every device. This package has the program, with a block server\n"
                        " over NBD, and what makes bootable images of such programs.",
         "overrides": {"statically-linked-binary":
-                      "As first process of an image it has no libraries beside it."},
+                      "As first process of an image it has no libraries beside it.",
+                      "embedded-library zlib [usr/bin/bedplate]":
+                          "Static, as all else in it: libelf, which AF_XDP's libraries take, does."},
     },
     "libbedplate-dev": {
         "section": "libdevel",
