@@ -126,6 +126,9 @@ int main(int argc, char** argv) {
   setsockopt(in, SOL_SOCKET, SO_RCVBUFFORCE, &queue_bytes, sizeof queue_bytes);
   setsockopt(out, SOL_SOCKET, SO_SNDBUFFORCE, &queue_bytes, sizeof queue_bytes);
   if (receives && bind(in, (const struct sockaddr*)&own, sizeof own) != 0) fail("binding");
+  // The same in each run: a relay takes the packets of one sender, and waits before it has another.
+  const struct sockaddr_in from = {.sin_family = AF_INET, .sin_port = to.sin_port};
+  if (bind(out, (const struct sockaddr*)&from, sizeof from) != 0) fail("binding to send");
   if (connect(out, (const struct sockaddr*)&to, sizeof to) != 0) fail("connecting");
 
   struct mmsghdr messages[kReceivedMax];
