@@ -1,4 +1,3 @@
-// Tested by tests/transport/udp/udp_socket_test.cc.
 #include "transport/datagram_address.h"
 
 #include <charconv>

@@ -23,8 +23,8 @@ struct FilePlan {
   bool is_writable = false;
   bool is_created = false;  // where it is not there, empty, for its owner alone; if is_writable
   bool is_direct = false;   // past the page cache (O_DIRECT): File::alignment_bytes
-  // Nobody else has it open so, or, where it is not writable, has it open so to write: it is locked
-  // (flock(2)). A device that is to be written to is refused while it is mounted.
+  // It is locked (flock(2)), exclusively where it is writable, shared where it is not. A device
+  // that is to be written to is refused while it is mounted.
   bool is_exclusive = false;
   bool is_whole_blocks = false;       // refused unless it is a multiple of 512 and of its alignment
   bool tells_extents = false;         // FileAction::kExtents may be asked of it

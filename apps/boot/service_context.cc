@@ -1,4 +1,3 @@
-// Tested by tests/apps/boot/service_test.cc.
 #include "apps/boot/service_context.h"
 
 #include <algorithm>

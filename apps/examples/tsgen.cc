@@ -118,7 +118,7 @@ int send_stream(const Wish& wish, TsGenerator& generator) {
     sleep_until(begun_ns + at_ns);
     const ssize_t sent = sendto(fd, datagram, head_bytes + kPayloadBytes, 0,
                                 reinterpret_cast<sockaddr*>(&name), name_bytes);
-    // Nobody may be there yet.
+    // The receiver may not be there yet.
     if (sent < 0 && errno != ECONNREFUSED) return fail(wish.to);
   }
 }

@@ -1,4 +1,4 @@
-// Whose packets a leg takes: those of one sender at a time, known by its address and its SSRC.
+// A leg takes the packets of one sender at a time, which it knows by its address and its SSRC.
 //
 // Where two send to one address, their packets would be a mixture that is of no use: the first one
 // has the leg, and keeps it until nothing has come of it for a while.

@@ -8,82 +8,10 @@
 #include "tests/support/death_test.h"
 #include "tests/support/stderr_capture.h"
 #include "tests/transport/stream_sockets_fixture.h"
+#include "tests/transport/udp/udp_rig.h"
 
 using namespace bedplate;
-
-namespace {
-
-DatagramAddress at(const char* text) {
-  auto address = parse_datagram_address(text);
-  CHECK(address.ok());
-  return address.value();
-}
-
-// One of the two ends, with what it was told.
-struct End {
-  struct Got {
-    std::vector<std::byte> bytes;
-    ReceivedDatagram datagram;
-  };
-  DatagramShape shape;
-  std::vector<std::byte> memory;
-  UdpSocket socket;
-  std::vector<Got> all;
-  std::vector<std::pair<int, DatagramAddress>> failures;
-  uint32_t room_count = 0;
-  bool keeps = false;
-  bool closes = false;
-
-  explicit End(StreamSockets& sockets, DatagramShape its_shape = {})
-      : shape(its_shape), memory(shape.bytes()), socket(sockets, memory, shape) {
-    all.reserve(4096);
-  }
-  ~End() { socket.close(); }
-
-  DatagramOptions options(const char* local) {
-    DatagramOptions made;
-    made.local = at(local);
-    made.owner.context = this;
-    made.owner.received = [](void* self, std::span<ReceivedDatagram> some) noexcept {
-      static_cast<End*>(self)->take(some);
-    };
-    made.owner.has_room = [](void* self) noexcept { ++static_cast<End*>(self)->room_count; };
-    made.owner.failed = [](void* self, int number, const DatagramAddress& to) noexcept {
-      static_cast<End*>(self)->failures.emplace_back(number, to);
-    };
-    return made;
-  }
-  void take(std::span<ReceivedDatagram> some) {
-    for (ReceivedDatagram& one : some) {
-      one.is_kept = keeps;
-      all.push_back({{one.bytes, one.bytes + one.byte_count}, one});
-    }
-    if (closes) socket.close();
-  }
-  void open(const DatagramOptions& how) {
-    auto opened = socket.open(how);
-    if (!opened.ok()) FAIL(opened.error().answer);
-    LONGS_EQUAL(0, socket.start());
-  }
-  DatagramsSent send(const DatagramAddress& to, std::span<const std::byte> bytes,
-                     uint32_t segment_bytes = 0) {
-    OutgoingDatagram one;
-    one.bytes = bytes.data();
-    one.byte_count = static_cast<uint32_t>(bytes.size());
-    one.segment_bytes = segment_bytes;
-    one.to = to;
-    return socket.send_batch({&one, 1});
-  }
-};
-
-constexpr uint32_t kBuffer = 2048;
-constexpr uint32_t kBigBuffer = 65536;
-
-bool is_same(const IpAddress& one, const char* other) {
-  return one.family != 0 && DatagramAddress{one, 0, 0}.text() == at(other).text();
-}
-
-}  // namespace
+using namespace bedplate::udp_rig;
 
 class UdpSocketBodies : public SocketsFixture {
  public:
@@ -600,17 +528,3 @@ BP_BOTH_BACKENDS(UdpSocket, SharesAGroupWithAllWhoJoinIt, shared_group())
 BP_BOTH_BACKENDS(UdpSocket, HearsTheGroupsAndSourcesThatItJoins, multicast())
 BP_BOTH_BACKENDS(UdpSocket, CanBeClosedFromWithin, closed_from_within())
 BP_BOTH_BACKENDS(UdpSocket, RefusesWhatMakesNoSense, refusals())
-
-TEST_GROUP(DatagramAddress){};
-
-TEST(DatagramAddress, IsReadAndWritten) {
-  for (const char* text : {"192.0.2.1:5004", "[2001:db8::1]:1", "0.0.0.0:0", "[::]:65535"}) {
-    STRCMP_EQUAL(text, at(text).text().c_str());
-  }
-  for (const char* bad : {"", "192.0.2.1", "192.0.2.1:", "192.0.2.1:65536", "[192.0.2.1]:1",
-                          "2001:db8::1:1", "localhost:1", "1.2.3:4", "[::1:4"}) {
-    auto refused = parse_datagram_address(bad);
-    CHECK_TEXT(!refused.ok(), bad);
-    STRCMP_CONTAINS("[...] around IPv6", refused.error().cure);
-  }
-}

@@ -58,7 +58,7 @@ Neighbour* Neighbours::take_entry(uint64_t now_ns) noexcept {
     if (victim == nullptr || entry.used_ns < victim->used_ns) victim = &entry;
   }
   if (victim != nullptr) {
-    // Nobody is told of frames that are lost so: that may send, which would come here again.
+    // Frames that are lost so are told to nobody: to be told may send, which would come here again.
     for (uint32_t i = 0; i < victim->waiting_count; ++i) {
       asker_.drop_waiting(victim->waiting[i], false);
     }

@@ -1,0 +1,135 @@
+// What a service gets, by the names of its plan, and what it is refused.
+#include "apps/boot/service_context.h"
+
+#include <memory>
+#include <string>
+
+#include "apps/boot/counters_file.h"
+#include "apps/boot/name_lock.h"
+#include "apps/boot/peers.h"
+#include "apps/boot/shard.h"
+#include "platform/cpu.h"
+#include "tests/apps/boot/service_rig.h"
+#include "tests/support/pool_fixture.h"
+#include "transport/datagram_network.h"
+#include "transport/vfio/vfio_pool.h"
+
+using namespace bedplate;
+using namespace bedplate::service_rig;
+
+namespace {
+
+struct NoSource final : PollSource {
+  uint32_t poll(uint32_t) noexcept override { return 0; }
+};
+
+int usable_core() {
+  int cpu = 0;
+  while (!cpu_is_usable(cpu)) ++cpu;
+  return cpu;
+}
+
+// A directory that must be empty in the end.
+struct TemporaryDirectory {
+  TemporaryDirectory() { CHECK(mkdtemp(path) != nullptr); }
+  ~TemporaryDirectory() { LONGS_EQUAL(0, rmdir(path)); }
+  char path[64] = "/tmp/bedplate-service-XXXXXX";
+};
+
+}  // namespace
+
+TEST_GROUP_BASE(ServiceContext, service_rig::ServiceBodies){};
+
+TEST(ServiceContext, GetsWhatItHasPlannedOnceAndNothingElse) {
+  const TemporaryDirectory root;
+  cache.to_plan = [](ServicePlan& asked) {
+    asked.segment("cache", {{"index", 128}, {"values", 4096}}, {});
+    asked.counters<CacheCounters>("gets");
+    asked.sources(0, 1);
+    asked.datagram_socket(0, "in", {.buffer_count = 16, .buffer_bytes = 64});
+    asked.datagram_socket(0, "far", {}, "wan");
+    return Result<void>{};
+  };
+  struct AnyShard final : DatagramNetwork {
+    Result<void> plan_socket(uint32_t, const DatagramShape&) override { return {}; }
+    Result<DatagramSocket*> make_socket(uint32_t, const DatagramShape&) override {
+      if (is_made) return Error{}.set_answer("it was asked for one").set_cure("ask for fewer");
+      is_made = true;
+      return static_cast<DatagramSocket*>(nullptr);
+    }
+    bool is_made = false;
+  } network;
+  relay.network = &network;
+  relay.to_plan = [](ServicePlan&) { return Result<void>{}; };
+  configuration.services = {&relay, &cache};
+  configuration.shards.resize(1);
+  configuration.shards[0].cpu = usable_core();
+  auto made = plan_appliance(configuration);
+  CHECK(made.ok());
+  const ServiceNeeds& needs = made.value().services[1];
+  test::TestPool pool;
+  CHECK(pool->create_segment("cache", 8 * kKiB, PageSize::k4KiB, 1).ok());
+  CHECK(pool->create_segment("datagrams-0:cache", 4 * kKiB, PageSize::k4KiB, 1).ok());
+  NameLock lock;
+  CHECK(lock.take(std::string(root.path) + "/run", "demo").ok());
+  CountersFile counters;
+  CHECK(counters.create(lock, made.value().counters()).ok());
+  Peers peers;
+  std::vector<std::unique_ptr<Shard>> shards;
+  shards.push_back(std::make_unique<Shard>());
+  ShardOptions options;
+  options.settings = configuration.shards[0];
+  options.event_loop.sockets = SocketBackendChoice::kEpoll;
+  options.source_count = 2;
+  options.counters = &counters.runtime<ShardCounters>("shard", configuration.shards[0].name);
+  CHECK(shards[0]->create(options).ok());
+  const std::vector<std::unique_ptr<ShardMessenger>> messengers(1);
+  VfioPool vfio(*pool);
+  ServiceContext context(
+      needs,
+      {configuration, *pool, shards, messengers, made.value().message_names, counters, peers, vfio},
+      {});
+  POINTERS_EQUAL(&vfio, &context.vfio());
+
+  const auto carved = [&](const char* owner) -> std::string {
+    auto memory = context.carve(owner);
+    return memory.ok() ? std::to_string(memory.value().size())
+                       : format_error(memory.error(), text, sizeof text);
+  };
+  STRCMP_EQUAL("128", carved("index").c_str());
+  STRCMP_EQUAL("4096", carved("values").c_str());
+  const std::string cure = "; this is a defect of the service: plan() says all that create() takes";
+  STRCMP_EQUAL(("cache: carving values: it was handed out before" + cure).c_str(),
+               carved("values").c_str());
+  STRCMP_EQUAL(("cache: carving more: it is not planned" + cure).c_str(), carved("more").c_str());
+
+  auto gets = context.counters<CacheCounters>("gets");
+  CHECK(gets.ok());
+  POINTERS_EQUAL(counters.values(needs.counters[0]), gets.value());
+  CHECK(!context.counters<CacheCounters>("puts").ok());
+  CHECK(!context.counters<CacheCounters>("gets", "a").ok());
+
+  CHECK(context.datagram_socket("in").ok());
+  STRCMP_EQUAL(("cache: making the datagram socket in: it was handed out before" + cure).c_str(),
+               format_error(context.datagram_socket("in").error(), text, sizeof text));
+  STRCMP_EQUAL(("cache: making the datagram socket out: it is not planned" + cure).c_str(),
+               format_error(context.datagram_socket("out").error(), text, sizeof text));
+
+  CHECK(context.datagram_socket("far").ok());
+  CHECK(network.is_made);
+  STRCMP_EQUAL("cache: making the datagram socket far: it was asked for one; ask for fewer",
+               format_error(context.datagram_socket("far").error(), text, sizeof text));
+
+  auto listening = context.listeners("listen");
+  CHECK(!listening.ok());
+  STRCMP_EQUAL(("cache: listening at the addresses of listen: they are not planned" + cure).c_str(),
+               format_error(listening.error(), text, sizeof text));
+
+  NoSource first, second;
+  CHECK(context.add_source(0, first, 1).ok());
+  const auto refused = context.add_source(0, second, 1);
+  CHECK(!refused.ok());
+  STRCMP_EQUAL(
+      ("cache: adding a poll source to shard main: it has planned no more there" + cure).c_str(),
+      format_error(refused.error(), text, sizeof text));
+}
