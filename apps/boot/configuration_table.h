@@ -197,7 +197,9 @@ class ConfigurationTable {
   // Bytes: "64 MiB", or an integer.
   template <std::unsigned_integral T>
   Key& size(const char* name, T* to, uint64_t min, uint64_t max) {
-    return add(name, Type::kSize, min, max, "\"" + std::string(format_bytes(*to).text) + "\"",
+    const std::string usual =
+        *to == 0 ? "0" : "\"" + std::string(format_bytes(*to).text) + "\"";  // as a file says it
+    return add(name, Type::kSize, min, max, usual,
                [to](Key::Value& value) { *to = static_cast<T>(value.number); });
   }
   template <std::integral T>

@@ -105,7 +105,6 @@ void describe(ConfigurationTable& table, PortSettings& settings) {
 void describe(ConfigurationTable& table, DpdkSettings& settings) {
   table.size("heap_bytes", &settings.heap_bytes, 0, kGiB)
       .rule(ConfigurationKey::Rule::kMultipleOf4KiB)
-      .otherwise("no more")
       .help("Memory for DPDK beside what the ports are known to need: for drivers that take more.");
   table.boolean("telemetry", &settings.has_telemetry)
       .help("Whether DPDK's own telemetry is on: a socket in its folder in /run/dpdk, and a thread "

@@ -38,7 +38,7 @@ static void describe(ConfigurationTable& table, RelayLegSettings& settings) {
       .required()
       .help("Where it is received, such as 239.1.1.1:5004, [ff3e::1]:5004, or 0.0.0.0:5004.");
   table.ip_address("source", &settings.source)
-      .otherwise("any")
+      .otherwise("any sender")
       .help("Of a multicast group: only what this address sends (SSM).");
   table.text("interface", &settings.interface, 1, kInterfaceMax)
       .otherwise("as the routes say")

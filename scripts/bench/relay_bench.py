@@ -8,6 +8,8 @@ core 0, one lean client (datagram_probe.c) in a network namespace on core 1. GSO
 off at both ends, so that each datagram is a packet of its own on the way, as on a wire. Rounds are
 interleaved: in each, every relay does everything.
 
+What may wait in the kernel for tsrelay and the bare relay is 8 MiB; multicat has no option for it.
+
 One to one: the highest rate at which nothing is lost, by halving; a rate counts if one of three
 trials of it loses nothing (other programs of a machine take the core now and then, and that is no
 relay's fault). The client's own limit is that of an echo without any relay: the kernel forwards the
@@ -102,6 +104,7 @@ to = "{destination(group)}:{OUT_PORT + i}"
                           f"""[tsrelay]
 [[tsrelay.stream]]
 name = "one"
+receive_queue_bytes = "8 MiB"
 [[tsrelay.stream.leg]]
 {leg}{listed}""")
     return [[BEDPLATE, "run", path]]

@@ -65,7 +65,7 @@ TEST(ConfigurationValues, IntegersKeepTheirLimits) {
   for (const KeyDescription& key : all_keys()) {
     const bool is_elsewhere = key.name.starts_with("shard.") || key.name.starts_with("group.") ||
                               key.name.starts_with("process.") || key.name.starts_with("verbs.") ||
-                              key.name.starts_with("port.") || key.name.starts_with("tsrelay.");
+                              key.name.starts_with("tsrelay.");
     if (key.type != "integer" || is_elsewhere) continue;
     const size_t dot = key.name.rfind('.');
     const std::string table = key.name.substr(0, dot), name = key.name.substr(dot + 1);
@@ -73,8 +73,9 @@ TEST(ConfigurationValues, IntegersKeepTheirLimits) {
     LONGS_EQUAL(2, std::sscanf(key.range.c_str(), "%ld..%ld", &min, &max));
     const std::string header = table == "blockd.volume" ? "[[" + table + "]]"
                                : table == "network"     ? "[[network]]\ninterface = \"a\""
-                               : table == "kvd"         ? "[kvd]\nlisten = [\"unix:/k\"]"
-                                                        : "[" + table + "]";
+                               : table == "port" ? "[[port]]\nname = \"p\"\ndevice = \"null\""
+                               : table == "kvd"  ? "[kvd]\nlisten = [\"unix:/k\"]"
+                                                 : "[" + table + "]";
     const auto file = [&](long value) {
       const std::string lines = header + "\n" + name + " = " + std::to_string(value);
       for (size_t line = 1; line <= kLines.size(); ++line) {
@@ -93,7 +94,7 @@ TEST(ConfigurationValues, IntegersKeepTheirLimits) {
     }
     ++checked;
   }
-  LONGS_EQUAL(15, checked);
+  LONGS_EQUAL(20, checked);
 }
 
 TEST(ConfigurationValues, RefusesSizes) {
