@@ -106,8 +106,9 @@ THROWING := $(call both,alloc/operator_new) $(call both,alloc/pool_resource) \
 $(THROWING): private CXXFLAGS += -fexceptions
 # What public classes are of, for programs with RTTI that derive from them, or that a sanitizer
 # looks into. In a sanitizer's own build it would look into private classes as well.
-WITH_TYPEINFO := $(call both,alloc/pool_resource) $(call objects,$(addprefix transport/,\
-  message_answers_datapath.cc messenger.cc shm/member_source.cc \
+WITH_TYPEINFO := $(call both,alloc/pool_resource) $(call objects,apps/ports/port_service.cc \
+  $(addprefix transport/,message_answers_datapath.cc messenger.cc shm/member_source.cc \
+  vfio/vfio_device.cc \
   $(addprefix verbs/,device/verbs_device.cc channel/verbs_endpoint.cc channel/verbs_provider.cc)))
 $(WITH_TYPEINFO): private CXXFLAGS += -frtti $(if $(filter asan,$(MODE)),-fno-sanitize=vptr)
 # What no precompiled header fits.

@@ -234,7 +234,8 @@ ask = [\"main\", \"a\"]"
   /places run /tmp/a.toml > /tmp/a.log 2>&1 & a=$!
   until grep -q ready /tmp/a.log || ! kill -0 $a; do sleep 0.1; done
   /places run /tmp/b.toml > /tmp/b.log 2>&1 & b=$!
-  for i in $(seq 300); do grep -q 'a by' /tmp/b.log || ! kill -0 $b && break; sleep 0.1; done
+  for i in $(seq 900); do grep -q 'a by' /tmp/b.log || ! kill -0 $b && break; sleep 0.1; done
+  grep -q 'a by' /tmp/b.log || grep -H . /proc/$b/task/*/stack  # where it stands still
   echo == $connect: $(stat -c %u /proc/$a/task/* /proc/$b/task/* | uniq)
   kill -TERM $b; wait $b; echo == exit $?
   kill -TERM $a; wait $a
