@@ -100,8 +100,10 @@ TEST(VerbsEnds, APartWhoseAnswerHasNotComeMakesTheWholeUnknown) {
       unknown_count += ended.outcome == Outcome::kUnknown;
     }
   }
-  // Two, where a marker (verbs_recovery.cc) took a place between, as on a slow machine.
-  CHECK(unknown_count == 1 || unknown_count == 2);
+  // One more was seen once, on a machine under load: only a connection that breaks may explain it.
+  const uint64_t broken = rig->a.counters.broken.read() + rig->b.counters.broken.read();
+  CHECK_COMPARE(unknown_count, >=, 1);
+  if (unknown_count > 1) CHECK_COMPARE(broken, >, 0);
 }
 
 // Else a list of them would have to get through before a device that has stopped is told from one
