@@ -21,32 +21,24 @@ import filecmp
 import json
 import os
 import re
-import socket
 import statistics
 import subprocess
 import sys
-import time
 
 import common
 from common import BEDPLATE, BUILD, MIB, BenchError
+from nbd_server import NbdServer, Place, free_port, listen_address
 
-GREETING_MAX_S = 60
-CLIENT_MAX_S = 120
 POOL_EXTRA_BYTES = 192 * MIB  # beside the volume: heap, connections, segment 0
 BARE_TARGET = 0.9             # over a Unix socket, in every row
 BATCH_BARE_TARGET = 0.95      # of batches of small requests
 
 # ---- servers: each makes its command from a `Place` ----------------------------------------------
 
-Place = collections.namedtuple(
-    "Place", "directory name transport path port volume_bytes server_cpu client_cpu")
-
-
 def bedplate(place, sockets, shards, enforce="kernel"):
-    listen = (f"unix:{place.path}" if place.transport == "unix" else f"tcp:127.0.0.1:{place.port}")
     config = common.bedplate_config(place.directory, place.name, shards,
                                     place.volume_bytes + POOL_EXTRA_BYTES, place.volume_bytes,
-                                    listen, sockets, enforce)
+                                    listen_address(place), sockets, enforce)
     return [BEDPLATE, "run", config]
 
 
@@ -191,45 +183,20 @@ def hugepages_bytes(options, names):
             + len(set(names) & set(BARE)) * (options.volume_bytes + common.HUGEPAGE_BYTES))
 
 
-def is_greeting(place):
-    """Returns whether the server greets a client as NBD servers do."""
-    family, address = ((socket.AF_UNIX, place.path) if place.transport == "unix"
-                       else (socket.AF_INET, ("127.0.0.1", place.port)))
-    with socket.socket(family) as client:
-        client.settimeout(GREETING_MAX_S)
-        try:
-            client.connect(address)
-            return client.recv(8) == b"NBDMAGIC"
-        except OSError:
-            return False
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-class Server:
-    """One running server, filled with the image."""
+class Server(NbdServer):
+    """One of SERVERS, running, and filled with the image."""
 
     def __init__(self, options, directory, image, name, transport):
-        self.options, self.image, self.name = options, image, name
-        self.place = Place(directory, f"{name}-{transport}", transport,
-                           os.path.join(directory, f"{name}.sock"), free_port(),
-                           options.volume_bytes, options.server_cpu, options.client_cpu)
-        self.uri = (f"nbd+unix:///?socket={self.place.path}" if transport == "unix"
-                    else f"nbd://127.0.0.1:{self.place.port}")
-        self.log = os.path.join(directory, f"{self.place.name}.log")
+        place = Place(directory, f"{name}-{transport}", transport,
+                      os.path.join(directory, f"{name}.sock"), free_port(),
+                      options.volume_bytes, options.server_cpu, options.client_cpu)
+        kind = SERVERS[name]
+        super().__init__(name, place, kind.command, kind.cores)
+        self.options, self.image = options, image
 
     def __enter__(self):
-        kind = SERVERS[self.name]
-        cpus = [str(self.options.server_cpu), str(self.options.client_cpu)][:kind.cores]
-        argv = ["taskset", "-c", ",".join(cpus), *kind.command(self.place)]
-        with open(self.log, "wb") as log:
-            self.process = common.start(argv, stdout=log, stderr=log)
+        super().__enter__()
         try:
-            self.wait_for_greeting(argv)
             self.fill()
         except BaseException:
             self.__exit__()
@@ -237,42 +204,9 @@ class Server:
         return self
 
     def __exit__(self, *_):
-        common.stop(self.process)
-        for path in (self.place.path, os.path.join(self.place.directory, f"{self.place.name}.img")):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
-
-    def state(self):
-        """What a message about a failure says of the server."""
-        code = self.process.poll()
-        with open(self.log, encoding="utf-8", errors="replace") as log:
-            said = log.read().strip()[-500:] or "nothing"
-        return (f"the server {self.name} {'runs' if code is None else f'ended with {code}'} and "
-                f"said: {said}")
-
-    def wait_for_greeting(self, argv):
-        deadline = time.monotonic() + GREETING_MAX_S
-        while not is_greeting(self.place):
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                raise BenchError(f"starting {' '.join(argv)}: no greeting; {self.state()}")
-            time.sleep(0.02)  # between two tries, bounded by the deadline
-
-    def run_client(self, argv):
-        """Runs a client on its core. Returns the seconds it took; nothing of it stays behind."""
-        began = time.perf_counter()
-        process = common.start(["taskset", "-c", str(self.options.client_cpu), *argv],
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        try:
-            self.client_said, errors = process.communicate(timeout=CLIENT_MAX_S)
-        except subprocess.TimeoutExpired:
-            raise BenchError(f"running {' '.join(argv)}: no end after {CLIENT_MAX_S} s; "
-                             f"{self.state()}")
-        finally:
-            common.stop(process)
-        if process.returncode != 0:
-            raise BenchError(f"running {' '.join(argv)}: exit code {process.returncode}, "
-                             f"{errors.strip()[-500:]}; {self.state()}")
-        return time.perf_counter() - began
+        super().__exit__()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(self.place.directory, f"{self.place.name}.img"))
 
     def fill(self):
         back = f"{self.image}.back"
@@ -290,28 +224,17 @@ class Server:
         if workload.client == "lean":
             where = (f"unix:{self.place.path}" if self.place.transport == "unix"
                      else f"tcp:{self.place.port}")
-            self.run_client([LEAN_CLIENT, where, workload.mode, LEAN_BLOCKS[workload.block],
-                             str(workload.depth), str(self.options.seconds)])
-            requests, idle = map(float, self.client_said.split())
+            said, _ = self.run_client([LEAN_CLIENT, where, workload.mode,
+                                       LEAN_BLOCKS[workload.block], str(workload.depth),
+                                       str(self.options.seconds)])
+            requests, idle = map(float, said.split())
             return requests / 1e3, idle
         if workload.client == "nbdcopy":
             ends = ([self.uri, "null:"] if workload.mode == "copy-out" else [self.image, self.uri])
-            seconds = self.run_client(["nbdcopy", *ends])
+            _, seconds = self.run_client(["nbdcopy", *ends])
             return self.options.volume_bytes / seconds / 1e9, None
-        output = os.path.join(self.place.directory, "fio.json")
-        # norandommap: fio's bookkeeping of blocks done is the client's work, not the server's.
-        self.run_client([
-            "fio", "--name=bench", "--ioengine=nbd", f"--uri={self.uri}", f"--rw={workload.mode}",
-            f"--bs={workload.block}", f"--iodepth={workload.depth}",
-            f"--numjobs={workload.connections}", "--group_reporting", "--norandommap",
-            "--time_based", f"--runtime={self.options.seconds}", f"--output={output}",
-            "--output-format=json"])
-        with open(output, encoding="utf-8") as file:
-            job = json.load(file)["jobs"][0]
-        figures = job["read" if workload.mode.endswith("read") else "write"]
-        if job["error"] or not figures["total_ios"]:
-            raise BenchError(f"measuring {self.name}: fio reports error {job['error']} and "
-                             f"{figures['total_ios']} requests; run fio by hand")
+        figures = self.fio(workload.mode, workload.block, workload.depth, workload.connections,
+                           self.options.seconds)
         figure = figures["iops"] / 1e3 if unit(workload) == "kIOPS" else figures["bw_bytes"] / 1e9
         return figure, None
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds and runs benchmarks.
-# Usage: run.sh [nbd|kvd|relay|boot|pool|alloc|message|fifo|verbs [OPTION...]]
+# Usage: run.sh [nbd|store|kvd|relay|boot|pool|alloc|message|fifo|verbs [OPTION...]]
 #
 # Without a name it runs all; options (see `run.sh nbd --help`) need one. The environment variable
 # BEDPLATE names the binary, by default build/release/bedplate; alloc needs `make bench-heap`.
@@ -63,10 +63,10 @@ fi
 export PYTHONDONTWRITEBYTECODE=1
 
 case ${1-} in
-  nbd | kvd | relay | boot | pool | alloc | message | fifo | verbs)
+  nbd | store | kvd | relay | boot | pool | alloc | message | fifo | verbs)
     exec "$python" "$here/$1_bench.py" "${@:2}" ;;
   '')
-    for name in fifo pool boot alloc message nbd kvd relay verbs; do
+    for name in fifo pool boot alloc message nbd store kvd relay verbs; do
       "$python" "$here/${name}_bench.py"
     done ;;
   *) sed -n '3s/^# //p' "$0" >&2; exit 2 ;;

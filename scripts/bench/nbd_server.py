@@ -1,0 +1,125 @@
+"""A running NBD server and its clients, each on a core of its own."""
+import collections
+import json
+import os
+import socket
+import subprocess
+import time
+
+import common
+from common import BenchError
+
+GREETING_MAX_S = 60
+CLIENT_MAX_S = 120
+
+# Where a server listens, how large its volume is, and which cores it and its clients have.
+Place = collections.namedtuple(
+    "Place", "directory name transport path port volume_bytes server_cpu client_cpu")
+
+
+def listen_address(place):
+    """Of `place`, as Bedplate's configuration has it."""
+    return f"unix:{place.path}" if place.transport == "unix" else f"tcp:127.0.0.1:{place.port}"
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def is_greeting(place):
+    """Returns whether the server greets a client as NBD servers do."""
+    family, address = ((socket.AF_UNIX, place.path) if place.transport == "unix"
+                       else (socket.AF_INET, ("127.0.0.1", place.port)))
+    with socket.socket(family) as client:
+        client.settimeout(GREETING_MAX_S)
+        try:
+            client.connect(address)
+            return client.recv(8) == b"NBDMAGIC"
+        except OSError:
+            return False
+
+
+class NbdServer:
+    """One running server. `command` makes its command from a Place."""
+
+    def __init__(self, name, place, command, cores=1):
+        self.name, self.place, self.command, self.cores = name, place, command, cores
+        self.uri = (f"nbd+unix:///?socket={place.path}" if place.transport == "unix"
+                    else f"nbd://127.0.0.1:{place.port}")
+        self.log = os.path.join(place.directory, f"{place.name}.log")
+
+    def __enter__(self):
+        cpus = [str(self.place.server_cpu), str(self.place.client_cpu)][:self.cores]
+        argv = ["taskset", "-c", ",".join(cpus), *self.command(self.place)]
+        with open(self.log, "wb") as log:
+            self.process = common.start(argv, stdout=log, stderr=log)
+        try:
+            self.wait_for_greeting(argv)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        common.stop(self.process)
+        if os.path.exists(self.place.path):
+            os.unlink(self.place.path)
+
+    def state(self):
+        """What a message about a failure says of the server."""
+        code = self.process.poll()
+        with open(self.log, encoding="utf-8", errors="replace") as log:
+            said = log.read().strip()[-500:] or "nothing"
+        return (f"the server {self.name} {'runs' if code is None else f'ended with {code}'} and "
+                f"said: {said}")
+
+    def wait_for_greeting(self, argv):
+        deadline = time.monotonic() + GREETING_MAX_S
+        while not is_greeting(self.place):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise BenchError(f"starting {' '.join(argv)}: no greeting; {self.state()}")
+            time.sleep(0.02)  # between two tries, bounded by the deadline
+
+    def run_client(self, argv):
+        """Runs a client on its core; nothing of it stays behind. Returns what it printed, and the
+        seconds that it took."""
+        began = time.perf_counter()
+        process = common.start(["taskset", "-c", str(self.place.client_cpu), *argv],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            said, errors = process.communicate(timeout=CLIENT_MAX_S)
+        except subprocess.TimeoutExpired:
+            raise BenchError(f"running {' '.join(argv)}: no end after {CLIENT_MAX_S} s; "
+                             f"{self.state()}")
+        finally:
+            common.stop(process)
+        if process.returncode != 0:
+            raise BenchError(f"running {' '.join(argv)}: exit code {process.returncode}, "
+                             f"{errors.strip()[-500:]}; {self.state()}")
+        return said, time.perf_counter() - began
+
+    def fio(self, mode, block, depth, connections, seconds):
+        """Returns what fio says of its reads, or of its writes."""
+        output = os.path.join(self.place.directory, "fio.json")
+        self.run_client(["fio", "--ioengine=nbd", f"--uri={self.uri}", f"--numjobs={connections}",
+                         *fio_options(mode, block, depth, seconds, output)])
+        return fio_figures(mode, output, self.name)
+
+
+def fio_options(mode, block, depth, seconds, output):
+    # norandommap: fio's bookkeeping of blocks done is the client's work, not the server's.
+    return ["--name=bench", f"--rw={mode}", f"--bs={block}", f"--iodepth={depth}",
+            "--group_reporting", "--norandommap", "--time_based", f"--runtime={seconds}",
+            f"--output={output}", "--output-format=json"]
+
+
+def fio_figures(mode, output, name):
+    with open(output, encoding="utf-8") as file:
+        job = json.load(file)["jobs"][0]
+    figures = job["read" if mode.endswith("read") else "write"]
+    if job["error"] or not figures["total_ios"]:
+        raise BenchError(f"measuring {name}: fio reports error {job['error']} and "
+                         f"{figures['total_ios']} requests; run fio by hand")
+    return figures
