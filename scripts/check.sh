@@ -111,25 +111,25 @@ beside model tests/model/run.sh
 beside verbs /usr/bin/python3 tests/guest/verbs_test.py
 beside vfio /usr/bin/python3 tests/guest/vfio_test.py
 beside ports-vfio /usr/bin/python3 tests/guest/ports_vfio_test.py
-beside fuzz-nbd make --no-print-directory FUZZ=nbd FUZZ_SECONDS="${FUZZ_SECONDS:-20}" fuzz-run
-beside fuzz-kvd make --no-print-directory FUZZ=kvd FUZZ_SECONDS="${FUZZ_SECONDS:-20}" fuzz-run
+beside fuzz-nbd make --no-print-directory FUZZ=nbd FUZZ_SECONDS="${FUZZ_SECONDS:-10}" fuzz-run
+beside fuzz-kvd make --no-print-directory FUZZ=kvd FUZZ_SECONDS="${FUZZ_SECONDS:-10}" fuzz-run
 beside fuzz-tsrelay make --no-print-directory FUZZ=tsrelay \
-  FUZZ_SECONDS="${FUZZ_SECONDS:-20}" fuzz-run
-beside fuzz-net make --no-print-directory FUZZ=net FUZZ_SECONDS="${FUZZ_SECONDS:-20}" fuzz-run
+  FUZZ_SECONDS="${FUZZ_SECONDS:-10}" fuzz-run
+beside fuzz-net make --no-print-directory FUZZ=net FUZZ_SECONDS="${FUZZ_SECONDS:-10}" fuzz-run
 # The system's tests look at this machine's appliances; those that follow have some of their own.
 wait
 lanes=2
 # One core's work, mostly: all that follows has the other lane.
 beside two-guests /usr/bin/python3 tests/guest/two_guests_test.py
 build coverage scripts/coverage.py here report
-beside stress make --no-print-directory STRESS_SECONDS="${STRESS_SECONDS:-20}" stress-messages
+beside stress make --no-print-directory STRESS_SECONDS="${STRESS_SECONDS:-10}" stress-messages
 beside hostile make --no-print-directory MODE=asan \
-  HOSTILE_SECONDS="${HOSTILE_SECONDS:-20}" hostile-peer
+  HOSTILE_SECONDS="${HOSTILE_SECONDS:-10}" hostile-peer
 beside install tests/install/run.py
 beside link tests/link/run.py
 beside soak-exhaustion make --no-print-directory SOAK_ROUNDS="${SOAK_ROUNDS:-20}" soak-exhaustion
-beside soak-demand make --no-print-directory SOAK_SECONDS="${SOAK_SECONDS:-20}" soak-demand
-beside steps make --no-print-directory STEP_SECONDS="${STEP_SECONDS:-30}" step-senders
+beside soak-demand make --no-print-directory SOAK_SECONDS="${SOAK_SECONDS:-10}" soak-demand
+beside steps make --no-print-directory STEP_SECONDS="${STEP_SECONDS:-15}" step-senders
 beside stops make --no-print-directory STOP_EVENTS="${STOP_EVENTS:-100}" stop-members
 beside kill make --no-print-directory KILL_ROUNDS="${KILL_ROUNDS:-300}" kill-members
 beside door make --no-print-directory DOOR_SECONDS="${DOOR_SECONDS:-10}" flood-door
