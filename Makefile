@@ -19,11 +19,11 @@ include scripts/mk/rules.mk
 include scripts/mk/install.mk
 
 .PHONY: help all run run-relay install deb test coverage quick format pictures image image-run check check-long \
-        check-image check-hardware bench clean
+        check-image check-hardware bench bench-quick clean
 
 # Goals whose recipes build by a make of their own: beside another goal, two would write one file.
-ifneq ($(filter all run run-relay install deb test coverage quick image image-run check check-% bench,\
-         $(MAKECMDGOALS)),)
+ifneq ($(filter all run run-relay install deb test coverage quick image image-run check check-% \
+         bench bench-quick,$(MAKECMDGOALS)),)
 .NOTPARALLEL:
 endif
 
@@ -116,10 +116,16 @@ check-hardware: deps-check ## list this machine's devices, ask, and test what ta
 	$(Q)$(PARALLEL_MAKE) MODE=release products tests
 	$(Q)scripts/hardware.py --build build/release
 
-bench: deps-bench ## measure against the peers; tables here, JSON in build/bench/
+bench bench-quick: deps-bench
+bench: ## measure against the peers, or against BASE=COMMIT: build/bench/report.html
+	$(Q)$(PARALLEL_MAKE) MODE=release products $(if $(BASE),,bench-heap)
+	$(Q)$(if $(BASE),scripts/bench/base.sh $(BASE),$(PARALLEL_MAKE) MODE=hardened bench-heap)
+	$(Q)$(if $(BASE),BEDPLATE_OTHER=$(CURDIR)/build/bench/base) BEDPLATE=build/release/bedplate \
+	  scripts/bench/run.sh $(if $(BASE),base)
+
+bench-quick: ## measure the main rows in five minutes: build/bench/report.html
 	$(Q)$(PARALLEL_MAKE) MODE=release products bench-heap
-	$(Q)$(PARALLEL_MAKE) MODE=hardened bench-heap
-	$(Q)BEDPLATE=build/release/bedplate scripts/bench/run.sh
+	$(Q)BEDPLATE=build/release/bedplate scripts/bench/run.sh quick
 
 clean: ## remove everything that was built; the fetched sources stay
 	$(Q)rm -rf build/release build/hardened build/debug build/asan build/tsan build/coverage build/fuzz \

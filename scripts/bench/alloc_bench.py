@@ -228,6 +228,15 @@ def print_rows(rows, results):
             print(f"{line}{fault_text(row, name, faults[name])}".rstrip())
 
 
+def report_row(row, result):
+    rounds = result["rounds"]
+    targets = {"mimalloc": MIMALLOC_TARGET, "glibc": GLIBC_TARGET, "jemalloc": None,
+               "tcmalloc": None}
+    return common.row(row.title, unit(row), rounds, [
+        common.compared(peer, common.ratios(rounds, JUDGED[0], [peer]), target)
+        for peer, target in targets.items() if {peer, JUDGED[0]} <= set(rounds)])
+
+
 def print_means(rows, results, name):
     """Prints the geometric means over all rows, and in how many of them the targets are reached."""
     for peer, row_target, mean_target in (("mimalloc", MIMALLOC_TARGET, MEAN_TARGET),
@@ -307,7 +316,8 @@ def main():
             run_round(options, rows, round_index, results)
             path = common.write_json("alloc.json", {
                 "options": vars(options), "load": load, "rows": results,
-                "allocators": {name: ALLOCATORS[name]._asdict() for name in options.allocators}})
+                "allocators": {name: ALLOCATORS[name]._asdict() for name in options.allocators}},
+                [report_row(row, results[row.title]) for row in rows])
     print_table(options, rows, results)
     print(f"every round: {os.path.relpath(path)}")
 

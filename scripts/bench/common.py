@@ -8,6 +8,8 @@ import json
 import math
 import os
 import platform
+import re
+import shlex
 import shutil
 import signal
 import statistics
@@ -119,8 +121,23 @@ def reserved_hugepages(total_bytes):
             set_hugepage_count(hugepage_count("nr_hugepages") - added)
 
 
+_commands = {}  # of this benchmark, in the order in which they first ran
+
+
+def note_command(argv):
+    """It goes into the report, once however often it ran: random names are left out of it."""
+    text = re.sub(r"\S*/bedplate-bench-[^/ ]+", "$WORK", shlex.join(map(str, argv)))
+    text = re.sub(r"(tcp:|127\.0\.0\.1:|[Pp]ort[ =])\d+", r"\1$PORT", text)
+    _commands[text.replace(ROOT + "/", "")] = True
+
+
+def commands():
+    return list(_commands)
+
+
 def start(argv, **options):
     """Starts a program in a session of its own: a Ctrl-C at the terminal reaches only us."""
+    note_command(argv)
     options.setdefault("stdin", subprocess.DEVNULL)
     return subprocess.Popen(argv, start_new_session=True, **options)
 
@@ -220,13 +237,35 @@ def warn_if_busy():
     return load
 
 
-def write_json(name, results):
-    """Writes build/bench/NAME with what is needed to judge the figures later."""
+def row(title, unit, figures, comparisons=(), is_rate=True, judged="bedplate"):
+    """One row of the report (scripts/bench/report.py).
+
+    figures: {contender: [figure of each round]}; is_rate: the larger the better; comparisons: what
+    compared() returns.
+    """
+    return {"title": title, "unit": unit, "is_rate": is_rate, "judged": judged,
+            "figures": figures, "comparisons": [entry for entry in comparisons if entry]}
+
+
+def compared(other, values, target=None, is_rate=True):
+    """The ratios of the judged to `other`, and what their median should be at least (at most, when
+    it is no rate). None without values."""
+    if not values:
+        return None
+    median = statistics.median(values)
+    return {"with": other, "ratios": values, "target": target, "is_rate": is_rate,
+            "reached": target and (median >= target if is_rate else median <= target)}
+
+
+def write_json(name, results, rows):
+    """Writes build/bench/NAME with what is needed to judge the figures later; `rows` are what the
+    report shows of it."""
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         model = next((line.split(":")[1].strip() for line in file if "model name" in line), "")
     os.makedirs(BUILD, exist_ok=True)
     path = os.path.join(BUILD, name)
     machine = {"kernel": platform.release(), "cpu": model, "cpus": os.cpu_count()}
     with open(path, "w", encoding="utf-8") as file:
-        json.dump({"machine": machine, **results}, file, indent=1)
+        json.dump({"machine": machine, "date": time.strftime("%Y-%m-%d %H:%M"), **results,
+                   "report": rows, "commands": commands()}, file, indent=1)
     return path

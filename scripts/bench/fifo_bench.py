@@ -187,6 +187,14 @@ def print_allocated(answers):
               f"{common.verdict(answer['setup_s'] < SETUP_GOAL_S)}")
 
 
+def report_row(name, answer):
+    return common.row(f"{PEERS} processes joined, {name}", "MB", {
+        "bedplate": [answer["shared_bytes"] / 1e6], "goal": [GOALS[name] / 1e6],
+        "Open MPI, tuned (published)": [VARIANTS["aggregated, tuned"][1]["total"]]}, [
+            common.compared("goal", [answer["shared_bytes"] / GOALS[name]], 1, False)],
+                      is_rate=False)
+
+
 def print_growth(answers):
     print(f"\nGrowth with traffic, lazy, {PEERS} receivers\n")
     print(f"  {'each hears from':16} {'boxes':>7} {'of them MB':>11} {'private MB more':>16}")
@@ -211,7 +219,8 @@ def main():
     growth = [allocated_by_processes("lazy", int(heard)) for heard in options.heard.split(",")]
     print_growth(growth)
     path = common.write_json("fifo.json", {"modelled": modelled, "planned": planned_answers,
-                                           "allocated": joined, "growth": growth})
+                                           "allocated": joined, "growth": growth},
+                             [report_row(name, answer) for name, answer in joined.items()])
     print(f"every row: {os.path.relpath(path)}")
 
 

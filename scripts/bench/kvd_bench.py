@@ -29,7 +29,7 @@ import statistics
 import subprocess
 import time
 
-from common import (BEDPLATE, BUILD, MIB, BenchError, ratio_text, ratios, require,
+from common import (compared, row, BEDPLATE, BUILD, MIB, BenchError, ratio_text, ratios, require,
                     reserved_hugepages, run_main, service_config, spread, start, stop, verdict,
                     wait_for_hugepages, warn_if_busy, work_directory, write_json)
 
@@ -224,6 +224,28 @@ def print_table(results, latencies):
     print(f"{'':24}kvd below memcached: {verdict(below)}")
 
 
+def report_rows(results, latencies, idlings, slices):
+    rows = []
+    for workload, servers in results.items():
+        target, other = TARGETS[workload[1:]]
+        speeds = {name: [speed / 1e3 for speed in result["speed"]]
+                  for name, result in servers.items()}
+        rows.append(row("{} x{} depth {}".format(*workload), "k/s", speeds, [
+            compared(other, ratios(speeds, "kvd", [other]), target)], judged="kvd"))
+    rows.append(row("get x64, p99 at half of memcached's rate", "us", latencies, [
+        compared("memcached", [mine / theirs for mine, theirs in zip(
+            latencies["kvd"], latencies["memcached"])], 1, False)], False, "kvd"))
+    late = {name: [entry["median_us"] for entry in entries] for name, entries in idlings.items()}
+    rows.append(row("first answer after idling, longer by", "us", late, [
+        compared(f"{AFTER_IDLING_MAX_US} us", [us / AFTER_IDLING_MAX_US for us in late["kvd"]], 1,
+                 False)], False, "kvd"))
+    asked = {"get": [get for _, get in slices], "bare message": [bare for bare, _ in slices]}
+    rows.append(row("by message from a local process", "ns", asked, [
+        compared("a bare message", [get / bare for bare, get in slices], MESSAGE_RATIO_MAX, False)],
+                    False, "get"))
+    return rows
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -250,7 +272,8 @@ def main():
     write_json("kvd.json", {"load": load, "rounds": options.rounds, "seconds": options.seconds,
                             "paced_p99_us": latencies, "by_message_ns": slices, "idling": idlings,
                             "results": [{"workload": workload, **servers}
-                                        for workload, servers in results.items()]})
+                                        for workload, servers in results.items()]},
+               report_rows(results, latencies, idlings, slices))
 
 
 run_main(main)

@@ -272,6 +272,20 @@ def print_row(row, result):
     common.print_builds({name: ratios_of(result, name) for name in result["rounds"]}, JUDGED, OTHERS)
 
 
+def report_row(row, result):
+    figures = {"floor": []} | {name: [] for name in CONTENDERS if name in result["rounds"]}
+    for name, entries in result["rounds"].items():
+        figures[name] += [figure(row, entry["ns"]) for entry in entries]
+        figures["floor"] += [figure(row, ns) for entry in entries for ns in entry["floor_ns"]]
+    comparisons = ()
+    if JUDGED in result["rounds"]:
+        comparisons = [
+            common.compared("the floor", ratios_of(result, JUDGED), row.floor_target, is_rate(row)),
+            common.compared("the best peer, both by their floors", ratios_to_best(row, result),
+                            row.peer_target, is_rate(row))]
+    return common.row(title(row), unit(row), figures, comparisons, is_rate(row))
+
+
 def print_loans(results):
     """Says whether a loan takes the same time whatever its size."""
     loans = [statistics.median(ratios_of(results[title(row)], JUDGED)) for row in ROWS
@@ -347,7 +361,8 @@ def main():
                 first = round_index % len(names)
                 run_row(row, names[first:] + names[:first], directory, results[title(row)])
             path = common.write_json("message.json", {
-                "options": vars(options), "load": load, "versions": versions(), "rows": results})
+                "options": vars(options), "load": load, "versions": versions(), "rows": results},
+                [report_row(row, results[title(row)]) for row in rows])
     print_table(options, rows, results)
     print(f"every round: {os.path.relpath(path)}")
 

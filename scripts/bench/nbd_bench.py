@@ -304,6 +304,21 @@ def print_table(options, results):
             common.print_builds(rounds, "bedplate", OTHERS)
 
 
+def report_rows(options, results):
+    rows = []
+    for transport in options.transports:
+        for workload in selected(options, transport):
+            title = label(workload, transport)
+            figures = results[title]["rounds"]
+            targets = targets_of(workload, transport, "bedplate")
+            rows.append(common.row(title, unit(workload), figures, [
+                common.compared(f"the better of {' and '.join(PEERS)}",
+                                common.ratios(figures, "bedplate", PEERS), targets[0]),
+                common.compared("the bare server", common.ratios(figures, "bedplate", BARE),
+                                targets[1])] if "bedplate" in figures else ()))
+    return rows
+
+
 def versions(programs):
     """Returns the first line that each program says of its version."""
     return {program: subprocess.run([program, "--version"], capture_output=True, text=True,
@@ -359,7 +374,7 @@ def main():
             path = common.write_json("nbd.json", {
                 "options": vars(options), "load": load,
                 "versions": versions(["fio", "nbdcopy", *(set(PEERS) & set(options.servers))]),
-                "rows": results})
+                "rows": results}, report_rows(options, results))
     print_table(options, results)
     print(f"every round: {os.path.relpath(path)}")
 

@@ -86,6 +86,22 @@ def show_walks(rounds):
     return ratio
 
 
+def report_rows(rounds):
+    keys, walks = rounds["key_cost"], rounds["page_walk"]
+    lookups = {"bedplate": "key", **{f"{kind}, {count:,} regions": f"{kind}:{count}"
+                                     for kind in ("hash", "tree") for count in REGION_COUNTS}}
+    own = [r["key:alone"] for r in keys]
+    return [
+        common.row("the key of a random pointer", "ns", {
+            title: [r[f"{name}:alone"] for r in keys] for title, name in lookups.items()},
+                   [common.compared(f"{TARGET_NS} ns", [ns / TARGET_NS for ns in own], 1, False)],
+                   is_rate=False),
+        common.row("a random walk over 512 MiB, each step", "ns", {
+            "bedplate": [r["pool_ns"] for r in walks], "malloc": [r["ordinary_ns"] for r in walks]},
+                   [common.compared("malloc", [r["pool_ns"] / r["ordinary_ns"] for r in walks],
+                                    None, False)], is_rate=False)]
+
+
 def main():
     parser = argparse.ArgumentParser(description="Measures keys, registrations and the TLB.")
     parser.add_argument("--rounds", type=int, default=5)
@@ -100,7 +116,8 @@ def main():
     show_registrations(rounds["key_cost"])
     ratio = show_walks(rounds["page_walk"])
     path = common.write_json("pool.json", {"key_cost": rounds["key_cost"], "reached": reached,
-                                           "page_walk": rounds["page_walk"], "ratio": ratio})
+                                           "page_walk": rounds["page_walk"], "ratio": ratio},
+                             report_rows(rounds))
     print(f"every round: {os.path.relpath(path)}")
 
 

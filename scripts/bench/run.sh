@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
 # Builds and runs benchmarks.
-# Usage: run.sh [nbd|store|kvd|relay|boot|pool|alloc|message|fifo|verbs [OPTION...]]
+# Usage: run.sh [nbd|store|kvd|relay|boot|pool|alloc|message|fifo|verbs|report [OPTION...]]
+#        run.sh quick|base
 #
-# Without a name it runs all; options (see `run.sh nbd --help`) need one. The environment variable
+# Without a name it runs all, and makes one report of them: build/bench/report.html. `quick` is less
+# of each, for five minutes; `base` what compares with another tree. Options (see `run.sh nbd
+# --help`) need a name. The environment variable
 # BEDPLATE names the binary, by default build/release/bedplate; alloc needs `make bench-heap`.
 # BEDPLATE_OTHER names another tree, built as this one is: nbd and message then compare the two.
 # Tables go to stdout, every round goes to build/bench/NAME.json.
@@ -29,7 +32,7 @@ ${CXX:-g++} -std=c++20 -O2 -Wall -Wextra -Wconversion -Wshadow -Werror -fno-buil
   -pthread -Wl,-z,now -o "$build/alloc_workloads" "$here/alloc_workloads.cc"
 # A program as anybody writes one, but with kvd's own objects.
 release=$here/../../build/release
-if [[ ${1-kvd} == kvd ]]; then
+if [[ ${1-kvd} =~ ^(kvd|quick)$ ]]; then
   ${CXX:-g++} -std=c++20 -O2 -DNDEBUG -Wall -Wextra -Wconversion -Wshadow -Werror -I"$here/../.." \
     -o "$build/kvd_messages" "$here/kvd_messages.cc" "$release"/apps/kvd/*.o \
     -Wl,-u,malloc -Wl,-u,_Znwm "$release"/libbedplate{-malloc,}.a -luring -lpthread
@@ -42,7 +45,7 @@ build_message_peer() { # NAME FLAG...
   "${compile[@]}" -O2 -Wall -Wextra -Wconversion -Wshadow -Werror -o "$build/message_$1" \
     "$source" "${@:2}"
 }
-if [[ ${1-message} == message ]]; then
+if [[ ${1-message} =~ ^(message|quick|base)$ ]]; then
   for name in floor minimal_ring descriptor boost; do build_message_peer $name; done
   build_message_peer bedplate -DNDEBUG -I"$here/../.." \
     "$here/../../build/release/libbedplate.a" -luring -lpthread
@@ -62,12 +65,26 @@ if [[ ${1-message} == message ]]; then
 fi
 export PYTHONDONTWRITEBYTECODE=1
 
+bench() { # NAME OPTION...
+  "$python" "$here/$1_bench.py" "${@:2}"
+}
 case ${1-} in
-  nbd | store | kvd | relay | boot | pool | alloc | message | fifo | verbs)
-    exec "$python" "$here/$1_bench.py" "${@:2}" ;;
-  '')
-    for name in fifo pool boot alloc message nbd store kvd relay verbs; do
-      "$python" "$here/${name}_bench.py"
-    done ;;
-  *) sed -n '3s/^# //p' "$0" >&2; exit 2 ;;
+  nbd | store | kvd | relay | boot | pool | alloc | message | fifo | verbs) bench "$@" ;;
+  report) ;;
+  base)
+    same='bedplate,other,other-again'
+    bench message --rounds 15 --only latency,am_send,loan,rate16,lane --contenders "$same"
+    bench nbd --rounds 9 --seconds 1 --servers "$same" --only 'unix.*depth' ;;
+  quick)
+    bench pool --rounds 1
+    bench boot --rounds 2
+    bench alloc --quick --only 'mixed|larson|bursts'
+    bench message --rounds 3 --only latency,am_send,loan,lane --contenders bedplate,uct,ucp,boost
+    bench nbd --rounds 2 --seconds 1 --transports unix --only '4k.*connections 1$'
+    bench store --rounds 1 --file-mib 512 --only 4k
+    bench kvd --rounds 1 --seconds 0.5
+    bench relay --rounds 1 --seconds 0.3 ;;
+  '') for name in fifo pool boot alloc message nbd store kvd relay verbs; do bench "$name"; done ;;
+  *) sed -n '3,4s/^# //p' "$0" >&2; exit 2 ;;
 esac
+case ${1-} in '' | quick | base | report) "$python" "$here/report.py" "${@:2}" ;; esac

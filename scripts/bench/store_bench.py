@@ -196,6 +196,19 @@ def print_table(options, results):
                   f"{common.verdict(gain >= PEER_TARGET)}")
 
 
+def report_row(workload, times):
+    floor = [drive + socket for drive, socket in zip(times["drive"], times["bare"])]
+    best = {what: [mine / min(peer) for mine, *peer in zip(
+        times["bedplate"], *(times[name] for name in peers))]
+        for what, peers in (("the better direct peer", DIRECT),
+                            ("the better peer with cache", CACHED))}
+    return common.row(title(workload), "us", {"drive + bare server": floor, **times}, [
+        common.compared("drive + bare server", [
+            mine / sum_ for mine, sum_ in zip(times["bedplate"], floor)], FLOOR_TARGET, False),
+        *(common.compared(what, ratios, round(1 / PEER_TARGET, 3), False)
+          for what, ratios in best.items())], is_rate=False)
+
+
 def parse_options():
     parser = argparse.ArgumentParser(description="Measures volumes on files and block devices.")
     parser.add_argument("--on", choices=("file", "loop"), default="file")
@@ -227,7 +240,8 @@ def main():
             run_round(options, directory, path, round_index, results)
     written = common.write_json(f"store-{options.on}.json", {
         "options": {**vars(options), "workloads": [title(row) for row in options.workloads]},
-        "load": load, "rows": {title(row): times for row, times in results.items()}})
+        "load": load, "rows": {title(row): times for row, times in results.items()}},
+        [report_row(row, times) for row, times in results.items()])
     print_table(options, results)
     print(f"every round: {os.path.relpath(written)}")
 

@@ -112,6 +112,16 @@ def read_figures(output):
     return figures
 
 
+def report_rows(figures):
+    rows = []
+    for name, sides in figures.items():
+        is_rate = "bandwidth" in name
+        rows.append(common.row(name, "MiB/s" if is_rate else "us", {
+            side: sides[side] for side in ("bedplate", "perftest")}, [
+                common.compared("perftest", sides["ratios"], sides["target"], is_rate)], is_rate))
+    return rows
+
+
 def main():
     parser = argparse.ArgumentParser(description="Measures verbs beside perftest in a guest.")
     parser.add_argument("--rounds", type=int, default=5)
@@ -136,7 +146,8 @@ def main():
               f"{common.spread(sides['perftest']):>22}  {ratio:.3f} {unit:5} target {target} "
               f"{common.verdict(reached)}")
     path = common.write_json("verbs.json", {"icount": ICOUNT, "bytes": BYTES,
-                                            "block_bytes": BLOCK_BYTES, "figures": figures})
+                                            "block_bytes": BLOCK_BYTES, "figures": figures},
+                             report_rows(figures))
     print(f"every round: {os.path.relpath(path)}")
 
 

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Builds another commit of this repository in build/bench/base, to be compared with (make bench
+# BASE=COMMIT). What is there of the same commit already is taken.
+# Usage: base.sh COMMIT
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+commit=$(git rev-parse --verify --quiet "$1^{commit}") || {
+  echo "base.sh: looking for the commit $1: git knows none; see: git log" >&2
+  exit 1
+}
+base=build/bench/base
+[ "$(cat "$base/COMMIT" 2> /dev/null)" = "$commit" ] && exit
+rm -rf "$base"
+mkdir -p "$base"
+git archive "$commit" | tar -x -C "$base"
+echo "building $1 in $base"
+# The sources of mimalloc that are here serve it as well.
+make --no-print-directory -j"$(nproc)" -C "$base" MODE=release MIMALLOC="$PWD/build/mimalloc" \
+  products
+echo "$commit" > "$base/COMMIT"
