@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """One report of what the benchmarks left in build/bench: report.html, and report.json beside it.
 
-    scripts/bench/report.py [--picture docs/pictures/figures.svg]
+    scripts/bench/report.py [--picture FILE.svg]
 
 Each benchmark leaves its rows in one form (common.row), so this knows none of them by name. A row is
 shown as bars, the median of its rounds with whiskers from the least to the most, and with what it
