@@ -4,6 +4,7 @@
 #include "platform/clock.h"
 #include "platform/units.h"
 #include "tests/support/patience.h"
+#include "tests/support/skip.h"
 #include "tests/transport/fake_provider.h"
 #include "tests/transport/shm/group_rig.h"
 #include "transport/self/self_provider.h"
