@@ -88,6 +88,7 @@ StrainedGroup::StrainedGroup(const GroupShape& shape, uint64_t seed, uint32_t ow
   options.groups = {
       {"strain", members_, std::as_bytes(std::span(&shape_, 1)), &fifo, keeper_.get()}};
   options.grants = {std::move(grant)};
+  options.ready_timeout_ns = kPatienceNs;  // a busy machine is no reason to be cut off
   auto server = JoinServer::create(std::move(options));
   if (!server.ok()) fail("%s: %s", server.error().doing, server.error().answer);
   server_ = server.take();
