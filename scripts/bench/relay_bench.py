@@ -17,8 +17,9 @@ packets. Latency: at half the least of the relays' loss-free rates of the round,
 datagram was to be sent.
 
 One to 100: the relay's processor time for each packet that it sends, at a rate that all can do;
-they go to an address that is nobody's in the namespace, which counts and drops them. multicat sends to one output, so 100 of
-them listen to one group, as its document advises. `a core` is what one core so could send.
+they go to an address that is nobody's in the namespace, which counts and drops them. multicat sends
+to one output, so 100 of them listen to one group, as its document advises. `a core` is what one
+core so could send.
 """
 import argparse
 import contextlib
@@ -28,8 +29,8 @@ import statistics
 import subprocess
 import time
 
-from common import (BEDPLATE, BUILD, MIB, BenchError, ratio_text, ratios, require,
-                    reserved_hugepages, run_main, service_config, spread, start, stop, verdict,
+from common import (BEDPLATE, BUILD, MIB, BenchError, compared, ratio_text, ratios, require,
+                    reserved_hugepages, row, run_main, service_config, spread, start, stop, verdict,
                     wait_for_hugepages, warn_if_busy, work_directory, write_json)
 
 POOL_BYTES = 128 * MIB
@@ -251,6 +252,23 @@ def print_table(results):
           f"{verdict(statistics.median(wide) >= WIDE_TARGET)}")
 
 
+def report_rows(results):
+    rates = {name: [rate / 1e3 for rate in values] for name, values in results["rate"].items()}
+    rows = [row("one to one, without loss", "k/s", rates, [
+        compared(other, ratios(rates, "tsrelay", [other]), target)
+        for other, target in TARGETS.items()], judged="tsrelay")]
+    for i, part in enumerate(("p50", "p99", "p99.9")):
+        late = {name: [entry[i] for entry in entries] for name, entries in results["late"].items()}
+        rows.append(row(f"one to one at half of it, {part}", "us", late, [
+            compared("multicat", ratios(late, "tsrelay", ["multicat"]), 1, False)],
+                        False, "tsrelay"))
+    wide = {name: [1e6 / spent for spent in values] for name, values in results["wide_ns"].items()}
+    rows.append(row(f"one to {OUTPUTS}, packets a core", "k/s", wide, [
+        compared("multicat", ratios(wide, "tsrelay", ["multicat"]), WIDE_TARGET)],
+                    judged="tsrelay"))
+    return rows
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -267,7 +285,8 @@ def main():
         for _ in range(options.rounds):
             run_round(directory, options, results)
     print_table(results)
-    write_json("relay.json", {"load": load, "rounds": options.rounds, **results})
+    write_json("relay.json", {"load": load, "rounds": options.rounds, **results},
+               report_rows(results))
 
 
 run_main(main)
