@@ -249,7 +249,10 @@ void Connection::accept(BlockRequest& request) noexcept {
     case nbd::Command::kTrim: counters.requests_trim.add(1); break;
     case nbd::Command::kWriteZeroes: counters.requests_write_zeroes.add(1); break;
     case nbd::Command::kBlockStatus: counters.requests_block_status.add(1); break;
-    default: counters.requests_flush.add(1); break;
+    default:  // FLUSH: its range is reserved, whatever a client writes there, and means nothing
+      counters.requests_flush.add(1);
+      request.wire.offset = request.wire.length = 0;
+      break;
   }
   request.volume = volume_;
   submit(request, step);

@@ -37,13 +37,14 @@ class BlockServerTest : public BlockServerFixture {
       const std::string data = pattern(1 + structured, 100'001);
       LONGS_EQUAL(0, peer.do_one(kWrite, 4099, 100'001, data));
       LONGS_EQUAL(0, peer.do_one(kFlush, 0, 0));
+      LONGS_EQUAL(0, peer.do_one(kFlush, UINT64_MAX, UINT32_MAX));  // reserved, ignored
       CHECK(peer.reads(4099, data));
       CHECK(peer.reads(4099 + 500, data.substr(500, 1)));
       LONGS_EQUAL(0, peer.do_one(kWrite, kVolumeBytes - 10, 10, data.substr(0, 10), 1));  // FUA
       CHECK(peer.reads(kVolumeBytes - 10, data.substr(0, 10)));
     }
     CHECK_EQUAL(4, counted().requests_write.read());
-    CHECK_EQUAL(2, counted().requests_flush.read());
+    CHECK_EQUAL(4, counted().requests_flush.read());
     CHECK_EQUAL(2 * 100'011, counted().written_bytes.read());
     CHECK(rig->has_open(0));
     CHECK_EQUAL(2, counted().connections_total.read());

@@ -27,6 +27,7 @@ class StoredServerTest : public BlockServerFixture {
       }
     }
     LONGS_EQUAL(0, peer.do_one(kFlush, 0, 0));
+    LONGS_EQUAL(0, peer.do_one(kFlush, UINT64_MAX, UINT32_MAX));  // reserved, ignored
     LONGS_EQUAL(0, peer.do_one(kWriteZeroes, 1000, 100'000));
     model.replace(1000, 100'000, std::string(100'000, '\0'));
     LONGS_EQUAL(0, peer.do_one(kTrim, 1'500'000, 4096));
