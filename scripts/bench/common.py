@@ -253,8 +253,18 @@ def compared(other, values, target=None, is_rate=True):
     if not values:
         return None
     median = statistics.median(values)
+    reached = None if target is None else median >= target if is_rate else median <= target
     return {"with": other, "ratios": values, "target": target, "is_rate": is_rate,
-            "reached": target and (median >= target if is_rate else median <= target)}
+            "reached": reached}
+
+
+def comparison_text(comparison):
+    """What compared() returned, in words."""
+    text = f"{statistics.median(comparison['ratios']):.3g} of {comparison['with']}"
+    if comparison["target"] is not None:
+        text += (f", {'at least' if comparison['is_rate'] else 'at most'} {comparison['target']} "
+                 f"{verdict(comparison['reached'])}")
+    return text
 
 
 def write_json(name, results, rows):

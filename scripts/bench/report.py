@@ -1,13 +1,13 @@
 #!/usr/bin/python3
 """One report of what the benchmarks left in build/bench: report.html, and report.json beside it.
 
-    scripts/bench/report.py [--picture FILE.svg]
+    scripts/bench/report.py
 
-Each benchmark leaves its rows in one form (common.row), so this knows none of them by name. A row is
-shown as bars, the median of its rounds with whiskers from the least to the most, and with what it
-was compared with. Where another build was measured, too, it is said first what has changed beyond
+Each benchmark leaves its rows in one form (common.row), so this knows none of them by name. A row
+is shown as bars, the median of its rounds with whiskers from the least to the most, and with what
+it was compared with. Where another build was measured, too, it is said first what has changed beyond
 the noise: the 95 % interval of the paired ratios is beyond 1, and beyond what the other build
-differs from itself. --picture draws the main figure of the README.
+differs from itself.
 """
 import argparse
 import glob
@@ -18,7 +18,7 @@ import statistics
 import sys
 
 import common
-from common import BUILD, BenchError, spread, verdict
+from common import BUILD, BenchError, spread
 
 BAR_WIDTH, BAR_HEIGHT, NAME_WIDTH, TEXT_WIDTH = 300, 18, 190, 230
 STYLE = """
@@ -30,21 +30,11 @@ body { font: 15px/1.45 system-ui, sans-serif; max-width: 62rem; margin: 2rem aut
   padding: 0 1rem; }
 h2 { margin-top: 2.5rem; border-bottom: 1px solid var(--line); }
 h3 { font-size: 1rem; margin: 1.2rem 0 .2rem; }
-table { border-collapse: collapse; } td, th { padding: .1rem .8rem .1rem 0; text-align: left; }
 pre { overflow-x: auto; font-size: 12px; }
 svg { max-width: 100%; height: auto; } svg text { font: 12px system-ui, sans-serif;
   fill: currentColor; }
 .reached { color: var(--good); } .missed { color: var(--bad); font-weight: 600; }
 """
-# The rows of the README's figure: (benchmark, row, what the judged is compared with).
-PICTURE_ROWS = [
-    ("message", "latency 8 B", "best peer"), ("message", "latency 64 B", "best peer"),
-    ("message", "loan 1 MiB", "best peer"), ("message", "read_large 1 MiB", "best peer"),
-    ("message", "lane, 8 B items, bursts of 32", "best peer"),
-    ("nbd", "unix 4k read depth 32 connections 1", "better of"),
-    ("nbd", "unix 4k write depth 32 connections 1", "better of"),
-    ("kvd", "get x1 depth 32", "memcached"), ("kvd", "get x64 depth 1", "memcached"),
-]
 
 
 def load():
@@ -68,10 +58,6 @@ def load():
     return found
 
 
-def median_of(values):
-    return statistics.median(values) if values else 0
-
-
 def bars(row):
     """An SVG with a bar for each contender."""
     figures = {name: values for name, values in row["figures"].items() if values}
@@ -87,7 +73,7 @@ def bars(row):
         elif "floor" in name or name.startswith("bare"):
             colour = "floor"
         width, low, high = (BAR_WIDTH * value / most
-                            for value in (median_of(values), min(values), max(values)))
+                            for value in (statistics.median(values), min(values), max(values)))
         middle = y + BAR_HEIGHT / 2
         parts.append(
             f'<text x="{NAME_WIDTH - 8}" y="{middle + 4}" text-anchor="end">{html.escape(name)}'
@@ -99,16 +85,6 @@ def bars(row):
     return "\n".join(parts + ["</svg>"])
 
 
-def said_of(comparison):
-    """What it is, in words, and whether it fell short."""
-    median = statistics.median(comparison["ratios"])
-    text = f"{median:.3g} of {comparison['with']}"
-    if comparison["target"]:
-        text += (f", {'at least' if comparison['is_rate'] else 'at most'} {comparison['target']} "
-                 f"{verdict(comparison['reached'])}")
-    return text, bool(comparison["target"]) and not comparison["reached"]
-
-
 def changes(found):
     """Of each row that two builds were measured in: a line, and whether it changed."""
     lines = []
@@ -117,9 +93,8 @@ def changes(found):
             figures = row["figures"]
             if not {"other", "other-again", row["judged"]} <= set(figures):
                 continue
-            ours, same = (
-                [mine / other for mine, other in zip(figures[of], figures["other"])]
-                for of in (row["judged"], "other-again"))
+            ours, same = (common.ratios(figures, of, ["other"])
+                          for of in (row["judged"], "other-again"))
             if len(ours) < 6:
                 lines.append((f"{name}: {row['title']}: takes 6 rounds to judge", False))
                 continue
@@ -140,9 +115,11 @@ def targets(found):
         for row in left["report"]:
             for comparison in row["comparisons"]:
                 if comparison["target"]:
-                    text, short = said_of(comparison)
-                    reached += not short
-                    missed += [f"{name}: {row['title']}: {text}"] if short else []
+                    if comparison["reached"]:
+                        reached += 1
+                    else:
+                        missed.append(
+                            f"{name}: {row['title']}: {common.comparison_text(comparison)}")
     return reached, missed
 
 
@@ -173,9 +150,9 @@ def page(found):
         for row in left["report"]:
             parts.append(f"<h3>{html.escape(row['title'])} [{row['unit']}]</h3>{bars(row)}<p>")
             for comparison in row["comparisons"]:
-                text, short = said_of(comparison)
-                parts.append(f"<span class={'missed' if short else 'reached'}>"
-                             f"{html.escape(text)}</span><br>")
+                look = {None: "", False: " class=missed", True: " class=reached"}
+                parts.append(f"<span{look[comparison['reached']]}>"
+                             f"{html.escape(common.comparison_text(comparison))}</span><br>")
             parts.append("</p>")
         commands = "\n".join(left.get("commands", []))
         parts.append(f"<details><summary>All commands</summary><pre>{html.escape(commands)}"
@@ -183,48 +160,8 @@ def page(found):
     return "\n".join(parts) + "</html>\n"
 
 
-def picture(found):
-    """How many times the best peer's rate Bedplate has, row by row. None of rows not measured."""
-    bars_of = []
-    for name, title, other in PICTURE_ROWS:
-        for row in found.get(name, {"report": []})["report"]:
-            for comparison in row["comparisons"]:
-                if row["title"] == title and other in comparison["with"]:
-                    ratio = statistics.median(comparison["ratios"])
-                    bars_of.append((f"{name}: {title}",
-                                    ratio if comparison["is_rate"] else 1 / ratio))
-    if not bars_of:
-        raise BenchError("drawing the picture: none of its rows is measured; run make bench")
-    most = max(2.0, *(ratio for _, ratio in bars_of))
-    width, name_width, step = 720, 290, 26
-    scale = (width - name_width - 60) / most
-    height = step * len(bars_of) + 64
-    first = next(iter(found.values()))
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-             f'width="{width}" height="{height}" font-family="system-ui, sans-serif" '
-             'font-size="13"><title>Bedplate beside its best peers</title>'
-             f'<rect width="{width}" height="{height}" fill="#ffffff"/>'
-             '<text x="12" y="22" font-weight="600">Times as fast as the best peer</text>']
-    for index, (name, ratio) in enumerate(bars_of):
-        y = 36 + index * step
-        parts.append(f'<text x="{name_width - 10}" y="{y + 15}" text-anchor="end">'
-                     f'{html.escape(name)}</text><rect x="{name_width}" y="{y + 3}" '
-                     f'width="{ratio * scale:.1f}" height="16" fill="#2f6fb0"/>'
-                     f'<text x="{name_width + ratio * scale + 6:.1f}" y="{y + 16}">{ratio:.2f}'
-                     "</text>")
-    x = name_width + scale
-    parts.append(f'<path d="M{x:.1f} 32V{height - 26}" stroke="#5b6575" stroke-dasharray="4 3"/>'
-                 f'<text x="12" y="{height - 10}" fill="#5b6575" font-size="11">'
-                 f"{html.escape(first['machine']['cpu'])}, {first['machine']['cpus']} processors, "
-                 f"Linux {html.escape(first['machine']['kernel'])}, {first['date'][:10]}; "
-                 "medians; make bench</text></svg>\n")
-    return "\n".join(parts)
-
-
 def main():
-    parser = argparse.ArgumentParser(description="Makes one report of all benchmarks.")
-    parser.add_argument("--picture", metavar="FILE", help="draw the main figure there as well")
-    options = parser.parse_args()
+    argparse.ArgumentParser(description="Makes one report of all benchmarks.").parse_args()
     found = load()
     for line, _ in changes(found):
         print(line)
@@ -234,8 +171,6 @@ def main():
     print(f"{reached} of {reached + len(missed)} targets reached")
     write(f"{BUILD}/report.json", json.dumps(found, indent=1))
     write(f"{BUILD}/report.html", page(found))
-    if options.picture:
-        write(options.picture, picture(found))
 
 
 def write(path, text):
