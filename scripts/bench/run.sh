@@ -68,6 +68,8 @@ export PYTHONDONTWRITEBYTECODE=1
 bench() { # NAME OPTION...
   "$python" "$here/$1_bench.py" "${@:2}"
 }
+# A report is of one run: nothing stays from the one before.
+case ${1-} in '' | quick | base) rm -f "$build"/*.json ;; esac
 case ${1-} in
   nbd | store | kvd | relay | boot | pool | alloc | message | fifo | verbs) bench "$@" ;;
   report) ;;
