@@ -1,0 +1,187 @@
+// An NVMe controller: from its registers to open queues, and back there when it has failed.
+//
+// A machine of states that never waits: look() goes one step where there is one to go, and says
+// when it wants to be called again. So boot, which may wait, and a shard, which may not, drive it
+// alike, and a reset is a start. What is outstanding ends only when the controller is disabled, or
+// is kept from memory (NvmePort::allow_dma): no buffer is given back that it may still write to.
+//
+// Commands that are late are aborted; those that are later yet, and admin commands that are late,
+// mean a reset. While it is being reset, operations answer EIO; so they do when it cannot be had
+// back, and then it is tried again after a while.
+//
+// Nothing of VFIO is known here: a controller that a test plays is a page of memory.
+// Threads: one at a time; after the start the shard's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "platform/counter.h"
+#include "platform/units.h"
+#include "transport/nvme/nvme_io_datapath.h"
+#include "transport/nvme/nvme_problem.h"
+
+namespace bedplate {
+
+// Written by the shard.
+struct NvmeCounters {
+  Counter state;    // NvmeController::State
+  Counter problem;  // NvmeProblem: the last one
+  Counter commands;
+  Counter commands_outstanding;
+  Counter errors;  // commands that the controller has failed, or that no answer came for
+  Counter timeouts;
+  Counter aborts;  // that the controller has carried out
+  Counter resets;
+  Counter bad_completions;
+  Counter interrupts;
+  // Of its health log; 0 before it was read first.
+  Counter warnings;
+  Counter temperature_kelvin;
+  Counter spare_percent;
+  Counter used_percent;
+  Counter read_units;
+  Counter written_units;
+  Counter power_cycles;
+  Counter power_on_hours;
+  Counter unsafe_shutdowns;
+  Counter media_errors;
+};
+
+// The way to the controller.
+class NvmePort {
+ public:
+  virtual ~NvmePort() = default;
+  // Whether the controller may read and write memory at all.
+  virtual void allow_dma(bool is_allowed) noexcept = 0;
+
+  volatile std::byte* registers = nullptr;
+  uint64_t registers_bytes = 0;
+};
+
+struct NvmeOptions {
+  uint32_t queue_entries = 128;  // of the I/O queue, if the controller takes so many
+  uint64_t timeout_ns = 10 * kNsPerSecond;
+  std::optional<bool> has_write_cache = {};  // nothing: as the drive has it
+  std::vector<uint32_t> namespaces = {1};
+  bool is_only_identified = false;  // it is ready once it is known; it has no I/O queue
+};
+
+class NvmeController {
+ public:
+  enum class State : uint8_t {
+    kDisabling,
+    kEnabling,
+    kSettingUp,  // admin commands, one after the other
+    kReady,
+    kFailed,  // until it is tried again
+    kShuttingDown,
+    kClosed  // for ever
+  };
+  static constexpr char kStateWords[] =
+      "stopping|starting|setting-up|ready|failed|shutting-down|closed";
+
+  static constexpr uint64_t kNever = ~uint64_t{0};
+  static constexpr uint64_t kHealthIntervalNs = 60 * kNsPerSecond;
+
+  // What it takes of the pool.
+  static uint64_t bytes_for(const NvmeOptions& options) noexcept;
+
+  // Begins to start it. Requires: `memory` has bytes_for(), zeroed, aligned to a page; `port`
+  // reaches beyond the doorbells' beginning. All outlive this. Before the seal.
+  void create(NvmePort& port, std::span<std::byte> memory, const NvmeOptions& options,
+              NvmeCounters& counters, uint64_t now_ns);
+
+  // Goes on. Returns when it is to be called again at the latest.
+  uint64_t look(uint64_t now_ns) noexcept;
+  // Ends what has completed; returns how much there was.
+  uint32_t poll(uint32_t budget, uint64_t now_ns) noexcept;
+
+  // Ends what is outstanding, tells the drive to put its things in order, and is closed then.
+  void shut_down(uint64_t now_ns) noexcept;
+  // It is closed at once, and its registers are not looked at any more.
+  void give_up(NvmeProblem problem) noexcept;
+
+  NvmeIo& io() noexcept { return io_; }
+  State state() const noexcept { return state_; }
+  NvmeProblem problem() const noexcept { return problem_; }
+  uint32_t problem_detail() const noexcept { return problem_detail_; }
+  bool has_outstanding() const noexcept {
+    return admin_.outstanding() + io_.queue().outstanding() > 0;
+  }
+  // In the order of the options. Its numbers are right once it was ready.
+  const NvmeNamespace& space(size_t index) const noexcept { return spaces_[index]; }
+
+ private:
+  // The admin commands of a start, in their order, and of a look at the drive's health.
+  enum class Step : uint8_t {
+    kController,
+    kNamespace,
+    kWriteCache,
+    kQueueCount,
+    kCompletionQueue,
+    kSubmissionQueue,
+    kHealth,
+    kGrowth,
+    kNone
+  };
+  struct AdminCall : NvmeCall {
+    NvmeController* controller = nullptr;
+  };
+
+  uint32_t read32(size_t offset) const noexcept;
+  uint64_t read64(size_t offset) const noexcept;
+  void write32(size_t offset, uint32_t value) noexcept;
+  void write64(size_t offset, uint64_t value) noexcept;
+
+  void enter(State state) noexcept;
+  void begin_reset(uint64_t now_ns) noexcept;
+  void enable(uint64_t now_ns) noexcept;
+  void fail(NvmeProblem problem, uint64_t now_ns, uint32_t detail = 0) noexcept;
+  void end_outstanding() noexcept;
+
+  nvme::Command* begin_admin(AdminCall& call) noexcept;
+  void begin_step(Step step) noexcept;
+  static void step_completed(NvmeCall& call, uint16_t status, uint32_t result) noexcept;
+  void step_ended(uint16_t status, uint32_t result) noexcept;
+  void after_namespace() noexcept;
+  void become_ready() noexcept;
+  void know_controller() noexcept;
+  NvmeProblem know_namespace(bool is_first) noexcept;
+  void know_health() noexcept;
+
+  uint64_t watch(uint64_t now_ns) noexcept;
+  void look_at_late(uint64_t now_ns) noexcept;
+  static void abort_completed(NvmeCall& call, uint16_t status, uint32_t result) noexcept;
+  void publish() noexcept;
+
+  NvmePort* port_ = nullptr;
+  NvmeOptions options_;
+  NvmeCounters* counters_ = nullptr;
+  State state_ = State::kDisabling;
+  Step step_ = Step::kNone;
+  NvmeProblem problem_ = NvmeProblem::kNone;
+  uint32_t problem_detail_ = 0;
+  uint64_t now_ns_ = 0;       // of the last look or poll
+  uint64_t ready_ns_ = 0;     // how long a change of state may take
+  uint64_t deadline_ns_ = 0;  // of this state
+  uint64_t health_ns_ = 0;    // when the next look at its health is due
+  NvmeQueue admin_;
+  NvmeIo io_;
+  std::byte* data_ = nullptr;  // a page, of the step's command
+  AdminCall step_call_;
+  AdminCall abort_call_;
+  bool is_aborting_ = false;
+  uint64_t transfer_bytes_max_ = 0;
+  uint16_t optionals_ = 0;
+  bool has_cache_ = false;
+  std::unique_ptr<NvmeNamespace[]> spaces_;
+  size_t space_index_ = 0;  // of the step
+  bool was_ready_ = false;
+};
+
+}  // namespace bedplate

@@ -1,0 +1,174 @@
+#include "transport/nvme/nvme_io_datapath.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "transport/nvme/nvme_prp_datapath.h"
+
+namespace bedplate {
+
+int errno_of_status(uint16_t status) noexcept {
+  if (status == nvme::kNoAnswer) return EIO;
+  switch (status & nvme::kCodeMask) {
+    case nvme::kSuccess: return 0;
+    case nvme::kInvalidOpcode: return EOPNOTSUPP;
+    case nvme::kCapacityExceeded: return ENOSPC;
+    case nvme::kWriteProtected:
+    case nvme::kReadOnlyRange: return EROFS;
+    default: return EIO;
+  }
+}
+
+void NvmeIo::List::push(NvmeOperation& operation) noexcept {
+  operation.next = nullptr;
+  (first == nullptr ? first : last->next) = &operation;
+  last = &operation;
+}
+
+NvmeOperation& NvmeIo::List::pop() noexcept {
+  NvmeOperation& operation = *first;
+  first = operation.next;
+  if (first == nullptr) last = nullptr;
+  return operation;
+}
+
+bool NvmeIo::is_valid() const noexcept {
+  if (!is_open_ && waiting_.first != nullptr) return false;
+  for (const NvmeOperation* each = waiting_.first; each != nullptr; each = each->next) {
+    if (each->blocks_left == 0) return false;
+  }
+  return true;
+}
+
+void NvmeIo::end_later(NvmeOperation& operation, int error) noexcept {
+  operation.blocks_left = 0;
+  operation.error = error;
+  ended_.push(operation);
+}
+
+// One that has commands under way ends with the last of them.
+void NvmeIo::close() noexcept {
+  is_open_ = false;
+  while (waiting_.first != nullptr) {
+    NvmeOperation& operation = waiting_.pop();
+    operation.blocks_left = 0;
+    operation.error = EIO;
+    if (operation.command_count == 0) end_later(operation, EIO);
+  }
+}
+
+void NvmeIo::begin(NvmeOperation& operation, uint64_t now_ns) noexcept {
+  BP_DCHECK_SLOW(is_valid());
+  operation.completed = &NvmeIo::completed;
+  operation.io = this;
+  operation.error = 0;
+  operation.command_count = 0;
+  if (BP_UNLIKELY(!is_open_)) return end_later(operation, EIO);
+  const NvmeNamespace& space = *operation.space;
+  switch (operation.action) {
+    case NvmeAction::kFlush: operation.block_count = 1; break;
+    case NvmeAction::kWriteZeroes:
+      if (space.zero_blocks_max == 0) return end_later(operation, EOPNOTSUPP);
+      break;
+    case NvmeAction::kDeallocate:
+      if (!space.can_deallocate) return end_later(operation, EOPNOTSUPP);
+      break;
+    default: break;
+  }
+  BP_DCHECK(operation.block_count > 0);
+  operation.blocks_left = operation.block_count;
+  if (waiting_.first == nullptr && issue(operation, now_ns)) return;
+  waiting_.push(operation);
+}
+
+// Returns whether nothing of it is left to be begun.
+bool NvmeIo::issue(NvmeOperation& operation, uint64_t now_ns) noexcept {
+  do {
+    const NvmeQueue::Entry entry = queue_.try_begin(operation, now_ns);
+    if (entry.command == nullptr) return false;
+    fill(operation, entry);
+    ++operation.command_count;
+    ++command_count_;
+  } while (operation.blocks_left > 0);
+  return true;
+}
+
+void NvmeIo::fill(NvmeOperation& operation, const NvmeQueue::Entry& entry) noexcept {
+  const NvmeNamespace& space = *operation.space;
+  nvme::Command& command = *entry.command;
+  const uint64_t done_blocks = operation.block_count - operation.blocks_left;
+  const uint64_t first = operation.first_block + done_blocks;
+  uint64_t count = operation.blocks_left;
+  command.space = space.id;
+  switch (operation.action) {
+    case NvmeAction::kRead:
+    case NvmeAction::kWrite:
+      count = std::min<uint64_t>(count, space.transfer_blocks_max);
+      command.opcode = operation.action == NvmeAction::kRead ? nvme::kRead : nvme::kWrite;
+      command.word12 =
+          static_cast<uint32_t>(count - 1) | (operation.is_durable ? nvme::kForceUnitAccess : 0);
+      set_pages(command, operation.memory + (done_blocks << space.block_log2),
+                count << space.block_log2, entry.list);
+      break;
+    case NvmeAction::kFlush: command.opcode = nvme::kFlush; break;
+    case NvmeAction::kWriteZeroes:
+      count = std::min<uint64_t>(count, space.zero_blocks_max);
+      command.opcode = nvme::kWriteZeroes;
+      command.word12 = static_cast<uint32_t>(count - 1) |
+                       (operation.gives_room_back ? nvme::kDeallocateZeroes : 0);
+      break;
+    case NvmeAction::kDeallocate: {
+      count = std::min<uint64_t>(count, nvme::kBlocksPerRangeMax);
+      auto* range = reinterpret_cast<nvme::Range*>(entry.list);
+      *range = {0, static_cast<uint32_t>(count), first};
+      command.opcode = nvme::kDatasetManagement;
+      command.prp1 = reinterpret_cast<uintptr_t>(range);
+      command.word11 = nvme::kDeallocate;  // and of ranges one, less one
+      break;
+    }
+  }
+  if (operation.action != NvmeAction::kFlush && operation.action != NvmeAction::kDeallocate) {
+    command.word10 = static_cast<uint32_t>(first);
+    command.word11 = static_cast<uint32_t>(first >> 32);
+  }
+  operation.blocks_left -= count;
+}
+
+void NvmeIo::completed(NvmeCall& call, uint16_t status, uint32_t) noexcept {
+  auto& operation = static_cast<NvmeOperation&>(call);
+  operation.io->command_ended(operation, status);
+}
+
+// The first error counts; what was not begun yet is left out then.
+void NvmeIo::command_ended(NvmeOperation& operation, uint16_t status) noexcept {
+  --operation.command_count;
+  if (BP_UNLIKELY(status != nvme::kSuccess)) {
+    ++error_count_;
+    if (operation.error == 0) operation.error = errno_of_status(status);
+    if (operation.blocks_left > 0) {
+      BP_ASSERT(waiting_.first == &operation);  // none but the first has begun in part
+      waiting_.pop();
+      operation.blocks_left = 0;
+    }
+  }
+  if (operation.command_count == 0 && operation.blocks_left == 0) {
+    operation.done(operation.context, operation.error);
+  }
+}
+
+uint32_t NvmeIo::poll(uint32_t budget, uint64_t now_ns) noexcept {
+  uint32_t count = queue_.poll(budget);
+  if (BP_UNLIKELY(ended_.first != nullptr)) {
+    List ended = ended_;
+    ended_ = {};
+    for (; ended.first != nullptr; ++count) {
+      NvmeOperation& operation = ended.pop();
+      operation.done(operation.context, operation.error);
+    }
+  }
+  while (waiting_.first != nullptr && issue(*waiting_.first, now_ns)) waiting_.pop();
+  queue_.ring();
+  return count;
+}
+
+}  // namespace bedplate

@@ -1,0 +1,107 @@
+// One submission queue with its completion queue: commands in, completions out.
+//
+// Both lie in the pool, and the controller reads and writes them there. A command has a slot from
+// its begin to its completion; there are fewer slots than entries, so neither queue can overflow.
+// A completion that names no command under way is counted, and no more: it is the controller's
+// defect.
+//
+// Invariants, which is_valid() looks at: 1. Each slot is free or has a call, and outstanding()
+// counts the latter. 2. Tail and head are entries.
+// Threads: one at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "platform/assert.h"
+#include "transport/nvme/nvme_wire.h"
+
+namespace bedplate {
+
+// Who is told how a command ended; several commands may have the same.
+struct NvmeCall {
+  // `status`: nvme::kSuccess, or what the controller said, or nvme::kNoAnswer. From poll() and
+  // fail_all() alone.
+  void (*completed)(NvmeCall& call, uint16_t status, uint32_t result) noexcept = nullptr;
+};
+
+class NvmeQueue {
+ public:
+  static constexpr uint32_t kEntryCountMin = 4;
+  static constexpr uint32_t kEntryCountMax = 1024;
+
+  // What it takes. `has_lists`: each command has a page for its list of pages.
+  static uint64_t bytes_for(uint32_t entry_count, bool has_lists) noexcept;
+
+  // Requires: `memory` is aligned to a page and has bytes_for(); `registers` reach to the doorbells
+  // of queue `id`, each `doorbell_bytes` long. Both outlive this.
+  void create(uint16_t id, uint32_t entry_count, bool has_lists, std::span<std::byte> memory,
+              volatile std::byte* registers, uint32_t doorbell_bytes) noexcept;
+  // As new, for a controller that knows nothing of it. Requires: nothing is outstanding.
+  void clear() noexcept;
+
+  struct Entry {
+    nvme::Command* command = nullptr;  // all zeros, but for its id; nullptr: all slots are taken
+    std::byte* list = nullptr;         // a page
+  };
+  // A command that the caller fills in, and that begins with the next ring().
+  Entry try_begin(NvmeCall& call, uint64_t now_ns) noexcept;
+  // Tells the controller of all that were begun. Cost: where there are any, a write of a register.
+  void ring() noexcept;
+  // Calls back for at most `budget` commands that have completed; returns how many.
+  uint32_t poll(uint32_t budget) noexcept;
+  // Calls back for all that are outstanding. Requires: the controller cannot reach memory any more,
+  // or is disabled.
+  void fail_all() noexcept;
+
+  static constexpr uint32_t kNone = ~uint32_t{0};
+  // The id of a command that began before `before_ns`, or was marked before that; kNone: there is
+  // none. Cost: a look at each slot.
+  uint32_t find_overdue(uint64_t before_ns) const noexcept;
+  bool is_marked(uint32_t id) const noexcept { return slots_[id].is_marked; }
+  // It has a second chance from now on.
+  void mark(uint32_t id, uint64_t now_ns) noexcept;
+
+  uint16_t id() const noexcept { return id_; }
+  uint32_t entry_count() const noexcept { return entry_count_; }
+  uint32_t outstanding() const noexcept { return outstanding_; }
+  uint64_t bad_completions() const noexcept { return bad_completions_; }
+  const std::byte* submissions() const noexcept {
+    return reinterpret_cast<const std::byte*>(commands_);
+  }
+  const std::byte* completions() const noexcept {
+    return reinterpret_cast<const std::byte*>(completions_);
+  }
+
+  bool is_valid() const noexcept;
+
+ private:
+  struct Slot {
+    NvmeCall* call = nullptr;  // nullptr: it is free
+    uint64_t began_ns = 0;
+    uint16_t next_free = 0;
+    bool is_marked = false;
+  };
+
+  uint32_t slot_count() const noexcept { return entry_count_ - 1; }
+  NvmeCall& release(uint32_t id) noexcept;
+
+  nvme::Command* commands_ = nullptr;
+  nvme::Completion* completions_ = nullptr;
+  std::byte* lists_ = nullptr;
+  Slot* slots_ = nullptr;
+  volatile uint32_t* submission_doorbell_ = nullptr;
+  volatile uint32_t* completion_doorbell_ = nullptr;
+  uint32_t entry_count_ = 0;
+  uint32_t tail_ = 0;
+  uint32_t rung_tail_ = 0;
+  uint32_t head_ = 0;
+  uint32_t outstanding_ = 0;
+  uint16_t first_free_ = 0;
+  uint16_t phase_ = 1;
+  uint16_t id_ = 0;
+  uint64_t bad_completions_ = 0;
+};
+
+}  // namespace bedplate
