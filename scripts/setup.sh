@@ -39,7 +39,7 @@ check=(
 bench=(
   # the peers
   nbdkit memcached multicat ethtool util-linux libucx-dev openmpi-bin libopenmpi-dev
-  libfabric-dev libboost-dev
+  libfabric-dev libboost-dev dpdk-dev
   perftest ibverbs-providers
   # programs that allocate much
   perl-base lua5.4 sqlite3 jq

@@ -5,6 +5,7 @@
 #include <ctime>
 
 #include <linux/capability.h>
+#include <rte_mbuf.h>
 
 #include "apps/ports/port_counters_table.h"
 #include "platform/log.h"
@@ -56,6 +57,20 @@ uint64_t OpenPort::Receiver::idle_max_ns() const noexcept {
   return deadline_ns > now_ns ? deadline_ns - now_ns : 0;
 }
 
+void OpenPort::Forwarder::create(PortQueue& out, Counter& dropped) noexcept {
+  out_ = &out;
+  dropped_ = &dropped;
+}
+
+void OpenPort::Forwarder::receive(std::span<rte_mbuf*> frames) noexcept {
+  const uint32_t sent = out_->send(frames);
+  if (sent == frames.size()) [[likely]]
+    return;
+  const auto rest = frames.subspan(sent);
+  rte_pktmbuf_free_bulk(rest.data(), static_cast<unsigned>(rest.size()));
+  dropped_->add(rest.size());
+}
+
 std::vector<uint32_t> OpenPort::shards(const Configuration& configuration) const {
   if (!settings.shards.empty()) return settings.shards;
   std::vector<uint32_t> all;
@@ -64,6 +79,13 @@ std::vector<uint32_t> OpenPort::shards(const Configuration& configuration) const
 }
 
 Result<void> OpenPort::plan_socket(uint32_t shard, const DatagramShape& shape) {
+  if (!settings.forwards_to.empty()) {
+    Error error;
+    error.kind = ErrorKind::kConfiguration;
+    error.set_doing("planning a socket on the port %s", settings.name.c_str());
+    return error.set_answer("what comes to it goes on to the port %s", settings.forwards_to.c_str())
+        .set_cure("name another network, or leave forward_to of the [[port]] out");
+  }
   const std::vector<uint32_t>& named = settings.shards;
   if (!named.empty() && std::find(named.begin(), named.end(), shard) == named.end()) {
     Error error;
@@ -94,6 +116,7 @@ PortOptions OpenPort::port_options() const {
   options.descriptor_count = settings.descriptor_count;
   options.mtu_bytes = settings.mtu_bytes;
   options.strips_vlan = settings.vlan != 0;
+  options.is_promiscuous = !settings.forwards_to.empty();
   options.buffer_count = settings.buffer_count != 0 ? settings.buffer_count
                                                     : static_cast<uint32_t>(needed_buffer_count());
   return options;
@@ -156,6 +179,7 @@ Result<void> OpenPort::plan(ServicePlan& plan) {
   plan.counters<PortCounters>("port", settings.name);
   for (const uint32_t shard : shards_) {
     plan.sources(shard, 1);
+    plan.watches(shard, 1);
     plan.counters<PortQueueCounters>("queue", instance(configuration, shard));
     plan.counters<NetCounters>("net", instance(configuration, shard));
   }
@@ -189,6 +213,7 @@ Result<void> OpenPort::create(ServiceContext& context) {
   BP_TRY(counters);
   options.memory = memory.value();
   options.counters = counters.value();
+  options.mac = port_mac(settings, context.configuration().appliance.name);
   BP_TRY(give_pool(context.vfio()));
   BP_TRY(port_.open(options));
   for (uint32_t i = 0; i < shards_.size(); ++i) {
@@ -207,7 +232,13 @@ Result<void> OpenPort::create(ServiceContext& context) {
     shared_ = std::make_unique<PortShared>(shared);
   }
   for (uint32_t i = 0; i < lanes_.size(); ++i) BP_TRY(create_lane(context, i));
-  return port_.start();
+  BP_TRY(port_.start());
+  for (uint32_t i = 0; i < lanes_.size(); ++i) {
+    const auto queue = static_cast<uint16_t>(i);
+    lanes_[i]->queue->wake_by(context.sockets(lanes_[i]->shard),
+                              find_wake_descriptor(port_, queue));
+  }
+  return {};
 }
 
 Result<void> OpenPort::create_lane(ServiceContext& context, uint32_t index) {
@@ -215,6 +246,7 @@ Result<void> OpenPort::create_lane(ServiceContext& context, uint32_t index) {
   const std::string name = instance(context.configuration(), lane.shard);
   auto queue_counters = context.counters<PortQueueCounters>("queue", name);
   BP_TRY(queue_counters);
+  lane.counters = queue_counters.value();
   auto net_counters = context.counters<NetCounters>("net", name);
   BP_TRY(net_counters);
   lane.queue = std::make_unique<PortQueue>(
@@ -258,7 +290,32 @@ Result<DatagramSocket*> OpenPort::make_socket(uint32_t shard, const DatagramShap
 }
 
 void OpenPort::start(uint32_t shard) noexcept {
+  if (!settings.forwards_to.empty()) return;
   if (Lane* lane = find_lane(shard)) lane->stack->start(time_of(*lane->loop));
+}
+
+Result<void> OpenPort::check_forwarding_to(const OpenPort& other) const {
+  for (const uint32_t shard : shards_) {
+    if (std::find(other.shards_.begin(), other.shards_.end(), shard) != other.shards_.end()) {
+      continue;
+    }
+    Error error;
+    error.kind = ErrorKind::kConfiguration;
+    error.set_doing("the port %s, which forwards to %s", settings.name.c_str(),
+                    other.settings.name.c_str());
+    return error.set_answer("the second has no queue on a shard of the first")
+        .set_cure("name the same shards in both [[port]]");
+  }
+  return {};
+}
+
+void OpenPort::forward_to(OpenPort& other) noexcept {
+  for (const auto& lane : lanes_) {
+    Lane* const out = other.find_lane(lane->shard);
+    BP_ASSERT(out != nullptr);
+    lane->forwarder.create(*out->queue, lane->counters->unforwarded_frames);
+    lane->queue->set_receiver(lane->forwarder);
+  }
 }
 
 void OpenPort::watch() noexcept {

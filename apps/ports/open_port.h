@@ -37,6 +37,10 @@ class OpenPort final : public DatagramNetwork {
 
   // From the thread of `shard`, before its loop runs.
   void start(uint32_t shard) noexcept;
+  // After plan() of both. Errors: `other` lacks a queue on one of the shards.
+  Result<void> check_forwarding_to(const OpenPort& other) const;
+  // Has what comes sent on by `other`, which outlives it. After create() of both.
+  void forward_to(OpenPort& other) noexcept;
   // From the control thread.
   void watch() noexcept;
 
@@ -53,6 +57,16 @@ class OpenPort final : public DatagramNetwork {
     NetStack* stack_ = nullptr;
     EventLoop* loop_ = nullptr;
   };
+  // Sends on what comes; what the other port does not take is dropped.
+  class Forwarder final : public FrameReceiver {
+   public:
+    void create(PortQueue& out, Counter& dropped) noexcept;
+    void receive(std::span<rte_mbuf*> frames) noexcept override;
+
+   private:
+    PortQueue* out_ = nullptr;
+    Counter* dropped_ = nullptr;
+  };
   // What a shard has of the port.
   struct Lane {
     uint32_t shard = 0;
@@ -60,6 +74,8 @@ class OpenPort final : public DatagramNetwork {
     std::unique_ptr<PortQueue> queue;
     std::unique_ptr<NetStack> stack;
     Receiver receiver;
+    Forwarder forwarder;
+    PortQueueCounters* counters = nullptr;
     std::vector<std::unique_ptr<PortDatagramSocket>> sockets;
   };
   // What was planned for one shard.

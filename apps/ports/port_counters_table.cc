@@ -38,6 +38,9 @@ void describe(CounterTable& table, PortQueueCounters& c) {
   table.counter("refused_frames", c.refused_frames, "frames",
                 "Frames that the full queue did not take at first.");
   table.counter("no_buffer", c.no_buffer, "times", "A buffer to send was wanted; none was free.");
+  table.counter("unforwarded_frames", c.unforwarded_frames, "frames",
+                "Frames dropped: the port that they were to be sent on by was full.");
+  table.counter("wakes", c.wakes, "times", "What came woke the shard, which slept.");
 }
 
 void describe(CounterTable& table, NetCounters& c) {

@@ -36,11 +36,15 @@ void PortService::describe(ConfigurationTable& table) {
   bedplate::describe(table, port->settings);
 }
 
-DatagramNetwork* PortService::datagram_network(std::string_view name) noexcept {
+OpenPort* PortService::find(std::string_view name) noexcept {
   for (const auto& port : ports_) {
     if (port->settings.name == name) return port.get();
   }
   return nullptr;
+}
+
+DatagramNetwork* PortService::datagram_network(std::string_view name) noexcept {
+  return find(name);
 }
 
 uint64_t PortService::heap_bytes() const noexcept {
@@ -49,8 +53,28 @@ uint64_t PortService::heap_bytes() const noexcept {
   return bytes;
 }
 
+Result<void> PortService::check_forwarding(const PortSettings& settings) noexcept {
+  if (settings.forwards_to.empty()) return {};
+  const bool is_own = settings.forwards_to == settings.name;
+  if (!is_own && find(settings.forwards_to) != nullptr) return {};
+  Error error;
+  error.kind = ErrorKind::kConfiguration;
+  error.set_doing("the port %s", settings.name.c_str());
+  return error
+      .set_answer("forward_to is \"%s\", %s", settings.forwards_to.c_str(),
+                  is_own ? "the port itself" : "which is no port")
+      .set_cure("name another [[port]]");
+}
+
 Result<void> PortService::plan(ServicePlan& plan) {
-  for (const auto& port : ports_) BP_TRY(port->plan(plan));
+  for (const auto& port : ports_) {
+    BP_TRY(check_forwarding(port->settings));
+    BP_TRY(port->plan(plan));
+  }
+  for (const auto& port : ports_) {
+    if (port->settings.forwards_to.empty()) continue;
+    BP_TRY(port->check_forwarding_to(*find(port->settings.forwards_to)));
+  }
   plan.segment("dpdk", {{"dpdk", eal_memory_bytes(heap_bytes())}}, plan.placement(0));
   plan.counters({.owner = name(),
                  .name = "dpdk",
@@ -94,6 +118,10 @@ Result<void> PortService::create(ServiceContext& context) {
   counters_ = counters.value();
   BP_TRY(start_dpdk(context));
   for (const auto& port : ports_) BP_TRY(port->create(context));
+  for (const auto& port : ports_) {
+    if (port->settings.forwards_to.empty()) continue;
+    port->forward_to(*find(port->settings.forwards_to));
+  }
   counters_->heap_bytes.set(heap_bytes());
   return {};
 }

@@ -15,6 +15,7 @@ namespace bedplate {
 
 class OpenPort;
 struct DpdkSettings;
+struct PortSettings;
 struct EalCounters;
 
 // [dpdk]. It does nothing itself.
@@ -51,6 +52,9 @@ class PortService final : public Service {
   void tick() noexcept override;
 
  private:
+  OpenPort* find(std::string_view name) noexcept;
+  // Errors: there is no such port.
+  Result<void> check_forwarding(const PortSettings& settings) noexcept;
   uint64_t heap_bytes() const noexcept;
   Result<void> start_dpdk(ServiceContext& context);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include <sys/socket.h>
+#include <rte_ether.h>
 
 #include "apps/boot/configuration.h"
 #include "apps/boot/configuration_reader.h"
@@ -56,7 +57,39 @@ void check_gateways(ReadTable& table, const PortSettings& settings) {
   }
 }
 
+void check_mac(ReadTable& table, const PortSettings& settings) {
+  if (settings.mac.empty() || table.was_refused("device")) return;
+  if (settings.device.has_address()) {
+    return table.refuse_keys({"mac"}, "is for a device that has none of its own", "leave it out");
+  }
+  rte_ether_addr mac = {};
+  if (rte_ether_unformat_addr(settings.mac.c_str(), &mac) == 0 &&
+      rte_is_valid_assigned_ether_addr(&mac) != 0) {
+    return;
+  }
+  table.refuse_value("mac", "\"mac\" is " + quoted(settings.mac),
+                     "expected the address of one station, as 02:00:00:00:00:01");
+}
+
 }  // namespace
+
+// The same at each start, and another for each port: 40 bits of a hash (FNV-1a) of the names.
+rte_ether_addr port_mac(const PortSettings& settings, const std::string& appliance) {
+  rte_ether_addr mac = {};
+  if (!settings.mac.empty()) {
+    (void)rte_ether_unformat_addr(settings.mac.c_str(), &mac);
+    return mac;
+  }
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char one : appliance + "/" + settings.name) {
+    hash = (hash ^ static_cast<unsigned char>(one)) * 0x100000001b3;
+  }
+  mac.addr_bytes[0] = 2;  // administered locally
+  for (size_t i = 1; i < sizeof mac.addr_bytes; ++i) {
+    mac.addr_bytes[i] = static_cast<uint8_t>(hash >> (8 * i));
+  }
+  return mac;
+}
 
 void describe(ConfigurationTable& table, PortSettings& settings) {
   table.name("name", &settings.name, 1, PortSettings::kNameMax)
@@ -81,6 +114,9 @@ void describe(ConfigurationTable& table, PortSettings& settings) {
             "fe80:: it has by itself.");
   table.texts("gateways", ConfigurationKey::Type::kIpAddresses, &settings.gateways, 2)
       .help("The way to all other networks, one of each family.");
+  table.text("mac", &settings.mac, 0, 17)
+      .otherwise("the device's, or one made from the names of appliance and port")
+      .help("Its Ethernet address, where the device has none of its own.");
   table.boolean("router_advertisements", &settings.takes_routers)
       .help(
           "Whether routers of IPv6 that announce themselves are taken, where no gateway is named.");
@@ -96,9 +132,16 @@ void describe(ConfigurationTable& table, PortSettings& settings) {
   table.integer("idle_poll_us", &settings.idle_poll_us, 10, 100'000)
       .help("How long an idle shard sleeps at most before it looks at the port again, where the "
             "device cannot wake it.");
+  table.text("forward_to", &settings.forwards_to, 0, PortSettings::kNameMax)
+      .help("A port that sends on all frames that come to this one, as they lie; this one has no "
+            "addresses and no sockets then.");
   table.check([&settings](ReadTable& read) {
     check_device(read, settings);
     check_gateways(read, settings);
+    check_mac(read, settings);
+    if (settings.forwards_to.empty()) return;
+    read.refuse_keys({"addresses", "gateways", "router_advertisements", "vlan"},
+                     "is for a port that does not forward", "leave it out, or forward_to");
   });
 }
 

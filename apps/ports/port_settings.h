@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <rte_ether.h>
+
 #include "transport/dpdk/port/port_device.h"
 
 namespace bedplate {
@@ -22,18 +24,23 @@ struct PortSettings {
   std::vector<uint32_t> shards;  // none: all
   std::vector<std::string> addresses;
   std::vector<std::string> gateways;
+  std::string mac;  // empty: the device's, or made from the names
   bool takes_routers = false;
   uint16_t vlan = 0;
   uint32_t mtu_bytes = 1500;
   uint32_t buffer_count = 0;  // 0: what queues and sockets need
   uint32_t descriptor_count = 1024;
   uint32_t idle_poll_us = 5000;
+  std::string forwards_to;  // a port; empty: it has a packet layer
 };
 
 struct DpdkSettings {
   uint64_t heap_bytes = 0;  // beside what ports are known to need
   bool has_telemetry = false;
 };
+
+// What a device without an address of its own has, in an appliance of that name.
+rte_ether_addr port_mac(const PortSettings& settings, const std::string& appliance);
 
 class ConfigurationTable;
 void describe(ConfigurationTable& table, PortSettings& settings);

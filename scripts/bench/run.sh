@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds and runs benchmarks.
-# Usage: run.sh [nbd|store|kvd|relay|boot|pool|alloc|message|fifo|verbs|report [OPTION...]]
+# Usage: run.sh [nbd|store|kvd|relay|ports|boot|pool|alloc|message|fifo|verbs|report [OPTION...]]
 #        run.sh quick|base
 #
 # Without a name it runs all, and makes one report of them: build/bench/report.html. `quick` is less
@@ -71,7 +71,7 @@ bench() { # NAME OPTION...
 # A report is of one run: nothing stays from the one before.
 case ${1-} in '' | quick | base) rm -f "$build"/*.json ;; esac
 case ${1-} in
-  nbd | store | kvd | relay | boot | pool | alloc | message | fifo | verbs) bench "$@" ;;
+  nbd | store | kvd | relay | ports | boot | pool | alloc | message | fifo | verbs) bench "$@" ;;
   report) ;;
   base)
     same='bedplate,other,other-again'
@@ -85,8 +85,9 @@ case ${1-} in
     bench nbd --rounds 2 --seconds 1 --transports unix --only '4k.*connections 1$'
     bench store --rounds 1 --file-mib 512 --only 4k
     bench kvd --rounds 1 --seconds 0.5
-    bench relay --rounds 1 --seconds 0.3 ;;
-  '') for name in fifo pool boot alloc message nbd store kvd relay verbs; do bench "$name"; done ;;
+    bench relay --rounds 1 --seconds 0.3
+    bench ports --rounds 2 --seconds 0.5 ;;
+  '') for name in fifo pool boot alloc message nbd store kvd relay ports verbs; do bench "$name"; done ;;
   *) sed -n '3,4s/^# //p' "$0" >&2; exit 2 ;;
 esac
 case ${1-} in '' | quick | base | report) "$python" "$here/report.py" "${@:2}" ;; esac

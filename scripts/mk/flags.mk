@@ -155,7 +155,10 @@ DPDK_FLAGS := -march=corei7 -include rte_config.h $(addprefix -isystem ,/usr/inc
 $(WITH_DPDK): private CXXFLAGS += $(DPDK_FLAGS)
 DPDK_LINK := -Wl,-u,bedplate_ports_part
 # What EAL maps for itself while it starts lies in the pool instead (transport/dpdk/eal/).
-DPDK_WRAPS := $(addprefix -Wl$(comma)--wrap=,mmap64 munmap madvise)
+DPDK_WRAPS := $(addprefix -Wl$(comma)--wrap=,mmap64 munmap madvise \
+                $(if $(filter af_xdp,$(DRIVERS)),xsk_socket__create) \
+                $(if $(filter memif,$(DRIVERS)),memif_connect memif_free_regions) \
+                rte_intr_callback_unregister rte_intr_callback_unregister_pending)
 # Whole: drivers and buses are found by what runs before main. The rest by need, in any order.
 DPDK_WHOLE := $(DRIVERS:%=net_%) bus_pci bus_vdev mempool_ring \
               $(if $(filter mlx5,$(DRIVERS)),bus_auxiliary common_mlx5)

@@ -38,7 +38,8 @@ TRANSPORT := connecting datagram_address doorbell endpoint epoll/epoll_sockets e
              $(addprefix vfio/,pci_device vfio_container vfio_device vfio_pool vfio_preflight) \
              $(addprefix verbs/,$(VERBS))
 DPDK := $(addprefix eal/,drivers eal eal_log eal_memory vfio_group) \
-        $(addprefix port/,local_checksum_datapath mbuf_pool port port_device port_queue_datapath) \
+        $(addprefix port/,local_checksum_datapath mbuf_pool memif_gate memif_link port port_device \
+          port_queue_datapath queue_wake xdp_sockets) \
         $(addprefix net/,datagram_sender_datapath discovery_datapath frame_sender_datapath \
           group_reports_datapath icmp_datapath memberships memberships_datapath neighbours \
           neighbours_datapath net_counters net_stack net_stack_datapath packet_datapath path_mtus \

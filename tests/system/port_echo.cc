@@ -18,6 +18,8 @@ class Echo final : public Service {
     table.text("network", &network_, 0, 16).help("A port; or none: the kernel.");
     table.text("local", &local_, 1, 64).required().help("Where it listens.");
     table.text("group", &group_, 0, 64).help("What it joins.");
+    table.text("answer_to", &answer_to_, 0, 64)
+        .help("Where answers go; or none: where it came from.");
     table.shard("shard", &shard_).help("Where it is.");
   }
   Result<void> plan(ServicePlan& plan) override {
@@ -30,6 +32,11 @@ class Echo final : public Service {
     socket_ = socket.value();
     auto local = parse_datagram_address(local_);
     BP_TRY(local);
+    if (!answer_to_.empty()) {
+      auto answers = parse_datagram_address(answer_to_);
+      BP_TRY(answers);
+      answers_ = answers.value();
+    }
     DatagramOptions options;
     options.local = local.value();
     options.owner.received = [](void* self, std::span<ReceivedDatagram> datagrams) noexcept {
@@ -49,7 +56,7 @@ class Echo final : public Service {
       OutgoingDatagram back;
       back.bytes = one.bytes;
       back.byte_count = one.byte_count;
-      back.to = one.from;
+      back.to = answer_to_.empty() ? one.from : answers_;
       (void)socket_->send_batch({&back, 1});
     }
   }
@@ -57,6 +64,8 @@ class Echo final : public Service {
   std::string network_;
   std::string local_;
   std::string group_;
+  std::string answer_to_;
+  DatagramAddress answers_;
   uint32_t shard_ = 0;
   DatagramSocket* socket_ = nullptr;
 };

@@ -125,6 +125,51 @@ TEST(PortService, WhatMakesNoSenseIsRefusedWithItsPlace) {
       read(port + "device = \"tap:x\"\n[[port]]\nname = \"lan\"\ndevice = \"tap:x\"\n").c_str());
 }
 
+TEST(PortService, ADeviceWithoutAnAddressHasTheSameAtEachStart) {
+  PortSettings first, second;
+  first.name = "wan";
+  second.name = "lan";
+  const rte_ether_addr one = port_mac(first, "a");
+  CHECK(rte_is_valid_assigned_ether_addr(&one) != 0);
+  CHECK(rte_is_local_admin_ether_addr(&one) != 0);
+  const rte_ether_addr again = port_mac(first, "a");
+  CHECK(rte_is_same_ether_addr(&one, &again) != 0);
+  for (const rte_ether_addr& other : {port_mac(second, "a"), port_mac(first, "b")}) {
+    CHECK(rte_is_same_ether_addr(&one, &other) == 0);
+  }
+  first.mac = "02:00:00:00:00:07";
+  CHECK_EQUAL(7, port_mac(first, "a").addr_bytes[5]);
+  const std::string port = "[[port]]\nname = \"wan\"\n";
+  STRCMP_EQUAL("", read(port + "device = \"tap:x\"\nmac = \"02:00:00:00:00:07\"\n").c_str());
+  for (const char* wrong : {"02:00:00:00:00", "01:00:00:00:00:07", "00:00:00:00:00:00"}) {
+    STRCMP_CONTAINS("; expected the address of one station, as 02:00:00:00:00:01",
+                    read(port + "device = \"null\"\nmac = \"" + wrong + "\"\n").c_str());
+  }
+  STRCMP_CONTAINS(
+      "\"mac\" is for a device that has none of its own; leave it out",
+      read(port + "device = \"af_packet:eth0\"\nmac = \"02:00:00:00:00:07\"\n").c_str());
+}
+
+TEST(PortService, APortForwardsToAnotherThatIsThere) {
+  const std::string first = "[[port]]\nname = \"wan\"\ndevice = \"null\"\n";
+  const std::string second = "[[port]]\nname = \"lan\"\ndevice = \"ring:a\"\n";
+  plan(first + "forward_to = \"lan\"\n" + second);
+  plan(first + "forward_to = \"lan\"\n" + second + "forward_to = \"wan\"\n");
+  STRCMP_CONTAINS("the port wan: forward_to is \"lan\", which is no port; name another [[port]]",
+                  refusal(first + "forward_to = \"lan\"\n").c_str());
+  STRCMP_CONTAINS("forward_to is \"wan\", the port itself",
+                  refusal(first + "forward_to = \"wan\"\n").c_str());
+  STRCMP_CONTAINS(
+      "the second has no queue on a shard of the first",
+      refusal(first + "forward_to = \"lan\"\n" + second + "shards = [\"main\"]\n").c_str());
+  STRCMP_CONTAINS(
+      "what comes to it goes on to the port lan",
+      refusal(first + "forward_to = \"lan\"\n" + second + "[user]\nsockets = 1\n").c_str());
+  STRCMP_CONTAINS(
+      "\"addresses\" is for a port that does not forward",
+      read(first + "forward_to = \"lan\"\naddresses = [\"192.0.2.1/24\"]\n" + second).c_str());
+}
+
 TEST(PortService, MemoryOfEachPortIsInThePlan) {
   const AppliancePlan made =
       plan("[[port]]\nname = \"wan\"\ndevice = \"null\"\nbuffers = 16384\n"

@@ -14,6 +14,7 @@
 #include "platform/log.h"
 #include "platform/units.h"
 #include "transport/dpdk/eal/eal_log.h"
+#include "transport/dpdk/port/queue_wake.h"
 
 namespace bedplate {
 namespace {
@@ -58,6 +59,8 @@ RingPair* find_pair(const std::string& name) noexcept {
   }
   return nullptr;
 }
+
+bool can_interrupt(Kind kind) noexcept { return kind == Kind::kPci || kind == Kind::kTap; }
 
 uint64_t file_value(const std::string& path, uint64_t otherwise) noexcept {
   char text[32] = {};
@@ -111,6 +114,7 @@ Result<void> Port::open(const PortOptions& options) {
   BP_TRY(buffers_->create("buffers:" + options_.name, options_.memory,
                           mbuf_shape(options_.mtu_bytes, options_.buffer_count)));
   BP_TRY(options_.device.kind == Kind::kRing ? attach_rings() : attach());
+  asks_interrupts_ = options_.wants_interrupts && can_interrupt(options_.device.kind);
   BP_TRY(configure());
   if (options_.counters != nullptr) {
     options_.counters->offloads.set(offloads_);
@@ -118,7 +122,7 @@ Result<void> Port::open(const PortOptions& options) {
   }
   BP_LOG_INFO("port %s (%s): the device does %s; in software: %s", options_.name.c_str(),
               options_.device.text().c_str(), words_of(offloads_, true).c_str(),
-              words_of(offloads_, false).c_str());
+              words_of(offloads_ | kReceiveInterrupts, false).c_str());
   return {};
 }
 
@@ -139,7 +143,15 @@ std::string Port::arguments_of_device() const {
       break;
     }
     case Kind::kAfXdp: text += ",iface=" + device.argument + ",queue_count=" + queues; break;
-    case Kind::kTap: text += ",iface=" + device.argument; break;
+    case Kind::kTap: {
+      // The interface is the kernel's end, a station of its own.
+      rte_ether_addr kernels = options_.mac;
+      kernels.addr_bytes[5] ^= 1;
+      char mac[RTE_ETHER_ADDR_FMT_SIZE];
+      rte_ether_format_addr(mac, sizeof mac, &kernels);
+      text += ",iface=" + device.argument + ",mac=" + mac;
+      break;
+    }
     case Kind::kMemif: {
       uint32_t log2 = 0;
       while ((2U << log2) <= options_.descriptor_count) ++log2;
@@ -155,6 +167,7 @@ std::string Port::arguments_of_device() const {
 }
 
 Result<void> Port::attach() {
+  if (options_.is_memif_server) remove_stale_socket(options_.device.argument);
   const std::string arguments = arguments_of_device();
   if (const int outcome = rte_dev_probe(arguments.c_str()); outcome < 0) {
     Error error = failed("attaching", outcome);
@@ -230,13 +243,15 @@ Result<void> Port::configure() {
     conf.rx_adv_conf.rss_conf.rss_hf = spreads;
     offloads_ |= kSpreading;
   }
+  conf.intr_conf.rxq = asks_interrupts_;
   conf.intr_conf.lsc = (*info.dev_flags & RTE_ETH_DEV_INTR_LSC) != 0;
   const auto count = static_cast<uint16_t>(options_.queue_count);
   if (const int outcome = rte_eth_dev_configure(number_, count, count, &conf); outcome != 0) {
     return failed("configuring", outcome);
   }
   BP_TRY(set_up_queues(info));
-  rte_eth_macaddr_get(number_, &mac_);
+  mac_ = options_.mac;
+  if (options_.device.has_address()) rte_eth_macaddr_get(number_, &mac_);
   return {};
 }
 
@@ -258,13 +273,37 @@ Result<void> Port::set_up_queues(const rte_eth_dev_info& info) {
   return {};
 }
 
-Result<void> Port::start() {
-  if (const int outcome = rte_eth_dev_start(number_); outcome != 0) {
-    return failed("starting", outcome);
+bool Port::is_memif_client() const noexcept {
+  return options_.device.kind == Kind::kMemif && !options_.is_memif_server;
+}
+
+// A device that refuses to interrupt for frames does without.
+int Port::start_device() {
+  if (is_memif_client()) {
+    is_running_ = memif_client_.connect(number_);
+    return 0;
   }
+  const int outcome = rte_eth_dev_start(number_);
+  is_running_ = outcome == 0;
+  if (outcome == 0 || !asks_interrupts_) return outcome;
+  asks_interrupts_ = false;
+  if (!configure().ok() || rte_eth_dev_start(number_) != 0) return outcome;
+  is_running_ = true;
+  return 0;
+}
+
+Result<void> Port::start() {
+  if (const int outcome = start_device(); outcome != 0) return failed("starting", outcome);
   is_started_ = true;
   if (options_.is_promiscuous) rte_eth_promiscuous_enable(number_);
   if (options_.takes_all_groups) rte_eth_allmulticast_enable(number_);
+  if (find_wake_descriptor(*this, 0).fd >= 0) {
+    offloads_ |= kReceiveInterrupts;
+    if (options_.counters != nullptr) options_.counters->offloads.set(offloads_);
+  }
+  BP_LOG_INFO("port %s: %s", options_.name.c_str(),
+              has(kReceiveInterrupts) ? "frames wake an idle shard"
+                                      : "nothing wakes an idle shard: it looks by time");
   watch();
   return {};
 }
@@ -300,7 +339,12 @@ PortState Port::look() noexcept {
 
 void Port::watch() noexcept {
   if (!is_open() || state_ == PortState::kGone) return;
-  const PortState now = look();
+  PortState now = look();
+  if (is_memif_client() && now == PortState::kUp) memif_client_.note_link();
+  if (is_memif_client() && now == PortState::kDown && memif_client_.is_due()) {
+    is_running_ = memif_client_.connect(number_);
+    now = look();
+  }
   PortCounters* counters = options_.counters;
   if (now != state_) {
     const char* name = options_.name.c_str();

@@ -5,6 +5,7 @@
 // in hardware is asked for, and told (PortCounters::offloads).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -14,6 +15,7 @@
 
 #include "platform/result.h"
 #include "transport/dpdk/port/mbuf_pool.h"
+#include "transport/dpdk/port/memif_link.h"
 #include "transport/dpdk/port/port_counters.h"
 #include "transport/dpdk/port/port_device.h"
 
@@ -23,6 +25,7 @@ struct PortOptions {
   std::string name;  // of a-z, 0-9 and -, 16 bytes at most
   PortDevice device;
   bool is_memif_server = false;
+  rte_ether_addr mac = {};  // of a device that has none of its own (PortDevice::has_address)
   uint32_t queue_count = 1;
   uint32_t descriptor_count = 1024;  // of each queue, each way; the device may have its own limits
   uint32_t mtu_bytes = 1500;
@@ -71,6 +74,11 @@ class Port {
   uint32_t mtu_bytes() const noexcept { return options_.mtu_bytes; }
   MbufPool& buffers() noexcept { return *buffers_; }
   PortState state() const noexcept { return state_; }
+  // Whether it was configured to interrupt for what comes (queue_wake.h).
+  bool asks_interrupts() const noexcept { return asks_interrupts_; }
+  // Whether DPDK's functions of a burst may be called: not while a memif waits for its server.
+  // Threads: any, inside of a gate (memif_gate.h) where it is a memif.
+  bool is_running() const noexcept { return is_running_.load(std::memory_order_relaxed); }
 
  private:
   Result<void> attach();
@@ -78,6 +86,8 @@ class Port {
   std::string arguments_of_device() const;
   Result<void> configure();
   Result<void> set_up_queues(const rte_eth_dev_info& info);
+  int start_device();
+  bool is_memif_client() const noexcept;
   PortState look() noexcept;
   Error failed(const char* doing, int outcome) const;
 
@@ -88,6 +98,9 @@ class Port {
   MbufPool* buffers_ = nullptr;  // never destroyed: mbufs may be anywhere
   PortState state_ = PortState::kDown;
   bool is_started_ = false;
+  bool asks_interrupts_ = false;
+  std::atomic<bool> is_running_{false};
+  MemifClient memif_client_;
 };
 
 }  // namespace bedplate

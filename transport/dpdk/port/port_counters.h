@@ -49,6 +49,8 @@ struct alignas(kCacheLineBytes) PortQueueCounters {
   Counter sent_bytes;
   Counter refused_frames;  // by a full queue, for now
   Counter no_buffer;       // allocate() had none
+  Counter wakes;           // of its shard, by what came
+  Counter unforwarded_frames;
 };
 
 }  // namespace bedplate

@@ -29,6 +29,10 @@ struct PortDevice {
   // It maps memory of its peer's whenever that connects: the one exception to "nothing is mapped
   // after the seal".
   bool maps_peer_memory() const noexcept { return kind == Kind::kMemif; }
+  // Whether its address is the device's; else it is PortOptions::mac.
+  bool has_address() const noexcept {
+    return kind == Kind::kPci || kind == Kind::kAfPacket || kind == Kind::kAfXdp;
+  }
   std::string text() const;
 };
 

@@ -21,15 +21,37 @@ uint64_t bytes_of(std::span<rte_mbuf* const> frames) noexcept {
 PortQueue::PortQueue(const Options& options) noexcept
     : options_(options), number_(options.port->number()) {
   if (options_.counters == nullptr) options_.counters = &own_counters_;
+  if (options_.port->options().device.maps_peer_memory()) gate_.emplace();
+}
+
+uint16_t PortQueue::receive_burst(rte_mbuf** frames, uint16_t count) noexcept {
+  if (!gate_) [[likely]]
+    return rte_eth_rx_burst(number_, options_.index, frames, count);
+  if (!gate_->enter()) return 0;
+  const uint16_t came =
+      options_.port->is_running() ? rte_eth_rx_burst(number_, options_.index, frames, count) : 0;
+  gate_->leave();
+  return came;
+}
+
+uint16_t PortQueue::send_burst(rte_mbuf** frames, uint16_t count) noexcept {
+  if (!gate_) [[likely]]
+    return rte_eth_tx_burst(number_, options_.index, frames, count);
+  if (!gate_->enter()) return 0;
+  const uint16_t taken =
+      options_.port->is_running() ? rte_eth_tx_burst(number_, options_.index, frames, count) : 0;
+  gate_->leave();
+  return taken;
 }
 
 uint32_t PortQueue::poll(uint32_t budget) noexcept {
   if (is_cut_off_.load(std::memory_order_relaxed)) return 0;
   rte_mbuf* frames[kBurstMax];
   const auto wanted = static_cast<uint16_t>(std::min(budget, kBurstMax));
-  const uint16_t count = rte_eth_rx_burst(number_, options_.index, frames, wanted);
+  const uint16_t count = receive_burst(frames, wanted);
   if (count == 0) return options_.receiver->advance();
   next_look_ns_ = kFirstLookNs;
+  wake_.note_frames();
   PortQueueCounters& counters = *options_.counters;
   counters.received_frames.add(count);
   counters.received_bytes.add(bytes_of({frames, count}));
@@ -40,12 +62,23 @@ uint32_t PortQueue::poll(uint32_t budget) noexcept {
   return count + options_.receiver->advance();
 }
 
+void PortQueue::wake_by(StreamSockets& sockets, const WakeDescriptor& descriptor) noexcept {
+  wake_.create({.descriptor = descriptor,
+                .sockets = &sockets,
+                .port = number_,
+                .queue = options_.index,
+                .wakes = &options_.counters->wakes});
+}
+
 void PortQueue::announce_sleep() noexcept {
+  if (!is_cut_off_.load(std::memory_order_relaxed)) wake_.arm();
   next_look_ns_ = std::min(next_look_ns_ + next_look_ns_ / kGrowth, options_.idle_poll_ns);
 }
 
 uint64_t PortQueue::sleep_max_ns() const noexcept {
-  return std::min(next_look_ns_, options_.receiver->idle_max_ns());
+  const uint64_t woken_within_ns = wake_.sleep_max_ns();
+  return std::min(woken_within_ns != 0 ? woken_within_ns : next_look_ns_,
+                  options_.receiver->idle_max_ns());
 }
 
 uint32_t PortQueue::send(std::span<rte_mbuf*> frames) noexcept {
@@ -55,8 +88,7 @@ uint32_t PortQueue::send(std::span<rte_mbuf*> frames) noexcept {
     const auto rest = frames.subspan(sent, std::min<size_t>(frames.size() - sent, kBurstMax));
     uint64_t bytes = 0;
     for (const rte_mbuf* frame : rest) bytes += frame->pkt_len;  // then they are the port's
-    const uint16_t taken =
-        rte_eth_tx_burst(number_, options_.index, rest.data(), static_cast<uint16_t>(rest.size()));
+    const uint16_t taken = send_burst(rest.data(), static_cast<uint16_t>(rest.size()));
     counters.sent_frames.add(taken);
     counters.sent_bytes.add(taken == rest.size() ? bytes : bytes - bytes_of(rest.subspan(taken)));
     sent += taken;

@@ -1,17 +1,20 @@
 // One queue of a port, each way, on its shard: a source of the loop for what comes, and what the
 // packet layer sends through (net/frame_queue.h).
 //
-// Where nothing comes the loop sleeps. A device that can wake it does so (receive interrupts);
-// others are looked at now and then: the next time after an eighth of the time for which nothing
-// has come, but at least each `idle_poll_ns`.
+// Where nothing comes the loop sleeps. A device that can wake it does so (queue_wake.h); others are
+// looked at now and then: the next time after an eighth of the time for which nothing has come, but
+// at least each `idle_poll_ns`.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "transport/dpdk/net/frame_queue.h"
+#include "transport/dpdk/port/memif_gate.h"
 #include "transport/dpdk/port/port.h"
+#include "transport/dpdk/port/queue_wake.h"
 #include "transport/event_loop.h"
 
 namespace bedplate {
@@ -47,6 +50,8 @@ class PortQueue final : public FrameQueue, public PollSource {
 
   // Before the loop runs: what it could not be made with.
   void set_receiver(FrameReceiver& receiver) noexcept { options_.receiver = &receiver; }
+  // The same: what wakes its shard, by the sockets of that. Requires: the port is started.
+  void wake_by(StreamSockets& sockets, const WakeDescriptor& descriptor) noexcept;
   // While it is cut off nothing is received, and what is sent is refused. Threads: any.
   void cut_off() noexcept { is_cut_off_.store(true, std::memory_order_relaxed); }
 
@@ -66,6 +71,9 @@ class PortQueue final : public FrameQueue, public PollSource {
   FrameOffloads offloads() const noexcept override;
 
  private:
+  uint16_t receive_burst(rte_mbuf** frames, uint16_t count) noexcept;
+  uint16_t send_burst(rte_mbuf** frames, uint16_t count) noexcept;
+
   // The first look after the last frame. Each later one is an eighth further away than the one
   // before it, so it comes when about an eighth of all the time has gone by once more.
   static constexpr uint64_t kFirstLookNs = 50 * kNsPerUs;
@@ -74,6 +82,8 @@ class PortQueue final : public FrameQueue, public PollSource {
   Options options_;
   uint16_t number_ = 0;
   PortQueueCounters own_counters_;
+  QueueWake wake_;
+  std::optional<MemifGate> gate_;         // of a memif
   uint64_t next_look_ns_ = kFirstLookNs;  // from the sleep on that comes
   std::atomic<bool> is_cut_off_{false};
 };

@@ -1,0 +1,212 @@
+"""Ports over each kind of device that needs no hardware: af_packet, af_xdp, tap and memif.
+
+The kernel's end of each lies in a network namespace of the test's own; so does the appliance of a
+tap, which makes its interface there. Between two appliances there is a memif: one of them forwards
+what comes from the namespace, the other answers.
+"""
+
+import os
+import signal
+import socket
+import struct
+import threading
+import time
+
+from harness import BOUND_SECONDS, Skip, expect, expect_in, expect_true, test, wait_for
+from ports_test import OURS, PORT, THEIRS, EchoAppliance, Wire, configuration, echo, find_values
+
+AF_XDP = 44
+SO_NO_CHECK = 11
+GROUP, ANSWERS = "239.1.2.3", "239.1.2.4"
+WHILE_IDLE_SECONDS = 4
+
+
+def need_xdp():
+    try:
+        socket.socket(AF_XDP, socket.SOCK_RAW, 0).close()
+    except OSError as error:
+        raise Skip(f"AF_XDP: {error.strerror}") from None
+
+
+def inside(appliance, wire):
+    """Has the appliance run in the namespace."""
+    appliance.argv[:0] = ["nsenter", "--net", f"--target={wire.holder.pid}"]
+    return appliance
+
+
+def started(box, device, **port):
+    """An appliance whose port is of that kind, and a socket at the other end of it."""
+    wire = Wire(box)
+    if device == "af_xdp":
+        need_xdp()
+    if device != "tap":
+        return EchoAppliance(box, configuration(box, f"{device}:{wire.near}", **port)).start(), \
+            wire.socket()
+    tap = f"bpt{os.getpid() % 100000}"
+    wire.inside("ip", "addr", "flush", "dev", wire.far)
+    appliance = inside(EchoAppliance(box, configuration(box, f"tap:{tap}", **port)), wire).start()
+    wire.inside("ip", "addr", "add", f"{THEIRS}/24", "dev", tap)
+    return appliance, wire.socket()
+
+
+@test(device=["af_packet", "af_xdp", "tap"])
+def datagrams_come_back(box, device):
+    appliance, client = started(box, device)
+    echo(client, 500)
+    expect_true(appliance.count("received_frames") >= 500, "frames that came are counted")
+    expect(find_values(appliance.stats(), "audit")[0], "ok", "the audit of the pool")
+    appliance.stop()
+
+
+@test(device=["af_packet", "af_xdp", "tap"])
+def a_frame_wakes_an_idle_shard(box, device):
+    appliance, client = started(box, device)
+    echo(client, 10)  # neighbours know each other
+    expect_in("port wan: frames wake an idle shard", appliance.log_text(), "the log")
+
+    def wakes():
+        return max(find_values(appliance.stats(), "wakes"))
+
+    for _ in range(5):
+        before = wakes()
+
+        def woken():
+            echo(client, 1)
+            return wakes() > before
+        wait_for(woken, "a datagram that wakes the shard")
+    # Nobody looks at the port meanwhile: the shard does not wake by itself.
+    sleeps = find_values(appliance.stats(), "sleeps")[0]
+    time.sleep(WHILE_IDLE_SECONDS)
+    looks = find_values(appliance.stats(), "sleeps")[0] - sleeps
+    expect_true(looks < 100, f"the idle shard slept {looks} times in {WHILE_IDLE_SECONDS} s")
+    appliance.stop()
+
+
+@test()
+def the_address_of_a_tap_is_the_configurations(box):
+    appliance, client = started(box, "tap", mac="02:00:00:00:07:07")
+    echo(client, 10)
+    holder = next(process for process in box.processes if process.args[0] == "unshare")
+    known = box.run("nsenter", "--net", f"--target={holder.pid}", "ip", "neigh", "show", OURS).stdout
+    expect_in("02:00:00:00:07:07", known, "what the kernel knows of the port")
+    appliance.stop()
+
+
+# ---- multicast ----
+
+@test(device=["af_packet"])
+def groups_are_received_and_sent_to(box, device):
+    wire = Wire(box)
+    settings = configuration(box, f"{device}:{wire.near}")
+    settings["echo"].update(group=GROUP, answer_to=f"{ANSWERS}:{PORT}")
+    appliance = EchoAppliance(box, settings).start()
+    listener, sender = wire.socket(), wire.socket()
+    listener.bind(("0.0.0.0", PORT))
+    here = socket.inet_aton(THEIRS)
+    listener.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP,
+                        socket.inet_aton(ANSWERS) + here)
+    sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, here)
+    for i in range(200):
+        datagram = struct.pack("<Q", i) * 100
+        sender.sendto(datagram, (GROUP, PORT))
+        expect(listener.recv(65536), datagram, f"datagram number {i} of the group")
+    # What is to another group reaches no socket.
+    before = max(find_values(appliance.stats(), "received_datagrams"))
+    sender.sendto(b"to nobody", ("239.1.2.5", PORT))
+    sender.sendto(b"the last one", (GROUP, PORT))
+    expect(listener.recv(65536), b"the last one", "what follows")
+    expect(max(find_values(appliance.stats(), "received_datagrams")), before + 1,
+           "datagrams that came to sockets")
+    appliance.stop()
+
+
+# ---- memif: what comes from the namespace goes over it to another appliance, and back ----
+
+class Forwarder(EchoAppliance):
+    """Two ports that forward to one another: an interface and a memif."""
+
+    def __init__(self, box, interface, path, role):
+        cpus = sorted(os.sched_getaffinity(0))
+        super().__init__(box, {
+            "appliance": {"name": "forwarder", "runtime_directory": box.path("forwarder")},
+            "pool": {"bytes": "256 MiB", "pages": "2 MiB"},
+            "shard": [{"name": "main", "cpu": cpus[-1]}],
+            "port": [{"name": "outside", "device": f"af_packet:{interface}",
+                      "forward_to": "between"},
+                     {"name": "between", "device": f"memif:{path}", "role": role,
+                      "forward_to": "outside"}],
+        }, "forwarder.toml")
+
+
+def plain_socket(wire):
+    """One whose datagrams have no checksum: that of others is left to a device that never comes, and
+    a memif, unlike the kernel's interfaces, takes none that is not whole."""
+    made = wire.socket()
+    made.setsockopt(socket.SOL_SOCKET, SO_NO_CHECK, 1)
+    return made
+
+
+OTHER = {"client": "server", "server": "client"}
+
+
+def memif_pair(box, role):
+    """The appliance that answers, and how the other is made."""
+    wire = Wire(box)
+    path = box.path("memif.sock")
+    answers = EchoAppliance(box, configuration(box, f"memif:{path}", role=role)).start()
+    return answers, wire, lambda: Forwarder(box, wire.near, path, OTHER[role])
+
+
+@test(role=["client", "server"])
+def a_memif_connects_whoever_comes_first(box, role):
+    answers, wire, forwarder = memif_pair(box, role)
+    expect(answers.count("state"), "down", "the state of a memif without a peer")
+    other = forwarder().start()
+    wait_for(lambda: answers.count("state") == "up", "the memif to be connected")
+    echo(plain_socket(wire), 500)
+    other.stop()
+    wait_for(lambda: answers.count("state") == "down", "the memif to be down")
+    answers.stop()
+
+
+@test(role=["client", "server"])
+def a_memif_whose_peer_is_killed_in_a_flood_comes_back(box, role):
+    answers, wire, forwarder = memif_pair(box, role)
+    client = plain_socket(wire)
+    for _ in range(3):
+        other = forwarder().start()
+        wait_for(lambda: answers.count("state") == "up", "the memif to be connected")
+        before = max(find_values(answers.stats(), "received_frames"))
+        with Flood(client):
+            wait_for(lambda seen=before: max(find_values(answers.stats(), "received_frames"))
+                     > seen + 5000, "frames that come by the memif")
+            other.process.send_signal(signal.SIGKILL)
+            other.process.wait(BOUND_SECONDS)
+        wait_for(lambda: answers.count("state") == "down", "the memif to be down")
+        answers.expect_alive()
+    other = forwarder().start()
+    wait_for(lambda: answers.count("state") == "up", "the memif to be connected")
+    echo(plain_socket(wire), 100)
+    other.stop()
+    answers.stop()
+
+
+class Flood:
+    """Datagrams without a pause, as long as it is open."""
+
+    def __init__(self, client):
+        self._client = client
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._send)
+
+    def _send(self):
+        while not self._ends.is_set():
+            for _ in range(64):
+                self._client.sendto(bytes(1000), (OURS, PORT))
+
+    def __enter__(self):
+        self._thread.start()
+
+    def __exit__(self, *_):
+        self._ends.set()
+        self._thread.join()

@@ -1,0 +1,52 @@
+// Keeps bursts off the memory of a memif's peer while that comes and goes.
+//
+// The driver connects and disconnects on EAL's own thread: there it maps and unmaps the peer's
+// memory, and closes descriptors, whether or not a shard is in the midst of a burst that uses them.
+// So each queue of such a port has a gate. A shard goes through it for each burst, and never waits:
+// where it is closed there are no frames for now. EAL's thread waits until no burst is under way. A
+// program that links DPDK is linked so that what it would do comes here first (DPDK_WRAPS in
+// scripts/mk/flags.mk).
+//
+// Tested by tests/system/ports_devices_test.py.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace bedplate {
+
+// Threads: its shard's, but for the constructor and destructor, which are the main thread's while
+// no shard runs. Cost of a burst: one locked instruction.
+class MemifGate {
+ public:
+  MemifGate() noexcept;
+  ~MemifGate();
+  MemifGate(const MemifGate&) = delete;
+  MemifGate& operator=(const MemifGate&) = delete;
+
+  // Returns whether there may be a burst; then it ends with leave().
+  bool enter() noexcept {
+    // In one order with close_memif_gates(): either this sees it closed, or that sees the burst.
+    is_inside_.exchange(true, std::memory_order_seq_cst);
+    if (closed_count.load(std::memory_order_seq_cst) == 0) [[likely]]
+      return true;
+    leave();
+    return false;
+  }
+  void leave() noexcept { is_inside_.store(false, std::memory_order_release); }
+  bool is_inside() const noexcept { return is_inside_.load(std::memory_order_seq_cst); }
+
+ private:
+  friend void close_memif_gates() noexcept;
+  friend void open_memif_gates() noexcept;
+  static std::atomic<uint32_t> closed_count;
+
+  std::atomic<bool> is_inside_{false};
+};
+
+// Returns when no burst is under way; none begins until those that closed them have opened them
+// again. Threads: EAL's and the control thread.
+void close_memif_gates() noexcept;
+void open_memif_gates() noexcept;
+
+}  // namespace bedplate
