@@ -20,6 +20,9 @@
 using namespace bedplate;
 using namespace bedplate::test;
 
+// What other services say first: shorter than a record.
+constexpr char kBanner[] = "SSH-2.0-OpenSSH_9.2p1\r\n";
+
 TEST_GROUP(VerbsLinks) {
   std::unique_ptr<VerbsRig> rig;
   uint32_t heard = 0;
@@ -165,15 +168,16 @@ TEST(VerbsLinks, WhoIsNotReadyAfterItsWelcomeIsHungUpOn) {
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);
   start({.has_c = true});
   CHECK(rig->connect());
-  for (bool speaks : {true, false}) {
+  for (const size_t bytes : {sizeof(HandshakeRecord), sizeof kBanner, size_t{0}}) {
     Stranger stranger(this->stranger("c"));
     stranger.dial();
     const HandshakeRecord hello = stranger.hello();
     stranger.say(&hello, sizeof hello);
     CHECK(stranger.answer().has_value());
-    if (speaks) stranger.say(&hello, sizeof hello);
+    if (bytes == sizeof hello) stranger.say(&hello, bytes);
+    else if (bytes > 0) stranger.say(kBanner, bytes);
     else stranger.hang_up();
-    if (speaks) CHECK_FALSE(stranger.answer().has_value());
+    if (bytes > 0) CHECK_FALSE(stranger.answer().has_value());
     CHECK_FALSE(VerbsProvider::is_connected(rig->b.to("c")));
   }
   Stranger good(stranger("c"));
@@ -274,6 +278,29 @@ TEST(VerbsLinks, WhoAnswersUnderAnotherNameIsToldWithBoth) {
                    "on; correct the address of this peer, or its name")
                       .c_str(),
                   log.finish().c_str());
+  Stranger right(stranger("b"));
+  CHECK(right.be_called(listener));
+  unlink(rig->address().c_str() + 5);
+}
+
+// Without a back-off it would be dialed as fast as it answers.
+TEST(VerbsLinks, AnotherServiceThatAnswersIsBackedOffFrom) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  VerbsRigOptions options;
+  options.has_b = false;
+  start(options);
+  const Fd listener = listen_as("b");
+  StderrCapture log;
+  for (int i = 0; i < 3; ++i) {
+    Stranger service(stranger("b"));
+    CHECK(service.pick_up(listener).has_value());
+    service.say(kBanner, sizeof kBanner);
+    CHECK_FALSE(service.answer().has_value());
+    CHECK(service.is_hung_up_on);
+  }
+  STRCMP_CONTAINS(
+      ("verbs: connecting to b at " + rig->address() + ": a malformed answer; trying").c_str(),
+      log.finish().c_str());
   Stranger right(stranger("b"));
   CHECK(right.be_called(listener));
   unlink(rig->address().c_str() + 5);

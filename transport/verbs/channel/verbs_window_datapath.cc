@@ -54,6 +54,7 @@ void VerbsEndpoint::invalidate_windows() noexcept {
     window.state = WindowState::kInvalidating;
     --given_up_count_;
     ++invalidations_out_;
+    mark_dirty();
   }
 }
 

@@ -139,13 +139,9 @@ void LinkConnector::read_talk(Talk& talk) noexcept {
   // At the end of a lifeline it hangs up, or says what nobody asked for.
   if (bytes <= 0 || talk.stage == Stage::kLifeline) return give_up(talk, "it hung up");
   talk.bytes += static_cast<size_t>(bytes);
-  if (talk.bytes < sizeof talk.record) {
-    // A dialer that does not even know the first word need not finish.
-    if (talk.bytes >= sizeof talk.record.magic && !has_magic(talk.record)) {
-      refuse(talk, Refusal::kMalformed);
-    }
-    return;
-  }
+  // What does not even know the first word need not finish.
+  const bool is_strange = talk.bytes >= sizeof talk.record.magic && !has_magic(talk.record);
+  if (talk.bytes < sizeof talk.record && !is_strange) return;
   talk.bytes = 0;
   handle_record(talk);
 }
