@@ -21,6 +21,7 @@ class BounceBuffer {
   // Of whole pages of `memory`, which outlives this. Before the seal: it allocates.
   void create(std::span<std::byte> memory) {
     BP_ASSERT(pages_.unit_count() == 0);
+    BP_DCHECK(reinterpret_cast<uintptr_t>(memory.data()) % kPageBytes == 0);
     memory_ = memory;
     pages_ = PieceMap(static_cast<uint32_t>(memory.size() / kPageBytes));
   }
@@ -41,6 +42,7 @@ class BounceBuffer {
   // Requires: `piece` is of take(bytes), and was not given back since.
   void give_back(const std::byte* piece, uint64_t bytes) noexcept {
     BP_ASSERT(piece >= memory_.data() && piece < memory_.data() + memory_.size());
+    BP_DCHECK(bytes > 0 && (piece - memory_.data()) % static_cast<ptrdiff_t>(kPageBytes) == 0);
     const auto first = static_cast<uint64_t>(piece - memory_.data()) / kPageBytes;
     pages_.give_back(static_cast<uint32_t>(first), page_count(bytes));
   }

@@ -1,5 +1,6 @@
 // Making it, making it anew, and connection time.
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 
@@ -18,6 +19,8 @@ void DatagramQueue::destroy() noexcept {
 
 Result<void> DatagramQueue::create(const DatagramQueueOptions& options) noexcept {
   BP_ASSERT(!is_open() && options.memory.size() >= memory_bytes(options.count));
+  BP_DCHECK(std::has_single_bit(options.count) && options.peer_count_max > 0);
+  BP_DCHECK(options.count >= kCountMin && options.count <= kCountMax);
   options_ = options;
   if (options_.counters == nullptr) options_.counters = &own_counters_;
   peers_ = std::make_unique<Peer[]>(options_.peer_count_max);
@@ -43,8 +46,10 @@ Result<void> DatagramQueue::create(const DatagramQueueOptions& options) noexcept
 bool DatagramQueue::is_valid() const noexcept {
   if (next_ - ended_ > options_.count || taken_back_ > options_.count) return false;
   if (has_failed_ != (taken_back_ > 0)) return false;
-  return std::all_of(peers_.get(), peers_.get() + options_.peer_count_max,
-                     [](const Peer& peer) { return peer.address.queue <= kQueueNumberMax; });
+  return std::all_of(peers_.get(), peers_.get() + options_.peer_count_max, [](const Peer& peer) {
+    const ibv_mtu mtu = peer.address.mtu;
+    return peer.address.queue <= kQueueNumberMax && mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096;
+  });
 }
 
 void DatagramQueue::post_receives() noexcept {
@@ -55,6 +60,7 @@ void DatagramQueue::post_receives() noexcept {
 // connections.
 void DatagramQueue::renew() noexcept {
   BP_ASSERT(has_failed_ && taken_back_ == options_.count);
+  BP_DCHECK(is_open());
   ibv_qp_attr attributes = {};
   attributes.qp_state = IBV_QPS_RESET;
   ibv_modify_qp(queue_pair_, &attributes, IBV_QP_STATE);

@@ -13,6 +13,7 @@ void DatagramQueue::forget_peer(uint16_t place) noexcept {
 }
 
 uint32_t DatagramQueue::bytes_max(uint16_t place) const noexcept {
+  BP_DCHECK(is_open() && place < options_.peer_count_max);
   const Peer& peer = peers_[place];
   if (!peer.is_connected || peer.address.queue == 0 || peer.handle == nullptr) return 0;
   const ibv_mtu mtu = std::min(peer.address.mtu, options_.device->port().mtu);
@@ -29,6 +30,7 @@ SendStatus DatagramQueue::send(uint16_t place, AmId id,
   if (payload.size() > bytes_max(place)) return SendStatus::kTooLong;
   if (has_failed_ || next_ - ended_ == options_.count) return SendStatus::kAgain;
   std::byte* buffer = send_buffer(next_);
+  BP_DCHECK(sizeof(DatagramHeader) + payload.size() <= kSendBytes);
   const DatagramHeader header = {peer.address.own_mark, peer.address.place, id, 0};
   std::memcpy(buffer, &header, sizeof header);
   std::copy(payload.begin(), payload.end(), buffer + sizeof header);
@@ -55,6 +57,7 @@ SendStatus DatagramQueue::send(uint16_t place, AmId id,
 }
 
 void DatagramQueue::end_sends(const ibv_wc& completion) noexcept {
+  BP_DCHECK((completion.wr_id & kSendBit) != 0 && completion.wr_id >> 32 == kTag);
   const auto number = static_cast<uint32_t>(completion.wr_id) & (kSendBit - 1);
   const uint32_t before = (number - ended_) & (kSendBit - 1);
   if (before >= next_ - ended_) return;  // of before the queue pair was renewed
@@ -91,6 +94,7 @@ const std::byte* DatagramQueue::check(const ibv_wc& completion, uint32_t index,
 // Of a queue pair in error everything that is posted comes back at once, and would again: so
 // nothing is, until all of it is back.
 void DatagramQueue::take_back() noexcept {
+  BP_DCHECK(taken_back_ < options_.count);
   if (!has_failed_) {
     has_failed_ = true;
     ibv_qp_attr attributes = {};

@@ -8,8 +8,9 @@
 // same. A part of VerbsProvider (send_datagram). Threads: the shard's.
 //
 // Invariants, around what changes them: 1. No more sends are under way than there are buffers.
-// 2. Receives are kept back only while the queue pair has failed, and then some are. 3. Queue pairs
-// of peers have numbers that can be. (is_valid)
+// 2. Receives are kept back only while the queue pair has failed, and then some are. 3. Peers have
+// numbers of queue pairs and packet sizes that can be. (is_valid) 4. A buffer that comes back is
+// one of those that there are. (receive_buffer)
 #pragma once
 
 #include <cstdint>
@@ -140,10 +141,12 @@ class DatagramQueue {
   void end_sends(const ibv_wc& completion) noexcept;
   void post_receive(uint32_t index) noexcept;
   std::byte* receive_buffer(uint32_t index) const noexcept {
+    BP_DCHECK(index < options_.count);
     return options_.memory.data() + uint64_t{index} * kReceiveBytes;
   }
   std::byte* send_buffer(uint32_t number) const noexcept {
-    return receive_buffer(options_.count) + uint64_t{number & (options_.count - 1)} * kSendBytes;
+    return options_.memory.data() + uint64_t{options_.count} * kReceiveBytes +
+           uint64_t{number & (options_.count - 1)} * kSendBytes;
   }
 
   DatagramQueueOptions options_;

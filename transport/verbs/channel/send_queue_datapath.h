@@ -8,7 +8,9 @@
 // Invariants, which is_valid() looks at, around what changes them: 1. What has ended was posted,
 // what is posted was added, and all that has not ended has a place. 2. What is listed is what was
 // added and is not posted, unless the device refused a list. 3. Of a quarter of the queue one
-// request is signalled at least.
+// request is signalled at least. 4. Only the last request of a transfer has a completion to call.
+// And: 5. The end of a transfer, or where its answer comes, is said of a request that the device
+// has not. (end_transfer, mark_answer) 6. The queue pair changes between lives alone. (use)
 //
 // Requests count on over all lives of the queue pair; a completion of a former life is known by its
 // number. A part of VerbsProvider. Threads: the shard's.
@@ -66,12 +68,28 @@ class SendQueue {
     queue_pair_ = queue_pair;
   }
   // In a new life the queue pair may be another one.
-  void use(ibv_qp* queue_pair) noexcept { queue_pair_ = queue_pair; }
+  void use(ibv_qp* queue_pair) noexcept {
+    BP_DCHECK(is_idle() && listed_ == 0 && !has_failed_);
+    queue_pair_ = queue_pair;
+  }
 
   bool is_valid() const noexcept {
     if (next_ - ended_ > depth_ || posted_ - ended_ > next_ - ended_) return false;
-    if (listed_ > kListMax || unsignalled_ > depth_) return false;
-    return has_failed_ || listed_ == next_ - posted_;
+    if (listed_ > kListMax || (unsignalled_ > 0 && unsignalled_ >= depth_ / 4)) return false;
+    if (!has_failed_ && listed_ != next_ - posted_) return false;
+    return count_of([](const Request& request) {
+             return request.done != nullptr &&
+                    (request.kind == RequestKind::kPart || request.kind == RequestKind::kMessage);
+           }) == 0;
+  }
+  // Of how many that have not ended `is_one(request)` says yes. For checks. Cost: a walk.
+  template <typename IsOne>
+  uint32_t count_of(IsOne is_one) const noexcept {
+    uint32_t count = 0;
+    for (uint32_t number = ended_; number != next_; ++number) {
+      count += is_one(requests_[number & (depth_ - 1)]);
+    }
+    return count;
   }
 
   uint32_t depth() const noexcept { return depth_; }
@@ -91,6 +109,8 @@ class SendQueue {
   // Returns its place.
   uint32_t end_transfer(RequestKind kind, Completion* done) noexcept {
     const uint32_t place = (next_ - 1) & (depth_ - 1);
+    BP_DCHECK(!is_idle() && (listed_ > 0 || has_failed_));
+    BP_DCHECK(requests_[place].kind == RequestKind::kPart && kind != RequestKind::kPart);
     requests_[place].kind = kind;
     requests_[place].done = done;
     needs_signal_ = true;
@@ -108,6 +128,7 @@ class SendQueue {
   // that lacks_answer() tells whether they did. Requires: it is listed still.
   void mark_answer(std::byte* last) noexcept {
     const uint32_t place = (next_ - 1) & (depth_ - 1);
+    BP_DCHECK(!is_idle() && (listed_ > 0 || has_failed_));
     const uint64_t mark = answer_mark(place);
     std::memcpy(last, &mark, sizeof mark);
     requests_[place].answer = last;
@@ -123,7 +144,7 @@ class SendQueue {
     ibv_sge* pieces;  // kPiecesMax
   };
   Slot add(ibv_wr_opcode opcode, const Request& what) noexcept {
-    BP_DCHECK(room() > 0);
+    BP_DCHECK(room() > 0 && requests_ != nullptr);
     BP_KEEPS_VALID(*this);
     if (listed_ == kListMax) post();
     requests_[next_place()] = what;
@@ -154,6 +175,7 @@ class SendQueue {
       needs_signal_ = false;
     }
     ibv_send_wr* refused = nullptr;
+    BP_DCHECK(queue_pair_ != nullptr && listed_ <= kListMax);
     if (ibv_post_send(queue_pair_, list_, &refused) == 0) {
       posted_ += listed_;
       listed_ = 0;
@@ -189,6 +211,7 @@ class SendQueue {
     BP_DCHECK_SLOW(is_valid());
     const uint32_t posted = posted_;
     const uint32_t next = next_;
+    BP_DCHECK(posted - ended_ <= next - ended_);
     listed_ = 0;
     posted_ = next;
     unsignalled_ = 0;

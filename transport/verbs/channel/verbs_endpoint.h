@@ -46,11 +46,13 @@ class VerbsEndpoint final : public Endpoint {
   }
 
   // Invariants, looked at before and after each life, and each batch: 1. It sends only while it
-  // lives, and drains only when it does not. 2. The messages that are kept fit into the window.
-  // 3. Of what it asked its device there is no more than has room: acknowledgements, operations,
-  // invalidations. 4. given_up_count_ counts the windows that are given up, and what is due back is
-  // in returns_, once. 5. Its queue is valid. 6. Each loan is lent or free. 7. A loan of the peer's
-  // is not both here and due back. 8. While it lives, at most a window of messages is not told of.
+  // lives, and drains only when it does not; the link is its own meanwhile. 2. The messages that
+  // are kept fit into the window. 3. The acknowledgements, operations and invalidations that it
+  // counts are those in its queue. 4. given_up_count_ counts the windows that are given up, and
+  // what is due back is in returns_, once. 5. Its queue is valid. 6. Each loan is lent or free, and
+  // the window of one that is lent is not free. 7. A loan of the peer's is not both here and due
+  // back. 8. While it lives, at most a window of messages is not told of. 9. What is listed is
+  // posted with the next poll: it is dirty.
   bool is_valid() const noexcept;
 
  private:
@@ -90,6 +92,9 @@ class VerbsEndpoint final : public Endpoint {
   // a device going again that has stopped.
   static constexpr uint32_t kRequestsKept = kAcknowledgementsMax + 2;
 
+  bool has_valid_windows() const noexcept;
+  bool has_valid_counts() const noexcept;
+
   Result<void> create(uint16_t place, std::byte* memory);
 
   // Sending (verbs_endpoint_datapath.cc).
@@ -97,6 +102,7 @@ class VerbsEndpoint final : public Endpoint {
   bool has_credit() const noexcept;
   std::byte* slot(uint64_t number) const noexcept;
   VerbsMessageHeader& header_of(uint64_t number) const noexcept {
+    BP_DCHECK(number - consumed_ <= window_);  // else its slot has another message
     return *reinterpret_cast<VerbsMessageHeader*>(slot(number));
   }
   std::byte* begin_message() const noexcept { return slot(next_) + sizeof(VerbsMessageHeader); }
@@ -137,7 +143,10 @@ class VerbsEndpoint final : public Endpoint {
   void give_up_window(uint32_t index) noexcept;
   void invalidate_windows() noexcept;
   void end_invalidation(uint32_t index, Outcome outcome) noexcept;
-  uint64_t* cell(uint32_t request_place) const noexcept { return cells_ + request_place; }
+  uint64_t* cell(uint32_t request_place) const noexcept {
+    BP_DCHECK(request_place < queue_.depth());
+    return cells_ + request_place;
+  }
 
   // Receiving and ending (verbs_receive_datapath.cc).
   void end_requests(const ibv_wc& completion) noexcept;

@@ -39,6 +39,7 @@ SendStatus VerbsEndpoint::am_send_loan(AmId id, std::span<const std::byte> heade
   }
   VerbsLoanBody body = {};
   body.loan = loans_.try_lend(block.data(), returned);
+  BP_DCHECK(body.loan < kVerbsLoanCountMax);
   Lent& record = loans_[body.loan];
   record.bytes = block.size();
   record.is_returning = false;
@@ -88,6 +89,7 @@ SendStatus VerbsEndpoint::describe(uint32_t loan, RemoteMemory* remote) noexcept
 SendStatus VerbsEndpoint::bounce(Lent& record) noexcept {
   if (record.bytes > provider_.loan_bounce_.bytes()) return SendStatus::kRefused;
   record.bounced = provider_.loan_bounce_.take(record.bytes);
+  BP_DCHECK(record.block != nullptr && !record.is_returning);
   if (record.bounced == nullptr) return SendStatus::kAgain;
   std::memcpy(record.bounced, record.block, record.bytes);
   provider_.options_.counters->bounced_bytes.add(record.bytes);
@@ -159,8 +161,10 @@ void VerbsEndpoint::list_transfer(ibv_wr_opcode opcode, std::byte* local, uint64
   // A window may be withdrawn between two packets.
   const bool can_be_cut_short =
       is_put && bytes > kPacketBytesMin && reach_of(remote) == Reach::kConnection;
+  BP_DCHECK(may_send_ && bytes > 0 && bytes <= remote.bytes);
   uint64_t at = 0;
   while (at < bytes) {
+    BP_DCHECK(queue_.room() > kRequestsKept);
     const SendQueue::Slot slot =
         queue_.add(opcode, {.kind = RequestKind::kPart, .can_be_cut_short = can_be_cut_short});
     uint64_t filled = bytes;
@@ -248,6 +252,7 @@ SendStatus VerbsEndpoint::flush(Completion* done) noexcept {
 }
 
 void VerbsEndpoint::list_flush(Completion* done) noexcept {
+  BP_DCHECK(may_send_ && queue_.room() > 0);
   uint64_t* into = cell(queue_.next_place());
   const SendQueue::Slot slot =
       queue_.add(IBV_WR_RDMA_READ, {.kind = RequestKind::kOperation, .done = done});
@@ -282,6 +287,7 @@ std::byte* VerbsEndpoint::slot(uint64_t number) const noexcept {
 }
 
 void VerbsEndpoint::send_message(VerbsMessageKind kind, AmId id, uint32_t bytes) noexcept {
+  BP_DCHECK(may_send_ && has_credit() && bytes <= provider_.limits_.am_bytes_max);
   VerbsMessageHeader& header = header_of(next_);
   header = {};
   header.number = next_;
@@ -295,6 +301,7 @@ void VerbsEndpoint::send_message(VerbsMessageKind kind, AmId id, uint32_t bytes)
 
 // Also for one that is sent again, in another life of the connection.
 void VerbsEndpoint::list_message(VerbsMessageHeader& header) noexcept {
+  BP_DCHECK(may_send_ && header.number - consumed_ < window_);
   header.consumed = told_ = link_.received;
   header.mark = link_.packet_number;
   header.place = link_.peer_place;
@@ -307,6 +314,7 @@ void VerbsEndpoint::list_message(VerbsMessageHeader& header) noexcept {
 
 // Needs no credit: there is room for it at the peer, and a request is kept for it here.
 void VerbsEndpoint::acknowledge() noexcept {
+  BP_DCHECK(may_send_ && acknowledgements_out_ <= kAcknowledgementsMax);
   if (acknowledgements_out_ == kAcknowledgementsMax || queue_.room() == 0) return;
   auto* headers = reinterpret_cast<VerbsMessageHeader*>(acknowledgement_);
   VerbsMessageHeader& header = headers[next_acknowledgement_++ % kAcknowledgementsMax];
@@ -328,6 +336,7 @@ void VerbsEndpoint::send_returns() noexcept {
       provider_.limits_.am_bytes_max / static_cast<uint32_t>(sizeof(ReturnedLoan));
   while (return_count_ > 0 && has_credit()) {
     const uint32_t count = std::min(return_count_, count_max);
+    BP_DCHECK(count > 0 && is_dirty_);
     return_count_ -= count;
     const auto bytes = static_cast<uint32_t>(count * sizeof(ReturnedLoan));
     std::memcpy(begin_message(), returns_ + return_count_, bytes);
@@ -338,6 +347,7 @@ void VerbsEndpoint::send_returns() noexcept {
 
 void VerbsEndpoint::mark_dirty() noexcept {
   if (is_dirty_) return;
+  BP_DCHECK(provider_.dirty_count_ < provider_.dirty_.size());
   is_dirty_ = true;
   provider_.dirty_[provider_.dirty_count_++] = this;
 }

@@ -275,6 +275,7 @@ Result<void> VerbsProvider::make_endpoints() {
 
 Result<void> VerbsEndpoint::create(uint16_t place, std::byte* memory) {
   const VerbsShape& shape = provider_.options_.shape;
+  BP_DCHECK(slots_ == nullptr && reinterpret_cast<uintptr_t>(memory) % kCacheLineBytes == 0);
   const uint32_t depth = request_count(shape);
   window_ = shape.window;
   message_bytes_ = shape.message_bytes;
@@ -323,6 +324,7 @@ Result<Endpoint*> VerbsProvider::connect(const PeerAddress& peer) {
 }
 
 PeerState VerbsProvider::peer_state(uint32_t index) const noexcept {
+  BP_DCHECK(index < endpoints_.size());
   const VerbsLink& link = endpoints_[index]->link_;
   const LinkState state = link.state.load(std::memory_order_acquire);
   if (state == LinkState::kCutOff) return PeerState::kCutOff;
@@ -350,6 +352,7 @@ uint32_t VerbsProvider::datagram_bytes_max(const Endpoint& to) const noexcept {
 
 DatagramPeer VerbsProvider::datagram_peer(const Endpoint& to) const noexcept {
   const VerbsLink& link = static_cast<const VerbsEndpoint&>(to).link_;
+  BP_DCHECK(link.state.load(std::memory_order_relaxed) == LinkState::kUp);
   return {.queue = link.datagram_queue,
           .key = datagram_key(link.peer_instance),
           .own_mark = link.packet_number,
@@ -368,6 +371,7 @@ bool VerbsProvider::is_connected(const Endpoint& endpoint) noexcept {
 // while awake. It is read here, before the queue is armed anew, and not on waking: while an event
 // is unread a device need not tell of the next one (mlx5), and waking has to be fast.
 void VerbsProvider::announce_sleep() noexcept {
+  BP_KEEPS_VALID(*this);
   post_sends();
   bell_.announce_sleep();
   if (is_armed_) take_event();

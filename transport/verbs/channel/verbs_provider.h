@@ -122,6 +122,11 @@ class VerbsProvider final : public Provider {
 
   // Whether messages can be sent to `endpoint`, one of this provider's, now.
   static bool is_connected(const Endpoint& endpoint) noexcept;
+  // Invariants, looked at around each poll: 1. Endpoints that are dirty, and no others, are in its
+  // list, once. 2. draining_count_ counts those that drain. 3. Receives that are listed are fewer
+  // than a batch. 4. Its bounce buffers are valid.
+  bool is_valid() const noexcept;
+
   // How many handshakes it has refused. Threads: any.
   uint64_t refused_count() const noexcept { return connector_.refused_count(); }
 
@@ -133,6 +138,7 @@ class VerbsProvider final : public Provider {
   Result<void> make_endpoints();
 
   std::byte* receive_buffer(uint32_t index) const noexcept {
+    BP_DCHECK(index <= receive_count());
     return options_.memory.data() + uint64_t{index} * options_.shape.message_bytes;
   }
   uint32_t receive_count() const noexcept;

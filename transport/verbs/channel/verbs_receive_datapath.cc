@@ -39,6 +39,7 @@ uint64_t pack_token(uint16_t place, uint32_t life, uint32_t loan) noexcept {
 }  // namespace
 
 uint32_t VerbsProvider::poll(uint32_t budget) noexcept {
+  BP_KEEPS_VALID(*this);
   if (const uint32_t changes = connector_.changes(); BP_UNLIKELY(changes != seen_changes_)) {
     seen_changes_ = changes;
     look_at_links();
@@ -92,6 +93,7 @@ void VerbsProvider::handle_bad_receive(const ibv_wc& completion) noexcept {
 }
 
 void VerbsProvider::handle_receive(const ibv_wc& completion, uint32_t buffer) noexcept {
+  BP_DCHECK(buffer < receive_count() && completion.byte_len <= options_.shape.message_bytes);
   const std::byte* data = receive_buffer(buffer);
   VerbsMessageHeader header = {};
   const bool is_long_enough = completion.byte_len >= sizeof header;
@@ -126,6 +128,7 @@ VerbsEndpoint* VerbsProvider::sender_of(const ibv_wc& completion, uint16_t place
 
 // In lists: there are as many receives more than peers may use.
 void VerbsProvider::repost(uint32_t buffer) noexcept {
+  BP_DCHECK(buffer < receive_count() && listed_receives_ < kCompletionBatch);
   receive_pieces_[listed_receives_] = {reinterpret_cast<uintptr_t>(receive_buffer(buffer)),
                                        options_.shape.message_bytes, memory_key_};
   receive_list_[listed_receives_].wr_id = uint64_t{kReceiveTag} << 32 | buffer;
@@ -148,6 +151,7 @@ void VerbsProvider::post_receives() noexcept {
 
 void VerbsProvider::post_sends() noexcept {
   for (uint32_t i = 0; i < dirty_count_; ++i) {
+    BP_DCHECK(dirty_[i]->is_dirty_);
     dirty_[i]->finish_batch();
     dirty_[i]->is_dirty_ = false;  // only now: what it lists it has also posted
   }
@@ -169,6 +173,7 @@ void VerbsEndpoint::finish_batch() noexcept {
 }
 
 const char* VerbsEndpoint::take(const VerbsMessageHeader& header, const std::byte* body) noexcept {
+  BP_DCHECK(is_live_ && header.mark == link_.peer.packet_number);
   if (const char* fault = take_consumed(header); fault != nullptr) return fault;
   if (header.kind == VerbsMessageKind::kAcknowledgement) return nullptr;
   if (header.number != link_.received) return "a message out of its order";
@@ -206,6 +211,7 @@ const char* VerbsEndpoint::take_loan(const VerbsMessageHeader& header,
       loan.memory.address + loan.memory.bytes < loan.memory.address) {
     return "a malformed loan";
   }
+  BP_DCHECK(is_live_);
   is_borrowed_[loan.loan] = true;
   borrowed_marks_[loan.loan] = loan.mark;
   deliver(header.am, {body + sizeof loan, header.bytes - sizeof loan},
@@ -228,6 +234,7 @@ void VerbsProvider::release(const Loan& loan) noexcept {
   if (!lender.is_live_ || loan.token != pack_token(lender.link_.place, lender.life_, place)) return;
   BP_ASSERT(lender.is_borrowed_[place]);  // not: given back twice
   lender.is_borrowed_[place] = false;
+  BP_DCHECK(!lender.is_due_back_[place] && lender.return_count_ < kVerbsLoanCountMax);
   lender.is_due_back_[place] = true;
   lender.returns_[lender.return_count_++] = {place, lender.borrowed_marks_[place]};
   lender.mark_dirty();
@@ -256,6 +263,7 @@ const char* VerbsEndpoint::take_returns(const VerbsMessageHeader& header,
 
 // The bytes of a get go where they belong only whole.
 void VerbsEndpoint::end_bounced(const Bounced& bounced, Outcome outcome) noexcept {
+  BP_DCHECK(bounced.piece != nullptr && bounced.bytes > 0);
   if (bounced.into != nullptr && outcome == Outcome::kDone) {
     std::memcpy(bounced.into, bounced.piece, bounced.bytes);
   }
@@ -309,6 +317,7 @@ void VerbsEndpoint::end_request(const Request& request, uint32_t place, Outcome 
       --invalidations_out_;
       return end_invalidation(request.place, outcome);
     case RequestKind::kPart:
+      BP_DCHECK(operations_out_ > 0 && request.done == nullptr);
       --operations_out_;
       has_part_ = has_part_ || outcome != Outcome::kNotDone;
       lacks_part_ = lacks_part_ || outcome != Outcome::kDone;
@@ -318,6 +327,7 @@ void VerbsEndpoint::end_request(const Request& request, uint32_t place, Outcome 
       [[fallthrough]];
     case RequestKind::kBounced:
     case RequestKind::kOperation:
+      BP_DCHECK(operations_out_ > 0);
       --operations_out_;
       if (has_part_ && outcome == Outcome::kNotDone) outcome = Outcome::kUnknown;
       if (lacks_part_ && outcome == Outcome::kDone) outcome = Outcome::kUnknown;

@@ -27,6 +27,7 @@ constexpr uint32_t kCutOffsTold = 16;
 }  // namespace
 
 void VerbsProvider::look_at_links() noexcept {
+  BP_KEEPS_VALID(*this);
   const uint64_t now_ns = monotonic_ns();
   for (const auto& endpoint : endpoints_) {
     endpoint->look_at_link();
@@ -61,15 +62,58 @@ void VerbsProvider::lose_device(const char* why) noexcept {
 
 bool VerbsEndpoint::is_valid() const noexcept {
   if ((may_send_ && !is_live_) || (is_live_ && is_draining_)) return false;
-  if (next_ - consumed_ > window_ || acknowledgements_out_ > kAcknowledgementsMax) return false;
-  if (operations_out_ > queue_.depth() || invalidations_out_ > kWindowCount) return false;
-  const auto given_up =
-      std::count_if(std::begin(windows_), std::end(windows_),
-                    [](const Window& window) { return window.state == WindowState::kGivenUp; });
-  if (static_cast<uint32_t>(given_up) != given_up_count_) return false;
+  if (must_fail_ && !is_draining_ && !provider_.is_lost_) return false;
+  const bool is_up = link_.state.load(std::memory_order_relaxed) == LinkState::kUp;
+  if ((is_live_ || is_draining_) && !is_up) return false;
+  if (is_draining_ && !link_.must_break.load(std::memory_order_relaxed)) return false;
+  if (next_ - consumed_ > window_) return false;
+  if (may_send_ && queue_.has_list() && !is_dirty_) return false;
   if ((is_borrowed_ & is_due_back_).any()) return false;
   if (is_live_ && link_.received - told_ > window_) return false;
-  return is_due_back_.count() == return_count_ && queue_.is_valid() && loans_.is_valid();
+  return is_due_back_.count() == return_count_ && queue_.is_valid() && loans_.is_valid() &&
+         has_valid_counts() && has_valid_windows();
+}
+
+bool VerbsEndpoint::has_valid_counts() const noexcept {
+  using Kind = RequestKind;
+  const auto count_of = [this](Kind kind) {
+    return queue_.count_of([kind](const Request& request) { return request.kind == kind; });
+  };
+  return acknowledgements_out_ <= kAcknowledgementsMax &&
+         acknowledgements_out_ == count_of(Kind::kAcknowledgement) &&
+         invalidations_out_ == count_of(Kind::kInvalidate) &&
+         operations_out_ == count_of(Kind::kOperation) + count_of(Kind::kBounced) +
+                                count_of(Kind::kPart) + count_of(Kind::kAtomic);
+}
+
+bool VerbsEndpoint::has_valid_windows() const noexcept {
+  uint32_t given_up_count = 0;
+  uint32_t invalidating_count = 0;
+  for (uint32_t i = 0; i < kWindowCount; ++i) {
+    const WindowState state = windows_[i].state;
+    given_up_count += state == WindowState::kGivenUp;
+    invalidating_count += state == WindowState::kInvalidating;
+    if (i >= kVerbsLoanCountMax || !loans_.is_out(i) || !loans_[i].has_window) continue;
+    if (state == WindowState::kFree || (loans_[i].is_returning && state == WindowState::kBound)) {
+      return false;
+    }
+  }
+  return given_up_count == given_up_count_ &&
+         (!is_live_ || invalidating_count == invalidations_out_);
+}
+
+bool VerbsProvider::is_valid() const noexcept {
+  uint32_t dirty_count = 0;
+  uint32_t draining_count = 0;
+  for (const auto& endpoint : endpoints_) {
+    dirty_count += endpoint->is_dirty_;
+    draining_count += endpoint->is_draining_;
+  }
+  const auto is_dirty = [](const VerbsEndpoint* endpoint) { return endpoint->is_dirty_; };
+  return dirty_count == dirty_count_ && draining_count == draining_count_ &&
+         std::all_of(dirty_.begin(), dirty_.begin() + dirty_count_, is_dirty) &&
+         listed_receives_ < kCompletionBatch && loan_bounce_.is_valid() &&
+         transfer_bounce_.is_valid();
 }
 
 void VerbsEndpoint::look_at_link() noexcept {
@@ -85,6 +129,7 @@ void VerbsEndpoint::look_at_link() noexcept {
 // has ended since the last look, a read is posted behind it, and its completion is asked for. Where
 // even that does not end, the connection is made anew.
 void VerbsEndpoint::look_at_progress(uint64_t now_ns) noexcept {
+  BP_DCHECK(now_ns >= seen_ns_);
   if (!may_send_ || queue_.is_idle() || queue_.ended() != seen_ended_) {
     seen_ended_ = queue_.ended();
     seen_ns_ = now_ns;
@@ -118,6 +163,8 @@ const char* VerbsEndpoint::why_broken() const noexcept {
 void VerbsEndpoint::begin_life() noexcept {
   BP_DCHECK_SLOW(is_valid());
   BP_DCHECK(!is_live_ && !may_send_ && !is_draining_ && operations_out_ == 0);
+  BP_DCHECK(return_count_ == 0 && loans_.out_count() == 0 && is_borrowed_.none());
+  BP_DCHECK(link_.state.load(std::memory_order_relaxed) == LinkState::kUp);
   is_live_ = true;
   is_cut_off_ = false;
   has_refused_ = false;
@@ -135,6 +182,7 @@ void VerbsEndpoint::begin_life() noexcept {
 
 void VerbsEndpoint::begin_sending() noexcept {
   BP_DCHECK(is_live_ && !may_send_);
+  BP_DCHECK(!link_.is_connecting.load(std::memory_order_relaxed));
   BP_KEEPS_VALID(*this);
   may_send_ = true;
   if (provider_.datagrams_.is_open()) {
@@ -163,6 +211,7 @@ void VerbsEndpoint::break_by_device(ibv_wc_status status) noexcept {
 
 void VerbsEndpoint::break_life(const char* why, bool is_fault) noexcept {
   if (!is_live_) return;
+  BP_DCHECK(!is_draining_ && (why != nullptr || !is_fault));
   VerbsCounters& counters = *provider_.options_.counters;
   if (may_send_) counters.broken.add(1);
   if (is_fault) {
@@ -190,7 +239,8 @@ void VerbsEndpoint::break_life(const char* why, bool is_fault) noexcept {
 }
 
 void VerbsEndpoint::fail_queue_pair(uint64_t now_ns) noexcept {
-  BP_DCHECK(is_draining_ && must_fail_);
+  BP_DCHECK(is_draining_ && must_fail_ && queue_.room() > 0);
+  BP_DCHECK(!link_.is_connecting.load(std::memory_order_relaxed));
   must_fail_ = false;
   link_.queue_pair.fail();
   // It comes back behind all others: then these are known to have ended.
@@ -203,6 +253,7 @@ void VerbsEndpoint::fail_queue_pair(uint64_t now_ns) noexcept {
 // Some devices say when the queue pair holds no receive of the shared queue any more: these are
 // waited for, since a reset would lose the receives that it still held.
 bool VerbsEndpoint::is_drained(uint64_t now_ns) noexcept {
+  BP_DCHECK(is_draining_ && !is_live_);
   if (provider_.is_lost_) return true;
   if (must_fail_) {
     if (link_.is_connecting.load(std::memory_order_acquire)) return false;
@@ -227,6 +278,7 @@ void VerbsEndpoint::end_life() noexcept {
   queue_.end_all([&](const Request& request, uint32_t place, bool was_posted) {
     end_request(request, place, was_posted ? posted : Outcome::kNotDone);
   });
+  BP_DCHECK(acknowledgements_out_ == 0 && operations_out_ == 0 && invalidations_out_ == 0);
   acknowledgements_out_ = operations_out_ = invalidations_out_ = 0;
   must_flush_ = false;
   forget_loans();
@@ -248,6 +300,7 @@ void VerbsEndpoint::end_life() noexcept {
 // that was not delivered is not delivered later, and a loan of the peer's need not be given back
 // any more: messages of both kinds are sent again empty.
 void VerbsEndpoint::forget_loans() noexcept {
+  BP_DCHECK(!is_live_ && !is_draining_ && queue_.is_idle());
   for (uint64_t number = consumed_; number != next_; ++number) {
     VerbsMessageHeader& header = header_of(number);
     if (header.kind == VerbsMessageKind::kMessage) continue;
@@ -264,6 +317,7 @@ void VerbsEndpoint::forget_loans() noexcept {
     if (!is_lacking) ibv_dealloc_mw(window.handle);
     make_window(window);  // without one, a loan is refused, until the next life tries again
   }
+  BP_DCHECK(loans_.out_count() == 0);
   given_up_count_ = 0;
   is_borrowed_.reset();
   is_due_back_.reset();

@@ -21,7 +21,8 @@ bool VerbsEndpoint::can_bind(uint32_t index, std::span<const std::byte> memory) 
 uint32_t VerbsEndpoint::bind_window(uint32_t index, std::span<const std::byte> memory,
                                     unsigned access) noexcept {
   Window& window = windows_[index];
-  BP_DCHECK(window.state == WindowState::kFree);
+  BP_DCHECK(window.state == WindowState::kFree && can_bind(index, memory));
+  BP_DCHECK(may_send_ && queue_.room() > kRequestsKept);
   const Key key = provider_.options_.keys->key(memory.data(), memory.size()).key;
   window.handle->rkey = window.key;  // drivers take the former key from there
   window.key = ibv_inc_rkey(window.key);
@@ -38,12 +39,14 @@ uint32_t VerbsEndpoint::bind_window(uint32_t index, std::span<const std::byte> m
 
 // Now, or as soon as there is room.
 void VerbsEndpoint::give_up_window(uint32_t index) noexcept {
+  BP_DCHECK(is_live_ && windows_[index].state == WindowState::kBound);
   windows_[index].state = WindowState::kGivenUp;
   ++given_up_count_;
   mark_dirty();
 }
 
 void VerbsEndpoint::invalidate_windows() noexcept {
+  BP_DCHECK(may_send_);
   for (uint32_t i = 0; i < kWindowCount && given_up_count_ > 0; ++i) {
     Window& window = windows_[i];
     if (window.state != WindowState::kGivenUp) continue;
@@ -59,6 +62,7 @@ void VerbsEndpoint::invalidate_windows() noexcept {
 }
 
 void VerbsEndpoint::end_invalidation(uint32_t index, Outcome outcome) noexcept {
+  BP_DCHECK(index < kWindowCount && windows_[index].state == WindowState::kInvalidating);
   if (outcome != Outcome::kDone) return;  // the life is over; so are its loans
   windows_[index].state = WindowState::kFree;
   if (index < kVerbsLoanCountMax) end_loan(index, Outcome::kDone);

@@ -52,6 +52,7 @@ Result<void> LinkConnector::listen() noexcept {
 
 void LinkConnector::dial(VerbsLink& link, uint64_t now_ns) noexcept {
   BP_ASSERT(link.address.has_value() && talk_of(link, false) == nullptr);
+  BP_DCHECK(is_own_thread() && link.is_connectors() && talk_of(link, true) == nullptr);
   Talk* talk = free_talk();
   if (talk == nullptr) return back_off(link, "too many handshakes are under way");
   if (options_.is_by_manager) {
@@ -74,6 +75,7 @@ void LinkConnector::dial(VerbsLink& link, uint64_t now_ns) noexcept {
 }
 
 void LinkConnector::accept_one() noexcept {
+  BP_DCHECK(is_own_thread() && listener_.is_open() && !options_.is_by_manager);
   Fd fd(accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!fd.is_open()) {
     if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM) return;
@@ -100,6 +102,7 @@ void LinkConnector::accept_one() noexcept {
 }
 
 void LinkConnector::drop_strangers(uint32_t count_max) noexcept {
+  BP_DCHECK(is_own_thread() && count_max <= kStrangerCountMax);
   for (;;) {
     Talk* oldest = nullptr;
     uint32_t count = 0;
@@ -116,6 +119,7 @@ void LinkConnector::drop_strangers(uint32_t count_max) noexcept {
 // No file descriptor is left: what waits at the listener waits a moment longer.
 void LinkConnector::listen_again(bool listens) noexcept {
   BP_ASSERT(listener_.is_open());
+  BP_DCHECK(is_own_thread() && (!listens || accept_ns_ != 0));
   epoll_event event = {};
   event.events = listens ? uint32_t{EPOLLIN} : 0;
   event.data.u64 = kListenerToken;
@@ -124,7 +128,8 @@ void LinkConnector::listen_again(bool listens) noexcept {
 }
 
 void LinkConnector::read_talk(Talk& talk) noexcept {
-  BP_DCHECK(talk.fd.is_open() && talk.bytes < sizeof talk.record);
+  BP_DCHECK(is_own_thread() && talk.fd.is_open() && talk.bytes < sizeof talk.record);
+  BP_DCHECK(talk.stage != Stage::kFree && talk.stage != Stage::kConnecting);
   if (talk.stage == Stage::kHeld) {
     // Its hello was checked and is still to be used: nothing more may be read over it.
     char more = 0;
@@ -147,6 +152,7 @@ void LinkConnector::read_talk(Talk& talk) noexcept {
 }
 
 void LinkConnector::give_up(Talk& talk, const char* why) noexcept {
+  BP_DCHECK(is_own_thread() && talk.stage != Stage::kFree && why != nullptr);
   VerbsLink* link = talk.link;
   const Stage stage = talk.stage;
   if (stage == Stage::kAwaitHello && talk.bytes > 0) tell_once(talk.host, "half a record");
@@ -156,6 +162,7 @@ void LinkConnector::give_up(Talk& talk, const char* why) noexcept {
 }
 
 void LinkConnector::take_manager_events() noexcept {
+  BP_DCHECK(is_own_thread() && options_.is_by_manager);
   using Kind = ConnectionManager::Event::Kind;
   const auto name_of = [this](uint32_t hash) -> const char* {
     for (const VerbsLink* link : links_) {
@@ -197,6 +204,7 @@ void LinkConnector::take_call(const ConnectionManager::Event& event) noexcept {
 }
 
 bool LinkConnector::send_record(Talk& talk, HandshakeRecord& record) noexcept {
+  BP_DCHECK(is_own_thread() && talk.fd.is_open() != (talk.call != nullptr));
   finish_record(record);
   BP_DCHECK_SLOW(check_record(record, static_cast<HandshakeKind>(record.kind)) == Refusal::kNone);
   if (talk.call != nullptr) return manager_.send(talk.call, record);
@@ -219,6 +227,7 @@ bool LinkConnector::watch(Talk& talk, uint32_t events) noexcept {
 }
 
 void LinkConnector::drop(Talk& talk) noexcept {
+  BP_DCHECK(is_own_thread());
   if (talk.fd.is_open()) {
     // A child of a fork may still have the socket: closing it would tell the peer nothing, and
     // leave it in the epoll.

@@ -2,6 +2,7 @@
 #include "transport/verbs/connect/link_connector.h"
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -45,6 +46,8 @@ bool LinkConnector::is_valid() const noexcept {
   }
   if (stranger_count > kStrangerCountMax || told_host_count_ > kToldHostCountMax) return false;
   if (accept_ns_ != 0 && !listener_.is_open()) return false;
+  if (refused_.load(std::memory_order_relaxed) < told_host_count_) return false;
+  if (links_.size() != dialing_.size()) return false;
   return std::all_of(links_.begin(), links_.end(),
                      [this](const VerbsLink* link) { return is_valid(*link); });
 }
@@ -54,14 +57,25 @@ bool LinkConnector::is_valid(const Talk& talk) const noexcept {
   const int carrier_count = talk.fd.is_open() + (talk.call != nullptr);
   if (carrier_count != (talk.stage != Stage::kFree)) return false;
   if (is_bound != (talk.link != nullptr) || talk.bytes >= sizeof talk.record) return false;
-  if (!is_bound) return true;
+  if (talk.stage == Stage::kFree) return true;
+  if ((talk.call != nullptr) != options_.is_by_manager) return false;
   const bool is_lifeline = talk.stage == Stage::kLifeline;
+  if (!is_lifeline && talk.deadline_ns == 0) return false;  // it would never be given up
+  if (!is_bound) return true;
+  if (is_lifeline && talk.bytes > 0) return false;
+  if (talk.stage == Stage::kHeld && !is_held_well(talk)) return false;
   if (talk_of(*talk.link, is_lifeline) != &talk) return false;  // there is another one
   const bool was_up = is_lifeline || talk.stage == Stage::kAwaitReady;
   if (was_up && talk.link->peer_instance == 0) return false;
   const LinkState state = talk.link->state.load(std::memory_order_acquire);
   const bool is_ours = talk.stage == Stage::kConnecting || talk.stage == Stage::kAwaitWelcome;
+  if (is_ours && !talk.link->address.has_value()) return false;
   return !is_ours || state == LinkState::kDown || state == LinkState::kCutOff;
+}
+
+bool LinkConnector::is_held_well(const Talk& talk) const noexcept {
+  return talk.bytes == 0 && check_record(talk.record, HandshakeKind::kHello) == Refusal::kNone &&
+         link_named(talk.record.name) == talk.link;
 }
 
 bool LinkConnector::is_valid(const VerbsLink& link) const noexcept {
@@ -70,6 +84,10 @@ bool LinkConnector::is_valid(const VerbsLink& link) const noexcept {
       std::max(options_.timing.backoff_ns_min, options_.timing.backoff_ns_max);
   if (links_[link.place] != &link || link.connector != this || !link.is_valid()) return false;
   if (dial_state.backoff_ns > backoff_ns_max) return false;
+  const uint64_t backoff_ns_min =
+      std::min(options_.timing.backoff_ns_min, options_.timing.backoff_ns_max);
+  if (dial_state.down_since_ns != 0 && dial_state.backoff_ns < backoff_ns_min) return false;
+  if (dial_state.tell_pause_ns > options_.timing.tell_ns_max) return false;
   // In this order: the shard asks for its end first, and then takes it down.
   if (link.must_break.load(std::memory_order_acquire)) return true;
   if (link.state.load(std::memory_order_acquire) != LinkState::kUp) return true;
@@ -81,6 +99,8 @@ Result<void> LinkConnector::start(const LinkConnectorOptions& options,
                                   std::vector<VerbsLink*> links) {
   BP_ASSERT(!is_running_ && options.instance != 0 && options.bell != nullptr);
   BP_ASSERT(options.device != nullptr);
+  BP_DCHECK(std::has_single_bit(options.window) && options.message_bytes > 0);
+  BP_DCHECK(options.timing.backoff_ns_min > 0 && options.timing.answer_ns_max > 0);
   options_ = options;
   links_ = std::move(links);
   dialing_.assign(links_.size(), {});
@@ -138,6 +158,9 @@ void LinkConnector::ring() noexcept {
 }
 
 void LinkConnector::run() noexcept {
+#if BP_DEBUG
+  const ThreadOwner::Hold hold(owner_);
+#endif
   while (!must_stop_.load(std::memory_order_acquire)) {
     epoll_event events[16];
     const int count = epoll_wait(epoll_.number(), events, std::size(events), wait_ms());
@@ -162,6 +185,7 @@ void LinkConnector::run() noexcept {
 
 // The shard reads no clock: it is asked now and then to look whether what it has posted ends.
 void LinkConnector::look_at_progress(uint64_t now_ns) noexcept {
+  BP_DCHECK(is_own_thread() && now_ns >= rung_ns_);
   const bool is_any_up = std::any_of(links_.begin(), links_.end(), [](const VerbsLink* link) {
     return link->state.load(std::memory_order_acquire) == LinkState::kUp;
   });
@@ -173,6 +197,7 @@ void LinkConnector::look_at_progress(uint64_t now_ns) noexcept {
 // How long nothing needs to be looked at. Handshakes are short, so a tick serves for all of them; a
 // peer that nobody reaches costs a wake-up for each try.
 int LinkConnector::wait_ms() const noexcept {
+  BP_DCHECK(is_own_thread());
   for (const Talk& talk : talks_) {
     if (talk.stage != Stage::kFree && talk.stage != Stage::kLifeline) return kTickMs;
   }
@@ -191,6 +216,7 @@ int LinkConnector::wait_ms() const noexcept {
 }
 
 void LinkConnector::handle_event(uint64_t token) noexcept {
+  BP_DCHECK(is_own_thread() && (token >= kManagerToken || token < talks_.size()));
   BP_KEEPS_VALID(*this);
   if (token == kWakeToken) {
     uint64_t count = 0;
@@ -211,6 +237,7 @@ void LinkConnector::handle_event(uint64_t token) noexcept {
 }
 
 void LinkConnector::handle_record(Talk& talk) noexcept {
+  BP_DCHECK(is_own_thread() && talk.bytes == 0);
   switch (talk.stage) {
     case Stage::kAwaitHello: return take_hello(talk);
     case Stage::kAwaitWelcome: return take_welcome(talk);
@@ -230,6 +257,7 @@ void LinkConnector::handle_record(Talk& talk) noexcept {
 
 // A link is down: hang up, so that the peer knows; dial, if it is for us to do so.
 void LinkConnector::look_after(VerbsLink& link, uint64_t now_ns) noexcept {
+  BP_DCHECK(is_own_thread() && link.connector == this);
   const LinkState state = link.state.load(std::memory_order_acquire);
   if (state == LinkState::kUp) {
     // The shard has to look until it is down, also one that sleeps.
@@ -279,7 +307,7 @@ bool LinkConnector::has_been_of_use(const VerbsLink& link, uint64_t now_ns) cons
 }
 
 void LinkConnector::back_off(VerbsLink& link, const char* why, const char* cure) noexcept {
-  BP_DCHECK(link.connector == this && why != nullptr);
+  BP_DCHECK(is_own_thread() && link.connector == this && why != nullptr);
   Dialing& state = dialing(link);
   if (cure == nullptr) {
     cure = "see whether it is started and listens there";
@@ -303,6 +331,7 @@ void LinkConnector::back_off(VerbsLink& link, const char* why, const char* cure)
 }
 
 void LinkConnector::delay_next(Dialing& state) noexcept {
+  BP_DCHECK(state.down_since_ns != 0 || state.up_since_ns != 0);
   state.next_ns = monotonic_ns() + state.backoff_ns;
   state.backoff_ns = std::min(2 * state.backoff_ns, options_.timing.backoff_ns_max);
 }
@@ -329,7 +358,7 @@ const LinkConnector::Talk* LinkConnector::talk_of(const VerbsLink& link,
   return nullptr;
 }
 
-VerbsLink* LinkConnector::link_named(const char* name) noexcept {
+VerbsLink* LinkConnector::link_named(const char* name) const noexcept {
   for (VerbsLink* link : links_) {
     if (link->name == name) return link;
   }
@@ -337,6 +366,7 @@ VerbsLink* LinkConnector::link_named(const char* name) noexcept {
 }
 
 void LinkConnector::tell_once(const char* host, const char* why) noexcept {
+  BP_DCHECK(is_own_thread() && host != nullptr);
   refused_.fetch_add(1, std::memory_order_relaxed);
   for (uint32_t i = 0; i < told_host_count_; ++i) {
     if (std::strcmp(told_hosts_[i], host) == 0) return;

@@ -14,7 +14,9 @@
 // is on the way to be it. 3. What is dialed is neither up nor lost: a hello that is answered ends
 // what was dialed, or waits. 4. A link that is up has a lifeline, or waits for ready, or is to
 // break. 5. Strangers, told hosts and back-offs are no more than they may be. 6. Each link is
-// valid. (is_valid)
+// valid. 7. All talks have the carrier of the options, and what is dialed has an address. 8. What
+// is held is a good hello of its link, of which nothing more was read. (is_valid) 9. Its own thread
+// alone touches talks, back-offs and links that are down. (is_own_thread, in each function)
 #pragma once
 
 #include <atomic>
@@ -25,6 +27,7 @@
 
 #include "platform/file.h"
 #include "platform/log.h"
+#include "platform/thread_owner.h"
 #include "platform/thread_stack.h"
 #include "transport/doorbell.h"
 #include "transport/verbs/connect/connection_manager.h"
@@ -185,10 +188,15 @@ class LinkConnector {
   // The one that is not a lifeline yet, or the lifeline.
   Talk* talk_of(const VerbsLink& link, bool is_lifeline) noexcept;
   const Talk* talk_of(const VerbsLink& link, bool is_lifeline) const noexcept;
+  bool is_own_thread() const noexcept { return owner_.is_caller(); }
   bool is_valid(const Talk& talk) const noexcept;
+  bool is_held_well(const Talk& talk) const noexcept;
   bool is_valid(const VerbsLink& link) const noexcept;
-  VerbsLink* link_named(const char* name) noexcept;
-  Dialing& dialing(const VerbsLink& link) noexcept { return dialing_[link.place]; }
+  VerbsLink* link_named(const char* name) const noexcept;
+  Dialing& dialing(const VerbsLink& link) noexcept {
+    BP_DCHECK(link.place < dialing_.size() && is_own_thread());
+    return dialing_[link.place];
+  }
   void tell_once(const char* host, const char* why) noexcept;
   void ring() noexcept;
 
@@ -212,6 +220,7 @@ class LinkConnector {
   std::atomic<bool> must_stop_{false};
   std::atomic<uint32_t> changes_{0};
   std::atomic<uint64_t> refused_{0};
+  ThreadOwner owner_;  // held by its thread, in debug builds
 };
 
 }  // namespace bedplate

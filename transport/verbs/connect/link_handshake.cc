@@ -39,6 +39,7 @@ HandshakeRecord LinkConnector::make_record(HandshakeKind kind,
   record.mtu = IBV_MTU_256;
   record.reads_max = 1;
   if (link == nullptr) return record;
+  BP_DCHECK(is_own_thread() && link->is_connectors());  // the other thread may write it else
   const QueuePairAddress address = link->queue_pair.address(link->packet_number, link->mtu);
   record.known_instance = link->peer_instance;
   record.received = link->received;
@@ -54,7 +55,7 @@ HandshakeRecord LinkConnector::make_record(HandshakeKind kind,
 
 // The peer goes by what it was told, so that must not change under way.
 void LinkConnector::begin(VerbsLink& link) noexcept {
-  BP_DCHECK(link.state.load(std::memory_order_relaxed) != LinkState::kUp);
+  BP_DCHECK(is_own_thread() && link.is_connectors());
   link.packet_number = random_packet_number();
   link.mtu = active_mtu(options_.device->context(), options_.device->port());
 }
@@ -62,6 +63,7 @@ void LinkConnector::begin(VerbsLink& link) noexcept {
 // Our connect() was decided.
 void LinkConnector::say_hello(Talk& talk) noexcept {
   BP_ASSERT(talk.stage == Stage::kConnecting && talk.link != nullptr);
+  BP_DCHECK(is_own_thread() && talk.link->address.has_value());
   VerbsLink& link = *talk.link;
   int outcome = 0;
   socklen_t bytes = sizeof outcome;
@@ -80,6 +82,7 @@ void LinkConnector::say_hello(Talk& talk) noexcept {
 
 void LinkConnector::take_welcome(Talk& talk) noexcept {
   BP_ASSERT(talk.stage == Stage::kAwaitWelcome && talk.link != nullptr);
+  BP_DCHECK(is_own_thread() && talk.link->is_connectors());
   VerbsLink& link = *talk.link;
   const HandshakeRecord record = talk.record;
   if (check_record(record, HandshakeKind::kRefusal) == Refusal::kNone) return take_refusal(talk);
@@ -118,6 +121,7 @@ void LinkConnector::take_welcome(Talk& talk) noexcept {
 }
 
 void LinkConnector::take_refusal(Talk& talk) noexcept {
+  BP_DCHECK(is_own_thread() && talk.stage == Stage::kAwaitWelcome && talk.link != nullptr);
   VerbsLink& link = *talk.link;
   const auto why = static_cast<Refusal>(talk.record.refusal);
   drop(talk);
@@ -132,6 +136,7 @@ void LinkConnector::take_refusal(Talk& talk) noexcept {
 
 void LinkConnector::take_hello(Talk& talk) noexcept {
   BP_ASSERT(talk.stage == Stage::kAwaitHello && talk.link == nullptr);
+  BP_DCHECK(is_own_thread() && talk.bytes == 0);
   const HandshakeRecord& record = talk.record;
   const Refusal fault = check_record(record, HandshakeKind::kHello);
   if (fault != Refusal::kNone) return refuse(talk, fault);
@@ -156,6 +161,7 @@ void LinkConnector::take_hello(Talk& talk) noexcept {
 // Once the link is ours: a peer that dials has lost the connection that we may still have.
 void LinkConnector::answer_hello(Talk& talk) noexcept {
   BP_ASSERT(talk.stage == Stage::kHeld && talk.link != nullptr);
+  BP_DCHECK_SLOW(is_own_thread() && is_held_well(talk));
   VerbsLink& link = *talk.link;
   const LinkState state = link.state.load(std::memory_order_acquire);
   if (state == LinkState::kLost) return refuse(talk, Refusal::kDevice);
@@ -191,6 +197,9 @@ void LinkConnector::note_cut_off(const VerbsLink& link) noexcept {
 }
 
 void LinkConnector::refuse(Talk& talk, Refusal why) noexcept {
+  BP_DCHECK(is_own_thread() && why != Refusal::kNone);
+  BP_DCHECK(talk.stage == Stage::kAwaitHello || talk.stage == Stage::kHeld ||
+            talk.stage == Stage::kAwaitReady || talk.stage == Stage::kAwaitWelcome);
   if (why != Refusal::kCrossing) tell_once(talk.host, to_text(why));
   if (has_magic(talk.record)) {
     HandshakeRecord refusal = make_record(HandshakeKind::kRefusal, nullptr);
@@ -206,6 +215,7 @@ void LinkConnector::commit(VerbsLink& link, const HandshakeRecord& record,
                            const char* host) noexcept {
   const LinkState state = link.state.load(std::memory_order_acquire);
   BP_ASSERT(state == LinkState::kDown || state == LinkState::kCutOff);
+  BP_DCHECK(is_own_thread() && record.instance != dialing(link).cut_instance);
   link.is_wanted.store(true, std::memory_order_relaxed);
   const bool goes_on =
       record.instance == link.peer_instance && record.known_instance == options_.instance;
@@ -238,6 +248,7 @@ void LinkConnector::commit(VerbsLink& link, const HandshakeRecord& record,
 
 Result<void> LinkConnector::connect_queue_pair(VerbsLink& link) noexcept {
   BP_ASSERT(link.is_connecting.load(std::memory_order_relaxed));
+  BP_DCHECK(is_own_thread() && !link.can_send.load(std::memory_order_relaxed));
   auto connected =
       link.queue_pair.connect(link.packet_number, link.mtu, link.peer, options_.timing.retry);
   link.is_connecting.store(false, std::memory_order_release);
@@ -246,6 +257,7 @@ Result<void> LinkConnector::connect_queue_pair(VerbsLink& link) noexcept {
 
 void LinkConnector::come_up(VerbsLink& link) noexcept {
   BP_ASSERT(!link.is_connecting.load(std::memory_order_relaxed));
+  BP_DCHECK(is_own_thread() && talk_of(link, true) != nullptr);
   dialing(link).up_since_ns = monotonic_ns();
   link.can_send.store(true, std::memory_order_release);
   BP_LOG_INFO("verbs: connected to %s at %s", link.name.c_str(), link.host);
@@ -260,6 +272,7 @@ void LinkConnector::come_up(VerbsLink& link) noexcept {
 }
 
 void LinkConnector::break_link(VerbsLink& link) noexcept {
+  BP_DCHECK(link.connector == this);
   if (link.must_break.exchange(true, std::memory_order_acq_rel)) return;
   ring();
 }

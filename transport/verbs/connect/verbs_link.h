@@ -6,7 +6,10 @@
 //
 // Invariants: 1. While it is down there is a queue pair, which is the connector's. 2. One that is
 // up is wanted, and knows its peer: instance, queue pair, packet numbers and packet sizes that can
-// be. 3. It can send only once the connector has brought up the queue pair. (is_valid)
+// be. 3. It can send only once the connector has brought up the queue pair. (is_valid) 4. The
+// connector writes to a link that is down, and to no other. (is_connectors, where it writes)
+//
+// Tested by tests/transport/verbs/verbs_links_test.cc.
 #pragma once
 
 #include <atomic>
@@ -67,6 +70,11 @@ struct VerbsLink final : QueuePairOwner {
   // Threads: the connector's, or the shard's while it has the link: it reads nothing that the other
   // one may write then.
   bool is_valid() const noexcept;
+  // Whether the connector may write what the thread has that has the link. Threads: the same.
+  bool is_connectors() const noexcept {
+    const LinkState now = state.load(std::memory_order_acquire);
+    return now == LinkState::kDown || now == LinkState::kCutOff;
+  }
 };
 
 }  // namespace bedplate

@@ -17,6 +17,10 @@ uint8_t reads_max(int limit) noexcept {
   return static_cast<uint8_t>(std::clamp(limit, 1, int{kReadsMax}));
 }
 
+bool is_packet_number(uint32_t number) noexcept { return number <= kPacketNumberMask; }
+
+bool is_mtu(ibv_mtu mtu) noexcept { return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096; }
+
 Result<void> modified(int outcome, const char* state, const char* device) noexcept {
   if (outcome == 0) return {};
   errno = outcome;
@@ -29,6 +33,7 @@ Result<void> modified(int outcome, const char* state, const char* device) noexce
 Result<void> QueuePair::create(const VerbsDevice& device,
                                const QueuePairOptions& options) noexcept {
   BP_ASSERT(handle_ == nullptr);
+  BP_DCHECK(options.completions != nullptr && options.send_count_max > 0);
   ibv_qp_init_attr attributes = {};
   attributes.send_cq = options.completions;
   attributes.recv_cq = options.completions;
@@ -63,6 +68,7 @@ void QueuePair::destroy() noexcept {
 }
 
 QueuePairAddress QueuePair::address(uint32_t packet_number, ibv_mtu mtu) const noexcept {
+  BP_DCHECK(handle_ != nullptr && is_packet_number(packet_number) && is_mtu(mtu));
   const VerbsPort& port = device_->port();
   return {number(), packet_number, port.gid,
           port.lid, mtu,           reads_max(device_->limits().max_qp_rd_atom)};
@@ -70,6 +76,9 @@ QueuePairAddress QueuePair::address(uint32_t packet_number, ibv_mtu mtu) const n
 
 Result<void> QueuePair::connect(uint32_t packet_number, ibv_mtu mtu, const QueuePairAddress& peer,
                                 const RetryOptions& retry) noexcept {
+  BP_DCHECK(handle_ != nullptr && handle_->state == IBV_QPS_RESET);
+  BP_DCHECK(is_packet_number(packet_number) && is_packet_number(peer.packet_number));
+  BP_DCHECK(is_mtu(mtu) && is_mtu(peer.mtu) && peer.reads_max > 0);
   BP_TRY(to_init());
   const VerbsPort& port = device_->port();
   auto ready = to_ready_to_receive(mtu, peer, port.gid_index);
@@ -142,18 +151,21 @@ bool QueuePair::is_failed() const noexcept {
 }
 
 void QueuePair::fail() noexcept {
+  BP_DCHECK(handle_ != nullptr);
   ibv_qp_attr attributes = {};
   attributes.qp_state = IBV_QPS_ERR;
   ibv_modify_qp(handle_, &attributes, IBV_QP_STATE);
 }
 
 Result<void> QueuePair::reset() noexcept {
+  BP_DCHECK(handle_ != nullptr);
   ibv_qp_attr attributes = {};
   attributes.qp_state = IBV_QPS_RESET;
   return modified(ibv_modify_qp(handle_, &attributes, IBV_QP_STATE), "RESET", device_->kind().name);
 }
 
 Result<void> QueuePair::renew() noexcept {
+  BP_DCHECK(handle_ != nullptr && handle_->state == IBV_QPS_RESET);
   if (!device_->quirks().reset_keeps_reads) return {};
   destroy();
   return create(*device_, options_);

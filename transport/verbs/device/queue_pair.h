@@ -4,6 +4,10 @@
 // It knows states and addresses; requests are send_queue_datapath's business. A part of
 // VerbsProvider; programs with queue pairs of their own make them by libibverbs. Threads: one at a
 // time. Source of the states: ibv_modify_qp(3), InfiniBand specification volume 1, 10.3.
+//
+// Invariants: 1. It is connected from RESET alone, made or brought there by reset(). 2. What both
+// ends begin with fits into the packets: numbers of 24 bits, an MTU that there is, one read at
+// least. (connect)
 #pragma once
 
 #include <cstdint>
