@@ -117,6 +117,7 @@ bool Appliance::check() {
 
 Result<void> Appliance::reserve() {
   PinnedPool& pool = process_pool();
+  BP_DCHECK(name_lock_.is_taken() && shards_.empty() && !pool.is_sealed());
   BP_TRY(pool.reserve(plan_.pool, static_cast<unsigned>(usable_cpu_count())));
   for (uint32_t i = 0; i < pool.segment_count(); ++i) {
     const Segment& segment = pool.segment(i);
@@ -131,6 +132,7 @@ Result<void> Appliance::hand_over_heap() {
   PinnedPool& pool = process_pool();
   Segment& heap = *pool.find_segment("heap");
   const std::vector<CarvePlan>& carves = plan_.pool.segments[1].carves;
+  BP_DCHECK(plan_.pool.segments[1].owner == OwnerName("heap") && carves.size() == 2);
   const std::span<std::byte> reserve = pool.carve(heap, carves[0].owner, carves[0].bytes);
   const std::span<std::byte> rest = pool.carve(heap, carves[1].owner, carves[1].bytes);
   if (!add_heap_memory(rest) || !add_heap_reserve(reserve)) {
@@ -155,6 +157,7 @@ std::vector<FileOptions> Appliance::files_on(uint32_t shard) {
 }
 
 Result<void> Appliance::start_shards() {
+  BP_DCHECK(shards_.empty() && process_pool().find_segment("heap") != nullptr);
   for (const ShardSettings& settings : configuration_.shards) {
     const auto index = static_cast<uint32_t>(shards_.size());
     const ShardNeeds needs = plan_.needs_on(index);
@@ -185,6 +188,7 @@ Histogram* Appliance::rounds_of(uint32_t shard, const char* part) {
 
 // One for each shard where anybody exchanges messages: services, the groups, the peers.
 Result<void> Appliance::make_messengers() {
+  BP_DCHECK(shards_.size() == configuration_.shards.size() && messengers_.empty());
   for (uint32_t i = 0; i < shards_.size(); ++i) {
     const bool is_needed = plan_.needs_on(i).has_messages || (i == 0 && !plan_.groups.empty()) ||
                            (configuration_.verbs.enabled && configuration_.verbs.shard == i);
@@ -203,6 +207,7 @@ Result<void> Appliance::make_messengers() {
 // No device has registered the pool when every shard's sockets go through epoll, and there are no
 // verbs.
 void Appliance::hold_pages() {
+  BP_DCHECK(!process_pool().is_sealed());
   if ((process_pool().stoppers() & kPinStops) != 0) return;
   if (auto held = page_pin_.create(process_pool()); !held.ok()) log_error(held.error());
 }
@@ -210,6 +215,8 @@ void Appliance::hold_pages() {
 // Each allocates in its own name; where messages are exchanged, nothing that no other process could
 // read: it may be lent.
 Result<void> Appliance::create_services() {
+  BP_DCHECK(contexts_.empty() && listeners_.size() == plan_.services.size());
+  BP_DCHECK(messengers_.size() == shards_.size() && !process_pool().is_sealed());
   const bool has_messages = std::any_of(messengers_.begin(), messengers_.end(),
                                         [](const auto& messenger) { return messenger != nullptr; });
   if (has_messages) leave_boot_heap();
@@ -228,12 +235,14 @@ Result<void> Appliance::create_services() {
 
 Result<void> Appliance::create_peers() {
   const uint32_t shard = configuration_.verbs.shard;
+  BP_DCHECK(shard < shards_.size() && messengers_.size() == shards_.size() && contexts_.empty());
   return peers_->create(configuration_, process_pool(), shards_[shard]->loop(),
                         messengers_[shard].get(), counters_);
 }
 
 // After the peers: processes that join are told of the device.
 Result<void> Appliance::create_messaging() {
+  BP_DCHECK(contexts_.size() == plan_.services.size() && !process_pool().is_sealed());
   return messaging_.create(configuration_, plan_, process_pool(), messengers_[0].get(),
                            shards_[0]->loop().doorbell(), peers_->terms(), counters_);
 }
@@ -256,6 +265,7 @@ Result<void> Appliance::seal() {
   }
   report_memory_errors();
   PinnedPool& pool = process_pool();
+  BP_DCHECK(!pool.is_sealed() && contexts_.size() == plan_.services.size());
   pool.seal();
   if (configuration_.pool.enforce == Enforcement::kSeccomp) {
     BP_TRY(install_seccomp_filter(kPoolBase, kPoolBase + kPoolSpanBytes));
@@ -312,6 +322,7 @@ Result<void> Appliance::prove_support() noexcept {
 }
 
 void Appliance::start_serving() {
+  BP_DCHECK(process_pool().is_sealed() && shards_.size() == configuration_.shards.size());
   for (size_t i = 0; i < shards_.size(); ++i) {
     const ShardSettings& settings = configuration_.shards[i];
     BP_LOG_INFO("shard %s on core %d, sockets through %s", settings.name.c_str(), settings.cpu,
@@ -357,6 +368,8 @@ int Appliance::serve_until_signal() {
 void Appliance::stop() noexcept {
   messaging_.stop();
   for (auto& shard : shards_) shard->stop();
+  BP_DCHECK(std::all_of(shards_.begin(), shards_.end(),
+                        [](const auto& shard) { return !shard->is_running(); }));
   peers_->close();
 }
 

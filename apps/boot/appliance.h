@@ -3,6 +3,11 @@
 //
 //     configuration -> plan -> preflight -> reserve -> give up root -> register -> services -> seal
 //     -> run
+//
+// Invariants, which the head of each step looks at: 1. Nothing is taken under a name that is not
+// ours. 2. What is made before the seal is made once, and by what was planned: a shard for each
+// [[shard]], a messenger or none for each shard, a context for each service. 3. Shards wait until
+// the pool is sealed. 4. Nobody's loop runs when peers are closed. (stop)
 #pragma once
 
 #include <csignal>

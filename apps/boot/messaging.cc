@@ -31,6 +31,7 @@ Result<void> Messaging::create(const Configuration& configuration, const Applian
                                PinnedPool& pool, ShardMessenger* messenger, Doorbell& doorbell,
                                const ProcessTerms& verbs, CountersFile& counters) {
   if (plan.groups.empty()) return {};
+  BP_DCHECK(groups_.empty() && server_ == nullptr && messenger != nullptr && !pool.is_sealed());
   name_ = configuration.appliance.name;
   stops_at_failure_ = configuration.messages.on_join_failure == JoinFailure::kStop;
   pool_id_ = make_pool_id();
@@ -136,6 +137,7 @@ void Messaging::count_groups(CountersFile& counters) {
 
 Result<void> Messaging::join_groups(PinnedPool& pool, ShardMessenger& messenger,
                                     Doorbell& doorbell) {
+  BP_DCHECK(counters_.size() == groups_.size());
   std::vector<FutexBell> bells;
   for (size_t i = 0; i < groups_.size(); ++i) {
     const std::unique_ptr<Group>& group = groups_[i];
@@ -179,6 +181,7 @@ void Messaging::refresh_counters() noexcept {
 
 // The control thread. The server has logged why, where there is a reason.
 void Messaging::heard(const JoinEvent& event) noexcept {
+  BP_DCHECK(event.kind == JoinEvent::Kind::kRefused || event.group < groups_.size());
   if (event.kind == JoinEvent::Kind::kRefused) return;  // it got nothing, and nobody else notices
   if (event.may_be_logged) {
     const bool is_trouble =

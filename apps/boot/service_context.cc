@@ -18,13 +18,37 @@ ServiceContext::ServiceContext(const ServiceNeeds& needs, const ServiceRuntime& 
     : needs_(needs),
       runtime_(runtime),
       listeners_(listeners),
-      source_counts_(runtime.shards.size()) {}
+      source_counts_(runtime.shards.size()) {
+  BP_DCHECK(needs.service != nullptr && needs.shards.size() == runtime.shards.size());
+  BP_DCHECK(listeners.size() == needs.listens.size());
+  BP_DCHECK(runtime.messengers.size() == runtime.shards.size());
+}
+
+bool ServiceContext::is_valid() const noexcept {
+  for (size_t shard = 0; shard < source_counts_.size(); ++shard) {
+    if (source_counts_[shard] > needs_.shards[shard].sources) return false;
+  }
+  const auto is_planned = [this](const OwnerName& owner) {
+    const auto has_it = [&](const SegmentRequest& request) {
+      return std::any_of(request.carves.begin(), request.carves.end(),
+                         [&](const CarvePlan& carve) { return carve.owner == owner; });
+    };
+    return std::any_of(needs_.segments.begin(), needs_.segments.end(), has_it) &&
+           std::count(carved_.begin(), carved_.end(), owner) == 1;
+  };
+  return udp_sockets_.size() <= needs_.datagrams.size() &&
+         std::all_of(carved_.begin(), carved_.end(), is_planned);
+}
 
 ServiceContext::~ServiceContext() = default;
 
-EventLoop& ServiceContext::loop(uint32_t shard) noexcept { return runtime_.shards[shard]->loop(); }
+EventLoop& ServiceContext::loop(uint32_t shard) noexcept {
+  BP_DCHECK(shard < shard_count());
+  return runtime_.shards[shard]->loop();
+}
 
 StreamSockets& ServiceContext::sockets(uint32_t shard) noexcept {
+  BP_DCHECK(shard < shard_count());
   return runtime_.shards[shard]->sockets();
 }
 
@@ -36,6 +60,8 @@ Error ServiceContext::defect(const std::string& doing, const char* answer) const
 }
 
 Result<std::span<std::byte>> ServiceContext::carve(const OwnerName& owner) {
+  BP_DCHECK(!runtime_.pool.is_sealed());
+  BP_KEEPS_VALID(*this);
   const std::string doing = "carving " + std::string(owner.view());
   if (std::find(carved_.begin(), carved_.end(), owner) != carved_.end()) {
     return defect(doing, "it was handed out before");
@@ -53,6 +79,8 @@ Result<std::span<std::byte>> ServiceContext::carve(const OwnerName& owner) {
 
 Result<void> ServiceContext::add_source(uint32_t shard, PollSource& source, uint32_t budget) {
   BP_ASSERT(shard < shard_count());
+  BP_DCHECK(!runtime_.pool.is_sealed() && budget > 0);
+  BP_KEEPS_VALID(*this);
   if (source_counts_[shard] == needs_.shards[shard].sources) {
     return defect("adding a poll source to shard " + runtime_.configuration.shards[shard].name,
                   "it has planned no more there");
@@ -65,6 +93,8 @@ Result<void> ServiceContext::add_source(uint32_t shard, PollSource& source, uint
 }
 
 Result<DatagramSocket*> ServiceContext::datagram_socket(std::string_view name) {
+  BP_DCHECK(!runtime_.pool.is_sealed());
+  BP_KEEPS_VALID(*this);
   const std::string doing = "making the datagram socket " + std::string(name);
   const auto is_it = [name](const DatagramNeed& need) { return need.name == name; };
   const auto need = std::find_if(needs_.datagrams.begin(), needs_.datagrams.end(), is_it);
@@ -93,6 +123,7 @@ Result<File*> ServiceContext::file(std::string_view name) const {
     if (need.plan.name != name) continue;
     File* file = runtime_.shards[need.shard]->files().find(file_name(needs_.name, need.plan));
     BP_ASSERT(file != nullptr);
+    BP_DCHECK(need.shard < shard_count());
     return file;
   }
   return defect("looking for its file " + std::string(name), "it is not planned");
@@ -118,6 +149,7 @@ Result<Messenger*> ServiceContext::messenger(uint32_t shard) noexcept {
   if (!needs_.shards[shard].has_messages) {
     return defect("exchanging messages on shard " + name, "it has planned none there");
   }
+  BP_DCHECK(runtime_.messengers[shard] != nullptr);  // make_messengers() reads the same needs
   return &runtime_.messengers[shard]->messenger();
 }
 

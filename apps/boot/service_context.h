@@ -4,6 +4,11 @@
 // It lives as long as the appliance's loops, and so does what it hands out by reference or pointer.
 // Threads: the main thread, in create(), where nothing else is said; what it handed out belongs to
 // its shard from then on. Errors are of kind kSystem and name the service: they are its defects.
+//
+// Invariants, around what hands something out: 1. A carve that was handed out was planned, and
+// handed out once. 2. No shard has more of its sources than were planned. 3. It has a datagram
+// socket of the kernel's for no more than were planned. (is_valid) 4. Memory, sources and sockets
+// are handed out before the seal. (carve, add_source, datagram_socket)
 #pragma once
 
 #include <memory>
@@ -121,6 +126,8 @@ class ServiceContext {
   VerbsProvider* peer_datagrams() noexcept;
   // The memory of [[verbs.export]] `name`, also where nobody can reach it; empty: there is none.
   std::span<std::byte> exported(std::string_view name) const noexcept;
+
+  bool is_valid() const noexcept;
 
  private:
   Error defect(const std::string& doing, const char* answer) const;

@@ -33,8 +33,38 @@ ServicePlan::ServicePlan(const Configuration& configuration, Service& service)
   needs_.shards.resize(configuration.shards.size());
 }
 
+bool ServicePlan::is_valid() const noexcept {
+  if (needs_.shards.size() != configuration_.shards.size()) return false;
+  if (is_refused_ && (first_.answer[0] == '\0' || first_.cure[0] == '\0')) return false;
+  const auto count_carves = [this](const OwnerName& owner) {
+    int64_t count = 0;
+    for (const SegmentRequest& request : needs_.segments) {
+      count += std::count_if(request.carves.begin(), request.carves.end(),
+                             [&](const CarvePlan& carve) { return carve.owner == owner; });
+    }
+    return count;
+  };
+  for (const SegmentRequest& request : needs_.segments) {
+    const auto is_good = [&](const CarvePlan& carve) {
+      return carve.bytes > 0 && count_carves(carve.owner) == 1;
+    };
+    if (!std::all_of(request.carves.begin(), request.carves.end(), is_good)) return false;
+  }
+  for (const DatagramNeed& need : needs_.datagrams) {
+    const auto is_same = [&](const DatagramNeed& other) { return other.name == need.name; };
+    const auto count = std::count_if(needs_.datagrams.begin(), needs_.datagrams.end(), is_same);
+    if (need.shard >= needs_.shards.size() || count != 1) return false;
+  }
+  return std::all_of(needs_.files.begin(), needs_.files.end(), [this](const FileNeed& need) {
+    const auto is_same = [&](const FileNeed& other) { return other.plan.name == need.plan.name; };
+    return need.shard < needs_.shards.size() &&
+           std::count_if(needs_.files.begin(), needs_.files.end(), is_same) == 1;
+  });
+}
+
 void ServicePlan::refuse(const std::string& doing, const std::string& answer,
                          const std::string& cure) {
+  BP_DCHECK(!answer.empty() && !cure.empty());
   if (is_refused_) return;
   is_refused_ = true;
   first_.kind = ErrorKind::kConfiguration;
@@ -44,6 +74,7 @@ void ServicePlan::refuse(const std::string& doing, const std::string& answer,
 }
 
 Result<ServiceNeeds> ServicePlan::take() {
+  BP_DCHECK_SLOW(is_valid());
   add_datagram_segments();
   if (is_refused_) return first_;
   return std::move(needs_);
@@ -64,6 +95,7 @@ Placement ServicePlan::placement(uint32_t shard) {
 
 void ServicePlan::segment(const OwnerName& owner, std::vector<CarvePlan> carves,
                           const Placement& placement, bool is_for_devices) {
+  BP_KEEPS_VALID(*this);
   const std::string doing = "the segment " + std::string(owner.view());
   const auto defect = [&](const std::string& answer) {
     refuse(doing, answer, "this is a defect of the service");
@@ -91,6 +123,7 @@ void ServicePlan::segment(const OwnerName& owner, std::vector<CarvePlan> carves,
 }
 
 void ServicePlan::connections(uint32_t shard, uint32_t count, const char* key) {
+  BP_KEEPS_VALID(*this);
   ShardNeeds* needs = find_shard(shard, "connections");
   if (needs == nullptr) return;
   needs->connections += std::min(count, kCountMax);
@@ -142,6 +175,7 @@ DatagramNetwork* ServicePlan::find_network(const std::string& doing, std::string
 
 void ServicePlan::datagram_socket(uint32_t shard, const char* name, const DatagramShape& shape,
                                   std::string_view network) {
+  BP_KEEPS_VALID(*this);
   const std::string doing = std::string("the datagram socket ") + name;
   ShardNeeds* needs = find_shard(shard, doing.c_str());
   if (needs == nullptr) return;
@@ -170,6 +204,7 @@ void ServicePlan::datagram_socket(uint32_t shard, const char* name, const Datagr
 
 // One segment for those of a shard: a pool has few segments.
 void ServicePlan::add_datagram_segments() {
+  BP_KEEPS_VALID(*this);
   for (uint32_t shard = 0; shard < needs_.shards.size(); ++shard) {
     std::vector<CarvePlan> carves;
     for (const DatagramNeed& need : needs_.datagrams) {
@@ -189,6 +224,7 @@ void ServicePlan::messages(uint32_t shard) {
 
 void ServicePlan::listen(const char* key, const std::vector<SocketAddress>& addresses,
                          const std::vector<SocketAddress>& in_image) {
+  BP_KEEPS_VALID(*this);
   const auto is_it = [key](const ListenNeed& need) { return need.key == key; };
   if (std::any_of(needs_.listens.begin(), needs_.listens.end(), is_it)) {
     return refuse(std::string("the addresses of ") + key, "they are planned already",
@@ -199,6 +235,7 @@ void ServicePlan::listen(const char* key, const std::vector<SocketAddress>& addr
 }
 
 void ServicePlan::file(uint32_t shard, const FilePlan& plan) {
+  BP_KEEPS_VALID(*this);
   if (find_shard(shard, "a file") == nullptr) return;
   const std::string doing = "the file " + (plan.name.empty() ? "without a name" : plan.name);
   const char* defect = defect_of(plan);
@@ -250,6 +287,7 @@ bool ServicePlan::check_counter(const CounterSet& set, const CounterDescription&
 }
 
 void ServicePlan::add_counters(CounterSet set) {
+  BP_KEEPS_VALID(*this);
   for (const CounterSet& other : needs_.counters) {
     if (other.name != set.name || other.instance != set.instance) continue;
     return refuse("the counters " + set.name + (set.instance.empty() ? "" : " of ") + set.instance,

@@ -5,6 +5,11 @@
 // Threads: the main thread, in Service::plan(). Texts and structs are copied. Numbers that are said
 // of one shard several times add up. What makes no sense ends the boot, by an error of kind
 // kConfiguration that names the service: nothing here returns one.
+//
+// Invariants, around each thing that is said: 1. There are needs for each shard of the
+// configuration, until all of them are taken: nothing is said after that. 2. A carve, a datagram
+// socket, a file is there once, on a shard that there is. 3. A plan that is refused has an answer
+// and a cure. (is_valid)
 #pragma once
 
 #include <cstdint>
@@ -142,6 +147,8 @@ class ServicePlan {
 
   // The runtime's. Errors (kConfiguration): the first thing that was said that makes no sense.
   Result<ServiceNeeds> take();
+
+  bool is_valid() const noexcept;
 
  private:
   ShardNeeds* find_shard(uint32_t shard, const char* doing);

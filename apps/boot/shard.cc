@@ -11,11 +11,25 @@ namespace bedplate {
 Shard::~Shard() { stop(); }
 
 void Shard::set_state(State state) noexcept {
+  [[maybe_unused]] const auto is_next = [](State before, State after) {
+    switch (before) {
+      case State::kStarting: return after == State::kReady || after == State::kFailed;
+      case State::kReady: return after == State::kRunning || after == State::kAbandoned;
+      case State::kRunning:
+      case State::kAbandoned: return after == State::kClosed;
+      case State::kFailed:
+      case State::kClosed: break;
+    }
+    return false;
+  };
+  BP_DCHECK(is_next(state_.load(std::memory_order_relaxed), state));
   state_.store(state, std::memory_order_release);
   state_.notify_all();
 }
 
 Result<void> Shard::create(const ShardOptions& options) {
+  BP_DCHECK(!is_started_ && state_.load(std::memory_order_relaxed) == State::kStarting);
+  BP_DCHECK(options.counters != nullptr && options.socket_count_max > 0);
   options_ = options;
   EventLoopOptions loop_options;
   loop_options.spin_ns = options.event_loop.spin_us * kNsPerUs;
@@ -56,6 +70,7 @@ Result<void> Shard::make_sockets() {
 }
 
 Result<void> Shard::set_up() {
+  BP_DCHECK(sockets_ == nullptr && !process_pool().is_sealed() && loop_.is_own_thread());
   BP_TRY(pin_this_thread(options_.settings.cpu));
   BP_TRY(make_sockets());
   if (Device* device = sockets_->device(); device != nullptr) {
@@ -80,6 +95,7 @@ Result<void> Shard::open_files() {
 
 // In this order: operations on files use the registration, which is the ring's.
 void Shard::close() noexcept {
+  BP_DCHECK(loop_.is_own_thread() && !has_left_operations_);
   has_left_operations_ = !files_.close(options_.file_patience_ns);
   if (has_left_operations_) return;
   keys_.destroy();
@@ -96,6 +112,7 @@ void Shard::thread_main() noexcept {
   set_state(State::kReady);
   state_.wait(State::kReady, std::memory_order_acquire);
   if (state_.load(std::memory_order_acquire) == State::kRunning) {
+    BP_DCHECK(on_start_ != nullptr && process_pool().is_sealed());
     on_start_();
     loop_.run();
   }
@@ -113,6 +130,7 @@ void Shard::run(std::function<void()> on_start) {
 // thread is left, too.
 void Shard::stop() noexcept {
   if (!is_started_) return;
+  BP_DCHECK(state_.load(std::memory_order_relaxed) != State::kStarting);
   is_started_ = false;
   if (state_.load(std::memory_order_acquire) == State::kReady) set_state(State::kAbandoned);
   loop_.stop();

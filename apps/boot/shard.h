@@ -2,6 +2,10 @@
 //
 // What needs the thread itself (the ring belongs to the thread that makes it) happens when it
 // starts; then it waits until the appliance is sealed, and runs.
+//
+// Invariants: 1. States come in their order: starting, then failed; or ready, running or abandoned,
+// closed. (set_state) 2. Sockets and files are there while it is ready or runs, and are made and
+// closed by its thread, while the loop does not run. (set_up, close)
 #pragma once
 
 #include <atomic>
@@ -52,6 +56,9 @@ class Shard {
   // After stop(): the kernel still works on files for this shard (Files::close), which must
   // therefore not be destroyed.
   bool has_left_operations() const noexcept { return has_left_operations_; }
+
+  // Whether its thread runs, or was left.
+  bool is_running() const noexcept { return is_started_; }
 
   EventLoop& loop() noexcept { return loop_; }
   StreamSockets& sockets() noexcept { return *sockets_; }

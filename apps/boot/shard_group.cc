@@ -34,6 +34,7 @@ Result<void> ShardGroup::create(const Configuration& configuration, PinnedPool& 
                                 std::span<const std::unique_ptr<Shard>> shards,
                                 std::span<const std::unique_ptr<ShardMessenger>> messengers,
                                 CountersFile& counters) {
+  BP_DCHECK(members_.empty() && !pool.is_sealed() && messengers.size() == shards.size());
   const GroupShape shape = shape_of(configuration);
   Segment& segment = *pool.find_segment(kSegment);
   const PoolId id = make_pool_id();

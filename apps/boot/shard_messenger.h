@@ -6,6 +6,7 @@
 // one name, the nearer one is meant.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -32,15 +33,20 @@ class ShardMessenger final : public PollSource {
 
   // Each outlives the loop. Before the loop runs.
   void add_group(ShmProvider& group) {
+    BP_DCHECK(std::find(groups_.begin(), groups_.end(), &group) == groups_.end());
     messenger_.add_provider(group);
     groups_.push_back(&group);
   }
   void add_peers(Provider& peers) {
+    BP_DCHECK(peers_ == nullptr);
     messenger_.add_provider(peers);
     peers_ = &peers;
   }
   // What waits on the bells of groups whose members are other processes.
-  void set_watch(BellWatch& watch) noexcept { watch_ = &watch; }
+  void set_watch(BellWatch& watch) noexcept {
+    BP_DCHECK(watch_ == nullptr && !groups_.empty());
+    watch_ = &watch;
+  }
 
   // As a source of the loop.
   uint32_t poll(uint32_t budget) noexcept override { return messenger_.poll(budget); }

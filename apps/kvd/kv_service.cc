@@ -77,6 +77,7 @@ Result<void> KvService::create(ServiceContext& context) {
                  .seed = seed,
                  .key_offset_bytes = kvd::kValueWord.size(),
                  .counters = &counters.value()->cache});
+  BP_DCHECK(environment_.loop == nullptr);  // it is made once
   environment_ = {.loop = &context.loop(shard_),
                   .cache = &cache_,
                   .counters = counters.value(),

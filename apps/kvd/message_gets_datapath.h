@@ -5,6 +5,9 @@
 //     answer     the 4 bytes; a byte: Answer; a short value behind it, a longer one lent
 //
 // A value is lent as it lies in the cache, pinned until it comes back.
+//
+// Invariants: 1. What is lent is pinned. (returned) 2. An answer fits into its bytes, and what it
+// gives is linked: nobody writes it. (answer) 3. The loop's thread alone answers. (both)
 #pragma once
 
 #include <algorithm>
@@ -33,6 +36,7 @@ class MessageGets final : public MessageAnswers {
 
   Verdict answer(const Message& question) noexcept override;
   void returned(void* item) noexcept override {
+    BP_DCHECK(environment_.is_own_thread() && static_cast<CacheItem*>(item)->pins > 0);
     environment_.cache->release(*static_cast<CacheItem*>(item));
   }
 
@@ -40,6 +44,7 @@ class MessageGets final : public MessageAnswers {
 };
 
 inline MessageAnswers::Verdict MessageGets::answer(const Message& question) noexcept {
+  BP_DCHECK(environment_.is_own_thread() && environment_.loop != nullptr);
   const std::string_view text(reinterpret_cast<const char*>(question.payload.data()),
                               question.payload.size());
   if (text.size() <= kHeadBytes || text.size() > kHeadBytes + kKeyBytesMax) {
@@ -49,6 +54,7 @@ inline MessageAnswers::Verdict MessageGets::answer(const Message& question) noex
   char answer[kAnswerBytesMax];
   text.copy(answer, kTagBytes, 1);
   const auto send = [&](Answer kind, std::string_view value) {
+    BP_DCHECK(kHeadBytes + value.size() <= sizeof answer);
     answer[kTagBytes] = static_cast<char>(kind);
     value.copy(answer + kHeadBytes, value.size());
     return question.from.am_send(reply,
@@ -56,6 +62,7 @@ inline MessageAnswers::Verdict MessageGets::answer(const Message& question) noex
   };
   environment_.cache->set_time(environment_.loop->now_ns());
   CacheItem* item = environment_.cache->find(text.substr(kHeadBytes));
+  BP_DCHECK(item == nullptr || item->is_linked);
   const std::string_view value = item != nullptr ? value_of(*item) : "";
   SendStatus status = SendStatus::kRefused;
   if (item != nullptr && value.size() > kCopyMax) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <cstring>
 #include <ctime>
 
 #include "platform/units.h"
@@ -51,13 +52,21 @@ bool Session::is_valid() const noexcept {
          !item_->is_linked && item_->body_bytes == value_bytes_ + kLineEnd.size();
 }
 
+// To be linked.
+bool Session::is_ready(CacheItem& item) noexcept {
+  return item.pins > 0 && item.key_bytes > 0 && item.text().ends_with(kLineEnd);
+}
+
 void Session::left() noexcept {
+  BP_DCHECK(environment_.is_own_thread());
+  BP_KEEPS_VALID(*this);
   if (item_ != nullptr) cache_.release(*item_);
   item_ = nullptr;
   keys_end_bytes_ = 0;
 }
 
 bool Session::work(uint64_t now_ns) noexcept {
+  BP_DCHECK(environment_.is_own_thread());
   BP_KEEPS_VALID(*this);
   cache_.set_time(now_ns);
   if (item_ == nullptr && keys_end_bytes_ == 0) return work_on_line();
@@ -66,6 +75,7 @@ bool Session::work(uint64_t now_ns) noexcept {
 }
 
 bool Session::read_word(char kind, std::string_view word) noexcept {
+  BP_DCHECK(!word.empty() && std::strchr("kfebn", kind) != nullptr);
   switch (kind) {
     case 'k': return word.size() <= kKeyBytesMax;
     case 'f': return parse_number(word, &flags_);
@@ -78,6 +88,7 @@ bool Session::read_word(char kind, std::string_view word) noexcept {
 // The fault of the words behind the command's, in memcached's order of checks; or nullptr.
 const char* Session::parse(std::string_view line) noexcept {
   constexpr size_t kWordsMax = 8;
+  BP_DCHECK(form_ != nullptr && form_->words.size() + form_->more_max < kWordsMax);
   if (form_->words == "K") return take_word(&line).empty() ? kNoCommand : nullptr;
   std::string_view words[kWordsMax];
   size_t count = 0;
@@ -96,6 +107,7 @@ const char* Session::parse(std::string_view line) noexcept {
 
 // Returns whether a line was there, and the value behind it, unless that goes to its item.
 bool Session::work_on_line() noexcept {
+  BP_DCHECK(item_ == nullptr && keys_end_bytes_ == 0);
   std::string_view line = arrived_line();
   const uint64_t line_bytes = line.size();
   if (line.empty()) {
@@ -117,6 +129,7 @@ bool Session::work_on_line() noexcept {
   } else if (is_get) {
     keys_bytes_ = line.size();
     keys_end_bytes_ = static_cast<uint64_t>(arrived().data() + line_bytes - line.end());
+    BP_DCHECK(keys_bytes_ + keys_end_bytes_ < line_bytes);  // the command stands before them
     take(line_bytes - keys_bytes_ - keys_end_bytes_);
     answer_key();
   } else {
@@ -128,6 +141,7 @@ bool Session::work_on_line() noexcept {
     }
     take(line_bytes);
     if (!has_value) answered(environment_.counters->other_ns);
+    BP_DCHECK(form_->execute != nullptr);
     (this->*form_->execute)();
   }
   return true;
@@ -136,6 +150,7 @@ bool Session::work_on_line() noexcept {
 // ---- reading ------------------------------------------------------------------------------------
 
 void Session::answer_key() noexcept {
+  BP_DCHECK(form_->words == "K" && keys_end_bytes_ > 0 && item_ == nullptr);
   std::string_view keys = arrived().substr(0, keys_bytes_);
   const std::string_view key = take_word(&keys);
   const bool is_too_long = key.size() > kKeyBytesMax;
@@ -158,6 +173,7 @@ void Session::answer_key() noexcept {
 }
 
 void Session::answer_item(CacheItem& item) noexcept {
+  BP_DCHECK(item.is_linked && item.text().starts_with(kValueWord));
   std::string_view rest = item.text();
   if (form_->word == "gets") {
     const size_t head_bytes = item.head_bytes - kLineEnd.size();
@@ -167,7 +183,7 @@ void Session::answer_item(CacheItem& item) noexcept {
     rest.remove_prefix(head_bytes);
   }
   if (rest.size() <= kCopyMax) return say(rest);
-  BP_DCHECK(item.is_linked);
+  BP_DCHECK(rest.ends_with(kLineEnd));
   cache_.pin(item);
   lend(rest, &item);
 }
@@ -211,6 +227,8 @@ uint64_t Session::expires_ns() const noexcept {
 // An item that lacks its value alone, pinned; nullptr: there is no memory for it.
 CacheItem* Session::make(std::string_view key, uint64_t flags, uint64_t expires_ns,
                          uint64_t value_bytes, bool may_reuse) noexcept {
+  BP_DCHECK(!key.empty() && key.size() <= kKeyBytesMax);
+  BP_DCHECK(value_bytes <= INT_MAX - kLineEnd.size());
   char head[kValueWord.size() + kKeyBytesMax + 2 * kDigitsMax + 4];
   char* to = head + kValueWord.copy(head, kValueWord.size());
   to += key.copy(to, key.size());
@@ -225,11 +243,14 @@ CacheItem* Session::make(std::string_view key, uint64_t flags, uint64_t expires_
                                  .note = flags,
                                  .expires_ns = expires_ns,
                                  .may_reuse = may_reuse});
+  BP_DCHECK(static_cast<size_t>(to - head) <= sizeof head);
+  BP_DCHECK(item == nullptr || (item->pins == 1 && (may_reuse || !item->is_linked)));
   if (item != nullptr) kLineEnd.copy(item->body() + value_bytes, kLineEnd.size());
   return item;
 }
 
 void Session::begin_storing() noexcept {
+  BP_DCHECK(item_ == nullptr && form_->storing != Storing::kNone);
   const uint64_t data_bytes = value_bytes_ + kLineEnd.size();
   const bool fits = value_bytes_ <= environment_.value_bytes_max;
   const bool is_direct = value_bytes_ > kDirectBytes;
@@ -254,6 +275,7 @@ void Session::begin_storing() noexcept {
 
 void Session::end_storing() noexcept {
   BP_ASSERT(item_ != nullptr);
+  BP_DCHECK(item_->pins > 0);
   CacheItem& item = *item_;
   item_ = nullptr;
   const bool is_whole = item.text().ends_with(kLineEnd);
@@ -265,6 +287,7 @@ void Session::end_storing() noexcept {
 
 const char* Session::store(CacheItem& item) noexcept {
   const Storing storing = form_->storing;
+  BP_DCHECK(storing != Storing::kNone && is_ready(item));
   CacheItem* old = storing == Storing::kSet ? nullptr : cache_.find(cache_.key_of(item));
   if (storing == Storing::kCas) {
     if (old == nullptr) return "NOT_FOUND\r\n";
@@ -280,6 +303,7 @@ const char* Session::store(CacheItem& item) noexcept {
 // Stores what `old` and `more` are together, with the flags and the expiry of `old`.
 const char* Session::join(CacheItem& old, CacheItem& more) noexcept {
   const bool is_append = form_->storing == Storing::kAppend;
+  BP_DCHECK(old.is_linked && !more.is_linked && &old != &more);
   const std::string_view first = value_of(is_append ? old : more);
   const std::string_view second = value_of(is_append ? more : old);
   if (first.size() + second.size() > environment_.value_bytes_max) return kTooLarge;
@@ -289,6 +313,7 @@ const char* Session::join(CacheItem& old, CacheItem& more) noexcept {
   if (both != nullptr) {
     first.copy(both->body(), first.size());
     second.copy(both->body() + first.size(), second.size());
+    BP_DCHECK(is_ready(*both));
     cache_.link(*both);
     cache_.release(*both);
   }
@@ -318,8 +343,10 @@ void Session::count() noexcept {
     item = make(key_, item->note, item->expires_ns, std::max(digit_count, value_bytes));
     if (item == nullptr) return answer("SERVER_ERROR out of memory in incr\r\n");
   }
+  BP_DCHECK(item->pins == 1 && digit_count <= value_of(*item).size());  // nobody else reads it
   std::fill_n(item->body(), value_of(*item).size(), ' ');
   std::copy_n(digits, digit_count, item->body());
+  BP_DCHECK(is_ready(*item));
   cache_.link(*item);
   cache_.release(*item);
   answer({digits, digit_count});

@@ -17,6 +17,7 @@ inline constexpr std::string_view kLineEnd = "\r\n";
 inline constexpr std::string_view kValueWord = "VALUE ";  // of an item's head; the key follows
 
 inline std::string_view value_of(CacheItem& item) noexcept {
+  BP_DCHECK(item.body_bytes >= kLineEnd.size() && item.head_bytes > kValueWord.size());
   return {item.body(), item.body_bytes - kLineEnd.size()};
 }
 
@@ -27,12 +28,16 @@ struct Environment {
   Counters* counters = nullptr;
   uint64_t value_bytes_max = 0;
   uint64_t started_ns = 0;  // monotonic, for stats
+
+  bool is_own_thread() const noexcept { return loop == nullptr || loop->is_own_thread(); }
 };
 
 // Invariants, which is_valid() looks at, before and after each step: 1. There is a command while
 // its keys or its value are worked on. 2. Keys that are left have the end of their line behind
 // them, and have arrived. 3. An item whose value comes is pinned, not linked, and of that value's
-// length.
+// length. And: 4. The loop's thread alone works on it. (is_own_thread, in each step) 5. What the
+// index gets is whole, and pinned meanwhile. (is_ready, before each link) 6. What a reply lends is
+// linked: nobody writes it. (answer_item)
 class Session final : public StreamSession {
  public:
   static constexpr uint32_t kBufferBytes = 16 * 1024;  // a line is that long at most
@@ -66,6 +71,7 @@ class Session final : public StreamSession {
   void released(void* item) noexcept override { cache_.release(*static_cast<CacheItem*>(item)); }
   void left() noexcept override;
 
+  static bool is_ready(CacheItem& item) noexcept;
   bool work_on_line() noexcept;
   const char* parse(std::string_view line) noexcept;
   bool read_word(char kind, std::string_view word) noexcept;
