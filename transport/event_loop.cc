@@ -172,9 +172,10 @@ void EventLoop::sleep() noexcept {
 }
 
 // Whether this idle period is worth spinning for. Spinning pays when work comes soon; where it does
-// not, because nobody asks or because whoever would ask waits for this very core, it only takes the
-// core from others. So each spin that ends in a sleep lets twice as many idle periods pass without
-// one, up to a limit, and the first that is ended by work makes the next one spin at once.
+// not, because nobody asks or because the one that would ask waits for this very core, it only
+// takes the core from others. So each spin that ends in a sleep lets twice as many idle periods
+// pass without one, up to a limit, and the first that is ended by work makes the next one spin at
+// once.
 bool EventLoop::spin_pays() noexcept {
   if (spins_to_skip_ == 0) return true;
   --spins_to_skip_;

@@ -20,8 +20,8 @@ const char* Borrower::borrow(ShmEndpoint& from, const LoanDescriptor& descriptor
                              Loan* loan) noexcept {
   const auto* memory = reinterpret_cast<const std::byte*>(descriptor.address);
   const Segment* segment = place_->shared_segment(memory, descriptor.bytes);
-  // Only what it could read itself: what else is mapped here may be secret from it, and whoever is
-  // given a loan may well send its bytes back.
+  // Only what it could read itself: other memory that is mapped here may be secret from it, and a
+  // handler that is given a loan may well send its bytes back.
   if (descriptor.loan >= place_->shape().loan_count ||
       descriptor.header_bytes > kLoanHeaderBytesMax || segment == nullptr ||
       !place_->members().may_read(from.peer(), segment->number)) {

@@ -27,7 +27,8 @@ class EndpointTable {
     const auto& chunk = chunks_[peer / kChunkCount];
     return chunk ? chunk[peer % kChunkCount].get() : nullptr;
   }
-  // The one to whoever is in the peer's place now, which is made and opened where that is missing.
+  // The endpoint to the member that is in the peer's place now; it is made and opened where that
+  // is missing.
   // nullptr: there is no memory for it. Allocates, once for each place.
   ShmEndpoint* try_make(uint32_t peer) noexcept;
   // The same without opening it: to have the memory.

@@ -14,7 +14,7 @@
 
 namespace bedplate {
 
-// A peer in one of its lives: who comes into its place later is another.
+// A peer in one of its lives: a process that comes into its place later is another peer.
 struct PeerLife {
   uint32_t peer = UINT32_MAX;
   uint64_t generation = 0;

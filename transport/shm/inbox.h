@@ -9,7 +9,8 @@
 //     is_drained()     whether it was
 //     forget_writer()  no store of a member can come any more
 //
-// Once round is all that a dead one can have left: who only said that it left may still be writing.
+// Once round is all that a dead member can have left. One that only said that it leaves may still
+// be writing.
 //
 // Tested by tests/transport/shm/shm_provider_test.cc.
 #pragma once

@@ -22,7 +22,7 @@ class Lender {
   void cancel(uint32_t loan, uint32_t peer) noexcept;
   uint32_t out_count() const noexcept { return loans_.out_count(); }
 
-  // Ends loans that have come back; those of whoever is told of them, too. Returns how many.
+  // Ends loans that have come back, to whichever peer they were lent. Returns how many.
   uint32_t collect() noexcept;
   // The same for all that `peer` has not returned. Requires: nothing of it can touch them any more.
   void collect_from(uint32_t peer) noexcept;

@@ -41,14 +41,16 @@ class LoanTable {
   Lent try_lend(std::byte* block, Completion* returned, uint32_t member) noexcept;
   // The message never went: the block is the caller's again.
   void cancel(uint32_t loan) noexcept {
-    --book_[loan].mark;  // unused: who tries on and on must not come round to what lies there
+    // The mark was not used. A caller that tries on and on would else come round to one that still
+    // lies in a slot.
+    --book_[loan].mark;
     book_.cancel(loan);
   }
 
   uint32_t out_count() const noexcept { return book_.out_count(); }
 
   // Takes loans that have come back, at most out.size(). Returns how many; call it again when it
-  // is as many as asked for. Who is told of them may lend again.
+  // is as many as asked for. A completion that is told of one may lend it again.
   size_t collect(std::span<Record> out) noexcept;
   // The same for what `member` has not returned. Requires: nothing of it can touch them any more.
   size_t collect_from(uint32_t member, std::span<Record> out) noexcept;

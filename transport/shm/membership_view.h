@@ -35,7 +35,7 @@ struct KnownMember {
 // Threads: the one that polls.
 //
 // Invariants: 1. This member itself neither leaves nor is buried. 2. A change that is to be
-// acknowledged is the last one that was seen. 3. Who is dead to the others sends nothing.
+// acknowledged is the last one that was seen. 3. A member that is dead to the others sends nothing.
 // (is_valid)
 class MembershipView {
  public:

@@ -1,6 +1,7 @@
-// What arrives at a member, from whichever queue: it is judged, and handed to who it is for.
+// What arrives at a member, from whichever queue: it is judged, and handed to its handler.
 //
-// What others have written is read once, checked and then used; who writes nonsense is cut off.
+// What others have written is read once, checked and then used; a member that writes nonsense is
+// cut off.
 // Between members that do not trust one another (GroupKind::kExchange) payloads are copied out of
 // the segment before a handler sees them.
 //

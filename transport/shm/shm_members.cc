@@ -1,8 +1,8 @@
 // What one member sees of the others: they join, die, are forgotten, and are cut off.
 //
 // A death is dealt with in this order: what the dead one had published is delivered, its boxes go
-// back, whoever wants to know is told, and the change is acknowledged, after which the owner may
-// give its place to another. What was lent to it comes back when it is quiet.
+// back, the handler of peers' events is told, and the change is acknowledged, after which the owner
+// may give its place to another. What was lent to it comes back when it is quiet.
 #include "platform/log.h"
 #include "transport/shm/shm_provider.h"
 

@@ -3,7 +3,7 @@
 // A bit for each unit says whether it is taken; a buffer is the first run of free ones that is long
 // enough. So the same few units, which are in the caches, serve as long as little is in flight, and
 // nothing is written into memory that a device may still see. A request of 4 KiB takes one word.
-// It has no owner of what it gave out: who took a buffer gives it back with its size.
+// It does not know what it gave out: the taker of a buffer gives it back with its size.
 #pragma once
 
 #include <bit>
