@@ -22,7 +22,7 @@
 //   VerbsEnds.WhereADeviceTellsOfTheLastReceiveThatIsWaitedForButNotForEver and
 //   VerbsLinks.WhoAsksForWhatItMayNotIsNamedByItsVictim.
 // - Linux 6.1 pins no page that the process may not write: what is mapped read-only gets no key
-//   (joined_verbs.h, plan_verbs_contexts). Shown by VerbsJoined.WhatMayBeWrittenIsRegisteredOnce.
+//   (joined_verbs.h, plan_verbs_contexts). Shown by VerbsQuirkSigns.WhatMayNotBeWrittenIsNotPinned.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -46,7 +46,7 @@ struct DeviceQuirks {
 
   // Of a message that is longer than its receive the receiver is told LOC_QP_OP_ERR, and not
   // LOC_LEN_ERR; the peer is cut off for it all the same (verbs_receive_datapath.cc).
-  // Seen: soft RoCE of Linux 6.1. Shown by VerbsHostile.NonsenseInMessagesIsCutOffForGood.
+  // Seen: soft RoCE of Linux 6.1. Shown by VerbsQuirkSigns.HidesLongMessages.
   bool hides_long_messages = false;
 
   // Its connection manager is lost for good when its interface goes down under a connection, until

@@ -103,7 +103,10 @@ class VerbsDevice final : public Device {
   // The lkey of a key that a KeyTable of this device gave. Requires: it is not kNoKey.
   static uint32_t local_key(Key key) noexcept { return static_cast<uint32_t>(key); }
   // Its region. Requires: the same. Ownership: the device's.
-  ibv_mr* region(Key key) const noexcept { return regions_[key >> 32]; }
+  ibv_mr* region(Key key) const noexcept {
+    BP_DCHECK(key >> 32 < regions_.size());
+    return regions_[key >> 32];
+  }
 
   // Whether there are windows of type 2 that can be bound to parts of the pool, and whether the
   // device holds peers to their bounds (probed once).
