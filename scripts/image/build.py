@@ -34,7 +34,7 @@ TOOLS = {"readelf": "binutils", "zstd": "zstd", "xz": "xz-utils", "dpkg-deb": "d
          "apt-get": "apt"}
 STUB = "/usr/lib/systemd/boot/efi/linuxx64.efi.stub"
 MIB = 1 << 20
-LIMIT_BYTES = 12 * MIB
+LIMIT_BYTES = 16 * MIB
 
 # A panic is no crash of the program: that ends the machine itself. It reboots after a look at it.
 DEFAULT_COMMAND_LINE = "console=tty0 console=ttyS0 quiet panic=10"

@@ -89,7 +89,7 @@ def what_is_too_large_makes_no_image():
     with tempfile.TemporaryDirectory() as work:
         large = os.path.join(work, "large.ko")
         with open(large, "wb") as file:
-            file.write(os.urandom(12 * MIB))
+            file.write(os.urandom(16 * MIB))
         program = os.path.join(work, "program")
         run("objcopy", "--add-section", f".large={large}", PROGRAM, program)
         for what, arguments in (("initramfs.cpio.zst", (PROGRAM, DEMO, work, "--module", large)),

@@ -195,9 +195,8 @@ class FakeNvme final : public NvmePort {
       add(command.prp2);
       return pages;
     }
-    for (const auto* entry = reinterpret_cast<const uint64_t*>(command.prp2); bytes > 0; ++entry) {
-      add(*entry);
-    }
+    const auto* entry = reinterpret_cast<const uint64_t*>(command.prp2);
+    while (bytes > 0) add(*entry++);
     return pages;
   }
 

@@ -22,8 +22,6 @@ namespace {
 constexpr int kTickMs = 5;  // while something is being waited for that has no event
 constexpr uint64_t kIdleMs = 1000;
 
-bool is_mtu(ibv_mtu mtu) noexcept { return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096; }
-
 }  // namespace
 
 bool VerbsLink::is_valid() const noexcept {

@@ -19,8 +19,6 @@ uint8_t reads_max(int limit) noexcept {
 
 bool is_packet_number(uint32_t number) noexcept { return number <= kPacketNumberMask; }
 
-bool is_mtu(ibv_mtu mtu) noexcept { return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096; }
-
 Result<void> modified(int outcome, const char* state, const char* device) noexcept {
   if (outcome == 0) return {};
   errno = outcome;

@@ -19,6 +19,9 @@
 
 namespace bedplate {
 
+// Whether it is one of the five that the specification has.
+inline bool is_mtu(ibv_mtu mtu) noexcept { return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096; }
+
 inline constexpr uint32_t kPacketNumberMask = 0xff'ffff;  // 24 bits
 
 // How a lost packet is noticed, and how long that is tried.
