@@ -98,13 +98,14 @@ device = "{device}"
 {role}descriptors = {DESCRIPTORS}
 forward_to = "p{1 - i}"
 """ for i, device in enumerate(kinds(directory)[kind][0]))
-    return [BEDPLATE, "run", service_config(directory, f"ports-{kind}", [("main", 0)], POOL_BYTES,
-                                            "io_uring", tables)]
+    return [BEDPLATE, "run", service_config(directory, "ports-" + kind.replace("_", "-"),
+                                            [("main", 0)], POOL_BYTES, "io_uring", tables)]
 
 
 def testpmd(name, core, devices, *options):
-    return [TESTPMD, f"--file-prefix={name}", "--in-memory", "-m", str(TESTPMD_BYTES // MIB),
-            "--no-pci", "--no-telemetry", "--lcores", f"0@{core},1@{core}",
+    return ["stdbuf", "-oL", TESTPMD, f"--file-prefix={name}", "--in-memory",
+            "-m", str(TESTPMD_BYTES // MIB), "--no-pci", "--no-telemetry",
+            "--lcores", f"0@{core},1@{core}",
             *(f"--vdev={device}" for device in devices), "--", "--total-num-mbufs=16384",
             f"--rxd={DESCRIPTORS}", f"--txd={DESCRIPTORS}", *options]
 
@@ -271,7 +272,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1)
     options = parser.parse_args()
-    require({TESTPMD: "scripts/setup.sh bench", BEDPLATE: "make", "ip": "iproute2"})
+    require({TESTPMD: "scripts/setup.sh bench", BEDPLATE: "make", "ip": "iproute2",
+             "stdbuf": "coreutils"})
     load = warn_if_busy()
     results = {"memif": {}, "af_packet": {}, "boot": {}}
     with work_directory() as directory, reserved_hugepages(POOL_BYTES + 2 * TESTPMD_BYTES), \
