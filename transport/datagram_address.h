@@ -17,6 +17,7 @@ struct DatagramAddress {
   uint32_t interface_index = 0;
 
   bool is_there() const noexcept { return ip.family != 0; }
+  bool operator==(const DatagramAddress&) const noexcept = default;
   // As parse_datagram_address takes it. Allocates.
   std::string text() const;
 };

@@ -7,7 +7,7 @@
 // callback; with `is_kept` for longer, until release(). Where all buffers are kept nothing is
 // received: what comes meanwhile waits below, and is dropped there and counted when that is full.
 //
-// Tested by tests/transport/udp/udp_socket_test.cc.
+// Tested by tests/transport/udp/udp_socket_test.cc, tests/transport/udp/udp_joining_test.cc.
 #pragma once
 
 #include <cstddef>
@@ -84,6 +84,9 @@ struct DatagramOptions {
   bool shares_port = false;
   // Datagrams of one sender may be joined (segment_bytes). Requires: buffers of 64 KiB.
   bool joins_received = false;
+  // So many bytes before each that is received are free for the owner to write to: a header that is
+  // to be sent before what came. They are of the buffer. Ports have none.
+  uint32_t headroom_bytes = 0;
   uint8_t service_class = 0;  // of what is sent: the six bits of RFC 2474
   // Multicast that is sent: over this interface (nullptr: the routes say), its hops, and whether
   // this machine hears it.

@@ -10,12 +10,13 @@ namespace bedplate {
 
 struct IpAddress {
   int family = 0;          // AF_INET or AF_INET6; 0: none
-  uint8_t bytes[16] = {};  // in network order; of IPv4 the first four
+  uint8_t bytes[16] = {};  // in network order; of IPv4 the first four, the others are 0
 
   // 4 or 16. Requires: it is an address.
   uint32_t byte_count() const noexcept;
   // Whether it is that of a group: 224.0.0.0/4, ff00::/8.
   bool is_multicast() const noexcept;
+  bool operator==(const IpAddress&) const noexcept = default;
 };
 
 // An address and how many of its first bits name its network.

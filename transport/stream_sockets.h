@@ -81,6 +81,7 @@ struct SocketCounters {
   Counter sent_datagrams;
   Counter dropped_datagrams;  // by the system, which held as many as it may
   Counter truncated_datagrams;
+  Counter cutting_refusals;  // sockets whose datagrams the kernel would not cut (udp/udp_socket.h)
 };
 
 // Loop and counters outlive the sockets.

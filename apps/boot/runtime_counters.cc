@@ -143,6 +143,8 @@ void describe(CounterTable& table, ShardCounters& c) {
                 "Dropped by the system, which held as many as it may.");
   table.counter("truncated_datagrams", c.sockets.truncated_datagrams, "datagrams",
                 "Received, but larger than the buffer.");
+  table.counter("cutting_refusals", c.sockets.cutting_refusals, "sockets",
+                "Whose datagrams the system would not cut, so that each is sent by itself.");
 }
 
 void describe(CounterTable& table, SourceCounters& c) {

@@ -1,17 +1,13 @@
 // Tested by tests/apps/tsrelay/relay_stream_test.cc.
 #include "apps/tsrelay/output_group_datapath.h"
 
+#include <algorithm>
 #include <cerrno>
-#include <cstring>
 
 namespace bedplate::relay {
 namespace {
 
 constexpr uint64_t kLookNs = 1'000'000'000;
-
-bool is_same(const IpAddress& one, const IpAddress& other) noexcept {
-  return one.family == other.family && std::memcmp(one.bytes, other.bytes, sizeof one.bytes) == 0;
-}
 
 }  // namespace
 
@@ -23,6 +19,7 @@ void OutputGroup::create(PacketRing& ring, DatagramSocket& socket, OutputGroup* 
   if (aside != nullptr) aside->main_ = this;
   members_.reserve(output_count_max);
   ring.add_tap(*this);
+  number_ = block_end_ = next_;
 }
 
 DatagramOwner OutputGroup::owner() noexcept {
@@ -43,39 +40,50 @@ bool OutputGroup::wants(const Output& output, const Packet& packet,
   return number >= output.first_number && (packet.kind == PacketKind::kMedia || output.has_fec);
 }
 
+void OutputGroup::write(const Output& output, const Packet& packet,
+                        OutgoingDatagram* datagram) noexcept {
+  datagram->bytes = packet.bytes;
+  datagram->byte_count = packet.byte_count;
+  datagram->to = output.to;
+  if (packet.kind != PacketKind::kMedia) {
+    const uint16_t beside = packet.kind == PacketKind::kColumn ? kFecColumnPort : kFecRowPort;
+    datagram->to.port = static_cast<uint16_t>(datagram->to.port + beside);
+  } else if (output.is_plain) {
+    datagram->bytes += packet.rtp.header_bytes;
+    datagram->byte_count = packet.payload_bytes;
+  }
+}
+
 uint32_t OutputGroup::fill(Cursor* cursor) noexcept {
   uint32_t count = 0;
-  while (count < kBatchMax && cursor->number < ring_->ready_end()) {
-    if (cursor->member >= members_.size()) {
-      *cursor = {cursor->number + 1, 0};
-      continue;
-    }
+  while (count < kBatchMax && cursor->member < members_.size()) {
     const Output& output = *members_[cursor->member];
     const Packet& packet = ring_->at(cursor->number);
     if (wants(output, packet, cursor->number)) {
-      OutgoingDatagram& datagram = datagrams_[count];
-      datagram.bytes = packet.bytes;
-      datagram.byte_count = packet.byte_count;
-      datagram.to = output.to;
-      if (packet.kind != PacketKind::kMedia) {
-        const uint16_t beside = packet.kind == PacketKind::kColumn ? kFecColumnPort : kFecRowPort;
-        datagram.to.port = static_cast<uint16_t>(datagram.to.port + beside);
-      } else if (output.is_plain) {
-        datagram.bytes += packet.rtp.header_bytes;
-        datagram.byte_count = packet.payload_bytes;
-      }
+      write(output, packet, &datagrams_[count]);
       places_[count++] = *cursor;
     }
-    ++cursor->member;
+    if (++cursor->number == block_end_) *cursor = {cursor->member + 1, next_};
   }
   return count;
 }
 
+void OutputGroup::begin_block(uint64_t end) noexcept {
+  number_ = next_;
+  member_ = 0;
+  block_end_ = end;
+}
+
+// Where all members have had the block, or what of it is left to take is the last one's alone, that
+// much of the ring is done with.
 void OutputGroup::go_to(Cursor cursor) noexcept {
-  if (cursor.member >= members_.size()) cursor = {cursor.number + 1, 0};
-  // Past the end: all of the last packet is done.
-  next_ = cursor.number;
-  member_ = next_ < ring_->end() ? cursor.member : 0;
+  if (cursor.number >= block_end_) cursor = {cursor.member + 1, next_};
+  member_ = cursor.member;
+  number_ = cursor.number;
+  if (member_ + 1 == members_.size()) next_ = number_;
+  if (member_ < members_.size()) return;
+  next_ = block_end_;
+  begin_block(next_);
 }
 
 // Returns whether to go on.
@@ -93,7 +101,7 @@ bool OutputGroup::send(uint32_t count, Cursor end) noexcept {
   Cursor at = places_[result.sent_count];
   if (result.status == DatagramStatus::kRefused) {
     members_[at.member]->counters->refused.add(1);
-    ++at.member;
+    ++at.number;
   }
   is_blocked_ = result.status == DatagramStatus::kAgain;
   go_to(at);
@@ -106,10 +114,12 @@ uint32_t OutputGroup::pump(uint64_t now_ns) noexcept {
   if (main_ != nullptr) bring_back(now_ns);
   if (members_.empty()) {
     next_ = ring_->ready_end();
+    begin_block(next_);
     return 0;
   }
   while (!is_blocked_ && next_ < ring_->ready_end()) {
-    Cursor cursor = {next_, member_};
+    if (next_ == block_end_) begin_block(std::min(ring_->ready_end(), next_ + kBlockMax));
+    Cursor cursor = {member_, number_};
     const uint32_t count = fill(&cursor);
     if (count == 0) {
       go_to(cursor);
@@ -122,10 +132,17 @@ uint32_t OutputGroup::pump(uint64_t now_ns) noexcept {
 }
 
 void OutputGroup::missed(const Packet& packet) noexcept {
+  if (next_ == block_end_) block_end_ = next_ + 1;  // nobody has had it
   for (size_t i = member_; i < members_.size(); ++i) {
-    if (wants(*members_[i], packet, next_)) members_[i]->counters->dropped.add(1);
+    const bool had_it = i == member_ && number_ > next_;
+    if (!had_it && wants(*members_[i], packet, next_)) members_[i]->counters->dropped.add(1);
   }
-  member_ = 0;
+  const uint64_t left = next_ + 1;  // the ring goes on from there
+  number_ = std::max(number_, left);
+  if (left == block_end_) {
+    number_ = left;
+    member_ = 0;
+  }
 }
 
 // Nothing of what is sent now is lost with it: the others of the call went out.
@@ -134,7 +151,7 @@ void OutputGroup::failed(int error_number, const DatagramAddress& to) noexcept {
     Output& output = *members_[i];
     const auto beside = static_cast<uint16_t>(to.port - output.to.port);
     const bool is_it =
-        is_same(output.to.ip, to.ip) &&
+        output.to.ip == to.ip &&
         (beside == 0 || (output.has_fec && (beside == kFecColumnPort || beside == kFecRowPort)));
     if (!is_it) continue;
     output.counters->unreachable.add(1);
@@ -148,13 +165,17 @@ void OutputGroup::failed(int error_number, const DatagramAddress& to) noexcept {
 // next one there.
 void OutputGroup::move(size_t index, OutputGroup& other) noexcept {
   Output& output = *members_[index];
-  const uint64_t wanted = std::max(next_ + (index < member_ ? 1 : 0), output.first_number);
+  const uint64_t had_end = index < member_ ? block_end_ : index == member_ ? number_ : next_;
+  const uint64_t wanted = std::max(had_end, output.first_number);
   if (other.next_ > wanted) output.counters->dropped.add(other.next_ - wanted);
   output.first_number = wanted;
   output.counters->is_aside.set(&other == aside_ ? 1 : 0);
   members_.erase(members_.begin() + static_cast<std::ptrdiff_t>(index));
-  if (index < member_) --member_;
-  if (member_ >= members_.size() && member_ > 0) go_to({next_, member_});
+  if (next_ < block_end_) {
+    go_to(index < member_    ? Cursor{member_ - 1, number_}
+          : index == member_ ? Cursor{member_, next_}
+                             : Cursor{member_, number_});
+  }
   BP_ASSERT(other.members_.size() < other.members_.capacity());
   other.members_.insert(other.members_.end(), &output);
 }

@@ -1,12 +1,16 @@
 // Outputs that one socket sends to: all of a stream that leave by the same network and interface.
 //
-// Packets are sent from where they lie, each to all outputs, many in a call. Where the socket has
-// no room the group waits, and the ring takes what is too old from it. What waits in a socket is
-// that socket's alone, so an address for which nobody answers (its packets wait for ARP, in the
-// room of all) gets another one: the group's `aside`, whose outputs can only keep one another
-// waiting. It comes back after kAsideNs without an error.
+// Packets are sent from where they lie, many in a call. Those that are there at the same time are a
+// block: each output gets the block in a row, since what goes to one address together costs least
+// (transport/udp/udp_socket.h joins it). Where the socket has no room the group waits, and the ring
+// takes what is too old from it. What waits in a socket is that socket's alone, so an address for
+// which nobody answers (its packets wait for ARP, in the room of all) gets another one: the group's
+// `aside`, whose outputs can only keep one another waiting. It comes back after kAsideNs without an
+// error.
 //
-// Invariants, which is_valid() looks at: the next member is one of them, or the first.
+// Invariants, which is_valid() looks at: 1. Members before member_ have had the block, those behind
+// it nothing of it, and member_ what is before number_: so next() <= number_ <= block_end_. 2.
+// Without a block, all three are the same, and member_ is 0.
 #pragma once
 
 #include <cstdint>
@@ -47,20 +51,26 @@ class OutputGroup final : public RingTap {
 
   size_t member_count() const noexcept { return members_.size(); }
   bool is_blocked() const noexcept { return is_blocked_; }
-  bool is_valid() const noexcept { return member_ == 0 || member_ < members_.size(); }
+  bool is_valid() const noexcept {
+    if (next_ == block_end_) return number_ == next_ && member_ == 0;
+    return next_ <= number_ && number_ < block_end_ && member_ < members_.size();
+  }
 
  private:
-  static constexpr uint32_t kBatchMax = 64;
+  static constexpr uint32_t kBlockMax = 48;  // packets: as many as one message can have
+  static constexpr uint32_t kBatchMax = 96;  // datagrams in a call
 
   struct Cursor {
-    uint64_t number = 0;
     size_t member = 0;
+    uint64_t number = 0;
   };
 
   bool wants(const Output& output, const Packet& packet, uint64_t number) const noexcept;
+  void write(const Output& output, const Packet& packet, OutgoingDatagram* datagram) noexcept;
   uint32_t fill(Cursor* cursor) noexcept;
   bool send(uint32_t count, Cursor end) noexcept;
   void go_to(Cursor cursor) noexcept;
+  void begin_block(uint64_t end) noexcept;
   void failed(int error_number, const DatagramAddress& to) noexcept;
   void move(size_t index, OutputGroup& other) noexcept;
   void bring_back(uint64_t now_ns) noexcept;
@@ -71,7 +81,9 @@ class OutputGroup final : public RingTap {
   OutputGroup* aside_ = nullptr;
   OutputGroup* main_ = nullptr;  // of one that is aside
   std::vector<Output*> members_;
-  size_t member_ = 0;  // the next one that gets the packet at next()
+  size_t member_ = 0;       // the one that gets its packets now
+  uint64_t number_ = 0;     // its next packet
+  uint64_t block_end_ = 0;  // where the block ends
   bool is_blocked_ = false;
   uint64_t look_ns_ = 0;
   OutgoingDatagram datagrams_[kBatchMax];

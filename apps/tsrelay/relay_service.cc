@@ -41,7 +41,8 @@ uint64_t heap_bytes(const RelayStreamSettings& stream) {
   return sizeof(TsInspector) + sizeof(FecReceiver) + stream.packet_count() * (sizeof(Packet) + 16) +
          stream.ring_places() * sizeof(uint32_t) +
          LegMerge::slot_count(stream.window_packets) * sizeof(LegMerge::Slot) +
-         stream.outputs.size() * (sizeof(Output) + sizeof(OutputGroup)) * 2 +
+         stream.outputs.size() * sizeof(Output) +
+         groups_of(stream).size() * (sizeof(OutputGroup) + stream.outputs.size() * 16) * 2 +
          stream.recordings.size() * sizeof(Recording) + stream.readers * sizeof(LocalReader) +
          64 * kKiB;
 }

@@ -82,7 +82,9 @@ UdpSocket::UdpSocket(StreamSockets& sockets, std::span<std::byte> memory,
       free_(std::make_unique<uint32_t[]>(shape.buffer_count)),
       is_kept_(std::make_unique<bool[]>(shape.buffer_count)),
       in_(std::make_unique<Batch>()),
-      out_(std::make_unique<Batch>()) {
+      out_(std::make_unique<Batch>()),
+      pieces_(std::make_unique<iovec[]>(kPieceMax)),
+      shares_(std::make_unique<Share[]>(kBatchMax)) {
   BP_ASSERT(check_shape(shape) == nullptr);
   BP_ASSERT(memory.size() >= shape.bytes());
   watch_.context = this;
@@ -100,12 +102,15 @@ Result<void> UdpSocket::set(int level, int name, int value, const char* doing) {
   return error_from_errno("setting up a datagram socket: %s", doing);
 }
 
-// The kernel takes what is too much for less, without a word; and doubles it for its own records.
-Result<void> UdpSocket::ask_for_queue(int name, uint32_t bytes, const char* what,
+// Who may administer the network is given what it asks for. For others the kernel takes what is too
+// much for less, without a word. It doubles all of it, for its own records.
+Result<void> UdpSocket::ask_for_queue(int name, int forced_name, uint32_t bytes, const char* what,
                                       const char* sysctl) {
   if (bytes == 0) return {};
   const int asked = static_cast<int>(std::min<uint32_t>(bytes, INT32_MAX / 2));
-  BP_TRY(set(SOL_SOCKET, name, asked, what));
+  if (setsockopt(fd_.number(), SOL_SOCKET, forced_name, &asked, sizeof asked) != 0) {
+    BP_TRY(set(SOL_SOCKET, name, asked, what));
+  }
   int given = 0;
   socklen_t given_bytes = sizeof given;
   if (getsockopt(fd_.number(), SOL_SOCKET, name, &given, &given_bytes) != 0) {
@@ -115,6 +120,9 @@ Result<void> UdpSocket::ask_for_queue(int name, uint32_t bytes, const char* what
     BP_LOG_WARNING("%s of a datagram socket is %s, %s were asked for; sysctl -w %s=%u allows them",
                    what, format_bytes(static_cast<uint64_t>(given / 2)).text,
                    format_bytes(bytes).text, sysctl, bytes);
+  } else {
+    BP_LOG_INFO("%s of a datagram socket is %s", what,
+                format_bytes(static_cast<uint64_t>(given / 2)).text);
   }
   return {};
 }
@@ -157,9 +165,10 @@ Result<void> UdpSocket::set_options(const DatagramOptions& options) {
       return error_from_errno("sending multicast over %s", options.multicast_interface);
     }
   }
-  BP_TRY(ask_for_queue(SO_RCVBUF, options.receive_queue_bytes, "the receive queue",
+  BP_TRY(ask_for_queue(SO_RCVBUF, SO_RCVBUFFORCE, options.receive_queue_bytes, "the receive queue",
                        "net.core.rmem_max"));
-  return ask_for_queue(SO_SNDBUF, options.send_queue_bytes, "the send queue", "net.core.wmem_max");
+  return ask_for_queue(SO_SNDBUF, SO_SNDBUFFORCE, options.send_queue_bytes, "the send queue",
+                       "net.core.wmem_max");
 }
 
 Result<void> UdpSocket::open(const DatagramOptions& options) {
@@ -180,8 +189,13 @@ Result<void> UdpSocket::open(const DatagramOptions& options) {
   if (options.peer.is_there() && options.peer.ip.family != options.local.ip.family) {
     return refuse("its peer is of the other family", "have both IPv4, or both IPv6");
   }
-  if (options.joins_received && shape_.buffer_bytes < kJoinedBytesMax) {
-    return refuse("joined datagrams do not fit into its buffers", "plan buffers of 65536 bytes");
+  if (options.joins_received &&
+      (shape_.buffer_bytes < kJoinedBytesMax || options.headroom_bytes != 0)) {
+    return refuse("joined datagrams do not fit into its buffers",
+                  "plan buffers of 65536 bytes, without headroom");
+  }
+  if (options.headroom_bytes >= shape_.buffer_bytes) {
+    return refuse("nothing is left of its buffers behind the headroom", "plan larger buffers");
   }
   if (options.service_class > 63) {
     return refuse("its class of service has more than six bits", "choose one of 0..63");
@@ -214,10 +228,12 @@ Result<void> UdpSocket::open(const DatagramOptions& options) {
   std::fill_n(is_kept_.get(), shape_.buffer_count, false);
   free_count_ = shape_.buffer_count;
   owner_ = options.owner;
+  headroom_bytes_ = options.headroom_bytes;
   service_class_ = options.service_class;
   is_ipv6_ = options.local.ip.family == AF_INET6;
   dropped_count_ = 0;
   refused_with_ = 0;
+  joined_bytes_max_ = kJoinedBytesMax;
   ++generation_;
   return {};
 }
@@ -300,11 +316,13 @@ Result<void> UdpSocket::leave(const IpAddress& group, const IpAddress& source,
 }
 
 void UdpSocket::say_segmenting_refused() noexcept {
+  sockets_.counters().cutting_refusals.add(1);
   Error error;
   error.set_doing("sending segments in one call on a datagram socket");
   error.set_answer_errno(refused_with_);
-  error.set_cure("they are sent one by one from now on; the kernel cuts them where segment_bytes "
-                 "fits the link, no IPsec is on the way, and Linux is 4.18 or newer");
+  error.set_cure("they are sent one by one from now on, which costs more; the kernel cuts them "
+                 "where they fit the link, its device computes checksums (`ethtool -K DEVICE tx "
+                 "on`), no IPsec is on the way, and Linux is 4.18 or newer");
   log_error(error);
 }
 

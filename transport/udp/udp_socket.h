@@ -4,6 +4,11 @@
 // Everything that the kernel tells beside the bytes (addresses, ECN, time, drops, joined segments)
 // comes and goes in control messages. Errors that come later (ICMP) are read from the socket's own
 // queue of errors: so a send never fails for what an earlier one has met.
+//
+// Datagrams of one length to one address, that follow one another in a send_batch(), go to the
+// kernel as one message that it cuts (UDP_SEGMENT, udp(7)): the way through its layers is what a
+// datagram costs, and the message goes it once. Where it refuses that, as a device without checksum
+// offload may (EIO), each goes by itself; the log says so, and `cutting_refusals` counts it.
 #pragma once
 
 #include <memory>
@@ -21,6 +26,8 @@ class UdpSocket final : public DatagramSocket {
  public:
   // So many at most for each system call.
   static constexpr uint32_t kBatchMax = 32;
+  // So many datagrams that are joined in the messages of a call, at most.
+  static constexpr uint32_t kPieceMax = 256;
 
   // `memory`: of shape.bytes(), the pool's; it and `sockets`, which have a watch for it, outlive
   // this, though not its destructor: a socket whose shard has ended may simply go.
@@ -66,7 +73,12 @@ class UdpSocket final : public DatagramSocket {
     Envelope envelopes[kBatchMax];
     ReceivedDatagram received[kBatchMax];
     uint32_t buffers[kBatchMax];
-    uint32_t segment_counts[kBatchMax];
+  };
+  // What a message that is sent has of the caller's.
+  struct Share {
+    uint32_t bytes = 0;
+    uint32_t datagram_count = 1;  // whole ones, or a part of one
+    uint32_t segment_count = 1;   // what the kernel makes of it
   };
   // How far a send has come.
   struct Cursor {
@@ -76,7 +88,8 @@ class UdpSocket final : public DatagramSocket {
 
   Result<void> set_options(const DatagramOptions& options);
   Result<void> set(int level, int name, int value, const char* doing);
-  Result<void> ask_for_queue(int name, uint32_t bytes, const char* what, const char* sysctl);
+  Result<void> ask_for_queue(int name, int forced_name, uint32_t bytes, const char* what,
+                             const char* sysctl);
   Result<void> change_membership(bool is_join, const IpAddress& group, const IpAddress& source,
                                  const char* interface);
   void say_segmenting_refused() noexcept;
@@ -89,9 +102,13 @@ class UdpSocket final : public DatagramSocket {
   void tell_errors() noexcept;
   uint32_t write_batch(std::span<OutgoingDatagram> datagrams, Cursor cursor) noexcept;
   uint32_t piece_bytes(const OutgoingDatagram& datagram, uint32_t left_bytes) const noexcept;
-  void write_message(const OutgoingDatagram& datagram, Cursor cursor, uint32_t bytes,
-                     uint32_t slot) noexcept;
-  bool note_segmenting_refused(int error_number, uint32_t first_segment_count) noexcept;
+  uint32_t joinable_count(std::span<const OutgoingDatagram> datagrams,
+                          uint32_t count_max) const noexcept;
+  void write_message(const OutgoingDatagram& datagram, std::span<iovec> pieces,
+                     uint32_t segment_bytes, uint32_t slot) noexcept;
+  Cursor behind(Cursor cursor, const Share& share,
+                std::span<const OutgoingDatagram> datagrams) const noexcept;
+  bool note_segmenting_refused(int error_number, const OutgoingDatagram& first) noexcept;
   void forget_segmenting_refused() noexcept;
 
   StreamSockets& sockets_;
@@ -102,14 +119,18 @@ class UdpSocket final : public DatagramSocket {
   std::unique_ptr<bool[]> is_kept_;
   std::unique_ptr<Batch> in_;
   std::unique_ptr<Batch> out_;
+  std::unique_ptr<iovec[]> pieces_;  // of what is sent
+  std::unique_ptr<Share[]> shares_;
   Fd fd_;
   DatagramOwner owner_;
   Watch watch_;
-  Timer refusal_;               // says from the loop that the kernel cuts nothing
-  uint32_t lent_count_ = 0;     // buffers that received() has
-  int refused_with_ = 0;        // errno value; 0: the kernel cuts what is too long
-  uint32_t generation_ = 0;     // of open(): a callback may close and open again
-  uint32_t dropped_count_ = 0;  // as the kernel said last
+  Timer refusal_;                  // says from the loop that the kernel cuts nothing
+  uint32_t lent_count_ = 0;        // buffers that received() has
+  int refused_with_ = 0;           // errno value; 0: the kernel cuts what is too long
+  uint32_t joined_bytes_max_ = 0;  // longer ones do not fit a link, and so cannot be joined
+  uint32_t generation_ = 0;        // of open(): a callback may close and open again
+  uint32_t dropped_count_ = 0;     // as the kernel said last
+  uint32_t headroom_bytes_ = 0;
   uint8_t service_class_ = 0;
   bool is_ipv6_ = false;
   bool is_started_ = false;

@@ -126,8 +126,8 @@ void UdpSocket::receive_batch() noexcept {
   for (uint32_t i = 0; i < wanted; ++i) {
     Envelope& envelope = batch.envelopes[i];
     batch.buffers[i] = free_[free_count_ - 1 - i];
-    envelope.piece = {memory_ + uint64_t{batch.buffers[i]} * shape_.buffer_bytes,
-                      shape_.buffer_bytes};
+    envelope.piece = {memory_ + uint64_t{batch.buffers[i]} * shape_.buffer_bytes + headroom_bytes_,
+                      shape_.buffer_bytes - headroom_bytes_};
     msghdr& message = batch.messages[i].msg_hdr;
     message = {};
     message.msg_name = &envelope.name;
@@ -230,15 +230,36 @@ uint32_t UdpSocket::piece_bytes(const OutgoingDatagram& datagram,
   return std::min(left_bytes, segment * std::max(count, 1U));
 }
 
-void UdpSocket::write_message(const OutgoingDatagram& datagram, Cursor cursor, uint32_t bytes,
-                              uint32_t slot) noexcept {
+// How many from the front can be one message that the kernel cuts: all have the first one's length,
+// but for the last, which may be shorter.
+uint32_t UdpSocket::joinable_count(std::span<const OutgoingDatagram> datagrams,
+                                   uint32_t count_max) const noexcept {
+  const OutgoingDatagram& first = datagrams.front();
+  if (refused_with_ != 0 || first.segment_bytes != 0 || first.byte_count == 0) return 1;
+  if (first.byte_count > joined_bytes_max_) return 1;
+  const uint32_t most = std::min({count_max, kCutCountMax, kMessageBytesMax / first.byte_count,
+                                  static_cast<uint32_t>(datagrams.size())});
+  uint32_t count = 1;
+  while (count < most) {
+    const OutgoingDatagram& next = datagrams[count];
+    const bool fits = next.segment_bytes == 0 && next.byte_count > 0 &&
+                      next.byte_count <= first.byte_count && next.ecn == first.ecn &&
+                      next.to == first.to && next.from == first.from;
+    if (!fits) break;
+    ++count;
+    if (next.byte_count < first.byte_count) break;
+  }
+  return count;
+}
+
+void UdpSocket::write_message(const OutgoingDatagram& datagram, std::span<iovec> pieces,
+                              uint32_t segment_bytes, uint32_t slot) noexcept {
   Batch& batch = *out_;
   Envelope& envelope = batch.envelopes[slot];
   msghdr& message = batch.messages[slot].msg_hdr;
   message = {};
-  envelope.piece = {const_cast<std::byte*>(datagram.bytes) + cursor.offset_bytes, bytes};
-  message.msg_iov = &envelope.piece;
-  message.msg_iovlen = 1;
+  message.msg_iov = pieces.data();
+  message.msg_iovlen = pieces.size();
   if (datagram.to.is_there()) {
     message.msg_namelen = to_kernel(datagram.to, &envelope.name);
     message.msg_name = &envelope.name;
@@ -258,9 +279,8 @@ void UdpSocket::write_message(const OutgoingDatagram& datagram, Cursor cursor, u
     add_control(message, is_ipv6_ ? SOL_IPV6 : SOL_IP, is_ipv6_ ? IPV6_TCLASS : IP_TOS,
                 traffic_class);
   }
-  batch.segment_counts[slot] = segment_count(bytes, datagram.segment_bytes);
-  if (batch.segment_counts[slot] > 1) {
-    add_control(message, SOL_UDP, UDP_SEGMENT, static_cast<uint16_t>(datagram.segment_bytes));
+  if (segment_bytes != 0) {
+    add_control(message, SOL_UDP, UDP_SEGMENT, static_cast<uint16_t>(segment_bytes));
   }
   if (message.msg_controllen == 0) message.msg_control = nullptr;
 }
@@ -268,22 +288,50 @@ void UdpSocket::write_message(const OutgoingDatagram& datagram, Cursor cursor, u
 // Returns how many messages there are.
 uint32_t UdpSocket::write_batch(std::span<OutgoingDatagram> datagrams, Cursor cursor) noexcept {
   uint32_t slot = 0;
-  while (slot < kBatchMax && cursor.index < datagrams.size()) {
-    const OutgoingDatagram& datagram = datagrams[cursor.index];
-    const uint32_t bytes = piece_bytes(datagram, datagram.byte_count - cursor.offset_bytes);
-    write_message(datagram, cursor, bytes, slot++);
-    cursor.offset_bytes += bytes;
-    if (cursor.offset_bytes == datagram.byte_count) cursor = {cursor.index + 1, 0};
+  uint32_t piece_count = 0;
+  while (slot < kBatchMax && piece_count < kPieceMax && cursor.index < datagrams.size()) {
+    const OutgoingDatagram& first = datagrams[cursor.index];
+    iovec* const pieces = &pieces_[piece_count];
+    Share& share = shares_[slot];
+    share = {.datagram_count =
+                 joinable_count(datagrams.subspan(cursor.index), kPieceMax - piece_count)};
+    for (uint32_t i = 0; i < share.datagram_count; ++i) {
+      const OutgoingDatagram& one = datagrams[cursor.index + i];
+      const uint32_t bytes = piece_bytes(one, one.byte_count - cursor.offset_bytes);
+      pieces[i] = {const_cast<std::byte*>(one.bytes) + cursor.offset_bytes, bytes};
+      share.bytes += bytes;
+    }
+    const bool is_joined = share.datagram_count > 1;
+    const uint32_t cut_bytes = is_joined ? first.byte_count : first.segment_bytes;
+    share.segment_count = segment_count(share.bytes, cut_bytes);
+    write_message(first, {pieces, share.datagram_count}, share.segment_count > 1 ? cut_bytes : 0,
+                  slot++);
+    piece_count += share.datagram_count;
+    cursor = behind(cursor, share, datagrams);
   }
   return slot;
 }
 
-// Whether the kernel has refused to cut, so that the same is to be sent one by one.
-bool UdpSocket::note_segmenting_refused(int error_number, uint32_t first_segment_count) noexcept {
+UdpSocket::Cursor UdpSocket::behind(Cursor cursor, const Share& share,
+                                    std::span<const OutgoingDatagram> datagrams) const noexcept {
+  if (share.datagram_count > 1) return {cursor.index + share.datagram_count, 0};
+  cursor.offset_bytes += share.bytes;
+  const bool is_whole = cursor.offset_bytes == datagrams[cursor.index].byte_count;
+  return is_whole ? Cursor{cursor.index + 1, 0} : cursor;
+}
+
+// Whether the kernel has refused to cut, so that the same is to be sent one by one. `first` is the
+// first of what was refused.
+bool UdpSocket::note_segmenting_refused(int error_number, const OutgoingDatagram& first) noexcept {
   const bool is_refusal = error_number == EINVAL || error_number == EIO ||
                           error_number == EOPNOTSUPP || error_number == ENOPROTOOPT ||
                           error_number == EMSGSIZE;
-  if (!is_refusal || first_segment_count <= 1) return false;
+  if (!is_refusal || shares_[0].segment_count <= 1) return false;
+  if (error_number == EMSGSIZE && first.segment_bytes == 0) {
+    // Each by itself is sent as fragments: shorter ones can be joined all the same.
+    joined_bytes_max_ = first.byte_count - 1;
+    return true;
+  }
   refused_with_ = error_number;
   EventLoop& loop = sockets_.loop();
   loop.timers().arm(refusal_, loop.now_ns());
@@ -310,11 +358,9 @@ DatagramsSent UdpSocket::send_batch(std::span<OutgoingDatagram> datagrams) noexc
     const int error_number = outcome < 0 ? errno : 0;
     counters.system_calls.add(1);
     for (int i = 0; i < outcome; ++i) {
-      const auto bytes = static_cast<uint32_t>(out_->envelopes[i].piece.iov_len);
-      counters.sent_bytes.add(bytes);
-      counters.sent_datagrams.add(out_->segment_counts[i]);
-      cursor.offset_bytes += bytes;
-      if (cursor.offset_bytes == datagrams[cursor.index].byte_count) cursor = {cursor.index + 1, 0};
+      counters.sent_bytes.add(shares_[i].bytes);
+      counters.sent_datagrams.add(shares_[i].segment_count);
+      cursor = behind(cursor, shares_[i], datagrams);
     }
     if (outcome > 0) {
       attempts = 0;
@@ -327,7 +373,7 @@ DatagramsSent UdpSocket::send_batch(std::span<OutgoingDatagram> datagrams) noexc
       update_watch();
       break;
     }
-    if (note_segmenting_refused(error_number, out_->segment_counts[0])) {
+    if (note_segmenting_refused(error_number, datagrams[cursor.index])) {
       is_refusal_open = true;
       continue;
     }

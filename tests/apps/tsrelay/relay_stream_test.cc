@@ -245,7 +245,7 @@ TEST(RelayStream, AnAddressThatNobodyAnswersForGetsASocketOfItsOwn) {
 TEST(RelayStream, WhatMovesInTheMiddleOfAPacketIsCountedRight) {
   RelayRig& r = make(1, 3);
   r.create();
-  r.out.room = 4;  // of the second packet the first output's alone
+  r.out.room = 3;  // both packets to the first output, the first of them to the second
   for (uint32_t i = 0; i < 2; ++i) r.give(0, r.rtp(i));
   r.work();
   // The first has had both; the second lacks one, which the other group is past.
@@ -262,6 +262,75 @@ TEST(RelayStream, WhatMovesInTheMiddleOfAPacketIsCountedRight) {
   LONGS_EQUAL(1, r.out_aside.count_to(RelayRig::port(1)));
   LONGS_EQUAL(2, load_u16(r.out_aside.sent[0].content.data() + 2));
   LONGS_EQUAL(0, r.kept_count());
+}
+
+TEST(RelayStream, WhatIsThereTogetherGoesToEachOutputInARow) {
+  RelayRig& r = make(1, 3);
+  r.create();
+  for (uint32_t i = 0; i < 60; ++i) r.give(0, r.rtp(i));
+  r.work();
+  LONGS_EQUAL(180, r.out.sent.size());
+  // In blocks of 48, as many as can be one message.
+  size_t at = 0;
+  for (const auto& [first, end] : {std::pair{0U, 48U}, std::pair{48U, 60U}}) {
+    for (uint32_t output = 0; output < 3; ++output) {
+      for (uint32_t number = first; number < end; ++number, ++at) {
+        LONGS_EQUAL(RelayRig::port(output), r.out.sent[at].to.port);
+        LONGS_EQUAL(number, load_u16(r.out.sent[at].content.data() + 2));
+      }
+    }
+  }
+}
+
+TEST(RelayStream, WhateverStallsEachOutputGetsOrMissesEachPacketOnce) {
+  constexpr uint32_t kOutputs = 7;
+  RelayRig& r = make(1, kOutputs);
+  r.create();
+  Dice dice;
+  uint32_t given = 0;
+  const auto socket_goes_on = [](FakeSocket& socket, size_t room) {
+    socket.room = room;
+    socket.owner.has_room(socket.owner.context);
+  };
+  for (uint32_t step = 0; step < 200; ++step) {
+    for (uint32_t burst = dice.below(60); burst > 0; --burst) r.give(0, r.rtp(given++));
+    r.work(dice.below(4) == 0 ? 2000 * kMs : kMs);
+    if (dice.below(3) == 0) socket_goes_on(r.out, dice.below(900));
+    if (dice.below(3) == 0) socket_goes_on(r.out_aside, dice.below(300));
+    if (dice.below(10) == 0) {
+      const uint32_t output = dice.below(kOutputs);
+      FakeSocket& socket = r.output(output).is_aside.read() == 1 ? r.out_aside : r.out;
+      socket.owner.failed(socket.owner.context, EHOSTUNREACH, r.outputs[output].to);
+    }
+    if (dice.below(20) == 0) {
+      r.out.refused_port = dice.below(2) == 0 ? 0 : RelayRig::port(dice.below(kOutputs));
+    }
+    CHECK(r.group.is_valid());
+    CHECK(r.aside.is_valid());
+  }
+  r.out.refused_port = 0;
+  for (uint32_t i = 0; i < 3; ++i) {  // those that are aside come back
+    socket_goes_on(r.out, ~size_t{0});
+    socket_goes_on(r.out_aside, ~size_t{0});
+    r.work(2 * OutputGroup::kAsideNs);
+  }
+  LONGS_EQUAL(given, r.counters->packets.read());
+  LONGS_EQUAL(0, r.kept_count());
+  for (uint32_t i = 0; i < kOutputs; ++i) {
+    const OutputCounters& its = r.output(i);
+    LONGS_EQUAL(given, its.packets.read() + its.dropped.read() + its.refused.read());
+    LONGS_EQUAL(r.out.count_to(RelayRig::port(i)) + r.out_aside.count_to(RelayRig::port(i)),
+                its.packets.read());
+  }
+  for (const FakeSocket* socket : {&r.out, &r.out_aside}) {
+    std::vector<uint32_t> next(kOutputs);
+    for (const auto& one : socket->sent) {
+      const uint32_t output = (one.to.port - RelayRig::kFirstPort) / RelayRig::kPortStep;
+      const uint32_t number = load_u16(one.content.data() + 2);
+      CHECK(number >= next[output]);
+      next[output] = number + 1;
+    }
+  }
 }
 
 TEST(RelayStream, PacketsLeaveAtThePaceOfTheirPcrs) {

@@ -1,10 +1,12 @@
 // An end of a conversation by datagrams for tests, with what its socket told it.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "tests/transport/stream_sockets_fixture.h"
 #include "transport/udp/udp_socket.h"
 
 #include "CppUTest/TestHarness.h"
@@ -80,5 +82,40 @@ inline constexpr uint32_t kBigBuffer = 65536;
 inline bool is_same(const IpAddress& one, const char* other) {
   return one.family != 0 && DatagramAddress{one, 0, 0}.text() == at(other).text();
 }
+
+// Two ends on one loop.
+class UdpPair : public SocketsFixture {
+ public:
+  std::unique_ptr<End> a, b;
+
+  void teardown() override {
+    a.reset();
+    b.reset();
+    SocketsFixture::teardown();
+  }
+  void open_both(const char* local = "127.0.0.1:0", DatagramShape shape = {}) {
+    a = std::make_unique<End>(*sockets, shape);
+    b = std::make_unique<End>(*sockets, shape);
+    b->open(b->options(local));
+    a->open(a->options(local));
+  }
+  void pump_often() {
+    for (int i = 0; i < 20; ++i) pump();
+  }
+  void wait_for(End& end, size_t count) {
+    CHECK(run_until([&] { return end.all.size() >= count; }));
+    LONGS_EQUAL(count, end.all.size());
+  }
+  void sends(End& from, End& to, std::span<const std::byte> bytes, uint32_t segment_bytes = 0) {
+    const DatagramsSent result = from.send(to.socket.local(), bytes, segment_bytes);
+    CHECK(result.status == DatagramStatus::kDone);
+    LONGS_EQUAL(1, result.sent_count);
+  }
+  // There is IPv6 here at all.
+  bool has_ipv6() {
+    End probe(*sockets);
+    return probe.socket.open(probe.options("[::1]:0")).ok();
+  }
+};
 
 }  // namespace bedplate::udp_rig

@@ -2,50 +2,44 @@
 // long and unreachable ones, and that no buffer is lost.
 #include "transport/udp/udp_socket.h"
 
+#include <linux/capability.h>
 #include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "platform/assert.h"
+#include "platform/capabilities.h"
 #include "tests/support/death_test.h"
 #include "tests/support/stderr_capture.h"
-#include "tests/transport/stream_sockets_fixture.h"
 #include "tests/transport/udp/udp_rig.h"
 
 using namespace bedplate;
 using namespace bedplate::udp_rig;
 
-class UdpSocketBodies : public SocketsFixture {
+namespace {
+
+constexpr uint64_t kNetAdmin = uint64_t{1} << CAP_NET_ADMIN;
+
+// This thread may not administer the network for a while.
+class WithoutNetAdmin {
  public:
-  std::unique_ptr<End> a, b;
+  WithoutNetAdmin() {
+    LONGS_EQUAL(0, syscall(SYS_capget, &header_, before_));
+    __user_cap_data_struct less[2] = {before_[0], before_[1]};
+    less[0].effective &= ~static_cast<uint32_t>(kNetAdmin);
+    LONGS_EQUAL(0, syscall(SYS_capset, &header_, less));
+  }
+  ~WithoutNetAdmin() { syscall(SYS_capset, &header_, before_); }
 
-  void teardown() override {
-    a.reset();
-    b.reset();
-    SocketsFixture::teardown();
-  }
-  void open_both(const char* local = "127.0.0.1:0", DatagramShape shape = {}) {
-    a = std::make_unique<End>(*sockets, shape);
-    b = std::make_unique<End>(*sockets, shape);
-    b->open(b->options(local));
-    a->open(a->options(local));
-  }
-  void pump_often() {
-    for (int i = 0; i < 20; ++i) pump();
-  }
-  void wait_for(End& end, size_t count) {
-    CHECK(run_until([&] { return end.all.size() >= count; }));
-    LONGS_EQUAL(count, end.all.size());
-  }
-  void sends(End& from, End& to, std::span<const std::byte> bytes, uint32_t segment_bytes = 0) {
-    const DatagramsSent result = from.send(to.socket.local(), bytes, segment_bytes);
-    CHECK(result.status == DatagramStatus::kDone);
-    LONGS_EQUAL(1, result.sent_count);
-  }
-  // There is IPv6 here at all.
-  bool has_ipv6() {
-    End probe(*sockets);
-    return probe.socket.open(probe.options("[::1]:0")).ok();
-  }
+ private:
+  __user_cap_header_struct header_ = {_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct before_[2] = {};
+};
 
+}  // namespace
+
+class UdpSocketBodies : public UdpPair {
+ public:
   void there_and_back(const char* local, const char* ip) {
     if (at(local).ip.family == AF_INET6 && !has_ipv6()) BP_SKIP("this machine has no IPv6");
     open_both(local);
@@ -154,63 +148,6 @@ class UdpSocketBodies : public SocketsFixture {
     for (uint32_t i = 0; i < 4; ++i) LONGS_EQUAL(i, b->all[i].datagram.ecn);
   }
 
-  // Whatever carries it, the receiver has the pieces that were asked for.
-  void check_segments(std::span<const std::byte> whole, uint32_t segment_bytes) {
-    const size_t count = (whole.size() + segment_bytes - 1) / segment_bytes;
-    wait_for(*b, count);
-    for (size_t i = 0; i < count; ++i) {
-      const auto want =
-          whole.subspan(i * segment_bytes)
-              .first(std::min<size_t>(segment_bytes, whole.size() - i * segment_bytes));
-      CHECK(std::equal(want.begin(), want.end(), b->all[i].bytes.begin(), b->all[i].bytes.end()));
-    }
-    LONGS_EQUAL(count, counters.sent_datagrams.read());
-    LONGS_EQUAL(count, counters.received_datagrams.read());
-  }
-  void segments_on_send() {
-    open_both();
-    const auto whole = pattern_bytes(0, 100'000);  // more than the kernel cuts at once
-    const uint64_t calls = counters.system_calls.read();
-    sends(*a, *b, whole, 1316);
-    LONGS_EQUAL(1, counters.system_calls.read() - calls);
-    check_segments(whole, 1316);
-  }
-  void segments_without_the_kernel(const char* local) {
-    if (at(local).ip.family == AF_INET6 && !has_ipv6()) BP_SKIP("this machine has no IPv6");
-    open_both(local);
-    const int one = 1;  // without checksums it refuses to cut
-    LONGS_EQUAL(0, setsockopt(a->socket.fd(), SOL_SOCKET, SO_NO_CHECK, &one, sizeof one));
-    const auto whole = pattern_bytes(0, 20'000);
-    test::StderrCapture log;
-    sends(*a, *b, whole, 1316);
-    pump_often();
-    const std::string said = log.text();
-    STRCMP_CONTAINS("they are sent one by one from now on", said.c_str());
-    if (at(local).ip.family == AF_INET) check_segments(whole, 1316);
-    b->all.clear();
-    sends(*a, *b, whole, 1316);
-    pump_often();
-    STRCMP_EQUAL(said.c_str(), log.finish().c_str());  // once
-  }
-  void joined_on_receive() {
-    const DatagramShape shape = {.buffer_count = 8, .buffer_bytes = kBigBuffer};
-    a = std::make_unique<End>(*sockets);
-    b = std::make_unique<End>(*sockets, shape);
-    DatagramOptions options = b->options("127.0.0.1:0");
-    options.joins_received = true;
-    b->open(options);
-    a->open(a->options("127.0.0.1:0"));
-    const auto whole = pattern_bytes(0, 40 * 1316 + 100);
-    sends(*a, *b, whole, 1316);
-    wait_for(*b, 1);
-    CHECK(b->all[0].bytes == whole);
-    LONGS_EQUAL(1316, b->all[0].datagram.segment_bytes);
-    LONGS_EQUAL(41, counters.received_datagrams.read());
-    sends(*a, *b, pattern_bytes(0, 50));
-    wait_for(*b, 2);
-    LONGS_EQUAL(0, b->all[1].datagram.segment_bytes);
-  }
-
   void truncated() {
     open_both("127.0.0.1:0", {.buffer_count = 4, .buffer_bytes = 64});
     sends(*a, *b, pattern_bytes(0, 65));
@@ -220,6 +157,32 @@ class UdpSocketBodies : public SocketsFixture {
     CHECK(b->all[0].bytes == pattern_bytes(0, 64));
     CHECK(!b->all[1].datagram.is_truncated);
     LONGS_EQUAL(1, counters.truncated_datagrams.read());
+  }
+
+  // What lies before a datagram is its owner's, and of no other datagram.
+  void headroom() {
+    a = std::make_unique<End>(*sockets);
+    b = std::make_unique<End>(*sockets, DatagramShape{.buffer_count = 4, .buffer_bytes = 128});
+    DatagramOptions options = b->options("127.0.0.1:0");
+    options.headroom_bytes = 64;
+    b->open(options);
+    a->open(a->options("127.0.0.1:0"));
+    b->keeps = true;
+    sends(*a, *b, pattern_bytes(0, 65));
+    for (uint32_t i = 0; i < 3; ++i) sends(*a, *b, pattern_bytes(i, 64));
+    wait_for(*b, 4);
+    CHECK(b->all[0].datagram.is_truncated);
+    for (const End::Got& got : b->all) {
+      CHECK(got.datagram.bytes - 64 >= b->memory.data());
+      std::memset(got.datagram.bytes - 64, 0xEE, 64);
+    }
+    for (uint32_t i = 0; i < 3; ++i) CHECK(is_pattern(b->all[i + 1].datagram.bytes, 64, i));
+    for (const End::Got& got : b->all) b->socket.release(got.datagram.bytes - 64);
+    b->keeps = false;
+    b->all.clear();
+    sends(*a, *b, pattern_bytes(9, 64));
+    wait_for(*b, 1);
+    CHECK(b->all[0].bytes == pattern_bytes(9, 64));
   }
 
   void kept() {
@@ -264,16 +227,32 @@ class UdpSocketBodies : public SocketsFixture {
     CHECK(counters.dropped_datagrams.read() > 0);
   }
 
+  // What may administer the network is given what it asks for, though it is more than others get.
+  void a_large_queue_is_forced() {
+    if ((own_capabilities() & kNetAdmin) == 0) BP_SKIP("this takes CAP_NET_ADMIN");
+    a = std::make_unique<End>(*sockets);
+    DatagramOptions options = a->options("127.0.0.1:0");
+    options.receive_queue_bytes = options.send_queue_bytes = 1U << 29;
+    test::StderrCapture log;
+    a->open(options);
+    for (const int name : {SO_RCVBUF, SO_SNDBUF}) {
+      int given = 0;
+      socklen_t bytes = sizeof given;
+      LONGS_EQUAL(0, getsockopt(a->socket.fd(), SOL_SOCKET, name, &given, &bytes));
+      LONGS_EQUAL(1U << 30, given);
+    }
+    STRCMP_CONTAINS("the receive queue of a datagram socket is 512 MiB", log.finish().c_str());
+  }
+
   void a_small_queue_is_said() {
     a = std::make_unique<End>(*sockets);
     DatagramOptions options = a->options("127.0.0.1:0");
-    options.receive_queue_bytes = options.send_queue_bytes = 4096;
-    test::StderrCapture log;
-    a->open(options);
-    STRCMP_EQUAL("", log.text().c_str());
-    a->socket.close();
     options.receive_queue_bytes = options.send_queue_bytes = 1U << 30;
-    a->open(options);
+    test::StderrCapture log;
+    {
+      const WithoutNetAdmin as_others;
+      a->open(options);
+    }
     const std::string said = log.finish();
     STRCMP_CONTAINS("1 GiB were asked for; sysctl -w net.core.rmem_max=1073741824", said.c_str());
     STRCMP_CONTAINS("sysctl -w net.core.wmem_max=1073741824", said.c_str());
@@ -490,6 +469,9 @@ class UdpSocketBodies : public SocketsFixture {
     options.joins_received = true;
     STRCMP_CONTAINS("plan buffers of 65536 bytes", a->socket.open(options).error().cure);
     options = a->options("127.0.0.1:0");
+    options.headroom_bytes = 2048;
+    STRCMP_CONTAINS("behind the headroom", a->socket.open(options).error().answer);
+    options = a->options("127.0.0.1:0");
     options.peer = at("[::1]:5");
     STRCMP_CONTAINS("other family", a->socket.open(options).error().answer);
     options = a->options("127.0.0.1:0");
@@ -511,13 +493,11 @@ BP_BOTH_BACKENDS(UdpSocket, ConnectedItHearsItsPeerAlone, connected())
 BP_BOTH_BACKENDS(UdpSocket, SendsFromTheAddressThatIsChosen, chosen_source())
 BP_BOTH_BACKENDS(UdpSocket, CarriesEcnOverIpv4, ecn("127.0.0.1:0"))
 BP_BOTH_BACKENDS(UdpSocket, CarriesEcnOverIpv6, ecn("[::1]:0"))
-BP_BOTH_BACKENDS(UdpSocket, CutsIntoSegmentsInOneCall, segments_on_send())
-BP_BOTH_BACKENDS(UdpSocket, CutsItselfWhereTheKernelRefuses,
-                 segments_without_the_kernel("127.0.0.1:0"))
-BP_BOTH_BACKENDS(UdpSocket, TellsHowWhatWasJoinedIsCut, joined_on_receive())
 BP_BOTH_BACKENDS(UdpSocket, TellsOfWhatWasTruncated, truncated())
 BP_BOTH_BACKENDS(UdpSocket, WhatIsKeptStaysUntilItIsReleased, kept())
+BP_BOTH_BACKENDS(UdpSocket, LeavesRoomBeforeADatagramWhereItIsAsked, headroom())
 BP_BOTH_BACKENDS(UdpSocket, CountsWhatTheSystemDropped, drops_are_counted())
+BP_BOTH_BACKENDS(UdpSocket, IsGivenALargeQueueWhereItMayAsk, a_large_queue_is_forced())
 BP_BOTH_BACKENDS(UdpSocket, SaysWhatAllowsTheQueueThatWasAskedFor, a_small_queue_is_said())
 BP_BOTH_BACKENDS(UdpSocket, TellsWhatDidNotArriveAndLosesNothingElse, unreachable())
 BP_BOTH_BACKENDS(UdpSocket, RefusesTheOneThatCannotBeSent, cannot_be_sent())

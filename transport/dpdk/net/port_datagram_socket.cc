@@ -46,6 +46,7 @@ const char* PortDatagramSocket::problem_of(const DatagramOptions& options) noexc
   }
   if (options.peer.is_there() && options.peer.port == 0) return "its peer has no port";
   if (options.service_class > 63) return "its class of service has more than six bits";
+  if (options.headroom_bytes != 0) return "what lies before a datagram is not its owner's";
   return nullptr;
 }
 
