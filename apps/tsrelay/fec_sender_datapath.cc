@@ -18,9 +18,7 @@ void FecSender::restart() noexcept {
   position_ = 0;
 }
 
-void FecSender::add_to(Sum& sum, std::span<const std::byte> datagram,
-                       const RtpPacket& rtp) noexcept {
-  const std::span<const std::byte> body = datagram.subspan(kRtpHeaderBytes);
+void FecSender::add_to(Sum& sum, std::span<const std::byte> body, const RtpPacket& rtp) noexcept {
   if (sum.count++ == 0) {
     sum.base = rtp.sequence;
     sum.buffer = matrix_.sink->take_buffer();
@@ -65,7 +63,7 @@ void FecSender::send(Sum& sum, bool is_row) noexcept {
   matrix_.sink->send_fec(bytes, whole_bytes, is_row);
 }
 
-void FecSender::add(std::span<const std::byte> datagram, const RtpPacket& rtp) noexcept {
+void FecSender::add(std::span<const std::byte> body, const RtpPacket& rtp) noexcept {
   if (matrix_.columns == 0) return;
   const bool is_plain = !rtp.has_padding && !rtp.has_extension && rtp.csrc_count == 0;
   if (!is_plain || (has_begun_ && rtp.sequence != next_sequence_)) {
@@ -77,8 +75,8 @@ void FecSender::add(std::span<const std::byte> datagram, const RtpPacket& rtp) n
   next_sequence_ = static_cast<uint16_t>(rtp.sequence + 1);
   timestamp_ = rtp.timestamp;
   const uint32_t column = position_ % matrix_.columns;
-  if (matrix_.has_row_packets) add_to(row_, datagram, rtp);
-  add_to(columns_[column], datagram, rtp);
+  if (matrix_.has_row_packets) add_to(row_, body, rtp);
+  add_to(columns_[column], body, rtp);
   const bool is_row_over = column + 1 == matrix_.columns;
   // One of the columns before, every so many packets: the last leaves before this matrix ends.
   if (position_ % matrix_.rows == 0) {

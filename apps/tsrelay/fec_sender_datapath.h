@@ -41,8 +41,8 @@ class FecSender {
   static constexpr uint32_t buffer_count(uint32_t columns) noexcept { return 2 * columns + 1; }
 
   void create(const FecMatrix& matrix) noexcept { matrix_ = matrix; }
-  // The next packet of the stream, and what its header says.
-  void add(std::span<const std::byte> datagram, const RtpPacket& rtp) noexcept;
+  // The next packet of the stream: what follows the first kRtpHeaderBytes, and what those say.
+  void add(std::span<const std::byte> body, const RtpPacket& rtp) noexcept;
   // What was begun is given back.
   void restart() noexcept;
   // Sets that have no FEC packet: there was no buffer, or a packet was too long.
@@ -62,7 +62,7 @@ class FecSender {
     bool is_bad = false;
   };
 
-  void add_to(Sum& sum, std::span<const std::byte> datagram, const RtpPacket& rtp) noexcept;
+  void add_to(Sum& sum, std::span<const std::byte> body, const RtpPacket& rtp) noexcept;
   void give(Sum& sum) noexcept;
   void send(Sum& sum, bool is_row) noexcept;
 

@@ -51,6 +51,9 @@ void OutputGroup::write(const Output& output, const Packet& packet,
   } else if (output.is_plain) {
     datagram->bytes += packet.rtp.header_bytes;
     datagram->byte_count = packet.payload_bytes;
+  } else if (output.adds_rtp && packet.has_added_rtp) {
+    datagram->bytes -= kRtpHeaderBytes;
+    datagram->byte_count += kRtpHeaderBytes;
   }
 }
 

@@ -25,6 +25,7 @@ namespace bedplate::relay {
 struct Output {
   DatagramAddress to;
   bool is_plain = false;  // without the RTP header
+  bool adds_rtp = false;  // with the one that the stream has added
   bool has_fec = false;   // columns to its port + 2, rows to its port + 4
   OutputCounters* counters = nullptr;
   uint64_t first_number = 0;  // it gets no packet before

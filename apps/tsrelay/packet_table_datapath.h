@@ -27,6 +27,8 @@ struct Packet {
   uint32_t payload_bytes = 0;  // the transport stream in it, behind rtp.header_bytes
   RtpPacket rtp;               // without RTP: its header has no bytes
   PacketKind kind = PacketKind::kMedia;
+  bool has_added_rtp =
+      false;  // a header of kRtpHeaderBytes lies before `bytes`, for those who want it
   DatagramSocket* socket = nullptr;  // whose buffer it is; nullptr: the stream's own
   uint32_t references = 0;
   uint32_t next_free = 0;

@@ -15,6 +15,7 @@ struct alignas(kCacheLineBytes) StreamCounters {
   Counter duplicates;
   Counter late;
   Counter restarts;
+  Counter rtp_added;
   Counter held;
   Counter fec_packets;
   Counter fec_recovered;
@@ -50,6 +51,7 @@ inline void describe(CounterTable& table, StreamCounters& c) {
   table.counter("duplicates", c.duplicates, "packets", "Came once more, as by the other leg.");
   table.counter("late", c.late, "packets", "Came after they had been given up.");
   table.counter("restarts", c.restarts, "restarts", "A sender began its numbers anew.");
+  table.counter("rtp_added", c.rtp_added, "packets", "Given RTP, since they came without.");
   table.gauge("held", c.held, "packets", "Received, and not let go by all yet.");
   table.counter("fec_packets", c.fec_packets, "packets", "FEC packets that came.");
   table.counter("fec_recovered", c.fec_recovered, "packets", "Brought back by FEC.");

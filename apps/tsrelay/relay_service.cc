@@ -2,7 +2,10 @@
 #include "apps/tsrelay/relay_service.h"
 
 #include <algorithm>
+#include <span>
 #include <string_view>
+
+#include <sys/random.h>
 
 #include "apps/boot/service_context.h"
 #include "apps/boot/service_plan.h"
@@ -35,6 +38,18 @@ std::string recording_path(const RelayRecordingSettings& recording, uint32_t fil
 }
 
 const char* or_null(const std::string& text) { return text.empty() ? nullptr : text.c_str(); }
+
+RtpAdder::Beginning by_lot() {
+  RtpAdder::Beginning beginning;
+  for (const std::span<std::byte> part :
+       {std::as_writable_bytes(std::span(&beginning.ssrc, 1)),
+        std::as_writable_bytes(std::span(&beginning.sequence, 1)),
+        std::as_writable_bytes(std::span(&beginning.timestamp, 1))}) {
+    const ssize_t bytes = getrandom(part.data(), part.size(), 0);
+    BP_ASSERT(bytes == static_cast<ssize_t>(part.size()));  // so few always come at once
+  }
+  return beginning;
+}
 
 // The heap that a stream takes in create(), well rounded up.
 uint64_t heap_bytes(const RelayStreamSettings& stream) {
@@ -90,7 +105,7 @@ Result<void> RelayService::plan_stream(ServicePlan& plan, uint32_t index) {
   };
   for (uint32_t i = 0; i < stream.legs.size(); ++i) {
     const std::string& network = stream.legs[i].network;
-    socket(name_of(index, "leg", i), stream.leg_buffers(), stream.buffer_bytes, network);
+    socket(name_of(index, "leg", i), stream.leg_buffers(), stream.leg_buffer_bytes(), network);
     plan.counters<LegCounters>("legs", stream.name + "/" + std::to_string(i));
     if (!stream.legs[i].fec) continue;
     socket(name_of(index, "column", i), stream.fec_buffers(), stream.buffer_bytes, network);
@@ -157,6 +172,8 @@ Result<void> RelayService::create_stream(ServiceContext& context, uint32_t index
     options.fec_rows = settings.fec.rows;
     options.has_fec_rows = settings.fec.row_packets;
   }
+  options.adds_rtp = settings.adds_rtp();
+  options.rtp_beginning = by_lot();
   options.packet_count = settings.packet_count();
   options.ring_places = settings.ring_places();
   options.tap_count = static_cast<uint32_t>(2 * settings.outputs.size() +
@@ -224,6 +241,7 @@ Result<void> RelayService::open_legs(Instance& instance) {
     const auto open = [&](DatagramSocket& socket, DatagramOwner owner,
                           uint16_t beside) -> Result<void> {
       DatagramOptions options;
+      if (settings.adds_rtp() && beside == 0) options.headroom_bytes = kRtpHeadroomBytes;
       options.local = parse_datagram_address(leg.address).value();
       options.local.port = static_cast<uint16_t>(options.local.port + beside);
       options.owner = owner;
@@ -281,6 +299,7 @@ Result<void> RelayService::open_group(ServiceContext& context, Instance& instanc
     Output& output = instance.outputs[i];
     output.to = parse_datagram_address(settings.outputs[i].to).value();
     output.is_plain = settings.outputs[i].plain;
+    output.adds_rtp = settings.outputs[i].adds_rtp;
     output.has_fec = settings.outputs[i].fec;
     output.counters = counters.value();
     main.value()->add(output);

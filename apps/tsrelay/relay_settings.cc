@@ -18,6 +18,7 @@ constexpr uint64_t kAddressMax = 64;
 constexpr uint64_t kInterfaceMax = 15;  // IFNAMSIZ without its NUL
 constexpr uint32_t kArrivals = 64;      // that have come and were not judged yet
 constexpr uint32_t kOwnSpare = 64;
+constexpr uint32_t kBufferBytesMax = 65536;
 
 constexpr Choice<StreamFormat> kFormats[] = {
     {"auto", StreamFormat::kAuto}, {"rtp", StreamFormat::kRtp}, {"udp", StreamFormat::kUdp}};
@@ -65,6 +66,8 @@ static void describe(ConfigurationTable& table, RelayOutputSettings& settings) {
       .otherwise("the kernel's")
       .help("The port by whose network it leaves.");
   table.boolean("plain", &settings.plain).help("Whether RTP headers are left off.");
+  table.boolean("adds_rtp", &settings.adds_rtp)
+      .help("Whether it gets RTP also where the stream comes without.");
   table.boolean("fec", &settings.fec)
       .help("Whether it gets the FEC that [tsrelay.stream.fec] makes, at its port + 2 and + 4.");
 }
@@ -109,7 +112,7 @@ static void describe(ConfigurationTable& table, RelayStreamSettings& settings) {
       .help("How long a sender is silent before another one may have its place.");
   table.integer("pace_ms", &settings.pace_ms, 0, 10'000)
       .help("Not 0: packets leave at the pace of their PCRs, so long after they came on average.");
-  table.size("buffer_bytes", &settings.buffer_bytes, 256, 65536)
+  table.size("buffer_bytes", &settings.buffer_bytes, 256, kBufferBytesMax)
       .help("A longer datagram is dropped. A multiple of 64.");
   table.size("receive_queue_bytes", &settings.receive_queue_bytes, 0, kGiB)
       .help("What the kernel holds for each leg before it drops. 0: its default.");
@@ -132,6 +135,14 @@ void describe(ConfigurationTable& table, RelaySettings& settings) {
 
 bool RelayStreamSettings::receives_fec() const noexcept {
   return std::any_of(legs.begin(), legs.end(), [](const auto& leg) { return leg.fec; });
+}
+
+bool RelayStreamSettings::adds_rtp() const noexcept {
+  return std::any_of(outputs.begin(), outputs.end(), [](const auto& its) { return its.adds_rtp; });
+}
+
+uint32_t RelayStreamSettings::leg_buffer_bytes() const noexcept {
+  return buffer_bytes + (adds_rtp() ? relay::kRtpHeadroomBytes : 0);
 }
 
 uint32_t RelayStreamSettings::ring_places() const noexcept { return std::bit_ceil(queue_packets); }
@@ -225,6 +236,28 @@ static Result<void> check(const RelayStreamSettings& stream, const RelayOutputSe
     return refused(stream, what, "there is no FEC for it",
                    "have a [tsrelay.stream.fec], and leave plain out: FEC is for RTP");
   }
+  if (output.plain && output.adds_rtp) {
+    return refused(stream, what, "it is to have RTP and to have none",
+                   "leave plain or adds_rtp out");
+  }
+  return {};
+}
+
+static Result<void> check_adding_rtp(const RelayStreamSettings& stream) {
+  const auto refuse = [&](const char* answer, const char* cure) {
+    return refused(stream, "adds_rtp", answer, cure);
+  };
+  if (stream.format == StreamFormat::kRtp) {
+    return refuse("all of the stream has RTP", "leave adds_rtp out, or format = \"rtp\"");
+  }
+  if (stream.leg_buffer_bytes() > kBufferBytesMax) {
+    return refuse("buffers of 64 KiB have no room for it", "lower buffer_bytes");
+  }
+  for (const RelayLegSettings& leg : stream.legs) {
+    if (leg.network.empty()) continue;
+    return refuse("what comes by a port has no room before it",
+                  "have the leg come by the kernel: leave its network out");
+  }
   return {};
 }
 
@@ -238,6 +271,7 @@ static Result<void> check(const RelayStreamSettings& stream) {
                      "give it a name of its own");
     }
   }
+  if (stream.adds_rtp()) BP_TRY(check_adding_rtp(stream));
   if (stream.legs.size() > 1 && stream.format == StreamFormat::kUdp) {
     return refused(stream, "two legs", "without RTP nothing says which packets are the same",
                    "have RTP sent, or one leg");

@@ -26,6 +26,7 @@ struct RelayOutputSettings {
   std::string network = {};
   uint8_t ttl = 1;
   bool plain = false;
+  bool adds_rtp = false;
   bool fec = false;
 };
 
@@ -62,6 +63,9 @@ struct RelayStreamSettings {
   bool has_fec = false;
 
   bool receives_fec() const noexcept;
+  bool adds_rtp() const noexcept;
+  // Of each buffer of a leg: with headroom, where RTP is added.
+  uint32_t leg_buffer_bytes() const noexcept;
   // How many packets an output may be behind.
   uint32_t ring_places() const noexcept;
   // Buffers of each leg's socket: all that may hold one at the same time.

@@ -16,6 +16,7 @@ void RelayStream::create(const StreamOptions& options) {
   inspector_ = std::make_unique<TsInspector>();
   arrivals_ = std::make_unique<Arrival[]>(options.packet_count);
   pacer_ = Pacer(options.pace_delay_ns);
+  rtp_adder_.create(options.rtp_beginning);
   fec_sender_.create(
       {options.fec_columns, options.fec_rows, options.has_fec_rows, options.buffer_bytes, this});
   legs_.resize(options.legs.size());

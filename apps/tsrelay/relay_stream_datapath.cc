@@ -174,6 +174,14 @@ void RelayStream::send_fec(std::byte* buffer, uint32_t bytes, bool is_row) noexc
   ring_.push(index, now_ns_);
 }
 
+// The buffer is the leg's, with headroom; nothing but its owner looks there.
+RtpPacket RelayStream::add_rtp(Packet& packet) noexcept {
+  packet.has_added_rtp = true;
+  options_.counters->rtp_added.add(1);
+  const uint64_t leaves_ns = packet.due_ns != 0 ? packet.due_ns : packet.arrived_ns;
+  return rtp_adder_.add(const_cast<std::byte*>(packet.bytes), packet.byte_count, leaves_ns);
+}
+
 void RelayStream::hand_on(uint32_t index) noexcept {
   Packet& packet = table_[index];
   const TsClock clock = inspector_->inspect(packet.payload(), now_ns_);
@@ -184,14 +192,15 @@ void RelayStream::hand_on(uint32_t index) noexcept {
   }
   options_.counters->packets.add(1);
   options_.counters->bytes.add(packet.payload_bytes);
-  const RtpPacket rtp = packet.rtp;
-  const std::span<const std::byte> datagram = packet.datagram();
+  const bool is_plain = packet.rtp.header_bytes == 0;
+  const RtpPacket rtp = is_plain && options_.adds_rtp ? add_rtp(packet) : packet.rtp;
+  const std::span<const std::byte> body = packet.datagram().subspan(is_plain ? 0 : kRtpHeaderBytes);
   // The ring may let go of it before the sums have it.
   const bool has_fec = options_.fec_columns != 0 && rtp.header_bytes != 0;
   if (has_fec) table_.hold(index);
   ring_.push(index, now_ns_);
   if (!has_fec) return;
-  fec_sender_.add(datagram, rtp);
+  fec_sender_.add(body, rtp);
   table_.let_go(index);
 }
 

@@ -23,6 +23,7 @@
 #include "apps/tsrelay/pacer_datapath.h"
 #include "apps/tsrelay/packet_ring_datapath.h"
 #include "apps/tsrelay/relay_counters.h"
+#include "apps/tsrelay/rtp_adder_datapath.h"
 #include "apps/tsrelay/sender_lock_datapath.h"
 #include "transport/event_loop.h"
 
@@ -43,7 +44,9 @@ struct StreamOptions {
   uint32_t window_packets = 1;
   uint64_t silence_ns = 0;     // of a sender before another one may have its leg
   uint64_t pace_delay_ns = 0;  // 0: packets leave as they come
-  uint32_t fec_columns = 0;    // of what is sent; 0: none
+  bool adds_rtp = false;       // to what comes without: the legs' buffers have kRtpHeadroomBytes
+  RtpAdder::Beginning rtp_beginning;
+  uint32_t fec_columns = 0;  // of what is sent; 0: none
   uint32_t fec_rows = 0;
   bool has_fec_rows = false;
   uint32_t packet_count = 0;  // in all buffers together
@@ -114,6 +117,7 @@ class RelayStream final : public PollSource,
   bool admit(const Packet& packet, Leg& leg, uint64_t now_ns) noexcept;
   void begin_anew() noexcept;
   void hand_on(uint32_t index) noexcept;
+  RtpPacket add_rtp(Packet& packet) noexcept;
   void tell() noexcept;
 
   // MergeSink
@@ -140,6 +144,7 @@ class RelayStream final : public PollSource,
   std::unique_ptr<FecReceiver> fec_receiver_;  // nullptr: none is received
   FecSender fec_sender_;
   Pacer pacer_;
+  RtpAdder rtp_adder_;
   std::vector<Leg> legs_;
   std::unique_ptr<Arrival[]> arrivals_;
   uint32_t arrival_count_ = 0;

@@ -55,9 +55,7 @@ void write_rtp(const RtpPacket& packet, std::byte* to) noexcept {
 }
 
 void JitterMeter::add(uint32_t timestamp, uint64_t arrival_ns) noexcept {
-  // 90 kHz from nanoseconds without overflow: 9 units are 100 us.
-  const uint64_t arrival = arrival_ns / 100'000 * 9 + arrival_ns % 100'000 * 9 / 100'000;
-  const auto transit = static_cast<uint32_t>(arrival) - timestamp;
+  const uint32_t transit = rtp_clock(arrival_ns) - timestamp;
   if (is_running_) {
     const auto difference = static_cast<int32_t>(transit - last_transit_);
     const uint64_t amount = difference < 0 ? -static_cast<int64_t>(difference) : difference;

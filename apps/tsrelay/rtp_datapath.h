@@ -46,6 +46,11 @@ constexpr int32_t sequence_distance(uint16_t from, uint16_t to) noexcept {
   return static_cast<int16_t>(static_cast<uint16_t>(to - from));
 }
 
+// What the RTP clock shows at a time, without overflow: 9 units are 100 us. Wraps around.
+constexpr uint32_t rtp_clock(uint64_t ns) noexcept {
+  return static_cast<uint32_t>(ns / 100'000 * 9 + ns % 100'000 * 9 / 100'000);
+}
+
 // Interarrival jitter, RFC 3550 section 6.4.1 and appendix A.8.
 class JitterMeter {
  public:

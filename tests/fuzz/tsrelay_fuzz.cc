@@ -60,7 +60,7 @@ struct Relay final : MergeSink, FecReceiverSink, FecSenderSink {
     require(!has_last || rtp.sequence == wanted, "what is delivered is in order");
     has_last = true;
     last = rtp.sequence;
-    sender.add(items[item], rtp);
+    sender.add(std::span(items[item]).subspan(kRtpHeaderBytes), rtp);
     require(sender.is_valid(), "the sender of FEC is valid");
   }
   void drop(uint32_t item, MergeDrop) noexcept override {

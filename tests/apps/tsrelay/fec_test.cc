@@ -54,7 +54,7 @@ struct Sending final : FecSenderSink {
     RtpPacket rtp;
     CHECK(parse_rtp(datagram, &rtp) == RtpFault::kNone);
     ++media_count;
-    sender.add(datagram, rtp);
+    sender.add(std::span(datagram).subspan(kRtpHeaderBytes), rtp);
     CHECK(sender.is_valid());
   }
 };

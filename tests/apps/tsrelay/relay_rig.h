@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,18 +23,21 @@ inline DatagramAddress at(const char* text) { return parse_datagram_address(text
 // What one datagram socket does, as far as the relay sees it.
 struct FakeSocket final : DatagramSocket {
   static constexpr uint32_t kBufferBytes = 2048;
+  static constexpr uint32_t kHeadroomBytes = kRtpHeadroomBytes;
   struct Sent {
     const std::byte* bytes;
     std::vector<std::byte> content;
     DatagramAddress to;
   };
 
-  explicit FakeSocket(uint32_t buffer_count = 1) : memory(uint64_t{buffer_count} * kBufferBytes) {
+  explicit FakeSocket(uint32_t buffer_count = 1)
+      : own_memory(uint64_t{buffer_count} * kBufferBytes), memory(own_memory) {
     is_kept.resize(buffer_count);
     sent.reserve(65536);
   }
 
-  std::vector<std::byte> memory;
+  std::vector<std::byte> own_memory;
+  std::span<std::byte> memory;
   std::vector<bool> is_kept;
   DatagramOwner owner;
   bool open_ = true;
@@ -52,9 +56,10 @@ struct FakeSocket final : DatagramSocket {
     const auto free = std::find(is_kept.begin(), is_kept.end(), false);
     if (free == is_kept.end()) return false;
     ReceivedDatagram datagram;
-    datagram.bytes = memory.data() + (free - is_kept.begin()) * kBufferBytes;
-    datagram.is_truncated = bytes.size() > kBufferBytes;
-    datagram.byte_count = static_cast<uint32_t>(std::min<size_t>(bytes.size(), kBufferBytes));
+    constexpr size_t kRoom = kBufferBytes - kHeadroomBytes;
+    datagram.bytes = memory.data() + (free - is_kept.begin()) * kBufferBytes + kHeadroomBytes;
+    datagram.is_truncated = bytes.size() > kRoom;
+    datagram.byte_count = static_cast<uint32_t>(std::min(bytes.size(), kRoom));
     std::copy_n(bytes.data(), datagram.byte_count, datagram.bytes);  // of an empty one: nothing
     datagram.from = from;
     datagram.received_ns = received_ns;

@@ -65,6 +65,25 @@ TEST(RelaySettings, BuffersAreForAllThatMayHoldOne) {
               stream->packet_count());
 }
 
+TEST(RelaySettings, AddedRtpTakesRoomInTheBuffersOfLegs) {
+  LONGS_EQUAL(2048, stream->leg_buffer_bytes());
+  stream->outputs[1].adds_rtp = true;
+  LONGS_EQUAL(2048 + 64, stream->leg_buffer_bytes());
+  CHECK(check(settings).ok());
+  stream->buffer_bytes = 65536;
+  refuses("no room for it");
+  stream->buffer_bytes = 2048;
+  stream->outputs[1].plain = true;
+  refuses("to have RTP and to have none");
+  stream->outputs[1].plain = false;
+  stream->format = relay::StreamFormat::kRtp;
+  refuses("all of the stream has RTP");
+  stream->format = relay::StreamFormat::kUdp;
+  CHECK(check(settings).ok());
+  stream->legs[0].network = "port0";
+  refuses("no room before it");
+}
+
 TEST(RelaySettings, WhatMakesNoSenseIsRefused) {
   stream->buffer_bytes = 2000;
   refuses("no multiple of 64");

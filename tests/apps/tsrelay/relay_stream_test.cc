@@ -80,6 +80,101 @@ TEST(RelayStream, PlainUdpIsToldFromRtp) {
   LONGS_EQUAL(5 * 1328, other.out.all_to(RelayRig::port(0)).size());
 }
 
+TEST(RelayStream, WhatComesWithoutRtpIsGivenIt) {
+  RelayRig& r = make(1, 3);
+  r.options.adds_rtp = true;
+  r.options.rtp_beginning = {.ssrc = 99, .sequence = 65530, .timestamp = 1000};
+  r.outputs[1].adds_rtp = true;
+  r.outputs[2].is_plain = true;
+  r.create();
+  for (uint32_t i = 0; i < 20; ++i) {
+    CHECK(r.give(0, r.payload()));
+    r.work(10 * kMs);
+  }
+  for (const uint32_t i : {0U, 2U}) CHECK(r.out.all_to(RelayRig::port(i)) == r.input);
+  CHECK(without_rtp(r.out, RelayRig::port(1)) == r.input);
+  uint32_t count = 0;
+  for (const auto& one : r.out.sent) {
+    if (one.to.port != RelayRig::port(1)) continue;
+    RtpPacket packet;
+    CHECK(parse_rtp(one.content, &packet) == RtpFault::kNone);
+    LONGS_EQUAL((65530 + count) & 0xFFFF, packet.sequence);
+    LONGS_EQUAL(1000 + rtp_clock(RelayRig::kBegin + (count + 1) * 10 * kMs), packet.timestamp);
+    LONGS_EQUAL(99, packet.ssrc);
+    // It lies right before the packet, which stays where it came.
+    CHECK(std::find_if(r.out.sent.begin(), r.out.sent.end(), [&](const auto& other) {
+            return other.bytes == one.bytes + kRtpHeaderBytes;
+          }) != r.out.sent.end());
+    ++count;
+  }
+  LONGS_EQUAL(20, count);
+  LONGS_EQUAL(20, r.counters->rtp_added.read());
+  // RTP that came is handed on as it came, to all.
+  const auto packet = r.rtp(7, 1234);
+  r.work(1000 * kMs);
+  CHECK(r.give(0, packet));
+  r.work(10 * kMs);
+  CHECK(r.out.sent[r.out.sent.size() - 2].content == packet);
+  LONGS_EQUAL(20, r.counters->rtp_added.read());
+  LONGS_EQUAL(0, r.kept_count());
+}
+
+TEST(RelayStream, AddedRtpOfAPacedStreamSaysWhenItLeaves) {
+  RelayRig& r = make();
+  r.options.adds_rtp = true;
+  r.options.pace_delay_ns = 20 * kMs;
+  r.outputs[0].adds_rtp = true;
+  r.create();
+  for (uint32_t i = 0; i < 500; ++i) {
+    r.give(0, r.payload());
+    if (i % 5 == 4) r.work(5 * r.generator->ns_of(7));  // in bursts, the pace of which is taken out
+  }
+  uint32_t checked = 0;
+  size_t seen = 0;
+  while (r.stream.deadline_ns() != LegMerge::kNever) {
+    for (; seen < r.out.sent.size(); ++seen) {
+    }
+    r.now = r.stream.deadline_ns();
+    r.work();
+    for (; seen < r.out.sent.size(); ++seen, ++checked) {
+      RtpPacket packet;
+      CHECK(parse_rtp(r.out.sent[seen].content, &packet) == RtpFault::kNone);
+      CHECK(rtp_clock(r.now) - packet.timestamp <= 1);
+    }
+  }
+  CHECK(checked > 10);
+}
+
+TEST(RelayStream, AddedRtpHasFec) {
+  RelayRig sending(1, 1);
+  sending.options.adds_rtp = true;
+  sending.options.fec_columns = sending.options.fec_rows = 5;
+  sending.options.has_fec_rows = true;
+  sending.outputs[0].adds_rtp = sending.outputs[0].has_fec = true;
+  sending.create();
+  RelayRig& r = make(1, 1, true);
+  r.options.window_ns = 1'000'000 * kMs;
+  r.create();
+  size_t passed = 0;
+  for (uint32_t i = 0; i < 300; ++i) {
+    sending.give(0, sending.payload());
+    sending.work(kMs);
+    for (; passed < sending.out.sent.size(); ++passed) {
+      const auto& one = sending.out.sent[passed];
+      const bool is_media = one.to.port == RelayRig::port(0);
+      const bool is_lost = is_media && i > 50 && i < 200 && i % 15 == i / 15 % 5;
+      if (is_media && !is_lost) r.give(0, one.content);
+      if (!is_media) r.fec_sockets[0]->give(one.content, at("10.0.0.1:5002"));
+      r.work(kMs);
+    }
+  }
+  CHECK(r.counters->fec_recovered.read() >= 8);
+  LONGS_EQUAL(0, r.counters->lost.read());
+  CHECK(without_rtp(r.out, RelayRig::port(0)) == sending.input);
+  sending.stream.drain();
+  r.stream.drain();
+}
+
 TEST(RelayStream, WhatMakesNoSenseIsCountedByItsCause) {
   RelayRig& r = make();
   r.create();
@@ -167,6 +262,29 @@ TEST(RelayStream, ARestartOfNumbersLosesNothing) {
   CHECK(without_rtp(r.out, RelayRig::port(0)) == r.input);
   LONGS_EQUAL(1, r.counters->restarts.read());
   LONGS_EQUAL(0, r.counters->lost.read());
+}
+
+TEST(RelayStream, AClockThatIsSetIsNobodysBusiness) {
+  constexpr uint64_t kHour = 3'600'000 * kMs;
+  RelayRig& r = make();
+  r.options.pace_delay_ns = 20 * kMs;
+  r.create();
+  uint64_t received = 500'000 * kHour;
+  const uint64_t period_ns = r.generator->ns_of(7);
+  for (uint32_t i = 0; i < 600; ++i) {
+    auto packet = r.rtp(i);
+    store_u32(packet.data() + 4, rtp_clock(i * period_ns));
+    received += period_ns;
+    if (i == 200) received += kHour;
+    if (i == 400) received -= 2 * kHour;
+    CHECK(r.legs[0]->give(packet, at("10.0.0.1:5000"), received));
+    r.work(period_ns);
+  }
+  r.stream.drain();
+  CHECK(without_rtp(r.out, RelayRig::port(0)) == r.input);
+  CHECK(r.leg().jitter_ns.read() < kMs);
+  LONGS_EQUAL(1, r.counters->pace_restarts.read());  // its beginning
+  LONGS_EQUAL(0, r.counters->restarts.read() + r.leg().foreign.read());
 }
 
 TEST(RelayStream, AnOutputThatIsRefusedHoldsNobody) {

@@ -1,0 +1,55 @@
+// RTP for what came without: a header before each packet, in the headroom of the buffer that it was
+// received in, so that it leaves in one piece and nothing is moved.
+//
+// Numbers go up by one with each packet, whatever was lost before: only its sender could say. The
+// timestamp is the time at which the packet is to leave (RFC 2250, section 2): when it came, or,
+// where the stream is paced, when it is due. It never goes back.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "apps/tsrelay/rtp_datapath.h"
+
+namespace bedplate::relay {
+
+// Of a leg's buffers, where RTP is added: a cache line, of which the header takes the end.
+inline constexpr uint32_t kRtpHeadroomBytes = 64;
+static_assert(kRtpHeadroomBytes >= kRtpHeaderBytes);
+
+class RtpAdder {
+ public:
+  // Where numbers and timestamps begin, and whose they are: to be drawn by lot (RFC 3550, 5.1).
+  struct Beginning {
+    uint32_t ssrc = 0;
+    uint16_t sequence = 0;
+    uint32_t timestamp = 0;
+  };
+
+  void create(const Beginning& beginning) noexcept {
+    beginning_ = beginning;
+    sequence_ = beginning.sequence;
+  }
+  // Writes the header of the next packet to the bytes before `payload`. `leaves_ns`: of a clock
+  // that is never set. Returns what it says. Requires: there is headroom.
+  RtpPacket add(std::byte* payload, uint32_t payload_bytes, uint64_t leaves_ns) noexcept {
+    last_ns_ = std::max(last_ns_, leaves_ns);
+    RtpPacket packet;
+    packet.sequence = sequence_++;
+    packet.timestamp = beginning_.timestamp + rtp_clock(last_ns_);
+    packet.ssrc = beginning_.ssrc;
+    packet.payload_type = kRtpTransportStream;
+    packet.header_bytes = kRtpHeaderBytes;
+    packet.payload_bytes = payload_bytes;
+    write_rtp(packet, payload - kRtpHeaderBytes);
+    return packet;
+  }
+
+ private:
+  Beginning beginning_;
+  uint16_t sequence_ = 0;
+  uint64_t last_ns_ = 0;
+};
+
+}  // namespace bedplate::relay
