@@ -103,8 +103,9 @@ lanes=3
 beside guest /usr/bin/python3 tests/guest/guest_test.py
 beside image-crash /usr/bin/python3 tests/guest/image_crash_test.py
 beside system /usr/bin/python3 tests/system/run.py
-# A stream of so many MiB through the relay; `system` has a small one.
-[ -z "${TSRELAY_MIB:-}" ] || beside relay /usr/bin/python3 tests/system/run.py tsrelay.multicat_to
+# So many MiB, and streams for so long, through the relay; `system` has small ones.
+[ -z "${TSRELAY_MIB:-}${TSRELAY_SECONDS:-}" ] ||
+  beside relay /usr/bin/python3 tests/system/run.py tsrelay_clients
 beside image /usr/bin/python3 tests/guest/image_test.py
 beside coverage-guest scripts/coverage.py guest
 beside model tests/model/run.sh

@@ -5,11 +5,12 @@
 //
 // It sends RATE datagrams per second of 7 packets of 188 bytes, each at its time or in the one
 // burst that is due, with one system call for up to 44 of them, cut by the kernel (UDP_SEGMENT);
-// OWN_PORT 0: it receives nothing. A datagram bears its number and the time at which it was to be
-// sent. Prints: how many were sent and received, how many came out of order or twice, the 50th,
-// 99th and 99.9th percentile of the time from when one was to be sent until it was here, in
-// microseconds, and the share of its time in which it had nothing to do: while that is more than 0
-// it goes further than the relay.
+// OWN_PORT 0: it receives nothing. A datagram bears its number and the time at which it was sent.
+// Prints: how many were sent and received, how many came out of order or twice, the 50th, 99th and
+// 99.9th percentile of the time from when one was sent until the kernel had it here (SO_TIMESTAMPNS),
+// in microseconds, and the share of its time in which it had nothing to do: while that is more than
+// 0 it goes further than the relay. Pauses of its own, before it sends and before it looks at what
+// came, are no part of these times.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -38,7 +39,7 @@ enum {
 
 struct stamp {
   uint64_t number;
-  uint64_t due_ns;
+  uint64_t sent_ns;
 };
 
 static uint8_t outgoing[kSegmentsMax * kDatagramBytes];
@@ -65,8 +66,24 @@ static struct sockaddr_in address(const char* host, const char* port) {
   return made;
 }
 
-static void prepare(uint8_t* datagram, uint64_t number, uint64_t due_ns) {
-  const struct stamp stamp = {number, due_ns};
+// By the clock of the kernel's timestamps.
+static uint64_t stamp_ns(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_REALTIME, &time);
+  return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+static uint64_t arrival_ns(struct msghdr* message) {
+  struct cmsghdr* one = CMSG_FIRSTHDR(message);
+  struct timespec time = {0, 0};
+  if (one != NULL && one->cmsg_level == SOL_SOCKET && one->cmsg_type == SCM_TIMESTAMPNS) {
+    memcpy(&time, CMSG_DATA(one), sizeof time);
+  }
+  return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+static void prepare(uint8_t* datagram, uint64_t number, uint64_t sent_ns) {
+  const struct stamp stamp = {number, sent_ns};
   for (uint64_t i = 0; i < kPackets; ++i) {
     uint8_t* packet = datagram + i * kPacketBytes;
     packet[0] = 0x47;
@@ -77,17 +94,16 @@ static void prepare(uint8_t* datagram, uint64_t number, uint64_t due_ns) {
   memcpy(datagram + kStampAt, &stamp, sizeof stamp);
 }
 
-static void send_burst(int fd, uint64_t first, uint64_t count, uint64_t began_ns,
-                       double period_ns) {
+static void send_burst(int fd, uint64_t first, uint64_t count) {
   union {
     char bytes[CMSG_SPACE(sizeof(uint16_t))];
     struct cmsghdr header;
   } control = {.bytes = {0}};
   struct iovec piece = {outgoing, count * kDatagramBytes};
   struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
+  const uint64_t sent_ns = stamp_ns();
   for (uint64_t i = 0; i < count; ++i) {
-    prepare(outgoing + i * kDatagramBytes, first + i,
-            began_ns + (uint64_t)((double)(first + i) * period_ns));
+    prepare(outgoing + i * kDatagramBytes, first + i, sent_ns);
   }
   if (count > 1) {
     const uint16_t segment_bytes = kDatagramBytes;
@@ -117,7 +133,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   const struct sockaddr_in to = address(argv[1], argv[2]), own = address(argv[3], argv[4]);
-  const int receives = own.sin_port != 0, queue_bytes = kQueueBytes;
+  const int receives = own.sin_port != 0, queue_bytes = kQueueBytes, one = 1;
   const double period_ns = 1e9 / atof(argv[5]);
   const uint64_t total = (uint64_t)(atof(argv[5]) * atof(argv[6]));
   const int out = socket(AF_INET, SOCK_DGRAM, 0);
@@ -125,19 +141,23 @@ int main(int argc, char** argv) {
   if (out < 0 || in < 0) fail("making a socket");
   setsockopt(in, SOL_SOCKET, SO_RCVBUFFORCE, &queue_bytes, sizeof queue_bytes);
   setsockopt(out, SOL_SOCKET, SO_SNDBUFFORCE, &queue_bytes, sizeof queue_bytes);
+  if (setsockopt(in, SOL_SOCKET, SO_TIMESTAMPNS, &one, sizeof one) != 0) fail("asking for times");
   if (receives && bind(in, (const struct sockaddr*)&own, sizeof own) != 0) fail("binding");
   // The same in each run: a relay takes the packets of one sender, and waits before it has another.
-  const struct sockaddr_in from = {.sin_family = AF_INET, .sin_port = to.sin_port};
+  const struct sockaddr_in from = {.sin_family = AF_INET,
+                                   .sin_port = htons((uint16_t)(ntohs(to.sin_port) + 1))};
   if (bind(out, (const struct sockaddr*)&from, sizeof from) != 0) fail("binding to send");
   if (connect(out, (const struct sockaddr*)&to, sizeof to) != 0) fail("connecting");
 
   struct mmsghdr messages[kReceivedMax];
   struct iovec pieces[kReceivedMax];
+  _Alignas(struct cmsghdr) char controls[kReceivedMax][CMSG_SPACE(sizeof(struct timespec))];
   memset(messages, 0, sizeof messages);
   for (int i = 0; i < kReceivedMax; ++i) {
     pieces[i] = (struct iovec){incoming[i], kBufferBytes};
     messages[i].msg_hdr.msg_iov = &pieces[i];
     messages[i].msg_hdr.msg_iovlen = 1;
+    messages[i].msg_hdr.msg_control = controls[i];
   }
 
   uint64_t sent = 0, received = 0, misplaced = 0, next = 0, rounds = 0, idle_rounds = 0;
@@ -151,7 +171,7 @@ int main(int argc, char** argv) {
       if (due > total) due = total;
       if (due > sent) {
         const uint64_t count = due - sent < kSegmentsMax ? due - sent : kSegmentsMax;
-        send_burst(out, sent, count, began_ns, period_ns);
+        send_burst(out, sent, count);
         sent += count;
         is_idle = 0;
       }
@@ -159,18 +179,19 @@ int main(int argc, char** argv) {
     } else if (!receives || received >= total || at_ns - seen_ns > kLingerNs) {
       break;
     }
+    for (int i = 0; i < kReceivedMax; ++i) messages[i].msg_hdr.msg_controllen = sizeof controls[i];
     const int got = receives ? recvmmsg(in, messages, kReceivedMax, 0, NULL) : 0;
     if (got > 0) {
-      const uint64_t here_ns = now_ns();
       is_idle = 0;
-      seen_ns = here_ns;
+      seen_ns = now_ns();
       for (int i = 0; i < got; ++i) {
         struct stamp stamp;
         if (messages[i].msg_len != kDatagramBytes) continue;
         memcpy(&stamp, incoming[i] + kStampAt, sizeof stamp);
         misplaced += stamp.number < next;
         next = stamp.number + 1;
-        if (received < kTimesMax) times_ns[received] = (uint32_t)(here_ns - stamp.due_ns);
+        const uint64_t here_ns = arrival_ns(&messages[i].msg_hdr);
+        if (received < kTimesMax) times_ns[received] = (uint32_t)(here_ns - stamp.sent_ns);
         ++received;
       }
     }

@@ -12,9 +12,9 @@ What may wait in the kernel for tsrelay and the bare relay is 8 MiB; multicat ha
 
 One to one: the highest rate at which nothing is lost, by halving; a rate counts if one of three
 trials of it loses nothing (other programs of a machine take the core now and then, and that is no
-relay's fault). The client's own limit is that of an echo without any relay: the kernel forwards the
-packets. Latency: at half the least of the relays' loss-free rates of the round, from when a
-datagram was to be sent.
+relay's fault). `client alone`: the same with the client sending to itself, both ways on its own
+core, which is more work for it than beside a relay. Latency: at half the least of the relays'
+loss-free rates of the round, from the call that sends a datagram until the kernel has it there.
 
 One to 100: the relay's processor time for each packet that it sends, at a rate that all can do;
 they go to an address that is nobody's in the namespace, which counts and drops them. multicat sends
@@ -39,7 +39,7 @@ HERE, THERE, BEYOND, GROUP = "10.213.47.1", "10.213.47.2", "10.213.47.3", "239.2
 IN_PORT, OUT_PORT, OUTPUTS = 5004, 6000, 100
 NAMESPACE = f"bedplate-bench-{os.getpid()}"
 OURS, THEIRS = f"bpb{os.getpid()}"[:14] + "a", f"bpb{os.getpid()}"[:14] + "b"
-RATE_MIN, RATE_MAX, RATE_STEPS, TRIALS = 20_000, 600_000, 7, 3
+RATE_MIN, RATE_MAX, RATE_STEPS, TRIALS = 20_000, 1_600_000, 9, 3
 WIDE_RATE = 400  # datagrams a second, each to 100 outputs
 TARGETS = {"bare": 1.0, "multicat": 1.2}
 WIDE_TARGET = 3
@@ -155,7 +155,8 @@ def wait_until_relayed(processes, directory, group):
 
 
 def probe(rate, seconds, to=None, port=OUT_PORT):
-    words = run(*inside("taskset", "-c", "1", f"{BUILD}/datagram_probe", to or HERE, IN_PORT, THERE,
+    in_port = OUT_PORT if to == THERE else IN_PORT
+    words = run(*inside("taskset", "-c", "1", f"{BUILD}/datagram_probe", to or HERE, in_port, THERE,
                         port, rate, seconds)).split()
     names = ("sent", "received", "misplaced", "p50_us", "p99_us", "p999_us", "idle")
     return dict(zip(names, map(float, words)))
@@ -163,20 +164,20 @@ def probe(rate, seconds, to=None, port=OUT_PORT):
 
 # ---- measuring ----------------------------------------------------------------------------------
 
-def loses_nothing(rate, seconds):
+def loses_nothing(rate, seconds, to):
     for _ in range(TRIALS):
-        result = probe(rate, seconds)
+        result = probe(rate, seconds, to)
         if result["received"] == result["sent"] and result["misplaced"] == 0:
             return result
     return None
 
 
-def loss_free(seconds):
+def loss_free(seconds, to=None):
     """The highest rate, and the client's idle share at it."""
     low, high, idle = 0, RATE_MAX, 0
     rate = 100_000
     for _ in range(RATE_STEPS):
-        result = loses_nothing(rate, seconds)
+        result = loses_nothing(rate, seconds, to)
         if result:
             low, idle = rate, result["idle"]
         else:
@@ -216,6 +217,7 @@ def run_round(directory, options, results):
             rates[name], idle = loss_free(options.seconds)
         results["rate"].setdefault(name, []).append(rates[name])
         results["idle"].setdefault(name, []).append(idle)
+    results["alone"].append(loss_free(options.seconds, THERE)[0])
     for name in names:
         with running(name, directory):
             late = probe(min(rates.values()) // 2 or RATE_MIN, options.seconds)
@@ -233,6 +235,7 @@ def print_table(results):
     for name, rates in results["rate"].items():
         print(f"{'':14}{name:12}{spread([rate / 1e3 for rate in rates]):26}"
               f"{statistics.median(results['idle'][name]):.0%}")
+    print(f"{'':14}{'client alone':12}{spread([rate / 1e3 for rate in results['alone']])}")
     for other, target in TARGETS.items():
         print(f"{'':14}tsrelay / {other}: "
               f"{ratio_text(ratios(results['rate'], 'tsrelay', [other]), target)}")
@@ -280,7 +283,7 @@ def main():
              f"{BUILD}/datagram_probe": "scripts/bench/run.sh",
              f"{BUILD}/bare_relay": "scripts/bench/run.sh"})
     load = warn_if_busy()
-    results = {"rate": {}, "idle": {}, "late": {}, "wide_ns": {}}
+    results = {"rate": {}, "alone": [], "idle": {}, "late": {}, "wide_ns": {}}
     with work_directory() as directory, reserved_hugepages(POOL_BYTES), veth_pair():
         for _ in range(options.rounds):
             run_round(directory, options, results)

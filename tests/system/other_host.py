@@ -56,3 +56,6 @@ class OtherHost:
 
     def vanish(self, box):
         box.run("ip", "-n", self.name, "link", "set", self.far, "down")
+
+    def come_back(self, box):
+        box.run("ip", "-n", self.name, "link", "set", self.far, "up")

@@ -206,7 +206,7 @@ TEST(ConfigurationFile, DocumentedDefaultsAreTheOnesThatApply) {
     STRCMP_EQUAL(expected.c_str(), (described(written) + described_init(written)).c_str());
     ++checked;
   }
-  LONGS_EQUAL(94, checked);
+  LONGS_EQUAL(95, checked);
 }
 
 TEST(ConfigurationFile, DocumentedExamplesAreGood) {

@@ -77,6 +77,7 @@ class UdpSocketBodies : public UdpPair {
       out[i].bytes = reinterpret_cast<std::byte*>(&numbers[i]);
       out[i].byte_count = sizeof(uint32_t);
       out[i].to = b->socket.local();
+      out[i].ecn = i % 2 == 0 ? Ecn::kNone : Ecn::kCapable0;  // so that none is joined
     }
     const uint64_t calls = counters.system_calls.read();
     const DatagramsSent result = a->socket.send_batch(out);

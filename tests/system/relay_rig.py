@@ -1,0 +1,199 @@
+"""What the tests of tsrelay share: a relay with one stream, senders and receivers.
+
+Nothing there is lost for want of time: kernel queues hold all that a test sends (`roomy_sockets`),
+or the sender waits for what came out.
+"""
+
+import contextlib
+import os
+import random
+import select
+import signal
+import socket
+import struct
+
+from harness import (BEDPLATE, MIB, Appliance, Skip, expect, expect_true, need_backend, need_tools,
+                     read_text, wait_for)
+
+EXAMPLES = os.path.join(os.path.dirname(BEDPLATE), "examples")
+TSGEN, TSREADER = (os.path.join(EXAMPLES, name) for name in ("tsgen", "tsreader"))
+TS_BYTES = 188
+PAYLOAD_BYTES = 7 * TS_BYTES
+VIDEO_PID = 0x101
+IN_FLIGHT = 64  # packets that a sender has out at most, where it waits for what came
+
+
+@contextlib.contextmanager
+def roomy_sockets():
+    """Sockets that are made meanwhile hold tens of thousands of packets before they drop any."""
+    names = ["/proc/sys/net/core/rmem_max", "/proc/sys/net/core/rmem_default"]
+    before = {name: read_text(name) for name in names}
+    try:
+        try:
+            for name in names:
+                with open(name, "w", encoding="ascii") as file:
+                    file.write(str(128 * MIB))
+        except OSError as error:
+            raise Skip(f"the kernel's socket queues cannot be made larger: {error.strerror}") \
+                from None
+        yield
+    finally:
+        for name, value in before.items():
+            with contextlib.suppress(OSError), open(name, "w", encoding="ascii") as file:
+                file.write(value)
+
+
+def free_ports(count, address="127.0.0.1"):
+    """The first of so many UDP ports in a row that nobody has."""
+    while True:
+        first = random.randrange(10000, 32768 - count) & ~1
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            for port in range(first, first + count):
+                one = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+                one.bind((address, port))
+            return first
+
+
+def sockets_at(port):
+    """What the kernel says of each socket that receives at this UDP port, by words."""
+    lines = [line.split() for line in read_text("/proc/net/udp").splitlines()[1:]]
+    return [words for words in lines if words[1].endswith(f":{port:04X}")]
+
+
+def is_bound(port):
+    """Whether somebody receives at this UDP port."""
+    return bool(sockets_at(port))
+
+
+def expect_no_drops(port, whose):
+    """What a receiver's own socket dropped is no loss of the relay's, and is said to be none."""
+    for words in sockets_at(port):
+        expect(int(words[-1]), 0, f"datagrams that {whose} socket at port {port} dropped")
+
+
+def generate(box, seconds, rate=8_000_000, name="in.ts"):
+    """A stream in a file that fills whole datagrams."""
+    box.run(TSGEN, "--file", name, "--seconds", str(seconds), "--rate", str(rate))
+    with open(box.path(name), "rb") as file:
+        content = file.read()
+    expect(len(content) % PAYLOAD_BYTES, 0, "bytes that fill no datagram")
+    return content
+
+
+def payloads_of(content):
+    return [content[at:at + PAYLOAD_BYTES] for at in range(0, len(content), PAYLOAD_BYTES)]
+
+
+def rtp(number, payload, ssrc=7, timestamp=None):
+    timestamp = number * 200 if timestamp is None else timestamp
+    return struct.pack(">BBHII", 0x80, 33, number & 0xFFFF, timestamp & 0xFFFFFFFF, ssrc) + payload
+
+
+class Relay(Appliance):
+    """An appliance with one stream, "news"."""
+
+    def part(self, kind, name="news"):
+        return self.stats()["services"]["tsrelay"][kind][name]
+
+    def stream(self, counter, name="news"):
+        return self.part("streams", name)[counter]
+
+    def leg(self, counter, index=0):
+        return self.part("legs", f"news/{index}")[counter]
+
+    def output(self, counter, name):
+        return self.part("outputs", f"news/{name}")[counter]
+
+    def wait_for_stream(self, counter, value):
+        wait_for(lambda: self.stream(counter) >= value, f"{value} {counter}")
+
+
+def start(box, legs, outputs, sockets="io_uring-or-epoll", tables=None, argv_prefix=(), **keys):
+    """A relay with one stream, "news"."""
+    stream = {"name": "news", "window_ms": 10_000, **keys, "leg": legs, "output": outputs}
+    return start_streams(box, [stream], sockets, tables, argv_prefix)
+
+
+def start_streams(box, streams, sockets="io_uring-or-epoll", tables=None, argv_prefix=()):
+    need_backend(sockets)
+    relay = Relay(box, {
+        "appliance": {"name": "test", "runtime_directory": box.path("runtime"),
+                      "drain_timeout_ms": 600_000},
+        "pool": {"bytes": "192 MiB", "pages": "4 KiB"},
+        "event_loop": {"sockets": sockets},
+        "shard": [{"name": "main", "cpu": min(os.sched_getaffinity(0))}],
+        "tsrelay": {"stream": streams},
+        **(tables or {}),
+    }, argv_prefix=argv_prefix)
+    box.appliances.append(relay)
+    return relay.start()
+
+
+class Receiver:
+    """A socket that keeps what comes, and so lets a sender know how far it is."""
+
+    def __init__(self, box, port=0, address="127.0.0.1", host=None):
+        def make():
+            made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            made.bind((address, port))
+            return made
+
+        self.socket = box.closing.enter_context(host.run(make) if host else make())
+        self.socket.setblocking(False)
+        self.port = self.socket.getsockname()[1]
+        self.datagrams = []
+
+    def drain(self):
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self.datagrams.append(self.socket.recv(65536))
+
+    def content(self, header_bytes=12):
+        return b"".join(datagram[header_bytes:] for datagram in self.datagrams)
+
+    def wait_for(self, count):
+        def probe():
+            select.select([self.socket], [], [], 0.05)
+            self.drain()
+            return len(self.datagrams) >= count
+
+        wait_for(probe, f"{count} datagrams at port {self.port}")
+
+
+def sender(box):
+    return box.closing.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+
+
+def send_all(out, datagrams, port, receivers, expected=lambda sent: sent):
+    """Sends by `out`, and never has more than IN_FLIGHT on the way to any of the receivers, of which
+    each is to have expected(how many were sent)."""
+    for sent, datagram in enumerate(datagrams, 1):
+        out.sendto(datagram, ("127.0.0.1", port))
+        if sent % IN_FLIGHT and sent < len(datagrams):
+            continue
+        for receiver in receivers:
+            receiver.wait_for(expected(sent))
+
+
+def output(receiver, **keys):
+    return {"to": f"127.0.0.1:{receiver.port}", **keys}
+
+
+def spawn_multicat(box, *argv, log="multicat.log", **options):
+    need_tools("multicat")
+    return box.spawn(["multicat", *argv], log, **options)
+
+
+def finish(process):
+    process.send_signal(signal.SIGTERM)
+    process.wait()
+
+
+def wait_for_file(box, name, size):
+    wait_for(lambda: os.path.exists(box.path(name)) and os.path.getsize(box.path(name)) >= size,
+             f"{size} bytes in {name}")
+
+
+def expect_same(box, name, content):
+    with open(box.path(name), "rb") as file:
+        expect_true(file.read() == content, f"{name} is what was sent")
