@@ -10,7 +10,8 @@ import select
 import struct
 import time
 
-from harness import (BACKENDS, BOUND_SECONDS, MIB, expect, expect_true, need_tools, read_text, test, wait_for)
+from harness import (BACKENDS, BOUND_SECONDS, MIB, expect, expect_true, need_tools, read_text,
+                     test, wait_for)
 from relay_rig import (PAYLOAD_BYTES, TSGEN, VIDEO_PID, Receiver, Relay, expect_no_drops,
                        expect_same, finish, free_ports, generate, is_bound, output, payloads_of,
                        roomy_sockets, rtp, send_all, sender, spawn_multicat, start,
