@@ -19,18 +19,39 @@ constexpr uint64_t kVolumeUnitBytes = 4 * kKiB;
 constexpr uint64_t kBufferBytesMin = align_up(StoreQueue::kBufferBytesMin, kMiB);
 
 void check_volume(ReadTable& read, const VolumeSettings& settings) {
-  if (read.has("file") && read.has("device")) {
-    read.refuse_value("device", "the volume has a \"file\", too", "expected one of them");
+  const char* first = nullptr;
+  bool was_refused = false;
+  for (const char* store : {"file", "device", "nvme"}) {
+    was_refused |= read.was_refused(store);
+    if (!read.has(store)) continue;
+    if (first != nullptr) {
+      read.refuse_value(store, std::string("the volume has a \"") + first + "\", too",
+                        "expected one of them");
+    }
+    first = first == nullptr ? store : first;
   }
-  if (!settings.is_memory() || read.was_refused("file") || read.was_refused("device")) return;
+  if (!read.has("nvme")) {
+    read.refuse_keys({"nvme_namespace", "nvme_queue_depth", "nvme_timeout_ms", "nvme_write_cache"},
+                     "is of a volume on an NVMe drive", "expected \"nvme\" beside it");
+  }
+  if (!settings.is_memory() || was_refused) return;
   if (!read.has("bytes")) {
     read.refuse("\"bytes\" is missing in [[blockd.volume]]",
-                "expected it, or \"file\", or \"device\"");
+                "expected it, or \"file\", or \"device\", or \"nvme\"");
   }
 }
 
+constexpr Choice<bool> kCacheChoices[] = {{"on", true}, {"off", false}};
+
 // Its name among the files of the service.
 std::string file_name_of(size_t volume_index) { return "volume" + std::to_string(volume_index); }
+
+// For people: what it lies on.
+std::string place_of(const VolumeSettings& volume) {
+  if (!volume.is_nvme()) return volume.path();
+  return "namespace " + std::to_string(volume.nvme.space) + " of the NVMe drive " +
+         volume.nvme.address;
+}
 
 // "file of volume disk0": what says the path.
 std::string key_of(const VolumeSettings& volume) {
@@ -45,23 +66,36 @@ static void describe(ConfigurationTable& table, VolumeSettings& settings) {
       .unique()
       .help("The export's name. The first volume also answers to the empty name.");
   table.size("bytes", &settings.bytes, kVolumeUnitBytes, kSizeMaxBytes)
-      .otherwise("all that `file` or `device` has")
+      .otherwise("all that there is of another store")
       .rule(Rule::kMultipleOf4KiB)
-      .help("The export's size. Required in memory: all of it lies in the pool. Of a file or a "
-            "device: its first bytes.");
+      .help("The export's size. Required in memory: all of it lies in the pool. Of another store: "
+            "its first bytes.");
   table.path("file", &settings.file, 1, 255)
       .otherwise("none: it lies in memory")
       .help("The file that the volume lies on ([Stores](nbd.md#stores)).");
   table.path("device", &settings.device, 1, 255)
       .otherwise("what `file` says")
       .help("The block device that it lies on instead.");
+  table.text("nvme", &settings.nvme.address, 1, 32)
+      .otherwise("what `file` or `device` says")
+      .help("The PCI address of the NVMe drive that it lies on instead, without the kernel's "
+            "driver ([nvme.md](nvme.md)): `\"0000:01:00.0\"`.");
+  table.integer("nvme_namespace", &settings.nvme.space, 1, 0xffff'fffe)
+      .help("The drive's namespace.");
+  table.integer("nvme_queue_depth", &settings.nvme.queue_depth, 3, NvmeQueue::kEntryCountMax - 1)
+      .help("How many commands the drive is given at once; all its volumes say the same, here and "
+            "below.");
+  table.integer("nvme_timeout_ms", &settings.nvme.timeout_ms, 100, 600'000)
+      .help("After how long a command is aborted; after twice as long the drive is reset.");
+  table.choice("nvme_write_cache", &settings.nvme.has_write_cache, kCacheChoices)
+      .otherwise("as the drive has it")
+      .help("Whether the drive may acknowledge a write that a power cut would lose.");
   table.size("buffer_bytes", &settings.queue.buffer_bytes, kBufferBytesMin, 64 * kGiB)
       .rule(Rule::kMultipleOf4KiB)
-      .help(
-          "Of a file or device: memory for what is on its way between it and clients. The largest "
-          "request takes 32 MiB.");
+      .help("Of all but memory: memory for what is on its way between the store and clients. The "
+            "largest request takes 32 MiB.");
   table.integer("operations", &settings.queue.task_count, 1, 1024)
-      .help("How many operations a file or device is given at once; more requests wait.");
+      .help("How many operations a store is given at once; more requests wait.");
   table.boolean("read_only", &settings.read_only).help("Whether writes are refused with EPERM.");
   table.choice("pages", &settings.pages, kPageChoices)
       .otherwise("those of the pool")
@@ -130,9 +164,15 @@ Result<void> BlockService::plan(ServicePlan& plan) {
   plan.listen("listen", settings_.listen, settings_.image_listen);
   plan.counters<ConnectionCounters>("connections");
   plan.counters<VolumeCounters>("volumes");
+  drives_.clear();
   for (size_t i = 0; i < settings_.volumes.size(); ++i) {
     const VolumeSettings& volume = settings_.volumes[i];
     if (volume.is_memory()) continue;
+    plan.counters<StoreCounters>("stores", short_volume_name(options_, i));
+    if (volume.is_nvme()) {
+      BP_TRY(drives_.add(volume.name, volume.nvme, volume.bytes));
+      continue;
+    }
     plan.file(settings_.volumes_shard, {.name = file_name_of(i),
                                         .path = volume.path(),
                                         .key = key_of(volume),
@@ -143,16 +183,17 @@ Result<void> BlockService::plan(ServicePlan& plan) {
                                         .tells_extents = !volume.file.empty(),
                                         .bytes_min = volume.bytes,
                                         .operation_count_max = volume.queue.task_count});
-    plan.counters<StoreCounters>("stores", short_volume_name(options_, i));
   }
+  drives_.plan(plan, settings_.volumes_shard, plan.placement(settings_.volumes_shard));
   return {};
 }
 
 // Beside what the opening of its files finds out.
 void BlockService::preflight(std::vector<Error>* problems) {
+  drives_.preflight(problems);
   for (const VolumeSettings& volume : settings_.volumes) {
     struct stat status {};
-    if (volume.is_memory() || stat(volume.path().c_str(), &status) != 0) continue;
+    if (volume.path().empty() || stat(volume.path().c_str(), &status) != 0) continue;
     Error error;
     error.set_doing("looking at %s for %s in [blockd]", volume.path().c_str(),
                     key_of(volume).c_str());
@@ -174,22 +215,35 @@ void BlockService::preflight(std::vector<Error>* problems) {
   }
 }
 
+Result<std::unique_ptr<VolumeStore>> BlockService::open_file(ServiceContext& context,
+                                                             size_t volume_index) {
+  const VolumeSettings& volume = settings_.volumes[volume_index];
+  auto file = context.file(file_name_of(volume_index));
+  BP_TRY(file);
+  const uint32_t block_bytes = FileStore::block_bytes_of(*file.value());
+  if (block_bytes > StoreQueue::kBlockBytesMax) {
+    Error error;
+    error.set_doing("opening %s for %s in [blockd]", volume.path().c_str(), key_of(volume).c_str());
+    error.set_answer("its blocks have %u bytes", block_bytes);
+    return error.set_cure("name one whose blocks have 4096 at most");
+  }
+  std::unique_ptr<VolumeStore> store = std::make_unique<FileStore>(*file.value(), volume.bytes);
+  return store;
+}
+
 Result<void> BlockService::open_stores(ServiceContext& context) {
   for (size_t i = 0; i < settings_.volumes.size(); ++i) {
     const VolumeSettings& volume = settings_.volumes[i];
     if (volume.is_memory()) continue;
-    auto file = context.file(file_name_of(i));
-    BP_TRY(file);
     auto counters = context.counters<StoreCounters>("stores", short_volume_name(options_, i));
     BP_TRY(counters);
-    if (FileStore::block_bytes_of(*file.value()) > StoreQueue::kBlockBytesMax) {
-      Error error;
-      error.set_doing("opening %s for %s in [blockd]", volume.path().c_str(),
-                      key_of(volume).c_str());
-      error.set_answer("its blocks have %u bytes", FileStore::block_bytes_of(*file.value()));
-      return error.set_cure("name one whose blocks have 4096 at most");
+    if (volume.is_nvme()) {
+      stores_.push_back({drives_.make_store(volume.name), counters.value(), &volume});
+      continue;
     }
-    stores_.emplace_back(*file.value(), volume.bytes, counters.value(), volume);
+    auto file = open_file(context, i);
+    BP_TRY(file);
+    stores_.push_back({file.take(), counters.value(), &volume});
   }
   return {};
 }
@@ -201,14 +255,19 @@ Result<void> BlockService::create(ServiceContext& context) {
   BP_TRY(connection_counters);
   auto volume_counters = context.counters<VolumeCounters>("volumes");
   BP_TRY(volume_counters);
+  BP_TRY(drives_.create(context));
   BP_TRY(open_stores(context));
   BlockServerWiring wiring = {&context.loop(connections), &context.sockets(connections),
                               &context.loop(volumes), connection_counters.value(),
                               volume_counters.value()};
-  for (StoredVolume& volume : stores_) wiring.volumes.push_back({&volume.store, volume.counters});
+  for (StoredVolume& volume : stores_)
+    wiring.volumes.push_back({volume.store.get(), volume.counters});
   const auto carve = [&context](const OwnerName& owner) { return context.carve(owner); };
   BP_TRY(server_.create(carve, options_, wiring));
   BP_TRY(context.add_source(volumes, server_.volumes(), BlockServer::kVolumeBudget));
+  // Behind the volumes, whose commands so leave in the same round.
+  BP_TRY(drives_.add_sources(context, volumes));
+  volumes_sockets_ = &context.sockets(volumes);
   BP_TRY(context.add_source(connections, server_, BlockServer::kReplyBudget));
   auto listeners = context.listeners("listen");
   BP_TRY(listeners);
@@ -219,18 +278,27 @@ Result<void> BlockService::create(ServiceContext& context) {
 // The shards cannot say it themselves.
 void BlockService::tick() noexcept {
   for (StoredVolume& volume : stores_) {
-    volume.store.look_at_size();
+    volume.store->look_at_size();
     if (volume.has_told_failure || volume.counters->has_failed_flush.read() == 0) continue;
     volume.has_told_failure = true;
     BP_LOG_ERROR("%s: a flush has failed, so nobody knows what it has lost of the writes since the "
                  "one before; FLUSH and FUA answer EIO until the volume is opened anew: see what "
                  "is wrong with it (dmesg), have its clients check their data, start again",
-                 volume.settings->path().c_str());
+                 place_of(*volume.settings).c_str());
   }
+  drives_.tick();
+  // What clients have asked for comes first.
+  if (is_draining_ && server_.is_drained()) drives_.request_shut_down();
 }
 
 void BlockService::start(uint32_t shard) noexcept {
+  if (shard == settings_.volumes_shard) drives_.start(*volumes_sockets_);
   if (shard == settings_.connections_shard) server_.start();
+}
+
+void BlockService::request_drain() noexcept {
+  is_draining_ = true;
+  server_.request_drain();
 }
 
 }  // namespace bedplate

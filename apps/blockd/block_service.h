@@ -2,12 +2,14 @@
 #pragma once
 
 #include <deque>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "apps/blockd/block_server.h"
 #include "apps/blockd/stores/file_store.h"
+#include "apps/blockd/stores/nvme_drives.h"
 #include "apps/boot/service.h"
 #include "transport/socket_address.h"
 
@@ -19,11 +21,13 @@ struct VolumeSettings {
   bool read_only = false;
   std::optional<PageWish> pages = {};  // nothing: as those of the pool
   std::optional<int> node = {};        // nothing: the node of the volumes' shard's core
-  std::string file = {};               // what it lies on; both empty: memory
+  std::string file = {};               // what it lies on; all empty: memory
   std::string device = {};
+  NvmeSettings nvme = {};
   StoreQueueShape queue = {};
 
-  bool is_memory() const noexcept { return file.empty() && device.empty(); }
+  bool is_memory() const noexcept { return file.empty() && device.empty() && !is_nvme(); }
+  bool is_nvme() const noexcept { return !nvme.address.empty(); }
   const std::string& path() const noexcept { return file.empty() ? device : file; }
 };
 
@@ -48,8 +52,10 @@ class BlockService final : public Service {
   Result<void> create(ServiceContext& context) override;
   void start(uint32_t shard) noexcept override;
   void tick() noexcept override;
-  void request_drain() noexcept override { server_.request_drain(); }
-  bool is_drained() const noexcept override { return server_.is_drained(); }
+  void request_drain() noexcept override;
+  bool is_drained() const noexcept override {
+    return server_.is_drained() && drives_.are_shut_down();
+  }
 
   BlockdSettings& settings() noexcept { return settings_; }
   // As the settings say; where they leave a node open, that of the shard which uses the memory.
@@ -57,21 +63,22 @@ class BlockService final : public Service {
 
  private:
   BlockdSettings settings_;
-  // A volume on a file or a device.
+  // A volume that is not memory.
   struct StoredVolume {
-    StoredVolume(File& file, uint64_t bytes, StoreCounters* store_counters,
-                 const VolumeSettings& volume) noexcept
-        : store(file, bytes), counters(store_counters), settings(&volume) {}
-    FileStore store;
+    std::unique_ptr<VolumeStore> store;
     StoreCounters* counters;
     const VolumeSettings* settings;
     bool has_told_failure = false;
   };
   Result<void> open_stores(ServiceContext& context);
+  Result<std::unique_ptr<VolumeStore>> open_file(ServiceContext& context, size_t volume_index);
 
   BlockServerOptions options_;  // of the last plan
+  NvmeDrives drives_;           // likewise
   std::deque<StoredVolume> stores_;
   BlockServer server_;
+  StreamSockets* volumes_sockets_ = nullptr;
+  bool is_draining_ = false;
 };
 
 }  // namespace bedplate

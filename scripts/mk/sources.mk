@@ -33,7 +33,7 @@ TRANSPORT := connecting datagram_address doorbell endpoint epoll/epoll_sockets e
              stream_session_datapath stream_sockets timer_queue udp/udp_socket \
              udp/udp_socket_datapath uring/page_pin uring/uring_device uring/uring_files \
              uring/uring_sockets watch \
-             $(addprefix nvme/,nvme_controller nvme_io_datapath nvme_problem \
+             $(addprefix nvme/,nvme_controller nvme_device nvme_drive nvme_io_datapath nvme_problem \
                nvme_queue_datapath) \
              $(addprefix vfio/,pci_device vfio_container vfio_device vfio_pool vfio_preflight) \
              $(addprefix verbs/,$(VERBS))
@@ -66,7 +66,7 @@ TSRELAY := fec_receiver_datapath fec_sender_datapath leg_merge_datapath local_re
            relay_service relay_settings relay_stream relay_stream_datapath rtp_datapath test_picture \
            ts_generator ts_inspector_datapath
 BLOCKD := block_server block_service connection_datapath nbd_negotiation volume_datapath \
-          stores/file_store stores/store_queue_datapath
+          stores/file_store stores/nvme_drives stores/nvme_store stores/store_queue_datapath
 
 # What a program without peers need not link, with libibverbs and librdmacm behind it: the archive
 # is asked for by the names of its parts (flags.mk), which the runtime knows weakly.

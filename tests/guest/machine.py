@@ -112,6 +112,11 @@ class Machine:
             else:
                 return message.get("return")
 
+    def has_event(self, name):
+        """Whether the monitor has told of it."""
+        self.command("query-status")  # what comes before its answer is read
+        return any(event["event"] == name for event in self._events)
+
     def press_ctrl_alt_delete(self):
         self.command("send-key", keys=[{"type": "qcode", "data": key}
                                        for key in ("ctrl", "alt", "delete")])

@@ -20,6 +20,7 @@
 #include <span>
 #include <vector>
 
+#include "platform/cache_line.h"
 #include "platform/counter.h"
 #include "platform/units.h"
 #include "transport/nvme/nvme_io_datapath.h"
@@ -28,7 +29,7 @@
 namespace bedplate {
 
 // Written by the shard.
-struct NvmeCounters {
+struct alignas(kCacheLineBytes) NvmeCounters {
   Counter state;    // NvmeController::State
   Counter problem;  // NvmeProblem: the last one
   Counter commands;

@@ -14,6 +14,7 @@
 
 #include "platform/assert.h"
 #include "transport/files.h"
+#include "transport/nvme/nvme_io_datapath.h"
 
 namespace bedplate {
 
@@ -41,7 +42,8 @@ struct StoreOperation {
   void (*completed)(void* context, int64_t result) noexcept = nullptr;
   void* context = nullptr;
 
-  FileOperation file;  // the store's own
+  FileOperation file;  // the store's own, as what follows
+  NvmeOperation nvme;
 };
 
 class VolumeStore {

@@ -77,6 +77,44 @@ TEST(AppliancePlan, AVolumeOnAFileHasBuffersAndAThread) {
   LONGS_EQUAL(2, plan().stacks.count);
 }
 
+// One queue for both volumes of a drive, beside their buffers.
+TEST(AppliancePlan, ADriveHasItsQueueOnce) {
+  const auto on_drive = [this](const char* name, uint32_t space) {
+    VolumeSettings disk = {.name = name};
+    disk.nvme = {.address = "0000:01:00.0", .space = space, .queue_depth = 31};
+    disk.queue.buffer_bytes = 33 * kMiB;
+    blockd.settings().volumes.push_back(disk);
+  };
+  configuration.pool.bytes += 128 * kMiB;
+  on_drive("disk", 1);
+  on_drive("other", 2);
+  const AppliancePlan made = plan();
+  CHECK(find(made, "volume:disk") != nullptr && find(made, "volume:other") != nullptr);
+  const SegmentPlan* drives = find(made, "nvme");
+  CHECK(drives != nullptr);
+  LONGS_EQUAL(1, drives->carves.size());
+  STRCMP_EQUAL("nvme:0000:01:00.0", drives->carves[0].owner.text);
+  CHECK_EQUAL(NvmeController::bytes_for({.queue_entries = 32}), drives->carves[0].bytes);
+  LONGS_EQUAL(1, made.vfio_devices().size());
+}
+
+TEST(AppliancePlan, VolumesOfADriveDriveItInOneWay) {
+  VolumeSettings disk = {.name = "disk"};
+  disk.nvme.address = "0000:01:00.0";
+  disk.queue.buffer_bytes = 33 * kMiB;
+  blockd.settings().volumes = {disk, disk};
+  blockd.settings().volumes[1].name = "other";
+  Result<AppliancePlan> same = plan_appliance(configuration);
+  CHECK(!same.ok() && same.error().kind == ErrorKind::kConfiguration);
+  STRCMP_EQUAL("volume disk has its namespace", same.error().answer);
+  blockd.settings().volumes[1].nvme.space = 2;
+  CHECK(plan_appliance(configuration).ok());
+  blockd.settings().volumes[1].nvme.timeout_ms = 1;
+  Result<AppliancePlan> other = plan_appliance(configuration);
+  CHECK(!other.ok());
+  STRCMP_EQUAL("volume disk drives it in another way", other.error().answer);
+}
+
 TEST(AppliancePlan, TheHeapIsWhatTheServicesLeave) {
   const uint64_t before = find(plan(), "heap")->bytes;
   blockd.settings().volumes[1].bytes += 2 * kMiB;

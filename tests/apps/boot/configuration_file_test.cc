@@ -195,6 +195,10 @@ TEST(ConfigurationFile, DocumentedDefaultsAreTheOnesThatApply) {
                        "[[tsrelay.stream.output]]\nto = \"127.0.0.1:6004\"\n"
                        "[[tsrelay.stream.recording]]\npath = \"/r\"\n"
                        "[tsrelay.stream.fec]\n";
+    if (key.name.starts_with("blockd.volume.nvme_")) {
+      const size_t volume = text.find("[[blockd.volume]]");
+      text.insert(text.find('\n', volume) + 1, "nvme = \"0000:01:00.0\"\n");
+    }
     const std::string expected = described(parsed(text)) + described_init(parsed(text));
     size_t at = text.find("[" + table + "]");
     if (at == std::string::npos) {
@@ -206,7 +210,7 @@ TEST(ConfigurationFile, DocumentedDefaultsAreTheOnesThatApply) {
     STRCMP_EQUAL(expected.c_str(), (described(written) + described_init(written)).c_str());
     ++checked;
   }
-  LONGS_EQUAL(95, checked);
+  LONGS_EQUAL(98, checked);
 }
 
 TEST(ConfigurationFile, DocumentedExamplesAreGood) {

@@ -202,12 +202,15 @@ TEST(Configuration, RefusesUnknownKeys) {
           "connections_shard, volumes_shard, max_connections, requests_per_connection, "
           "handshake_timeout_ms, client_timeout_s, [[blockd.volume]]",
           8, "[blockd]\nport = 1");
-  REFUSED("f:13:1: unknown key \"readonly\"; did you mean \"read_only\"? [[blockd.volume]] may "
-          "have: name, bytes, file, device, buffer_bytes, operations, read_only, pages, node",
-          12, "bytes = \"64 MiB\"\nreadonly = true");
+  REFUSED(
+      "f:13:1: unknown key \"readonly\"; did you mean \"read_only\"? [[blockd.volume]] may "
+      "have: name, bytes, file, device, nvme, nvme_namespace, nvme_queue_depth, nvme_timeout_ms, "
+      "nvme_write_cache, buffer_bytes, operations, read_only, pages, node",
+      12, "bytes = \"64 MiB\"\nreadonly = true");
   REFUSED("f:12:1: unknown key \"x?" + std::string(62, 'y') + "..." +
-              "\"; [[blockd.volume]] may have: name, bytes, file, device, "
-              "buffer_bytes, operations, read_only, pages, node",
+              "\"; [[blockd.volume]] may have: name, bytes, file, device, nvme, nvme_namespace, "
+              "nvme_queue_depth, nvme_timeout_ms, nvme_write_cache, buffer_bytes, operations, "
+              "read_only, pages, node",
           12, "\"x\\n" + std::string(100, 'y') + "\" = 1\nbytes = \"64 MiB\"");
 }
 
@@ -238,6 +241,21 @@ TEST(Configuration, AVolumeLiesInMemoryOnAFileOrOnADevice) {
           "file = \"/a\"\ndevice = \"/b\"");
 }
 
+TEST(Configuration, AVolumeLiesOnADriveInstead) {
+  const auto read =
+      parsed(file_with({}) + "[[blockd.volume]]\nname = \"disk\"\nnvme = \"0000:01:00.0\"\n"
+                             "nvme_namespace = 2\nnvme_write_cache = \"off\"");
+  const VolumeSettings& drive = read.blockd().volumes.back();
+  CHECK(!drive.is_memory() && drive.is_nvme() && drive.path().empty());
+  LONGS_EQUAL(2, drive.nvme.space);
+  CHECK(drive.nvme.has_write_cache.has_value() && !*drive.nvme.has_write_cache);
+  REFUSED("f:13:8: the volume has a \"device\", too; expected one of them", 12,
+          "device = \"/a\"\nnvme = \"0000:01:00.0\"");
+  REFUSED("f:13:1: \"nvme_timeout_ms\" is of a volume on an NVMe drive; expected \"nvme\" beside "
+          "it",
+          12, "bytes = 4096\nnvme_timeout_ms = 1000");
+}
+
 TEST(Configuration, RefusesMissingKeysAtTheirTable) {
   REFUSED("f:1:1: \"name\" is missing in [appliance]; expected name: 1..32 of a-z, 0-9 and -", 2,
           "");
@@ -255,7 +273,7 @@ TEST(Configuration, RefusesMissingKeysAtTheirTable) {
   REFUSED("f:10:1: \"name\" is missing in [[blockd.volume]]; expected text: 1..255 bytes, unique",
           11, "");
   REFUSED("f:10:1: \"bytes\" is missing in [[blockd.volume]]; expected it, or \"file\", or "
-          "\"device\"",
+          "\"device\", or \"nvme\"",
           12, "");
 }
 

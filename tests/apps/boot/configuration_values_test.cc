@@ -77,7 +77,8 @@ TEST(ConfigurationValues, IntegersKeepTheirLimits) {
                                : table == "kvd"  ? "[kvd]\nlisten = [\"unix:/k\"]"
                                                  : "[" + table + "]";
     const auto file = [&](long value) {
-      const std::string lines = header + "\n" + name + " = " + std::to_string(value);
+      const std::string drive = name.starts_with("nvme_") ? "nvme = \"0000:01:00.0\"\n" : "";
+      const std::string lines = header + "\n" + drive + name + " = " + std::to_string(value);
       for (size_t line = 1; line <= kLines.size(); ++line) {
         if (kLines[line - 1] == header) return file_with(line, lines);
       }
@@ -94,7 +95,7 @@ TEST(ConfigurationValues, IntegersKeepTheirLimits) {
     }
     ++checked;
   }
-  LONGS_EQUAL(20, checked);
+  LONGS_EQUAL(23, checked);
 }
 
 TEST(ConfigurationValues, RefusesSizes) {

@@ -1,0 +1,266 @@
+// Tested by tests/apps/boot/appliance_plan_test.cc, tests/guest/nvme_test.py.
+#include "apps/blockd/stores/nvme_drives.h"
+
+#include <algorithm>
+
+#include <sys/mman.h>
+
+#include "platform/clock.h"
+#include "platform/log.h"
+#include "transport/vfio/pci_device.h"
+#include "transport/vfio/vfio_container.h"
+#include "transport/vfio/vfio_pool.h"
+#include "transport/vfio/vfio_preflight.h"
+
+namespace bedplate {
+namespace {
+
+using State = NvmeController::State;
+
+constexpr char kCounters[] = "nvme";
+
+OwnerName owner_of(const std::string& address) { return {"nvme", address}; }
+
+// Memory that a drive reads and writes while it is looked at.
+class PassingMemory {
+ public:
+  explicit PassingMemory(uint64_t bytes) noexcept
+      : address_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)),
+        bytes_(bytes) {}
+  PassingMemory(const PassingMemory&) = delete;
+  PassingMemory& operator=(const PassingMemory&) = delete;
+  ~PassingMemory() {
+    if (container_ != nullptr) container_->unmap(address_, bytes_);
+    if (address_ != MAP_FAILED) munmap(address_, bytes_);
+  }
+  Result<void> map(VfioContainer& container) noexcept {
+    if (address_ == MAP_FAILED) return error_from_errno("taking memory to look at a drive");
+    BP_TRY(container.map(address_, bytes_));
+    container_ = &container;
+    return {};
+  }
+  std::span<std::byte> span() const noexcept { return {static_cast<std::byte*>(address_), bytes_}; }
+
+ private:
+  void* const address_;
+  const uint64_t bytes_;
+  VfioContainer* container_ = nullptr;
+};
+
+Error disagreement(const std::string& name, const std::string& address, const std::string& other,
+                   const char* answer, const char* cure) {
+  Error error;
+  error.kind = ErrorKind::kConfiguration;
+  error.set_doing("putting volume %s of [blockd] on the NVMe drive %s", name.c_str(),
+                  address.c_str());
+  error.set_answer(answer, other.c_str());
+  return error.set_cure("%s", cure);
+}
+
+}  // namespace
+
+void describe(CounterTable& table, NvmeCounters& c) {
+  table.state("state", c.state, NvmeController::kStateWords, "What the drive is doing.");
+  table.counter("commands", c.commands, "commands", "Reads, writes and the rest, begun.");
+  table.gauge("commands_outstanding", c.commands_outstanding, "commands", "Of them, under way.");
+  table.counter("errors", c.errors, "commands", "Failed by the drive, or without an answer.");
+  table.counter("timeouts", c.timeouts, "commands", "Not answered within nvme_timeout_ms.");
+  table.counter("aborts", c.aborts, "commands", "Of these, aborted by the drive.");
+  table.counter("resets", c.resets, "resets", "How often the drive was reset.");
+  table.counter("bad_completions", c.bad_completions, "completions",
+                "For no command that was under way: a defect of the drive.");
+  table.counter("interrupts", c.interrupts, "interrupts", "That woke the shard.");
+  table.gauge("critical_warnings", c.warnings, "bits",
+              "Of the drive's health log, as are all that follow: spare low (1), temperature (2), "
+              "unreliable (4), read only (8), backup failed (16).");
+  table.gauge("temperature_kelvin", c.temperature_kelvin, "kelvin", "The drive's temperature.");
+  table.gauge("spare_percent", c.spare_percent, "percent", "Spare capacity that is left.");
+  table.gauge("used_percent", c.used_percent, "percent", "Of its life, as its maker estimates.");
+  table.counter("read_units", c.read_units, "units", "Read from it ever, in 512,000 bytes.");
+  table.counter("written_units", c.written_units, "units", "Written to it ever, likewise.");
+  table.counter("power_cycles", c.power_cycles, "cycles", "How often it was switched on.");
+  table.counter("power_on_hours", c.power_on_hours, "hours", "How long it was on.");
+  table.counter("unsafe_shutdowns", c.unsafe_shutdowns, "times",
+                "Power was lost without a shutdown.");
+  table.counter("media_errors", c.media_errors, "errors", "Data that it could not read back.");
+}
+
+NvmeOptions NvmeDrives::Drive::options() const {
+  NvmeOptions options;
+  options.queue_entries = settings.queue_depth + 1;  // one entry of a queue stays empty
+  options.timeout_ns = settings.timeout_ms * kNsPerMs;
+  options.has_write_cache = settings.has_write_cache;
+  options.namespaces.clear();
+  for (const Space& space : spaces) options.namespaces.push_back(space.number);
+  return options;
+}
+
+// ---- Before anything is taken -------------------------------------------------------------------
+
+Result<void> NvmeDrives::add(const std::string& name, const NvmeSettings& settings,
+                             uint64_t bytes) {
+  const auto is_it = [&](const Drive& each) { return each.settings.address == settings.address; };
+  auto found = std::find_if(drives_.begin(), drives_.end(), is_it);
+  if (found == drives_.end()) {
+    drives_.emplace_back();
+    found = drives_.end() - 1;
+    found->settings = settings;
+  }
+  const NvmeSettings& first = found->settings;
+  if (first.queue_depth != settings.queue_depth || first.timeout_ms != settings.timeout_ms ||
+      first.has_write_cache != settings.has_write_cache) {
+    return disagreement(name, settings.address, found->spaces.front().name,
+                        "volume %s drives it in another way",
+                        "say the same nvme_queue_depth, nvme_timeout_ms and nvme_write_cache");
+  }
+  for (const Space& space : found->spaces) {
+    if (space.number != settings.space) continue;
+    return disagreement(name, settings.address, space.name, "volume %s has its namespace",
+                        "name another nvme_namespace");
+  }
+  found->spaces.push_back({name, settings.space, bytes});
+  return {};
+}
+
+void NvmeDrives::plan(ServicePlan& plan, uint32_t shard, const Placement& placement) const {
+  if (drives_.empty()) return;
+  std::vector<CarvePlan> carves;
+  for (const Drive& each : drives_) {
+    const std::string& address = each.settings.address;
+    plan.vfio_device(address);
+    carves.push_back({owner_of(address), NvmeController::bytes_for(each.options())});
+    plan.timers(shard, kNvmeTimerCount);
+    plan.watches(shard, kNvmeWatchCount);
+    plan.sources(shard, 1);
+    plan.descriptors(kNvmeDescriptorCount, nullptr);
+    plan.counters<NvmeCounters>(kCounters, address);
+  }
+  plan.segment("nvme", carves, placement);
+}
+
+Result<void> NvmeDrives::check_bytes(const Drive& drive, size_t index, const NvmeNamespace& found) {
+  const Space& space = drive.spaces[index];
+  const uint64_t bytes = NvmeStore::bytes_of(found);
+  if (space.bytes <= bytes) return {};
+  Error error;
+  error.set_doing("looking at namespace %u of the NVMe drive %s for volume %s", space.number,
+                  drive.settings.address.c_str(), space.name.c_str());
+  error.set_answer("it has %llu bytes, fewer than \"bytes\"",
+                   static_cast<unsigned long long>(bytes));
+  return error.set_cure("lower \"bytes\", or leave it out");
+}
+
+// What stands against having it at all, the runtime says by itself.
+void NvmeDrives::preflight(std::vector<Error>* problems) const {
+  for (const Drive& each : drives_) {
+    if (!check_pci_device(each.settings.address).ok()) continue;
+    if (auto probed = probe(each); !probed.ok()) problems->push_back(probed.error());
+  }
+}
+
+Result<void> NvmeDrives::probe(const Drive& drive) {
+  const std::string& address = drive.settings.address;
+  const std::string group = look_up_pci_device(address).take().group;
+  NvmeOptions options = drive.options();
+  options.queue_entries = NvmeQueue::kEntryCountMin;
+  options.is_only_identified = true;
+  VfioContainer container;
+  if (!container.open().ok() || !container.open_group(group).ok()) return {};
+  PassingMemory memory(NvmeController::bytes_for(options));
+  if (!memory.map(container).ok()) return {};  // where this is out of reach, the pool is, too
+  auto opened = container.open_device(group, address);
+  BP_TRY(opened);
+  NvmeDevice device;
+  BP_TRY(device.open(opened.take(), address));
+  NvmeCounters counters;
+  NvmeController controller;
+  controller.create(device, memory.span(), options, counters, monotonic_ns());
+  BP_TRY(wait_until_ready(controller, address));
+  for (size_t i = 0; i < drive.spaces.size(); ++i) {
+    BP_TRY(check_bytes(drive, i, controller.space(i)));
+  }
+  return {};
+}
+
+// ---- Their life ---------------------------------------------------------------------------------
+
+Result<void> NvmeDrives::create(ServiceContext& context) {
+  for (Drive& each : drives_) {
+    const std::string& address = each.settings.address;
+    auto memory = context.carve(owner_of(address));
+    BP_TRY(memory);
+    auto counters = context.counters<NvmeCounters>(kCounters, address);
+    BP_TRY(counters);
+    each.counters = counters.value();
+    auto device = context.vfio().open_device(address);
+    BP_TRY(device);
+    BP_TRY(
+        each.drive.create(device.take(), address, memory.value(), each.options(), *each.counters));
+    for (size_t i = 0; i < each.spaces.size(); ++i) {
+      BP_TRY(check_bytes(each, i, each.drive.space(i)));
+    }
+  }
+  return {};
+}
+
+Result<void> NvmeDrives::add_sources(ServiceContext& context, uint32_t shard) {
+  for (Drive& each : drives_) {
+    BP_TRY(context.add_source(shard, each.drive, NvmeDrive::kBudget));
+  }
+  return {};
+}
+
+std::unique_ptr<VolumeStore> NvmeDrives::make_store(const std::string& name) {
+  for (Drive& each : drives_) {
+    for (size_t i = 0; i < each.spaces.size(); ++i) {
+      if (each.spaces[i].name != name) continue;
+      return std::make_unique<NvmeStore>(each.drive, i, each.spaces[i].bytes);
+    }
+  }
+  BP_ASSERT(!"the volume was added");
+  return nullptr;
+}
+
+void NvmeDrives::start(StreamSockets& sockets) noexcept {
+  for (Drive& each : drives_) each.drive.start(sockets);
+}
+
+// The shard cannot say it itself.
+void NvmeDrives::tick() noexcept {
+  for (Drive& each : drives_) {
+    each.drive.tick();
+    const uint64_t resets = each.counters->resets.read();
+    const auto state = static_cast<State>(each.counters->state.read());
+    const char* address = each.settings.address.c_str();
+    const auto problem = static_cast<NvmeProblem>(each.counters->problem.read());
+    // A reset may be over before it is looked at.
+    if (resets != each.told_resets && each.told_state == State::kReady) {
+      BP_LOG_ERROR("the NVMe drive %s %s: it is reset, and its volumes answer EIO meanwhile",
+                   address, text_of(problem));
+      each.told_state = State::kDisabling;
+    }
+    each.told_resets = resets;
+    if (state == each.told_state || state == State::kShuttingDown) continue;
+    if (state == State::kFailed || state == State::kClosed) {
+      const bool is_wanted = state == State::kClosed && problem != NvmeProblem::kTakenBack;
+      each.told_state = state;
+      if (is_wanted) continue;
+      BP_LOG_ERROR("the NVMe drive %s %s: its volumes answer EIO%s", address, text_of(problem),
+                   state == State::kFailed ? " until it can be started again" : "");
+    } else if (state == State::kReady) {
+      each.told_state = state;
+      BP_LOG_WARNING("the NVMe drive %s is ready again", address);
+    }
+  }
+}
+
+void NvmeDrives::request_shut_down() noexcept {
+  for (Drive& each : drives_) each.drive.request_shut_down();
+}
+
+bool NvmeDrives::are_shut_down() const noexcept {
+  return std::all_of(drives_.begin(), drives_.end(),
+                     [](const Drive& each) { return each.drive.is_shut_down(); });
+}
+
+}  // namespace bedplate

@@ -1,0 +1,33 @@
+// A volume on a namespace of an NVMe drive that no kernel drives (transport/nvme/).
+//
+// The volume's byte N is the namespace's byte N. What survives a power cut is what the drive's
+// Flush and Force Unit Access promise.
+#pragma once
+
+#include "apps/blockd/stores/volume_store.h"
+#include "transport/nvme/nvme_drive.h"
+
+namespace bedplate {
+
+class NvmeStore final : public VolumeStore {
+ public:
+  // The first `bytes` of the namespace; 0: all that there is, also once it grows. `drive`, which is
+  // ready and outlives this, has it as number `space_index`. Requires: it is as long as that.
+  NvmeStore(NvmeDrive& drive, size_t space_index, uint64_t bytes) noexcept;
+
+  static uint64_t bytes_of(const NvmeNamespace& space) noexcept {
+    return space.block_count.load(std::memory_order_relaxed) << space.block_log2;
+  }
+
+  void begin(StoreOperation& operation) noexcept override;
+  void look_at_size() noexcept override;
+
+ private:
+  static void ended(void* context, int error) noexcept;
+
+  NvmeDrive& drive_;
+  const NvmeNamespace& space_;
+  const bool may_grow_;
+};
+
+}  // namespace bedplate

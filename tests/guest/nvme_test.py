@@ -1,0 +1,331 @@
+#!/usr/bin/python3
+"""Volumes on NVMe drives without the kernel's driver: QEMU's `nvme` behind its IOMMU.
+
+    /usr/bin/python3 tests/guest/nvme_test.py [PATTERN...]
+
+Patterns and the last line are those of guest_test.py. In one machine, an image, clients of this
+one use drives of both formats, one that fails some requests, one that answers later than its time
+limit, and one that is unplugged. Another machine looks at what is said before anything is taken,
+and at what is counted.
+"""
+
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+
+from configuration import smallest
+from guest_test import Guest
+from image import MIB, VMLINUX, Image, run
+from machine import ROOT, Machine
+from runner import Failure, run_tests
+from vfio_test import IOMMU
+
+sys.path.insert(0, os.path.join(ROOT, "tests", "system"))
+import raw_nbd as nbd  # noqa: E402
+
+SIZE = 16 * MIB
+AT = {"small": "0000:00:05.0", "large": "0000:00:06.0", "broken": "0000:00:07.0",
+      "slow": "0000:00:08.0", "unplugged": "0000:01:00.0"}
+# Blocks of 512 bytes that the broken one neither reads nor writes.
+BAD_READ, BAD_WRITE = 2048, 4096
+
+VOLUME = """
+[[blockd.volume]]
+name = "{name}"
+nvme = "{at}"
+buffer_bytes = "33 MiB"
+{more}
+"""
+MORE = {"slow": "nvme_timeout_ms = 500", "small": 'nvme_write_cache = "on"',
+        "large": 'nvme_write_cache = "off"\nnvme_queue_depth = 7'}
+CONFIGURATION = smallest("a", pool="256 MiB", sockets="io_uring", in_pool='pages = "2 MiB"', more="""
+[blockd]
+listen = ["tcp:127.0.0.1:10809"]
+image_listen = ["tcp:10.0.2.15:10809"]
+max_connections = 4
+""" + "".join(VOLUME.format(name=name, at=at, more=MORE.get(name, "")) for name, at in AT.items())
+                         + """
+[[network]]
+interface = "eth0"
+driver = "virtio_net"
+address = "10.0.2.15/24"
+gateway = "10.0.2.2"
+""")
+
+
+def drives(work):
+    """QEMU's options for all of AT, on files of `work`."""
+    options = f"{IOMMU.format(bits=48)} -device pcie-root-port,id=plug,addr=9,chassis=1".split()
+
+    def file_of(name):
+        path = os.path.join(work, name)
+        with open(path, "wb") as file:
+            file.truncate(SIZE)
+        return {"driver": "file", "filename": path}
+
+    nodes = {
+        "small": {"driver": "raw", "file": file_of("small")},
+        "large": {"driver": "raw", "file": file_of("large")},
+        "broken": {"driver": "blkdebug", "image": file_of("broken"), "inject-error": [
+            {"event": "none", "iotype": "read", "sector": BAD_READ, "errno": 5},
+            {"event": "none", "iotype": "write", "sector": BAD_WRITE, "errno": 5}]},
+        "slow": {"driver": "throttle", "throttle-group": "limits", "file": file_of("slow")},
+        "unplugged": {"driver": "raw", "file": file_of("unplugged")},
+    }
+    options += ["-object", "throttle-group,id=limits"]
+    for name, node in nodes.items():
+        place = "bus=plug" if name == "unplugged" else f"addr={AT[name][8:10]}"
+        blocks = ",logical_block_size=4096,physical_block_size=4096" if name == "large" else ""
+        options += ["-blockdev", json.dumps({**node, "node-name": name}),
+                    "-device", f"nvme,id={name},serial={name},drive={name},{place}{blocks}"]
+    return options
+
+
+def wait_for(condition, what, seconds=90):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise Failure(f"no {what} after {seconds} s")
+        time.sleep(0.05)
+
+
+# ---- In an image ----
+
+
+def content(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def copies_and_odd_requests(machine, work, name):
+    """What the conformance clients ask of every store; the drive's file has it then."""
+    uri = f"nbd://127.0.0.1:{machine.port}/{name}"
+    export = json.loads(run("nbdinfo", "--json", uri))["exports"][0]
+    if (export["export-size"], export["can_multi_conn"], export["can_fua"]) != (SIZE, True, True):
+        raise Failure(f"nbdinfo sees {export}")
+    there, back = (os.path.join(work, f"{name}.{end}") for end in ("there", "back"))
+    with open(there, "wb") as file:
+        file.write(os.urandom(SIZE))
+    run("nbdcopy", "--flush", there, uri)
+    run("nbdcopy", uri, back)
+    wanted = bytearray(content(there))
+    if content(back) != wanted:
+        raise Failure(f"{name}: what was read is not what was written")
+    odd = ["write -P 0xab 1000 70001", "read -P 0xab 1000 70001", "write -z 3000000 1000001",
+           "write -z -u 5000000 1000001", "discard 8M 1M", "write -f -P 0xcd 9999999 3",
+           "read -P 0xcd 9999999 3", "flush"]
+    done = run("qemu-io", "-f", "raw", *(word for each in odd for word in ("-c", each)), uri)
+    if "failed" in done:
+        raise Failure(f"{name}: {done}")
+    wanted[1000:71001] = b"\xab" * 70001
+    wanted[3000000:4000001] = bytes(1000001)
+    wanted[5000000:6000001] = bytes(1000001)
+    wanted[9999999:10000002] = b"\xcd" * 3
+    seen = bytearray(content(os.path.join(work, name)))
+    for each in (seen, wanted):
+        each[8 * MIB:9 * MIB] = bytes(MIB)  # what a trim leaves is the drive's affair
+    if seen != wanted:
+        raise Failure(f"{name}: the drive has something else")
+    run("fio", "--name=v", f"--output={work}/f.txt", "--ioengine=nbd", f"--uri={uri}",
+        "--rw=randwrite", "--bs=5k", "--iodepth=16", "--size=2M", "--verify=crc32c",
+        "--do_verify=1", "--verify_fatal=1", "--verify_state_save=0")
+
+
+def client_of(machine, name):
+    return nbd.RawClient(("127.0.0.1", machine.port)).greet().go(name)
+
+
+def expect_error(client, error, *request, **options):
+    seen = client.error(*request, **options)
+    if seen != error:
+        raise Failure(f"the error of {request} is {seen}; expected {error}")
+
+
+def errors_of_one_request(machine):
+    with client_of(machine, "broken") as client:
+        client.verify("before")
+        expect_error(client, nbd.EIO, nbd.READ, BAD_READ * 512, 512)
+        expect_error(client, nbd.EIO, nbd.READ, BAD_READ * 512 - 4096, MIB)
+        expect_error(client, nbd.EIO, nbd.WRITE, BAD_WRITE * 512, payload=bytes(512))
+        client.write((BAD_WRITE + 1) * 512, nbd.pattern("beside", 4096), nbd.FLAG_FUA)
+        expect_error(client, 0, nbd.FLUSH)
+        client.verify("after")
+
+
+def limit_slow(machine, per_second):
+    limits = {f"{kind}-{what}": 0 for kind in ("iops", "bps") for what in ("read", "write")}
+    machine.command("qom-set", path="/objects/limits", property="limits",
+                    value={**limits, "iops-total": per_second})
+
+
+def answers_that_come_too_late(machine):
+    """Delayed, and not withheld: QEMU's Abort aborts nothing, and its reset lets them through."""
+    with client_of(machine, "slow") as client, client_of(machine, "small") as other:
+        client.verify("before")
+        limit_slow(machine, 1)
+        seen = len(machine.lines)
+        cookies = {client.request(nbd.READ, 4096 * i, 512) for i in range(20)}
+        machine.expect(rf"the NVMe drive {AT['slow']} does not answer a command, nor abort it: it "
+                       r"is reset, ", after=seen)
+        other.verify("meanwhile")
+        errors = {client.reply().error for _ in cookies}  # what the reset lets through, is no error
+        if not errors <= {0, nbd.EIO}:
+            raise Failure(f"the errors of requests are {errors}")
+        limit_slow(machine, 0)
+        machine.expect(rf"the NVMe drive {AT['slow']} is ready again$", after=seen)
+        client.verify("after")
+        expect_error(client, 0, nbd.FLUSH)
+
+
+def one_that_is_unplugged(machine):
+    with client_of(machine, "unplugged") as client, client_of(machine, "small") as other:
+        client.verify("before")
+        machine.command("device_del", id="unplugged")
+        machine.expect(rf"the NVMe drive {AT['unplugged']} was taken back by the kernel: its volumes "
+                       r"answer EIO$")
+        for request in ((nbd.READ, 0, 4096), (nbd.FLUSH,)):
+            expect_error(client, nbd.EIO, *request)
+        expect_error(client, nbd.EIO, nbd.WRITE, 0, payload=bytes(4096))
+        other.verify("meanwhile")
+        wait_for(lambda: machine.has_event("DEVICE_DELETED"), "end of the device in QEMU")
+        expect_error(client, nbd.EIO, nbd.READ, 0, 4096)
+
+
+def drives_in_an_image():
+    """The first process gives them to vfio-pci; what clients see of good ones and of bad ones."""
+    with tempfile.TemporaryDirectory() as work:
+        config = os.path.join(work, "a.toml")
+        with open(config, "w", encoding="utf-8") as file:
+            file.write(CONFIGURATION)
+        with Image(config, options=("--level", "1")) as image, \
+                Machine(image.path, *drives(work), KERNEL=VMLINUX, APPEND="intel_iommu=on",
+                        MEMORY_MIB="1024") as machine:
+            machine.expect_ready()
+            for name in ("small", "large"):
+                copies_and_odd_requests(machine, work, name)
+            errors_of_one_request(machine)
+            answers_that_come_too_late(machine)
+            one_that_is_unplugged(machine)
+            machine.press_ctrl_alt_delete()
+            machine.expect_lines(r"the machine ends: reboot$", r"reboot: Restarting system")
+            if any("not drained" in line for line in machine.lines):
+                raise Failure("it did not drain")
+
+
+# ---- What is said before, and counted ----
+
+BEGIN = r"""
+echo 160 > /proc/sys/vm/nr_hugepages
+pci=/sys/bus/pci
+configure() {
+  cat > /tmp/a.toml << END
+""" + smallest("a", pool="160 MiB", sockets="io_uring", in_pool='pages = "2 MiB"', more="""
+[blockd]
+listen = ["unix:/tmp/socket"]
+max_connections = 4
+[[blockd.volume]]
+name = "disk"
+buffer_bytes = "33 MiB"
+$1
+""") + r"""END
+}
+look() { configure "$1"; echo "== look $1"; /bedplate check /tmp/a.toml 2>&1; echo == exit $?; }
+"""
+# Two namespaces on one controller, the second with metadata.
+GUEST_DRIVES = (
+    "-blockdev driver=null-co,read-zeroes=on,size=16777216,node-name=one "
+    "-blockdev driver=null-co,read-zeroes=on,size=16777216,node-name=two "
+    "-blockdev driver=raw,file.driver=file,file.filename={file},node-name=three "
+    "-device nvme,id=first,serial=first,addr=5 -device nvme-ns,drive=one,bus=first,nsid=1 "
+    "-device nvme-ns,drive=two,bus=first,nsid=2,ms=8 "
+    "-device nvme,serial=second,drive=three,addr=6")
+FIRST, SECOND = "0000:00:05.0", "0000:00:06.0"
+
+
+def what_is_wrong_is_said_and_what_is_done_is_counted():
+    """The cure is run as it is; then each refusal; then a life under load, its counters, a kill, and
+    another life."""
+    script = BEGIN + f"""
+look 'nvme = "{SECOND}"'
+/bedplate check /tmp/a.toml 2>&1 | sed -n 's/.* does; //p' > /tmp/cure; sh /tmp/cure
+echo vfio-pci > $pci/devices/{FIRST}/driver_override
+echo {FIRST} > $pci/devices/{FIRST}/driver/unbind; echo {FIRST} > $pci/drivers_probe
+look 'nvme = "0000:00:1e.0"'
+look 'nvme = "{FIRST}"
+nvme_namespace = 3'
+look 'nvme = "{FIRST}"
+nvme_namespace = 2'
+look 'nvme = "{FIRST}"
+bytes = "17 MiB"'
+look 'nvme = "{SECOND}"'
+head -c 4194304 /dev/urandom > /tmp/random
+run() {{
+  /bedplate run /tmp/a.toml > /tmp/log 2>&1 & bedplate=$!
+  until grep -q 'bedplate: ready' /tmp/log || ! kill -0 $bedplate 2> /dev/null; do sleep 0.1; done
+}}
+left() {{ /bedplate stats --json a | sed -n 's/.*"mappings_left": //p'; }}
+run
+echo == before $(left)
+/usr/bin/nbdcopy --flush /tmp/random 'nbd+unix:///disk?socket=/tmp/socket'
+/usr/bin/nbdcopy 'nbd+unix:///disk?socket=/tmp/socket' /tmp/back
+head -c 4194304 /tmp/back | cmp - /tmp/random; echo == same $?
+echo == after $(left)
+echo == stats; /bedplate stats --json a
+/bedplate plan /tmp/a.toml | grep nvme
+kill -KILL $bedplate; wait $bedplate
+/bedplate check /tmp/a.toml; echo == after a kill $?
+run
+kill -TERM $bedplate; wait $bedplate; echo == ended $?; cat /tmp/log
+"""
+    with tempfile.NamedTemporaryFile() as file:
+        file.truncate(SIZE)
+        guest = Guest("/bin/sh", "-c", script, modules="vfio_iommu_type1 vfio_pci nvme",
+                      append="intel_iommu=on", files=shutil.which("nbdcopy"), seconds=180,
+                      qemu=f"{IOMMU.format(bits=48)} {GUEST_DRIVES.format(file=file.name)}")
+    guest.expect_exit(0)
+    looks = [look.split("\n== exit ") for look in guest.output.split("== look ")[1:]]
+    wanted = [rf"looking at who drives {SECOND}: the kernel's nvme does; echo vfio-pci > ",
+              r"looking for the PCI device 0000:00:1e\.0: there is none at this address; ",
+              rf"looking at namespace 3 of the NVMe drive {FIRST}: it has no such namespace; ",
+              rf"looking at namespace 2 of the NVMe drive {FIRST}: it has its blocks formatted with "
+              r"metadata; format it without",
+              rf"looking at namespace 1 of the NVMe drive {FIRST} for volume disk: it has 16777216 "
+              r'bytes, fewer than "bytes"; lower',
+              None]
+    if len(looks) != len(wanted):
+        raise Failure(f"{len(looks)} looks; expected {len(wanted)}\n{guest.output}")
+    for (said, rest), pattern in zip(looks, wanted):
+        problems = re.findall(r"^bedplate: (.*)$", said, re.MULTILINE)
+        good = rest[0] == "0" if pattern is None else (
+            rest[0] == "1" and len(problems) == 1 and re.match(pattern, problems[0]))
+        if not good:
+            raise Failure(f"expected {pattern!r}\n{guest.output}")
+    guest.expect(r"^== same 0$")
+    before, after = (guest.expect(rf"^== {when} (\d+),?$").group(1) for when in ("before", "after"))
+    if before != after:
+        raise Failure(f"{before} mappings are left before the load, {after} after it")
+    counters = json.loads(guest.expect(r"== stats\n(\{[\s\S]*?^\})").group(1))
+    drive = counters["services"]["blockd"]["nvme"][SECOND]
+    seen = {key: drive[key] for key in ("state", "errors", "timeouts", "resets", "bad_completions",
+                                        "commands_outstanding", "media_errors")}
+    if seen != {"state": "ready", "errors": 0, "timeouts": 0, "resets": 0, "bad_completions": 0,
+                "commands_outstanding": 0, "media_errors": 0}:
+        raise Failure(f"the counters say {seen}\n{guest.output}")
+    if drive["commands"] < 16 or not 250 < drive["temperature_kelvin"] < 400:
+        raise Failure(f"the counters say {drive}")
+    if counters["pool"]["registrations_after_seal"] != 0:
+        raise Failure("something was registered after the seal")
+    guest.expect(rf"nvme:{SECOND}")
+    guest.expect(r"^== after a kill 0$")
+    guest.expect(r"^== ended 0$")
+
+
+TESTS = [drives_in_an_image, what_is_wrong_is_said_and_what_is_done_is_counted]
+
+
+if __name__ == "__main__":
+    sys.exit(run_tests(TESTS))
