@@ -19,7 +19,7 @@
 
 namespace bedplate {
 
-// Who is told how a command ended; several commands may have the same.
+// The callback that is told how a command ended; several commands may share one.
 struct NvmeCall {
   // `status`: nvme::kSuccess, or what the controller said, or nvme::kNoAnswer. From poll() and
   // fail_all() alone.

@@ -102,8 +102,8 @@ Result<void> UdpSocket::set(int level, int name, int value, const char* doing) {
   return error_from_errno("setting up a datagram socket: %s", doing);
 }
 
-// Who may administer the network is given what it asks for. For others the kernel takes what is too
-// much for less, without a word. It doubles all of it, for its own records.
+// A process that may administer the network is given what it asks for. For others the kernel takes
+// too large a request for a smaller one, without a word. It doubles all of it, for its own records.
 Result<void> UdpSocket::ask_for_queue(int name, int forced_name, uint32_t bytes, const char* what,
                                       const char* sysctl) {
   if (bytes == 0) return {};

@@ -1,5 +1,5 @@
-// What a fan-out costs: datagrams, and no look at their bytes. The pages that packets lie in cannot
-// be read while they go out, and whoever touches one is seen.
+// A fan-out costs datagrams, and no look at their bytes. The pages that packets lie in cannot be
+// read while they go out, and each touch of one is seen.
 #include <csignal>
 #include <cstring>
 #include <memory>
