@@ -165,6 +165,8 @@ void Negotiation::finish_option_header() noexcept {
   // These two cannot be refused: ABORT's data is ignored, EXPORT_NAME's answer has no error form.
   if (option_ == Option::kAbort) return answer_after_data();
   if (option_ == Option::kExportName) return expect(Field::kExportName, option_bytes_);
+  // It takes back what was set before, also when it is refused.
+  if (option_ == Option::kSetMetaContext) context_index_ = kNoExport;
   if (option_bytes_ > kOptionDataMaxBytes) {
     return refuse(OptionReplyType::kErrTooBig, "the option's data is longer than 8 KiB");
   }
@@ -177,7 +179,7 @@ void Negotiation::finish_option_header() noexcept {
       wants_name_ = false;
       wants_block_size_ = false;
       return expect(Field::kNameLength, sizeof(Be32));
-    case Option::kSetMetaContext: context_index_ = kNoExport; [[fallthrough]];
+    case Option::kSetMetaContext:
     case Option::kListMetaContext:
       if (option_bytes_ < kContextsFixedBytes) {
         return refuse(OptionReplyType::kErrInvalid, "the option's data is too short");

@@ -279,6 +279,8 @@ TEST(NbdNegotiation, TheAllocationContextIsListedAndSet) {
   // The last one counts, also when it is refused.
   const std::string refused = option(10, data("ram0", {"base:allocation"}) + "x");
   CHECK_FALSE(converse(ready + set + refused + option(7, info_data("ram0"))).block_status);
+  const std::string too_long = option(10, std::string(8193, 'x'));
+  CHECK_FALSE(converse(ready + set + too_long + option(7, info_data("ram0"))).block_status);
   for (const uint32_t type : {9U, 10U}) {
     expect_goes_on(option(type, data("ram0", {})), reply(type, kInvalid, ""));  // not structured
     expect_goes_on(option(type, ""), reply(type, kInvalid, ""));
