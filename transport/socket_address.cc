@@ -107,18 +107,6 @@ socklen_t to_kernel(const SocketAddress& address, AnySocketAddress* kernel) {
   return 0;
 }
 
-// Removes a socket file that refuses connections: its server is gone. A live one, and any file
-// that is not a socket, stays, and bind reports it.
-void remove_stale_socket(const SocketAddress& address, const AnySocketAddress& kernel,
-                         socklen_t kernel_bytes) {
-  struct stat status {};
-  if (lstat(address.path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return;
-  const Fd probe(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (connect(probe.number(), &kernel.generic, kernel_bytes) != 0 && errno == ECONNREFUSED) {
-    unlink(address.path.c_str());
-  }
-}
-
 // What to do when the kernel refuses, by errno, to bind or listen.
 const char* cure_of_refusal(int error_number, bool is_unix) {
   switch (error_number) {
@@ -166,6 +154,21 @@ Result<SocketAddress> parse_socket_address(std::string_view text) {
   return bad_address(text, "it begins with no known kind");
 }
 
+void remove_stale_socket(const std::string& path, int type) noexcept {
+  struct stat status {};
+  if (lstat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return;
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) return;
+  path.copy(address.sun_path, path.size());
+  const Fd probe(socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!probe.is_open()) return;
+  if (connect(probe.number(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 &&
+      errno == ECONNREFUSED) {
+    unlink(path.c_str());
+  }
+}
+
 Result<Fd> listen_at(const SocketAddress& address) {
   AnySocketAddress kernel;
   const socklen_t kernel_bytes = to_kernel(address, &kernel);
@@ -173,7 +176,7 @@ Result<Fd> listen_at(const SocketAddress& address) {
   Fd fd(socket(kernel.generic.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd.is_open()) return error_from_errno("listening at %s", address.text().c_str());
   if (is_unix) {
-    remove_stale_socket(address, kernel, kernel_bytes);
+    remove_stale_socket(address.path, SOCK_STREAM);
   } else {
     const int on = 1;
     setsockopt(fd.number(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);

@@ -30,6 +30,10 @@ struct SocketAddress {
 // Threads: any, of all that is here.
 Result<SocketAddress> parse_socket_address(std::string_view text);
 
+// Removes the Unix socket's file `path`, of SOCK_STREAM or another `type`, that nobody listens on
+// any more. One that is in use, and any file that is no socket, stays: binding there then says so.
+void remove_stale_socket(const std::string& path, int type) noexcept;
+
 // A bound, listening, close-on-exec socket at `address`; SO_REUSEADDR on TCP, IPv6 alone on [::]. A
 // Unix socket file that nobody listens on any more is replaced; one that is in use is an error.
 // Requires: address.kind != kActivation. Errors (kSystem): the system's, with the cure. Ownership:

@@ -12,7 +12,7 @@ import struct
 import threading
 import time
 
-from harness import BOUND_SECONDS, Skip, expect, expect_in, expect_true, test, wait_for
+from harness import (BOUND_SECONDS, Skip, expect, expect_in, expect_true, read_text, test, wait_for)
 from ports_test import OURS, PORT, THEIRS, EchoAppliance, Wire, configuration, echo, find_values
 
 AF_XDP = 44
@@ -189,6 +189,17 @@ def a_memif_whose_peer_is_killed_in_a_flood_comes_back(box, role):
     echo(plain_socket(wire), 100)
     other.stop()
     answers.stop()
+
+
+@test()
+def a_file_where_a_memif_would_listen_stays(box):
+    path = box.write("precious", "words")
+    appliance = EchoAppliance(box, configuration(box, f"memif:{path}", role="server"))
+    appliance.ensure_hugepages()
+    done = box.run(*appliance.argv, expect_code=None)
+    expect_true(done.returncode > 0, "the boot is refused")
+    expect_in(f"memif:{path}", done.stderr, "what it says")
+    expect(read_text(path), "words", "the file")
 
 
 class Flood:

@@ -97,10 +97,13 @@ class EchoAppliance(Appliance):
         super().__init__(box, settings, file)
         self.argv[0] = PORT_ECHO
 
-    def start(self):
+    def ensure_hugepages(self):
         plan = json.loads(self.box.run(PORT_ECHO, "plan", self.config, "--json").stdout)
         for page_bytes, pages in harness.hugepages_of(plan).items():
             harness.HUGEPAGES.ensure_free(page_bytes, pages)
+
+    def start(self):
+        self.ensure_hugepages()
         self.process = self.box.spawn(self.argv, self.log, stdout=subprocess.PIPE)
         seen = harness.read_line(self.process.stdout.fileno())
         expect(seen, "bedplate: ready\n", "the first line of port-echo")

@@ -2,33 +2,15 @@
 #include "transport/dpdk/port/memif_link.h"
 
 #include <algorithm>
-#include <cerrno>
-
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <rte_ethdev.h>
 #include <rte_log.h>
 
 #include "platform/clock.h"
-#include "platform/file.h"
 #include "transport/dpdk/eal/eal_log.h"
 #include "transport/dpdk/port/memif_gate.h"
 
 namespace bedplate {
-
-void remove_stale_socket(const std::string& path) noexcept {
-  const Fd probe(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  if (!probe.is_open() || path.size() >= sizeof address.sun_path) return;
-  path.copy(address.sun_path, path.size());
-  if (connect(probe.number(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 &&
-      errno == ECONNREFUSED) {
-    unlink(path.c_str());
-  }
-}
 
 // While it is stopped and started no shard may touch it. The driver would call it an error that
 // nobody is there, each time.

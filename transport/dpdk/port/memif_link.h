@@ -1,18 +1,14 @@
-// What the driver of memif leaves to its user: a client whose server is not there yet, or has gone,
-// connects again; a socket that a killed server left behind is taken away.
+// The driver of memif leaves one thing to its user: a client whose server is not there yet, or has
+// gone, connects again.
 //
 // Tested by tests/system/ports_devices_test.py.
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "platform/units.h"
 
 namespace bedplate {
-
-// Takes away the socket at `path` where nobody listens any more. Threads: before the seal.
-void remove_stale_socket(const std::string& path) noexcept;
 
 // A client's. Threads: one at a time: the main thread, then the control thread.
 class MemifClient {

@@ -9,12 +9,14 @@
 #include <rte_errno.h>
 #include <rte_eth_ring.h>
 #include <rte_ring.h>
+#include <sys/socket.h>
 
 #include "platform/file.h"
 #include "platform/log.h"
 #include "platform/units.h"
 #include "transport/dpdk/eal/eal_log.h"
 #include "transport/dpdk/port/queue_wake.h"
+#include "transport/socket_address.h"
 
 namespace bedplate {
 namespace {
@@ -167,7 +169,8 @@ std::string Port::arguments_of_device() const {
 }
 
 Result<void> Port::attach() {
-  if (options_.is_memif_server) remove_stale_socket(options_.device.argument);
+  // A server that was killed left its socket behind, and the driver would not take its place.
+  if (options_.is_memif_server) remove_stale_socket(options_.device.argument, SOCK_SEQPACKET);
   const std::string arguments = arguments_of_device();
   if (const int outcome = rte_dev_probe(arguments.c_str()); outcome < 0) {
     Error error = failed("attaching", outcome);
