@@ -19,7 +19,8 @@ run_step() { # NAME COMMAND...
   local TIMEFORMAT='%0R %0U %0S'
   shift
   { time "$@" > "$log" 2>&1 < /dev/null; } 2> "build/check/$name.time" || status=$?
-  read -r elapsed user system < "build/check/$name.time"
+  # The last line: a command that a signal ended is told before it.
+  read -r elapsed user system < <(tail -n 1 "build/check/$name.time")
   line=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$log" | tail -n 1)
   if [ -n "$line" ]; then
     read -r p _ f _ s _ <<< "$line"

@@ -1,12 +1,13 @@
 // The volumes' side of blockd over a made-up store, fed through its lanes.
 #pragma once
 
-#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <memory>
 #include <span>
 #include <vector>
+
+#include <sys/mman.h>
 
 #include "apps/blockd/stores/store_queue_datapath.h"
 #include "apps/blockd/volume_datapath.h"
@@ -34,7 +35,7 @@ class StoreQueueFixture : public Utest {
   BlockRequestFifo* replies = nullptr;
   VolumeService service;
   std::deque<StoreQueue> queues;
-  std::vector<std::byte*> memory;
+  std::vector<std::span<std::byte>> memory;
   std::unique_ptr<MadeUpStore> store;
   Volume volume;
 
@@ -49,7 +50,7 @@ class StoreQueueFixture : public Utest {
     volume = add_volume(*store, 4);
   }
   void teardown() override {
-    for (std::byte* each : memory) std::free(each);
+    for (const std::span<std::byte> each : memory) munmap(each.data(), each.size());
   }
 
   Volume add_volume(MadeUpStore& its_store, uint32_t task_count) {
@@ -60,11 +61,12 @@ class StoreQueueFixture : public Utest {
                  lanes->counters, lanes->store_counters[queues.size() - 1]);
     return {&its_store, &queue};
   }
+  // Not of the heap: what other tests have left may have cut it into pieces of less than 33 MiB.
   std::span<std::byte> zeroed(uint64_t bytes) {
-    const uint64_t whole = align_up(bytes, 4 * kKiB);
-    memory.push_back(static_cast<std::byte*>(std::aligned_alloc(4 * kKiB, whole)));
-    std::memset(memory.back(), 0, whole);
-    return {memory.back(), bytes};
+    void* const pages =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(pages != MAP_FAILED);
+    return memory.emplace_back(static_cast<std::byte*>(pages), bytes);
   }
 
   BlockRequest request(nbd::Command command, uint64_t offset, uint32_t length,
