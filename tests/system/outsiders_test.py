@@ -46,7 +46,8 @@ class Outsider:
         expect_true(self.process.poll() is None, f"{name} did it all ({read_text(self.log)})")
 
     def said(self):
-        return read_text(self.log).splitlines()
+        """The lines that are whole: one may be looked at while it is written."""
+        return read_text(self.log).split("\n")[:-1]
 
     def end(self):
         self.process.stdin.close()
