@@ -207,6 +207,25 @@ TEST(KvdSession, AValueOnItsWayIsNotOverwritten) {
   client.sent();
 }
 
+// As a value that a process has by message is pinned.
+TEST(KvdSession, AValueThatOthersReadIsNotCountedInPlace) {
+  client.say(set_text("n", "10"));
+  CacheItem& held = *rig.cache.find("n");
+  rig.cache.pin(held);
+  ANSWERS("15\r\nVALUE n 0 2\r\n15\r\nEND\r\n", "incr n 5\r\nget n\r\n");
+  STRNCMP_EQUAL("10\r\n", reinterpret_cast<const char*>(held.body()), 4);
+  rig.cache.release(held);
+}
+
+TEST(KvdSession, AValueOfAnyLengthWithoutItsLineEndIsNotStored) {
+  for (const size_t bytes : {1, 100, 5000, 60'000}) {
+    client.say(set_text("a", "old"));
+    const std::string line = "set a 0 0 " + std::to_string(bytes) + "\r\n";
+    ANSWERS("CLIENT_ERROR bad data chunk\r\nVALUE a 0 3\r\nold\r\nEND\r\n",
+            line + std::string(bytes, 'v') + "xxget a\r\n");
+  }
+}
+
 TEST(KvdSession, ALineIsNotEndless) {
   std::string keys;
   while (keys.size() < 16'000) keys += " " + std::string(249, 'k');
