@@ -7,10 +7,11 @@
 // burst that is due, with one system call for up to 44 of them, cut by the kernel (UDP_SEGMENT);
 // OWN_PORT 0: it receives nothing. A datagram bears its number and the time at which it was sent.
 // Prints: how many were sent and received, how many came out of order or twice, the 50th, 99th and
-// 99.9th percentile of the time from when one was sent until the kernel had it here (SO_TIMESTAMPNS),
-// in microseconds, and the share of its time in which it had nothing to do: while that is more than
-// 0 it goes further than the relay. Pauses of its own, before it sends and before it looks at what
-// came, are no part of these times.
+// 99.9th percentile of the time from when one was sent until the kernel had it here
+// (SO_TIMESTAMPNS), in microseconds, the share of its time in which it had nothing to do: while
+// that is more than 0 it goes further than the relay; and how many it has sent in a second, where
+// it could not do RATE. Pauses of its own, before it sends and before it looks at what came, are no
+// part of these times.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -162,7 +163,7 @@ int main(int argc, char** argv) {
 
   uint64_t sent = 0, received = 0, misplaced = 0, next = 0, rounds = 0, idle_rounds = 0;
   const uint64_t began_ns = now_ns();
-  uint64_t seen_ns = began_ns;
+  uint64_t seen_ns = began_ns, sent_all_ns = began_ns;
   for (;;) {
     const uint64_t at_ns = now_ns();
     int is_idle = 1;
@@ -174,6 +175,7 @@ int main(int argc, char** argv) {
         send_burst(out, sent, count);
         sent += count;
         is_idle = 0;
+        sent_all_ns = now_ns();
       }
       seen_ns = at_ns;
     } else if (!receives || received >= total || at_ns - seen_ns > kLingerNs) {
@@ -202,9 +204,10 @@ int main(int argc, char** argv) {
   }
   const uint64_t timed = received < kTimesMax ? received : kTimesMax;
   qsort(times_ns, timed, sizeof *times_ns, is_before);
-  printf("%llu %llu %llu %.1f %.1f %.1f %.2f\n", (unsigned long long)sent,
+  printf("%llu %llu %llu %.1f %.1f %.1f %.2f %.0f\n", (unsigned long long)sent,
          (unsigned long long)received, (unsigned long long)misplaced, percentile_us(timed, 0.5),
          percentile_us(timed, 0.99), percentile_us(timed, 0.999),
-         rounds == 0 ? 0 : (double)idle_rounds / (double)rounds);
+         rounds == 0 ? 0 : (double)idle_rounds / (double)rounds,
+         (double)sent * 1e9 / (double)(sent_all_ns - began_ns));
   return 0;
 }
