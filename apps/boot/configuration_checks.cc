@@ -220,6 +220,24 @@ void check_peer_names(ReadTable& file, const Configuration& all) {
   }
 }
 
+// A peer with the name of a process: a name that leads to a process once it has joined, and to
+// another appliance until then, would mean either.
+void check_peers_against_processes(ReadTable& file, const Configuration& all) {
+  const TomlNode* nodes = find_child(*find_child(file.node(), "verbs"), "peer");
+  if (nodes == nullptr || nodes->children.size() != all.verbs.peers.size()) return;
+  for (size_t i = 0; i < nodes->children.size(); ++i) {
+    const std::string& name = all.verbs.peers[i].name;
+    if (name.empty()) continue;  // refused
+    const bool is_taken =
+        std::any_of(all.processes.begin(), all.processes.end(),
+                    [&](const ProcessSettings& process) { return process.name == name; });
+    if (!is_taken) continue;
+    file.refuse_at(find_child(nodes->children[i], "name")->position,
+                   "\"name\" is " + quoted(name) + ", the name of a [[process]]",
+                   "give the process another name: messages are sent to both by name");
+  }
+}
+
 // Processes that are to use the device where there is none.
 void check_processes_with_verbs(ReadTable& file, const Configuration& all) {
   const TomlNode* processes = find_child(file.node(), "process");
@@ -243,6 +261,7 @@ void check_verbs_names(ReadTable& file, const Configuration& all) {
                    "table out");
   }
   check_peer_names(file, all);
+  check_peers_against_processes(file, all);
   constexpr size_t kMax = kVerbsNameBytes - 1;
   const std::string& name = all.appliance.name;
   if (name.size() <= kMax) return;

@@ -1,9 +1,10 @@
 // What the services of one shard exchange messages with, near and far: one messenger, with all ways
-// that lead from here. In this order: the shard itself, the other shards of the process, the groups
-// of [[group]] and [[process]] (on the first shard), and the peers of [verbs] (on theirs).
+// that lead from here: the shard itself, the other shards of the process, then, in any order, the
+// groups of [[group]] and [[process]] (on the first shard) and the peers of [verbs] (on theirs).
 //
-// A peer is named by what the configuration calls it: a shard, a process, a peer. Where two have
-// one name, the nearer one is meant.
+// A peer is named by what the configuration calls it: a shard, a process, a peer. Where another has
+// a shard's name, the shard is meant. No process has a peer's name: the configuration refuses that
+// (configuration_checks.cc).
 #pragma once
 
 #include <algorithm>

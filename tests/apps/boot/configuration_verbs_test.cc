@@ -145,6 +145,9 @@ TEST(ConfigurationVerbs, RefusesPeers) {
   REFUSED("f:16:8: \"name\" is \"demo\", the name of this appliance; expected the name that "
           "[appliance] has at the peer",
           with_peers("[[verbs.peer]]\nname = \"demo\"\n"));
+  REFUSED("f:16:8: \"name\" is \"b\", the name of a [[process]]; give the process another name: "
+          "messages are sent to both by name",
+          with_peers(b + "[[process]]\nname = \"b\"\nuser = \"root\"\ntrusted = false\n"));
   REFUSED("f:14:1: \"address\" is missing in [[verbs.peer]]; expected address: tcp:ADDRESS:PORT or "
           "unix:/PATH; or set \"listen\" in [verbs], where the peer can dial",
           with(b));
