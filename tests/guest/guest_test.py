@@ -1,11 +1,12 @@
 #!/usr/bin/python3
 """The guest's tests: what needs another machine than this one, each in a fresh virtual machine.
 
-    /usr/bin/python3 tests/guest/guest_test.py [PATTERN...]
+    /usr/bin/python3 tests/guest/guest_test.py [PATTERN...] [-PATTERN...]
 
 Debian 12's kernel (6.1) has no mseal, and the guest may have 1 GiB pages and several NUMA nodes.
-A PATTERN is a part of a test's name. The output of a guest is shown when its test fails. The last
-line is `N passed, N failed, N skipped`; the exit code is 1 when anything failed.
+A PATTERN is a part of a test's name; those after a minus are left out. The output of a guest is
+shown when its test fails. The last line is `N passed, N failed, N skipped`; the exit code is 1 when
+anything failed.
 """
 
 import json

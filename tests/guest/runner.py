@@ -53,7 +53,8 @@ def told(error):
 
 
 def run_tests(tests):
-    """Runs those whose name has one of the program's arguments in it; without any, all.
+    """Runs those whose name has one of the program's arguments in it, and none of those after a
+    minus; without any, all.
 
     Each gets a line, and at the end there is `N passed, N failed, N skipped`, whatever happened in
     between. None takes longer than TEST_SECONDS, and nothing goes on after CHECK_END.
@@ -61,8 +62,12 @@ def run_tests(tests):
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # machines end with their `with`
     passed = failed = skipped = 0
+    left_out = [word[1:] for word in sys.argv[1:] if word.startswith("-")]
+    chosen = [word for word in sys.argv[1:] if not word.startswith("-")] or [""]
     for test in tests:
-        if sys.argv[1:] and not any(pattern in test.__name__ for pattern in sys.argv[1:]):
+        if not any(word in test.__name__ for word in chosen):
+            continue
+        if any(word in test.__name__ for word in left_out):
             continue
         begin = time.monotonic()
         try:
