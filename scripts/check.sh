@@ -115,6 +115,7 @@ beside model tests/model/run.sh
 beside verbs /usr/bin/python3 tests/guest/verbs_test.py
 beside vfio /usr/bin/python3 tests/guest/vfio_test.py
 beside nvme /usr/bin/python3 tests/guest/nvme_test.py
+beside power /usr/bin/python3 tests/power/power_test.py
 beside ports-vfio /usr/bin/python3 tests/guest/ports_vfio_test.py
 beside fuzz-nbd make --no-print-directory FUZZ=nbd FUZZ_SECONDS="${FUZZ_SECONDS:-10}" fuzz-run
 beside fuzz-kvd make --no-print-directory FUZZ=kvd FUZZ_SECONDS="${FUZZ_SECONDS:-10}" fuzz-run

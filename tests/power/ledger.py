@@ -1,0 +1,102 @@
+"""What clients were told, as the traffic's marks tell it (traffic.cc), and so what a volume may be
+like after a power cut."""
+
+import bisect
+
+SECTOR = 512
+ZEROS = bytes(SECTOR)
+GOLDEN = 0x9e3779b97f4a7c15
+
+
+def value_of(number):
+    """The eight bytes of which a write of this number is made, each where its offset says."""
+    return (number * GOLDEN % (1 << 64)).to_bytes(8, "big")
+
+
+class Request:
+    def __init__(self, place, text):
+        _, number, self.command, offset, count, flags = text.split(":")
+        self.place = place  # in the log, where it was asked for
+        self.number, self.begin = int(number), int(offset)
+        self.end = self.begin + int(count)
+        self.is_durable = "u" in flags
+        self.covered = 0  # of a flush: how many had been answered before it was asked for
+        self.sectors = range(self.begin // SECTOR, -(-self.end // SECTOR))
+
+
+class Ledger:
+    """Goes along the entries of a log. Of each sector `versions` has (place in the log, number of
+    the request, content), in the order of its only writer; a trim has no content. `lowest`: the
+    last version that is known to last."""
+
+    def __init__(self, entries, count):
+        self.entries, self.done = entries, 0
+        self.answered, self.lasting = [], 0  # numbers, and how many of them were flushed
+        self.lowest = [0] * (count // SECTOR)
+        self.versions = [[(-1, 0, ZEROS)] for _ in self.lowest]
+        self.requests = {}
+        self.answers = []  # places in the log, each behind an answer
+        for place, entry in enumerate(entries):
+            if entry.mark.startswith("b:"):
+                self._ask(Request(place, entry.mark))
+            elif entry.mark.startswith("a:"):
+                self.answers.append(place + 1)
+
+    def _ask(self, request):
+        self.requests[request.number] = request
+        if request.command == "f":
+            return
+        for sector in request.sectors:
+            versions = self.versions[sector]
+            begin = max(request.begin - sector * SECTOR, 0)
+            end = min(request.end - sector * SECTOR, SECTOR)
+            before = versions[-1][2]
+            if request.command == "t":
+                content = None
+            else:
+                new = ZEROS if request.command == "z" else value_of(request.number) * (SECTOR // 8)
+                # What is not whole comes after nothing that is not known.
+                content = (new if end - begin == SECTOR else
+                           before[:begin] + new[begin:end] + before[end:])
+            versions.append((request.place, request.number, content))
+
+    def go_to(self, place):
+        """What was answered before this place of the log is known."""
+        while self.done < place:
+            kind, _, number = self.entries[self.done].mark.partition(":")
+            if kind == "b":
+                self.requests[int(number.split(":")[0])].covered = len(self.answered)
+            elif kind == "a":
+                self._answer(self.requests[int(number)])
+            self.done += 1
+
+    def _answer(self, request):
+        if request.command == "f":
+            for number in self.answered[self.lasting:request.covered]:
+                self._last(self.requests[number])
+            self.lasting = max(self.lasting, request.covered)
+            return
+        self.answered.append(request.number)
+        if request.is_durable:
+            self._last(request)
+
+    def _last(self, request):
+        for sector in request.sectors:
+            versions = self.versions[sector]
+            at = bisect.bisect_left(versions, request.number, key=lambda each: each[1])
+            self.lowest[sector] = max(self.lowest[sector], at)
+
+    def losses(self, content, end):
+        """[(sector, requests that may be there)] of those that are not as they may be in `content`;
+        before the entry `end` of the log all was asked for that may be there."""
+        lost = []
+        for sector, versions in enumerate(self.versions):
+            found = content[sector * SECTOR:(sector + 1) * SECTOR]
+            at = self.lowest[sector]
+            # After a trim there are zeros, or what was there.
+            while at > 0 and versions[at][2] is None:
+                at -= 1
+            allowed = [version for version in versions[at:] if version[0] < end]
+            if not any(found == (ZEROS if each[2] is None else each[2]) for each in allowed):
+                lost.append((sector, [number for _, number, _ in allowed]))
+        return lost

@@ -1,0 +1,34 @@
+// Where the traffic says what it was answered: in the log of writes itself, in their order.
+//
+//   dm:NAME      marks of the kernel's dm-log-writes, by the device mapper's message
+//   file:LOG:TO  lines in the file TO, each after the length that LOG, of QEMU's blklogwrites, has:
+//                what was acknowledged before lies below it, what is asked for afterwards does not
+#pragma once
+
+#include <cstdio>
+#include <mutex>
+#include <string>
+
+namespace bedplate::power {
+
+class Marks {
+ public:
+  // Ends the process where it cannot.
+  explicit Marks(const std::string& where);
+  ~Marks();
+  Marks(const Marks&) = delete;
+  Marks& operator=(const Marks&) = delete;
+
+  // Threads: any. `text`: without blanks.
+  void add(const std::string& text);
+
+ private:
+  std::mutex lock_;
+  int fd_ = -1;         // the device mapper's, or the log's
+  std::string device_;  // empty: QEMU's log
+  std::FILE* to_ = nullptr;
+};
+
+[[noreturn]] void fail(const std::string& what);
+
+}  // namespace bedplate::power

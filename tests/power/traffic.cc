@@ -1,0 +1,291 @@
+// Random requests to one volume from two connections at once, and a mark around each:
+//
+//     power-traffic unix:PATH|tcp:ADDRESS:PORT EXPORT MARKS SEED REQUESTS
+//
+// MARKS as in marks.h. `b:NUMBER:COMMAND:OFFSET:BYTES:FLAGS` comes before a request is sent, and
+// `a:NUMBER` after it was answered without an error; an error ends the traffic with exit code 1.
+// Of a write each byte tells its request (value_of). The commands: w write, z zeroes, t trim,
+// f flush; the flags: u FUA, n NO_HOLE, - none.
+//
+// A volume is places of 8 KiB, each of one connection, which asks one thing at a time of it: so
+// what a place may be like is a row of versions. And FUA is not asked for a write where an earlier
+// one was not flushed: dm-log-writes has the earlier one behind it in its log.
+//
+// Tested by tests/power/power_test.py.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "apps/blockd/nbd_wire.h"
+#include "platform/units.h"
+#include "tests/power/marks.h"
+
+namespace bedplate::power {
+namespace {
+
+constexpr uint64_t kPlaceBytes = 8 * kKiB;
+constexpr uint64_t kPlaceCount = 128;
+constexpr uint64_t kSectorBytes = 512;
+constexpr size_t kDepth = 4;
+
+// The eight bytes of which a write of this number is made, each where its offset says.
+uint64_t value_of(uint64_t number) { return number * 0x9e3779b97f4a7c15; }
+
+struct Request {
+  uint64_t number = 0;
+  uint64_t place = 0;
+  uint64_t offset = 0;
+  uint32_t bytes = 0;
+  nbd::Command command = nbd::Command::kFlush;
+  uint16_t flags = 0;
+};
+
+class Client {
+ public:
+  Client(const std::string& address, const std::string& name) : fd_(connected(address)) {
+    nbd::Greeting greeting{};
+    receive(&greeting, sizeof greeting);
+    send_all(nbd::Be32(nbd::kClientFixedNewstyle | nbd::kClientNoZeroes));
+    send_all(nbd::OptionHeader{nbd::kOptionMagic, nbd::Option::kGo,
+                               static_cast<uint32_t>(name.size() + 6)});
+    send_all(nbd::Be32(static_cast<uint32_t>(name.size())));
+    send_bytes(name.data(), name.size());
+    send_all(nbd::Be16(0));
+    nbd::OptionReplyHeader reply{};
+    do {
+      receive(&reply, sizeof reply);
+      std::vector<std::byte> data(reply.data_bytes.value());
+      receive(data.data(), data.size());
+    } while (reply.type.value() == nbd::OptionReplyType::kInfo);
+    if (reply.type.value() != nbd::OptionReplyType::kAck) fail("asking for " + name);
+  }
+  ~Client() { close(fd_); }
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  void send(const Request& request) {
+    std::vector<std::byte> message(sizeof(nbd::RequestHeader));
+    const nbd::RequestHeader header = {nbd::kRequestMagic, request.flags,  request.command,
+                                       request.number,     request.offset, request.bytes};
+    std::memcpy(message.data(), &header, sizeof header);
+    if (request.command == nbd::Command::kWrite) {
+      std::array<std::byte, 8> value{};
+      nbd::store_be(value.data(), value_of(request.number));
+      for (uint64_t i = 0; i < request.bytes; ++i)
+        message.push_back(value[(request.offset + i) % value.size()]);
+    }
+    send_bytes(message.data(), message.size());
+  }
+
+  // The number of the request that it answers.
+  uint64_t answer() {
+    nbd::SimpleReply reply{};
+    receive(&reply, sizeof reply);
+    errno = static_cast<int>(reply.error.value());
+    if (reply.magic.value() != nbd::kSimpleReplyMagic || errno != 0)
+      fail("being answered to request " + std::to_string(reply.cookie.value()));
+    return reply.cookie.value();
+  }
+
+ private:
+  static int connected(const std::string& address) {
+    const bool is_unix = address.starts_with("unix:");
+    const int fd = socket(is_unix ? AF_UNIX : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_un local{.sun_family = AF_UNIX, .sun_path = {}};
+    sockaddr_in remote{};
+    remote.sin_family = AF_INET;
+    bool is_good = fd >= 0;
+    if (is_unix) {
+      std::snprintf(local.sun_path, sizeof local.sun_path, "%s", address.c_str() + 5);
+    } else {
+      const size_t port = address.rfind(':');
+      const std::string host = address.substr(4, port - 4);
+      is_good = is_good && inet_pton(AF_INET, host.c_str(), &remote.sin_addr) == 1;
+      remote.sin_port = htons(static_cast<uint16_t>(std::stoul(address.substr(port + 1))));
+    }
+    const auto* to = is_unix ? reinterpret_cast<const sockaddr*>(&local)
+                             : reinterpret_cast<const sockaddr*>(&remote);
+    if (!is_good || connect(fd, to, is_unix ? sizeof local : sizeof remote) != 0)
+      fail("connecting to " + address);
+    const int one = 1;
+    if (!is_unix) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    return fd;
+  }
+
+  template <typename T>
+  void send_all(const T& message) {
+    send_bytes(&message, sizeof message);
+  }
+  void send_bytes(const void* bytes, size_t count) {
+    if (::send(fd_, bytes, count, MSG_NOSIGNAL) != static_cast<ssize_t>(count)) fail("sending");
+  }
+  void receive(void* bytes, size_t count) {
+    errno = 0;
+    if (count > 0 && recv(fd_, bytes, count, MSG_WAITALL) != static_cast<ssize_t>(count))
+      fail("receiving");
+  }
+
+  int fd_;
+};
+
+// What a connection knows of one of its places.
+struct Place {
+  bool is_busy = false;
+  bool is_trimmed = false;  // last, so that nobody knows what a part of it is
+  uint64_t unflushed = 0;   // the last that changed it, and was not flushed
+};
+
+class Connection {
+ public:
+  Connection(const std::string& address, const std::string& name, Marks& marks,
+             std::atomic<uint64_t>& next, uint64_t last, uint64_t first_place, uint64_t seed)
+      : client_(address, name),
+        marks_(marks),
+        next_(next),
+        last_(last),
+        first_place_(first_place),
+        dice_(seed) {}
+
+  void run() {
+    for (;;) {
+      if (const uint64_t number = next_.fetch_add(1); number > last_) break;
+      else begin(number);
+      while (under_way_.size() >= kDepth || (!under_way_.empty() && roll(3))) end_one();
+    }
+    while (!under_way_.empty()) end_one();
+  }
+
+ private:
+  // Whether one of `sides` comes up.
+  bool roll(uint64_t sides) { return below(sides) == 0; }
+  uint64_t below(uint64_t end) { return dice_() % end; }
+
+  void begin(uint64_t number) {
+    Request request = roll(8) ? Request{} : on_a_place();
+    request.number = number;
+    char text[128];
+    std::snprintf(
+        text, sizeof text, "b:%llu:%c:%llu:%u:%s%s%s", static_cast<unsigned long long>(number),
+        letter(request.command), static_cast<unsigned long long>(request.offset), request.bytes,
+        (request.flags & nbd::kCommandFlagFua) != 0 ? "u" : "",
+        (request.flags & nbd::kCommandFlagNoHole) != 0 ? "n" : "", request.flags == 0 ? "-" : "");
+    marks_.add(text);
+    if (request.command == nbd::Command::kFlush) {
+      // What it covers is what has been answered by now.
+      std::vector<uint64_t>& covered = flushes_[number];
+      for (const Place& place : places_) covered.push_back(place.is_busy ? 0 : place.unflushed);
+    } else {
+      Place& place = places_[request.place];
+      place.is_busy = true;
+      place.is_trimmed = request.command == nbd::Command::kTrim;
+      place.unflushed = number;
+    }
+    under_way_[number] = request;
+    client_.send(request);
+  }
+
+  static char letter(nbd::Command command) {
+    switch (command) {
+      case nbd::Command::kWrite: return 'w';
+      case nbd::Command::kWriteZeroes: return 'z';
+      case nbd::Command::kTrim: return 't';
+      default: return 'f';
+    }
+  }
+
+  Request on_a_place() {
+    uint64_t index = below(places_.size());
+    while (places_[index].is_busy) index = below(places_.size());
+    const Place& place = places_[index];
+    Request request;
+    request.place = index;
+    const uint64_t kind = below(10);
+    request.command = kind < 6   ? nbd::Command::kWrite
+                      : kind < 8 ? nbd::Command::kWriteZeroes
+                                 : nbd::Command::kTrim;
+    // A part of a block is not known after a trim.
+    const bool is_whole = place.is_trimmed || roll(2);
+    const uint64_t unit = request.command == nbd::Command::kTrim || roll(2) ? kSectorBytes : 1;
+    uint64_t begin = 0, end = kPlaceBytes;
+    if (!is_whole) {
+      begin = below(kPlaceBytes / unit) * unit;
+      end = begin + (1 + below((kPlaceBytes - begin) / unit)) * unit;
+    }
+    // Both have the same parity as their number: each connection has every second place.
+    request.offset = (index * 2 + first_place_) * kPlaceBytes + begin;
+    request.bytes = static_cast<uint32_t>(end - begin);
+    const bool may_last = request.command != nbd::Command::kWrite || place.unflushed == 0;
+    if (may_last && roll(2)) request.flags |= nbd::kCommandFlagFua;
+    if (request.command == nbd::Command::kWriteZeroes && roll(2))
+      request.flags |= nbd::kCommandFlagNoHole;
+    return request;
+  }
+
+  void end_one() {
+    const uint64_t number = client_.answer();
+    const auto found = under_way_.find(number);
+    if (found == under_way_.end()) fail("looking for request " + std::to_string(number));
+    marks_.add("a:" + std::to_string(number));
+    const Request request = found->second;
+    under_way_.erase(found);
+    if (request.command == nbd::Command::kFlush) {
+      const std::vector<uint64_t>& covered = flushes_[number];
+      for (size_t i = 0; i < places_.size(); ++i)
+        if (covered[i] != 0 && places_[i].unflushed == covered[i]) places_[i].unflushed = 0;
+      flushes_.erase(number);
+      return;
+    }
+    places_[request.place].is_busy = false;
+    if ((request.flags & nbd::kCommandFlagFua) != 0) places_[request.place].unflushed = 0;
+  }
+
+  Client client_;
+  Marks& marks_;
+  std::atomic<uint64_t>& next_;
+  const uint64_t last_;
+  const uint64_t first_place_;
+  std::mt19937_64 dice_;
+  std::array<Place, kPlaceCount / 2> places_{};
+  std::map<uint64_t, Request> under_way_;
+  std::map<uint64_t, std::vector<uint64_t>> flushes_;  // by number: what each place had
+};
+
+}  // namespace
+}  // namespace bedplate::power
+
+int main(int count, char** words) {
+  using namespace bedplate::power;
+  if (count != 6) {
+    std::fprintf(stderr, "usage: %s ADDRESS EXPORT MARKS SEED REQUESTS\n", words[0]);
+    return 2;
+  }
+  const std::string address = words[1], name = words[2];
+  const uint64_t seed = std::strtoull(words[4], nullptr, 10);
+  const uint64_t last = std::strtoull(words[5], nullptr, 10);
+  Marks marks(words[3]);
+  std::atomic<uint64_t> next = 1;
+  std::vector<std::jthread> threads;
+  for (uint64_t i = 0; i < 2; ++i)
+    threads.emplace_back(
+        [&, i] { Connection(address, name, marks, next, last, i, seed * 2 + i).run(); });
+  threads.clear();
+  std::printf("power-traffic: %llu requests\n", static_cast<unsigned long long>(last));
+  return 0;
+}
