@@ -196,7 +196,8 @@ void check_verbs(ReadTable& table, VerbsSettings& verbs) {
 
 namespace {
 
-// Two peers whose names rdma_cm could not tell apart, or a peer with the appliance's own name.
+// A peer with the appliance's own name, or with that of a process, which would be meant once the
+// process has joined; and two peers whose names rdma_cm could not tell apart.
 void check_peer_names(ReadTable& file, const Configuration& all) {
   const std::vector<VerbsPeerSettings>& peers = all.verbs.peers;
   const TomlNode* verbs = find_child(file.node(), "verbs");
@@ -210,6 +211,11 @@ void check_peer_names(ReadTable& file, const Configuration& all) {
       file.refuse_at(position, "\"name\" is " + quoted(name) + ", the name of this appliance",
                      "expected the name that [appliance] has at the peer");
     }
+    if (std::any_of(all.processes.begin(), all.processes.end(),
+                    [&](const ProcessSettings& process) { return process.name == name; })) {
+      file.refuse_at(position, "\"name\" is " + quoted(name) + ", the name of a [[process]]",
+                     "give the process another name: messages are sent to both by name");
+    }
     if (all.verbs.connect != VerbsConnect::kRdmaCm) continue;
     for (const VerbsPeerSettings& other : std::span(peers).first(i)) {
       if (hash_of_name(other.name.c_str()) != hash_of_name(name.c_str())) continue;
@@ -217,24 +223,6 @@ void check_peer_names(ReadTable& file, const Configuration& all) {
           position, "\"name\" is " + quoted(name) + ", which has the hash of " + quoted(other.name),
           "give the peer another name: rdma_cm has room for a hash only (docs/verbs.md)");
     }
-  }
-}
-
-// A peer with the name of a process: a name that leads to a process once it has joined, and to
-// another appliance until then, would mean either.
-void check_peers_against_processes(ReadTable& file, const Configuration& all) {
-  const TomlNode* nodes = find_child(*find_child(file.node(), "verbs"), "peer");
-  if (nodes == nullptr || nodes->children.size() != all.verbs.peers.size()) return;
-  for (size_t i = 0; i < nodes->children.size(); ++i) {
-    const std::string& name = all.verbs.peers[i].name;
-    if (name.empty()) continue;  // refused
-    const bool is_taken =
-        std::any_of(all.processes.begin(), all.processes.end(),
-                    [&](const ProcessSettings& process) { return process.name == name; });
-    if (!is_taken) continue;
-    file.refuse_at(find_child(nodes->children[i], "name")->position,
-                   "\"name\" is " + quoted(name) + ", the name of a [[process]]",
-                   "give the process another name: messages are sent to both by name");
   }
 }
 
@@ -261,7 +249,6 @@ void check_verbs_names(ReadTable& file, const Configuration& all) {
                    "table out");
   }
   check_peer_names(file, all);
-  check_peers_against_processes(file, all);
   constexpr size_t kMax = kVerbsNameBytes - 1;
   const std::string& name = all.appliance.name;
   if (name.size() <= kMax) return;
