@@ -64,6 +64,9 @@ def run_tests(tests):
     passed = failed = skipped = 0
     left_out = [word[1:] for word in sys.argv[1:] if word.startswith("-")]
     chosen = [word for word in sys.argv[1:] if not word.startswith("-")] or [""]
+    for word in chosen + left_out:
+        if not any(word in test.__name__ for test in tests):
+            sys.exit(f"no test has {word} in its name")
     for test in tests:
         if not any(word in test.__name__ for word in chosen):
             continue
