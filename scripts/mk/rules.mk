@@ -19,7 +19,8 @@ PEERS := $(BUILD)/c-peer $(BUILD)/cpp-peer $(BUILD)/journal
 TRAFFIC := $(BUILD)/verbs-traffic
 PLACES := $(BUILD)/places
 PORT_ECHO := $(BUILD)/port-echo
-POWER := $(BUILD)/power-traffic $(BUILD)/power-broken
+BROKEN := $(BUILD)/power-broken
+POWER := $(BUILD)/power-traffic $(BROKEN)
 BLOCKD_OBJECTS := $(call objects,$(BLOCKD_SOURCES))
 KVD_OBJECTS := $(call objects,$(KVD_SOURCES))
 
@@ -109,10 +110,7 @@ POOL_HEAP := $(if $(SANITIZED),,$(MALLOC_LIBRARY))
 LINK_POOL_HEAP := $(if $(SANITIZED),,$(MALLOC_LINK) $(MALLOC_LIBRARY))
 
 # The program once more for tests, with stores that promise too much (tests/power/broken.cc).
-BROKEN := $(BUILD)/power-broken
-BROKEN_LINK := -Wl,--wrap=_ZN8bedplate4File5beginERNS_13FileOperationE,$\
-               --wrap=_ZN8bedplate6NvmeIo5beginERNS_13NvmeOperationEm
-$(BROKEN): LDFLAGS += $(BROKEN_LINK)
+$(BROKEN): private LDFLAGS += -Wl,--wrap=_ZN8bedplate4File5beginERNS_13FileOperationE
 $(BROKEN): $(BUILD)/tests/power/broken.o
 $(PROGRAM) $(BROKEN): $(call objects,$(PROGRAM_SOURCES)) $(BLOCKD_OBJECTS) $(KVD_OBJECTS) \
                       $(POOL_HEAP) $(TSRELAY_LIBRARY) $(DPDK_LIBRARY) $(LIBRARIES_ALL)
@@ -224,8 +222,8 @@ $(BENCH_HEAP): $(BENCH_OBJECTS)
   $(KVD_SOURCES) $(TSRELAY_SOURCES) $(PROGRAM_SOURCES) $(TEST_SOURCES) $(STRAIN_SOURCES) \
   $(TRAFFIC_SOURCES) $(PLACES_SOURCES) tests/soak/heap_soak.cc apps/examples/ping.cc \
   apps/examples/remote_read.cc apps/examples/kvget.cc apps/examples/edu.cc apps/examples/tsgen.cc \
-  apps/examples/tsreader.cc tests/system/cpp_peer.cc tests/system/port_echo.cc $(wildcard tests/power/*.cc)) \
-  $(BENCH_OBJECTS) $(C_OBJECTS) $(FIRST_SERVICE_OBJECTS))
+  apps/examples/tsreader.cc tests/system/cpp_peer.cc tests/system/port_echo.cc \
+  $(POWER_SOURCES)) $(BENCH_OBJECTS) $(C_OBJECTS) $(FIRST_SERVICE_OBJECTS))
 
 # The heap under demand: a heap of 256 MiB in segment 0.
 SOAK := $(BUILD)/heap-soak

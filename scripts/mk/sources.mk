@@ -104,3 +104,4 @@ endif
 STRAIN_SOURCES := $(wildcard tests/strain/*.cc)
 TRAFFIC_SOURCES := $(wildcard tests/guest/*.cc)
 PLACES_SOURCES := $(wildcard tests/places/*.cc)
+POWER_SOURCES := $(wildcard tests/power/*.cc)

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 
-from configuration import smallest
+from configuration import ONE_VOLUME, smallest
 from guest_test import Guest
 from image import MIB, VMLINUX, Image, run
 from machine import ROOT, Machine
@@ -223,15 +223,8 @@ echo 160 > /proc/sys/vm/nr_hugepages
 pci=/sys/bus/pci
 configure() {
   cat > /tmp/a.toml << END
-""" + smallest("a", pool="160 MiB", sockets="io_uring", in_pool='pages = "2 MiB"', more="""
-[blockd]
-listen = ["unix:/tmp/socket"]
-max_connections = 4
-[[blockd.volume]]
-name = "disk"
-buffer_bytes = "33 MiB"
-$1
-""") + r"""END
+""" + smallest("a", pool="160 MiB", sockets="io_uring", in_pool='pages = "2 MiB"',
+             more=ONE_VOLUME.format(store="$1")) + r"""END
 }
 look() { configure "$1"; echo "== look $1"; /bedplate check /tmp/a.toml 2>&1; echo == exit $?; }
 """

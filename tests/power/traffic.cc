@@ -1,11 +1,12 @@
 // Random requests to one volume from two connections at once, and a mark around each:
 //
-//     power-traffic unix:PATH|tcp:ADDRESS:PORT EXPORT MARKS SEED REQUESTS
+//     power-traffic SOCKET EXPORT DEVICE SEED REQUESTS
 //
-// MARKS as in marks.h. `b:NUMBER:COMMAND:OFFSET:BYTES:FLAGS` comes before a request is sent, and
-// `a:NUMBER` after it was answered without an error; an error ends the traffic with exit code 1.
-// Of a write each byte tells its request (value_of). The commands: w write, z zeroes, t trim,
-// f flush; the flags: u FUA, n NO_HOLE, - none.
+// SOCKET is a path; the marks go to the log of DEVICE (marks.h).
+// `b:NUMBER:COMMAND:OFFSET:BYTES:FLAGS` comes before a request is sent, and `a:NUMBER` after it was
+// answered without an error; an error ends the traffic with exit code 1. Of a write each byte tells
+// its request (value_of). The commands: w write, z zeroes, t trim, f flush; the flags: u FUA,
+// n NO_HOLE, - none.
 //
 // A volume is places of 8 KiB, each of one connection, which asks one thing at a time of it: so
 // what a place may be like is a row of versions. And FUA is not asked for a write where an earlier
@@ -26,9 +27,6 @@
 #include <thread>
 #include <vector>
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -59,7 +57,7 @@ struct Request {
 
 class Client {
  public:
-  Client(const std::string& address, const std::string& name) : fd_(connected(address)) {
+  Client(const std::string& path, const std::string& name) : fd_(connected(path)) {
     nbd::Greeting greeting{};
     receive(&greeting, sizeof greeting);
     send_all(nbd::Be32(nbd::kClientFixedNewstyle | nbd::kClientNoZeroes));
@@ -105,27 +103,12 @@ class Client {
   }
 
  private:
-  static int connected(const std::string& address) {
-    const bool is_unix = address.starts_with("unix:");
-    const int fd = socket(is_unix ? AF_UNIX : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_un local{.sun_family = AF_UNIX, .sun_path = {}};
-    sockaddr_in remote{};
-    remote.sin_family = AF_INET;
-    bool is_good = fd >= 0;
-    if (is_unix) {
-      std::snprintf(local.sun_path, sizeof local.sun_path, "%s", address.c_str() + 5);
-    } else {
-      const size_t port = address.rfind(':');
-      const std::string host = address.substr(4, port - 4);
-      is_good = is_good && inet_pton(AF_INET, host.c_str(), &remote.sin_addr) == 1;
-      remote.sin_port = htons(static_cast<uint16_t>(std::stoul(address.substr(port + 1))));
-    }
-    const auto* to = is_unix ? reinterpret_cast<const sockaddr*>(&local)
-                             : reinterpret_cast<const sockaddr*>(&remote);
-    if (!is_good || connect(fd, to, is_unix ? sizeof local : sizeof remote) != 0)
-      fail("connecting to " + address);
-    const int one = 1;
-    if (!is_unix) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+  static int connected(const std::string& path) {
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+    std::snprintf(address.sun_path, sizeof address.sun_path, "%s", path.c_str());
+    if (fd < 0 || connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+      fail("connecting to " + path);
     return fd;
   }
 
@@ -154,9 +137,9 @@ struct Place {
 
 class Connection {
  public:
-  Connection(const std::string& address, const std::string& name, Marks& marks,
+  Connection(const std::string& path, const std::string& name, Marks& marks,
              std::atomic<uint64_t>& next, uint64_t last, uint64_t first_place, uint64_t seed)
-      : client_(address, name),
+      : client_(path, name),
         marks_(marks),
         next_(next),
         last_(last),
@@ -165,8 +148,9 @@ class Connection {
 
   void run() {
     for (;;) {
-      if (const uint64_t number = next_.fetch_add(1); number > last_) break;
-      else begin(number);
+      const uint64_t number = next_.fetch_add(1);
+      if (number > last_) break;
+      begin(number);
       while (under_way_.size() >= kDepth || (!under_way_.empty() && roll(3))) end_one();
     }
     while (!under_way_.empty()) end_one();
@@ -273,10 +257,10 @@ class Connection {
 int main(int count, char** words) {
   using namespace bedplate::power;
   if (count != 6) {
-    std::fprintf(stderr, "usage: %s ADDRESS EXPORT MARKS SEED REQUESTS\n", words[0]);
+    std::fprintf(stderr, "usage: %s SOCKET EXPORT DEVICE SEED REQUESTS\n", words[0]);
     return 2;
   }
-  const std::string address = words[1], name = words[2];
+  const std::string path = words[1], name = words[2];
   const uint64_t seed = std::strtoull(words[4], nullptr, 10);
   const uint64_t last = std::strtoull(words[5], nullptr, 10);
   Marks marks(words[3]);
@@ -284,7 +268,7 @@ int main(int count, char** words) {
   std::vector<std::jthread> threads;
   for (uint64_t i = 0; i < 2; ++i)
     threads.emplace_back(
-        [&, i] { Connection(address, name, marks, next, last, i, seed * 2 + i).run(); });
+        [&, i] { Connection(path, name, marks, next, last, i, seed * 2 + i).run(); });
   threads.clear();
   std::printf("power-traffic: %llu requests\n", static_cast<unsigned long long>(last));
   return 0;

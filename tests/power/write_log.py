@@ -1,13 +1,13 @@
-"""A log of writes, as the kernel's dm-log-writes and QEMU's blklogwrites make it, and what a power
-cut at any place of it may leave.
+"""A log of writes, as the kernel's dm-log-writes makes it, and what a power cut at any place of it
+may leave.
 
 The format: a sector with (magic, version, count, bytes of a sector), then for each entry a sector
-with (sector, sectors, flags, bytes of a mark) and the data. dm-log-writes logs a write when it was
-flushed, or had FUA, and marks where they come; blklogwrites logs a write when it has ended.
+with (sector, sectors, flags, bytes of a mark) and the data. A write is logged when it was flushed,
+or had FUA, and a mark where it comes.
 """
 
+import bisect
 import mmap
-import os
 import struct
 
 MAGIC = 0x6a736677736872
@@ -27,48 +27,35 @@ class Entry:
 
 
 class WriteLog:
-    """`entries`: all of the log at `path`. `marks` (blklogwrites): a file of lines "LENGTH TEXT",
-    which are put before what the log has from that length on."""
+    """`entries`: all of the log at `path`; `flushes`: where those are that flush."""
 
-    def __init__(self, path, marks=None):
+    def __init__(self, path):
         with open(path, "rb") as file:
             self.bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        outside = []
-        if marks:
-            with open(marks, encoding="ascii") as lines:
-                for line in lines:
-                    length, text = line.split()
-                    outside.append((int(length), text))
-        self.entries = []
-        last = self._read(outside, os.path.getsize(path), bool(marks))
-        self.entries += [Entry(MARK, mark=text) for _, text in outside[last:]]
+        self.entries = self._read()
         self.flushes = [at for at, entry in enumerate(self.entries) if entry.flags & FLUSH]
 
     def close(self):
         self.bytes.close()
 
-    def _read(self, outside, size, is_counted_by_size):
-        """Returns how many of `outside` have come."""
+    def _read(self):
         magic, version, count, sector = SUPER.unpack_from(self.bytes)
         if (magic, version) != (MAGIC, 1):
             raise ValueError(f"no log of writes: it begins with {magic:#x}, {version}")
-        at, come = sector, 0
-        while at < size and (is_counted_by_size or len(self.entries) < count):
-            while come < len(outside) and outside[come][0] <= at:
-                self.entries.append(Entry(MARK, mark=outside[come][1]))
-                come += 1
+        at, entries = sector, []
+        for _ in range(count):
             first, sectors, flags, mark_bytes = ENTRY.unpack_from(self.bytes, at)
+            begin = at + ENTRY.size
             at += sector
             if flags & MARK:
-                begin = at - sector + ENTRY.size
                 mark = self.bytes[begin:begin + mark_bytes].decode("ascii")
-                self.entries.append(Entry(MARK, mark=mark))
+                entries.append(Entry(MARK, mark=mark))
             elif flags & DISCARD:
-                self.entries.append(Entry(flags, first * sector, sectors * sector))
+                entries.append(Entry(flags, first * sector, sectors * sector))
             else:
-                self.entries.append(Entry(flags, first * sector, sectors * sector, at))
+                entries.append(Entry(flags, first * sector, sectors * sector, at))
                 at += sectors * sector
-        return come
+        return entries
 
     def data(self, entry, begin, count):
         """`count` bytes of the entry's, from its byte `begin` on."""
@@ -85,33 +72,19 @@ class Disk:
     def cut(self, place, dice):
         """What may be on the disk when the power is cut, where the log's entries from `place` on
         were not acknowledged yet: (content, where the entries end of which some may be there)."""
-        entries = self.log.entries
-        flush = self._flush_before(place)
+        entries, flushes = self.log.entries, self.log.flushes
+        behind = bisect.bisect_left(flushes, place)
+        flush = flushes[behind - 1] + 1 if behind else 0  # what comes before lasts
         while self.done < flush:
             self._write(self.base, entries[self.done])
             self.done += 1
         left = bytearray(self.base)
         # What is cached now, and some of what comes until it is flushed.
-        end = dice.randint(place, self._flush_behind(place))
+        end = dice.randint(place, (*flushes, len(entries))[behind])
         for at in range(flush, end):
             is_certain = at < place and entries[at].flags & FUA
             self._write(left, entries[at], None if is_certain else dice)
         return left, end
-
-    def _flush_before(self, place):
-        """The first entry of which it is not certain that it lasts."""
-        flushes = self.log.flushes
-        low, high = 0, len(flushes)
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (middle + 1, high) if flushes[middle] < place else (low, middle)
-        self._next = low
-        return flushes[low - 1] + 1 if low else 0
-
-    def _flush_behind(self, place):
-        flushes = self.log.flushes
-        return flushes[self._next] if self._next < len(flushes) else max(place, len(
-            self.log.entries))
 
     def _write(self, content, entry, dice=None):
         """With dice: any of its sectors are lost; of some writes none or all."""
