@@ -298,7 +298,7 @@ device = \"rxe1\"
 datagrams = 64
 $A
 [[verbs.peer]]
-name = \"worker\"
+name = \"dialler\"
 [[group]]
 name = \"g\"
 members = 4

@@ -1,7 +1,8 @@
 // `cpp-peer SOCKET NAME [KIND...]` joins a pool, prints what holds in it as JSON, and leaves. Of
 // single copy it allows the KINDs alone ("none": nothing); without any, what the owner configured.
 // `cpp-peer SOCKET NAME verbs [ADDRESS OWNER]` uses the owner's RDMA device, too; with an ADDRESS
-// it is a peer of the owner there, and sends it a message out of its own heap, and datagrams.
+// it is a peer of the owner there, by the name "dialler", and sends it a message out of its own
+// heap, and datagrams.
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -55,7 +56,7 @@ struct Verbs {
     options.keys = &joined.keys();
     options.pool = &process_pool();
     options.memory = {static_cast<std::byte*>(std::aligned_alloc(kPageBytes, bytes)), bytes};
-    options.name = process.name().text;
+    options.name = "dialler";
     options.peers = {{owner, parse_socket_address(address).take()}};
     options.shape = kShape;
     BP_TRY(provider.create(options, messenger.dispatcher()));
