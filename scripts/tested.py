@@ -3,9 +3,9 @@
 tested: `// Tested by tests/pinned_pool/join/join_test.cc.`, several with commas between them.
 
 A header, its source and its data path are one (x.h, x.cc, x_datapath.cc). A test of its name is
-NAME_test.cc in the folder of tests/ that mirrors its own, or in the one above. A test reaches what
-it tests by includes (a header stands for its source, and a source without one has those that it
-includes) or names it; one in Python has a word of its name.
+NAME_test.cc in the folder of tests/ that mirrors its own. A test reaches what it tests by includes
+(a header stands for its source, and a source without one has those that it includes) or names it;
+one in Python has a word of its name.
 
 Prints what is missing, a line each.
 """
@@ -76,8 +76,7 @@ def exercises(test, folder, name, files):
 
 def complaint(folder, name, files):
     said = tests_said(files)
-    own = [f"tests/{place}/{name}_test.cc" for place in (folder, folder.parent)]
-    own = [test for test in own if (ROOT / test).is_file()]
+    own = [test for test in (f"tests/{folder}/{name}_test.cc",) if (ROOT / test).is_file()]
     if own and said:
         return f"is said to be tested by {said[0]}, and there is {own[0]}"
     if not own and not said:

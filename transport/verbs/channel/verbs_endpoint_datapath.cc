@@ -1,8 +1,8 @@
 // The sending half: messages into the window, operations into the send queue. Everything is listed
 // here and given to the device when the shard polls, or when a list is full.
 //
-// Tested by tests/transport/verbs/verbs_provider_test.cc,
-//     tests/transport/verbs/verbs_ends_test.cc.
+// Tested by tests/transport/verbs/channel/verbs_provider_test.cc,
+//     tests/transport/verbs/channel/verbs_ends_test.cc.
 #include <algorithm>
 #include <cstring>
 

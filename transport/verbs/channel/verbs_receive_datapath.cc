@@ -3,7 +3,7 @@
 // The bytes that a peer wrote are copied out and checked before they are used. A peer that writes
 // nonsense is cut off; its buffers go back to the shared queue as all others do.
 //
-// Tested by tests/transport/verbs/verbs_provider_test.cc,
+// Tested by tests/transport/verbs/channel/verbs_provider_test.cc,
 //     tests/transport/verbs/verbs_hostile_test.cc.
 #include <cstring>
 

@@ -2,7 +2,7 @@
 // pending ends here, once; when it is back, each message that the peer has not got is sent again,
 // once.
 //
-// Tested by tests/transport/verbs/verbs_ends_test.cc.
+// Tested by tests/transport/verbs/channel/verbs_ends_test.cc.
 #include <algorithm>
 #include <bit>
 #include <cstdio>

@@ -5,7 +5,7 @@
 // Which key a window has whose requests were flushed nobody knows: those are made anew when the
 // connection is down (verbs_recovery.cc).
 //
-// Tested by tests/transport/verbs/verbs_provider_test.cc.
+// Tested by tests/transport/verbs/channel/verbs_provider_test.cc.
 #include <algorithm>
 
 #include "transport/verbs/channel/verbs_provider.h"

@@ -4,7 +4,7 @@
 // event may be about another provider's link, so it goes to the owner of the queue pair. A queue
 // pair is not destroyed before its events were acknowledged: its owner is there.
 //
-// Tested by tests/transport/verbs/verbs_links_test.cc.
+// Tested by tests/transport/verbs/connect/verbs_links_test.cc.
 #include "transport/verbs/connect/link_connector.h"
 #include "transport/verbs/device/verbs_device.h"
 

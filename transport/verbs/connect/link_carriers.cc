@@ -1,7 +1,7 @@
 // What carries the records of a handshake: a stream socket, or a call of the RDMA connection
 // manager (connection_manager.h). The conversation itself is in link_handshake.cc.
 //
-// Tested by tests/transport/verbs/verbs_links_test.cc.
+// Tested by tests/transport/verbs/connect/verbs_links_test.cc.
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>

@@ -1,4 +1,4 @@
-// Tested by tests/transport/verbs/verbs_links_test.cc.
+// Tested by tests/transport/verbs/connect/verbs_links_test.cc.
 #include "transport/verbs/connect/link_connector.h"
 
 #include <algorithm>

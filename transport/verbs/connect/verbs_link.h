@@ -9,7 +9,7 @@
 // be. 3. It can send only once the connector has brought up the queue pair. (is_valid) 4. The
 // connector writes to a link that is down, and to no other. (is_connectors, where it writes)
 //
-// Tested by tests/transport/verbs/verbs_links_test.cc.
+// Tested by tests/transport/verbs/connect/verbs_links_test.cc.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// Tested by tests/transport/verbs/verbs_device_test.cc.
+// Tested by tests/transport/verbs/device/verbs_device_test.cc.
 #include "transport/verbs/device/verbs_ports.h"
 
 #include <algorithm>
