@@ -5,6 +5,7 @@
 # where it has one). The compiler's dependency files say which tests include a header. A source is
 # tested by what includes the header of its name; one that has none, by all tests of its layer.
 set -euo pipefail
+shopt -s globstar
 build=${1:?usage: quick.sh BUILD}
 since=${SINCE:-$(git rev-parse --short '@{upstream}' 2> /dev/null || echo HEAD)}
 
@@ -20,9 +21,9 @@ for file in "${changed[@]}"; do
   header=${file%.*}.h
   if [[ $file == tests/* ]] || [ -f "$header" ] || [ "$header" = "$file" ]; then
     [[ $file == tests/* ]] && header=$file
-    mapfile -t -O ${#tests[@]} tests < <(grep -lwF "$header" "$build"/tests/*/{,*/}*_test.d || true)
+    mapfile -t -O ${#tests[@]} tests < <(grep -lwF "$header" "$build"/tests/**/*_test.d || true)
   else
-    tests+=("$build/tests/${file%%/*}"/{,*/}*_test.d)
+    tests+=("$build/tests/${file%%/*}"/**/*_test.d)
   fi
 done
 groups=()
