@@ -37,7 +37,8 @@ TRANSPORT := connecting datagram_address doorbell endpoint epoll/epoll_sockets e
                nvme_queue_datapath) \
              $(addprefix vfio/,pci_device vfio_container vfio_device vfio_pool vfio_preflight) \
              $(addprefix verbs/,$(VERBS))
-DPDK := $(addprefix eal/,drivers eal eal_log eal_memory vfio_group) \
+DPDK := $(addprefix eal/,drivers eal eal_log eal_memory pci_drivers \
+          vfio_group) \
         $(addprefix port/,local_checksum_datapath mbuf_pool memif_gate memif_link port port_device \
           port_queue_datapath queue_wake xdp_sockets) \
         $(addprefix net/,datagram_sender_datapath discovery_datapath frame_sender_datapath \

@@ -9,6 +9,7 @@ put together by hand, and go through a socket of QEMU's.
 
 import json
 import os
+import re
 import socket
 import struct
 import sys
@@ -18,10 +19,10 @@ import time
 
 from configuration import smallest
 from guest_test import Guest
-from image import VMLINUX, Image
+from image import VMLINUX, Image, build_module
 from machine import ROOT, Machine
 from runner import Failure, run_tests
-from vfio_test import IOMMU
+from vfio_test import IOMMU, NO_IOMMU_MODE
 
 ECHO = os.path.join(ROOT, "build", "release", "port-echo")
 AT = "0000:00:05.0"
@@ -190,6 +191,77 @@ kill -TERM $echo; wait $echo; echo == exit $?; cat /tmp/log"""
         raise Failure(f"the counters say {seen}\n{guest.output}")
 
 
+# `look ADDRESS` looks what stands against a port there; `give ADDRESS` has vfio-pci take the device.
+LOOK = f"""
+echo 128 > /proc/sys/vm/nr_hugepages
+cat > /tmp/a.toml << END
+{CONFIGURATION}
+END
+look() {{
+  sed "s/{AT}/$1/" /tmp/a.toml > /tmp/b.toml
+  echo == look $2; /echo check /tmp/b.toml 2>&1; echo == exit $?
+}}
+give() {{
+  echo vfio-pci > /sys/bus/pci/devices/$1/driver_override
+  echo $1 > /sys/bus/pci/drivers_probe
+}}
+modprobe() {{ insmod /modules/$1.ko; }}
+"""
+EDU_AT, NOBODY_AT = "0000:00:06.0", "0000:00:09.0"
+
+
+def look(script, iommu=IOMMU, modules="vfio_iommu_type1 vfio_pci e1000e", files=""):
+    guest = Guest("/bin/sh", "-c", LOOK + script, modules=modules, append="intel_iommu=on",
+                  files=f"{ECHO}=/echo {files}", seconds=180,
+                  qemu=f"{iommu.format(bits=48)} -device e1000e,addr=5,romfile= -device edu,addr=6")
+    guest.expect_exit(0)
+    return guest
+
+
+def expect_line(guest, which, pattern):
+    """What that look printed is one line."""
+    seen = guest.expect(rf"^== look {which}\n([\s\S]*?)^== exit (\d+)$")
+    lines = seen.group(1).splitlines()
+    if seen.group(2) != "1" or len(lines) != 1 or not re.search(pattern, lines[0]):
+        raise Failure(f"look {which}: expected {pattern}\n{guest.output}")
+
+
+def a_port_that_cannot_be_had_is_one_line_with_its_cure():
+    """The cure of a device that the kernel drives, without vfio-pci, is run as it is."""
+    guest = look(f"""
+look {NOBODY_AT} nobody
+rmmod vfio_pci
+look {AT} unloaded
+/echo check /tmp/b.toml 2>&1 | sed -n 's/.* yet; //p' > /tmp/cure; . /tmp/cure
+/echo check /tmp/b.toml; echo == after the cure $?
+echo > /sys/bus/pci/devices/{AT}/driver_override
+echo {AT} > /sys/bus/pci/drivers/vfio-pci/unbind; echo {AT} > /sys/bus/pci/drivers/e1000e/bind
+look {AT} kernel
+give {EDU_AT}; look {EDU_AT} driver""")
+    expect_line(guest, "nobody", rf"^bedplate: looking for the PCI device {NOBODY_AT}: there is none "
+                rf"at this address; there are: .*{AT}.*; correct the address ")
+    expect_line(guest, "unloaded", rf"^bedplate: looking at who drives {AT}: the kernel's e1000e "
+                r"does, and the kernel has no vfio-pci yet; modprobe vfio-pci; echo vfio-pci > ")
+    guest.expect(r"^== after the cure 0$")
+    expect_line(guest, "kernel", rf"^bedplate: looking at who drives {AT}: the kernel's e1000e does; "
+                r"echo vfio-pci > ")
+    expect_line(guest, "driver", rf"^bedplate: looking for the device {EDU_AT} of the port wan: it "
+                r"is a 1234:11e8, which no driver that is linked in is for; these are: .* e1000 .*; "
+                r"build with its driver in DRIVERS")
+
+
+def a_port_without_an_iommu_is_refused():
+    with tempfile.TemporaryDirectory() as work:
+        module = build_module(work, "no_iommu_mode",
+                              NO_IOMMU_MODE.replace("0x1234, 0x11e8", "0x8086, 0x10d3"))
+        guest = look(f"look {AT} none; insmod /no_iommu_mode.ko; look {AT} unsafe",
+                     iommu="-machine q35", files=f"{module}=/no_iommu_mode.ko")
+    expect_line(guest, "none", rf"^bedplate: looking for the IOMMU of {AT}: it has no IOMMU group: "
+                r".*; turn the IOMMU on in the firmware ")
+    expect_line(guest, "unsafe", rf"^bedplate: looking for the IOMMU of {AT}: vfio-pci has it in "
+                r"no-IOMMU mode, .*; turn the IOMMU on in the firmware ")
+
+
 def e1000e_in_a_guest():
     in_a_guest(CARDS["e1000e"])
 
@@ -219,7 +291,8 @@ def ports_of_an_image():
                         wire.use()
 
 
-TESTS = [e1000e_in_a_guest, vmxnet3_in_a_guest, virtio_net_in_a_guest, ports_of_an_image]
+TESTS = [a_port_that_cannot_be_had_is_one_line_with_its_cure, a_port_without_an_iommu_is_refused,
+         e1000e_in_a_guest, vmxnet3_in_a_guest, virtio_net_in_a_guest, ports_of_an_image]
 
 
 if __name__ == "__main__":

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <utility>
 #include <dirent.h>
 #include <fcntl.h>
 
@@ -113,6 +115,27 @@ Result<PciDevice> look_up_pci_device(const std::string& address, const std::stri
     device.neighbours.push_back(neighbour);
   }
   return device;
+}
+
+Result<PciIdentity> read_pci_identity(const std::string& address, const std::string& root) {
+  BP_TRY(look_up_pci_device(address, root));
+  PciIdentity identity;
+  const std::pair<const char*, uint16_t*> parts[] = {
+      {"vendor", &identity.vendor},
+      {"device", &identity.device},
+      {"subsystem_vendor", &identity.subsystem_vendor},
+      {"subsystem_device", &identity.subsystem_device}};
+  for (const auto& [name, number] : parts) {
+    char text[16] = "";
+    const std::string file = directory_of(address, root) + "/" + name;
+    BP_TRY(read_text_file(file.c_str(), text, sizeof text));
+    *number = static_cast<uint16_t>(std::strtoul(text, nullptr, 16));
+  }
+  return identity;
+}
+
+bool has_vfio_driver(const std::string& root) {
+  return access((root + "/sys/bus/pci/drivers/" + kVfioDriver).c_str(), F_OK) == 0;
 }
 
 Result<void> reserve_for_vfio(const std::string& address, const std::string& root) {

@@ -6,6 +6,7 @@
 // Threads: any. It allocates: for boot alone.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,14 @@ struct PciDevice {
   std::vector<PciDevice> neighbours;
 };
 
+// What a device is, by the numbers that its maker gave it.
+struct PciIdentity {
+  uint16_t vendor = 0;
+  uint16_t device = 0;
+  uint16_t subsystem_vendor = 0;
+  uint16_t subsystem_device = 0;
+};
+
 bool is_pci_address(std::string_view text) noexcept;
 
 // The devices of this machine but for bridges, which no driver of ours drives, sorted.
@@ -33,6 +42,12 @@ std::vector<std::string> list_pci_devices(const std::string& root = "");
 
 // Errors: there is no such device; the devices that there are.
 Result<PciDevice> look_up_pci_device(const std::string& address, const std::string& root = "");
+
+// Errors: there is no such device; the kernel does not say.
+Result<PciIdentity> read_pci_identity(const std::string& address, const std::string& root = "");
+
+// Whether the kernel has vfio-pci, as a module that is loaded or a part of its own.
+bool has_vfio_driver(const std::string& root = "");
 
 // Says that no other driver than vfio-pci may have the device, from now on; one that has it keeps
 // it. Errors: there is no such device; the kernel refuses.

@@ -27,17 +27,19 @@ Error no_iommu(const PciDevice& device) noexcept {
                         kTurnIommuOn);
 }
 
-Error other_driver(const PciDevice& device) noexcept {
+Error other_driver(const PciDevice& device, bool has_vfio) noexcept {
   const char* at = device.address.c_str();
   const char* directory = "/sys/bus/pci/devices";
   Error error;
   error.set_doing("looking at who drives %s", at);
   const bool is_free = device.driver.empty();
-  error.set_answer(is_free ? "no driver does" : "the kernel's %s does", device.driver.c_str());
+  const std::string who = is_free ? "no driver does" : "the kernel's " + device.driver + " does";
+  error.set_answer("%s%s", who.c_str(), has_vfio ? "" : ", and the kernel has no vfio-pci yet");
   const std::string unbind =
       is_free ? "" : std::string("echo ") + at + " > " + directory + "/" + at + "/driver/unbind; ";
-  return error.set_cure("echo %s > %s/%s/driver_override; %secho %s > /sys/bus/pci/drivers_probe",
-                        kVfioDriver, directory, at, unbind.c_str(), at);
+  return error.set_cure("%secho %s > %s/%s/driver_override; %secho %s > /sys/bus/pci/drivers_probe",
+                        has_vfio ? "" : "modprobe vfio-pci; ", kVfioDriver, directory, at,
+                        unbind.c_str(), at);
 }
 
 Error other_drivers_in_group(const PciDevice& device, const std::string& who) noexcept {
@@ -78,7 +80,7 @@ Result<void> check_pci_device(const std::string& address, const std::string& roo
   BP_TRY(found);
   const PciDevice& device = found.value();
   if (device.group.empty() || device.is_without_iommu) return no_iommu(device);
-  if (device.driver != kVfioDriver) return other_driver(device);
+  if (device.driver != kVfioDriver) return other_driver(device, has_vfio_driver(root));
   std::string others;
   for (const PciDevice& neighbour : device.neighbours) {
     if (neighbour.driver.empty() || neighbour.driver == kVfioDriver) continue;

@@ -124,3 +124,18 @@ TEST(PciDevice, OneThatVfioHasIsLeftAlone) {
   STRCMP_EQUAL("", machine.text("/sys/bus/pci/drivers/vfio-pci/unbind").c_str());
   STRCMP_EQUAL("", machine.text("/sys/bus/pci/drivers_probe").c_str());
 }
+
+TEST(PciDevice, ItsNumbersAreRead) {
+  const std::string directory = std::string("/sys/devices/") + kNic;
+  machine.write(directory + "/vendor", "0x8086\n");
+  machine.write(directory + "/device", "0x10d3\n");
+  machine.write(directory + "/subsystem_vendor", "0x15d9\n");
+  CHECK_FALSE(read_pci_identity(kNic, machine.path()).ok());  // one is missing
+  machine.write(directory + "/subsystem_device", "0x060a\n");
+  const PciIdentity identity = read_pci_identity(kNic, machine.path()).take();
+  LONGS_EQUAL(0x8086, identity.vendor);
+  LONGS_EQUAL(0x10d3, identity.device);
+  LONGS_EQUAL(0x15d9, identity.subsystem_vendor);
+  LONGS_EQUAL(0x060a, identity.subsystem_device);
+  CHECK_FALSE(read_pci_identity("0000:03:00.7", machine.path()).ok());
+}

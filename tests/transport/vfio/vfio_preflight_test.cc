@@ -18,6 +18,7 @@ constexpr char kNic[] = "0000:03:00.0";
 
 class Machine : public FakeRoot {
  public:
+  void load_vfio() { write("/sys/bus/pci/drivers/vfio-pci/bind", ""); }
   void add(const std::string& address, const std::string& group, const std::string& driver) {
     const std::string device = "/sys/bus/pci/devices/" + address;
     write(device + "/class", "0x020000\n");
@@ -71,6 +72,7 @@ TEST(VfioPreflight, NoIommuModeIsRefused) {
 }
 
 TEST(VfioPreflight, ADeviceOfTheKernelsIsToldWithTheCommands) {
+  machine.load_vfio();
   machine.add(kNic, "17", "e1000e");
   STRCMP_EQUAL("looking at who drives 0000:03:00.0: the kernel's e1000e does; echo vfio-pci > "
                "/sys/bus/pci/devices/0000:03:00.0/driver_override; echo 0000:03:00.0 > "
@@ -80,11 +82,23 @@ TEST(VfioPreflight, ADeviceOfTheKernelsIsToldWithTheCommands) {
 }
 
 TEST(VfioPreflight, SoIsOneOfNobodys) {
+  machine.load_vfio();
   machine.add(kNic, "17", "");
   STRCMP_EQUAL("looking at who drives 0000:03:00.0: no driver does; echo vfio-pci > "
                "/sys/bus/pci/devices/0000:03:00.0/driver_override; echo 0000:03:00.0 > "
                "/sys/bus/pci/drivers_probe",
                machine.check().c_str());
+}
+
+TEST(VfioPreflight, WithoutVfioPciItsModuleIsNamedFirst) {
+  machine.add(kNic, "17", "e1000e");
+  STRCMP_EQUAL(
+      "looking at who drives 0000:03:00.0: the kernel's e1000e does, and the kernel has no "
+      "vfio-pci yet; modprobe vfio-pci; echo vfio-pci > "
+      "/sys/bus/pci/devices/0000:03:00.0/driver_override; echo 0000:03:00.0 > "
+      "/sys/bus/pci/devices/0000:03:00.0/driver/unbind; echo 0000:03:00.0 > "
+      "/sys/bus/pci/drivers_probe",
+      machine.check().c_str());
 }
 
 TEST(VfioPreflight, NeighboursOfTheKernelsAreNamed) {

@@ -1,7 +1,6 @@
 #include "transport/dpdk/port/port_device.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
@@ -14,6 +13,8 @@
 
 #include "platform/file.h"
 #include "transport/dpdk/eal/drivers.h"
+#include "transport/dpdk/eal/pci_drivers.h"
+#include "transport/vfio/pci_device.h"
 
 namespace bedplate {
 namespace {
@@ -40,18 +41,6 @@ const KindWord* word_of(Kind kind) noexcept {
   return found == std::end(kWords) ? nullptr : found;
 }
 
-// "0000:03:00.0"
-bool is_pci_address(std::string_view text) noexcept {
-  constexpr std::string_view kShape = "xxxx:xx:xx.x";
-  if (text.size() != kShape.size()) return false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const bool is_good = kShape[i] == 'x' ? std::isxdigit(static_cast<unsigned char>(text[i])) != 0
-                                          : text[i] == kShape[i];
-    if (!is_good) return false;
-  }
-  return true;
-}
-
 Error refused(std::string_view text, const char* answer) {
   Error error;
   error.kind = ErrorKind::kConfiguration;
@@ -66,6 +55,19 @@ Error refused(std::string_view text, const char* answer) {
 Error problem_of(const std::string& port, const PortDevice& device) {
   return Error{}.set_doing("looking for the device %s of the port %s", device.text().c_str(),
                            port.c_str());
+}
+
+// That it is there, and who drives it, the runtime looks at for all services
+// (ServicePlan::vfio_device).
+void look_at_pci(const std::string& port, const PortDevice& device, std::vector<Error>* problems,
+                 const std::string& root) {
+  auto identity = read_pci_identity(device.argument, root);
+  if (!identity.ok() || has_pci_driver(identity.value())) return;
+  problems->push_back(
+      problem_of(port, device)
+          .set_answer("it is a %04x:%04x, which no driver that is linked in is for; these are: %s",
+                      identity.value().vendor, identity.value().device, dpdk_drivers())
+          .set_cure("build with its driver in DRIVERS, where DPDK has one"));
 }
 
 void look_at_interface(const std::string& port, const PortDevice& device,
@@ -132,7 +134,7 @@ Result<PortDevice> parse_port_device(std::string_view text) {
 }
 
 void look_at_port_device(const std::string& port, const PortDevice& device,
-                         std::vector<Error>* problems) {
+                         std::vector<Error>* problems, const std::string& root) {
   const char* driver = device.driver();
   if (driver[0] != '\0' && !has_dpdk_driver(driver)) {
     problems->push_back(
@@ -142,7 +144,7 @@ void look_at_port_device(const std::string& port, const PortDevice& device,
     return;
   }
   switch (device.kind) {
-    case Kind::kPci: return;  // the runtime does, for all services (ServicePlan::vfio_device)
+    case Kind::kPci: return look_at_pci(port, device, problems, root);
     case Kind::kAfPacket:
     case Kind::kAfXdp: return look_at_interface(port, device, problems);
     case Kind::kTap: {

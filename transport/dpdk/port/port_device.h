@@ -41,8 +41,8 @@ Result<PortDevice> parse_port_device(std::string_view text);
 
 // Appends what stands against `device` on this machine, and how it is cured: its driver is not
 // linked in, there is none, the kernel has it, it may not be opened. Takes nothing and leaves
-// nothing behind. `port`: of the configuration, for the messages.
+// nothing behind. `port`: of the configuration, for the messages. `root` as in vfio/pci_device.h.
 void look_at_port_device(const std::string& port, const PortDevice& device,
-                         std::vector<Error>* problems);
+                         std::vector<Error>* problems, const std::string& root = "");
 
 }  // namespace bedplate

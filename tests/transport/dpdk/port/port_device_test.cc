@@ -4,6 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/fake_root.h"
+#include "transport/dpdk/eal/drivers.h"
+
 #include "CppUTest/TestHarness.h"
 
 using namespace bedplate;
@@ -78,6 +81,30 @@ TEST(PortDevice, WhatIsNotThereIsSaidWithItsCure) {
   LONGS_EQUAL(1, problems.size());
   STRCMP_EQUAL("No such file or directory", problems[0].answer);
   STRCMP_CONTAINS("mkdir -p /no/such/folder/", problems[0].cure);
+}
+
+TEST(PortDevice, ADeviceOfPciWhoseDriverIsNotLinkedInIsNamed) {
+  test::FakeRoot machine;
+  const std::string device = "/sys/bus/pci/devices/0000:03:00.0";
+  for (const char* part : {"/subsystem_vendor", "/subsystem_device"}) {
+    machine.write(device + part, "0x1af4\n");
+  }
+  machine.write(device + "/vendor", "0x1234\n");
+  machine.write(device + "/device", "0x11e8\n");
+  std::vector<Error> problems;
+  const PortDevice port = parse_port_device("0000:03:00.0").take();
+  look_at_port_device("wan", port, &problems, machine.path());
+  LONGS_EQUAL(1, problems.size());
+  STRCMP_EQUAL("looking for the device 0000:03:00.0 of the port wan", problems[0].doing);
+  STRCMP_CONTAINS("it is a 1234:11e8, which no driver that is linked in is for; these are: af_",
+                  problems[0].answer);
+  STRCMP_CONTAINS("build with its driver in DRIVERS", problems[0].cure);
+
+  machine.write(device + "/vendor", "0x8086\n");
+  machine.write(device + "/device", "0x10d3\n");
+  problems.clear();
+  look_at_port_device("wan", port, &problems, machine.path());
+  LONGS_EQUAL(has_dpdk_driver("e1000") ? 0 : 1, problems.size());
 }
 
 TEST(PortDevice, WhatNeedsNothingOfTheMachineIsAlwaysThere) {
