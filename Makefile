@@ -104,7 +104,8 @@ check-long: ## strain for an hour and a half what make check strains for minutes
 	  CHECK_ONLY='^($(subst $(empty) ,|,$(strip $(LONG_STEPS))))$$' \
 	  SOAK_ROUNDS=1000 SOAK_SECONDS=1200 STRESS_SECONDS=600 KILL_ROUNDS=1000 SLEEPER_ROUNDS=50 \
 	  STEP_SECONDS=600 STOP_EVENTS=1000 DOOR_SECONDS=300 HOSTILE_SECONDS=600 FUZZ_SECONDS=600 \
-	  TSRELAY_MIB=200 TSRELAY_SECONDS=600 MUTATIONS=10000000 POWER_CUTS=5000 scripts/check.sh
+	  TSRELAY_MIB=200 TSRELAY_SECONDS=600 MUTATIONS=10000000 POWER_CUTS=5000 \
+	  POWER_FILE_CUTS=1000 scripts/check.sh
 
 CHECK_SECONDS ?= 900
 check-image: deps-check ## test in virtual machines, images too (EXTRA_MODULES="xpmem.ko knem.ko")

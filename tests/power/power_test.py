@@ -1,13 +1,15 @@
 #!/usr/bin/python3
-"""Power cuts at any write of a device: what was acknowledged as lasting is there.
+"""Power cuts at any write of a disk: what was acknowledged as lasting is there.
 
     /usr/bin/python3 tests/power/power_test.py [PATTERN...]
 
 Patterns and the last line are those of guest_test.py. Two connections ask for writes, zeroes, trims
 and flushes at random (traffic.cc), and mark in the log of all writes (write_log.py) what they were
 told. Then that log is cut at marks, what had not been flushed there is lost or torn by sectors, and
-a checker (ledger.py) looks for what was acknowledged. Stores that promise too much (broken.cc) are
-found by it. POWER_CUTS (1000) is how often the log is cut.
+a checker (ledger.py) looks for what was acknowledged: on the disk, or in a file on it (stores.py).
+Stores that promise too much (broken.cc) are found by it. How often a log is cut: POWER_CUTS (1000)
+times that of a device, POWER_FILE_CUTS (60) times that of a file, whose file system is mended each
+time.
 """
 
 import os
@@ -25,13 +27,14 @@ from image import MIB  # noqa: E402
 from ledger import Ledger  # noqa: E402
 from machine import ROOT  # noqa: E402
 from runner import Failure, run_tests  # noqa: E402
+from stores import VOLUME, InFile, OnDevice  # noqa: E402
 from write_log import Disk, WriteLog  # noqa: E402
 
-CUTS = int(os.environ.get("POWER_CUTS", "1000"))
+CUTS = {OnDevice: int(os.environ.get("POWER_CUTS", "1000")),
+        InFile: int(os.environ.get("POWER_FILE_CUTS", "60"))}
 SEED = int(os.environ.get("SEED", "0")) or random.SystemRandom().randrange(1, 1 << 31)
 REQUESTS = 1500
-VOLUME = MIB  # what the traffic fills
-DISK, LOG = 8 * MIB, 512 * MIB  # sparse
+LOG = 512 * MIB  # sparse
 RELEASE = os.path.join(ROOT, "build", "release")
 
 # ---- A kernel that logs writes ----
@@ -40,9 +43,9 @@ SCRIPT = """
 sectors=$(cat /sys/block/vda/size)
 /usr/sbin/dmsetup create power --noudevsync --table "0 $sectors log-writes /dev/vda /dev/vdb"
 device=/dev/$(ls /sys/block | grep dm-)
-cat > /tmp/a.toml << END
+{begin}cat > /tmp/a.toml << END
 """ + smallest("a", pool="128 MiB", sockets="io_uring", in_pool='pages = "4 KiB"',
-             more=ONE_VOLUME.format(store='device = "$device"\nbytes = "1 MiB"')) + """END
+             more=ONE_VOLUME.format(store="{table}")) + """END
 BROKEN={broken} {program} run /tmp/a.toml > /tmp/log 2>&1 & appliance=$!
 until grep -q 'bedplate: ready' /tmp/log || ! kill -0 $appliance 2> /dev/null; do sleep 0.1; done
 /power-traffic /tmp/socket disk power {seed} {requests}
@@ -50,25 +53,29 @@ status=$?
 kill -KILL $appliance
 wait $appliance
 cat /tmp/log
-/usr/sbin/dmsetup remove --noudevsync power || status=1
+{end}/usr/sbin/dmsetup remove --noudevsync power || status=1
 exit $status
 """
 
 
 class Kernel:
-    """A guest whose disk, of zeros, is behind dm-log-writes. `log` is the log afterwards."""
+    """A guest whose disk is behind dm-log-writes, with a volume at `store`. Afterwards: `log`, and
+    what was on the disk before, `begin`."""
 
-    def __init__(self, broken=""):
+    def __init__(self, store, broken=""):
         self._work = tempfile.TemporaryDirectory()
         disk, log = (os.path.join(self._work.name, name) for name in ("disk", "log"))
-        for path, size in ((disk, DISK), (log, LOG)):
-            with open(path, "wb") as file:
-                file.truncate(size)
+        store.prepare(disk)
+        with open(disk, "rb") as file:
+            self.begin = file.read()
+        with open(log, "wb") as file:
+            file.truncate(LOG)
         files = [shutil.which("dmsetup"), *(f"{os.path.join(RELEASE, name)}=/{name}"
                                             for name in ("power-traffic", "power-broken"))]
-        script = SCRIPT.format(broken=broken, seed=SEED, requests=REQUESTS,
+        script = SCRIPT.format(begin=store.begin, end=store.end, table=store.table, broken=broken,
+                               seed=SEED, requests=REQUESTS,
                                program="/power-broken" if broken else "/bedplate")
-        guest = Guest("/bin/sh", "-c", script, modules="virtio_blk dm_log_writes",
+        guest = Guest("/bin/sh", "-c", script, modules=f"virtio_blk dm_log_writes {store.modules}",
                       files=" ".join(files), seconds=300,
                       qemu=" ".join(f"-drive file={each},if=virtio,format=raw,cache=unsafe"
                                     for each in (disk, log)))
@@ -87,39 +94,58 @@ class Kernel:
 # ---- The checker ----
 
 
-def lost_in_cuts(log):
-    """Cuts the log CUTS times, and yields (where, what is lost) of each cut that lost something."""
-    ledger, disk, dice = Ledger(log.entries, VOLUME), Disk(log, bytes(DISK)), random.Random(SEED)
+def lost_in_cuts(store, kernel, cuts):
+    """Cuts the log so often, and yields (where, what is lost) of each cut that lost something."""
+    log, dice = kernel.log, random.Random(SEED)
+    ledger, disk = Ledger(log.entries, VOLUME), Disk(log, kernel.begin)
     if len(ledger.answers) != REQUESTS:
         raise Failure(f"{len(ledger.answers)} answers are marked; expected {REQUESTS}")
-    for place in sorted(dice.choice(ledger.answers) for _ in range(CUTS)):
-        ledger.go_to(place)
-        content, end = disk.cut(place, dice)
-        lost = ledger.losses(content, end)
+    for at in sorted(dice.choice(ledger.answers) for _ in range(cuts)):
+        ledger.go_to(at)
+        content, end = disk.cut(at, dice)
+        lost = ledger.losses(store.volume(content), end)
         if lost:
-            yield place, lost
+            yield at, lost
+
+
+def expect_all(store):
+    with Kernel(store) as kernel:
+        for at, lost in lost_in_cuts(store, kernel, CUTS[type(store)]):
+            lines = [f"sector {sector}: none of the requests {numbers}" for sector, numbers in lost]
+            raise Failure(f"a cut lost something (SEED={SEED}), at entry {at} of the log:\n" +
+                          "\n".join(lines[:20]))
+
+
+def expect_losses(store):
+    cuts = 10 * CUTS[type(store)]  # the first that finds something is the last
+    for broken in ("flush", "fua", "early"):
+        with Kernel(store, broken) as kernel:
+            if not any(lost_in_cuts(store, kernel, cuts)):
+                raise Failure(f"{cuts} cuts of a log with a broken {broken} found nothing "
+                              f"(SEED={SEED})")
 
 
 # ---- The tests ----
 
 
 def what_was_acknowledged_is_on_a_device():
-    with Kernel() as kernel:
-        for place, lost in lost_in_cuts(kernel.log):
-            lines = [f"sector {sector}: none of the requests {numbers}" for sector, numbers in lost]
-            raise Failure(f"a cut lost something (SEED={SEED}), at entry {place} of the log:\n" +
-                          "\n".join(lines[:20]))
+    expect_all(OnDevice())
+
+
+def what_was_acknowledged_is_in_a_file():
+    expect_all(InFile())
 
 
 def what_promises_too_much_is_found_on_a_device():
-    for broken in ("flush", "fua", "early"):
-        with Kernel(broken) as kernel:
-            if not any(lost_in_cuts(kernel.log)):
-                raise Failure(f"{CUTS} cuts of a log with a broken {broken} found nothing "
-                              f"(SEED={SEED})")
+    expect_losses(OnDevice())
 
 
-TESTS = [what_was_acknowledged_is_on_a_device, what_promises_too_much_is_found_on_a_device]
+def what_promises_too_much_is_found_in_a_file():
+    expect_losses(InFile())
+
+
+TESTS = [what_was_acknowledged_is_on_a_device, what_was_acknowledged_is_in_a_file,
+         what_promises_too_much_is_found_on_a_device, what_promises_too_much_is_found_in_a_file]
 
 
 if __name__ == "__main__":

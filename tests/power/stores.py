@@ -1,0 +1,65 @@
+"""Where a volume lies on a disk whose power is cut: a store makes the disk, and finds the volume on
+what a cut has left of it."""
+
+import os
+import subprocess
+import tempfile
+
+from image import MIB
+from runner import Failure
+
+VOLUME = MIB  # what the traffic fills
+
+
+class OnDevice:
+    """It is the disk's beginning."""
+
+    disk_bytes = 8 * MIB
+    modules = ""
+    begin = end = ""
+    table = 'device = "$device"\nbytes = "1 MiB"'
+
+    def prepare(self, path):
+        with open(path, "wb") as file:
+            file.truncate(self.disk_bytes)
+
+    def volume(self, content):
+        return content
+
+
+class InFile:
+    """It is a file on an ext4, which the tools of its makers mend after each cut as a boot does."""
+
+    disk_bytes = 16 * MIB
+    modules = "ext4 crc32c_generic"
+    begin = "mkdir /mnt; mount -t ext4 $device /mnt || exit 1\n"
+    # An appliance that was killed has its file for a moment longer.
+    end = "while grep -q ' /mnt ' /proc/mounts; do umount /mnt || sleep 0.1; done\n"
+    table = 'file = "/mnt/volume"'
+
+    def prepare(self, path):
+        with open(path, "wb") as file:
+            file.truncate(self.disk_bytes)
+        with tempfile.TemporaryDirectory() as root:
+            with open(os.path.join(root, "volume"), "wb") as file:
+                file.truncate(VOLUME)
+            run((0,), "mke2fs", "-q", "-t", "ext4", "-b", "4096", "-d", root, path)
+
+    def volume(self, content):
+        with tempfile.TemporaryDirectory() as work:
+            disk, volume = (os.path.join(work, name) for name in ("disk", "volume"))
+            with open(disk, "wb") as file:
+                file.write(content)
+            run((0, 1), "e2fsck", "-fp", disk)  # 1: the journal was played back
+            run((0,), "debugfs", "-R", f"dump /volume {volume}", disk)
+            with open(volume, "rb") as file:
+                return file.read()
+
+
+def run(good, *command):
+    path = os.pathsep.join([os.environ["PATH"], "/sbin", "/usr/sbin"])
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, check=False,
+                          env=dict(os.environ, PATH=path))
+    if done.returncode not in good:
+        raise Failure(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}")
