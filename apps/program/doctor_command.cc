@@ -1,20 +1,19 @@
-// doctor: what this machine offers to Bedplate, one line each, and what is lost without it.
+// doctor: what this machine offers to Bedplate, one line each, and what is lost without it. What
+// takes more than a look into /proc and /sys (machine_findings.h) is probed here.
 //
 // Tested by tests/system/command_line_test.py.
-#include <cerrno>
-#include <cinttypes>
 #include <cstdio>
 #include <string>
 #include <vector>
 
 #include <sys/resource.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "alloc/interception.h"
 #include "alloc/support_level.h"
 #include "apps/program/commands.h"
 #include "apps/program/json_output.h"
+#include "apps/program/machine_findings.h"
 #include "apps/boot/peers.h"
 #include "apps/boot/ports_part.h"
 #include "apps/boot/preflight.h"
@@ -26,20 +25,14 @@
 namespace bedplate {
 namespace {
 
-struct Finding {
-  const char* name;
-  bool good;
-  std::string value;
-  std::string advice;  // when it is not good
-};
-
-Finding kernel() {
-  utsname name = {};
-  uname(&name);
-  return {"kernel", true, name.release, ""};
+// Good, or a warning with its cure.
+Finding judged(const char* name, bool is_good, const std::string& value, const std::string& cure) {
+  return {name, is_good ? Verdict::kGood : Verdict::kWarning, value, is_good ? "" : cure};
 }
 
-Finding cores() { return {"cores", true, std::to_string(usable_cpu_count()), ""}; }
+Finding cores() {
+  return {"cores", Verdict::kGood, std::to_string(usable_cpu_count()) + " for this process", ""};
+}
 
 // The nodes, where there is more than one.
 std::vector<int> nodes() {
@@ -53,7 +46,7 @@ std::vector<int> nodes() {
 
 Finding hugepages(PageSize page, const char* name) {
   const HugepageCounts counts = hugepage_counts(page);
-  if (!counts.supported) return {name, false, "not supported", "choose other [pool] pages"};
+  if (!counts.supported) return judged(name, false, "not supported", "choose other [pool] pages");
   const auto text_of = [](const HugepageCounts& some) {
     return std::to_string(some.available_count) + " free of " + std::to_string(some.total_count);
   };
@@ -62,8 +55,8 @@ Finding hugepages(PageSize page, const char* name) {
     value +=
         std::string(", ") + format_node(node).text + ": " + text_of(hugepage_counts(page, node));
   }
-  return {name, counts.available_count > 0, value,
-          std::string("reserve some: echo COUNT > ") + hugepage_count_file(page).path};
+  return judged(name, counts.available_count > 0, value,
+                std::string("reserve some: echo COUNT > ") + hugepage_count_file(page).path);
 }
 
 Finding locked_memory() {
@@ -73,40 +66,40 @@ Finding locked_memory() {
   const bool root = geteuid() == 0;
   std::string value = unlimited ? "unlimited" : format_bytes(limit.rlim_max).text;
   if (root) value += ", and root is not bound by it";
-  return {"locked memory", unlimited || root, value,
-          "run as root, or raise the limit: ulimit -l unlimited"};
+  return judged("locked memory", unlimited || root, value,
+                "run as root, or raise the limit: ulimit -l unlimited");
 }
 
 Finding io_uring_support() {
   const auto probed = probe_io_uring();
-  if (probed.ok()) return {"io_uring", true, "works", ""};
-  return {"io_uring", false, probed.error().answer, std::string(probed.error().cure)};
+  if (probed.ok()) return judged("io_uring", true, "works", "");
+  return judged("io_uring", false, probed.error().answer, probed.error().cure);
 }
 
 Finding verbs_devices() {
   const PeersPart* part = peers_part();
   if (part == nullptr) {
-    return {"verbs", false, "not linked in", "link bedplate-verbs, too, or do without peers"};
+    return judged("verbs", false, "not linked in", "link bedplate-verbs, too, or do without peers");
   }
   const PortsReport report = part->look_at_ports();
-  return {"verbs", report.has_usable, report.text, report.advice};
+  return judged("verbs", report.has_usable, report.text, report.advice);
 }
 
 Finding ports() {
   const PortsPart* part = ports_part();
   if (part == nullptr) {
-    return {"ports", false, "not linked in", "link bedplate-dpdk, too, or do without ports"};
+    return judged("ports", false, "not linked in", "link bedplate-dpdk, too, or do without ports");
   }
   const char* why = part->why_impossible();
-  return {"ports", why == nullptr,
-          (why == nullptr ? "" : why + std::string("; ")) + "drivers: " + part->drivers(),
-          "take a processor with SSE 4.2"};
+  return judged("ports", why == nullptr,
+                (why == nullptr ? "" : why + std::string("; ")) + "drivers: " + part->drivers(),
+                "take a processor with SSE 4.2");
 }
 
 Finding sealing() {
   const bool works = (available_stoppers() & kMappingSealStops) != 0;
-  return {"mseal", works, works ? "works" : "not in this kernel",
-          "it came with Linux 6.10; below, [pool] enforce = \"seccomp\" does its work"};
+  return judged("mseal", works, works ? "works" : "not in this kernel",
+                "it came with Linux 6.10; below, [pool] enforce = \"seccomp\" does its work");
 }
 
 // What could still take memory from under a registration here, with the default configuration.
@@ -120,56 +113,60 @@ Finding ways_back() {
   if (in_libc[0] != '\0') {
     value += (value.empty() ? "" : "; ") + std::string("as raw system calls: ") + in_libc;
   }
-  return {"ways back", count == 0, value,
-          "[pool] enforce = \"seccomp\" stops those that are calls (docs/pool.md)"};
+  return judged("ways back", count == 0, value,
+                "[pool] enforce = \"seccomp\" stops those that are calls (docs/pool.md)");
 }
 
 Finding allocation() {
   char sentence[256];
   explain_decision(interception_decision(), sentence, sizeof sentence);
-  return {"malloc", malloc_is_intercepted(), sentence,
-          "its blocks have no keys; docs/allocator.md says how to decide for the pool"};
+  return judged("malloc", malloc_is_intercepted(), sentence,
+                "its blocks have no keys; docs/allocator.md says how to decide for the pool");
 }
 
 Finding support() {
   const SupportProof proof = prove_support_level();
-  Finding finding = {"support level", proof.way == nullptr, support_level_text(proof.level), ""};
-  if (!finding.good) finding.advice = std::string(proof.way) + ": " + proof.failure;
-  return finding;
+  const bool is_proved = proof.way == nullptr;
+  return judged("support level", is_proved, support_level_text(proof.level),
+                is_proved ? "" : std::string(proof.way) + ": " + proof.failure);
+}
+
+std::vector<Finding> look_at_machine() {
+  std::vector<Finding> findings = machine_findings();
+  const std::vector<Finding> probed = {cores(),
+                                       hugepages(PageSize::k2MiB, "hugepages of 2 MiB"),
+                                       hugepages(PageSize::k1GiB, "hugepages of 1 GiB"),
+                                       locked_memory(),
+                                       io_uring_support(),
+                                       verbs_devices(),
+                                       ports(),
+                                       sealing(),
+                                       ways_back(),
+                                       allocation(),
+                                       support()};
+  findings.insert(findings.end(), probed.begin(), probed.end());
+  return findings;
 }
 
 }  // namespace
 
 int doctor_command(const Arguments& arguments) {
-  const std::vector<Finding> findings = {kernel(),
-                                         cores(),
-                                         hugepages(PageSize::k2MiB, "hugepages of 2 MiB"),
-                                         hugepages(PageSize::k1GiB, "hugepages of 1 GiB"),
-                                         locked_memory(),
-                                         io_uring_support(),
-                                         verbs_devices(),
-                                         ports(),
-                                         sealing(),
-                                         ways_back(),
-                                         allocation(),
-                                         support()};
-  if (arguments.has("--json")) {
-    Json json = Json::array();
-    for (const Finding& finding : findings) {
-      json.push_back({{"name", finding.name},
-                      {"good", finding.good},
-                      {"value", finding.value},
-                      {"advice", finding.good ? "" : finding.advice}});
-    }
-    print_json(json);
-    return kExitGood;
-  }
+  const std::vector<Finding> findings = look_at_machine();
+  Json json = Json::array();
+  int code = kExitGood;
   for (const Finding& finding : findings) {
-    std::printf("%-4s %-20s %s%s%s\n", finding.good ? "ok" : "--", finding.name,
-                finding.value.c_str(), finding.good ? "" : "; ",
-                finding.good ? "" : finding.advice.c_str());
+    const char* verdict = verdict_text(finding.verdict);
+    if (finding.verdict == Verdict::kFault) code = kExitFailure;
+    json.push_back({{"name", finding.name},
+                    {"verdict", verdict},
+                    {"value", finding.value},
+                    {"cure", finding.cure}});
+    if (arguments.has("--json")) continue;
+    std::printf("%-7s %-20s %s%s%s\n", verdict, finding.name.c_str(), finding.value.c_str(),
+                finding.cure.empty() ? "" : "; ", finding.cure.c_str());
   }
-  return kExitGood;
+  if (arguments.has("--json")) print_json(json);
+  return code;
 }
 
 }  // namespace bedplate

@@ -126,12 +126,12 @@ def expect_served(guest, segments, backend):
 def doctor_names_what_is_missing():
     guest = Guest("/bedplate", "doctor", append="hugepages=64")
     guest.expect_exit(0)
-    guest.expect(r"^ok +kernel +6\.1\.")
-    guest.expect(r"^ok +hugepages of 2 MiB +64 free of 64$")
-    guest.expect(r"^-- +hugepages of 1 GiB +0 free of 0; reserve some: ")
-    guest.expect(r"^ok +io_uring +works$")
-    guest.expect(r"^-- +mseal +not in this kernel; it came with Linux 6\.10; ")
-    guest.expect(r"^-- +ways back +as raw system calls: munmap, ")
+    guest.expect(r"^good +kernel +6\.1\.")
+    guest.expect(r"^good +hugepages of 2 MiB +64 free of 64$")
+    guest.expect(r"^warning +hugepages of 1 GiB +0 free of 0; reserve some: ")
+    guest.expect(r"^good +io_uring +works$")
+    guest.expect(r"^warning +mseal +not in this kernel; it came with Linux 6\.10; ")
+    guest.expect(r"^warning +ways back +as raw system calls: munmap, ")
 
 
 # What costs an emulated processor most, and asks no kernel for anything; and one that must have
@@ -283,7 +283,7 @@ def verbs_over_soft_roce():
                            r"(\d+) as target; .* 0 after it")
     if min(int(promise.group(1)), int(promise.group(2))) < 2000:
         raise Failure(f"too few buffers\n{promise.group(0)}")
-    guest.expect(r"^ok +verbs +rxe0 port 1, ::ffff:127\.0\.0\.1, MTU \d+.*; drivers: bnxt_re,")
+    guest.expect(r"^good +verbs +rxe0 port 1, ::ffff:127\.0\.0\.1, MTU \d+.*; drivers: bnxt_re,")
 
 
 def verbs_by_rdma_cm():

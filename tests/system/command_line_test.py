@@ -201,9 +201,14 @@ def doctor(box):
     names = [item["name"] for item in items]
     text = box.bedplate("doctor").stdout
     for name in names:
-        expect_in(name, text, "doctor's text")
-    for word in ("hugepages", "io_uring", "mseal", "locked"):
+        expect_true(re.search(rf"^(good|warning|fault) +{re.escape(name)} ", text, re.MULTILINE),
+                    f"a line about {name} in\n{text}")
+    for word in ("kernel", "hugepages", "io_uring", "mseal", "locked", "governor", "isolated",
+                 "sleep", "NUMA", "IOMMU", "VFIO", "ptrace"):
         expect_true(any(word in name for name in names), f"doctor tells about {word}")
+    for item in items:
+        expect_true(item["value"] and (item["verdict"] != "good") == bool(item["cure"]),
+                    f"what is not good has a cure, and nothing else: {item}")
 
 
 # ---- Counters ----

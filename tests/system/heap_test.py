@@ -89,8 +89,8 @@ def heap_without_room_is_told(box):
     """No 4 MB are free in segment 0: doctor says that nothing could be proved, and why."""
     told = box.bedplate("doctor", "--json", env={**os.environ, "BEDPLATE_BOOT_BYTES": "8 MiB"})
     item = {item["name"]: item for item in json.loads(told.stdout)}["support level"]
-    expect((item["good"], item["value"]), (False, "none"), "the support level")
-    expect_in("no 4 MB free", item["advice"], "the reason")
+    expect((item["verdict"], item["value"]), ("warning", "none"), "the support level")
+    expect_in("no 4 MB free", item["cure"], "the reason")
 
 
 @test()
