@@ -104,8 +104,23 @@ static void bp_collect_for_refused(mi_heap_t* heap, bool force) {
   _mi_abandoned_collect(heap, true, &heap->tld->segments);
 }
 
+// mimalloc keeps a table of pages for blocks of up to 1 KiB, and takes the long way for all others.
+// Storage and streams are of others: what the first page of its size has is given at once. (For an
+// empty heap, as a thread has it at first, no size has a page.)
+static void* bp_allocate_generic(mi_heap_t* heap, size_t bytes, bool is_zeroed,
+                                 size_t huge_alignment) {
+  if (bytes > MI_SMALL_SIZE_MAX && bytes <= MI_MEDIUM_OBJ_SIZE_MAX && huge_alignment == 0) {
+    mi_page_t* page = heap->pages[mi_bin(bytes)].first;
+    if (page != nullptr && page->free != nullptr) {
+      return _mi_page_malloc(heap, page, bytes, is_zeroed);
+    }
+  }
+  return _mi_malloc_generic(heap, bytes, is_zeroed, huge_alignment);
+}
+#define _mi_malloc_generic bp_allocate_generic
 #define bp_heap_identity() bedplate::heap_identity
 #include "alloc.c"
+#undef _mi_malloc_generic
 #include "alloc-aligned.c"
 #include "alloc-posix.c"
 void _mi_os_init(void);
