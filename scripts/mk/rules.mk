@@ -151,7 +151,8 @@ $(EXAMPLES) $(PEERS) $(TRAFFIC) $(PLACES): $(POOL_HEAP) $(LIBRARIES_ALL)
 	  $(LINK_LIBRARIES)
 
 # One that has ports besides.
-$(PORT_ECHO): $(BUILD)/tests/system/port_echo.o $(POOL_HEAP) $(DPDK_LIBRARY) $(LIBRARIES_ALL)
+PORT_ECHO_SOURCES := $(addprefix tests/system/,port_echo.cc port_lender.cc)
+$(PORT_ECHO): $(call objects,$(PORT_ECHO_SOURCES)) $(POOL_HEAP) $(DPDK_LIBRARY) $(LIBRARIES_ALL)
 	$(if $(V),,@echo "  LINK $@")
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LINK_DPDK) $(LINK_RUNTIME) \
 	  $(LINK_PORTS) $(LINK_LIBRARIES)
@@ -222,7 +223,7 @@ $(BENCH_HEAP): $(BENCH_OBJECTS)
   $(KVD_SOURCES) $(TSRELAY_SOURCES) $(PROGRAM_SOURCES) $(TEST_SOURCES) $(STRAIN_SOURCES) \
   $(TRAFFIC_SOURCES) $(PLACES_SOURCES) tests/soak/heap_soak.cc apps/examples/ping.cc \
   apps/examples/remote_read.cc apps/examples/kvget.cc apps/examples/edu.cc apps/examples/tsgen.cc \
-  apps/examples/tsreader.cc tests/system/cpp_peer.cc tests/system/port_echo.cc \
+  apps/examples/tsreader.cc tests/system/cpp_peer.cc $(PORT_ECHO_SOURCES) \
   $(POWER_SOURCES)) $(BENCH_OBJECTS) $(C_OBJECTS) $(FIRST_SERVICE_OBJECTS))
 
 # The heap under demand: a heap of 256 MiB in segment 0.

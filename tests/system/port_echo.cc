@@ -1,11 +1,14 @@
 // An appliance that sends back what it gets: a service on a port's network, or on the kernel's. The
 // bytes go back as they lie. For tests/system/ports_test.py.
+#include <memory>
 #include <string>
+#include <string_view>
 
 #include "apps/boot/service_context.h"
 #include "apps/boot/service_plan.h"
 #include "apps/ports/port_service.h"
 #include "apps/program/program.h"
+#include "tests/system/port_lender.h"
 
 namespace {
 
@@ -73,8 +76,12 @@ class Echo final : public Service {
 }  // namespace
 
 int main(int count, char** words) {
+  if (count == 4 && std::string_view(words[1]) == "read") {
+    return test::run_reader(words[2], words[3]);
+  }
   static DpdkService dpdk;
   static PortService ports(dpdk);
   static Echo echo;
-  return run_program(count, words, {&dpdk, &ports, &echo});
+  const std::unique_ptr<Service> lender = test::make_lender();
+  return run_program(count, words, {&dpdk, &ports, &echo, lender.get()});
 }
