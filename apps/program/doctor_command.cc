@@ -3,6 +3,8 @@
 //
 // Tested by tests/system/command_line_test.py.
 #include <cstdio>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include "alloc/support_level.h"
 #include "apps/program/commands.h"
 #include "apps/program/json_output.h"
+#include "apps/program/judgement.h"
 #include "apps/program/machine_findings.h"
 #include "apps/boot/peers.h"
 #include "apps/boot/ports_part.h"
@@ -26,7 +29,8 @@ namespace bedplate {
 namespace {
 
 // Good, or a warning with its cure.
-Finding judged(const char* name, bool is_good, const std::string& value, const std::string& cure) {
+Finding warn_unless(const char* name, bool is_good, const std::string& value,
+                    const std::string& cure) {
   return {name, is_good ? Verdict::kGood : Verdict::kWarning, value, is_good ? "" : cure};
 }
 
@@ -46,7 +50,8 @@ std::vector<int> nodes() {
 
 Finding hugepages(PageSize page, const char* name) {
   const HugepageCounts counts = hugepage_counts(page);
-  if (!counts.supported) return judged(name, false, "not supported", "choose other [pool] pages");
+  if (!counts.supported)
+    return warn_unless(name, false, "not supported", "choose other [pool] pages");
   const auto text_of = [](const HugepageCounts& some) {
     return std::to_string(some.available_count) + " free of " + std::to_string(some.total_count);
   };
@@ -55,8 +60,8 @@ Finding hugepages(PageSize page, const char* name) {
     value +=
         std::string(", ") + format_node(node).text + ": " + text_of(hugepage_counts(page, node));
   }
-  return judged(name, counts.available_count > 0, value,
-                std::string("reserve some: echo COUNT > ") + hugepage_count_file(page).path);
+  return warn_unless(name, counts.available_count > 0, value,
+                     std::string("reserve some: echo COUNT > ") + hugepage_count_file(page).path);
 }
 
 Finding locked_memory() {
@@ -66,46 +71,52 @@ Finding locked_memory() {
   const bool root = geteuid() == 0;
   std::string value = unlimited ? "unlimited" : format_bytes(limit.rlim_max).text;
   if (root) value += ", and root is not bound by it";
-  return judged("locked memory", unlimited || root, value,
-                "run as root, or raise the limit: ulimit -l unlimited");
+  return warn_unless("locked memory", unlimited || root, value,
+                     "run as root, or raise the limit: ulimit -l unlimited");
 }
 
 Finding io_uring_support() {
   const auto probed = probe_io_uring();
-  if (probed.ok()) return judged("io_uring", true, "works", "");
-  return judged("io_uring", false, probed.error().answer, probed.error().cure);
+  if (probed.ok()) return warn_unless("io_uring", true, "works", "");
+  return warn_unless("io_uring", false, probed.error().answer, probed.error().cure);
 }
 
 Finding verbs_devices() {
   const PeersPart* part = peers_part();
   if (part == nullptr) {
-    return judged("verbs", false, "not linked in", "link bedplate-verbs, too, or do without peers");
+    return warn_unless("verbs", false, "not linked in",
+                       "link bedplate-verbs, too, or do without peers");
   }
   const PortsReport report = part->look_at_ports();
-  return judged("verbs", report.has_usable, report.text, report.advice);
+  return warn_unless("verbs", report.has_usable, report.text, report.advice);
 }
 
 Finding ports() {
   const PortsPart* part = ports_part();
   if (part == nullptr) {
-    return judged("ports", false, "not linked in", "link bedplate-dpdk, too, or do without ports");
+    return warn_unless("ports", false, "not linked in",
+                       "link bedplate-dpdk, too, or do without ports");
   }
   const char* why = part->why_impossible();
-  return judged("ports", why == nullptr,
-                (why == nullptr ? "" : why + std::string("; ")) + "drivers: " + part->drivers(),
-                "take a processor with SSE 4.2");
+  return warn_unless(
+      "ports", why == nullptr,
+      (why == nullptr ? "" : why + std::string("; ")) + "drivers: " + part->drivers(),
+      "take a processor with SSE 4.2");
 }
 
 Finding sealing() {
   const bool works = (available_stoppers() & kMappingSealStops) != 0;
-  return judged("mseal", works, works ? "works" : "not in this kernel",
-                "it came with Linux 6.10; below, [pool] enforce = \"seccomp\" does its work");
+  return warn_unless("mseal", works, works ? "works" : "not in this kernel",
+                     "it came with Linux 6.10; below, [pool] enforce = \"seccomp\" does its work");
 }
 
-// What could still take memory from under a registration here, with the default configuration.
-Finding ways_back() {
+// What could still take memory from under a registration here: by a configuration, or the default.
+Finding ways_back(const Judgement* judged) {
   uint32_t stoppers = available_stoppers();
-  if (probe_io_uring().ok()) stoppers |= kPinStops;
+  const Configuration configuration = judged == nullptr ? Configuration() : *judged->configuration;
+  const bool may_ring = configuration.event_loop.sockets != SocketBackendChoice::kEpoll;
+  if (may_ring && probe_io_uring().ok()) stoppers |= kPinStops;
+  if (configuration.pool.enforce == Enforcement::kSeccomp) stoppers |= kSeccompStops;
   char open[512], in_libc[512];
   const uint32_t count = list_ways(stoppers, WayState::kOpen, open, sizeof open) +
                          list_ways(stoppers, WayState::kStoppedInLibc, in_libc, sizeof in_libc);
@@ -113,45 +124,64 @@ Finding ways_back() {
   if (in_libc[0] != '\0') {
     value += (value.empty() ? "" : "; ") + std::string("as raw system calls: ") + in_libc;
   }
-  return judged("ways back", count == 0, value,
-                "[pool] enforce = \"seccomp\" stops those that are calls (docs/pool.md)");
+  return warn_unless("ways back", count == 0, value,
+                     "[pool] enforce = \"seccomp\" stops those that are calls (docs/pool.md)");
 }
 
 Finding allocation() {
   char sentence[256];
   explain_decision(interception_decision(), sentence, sizeof sentence);
-  return judged("malloc", malloc_is_intercepted(), sentence,
-                "its blocks have no keys; docs/allocator.md says how to decide for the pool");
+  return warn_unless("malloc", malloc_is_intercepted(), sentence,
+                     "its blocks have no keys; docs/allocator.md says how to decide for the pool");
 }
 
 Finding support() {
   const SupportProof proof = prove_support_level();
   const bool is_proved = proof.way == nullptr;
-  return judged("support level", is_proved, support_level_text(proof.level),
-                is_proved ? "" : std::string(proof.way) + ": " + proof.failure);
+  return warn_unless("support level", is_proved, support_level_text(proof.level),
+                     is_proved ? "" : std::string(proof.way) + ": " + proof.failure);
 }
 
-std::vector<Finding> look_at_machine() {
-  std::vector<Finding> findings = machine_findings();
-  const std::vector<Finding> probed = {cores(),
-                                       hugepages(PageSize::k2MiB, "hugepages of 2 MiB"),
-                                       hugepages(PageSize::k1GiB, "hugepages of 1 GiB"),
-                                       locked_memory(),
-                                       io_uring_support(),
-                                       verbs_devices(),
-                                       ports(),
-                                       sealing(),
-                                       ways_back(),
-                                       allocation(),
-                                       support()};
-  findings.insert(findings.end(), probed.begin(), probed.end());
+void append(std::vector<Finding>* findings, const std::vector<Finding>& more) {
+  findings->insert(findings->end(), more.begin(), more.end());
+}
+
+// What a configuration may need or not: what there is of it.
+std::vector<Finding> offers() {
+  std::vector<Finding> findings = {hugepages(PageSize::k2MiB, "hugepages of 2 MiB"),
+                                   hugepages(PageSize::k1GiB, "hugepages of 1 GiB"),
+                                   locked_memory(),
+                                   io_uring_support(),
+                                   verbs_devices(),
+                                   ports()};
+  append(&findings, device_findings());
   return findings;
 }
 
-}  // namespace
+// What one configuration needs: what is missing of it.
+std::vector<Finding> needs(const std::string& path, const Judgement& judged) {
+  if (judged.problems.empty()) {
+    return {{path, Verdict::kGood, "this machine has what it takes", ""}};
+  }
+  std::vector<Finding> findings;
+  for (const Error& problem : judged.problems) {
+    findings.push_back({problem.doing, Verdict::kFault, problem.answer, problem.cure});
+  }
+  return findings;
+}
 
-int doctor_command(const Arguments& arguments) {
-  const std::vector<Finding> findings = look_at_machine();
+std::vector<Finding> look(const std::string& path, const Judgement* judged) {
+  std::set<int> cpus;
+  if (judged != nullptr) {
+    for (const ShardSettings& shard : judged->configuration->shards) cpus.insert(shard.cpu);
+  }
+  std::vector<Finding> findings = machine_findings(cpus);
+  append(&findings, {cores(), sealing(), ways_back(judged), allocation(), support()});
+  append(&findings, judged == nullptr ? offers() : needs(path, *judged));
+  return findings;
+}
+
+int print(const std::vector<Finding>& findings, bool as_json) {
   Json json = Json::array();
   int code = kExitGood;
   for (const Finding& finding : findings) {
@@ -161,12 +191,25 @@ int doctor_command(const Arguments& arguments) {
                     {"verdict", verdict},
                     {"value", finding.value},
                     {"cure", finding.cure}});
-    if (arguments.has("--json")) continue;
+    if (as_json) continue;
     std::printf("%-7s %-20s %s%s%s\n", verdict, finding.name.c_str(), finding.value.c_str(),
                 finding.cure.empty() ? "" : "; ", finding.cure.c_str());
   }
-  if (arguments.has("--json")) print_json(json);
+  if (as_json) print_json(json);
   return code;
+}
+
+}  // namespace
+
+int doctor_command(const Arguments& arguments) {
+  const std::string path = arguments.value("--for");
+  std::optional<Judgement> judged;
+  if (arguments.has("--for")) {
+    judged = judge(path.c_str(), arguments.services);
+    // Of a file that makes no sense the machine can say nothing.
+    if (!judged->plan) return fail(judged->problems);
+  }
+  return print(look(path, judged ? &*judged : nullptr), arguments.has("--json"));
 }
 
 }  // namespace bedplate

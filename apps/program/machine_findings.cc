@@ -72,7 +72,29 @@ std::string list_text(const std::set<int>& numbers) {
   return text;
 }
 
-std::set<int> cores(const std::string& root) { return numbers_in(names_in(root + kCpus), "cpu"); }
+// A kernel's list as numbers; of cores it has the form that it has of nodes.
+std::set<int> numbers_of(const std::string& list) {
+  std::set<int> numbers;
+  const NodeSet listed = parse_nodes(list.c_str());
+  for (size_t number = 0; number < listed.size(); ++number) {
+    if (listed[number]) numbers.insert(static_cast<int>(number));
+  }
+  return numbers;
+}
+
+// Where files are, and which cores are asked about.
+struct View {
+  std::string root;
+  std::set<int> cpus;
+};
+
+View look_at(const std::set<int>& asked, const std::string& root) {
+  return {root, asked.empty() ? numbers_in(names_in(root + kCpus), "cpu") : asked};
+}
+
+std::string directory_of(const View& view, int cpu) {
+  return view.root + kCpus + "/cpu" + std::to_string(cpu);
+}
 
 Finding kernel(const std::string& root) {
   const std::string release = text_of(root + "/proc/sys/kernel/osrelease");
@@ -86,13 +108,11 @@ Finding kernel(const std::string& root) {
                   : "mount -t proc proc /proc"};
 }
 
-Finding threads_of_cores(const std::string& root) {
-  const std::string directory = root + kCpus;
+Finding threads_of_cores(const View& view) {
   std::set<std::string> siblings;
-  for (const int core : cores(root)) {
-    const std::string list =
-        text_of(directory + "/cpu" + std::to_string(core) + "/topology/thread_siblings_list");
-    if (list.find_first_of(",-") != std::string::npos) siblings.insert(list);
+  for (const int cpu : view.cpus) {
+    const std::string list = text_of(directory_of(view, cpu) + "/topology/thread_siblings_list");
+    if (numbers_of(list).size() > 1) siblings.insert(list);
   }
   if (siblings.empty()) return {"threads of a core", Verdict::kGood, "one", ""};
   std::string text;
@@ -105,32 +125,33 @@ Finding threads_of_cores(const std::string& root) {
           "cores and leave the others idle, or start the kernel with nosmt"};
 }
 
-Finding governor(const std::string& root) {
+Finding governor(const View& view) {
   std::map<std::string, std::set<int>> by_name;
-  for (const int core : cores(root)) {
-    const std::string name =
-        text_of(root + kCpus + "/cpu" + std::to_string(core) + "/cpufreq/scaling_governor");
-    if (!name.empty()) by_name[name].insert(core);
+  for (const int cpu : view.cpus) {
+    const std::string name = text_of(directory_of(view, cpu) + "/cpufreq/scaling_governor");
+    if (!name.empty()) by_name[name].insert(cpu);
   }
   if (by_name.empty()) {
     return {"governor", Verdict::kGood, "the kernel does not set the clock's rate", ""};
   }
   std::string text;
-  for (const auto& [name, cpus] : by_name) add_word(&text, name + " (cpu " + list_text(cpus) + ")");
+  for (const auto& [name, cpus] : by_name) {
+    add_word(&text, name + " (cpu " + list_text(cpus) + ")");
+  }
   const bool is_good = by_name.size() == 1 && by_name.begin()->first == "performance";
   return {"governor", is_good ? Verdict::kGood : Verdict::kWarning, text,
           is_good ? ""
                   : "for f in /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor; do echo "
-                    "performance > $f; done; lasts with cpufreq.default_governor=performance "
-                    "on the kernel's command line"};
+                    "performance > $f; done; lasts with cpufreq.default_governor=performance on "
+                    "the kernel's command line"};
 }
 
-// The deepest that any core may go to.
-Finding sleep_states(const std::string& root) {
+// The deepest that any of the cores may go to.
+Finding sleep_states(const View& view) {
   std::string deepest;
   uint64_t latency = 0;
-  for (const int core : cores(root)) {
-    const std::string idle = root + kCpus + "/cpu" + std::to_string(core) + "/cpuidle";
+  for (const int cpu : view.cpus) {
+    const std::string idle = directory_of(view, cpu) + "/cpuidle";
     for (const int state : numbers_in(names_in(idle), "state")) {
       const std::string directory = idle + "/state" + std::to_string(state);
       if (text_of(directory + "/disable") == "1") continue;
@@ -150,12 +171,20 @@ Finding sleep_states(const std::string& root) {
           "processor.max_cstate=1"};
 }
 
-Finding isolated_cores(const std::string& root) {
-  const std::string list = text_of(root + kCpus + "/isolated");
-  if (!list.empty()) return {"isolated cores", Verdict::kGood, list, ""};
-  return {"isolated cores", Verdict::kWarning, "none",
+// Of the machine: whether there are any. Of a configuration: whether its shards have them.
+Finding isolated_cores(const View& view, bool is_asked) {
+  const std::string list = text_of(view.root + kCpus + "/isolated");
+  std::set<int> shared = is_asked ? view.cpus : std::set<int>();
+  for (const int cpu : numbers_of(list)) shared.erase(cpu);
+  const std::string value = list.empty() ? "none" : list;
+  if (!list.empty() && shared.empty()) return {"isolated cores", Verdict::kGood, value, ""};
+  const std::string wanted = is_asked ? list_text(view.cpus) : "LIST";
+  return {"isolated cores", Verdict::kWarning,
+          is_asked ? value + "; of the shards, cpu " + list_text(shared) + " is not" : value,
           "other programs and the kernel's work interrupt the shards: start the kernel with "
-          "isolcpus=LIST nohz_full=LIST rcu_nocbs=LIST, of their cores"};
+          "isolcpus=" +
+              wanted + " nohz_full=" + wanted + " rcu_nocbs=" + wanted +
+              (is_asked ? "" : ", of their cores")};
 }
 
 Finding clock(const std::string& root) {
@@ -288,18 +317,15 @@ Finding vfio(const std::string& root) {
 
 }  // namespace
 
-std::vector<Finding> machine_findings(const std::string& root) {
-  return {kernel(root),
-          threads_of_cores(root),
-          governor(root),
-          sleep_states(root),
-          isolated_cores(root),
-          clock(root),
-          numa(root),
-          fragmentation(root),
-          ptrace_scope(root),
-          iommu(root),
-          vfio(root)};
+std::vector<Finding> machine_findings(const std::set<int>& asked, const std::string& root) {
+  const View view = look_at(asked, root);
+  return {kernel(root),      threads_of_cores(view),
+          governor(view),    sleep_states(view),
+          clock(root),       isolated_cores(view, !asked.empty()),
+          numa(root),        fragmentation(root),
+          ptrace_scope(root)};
 }
+
+std::vector<Finding> device_findings(const std::string& root) { return {iommu(root), vfio(root)}; }
 
 }  // namespace bedplate

@@ -20,6 +20,8 @@ namespace {
 
 constexpr CommandOption kJson = {"--json", "", "print JSON"};
 constexpr CommandOption kJsonOnly[] = {kJson};
+constexpr CommandOption kDoctorOptions[] = {
+    {"--for", "CONFIG", "judge the machine for this configuration"}, kJson};
 constexpr CommandOption kStatsOptions[] = {
     {"--directory", "DIR", "its runtime directory (default /run/bedplate)"},
     {"--from", "FILE", "instead: this counters file, wherever it came from"},
@@ -84,9 +86,10 @@ constexpr Command kCommands[] = {
      "Each counter with its kind, its unit, and what it counts: those of the runtime or, with a\n"
      "configuration, those of the services that it has.\n",
      &counters_command},
-    {"doctor", "", 0, 0, kJsonOnly, "say what this machine can do",
-     "Lists page sizes, limits, cores and kernel features that Bedplate uses, and what is lost\n"
-     "where one is missing.\n",
+    {"doctor", "", 0, 0, kDoctorOptions, "say what this machine can do",
+     "Lists page sizes, limits, cores and kernel features that Bedplate uses: each is good, or a\n"
+     "warning (something is lost), or a fault (nothing starts), with its cure. With --for: what\n"
+     "`check` finds missing, and the cores of its shards. A fault exits 1.\n",
      &doctor_command},
     {"stats", "[NAME]", 0, 1, kStatsOptions, "print the counters of a running appliance",
      "Reads the counters file NAME.stats (the only one there, when NAME is left out) and audits\n"

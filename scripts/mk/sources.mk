@@ -57,8 +57,8 @@ BOOT := appliance appliance_plan appliance_user configuration configuration_chec
 INIT := core_dump crash drill init kernel_command_line machine modules mounts netlink network \
         rdma_link watchdog
 COMMANDS := check_command counter_text counters_command doctor_command files_c fifo_question \
-            group_parts init_part json_output keys_command machine_findings perf_command plan_command program run_command \
-            service_c sockets_c stats_command stats_json stats_text watch_stats
+            group_parts init_part json_output judgement keys_command machine_findings perf_command \
+            plan_command program run_command service_c sockets_c stats_command stats_json stats_text watch_stats
 PERF := perf_client perf_report perf_server perf_shm_side perf_side perf_verbs register_report
 PORTS := open_port port_counters_table port_service port_settings
 KVD := kv_service session_datapath

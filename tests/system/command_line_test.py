@@ -7,7 +7,7 @@ import signal
 import subprocess
 
 from harness import (BEDPLATE, GIB, KIB, LAYOUTS, MIB, Skip, expect, expect_in, expect_true,
-                     need_tools, test, to_toml)
+                     few_hugepages, need_tools, test, to_toml)
 from harness import read_text
 import raw_nbd as nbd
 from raw_nbd import connect
@@ -21,6 +21,7 @@ BAD_USAGE = {
     "run_two": ["run", "CONFIG", "CONFIG"], "plan_two": ["plan", "CONFIG", "CONFIG"],
     "run_unknown_option": ["run", "CONFIG", "--fast"],
     "plan_unknown_option": ["plan", "--x", "CONFIG"], "doctor_argument": ["doctor", "me"],
+    "doctor_for_nothing": ["doctor", "--for"],
     "stats_two": ["stats", "a", "b"], "keys_unknown": ["keys", "blok"],
     "stats_directory_of_nothing": ["stats", "--directory"], "json_alone": ["--json"],
     "perf_nothing": ["perf"], "perf_nowhere": ["perf", "put"], "perf_count": ["perf", "put", "-n"],
@@ -209,6 +210,43 @@ def doctor(box):
     for item in items:
         expect_true(item["value"] and (item["verdict"] != "good") == bool(item["cure"]),
                     f"what is not good has a cure, and nothing else: {item}")
+
+
+def doctors_findings(box, *arguments, expect_code=0):
+    said = box.bedplate("doctor", *arguments, "--json", expect_code=expect_code).stdout
+    return {item["name"]: item for item in json.loads(said)}
+
+
+@test()
+def doctor_for_a_configuration(box):
+    """The judgement is that of `check`, with its cures; of cores, those of the shards count."""
+    config = good_file(box)
+    with few_hugepages(0):
+        problems = json.loads(box.bedplate("check", config, "--json", expect_code=1).stdout)
+        found = doctors_findings(box, "--for", config, expect_code=1)
+        text = box.bedplate("doctor", "--for", config, expect_code=1).stdout
+    for problem in problems["problems"]:
+        expect(found[problem["doing"]], {"name": problem["doing"], "verdict": "fault",
+                                         "value": problem["answer"], "cure": problem["cure"]},
+               "what doctor says of it")
+        expect_in(f"fault   {problem['doing']} {problem['answer']}; ", text, "doctor's text")
+    expect("hugepages of 2 MiB" in found, False, "what preflight judges is said once")
+    box.ensure_hugepages(config)
+    found = doctors_findings(box, "--for", config)
+    expect(found[config]["verdict"], "good", "what doctor says of the configuration")
+    cpus = found["isolated cores"]
+    expect_in("isolcpus=0 nohz_full=0 rcu_nocbs=0" if cpus["cure"] else "", cpus["cure"],
+              "the cure of cores that are not isolated")
+
+
+@test()
+def doctor_for_what_is_wrong(box):
+    """Problems of a file are those of `check`, and the machine is not judged."""
+    for text in ("[nothing]", None):
+        config = box.write("bad.toml", text) if text else box.path("missing.toml")
+        done = box.bedplate("doctor", "--for", config, expect_code=2)
+        expect(done.stdout, "", "standard output")
+        expect(done.stderr, box.bedplate("check", config, expect_code=2).stderr, "the problems")
 
 
 # ---- Counters ----

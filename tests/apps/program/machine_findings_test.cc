@@ -2,7 +2,9 @@
 #include "apps/program/machine_findings.h"
 
 #include <filesystem>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "tests/support/fake_root.h"
 
@@ -12,12 +14,15 @@ using namespace bedplate;
 
 TEST_GROUP(MachineFindings) {
   test::FakeRoot root;
+  std::set<int> asked;  // cores
   const std::string cpus = "/sys/devices/system/cpu/";
   const std::string nodes = "/sys/devices/system/node/";
 
   // "good: VALUE", or "warning: VALUE; CURE".
   std::string said(const std::string& name) {
-    for (const Finding& finding : machine_findings(root.path())) {
+    std::vector<Finding> findings = machine_findings(asked, root.path());
+    for (const Finding& finding : device_findings(root.path())) findings.push_back(finding);
+    for (const Finding& finding : findings) {
       if (finding.name != name) continue;
       std::string text = std::string(verdict_text(finding.verdict)) + ": " + finding.value;
       if (!finding.cure.empty()) text += "; " + finding.cure;
@@ -98,6 +103,30 @@ TEST(MachineFindings, IsolatedCores) {
   expect_part("isolated cores", "warning: none; ");
   root.write(cpus + "isolated", "2-5\n");
   expect("isolated cores", "good: 2-5");
+}
+
+// Those of a configuration's shards alone are judged.
+TEST(MachineFindings, CoresThatAreAskedAbout) {
+  for (const char* core : {"cpu0", "cpu1"}) {
+    root.write(cpus + core + "/topology/thread_siblings_list", "0-1\n");
+    root.write(cpus + core + "/cpufreq/scaling_governor", "powersave\n");
+    root.write(cpus + core + "/cpuidle/state3/name", "C6\n");
+    root.write(cpus + core + "/cpuidle/state3/latency", "133\n");
+  }
+  root.write(cpus + "cpu2/topology/thread_siblings_list", "2\n");
+  root.write(cpus + "cpu2/cpufreq/scaling_governor", "performance\n");
+  root.write(cpus + "isolated", "2\n");
+  asked = {2};
+  expect("threads of a core", "good: one");
+  expect("governor", "good: performance (cpu 2)");
+  expect("sleep states", "good: the kernel sends cores into none");
+  expect("isolated cores", "good: 2");
+  asked = {1, 2, 3};
+  expect_part("threads of a core", "warning: these cpus are one core: 0-1; ");
+  expect_part("governor", "warning: performance (cpu 2), powersave (cpu 1); ");
+  expect_part("sleep states", "warning: C6 takes 133 us to leave; ");
+  expect_part("isolated cores", "warning: 2; of the shards, cpu 1,3 is not; ");
+  expect_part("isolated cores", "isolcpus=1-3 nohz_full=1-3 rcu_nocbs=1-3");
 }
 
 TEST(MachineFindings, ClockWithoutASystemCall) {
