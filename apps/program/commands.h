@@ -66,6 +66,7 @@ int keys_command(const Arguments& arguments);
 int counters_command(const Arguments& arguments);
 int doctor_command(const Arguments& arguments);
 int stats_command(const Arguments& arguments);
+int top_command(const Arguments& arguments);
 int perf_command(const Arguments& arguments);
 
 // Prints that the command line makes no sense, and returns the exit code: `what` and, unless it is

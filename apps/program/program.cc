@@ -28,6 +28,12 @@ constexpr CommandOption kStatsOptions[] = {
     {"--watch", "", "once a second what has changed, until the appliance ends"},
     {"--describe", "", "with --json: each counter with its kind, unit and help"},
     kJson};
+constexpr CommandOption kTopOptions[] = {
+    {"--once", "", "look twice, print once, and end"},
+    {"--interval", "SECONDS", "between two looks (default 1)"},
+    {"--directory", "DIR", "the runtime directory (default /run/bedplate)"},
+    {"--from", "FILE", "instead: this counters file, wherever it came from"},
+    kJson};
 constexpr CommandOption kCountersOptions[] = {
     {"--markdown", "", "print the rows of the tables in docs/counters.md"}, kJson};
 constexpr CommandOption kKeysOptions[] = {
@@ -96,6 +102,13 @@ constexpr Command kCommands[] = {
      "the maps of the running process. Costs the appliance nothing. The file describes itself: it\n"
      "may be of another program, or of another build.\n",
      &stats_command},
+    {"top", "[NAME]", 0, 1, kTopOptions, "show what appliances are doing",
+     "Reads the counters file NAME.stats (all that are there, when NAME is left out) again and\n"
+     "again, until the appliances end, and shows what each part did in between: shares of the\n"
+     "time, rates, percentiles, and how full memory is. Costs the appliances nothing.\n"
+     "\"12/s\" is a rate, \"12%\" a share of the time, p99 and the like are of the interval; a\n"
+     "number alone is a level, or a total that did not change.\n",
+     &top_command},
     {"perf", "WHAT [ADDRESS]", 1, 2, kPerfOptions, "measure messages, puts and gets",
      "WHAT: serve, send, put, get or register. One side serves, the other measures what it sends\n"
      "there, puts or gets; tcp: is verbs, unix: is shared memory.\n"

@@ -6,8 +6,8 @@
 //     }
 //
 // `PROGRAM run CONFIG` boots the appliance with those of the services that the configuration has a
-// table of; plan, check, keys, counters, doctor, stats and perf know them as well. As the first
-// process of an image (docs/image.md) the same program is the machine.
+// table of; plan, check, keys, counters, doctor, stats, top and perf know them as well. As the
+// first process of an image (docs/image.md) the same program is the machine.
 #pragma once
 
 #include <initializer_list>

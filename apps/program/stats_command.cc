@@ -62,9 +62,11 @@ int stats_command(const Arguments& arguments) {
   if (!opened.ok()) return fail(opened.error());
   const CountersReader& reader = opened.value();
   if (arguments.has("--watch")) return watch_stats(reader, arguments.has("--json"));
-  const std::vector<SeenSet> sets = reader.sets();
+  auto snapshot = reader.snapshot();
+  if (!snapshot.ok()) return fail(snapshot.error());
+  const std::vector<SeenSet>& sets = snapshot.value().sets();
   const std::string audit = audit_text(reader, sets);
-  const std::string name(reader.appliance());
+  const std::string& name = reader.appliance();
   if (arguments.has("--json")) {
     Json json = {
         {"name", name}, {"pid", reader.pid()}, {"running", reader.is_running()}, {"audit", audit}};

@@ -5,14 +5,17 @@
 
 namespace bedplate {
 
+Json& place_of(const SeenSet& set, Json* json) {
+  // A service's own counters are one, however many sets it has made of them.
+  Json& of_owner = set.owner.empty() ? *json : (*json)["services"][set.owner];
+  Json& of_set = set.owner.empty() || !set.instance.empty() ? of_owner[set.name] : of_owner;
+  return set.instance.empty() ? of_set : of_set[set.instance];
+}
+
 Json sets_json(const std::vector<SeenSet>& sets, bool is_described) {
   Json json = Json::object();
   for (const SeenSet& set : sets) {
-    // A service's own counters are one, however many sets it has made of them.
-    const std::string name(set.name);
-    Json& of_owner = set.owner.empty() ? json : json["services"][set.owner];
-    Json& of_set = set.owner.empty() || !set.instance.empty() ? of_owner[name] : of_owner;
-    Json& place = set.instance.empty() ? of_set : of_set[set.instance];
+    Json& place = place_of(set, &json);
     for (const auto& [label, value] : set.labels) place[label] = value;
     for (const SeenCounter& counter : set.counters) {
       Json value = counter_json(counter);

@@ -6,83 +6,50 @@
 
 #include <cstdio>
 #include <ctime>
-#include <map>
 #include <string>
 
 #include "apps/program/commands.h"
+#include "apps/program/counter_changes.h"
 #include "apps/program/counter_text.h"
 #include "apps/program/json_output.h"
-#include "platform/clock.h"
 
 namespace bedplate {
 namespace {
 
-// A counter as it was seen at one moment.
-struct Seen {
-  SeenCounter counter;
-  std::vector<uint64_t> values;
-};
-using Values = std::map<std::string, Seen>;
-
-Values read_values(const CountersReader& reader) {
-  Values all;
-  for (const SeenSet& set : reader.sets()) {
-    std::string name;
-    const bool has_set = set.owner.empty() || !set.instance.empty();
-    for (const std::string_view part : {set.owner, has_set ? set.name : "", set.instance}) {
-      if (!part.empty()) name += std::string(part) + " ";
-    }
-    for (const SeenCounter& counter : set.counters) {
-      Seen& seen = all[name + std::string(counter.name)];
-      seen.counter = counter;
-      for (const Counter& value : counter.values) seen.values.push_back(value.read());
-    }
-  }
-  return all;
-}
-
-// What lies between two moments, as a counter of its own.
-std::vector<Counter> difference(const Seen& before, const Seen& now) {
-  std::vector<Counter> added(now.values.size());
-  for (size_t i = 0; i < added.size(); ++i) added[i].set(now.values[i] - before.values[i]);
-  return added;
-}
-
 // What there is to tell of a counter that has changed.
-void tell(const std::string& name, const Seen& before, const Seen& now, double seconds,
-          Json* json) {
-  SeenCounter counter = now.counter;
-  const std::vector<Counter> added = difference(before, now);
-  const bool is_rate = counter.is(CounterKind::kCounter);
-  if (!is_rate && (counter.is_histogram() || counter.is_number() || counter.read_words())) {
-    if (counter.is_histogram()) counter.values = added;
+void tell(const std::string& name, const CounterChange& change, Json* json) {
+  const auto rate = change.per_second();
+  const SeenCounter& now = change.now;
+  if (!rate && (now.is_histogram() || now.is_number() || now.read_words())) {
+    const SeenCounter told = now.is_histogram() ? change.added_histogram() : now;
     if (json != nullptr) {
-      (*json)[name] = counter_json(counter);
+      (*json)[name] = counter_json(told);
     } else {
-      std::printf("  %-44s %14s\n", name.c_str(), counter_text(counter, true).c_str());
+      std::printf("  %-44s %14s\n", name.c_str(), counter_text(told, true).c_str());
     }
     return;
   }
-  const double rate = static_cast<double>(added[0].read()) / seconds;
+  // What this build does not know grows, as far as it can tell.
+  const double grown = rate ? *rate : static_cast<double>(change.added[0].read()) / change.seconds;
   if (json != nullptr) {
-    (*json)[name] = {{"per_second", rate}};
+    (*json)[name] = {{"per_second", grown}};
   } else {
-    const std::string text = value_text(static_cast<uint64_t>(rate + 0.5), counter.unit, true);
+    const std::string text = value_text(static_cast<uint64_t>(grown + 0.5), now.unit, true);
     std::printf("  %-44s %14s/s\n", name.c_str(), text.c_str());
   }
 }
 
-void print_changes(const Values& before, const Values& now, double seconds, bool as_json) {
+void print_changes(const std::vector<SetChange>& changes, bool as_json) {
   Json json = Json::object();
   size_t count = 0;
-  for (const auto& [name, seen] : now) {
-    const auto last = before.find(name);
-    if (last == before.end() || last->second.values == seen.values ||
-        last->second.values.size() != seen.values.size()) {
-      continue;
+  for (const SetChange& set : changes) {
+    std::string name = group_name(*set.set) + " ";
+    if (!set.set->instance.empty()) name += std::string(set.set->instance) + " ";
+    for (const CounterChange& change : set.counters) {
+      if (!change.is_changed) continue;
+      ++count;
+      tell(name + std::string(change.now.name), change, as_json ? &json : nullptr);
     }
-    ++count;
-    tell(name, last->second, seen, seconds, as_json ? &json : nullptr);
   }
   if (as_json) {
     print_json(json, -1);
@@ -95,19 +62,17 @@ void print_changes(const Values& before, const Values& now, double seconds, bool
 }  // namespace
 
 int watch_stats(const CountersReader& reader, bool as_json) {
-  Values before = read_values(reader);
-  uint64_t before_ns = monotonic_ns();
+  auto first = reader.snapshot();
+  if (!first.ok()) return fail(first.error());
+  CountersSnapshot before = first.take();
   while (reader.still_runs()) {
     const timespec second = {1, 0};
     nanosleep(&second, nullptr);
-    Values now = read_values(reader);
-    const uint64_t now_ns = monotonic_ns();
-    const double seconds =
-        static_cast<double>(now_ns - before_ns) / static_cast<double>(kNsPerSecond);
-    if (!as_json) std::printf("%s\n", std::string(reader.appliance()).c_str());
-    print_changes(before, now, seconds, as_json);
-    before = std::move(now);
-    before_ns = now_ns;
+    auto now = reader.snapshot();
+    if (!now.ok()) return fail(now.error());
+    if (!as_json) std::printf("%s\n", reader.appliance().c_str());
+    print_changes(counter_changes(&before, now.value()), as_json);
+    before = now.take();
   }
   return kExitGood;
 }

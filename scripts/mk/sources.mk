@@ -50,15 +50,17 @@ DPDK := $(addprefix eal/,drivers eal eal_log eal_memory pci_drivers \
 VERBS_WORDS := transport/verbs/peer_state.cc transport/verbs/verbs_wire.cc
 BOOT := appliance appliance_plan appliance_user configuration configuration_checks \
         configuration_reader configuration_table configuration_tables configuration_values \
-        configuration_words counters_file counters_reader listeners messages_plan messaging \
-        name_lock outsiders peers planned_files pool_counters ports_part preflight \
-        runtime_counters service_calls service_context service_plan shard shard_group \
+        configuration_words counters_file counters_reader counters_snapshot listeners \
+        messages_plan messaging name_lock outsiders peers planned_files pool_counters ports_part \
+        preflight runtime_counters service_calls service_context service_plan shard shard_group \
         shard_messenger toml_reader
 INIT := core_dump crash drill init kernel_command_line machine modules mounts netlink network \
         rdma_link watchdog
-COMMANDS := check_command counter_text counters_command doctor_command files_c fifo_question \
-            group_parts init_part json_output judgement keys_command machine_findings perf_command \
-            plan_command program run_command service_c sockets_c stats_command stats_json stats_text watch_stats
+COMMANDS := check_command counter_changes counter_text counters_command doctor_command \
+            fifo_question files_c group_parts init_part json_output judgement keys_command \
+            machine_findings perf_command plan_command program run_command service_c sockets_c \
+            stats_command stats_json stats_text top_command top_json top_model top_text top_watch \
+            watch_stats
 PERF := perf_client perf_report perf_server perf_shm_side perf_side perf_verbs register_report
 PORTS := open_port port_counters_table port_service port_settings
 KVD := kv_service session_datapath

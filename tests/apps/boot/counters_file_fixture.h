@@ -53,7 +53,14 @@ struct Running {
   void publish() { file.publish(); }
 };
 
-inline uint64_t hits_of(const CountersReader& reader) { return *reader.sets()[0].read("hits"); }
+inline CountersSnapshot snapshot_of(const CountersReader& reader) {
+  auto taken = reader.snapshot();
+  CHECK(taken.ok());
+  return taken.take();
+}
+inline uint64_t hits_of(const CountersReader& reader) {
+  return *snapshot_of(reader).sets()[0].read("hits");
+}
 
 // Locks all of `path`, as any process can that may read it: by fcntl and by flock.
 inline Fd lock_to_read(const std::string& path) {

@@ -2,7 +2,9 @@
 #include "apps/boot/counters_reader.h"
 
 #include <cstdlib>
+#include <cstddef>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -55,8 +57,9 @@ TEST(CountersReader, DescribesTheCountersOfServices) {
   running.publish();
   Result<CountersReader> opened = CountersReader::open(directory, "demo");
   CHECK(opened.ok());
+  const CountersSnapshot snapshot = snapshot_of(opened.value());
   std::string text;
-  for (const SeenSet& set : opened.value().sets()) {
+  for (const SeenSet& set : snapshot.sets()) {
     text += std::string(set.owner) + "." + std::string(set.name) + "[" + std::string(set.instance) +
             "]\n";
     for (const SeenCounter& counter : set.counters) {
@@ -98,7 +101,8 @@ TEST(CountersReader, AHistogramIsReadAsOneAlsoFromACopyOfTheFile) {
     Result<CountersReader> opened = CountersReader::open_file(copy);
     CHECK(opened.ok());
     CHECK_FALSE(opened.value().is_running());
-    const SeenSet set = opened.value().sets()[0];
+    const CountersSnapshot snapshot = snapshot_of(opened.value());
+    const SeenSet& set = snapshot.sets()[0];
     const SeenCounter& answers = set.counters[0];
     CHECK(answers.is_histogram());
     CHECK_EQUAL(100, Histogram::count_of(answers.values));
@@ -130,7 +134,7 @@ TEST(CountersReader, RecordsThatLeadOutOfTheFileAreNotFollowed) {
     remove_all("demo");
   };
   using Header = CountersHeader;
-  spoiled([](Header& header) { header.file_bytes += 4096; });
+  spoiled([](Header& header) { header.file_bytes -= 8; });
   spoiled([](Header& header) { header.sets.count = ~0U; });
   spoiled([](Header& header) { header.sets.record_bytes = 8; });
   spoiled([](Header& header) { header.sets.record_bytes += 4; });
@@ -148,6 +152,88 @@ TEST(CountersReader, RecordsThatLeadOutOfTheFileAreNotFollowed) {
   spoiled([](Header& header) { counter_record(header, 2).bytes = 0; });
 }
 
+// Every set may claim all counters: so many are nobody's.
+TEST(CountersReader, MoreCountersThanAnybodyHasAreNotBelieved) {
+  const CounterSet set = kSets[0];
+  const std::string copy = std::string(root) + "/copy";
+  {
+    Running running(directory, "demo");
+    running.publish();
+    CountersHeader& header = running.file.header();
+    const uint64_t bytes = header.file_bytes;
+    Fd fd(open(copy.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+    // 2,000 sets of 1,000 counters each, all of which are one record of the first.
+    constexpr uint32_t kCount = 1000;
+    const uint64_t sets_at = bytes;
+    const uint64_t counters_at = sets_at + 2 * kCount * sizeof(CounterSetRecord);
+    const uint64_t end = counters_at + kCount * sizeof(CounterRecord);
+    LONGS_EQUAL(static_cast<ssize_t>(bytes), pwrite(fd.number(), &header, bytes, 0));
+    CounterRecord one = counter_record(header, 0);
+    CounterSetRecord all{OwnerName("a"), OwnerName("b"), OwnerName("c"), 0, kCount, 0, 0, 0};
+    all.is_there.store(1);
+    for (uint32_t i = 0; i < 2 * kCount; ++i) {
+      pwrite(fd.number(), &all, sizeof all, static_cast<off_t>(sets_at + i * sizeof all));
+    }
+    for (uint32_t i = 0; i < kCount; ++i) {
+      pwrite(fd.number(), &one, sizeof one, static_cast<off_t>(counters_at + i * sizeof one));
+    }
+    const CounterRecords sets{sets_at, 2 * kCount, sizeof(CounterSetRecord)};
+    const CounterRecords counters{counters_at, kCount, sizeof(CounterRecord)};
+    pwrite(fd.number(), &end, sizeof end, offsetof(CountersHeader, file_bytes));
+    pwrite(fd.number(), &sets, sizeof sets, offsetof(CountersHeader, sets));
+    pwrite(fd.number(), &counters, sizeof counters, offsetof(CountersHeader, counters));
+    const auto opened = CountersReader::open_file(copy);
+    CHECK(!opened.ok());
+    STRCMP_EQUAL("its records lead out of the file", opened.error().answer);
+  }
+  LONGS_EQUAL(0, unlink(copy.c_str()));
+}
+
+// A file is cut or changed while somebody has it open: one clear line, at every length.
+TEST(CountersReader, AFileThatChangesUnderItsReaderIsRefused) {
+  leave_behind("demo");
+  {
+    Result<CountersReader> opened = CountersReader::open(directory, "demo");
+    CHECK(opened.ok());
+    const uint64_t bytes = std::filesystem::file_size(path("demo"));
+    const auto answer = [&]() -> std::string {
+      const auto taken = opened.value().snapshot();
+      CHECK(!taken.ok());
+      CHECK(taken.error().cure[0] != '\0');
+      return taken.error().answer;
+    };
+    for (uint64_t left = bytes - 1; left >= sizeof(CountersHeader); left -= 512) {
+      LONGS_EQUAL(0, truncate(path("demo").c_str(), static_cast<off_t>(left)));
+      STRCMP_EQUAL(("it was cut: " + std::to_string(left) + " of its " + std::to_string(bytes) +
+                    " bytes are left")
+                       .c_str(),
+                   answer().c_str());
+    }
+    LONGS_EQUAL(0, truncate(path("demo").c_str(), 10));
+    STRCMP_EQUAL("the file has fewer bytes than a header of counters", answer().c_str());
+    LONGS_EQUAL(0, truncate(path("demo").c_str(), off_t{1} << 40));
+    STRCMP_EQUAL("it is longer than counters can be", answer().c_str());
+    LONGS_EQUAL(0, truncate(path("demo").c_str(), 0));
+    LONGS_EQUAL(0, truncate(path("demo").c_str(), off_t{1} << 40));  // foreign: all zeros
+    STRCMP_EQUAL("the file is not complete, or none of counters", answer().c_str());
+  }
+  remove_all("demo");
+}
+
+// What was read stays, whatever becomes of the file.
+TEST(CountersReader, ASnapshotStaysAsItWas) {
+  leave_behind("demo");
+  {
+    Result<CountersReader> opened = CountersReader::open(directory, "demo");
+    CHECK(opened.ok());
+    const CountersSnapshot snapshot = snapshot_of(opened.value());
+    LONGS_EQUAL(0, truncate(path("demo").c_str(), 0));
+    CHECK_EQUAL(77, *snapshot.sets()[0].read("hits"));
+    CHECK(snapshot.appliance() == "demo");
+  }
+  remove_all("demo");
+}
+
 // A newer build has kinds, units and longer records that this one does not know.
 TEST(CountersReader, WhatThisBuildDoesNotKnowIsHandedOnAsItIs) {
   leave_behind("demo", [](CountersHeader& header) {
@@ -158,7 +244,8 @@ TEST(CountersReader, WhatThisBuildDoesNotKnowIsHandedOnAsItIs) {
   {
     Result<CountersReader> opened = CountersReader::open(directory, "demo");
     CHECK(opened.ok());
-    const std::vector<SeenSet> sets = opened.value().sets();
+    const CountersSnapshot snapshot = snapshot_of(opened.value());
+    const std::vector<SeenSet>& sets = snapshot.sets();
     CHECK(sets[0].counters[0].kind == "sketch");
     CHECK_FALSE(sets[0].counters[0].is_number());
     CHECK_EQUAL(77, sets[0].counters[0].read());
@@ -198,10 +285,11 @@ TEST(CountersReader, StatesAndFlagsAreReadAsWords) {
   auto* values = static_cast<Words*>(running.file.values(sets[0]));
   Result<CountersReader> opened = CountersReader::open(directory, "demo");
   CHECK(opened.ok());
-  const SeenSet set = opened.value().sets()[0];
   const auto told = [&](uint64_t state, uint64_t flags) {
     values->state.set(state);
     values->flags.set(flags);
+    const CountersSnapshot snapshot = snapshot_of(opened.value());
+    const SeenSet& set = snapshot.sets()[0];
     return *set.counters[0].read_words() + "/" + *set.counters[1].read_words();
   };
   STRCMP_EQUAL("waiting/none", told(0, 0).c_str());
@@ -217,10 +305,11 @@ TEST(CountersReader, SpareSetsAreThereOnceTheyAreTaken) {
   running.publish();
   Result<CountersReader> opened = CountersReader::open(directory, "demo");
   CHECK(opened.ok());
-  LONGS_EQUAL(0, opened.value().sets().size());
+  LONGS_EQUAL(0, snapshot_of(opened.value()).sets().size());
   running.file.take_spare<HitCounters>("gets", "mine")->hits.set(4);
-  LONGS_EQUAL(1, opened.value().sets().size());
-  CHECK(opened.value().sets()[0].instance == "mine");
+  const CountersSnapshot snapshot = snapshot_of(opened.value());
+  LONGS_EQUAL(1, snapshot.sets().size());
+  CHECK(snapshot.sets()[0].instance == "mine");
   CHECK_EQUAL(4, hits_of(opened.value()));
   CHECK(running.file.take_spare<HitCounters>("gets", "yours") != nullptr);
   POINTERS_EQUAL(nullptr, running.file.take_spare<HitCounters>("gets", "theirs"));
@@ -238,7 +327,8 @@ TEST(CountersReader, LabelsAreSaidBeforeItIsPublished) {
   running.publish();
   Result<CountersReader> opened = CountersReader::open(directory, "demo");
   CHECK(opened.ok());
-  const auto labels = opened.value().sets()[0].labels;
+  const CountersSnapshot snapshot = snapshot_of(opened.value());
+  const auto labels = snapshot.sets()[0].labels;
   LONGS_EQUAL(2, labels.size());
   CHECK(labels[0].first == "cpu" && labels[0].second == "3");
   CHECK(labels[1].first == "backend" && labels[1].second == "epoll");

@@ -1,0 +1,210 @@
+#include "apps/boot/counters_snapshot.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "platform/clock.h"
+
+namespace bedplate {
+namespace {
+
+// A text of the file ends where it ends, or with its field.
+template <size_t kBytes>
+std::string_view text_of_field(const char (&field)[kBytes]) noexcept {
+  return {field, strnlen(field, kBytes)};
+}
+
+// Whether `bytes` from `offset` on lie in a file of `file_bytes`.
+bool lies_in(uint64_t offset, uint64_t bytes, uint64_t file_bytes) noexcept {
+  return offset <= file_bytes && bytes <= file_bytes - offset;
+}
+
+// Whether records lie in the file, with all that this build reads of each.
+bool is_good(const CounterRecords& records, size_t known_bytes, uint64_t file_bytes) noexcept {
+  return records.offset % 8 == 0 && records.record_bytes % 8 == 0 &&
+         records.record_bytes >= known_bytes &&
+         lies_in(records.offset, uint64_t{records.count} * records.record_bytes, file_bytes);
+}
+
+// Of "a|b|c": the first word; the rest stays.
+std::string_view take_choice(std::string_view* words) noexcept {
+  const size_t end = std::min(words->find('|'), words->size());
+  const std::string_view word = words->substr(0, end);
+  words->remove_prefix(std::min(end + 1, words->size()));
+  return word;
+}
+
+// As many bytes from the beginning as there are, `bytes` at most; -1, and errno.
+ssize_t read_from_begin(int fd, void* to, uint64_t bytes) noexcept {
+  uint64_t done = 0;
+  while (done < bytes) {
+    const ssize_t got =
+        pread(fd, static_cast<char*>(to) + done, bytes - done, static_cast<off_t>(done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return -1;
+    if (got == 0) break;
+    done += static_cast<uint64_t>(got);
+  }
+  return static_cast<ssize_t>(done);
+}
+
+}  // namespace
+
+bool SeenCounter::is_number() const noexcept {
+  return is(CounterKind::kCounter) || is(CounterKind::kGauge);
+}
+
+bool SeenCounter::is_histogram() const noexcept {
+  return is(CounterKind::kHistogram) && step_bits == Histogram::kStepBits;
+}
+
+std::optional<std::string> SeenCounter::read_words() const {
+  const bool is_state = is(CounterKind::kState);
+  if (!is_state && !is(CounterKind::kFlags)) return {};
+  uint64_t value = read();
+  std::string text;
+  std::string_view rest = words;
+  for (uint64_t i = 0; i < 64 && !rest.empty(); ++i) {
+    const std::string_view word = take_choice(&rest);
+    if (is_state && i == value) return std::string(word);
+    if (is_state || (value >> i & 1) == 0) continue;
+    text += (text.empty() ? "" : " ") + std::string(word);
+    value &= ~(uint64_t{1} << i);
+  }
+  if (is_state) return std::to_string(value);
+  if (value != 0) text += (text.empty() ? "" : " ") + std::to_string(value);  // without a word
+  return text.empty() ? "none" : text;
+}
+
+const SeenCounter* SeenSet::find(std::string_view counter) const noexcept {
+  const auto found = std::find_if(counters.begin(), counters.end(),
+                                  [&](const SeenCounter& one) { return one.name == counter; });
+  return found == counters.end() ? nullptr : &*found;
+}
+
+std::optional<uint64_t> SeenSet::read(std::string_view counter) const noexcept {
+  const SeenCounter* found = find(counter);
+  if (found == nullptr) return {};
+  return found->read();
+}
+
+const std::byte* CountersSnapshot::record(const CounterRecords& records,
+                                          uint32_t index) const noexcept {
+  return reinterpret_cast<const std::byte*>(copy_.get()) + records.offset +
+         uint64_t{index} * records.record_bytes;
+}
+
+// The description must lie in the file: another program may have written it.
+bool CountersSnapshot::is_consistent() const noexcept {
+  const CountersHeader& header = this->header();
+  if (header.file_bytes != bytes_ || !is_good(header.sets, sizeof(CounterSetRecord), bytes_) ||
+      !is_good(header.labels, sizeof(CounterLabelRecord), bytes_) ||
+      !is_good(header.counters, sizeof(CounterRecord), bytes_)) {
+    return false;
+  }
+  uint64_t counter_count = 0;
+  for (uint32_t i = 0; i < header.sets.count; ++i) {
+    const auto& set = *reinterpret_cast<const CounterSetRecord*>(record(header.sets, i));
+    if (uint64_t{set.first} + set.count > header.counters.count ||
+        uint64_t{set.first_label} + set.label_count > header.labels.count ||
+        set.values % sizeof(Counter) != 0 || set.values > bytes_ ||
+        (counter_count += uint64_t{set.count} + set.label_count) > kCounterCountMax) {
+      return false;
+    }
+    for (uint32_t k = set.first; k < set.first + set.count; ++k) {
+      const auto& one = *reinterpret_cast<const CounterRecord*>(record(header.counters, k));
+      if (one.offset % sizeof(Counter) != 0 || one.bytes % sizeof(Counter) != 0 || one.bytes == 0 ||
+          !lies_in(set.values + one.offset, one.bytes, bytes_)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+std::string_view CountersSnapshot::appliance() const noexcept {
+  return text_of_field(header().appliance.text);
+}
+
+void CountersSnapshot::read_sets() {
+  for (uint32_t i = 0; i < header().sets.count; ++i) {
+    const auto& set = *reinterpret_cast<const CounterSetRecord*>(record(header().sets, i));
+    if (set.is_there.load(std::memory_order_acquire) == 0) continue;
+    SeenSet& seen = sets_.emplace_back();
+    seen.owner = text_of_field(set.owner.text);
+    seen.name = text_of_field(set.name.text);
+    seen.instance = text_of_field(set.instance.text);
+    for (uint32_t k = set.first_label; k < set.first_label + set.label_count; ++k) {
+      const auto& label = *reinterpret_cast<const CounterLabelRecord*>(record(header().labels, k));
+      seen.labels.emplace_back(text_of_field(label.name), text_of_field(label.value));
+    }
+    for (uint32_t k = set.first; k < set.first + set.count; ++k) {
+      const auto& one = *reinterpret_cast<const CounterRecord*>(record(header().counters, k));
+      const auto* values = reinterpret_cast<const Counter*>(
+          reinterpret_cast<const std::byte*>(copy_.get()) + set.values + one.offset);
+      seen.counters.push_back({text_of_field(one.name),
+                               text_of_field(one.kind),
+                               text_of_field(one.unit),
+                               text_of_field(one.help),
+                               text_of_field(one.words),
+                               {values, one.bytes / sizeof(Counter)},
+                               one.step_bits});
+    }
+  }
+}
+
+Result<CountersSnapshot> CountersSnapshot::take(int fd, const std::string& path) {
+  Error unusable;
+  unusable.set_doing("reading counters from %s", path.c_str());
+  struct stat status {};
+  if (fstat(fd, &status) != 0) return unusable.set_answer_errno(errno);
+  if (status.st_size < static_cast<off_t>(sizeof(CountersHeader))) {
+    return unusable.set_answer("the file has fewer bytes than a header of counters")
+        .set_cure("name the counters file of an appliance, or wait until it has booted");
+  }
+  // The header by itself: a foreign file may be of any length.
+  CountersHeader header;
+  const ssize_t got = read_from_begin(fd, &header, sizeof header);
+  if (got < 0) return unusable.set_answer_errno(errno);
+  if (got < static_cast<ssize_t>(sizeof header) ||
+      header.magic.load(std::memory_order_relaxed) != kCountersMagic) {
+    return unusable.set_answer("the file is not complete, or none of counters")
+        .set_cure("wait until the appliance has booted; of one of an older release its own "
+                  "`bedplate` reads them");
+  }
+  if (header.format != kCountersFormat) {
+    return unusable
+        .set_answer("it has format %u, this program reads %u", header.format, kCountersFormat)
+        .set_cure("use the `bedplate` that the appliance runs");
+  }
+  const auto bytes = static_cast<uint64_t>(status.st_size);
+  if (bytes < header.file_bytes) {
+    return unusable
+        .set_answer("it was cut: %llu of its %llu bytes are left",
+                    static_cast<unsigned long long>(bytes),
+                    static_cast<unsigned long long>(header.file_bytes))
+        .set_cure("copy the file whole; if it is the appliance's own, restart the appliance");
+  }
+  const char* spoiled = "copy the file whole; otherwise it was spoiled, or is none of counters";
+  if (bytes > kBytesMax) {
+    return unusable.set_answer("it is longer than counters can be").set_cure("%s", spoiled);
+  }
+  CountersSnapshot snapshot(std::make_unique<uint64_t[]>((bytes + 7) / 8), bytes);
+  // The copy goes forward: a set that is there in it has its values behind it, as young or younger.
+  if (read_from_begin(fd, snapshot.copy_.get(), bytes) != static_cast<ssize_t>(bytes)) {
+    return unusable.set_answer("it was cut while it was read")
+        .set_cure("read it again; if it is the appliance's own, restart the appliance");
+  }
+  snapshot.taken_ns_ = monotonic_ns();
+  if (!snapshot.is_consistent()) {
+    return unusable.set_answer("its records lead out of the file").set_cure("%s", spoiled);
+  }
+  snapshot.read_sets();
+  return snapshot;
+}
+
+}  // namespace bedplate

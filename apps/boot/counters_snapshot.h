@@ -1,0 +1,95 @@
+// What a counters file said at one moment: a copy of it, judged as a whole, and its sets.
+//
+// A reader knows the format (counters_format.h) and nothing of what is counted. The file may be of
+// another build, of an appliance that crashed, or nonsense, and any program that may write it can
+// cut or change it at any time. So it is copied by read(2) first, and only the copy is looked at:
+// nothing is read beyond its end, and what was checked stays as it was. A kind, a unit or a label
+// that this build does not know is handed on as it is.
+//
+// Tested by tests/apps/boot/counters_reader_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "apps/boot/counter_table.h"
+#include "apps/boot/counters_format.h"
+#include "platform/result.h"
+
+namespace bedplate {
+
+// One counter; texts and values lie in the snapshot.
+struct SeenCounter {
+  std::string_view name;
+  std::string_view kind;
+  std::string_view unit;
+  std::string_view help;
+  std::string_view words;
+  std::span<const Counter> values;  // one, or a histogram's buckets; never empty
+  uint32_t step_bits = 0;
+
+  bool is(CounterKind wanted) const noexcept { return kind == text_of(wanted); }
+  // Whether this build can tell what the values mean; otherwise they are just numbers.
+  bool is_number() const noexcept;
+  bool is_histogram() const noexcept;
+  uint64_t read() const noexcept { return values[0].read(); }
+  // Of a state its word, of flags those that are set ("none": none is); of a value that has no word
+  // its number. Nothing: the kind has no words.
+  std::optional<std::string> read_words() const;
+};
+
+// A struct of counters.
+struct SeenSet {
+  std::string_view owner;  // a service; empty: the runtime
+  std::string_view name;
+  std::string_view instance;  // empty: there is only one
+  std::vector<std::pair<std::string_view, std::string_view>> labels;
+  std::vector<SeenCounter> counters;
+
+  const SeenCounter* find(std::string_view counter) const noexcept;
+  // What a gauge or counter says; nothing: there is none of this name.
+  std::optional<uint64_t> read(std::string_view counter) const noexcept;
+};
+
+class CountersSnapshot {
+ public:
+  // A file of counters is no longer than this, and has no more counters than that: what claims more
+  // is none.
+  static constexpr uint64_t kBytesMax = uint64_t{64} << 20;
+  static constexpr uint32_t kCounterCountMax = 1 << 20;
+
+  // Copies what `fd` has now; `path` is for messages. Errors (kSystem): it has an end too early, is
+  // no file of counters, or of another format; its records lead out of it.
+  static Result<CountersSnapshot> take(int fd, const std::string& path);
+
+  std::string_view appliance() const noexcept;
+  int pid() const noexcept { return header().pid; }
+  // When it was taken: monotonic_ns().
+  uint64_t taken_ns() const noexcept { return taken_ns_; }
+  // All sets that there were, in the file's order. What they point at lives as long as this, or
+  // what this was moved to.
+  const std::vector<SeenSet>& sets() const noexcept { return sets_; }
+
+ private:
+  CountersSnapshot(std::unique_ptr<uint64_t[]> copy, uint64_t bytes) noexcept
+      : copy_(std::move(copy)), bytes_(bytes) {}
+  const CountersHeader& header() const noexcept {
+    return *reinterpret_cast<const CountersHeader*>(copy_.get());
+  }
+  const std::byte* record(const CounterRecords& records, uint32_t index) const noexcept;
+  bool is_consistent() const noexcept;
+  void read_sets();
+
+  std::unique_ptr<uint64_t[]> copy_;
+  uint64_t bytes_;
+  uint64_t taken_ns_ = 0;
+  std::vector<SeenSet> sets_;
+};
+
+}  // namespace bedplate

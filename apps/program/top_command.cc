@@ -1,0 +1,91 @@
+// `top`: what appliances are doing, from their counters alone. They do nothing for it.
+//
+// Tested by tests/system/top_test.py.
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <string>
+
+#include "apps/program/commands.h"
+#include "apps/program/top_json.h"
+#include "apps/program/top_text.h"
+#include "apps/program/top_watch.h"
+
+namespace bedplate {
+namespace {
+
+constexpr double kSecondsMin = 0.1;
+constexpr double kSecondsMax = 3600;
+
+// One JSON object for all, in a line of its own where many follow.
+void print_as_json(const TopWatch& watch, bool is_once) {
+  Json list = Json::array();
+  for (const TopAppliance& appliance : watch.appliances()) list.push_back(top_json(appliance));
+  Json json = Json::object();
+  json["appliances"] = std::move(list);
+  print_json(json, is_once ? 2 : -1);
+}
+
+void print_as_text(const TopWatch& watch) {
+  for (const TopAppliance& appliance : watch.appliances()) {
+    if (!appliance.now) continue;
+    std::printf("%s\n", headline(appliance).c_str());
+    for (const TopSection& section : top_sections(appliance.changes())) {
+      for (const std::string& line : section_lines(section, {})) std::printf("%s\n", line.c_str());
+    }
+  }
+}
+
+// Those that could not be read. Returns the exit code.
+int tell_errors(const TopWatch& watch) {
+  int code = kExitGood;
+  for (const TopAppliance& appliance : watch.appliances()) {
+    if (!appliance.now) code = fail(appliance.error);
+  }
+  return code;
+}
+
+void sleep_seconds(double seconds) {
+  timespec time = {};
+  time.tv_sec = static_cast<time_t>(seconds);
+  time.tv_nsec = static_cast<long>((seconds - std::floor(seconds)) * 1e9);
+  while (nanosleep(&time, &time) != 0) {
+  }
+}
+
+}  // namespace
+
+int top_command(const Arguments& arguments) {
+  const std::string interval = arguments.value("--interval", "1");
+  char* end = nullptr;
+  const double seconds = std::strtod(interval.c_str(), &end);
+  if (*end != '\0' || !(seconds >= kSecondsMin && seconds <= kSecondsMax)) {
+    return usage_failure("--interval takes 0.1 to 3600 seconds, not", interval, "top");
+  }
+  const bool is_once = arguments.has("--once");
+  TopWatch watch({.file = arguments.value("--from"),
+                  .directory = arguments.value("--directory", "/run/bedplate"),
+                  .name = arguments.operands.empty() ? "" : arguments.operands[0]});
+  auto looked = watch.look();
+  if (!looked.ok()) return fail(looked.error());
+  int code = kExitGood;
+  do {
+    // What has crashed does nothing more: there is nothing to wait for.
+    if (watch.is_any_running()) {
+      sleep_seconds(seconds);
+      looked = watch.look();
+      if (!looked.ok()) return is_once ? fail(looked.error()) : kExitGood;  // they have ended
+    }
+    if (arguments.has("--json")) {
+      print_as_json(watch, is_once);
+    } else {
+      print_as_text(watch);
+    }
+    std::fflush(stdout);
+    code = tell_errors(watch);
+  } while (!is_once && watch.is_any_running());
+  return code;
+}
+
+}  // namespace bedplate

@@ -1,0 +1,47 @@
+#include "apps/program/top_json.h"
+
+#include "apps/program/counter_text.h"
+#include "apps/program/stats_json.h"
+
+namespace bedplate {
+namespace {
+
+// Without a look before this one nothing is known of rates: null.
+Json real_json(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+
+Json change_json(const CounterChange& change) {
+  if (change.now.is(CounterKind::kCounter)) {
+    Json json = {{"total", change.now.read()}, {"per_second", real_json(change.per_second())}};
+    if (change.now.unit == "ns") json["share"] = real_json(change.time_share());
+    return json;
+  }
+  if (!change.now.is_histogram()) return counter_json(change.now);
+  Json json = counter_json(change.added_histogram());
+  if (change.has_before && change.seconds > 0) {
+    json["per_second"] = static_cast<double>(Histogram::count_of(change.added)) / change.seconds;
+  }
+  return json;
+}
+
+}  // namespace
+
+Json top_json(const TopAppliance& appliance) {
+  if (!appliance.now) {
+    char text[1024];
+    return {{"path", appliance.path}, {"error", format_error(appliance.error, text, sizeof text)}};
+  }
+  Json json = {{"name", appliance.now->appliance()},
+               {"pid", appliance.now->pid()},
+               {"running", appliance.is_running},
+               {"seconds", appliance.seconds()}};
+  for (const SetChange& change : appliance.changes()) {
+    Json& place = place_of(*change.set, &json);
+    for (const auto& [label, value] : change.set->labels) place[label] = value;
+    for (const CounterChange& counter : change.counters) {
+      place[counter.now.name] = change_json(counter);
+    }
+  }
+  return json;
+}
+
+}  // namespace bedplate
