@@ -45,9 +45,13 @@
 #include "mimalloc.h"
 #include "mimalloc-internal.h"
 
-// Its fast path belongs into free (intercepting_heap.cc); others call it, so it is not `inline`.
+// The fast paths of free and malloc belong into these (intercepting_heap.cc); others call them, so
+// they are not `inline`.
 #pragma GCC diagnostic ignored "-Wattributes"
 extern "C" [[gnu::always_inline]] void mi_free(void* block) mi_attr_noexcept;
+[[gnu::always_inline]] static inline uint8_t mi_bin(size_t bytes);
+[[gnu::always_inline]] void* _mi_page_malloc(mi_heap_t* heap, mi_page_t* page, size_t bytes,
+                                             bool is_zeroed) mi_attr_noexcept;
 
 #include "stats.c"
 #include "random.c"
