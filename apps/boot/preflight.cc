@@ -36,6 +36,17 @@ namespace {
 // Beside what is counted: listeners, rings, eventfds, the counters file, standard streams.
 constexpr uint64_t kOtherDescriptors = 64;
 
+constexpr uint64_t kLeftBytes = 64 * kMiB;  // the kernel's
+
+uint64_t available_memory_bytes() noexcept {
+  uint64_t kib = 0;
+  const auto see = [](const char* line, void* into) {
+    std::sscanf(line, "MemAvailable: %" SCNu64, static_cast<uint64_t*>(into));
+  };
+  if (!read_lines("/proc/meminfo", see, &kib).ok()) return 0;
+  return kib * kKiB;
+}
+
 // The limit after raising the soft one as far as it goes.
 uint64_t raised_limit(__rlimit_resource resource) noexcept {
   rlimit limit = {};
@@ -290,6 +301,21 @@ std::vector<HugepageNeed> hugepage_needs(const AppliancePlan& plan) {
     }
   }
   return needs;
+}
+
+Result<uint64_t> missing_hugepages(const HugepageNeed& need) noexcept {
+  const HugepageCounts counts = hugepage_counts(need.page, need.node);
+  const uint64_t missing = need.count - std::min(need.count, counts.available_count);
+  const uint64_t available_bytes = available_memory_bytes();
+  if (missing == 0 || missing * page_bytes(need.page) + kLeftBytes <= available_bytes) {
+    return missing;
+  }
+  Error error;
+  error.set_doing("reserving %" PRIu64 " hugepages of %s", missing,
+                  format_bytes(page_bytes(need.page)).text);
+  error.set_answer("%" PRIu64 " MiB of memory are free, and %" PRIu64 " MiB stay the kernel's",
+                   available_bytes / kMiB, kLeftBytes / kMiB);
+  return error.set_cure("make [pool] bytes smaller, or add memory");
 }
 
 Result<void> probe_io_uring() noexcept {

@@ -25,6 +25,10 @@ struct HugepageNeed {
 // Nodes that are not there are left out: check_nodes speaks of them.
 std::vector<HugepageNeed> hugepage_needs(const AppliancePlan& plan);
 
+// How many more must be free. Errors: the kernel would have nothing left if it gave them; it hands
+// out hugepages until then, and stops for good.
+Result<uint64_t> missing_hugepages(const HugepageNeed& need) noexcept;
+
 // Checks NUMA nodes, hugepages (on each node), the limits of control groups, of locked memory and
 // of descriptors, cores, users, PCI devices of services, how memory is accounted, and io_uring with
 // what it takes, and raises this process's soft limits to its hard ones. `cgroup_root` is that of

@@ -1,6 +1,5 @@
 #include "apps/init/machine.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <cinttypes>
 #include <csignal>
@@ -27,42 +26,21 @@ namespace {
 constexpr uint64_t kDeviceWaitNs = 10 * kNsPerSecond;
 constexpr long kDevicePollNs = 5 * static_cast<long>(kNsPerMs);
 
-// The kernel hands out hugepages until nothing is left for itself, and then stops for good.
-constexpr uint64_t kLeftBytes = 64 * kMiB;
-
-uint64_t available_memory_bytes() noexcept {
-  uint64_t kib = 0;
-  const auto see = [](const char* line, void* into) {
-    std::sscanf(line, "MemAvailable: %" SCNu64, static_cast<uint64_t*>(into));
-  };
-  if (!read_lines("/proc/meminfo", see, &kib).ok()) return 0;
-  return kib * kKiB;
-}
-
 Result<void> reserve(const HugepageNeed& need) {
+  auto missing = missing_hugepages(need);
+  BP_TRY(missing);
   const HugepageCounts counts = hugepage_counts(need.page, need.node);
   if (!counts.supported) return {};
-  const uint64_t missing = need.count - std::min(need.count, counts.available_count);
   BP_LOG_INFO("hugepages of %s on %s: %" PRIu64 " needed, %" PRIu64 " free, reserving %" PRIu64,
               format_bytes(page_bytes(need.page)).text, format_node(need.node).text, need.count,
-              counts.available_count, missing);
-  if (missing == 0) return {};
-  const uint64_t missing_bytes = missing * page_bytes(need.page);
-  const uint64_t available_bytes = available_memory_bytes();
-  Error error;
-  error.set_doing("reserving %" PRIu64 " hugepages of %s", missing,
-                  format_bytes(page_bytes(need.page)).text);
-  error.set_cure("make [pool] bytes smaller, or add memory");
-  if (missing_bytes + kLeftBytes > available_bytes) {
-    return error.set_answer("%" PRIu64 " MiB of memory are free, and %" PRIu64
-                            " MiB stay the kernel's",
-                            available_bytes / kMiB, kLeftBytes / kMiB);
-  }
+              counts.available_count, missing.value());
+  if (missing.value() == 0) return {};
   const HugepageFile file = hugepage_count_file(need.page, need.node);
   const Fd count_file(open(file.path, O_WRONLY | O_CLOEXEC));
-  const uint64_t total = counts.total_count + missing;
+  const uint64_t total = counts.total_count + missing.value();
   if (count_file.is_open() && dprintf(count_file.number(), "%" PRIu64, total) > 0) return {};
-  return error.set_answer_errno(errno);
+  return error_from_errno("writing %" PRIu64 " into %s", total, file.path)
+      .set_cure("%s", kGiveAllRights);
 }
 
 }  // namespace

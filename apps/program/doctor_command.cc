@@ -2,6 +2,8 @@
 // takes more than a look into /proc and /sys (machine_findings.h) is probed here.
 //
 // Tested by tests/system/command_line_test.py.
+#include <algorithm>
+#include <cinttypes>
 #include <cstdio>
 #include <optional>
 #include <set>
@@ -17,11 +19,13 @@
 #include "apps/program/json_output.h"
 #include "apps/program/judgement.h"
 #include "apps/program/machine_findings.h"
+#include "apps/program/mend.h"
 #include "apps/boot/peers.h"
 #include "apps/boot/ports_part.h"
 #include "apps/boot/preflight.h"
 #include "pinned_pool/no_way_back.h"
 #include "platform/cpu.h"
+#include "platform/file.h"
 #include "platform/hugepage.h"
 #include "platform/units.h"
 
@@ -199,6 +203,61 @@ int print(const std::vector<Finding>& findings, bool as_json) {
   return code;
 }
 
+// The lasting form of a number of hugepages: of the kernel's default size sysctl knows it.
+std::string lasting_count(const HugepageNeed& need, uint64_t total) {
+  uint64_t default_kib = 0;
+  const auto see = [](const char* line, void* into) {
+    std::sscanf(line, "Hugepagesize: %" SCNu64, static_cast<uint64_t*>(into));
+  };
+  const bool is_default = read_lines("/proc/meminfo", see, &default_kib).ok() &&
+                          default_kib * kKiB == page_bytes(need.page);
+  if (!is_default || need.node != kAnyNode) return "";
+  return "vm.nr_hugepages = " + std::to_string(total);
+}
+
+// What preflight's cures of missing hugepages say, as settings.
+std::vector<Finding> missing_pages(const AppliancePlan& plan, std::vector<Error>* failed) {
+  std::vector<Finding> findings;
+  for (const HugepageNeed& need : hugepage_needs(plan)) {
+    auto missing = missing_hugepages(need);
+    const HugepageCounts counts = hugepage_counts(need.page, need.node);
+    if (!missing.ok()) failed->push_back(missing.error());
+    if (!missing.ok() || missing.value() == 0 || !counts.supported) continue;
+    const uint64_t total = counts.total_count + missing.value();
+    Finding finding = {"hugepages", Verdict::kFault, "", ""};
+    const std::string lasting = lasting_count(need, total);
+    finding.settings = {
+        {hugepage_count_file(need.page, need.node).path, std::to_string(total), lasting}};
+    const std::string node = need.node == kAnyNode ? "" : std::to_string(need.node) + ":";
+    if (lasting.empty()) {
+      finding.kernel_words = std::string("hugepagesz=") +
+                             (need.page == PageSize::k1GiB ? "1G" : "2M") + " hugepages=" + node +
+                             std::to_string(total);
+    }
+    findings.push_back(finding);
+  }
+  return findings;
+}
+
+bool ask(const std::string& question) {
+  std::fprintf(stderr, "%s(y or n) ", question.c_str());
+  char answer[16] = "";
+  return std::fgets(answer, sizeof answer, stdin) != nullptr &&
+         (answer[0] == 'y' || answer[0] == 'Y');
+}
+
+// Returns the exit code. What is said goes to standard error: standard output has the findings.
+int fix(const std::string& path, const Judgement* judged, bool asks) {
+  std::vector<Error> failed;
+  std::vector<Finding> findings = look(path, judged);
+  if (judged != nullptr) append(&findings, missing_pages(*judged->plan, &failed));
+  const MendTalk talk = {
+      [asks](const std::string& question) { return !asks || ask(question); },
+      [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); }};
+  for (const Error& error : mend(findings, talk)) failed.push_back(error);
+  return fail(failed);
+}
+
 }  // namespace
 
 int doctor_command(const Arguments& arguments) {
@@ -209,7 +268,15 @@ int doctor_command(const Arguments& arguments) {
     // Of a file that makes no sense the machine can say nothing.
     if (!judged->plan) return fail(judged->problems);
   }
-  return print(look(path, judged ? &*judged : nullptr), arguments.has("--json"));
+  int code = kExitGood;
+  if (arguments.has("--fix")) {
+    code = fix(path, judged ? &*judged : nullptr, !arguments.has("--yes"));
+    if (judged) judge_machine(&*judged);
+  } else if (arguments.has("--yes")) {
+    return usage_failure("--yes is for --fix", "", "doctor");
+  }
+  const int found = print(look(path, judged ? &*judged : nullptr), arguments.has("--json"));
+  return std::max(code, found);
 }
 
 }  // namespace bedplate

@@ -1,10 +1,11 @@
 // What `doctor` says of one thing of the machine.
 //
-// Tested by tests/apps/program/machine_findings_test.cc.
+// Tested by tests/apps/program/machine_findings_test.cc, tests/apps/program/mend_test.cc.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace bedplate {
 
@@ -14,11 +15,20 @@ enum class Verdict : uint8_t {
   kFault,    // nothing runs here, or not the configuration that was asked about
 };
 
+// What the running machine can be told.
+struct Setting {
+  std::string file;     // "/proc/sys/kernel/numa_balancing"
+  std::string value;    // is written into it
+  std::string lasting;  // a line for sysctl.d: "kernel.numa_balancing = 0"; empty: it has none
+};
+
 struct Finding {
   std::string name;
   Verdict verdict = Verdict::kGood;
-  std::string value;  // what there is
-  std::string cure;   // empty: there is none, or none is needed
+  std::string value;                   // what there is
+  std::string cure;                    // empty: there is none, or none is needed
+  std::vector<Setting> settings = {};  // that are the cure, or a part of it
+  std::string kernel_words = {};       // of the kernel's command line, that make it last
 };
 
 // "good", "warning", "fault".

@@ -11,24 +11,10 @@
 
 namespace bedplate {
 
-Judgement judge(const char* path, std::span<Service* const> services) {
-  Judgement judged;
-  std::vector<Error>& problems = judged.problems;
-  judged.configuration = load_configuration(path, services, &problems);
-  if (!judged.configuration) return judged;
-  const Configuration& configuration = *judged.configuration;
-  auto planned = plan_appliance(configuration);
-  if (!planned.ok()) {
-    problems = {planned.error()};
-    return judged;
-  }
-  judged.plan = planned.take();
-  const AppliancePlan& plan = *judged.plan;
-  if (auto agreed = check_heap_expectation(configuration.alloc.expect, interception_decision());
-      !agreed.ok()) {
-    problems = {agreed.error()};
-    return judged;
-  }
+void judge_machine(Judgement* judged) {
+  const Configuration& configuration = *judged->configuration;
+  const AppliancePlan& plan = *judged->plan;
+  std::vector<Error>& problems = judged->problems;
   problems = preflight(configuration, plan);
   // Held meanwhile, so that no start of the name and this get in each other's way.
   NameLock name_lock;
@@ -38,10 +24,28 @@ Judgement judge(const char* path, std::span<Service* const> services) {
   } else if (auto checked = check_counters_file(name_lock, plan.counters()); !checked.ok()) {
     problems.push_back(checked.error());
   }
-  if (!name_lock.is_nobody_elses()) return judged;
+  if (!name_lock.is_nobody_elses()) return;
   const auto listeners = open_listeners(plan.services, false, &problems);
   const auto files = open_files(plan.services, false, &problems);
   make_peers()->open(configuration, plan, &problems);
+}
+
+Judgement judge(const char* path, std::span<Service* const> services) {
+  Judgement judged;
+  judged.configuration = load_configuration(path, services, &judged.problems);
+  if (!judged.configuration) return judged;
+  auto planned = plan_appliance(*judged.configuration);
+  if (!planned.ok()) {
+    judged.problems = {planned.error()};
+    return judged;
+  }
+  judged.plan = planned.take();
+  const HeapExpectation expected = judged.configuration->alloc.expect;
+  if (auto agreed = check_heap_expectation(expected, interception_decision()); !agreed.ok()) {
+    judged.problems = {agreed.error()};
+    return judged;
+  }
+  judge_machine(&judged);
   return judged;
 }
 

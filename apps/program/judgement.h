@@ -24,4 +24,7 @@ struct Judgement {
 // Requires: `services` as load_configuration() does.
 Judgement judge(const char* path, std::span<Service* const> services);
 
+// Looks for what the machine lacks, anew. Requires: judged->plan is there.
+void judge_machine(Judgement* judged);
+
 }  // namespace bedplate

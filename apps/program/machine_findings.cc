@@ -92,8 +92,8 @@ View look_at(const std::set<int>& asked, const std::string& root) {
   return {root, asked.empty() ? numbers_in(names_in(root + kCpus), "cpu") : asked};
 }
 
-std::string directory_of(const View& view, int cpu) {
-  return view.root + kCpus + "/cpu" + std::to_string(cpu);
+std::string directory_of(const std::string& root, int cpu) {
+  return root + kCpus + "/cpu" + std::to_string(cpu);
 }
 
 Finding kernel(const std::string& root) {
@@ -111,7 +111,8 @@ Finding kernel(const std::string& root) {
 Finding threads_of_cores(const View& view) {
   std::set<std::string> siblings;
   for (const int cpu : view.cpus) {
-    const std::string list = text_of(directory_of(view, cpu) + "/topology/thread_siblings_list");
+    const std::string list =
+        text_of(directory_of(view.root, cpu) + "/topology/thread_siblings_list");
     if (numbers_of(list).size() > 1) siblings.insert(list);
   }
   if (siblings.empty()) return {"threads of a core", Verdict::kGood, "one", ""};
@@ -128,7 +129,7 @@ Finding threads_of_cores(const View& view) {
 Finding governor(const View& view) {
   std::map<std::string, std::set<int>> by_name;
   for (const int cpu : view.cpus) {
-    const std::string name = text_of(directory_of(view, cpu) + "/cpufreq/scaling_governor");
+    const std::string name = text_of(directory_of(view.root, cpu) + "/cpufreq/scaling_governor");
     if (!name.empty()) by_name[name].insert(cpu);
   }
   if (by_name.empty()) {
@@ -138,24 +139,35 @@ Finding governor(const View& view) {
   for (const auto& [name, cpus] : by_name) {
     add_word(&text, name + " (cpu " + list_text(cpus) + ")");
   }
-  const bool is_good = by_name.size() == 1 && by_name.begin()->first == "performance";
-  return {"governor", is_good ? Verdict::kGood : Verdict::kWarning, text,
-          is_good ? ""
-                  : "for f in /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor; do echo "
-                    "performance > $f; done; lasts with cpufreq.default_governor=performance on "
-                    "the kernel's command line"};
+  by_name.erase("performance");
+  if (by_name.empty()) return {"governor", Verdict::kGood, text, ""};
+  Finding finding = {"governor", Verdict::kWarning, text,
+                     "for f in /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor; do echo "
+                     "performance > $f; done; lasts with cpufreq.default_governor=performance on "
+                     "the kernel's command line"};
+  for (const auto& [name, cpus] : by_name) {
+    for (const int cpu : cpus) {
+      finding.settings.push_back(
+          {directory_of("", cpu) + "/cpufreq/scaling_governor", "performance", ""});
+    }
+  }
+  finding.kernel_words = "cpufreq.default_governor=performance";
+  return finding;
 }
 
 // The deepest that any of the cores may go to.
 Finding sleep_states(const View& view) {
   std::string deepest;
   uint64_t latency = 0;
+  std::vector<Setting> settings;
   for (const int cpu : view.cpus) {
-    const std::string idle = directory_of(view, cpu) + "/cpuidle";
-    for (const int state : numbers_in(names_in(idle), "state")) {
-      const std::string directory = idle + "/state" + std::to_string(state);
+    const std::string idle = directory_of("", cpu) + "/cpuidle";
+    for (const int state : numbers_in(names_in(view.root + idle), "state")) {
+      const std::string disable = idle + "/state" + std::to_string(state) + "/disable";
+      const std::string directory = view.root + idle + "/state" + std::to_string(state);
       if (text_of(directory + "/disable") == "1") continue;
       const uint64_t takes = read_number_file((directory + "/latency").c_str()).value_or(0);
+      if (takes > kWakeMicrosecondsMax) settings.push_back({disable, "1", ""});
       if (takes < latency || (takes == latency && !deepest.empty())) continue;
       latency = takes;
       deepest = text_of(directory + "/name");
@@ -166,9 +178,13 @@ Finding sleep_states(const View& view) {
   }
   const std::string value = deepest + " takes " + std::to_string(latency) + " us to leave";
   if (latency <= kWakeMicrosecondsMax) return {"sleep states", Verdict::kGood, value, ""};
-  return {"sleep states", Verdict::kWarning, value,
+  return {"sleep states",
+          Verdict::kWarning,
+          value,
           "a sleeping shard wakes so much later: start the kernel with intel_idle.max_cstate=1 "
-          "processor.max_cstate=1"};
+          "processor.max_cstate=1",
+          settings,
+          "intel_idle.max_cstate=1 processor.max_cstate=1"};
 }
 
 // Of the machine: whether there are any. Of a configuration: whether its shards have them.
@@ -179,12 +195,14 @@ Finding isolated_cores(const View& view, bool is_asked) {
   const std::string value = list.empty() ? "none" : list;
   if (!list.empty() && shared.empty()) return {"isolated cores", Verdict::kGood, value, ""};
   const std::string wanted = is_asked ? list_text(view.cpus) : "LIST";
-  return {"isolated cores", Verdict::kWarning,
+  const std::string words = "isolcpus=" + wanted + " nohz_full=" + wanted + " rcu_nocbs=" + wanted;
+  return {"isolated cores",
+          Verdict::kWarning,
           is_asked ? value + "; of the shards, cpu " + list_text(shared) + " is not" : value,
-          "other programs and the kernel's work interrupt the shards: start the kernel with "
-          "isolcpus=" +
-              wanted + " nohz_full=" + wanted + " rcu_nocbs=" + wanted +
-              (is_asked ? "" : ", of their cores")};
+          "other programs and the kernel's work interrupt the shards: start the kernel with " +
+              words + (is_asked ? "" : ", of their cores"),
+          {},
+          is_asked ? words : ""};
 }
 
 Finding clock(const std::string& root) {
@@ -232,8 +250,11 @@ Finding numa(const std::string& root) {
   if (text_of(root + "/proc/sys/kernel/numa_balancing") != "1") {
     return {"NUMA", Verdict::kGood, text, ""};
   }
-  return {"NUMA", Verdict::kWarning, text + "; and the kernel looks for better places of pages",
-          "it makes page faults for that: sysctl kernel.numa_balancing=0"};
+  return {"NUMA",
+          Verdict::kWarning,
+          text + "; and the kernel looks for better places of pages",
+          "it makes page faults for that: sysctl kernel.numa_balancing=0",
+          {{"/proc/sys/kernel/numa_balancing", "0", "kernel.numa_balancing = 0"}}};
 }
 
 struct FreeMemory {
@@ -267,9 +288,12 @@ Finding fragmentation(const std::string& root) {
   const std::string value = std::string(format_bytes(found.pages * page).text) + ", of it " +
                             format_bytes(found.hugepages * page).text + " in pieces of 2 MiB";
   if (found.hugepages * 2 >= found.pages) return {"free memory", Verdict::kGood, value, ""};
-  return {"free memory", Verdict::kWarning, value,
+  return {"free memory",
+          Verdict::kWarning,
+          value,
           "it is in small pieces, and becomes no hugepages: echo 1 > /proc/sys/vm/compact_memory, "
-          "or reserve hugepages early: by the kernel's command line"};
+          "or reserve hugepages early: by the kernel's command line",
+          {{"/proc/sys/vm/compact_memory", "1", ""}}};
 }
 
 Finding ptrace_scope(const std::string& root) {

@@ -21,7 +21,10 @@ namespace {
 constexpr CommandOption kJson = {"--json", "", "print JSON"};
 constexpr CommandOption kJsonOnly[] = {kJson};
 constexpr CommandOption kDoctorOptions[] = {
-    {"--for", "CONFIG", "judge the machine for this configuration"}, kJson};
+    {"--for", "CONFIG", "judge the machine for this configuration"},
+    {"--fix", "", "do what can be done; ask before it outlasts a boot"},
+    {"--yes", "", "with --fix: do not ask"},
+    kJson};
 constexpr CommandOption kStatsOptions[] = {
     {"--directory", "DIR", "its runtime directory (default /run/bedplate)"},
     {"--from", "FILE", "instead: this counters file, wherever it came from"},
@@ -95,7 +98,11 @@ constexpr Command kCommands[] = {
     {"doctor", "", 0, 0, kDoctorOptions, "say what this machine can do",
      "Lists page sizes, limits, cores and kernel features that Bedplate uses: each is good, or a\n"
      "warning (something is lost), or a fault (nothing starts), with its cure. With --for: what\n"
-     "`check` finds missing, and the cores of its shards. A fault exits 1.\n",
+     "`check` finds missing, and the cores of its shards. A fault exits 1.\n"
+     "--fix reserves hugepages (with --for), and sets the governor, sleep states and what else\n"
+     "lasts until the next boot. What makes that last it writes into\n"
+     "/etc/sysctl.d/90-bedplate.conf, if that is agreed to; it prints the line for GRUB. Then\n"
+     "the machine is judged again.\n",
      &doctor_command},
     {"stats", "[NAME]", 0, 1, kStatsOptions, "print the counters of a running appliance",
      "Reads the counters file NAME.stats (the only one there, when NAME is left out) and audits\n"

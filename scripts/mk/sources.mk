@@ -58,7 +58,7 @@ INIT := core_dump crash drill init kernel_command_line machine modules mounts ne
         rdma_link watchdog
 COMMANDS := check_command counter_changes counter_text counters_command doctor_command \
             fifo_question files_c group_parts init_part json_output judgement keys_command \
-            machine_findings perf_command plan_command program run_command service_c sockets_c \
+            machine_findings mend perf_command plan_command program run_command service_c sockets_c \
             stats_command stats_json stats_text top_command top_json top_model top_text top_watch \
             watch_stats
 PERF := perf_client perf_report perf_server perf_shm_side perf_side perf_verbs register_report

@@ -6,8 +6,8 @@ import re
 import signal
 import subprocess
 
-from harness import (BEDPLATE, GIB, KIB, LAYOUTS, MIB, Skip, expect, expect_in, expect_true,
-                     few_hugepages, need_tools, test, to_toml)
+from harness import (BEDPLATE, GIB, HUGEPAGES, KIB, LAYOUTS, MIB, Skip, expect, expect_in,
+                     expect_true, few_hugepages, hugepage_count, need_tools, test, to_toml)
 from harness import read_text
 import raw_nbd as nbd
 from raw_nbd import connect
@@ -21,7 +21,7 @@ BAD_USAGE = {
     "run_two": ["run", "CONFIG", "CONFIG"], "plan_two": ["plan", "CONFIG", "CONFIG"],
     "run_unknown_option": ["run", "CONFIG", "--fast"],
     "plan_unknown_option": ["plan", "--x", "CONFIG"], "doctor_argument": ["doctor", "me"],
-    "doctor_for_nothing": ["doctor", "--for"],
+    "doctor_for_nothing": ["doctor", "--for"], "doctor_yes": ["doctor", "--yes"],
     "stats_two": ["stats", "a", "b"], "keys_unknown": ["keys", "blok"],
     "stats_directory_of_nothing": ["stats", "--directory"], "json_alone": ["--json"],
     "perf_nothing": ["perf"], "perf_nowhere": ["perf", "put"], "perf_count": ["perf", "put", "-n"],
@@ -237,6 +237,36 @@ def doctor_for_a_configuration(box):
     cpus = found["isolated cores"]
     expect_in("isolcpus=0 nohz_full=0 rcu_nocbs=0" if cpus["cure"] else "", cpus["cure"],
               "the cure of cores that are not isolated")
+
+
+@test(answer=["--yes", "y", "n", ""])
+def doctor_fixes(box, answer):
+    """Hugepages are reserved at once; what makes them last is written when that is agreed to."""
+    need_tools("unshare")
+    config = good_file(box)
+    lasting = box.path("lasting")
+    os.mkdir(lasting)
+    script = 'mount --bind "$0" /etc/sysctl.d && exec "$@" 2>&1'
+    apart = ["unshare", "--mount", "sh", "-c", script, lasting]
+    if box.run(*apart, "true", expect_code=None).returncode != 0:
+        raise Skip("this user may not mount")
+    options = ["--fix"] + (["--yes"] if answer == "--yes" else [])
+    with few_hugepages(0):
+        before = hugepage_count(2 * MIB, "nr_hugepages")
+        done = box.run(*apart, BEDPLATE, "doctor", "--for", config, *options, expect_code=None,
+                       input=answer)
+        HUGEPAGES.raised[2 * MIB] = (HUGEPAGES.raised.get(2 * MIB, 0) - before +
+                                     hugepage_count(2 * MIB, "nr_hugepages"))
+    expect(done.returncode, 0, f"the exit code after\n{done.stdout}")
+    total = re.search(r"^done: echo (\d+) > .*/nr_hugepages$", done.stdout, re.MULTILINE)
+    expect_true(total, f"what was done is told:\n{done.stdout}")
+    expect_in(f"good    {config} this machine has what it takes", done.stdout, "the judgement")
+    expect("left as it was" in done.stdout, answer not in ("--yes", "y"), "left as it was")
+    files = os.listdir(lasting)
+    expect(files, ["90-bedplate.conf"] if answer in ("--yes", "y") else [], "the lasting files")
+    if files:
+        expect_in(f"vm.nr_hugepages = {total[1]}\n", read_text(f"{lasting}/90-bedplate.conf"),
+                  "the lasting file")
 
 
 @test()
