@@ -151,7 +151,8 @@ $(EXAMPLES) $(PEERS) $(TRAFFIC) $(PLACES): $(POOL_HEAP) $(LIBRARIES_ALL)
 	  $(LINK_LIBRARIES)
 
 # One that has ports besides.
-PORT_ECHO_SOURCES := $(addprefix tests/system/,port_echo.cc port_lender.cc)
+PORT_ECHO_SOURCES := $(addprefix tests/system/,port_echo.cc port_lender.cc) \
+  tests/apps/ports/port_witness.cc
 $(PORT_ECHO): $(call objects,$(PORT_ECHO_SOURCES)) $(POOL_HEAP) $(DPDK_LIBRARY) $(LIBRARIES_ALL)
 	$(if $(V),,@echo "  LINK $@")
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LINK_POOL_HEAP) $(LINK_DPDK) $(LINK_RUNTIME) \

@@ -7,6 +7,8 @@ Patterns and the last line are those of guest_test.py. The other end of the wire
 put together by hand, and go through a socket of QEMU's.
 """
 
+import contextlib
+import hashlib
 import json
 import os
 import re
@@ -18,19 +20,20 @@ import threading
 import time
 
 from configuration import smallest
-from guest_test import Guest
+from guest_test import VERBS_MODULES, Guest
 from image import VMLINUX, Image, build_module
 from machine import ROOT, Machine
 from runner import Failure, run_tests
 from vfio_test import IOMMU, NO_IOMMU_MODE
 
 ECHO = os.path.join(ROOT, "build", "release", "port-echo")
-AT = "0000:00:05.0"
+AT, OTHER_AT = "0000:00:05.0", "0000:00:06.0"
 CARDS = {"e1000e": "e1000e", "vmxnet3": "vmxnet3",
          "virtio": "virtio-net-pci,iommu_platform=on,disable-legacy=on"}
 PATIENCE_SECONDS = 120
 
 OURS, THEIRS = "10.9.0.1", "10.9.0.2"
+OTHER = "10.9.1.1", "10.9.1.2"  # on the second card
 MAC = bytes.fromhex("020000000901")
 DATAGRAMS = 2000
 
@@ -56,13 +59,15 @@ def checksum(data):
 class Wire:
     """The other end of a card's wire, which answers ARP, too."""
 
-    def __init__(self, directory):
-        self._theirs = os.path.join(directory, "card")
-        ours = os.path.join(directory, "wire")
+    def __init__(self, directory, name="wire", ours=OURS, theirs=THEIRS):
+        self.name = name
+        self._addresses = ours, theirs
+        self._theirs = os.path.join(directory, f"{name}-card")
+        ours = os.path.join(directory, name)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(ours)
         self._socket.settimeout(0.5)
-        self.options = (f"-netdev dgram,id=wire,local.type=unix,local.path={self._theirs},"
+        self.options = (f"-netdev dgram,id={name},local.type=unix,local.path={self._theirs},"
                         f"remote.type=unix,remote.path={ours}")
         self._mac = b"\xff" * 6
         self._deadline = time.monotonic() + PATIENCE_SECONDS
@@ -88,19 +93,20 @@ class Wire:
         except socket.timeout:
             return None
         kind, payload = struct.unpack_from("!H", frame, 12)[0], frame[14:]
-        if kind == 0x806 and payload[6:8] == b"\0\1" and payload[24:28] == socket.inet_aton(OURS):
+        is_question = kind == 0x806 and payload[6:8] == b"\0\1"
+        if is_question and payload[24:28] == socket.inet_aton(self._addresses[0]):
             self.arp(2, payload[8:14], socket.inet_ntoa(payload[14:18]))
             return None
         return kind, payload
 
     def arp(self, operation, mac, address):
         self.send(0x806, bytes.fromhex("0001080006040000")[:6] + struct.pack("!H", operation) +
-                  MAC + socket.inet_aton(OURS) + mac + socket.inet_aton(address))
+                  MAC + socket.inet_aton(self._addresses[0]) + mac + socket.inet_aton(address))
 
     def find(self):
         """Asks for the port's address until it answers."""
         while True:
-            self.arp(1, bytes(6), THEIRS)
+            self.arp(1, bytes(6), self._addresses[1])
             while (got := self.receive()) is not None:
                 if got[0] == 0x806 and got[1][6:8] == b"\0\2":
                     self._mac = got[1][8:14]
@@ -108,7 +114,7 @@ class Wire:
 
     def send_ip(self, protocol, payload):
         head = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(payload), 1, 0, 64, protocol, 0,
-                           socket.inet_aton(OURS), socket.inet_aton(THEIRS))
+                           *map(socket.inet_aton, self._addresses))
         self.send(0x800, head[:10] + struct.pack("!H", checksum(head)) + head[12:] + payload)
 
     def expect_echo(self, protocol, message, is_answer):
@@ -133,6 +139,17 @@ class Wire:
         self.expect_echo(17, head + data,
                          lambda got: got[:4] == struct.pack("!HH", 7000, 9000) and got[8:] == data)
 
+    def expect_datagram(self, make, port, answers, is_good):
+        """Sends what `make` makes, until a datagram comes by `answers` that `is_good`."""
+        while True:
+            data = make()
+            self.send_ip(17, struct.pack("!HHHH", 9000, port, 8 + len(data), 0) + data)
+            while (got := answers.receive()) is not None:
+                if got[0] == 0x800 and got[1][9] == 17:
+                    length = struct.unpack_from("!H", got[1], 2)[0]
+                    if is_good(got[1][28:length]):
+                        return
+
     def use(self):
         self.find()
         for sequence in range(10):
@@ -141,49 +158,84 @@ class Wire:
             self.datagram(number)
 
 
-def in_a_guest(card):
-    """Ping and datagrams; the mappings that are left are the same before and after."""
-    script = f"""
-echo 128 > /proc/sys/vm/nr_hugepages
-cat > /tmp/a.toml << END
-{CONFIGURATION}
-END
-echo vfio-pci > /sys/bus/pci/devices/{AT}/driver_override
-[ ! -e /sys/bus/pci/devices/{AT}/driver ] || echo {AT} > /sys/bus/pci/devices/{AT}/driver/unbind
-echo {AT} > /sys/bus/pci/drivers_probe
-/echo run /tmp/a.toml > /tmp/log 2>&1 & echo=$!
-until grep -q 'bedplate: ready' /tmp/log || ! kill -0 $echo 2> /dev/null; do sleep 0.1; done
-echo == before; /echo stats --json a
-while kill -0 $echo 2> /dev/null; do
-  count=$(/echo stats --json a | sed -n 's/.*"received_frames": \\([0-9]*\\).*/\\1/p' |
-      sort -n | tail -n 1)
-  [ ${{count:-0}} -lt {DATAGRAMS + 10} ] || break
-  sleep 0.5
-done
-echo == after; /echo stats --json a
-kill -TERM $echo; wait $echo; echo == exit $?; cat /tmp/log"""
-    with tempfile.TemporaryDirectory() as work, Wire(work) as wire:
+def run_with_wires(script, cards, use, modules="vfio_iommu_type1 vfio_pci", **machine):
+    """The script in a guest whose cards have a wire each, which `use` is given."""
+    with tempfile.TemporaryDirectory() as work, contextlib.ExitStack() as stack:
+        wires = [stack.enter_context(Wire(work, name, *addresses))
+                 for name, addresses in zip(("wire", "other"), ((OURS, THEIRS), OTHER))]
         failures = []
 
-        def use():
+        def run():
             try:
-                wire.use()
+                use(*wires[:len(cards)])
             except BaseException as failure:  # pylint: disable=broad-except
                 failures.append(failure)
 
-        user = threading.Thread(target=use)
+        user = threading.Thread(target=run)
         user.start()
-        guest = Guest("/bin/sh", "-c", script, modules="vfio_iommu_type1 vfio_pci",
-                      append="intel_iommu=on", files=f"{ECHO}=/echo", seconds=200,
-                      qemu=f"{IOMMU.format(bits=48)} {wire.options} "
-                           f"-device {card},netdev=wire,addr=5,romfile=")
+        options = " ".join(f"{wire.options} -device {card},netdev={wire.name},addr={5 + i},romfile="
+                           for i, (card, wire) in enumerate(zip(cards, wires)))
+        guest = Guest("/bin/sh", "-c", script, modules=modules, append="intel_iommu=on",
+                      files=f"{ECHO}=/echo", seconds=200,
+                      qemu=f"{IOMMU.format(bits=48)} {options}", **machine)
         user.join()
     if failures:
         raise Failure(f"{failures[0]}\n{guest.output}")
     guest.expect_exit(0)
+    return guest
+
+
+# `give ADDRESS` has vfio-pci take a device; `serve NAME` starts an appliance from /tmp/NAME.toml and
+# waits until it is ready or has ended; `until_counted COUNT COUNTER` waits for the most of a counter
+# of "a".
+BEGIN = r"""
+echo 160 > /proc/sys/vm/nr_hugepages
+give() {
+  echo vfio-pci > /sys/bus/pci/devices/$1/driver_override
+  [ ! -e /sys/bus/pci/devices/$1/driver ] || echo $1 > /sys/bus/pci/devices/$1/driver/unbind
+  echo $1 > /sys/bus/pci/drivers_probe
+}
+serve() {
+  /echo run /tmp/$1.toml > /tmp/$1.log 2>&1 &
+  eval "$1=$!"
+  until grep -q 'bedplate: ready' /tmp/$1.log || ! kill -0 $! 2> /dev/null; do sleep 0.1; done
+}
+until_counted() {
+  while kill -0 $a 2> /dev/null; do
+    count=$(/echo stats --json a | sed -n 's/.*"'$2'": \([0-9]*\).*/\1/p' | sort -n | tail -n 1)
+    [ ${count:-0} -lt $1 ] || break
+    sleep 0.5
+  done
+}
+"""
+
+
+def sum_of(content):
+    """FNV-1a, as tests/system/port_lender.cc has it."""
+    total = 0x811c9dc5
+    for byte in content:
+        total = (total ^ byte) * 0x01000193 & 0xffffffff
+    return f"{total:08x}"
+
+
+def stats_of(guest, when):
+    """What `/echo stats --json` printed behind a line `== WHEN`."""
+    return json.loads(guest.expect(rf"== {when}\n(\{{[\s\S]*?^\}})").group(1))
+
+
+def in_a_guest(card):
+    """Ping and datagrams; the mappings that are left are the same before and after."""
+    guest = run_with_wires(BEGIN + f"""
+cat > /tmp/a.toml << END
+{CONFIGURATION}
+END
+give {AT}; serve a
+echo == before; /echo stats --json a
+until_counted {DATAGRAMS + 10} received_frames
+echo == after; /echo stats --json a
+kill -TERM $a; wait $a; echo == exit $?; cat /tmp/a.log""", [card], Wire.use)
     guest.expect(r"^== exit 0$")
-    before, after = (json.loads(guest.expect(rf"== {when}\n(\{{[\s\S]*?^\}})").group(1))
-                     for when in ("before", "after"))
+    before, after = stats_of(guest, "before"), stats_of(guest, "after")
     left = 65535 - len(before["segment"])
     seen = [(counters["vfio"], counters["pool"]["registrations_after_seal"], counters["audit"])
             for counters in (before, after)]
@@ -191,9 +243,112 @@ kill -TERM $echo; wait $echo; echo == exit $?; cat /tmp/log"""
         raise Failure(f"the counters say {seen}\n{guest.output}")
 
 
-# `look ADDRESS` looks what stands against a port there; `give ADDRESS` has vfio-pci take the device.
-LOOK = f"""
-echo 128 > /proc/sys/vm/nr_hugepages
+BETWEEN_CARDS = CONFIGURATION + f"""
+answer_by = "lan"
+answer_to = "{OTHER[0]}:9001"
+[[port]]
+name = "lan"
+device = "{OTHER_AT}"
+addresses = ["{OTHER[1]}/24"]
+"""
+
+
+def what_one_card_receives_another_sends_from_where_it_lies():
+    """A witness at both drivers compares addresses (tests/apps/ports/port_witness.h)."""
+    def use(wire, other):
+        wire.find()
+        other.find()
+        sent = set()
+
+        def make():
+            """Another one each time: the witness knows them by their numbers."""
+            made = struct.pack("!I", len(sent)) + os.urandom(len(sent) % 1400)
+            sent.add(made)
+            return made
+
+        for _ in range(DATAGRAMS):
+            wire.expect_datagram(make, 7000, other, sent.__contains__)
+
+    guest = run_with_wires(BEGIN + f"""
+cat > /tmp/a.toml << END
+{BETWEEN_CARDS}
+END
+give {AT}; give {OTHER_AT}; serve a
+until_counted {DATAGRAMS} sent_in_place
+echo == after; /echo stats --json a
+kill -TERM $a; wait $a; echo == exit $?; cat /tmp/a.log""", [CARDS["e1000e"]] * 2, use)
+    guest.expect(r"^== exit 0$")
+    witness = stats_of(guest, "after")["services"]["echo"]
+    if witness["sent_elsewhere"] != 0 or witness["sent_in_place"] < DATAGRAMS:
+        raise Failure(f"the witness says {witness}\n{guest.output}")
+
+
+LENT = 300
+LENDING = smallest("a", pool="160 MiB", in_pool='pages = "2 MiB"', more=f"""
+[verbs]
+trust_windows = true
+listen = "tcp:127.0.0.1:7471"
+[[verbs.peer]]
+name = "b"
+[[port]]
+name = "wan"
+device = "{AT}"
+addresses = ["{THEIRS}/24"]
+[lend]
+network = "wan"
+local = "0.0.0.0:7000"
+to = ["b"]
+file = "/tmp/lent"
+""")
+BORROWING = smallest("b", in_pool='pages = "2 MiB"', more="""
+[verbs]
+trust_windows = true
+back_off_max_ms = 200
+[[verbs.peer]]
+name = "a"
+address = "tcp:127.0.0.1:7471"
+[lend]
+""")
+
+
+def datagrams_of_a_card_go_by_verbs_from_where_they_lie():
+    """Another appliance reads each by RDMA at the address in the port's buffers, and none was copied
+    to be sent (verbs.bounced_bytes)."""
+    sent = []
+
+    def use(wire):
+        wire.find()
+        for number in range(LENT):
+            data = struct.pack("<Q", number) + os.urandom(992)
+            sent.append(data)
+            wanted = rf"{number} at (\w+); b \1 {sum_of(data)}; file 1000"
+            wire.expect_datagram(lambda d=data: d, 7000, wire,
+                                 lambda got, w=wanted: re.fullmatch(w, got.decode()))
+
+    guest = run_with_wires(BEGIN + f"""
+cat > /tmp/a.toml << END
+{LENDING}
+END
+cat > /tmp/b.toml << END
+{BORROWING}
+END
+/bedplate-tests -sg VerbsPeers -sn AllThatIsThereIsGood > /dev/null 2>&1  # it makes rxe0
+give {AT}; serve a; serve b
+until_counted {LENT} sent_datagrams
+echo == after; /echo stats --json a
+sha256sum /tmp/lent
+kill -TERM $b; wait $b; kill -TERM $a; wait $a; echo == exit $?; cat /tmp/a.log /tmp/b.log
+""", [CARDS["e1000e"]], use, modules=f"vfio_iommu_type1 vfio_pci {VERBS_MODULES}")
+    guest.expect(r"^== exit 0$")
+    guest.expect(rf"^{hashlib.sha256(b''.join(sent)).hexdigest()}  /tmp/lent$")
+    counters = stats_of(guest, "after")
+    seen = (counters["verbs"]["bounced_bytes"], counters["pool"]["registrations_after_seal"])
+    if seen != (0, 0):
+        raise Failure(f"bytes bounced, regions registered after the seal: {seen}\n{guest.output}")
+
+
+# `look ADDRESS` looks what stands against a port there.
+LOOK = BEGIN + f"""
 cat > /tmp/a.toml << END
 {CONFIGURATION}
 END
@@ -201,13 +356,9 @@ look() {{
   sed "s/{AT}/$1/" /tmp/a.toml > /tmp/b.toml
   echo == look $2; /echo check /tmp/b.toml 2>&1; echo == exit $?
 }}
-give() {{
-  echo vfio-pci > /sys/bus/pci/devices/$1/driver_override
-  echo $1 > /sys/bus/pci/drivers_probe
-}}
 modprobe() {{ insmod /modules/$1.ko; }}
 """
-EDU_AT, NOBODY_AT = "0000:00:06.0", "0000:00:09.0"
+EDU_AT, NOBODY_AT = OTHER_AT, "0000:00:09.0"
 
 
 def look(script, iommu=IOMMU, modules="vfio_iommu_type1 vfio_pci e1000e", files=""):
@@ -292,7 +443,9 @@ def ports_of_an_image():
 
 
 TESTS = [a_port_that_cannot_be_had_is_one_line_with_its_cure, a_port_without_an_iommu_is_refused,
-         e1000e_in_a_guest, vmxnet3_in_a_guest, virtio_net_in_a_guest, ports_of_an_image]
+         what_one_card_receives_another_sends_from_where_it_lies,
+         datagrams_of_a_card_go_by_verbs_from_where_they_lie, e1000e_in_a_guest, vmxnet3_in_a_guest,
+         virtio_net_in_a_guest, ports_of_an_image]
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@
 #include "apps/boot/service_plan.h"
 #include "apps/ports/port_service.h"
 #include "apps/program/program.h"
+#include "tests/apps/ports/port_witness.h"
 #include "tests/system/port_lender.h"
 
 namespace {
@@ -23,10 +24,13 @@ class Echo final : public Service {
     table.text("group", &group_, 0, 64).help("What it joins.");
     table.text("answer_to", &answer_to_, 0, 64)
         .help("Where answers go; or none: where it came from.");
+    table.text("answer_by", &answer_by_, 0, 16).help("A port; or none: by that it came from.");
     table.shard("shard", &shard_).help("Where it is.");
   }
   Result<void> plan(ServicePlan& plan) override {
     plan.datagram_socket(shard_, "echo", {.buffer_count = 256, .buffer_bytes = 2048}, network_);
+    if (!answer_by_.empty()) plan.datagram_socket(shard_, "answers", {}, answer_by_);
+    plan.counters<test::WitnessCounters>("witness");
     return {};
   }
   Result<void> create(ServiceContext& context) override {
@@ -47,20 +51,37 @@ class Echo final : public Service {
     };
     options.owner.context = this;
     BP_TRY(socket_->open(options));
+    BP_TRY(open_answers(context));
     return group_.empty() ? Result<void>{} : socket_->join(*parse_ip_address(group_));
   }
   void start(uint32_t shard) noexcept override {
-    if (shard == shard_) (void)socket_->start();
+    if (shard != shard_) return;
+    (void)socket_->start();
+    if (answers_socket_ != socket_) (void)answers_socket_->start();
   }
 
  private:
+  Result<void> open_answers(ServiceContext& context) {
+    auto counters = context.counters<test::WitnessCounters>("witness");
+    BP_TRY(counters);
+    if (!network_.empty()) test::witness_ports(*counters.value());
+    answers_socket_ = socket_;
+    if (answer_by_.empty()) return {};
+    auto answers = context.datagram_socket("answers");
+    BP_TRY(answers);
+    answers_socket_ = answers.value();
+    DatagramOptions options;
+    options.local = parse_datagram_address("0.0.0.0:0").value();
+    options.owner.received = [](void*, std::span<ReceivedDatagram>) noexcept {};
+    return answers_socket_->open(options);
+  }
   void received(std::span<ReceivedDatagram> datagrams) noexcept {
     for (ReceivedDatagram& one : datagrams) {
       OutgoingDatagram back;
       back.bytes = one.bytes;
       back.byte_count = one.byte_count;
       back.to = answer_to_.empty() ? one.from : answers_;
-      (void)socket_->send_batch({&back, 1});
+      (void)answers_socket_->send_batch({&back, 1});
     }
   }
 
@@ -68,9 +89,11 @@ class Echo final : public Service {
   std::string local_;
   std::string group_;
   std::string answer_to_;
+  std::string answer_by_;
   DatagramAddress answers_;
   uint32_t shard_ = 0;
   DatagramSocket* socket_ = nullptr;
+  DatagramSocket* answers_socket_ = nullptr;
 };
 
 }  // namespace

@@ -150,6 +150,9 @@ def an_appliance_answers_ping_and_datagrams(box):
     expect_true(appliance.count("received_frames") >= 300, "frames that came are counted")
     expect_true(appliance.count("sent_datagrams") >= 300, "datagrams that went are counted")
     expect(appliance.count("copied_bytes"), 0, "bytes of datagrams that were copied")
+    witness = appliance.stats()["services"]["echo"]
+    expect((witness["sent_in_place"], witness["sent_elsewhere"]), (300, 0),
+           "where the driver was given datagrams")
     appliance.stop()
 
 

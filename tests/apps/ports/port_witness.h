@@ -1,0 +1,23 @@
+// Looks at what the drivers of ports give and are given, by DPDK's own calls around each burst:
+// whether the payload of a datagram goes out from where it came in. For tests/system/port_echo.cc.
+#pragma once
+
+#include "apps/boot/counter_table.h"
+
+namespace bedplate::test {
+
+struct WitnessCounters {
+  Counter sent_in_place;
+  Counter sent_elsewhere;
+};
+
+inline void describe(CounterTable& table, WitnessCounters& c) {
+  table.counter("sent_in_place", c.sent_in_place, "datagrams", "From where they came in.");
+  table.counter("sent_elsewhere", c.sent_elsewhere, "datagrams", "From anywhere else.");
+}
+
+// Of all ports that there are, from now on. Datagrams have a number of 4 bytes in front.
+// Requires: called once, before loops run, of which one alone has ports. `counters` outlives them.
+void witness_ports(WitnessCounters& counters);
+
+}  // namespace bedplate::test
