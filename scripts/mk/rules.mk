@@ -110,7 +110,8 @@ POOL_HEAP := $(if $(SANITIZED),,$(MALLOC_LIBRARY))
 LINK_POOL_HEAP := $(if $(SANITIZED),,$(MALLOC_LINK) $(MALLOC_LIBRARY))
 
 # The program once more for tests, with stores that promise too much (tests/power/broken.cc).
-$(BROKEN): private LDFLAGS += -Wl,--wrap=_ZN8bedplate4File5beginERNS_13FileOperationE
+$(BROKEN): private LDFLAGS += -Wl,--wrap=_ZN8bedplate4File5beginERNS_13FileOperationE \
+                              -Wl,--wrap=_ZN8bedplate6NvmeIo5beginERNS_13NvmeOperationEm
 $(BROKEN): $(BUILD)/tests/power/broken.o
 $(PROGRAM) $(BROKEN): $(call objects,$(PROGRAM_SOURCES)) $(BLOCKD_OBJECTS) $(KVD_OBJECTS) \
                       $(POOL_HEAP) $(TSRELAY_LIBRARY) $(DPDK_LIBRARY) $(LIBRARIES_ALL)

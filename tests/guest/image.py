@@ -51,8 +51,8 @@ def run(*command):
     return finished.stdout
 
 
-def build(config, output, *options):
-    return run("/usr/bin/python3", BUILD, PROGRAM, config, output, *options)
+def build(config, output, *options, program=PROGRAM):
+    return run("/usr/bin/python3", BUILD, program, config, output, *options)
 
 
 def build_module(directory, name, source):
@@ -70,9 +70,10 @@ def build_module(directory, name, source):
 
 
 class Image:
-    """An image of a configuration, in a directory that goes with it. `options` are build.py's."""
+    """An image of a configuration, in a directory that goes with it. `options` are build.py's;
+    `settings`, of the smallest configuration, are small()'s."""
 
-    def __init__(self, config=None, tables="", options=(), **settings):
+    def __init__(self, config=None, tables="", options=(), program=PROGRAM, **settings):
         self._work = tempfile.TemporaryDirectory()
         if config is None:
             config = os.path.join(self._work.name, "image.toml")
@@ -80,7 +81,7 @@ class Image:
                 file.write(small(tables, **settings))
             options = ("--level", "1", *options)
         self.path = os.path.join(self._work.name, "image")
-        self.log = build(config, self.path, *options)
+        self.log = build(config, self.path, *options, program=program)
 
     def __enter__(self):
         return self

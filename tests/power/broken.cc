@@ -1,6 +1,6 @@
 // The program with a store that promises too much: what a checker of power cuts must find. It is
-// `bedplate`, linked so that what stores ask of files and devices comes by here first. BROKEN in
-// the environment says how:
+// `bedplate`, linked so that what stores ask of files, devices and drives comes by here first.
+// BROKEN in the environment says how:
 //
 //   flush  a flush is not passed on
 //   fua    a write that is to last is passed on as any other
@@ -14,16 +14,24 @@
 
 #include "platform/units.h"
 #include "transport/files.h"
+#include "transport/nvme/nvme_io_datapath.h"
 
 using bedplate::File;
 using bedplate::FileAction;
 using bedplate::FileOperation;
+using bedplate::NvmeAction;
+using bedplate::NvmeIo;
+using bedplate::NvmeOperation;
 
 // What was linked instead, and what it stands for.
 void real_begin(File& file, FileOperation& operation) noexcept
     asm("__real__ZN8bedplate4File5beginERNS_13FileOperationE");
 void broken_begin(File& file, FileOperation& operation) noexcept
     asm("__wrap__ZN8bedplate4File5beginERNS_13FileOperationE");
+void real_begin(NvmeIo& io, NvmeOperation& operation, uint64_t now_ns) noexcept
+    asm("__real__ZN8bedplate6NvmeIo5beginERNS_13NvmeOperationEm");
+void broken_begin(NvmeIo& io, NvmeOperation& operation, uint64_t now_ns) noexcept
+    asm("__wrap__ZN8bedplate6NvmeIo5beginERNS_13NvmeOperationEm");
 
 namespace {
 
@@ -36,63 +44,98 @@ std::byte* memory() {
   return taken;
 }
 
-// One is kept back, the one before it may be under way.
-struct Kept {
-  FileOperation operation[2] = {};
-  std::byte* copy[2] = {memory(), memory()};
-  std::byte* nowhere = memory();
-  bool is_under_way[2] = {};
-  int next = 0;
-  bool has_one = false;
-};
-Kept kept;
-
 bool is_broken(std::string_view how) {
   static const char* const named = std::getenv("BROKEN");
   return named != nullptr && how == named;
 }
 
+// What the two kinds of operations have each by another name.
+size_t bytes_of(const FileOperation& operation) { return operation.bytes; }
+size_t bytes_of(const NvmeOperation& operation) {
+  return operation.block_count << operation.space->block_log2;
+}
+void set_to_first_block(FileOperation& operation) {
+  operation.bytes = kPage;
+  operation.offset = 0;
+}
+void set_to_first_block(NvmeOperation& operation) {
+  operation.first_block = 0;
+  operation.block_count = 1;
+}
 void written(void* is_under_way, int64_t) noexcept { *static_cast<bool*>(is_under_way) = false; }
+void set_completed(FileOperation& operation) { operation.completed = written; }
+void set_completed(NvmeOperation& operation) {
+  operation.done = [](void* is_under_way, int) noexcept { written(is_under_way, 0); };
+}
 
-// Takes the operation's bytes and begins the write that it kept before. Returns false where it has
-// no room.
-bool keep_back(File& file, const FileOperation& operation) {
-  const int place = kept.next;
-  const int before = 1 - place;
-  if (operation.bytes > kKeptBytes || kept.is_under_way[place]) return false;
-  FileOperation& copy = kept.operation[place];
-  copy = operation;
-  std::memcpy(kept.copy[place], operation.memory, operation.bytes);
-  copy.memory = kept.copy[place];
-  copy.context = &kept.is_under_way[place];
-  copy.completed = written;
-  if (kept.has_one) {
-    kept.is_under_way[before] = true;
-    real_begin(file, kept.operation[before]);
+// One is kept back, the one before it may be under way.
+template <typename Operation>
+class Broken {
+ public:
+  using Action = decltype(Operation::action);
+
+  // `begin` begins an operation that is asked for in truth.
+  template <typename Begin>
+  void begin(Operation& operation, Action flush, const Begin& begin) {
+    if (is_broken("fua")) operation.is_durable = false;
+    if (operation.action == flush && is_broken("flush")) {
+      turn_into_read(operation);
+      set_to_first_block(operation);
+    } else if (operation.action == Action::kWrite && is_broken("early") &&
+               keep_back(operation, begin)) {
+      turn_into_read(operation);
+    }
+    begin(operation);
   }
-  kept.has_one = true;
-  kept.next = before;
-  return true;
-}
 
-// What is asked of the file instead: it changes nothing.
-void turn_into_read(FileOperation& operation) {
-  operation.action = FileAction::kRead;
-  operation.memory = kept.nowhere;
-  operation.is_durable = false;
-}
+ private:
+  // Takes the operation's bytes and begins the write that it kept before. Returns false where it
+  // has no room.
+  template <typename Begin>
+  bool keep_back(const Operation& operation, const Begin& begin) {
+    const int place = next_;
+    const int before = 1 - place;
+    if (bytes_of(operation) > kKeptBytes || is_under_way_[place]) return false;
+    Operation& copy = operation_[place];
+    copy = operation;
+    std::memcpy(copy_[place], operation.memory, bytes_of(operation));
+    copy.memory = copy_[place];
+    copy.context = &is_under_way_[place];
+    set_completed(copy);
+    if (has_one_) {
+      is_under_way_[before] = true;
+      begin(operation_[before]);
+    }
+    has_one_ = true;
+    next_ = before;
+    return true;
+  }
+
+  // What is asked for instead: it changes nothing.
+  void turn_into_read(Operation& operation) {
+    operation.action = Action::kRead;
+    operation.memory = nowhere_;
+    operation.is_durable = false;
+  }
+
+  Operation operation_[2] = {};
+  std::byte* copy_[2] = {memory(), memory()};
+  std::byte* nowhere_ = memory();
+  bool is_under_way_[2] = {};
+  int next_ = 0;
+  bool has_one_ = false;
+};
+Broken<FileOperation> broken_file;
+Broken<NvmeOperation> broken_nvme;
 
 }  // namespace
 
 void broken_begin(File& file, FileOperation& operation) noexcept {
-  if (is_broken("fua")) operation.is_durable = false;
-  if (operation.action == FileAction::kSyncData && is_broken("flush")) {
-    turn_into_read(operation);
-    operation.bytes = kPage;
-    operation.offset = 0;
-  } else if (operation.action == FileAction::kWrite && is_broken("early") &&
-             keep_back(file, operation)) {
-    turn_into_read(operation);
-  }
-  real_begin(file, operation);
+  broken_file.begin(operation, FileAction::kSyncData,
+                    [&](FileOperation& each) { real_begin(file, each); });
+}
+
+void broken_begin(NvmeIo& io, NvmeOperation& operation, uint64_t now_ns) noexcept {
+  broken_nvme.begin(operation, NvmeAction::kFlush,
+                    [&](NvmeOperation& each) { real_begin(io, each, now_ns); });
 }

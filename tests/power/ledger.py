@@ -27,10 +27,10 @@ class Request:
 class Ledger:
     """Goes along the entries of a log. Of each sector `versions` has (place in the log, number of
     the request, content), in the order of its only writer; a trim has no content. `lowest`: the
-    last version that is known to last."""
+    last version that is known to last. `has_cache`: what was answered need not last."""
 
-    def __init__(self, entries, count):
-        self.entries, self.done = entries, 0
+    def __init__(self, entries, count, has_cache=True):
+        self.entries, self.done, self.has_cache = entries, 0, has_cache
         self.answered, self.lasting = [], 0  # numbers, and how many of them were flushed
         self.lowest = [0] * (count // SECTOR)
         self.versions = [[(-1, 0, ZEROS)] for _ in self.lowest]
@@ -77,7 +77,7 @@ class Ledger:
             self.lasting = max(self.lasting, request.covered)
             return
         self.answered.append(request.number)
-        if request.is_durable:
+        if request.is_durable or not self.has_cache:
             self._last(request)
 
     def _last(self, request):

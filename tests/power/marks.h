@@ -1,7 +1,11 @@
-// Where the traffic says what it was answered: in the log of writes itself, in their order, by
-// marks of the kernel's dm-log-writes.
+// Where the traffic says what it was answered: in the log of writes itself, in their order.
+//
+//   dm:NAME      marks of the kernel's dm-log-writes, by the device mapper's message
+//   file:LOG:TO  lines in the file TO, each after the length that LOG, of QEMU's blklogwrites, has:
+//                what was acknowledged before lies below it, what is asked for afterwards does not
 #pragma once
 
+#include <cstdio>
 #include <mutex>
 #include <string>
 
@@ -9,8 +13,8 @@ namespace bedplate::power {
 
 class Marks {
  public:
-  // `device`: the device mapper's name of it. Ends the process where it cannot.
-  explicit Marks(const std::string& device);
+  // Ends the process where it cannot.
+  explicit Marks(const std::string& where);
   ~Marks();
   Marks(const Marks&) = delete;
   Marks& operator=(const Marks&) = delete;
@@ -20,8 +24,9 @@ class Marks {
 
  private:
   std::mutex lock_;
-  const std::string device_;
-  int fd_;  // the device mapper's
+  int fd_ = -1;              // the device mapper's, or the log's
+  std::string device_;       // behind dm-log-writes
+  std::FILE* to_ = nullptr;  // where marks in a log of QEMU's go
 };
 
 [[noreturn]] void fail(const std::string& what);

@@ -6,15 +6,16 @@
 Patterns and the last line are those of guest_test.py. Two connections ask for writes, zeroes, trims
 and flushes at random (traffic.cc), and mark in the log of all writes (write_log.py) what they were
 told. Then that log is cut at marks, what had not been flushed there is lost or torn by sectors, and
-a checker (ledger.py) looks for what was acknowledged: on the disk, or in a file on it (stores.py).
-Stores that promise too much (broken.cc) are found by it. How often a log is cut: POWER_CUTS (1000)
-times that of a device, POWER_FILE_CUTS (60) times that of a file, whose file system is mended each
-time.
+a checker (ledger.py) looks for what was acknowledged: on the disk, in a file on it (stores.py), or
+on an NVMe drive without the kernel (drive.py). Stores that promise too much (broken.cc) are found
+by it. How often a log is cut: POWER_CUTS (1000) times, that of a file POWER_FILE_CUTS (60) times,
+since its file system is mended each time.
 """
 
 import os
 import random
 import shutil
+import subprocess
 import sys
 import tempfile
 
@@ -22,20 +23,22 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "guest"))
 
 from configuration import ONE_VOLUME, smallest  # noqa: E402
+from drive import BYTES, Drives  # noqa: E402
 from guest_test import Guest  # noqa: E402
-from image import MIB  # noqa: E402
+from image import MIB, PROGRAM  # noqa: E402
 from ledger import Ledger  # noqa: E402
 from machine import ROOT  # noqa: E402
 from runner import Failure, run_tests  # noqa: E402
 from stores import VOLUME, InFile, OnDevice  # noqa: E402
 from write_log import Disk, WriteLog  # noqa: E402
 
-CUTS = {OnDevice: int(os.environ.get("POWER_CUTS", "1000")),
-        InFile: int(os.environ.get("POWER_FILE_CUTS", "60"))}
+CUTS = int(os.environ.get("POWER_CUTS", "1000"))
+FILE_CUTS = int(os.environ.get("POWER_FILE_CUTS", "60"))
 SEED = int(os.environ.get("SEED", "0")) or random.SystemRandom().randrange(1, 1 << 31)
 REQUESTS = 1500
 LOG = 512 * MIB  # sparse
-RELEASE = os.path.join(ROOT, "build", "release")
+TRAFFIC, BROKEN = (os.path.join(ROOT, "build", "release", name)
+                   for name in ("power-traffic", "power-broken"))
 
 # ---- A kernel that logs writes ----
 
@@ -48,7 +51,7 @@ device=/dev/$(ls /sys/block | grep dm-)
              more=ONE_VOLUME.format(store="{table}")) + """END
 BROKEN={broken} {program} run /tmp/a.toml > /tmp/log 2>&1 & appliance=$!
 until grep -q 'bedplate: ready' /tmp/log || ! kill -0 $appliance 2> /dev/null; do sleep 0.1; done
-/power-traffic /tmp/socket disk power {seed} {requests}
+/power-traffic unix:/tmp/socket disk dm:power {seed} {requests}
 status=$?
 kill -KILL $appliance
 wait $appliance
@@ -70,8 +73,7 @@ class Kernel:
             self.begin = file.read()
         with open(log, "wb") as file:
             file.truncate(LOG)
-        files = [shutil.which("dmsetup"), *(f"{os.path.join(RELEASE, name)}=/{name}"
-                                            for name in ("power-traffic", "power-broken"))]
+        files = [shutil.which("dmsetup"), f"{TRAFFIC}=/power-traffic", f"{BROKEN}=/power-broken"]
         script = SCRIPT.format(begin=store.begin, end=store.end, table=store.table, broken=broken,
                                seed=SEED, requests=REQUESTS,
                                program="/power-broken" if broken else "/bedplate")
@@ -91,61 +93,97 @@ class Kernel:
         self._work.cleanup()
 
 
+# ---- A drive that QEMU logs the writes of ----
+
+
+def nvme(broken=""):
+    """Traffic at drives with a cache of theirs and without. QEMU's ignore FUA of a write, so where
+    there is a cache none is asked for; that the command has it, NvmeIo's tests see."""
+
+    def traffic(address, volume, marks):
+        done = subprocess.run([TRAFFIC, address, volume, marks, str(SEED), str(REQUESTS),
+                               *(["without-fua"] if volume == "on" else [])],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              check=False, timeout=300)
+        if done.returncode != 0:
+            raise Failure(f"the traffic ended with {done.returncode}:\n{done.stdout}")
+
+    return Drives(BROKEN if broken else PROGRAM, traffic, broken)
+
+
 # ---- The checker ----
 
 
-def lost_in_cuts(store, kernel, cuts):
-    """Cuts the log so often, and yields (where, what is lost) of each cut that lost something."""
-    log, dice = kernel.log, random.Random(SEED)
-    ledger, disk = Ledger(log.entries, VOLUME), Disk(log, kernel.begin)
+def lost_in_cuts(log, begin, cuts, volume_of=lambda content: content, has_cache=True):
+    """Cuts the log so often, and yields (where, what is lost) of each cut that lost something.
+    `begin`: what was on the disk before; `volume_of`: the volume, of what is on it then."""
+    ledger, disk = Ledger(log.entries, VOLUME, has_cache), Disk(log, begin)
     if len(ledger.answers) != REQUESTS:
         raise Failure(f"{len(ledger.answers)} answers are marked; expected {REQUESTS}")
+    dice = random.Random(SEED)
     for at in sorted(dice.choice(ledger.answers) for _ in range(cuts)):
         ledger.go_to(at)
         content, end = disk.cut(at, dice)
-        lost = ledger.losses(store.volume(content), end)
+        lost = ledger.losses(volume_of(content), end)
         if lost:
             yield at, lost
 
 
-def expect_all(store):
-    with Kernel(store) as kernel:
-        for at, lost in lost_in_cuts(store, kernel, CUTS[type(store)]):
-            lines = [f"sector {sector}: none of the requests {numbers}" for sector, numbers in lost]
-            raise Failure(f"a cut lost something (SEED={SEED}), at entry {at} of the log:\n" +
-                          "\n".join(lines[:20]))
+def expect_all(log, begin, cuts, **how):
+    for at, lost in lost_in_cuts(log, begin, cuts, **how):
+        lines = [f"sector {sector}: none of the requests {numbers}" for sector, numbers in lost]
+        raise Failure(f"a cut lost something (SEED={SEED}), at entry {at} of the log:\n" +
+                      "\n".join(lines[:20]))
 
 
-def expect_losses(store):
-    cuts = 10 * CUTS[type(store)]  # the first that finds something is the last
-    for broken in ("flush", "fua", "early"):
-        with Kernel(store, broken) as kernel:
-            if not any(lost_in_cuts(store, kernel, cuts)):
-                raise Failure(f"{cuts} cuts of a log with a broken {broken} found nothing "
-                              f"(SEED={SEED})")
+def expect_loss(broken, log, begin, cuts, **how):
+    cuts *= 10  # the first that finds something is the last
+    if not any(lost_in_cuts(log, begin, cuts, **how)):
+        raise Failure(f"{cuts} cuts of a log with a broken {broken} found nothing (SEED={SEED})")
 
 
 # ---- The tests ----
 
 
 def what_was_acknowledged_is_on_a_device():
-    expect_all(OnDevice())
+    with Kernel(OnDevice()) as kernel:
+        expect_all(kernel.log, kernel.begin, CUTS)
 
 
 def what_was_acknowledged_is_in_a_file():
-    expect_all(InFile())
+    store = InFile()
+    with Kernel(store) as kernel:
+        expect_all(kernel.log, kernel.begin, FILE_CUTS, volume_of=store.volume)
+
+
+def what_was_acknowledged_is_on_nvme():
+    with nvme() as drives:
+        for cache, log in drives.logs.items():
+            expect_all(log, bytes(BYTES), CUTS, has_cache=cache == "on")
 
 
 def what_promises_too_much_is_found_on_a_device():
-    expect_losses(OnDevice())
+    for broken in ("flush", "fua", "early"):
+        with Kernel(OnDevice(), broken) as kernel:
+            expect_loss(broken, kernel.log, kernel.begin, CUTS)
 
 
 def what_promises_too_much_is_found_in_a_file():
-    expect_losses(InFile())
+    store = InFile()
+    for broken in ("flush", "fua", "early"):
+        with Kernel(store, broken) as kernel:
+            expect_loss(broken, kernel.log, kernel.begin, FILE_CUTS, volume_of=store.volume)
+
+
+def what_promises_too_much_is_found_on_nvme():
+    for broken in ("flush", "early"):
+        with nvme(broken) as drives:
+            expect_loss(broken, drives.logs["on"], bytes(BYTES), CUTS)
 
 
 TESTS = [what_was_acknowledged_is_on_a_device, what_was_acknowledged_is_in_a_file,
-         what_promises_too_much_is_found_on_a_device, what_promises_too_much_is_found_in_a_file]
+         what_was_acknowledged_is_on_nvme, what_promises_too_much_is_found_on_a_device,
+         what_promises_too_much_is_found_in_a_file, what_promises_too_much_is_found_on_nvme]
 
 
 if __name__ == "__main__":

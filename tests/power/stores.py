@@ -23,9 +23,6 @@ class OnDevice:
         with open(path, "wb") as file:
             file.truncate(self.disk_bytes)
 
-    def volume(self, content):
-        return content
-
 
 class InFile:
     """It is a file on an ext4, which the tools of its makers mend after each cut as a boot does."""

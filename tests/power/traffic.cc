@@ -1,8 +1,8 @@
 // Random requests to one volume from two connections at once, and a mark around each:
 //
-//     power-traffic SOCKET EXPORT DEVICE SEED REQUESTS
+//     power-traffic unix:PATH|tcp:ADDRESS:PORT EXPORT MARKS SEED REQUESTS [without-fua]
 //
-// SOCKET is a path; the marks go to the log of DEVICE (marks.h).
+// MARKS as in marks.h; `without-fua`: for a drive that ignores it of a write.
 // `b:NUMBER:COMMAND:OFFSET:BYTES:FLAGS` comes before a request is sent, and `a:NUMBER` after it was
 // answered without an error; an error ends the traffic with exit code 1. Of a write each byte tells
 // its request (value_of). The commands: w write, z zeroes, t trim, f flush; the flags: u FUA,
@@ -27,6 +27,9 @@
 #include <thread>
 #include <vector>
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -57,7 +60,7 @@ struct Request {
 
 class Client {
  public:
-  Client(const std::string& path, const std::string& name) : fd_(connected(path)) {
+  Client(const std::string& address, const std::string& name) : fd_(connected(address)) {
     nbd::Greeting greeting{};
     receive(&greeting, sizeof greeting);
     send_all(nbd::Be32(nbd::kClientFixedNewstyle | nbd::kClientNoZeroes));
@@ -103,12 +106,26 @@ class Client {
   }
 
  private:
-  static int connected(const std::string& path) {
-    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
-    std::snprintf(address.sun_path, sizeof address.sun_path, "%s", path.c_str());
-    if (fd < 0 || connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
-      fail("connecting to " + path);
+  static int connected(const std::string& address) {
+    const bool is_unix = address.starts_with("unix:");
+    const int fd = socket(is_unix ? AF_UNIX : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_un local{.sun_family = AF_UNIX, .sun_path = {}};
+    sockaddr_in remote{};
+    remote.sin_family = AF_INET;
+    if (is_unix) {
+      std::snprintf(local.sun_path, sizeof local.sun_path, "%s",
+                    address.c_str() + std::strlen("unix:"));
+    } else {
+      const size_t host = std::strlen("tcp:"), port = address.rfind(':');
+      inet_pton(AF_INET, address.substr(host, port - host).c_str(), &remote.sin_addr);
+      remote.sin_port = htons(static_cast<uint16_t>(std::stoul(address.substr(port + 1))));
+      const int one = 1;
+      setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    }
+    const auto* to = is_unix ? reinterpret_cast<const sockaddr*>(&local)
+                             : reinterpret_cast<const sockaddr*>(&remote);
+    if (connect(fd, to, is_unix ? sizeof local : sizeof remote) != 0)
+      fail("connecting to " + address);
     return fd;
   }
 
@@ -137,13 +154,15 @@ struct Place {
 
 class Connection {
  public:
-  Connection(const std::string& path, const std::string& name, Marks& marks,
-             std::atomic<uint64_t>& next, uint64_t last, uint64_t first_place, uint64_t seed)
-      : client_(path, name),
+  Connection(const std::string& address, const std::string& name, Marks& marks,
+             std::atomic<uint64_t>& next, uint64_t last, uint64_t first_place, uint64_t seed,
+             bool writes_with_fua)
+      : client_(address, name),
         marks_(marks),
         next_(next),
         last_(last),
         first_place_(first_place),
+        writes_with_fua_(writes_with_fua),
         dice_(seed) {}
 
   void run() {
@@ -215,7 +234,8 @@ class Connection {
     // Both have the same parity as their number: each connection has every second place.
     request.offset = (index * 2 + first_place_) * kPlaceBytes + begin;
     request.bytes = static_cast<uint32_t>(end - begin);
-    const bool may_last = request.command != nbd::Command::kWrite || place.unflushed == 0;
+    const bool may_last =
+        request.command != nbd::Command::kWrite || (writes_with_fua_ && place.unflushed == 0);
     if (may_last && roll(2)) request.flags |= nbd::kCommandFlagFua;
     if (request.command == nbd::Command::kWriteZeroes && roll(2))
       request.flags |= nbd::kCommandFlagNoHole;
@@ -245,6 +265,7 @@ class Connection {
   std::atomic<uint64_t>& next_;
   const uint64_t last_;
   const uint64_t first_place_;
+  const bool writes_with_fua_;
   std::mt19937_64 dice_;
   std::array<Place, kPlaceCount / 2> places_{};
   std::map<uint64_t, Request> under_way_;
@@ -256,19 +277,21 @@ class Connection {
 
 int main(int count, char** words) {
   using namespace bedplate::power;
-  if (count != 6) {
-    std::fprintf(stderr, "usage: %s SOCKET EXPORT DEVICE SEED REQUESTS\n", words[0]);
+  const bool without_fua = count == 7 && std::string(words[6]) == "without-fua";
+  if (count != 6 && !without_fua) {
+    std::fprintf(stderr, "usage: %s ADDRESS EXPORT MARKS SEED REQUESTS [without-fua]\n", words[0]);
     return 2;
   }
-  const std::string path = words[1], name = words[2];
+  const std::string address = words[1], name = words[2];
   const uint64_t seed = std::strtoull(words[4], nullptr, 10);
   const uint64_t last = std::strtoull(words[5], nullptr, 10);
   Marks marks(words[3]);
   std::atomic<uint64_t> next = 1;
   std::vector<std::jthread> threads;
   for (uint64_t i = 0; i < 2; ++i)
-    threads.emplace_back(
-        [&, i] { Connection(path, name, marks, next, last, i, seed * 2 + i).run(); });
+    threads.emplace_back([&, i] {
+      Connection(address, name, marks, next, last, i, seed * 2 + i, !without_fua).run();
+    });
   threads.clear();
   std::printf("power-traffic: %llu requests\n", static_cast<unsigned long long>(last));
   return 0;

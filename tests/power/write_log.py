@@ -1,9 +1,10 @@
-"""A log of writes, as the kernel's dm-log-writes makes it, and what a power cut at any place of it
-may leave.
+"""A log of writes, as the kernel's dm-log-writes and QEMU's blklogwrites make it, and what a power
+cut at any place of it may leave.
 
 The format: a sector with (magic, version, count, bytes of a sector), then for each entry a sector
-with (sector, sectors, flags, bytes of a mark) and the data. A write is logged when it was flushed,
-or had FUA, and a mark where it comes.
+with (sector, sectors, flags, bytes of a mark) and the data. The kernel logs a write when it was
+flushed, or had FUA, and a mark where it comes. QEMU logs a write when it has ended: one that ends
+while a flush is under way counts as flushed.
 """
 
 import bisect
@@ -27,23 +28,32 @@ class Entry:
 
 
 class WriteLog:
-    """`entries`: all of the log at `path`; `flushes`: where those are that flush."""
+    """`entries`: all of the log at `path`; `flushes`: where those are that flush. `marks`, of
+    QEMU's: a file of lines "LENGTH TEXT", each of which comes where the log has that length."""
 
-    def __init__(self, path):
+    def __init__(self, path, marks=None):
         with open(path, "rb") as file:
             self.bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self.entries = self._read()
+        self.entries = []
+        lines = []
+        if marks is not None:
+            with open(marks, encoding="ascii") as file:
+                lines = [line.split() for line in file]
+        self._read([(int(length), Entry(MARK, mark=text)) for length, text in lines])
         self.flushes = [at for at, entry in enumerate(self.entries) if entry.flags & FLUSH]
 
     def close(self):
         self.bytes.close()
 
-    def _read(self):
+    def _read(self, marks):
         magic, version, count, sector = SUPER.unpack_from(self.bytes)
         if (magic, version) != (MAGIC, 1):
             raise ValueError(f"no log of writes: it begins with {magic:#x}, {version}")
-        at, entries = sector, []
+        at, marked, entries = sector, 0, self.entries
         for _ in range(count):
+            while marked < len(marks) and marks[marked][0] <= at:
+                entries.append(marks[marked][1])
+                marked += 1
             first, sectors, flags, mark_bytes = ENTRY.unpack_from(self.bytes, at)
             begin = at + ENTRY.size
             at += sector
@@ -55,7 +65,7 @@ class WriteLog:
             else:
                 entries.append(Entry(flags, first * sector, sectors * sector, at))
                 at += sectors * sector
-        return entries
+        entries += [mark for _, mark in marks[marked:]]
 
     def data(self, entry, begin, count):
         """`count` bytes of the entry's, from its byte `begin` on."""
