@@ -1,0 +1,84 @@
+#!/usr/bin/python3
+"""What a read of an NVMe drive costs: our driver beside the kernel's, by io_uring that polls.
+
+Both run in one virtual machine, in turns, each on a drive of QEMU's of its own behind its IOMMU,
+which the kernel uses as a real one (lazily, in batches: DMA-FQ). QEMU counts the instructions, the
+kernel's included (nvme_requests.cc), so the figures repeat whatever else this machine does; what
+its drives do costs none. It exits 0 whatever they are, unless something failed to run.
+"""
+import argparse
+import os
+import re
+import statistics
+import subprocess
+
+import common
+from common import BUILD, ROOT, BenchError
+
+TARGET = 0.7  # of the kernel's instructions, at most
+DEPTHS = (1, 8, 32)
+SIDES = {"bedplate": "vfio 0000:00:06.0", "kernel": "uring /dev/nvme0n1"}
+SECONDS_MAX = 300
+QEMU = ["-icount shift=1,sleep=off", "-machine q35", "-device intel-iommu,aw-bits=48,intremap=on"]
+QEMU += [f"-blockdev driver=null-co,read-zeroes=on,size=16777216,node-name={name} "
+         f"-device nvme,serial={name},drive={name},addr={slot}"
+         for name, slot in (("kernel", 5), ("ours", 6))]
+
+SETUP = """
+pci=/sys/bus/pci
+echo vfio-pci > $pci/devices/0000:00:06.0/driver_override
+rmmod nvme; insmod /modules/nvme.ko poll_queues=1 || exit
+echo 0000:00:06.0 > $pci/drivers_probe
+grep -qx DMA-FQ $pci/devices/0000:00:05.0/iommu_group/type || { echo the IOMMU is strict; exit 1; }
+until [ -b /dev/nvme0n1 ]; do sleep 0.1; done
+"""
+
+
+def run_guest(rounds, batches):
+    lines = [SETUP]
+    for _ in range(rounds):
+        for depth in DEPTHS:
+            lines += [f"echo == {who} {depth}\n/nvme_requests {side} {depth} {batches} || exit"
+                      for who, side in SIDES.items()]
+    done = subprocess.run(
+        [f"{ROOT}/tests/guest/run.sh", "--append", "intel_iommu=on iommu.strict=0",
+         "--seconds", str(SECONDS_MAX), "--modules", "vfio_iommu_type1 vfio_pci nvme",
+         "--files", f"{BUILD}/nvme_requests=/nvme_requests", "--qemu", " ".join(QEMU),
+         "--", "/bin/sh", "-c", "\n".join(lines)],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode != 0:
+        raise BenchError(f"measuring in the guest: exit code {done.returncode}\n"
+                         f"{done.stdout[-2000:]}{done.stderr[-2000:]}; see tests/guest/run.sh")
+    return done.stdout
+
+
+def read_figures(output):
+    figures = {depth: {who: [] for who in SIDES} for depth in DEPTHS}
+    for who, depth, number in re.findall(r"^== (\w+) (\d+)\n([\d.]+)$", output, re.MULTILINE):
+        figures[int(depth)][who].append(float(number))
+    return figures
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Counts what a read of an NVMe drive costs.")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--batches", type=int, default=101, help="of each round and depth")
+    options = parser.parse_args()
+    common.require({f"{BUILD}/nvme_requests": "scripts/bench/run.sh"})
+    figures = read_figures(run_guest(options.rounds, options.batches))
+    rows = []
+    print("instructions of a read of 4 KiB by the driver of a drive, median (min..max) of "
+          f"{options.rounds} rounds\n{'':10} {'bedplate':>22} {'kernel, io_uring':>22}")
+    for depth, sides in figures.items():
+        ratios = [ours / theirs for ours, theirs in zip(sides["bedplate"], sides["kernel"])]
+        comparison = common.compared("kernel", ratios, TARGET, False)
+        rows.append(common.row(f"4k read depth {depth}", "instructions", sides, [comparison],
+                               is_rate=False))
+        print(f"depth {depth:<4} {common.spread(sides['bedplate']):>22} "
+              f"{common.spread(sides['kernel']):>22}  {statistics.median(ratios):.3f} target "
+              f"{TARGET} {common.verdict(comparison['reached'])}")
+    path = common.write_json("nvme.json", {"figures": figures}, rows)
+    print(f"every round: {os.path.relpath(path)}")
+
+
+common.run_main(main)
