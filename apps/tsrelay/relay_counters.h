@@ -94,6 +94,8 @@ struct alignas(kCacheLineBytes) LegCounters {
   Counter reordered;
   Counter jitter_ns;
   Counter senders;
+  Counter is_silent;
+  Counter silences;
   Counter foreign;
   Counter outside;
   Counter truncated;
@@ -108,6 +110,9 @@ inline void describe(CounterTable& table, LegCounters& c) {
   table.counter("reordered", c.reordered, "packets", "Came behind a later one.");
   table.gauge("jitter_ns", c.jitter_ns, "ns", "Interarrival jitter, RFC 3550.");
   table.counter("senders", c.senders, "senders", "That had this leg, one after the other.");
+  table.boolean("is_silent", c.is_silent,
+                "Whether nothing has come of a sender for sender_timeout_ms.");
+  table.counter("silences", c.silences, "silences", "How often that began.");
   table.counter("foreign", c.foreign, "packets", "Dropped: of a second sender at the same time.");
   table.counter("outside", c.outside, "packets", "Dropped: numbers that make no sense.");
   table.counter("truncated", c.truncated, "packets", "Dropped: too long for a buffer.");

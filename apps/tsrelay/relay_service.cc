@@ -9,6 +9,7 @@
 
 #include "apps/boot/service_context.h"
 #include "apps/boot/service_plan.h"
+#include "platform/log.h"
 
 namespace bedplate {
 namespace {
@@ -209,6 +210,7 @@ Result<void> RelayService::create_stream(ServiceContext& context, uint32_t index
     options.legs.push_back(leg);
   }
   instance.stream.create(options);
+  instance.were_silent.resize(settings.legs.size());
   BP_TRY(open_legs(instance));
 
   instance.outputs.resize(settings.outputs.size());
@@ -382,8 +384,29 @@ void RelayService::read(const Message& question) noexcept {
   (void)question.from.am_send(id, {});
 }
 
+// A join that gets no stream is nobody's error, and nothing else tells of it.
+void RelayService::say_silences(Instance& instance) noexcept {
+  const RelayStreamSettings& settings = instance.settings;
+  if (instance.stream.is_drained()) return;
+  for (uint32_t i = 0; i < settings.legs.size(); ++i) {
+    const bool is_silent = instance.stream.leg(i).counters->is_silent.read() != 0;
+    if (is_silent == instance.were_silent[i]) continue;
+    if (!instance.silence_log.try_pass(settings.name.c_str())) continue;
+    instance.were_silent[i] = is_silent;
+    const char* const at = settings.legs[i].address.c_str();
+    if (is_silent) {
+      BP_LOG_WARNING("tsrelay: %s: nothing has come to %s for %u ms; its sender is silent, or the "
+                     "network does not bring it here",
+                     settings.name.c_str(), at, settings.sender_timeout_ms);
+    } else {
+      BP_LOG_INFO("tsrelay: %s: packets come to %s again", settings.name.c_str(), at);
+    }
+  }
+}
+
 void RelayService::tick() noexcept {
   for (const auto& instance : instances_) {
+    say_silences(*instance);
     instance->loop->submit(instance->look);
     for (const auto& recording : instance->recordings) recording->prepare();
   }

@@ -5,12 +5,14 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "apps/boot/service.h"
 #include "apps/tsrelay/local_reader_datapath.h"
 #include "apps/tsrelay/output_group_datapath.h"
 #include "apps/tsrelay/recording_datapath.h"
 #include "apps/tsrelay/relay_settings.h"
+#include "platform/log_limit.h"
 
 namespace bedplate {
 
@@ -28,6 +30,8 @@ class RelayService final : public Service {
   RelaySettings& settings() noexcept { return settings_; }
 
  private:
+  static constexpr uint32_t kSilenceLinesMax = 8;
+
   // A stream with all that is its own.
   struct Instance {
     explicit Instance(const RelayStreamSettings& its) noexcept : settings(its) {}
@@ -41,6 +45,8 @@ class RelayService final : public Service {
     std::vector<std::unique_ptr<relay::Recording>> recordings;
     std::vector<std::unique_ptr<relay::LocalReader>> readers;
     relay::StreamCounters* counters = nullptr;
+    std::vector<bool> were_silent;  // its legs, when that was last said
+    LogLimit silence_log{kSilenceLinesMax};
     LoopCall look;
     LoopCall drain;
   };
@@ -53,6 +59,7 @@ class RelayService final : public Service {
   Result<void> create_recordings(ServiceContext& context, Instance& instance, uint32_t index);
   Result<void> create_readers(ServiceContext& context, Instance& instance);
   void read(const Message& question) noexcept;
+  static void say_silences(Instance& instance) noexcept;
 
   RelaySettings settings_;
   std::vector<std::unique_ptr<Instance>> instances_;

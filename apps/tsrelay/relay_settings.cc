@@ -109,7 +109,8 @@ static void describe(ConfigurationTable& table, RelayStreamSettings& settings) {
       .help("How many packets an output may be behind before the oldest are dropped for it; "
             "rounded up to a power of two. Paced packets wait there, too.");
   table.integer("sender_timeout_ms", &settings.sender_timeout_ms, 1, 60'000)
-      .help("How long a sender is silent before another one may have its place.");
+      .help("How long a sender is silent before another one may have its place, and before the log "
+            "says so.");
   table.integer("pace_ms", &settings.pace_ms, 0, 10'000)
       .help("Not 0: packets leave at the pace of their PCRs, so long after they came on average.");
   table.size("buffer_bytes", &settings.buffer_bytes, 256, kBufferBytesMax)

@@ -239,6 +239,12 @@ uint64_t RelayStream::sleep_max_ns() const noexcept {
 
 void RelayStream::look_for_missing(uint64_t now_ns) noexcept {
   inspector_->look_for_missing(now_ns);
+  for (Leg& leg : legs_) {
+    LegCounters& counters = *leg.options.counters;
+    const bool is_silent = leg.lock.is_silent(now_ns);
+    if (is_silent && counters.is_silent.read() == 0) counters.silences.add(1);
+    counters.is_silent.set(is_silent ? 1 : 0);
+  }
   tell();
 }
 

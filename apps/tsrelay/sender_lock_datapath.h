@@ -49,6 +49,11 @@ class SenderLock {
   bool is_alive(uint64_t now_ns) const noexcept {
     return has_sender_ && now_ns < heard_ns_ + silence_ns_;
   }
+  // Whether nothing has come of a sender for so long, or ever since this was asked first.
+  bool is_silent(uint64_t now_ns) noexcept {
+    if (heard_ns_ == 0) heard_ns_ = now_ns;
+    return now_ns >= heard_ns_ + silence_ns_;
+  }
   const Sender& sender() const noexcept { return sender_; }
 
  private:

@@ -319,6 +319,34 @@ def multicast_by_two_interfaces(box):
 
 
 @test()
+def a_join_that_gets_no_stream(box):
+    """Is told of that leg, counted and logged; so is the stream that comes at last."""
+    receiver = Receiver(box)
+    port, group = free_ports(2), f"239.255.{random.randrange(256)}.{random.randrange(1, 255)}"
+    relay = start(box, [{"address": f"{group}:{port}", "interface": "lo"},
+                        {"address": f"127.0.0.1:{port}"}], [output(receiver)],
+                  sender_timeout_ms=300)
+    out = sender(box)
+    silent = f"tsrelay: news: nothing has come to {group}:{port} for 300 ms; "
+    wait_for(lambda: silent in relay.log_text(), "the silent leg to be named")
+    expect((relay.leg("is_silent", 0), relay.leg("silences", 0)), (True, 1), "of the first leg")
+    out.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("127.0.0.1"))
+
+    def is_heard():
+        out.sendto(rtp(is_heard.number, bytes([0x47]) * TS_BYTES), (group, port))
+        is_heard.number += 1
+        return not relay.leg("is_silent", 0)
+
+    is_heard.number = 0
+    wait_for(is_heard, "packets of the group")
+    expect((relay.leg("silences", 0), relay.leg("is_silent", 1)), (1, True), "of both legs")
+    again = f"tsrelay: news: packets come to {group}:{port} again"
+    wait_for(lambda: is_heard() and again in relay.log_text(), "what the log says then")
+    wait_for(lambda: relay.leg("silences", 0) == 2, "the second silence to be counted")
+    relay.stop()
+
+
+@test()
 def what_makes_no_sense_is_refused(box):
     """Each with its stream, its key and a cure, before anything is taken."""
     base = {"appliance": {"name": "test"}, "pool": {"bytes": "128 MiB", "pages": "4 KiB"},

@@ -40,3 +40,12 @@ TEST(SenderLock, ASilentOneLosesIt) {
   lock.open();
   CHECK(lock.judge(one, 1102) == SenderVerdict::kNew);
 }
+
+TEST(SenderLock, SilenceBeginsWithTheFirstLookOrTheLastPacket) {
+  CHECK_FALSE(lock.is_silent(5000));
+  CHECK_FALSE(lock.is_silent(5999));
+  CHECK(lock.is_silent(6000));
+  CHECK(lock.judge(one, 7000) == SenderVerdict::kNew);
+  CHECK_FALSE(lock.is_silent(7999));
+  CHECK(lock.is_silent(8000));
+}
