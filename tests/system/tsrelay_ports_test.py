@@ -1,0 +1,71 @@
+"""tsrelay over ports of DPDK (af_packet), each with a host of its own at the other end of a cable."""
+
+import select
+import socket
+import time
+
+from harness import expect, expect_true, test, wait_for
+from other_host import OtherHost
+from relay_rig import Receiver, free_ports, generate, payloads_of, rtp, start
+
+DOWN_SECONDS = 5
+
+
+class Cable(OtherHost):
+    """A cable whose near end is a port: the kernel has no address there."""
+
+    def __init__(self, box, port):
+        super().__init__(box)
+        box.run("ip", "address", "flush", "dev", self.near)
+        self.port = {"name": port, "device": f"af_packet:{self.near}",
+                     "addresses": [f"{self.near_address}/30"]}
+
+
+@test()
+def a_link_that_goes_down_beside_another_port(box):
+    """For five seconds: the other port loses nothing, and the first goes on when it is back."""
+    stays, goes = Cable(box, "stays"), Cable(box, "goes")
+    receiver, behind = (Receiver(box, address=each.far_address, host=each) for each in (stays, goes))
+    port = free_ports(2)
+    relay = start(box, [{"address": f"{stays.near_address}:{port}", "network": "stays"}],
+                  [{"to": f"{each.far_address}:{it.port}", "network": each.port["name"]}
+                   for each, it in ((stays, receiver), (goes, behind))],
+                  tables={"port": [stays.port, goes.port]})
+    out = box.closing.enter_context(
+        stays.run(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)))
+    payloads = payloads_of(generate(box, 2))
+    sent = []
+
+    def send(count, *receivers):
+        for _ in range(count):
+            sent.append(rtp(len(sent), payloads[len(sent) % len(payloads)]))
+            out.sendto(sent[-1], (stays.near_address, port))
+        for each in receivers:
+            each.wait_for(len(sent))
+
+    def counted(which, name):
+        return relay.stats()["services"]["port"]["port"][which][name]
+
+    send(1, receiver, behind)  # they know each other from here on
+    send(32, receiver, behind)
+    goes.vanish(box)
+    wait_for(lambda: counted("goes", "state") == "down", "the link to be down in stats")
+    began = time.monotonic()
+    while time.monotonic() < began + DOWN_SECONDS:
+        send(16, receiver)
+        time.sleep(0.01)
+    goes.come_back(box)
+    wait_for(lambda: counted("goes", "state") == "up", "the link to be up in stats")
+
+    def goes_on():
+        send(1, receiver)
+        select.select([behind.socket], [], [], 0.05)
+        behind.drain()
+        return behind.datagrams[-1] == sent[-1]
+
+    wait_for(goes_on, "the output behind the link to go on")
+    expect_true(receiver.datagrams == sent, "the other has all of it, in order")
+    expect((relay.stream("lost"), relay.output("dropped", f"{stays.far_address}:{receiver.port}")),
+           (0, 0), "packets lost, dropped for another")
+    expect([counted(each, "link_downs") for each in ("stays", "goes")], [0, 1], "links that went down")
+    relay.stop()
