@@ -5,6 +5,7 @@ or the sender waits for what came out.
 """
 
 import contextlib
+import mmap
 import os
 import random
 import select
@@ -71,17 +72,35 @@ def expect_no_drops(port, whose):
         expect(int(words[-1]), 0, f"datagrams that {whose} socket at port {port} dropped")
 
 
-def generate(box, seconds, rate=8_000_000, name="in.ts"):
-    """A stream in a file that fills whole datagrams."""
+def generate_file(box, seconds, rate=8_000_000, name="in.ts"):
+    """A stream in a file, which fills whole datagrams. Returns its path."""
     box.run(TSGEN, "--file", name, "--seconds", str(seconds), "--rate", str(rate))
-    with open(box.path(name), "rb") as file:
-        content = file.read()
-    expect(len(content) % PAYLOAD_BYTES, 0, "bytes that fill no datagram")
-    return content
+    expect(os.path.getsize(box.path(name)) % PAYLOAD_BYTES, 0, "bytes that fill no datagram")
+    return box.path(name)
+
+
+def generate(box, seconds, rate=8_000_000, name="in.ts"):
+    """The same, and what it has."""
+    with open(generate_file(box, seconds, rate, name), "rb") as file:
+        return file.read()
 
 
 def payloads_of(content):
     return [content[at:at + PAYLOAD_BYTES] for at in range(0, len(content), PAYLOAD_BYTES)]
+
+
+class FilePayloads:
+    """Those of a file, which stay there: a stream of ten minutes has gigabytes."""
+
+    def __init__(self, path):
+        with open(path, "rb") as file:
+            self._bytes = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+    def __len__(self):
+        return len(self._bytes) // PAYLOAD_BYTES
+
+    def __getitem__(self, index):
+        return self._bytes[index * PAYLOAD_BYTES:(index + 1) * PAYLOAD_BYTES]
 
 
 def rtp(number, payload, ssrc=7, timestamp=None):

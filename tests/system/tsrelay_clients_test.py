@@ -12,10 +12,10 @@ import time
 
 from harness import (BACKENDS, BOUND_SECONDS, MIB, expect, expect_true, need_tools, read_text,
                      test, wait_for)
-from relay_rig import (PAYLOAD_BYTES, TSGEN, VIDEO_PID, Receiver, Relay, expect_no_drops,
-                       expect_same, finish, free_ports, generate, is_bound, output, payloads_of,
-                       roomy_sockets, rtp, send_all, sender, spawn_multicat, start,
-                       start_streams, wait_for_file)
+from relay_rig import (PAYLOAD_BYTES, TSGEN, VIDEO_PID, FilePayloads, Receiver, Relay,
+                       expect_no_drops, expect_same, finish, free_ports, generate, generate_file,
+                       is_bound, output, payloads_of, roomy_sockets, rtp, send_all, sender,
+                       spawn_multicat, start, start_streams, wait_for_file)
 
 
 def memory_of(relay):
@@ -78,9 +78,8 @@ def many_streams(box, streams):
     need_tools("multicat", "ingests")
     seconds = int(os.environ.get("TSRELAY_SECONDS", "3"))
     with roomy_sockets():
-        content = generate(box, seconds, 20_000_000)
+        payloads = FilePayloads(generate_file(box, seconds, 20_000_000))
         box.run("ingests", "-p", str(VIDEO_PID), "in.ts")
-        payloads = payloads_of(content)
         receivers = [Comparing(box, payloads) for _ in range(streams)]
         ports = [free_ports(2) for _ in range(streams)]
         names = [f"s{i}" for i in range(streams)]
