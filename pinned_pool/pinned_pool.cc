@@ -151,7 +151,24 @@ Result<void> PinnedPool::reserve(const PoolPlan& plan, unsigned thread_count) {
     if (!created.ok()) return created.error();
     created.value()->is_for_devices = planned.is_for_devices;
   }
+  BP_ASSERT(is_as_planned(plan));
   return {};
+}
+
+bool PinnedPool::is_as_planned(const PoolPlan& plan) const noexcept {
+  if (plan.segments.size() != segment_count()) return false;
+  for (uint32_t i = 0; i < segment_count(); ++i) {
+    const Segment& segment = segments_[i];
+    const SegmentPlan& planned = plan.segments[i];
+    if (segment.bytes != planned.bytes || segment.number != i) return false;
+    if (i == 0) continue;
+    if (!(segment.owner == planned.owner) || segment.page != planned.page ||
+        segment.is_for_devices != planned.is_for_devices ||
+        segment.carved_bytes > planned.carved_bytes()) {
+      return false;
+    }
+  }
+  return true;
 }
 
 std::span<std::byte> PinnedPool::carve(Segment& segment, const OwnerName& owner,

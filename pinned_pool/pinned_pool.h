@@ -94,6 +94,10 @@ class PinnedPool {
   // Errors: create_segment's, for the first that fails; those before it stay.
   Result<void> reserve(const PoolPlan& plan, unsigned thread_count);
 
+  // Whether its segments are those of `plan`, in its order, and no more of any was handed out than
+  // that says; of segment 0, which is older than the plan, nothing is said.
+  bool is_as_planned(const PoolPlan& plan) const noexcept;
+
   // Hands `bytes` of `segment` to `owner`, cache-line aligned, zeroed, for as long as the process
   // lives. Requires: not sealed, a multiple of the cache line, and it fits (the plan says so):
   // anything else is a programming error.

@@ -27,15 +27,6 @@ Error does_not_fit(const PoolBudget& budget, const OwnerName& owner, uint64_t wa
   return error;
 }
 
-uint64_t sum_of_carves(const SegmentRequest& request) {
-  uint64_t bytes = 0;
-  for (const CarvePlan& carve : request.carves) {
-    BP_ASSERT(carve.bytes % kCacheLineBytes == 0);
-    bytes += carve.bytes;
-  }
-  return bytes;
-}
-
 // Whether `segment` may have `bytes` of 1 GiB pages, beside those that `plan` has already.
 bool has_1gib_pages(const PoolBudget& budget, const PoolPlan& plan, const SegmentPlan& segment,
                     uint64_t bytes) {
@@ -90,6 +81,27 @@ Error too_many_regions(const PoolBudget& budget) {
 
 }  // namespace
 
+uint64_t sum_of_carves(const std::vector<CarvePlan>& carves) noexcept {
+  uint64_t sum = 0;
+  for (const CarvePlan& carve : carves) sum += carve.bytes;
+  return sum;
+}
+
+bool PoolPlan::is_valid() const noexcept {
+  if (segments.size() < 2 || !(segments[0].owner == OwnerName("boot")) ||
+      !(segments[1].owner == OwnerName("heap"))) {
+    return false;
+  }
+  const auto is_whole = [](const CarvePlan& carve) {
+    return carve.bytes != 0 && carve.bytes % kCacheLineBytes == 0;
+  };
+  return std::all_of(segments.begin(), segments.end(), [&](const SegmentPlan& segment) {
+    return segment.bytes != 0 && segment.bytes % page_bytes(segment.page) == 0 &&
+           segment.carved_bytes() <= segment.bytes &&
+           std::all_of(segment.carves.begin(), segment.carves.end(), is_whole);
+  });
+}
+
 uint64_t PoolPlan::total_bytes() const noexcept {
   uint64_t bytes = 0;
   for (const SegmentPlan& segment : segments) bytes += segment.bytes;
@@ -124,8 +136,9 @@ Result<PoolPlan> make_pool_plan(const PoolBudget& budget,
   plan.segments.push_back({"heap", 0, smallest_page(budget.heap.pages), {}, budget.heap.node});
   for (const SegmentRequest& request : requests) {
     const PageSize page = smallest_page(request.placement.pages);
-    plan.segments.push_back({request.owner, align_up(sum_of_carves(request), page_bytes(page)),
-                             page, request.carves, request.placement.node, request.is_for_devices});
+    SegmentPlan& segment = plan.segments.emplace_back(SegmentPlan{
+        request.owner, 0, page, request.carves, request.placement.node, request.is_for_devices});
+    segment.bytes = align_up(segment.carved_bytes(), page_bytes(page));
   }
   // The heap's floor is planned last, so that a service that does not fit is the one named.
   SegmentPlan& heap = plan.segments[1];
@@ -151,6 +164,7 @@ Result<PoolPlan> make_pool_plan(const PoolBudget& budget,
   if (regions > kRegionCountMax || plan.segments.size() > kSegmentCountMax) {
     return too_many_regions(budget);
   }
+  BP_ASSERT(plan.is_valid() && plan.total_bytes() <= budget.bytes);
   return plan;
 }
 

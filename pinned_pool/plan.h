@@ -22,6 +22,8 @@ struct CarvePlan {
   uint64_t bytes = 0;  // a multiple of the cache line
 };
 
+uint64_t sum_of_carves(const std::vector<CarvePlan>& carves) noexcept;
+
 struct SegmentPlan {
   OwnerName owner;
   uint64_t bytes = 0;  // a multiple of the page
@@ -29,11 +31,16 @@ struct SegmentPlan {
   std::vector<CarvePlan> carves = {};
   int node = kAnyNode;
   bool is_for_devices = true;
+
+  uint64_t carved_bytes() const noexcept { return sum_of_carves(carves); }
 };
 
+// Invariants, which is_valid() looks at: 1. The first two segments are segment 0, owner `boot`, and
+// the heap's. 2. Each is of whole pages, and its carves, of whole cache lines, fit into it.
 struct PoolPlan {
-  std::vector<SegmentPlan> segments;  // the first is segment 0, owner `boot`
+  std::vector<SegmentPlan> segments;
 
+  bool is_valid() const noexcept;
   uint64_t total_bytes() const noexcept;
   // Of the segments that are registered with devices.
   uint64_t bytes_for_devices() const noexcept;
@@ -60,6 +67,8 @@ struct SegmentRequest {
   std::vector<CarvePlan> carves = {};
   Placement placement = {};
   bool is_for_devices = true;  // as Segment's
+
+  uint64_t carved_bytes() const noexcept { return sum_of_carves(carves); }
 };
 
 struct PoolBudget {

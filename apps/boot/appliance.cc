@@ -71,6 +71,7 @@ bool Appliance::boot() {
     return false;
   }
   plan_ = plan.take();
+  reached(Step::kPlan);
   if (!check() || !report(reserve())) return false;
   if (!report(call_services("preparing", &Service::prepare))) return false;
   // While there is no other thread: those to come inherit it.
@@ -83,6 +84,49 @@ bool Appliance::boot() {
   if (!report(call_services("looking at the sealed pool", &Service::sealed))) return false;
   start_serving();
   return report(messaging_.serve());
+}
+
+void Appliance::reached(Step step) noexcept {
+  BP_ASSERT(step == Step::kStopped || static_cast<int>(step) == static_cast<int>(step_) + 1);
+  step_ = step;
+  BP_ASSERT(is_valid());
+}
+
+bool Appliance::is_valid() const noexcept {
+  if (step_ == Step::kStopped) return !has_running_shards();
+  const PinnedPool& pool = process_pool();
+  const auto has_since = [this](Step step, size_t count, size_t planned_count) {
+    return count == (step_ >= step ? planned_count : 0);
+  };
+  return (step_ < Step::kCheck || name_lock_.is_taken()) &&
+         (step_ < Step::kReserve || pool.is_as_planned(plan_.pool)) &&
+         has_since(Step::kCheck, listeners_.size(), plan_.services.size()) &&
+         has_since(Step::kShards, shards_.size(), configuration_.shards.size()) &&
+         has_since(Step::kMessengers, messengers_.size(), shards_.size()) &&
+         has_since(Step::kServices, contexts_.size(), plan_.services.size()) &&
+         has_since(Step::kMessaging, messaging_.group_count(), plan_.groups.size()) &&
+         (step_ < Step::kMessaging || has_carved_its_own()) &&
+         (step_ < Step::kPlan || pool.is_sealed() == (step_ >= Step::kSeal));
+}
+
+// Services may leave some of theirs.
+bool Appliance::has_carved_its_own() const noexcept {
+  const PinnedPool& pool = process_pool();
+  for (uint32_t i = 1; i < pool.segment_count(); ++i) {
+    const SegmentPlan& planned = plan_.pool.segments[i];
+    const auto has_it = [&planned](const ServiceNeeds& needs) {
+      return std::any_of(needs.segments.begin(), needs.segments.end(),
+                         [&](const auto& segment) { return segment.owner == planned.owner; });
+    };
+    if (std::any_of(plan_.services.begin(), plan_.services.end(), has_it)) continue;
+    if (pool.segment(i).carved_bytes != planned.carved_bytes()) return false;
+  }
+  return true;
+}
+
+bool Appliance::has_running_shards() const noexcept {
+  return std::any_of(shards_.begin(), shards_.end(),
+                     [](const auto& shard) { return shard->is_running(); });
 }
 
 Result<void> Appliance::call_services(const char* doing, Result<void> (Service::*call)()) {
@@ -111,13 +155,14 @@ bool Appliance::check() {
     peers_->open(configuration_, plan_, &problems);
   }
   for (const Error& problem : problems) log_error(problem);
-  if (problems.empty()) pool_counters_.create(counters_, plan_);
-  return problems.empty();
+  if (!problems.empty()) return false;
+  pool_counters_.create(counters_, plan_);
+  reached(Step::kCheck);
+  return true;
 }
 
 Result<void> Appliance::reserve() {
   PinnedPool& pool = process_pool();
-  BP_DCHECK(name_lock_.is_taken() && shards_.empty() && !pool.is_sealed());
   BP_TRY(pool.reserve(plan_.pool, static_cast<unsigned>(usable_cpu_count())));
   for (uint32_t i = 0; i < pool.segment_count(); ++i) {
     const Segment& segment = pool.segment(i);
@@ -125,14 +170,16 @@ Result<void> Appliance::reserve() {
     BP_LOG_INFO("%s: %s in pages of %s on %s", segment.owner.text, format_bytes(segment.bytes).text,
                 format_bytes(page_bytes(segment.page)).text, format_node(segment.node).text);
   }
-  return hand_over_heap();
+  BP_TRY(hand_over_heap());
+  reached(Step::kReserve);
+  return {};
 }
 
 Result<void> Appliance::hand_over_heap() {
   PinnedPool& pool = process_pool();
   Segment& heap = *pool.find_segment("heap");
   const std::vector<CarvePlan>& carves = plan_.pool.segments[1].carves;
-  BP_DCHECK(plan_.pool.segments[1].owner == OwnerName("heap") && carves.size() == 2);
+  BP_ASSERT(heap.carved_bytes == 0 && carves.size() == 2);
   const std::span<std::byte> reserve = pool.carve(heap, carves[0].owner, carves[0].bytes);
   const std::span<std::byte> rest = pool.carve(heap, carves[1].owner, carves[1].bytes);
   if (!add_heap_memory(rest) || !add_heap_reserve(reserve)) {
@@ -150,6 +197,7 @@ std::vector<FileOptions> Appliance::files_on(uint32_t shard) {
   std::vector<FileOptions> files;
   for (const OpenedFile& file : files_) {
     if (file.shard != shard) continue;
+    BP_ASSERT(file.counters != nullptr);
     files.push_back(file.options);
     files.back().counters = new (counters_.values(*file.counters)) FileCounters;
   }
@@ -157,7 +205,7 @@ std::vector<FileOptions> Appliance::files_on(uint32_t shard) {
 }
 
 Result<void> Appliance::start_shards() {
-  BP_DCHECK(shards_.empty() && process_pool().find_segment("heap") != nullptr);
+  size_t file_count = 0;
   for (const ShardSettings& settings : configuration_.shards) {
     const auto index = static_cast<uint32_t>(shards_.size());
     const ShardNeeds needs = plan_.needs_on(index);
@@ -169,6 +217,7 @@ Result<void> Appliance::start_shards() {
     options.timer_count = needs.timers;
     options.watch_count = needs.watches;
     options.files = files_on(index);
+    file_count += options.files.size();
     options.file_patience_ns =
         std::max(configuration_.appliance.drain_timeout_ms * kNsPerMs, kFilePatienceMinNs);
     options.sockets_name = "a callback of sockets" + plan_.socket_users(index);
@@ -178,6 +227,8 @@ Result<void> Appliance::start_shards() {
     BP_TRY(shards_.back()->create(options));
     counters_.set_label("shard", settings.name, "backend", shards_.back()->sockets().name());
   }
+  BP_ASSERT(file_count == files_.size());  // none is on a shard that is not there
+  reached(Step::kShards);
   return {};
 }
 
@@ -188,7 +239,6 @@ Histogram* Appliance::rounds_of(uint32_t shard, const char* part) {
 
 // One for each shard where anybody exchanges messages: services, the groups, the peers.
 Result<void> Appliance::make_messengers() {
-  BP_DCHECK(shards_.size() == configuration_.shards.size() && messengers_.empty());
   for (uint32_t i = 0; i < shards_.size(); ++i) {
     const bool is_needed = plan_.needs_on(i).has_messages || (i == 0 && !plan_.groups.empty()) ||
                            (configuration_.verbs.enabled && configuration_.verbs.shard == i);
@@ -200,14 +250,17 @@ Result<void> Appliance::make_messengers() {
     shards_[i]->loop().add_source(*messengers_[i], kMessageBudget, "a handler of messages",
                                   rounds_of(i, "messages"));
   }
-  if (!plan_.has_shard_group) return {};
-  return shard_group_.create(configuration_, process_pool(), shards_, messengers_, counters_);
+  if (plan_.has_shard_group) {
+    BP_TRY(shard_group_.create(configuration_, process_pool(), shards_, messengers_, counters_));
+  }
+  reached(Step::kMessengers);
+  return {};
 }
 
 // No device has registered the pool when every shard's sockets go through epoll, and there are no
 // verbs.
 void Appliance::hold_pages() {
-  BP_DCHECK(!process_pool().is_sealed());
+  BP_ASSERT(step_ == Step::kMessaging);
   if ((process_pool().stoppers() & kPinStops) != 0) return;
   if (auto held = page_pin_.create(process_pool()); !held.ok()) log_error(held.error());
 }
@@ -215,8 +268,6 @@ void Appliance::hold_pages() {
 // Each allocates in its own name; where messages are exchanged, nothing that no other process could
 // read: it may be lent.
 Result<void> Appliance::create_services() {
-  BP_DCHECK(contexts_.empty() && listeners_.size() == plan_.services.size());
-  BP_DCHECK(messengers_.size() == shards_.size() && !process_pool().is_sealed());
   const bool has_messages = std::any_of(messengers_.begin(), messengers_.end(),
                                         [](const auto& messenger) { return messenger != nullptr; });
   if (has_messages) leave_boot_heap();
@@ -230,21 +281,25 @@ Result<void> Appliance::create_services() {
                         [&] { return needs.service->create(*contexts_.back()); }));
   }
   if (!plan_.vfio_devices().empty()) vfio_counters_ = &counters_.runtime<VfioCounters>("vfio");
+  reached(Step::kServices);
   return {};
 }
 
 Result<void> Appliance::create_peers() {
   const uint32_t shard = configuration_.verbs.shard;
-  BP_DCHECK(shard < shards_.size() && messengers_.size() == shards_.size() && contexts_.empty());
-  return peers_->create(configuration_, process_pool(), shards_[shard]->loop(),
-                        messengers_[shard].get(), counters_);
+  BP_ASSERT(shard < shards_.size());
+  BP_TRY(peers_->create(configuration_, process_pool(), shards_[shard]->loop(),
+                        messengers_[shard].get(), counters_));
+  reached(Step::kPeers);
+  return {};
 }
 
 // After the peers: processes that join are told of the device.
 Result<void> Appliance::create_messaging() {
-  BP_DCHECK(contexts_.size() == plan_.services.size() && !process_pool().is_sealed());
-  return messaging_.create(configuration_, plan_, process_pool(), messengers_[0].get(),
-                           shards_[0]->loop().doorbell(), peers_->terms(), counters_);
+  BP_TRY(messaging_.create(configuration_, plan_, process_pool(), messengers_[0].get(),
+                           shards_[0]->loop().doorbell(), peers_->terms(), counters_));
+  reached(Step::kMessaging);
+  return {};
 }
 
 // The plan knows that these owners are there.
@@ -265,7 +320,6 @@ Result<void> Appliance::seal() {
   }
   report_memory_errors();
   PinnedPool& pool = process_pool();
-  BP_DCHECK(!pool.is_sealed() && contexts_.size() == plan_.services.size());
   pool.seal();
   if (configuration_.pool.enforce == Enforcement::kSeccomp) {
     BP_TRY(install_seccomp_filter(kPoolBase, kPoolBase + kPoolSpanBytes));
@@ -289,6 +343,7 @@ Result<void> Appliance::seal() {
   BP_LOG_INFO("%s: pool of %s sealed", configuration_.appliance.name.c_str(),
               format_bytes(pool.total_bytes()).text);
   report_ways_back();
+  reached(Step::kSeal);
   return {};
 }
 
@@ -322,7 +377,7 @@ Result<void> Appliance::prove_support() noexcept {
 }
 
 void Appliance::start_serving() {
-  BP_DCHECK(process_pool().is_sealed() && shards_.size() == configuration_.shards.size());
+  reached(Step::kServing);  // from the first run() on it is
   for (size_t i = 0; i < shards_.size(); ++i) {
     const ShardSettings& settings = configuration_.shards[i];
     BP_LOG_INFO("shard %s on core %d, sockets through %s", settings.name.c_str(), settings.cpu,
@@ -346,6 +401,7 @@ void Appliance::refresh_counters() noexcept {
 }
 
 int Appliance::serve_until_signal() {
+  BP_ASSERT(step_ == Step::kServing);
   const HeapOwnerScope scope(kRuntimeOwner);
   const timespec pause = {0, kRefreshNs};
   int signal_number = -1;
@@ -368,8 +424,7 @@ int Appliance::serve_until_signal() {
 void Appliance::stop() noexcept {
   messaging_.stop();
   for (auto& shard : shards_) shard->stop();
-  BP_DCHECK(std::all_of(shards_.begin(), shards_.end(),
-                        [](const auto& shard) { return !shard->is_running(); }));
+  reached(Step::kStopped);
   peers_->close();
 }
 

@@ -4,10 +4,12 @@
 //     configuration -> plan -> preflight -> reserve -> give up root -> register -> services -> seal
 //     -> run
 //
-// Invariants, which the head of each step looks at: 1. Nothing is taken under a name that is not
-// ours. 2. What is made before the seal is made once, and by what was planned: a shard for each
-// [[shard]], a messenger or none for each shard, a context for each service. 3. Shards wait until
-// the pool is sealed. 4. Nobody's loop runs when peers are closed. (stop)
+// Invariants: 1. Steps are done in the order of Step, each once. (reached) After each step, by
+// is_valid(): 2. Nothing is taken under a name that is not ours. 3. What is made before the seal is
+// made once, and by what was planned: the pool's segments, a shard for each [[shard]], a messenger
+// or none for each shard, a context for each service. 4. The runtime has carved all that it planned
+// for itself, once its groups are there. 5. The pool is sealed before a shard runs. 6. No loop runs
+// once it has stopped; so none does when peers are closed.
 #pragma once
 
 #include <csignal>
@@ -56,6 +58,26 @@ class Appliance {
   bool has_left_operations() const noexcept;
 
  private:
+  // What was done last.
+  enum class Step : uint8_t {
+    kNothing,
+    kPlan,
+    kCheck,
+    kReserve,
+    kShards,
+    kMessengers,
+    kPeers,
+    kServices,
+    kMessaging,
+    kSeal,
+    kServing,
+    kStopped,  // after any of them
+  };
+
+  void reached(Step step) noexcept;
+  bool is_valid() const noexcept;
+  bool has_carved_its_own() const noexcept;
+  bool has_running_shards() const noexcept;
   bool check();
   Result<void> reserve();
   std::vector<FileOptions> files_on(uint32_t shard);
@@ -80,6 +102,7 @@ class Appliance {
   void stop() noexcept;
 
   Configuration configuration_;
+  Step step_ = Step::kNothing;
   NameLock name_lock_;  // first: it goes after everything that another start of the name could take
   AppliancePlan plan_;
   PagePin page_pin_;

@@ -103,6 +103,7 @@ Result<std::vector<ServiceNeeds>> plan_services(const Configuration& configurati
     all.push_back(needs.take());
   }
   std::reverse(all.begin(), all.end());
+  BP_ASSERT(all.size() == configuration.services.size());
   return all;
 }
 
@@ -175,6 +176,7 @@ uint64_t file_thread_count(const Configuration& configuration,
   std::vector<bool> has_thread(configuration.shards.size());
   for (const ServiceNeeds& service : services) {
     for (const FileNeed& file : service.files) {
+      BP_ASSERT(file.shard < has_thread.size());
       if (!has_rings || file.plan.tells_extents) has_thread[file.shard] = true;
     }
   }
@@ -210,9 +212,40 @@ Result<std::vector<SegmentRequest>> all_requests(const Configuration& configurat
 
 }  // namespace
 
+bool AppliancePlan::is_valid(const Configuration& configuration) const noexcept {
+  const auto has = [this](const OwnerName& owner, uint64_t bytes) {
+    return std::any_of(pool.segments.begin(), pool.segments.end(), [&](const auto& segment) {
+      return segment.owner == owner && bytes <= segment.bytes;
+    });
+  };
+  if (!pool.is_valid() || pool.segments[1].carved_bytes() != pool.segments[1].bytes) return false;
+  if (pool.total_bytes() > configuration.pool.bytes) return false;
+  if (stacks.count < configuration.shards.size()) return false;
+  if (services.size() != configuration.services.size()) return false;
+  for (size_t i = 0; i < services.size(); ++i) {
+    const ServiceNeeds& needs = services[i];
+    if (needs.service != configuration.services[i]) return false;
+    if (needs.shards.size() != configuration.shards.size()) return false;
+    for (const SegmentRequest& request : needs.segments) {
+      if (!has(request.owner, request.carved_bytes())) return false;
+    }
+  }
+  for (const GroupPlan& group : groups) {
+    if (!has(group.segment, GroupLayout(group.shape).bytes())) return false;
+  }
+  const std::vector<CounterSet> sets = counters();
+  return std::none_of(sets.begin(), sets.end(), [&sets](const CounterSet& set) {
+    return !set.is_spare && std::count_if(sets.begin(), sets.end(), [&set](const auto& other) {
+                              return !other.is_spare && other.owner == set.owner &&
+                                     other.name == set.name && other.instance == set.instance;
+                            }) > 1;
+  });
+}
+
 ShardNeeds AppliancePlan::needs_on(uint32_t shard) const noexcept {
   ShardNeeds sum;
   for (const ServiceNeeds& service : services) {
+    BP_ASSERT(shard < service.shards.size());
     sum.connections += service.shards[shard].connections;
     sum.timers += service.shards[shard].timers;
     sum.sources += service.shards[shard].sources;
@@ -225,6 +258,7 @@ ShardNeeds AppliancePlan::needs_on(uint32_t shard) const noexcept {
 std::string AppliancePlan::socket_users(uint32_t shard) const {
   std::string names;
   for (const ServiceNeeds& service : services) {
+    BP_ASSERT(shard < service.shards.size());
     const ShardNeeds& needs = service.shards[shard];
     if (needs.connections + needs.watches > 0) add_word(&names, service.name);
   }
@@ -282,6 +316,7 @@ Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
   if (!pool.ok()) return pool.error();
   PoolPlan plan = pool.take();
   SegmentPlan& heap = plan.segments[1];
+  BP_ASSERT(heap.bytes > kHeapReserveBytes);  // budget.heap_min_bytes says so
   heap.carves = {{"heap:reserve", kHeapReserveBytes}, {heap.owner, heap.bytes - kHeapReserveBytes}};
   const uint64_t thread_count = (messages.value().groups.empty() ? 0 : kMessagingThreadCount) +
                                 (configuration.verbs.enabled ? kPeersThreadCount : 0) +
@@ -295,7 +330,7 @@ Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
   }
   std::vector<CounterSet> runtime_counters =
       plan_runtime_counters({configuration, plan, services.value(), groups, has_shard_group});
-  return AppliancePlan{std::move(plan),
+  AppliancePlan all = {std::move(plan),
                        {configuration.shards.size() + thread_count, kThreadStackBytes},
                        std::move(messages.value().groups),
                        std::move(verbs),
@@ -303,6 +338,8 @@ Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
                        names.take(),
                        has_shard_group,
                        std::move(runtime_counters)};
+  BP_ASSERT(all.is_valid(configuration));
+  return all;
 }
 
 }  // namespace bedplate

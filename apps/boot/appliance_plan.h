@@ -16,6 +16,11 @@ struct StackPlan {
   uint64_t total_bytes() const noexcept { return count * bytes_each; }
 };
 
+// Invariants, which is_valid() looks at: 1. The pool's plan is one, and its heap is carved to the
+// byte. 2. Services are the configuration's, in its order, each with its needs on every shard.
+// 3. Every segment that they and the groups name is the pool's, and large enough. 4. There is a
+// stack for each shard. 5. No two sets of counters have one owner, name and instance; spare ones
+// have none yet.
 struct AppliancePlan {
   PoolPlan pool;
   StackPlan stacks;                     // private locked memory beside the pool
@@ -27,7 +32,9 @@ struct AppliancePlan {
   bool has_shard_group = false;  // services exchange messages on two shards or more
   std::vector<CounterSet> runtime_counters;
 
-  // Of all services together; counters: the runtime's first.
+  bool is_valid(const Configuration& configuration) const noexcept;
+
+  // Of all services together; counters: the runtime's first. Requires: there is such a shard.
   ShardNeeds needs_on(uint32_t shard) const noexcept;
   // " (NAME, ...)" of the services that have sockets on `shard`, or nothing.
   std::string socket_users(uint32_t shard) const;

@@ -1,5 +1,6 @@
 #include "apps/boot/listeners.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -59,7 +60,17 @@ Error Listeners::activation_error(const char* answer) const {
                         key_.c_str());
 }
 
+bool Listeners::is_valid() const noexcept {
+  const auto is_sole = [this](const Fd& fd) {
+    return fd.is_open() && std::count_if(sockets_.begin(), sockets_.end(), [&](const Fd& other) {
+                             return other.number() == fd.number();
+                           }) == 1;
+  };
+  return paths_.size() <= sockets_.size() && std::all_of(sockets_.begin(), sockets_.end(), is_sole);
+}
+
 Listeners::~Listeners() {
+  BP_ASSERT(is_valid());
   for (const std::string& path : paths_) unlink(path.c_str());
 }
 
@@ -87,6 +98,7 @@ void Listeners::take_activated(std::vector<Error>* problems) {
 }
 
 void Listeners::open(const std::vector<SocketAddress>& addresses, std::vector<Error>* problems) {
+  BP_ASSERT(sockets_.empty() && paths_.empty());
   for (const SocketAddress& address : addresses) {
     if (address.kind == SocketAddress::Kind::kActivation) {
       take_activated(problems);
@@ -100,6 +112,7 @@ void Listeners::open(const std::vector<SocketAddress>& addresses, std::vector<Er
     sockets_.push_back(socket.take());
     if (address.kind == SocketAddress::Kind::kUnix) paths_.push_back(address.path);
   }
+  BP_ASSERT(is_valid());
 }
 
 std::vector<std::vector<Listeners>> open_listeners(const std::vector<ServiceNeeds>& services,
@@ -117,6 +130,7 @@ std::vector<std::vector<Listeners>> open_listeners(const std::vector<ServiceNeed
       }
       own.emplace_back(need.key + " in [" + service.name + "]").open(addresses, problems);
     }
+    BP_ASSERT(own.size() == service.listens.size());
   }
   return all;
 }

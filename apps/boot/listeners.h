@@ -1,6 +1,9 @@
 // The listening sockets of a service: opened before anything is taken, so that an address in use is
 // one line of preflight's report; closed when boot fails. Nobody accepts here: the service's shard
 // does. Threads: the main thread's.
+//
+// Invariants: 1. Each socket is open, and its descriptor no other's. 2. There is no path without a
+// socket. (is_valid, after open and before they are given up) 3. They are opened once. (open)
 #pragma once
 
 #include <string>
@@ -26,6 +29,7 @@ class Listeners {
   void open(const std::vector<SocketAddress>& addresses, std::vector<Error>* problems);
 
   const std::vector<Fd>& sockets() const noexcept { return sockets_; }
+  bool is_valid() const noexcept;
 
  private:
   void take_activated(std::vector<Error>* problems);

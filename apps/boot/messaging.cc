@@ -31,7 +31,7 @@ Result<void> Messaging::create(const Configuration& configuration, const Applian
                                PinnedPool& pool, ShardMessenger* messenger, Doorbell& doorbell,
                                const ProcessTerms& verbs, CountersFile& counters) {
   if (plan.groups.empty()) return {};
-  BP_DCHECK(groups_.empty() && server_ == nullptr && messenger != nullptr && !pool.is_sealed());
+  BP_ASSERT(groups_.empty() && server_ == nullptr && messenger != nullptr && !pool.is_sealed());
   name_ = configuration.appliance.name;
   stops_at_failure_ = configuration.messages.on_join_failure == JoinFailure::kStop;
   pool_id_ = make_pool_id();
@@ -40,7 +40,19 @@ Result<void> Messaging::create(const Configuration& configuration, const Applian
   choose_copying(configuration);
   BP_TRY(start_server(configuration, pool));
   count_groups(counters);
-  return join_groups(pool, *messenger, doorbell);
+  BP_TRY(join_groups(pool, *messenger, doorbell));
+  BP_ASSERT(groups_.size() == plan.groups.size() && is_valid());
+  return {};
+}
+
+bool Messaging::is_valid() const noexcept {
+  const auto is_good = [](const std::unique_ptr<Group>& group) {
+    const uint32_t member_count = group->segment.shape().member_count;
+    return group->table.member_count() == member_count && group->fifo.carved_bytes != 0 &&
+           group->terms.shape.member_count == member_count;
+  };
+  return counters_.size() == groups_.size() && (server_ != nullptr) == !groups_.empty() &&
+         std::all_of(groups_.begin(), groups_.end(), is_good);
 }
 
 void Messaging::make_groups(const Configuration& configuration, const AppliancePlan& plan,
@@ -53,6 +65,7 @@ void Messaging::make_groups(const Configuration& configuration, const ApplianceP
     const std::span<std::byte> table =
         pool.carve(members, OwnerName("members", name), MembersTable::bytes_for(member_count));
     Segment& fifo = *pool.find_segment(planned.segment);
+    BP_ASSERT(fifo.carved_bytes == 0);  // a group has its segment to itself
     const std::span<std::byte> memory =
         pool.carve(fifo, planned.segment, GroupLayout(planned.shape).bytes());
     groups_.push_back(std::make_unique<Group>(
@@ -78,15 +91,19 @@ Result<std::vector<ProcessGrant>> Messaging::make_grants(const Configuration& co
     if (process.verbs) made.terms = std::as_bytes(std::span(&terms_with_verbs_, 1));
     made.group = process.trusted ? process.group : next_group;
     if (!process.trusted) next_group += process.max_count;
+    BP_ASSERT(!process.trusted || made.group < configuration.groups.size());
+    BP_ASSERT(made.spare_count <= process.place_count());
     for (uint32_t k = 0; process.heap_bytes != 0 && k < process.place_count(); ++k) {
       const OwnerName owner = instance_owner("heap", process, k);
       Segment& heap = *pool.find_segment(owner);
+      BP_ASSERT(heap.carved_bytes == 0);
       pool.carve(heap, owner, process.heap_bytes);
       made.heaps.push_back(&heap);
     }
     grant(process.write, true, pool, &made.segments);
     grant(process.read, false, pool, &made.segments);
   }
+  BP_ASSERT(next_group == groups_.size());  // plan_messages counts in the same way
   return grants;
 }
 
@@ -137,7 +154,7 @@ void Messaging::count_groups(CountersFile& counters) {
 
 Result<void> Messaging::join_groups(PinnedPool& pool, ShardMessenger& messenger,
                                     Doorbell& doorbell) {
-  BP_DCHECK(counters_.size() == groups_.size());
+  BP_ASSERT(counters_.size() == groups_.size());
   std::vector<FutexBell> bells;
   for (size_t i = 0; i < groups_.size(); ++i) {
     const std::unique_ptr<Group>& group = groups_[i];
@@ -159,7 +176,11 @@ Result<void> Messaging::join_groups(PinnedPool& pool, ShardMessenger& messenger,
   return {};
 }
 
-Result<void> Messaging::serve() noexcept { return server_ ? server_->serve() : Result<void>{}; }
+Result<void> Messaging::serve() noexcept {
+  if (!server_) return {};
+  BP_ASSERT(process_pool().is_sealed() && is_valid());
+  return server_->serve();
+}
 
 void Messaging::stop() noexcept {
   if (server_) server_->stop();
@@ -167,6 +188,7 @@ void Messaging::stop() noexcept {
 }
 
 void Messaging::refresh_counters() noexcept {
+  BP_DCHECK_SLOW(is_valid());
   for (size_t i = 0; i < groups_.size(); ++i) {
     const MembersTable& table = groups_[i]->table;
     uint64_t counts[kMemberStateCount] = {};
@@ -181,8 +203,9 @@ void Messaging::refresh_counters() noexcept {
 
 // The control thread. The server has logged why, where there is a reason.
 void Messaging::heard(const JoinEvent& event) noexcept {
-  BP_DCHECK(event.kind == JoinEvent::Kind::kRefused || event.group < groups_.size());
   if (event.kind == JoinEvent::Kind::kRefused) return;  // it got nothing, and nobody else notices
+  BP_ASSERT(event.group < groups_.size() && event.member_count > 0);
+  BP_ASSERT(event.member + event.member_count <= groups_[event.group]->table.member_count());
   if (event.may_be_logged) {
     const bool is_trouble =
         event.kind == JoinEvent::Kind::kFailed || event.kind == JoinEvent::Kind::kDied;

@@ -4,6 +4,11 @@
 // It has two threads: the control thread of the join server, and one that waits on the bells of its
 // members for the shard (transport/shm/bell_watch.h). Processes that are not trusted have each a
 // group of two, with the appliance as the other member.
+//
+// Invariants, by is_valid() where nothing else is said: 1. Groups are there only with a server, and
+// with counters each. 2. A group's table has the places that its segment has, and the segment of
+// its FIFO is carved. 3. Each group is for [[group]] or for one untrusted process. (make_grants)
+// 4. Nobody is let in before the pool is sealed. (serve)
 #pragma once
 
 #include <atomic>
@@ -81,6 +86,7 @@ class Messaging {
     ShmProvider shm;
   };
 
+  bool is_valid() const noexcept;
   void make_groups(const Configuration& configuration, const AppliancePlan& plan, PinnedPool& pool);
   Result<std::vector<ProcessGrant>> make_grants(const Configuration& configuration,
                                                 PinnedPool& pool) const;

@@ -85,7 +85,12 @@ void remove_if_empty(const std::string& directory) noexcept {
   rmdir(directory.c_str());  // fails when somebody else uses it: right so
 }
 
+bool NameLock::is_valid() const noexcept {
+  return is_taken() ? path_ == lock_path(directory_, name_) : path_.empty();
+}
+
 NameLock::~NameLock() {
+  BP_ASSERT(is_valid());
   if (!is_taken()) return;
   // While it is held: an appliance that opens the file from now on makes a new one.
   if (is_file_at(path_, fd_)) unlink(path_.c_str());
@@ -98,7 +103,7 @@ bool NameLock::is_nobody_elses() const noexcept {
 }
 
 Result<void> NameLock::take(const std::string& directory, const std::string& name) {
-  BP_ASSERT(!is_taken());
+  BP_ASSERT(!is_taken() && !name.empty() && name.find('/') == std::string::npos);
   directory_ = directory;
   name_ = name;
   const std::string path = lock_path(directory, name);
@@ -120,6 +125,7 @@ Result<void> NameLock::take(const std::string& directory, const std::string& nam
     if (!is_locked) return is_running(name, path);
     path_ = path;
     fd_ = std::move(fd);
+    BP_ASSERT(is_valid());
     return {};
   }
   return starting(name)

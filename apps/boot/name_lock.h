@@ -4,6 +4,9 @@
 // appliance's user can open: a user that can read a file can lock it, too. It comes before
 // everything that a second start of the name could take from the first (sockets, counters), and
 // goes after all of it. After a crash the file stays, and nobody holds it.
+//
+// Invariants, by is_valid(): 1. The name is taken, or there is no path. 2. The path is the name's,
+// in its directory. By take(): 3. A name is taken once.
 #pragma once
 
 #include <string>
@@ -25,6 +28,7 @@ class NameLock {
   // be written, or by anybody; the file is another's; an appliance of this name runs.
   Result<void> take(const std::string& directory, const std::string& name);
 
+  bool is_valid() const noexcept;
   bool is_taken() const noexcept { return fd_.is_open(); }
   // Whether no other process can have the name that take() was asked for: it is taken, or its
   // directory is not there and cannot be made.

@@ -1,6 +1,7 @@
 #include "apps/boot/planned_files.h"
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cinttypes>
 #include <csignal>
@@ -166,6 +167,7 @@ Result<void> check_size(const ServiceNeeds& service, const FilePlan& plan,
   }
   if (!plan.is_whole_blocks) return {};
   const uint32_t block = std::max(opened.options.alignment_bytes, kSectorBytes);
+  BP_ASSERT(std::has_single_bit(block));
   if (bytes == 0) {
     return error.set_answer("it is empty")
         .set_cure("make it as long as it is to be: truncate -s 1G %s", plan.path.c_str());
@@ -178,6 +180,7 @@ Result<void> check_size(const ServiceNeeds& service, const FilePlan& plan,
 // Opens it, or, where it may not be created, looks whether it could be.
 Result<OpenedFile> open_file(const ServiceNeeds& service, const FileNeed& need, bool may_create) {
   const FilePlan& plan = need.plan;
+  BP_ASSERT(defect_of(plan) == nullptr && need.shard < service.shards.size());
   const bool creates = plan.is_created && may_create;
   struct stat before {};
   // Of a device it means that nobody else, no file system above all, has it so.
@@ -190,6 +193,7 @@ Result<OpenedFile> open_file(const ServiceNeeds& service, const FileNeed& need, 
   for (const CounterSet& set : service.counters) {
     if (set.name == kFileCounters && set.instance == plan.name) opened.counters = &set;
   }
+  BP_ASSERT(opened.counters != nullptr);  // ServicePlan::file plans them
   opened.shard = need.shard;
   const uint64_t begin_ns = monotonic_ns();
   do {

@@ -34,9 +34,11 @@ Result<void> ShardGroup::create(const Configuration& configuration, PinnedPool& 
                                 std::span<const std::unique_ptr<Shard>> shards,
                                 std::span<const std::unique_ptr<ShardMessenger>> messengers,
                                 CountersFile& counters) {
-  BP_DCHECK(members_.empty() && !pool.is_sealed() && messengers.size() == shards.size());
+  BP_ASSERT(members_.empty() && !pool.is_sealed() && messengers.size() == shards.size());
   const GroupShape shape = shape_of(configuration);
+  BP_ASSERT(shape.member_count == shards.size());
   Segment& segment = *pool.find_segment(kSegment);
+  BP_ASSERT(segment.carved_bytes == 0);
   const PoolId id = make_pool_id();
   const auto table_memory =
       pool.carve(segment, kTable, MembersTable::bytes_for(shape.member_count));
@@ -49,6 +51,7 @@ Result<void> ShardGroup::create(const Configuration& configuration, PinnedPool& 
   for (uint32_t i = 0; i < shape.member_count; ++i) {
     doorbells_.push_back(&shards[i]->loop().doorbell());
     if (messengers[i] == nullptr) continue;
+    BP_ASSERT(table.state(i) == MemberState::kFree);
     group.reset_member(i);
     table.begin_join(i, pid, MemberName(configuration.shards[i].name), SegmentRights::all());
     table.set_state(i, MemberState::kAlive);
@@ -68,6 +71,7 @@ Result<void> ShardGroup::create(const Configuration& configuration, PinnedPool& 
     BP_TRY(members_.back()->create(options, messengers[i]->messenger().dispatcher()));
     messengers[i]->add_group(*members_.back());
   }
+  BP_ASSERT(members_.size() > 1 && doorbells_.size() == shape.member_count);
   return {};
 }
 

@@ -3,6 +3,9 @@
 // doorbell. Nobody joins it or leaves.
 //
 //     shards   the segment: its members table, `members:shards`, and the lanes, `lanes:shards`
+//
+// Invariants, which create() looks at: 1. A member's number is its shard's. 2. There are two or
+// more. 3. The segment is the group's alone.
 #pragma once
 
 #include <memory>

@@ -79,6 +79,7 @@ void VerbsPeers::open(const Configuration& configuration, const AppliancePlan& p
                       std::vector<Error>* problems) {
   const VerbsSettings& settings = configuration.verbs;
   if (!settings.enabled) return;
+  BP_ASSERT(device_ == nullptr && provider_ == nullptr);
   name_ = configuration.appliance.name;
   has_datagrams_ = settings.datagrams != 0;
   const bool is_by_manager = settings.connect == VerbsConnect::kRdmaCm;
@@ -112,8 +113,17 @@ void VerbsPeers::open(const Configuration& configuration, const AppliancePlan& p
   BP_LOG_WARNING("%s: there are no peers, as [verbs] required = false allows", name_.c_str());
 }
 
+bool VerbsPeers::is_valid() const noexcept {
+  if (provider_ != nullptr && (device_ == nullptr || memory_.empty())) return false;
+  if (loop_ != nullptr && (counters_ == nullptr || peers_.size() != peer_counters_.size())) {
+    return false;
+  }
+  return !is_drained() || provider_ == nullptr || must_drain_.load(std::memory_order_relaxed);
+}
+
 void VerbsPeers::carve(const VerbsSettings& settings, PinnedPool& pool) {
   Segment& own = *pool.find_segment("verbs");
+  BP_ASSERT(own.carved_bytes == 0 && memory_.empty() && exports_.empty());
   memory_ = pool.carve(own, "verbs", verbs_memory_bytes(verbs_shape(settings)));
   for (const VerbsExportSettings& one : settings.exports) {
     const OwnerName owner("export", one.name);
@@ -129,6 +139,7 @@ Result<void> VerbsPeers::open_memory(const VerbsSettings& settings, PinnedPool& 
       if (!opened.ok()) return opened.error();
     }
   }
+  BP_ASSERT(exports_.size() == settings.exports.size());
   for (size_t i = 0; i < exports_.size(); ++i) {
     auto opened = device_->add_export(pool, exports_[i].memory, rights_of(settings.exports[i]));
     if (!opened.ok()) return opened.error();
@@ -178,6 +189,7 @@ Result<void> VerbsPeers::create(const Configuration& configuration, PinnedPool& 
                                 EventLoop& loop, ShardMessenger* messenger, CountersFile& file) {
   const VerbsSettings& settings = configuration.verbs;
   if (!settings.enabled) return {};
+  BP_ASSERT(!pool.is_sealed() && provider_ == nullptr && messenger != nullptr);
   carve(settings, pool);
   auto& counters = file.runtime<PeersCounters>("verbs");
   for (const VerbsPeerSettings& peer : settings.peers) {
@@ -202,17 +214,20 @@ Result<void> VerbsPeers::create(const Configuration& configuration, PinnedPool& 
                   &file.runtime<SourceCounters>("source", source_instance(shard, "peers")).round);
   BP_LOG_INFO("%s: verbs through %s, %zu peer%s", name_.c_str(), device.c_str(), peers_.size(),
               peers_.size() == 1 ? "" : "s");
+  BP_ASSERT(is_valid());
   return {};
 }
 
 void VerbsPeers::begin() noexcept {
   if (!provider_) return;
+  BP_ASSERT(loop_->is_own_thread());
   for (const VerbsPeer& peer : peers_) {
     if (peer.address) (void)provider_->connect({.name = peer.name.c_str()});
   }
 }
 
 uint32_t VerbsPeers::poll(uint32_t) noexcept {
+  BP_DCHECK(provider_ != nullptr && loop_->is_own_thread());
   if (must_drain_.load(std::memory_order_acquire) && !is_drained() && provider_->settle()) {
     is_drained_.store(true, std::memory_order_release);
   }
@@ -226,6 +241,7 @@ void VerbsPeers::request_drain() noexcept {
 }
 
 void VerbsPeers::close() noexcept {
+  BP_ASSERT(is_valid() && (loop_ == nullptr || loop_->is_own_thread()));
   if (counters_ != nullptr) refresh_counters();  // the last time that there is somebody to ask
   provider_.reset();
   keys_.destroy();
@@ -234,6 +250,7 @@ void VerbsPeers::close() noexcept {
 
 void VerbsPeers::refresh_counters() noexcept {
   if (!provider_) return;
+  BP_DCHECK_SLOW(is_valid());
   for (uint32_t i = 0; i < peer_counters_.size(); ++i) {
     peer_counters_[i]->state.set(static_cast<uint64_t>(provider_->peer_state(i)));
   }
@@ -243,6 +260,7 @@ void VerbsPeers::refresh_counters() noexcept {
 
 ProcessTerms VerbsPeers::terms() const noexcept {
   if (!is_there()) return Peers::terms();
+  BP_ASSERT(device_ != nullptr);
   const VerbsPort& port = device_->port();
   return {port.device.c_str(), port.port};
 }

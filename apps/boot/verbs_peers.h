@@ -4,6 +4,11 @@
 // Where [verbs] is not required and there is no device that can be used, all of this is a line in
 // the log: the memory that was planned is there, and nobody reaches it.
 //
+// Invariants, by is_valid(): 1. There is a provider only with a device, and with memory that was
+// carved for it. 2. Once the loop knows it, each peer has its counters. 3. It is drained only when
+// that was asked for. By the heads of functions: 4. It is opened, and created, once. 5. The
+// provider is its loop's while that runs.
+//
 // Part of libbedplate-verbs.a: the runtime knows it as Peers, and takes it by way of
 // bedplate_peers_part (peers.h).
 #pragma once
@@ -48,6 +53,7 @@ class VerbsPeers final : public Peers, public PollSource {
   uint32_t poll(uint32_t budget) noexcept override;
 
  private:
+  bool is_valid() const noexcept;
   struct Export {
     std::string name;
     std::span<std::byte> memory;

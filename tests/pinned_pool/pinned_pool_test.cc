@@ -149,6 +149,31 @@ TEST(PinnedPool, PlanIsWhatIsTakenToTheByteOnHugepages) {
   CHECK(is_all_zero(pool->find_segment("heap")->address, 2 * kMiB));
 }
 
+TEST(PinnedPool, KnowsWhetherItIsAsPlanned) {
+  const PoolPlan plan = plan_of_48_mib(PageSize::k4KiB);
+  create("boot", plan.segments[0].bytes);
+  CHECK_FALSE(pool->is_as_planned(plan));
+  CHECK(pool->reserve(plan, 1).ok());
+  CHECK(pool->is_as_planned(plan));
+  const auto differs = [&](auto change) {
+    PoolPlan other = plan;
+    change(other.segments[3]);
+    return !pool->is_as_planned(other);
+  };
+  CHECK(differs([](SegmentPlan& segment) { segment.owner = "other"; }));
+  CHECK(differs([](SegmentPlan& segment) { segment.bytes += 4096; }));
+  CHECK(differs([](SegmentPlan& segment) { segment.page = PageSize::k2MiB; }));
+  CHECK(differs([](SegmentPlan& segment) { segment.is_for_devices = true; }));
+  Segment& segment = *pool->find_segment("blockd");
+  pool->carve(segment, "buffers", kMiB);
+  CHECK(pool->is_as_planned(plan));
+  pool->carve(segment, "requests", 64 * 100);
+  CHECK(pool->is_as_planned(plan));
+  CHECK(segment.carved_bytes < segment.bytes);
+  pool->carve(segment, "more", 64);
+  CHECK_FALSE(pool->is_as_planned(plan));
+}
+
 TEST(PinnedPool, CarvesFollowOneAnotherZeroedAndAligned) {
   Segment& segment = create("blockd", 4 * kMiB);
   const auto first = pool->carve(segment, "requests", 64);

@@ -282,9 +282,35 @@ TEST(PoolPlan, MoreAddressSpaceThanThePoolHasIsRefused) {
   CHECK_FALSE(make_pool_plan(budget_of(kPoolSpanBytes - kGiB + 18 * kMiB), {}).ok());
 }
 
+TEST(PoolPlan, IsNoneWithoutBootAndHeapOrWithCarvesThatDoNotFit) {
+  const PoolPlan good =
+      make_pool_plan(budget_of(256 * kMiB), {request_of("a", {{"a", 128}})}).take();
+  CHECK(good.is_valid());
+  CHECK_FALSE(PoolPlan{}.is_valid());
+  PoolPlan bad = good;
+  bad.segments[0].owner = "other";
+  CHECK_FALSE(bad.is_valid());
+  bad = good;
+  bad.segments[1].owner = "other";
+  CHECK_FALSE(bad.is_valid());
+  bad = good;
+  bad.segments[2].bytes -= 64;
+  CHECK_FALSE(bad.is_valid());
+  bad = good;
+  bad.segments[2].bytes = 0;
+  bad.segments[2].carves.clear();
+  CHECK_FALSE(bad.is_valid());
+  bad = good;
+  bad.segments[2].carves[0].bytes = bad.segments[2].bytes + 64;
+  CHECK_FALSE(bad.is_valid());
+  bad = good;
+  bad.segments[2].carves[0].bytes = 65;
+  CHECK_FALSE(bad.is_valid());
+}
+
 TEST(PoolPlan, CarveThatIsNoWholeCacheLinesIsAProgrammingError) {
   const std::vector<SegmentRequest> requests = {request_of("odd", {{"odd", 65}})};
-  BP_CHECK_DIES("assertion failed: carve.bytes % kCacheLineBytes == 0",
+  BP_CHECK_DIES("assertion failed: plan.is_valid()",
                 (void)make_pool_plan(budget_of(256 * kMiB), requests));
 }
 

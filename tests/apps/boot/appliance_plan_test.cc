@@ -57,6 +57,30 @@ TEST(AppliancePlan, NamesEverySegmentAndSumsUpToThePool) {
   CHECK_EQUAL(configuration.pool.bytes, made.pool.total_bytes());
 }
 
+TEST(AppliancePlan, IsNoneThatIsNotOfItsConfiguration) {
+  configuration.groups = {{.name = "main", .shape = {.member_count = 2}}};
+  const AppliancePlan good = plan();
+  CHECK(good.is_valid(configuration));
+  const auto fails = [&](auto change) {
+    AppliancePlan bad = good;
+    change(bad);
+    return !bad.is_valid(configuration);
+  };
+  CHECK(fails([](AppliancePlan& bad) { bad.pool.segments[1].carves.pop_back(); }));
+  CHECK(fails([](AppliancePlan& bad) { bad.pool.segments[2].bytes += kGiB; }));
+  CHECK(fails([](AppliancePlan& bad) { bad.stacks.count = 1; }));
+  CHECK(fails([](AppliancePlan& bad) { bad.services.clear(); }));
+  CHECK(fails([](AppliancePlan& bad) { bad.services[0].service = nullptr; }));
+  CHECK(fails([](AppliancePlan& bad) { bad.services[0].shards.pop_back(); }));
+  CHECK(fails([](AppliancePlan& bad) { bad.services[0].segments[0].owner = "other"; }));
+  CHECK(fails([](AppliancePlan& bad) { bad.services[0].segments[0].carves[0].bytes += kGiB; }));
+  CHECK(fails([](AppliancePlan& bad) { bad.groups[0].segment = "other"; }));
+  CHECK(fails([](AppliancePlan& bad) { bad.groups[0].shape.member_count = 1'000; }));
+  CHECK(fails([](AppliancePlan& bad) {
+    bad.runtime_counters.push_back(bad.services[0].counters.front());
+  }));
+}
+
 // Its buffers lie in the pool, its bytes do not; a thread looks for its extents beside a ring, too.
 TEST(AppliancePlan, AVolumeOnAFileHasBuffersAndAThread) {
   configuration.event_loop.sockets = SocketBackendChoice::kIoUring;

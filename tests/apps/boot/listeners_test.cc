@@ -14,6 +14,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "tests/support/death_test.h"
+
 #include "CppUTest/TestHarness.h"
 
 using namespace bedplate;
@@ -108,6 +110,14 @@ TEST(Listeners, OpensEveryAddressAndRemovesItsFiles) {
   }
   CHECK(access(path("a.sock").c_str(), F_OK) != 0);
   CHECK(access(path("b.sock").c_str(), F_OK) != 0);
+}
+
+TEST(Listeners, OpeningTwiceIsAProgrammingError) {
+  Listeners listeners("listen");
+  listeners.open({tcp_address(0)}, &problems);
+  CHECK(listeners.is_valid());
+  BP_CHECK_DIES("assertion failed: sockets_.empty() && paths_.empty()",
+                listeners.open({tcp_address(0)}, &problems));
 }
 
 TEST(Listeners, ReportsEveryAddressThatCannotBeHadAndOpensTheOthers) {

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/support/death_test.h"
 #include "tests/support/skip.h"
 
 #include "CppUTest/TestHarness.h"
@@ -58,6 +59,16 @@ TEST(NameLock, ItIsItsUsersAloneAndNothingIsLeft) {
     STRCMP_EQUAL("demo", lock.name().c_str());
   }
   CHECK(!exists(directory));
+}
+
+TEST(NameLock, TakingTwiceOrWhatIsNoNameIsAProgrammingError) {
+  NameLock lock;
+  CHECK(lock.is_valid());
+  BP_CHECK_DIES("name.find('/') == std::string::npos", (void)lock.take(directory, "a/b"));
+  BP_CHECK_DIES("!name.empty()", (void)lock.take(directory, ""));
+  CHECK(lock.take(directory, "demo").ok());
+  CHECK(lock.is_valid());
+  BP_CHECK_DIES("assertion failed: !is_taken()", (void)lock.take(directory, "other"));
 }
 
 TEST(NameLock, TheSecondOfANameIsRefusedAndTheFirstUntouched) {
