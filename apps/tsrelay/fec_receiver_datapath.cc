@@ -23,6 +23,7 @@ void FecReceiver::keep(uint32_t item, uint16_t sequence) noexcept {
   }
   media = {true, sequence, item};
   ++media_count_;
+  BP_DCHECK(media_count_ <= kMediaMax);
 }
 
 // What is `depth_` behind the newest is of no use, nor are the sums of it.
@@ -57,6 +58,7 @@ void FecReceiver::restart() noexcept {
   media_count_ = 0;
   while (sum_count_ > 0) remove_sum(sum_count_ - 1);
   has_newest_ = false;
+  BP_DCHECK_SLOW(is_valid());
 }
 
 void FecReceiver::remove_sum(uint32_t index) noexcept {
@@ -105,6 +107,7 @@ void FecReceiver::add_fec(uint32_t item) noexcept {
     remove_sum(0);
   }
   sink_->hold(item);
+  BP_DCHECK(sum_count_ < kSumsMax);
   sums_[sum_count_++] = {item, packet};
   work();
 }
@@ -145,6 +148,7 @@ bool FecReceiver::recover(const FecPacket& packet, uint16_t sequence) noexcept {
   for (uint32_t i = 0; i < packet.count; ++i) {
     const uint16_t other = packet.sequence_at(i);
     if (other == sequence) continue;
+    BP_DCHECK(has(other));
     const std::span<const std::byte> datagram = sink_->bytes_of(media_at(other).item);
     const std::span<const std::byte> rest = datagram.subspan(kRtpHeaderBytes);
     if (rest.size() > sum_bytes) return refuse();

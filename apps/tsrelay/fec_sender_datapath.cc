@@ -5,6 +5,17 @@
 
 namespace bedplate::relay {
 
+bool FecSender::is_valid() const noexcept {
+  if (matrix_.columns == 0) return position_ == 0;
+  if (position_ >= matrix_.columns * matrix_.rows) return false;
+  const uint32_t whole_rows = position_ / matrix_.columns;
+  const uint32_t in_row = position_ % matrix_.columns;
+  for (uint32_t i = 0; i < matrix_.columns; ++i) {
+    if (columns_[i].count != whole_rows + (i < in_row ? 1 : 0)) return false;
+  }
+  return row_.count == (matrix_.has_row_packets ? in_row : 0);
+}
+
 void FecSender::give(Sum& sum) noexcept {
   if (sum.buffer != nullptr) matrix_.sink->give_buffer(sum.buffer);
   sum = {};
@@ -16,6 +27,7 @@ void FecSender::restart() noexcept {
   for (Sum& sum : waiting_) give(sum);
   has_begun_ = false;
   position_ = 0;
+  BP_DCHECK_SLOW(is_valid());
 }
 
 void FecSender::add_to(Sum& sum, std::span<const std::byte> body, const RtpPacket& rtp) noexcept {
@@ -38,6 +50,7 @@ void FecSender::add_to(Sum& sum, std::span<const std::byte> body, const RtpPacke
 }
 
 void FecSender::send(Sum& sum, bool is_row) noexcept {
+  BP_DCHECK(sum.count == (is_row ? matrix_.columns : matrix_.rows));
   if (sum.is_bad) {
     ++unprotected_count_;
     return give(sum);
@@ -80,18 +93,22 @@ void FecSender::add(std::span<const std::byte> body, const RtpPacket& rtp) noexc
   const bool is_row_over = column + 1 == matrix_.columns;
   // One of the columns before, every so many packets: the last leaves before this matrix ends.
   if (position_ % matrix_.rows == 0) {
+    BP_DCHECK(position_ / matrix_.rows < matrix_.columns);
     Sum& waiting = waiting_[position_ / matrix_.rows];
     if (waiting.count > 0) send(waiting, false);
   }
   if (is_row_over && matrix_.has_row_packets) send(row_, true);
-  if (++position_ < matrix_.columns * matrix_.rows) return;
+  if (++position_ < matrix_.columns * matrix_.rows) {
+    BP_DCHECK_SLOW(is_valid());
+    return;
+  }
   position_ = 0;
   for (uint32_t i = 0; i < matrix_.columns; ++i) {
     BP_DCHECK(waiting_[i].count == 0);
     waiting_[i] = columns_[i];
     columns_[i] = {};
   }
-  BP_DCHECK(is_valid());
+  BP_DCHECK_SLOW(is_valid());
 }
 
 }  // namespace bedplate::relay

@@ -6,7 +6,8 @@
 // and its sum, and no burst of them goes out. A gap, a restart or a packet with CSRCs, extension or
 // padding begins a new matrix: what of it was not whole is not protected.
 //
-// Invariant, which is_valid() looks at: how far the matrix has come is less than its packets.
+// Invariants, which is_valid() looks at: 1. How far the matrix has come is less than its packets.
+// 2. Each column, and the row, has summed up as many packets as it has had by then.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +15,7 @@
 #include <span>
 
 #include "apps/tsrelay/fec_wire_datapath.h"
+#include "platform/assert.h"
 
 namespace bedplate::relay {
 
@@ -40,14 +42,19 @@ class FecSender {
   // Buffers that it may have at a time.
   static constexpr uint32_t buffer_count(uint32_t columns) noexcept { return 2 * columns + 1; }
 
-  void create(const FecMatrix& matrix) noexcept { matrix_ = matrix; }
+  // Requires: called once; at most kFecColumnsMax columns, and rows where there are any.
+  void create(const FecMatrix& matrix) noexcept {
+    BP_ASSERT(matrix_.columns == 0 && matrix.columns <= kFecColumnsMax);
+    BP_ASSERT(matrix.columns == 0 || (matrix.rows > 0 && matrix.sink != nullptr));
+    matrix_ = matrix;
+  }
   // The next packet of the stream: what follows the first kRtpHeaderBytes, and what those say.
   void add(std::span<const std::byte> body, const RtpPacket& rtp) noexcept;
   // What was begun is given back.
   void restart() noexcept;
   // Sets that have no FEC packet: there was no buffer, or a packet was too long.
   uint64_t unprotected_count() const noexcept { return unprotected_count_; }
-  bool is_valid() const noexcept { return position_ <= matrix_.columns * matrix_.rows; }
+  bool is_valid() const noexcept;
 
  private:
   struct Sum {

@@ -25,7 +25,9 @@ void LocalReader::create(PacketRing& ring, Messenger* messenger,
 
 bool LocalReader::is_valid() const noexcept {
   uint32_t free_count = 0;
-  for (const Lent* lent = free_; lent != nullptr; lent = lent->next_free) ++free_count;
+  for (const Lent* lent = free_; lent != nullptr; lent = lent->next_free) {
+    if (++free_count > kLoansMax) return false;
+  }
   return free_count + lent_count_ == kLoansMax;
 }
 
@@ -36,6 +38,7 @@ void LocalReader::begin(Endpoint& to, AmId id) noexcept {
   waits_for_loans_ = false;
   next_ = ring_->ready_end();
   begun_at_ = next_;
+  BP_DCHECK_SLOW(is_valid());
 }
 
 void LocalReader::end() noexcept {
@@ -44,6 +47,7 @@ void LocalReader::end() noexcept {
 }
 
 void LocalReader::returned(Lent& lent, Outcome outcome) noexcept {
+  BP_ASSERT(lent_count_ > 0);
   ring_->table().let_go(lent.packet);
   lent.next_free = free_;
   free_ = &lent;
@@ -65,6 +69,7 @@ bool LocalReader::lend(const Packet& packet, uint32_t index) noexcept {
   const uint32_t offset = packet.rtp.header_bytes;
   std::memcpy(head, &number, sizeof number);
   std::memcpy(head + sizeof number, &offset, sizeof offset);
+  BP_DCHECK(to_ != nullptr && free_ != nullptr && next_ >= begun_at_);
   Lent& lent = *free_;
   const std::span block(const_cast<std::byte*>(packet.bytes), packet.byte_count);
   const SendStatus status = to_->am_send_loan(id_, head, block, &lent);
@@ -81,6 +86,7 @@ bool LocalReader::lend(const Packet& packet, uint32_t index) noexcept {
     lent.packet = index;
     ring_->table().hold(index);
     ++lent_count_;
+    BP_DCHECK_SLOW(is_valid());
     counters_->lent.set(counters_->lent.read() + 1);
   } else if (status != SendStatus::kDone) {
     // Gone; or it may not read the buffers, which it is told by a message without anything.

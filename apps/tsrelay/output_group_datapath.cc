@@ -13,6 +13,7 @@ constexpr uint64_t kLookNs = 1'000'000'000;
 
 void OutputGroup::create(PacketRing& ring, DatagramSocket& socket, OutputGroup* aside,
                          uint32_t output_count_max) {
+  BP_ASSERT(ring_ == nullptr && (aside == nullptr || aside->main_ == nullptr));
   ring_ = &ring;
   socket_ = &socket;
   aside_ = aside;
@@ -58,6 +59,7 @@ void OutputGroup::write(const Output& output, const Packet& packet,
 }
 
 uint32_t OutputGroup::fill(Cursor* cursor) noexcept {
+  BP_DCHECK(next_ < block_end_ && cursor->number < block_end_);
   uint32_t count = 0;
   while (count < kBatchMax && cursor->member < members_.size()) {
     const Output& output = *members_[cursor->member];
@@ -81,6 +83,7 @@ void OutputGroup::begin_block(uint64_t end) noexcept {
 // much of the ring is done with.
 void OutputGroup::go_to(Cursor cursor) noexcept {
   if (cursor.number >= block_end_) cursor = {cursor.member + 1, next_};
+  BP_DCHECK(cursor.member <= members_.size() && cursor.number >= next_);
   member_ = cursor.member;
   number_ = cursor.number;
   if (member_ + 1 == members_.size()) next_ = number_;
@@ -91,7 +94,9 @@ void OutputGroup::go_to(Cursor cursor) noexcept {
 
 // Returns whether to go on.
 bool OutputGroup::send(uint32_t count, Cursor end) noexcept {
+  BP_DCHECK(count > 0 && count <= kBatchMax);
   const DatagramsSent result = socket_->send_batch({datagrams_, count});
+  BP_DCHECK(result.sent_count <= count);
   for (uint32_t i = 0; i < result.sent_count; ++i) {
     OutputCounters& counters = *members_[places_[i].member]->counters;
     counters.packets.add(1);

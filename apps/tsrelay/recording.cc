@@ -11,6 +11,7 @@ namespace bedplate::relay {
 // It goes on with the file behind the youngest, so that what was recorded last stays longest.
 Result<void> Recording::create(PacketRing& ring, const std::vector<File*>& files,
                                const RecordingOptions& options) {
+  BP_ASSERT(targets_.empty() && !files.empty());
   ring_ = &ring;
   options_ = options;
   targets_ = std::vector<Target>(files.size());
@@ -49,6 +50,7 @@ Result<void> Recording::create(PacketRing& ring, const std::vector<File*>& files
     free_ = &write;
   }
   ring.add_tap(*this);
+  BP_ASSERT(is_valid());
   return {};
 }
 

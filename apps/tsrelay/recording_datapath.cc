@@ -2,6 +2,19 @@
 
 namespace bedplate::relay {
 
+bool Recording::is_valid() const noexcept {
+  uint32_t free_count = 0;
+  for (const Write* each = free_; each != nullptr; each = each->next_free) {
+    if (++free_count > kWritesMax) return false;
+  }
+  const size_t current = current_.load(std::memory_order_relaxed);
+  for (size_t i = 0; i < targets_.size(); ++i) {
+    const bool is_written = targets_[i].state.load(std::memory_order_relaxed) == kWritten;
+    if (is_written != (i == current)) return false;
+  }
+  return free_count + writing_count_ == kWritesMax;
+}
+
 void Recording::rotate(uint32_t bytes, uint64_t now_ns) noexcept {
   if (begun_ns_ == 0) {
     begun_ns_ = now_ns;
@@ -14,6 +27,7 @@ void Recording::rotate(uint32_t bytes, uint64_t now_ns) noexcept {
   // Pairs with prepare(): the file is empty, and the thread is done with it.
   if (next.state.load(std::memory_order_acquire) != kEmpty) return;
   const size_t current = current_.load(std::memory_order_relaxed);
+  BP_DCHECK(&next != &targets_[current]);
   targets_[current].state.store(kFull, std::memory_order_release);
   next.state.store(kWritten, std::memory_order_relaxed);
   const size_t index = (current + 1) % targets_.size();
@@ -22,6 +36,7 @@ void Recording::rotate(uint32_t bytes, uint64_t now_ns) noexcept {
   begun_ns_ = now_ns;
   options_.counters->files.add(1);
   options_.counters->file.set(index);
+  BP_DCHECK_SLOW(is_valid());
   tell();
 }
 
@@ -53,6 +68,7 @@ uint32_t Recording::pump(uint64_t now_ns) noexcept {
     offset_ += packet.payload_bytes;
     write.target->file->begin(operation);
   }
+  BP_DCHECK_SLOW(is_valid());
   return static_cast<uint32_t>(next_ - begun_at);
 }
 
@@ -61,6 +77,7 @@ void Recording::missed(const Packet& packet) noexcept {
 }
 
 void Recording::written(Write& write, int64_t result) noexcept {
+  BP_ASSERT(write.self == this && writing_count_ > 0);
   const uint64_t bytes = write.operation.bytes;
   if (result == static_cast<int64_t>(bytes)) {
     options_.counters->packets.add(1);
@@ -74,6 +91,7 @@ void Recording::written(Write& write, int64_t result) noexcept {
   --writing_count_;
   write.next_free = free_;
   free_ = &write;
+  BP_DCHECK_SLOW(is_valid());
 }
 
 }  // namespace bedplate::relay

@@ -4,6 +4,9 @@
 // Where it is time for the next file, and that is not empty yet, the present one goes on: emptying
 // a file may take long, so the control thread does it (prepare()), and no packet waits for it.
 //
+// Invariants, which is_valid() looks at: 1. Each write is free or under way, and writing_count_
+// counts the latter. 2. Exactly one file is written to. (its state is kWritten)
+//
 // Tested by tests/system/tsrelay_test.py.
 #pragma once
 
@@ -40,6 +43,8 @@ class Recording final : public RingTap {
   uint32_t pump(uint64_t now_ns) noexcept override;
   void missed(const Packet& packet) noexcept override;
   bool is_idle() const noexcept override { return writing_count_ == 0; }
+  // Threads: the shard's.
+  bool is_valid() const noexcept;
 
  private:
   enum State : uint32_t { kFull, kEmpty, kWritten };

@@ -4,7 +4,8 @@ namespace bedplate::relay {
 
 bool RelayStream::is_valid() const noexcept {
   return arrival_count_ <= options_.packet_count && ring_.is_valid() && merge_.is_valid() &&
-         table_.is_valid();
+         table_.is_valid() && fec_sender_.is_valid() &&
+         (fec_receiver_ == nullptr || fec_receiver_->is_valid());
 }
 
 // ---- Arrival ------------------------------------------------------------------------------------
@@ -19,9 +20,13 @@ DatagramOwner RelayStream::owner_of(Inlet& inlet) noexcept {
   return owner;
 }
 
-DatagramOwner RelayStream::media_owner(uint32_t leg) noexcept { return owner_of(legs_[leg].media); }
+DatagramOwner RelayStream::media_owner(uint32_t leg) noexcept {
+  BP_ASSERT(leg < legs_.size());
+  return owner_of(legs_[leg].media);
+}
 
 DatagramOwner RelayStream::fec_owner(uint32_t leg, bool is_row) noexcept {
+  BP_ASSERT(leg < legs_.size() && fec_receiver_ != nullptr);
   return owner_of(is_row ? legs_[leg].row : legs_[leg].column);
 }
 
@@ -41,6 +46,7 @@ void RelayStream::received(const Inlet& inlet, std::span<ReceivedDatagram> datag
     packet.from = datagram.from;
     packet.leg = inlet.leg;
     datagram.is_kept = true;
+    BP_ASSERT(arrival_count_ < options_.packet_count);
     arrivals_[arrival_count_++] = {index, inlet.is_fec};
   }
 }
@@ -96,6 +102,7 @@ void RelayStream::begin_anew() noexcept {
 
 void RelayStream::judge(uint32_t index, uint64_t now_ns) noexcept {
   Packet& packet = table_[index];
+  BP_DCHECK(packet.references == 1 && packet.leg < legs_.size());
   Leg& leg = legs_[packet.leg];
   LegCounters& counters = *leg.options.counters;
   packet.arrived_ns = now_ns;
@@ -142,6 +149,7 @@ std::span<const std::byte> RelayStream::bytes_of(uint32_t item) noexcept {
 }
 
 uint32_t RelayStream::recovered(std::byte* buffer, uint32_t bytes) noexcept {
+  BP_DCHECK(buffer != nullptr && bytes <= options_.buffer_bytes);
   const uint32_t index = table_.take();
   if (index == PacketTable::kNone) {
     give_buffer(buffer);
@@ -163,6 +171,7 @@ uint32_t RelayStream::recovered(std::byte* buffer, uint32_t bytes) noexcept {
 
 // What is sent beside the media has its time.
 void RelayStream::send_fec(std::byte* buffer, uint32_t bytes, bool is_row) noexcept {
+  BP_DCHECK(buffer != nullptr && bytes <= options_.buffer_bytes);
   const uint32_t index = table_.take();
   if (index == PacketTable::kNone) return give_buffer(buffer);
   Packet& packet = table_[index];
@@ -176,6 +185,7 @@ void RelayStream::send_fec(std::byte* buffer, uint32_t bytes, bool is_row) noexc
 
 // The buffer is the leg's, with headroom; nothing but its owner looks there.
 RtpPacket RelayStream::add_rtp(Packet& packet) noexcept {
+  BP_DCHECK(packet.socket != nullptr && !packet.has_added_rtp);
   packet.has_added_rtp = true;
   options_.counters->rtp_added.add(1);
   const uint64_t leaves_ns = packet.due_ns != 0 ? packet.due_ns : packet.arrived_ns;
@@ -184,6 +194,8 @@ RtpPacket RelayStream::add_rtp(Packet& packet) noexcept {
 
 void RelayStream::hand_on(uint32_t index) noexcept {
   Packet& packet = table_[index];
+  BP_DCHECK(packet.payload_bytes > 0 && packet.payload_bytes % kTsPacketBytes == 0);
+  BP_DCHECK(packet.references > 0 && packet.kind == PacketKind::kMedia);
   const TsClock clock = inspector_->inspect(packet.payload(), now_ns_);
   if (options_.pace_delay_ns != 0) {
     // As it came, not as it was put in order: what a gap has kept waiting is not late.
@@ -207,6 +219,7 @@ void RelayStream::hand_on(uint32_t index) noexcept {
 // ---- The loop -----------------------------------------------------------------------------------
 
 uint32_t RelayStream::work(uint64_t now_ns) noexcept {
+  BP_DCHECK(now_ns >= now_ns_);
   now_ns_ = now_ns;
   const bool is_due = now_ns_ >= deadline_ns();
   if (arrival_count_ == 0 && !is_due && ring_.held_count() == 0 && !is_draining_) return 0;
@@ -217,6 +230,7 @@ uint32_t RelayStream::work(uint64_t now_ns) noexcept {
       judge(arrival.packet, now_ns_);
       continue;
     }
+    BP_DCHECK(fec_receiver_ != nullptr);
     fec_receiver_->add_fec(arrival.packet);
     table_.let_go(arrival.packet);
   }
@@ -258,6 +272,7 @@ void RelayStream::drain() noexcept {
   (void)work(now_ns_);
   merge_.restart();
   (void)work(now_ns_);
+  BP_ASSERT(merge_.held_count() == 0 && arrival_count_ == 0);
 }
 
 // What others count becomes what `bedplate stats` reads.

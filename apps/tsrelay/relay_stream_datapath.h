@@ -9,8 +9,9 @@
 // socket may send them by reference.
 //
 // Threads: the shard's, but for create() and is_drained().
-// Invariants, which is_valid() looks at: 1. There are no more arrivals than packets. 2. Ring and
-// merge are valid, and packets that are held are those of the table.
+// Invariants, which is_valid() looks at: 1. There are no more arrivals than packets. 2. Ring, merge
+// and sums are valid, and packets that are held are those of the table. 3. What is handed on is
+// whole packets of the transport stream. (hand_on) 4. Time does not go back. (work)
 #pragma once
 
 #include <atomic>

@@ -26,6 +26,7 @@ void NvmeIo::List::push(NvmeOperation& operation) noexcept {
 }
 
 NvmeOperation& NvmeIo::List::pop() noexcept {
+  BP_DCHECK(first != nullptr);
   NvmeOperation& operation = *first;
   first = operation.next;
   if (first == nullptr) last = nullptr;
@@ -35,12 +36,17 @@ NvmeOperation& NvmeIo::List::pop() noexcept {
 bool NvmeIo::is_valid() const noexcept {
   if (!is_open_ && waiting_.first != nullptr) return false;
   for (const NvmeOperation* each = waiting_.first; each != nullptr; each = each->next) {
-    if (each->blocks_left == 0) return false;
+    if (each->blocks_left == 0 || each->blocks_left > each->block_count) return false;
+    if (each != waiting_.first && each->blocks_left != each->block_count) return false;
+  }
+  for (const NvmeOperation* each = ended_.first; each != nullptr; each = each->next) {
+    if (each->command_count != 0 || each->blocks_left != 0) return false;
   }
   return true;
 }
 
 void NvmeIo::end_later(NvmeOperation& operation, int error) noexcept {
+  BP_DCHECK(operation.command_count == 0);
   operation.blocks_left = 0;
   operation.error = error;
   ended_.push(operation);
@@ -55,10 +61,13 @@ void NvmeIo::close() noexcept {
     operation.error = EIO;
     if (operation.command_count == 0) end_later(operation, EIO);
   }
+  BP_DCHECK_SLOW(is_valid());
 }
 
 void NvmeIo::begin(NvmeOperation& operation, uint64_t now_ns) noexcept {
-  BP_DCHECK_SLOW(is_valid());
+  BP_KEEPS_VALID(*this);
+  BP_DCHECK(operation.command_count == 0 && operation.blocks_left == 0);
+  BP_DCHECK(operation.done != nullptr && operation.space != nullptr);
   operation.completed = &NvmeIo::completed;
   operation.io = this;
   operation.error = 0;
@@ -83,6 +92,7 @@ void NvmeIo::begin(NvmeOperation& operation, uint64_t now_ns) noexcept {
 
 // Returns whether nothing of it is left to be begun.
 bool NvmeIo::issue(NvmeOperation& operation, uint64_t now_ns) noexcept {
+  BP_DCHECK(is_open_ && operation.blocks_left > 0 && operation.io == this);
   do {
     const NvmeQueue::Entry entry = queue_.try_begin(operation, now_ns);
     if (entry.command == nullptr) return false;
@@ -131,6 +141,7 @@ void NvmeIo::fill(NvmeOperation& operation, const NvmeQueue::Entry& entry) noexc
     command.word10 = static_cast<uint32_t>(first);
     command.word11 = static_cast<uint32_t>(first >> 32);
   }
+  BP_DCHECK(count > 0 && count <= operation.blocks_left);
   operation.blocks_left -= count;
 }
 
@@ -141,6 +152,7 @@ void NvmeIo::completed(NvmeCall& call, uint16_t status, uint32_t) noexcept {
 
 // The first error counts; what was not begun yet is left out then.
 void NvmeIo::command_ended(NvmeOperation& operation, uint16_t status) noexcept {
+  BP_ASSERT(operation.command_count > 0);
   --operation.command_count;
   if (BP_UNLIKELY(status != nvme::kSuccess)) {
     ++error_count_;
@@ -157,6 +169,7 @@ void NvmeIo::command_ended(NvmeOperation& operation, uint16_t status) noexcept {
 }
 
 uint32_t NvmeIo::poll(uint32_t budget, uint64_t now_ns) noexcept {
+  BP_DCHECK_SLOW(is_valid());
   uint32_t count = queue_.poll(budget);
   if (BP_UNLIKELY(ended_.first != nullptr)) {
     List ended = ended_;
@@ -168,6 +181,7 @@ uint32_t NvmeIo::poll(uint32_t budget, uint64_t now_ns) noexcept {
   }
   while (waiting_.first != nullptr && issue(*waiting_.first, now_ns)) waiting_.pop();
   queue_.ring();
+  BP_DCHECK_SLOW(is_valid());
   return count;
 }
 

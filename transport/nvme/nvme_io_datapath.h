@@ -4,8 +4,9 @@
 // the queue waits, in order. Its memory is the pool's, and nothing is copied. While the controller
 // is not open (it is being reset, or is gone) all that comes is answered EIO.
 //
-// Invariant, which is_valid() looks at: what waits waits only while it is open, behind one that has
-// blocks left. Threads: one at a time.
+// Invariants, which is_valid() looks at: 1. What waits waits only while it is open, and has blocks
+// left. 2. Of what waits none but the first has begun. 3. What is to be told of has no command
+// under way. And begin(): 4. An operation is begun again once it has ended. Threads: one at a time.
 #pragma once
 
 #include <atomic>

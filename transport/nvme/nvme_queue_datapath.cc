@@ -62,10 +62,11 @@ bool NvmeQueue::is_valid() const noexcept {
   const auto has_call = [](const Slot& slot) { return slot.call != nullptr; };
   return free_count + outstanding_ == slot_count() &&
          std::count_if(slots_, slots_ + slot_count(), has_call) == outstanding_ &&
-         tail_ < entry_count_ && head_ < entry_count_;
+         tail_ < entry_count_ && head_ < entry_count_ && rung_tail_ < entry_count_;
 }
 
 NvmeQueue::Entry NvmeQueue::try_begin(NvmeCall& call, uint64_t now_ns) noexcept {
+  BP_DCHECK_SLOW(is_valid());
   const uint32_t id = first_free_;
   if (id >= slot_count()) return {};
   Slot& slot = slots_[id];
@@ -78,19 +79,23 @@ NvmeQueue::Entry NvmeQueue::try_begin(NvmeCall& call, uint64_t now_ns) noexcept 
   nvme::Command* command = new (&commands_[tail_]) nvme::Command;
   command->id = static_cast<uint16_t>(id);
   if (++tail_ == entry_count_) tail_ = 0;
+  BP_DCHECK_SLOW(is_valid());
   return {command, lists_ + uint64_t{id} * kNvmePageBytes};
 }
 
 // The controller reads the commands once it has seen the doorbell: so they are written before.
 void NvmeQueue::ring() noexcept {
   if (tail_ == rung_tail_) return;
+  BP_DCHECK(tail_ < entry_count_);
   rung_tail_ = tail_;
   std::atomic_thread_fence(std::memory_order_release);
   *submission_doorbell_ = tail_;
 }
 
 NvmeCall& NvmeQueue::release(uint32_t id) noexcept {
+  BP_DCHECK(id < slot_count());
   Slot& slot = slots_[id];
+  BP_ASSERT(slot.call != nullptr && outstanding_ > 0);
   NvmeCall& call = *slot.call;
   slot.call = nullptr;
   slot.next_free = first_free_;
@@ -122,6 +127,7 @@ uint32_t NvmeQueue::poll(uint32_t budget) noexcept {
     call.completed(call, status >> 1, result);
   }
   if (count > 0) *completion_doorbell_ = head_;
+  BP_DCHECK_SLOW(is_valid());
   return count;
 }
 
@@ -131,6 +137,7 @@ void NvmeQueue::fail_all() noexcept {
     NvmeCall& call = release(id);
     call.completed(call, nvme::kNoAnswer, 0);
   }
+  BP_DCHECK_SLOW(is_valid());
 }
 
 uint32_t NvmeQueue::find_overdue(uint64_t before_ns) const noexcept {
@@ -142,7 +149,7 @@ uint32_t NvmeQueue::find_overdue(uint64_t before_ns) const noexcept {
 }
 
 void NvmeQueue::mark(uint32_t id, uint64_t now_ns) noexcept {
-  BP_ASSERT(slots_[id].call != nullptr);
+  BP_ASSERT(id < slot_count() && slots_[id].call != nullptr);
   slots_[id].is_marked = true;
   slots_[id].began_ns = now_ns;
 }

@@ -6,7 +6,7 @@
 // defect.
 //
 // Invariants, which is_valid() looks at: 1. Each slot is free or has a call, and outstanding()
-// counts the latter. 2. Tail and head are entries.
+// counts the latter. 2. Tail and head are entries. And release(): 3. A command ends once.
 // Threads: one at a time.
 #pragma once
 
@@ -59,7 +59,10 @@ class NvmeQueue {
   // The id of a command that began before `before_ns`, or was marked before that; kNone: there is
   // none. Cost: a look at each slot.
   uint32_t find_overdue(uint64_t before_ns) const noexcept;
-  bool is_marked(uint32_t id) const noexcept { return slots_[id].is_marked; }
+  bool is_marked(uint32_t id) const noexcept {
+    BP_DCHECK(id < slot_count());
+    return slots_[id].is_marked;
+  }
   // It has a second chance from now on.
   void mark(uint32_t id, uint64_t now_ns) noexcept;
 

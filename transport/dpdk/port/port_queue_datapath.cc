@@ -48,7 +48,9 @@ uint32_t PortQueue::poll(uint32_t budget) noexcept {
   if (is_cut_off_.load(std::memory_order_relaxed)) return 0;
   rte_mbuf* frames[kBurstMax];
   const auto wanted = static_cast<uint16_t>(std::min(budget, kBurstMax));
+  BP_DCHECK(options_.receiver != nullptr && wanted > 0);
   const uint16_t count = receive_burst(frames, wanted);
+  BP_DCHECK(count <= wanted);
   if (count == 0) return options_.receiver->advance();
   next_look_ns_ = kFirstLookNs;
   wake_.note_frames();
@@ -73,6 +75,7 @@ void PortQueue::wake_by(StreamSockets& sockets, const WakeDescriptor& descriptor
 void PortQueue::announce_sleep() noexcept {
   if (!is_cut_off_.load(std::memory_order_relaxed)) wake_.arm();
   next_look_ns_ = std::min(next_look_ns_ + next_look_ns_ / kGrowth, options_.idle_poll_ns);
+  BP_DCHECK(is_look_near());
 }
 
 uint64_t PortQueue::sleep_max_ns() const noexcept {
@@ -89,6 +92,7 @@ uint32_t PortQueue::send(std::span<rte_mbuf*> frames) noexcept {
     uint64_t bytes = 0;
     for (const rte_mbuf* frame : rest) bytes += frame->pkt_len;  // then they are the port's
     const uint16_t taken = send_burst(rest.data(), static_cast<uint16_t>(rest.size()));
+    BP_DCHECK(taken <= rest.size());
     counters.sent_frames.add(taken);
     counters.sent_bytes.add(taken == rest.size() ? bytes : bytes - bytes_of(rest.subspan(taken)));
     sent += taken;
@@ -100,6 +104,7 @@ uint32_t PortQueue::send(std::span<rte_mbuf*> frames) noexcept {
 
 rte_mbuf* PortQueue::allocate() noexcept {
   rte_mbuf* frame = rte_pktmbuf_alloc(options_.port->buffers().pool());
+  BP_DCHECK(frame == nullptr || (frame->nb_segs == 1 && frame->pkt_len == 0));
   if (frame == nullptr) options_.counters->no_buffer.add(1);
   return frame;
 }

@@ -4,6 +4,9 @@
 // Where nothing comes the loop sleeps. A device that can wake it does so (queue_wake.h); others are
 // looked at now and then: the next time after an eighth of the time for which nothing has come, but
 // at least each `idle_poll_ns`.
+//
+// Invariants: 1. A look is never further away than that. 2. A device takes and gives no more frames
+// than it was asked to. (poll, send)
 #pragma once
 
 #include <atomic>
@@ -71,6 +74,10 @@ class PortQueue final : public FrameQueue, public PollSource {
   FrameOffloads offloads() const noexcept override;
 
  private:
+  bool is_look_near() const noexcept {
+    return next_look_ns_ <=
+           (options_.idle_poll_ns > kFirstLookNs ? options_.idle_poll_ns : kFirstLookNs);
+  }
   uint16_t receive_burst(rte_mbuf** frames, uint16_t count) noexcept;
   uint16_t send_burst(rte_mbuf** frames, uint16_t count) noexcept;
 
