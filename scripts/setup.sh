@@ -29,8 +29,8 @@ check=(
   multicat ffmpeg gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good
   gstreamer1.0-plugins-bad vlc-bin vlc-plugin-base
   strace procps spin iproute2 iputils-ping
-  # a device that logs what is written to it, and a file system on it
-  dmsetup e2fsprogs
+  # a device that logs what is written to it, a file system on it, the kernel's client
+  dmsetup e2fsprogs nbd-client
   # the allocators that a program may bring
   libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0
   # what others build programs with, and what looks through packages

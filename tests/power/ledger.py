@@ -87,8 +87,8 @@ class Ledger:
             self.lowest[sector] = max(self.lowest[sector], at)
 
     def losses(self, content, end):
-        """[(sector, requests that may be there)] of those that are not as they may be in `content`;
-        before the entry `end` of the log all was asked for that may be there."""
+        """A line for each sector that is not as it may be in `content`; before the entry `end` of
+        the log all was asked for that may be there."""
         lost = []
         for sector, versions in enumerate(self.versions):
             found = content[sector * SECTOR:(sector + 1) * SECTOR]
@@ -98,5 +98,6 @@ class Ledger:
                 at -= 1
             allowed = [version for version in versions[at:] if version[0] < end]
             if not any(found == (ZEROS if each[2] is None else each[2]) for each in allowed):
-                lost.append((sector, [number for _, number, _ in allowed]))
+                numbers = [number for _, number, _ in allowed]
+                lost.append(f"sector {sector}: none of the requests {numbers}")
         return lost

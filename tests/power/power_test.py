@@ -7,9 +7,10 @@ Patterns and the last line are those of guest_test.py. Two connections ask for w
 and flushes at random (traffic.cc), and mark in the log of all writes (write_log.py) what they were
 told. Then that log is cut at marks, what had not been flushed there is lost or torn by sectors, and
 a checker (ledger.py) looks for what was acknowledged: on the disk, in a file on it (stores.py), or
-on an NVMe drive without the kernel (drive.py). Stores that promise too much (broken.cc) are found
-by it. How often a log is cut: POWER_CUTS (1000) times, that of a file POWER_FILE_CUTS (60) times,
-since its file system is mended each time.
+on an NVMe drive without the kernel (drive.py). So it does with what a client's file system has
+synced, by the kernel's nbd (client_files.py). Stores that promise too much (broken.cc) are found by
+it. How often a log is cut: POWER_CUTS (1000) times, where a file system is mended each time
+POWER_FILE_CUTS (60) times.
 """
 
 import os
@@ -22,6 +23,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "guest"))
 
+from client_files import FILES_TRAFFIC, FileLedger  # noqa: E402
 from configuration import ONE_VOLUME, smallest  # noqa: E402
 from drive import BYTES, Drives  # noqa: E402
 from guest_test import Guest  # noqa: E402
@@ -29,7 +31,7 @@ from image import MIB, PROGRAM  # noqa: E402
 from ledger import Ledger  # noqa: E402
 from machine import ROOT  # noqa: E402
 from runner import Failure, run_tests  # noqa: E402
-from stores import VOLUME, InFile, OnDevice  # noqa: E402
+from stores import PATH, VOLUME, InFile, OnDevice, Traffic, WholeDevice  # noqa: E402
 from write_log import Disk, WriteLog  # noqa: E402
 
 CUTS = int(os.environ.get("POWER_CUTS", "1000"))
@@ -42,6 +44,9 @@ TRAFFIC, BROKEN = (os.path.join(ROOT, "build", "release", name)
 
 # ---- A kernel that logs writes ----
 
+REQUESTS_TRAFFIC = Traffic(
+    script=f"/power-traffic unix:/tmp/socket disk dm:power {SEED} {REQUESTS}",
+    done=f"power-traffic: {REQUESTS} requests")
 SCRIPT = """
 sectors=$(cat /sys/block/vda/size)
 /usr/sbin/dmsetup create power --noudevsync --table "0 $sectors log-writes /dev/vda /dev/vdb"
@@ -51,7 +56,7 @@ device=/dev/$(ls /sys/block | grep dm-)
              more=ONE_VOLUME.format(store="{table}")) + """END
 BROKEN={broken} {program} run /tmp/a.toml > /tmp/log 2>&1 & appliance=$!
 until grep -q 'bedplate: ready' /tmp/log || ! kill -0 $appliance 2> /dev/null; do sleep 0.1; done
-/power-traffic unix:/tmp/socket disk dm:power {seed} {requests}
+({traffic})
 status=$?
 kill -KILL $appliance
 wait $appliance
@@ -62,10 +67,10 @@ exit $status
 
 
 class Kernel:
-    """A guest whose disk is behind dm-log-writes, with a volume at `store`. Afterwards: `log`, and
-    what was on the disk before, `begin`."""
+    """A guest with a disk behind dm-log-writes, and a volume at `store` for `traffic`. Afterwards:
+    `log`, and what was on the disk before, `begin`."""
 
-    def __init__(self, store, broken=""):
+    def __init__(self, store, broken="", traffic=REQUESTS_TRAFFIC):
         self._work = tempfile.TemporaryDirectory()
         disk, log = (os.path.join(self._work.name, name) for name in ("disk", "log"))
         store.prepare(disk)
@@ -73,18 +78,21 @@ class Kernel:
             self.begin = file.read()
         with open(log, "wb") as file:
             file.truncate(LOG)
-        files = [shutil.which("dmsetup"), f"{TRAFFIC}=/power-traffic", f"{BROKEN}=/power-broken"]
+        files = [f"{shutil.which(name, path=PATH)}=/usr/sbin/{name}"
+                 for name in ("dmsetup", *traffic.programs)]
+        files += [f"{TRAFFIC}=/power-traffic", f"{BROKEN}=/power-broken"]
         script = SCRIPT.format(begin=store.begin, end=store.end, table=store.table, broken=broken,
-                               seed=SEED, requests=REQUESTS,
+                               traffic=traffic.script,
                                program="/power-broken" if broken else "/bedplate")
-        guest = Guest("/bin/sh", "-c", script, modules=f"virtio_blk dm_log_writes {store.modules}",
+        guest = Guest("/bin/sh", "-c", script, files=" ".join(files), seconds=300,
+                      modules=f"virtio_blk dm_log_writes {store.modules} {traffic.modules}",
                       # A thread to whose flush dm-log-writes has hung writes must not wait for the
                       # processor: another's flush, which covers them, would be in the log first.
-                      append="preempt=none", files=" ".join(files), seconds=300,
+                      append="preempt=none",
                       qemu=" ".join(f"-drive file={each},if=virtio,format=raw,cache=unsafe"
                                     for each in (disk, log)))
         guest.expect_exit(0)
-        guest.expect(rf"^power-traffic: {REQUESTS} requests$")
+        guest.expect(f"^{traffic.done}$")
         self.log = WriteLog(log)
 
     def __enter__(self):
@@ -93,6 +101,10 @@ class Kernel:
     def __exit__(self, *_):
         self.log.close()
         self._work.cleanup()
+
+
+def client_kernel(broken=""):
+    return Kernel(WholeDevice(), broken, FILES_TRAFFIC)
 
 
 # ---- A drive that QEMU logs the writes of ----
@@ -116,13 +128,17 @@ def nvme(broken=""):
 # ---- The checker ----
 
 
-def lost_in_cuts(log, begin, cuts, volume_of=lambda content: content, has_cache=True):
-    """Cuts the log so often, and yields (where, what is lost) of each cut that lost something.
-    `begin`: what was on the disk before; `volume_of`: the volume, of what is on it then."""
-    ledger, disk = Ledger(log.entries, VOLUME, has_cache), Disk(log, begin)
+def requests(log, has_cache=True):
+    ledger = Ledger(log.entries, VOLUME, has_cache)
     if len(ledger.answers) != REQUESTS:
         raise Failure(f"{len(ledger.answers)} answers are marked; expected {REQUESTS}")
-    dice = random.Random(SEED)
+    return ledger
+
+
+def lost_in_cuts(ledger, log, begin, cuts, volume_of=lambda content: content):
+    """Cuts the log so often, and yields (where, what is lost) of each cut that lost something.
+    `begin`: what was on the disk before; `volume_of`: the volume, of what is on it then."""
+    disk, dice = Disk(log, begin), random.Random(SEED)
     for at in sorted(dice.choice(ledger.answers) for _ in range(cuts)):
         ledger.go_to(at)
         content, end = disk.cut(at, dice)
@@ -131,16 +147,15 @@ def lost_in_cuts(log, begin, cuts, volume_of=lambda content: content, has_cache=
             yield at, lost
 
 
-def expect_all(log, begin, cuts, **how):
-    for at, lost in lost_in_cuts(log, begin, cuts, **how):
-        lines = [f"sector {sector}: none of the requests {numbers}" for sector, numbers in lost]
+def expect_all(ledger, log, begin, cuts, *volume_of):
+    for at, lost in lost_in_cuts(ledger, log, begin, cuts, *volume_of):
         raise Failure(f"a cut lost something (SEED={SEED}), at entry {at} of the log:\n" +
-                      "\n".join(lines[:20]))
+                      "\n".join(lost[:20]))
 
 
-def expect_loss(broken, log, begin, cuts, **how):
+def expect_loss(broken, ledger, log, begin, cuts, *volume_of):
     cuts *= 10  # the first that finds something is the last
-    if not any(lost_in_cuts(log, begin, cuts, **how)):
+    if not any(lost_in_cuts(ledger, log, begin, cuts, *volume_of)):
         raise Failure(f"{cuts} cuts of a log with a broken {broken} found nothing (SEED={SEED})")
 
 
@@ -149,43 +164,57 @@ def expect_loss(broken, log, begin, cuts, **how):
 
 def what_was_acknowledged_is_on_a_device():
     with Kernel(OnDevice()) as kernel:
-        expect_all(kernel.log, kernel.begin, CUTS)
+        expect_all(requests(kernel.log), kernel.log, kernel.begin, CUTS)
 
 
 def what_was_acknowledged_is_in_a_file():
     store = InFile()
     with Kernel(store) as kernel:
-        expect_all(kernel.log, kernel.begin, FILE_CUTS, volume_of=store.volume)
+        expect_all(requests(kernel.log), kernel.log, kernel.begin, FILE_CUTS, store.volume)
 
 
 def what_was_acknowledged_is_on_nvme():
     with nvme() as drives:
         for cache, log in drives.logs.items():
-            expect_all(log, bytes(BYTES), CUTS, has_cache=cache == "on")
+            expect_all(requests(log, cache == "on"), log, bytes(BYTES), CUTS)
 
 
 def what_promises_too_much_is_found_on_a_device():
     for broken in ("flush", "fua", "early"):
         with Kernel(OnDevice(), broken) as kernel:
-            expect_loss(broken, kernel.log, kernel.begin, CUTS)
+            expect_loss(broken, requests(kernel.log), kernel.log, kernel.begin, CUTS)
 
 
 def what_promises_too_much_is_found_in_a_file():
     store = InFile()
     for broken in ("flush", "fua", "early"):
         with Kernel(store, broken) as kernel:
-            expect_loss(broken, kernel.log, kernel.begin, FILE_CUTS, volume_of=store.volume)
+            expect_loss(broken, requests(kernel.log), kernel.log, kernel.begin, FILE_CUTS,
+                        store.volume)
 
 
 def what_promises_too_much_is_found_on_nvme():
     for broken in ("flush", "early"):
         with nvme(broken) as drives:
-            expect_loss(broken, drives.logs["on"], bytes(BYTES), CUTS)
+            expect_loss(broken, requests(drives.logs["on"]), drives.logs["on"], bytes(BYTES), CUTS)
+
+
+def what_a_client_has_synced_is_in_its_file_system():
+    with client_kernel() as kernel:
+        expect_all(FileLedger(kernel.log.entries), kernel.log, kernel.begin, FILE_CUTS)
+
+
+def what_promises_too_much_is_found_in_a_client_s_file_system():
+    for broken in ("flush", "fua"):  # it would not read what is acknowledged early, either
+        with client_kernel(broken) as kernel:
+            expect_loss(broken, FileLedger(kernel.log.entries), kernel.log, kernel.begin, FILE_CUTS)
 
 
 TESTS = [what_was_acknowledged_is_on_a_device, what_was_acknowledged_is_in_a_file,
          what_was_acknowledged_is_on_nvme, what_promises_too_much_is_found_on_a_device,
-         what_promises_too_much_is_found_in_a_file, what_promises_too_much_is_found_on_nvme]
+         what_promises_too_much_is_found_in_a_file, what_promises_too_much_is_found_on_nvme,
+         what_a_client_has_synced_is_in_its_file_system,
+         what_promises_too_much_is_found_in_a_client_s_file_system]
 
 
 if __name__ == "__main__":

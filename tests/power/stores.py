@@ -1,14 +1,25 @@
 """Where a volume lies on a disk whose power is cut: a store makes the disk, and finds the volume on
-what a cut has left of it."""
+what a cut has left of it. And what its traffic is."""
 
 import os
 import subprocess
 import tempfile
+from typing import NamedTuple
 
 from image import MIB
 from runner import Failure
 
+PATH = os.pathsep.join([os.environ["PATH"], "/sbin", "/usr/sbin"])
 VOLUME = MIB  # what the traffic fills
+
+
+class Traffic(NamedTuple):
+    """A script, the line that it ends with, and what it takes beside a shell."""
+
+    script: str
+    done: str
+    programs: tuple = ()
+    modules: str = ""
 
 
 class OnDevice:
@@ -22,6 +33,12 @@ class OnDevice:
     def prepare(self, path):
         with open(path, "wb") as file:
             file.truncate(self.disk_bytes)
+
+
+class WholeDevice(OnDevice):
+    """It is the disk."""
+
+    table = 'device = "$device"'
 
 
 class InFile:
@@ -54,9 +71,8 @@ class InFile:
 
 
 def run(good, *command):
-    path = os.pathsep.join([os.environ["PATH"], "/sbin", "/usr/sbin"])
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, check=False,
-                          env=dict(os.environ, PATH=path))
+                          env=dict(os.environ, PATH=PATH))
     if done.returncode not in good:
         raise Failure(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}")

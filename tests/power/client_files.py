@@ -1,0 +1,71 @@
+"""A file system of a client's on a volume, by the kernel's own nbd: what it has synced is there
+after power cuts, and nothing else is broken."""
+
+import os
+import tempfile
+
+from runner import Failure
+from stores import Traffic, run
+
+FILES, KEPT = 120, 30
+# Files are written one after the other and synced, each made of its number; old ones are removed.
+# A mark follows each that is known to last.
+FILES_TRAFFIC = Traffic(
+    script=f"""/usr/sbin/nbd-client -nonetlink -unix /tmp/socket -name disk -connections 2 /dev/nbd0
+/usr/sbin/mke2fs -q -t ext4 /dev/nbd0 && mkdir /client && mount -t ext4 /dev/nbd0 /client || exit 1
+for i in $(seq {FILES}); do
+  yes $i | head -c $((i * 97 % 20000 + 1)) > /tmp/content
+  dd if=/tmp/content of=/client/$i conv=fsync 2> /dev/null || exit 1
+  /usr/sbin/dmsetup message power 0 mark s:$i || exit 1
+  rm -f /client/$((i - {KEPT}))
+done
+echo client: {FILES} files
+umount /client && /usr/sbin/nbd-client -nonetlink -d /dev/nbd0""",
+    done=f"client: {FILES} files", programs=("nbd-client", "mke2fs"),
+    modules="nbd ext4 crc32c_generic")
+
+
+def content_of(number):
+    count = number * 97 % 20000 + 1
+    line = f"{number}\n".encode()
+    return (line * (count // len(line) + 1))[:count]
+
+
+class FileLedger:
+    """As Ledger, of the marks that FILES_TRAFFIC makes."""
+
+    def __init__(self, entries):
+        marks = [(place, int(entry.mark[2:])) for place, entry in enumerate(entries)
+                 if entry.mark.startswith("s:")]
+        self.answers = [place + 1 for place, _ in marks]
+        self._number_at = {place + 1: number for place, number in marks}
+        self._synced = 0
+
+    def go_to(self, place):
+        self._synced = self._number_at[place]
+
+    def losses(self, content, _end):
+        """A line for each file that was synced and is not there, or of a file system that e2fsck
+        does not mend by itself."""
+        with tempfile.TemporaryDirectory() as work:
+            disk, root = (os.path.join(work, name) for name in ("disk", "root"))
+            with open(disk, "wb") as file:
+                file.write(content)
+            try:
+                run((0, 1), "e2fsck", "-fp", disk)
+            except Failure as failure:
+                return [str(failure)]
+            os.mkdir(root)
+            run((0,), "debugfs", "-R", f"rdump / {root}", disk)
+            # The next may remove one more.
+            wanted = range(max(self._synced - KEPT + 1, 1), self._synced + 1)
+            lost = []
+            for number in wanted:
+                path = os.path.join(root, str(number))
+                if not os.path.exists(path):
+                    lost.append(f"file {number}: it is not there")
+                    continue
+                with open(path, "rb") as file:
+                    if file.read() != content_of(number):
+                        lost.append(f"file {number}: it has something else in it")
+            return lost
