@@ -30,11 +30,11 @@ Result<void> EventLoop::create(const EventLoopOptions& options) {
 }
 
 void EventLoop::add_source(PollSource& source, uint32_t budget, const char* name,
-                           Histogram* rounds) noexcept {
+                           SourceCounters* counters) noexcept {
   BP_ASSERT(!owner_.is_held());
   BP_ASSERT(source_count_ < options_.source_count_max);
   BP_ASSERT(budget > 0 && name != nullptr);
-  sources_[source_count_++] = {&source, budget, name, rounds};
+  sources_[source_count_++] = {&source, budget, name, counters};
 }
 
 void EventLoop::set_sleeper(Sleeper& sleeper) noexcept {
@@ -53,8 +53,7 @@ uint32_t EventLoop::poll_once() noexcept {
   const bool is_sample = rounds_to_measure_ == 0 && has_fresh_time_;
   if (is_sample || stall_watch_.is_timing(now_ns_)) [[unlikely]]
     return poll_timed(is_sample);
-  uint32_t work = calls_.run();
-  note_work(kCallsBit, work);
+  uint32_t work = run_calls();
   for (uint32_t i = 0; i < source_count_; ++i) {
     const uint32_t count = sources_[i].source->poll(sources_[i].budget);
     note_work(std::min(kSourcesBit + i, kLastBit), count);
@@ -73,22 +72,21 @@ uint32_t EventLoop::poll_timed(bool is_sample) noexcept {
   const bool is_each_timed = stall_watch_.is_timing(now_ns_);
   const uint64_t begin_ns = is_sample ? now_ns_ : monotonic_ns();
   uint64_t before_ns = begin_ns;
-  const auto take_time = [&](const char* name) {
+  const auto take_time = [&](uint32_t bit, const char* name) {
     const uint64_t after_ns = monotonic_ns();
-    if (is_each_timed) stall_watch_.mark(after_ns, name);
+    if (is_each_timed && stall_watch_.mark(after_ns, name)) count_stall(bit);
     return after_ns - std::exchange(before_ns, after_ns);
   };
-  uint32_t work = calls_.run();
-  note_work(kCallsBit, work);
-  if (work > 0 || is_each_timed) take_time("a call from another thread");
+  uint32_t work = run_calls();
+  if (work > 0 || is_each_timed) take_time(kCallsBit, "a call from another thread");
   for (uint32_t i = 0; i < source_count_; ++i) {
     const SourceSlot& slot = sources_[i];
     const uint32_t done = slot.source->poll(slot.budget);
     note_work(std::min(kSourcesBit + i, kLastBit), done);
     work += done;
     if (done == 0 && !is_each_timed) continue;
-    const uint64_t took_ns = take_time(slot.name);
-    if (is_sample && done > 0 && slot.rounds != nullptr) slot.rounds->add(took_ns);
+    const uint64_t took_ns = take_time(kSourcesBit + i, slot.name);
+    if (is_sample && done > 0 && slot.counters != nullptr) slot.counters->round.add(took_ns);
   }
   options_.counters->iterations.add(1);
   if (work == 0 || !is_sample) return work;
@@ -113,11 +111,36 @@ const char* EventLoop::those_with_work(char* text, size_t text_bytes) const noex
   return text;
 }
 
+uint32_t EventLoop::run_calls() noexcept {
+  const uint32_t count = calls_.run();
+  if (count > 0) options_.counters->calls.add(count);
+  note_work(kCallsBit, count);
+  return count;
+}
+
+// Of what `bit` of had_work_ stands for.
+void EventLoop::count_stall(uint32_t bit) noexcept {
+  if (bit == kCallsBit) return options_.counters->call_stalls.add(1);
+  if (bit == kTimersBit) return options_.counters->timer_stalls.add(1);
+  SourceCounters* counters = sources_[bit - kSourcesBit].counters;
+  if (counters != nullptr) counters->stalls.add(1);
+}
+
+void EventLoop::count_time() noexcept {
+  const uint64_t passed_ns = now_ns_ - std::exchange(counted_ns_, now_ns_);
+  (had_work_ != 0 ? options_.counters->busy_ns : options_.counters->spin_ns).add(passed_ns);
+}
+
 void EventLoop::check_time() noexcept {
   now_ns_ = monotonic_ns();
+  count_time();
   if (stall_watch_.is_too_long(now_ns_)) [[unlikely]] {
     char text[256];
-    stall_watch_.mark(now_ns_, nullptr, those_with_work(text, sizeof text));
+    if (stall_watch_.mark(now_ns_, nullptr, those_with_work(text, sizeof text))) {
+      for (uint32_t bit = 0; bit < kSourcesBit + source_count_; ++bit) {
+        if (had_work_ >> std::min(bit, kLastBit) & 1) count_stall(bit);
+      }
+    }
   }
   stall_watch_.skip(now_ns_);
   stall_watch_.look_at_waiting(now_ns_);
@@ -130,7 +153,9 @@ uint32_t EventLoop::expire_timers() noexcept {
   if (count == 0) return 0;
   may_have_pages_ = true;
   note_work(kTimersBit, count);
-  if (stall_watch_.is_timing(now_ns_)) stall_watch_.mark(monotonic_ns(), "a timer");
+  if (stall_watch_.is_timing(now_ns_) && stall_watch_.mark(monotonic_ns(), "a timer")) {
+    count_stall(kTimersBit);
+  }
   return count;
 }
 
@@ -160,8 +185,10 @@ void EventLoop::sleep() noexcept {
     options_.counters->sleeps.add(1);
     const uint64_t deadline_ns = sleep_deadline_ns();
     if (may_have_pages_) return_pages_before(deadline_ns);
+    options_.counters->is_asleep.set(1);
     sleeper_->sleep_until(deadline_ns);
-    now_ns_ = monotonic_ns();
+    options_.counters->is_asleep.set(0);
+    counted_ns_ = now_ns_ = monotonic_ns();
     stall_watch_.skip(now_ns_);
   } else {
     may_have_pages_ = true;
@@ -186,7 +213,7 @@ void EventLoop::run() noexcept {
   BP_ASSERT(sleeper_ != nullptr && !owner_.is_held());
   const ThreadOwner::Hold hold(owner_);
   BP_KEEPS_VALID(*this);
-  now_ns_ = monotonic_ns();  // create() may be long ago
+  counted_ns_ = now_ns_ = monotonic_ns();  // create() may be long ago
   stall_watch_.begin(options_.stall_ns, options_.counters->stalled, now_ns_);
   uint64_t spin_until_ns = 0;  // 0: not idle
   uint32_t iterations_to_clock = 0;

@@ -17,6 +17,7 @@
 #include <memory>
 
 #include "platform/clock.h"
+#include "platform/cache_line.h"
 #include "platform/counter.h"
 #include "platform/histogram.h"
 #include "platform/thread_owner.h"
@@ -56,11 +57,28 @@ class Sleeper {
 };
 
 // Written by the shard, read by `bedplate stats`.
+//
+// Time is counted at each look at the clock that the loop takes anyway: since the last one it was
+// busy where anything had work, and spun where nothing had. What is neither, it slept.
 struct EventLoopCounters {
   Counter iterations;
   Counter sleeps;
+  Counter busy_ns;
+  Counter spin_ns;
+  Counter is_asleep;
+  Counter calls;  // of other threads
   StallCounters stalled;
-  Histogram round;  // ns of a round with work, of one in kRoundsPerMeasure
+  Counter call_stalls;   // of these, those that a call had a part in
+  Counter timer_stalls;  // and a timer
+  Histogram round;       // ns of a round with work, of one in kRoundsPerMeasure
+};
+
+// Of a source, or of several that are counted together.
+struct alignas(kCacheLineBytes) SourceCounters {
+  Histogram round;  // ns that it takes of a round in which it has work, of one in kRoundsPerMeasure
+  // Stalls that it had a part in: it was timed and took so long, or had work while nothing was
+  // timed by itself.
+  Counter stalls;
 };
 
 struct EventLoopOptions {
@@ -83,10 +101,9 @@ class EventLoop {
   // Sources are polled in the order in which they were added, each with its `budget` (over 0).
   // Before run. Requires: the options have room for it. Ownership: `source` and `name`, with which
   // a stall is logged, outlive the loop's run.
-  // `rounds`, which may be nullptr: gets the ns that it takes of a round in which it has work, of
-  // one such round in kRoundsPerMeasure; it outlives the loop, and may be other sources', too.
+  // `counters`, which may be nullptr: outlive the loop, and may be other sources', too.
   void add_source(PollSource& source, uint32_t budget, const char* name = "a poll source",
-                  Histogram* rounds = nullptr) noexcept;
+                  SourceCounters* counters = nullptr) noexcept;
   // What the loop sleeps in, all its life: on a shard of an appliance the sockets, for which
   // nothing else would wake it. An application that waits for more adds a source and rings the
   // doorbell. Requires: it has none yet. Before run.
@@ -143,7 +160,7 @@ class EventLoop {
     PollSource* source = nullptr;
     uint32_t budget = 0;
     const char* name = nullptr;
-    Histogram* rounds = nullptr;
+    SourceCounters* counters = nullptr;
   };
   // Bits of had_work_: those of sources follow. Those beyond the last bit share it.
   static constexpr uint32_t kCallsBit = 0;
@@ -159,7 +176,10 @@ class EventLoop {
 
   uint32_t poll_once() noexcept;
   uint32_t poll_timed(bool is_sample) noexcept;
+  uint32_t run_calls() noexcept;
   void check_time() noexcept;
+  void count_time() noexcept;
+  void count_stall(uint32_t bit) noexcept;
   uint32_t expire_timers() noexcept;
   void note_work(uint32_t bit, uint32_t count) noexcept { had_work_ |= uint64_t{count > 0} << bit; }
   const char* those_with_work(char* text, size_t text_bytes) const noexcept;
@@ -178,6 +198,7 @@ class EventLoop {
   std::unique_ptr<SourceSlot[]> sources_;
   uint32_t source_count_ = 0;
   uint64_t now_ns_ = 0;
+  uint64_t counted_ns_ = 0;         // up to when time is counted
   bool has_fresh_time_ = false;     // nothing was done since the last look at the clock
   uint32_t rounds_to_measure_ = 0;  // so many with work, and the next is measured
   StallWatch stall_watch_;

@@ -39,7 +39,7 @@ void StallWatch::refresh_waiting(uint64_t now_ns) noexcept {
   waited_at_ns_ = now_ns;
 }
 
-void StallWatch::note(uint64_t took_ns, uint64_t now_ns, const char* name,
+bool StallWatch::note(uint64_t took_ns, uint64_t now_ns, const char* name,
                       const char* had_work) noexcept {
   const uint64_t waited_ns = std::min(read_waited_ns() - waited_ns_, took_ns);
   refresh_waiting(now_ns);
@@ -48,16 +48,16 @@ void StallWatch::note(uint64_t took_ns, uint64_t now_ns, const char* name,
   const unsigned long long limit_ms = limit_ns_ / kNsPerMs;
   if (took_ns - waited_ns <= limit_ns_) {
     counters_->preemptions.add(1);
-    if (!preemption_limit_.try_pass("event loops that wait for their core")) return;
+    if (!preemption_limit_.try_pass("event loops that wait for their core")) return false;
     BP_LOG_WARNING("an event loop waited %llu ms for its core, which ran something else; give the "
                    "shard a core of its own",
                    waited_ms);
-    return;
+    return false;
   }
   counters_->stalls.add(1);
   counters_->longest_ns.set(std::max(counters_->longest_ns.read(), took_ns));
   timing_until_ns_ = now_ns + kTimingNs;
-  if (!stall_limit_.try_pass("stalls of an event loop")) return;
+  if (!stall_limit_.try_pass("stalls of an event loop")) return true;
   if (name != nullptr) {
     BP_LOG_WARNING("%s kept its event loop for %llu ms, %llu of them without a core (stall_ms is "
                    "%llu)",
@@ -68,6 +68,7 @@ void StallWatch::note(uint64_t took_ns, uint64_t now_ns, const char* name,
                    took_ms, waited_ms, limit_ms, had_work,
                    static_cast<unsigned>(kTimingNs / kNsPerSecond));
   }
+  return true;
 }
 
 }  // namespace bedplate

@@ -33,12 +33,13 @@ class StallWatch {
   void begin(uint64_t limit_ns, StallCounters& counters, uint64_t now_ns) noexcept;
 
   // The time since the last mark was that of `name`; nullptr: of one of those that `had_work`
-  // names, separated by commas.
-  void mark(uint64_t now_ns, const char* name, const char* had_work = "") noexcept {
+  // names, separated by commas. Returns whether it was a stall, which is counted and told.
+  bool mark(uint64_t now_ns, const char* name, const char* had_work = "") noexcept {
     const uint64_t took_ns = now_ns - marked_ns_;
     marked_ns_ = now_ns;
     if (took_ns > limit_ns_) [[unlikely]]
-      note(took_ns, now_ns, name, had_work);
+      return note(took_ns, now_ns, name, had_work);
+    return false;
   }
   // Whether the time since the last mark is too long: then it is worth finding out who had work.
   bool is_too_long(uint64_t now_ns) const noexcept { return now_ns - marked_ns_ > limit_ns_; }
@@ -53,7 +54,7 @@ class StallWatch {
   }
 
  private:
-  void note(uint64_t took_ns, uint64_t now_ns, const char* name, const char* had_work) noexcept;
+  bool note(uint64_t took_ns, uint64_t now_ns, const char* name, const char* had_work) noexcept;
   void refresh_waiting(uint64_t now_ns) noexcept;
   uint64_t read_waited_ns() const noexcept;
 

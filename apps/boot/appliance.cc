@@ -222,7 +222,7 @@ Result<void> Appliance::start_shards() {
         std::max(configuration_.appliance.drain_timeout_ms * kNsPerMs, kFilePatienceMinNs);
     options.sockets_name = "a callback of sockets" + plan_.socket_users(index);
     options.counters = &counters_.runtime<ShardCounters>("shard", settings.name);
-    options.socket_rounds = rounds_of(index, "sockets");
+    options.socket_counters = source_counters(index, "sockets");
     shards_.push_back(std::make_unique<Shard>());
     BP_TRY(shards_.back()->create(options));
     counters_.set_label("shard", settings.name, "backend", shards_.back()->sockets().name());
@@ -232,9 +232,9 @@ Result<void> Appliance::start_shards() {
   return {};
 }
 
-Histogram* Appliance::rounds_of(uint32_t shard, const char* part) {
+SourceCounters* Appliance::source_counters(uint32_t shard, const char* part) {
   const std::string instance = source_instance(configuration_.shards[shard].name, part);
-  return &counters_.runtime<SourceCounters>("source", instance).round;
+  return &counters_.runtime<SourceCounters>("source", instance);
 }
 
 // One for each shard where anybody exchanges messages: services, the groups, the peers.
@@ -248,7 +248,7 @@ Result<void> Appliance::make_messengers() {
                                     configuration_.shards[i].name.c_str(), i, plan_.message_names));
     if (!is_needed) continue;
     shards_[i]->loop().add_source(*messengers_[i], kMessageBudget, "a handler of messages",
-                                  rounds_of(i, "messages"));
+                                  source_counters(i, "messages"));
   }
   if (plan_.has_shard_group) {
     BP_TRY(shard_group_.create(configuration_, process_pool(), shards_, messengers_, counters_));

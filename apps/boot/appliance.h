@@ -82,7 +82,7 @@ class Appliance {
   Result<void> reserve();
   std::vector<FileOptions> files_on(uint32_t shard);
   Result<void> start_shards();
-  Histogram* rounds_of(uint32_t shard, const char* part);
+  SourceCounters* source_counters(uint32_t shard, const char* part);
   Result<void> make_messengers();
   void hold_pages();
   Result<void> hand_over_heap();

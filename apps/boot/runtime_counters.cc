@@ -125,9 +125,18 @@ void describe(CounterTable& table, HeapClassCounters& c) {
 void describe(CounterTable& table, ShardCounters& c) {
   table.counter("iterations", c.loop.iterations, "rounds", "Rounds of the event loop.");
   table.counter("sleeps", c.loop.sleeps, "sleeps", "How often it slept.");
+  table.counter("busy_ns", c.loop.busy_ns, "ns", "Time in which anything had work.");
+  table.counter("spin_ns", c.loop.spin_ns, "ns",
+                "Time in which it looked for work and found none. The rest it slept.");
+  table.boolean("asleep", c.loop.is_asleep, "Whether it sleeps now.");
+  table.counter("calls", c.loop.calls, "calls", "Calls that other threads had it make.");
   table.counter("stalls", c.loop.stalled.stalls, "stalls",
                 "How often something kept it for longer than stall_ms.");
   table.gauge("stall_longest_ns", c.loop.stalled.longest_ns, "ns", "The longest of these.");
+  table.counter("call_stalls", c.loop.call_stalls, "stalls",
+                "Of these, those that a call from another thread had a part in.");
+  table.counter("timer_stalls", c.loop.timer_stalls, "stalls",
+                "Of these, those that a timer had a part in.");
   table.counter("preemptions", c.loop.stalled.preemptions, "times",
                 "How often it waited for its core, which ran something else, for so long.");
   table.histogram("round_ns", c.loop.round, "ns", "A round with work, of every 16th such round.");
@@ -150,6 +159,9 @@ void describe(CounterTable& table, ShardCounters& c) {
 void describe(CounterTable& table, SourceCounters& c) {
   table.histogram("round_ns", c.round, "ns",
                   "What it takes of a round in which it has work, of every 16th round with work.");
+  table.counter("stalls", c.stalls, "stalls",
+                "Stalls of the shard that it had a part in: it took so long or, where that is not "
+                "known, had work.");
 }
 
 // ---- messages -----------------------------------------------------------------------------------

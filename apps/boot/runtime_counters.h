@@ -80,11 +80,6 @@ struct alignas(kCacheLineBytes) ShardCounters {
   SocketCounters sockets;
 };
 
-// Of what a shard polls: each service's sources together, and each part of the runtime's.
-struct alignas(kCacheLineBytes) SourceCounters {
-  Histogram round;
-};
-
 // A group, and what the appliance's own member of it has counted.
 inline constexpr uint32_t kMemberStateCount = 5;
 static_assert(static_cast<uint32_t>(MemberState::kQuiet) == kMemberStateCount - 1);
@@ -121,6 +116,7 @@ void describe(CounterTable& table, HeapCounters& counters);
 void describe(CounterTable& table, HeapOwnerCounters& counters);
 void describe(CounterTable& table, HeapClassCounters& counters);
 void describe(CounterTable& table, ShardCounters& counters);
+// Of what a shard polls: each service's sources together, and each part of the runtime's.
 void describe(CounterTable& table, SourceCounters& counters);
 void describe(CounterTable& table, GroupCounters& counters);
 void describe(CounterTable& table, ShardGroupCounters& counters);

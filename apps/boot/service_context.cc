@@ -88,7 +88,7 @@ Result<void> ServiceContext::add_source(uint32_t shard, PollSource& source, uint
   ++source_counts_[shard];
   const std::string part = source_instance(runtime_.configuration.shards[shard].name, needs_.name);
   loop(shard).add_source(source, budget, needs_.name.c_str(),
-                         &runtime_.counters.runtime<SourceCounters>("source", part).round);
+                         &runtime_.counters.runtime<SourceCounters>("source", part));
   return {};
 }
 

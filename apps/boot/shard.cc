@@ -76,7 +76,7 @@ Result<void> Shard::set_up() {
   if (Device* device = sockets_->device(); device != nullptr) {
     BP_TRY(keys_.create(process_pool(), *device));
   }
-  loop_.add_source(*sockets_, 256, options_.sockets_name.c_str(), options_.socket_rounds);
+  loop_.add_source(*sockets_, 256, options_.sockets_name.c_str(), options_.socket_counters);
   if (!options_.files.empty()) BP_TRY(open_files());
   loop_.set_sleeper(*sockets_);
   return {};

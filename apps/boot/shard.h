@@ -35,7 +35,7 @@ struct ShardOptions {
   std::vector<FileOptions> files;
   uint64_t file_patience_ns = 0;  // stop() waits so long for what the kernel does for them
   ShardCounters* counters = nullptr;
-  Histogram* socket_rounds = nullptr;  // EventLoop::add_source; may be nullptr
+  SourceCounters* socket_counters = nullptr;  // EventLoop::add_source; may be nullptr
 };
 
 class Shard {

@@ -211,7 +211,7 @@ Result<void> VerbsPeers::create(const Configuration& configuration, PinnedPool& 
   loop_ = &loop;
   const std::string& shard = configuration.shards[settings.shard].name;
   loop.add_source(*this, 1, "the peers of [verbs]",
-                  &file.runtime<SourceCounters>("source", source_instance(shard, "peers")).round);
+                  &file.runtime<SourceCounters>("source", source_instance(shard, "peers")));
   BP_LOG_INFO("%s: verbs through %s, %zu peer%s", name_.c_str(), device.c_str(), peers_.size(),
               peers_.size() == 1 ? "" : "s");
   BP_ASSERT(is_valid());

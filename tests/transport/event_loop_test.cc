@@ -1,6 +1,7 @@
 // The event loop: order, budgets, timers and sleeping.
 #include "transport/event_loop.h"
 
+#include <ctime>
 #include <memory>
 #include <string>
 #include <thread>
@@ -38,10 +39,10 @@ TEST(EventLoop, PollsItsSourcesInTheOrderInWhichTheyWereAdded) {
 // One round with work in sixteen is measured, and only sources that had work in it.
 TEST(EventLoop, MeasuresEverySixteenthRoundWithWork) {
   make(kNsPerSecond);
-  const auto busy = std::make_unique<Histogram>();
-  const auto idle = std::make_unique<Histogram>();
-  loop.add_source(a, 1, "a", busy.get());
-  loop.add_source(b, 1, "b", idle.get());
+  SourceCounters busy;
+  SourceCounters idle;
+  loop.add_source(a, 1, "a", &busy);
+  loop.add_source(b, 1, "b", &idle);
   loop.add_source(c, 1);  // counts for the round alone
   a.on_poll = c.on_poll = [](Scripted& self) noexcept {
     // Work in every other round, so that the time is fresh before each.
@@ -51,22 +52,75 @@ TEST(EventLoop, MeasuresEverySixteenthRoundWithWork) {
     if (self.rounds == 2 * 16 * 40) self.loop->stop();
   };
   loop.run();
-  CHECK_EQUAL(40, busy->count());
-  CHECK_EQUAL(0, idle->count());
+  CHECK_EQUAL(40, busy.round.count());
+  CHECK_EQUAL(0, idle.round.count());
   CHECK_EQUAL(40, counters.round.count());
-  CHECK(busy->percentile(0.01) >= 20 * kNsPerUs);
+  CHECK(busy.round.percentile(0.01) >= 20 * kNsPerUs);
   CHECK(counters.round.percentile(0.01) >= 40 * kNsPerUs);
 }
 
 TEST(EventLoop, IdleRoundsAreNotMeasured) {
   make(kNsPerSecond);
-  const auto rounds = std::make_unique<Histogram>();
-  loop.add_source(a, 1, "a", rounds.get());
+  SourceCounters its_counters;
+  loop.add_source(a, 1, "a", &its_counters);
   a.on_poll = [](Scripted& self) noexcept {
     if (++self.rounds == 100) self.loop->stop();
   };
   loop.run();
-  CHECK_EQUAL(0, rounds->count() + counters.round.count());
+  CHECK_EQUAL(0, its_counters.round.count() + counters.round.count());
+}
+
+// Busy, spinning or asleep: which of them took the time, in three phases of 20 ms or more each.
+TEST(EventLoop, TellsHowItSpentItsTime) {
+  constexpr uint64_t kPhaseNs = 20 * kNsPerMs;
+  struct Phases final : PollSource {
+    uint32_t poll(uint32_t) noexcept override {
+      const uint64_t now_ns = monotonic_ns();
+      if (begin_ns == 0) begin_ns = now_ns;
+      return now_ns - begin_ns < kPhaseNs ? 1 : 0;
+    }
+    uint64_t begin_ns = 0;
+  } phases;
+  struct Slow final : Sleeper {
+    Slow(EventLoop& the_loop, EventLoopCounters& its_counters) noexcept
+        : its_loop(the_loop), counters(its_counters) {}
+    void sleep_until(uint64_t) noexcept override {
+      was_asleep = counters.is_asleep.read() == 1;
+      const timespec time = {0, kPhaseNs};
+      nanosleep(&time, nullptr);
+      its_loop.stop();
+    }
+    EventLoop& its_loop;
+    EventLoopCounters& counters;
+    bool was_asleep = false;
+  } slow{loop, counters};
+  make(kPhaseNs, slow);
+  loop.add_source(phases, 1);
+  const uint64_t begin_ns = monotonic_ns();
+  loop.run();
+  const uint64_t took_ns = monotonic_ns() - begin_ns;
+  CHECK(counters.busy_ns.read() >= kPhaseNs);
+  CHECK(counters.spin_ns.read() >= kPhaseNs);
+  CHECK(counters.busy_ns.read() + counters.spin_ns.read() + kPhaseNs <= took_ns);
+  CHECK(slow.was_asleep);
+  CHECK_EQUAL(0, counters.is_asleep.read());
+}
+
+TEST(EventLoop, CountsTheCallsOfOtherThreads) {
+  make(kNsPerSecond);
+  static uint32_t call_count;
+  call_count = 0;
+  static LoopCall call;
+  a.on_poll = [](Scripted& self) noexcept {
+    if (++self.rounds == 1) {
+      call.function = [](void*) noexcept { ++call_count; };
+      self.loop->submit(call);
+    }
+    if (call_count == 1) self.loop->stop();
+  };
+  loop.add_source(a, 1);
+  loop.run();
+  CHECK_EQUAL(1, counters.calls.read());
 }
 
 TEST(EventLoop, ALookAtTheClockIsTheTimeOfThisRound) {

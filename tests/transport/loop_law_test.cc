@@ -77,8 +77,8 @@ TEST(LoopLaw, RoundsOfABusyLoop) {
     loop->set_sleeper(sleeper);
     loop->timers().reserve_more(1);
     Watcher watcher(*loop);
-    Histogram rounds;
-    loop->add_source(watcher, 8, "the watcher", &rounds);
+    SourceCounters its_counters;
+    loop->add_source(watcher, 8, "the watcher", &its_counters);
     loop->run();
     LONGS_EQUAL(0, watcher.breach_count);
     LONGS_EQUAL(kWarmRounds + kWatchedRounds - 1, watcher.call_count);

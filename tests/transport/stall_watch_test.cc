@@ -68,8 +68,10 @@ TEST(StallWatch, WhatKeepsItIsNamedAndCounted) {
     a.on_poll = keep;
     a.rounds = 0;
     a.work = 1;
-    fresh->add_source(b, 1, "the quick one");
-    fresh->add_source(a, 1, "the slow one");
+    SourceCounters of_quick;
+    SourceCounters of_slow;
+    fresh->add_source(b, 1, "the quick one", &of_quick);
+    fresh->add_source(a, 1, "the slow one", &of_slow);
     fresh->add_source(c, 1, "another quick one");
     test::StderrCapture capture;
     fresh->run();
@@ -77,6 +79,9 @@ TEST(StallWatch, WhatKeepsItIsNamedAndCounted) {
     const std::string log = capture.finish();
     CHECK(own.stalled.stalls.read() >= 1);
     CHECK(own.stalled.longest_ns.read() >= 3 * kStallNs);
+    CHECK_EQUAL(own.stalled.stalls.read(), of_slow.stalls.read());
+    CHECK_EQUAL(0, of_quick.stalls.read());
+    CHECK_EQUAL(0, own.timer_stalls.read() + own.call_stalls.read());
     STRCMP_CONTAINS("work had: the slow one;", log.c_str());
     CHECK_TEXT(log.find("quick") == std::string::npos, log.c_str());
   }
@@ -87,13 +92,17 @@ TEST(StallWatch, TheSecondStallIsOneSourcesOwn) {
   make(kNsPerSecond, sleeper, kStallNs);
   a.on_poll = &stall_twice;
   b.work = c.work = 0;
-  loop.add_source(b, 1, "the quick one");
-  loop.add_source(a, 1, "the slow one");
+  SourceCounters of_quick;
+  SourceCounters of_slow;
+  loop.add_source(b, 1, "the quick one", &of_quick);
+  loop.add_source(a, 1, "the slow one", &of_slow);
   loop.add_source(c, 1, "another quick one");
   test::StderrCapture capture;
   loop.run();
   const std::string log = capture.finish();
   STRCMP_CONTAINS("the slow one kept its event loop for", log.c_str());
+  CHECK(of_slow.stalls.read() >= 1);
+  CHECK_EQUAL(0, of_quick.stalls.read());
   CHECK_TEXT(log.find("quick") == std::string::npos, log.c_str());
 }
 
@@ -118,6 +127,7 @@ TEST(StallWatch, ATimerThatKeepsItIsNamed) {
   const std::string log = capture.finish();
   STRCMP_CONTAINS("work had: a timer;", log.c_str());
   STRCMP_CONTAINS("a timer kept its event loop for", log.c_str());
+  CHECK_EQUAL(counters.stalled.stalls.read(), counters.timer_stalls.read());
 }
 
 TEST(StallWatch, ItsLogOfStallsIsLimited) {
