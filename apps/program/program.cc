@@ -112,7 +112,8 @@ constexpr Command kCommands[] = {
     {"top", "[NAME]", 0, 1, kTopOptions, "show what appliances are doing",
      "Reads the counters file NAME.stats (all that are there, when NAME is left out) again and\n"
      "again, until the appliances end, and shows what each part did in between: shares of the\n"
-     "time, rates, percentiles, and how full memory is. Costs the appliances nothing.\n"
+     "time, rates, percentiles, and how full memory is. Costs the appliances nothing. On a\n"
+     "terminal the arrows choose a value, s sorts, / filters, space freezes, q ends.\n"
      "\"12/s\" is a rate, \"12%\" a share of the time, p99 and the like are of the interval; a\n"
      "number alone is a level, or a total that did not change.\n",
      &top_command},

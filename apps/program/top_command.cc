@@ -9,8 +9,12 @@
 
 #include "apps/program/commands.h"
 #include "apps/program/top_json.h"
+#include "apps/program/top_screen.h"
+#include "apps/program/top_terminal.h"
 #include "apps/program/top_text.h"
 #include "apps/program/top_watch.h"
+#include "platform/clock.h"
+#include "platform/units.h"
 
 namespace bedplate {
 namespace {
@@ -32,7 +36,49 @@ void print_as_text(const TopWatch& watch) {
     if (!appliance.now) continue;
     std::printf("%s\n", headline(appliance).c_str());
     for (const TopSection& section : top_sections(appliance.changes())) {
-      for (const std::string& line : section_lines(section, {})) std::printf("%s\n", line.c_str());
+      for (const std::string& line : section_lines(section, {}).lines) {
+        std::printf("%s\n", line.c_str());
+      }
+    }
+  }
+}
+
+std::vector<TopView> views_of(const TopWatch& watch) {
+  std::vector<TopView> views;
+  for (const TopAppliance& appliance : watch.appliances()) {
+    char text[1024];
+    if (appliance.now) {
+      views.push_back({headline(appliance), top_sections(appliance.changes())});
+    } else {
+      views.push_back({format_error(appliance.error, text, sizeof text), {}});
+    }
+  }
+  return views;
+}
+
+// Until somebody ends it: appliances may end and begin meanwhile.
+int run_screen(TopWatch* watch, double seconds) {
+  TopTerminal terminal;
+  auto opened = terminal.open();
+  if (!opened.ok()) return fail(opened.error());
+  const auto interval_ns = static_cast<uint64_t>(seconds * static_cast<double>(kNsPerSecond));
+  TopScreen screen;
+  screen.show(views_of(*watch), monotonic_ns());
+  uint64_t next_ns = monotonic_ns() + interval_ns;
+  while (true) {
+    const TopTerminal::Size size = terminal.size();
+    terminal.draw(screen.picture(size.columns, size.rows));
+    const TopTerminal::Input input = terminal.wait(next_ns);
+    if (input.event == TopTerminal::Event::kEnd) return kExitGood;
+    if (input.event == TopTerminal::Event::kKey && !screen.press(input.key)) return kExitGood;
+    if (input.event != TopTerminal::Event::kTime) continue;
+    next_ns = monotonic_ns() + interval_ns;
+    const auto looked = watch->look();
+    if (looked.ok()) {
+      screen.show(views_of(*watch), monotonic_ns());
+    } else {
+      char text[1024];
+      screen.show_error(format_error(looked.error(), text, sizeof text));
     }
   }
 }
@@ -69,6 +115,9 @@ int top_command(const Arguments& arguments) {
                   .name = arguments.operands.empty() ? "" : arguments.operands[0]});
   auto looked = watch.look();
   if (!looked.ok()) return fail(looked.error());
+  if (!is_once && !arguments.has("--json") && TopTerminal::is_usable()) {
+    return run_screen(&watch, seconds);
+  }
   int code = kExitGood;
   do {
     // What has crashed does nothing more: there is nothing to wait for.

@@ -56,14 +56,14 @@ class TableText {
     }
   }
 
-  std::vector<std::string> lines() {
+  void write(TopLines* to) {
+    to_ = to;
     size_t next = 0;
     do {
       const size_t end = end_of_band(next);
       add_band(next, end);
       next = end;
     } while (next < section_.columns.size() && options_.has_all);
-    return std::move(lines_);
   }
 
  private:
@@ -87,7 +87,7 @@ class TableText {
 
   void add(std::string line) {
     line.erase(line.find_last_not_of(' ') + 1);
-    lines_.push_back(cut_text(line, options_.columns));
+    to_->lines.push_back(cut_text(line, options_.columns));
   }
 
   void add_band(size_t begin, size_t end) {
@@ -101,10 +101,15 @@ class TableText {
     }
     if (has_upper) add(upper);
     add(lower);
-    for (const TopRow& row : section_.rows) {
+    for (size_t k = 0; k < section_.rows.size(); ++k) {
+      const TopRow& row = section_.rows[k];
       std::string line(kIndent, ' ');
       line += padded_right(cut_text(row.instance, instance_width_), instance_width_);
-      for (size_t i = begin; i < end; ++i) line += cell(i, row.values[i].text);
+      for (size_t i = begin; i < end; ++i) {
+        const size_t at = line.size() + kGap;
+        line += cell(i, row.values[i].text);
+        to_->spans.push_back({to_->lines.size(), at, line.size(), k, i});
+      }
       add(line);
     }
   }
@@ -114,11 +119,11 @@ class TableText {
   size_t instance_width_ = 0;
   std::vector<Head> heads_;
   std::vector<size_t> widths_;
-  std::vector<std::string> lines_;
+  TopLines* to_ = nullptr;
 };
 
 // "name   value" in columns of one width.
-std::vector<std::string> list_lines(const TopSection& section, const TopTextOptions& options) {
+void write_list(const TopSection& section, const TopTextOptions& options, TopLines* to) {
   size_t name_width = 0;
   size_t value_width = 0;
   for (size_t i = 0; i < section.columns.size(); ++i) {
@@ -129,15 +134,17 @@ std::vector<std::string> list_lines(const TopSection& section, const TopTextOpti
   const size_t beside = std::max<size_t>((options.columns + kGap) / (width + kGap), 1);
   const size_t count = section.columns.size();
   const size_t line_count = (count + beside - 1) / beside;
-  std::vector<std::string> lines(line_count);
-  for (size_t i = 0; i < count; ++i) {
-    std::string& line = lines[i % line_count];
-    if (!line.empty()) line += std::string(kGap, ' ');
-    line += std::string(kIndent, ' ') + padded_right(section.columns[i].name, name_width) +
-            std::string(kGap, ' ') + padded_left(section.rows[0].values[i].text, value_width);
+  for (size_t k = 0; k < line_count; ++k) {
+    std::string line;
+    for (size_t i = k; i < count; i += line_count) {
+      if (!line.empty()) line += std::string(kGap, ' ');
+      line += std::string(kIndent, ' ') + padded_right(section.columns[i].name, name_width);
+      const size_t at = line.size() + kGap;
+      line += std::string(kGap, ' ') + padded_left(section.rows[0].values[i].text, value_width);
+      to->spans.push_back({to->lines.size(), at, line.size(), 0, i});
+    }
+    to->lines.push_back(cut_text(line, options.columns));
   }
-  for (std::string& line : lines) line = cut_text(line, options.columns);
-  return lines;
 }
 
 }  // namespace
@@ -146,28 +153,35 @@ std::string headline(const TopAppliance& appliance) {
   std::string line = std::string(appliance.now->appliance()) + ": pid " +
                      std::to_string(appliance.now->pid()) + ", " +
                      (appliance.is_running ? "running" : "NOT running: its last counters");
-  if (appliance.seconds() <= 0) return line;
+  if (appliance.seconds() <= 0) return cut_text(line, line.size());
   char text[32];
   std::snprintf(text, sizeof text, ", the last %.1f s", appliance.seconds());
-  return line + text;
+  line += text;
+  return cut_text(line, line.size());
 }
 
+// Names of a foreign file must not steer the terminal.
 std::string cut_text(const std::string& text, size_t columns) {
-  if (text.size() <= columns) return text;
-  return columns == 0 ? "" : text.substr(0, columns - 1) + "~";
+  std::string cut = text.substr(0, columns);
+  const auto is_strange = [](char letter) { return letter < ' ' || letter > '~'; };
+  std::replace_if(cut.begin(), cut.end(), is_strange, '?');
+  if (text.size() > columns && columns > 0) cut.back() = '~';
+  return cut;
 }
 
-std::vector<std::string> section_lines(const TopSection& section, const TopTextOptions& options) {
-  std::vector<std::string> lines = {cut_text(section.title, options.columns)};
-  for (std::string& line :
-       section.is_list() ? list_lines(section, options) : TableText(section, options).lines()) {
-    lines.push_back(std::move(line));
+TopLines section_lines(const TopSection& section, const TopTextOptions& options) {
+  TopLines text;
+  text.lines.push_back(cut_text(section.title, options.columns));
+  if (section.is_list()) {
+    write_list(section, options, &text);
+  } else {
+    TableText(section, options).write(&text);
   }
   if (section.idle_row_count > 0) {
-    lines.push_back(
-        cut_text("  " + std::to_string(section.idle_row_count) + " more: all 0", options.columns));
+    const std::string more = "  " + std::to_string(section.idle_row_count) + " more: all 0";
+    text.lines.push_back(cut_text(more, options.columns));
   }
-  return lines;
+  return text;
 }
 
 }  // namespace bedplate

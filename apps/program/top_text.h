@@ -18,11 +18,25 @@ struct TopTextOptions {
 // "demo: pid 4711, running, the last 1.0 s". Requires: it could be read.
 std::string headline(const TopAppliance& appliance);
 
+// Where in the lines a value stands.
+struct TopSpan {
+  size_t line = 0;
+  size_t begin = 0;  // with two blanks before it
+  size_t end = 0;
+  size_t row = 0;     // of the section
+  size_t column = 0;  // of it
+};
+
+struct TopLines {
+  std::vector<std::string> lines;
+  std::vector<TopSpan> spans;  // from above to below, in a line from left to right
+};
+
 // A table has a line of heads (two, where that makes columns narrower) and one for each row; a list
 // has "name value" in as many columns as fit. Title first. What is cut off ends in "~".
-std::vector<std::string> section_lines(const TopSection& section, const TopTextOptions& options);
+TopLines section_lines(const TopSection& section, const TopTextOptions& options);
 
-// `text`, or as much of it as fits, with "~" at its end.
+// `text`, or as much of it as fits, with "~" at its end. What is no printable ASCII is "?".
 std::string cut_text(const std::string& text, size_t columns);
 
 }  // namespace bedplate

@@ -58,9 +58,9 @@ INIT := core_dump crash drill init kernel_command_line machine modules mounts ne
         rdma_link watchdog
 COMMANDS := check_command counter_changes counter_text counters_command doctor_command \
             fifo_question files_c group_parts init_part json_output judgement keys_command \
-            machine_findings mend perf_command plan_command program run_command service_c sockets_c \
-            stats_command stats_json stats_text top_command top_json top_model top_text top_watch \
-            watch_stats
+            machine_findings mend perf_command plan_command program run_command service_c \
+            sockets_c stats_command stats_json stats_text top_command top_history top_json \
+            top_model top_screen top_terminal top_text top_watch watch_stats
 PERF := perf_client perf_report perf_server perf_shm_side perf_side perf_verbs register_report
 PORTS := open_port port_counters_table port_service port_settings
 KVD := kv_service session_datapath

@@ -8,7 +8,7 @@ namespace {
 
 std::string text_of(const TopSection& section, const TopTextOptions& options) {
   std::string text;
-  for (const std::string& line : section_lines(section, options)) {
+  for (const std::string& line : section_lines(section, options).lines) {
     CHECK_TEXT(line.size() <= options.columns, line.c_str());
     text += line + "\n";
   }

@@ -1,0 +1,48 @@
+// The last two minutes of everything that `top` shows, and a graph of one of them.
+//
+// Tested by tests/apps/program/top_screen_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/program/top_model.h"
+
+namespace bedplate {
+
+// What a value is known by, however rows and columns come and go.
+struct TopKey {
+  std::string section;
+  std::string instance;
+  std::string column;
+  auto operator<=>(const TopKey&) const = default;
+};
+
+class TopHistory {
+ public:
+  static constexpr uint64_t kKeptNs = 120 * uint64_t{1'000'000'000};
+  // So many seconds have a point at most: of several looks in one the last counts.
+  static constexpr uint64_t kStepNs = 1'000'000'000;
+
+  // Adds what was seen at `now_ns`, monotonic, and forgets what is older than kKeptNs.
+  void add(const std::vector<TopSection>& sections, uint64_t now_ns);
+
+  // A graph of `key` in `columns` and `rows` (3 and more): a title with the text of the last value,
+  // the scale and bars of "#". Empty: nothing is known of it.
+  std::vector<std::string> graph(const TopKey& key, uint64_t now_ns, size_t columns,
+                                 size_t rows) const;
+
+ private:
+  struct Point {
+    uint64_t step;  // its time in kStepNs
+    double number;
+    std::string text;
+  };
+  std::map<TopKey, std::deque<Point>> points_;
+};
+
+}  // namespace bedplate

@@ -1,0 +1,213 @@
+#include "apps/program/top_screen.h"
+
+#include <string>
+
+#include "apps/program/top_terminal.h"
+#include "platform/units.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+
+namespace {
+
+TopView two_sections(double busy) {
+  TopView view = {"demo: pid 7, running", {}};
+  TopSection shard = {
+      "shard",
+      {{"busy_ns", "busy", TopAspect::kShare}, {"calls", "calls", TopAspect::kRate}},
+      {},
+      0};
+  shard.rows.push_back({"main", {{"5%", busy}, {"1/s", 1}}});
+  shard.rows.push_back({"other", {{"7%", 0.07}, {"9/s", 9}}});
+  TopSection pool = {"pool", {{"total_bytes", "total_bytes", TopAspect::kLevel}}, {}, 0};
+  pool.rows.push_back({"", {{"256 MiB", 256}}});
+  view.sections = {shard, pool};
+  return view;
+}
+
+std::string text_of(const TopPicture& picture) {
+  std::string text;
+  for (const std::string& line : picture.lines) text += line + "\n";
+  return text;
+}
+
+}  // namespace
+
+TEST_GROUP(TopScreen) {
+  TopScreen screen;
+  uint64_t now_ns = 1000 * kNsPerSecond;
+
+  void see(double busy = 0.05, size_t count = 1) {
+    screen.show(std::vector<TopView>(count, two_sections(busy)), now_ns);
+  }
+  std::string text(size_t columns = 40, size_t rows = 9) {
+    return text_of(screen.picture(columns, rows));
+  }
+  void check(const char* expected, const std::string& seen) {
+    CHECK_TEXT(seen.find(expected) != std::string::npos, seen.c_str());
+  }
+  void check_not(const char* other, const std::string& seen) {
+    CHECK_TEXT(seen.find(other) == std::string::npos, seen.c_str());
+  }
+  void press(std::initializer_list<int> keys) {
+    for (const int key : keys) CHECK(screen.press(key));
+    text();
+  }
+};
+
+TEST(TopScreen, ShowsWhoseCountersTheyAreTheSectionsAndTheKeys) {
+  see();
+  STRCMP_EQUAL("demo: pid 7, running\n"
+               "shard\n"
+               "         busy  calls\n"
+               "  main  >  5%    1/s\n"
+               "  other    7%    9/s\n"
+               "pool\n"
+               "  total_bytes  256 MiB\n"
+               "\n"
+               "q:end space:freeze /:filter s:sort arro~\n",
+               text().c_str());
+}
+
+// On the smallest terminal, and on any other, no line is too long and none too many.
+TEST(TopScreen, FitsAnyTerminal) {
+  see();
+  text(20, 5);
+  press({kTopDown});  // scrolls
+  STRCMP_EQUAL("demo: pid 7, running\n"
+               "         busy  calls\n"
+               "  main     5%    1/s\n"
+               "  other >  7%    9/s\n"
+               "q:end space:freeze ~\n",
+               text(20, 5).c_str());
+  for (size_t columns = 0; columns < 100; columns += 7) {
+    for (size_t rows = 0; rows < 60; rows += 3) {
+      const TopPicture picture = screen.picture(columns, rows);
+      CHECK(picture.lines.size() <= rows);
+      for (const std::string& line : picture.lines) CHECK(line.size() <= columns);
+      CHECK(picture.marked_end <= columns);
+    }
+  }
+}
+
+TEST(TopScreen, KeysMoveTheMarkAndItStaysWithItsNames) {
+  see();
+  text();
+  press({kTopDown});
+  check("  other >  7%", text());
+  press({kTopRight});
+  check("  other    7% >  9/s", text());
+  press({'s'});  // the row moves, the mark with it
+  check("shard, most calls", text());
+  CHECK(text().find("other") < text().find("main"));
+  check("  other    7% >  9/s", text());
+  press({'s'});
+  check("shard, least calls", text());
+  CHECK(text().find("main") < text().find("other"));
+  press({'s'});
+  check_not("calls\n\n", text());
+  check("shard\n", text());
+  press({kTopEnd});
+  check("total_bytes >256 MiB", text());
+  press({kTopPageUp, kTopUp, kTopUp});
+  check("  main     5% >  1/s", text());
+}
+
+TEST(TopScreen, AFilterLetsSectionsRowsOrColumnsPass) {
+  see();
+  text();
+  press({'/', 'o', 't', 'h'});
+  check("/oth_", text());
+  check("other", text());
+  check_not("main", text());
+  press({'\r'});
+  check_not("pool", text());
+  check("/oth  q:end", text());
+  press({'/', 'c', 'a', 'x', 127, 'l', '\r'});  // a column, of all rows
+  check("calls", text());
+  check("main", text());
+  check_not("busy", text());
+  press({27});
+  check("busy", text());
+  press({'/', 'q', 'q', '\r'});  // nothing: keys do nothing either
+  check_not("shard", text());
+  press({'s', kTopDown, kTopPageDown});
+}
+
+TEST(TopScreen, FrozenItStays) {
+  see();
+  text();
+  press({' '});
+  screen.show({}, now_ns);
+  screen.show_error("gone");
+  check("FROZEN", text());
+  check("demo: pid 7", text());
+  press({' '});
+  screen.show_error("looking for appliances: none is running");
+  check("looking for appliances", text());
+  see();
+  check("demo: pid 7", text());
+}
+
+TEST(TopScreen, TheGraphIsOfTheMarkedValueInTheLastTwoMinutes) {
+  for (int i = 0; i < 200; ++i) {
+    now_ns += kNsPerSecond;
+    see(i < 100 ? 0.9 : i == 199 ? 0.0 : 0.45);  // the first 80 s are forgotten
+  }
+  const std::string seen = text(130, 18);
+  check("shard main busy: now 5%, at most 5%\n", seen);
+  // Of 120 columns the last is 0, those of the first 20 s are full, the others half.
+  check(("5% |" + std::string(20, '#') + std::string(100, ' ') + "\n").c_str(), seen);
+  check((" 0 |" + std::string(119, '#') + " \n").c_str(), seen);
+  press({'g'});
+  check_not("at most", text(130, 18));
+}
+
+TEST(TopScreen, TabGoesToTheNextAppliance) {
+  see(0.05, 2);
+  check("1/2 demo", text());
+  press({'\t'});
+  check("2/2 demo", text());
+  press({'\t'});
+  check("1/2 demo", text());
+  see(0.05, 1);  // one has gone
+  check("demo: pid 7", text());
+}
+
+TEST(TopScreen, EndsByItsKeysAlone) {
+  see();
+  CHECK_FALSE(screen.press('q'));
+  CHECK_FALSE(screen.press(3));
+  CHECK(screen.press('x'));
+  CHECK(screen.press('/'));
+  CHECK(screen.press('q'));  // a letter of the filter
+  CHECK_FALSE(screen.press(3));
+}
+
+TEST_GROUP(TopKeys){};
+
+TEST(TopKeys, SequencesAreOneKeyAndStrangeOnesNone) {
+  TopKeys keys;
+  keys.add("q\033[A\033OB\033[6~\033[15~\033[1;5Cx");
+  for (const int key : {static_cast<int>('q'), static_cast<int>(kTopUp), static_cast<int>(kTopDown),
+                        static_cast<int>(kTopPageDown), static_cast<int>('x')}) {
+    LONGS_EQUAL(key, keys.next(false).value_or(-1));
+  }
+  CHECK_FALSE(keys.next(false).has_value());
+}
+
+TEST(TopKeys, AnEscapeIsOneOnceNothingFollows) {
+  TopKeys keys;
+  keys.add("\033");
+  CHECK_FALSE(keys.next(false).has_value());
+  keys.add("[");
+  CHECK_FALSE(keys.next(false).has_value());
+  keys.add("C");
+  LONGS_EQUAL(kTopRight, *keys.next(false));
+  keys.add("\033");
+  LONGS_EQUAL(27, *keys.next(true));
+  keys.add("\033q");
+  LONGS_EQUAL(27, *keys.next(false));
+  LONGS_EQUAL('q', *keys.next(false));
+}
