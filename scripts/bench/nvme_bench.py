@@ -2,9 +2,10 @@
 """What a read of an NVMe drive costs: our driver beside the kernel's, by io_uring that polls.
 
 Both run in one virtual machine, in turns, each on a drive of QEMU's of its own behind its IOMMU,
-which the kernel uses as a real one (lazily, in batches: DMA-FQ). QEMU counts the instructions, the
-kernel's included (nvme_requests.cc), so the figures repeat whatever else this machine does; what
-its drives do costs none. It exits 0 whatever they are, unless something failed to run.
+which the kernel uses lazily, in batches (DMA-FQ), or not at all for its own drive (--passthrough).
+QEMU counts the instructions, the kernel's included (nvme_requests.cc), so the figures repeat
+whatever else this machine does; what its drives do costs none. It exits 0 whatever they are, unless
+something failed to run.
 """
 import argparse
 import os
@@ -29,19 +30,20 @@ pci=/sys/bus/pci
 echo vfio-pci > $pci/devices/0000:00:06.0/driver_override
 rmmod nvme; insmod /modules/nvme.ko poll_queues=1 || exit
 echo 0000:00:06.0 > $pci/drivers_probe
-grep -qx DMA-FQ $pci/devices/0000:00:05.0/iommu_group/type || { echo the IOMMU is strict; exit 1; }
+grep -qx {type} $pci/devices/0000:00:05.0/iommu_group/type || {{ echo no {type}; exit 1; }}
 until [ -b /dev/nvme0n1 ]; do sleep 0.1; done
 """
 
 
-def run_guest(rounds, batches):
-    lines = [SETUP]
+def run_guest(rounds, batches, passthrough):
+    lines = [SETUP.format(type="identity" if passthrough else "DMA-FQ")]
     for _ in range(rounds):
         for depth in DEPTHS:
             lines += [f"echo == {who} {depth}\n/nvme_requests {side} {depth} {batches} || exit"
                       for who, side in SIDES.items()]
     done = subprocess.run(
-        [f"{ROOT}/tests/guest/run.sh", "--append", "intel_iommu=on iommu.strict=0",
+        [f"{ROOT}/tests/guest/run.sh", "--append",
+         f"intel_iommu=on iommu.strict=0 iommu.passthrough={int(passthrough)}",
          "--seconds", str(SECONDS_MAX), "--modules", "vfio_iommu_type1 vfio_pci nvme",
          "--files", f"{BUILD}/nvme_requests=/nvme_requests", "--qemu", " ".join(QEMU),
          "--", "/bin/sh", "-c", "\n".join(lines)],
@@ -63,9 +65,12 @@ def main():
     parser = argparse.ArgumentParser(description="Counts what a read of an NVMe drive costs.")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--batches", type=int, default=101, help="of each round and depth")
+    parser.add_argument("--passthrough", action="store_true",
+                        help="no IOMMU in the way of the kernel's driver")
     options = parser.parse_args()
     common.require({f"{BUILD}/nvme_requests": "scripts/bench/run.sh"})
-    figures = read_figures(run_guest(options.rounds, options.batches))
+    figures = read_figures(run_guest(options.rounds, options.batches,
+                                     options.passthrough))
     rows = []
     print("instructions of a read of 4 KiB by the driver of a drive, median (min..max) of "
           f"{options.rounds} rounds\n{'':10} {'bedplate':>22} {'kernel, io_uring':>22}")
@@ -77,7 +82,7 @@ def main():
         print(f"depth {depth:<4} {common.spread(sides['bedplate']):>22} "
               f"{common.spread(sides['kernel']):>22}  {statistics.median(ratios):.3f} target "
               f"{TARGET} {common.verdict(comparison['reached'])}")
-    path = common.write_json("nvme.json", {"figures": figures}, rows)
+    path = common.write_json("nvme.json", {"options": vars(options), "figures": figures}, rows)
     print(f"every round: {os.path.relpath(path)}")
 
 
