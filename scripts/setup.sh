@@ -23,7 +23,7 @@ image=(
 )
 check=(
   # the framework, the fuzzer, real clients, and what looks on from outside
-  libcpputest-dev clang clang-format-14 libclang-rt-14-dev llvm-14 libnbd-bin python3-libnbd qemu-utils fio
+  libcpputest-dev clang clang-format-14 libclang-rt-14-dev llvm-14 libnbd-bin python3-libnbd python3-prometheus-client qemu-utils fio
   libmemcached-tools
   # what sends, receives and looks at transport streams
   multicat ffmpeg gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good

@@ -426,6 +426,7 @@ void Appliance::stop() noexcept {
   for (auto& shard : shards_) shard->stop();
   reached(Step::kStopped);
   peers_->close();
+  for (Service* service : configuration_.services) service->stopped();
 }
 
 // Shards that have left operations stay, with all that these use.

@@ -318,9 +318,10 @@ Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
   SegmentPlan& heap = plan.segments[1];
   BP_ASSERT(heap.bytes > kHeapReserveBytes);  // budget.heap_min_bytes says so
   heap.carves = {{"heap:reserve", kHeapReserveBytes}, {heap.owner, heap.bytes - kHeapReserveBytes}};
-  const uint64_t thread_count = (messages.value().groups.empty() ? 0 : kMessagingThreadCount) +
-                                (configuration.verbs.enabled ? kPeersThreadCount : 0) +
-                                file_thread_count(configuration, services.value());
+  uint64_t thread_count = (messages.value().groups.empty() ? 0 : kMessagingThreadCount) +
+                          (configuration.verbs.enabled ? kPeersThreadCount : 0) +
+                          file_thread_count(configuration, services.value());
+  for (const ServiceNeeds& service : services.value()) thread_count += service.threads;
   const PeersPart* part = peers_part();
   std::vector<VerbsContextPlan> verbs =
       part == nullptr ? std::vector<VerbsContextPlan>() : part->plan_contexts(configuration, plan);

@@ -11,7 +11,7 @@
 namespace bedplate {
 
 struct StackPlan {
-  uint64_t count = 0;  // one for each shard, those of messaging, and that of peers
+  uint64_t count = 0;  // one for each shard, those of messaging, of peers, of services
   uint64_t bytes_each = 0;
   uint64_t total_bytes() const noexcept { return count * bytes_each; }
 };

@@ -16,6 +16,7 @@
 
 #include "apps/boot/counter_table.h"
 #include "apps/boot/counters_format.h"
+#include "apps/boot/counters_view.h"
 #include "apps/boot/name_lock.h"
 #include "platform/assert.h"
 #include "platform/file.h"
@@ -68,6 +69,8 @@ class CountersFile {
                  std::string_view value, std::string_view owner = "") noexcept;
 
   CountersHeader& header() noexcept { return *header_; }
+  // What a reader of the file would see, without opening it. Requires: it is created.
+  CountersView view() const noexcept { return CountersView(header_); }
 
  private:
   Result<void> map_file(const Fd& fd, const NameLock& lock, uint64_t bytes);

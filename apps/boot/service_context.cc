@@ -129,6 +129,8 @@ Result<File*> ServiceContext::file(std::string_view name) const {
   return defect("looking for its file " + std::string(name), "it is not planned");
 }
 
+CountersView ServiceContext::all_counters() const noexcept { return runtime_.counters.view(); }
+
 Result<void*> ServiceContext::counter_memory(std::string_view name, std::string_view instance,
                                              size_t bytes) {
   for (const CounterSet& set : needs_.counters) {

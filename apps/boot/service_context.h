@@ -27,6 +27,7 @@
 namespace bedplate {
 
 class CountersFile;
+class CountersView;
 class Listeners;
 class Peers;
 class PinnedPool;
@@ -106,6 +107,9 @@ class ServiceContext {
   // planned.
   void set_label(std::string_view name, std::string_view instance, std::string_view label,
                  std::string_view value) noexcept;
+  // All counters of the appliance, as a reader of its file sees them: of the runtime and of every
+  // service. They may be read from the seal on, until Service::stopped().
+  CountersView all_counters() const noexcept;
   // Where it lies.
   Result<void*> counter_memory(std::string_view name, std::string_view instance, size_t bytes);
 

@@ -63,6 +63,7 @@ struct ServiceNeeds {
   std::vector<std::string> messages;  // names, headed by the service's
   uint64_t heap_bytes = 0;
   uint64_t descriptors = 0;
+  uint64_t threads = 0;
   std::string descriptor_keys;  // what would lower them: "max_connections in [cache]"
   uint64_t capabilities = 0;    // bits of CAP_*
   std::vector<std::string> vfio_devices;
@@ -91,6 +92,8 @@ class ServicePlan {
   void connections(uint32_t shard, uint32_t count, const char* key);
   // Other descriptors that it will have open at once; `key`, where it is not nullptr, lowers them.
   void descriptors(uint32_t count, const char* key);
+  // Threads of its own (platform/thread_stack.h), beside the shards; their stacks are planned.
+  void threads(uint32_t count) { needs_.threads += count; }
   // How many timers may be armed at once, and how many sources the loop of `shard` will poll.
   void timers(uint32_t shard, uint32_t count);
   void sources(uint32_t shard, uint32_t count);

@@ -6,10 +6,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <string>
+#include <vector>
 
 #include <unistd.h>
 
 #include "apps/boot/bedplate_service.h"
+#include "apps/http/http_service.h"
 #include "apps/program/commands.h"
 #include "apps/program/init_part.h"
 #include "platform/build_id.h"
@@ -234,7 +237,10 @@ int fail(const std::vector<Error>& errors) {
   return code;
 }
 
-int run_program(int count, char** words, std::span<Service* const> services) {
+int run_program(int count, char** words, std::span<Service* const> given) {
+  static HttpService http;
+  std::vector<Service*> services(given.begin(), given.end());
+  services.push_back(&http);
   const InitPart* init = init_part();
   if (init != nullptr && init->is_init(count, words)) return init->main(count, words, services);
   // Only the kernel starts a process 1 without words. It panics when this ends, and the console

@@ -302,6 +302,14 @@ build/fuzz/tsrelay: tests/fuzz/tsrelay_fuzz.cc \
 	$(Q)clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -DBP_DEBUG=1 -I. -o $@ \
 	  $(filter %.cc,$^)
 
+build/fuzz/http: tests/fuzz/http_fuzz.cc $(addprefix apps/http/,http_request.cc http_session.cc \
+                   metrics_text.cc) platform/assert.cc platform/file.cc platform/log.cc \
+                 platform/result.cc platform/standard_error.cc $(wildcard apps/http/*.h) \
+                 $(BUILD_FILES)
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  FUZZ $@")
+	$(Q)clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -I. -o $@ $(filter %.cc,$^)
+
 # With the invariants looked at, as a debug build does; DPDK's pools as shared libraries.
 build/fuzz/net: tests/fuzz/net_fuzz.cc $(filter transport/dpdk/net/%,$(DPDK_LIBRARY_SOURCES)) \
                 transport/datagram_address.cc transport/ip_address.cc platform/assert.cc \
@@ -313,7 +321,7 @@ build/fuzz/net: tests/fuzz/net_fuzz.cc $(filter transport/dpdk/net/%,$(DPDK_LIBR
 	  -o $@ $(filter %.cc,$^) $(addprefix -lrte_,mempool ring mbuf eal)
 
 # One target, or all of them one after the other.
-FUZZ_TARGETS := nbd kvd tsrelay net
+FUZZ_TARGETS := nbd kvd http tsrelay net
 fuzz-run: $(addprefix fuzz-run-,$(or $(FUZZ),$(FUZZ_TARGETS)))
 .PHONY: $(FUZZ_TARGETS:%=fuzz-run-%)
 $(FUZZ_TARGETS:%=fuzz-run-%): fuzz-run-%: build/fuzz/%

@@ -63,6 +63,7 @@ COMMANDS := check_command counter_changes counter_text counters_command doctor_c
             top_model top_screen top_terminal top_text top_watch watch_stats
 PERF := perf_client perf_report perf_server perf_shm_side perf_side perf_verbs register_report
 PORTS := open_port port_counters_table port_service port_settings
+HTTP := http_request http_server http_service http_session metrics_text
 KVD := kv_service session_datapath
 TSRELAY := fec_receiver_datapath fec_sender_datapath leg_merge_datapath local_reader_datapath \
            output_group_datapath pacer_datapath psi_datapath recording recording_datapath \
@@ -86,7 +87,7 @@ LIBRARY_SOURCES := $(PLATFORM:%=platform/%.cc) $(PINNED_POOL:%=pinned_pool/%.cc)
                    $(filter-out $(VERBS_LIBRARY_SOURCES),$(TRANSPORT:%=transport/%.cc)) \
                    apps/boot/bedplate_c.cc apps/boot/error_c.cc apps/boot/messages_c.cc \
                    $(BOOT:%=apps/boot/%.cc) $(PERF:%=apps/perf/%.cc) \
-                   $(COMMANDS:%=apps/program/%.cc)
+                   $(COMMANDS:%=apps/program/%.cc) $(HTTP:%=apps/http/%.cc)
 MALLOC_SOURCES := alloc/intercepting_heap.cc alloc/memory_calls.cc alloc/operator_new.cc
 # The pool's heap as a shared object, for the benchmark alone.
 BENCH_HEAP_SOURCES := $(PLATFORM:%=platform/%.cc) $(PINNED_POOL:%=pinned_pool/%.cc) \

@@ -13,6 +13,7 @@
 
 #include "apps/blockd/block_service.h"
 #include "apps/boot/configuration.h"
+#include "apps/http/http_service.h"
 #include "apps/kvd/kv_service.h"
 #include "apps/ports/port_service.h"
 #include "apps/tsrelay/relay_service.h"
@@ -77,6 +78,7 @@ struct ParsedConfiguration : Configuration {
   std::shared_ptr<DpdkService> dpdk = std::make_shared<DpdkService>();
   std::shared_ptr<PortService> port = std::make_shared<PortService>(*dpdk);
   std::shared_ptr<RelayService> tsrelay = std::make_shared<RelayService>();
+  std::shared_ptr<HttpService> http = std::make_shared<HttpService>();
 
   bool has_blockd() const {
     return std::find(services.begin(), services.end(), service.get()) != services.end();
@@ -87,8 +89,8 @@ struct ParsedConfiguration : Configuration {
 inline std::optional<ParsedConfiguration> parse(const std::string& text, const char* path,
                                                 std::vector<Error>* problems) {
   ParsedConfiguration all;
-  Service* const services[] = {all.dpdk.get(), all.port.get(), all.service.get(), all.kvd.get(),
-                               all.tsrelay.get()};
+  Service* const services[] = {all.dpdk.get(), all.port.get(),    all.service.get(),
+                               all.kvd.get(),  all.tsrelay.get(), all.http.get()};
   auto read = parse_configuration(text, path, services, problems);
   if (!read) return std::nullopt;
   static_cast<Configuration&>(all) = *read;
@@ -102,7 +104,8 @@ inline std::vector<KeyDescription> all_keys() {
   static DpdkService dpdk;
   static PortService port(dpdk);
   static RelayService tsrelay;
-  Service* const services[] = {&dpdk, &port, &blockd, &kvd, &tsrelay};
+  static HttpService http;
+  Service* const services[] = {&dpdk, &port, &blockd, &kvd, &tsrelay, &http};
   return configuration_keys(services);
 }
 

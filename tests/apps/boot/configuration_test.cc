@@ -218,7 +218,8 @@ TEST(Configuration, RefusesUnknownTables) {
   REFUSED("f:8:2: unknown table \"block\", of no service that this program has; did you mean "
           "\"blockd\"? the file may have: [appliance], [pool], [alloc], [[limit]], [event_loop], "
           "[[shard]], [[group]], [[process]], [messages], [verbs], [init], [[network]], "
-          "[watchdog], [crash], [dpdk], [[port]], [blockd], [kvd], [tsrelay]",
+          "[watchdog], [crash], [dpdk], [[port]], [blockd], [kvd], [tsrelay], "
+          "[http]",
           file_with({{8, "[block]"}, {10, "[[block.volume]]"}}));
   REFUSED("f:10:10: unknown key \"volumes\"; did you mean \"volume\"? [blockd] may have: listen, "
           "image_listen, connections_shard, volumes_shard, max_connections, "

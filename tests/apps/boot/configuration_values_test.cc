@@ -95,7 +95,7 @@ TEST(ConfigurationValues, IntegersKeepTheirLimits) {
     }
     ++checked;
   }
-  LONGS_EQUAL(23, checked);
+  LONGS_EQUAL(24, checked);
 }
 
 TEST(ConfigurationValues, RefusesSizes) {

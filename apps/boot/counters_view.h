@@ -1,0 +1,64 @@
+// The records of the appliance's own counters file, where they lie: for readers in it that may not
+// allocate. Others copy the file, and do not trust it (counters_snapshot.h).
+//
+// Threads: any; a view is a pointer. Nothing is allocated. It lives as long as the file's mapping.
+//
+// Tested by tests/apps/http/metrics_text_test.cc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "apps/boot/counters_format.h"
+#include "platform/counter.h"
+
+namespace bedplate {
+
+class CountersView {
+ public:
+  CountersView() noexcept = default;  // of nothing: use it for no call
+  explicit CountersView(const CountersHeader* header) noexcept : header_(header) {}
+
+  // Requires, here and below: indexes are below the counts.
+  uint32_t set_count() const noexcept { return header_->sets.count; }
+  const CounterSetRecord& set(uint32_t index) const noexcept {
+    return *reinterpret_cast<const CounterSetRecord*>(record(header_->sets, index));
+  }
+  // Whether somebody has taken the set by now: until then it says nothing.
+  bool is_there(uint32_t index) const noexcept {
+    return set(index).is_there.load(std::memory_order_acquire) != 0;
+  }
+  const CounterRecord& counter(const CounterSetRecord& set, uint32_t index) const noexcept {
+    return *reinterpret_cast<const CounterRecord*>(record(header_->counters, set.first + index));
+  }
+  const CounterLabelRecord& label(const CounterSetRecord& set, uint32_t index) const noexcept {
+    return *reinterpret_cast<const CounterLabelRecord*>(
+        record(header_->labels, set.first_label + index));
+  }
+  // One, or a histogram's buckets; never empty.
+  std::span<const Counter> values(const CounterSetRecord& set,
+                                  const CounterRecord& counter) const noexcept {
+    return {reinterpret_cast<const Counter*>(begin() + set.values + counter.offset),
+            counter.bytes / sizeof(Counter)};
+  }
+
+  // A text of the file ends where it ends, or with its field.
+  template <size_t kBytes>
+  static std::string_view text(const char (&field)[kBytes]) noexcept {
+    size_t bytes = 0;
+    while (bytes < kBytes && field[bytes] != '\0') ++bytes;
+    return {field, bytes};
+  }
+
+ private:
+  const std::byte* begin() const noexcept { return reinterpret_cast<const std::byte*>(header_); }
+  const std::byte* record(const CounterRecords& records, uint32_t index) const noexcept {
+    return begin() + records.offset + uint64_t{index} * records.record_bytes;
+  }
+
+  const CountersHeader* header_ = nullptr;
+};
+
+}  // namespace bedplate

@@ -1,0 +1,219 @@
+#include "apps/http/http_request.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <arpa/inet.h>
+
+namespace bedplate {
+namespace {
+
+constexpr std::string_view kLineEnd = "\r\n";
+
+bool is_digit(char each) noexcept { return each >= '0' && each <= '9'; }
+bool is_letter(char each) noexcept {
+  return (each >= 'a' && each <= 'z') || (each >= 'A' && each <= 'Z');
+}
+char lower(char each) noexcept {
+  return each >= 'A' && each <= 'Z' ? static_cast<char>(each + ('a' - 'A')) : each;
+}
+
+// [RFC 9110, 5.6.2] tchar.
+bool is_token(std::string_view text) noexcept {
+  static constexpr std::string_view kOthers = "!#$%&'*+-.^_`|~";
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char each) {
+    return is_digit(each) || is_letter(each) || kOthers.find(each) != std::string_view::npos;
+  });
+}
+
+bool is_same(std::string_view one, std::string_view other) noexcept {
+  return std::equal(one.begin(), one.end(), other.begin(), other.end(),
+                    [](char a, char b) { return lower(a) == lower(b); });
+}
+
+std::string_view trimmed(std::string_view text) noexcept {
+  const size_t first = text.find_first_not_of(" \t");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+// The part before `separator`, which is taken off.
+std::string_view take_until(std::string_view* text, char separator) noexcept {
+  const size_t end = std::min(text->find(separator), text->size());
+  const std::string_view part = text->substr(0, end);
+  text->remove_prefix(std::min(end + 1, text->size()));
+  return part;
+}
+
+// A line ends with both, which stand nowhere else; and no line has a NUL.
+bool has_good_lines(std::string_view text) noexcept {
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\0') return false;
+    if (text[i] == '\n' && (i == 0 || text[i - 1] != '\r')) return false;
+    if (text[i] == '\r' && i + 1 < text.size() && text[i + 1] != '\n') return false;
+  }
+  return true;
+}
+
+// [RFC 9110, 12.4.2] In thousandths; 1000: none is said.
+unsigned weight_of(std::string_view parameters) noexcept {
+  while (!parameters.empty()) {
+    std::string_view one = trimmed(take_until(&parameters, ';'));
+    if (!one.starts_with("q=") && !one.starts_with("Q=")) continue;
+    one.remove_prefix(2);
+    unsigned weight = 0, unit = 1000;
+    for (const char each : one) {
+      if (each == '.') continue;
+      if (!is_digit(each)) return 0;
+      weight += static_cast<unsigned>(each - '0') * unit;
+      unit /= 10;
+    }
+    return weight;
+  }
+  return 1000;
+}
+
+// What a value of Accept says of `type`; 0: it does not name it.
+unsigned weight_in(std::string_view accept, std::string_view type) noexcept {
+  unsigned best = 0;
+  while (!accept.empty()) {
+    std::string_view one = take_until(&accept, ',');
+    const std::string_view name = trimmed(take_until(&one, ';'));
+    if (is_same(name, type)) best = std::max(best, weight_of(one));
+  }
+  return best;
+}
+
+// What the headers say, of which some may be there once only.
+struct Headers {
+  HttpRequest* request;
+  int host_count = 0;
+  int authorization_count = 0;
+  int length_count = 0;
+  unsigned openmetrics = 0;
+  unsigned plain = 0;
+};
+
+// Returns the status that it is refused with, or 0.
+int take_header(std::string_view name, std::string_view value, Headers* headers) noexcept {
+  if (is_same(name, "host")) {
+    headers->request->host = value;
+    return ++headers->host_count > 1 ? 400 : 0;
+  }
+  if (is_same(name, "authorization")) {
+    headers->request->authorization = value;
+    return ++headers->authorization_count > 1 ? 400 : 0;
+  }
+  if (is_same(name, "transfer-encoding")) return 400;
+  if (is_same(name, "content-length")) {
+    const bool is_number = !value.empty() && std::all_of(value.begin(), value.end(), is_digit);
+    if (!is_number || ++headers->length_count > 1) return 400;
+    return value == "0" ? 0 : 413;
+  }
+  if (is_same(name, "connection")) {
+    while (!value.empty()) {
+      if (is_same(trimmed(take_until(&value, ',')), "close")) headers->request->is_last = true;
+    }
+  }
+  if (is_same(name, "accept")) {
+    headers->openmetrics =
+        std::max(headers->openmetrics, weight_in(value, "application/openmetrics-text"));
+    headers->plain = std::max(headers->plain, weight_in(value, "text/plain"));
+  }
+  return 0;
+}
+
+int read_headers(std::string_view lines, HttpRequest* request) noexcept {
+  Headers headers = {request};
+  while (!lines.empty()) {
+    const size_t end = lines.find(kLineEnd);
+    const std::string_view line = lines.substr(0, end);
+    lines.remove_prefix(end + kLineEnd.size());
+    const size_t colon = line.find(':');
+    if (colon == std::string_view::npos || !is_token(line.substr(0, colon))) return 400;
+    const std::string_view value = trimmed(line.substr(colon + 1));
+    const bool has_controls = std::any_of(value.begin(), value.end(), [](char each) {
+      return (static_cast<unsigned char>(each) < ' ' && each != '\t') || each == '\x7f';
+    });
+    if (has_controls) return 400;
+    if (const int status = take_header(line.substr(0, colon), value, &headers)) return status;
+  }
+  if (headers.host_count == 0 && !request->is_http_10) return 400;
+  request->wants_openmetrics = headers.openmetrics > 0 && headers.openmetrics >= headers.plain;
+  return 200;
+}
+
+int read_request_line(std::string_view line, HttpRequest* request) noexcept {
+  const std::string_view method = take_until(&line, ' ');
+  std::string_view target = take_until(&line, ' ');
+  if (!is_token(method) || !line.starts_with("HTTP/") || line.size() != 8 || !is_digit(line[5]) ||
+      line[6] != '.' || !is_digit(line[7])) {
+    return 400;
+  }
+  if (line[5] != '1' || line[7] > '1') return 505;
+  request->is_http_10 = line[7] == '0';
+  request->is_last = request->is_http_10;
+  request->is_head = method == "HEAD";
+  if (!request->is_head && method != "GET") return 405;
+  if (target.size() > kHttpTargetMax) return 414;
+  const bool is_visible = std::all_of(target.begin(), target.end(),
+                                      [](char each) { return each > ' ' && each < '\x7f'; });
+  if (!target.starts_with('/') || !is_visible) return 400;
+  request->path = take_until(&target, '?');
+  return 0;
+}
+
+}  // namespace
+
+HttpReading read_http_request(std::string_view text) noexcept {
+  HttpReading reading;
+  // [RFC 9112, 2.2] Empty lines before a request are passed over.
+  while (text.starts_with(kLineEnd)) {
+    text.remove_prefix(kLineEnd.size());
+    reading.bytes += kLineEnd.size();
+  }
+  const size_t line_end = text.find(kLineEnd);
+  const std::string_view line = text.substr(0, line_end);
+  // A client that speaks something else, as TLS, is not waited for.
+  if (!has_good_lines(line) || (!line.empty() && line[0] != '\r' && !is_letter(line[0]))) {
+    reading.status = 400;
+    return reading;
+  }
+  if (line_end == std::string_view::npos) return reading;
+  reading.status = read_request_line(line, &reading.request);
+  if (reading.status != 0) return reading;
+  const size_t end = text.find("\r\n\r\n", line_end);
+  // What follows the request is none of its business.
+  const bool is_whole = end != std::string_view::npos;
+  if (!has_good_lines(text.substr(0, is_whole ? end + 2 * kLineEnd.size() : end))) {
+    reading.status = 400;
+    return reading;
+  }
+  if (!is_whole) return reading;
+  const size_t begin = line_end + kLineEnd.size();
+  const std::string_view lines =
+      end < begin ? std::string_view() : text.substr(begin, end + kLineEnd.size() - begin);
+  reading.status = read_headers(lines, &reading.request);
+  reading.bytes += end + 2 * kLineEnd.size();
+  return reading;
+}
+
+bool is_own_host(std::string_view host) noexcept {
+  if (host.empty()) return true;
+  char address[64] = "";
+  unsigned char bytes[16];
+  if (host.starts_with('[')) {
+    const size_t end = host.find(']');
+    if (end == std::string_view::npos || end - 1 >= sizeof address) return false;
+    std::memcpy(address, host.data() + 1, end - 1);
+    const std::string_view rest = host.substr(end + 1);
+    return (rest.empty() || rest[0] == ':') && inet_pton(AF_INET6, address, bytes) == 1;
+  }
+  const std::string_view name = host.substr(0, host.find(':'));
+  if (is_same(name, "localhost")) return true;
+  if (name.size() >= sizeof address) return false;
+  std::memcpy(address, name.data(), name.size());
+  return inet_pton(AF_INET, address, bytes) == 1;
+}
+
+}  // namespace bedplate

@@ -1,0 +1,219 @@
+// Tested by tests/system/http_test.py.
+#include "apps/http/http_server.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "platform/assert.h"
+#include "platform/clock.h"
+
+namespace bedplate {
+namespace {
+
+constexpr uint64_t kSlowNs = 10 * kNsPerSecond;   // a request comes, an answer goes, within
+constexpr uint64_t kIdleNs = 120 * kNsPerSecond;  // between requests
+constexpr uint64_t kLingerNs = kNsPerSecond;
+constexpr uint64_t kNoDescriptorNs = kNsPerSecond;
+constexpr int kLookMs = 500;  // how late what is slow is found
+constexpr char kTooMany[] =
+    "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\n"
+    "Connection: close\r\n\r\n";
+
+bool would_block() noexcept { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
+
+}  // namespace
+
+Result<void> HttpServer::create(const HttpSite& site, std::span<const Fd> listeners,
+                                uint32_t connection_count_max) {
+  BP_DCHECK(connections_.empty() && connection_count_max > 0);
+  site_ = &site;
+  listeners_ = listeners;
+  connections_ = std::vector<Connection>(connection_count_max);
+  polled_.resize(1 + listeners.size() + connection_count_max);
+  for (const Fd& listener : listeners) set_blocking(listener.number(), false);
+  wake_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake_.is_open()) {
+    return error_from_errno("making the descriptor that wakes http")
+        .set_cure("raise the limit of open files: ulimit -n");
+  }
+  return thread_.start(
+      "http", [](void* self) noexcept { static_cast<HttpServer*>(self)->run(); }, this);
+}
+
+void HttpServer::wake() noexcept {
+  const uint64_t one = 1;
+  // It is full only where the thread has been told before.
+  [[maybe_unused]] const ssize_t written = write(wake_.number(), &one, sizeof one);
+}
+
+void HttpServer::begin() noexcept {
+  is_begun_.store(true, std::memory_order_release);
+  wake();
+}
+
+void HttpServer::stop() noexcept {
+  if (!wake_.is_open()) return;
+  must_end_.store(true, std::memory_order_release);
+  wake();
+  thread_.join();
+  for (Connection& connection : connections_) connection.fd.close();
+  wake_.close();
+}
+
+void HttpServer::run() noexcept {
+  while (!must_end_.load(std::memory_order_acquire)) wait();
+}
+
+// One round: waits for whatever comes first, and does all that came.
+void HttpServer::wait() noexcept {
+  const bool is_begun = is_begun_.load(std::memory_order_acquire);
+  const bool may_accept = is_begun && now_ns_ >= accept_again_ns_;
+  polled_[0] = {wake_.number(), POLLIN, 0};
+  for (size_t i = 0; i < listeners_.size(); ++i) {
+    polled_[1 + i] = {may_accept ? listeners_[i].number() : -1, POLLIN, 0};
+  }
+  const auto of_connections = std::span(polled_).subspan(1 + listeners_.size());
+  for (size_t i = 0; i < connections_.size(); ++i) {
+    const Connection& one = connections_[i];
+    const bool has_output = one.fd.is_open() && !one.session.output().empty();
+    of_connections[i] = {one.fd.number(), static_cast<short>(has_output ? POLLOUT : POLLIN), 0};
+  }
+  const bool must_look = open_count_ > 0 || (is_begun && !may_accept);
+  const int ready = poll(polled_.data(), polled_.size(), must_look ? kLookMs : -1);
+  now_ns_ = monotonic_ns();
+  if (ready > 0 && polled_[0].revents != 0) {
+    uint64_t told = 0;
+    [[maybe_unused]] const ssize_t got = read(wake_.number(), &told, sizeof told);
+  }
+  for (size_t i = 0; i < connections_.size(); ++i) {
+    Connection& one = connections_[i];
+    if (ready > 0 && of_connections[i].revents != 0) serve(&one, of_connections[i].revents);
+    if (one.fd.is_open()) end_slow(&one);
+  }
+  // After them: the places of those that ended are free, and no event is taken for a newcomer's.
+  for (size_t i = 0; ready > 0 && i < listeners_.size(); ++i) {
+    if (polled_[1 + i].revents != 0) accept_from(listeners_[i].number());
+  }
+  site_->counters->connections.set(open_count_);
+}
+
+void HttpServer::accept_from(int listener) noexcept {
+  for (size_t i = 0; i < connections_.size(); ++i) {
+    Fd fd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!fd.is_open()) {
+      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+        accept_again_ns_ = now_ns_ + kNoDescriptorNs;
+      }
+      return;
+    }
+    Connection* place = place_for_one();
+    if (place == nullptr) {
+      site_->counters->turned_away.add(1);
+      [[maybe_unused]] const ssize_t sent =
+          ::send(fd.number(), kTooMany, sizeof kTooMany - 1, MSG_NOSIGNAL);
+      continue;
+    }
+    const int without_delay = 1;  // a Unix socket knows no such option
+    setsockopt(fd.number(), IPPROTO_TCP, TCP_NODELAY, &without_delay, sizeof without_delay);
+    place->fd = std::move(fd);
+    place->session.open(*site_);
+    place->since_ns = now_ns_;
+    place->is_lingering = false;
+    ++open_count_;
+  }
+}
+
+// A free one, or that of the connection that has been silent the longest.
+HttpServer::Connection* HttpServer::place_for_one() noexcept {
+  Connection* silent = nullptr;
+  for (Connection& one : connections_) {
+    if (!one.fd.is_open()) return &one;
+    const bool is_busy = one.session.is_in_request() || !one.session.output().empty();
+    if (is_busy || (silent != nullptr && silent->since_ns <= one.since_ns)) continue;
+    silent = &one;
+  }
+  if (silent == nullptr) return nullptr;
+  site_->counters->turned_away.add(1);
+  close(silent);
+  return silent;
+}
+
+void HttpServer::serve(Connection* connection, short events) noexcept {
+  if ((events & (POLLERR | POLLNVAL)) != 0) {
+    close(connection);
+    return;
+  }
+  // A client that sends no more may still read.
+  if ((events & (POLLIN | POLLHUP)) != 0 && !receive(connection)) return;
+  if (!connection->session.output().empty()) send(connection);
+}
+
+// Returns false when the connection is closed.
+bool HttpServer::receive(Connection* connection) noexcept {
+  char thrown_away[4096];
+  const bool was_in_request = connection->session.is_in_request();
+  std::span<char> room = connection->session.room();
+  if (connection->is_lingering) room = thrown_away;
+  if (room.empty()) return true;
+  const ssize_t got = recv(connection->fd.number(), room.data(), room.size(), 0);
+  if (got < 0 && would_block()) return true;
+  if (got <= 0) {
+    close(connection);
+    return false;
+  }
+  if (connection->is_lingering) return true;
+  // A request has its time from its first byte on, however it comes.
+  if (!was_in_request) connection->since_ns = now_ns_;
+  connection->session.received(static_cast<size_t>(got));
+  return true;
+}
+
+bool HttpServer::send(Connection* connection) noexcept {
+  HttpSession& session = connection->session;
+  while (!session.output().empty()) {
+    const std::string_view output = session.output();
+    const ssize_t sent =
+        ::send(connection->fd.number(), output.data(), output.size(), MSG_NOSIGNAL);
+    if (sent < 0 && would_block()) return true;
+    if (sent < 0) {
+      close(connection);
+      return false;
+    }
+    site_->counters->sent_bytes.add(static_cast<uint64_t>(sent));
+    connection->since_ns = now_ns_;
+    session.sent(static_cast<size_t>(sent));
+  }
+  if (!session.is_over()) return true;
+  // What the client has sent meanwhile would make the kernel take the answer back.
+  shutdown(connection->fd.number(), SHUT_WR);
+  connection->is_lingering = true;
+  return true;
+}
+
+void HttpServer::end_slow(Connection* connection) noexcept {
+  HttpSession& session = connection->session;
+  const bool is_busy = session.is_in_request() || !session.output().empty();
+  const uint64_t patience_ns = connection->is_lingering ? kLingerNs : is_busy ? kSlowNs : kIdleNs;
+  if (now_ns_ - connection->since_ns < patience_ns) return;
+  if (!connection->is_lingering) site_->counters->timeouts.add(1);
+  if (!connection->is_lingering && session.is_in_request()) {
+    session.time_out();
+    connection->since_ns = now_ns_;
+    send(connection);
+    return;
+  }
+  close(connection);
+}
+
+void HttpServer::close(Connection* connection) noexcept {
+  connection->fd.close();
+  --open_count_;
+}
+
+}  // namespace bedplate

@@ -1,0 +1,127 @@
+// Tested by tests/system/http_test.py.
+#include "apps/http/http_service.h"
+
+#include <algorithm>
+
+#include "apps/boot/service_context.h"
+#include "apps/boot/service_plan.h"
+#include "platform/file.h"
+#include "transport/ip_address.h"
+
+namespace bedplate {
+namespace {
+
+constexpr uint64_t kListenersMax = 8;
+constexpr uint64_t kConnectionsMax = 1024;
+constexpr size_t kTokenBytesMin = 16;
+constexpr size_t kTokenBytesMax = 256;
+constexpr uint16_t kPort = 9464;
+
+// Whether nobody reaches it but the processes of this machine.
+bool is_local(const SocketAddress& address) {
+  switch (address.kind) {
+    case SocketAddress::Kind::kUnix: return true;
+    case SocketAddress::Kind::kTcp4: return address.host.starts_with("127.");
+    case SocketAddress::Kind::kTcp6: return address.host == "::1";
+    case SocketAddress::Kind::kActivation: break;
+  }
+  return false;  // what was passed may be anything
+}
+
+Error bad_token(const std::string& file) {
+  Error error;
+  error.set_doing("reading the token of [http] from %s", file.c_str());
+  return error;
+}
+
+}  // namespace
+
+HttpService::HttpService() {
+  SocketAddress address;
+  address.host = "127.0.0.1";
+  address.port = kPort;
+  listen_.push_back(address);
+}
+
+void HttpService::describe(ConfigurationTable& table) {
+  table.addresses("listen", &listen_, 1, kListenersMax)
+      .otherwise("[\"tcp:127.0.0.1:9464\"]")
+      .unique()
+      .help(
+          "Where HTTP is served ([http.md](http.md)). What others than this machine reach takes a "
+          "token.");
+  table.addresses("image_listen", &image_listen_, 1, kListenersMax)
+      .otherwise("those of listen")
+      .unique()
+      .help("Where it listens instead as first process of an image.");
+  table.path("token_file", &token_file_, 1, 255)
+      .otherwise("no token is asked for")
+      .help("A file with the token that each request must bring, of 16 to 256 bytes: "
+            "`Authorization: Bearer TOKEN`. It is read at boot, before root is given up.");
+  table.text("host", &site_.host, 1, 253)
+      .otherwise("it has no name")
+      .help("A name by which it is asked, beside addresses and `localhost`. A request for another "
+            "name is refused: a page elsewhere may have made it.");
+  table.integer("max_connections", &max_connections_, 1, kConnectionsMax)
+      .help("How many may be open. Their memory is planned; a new one takes the place of one that "
+            "says nothing.");
+}
+
+Result<void> HttpService::plan(ServicePlan& plan) {
+  const auto is_open = [](const SocketAddress& address) { return !is_local(address); };
+  for (const auto* addresses : {&listen_, &image_listen_}) {
+    const auto open = std::find_if(addresses->begin(), addresses->end(), is_open);
+    if (open == addresses->end() || !token_file_.empty()) continue;
+    Error error;
+    error.kind = ErrorKind::kConfiguration;
+    return error.set_doing("listening at %s for [http]", open->text().c_str())
+        .set_answer("others than this machine reach it, and no token is asked for")
+        .set_cure("set token_file in [http], or listen at tcp:127.0.0.1:PORT or unix:PATH");
+  }
+  plan.listen("listen", listen_, image_listen_);
+  plan.counters<HttpCounters>("http");
+  plan.threads(1);
+  // What wakes it, and one that is turned away.
+  plan.descriptors(max_connections_ + 2, "max_connections");
+  plan.heap(max_connections_ * HttpServer::bytes_each());
+  return {};
+}
+
+Result<void> HttpService::prepare() {
+  if (token_file_.empty()) return {};
+  char text[kTokenBytesMax + 3];
+  auto read = read_text_file(token_file_.c_str(), text, sizeof text);
+  if (!read.ok()) {
+    Error error = read.error();
+    return error.set_cure("make it (openssl rand -hex 32), or correct token_file in [http]");
+  }
+  std::string token(text, read.value());
+  while (token.ends_with('\n') || token.ends_with('\r')) token.pop_back();
+  const bool is_visible = std::all_of(token.begin(), token.end(),
+                                      [](char each) { return each > ' ' && each < '\x7f'; });
+  if (token.size() < kTokenBytesMin || token.size() > kTokenBytesMax || !is_visible) {
+    return bad_token(token_file_)
+        .set_answer("it has %zu bytes, or some that are no visible ASCII", token.size())
+        .set_cure("write 16 to 256 of these in one line: openssl rand -hex 32");
+  }
+  site_.token = token;
+  return {};
+}
+
+Result<void> HttpService::create(ServiceContext& context) {
+  auto counters = context.counters<HttpCounters>("http");
+  BP_TRY(counters);
+  auto listening = context.listeners("listen");
+  BP_TRY(listening);
+  site_.counters = counters.value();
+  site_.view = context.all_counters();
+  return server_.create(site_, listening.value(), max_connections_);
+}
+
+Result<void> HttpService::sealed() {
+  site_.is_ready = true;
+  server_.begin();
+  return {};
+}
+
+}  // namespace bedplate

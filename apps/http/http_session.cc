@@ -1,0 +1,219 @@
+#include "apps/http/http_session.h"
+
+#include <cstring>
+
+#include "apps/http/piece.h"
+#include "platform/assert.h"
+
+namespace bedplate {
+namespace {
+
+constexpr std::string_view kPlain = "text/plain; charset=utf-8";
+constexpr std::string_view kPrometheus = "text/plain; version=0.0.4; charset=utf-8";
+constexpr std::string_view kOpenMetrics =
+    "application/openmetrics-text; version=1.0.0; charset=utf-8";
+// A chunk's length in four digits, and the ends of its two lines.
+constexpr size_t kChunkHeadBytes = 6;
+constexpr std::string_view kChunkEnd = "\r\n";
+constexpr std::string_view kLastChunk = "0\r\n\r\n";
+
+std::string_view reason_of(int status) noexcept {
+  switch (status) {
+    case 200: return "OK";
+    case 400: return "Bad Request";
+    case 401: return "Unauthorized";
+    case 404: return "Not Found";
+    case 405: return "Method Not Allowed";
+    case 408: return "Request Timeout";
+    case 413: return "Content Too Large";
+    case 414: return "URI Too Long";
+    case 421: return "Misdirected Request";
+    case 431: return "Request Header Fields Too Large";
+    case 503: return "Service Unavailable";
+    case 505: return "HTTP Version Not Supported";
+    default: return "Error";
+  }
+}
+
+std::string_view more_of(int status) noexcept {
+  if (status == 401) return "WWW-Authenticate: Bearer realm=\"bedplate\"\r\n";
+  if (status == 405) return "Allow: GET, HEAD\r\n";
+  return "";
+}
+
+// In a time that says nothing of where they differ.
+bool is_equal(std::string_view one, std::string_view other) noexcept {
+  if (one.size() != other.size()) return false;
+  unsigned difference = 0;
+  for (size_t i = 0; i < one.size(); ++i) {
+    difference |= static_cast<unsigned char>(one[i]) ^ static_cast<unsigned char>(other[i]);
+  }
+  return difference == 0;
+}
+
+void write_head(int status, std::string_view type, std::string_view more, bool is_last,
+                Piece* piece) noexcept {
+  piece->text("HTTP/1.1 ").number(static_cast<uint64_t>(status)).text(" ").text(reason_of(status));
+  piece->text("\r\nContent-Type: ").text(type).text("\r\n").text(more);
+  piece->text("Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n");
+  if (is_last) piece->text("Connection: close\r\n");
+}
+
+}  // namespace
+
+void describe(CounterTable& table, HttpCounters& counters) {
+  table.counter("requests", counters.requests, "requests", "Requests that were answered.");
+  table.counter("refused", counters.refused, "requests", "Of these, those answered with an error.");
+  table.counter("unauthorized", counters.unauthorized, "requests",
+                "Of these, those without the token.");
+  table.counter("timeouts", counters.timeouts, "connections",
+                "Connections that ended because nothing came or went for too long.");
+  table.gauge("connections", counters.connections, "connections", "Those that are open.");
+  table.counter("turned_away", counters.turned_away, "connections",
+                "Connections ended, or not taken, because there were too many.");
+  table.counter("sent_bytes", counters.sent_bytes, "bytes", "Sent to clients.");
+}
+
+void HttpSession::open(const HttpSite& site) noexcept {
+  site_ = &site;
+  is_last_ = is_answering_ = is_chunked_ = false;
+  received_ = made_ = sent_ = 0;
+}
+
+std::span<char> HttpSession::room() noexcept {
+  if (is_last_ || !output().empty()) return {};
+  return {in_ + received_, sizeof in_ - received_};
+}
+
+void HttpSession::received(size_t bytes) noexcept {
+  BP_ASSERT(bytes <= sizeof in_ - received_);
+  received_ += bytes;
+  go_on();
+}
+
+void HttpSession::sent(size_t bytes) noexcept {
+  BP_ASSERT(bytes <= made_ - sent_);
+  sent_ += bytes;
+  if (!output().empty()) return;
+  made_ = sent_ = 0;
+  if (is_answering_) {
+    make_more();
+  } else {
+    go_on();
+  }
+}
+
+// Answers the next request, when it is complete.
+void HttpSession::go_on() noexcept {
+  if (is_last_ || received_ == 0 || !output().empty()) return;
+  const HttpReading reading = read_http_request({in_, received_});
+  if (reading.status == 0) {
+    if (received_ < sizeof in_) return;
+    const bool has_line = std::string_view(in_, received_).find('\n') != std::string_view::npos;
+    refuse(has_line ? 431 : 414);
+    return;
+  }
+  if (reading.status != 200) {
+    refuse(reading.status);
+    return;
+  }
+  site_->counters->requests.add(1);
+  if (reading.request.is_last) is_last_ = true;
+  answer(reading.request);
+  received_ -= reading.bytes;
+  std::memmove(in_, in_ + reading.bytes, received_);
+}
+
+bool HttpSession::is_allowed(const HttpRequest& request) const noexcept {
+  constexpr std::string_view kScheme = "Bearer ";
+  if (site_->token.empty()) return true;
+  std::string_view said = request.authorization;
+  if (!said.starts_with(kScheme)) return false;
+  said.remove_prefix(kScheme.size());
+  return is_equal(said, site_->token);
+}
+
+void HttpSession::answer(const HttpRequest& request) noexcept {
+  const std::string_view name = request.host.substr(0, request.host.find(':'));
+  const bool is_known = !site_->host.empty() && name == site_->host;
+  int status = 200;
+  if (!is_known && !is_own_host(request.host)) {
+    status = 421;
+  } else if (!is_allowed(request)) {
+    status = 401;
+    site_->counters->unauthorized.add(1);
+  } else if (request.path == "/healthz") {
+    say(200, kPlain, "ok\n", "", request.is_head);
+    return;
+  } else if (request.path == "/readyz") {
+    status = site_->is_ready.load(std::memory_order_relaxed) ? 200 : 503;
+    if (status == 200) {
+      say(200, kPlain, "ready\n", "", request.is_head);
+      return;
+    }
+  } else if (request.path == "/metrics") {
+    const bool is_open = request.wants_openmetrics;
+    metrics_ = MetricsText(site_->view,
+                           is_open ? MetricsFormat::kOpenMetrics : MetricsFormat::kPrometheus);
+    is_chunked_ = !request.is_http_10;
+    is_answering_ = !request.is_head;
+    Piece piece({out_, sizeof out_});
+    write_head(200, is_open ? kOpenMetrics : kPrometheus, "Vary: Accept\r\n", is_last_, &piece);
+    if (is_chunked_ && is_answering_) piece.text("Transfer-Encoding: chunked\r\n");
+    piece.text("\r\n");
+    made_ = piece.bytes();
+    return;
+  } else {
+    status = 404;
+  }
+  site_->counters->refused.add(1);
+  say(status, kPlain, "", more_of(status), request.is_head);
+}
+
+// What follows in the connection cannot be told apart, so it is the last answer.
+void HttpSession::refuse(int status) noexcept {
+  site_->counters->requests.add(1);
+  site_->counters->refused.add(1);
+  is_last_ = true;
+  received_ = 0;
+  say(status, kPlain, "", more_of(status), false);
+}
+
+// An answer that is short. An empty body says what the status does.
+void HttpSession::say(int status, std::string_view type, std::string_view body,
+                      std::string_view more, bool is_head) noexcept {
+  const std::string_view reason = reason_of(status);
+  Piece piece({out_, sizeof out_});
+  write_head(status, type, more, is_last_, &piece);
+  piece.text("Content-Length: ").number(body.empty() ? reason.size() + 1 : body.size());
+  piece.text("\r\n\r\n");
+  if (!is_head && body.empty()) piece.text(reason).text("\n");
+  if (!is_head) piece.text(body);
+  BP_ASSERT(!piece.is_full());
+  made_ = piece.bytes();
+}
+
+// The next piece of the metrics, as a chunk where the client knows chunks.
+void HttpSession::make_more() noexcept {
+  const size_t head = is_chunked_ ? kChunkHeadBytes : 0;
+  const size_t tail = kChunkEnd.size() + kLastChunk.size();
+  const size_t bytes = metrics_.write({out_ + head, sizeof out_ - head - tail});
+  is_answering_ = bytes > 0;
+  made_ = head + bytes;
+  if (!is_chunked_) {
+    made_ = bytes;
+    if (!is_answering_) go_on();
+    return;
+  }
+  if (!is_answering_) {
+    std::memcpy(out_, kLastChunk.data(), kLastChunk.size());
+    made_ = kLastChunk.size();
+    return;
+  }
+  for (size_t i = 0; i < 4; ++i) out_[i] = "0123456789abcdef"[bytes >> (4 * (3 - i)) & 15];
+  std::memcpy(out_ + 4, kChunkEnd.data(), kChunkEnd.size());
+  std::memcpy(out_ + made_, kChunkEnd.data(), kChunkEnd.size());
+  made_ += kChunkEnd.size();
+}
+
+}  // namespace bedplate

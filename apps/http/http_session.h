@@ -1,0 +1,86 @@
+// One HTTP connection without its socket: bytes that came go in, bytes to be sent come out.
+//
+// It answers one request after the other, in their order. Its memory is two buffers of fixed
+// length: a request that does not fit is refused, and a long answer is made in pieces, as its
+// client takes them. Threads: one. Nothing is allocated.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "apps/boot/counter_table.h"
+#include "apps/boot/counters_view.h"
+#include "apps/http/http_request.h"
+#include "apps/http/metrics_text.h"
+
+namespace bedplate {
+
+struct HttpCounters {
+  Counter requests;
+  Counter refused;
+  Counter unauthorized;
+  Counter timeouts;
+  Counter connections;
+  Counter turned_away;
+  Counter sent_bytes;
+};
+void describe(CounterTable& table, HttpCounters& counters);
+
+// What all connections answer with.
+struct HttpSite {
+  CountersView view;  // from the seal on
+  std::string token;  // empty: none is asked for
+  std::string host;   // a name that it is called by, beside addresses; empty: none
+  std::atomic<bool> is_ready{false};
+  HttpCounters* counters = nullptr;
+};
+
+class HttpSession {
+ public:
+  // Not used before open().
+  HttpSession() noexcept = default;
+  // A new connection. `site` outlives it.
+  void open(const HttpSite& site) noexcept;
+
+  // Where bytes that come are put, and how many were. Empty: nothing is taken before output is.
+  std::span<char> room() noexcept;
+  void received(size_t bytes) noexcept;
+  // What is to be sent next, and how much of it was.
+  std::string_view output() const noexcept { return {out_ + sent_, made_ - sent_}; }
+  void sent(size_t bytes) noexcept;
+  // Nothing more is said, and nothing read: once output() is empty the connection ends.
+  bool is_over() const noexcept { return is_last_ && !is_answering_; }
+  // A request has begun and is not complete.
+  bool is_in_request() const noexcept { return received_ > 0 && output().empty(); }
+  // It was not complete in time. Requires: is_in_request().
+  void time_out() noexcept { refuse(408); }
+
+ private:
+  static constexpr size_t kRequestBytesMax = 8 * 1024;
+  static constexpr size_t kOutBytes = MetricsText::kPieceBytesMin + 1024;
+
+  void go_on() noexcept;
+  void answer(const HttpRequest& request) noexcept;
+  bool is_allowed(const HttpRequest& request) const noexcept;
+  void refuse(int status) noexcept;
+  void say(int status, std::string_view type, std::string_view body, std::string_view more,
+           bool is_head) noexcept;
+  void make_more() noexcept;
+
+  const HttpSite* site_ = nullptr;
+  bool is_last_ = false;       // no request is read any more
+  bool is_answering_ = false;  // more of `metrics_` is to come
+  bool is_chunked_ = false;
+  size_t received_ = 0;
+  size_t made_ = 0;
+  size_t sent_ = 0;
+  MetricsText metrics_;
+  char in_[kRequestBytesMax] = {};
+  char out_[kOutBytes] = {};
+};
+
+}  // namespace bedplate

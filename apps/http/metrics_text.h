@@ -1,0 +1,69 @@
+// The counters of an appliance as Prometheus reads them: its text format 0.0.4, or OpenMetrics 1.0.
+//
+// It is made from what the counters file says of itself, so it names no counter. A name is
+// `bedplate_`, the set (of a service: its name, and the set's where there are several of it), `_`
+// and the counter; times are seconds; a counter ends with `_total`. The set's instance is a label,
+// and so is each word of a state or of flags, with 1 where it holds. A histogram has a bucket for
+// each power of two; its sum is made of the largest value of each finer bucket, so it is at most a
+// sixteenth too large. What has no value now has no line.
+// Sources: prometheus.io/docs/instrumenting/exposition_formats; OpenMetrics 1.0.0.
+//
+// The text is made in pieces, so it takes no memory but the piece's. Threads: any, each object one
+// at a time. Nothing is allocated.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "apps/boot/counters_view.h"
+
+namespace bedplate {
+
+class Piece;
+
+enum class MetricsFormat : uint8_t { kPrometheus, kOpenMetrics };
+
+class MetricsText {
+ public:
+  // What belongs together takes no more: a line with its metric's head, or a histogram.
+  static constexpr size_t kPieceBytesMin = 20 * 1024;
+
+  MetricsText() noexcept = default;
+  MetricsText(CountersView counters, MetricsFormat format) noexcept
+      : counters_(counters), format_(format) {}
+
+  // Writes what belongs together into `to`, as much as fits, and returns how many bytes that are;
+  // 0: all were written. Requires: to.size() >= kPieceBytesMin.
+  size_t write(std::span<char> to) noexcept;
+
+ private:
+  // Where it is: metric by metric, of each set by set, of each line by line.
+  struct Place {
+    uint32_t set = 0;      // the first of its group, once that was found
+    uint32_t counter = 0;  // of the set; one more: its labels
+    uint32_t member = 0;   // the set of the group that is written
+    uint32_t line = 0;     // of it
+    bool is_found = false;
+    bool has_head = false;
+    bool is_ended = false;
+  };
+
+  bool is_first_of_group(uint32_t set) const noexcept;
+  bool is_of_group(uint32_t set, uint32_t first) const noexcept;
+  bool next_set(Place* place) const noexcept;
+  bool write_line(Place* place, Piece* piece) const noexcept;
+  void write_head(const Place& place, Piece* piece) const noexcept;
+  bool write_sample(Place* place, Piece* piece) const noexcept;
+  bool write_labels(Place* place, Piece* piece) const noexcept;
+  bool write_histogram(Place* place, Piece* piece) const noexcept;
+  bool write_words(Place* place, Piece* piece) const noexcept;
+  void write_name(const Place& place, Piece* piece) const noexcept;
+  bool begin_sample(Place* place, const char* suffix, Piece* piece) const noexcept;
+
+  CountersView counters_;
+  MetricsFormat format_ = MetricsFormat::kPrometheus;
+  Place place_;
+};
+
+}  // namespace bedplate

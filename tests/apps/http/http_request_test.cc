@@ -1,0 +1,113 @@
+// Requests that are read, requests that are refused, and what two readers could understand in two
+// ways, which is refused as well.
+#include "apps/http/http_request.h"
+
+#include <string>
+#include <string_view>
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+
+TEST_GROUP(HttpRequest){
+    // Of a request that comes byte by byte as of one that comes at once.
+    int status(const std::string& text){const HttpReading whole = read_http_request(text);
+HttpReading part;
+for (size_t bytes = 0; bytes <= text.size() && part.status == 0; ++bytes) {
+  part = read_http_request(std::string_view(text).substr(0, bytes));
+}
+LONGS_EQUAL(whole.status, part.status);
+if (whole.status == 200) LONGS_EQUAL(whole.bytes, part.bytes);
+return whole.status;
+}
+int with(const std::string& headers) {
+  return status("GET / HTTP/1.1\r\nHost: a\r\n" + headers + "\r\n");
+}
+bool wants_openmetrics(const std::string& accept) {
+  const std::string text = "GET / HTTP/1.0\r\n" + accept + "\r\n";
+  const HttpReading reading = read_http_request(text);
+  LONGS_EQUAL(200, reading.status);
+  return reading.request.wants_openmetrics;
+}
+}
+;
+
+TEST(HttpRequest, IsTakenApart) {
+  const std::string text =
+      "\r\nHEAD /metrics?x=1 HTTP/1.1\r\nhost:  b:1 \r\nAuthorization: Bearer t\r\n"
+      "Connection: keep-alive, Close\r\n\r\nGET";
+  const HttpReading reading = read_http_request(text);
+  LONGS_EQUAL(200, reading.status);
+  LONGS_EQUAL(text.size() - 3, reading.bytes);
+  CHECK(reading.request.path == "/metrics");
+  CHECK(reading.request.host == "b:1");
+  CHECK(reading.request.authorization == "Bearer t");
+  CHECK(reading.request.is_head && reading.request.is_last && !reading.request.is_http_10);
+}
+
+TEST(HttpRequest, WhatEachIsAnswered) {
+  LONGS_EQUAL(200, with(""));
+  LONGS_EQUAL(200, with("Content-Length: 0\r\nX-Empty:\r\n"));
+  LONGS_EQUAL(200, status("GET / HTTP/1.0\r\n\r\n"));
+  LONGS_EQUAL(0, status(""));
+  LONGS_EQUAL(0, status("GET / HTTP/1.1\r\nHost: a\r\n"));
+  LONGS_EQUAL(405, status("POST / HTTP/1.1\r\n"));
+  LONGS_EQUAL(405, status("get / HTTP/1.1\r\n"));
+  LONGS_EQUAL(505, status("GET / HTTP/2.0\r\n"));
+  LONGS_EQUAL(505, status("GET / HTTP/1.9\r\n"));
+  LONGS_EQUAL(414, status("GET /" + std::string(kHttpTargetMax, 'x') + " HTTP/1.1\r\n"));
+  LONGS_EQUAL(413, with("Content-Length: 5\r\n"));
+  LONGS_EQUAL(413, with("Content-Length: 00000000000000000000000\r\n"));
+}
+
+TEST(HttpRequest, WhatIsNoneIsRefused) {
+  for (const char* line :
+       {"GET /", "GET / HTTP/1.1 x", "GET  / HTTP/1.1", " GET / HTTP/1.1", "GET / http/1.1",
+        "GET / HTTP/1.10", "GET http://a/ HTTP/1.1", "GET * HTTP/1.1", "G(T / HTTP/1.1",
+        "GET /\x7f HTTP/1.1", "GET /\tx HTTP/1.1", "\x16\x03\x01", "/"}) {
+    LONGS_EQUAL(400, status(std::string(line) + "\r\n\r\n"));
+  }
+  LONGS_EQUAL(400, status("GET / HTTP/1.1\r\n\r\n"));  // without a host
+  LONGS_EQUAL(400, status(std::string("GET / HTTP/1.1\r\nHost: a\0b\r\n\r\n", 29)));
+}
+
+// A request is judged by itself, whatever came with it.
+TEST(HttpRequest, WhatFollowsIsNotLookedAt) {
+  LONGS_EQUAL(200, read_http_request("GET / HTTP/1.0\r\n\r\nHEAD /\rx").status);
+}
+
+// Where a proxy and a server disagree on where a request ends, one smuggles a second one.
+TEST(HttpRequest, WhatCouldBeReadInTwoWaysIsRefused) {
+  for (const char* headers :
+       {"Transfer-Encoding: chunked\r\n", "transfer-encoding: identity\r\n",
+        "Content-Length: 0\r\nContent-Length: 0\r\n", "Content-Length: +0\r\n",
+        "Content-Length: 0, 0\r\n", "Content-Length:\r\n", "Content-Length : 0\r\n",
+        "X: a\r\n b\r\n", "\tX: a\r\n", ": a\r\n", "X\r\n", "X: a\nY: b\r\n", "X: a\rY: b\r\n",
+        "Host: a\r\n", "Authorization: a\r\nAuthorization: b\r\n", "X: \x01\r\n"}) {
+    LONGS_EQUAL(400, with(headers));
+  }
+  LONGS_EQUAL(400, status("GET / HTTP/1.0\n\n"));
+}
+
+TEST(HttpRequest, FormatIsWhatAcceptPrefers) {
+  const std::string open = "application/openmetrics-text";
+  CHECK_FALSE(wants_openmetrics(""));
+  CHECK_FALSE(wants_openmetrics("Accept: */*\r\n"));
+  CHECK(wants_openmetrics("Accept: " + open + "\r\n"));
+  CHECK(wants_openmetrics("Accept: text/plain;q=0.5\r\naccept: " + open +
+                          "; version=1.0.0;q=0.9\r\n"));
+  CHECK_FALSE(wants_openmetrics("Accept: " + open + ";q=0\r\n"));
+  CHECK_FALSE(wants_openmetrics("Accept: text/plain," + open + ";q=0.25\r\n"));
+  CHECK_FALSE(wants_openmetrics("Accept: " + open + ";q=x\r\n"));
+}
+
+TEST(HttpRequest, HostsOfOthers) {
+  for (const char* host :
+       {"", "127.0.0.1", "10.0.0.1:9464", "[::1]", "[fe80::1]:1", "localhost", "LOCALHOST:9464"}) {
+    CHECK(is_own_host(host));
+  }
+  for (const char* host : {"evil.example", "evil.example:9464", "127.0.0.1.evil.example", "[", "[]",
+                           "[::1", "[::1]x", "localhost.evil.example", "1", ":1"}) {
+    CHECK_FALSE(is_own_host(host));
+  }
+}

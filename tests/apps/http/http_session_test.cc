@@ -1,0 +1,139 @@
+// What a connection is answered, without a socket.
+#include "apps/http/http_session.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "tests/apps/boot/counters_file_fixture.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+
+TEST_GROUP_BASE(HttpSession, test::CountersFileFixture) {
+  HttpCounters counters;
+  HttpSite site;
+  std::unique_ptr<HttpSession> session = std::make_unique<HttpSession>();
+
+  // Everything that is answered to `text`, which comes and is answered `step` bytes at once.
+  std::string said(const std::string& text, size_t step = SIZE_MAX) {
+    site.counters = &counters;
+    session->open(site);
+    std::string answers;
+    size_t given = 0;
+    for (;;) {
+      if (const std::string_view output = session->output(); !output.empty()) {
+        const size_t bytes = std::min(output.size(), step);
+        answers += output.substr(0, bytes);
+        session->sent(bytes);
+        continue;
+      }
+      const std::span<char> room = session->room();
+      const size_t bytes = std::min({room.size(), text.size() - given, step});
+      if (bytes == 0) return answers;
+      std::memcpy(room.data(), text.data() + given, bytes);
+      given += bytes;
+      session->received(bytes);
+    }
+  }
+  std::string get(const std::string& path, const std::string& headers = "") {
+    return "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n" + headers + "\r\n";
+  }
+  void expect_status(const char* status, const std::string& text) {
+    for (const size_t step : {SIZE_MAX, size_t{1}}) {
+      STRNCMP_EQUAL((std::string("HTTP/1.1 ") + status).c_str(), said(text, step).c_str(), 12);
+    }
+  }
+  static size_t count_of(const std::string& text, const std::string& part) {
+    size_t count = 0;
+    for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+      ++count;
+    return count;
+  }
+};
+
+TEST(HttpSession, HealthAndReadiness) {
+  STRCMP_EQUAL("HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\n"
+               "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
+               "Content-Length: 3\r\n\r\nok\n",
+               said(get("/healthz")).c_str());
+  CHECK_FALSE(session->is_over());
+  expect_status("503", get("/readyz"));
+  site.is_ready = true;
+  expect_status("200", get("/readyz"));
+  expect_status("404", get("/nothing"));
+  const std::string head = said("HEAD /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  STRCMP_CONTAINS("Content-Length: 3\r\n\r\n", head.c_str());
+  CHECK(head.ends_with("\r\n\r\n"));
+}
+
+TEST(HttpSession, MetricsInChunksAreThoseWithout) {
+  test::Running running(directory, "a");
+  site.view = running.file.view();
+  const std::string plain = said("GET /metrics HTTP/1.0\r\n\r\n");
+  CHECK(session->is_over());
+  const std::string body = plain.substr(plain.find("\r\n\r\n") + 4);
+  STRCMP_CONTAINS("bedplate_cache_hits_total{} 0\n", body.c_str());
+  const std::string chunked = said(get("/metrics"), 7);
+  CHECK_FALSE(session->is_over());
+  STRCMP_CONTAINS("Transfer-Encoding: chunked\r\n", chunked.c_str());
+  std::string rest = chunked.substr(chunked.find("\r\n\r\n") + 4), joined;
+  for (;;) {
+    const size_t bytes = std::stoul(rest.substr(0, rest.find("\r\n")), nullptr, 16);
+    rest = rest.substr(rest.find("\r\n") + 2);
+    joined += rest.substr(0, bytes);
+    STRCMP_EQUAL("\r\n", rest.substr(bytes, 2).c_str());
+    rest = rest.substr(bytes + 2);
+    if (bytes == 0) break;
+  }
+  STRCMP_EQUAL("", rest.c_str());
+  STRCMP_EQUAL(body.c_str(), joined.c_str());
+}
+
+TEST(HttpSession, PipelinedRequestsAreAnsweredInTheirOrder) {
+  const std::string three = get("/healthz") + get("/nothing") + get("/healthz");
+  for (const size_t step : {SIZE_MAX, size_t{1}, size_t{100}}) {
+    const std::string answers = said(three, step);
+    LONGS_EQUAL(3, count_of(answers, "HTTP/1.1 "));
+    CHECK(answers.find("HTTP/1.1 200") < answers.find("HTTP/1.1 404"));
+    CHECK(answers.ends_with("ok\n"));
+  }
+}
+
+TEST(HttpSession, NothingIsReadAfterARefusal) {
+  const std::string bad = "GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
+  const std::string answers = said(bad + get("/healthz"));
+  LONGS_EQUAL(1, count_of(answers, "HTTP/1.1 "));
+  STRCMP_CONTAINS("HTTP/1.1 400 Bad Request\r\n", answers.c_str());
+  STRCMP_CONTAINS("Connection: close\r\n", answers.c_str());
+  CHECK(session->is_over());
+  LONGS_EQUAL(0, session->room().size());
+}
+
+TEST(HttpSession, WhatDoesNotFitIsRefused) {
+  expect_status("414", "GET /" + std::string(9000, 'x'));
+  expect_status("431", get("/", "X: " + std::string(9000, 'x') + "\r\n"));
+  expect_status("413", get("/", "Content-Length: 1\r\n"));
+  session->open(site);
+  std::memcpy(session->room().data(), "GET", 3);
+  session->received(3);
+  CHECK(session->is_in_request());
+  session->time_out();
+  STRNCMP_EQUAL("HTTP/1.1 408", session->output().data(), 12);
+}
+
+TEST(HttpSession, TokenAndHost) {
+  site.token = "0123456789abcdef";
+  expect_status("401", get("/healthz"));
+  expect_status("401", get("/healthz", "Authorization: Bearer 0123456789abcdeF\r\n"));
+  expect_status("401", get("/healthz", "Authorization: Bearer 0123456789abcdef0\r\n"));
+  expect_status("401", get("/healthz", "Authorization: Basic 0123456789abcdef\r\n"));
+  expect_status("200", get("/healthz", "Authorization: Bearer 0123456789abcdef\r\n"));
+  site.token.clear();
+  const std::string other = "GET /healthz HTTP/1.1\r\nHost: box.example:9464\r\n\r\n";
+  expect_status("421", other);
+  site.host = "box.example";
+  expect_status("200", other);
+}

@@ -1,0 +1,68 @@
+// Fuzz target of HTTP requests: any bytes, whole and in pieces, must be read alike, and answered
+// alike by a session.
+//
+// The first byte says how the rest is cut. The build and how long it runs: `make fuzz-run`.
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "apps/http/http_session.h"
+
+namespace bedplate {
+namespace {
+
+void require(bool kept, const char* what) {
+  if (kept) return;
+  std::fprintf(stderr, "http_fuzz: broken promise: %s\n", what);
+  std::abort();
+}
+
+const HttpSite& site() {
+  static HttpCounters counters;
+  static CountersHeader header;  // of no counters
+  static HttpSite only;
+  only.counters = &counters;
+  only.view = CountersView(&header);
+  return only;
+}
+
+std::string answers_to(std::string_view input, size_t step) {
+  static HttpSession session;
+  session.open(site());
+  std::string answers;
+  for (;;) {
+    if (const std::string_view output = session.output(); !output.empty()) {
+      answers += output.substr(0, step);
+      session.sent(std::min(output.size(), step));
+      continue;
+    }
+    const std::span<char> room = session.room();
+    require(session.is_over() == room.empty(), "what is not over can be heard");
+    const size_t bytes = std::min({room.size(), input.size(), step});
+    if (bytes == 0) return answers;
+    std::memcpy(room.data(), input.data(), bytes);
+    input.remove_prefix(bytes);
+    session.received(bytes);
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
+  if (bytes == 0) return 0;
+  const std::string_view input(reinterpret_cast<const char*>(data) + 1, bytes - 1);
+  const HttpReading reading = read_http_request(input);
+  require(reading.status != 200 || (reading.bytes <= input.size() &&
+                                    input.substr(0, reading.bytes).ends_with("\r\n\r\n")),
+          "a request ends with an empty line");
+  const std::string whole = answers_to(input, SIZE_MAX);
+  require(whole.empty() || whole.starts_with("HTTP/1.1 "), "an answer has its status first");
+  require(whole == answers_to(input, size_t{1} + data[0]), "pieces are answered as the whole");
+  return 0;
+}
+
+}  // namespace bedplate

@@ -1,0 +1,168 @@
+"""[http]: what Prometheus scrapes, and everything else that such a socket is sent."""
+
+import http.client
+import re
+import socket
+
+from harness import (BOUND_SECONDS, Skip, expect, expect_in, expect_true, free_port, need_tools,
+                     test, to_toml, wait_for)
+
+TOKEN = "0123456789abcdef0123456789abcdef"
+OPENMETRICS = "application/openmetrics-text;version=1.0.0"
+
+
+def start(box, **keys):
+    configuration = box.configuration()
+    port = free_port()
+    configuration["http"] = {"listen": [f"tcp:127.0.0.1:{port}"], **keys}
+    return box.appliance(configuration), port
+
+
+def get(port, path, method="GET", **headers):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=BOUND_SECONDS)
+    connection.request(method, path, headers=headers)
+    reply = connection.getresponse()
+    body = reply.read().decode()
+    connection.close()
+    return reply, body
+
+
+def raw(port, data, stops=True):
+    """What comes until the server ends the connection."""
+    with socket.create_connection(("127.0.0.1", port), timeout=BOUND_SECONDS) as client:
+        client.sendall(data)
+        if stops:
+            client.shutdown(socket.SHUT_WR)
+        said = b""
+        while more := client.recv(65536):
+            said += more
+        return said.decode()
+
+
+def sample(text, line):
+    return float(re.search(rf"^{re.escape(line)} (\S+)$", text, re.MULTILINE)[1])
+
+
+@test()
+def metrics_are_those_of_stats(box):
+    """Each number that stats tells and that stands still is there, in both formats."""
+    appliance, port = start(box)
+    reply, text = get(port, "/metrics")
+    expect(reply.getheader("Content-Type"), "text/plain; version=0.0.4; charset=utf-8", "its type")
+    reply, opened = get(port, "/metrics", Accept=OPENMETRICS)
+    expect_in("application/openmetrics-text; version=1.0.0", reply.getheader("Content-Type"), "type")
+    stats = appliance.stats()
+    for said in (text, opened):
+        expect(sample(said, "bedplate_pool_total_bytes{}"), stats["pool"]["total_bytes"], "the pool")
+        expect(sample(said, "bedplate_pool_sealed{}"), 1, "sealed")
+        expect_in('bedplate_shard_info{shard="', said, "the backend of shards")
+        expect_in('bedplate_blockd_read_seconds_bucket{', said, "a histogram")
+    need_tools("promtool")
+    box.run("promtool", "check", "metrics", input=text)
+
+
+@test()
+def openmetrics_is_parsed(box):
+    try:
+        from prometheus_client.openmetrics import parser
+        from prometheus_client.parser import text_string_to_metric_families
+    except ImportError:
+        raise Skip("python3-prometheus-client is not installed") from None
+    _, port = start(box)
+    opened = list(parser.text_string_to_metric_families(get(port, "/metrics",
+                                                            Accept=OPENMETRICS)[1]))
+    plain = list(text_string_to_metric_families(get(port, "/metrics")[1]))
+    expect({family.name for family in opened}, {family.name for family in plain}, "the families")
+    expect_true(len(opened) > 50, "many families")
+
+
+@test()
+def health_and_methods(box):
+    _, port = start(box)
+    expect(get(port, "/healthz")[1], "ok\n", "its health")
+    expect(get(port, "/readyz")[1], "ready\n", "its readiness")
+    reply, body = get(port, "/metrics", method="HEAD")
+    expect((reply.status, body), (200, ""), "HEAD")
+    reply, _ = get(port, "/metrics", method="POST")
+    expect((reply.status, reply.getheader("Allow")), (405, "GET, HEAD"), "POST")
+    expect(get(port, "/metric")[0].status, 404, "another path")
+    expect(get(port, "/healthz", Host="evil.example")[0].status, 421, "another site's page")
+
+
+HOSTILE = {
+    "oversized": (b"GET / HTTP/1.1\r\nX: " + b"x" * 100_000, 431),
+    "long_path": (b"GET /" + b"x" * 100_000, 414),
+    "smuggled": (b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n"
+                 b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /healthz HTTP/1.1\r\n\r\n", 400),
+    "body": (b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n" + b"x" * 100_000, 413),
+    "tls": (b"\x16\x03\x01\x02\x00\x01\x00", 400),
+    "http2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
+}
+
+
+@test(what=HOSTILE)
+def hostile(box, what):
+    """The right status, once, and then the end; others are served as ever."""
+    appliance, port = start(box)
+    request, status = HOSTILE[what]
+    said = raw(port, request, stops=False)
+    expect_true(said.startswith(f"HTTP/1.1 {status} "), f"the status of\n{said}")
+    expect(said.count("HTTP/1.1 "), 1, "answers")
+    expect(get(port, "/healthz")[1], "ok\n", "its health")
+    appliance.expect_alive()
+
+
+@test()
+def slow_and_partial(box):
+    """A request that never ends is ended; one that is sent in pieces is answered."""
+    appliance, port = start(box)
+    expect_in(" 408 ", raw(port, b"GET /heal", stops=False), "the answer to half a request")
+    with socket.create_connection(("127.0.0.1", port), timeout=BOUND_SECONDS) as client:
+        for byte in b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n":
+            client.sendall(bytes([byte]))
+        expect_in(b"\r\n\r\nok\n", client.recv(4096), "the answer to a request in pieces")
+    expect(appliance.stats()["services"]["http"]["timeouts"], 1, "timeouts")
+
+
+@test()
+def many_idle_connections(box):
+    """They have the places that were planned; a new one takes that of the longest silent."""
+    appliance, port = start(box, max_connections=4)
+    before = appliance.stats()["heap_owner"]["heap:http"]["used_bytes"]
+    idle = [box.closing.enter_context(socket.create_connection(("127.0.0.1", port)))
+            for _ in range(1000)]
+    expect(get(port, "/healthz")[1], "ok\n", "its health")
+    wait_for(lambda: appliance.stats()["services"]["http"]["turned_away"] >= 997, "turned away")
+    for _ in range(100):
+        expect(get(port, "/metrics")[0].status, 200, "a scrape")
+    expect(appliance.stats()["heap_owner"]["heap:http"]["used_bytes"], before, "memory of http")
+    expect(len(idle), 1000, "clients")
+
+
+@test()
+def token_is_asked_for(box):
+    file = box.write("token", TOKEN + "\n")
+    _, port = start(box, token_file=file)
+    expect(get(port, "/metrics")[0].status, 401, "without")
+    expect(get(port, "/metrics", Authorization="Bearer " + TOKEN[:-1])[0].status, 401, "wrong")
+    expect(get(port, "/metrics", Authorization="Bearer " + TOKEN)[0].status, 200, "with")
+
+
+@test(listen=["tcp:0.0.0.0:9464", "tcp:[::]:9464"])
+def others_take_a_token(box, listen):
+    configuration = box.configuration()
+    configuration["http"] = {"listen": [listen]}
+    said = box.bedplate("check", box.write("open.toml", to_toml(configuration)), expect_code=2)
+    expect_in(f"listening at {listen} for [http]: others than this machine reach it", said.stderr,
+              "the message")
+
+
+@test(token=["short", "", "with blanks in its middle"])
+def token_is_none(box, token):
+    configuration = box.configuration()
+    configuration["http"] = {"listen": [f"tcp:127.0.0.1:{free_port()}"],
+                             "token_file": box.write("token", token)}
+    config = box.write("token.toml", to_toml(configuration))
+    box.ensure_hugepages(config)
+    said = box.bedplate("run", config, expect_code=1)
+    expect_in("reading the token of [http] from ", said.stderr, "the message")
