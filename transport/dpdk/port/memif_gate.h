@@ -6,8 +6,6 @@
 // where it is closed there are no frames for now. EAL's thread waits until no burst is under way. A
 // program that links DPDK is linked so that what it would do comes here first (DPDK_WRAPS in
 // scripts/mk/flags.mk).
-//
-// Tested by tests/system/ports_devices_test.py.
 #pragma once
 
 #include <atomic>

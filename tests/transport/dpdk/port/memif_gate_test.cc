@@ -1,0 +1,123 @@
+// The gate of a memif: what takes memory away waits for the burst that is under way, and what the
+// driver does on other threads comes by it, since the program is linked so.
+#include "transport/dpdk/port/memif_gate.h"
+
+#include <atomic>
+#include <cstring>
+#include <string>
+#include <thread>
+
+#include <rte_ethdev.h>
+#include <unistd.h>
+
+#include "platform/file.h"
+#include "tests/support/patience.h"
+#include "tests/transport/dpdk/started_eal.h"
+#include "transport/dpdk/port/port.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+
+namespace {
+
+// What a mistake needs to show itself; what is right waits for as long as it takes.
+constexpr useconds_t kMistakeUs = 200'000;
+
+// Memory of memifs that is mapped here.
+int region_count() {
+  int count = 0;
+  const auto add = [](const char* line, void* context) {
+    *static_cast<int*>(context) += std::strstr(line, "memif_region") != nullptr ? 1 : 0;
+  };
+  CHECK(read_lines("/proc/self/maps", add, &count).ok());
+  return count;
+}
+
+struct Memif {
+  Port port;
+
+  Memif(const char* name, const std::string& path, bool is_server) {
+    test::started_eal();
+    PortOptions options;
+    options.name = name;
+    options.device = parse_port_device("memif:" + path).take();
+    options.is_memif_server = is_server;
+    options.mac.addr_bytes[0] = 2;
+    options.mac.addr_bytes[5] = is_server ? 1 : 2;
+    options.buffer_count = 512;
+    options.descriptor_count = 64;
+    options.memory = test::take_buffers(mbuf_shape(options.mtu_bytes, 512).bytes());
+    CHECK(port.open(options).ok());
+    CHECK(port.start().ok());
+  }
+  bool is_up() {
+    port.watch();
+    return port.state() == PortState::kUp;
+  }
+};
+
+}  // namespace
+
+TEST_GROUP(MemifGate){};
+
+TEST(MemifGate, WhileItIsClosedNoBurstBegins) {
+  MemifGate gate;
+  CHECK(gate.enter());
+  gate.leave();
+  close_memif_gates();
+  CHECK_FALSE(gate.enter());
+  CHECK_FALSE(gate.is_inside());
+  open_memif_gates();
+  CHECK(gate.enter());
+  gate.leave();
+}
+
+TEST(MemifGate, ClosingWaitsForTheBurstThatIsUnderWay) {
+  MemifGate gate, other;
+  CHECK(gate.enter());
+  std::atomic<bool> is_closed = false;
+  std::thread closer([&] {
+    close_memif_gates();
+    is_closed = true;
+  });
+  bool has_begun = false;  // then no burst begins any more
+  CHECK(test::eventually([&] {
+    has_begun = !other.enter();
+    if (!has_begun) other.leave();
+    return has_begun;
+  }));
+  usleep(kMistakeUs);
+  const bool was_closed = is_closed;
+  gate.leave();
+  closer.join();
+  open_memif_gates();
+  CHECK_FALSE(was_closed);
+  CHECK(is_closed);
+}
+
+TEST(MemifGate, TheDriverUnmapsNothingDuringABurst) {
+  const std::string path = "/tmp/bedplate-memif-" + std::to_string(getpid()) + ".sock";
+  Memif server("gate-server", path, true);
+  Memif client("gate-client", path, false);
+  CHECK(test::eventually([&] { return server.is_up() && client.is_up(); }));
+  const int before = region_count();
+  CHECK(before > 0);
+  MemifGate gate;
+  CHECK(gate.enter());
+  std::atomic<bool> is_over = false;
+  std::thread closer([&] {
+    client.port.close();
+    is_over = true;
+  });
+  usleep(kMistakeUs);
+  const bool was_over = is_over;
+  const int during = region_count();
+  gate.leave();
+  closer.join();
+  CHECK_FALSE(was_over);
+  LONGS_EQUAL(before, during);
+  CHECK(test::eventually([&] { return region_count() < before && !server.is_up(); }));
+  server.port.close();
+  unlink(path.c_str());
+}
