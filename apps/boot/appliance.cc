@@ -77,8 +77,8 @@ bool Appliance::boot() {
   // While there is no other thread: those to come inherit it.
   if (!report(give_up_root(configuration_, plan_, process_pool()))) return false;
   if (!report(start_shards()) || !report(make_messengers())) return false;
-  if (!report(create_peers()) || !report(create_services())) return false;
-  if (!report(create_messaging())) return false;
+  if (!report(create_peers()) || !report(create_messaging())) return false;
+  if (!report(create_services())) return false;
   hold_pages();
   if (!report(seal())) return false;
   if (!report(call_services("looking at the sealed pool", &Service::sealed))) return false;
@@ -260,7 +260,7 @@ Result<void> Appliance::make_messengers() {
 // No device has registered the pool when every shard's sockets go through epoll, and there are no
 // verbs.
 void Appliance::hold_pages() {
-  BP_ASSERT(step_ == Step::kMessaging);
+  BP_ASSERT(step_ == Step::kServices);
   if ((process_pool().stoppers() & kPinStops) != 0) return;
   if (auto held = page_pin_.create(process_pool()); !held.ok()) log_error(held.error());
 }
@@ -294,7 +294,8 @@ Result<void> Appliance::create_peers() {
   return {};
 }
 
-// After the peers: processes that join are told of the device.
+// After the peers: processes that join are told of the device. Before the services: in create()
+// their messengers have all ways, and say of a process that it has not joined.
 Result<void> Appliance::create_messaging() {
   BP_TRY(messaging_.create(configuration_, plan_, process_pool(), messengers_[0].get(),
                            shards_[0]->loop().doorbell(), peers_->terms(), counters_));

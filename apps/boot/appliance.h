@@ -67,8 +67,8 @@ class Appliance {
     kShards,
     kMessengers,
     kPeers,
-    kServices,
     kMessaging,
+    kServices,
     kSeal,
     kServing,
     kStopped,  // after any of them

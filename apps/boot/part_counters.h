@@ -1,5 +1,6 @@
 // How the counters of those parts are described that services are made of: the describe() of a
-// service's own struct calls these for the parts in it, describe(table, counters.clients).
+// service's own struct calls these for the parts in it, describe(table, counters.clients). Threads:
+// any; the parts' shards go on counting meanwhile.
 //
 // Tested by tests/system/command_line_test.py.
 #pragma once

@@ -115,7 +115,8 @@ class ServiceContext {
 
   // ---- Messages: to this shard, another one, another process, another host ----
 
-  // That of `shard`; handlers are set in create(). Errors: no messages are planned there.
+  // That of `shard`; handlers are set in create(). Shards and peers are found there by their names,
+  // processes from start() on: none joins before. Errors: no messages are planned there.
   Result<Messenger*> messenger(uint32_t shard) noexcept;
   // The number of its own message `name`. Errors: it is not planned.
   Result<AmId> message(std::string_view name) const;

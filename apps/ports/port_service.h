@@ -2,7 +2,8 @@
 //
 // A port is a network of datagrams by its name: other services open sockets on it
 // (ServicePlan::datagram_socket), so a program lists these two before them. EAL is started with the
-// first port; without one it is not.
+// first port; without one it is not. What each function is asked, when and on which thread:
+// apps/boot/service.h.
 #pragma once
 
 #include <memory>

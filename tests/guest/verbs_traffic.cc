@@ -10,6 +10,7 @@
 //   listed=c        who is known beside it       interface=eth1              made an RDMA device
 //   give_up_ms=N    then sends say kGone         silent=1                    only waits
 //   windows=1       lends through memory windows
+//   quirk_off=NAME  does not get around the quirk NAME (device_quirks.h)
 //
 // SIGUSR1: begins nothing new, waits until all has ended, prints the account; SIGUSR2: goes on.
 #include <csignal>
@@ -47,9 +48,14 @@ SocketAddress address_of(const std::string& text) {
   return address.take();
 }
 
-std::unique_ptr<VerbsDevice> open_device(const std::string& interface) {
-  test::has_verbs_device(interface.c_str());
-  auto device = VerbsDevice::open({});
+DeviceQuirks quirks_off(const std::string& name) {
+  return {.reset_keeps_reads = name == "reset_keeps_reads",
+          .ends_without_answer = name == "ends_without_answer"};
+}
+
+std::unique_ptr<VerbsDevice> open_device(Settings& settings) {
+  test::has_verbs_device(settings["interface"].c_str());
+  auto device = VerbsDevice::open({.denied = quirks_off(settings["quirk_off"])});
   if (!device.ok()) stop_with(device.error());
   std::printf("traffic: device %s\n", device.value()->port().text().c_str());
   return device.take();
@@ -92,7 +98,7 @@ VerbsProviderOptions provider_options(Settings& settings) {
 }
 
 [[noreturn]] void talk(Settings& settings) {
-  const auto device = open_device(settings["interface"]);
+  const auto device = open_device(settings);
   KeyTable keys;
   if (auto made = keys.create(process_pool(), *device); !made.ok()) stop_with(made.error());
   const std::span<std::byte> area = {static_cast<std::byte*>(std::aligned_alloc(4096, kAreaBytes)),
@@ -164,7 +170,7 @@ int main(int count, char** words) {
     std::fprintf(stderr, "usage: verbs_traffic talk|hostile|device KEY=VALUE...; see its source\n");
     return 2;
   }
-  const auto device = open_device(settings["interface"]);
+  const auto device = open_device(settings);
   if (what == "device") return 0;
   KeyTable keys;
   if (auto made = keys.create(process_pool(), *device); !made.ok()) stop_with(made.error());

@@ -88,7 +88,10 @@ class Places final : public Service {
       Part& part = *parts_.back();
       part.answerer.create(*messenger.value(), numbers,
                            areas.value().subspan(shard * kAreaBytes, kAreaBytes));
-      if (shard == shard_) part.asker.create(*messenger.value(), ask_, heap_memory(kLentBytes));
+      if (shard == shard_) {
+        part.asker.create(*messenger.value(), ask_, heap_memory(kLentBytes));
+        for (const std::string& peer : ask_) say_whether_known(*messenger.value(), peer);
+      }
       part.loop = &context.loop(shard);
       BP_TRY(context.add_source(shard, part, 16));
     }
@@ -97,6 +100,14 @@ class Places final : public Service {
   void start(uint32_t shard) noexcept override { parts_[shard]->look(); }
 
  private:
+  // In create(), where a shard is known, and no process has joined.
+  static void say_whether_known(Messenger& messenger, const std::string& peer) {
+    auto endpoint = messenger.connect({.name = peer.c_str()});
+    std::printf("in create %s: %s\n", peer.c_str(),
+                endpoint.ok() ? "known" : endpoint.error().answer);
+    std::fflush(stdout);
+  }
+
   // What runs on one shard. Peers that are not there yet are looked for by and by.
   struct Part final : PollSource {
     uint32_t poll(uint32_t) noexcept override { return answerer.poll() + asker.poll(); }

@@ -50,6 +50,12 @@ def one_code_reaches_all_places_by_name(box, sockets):
     box.spawn([PLACES, "join", socket, "stranger", "test"], "stranger.log")
     seen = wait_for_reports(box.path("places.log"), len(shards) + 2)
     expect(seen[0], f"a by self: echo 8, lent, {DONE}", "to itself")
+    early = dict(line.removeprefix("in create ").split(": ", 1)
+                 for line in read_text(box.path("places.log")).splitlines()
+                 if line.startswith("in create "))
+    expect([early[name] for name in shards], ["known"] * len(shards), "shards, in create()")
+    for name in ("ann", "stranger"):
+        expect_in("shm: no living member has this name", early[name], "a process, in create()")
     if len(shards) == 2:
         expect(seen[1], f"b by shards, since self: this is a: echo 7, lent, {DONE}",
                "to another shard")

@@ -53,6 +53,7 @@ struct VerbsRigOptions {
   bool both_dial = false;
   bool by_manager = is_by_manager();  // connects by rdma_cm; requires has_managed_device()
   bool has_c = false;                 // b knows a third peer, which the test plays
+  DeviceQuirks denied = {};           // that are not got around
 };
 
 class VerbsRig {
@@ -60,7 +61,8 @@ class VerbsRig {
   // Requires: has_verbs_device().
   explicit VerbsRig(const VerbsRigOptions& options = {}) : options_(options) {
     BP_ASSERT(!options.by_manager || has_managed_device());
-    auto opened = VerbsDevice::open({.device = options.by_manager ? kManagedDevice : ""});
+    auto opened = VerbsDevice::open(
+        {.device = options.by_manager ? kManagedDevice : "", .denied = options.denied});
     BP_ASSERT(opened.ok());
     device_ = opened.take();
     BP_ASSERT(keys_.create(process_pool(), *device_).ok());

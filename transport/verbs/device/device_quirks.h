@@ -1,9 +1,11 @@
 // What devices, and the kernel below them, do otherwise than the specification says: each defect
 // that was met, in one place. The code that gets around one asks for it by its name.
 //
-// Whether one is still there: have quirks_of() say no to it, and run what "Shown by" names, in the
-// guest (tests/guest/guest_test.py verbs_over_soft_roce, or tests/guest/two_guests_test.py) on the
-// kernel in question. Where that passes, the quirk can go, with the code that asks for it.
+// Whether one is still there: tests deny it (VerbsDeviceOptions::denied), and see the wrong thing
+// happen that is told of here (VerbsDeniedQuirks); what "Shown by" names shows it under load. Both
+// run in the guest (tests/guest/guest_test.py verbs_over_soft_roce, two_guests_test.py), on the
+// kernel in question; verbs-traffic denies what its word quirk_off=NAME names. Where nothing wrong
+// happens any more, the quirk can go, with the code that asks for it.
 //
 // For what follows there is no name: what gets around it is right on every device.
 // - Soft RoCE (Linux 6.1) loses its timer with a packet now and then: it stops without a word until
@@ -59,6 +61,9 @@ struct DeviceQuirks {
   // configuration trusts them. Found out by trying (window_probe.h), on every device. Seen: soft
   // RoCE of Linux 6.1. Shown by VerbsDevice.KnowsWhetherWindowsAreEnforced.
   bool ignores_window_bounds = false;
+
+  // These, but for those of `denied`.
+  DeviceQuirks without(const DeviceQuirks& denied) const noexcept;
 };
 
 // Those that are known by who made the device: all but ignores_window_bounds. Threads: any.

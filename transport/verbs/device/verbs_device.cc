@@ -76,6 +76,7 @@ Result<std::unique_ptr<VerbsDevice>> VerbsDevice::open(const VerbsDeviceOptions&
                           (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B)) != 0;
   device->quirks_ = quirks_of(limits);
   device->quirks_.ignores_window_bounds = device->has_windows_ && !probe_windows(*device);
+  device->quirks_ = device->quirks_.without(options.denied);
   const auto max_regions = static_cast<uint64_t>(limits.max_mr);
   device->kind_ = {
       .name = name,

@@ -30,6 +30,9 @@ struct VerbsDeviceOptions {
   // The plan of one provider is checked against the device's limits; how many regions it may have
   // beside the pool's.
   uint32_t export_count_max = 64;
+  // Quirks that the device is taken not to have. For tests, which show so that it has them: no
+  // program sets it.
+  DeviceQuirks denied = {};
 };
 
 struct VerbsExport {

@@ -1,6 +1,8 @@
-// Loans that come back while there is no way for them: no credit, or no room in the send queue.
-// They wait, and what makes room sends them, each once.
+// Loans and windows that come back while there is no way for it: no credit, or no room in the send
+// queue. They wait, and what makes room sends them, each once.
+#include <algorithm>
 #include <deque>
+#include <optional>
 
 #include "tests/support/skip.h"
 #include "tests/transport/verbs/verbs_fixture.h"
@@ -10,7 +12,8 @@ using namespace bedplate::test;
 
 namespace {
 
-constexpr size_t kLoanCount = 60;  // returns of which take more than one message
+constexpr size_t kLoanCount = 60;    // returns of which take more than one message
+constexpr size_t kWindowCount = 16;  // that one peer may have of memory that is exposed
 
 }  // namespace
 
@@ -108,6 +111,63 @@ TEST(VerbsReturns, WaitForRoomInTheSendQueueAndTakeIt) {
                          [](const Counted& one) { return one.count == 1; });
     }));
   }
+  LONGS_EQUAL(0, rig->a.counters.broken.read() + rig->b.counters.broken.read());
+}
+
+// Within a callback: what has ended by then makes room for the end of the window, and for no more.
+TEST(VerbsReturns, AWindowThatAFlushListsBeforeItFindsNoRoomGoesWithTheNextPoll) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  Block target(4 * kKiB), source(4 * kKiB), lent(4 * kKiB);
+  // All requests that the queue takes are one list.
+  CHECK(start_with(
+      {.shape = {.peer_count_max = 2, .window = 2, .message_bytes = 256, .operation_count_max = 1},
+       .exported = target.span(),
+       .trust_windows = true}));
+  if (!rig->device().has_windows()) BP_SKIP("this RDMA device has no memory windows");
+  const RemoteMemory to = to_a().expose(target.span()).take();
+  std::deque<RemoteMemory> exposed;
+  const auto expose = [&] {
+    auto made = to_b().expose(lent.span());
+    if (made.ok()) exposed.push_back(made.value());
+    return made.ok();
+  };
+  while (exposed.size() < kWindowCount) CHECK(rig->poll_until(expose));
+  CHECK_FALSE(expose());
+
+  struct Flusher : Completion {
+    Endpoint* endpoint = nullptr;
+    Counted flushed;
+    std::optional<SendStatus> status;
+  };
+  int prompt_count = 0;
+  for (int round = 0; round < 3; ++round) {
+    Counted settled;
+    const SendStatus status = insist([&] { return to_b().flush(&settled); });
+    CHECK(status == SendStatus::kDone || rig->poll_until([&] { return settled.count == 1; }));
+    Flusher first;
+    first.endpoint = &to_b();
+    first.call = [](Completion& self, Outcome) noexcept {
+      auto& its = static_cast<Flusher&>(self);
+      its.status = its.endpoint->flush(&its.flushed);
+    };
+    std::deque<Counted> others;
+    CHECK(to_b().put(source.span(), to, &first) == SendStatus::kPending);
+    do {
+      others.emplace_back();
+    } while (to_b().put(source.span(), to, &others.back()) == SendStatus::kPending);
+    others.pop_back();
+    to_b().withdraw(exposed.front());  // no room for it
+    exposed.pop_front();
+    const uint64_t kicks = rig->a.counters.kicks.read();
+    CHECK(rig->poll_until([&] { return first.status.has_value(); }));
+    CHECK(*first.status == SendStatus::kAgain);
+    CHECK(rig->poll_until(expose));
+    prompt_count += rig->a.counters.kicks.read() == kicks ? 1 : 0;
+    LONGS_EQUAL(others.size(), std::count_if(others.begin(), others.end(), [](const auto& one) {
+                  return one.count == 1 && one.outcome == Outcome::kDone;
+                }));
+  }
+  CHECK(prompt_count > 0);  // not what looks after a stopped device, once a second
   LONGS_EQUAL(0, rig->a.counters.broken.read() + rig->b.counters.broken.read());
 }
 

@@ -1,0 +1,131 @@
+// What would happen if a quirk were not got around: each is denied in turn, and the wrong thing
+// happens that device_quirks.h tells of; with it, it does not. Where such a test fails, the quirk
+// may have gone from the device at hand.
+//
+// Not here: reset_keeps_reads, for which a host has to be reset at the right moment
+// (tests/guest/two_guests_test.py).
+#include "transport/verbs/device/device_quirks.h"
+
+#include <array>
+#include <cstring>
+
+#include "tests/support/skip.h"
+#include "tests/support/stderr_capture.h"
+#include "tests/transport/verbs/verbs_fixture.h"
+#include "tests/transport/verbs/verbs_stranger.h"
+
+using namespace bedplate;
+using namespace bedplate::test;
+
+namespace {
+
+constexpr char kNoQuirk[] = "this RDMA device has no such quirk";
+
+}  // namespace
+
+TEST_GROUP_BASE(VerbsDeniedQuirks, VerbsFixture) {
+  // Returns whether the device has the quirk.
+  bool has(bool DeviceQuirks::*quirk) {
+    return VerbsDevice::open({.device = options.by_manager ? kManagedDevice : ""})
+               .take()
+               ->quirks().*
+           quirk;
+  }
+  // Both sides anew, with the quirk or without.
+  void begin(bool DeviceQuirks::*quirk, bool is_denied) {
+    rig.reset();
+    options.denied = {};
+    options.denied.*quirk = is_denied;
+    CHECK(start(options));
+    CHECK(rig->device().quirks().*quirk == !is_denied);
+  }
+
+  VerbsRigOptions options;
+};
+
+// Taken for trouble of the device's, which is no peer's fault: the peer may come back and go on.
+TEST(VerbsDeniedQuirks, WhoSendsWhatIsTooLongIsNotCutOff) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  if (!has(&DeviceQuirks::hides_long_messages)) BP_SKIP(kNoQuirk);
+  options.has_c = true;
+  for (const bool is_denied : {false, true}) {
+    begin(&DeviceQuirks::hides_long_messages, is_denied);
+    Stranger stranger({.device = &rig->device(),
+                       .keys = &rig->keys(),
+                       .address = parse_socket_address(rig->address()).take(),
+                       .meanwhile = [this] { rig->poll(); }});
+    CHECK(stranger.connect());
+    static const char body[4096] = {};
+    stranger.post(stranger.header(), body, sizeof body);
+    CHECK(rig->poll_until([&] { return rig->b.counters.broken.read() == 1; }));
+    LONGS_EQUAL(is_denied ? 0 : 1, rig->b.counters.cut_off.read());
+    stranger.hang_up();
+    CHECK(stranger.connect() == is_denied);
+  }
+}
+
+// The answer is taken for come: the caller is told kDone, and has not got it.
+TEST(VerbsDeniedQuirks, AnAnswerThatHasNotComeIsTakenForDone) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  if (!has(&DeviceQuirks::ends_without_answer)) BP_SKIP(kNoQuirk);
+  Block target(64), into(64);
+  options.shape = {.peer_count_max = 2, .window = 4, .operation_count_max = 4};
+  options.exported = target.span();
+  for (const bool is_denied : {false, true}) {
+    begin(&DeviceQuirks::ends_without_answer, is_denied);
+    const RemoteMemory exposed = to_a().expose(target.span()).take();
+    // It looks as if it had not come, for one place of the queue.
+    const uint64_t mark = SendQueue::answer_mark(2);
+    std::memcpy(target.memory + 56, &mark, sizeof mark);
+    size_t unknown_count = 0;
+    for (size_t i = 0; i < 16; ++i) {  // the queue is that deep
+      Counted ended;
+      CHECK(to_b().get(into.span(), exposed, &ended) == SendStatus::kPending);
+      CHECK(rig->poll_until([&] { return ended.count == 1; }));
+      unknown_count += ended.outcome == Outcome::kUnknown;
+    }
+    LONGS_EQUAL(is_denied ? 0 : 1, unknown_count);
+  }
+}
+
+// A peer that is given a part of a page gets what lies behind it.
+TEST(VerbsDeniedQuirks, WhatLiesBehindAWindowIsRead) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  if (!has(&DeviceQuirks::ignores_window_bounds)) BP_SKIP(kNoQuirk);
+  constexpr size_t kGivenBytes = 1000;
+  Block block(4 * kKiB), into(4 * kKiB);
+  begin(&DeviceQuirks::ignores_window_bounds, false);
+  const auto refused = to_a().expose(block.span().first(kGivenBytes));
+  CHECK(!refused.ok());
+  STRCMP_CONTAINS("memory windows are not used here", refused.error().answer);
+
+  begin(&DeviceQuirks::ignores_window_bounds, true);
+  std::memset(block.memory, 7, block.bytes);
+  std::memset(into.memory, 0, into.bytes);
+  RemoteMemory forged = to_a().expose(block.span().first(kGivenBytes)).take();
+  forged.bytes = block.bytes;
+  Counted ended;
+  CHECK(insist([&] { return to_b().get(into.span(), forged, &ended); }) == SendStatus::kPending);
+  CHECK(rig->poll_until([&] { return ended.count == 1; }));
+  CHECK(ended.outcome == Outcome::kDone);
+  BYTES_EQUAL(7, static_cast<uint8_t>(into.memory[block.bytes - 1]));
+}
+
+// Nothing gets around it: the operator is told what to look at, or is not.
+TEST(VerbsDeniedQuirks, NobodyIsToldThatTheManagerMayBeLost) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  if (!has_managed_device()) BP_SKIP(kNoManager);
+  options.by_manager = true;
+  options.has_b = false;
+  if (!has(&DeviceQuirks::loses_manager)) BP_SKIP(kNoQuirk);
+  for (const bool is_denied : {false, true}) {
+    rig.reset();
+    options.denied.loses_manager = is_denied;
+    StderrCapture log;
+    rig = std::make_unique<VerbsRig>(options);
+    (void)to_b();  // of which there is none
+    CHECK(rig->poll_until([&] { return log.text().find("connecting to b") != std::string::npos; }));
+    const bool is_told = log.finish().find("rdma link delete, add") != std::string::npos;
+    CHECK(is_told == !is_denied);
+  }
+}
