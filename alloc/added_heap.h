@@ -25,7 +25,9 @@ inline constexpr char kAddedHeapOwner[] = "heap:added";
 // system's, with what cures it (kSystem); nothing is taken then. 0 bytes (kConfiguration).
 Result<void> add_heap(uint64_t bytes, PageSize page);
 
-// Why an appliance cannot boot, or a process not join a pool, once there is such a segment.
+// Whether there is no such segment yet, beside which an appliance cannot boot, nor a process join a
+// pool. `doing` and `instead`: what the error says was tried, and what cures it.
+// Threads: any. Errors: there is one.
 Result<void> refuse_added_heap(const char* doing, const char* instead) noexcept;
 
 }  // namespace bedplate

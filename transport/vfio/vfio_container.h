@@ -60,7 +60,7 @@ class VfioContainer {
   // (VFIO_DEVICE_*). It is reset as it opens, and when it closes. Errors: it is no such device.
   Result<Fd> open_device(const std::string& number, const std::string& address) const;
 
-  // Requires, from here on: there is a group.
+  // Requires, from here on: there is a group. Errors (kSystem): the kernel's, when it is asked.
   Result<VfioInfo> info() const;
   // Of the kernel's own count; 0: it does not say. Allocates nothing.
   uint32_t mappings_left() const noexcept;
