@@ -1,11 +1,11 @@
 // What devices, and the kernel below them, do otherwise than the specification says: each defect
 // that was met, in one place. The code that gets around one asks for it by its name.
 //
-// Whether one is still there: tests deny it (VerbsDeviceOptions::denied), and see the wrong thing
-// happen that is told of here (VerbsDeniedQuirks); what "Shown by" names shows it under load. Both
-// run in the guest (tests/guest/guest_test.py verbs_over_soft_roce, two_guests_test.py), on the
-// kernel in question; verbs-traffic denies what its word quirk_off=NAME names. Where nothing wrong
-// happens any more, the quirk can go, with the code that asks for it.
+// Whether one is still there: deny it (VerbsDeviceOptions::denied; the tests' verbs-traffic denies
+// what its word quirk_off=NAME names), and run what "Shown by" names, in the guest
+// (tests/guest/guest_test.py verbs_over_soft_roce, or tests/guest/two_guests_test.py) on the kernel
+// in question. Where that passes, the quirk can go, with the code that asks for it. What goes wrong
+// without three of them VerbsDeniedQuirks shows.
 //
 // For what follows there is no name: what gets around it is right on every device.
 // - Soft RoCE (Linux 6.1) loses its timer with a packet now and then: it stops without a word until

@@ -1,18 +1,16 @@
-// What would happen if a quirk were not got around: each is denied in turn, and the wrong thing
+// What would happen if a quirk were not got around: it is denied, and the wrong thing
 // happens that device_quirks.h tells of; with it, it does not. Where such a test fails, the quirk
 // may have gone from the device at hand.
 //
 // Not here: reset_keeps_reads, for which a host has to be reset at the right moment
-// (tests/guest/two_guests_test.py).
+// (tests/guest/two_guests_test.py), and hides_long_messages (quirk_signs_test.cc).
 #include "transport/verbs/device/device_quirks.h"
 
-#include <array>
 #include <cstring>
 
 #include "tests/support/skip.h"
 #include "tests/support/stderr_capture.h"
 #include "tests/transport/verbs/verbs_fixture.h"
-#include "tests/transport/verbs/verbs_stranger.h"
 
 using namespace bedplate;
 using namespace bedplate::test;
@@ -42,27 +40,6 @@ TEST_GROUP_BASE(VerbsDeniedQuirks, VerbsFixture) {
 
   VerbsRigOptions options;
 };
-
-// Taken for trouble of the device's, which is no peer's fault: the peer may come back and go on.
-TEST(VerbsDeniedQuirks, WhoSendsWhatIsTooLongIsNotCutOff) {
-  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
-  if (!has(&DeviceQuirks::hides_long_messages)) BP_SKIP(kNoQuirk);
-  options.has_c = true;
-  for (const bool is_denied : {false, true}) {
-    begin(&DeviceQuirks::hides_long_messages, is_denied);
-    Stranger stranger({.device = &rig->device(),
-                       .keys = &rig->keys(),
-                       .address = parse_socket_address(rig->address()).take(),
-                       .meanwhile = [this] { rig->poll(); }});
-    CHECK(stranger.connect());
-    static const char body[4096] = {};
-    stranger.post(stranger.header(), body, sizeof body);
-    CHECK(rig->poll_until([&] { return rig->b.counters.broken.read() == 1; }));
-    LONGS_EQUAL(is_denied ? 0 : 1, rig->b.counters.cut_off.read());
-    stranger.hang_up();
-    CHECK(stranger.connect() == is_denied);
-  }
-}
 
 // The answer is taken for come: the caller is told kDone, and has not got it.
 TEST(VerbsDeniedQuirks, AnAnswerThatHasNotComeIsTakenForDone) {
@@ -104,6 +81,7 @@ TEST(VerbsDeniedQuirks, WhatLiesBehindAWindowIsRead) {
   std::memset(into.memory, 0, into.bytes);
   RemoteMemory forged = to_a().expose(block.span().first(kGivenBytes)).take();
   forged.bytes = block.bytes;
+  for (int i = 0; i < 100; ++i) rig->poll();  // the window is bound
   Counted ended;
   CHECK(insist([&] { return to_b().get(into.span(), forged, &ended); }) == SendStatus::kPending);
   CHECK(rig->poll_until([&] { return ended.count == 1; }));
