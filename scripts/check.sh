@@ -83,6 +83,7 @@ trap 'exit 143' TERM
 jobs=-j$(nproc)
 step setup scripts/setup.sh check
 step mimalloc scripts/mimalloc.sh build/mimalloc
+step prometheus scripts/prometheus.sh build/prometheus
 step layers scripts/layers.sh
 # What debug adds to asan, which has its assertions, is mimalloc's own: in check-long.
 for mode in ${CHECK_MODES:-release hardened asan tsan}; do

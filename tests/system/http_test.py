@@ -1,14 +1,19 @@
 """[http]: what Prometheus scrapes, and everything else that such a socket is sent."""
 
 import http.client
+import json
+import os
 import re
 import socket
+import urllib.parse
+import urllib.request
 
-from harness import (BOUND_SECONDS, Skip, expect, expect_in, expect_true, free_port, need_tools,
-                     test, to_toml, wait_for)
+from harness import (BOUND_SECONDS, MIB, Skip, expect, expect_in, expect_true, free_port, test,
+                     to_toml, wait_for)
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
+ALERTS = os.path.abspath("docs/prometheus/alerts.yml")
 
 
 def start(box, **keys):
@@ -57,8 +62,66 @@ def metrics_are_those_of_stats(box):
         expect(sample(said, "bedplate_pool_sealed{}"), 1, "sealed")
         expect_in('bedplate_shard_info{shard="', said, "the backend of shards")
         expect_in('bedplate_blockd_read_seconds_bucket{', said, "a histogram")
-    need_tools("promtool")
-    box.run("promtool", "check", "metrics", input=text)
+    box.run(prometheus_tool("promtool"), "check", "metrics", input=text)
+
+
+def prometheus_tool(name):
+    """Where scripts/prometheus.sh has unpacked it."""
+    path = os.path.abspath(f"build/prometheus/usr/bin/{name}")
+    if not os.path.exists(path):
+        raise Skip(f"{name} is missing: scripts/prometheus.sh build/prometheus")
+    return path
+
+
+@test()
+def alerts_are_raised_for_what_they_are_for(box):
+    box.run(prometheus_tool("promtool"), "test", "rules", ALERTS.replace(".yml", "_test.yml"))
+
+
+@test()
+def prometheus_has_the_numbers_that_clients_saw(box):
+    """A real one scrapes; the alerts' metrics are there, but for those of RDMA peers."""
+    prometheus = prometheus_tool("prometheus")
+    configuration = box.configuration()
+    box.write("disk", b"")
+    os.truncate(box.path("disk"), 16 * MIB)
+    configuration["blockd"]["volume"].append({"name": "disk", "file": box.path("disk")})
+    port, own = free_port(), free_port()
+    configuration["http"] = {"listen": [f"tcp:127.0.0.1:{port}"]}
+    appliance = box.appliance(configuration)
+    box.run("nbdcopy", box.write("image", os.urandom(8 * MIB)), appliance.uri())
+
+    box.write("prometheus.yml", json.dumps({
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": [ALERTS],
+        "scrape_configs": [{"job_name": "bedplate",
+                            "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}]}))
+    box.spawn([prometheus, f"--config.file={box.path('prometheus.yml')}",
+               f"--storage.tsdb.path={box.path('tsdb')}",
+               f"--web.listen-address=127.0.0.1:{own}"], "prometheus.log")
+
+    def ask(what, **query):
+        url = f"http://127.0.0.1:{own}/api/v1/{what}?{urllib.parse.urlencode(query)}"
+        try:
+            with urllib.request.urlopen(url, timeout=BOUND_SECONDS) as reply:
+                return json.load(reply)["data"]
+        except OSError:  # not started yet
+            return None
+
+    def value(query):
+        found = (ask("query", query=query) or {"result": []})["result"]
+        return float(found[0]["value"][1]) if found else None
+
+    written = "bedplate_blockd_written_bytes_total"
+    wait_for(lambda: value(written) == 8 * MIB, f"{written} of what nbdcopy wrote")
+    wait_for(lambda: value("count_over_time(up[1m])") >= 3, "scrapes")
+    expect(value("min_over_time(up[1m])"), 1, "each scrape succeeded")
+    expect(value('sum(ALERTS{alertstate="firing"})'), None, "alerts of a sound appliance")
+    with open(ALERTS, encoding="utf-8") as file:
+        expressions = re.sub(r"(?m)^ *#.*|action: .*", "", file.read())
+    named = set(re.findall(r"\bbedplate_\w+", expressions))
+    missing = named - set(ask("label/__name__/values"))
+    expect(missing, {"bedplate_peer_state"}, "metrics of alerts that no appliance has")
 
 
 @test()
