@@ -28,6 +28,8 @@ check=(
   # what sends, receives and looks at transport streams
   multicat ffmpeg gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good
   gstreamer1.0-plugins-bad vlc-bin vlc-plugin-base
+  # what looks at the status page
+  chromium
   strace procps spin iproute2 iputils-ping
   # a device that logs what is written to it, a file system on it, the kernel's client
   dmsetup e2fsprogs nbd-client

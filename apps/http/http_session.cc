@@ -3,12 +3,14 @@
 #include <cstring>
 
 #include "apps/http/piece.h"
+#include "apps/http/status_page.h"
 #include "platform/assert.h"
 
 namespace bedplate {
 namespace {
 
 constexpr std::string_view kPlain = "text/plain; charset=utf-8";
+constexpr std::string_view kHtml = "text/html; charset=utf-8";
 constexpr std::string_view kPrometheus = "text/plain; version=0.0.4; charset=utf-8";
 constexpr std::string_view kOpenMetrics =
     "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -139,6 +141,9 @@ void HttpSession::answer(const HttpRequest& request) noexcept {
   int status = 200;
   if (!is_known && !is_own_host(request.host)) {
     status = 421;
+  } else if (request.path == "/") {  // has no number in it: what asks for them has the token
+    say(200, kHtml, kStatusPage, kStatusPageHeaders, request.is_head);
+    return;
   } else if (!is_allowed(request)) {
     status = 401;
     site_->counters->unauthorized.add(1);

@@ -303,8 +303,8 @@ build/fuzz/tsrelay: tests/fuzz/tsrelay_fuzz.cc \
 	  $(filter %.cc,$^)
 
 build/fuzz/http: tests/fuzz/http_fuzz.cc $(addprefix apps/http/,http_request.cc http_session.cc \
-                   metrics_text.cc) platform/assert.cc platform/file.cc platform/log.cc \
-                 platform/result.cc platform/standard_error.cc $(wildcard apps/http/*.h) \
+                   metrics_text.cc status_page.cc) platform/assert.cc platform/file.cc \
+                 $(addprefix platform/,log.cc result.cc standard_error.cc) $(wildcard apps/http/*.h) \
                  $(BUILD_FILES)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  FUZZ $@")

@@ -63,7 +63,7 @@ COMMANDS := check_command counter_changes counter_text counters_command doctor_c
             top_model top_screen top_terminal top_text top_watch watch_stats
 PERF := perf_client perf_report perf_server perf_shm_side perf_side perf_verbs register_report
 PORTS := open_port port_counters_table port_service port_settings
-HTTP := http_request http_server http_service http_session metrics_text
+HTTP := http_request http_server http_service http_session metrics_text status_page
 KVD := kv_service session_datapath
 TSRELAY := fec_receiver_datapath fec_sender_datapath leg_merge_datapath local_reader_datapath \
            output_group_datapath pacer_datapath psi_datapath recording recording_datapath \

@@ -8,8 +8,8 @@ import socket
 import urllib.parse
 import urllib.request
 
-from harness import (BOUND_SECONDS, MIB, Skip, expect, expect_in, expect_true, free_port, test,
-                     to_toml, wait_for)
+from harness import (BOUND_SECONDS, MIB, Skip, expect, expect_in, expect_true, free_port, need_tools,
+                     test, to_toml, wait_for)
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
@@ -63,6 +63,35 @@ def metrics_are_those_of_stats(box):
         expect_in('bedplate_shard_info{shard="', said, "the backend of shards")
         expect_in('bedplate_blockd_read_seconds_bucket{', said, "a histogram")
     box.run(prometheus_tool("promtool"), "check", "metrics", input=text)
+
+
+def in_browser(box, port):
+    """What stands before the page's program in Chromium, after some of its seconds."""
+    need_tools("chromium")
+    page = box.run("chromium", "--headless=new", "--no-sandbox", "--disable-gpu",
+                   f"--user-data-dir={box.path('browser')}", "--virtual-time-budget=3000",
+                   "--dump-dom", f"http://127.0.0.1:{port}/").stdout
+    return page.split("<script>")[0]
+
+
+@test()
+def the_page_shows_what_is_going_on(box):
+    """The pool by owner, shards, and the counters of a service that it does not know."""
+    appliance, port = start(box)
+    box.run("nbdcopy", box.write("image", os.urandom(8 * MIB)), appliance.uri())
+    shown = wait_for(lambda: page if ">Ready<" in (page := in_browser(box, port)) else None, "numbers")
+    expect_in("<td>64.0 MiB</td>", shown, "the volume among the owners")
+    expect_in('blockd_written_bytes_total</span></th><td>8.0 MiB</td>', shown, "a counter")
+    expect_in('id="signs" aria-label="What needs a look"></ul>', shown, "nothing is wrong")
+
+
+@test()
+def the_page_asks_for_the_token_and_says_what_is_wrong(box):
+    token = box.write("token", TOKEN)
+    _, port = start(box, token_file=token)
+    page = wait_for(lambda: page if "token is" in (page := in_browser(box, port)) else None, "it")
+    expect_in('<form id="ask">', page, "the question")
+    expect_true("MiB" not in page, "no number is shown")
 
 
 def prometheus_tool(name):

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "apps/http/status_page.h"
 #include "tests/apps/boot/counters_file_fixture.h"
 
 #include "CppUTest/TestHarness.h"
@@ -67,6 +68,21 @@ TEST(HttpSession, HealthAndReadiness) {
   const std::string head = said("HEAD /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
   STRCMP_CONTAINS("Content-Length: 3\r\n\r\n", head.c_str());
   CHECK(head.ends_with("\r\n\r\n"));
+}
+
+// The page has no number in it: it asks for them, with the token.
+TEST(HttpSession, ThePageIsForAllAndTheNumbersAreNot) {
+  site.token = "secret";
+  const std::string page = said(get("/"));
+  STRNCMP_EQUAL("HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\n", page.c_str(), 55);
+  STRCMP_CONTAINS("Content-Security-Policy: default-src 'none'; ", page.c_str());
+  CHECK(page.ends_with("</script>\n"));
+  expect_status("401", get("/metrics"));
+  expect_status("421", "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n");
+  const std::string head = said("HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  CHECK(head.ends_with("\r\n\r\n"));
+  STRCMP_CONTAINS(("Content-Length: " + std::to_string(kStatusPage.size())).c_str(), head.c_str());
+  CHECK(kStatusPage.find("://") == std::string_view::npos);  // nothing from elsewhere
 }
 
 TEST(HttpSession, MetricsInChunksAreThoseWithout) {
