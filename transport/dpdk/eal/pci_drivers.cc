@@ -19,15 +19,14 @@ struct Search {
 };
 
 // AddressSanitizer takes what lies between constants for a mistake.
-[[gnu::no_sanitize("address")]] bool begins_here(const char* text) noexcept {
+[[gnu::no_sanitize_address]] bool begins_here(const char* text) noexcept {
   for (size_t i = 0; i < kMark.size(); ++i) {
     if (text[i] != kMark.data()[i]) return false;
   }
   return true;
 }
 
-[[gnu::no_sanitize("address")]] void look_in(const char* text, size_t bytes,
-                                             Search& search) noexcept {
+[[gnu::no_sanitize_address]] void look_in(const char* text, size_t bytes, Search& search) noexcept {
   if (bytes < kMark.size()) return;
   for (const char* const end = text + bytes - kMark.size(); text <= end; ++text) {
     // The mark by itself is this file's constant, which has no identities behind it.
