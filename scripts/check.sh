@@ -109,7 +109,7 @@ beside image-crash /usr/bin/python3 tests/guest/image_crash_test.py
 beside system /usr/bin/python3 tests/system/run.py
 # So many MiB, and streams for so long, through the relay; `system` has small ones.
 [ -z "${TSRELAY_MIB:-}${TSRELAY_SECONDS:-}" ] ||
-  beside relay /usr/bin/python3 tests/system/run.py tsrelay_clients
+  beside relay /usr/bin/python3 tests/system/run.py tsrelay_clients tsrelay_ports.a_hundred
 beside image /usr/bin/python3 tests/guest/image_test.py
 beside coverage-guest scripts/coverage.py guest
 beside model tests/model/run.sh

@@ -12,7 +12,7 @@ import time
 
 from harness import (BACKENDS, BOUND_SECONDS, MIB, expect, expect_true, need_tools, read_text,
                      test, wait_for)
-from relay_rig import (PAYLOAD_BYTES, TSGEN, VIDEO_PID, FilePayloads, Receiver, Relay,
+from relay_rig import (PAYLOAD_BYTES, TSGEN, VIDEO_PID, Comparing, FilePayloads, Receiver, Relay,
                        expect_no_drops, expect_same, finish, free_ports, generate, generate_file,
                        is_bound, output, payloads_of, roomy_sockets, rtp, send_all, sender,
                        spawn_multicat, start, start_streams, wait_for_file)
@@ -56,22 +56,6 @@ def multicat_to_multicat(box, sockets, size_mib):
         expect_same(box, "rec.ts", content)
 
 
-class Comparing(Receiver):
-    """A receiver that keeps nothing: what comes is compared with what is to come."""
-
-    def __init__(self, box, payloads):
-        super().__init__(box)
-        self.payloads, self.count = payloads, 0
-
-    def drain(self):
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                datagram = self.socket.recv(2048)
-                expect_true(datagram[12:] == self.payloads[self.count],
-                            f"packet {self.count} at port {self.port} is what was sent")
-                self.count += 1
-
-
 @test(streams=[24])
 def many_streams(box, streams):
     """Of 20 Mbit/s each, by multicat, to receivers that compare."""
@@ -93,7 +77,7 @@ def many_streams(box, streams):
             select.select([each.socket for each in receivers], [], [], 0.05)
             for each in receivers:
                 each.drain()
-            return all(each.count == len(payloads) for each in receivers)
+            return all(each.count() == len(payloads) for each in receivers)
 
         wait_for(all_is_there, "all of it, at all receivers", seconds + BOUND_SECONDS)
         for process in sending:

@@ -1,14 +1,17 @@
 """tsrelay over ports of DPDK (af_packet), each with a host of its own at the other end of a cable."""
 
+import os
 import select
 import socket
 import time
 
-from harness import expect, expect_true, test, wait_for
+from harness import MIB, expect, expect_true, test, wait_for
 from other_host import OtherHost
-from relay_rig import Receiver, free_ports, generate, payloads_of, rtp, start
+from relay_rig import (IN_FLIGHT, Comparing, FilePayloads, Receiver, free_ports, generate,
+                       generate_file, payloads_of, roomy_sockets, rtp, start)
 
 DOWN_SECONDS = 5
+RATE = 80_000_000
 
 
 class Cable(OtherHost):
@@ -69,3 +72,36 @@ def a_link_that_goes_down_beside_another_port(box):
            (0, 0), "packets lost, dropped for another")
     expect([counted(each, "link_downs") for each in ("stays", "goes")], [0, 1], "links that went down")
     relay.stop()
+
+
+@test(network=["kernel", "port"], size_mib=[int(os.environ.get("TSRELAY_MIB", "2"))])
+def a_hundred_outputs_have_all_of_it(box, network, size_mib):
+    """Over a cable, whose near end is the kernel's or a port: bit by bit, with nothing lost."""
+    with roomy_sockets():
+        cable = Cable(box, "wire") if network == "port" else OtherHost(box)
+        where = {"network": "wire"} if network == "port" else {}
+        tables = {"port": [cable.port]} if network == "port" else None
+        bits = size_mib * MIB * 8
+        payloads = FilePayloads(generate_file(box, max(1, bits // RATE), min(RATE, bits)))
+        # A port gives its frames in bursts to the kernel, which queues a thousand for a processor.
+        in_flight = 4 if network == "port" else IN_FLIGHT
+        receivers = [Comparing(box, payloads, may_lack=1, address=cable.far_address,
+                               host=cable) for _ in range(100)]
+        port = free_ports(2)
+        relay = start(box, [{"address": f"{cable.near_address}:{port}", **where}],
+                      [{"to": f"{cable.far_address}:{each.port}", **where} for each in receivers],
+                      tables=tables)
+        out = box.closing.enter_context(
+            cable.run(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)))
+        # A port lets eight datagrams wait for a station whose address it asks for, not a hundred.
+        out.sendto(rtp(0, payloads[0]), (cable.near_address, port))
+        wait_for(lambda: any(each.drain() or each.count() for each in receivers), "the first packet")
+        for sent in range(2, len(payloads) + 1):
+            out.sendto(rtp(sent - 1, payloads[sent - 1]), (cable.near_address, port))
+            if sent % in_flight == 0 or sent == len(payloads):
+                for each in receivers:
+                    each.wait_for(sent)
+        counters = relay.part("outputs", f"news/{cable.far_address}:{receivers[-1].port}")
+        expect((relay.stream("lost"), counters["packets"], counters["dropped"]),
+               (0, len(payloads), 0), "packets lost, sent to the last output, dropped for it")
+        relay.stop()
