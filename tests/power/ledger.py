@@ -20,6 +20,7 @@ class Request:
         self.number, self.begin = int(number), int(offset)
         self.end = self.begin + int(count)
         self.is_durable = "u" in flags
+        self.flushes = self.is_durable or self.command == "f"
         self.covered = 0  # of a flush: how many had been answered before it was asked for
         self.sectors = range(self.begin // SECTOR, -(-self.end // SECTOR))
 
@@ -27,7 +28,12 @@ class Request:
 class Ledger:
     """Goes along the entries of a log. Of each sector `versions` has (place in the log, number of
     the request, content), in the order of its only writer; a trim has no content. `lowest`: the
-    last version that is known to last. `has_cache`: what was answered need not last."""
+    last version that is known to last. `has_cache`: what was answered need not last.
+
+    dm-log-writes hangs what was written on the next flush that passes, and logs it when that one
+    ends. If another flush, which covers the same, ends first, what it promised is in the log later
+    than the promise. So that is held against a store only once all flushes have been answered that
+    were under way then."""
 
     def __init__(self, entries, count, has_cache=True):
         self.entries, self.done, self.has_cache = entries, 0, has_cache
@@ -35,6 +41,8 @@ class Ledger:
         self.lowest = [0] * (count // SECTOR)
         self.versions = [[(-1, 0, ZEROS)] for _ in self.lowest]
         self.requests = {}
+        self.flushing = set()  # numbers of requests that flush and are not answered
+        self.promises = []  # (those that were flushing then, the numbers that are to last)
         self.answers = []  # places in the log, each behind an answer
         for place, entry in enumerate(entries):
             if entry.mark.startswith("b:"):
@@ -65,20 +73,35 @@ class Ledger:
         while self.done < place:
             kind, _, number = self.entries[self.done].mark.partition(":")
             if kind == "b":
-                self.requests[int(number.split(":")[0])].covered = len(self.answered)
+                request = self.requests[int(number.split(":")[0])]
+                request.covered = len(self.answered)
+                if request.flushes:
+                    self.flushing.add(request.number)
             elif kind == "a":
                 self._answer(self.requests[int(number)])
             self.done += 1
 
     def _answer(self, request):
+        promised = []
         if request.command == "f":
-            for number in self.answered[self.lasting:request.covered]:
-                self._last(self.requests[number])
+            promised = self.answered[self.lasting:request.covered]
             self.lasting = max(self.lasting, request.covered)
-            return
-        self.answered.append(request.number)
-        if request.is_durable or not self.has_cache:
-            self._last(request)
+        else:
+            self.answered.append(request.number)
+            if request.is_durable or not self.has_cache:
+                promised = [request.number]
+        self.flushing.discard(request.number)
+        if promised:
+            self.promises.append((set(self.flushing) if self.has_cache else set(), promised))
+        open_promises = []
+        for flushing, numbers in self.promises:
+            flushing.discard(request.number)
+            if flushing:
+                open_promises.append((flushing, numbers))
+                continue
+            for number in numbers:
+                self._last(self.requests[number])
+        self.promises = open_promises
 
     def _last(self, request):
         for sector in request.sectors:

@@ -77,10 +77,11 @@ class VerbsRig {
     address_ = "unix:/tmp/bedplate-verbs-" + std::to_string(getpid()) + "-" + number;
     address_of_a_ = address_ + "-a";
     if (options.by_manager || options.listens_by_tcp) {
-      const int port = 20000 + getpid() % 10000 + count;
+      // Below those that the kernel gives to connections that are dialed.
+      const int port = 20000 + getpid() % 5000 + count;
       const std::string host = options.by_manager ? kManagedAddress : "127.0.0.1";
       address_ = "tcp:" + host + ":" + std::to_string(port);
-      address_of_a_ = "tcp:" + host + ":" + std::to_string(port + 20000);
+      address_of_a_ = "tcp:" + host + ":" + std::to_string(port + 6000);
     }
     if (!options.address.empty()) address_ = options.address;
     const std::string dialed_by_b = options.both_dial ? address_of_a_ : "";
