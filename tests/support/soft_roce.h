@@ -113,16 +113,17 @@ inline uint64_t kernel_resource_count(const char* kind, uint32_t device_index = 
   return count;
 }
 
-// Takes lo, and with it the device, down or up. Returns false where it is not allowed.
-inline bool set_loopback(bool is_up) {
+// Takes an interface, and with it its device, down or up. Returns false where it is not allowed.
+inline bool set_interface(const char* name, bool is_up) {
   const Fd fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   ifreq request = {};
-  std::strcpy(request.ifr_name, "lo");
+  std::strcpy(request.ifr_name, name);
   if (ioctl(fd.number(), SIOCGIFFLAGS, &request) != 0) return false;
   request.ifr_flags =
       static_cast<short>(is_up ? request.ifr_flags | IFF_UP : request.ifr_flags & ~IFF_UP);
   return ioctl(fd.number(), SIOCSIFFLAGS, &request) == 0;
 }
+inline bool set_loopback(bool is_up) { return set_interface("lo", is_up); }
 
 // Sets the MTU of lo; packets of its device are as large as fits. Returns false where it may not.
 inline bool set_loopback_mtu(int bytes) {
@@ -150,8 +151,8 @@ inline bool has_managed_device() {
   address->sin_family = AF_INET;
   inet_pton(AF_INET, kManagedAddress, &address->sin_addr);
   if (ioctl(fd.number(), SIOCSIFADDR, &request) != 0) return false;
-  request.ifr_flags = IFF_UP | IFF_RUNNING;
-  return ioctl(fd.number(), SIOCSIFFLAGS, &request) == 0 &&
+  if (!set_interface(kManagedInterface, true)) return false;
+  return choose_verbs_port(kManagedDevice, 0).ok() ||
          make_soft_roce(kManagedDevice, kManagedInterface);
 }
 
@@ -161,6 +162,13 @@ inline constexpr char kConnectVariable[] = "BEDPLATE_VERBS_CONNECT";
 inline bool is_by_manager() {
   const char* way = std::getenv(kConnectVariable);
   return way != nullptr && std::strcmp(way, "rdma_cm") == 0;
+}
+
+// A test that needed the managed device ends so: others, which take the first device that can be
+// used, would be given it, and count on lo.
+inline void rest_managed_device() {
+  if (is_by_manager() || !choose_verbs_port(kManagedDevice, 0).ok()) return;
+  set_interface(kManagedInterface, false);
 }
 
 inline constexpr char kNoVerbs[] = "no RDMA device, and no soft RoCE in this kernel";

@@ -126,6 +126,7 @@ class Links {
     run(faked, fake, 0, test);
     if (has_verbs_device()) run_verbs(test, false);
     if (has_verbs_device() && has_managed_device()) run_verbs(test, true);
+    rest_managed_device();
   }
 
  private:

@@ -106,4 +106,6 @@ TEST(VerbsDeniedQuirks, NobodyIsToldThatTheManagerMayBeLost) {
     const bool is_told = log.finish().find("rdma link delete, add") != std::string::npos;
     CHECK(is_told == !is_denied);
   }
+  rig.reset();
+  rest_managed_device();
 }

@@ -51,6 +51,10 @@ TEST_GROUP(ConnectionManager) {
   std::unique_ptr<VerbsRig> rig;
   ReceivedTexts inbox;  // of b
 
+  void teardown() override {
+    rig.reset();
+    rest_managed_device();
+  }
   bool start(VerbsRigOptions options = {}) {
     if (!has_verbs_device() || !has_managed_device()) return false;
     options.by_manager = true;
