@@ -56,6 +56,15 @@ TEST(Network, EachIsSaidAsItIs) {
   said(bring_up_apart({loopback_with("")}), "lo: up, no address");
 }
 
+TEST(Network, AnInterfaceThatNeverComesIsSaidWithThoseThatAreThere) {
+  NetworkSettings network = loopback_with("10.9.8.7/24");
+  network.interface = "eth7";
+  network.driver = "e1000e";
+  said(bring_up_apart({network}),
+       "looking for the interface eth7: there is none of this name; there are: lo; correct "
+       "interface or driver (now e1000e) in [[network]]");
+}
+
 TEST(Network, WhatTheKernelRefusesHasItsCure) {
   const NetworkSettings one = loopback_with("10.9.8.7/24");
   said(bring_up_apart({one, one}), "setting the address 10.9.8.7/24 of the interface lo: File "
