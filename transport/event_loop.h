@@ -16,8 +16,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "platform/clock.h"
 #include "platform/cache_line.h"
+#include "platform/clock.h"
 #include "platform/counter.h"
 #include "platform/histogram.h"
 #include "platform/thread_owner.h"

@@ -2,21 +2,15 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "apps/boot/counters_view.h"
 #include "platform/clock.h"
 
 namespace bedplate {
 namespace {
-
-// A text of the file ends where it ends, or with its field.
-template <size_t kBytes>
-std::string_view text_of_field(const char (&field)[kBytes]) noexcept {
-  return {field, strnlen(field, kBytes)};
-}
 
 // Whether `bytes` from `offset` on lie in a file of `file_bytes`.
 bool lies_in(uint64_t offset, uint64_t bytes, uint64_t file_bytes) noexcept {
@@ -92,12 +86,6 @@ std::optional<uint64_t> SeenSet::read(std::string_view counter) const noexcept {
   return found->read();
 }
 
-const std::byte* CountersSnapshot::record(const CounterRecords& records,
-                                          uint32_t index) const noexcept {
-  return reinterpret_cast<const std::byte*>(copy_.get()) + records.offset +
-         uint64_t{index} * records.record_bytes;
-}
-
 // The description must lie in the file: another program may have written it.
 bool CountersSnapshot::is_consistent() const noexcept {
   const CountersHeader& header = this->header();
@@ -106,17 +94,18 @@ bool CountersSnapshot::is_consistent() const noexcept {
       !is_good(header.counters, sizeof(CounterRecord), bytes_)) {
     return false;
   }
+  const CountersView view(&header);
   uint64_t counter_count = 0;
-  for (uint32_t i = 0; i < header.sets.count; ++i) {
-    const auto& set = *reinterpret_cast<const CounterSetRecord*>(record(header.sets, i));
+  for (uint32_t i = 0; i < view.set_count(); ++i) {
+    const CounterSetRecord& set = view.set(i);
     if (uint64_t{set.first} + set.count > header.counters.count ||
         uint64_t{set.first_label} + set.label_count > header.labels.count ||
         set.values % sizeof(Counter) != 0 || set.values > bytes_ ||
         (counter_count += uint64_t{set.count} + set.label_count) > kCounterCountMax) {
       return false;
     }
-    for (uint32_t k = set.first; k < set.first + set.count; ++k) {
-      const auto& one = *reinterpret_cast<const CounterRecord*>(record(header.counters, k));
+    for (uint32_t k = 0; k < set.count; ++k) {
+      const CounterRecord& one = view.counter(set, k);
       if (one.offset % sizeof(Counter) != 0 || one.bytes % sizeof(Counter) != 0 || one.bytes == 0 ||
           !lies_in(set.values + one.offset, one.bytes, bytes_)) {
         return false;
@@ -127,31 +116,27 @@ bool CountersSnapshot::is_consistent() const noexcept {
 }
 
 std::string_view CountersSnapshot::appliance() const noexcept {
-  return text_of_field(header().appliance.text);
+  return CountersView::text(header().appliance.text);
 }
 
 void CountersSnapshot::read_sets() {
-  for (uint32_t i = 0; i < header().sets.count; ++i) {
-    const auto& set = *reinterpret_cast<const CounterSetRecord*>(record(header().sets, i));
-    if (set.is_there.load(std::memory_order_acquire) == 0) continue;
+  const CountersView view(&header());
+  for (uint32_t i = 0; i < view.set_count(); ++i) {
+    if (!view.is_there(i)) continue;
+    const CounterSetRecord& set = view.set(i);
     SeenSet& seen = sets_.emplace_back();
-    seen.owner = text_of_field(set.owner.text);
-    seen.name = text_of_field(set.name.text);
-    seen.instance = text_of_field(set.instance.text);
-    for (uint32_t k = set.first_label; k < set.first_label + set.label_count; ++k) {
-      const auto& label = *reinterpret_cast<const CounterLabelRecord*>(record(header().labels, k));
-      seen.labels.emplace_back(text_of_field(label.name), text_of_field(label.value));
+    seen.owner = CountersView::text(set.owner.text);
+    seen.name = CountersView::text(set.name.text);
+    seen.instance = CountersView::text(set.instance.text);
+    for (uint32_t k = 0; k < set.label_count; ++k) {
+      const CounterLabelRecord& label = view.label(set, k);
+      seen.labels.emplace_back(CountersView::text(label.name), CountersView::text(label.value));
     }
-    for (uint32_t k = set.first; k < set.first + set.count; ++k) {
-      const auto& one = *reinterpret_cast<const CounterRecord*>(record(header().counters, k));
-      const auto* values = reinterpret_cast<const Counter*>(
-          reinterpret_cast<const std::byte*>(copy_.get()) + set.values + one.offset);
-      seen.counters.push_back({text_of_field(one.name),
-                               text_of_field(one.kind),
-                               text_of_field(one.unit),
-                               text_of_field(one.help),
-                               text_of_field(one.words),
-                               {values, one.bytes / sizeof(Counter)},
+    for (uint32_t k = 0; k < set.count; ++k) {
+      const CounterRecord& one = view.counter(set, k);
+      seen.counters.push_back({CountersView::text(one.name), CountersView::text(one.kind),
+                               CountersView::text(one.unit), CountersView::text(one.help),
+                               CountersView::text(one.words), view.values(set, one),
                                one.step_bits});
     }
   }

@@ -82,7 +82,6 @@ class CountersSnapshot {
   const CountersHeader& header() const noexcept {
     return *reinterpret_cast<const CountersHeader*>(copy_.get());
   }
-  const std::byte* record(const CounterRecords& records, uint32_t index) const noexcept;
   bool is_consistent() const noexcept;
   void read_sets();
 

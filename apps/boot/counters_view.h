@@ -1,5 +1,5 @@
-// The records of the appliance's own counters file, where they lie: for readers in it that may not
-// allocate. Others copy the file, and do not trust it (counters_snapshot.h).
+// The records of a counters file, where they lie: of the appliance's own, for readers in it that
+// may not allocate, or of a copy that was seen to be consistent (counters_snapshot.h).
 //
 // Threads: any; a view is a pointer. Nothing is allocated. It lives as long as the file's mapping.
 //

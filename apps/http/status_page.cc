@@ -114,7 +114,7 @@ function seconds(number) {
   return number < 1 ? (number * 1e3).toFixed(1) + " ms" : short(number) + " s";
 }
 function value(name, number) {
-  const is = part => name.includes(part);
+  const is = part => name.includes(part) && !name.endsWith("_count");  // of a histogram
   return is("_bytes") ? bytes(number) : is("_seconds") ? seconds(number) : short(number);
 }
 
@@ -208,7 +208,7 @@ function showRest(signs) {
       histograms.get(id).push([Number(le.replace("+Inf", "Infinity")), key]);
       continue;
     }
-    const pace = each.name.endsWith("_total") ? rate(key) : null;
+    const pace = /_(total|count)$/.test(each.name) ? rate(key) : null;
     if (pace > 0 && /_(errors|failed|refused|dropped|lost|unauthorized)_total$/.test(each.name)) {
       signs.push(`${key} grows: ${now.help.get(each.name) || ""}`);
     }

@@ -14,6 +14,7 @@
 #include "platform/numa.h"
 #include "platform/text.h"
 #include "platform/units.h"
+#include "transport/vfio/pci_device.h"
 
 namespace bedplate {
 namespace {
@@ -321,8 +322,7 @@ Finding iommu(const std::string& root) {
 
 Finding vfio(const std::string& root) {
   const std::string driver = "/sys/bus/pci/drivers/vfio-pci";
-  if (access((root + "/dev/vfio/vfio").c_str(), F_OK) != 0 ||
-      access((root + driver).c_str(), F_OK) != 0) {
+  if (access((root + "/dev/vfio/vfio").c_str(), F_OK) != 0 || !has_vfio_driver(root)) {
     return {"VFIO", Verdict::kWarning, "not loaded",
             "for PCI devices that services drive: modprobe vfio-pci; lasts with: echo vfio-pci > "
             "/etc/modules-load.d/vfio-pci.conf"};

@@ -95,7 +95,8 @@ struct Table {
 
 // Nothing but 0, and no label that would be missed.
 bool is_zero_row(const SeenSet& set) {
-  return std::all_of(set.counters.begin(), set.counters.end(), is_zero) && set.labels.empty();
+  return !set.counters.empty() && set.labels.empty() &&
+         std::all_of(set.counters.begin(), set.counters.end(), is_zero);
 }
 
 Table table_of(const Sets& sets) {

@@ -82,6 +82,8 @@ def the_page_shows_what_is_going_on(box):
     shown = wait_for(lambda: page if ">Ready<" in (page := in_browser(box, port)) else None, "numbers")
     expect_in("<td>64.0 MiB</td>", shown, "the volume among the owners")
     expect_in('blockd_written_bytes_total</span></th><td>8.0 MiB</td>', shown, "a counter")
+    expect_true(re.search(r'blockd_write_seconds_count</span></th><td>\d+</td>', shown) is not None,
+                f"how many writes there were is a number, not a time:\n{shown}")
     expect_in('id="signs" aria-label="What needs a look"></ul>', shown, "nothing is wrong")
 
 
