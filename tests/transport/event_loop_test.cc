@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "platform/clock.h"
 #include "tests/support/death_test.h"
@@ -73,14 +74,15 @@ TEST(EventLoop, IdleRoundsAreNotMeasured) {
 // Busy, spinning or asleep: which of them took the time, in three phases of 20 ms or more each.
 TEST(EventLoop, TellsHowItSpentItsTime) {
   constexpr uint64_t kPhaseNs = 20 * kNsPerMs;
-  struct Phases final : PollSource {
+  struct BusyOnce final : PollSource {
     uint32_t poll(uint32_t) noexcept override {
-      const uint64_t now_ns = monotonic_ns();
-      if (begin_ns == 0) begin_ns = now_ns;
-      return now_ns - begin_ns < kPhaseNs ? 1 : 0;
+      if (std::exchange(was_busy, true)) return 0;
+      const uint64_t until_ns = monotonic_ns() + kPhaseNs;
+      while (monotonic_ns() < until_ns) cpu_relax();
+      return 1;
     }
-    uint64_t begin_ns = 0;
-  } phases;
+    bool was_busy = false;
+  } busy_once;
   struct Slow final : Sleeper {
     Slow(EventLoop& the_loop, EventLoopCounters& its_counters) noexcept
         : its_loop(the_loop), counters(its_counters) {}
@@ -95,7 +97,7 @@ TEST(EventLoop, TellsHowItSpentItsTime) {
     bool was_asleep = false;
   } slow{loop, counters};
   make(kPhaseNs, slow);
-  loop.add_source(phases, 1);
+  loop.add_source(busy_once, 1);
   const uint64_t begin_ns = monotonic_ns();
   loop.run();
   const uint64_t took_ns = monotonic_ns() - begin_ns;
