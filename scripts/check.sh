@@ -122,6 +122,7 @@ beside fuzz-nbd make --no-print-directory FUZZ=nbd FUZZ_SECONDS="${FUZZ_SECONDS:
 beside fuzz-kvd make --no-print-directory FUZZ=kvd FUZZ_SECONDS="${FUZZ_SECONDS:-10}" fuzz-run
 beside fuzz-tsrelay make --no-print-directory FUZZ=tsrelay \
   FUZZ_SECONDS="${FUZZ_SECONDS:-10}" fuzz-run
+beside fuzz-http make --no-print-directory FUZZ=http FUZZ_SECONDS="${FUZZ_SECONDS:-10}" fuzz-run
 beside fuzz-net make --no-print-directory FUZZ=net FUZZ_SECONDS="${FUZZ_SECONDS:-10}" fuzz-run
 # The system's tests look at this machine's appliances; those that follow have some of their own.
 wait
