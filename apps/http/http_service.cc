@@ -16,6 +16,9 @@ constexpr uint64_t kConnectionsMax = 1024;
 constexpr size_t kTokenBytesMin = 16;
 constexpr size_t kTokenBytesMax = 256;
 constexpr uint16_t kPort = 9464;
+constexpr std::string_view kTooMany =
+    "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\n"
+    "Connection: close\r\n\r\n";
 
 // Whether nobody reaches it but the processes of this machine.
 bool is_local(const SocketAddress& address) {
@@ -81,9 +84,8 @@ Result<void> HttpService::plan(ServicePlan& plan) {
   plan.listen("listen", listen_, image_listen_);
   plan.counters<HttpCounters>("http");
   plan.threads(1);
-  // What wakes it, and one that is turned away.
-  plan.descriptors(max_connections_ + 2, "max_connections");
-  plan.heap(max_connections_ * HttpServer::bytes_each());
+  plan.descriptors(max_connections_ + ConnectionThread::kDescriptorCount, "max_connections");
+  plan.heap(max_connections_ * (ConnectionThread::bytes_each() + sizeof(HttpSession)));
   return {};
 }
 
@@ -115,12 +117,18 @@ Result<void> HttpService::create(ServiceContext& context) {
   BP_TRY(listening);
   site_.counters = counters.value();
   site_.view = context.all_counters();
-  return server_.create(site_, listening.value(), max_connections_);
+  std::vector<ConnectionSession*> sessions;
+  for (uint32_t i = 0; i < max_connections_; ++i) {
+    sessions.push_back(sessions_.emplace_back(std::make_unique<HttpSession>(site_)).get());
+  }
+  return thread_.create(
+      {.name = name(), .too_many = kTooMany, .counters = &site_.counters->connections},
+      listening.value(), sessions);
 }
 
 Result<void> HttpService::sealed() {
   site_.is_ready = true;
-  server_.begin();
+  thread_.begin();
   return {};
 }
 

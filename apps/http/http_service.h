@@ -5,11 +5,13 @@
 // that are read. It knows no service: it shows what the counters file says of itself.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "apps/boot/connection_thread.h"
 #include "apps/boot/service.h"
-#include "apps/http/http_server.h"
+#include "apps/http/http_session.h"
 
 namespace bedplate {
 
@@ -24,7 +26,7 @@ class HttpService final : public Service {
   Result<void> create(ServiceContext& context) override;
   Result<void> sealed() override;
   void request_drain() noexcept override { site_.is_ready = false; }
-  void stopped() noexcept override { server_.stop(); }
+  void stopped() noexcept override { thread_.stop(); }
 
  private:
   // ---- [http] ----
@@ -34,7 +36,8 @@ class HttpService final : public Service {
   uint32_t max_connections_ = 8;
 
   HttpSite site_;
-  HttpServer server_;
+  std::vector<std::unique_ptr<HttpSession>> sessions_;
+  ConnectionThread thread_;
 };
 
 }  // namespace bedplate

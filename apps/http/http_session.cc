@@ -68,16 +68,10 @@ void describe(CounterTable& table, HttpCounters& counters) {
   table.counter("refused", counters.refused, "requests", "Of these, those answered with an error.");
   table.counter("unauthorized", counters.unauthorized, "requests",
                 "Of these, those without the token.");
-  table.counter("timeouts", counters.timeouts, "connections",
-                "Connections that ended because nothing came or went for too long.");
-  table.gauge("connections", counters.connections, "connections", "Those that are open.");
-  table.counter("turned_away", counters.turned_away, "connections",
-                "Connections ended, or not taken, because there were too many.");
-  table.counter("sent_bytes", counters.sent_bytes, "bytes", "Sent to clients.");
+  describe(table, counters.connections);
 }
 
-void HttpSession::open(const HttpSite& site) noexcept {
-  site_ = &site;
+void HttpSession::open(int /*fd*/) noexcept {
   is_last_ = is_answering_ = is_chunked_ = false;
   received_ = made_ = sent_ = 0;
 }

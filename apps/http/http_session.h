@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "apps/boot/connection_session.h"
 #include "apps/boot/counter_table.h"
 #include "apps/boot/counters_view.h"
 #include "apps/http/http_request.h"
@@ -23,10 +24,7 @@ struct HttpCounters {
   Counter requests;
   Counter refused;
   Counter unauthorized;
-  Counter timeouts;
-  Counter connections;
-  Counter turned_away;
-  Counter sent_bytes;
+  ServedCounters connections;
 };
 void describe(CounterTable& table, HttpCounters& counters);
 
@@ -39,25 +37,19 @@ struct HttpSite {
   HttpCounters* counters = nullptr;
 };
 
-class HttpSession {
+class HttpSession final : public ConnectionSession {
  public:
-  // Not used before open().
-  HttpSession() noexcept = default;
-  // A new connection. `site` outlives it.
-  void open(const HttpSite& site) noexcept;
+  // `site` outlives it.
+  explicit HttpSession(const HttpSite& site) noexcept : site_(&site) {}
 
-  // Where bytes that come are put, and how many were. Empty: nothing is taken before output is.
-  std::span<char> room() noexcept;
-  void received(size_t bytes) noexcept;
-  // What is to be sent next, and how much of it was.
-  std::string_view output() const noexcept { return {out_ + sent_, made_ - sent_}; }
-  void sent(size_t bytes) noexcept;
-  // Nothing more is said, and nothing read: once output() is empty the connection ends.
-  bool is_over() const noexcept { return is_last_ && !is_answering_; }
-  // A request has begun and is not complete.
-  bool is_in_request() const noexcept { return received_ > 0 && output().empty(); }
-  // It was not complete in time. Requires: is_in_request().
-  void time_out() noexcept { refuse(408); }
+  void open(int fd) noexcept override;
+  std::span<char> room() noexcept override;
+  void received(size_t bytes) noexcept override;
+  std::string_view output() const noexcept override { return {out_ + sent_, made_ - sent_}; }
+  void sent(size_t bytes) noexcept override;
+  bool is_over() const noexcept override { return is_last_ && !is_answering_; }
+  bool is_in_request() const noexcept override { return received_ > 0 && output().empty(); }
+  void time_out() noexcept override { refuse(408); }
 
  private:
   static constexpr size_t kRequestBytesMax = 8 * 1024;
@@ -71,7 +63,7 @@ class HttpSession {
            bool is_head) noexcept;
   void make_more() noexcept;
 
-  const HttpSite* site_ = nullptr;
+  const HttpSite* site_;
   bool is_last_ = false;       // no request is read any more
   bool is_answering_ = false;  // more of `metrics_` is to come
   bool is_chunked_ = false;

@@ -50,7 +50,8 @@ DPDK := $(addprefix eal/,drivers eal eal_log eal_memory pci_drivers \
 VERBS_WORDS := transport/verbs/peer_state.cc transport/verbs/verbs_wire.cc
 BOOT := appliance appliance_plan appliance_user configuration configuration_checks \
         configuration_reader configuration_table configuration_tables configuration_values \
-        configuration_words counters_file counters_reader counters_snapshot listeners \
+        configuration_words connection_thread counters_file counters_reader counters_snapshot \
+        listeners \
         messages_plan messaging name_lock outsiders peers planned_files pool_counters ports_part \
         preflight runtime_counters service_calls service_context service_plan shard shard_group \
         shard_messenger toml_reader
@@ -63,7 +64,7 @@ COMMANDS := check_command counter_changes counter_text counters_command doctor_c
             top_model top_screen top_terminal top_text top_watch watch_stats
 PERF := perf_client perf_report perf_server perf_shm_side perf_side perf_verbs register_report
 PORTS := open_port port_counters_table port_service port_settings
-HTTP := http_request http_server http_service http_session metrics_text status_page
+HTTP := http_request http_service http_session metrics_text status_page
 KVD := kv_service session_datapath
 TSRELAY := fec_receiver_datapath fec_sender_datapath leg_merge_datapath local_reader_datapath \
            output_group_datapath pacer_datapath psi_datapath recording recording_datapath \

@@ -31,8 +31,8 @@ const HttpSite& site() {
 }
 
 std::string answers_to(std::string_view input, size_t step) {
-  static HttpSession session;
-  session.open(site());
+  static HttpSession session(site());
+  session.open(-1);
   std::string answers;
   for (;;) {
     if (const std::string_view output = session.output(); !output.empty()) {

@@ -16,12 +16,12 @@ using namespace bedplate;
 TEST_GROUP_BASE(HttpSession, test::CountersFileFixture) {
   HttpCounters counters;
   HttpSite site;
-  std::unique_ptr<HttpSession> session = std::make_unique<HttpSession>();
+  std::unique_ptr<HttpSession> session = std::make_unique<HttpSession>(site);
 
   // Everything that is answered to `text`, which comes and is answered `step` bytes at once.
   std::string said(const std::string& text, size_t step = SIZE_MAX) {
     site.counters = &counters;
-    session->open(site);
+    session->open(-1);
     std::string answers;
     size_t given = 0;
     for (;;) {
@@ -132,7 +132,7 @@ TEST(HttpSession, WhatDoesNotFitIsRefused) {
   expect_status("414", "GET /" + std::string(9000, 'x'));
   expect_status("431", get("/", "X: " + std::string(9000, 'x') + "\r\n"));
   expect_status("413", get("/", "Content-Length: 1\r\n"));
-  session->open(site);
+  session->open(-1);
   std::memcpy(session->room().data(), "GET", 3);
   session->received(3);
   CHECK(session->is_in_request());

@@ -1,5 +1,5 @@
 // Tested by tests/system/http_test.py.
-#include "apps/http/http_server.h"
+#include "apps/boot/connection_thread.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -21,43 +21,42 @@ constexpr uint64_t kIdleNs = 120 * kNsPerSecond;  // between requests
 constexpr uint64_t kLingerNs = kNsPerSecond;
 constexpr uint64_t kNoDescriptorNs = kNsPerSecond;
 constexpr int kLookMs = 500;  // how late what is slow is found
-constexpr char kTooMany[] =
-    "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\n"
-    "Connection: close\r\n\r\n";
 
 bool would_block() noexcept { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
 }  // namespace
 
-Result<void> HttpServer::create(const HttpSite& site, std::span<const Fd> listeners,
-                                uint32_t connection_count_max) {
-  BP_DCHECK(connections_.empty() && connection_count_max > 0);
-  site_ = &site;
+Result<void> ConnectionThread::create(const Options& options, std::span<const Fd> listeners,
+                                      std::span<ConnectionSession* const> sessions) {
+  BP_DCHECK(connections_.empty() && !sessions.empty() && options.counters != nullptr);
+  options_ = options;
   listeners_ = listeners;
-  connections_ = std::vector<Connection>(connection_count_max);
-  polled_.resize(1 + listeners.size() + connection_count_max);
+  connections_ = std::vector<Connection>(sessions.size());
+  for (size_t i = 0; i < sessions.size(); ++i) connections_[i].session = sessions[i];
+  polled_.resize(1 + listeners.size() + sessions.size());
   for (const Fd& listener : listeners) set_blocking(listener.number(), false);
   wake_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_.is_open()) {
-    return error_from_errno("making the descriptor that wakes http")
+    return error_from_errno("making the descriptor that wakes %s", options_.name)
         .set_cure("raise the limit of open files: ulimit -n");
   }
   return thread_.start(
-      "http", [](void* self) noexcept { static_cast<HttpServer*>(self)->run(); }, this);
+      options_.name, [](void* self) noexcept { static_cast<ConnectionThread*>(self)->run(); },
+      this);
 }
 
-void HttpServer::wake() noexcept {
+void ConnectionThread::wake() noexcept {
   const uint64_t one = 1;
   // It is full only where the thread has been told before.
   [[maybe_unused]] const ssize_t written = write(wake_.number(), &one, sizeof one);
 }
 
-void HttpServer::begin() noexcept {
+void ConnectionThread::begin() noexcept {
   is_begun_.store(true, std::memory_order_release);
   wake();
 }
 
-void HttpServer::stop() noexcept {
+void ConnectionThread::stop() noexcept {
   if (!wake_.is_open()) return;
   must_end_.store(true, std::memory_order_release);
   wake();
@@ -66,12 +65,12 @@ void HttpServer::stop() noexcept {
   wake_.close();
 }
 
-void HttpServer::run() noexcept {
+void ConnectionThread::run() noexcept {
   while (!must_end_.load(std::memory_order_acquire)) wait();
 }
 
 // One round: waits for whatever comes first, and does all that came.
-void HttpServer::wait() noexcept {
+void ConnectionThread::wait() noexcept {
   const bool is_begun = is_begun_.load(std::memory_order_acquire);
   const bool may_accept = is_begun && now_ns_ >= accept_again_ns_;
   polled_[0] = {wake_.number(), POLLIN, 0};
@@ -81,7 +80,7 @@ void HttpServer::wait() noexcept {
   const auto of_connections = std::span(polled_).subspan(1 + listeners_.size());
   for (size_t i = 0; i < connections_.size(); ++i) {
     const Connection& one = connections_[i];
-    const bool has_output = one.fd.is_open() && !one.session.output().empty();
+    const bool has_output = one.fd.is_open() && !one.session->output().empty();
     of_connections[i] = {one.fd.number(), static_cast<short>(has_output ? POLLOUT : POLLIN), 0};
   }
   const bool must_look = open_count_ > 0 || (is_begun && !may_accept);
@@ -100,10 +99,10 @@ void HttpServer::wait() noexcept {
   for (size_t i = 0; ready > 0 && i < listeners_.size(); ++i) {
     if (polled_[1 + i].revents != 0) accept_from(listeners_[i].number());
   }
-  site_->counters->connections.set(open_count_);
+  options_.counters->connections.set(open_count_);
 }
 
-void HttpServer::accept_from(int listener) noexcept {
+void ConnectionThread::accept_from(int listener) noexcept {
   for (size_t i = 0; i < connections_.size(); ++i) {
     Fd fd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd.is_open()) {
@@ -114,15 +113,15 @@ void HttpServer::accept_from(int listener) noexcept {
     }
     Connection* place = place_for_one();
     if (place == nullptr) {
-      site_->counters->turned_away.add(1);
+      options_.counters->turned_away.add(1);
       [[maybe_unused]] const ssize_t sent =
-          ::send(fd.number(), kTooMany, sizeof kTooMany - 1, MSG_NOSIGNAL);
+          ::send(fd.number(), options_.too_many.data(), options_.too_many.size(), MSG_NOSIGNAL);
       continue;
     }
     const int without_delay = 1;  // a Unix socket knows no such option
     setsockopt(fd.number(), IPPROTO_TCP, TCP_NODELAY, &without_delay, sizeof without_delay);
     place->fd = std::move(fd);
-    place->session.open(*site_);
+    place->session->open(place->fd.number());
     place->since_ns = now_ns_;
     place->is_lingering = false;
     ++open_count_;
@@ -130,35 +129,34 @@ void HttpServer::accept_from(int listener) noexcept {
 }
 
 // A free one, or that of the connection that has been silent the longest.
-HttpServer::Connection* HttpServer::place_for_one() noexcept {
+ConnectionThread::Connection* ConnectionThread::place_for_one() noexcept {
   Connection* silent = nullptr;
   for (Connection& one : connections_) {
     if (!one.fd.is_open()) return &one;
-    const bool is_busy = one.session.is_in_request() || !one.session.output().empty();
-    if (is_busy || (silent != nullptr && silent->since_ns <= one.since_ns)) continue;
+    if (one.is_busy() || (silent != nullptr && silent->since_ns <= one.since_ns)) continue;
     silent = &one;
   }
   if (silent == nullptr) return nullptr;
-  site_->counters->turned_away.add(1);
+  options_.counters->turned_away.add(1);
   close(silent);
   return silent;
 }
 
-void HttpServer::serve(Connection* connection, short events) noexcept {
+void ConnectionThread::serve(Connection* connection, short events) noexcept {
   if ((events & (POLLERR | POLLNVAL)) != 0) {
     close(connection);
     return;
   }
   // A client that sends no more may still read.
   if ((events & (POLLIN | POLLHUP)) != 0 && !receive(connection)) return;
-  if (!connection->session.output().empty()) send(connection);
+  if (!connection->session->output().empty()) send(connection);
 }
 
 // Returns false when the connection is closed.
-bool HttpServer::receive(Connection* connection) noexcept {
+bool ConnectionThread::receive(Connection* connection) noexcept {
   char thrown_away[4096];
-  const bool was_in_request = connection->session.is_in_request();
-  std::span<char> room = connection->session.room();
+  const bool was_in_request = connection->session->is_in_request();
+  std::span<char> room = connection->session->room();
   if (connection->is_lingering) room = thrown_away;
   if (room.empty()) return true;
   const ssize_t got = recv(connection->fd.number(), room.data(), room.size(), 0);
@@ -170,12 +168,12 @@ bool HttpServer::receive(Connection* connection) noexcept {
   if (connection->is_lingering) return true;
   // A request has its time from its first byte on, however it comes.
   if (!was_in_request) connection->since_ns = now_ns_;
-  connection->session.received(static_cast<size_t>(got));
+  connection->session->received(static_cast<size_t>(got));
   return true;
 }
 
-bool HttpServer::send(Connection* connection) noexcept {
-  HttpSession& session = connection->session;
+bool ConnectionThread::send(Connection* connection) noexcept {
+  ConnectionSession& session = *connection->session;
   while (!session.output().empty()) {
     const std::string_view output = session.output();
     const ssize_t sent =
@@ -185,7 +183,7 @@ bool HttpServer::send(Connection* connection) noexcept {
       close(connection);
       return false;
     }
-    site_->counters->sent_bytes.add(static_cast<uint64_t>(sent));
+    options_.counters->sent_bytes.add(static_cast<uint64_t>(sent));
     connection->since_ns = now_ns_;
     session.sent(static_cast<size_t>(sent));
   }
@@ -196,12 +194,13 @@ bool HttpServer::send(Connection* connection) noexcept {
   return true;
 }
 
-void HttpServer::end_slow(Connection* connection) noexcept {
-  HttpSession& session = connection->session;
-  const bool is_busy = session.is_in_request() || !session.output().empty();
-  const uint64_t patience_ns = connection->is_lingering ? kLingerNs : is_busy ? kSlowNs : kIdleNs;
+void ConnectionThread::end_slow(Connection* connection) noexcept {
+  ConnectionSession& session = *connection->session;
+  const uint64_t patience_ns = connection->is_lingering ? kLingerNs
+                               : connection->is_busy()  ? kSlowNs
+                                                        : kIdleNs;
   if (now_ns_ - connection->since_ns < patience_ns) return;
-  if (!connection->is_lingering) site_->counters->timeouts.add(1);
+  if (!connection->is_lingering) options_.counters->timeouts.add(1);
   if (!connection->is_lingering && session.is_in_request()) {
     session.time_out();
     connection->since_ns = now_ns_;
@@ -211,7 +210,7 @@ void HttpServer::end_slow(Connection* connection) noexcept {
   close(connection);
 }
 
-void HttpServer::close(Connection* connection) noexcept {
+void ConnectionThread::close(Connection* connection) noexcept {
   connection->fd.close();
   --open_count_;
 }

@@ -1,0 +1,55 @@
+// What is said in one connection, without its socket: bytes that came go in, bytes to be sent come
+// out. A ConnectionThread calls it, and knows no protocol.
+//
+// Threads: that of the connections. It neither blocks nor allocates.
+//
+// Tested by tests/apps/http/http_session_test.cc.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+#include "apps/boot/counter_table.h"
+
+namespace bedplate {
+
+// Of all connections of one thread.
+struct ServedCounters {
+  Counter timeouts;
+  Counter connections;
+  Counter turned_away;
+  Counter sent_bytes;
+};
+inline void describe(CounterTable& table, ServedCounters& counters) {
+  table.counter("timeouts", counters.timeouts, "connections",
+                "Connections that ended because nothing came or went for too long.");
+  table.gauge("connections", counters.connections, "connections", "Those that are open.");
+  table.counter("turned_away", counters.turned_away, "connections",
+                "Connections ended, or not taken, because there were too many.");
+  table.counter("sent_bytes", counters.sent_bytes, "bytes", "Sent to clients.");
+}
+
+// One connection after the other has it.
+class ConnectionSession {
+ public:
+  virtual ~ConnectionSession() = default;
+
+  // A new connection, which is not this one's to read, write or close. Nothing else is called
+  // before.
+  virtual void open(int fd) noexcept = 0;
+  // Where bytes that come are put, and how many were. Empty: nothing is taken before output is.
+  virtual std::span<char> room() noexcept = 0;
+  virtual void received(size_t bytes) noexcept = 0;
+  // What is to be sent next, and how much of it was.
+  virtual std::string_view output() const noexcept = 0;
+  virtual void sent(size_t bytes) noexcept = 0;
+  // Nothing more is said, and nothing read: once output() is empty the connection ends.
+  virtual bool is_over() const noexcept = 0;
+  // A request has begun and is not complete.
+  virtual bool is_in_request() const noexcept = 0;
+  // It was not complete in time. Requires: is_in_request().
+  virtual void time_out() noexcept = 0;
+};
+
+}  // namespace bedplate

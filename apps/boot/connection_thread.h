@@ -1,0 +1,88 @@
+// Connections that are served beside the shards: one thread waits for all of them.
+//
+// As many connections as were planned, with all their memory; when they are all taken, a new one
+// takes the place of one that says nothing, or is turned away. What is slow is ended in time. A
+// client that was refused is heard out for a moment, so that the answer reaches it. What is said in
+// a connection its session knows: this knows no protocol.
+// Threads: create(), begin() and stop() are the main thread's; sessions are called by the thread
+// that create() starts.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <poll.h>
+
+#include "apps/boot/connection_session.h"
+#include "platform/file.h"
+#include "platform/result.h"
+#include "platform/thread_stack.h"
+
+namespace bedplate {
+
+class ConnectionThread {
+ public:
+  struct Options {
+    const char* name = "";      // of the thread: 15 bytes at most
+    std::string_view too_many;  // what one that is turned away is sent; outlives this
+    ServedCounters* counters = nullptr;
+  };
+
+  ConnectionThread() noexcept = default;
+  ConnectionThread(const ConnectionThread&) = delete;
+  ConnectionThread& operator=(const ConnectionThread&) = delete;
+  ~ConnectionThread() { stop(); }
+
+  // What each connection takes of the heap, beside its session.
+  static uint64_t bytes_each() noexcept { return sizeof(Connection) + sizeof(pollfd); }
+  // The descriptors that it has, beside those of connections: what wakes it, and one that is turned
+  // away.
+  static constexpr uint32_t kDescriptorCount = 2;
+
+  // Takes all memory, and starts the thread, which waits. `sessions`, one for each connection,
+  // and `listeners` outlive it. Errors: no thread, or no descriptor.
+  Result<void> create(const Options& options, std::span<const Fd> listeners,
+                      std::span<ConnectionSession* const> sessions);
+  // From now on it answers.
+  void begin() noexcept;
+  // Ends the thread and closes the connections. Nothing happens where there is none.
+  void stop() noexcept;
+
+ private:
+  struct Connection {
+    Fd fd;
+    ConnectionSession* session = nullptr;
+    uint64_t since_ns = 0;      // of the last sign of life; in a request: of its first byte
+    bool is_lingering = false;  // nothing is said any more: what still comes is thrown away
+
+    bool is_busy() const noexcept { return session->is_in_request() || !session->output().empty(); }
+  };
+
+  void run() noexcept;
+  void wait() noexcept;
+  void accept_from(int listener) noexcept;
+  Connection* place_for_one() noexcept;
+  void serve(Connection* connection, short events) noexcept;
+  bool receive(Connection* connection) noexcept;
+  bool send(Connection* connection) noexcept;
+  void end_slow(Connection* connection) noexcept;
+  void close(Connection* connection) noexcept;
+  void wake() noexcept;
+
+  Options options_;
+  std::span<const Fd> listeners_;
+  std::vector<Connection> connections_;
+  std::vector<pollfd> polled_;  // the wake descriptor, the listeners, the connections
+  Fd wake_;
+  std::atomic<bool> is_begun_{false};
+  std::atomic<bool> must_end_{false};
+  uint64_t now_ns_ = 0;
+  uint64_t accept_again_ns_ = 0;  // the system had no descriptor: so long it is not asked again
+  uint32_t open_count_ = 0;
+  StackedThread thread_;
+};
+
+}  // namespace bedplate
