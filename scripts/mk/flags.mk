@@ -172,6 +172,8 @@ DPDK_LIBRARIES := $(DPDK_WRAPS) -Wl,--whole-archive $(DPDK_WHOLE:%=-l:librte_%.a
 # for a user's home where it writes traces, which it never does here.
 DPDK_LOOKUPS := -Wl,--wrap=dlopen,--defsym=__wrap_dlopen=bedplate_loads_nothing \
                 -Wl,--wrap=getpwuid,--defsym=__wrap_getpwuid=abort
+# TLS (transport/tls).
+TLS_LIBRARIES := -lmbedtls -lmbedx509 -lmbedcrypto
 # The programs of this tree, and what those with ports have besides.
 LINK_PORTS := $(DPDK_LIBRARIES) $(if $(SANITIZED),,$(DPDK_LOOKUPS))
 LINK_LIBRARIES := $(VERBS_LIBRARIES) $(if $(SANITIZED),,$(STATIC_VERBS)) $(LIBRARIES)

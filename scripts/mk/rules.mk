@@ -8,6 +8,7 @@ VERBS_LIBRARY := $(BUILD)/libbedplate-verbs.a
 INIT_LIBRARY := $(BUILD)/libbedplate-init.a
 TSRELAY_LIBRARY := $(BUILD)/libbedplate-tsrelay.a
 DPDK_LIBRARY := $(BUILD)/libbedplate-dpdk.a
+TLS_LIBRARY := $(BUILD)/libbedplate-tls.a
 LIBRARIES_ALL := $(VERBS_LIBRARY) $(INIT_LIBRARY) $(LIBRARY)
 # The programs of this tree have all of it.
 LINK_RUNTIME := $(VERBS_LINK) $(INIT_LINK) $(LIBRARIES_ALL)
@@ -25,7 +26,7 @@ BLOCKD_OBJECTS := $(call objects,$(BLOCKD_SOURCES))
 KVD_OBJECTS := $(call objects,$(KVD_SOURCES))
 
 .PHONY: products tests unit-tests coverage-programs
-products: $(PROGRAM) $(LIBRARIES_ALL) $(DPDK_LIBRARY) $(if $(SANITIZED),,$(MALLOC_LIBRARY)) examples
+products: $(PROGRAM) $(LIBRARIES_ALL) $(DPDK_LIBRARY) $(TLS_LIBRARY) $(if $(SANITIZED),,$(MALLOC_LIBRARY)) examples
 tests: unit-tests $(PEERS) $(TRAFFIC) $(PLACES) $(PORT_ECHO) $(POWER)
 unit-tests: $(TESTS)
 # What scripts/coverage.py runs.
@@ -103,6 +104,7 @@ $(VERBS_LIBRARY): $(call compiled,verbs,$(VERBS_LIBRARY_SOURCES))
 $(INIT_LIBRARY): $(call compiled,init,$(INIT_LIBRARY_SOURCES))
 $(TSRELAY_LIBRARY): $(call compiled,tsrelay,$(TSRELAY_SOURCES))
 $(DPDK_LIBRARY): $(call compiled,dpdk,$(DPDK_LIBRARY_SOURCES))
+$(TLS_LIBRARY): $(call compiled,tls,$(TLS_LIBRARY_SOURCES))
 $(MALLOC_LIBRARY): $(call objects,$(MALLOC_SOURCES))
 
 # The whole heap of the program and of the tests lies in the pool, but under a sanitizer.
@@ -114,10 +116,10 @@ $(BROKEN): private LDFLAGS += -Wl,--wrap=_ZN8bedplate4File5beginERNS_13FileOpera
                               -Wl,--wrap=_ZN8bedplate6NvmeIo5beginERNS_13NvmeOperationEm
 $(BROKEN): $(BUILD)/tests/power/broken.o
 $(PROGRAM) $(BROKEN): $(call objects,$(PROGRAM_SOURCES)) $(BLOCKD_OBJECTS) $(KVD_OBJECTS) \
-                      $(POOL_HEAP) $(TSRELAY_LIBRARY) $(DPDK_LIBRARY) $(LIBRARIES_ALL)
+                      $(POOL_HEAP) $(TSRELAY_LIBRARY) $(TLS_LIBRARY) $(DPDK_LIBRARY) $(LIBRARIES_ALL)
 	$(if $(V),,@echo "  LINK $@")
-	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(TSRELAY_LIBRARY) $(LINK_POOL_HEAP) $(LINK_DPDK) \
-	  $(LINK_RUNTIME) $(LINK_PORTS) $(LINK_LIBRARIES)
+	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(TSRELAY_LIBRARY) $(TLS_LIBRARY) $(LINK_POOL_HEAP) \
+	  $(LINK_DPDK) $(LINK_RUNTIME) $(LINK_PORTS) $(TLS_LIBRARIES) $(LINK_LIBRARIES)
 # A client and nothing of ours in it.
 $(BUILD)/power-traffic: $(call objects,tests/power/traffic.cc tests/power/marks.cc)
 	$(if $(V),,@echo "  LINK $@")
@@ -195,10 +197,11 @@ LAW_LINK := $(if $(SANITIZED),,$(patsubst %,-Wl$(comma)--wrap=%,\
 
 $(TESTS): $(LAW_NAMES)
 $(TESTS): $(call compiled,tests/tests,$(TEST_SOURCES)) $(BLOCKD_OBJECTS) $(KVD_OBJECTS) $(POOL_HEAP) \
-          $(TSRELAY_LIBRARY) $(DPDK_LIBRARY) $(LIBRARIES_ALL) $(BUILD)/libCppUTest.a
+          $(TSRELAY_LIBRARY) $(TLS_LIBRARY) $(DPDK_LIBRARY) $(LIBRARIES_ALL) $(BUILD)/libCppUTest.a
 	$(if $(V),,@echo "  LINK $@")
-	$(Q)$(CXX) $(LDFLAGS) $(LAW_LINK) -o $@ $(filter %.o,$^) $(TSRELAY_LIBRARY) $(BUILD)/libCppUTest.a \
-	  $(LINK_POOL_HEAP) $(LINK_DPDK) $(LINK_RUNTIME) $(LINK_PORTS) $(LINK_LIBRARIES)
+	$(Q)$(CXX) $(LDFLAGS) $(LAW_LINK) -o $@ $(filter %.o,$^) $(TSRELAY_LIBRARY) $(TLS_LIBRARY) \
+	  $(BUILD)/libCppUTest.a $(LINK_POOL_HEAP) $(LINK_DPDK) $(LINK_RUNTIME) $(LINK_PORTS) \
+	  $(TLS_LIBRARIES) $(LINK_LIBRARIES)
 
 # The pool's heap as the benchmark preloads it: the sources of the archives once more, compiled as
 # every preloadable allocator is. Not installed; programs link the archives.
@@ -221,7 +224,7 @@ $(BENCH_HEAP): $(BENCH_OBJECTS)
 	$(Q)$(CXX) -shared -Wl,-z,now -o $@ $^ -lpthread
 
 -include $(patsubst %.o,%.d,$(call objects,$(LIBRARY_SOURCES) $(VERBS_LIBRARY_SOURCES) \
-  $(INIT_LIBRARY_SOURCES) $(DPDK_LIBRARY_SOURCES) $(MALLOC_SOURCES) $(BLOCKD_SOURCES) \
+  $(INIT_LIBRARY_SOURCES) $(DPDK_LIBRARY_SOURCES) $(TLS_LIBRARY_SOURCES) $(MALLOC_SOURCES) $(BLOCKD_SOURCES) \
   $(KVD_SOURCES) $(TSRELAY_SOURCES) $(PROGRAM_SOURCES) $(TEST_SOURCES) $(STRAIN_SOURCES) \
   $(TRAFFIC_SOURCES) $(PLACES_SOURCES) tests/soak/heap_soak.cc apps/examples/ping.cc \
   apps/examples/remote_read.cc apps/examples/kvget.cc apps/examples/edu.cc apps/examples/tsgen.cc \

@@ -1,0 +1,116 @@
+// What is wrong with the files that TLS reads, each with its cure, before anything is served.
+#include "transport/tls/tls_credentials.h"
+
+#include <string>
+#include <vector>
+
+#include "CppUTest/TestHarness.h"
+#include "tests/transport/tls/tls_rig.h"
+
+using namespace bedplate;
+using namespace bedplate::test;
+
+TEST_GROUP(TlsCredentials) {
+  TlsRandom random;
+  TlsFolder folder;
+  TestCertificate authority{random, "authority", {.is_authority = true}};
+  TestCertificate server{random, "localhost", {.issuer = &authority}};
+  std::vector<Error> problems;
+
+  TlsFiles files_of(const TestCertificate& certificate, const TestCertificate& key) {
+    return {.certificate = folder.write("cert.pem", certificate.pem(), 0644),
+            .key = folder.write("key.pem", key.key_pem())};
+  }
+  bool load(const TlsFiles& files) {
+    TlsCredentials credentials;
+    return credentials.load(files, "[server]", &problems);
+  }
+  // One problem, which is told as this.
+  void refused(const TlsFiles& files, const std::string& said) {
+    problems.clear();
+    CHECK_FALSE(load(files));
+    std::string text;
+    for (const Error& problem : problems) {
+      char line[800];
+      text += format_error(problem, line, sizeof line);
+      text += '\n';
+      CHECK(problem.cure[0] != '\0');
+    }
+    LONGS_EQUAL(1, problems.size());
+    CHECK_TEXT(text.find(said) != std::string::npos, (said + " is not in: " + text).c_str());
+    CHECK_TEXT(text.starts_with("reading the "), text.c_str());
+    CHECK_TEXT(text.find("[server]") != std::string::npos, text.c_str());
+  }
+};
+
+TEST(TlsCredentials, TakesWhatIsRight) {
+  TlsFiles files = files_of(server, server);
+  files.client_authorities = folder.write("ca.pem", authority.pem(), 0644);
+  files.shared_keys = folder.write("keys.psk", std::string(kSharedKeyLine) + "\nbob:FFee\n");
+  CHECK(load(files));
+  LONGS_EQUAL(0, problems.size());
+}
+
+TEST(TlsCredentials, RefusesWhatIsNotThere) {
+  TlsFiles files = files_of(server, server);
+  files.certificate = folder.path("nothing.pem");
+  refused(files, "No such file");
+  files = files_of(server, server);
+  files.key = folder.path("nothing.key");
+  refused(files, "No such file");
+  files = files_of(server, server);
+  files.client_authorities = folder.path("nothing.ca");
+  refused(files, "No such file");
+  refused({.shared_keys = folder.path("nothing.psk")}, "No such file");
+  refused({.shared_keys = "/tmp"}, "it is no file");
+}
+
+TEST(TlsCredentials, RefusesWhatIsNoCertificateOrKey) {
+  TlsFiles files = files_of(server, server);
+  folder.write("cert.pem", "no certificate\n");
+  refused(files, "X509");
+  files = files_of(server, server);
+  folder.write("key.pem", "no key\n");
+  refused(files, "private key");
+  files = files_of(server, server);
+  files.client_authorities = folder.write("ca.pem", "nothing\n");
+  refused(files, "authorities of clients");
+  refused({.shared_keys = folder.write("long", std::string(300 * 1024, 'x'))}, "256 KiB");
+}
+
+TEST(TlsCredentials, RefusesAKeyThatIsAnothers) {
+  refused(files_of(server, authority), "not the key of the certificate");
+}
+
+TEST(TlsCredentials, RefusesWhatIsNotValidNow) {
+  const TestCertificate expired{
+      random, "localhost", {.issuer = &authority, .until = "20210203000000"}};
+  refused(files_of(expired, expired), "it expired on 2021-02-03");
+  const TestCertificate early{
+      random, "localhost", {.issuer = &authority, .from = "20980101000000"}};
+  refused(files_of(early, early), "not valid yet");
+}
+
+TEST(TlsCredentials, RefusesSecretsThatEverybodyCanRead) {
+  TlsFiles files = files_of(server, server);
+  chmod(files.key.c_str(), 0644);
+  refused(files, "every user");
+  refused({.shared_keys = folder.write("keys.psk", kSharedKeyLine, 0604)}, "every user");
+  CHECK(load({.shared_keys = folder.write("keys.psk", kSharedKeyLine, 0640)}));
+}
+
+TEST(TlsCredentials, RefusesSharedKeysThatAreNone) {
+  const auto with = [this](const std::string& text) {
+    return TlsFiles{.shared_keys = folder.write("keys.psk", text)};
+  };
+  refused(with("alice\n"), "line 1: it has no name and key");
+  refused(with("bob:aa\n:0123\n"), "line 2: it has no name and key");
+  refused(with("alice:012\n"), "no even number");
+  refused(with("alice:\n"), "no even number");
+  refused(with("alice:0g\n"), "not in hexadecimal");
+  refused(with("alice:" + std::string(66, 'a') + "\n"), "more than 32 bytes");
+  refused(with("alice:aa\nalice:bb\n"), "line 2: the name was there before");
+  refused(with("#616263:aa\n"), "names in hexadecimal");
+  refused(with(""), "it has no key");
+  refused(with("\n\n"), "it has no key");
+}

@@ -1,0 +1,382 @@
+// A session and a client joined by memory: shared keys, certificates, pieces, garbage, ends, and a
+// heap that is used up.
+#include "transport/tls/tls_session.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "CppUTest/TestHarness.h"
+#include "tests/support/seed.h"
+#include "tests/support/skip.h"
+#include "tests/transport/tls/tls_rig.h"
+
+using namespace bedplate;
+using namespace bedplate::test;
+using Outcome = TlsSession::Outcome;
+
+namespace {
+
+constexpr size_t kBufferBytes = 64 * 1024;
+
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+}  // namespace
+
+TEST_GROUP(TlsSession) {
+  TlsRandom random;
+  TlsFolder folder;
+  TestCertificate authority{random, "authority", {.is_authority = true}};
+  TestCertificate stranger{random, "stranger", {.is_authority = true}};
+  TestCertificate server{random, "localhost", {.issuer = &authority}};
+  TestCertificate client_certificate{random, "client", {.issuer = &authority}};
+  std::vector<Error> problems;
+  std::unique_ptr<TlsCredentials> credentials;
+  std::vector<std::byte> input = std::vector<std::byte>(kBufferBytes);
+  std::vector<std::byte> output = std::vector<std::byte>(kBufferBytes);
+  TlsSession session;
+  std::unique_ptr<TlsClient> client = std::make_unique<TlsClient>(random);
+
+  void teardown() override { limit_heap_owner(owner(), kNoLimit); }
+  static HeapOwner owner() { return heap_owner(OwnerName(TlsCredentials::kHeapOwner)).take(); }
+
+  void load(const TlsFiles& files) {
+    credentials = std::make_unique<TlsCredentials>();
+    CHECK(credentials->load(files, "[server]", &problems));
+  }
+  TlsFiles shared_keys() { return {.shared_keys = folder.write("keys.psk", kSharedKeyLine)}; }
+  TlsFiles certificates() {
+    return {.certificate = folder.write("cert.pem", server.pem(), 0644),
+            .key = folder.write("key.pem", server.key_pem())};
+  }
+  void begin() { session.begin(*credentials, input, output); }
+
+  // What the client has sent reaches the session, at most so much of it at a time.
+  void bring(size_t bytes_max = kBufferBytes) {
+    const std::span<std::byte> room = session.input_room();
+    const size_t count = std::min({bytes_max, room.size(), client->sent.size()});
+    if (count == 0) return;
+    std::memcpy(room.data(), client->sent.data(), count);
+    client->sent.erase(0, count);
+    session.arrived(count);
+  }
+  // And back.
+  void take_pending() {
+    const auto pending = session.pending();
+    client->arriving.append(reinterpret_cast<const char*>(pending.data()), pending.size());
+    if (!pending.empty()) session.sent(pending.size());
+  }
+  // Until both are done or one fails; returns what the session said last.
+  Outcome shake_hands(size_t bytes_max = kBufferBytes) {
+    Outcome outcome = Outcome::kMore;
+    client_outcome = MBEDTLS_ERR_SSL_WANT_READ;
+    for (int i = 0; i < 100'000; ++i) {
+      if (client_outcome == MBEDTLS_ERR_SSL_WANT_READ) client_outcome = client->handshake();
+      bring(bytes_max);
+      if (outcome == Outcome::kMore) outcome = session.handshake();
+      take_pending();
+      if (outcome == Outcome::kFailed) break;
+      if (outcome == Outcome::kDone && client_outcome == 0) break;
+      const bool client_failed = client_outcome != 0 && client_outcome != MBEDTLS_ERR_SSL_WANT_READ;
+      if (client_failed && client->sent.empty()) break;
+    }
+    return outcome;
+  }
+  int client_outcome = 0;
+
+  void agree(const TlsFiles& files) {
+    load(files);
+    if (!files.shared_keys.empty()) client->share("alice", kSharedKey);
+    client->start();
+    begin();
+    CHECK(shake_hands() == Outcome::kDone);
+    CHECK(session.is_established());
+  }
+  std::string read(Outcome * last, size_t bytes_max = kBufferBytes) {
+    std::string text;
+    std::vector<std::byte> memory(1000);
+    while (true) {
+      bring(bytes_max);
+      const auto moved = session.read(memory);
+      text.append(reinterpret_cast<const char*>(memory.data()), moved.bytes);
+      *last = moved.outcome;
+      if (moved.outcome == Outcome::kDone) continue;
+      if (moved.outcome != Outcome::kMore || client->sent.empty()) return text;
+    }
+  }
+  void fails_with(TlsFailure failure) {
+    CHECK(shake_hands() == Outcome::kFailed);
+    STRCMP_EQUAL(text_of(failure), text_of(session.failure()));
+    CHECK(session.handshake() == Outcome::kFailed);
+    CHECK_FALSE(session.is_established());
+  }
+};
+
+TEST(TlsSession, SpeaksWithAClientOfTheSameKey) {
+  agree(shared_keys());
+  STRCMP_EQUAL("TLS-ECDHE-PSK-WITH-CHACHA20-POLY1305-SHA256", session.cipher());
+  client->write("hello");
+  Outcome last = Outcome::kDone;
+  STRCMP_EQUAL("hello", read(&last).c_str());
+  CHECK(last == Outcome::kMore);
+  const auto moved = session.write(bytes_of("and back"));
+  LONGS_EQUAL(8, moved.bytes);
+  CHECK(moved.outcome == Outcome::kDone);
+  take_pending();
+  STRCMP_EQUAL("and back", client->read().c_str());
+}
+
+TEST(TlsSession, SpeaksWithAClientThatTrustsItsCertificate) {
+  client->trust(authority);
+  agree(certificates());
+  STRCMP_EQUAL("TLS-ECDHE-ECDSA-WITH-CHACHA20-POLY1305-SHA256", session.cipher());
+  Outcome last = Outcome::kDone;
+  client->write("hello");
+  STRCMP_EQUAL("hello", read(&last).c_str());
+}
+
+TEST(TlsSession, TakesACertificateOfAClientThatItsAuthoritySigned) {
+  TlsFiles files = certificates();
+  files.client_authorities = folder.write("ca.pem", authority.pem());
+  client->trust(authority);
+  client->show(client_certificate);
+  agree(files);
+}
+
+TEST(TlsSession, RefusesAClientWithoutACertificate) {
+  TlsFiles files = certificates();
+  files.client_authorities = folder.write("ca.pem", authority.pem());
+  load(files);
+  client->start();
+  begin();
+  fails_with(TlsFailure::kCredentials);
+}
+
+TEST(TlsSession, RefusesACertificateThatAStrangerSigned) {
+  TlsFiles files = certificates();
+  files.client_authorities = folder.write("ca.pem", authority.pem());
+  load(files);
+  client->show(stranger);
+  client->start();
+  begin();
+  fails_with(TlsFailure::kCredentials);
+}
+
+TEST(TlsSession, SaysThatTheClientRefusedIt) {
+  load(certificates());
+  client->trust(stranger);
+  client->start();
+  begin();
+  fails_with(TlsFailure::kRefused);
+}
+
+TEST(TlsSession, RefusesAnotherKeyAndAnotherName) {
+  load(shared_keys());
+  client->share("alice", "another key");
+  client->start();
+  begin();
+  fails_with(TlsFailure::kCredentials);
+  session.end();
+  client = std::make_unique<TlsClient>(random);
+  client->share("mallory", kSharedKey);
+  client->start();
+  begin();
+  fails_with(TlsFailure::kCredentials);
+}
+
+TEST(TlsSession, RefusesAnOlderVersionAndOtherCiphers) {
+  load(shared_keys());
+  client->share("alice", kSharedKey);
+  mbedtls_ssl_conf_max_version(&client->config(), MBEDTLS_SSL_MAJOR_VERSION_3,
+                               MBEDTLS_SSL_MINOR_VERSION_2);
+  client->start();
+  begin();
+  fails_with(TlsFailure::kProtocol);
+  session.end();
+  // Without a key exchange, what was recorded could be read once the key is known.
+  static constexpr int kPlain[] = {MBEDTLS_TLS_PSK_WITH_AES_128_GCM_SHA256,
+                                   MBEDTLS_TLS_DHE_PSK_WITH_AES_128_CBC_SHA256, 0};
+  client = std::make_unique<TlsClient>(random);
+  client->share("alice", kSharedKey);
+  mbedtls_ssl_conf_ciphersuites(&client->config(), kPlain);
+  client->start();
+  begin();
+  fails_with(TlsFailure::kCredentials);
+}
+
+TEST(TlsSession, TakesAHandshakeByteByByte) {
+  load(shared_keys());
+  client->share("alice", kSharedKey);
+  client->start();
+  begin();
+  CHECK(shake_hands(1) == Outcome::kDone);
+  client->write("one at a time");
+  Outcome last = Outcome::kDone;
+  STRCMP_EQUAL("one at a time", read(&last, 1).c_str());
+}
+
+TEST(TlsSession, WritesWhatItHasRoomForInWholeRecords) {
+  agree(shared_keys());
+  const Seed seed;
+  std::mt19937_64 chance(seed.value());
+  std::string text(300'000, '\0');
+  for (char& c : text) c = static_cast<char>(chance() % 256);
+  std::string got;
+  size_t done = 0;
+  size_t full_count = 0;
+  while (done < text.size()) {
+    const auto moved = session.write(bytes_of(text).subspan(done));
+    done += moved.bytes;
+    full_count += moved.outcome == Outcome::kMore ? 1 : 0;
+    CHECK(moved.outcome == (done < text.size() ? Outcome::kMore : Outcome::kDone));
+    CHECK(session.is_valid());
+    take_pending();
+    got += client->read();
+  }
+  CHECK(full_count > 3);
+  CHECK_TEXT(got == text, seed.text());
+}
+
+TEST(TlsSession, ReadsLongTextsInPieces) {
+  agree(shared_keys());
+  std::string text(200'000, '\0');
+  for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 31 / 7);
+  for (size_t done = 0; done < text.size();) {
+    done += static_cast<size_t>(client->write(std::string_view(text).substr(done)));
+  }
+  Outcome last = Outcome::kDone;
+  CHECK(read(&last, 777) == text);
+}
+
+TEST(TlsSession, SaysThatThePeerHasEnded) {
+  agree(shared_keys());
+  client->write("last");
+  client->close_notify();
+  Outcome last = Outcome::kDone;
+  STRCMP_EQUAL("last", read(&last).c_str());
+  CHECK(last == Outcome::kEnded);
+}
+
+TEST(TlsSession, SaysThatThePeerHasClosed) {
+  agree(shared_keys());
+  session.arrived(0);
+  std::byte memory[10];
+  CHECK(session.read(memory).outcome == Outcome::kEnded);
+}
+
+TEST(TlsSession, ItsOwnEndReachesThePeer) {
+  agree(shared_keys());
+  session.close_notify();
+  take_pending();
+  client->read();
+  LONGS_EQUAL(MBEDTLS_ERR_SSL_PEER_CLOSE_NOTIFY, client->last_read);
+}
+
+TEST(TlsSession, APeerThatLeavesInTheHandshakeIsGone) {
+  load(shared_keys());
+  client->share("alice", kSharedKey);
+  client->start();
+  begin();
+  client->handshake();
+  client->sent.resize(client->sent.size() / 2);
+  bring();
+  CHECK(session.handshake() == Outcome::kMore);
+  session.arrived(0);
+  CHECK(session.handshake() == Outcome::kFailed);
+  STRCMP_EQUAL(text_of(TlsFailure::kGone), text_of(session.failure()));
+}
+
+TEST(TlsSession, RefusesGarbage) {
+  load(shared_keys());
+  const Seed seed;
+  std::mt19937_64 chance(seed.value());
+  for (int round = 0; round < 200; ++round) {
+    begin();
+    client->sent.resize(1 + chance() % 2000);
+    for (char& c : client->sent) c = static_cast<char>(chance() % 256);
+    bring();
+    Outcome outcome = session.handshake();
+    if (outcome == Outcome::kMore) {  // it waits for a record of some length
+      session.arrived(0);
+      outcome = session.handshake();
+    }
+    CHECK_TEXT(outcome == Outcome::kFailed, seed.text());
+    char text[160];
+    session.describe_failure(text, sizeof text);
+    CHECK(text[0] != '\0');
+    session.end();
+  }
+}
+
+TEST(TlsSession, RefusesARecordThatWasChanged) {
+  agree(shared_keys());
+  client->write("hello");
+  client->sent.back() = static_cast<char>(client->sent.back() ^ 1);
+  Outcome last = Outcome::kDone;
+  STRCMP_EQUAL("", read(&last).c_str());
+  CHECK(last == Outcome::kFailed);
+  STRCMP_EQUAL(text_of(TlsFailure::kProtocol), text_of(session.failure()));
+  CHECK(session.write(bytes_of("x")).outcome == Outcome::kFailed);
+}
+
+TEST(TlsSession, AFlippedBitAnywhereInTheHandshakeNeverAgrees) {
+  load(shared_keys());
+  const Seed seed;
+  std::mt19937_64 chance(seed.value());
+  for (int round = 0; round < 60; ++round) {
+    client = std::make_unique<TlsClient>(random);
+    client->share("alice", kSharedKey);
+    client->start();
+    begin();
+    client->handshake();
+    // Behind the header of the record, whose version means nothing in the first one.
+    const size_t place = 5 + chance() % (client->sent.size() - 5);
+    client->sent[place] = static_cast<char>(client->sent[place] ^ (1 << (chance() % 8)));
+    CHECK_FALSE_TEXT(shake_hands() == Outcome::kDone && client_outcome == 0, seed.text());
+    session.end();
+  }
+}
+
+// Any allocation may be refused: the limit rises from what is held anyway until all succeeds.
+TEST(TlsSession, AHeapThatIsUsedUpEndsOneSessionAndNothingElse) {
+  BP_SKIP_UNDER_SANITIZER();
+  load(certificates());
+  const uint64_t held = heap_owner_use(owner()).used_bytes;
+  bool has_failed = false;
+  bool has_agreed = false;
+  for (uint64_t more = 0; more < 8 * kMiB && !has_agreed; more += 64 * kKiB) {
+    client = std::make_unique<TlsClient>(random);
+    client->start();
+    limit_heap_owner(owner(), held + more);
+    begin();
+    if (shake_hands() == Outcome::kDone) {
+      has_agreed = true;
+    } else {
+      has_failed = true;
+      STRCMP_EQUAL(text_of(TlsFailure::kMemory), text_of(session.failure()));
+    }
+    session.end();
+  }
+  CHECK(has_failed && has_agreed);
+  CHECK(heap_owner_use(owner()).refused_count > 0);
+}
+
+TEST(TlsSession, WhatItAllocatesIsChargedToItsOwnerAndGivenBack) {
+  BP_SKIP_UNDER_SANITIZER();
+  load(shared_keys());
+  const uint64_t before = heap_owner_use(owner()).used_bytes;
+  std::vector<std::unique_ptr<TlsSession>> sessions;
+  for (int i = 0; i < 100; ++i) {
+    sessions.push_back(std::make_unique<TlsSession>());
+    sessions.back()->begin(*credentials, input, output);
+  }
+  CHECK(heap_owner_use(owner()).used_bytes >= before + 100 * 32 * kKiB);
+  const uint64_t full = heap_owner_use(owner()).used_bytes;
+  sessions.clear();
+  CHECK(heap_owner_use(owner()).used_bytes < full);
+}
