@@ -22,6 +22,9 @@ constexpr uint32_t kBurst = PortQueue::kBurstMax;
 // For what is under way between queues, and what a shard's cache holds.
 constexpr uint64_t kSpareBuffers = 1024;
 constexpr uint64_t kBuffersOfCache = 512;
+// Of a datagram that waits for its station's address: the headers', one that refers to bytes, and
+// the one that they lie in.
+constexpr uint64_t kBuffersOfWaiting = 3;
 // What a packet layer allocates.
 constexpr uint64_t kStackBytes = 4 * kMiB;
 constexpr uint32_t kSocketsMin = 16;
@@ -103,6 +106,9 @@ Result<void> OpenPort::plan_socket(uint32_t shard, const DatagramShape& shape) {
 uint64_t OpenPort::needed_buffer_count() const noexcept {
   uint64_t count = kSpareBuffers;
   count += shards_.size() * (uint64_t{2} * settings.descriptor_count + kBuffersOfCache);
+  if (settings.forwards_to.empty()) {
+    count += shards_.size() * kBuffersOfWaiting * settings.waiting_count;
+  }
   for (const Wanted& wanted : wanted_) count += wanted.kept_count;
   return count;
 }
@@ -202,6 +208,7 @@ NetOptions OpenPort::net_options() const {
   }
   options.takes_routers = settings.takes_routers;
   options.vlan = settings.vlan;
+  options.waiting_count_max = settings.waiting_count;
   return options;
 }
 

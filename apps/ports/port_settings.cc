@@ -129,6 +129,9 @@ void describe(ConfigurationTable& table, PortSettings& settings) {
   table.integer("descriptors", &settings.descriptor_count, 64, 8192)
       .rule(ConfigurationKey::Rule::kPowerOfTwo)
       .help("How many frames each queue holds, each way. A device may have limits of its own.");
+  table.integer("waiting_datagrams", &settings.waiting_count, 8, 16384)
+      .help("How many datagrams wait on each shard while their stations are asked for their "
+            "Ethernet addresses; beyond them the oldest are dropped.");
   table.integer("idle_poll_us", &settings.idle_poll_us, 10, 100'000)
       .help("How long an idle shard sleeps at most before it looks at the port again, where the "
             "device cannot wake it.");
@@ -140,8 +143,9 @@ void describe(ConfigurationTable& table, PortSettings& settings) {
     check_gateways(read, settings);
     check_mac(read, settings);
     if (settings.forwards_to.empty()) return;
-    read.refuse_keys({"addresses", "gateways", "router_advertisements", "vlan"},
-                     "is for a port that does not forward", "leave it out, or forward_to");
+    read.refuse_keys(
+        {"addresses", "gateways", "router_advertisements", "vlan", "waiting_datagrams"},
+        "is for a port that does not forward", "leave it out, or forward_to");
   });
 }
 

@@ -30,6 +30,7 @@ struct PortSettings {
   uint32_t mtu_bytes = 1500;
   uint32_t buffer_count = 0;  // 0: what queues and sockets need
   uint32_t descriptor_count = 1024;
+  uint32_t waiting_count = 512;
   uint32_t idle_poll_us = 10000;
   std::string forwards_to;  // a port; empty: it has a packet layer
 };

@@ -45,7 +45,8 @@ DPDK := $(addprefix eal/,drivers eal eal_log eal_memory pci_drivers \
           group_reports_datapath icmp_datapath memberships memberships_datapath neighbours \
           neighbours_datapath net_counters net_stack net_stack_datapath packet_datapath path_mtus \
           port_datagram_socket port_datagram_socket_datapath port_shared port_shared_datapath \
-          routes_datapath socket_table socket_table_datapath)
+          routes_datapath socket_table socket_table_datapath waiting_frames \
+          waiting_frames_datapath)
 TLS := tls_credentials tls_session
 # Of it, what the configuration and the counters need everywhere.
 VERBS_WORDS := transport/verbs/peer_state.cc transport/verbs/verbs_wire.cc

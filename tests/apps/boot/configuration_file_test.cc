@@ -210,7 +210,7 @@ TEST(ConfigurationFile, DocumentedDefaultsAreTheOnesThatApply) {
     STRCMP_EQUAL(expected.c_str(), (described(written) + described_init(written)).c_str());
     ++checked;
   }
-  LONGS_EQUAL(100, checked);
+  LONGS_EQUAL(101, checked);
 }
 
 TEST(ConfigurationFile, DocumentedExamplesAreGood) {

@@ -194,7 +194,7 @@ TEST(PortService, SocketsOnAPortHaveTheirBuffersThere) {
 }
 
 TEST(PortService, FewerBuffersThanAreNeededAreRefused) {
-  STRCMP_CONTAINS("the port wan: it has 6000 buffers; set buffers to 7144 or more",
+  STRCMP_CONTAINS("the port wan: it has 6000 buffers; set buffers to 8680 or more",
                   refusal("[[port]]\nname = \"wan\"\ndevice = \"null\"\nshards = [\"main\"]\n"
                           "buffers = 6000\n[user]\nsockets = 1\nbuffers = 3560\n")
                       .c_str());

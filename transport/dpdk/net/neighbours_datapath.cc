@@ -35,14 +35,14 @@ void Neighbours::unlink(Neighbour& entry) noexcept {
   entry.state = State::kUnused;
 }
 
-// The entry is none that anything lies in when its frames' owners are told.
-void Neighbours::drop_waiting(Neighbour& entry, bool is_unresolved) noexcept {
-  rte_mbuf* frames[Neighbour::kWaitingMax];
-  const uint32_t count = entry.waiting_count;
-  std::copy_n(entry.waiting, count, frames);
+// The entry is none that anything lies in when its frames' owners are told: they may send.
+void Neighbours::give_up(Neighbour& entry) noexcept {
+  uint32_t count = 0;
+  waiting_.take_of(index_of(entry), [&](rte_mbuf* frame) { given_up_[count++] = frame; });
+  BP_ASSERT(count == entry.waiting_count);
   entry.waiting_count = 0;
   unlink(entry);
-  for (uint32_t i = 0; i < count; ++i) asker_.drop_waiting(frames[i], is_unresolved);
+  for (uint32_t i = 0; i < count; ++i) asker_.drop_waiting(given_up_[i], true);
 }
 
 // One that nothing lies in, or whose station has less of a claim than a new one.
@@ -59,9 +59,8 @@ Neighbour* Neighbours::take_entry(uint64_t now_ns) noexcept {
   }
   if (victim != nullptr) {
     // Frames that are lost so are told to nobody: to be told may send, which would come here again.
-    for (uint32_t i = 0; i < victim->waiting_count; ++i) {
-      asker_.drop_waiting(victim->waiting[i], false);
-    }
+    waiting_.take_of(index_of(*victim),
+                     [&](rte_mbuf* frame) { asker_.drop_waiting(frame, false); });
     victim->waiting_count = 0;
     unlink(*victim);
   }
@@ -78,7 +77,7 @@ Neighbour* Neighbours::use(const IpAddress& address, uint64_t now_ns) noexcept {
     entry->state = State::kIncomplete;
     uint32_t& chain = chain_of(address);
     entry->next = chain;
-    chain = static_cast<uint32_t>(entry - entries_.get());
+    chain = index_of(*entry);
     entry->asked_count = 1;
     arm(*entry, now_ns + kRetransmitNs);
     asker_.ask(address, nullptr);
@@ -96,12 +95,11 @@ Neighbour* Neighbours::use(const IpAddress& address, uint64_t now_ns) noexcept {
 
 void Neighbours::wait(Neighbour& neighbour, rte_mbuf* frame) noexcept {
   BP_ASSERT(neighbour.state == State::kIncomplete);
-  if (neighbour.waiting_count == Neighbour::kWaitingMax) {
-    asker_.drop_waiting(neighbour.waiting[0], false);
-    std::copy(neighbour.waiting + 1, neighbour.waiting + Neighbour::kWaitingMax, neighbour.waiting);
-    --neighbour.waiting_count;
-  }
-  neighbour.waiting[neighbour.waiting_count++] = frame;
+  const WaitingFrames::Waiting pushed_out = waiting_.push(index_of(neighbour), frame);
+  ++neighbour.waiting_count;
+  if (pushed_out.frame == nullptr) return;
+  --entries_[pushed_out.neighbour].waiting_count;
+  asker_.drop_waiting(pushed_out.frame, false);
 }
 
 bool Neighbours::is_asked(const IpAddress& address) const noexcept {
@@ -128,9 +126,9 @@ bool Neighbours::learn(const IpAddress& address, const rte_ether_addr& mac,
     entry->state = State::kStale;
   }
   if (!was_incomplete) return true;
-  const uint32_t count = entry->waiting_count;
   entry->waiting_count = 0;
-  for (uint32_t i = 0; i < count; ++i) asker_.send_waiting(entry->waiting[i], entry->mac);
+  waiting_.take_of(index_of(*entry),
+                   [&](rte_mbuf* frame) { asker_.send_waiting(frame, entry->mac); });
   return true;
 }
 
@@ -144,7 +142,7 @@ void Neighbours::ask_again(Neighbour& entry, uint64_t now_ns) noexcept {
     arm(entry, now_ns + kRetransmitNs);
     asker_.ask(entry.address, entry.state == State::kProbe ? &entry.mac : nullptr);
   } else {
-    drop_waiting(entry, true);
+    give_up(entry);
   }
 }
 

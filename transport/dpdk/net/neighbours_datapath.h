@@ -7,9 +7,12 @@
 // not answered, the one that was used the longest ago of kLookedAtCount; never of one whose station
 // has answered and is reachable, or is being asked whether it still is.
 //
+// Frames that wait for an answer lie in one room for all of them (waiting_frames_datapath.h).
+//
 // Invariants, which is_valid() looks at: 1. Each entry that is used is in the chain of its address,
-// and no other is. 2. Only an incomplete one has frames that wait, and at most kWaitingMax. 3. None
-// that is incomplete, delayed or probed is due before next_deadline_ns().
+// and no other is. 2. Only an incomplete one has frames that wait, as many as it counts, and all
+// that wait have one. 3. None that is incomplete, delayed or probed is due before
+// next_deadline_ns().
 #pragma once
 
 #include <cstdint>
@@ -18,11 +21,11 @@
 #include <rte_mbuf.h>
 
 #include "transport/dpdk/net/ip_words_datapath.h"
+#include "transport/dpdk/net/waiting_frames_datapath.h"
 
 namespace bedplate {
 
 struct Neighbour {
-  static constexpr uint32_t kWaitingMax = 8;
   enum class State : uint8_t { kUnused, kIncomplete, kReachable, kStale, kDelay, kProbe };
 
   bool has_mac() const noexcept { return state > State::kIncomplete; }
@@ -31,11 +34,10 @@ struct Neighbour {
   rte_ether_addr mac = {};
   State state = State::kUnused;
   uint8_t asked_count = 0;
-  uint8_t waiting_count = 0;
+  uint32_t waiting_count = 0;
   uint32_t next = 0;         // in its chain
   uint64_t deadline_ns = 0;  // kReachable: until then. kIncomplete, kDelay, kProbe: due
   uint64_t used_ns = 0;
-  rte_mbuf* waiting[kWaitingMax] = {};
 };
 
 // What it wants of those that know how to ask.
@@ -68,17 +70,22 @@ class Neighbours {
     bool is_override = false;   // it counts for more than what is known
   };
 
-  // `asker` outlives it. Before the seal: it allocates.
-  Neighbours(NeighbourAsker& asker, uint32_t entry_count_max);
-  ~Neighbours();
+  struct Limits {
+    uint32_t entry_count = 0;
+    uint32_t waiting_count = 0;  // frames that wait at a time, for all of them together
+  };
+
+  // `asker` outlives it. Before the seal: it allocates. Requires: both limits are over 0.
+  Neighbours(NeighbourAsker& asker, const Limits& limits);
+  ~Neighbours() = default;
   Neighbours(const Neighbours&) = delete;
   Neighbours& operator=(const Neighbours&) = delete;
 
   // The entry of a station that is to be sent to, made and asked for where it is new. Where it has
   // no MAC, the frame is to wait. nullptr: there is no room. It is good until the next call.
   Neighbour* use(const IpAddress& address, uint64_t now_ns) noexcept;
-  // Has `frame` wait for the answer, in the place of the oldest if there are too many. Requires: it
-  // has no MAC.
+  // Has `frame` wait for the answer, in the place of the oldest of all if there are too many.
+  // Requires: it has no MAC.
   void wait(Neighbour& neighbour, rte_mbuf* frame) noexcept;
 
   // Takes in what `address` says of itself. Returns whether there is an entry. Frames that waited
@@ -107,9 +114,12 @@ class Neighbours {
   Neighbour* find_entry(const IpAddress& address) const noexcept {
     return const_cast<Neighbour*>(find(address));
   }
+  uint32_t index_of(const Neighbour& entry) const noexcept {
+    return static_cast<uint32_t>(&entry - entries_.get());
+  }
   Neighbour* take_entry(uint64_t now_ns) noexcept;
   void unlink(Neighbour& entry) noexcept;
-  void drop_waiting(Neighbour& entry, bool is_unresolved) noexcept;
+  void give_up(Neighbour& entry) noexcept;
   void arm(Neighbour& entry, uint64_t deadline_ns) noexcept;
   void ask_again(Neighbour& entry, uint64_t now_ns) noexcept;
 
@@ -118,7 +128,9 @@ class Neighbours {
   uint32_t chain_mask_;
   std::unique_ptr<Neighbour[]> entries_;
   std::unique_ptr<uint32_t[]> chains_;
-  uint32_t hand_ = 0;  // where the next entry is looked for
+  WaitingFrames waiting_;
+  std::unique_ptr<rte_mbuf*[]> given_up_;  // those whose owners are being told
+  uint32_t hand_ = 0;                      // where the next entry is looked for
   uint64_t next_deadline_ns_ = kNever;
 };
 

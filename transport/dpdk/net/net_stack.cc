@@ -41,6 +41,7 @@ const char* NetStack::check(const NetOptions& options) noexcept {
   if (!is_in(options.socket_count_max, 1, 4096)) return "it has 1 to 4096 sockets";
   if (!is_in(options.membership_count_max, 32, 4096)) return "it has 32 to 4096 memberships";
   if (!is_in(options.neighbour_count_max, 16, 4096)) return "it has 16 to 4096 neighbours";
+  if (!is_in(options.waiting_count_max, 8, 16384)) return "8 to 16384 datagrams of it wait";
   if (!is_in(options.path_count_max, 1, 4096)) return "it has 1 to 4096 paths";
   if (options.shared != nullptr && options.queue_index >= options.shared->queue_count()) {
     return "it has no such queue";
@@ -53,7 +54,8 @@ NetStack::NetStack(FrameQueue& queue, const NetOptions& options)
       counters_(options.counters != nullptr ? options.counters : &own_counters_),
       sender_(queue, *counters_, options.vlan),
       datagram_sender_(sender_, *counters_),
-      neighbours_(*this, options.neighbour_count_max),
+      neighbours_(*this, {.entry_count = options.neighbour_count_max,
+                          .waiting_count = options.waiting_count_max}),
       discovery_(sender_, routes_, neighbours_, *counters_, options.takes_routers),
       memberships_(options.membership_count_max),
       reports_(sender_, routes_, memberships_, *counters_),

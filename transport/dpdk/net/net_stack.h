@@ -43,6 +43,7 @@ struct NetOptions {
   uint32_t socket_count_max = 64;       // open at a time; 1 to 4096
   uint32_t membership_count_max = 256;  // groups (with a source: each) of all sockets; 32 to 4096
   uint32_t neighbour_count_max = 256;   // stations known at a time; 16 to 4096
+  uint32_t waiting_count_max = 512;     // datagrams, for stations that are asked; 8 to 16384
   uint32_t path_count_max = 64;         // paths known to be narrower than the link; 1 to 4096
 
   NetCounters* counters = nullptr;  // outlive the stack; nullptr: its own

@@ -1,6 +1,7 @@
 // The states of RFC 4861, with a clock that the test turns, and what a flood may do.
 #include "transport/dpdk/net/neighbours_datapath.h"
 
+#include <functional>
 #include <string>
 
 #include "tests/support/seed.h"
@@ -27,7 +28,9 @@ class Asker final : public NeighbourAsker {
   void drop_waiting(rte_mbuf* frame, bool is_unresolved) noexcept override {
     (is_unresolved ? unresolved_count : dropped_count) += 1;
     rte_pktmbuf_free(frame);
+    if (is_unresolved && told) told();
   }
+  std::function<void()> told;
   std::vector<std::string> asked;
   std::vector<uint8_t> sent;
   uint32_t unresolved_count = 0;
@@ -46,7 +49,10 @@ TEST_GROUP(Neighbours) {
   uint64_t now_ns = kSecond;
 
   void setup() override { make(64); }
-  void make(uint32_t count) { neighbours = std::make_unique<::bedplate::Neighbours>(asker, count); }
+  void make(uint32_t count) {
+    neighbours = std::make_unique<::bedplate::Neighbours>(
+        asker, ::bedplate::Neighbours::Limits{.entry_count = count, .waiting_count = 8});
+  }
   void teardown() override { neighbours.reset(); }
   void pass(uint64_t ns) {
     now_ns += ns;
@@ -116,10 +122,39 @@ TEST(Neighbours, WhatIsNotAskedForChangesByItsFlags) {
   CHECK(state("2001:db8::9") == State::kStale);
 }
 
-TEST(Neighbours, OnlyTheNewestFramesWait) {
-  Neighbour* entry = neighbours->use(ip("192.0.2.9"), now_ns);
-  for (int i = 0; i < 10; ++i) neighbours->wait(*entry, port.allocate());
+// The room is one for all, and the oldest of all goes.
+TEST(Neighbours, OnlyTheNewestFramesOfAllWait) {
+  for (int i = 0; i < 3; ++i) {
+    neighbours->wait(*neighbours->use(ip("192.0.2.9"), now_ns), port.allocate());
+  }
+  for (int i = 0; i < 7; ++i) {
+    neighbours->wait(*neighbours->use(ip("192.0.2.8"), now_ns), port.allocate());
+    CHECK(neighbours->is_valid());
+  }
   LONGS_EQUAL(2, asker.dropped_count);
+  learn("192.0.2.9", 5, true);
+  LONGS_EQUAL(1, asker.sent.size());
+  learn("192.0.2.8", 6, true);
+  LONGS_EQUAL(8, asker.sent.size());
+  LONGS_EQUAL(0, asker.unresolved_count);
+  CHECK(neighbours->is_valid());
+}
+
+// One of those that are told sends again at once, as often as there is room: to the same station,
+// which gets an entry of its own anew.
+TEST(Neighbours, OneThatIsToldOfAFailureMaySend) {
+  for (int i = 0; i < 8; ++i) {
+    neighbours->wait(*neighbours->use(ip("192.0.2.9"), now_ns), port.allocate());
+  }
+  asker.told = [&] {
+    for (int i = 0; i < 3; ++i) {
+      neighbours->wait(*neighbours->use(ip("192.0.2.9"), now_ns), port.allocate());
+    }
+  };
+  for (int i = 0; i < 3; ++i) pass(kSecond);
+  LONGS_EQUAL(8, asker.unresolved_count);
+  LONGS_EQUAL(24 - 8, asker.dropped_count);
+  CHECK(state("192.0.2.9") == State::kIncomplete);
   learn("192.0.2.9", 5, true);
   LONGS_EQUAL(8, asker.sent.size());
 }
