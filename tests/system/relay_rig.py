@@ -204,6 +204,26 @@ class Comparing(Receiver):
                 self.seen += 1
 
 
+class Chosen:
+    """Some of the payloads, in the order of their indices."""
+
+    def __init__(self, payloads, indices):
+        self._payloads, self._indices = payloads, indices
+
+    def __len__(self):
+        return len(self._indices)
+
+    def __getitem__(self, index):
+        return self._payloads[self._indices[index]]
+
+
+def gstreamer_packets(path):
+    """The packets of a file of `rtpstreampay` (RFC 4571): each behind its length."""
+    with open(path, "rb") as file:
+        while length := file.read(2):
+            yield file.read(struct.unpack(">H", length)[0])
+
+
 def sender(box):
     return box.closing.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
 

@@ -3,6 +3,7 @@
 TSRELAY_SECONDS and TSRELAY_MIB make the long ones longer (make check-long).
 """
 
+import collections
 import contextlib
 import os
 import re
@@ -12,10 +13,11 @@ import time
 
 from harness import (BACKENDS, BOUND_SECONDS, MIB, expect, expect_true, need_tools, read_text,
                      test, wait_for)
-from relay_rig import (PAYLOAD_BYTES, TSGEN, VIDEO_PID, Comparing, FilePayloads, Receiver, Relay,
-                       expect_no_drops, expect_same, finish, free_ports, generate, generate_file,
-                       is_bound, output, payloads_of, roomy_sockets, rtp, send_all, sender,
-                       spawn_multicat, start, start_streams, wait_for_file)
+from relay_rig import (PAYLOAD_BYTES, TSGEN, VIDEO_PID, Chosen, Comparing, FilePayloads, Receiver,
+                       Relay, expect_no_drops, expect_same, finish, free_ports, generate,
+                       generate_file, gstreamer_packets, is_bound, output, payloads_of,
+                       roomy_sockets, rtp, send_all, sender, spawn_multicat, start, start_streams,
+                       wait_for_file)
 
 
 def memory_of(relay):
@@ -214,95 +216,106 @@ def ffprobe_and_vlc_read_it_without_an_error(box):
 # ---- Losses ----
 
 
-@test()
-def two_legs_that_lose_by_netsim(box):
+SIZE_MIB = int(os.environ.get("TSRELAY_MIB", "4"))
+# What GStreamer makes RTP of, and where it writes what would leave by the network: so nothing is
+# lost but what is to be, and it is known which.
+GST_SOURCE = (f"filesrc location=in.ts blocksize={PAYLOAD_BYTES} ! "
+              "video/mpegts,systemstream=true,packetsize=188 ! rtpmp2tpay ssrc=0 mtu=1328")
+GST_SINK = "rtpstreampay ! filesink async=false location="
+
+
+def generate_size(box, size_mib):
+    """The payloads of a file of so many MiB."""
+    bits = size_mib * MIB * 8
+    return FilePayloads(generate_file(box, max(1, bits // 80_000_000), min(80_000_000, bits)))
+
+
+def numbered(packets):
+    """With which of the stream each is: RTP has 16 bits of it, and no loss here is so long."""
+    last = None
+    for packet in packets:
+        number = struct.unpack(">H", packet[2:4])[0]
+        last = number if last is None else last + ((number - last) & 0xFFFF)
+        yield last, packet
+
+
+@test(size_mib=[SIZE_MIB])
+def two_legs_that_lose_by_netsim(box, size_mib):
     """GStreamer's netsim loses 2 % of each leg; merged, all is there that either has brought."""
     need_tools("gst-launch-1.0")
     with roomy_sockets():
-        receiver = Receiver(box)
-        content = generate(box, 8)
-        legs = [Receiver(box), Receiver(box)]
-        box.run("gst-launch-1.0", *(
-            f"filesrc location={box.path('in.ts')} blocksize={PAYLOAD_BYTES} ! "
-            "video/mpegts,systemstream=true,packetsize=188 ! rtpmp2tpay mtu=1328 ! tee name=both "
-            + " ".join(f"both. ! queue ! netsim drop-probability=0.02 ! udpsink sync=false "
-                       f"async=false host=127.0.0.1 port={leg.port}" for leg in legs)).split())
-        brought = []
-        for leg in legs:
-            leg.drain()
-            brought.append({struct.unpack(">H", one[2:4])[0]: one for one in leg.datagrams})
-        payloads = payloads_of(content)
-        some, one = next(iter(brought[0].items()))
-        first = some - payloads.index(one[12:])
-        numbers = [(first + i) & 0xFFFF for i in range(len(payloads))]
-        lost = [{i for i, number in enumerate(numbers) if number not in leg} for leg in brought]
+        payloads = generate_size(box, size_mib)
+        names = ("all", "leg0", "leg1")
+        box.run("gst-launch-1.0", "-q", *(f"{GST_SOURCE} seqnum-offset=60000 ! tee name=both "
+                + " ".join(f"both. ! queue ! {'netsim drop-probability=0.02 ! ' * (i > 0)}"
+                           f"{GST_SINK}{name}" for i, name in enumerate(names))).split())
+        packets = [dict(numbered(gstreamer_packets(box.path(name)))) for name in names]
+        expect(sorted(packets[0]), list(range(60_000, 60_000 + len(payloads))), "made by GStreamer")
+        lost = [packets[0].keys() - leg.keys() for leg in packets[1:]]
+        both = lost[0] & lost[1]
         expect_true(all(lost), "each leg has lost some")
-        wanted = [i for i in range(len(payloads)) if i not in lost[0] & lost[1]]
+        receiver = Comparing(box, Chosen(payloads, [i for i in range(len(payloads))
+                                                    if i + 60_000 not in both]))
         ports = free_ports(4)
         relay = start(box, [{"address": f"127.0.0.1:{ports}"},
                             {"address": f"127.0.0.1:{ports + 2}"}],
                       [output(receiver)], window_packets=32)
         out = [sender(box), sender(box)]
-        for i, number in enumerate(numbers):
+        sent = 0
+        for i, number in enumerate(packets[0]):
             for leg in range(2):
-                if number in brought[leg]:
-                    out[leg].sendto(brought[leg][number], ("127.0.0.1", ports + 2 * leg))
+                if number not in lost[leg]:
+                    out[leg].sendto(packets[0][number], ("127.0.0.1", ports + 2 * leg))
+            sent += number not in both
             if i % 16 == 15:  # a gap holds what is behind it, until the window has passed
-                receiver.wait_for(i - 60 - len(lost[0] & lost[1]))
+                receiver.wait_for(sent - 60)
         relay_has = lambda: sum(relay.leg("packets", leg) for leg in range(2))
-        wait_for(lambda: relay_has() == sum(map(len, brought)), "all to have come")
+        wait_for(lambda: relay_has() == sum(map(len, packets[1:])), "all to have come")
         relay.stop()  # hands on what still waits
-        receiver.wait_for(len(wanted))
-        expect_true(receiver.content() == b"".join(payloads[i] for i in wanted),
-                    "all but what both have lost")
+        receiver.wait_for(len(receiver.payloads))
 
 
-
-
-@test()
-def fec_of_gstreamer(box):
+@test(size_mib=[SIZE_MIB])
+def fec_of_gstreamer(box, size_mib):
     """GStreamer makes FEC; one packet of each other matrix is lost on its way to the relay."""
     need_tools("gst-launch-1.0")
     columns = rows = 5
     with roomy_sockets():
-        receiver = Receiver(box)
-        content = generate(box, 2)
+        payloads = generate_size(box, size_mib)
+        receiver = Comparing(box, payloads)
         ports = free_ports(6)
         relay = start(box, [{"address": f"127.0.0.1:{ports}", "fec": True}], [output(receiver)])
-        middle = {beside: Receiver(box, port) for beside, port in
-                  ((0, free_ports(2)), (2, free_ports(2)), (4, free_ports(2)))}
-        sink = "udpsink sync=false async=false host=127.0.0.1 port="
-        box.run("gst-launch-1.0", *(
-            f"filesrc location={box.path('in.ts')} blocksize={PAYLOAD_BYTES} ! "
-            "video/mpegts,systemstream=true,packetsize=188 ! rtpmp2tpay ssrc=0 mtu=1328 ! "
-            f"rtpst2022-1-fecenc name=enc columns={columns} rows={rows} ! {sink}{middle[0].port} "
-            f"enc.fec_0 ! queue ! {sink}{middle[2].port} "
-            f"enc.fec_1 ! queue ! {sink}{middle[4].port}").split())
-        for each in middle.values():
-            each.wait_for(1)
-        media = middle[0].datagrams
-        expect(len(media), len(content) // PAYLOAD_BYTES, "packets that GStreamer made")
-        lost = {i for i in range(100, len(media) - 100) if i % (2 * columns * rows) == 7}
+        box.run("gst-launch-1.0", "-q", *(
+            f"{GST_SOURCE} seqnum-offset=60000 ! "
+            f"rtpst2022-1-fecenc name=enc columns={columns} rows={rows} ! {GST_SINK}media "
+            f"enc.fec_0 ! queue ! {GST_SINK}fec_0 "
+            f"enc.fec_1 ! queue ! {GST_SINK}fec_1").split())
         out = sender(box)
-        fec = sorted((struct.unpack(">H", d[12:14])[0], beside, d) for beside in (2, 4)
-                     for d in middle[beside].datagrams)
-        first = struct.unpack(">H", media[0][2:4])[0]
-        fec = [((base - first) & 0xFFFF, beside, d) for base, beside, d in fec]
-        fec.sort()
-        for i, datagram in enumerate(media):
+        # Where in the stream the first packet is that each of FEC protects.
+        fec = []
+        for beside, name in ((2, "fec_0"), (4, "fec_1")):
+            last = 0
+            for sums in gstreamer_packets(box.path(name)):
+                base = struct.unpack(">H", sums[12:14])[0]
+                last += (base - 60_000 - last) & 0xFFFF
+                fec.append((last, beside, sums))
+        fec = collections.deque(sorted(fec))
+        lost = {i for i in range(100, len(payloads) - 100) if i % (2 * columns * rows) == 7}
+        count = 0
+        for i, datagram in enumerate(gstreamer_packets(box.path("media"))):
+            count += 1
             if i not in lost:
                 out.sendto(datagram, ("127.0.0.1", ports))
             while fec and fec[0][0] + 2 * columns * rows <= i:
-                _, beside, sums = fec.pop(0)
+                _, beside, sums = fec.popleft()
                 out.sendto(sums, ("127.0.0.1", ports + beside))
             if i == 99:
                 relay.wait_for_stream("fec_packets", 1)  # from now on packets are held for FEC
             if i % 32 == 31:  # a gap holds what is behind it, until its FEC has come
                 receiver.wait_for(i - 110)
-        receiver.wait_for(len(media) - len(lost))
+        expect(count, len(payloads), "packets that GStreamer made")
         relay.wait_for_stream("fec_recovered", len(lost))
-        receiver.wait_for(len(media))
-        expect_true(receiver.content() == content, "all of it is there")
+        receiver.wait_for(len(payloads))
         expect(relay.stream("lost"), 0, "packets lost")
         expect(relay.stream("fec_malformed"), 0, "FEC packets that made no sense")
         relay.stop()
