@@ -57,6 +57,7 @@ void StreamServer::accept(int fd) noexcept {
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // fails on a Unix socket: as well
   options_.counters->connections_total.add(1);
   options_.counters->connections_open.set(++open_count_);
+  options_.counters->connections_peak.raise(open_count_);
   connection->is_ending = connection->is_broken = false;
   connection->socket.receive.context = connection->socket.send.context = connection;
   connection->socket.receive.completed = [](void* context, int64_t result) noexcept {

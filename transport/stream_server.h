@@ -32,6 +32,7 @@ namespace bedplate {
 // Written by the shard; the service plans and describes them.
 struct StreamServerCounters {
   Counter connections_open;
+  Counter connections_peak;  // the most that were open at once
   Counter connections_total;
   Counter connections_refused;  // closed at once: there were as many as planned, or it drains
 };

@@ -222,6 +222,7 @@ void BlockServer::open_connection(int fd) noexcept {
   free_ = connection->next_free;
   ++open_count_;
   wiring_.connection_counters->connections_open.set(open_count_);
+  wiring_.connection_counters->connections_peak.raise(open_count_);
   wiring_.connections_loop->timers().arm(
       connection->handshake_timer,
       wiring_.connections_loop->now_ns() + options_.handshake_timeout_ns);

@@ -13,6 +13,7 @@ namespace bedplate {
 // Written by the shard of the connections.
 struct alignas(kCacheLineBytes) ConnectionCounters {
   Counter connections_open;
+  Counter connections_peak;  // the most that were open at once
   Counter connections_total;
   Counter connections_refused;  // over max_connections
   Counter handshake_timeouts;
@@ -54,10 +55,16 @@ struct alignas(kCacheLineBytes) StoreCounters {
 
 inline void describe(CounterTable& table, ConnectionCounters& c) {
   table.gauge("connections_open", c.connections_open, "connections", "Clients that are connected.");
+  table
+      .gauge("connections_peak", c.connections_peak, "connections",
+             "The most clients that were connected at once.")
+      .peak_of("max_connections", "One client more than that is closed at once.");
   table.counter("connections_total", c.connections_total, "connections",
                 "Clients that have connected.");
-  table.counter("connections_refused", c.connections_refused, "connections",
-                "Closed at once: there were max_connections, or it drains.");
+  table
+      .counter("connections_refused", c.connections_refused, "connections",
+               "Closed at once: there were max_connections, or it drains.")
+      .refusals_of("max_connections");
   table.counter("handshake_timeouts", c.handshake_timeouts, "connections",
                 "Closed: the client took too long to negotiate.");
   table.counter("protocol_errors", c.protocol_errors, "connections",

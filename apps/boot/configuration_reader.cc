@@ -83,6 +83,15 @@ void ConfigurationReader::read(const TomlNode& root) {
   if (file_.check_) file_.check_(whole);
 }
 
+void ConfigurationReader::check(const TomlNode& root, const std::vector<Kept>& tables) {
+  for (const Kept& kept : tables) {
+    ReadTable whole(*this, *kept.table, *kept.node);
+    if (kept.table->check_) kept.table->check_(whole);
+  }
+  ReadTable whole(*this, file_, root);
+  if (file_.check_) file_.check_(whole);
+}
+
 void ConfigurationReader::read_table(ConfigurationTable& table, const std::string& label,
                                      const TomlNode& node) {
   for (const TomlNode& child : node.children) {
@@ -161,7 +170,8 @@ void ConfigurationReader::read_one_table(const Child& child, const TomlNode& nod
     return add_problem(node.position, child.label() + " is " + kind_text(node.kind),
                        "expected a table");
   }
-  ConfigurationTable table(child.name);
+  kept_.push_back({std::make_shared<ConfigurationTable>(child.name), &node, child.max_count != 0});
+  ConfigurationTable& table = *kept_.back().table;
   child.describe(table);
   read_table(table, child.label(), node);
   ReadTable whole(*this, table, node);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <memory>
 #include <set>
 #include <string>
 #include <string_view>
@@ -22,11 +23,22 @@ const TomlNode* find_child(const TomlNode& node, std::string_view key) noexcept;
 
 class ConfigurationReader {
  public:
+  // A table of the file, with its description.
+  struct Kept {
+    std::shared_ptr<ConfigurationTable> table;
+    const TomlNode* node = nullptr;
+    bool is_one_of_several = false;  // [[table]]
+  };
+
   // Fills in what `file` describes, and `configuration`, whose shards and groups references name.
   ConfigurationReader(ConfigurationTable& file, Configuration& configuration)
       : file_(file), configuration_(configuration) {}
 
   void read(const TomlNode& root);
+  // Those that were read, but the file itself; `root` is as before. Requires: read() was called.
+  std::vector<Kept> take_tables() { return std::move(kept_); }
+  // Only what keys must be to one another, of variables that were changed since read().
+  void check(const TomlNode& root, const std::vector<Kept>& tables);
   // Every problem, in the file's order; each is of kind kConfiguration.
   std::vector<Error> problems(const char* path) const;
 
@@ -68,6 +80,7 @@ class ConfigurationReader {
 
   ConfigurationTable& file_;
   Configuration& configuration_;
+  std::vector<Kept> kept_;
   std::vector<Problem> problems_;
   std::vector<Taken> taken_;
   std::set<std::string, std::less<>> refused_;  // keys without a usable value somewhere, and tables
@@ -99,9 +112,10 @@ class ReadTable {
   void refuse(std::string answer, std::string cure) {
     refuse_at(node_.position, std::move(answer), std::move(cure));
   }
-  // At the value of `key`, which is there.
+  // At the value of `key`; at the table, where it is not there.
   void refuse_value(std::string_view key, std::string answer, std::string cure) {
-    refuse_at(find_child(node_, key)->position, std::move(answer), std::move(cure));
+    const TomlNode* value = find_child(node_, key);
+    refuse_at((value != nullptr ? *value : node_).position, std::move(answer), std::move(cure));
   }
   // Those of `keys` that are there make no sense in this table: `"KEY" answer`.
   void refuse_keys(std::initializer_list<const char*> keys, const std::string& answer,

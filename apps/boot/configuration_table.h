@@ -131,6 +131,12 @@ class ConfigurationKey {
 
   // ---- For its readers ----
 
+  // Whether it says a number: an integer or a size.
+  bool is_number() const noexcept { return type_ == Type::kInteger || type_ == Type::kSize; }
+  // What its variable holds now; nothing: its default is none. Requires: is_number(), as below.
+  std::optional<uint64_t> number() const { return load_(); }
+  void set_number(std::optional<uint64_t> number) const { set_(number); }
+
   const std::string& name() const noexcept { return name_; }
   const std::string& former_name() const noexcept { return former_name_; }  // empty: none
   Type type() const noexcept { return type_; }
@@ -169,6 +175,8 @@ class ConfigurationKey {
   std::vector<const char*> words_;
   std::function<void()> clear_;        // of lists: before the first element of one that is there
   std::function<void(Value&)> store_;  // of lists: for each element
+  std::function<std::optional<uint64_t>()> load_;  // of a number, as the next
+  std::function<void(std::optional<uint64_t>)> set_;
 };
 
 class ConfigurationTable {
@@ -185,22 +193,26 @@ class ConfigurationTable {
 
   template <std::integral T>
   Key& integer(const char* name, T* to, uint64_t min, uint64_t max) {
-    return add(name, Type::kInteger, min, max, std::to_string(*to),
-               [to](Key::Value& value) { *to = static_cast<T>(value.number); });
+    return add_number(name, Type::kInteger, to, min, max, std::to_string(*to));
   }
   // The default is said by otherwise().
   template <std::integral T>
   Key& integer(const char* name, std::optional<T>* to, uint64_t min, uint64_t max) {
-    return add(name, Type::kInteger, min, max, "",
-               [to](Key::Value& value) { *to = static_cast<T>(value.number); });
+    Key& key = add(name, Type::kInteger, min, max, "",
+                   [to](Key::Value& value) { *to = static_cast<T>(value.number); });
+    key.load_ = [to] { return to->has_value() ? std::optional<uint64_t>(**to) : std::nullopt; };
+    key.set_ = [to](std::optional<uint64_t> number) {
+      to->reset();
+      if (number) *to = static_cast<T>(*number);
+    };
+    return key;
   }
   // Bytes: "64 MiB", or an integer.
   template <std::unsigned_integral T>
   Key& size(const char* name, T* to, uint64_t min, uint64_t max) {
     const std::string usual =
         *to == 0 ? "0" : "\"" + std::string(format_bytes(*to).text) + "\"";  // as a file says it
-    return add(name, Type::kSize, min, max, usual,
-               [to](Key::Value& value) { *to = static_cast<T>(value.number); });
+    return add_number(name, Type::kSize, to, min, max, usual);
   }
   template <std::integral T>
   Key& boolean(const char* name, T* to) {
@@ -375,6 +387,15 @@ class ConfigurationTable {
 
   Key& add(const char* name, Type type, uint64_t min, uint64_t max, std::string default_text,
            std::function<void(Key::Value&)> store);
+  template <typename T>
+  Key& add_number(const char* name, Type type, T* to, uint64_t min, uint64_t max,
+                  std::string default_text) {
+    Key& key = add(name, type, min, max, std::move(default_text),
+                   [to](Key::Value& value) { *to = static_cast<T>(value.number); });
+    key.load_ = [to] { return std::optional<uint64_t>(static_cast<uint64_t>(*to)); };
+    key.set_ = [to](std::optional<uint64_t> number) { *to = static_cast<T>(number.value()); };
+    return key;
+  }
   Key& add_text(const char* name, Type type, std::string* to, uint64_t min, uint64_t max);
   void add_table(const char* name, bool is_required, uint64_t max_count,
                  std::function<void(ConfigurationTable&)> describe);

@@ -15,6 +15,13 @@
 // `bedplate stats`, of this build or another, knows no service. Each counter is written by one
 // thread. Threads: before the seal (it allocates).
 //
+// A counter may measure a key of the configuration, for `bedplate plan --explain`: how much of it
+// was used at most, or how often it was too little.
+//
+//     table.gauge("bytes_peak", counters.bytes_peak, "bytes", "What values took at most.")
+//         .peak_of("bytes", "Values are forgotten sooner.");
+//     table.counter("forgotten", counters.forgotten, "values", "...").refusals_of("bytes");
+//
 // Tested by tests/apps/boot/counters_file_test.cc.
 #pragma once
 
@@ -48,6 +55,17 @@ constexpr size_t bytes_of(CounterKind kind) noexcept {
   return kind == CounterKind::kHistogram ? sizeof(Histogram) : sizeof(Counter);
 }
 
+// What a counter says of a key. Of a service's table: "bytes", or "tenant.bytes" in the tables in
+// it; of the runtime's: "group.loans". Of tables that there may be several of, it is the one that
+// has the set's instance as its name (a text that the description calls unique()).
+struct KeyMeasure {
+  enum class Kind { kNone, kPeak, kRefusals };
+  Kind kind = Kind::kNone;
+  std::string key;
+  std::string risk;      // of a peak: what may happen where the key is smaller; a sentence
+  std::string capacity;  // of a peak: the gauge beside it that says what it is a part of
+};
+
 struct CounterDescription {
   std::string name;  // 1 to 47 bytes of a-z, 0-9 and _
   CounterKind kind = CounterKind::kCounter;
@@ -55,20 +73,31 @@ struct CounterDescription {
   std::string help;        // one sentence; 1 to 159 bytes
   uint32_t offset = 0;     // of its Counter, or Histogram, in the struct
   std::string words = {};  // kState: of 0, 1, ...; kFlags: of bit 0, 1, ...: "stopped|open"
+  KeyMeasure measure = {};
+
+  // It is the most that was used of what `key` says at once. With `capacity`, a gauge of the same
+  // set: of that, of which the key says a part, or the default when it says nothing.
+  void peak_of(const char* key, const char* risk, const char* capacity = "") {
+    measure = {KeyMeasure::Kind::kPeak, key, risk, capacity};
+  }
+  // It counts what was refused, or lost, because `key` says too little.
+  void refusals_of(const char* key) { measure = {KeyMeasure::Kind::kRefusals, key, "", ""}; }
 };
 
 // Each function adds one, whose texts it copies; what they may be CounterDescription says, and
-// ServicePlan::counters checks.
+// ServicePlan::counters checks. What is returned is for the same line: the next call may move it.
 class CounterTable {
  public:
   // `base`: the struct that is described.
   explicit CounterTable(const void* base) noexcept : base_(static_cast<const std::byte*>(base)) {}
 
-  void counter(const char* name, const Counter& counter, const char* unit, const char* help) {
-    add(name, CounterKind::kCounter, counter, unit, help);
+  CounterDescription& counter(const char* name, const Counter& counter, const char* unit,
+                              const char* help) {
+    return add(name, CounterKind::kCounter, counter, unit, help);
   }
-  void gauge(const char* name, const Counter& counter, const char* unit, const char* help) {
-    add(name, CounterKind::kGauge, counter, unit, help);
+  CounterDescription& gauge(const char* name, const Counter& counter, const char* unit,
+                            const char* help) {
+    return add(name, CounterKind::kGauge, counter, unit, help);
   }
 
   void histogram(const char* name, const Histogram& histogram, const char* unit, const char* help) {
@@ -93,10 +122,11 @@ class CounterTable {
 
  private:
   template <typename Kind>
-  void add(const char* name, CounterKind kind, const Kind& counter, const char* unit,
-           const char* help, const char* words = "") {
+  CounterDescription& add(const char* name, CounterKind kind, const Kind& counter, const char* unit,
+                          const char* help, const char* words = "") {
     const auto offset = reinterpret_cast<const std::byte*>(&counter) - base_;
-    counters_.push_back({name, kind, unit, help, static_cast<uint32_t>(offset), words});
+    return counters_.emplace_back(
+        CounterDescription{name, kind, unit, help, static_cast<uint32_t>(offset), words});
   }
 
   const std::byte* base_;

@@ -17,13 +17,22 @@ inline void describe(CounterTable& table, const KeyedCacheCounters& counters) {
   table.gauge("bytes", counters.bytes, "bytes", "What the items take of the cache.");
 }
 
-inline void describe(CounterTable& table, const StreamServerCounters& counters) {
+// `key`: of the service's table, what it has planned them by (`bedplate plan --explain`); nullptr:
+// none.
+inline void describe(CounterTable& table, const StreamServerCounters& counters,
+                     const char* key = nullptr) {
   table.gauge("connections_open", counters.connections_open, "connections",
               "Clients that are connected.");
+  CounterDescription& peak =
+      table.gauge("connections_peak", counters.connections_peak, "connections",
+                  "The most clients that were connected at once.");
+  if (key != nullptr) peak.peak_of(key, "One client more than that is closed at once.");
   table.counter("connections_total", counters.connections_total, "connections",
                 "Clients that have connected.");
-  table.counter("connections_refused", counters.connections_refused, "connections",
-                "Closed at once: there were max_connections, or it drains.");
+  CounterDescription& refused =
+      table.counter("connections_refused", counters.connections_refused, "connections",
+                    "Closed at once: there were as many as planned, or it drains.");
+  if (key != nullptr) refused.refusals_of(key);
 }
 
 }  // namespace bedplate

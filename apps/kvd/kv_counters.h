@@ -31,7 +31,7 @@ inline void describe(CounterTable& table, Counters& c) {
   table.counter("misses", c.misses, "requests", "Keys that were asked for and had none.");
   table.counter("sets", c.sets, "requests", "Values that came whole, whatever became of them.");
   describe(table, c.cache);
-  describe(table, c.clients);
+  describe(table, c.clients, "max_connections");
   table.counter("messages_dropped", c.messages_dropped, "messages",
                 "Made no sense, or more waited for loans to come back than there is room for.");
   table.histogram("get_ns", c.get_ns, "ns",

@@ -61,6 +61,7 @@ struct Command {
 int run_command(const Arguments& arguments);
 int plan_command(const Arguments& arguments);
 int answer_fifo_question(const Arguments& arguments);  // plan --fifo
+int explain_plan(const Arguments& arguments);          // plan --explain
 int check_command(const Arguments& arguments);
 int keys_command(const Arguments& arguments);
 int counters_command(const Arguments& arguments);

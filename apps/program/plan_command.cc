@@ -131,11 +131,17 @@ int plan_command(const Arguments& arguments) {
     if (arguments.operands.empty()) return answer_fifo_question(arguments);
     return usage_failure("--fifo takes no configuration:", arguments.operands[0], "plan");
   }
+  const bool is_explained = arguments.has("--explain");
   for (const Arguments::Option& option : arguments.options) {
-    if (option.name == "--json") continue;
+    if (option.name == "--json" || option.name == "--explain") continue;
+    if (option.name == "--from" && is_explained) continue;
+    if (option.name == "--from") {
+      return usage_failure("without --explain there is no", option.name, "plan");
+    }
     return usage_failure("without --fifo there is no", option.name, "plan");
   }
   if (arguments.operands.empty()) return usage_failure("missing CONFIG or --fifo", "", "plan");
+  if (is_explained) return explain_plan(arguments);
   std::vector<Error> problems;
   const auto configuration =
       load_configuration(arguments.operands[0].c_str(), arguments.services, &problems);

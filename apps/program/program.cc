@@ -45,6 +45,8 @@ constexpr CommandOption kCountersOptions[] = {
 constexpr CommandOption kKeysOptions[] = {
     {"--markdown", "", "print the rows of the table in docs/configuration.md"}, kJson};
 constexpr CommandOption kPlanOptions[] = {
+    {"--explain", "", "instead: which keys could be smaller, by the peaks of a run"},
+    {"--from", "FILE", "with --explain: of this counters file, not of what runs now"},
     {"--fifo", "LAYOUT", "instead of CONFIG: what would a group take? lazy or mesh"},
     {"--peers", "N", "its members; required"},
     {"--entries", "N", "of each FIFO or lane (default 128)"},
@@ -82,6 +84,8 @@ constexpr Command kCommands[] = {
      &run_command},
     {"plan", "[CONFIG]", 0, 1, kPlanOptions, "print every byte of the pool with its owner",
      "Takes nothing and needs no rights. What it prints is what `run` takes, to the byte.\n"
+     "With --explain: what the appliance of CONFIG has used of its keys at most, which of them\n"
+     "could be smaller and what that would save and risk, and which were too small.\n"
      "Without a configuration it answers what FIFOs would take:\n"
      "  bedplate plan --fifo mesh --peers 1024 --entries 16 --eager 4096\n\n",
      &plan_command},

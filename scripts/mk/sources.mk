@@ -53,14 +53,15 @@ VERBS_WORDS := transport/verbs/peer_state.cc transport/verbs/verbs_wire.cc
 BOOT := appliance appliance_plan appliance_user configuration configuration_checks \
         configuration_reader configuration_table configuration_tables configuration_values \
         configuration_words connection_thread counters_file counters_reader counters_snapshot \
-        listeners \
-        messages_plan messaging name_lock outsiders peers planned_files pool_counters ports_part \
+        listeners loaded_configuration messages_plan messaging name_lock outsiders peers \
+        planned_files pool_counters ports_part \
         preflight runtime_counters service_calls service_context service_plan shard shard_group \
         shard_messenger toml_reader
 INIT := core_dump crash drill init kernel_command_line machine modules mounts netlink network \
         rdma_link watchdog
 COMMANDS := check_command counter_changes counter_text counters_command doctor_command \
-            fifo_question files_c group_parts init_part json_output judgement keys_command \
+            explain_plan fifo_question files_c group_parts init_part json_output judgement \
+            key_findings keys_command \
             machine_findings mend perf_command plan_command program run_command service_c \
             sockets_c stats_command stats_json stats_text top_command top_history top_json \
             top_model top_screen top_terminal top_text top_watch watch_stats

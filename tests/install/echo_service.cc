@@ -1,6 +1,6 @@
 // A service as somebody writes it who has nothing but the installed files: [echo] of the
-// configuration, a carve of buffers, a counter, and connections on the first shard that get back
-// what they send.
+// configuration, a carve of buffers, counters, one of which measures a key, and connections on the
+// first shard that get back what they send.
 #include <memory>
 #include <span>
 
@@ -16,9 +16,12 @@ constexpr uint64_t kBufferBytes = 4096;
 
 struct EchoCounters {
   Counter echoed;
+  Counter connections_peak;
 };
 void describe(CounterTable& table, EchoCounters& counters) {
   table.counter("echoed_bytes", counters.echoed, "bytes", "What was sent back.");
+  table.gauge("connections_peak", counters.connections_peak, "connections", "The most at once.")
+      .peak_of("max_connections", "A client more is turned away.");
 }
 
 struct Connection {
@@ -96,6 +99,7 @@ class EchoService final : public Service {
       };
       if (sockets_->attach(one.socket) != 0) break;
       one.is_open = true;
+      counters_->connections_peak.raise(++open_count_);
       return receive(one);
     }
     ::close(fd);
@@ -128,10 +132,12 @@ class EchoService final : public Service {
     sockets_->detach(one.socket);
     ::close(one.socket.fd);
     one.is_open = false;
+    --open_count_;
   }
 
   std::vector<SocketAddress> listen_;
   uint32_t max_connections_ = 8;
+  uint32_t open_count_ = 0;
   StreamSockets* sockets_ = nullptr;
   EchoCounters* counters_ = nullptr;
   std::unique_ptr<Connection[]> connections_;

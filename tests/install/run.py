@@ -150,6 +150,14 @@ class Service:
         return json.loads(run([self.program, "stats", "echo", "--json", "--directory",
                                os.path.join(self.folder, "run")]))
 
+    def explain(self):
+        """The key that its counter measures shows up by itself."""
+        told = json.loads(run([self.program, "plan", "--explain", "--json", self.config]))
+        found, = (one for one in told["keys"] if one["key"] == "echo.max_connections")
+        expect((found["value"], found["peak"] in (1, 2)), (4, True), f"what is known of it: {found}")
+        expect(found["proposed"], found["peak"] + 1, "its proposed value")
+        expect(found["risk"], "A client more is turned away.", "the risk")
+
     def greet(self, ping):
         """Two processes join, and hear three greetings from one another."""
         door = os.path.join(self.folder, "run/echo.join")
@@ -231,7 +239,8 @@ def check_programs(builds, tool, kind):
         expect(service.ask(text) == text, True, "the echo is what was sent")
         expect(service.ask(b"again"), b"again", "the echo")
         told = service.stats()
-        expect(told["services"]["echo"], {"echoed_bytes": len(text) + 5}, "its counters")
+        expect(told["services"]["echo"]["echoed_bytes"], len(text) + 5, "its counter")
+        service.explain()
         level = "MUNMAP" if kind == "asan" else "FREE CHUNK MUNMAP"
         expect(told["pool"]["support_level"], level, "malloc's support level")
         if kind not in VERBS_KINDS:

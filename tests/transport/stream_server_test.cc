@@ -144,6 +144,7 @@ class ServerBodies : public SocketsFixture {
     CHECK_EQUAL(kConnections, clients.connections_total.read());
     all[1].close();
     CHECK(run_until([&] { return clients.connections_open.read() == kConnections - 1; }));
+    CHECK_EQUAL(kConnections, clients.connections_peak.read());
     LONGS_EQUAL(1, shared.reset_count);
     const Fd next = connect();  // into the place that is free again
     CHECK(is_closed(connect_to(address)));

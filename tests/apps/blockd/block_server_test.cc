@@ -272,6 +272,7 @@ class BlockServerTest : public BlockServerFixture {
     for (NbdPeer& each : peers) CHECK(each.reads(0, std::string(9, '\0')));
     peers.pop_back();  // makes room for one
     CHECK(rig->has_open(options.max_connections - 1));
+    CHECK_EQUAL(options.max_connections, counted().connections_peak.read());
     NbdPeer next = negotiated();
     CHECK(next.reads(0, std::string(9, '\0')));
     CHECK_EQUAL(1, counted().connections_refused.read());

@@ -1,0 +1,129 @@
+#include "apps/boot/loaded_configuration.h"
+
+#include <algorithm>
+
+#include <sys/stat.h>
+
+#include "apps/boot/service.h"
+#include "apps/boot/service_calls.h"
+#include "platform/file.h"
+
+namespace bedplate {
+
+static constexpr size_t kFileMaxBytes = kMiB;
+
+Result<void> describe_services(std::span<Service* const> services, ConfigurationTable& file,
+                               Configuration& all, std::vector<Error>* thrown) {
+  for (Service* service : services) {
+    if (file.find_key(service->name()) != nullptr || file.find_child(service->name()) != nullptr) {
+      Error error;
+      error.kind = ErrorKind::kConfiguration;
+      error.set_doing("giving the service %s its table of the configuration", service->name());
+      error.set_answer("the runtime, or another service, has one of this name");
+      return error.set_cure("this is a defect of the program: each service has a name of its own");
+    }
+    const auto describe = [service, &all, thrown](ConfigurationTable& table) {
+      const bool is_known =
+          std::find(all.services.begin(), all.services.end(), service) != all.services.end();
+      if (!table.is_sample() && !is_known) all.services.push_back(service);
+      auto described = call_service(*service, "describing its table", [&] {
+        service->describe(table);
+        return Result<void>{};
+      });
+      if (!described.ok()) thrown->push_back(described.error());
+    };
+    file.service(service->name(), service->table_count_max(), describe);
+  }
+  return {};
+}
+
+bool LoadedConfiguration::parse(std::string_view text, const char* path,
+                                std::span<Service* const> services, std::vector<Error>* problems) {
+  const auto refuse = [&](const char* answer, const char* cure) {
+    problems->push_back(configuration_error(path, {}, answer, cure));
+    return false;
+  };
+  if (text.empty()) {
+    return refuse("the file is empty", "docs/configuration.md shows the smallest file that works");
+  }
+  if (text.size() > kFileMaxBytes) {
+    return refuse("the file has more than 1 MiB",
+                  "expected a configuration, which is a few KiB of TOML text");
+  }
+  Result<TomlNode> root = read_toml(text, path);
+  if (!root.ok()) {
+    problems->push_back(root.error());
+    return false;
+  }
+  root_ = std::make_unique<TomlNode>(root.take());
+  path_ = path;
+  describe(*file_, configuration_);
+  std::vector<Error> found;
+  if (auto described = describe_services(services, *file_, configuration_, &found);
+      !described.ok()) {
+    problems->push_back(described.error());
+    return false;
+  }
+  ConfigurationReader reader(*file_, configuration_);
+  reader.read(*root_);
+  if (found.empty()) found = reader.problems(path);  // else they come of the half description
+  problems->insert(problems->end(), found.begin(), found.end());
+  if (!found.empty()) return false;
+  tables_ = reader.take_tables();
+  std::vector<Service*>& there = configuration_.services;
+  std::sort(there.begin(), there.end(), [services](Service* left, Service* right) {
+    return std::find(services.begin(), services.end(), left) <
+           std::find(services.begin(), services.end(), right);
+  });
+  return true;
+}
+
+bool LoadedConfiguration::load(const char* path, std::span<Service* const> services,
+                               std::vector<Error>* problems) {
+  const auto refuse = [&](Error error) {
+    error.kind = ErrorKind::kConfiguration;
+    error.set_doing("reading the configuration %s", path);
+    problems->push_back(error.set_cure("name a readable file with the appliance's configuration"));
+    return false;
+  };
+  // Opening a FIFO waits for its other end, reading a pipe or a terminal for what comes.
+  struct stat status {};
+  if (stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
+    return refuse(Error{}.set_answer("it is no regular file"));
+  }
+  std::string text(kFileMaxBytes + 2, '\0');  // one byte too many shows, plus the terminator
+  Result<size_t> bytes = read_text_file(path, text.data(), text.size());
+  if (!bytes) return refuse(bytes.error());
+  text.resize(bytes.value());
+  return parse(text, path, services, problems);
+}
+
+LoadedConfiguration::LoadedConfiguration() : file_(std::make_unique<ConfigurationTable>("")) {}
+LoadedConfiguration::~LoadedConfiguration() = default;
+
+std::vector<NumberKey> LoadedConfiguration::number_keys() const {
+  std::vector<NumberKey> all;
+  for (const ConfigurationReader::Kept& kept : tables_) {
+    std::string instance;
+    for (const ConfigurationKey& key : kept.table->keys()) {
+      const TomlNode* value = find_child(*kept.node, key.name());
+      const bool is_name = key.is_unique() && value != nullptr;
+      if (is_name && value->kind == TomlNode::Kind::kText && instance.empty()) {
+        instance = value->text;
+      }
+    }
+    for (const ConfigurationKey& key : kept.table->keys()) {
+      if (!key.is_number()) continue;
+      all.push_back({kept.table->name(), kept.is_one_of_several, instance, &key});
+    }
+  }
+  return all;
+}
+
+std::vector<Error> LoadedConfiguration::check() {
+  ConfigurationReader reader(*file_, configuration_);
+  reader.check(*root_, tables_);
+  return reader.problems(path_.c_str());
+}
+
+}  // namespace bedplate

@@ -1,0 +1,101 @@
+"""`bedplate plan --explain`: which keys could be smaller or should be larger, by a run's peaks."""
+
+import json
+import re
+import shutil
+
+from harness import KIB, expect, expect_in, expect_true, test, to_toml, wait_for
+from raw_nbd import connect, connected
+
+
+def explain(box, config, *options):
+    told = json.loads(box.bedplate("plan", "--explain", "--json", *options, config).stdout)
+    return told, {one["key"]: one for one in told["keys"]}
+
+
+def planned_bytes(box, config):
+    """All that is planned but the heap, which gets what is left."""
+    return sum(segment["bytes"] for segment in box.plan(config)["segments"]
+               if segment["owner"] != "heap")
+
+
+@test()
+def a_key_that_is_too_large(box):
+    """Its peak, a smaller value, and what that saves: which is what the plan with it saves."""
+    configuration = box.configuration(max_connections=100)
+    appliance = box.appliance(configuration)
+    clients = [connect(box, appliance) for _ in range(8)]
+    for client in clients[1:]:
+        client.close()
+    wait_for(lambda: appliance.blockd("connections_open") == 1, "the end of seven clients")
+    told, keys = explain(box, appliance.config)
+    expect((told["name"], told["running"]), ("test", True), "whose peaks they are")
+    found = keys["blockd.max_connections"]
+    expect((found["value"], found["peak"], found["proposed"]), (100, 8, 10), "of its value")
+    expect((found["refused"], found["unit"]), (0, "connections"), "of what")
+    expect_true(found["saved_bytes"] > 90 * 128 * KIB, f"what it saves: {found}")
+    expect_in("closed at once", found["risk"], "the risk")
+    text = box.bedplate("plan", "--explain", appliance.config).stdout
+    row = next(line for line in text.splitlines() if line.startswith("blockd.max_connections"))
+    expect(row.split()[1:4], ["100", "8", "10"], "its row")
+    expect_in(f"risk: {found['risk']}", text, "the table")
+    expect_in("proposed: the peak, or what ran out, and 25 % more", text, "the margin")
+
+    configuration["blockd"]["max_connections"] = 10
+    smaller = box.write("smaller.toml", to_toml(configuration))
+    saved = planned_bytes(box, appliance.config) - planned_bytes(box, smaller)
+    expect(found["saved_bytes"], saved, "what the plan with the proposed value takes less")
+
+
+@test()
+def a_key_that_was_too_small(box):
+    """What was refused makes it larger; also by the file that an appliance which was killed left."""
+    appliance = box.appliance(box.configuration(max_connections=4))
+    for _ in range(4):
+        connect(box, appliance)
+    late = connected(box, appliance)
+    late.expect_disconnect("a fifth client")
+    wait_for(lambda: appliance.blockd("connections_refused") == 1, "its refusal")
+    running, _ = explain(box, appliance.config)
+    kept = box.path("kept.stats")
+    appliance.process.kill()
+    appliance.wait_exit()
+    shutil.copy(f"{appliance.runtime_directory}/test.stats", kept)
+    crashed, _ = explain(box, appliance.config)
+    copied, _ = explain(box, appliance.config, "--from", kept)
+    expect([told["running"] for told in (running, crashed, copied)], [True, False, False], "it runs")
+    for told in (running, crashed, copied):
+        found, = (one for one in told["keys"] if one["key"] == "blockd.max_connections")
+        expect((found["value"], found["peak"], found["refused"], found["proposed"]), (4, 4, 1, 5),
+               "of its value")
+        expect_true(found["saved_bytes"] <= 0, f"what it takes: {found}")
+    text = box.bedplate("plan", "--explain", "--from", kept, appliance.config).stdout
+    expect_in("NOT running", text, "the head")
+    expect_in("it was too little: 1 refused or lost", text, "the table")
+
+
+@test()
+def a_key_that_nothing_measures(box):
+    """It is named, and nothing is said of it."""
+    appliance = box.appliance()
+    told, keys = explain(box, appliance.config)
+    expect_in("blockd.volume[ram0].bytes", told["unknown"], "what is not known")
+    expect_true(not set(told["unknown"]) & set(keys), "known and unknown")
+    text = box.bedplate("plan", "--explain", appliance.config).stdout
+    expect_in("unknown, since no counter measures them:\n", text, "the table")
+    expect_in("\n  blockd.volume[ram0].bytes\n", text, "the table")
+
+
+@test()
+def refuses_what_makes_no_sense(box):
+    config = box.write("good.toml", to_toml(box.configuration()))
+    for arguments, code, wanted in [
+            (["--from", config, config], 2, "without --explain there is no --from"),
+            (["--explain"], 2, "missing CONFIG or --fifo"),
+            (["--explain", "--fifo", "mesh", config], 2, "--fifo takes no configuration"),
+            (["--explain", config], 1, "test.stats: No such file.* or name the counters file .* --from"),
+            (["--explain", "--from", config, config], 1, "reading counters from")]:
+        done = box.bedplate("plan", *arguments, expect_code=code)
+        expect(done.stdout, "", "the standard output")
+        expect(len(done.stderr.splitlines()), 1, f"the lines on standard error: {done.stderr}")
+        expect_true(re.search(wanted, done.stderr), f"of {arguments}: {done.stderr}")
