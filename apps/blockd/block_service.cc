@@ -1,6 +1,8 @@
 // Tested by tests/apps/boot/appliance_plan_test.cc, tests/system/transmission_test.py.
 #include "apps/blockd/block_service.h"
 
+#include <algorithm>
+
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
@@ -21,7 +23,7 @@ constexpr uint64_t kBufferBytesMin = align_up(StoreQueue::kBufferBytesMin, kMiB)
 void check_volume(ReadTable& read, const VolumeSettings& settings) {
   const char* first = nullptr;
   bool was_refused = false;
-  for (const char* store : {"file", "device", "nvme"}) {
+  for (const char* store : {"file", "device", "nvme", "rbd"}) {
     was_refused |= read.was_refused(store);
     if (!read.has(store)) continue;
     if (first != nullptr) {
@@ -34,10 +36,43 @@ void check_volume(ReadTable& read, const VolumeSettings& settings) {
     read.refuse_keys({"nvme_namespace", "nvme_queue_depth", "nvme_timeout_ms", "nvme_write_cache"},
                      "is of a volume on an NVMe drive", "expected \"nvme\" beside it");
   }
+  if (settings.is_rbd()) {
+    if (auto image = parse_rbd_image(settings.rbd); !image.ok()) {
+      read.refuse_value("rbd", std::string("\"rbd\" is ") + image.error().answer,
+                        image.error().cure);
+    }
+  }
   if (!settings.is_memory() || was_refused) return;
   if (!read.has("bytes")) {
     read.refuse("\"bytes\" is missing in [[blockd.volume]]",
-                "expected it, or \"file\", or \"device\", or \"nvme\"");
+                "expected it, or \"file\", or \"device\", or \"nvme\", or \"rbd\"");
+  }
+}
+
+// The cluster is there with the images on it, and its monitors have addresses.
+void check_ceph(ReadTable& read, const BlockdSettings& settings) {
+  const bool is_used = std::any_of(settings.volumes.begin(), settings.volumes.end(),
+                                   [](const VolumeSettings& volume) { return volume.is_rbd(); });
+  if (is_used && !read.has("ceph")) {
+    read.refuse("[blockd.ceph] is missing, and a volume has \"rbd\"",
+                "expected its monitors, user and keyring");
+  }
+  if (!is_used && read.has("ceph") && !read.was_refused("volume")) {
+    read.refuse("[blockd.ceph] is there, and no volume has \"rbd\"",
+                "expected one, or the table left out");
+  }
+}
+
+void check_cluster(ReadTable& read, const CephSettings& settings) {
+  using Kind = SocketAddress::Kind;
+  // Where the kernel is told, these end a word.
+  if (settings.user.find_first_of(", \t\n") != settings.user.npos) {
+    read.refuse_value("user", "\"user\" has a comma or a blank", "expected the X of client.X");
+  }
+  for (const SocketAddress& monitor : settings.monitors) {
+    if (monitor.kind == Kind::kTcp4 || monitor.kind == Kind::kTcp6) continue;
+    read.refuse_value("monitors", "a monitor is at " + monitor.text(),
+                      "expected \"tcp:ADDRESS:PORT\"");
   }
 }
 
@@ -48,6 +83,7 @@ std::string file_name_of(size_t volume_index) { return "volume" + std::to_string
 
 // For people: what it lies on.
 std::string place_of(const VolumeSettings& volume) {
+  if (volume.is_rbd()) return "the Ceph image " + volume.rbd;
   if (!volume.is_nvme()) return volume.path();
   return "namespace " + std::to_string(volume.nvme.space) + " of the NVMe drive " +
          volume.nvme.address;
@@ -55,7 +91,8 @@ std::string place_of(const VolumeSettings& volume) {
 
 // "file of volume disk0": what says the path.
 std::string key_of(const VolumeSettings& volume) {
-  return std::string(volume.file.empty() ? "device" : "file") + " of volume " + volume.name;
+  const char* key = volume.is_rbd() ? "rbd" : volume.file.empty() ? "device" : "file";
+  return std::string(key) + " of volume " + volume.name;
 }
 
 }  // namespace
@@ -90,6 +127,10 @@ static void describe(ConfigurationTable& table, VolumeSettings& settings) {
   table.choice("nvme_write_cache", &settings.nvme.has_write_cache, kCacheChoices)
       .otherwise("as the drive has it")
       .help("Whether the drive may acknowledge a write that a power cut would lose.");
+  table.text("rbd", &settings.rbd, 3, 255)
+      .otherwise("what `file`, `device` or `nvme` says")
+      .help("The image of the Ceph cluster in [blockd.ceph] that it lies on instead: "
+            "`\"pool/image\"` ([Ceph](nbd.md#ceph)).");
   table.size("buffer_bytes", &settings.queue.buffer_bytes, kBufferBytesMin, 64 * kGiB)
       .rule(Rule::kMultipleOf4KiB)
       .help("Of all but memory: memory for what is on its way between the store and clients. The "
@@ -104,6 +145,23 @@ static void describe(ConfigurationTable& table, VolumeSettings& settings) {
       .otherwise("the volumes' shard's")
       .help("The NUMA node that the volume, or its buffers, lie on.");
   table.check([&settings](ReadTable& read) { check_volume(read, settings); });
+}
+
+static void describe(ConfigurationTable& table, CephSettings& settings) {
+  table.addresses("monitors", &settings.monitors, 1, 16)
+      .required()
+      .unique()
+      .help("Its monitors, where they speak the protocol v1: `\"tcp:10.0.0.1:6789\"`.");
+  table.text("user", &settings.user, 1, 64)
+      .required()
+      .help("Whom it knows the appliance as, without `client.`.");
+  table.path("keyring", &settings.keyring, 1, 255)
+      .required()
+      .help("The file with the user's key, for its owner alone. An image gets it with it.");
+  table.integer("timeout_s", &settings.timeout_s, 1, 600)
+      .help("How long the cluster may take to let a volume's image be had; beyond that the boot is "
+            "refused.");
+  table.check([&settings](ReadTable& read) { check_cluster(read, settings); });
 }
 
 void BlockService::describe(ConfigurationTable& table) {
@@ -130,7 +188,9 @@ void BlockService::describe(ConfigurationTable& table) {
       .help("After how long a client over TCP is disconnected whose host gives no sign of "
             "life, or that takes none of its replies "
             "([nbd.md](nbd.md#clients-that-vanish)). 0: it keeps its place for ever.");
+  table.table("ceph", &settings_.ceph);
   table.tables("volume", &settings_.volumes, 1, 64);
+  table.check([this](ReadTable& read) { check_ceph(read, settings_); });
 }
 
 BlockServerOptions BlockService::options(ServicePlan& plan) const {
@@ -151,6 +211,27 @@ BlockServerOptions BlockService::options(ServicePlan& plan) const {
   return options;
 }
 
+// What a volume's store opens that is neither memory nor a drive of our own.
+FilePlan BlockService::file_plan(size_t volume_index) {
+  const VolumeSettings& volume = settings_.volumes[volume_index];
+  FilePlan file = {.name = file_name_of(volume_index),
+                   .path = volume.path(),
+                   .key = key_of(volume),
+                   .is_writable = !volume.read_only,
+                   .is_direct = true,
+                   .is_exclusive = true,
+                   .is_whole_blocks = true,
+                   .tells_extents = !volume.file.empty(),
+                   .bytes_min = volume.bytes,
+                   .operation_count_max = volume.queue.task_count};
+  if (!volume.is_rbd()) return file;
+  RbdImage image = parse_rbd_image(volume.rbd).take();  // the configuration was checked
+  image.is_writable = !volume.read_only;
+  file.path = "/dev/rbd/" + volume.rbd;
+  file.maker = &rbd_makers_.emplace_back(rbd_bus_, settings_.ceph, std::move(image));
+  return file;
+}
+
 Result<void> BlockService::plan(ServicePlan& plan) {
   options_ = options(plan);
   for (const SegmentRequest& request : plan_block_server(options_)) {
@@ -165,6 +246,7 @@ Result<void> BlockService::plan(ServicePlan& plan) {
   plan.counters<ConnectionCounters>("connections");
   plan.counters<VolumeCounters>("volumes");
   drives_.clear();
+  rbd_makers_.clear();
   for (size_t i = 0; i < settings_.volumes.size(); ++i) {
     const VolumeSettings& volume = settings_.volumes[i];
     if (volume.is_memory()) continue;
@@ -173,18 +255,13 @@ Result<void> BlockService::plan(ServicePlan& plan) {
       BP_TRY(drives_.add(volume.name, volume.nvme, volume.bytes));
       continue;
     }
-    plan.file(settings_.volumes_shard, {.name = file_name_of(i),
-                                        .path = volume.path(),
-                                        .key = key_of(volume),
-                                        .is_writable = !volume.read_only,
-                                        .is_direct = true,
-                                        .is_exclusive = true,
-                                        .is_whole_blocks = true,
-                                        .tells_extents = !volume.file.empty(),
-                                        .bytes_min = volume.bytes,
-                                        .operation_count_max = volume.queue.task_count});
+    plan.file(settings_.volumes_shard, file_plan(i));
+    if (volume.is_rbd()) plan.descriptors(1, nullptr);  // to its child
   }
   drives_.plan(plan, settings_.volumes_shard, plan.placement(settings_.volumes_shard));
+  if (rbd_makers_.empty()) return {};
+  plan.module("rbd");
+  plan.image_file(settings_.ceph.keyring);
   return {};
 }
 

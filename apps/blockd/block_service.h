@@ -10,6 +10,7 @@
 #include "apps/blockd/block_server.h"
 #include "apps/blockd/stores/file_store.h"
 #include "apps/blockd/stores/nvme_drives.h"
+#include "apps/blockd/stores/rbd_mapping.h"
 #include "apps/boot/service.h"
 #include "transport/socket_address.h"
 
@@ -24,10 +25,14 @@ struct VolumeSettings {
   std::string file = {};               // what it lies on; all empty: memory
   std::string device = {};
   NvmeSettings nvme = {};
+  std::string rbd = {};
   StoreQueueShape queue = {};
 
-  bool is_memory() const noexcept { return file.empty() && device.empty() && !is_nvme(); }
+  bool is_memory() const noexcept {
+    return file.empty() && device.empty() && !is_nvme() && !is_rbd();
+  }
   bool is_nvme() const noexcept { return !nvme.address.empty(); }
+  bool is_rbd() const noexcept { return !rbd.empty(); }
   const std::string& path() const noexcept { return file.empty() ? device : file; }
 };
 
@@ -40,6 +45,7 @@ struct BlockdSettings {
   uint32_t requests_per_connection = 64;
   uint32_t handshake_timeout_ms = 10000;
   uint32_t client_timeout_s = 60;
+  CephSettings ceph;
   std::vector<VolumeSettings> volumes;
 };
 
@@ -70,11 +76,14 @@ class BlockService final : public Service {
     const VolumeSettings* settings;
     bool has_told_failure = false;
   };
+  FilePlan file_plan(size_t volume_index);
   Result<void> open_stores(ServiceContext& context);
   Result<std::unique_ptr<VolumeStore>> open_file(ServiceContext& context, size_t volume_index);
 
   BlockServerOptions options_;  // of the last plan
   NvmeDrives drives_;           // likewise
+  RbdBus rbd_bus_;
+  std::deque<RbdMaker> rbd_makers_;  // of the last plan
   std::deque<StoredVolume> stores_;
   BlockServer server_;
   StreamSockets* volumes_sockets_ = nullptr;

@@ -224,6 +224,18 @@ Result<OpenedFile> open_file(const ServiceNeeds& service, const FileNeed& need, 
   return opened;
 }
 
+Result<OpenedFile> make_and_open_file(const ServiceNeeds& service, const FileNeed& need,
+                                      bool may_create) {
+  if (need.plan.maker == nullptr) return open_file(service, need, may_create);
+  auto device = need.plan.maker->make();
+  BP_TRY(device);
+  FileNeed made = need;
+  made.plan.path = device.value()->path();
+  auto opened = open_file(service, made, may_create);
+  if (opened.ok()) opened.value().device = device.take();
+  return opened;
+}
+
 }  // namespace
 
 void describe(CounterTable& table, FileCounters& counters) {
@@ -260,7 +272,7 @@ std::vector<OpenedFile> open_files(const std::vector<ServiceNeeds>& services, bo
   std::vector<OpenedFile> all;
   for (const ServiceNeeds& service : services) {
     for (const FileNeed& need : service.files) {
-      auto opened = open_file(service, need, may_create);
+      auto opened = make_and_open_file(service, need, may_create);
       if (!opened.ok()) {
         problems->push_back(opened.error());
       } else {

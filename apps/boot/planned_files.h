@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,25 @@
 namespace bedplate {
 
 struct ServiceNeeds;
+
+// A block device that is there for as long as this is.
+class MadeDevice {
+ public:
+  MadeDevice() = default;
+  MadeDevice(const MadeDevice&) = delete;
+  MadeDevice& operator=(const MadeDevice&) = delete;
+  // Its file is closed; the kernel may close it a while after. Errors are logged.
+  virtual ~MadeDevice() = default;
+  virtual const std::string& path() const noexcept = 0;
+};
+
+// What makes a device before it is opened: a service's, for one file. It outlives the file.
+class DeviceMaker {
+ public:
+  virtual ~DeviceMaker() = default;
+  // Errors: why it cannot be had. Threads: the main thread, as root, where it is.
+  virtual Result<std::unique_ptr<MadeDevice>> make() = 0;
+};
 
 // One that a service wants to have open (ServicePlan::file).
 struct FilePlan {
@@ -30,6 +50,9 @@ struct FilePlan {
   bool tells_extents = false;         // FileAction::kExtents may be asked of it
   uint64_t bytes_min = 0;             // refused when it is shorter
   uint32_t operation_count_max = 32;  // in flight at once, 1 to 1024; more wait
+  // Where it is not nullptr, it makes the device, which is opened by the path that it has then;
+  // `path` is for people.
+  DeviceMaker* maker = nullptr;
 };
 
 struct FileNeed {
@@ -49,6 +72,7 @@ std::string file_name(const std::string& service, const FilePlan& plan);
 
 // A file that is open; its options lack the counters.
 struct OpenedFile {
+  std::unique_ptr<MadeDevice> device;  // goes after `fd`; nullptr: none was made
   Fd fd;
   const CounterSet* counters = nullptr;  // among the needs of its service
   uint32_t shard = 0;
@@ -56,8 +80,8 @@ struct OpenedFile {
 };
 
 // Opens what `services` have planned, and appends to `problems` what cannot be had: the path, the
-// system's answer, a cure. Unless `may_create`, nothing is created: of what would be, the directory
-// is looked at. Ownership: the needs outlive what is returned.
+// system's answer, a cure. Unless `may_create`, no file is created: of what would be, the directory
+// is looked at. Devices are made. Ownership: the needs outlive what is returned.
 std::vector<OpenedFile> open_files(const std::vector<ServiceNeeds>& services, bool may_create,
                                    std::vector<Error>* problems);
 

@@ -67,6 +67,8 @@ struct ServiceNeeds {
   std::string descriptor_keys;  // what would lower them: "max_connections in [cache]"
   uint64_t capabilities = 0;    // bits of CAP_*
   std::vector<std::string> vfio_devices;
+  std::vector<std::string> modules;
+  std::vector<std::string> image_files;
 };
 
 class ServicePlan {
@@ -147,6 +149,11 @@ class ServicePlan {
   // had; in an image the first process gives it to vfio-pci. The pool is then mapped for it where
   // ServiceContext::vfio is given its group.
   void vfio_device(const std::string& address);
+
+  // A module of the kernel that it takes, and a file, by its path from the root, that it reads:
+  // an image holds them.
+  void module(const char* name) { needs_.modules.push_back(name); }
+  void image_file(const std::string& path) { needs_.image_files.push_back(path); }
 
   // The runtime's. Errors (kConfiguration): the first thing that was said that makes no sense.
   Result<ServiceNeeds> take();

@@ -64,6 +64,9 @@ std::vector<std::string> needed_modules(const Configuration& configuration,
     need("vfio_iommu_type1");
     need("vfio_pci");
   }
+  for (const ServiceNeeds& service : plan.services) {
+    for (const std::string& module : service.modules) need(module);
+  }
   need(configuration.watchdog.driver);
   for (const std::string& driver : configuration.crash.drivers) need(driver);
   return modules;

@@ -19,7 +19,8 @@ const GroupPlan* find_group(const AppliancePlan& plan, const OwnerName& owner) {
   return found == plan.groups.end() ? nullptr : &*found;
 }
 
-// Of an image, which only a program that can be its first process is asked for: its modules.
+// Of an image, which only a program that can be its first process is asked for: its modules, and
+// files that services read.
 Json to_json(const AppliancePlan& plan, const Configuration& configuration) {
   Json json;
   json["total_bytes"] = plan.pool.total_bytes();
@@ -27,6 +28,10 @@ Json to_json(const AppliancePlan& plan, const Configuration& configuration) {
     Json& modules = json["modules"] = Json::array();
     for (const std::string& name : init->needed_modules(configuration, plan))
       modules.push_back(name);
+    Json& files = json["files"] = Json::array();
+    for (const ServiceNeeds& service : plan.services) {
+      for (const std::string& path : service.image_files) files.push_back(path);
+    }
   }
   Json segments = Json::array();
   for (const SegmentPlan& segment : plan.pool.segments) {

@@ -10,8 +10,8 @@ It is installed, too, as `bedplate-image build`.
 OUTPUT gets vmlinuz, cmdline, initramfs.cpio.zst and bedplate.efi (in esp/ once more, as UEFI looks
 for it), signed if there is a key. The same input makes the same bytes. What is in the initramfs,
 and nothing else: the program as /init (PROGRAM itself, unless FILE is another),
-the configuration, and the kernel modules that it needs (`plan --json` of that program names them),
-with those that are given as files.
+the configuration, and the kernel modules and files that it needs (`plan --json` of that program
+names them), with those modules that are given as files.
 """
 
 import argparse
@@ -33,6 +33,7 @@ KERNEL = os.path.join(os.path.dirname(os.path.dirname(HERE)), "build", "kernel")
 TOOLS = {"readelf": "binutils", "zstd": "zstd", "xz": "xz-utils", "dpkg-deb": "dpkg",
          "apt-get": "apt"}
 STUB = "/usr/lib/systemd/boot/efi/linuxx64.efi.stub"
+MOUNTED = ("dev", "proc", "sys", "run", "tmp")
 MIB = 1 << 20
 LIMIT_BYTES = 16 * MIB
 
@@ -70,24 +71,41 @@ def stripped(program, work):
     return data
 
 
-def needed_modules(program, config, given, kernel):
-    """Also reads the configuration as strictly as the program will: an image must not boot to find
-    that it is wrong."""
+def needed_parts(program, config, given, kernel):
+    """The paths of modules, and of files, which have the same one in the image. Also reads the
+    configuration as strictly as the program will: an image must not boot to find that it is
+    wrong."""
     plan = json.loads(run(program, "plan", "--json", config, stdout=subprocess.PIPE).stdout)
     if "modules" not in plan:
         fail(f"looking at {program}: it was linked without what brings up a machine; link it with "
              "bedplate-init (pkg-config; CMake: Bedplate::init)")
     try:
-        return modules.load_order(os.path.join(kernel, "modules"), plan["modules"], given)
+        order = modules.load_order(os.path.join(kernel, "modules"), plan["modules"], given)
+        return order, plan["files"]
     except modules.ModuleError as error:
         fail(str(error))
 
 
-def initramfs(program, config, module_paths):
+def add_file(archive, path):
+    """For root alone, as keys are."""
+    parts = path.strip("/").split("/")
+    if parts[0] in MOUNTED:
+        fail(f"taking {path}, which the configuration names: in an image something is mounted on "
+             f"/{parts[0]}; put it elsewhere, as below /etc")
+    for count in range(1, len(parts)):
+        archive.directory("/".join(parts[:count]))
+    try:
+        with open(path, "rb") as file:
+            archive.file("/".join(parts), file.read(), 0o600)
+    except OSError as error:
+        fail(f"taking {path}, which the configuration names: {error.strerror}; put it there, where "
+             "the image will have it, too")
+
+
+def initramfs(program, config, module_paths, files):
     archive = newc.Archive()
-    for directory in ("dev", "proc", "sys", "run", "modules"):
-        archive.directory(directory)
-    archive.directory("tmp", 0o1777)
+    for directory in (*MOUNTED, "modules"):
+        archive.directory(directory, 0o1777 if directory == "tmp" else 0o755)
     # The first process's standard streams, before it mounts /dev.
     archive.device("dev/console", 5, 1)
     archive.file("init", program, 0o755)
@@ -97,6 +115,8 @@ def initramfs(program, config, module_paths):
     for name, path in zip(names, module_paths):
         with open(path, "rb") as file:
             archive.file(f"modules/{name}", file.read())
+    for path in files:
+        add_file(archive, path)
     archive.file("modules/order", "".join(f"{name}\n" for name in names).encode())
     return archive.bytes()
 
@@ -169,9 +189,9 @@ def main():
     with tempfile.TemporaryDirectory() as work:
         # The program that will run knows the tables of its services.
         path = os.path.abspath(options.init or options.program)
-        module_paths = needed_modules(path, options.config, options.module, kernel)
+        module_paths, files = needed_parts(path, options.config, options.module, kernel)
         program = stripped(path, work)
-        plain = initramfs(program, options.config, module_paths)
+        plain = initramfs(program, options.config, module_paths, files)
         compressed = os.path.join(options.output, "initramfs.cpio.zst")
         # One thread: several would cut the input at places that depend on their number.
         run("zstd", "-q", f"-{options.level}", "--single-thread", "--no-check", "-f", "-o",

@@ -18,6 +18,7 @@ MORE = {
     "virtio_console": ["virtio_pci"],
     "virtio_net": ["virtio_pci"],
     "rdma_rxe": ["crc32_generic"],
+    "libcrc32c": ["crc32c_generic"],
 }
 
 

@@ -74,7 +74,8 @@ TSRELAY := fec_receiver_datapath fec_sender_datapath leg_merge_datapath local_re
            relay_service relay_settings relay_stream relay_stream_datapath rtp_datapath test_picture \
            ts_generator ts_inspector_datapath
 BLOCKD := block_server block_service connection_datapath nbd_negotiation volume_datapath \
-          stores/file_store stores/nvme_drives stores/nvme_store stores/store_queue_datapath
+          stores/ceph_cluster stores/file_store stores/nvme_drives stores/nvme_store \
+          stores/rbd_mapping stores/store_queue_datapath
 
 # What a program without peers need not link, with libibverbs and librdmacm behind it: the archive
 # is asked for by the names of its parts (flags.mk), which the runtime knows weakly.

@@ -139,6 +139,24 @@ TEST(AppliancePlan, VolumesOfADriveDriveItInOneWay) {
   STRCMP_EQUAL("volume disk drives it in another way", other.error().answer);
 }
 
+// The module and the key go into an image, the device is made before it is opened.
+TEST(AppliancePlan, AnImageOfAClusterIsMappedByTheKernel) {
+  VolumeSettings disk = {.name = "disk", .rbd = "rbd/disk"};
+  disk.queue.buffer_bytes = 33 * kMiB;
+  blockd.settings().volumes.push_back(disk);
+  blockd.settings().ceph.keyring = "/etc/ceph/keyring";
+  const AppliancePlan made = plan();
+  CHECK(find(made, "volume:disk") != nullptr);
+  const ServiceNeeds& needs = made.services[0];
+  LONGS_EQUAL(1, needs.modules.size());
+  STRCMP_EQUAL("rbd", needs.modules[0].c_str());
+  LONGS_EQUAL(1, needs.image_files.size());
+  STRCMP_EQUAL("/etc/ceph/keyring", needs.image_files[0].c_str());
+  LONGS_EQUAL(1, needs.files.size());
+  CHECK(needs.files[0].plan.maker != nullptr && !needs.files[0].plan.tells_extents);
+  STRCMP_EQUAL("/dev/rbd/rbd/disk", needs.files[0].plan.path.c_str());
+}
+
 TEST(AppliancePlan, TheHeapIsWhatTheServicesLeave) {
   const uint64_t before = find(plan(), "heap")->bytes;
   blockd.settings().volumes[1].bytes += 2 * kMiB;

@@ -199,6 +199,11 @@ TEST(ConfigurationFile, DocumentedDefaultsAreTheOnesThatApply) {
       const size_t volume = text.find("[[blockd.volume]]");
       text.insert(text.find('\n', volume) + 1, "nvme = \"0000:01:00.0\"\n");
     }
+    if (key.name.starts_with("blockd.ceph.")) {
+      text += "[[blockd.volume]]\nname = \"image\"\nrbd = \"pool/image\"\n"
+              "[blockd.ceph]\nmonitors = [\"tcp:10.0.0.1:6789\"]\nuser = \"bed\"\n"
+              "keyring = \"/keyring\"\n";
+    }
     const std::string expected = described(parsed(text)) + described_init(parsed(text));
     size_t at = text.find("[" + table + "]");
     if (at == std::string::npos) {
@@ -210,7 +215,7 @@ TEST(ConfigurationFile, DocumentedDefaultsAreTheOnesThatApply) {
     STRCMP_EQUAL(expected.c_str(), (described(written) + described_init(written)).c_str());
     ++checked;
   }
-  LONGS_EQUAL(101, checked);
+  LONGS_EQUAL(102, checked);
 }
 
 TEST(ConfigurationFile, DocumentedExamplesAreGood) {

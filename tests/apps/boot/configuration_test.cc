@@ -200,17 +200,17 @@ TEST(Configuration, RefusesUnknownKeys) {
           "cpu = 0\npriority = 0");
   REFUSED("f:9:1: unknown key \"port\"; [blockd] may have: listen, image_listen, "
           "connections_shard, volumes_shard, max_connections, requests_per_connection, "
-          "handshake_timeout_ms, client_timeout_s, [[blockd.volume]]",
+          "handshake_timeout_ms, client_timeout_s, [blockd.ceph], [[blockd.volume]]",
           8, "[blockd]\nport = 1");
   REFUSED(
       "f:13:1: unknown key \"readonly\"; did you mean \"read_only\"? [[blockd.volume]] may "
       "have: name, bytes, file, device, nvme, nvme_namespace, nvme_queue_depth, nvme_timeout_ms, "
-      "nvme_write_cache, buffer_bytes, operations, read_only, pages, node",
+      "nvme_write_cache, rbd, buffer_bytes, operations, read_only, pages, node",
       12, "bytes = \"64 MiB\"\nreadonly = true");
   REFUSED("f:12:1: unknown key \"x?" + std::string(62, 'y') + "..." +
               "\"; [[blockd.volume]] may have: name, bytes, file, device, nvme, nvme_namespace, "
-              "nvme_queue_depth, nvme_timeout_ms, nvme_write_cache, buffer_bytes, operations, "
-              "read_only, pages, node",
+              "nvme_queue_depth, nvme_timeout_ms, nvme_write_cache, rbd, buffer_bytes, "
+              "operations, read_only, pages, node",
           12, "\"x\\n" + std::string(100, 'y') + "\" = 1\nbytes = \"64 MiB\"");
 }
 
@@ -223,7 +223,8 @@ TEST(Configuration, RefusesUnknownTables) {
           file_with({{8, "[block]"}, {10, "[[block.volume]]"}}));
   REFUSED("f:10:10: unknown key \"volumes\"; did you mean \"volume\"? [blockd] may have: listen, "
           "image_listen, connections_shard, volumes_shard, max_connections, "
-          "requests_per_connection, handshake_timeout_ms, client_timeout_s, [[blockd.volume]]",
+          "requests_per_connection, handshake_timeout_ms, client_timeout_s, [blockd.ceph], "
+          "[[blockd.volume]]",
           10, "[[blockd.volumes]]");
 }
 
@@ -257,6 +258,38 @@ TEST(Configuration, AVolumeLiesOnADriveInstead) {
           12, "bytes = 4096\nnvme_timeout_ms = 1000");
 }
 
+TEST(Configuration, AVolumeLiesOnAnImageOfACluster) {
+  const std::string volume = "[[blockd.volume]]\nname = \"disk\"\nrbd = \"rbd/disk\"\n";
+  const std::string monitors = "monitors = [\"tcp:10.0.0.1:6789\", \"tcp:[fd00::1]:6789\"]\n";
+  const std::string keyring = "keyring = \"/etc/ceph/keyring\"\n";
+  const std::string cluster = "[blockd.ceph]\n" + monitors + "user = \"bed\"\n" + keyring;
+  const auto file = [](const std::string& lines) { return file_with({}) + lines; };
+  const auto read = parsed(file(volume + cluster + "timeout_s = 7"));
+  const VolumeSettings& image = read.blockd().volumes.back();
+  CHECK(!image.is_memory() && image.is_rbd() && image.path().empty());
+  STRCMP_EQUAL("rbd/disk", image.rbd.c_str());
+  const CephSettings& ceph = read.blockd().ceph;
+  LONGS_EQUAL(2, ceph.monitors.size());
+  STRCMP_EQUAL("bed", ceph.user.c_str());
+  STRCMP_EQUAL("/etc/ceph/keyring", ceph.keyring.c_str());
+  LONGS_EQUAL(7, ceph.timeout_s);
+  LONGS_EQUAL(60, parsed(file(cluster + volume)).blockd().ceph.timeout_s);
+  REFUSED("f:20:13: \"timeout_s\" is 601; expected integer: 1..600",
+          file(volume + cluster + "timeout_s = 601"));
+  REFUSED("f:8:1: [blockd.ceph] is missing, and a volume has \"rbd\"; expected its monitors, user "
+          "and keyring",
+          file(volume));
+  REFUSED("f:8:1: [blockd.ceph] is there, and no volume has \"rbd\"; expected one, or the table "
+          "left out",
+          file(cluster));
+  REFUSED("f:15:7: \"rbd\" is \"disk\", no name of an image; expected \"POOL/IMAGE\"",
+          file("[[blockd.volume]]\nname = \"disk\"\nrbd = \"disk\"\n" + cluster));
+  REFUSED("f:17:12: a monitor is at unix:/mon; expected \"tcp:ADDRESS:PORT\"",
+          file(volume + "[blockd.ceph]\nmonitors = [\"unix:/mon\"]\nuser = \"bed\"\n" + keyring));
+  REFUSED("f:18:8: \"user\" has a comma or a blank; expected the X of client.X",
+          file(volume + "[blockd.ceph]\n" + monitors + "user = \"bed,ro\"\n" + keyring));
+}
+
 TEST(Configuration, RefusesMissingKeysAtTheirTable) {
   REFUSED("f:1:1: \"name\" is missing in [appliance]; expected name: 1..32 of a-z, 0-9 and -", 2,
           "");
@@ -274,7 +307,7 @@ TEST(Configuration, RefusesMissingKeysAtTheirTable) {
   REFUSED("f:10:1: \"name\" is missing in [[blockd.volume]]; expected text: 1..255 bytes, unique",
           11, "");
   REFUSED("f:10:1: \"bytes\" is missing in [[blockd.volume]]; expected it, or \"file\", or "
-          "\"device\", or \"nvme\"",
+          "\"device\", or \"nvme\", or \"rbd\"",
           12, "");
 }
 

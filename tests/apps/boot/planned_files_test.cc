@@ -5,6 +5,7 @@
 #include <deque>
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -88,6 +89,72 @@ TEST(PlannedFiles, AreOpenedAndCountedUnderTheirNames) {
   struct stat status {};
   LONGS_EQUAL(0, stat(path.c_str(), &status));
   LONGS_EQUAL(0600, status.st_mode & 0777);
+}
+
+namespace {
+
+// What it makes is a file that was there, and is gone with it.
+class Maker final : public DeviceMaker {
+ public:
+  explicit Maker(std::string path) : path_(std::move(path)) {}
+  bool is_refused = false;
+
+  Result<std::unique_ptr<MadeDevice>> make() override {
+    if (is_refused) {
+      Error error;
+      return error.set_doing("making it").set_answer("no").set_cure("none");
+    }
+    std::unique_ptr<MadeDevice> device = std::make_unique<Made>(path_);
+    return device;
+  }
+
+ private:
+  class Made final : public MadeDevice {
+   public:
+    explicit Made(const std::string& path) : path_(path) {
+      const Fd file(open(path_.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
+      CHECK(file.is_open() && ftruncate(file.number(), 4096) == 0);
+    }
+    // What is locked is still open: so the file is closed by now.
+    ~Made() override {
+      const Fd file(open(path_.c_str(), O_RDWR | O_CLOEXEC));
+      CHECK(flock(file.number(), LOCK_EX | LOCK_NB) == 0);
+      unlink(path_.c_str());
+    }
+    const std::string& path() const noexcept override { return path_; }
+
+   private:
+    const std::string path_;
+  };
+
+  const std::string path_;
+};
+
+}  // namespace
+
+TEST(PlannedFiles, AreMadeBeforeTheyAreOpenedAndGoOnceTheyAreClosed) {
+  Maker maker(path);
+  FilePlan plan = journal();
+  plan.path = "/dev/for/people";
+  plan.is_exclusive = true;
+  plan.maker = &maker;
+  for (const bool may_create : {true, false}) {  // `check` looks at the device, too
+    std::vector<ServiceNeeds> needs;
+    STRCMP_EQUAL("", planned({plan}, &needs).c_str());
+    std::vector<Error> problems;
+    auto opened = open_files(needs, may_create, &problems);
+    LONGS_EQUAL(0, problems.size());
+    LONGS_EQUAL(4096, opened[0].options.bytes);
+    LONGS_EQUAL(0, access(path.c_str(), F_OK));
+    opened.clear();
+    CHECK(access(path.c_str(), F_OK) != 0);
+  }
+  plan.bytes_min = 8192;
+  STRCMP_CONTAINS(("opening " + path + " for journal in [store]: it has 4096 bytes").c_str(),
+                  problem({plan}).c_str());
+  CHECK(access(path.c_str(), F_OK) != 0);
+  maker.is_refused = true;
+  STRCMP_EQUAL("making it: no; none", problem({plan}).c_str());
 }
 
 TEST(PlannedFiles, ThatAreExclusiveHaveOneWriterOrReaders) {

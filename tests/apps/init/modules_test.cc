@@ -112,3 +112,10 @@ TEST(Modules, AnOptionalModuleThatDoesNotLoadIsALineInTheLog) {
   CHECK(load_modules(directory.path(), "", "one_a").ok());
   STRCMP_CONTAINS("/one-a.ko into kernel ", capture.finish().c_str());
 }
+
+TEST(Modules, ThoseOfServicesAreTakenOnce) {
+  ServiceNeeds service;
+  service.modules = {"rbd"};
+  const std::vector<std::string> expected = {"rbd"};
+  CHECK(needed(parsed(file_with({})), {service, service}) == expected);
+}

@@ -1,0 +1,184 @@
+#include "apps/blockd/stores/ceph_cluster.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <sstream>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "platform/clock.h"
+#include "platform/file.h"
+
+namespace bedplate {
+namespace {
+
+constexpr size_t kKeyringBytesMax = 64 * 1024;
+constexpr size_t kKeyBytesMax = 128;
+// A monitor says this first (src/include/msgr.h of Ceph, CEPH_BANNER); with the newer protocol
+// "ceph v2\n".
+constexpr std::string_view kBanner = "ceph v027";
+constexpr std::string_view kNewBanner = "ceph v2\n";
+
+Error reading(const std::string& path, const std::string& user) {
+  Error error;
+  error.set_doing("reading the key of client.%s in %s", user.c_str(), path.c_str());
+  return error;
+}
+
+std::string_view trimmed(std::string_view text) noexcept {
+  constexpr std::string_view kBlanks = " \t\r";
+  const size_t begin = text.find_first_not_of(kBlanks);
+  if (begin == text.npos) return {};
+  return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
+}
+
+bool is_base64(std::string_view text) noexcept {
+  const auto is_digit = [](char c) {
+    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '+' ||
+           c == '/' || c == '=';
+  };
+  return !text.empty() && text.size() <= kKeyBytesMax && text.size() % 4 == 0 &&
+         std::all_of(text.begin(), text.end(), is_digit);
+}
+
+// The value of `key` in the section `section`; nothing: there is no such section, or it has none.
+std::optional<std::string> find_key(const std::string& text, const std::string& section,
+                                    bool* has_section) {
+  std::istringstream lines(text);
+  std::string line;
+  bool is_inside = false;
+  while (std::getline(lines, line)) {
+    const std::string_view words = trimmed(line);
+    if (words.empty() || words[0] == '#' || words[0] == ';') continue;
+    if (words[0] == '[') {
+      is_inside = words == "[" + section + "]";
+      *has_section |= is_inside;
+      continue;
+    }
+    const size_t equals = words.find('=');
+    if (!is_inside || equals == words.npos || trimmed(words.substr(0, equals)) != "key") continue;
+    return std::string(trimmed(words.substr(equals + 1)));
+  }
+  return std::nullopt;
+}
+
+// One of them, as long as it is asked.
+struct Monitor {
+  Fd socket;
+  std::string seen = {};  // of its banner
+};
+
+// What became of it: nothing, while it has said too little.
+enum class Answer : uint8_t { kNone, kGood, kNewer, kOther, kBroken };
+
+// Requires: there is something to read, or an error. `*number`: the errno of kBroken.
+Answer read_banner(Monitor& monitor, int* number) {
+  char text[16];
+  const size_t wanted = kBanner.size() - monitor.seen.size();
+  const ssize_t bytes = read(monitor.socket.number(), text, wanted);
+  if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return Answer::kNone;
+  if (bytes <= 0) {
+    *number = bytes == 0 ? ECONNRESET : errno;
+    return Answer::kBroken;
+  }
+  monitor.seen.append(text, static_cast<size_t>(bytes));
+  if (monitor.seen.starts_with(kNewBanner)) return Answer::kNewer;
+  if (monitor.seen == kBanner) return Answer::kGood;
+  return kBanner.starts_with(monitor.seen) ? Answer::kNone : Answer::kOther;
+}
+
+}  // namespace
+
+Result<std::string> read_ceph_key(const std::string& path, const std::string& user) {
+  Error error = reading(path, user);
+  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  struct stat status {};
+  if (!file.is_open() || fstat(file.number(), &status) != 0) {
+    return error.set_answer_errno(errno).set_cure(
+        "have it made by ceph auth get client.%s -o %s, for its owner alone, and run as that owner",
+        user.c_str(), path.c_str());
+  }
+  if (!S_ISREG(status.st_mode)) {
+    return error.set_answer("it is no file")
+        .set_cure("name the keyring of client.%s", user.c_str());
+  }
+  if ((status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+    error.set_answer("others than its owner may use it (mode %04o)", status.st_mode & 07777U);
+    return error.set_cure("chmod 600 %s; if others have read it, have a new key made",
+                          path.c_str());
+  }
+  std::string text(kKeyringBytesMax, '\0');
+  const ssize_t bytes = read(file.number(), text.data(), text.size());
+  if (bytes < 0) return error.set_answer_errno(errno).set_cure("see what is wrong with its drive");
+  text.resize(static_cast<size_t>(bytes));
+  bool has_section = false;
+  const auto key = find_key(text, "client." + user, &has_section);
+  explicit_bzero(text.data(), text.size());
+  if (!has_section) {
+    error.set_answer("it has no [client.%s]", user.c_str());
+    return error.set_cure("name another user, or add this one: ceph auth get client.%s",
+                          user.c_str());
+  }
+  if (!key || !is_base64(*key)) {
+    error.set_answer(key ? "its key is no base64" : "its section has no \"key =\"");
+    return error.set_cure("write it anew: ceph auth get client.%s -o %s", user.c_str(),
+                          path.c_str());
+  }
+  return *key;
+}
+
+std::string ceph_monitor_list(const std::vector<SocketAddress>& monitors) {
+  std::string list;
+  for (const SocketAddress& monitor : monitors) {
+    const std::string text = monitor.text();
+    list += (list.empty() ? "" : ",") + text.substr(text.find(':') + 1);  // behind "tcp:"
+  }
+  return list;
+}
+
+Result<void> reach_ceph_monitors(const std::vector<SocketAddress>& monitors, uint64_t timeout_ns) {
+  Error error;
+  error.set_doing("asking the Ceph monitors %s", ceph_monitor_list(monitors).c_str());
+  error.set_answer("none has answered within %llu s",
+                   static_cast<unsigned long long>(timeout_ns / kNsPerSecond));
+  error.set_cure("see that they run and can be reached from here (ceph -s), and that these are "
+                 "their addresses (ceph mon dump, the ones with v1)");
+  const uint64_t end_ns = monotonic_ns() + timeout_ns;
+  std::vector<Monitor> left;
+  std::vector<pollfd> wanted;
+  for (const SocketAddress& address : monitors) {
+    auto socket = start_connecting(address);
+    if (!socket.ok()) {
+      error.set_answer("%s", socket.error().answer);
+      continue;
+    }
+    left.push_back({socket.take()});
+    wanted.push_back({left.back().socket.number(), POLLIN, 0});
+  }
+  for (size_t left_count = left.size(); left_count != 0;) {
+    const uint64_t now_ns = monotonic_ns();
+    if (now_ns >= end_ns) break;
+    const int timeout_ms = static_cast<int>((end_ns - now_ns) / kNsPerMs + 1);
+    if (poll(wanted.data(), wanted.size(), timeout_ms) <= 0) continue;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      if (wanted[i].revents == 0) continue;
+      int number = 0;
+      const Answer answer = read_banner(left[i], &number);
+      if (answer == Answer::kNone) continue;
+      if (answer == Answer::kGood) return {};
+      if (answer == Answer::kBroken) error.set_answer_errno(number);
+      if (answer == Answer::kOther) error.set_answer("what answers is no monitor");
+      if (answer == Answer::kNewer) error.set_answer("it speaks v2 there, the kernel's client v1");
+      wanted[i].fd = -1;  // poll passes it over
+      --left_count;
+    }
+  }
+  return error;
+}
+
+}  // namespace bedplate

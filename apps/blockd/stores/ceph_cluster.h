@@ -1,0 +1,37 @@
+// The Ceph cluster of a block service: where its monitors are, and with which key they are spoken
+// to. The kernel's client does all the rest (rbd_mapping.h).
+//
+// It reads the key from a keyring as Ceph's own tools write it, and looks whether a monitor answers
+// before the kernel is asked to, whose wait says nothing about its cause.
+// Threads: the main thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "platform/result.h"
+#include "transport/socket_address.h"
+
+namespace bedplate {
+
+struct CephSettings {
+  std::vector<SocketAddress> monitors;
+  std::string user;     // without "client."
+  std::string keyring;  // the path of a file
+  uint32_t timeout_s = 60;
+};
+
+// The key of "client.`user`" in the file `path`, in base64.
+// Errors: it cannot be read, or by others than its owner, too; it has no such user, or no key.
+Result<std::string> read_ceph_key(const std::string& path, const std::string& user);
+
+// Waits until one of `monitors` speaks the protocol that the kernel's client speaks to it by
+// default (v1, port 6789). Errors: none has within `timeout_ns`, and why.
+Result<void> reach_ceph_monitors(const std::vector<SocketAddress>& monitors, uint64_t timeout_ns);
+
+// "10.0.0.1:6789,[fd00::1]:6789", as the kernel takes them.
+std::string ceph_monitor_list(const std::vector<SocketAddress>& monitors);
+
+}  // namespace bedplate

@@ -1,0 +1,322 @@
+#include "apps/blockd/stores/rbd_mapping.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "platform/capabilities.h"
+#include "platform/clock.h"
+#include "platform/log.h"
+
+namespace bedplate {
+namespace {
+
+// Beyond what the kernel is told: it ends most waits by itself, and then says why.
+constexpr uint64_t kSlackNs = kNsPerSecond;
+// How long a device may stay open once it was closed: the kernel takes a ring down a while after.
+constexpr uint64_t kLeftOverNs = 2 * kNsPerSecond;
+constexpr uint64_t kUnmapNs = 10 * kNsPerSecond;
+constexpr long kTryAgainNs = 10 * static_cast<long>(kNsPerMs);
+constexpr size_t kTextBytesMax = 4096;  // a page: what sysfs takes
+
+// What the child says: how mapping went, and later how unmapping did.
+struct Report {
+  int error = 0;
+  uint32_t id = 0;
+  bool is_left_over = false;  // the device `id` is there from before, and stays
+};
+
+void pause(long ns) noexcept {
+  const timespec moment = {0, ns};
+  nanosleep(&moment, nullptr);
+}
+
+// ---- The child ----------------------------------------------------------------------------------
+
+// Nothing of its parent's is left but `own_end`, which becomes descriptor 3.
+void keep_only(int own_end) noexcept {
+  const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (int fd = 0; fd < 3; ++fd) dup2(nothing, fd);
+  dup2(own_end, 3);
+  syscall(SYS_close_range, 4U, ~0U, 0U);
+}
+
+int unmap(RbdBus& bus, uint32_t id, uint64_t patience_ns) {
+  const uint64_t begin_ns = monotonic_ns();
+  int error = 0;
+  while ((error = bus.remove(id)) == EBUSY && monotonic_ns() - begin_ns < patience_ns) {
+    pause(kTryAgainNs);
+  }
+  return error;
+}
+
+Report map(RbdBus& bus, const std::string& text) {
+  Report report;
+  if (const auto before = bus.find(text)) {
+    report.error = unmap(bus, *before, kLeftOverNs);
+    report.id = *before;
+    report.is_left_over = true;
+    if (report.error != 0) return report;
+  }
+  report = {};
+  report.error = bus.add(text);
+  if (report.error != 0) return report;
+  const auto id = bus.find(text);
+  report.error = id ? 0 : ENODEV;
+  report.id = id.value_or(0);
+  return report;
+}
+
+// `told` is on the stack, which is the child's own: the heap it shares with its parent.
+[[noreturn]] void live_as_child(RbdBus& bus, const char* told, int own_end) {
+  // A stop of the whole group, or of all that a service manager has started, is its parent's.
+  sigset_t all;
+  sigfillset(&all);
+  sigprocmask(SIG_SETMASK, &all, nullptr);
+  setsid();
+  prctl(PR_SET_NAME, "bedplate-rbd");
+  keep_only(own_end);
+  const std::string text = told;
+  Report report = map(bus, text);
+  bool is_told = send(3, &report, sizeof report, MSG_NOSIGNAL) == sizeof report;
+  if (report.error != 0) _exit(0);
+  char none = 0;
+  while (is_told && recv(3, &none, 1, 0) < 0 && errno == EINTR) {
+  }
+  report.error = unmap(bus, report.id, kUnmapNs);
+  is_told = send(3, &report, sizeof report, MSG_NOSIGNAL) == sizeof report;
+  _exit(is_told ? 0 : 1);
+}
+
+// ---- The parent ---------------------------------------------------------------------------------
+
+// What the child says within `timeout_ns`. `error`: ETIMEDOUT: nothing; ECHILD: it has ended.
+Report hear(int fd, uint64_t timeout_ns) noexcept {
+  Report report;
+  pollfd wanted = {fd, POLLIN, 0};
+  const uint64_t end_ns = monotonic_ns() + timeout_ns;
+  int ready = 0;
+  while (ready <= 0) {
+    const uint64_t now_ns = monotonic_ns();
+    if (now_ns >= end_ns) {
+      report.error = ETIMEDOUT;
+      return report;
+    }
+    ready = poll(&wanted, 1, static_cast<int>((end_ns - now_ns) / kNsPerMs + 1));
+  }
+  if (recv(fd, &report, sizeof report, 0) != sizeof report) report.error = ECHILD;
+  return report;
+}
+
+// One that hangs in the kernel is left to it; a first process has it reaped by the kernel.
+void reap(pid_t child) noexcept {
+  const uint64_t begin_ns = monotonic_ns();
+  while (waitpid(child, nullptr, WNOHANG) == 0 && monotonic_ns() - begin_ns < kNsPerSecond) {
+    pause(kTryAgainNs);
+  }
+}
+
+class MappedImage final : public MadeDevice {
+ public:
+  MappedImage(std::string name, std::string path, pid_t child, Fd end)
+      : name_(std::move(name)), path_(std::move(path)), child_(child), end_(std::move(end)) {}
+  ~MappedImage() override {
+    shutdown(end_.number(), SHUT_WR);
+    const Report report = hear(end_.number(), kUnmapNs + kSlackNs);
+    if (report.error == 0) {
+      reap(child_);
+      return;
+    }
+    Error error;
+    error.set_doing("unmapping %s, which is %s", name_.c_str(), path_.c_str());
+    error.set_answer_errno(report.error);
+    error.set_cure("the kernel may still be at it (dmesg); afterwards: rbd unmap %s",
+                   path_.c_str());
+    log_error(error);
+  }
+  const std::string& path() const noexcept override { return path_; }
+
+ private:
+  const std::string name_, path_;
+  const pid_t child_;
+  const Fd end_;
+};
+
+Error mapping(const RbdImage& image, const CephSettings& ceph) {
+  Error error;
+  error.set_doing("mapping the Ceph image %s as client.%s", image.name().c_str(),
+                  ceph.user.c_str());
+  return error;
+}
+
+// What the kernel's number means here, as far as it tells.
+Error refused(const RbdImage& image, const CephSettings& ceph, int number) {
+  Error error = mapping(image, ceph);
+  error.set_answer_errno(number);
+  const char* user = ceph.user.c_str();
+  const std::string name = image.name();
+  switch (number) {
+    case ENOENT:
+      error.set_answer("there is no such pool, or no such image in it");
+      return error.set_cure("see what there is (rbd ls %s), or have it made: rbd create --size 10G "
+                            "%s",
+                            image.pool.c_str(), name.c_str());
+    case EACCES:
+    case EPERM:
+      error.set_answer("the cluster refuses the key (%s)", std::strerror(number));
+      return error.set_cure("compare the keyring %s with ceph auth get client.%s, which needs mon "
+                            "'profile rbd' and osd 'profile rbd pool=%s'",
+                            ceph.keyring.c_str(), user, image.pool.c_str());
+    case EINVAL:
+      return error.set_cure("one that is written to needs its lock: rbd feature enable %s "
+                            "exclusive-lock; else see dmesg",
+                            name.c_str());
+    case ENXIO:
+      error.set_answer("the image has features that this kernel lacks");
+      return error.set_cure("dmesg names them: rbd feature disable %s FEATURE", name.c_str());
+    case EROFS:
+    case EBUSY:
+      error.set_answer("another client has locked it");
+      return error.set_cure("end that one (rbd status %s shows it), or name another image",
+                            name.c_str());
+    case ETIMEDOUT:
+      error.set_answer("neither done nor refused within %u s", ceph.timeout_s);
+      return error.set_cure("see whether monitors and OSDs run (ceph -s), and whether another "
+                            "client has locked it (rbd status %s)",
+                            name.c_str());
+    case ESHUTDOWN:
+      error.set_answer("the cluster has put this machine on its blocklist");
+      return error.set_cure("see ceph osd blocklist ls, and ceph osd blocklist rm");
+    default: return error.set_cure("dmesg says more");
+  }
+}
+
+Result<void> check_bus(const RbdBus& bus, const RbdImage& image, const CephSettings& ceph) {
+  if (!bus.is_there()) {
+    return mapping(image, ceph)
+        .set_answer("the kernel's module rbd is not loaded")
+        .set_cure("modprobe rbd, and name it in /etc/modules-load.d for the next start; in an "
+                  "image it is");
+  }
+  if (bus.is_allowed()) return {};
+  return mapping(image, ceph)
+      .set_answer("the kernel lets only CAP_SYS_ADMIN map images")
+      .set_cure("start it as root; [appliance] user says what it becomes then");
+}
+
+}  // namespace
+
+// ---- The bus ------------------------------------------------------------------------------------
+
+bool RbdBus::is_there() const { return access((bus() + "/add_single_major").c_str(), F_OK) == 0; }
+
+bool RbdBus::is_allowed() const {
+  return (own_capabilities() & (uint64_t{1} << CAP_SYS_ADMIN)) != 0;
+}
+
+int RbdBus::write_to(const char* file, const std::string& text) const {
+  const Fd fd(open((bus() + "/" + file).c_str(), O_WRONLY | O_CLOEXEC));
+  if (!fd.is_open()) return errno;
+  return write(fd.number(), text.data(), text.size()) < 0 ? errno : 0;
+}
+
+// `config_info` is what was written, and a newline.
+std::optional<uint32_t> RbdBus::find(const std::string& text) const {
+  const std::string devices = bus() + "/devices";
+  DIR* directory = opendir(devices.c_str());
+  if (directory == nullptr) return std::nullopt;
+  std::optional<uint32_t> found;
+  while (const dirent* entry = readdir(directory)) {
+    const std::string id = entry->d_name;
+    if (id.find_first_not_of("0123456789") != id.npos) continue;
+    char seen[kTextBytesMax + 1];
+    const std::string path = devices + "/" + id + "/config_info";
+    if (!read_text_file(path.c_str(), seen, sizeof seen).ok() || text + "\n" != seen) continue;
+    found = static_cast<uint32_t>(std::stoul(id));
+  }
+  closedir(directory);
+  return found;
+}
+
+// ---- Of a volume --------------------------------------------------------------------------------
+
+Result<RbdImage> parse_rbd_image(const std::string& name) {
+  const size_t slash = name.find('/');
+  const auto is_word = [](std::string_view word) {
+    return !word.empty() && word.find_first_of("/@, \t\n") == word.npos;
+  };
+  RbdImage image;
+  if (slash != name.npos) {
+    image.pool = name.substr(0, slash);
+    image.image = name.substr(slash + 1);
+  }
+  if (is_word(image.pool) && is_word(image.image)) return image;
+  Error error;
+  error.kind = ErrorKind::kConfiguration;
+  error.set_doing("reading the name of a Ceph image");
+  error.set_answer("\"%s\", no name of an image", name.c_str());
+  return error.set_cure("expected \"POOL/IMAGE\"");
+}
+
+std::string rbd_map_text(const CephSettings& ceph, const std::string& key, const RbdImage& image) {
+  const std::string timeout = std::to_string(ceph.timeout_s);
+  return ceph_monitor_list(ceph.monitors) + " name=" + ceph.user + ",secret=" + key +
+         ",mount_timeout=" + timeout +
+         (image.is_writable ? ",exclusive,lock_timeout=" + timeout : ",ro") + " " + image.pool +
+         " " + image.image + " -";
+}
+
+Result<std::unique_ptr<MadeDevice>> RbdMaker::make() {
+  BP_TRY(check_bus(bus_, image_, ceph_));
+  auto key = read_ceph_key(ceph_.keyring, ceph_.user);
+  BP_TRY(key);
+  const uint64_t timeout_ns = ceph_.timeout_s * kNsPerSecond;
+  BP_TRY(reach_ceph_monitors(ceph_.monitors, timeout_ns));
+  int ends[2] = {};
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+    return refused(image_, ceph_, errno);
+  }
+  Fd end(ends[0]);
+  Fd other(ends[1]);
+  std::string text = rbd_map_text(ceph_, key.value(), image_);
+  BP_ASSERT(text.size() < kTextBytesMax);  // keys of the configuration are shorter than that
+  char told[kTextBytesMax] = {};
+  text.copy(told, text.size());
+  const pid_t child = fork();
+  if (child == 0) live_as_child(bus_, told, other.number());
+  const int number = errno;
+  explicit_bzero(told, sizeof told);
+  explicit_bzero(text.data(), text.size());
+  explicit_bzero(key.value().data(), key.value().size());
+  if (child < 0) return refused(image_, ceph_, number);
+  other.close();
+  const Report report = hear(end.number(), timeout_ns + kSlackNs);
+  if (report.error == 0) {
+    std::unique_ptr<MadeDevice> device = std::make_unique<MappedImage>(
+        image_.name(), bus_.device_path(report.id), child, std::move(end));
+    return device;
+  }
+  kill(child, SIGKILL);  // the kernel gives up what it was at
+  reap(child);
+  if (!report.is_left_over) return refused(image_, ceph_, report.error);
+  Error error = mapping(image_, ceph_);
+  const std::string path = bus_.device_path(report.id);
+  error.set_answer("it is mapped already, as %s: %s", path.c_str(), std::strerror(report.error));
+  return error.set_cure("end what has it open (fuser %s), then: rbd unmap %s", path.c_str(),
+                        path.c_str());
+}
+
+}  // namespace bedplate

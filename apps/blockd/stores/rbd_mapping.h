@@ -1,0 +1,88 @@
+// An image of a Ceph cluster as a block device of the kernel's (its module rbd), for as long as the
+// appliance has it open.
+//
+// A child process maps the image and unmaps it: both take CAP_SYS_ADMIN, which the appliance has
+// given up by the time that it drains. The child begins before memory is taken and threads are
+// started, has no descriptor of its parent's but one end of a pair of sockets, and waits there for
+// the other end to be closed. So an image is also unmapped when the appliance is killed.
+// Threads: the main thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <sys/types.h>
+
+#include "apps/blockd/stores/ceph_cluster.h"
+#include "apps/boot/planned_files.h"
+
+namespace bedplate {
+
+// The kernel's side of it: /sys/bus/rbd of a machine (Documentation/ABI/testing/sysfs-bus-rbd).
+// Its functions are called in the child.
+class RbdBus {
+ public:
+  // `root` stands before /sys and /dev.
+  explicit RbdBus(std::string root = "") : root_(std::move(root)) {}
+  RbdBus(const RbdBus&) = delete;
+  RbdBus& operator=(const RbdBus&) = delete;
+  virtual ~RbdBus() = default;
+
+  // Whether the kernel has the module.
+  bool is_there() const;
+  // Whether it lets this thread map and unmap.
+  virtual bool is_allowed() const;
+  std::string device_path(uint32_t id) const { return root_ + "/dev/rbd" + std::to_string(id); }
+
+  // Each returns 0, or an errno. add() waits for the cluster.
+  virtual int add(const std::string& text) { return write_to("add_single_major", text); }
+  virtual int remove(uint32_t id) { return write_to("remove_single_major", std::to_string(id)); }
+  // The device that was added by this text.
+  std::optional<uint32_t> find(const std::string& text) const;
+
+ protected:
+  std::string bus() const { return root_ + "/sys/bus/rbd"; }
+
+ private:
+  int write_to(const char* file, const std::string& text) const;
+
+  const std::string root_;
+};
+
+// What is mapped, and how. An image that is written to is this mapping's alone, by the image's
+// exclusive lock.
+struct RbdImage {
+  std::string pool;
+  std::string image;
+  bool is_writable = false;
+
+  std::string name() const { return pool + "/" + image; }
+};
+
+// "pool/image" apart. Errors (kConfiguration): it is no such name.
+Result<RbdImage> parse_rbd_image(const std::string& name);
+
+// What the kernel is told to map it, with the key in it.
+std::string rbd_map_text(const CephSettings& ceph, const std::string& key, const RbdImage& image);
+
+// Maps images of one volume, each time anew.
+class RbdMaker final : public DeviceMaker {
+ public:
+  // `bus` outlives this, and all that it makes.
+  RbdMaker(RbdBus& bus, CephSettings ceph, RbdImage image)
+      : bus_(bus), ceph_(std::move(ceph)), image_(std::move(image)) {}
+
+  // What was mapped by the very same text before, by an appliance that is gone, is unmapped first.
+  // Errors: no module, no key, no monitor, or what the kernel or the cluster have against it; the
+  // cluster has `timeout_s`.
+  Result<std::unique_ptr<MadeDevice>> make() override;
+
+ private:
+  RbdBus& bus_;
+  const CephSettings ceph_;
+  const RbdImage image_;
+};
+
+}  // namespace bedplate

@@ -1,0 +1,246 @@
+// Images of Ceph that are mapped, against a bus of the test's own: this machine's kernel need not
+// have the module.
+#include "apps/blockd/stores/rbd_mapping.h"
+
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/apps/blockd/stores/fake_monitor.h"
+#include "tests/support/fake_root.h"
+#include "tests/support/patience.h"
+#include "tests/support/stderr_capture.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+using test::FakeMonitor;
+using test::kMonitorBanner;
+
+namespace {
+
+constexpr char kKey[] = "AQBSaWduIG9mIGEgdGVzdCwgbm8gc2VjcmV0IQ==";
+
+// Its devices are directories, as sysfs shows them. It runs in a child: its log is a file.
+class FakeBus final : public RbdBus {
+ public:
+  explicit FakeBus(const std::string& root) : RbdBus(root), root_(root) {}
+
+  int add_error = 0;
+  int remove_error = 0;
+  int busy_count = 0;  // so often remove() says EBUSY first
+  bool hangs = false;
+  bool forgets = false;  // it says yes, and there is no device
+  bool may = true;
+
+  bool is_allowed() const override { return may; }
+  int add(const std::string& text) override {
+    log("add, with " + std::to_string(descriptor_count()) + " descriptors");
+    while (hangs) pause();
+    if (add_error != 0) return add_error;
+    if (!forgets) make_device(7, text);
+    return 0;
+  }
+  int remove(uint32_t id) override {
+    if (busy_count-- > 0) return EBUSY;
+    if (remove_error != 0) return remove_error;
+    log("remove " + std::to_string(id));
+    std::filesystem::remove_all(device(id));
+    return 0;
+  }
+  void make_device(uint32_t id, const std::string& text) {
+    std::filesystem::create_directories(device(id));
+    std::ofstream(device(id) + "/config_info") << text << "\n";
+  }
+  bool has_device(uint32_t id) const { return std::filesystem::exists(device(id)); }
+  std::string logged() const {
+    std::ostringstream all;
+    all << std::ifstream(root_ + "/log").rdbuf();
+    return all.str();
+  }
+
+ private:
+  std::string device(uint32_t id) const { return bus() + "/devices/" + std::to_string(id); }
+  void log(const std::string& line) {
+    std::ofstream(root_ + "/log", std::ios::app) << line << "\n";
+  }
+  static int descriptor_count() {
+    int count = -1;  // the directory's own
+    DIR* all = opendir("/proc/self/fd");
+    while (const dirent* each = readdir(all)) count += each->d_name[0] != '.' ? 1 : 0;
+    closedir(all);
+    return count;
+  }
+
+  const std::string root_;
+};
+
+}  // namespace
+
+TEST_GROUP(RbdMapping) {
+  test::FakeRoot root;
+  FakeBus bus{root.path()};
+  FakeMonitor monitor{kMonitorBanner};
+  CephSettings ceph;
+  RbdImage image = {"rbd", "disk", true};
+  char text[1024];
+
+  void setup() override {
+    root.write("/sys/bus/rbd/add_single_major", "");
+    root.write("/keyring", std::string("[client.bed]\nkey = ") + kKey + "\n");
+    ceph = {{monitor.address()}, "bed", root.path() + "/keyring", 60};
+    LONGS_EQUAL(0, chmod(ceph.keyring.c_str(), 0600));
+  }
+  Result<std::unique_ptr<MadeDevice>> made() { return RbdMaker(bus, ceph, image).make(); }
+  std::string problem() {
+    const auto device = made();
+    return device.ok() ? "" : format_error(device.error(), text, sizeof text);
+  }
+  static bool has_child() { return waitpid(-1, nullptr, WNOHANG) >= 0 || errno != ECHILD; }
+};
+
+TEST(RbdMapping, AnImageIsNamedByItsPoolAndItself) {
+  auto good = parse_rbd_image("rbd/disk-0.1");
+  CHECK(good.ok());
+  STRCMP_EQUAL("rbd", good.value().pool.c_str());
+  STRCMP_EQUAL("disk-0.1", good.value().image.c_str());
+  for (const char* bad : {"disk", "/disk", "rbd/", "", "a/b/c", "rbd/disk@snap", "rbd/a b", "r,o/d",
+                          "rbd/a\tb", "rbd/a\nb"}) {
+    const auto refused = parse_rbd_image(bad);
+    CHECK_TEXT(!refused.ok(), bad);
+    CHECK(refused.error().kind == ErrorKind::kConfiguration);
+  }
+}
+
+TEST(RbdMapping, TheKernelIsToldOfItInOneLine) {
+  ceph.monitors = {test::address_of("tcp:10.0.0.1:6789"), test::address_of("tcp:10.0.0.2:6789")};
+  STRCMP_EQUAL("10.0.0.1:6789,10.0.0.2:6789 name=bed,secret=KEY,mount_timeout=60,exclusive,"
+               "lock_timeout=60 rbd disk -",
+               rbd_map_text(ceph, "KEY", image).c_str());
+  image.is_writable = false;
+  STRCMP_EQUAL("10.0.0.1:6789,10.0.0.2:6789 name=bed,secret=KEY,mount_timeout=60,ro rbd disk -",
+               rbd_map_text(ceph, "KEY", image).c_str());
+}
+
+TEST(RbdMapping, IsThereAsLongAsItIsHeld) {
+  bus.busy_count = 3;  // as while a ring is taken down
+  auto device = made();
+  CHECK(device.ok());
+  STRCMP_EQUAL((root.path() + "/dev/rbd7").c_str(), device.value()->path().c_str());
+  CHECK(bus.has_device(7));
+  device.value().reset();
+  CHECK(!bus.has_device(7));
+  CHECK(test::eventually([] { return !has_child(); }));
+  // Beside the standard ones its end of the socket.
+  STRCMP_EQUAL("add, with 4 descriptors\nremove 7\n", bus.logged().c_str());
+}
+
+TEST(RbdMapping, IsUnmappedWhenItsHolderIsKilled) {
+  const pid_t holder = fork();
+  if (holder == 0) {
+    auto device = made();
+    raise(device.ok() ? SIGKILL : SIGABRT);
+  }
+  int status = 0;
+  LONGS_EQUAL(holder, waitpid(holder, &status, 0));
+  CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  CHECK(test::eventually([this] { return bus.logged().find("remove 7") != std::string::npos; }));
+}
+
+TEST(RbdMapping, WhatAnotherLeftIsUnmappedFirst) {
+  const std::string same = rbd_map_text(ceph, kKey, image);
+  bus.make_device(3, same);
+  bus.make_device(4, same + "x");  // somebody else's
+  const auto device = made();
+  CHECK(device.ok());
+  STRCMP_EQUAL("remove 3\nadd, with 4 descriptors\n", bus.logged().c_str());
+  CHECK(bus.has_device(4) && !bus.has_device(3));
+}
+
+TEST(RbdMapping, WhatIsOpenStays) {
+  bus.make_device(3, rbd_map_text(ceph, kKey, image));
+  bus.remove_error = EBUSY;
+  STRCMP_CONTAINS("/dev/rbd3: Device or resource busy; end what has it open", problem().c_str());
+  STRCMP_EQUAL("", bus.logged().c_str());
+}
+
+TEST(RbdMapping, EachRefusalHasItsCure) {
+  const struct {
+    int error;
+    const char* said;
+  } refusals[] = {
+      {ENOENT, "there is no such pool, or no such image in it; see what there is (rbd ls rbd)"},
+      {EACCES, "the cluster refuses the key (Permission denied); compare the keyring"},
+      {EPERM, "the cluster refuses the key (Operation not permitted); compare the keyring"},
+      {EINVAL, "Invalid argument; one that is written to needs its lock: rbd feature enable"},
+      {ENXIO, "the image has features that this kernel lacks; dmesg names them"},
+      {EROFS, "another client has locked it; end that one (rbd status rbd/disk shows it)"},
+      {ETIMEDOUT, "neither done nor refused within 60 s; see whether monitors and OSDs run"},
+      {ESHUTDOWN, "the cluster has put this machine on its blocklist; see ceph osd blocklist"},
+      {EIO, "Input/output error; dmesg says more"},
+  };
+  for (const auto& each : refusals) {
+    bus.add_error = each.error;
+    STRCMP_CONTAINS(
+        (std::string("mapping the Ceph image rbd/disk as client.bed: ") + each.said).c_str(),
+        problem().c_str());
+    CHECK(test::eventually([] { return !has_child(); }));
+  }
+}
+
+TEST(RbdMapping, AClusterThatHangsIsGivenUp) {
+  bus.hangs = true;
+  ceph.timeout_s = 1;
+  STRCMP_CONTAINS("neither done nor refused within 1 s", problem().c_str());
+  CHECK(test::eventually([] { return !has_child(); }));
+}
+
+TEST(RbdMapping, NothingIsAskedOfTheKernelThatCannotBe) {
+  bus.may = false;
+  STRCMP_CONTAINS("the kernel lets only CAP_SYS_ADMIN map images; start it as root",
+                  problem().c_str());
+  bus.may = true;
+  ceph.user = "other";
+  STRCMP_CONTAINS("it has no [client.other]", problem().c_str());
+  ceph.user = "bed";
+  const FakeMonitor silent("");
+  ceph.monitors = {silent.address()};
+  ceph.timeout_s = 1;
+  STRCMP_CONTAINS("none has answered within 1 s", problem().c_str());
+  std::filesystem::remove(root.path() + "/sys/bus/rbd/add_single_major");
+  STRCMP_CONTAINS("the kernel's module rbd is not loaded; modprobe rbd", problem().c_str());
+  STRCMP_EQUAL("", bus.logged().c_str());
+}
+
+TEST(RbdMapping, AKernelThatShowsNoDeviceIsNotBelieved) {
+  bus.forgets = true;
+  STRCMP_CONTAINS("No such device; dmesg says more", problem().c_str());
+}
+
+TEST(RbdMapping, AnImageThatStaysMappedIsSaid) {
+  bus.remove_error = EIO;
+  auto device = made();
+  CHECK(device.ok());
+  test::StderrCapture capture;
+  device.value().reset();
+  STRCMP_CONTAINS("unmapping rbd/disk, which is", capture.text().c_str());
+  STRCMP_CONTAINS("Input/output error", capture.text().c_str());
+}
+
+TEST(RbdMapping, TheRealBusWritesWhatItIsTold) {
+  RbdBus real(root.path());
+  CHECK(real.is_there());
+  LONGS_EQUAL(0, real.add("some text"));
+  std::ostringstream seen;
+  seen << std::ifstream(root.path() + "/sys/bus/rbd/add_single_major").rdbuf();
+  STRCMP_EQUAL("some text", seen.str().c_str());
+  LONGS_EQUAL(ENOENT, real.remove(7));
+  CHECK(!real.find("some text").has_value());
+}
