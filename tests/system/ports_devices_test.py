@@ -5,6 +5,7 @@ tap, which makes its interface there. Between two appliances there is a memif: o
 what comes from the namespace, the other answers.
 """
 
+import contextlib
 import os
 import signal
 import socket
@@ -12,9 +13,11 @@ import struct
 import threading
 import time
 
-from harness import (BOUND_SECONDS, Skip, expect, expect_in, expect_true, read_text, test, wait_for)
+from harness import (BOUND_SECONDS, Failure, Skip, expect, expect_in, expect_true, read_text, test, wait_for)
 from ports_test import OURS, PORT, THEIRS, EchoAppliance, Wire, configuration, echo, find_values
 
+BROKEN_PACKETS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "transport", "dpdk",
+                              "net", "broken_packets.py")
 AF_XDP = 44
 SO_NO_CHECK = 11
 GROUP, ANSWERS = "239.1.2.3", "239.1.2.4"
@@ -89,6 +92,44 @@ def the_address_of_a_tap_is_the_configurations(box):
     holder = next(process for process in box.processes if process.args[0] == "unshare")
     known = box.run("nsenter", "--net", f"--target={holder.pid}", "ip", "neigh", "show", OURS).stdout
     expect_in("02:00:00:00:07:07", known, "what the kernel knows of the port")
+    appliance.stop()
+
+
+@test()
+def broken_packets_are_dropped_and_counted_by_cause(box):
+    """Those of the script that the packet layer is tested with, by the interface of a tap: of
+    others the kernel puts fragments together, and takes tags away."""
+    wire = Wire(box)
+    tap = f"bpt{os.getpid() % 100000}"
+    # The kernel says nothing of its own at its end.
+    wire.inside("sh", "-c", "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6")
+    box.run("/usr/bin/python3", BROKEN_PACKETS, "capture", "causes")
+    with open(box.path("causes"), encoding="ascii") as file:
+        expected = {name: int(count) for name, count in (line.split() for line in file)}
+    del expected["none"]
+    expected["no-socket"] += 2  # whole ones of IPv6
+    settings = configuration(box, f"tap:{tap}", mac="02:00:00:00:00:01")
+    settings["echo"]["local"] = "0.0.0.0:5004"
+    appliance = inside(EchoAppliance(box, settings), wire).start()
+    wire.inside("ip", "link", "set", tap, "up")
+    sender = wire.make(lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW))
+    sender.bind((tap, 0))
+    with open(box.path("capture"), "rb") as file:
+        file.seek(24)
+        while head := file.read(16):
+            frame = file.read(struct.unpack_from("<I", head, 8)[0])
+            if len(frame) >= 14:
+                sender.send(frame)
+            else:  # than which an interface sends none
+                expected["too-short"] -= 1
+
+    def counted():
+        drops = appliance.stats()["services"]["port"]["net"]["wan/main"]
+        return {name: drops[f"drop_{name.replace('-', '_')}"] for name in expected}
+
+    with contextlib.suppress(Failure):
+        wait_for(lambda: counted() == expected, "all of them")
+    expect(counted(), expected, "what was dropped, by cause")
     appliance.stop()
 
 

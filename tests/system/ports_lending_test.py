@@ -4,10 +4,13 @@ port-echo's service [lend] (tests/system/port_lender.h) lends each datagram to a
 a process, which say at what address they have read it, and writes it to a file.
 """
 
+import collections
 import os
 import re
+import subprocess
 
-from harness import BACKENDS, Skip, expect, expect_true, memory_areas, need_backend, test, wait_for
+from harness import (BACKENDS, Skip, expect, expect_true, memory_areas, need_backend, read_text,
+                     test, wait_for)
 from ports_test import OURS, PORT_ECHO, EchoAppliance, Wire, configuration
 
 PORT, SIZE, COUNT, IN_FLIGHT = 7008, 1200, 2000, 16
@@ -38,6 +41,66 @@ def settings_of(box, wire, sockets):
     settings["lend"] = {"network": "wan", "local": f"0.0.0.0:{PORT}", "to": ["side", "reader"],
                         "file": box.path("lent")}
     return settings
+
+
+class Writes:
+    """What a process has the kernel write by its rings, as the kernel sees it (tracefs)."""
+
+    OPCODES = {"WRITEV": 2, "WRITE_FIXED": 5, "WRITE": 23}
+
+    def __init__(self, box):
+        place = "/sys/kernel/tracing"
+        if not os.path.isdir(f"{place}/instances"):
+            place = box.path("tracing")
+            os.mkdir(place)
+            if box.run("mount", "-t", "tracefs", "none", place, expect_code=None).returncode:
+                raise Skip("the kernel has no tracefs, or root may not mount it")
+            box.closing.callback(subprocess.run, ["umount", place], check=False)
+        self._own = f"{place}/instances/bedplate-{os.getpid()}"
+        event = f"{self._own}/events/io_uring/io_uring_submit_req"
+        os.mkdir(self._own)
+        box.closing.callback(os.rmdir, self._own)
+        if not os.path.isdir(event):
+            raise Skip("the kernel has no event of io_uring's requests")
+        for name, value in (("filter", " || ".join(f"opcode == {one}" for one in
+                                                   self.OPCODES.values())), ("enable", "1")):
+            with open(f"{event}/{name}", "w", encoding="ascii") as file:
+                file.write(value)
+
+    def count(self, pid):
+        """How many of each kind its threads have asked for."""
+        threads = set(os.listdir(f"/proc/{pid}/task"))
+        seen = re.findall(r"-(\d+) .*opcode (\w+),", read_text(f"{self._own}/trace"))
+        return collections.Counter(opcode for thread, opcode in seen if thread in threads)
+
+
+def registered_buffers(pid):
+    """What the rings of a process have registered: begin and end of each."""
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        if os.readlink(f"/proc/{pid}/fd/{fd}") == "anon_inode:[io_uring]":
+            text = read_text(f"/proc/{pid}/fdinfo/{fd}").partition("UserBufs:")[2]
+            for begin, size in re.findall(r"\d+: 0x([0-9a-f]+)/(\d+)", text):
+                yield int(begin, 16), int(begin, 16) + int(size)
+
+
+@test(sockets=["io_uring"])
+def the_kernel_writes_a_datagram_from_a_registered_buffer(box, sockets):
+    """No call looks up its pages: what lies in a buffer of the port lies in one of io_uring's."""
+    need_backend(sockets)
+    wire = Wire(box)
+    writes = Writes(box)
+    appliance = EchoAppliance(box, settings_of(box, wire, sockets)).start()
+    client, dice = wire.socket(), box.dice()
+    for number in range(100):
+        client.sendto(datagram(dice, number), (OURS, PORT))
+        got = re.fullmatch(r"\d+ at (\w+); .*; file (-?\d+)", client.recv(65536).decode())
+        expect(int(got[2]), SIZE, "bytes in the file")
+        place = int(got[1], 16)
+        expect_true(any(begin <= place and place + SIZE <= end
+                        for begin, end in registered_buffers(appliance.pid)),
+                    f"{place:#x} lies in what is registered")
+    expect(dict(writes.count(appliance.pid)), {"WRITE_FIXED": 100}, "writes by their kind")
+    appliance.stop()
 
 
 @test(sockets=BACKENDS)

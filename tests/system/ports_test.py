@@ -61,11 +61,15 @@ class Wire:
 
     def socket(self, family=socket.AF_INET):
         """A UDP socket in the namespace."""
+        return self.make(lambda: socket.socket(family, socket.SOCK_DGRAM))
+
+    def make(self, function):
+        """A socket that `function` makes, in the namespace."""
         own = os.open("/proc/self/ns/net", os.O_RDONLY)
         there = os.open(f"/proc/{self.holder.pid}/ns/net", os.O_RDONLY)
         try:
             set_namespace(there)
-            made = self.box.closing.enter_context(socket.socket(family, socket.SOCK_DGRAM))
+            made = self.box.closing.enter_context(function())
         finally:
             set_namespace(own)
             os.close(own)
