@@ -65,6 +65,7 @@ int Connection::open(int fd) noexcept {
   incoming_ = Incoming::kHandshake;
   is_broken_ = is_counted_broken_ = false;
   read_ahead_bytes_ = kAheadBytes;
+  is_burst_ = false;
   empty_buffer();
   negotiation_.reset();
   environment_.counters->connections_total.add(1);
@@ -229,6 +230,7 @@ bool Connection::parse_one() noexcept {
       break;
     }
   }
+  is_burst_ = true;  // whatever else lies in the buffer came with this one
   return true;
 }
 
@@ -258,10 +260,16 @@ void Connection::accept(BlockRequest& request) noexcept {
   submit(request, step);
 }
 
+uint32_t Connection::read_ahead_after_write(uint32_t length) const noexcept {
+  const bool is_small =
+      length <= kSmallWriteMaxBytes || (length <= kBurstWriteMaxBytes && is_burst_);
+  return is_small ? kBufferBytes : kAheadOfLargeBytes;
+}
+
 // Returns the step that it begins with: of a write whose payload is there, the only one.
 RequestStep Connection::accept_write(BlockRequest& request) noexcept {
   const uint32_t length = request.wire.length;
-  read_ahead_bytes_ = length <= kSmallWriteMaxBytes ? kBufferBytes : kAheadOfLargeBytes;
+  read_ahead_bytes_ = read_ahead_after_write(length);
   if (buffered_bytes() < length) {
     write_ = &request;
     incoming_ = Incoming::kNothing;
@@ -304,6 +312,7 @@ void Connection::receive_more() noexcept {
   buffer_end_ = kept;
   BP_DCHECK(kept < read_ahead_bytes_ && read_ahead_bytes_ <= kBufferBytes);
   receive_pieces_[0] = {buffer_ + kept, read_ahead_bytes_ - kept};
+  is_burst_ = kept > 0;
   // Half a header is of no use; in the handshake the negotiation knows.
   start_receive(1, incoming_ == Incoming::kHeaders ? nbd::kRequestHeaderBytes - kept : 1);
 }
@@ -326,6 +335,7 @@ void Connection::payload_granted() noexcept {
 
 void Connection::payload_received(uint64_t bytes_after) noexcept {
   buffer_end_ = static_cast<uint32_t>(bytes_after);
+  is_burst_ = bytes_after > 0;
   payload_ended(RequestStep::kCommit);
   parse();
 }

@@ -5,7 +5,9 @@
 // the volumes' shard copies them from there. After a large one just the next header is read: the
 // payload goes straight from the socket into the destination that the volumes' shard granted, in
 // one receive together with what follows. The part that was read ahead with the header is copied
-// there. While a write waits for its grant nothing is received: the stream is at its payload.
+// there. One between them is taken as a small one while such writes come in bursts: a copy is less
+// than a receive of its own then, and more where each is waited for. While a write waits for its
+// grant nothing is received: the stream is at its payload.
 // Sending. All replies that are ready leave in one send, read data straight from the volume.
 //
 // Life: open -> (negotiating -> serving -> finishing) -> closed. `finishing` takes no more,
@@ -117,7 +119,8 @@ class Connection {
   static constexpr uint32_t kAheadBytes = 64 * nbd::kRequestHeaderBytes;
   static constexpr uint32_t kAheadOfLargeBytes = nbd::kRequestHeaderBytes;
   static constexpr uint32_t kSmallWriteMaxBytes = 8 * kKiB;
-  static_assert(kSmallWriteMaxBytes + nbd::kRequestHeaderBytes <= kBufferBytes);
+  static constexpr uint32_t kBurstWriteMaxBytes = 32 * kKiB;
+  static_assert(kBurstWriteMaxBytes + nbd::kRequestHeaderBytes <= kBufferBytes);
   static constexpr uint32_t kRepliesPerSend = 64;
 
   static void receive_completed(void* context, int64_t result) noexcept;
@@ -131,6 +134,7 @@ class Connection {
   bool parse_one() noexcept;
   void accept(BlockRequest& request) noexcept;
   RequestStep accept_write(BlockRequest& request) noexcept;
+  uint32_t read_ahead_after_write(uint32_t length) const noexcept;
   void submit(BlockRequest& request, RequestStep step) noexcept;
   void refuse(BlockRequest& request, nbd::ErrorCode error) noexcept;
   void payload_granted() noexcept;
@@ -177,6 +181,7 @@ class Connection {
 
   nbd::Negotiation negotiation_;
   uint32_t read_ahead_bytes_ = kAheadBytes;
+  bool is_burst_ = false;  // the request that is looked at next came with the one before it
   uint32_t buffer_begin_ = 0;
   uint32_t buffer_end_ = 0;
   std::byte buffer_[kBufferBytes];  // nothing in it moves while stored_count_ > 0

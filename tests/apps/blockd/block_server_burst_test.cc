@@ -30,6 +30,35 @@ class BlockServerBurstTest : public BlockServerFixture {
     for (uint64_t i = 0; i < 14; ++i) CHECK(peer.reads(1'000 + 600 * i, data.substr(512 * i, 512)));
   }
 
+  // What came together is taken as if it were small, up to 32 KiB; what is waited for is not. A
+  // burst here is less than what a Unix socket takes in one piece.
+  void writes_between_small_and_large() {
+    constexpr uint32_t kBetween = 9 * kKiB;
+    struct {
+      int count;
+      uint64_t grants;
+    } const steps[] = {
+        {3, 0}, {3, 0},          // small, as those before them
+        {1, 0}, {1, 1}, {1, 2},  // the first is there with its header; from then on each is alone
+        {3, 4}, {3, 4},          // two until it is seen that the client does not wait
+    };
+    NbdPeer peer = negotiated();
+    NbdPeer reader = negotiated();  // a read of the same connection would be read ahead of, too
+    LONGS_EQUAL(0, peer.do_one(kWrite, 0, 1, "x"));
+    for (const auto& step : steps) {
+      const auto count = static_cast<uint64_t>(step.count);
+      const std::string data = pattern(step.grants, kBetween * count);
+      for (uint64_t i = 0; i < count; ++i) {
+        peer.ask(kWrite, kBetween * i, kBetween,
+                 std::string_view(data).substr(kBetween * i, kBetween));
+      }
+      PeerReply reply;
+      for (uint64_t i = 0; i < count; ++i) CHECK(peer.next_reply(reply) && reply.error == 0);
+      CHECK_EQUAL(step.grants, rig->volume_counters.grants.read());
+      CHECK(reader.reads(0, data));
+    }
+  }
+
   // The last write decides how far the server reads ahead: 8 KiB is small, one byte more is not.
   void large_writes_are_received_in_place() {
     constexpr uint32_t kSmall = 8 * kKiB;
@@ -94,6 +123,8 @@ BP_BLOCK_SERVER_GROUPS(BlockServerBurst, BlockServerBurstTest)
 
 BP_ALL_VARIANTS(BlockServerBurst, ASmallWriteThatIsThereNeedsNoGrant, ,
                 small_writes_need_no_grant())
+BP_ALL_VARIANTS(BlockServerBurst, AWriteBetweenIsCopiedWhereItComesWithOthers, ,
+                writes_between_small_and_large())
 BP_ALL_VARIANTS(BlockServerBurst, ALargeWriteIsReceivedInPlace, ,
                 large_writes_are_received_in_place())
 BP_ALL_VARIANTS(BlockServerBurst, MayBeLong, , a_long_burst_of_small_writes())
