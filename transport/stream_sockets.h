@@ -120,7 +120,8 @@ class StreamSockets : public PollSource, public Sleeper {
   // Requires: nothing of this socket is in flight. The caller closes the fd afterwards.
   virtual void detach(StreamSocket& socket) noexcept = 0;
 
-  // Starts socket.receive, or socket.send. Requires: it is not in flight.
+  // Starts socket.receive, or socket.send. Requires: it is not in flight. With io_uring whatever is
+  // sent in an iteration leaves before anything is received: answers first.
   virtual void receive(StreamSocket& socket) noexcept = 0;
   virtual void send(StreamSocket& socket) noexcept = 0;
 

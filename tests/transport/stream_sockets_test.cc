@@ -373,6 +373,27 @@ TEST(UringSockets, ManyThatAreSilentAreTriedLessOftenThanOne) {
   CHECK_COMPARE(of_many, >=, 2);
 }
 
+// Whatever order they were asked for in: a peer that waits for an answer does not wait until its
+// next request has been copied. Here both ends are ours, so that one poll shows it.
+TEST(UringSockets, SendBeforeTheyReceive) {
+  if (!is_available()) BP_SKIP("io_uring is not available here");
+  int fds[2];
+  LONGS_EQUAL(0, socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds));
+  const Fd first_fd(fds[0]), second_fd(fds[1]);
+  Ours first, second;
+  attach(first, fds[0]);
+  attach(second, fds[1]);
+  std::byte said{42}, heard{};
+  receive(second, &heard, 1);
+  send(first, &said, 1);
+  sockets->poll(64);
+  LONGS_EQUAL(1, second.receive_count);
+  CHECK(heard == said);
+  CHECK(run_until([&] { return first.send_count == 1; }));
+  sockets->detach(first.socket);
+  sockets->detach(second.socket);
+}
+
 TEST(UringSockets, AreADevice) {
   STRCMP_EQUAL("io_uring", sockets->name());
   STRCMP_EQUAL("io_uring", sockets->device()->kind().name);

@@ -78,7 +78,9 @@ class UringSockets final : public StreamSockets {
 
  private:
   io_uring_sqe* next_entry(void* pointer, Purpose purpose) noexcept;
-  void queue(SocketOperation& operation) noexcept;
+  void submit(SocketOperation& operation) noexcept;
+  void postpone(SocketOperation& operation) noexcept;
+  void submit_postponed() noexcept;
   void arm_doorbell() noexcept;
   void arm(StreamListener& listener) noexcept;
   void arm(Watch& watch) noexcept;
@@ -90,6 +92,8 @@ class UringSockets final : public StreamSockets {
   io_uring ring_ = {};
   bool is_created_ = false;
   bool is_falling_asleep_ = false;
+  SocketOperation* first_postponed_ = nullptr;  // receives that the kernel does not know of yet
+  SocketOperation* last_postponed_ = nullptr;
   uint32_t misses_ = 0;  // of attempts, in this poll
   uint32_t hot_attempts_ = kHotAttempts;
   UringDevice device_;
@@ -223,7 +227,20 @@ bool UringSockets::handle_watch(uint64_t key, int32_t result) noexcept {
   return true;
 }
 
-void UringSockets::queue(SocketOperation& operation) noexcept {
+// A receive goes to the kernel behind everything else of its iteration: what is sent there leaves
+// first, and a peer that waits for it need not wait until its next bytes have been copied as well.
+void UringSockets::postpone(SocketOperation& operation) noexcept {
+  operation.next = nullptr;
+  (first_postponed_ == nullptr ? first_postponed_ : last_postponed_->next) = &operation;
+  last_postponed_ = &operation;
+}
+
+void UringSockets::submit_postponed() noexcept {
+  for (SocketOperation* each = first_postponed_; each != nullptr; each = each->next) submit(*each);
+  first_postponed_ = nullptr;
+}
+
+void UringSockets::submit(SocketOperation& operation) noexcept {
   io_uring_sqe* entry = next_entry(&operation, Purpose::kOperation);
   const uint64_t user_data = entry->user_data;
   msghdr& message = operation.message;
@@ -252,12 +269,12 @@ void UringSockets::queue(SocketOperation& operation) noexcept {
 
 void UringSockets::receive(StreamSocket& socket) noexcept {
   begin_operation(socket.receive, socket, false);
-  queue(socket.receive);
+  postpone(socket.receive);
 }
 
 void UringSockets::send(StreamSocket& socket) noexcept {
   begin_operation(socket.send, socket, true);
-  queue(socket.send);
+  submit(socket.send);
 }
 
 // Returns whether anything happened.
@@ -265,13 +282,13 @@ bool UringSockets::handle_operation(SocketOperation& operation, int32_t result) 
   if (result == -EAGAIN) {
     ++operation.empty_attempts;
     ++misses_;
-    queue(operation);
+    postpone(operation);
     return false;
   }
   operation.empty_attempts = 0;
   is_falling_asleep_ = false;
   if (result == -EINTR || (result > 0 && !advance(operation, static_cast<uint64_t>(result)))) {
-    queue(operation);
+    operation.is_send ? submit(operation) : postpone(operation);
     return true;
   }
   finish_operation(operation, result > 0 ? static_cast<int64_t>(operation.moved_bytes) : result,
@@ -312,6 +329,7 @@ bool UringSockets::handle(const RingCompletion& completion) noexcept {
 }
 
 uint32_t UringSockets::poll(uint32_t budget) noexcept {
+  submit_postponed();
   const unsigned kernel_flags = __atomic_load_n(ring_.sq.kflags, __ATOMIC_RELAXED);
   if (io_uring_sq_ready(&ring_) > 0 ||
       (kernel_flags & (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW)) != 0) {
@@ -343,6 +361,7 @@ void UringSockets::sleep_until(uint64_t deadline_ns) noexcept {
     wait_pointer = &wait;
   }
   is_falling_asleep_ = true;  // attempts that are still hot come back and are watched from then on
+  submit_postponed();
   io_uring_cqe* ignored = nullptr;
   io_uring_submit_and_wait_timeout(&ring_, &ignored, 1, wait_pointer, nullptr);
   options_.counters->system_calls.add(1);
