@@ -360,10 +360,10 @@ class Sandbox:
         self.processes.append(process)
         return process
 
-    def run(self, *argv, expect_code=0, **options):
+    def run(self, *argv, expect_code=0, timeout=BOUND_SECONDS, **options):
         """Runs a command to its end and returns it, with its output as text."""
         done = subprocess.run(argv, cwd=self.directory, capture_output=True, text=True,
-                              errors="replace", timeout=BOUND_SECONDS, check=False, **options)
+                              errors="replace", timeout=timeout, check=False, **options)
         if expect_code is not None and done.returncode != expect_code:
             raise Failure(f"{' '.join(argv)}: exit code {done.returncode}, expected {expect_code}\n"
                           f"{done.stdout}{done.stderr}".rstrip())

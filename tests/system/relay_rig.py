@@ -13,8 +13,8 @@ import signal
 import socket
 import struct
 
-from harness import (BEDPLATE, MIB, Appliance, Skip, expect, expect_true, need_backend, need_tools,
-                     read_text, wait_for)
+from harness import (BEDPLATE, BOUND_SECONDS, MIB, Appliance, Skip, expect, expect_true,
+                     need_backend, need_tools, read_text, wait_for)
 
 EXAMPLES = os.path.join(os.path.dirname(BEDPLATE), "examples")
 TSGEN, TSREADER = (os.path.join(EXAMPLES, name) for name in ("tsgen", "tsreader"))
@@ -74,7 +74,8 @@ def expect_no_drops(port, whose):
 
 def generate_file(box, seconds, rate=8_000_000, name="in.ts"):
     """A stream in a file, which fills whole datagrams. Returns its path."""
-    box.run(TSGEN, "--file", name, "--seconds", str(seconds), "--rate", str(rate))
+    box.run(TSGEN, "--file", name, "--seconds", str(seconds), "--rate", str(rate),
+            timeout=BOUND_SECONDS + seconds)
     expect(os.path.getsize(box.path(name)) % PAYLOAD_BYTES, 0, "bytes that fill no datagram")
     return box.path(name)
 

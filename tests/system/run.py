@@ -23,7 +23,8 @@ import harness
 from harness import Failure, Skip
 
 # A backstop: the tests' own waits have bounds.
-TEST_SECONDS_MAX = 600 + 2 * int(os.environ.get("TSRELAY_SECONDS", "0"))
+TEST_SECONDS_MAX = (600 + 2 * int(os.environ.get("TSRELAY_SECONDS", "0")) +
+                    10 * int(os.environ.get("TSRELAY_MIB", "0")))
 
 
 def main():

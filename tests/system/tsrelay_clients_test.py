@@ -65,7 +65,7 @@ def many_streams(box, streams):
     seconds = int(os.environ.get("TSRELAY_SECONDS", "3"))
     with roomy_sockets():
         payloads = FilePayloads(generate_file(box, seconds, 20_000_000))
-        box.run("ingests", "-p", str(VIDEO_PID), "in.ts")
+        box.run("ingests", "-p", str(VIDEO_PID), "in.ts", timeout=BOUND_SECONDS + seconds)
         receivers = [Comparing(box, payloads) for _ in range(streams)]
         ports = [free_ports(2) for _ in range(streams)]
         names = [f"s{i}" for i in range(streams)]
@@ -248,7 +248,8 @@ def two_legs_that_lose_by_netsim(box, size_mib):
         names = ("all", "leg0", "leg1")
         box.run("gst-launch-1.0", "-q", *(f"{GST_SOURCE} seqnum-offset=60000 ! tee name=both "
                 + " ".join(f"both. ! queue ! {'netsim drop-probability=0.02 ! ' * (i > 0)}"
-                           f"{GST_SINK}{name}" for i, name in enumerate(names))).split())
+                           f"{GST_SINK}{name}" for i, name in enumerate(names))).split(),
+                timeout=BOUND_SECONDS + size_mib)
         packets = [dict(numbered(gstreamer_packets(box.path(name)))) for name in names]
         expect(sorted(packets[0]), list(range(60_000, 60_000 + len(payloads))), "made by GStreamer")
         lost = [packets[0].keys() - leg.keys() for leg in packets[1:]]
@@ -289,7 +290,7 @@ def fec_of_gstreamer(box, size_mib):
             f"{GST_SOURCE} seqnum-offset=60000 ! "
             f"rtpst2022-1-fecenc name=enc columns={columns} rows={rows} ! {GST_SINK}media "
             f"enc.fec_0 ! queue ! {GST_SINK}fec_0 "
-            f"enc.fec_1 ! queue ! {GST_SINK}fec_1").split())
+            f"enc.fec_1 ! queue ! {GST_SINK}fec_1").split(), timeout=BOUND_SECONDS + size_mib)
         out = sender(box)
         # Where in the stream the first packet is that each of FEC protects.
         fec = []
