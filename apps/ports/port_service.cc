@@ -1,5 +1,6 @@
 #include "apps/ports/port_service.h"
 
+#include <algorithm>
 #include <string>
 
 #include "apps/boot/ports_part.h"
@@ -53,6 +54,25 @@ uint64_t PortService::heap_bytes() const noexcept {
   return bytes;
 }
 
+// A ring has two ends, and what is sent to nowhere as many as are wanted.
+Result<void> PortService::check_device(const PortSettings& settings) const {
+  const PortDevice::Kind kind = settings.device.kind;
+  if (kind == PortDevice::Kind::kNull) return {};
+  const size_t allowed_count = kind == PortDevice::Kind::kRing ? 2 : 1;
+  const auto has_it = [&](const auto& port) {
+    return port->settings.device_text == settings.device_text;
+  };
+  const auto first = std::find_if(ports_.begin(), ports_.end(), has_it);
+  const auto count = static_cast<size_t>(std::count_if(ports_.begin(), ports_.end(), has_it));
+  if (count <= allowed_count) return {};
+  Error error;
+  error.kind = ErrorKind::kConfiguration;
+  error.set_doing("the device %s", settings.device_text.c_str());
+  return error
+      .set_answer("%zu ports have it, %s the first of them", count, (*first)->settings.name.c_str())
+      .set_cure("let %s have it", allowed_count == 2 ? "two" : "one [[port]]");
+}
+
 Result<void> PortService::check_forwarding(const PortSettings& settings) noexcept {
   if (settings.forwards_to.empty()) return {};
   const bool is_own = settings.forwards_to == settings.name;
@@ -68,6 +88,7 @@ Result<void> PortService::check_forwarding(const PortSettings& settings) noexcep
 
 Result<void> PortService::plan(ServicePlan& plan) {
   for (const auto& port : ports_) {
+    BP_TRY(check_device(port->settings));
     BP_TRY(check_forwarding(port->settings));
     BP_TRY(port->plan(plan));
   }

@@ -55,6 +55,7 @@ class PortService final : public Service {
  private:
   OpenPort* find(std::string_view name) noexcept;
   // Errors: there is no such port.
+  Result<void> check_device(const PortSettings& settings) const;
   Result<void> check_forwarding(const PortSettings& settings) noexcept;
   uint64_t heap_bytes() const noexcept;
   Result<void> start_dpdk(ServiceContext& context);

@@ -98,10 +98,10 @@ void describe(ConfigurationTable& table, PortSettings& settings) {
       .help("What services call it (`network = ...`), and its counters.");
   table.text("device", &settings.device_text, 1, 128)
       .required()
-      .unique()
       .help("`0000:03:00.0` (PCI, in the hands of vfio-pci), `af_packet:INTERFACE`, "
             "`af_xdp:INTERFACE`, `tap:NAME`, `memif:/PATH`, `ring:NAME` (two ports of one name "
-            "send to one another) or `null`; see [Devices](ports.md#devices).");
+            "send to one another) or `null`; any other but for one port. See "
+            "[Devices](ports.md#devices).");
   table.choice("role", &settings.role, Choices<MemifRole>(kRoles))
       .help("With memif: who listens at the path.");
   table.shards("shards", &settings.shards, kShardCountMax)

@@ -120,9 +120,23 @@ TEST(PortService, WhatMakesNoSenseIsRefusedWithItsPlace) {
                       .c_str());
   STRCMP_CONTAINS("\"name\" \"wan\" is taken",
                   read(port + "device = \"null\"\n" + port + "device = \"ring:a\"\n").c_str());
+}
+
+TEST(PortService, ARingHasTwoPortsAndOtherDevicesOne) {
+  const auto several = [](const std::string& device, int count) {
+    std::string tables;
+    for (int i = 0; i < count; ++i) {
+      tables += "[[port]]\nname = \"p" + std::to_string(i) + "\"\ndevice = \"" + device + "\"\n";
+    }
+    return tables;
+  };
+  plan(several("ring:a", 2));
+  plan(several("null", 3));
+  STRCMP_CONTAINS("the device ring:a: 3 ports have it, p0 the first of them; let two have it",
+                  refusal(several("ring:a", 3)).c_str());
   STRCMP_CONTAINS(
-      "\"device\" \"tap:x\" is taken",
-      read(port + "device = \"tap:x\"\n[[port]]\nname = \"lan\"\ndevice = \"tap:x\"\n").c_str());
+      "the device tap:x: 2 ports have it, p0 the first of them; let one [[port]] have it",
+      refusal(several("tap:x", 2)).c_str());
 }
 
 TEST(PortService, ADeviceWithoutAnAddressHasTheSameAtEachStart) {
