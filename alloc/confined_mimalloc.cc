@@ -423,12 +423,12 @@ mi_page_t* _mi_segment_page_alloc(mi_heap_t* heap, size_t block_bytes, size_t al
     heap->arena_id = _mi_arena_id_none();
   }
   if (page == nullptr) {
-    credit_heap_owner(owner, expected);
+    cancel_heap_charge(owner, expected);
     return nullptr;
   }
   page->padding[0] = owner.index;
   // With guard pages (MODE=hardened) a huge block takes a little more.
-  recharge_heap_owner(owner, expected, page_charge(page));
+  settle_heap_charge(owner, expected, page_charge(page));
   return page;
 }
 

@@ -11,7 +11,9 @@ namespace bedplate {
 namespace {
 
 struct alignas(kCacheLineBytes) Account {
-  std::atomic<uint64_t> used_bytes{0};
+  std::atomic<uint64_t> used_bytes{0};  // with what is charged, and may turn out not to be had
+  std::atomic<uint64_t> held_bytes{0};
+  std::atomic<uint64_t> peak_bytes{0};  // of what is held
   std::atomic<uint64_t> limit_bytes{kNoLimit};
   std::atomic<uint64_t> refused_count{0};
   OwnerName name;
@@ -19,6 +21,9 @@ struct alignas(kCacheLineBytes) Account {
 
 // Static data: it is needed before any constructor runs.
 Account accounts[kHeapOwnerCountMax];
+// Of the heap, so without what boot holds.
+alignas(kCacheLineBytes) std::atomic<uint64_t> all_held_bytes{0};
+std::atomic<uint64_t> all_peak_bytes{0};
 std::atomic<uint32_t> named_count{0};  // beside the three that need no name
 std::atomic_flag is_naming;
 
@@ -26,6 +31,16 @@ constexpr uint32_t kFixedCount = 3;
 thread_local HeapOwner current_owner;
 thread_local HeapOwner refused_owner;
 thread_local bool is_refused = false;
+
+void raise(std::atomic<uint64_t>& peak, uint64_t bytes) noexcept {
+  uint64_t seen = peak.load(std::memory_order_relaxed);
+  while (bytes > seen && !peak.compare_exchange_weak(seen, bytes, std::memory_order_relaxed)) {
+  }
+}
+
+void hold(std::atomic<uint64_t>& held, std::atomic<uint64_t>& peak, uint64_t bytes) noexcept {
+  raise(peak, held.fetch_add(bytes, std::memory_order_relaxed) + bytes);
+}
 
 OwnerName name_of(HeapOwner owner) noexcept {
   if (owner.index == kUnnamedOwner.index) return "heap";
@@ -92,8 +107,11 @@ HeapOwnerUse heap_owner_use(HeapOwner owner) noexcept {
   const Account& account = accounts[owner.index];
   return {name_of(owner), account.limit_bytes.load(std::memory_order_relaxed),
           account.used_bytes.load(std::memory_order_relaxed),
+          account.peak_bytes.load(std::memory_order_relaxed),
           account.refused_count.load(std::memory_order_relaxed)};
 }
+
+uint64_t heap_peak_bytes() noexcept { return all_peak_bytes.load(std::memory_order_relaxed); }
 
 bool charge_heap_owner(HeapOwner owner, uint64_t bytes) noexcept {
   Account& account = accounts[owner.index];
@@ -105,13 +123,26 @@ bool charge_heap_owner(HeapOwner owner, uint64_t bytes) noexcept {
   return false;
 }
 
-void credit_heap_owner(HeapOwner owner, uint64_t bytes) noexcept {
+void cancel_heap_charge(HeapOwner owner, uint64_t bytes) noexcept {
   accounts[owner.index].used_bytes.fetch_sub(bytes, std::memory_order_relaxed);
 }
 
-void recharge_heap_owner(HeapOwner owner, uint64_t expected_bytes, uint64_t bytes) noexcept {
-  if (bytes == expected_bytes) return;
-  accounts[owner.index].used_bytes.fetch_add(bytes - expected_bytes, std::memory_order_relaxed);
+void credit_heap_owner(HeapOwner owner, uint64_t bytes) noexcept {
+  Account& account = accounts[owner.index];
+  account.used_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+  account.held_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+  if (owner.index != kBootOwner.index) {
+    all_held_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+  }
+}
+
+void settle_heap_charge(HeapOwner owner, uint64_t expected_bytes, uint64_t bytes) noexcept {
+  Account& account = accounts[owner.index];
+  if (bytes != expected_bytes) {
+    account.used_bytes.fetch_add(bytes - expected_bytes, std::memory_order_relaxed);
+  }
+  hold(account.held_bytes, account.peak_bytes, bytes);
+  if (owner.index != kBootOwner.index) hold(all_held_bytes, all_peak_bytes, bytes);
 }
 
 bool was_refused_by_limit(HeapOwner* owner) noexcept {

@@ -65,23 +65,29 @@ struct HeapOwnerUse {
   OwnerName name;
   uint64_t limit_bytes = kNoLimit;
   uint64_t used_bytes = 0;
+  uint64_t peak_bytes = 0;     // the most that it held at once
   uint64_t refused_count = 0;  // requests refused because of the limit
 };
 
 // How many owners there are, and what `owner` has: a snapshot. Threads: any.
 uint32_t heap_owner_count() noexcept;
 HeapOwnerUse heap_owner_use(HeapOwner owner) noexcept;
+// The most that all owners but boot held of the heap together. Threads: any.
+uint64_t heap_peak_bytes() noexcept;
 // Returns false when nobody has this name.
 bool find_heap_owner(const OwnerName& name, HeapOwner* owner) noexcept;
 
 // ---- For the heap alone ----
 
-// Charges `bytes` to the owner, or says that its limit forbids it.
+// Charges `bytes` to the owner, or says that its limit forbids it. Each charge is settled, or
+// cancelled.
 bool charge_heap_owner(HeapOwner owner, uint64_t bytes) noexcept;
-// The part of a charge that is not true any more. Threads: any.
+// There was no memory for it.
+void cancel_heap_charge(HeapOwner owner, uint64_t bytes) noexcept;
+// The owner holds `bytes` from now on, for what was charged in advance as `expected_bytes`.
+void settle_heap_charge(HeapOwner owner, uint64_t expected_bytes, uint64_t bytes) noexcept;
+// It holds so much less. Threads: any.
 void credit_heap_owner(HeapOwner owner, uint64_t bytes) noexcept;
-// The amount that was charged in advance turned out to be another.
-void recharge_heap_owner(HeapOwner owner, uint64_t expected_bytes, uint64_t bytes) noexcept;
 // Whether the calling thread's last charge was refused, and whose it was. Says so once.
 bool was_refused_by_limit(HeapOwner* owner) noexcept;
 // A request of `owner` ended with NULL because of that.

@@ -89,6 +89,7 @@ void KeyedCache::count(int64_t items, int64_t lines) noexcept {
   live_lines_ += static_cast<uint64_t>(lines);
   counters_->items.add(static_cast<uint64_t>(items));
   counters_->bytes.set(live_lines_ * kCacheLineBytes);
+  counters_->peak_bytes.raise(live_lines_ * kCacheLineBytes);
 }
 
 void KeyedCache::flush_if_due() noexcept {
@@ -219,7 +220,10 @@ CacheItem* KeyedCache::take_block(uint32_t lines) noexcept {
     } else if (lives(item) && passed <= end_ && keeps(item, &moves)) {
       slide(item);
     } else {
-      if (lives(item)) counters_->evictions.add(1);
+      if (lives(item)) {
+        counters_->evictions.add(1);
+        counters_->peak_bytes.raise(uint64_t{end_} * kCacheLineBytes);
+      }
       if (item.is_linked) unlink(item);
       gap_end_ += item.lines;
     }

@@ -59,9 +59,10 @@ static_assert(sizeof(CacheItem) == 48);
 
 // Written by the cache's thread; its owner plans them.
 struct KeyedCacheCounters {
-  Counter evictions;  // forgotten to make room for others
-  Counter items;      // what is kept now
-  Counter bytes;      // of the memory, for what is kept now
+  Counter evictions;   // forgotten to make room for others
+  Counter items;       // what is kept now
+  Counter bytes;       // of the memory, for what is kept now
+  Counter peak_bytes;  // the most of that; all of it, once something was forgotten for room
 };
 
 // All are required but the seed and the offset.

@@ -19,6 +19,7 @@ struct alignas(kCacheLineBytes) ConnectionCounters {
   Counter handshake_timeouts;
   Counter protocol_errors;     // disconnected because of what the client sent
   Counter broken_connections;  // the socket failed, or the client left in the middle of something
+  Counter requests_peak;       // of one connection: the most in flight at once
   Counter requests_read;
   Counter requests_write;
   Counter requests_flush;
@@ -47,8 +48,10 @@ struct alignas(kCacheLineBytes) VolumeCounters {
 // Of one volume on a store that is not memory; written by the shard of the volumes.
 struct alignas(kCacheLineBytes) StoreCounters {
   Counter operations;        // under way
+  Counter operations_peak;   // the most at once
   Counter requests_waiting;  // for one of them to end, or for a buffer
   Counter buffer_bytes;      // taken
+  Counter buffer_peak_bytes;
   Counter errors;
   Counter has_failed_flush;
 };
@@ -71,6 +74,10 @@ inline void describe(CounterTable& table, ConnectionCounters& c) {
                 "Closed because of what the client sent.");
   table.counter("broken_connections", c.broken_connections, "connections",
                 "The socket failed, or the client left in the middle of something.");
+  table
+      .gauge("requests_peak", c.requests_peak, "requests",
+             "The most requests of one connection that were in flight at once.")
+      .peak_of("requests_per_connection", "A client's further requests wait in its socket.");
   table.counter("requests_read", c.requests_read, "requests", "Reads.");
   table.counter("requests_write", c.requests_write, "requests", "Writes.");
   table.counter("requests_flush", c.requests_flush, "requests", "Flushes.");
@@ -100,9 +107,17 @@ inline void describe(CounterTable& table, VolumeCounters& c) {
 
 inline void describe(CounterTable& table, StoreCounters& c) {
   table.gauge("operations", c.operations, "operations", "Under way in the store.");
+  table
+      .gauge("operations_peak", c.operations_peak, "operations",
+             "The most that were under way in the store at once.")
+      .peak_of("volume.operations", "Requests wait for an operation to end.");
   table.gauge("requests_waiting", c.requests_waiting, "requests",
               "Wait for an operation of the store to end, or for a buffer.");
   table.gauge("buffer_bytes", c.buffer_bytes, "bytes", "Of its buffers are taken.");
+  table
+      .gauge("buffer_peak_bytes", c.buffer_peak_bytes, "bytes",
+             "Of its buffers that were taken at once at most.")
+      .peak_of("volume.buffer_bytes", "Requests wait for a buffer, the large ones for longest.");
   table.counter("errors", c.errors, "requests", "Requests that the store has failed.");
   table.boolean("has_failed_flush", c.has_failed_flush,
                 "A flush has failed: FLUSH and FUA answer EIO until the volume is opened anew.");

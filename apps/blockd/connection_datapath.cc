@@ -209,6 +209,7 @@ bool Connection::parse_one() noexcept {
     return false;
   }
   free_requests_ = request.next;
+  environment_.counters->requests_peak.raise(++taken_count_);
   request.error = verdict.error;
   request.data = nullptr;
   request.has_buffer = false;
@@ -386,6 +387,7 @@ void Connection::release(BlockRequest& request) noexcept {
   if (request.has_buffer) return submit(request, RequestStep::kRelease);
   request.next = free_requests_;
   free_requests_ = &request;
+  --taken_count_;
 }
 
 // Adds bytes to what is sent next. Headers lie side by side: those without data between them, the

@@ -172,6 +172,7 @@ class Connection {
   BlockRequest* write_ = nullptr;    // the write whose payload is being received or waited for
   BlockRequest* refused_ = nullptr;  // answered once its payload has been discarded
   BlockRequest* free_requests_ = nullptr;
+  uint32_t taken_count_ = 0;             // of the others
   BlockRequest* first_reply_ = nullptr;  // ready to be sent
   BlockRequest* last_reply_ = nullptr;
   BlockRequest* being_sent_ = nullptr;

@@ -18,15 +18,25 @@ namespace bedplate {
 struct ServedCounters {
   Counter timeouts;
   Counter connections;
+  Counter connections_peak;  // the most that were open at once
   Counter turned_away;
   Counter sent_bytes;
 };
-inline void describe(CounterTable& table, ServedCounters& counters) {
+// `key`: of the service's table, what it has planned them by (`bedplate plan --explain`); nullptr:
+// none.
+inline void describe(CounterTable& table, ServedCounters& counters, const char* key = nullptr) {
   table.counter("timeouts", counters.timeouts, "connections",
                 "Connections that ended because nothing came or went for too long.");
   table.gauge("connections", counters.connections, "connections", "Those that are open.");
-  table.counter("turned_away", counters.turned_away, "connections",
-                "Connections ended, or not taken, because there were too many.");
+  CounterDescription& peak = table.gauge("connections_peak", counters.connections_peak,
+                                         "connections", "The most that were open at once.");
+  if (key != nullptr) {
+    peak.peak_of(key, "One client more is turned away, or takes the place of an idle one.");
+  }
+  CounterDescription& turned_away =
+      table.counter("turned_away", counters.turned_away, "connections",
+                    "Connections ended, or not taken, because there were too many.");
+  if (key != nullptr) turned_away.refusals_of(key);
   table.counter("sent_bytes", counters.sent_bytes, "bytes", "Sent to clients.");
 }
 

@@ -100,6 +100,7 @@ void ConnectionThread::wait() noexcept {
     if (polled_[1 + i].revents != 0) accept_from(listeners_[i].number());
   }
   options_.counters->connections.set(open_count_);
+  options_.counters->connections_peak.raise(open_count_);
 }
 
 void ConnectionThread::accept_from(int listener) noexcept {

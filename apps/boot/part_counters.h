@@ -11,14 +11,21 @@
 
 namespace bedplate {
 
-inline void describe(CounterTable& table, const KeyedCacheCounters& counters) {
-  table.counter("evictions", counters.evictions, "items", "Forgotten to make room for others.");
+// `key`, here and below: of the service's table, what it has planned them by (`bedplate plan
+// --explain`); nullptr: none.
+inline void describe(CounterTable& table, const KeyedCacheCounters& counters,
+                     const char* key = nullptr) {
+  CounterDescription& evictions =
+      table.counter("evictions", counters.evictions, "items", "Forgotten to make room for others.");
+  if (key != nullptr) evictions.refusals_of(key);
   table.gauge("items", counters.items, "items", "What is kept now.");
   table.gauge("bytes", counters.bytes, "bytes", "What the items take of the cache.");
+  CounterDescription& peak =
+      table.gauge("peak_bytes", counters.peak_bytes, "bytes",
+                  "The most of that; all of the cache, once something was forgotten for room.");
+  if (key != nullptr) peak.peak_of(key, "What is used least is forgotten sooner.");
 }
 
-// `key`: of the service's table, what it has planned them by (`bedplate plan --explain`); nullptr:
-// none.
 inline void describe(CounterTable& table, const StreamServerCounters& counters,
                      const char* key = nullptr) {
   table.gauge("connections_open", counters.connections_open, "connections",

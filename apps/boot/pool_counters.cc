@@ -9,6 +9,7 @@
 #include "alloc/confined_heap.h"
 #include "alloc/exhaustion.h"
 #include "alloc/interception.h"
+#include "alloc/support_level.h"
 #include "pinned_pool/no_way_back.h"
 #include "transport/registration.h"
 
@@ -46,6 +47,7 @@ void PoolCountersKeeper::pool_sealed(const PinnedPool& pool, const PoolMap& map,
   pool_->is_sealed.set(map.is_sealed);
   pool_->is_enforced_by_kernel.set((pool.stoppers() & kMappingSealStops) != 0);
   pool_->support_level.set(support_level);
+  has_accounts_ = includes(static_cast<SupportLevel>(support_level), SupportLevel::kFree);
   for (size_t i = 0; i < ways_.size(); ++i) {
     ways_[i]->state.set(static_cast<uint64_t>(state_of(all_ways()[i], pool.stoppers())));
   }
@@ -90,6 +92,7 @@ void PoolCountersKeeper::refresh_heap_owners() noexcept {
     }
     heap_owners_[i]->limit_bytes.set(use.limit_bytes);
     heap_owners_[i]->used_bytes.set(use.used_bytes);
+    heap_owners_[i]->used_peak_bytes.set(has_accounts_ ? use.peak_bytes : kNoValue);
     heap_owners_[i]->refused.set(use.refused_count);
   }
 }
@@ -109,6 +112,8 @@ HeapClassCounters* PoolCountersKeeper::class_of(uint64_t block_bytes) noexcept {
 
 void PoolCountersKeeper::refresh_heap_classes() noexcept {
   const HeapWalk walk = walk_heap();
+  heap_->bytes.set(owners_[2].bytes);  // as heap_parts_ has it
+  heap_->used_peak_bytes.set(has_accounts_ ? heap_peak_bytes() : kNoValue);
   heap_->free_bytes.set(walk.free_bytes);
   heap_->largest_free_bytes.set(walk.largest_free_bytes);
   HeapClassCounters* seen[kHeapClassCountMax] = {};

@@ -53,6 +53,7 @@ class PoolCountersKeeper {
   HeapClass classes_[kHeapClassCountMax] = {};
   size_t class_count_ = 0;
   const std::byte* heap_parts_[3] = {};
+  bool has_accounts_ = false;  // what is allocated is charged to owners
 };
 
 }  // namespace bedplate

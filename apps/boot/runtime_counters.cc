@@ -67,8 +67,10 @@ void describe(CounterTable& table, PoolCounters& c) {
                 "Memory made known to devices and rings.");
   table.counter("registrations_after_seal", c.registrations_after_seal, "registrations",
                 "Of these, those after the seal: 0, or it is a defect.");
-  table.counter("allocations_refused", c.allocations_refused, "requests",
-                "Requests for heap memory that got none.");
+  table
+      .counter("allocations_refused", c.allocations_refused, "requests",
+               "Requests for heap memory that got none.")
+      .refusals_of("pool.bytes");
   table.counter("allocations_checked", c.allocations_checked, "requests",
                 "Debug builds: blocks that were seen to lie in the pool.");
   table.counter("bad_pointers_refused", c.bad_pointers_refused, "calls",
@@ -103,6 +105,11 @@ void describe(CounterTable& table, OwnerCounters& c) {
 }
 
 void describe(CounterTable& table, HeapCounters& c) {
+  table.gauge("bytes", c.bytes, "bytes", "What there is for all owners, beside the reserve.");
+  table
+      .gauge("used_peak_bytes", c.used_peak_bytes, "bytes",
+             "The most that all owners were charged at once; none: malloc is another's.")
+      .peak_of("pool.bytes", "Requests for heap memory get none, the large ones first.", "bytes");
   table.gauge("free_bytes", c.free_bytes, "bytes", "What nobody has taken.");
   table.gauge("largest_free_bytes", c.largest_free_bytes, "bytes",
               "What one request can have of it.");
@@ -110,9 +117,14 @@ void describe(CounterTable& table, HeapCounters& c) {
 
 void describe(CounterTable& table, HeapOwnerCounters& c) {
   table.gauge("used_bytes", c.used_bytes, "bytes", "What the owner of heap memory is charged.");
+  table
+      .gauge("used_peak_bytes", c.used_peak_bytes, "bytes",
+             "The most that it was charged at once; none: malloc is another's.")
+      .peak_of("limit.bytes", "Its requests for heap memory get none.");
   table.gauge("limit_bytes", c.limit_bytes, "bytes",
               "What it may have; none: as much as there is.");
-  table.counter("refused", c.refused, "requests", "Requests refused because of the limit.");
+  table.counter("refused", c.refused, "requests", "Requests refused because of the limit.")
+      .refusals_of("limit.bytes");
 }
 
 void describe(CounterTable& table, HeapClassCounters& c) {

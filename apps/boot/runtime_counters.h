@@ -57,12 +57,15 @@ struct OwnerCounters {
 };
 
 struct HeapCounters {
+  Counter bytes;
+  Counter used_peak_bytes;
   Counter free_bytes;
   Counter largest_free_bytes;
 };
 
 struct HeapOwnerCounters {
   Counter used_bytes;
+  Counter used_peak_bytes;
   Counter limit_bytes;  // kNoValue: none
   Counter refused;
 };

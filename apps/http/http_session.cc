@@ -68,7 +68,7 @@ void describe(CounterTable& table, HttpCounters& counters) {
   table.counter("refused", counters.refused, "requests", "Of these, those answered with an error.");
   table.counter("unauthorized", counters.unauthorized, "requests",
                 "Of these, those without the token.");
-  describe(table, counters.connections);
+  describe(table, counters.connections, "max_connections");
 }
 
 void HttpSession::open(int /*fd*/) noexcept {

@@ -30,7 +30,7 @@ inline void describe(CounterTable& table, Counters& c) {
   table.counter("hits", c.hits, "requests", "Keys that were asked for and had a value.");
   table.counter("misses", c.misses, "requests", "Keys that were asked for and had none.");
   table.counter("sets", c.sets, "requests", "Values that came whole, whatever became of them.");
-  describe(table, c.cache);
+  describe(table, c.cache, "cache_bytes");
   describe(table, c.clients, "max_connections");
   table.counter("messages_dropped", c.messages_dropped, "messages",
                 "Made no sense, or more waited for loans to come back than there is room for.");

@@ -23,9 +23,16 @@ void describe(CounterTable& table, PortCounters& c) {
                 "Came, and the device had no room: the shard was too slow.");
   table.counter("receive_errors", c.receive_errors, "frames", "Came damaged, as the device says.");
   table.counter("send_errors", c.send_errors, "frames", "The device could not send them.");
-  table.counter("no_buffer_frames", c.no_buffer_frames, "frames",
-                "Came, and all buffers were in use, as the device says.");
+  table
+      .counter("no_buffer_frames", c.no_buffer_frames, "frames",
+               "Came, and all buffers were in use, as the device says.")
+      .refusals_of("buffers");
   table.gauge("free_buffers", c.free_buffers, "buffers", "Buffers that nobody has.");
+  table
+      .gauge("used_peak_buffers", c.used_peak_buffers, "buffers",
+             "The most of its buffers that were in use, as seen twice a second.")
+      .peak_of("buffers", "Frames that come, or are to be sent, find no buffer. Bursts between two "
+                          "looks are not seen.");
   table.gauge("buffers", c.buffers, "buffers", "All of its buffers.");
 }
 

@@ -167,7 +167,10 @@ Result<Taken> Finder::plan_with(const ConfigurationKey& key, uint64_t number) {
 void Finder::propose(const NumberKey& key, const Measured& measured, const Taken& now,
                      KeyFinding* finding) {
   const uint64_t capacity = measured.capacity.value_or(finding->value);
-  const bool is_full = measured.refused > 0 && measured.peak.value_or(capacity) >= capacity;
+  // What is refused may want more than the rest; one that is far from full refuses for another
+  // reason, as a drain.
+  const bool is_full =
+      measured.refused > 0 && with_margin(measured.peak.value_or(capacity)) >= capacity;
   const bool is_over = measured.peak.value_or(0) > capacity;
   if (!is_full && !measured.peak) return;
   const uint64_t wanted = with_margin(std::max(is_full ? capacity : 0, measured.peak.value_or(0)));

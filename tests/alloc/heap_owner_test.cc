@@ -65,6 +65,8 @@ BP_PROBE(LimitRefusesItsOwnerAlone) {
   BP_PROBE_CHECK(allocate(absurd) == nullptr);
   const HeapOwnerUse use = heap_owner_use(greedy);
   BP_PROBE_CHECK(use.used_bytes <= kLimit && use.used_bytes > kLimit - kMiB);
+  BP_PROBE_CHECK(use.peak_bytes == use.used_bytes);
+  BP_PROBE_CHECK(heap_peak_bytes() >= use.peak_bytes && heap_peak_bytes() < 64 * kMiB);
   BP_PROBE_CHECK(use.refused_count == 2 && exhaustion_count() == 3);
   const std::string said = capture.text();
   capture.finish();
@@ -101,6 +103,8 @@ BP_PROBE(LimitHoldsForAllThreads) {
   for (BlockList& list : lists) list.free_all();
   find_all_that_is_free();
   BP_PROBE_CHECK(heap_owner_use(owner).used_bytes == 0);
+  BP_PROBE_CHECK(heap_owner_use(owner).peak_bytes >= used);
+  BP_PROBE_CHECK(heap_owner_use(owner).peak_bytes <= 16 * kMiB);
 }
 
 BP_PROBE(ChargeFollowsTheOwnerWhoeverFrees) {

@@ -148,6 +148,7 @@ TEST(KeyedCache, EvictsWhatWasNotAskedFor) {
     CHECK(has("wanted", "kept"));
   }
   CHECK(counters.evictions.read() > 4000);
+  CHECK_EQUAL(cache.memory_bytes(), counters.peak_bytes.read());
   CHECK(counters.bytes.read() <= cache.memory_bytes());
   CHECK(counters.bytes.read() > cache.memory_bytes() * 7 / 8);
 }
@@ -158,6 +159,8 @@ TEST(KeyedCache, WhatIsDeadGoesBeforeWhatLives) {
     set("one", std::string(static_cast<size_t>(100 + i % 3 * 100), 'x'));
   }
   LONGS_EQUAL(0, counters.evictions.read());
+  CHECK(counters.peak_bytes.read() >= counters.bytes.read());
+  CHECK(counters.peak_bytes.read() < cache.memory_bytes());
   for (int i = 0; i < 100; ++i) CHECK(has("kept" + std::to_string(i), std::string(100, 'k')));
 }
 

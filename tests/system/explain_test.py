@@ -4,8 +4,8 @@ import json
 import re
 import shutil
 
-from harness import KIB, expect, expect_in, expect_true, test, to_toml, wait_for
-from raw_nbd import connect, connected
+from harness import KIB, MIB, expect, expect_in, expect_true, test, to_toml, wait_for
+from raw_nbd import READ, connect, connected, request_bytes
 
 
 def explain(box, config, *options):
@@ -72,6 +72,40 @@ def a_key_that_was_too_small(box):
     text = box.bedplate("plan", "--explain", "--from", kept, appliance.config).stdout
     expect_in("NOT running", text, "the head")
     expect_in("it was too little: 1 refused or lost", text, "the table")
+
+
+@test()
+def requests_of_one_connection(box):
+    """As many as came at once; the next client's fewer do not count."""
+    configuration = box.configuration(requests_per_connection=64)
+    configuration["pool"]["pages"] = "4 KiB"  # so that little is seen
+    appliance = box.appliance(configuration)
+    for count in (8, 2):
+        client = connect(box, appliance)
+        client.send(b"".join(request_bytes(READ, 0, 4 * KIB, cookie=i) for i in range(count)))
+        client.receive(count * (16 + 4 * KIB))
+    found = explain(box, appliance.config)[1]["blockd.requests_per_connection"]
+    expect((found["value"], found["peak"], found["proposed"]), (64, 8, 10), "of its value")
+    expect_true(found["saved_bytes"] > 0, f"what it saves: {found}")
+
+
+@test()
+def the_heap(box):
+    """What nobody has ever had of it the pool need not have: it boots with what is proposed."""
+    configuration = box.configuration()
+    configuration["pool"]["heap_min_bytes"] = "16 MiB"
+    configuration["limit"] = [{"owner": "heap:blockd", "bytes": "64 MiB"}]
+    appliance = box.appliance(configuration)
+    _, keys = explain(box, appliance.config)
+    pool, limit = keys["pool.bytes"], keys["limit[heap:blockd].bytes"]
+    expect((pool["value"], pool["refused"]), (256 * MIB, 0), "of the pool")
+    expect_true(4 * MIB < pool["peak"] < 64 * MIB, f"the heap's peak: {pool}")
+    expect(pool["value"] - pool["proposed"], pool["saved_bytes"], "what it saves")
+    expect_true(limit["peak"] < limit["proposed"] < limit["value"], f"of the limit: {limit}")
+    appliance.stop()
+    configuration["pool"]["bytes"] = pool["proposed"]
+    configuration["limit"][0]["bytes"] = limit["proposed"]
+    box.appliance(configuration, file="smaller.toml").stop()
 
 
 @test()

@@ -227,6 +227,7 @@ def many_idle_connections(box):
             for _ in range(1000)]
     expect(get(port, "/healthz")[1], "ok\n", "its health")
     wait_for(lambda: appliance.stats()["services"]["http"]["turned_away"] >= 997, "turned away")
+    expect(appliance.stats()["services"]["http"]["connections_peak"], 4, "the most at once")
     for _ in range(100):
         expect(get(port, "/metrics")[0].status, 200, "a scrape")
     expect(appliance.stats()["heap_owner"]["heap:http"]["used_bytes"], before, "memory of http")

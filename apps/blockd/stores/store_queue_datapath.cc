@@ -178,8 +178,12 @@ void StoreQueue::pump() noexcept {
 
 void StoreQueue::set_levels() noexcept {
   store_counters_->requests_waiting.set(waiting_count_);
-  store_counters_->operations.set(tasks_.size() - free_count_);
-  store_counters_->buffer_bytes.set(arena_.bytes() - arena_.free_bytes());
+  const uint64_t operations = tasks_.size() - free_count_;
+  const uint64_t buffer_bytes = arena_.bytes() - arena_.free_bytes();
+  store_counters_->operations.set(operations);
+  store_counters_->operations_peak.raise(operations);
+  store_counters_->buffer_bytes.set(buffer_bytes);
+  store_counters_->buffer_peak_bytes.raise(buffer_bytes);
 }
 
 // Returns whether the first of those that wait is on its way, and so no longer waits.

@@ -370,7 +370,11 @@ void Port::watch() noexcept {
   counters->receive_errors.set(stats.ierrors);
   counters->send_errors.set(stats.oerrors);
   counters->no_buffer_frames.set(stats.rx_nombuf);
-  counters->free_buffers.set(buffers_->free_count());
+  const uint64_t free_count = buffers_->free_count();
+  counters->free_buffers.set(free_count);
+  // Others take and give meanwhile, so the count may be off by what is on its way.
+  counters->used_peak_buffers.raise(counters->buffers.read() -
+                                    std::min(counters->buffers.read(), free_count));
 }
 
 }  // namespace bedplate

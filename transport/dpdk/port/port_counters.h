@@ -38,6 +38,7 @@ struct PortCounters {
   Counter send_errors;
   Counter no_buffer_frames;
   Counter free_buffers;
+  Counter used_peak_buffers;  // of the others, as seen by Port::watch()
   Counter buffers;
 };
 

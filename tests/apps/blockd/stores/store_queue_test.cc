@@ -37,9 +37,11 @@ TEST(StoreQueue, AReadIsSentFromTheMemoryThatTheStoreReadsInto) {
   CHECK(done(read) == ErrorCode::kNone);
   POINTERS_EQUAL(memory_of_store, read.data);
   MEMCMP_EQUAL(&store->seen[4 * kBlock], read.data, 3 * kBlock);
-  CHECK(counted().buffer_bytes.read() > 0);
+  const uint64_t taken = counted().buffer_bytes.read();
+  CHECK(taken > 0);
   give_back(read);
   POINTERS_EQUAL(&read, reply());
+  CHECK_EQUAL(taken, counted().buffer_peak_bytes.read());
   expect_quiet();
 }
 
@@ -333,6 +335,7 @@ TEST(StoreQueue, MoreThanItsOperationsWaitInOrder) {
   for (BlockRequest& each : reads) push(each);
   LONGS_EQUAL(4, store->begun.size());
   CHECK_EQUAL(4, counted().operations.read());
+  CHECK_EQUAL(4, counted().operations_peak.read());
   CHECK_EQUAL(6, counted().requests_waiting.read());
   for (BlockRequest& each : reads) {
     store->complete();

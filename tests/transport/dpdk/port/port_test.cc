@@ -131,6 +131,7 @@ TEST(Port, BuffersThatAreAllInUseAreSaidAndCounted) {
   for (rte_mbuf* one : all) rte_pktmbuf_free(one);
   port.port.watch();
   LONGS_EQUAL(64, port.counters.free_buffers.read());
+  LONGS_EQUAL(64, port.counters.used_peak_buffers.read());
   LONGS_EQUAL(64, port.counters.buffers.read());
 }
 
