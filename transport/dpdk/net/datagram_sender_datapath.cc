@@ -50,6 +50,8 @@ rte_mbuf* DatagramSender::refer(const DatagramTerms& terms) noexcept {
     piece->data_len = static_cast<uint16_t>(terms.byte_count);
     piece->pkt_len = terms.byte_count;
   }
+  BP_DCHECK(piece->nb_segs == 1 && piece->data_len == terms.byte_count);
+  BP_DCHECK(rte_pktmbuf_mtod(piece, const std::byte*) == terms.bytes);
   frame->next = piece;
   frame->nb_segs = 2;
   frame->pkt_len = terms.byte_count;
@@ -78,6 +80,8 @@ rte_mbuf* DatagramSender::make(const DatagramTerms& terms) noexcept {
   if (frame == nullptr) return nullptr;
 
   const bool is_ipv6 = terms.ip.to.family == AF_INET6;
+  BP_DCHECK(terms.ip.from.family == terms.ip.to.family);
+  BP_DCHECK(rte_pktmbuf_pkt_len(frame) == terms.byte_count);
   const uint32_t bytes = uint32_t{sizeof(rte_udp_hdr)} + terms.byte_count;
   rte_udp_hdr header;
   header.src_port = rte_cpu_to_be_16(terms.from_port);

@@ -17,7 +17,7 @@ constexpr uint8_t kAlertIpv6[8] = {0, 0, 5, 2, 0, 0, 1, 0};
 
 uint8_t* prepend(rte_mbuf* frame, uint32_t bytes) noexcept {
   char* start = rte_pktmbuf_prepend(frame, static_cast<uint16_t>(bytes));
-  BP_ASSERT(start != nullptr);
+  BP_ASSERT(start != nullptr && "it has headroom");
   return reinterpret_cast<uint8_t*>(start);
 }
 
@@ -36,6 +36,8 @@ rte_mbuf* FrameSender::make(uint32_t bytes) noexcept {
 
 void FrameSender::put_ip(rte_mbuf* frame, const IpTerms& terms) const noexcept {
   uint32_t bytes = rte_pktmbuf_pkt_len(frame);
+  BP_DCHECK(terms.from.family == terms.to.family || is_unspecified(terms.from));
+  BP_DCHECK(bytes <= mtu_bytes_);
   if (terms.from.family == AF_INET) {
     uint32_t header_bytes = sizeof(rte_ipv4_hdr);
     if (terms.alerts_routers) {
@@ -117,6 +119,7 @@ void FrameSender::put_icmp6(rte_mbuf* frame, const IpTerms& terms,
 }
 
 bool FrameSender::send(rte_mbuf* frame) noexcept {
+  BP_DCHECK(frame->nb_segs >= 1 && frame->l2_len >= sizeof(rte_ether_hdr));
   if (queue_.send({&frame, 1}) == 1) {
     counters_.sent_frames.add(1);
     return true;

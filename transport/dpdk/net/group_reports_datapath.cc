@@ -1,6 +1,7 @@
 #include "transport/dpdk/net/group_reports_datapath.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <rte_ip.h>
 
@@ -29,6 +30,7 @@ constexpr uint32_t kMldOldBytes = 24;
 constexpr uint32_t kMldV2QueryBytes = 28;
 constexpr uint32_t kReportHeadBytes = 8;
 constexpr uint32_t kRecordHeadBytes = 4;
+constexpr uint32_t kRobustnessMax = 7;            // of three bits
 constexpr uint64_t kDelayMaxNs = 10'000'000'000;  // what is asked for later is answered sooner
 constexpr uint8_t kControlClass = 0xc0;           // RFC 3376, 4: internetwork control
 const IpAddress kAllIgmpV3Routers = ipv4_address(224, 0, 0, 22);
@@ -85,7 +87,24 @@ uint64_t GroupReports::random_below(uint64_t limit) noexcept {
   return limit == 0 ? 0 : random_ * 0x2545f4914f6cdd1dULL % limit;
 }
 
+bool GroupReports::is_valid() const noexcept {
+  for (const Side& side : sides_) {
+    if (side.frame != nullptr || side.record_count != 0) return false;
+    if (side.answer_ns < deadline_ns_) return false;
+    if (side.robustness < 1 || side.robustness > kRobustnessMax) return false;
+  }
+  for (uint32_t i = 0; i < memberships_.group_count_max(); ++i) {
+    const LinkGroup& group = std::as_const(memberships_).group(i);
+    if (!group.is_used() || !is_reported(group.address)) continue;
+    if (group.answer_ns < deadline_ns_ || group.reports_left > kRobustnessMax) return false;
+    if (group.reports_left > 0 && group.report_ns < deadline_ns_) return false;
+  }
+  return true;
+}
+
 void GroupReports::changed(LinkGroup& group) noexcept {
+  BP_KEEPS_VALID(*this);
+  BP_ASSERT(group.is_used());
   if (!is_reported(group.address)) {
     memberships_.forget_if_left(group);
     return;
@@ -99,6 +118,7 @@ void GroupReports::changed(LinkGroup& group) noexcept {
 
 Drop GroupReports::take_query(Side& side, const IpAddress& group, uint64_t delay_max_ns,
                               uint64_t now_ns) noexcept {
+  BP_KEEPS_VALID(*this);
   const uint64_t due_ns = now_ns + random_below(std::min(delay_max_ns, kDelayMaxNs));
   if (is_unspecified(group)) {
     side.answer_ns = std::min(side.answer_ns, due_ns);
@@ -156,6 +176,7 @@ Drop GroupReports::take_mld(const Packet& packet, uint64_t now_ns) noexcept {
 // ---- Reports ------------------------------------------------------------------------------------
 
 void GroupReports::advance(uint64_t now_ns) noexcept {
+  BP_KEEPS_VALID(*this);
   if (now_ns < deadline_ns_) return;
   deadline_ns_ = kNever;
   for (uint32_t i = 0; i < memberships_.group_count_max(); ++i) {
@@ -179,6 +200,7 @@ void GroupReports::advance(uint64_t now_ns) noexcept {
     deadline_ns_ = std::min(deadline_ns_, side.answer_ns);
     finish(side);
   }
+  BP_DCHECK(deadline_ns_ > now_ns);
 }
 
 void GroupReports::say(Side& side, const LinkGroup& group, bool is_change,
@@ -212,6 +234,7 @@ void GroupReports::add_record(Side& side, const LinkGroup& group, bool is_change
   const uint32_t address_bytes = group.address.byte_count();
   IpAddress sources[Memberships::kSourceCountMax];
   const uint32_t source_count = group.wants_all() ? 0 : memberships_.sources(group, sources);
+  BP_DCHECK(group.is_joined() || source_count == 0);
   const uint32_t bytes = kRecordHeadBytes + address_bytes * (1 + source_count);
   // What the headers of IPv6 take with the alert; those of IPv4 are shorter.
   constexpr uint32_t kIpBytesMax = sizeof(rte_ipv6_hdr) + 8;
@@ -233,6 +256,7 @@ void GroupReports::add_record(Side& side, const LinkGroup& group, bool is_change
   }
   auto* record =
       reinterpret_cast<uint8_t*>(rte_pktmbuf_append(side.frame, static_cast<uint16_t>(bytes)));
+  BP_ASSERT(record != nullptr);
   record[0] = group.wants_all() ? (is_change ? kToExclude : kIsExclude)
                                 : (is_change ? kToInclude : kIsInclude);
   record[1] = 0;

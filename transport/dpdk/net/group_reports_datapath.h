@@ -4,6 +4,9 @@
 // A report says of a group how it is now: after a change as TO_EX or TO_IN, which say all that a
 // change can be; in answer to a query as IS_EX or IS_IN. So what is said again after more changes
 // is never out of date, and a query for some sources is answered with all that are wanted.
+//
+// Invariants, which is_valid() looks at: 1. Nothing is due before next_deadline_ns(). 2. Between
+// calls no report is being made. 3. A change is said once to seven times, as a querier wants it.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +42,8 @@ class GroupReports {
 
   // Whether a group is reported at all: not those that all stations of a link are in.
   static bool is_reported(const IpAddress& group) noexcept;
+
+  bool is_valid() const noexcept;
 
  private:
   // Of each family.

@@ -25,6 +25,7 @@ uint32_t* Memberships::find_link(Holder& holder, const IpAddress& group,
 
 LinkGroup* Memberships::join(Holder& holder, const IpAddress& group, const IpAddress& source,
                              int& error_number) noexcept {
+  BP_KEEPS_VALID(*this);
   const bool has_source = source.family != 0;
   error_number = 0;
   if (group.family == 0 || !is_multicast(group) ||
@@ -50,7 +51,9 @@ LinkGroup* Memberships::join(Holder& holder, const IpAddress& group, const IpAdd
   }
   its->address = group;
   const uint32_t index = first_free_;
+  BP_ASSERT(index < count_max_);
   Membership& made = memberships_[index];
+  BP_ASSERT(made.group == kNone);
   first_free_ = made.next;
   made = {source, static_cast<uint32_t>(its - &groups_[0]), holder};
   holder = index;
@@ -60,9 +63,14 @@ LinkGroup* Memberships::join(Holder& holder, const IpAddress& group, const IpAdd
 }
 
 LinkGroup* Memberships::remove(uint32_t& link) noexcept {
+  BP_DCHECK_SLOW(is_valid());
   const uint32_t index = link;
+  BP_ASSERT(index < count_max_);
   Membership& one = memberships_[index];
+  BP_ASSERT(one.group < count_max_);
   LinkGroup& group = groups_[one.group];
+  BP_ASSERT(group.member_count > 0);
+  BP_ASSERT(one.source.family != 0 || group.any_count > 0);
   --group.member_count;
   group.any_count -= one.source.family == 0;
   link = one.next;
@@ -86,6 +94,7 @@ bool Memberships::accepts(const Holder& holder, const IpAddress& group,
                           const IpAddress& source) const noexcept {
   for (uint32_t at = holder; at != kNone; at = memberships_[at].next) {
     const Membership& one = memberships_[at];
+    BP_DCHECK(one.group < count_max_);
     if (is_same(groups_[one.group].address, group) &&
         (one.source.family == 0 || is_same(one.source, source))) {
       return true;
@@ -108,6 +117,8 @@ void Memberships::forget_if_left(LinkGroup& group) noexcept {
 uint32_t Memberships::sources(const LinkGroup& group,
                               IpAddress (&sources)[kSourceCountMax]) const noexcept {
   const auto index = static_cast<uint32_t>(&group - &groups_[0]);
+  BP_ASSERT(index < count_max_);
+  BP_DCHECK(!group.wants_all());
   uint32_t count = 0;
   for (uint32_t i = 0; i < count_max_ && count < kSourceCountMax; ++i) {
     const Membership& one = memberships_[i];

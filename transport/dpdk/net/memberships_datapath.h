@@ -65,6 +65,7 @@ class Memberships {
   // forget_if_left() was called.
   uint32_t group_count_max() const noexcept { return count_max_; }
   LinkGroup& group(uint32_t index) noexcept { return groups_[index]; }
+  const LinkGroup& group(uint32_t index) const noexcept { return groups_[index]; }
   LinkGroup* find_group(const IpAddress& address) noexcept;
   void forget_if_left(LinkGroup& group) noexcept;
   // The sources that are wanted of it, each once. Returns how many. Requires: it does not want all.

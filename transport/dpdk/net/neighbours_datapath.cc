@@ -24,19 +24,25 @@ const Neighbour* Neighbours::find(const IpAddress& address) const noexcept {
 }
 
 void Neighbours::arm(Neighbour& entry, uint64_t deadline_ns) noexcept {
+  BP_DCHECK(is_timed(entry));
   entry.deadline_ns = deadline_ns;
   next_deadline_ns_ = std::min(next_deadline_ns_, deadline_ns);
 }
 
 void Neighbours::unlink(Neighbour& entry) noexcept {
+  BP_ASSERT(entry.state != State::kUnused && entry.waiting_count == 0);
   uint32_t* at = &chain_of(entry.address);
-  while (&entries_[*at] != &entry) at = &entries_[*at].next;
+  while (&entries_[*at] != &entry) {
+    at = &entries_[*at].next;
+    BP_ASSERT(*at < count_max_ && "it is in the chain of its address");
+  }
   *at = entry.next;
   entry.state = State::kUnused;
 }
 
 // The entry is none that anything lies in when its frames' owners are told: they may send.
 void Neighbours::give_up(Neighbour& entry) noexcept {
+  BP_ASSERT(entry.asked_count == kAskedMax);
   uint32_t count = 0;
   waiting_.take_of(index_of(entry), [&](rte_mbuf* frame) { given_up_[count++] = frame; });
   BP_ASSERT(count == entry.waiting_count);
@@ -68,6 +74,8 @@ Neighbour* Neighbours::take_entry(uint64_t now_ns) noexcept {
 }
 
 Neighbour* Neighbours::use(const IpAddress& address, uint64_t now_ns) noexcept {
+  BP_KEEPS_VALID(*this);
+  BP_DCHECK(address.family != 0);
   Neighbour* entry = find_entry(address);
   if (entry == nullptr) {
     entry = take_entry(now_ns);
@@ -94,10 +102,12 @@ Neighbour* Neighbours::use(const IpAddress& address, uint64_t now_ns) noexcept {
 }
 
 void Neighbours::wait(Neighbour& neighbour, rte_mbuf* frame) noexcept {
+  BP_KEEPS_VALID(*this);
   BP_ASSERT(neighbour.state == State::kIncomplete);
   const WaitingFrames::Waiting pushed_out = waiting_.push(index_of(neighbour), frame);
   ++neighbour.waiting_count;
   if (pushed_out.frame == nullptr) return;
+  BP_ASSERT(entries_[pushed_out.neighbour].waiting_count > 0);
   --entries_[pushed_out.neighbour].waiting_count;
   asker_.drop_waiting(pushed_out.frame, false);
 }
@@ -110,6 +120,7 @@ bool Neighbours::is_asked(const IpAddress& address) const noexcept {
 // RFC 4861, 7.2.5 and appendix C.
 bool Neighbours::learn(const IpAddress& address, const rte_ether_addr& mac,
                        const Evidence& evidence, uint64_t now_ns) noexcept {
+  BP_KEEPS_VALID(*this);
   Neighbour* entry = find_entry(address);
   if (entry == nullptr) return false;
   const bool was_incomplete = entry->state == State::kIncomplete;
@@ -147,6 +158,7 @@ void Neighbours::ask_again(Neighbour& entry, uint64_t now_ns) noexcept {
 }
 
 void Neighbours::advance(uint64_t now_ns) noexcept {
+  BP_KEEPS_VALID(*this);
   if (now_ns < next_deadline_ns_) return;
   // Those that are told may send, and look at the invariants: the old deadline holds meanwhile.
   for (uint32_t i = 0; i < count_max_; ++i) {
@@ -156,6 +168,7 @@ void Neighbours::advance(uint64_t now_ns) noexcept {
   for (uint32_t i = 0; i < count_max_; ++i) {
     if (is_timed(entries_[i])) arm(entries_[i], entries_[i].deadline_ns);
   }
+  BP_DCHECK(next_deadline_ns_ > now_ns);
 }
 
 }  // namespace bedplate

@@ -96,6 +96,7 @@ bool NetStack::is_valid() const noexcept {
   for (uint32_t i = 0; i < sockets_.count_max(); ++i) {
     if (sockets_.at(i) != nullptr && !sockets_.at(i)->is_valid()) return false;
   }
+  if (!reports_.is_valid() || !paths_.is_valid()) return false;
   return looped_count_ <= kLoopedMax;
 }
 

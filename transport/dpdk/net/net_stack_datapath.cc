@@ -182,6 +182,8 @@ void NetStack::deliver_pending() noexcept {
 // ---- Other shards -------------------------------------------------------------------------------
 
 void NetStack::hand_over(rte_mbuf* frame, uint32_t queues, const Origin& origin) noexcept {
+  BP_ASSERT(!origin.is_handed && "nothing that was handed over is handed on");
+  BP_ASSERT((queues & 1U << options_.queue_index) == 0);
   for (; queues != 0; queues &= queues - 1) {
     rte_pktmbuf_refcnt_update(frame, 1);
     const auto queue = static_cast<uint32_t>(std::countr_zero(queues));
@@ -236,6 +238,7 @@ bool NetStack::has_listeners(const IpAddress& group, uint16_t port) const noexce
 }
 
 void NetStack::loop_back(rte_mbuf* frame) noexcept {
+  BP_DCHECK(rte_mbuf_refcnt_read(frame) > 0);
   if (looped_count_ == kLoopedMax) {
     rte_pktmbuf_free(frame);
     counters_->drop(Drop::kQueueFull);
@@ -280,6 +283,8 @@ int NetStack::find_way(const IpAddress& to, const IpAddress& from, Way& way) noe
     return ENOBUFS;
   }
   way.mtu_bytes = paths_.mtu_bytes(to, way.mtu_bytes, time_.now_ns);
+  BP_DCHECK(way.from.family == to.family);
+  BP_DCHECK(way.mtu_bytes <= sender_.mtu_bytes());
   if (neighbour->has_mac()) {
     way.mac = neighbour->mac;
   } else {
@@ -290,6 +295,7 @@ int NetStack::find_way(const IpAddress& to, const IpAddress& from, Way& way) noe
 
 uint32_t NetStack::send(std::span<rte_mbuf*> frames) noexcept {
   const uint32_t count = sender_.queue().send(frames);
+  BP_ASSERT(count <= frames.size());
   counters_->sent_frames.add(count);
   return count;
 }

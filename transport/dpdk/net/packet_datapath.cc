@@ -8,6 +8,7 @@
 #include <rte_ip.h>
 #include <rte_udp.h>
 
+#include "platform/assert.h"
 #include "transport/dpdk/net/ip_words_datapath.h"
 
 namespace bedplate {
@@ -308,6 +309,21 @@ class Parser {
   uint32_t beyond_bytes_;  // of the other segments
 };
 
+// Whether all that a packet refers to lies in its frame.
+[[maybe_unused]] bool is_within(const Packet& packet, const rte_mbuf& frame) noexcept {
+  const auto* start = rte_pktmbuf_mtod(&frame, const uint8_t*);
+  const uint8_t* end = start + rte_pktmbuf_data_len(&frame);
+  if (packet.message < start || packet.message_bytes > static_cast<size_t>(end - packet.message)) {
+    return false;
+  }
+  if (packet.kind != PacketKind::kUdp) return true;
+  const rte_mbuf& segment = *packet.payload_segment;
+  const auto* first = rte_pktmbuf_mtod(&segment, const std::byte*);
+  const std::byte* last = first + rte_pktmbuf_data_len(&segment);
+  return packet.payload >= first && packet.payload <= last &&
+         packet.payload_bytes <= static_cast<size_t>(last - packet.payload);
+}
+
 }  // namespace
 
 uint32_t pseudo_header_sum(const IpAddress& from, const IpAddress& to, uint8_t protocol,
@@ -324,7 +340,9 @@ uint16_t folded(uint32_t sum) noexcept { return __rte_raw_cksum_reduce(sum); }
 
 Drop parse_packet(rte_mbuf* frame, const PacketFilter& filter, Packet& packet) noexcept {
   packet = {};
-  return Parser(frame, filter, packet).ethernet();
+  const Drop cause = Parser(frame, filter, packet).ethernet();
+  BP_DCHECK_SLOW(cause != Drop::kNone || is_within(packet, *frame));
+  return cause;
 }
 
 }  // namespace bedplate

@@ -3,11 +3,15 @@
 //
 // A full table forgets what was said the longest ago. Nobody can make a path narrower than kMin:
 // less is not believed.
+//
+// Invariants, which is_valid() looks at: 1. Each address is there once. 2. None that is known is
+// narrower than kMin, or good for longer than what was said last.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
+#include "platform/assert.h"
 #include "transport/dpdk/net/ip_words_datapath.h"
 
 namespace bedplate {
@@ -24,7 +28,8 @@ class PathMtus {
 
   // Returns whether it was believed.
   bool learn(const IpAddress& to, uint32_t mtu_bytes, uint64_t now_ns) noexcept {
-    if (mtu_bytes < (to.family == AF_INET ? kMinIpv4 : kMinIpv6)) return false;
+    BP_KEEPS_VALID(*this);
+    if (mtu_bytes < min_bytes(to.family)) return false;
     Path* chosen = &paths_[0];
     for (uint32_t i = 0; i < count_max_; ++i) {
       Path& path = paths_[i];
@@ -36,6 +41,7 @@ class PathMtus {
       if (path.end_ns < chosen->end_ns) chosen = &path;
     }
     *chosen = {to, mtu_bytes, now_ns + kLifeNs};
+    BP_DCHECK(chosen->end_ns >= end_ns_ && "time does not go back");
     end_ns_ = chosen->end_ns;
     return true;
   }
@@ -52,7 +58,10 @@ class PathMtus {
     return otherwise;
   }
 
+  bool is_valid() const noexcept;
+
  private:
+  static uint32_t min_bytes(int family) noexcept { return family == AF_INET ? kMinIpv4 : kMinIpv6; }
   struct Path {
     IpAddress to;
     uint32_t mtu_bytes = ~uint32_t{0};

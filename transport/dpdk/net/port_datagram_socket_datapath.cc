@@ -69,6 +69,8 @@ Drop PortDatagramSocket::push(rte_mbuf* frame, const Packet& packet, uint64_t wa
     frame->data_len = static_cast<uint16_t>(packet.payload_bytes);
     frame->pkt_len = packet.payload_bytes;
   }
+  BP_DCHECK(packet.payload != nullptr && packet.payload_segment != nullptr);
+  BP_DCHECK(is_open_);
   const uint32_t index = pending_count_++;
   batch_->frames[index] = frame;
   batch_->segments[index] = packet.payload_segment;
@@ -195,6 +197,7 @@ bool PortDatagramSocket::flush(Outgoing& outgoing) noexcept {
   const uint32_t count = outgoing.count;
   if (count == 0) return true;
   outgoing.count = 0;
+  BP_ASSERT(count <= kBatchMax);
   const uint32_t sent = stack_.send({outgoing.frames, count});
   for (uint32_t i = 0; i < sent; ++i) {
     note_sent(outgoing.bytes[i]);
@@ -233,7 +236,9 @@ DatagramsSent PortDatagramSocket::send_batch(std::span<OutgoingDatagram> datagra
       result.error_number = is_refused ? error_number : 0;
       break;
     }
+    BP_DCHECK(rte_pktmbuf_pkt_len(frame) > bytes);
     cursor.offset_bytes += bytes;
+    BP_DCHECK(cursor.offset_bytes <= datagram.byte_count);
     if (cursor.offset_bytes == datagram.byte_count) cursor = {cursor.index + 1, 0};
     const bool is_group = is_multicast(last.to.ip);
     const bool stays = way.is_own || (is_group && multicast_hops_ == 0);
@@ -275,6 +280,7 @@ DatagramsSent PortDatagramSocket::send_batch(std::span<OutgoingDatagram> datagra
     stack_.note_wants_room();
   }
   result.sent_count = outgoing.done.index;
+  BP_ASSERT(result.sent_count <= datagrams.size());
   if (outgoing.done.offset_bytes > 0) {
     datagrams[outgoing.done.index].bytes += outgoing.done.offset_bytes;
     datagrams[outgoing.done.index].byte_count -= outgoing.done.offset_bytes;

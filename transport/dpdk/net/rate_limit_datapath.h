@@ -4,20 +4,26 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "platform/assert.h"
+
 namespace bedplate {
 
 class RateLimit {
  public:
   // Requires: both are over 0.
   RateLimit(uint32_t per_second, uint32_t burst) noexcept
-      : token_ns_(1'000'000'000 / per_second), full_ns_(token_ns_ * burst), saved_ns_(full_ns_) {}
+      : token_ns_(1'000'000'000 / per_second), full_ns_(token_ns_ * burst), saved_ns_(full_ns_) {
+    BP_ASSERT(token_ns_ > 0 && burst > 0);
+  }
 
   // Whether one more may be; then it counts. Times: of one clock that does not go back.
   bool try_take(uint64_t now_ns) noexcept {
+    BP_DCHECK(now_ns >= last_ns_);
     saved_ns_ = std::min(full_ns_, saved_ns_ + std::min(full_ns_, now_ns - last_ns_));
     last_ns_ = now_ns;
     if (saved_ns_ < token_ns_) return false;
     saved_ns_ -= token_ns_;
+    BP_DCHECK(saved_ns_ < full_ns_);
     return true;
   }
 

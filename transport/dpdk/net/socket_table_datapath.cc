@@ -15,6 +15,8 @@ uint32_t hash_of(const DatagramAddress& address) noexcept {
 }  // namespace
 
 bool SocketTable::insert(PortDatagramSocket& socket) noexcept {
+  BP_KEEPS_VALID(*this);
+  BP_ASSERT(socket.local().port != 0);
   for (uint32_t slot = 0; slot < count_max_; ++slot) {
     if (slots_[slot] != nullptr) continue;
     slots_[slot] = &socket;
@@ -28,10 +30,15 @@ bool SocketTable::insert(PortDatagramSocket& socket) noexcept {
 }
 
 void SocketTable::remove(PortDatagramSocket& socket) noexcept {
+  BP_KEEPS_VALID(*this);
+  BP_ASSERT(socket.link().slot < count_max_);
   BP_ASSERT(slots_[socket.link().slot] == &socket);
   slots_[socket.link().slot] = nullptr;
   PortDatagramSocket** at = &chains_[socket.local().port % kChainCount];
-  while (*at != &socket) at = &(*at)->link().next;
+  while (*at != &socket) {
+    BP_ASSERT(*at != nullptr && "it is in the chain of its port");
+    at = &(*at)->link().next;
+  }
   *at = socket.link().next;
 }
 

@@ -10,7 +10,11 @@
 using namespace bedplate;
 using frames::ip;
 
-TEST_GROUP(PathMtus) { PathMtus paths{2}; };
+TEST_GROUP(PathMtus) {
+  ::bedplate::PathMtus paths{2};
+
+  void teardown() override { CHECK(paths.is_valid()); }
+};
 
 TEST(PathMtus, ForgetsAfterTenMinutes) {
   LONGS_EQUAL(1500, paths.mtu_bytes(ip("192.0.2.9"), 1500, 5));
