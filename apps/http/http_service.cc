@@ -81,6 +81,7 @@ Result<void> HttpService::plan(ServicePlan& plan) {
         .set_answer("others than this machine reach it, and no token is asked for")
         .set_cure("set token_file in [http], or listen at tcp:127.0.0.1:PORT or unix:PATH");
   }
+  if (!token_file_.empty()) plan.image_file(token_file_);
   plan.listen("listen", listen_, image_listen_);
   plan.counters<HttpCounters>("http");
   plan.threads(1);
