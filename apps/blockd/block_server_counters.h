@@ -45,7 +45,8 @@ struct alignas(kCacheLineBytes) VolumeCounters {
   Counter aborts;   // writes whose client left in the middle
 };
 
-// Of one volume on a store that is not memory; written by the shard of the volumes.
+// Of one volume on a store that is not memory; written by the shard of the volumes, but for the
+// last.
 struct alignas(kCacheLineBytes) StoreCounters {
   Counter operations;        // under way
   Counter operations_peak;   // the most at once
@@ -54,6 +55,8 @@ struct alignas(kCacheLineBytes) StoreCounters {
   Counter buffer_peak_bytes;
   Counter errors;
   Counter has_failed_flush;
+  Counter operations_ended;
+  Counter silent_ns;  // by the control thread (StoreSilence)
 };
 
 inline void describe(CounterTable& table, ConnectionCounters& c) {
@@ -119,6 +122,9 @@ inline void describe(CounterTable& table, StoreCounters& c) {
              "Of its buffers that were taken at once at most.")
       .peak_of("volume.buffer_bytes", "Requests wait for a buffer, the large ones for longest.");
   table.counter("errors", c.errors, "requests", "Requests that the store has failed.");
+  table.counter("operations_ended", c.operations_ended, "operations", "Answered by the store.");
+  table.gauge("silent_ns", c.silent_ns, "ns",
+              "How long the store has ended none of those under way; 0: none, or it does.");
   table.boolean("has_failed_flush", c.has_failed_flush,
                 "A flush has failed: FLUSH and FUA answer EIO until the volume is opened anew.");
 }

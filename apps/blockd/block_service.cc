@@ -10,6 +10,7 @@
 #include "apps/boot/service_context.h"
 #include "apps/boot/service_plan.h"
 #include "pinned_pool/layout.h"
+#include "platform/clock.h"
 #include "platform/log.h"
 
 namespace bedplate {
@@ -352,10 +353,27 @@ Result<void> BlockService::create(ServiceContext& context) {
   return {};
 }
 
+void BlockService::tell_silence(StoredVolume& volume) noexcept {
+  using Change = StoreSilence::Change;
+  const Change change = volume.silence.look(*volume.counters, monotonic_ns());
+  if (change == Change::kNone) return;
+  const std::string place = place_of(*volume.settings);
+  if (change == Change::kAnswers) {
+    BP_LOG_WARNING("%s answers again", place.c_str());
+    return;
+  }
+  BP_LOG_WARNING("%s has ended none of %llu operations for %llu s: clients of volume %s wait "
+                 "for it",
+                 place.c_str(), static_cast<unsigned long long>(volume.counters->operations.read()),
+                 static_cast<unsigned long long>(StoreSilence::kToldNs / kNsPerSecond),
+                 volume.settings->name.c_str());
+}
+
 // The shards cannot say it themselves.
 void BlockService::tick() noexcept {
   for (StoredVolume& volume : stores_) {
     volume.store->look_at_size();
+    tell_silence(volume);
     if (volume.has_told_failure || volume.counters->has_failed_flush.read() == 0) continue;
     volume.has_told_failure = true;
     BP_LOG_ERROR("%s: a flush has failed, so nobody knows what it has lost of the writes since the "

@@ -11,6 +11,7 @@
 #include "apps/blockd/stores/file_store.h"
 #include "apps/blockd/stores/nvme_drives.h"
 #include "apps/blockd/stores/rbd_mapping.h"
+#include "apps/blockd/stores/store_silence.h"
 #include "apps/boot/service.h"
 #include "transport/socket_address.h"
 
@@ -75,7 +76,9 @@ class BlockService final : public Service {
     StoreCounters* counters;
     const VolumeSettings* settings;
     bool has_told_failure = false;
+    StoreSilence silence = {};
   };
+  static void tell_silence(StoredVolume& volume) noexcept;
   FilePlan file_plan(size_t volume_index);
   Result<void> open_stores(ServiceContext& context);
   Result<std::unique_ptr<VolumeStore>> open_file(ServiceContext& context, size_t volume_index);

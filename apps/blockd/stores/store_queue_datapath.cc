@@ -337,6 +337,7 @@ void StoreQueue::completed(void* context, int64_t result) noexcept {
   auto& task = *static_cast<StoreTask*>(context);
   StoreQueue& queue = *task.queue;
   BP_KEEPS_VALID(queue);
+  queue.store_counters_->operations_ended.add(1);
   queue.step_ended(task, result);
   queue.pump();
 }

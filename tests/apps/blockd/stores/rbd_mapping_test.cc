@@ -1,5 +1,5 @@
 // Images of Ceph that are mapped, against a bus of the test's own: this machine's kernel need not
-// have the module.
+// have the module. The real one has tests/guest/ceph_test.py.
 #include "apps/blockd/stores/rbd_mapping.h"
 
 #include <cerrno>

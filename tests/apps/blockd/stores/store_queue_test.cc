@@ -34,7 +34,9 @@ TEST(StoreQueue, AReadIsSentFromTheMemoryThatTheStoreReadsInto) {
   LONGS_EQUAL(1, store->begun.size());
   std::byte* const memory_of_store = store->begun[0]->memory;
   LONGS_EQUAL(0, address(memory_of_store) % kBlock);
+  CHECK_EQUAL(0, counted().operations_ended.read());
   CHECK(done(read) == ErrorCode::kNone);
+  CHECK_EQUAL(1, counted().operations_ended.read());
   POINTERS_EQUAL(memory_of_store, read.data);
   MEMCMP_EQUAL(&store->seen[4 * kBlock], read.data, 3 * kBlock);
   const uint64_t taken = counted().buffer_bytes.read();

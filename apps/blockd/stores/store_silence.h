@@ -1,0 +1,46 @@
+// Whether a store still answers: what the log and `stats` say when clients wait for it.
+//
+// It decides nothing: a store that is far away may be silent for as long as its cluster is, and its
+// requests wait. The control thread looks now and then; nothing is measured on the data path.
+// Threads: one.
+#pragma once
+
+#include <cstdint>
+
+#include "apps/blockd/block_server_counters.h"
+#include "platform/units.h"
+
+namespace bedplate {
+
+class StoreSilence {
+ public:
+  enum class Change : uint8_t { kNone, kFellSilent, kAnswers };
+
+  // From when on it is told. A drive that is slow is not silent.
+  static constexpr uint64_t kToldNs = 5 * kNsPerSecond;
+
+  // Looks at what the store has done since the last time, and keeps `silent_ns`.
+  Change look(StoreCounters& counters, uint64_t now_ns) noexcept {
+    const uint64_t ended = counters.operations_ended.read();
+    if (ended != ended_ || counters.operations.read() == 0) {
+      ended_ = ended;
+      since_ns_ = now_ns;
+      counters.silent_ns.set(0);
+      const bool was_told = is_told_;
+      is_told_ = false;
+      return was_told ? Change::kAnswers : Change::kNone;
+    }
+    const uint64_t silent_ns = now_ns - since_ns_;
+    counters.silent_ns.set(silent_ns);
+    if (is_told_ || silent_ns < kToldNs) return Change::kNone;
+    is_told_ = true;
+    return Change::kFellSilent;
+  }
+
+ private:
+  uint64_t ended_ = 0;
+  uint64_t since_ns_ = 0;
+  bool is_told_ = false;
+};
+
+}  // namespace bedplate
