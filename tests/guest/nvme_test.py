@@ -101,8 +101,8 @@ def content(path):
         return file.read()
 
 
-def copies_and_odd_requests(machine, work, name):
-    """What the conformance clients ask of every store; the drive's file has it then."""
+def copies_and_odd_requests(machine, name, work, look):
+    """What the conformance clients ask of every store; `look` says what it has then."""
     uri = f"nbd://127.0.0.1:{machine.port}/{name}"
     export = json.loads(run("nbdinfo", "--json", uri))["exports"][0]
     if (export["export-size"], export["can_multi_conn"], export["can_fua"]) != (SIZE, True, True):
@@ -125,11 +125,11 @@ def copies_and_odd_requests(machine, work, name):
     wanted[3000000:4000001] = bytes(1000001)
     wanted[5000000:6000001] = bytes(1000001)
     wanted[9999999:10000002] = b"\xcd" * 3
-    seen = bytearray(content(os.path.join(work, name)))
+    seen = bytearray(look())
     for each in (seen, wanted):
         each[8 * MIB:9 * MIB] = bytes(MIB)  # what a trim leaves is the drive's affair
     if seen != wanted:
-        raise Failure(f"{name}: the drive has something else")
+        raise Failure(f"{name}: the store has something else")
     run("fio", "--name=v", f"--output={work}/f.txt", "--ioengine=nbd", f"--uri={uri}",
         "--rw=randwrite", "--bs=5k", "--iodepth=16", "--size=2M", "--verify=crc32c",
         "--do_verify=1", "--verify_fatal=1", "--verify_state_save=0")
@@ -206,7 +206,8 @@ def drives_in_an_image():
                         MEMORY_MIB="1024") as machine:
             machine.expect_ready()
             for name in ("small", "large"):
-                copies_and_odd_requests(machine, work, name)
+                copies_and_odd_requests(machine, name, work,
+                                        lambda path=os.path.join(work, name): content(path))
             errors_of_one_request(machine)
             answers_that_come_too_late(machine)
             one_that_is_unplugged(machine)
