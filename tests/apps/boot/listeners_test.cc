@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fcntl.h>
@@ -118,6 +119,27 @@ TEST(Listeners, OpeningTwiceIsAProgrammingError) {
   CHECK(listeners.is_valid());
   BP_CHECK_DIES("assertion failed: sockets_.empty() && paths_.empty()",
                 listeners.open({tcp_address(0)}, &problems));
+}
+
+// What others hold by reference, and could spoil.
+TEST(Listeners, ASocketThatIsNotTheirsAloneOrClosedIsAProgrammingError) {
+  Listeners listeners("listen");
+  listeners.open({tcp_address(0), unix_address(path("a.sock"))}, &problems);
+  auto& sockets = const_cast<std::vector<Fd>&>(listeners.sockets());
+  sockets.emplace_back(sockets[0].number());
+  CHECK(!listeners.is_valid());
+  sockets.back().release();
+  CHECK(!listeners.is_valid());
+  BP_CHECK_DIES("assertion failed: is_valid()", listeners.~Listeners());
+  sockets.pop_back();
+  CHECK(listeners.is_valid());
+  Fd first = std::move(sockets[0]);
+  Fd second = std::move(sockets[1]);
+  sockets.clear();
+  CHECK(!listeners.is_valid());  // a path without a socket
+  sockets.push_back(std::move(first));
+  sockets.push_back(std::move(second));
+  CHECK(listeners.is_valid());
 }
 
 TEST(Listeners, ReportsEveryAddressThatCannotBeHadAndOpensTheOthers) {

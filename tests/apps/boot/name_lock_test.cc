@@ -71,6 +71,20 @@ TEST(NameLock, TakingTwiceOrWhatIsNoNameIsAProgrammingError) {
   BP_CHECK_DIES("assertion failed: !is_taken()", (void)lock.take(directory, "other"));
 }
 
+// What others hold by reference, and could spoil: the wrong file would be removed.
+TEST(NameLock, APathThatIsNotTheNamesIsAProgrammingError) {
+  NameLock lock;
+  CHECK(lock.take(directory, "demo").ok());
+  for (const std::string* part : {&lock.name(), &lock.directory()}) {
+    auto& spoiled = const_cast<std::string&>(*part);
+    spoiled += 'x';
+    CHECK(!lock.is_valid());
+    BP_CHECK_DIES("assertion failed: is_valid()", lock.~NameLock());
+    spoiled.pop_back();
+    CHECK(lock.is_valid());
+  }
+}
+
 TEST(NameLock, TheSecondOfANameIsRefusedAndTheFirstUntouched) {
   NameLock first;
   CHECK(first.take(directory, "demo").ok());

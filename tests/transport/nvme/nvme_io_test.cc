@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "tests/support/datapath_law.h"
@@ -105,6 +106,30 @@ TEST(NvmeIo, WhatTheControllerCannotIsSaidAtOnce) {
   LONGS_EQUAL(EOPNOTSUPP, ask(NvmeAction::kWriteZeroes, 0, 1));
   LONGS_EQUAL(EOPNOTSUPP, ask(NvmeAction::kDeallocate, 0, 1));
   LONGS_EQUAL(0, rig.drive.commands.size());
+}
+
+TEST(NvmeIo, IsNotValidWithAnOperationInAListWhereItDoesNotBelong) {
+  rig.drive.optionals = 0;
+  CHECK(rig.start());
+  const NvmeIo& io = rig.controller.io();
+  const auto check_spoiled_by = [&](uint64_t& number, uint64_t by) {
+    CHECK(io.is_valid());
+    const uint64_t before = std::exchange(number, by);
+    CHECK(!io.is_valid());
+    number = before;
+    CHECK(io.is_valid());
+  };
+  NvmeAsked refused;
+  rig.begin(refused, NvmeAction::kDeallocate, 0, 1);
+  check_spoiled_by(refused.blocks_left, 1);  // it has ended, and something is left of it
+  NvmeAsked asked[16];                       // more than the queue has room for
+  for (NvmeAsked& each : asked) rig.begin(each, NvmeAction::kRead, 0, 8);
+  check_spoiled_by(asked[14].blocks_left, 0);  // it waits for nothing
+  check_spoiled_by(asked[14].blocks_left, 9);
+  check_spoiled_by(asked[15].blocks_left, 3);  // begun before those that are before it
+  rig.turn(20);
+  for (const NvmeAsked& each : asked) LONGS_EQUAL(0, each.outcome);
+  CHECK(refused.is_done());
 }
 
 TEST(NvmeIo, AStatusBecomesAnErrorOfThatRequestAlone) {
