@@ -85,6 +85,7 @@ Result<void> SingleCopy::attach(const SingleCopyPeer& peer, const SingleCopyCard
   Result<PeerWay*> way = make_way(peer, card.proof.key, memory.storage_);
   BP_TRY(way);
   memory.way_ = way.take();
+  BP_ASSERT(static_cast<void*>(memory.way_) == memory.storage_);  // close() frees nothing
   uint64_t seen[2] = {};
   errno = EINVAL;  // a card whose range does not hold its proof
   const CopyOutcome outcome = memory.read(seen, card.proof, 0, sizeof seen);

@@ -3,6 +3,7 @@
 
 #include <sys/uio.h>
 
+#include "platform/assert.h"
 #include "platform/clock.h"
 #include "transport/single_copy/cma.h"
 #include "transport/single_copy/peer_end.h"
@@ -35,6 +36,7 @@ CopyOutcome CmaWay::copy(std::byte* local, uint64_t remote, uint64_t bytes,
     const ssize_t copied = is_write ? process_vm_writev(peer_.pid, &here, 1, &there, 1, 0)
                                     : process_vm_readv(peer_.pid, &here, 1, &there, 1, 0);
     if (copied > 0) {
+      BP_DCHECK(static_cast<uint64_t>(copied) <= bytes - done);
       done += static_cast<uint64_t>(copied);
       continue;
     }

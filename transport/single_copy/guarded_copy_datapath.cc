@@ -6,6 +6,8 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "platform/assert.h"
+
 // One instruction does it all. While it runs, rcx counts what is left, and a fault leaves the
 // registers as they were at that byte: the handler has only to go on behind the instruction.
 asm(R"(
@@ -71,6 +73,7 @@ Result<void> install_copy_guard() noexcept {
 }
 
 uint64_t guarded_copy(void* to, const void* from, uint64_t bytes) noexcept {
+  BP_DCHECK(is_installed);
   return bytes - bedplate_guarded_copy(to, from, bytes);
 }
 

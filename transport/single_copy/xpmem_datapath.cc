@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "platform/assert.h"
 #include "transport/single_copy/guarded_copy_datapath.h"
 #include "transport/single_copy/peer_end.h"
 #include "transport/single_copy/xpmem.h"
@@ -25,6 +26,7 @@ void XpmemWay::unmap(Window& window) noexcept {
 
 // Returns where the window of the peer's memory from `begin` on lies here; nullptr: nowhere.
 std::byte* XpmemWay::map(uint64_t begin) noexcept {
+  BP_DCHECK(begin % kWindowBytes == 0 && begin < kAddressEnd);
   for (const Window& window : windows_) {
     if (window.local != nullptr && window.begin == begin) return window.local;
   }
@@ -57,6 +59,7 @@ CopyOutcome XpmemWay::copy(std::byte* local, const ExposedRange& range, uint64_t
       copied = is_write ? guarded_copy(window + within, local + done, piece)
                         : guarded_copy(local + done, window + within, piece);
     }
+    BP_DCHECK(copied <= piece && within + piece <= kWindowBytes);
     done += copied;
     if (copied < piece) {
       const int number = errno;

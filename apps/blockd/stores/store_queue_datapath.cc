@@ -48,6 +48,7 @@ void StoreQueue::List::push(BlockRequest& request) noexcept {
 }
 
 BlockRequest& StoreQueue::List::pop() noexcept {
+  BP_DCHECK(first != nullptr);
   BlockRequest& request = *first;
   first = request.next;
   if (first == nullptr) last = nullptr;
@@ -67,7 +68,7 @@ void StoreQueue::create(VolumeStore& store, const StoreQueueShape& shape,
   BP_ASSERT(buffers.size() == shape.buffer_bytes && buffers.size() >= kBufferBytesMin);
   BP_ASSERT(memory.size() == bytes_for(shape) && store.memory() == nullptr);
   BP_ASSERT(store.block_bytes() >= kBlockBytesMin && store.block_bytes() <= kBlockBytesMax);
-  BP_ASSERT(std::has_single_bit(store.block_bytes()));
+  BP_ASSERT(std::has_single_bit(store.block_bytes()) && tasks_.empty());
   store_ = &store;
   replies_ = &replies;
   counters_ = &counters;
@@ -87,6 +88,7 @@ void StoreQueue::create(VolumeStore& store, const StoreQueueShape& shape,
   free_count_ = shape.task_count;
   auto* words = reinterpret_cast<uint64_t*>(tasks_.data() + tasks_.size());
   arena_.create(buffers, {words, BufferArena::words_for(shape.buffer_bytes)});
+  BP_DCHECK_SLOW(is_valid());
 }
 
 bool StoreQueue::is_valid() const noexcept {
@@ -98,7 +100,20 @@ bool StoreQueue::is_valid() const noexcept {
   const auto busy_count = std::count_if(tasks_.begin(), tasks_.end(), is_busy);
   if (free_count != free_count_ || free_count + static_cast<size_t>(busy_count) != tasks_.size())
     return false;
-  return committed_.first == nullptr || free_count == 0;
+  if (committed_.first != nullptr && free_count != 0) return false;
+  return committed_.count() + new_.count() == waiting_count_ && order_.is_valid();
+}
+
+uint32_t StoreQueue::List::count() const noexcept {
+  uint32_t count = 0;
+  for (const BlockRequest* each = first; each != nullptr; each = each->next) ++count;
+  return count;
+}
+
+BlockRequest& StoreQueue::end_wait(List& list) noexcept {
+  BP_DCHECK(waiting_count_ > 0);
+  --waiting_count_;
+  return list.pop();
 }
 
 StoreQueue::Edges StoreQueue::edges_of(const BlockRequest& request) const noexcept {
@@ -169,10 +184,10 @@ void StoreQueue::take(BlockRequest& request) noexcept {
 // What has its buffer goes first: it is what frees them.
 void StoreQueue::pump() noexcept {
   while (committed_.first != nullptr && first_free_ != nullptr) {
-    --waiting_count_;
-    begin_task(committed_.pop());
+    begin_task(end_wait(committed_));
   }
-  while (new_.first != nullptr && try_begin(*new_.first)) --waiting_count_;
+  while (new_.first != nullptr && try_begin(*new_.first)) {
+  }
   set_levels();
 }
 
@@ -190,7 +205,7 @@ void StoreQueue::set_levels() noexcept {
 bool StoreQueue::try_begin(BlockRequest& request) noexcept {
   if (request.wire.command == nbd::Command::kWrite) return try_grant(request);
   if (request.wire.command == nbd::Command::kBlockStatus && !store_->has_extents()) {
-    new_.pop();
+    end_wait(new_);
     request.data = nullptr;
     replies_->push(request);
     return true;
@@ -202,7 +217,7 @@ bool StoreQueue::try_begin(BlockRequest& request) noexcept {
     request.data = data;
     request.has_buffer = true;
   }
-  begin_task(new_.pop());
+  begin_task(end_wait(new_));
   return true;
 }
 
@@ -210,7 +225,8 @@ bool StoreQueue::try_begin(BlockRequest& request) noexcept {
 bool StoreQueue::try_grant(BlockRequest& request) noexcept {
   std::byte* data = try_take_buffer(request);
   if (data == nullptr) return false;
-  new_.pop();
+  BP_DCHECK(!request.has_buffer);
+  end_wait(new_);
   if (request.step == RequestStep::kStore) {
     std::memcpy(data, request.data, request.wire.length);
     request.step = RequestStep::kStored;
@@ -244,6 +260,8 @@ uint32_t StoreQueue::steps_of(const BlockRequest& request) const noexcept {
 }
 
 void StoreQueue::begin_task(BlockRequest& request) noexcept {
+  BP_DCHECK(first_free_ != nullptr && first_free_->request == nullptr);
+  BP_DCHECK(request.has_buffer == needs_buffer(request));
   StoreTask& task = *first_free_;
   first_free_ = task.next_free;
   --free_count_;
@@ -271,6 +289,7 @@ void StoreQueue::begin_task(BlockRequest& request) noexcept {
 // ---- the steps of a task ------------------------------------------------------------------------
 
 void StoreQueue::go_on(StoreTask& task) noexcept {
+  BP_DCHECK(task.request != nullptr && task.is_ordered == task.order.has_begun);
   if (task.steps == 0) return end_task(task, nbd::ErrorCode::kNone);
   task.step = static_cast<Step>(std::countr_zero(task.steps));
   task.steps &= task.steps - 1;
@@ -311,6 +330,8 @@ void StoreQueue::begin_step(StoreTask& task) noexcept {
   operation.action = is_write ? StoreAction::kWrite : StoreAction::kRead;
   if (task.step == Step::kExtents) operation.action = StoreAction::kExtents;
   if (task.step == Step::kSync) operation.action = StoreAction::kFlush;
+  BP_DCHECK(task.step >= Step::kExtents || operation.offset % store_->block_bytes() == 0);
+  BP_DCHECK(task.step >= Step::kExtents || operation.bytes % store_->block_bytes() == 0);
   store_->begin(operation);
 }
 
@@ -330,11 +351,13 @@ void StoreQueue::begin_zero(StoreTask& task) noexcept {
     operation.action = StoreAction::kWriteZeroes;
     operation.keeps_room |= has_flag(request, nbd::kCommandFlagNoHole);
   }
+  BP_DCHECK(operation.offset < edges.whole_end && operation.bytes > 0);
   store_->begin(operation);
 }
 
 void StoreQueue::completed(void* context, int64_t result) noexcept {
   auto& task = *static_cast<StoreTask*>(context);
+  BP_ASSERT(task.request != nullptr);  // a store ends what it was given once
   StoreQueue& queue = *task.queue;
   BP_KEEPS_VALID(queue);
   queue.store_counters_->operations_ended.add(1);
@@ -344,6 +367,8 @@ void StoreQueue::completed(void* context, int64_t result) noexcept {
 
 void StoreQueue::step_ended(StoreTask& task, int64_t result) noexcept {
   const StoreOperation& operation = task.operation;
+  BP_DCHECK(operation.action == StoreAction::kExtents || result < 0 ||
+            static_cast<uint64_t>(result) <= operation.bytes);
   // A file that has become shorter.
   const bool is_short = operation.action == StoreAction::kRead && result >= 0 &&
                         static_cast<uint64_t>(result) < operation.bytes;

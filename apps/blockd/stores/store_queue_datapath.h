@@ -12,6 +12,7 @@
 //
 // Invariants, which is_valid() looks at: 1. Each task is free or has a request. 2. What waits for a
 // task waits only while there is none; what waits for a buffer waits behind one that finds none.
+// 3. What waits is in one of the two lists. 4. The order of writes is valid.
 #pragma once
 
 #include <cstdint>
@@ -92,6 +93,7 @@ class StoreQueue {
     BlockRequest* last = nullptr;
     void push(BlockRequest& request) noexcept;
     BlockRequest& pop() noexcept;
+    uint32_t count() const noexcept;
   };
   // Where a request lies among blocks.
   struct Edges {
@@ -105,6 +107,7 @@ class StoreQueue {
   };
 
   void pump() noexcept;
+  BlockRequest& end_wait(List& list) noexcept;
   bool try_begin(BlockRequest& request) noexcept;
   bool try_grant(BlockRequest& request) noexcept;
   bool needs_buffer(const BlockRequest& request) const noexcept;

@@ -5,6 +5,10 @@
 // blocks, in the order of arrival, and begins once no earlier one is left that has a block in
 // common with it, if either of them is not aligned. Aligned ones do not wait for one another: which
 // of two that overlap comes last, the client has left open.
+//
+// Invariants, by is_valid(): 1. The list leads from the first to the last, and back the same way.
+// 2. The counts are of those in it that are exclusive, and that have not begun. 3. One that has
+// begun has no block in common with an earlier one, if either is exclusive.
 #pragma once
 
 #include <cstdint>
@@ -34,15 +38,20 @@ class WriteOrder {
     exclusive_count_ += write.is_exclusive ? 1 : 0;
     write.has_begun = may_begin(write);
     waiting_count_ += write.has_begun ? 0 : 1;
+    BP_DCHECK_SLOW(is_valid());
     return write.has_begun;
   }
 
-  // Requires: it has begun.
+  // Requires: it has begun, and not left.
   void leave(OrderedWrite& write) noexcept {
     BP_ASSERT(write.has_begun);
+    BP_ASSERT((write.previous == nullptr ? first_ : write.previous->next) == &write);
+    BP_ASSERT((write.next == nullptr ? last_ : write.next->previous) == &write);
     (write.previous == nullptr ? first_ : write.previous->next) = write.next;
     (write.next == nullptr ? last_ : write.next->previous) = write.previous;
     exclusive_count_ -= write.is_exclusive ? 1 : 0;
+    write.has_begun = false;
+    BP_DCHECK_SLOW(is_valid());
   }
 
   // The first that waited and now may begin; nullptr: there is none.
@@ -52,9 +61,25 @@ class WriteOrder {
       if (each->has_begun || !may_begin(*each)) continue;
       each->has_begun = true;
       --waiting_count_;
+      BP_DCHECK_SLOW(is_valid());
       return each;
     }
     return nullptr;
+  }
+
+  // Cost: for each a walk over those before it.
+  bool is_valid() const noexcept {
+    uint32_t exclusive_count = 0;
+    uint32_t waiting_count = 0;
+    const OrderedWrite* before = nullptr;
+    for (const OrderedWrite* each = first_; each != nullptr; before = each, each = each->next) {
+      if (each->previous != before || each->begin > each->end) return false;
+      if (each->has_begun && !may_begin(*each)) return false;
+      exclusive_count += each->is_exclusive ? 1 : 0;
+      waiting_count += each->has_begun ? 0 : 1;
+    }
+    return before == last_ && exclusive_count == exclusive_count_ &&
+           waiting_count == waiting_count_;
   }
 
  private:

@@ -1,9 +1,11 @@
 // Which writes may be under way together.
 #include <deque>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "apps/blockd/stores/write_order_datapath.h"
+#include "tests/support/death_test.h"
 #include "tests/support/seed.h"
 
 #include "CppUTest/TestHarness.h"
@@ -61,6 +63,40 @@ TEST(WriteOrder, OneThatWaitsIsNotOvertaken) {
   POINTERS_EQUAL(nullptr, order.try_next());
   order.leave(waits);
   POINTERS_EQUAL(&late, order.try_next());
+}
+
+TEST(WriteOrder, LeavingTwiceOrBeforeItHasBegunIsAProgrammingError) {
+  OrderedWrite first = write_of(0, 4, false);
+  OrderedWrite waits = write_of(3, 5, true);
+  CHECK(order.enter(first));
+  CHECK_FALSE(order.enter(waits));
+  BP_CHECK_DIES("assertion failed: write.has_begun", order.leave(waits));
+  order.leave(first);
+  BP_CHECK_DIES("assertion failed: write.has_begun", order.leave(first));
+  first.has_begun = true;
+  BP_CHECK_DIES("assertion failed: (write.previous == nullptr", order.leave(first));
+}
+
+TEST(WriteOrder, IsNotValidWithTwoUnderWayThatMustBeApart) {
+  OrderedWrite first = write_of(0, 4, false);
+  OrderedWrite apart = write_of(4, 5, true);
+  OrderedWrite waits = write_of(3, 5, true);
+  CHECK(order.enter(first));
+  CHECK(order.enter(apart));
+  CHECK_FALSE(order.enter(waits));
+  CHECK(order.is_valid());
+  const auto check_spoiled_by = [&](auto& part, auto by) {
+    const auto before = std::exchange(part, by);
+    CHECK_FALSE(order.is_valid());
+    part = before;
+    CHECK(order.is_valid());
+  };
+  check_spoiled_by(apart.begin, uint64_t{3});
+  check_spoiled_by(first.is_exclusive, true);  // is not counted, nor apart from the second
+  check_spoiled_by(waits.has_begun, true);
+  check_spoiled_by(waits.previous, &first);
+  check_spoiled_by(apart.next, static_cast<OrderedWrite*>(nullptr));
+  check_spoiled_by(first.end, UINT64_MAX);
 }
 
 TEST(WriteOrder, NoTwoThatMustBeApartAreUnderWayTogether) {
