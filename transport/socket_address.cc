@@ -33,6 +33,8 @@ Error bad_address(std::string_view text, const char* what) {
   return error;
 }
 
+bool is_loopback(in_addr address) noexcept { return ntohl(address.s_addr) >> 24 == 127; }
+
 bool consume_prefix(std::string_view* text, std::string_view prefix) {
   if (!text->starts_with(prefix)) return false;
   text->remove_prefix(prefix.size());
@@ -208,6 +210,32 @@ Result<Fd> start_connecting(const SocketAddress& address) {
 
 // Probes begin after a third of the time, and each is a third after the last. The user timeout
 // takes the place of the number of probes: the first one that is due when it is over is not sent.
+bool is_local_socket(int fd) noexcept {
+  sockaddr_storage bound = {};
+  socklen_t bytes = sizeof bound;
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &bytes) != 0) return false;
+  if (bound.ss_family == AF_UNIX) return true;
+  if (bound.ss_family == AF_INET) {
+    return is_loopback(reinterpret_cast<const sockaddr_in&>(bound).sin_addr);
+  }
+  return bound.ss_family == AF_INET6 &&
+         IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(bound).sin6_addr);
+}
+
+bool is_local_address(const SocketAddress& address) noexcept {
+  in_addr four = {};
+  in6_addr six = {};
+  switch (address.kind) {
+    case SocketAddress::Kind::kUnix: return true;
+    case SocketAddress::Kind::kTcp4:
+      return inet_pton(AF_INET, address.host.c_str(), &four) == 1 && is_loopback(four);
+    case SocketAddress::Kind::kTcp6:
+      return inet_pton(AF_INET6, address.host.c_str(), &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six);
+    case SocketAddress::Kind::kActivation: return false;
+  }
+  return false;
+}
+
 void notice_silence(int fd, uint64_t silence_ns_max) noexcept {
   const auto silence_ms = static_cast<unsigned>(silence_ns_max / kNsPerMs);
   if (setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms, sizeof silence_ms) != 0) return;

@@ -45,6 +45,12 @@ Result<Fd> listen_at(const SocketAddress& address);
 // Requires: address.kind != kActivation. Errors (kSystem): refused at once. Allocates nothing.
 Result<Fd> start_connecting(const SocketAddress& address);
 
+// Whether what reaches the bound socket `fd` comes from this machine: it is a Unix socket, or bound
+// to a loopback address.
+bool is_local_socket(int fd) noexcept;
+// The same of an address; false of one that others have bound (kActivation).
+bool is_local_address(const SocketAddress& address) noexcept;
+
 // Lets a TCP connection fail with ETIMEDOUT after `silence_ns_max`, or a third more, without a sign
 // of life from its peer: an idle one is asked by the kernel (tcp(7), keepalive), one that has to
 // acknowledge something has that time (TCP_USER_TIMEOUT). So has one that lives, to take some of

@@ -31,6 +31,8 @@ OwnerName queue_owner(const BlockServerOptions& options, size_t index) {
   return {"requests", short_volume_name(options, index)};
 }
 
+constexpr uint64_t kTlsStrideBytes = align_up(sizeof(TlsStream), kCacheLineBytes);
+
 constexpr const char* kSegmentOwner = "blockd";
 
 struct ServerCarves {
@@ -38,6 +40,7 @@ struct ServerCarves {
   CarvePlan requests;
   CarvePlan replies;
   CarvePlan discard;
+  CarvePlan tls;  // where there is any
 };
 
 ServerCarves carves_of(const BlockServerOptions& options) {
@@ -45,7 +48,8 @@ ServerCarves carves_of(const BlockServerOptions& options) {
   return {{"connections:blockd", options.max_connections * connection_stride(options)},
           {"fifo:blockd.requests", lane_bytes},
           {"fifo:blockd.replies", lane_bytes},
-          {"buffers:blockd.discard", kDiscardBytes}};
+          {"buffers:blockd.discard", kDiscardBytes},
+          {"tls:blockd", options.max_connections * kTlsStrideBytes}};
 }
 
 }  // namespace
@@ -64,6 +68,7 @@ std::vector<SegmentRequest> plan_block_server(const BlockServerOptions& options)
   requests.push_back({kSegmentOwner,
                       {carves.connections, carves.requests, carves.replies, carves.discard},
                       options.placement});
+  if (options.has_tls) requests.back().carves.push_back(carves.tls);
   for (size_t i = 0; i < options.volumes.size(); ++i) {
     const OwnerName owner = volume_owner(options, i);
     const BlockVolumeOptions& volume = options.volumes[i];
@@ -93,6 +98,11 @@ Result<void> BlockServer::take_memory(const Carve& carve) {
   requests_ = BlockRequestFifo::create(requests.value(), lane_capacity(options_));
   replies_ = BlockRequestFifo::create(replies.value(), lane_capacity(options_));
   environment_.discard_memory = discard.value();
+  if (options_.has_tls) {
+    auto tls = carve(carves.tls.owner);
+    BP_TRY(tls);
+    tls_memory_ = tls.value();
+  }
   return {};
 }
 
@@ -126,8 +136,12 @@ void BlockServer::make_connections() noexcept {
     auto* slots =
         reinterpret_cast<BlockRequest*>(place + align_up(sizeof(Connection), kCacheLineBytes));
     for (uint32_t k = 0; k < options_.requests_per_connection; ++k) new (&slots[k]) BlockRequest;
+    TlsStream* tls = nullptr;
+    if (options_.has_tls) {
+      tls = new (tls_memory_.data() + i * kTlsStrideBytes) TlsStream(*wiring_.tls);
+    }
     auto* connection =
-        new (place) Connection(environment_, {slots, options_.requests_per_connection});
+        new (place) Connection(environment_, {slots, options_.requests_per_connection}, tls);
     connection->next_free = free_;
     connection->handshake_timer = {&BlockServer::handshake_expired, connection};
     free_ = connection;
@@ -174,18 +188,23 @@ bool BlockServer::is_valid() const noexcept {
          open_count + free_count == options_.max_connections;
 }
 
-void BlockServer::add_listener(int fd) noexcept {
+void BlockServer::add_listener(int fd, nbd::Tls tls) noexcept {
   BP_ASSERT(listener_count_ < kListenerCountMax);
-  StreamListener& listener = listeners_[listener_count_++];
-  listener.fd = fd;
-  listener.silence_ns_max = options_.client_timeout_ns;
-  listener.accepted = &BlockServer::accepted;
-  listener.context = this;
+  BP_ASSERT(tls == nbd::Tls::kNone || options_.has_tls);
+  Listener& listener = listeners_[listener_count_++];
+  listener.socket.fd = fd;
+  listener.socket.silence_ns_max = options_.client_timeout_ns;
+  listener.socket.accepted = &BlockServer::accepted;
+  listener.socket.context = &listener;
+  listener.server = this;
+  listener.tls = tls;
 }
 
 void BlockServer::start() noexcept {
   BP_ASSERT(is_own_thread());
-  for (uint32_t i = 0; i < listener_count_; ++i) wiring_.sockets->start_listening(listeners_[i]);
+  for (uint32_t i = 0; i < listener_count_; ++i) {
+    wiring_.sockets->start_listening(listeners_[i].socket);
+  }
 }
 
 void BlockServer::request_drain() noexcept { wiring_.connections_loop->submit(drain_call_); }
@@ -197,7 +216,7 @@ void BlockServer::drain(void* server) noexcept {
   BP_DCHECK_SLOW(self.is_valid());
   self.is_draining_ = true;
   for (uint32_t i = 0; i < self.listener_count_; ++i) {
-    self.wiring_.sockets->stop_listening(self.listeners_[i]);
+    self.wiring_.sockets->stop_listening(self.listeners_[i].socket);
   }
   for (uint32_t i = 0; i < self.options_.max_connections; ++i) {
     Connection& connection = self.connection(i);
@@ -206,15 +225,16 @@ void BlockServer::drain(void* server) noexcept {
 }
 
 void BlockServer::accepted(void* context, int fd) noexcept {
-  static_cast<BlockServer*>(context)->open_connection(fd);
+  const auto& listener = *static_cast<Listener*>(context);
+  listener.server->open_connection(fd, listener.tls);
 }
 
-void BlockServer::open_connection(int fd) noexcept {
+void BlockServer::open_connection(int fd, nbd::Tls tls) noexcept {
   BP_ASSERT(is_own_thread());
   // A volume may have grown; those that are connected know it as it was.
   for (size_t i = 0; i < exports_.size(); ++i) exports_[i].bytes = volumes_[i].store->bytes();
   Connection* connection = free_;
-  if (connection == nullptr || is_draining_ || connection->open(fd) != 0) {
+  if (connection == nullptr || is_draining_ || connection->open(fd, tls) != 0) {
     wiring_.connection_counters->connections_refused.add(1);
     ::close(fd);
     return;

@@ -23,6 +23,7 @@
 #include "pinned_pool/plan.h"
 #include "transport/event_loop.h"
 #include "transport/stream_sockets.h"
+#include "transport/tls/tls_stream.h"
 
 namespace bedplate {
 
@@ -41,6 +42,7 @@ struct BlockServerOptions {
   uint64_t handshake_timeout_ns = 10 * kNsPerSecond;
   uint64_t client_timeout_ns = 60 * kNsPerSecond;  // of those over TCP; 0: none
   Placement placement = {};                        // of all but the volumes
+  bool has_tls = false;
 };
 
 // The segments that a server with these options needs: one for itself, one for each volume.
@@ -63,7 +65,8 @@ struct BlockServerWiring {
   ConnectionCounters* connection_counters = nullptr;
   VolumeCounters* volume_counters = nullptr;
   std::vector<BlockVolumeWiring> volumes =
-      {};  // as many as those that have a queue, in their order
+      {};                         // as many as those that have a queue, in their order
+  TlsEnvironment* tls = nullptr;  // where the options have it
 };
 
 class BlockServer final : public PollSource, private ConnectionHost {
@@ -82,8 +85,9 @@ class BlockServer final : public PollSource, private ConnectionHost {
                       const BlockServerWiring& wiring);
   PollSource& volumes() noexcept { return volume_service_; }
 
-  // Accepts connections on `fd`, which stays the caller's. Before start().
-  void add_listener(int fd) noexcept;
+  // Accepts connections on `fd`, which stays the caller's. Before start(). Requires: without TLS in
+  // the options: Tls::kNone.
+  void add_listener(int fd, nbd::Tls tls = nbd::Tls::kNone) noexcept;
 
   // Begins to listen. Threads: the connections' shard.
   void start() noexcept;
@@ -115,11 +119,16 @@ class BlockServer final : public PollSource, private ConnectionHost {
   void make_connections() noexcept;
   static void accepted(void* context, int fd) noexcept;
   static void handshake_expired(void* context) noexcept;
-  void open_connection(int fd) noexcept;
+  void open_connection(int fd, nbd::Tls tls) noexcept;
   static void drain(void* server) noexcept;
   uint32_t flush_marked() noexcept;
 
   static constexpr uint32_t kListenerCountMax = 8;
+  struct Listener {
+    StreamListener socket;
+    BlockServer* server = nullptr;
+    nbd::Tls tls = nbd::Tls::kNone;
+  };
 
   BlockServerOptions options_;
   BlockServerWiring wiring_;
@@ -134,11 +143,12 @@ class BlockServer final : public PollSource, private ConnectionHost {
   Doorbell* volumes_doorbell_ = nullptr;  // nullptr: the volumes are on this shard
   bool has_submitted_ = false;
   std::span<std::byte> connection_memory_;
+  std::span<std::byte> tls_memory_;
   uint64_t connection_stride_bytes_ = 0;
   uint32_t open_count_ = 0;
   Connection* free_ = nullptr;
   Connection* first_marked_ = nullptr;
-  StreamListener listeners_[kListenerCountMax];
+  Listener listeners_[kListenerCountMax];
   uint32_t listener_count_ = 0;
   LoopCall drain_call_ = {.function = &BlockServer::drain, .context = this};
   bool is_draining_ = false;

@@ -77,7 +77,29 @@ void check_cluster(ReadTable& read, const CephSettings& settings) {
   }
 }
 
+void check_tls(ReadTable& read, const BlockdSettings& settings) {
+  if (read.has("tls_certificate") && !read.has("tls_key")) {
+    read.refuse_value("tls_certificate", "its key is missing", "expected \"tls_key\" beside it");
+  }
+  if (settings.tls.is_empty() && settings.plain_text == PlainText::kRefused) {
+    read.refuse_value("plain_text", "nobody could be served: there is no TLS",
+                      "expected \"tls_certificate\" or \"tls_shared_keys\" beside it");
+  }
+  if (settings.tls.certificate.empty()) {
+    read.refuse_keys({"tls_key", "tls_client_authorities"}, "is of a server with a certificate",
+                     "expected \"tls_certificate\" beside it");
+  }
+}
+
+constexpr Choice<PlainText> kPlainTextChoices[] = {{"local", PlainText::kLocal},
+                                                   {"allowed", PlainText::kAllowed},
+                                                   {"refused", PlainText::kRefused}};
 constexpr Choice<bool> kCacheChoices[] = {{"on", true}, {"off", false}};
+
+// What the library takes for handshakes and open sessions, with some for the credentials.
+uint64_t tls_heap_bytes(const BlockdSettings& settings) {
+  return 4 * kMiB + settings.max_connections * 96 * kKiB;
+}
 
 // Its name among the files of the service.
 std::string file_name_of(size_t volume_index) { return "volume" + std::to_string(volume_index); }
@@ -189,9 +211,29 @@ void BlockService::describe(ConfigurationTable& table) {
       .help("After how long a client over TCP is disconnected whose host gives no sign of "
             "life, or that takes none of its replies "
             "([nbd.md](nbd.md#clients-that-vanish)). 0: it keeps its place for ever.");
+  table.path("tls_certificate", &settings_.tls.certificate, 1, 255)
+      .otherwise("none: clients of TLS need a shared key")
+      .help("The server's certificate for TLS, in PEM, with those between it and its authority "
+            "behind it ([nbd.md](nbd.md#tls)).");
+  table.path("tls_key", &settings_.tls.key, 1, 255)
+      .otherwise("none: there is no certificate")
+      .help("The private key of `tls_certificate`. Its file is for its owner and group alone.");
+  table.path("tls_client_authorities", &settings_.tls.client_authorities, 1, 255)
+      .otherwise("none: no client needs a certificate")
+      .help("Certificates, in PEM: a client must show one that one of these has signed.");
+  table.path("tls_shared_keys", &settings_.tls.shared_keys, 1, 255)
+      .otherwise("none: TLS is by certificate, if at all")
+      .help("Keys that clients have as well, in lines `NAME:KEY` as `psktool` writes them. Its "
+            "file is for its owner and group alone.");
+  table.choice("plain_text", &settings_.plain_text, kPlainTextChoices)
+      .help("Where there is TLS, the listeners that serve clients without it: those on loopback "
+            "and Unix sockets, all, or none.");
   table.table("ceph", &settings_.ceph);
   table.tables("volume", &settings_.volumes, 1, 64);
-  table.check([this](ReadTable& read) { check_ceph(read, settings_); });
+  table.check([this](ReadTable& read) {
+    check_ceph(read, settings_);
+    check_tls(read, settings_);
+  });
 }
 
 BlockServerOptions BlockService::options(ServicePlan& plan) const {
@@ -209,6 +251,7 @@ BlockServerOptions BlockService::options(ServicePlan& plan) const {
   options.requests_per_connection = settings_.requests_per_connection;
   options.handshake_timeout_ns = settings_.handshake_timeout_ms * kNsPerMs;
   options.client_timeout_ns = settings_.client_timeout_s * kNsPerSecond;
+  options.has_tls = !settings_.tls.is_empty();
   return options;
 }
 
@@ -246,6 +289,10 @@ Result<void> BlockService::plan(ServicePlan& plan) {
   plan.listen("listen", settings_.listen, settings_.image_listen);
   plan.counters<ConnectionCounters>("connections");
   plan.counters<VolumeCounters>("volumes");
+  if (options_.has_tls) {
+    plan.counters<TlsCounters>("tls");
+    plan.heap(tls_heap_bytes(settings_));
+  }
   drives_.clear();
   rbd_makers_.clear();
   for (size_t i = 0; i < settings_.volumes.size(); ++i) {
@@ -269,6 +316,7 @@ Result<void> BlockService::plan(ServicePlan& plan) {
 // Beside what the opening of its files finds out.
 void BlockService::preflight(std::vector<Error>* problems) {
   drives_.preflight(problems);
+  if (!settings_.tls.is_empty()) TlsCredentials().load(settings_.tls, "[blockd]", problems);
   for (const VolumeSettings& volume : settings_.volumes) {
     struct stat status {};
     if (volume.path().empty() || stat(volume.path().c_str(), &status) != 0) continue;
@@ -326,6 +374,36 @@ Result<void> BlockService::open_stores(ServiceContext& context) {
   return {};
 }
 
+// While it may read what others may not.
+Result<void> BlockService::prepare() {
+  std::vector<Error> problems;
+  if (settings_.tls.is_empty() || credentials_.load(settings_.tls, "[blockd]", &problems)) {
+    return {};
+  }
+  return problems.front();
+}
+
+nbd::Tls BlockService::tls_of(int listener) const {
+  if (!options_.has_tls) return nbd::Tls::kNone;
+  const bool is_plain_served =
+      settings_.plain_text == PlainText::kAllowed ||
+      (settings_.plain_text == PlainText::kLocal && is_local_socket(listener));
+  return is_plain_served ? nbd::Tls::kOffered : nbd::Tls::kRequired;
+}
+
+Result<void> BlockService::connect_tls(ServiceContext& context) {
+  auto counters = context.counters<TlsCounters>("tls");
+  BP_TRY(counters);
+  // A [[limit]] of the configuration comes later.
+  limit_heap_owner(credentials_.owner(), tls_heap_bytes(settings_));
+  tls_ = {.sockets = &context.sockets(settings_.connections_shard),
+          .credentials = &credentials_,
+          .counters = counters.value(),
+          .log_limit = &tls_log_limit_,
+          .where = "[blockd]"};
+  return {};
+}
+
 Result<void> BlockService::create(ServiceContext& context) {
   const uint32_t connections = settings_.connections_shard;
   const uint32_t volumes = settings_.volumes_shard;
@@ -340,6 +418,10 @@ Result<void> BlockService::create(ServiceContext& context) {
                               volume_counters.value()};
   for (StoredVolume& volume : stores_)
     wiring.volumes.push_back({volume.store.get(), volume.counters});
+  if (options_.has_tls) {
+    BP_TRY(connect_tls(context));
+    wiring.tls = &tls_;
+  }
   const auto carve = [&context](const OwnerName& owner) { return context.carve(owner); };
   BP_TRY(server_.create(carve, options_, wiring));
   BP_TRY(context.add_source(volumes, server_.volumes(), BlockServer::kVolumeBudget));
@@ -349,7 +431,9 @@ Result<void> BlockService::create(ServiceContext& context) {
   BP_TRY(context.add_source(connections, server_, BlockServer::kReplyBudget));
   auto listeners = context.listeners("listen");
   BP_TRY(listeners);
-  for (const Fd& socket : listeners.value()) server_.add_listener(socket.number());
+  for (const Fd& socket : listeners.value()) {
+    server_.add_listener(socket.number(), tls_of(socket.number()));
+  }
   return {};
 }
 

@@ -14,6 +14,7 @@
 #include "apps/blockd/stores/store_silence.h"
 #include "apps/boot/service.h"
 #include "transport/socket_address.h"
+#include "transport/tls/tls_stream.h"
 
 namespace bedplate {
 
@@ -37,6 +38,9 @@ struct VolumeSettings {
   const std::string& path() const noexcept { return file.empty() ? device : file; }
 };
 
+// Which listeners serve clients without TLS: those that only this machine reaches, all, or none.
+enum class PlainText { kLocal, kAllowed, kRefused };
+
 struct BlockdSettings {
   std::vector<SocketAddress> listen;
   std::vector<SocketAddress> image_listen;  // instead, as first process of an image; or none
@@ -46,6 +50,8 @@ struct BlockdSettings {
   uint32_t requests_per_connection = 64;
   uint32_t handshake_timeout_ms = 10000;
   uint32_t client_timeout_s = 60;
+  TlsFiles tls;
+  PlainText plain_text = PlainText::kLocal;
   CephSettings ceph;
   std::vector<VolumeSettings> volumes;
 };
@@ -56,6 +62,7 @@ class BlockService final : public Service {
   void describe(ConfigurationTable& table) override;
   Result<void> plan(ServicePlan& plan) override;
   void preflight(std::vector<Error>* problems) override;
+  Result<void> prepare() override;
   Result<void> create(ServiceContext& context) override;
   void start(uint32_t shard) noexcept override;
   void tick() noexcept override;
@@ -79,6 +86,8 @@ class BlockService final : public Service {
     StoreSilence silence = {};
   };
   static void tell_silence(StoredVolume& volume) noexcept;
+  nbd::Tls tls_of(int listener) const;
+  Result<void> connect_tls(ServiceContext& context);
   FilePlan file_plan(size_t volume_index);
   Result<void> open_stores(ServiceContext& context);
   Result<std::unique_ptr<VolumeStore>> open_file(ServiceContext& context, size_t volume_index);
@@ -88,6 +97,9 @@ class BlockService final : public Service {
   RbdBus rbd_bus_;
   std::deque<RbdMaker> rbd_makers_;  // of the last plan
   std::deque<StoredVolume> stores_;
+  TlsCredentials credentials_;
+  TlsEnvironment tls_;
+  LogLimit tls_log_limit_{10};
   BlockServer server_;
   StreamSockets* volumes_sockets_ = nullptr;
   bool is_draining_ = false;

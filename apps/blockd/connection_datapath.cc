@@ -12,12 +12,14 @@
 #include <unistd.h>
 
 #include "platform/assert.h"
+#include "transport/tls/tls_stream.h"
 
 namespace bedplate {
 
-Connection::Connection(const ConnectionEnvironment& environment,
-                       std::span<BlockRequest> requests) noexcept
+Connection::Connection(const ConnectionEnvironment& environment, std::span<BlockRequest> requests,
+                       TlsStream* tls) noexcept
     : environment_(environment),
+      tls_(tls),
       request_count_(static_cast<uint32_t>(requests.size())),
       negotiation_(environment.exports) {
   for (BlockRequest& request : requests) {
@@ -51,8 +53,9 @@ bool Connection::is_valid() const noexcept {
                           !socket_.receive.is_in_flight && length(free_requests_) == count);
 }
 
-int Connection::open(int fd) noexcept {
+int Connection::open(int fd, nbd::Tls tls) noexcept {
   BP_ASSERT(is_closed() && is_own_thread());
+  BP_ASSERT(tls == nbd::Tls::kNone || tls_ != nullptr);
   BP_DCHECK_SLOW(is_valid());
   socket_.fd = fd;
   if (const int outcome = environment_.sockets->attach(socket_); outcome != 0) {
@@ -67,7 +70,7 @@ int Connection::open(int fd) noexcept {
   read_ahead_bytes_ = kAheadBytes;
   is_burst_ = false;
   empty_buffer();
-  negotiation_.reset();
+  negotiation_.reset(tls);
   environment_.counters->connections_total.add(1);
   negotiate();
   return 0;
@@ -92,8 +95,17 @@ void Connection::start_receive(uint32_t piece_count, uint64_t min_bytes) noexcep
   socket_.receive.pieces = receive_pieces_;
   socket_.receive.piece_count = piece_count;
   socket_.receive.min_bytes = min_bytes;
+  if (is_secure()) return tls_->receive();
   environment_.sockets->receive(socket_);
 }
+
+void Connection::start_send() noexcept {
+  socket_.send.pieces = send_pieces_;
+  if (is_secure()) return tls_->send();
+  environment_.sockets->send(socket_);
+}
+
+bool Connection::is_secure() const noexcept { return tls_ != nullptr && tls_->is_open(); }
 
 void Connection::received(uint64_t bytes) noexcept {
   switch (incoming_) {
@@ -151,10 +163,8 @@ void Connection::negotiate() noexcept {
   if (const auto output = negotiation_.pending_output(); !output.empty()) {
     if (socket_.send.is_in_flight) return;
     send_pieces_[0] = {const_cast<std::byte*>(output.data()), output.size()};
-    socket_.send.pieces = send_pieces_;
     socket_.send.piece_count = 1;
-    environment_.sockets->send(socket_);
-    return;
+    return start_send();
   }
   switch (negotiation_.state()) {
     case nbd::Negotiation::State::kNegotiating: receive_more(); break;
@@ -162,6 +172,7 @@ void Connection::negotiate() noexcept {
       if (!negotiation_.is_aborted()) environment_.counters->protocol_errors.add(1);
       break_off();
       break;
+    case nbd::Negotiation::State::kStartTls: start_tls(); break;
     case nbd::Negotiation::State::kTransmission:
       enter_transmission(negotiation_.export_index());
       phase_ = Phase::kServing;
@@ -170,6 +181,21 @@ void Connection::negotiate() noexcept {
       parse();
       break;
   }
+}
+
+// What has come behind STARTTLS anybody may have put there: the client waits for its answer.
+void Connection::start_tls() noexcept {
+  if (buffered_bytes() > 0) return protocol_error();
+  empty_buffer();
+  tls_->open(
+      socket_,
+      [](void* self) noexcept {
+        auto& connection = *static_cast<Connection*>(self);
+        connection.environment_.host->mark(connection);
+      },
+      this);
+  negotiation_.tls_started();
+  receive_more();
 }
 
 // The volume is as long as the client was told; it may have grown since.
@@ -446,10 +472,10 @@ void Connection::count_time(const BlockRequest& request) noexcept {
 void Connection::flush() noexcept {
   BP_DCHECK(is_own_thread());
   BP_KEEPS_VALID(*this);
+  if (is_secure() && tls_->run()) return environment_.host->mark(*this);
   if (is_broken_) {
     drop_replies();
   } else if (has_answers()) {
-    socket_.send.pieces = send_pieces_;
     socket_.send.piece_count = 0;
     std::byte* header = reply_headers_;
     being_sent_ = first_reply_;
@@ -461,11 +487,12 @@ void Connection::flush() noexcept {
       count_time(*last);
     }
     last->next = nullptr;
-    environment_.sockets->send(socket_);
+    start_send();
   }
   const bool is_ending = phase_ == Phase::kFinishing;
   if (is_ending && submitted_count_ == 0 && write_ == nullptr && refused_ == nullptr &&
-      first_reply_ == nullptr && !socket_.send.is_in_flight && !socket_.receive.is_in_flight) {
+      first_reply_ == nullptr && !socket_.send.is_in_flight && !socket_.receive.is_in_flight &&
+      (!is_secure() || tls_->say_end())) {
     close();
   }
 }
@@ -537,7 +564,11 @@ void Connection::break_off() noexcept {
   if (phase_ == Phase::kNegotiating) environment_.host->handshake_done(*this);
   is_broken_ = true;
   phase_ = Phase::kFinishing;
-  environment_.sockets->abort(socket_);
+  if (is_secure()) {
+    tls_->abort();
+  } else {
+    environment_.sockets->abort(socket_);
+  }
   environment_.host->mark(*this);
 }
 
@@ -549,7 +580,11 @@ void Connection::handshake_overdue() noexcept {
 
 void Connection::close() noexcept {
   BP_ASSERT(submitted_count_ == 0 && stored_count_ == 0 && being_sent_ == nullptr);
-  environment_.sockets->detach(socket_);
+  if (is_secure()) {
+    tls_->close();
+  } else {
+    environment_.sockets->detach(socket_);
+  }
   ::close(socket_.fd);
   socket_.fd = -1;
   phase_ = Phase::kClosed;

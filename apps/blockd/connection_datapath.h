@@ -36,6 +36,7 @@
 namespace bedplate {
 
 class Connection;
+class TlsStream;
 
 // What connections share and call; BlockServer implements it.
 class ConnectionHost {
@@ -64,14 +65,16 @@ struct ConnectionEnvironment {
 
 class Connection {
  public:
-  // `requests` are the slots of this connection's requests; all memory outlives it.
-  Connection(const ConnectionEnvironment& environment, std::span<BlockRequest> requests) noexcept;
+  // `requests` are the slots of this connection's requests; all memory outlives it. `tls`: its own,
+  // where the server has that; or nullptr.
+  Connection(const ConnectionEnvironment& environment, std::span<BlockRequest> requests,
+             TlsStream* tls = nullptr) noexcept;
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // Takes over the socket `fd` and begins the handshake. Requires: is_closed().
-  // Returns 0 or an errno value; then the fd is still the caller's.
-  int open(int fd) noexcept;
+  // Takes over the socket `fd` and begins the handshake. Requires: is_closed(); without TLS of its
+  // own: Tls::kNone. Returns 0 or an errno value; then the fd is still the caller's.
+  int open(int fd, nbd::Tls tls) noexcept;
 
   // A request comes back from the volumes' shard.
   void request_returned(BlockRequest& request) noexcept;
@@ -129,6 +132,7 @@ class Connection {
   void received(uint64_t bytes) noexcept;
   void receive_ended(int64_t result) noexcept;
   void negotiate() noexcept;
+  void start_tls() noexcept;
   void enter_transmission(size_t export_index) noexcept;
   void parse() noexcept;
   bool parse_one() noexcept;
@@ -142,6 +146,8 @@ class Connection {
   void payload_ended(RequestStep step) noexcept;
   void receive_more() noexcept;
   void start_receive(uint32_t piece_count, uint64_t min_bytes) noexcept;
+  void start_send() noexcept;
+  bool is_secure() const noexcept;
   void count_time(const BlockRequest& request) noexcept;
   void append(std::byte* bytes, size_t count) noexcept;
   std::byte* append_reply(const BlockRequest& request, std::byte* place) noexcept;
@@ -157,6 +163,7 @@ class Connection {
   void empty_buffer() noexcept { buffer_begin_ = buffer_end_ = 0; }
 
   const ConnectionEnvironment& environment_;
+  TlsStream* const tls_;
   Phase phase_ = Phase::kClosed;
   Incoming incoming_ = Incoming::kHandshake;
   bool is_broken_ = false;

@@ -49,8 +49,10 @@ Negotiation::Negotiation(std::span<const ExportInfo> exports) noexcept : exports
   reset();
 }
 
-void Negotiation::reset() noexcept {
+void Negotiation::reset(Tls tls) noexcept {
   state_ = State::kNegotiating;
+  tls_ = tls;
+  is_secure_ = false;
   no_zeroes_ = false;
   structured_replies_ = false;
   is_aborted_ = false;
@@ -67,6 +69,16 @@ void Negotiation::reset() noexcept {
                           .handshake_flags = kHandshakeFixedNewstyle | kHandshakeNoZeroes};
   append(&greeting, sizeof greeting);
   expect(Field::kClientFlags, sizeof(Be32));
+}
+
+void Negotiation::tls_started() noexcept {
+  BP_ASSERT(state_ == State::kStartTls && output_end_ == 0);
+  state_ = State::kNegotiating;
+  is_secure_ = true;
+  structured_replies_ = false;
+  export_index_ = kNoExport;
+  context_index_ = kNoExport;
+  expect(Field::kOptionHeader, sizeof(OptionHeader));
 }
 
 void Negotiation::output_sent(size_t bytes) noexcept {
@@ -164,6 +176,11 @@ void Negotiation::finish_option_header() noexcept {
   refusal_ = OptionReplyType::kAck;
   // These two cannot be refused: ABORT's data is ignored, EXPORT_NAME's answer has no error form.
   if (option_ == Option::kAbort) return answer_after_data();
+  const bool is_too_early = tls_ == Tls::kRequired && !is_secure_ && option_ != Option::kStartTls;
+  if (is_too_early && option_ == Option::kExportName) {
+    return disconnect("EXPORT_NAME came without TLS");
+  }
+  if (is_too_early) return refuse(OptionReplyType::kErrTlsReqd, "TLS must be negotiated first");
   if (option_ == Option::kExportName) return expect(Field::kExportName, option_bytes_);
   // It takes back what was set before, also when it is refused.
   if (option_ == Option::kSetMetaContext) context_index_ = kNoExport;
@@ -186,6 +203,12 @@ void Negotiation::finish_option_header() noexcept {
       }
       wants_context_ = false;
       return expect(Field::kNameLength, sizeof(Be32));
+    case Option::kStartTls:
+      if (tls_ == Tls::kNone) {
+        return refuse(OptionReplyType::kErrUnsup, "TLS is not configured here");
+      }
+      if (is_secure_) return refuse(OptionReplyType::kErrInvalid, "TLS was negotiated before");
+      [[fallthrough]];
     case Option::kList:
     case Option::kStructuredReply:
       if (option_bytes_ != 0) {
@@ -298,6 +321,9 @@ void Negotiation::answer_option() noexcept {
       return continue_list();
     case Option::kStructuredReply:
       structured_replies_ = true;
+      return append_reply(OptionReplyType::kAck, 0);
+    case Option::kStartTls:
+      state_ = State::kStartTls;
       return append_reply(OptionReplyType::kAck, 0);
     default:
       BP_ASSERT(option_ == Option::kAbort);

@@ -35,6 +35,10 @@ struct ExportInfo {
 // The flags that an export is announced with ("Transmission flags").
 uint16_t transmission_flags(const ExportInfo& info, bool structured_replies) noexcept;
 
+// What a client may do about TLS ("Encryption"): it is not there; it may be had; nothing is told to
+// a client without it.
+enum class Tls : uint8_t { kNone, kOffered, kRequired };
+
 // Life of a connection: send what is pending, then feed what arrives, until the state is no longer
 // kNegotiating; then send what is still pending, and go on as the state says. A full round:
 //
@@ -47,6 +51,7 @@ class Negotiation {
   enum class State : uint8_t {
     kNegotiating,   // wants bytes, or has bytes to send
     kTransmission,  // agreed; the bytes that follow are requests
+    kStartTls,      // once the pending output is sent, the bytes that follow are TLS's
     kDisconnect,    // over; close once the pending output is sent
   };
 
@@ -56,7 +61,10 @@ class Negotiation {
   Negotiation& operator=(const Negotiation&) = delete;
 
   // Begins anew, for the next connection: the greeting is pending.
-  void reset() noexcept;
+  void reset(Tls tls = Tls::kNone) noexcept;
+  // From now on bytes are those that TLS protects. What was agreed before means nothing any more.
+  // Requires: kStartTls, and nothing is pending.
+  void tls_started() noexcept;
 
   State state() const noexcept { return state_; }
 
@@ -154,6 +162,8 @@ class Negotiation {
   std::span<const ExportInfo> exports_;
   State state_ = State::kNegotiating;
   Field field_ = Field::kClientFlags;
+  Tls tls_ = Tls::kNone;
+  bool is_secure_ = false;
   bool no_zeroes_ = false;
   bool structured_replies_ = false;
   bool is_aborted_ = false;

@@ -1,8 +1,8 @@
 // The NBD protocol as it lies on the wire: constants and message layouts, nothing else.
 //
 // Source: doc/proto.md of the NBD project; each group names the section it comes from. Only what
-// this server sends, reads or refuses by name is here: no TLS, no extended headers. docs/nbd.md
-// shows the same as byte tables and says what is answered to what.
+// this server sends, reads or refuses by name is here: no extended headers. docs/nbd.md shows the
+// same as byte tables and says what is answered to what.
 //
 // All fields are big-endian ("Conventions"). The layouts are made of BigEndian<T>, which has
 // alignment 1: a struct may be copied from any address, and a value cannot be used unswapped.
@@ -96,6 +96,7 @@ enum class Option : uint32_t {
   kExportName = 1,
   kAbort = 2,
   kList = 3,
+  kStartTls = 5,
   kInfo = 6,
   kGo = 7,
   kStructuredReply = 8,
@@ -111,6 +112,7 @@ enum class OptionReplyType : uint32_t {
   kMetaContext = 4,
   kErrUnsup = 0x80000001,
   kErrInvalid = 0x80000003,
+  kErrTlsReqd = 0x80000005,
   kErrUnknown = 0x80000006,
   kErrTooBig = 0x80000009,
 };

@@ -47,7 +47,7 @@ DPDK := $(addprefix eal/,drivers eal eal_log eal_memory pci_drivers \
           port_datagram_socket port_datagram_socket_datapath port_shared port_shared_datapath \
           routes_datapath socket_table socket_table_datapath waiting_frames \
           waiting_frames_datapath)
-TLS := tls_credentials tls_session
+TLS := tls_credentials tls_session tls_stream
 # Of it, what the configuration and the counters need everywhere.
 VERBS_WORDS := transport/verbs/peer_state.cc transport/verbs/verbs_wire.cc
 BOOT := appliance appliance_plan appliance_user configuration configuration_checks \

@@ -248,3 +248,27 @@ TEST(SocketAddress, AddressOfAnotherMachineIsAnErrorWithItsCure) {
   STRCMP_EQUAL("Cannot assign requested address", result.error().answer);
   STRCMP_CONTAINS("choose an address that this machine has", result.error().cure);
 }
+
+TEST(SocketAddress, KnowsWhatOnlyThisMachineReaches) {
+  const char* const local[] = {"tcp:127.0.0.1:1", "tcp:127.255.0.9:1", "tcp:[::1]:1", "unix:/x"};
+  for (const char* text : local) CHECK_TEXT(is_local_address(parsed(text)), text);
+  const char* const others[] = {"tcp:0.0.0.0:1", "tcp:10.0.0.1:1", "tcp:128.0.0.1:1",
+                                "tcp:[::]:1",    "tcp:[::2]:1",    "activation:"};
+  for (const char* text : others) CHECK_FALSE_TEXT(is_local_address(parsed(text)), text);
+}
+
+TEST(SocketAddress, KnowsOfABoundSocketToo) {
+  const auto bound = [](int family, const void* address, socklen_t bytes) {
+    Fd fd(socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    LONGS_EQUAL(0, bind(fd.number(), static_cast<const sockaddr*>(address), bytes));
+    return is_local_socket(fd.number());
+  };
+  sockaddr_in four = {};
+  four.sin_family = AF_INET;
+  CHECK_FALSE(bound(AF_INET, &four, sizeof four));
+  four.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  CHECK(bound(AF_INET, &four, sizeof four));
+  const sa_family_t unnamed = AF_UNIX;
+  CHECK(bound(AF_UNIX, &unnamed, sizeof unnamed));
+  CHECK_FALSE(is_local_socket(-1));
+}

@@ -69,7 +69,7 @@ void TlsSession::begin(const TlsCredentials& credentials, std::span<std::byte> i
   credentials_ = &credentials;
   input_ = input;
   output_ = output;
-  input_begin_ = input_end_ = output_end_ = 0;
+  input_begin_ = input_end_ = output_begin_ = output_end_ = 0;
   is_established_ = has_ended_ = false;
   failure_ = TlsFailure::kNone;
   failure_code_ = 0;
@@ -89,7 +89,8 @@ void TlsSession::end() noexcept {
 
 bool TlsSession::is_valid() const noexcept {
   return input_begin_ <= input_end_ && input_end_ <= input_.size() &&
-         output_end_ <= output_.size() && (failure_ == TlsFailure::kNone) == (failure_code_ == 0);
+         output_begin_ <= output_end_ && output_end_ <= output_.size() &&
+         (failure_ == TlsFailure::kNone) == (failure_code_ == 0);
 }
 
 void TlsSession::arrived(size_t bytes) noexcept {
@@ -100,8 +101,9 @@ void TlsSession::arrived(size_t bytes) noexcept {
 }
 
 void TlsSession::sent(size_t bytes) noexcept {
-  BP_ASSERT(bytes == output_end_);
-  output_end_ = 0;
+  BP_ASSERT(bytes <= pending().size());
+  output_begin_ += bytes;
+  if (output_begin_ == output_end_) output_begin_ = output_end_ = 0;
 }
 
 int TlsSession::receive_from(void* context, unsigned char* bytes, size_t count) noexcept {

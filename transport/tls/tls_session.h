@@ -66,8 +66,10 @@ class TlsSession {
   void arrived(size_t bytes) noexcept;
 
   // What is to be sent next; it stays as it is until sent().
-  std::span<const std::byte> pending() const noexcept { return output_.subspan(0, output_end_); }
-  // All that was pending at `bytes` is sent. Requires: nothing was added meanwhile.
+  std::span<const std::byte> pending() const noexcept {
+    return output_.subspan(output_begin_, output_end_ - output_begin_);
+  }
+  // The first `bytes` of it are sent. More may have been added behind them meanwhile.
   void sent(size_t bytes) noexcept;
 
   // Goes on with the handshake. Requires: it is not over.
@@ -104,6 +106,7 @@ class TlsSession {
   std::span<std::byte> output_;
   size_t input_begin_ = 0;
   size_t input_end_ = 0;
+  size_t output_begin_ = 0;
   size_t output_end_ = 0;
   bool is_established_ = false;
   bool has_ended_ = false;  // nothing more arrives

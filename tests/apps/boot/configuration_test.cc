@@ -200,7 +200,9 @@ TEST(Configuration, RefusesUnknownKeys) {
           "cpu = 0\npriority = 0");
   REFUSED("f:9:1: unknown key \"port\"; [blockd] may have: listen, image_listen, "
           "connections_shard, volumes_shard, max_connections, requests_per_connection, "
-          "handshake_timeout_ms, client_timeout_s, [blockd.ceph], [[blockd.volume]]",
+          "handshake_timeout_ms, client_timeout_s, tls_certificate, tls_key, "
+          "tls_client_authorities, tls_shared_keys, plain_text, [blockd.ceph], "
+          "[[blockd.volume]]",
           8, "[blockd]\nport = 1");
   REFUSED(
       "f:13:1: unknown key \"readonly\"; did you mean \"read_only\"? [[blockd.volume]] may "
@@ -223,7 +225,8 @@ TEST(Configuration, RefusesUnknownTables) {
           file_with({{8, "[block]"}, {10, "[[block.volume]]"}}));
   REFUSED("f:10:10: unknown key \"volumes\"; did you mean \"volume\"? [blockd] may have: listen, "
           "image_listen, connections_shard, volumes_shard, max_connections, "
-          "requests_per_connection, handshake_timeout_ms, client_timeout_s, [blockd.ceph], "
+          "requests_per_connection, handshake_timeout_ms, client_timeout_s, tls_certificate, "
+          "tls_key, tls_client_authorities, tls_shared_keys, plain_text, [blockd.ceph], "
           "[[blockd.volume]]",
           10, "[[blockd.volumes]]");
 }
@@ -456,4 +459,20 @@ TEST(Configuration, DamagedFilesAreRefusedWithAPosition) {
     }
   }
   CHECK(accepted > 0);
+}
+
+TEST(Configuration, TlsIsWhole) {
+  const auto with = [](const char* lines) {
+    return file_with(9, std::string("listen = [\"unix:/s\"]\n") + lines);
+  };
+  ACCEPTED(with("tls_certificate = \"/c\"\ntls_key = \"/k\"\nplain_text = \"refused\""));
+  ACCEPTED(with("tls_shared_keys = \"/k\"\nplain_text = \"refused\""));
+  REFUSED("f:10:19: its key is missing; expected \"tls_key\" beside it",
+          with("tls_certificate = \"/c\""));
+  REFUSED("f:10:1: \"tls_key\" is of a server with a certificate; expected \"tls_certificate\" "
+          "beside it",
+          with("tls_key = \"/k\"\ntls_shared_keys = \"/p\""));
+  REFUSED("f:10:14: nobody could be served: there is no TLS; expected "
+          "\"tls_certificate\" or \"tls_shared_keys\" beside it",
+          with("plain_text = \"refused\""));
 }

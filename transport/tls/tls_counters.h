@@ -1,0 +1,24 @@
+// What a server's TLS counts: written by the shard of its connections.
+//
+// Tested by tests/transport/tls/tls_stream_test.cc.
+#pragma once
+
+#include "platform/cache_line.h"
+#include "platform/counter.h"
+
+namespace bedplate {
+
+struct alignas(kCacheLineBytes) TlsCounters {
+  Counter handshakes;  // that were agreed
+  // Of those that were not, by cause (TlsFailure).
+  Counter failed_protocol;
+  Counter failed_credentials;
+  Counter failed_refused;
+  Counter failed_memory;
+  Counter failed_gone;
+  Counter broken_records;  // after the handshake: what came was changed, or no record
+  Counter read_bytes;      // of what was encrypted
+  Counter written_bytes;
+};
+
+}  // namespace bedplate

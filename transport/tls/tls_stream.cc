@@ -1,0 +1,231 @@
+#include "transport/tls/tls_stream.h"
+
+#include <cerrno>
+#include <utility>
+
+#include "platform/assert.h"
+#include "platform/log.h"
+
+namespace bedplate {
+
+TlsStream::TlsStream(TlsEnvironment& environment) noexcept : environment_(environment) {
+  inner_.receive.completed = &TlsStream::received;
+  inner_.receive.context = this;
+  inner_.send.completed = &TlsStream::sent;
+  inner_.send.context = this;
+}
+
+bool TlsStream::is_valid() const noexcept {
+  if (!is_open()) return !is_in_flight() && !is_attached_ && !session_.is_begun();
+  return (!inner_.receive.is_in_flight || !session_.input_room().empty()) &&
+         (!inner_.send.is_in_flight || !session_.pending().empty()) && session_.is_valid();
+}
+
+void TlsStream::open(StreamSocket& outer, void (*wake)(void* context) noexcept,
+                     void* context) noexcept {
+  BP_ASSERT(!is_open() && !outer.receive.is_in_flight && !outer.send.is_in_flight);
+  outer_ = &outer;
+  wake_ = wake;
+  wake_context_ = context;
+  is_asked_ = is_aborted_ = has_said_end_ = is_deaf_ = false;
+  receive_end_ = send_end_ = 1;
+  environment_.sockets->detach(outer);
+  inner_.fd = outer.fd;
+  const int outcome = environment_.sockets->attach(inner_);
+  is_attached_ = outcome == 0;
+  if (!is_attached_) receive_end_ = send_end_ = -outcome;
+  session_.begin(*environment_.credentials, input_, output_);
+}
+
+void TlsStream::receive() noexcept {
+  begin_operation(outer_->receive, *outer_, false);
+  is_asked_ = true;
+  wake_(wake_context_);
+}
+
+void TlsStream::send() noexcept {
+  begin_operation(outer_->send, *outer_, true);
+  is_asked_ = true;
+  wake_(wake_context_);
+}
+
+void TlsStream::abort() noexcept {
+  BP_ASSERT(is_open());
+  is_aborted_ = is_asked_ = true;
+  if (receive_end_ > 0) receive_end_ = -ECONNABORTED;
+  if (send_end_ > 0) send_end_ = -ECONNABORTED;
+  environment_.sockets->abort(inner_);
+  wake_(wake_context_);
+}
+
+bool TlsStream::run() noexcept {
+  if (!std::exchange(is_asked_, false)) return false;
+  advance_all();
+  return true;
+}
+
+void TlsStream::received(void* context, int64_t result) noexcept {
+  auto& self = *static_cast<TlsStream*>(context);
+  if (result >= 0) {
+    self.session_.arrived(static_cast<size_t>(result));
+  } else if (self.receive_end_ > 0) {
+    self.receive_end_ = result;
+  }
+  self.advance_all();
+}
+
+void TlsStream::sent(void* context, int64_t result) noexcept {
+  auto& self = *static_cast<TlsStream*>(context);
+  if (result >= 0) {
+    self.session_.sent(static_cast<size_t>(result));
+  } else {
+    self.is_deaf_ = true;
+    if (self.send_end_ > 0) self.send_end_ = result;
+  }
+  self.advance_all();
+  if (self.is_open() && self.has_said_end_) self.wake_(self.wake_context_);
+}
+
+// All that can be done now. Whatever completes here asks for more by wake() alone.
+void TlsStream::advance_all() noexcept {
+  BP_KEEPS_VALID(*this);
+  if (!session_.is_established() && receive_end_ > 0) shake_hands();
+  if (session_.is_established()) {
+    read_some();
+    write_some();
+  }
+  move_bytes();
+  end_operations();
+}
+
+void TlsStream::shake_hands() noexcept {
+  switch (session_.handshake()) {
+    case TlsSession::Outcome::kDone: environment_.counters->handshakes.add(1); return;
+    case TlsSession::Outcome::kFailed: return failed();
+    default: return;
+  }
+}
+
+// Skips pieces of no bytes.
+bool TlsStream::has_pieces(SocketOperation& operation) noexcept {
+  msghdr& message = operation.message;
+  while (message.msg_iovlen > 0 && message.msg_iov->iov_len == 0) {
+    ++message.msg_iov;
+    --message.msg_iovlen;
+  }
+  return message.msg_iovlen > 0;
+}
+
+void TlsStream::read_some() noexcept {
+  SocketOperation& operation = outer_->receive;
+  bool is_complete = false;
+  while (operation.is_in_flight && receive_end_ > 0 && has_pieces(operation)) {
+    const iovec piece = *operation.message.msg_iov;
+    const auto moved = session_.read({static_cast<std::byte*>(piece.iov_base), piece.iov_len});
+    environment_.counters->read_bytes.add(moved.bytes);
+    is_complete = advance(operation, moved.bytes);
+    if (moved.outcome == TlsSession::Outcome::kEnded) receive_end_ = 0;
+    if (moved.outcome == TlsSession::Outcome::kFailed) failed();
+    if (moved.outcome != TlsSession::Outcome::kDone) break;
+  }
+  if (is_complete) finish(operation, static_cast<int64_t>(operation.moved_bytes));
+}
+
+void TlsStream::write_some() noexcept {
+  SocketOperation& operation = outer_->send;
+  while (operation.is_in_flight && send_end_ > 0 && has_pieces(operation)) {
+    const iovec piece = *operation.message.msg_iov;
+    const auto moved = session_.write({static_cast<std::byte*>(piece.iov_base), piece.iov_len});
+    environment_.counters->written_bytes.add(moved.bytes);
+    advance(operation, moved.bytes);
+    if (moved.outcome == TlsSession::Outcome::kFailed) failed();
+    if (moved.outcome != TlsSession::Outcome::kDone) break;
+  }
+}
+
+// Between the buffers and the socket. An alert that says why it failed is sent, too.
+void TlsStream::move_bytes() noexcept {
+  if (!is_attached_ || is_aborted_) return;
+  const bool says_why = session_.failure() != TlsFailure::kNone && !is_deaf_;
+  if (const auto pending = session_.pending();
+      !pending.empty() && !inner_.send.is_in_flight && (send_end_ > 0 || says_why)) {
+    send_piece_ = {const_cast<std::byte*>(pending.data()), pending.size()};
+    inner_.send.pieces = &send_piece_;
+    inner_.send.piece_count = 1;
+    environment_.sockets->send(inner_);
+  }
+  const std::span<std::byte> room = session_.input_room();
+  if (outer_->receive.is_in_flight && receive_end_ > 0 && !inner_.receive.is_in_flight &&
+      !room.empty()) {
+    receive_piece_ = {room.data(), room.size()};
+    inner_.receive.pieces = &receive_piece_;
+    inner_.receive.piece_count = 1;
+    inner_.receive.min_bytes = 1;
+    environment_.sockets->receive(inner_);
+  }
+}
+
+void TlsStream::end_operations() noexcept {
+  SocketOperation& sending = outer_->send;
+  if (sending.is_in_flight && !inner_.send.is_in_flight) {
+    if (send_end_ <= 0) {
+      finish(sending, send_end_);
+    } else if (!has_pieces(sending) && session_.pending().empty()) {
+      finish(sending, static_cast<int64_t>(sending.moved_bytes));
+    }
+  }
+  if (!outer_->receive.is_in_flight || receive_end_ > 0 || inner_.receive.is_in_flight) return;
+  // Its user breaks a connection that failed off, so the peer is told why first.
+  if (session_.failure() != TlsFailure::kNone && inner_.send.is_in_flight) return;
+  finish(outer_->receive, receive_end_);
+}
+
+void TlsStream::finish(SocketOperation& operation, int64_t result) noexcept {
+  operation.is_in_flight = false;
+  operation.completed(operation.context, result);
+}
+
+void TlsStream::failed() noexcept {
+  TlsCounters& counters = *environment_.counters;
+  receive_end_ = send_end_ = -EPROTO;
+  if (session_.is_established()) {
+    counters.broken_records.add(1);
+  } else {
+    switch (session_.failure()) {
+      case TlsFailure::kNone: break;
+      case TlsFailure::kProtocol: counters.failed_protocol.add(1); break;
+      case TlsFailure::kCredentials: counters.failed_credentials.add(1); break;
+      case TlsFailure::kRefused: counters.failed_refused.add(1); break;
+      case TlsFailure::kMemory: counters.failed_memory.add(1); break;
+      case TlsFailure::kGone: counters.failed_gone.add(1); break;
+    }
+  }
+  log_failure();
+}
+
+void TlsStream::log_failure() noexcept {
+  if (!environment_.log_limit->try_pass(environment_.where)) return;
+  char said[160];
+  session_.describe_failure(said, sizeof said);
+  BP_LOG_WARNING("%s: TLS with a client has failed: %s (%s)", environment_.where,
+                 text_of(session_.failure()), said);
+}
+
+bool TlsStream::say_end() noexcept {
+  BP_ASSERT(!outer_->receive.is_in_flight && !outer_->send.is_in_flight);
+  if (!std::exchange(has_said_end_, true) && send_end_ > 0) {
+    session_.close_notify();
+    move_bytes();
+  }
+  return !is_in_flight();
+}
+
+void TlsStream::close() noexcept {
+  BP_ASSERT(is_open() && !is_in_flight());
+  if (std::exchange(is_attached_, false)) environment_.sockets->detach(inner_);
+  session_.end();
+  inner_.fd = -1;
+  outer_ = nullptr;
+}
+
+}  // namespace bedplate
