@@ -67,10 +67,10 @@ void look_at_group(const char* line, void* context) {
   }
 }
 
-Error not_found(const char* text, const char* answer) noexcept {
+Error not_found(const char* text, const char* answer, const char* what = "user") noexcept {
   Error error;
   error.kind = ErrorKind::kConfiguration;
-  error.set_doing("looking for the user %s", text);
+  error.set_doing("looking for the %s %s", what, text);
   return error.set_answer("%s", answer);
 }
 
@@ -83,6 +83,16 @@ Result<uint32_t> find_user_id(const char* text) noexcept {
   if (search.id) return *search.id;
   return not_found(text, read.ok() ? "no such user in /etc/passwd" : read.error().answer)
       .set_cure("name another one, make it with useradd, or write its number");
+}
+
+// Lines of group(5) begin as those of passwd(5) do.
+Result<uint32_t> find_group_id(const char* text) noexcept {
+  if (const auto id = parse_id(text)) return *id;
+  Search search = {.name = text};
+  const Result<void> read = read_lines("/etc/group", &look_at_line, &search);
+  if (search.id) return *search.id;
+  return not_found(text, read.ok() ? "no such group in /etc/group" : read.error().answer, "group")
+      .set_cure("name another one, make it with groupadd, or write its number");
 }
 
 Result<User> find_user(const char* text) {

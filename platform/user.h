@@ -15,6 +15,9 @@ namespace bedplate {
 // Errors: no such user (kConfiguration).
 Result<uint32_t> find_user_id(const char* text) noexcept;
 
+// The number of the group `text`, likewise, of /etc/group. Errors: no such group (kConfiguration).
+Result<uint32_t> find_group_id(const char* text) noexcept;
+
 // What a process of a user is.
 struct User {
   std::string name;  // as it was asked for

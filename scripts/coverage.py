@@ -23,7 +23,7 @@ COUNTED = BUILD / "counted"
 PYTHON = "/usr/bin/python3"
 LEFT_OUT = ["-xsn", "ParentsTrafficIsWholeThroughoutManyForks"]  # a minute for no line more
 SYSTEM = ["command_line.", "plan.", "configuration.", "environment.", "service_c.", "relay_c.",
-          "kvd.", "tsrelay.", "user.", "places.", "perf.", "top.", "http."]
+          "kvd.", "tsrelay.", "user.", "places.", "perf.", "top.", "http.", "control."]
 GUEST = ["verbs_over_soft_roce", "perf_over_soft_roce"]
 
 # Of all lines in percent; where a file is in two, the longer path has it. Those in NEEDS_GUEST have
@@ -33,7 +33,7 @@ FLOORS = {
     "transport/self": 85, "transport/shm": 85, "transport/single_copy": 85, "transport/udp": 85,
     "transport/uring": 85, "transport/epoll": 85, "transport/verbs": 85, "apps/boot": 85,
     "apps/init": 85, "apps/program": 85, "apps/perf": 85, "apps/blockd": 85, "apps/kvd": 85,
-    "apps/tsrelay": 85, "apps/http": 85,
+    "apps/tsrelay": 85, "apps/http": 85, "apps/control": 85,
 }
 NEEDS_GUEST = ("transport/verbs", "apps/perf")
 # Runs nowhere here: there is no such module (tests/guest has EXTRA_MODULES). By itself, no floor.

@@ -35,9 +35,9 @@ complain "the runtime names a service" "$(grep -rniE '\b(blockd|nbd|kvd|memcache
   --include='*.cc' --include='*.c' platform pinned_pool alloc transport apps |
   grep -vE '^apps/(blockd|kvd|tsrelay|bedplate)/|^apps/examples/(kvget|ts[a-z]*)\.' || true)"
 complain "a part of apps/ includes one above it" "$(
-  grep -rnE '#include "apps/(blockd|kvd|tsrelay|http|bedplate|program|init|perf)/' apps/boot
+  grep -rnE '#include "apps/(blockd|kvd|tsrelay|http|control|bedplate|program|init|perf)/' apps/boot
   grep -rnE '#include "apps/(blockd|kvd|tsrelay|bedplate|program|perf)/' apps/init
-  grep -rnE '#include "apps/(blockd|kvd|tsrelay|bedplate|program|init|perf)/' apps/http
+  grep -rnE '#include "apps/(blockd|kvd|tsrelay|bedplate|program|init|perf)/' apps/http apps/control
   grep -rnE '#include "apps/(kvd|tsrelay|program|bedplate|init|perf)/' apps/blockd
   grep -rnE '#include "apps/(blockd|tsrelay|program|bedplate|init|perf)/' apps/kvd
   grep -rnE '#include "apps/(blockd|kvd|program|bedplate|init|perf)/' apps/tsrelay

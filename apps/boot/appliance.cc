@@ -271,8 +271,9 @@ Result<void> Appliance::create_services() {
   const bool has_messages = std::any_of(messengers_.begin(), messengers_.end(),
                                         [](const auto& messenger) { return messenger != nullptr; });
   if (has_messages) leave_boot_heap();
-  const ServiceRuntime runtime = {configuration_,      process_pool(), shards_, messengers_,
-                                  plan_.message_names, counters_,      *peers_, vfio_};
+  const ServiceRuntime runtime = {configuration_, plan_,       process_pool(),
+                                  shards_,        messengers_, plan_.message_names,
+                                  counters_,      *peers_,     vfio_};
   for (size_t i = 0; i < plan_.services.size(); ++i) {
     const ServiceNeeds& needs = plan_.services[i];
     const HeapOwnerScope scope(heap_owner(OwnerName("heap", needs.name)).take());

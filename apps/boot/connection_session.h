@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -60,6 +61,13 @@ class ConnectionSession {
   virtual bool is_in_request() const noexcept = 0;
   // It was not complete in time. Requires: is_in_request().
   virtual void time_out() noexcept = 0;
+
+  // An answer is made on another thread, which wakes this one (ConnectionThread::wake) when there
+  // is something to look() for. That is called then, and now and then: `now_ns` is monotonic_ns().
+  virtual bool is_waiting() const noexcept { return false; }
+  virtual void look(uint64_t /*now_ns*/) noexcept {}
+  // Another thread uses this still: no new connection gets it.
+  virtual bool is_held() const noexcept { return false; }
 };
 
 }  // namespace bedplate

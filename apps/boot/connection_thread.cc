@@ -81,7 +81,9 @@ void ConnectionThread::wait() noexcept {
   for (size_t i = 0; i < connections_.size(); ++i) {
     const Connection& one = connections_[i];
     const bool has_output = one.fd.is_open() && !one.session->output().empty();
-    of_connections[i] = {one.fd.number(), static_cast<short>(has_output ? POLLOUT : POLLIN), 0};
+    const bool is_waiting = one.fd.is_open() && one.session->is_waiting();
+    of_connections[i] = {is_waiting ? -1 : one.fd.number(),
+                         static_cast<short>(has_output ? POLLOUT : POLLIN), 0};
   }
   const bool must_look = open_count_ > 0 || (is_begun && !may_accept);
   const int ready = poll(polled_.data(), polled_.size(), must_look ? kLookMs : -1);
@@ -93,6 +95,7 @@ void ConnectionThread::wait() noexcept {
   for (size_t i = 0; i < connections_.size(); ++i) {
     Connection& one = connections_[i];
     if (ready > 0 && of_connections[i].revents != 0) serve(&one, of_connections[i].revents);
+    if (one.fd.is_open() && one.session->is_waiting()) look(&one);
     if (one.fd.is_open()) end_slow(&one);
   }
   // After them: the places of those that ended are free, and no event is taken for a newcomer's.
@@ -112,6 +115,7 @@ void ConnectionThread::accept_from(int listener) noexcept {
       }
       return;
     }
+    if (is_turned_away(fd)) continue;
     Connection* place = place_for_one();
     if (place == nullptr) {
       options_.counters->turned_away.add(1);
@@ -129,10 +133,27 @@ void ConnectionThread::accept_from(int listener) noexcept {
   }
 }
 
+bool ConnectionThread::is_turned_away(const Fd& fd) noexcept {
+  if (options_.refusal == nullptr) return false;
+  char room[1024];
+  const std::string_view refusal = options_.refusal(options_.context, fd.number(), std::span(room));
+  if (refusal.empty()) return false;
+  [[maybe_unused]] const ssize_t sent =
+      ::send(fd.number(), refusal.data(), refusal.size(), MSG_NOSIGNAL);
+  return true;
+}
+
+void ConnectionThread::look(Connection* connection) noexcept {
+  connection->session->look(now_ns_);
+  connection->since_ns = now_ns_;
+  if (!connection->session->output().empty()) send(connection);
+}
+
 // A free one, or that of the connection that has been silent the longest.
 ConnectionThread::Connection* ConnectionThread::place_for_one() noexcept {
   Connection* silent = nullptr;
   for (Connection& one : connections_) {
+    if (one.session->is_held()) continue;
     if (!one.fd.is_open()) return &one;
     if (one.is_busy() || (silent != nullptr && silent->since_ns <= one.since_ns)) continue;
     silent = &one;

@@ -29,6 +29,10 @@ class ConnectionThread {
     const char* name = "";      // of the thread: 15 bytes at most
     std::string_view too_many;  // what one that is turned away is sent; outlives this
     ServedCounters* counters = nullptr;
+    // What one is sent that may not ask, as much of `room` as it takes; empty: it may. nullptr: all
+    // may. Then it is closed. `context`: outlives this.
+    std::string_view (*refusal)(void* context, int fd, std::span<char> room) noexcept = nullptr;
+    void* context = nullptr;
   };
 
   ConnectionThread() noexcept = default;
@@ -50,6 +54,8 @@ class ConnectionThread {
   void begin() noexcept;
   // Ends the thread and closes the connections. Nothing happens where there is none.
   void stop() noexcept;
+  // Has sessions that wait look at what there is. Threads: any, from create() until stop().
+  void wake() noexcept;
 
  private:
   struct Connection {
@@ -58,7 +64,9 @@ class ConnectionThread {
     uint64_t since_ns = 0;      // of the last sign of life; in a request: of its first byte
     bool is_lingering = false;  // nothing is said any more: what still comes is thrown away
 
-    bool is_busy() const noexcept { return session->is_in_request() || !session->output().empty(); }
+    bool is_busy() const noexcept {
+      return session->is_in_request() || !session->output().empty() || session->is_waiting();
+    }
   };
 
   void run() noexcept;
@@ -70,7 +78,8 @@ class ConnectionThread {
   bool send(Connection* connection) noexcept;
   void end_slow(Connection* connection) noexcept;
   void close(Connection* connection) noexcept;
-  void wake() noexcept;
+  bool is_turned_away(const Fd& fd) noexcept;
+  void look(Connection* connection) noexcept;
 
   Options options_;
   std::span<const Fd> listeners_;

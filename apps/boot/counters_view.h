@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -50,6 +51,16 @@ class CountersView {
     size_t bytes = 0;
     while (bytes < kBytes && field[bytes] != '\0') ++bytes;
     return {field, bytes};
+  }
+
+  // The word number `index` of "a|b|c"; nothing: there are fewer.
+  static std::optional<std::string_view> word_at(std::string_view words, uint64_t index) noexcept {
+    for (; index > 0; --index) {
+      const size_t end = words.find('|');
+      if (end == std::string_view::npos) return {};
+      words.remove_prefix(end + 1);
+    }
+    return words.substr(0, words.find('|'));
   }
 
  private:

@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "apps/boot/configuration_table.h"
+#include "apps/boot/control_methods.h"
 #include "platform/result.h"
 
 namespace bedplate {
@@ -80,6 +81,10 @@ class Service {
 
   // From the control thread, beside the shards; it may block for a moment.
   virtual void tick() noexcept {}
+
+  // Adds what it can be asked while it runs, over the control socket. Called after create(), and
+  // where a program's table is printed: it does nothing else.
+  virtual void methods(ControlMethods& /*methods*/) {}
 
   // Finish what was begun, and take nothing new; is_drained() says when. A service that is not
   // drained in time ([appliance] drain_timeout_ms) is named in the log, and stopped.

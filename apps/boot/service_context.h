@@ -26,6 +26,7 @@
 
 namespace bedplate {
 
+struct AppliancePlan;
 class CountersFile;
 class CountersView;
 class Listeners;
@@ -40,6 +41,7 @@ class VfioPool;
 // What the runtime lends to all services.
 struct ServiceRuntime {
   const Configuration& configuration;
+  const AppliancePlan& plan;
   PinnedPool& pool;
   std::span<const std::unique_ptr<Shard>> shards;
   std::span<const std::unique_ptr<ShardMessenger>> messengers;  // of each shard; nullptr: none
@@ -59,6 +61,8 @@ class ServiceContext {
   ~ServiceContext();
 
   const Configuration& configuration() const noexcept { return runtime_.configuration; }
+  // What all services together have planned, and the runtime (boot/appliance_plan.h).
+  const AppliancePlan& appliance_plan() const noexcept { return runtime_.plan; }
 
   // ---- Memory ----
 

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "apps/http/piece.h"
+#include "apps/boot/piece.h"
 #include "apps/http/status_page.h"
 #include "platform/assert.h"
 

@@ -1,11 +1,10 @@
 #include "apps/http/metrics_text.h"
 
 #include <algorithm>
-#include <optional>
 #include <string_view>
 
 #include "apps/boot/counter_table.h"
-#include "apps/http/piece.h"
+#include "apps/boot/piece.h"
 #include "platform/assert.h"
 
 namespace bedplate {
@@ -36,16 +35,6 @@ void write_value(const CounterRecord& counter, uint64_t value, Piece* piece) noe
   } else {
     piece->number(value);
   }
-}
-
-// The word number `index` of "a|b|c"; nothing: there are fewer.
-std::optional<std::string_view> word_at(std::string_view words, uint32_t index) noexcept {
-  for (; index > 0; --index) {
-    const size_t end = words.find('|');
-    if (end == std::string_view::npos) return {};
-    words.remove_prefix(end + 1);
-  }
-  return words.substr(0, words.find('|'));
 }
 
 constexpr uint32_t kPowers = Histogram::kPowerMax - Histogram::kStepBits + 1;
@@ -215,7 +204,7 @@ bool MetricsText::write_labels(Place* place, Piece* piece) const noexcept {
 bool MetricsText::write_words(Place* place, Piece* piece) const noexcept {
   const CounterSetRecord& set = counters_.set(place->member);
   const CounterRecord& counter = counters_.counter(set, place->counter);
-  const auto word = word_at(CountersView::text(counter.words), place->line);
+  const auto word = CountersView::word_at(CountersView::text(counter.words), place->line);
   if (!word) return false;
   const uint64_t value = counters_.values(set, counter)[0].read();
   const bool is_state = is_kind(counter, CounterKind::kState);

@@ -14,6 +14,9 @@
 
 namespace bedplate {
 
+struct AppliancePlan;
+struct Configuration;
+
 inline constexpr int kExitGood = 0;
 inline constexpr int kExitFailure = 1;
 inline constexpr int kExitUsage = 2;
@@ -69,6 +72,10 @@ int doctor_command(const Arguments& arguments);
 int stats_command(const Arguments& arguments);
 int top_command(const Arguments& arguments);
 int perf_command(const Arguments& arguments);
+int ctl_command(const Arguments& arguments);
+
+// What `plan --json` prints, in one line.
+std::string plan_text(const AppliancePlan& plan, const Configuration& configuration);
 
 // Prints that the command line makes no sense, and returns the exit code: `what` and, unless it is
 // empty, `subject` say why; --help of `command` ("": of the program) is the cure.

@@ -131,6 +131,10 @@ void print_table(const AppliancePlan& plan) {
 
 }  // namespace
 
+std::string plan_text(const AppliancePlan& plan, const Configuration& configuration) {
+  return to_json(plan, configuration).dump(-1);
+}
+
 int plan_command(const Arguments& arguments) {
   if (arguments.has("--fifo")) {
     if (arguments.operands.empty()) return answer_fifo_question(arguments);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "apps/boot/bedplate_service.h"
+#include "apps/control/control_service.h"
 #include "apps/http/http_service.h"
 #include "apps/program/commands.h"
 #include "apps/program/init_part.h"
@@ -59,6 +60,13 @@ constexpr CommandOption kPlanOptions[] = {
     {"--line-bytes", "BYTES", "of a cache line: 64 or 128 (default 64)"},
     kJson};
 
+constexpr CommandOption kCtlOptions[] = {
+    {"--list", "", "print the methods that appliances of this program have"},
+    {"--markdown", "", "with --list: as the tables in docs/control.md"},
+    {"--completion", "", "print what bash completes methods with: source it"},
+    {"--name", "NAME", "of the appliance (default: the only one there)"},
+    {"--directory", "DIR", "its runtime directory (default /run/bedplate)"},
+    {"--json", "", "print the answer in one line, as it came"}};
 constexpr CommandOption kPerfOptions[] = {
     {"--latency", "", "of each operation: percentiles (the default)"},
     {"--bandwidth", "", "many at once: bytes and operations for each second"},
@@ -124,6 +132,12 @@ constexpr Command kCommands[] = {
      "\"12/s\" is a rate, \"12%\" a share of the time, p99 and the like are of the interval; a\n"
      "number alone is a level, or a total that did not change.\n",
      &top_command},
+    {"ctl", "[METHOD [KEY=VALUE...]]", 0, 1 + kControlParametersMax, kCtlOptions,
+     "ask or tell a running appliance something",
+     "Sends a request to the control socket NAME.control, which appliances with [control] have,\n"
+     "and prints what is answered. `bedplate ctl methods` lists what a running one can be asked,\n"
+     "of whatever program it is. docs/control.md says more.\n",
+     &ctl_command},
     {"perf", "WHAT [ADDRESS]", 1, 2, kPerfOptions, "measure messages, puts and gets",
      "WHAT: serve, send, put, get or register. One side serves, the other measures what it sends\n"
      "there, puts or gets; tcp: is verbs, unix: is shared memory.\n"
@@ -243,8 +257,10 @@ int fail(const std::vector<Error>& errors) {
 
 int run_program(int count, char** words, std::span<Service* const> given) {
   static HttpService http;
+  static ControlService control(&plan_text);
   std::vector<Service*> services(given.begin(), given.end());
   services.push_back(&http);
+  services.push_back(&control);
   const InitPart* init = init_part();
   if (init != nullptr && init->is_init(count, words)) return init->main(count, words, services);
   // Only the kernel starts a process 1 without words. It panics when this ends, and the console

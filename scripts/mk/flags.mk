@@ -99,9 +99,9 @@ WITH_MIMALLOC := $(foreach name,confined_mimalloc intercepting_heap heap_walk th
 $(WITH_MIMALLOC): private CXXFLAGS += $(MIMALLOC_FLAGS)
 $(call both,alloc/operator_new): private CXXFLAGS += -I$(MIMALLOC)/include -fno-builtin-malloc
 # Exceptions: the explicit interface throws, whether libbedplate-malloc.a is linked or not; what
-# services throw is caught in one place.
+# services throw is caught in one place, and in another that a parser gets no memory.
 THROWING := $(call both,alloc/operator_new) $(call both,alloc/pool_resource) \
-            $(call objects,apps/boot/service_calls.cc $(addprefix tests/,alloc/operator_new_test.cc \
+            $(call objects,apps/boot/service_calls.cc apps/control/control_request.cc $(addprefix tests/,alloc/operator_new_test.cc \
               alloc/pool_resource_test.cc apps/boot/service_test.cc))
 $(THROWING): private CXXFLAGS += -fexceptions
 # What public classes are of, for programs with RTTI that derive from them, or that a sanitizer

@@ -52,14 +52,14 @@ TLS := tls_credentials tls_session tls_stream
 VERBS_WORDS := transport/verbs/peer_state.cc transport/verbs/verbs_wire.cc
 BOOT := appliance appliance_plan appliance_user configuration configuration_checks \
         configuration_reader configuration_table configuration_tables configuration_values \
-        configuration_words connection_thread counters_file counters_reader counters_snapshot \
-        listeners loaded_configuration messages_plan messaging name_lock outsiders peers \
-        planned_files pool_counters ports_part \
+        configuration_words connection_thread control_methods counters_file counters_reader \
+        counters_snapshot json_text listeners loaded_configuration messages_plan messaging \
+        name_lock outsiders peers planned_files pool_counters ports_part \
         preflight runtime_counters service_calls service_context service_plan shard shard_group \
         shard_messenger toml_reader
 INIT := core_dump crash drill init kernel_command_line machine modules mounts netlink network \
         rdma_link watchdog
-COMMANDS := check_command counter_changes counter_text counters_command doctor_command \
+COMMANDS := check_command counter_changes counter_text counters_command ctl_command doctor_command \
             explain_plan fifo_question files_c group_parts init_part json_output judgement \
             key_findings keys_command \
             machine_findings mend perf_command plan_command program run_command service_c \
@@ -67,6 +67,7 @@ COMMANDS := check_command counter_changes counter_text counters_command doctor_c
             top_model top_screen top_terminal top_text top_watch watch_stats
 PERF := perf_client perf_report perf_server perf_shm_side perf_side perf_verbs register_report
 PORTS := open_port port_counters_table port_service port_settings
+CONTROL := control_request control_service control_session runtime_methods
 HTTP := http_request http_service http_session metrics_text status_page
 KVD := kv_service session_datapath
 TSRELAY := fec_receiver_datapath fec_sender_datapath leg_merge_datapath local_reader_datapath \
@@ -94,7 +95,7 @@ LIBRARY_SOURCES := $(PLATFORM:%=platform/%.cc) $(PINNED_POOL:%=pinned_pool/%.cc)
                    $(filter-out $(VERBS_LIBRARY_SOURCES),$(TRANSPORT:%=transport/%.cc)) \
                    apps/boot/bedplate_c.cc apps/boot/error_c.cc apps/boot/messages_c.cc \
                    $(BOOT:%=apps/boot/%.cc) $(PERF:%=apps/perf/%.cc) \
-                   $(COMMANDS:%=apps/program/%.cc) $(HTTP:%=apps/http/%.cc)
+                   $(COMMANDS:%=apps/program/%.cc) $(HTTP:%=apps/http/%.cc) $(CONTROL:%=apps/control/%.cc)
 MALLOC_SOURCES := alloc/intercepting_heap.cc alloc/memory_calls.cc alloc/operator_new.cc
 # The pool's heap as a shared object, for the benchmark alone.
 BENCH_HEAP_SOURCES := $(PLATFORM:%=platform/%.cc) $(PINNED_POOL:%=pinned_pool/%.cc) \

@@ -35,6 +35,22 @@ TEST(User, EveryNameOfTheFileHasItsNumber) {
   CHECK(checked > 0);
 }
 
+TEST(User, EveryGroupOfTheFileHasItsNumber) {
+  int checked = 0;
+  FILE* file = std::fopen("/etc/group", "re");
+  CHECK(file != nullptr);
+  while (const group* entry = fgetgrent(file)) {
+    CHECK_EQUAL(entry->gr_gid, find_group_id(entry->gr_name).take());
+    ++checked;
+  }
+  std::fclose(file);
+  CHECK(checked > 0);
+  CHECK_EQUAL(4711u, find_group_id("4711").take());
+  const auto none = find_group_id("no-such-group");
+  STRCMP_EQUAL("looking for the group no-such-group", none.error().doing);
+  STRCMP_EQUAL("no such group in /etc/group", none.error().answer);
+}
+
 TEST(User, ANumberIsItself) {
   CHECK_EQUAL(0u, find_user_id("0").take());
   CHECK_EQUAL(123456789u, find_user_id("123456789").take());

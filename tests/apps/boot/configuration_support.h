@@ -13,6 +13,7 @@
 
 #include "apps/blockd/block_service.h"
 #include "apps/boot/configuration.h"
+#include "apps/control/control_service.h"
 #include "apps/http/http_service.h"
 #include "apps/kvd/kv_service.h"
 #include "apps/ports/port_service.h"
@@ -79,6 +80,7 @@ struct ParsedConfiguration : Configuration {
   std::shared_ptr<PortService> port = std::make_shared<PortService>(*dpdk);
   std::shared_ptr<RelayService> tsrelay = std::make_shared<RelayService>();
   std::shared_ptr<HttpService> http = std::make_shared<HttpService>();
+  std::shared_ptr<ControlService> control = std::make_shared<ControlService>(nullptr);
 
   bool has_blockd() const {
     return std::find(services.begin(), services.end(), service.get()) != services.end();
@@ -89,8 +91,8 @@ struct ParsedConfiguration : Configuration {
 inline std::optional<ParsedConfiguration> parse(const std::string& text, const char* path,
                                                 std::vector<Error>* problems) {
   ParsedConfiguration all;
-  Service* const services[] = {all.dpdk.get(), all.port.get(),    all.service.get(),
-                               all.kvd.get(),  all.tsrelay.get(), all.http.get()};
+  Service* const services[] = {all.dpdk.get(),    all.port.get(), all.service.get(), all.kvd.get(),
+                               all.tsrelay.get(), all.http.get(), all.control.get()};
   auto read = parse_configuration(text, path, services, problems);
   if (!read) return std::nullopt;
   static_cast<Configuration&>(all) = *read;
@@ -105,7 +107,8 @@ inline std::vector<KeyDescription> all_keys() {
   static PortService port(dpdk);
   static RelayService tsrelay;
   static HttpService http;
-  Service* const services[] = {&dpdk, &port, &blockd, &kvd, &tsrelay, &http};
+  static ControlService control(nullptr);
+  Service* const services[] = {&dpdk, &port, &blockd, &kvd, &tsrelay, &http, &control};
   return configuration_keys(services);
 }
 

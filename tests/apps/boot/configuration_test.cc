@@ -221,7 +221,7 @@ TEST(Configuration, RefusesUnknownTables) {
           "\"blockd\"? the file may have: [appliance], [pool], [alloc], [[limit]], [event_loop], "
           "[[shard]], [[group]], [[process]], [messages], [verbs], [init], [[network]], "
           "[watchdog], [crash], [dpdk], [[port]], [blockd], [kvd], [tsrelay], "
-          "[http]",
+          "[http], [control]",
           file_with({{8, "[block]"}, {10, "[[block.volume]]"}}));
   REFUSED("f:10:10: unknown key \"volumes\"; did you mean \"volume\"? [blockd] may have: listen, "
           "image_listen, connections_shard, volumes_shard, max_connections, "

@@ -96,7 +96,7 @@ TEST(ConfigurationValues, IntegersKeepTheirLimits) {
     }
     ++checked;
   }
-  LONGS_EQUAL(25, checked);
+  LONGS_EQUAL(26, checked);
 }
 
 TEST(ConfigurationValues, RefusesSizes) {

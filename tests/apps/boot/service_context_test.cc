@@ -85,10 +85,10 @@ TEST(ServiceContext, GetsWhatItHasPlannedOnceAndNothingElse) {
   CHECK(shards[0]->create(options).ok());
   const std::vector<std::unique_ptr<ShardMessenger>> messengers(1);
   VfioPool vfio(*pool);
-  ServiceContext context(
-      needs,
-      {configuration, *pool, shards, messengers, made.value().message_names, counters, peers, vfio},
-      {});
+  ServiceContext context(needs,
+                         {configuration, made.value(), *pool, shards, messengers,
+                          made.value().message_names, counters, peers, vfio},
+                         {});
   POINTERS_EQUAL(&vfio, &context.vfio());
 
   const auto carved = [&](const char* owner) -> std::string {

@@ -1,0 +1,95 @@
+// Tested by tests/apps/control/control_session_test.cc.
+#include "apps/boot/json_text.h"
+
+namespace bedplate {
+namespace {
+
+constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD
+
+// How many bytes the character at the beginning of `text` has; 0: it is none. RFC 3629, section 4.
+size_t character_bytes(std::string_view text) noexcept {
+  const auto at = [text](size_t index) { return static_cast<unsigned char>(text[index]); };
+  const unsigned char first = at(0);
+  if (first < 0x80) return 1;
+  const size_t bytes = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first > 0xf4 || text.size() < bytes) return 0;
+  for (size_t i = 1; i < bytes; ++i) {
+    if ((at(i) & 0xc0) != 0x80) return 0;
+  }
+  const bool is_too_long = (first == 0xe0 && at(1) < 0xa0) || (first == 0xf0 && at(1) < 0x90);
+  const bool is_surrogate = first == 0xed && at(1) >= 0xa0;
+  const bool is_too_large = first == 0xf4 && at(1) >= 0x90;
+  return is_too_long || is_surrogate || is_too_large ? 0 : bytes;
+}
+
+}  // namespace
+
+void JsonText::separate() noexcept {
+  if (needs_comma_) piece_.text(",");
+  needs_comma_ = true;
+}
+
+JsonText& JsonText::begin(std::string_view bracket) noexcept {
+  separate();
+  piece_.text(bracket);
+  needs_comma_ = false;
+  return *this;
+}
+
+JsonText& JsonText::end(std::string_view bracket) noexcept {
+  piece_.text(bracket);
+  needs_comma_ = true;
+  return *this;
+}
+
+JsonText& JsonText::key(std::string_view key) noexcept {
+  separate();
+  quote(key);
+  piece_.text(":");
+  needs_comma_ = false;
+  return *this;
+}
+
+JsonText& JsonText::text(std::string_view text) noexcept {
+  separate();
+  quote(text);
+  return *this;
+}
+
+JsonText& JsonText::number(uint64_t number) noexcept {
+  separate();
+  piece_.number(number);
+  return *this;
+}
+
+JsonText& JsonText::raw(std::string_view json) noexcept {
+  separate();
+  return more(json);
+}
+
+JsonText& JsonText::more(std::string_view json) noexcept {
+  piece_.text(json);
+  return *this;
+}
+
+void JsonText::quote(std::string_view text) noexcept {
+  constexpr char kDigits[] = "0123456789abcdef";
+  piece_.text("\"");
+  while (!text.empty()) {
+    const size_t bytes = character_bytes(text);
+    const auto first = static_cast<unsigned char>(text[0]);
+    if (bytes == 0) {
+      piece_.text(kReplacement);
+    } else if (first < ' ') {
+      const char escaped[] = {'\\', 'u', '0', '0', kDigits[first >> 4], kDigits[first & 15]};
+      piece_.text({escaped, sizeof escaped});
+    } else {
+      if (first == '"' || first == '\\') piece_.text("\\");
+      piece_.text(text.substr(0, bytes));
+    }
+    text.remove_prefix(bytes == 0 ? 1 : bytes);
+  }
+  piece_.text("\"");
+}
+
+}  // namespace bedplate

@@ -1,0 +1,52 @@
+// JSON that is written into a span of a known length, in one line, and says when it did not fit.
+//
+// Values follow one another, in an object each behind its key; what separates them this writes.
+// That brackets match is the caller's. A copy is what was written until then: it is how to take
+// back what did not fit. Threads: one. Nothing is allocated.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "apps/boot/piece.h"
+
+namespace bedplate {
+
+class JsonText {
+ public:
+  JsonText() noexcept : JsonText(std::span<char>()) {}
+  explicit JsonText(std::span<char> to) noexcept : piece_(to) {}
+
+  JsonText& begin_object() noexcept { return begin("{"); }
+  JsonText& end_object() noexcept { return end("}"); }
+  JsonText& begin_array() noexcept { return begin("["); }
+  JsonText& end_array() noexcept { return end("]"); }
+  JsonText& key(std::string_view key) noexcept;
+  // Bytes that are no UTF-8 are replaced.
+  JsonText& text(std::string_view text) noexcept;
+  JsonText& number(uint64_t number) noexcept;
+  JsonText& boolean(bool value) noexcept { return raw(value ? "true" : "false"); }
+  JsonText& null() noexcept { return raw("null"); }
+  // A value, or a part of one, that is JSON already.
+  JsonText& raw(std::string_view json) noexcept;
+  // Goes on in `to`, where what was written has been taken away.
+  void go_on(std::span<char> to) noexcept { piece_ = Piece(to); }
+  // As raw(), in the middle of a value: nothing separates it from what was before.
+  JsonText& more(std::string_view json) noexcept;
+
+  bool is_full() const noexcept { return piece_.is_full(); }
+  size_t bytes() const noexcept { return piece_.bytes(); }
+
+ private:
+  JsonText& begin(std::string_view bracket) noexcept;
+  JsonText& end(std::string_view bracket) noexcept;
+  void separate() noexcept;
+  void quote(std::string_view text) noexcept;
+
+  Piece piece_;
+  bool needs_comma_ = false;
+};
+
+}  // namespace bedplate

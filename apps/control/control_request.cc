@@ -1,0 +1,198 @@
+// Tested by tests/apps/control/control_session_test.cc.
+//
+// Compiled with exceptions (scripts/mk/flags.mk): the parser takes memory, and there may be none.
+#include "apps/control/control_request.h"
+
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "platform/assert.h"
+
+namespace bedplate {
+namespace {
+
+using Request = ControlRequest;
+
+// What nlohmann's parser calls with each thing that it reads; false would end it.
+class Reader {
+ public:
+  explicit Reader(Request* request) noexcept : request_(*request) {}
+
+  bool null() noexcept {
+    if (depth_ == 1 && member_ == Member::kId) return take_id("null");
+    return refuse_value();
+  }
+  bool boolean(bool value) noexcept {
+    return is_parameter() ? add({.name = name_, .type = ControlType::kBoolean, .number = value})
+                          : refuse_value();
+  }
+  bool number_integer(int64_t value) {
+    if (depth_ == 1 && member_ == Member::kId) return take_id(std::to_string(value));
+    return is_parameter() ? fault(ControlFault::kNoParameter, "a number is not below 0")
+                          : refuse_value();
+  }
+  bool number_unsigned(uint64_t value) {
+    if (depth_ == 1 && member_ == Member::kId) return take_id(std::to_string(value));
+    return is_parameter() ? add({.name = name_, .type = ControlType::kNumber, .number = value})
+                          : refuse_value();
+  }
+  bool number_float(double /*value*/, const std::string& /*text*/) noexcept {
+    return is_parameter() ? fault(ControlFault::kNoParameter, "a number is whole") : refuse_value();
+  }
+  bool string(const std::string& value) noexcept {
+    if (is_parameter()) {
+      return add({.name = name_, .type = ControlType::kText, .text = keep(value)});
+    }
+    if (depth_ != 1) return refuse_value();
+    if (member_ == Member::kVersion && value == "2.0") return true;
+    if (member_ == Member::kMethod) {
+      request_.method = keep(value);
+      return true;
+    }
+    return member_ == Member::kId ? take_text_id(value) : refuse_value();
+  }
+  bool binary(const nlohmann::json::binary_t& /*value*/) noexcept { return refuse_value(); }
+
+  bool start_object(size_t /*count*/) noexcept {
+    const bool is_expected = depth_ == 0 || (depth_ == 1 && member_ == Member::kParams);
+    if (!is_expected) refuse_value();
+    ++depth_;
+    return true;
+  }
+  bool key(const std::string& key) noexcept {
+    if (depth_ != 1) {
+      name_ = keep(key);
+      return true;
+    }
+    const Member member = key == "jsonrpc"  ? Member::kVersion
+                          : key == "method" ? Member::kMethod
+                          : key == "params" ? Member::kParams
+                          : key == "id"     ? Member::kId
+                                            : Member::kNone;
+    const auto bit = 1U << static_cast<unsigned>(member);
+    if (member == Member::kNone) {
+      return fault(ControlFault::kNoRequest,
+                   "a request has \"jsonrpc\", \"method\", \"params\" and \"id\" alone");
+    }
+    if ((seen_ & bit) != 0) return fault(ControlFault::kNoRequest, "a member is there twice");
+    seen_ |= bit;
+    member_ = member;
+    return true;
+  }
+  bool end_object() noexcept {
+    --depth_;
+    return true;
+  }
+  bool start_array(size_t /*count*/) noexcept {
+    if (depth_ == 0) {
+      fault(ControlFault::kNoRequest, "one request is taken at once");
+    } else if (depth_ == 1 && member_ == Member::kParams) {
+      fault(ControlFault::kNoParameter, "params are given by their names");
+    } else {
+      refuse_value();
+    }
+    ++depth_;
+    return true;
+  }
+  bool end_array() noexcept { return end_object(); }
+  bool parse_error(size_t /*at*/, const std::string& /*token*/,
+                   const nlohmann::detail::exception& /*error*/) noexcept {
+    request_.fault = ControlFault::kNoJson;
+    request_.complaint = "this is no JSON";
+    request_.id = "null";
+    return false;
+  }
+
+  bool has_all() const noexcept {
+    constexpr unsigned kNeeded = 1U << static_cast<unsigned>(Member::kVersion) |
+                                 1U << static_cast<unsigned>(Member::kMethod);
+    return (seen_ & kNeeded) == kNeeded;
+  }
+  // The first one counts. It goes on: what is answered has the request's id.
+  bool fault(ControlFault fault, std::string_view complaint) noexcept {
+    if (request_.fault != ControlFault::kNone) return true;
+    request_.fault = fault;
+    request_.complaint = complaint;
+    return true;
+  }
+
+ private:
+  enum class Member : uint8_t { kNone, kVersion, kMethod, kParams, kId };
+  static constexpr std::string_view kPlainOnly = "a parameter is a text, a number or a boolean";
+  static constexpr size_t kIdBytesMax = 64;
+
+  bool is_parameter() const noexcept { return depth_ == 2 && member_ == Member::kParams; }
+  // There is room for each text of a line; an escaped one has no more bytes than its escapes.
+  std::string_view keep(std::string_view text) noexcept {
+    BP_ASSERT(text.size() <= sizeof request_.texts - request_.used_bytes);
+    char* at = request_.texts + request_.used_bytes;
+    std::memcpy(at, text.data(), text.size());
+    request_.used_bytes += text.size();
+    return {at, text.size()};
+  }
+  bool take_id(std::string_view json) noexcept {
+    request_.has_id = true;
+    request_.id = keep(json);
+    return true;
+  }
+  bool take_text_id(std::string_view text) noexcept {
+    char json[2 + 6 * kIdBytesMax];
+    JsonText written(json);
+    if (text.size() > kIdBytesMax) {
+      return fault(ControlFault::kNoRequest, "an id has 64 bytes at most");
+    }
+    written.text(text);
+    BP_ASSERT(!written.is_full());
+    return take_id({json, written.bytes()});
+  }
+  bool add(const Request::Parameter& parameter) noexcept {
+    for (size_t i = 0; i < request_.parameter_count; ++i) {
+      if (request_.parameters[i].name == parameter.name) {
+        return fault(ControlFault::kNoParameter, "a parameter is there twice");
+      }
+    }
+    if (request_.parameter_count == kControlParametersMax) {
+      return fault(ControlFault::kNoParameter, "these are more parameters than any method has");
+    }
+    request_.parameters[request_.parameter_count++] = parameter;
+    return true;
+  }
+  bool refuse_value() noexcept {
+    if (depth_ > 1) return fault(ControlFault::kNoParameter, kPlainOnly);
+    return fault(ControlFault::kNoRequest,
+                 "a request is an object: \"jsonrpc\" is \"2.0\", \"method\" a text, \"params\" an "
+                 "object, \"id\" a text or a whole number");
+  }
+
+  Request& request_;
+  int depth_ = 0;
+  Member member_ = Member::kNone;
+  unsigned seen_ = 0;  // members, by bits
+  std::string_view name_;
+};
+
+}  // namespace
+
+void read_control_request(std::string_view line, ControlRequest* request) noexcept {
+  BP_ASSERT(line.size() <= ControlRequest::kBytesMax);
+  request->fault = ControlFault::kNone;
+  request->has_id = false;
+  request->id = "null";
+  request->method = {};
+  request->parameter_count = request->used_bytes = 0;
+  Reader reader(request);
+  try {
+    if (nlohmann::json::sax_parse(line.begin(), line.end(), &reader) && !reader.has_all()) {
+      reader.fault(ControlFault::kNoRequest, "a request has \"jsonrpc\" and \"method\"");
+    }
+  } catch (const std::exception&) {
+    reader.fault(ControlFault::kInternal,
+                 "there is no heap memory left to read it: see the owners in `bedplate stats`");
+  }
+}
+
+}  // namespace bedplate

@@ -1,0 +1,159 @@
+// Tested by tests/system/control_test.py.
+#include "apps/control/control_service.h"
+
+#include <algorithm>
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "apps/boot/appliance_plan.h"
+#include "apps/boot/service_context.h"
+#include "apps/boot/service_plan.h"
+#include "platform/user.h"
+
+namespace bedplate {
+namespace {
+
+constexpr uint64_t kConnectionsMax = 1024;
+// What the parser takes for a line, and the texts of the plan and of the methods; the heap gives
+// each size of a thread pages of its own.
+constexpr uint64_t kLineHeapBytes = 512 * kKiB;
+constexpr uint64_t kTextHeapBytes = 2 * kMiB;
+constexpr std::string_view kTooMany =
+    "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32000,\"message\":"
+    "\"there are too many connections: raise max_connections in [control], or end one\"}}\n";
+
+bool has_group(int fd, uint32_t group) noexcept {
+  gid_t groups[256];
+  socklen_t bytes = sizeof groups;
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &bytes) != 0) return false;
+  return std::find(groups, groups + bytes / sizeof groups[0], group) !=
+         groups + bytes / sizeof groups[0];
+}
+
+}  // namespace
+
+std::string control_path(const std::string& directory, const std::string& name) {
+  return directory + "/" + name + ".control";
+}
+
+void add_all_methods(std::span<Service* const> services, RuntimeMethods* runtime,
+                     ControlMethods* methods) {
+  methods->set_owner("");
+  runtime->add_to(methods);
+  for (Service* service : services) {
+    methods->set_owner(service->name());
+    service->methods(*methods);
+  }
+}
+
+void ControlService::describe(ConfigurationTable& table) {
+  table.text("group", &group_, 1, 32)
+      .otherwise("no others may")
+      .help(
+          "A group whose users may ask, too, beside root and the appliance's own user: a name, or "
+          "a number, of /etc/group ([control.md](control.md)).");
+  table.integer("max_connections", &max_connections_, 1, kConnectionsMax)
+      .help("How many may be open. Their memory is planned; a new one takes the place of one that "
+            "says nothing.");
+}
+
+Result<void> ControlService::plan(ServicePlan& plan) {
+  const ApplianceSettings& settings = plan.configuration().appliance;
+  path_ = control_path(settings.runtime_directory, settings.name);
+  user_ = settings.user;
+  SocketAddress address;
+  address.kind = SocketAddress::Kind::kUnix;
+  address.path = path_;
+  plan.listen("group", {address});
+  plan.counters<ControlCounters>("control");
+  plan.threads(1);
+  plan.descriptors(max_connections_ + ConnectionThread::kDescriptorCount, "max_connections");
+  plan.heap(max_connections_ * (ConnectionThread::bytes_each() + sizeof(ControlSession)) +
+            kLineHeapBytes + kTextHeapBytes);
+  return {};
+}
+
+// The kernel asks the file first, and it is asked who is there on top of that: a descriptor can be
+// handed on, and a file's mode be changed.
+Result<void> ControlService::prepare() {
+  own_ = own_user();
+  if (own_ == 0 && !user_.empty()) {
+    auto user = find_user_id(user_.c_str());
+    BP_TRY(user);
+    own_ = user.value();
+  }
+  if (!group_.empty()) {
+    auto group = find_group_id(group_.c_str());
+    if (!group.ok()) return group.error();
+    group_id_ = group.value();
+  }
+  const gid_t group = group_id_ ? *group_id_ : static_cast<gid_t>(-1);
+  if (chown(path_.c_str(), own_, group) != 0 ||
+      chmod(path_.c_str(), group_id_ ? 0660 : 0600) != 0) {
+    return error_from_errno("giving %s to the user %u and the group %s", path_.c_str(), own_,
+                            group_.empty() ? "that it has" : group_.c_str())
+        .set_cure("run as root, or name a group in [control] that the user is in");
+  }
+  return {};
+}
+
+Result<void> ControlService::create(ServiceContext& context) {
+  auto counters = context.counters<ControlCounters>("control");
+  BP_TRY(counters);
+  auto listening = context.listeners("group");
+  BP_TRY(listening);
+  auto owner = heap_owner(OwnerName("heap", name()));
+  BP_TRY(owner);
+  const Configuration& configuration = context.configuration();
+  runtime_.appliance = configuration.appliance.name;
+  runtime_.plan = plan_text_(context.appliance_plan(), configuration);
+  runtime_.counters = context.all_counters();
+  site_.methods = &methods_;
+  site_.counters = counters.value();
+  site_.owner = owner.value();
+  site_.wake = [](void* thread) noexcept { static_cast<ConnectionThread*>(thread)->wake(); };
+  site_.wake_context = &thread_;
+  std::vector<ConnectionSession*> sessions;
+  for (uint32_t i = 0; i < max_connections_; ++i) {
+    sessions.push_back(sessions_.emplace_back(std::make_unique<ControlSession>(site_)).get());
+  }
+  add_all_methods(configuration.services, &runtime_, &methods_);
+  return thread_.create({.name = name(),
+                         .too_many = kTooMany,
+                         .counters = &site_.counters->connections,
+                         .refusal = &ControlService::refusal,
+                         .context = this},
+                        listening.value(), sessions);
+}
+
+Result<void> ControlService::sealed() {
+  thread_.begin();
+  return {};
+}
+
+bool ControlService::is_allowed(int fd, uint32_t* user) const noexcept {
+  ucred peer = {};
+  socklen_t bytes = sizeof peer;
+  *user = ~0U;
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) return false;
+  *user = peer.uid;
+  if (is_own_user(peer.uid, own_)) return true;
+  return group_id_ && (peer.gid == *group_id_ || has_group(fd, *group_id_));
+}
+
+std::string_view ControlService::refusal(void* self, int fd, std::span<char> room) noexcept {
+  auto& service = *static_cast<ControlService*>(self);
+  uint32_t user = 0;
+  if (service.is_allowed(fd, &user)) return {};
+  service.site_.counters->not_allowed.add(1);
+  Piece message(room);
+  message.text(
+      "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32001,\"message\":\"the user ");
+  message.number(user).text(" may not ask: root and the user ").number(service.own_);
+  message.text(" may, and those of the group that [control] names\"}}\n");
+  return {room.data(), message.bytes()};
+}
+
+}  // namespace bedplate

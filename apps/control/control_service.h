@@ -1,0 +1,66 @@
+// [control]: what the appliance can be asked, and told, while it runs, over a Unix socket beside
+// its other files (docs/control.md), as a service of the runtime. Each program has it.
+//
+// It runs on a thread of its own, beside the shards, which notice what methods do there and nothing
+// else. It knows no service: services add their methods themselves (Service::methods).
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "apps/boot/connection_thread.h"
+#include "apps/boot/service.h"
+#include "apps/control/control_session.h"
+#include "apps/control/runtime_methods.h"
+
+namespace bedplate {
+
+struct AppliancePlan;
+struct Configuration;
+
+// The methods of the runtime and of `services`, as a program prints them.
+void add_all_methods(std::span<Service* const> services, RuntimeMethods* runtime,
+                     ControlMethods* methods);
+
+class ControlService final : public Service {
+ public:
+  // `plan_text`: the plan as JSON, in one line.
+  explicit ControlService(std::string (*plan_text)(const AppliancePlan&, const Configuration&))
+      : plan_text_(plan_text) {}
+
+  const char* name() const noexcept override { return "control"; }
+  void describe(ConfigurationTable& table) override;
+  Result<void> plan(ServicePlan& plan) override;
+  Result<void> prepare() override;
+  Result<void> create(ServiceContext& context) override;
+  Result<void> sealed() override;
+  void stopped() noexcept override { thread_.stop(); }
+
+ private:
+  bool is_allowed(int fd, uint32_t* user) const noexcept;
+  static std::string_view refusal(void* self, int fd, std::span<char> room) noexcept;
+
+  // ---- [control] ----
+  std::string group_;
+  uint32_t max_connections_ = 8;
+
+  std::string (*plan_text_)(const AppliancePlan&, const Configuration&);
+  std::string path_;
+  std::string user_;  // that root is given up for; empty: none
+  uint32_t own_ = 0;
+  std::optional<uint32_t> group_id_;
+
+  ControlMethods methods_;
+  RuntimeMethods runtime_;
+  ControlSite site_;
+  std::vector<std::unique_ptr<ControlSession>> sessions_;
+  ConnectionThread thread_;
+};
+
+// Where the socket of the appliance `name` is, in its runtime directory.
+std::string control_path(const std::string& directory, const std::string& name);
+
+}  // namespace bedplate

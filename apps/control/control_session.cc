@@ -1,0 +1,256 @@
+#include "apps/control/control_session.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <string>
+
+#include "platform/assert.h"
+#include "platform/clock.h"
+#include "transport/event_loop.h"
+
+namespace bedplate {
+
+void describe(CounterTable& table, ControlCounters& counters) {
+  table.counter("requests", counters.requests, "requests", "Requests that were answered.");
+  table.counter("refused", counters.refused, "requests", "Of these, those answered with an error.");
+  table.counter("stuck", counters.stuck, "requests",
+                "Of these, those that a shard did not come to in time.");
+  table.counter("not_allowed", counters.not_allowed, "connections",
+                "Connections of users that may not ask.");
+  describe(table, counters.connections);
+}
+
+void ControlSession::open(int /*fd*/) noexcept {
+  BP_ASSERT(!is_held());
+  at_loop_.store(AtLoop::kNot, std::memory_order_relaxed);
+  is_last_ = is_waiting_ = has_more_ = false;
+  received_ = 0;
+  output_ = {};
+}
+
+std::span<char> ControlSession::room() noexcept {
+  if (is_last_ || is_waiting_ || !output_.empty()) return {};
+  return {in_ + received_, sizeof in_ - received_};
+}
+
+void ControlSession::received(size_t bytes) noexcept {
+  BP_ASSERT(bytes <= sizeof in_ - received_);
+  received_ += bytes;
+  go_on();
+}
+
+void ControlSession::sent(size_t bytes) noexcept {
+  BP_ASSERT(bytes <= output_.size());
+  output_.remove_prefix(bytes);
+  if (!output_.empty()) return;
+  if (has_more_) {
+    call();
+  } else {
+    go_on();
+  }
+}
+
+void ControlSession::time_out() noexcept {
+  request_.id = "null";
+  is_last_ = true;
+  complain(ControlFault::kNoRequest, "the line did not end in 10 s");
+}
+
+// Answers the lines that are complete, until there is something to send or to wait for.
+void ControlSession::go_on() noexcept {
+  while (!is_last_ && !is_waiting_ && output_.empty() && received_ > 0) {
+    const std::string_view all(in_, received_);
+    const size_t end = all.find('\n');
+    if (end == all.npos) {
+      if (received_ < sizeof in_) return;
+      request_.id = "null";
+      is_last_ = true;
+      complain(ControlFault::kNoRequest, "a line has less than 8192 bytes");
+      return;
+    }
+    answer(all.substr(0, end));
+    received_ -= end + 1;
+    std::memmove(in_, in_ + end + 1, received_);
+  }
+}
+
+void ControlSession::answer(std::string_view line) noexcept {
+  if (line.find_first_not_of(" \t\r") == line.npos) return;
+  site_->counters->requests.add(1);
+  {
+    const HeapOwnerScope scope(site_->owner);
+    read_control_request(line, &request_);
+  }
+  if (request_.fault != ControlFault::kNone) {
+    complain(request_.fault, request_.complaint);
+    return;
+  }
+  method_ = site_->methods->find(request_.method);
+  if (method_ == nullptr) {
+    complain(ControlFault::kNoMethod,
+             "there is no such method; \"methods\" lists them: ", request_.method);
+    return;
+  }
+  if (!take_parameters()) return;
+  page_ = 0;
+  has_begun_ = false;
+  call();
+}
+
+bool ControlSession::take_parameters() noexcept {
+  value_count_ = 0;
+  for (size_t i = 0; i < request_.parameter_count; ++i) {
+    const ControlRequest::Parameter& given = request_.parameters[i];
+    const auto known =
+        std::find_if(method_->parameters.begin(), method_->parameters.end(),
+                     [&given](const ControlParameter& each) { return each.name == given.name; });
+    if (known == method_->parameters.end()) {
+      complain(ControlFault::kNoParameter, "it knows no parameter ", given.name);
+      return false;
+    }
+    if (!take_parameter(*known, given)) return false;
+  }
+  for (const ControlParameter& known : method_->parameters) {
+    if (!known.is_required || has(known.name)) continue;
+    complain(ControlFault::kNoParameter, "it takes the parameter ", known.name);
+    return false;
+  }
+  return true;
+}
+
+// A shell gives texts alone, so a number or a boolean may be one.
+bool ControlSession::take_parameter(const ControlParameter& known,
+                                    const ControlRequest::Parameter& given) noexcept {
+  Value& value = values_[value_count_];
+  value = {.name = known.name, .type = known.type, .text = given.text, .number = given.number};
+  bool is_good = given.type == known.type;
+  if (given.type == ControlType::kText && known.type == ControlType::kNumber) {
+    const char* end = given.text.data() + given.text.size();
+    const auto parsed = std::from_chars(given.text.data(), end, value.number);
+    is_good = parsed.ec == std::errc() && parsed.ptr == end;
+  } else if (given.type == ControlType::kText && known.type == ControlType::kBoolean) {
+    value.number = given.text == "true" ? 1 : 0;
+    is_good = given.text == "true" || given.text == "false";
+  }
+  if (is_good) {
+    ++value_count_;
+    return true;
+  }
+  char what[128];
+  Piece piece(what);
+  piece.text("this parameter is a ").text(text_of(known.type)).text(": ");
+  complain(ControlFault::kNoParameter, {what, piece.bytes()}, known.name);
+  return false;
+}
+
+// Has the method write the next piece of its answer.
+void ControlSession::call() noexcept {
+  has_more_ = is_refused_ = false;
+  loop_ = nullptr;
+  begin_result();
+  method_->function(method_->context, *this);
+  if (loop_ == nullptr) {
+    called();
+    return;
+  }
+  is_waiting_ = true;
+  deadline_ns_ = monotonic_ns() + kPatienceNs;
+  at_loop_.store(AtLoop::kThere, std::memory_order_release);
+  loop_->submit(loop_call_);
+}
+
+// On the loop's thread. Nothing of this is touched behind the store.
+void ControlSession::at_loop(void* session) noexcept {
+  auto& self = *static_cast<ControlSession*>(session);
+  const auto wake = self.site_->wake;
+  void* const context = self.site_->wake_context;
+  self.next_(self.next_context_, self);
+  self.at_loop_.store(AtLoop::kBack, std::memory_order_release);
+  wake(context);
+}
+
+void ControlSession::look(uint64_t now_ns) noexcept {
+  if (!is_waiting_) return;
+  if (!is_held()) {
+    is_waiting_ = false;
+    at_loop_.store(AtLoop::kNot, std::memory_order_relaxed);
+    called();
+    go_on();
+  } else if (now_ns >= deadline_ns_) {
+    is_waiting_ = false;
+    is_last_ = true;
+    site_->counters->stuck.add(1);
+    complain(ControlFault::kStuck,
+             "its shard has not come to it in 2 s, and may yet do it: see `bedplate top`");
+  }
+}
+
+void ControlSession::called() noexcept {
+  const bool is_full = result_.is_full() || result_.bytes() > sizeof out_ - kEndBytes;
+  if (is_refused_ && !has_begun_) {
+    say_error(ControlFault::kRefused, &error_, {}, {});
+  } else if ((is_refused_ || is_full) && !has_begun_) {
+    complain(ControlFault::kInternal, "the answer is too long: this is a defect of the method");
+  } else if (is_refused_ || is_full) {
+    is_last_ = true;  // of an answer that has begun nothing can be taken back
+    has_more_ = false;
+  } else if (!request_.has_id && has_more_) {
+    has_more_ = false;
+  } else if (request_.has_id) {
+    end_result();
+  }
+}
+
+void ControlSession::begin_result() noexcept {
+  if (has_begun_) {
+    result_.go_on({out_, sizeof out_ - kEndBytes});
+    return;
+  }
+  result_ = JsonText({out_, sizeof out_ - kEndBytes});
+  result_.begin_object().key("jsonrpc").text("2.0").key("id").raw(request_.id).key("result");
+}
+
+void ControlSession::end_result() noexcept {
+  size_t bytes = result_.bytes();
+  has_begun_ = true;
+  if (!has_more_) {
+    out_[bytes++] = '}';
+    out_[bytes++] = '\n';
+  }
+  output_ = {out_, bytes};
+}
+
+void ControlSession::complain(ControlFault fault, std::string_view what,
+                              std::string_view subject) noexcept {
+  say_error(fault, nullptr, what, subject);
+}
+
+// The message has room for what a method says; of a subject, which a client has sent, the
+// beginning is enough.
+void ControlSession::say_error(ControlFault fault, const Error* error, std::string_view what,
+                               std::string_view subject) noexcept {
+  constexpr size_t kSubjectMax = 64;
+  site_->counters->refused.add(1);
+  has_more_ = false;
+  const bool must_say = request_.has_id || fault == ControlFault::kNoJson ||
+                        fault == ControlFault::kNoRequest || is_last_;
+  if (!must_say) return;
+  char message[sizeof(Error) + 8];
+  Piece piece(message);
+  if (error == nullptr) {
+    piece.text(what).text(subject.substr(0, kSubjectMax));
+  } else {
+    format_error(*error, message, sizeof message);
+  }
+  const std::string_view text =
+      error == nullptr ? std::string_view(message, piece.bytes()) : std::string_view(message);
+  JsonText said(complaint_);
+  said.begin_object().key("jsonrpc").text("2.0").key("id").raw(request_.id).key("error");
+  said.begin_object().key("code").raw("-").more(std::to_string(-static_cast<int>(fault)));
+  said.key("message").text(text).end_object().end_object().more("\n");
+  BP_ASSERT(!said.is_full());
+  output_ = {complaint_, said.bytes()};
+}
+
+}  // namespace bedplate

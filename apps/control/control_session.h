@@ -1,0 +1,104 @@
+// One connection of the control socket without its socket: lines that came go in, lines with the
+// answers come out, one after the other, in their order.
+//
+// A method that goes on at a shard is waited for, for two seconds; then the shard is said to be
+// stuck and the connection ends, since what it asked for may yet be done. Its memory is a line and
+// a piece of an answer: a line that is longer is refused, an answer that is longer is made in
+// pieces. Threads: that of the connections, but for what a loop calls. Nothing is allocated but by
+// the parser (control_request.h), for as long as it reads.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "alloc/heap_owner.h"
+#include "apps/boot/connection_session.h"
+#include "apps/boot/control_methods.h"
+#include "apps/boot/counter_table.h"
+#include "apps/control/control_request.h"
+#include "transport/loop_call_datapath.h"
+
+namespace bedplate {
+
+struct ControlCounters {
+  Counter requests;
+  Counter refused;
+  Counter stuck;
+  Counter not_allowed;
+  ServedCounters connections;
+};
+void describe(CounterTable& table, ControlCounters& counters);
+
+// What all connections answer with.
+struct ControlSite {
+  const ControlMethods* methods = nullptr;
+  ControlCounters* counters = nullptr;
+  HeapOwner owner = kRuntimeOwner;  // of what the parser takes
+  // Has look() called soon. Threads: any.
+  void (*wake)(void* context) noexcept = nullptr;
+  void* wake_context = nullptr;
+};
+
+class ControlSession final : public ConnectionSession, private ControlCall {
+ public:
+  static constexpr uint64_t kPatienceNs = 2'000'000'000;
+
+  // `site` outlives it.
+  explicit ControlSession(const ControlSite& site) noexcept : site_(&site) {}
+
+  void open(int fd) noexcept override;
+  std::span<char> room() noexcept override;
+  void received(size_t bytes) noexcept override;
+  std::string_view output() const noexcept override { return output_; }
+  void sent(size_t bytes) noexcept override;
+  bool is_over() const noexcept override { return is_last_ && !is_waiting(); }
+  bool is_in_request() const noexcept override {
+    return received_ > 0 && output_.empty() && !is_waiting();
+  }
+  void time_out() noexcept override;
+  bool is_waiting() const noexcept override { return is_waiting_; }
+  void look(uint64_t now_ns) noexcept override;
+  bool is_held() const noexcept override {
+    return at_loop_.load(std::memory_order_acquire) == AtLoop::kThere;
+  }
+
+ private:
+  enum class AtLoop : uint8_t { kNot, kThere, kBack };
+  static constexpr size_t kOutBytes = 20 * 1024;
+  // So much is left behind an answer for its end.
+  static constexpr size_t kEndBytes = 16;
+
+  void go_on() noexcept;
+  void answer(std::string_view line) noexcept;
+  bool take_parameters() noexcept;
+  bool take_parameter(const ControlParameter& known,
+                      const ControlRequest::Parameter& given) noexcept;
+  void call() noexcept;
+  void called() noexcept;
+  static void at_loop(void* session) noexcept;
+  void begin_result() noexcept;
+  void end_result() noexcept;
+  void complain(ControlFault fault, std::string_view what, std::string_view subject = {}) noexcept;
+  void say_error(ControlFault fault, const Error* error, std::string_view what,
+                 std::string_view subject) noexcept;
+
+  const ControlSite* site_;
+  const ControlMethod* method_ = nullptr;  // that is answered
+  bool is_last_ = false;                   // no line is read any more
+  bool is_waiting_ = false;                // for a loop
+  bool has_begun_ = false;                 // a piece of the answer has been made
+  uint64_t deadline_ns_ = 0;
+  std::atomic<AtLoop> at_loop_{AtLoop::kNot};
+  LoopCall loop_call_ = {.function = &ControlSession::at_loop, .context = this};
+  size_t received_ = 0;
+  std::string_view output_;
+  ControlRequest request_;
+  char in_[ControlRequest::kBytesMax] = {};
+  char out_[kOutBytes] = {};
+  char complaint_[6 * 1024] = {};  // not out_: a loop that is late may still write there
+};
+
+}  // namespace bedplate

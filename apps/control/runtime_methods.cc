@@ -1,0 +1,174 @@
+// Tested by tests/system/control_test.py.
+#include "apps/control/runtime_methods.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+
+#include <unistd.h>
+
+#include "apps/boot/bedplate_service.h"
+#include "apps/boot/counter_table.h"
+#include "platform/build_id.h"
+#include "platform/histogram.h"
+
+namespace bedplate {
+namespace {
+
+struct Share {
+  const char* name;
+  double share;
+};
+constexpr Share kShares[] = {{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p999", 0.999}};
+
+template <void (RuntimeMethods::*kMethod)(ControlCall&) const noexcept>
+void call(void* self, ControlCall& call) noexcept {
+  (static_cast<const RuntimeMethods*>(self)->*kMethod)(call);
+}
+
+bool is_kind(const CounterRecord& counter, CounterKind kind) noexcept {
+  return CountersView::text(counter.kind) == text_of(kind);
+}
+
+// Of a state its word, of flags those that are set; what has no word is a number.
+void write_words(const CounterRecord& counter, uint64_t value, JsonText* json) noexcept {
+  const std::string_view words = CountersView::text(counter.words);
+  if (is_kind(counter, CounterKind::kState)) {
+    const auto word = CountersView::word_at(words, std::min<uint64_t>(value, words.size()));
+    word ? json->text(*word) : json->number(value);
+    return;
+  }
+  json->begin_array();
+  for (uint64_t bit = 0; bit < 64; ++bit) {
+    if ((value >> bit & 1) == 0) continue;
+    const auto word = CountersView::word_at(words, bit);
+    word ? json->text(*word) : json->number(bit);
+  }
+  json->end_array();
+}
+
+void write_counter(const CounterRecord& counter, std::span<const Counter> values,
+                   JsonText* json) noexcept {
+  json->key(CountersView::text(counter.name));
+  if (is_kind(counter, CounterKind::kHistogram)) {
+    json->begin_object().key("count").number(Histogram::count_of(values));
+    for (const Share& share : kShares) {
+      json->key(share.name).number(Histogram::percentile_of(values, share.share));
+    }
+    json->end_object();
+    return;
+  }
+  const uint64_t value = values[0].read();
+  if (is_kind(counter, CounterKind::kState) || is_kind(counter, CounterKind::kFlags)) {
+    write_words(counter, value, json);
+  } else if (is_kind(counter, CounterKind::kGauge) && value == kNoValue) {
+    json->null();
+  } else {
+    json->number(value);
+  }
+}
+
+void begin_set(const CountersView& counters, const CounterSetRecord& set, JsonText* json) noexcept {
+  json->begin_object();
+  json->key("owner").text(CountersView::text(set.owner.text));
+  json->key("name").text(CountersView::text(set.name.text));
+  json->key("instance").text(CountersView::text(set.instance.text));
+  json->key("labels").begin_object();
+  for (uint32_t i = 0; i < set.label_count; ++i) {
+    const CounterLabelRecord& label = counters.label(set, i);
+    json->key(CountersView::text(label.name)).text(CountersView::text(label.value));
+  }
+  json->end_object().key("counters").begin_object();
+}
+
+}  // namespace
+
+void RuntimeMethods::add_to(ControlMethods* methods) {
+  methods_ = methods;
+  methods->add({.name = "ping",
+                .result = "{\"appliance\": NAME, \"pid\": N, \"version\": TEXT, \"build\": TEXT}",
+                .help = "Says which appliance this is, and of which version and build."},
+               &call<&RuntimeMethods::ping>, this);
+  methods->add({.name = "methods",
+                .result = "[{\"name\", \"parameters\": [...], \"result\", \"help\", \"needs\"}]",
+                .help = "Lists the methods of this appliance, those of its services included."},
+               &call<&RuntimeMethods::list>, this);
+  methods->add({.name = "counters",
+                .parameters = {{.name = "owner",
+                                .is_required = false,
+                                .help = "A service: only its counters, not the runtime's."}},
+                .result = "[{\"owner\", \"name\", \"instance\", \"labels\", \"counters\"}]",
+                .help = "Says all counters as they are now, set by set."},
+               &call<&RuntimeMethods::say_counters>, this);
+  methods->add({.name = "plan",
+                .result = "as `bedplate plan --json` has it",
+                .help = "Says every byte of the pool with its owner."},
+               &call<&RuntimeMethods::say_plan>, this);
+}
+
+void RuntimeMethods::ping(ControlCall& call) const noexcept {
+  char version[32];
+  std::snprintf(version, sizeof version, "%d.%d.%d", BP_VERSION_MAJOR, BP_VERSION_MINOR,
+                BP_VERSION_PATCH);
+  JsonText& json = call.result();
+  json.begin_object().key("appliance").text(appliance);
+  json.key("pid").number(static_cast<uint64_t>(getpid())).key("version").text(version);
+  json.key("build").text(build_id().text).end_object();
+}
+
+// A page for each method.
+void RuntimeMethods::list(ControlCall& call) const noexcept {
+  const std::vector<ControlMethod>& all = methods_->all();
+  JsonText& json = call.result();
+  if (call.page() == 0) json.begin_array();
+  const ControlMethod& method = all[call.page()];
+  json.begin_object().key("name").text(method.name).key("parameters").begin_array();
+  for (const ControlParameter& parameter : method.parameters) {
+    json.begin_object().key("name").text(parameter.name).key("type").text(text_of(parameter.type));
+    json.key("required").boolean(parameter.is_required).key("help").text(parameter.help);
+    json.end_object();
+  }
+  json.end_array().key("result").text(method.result).key("help").text(method.help);
+  json.key("needs").text(method.needs).end_object();
+  if (call.page() + 1 < all.size()) {
+    call.more(call.page() + 1);
+  } else {
+    json.end_array();
+  }
+}
+
+// As much as fits; a page's number is the set and, in it, the counter that comes first.
+void RuntimeMethods::say_counters(ControlCall& call) const noexcept {
+  constexpr size_t kRoomBytes = 2 * 1024;  // a set's head, and a counter
+  constexpr size_t kPieceBytes = 16 * 1024;
+  JsonText& json = call.result();
+  if (call.page() == 0) json.begin_array();
+  auto set_index = static_cast<uint32_t>(call.page() >> 32);
+  auto first = static_cast<uint32_t>(call.page());
+  for (; set_index < counters.set_count(); ++set_index, first = 0) {
+    const CounterSetRecord& set = counters.set(set_index);
+    const bool is_wanted =
+        !call.has("owner") || CountersView::text(set.owner.text) == call.text("owner");
+    if (!counters.is_there(set_index) || !is_wanted || set.count == 0) continue;
+    for (uint32_t i = first; i < set.count; ++i) {
+      if (json.bytes() > kPieceBytes - kRoomBytes) {
+        call.more(uint64_t{set_index} << 32 | i);
+        return;
+      }
+      if (i == 0) begin_set(counters, set, &json);
+      const CounterRecord& counter = counters.counter(set, i);
+      write_counter(counter, counters.values(set, counter), &json);
+    }
+    json.end_object().end_object();
+  }
+  json.end_array();
+}
+
+void RuntimeMethods::say_plan(ControlCall& call) const noexcept {
+  constexpr size_t kPieceBytes = 16 * 1024;
+  const std::string_view rest = std::string_view(plan).substr(call.page());
+  call.result().more(rest.substr(0, kPieceBytes));
+  if (rest.size() > kPieceBytes) call.more(call.page() + kPieceBytes);
+}
+
+}  // namespace bedplate

@@ -1,0 +1,33 @@
+// What every appliance can be asked, whatever its services are: itself, its methods, its counters,
+// its plan.
+//
+// Threads: that of the control socket. Nothing is allocated once they are added.
+#pragma once
+
+#include <string>
+
+#include "apps/boot/control_methods.h"
+#include "apps/boot/counters_view.h"
+
+namespace bedplate {
+
+class RuntimeMethods {
+ public:
+  // Adds them. `methods` and this outlive the appliance.
+  void add_to(ControlMethods* methods);
+
+  // What they answer with, before one is called.
+  std::string appliance;
+  std::string plan;  // as JSON, in one line
+  CountersView counters;
+
+ private:
+  void ping(ControlCall& call) const noexcept;
+  void list(ControlCall& call) const noexcept;
+  void say_counters(ControlCall& call) const noexcept;
+  void say_plan(ControlCall& call) const noexcept;
+
+  const ControlMethods* methods_ = nullptr;
+};
+
+}  // namespace bedplate

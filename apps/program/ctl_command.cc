@@ -1,0 +1,185 @@
+// `ctl`: asks a running appliance over its control socket (docs/control.md), or prints the table of
+// methods.
+//
+// Tested by tests/system/control_test.py.
+#include <cerrno>
+#include <cstdio>
+#include <string>
+
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include <nlohmann/json.hpp>
+
+#include "apps/boot/control_methods.h"
+#include "apps/boot/counters_reader.h"
+#include "apps/control/control_service.h"
+#include "apps/program/commands.h"
+#include "apps/program/json_output.h"
+#include "platform/file.h"
+#include "transport/socket_address.h"
+
+namespace bedplate {
+namespace {
+
+constexpr time_t kPatienceSeconds = 15;
+
+// What bash is told: the methods of this program's appliances, and the parameters of each.
+constexpr char kCompletion[] =
+    "_bedplate_ctl() {\n"
+    "  local word=${COMP_WORDS[COMP_CWORD]}\n"
+    "  [ \"${COMP_WORDS[1]}\" = ctl ] || return\n"
+    "  if [ \"$COMP_CWORD\" = 2 ]; then\n"
+    "    COMPREPLY=($(compgen -W \"$(\"$1\" ctl --list |\n"
+    "      awk -F: '/^[a-z]/ {print $1}')\" -- \"$word\"))\n"
+    "    return\n"
+    "  fi\n"
+    "  compopt -o nospace\n"
+    "  COMPREPLY=($(compgen -S = -W \"$(\"$1\" ctl --list |\n"
+    "    awk -v method=\"${COMP_WORDS[2]}\" '/^[a-z]/ {is = $1 == method \":\"}\n"
+    "      is && /^    [a-z]/ {sub(\"=.*\", \"\", $1); print $1}')\" -- \"$word\"))\n"
+    "}\n"
+    "complete -o default -F _bedplate_ctl bedplate\n";
+
+ControlMethods methods_of(const Arguments& arguments) {
+  static RuntimeMethods runtime;
+  ControlMethods methods;
+  add_all_methods(arguments.services, &runtime, &methods);
+  return methods;
+}
+
+void print_list(const ControlMethods& methods) {
+  for (const ControlMethod& method : methods.all()) {
+    std::printf("%s: %s\n", method.name.c_str(), method.help.c_str());
+    for (const ControlParameter& parameter : method.parameters) {
+      std::printf("    %s=%s%s  %s\n", parameter.name.c_str(), text_of(parameter.type),
+                  parameter.is_required ? "" : " (optional)", parameter.help.c_str());
+    }
+    std::printf("  answers %s\n", method.result.c_str());
+    if (!method.needs.empty()) std::printf("  needs %s\n", method.needs.c_str());
+  }
+}
+
+// Rows of a table: method, parameters, answer, what it does.
+void print_markdown(const ControlMethods& methods) {
+  for (const ControlMethod& method : methods.all()) {
+    std::string parameters;
+    for (const ControlParameter& parameter : method.parameters) {
+      parameters += (parameters.empty() ? "`" : "; `") + parameter.name + "`, a " +
+                    text_of(parameter.type) + (parameter.is_required ? ": " : ", optional: ") +
+                    parameter.help;
+    }
+    const std::string needs = method.needs.empty() ? "" : " Needs " + method.needs + ".";
+    std::printf("| `%s` | %s | `%s` | %s%s |\n", method.name.c_str(), parameters.c_str(),
+                method.result.c_str(), method.help.c_str(), needs.c_str());
+  }
+}
+
+// "asking NAME for METHOD".
+Error failure(const std::string& path, const std::string& method) {
+  Error error;
+  return error.set_doing("asking %s for %s", path.c_str(), method.c_str());
+}
+
+Result<std::string> socket_path(const Arguments& arguments) {
+  const std::string directory = arguments.value("--directory", "/run/bedplate");
+  if (arguments.has("--name")) return control_path(directory, arguments.value("--name"));
+  auto names = list_appliances(directory);
+  if (!names.ok()) return names.error();
+  if (names.value().empty()) return no_appliance(directory);
+  if (names.value().size() == 1) return control_path(directory, names.value()[0]);
+  Error error;
+  error.kind = ErrorKind::kConfiguration;
+  error.set_doing("looking for an appliance in %s", directory.c_str());
+  error.set_answer("there are %zu", names.value().size());
+  return error.set_cure("say which: --name %s", names.value()[0].c_str());
+}
+
+// Sends `line` and returns the line that is answered.
+Result<std::string> exchange(const std::string& path, const std::string& method,
+                             const std::string& line) {
+  SocketAddress address;
+  address.kind = SocketAddress::Kind::kUnix;
+  address.path = path;
+  auto connected = start_connecting(address);
+  if (!connected.ok()) {
+    Error error = connected.error();
+    return error.set_cure("does it run, and has its configuration [control]? Root and its own user "
+                          "may ask, and the group that [control] names");
+  }
+  const int fd = connected.value().number();
+  set_blocking(fd, true);
+  const timeval patience = {kPatienceSeconds, 0};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  for (size_t sent = 0; sent < line.size();) {
+    const ssize_t more = send(fd, line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
+    if (more <= 0) break;  // what it says tells why
+    sent += static_cast<size_t>(more);
+  }
+  std::string answer;
+  char piece[16 * 1024];
+  while (answer.empty() || answer.back() != '\n') {
+    const ssize_t got = recv(fd, piece, sizeof piece, 0);
+    if (got > 0) {
+      answer.append(piece, static_cast<size_t>(got));
+      continue;
+    }
+    Error error = failure(path, method);
+    if (got < 0) error.set_answer_errno(errno);
+    if (got == 0) error.set_answer("it ended the connection");
+    return error.set_cure("see its log, and `bedplate top`");
+  }
+  return answer;
+}
+
+int print_answer(const std::string& path, const std::string& method, const std::string& answer,
+                 bool is_raw) {
+  const auto json = nlohmann::ordered_json::parse(answer, nullptr, false);
+  const bool is_answer = json.is_object() && (json.contains("result") || json.contains("error"));
+  if (!is_answer) {
+    return fail(failure(path, method).set_answer("what it says is no answer"));
+  }
+  if (is_raw) std::fputs(answer.c_str(), stdout);
+  if (json.contains("error")) {
+    const auto& error = json["error"];
+    const bool has_message =
+        error.is_object() && error.contains("message") && error["message"].is_string();
+    const std::string said = has_message ? error["message"].get<std::string>() : error.dump();
+    return fail(failure(path, method).set_answer("%s", said.c_str()));
+  }
+  if (!is_raw) std::printf("%s\n", json["result"].dump(2).c_str());
+  return kExitGood;
+}
+
+}  // namespace
+
+int ctl_command(const Arguments& arguments) {
+  if (arguments.has("--completion")) {
+    std::fputs(kCompletion, stdout);
+    return kExitGood;
+  }
+  if (arguments.has("--list")) {
+    const ControlMethods methods = methods_of(arguments);
+    arguments.has("--markdown") ? print_markdown(methods) : print_list(methods);
+    return kExitGood;
+  }
+  if (arguments.operands.empty()) return usage_failure("missing METHOD, or --list", "", "ctl");
+  Json parameters = Json::object();
+  for (size_t i = 1; i < arguments.operands.size(); ++i) {
+    const std::string& word = arguments.operands[i];
+    const size_t equals = word.find('=');
+    if (equals == word.npos || equals == 0) {
+      return usage_failure("a parameter is KEY=VALUE, not", word, "ctl");
+    }
+    parameters[word.substr(0, equals)] = word.substr(equals + 1);
+  }
+  const std::string& method = arguments.operands[0];
+  const Json request = {{"jsonrpc", "2.0"}, {"id", 1}, {"method", method}, {"params", parameters}};
+  auto path = socket_path(arguments);
+  if (!path.ok()) return fail(path.error());
+  auto answer = exchange(path.value(), method, request.dump(-1) + "\n");
+  if (!answer.ok()) return fail(answer.error());
+  return print_answer(path.value(), method, answer.value(), arguments.has("--json"));
+}
+
+}  // namespace bedplate

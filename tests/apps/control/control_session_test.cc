@@ -1,0 +1,225 @@
+// What a connection is answered, without a socket, and what of it happens at a loop.
+#include "apps/control/control_session.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "tests/transport/plain_sleeper.h"
+#include "transport/event_loop.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+
+TEST_GROUP(ControlSession) {
+  ControlCounters counters;
+  ControlMethods methods;
+  ControlSite site;
+  std::unique_ptr<EventLoop> loop;
+  std::unique_ptr<test::PlainSleeper> sleeper;
+  std::unique_ptr<ControlSession> session;
+  int wake_count = 0;
+  uint64_t number = 0;
+
+  void setup() override {
+    make_loop();
+    site.methods = &methods;
+    site.counters = &counters;
+    site.wake = [](void* group) noexcept {
+      ++static_cast<TEST_GROUP_CppUTestGroupControlSession*>(group)->wake_count;
+    };
+    site.wake_context = this;
+    methods.add(
+        {.name = "echo",
+         .parameters = {{.name = "text"},
+                        {.name = "number", .type = ControlType::kNumber, .is_required = false},
+                        {.name = "yes", .type = ControlType::kBoolean, .is_required = false}}},
+        [](void* /*context*/, ControlCall& call) noexcept {
+          call.result().begin_array().text(call.text("text")).number(call.number("number", 7));
+          call.result().boolean(call.boolean("yes")).end_array();
+        },
+        this);
+    methods.add(
+        {.name = "refuse"},
+        [](void* /*context*/, ControlCall& call) noexcept {
+          Error error;
+          call.result().begin_object();  // what was begun is not said
+          call.refuse(error.set_doing("doing").set_answer("no").set_cure("ask again"));
+        },
+        this);
+    methods.add(
+        {.name = "long"},
+        [](void* /*context*/, ControlCall& call) noexcept {
+          if (call.page() == 0) call.result().begin_array();
+          call.result().text(std::string_view(kLong)).number(call.page());
+          call.page() < 9 ? call.more(call.page() + 1) : (void)call.result().end_array();
+        },
+        this);
+    methods.set_owner("cache");
+    methods.add(
+        {.name = "flush"},
+        [](void* group, ControlCall& call) noexcept {
+          auto& self = *static_cast<TEST_GROUP_CppUTestGroupControlSession*>(group);
+          call.go_on(
+              *self.loop,
+              [](void* context, ControlCall& there) noexcept {
+                there.result().number(
+                    ++static_cast<TEST_GROUP_CppUTestGroupControlSession*>(context)->number);
+              },
+              group);
+        },
+        this);
+    session = std::make_unique<ControlSession>(site);
+    session->open(-1);
+  }
+
+  inline static const std::string kLong = std::string(9000, 'x');
+
+  void make_loop() {
+    loop = std::make_unique<EventLoop>();
+    CHECK(loop->create({}).ok());
+    sleeper = std::make_unique<test::PlainSleeper>(*loop);
+    loop->set_sleeper(*sleeper);
+  }
+  // Has what was submitted done, here; a loop runs once.
+  void run_loop() {
+    LoopCall end = {
+        .function = [](void* ended) noexcept { static_cast<EventLoop*>(ended)->stop(); },
+        .context = loop.get()};
+    loop->submit(end);
+    loop->run();
+    make_loop();
+  }
+
+  // Everything that is answered to `text`, which comes and is answered `step` bytes at once, until
+  // it waits.
+  std::string said(const std::string& text, size_t step = SIZE_MAX) {
+    std::string answers;
+    size_t given = 0;
+    for (;;) {
+      if (const std::string_view output = session->output(); !output.empty()) {
+        const size_t bytes = std::min(output.size(), step);
+        answers += output.substr(0, bytes);
+        session->sent(bytes);
+        continue;
+      }
+      const std::span<char> room = session->room();
+      const size_t bytes = std::min({room.size(), text.size() - given, step});
+      if (bytes == 0) return answers;
+      std::memcpy(room.data(), text.data() + given, bytes);
+      given += bytes;
+      session->received(bytes);
+    }
+  }
+  static std::string request(const std::string& method, const std::string& params = "") {
+    return R"({"jsonrpc":"2.0","id":1,"method":")" + method + "\"" +
+           (params.empty() ? "" : ",\"params\":{" + params + "}") + "}\n";
+  }
+  static std::string answer(const std::string& result) {
+    return R"({"jsonrpc":"2.0","id":1,"result":)" + result + "}\n";
+  }
+  void expect_code(int code, const std::string& line) {
+    const std::string answered = said(line + "\n");
+    CHECK_TEXT(answered.find("\"code\":" + std::to_string(code) + ",") != answered.npos,
+               (line + " -> " + answered).c_str());
+  }
+};
+
+TEST(ControlSession, AnswersLineByLine) {
+  const std::string all = request("echo", R"("text":"a\n\"\u00e9","number":5,"yes":true)") +
+                          "\r\n" + request("echo", R"("text":"","number":"12","yes":"true")");
+  const std::string wanted = answer("[\"a\\u000a\\\"\xc3\xa9\",5,true]") + answer("[\"\",12,true]");
+  STRCMP_EQUAL(wanted.c_str(), said(all).c_str());
+  STRCMP_EQUAL(wanted.c_str(), said(all, 1).c_str());
+  CHECK_FALSE(session->is_over());
+  LONGS_EQUAL(4, counters.requests.read());
+  LONGS_EQUAL(0, counters.refused.read());
+}
+
+TEST(ControlSession, AnswersWithTheIdThatItWasGiven) {
+  for (const char* id : {"null", "0", "18446744073709551615", "-1", R"("a b")", R"("\u0001")"}) {
+    const std::string line =
+        std::string(R"({"id":)") + id + R"(,"method":"refuse","jsonrpc":"2.0"})";
+    STRCMP_EQUAL((std::string(R"({"jsonrpc":"2.0","id":)") + id +
+                  R"(,"error":{"code":-32000,"message":"doing: no; ask again"}})" + "\n")
+                     .c_str(),
+                 said(line + "\n").c_str());
+  }
+  // The id comes behind what is wrong.
+  STRCMP_CONTAINS(
+      "\"id\":5,",
+      said("{\"jsonrpc\":\"2.0\",\"params\":[1,[2]],\"method\":\"a\",\"id\":5}\n").c_str());
+  STRCMP_EQUAL("", said("{\"jsonrpc\":\"2.0\",\"method\":\"refuse\"}\n").c_str());
+}
+
+TEST(ControlSession, SaysWhatIsWrong) {
+  expect_code(-32700, "{");
+  expect_code(-32700, std::string(8000, '['));
+  expect_code(-32600, "[" + std::string(4000, '[') + std::string(4000, ']') + "]");
+  expect_code(-32600, "\"text\"");
+  expect_code(-32600, "{}");
+  expect_code(-32600, R"({"jsonrpc":"1.0","method":"echo","id":1})");
+  expect_code(-32600, R"({"jsonrpc":"2.0","method":5,"id":1})");
+  expect_code(-32600, R"({"jsonrpc":"2.0","method":"echo","id":1.5})");
+  expect_code(-32600, R"({"jsonrpc":"2.0","method":"echo","id":1,"id":2})");
+  expect_code(-32600, R"({"jsonrpc":"2.0","method":"echo","more":1})");
+  expect_code(-32600,
+              "{\"jsonrpc\":\"2.0\",\"method\":\"echo\",\"id\":\"" + std::string(65, 'x') + "\"}");
+  expect_code(-32601, R"({"jsonrpc":"2.0","method":"ech","id":1})");
+  for (const char* params :
+       {"", R"("text":1)", R"("text":null)", R"("text":{})", R"("text":[])", R"("txt":"")",
+        R"("text":"","text":"")", R"("text":"","number":-1)", R"("text":"","number":1.5)",
+        R"("text":"","number":"1x")", R"("text":"","number":18446744073709551616)",
+        R"("text":"","yes":1)", R"("text":"","yes":"no")"}) {
+    expect_code(-32602, R"({"jsonrpc":"2.0","id":1,"method":"echo","params":{)" +
+                            std::string(params) + "}}");
+  }
+  CHECK_FALSE(session->is_over());
+}
+
+TEST(ControlSession, ALineThatIsTooLongEndsTheConnection) {
+  STRCMP_CONTAINS("-32600", said(std::string(20000, 'x')).c_str());
+  CHECK(session->is_over());
+  CHECK(session->room().empty());
+}
+
+TEST(ControlSession, ALongAnswerIsMadeInPieces) {
+  for (const size_t step : {SIZE_MAX, size_t{1000}}) {
+    const std::string all = said(request("long") + request("echo", R"("text":"b")"), step);
+    LONGS_EQUAL(10, std::count(all.begin(), all.end(), 'x') / 9000);
+    STRCMP_CONTAINS("x\",8,\"x", all.c_str());
+    CHECK(all.ends_with("x\",9]}\n" + answer("[\"b\",7,false]")));
+  }
+}
+
+TEST(ControlSession, WhatBelongsToALoopIsDoneThere) {
+  STRCMP_EQUAL("", said(request("cache.flush")).c_str());
+  CHECK(session->is_waiting() && session->is_held() && session->room().empty());
+  session->look(0);
+  STRCMP_EQUAL("", said("").c_str());
+  run_loop();
+  LONGS_EQUAL(1, wake_count);
+  session->look(0);
+  STRCMP_EQUAL(answer("1").c_str(), said("").c_str());
+  CHECK_FALSE(session->is_waiting() || session->is_held());
+}
+
+// It may yet be done, so its memory is nobody else's before it was.
+TEST(ControlSession, ALoopThatDoesNotComeToItIsSaidToBeStuck) {
+  said(request("cache.flush"));
+  session->look(UINT64_MAX);
+  STRCMP_CONTAINS("-32002", said("").c_str());
+  CHECK(session->is_over() && session->is_held());
+  LONGS_EQUAL(1, counters.stuck.read());
+  run_loop();
+  CHECK_FALSE(session->is_held());
+  session->open(-1);
+  STRCMP_EQUAL("", said(request("cache.flush")).c_str());
+  run_loop();
+  session->look(0);
+  STRCMP_EQUAL(answer("2").c_str(), said("").c_str());
+}

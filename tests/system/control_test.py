@@ -1,0 +1,242 @@
+"""[control]: what an appliance is asked over its control socket, and everything else it is sent."""
+
+import contextlib
+import json
+import os
+import socket
+import stat
+import subprocess
+
+from harness import (BEDPLATE, BOUND_SECONDS, KIB, Skip, expect, expect_in, expect_true, test,
+                     to_toml, wait_for)
+
+IDLE_COUNT = 1000
+
+
+def start(box, **keys):
+    configuration = box.configuration()
+    configuration["control"] = keys
+    return box.appliance(configuration)
+
+
+def path_of(appliance):
+    return os.path.join(appliance.runtime_directory, "test.control")
+
+
+def connect(appliance):
+    client = socket.socket(socket.AF_UNIX)
+    client.settimeout(BOUND_SECONDS)
+    client.connect(path_of(appliance))
+    return client
+
+
+def line_of(client):
+    said = b""
+    while not said.endswith(b"\n"):
+        more = client.recv(65536)
+        if not more:
+            break
+        said += more
+    return said.decode()
+
+
+def ask(appliance, method, **parameters):
+    """The whole answer to one request."""
+    with contextlib.closing(connect(appliance)) as client:
+        request = {"jsonrpc": "2.0", "id": 7, "method": method, "params": parameters}
+        client.sendall(json.dumps(request).encode() + b"\n")
+        said = json.loads(line_of(client))
+    expect((said["jsonrpc"], said["id"]), ("2.0", 7), "what an answer has")
+    return said
+
+
+def ctl(box, appliance, *words, expect_code=0):
+    return box.bedplate("ctl", *words, "--directory", appliance.runtime_directory,
+                        expect_code=expect_code)
+
+
+@test()
+def answers_what_it_is(box):
+    """By the socket and by the command, and the numbers are those of stats and plan."""
+    appliance = start(box)
+    said = ask(appliance, "ping")["result"]
+    expect((said["appliance"], said["pid"]), ("test", appliance.pid), "which appliance it is")
+    expect(json.loads(ctl(box, appliance, "ping").stdout), said, "what ctl prints")
+    expect(json.loads(ctl(box, appliance, "plan").stdout),
+           json.loads(box.bedplate("plan", appliance.config, "--json").stdout), "the plan")
+    sets = {(one["owner"], one["name"], one["instance"]): one
+            for one in ask(appliance, "counters")["result"]}
+    stats = appliance.stats()
+    expect(sets["", "pool", ""]["counters"]["total_bytes"], stats["pool"]["total_bytes"], "the pool")
+    expect_in("backend", sets["", "shard", "main"]["labels"], "labels of a shard")
+    expect(set(sets["blockd", "connections", ""]["counters"]) - set(stats["services"]["blockd"]),
+           set(), "counters of a service")
+    owners = {one["owner"] for one in ask(appliance, "counters", owner="blockd")["result"]}
+    expect(owners, {"blockd"}, "the owners of one service's counters")
+
+
+@test()
+def the_table_is_one(box):
+    """What the socket lists is what ctl lists without an appliance, and docs/control.md has it."""
+    appliance = start(box)
+    listed = {method["name"]: method for method in ask(appliance, "methods")["result"]}
+    text = box.bedplate("ctl", "--list").stdout
+    for name, method in listed.items():
+        expect_in(f"{name}: {method['help']}\n", text, "ctl --list")
+    with open("docs/control.md", encoding="utf-8") as file:
+        document = file.read()
+    for line in box.bedplate("ctl", "--list", "--markdown").stdout.splitlines():
+        expect_in(line + "\n", document, "docs/control.md")
+    completion = box.write("completion", box.bedplate("ctl", "--completion").stdout)
+    for words, completed in (("cou", "counters\n"), ("counters ow", "owner=\n")):
+        script = (f"source {completion}; COMP_WORDS=({BEDPLATE} ctl {words}); "
+                  "COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); compopt() { :; }; "
+                  "_bedplate_ctl ${COMP_WORDS[0]}; echo ${COMPREPLY[@]}")
+        expect(box.run("bash", "-c", script).stdout, completed, "what bash completes")
+
+
+@test()
+def says_what_is_wrong(box):
+    appliance = start(box)
+    for method, parameters, code, text in (
+            ("pang", {}, -32601, "there is no such method; \"methods\" lists them: pang"),
+            ("ping", {"a": 1}, -32602, "it knows no parameter a"),
+            ("counters", {"owner": 1}, -32602, "this parameter is a text: owner")):
+        expect(ask(appliance, method, **parameters)["error"], {"code": code, "message": text}, method)
+    said = ctl(box, appliance, "pang", expect_code=1)
+    expect_in("there is no such method", said.stderr, "what ctl says")
+    expect_in("a parameter is KEY=VALUE, not owner", ctl(box, appliance, "counters", "owner",
+                                                         expect_code=2).stderr, "of its usage")
+    expect_in("has its configuration [control]?",
+              ctl(box, appliance, "ping", "--name", "none", expect_code=1).stderr, "without a socket")
+
+
+HOSTILE = {  # what is sent, the codes that are answered, whether the connection goes on
+    "no_json": (b"{]\n", [-32700], True),
+    "no_object": (b"17\n", [-32600], True),
+    "batch": (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]\n', [-32600], True),
+    "deep": (b"[" * 8000 + b"\n", [-32700], True),
+    "deep_parameter": (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":' + b"[" * 2000 +
+                       b"]" * 2000 + b"}}\n", [-32602], True),
+    "twice": (b'{"jsonrpc":"2.0","id":1,"method":"ping","method":"plan"}\n', [-32600], True),
+    "no_version": (b'{"id":1,"method":"ping"}\n', [-32600], True),
+    "no_utf8": (b'{"jsonrpc":"2.0","id":1,"method":"\xff"}\n', [-32700], True),
+    "many_parameters": (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{' + b",".join(
+        b'"%d":1' % i for i in range(100)) + b"}}\n", [-32602], True),
+    "oversized": (b'{"jsonrpc":"2.0","id":1,"method":"' + b"x" * 100000 + b'"}\n', [-32600], False),
+    "endless": (b"\0" * 100000, [-32600], False),
+    "pipelined": (b'{]\n\n \n{"jsonrpc":"2.0","id":1,"method":"pang"}\n', [-32700, -32601], True),
+    "notification": (b'{"jsonrpc":"2.0","method":"pang"}\n', [], True),
+}
+
+
+@test(what=list(HOSTILE))
+def hostile(box, what):
+    """The right codes, and then it goes on, or ends; others are served as ever."""
+    appliance = start(box)
+    sent, codes, goes_on = HOSTILE[what]
+    with contextlib.closing(connect(appliance)) as client:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            client.sendall(sent)
+        if goes_on:
+            client.sendall(b'{"jsonrpc":"2.0","id":"end","method":"ping"}\n')
+        client.shutdown(socket.SHUT_WR)
+        said = b""
+        with contextlib.suppress(ConnectionResetError):
+            while more := client.recv(65536):
+                said += more
+    answers = [json.loads(line) for line in said.decode().splitlines()]
+    if goes_on:
+        expect(answers.pop()["id"], "end", "what comes last")
+    expect([answer["error"]["code"] for answer in answers], codes, "the codes")
+    expect(ask(appliance, "ping")["result"]["appliance"], "test", "what others are answered")
+    appliance.expect_alive()
+
+
+@test()
+def slow_and_partial(box):
+    """A line that never ends is ended; one that is sent in pieces is answered."""
+    appliance = start(box)
+    with contextlib.closing(connect(appliance)) as client:
+        client.sendall(b'{"jsonrpc"')
+        expect_in("the line did not end in 10 s", line_of(client), "the answer to half a line")
+    with contextlib.closing(connect(appliance)) as client:
+        for byte in b'{"jsonrpc":"2.0","id":null,"method":"ping"}\n':
+            client.sendall(bytes([byte]))
+        expect_in('"appliance":"test"', line_of(client), "the answer to one in pieces")
+
+
+@test()
+def many_idle_connections(box):
+    """They have the places that were planned; a new one takes that of the longest silent."""
+    appliance = start(box, max_connections=4)
+    ask(appliance, "counters", owner="blockd")
+    before = appliance.stats()["heap_owner"]["heap:control"]["used_bytes"]
+    idle = [box.closing.enter_context(contextlib.closing(connect(appliance)))
+            for _ in range(IDLE_COUNT)]
+    for _ in range(100):
+        expect(len(ask(appliance, "counters", owner="blockd")["result"]) > 0, True, "an answer")
+    wait_for(lambda: appliance.stats()["services"]["control"]["turned_away"] >= IDLE_COUNT - 4,
+             "turned away")
+    more = appliance.stats()["heap_owner"]["heap:control"]["used_bytes"] - before
+    expect_true(more <= 256 * KIB, f"its memory grows by what one line takes at most, not by {more}")
+    expect(len(idle), IDLE_COUNT, "clients")
+
+
+def ask_as(appliance, user, groups=(), asks=True):
+    """What `user` of these groups is answered; nothing: it could not connect. One that is refused is
+    so before it asks."""
+    client = ("import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); "
+              "s.send(b'{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\\n') if len(sys.argv) > 2 else 0; "
+              "print(s.makefile().readline())")
+    done = subprocess.run(["/usr/bin/python3", "-c", client, path_of(appliance),
+                           *["asks"][:asks]], user=user,
+                          group=user, extra_groups=list(groups), capture_output=True, text=True,
+                          check=False, timeout=BOUND_SECONDS)
+    if done.returncode != 0:
+        expect_in("PermissionError", done.stderr, "what keeps it from connecting")
+        return None
+    return json.loads(done.stdout)
+
+
+@test()
+def others_may_not_ask(box):
+    """By the file's mode; and where that lets them, by who they are."""
+    if os.geteuid() != 0:
+        raise Skip("needs root, to be others")
+    appliance = start(box)
+    os.chmod(box.directory, 0o755)
+    os.chmod(appliance.runtime_directory, 0o755)
+    expect(stat.S_IMODE(os.stat(path_of(appliance)).st_mode), 0o600, "the socket's mode")
+    expect(ask_as(appliance, 4711), None, "what another user is answered")
+    os.chmod(path_of(appliance), 0o666)
+    said = ask_as(appliance, 4711, asks=False)
+    expect((said["id"], said["error"]["code"]), (None, -32001), "the refusal")
+    expect_in("the user 4711 may not ask", said["error"]["message"], "what it says")
+    expect(appliance.stats()["services"]["control"]["not_allowed"], 1, "those that may not")
+    expect(ask(appliance, "ping")["result"]["appliance"], "test", "what root is answered")
+
+
+@test()
+def a_group_may_ask(box):
+    if os.geteuid() != 0:
+        raise Skip("needs root, to be others")
+    appliance = start(box, group="4712")
+    os.chmod(box.directory, 0o755)
+    os.chmod(appliance.runtime_directory, 0o755)
+    expect(stat.S_IMODE(os.stat(path_of(appliance)).st_mode), 0o660, "the socket's mode")
+    expect(ask_as(appliance, 4711), None, "what another user is answered")
+    expect(ask_as(appliance, 4711, [4712])["result"]["appliance"], "test", "one of the group")
+    expect(ask_as(appliance, 4712)["result"]["appliance"], "test", "one whose own group it is")
+    os.chmod(path_of(appliance), 0o666)
+    expect(ask_as(appliance, 4711, [4713], asks=False)["error"]["code"], -32001, "one of another group")
+
+
+@test()
+def no_such_group(box):
+    configuration = box.configuration()
+    configuration["control"] = {"group": "no-such-group"}
+    config = box.write("group.toml", to_toml(configuration))
+    box.ensure_hugepages(config)
+    said = box.bedplate("run", config, expect_code=1)
+    expect_in("no such group in /etc/group", said.stderr, "the message")
