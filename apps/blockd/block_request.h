@@ -14,6 +14,7 @@
 // Tested by tests/apps/blockd/volume_test.cc.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -28,10 +29,21 @@ class Connection;
 
 class StoreQueue;
 
+struct BlockRequest;
+
+// Of a volume that was told to wait: requests that have come since, oldest first. The volumes'
+// shard's, but for `is_on`, which any thread may read.
+struct VolumeHold {
+  std::atomic<bool> is_on{false};
+  BlockRequest* first = nullptr;
+  BlockRequest* last = nullptr;
+};
+
 // What an export stands for. Read-only after boot.
 struct Volume {
   VolumeStore* store = nullptr;
   StoreQueue* queue = nullptr;  // to the store; nullptr: it is memory
+  VolumeHold* hold = nullptr;
 };
 
 enum class RequestStep : uint8_t {

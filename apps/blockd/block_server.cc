@@ -119,10 +119,10 @@ Result<void> BlockServer::add_volumes(const Carve& carve) {
       queues_.emplace_back().create(*wiring.store, *volume.queue, memory.value(), tasks.value(),
                                     volume_service_.replies(), *wiring_.volume_counters,
                                     *wiring.counters);
-      volumes_.push_back({wiring.store, &queues_.back()});
+      volumes_.push_back({wiring.store, &queues_.back(), &holds_.emplace_back()});
     } else {
       memory_stores_.emplace_back(memory.value().data(), volume.bytes);
-      volumes_.push_back({&memory_stores_.back(), nullptr});
+      volumes_.push_back({&memory_stores_.back(), nullptr, &holds_.emplace_back()});
     }
     exports_.push_back({volume.name, volumes_.back().store->bytes(), volume.read_only});
   }
@@ -207,7 +207,31 @@ void BlockServer::start() noexcept {
   }
 }
 
-void BlockServer::request_drain() noexcept { wiring_.connections_loop->submit(drain_call_); }
+// What waits is answered, too.
+void BlockServer::request_drain() noexcept {
+  wiring_.connections_loop->submit(drain_call_);
+  wiring_.volumes_loop->submit(release_call_);
+}
+
+void BlockServer::release_held(void* server) noexcept {
+  auto& self = *static_cast<BlockServer*>(server);
+  for (size_t i = 0; i < self.volumes_.size(); ++i) self.set_held(i, false);
+}
+
+std::optional<size_t> BlockServer::find_volume(std::string_view name) const noexcept {
+  for (size_t i = 0; i < options_.volumes.size(); ++i) {
+    if (options_.volumes[i].name == name) return i;
+  }
+  return {};
+}
+
+void BlockServer::set_read_only(size_t volume, bool is_read_only) noexcept {
+  BP_ASSERT(is_own_thread());
+  exports_[volume].read_only = is_read_only;
+  for (uint32_t i = 0; i < options_.max_connections; ++i) {
+    if (!connection(i).is_closed()) connection(i).set_read_only(volumes_[volume], is_read_only);
+  }
+}
 
 void BlockServer::drain(void* server) noexcept {
   auto& self = *static_cast<BlockServer*>(server);
@@ -234,7 +258,7 @@ void BlockServer::open_connection(int fd, nbd::Tls tls) noexcept {
   // A volume may have grown; those that are connected know it as it was.
   for (size_t i = 0; i < exports_.size(); ++i) exports_[i].bytes = volumes_[i].store->bytes();
   Connection* connection = free_;
-  if (connection == nullptr || is_draining_ || connection->open(fd, tls) != 0) {
+  if (connection == nullptr || is_draining_ || !is_accepting_ || connection->open(fd, tls) != 0) {
     wiring_.connection_counters->connections_refused.add(1);
     ::close(fd);
     return;

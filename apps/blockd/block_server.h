@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "apps/blockd/block_request.h"
@@ -94,6 +95,34 @@ class BlockServer final : public PollSource, private ConnectionHost {
 
   // Stops listening and lets every connection finish what it has begun. Threads: any.
   void request_drain() noexcept;
+  // ---- While it runs: what the control socket tells it ----
+
+  // The volume of this name; nothing: there is none. Threads: any.
+  std::optional<size_t> find_volume(std::string_view name) const noexcept;
+  size_t volume_count() const noexcept { return volumes_.size(); }
+  uint64_t volume_bytes(size_t volume) const noexcept { return volumes_[volume].store->bytes(); }
+  const BlockVolumeOptions& volume_options(size_t volume) const noexcept {
+    return options_.volumes[volume];
+  }
+  EventLoop& connections_loop() noexcept { return *wiring_.connections_loop; }
+  EventLoop& volumes_loop() noexcept { return *wiring_.volumes_loop; }
+
+  // Whether writes are refused, from the next request on. Threads: the connections' shard.
+  bool is_read_only(size_t volume) const noexcept { return exports_[volume].read_only; }
+  void set_read_only(size_t volume, bool is_read_only) noexcept;
+  // Whether new clients are served; others are closed at once. Threads: the connections' shard.
+  bool is_accepting() const noexcept { return is_accepting_; }
+  void set_accepting(bool is_accepting) noexcept { is_accepting_ = is_accepting; }
+
+  // Whether requests wait before they reach the volume. Threads: any.
+  bool is_held(size_t volume) const noexcept {
+    return holds_[volume].is_on.load(std::memory_order_relaxed);
+  }
+  // Returns how many went on. Threads: the volumes' shard.
+  uint32_t set_held(size_t volume, bool is_held) noexcept {
+    return volume_service_.hold(volumes_[volume], is_held);
+  }
+
   // Whether the drain is complete: no connection is open. Threads: any.
   bool is_drained() const noexcept { return is_drained_.load(std::memory_order_acquire); }
 
@@ -121,6 +150,7 @@ class BlockServer final : public PollSource, private ConnectionHost {
   static void handshake_expired(void* context) noexcept;
   void open_connection(int fd, nbd::Tls tls) noexcept;
   static void drain(void* server) noexcept;
+  static void release_held(void* server) noexcept;
   uint32_t flush_marked() noexcept;
 
   static constexpr uint32_t kListenerCountMax = 8;
@@ -136,6 +166,7 @@ class BlockServer final : public PollSource, private ConnectionHost {
   std::vector<nbd::ExportInfo> exports_;
   std::deque<MemoryStore> memory_stores_;
   std::deque<StoreQueue> queues_;
+  std::deque<VolumeHold> holds_;
   std::vector<Volume> volumes_;
   VolumeService volume_service_;
   BlockRequestFifo* requests_ = nullptr;
@@ -151,7 +182,9 @@ class BlockServer final : public PollSource, private ConnectionHost {
   Listener listeners_[kListenerCountMax];
   uint32_t listener_count_ = 0;
   LoopCall drain_call_ = {.function = &BlockServer::drain, .context = this};
+  LoopCall release_call_ = {.function = &BlockServer::release_held, .context = this};
   bool is_draining_ = false;
+  bool is_accepting_ = true;
   std::atomic<bool> is_drained_{false};
 };
 

@@ -1,6 +1,7 @@
 // blockd as a service of the runtime: [blockd] of the configuration, what it plans, where it runs.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -66,6 +67,7 @@ class BlockService final : public Service {
   Result<void> create(ServiceContext& context) override;
   void start(uint32_t shard) noexcept override;
   void tick() noexcept override;
+  void methods(ControlMethods& methods) override;
   void request_drain() noexcept override;
   bool is_drained() const noexcept override {
     return server_.is_drained() && drives_.are_shut_down();
@@ -89,6 +91,11 @@ class BlockService final : public Service {
   nbd::Tls tls_of(int listener) const;
   Result<void> connect_tls(ServiceContext& context);
   FilePlan file_plan(size_t volume_index);
+  bool find_volume(ControlCall& call) noexcept;
+  void list_volumes(ControlCall& call) noexcept;
+  void set_read_only(ControlCall& call) noexcept;
+  void hold_volume(ControlCall& call) noexcept;
+  void set_listening(ControlCall& call) noexcept;
   Result<void> open_stores(ServiceContext& context);
   Result<std::unique_ptr<VolumeStore>> open_file(ServiceContext& context, size_t volume_index);
 
@@ -102,7 +109,7 @@ class BlockService final : public Service {
   LogLimit tls_log_limit_{10};
   BlockServer server_;
   StreamSockets* volumes_sockets_ = nullptr;
-  bool is_draining_ = false;
+  std::atomic<bool> is_draining_{false};
 };
 
 }  // namespace bedplate

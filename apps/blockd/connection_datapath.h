@@ -95,6 +95,11 @@ class Connection {
   // The client took too long to negotiate.
   void handshake_overdue() noexcept;
 
+  // From the next request on writes to `volume` are refused, or not, where it is this client's.
+  void set_read_only(const Volume& volume, bool is_read_only) noexcept {
+    if (volume_ == &volume) view_.read_only = is_read_only;
+  }
+
   bool is_closed() const noexcept { return phase_ == Phase::kClosed; }
   bool is_negotiating() const noexcept { return phase_ == Phase::kNegotiating; }
   // Whether the invariants hold. Cost: a walk through the requests.

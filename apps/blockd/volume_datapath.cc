@@ -76,6 +76,29 @@ void VolumeService::handle(BlockRequest& request) noexcept {
   }
 }
 
+void VolumeService::take(BlockRequest& request) noexcept {
+  VolumeHold& hold = *request.volume->hold;
+  const bool is_new = request.step == RequestStep::kSubmit || request.step == RequestStep::kStore;
+  if (!hold.is_on.load(std::memory_order_relaxed) || !is_new) return handle(request);
+  request.next = nullptr;
+  (hold.last == nullptr ? hold.first : hold.last->next) = &request;
+  hold.last = &request;
+}
+
+uint32_t VolumeService::hold(const Volume& volume, bool is_on) noexcept {
+  VolumeHold& hold = *volume.hold;
+  hold.is_on.store(is_on, std::memory_order_relaxed);
+  if (is_on) return 0;
+  uint32_t count = 0;
+  for (BlockRequest* each = hold.first; each != nullptr; ++count) {
+    BlockRequest& request = *each;
+    each = request.next;
+    handle(request);
+  }
+  hold.first = hold.last = nullptr;
+  return count;
+}
+
 // One slice of the first long request, which then goes to the end of the line.
 uint32_t VolumeService::zero_some() noexcept {
   BlockRequest* request = first_long_;
@@ -103,7 +126,7 @@ uint32_t VolumeService::poll(uint32_t budget) noexcept {
   constexpr uint32_t kBatchMax = 64;
   BlockRequest* batch[kBatchMax];
   const size_t count = options_.requests->pop_batch({batch, std::min(budget, kBatchMax)});
-  for (size_t i = 0; i < count; ++i) handle(*batch[i]);
+  for (size_t i = 0; i < count; ++i) take(*batch[i]);
   const uint32_t slices = zero_some();
   // Also for what stores have completed since the last poll.
   if (replies_.has_replied && options_.replies_doorbell != nullptr) {

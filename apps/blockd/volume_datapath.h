@@ -25,6 +25,9 @@ class VolumeService final : public PollSource {
     options_ = options;
     replies_.fifo = options.replies;
   }
+  // What is new for `volume` waits, or no longer; what was begun goes on. Returns how many requests
+  // went on. Threads: its shard's.
+  uint32_t hold(const Volume& volume, bool is_on) noexcept;
   // For the queues of its volumes: what they answer leaves with its next poll, at once.
   ReplyLane& replies() noexcept { return replies_; }
 
@@ -35,6 +38,7 @@ class VolumeService final : public PollSource {
   bool is_valid() const noexcept;
 
  private:
+  void take(BlockRequest& request) noexcept;
   void handle(BlockRequest& request) noexcept;
   void handle_write(BlockRequest& request) noexcept;
   void reply(BlockRequest& request) noexcept;

@@ -74,7 +74,7 @@ TSRELAY := fec_receiver_datapath fec_sender_datapath leg_merge_datapath local_re
            output_group_datapath pacer_datapath psi_datapath recording recording_datapath \
            relay_service relay_settings relay_stream relay_stream_datapath rtp_datapath test_picture \
            ts_generator ts_inspector_datapath
-BLOCKD := block_server block_service connection_datapath nbd_negotiation volume_datapath \
+BLOCKD := block_methods block_server block_service connection_datapath nbd_negotiation volume_datapath \
           stores/ceph_cluster stores/file_store stores/nvme_drives stores/nvme_store \
           stores/rbd_mapping stores/store_queue_datapath
 
@@ -95,7 +95,8 @@ LIBRARY_SOURCES := $(PLATFORM:%=platform/%.cc) $(PINNED_POOL:%=pinned_pool/%.cc)
                    $(filter-out $(VERBS_LIBRARY_SOURCES),$(TRANSPORT:%=transport/%.cc)) \
                    apps/boot/bedplate_c.cc apps/boot/error_c.cc apps/boot/messages_c.cc \
                    $(BOOT:%=apps/boot/%.cc) $(PERF:%=apps/perf/%.cc) \
-                   $(COMMANDS:%=apps/program/%.cc) $(HTTP:%=apps/http/%.cc) $(CONTROL:%=apps/control/%.cc)
+                   $(COMMANDS:%=apps/program/%.cc) $(HTTP:%=apps/http/%.cc) \
+                   $(CONTROL:%=apps/control/%.cc)
 MALLOC_SOURCES := alloc/intercepting_heap.cc alloc/memory_calls.cc alloc/operator_new.cc
 # The pool's heap as a shared object, for the benchmark alone.
 BENCH_HEAP_SOURCES := $(PLATFORM:%=platform/%.cc) $(PINNED_POOL:%=pinned_pool/%.cc) \

@@ -3,12 +3,15 @@
 import contextlib
 import json
 import os
+import select
 import socket
 import stat
 import subprocess
 
-from harness import (BEDPLATE, BOUND_SECONDS, KIB, Skip, expect, expect_in, expect_true, test,
-                     to_toml, wait_for)
+import raw_nbd
+from harness import (BEDPLATE, BOUND_SECONDS, KIB, LAYOUTS, MIB, Skip, expect, expect_in,
+                     expect_true, test, to_toml, wait_for)
+from raw_nbd import RawClient
 
 IDLE_COUNT = 1000
 
@@ -240,3 +243,90 @@ def no_such_group(box):
     box.ensure_hugepages(config)
     said = box.bedplate("run", config, expect_code=1)
     expect_in("no such group in /etc/group", said.stderr, "the message")
+
+
+# ---- What blockd can be told ----
+
+
+@test(layout=list(LAYOUTS))
+def a_volume_is_held(box, layout):
+    """What comes waits, and is answered once it may go on; other volumes do not notice."""
+    configuration = box.configuration(layout)
+    configuration["control"] = {}
+    configuration["blockd"]["volume"].append({"name": "other", "bytes": 1 * MIB})
+    appliance = box.appliance(configuration)
+    expect(ask(appliance, "blockd.hold", volume="ram0", on=True)["result"],
+           {"volume": "ram0", "held": True, "released": 0}, "the answer")
+    with RawClient(appliance.address()) as held, RawClient(appliance.address()) as free:
+        held.greet().go("ram0")
+        free.greet().go("other")
+        for payload in (b"a" * 4096, b"b" * 16384):  # one comes whole, one is granted a place
+            held.request(raw_nbd.WRITE, 0, payload=payload)
+        held.request(raw_nbd.READ, 0, 4096)
+        free.request(raw_nbd.READ, 0, 4096)
+        expect(free.reply().error, 0, "a read of another volume")
+        expect(select.select([held.socket], [], [], 0.2)[0], [], "what comes of the held one")
+        expect([one["held"] for one in ask(appliance, "blockd.volumes")["result"]], [True, False],
+               "volumes that are held")
+        expect(ask(appliance, "blockd.hold", volume="ram0", on=False)["result"]["held"], False, "it")
+        expect([held.reply().error for _ in range(3)], [0, 0, 0], "what waited")
+
+
+@test()
+def a_drain_lets_go_what_is_held(box):
+    appliance = start(box)
+    ask(appliance, "blockd.hold", volume="ram0", on=True)
+    with RawClient(appliance.address()) as client:
+        client.greet().go()
+        client.request(raw_nbd.READ, 0, 4096)
+        wait_for(lambda: appliance.blockd("requests_read") == 1, "the request")
+        appliance.process.terminate()
+        expect(client.reply().error, 0, "what waited")
+    expect(appliance.wait_exit(), 0, "its exit code")
+    expect_true("not drained" not in appliance.log_text(), "it is drained in time")
+
+
+@test()
+def a_volume_takes_no_writes(box):
+    """Of clients that are connected and of new ones; and takes them again."""
+    appliance = start(box)
+    with RawClient(appliance.address()) as client:
+        client.greet().go()
+        for is_on, error in ((True, 1), (False, 0)):  # EPERM
+            said = ask(appliance, "blockd.read_only", volume="ram0", on=is_on)["result"]
+            expect(said, {"volume": "ram0", "read_only": is_on}, "the answer")
+            client.request(raw_nbd.WRITE, 0, payload=b"x" * 512)
+            expect(client.reply().error, error, "a write")
+            with RawClient(appliance.address()) as other:
+                other.greet().go()
+                expect(other.flags >> 1 & 1, error, "the flag READ_ONLY of a new client")
+
+
+@test()
+def what_would_break_a_promise_is_refused(box):
+    configuration = box.configuration()
+    configuration["control"] = {}
+    configuration["blockd"]["volume"][0]["read_only"] = True
+    appliance = box.appliance(configuration)
+    said = ask(appliance, "blockd.read_only", volume="ram0", on=False)["error"]
+    expect((said["code"], said["message"]),
+           (-32000, "letting the volume ram0 take writes: it was opened for reading alone; set "
+                    "read_only = false in its [[blockd.volume]], and start again"), "the refusal")
+    said = ask(appliance, "blockd.hold", volume="\x00none", on=True)["error"]
+    expect_in("blockd has none of this name", said["message"], "of a volume that is not there")
+
+
+@test()
+def no_new_clients(box):
+    """Those that are connected stay."""
+    appliance = start(box)
+    with RawClient(appliance.address()) as client:
+        client.greet().go()
+        expect(ask(appliance, "blockd.listen", on=False)["result"], {"listening": False}, "it")
+        with RawClient(appliance.address()) as other:
+            other.expect_disconnect("a new client", most_bytes=0)
+        client.request(raw_nbd.READ, 0, 512)
+        expect(client.reply().error, 0, "a read of the one that is connected")
+        ask(appliance, "blockd.listen", on=True)
+        with RawClient(appliance.address()) as other:
+            other.greet().go()

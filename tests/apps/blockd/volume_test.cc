@@ -39,7 +39,8 @@ TEST_GROUP(VolumeService) {
   std::unique_ptr<Parts> parts = std::make_unique<Parts>();
   std::vector<std::byte> memory = std::vector<std::byte>(kVolumeBytes, std::byte{0xee});
   MemoryStore store{memory.data(), kVolumeBytes};
-  Volume volume{&store};
+  VolumeHold hold;
+  Volume volume{&store, nullptr, &hold};
   BlockRequestFifo* requests = nullptr;
   BlockRequestFifo* replies = nullptr;
   VolumeService service;

@@ -37,6 +37,7 @@ class StoreQueueFixture : public Utest {
   std::deque<StoreQueue> queues;
   std::vector<std::span<std::byte>> memory;
   std::unique_ptr<MadeUpStore> store;
+  VolumeHold hold;
   Volume volume;
 
   void setup() override {
@@ -59,7 +60,7 @@ class StoreQueueFixture : public Utest {
     StoreQueue& queue = queues.emplace_back();
     queue.create(its_store, shape, buffers, zeroed(StoreQueue::bytes_for(shape)), service.replies(),
                  lanes->counters, lanes->store_counters[queues.size() - 1]);
-    return {&its_store, &queue};
+    return {&its_store, &queue, &hold};
   }
   // Not of the heap: what other tests have left may have cut it into pieces of less than 33 MiB.
   std::span<std::byte> zeroed(uint64_t bytes) {

@@ -1,0 +1,132 @@
+// What the control socket may tell blockd: see, stop and hold its volumes, and take no clients.
+//
+// Tested by tests/system/control_test.py.
+#include <algorithm>
+#include <string_view>
+
+#include "apps/blockd/block_service.h"
+#include "apps/boot/control_methods.h"
+
+namespace bedplate {
+namespace {
+
+// `kMethod` of the service; or, on a loop, what it went on with.
+template <auto kMethod>
+void call(void* self, ControlCall& call) noexcept {
+  (static_cast<BlockService*>(self)->*kMethod)(call);
+}
+
+}  // namespace
+
+void BlockService::methods(ControlMethods& methods) {
+  const ControlParameter volume = {.name = "volume",
+                                   .help = "Its name, as [[blockd.volume]] has it."};
+  const auto on = [](const char* help) {
+    return ControlParameter{.name = "on", .type = ControlType::kBoolean, .help = help};
+  };
+  methods.add({.name = "volumes",
+               .result = "[{\"volume\", \"bytes\", \"read_only\", \"held\"}]",
+               .help = "Lists the volumes, as they are now."},
+              &call<&BlockService::list_volumes>, this);
+  methods.add({.name = "read_only",
+               .parameters = {volume, on("Whether writes are refused with EPERM from now on.")},
+               .result = "{\"volume\", \"read_only\"}",
+               .help = "Has a volume refuse writes, or take them again; what was begun goes on.",
+               .needs = "to take writes: a volume that was not read_only when it was opened"},
+              &call<&BlockService::set_read_only>, this);
+  methods.add({.name = "hold",
+               .parameters = {volume, on("Whether requests wait from now on.")},
+               .result = "{\"volume\", \"held\", \"released\": N}",
+               .help = "Has requests that come wait before they reach the volume, or go on; what "
+                       "was begun goes on. A drain lets all go on.",
+               .needs = "an appliance that does not drain"},
+              &call<&BlockService::hold_volume>, this);
+  methods.add({.name = "listen",
+               .parameters = {on("Whether new clients are served; others are closed at once.")},
+               .result = "{\"listening\": BOOLEAN}",
+               .help = "Takes new clients, or none; those that are connected stay."},
+              &call<&BlockService::set_listening>, this);
+}
+
+// Refuses where there is none of the name that was given.
+bool BlockService::find_volume(ControlCall& call) noexcept {
+  const std::string_view name = call.text("volume");
+  if (server_.find_volume(name)) return true;
+  Error error;
+  error.set_doing("looking for the volume %.*s",
+                  static_cast<int>(std::min<size_t>(name.size(), 64)), name.data());
+  error.set_answer("blockd has none of this name");
+  call.refuse(error.set_cure("see: bedplate ctl blockd.volumes"));
+  return false;
+}
+
+void BlockService::list_volumes(ControlCall& call) noexcept {
+  constexpr size_t kAtOnce = 8;
+  const auto write = [](void* self, ControlCall& there) noexcept {
+    BlockServer& server = static_cast<BlockService*>(self)->server_;
+    const size_t count = server.volume_count();
+    JsonText& json = there.result();
+    if (there.page() == 0) json.begin_array();
+    const size_t end = std::min<size_t>(there.page() + kAtOnce, count);
+    for (size_t i = there.page(); i < end; ++i) {
+      json.begin_object().key("volume").text(server.volume_options(i).name);
+      json.key("bytes").number(server.volume_bytes(i));
+      json.key("read_only").boolean(server.is_read_only(i));
+      json.key("held").boolean(server.is_held(i)).end_object();
+    }
+    end < count ? there.more(end) : (void)json.end_array();
+  };
+  call.go_on(server_.connections_loop(), write, this);
+}
+
+void BlockService::set_read_only(ControlCall& call) noexcept {
+  if (!find_volume(call)) return;
+  const auto& options = server_.volume_options(*server_.find_volume(call.text("volume")));
+  if (!call.boolean("on") && options.read_only) {
+    Error error;
+    error.set_doing("letting the volume %.64s take writes", options.name.c_str());
+    error.set_answer("it was opened for reading alone");
+    call.refuse(error.set_cure("set read_only = false in its [[blockd.volume]], and start again"));
+    return;
+  }
+  const auto set = [](void* self, ControlCall& there) noexcept {
+    BlockServer& server = static_cast<BlockService*>(self)->server_;
+    const size_t index = *server.find_volume(there.text("volume"));
+    server.set_read_only(index, there.boolean("on"));
+    there.result().begin_object().key("volume").text(there.text("volume")).key("read_only");
+    there.result().boolean(server.is_read_only(index)).end_object();
+  };
+  call.go_on(server_.connections_loop(), set, this);
+}
+
+void BlockService::hold_volume(ControlCall& call) noexcept {
+  if (!find_volume(call)) return;
+  const auto hold = [](void* self, ControlCall& there) noexcept {
+    auto& service = *static_cast<BlockService*>(self);
+    const size_t index = *service.server_.find_volume(there.text("volume"));
+    // The drain lets all go on by a call of this loop, which came before this one or comes after.
+    if (there.boolean("on") && service.is_draining_.load(std::memory_order_relaxed)) {
+      Error error;
+      error.set_doing("holding the volume %.64s",
+                      service.server_.volume_options(index).name.c_str());
+      there.refuse(error.set_answer("the appliance drains, and ends when all is answered"));
+      return;
+    }
+    const uint32_t released = service.server_.set_held(index, there.boolean("on"));
+    there.result().begin_object().key("volume").text(there.text("volume")).key("held");
+    there.result().boolean(service.server_.is_held(index));
+    there.result().key("released").number(released).end_object();
+  };
+  call.go_on(server_.volumes_loop(), hold, this);
+}
+
+void BlockService::set_listening(ControlCall& call) noexcept {
+  const auto set = [](void* self, ControlCall& there) noexcept {
+    BlockServer& server = static_cast<BlockService*>(self)->server_;
+    server.set_accepting(there.boolean("on"));
+    there.result().begin_object().key("listening").boolean(server.is_accepting()).end_object();
+  };
+  call.go_on(server_.connections_loop(), set, this);
+}
+
+}  // namespace bedplate
