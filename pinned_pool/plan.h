@@ -4,6 +4,10 @@
 // are free; it is what `bedplate plan` prints. Boot takes exactly what it says: PinnedPool::reserve
 // creates its segments, and services get the carves they planned, by name. Made before the seal, so
 // it may use the heap.
+//
+// It takes nothing and asks the system nothing, but what free_1gib_pages() answers: the same input
+// makes the same plan, on any machine. Ownership: values, which point to nothing of the caller's.
+// Threads: one for each plan. Sizes are bytes; nodes are the kernel's numbers, or kAnyNode.
 #pragma once
 
 #include <functional>
@@ -17,20 +21,23 @@
 
 namespace bedplate {
 
+// A part of a segment, which its owner gets as one piece, by its name.
 struct CarvePlan {
   OwnerName owner;
-  uint64_t bytes = 0;  // a multiple of the cache line
+  uint64_t bytes = 0;  // a multiple of the cache line, not 0
 };
 
+// In bytes. Carves lie behind one another without gaps, so it is what they take.
 uint64_t sum_of_carves(const std::vector<CarvePlan>& carves) noexcept;
 
+// A segment as it is to be: one memfd, one page size, one node.
 struct SegmentPlan {
   OwnerName owner;
   uint64_t bytes = 0;  // a multiple of the page
   PageSize page = PageSize::k4KiB;
-  std::vector<CarvePlan> carves = {};
+  std::vector<CarvePlan> carves = {};  // from its front, in this order; the rest is the owner's
   int node = kAnyNode;
-  bool is_for_devices = true;
+  bool is_for_devices = true;  // as Segment's
 
   uint64_t carved_bytes() const noexcept { return sum_of_carves(carves); }
 };
@@ -38,9 +45,11 @@ struct SegmentPlan {
 // Invariants, which is_valid() looks at: 1. The first two segments are segment 0, owner `boot`, and
 // the heap's. 2. Each is of whole pages, and its carves, of whole cache lines, fit into it.
 struct PoolPlan {
+  // In the order in which they are created, and numbered.
   std::vector<SegmentPlan> segments;
 
   bool is_valid() const noexcept;
+  // Of all segments: what the pool takes of the machine.
   uint64_t total_bytes() const noexcept;
   // Of the segments that are registered with devices.
   uint64_t bytes_for_devices() const noexcept;
@@ -71,6 +80,7 @@ struct SegmentRequest {
   uint64_t carved_bytes() const noexcept { return sum_of_carves(carves); }
 };
 
+// What there is to be given out, and what the runtime itself needs of it.
 struct PoolBudget {
   uint64_t bytes = 0;               // the whole pool, segment 0 included
   PageSize unit = PageSize::k2MiB;  // what a better `bytes` would be a multiple of
@@ -78,7 +88,8 @@ struct PoolBudget {
   PageSize boot_page = PageSize::k4KiB;
   uint64_t heap_min_bytes = 0;
   Placement heap = {};
-  // How many pages of 1 GiB are free on a node: asked for kLargest only. Empty: none.
+  // How many pages of 1 GiB are free on a node, or on all with kAnyNode. Asked for kLargest only,
+  // on the caller's thread, perhaps more than once. Empty: none.
   std::function<uint64_t(int node)> free_1gib_pages = {};
 };
 
@@ -87,9 +98,10 @@ struct PoolBudget {
 // budget. kLargest is 1 GiB where so many are free on the node, rounding costs an eighth of the
 // segment at most, and everything else still fits; else 2 MiB. Requests choose in order, the heap
 // last.
-// Returns the plan: boot, heap, then the requests.
+// Requires: carves as CarvePlan says; what is no multiple was the caller's to round up.
+// Returns the plan: boot, heap, then the requests. It is_valid().
 // Errors (kConfiguration): the first owner that does not fit, by how many bytes, and the pool size
-// that would do.
+// that would do; more segments or address space than a pool has.
 Result<PoolPlan> make_pool_plan(const PoolBudget& budget,
                                 const std::vector<SegmentRequest>& requests);
 

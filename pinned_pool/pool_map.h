@@ -2,6 +2,11 @@
 //
 // The audit compares it with what the kernel says is mapped. The counters file has the same, each
 // segment as a set of its own, from which `stats` makes the map again (docs/counters.md).
+//
+// It is a copy, made by PinnedPool::write_map, and belongs to the caller. After the seal it cannot
+// come to be out of date; one made before shows the segments that were whole by then. All numbers
+// have 64 bits, as counters do. Threads: any, as any value. It holds no memory: what it says of
+// addresses is true in its own process only, and in those that joined, who map them at the same.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +20,21 @@ namespace bedplate {
 
 struct PoolMapSegment {
   OwnerName owner;
-  uint64_t address = 0;
-  uint64_t bytes = 0;
-  uint64_t page_bytes = 0;
-  uint64_t device = 0;  // with the inode, which file it is: st_dev and st_ino of its memfd
+  uint64_t address = 0;     // where it is mapped; a multiple of 1 GiB
+  uint64_t bytes = 0;       // mapped; a multiple of the page
+  uint64_t page_bytes = 0;  // 4 KiB, 2 MiB or 1 GiB
+  uint64_t device = 0;      // with the inode, which file it is: st_dev and st_ino of its memfd
   uint64_t inode = 0;
-  uint64_t is_locked = 0;  // by mlock; hugepages need none
-  int64_t node = kAnyNode;
-  uint64_t is_writable = 1;
+  uint64_t is_locked = 0;       // by mlock; hugepages need none
+  int64_t node = kAnyNode;      // that its pages were asked for on
+  uint64_t is_writable = 1;     // mapped so in this process
   uint64_t has_write_seal = 0;  // of its memfd
 };
 
 struct PoolMap {
-  uint32_t segment_count = 0;
-  uint32_t is_sealed = 0;  // a number, not a bool: other processes read it
-  PoolMapSegment segments[kSegmentCountMax];
+  uint32_t segment_count = 0;                 // how many of `segments` count
+  uint32_t is_sealed = 0;                     // a number, not a bool: other processes read it
+  PoolMapSegment segments[kSegmentCountMax];  // by their numbers; segment 0 first
 };
 static_assert(std::is_trivially_copyable_v<PoolMap>);
 

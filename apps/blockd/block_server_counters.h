@@ -1,4 +1,7 @@
-// What blockd counts: written by its shards, read by `bedplate stats`, described for both.
+// What blockd counts: written by its shards, read by `bedplate stats`, described for both: the
+// describe() at the end says each one's unit and meaning. They lie in the counters file, or where a
+// test has them; zeroed memory is a valid set. Threads: the one shard that is named writes, any
+// thread or process reads.
 //
 // Tested by tests/apps/blockd/block_server_test.cc.
 #pragma once

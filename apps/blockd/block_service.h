@@ -1,4 +1,8 @@
 // blockd as a service of the runtime: [blockd] of the configuration, what it plans, where it runs.
+//
+// Connections run on one shard and volumes on another or the same (block_server.h); stores that are
+// no memory are opened here, in create, and live as long as this. Functions without a comment are
+// those of service.h, on the threads that it says.
 #pragma once
 
 #include <atomic>
@@ -19,6 +23,7 @@
 
 namespace bedplate {
 
+// A [[blockd.volume]]: memory, or what one of file, device, nvme and rbd names.
 struct VolumeSettings {
   std::string name;
   uint64_t bytes = 0;  // of memory; of a file or device: 0: all of it
@@ -31,17 +36,20 @@ struct VolumeSettings {
   std::string rbd = {};
   StoreQueueShape queue = {};
 
+  // describe() refuses what names two of them.
   bool is_memory() const noexcept {
     return file.empty() && device.empty() && !is_nvme() && !is_rbd();
   }
   bool is_nvme() const noexcept { return !nvme.address.empty(); }
   bool is_rbd() const noexcept { return !rbd.empty(); }
+  // Of a file or device.
   const std::string& path() const noexcept { return file.empty() ? device : file; }
 };
 
 // Which listeners serve clients without TLS: those that only this machine reaches, all, or none.
 enum class PlainText { kLocal, kAllowed, kRefused };
 
+// [blockd]; docs/configuration.md has its keys, with their ranges and defaults.
 struct BlockdSettings {
   std::vector<SocketAddress> listen;
   std::vector<SocketAddress> image_listen;  // instead, as first process of an image; or none
@@ -73,6 +81,7 @@ class BlockService final : public Service {
     return server_.is_drained() && drives_.are_shut_down();
   }
 
+  // What describe() has read; to be changed before plan() only.
   BlockdSettings& settings() noexcept { return settings_; }
   // As the settings say; where they leave a node open, that of the shard which uses the memory.
   BlockServerOptions options(ServicePlan& plan) const;

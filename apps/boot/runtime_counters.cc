@@ -196,7 +196,7 @@ void describe(CounterTable& table, PeersCounters& c) {
   table.counter("sent", c.verbs.sent, "messages", "Active messages and loans.");
   table.counter("received", c.verbs.received, "messages", "Messages that came.");
   table.counter("unhandled", c.verbs.unhandled, "messages",
-                "Of these, those that no handler was set for.");
+                "Of these, and of datagrams, those that no handler was set for.");
   table.counter("resent", c.verbs.resent, "messages",
                 "After a loss, to the same instance, which had not got them.");
   table.counter("lost", c.verbs.lost, "messages",

@@ -1,4 +1,5 @@
-// What kvd counts: written by its shard, read by `bedplate stats`.
+// What kvd counts: written by its shard, read by any thread or process, as describe() says. Zeroed
+// memory is a valid set. Invariant: gets are hits and misses, but for the moment between the two.
 //
 // Tested by tests/apps/kvd/session_test.cc.
 #pragma once
@@ -19,6 +20,7 @@ struct alignas(kCacheLineBytes) Counters {
   Histogram set_ns;
   Histogram other_ns;
 
+  // One key of a get. Threads: the shard's.
   void count_get(bool is_hit) noexcept {
     gets.add(1);
     (is_hit ? hits : misses).add(1);

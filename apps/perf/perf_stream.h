@@ -1,6 +1,10 @@
 // Operations of one kind, as many under way as there is room for: how either side measures
 // bandwidth.
 //
+// It starts operations and counts how they end; polling, room and time are the caller's. Threads:
+// the one that polls the endpoint's provider. Ownership: `local` and the memory at the peer are the
+// caller's until is_idle(), and so is this, which the operations' completions point to.
+//
 // Tested by tests/apps/perf/perf_client_test.cc.
 #pragma once
 
@@ -53,8 +57,10 @@ class PerfStream {
     return status;
   }
 
+  // Since begin(): the started, and of those that have ended the failed.
   uint64_t started_count() const noexcept { return started_count_ - begun_at_; }
   uint64_t failed_count() const noexcept { return ended_.failed_count - failed_before_; }
+  // Whether all that was ever started has ended.
   bool is_idle() const noexcept { return ended_.count == started_count_; }
 
  private:

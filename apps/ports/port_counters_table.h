@@ -1,4 +1,6 @@
-// What the counters of a port are called (apps/boot/counter_table.h).
+// What the counters of a port are called, with their units and meanings, as a table of
+// apps/boot/counter_table.h. A description only points to what it describes: `counters` may lie
+// anywhere, and is not read. Threads: any; the counters' writers go on meanwhile.
 #pragma once
 
 #include "apps/boot/counter_table.h"
@@ -9,8 +11,8 @@ namespace bedplate {
 
 // Of EAL, once.
 struct EalCounters {
-  Counter heap_bytes;
-  Counter heap_used_bytes;
+  Counter heap_bytes;       // what DPDK was given
+  Counter heap_used_bytes;  // of it
 };
 
 void describe(CounterTable& table, EalCounters& counters);

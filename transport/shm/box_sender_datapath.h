@@ -27,6 +27,8 @@ class BoxSender {
   // The box is the receiver's again. Requires: is_drained().
   void give_up() noexcept { uses_ += producer_.next_index(); }
 
+  // Copies `data` into a slot. Returns false, and changes nothing, when all slots are taken.
+  // Requires, as has_room: a box.
   bool post(const SlotHeader& header, const std::byte* data, size_t data_bytes) noexcept {
     MessageSlot* slot = producer_.next_slot();
     if (slot == nullptr) return false;
@@ -51,7 +53,9 @@ class BoxSender {
   void prepare_next(uint32_t bytes) noexcept { producer_.prefetch_area(bytes); }
   bool has_room() noexcept { return producer_.next_slot() != nullptr; }
 
+  // Whether the receiver is done with all that went through this box.
   bool is_drained() noexcept { return producer_.is_drained(); }
+  // Whether it is done with message number `index`, and the number of the last.
   bool is_consumed(uint64_t index) noexcept {
     return index < uses_ || producer_.is_consumed(index - uses_);
   }

@@ -1,5 +1,8 @@
 // The reading end of a mesh lane. What was read of it is the peer's (IncomingPeer::lane_tail); this
-// is made for one poll.
+// is made for one poll, on the thread that polls.
+//
+// Invariant: nothing that the sender wrote is believed. The count of its words, and the range of
+// each, are held against the lane and the region first; a peer whose do not fit is cut off.
 //
 // Tested by tests/transport/shm/shm_provider_test.cc.
 #pragma once
@@ -19,6 +22,7 @@ class LaneReceiver {
   LaneReceiver(const MeshLane& lane, std::span<const std::byte> region) noexcept
       : lane_(lane), region_(region), head_(lane.head()) {}
 
+  // Whether there are words behind `tail`, how many have been read of it so far.
   bool has_more_than(uint32_t tail) const noexcept { return head_ != tail; }
 
   // Delivers at most `budget` messages of `from`, whose lane it is. Returns how many.

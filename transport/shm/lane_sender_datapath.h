@@ -26,6 +26,8 @@ class LaneSender {
   LaneSender(const MeshLane& lane, EagerStock& stock, OutgoingWay& way, uint32_t peer) noexcept
       : lane_(lane), stock_(&stock), way_(&way), peer_(peer) {}
 
+  // Copies `data` and publishes it. Returns false, and changes nothing, when the lane or the region
+  // has no room; a region that is smaller than `data_bytes` never has.
   bool post(const SlotHeader& header, const std::byte* data, size_t data_bytes) noexcept {
     BP_DCHECK(header.kind != SlotKind::kNone && header.kind != SlotKind::kArea);
     BP_DCHECK_SLOW(is_valid());
@@ -39,6 +41,7 @@ class LaneSender {
     BP_DCHECK_SLOW(is_valid());
     return true;
   }
+  // The same way whatever the length.
   LongPost post_long(const SlotHeader& header, std::span<const std::byte> payload) noexcept {
     return post(header, payload.data(), payload.size()) ? LongPost::kPosted : LongPost::kNoRoom;
   }
@@ -51,10 +54,12 @@ class LaneSender {
     return true;
   }
 
+  // Whether the receiver is done with message number `index`, one of the last 2^31.
   bool is_consumed(uint64_t index) noexcept {
     lane_.refresh(head_, &known_tail_);
     return static_cast<int32_t>(known_tail_ - static_cast<uint32_t>(index)) > 0;
   }
+  // The number of the message that was posted last.
   uint64_t last_index() const noexcept { return head_ - 1; }
 
   bool is_valid() const noexcept { return head_ - known_tail_ <= lane_.capacity(); }

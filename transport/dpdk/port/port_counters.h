@@ -1,5 +1,6 @@
 // What a port counts: one set for the port, written by the control thread, and one for each queue,
-// written by its shard.
+// written by its shard. Any thread or process reads. apps/ports/port_counters_table.h has the unit
+// and meaning of each. What the device itself counts (missed, errors) is read from it now and then.
 //
 // Tested by tests/transport/dpdk/port/port_test.cc.
 #pragma once

@@ -1,32 +1,39 @@
 // What a provider over verbs counts. A file of its own: counters files are described with it also
 // in programs that have no verbs linked in, and where the headers of rdma-core are not.
+//
+// Shapes and units: Counter is a word of 64 bits that only rises; events and messages, but where
+// its name says bytes. Zeroed memory is a valid set. Ownership: the caller of
+// VerbsProvider::create (VerbsProviderOptions::counters), for as long as the provider lives; of an
+// appliance they lie in the counters file. Threads: the shard that polls the provider writes, any
+// thread or process reads; a reader may see one counter before another that was written first.
 #pragma once
 
 #include "platform/counter.h"
 
 namespace bedplate {
 
-// Written by the shard that polls.
+// Of datagrams, which may be lost: each that came is in one of received, strange and malformed.
 struct DatagramCounters {
-  Counter sent;  // given to the device
-  Counter received;
+  Counter sent;       // given to the device
+  Counter received;   // handed on, whether there was a handler or not
   Counter strange;    // dropped: of nobody who is connected here now
   Counter malformed;  // dropped: from a peer, too short or with a header that is none
   Counter failed;     // sends that the device did not take, or could not end
-  Counter renewed;    // the queue pair failed and was brought up again; what lay in it is lost
+  Counter renewed;    // times that the queue pair failed and was brought up again, without what
+                      // lay in it
 };
 
-// Written by the shard that polls. docs/counters.md has them as `stats` shows them.
+// docs/counters.md has them as `stats` shows them.
 struct VerbsCounters {
-  Counter sent;  // active messages and loans
-  Counter received;
-  Counter unhandled;
-  Counter resent;  // after a loss, to the same instance, which had not got them
-  Counter lost;    // accepted, and not consumed by an instance that is no more
-  Counter connected;
-  Counter broken;
-  Counter cut_off;
-  Counter bounced_bytes;  // copied through the bounce buffers
+  Counter sent;       // active messages and loans
+  Counter received;   // the same, when they are delivered: each once
+  Counter unhandled;  // received, or datagrams, for whose number there was no handler: dropped
+  Counter resent;     // after a loss, to the same instance, which had not got them; not in `sent`
+  Counter lost;       // accepted, and not consumed by an instance that is no more
+  Counter connected;  // times that messages could be sent to a peer from then on
+  Counter broken;     // of these, those that are over; equal: no peer is connected
+  Counter cut_off;    // times that a peer broke the rules; those after `connected` are in `broken`
+  Counter bounced_bytes;  // copied through the bounce buffers, in either direction
   Counter kicks;          // requests posted only because none had ended for a while
   DatagramCounters datagrams;
 };
