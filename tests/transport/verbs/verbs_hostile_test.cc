@@ -18,6 +18,7 @@ TEST_GROUP(VerbsHostile) {
   std::unique_ptr<VerbsRig> rig;
   uint32_t delivered = 0;
 
+  void teardown() override { Stranger::release_all(); }
   bool start() {
     if (!has_verbs_device()) return false;
     rig = std::make_unique<VerbsRig>(VerbsRigOptions{.has_c = true});

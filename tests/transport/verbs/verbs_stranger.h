@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <list>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -41,15 +42,23 @@ struct StrangerOptions {
 class Stranger {
  public:
   explicit Stranger(const StrangerOptions& options)
-      : mtu(options.device->port().mtu), options_(options) {
-    completions_ = ibv_create_cq(options_.device->context(), 1024, nullptr, nullptr, 0);
+      : mtu(options.device->port().mtu),
+        options_(options),
+        end_(all_ends().emplace(all_ends().end())),
+        queue_pair_(end_->queue_pair),
+        completions_(ibv_create_cq(options_.device->context(), 1024, nullptr, nullptr, 0)) {
+    end_->completions = completions_;
     const QueuePairOptions queue = {.completions = completions_, .send_count_max = 512};
     BP_ASSERT(queue_pair_.create(*options_.device, queue).ok());
   }
-  ~Stranger() {
-    queue_pair_.destroy();
-    ibv_destroy_cq(completions_);
-  }
+  Stranger(const Stranger&) = delete;
+  Stranger& operator=(const Stranger&) = delete;
+  ~Stranger() { all_ends().erase(end_); }
+
+  // Takes their queue pairs from all that are there: a test that fails leaves those on its stack,
+  // and a device that still has one would end the program before the failure is told. They are not
+  // to be used any more.
+  static void release_all() { all_ends().clear(); }
 
   void dial() {
     auto connecting = start_connecting(options_.address);
@@ -108,15 +117,20 @@ class Stranger {
   }
   // The same, once the hello has been said.
   bool go_on(HandshakeRecord record) {
+    if (!be_welcomed()) return false;
+    record.kind = static_cast<uint16_t>(HandshakeKind::kReady);
+    finish_record(record);
+    say(&record, sizeof record);
+    return true;
+  }
+  // As far as the welcome: its queue pair reaches the appliance, which waits for it to be ready.
+  bool be_welcomed() {
     const auto welcome = answer();
     if (!welcome.has_value() || check_record(*welcome, HandshakeKind::kWelcome) != Refusal::kNone) {
       return false;
     }
     peer_instance = welcome->instance;
     reach(*welcome);
-    record.kind = static_cast<uint16_t>(HandshakeKind::kReady);
-    finish_record(record);
-    say(&record, sizeof record);
     return true;
   }
   // The other way round: the appliance dials it at `listener`, which does not block. Returns its
@@ -161,15 +175,20 @@ class Stranger {
     request.opcode = IBV_WR_SEND;
     submit(request, buffer, bytes);
   }
-  // Reads or writes memory of the appliance. Returns how it ended, once it has.
+  // Reads or writes memory of the appliance. Returns how it ended, once it has; that it was not
+  // answered, if its device does not even say so.
   ibv_wc_status access(ibv_wr_opcode operation, uint64_t address, uint32_t key, uint32_t bytes) {
     ibv_send_wr request = {};
     request.opcode = operation;
     request.wr.rdma.remote_addr = address;
     request.wr.rdma.rkey = key;
     submit(request, static_cast<std::byte*>(std::calloc(1, bytes)), bytes);
+    const uint64_t deadline_ns = monotonic_ns() + test::kPatienceNs;
     ibv_wc completion;
-    while (ibv_poll_cq(completions_, 1, &completion) == 0) options_.meanwhile();
+    while (ibv_poll_cq(completions_, 1, &completion) == 0) {
+      if (monotonic_ns() > deadline_ns) return IBV_WC_RESP_TIMEOUT_ERR;
+      options_.meanwhile();
+    }
     return completion.status;
   }
   // Writes a byte where it may not. Returns what became of it.
@@ -201,6 +220,21 @@ class Stranger {
   bool is_hung_up_on = false;
 
  private:
+  // What it has of the device.
+  struct End {
+    QueuePair queue_pair;
+    ibv_cq* completions = nullptr;
+
+    ~End() {
+      queue_pair.destroy();
+      if (completions != nullptr) ibv_destroy_cq(completions);
+    }
+  };
+  static std::list<End>& all_ends() {
+    static std::list<End> ends;
+    return ends;
+  }
+
   // Brings its queue pair up towards who said `record`.
   void reach(const HandshakeRecord& record) {
     place_ = record.place;
@@ -227,8 +261,9 @@ class Stranger {
 
   const StrangerOptions options_;
   Fd fd_;
-  ibv_cq* completions_ = nullptr;
-  QueuePair queue_pair_;
+  const std::list<End>::iterator end_;
+  QueuePair& queue_pair_;
+  ibv_cq* const completions_;
   QueuePairAddress peer_;
   uint16_t place_ = 0;
   std::vector<std::unique_ptr<std::byte, void (*)(void*)>> buffers_;

@@ -2,8 +2,7 @@
 // happens that device_quirks.h tells of; with it, it does not. Where such a test fails, the quirk
 // may have gone from the device at hand.
 //
-// Not here: reset_keeps_reads, for which a host has to be reset at the right moment
-// (tests/guest/two_guests_test.py), and hides_long_messages (quirk_signs_test.cc).
+// Not here: reset_keeps_reads, by which the kernel uses memory that it has freed (docs/verbs.md).
 #include "transport/verbs/device/device_quirks.h"
 
 #include <cstring>
@@ -11,6 +10,7 @@
 #include "tests/support/skip.h"
 #include "tests/support/stderr_capture.h"
 #include "tests/transport/verbs/verbs_fixture.h"
+#include "tests/transport/verbs/verbs_stranger.h"
 
 using namespace bedplate;
 using namespace bedplate::test;
@@ -22,6 +22,7 @@ constexpr char kNoQuirk[] = "this RDMA device has no such quirk";
 }  // namespace
 
 TEST_GROUP_BASE(VerbsDeniedQuirks, VerbsFixture) {
+  void teardown() override { Stranger::release_all(); }
   // Returns whether the device has the quirk.
   bool has(bool DeviceQuirks::*quirk) {
     return VerbsDevice::open({.device = options.by_manager ? kManagedDevice : ""})
@@ -87,6 +88,29 @@ TEST(VerbsDeniedQuirks, WhatLiesBehindAWindowIsRead) {
   CHECK(rig->poll_until([&] { return ended.count == 1; }));
   CHECK(ended.outcome == Outcome::kDone);
   BYTES_EQUAL(7, static_cast<uint8_t>(into.memory[block.bytes - 1]));
+}
+
+// It passes for one whose connection broke, and is let in again, as often as it likes.
+TEST(VerbsDeniedQuirks, WhoSaysTooMuchIsLetInAgain) {
+  if (!has_verbs_device()) BP_SKIP(kNoVerbs);
+  if (!has(&DeviceQuirks::hides_long_messages)) BP_SKIP(kNoQuirk);
+  options.has_c = true;
+  for (const bool is_denied : {false, true}) {
+    begin(&DeviceQuirks::hides_long_messages, is_denied);
+    const StrangerOptions c = {.device = &rig->device(),
+                               .keys = &rig->keys(),
+                               .address = parse_socket_address(rig->address()).take(),
+                               .meanwhile = [this] { rig->poll(); }};
+    Stranger stranger(c);
+    CHECK(stranger.connect());
+    CHECK(rig->poll_until([&] { return VerbsProvider::is_connected(rig->b.to("c")); }));
+    const std::vector<char> body(options.shape.message_bytes);  // its header comes before it
+    stranger.post(stranger.header(), body.data(), static_cast<uint32_t>(body.size()));
+    CHECK(rig->poll_until([&] { return rig->b.counters.broken.read() == 1; }));
+    LONGS_EQUAL(is_denied ? 0 : 1, rig->b.counters.cut_off.read());
+    stranger.hang_up();
+    CHECK(stranger.connect() == is_denied);
+  }
 }
 
 // Nothing gets around it: the operator is told what to look at, or is not.

@@ -27,6 +27,7 @@ TEST_GROUP(VerbsLinks) {
   std::unique_ptr<VerbsRig> rig;
   uint32_t heard = 0;
 
+  void teardown() override { Stranger::release_all(); }
   void start(const VerbsRigOptions& options) {
     rig = std::make_unique<VerbsRig>(options);
     for (VerbsSide* side : {&rig->a, &rig->b}) {
@@ -164,26 +165,38 @@ TEST(VerbsLinks, AHelloThatWaitsCannotBeSaidAnew) {
   check_that_a_reaches_b();
 }
 
+// The link, too: from then on its queue pair reaches nothing of b.
 TEST(VerbsLinks, WhoIsNotReadyAfterItsWelcomeIsHungUpOn) {
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);
-  start({.has_c = true});
+  auto* exported = static_cast<std::byte*>(std::aligned_alloc(4096, 4096));
+  start({.exported = {exported, 4096}, .has_c = true});
   CHECK(rig->connect());
+  const uint32_t key = rig->device().find_export(exported, 4096, kRead)->remote_key;
+  const auto read_from = [&](Stranger& stranger) {
+    return stranger.access(IBV_WR_RDMA_READ, reinterpret_cast<uintptr_t>(exported), key, 8);
+  };
   for (const size_t bytes : {sizeof(HandshakeRecord), sizeof kBanner, size_t{0}}) {
     Stranger stranger(this->stranger("c"));
     stranger.dial();
     const HandshakeRecord hello = stranger.hello();
     stranger.say(&hello, sizeof hello);
-    CHECK(stranger.answer().has_value());
+    CHECK(stranger.be_welcomed());
+    LONGS_EQUAL(IBV_WC_SUCCESS, read_from(stranger));
     if (bytes == sizeof hello) stranger.say(&hello, bytes);
     else if (bytes > 0) stranger.say(kBanner, bytes);
     else stranger.hang_up();
     if (bytes > 0) CHECK_FALSE(stranger.answer().has_value());
+    CHECK(rig->poll_until([&] { return read_from(stranger) != IBV_WC_SUCCESS; }));
     CHECK_FALSE(VerbsProvider::is_connected(rig->b.to("c")));
   }
-  Stranger good(stranger("c"));
-  CHECK(good.connect());
-  CHECK(rig->poll_until([&] { return VerbsProvider::is_connected(rig->b.to("c")); }));
-  check_that_a_reaches_b();
+  {
+    Stranger good(stranger("c"));
+    CHECK(good.connect());
+    CHECK(rig->poll_until([&] { return VerbsProvider::is_connected(rig->b.to("c")); }));
+    check_that_a_reaches_b();
+  }
+  rig.reset();
+  std::free(exported);
 }
 
 TEST(VerbsLinks, AClaimThatIsFalseIsCutOffAtOnce) {
