@@ -208,8 +208,6 @@ Result<Fd> start_connecting(const SocketAddress& address) {
       .set_cure("is somebody listening there, and is there a route to it?");
 }
 
-// Probes begin after a third of the time, and each is a third after the last. The user timeout
-// takes the place of the number of probes: the first one that is due when it is over is not sent.
 bool is_local_socket(int fd) noexcept {
   sockaddr_storage bound = {};
   socklen_t bytes = sizeof bound;
@@ -236,6 +234,8 @@ bool is_local_address(const SocketAddress& address) noexcept {
   return false;
 }
 
+// Probes begin after a third of the time, and each is a third after the last. The user timeout
+// takes the place of the number of probes: the first one that is due when it is over is not sent.
 void notice_silence(int fd, uint64_t silence_ns_max) noexcept {
   const auto silence_ms = static_cast<unsigned>(silence_ns_max / kNsPerMs);
   if (setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms, sizeof silence_ms) != 0) return;

@@ -307,6 +307,10 @@ Result<void> BlockService::plan(ServicePlan& plan) {
     if (volume.is_rbd()) plan.descriptors(1, nullptr);  // to its child
   }
   drives_.plan(plan, settings_.volumes_shard, plan.placement(settings_.volumes_shard));
+  for (const std::string* path : {&settings_.tls.certificate, &settings_.tls.key,
+                                  &settings_.tls.client_authorities, &settings_.tls.shared_keys}) {
+    if (!path->empty()) plan.image_file(*path);
+  }
   if (rbd_makers_.empty()) return {};
   plan.module("rbd");
   plan.image_file(settings_.ceph.keyring);

@@ -203,6 +203,20 @@ def tls_client(box, appliance, folder):
 
 
 @test()
+def the_last_words_of_a_record(box):
+    """What was decrypted with other things ends a connection as what is read from the socket does,
+    though the client stays."""
+    folder = make_certificates(box)
+    appliance = with_certificates(box, folder)
+    client = tls_client(box, appliance, folder).go()
+    client.write(0, nbd.pattern("long", 40 * nbd.KIB))  # from here on one header is read ahead
+    client.send(nbd.request_bytes(nbd.FLUSH, cookie=1 << 40) + nbd.request_bytes(nbd.DISC))
+    expect(client.receive_struct(">IIQ")[2], 1 << 40, "the answer to the flush")
+    wait_for(lambda: counted(appliance, "connections_open") == 0, "the end of the connection")
+    appliance.stop()
+
+
+@test()
 def certificates(box):
     need_tools("nbdinfo", "nbdcopy")
     folder = make_certificates(box)

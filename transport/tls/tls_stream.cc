@@ -3,6 +3,8 @@
 #include <cerrno>
 #include <utility>
 
+#include <sys/socket.h>
+
 #include "platform/assert.h"
 #include "platform/log.h"
 
@@ -72,6 +74,7 @@ void TlsStream::received(void* context, int64_t result) noexcept {
     self.receive_end_ = result;
   }
   self.advance_all();
+  self.wake_if_it_ends();
 }
 
 void TlsStream::sent(void* context, int64_t result) noexcept {
@@ -83,7 +86,11 @@ void TlsStream::sent(void* context, int64_t result) noexcept {
     if (self.send_end_ > 0) self.send_end_ = result;
   }
   self.advance_all();
-  if (self.is_open() && self.has_said_end_) self.wake_(self.wake_context_);
+  self.wake_if_it_ends();
+}
+
+void TlsStream::wake_if_it_ends() noexcept {
+  if (is_open() && has_said_end_) wake_(wake_context_);
 }
 
 // All that can be done now. Whatever completes here asks for more by wake() alone.
@@ -154,9 +161,10 @@ void TlsStream::move_bytes() noexcept {
     inner_.send.piece_count = 1;
     environment_.sockets->send(inner_);
   }
+  // Where run() is due, the session may have what is wanted already.
   const std::span<std::byte> room = session_.input_room();
   if (outer_->receive.is_in_flight && receive_end_ > 0 && !inner_.receive.is_in_flight &&
-      !room.empty()) {
+      !room.empty() && !is_asked_) {
     receive_piece_ = {room.data(), room.size()};
     inner_.receive.pieces = &receive_piece_;
     inner_.receive.piece_count = 1;
@@ -217,6 +225,7 @@ bool TlsStream::say_end() noexcept {
     session_.close_notify();
     move_bytes();
   }
+  if (inner_.receive.is_in_flight) ::shutdown(inner_.fd, SHUT_RD);  // nobody waits for more
   return !is_in_flight();
 }
 

@@ -73,6 +73,8 @@ class TlsStream {
   static void received(void* self, int64_t result) noexcept;
   static void sent(void* self, int64_t result) noexcept;
   void advance_all() noexcept;
+  void wake_if_it_ends() noexcept;
+
   void shake_hands() noexcept;
   void read_some() noexcept;
   void write_some() noexcept;

@@ -22,7 +22,7 @@ class StoreSilence {
   // Looks at what the store has done since the last time, and keeps `silent_ns`.
   Change look(StoreCounters& counters, uint64_t now_ns) noexcept {
     const uint64_t ended = counters.operations_ended.read();
-    if (ended != ended_ || counters.operations.read() == 0) {
+    if (since_ns_ == 0 || ended != ended_ || counters.operations.read() == 0) {
       ended_ = ended;
       since_ns_ = now_ns;
       counters.silent_ns.set(0);
