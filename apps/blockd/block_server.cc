@@ -258,15 +258,18 @@ void BlockServer::open_connection(int fd, nbd::Tls tls) noexcept {
   // A volume may have grown; those that are connected know it as it was.
   for (size_t i = 0; i < exports_.size(); ++i) exports_[i].bytes = volumes_[i].store->bytes();
   Connection* connection = free_;
+  ConnectionCounters& counters = *wiring_.connection_counters;
   if (connection == nullptr || is_draining_ || !is_accepting_ || connection->open(fd, tls) != 0) {
-    wiring_.connection_counters->connections_refused.add(1);
+    Counter& counter =
+        connection == nullptr ? counters.connections_refused : counters.connections_turned_away;
+    counter.add(1);
     ::close(fd);
     return;
   }
   free_ = connection->next_free;
   ++open_count_;
-  wiring_.connection_counters->connections_open.set(open_count_);
-  wiring_.connection_counters->connections_peak.raise(open_count_);
+  counters.connections_open.set(open_count_);
+  counters.connections_peak.raise(open_count_);
   wiring_.connections_loop->timers().arm(
       connection->handshake_timer,
       wiring_.connections_loop->now_ns() + options_.handshake_timeout_ns);

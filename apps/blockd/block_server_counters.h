@@ -19,7 +19,8 @@ struct alignas(kCacheLineBytes) ConnectionCounters {
   Counter connections_open;
   Counter connections_peak;  // the most that were open at once
   Counter connections_total;
-  Counter connections_refused;  // over max_connections
+  Counter connections_refused;      // over max_connections
+  Counter connections_turned_away;  // told to take none, or draining
   Counter handshake_timeouts;
   Counter protocol_errors;     // disconnected because of what the client sent
   Counter broken_connections;  // the socket failed, or the client left in the middle of something
@@ -73,8 +74,11 @@ inline void describe(CounterTable& table, ConnectionCounters& c) {
                 "Clients that have connected.");
   table
       .counter("connections_refused", c.connections_refused, "connections",
-               "Closed at once: there were max_connections, or it drains.")
+               "Closed at once: there were max_connections.")
       .refusals_of("max_connections");
+  table.counter("connections_turned_away", c.connections_turned_away, "connections",
+                "Closed at once: no new clients are taken (blockd.listen, a drain), or the system "
+                "took no more.");
   table.counter("handshake_timeouts", c.handshake_timeouts, "connections",
                 "Closed: the client took too long to negotiate.");
   table.counter("protocol_errors", c.protocol_errors, "connections",

@@ -146,7 +146,8 @@ bool ConnectionThread::is_turned_away(const Fd& fd) noexcept {
 void ConnectionThread::look(Connection* connection) noexcept {
   connection->session->look(now_ns_);
   connection->since_ns = now_ns_;
-  if (!connection->session->output().empty()) send(connection);
+  const ConnectionSession& session = *connection->session;
+  if (!session.output().empty() || session.is_over()) send(connection);
 }
 
 // A free one, or that of the connection that has been silent the longest.

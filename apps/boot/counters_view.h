@@ -12,6 +12,7 @@
 #include <span>
 #include <string_view>
 
+#include "apps/boot/counter_table.h"
 #include "apps/boot/counters_format.h"
 #include "platform/counter.h"
 
@@ -71,5 +72,9 @@ class CountersView {
 
   const CountersHeader* header_ = nullptr;
 };
+
+inline bool is_kind(const CounterRecord& counter, CounterKind kind) noexcept {
+  return CountersView::text(counter.kind) == text_of(kind);
+}
 
 }  // namespace bedplate

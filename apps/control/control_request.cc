@@ -74,6 +74,7 @@ class Reader {
                           : key == "id"     ? Member::kId
                                             : Member::kNone;
     const auto bit = 1U << static_cast<unsigned>(member);
+    member_ = Member::kNone;  // the value of one that is refused is nobody's
     if (member == Member::kNone) {
       return fault(ControlFault::kNoRequest,
                    "a request has \"jsonrpc\", \"method\", \"params\" and \"id\" alone");
@@ -126,7 +127,8 @@ class Reader {
   static constexpr size_t kIdBytesMax = 64;
 
   bool is_parameter() const noexcept { return depth_ == 2 && member_ == Member::kParams; }
-  // There is room for each text of a line; an escaped one has no more bytes than its escapes.
+  // There is room for each text of a line: as it lies here it has no more bytes than there, but for
+  // the one id, which is written anew.
   std::string_view keep(std::string_view text) noexcept {
     BP_ASSERT(text.size() <= sizeof request_.texts - request_.used_bytes);
     char* at = request_.texts + request_.used_bytes;
@@ -190,6 +192,7 @@ void read_control_request(std::string_view line, ControlRequest* request) noexce
       reader.fault(ControlFault::kNoRequest, "a request has \"jsonrpc\" and \"method\"");
     }
   } catch (const std::exception&) {
+    request->has_id = true;  // perhaps: it was not read so far
     reader.fault(ControlFault::kInternal,
                  "there is no heap memory left to read it: see the owners in `bedplate stats`");
   }

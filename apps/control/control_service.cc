@@ -15,12 +15,12 @@
 namespace bedplate {
 namespace {
 
-constexpr uint64_t kConnectionsMax = 1024;
+constexpr uint64_t kAskersMax = 1024;
 // What the parser takes for a line, and the texts of the plan and of the methods; the heap gives
 // each size of a thread pages of its own.
 constexpr uint64_t kLineHeapBytes = 512 * kKiB;
 constexpr uint64_t kTextHeapBytes = 2 * kMiB;
-constexpr std::string_view kTooMany =
+constexpr std::string_view kTooManyAskers =
     "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32000,\"message\":"
     "\"there are too many connections: raise max_connections in [control], or end one\"}}\n";
 
@@ -54,7 +54,7 @@ void ControlService::describe(ConfigurationTable& table) {
       .help(
           "A group whose users may ask, too, beside root and the appliance's own user: a name, or "
           "a number, of /etc/group ([control.md](control.md)).");
-  table.integer("max_connections", &max_connections_, 1, kConnectionsMax)
+  table.integer("max_connections", &max_connections_, 1, kAskersMax)
       .help("How many may be open. Their memory is planned; a new one takes the place of one that "
             "says nothing.");
 }
@@ -121,7 +121,7 @@ Result<void> ControlService::create(ServiceContext& context) {
   }
   add_all_methods(configuration.services, &runtime_, &methods_);
   return thread_.create({.name = name(),
-                         .too_many = kTooMany,
+                         .too_many = kTooManyAskers,
                          .counters = &site_.counters->connections,
                          .refusal = &ControlService::refusal,
                          .context = this},

@@ -26,10 +26,6 @@ void call(void* self, ControlCall& call) noexcept {
   (static_cast<const RuntimeMethods*>(self)->*kMethod)(call);
 }
 
-bool is_kind(const CounterRecord& counter, CounterKind kind) noexcept {
-  return CountersView::text(counter.kind) == text_of(kind);
-}
-
 // Of a state its word, of flags those that are set; what has no word is a number.
 void write_words(const CounterRecord& counter, uint64_t value, JsonText* json) noexcept {
   const std::string_view words = CountersView::text(counter.words);

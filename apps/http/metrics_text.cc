@@ -10,10 +10,6 @@
 namespace bedplate {
 namespace {
 
-bool is_kind(const CounterRecord& counter, CounterKind kind) noexcept {
-  return CountersView::text(counter.kind) == text_of(kind);
-}
-
 bool is_seconds(const CounterRecord& counter) noexcept {
   return CountersView::text(counter.unit) == "ns";
 }

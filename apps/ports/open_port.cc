@@ -123,8 +123,8 @@ PortOptions OpenPort::port_options() const {
   options.mtu_bytes = settings.mtu_bytes;
   options.strips_vlan = settings.vlan != 0;
   options.is_promiscuous = !settings.forwards_to.empty();
-  options.buffer_count = settings.buffer_count != 0 ? settings.buffer_count
-                                                    : static_cast<uint32_t>(needed_buffer_count());
+  options.buffer_count =
+      settings.buffer_count.value_or(static_cast<uint32_t>(needed_buffer_count()));
   return options;
 }
 
@@ -166,8 +166,8 @@ Result<void> OpenPort::plan(ServicePlan& plan) {
         .set_cure("name at most %u shards in shards of the [[port]]", Port::kQueueCountMax);
   }
   const uint64_t needed = needed_buffer_count();
-  if (settings.buffer_count != 0 && settings.buffer_count < needed) {
-    return error.set_answer("it has %u buffers", settings.buffer_count)
+  if (settings.buffer_count && *settings.buffer_count < needed) {
+    return error.set_answer("it has %u buffers", *settings.buffer_count)
         .set_cure("set buffers to %zu or more, or leave it out: its queues and the sockets on it "
                   "need so many",
                   static_cast<size_t>(needed));

@@ -31,8 +31,10 @@ void describe(CounterTable& table, PortCounters& c) {
   table
       .gauge("used_peak_buffers", c.used_peak_buffers, "buffers",
              "The most of its buffers that were in use, as seen twice a second.")
-      .peak_of("buffers", "Frames that come, or are to be sent, find no buffer. Bursts between two "
-                          "looks are not seen.");
+      .peak_of("buffers",
+               "Frames that come, or are to be sent, find no buffer. Bursts between two looks are "
+               "not seen.",
+               "buffers");
   table.gauge("buffers", c.buffers, "buffers", "All of its buffers.");
 }
 

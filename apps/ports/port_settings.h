@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,7 @@ struct PortSettings {
   bool takes_routers = false;
   uint16_t vlan = 0;
   uint32_t mtu_bytes = 1500;
-  uint32_t buffer_count = 0;  // 0: what queues and sockets need
+  std::optional<uint32_t> buffer_count;  // none: what queues and sockets need
   uint32_t descriptor_count = 1024;
   uint32_t waiting_count = 512;
   uint32_t idle_poll_us = 10000;

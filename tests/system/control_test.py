@@ -325,6 +325,8 @@ def no_new_clients(box):
         expect(ask(appliance, "blockd.listen", on=False)["result"], {"listening": False}, "it")
         with RawClient(appliance.address()) as other:
             other.expect_disconnect("a new client", most_bytes=0)
+        expect(appliance.blockd("connections_turned_away"), 1, "those that were turned away")
+        expect(appliance.blockd("connections_refused"), 0, "those that found no place")
         client.request(raw_nbd.READ, 0, 512)
         expect(client.reply().error, 0, "a read of the one that is connected")
         ask(appliance, "blockd.listen", on=True)

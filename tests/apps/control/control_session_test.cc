@@ -169,6 +169,17 @@ TEST(ControlSession, SaysWhatIsWrong) {
   expect_code(-32600, R"({"jsonrpc":"2.0","method":"echo","more":1})");
   expect_code(-32600,
               "{\"jsonrpc\":\"2.0\",\"method\":\"echo\",\"id\":\"" + std::string(65, 'x') + "\"}");
+  // An id takes more room than it had; what is refused is no second one.
+  std::string many_ids = R"({"jsonrpc":"2.0","method":"echo")";
+  for (int i = 0; i < 50; ++i) {
+    many_ids += ",\"id\":\"";
+    for (int k = 0; k < 64; ++k) many_ids += "\\n";
+    many_ids += "\"";
+  }
+  expect_code(-32600, many_ids + "}");
+  STRCMP_CONTAINS(R"("id":1,)", said(R"({"jsonrpc":"2.0","method":"echo","id":1,"more":2})"
+                                     "\n")
+                                    .c_str());
   expect_code(-32601, R"({"jsonrpc":"2.0","method":"ech","id":1})");
   for (const char* params :
        {"", R"("text":1)", R"("text":null)", R"("text":{})", R"("text":[])", R"("txt":"")",
