@@ -157,9 +157,14 @@ TEST(MemberSource, ADescriptorIsReadableWhenSomethingHasCome) {
   CHECK(descriptor.create().ok());
   Endpoint& to_own = rig.group.attach(1).to(0);
   for (uint32_t i = 1; i <= 20; ++i) {
-    CHECK(eventually([&] { return descriptor.arm(); }));
+    // The watch may see the bells while they are being armed, and rings once more than it need.
+    CHECK(eventually([&] {
+      if (!descriptor.arm()) return false;
+      if (!is_readable(descriptor.fd())) return true;
+      descriptor.disarm();
+      return false;
+    }));
     CHECK(descriptor.is_armed());
-    CHECK_FALSE(is_readable(descriptor.fd()));
     CHECK(to_own.am_send(kId, {}) == SendStatus::kDone);
     CHECK(has_input(descriptor.fd()));
     descriptor.disarm();
