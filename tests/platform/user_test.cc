@@ -9,6 +9,8 @@
 #include <grp.h>
 #include <pwd.h>
 
+#include "tests/support/skip.h"
+
 #include "CppUTest/TestHarness.h"
 
 using namespace bedplate;
@@ -38,7 +40,7 @@ TEST(User, EveryNameOfTheFileHasItsNumber) {
 TEST(User, EveryGroupOfTheFileHasItsNumber) {
   int checked = 0;
   FILE* file = std::fopen("/etc/group", "re");
-  CHECK(file != nullptr);
+  if (file == nullptr) BP_SKIP("there is no /etc/group here");
   while (const group* entry = fgetgrent(file)) {
     CHECK_EQUAL(entry->gr_gid, find_group_id(entry->gr_name).take());
     ++checked;
