@@ -1,6 +1,7 @@
 // A service as somebody writes it who has nothing but the installed files: [echo] of the
 // configuration, a carve of buffers, counters, one of which measures a key, and connections on the
-// first shard that get back what they send.
+// first shard that get back what they send. Over the control socket it is told how many of them to
+// take.
 #include <memory>
 #include <span>
 
@@ -57,6 +58,8 @@ class EchoService final : public Service {
     if (!counters.ok()) return counters.error();
     counters_ = counters.value();
     sockets_ = &context.sockets(0);
+    loop_ = &context.loop(0);
+    admitted_ = max_connections_;
     connections_ = std::make_unique<Connection[]>(max_connections_);
     for (uint32_t i = 0; i < max_connections_; ++i) {
       connections_[i].buffer = memory.value().subspan(i * kBufferBytes, kBufferBytes);
@@ -76,14 +79,50 @@ class EchoService final : public Service {
     return {};
   }
 
+  void methods(ControlMethods& methods) override {
+    methods.add(
+        {.name = "admit",
+         .parameters = {{.name = "clients",
+                         .type = ControlType::kNumber,
+                         .help = "How many may be connected from now on."}},
+         .result = "{\"admitted\": N, \"connected\": N}",
+         .help = "Turns further clients away; those that are connected stay.",
+         .needs = "no more than max_connections"},
+        [](void* self, ControlCall& call) noexcept {
+          static_cast<EchoService*>(self)->admit(call);
+        },
+        this);
+  }
+
   void start(uint32_t shard) noexcept override {
     if (shard != 0) return;
     for (size_t i = 0; i < listener_count_; ++i) sockets_->start_listening(listeners_[i]);
   }
 
  private:
+  // What belongs to the shard is done there.
+  void admit(ControlCall& call) noexcept {
+    if (call.number("clients") > max_connections_) {
+      Error error;
+      error.set_doing("admitting %llu clients",
+                      static_cast<unsigned long long>(call.number("clients")));
+      error.set_answer("there is memory for %u", max_connections_);
+      call.refuse(error.set_cure("raise max_connections in [echo], and start again"));
+      return;
+    }
+    call.go_on(
+        *loop_,
+        [](void* self, ControlCall& there) noexcept {
+          auto& service = *static_cast<EchoService*>(self);
+          service.admitted_ = static_cast<uint32_t>(there.number("clients"));
+          there.result().begin_object().key("admitted").number(service.admitted_);
+          there.result().key("connected").number(service.open_count_).end_object();
+        },
+        this);
+  }
+
   void accept(int fd) noexcept {
-    for (uint32_t i = 0; i < max_connections_; ++i) {
+    for (uint32_t i = 0; i < max_connections_ && open_count_ < admitted_; ++i) {
       Connection& one = connections_[i];
       if (one.is_open) continue;
       one.socket = StreamSocket{};
@@ -138,6 +177,8 @@ class EchoService final : public Service {
   std::vector<SocketAddress> listen_;
   uint32_t max_connections_ = 8;
   uint32_t open_count_ = 0;
+  uint32_t admitted_ = 0;
+  EventLoop* loop_ = nullptr;
   StreamSockets* sockets_ = nullptr;
   EchoCounters* counters_ = nullptr;
   std::unique_ptr<Connection[]> connections_;

@@ -49,6 +49,7 @@ cpu = {cpu}
 [echo]
 listen = ["unix:{folder}/echo.sock"]
 max_connections = 4
+[control]
 [[group]]
 name = "main"
 members = 3
@@ -146,6 +147,12 @@ class Service:
                 answer += more
         return answer
 
+    def is_served(self):
+        try:
+            return self.ask(b"hello") == b"hello"
+        except (BrokenPipeError, ConnectionResetError):
+            return False
+
     def stats(self):
         return json.loads(run([self.program, "stats", "echo", "--json", "--directory",
                                os.path.join(self.folder, "run")]))
@@ -157,6 +164,23 @@ class Service:
         expect((found["value"], found["peak"] in (1, 2)), (4, True), f"what is known of it: {found}")
         expect(found["proposed"], found["peak"] + 1, "its proposed value")
         expect(found["risk"], "A client more is turned away.", "the risk")
+
+    def ctl(self, program, *words, expect_code=0):
+        return run([program, "ctl", "--directory", os.path.join(self.folder, "run"), *words],
+                   expect_code=expect_code)
+
+    def control(self, bedplate):
+        """The method of its own is listed, and does what it says: by its program and by ours."""
+        expect("echo.admit: Turns further clients away" in run([self.program, "ctl", "--list"]),
+               True, "its method in its list")
+        for program, clients in ((bedplate, 0), (self.program, 4)):
+            listed, = (one for one in json.loads(self.ctl(program, "methods"))
+                       if one["name"] == "echo.admit")
+            expect(listed["parameters"][0]["type"], "number", f"what a client learns: {listed}")
+            said = json.loads(self.ctl(program, "echo.admit", f"clients={clients}"))
+            expect(said["admitted"], clients, f"its answer: {said}")
+            expect(self.is_served(), clients > 0, f"a client is served where {clients} may be")
+        self.ctl(bedplate, "echo.admit", "clients=5", expect_code=1)
 
     def greet(self, ping):
         """Two processes join, and hear three greetings from one another."""
@@ -228,7 +252,7 @@ def check_no_init(program):
     expect(done.returncode, 1, "its exit code")
 
 
-def check_programs(builds, tool, kind):
+def check_programs(installation, builds, tool, kind):
     folder = builds[tool].result()
     program = os.path.join(folder, f"echo-{kind}")
     expect(is_dynamic(program), not kind.endswith(("static", "static-pie")), f"{program} is dynamic")
@@ -241,6 +265,7 @@ def check_programs(builds, tool, kind):
         told = service.stats()
         expect(told["services"]["echo"]["echoed_bytes"], len(text) + 5, "its counter")
         service.explain()
+        service.control(installation.program)
         level = "MUNMAP" if kind == "asan" else "FREE CHUNK MUNMAP"
         expect(told["pool"]["support_level"], level, "malloc's support level")
         if kind not in VERBS_KINDS:
@@ -460,7 +485,8 @@ def tests(installation, builds):
     yield "completion", lambda: check_completion(installation)
     for tool in builds:
         for kind in KINDS:
-            yield f"{tool}, {kind}", functools.partial(check_programs, builds, tool, kind)
+            yield f"{tool}, {kind}", functools.partial(check_programs, installation,
+                                                           builds, tool, kind)
     for name in IMAGE_SERVICES:
         yield f"image of {name}", functools.partial(check_image, installation, builds, name)
     if os.path.exists(os.path.join(ROOT, "scripts/install/deb.py")):
