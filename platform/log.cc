@@ -13,8 +13,6 @@
 namespace bedplate {
 namespace {
 
-LogLevel lowest_level = LogLevel::kInfo;
-
 const char* prefix_of(LogLevel level) noexcept {
   switch (level) {
     case LogLevel::kWarning: return "bedplate: warning: ";
@@ -139,10 +137,8 @@ uint64_t for_each_recent_line(uint64_t first,
   return end;
 }
 
-void set_log_level(LogLevel level) noexcept { lowest_level = level; }
-
-void log_line(LogLevel level, const char* format, ...) noexcept {
-  if (level < lowest_level) return;
+void log_line(const LogComponent& component, LogLevel level, const char* format, ...) noexcept {
+  if (level < component.level()) return;
   char line[1024];
   const int prefix = std::snprintf(line, sizeof line, "%s", prefix_of(level));
   va_list arguments;

@@ -15,21 +15,18 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "platform/log_component.h"
 #include "platform/result.h"
 
 namespace bedplate {
 
-enum class LogLevel { kDebug, kInfo, kWarning, kError };
+// Writes "bedplate: <text>\n" ("bedplate: warning: ...", "bedplate: error: ..."), 1 KiB at most,
+// where the level of `component` lets it pass. Leaves errno as it was. Threads: any; so all that
+// follows.
+void log_line(const LogComponent& component, LogLevel level, const char* format, ...) noexcept
+    __attribute__((format(printf, 3, 4)));
 
-// Lines below `level` are dropped. Default: kInfo. Threads: call it before others start.
-void set_log_level(LogLevel level) noexcept;
-
-// Writes "bedplate: <text>\n" ("bedplate: warning: ...", "bedplate: error: ..."), 1 KiB at most.
-// Leaves errno as it was. Threads: any; so all that follows.
-void log_line(LogLevel level, const char* format, ...) noexcept
-    __attribute__((format(printf, 2, 3)));
-
-// Writes the three parts of `error` as one line.
+// Writes the three parts of `error` as one line, whatever the levels are.
 void log_error(const Error& error) noexcept;
 
 // Writes `line`, which ends with a newline, as it is: the last words of a process that is about to
@@ -69,7 +66,13 @@ class OncePerSecond {
 
 }  // namespace bedplate
 
-#define BP_LOG_DEBUG(...) ::bedplate::log_line(::bedplate::LogLevel::kDebug, __VA_ARGS__)
-#define BP_LOG_INFO(...) ::bedplate::log_line(::bedplate::LogLevel::kInfo, __VA_ARGS__)
-#define BP_LOG_WARNING(...) ::bedplate::log_line(::bedplate::LogLevel::kWarning, __VA_ARGS__)
-#define BP_LOG_ERROR(...) ::bedplate::log_line(::bedplate::LogLevel::kError, __VA_ARGS__)
+#ifndef BP_LOG_COMPONENT
+#define BP_LOG_COMPONENT ::bedplate::LogComponentName::of_source(__FILE__)
+#endif
+
+#define BP_LOG(level, ...) \
+  ::bedplate::log_line(::bedplate::log_component<BP_LOG_COMPONENT>, level, __VA_ARGS__)
+#define BP_LOG_DEBUG(...) BP_LOG(::bedplate::LogLevel::kDebug, __VA_ARGS__)
+#define BP_LOG_INFO(...) BP_LOG(::bedplate::LogLevel::kInfo, __VA_ARGS__)
+#define BP_LOG_WARNING(...) BP_LOG(::bedplate::LogLevel::kWarning, __VA_ARGS__)
+#define BP_LOG_ERROR(...) BP_LOG(::bedplate::LogLevel::kError, __VA_ARGS__)

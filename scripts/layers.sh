@@ -47,7 +47,7 @@ datapath=$(find platform pinned_pool alloc transport apps -name '*_datapath.*')
 [ -n "$datapath" ] || { echo "layers: no data path files found"; exit 1; }
 # shellcheck disable=SC2086
 complain "a data path allocates, throws, logs or locks" "$(grep -nE \
-  '\b(malloc|calloc|make_unique|make_shared|throw|BP_LOG_[A-Z]+|log_error|std::mutex|push_back|new [A-Z][A-Za-z]*[({])' \
+  '\b(malloc|calloc|make_unique|make_shared|throw|BP_LOG[_A-Z]*|log_line|log_error|std::mutex|push_back|new [A-Z][A-Za-z]*[({])' \
   $datapath || true)"
 
 # The rest is compiled once for release and hardened builds (scripts/mk/flags.mk).

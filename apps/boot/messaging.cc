@@ -209,10 +209,10 @@ void Messaging::heard(const JoinEvent& event) noexcept {
   if (event.may_be_logged) {
     const bool is_trouble =
         event.kind == JoinEvent::Kind::kFailed || event.kind == JoinEvent::Kind::kDied;
-    log_line(is_trouble ? LogLevel::kWarning : LogLevel::kInfo,
-             "%s: %s (process %d), member%s %u of %s, %s", name_.c_str(), event.process.text,
-             event.pid, event.member_count > 1 ? "s from" : "", event.member,
-             groups_[event.group]->name.text, to_text(event.kind));
+    BP_LOG(is_trouble ? LogLevel::kWarning : LogLevel::kInfo,
+           "%s: %s (process %d), member%s %u of %s, %s", name_.c_str(), event.process.text,
+           event.pid, event.member_count > 1 ? "s from" : "", event.member,
+           groups_[event.group]->name.text, to_text(event.kind));
   }
   if (event.kind != JoinEvent::Kind::kFailed || !stops_at_failure_ || !event.is_trusted) return;
   BP_LOG_ERROR("%s: stopping, as [messages] on_join_failure says", name_.c_str());

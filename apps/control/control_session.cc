@@ -7,6 +7,7 @@
 
 #include "platform/assert.h"
 #include "platform/clock.h"
+#include "platform/log.h"
 #include "transport/event_loop.h"
 
 namespace bedplate {
@@ -93,6 +94,7 @@ void ControlSession::answer(std::string_view line) noexcept {
     return;
   }
   if (!take_parameters()) return;
+  BP_LOG_DEBUG("control: asked for %s", method_->name.c_str());
   page_ = 0;
   has_begun_ = false;
   call();

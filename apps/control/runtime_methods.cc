@@ -11,6 +11,7 @@
 #include "apps/boot/counter_table.h"
 #include "platform/build_id.h"
 #include "platform/histogram.h"
+#include "platform/log_component.h"
 
 namespace bedplate {
 namespace {
@@ -100,6 +101,21 @@ void RuntimeMethods::add_to(ControlMethods* methods) {
                 .result = "as `bedplate plan --json` has it",
                 .help = "Says every byte of the pool with its owner."},
                &call<&RuntimeMethods::say_plan>, this);
+  methods->add(
+      {.name = "log.show",
+       .result = "[{\"component\", \"level\"}]",
+       .help = "Lists the parts of the program that log, each with the lowest level of the "
+               "lines that it writes."},
+      &call<&RuntimeMethods::show_log_levels>, this);
+  methods->add({.name = "log.set",
+                .parameters = {{.name = "level", .help = "debug, info, warning or error."},
+                               {.name = "component",
+                                .is_required = false,
+                                .help = "A part, with those below it; without it, all of them."}},
+                .result = "{\"level\", \"components\": N}",
+                .help = "Has lines below the level dropped from now on.",
+                .needs = "a part that log.show lists, or what such parts lie below"},
+               &call<&RuntimeMethods::set_log_levels>, this);
 }
 
 void RuntimeMethods::ping(ControlCall& call) const noexcept {
@@ -165,6 +181,43 @@ void RuntimeMethods::say_plan(ControlCall& call) const noexcept {
   const std::string_view rest = std::string_view(plan).substr(call.page());
   call.result().more(rest.substr(0, kPieceBytes));
   if (rest.size() > kPieceBytes) call.more(call.page() + kPieceBytes);
+}
+
+void RuntimeMethods::show_log_levels(ControlCall& call) const noexcept {
+  constexpr uint64_t kAtOnce = 64;
+  JsonText& json = call.result();
+  if (call.page() == 0) json.begin_array();
+  uint64_t index = 0;
+  for (const LogComponent* each = LogComponent::first(); each; each = each->next(), ++index) {
+    if (index < call.page()) continue;
+    if (index == call.page() + kAtOnce) return call.more(index);
+    json.begin_object().key("component").text(each->name());
+    json.key("level").text(text_of(each->level())).end_object();
+  }
+  json.end_array();
+}
+
+void RuntimeMethods::set_log_levels(ControlCall& call) const noexcept {
+  constexpr int kShownMax = 64;
+  Error error;
+  error.set_doing("setting the level of the log");
+  const std::string_view text = call.text("level");
+  const auto level = parse_log_level(text);
+  if (!level) {
+    error.set_answer("there is no level \"%.*s\"",
+                     std::min(static_cast<int>(text.size()), kShownMax), text.data());
+    return call.refuse(error.set_cure("write debug, info, warning or error"));
+  }
+  const std::string_view component = call.text("component");
+  const uint32_t count =
+      call.has("component") ? set_log_level(component, *level) : set_log_level(*level);
+  if (count == 0) {
+    error.set_answer("nothing that logs is called \"%.*s\"",
+                     std::min(static_cast<int>(component.size()), kShownMax), component.data());
+    return call.refuse(error.set_cure("see: bedplate ctl log.show"));
+  }
+  JsonText& json = call.result().begin_object();
+  json.key("level").text(text_of(*level)).key("components").number(count).end_object();
 }
 
 }  // namespace bedplate

@@ -1,5 +1,5 @@
 // What every appliance can be asked, whatever its services are: itself, its methods, its counters,
-// its plan.
+// its plan, and which lines it logs.
 //
 // Threads: that of the control socket. Nothing is allocated once they are added.
 #pragma once
@@ -26,6 +26,8 @@ class RuntimeMethods {
   void list(ControlCall& call) const noexcept;
   void say_counters(ControlCall& call) const noexcept;
   void say_plan(ControlCall& call) const noexcept;
+  void show_log_levels(ControlCall& call) const noexcept;
+  void set_log_levels(ControlCall& call) const noexcept;
 
   const ControlMethods* methods_ = nullptr;
 };

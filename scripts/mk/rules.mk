@@ -278,8 +278,9 @@ hostile-peer: $(STRAIN)
 
 .PHONY: fuzz-run
 FUZZ_SECONDS ?= 60
-build/fuzz/nbd: tests/fuzz/nbd_fuzz.cc apps/blockd/nbd_negotiation.cc platform/assert.cc \
-                platform/file.cc platform/log.cc platform/result.cc platform/standard_error.cc \
+FUZZ_PLATFORM := $(addprefix platform/,assert.cc file.cc log.cc log_component.cc result.cc \
+                 standard_error.cc)
+build/fuzz/nbd: tests/fuzz/nbd_fuzz.cc apps/blockd/nbd_negotiation.cc $(FUZZ_PLATFORM) \
                 $(wildcard apps/blockd/nbd_*.h) $(BUILD_FILES)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  FUZZ $@")
@@ -287,8 +288,7 @@ build/fuzz/nbd: tests/fuzz/nbd_fuzz.cc apps/blockd/nbd_negotiation.cc platform/a
 
 build/fuzz/kvd: tests/fuzz/kvd_fuzz.cc \
                 apps/kvd/session_datapath.cc alloc/keyed_cache_datapath.cc \
-                transport/stream_session_datapath.cc platform/assert.cc platform/file.cc \
-                platform/log.cc platform/result.cc platform/standard_error.cc \
+                transport/stream_session_datapath.cc $(FUZZ_PLATFORM) \
                 tests/apps/kvd/kvd_driver.h tests/alloc/keyed_cache_rig.h $(wildcard apps/kvd/*.h) \
                 $(BUILD_FILES)
 	@mkdir -p $(@D)
@@ -297,8 +297,7 @@ build/fuzz/kvd: tests/fuzz/kvd_fuzz.cc \
 
 build/fuzz/tsrelay: tests/fuzz/tsrelay_fuzz.cc \
                     $(addprefix apps/tsrelay/,$(addsuffix _datapath.cc,fec_receiver fec_sender \
-                      leg_merge pacer psi rtp ts_inspector)) platform/assert.cc platform/file.cc \
-                    platform/log.cc platform/result.cc platform/standard_error.cc \
+                      leg_merge pacer psi rtp ts_inspector)) $(FUZZ_PLATFORM) \
                     $(wildcard apps/tsrelay/*_datapath.h) $(BUILD_FILES)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  FUZZ $@")
@@ -306,8 +305,7 @@ build/fuzz/tsrelay: tests/fuzz/tsrelay_fuzz.cc \
 	  $(filter %.cc,$^)
 
 build/fuzz/http: tests/fuzz/http_fuzz.cc $(addprefix apps/http/,http_request.cc http_session.cc \
-                   metrics_text.cc status_page.cc) platform/assert.cc platform/file.cc \
-                 $(addprefix platform/,log.cc result.cc standard_error.cc) $(wildcard apps/http/*.h) \
+                   metrics_text.cc status_page.cc) $(FUZZ_PLATFORM) $(wildcard apps/http/*.h) \
                  $(BUILD_FILES)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  FUZZ $@")
@@ -315,8 +313,7 @@ build/fuzz/http: tests/fuzz/http_fuzz.cc $(addprefix apps/http/,http_request.cc 
 
 # With the invariants looked at, as a debug build does; DPDK's pools as shared libraries.
 build/fuzz/net: tests/fuzz/net_fuzz.cc $(filter transport/dpdk/net/%,$(DPDK_LIBRARY_SOURCES)) \
-                transport/datagram_address.cc transport/ip_address.cc platform/assert.cc \
-                platform/file.cc platform/log.cc platform/result.cc platform/standard_error.cc \
+                transport/datagram_address.cc transport/ip_address.cc $(FUZZ_PLATFORM) \
                 $(wildcard transport/dpdk/net/*.h tests/transport/dpdk/net/*.h) $(BUILD_FILES)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  FUZZ $@")

@@ -1,7 +1,7 @@
 # What is built from what. Every source is named: a file that is not here is not part of Bedplate.
 
 PLATFORM := assert build_id call_stack capabilities cgroup change_user closing_thread cpu \
-            file hugepage log log_limit numa parallel result sanitizer standard_error \
+            file hugepage log log_component log_limit numa parallel result sanitizer standard_error \
             standard_streams thread_stack units user
 PINNED_POOL := adopt_segment audit boot_segment memory_error no_way_back pinned_pool plan \
                seccomp_filter take_error taken_pages \

@@ -114,6 +114,28 @@ def says_what_is_wrong(box):
               ctl(box, appliance, "ping", "--name", "none", expect_code=1).stderr, "without a socket")
 
 
+@test()
+def the_log_has_levels(box):
+    """Of each part of the program, as of now; what does not exist is refused."""
+    appliance = start(box)
+    parts = {one["component"]: one["level"] for one in ask(appliance, "log.show")["result"]}
+    expect((parts["apps/control"], set(parts.values())), ("info", {"info"}), "levels at first")
+    for part, level, is_said in (("apps/control", "debug", True), ("apps", "warning", False)):
+        expect(ask(appliance, "log.set", component=part, level=level)["result"]["level"], level, "it")
+        before = appliance.log_text().count("control: asked for ping")
+        ask(appliance, "ping")
+        expect(appliance.log_text().count("control: asked for ping") - before, int(is_said),
+               f"lines of {part} on {level}")
+    said = ask(appliance, "log.set", level="error")["result"]
+    expect((said, {one["level"] for one in ask(appliance, "log.show")["result"]}),
+           ({"level": "error", "components": len(parts)}, {"error"}), "of all parts")
+    for parameters, text in (({"level": "loud"}, "there is no level \"loud\"; write debug"),
+                             ({"level": "info", "component": "app"}, "is called \"app\"; see")):
+        error = ask(appliance, "log.set", **parameters)["error"]
+        expect(error["code"], -32000, "the code")
+        expect_in(text, error["message"], "the refusal")
+
+
 HOSTILE = {  # what is sent, the codes that are answered, whether the connection goes on
     "no_json": (b"{]\n", [-32700], True),
     "no_object": (b"17\n", [-32600], True),
