@@ -13,6 +13,7 @@ files that have most lines that did not run.
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,9 @@ LEFT_OUT = ["-xsn", "ParentsTrafficIsWholeThroughoutManyForks"]  # a minute for 
 SYSTEM = ["command_line.", "plan.", "configuration.", "environment.", "service_c.", "relay_c.",
           "kvd.", "tsrelay.", "user.", "places.", "perf.", "top.", "http.", "control."]
 GUEST = ["verbs_over_soft_roce", "perf_over_soft_roce"]
+
+# What the unit tests and the others say of one that failed.
+FAILURE = re.compile(r"^.* error: Failure in .*$|^failed: .*$", re.MULTILINE)
 
 # Of all lines in percent; where a file is in two, the longer path has it. Those in NEEDS_GUEST have
 # it with the guest's runs.
@@ -68,7 +72,9 @@ def run(name, command, **variables):
         code = subprocess.run(command, cwd=ROOT, stdout=log, stderr=log, check=False,
                               env={**os.environ, **variables}).returncode
     if code != 0:
-        print(f"failed: {name}, see {path}:\n" + path.read_text(errors="replace")[-3000:])
+        said = path.read_text(errors="replace")
+        failures = FAILURE.findall(said)
+        print(f"failed: {name}, see {path}:\n" + "\n".join(failures or [said[-3000:]]))
     return code == 0
 
 
