@@ -39,7 +39,7 @@ void BlockService::methods(ControlMethods& methods) {
                .result = "{\"volume\", \"held\", \"released\": N}",
                .help = "Has requests that come wait before they reach the volume, or go on; what "
                        "was begun goes on. A drain lets all go on.",
-               .needs = "an appliance that does not drain"},
+               .needs = "that blockd does not drain"},
               &call<&BlockService::hold_volume>, this);
   methods.add({.name = "listen",
                .parameters = {on("Whether new clients are served; others are closed at once.")},
@@ -109,7 +109,7 @@ void BlockService::hold_volume(ControlCall& call) noexcept {
       Error error;
       error.set_doing("holding the volume %.64s",
                       service.server_.volume_options(index).name.c_str());
-      there.refuse(error.set_answer("the appliance drains, and ends when all is answered"));
+      there.refuse(error.set_answer("blockd drains: all that waits is answered"));
       return;
     }
     const uint32_t released = service.server_.set_held(index, there.boolean("on"));

@@ -111,7 +111,7 @@ class BlockServer final : public PollSource, private ConnectionHost {
   bool is_read_only(size_t volume) const noexcept { return exports_[volume].read_only; }
   void set_read_only(size_t volume, bool is_read_only) noexcept;
   // Whether new clients are served; others are closed at once. Threads: the connections' shard.
-  bool is_accepting() const noexcept { return is_accepting_; }
+  bool is_accepting() const noexcept { return is_accepting_ && !is_draining_; }
   void set_accepting(bool is_accepting) noexcept { is_accepting_ = is_accepting; }
 
   // Whether requests wait before they reach the volume. Threads: any.

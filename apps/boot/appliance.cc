@@ -271,9 +271,10 @@ Result<void> Appliance::create_services() {
   const bool has_messages = std::any_of(messengers_.begin(), messengers_.end(),
                                         [](const auto& messenger) { return messenger != nullptr; });
   if (has_messages) leave_boot_heap();
-  const ServiceRuntime runtime = {configuration_, plan_,       process_pool(),
-                                  shards_,        messengers_, plan_.message_names,
-                                  counters_,      *peers_,     vfio_};
+  drains_.create(configuration_.services);
+  const ServiceRuntime runtime = {
+      configuration_,      plan_,     process_pool(), shards_, messengers_,
+      plan_.message_names, counters_, *peers_,        vfio_,   drains_};
   for (size_t i = 0; i < plan_.services.size(); ++i) {
     const ServiceNeeds& needs = plan_.services[i];
     const HeapOwnerScope scope(heap_owner(OwnerName("heap", needs.name)).take());
@@ -412,6 +413,7 @@ int Appliance::serve_until_signal() {
     refresh_counters();
     tell_dropped_lines();
     tick();
+    drains_.turn();
   }
   const char* name = configuration_.appliance.name.c_str();
   if (signal_number > 0) BP_LOG_INFO("%s: signal %d, draining", name, signal_number);
@@ -450,16 +452,13 @@ void Appliance::tick() noexcept {
 
 // The names of those that are not drained: "cache, peers"; empty: all are.
 std::string Appliance::undrained() const {
-  std::string names;
-  for (const Service* service : configuration_.services) {
-    if (!service->is_drained()) add_word(&names, service->name());
-  }
+  std::string names = drains_.undrained();
   if (!peers_->is_drained()) add_word(&names, "peers");
   return names;
 }
 
 void Appliance::drain() noexcept {
-  for (Service* service : configuration_.services) service->request_drain();
+  drains_.begin_all();
   peers_->request_drain();
   const uint64_t deadline_ns =
       monotonic_ns() + configuration_.appliance.drain_timeout_ms * kNsPerMs;

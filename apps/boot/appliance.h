@@ -28,6 +28,7 @@
 #include "apps/boot/pool_counters.h"
 #include "apps/boot/service.h"
 #include "apps/boot/service_context.h"
+#include "apps/boot/service_drains.h"
 #include "apps/boot/shard.h"
 #include "apps/boot/shard_group.h"
 #include "apps/boot/shard_messenger.h"
@@ -112,6 +113,7 @@ class Appliance {
   std::vector<OpenedFile> files_;
   CountersFile counters_;
   PoolCountersKeeper pool_counters_;
+  ServiceDrains drains_;
   SupportLevel support_level_ = SupportLevel::kNone;
   sigset_t stop_signals_ = {};
   // After what they use: shards stop first when the appliance goes.

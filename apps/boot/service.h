@@ -88,6 +88,7 @@ class Service {
 
   // Finish what was begun, and take nothing new; is_drained() says when. A service that is not
   // drained in time ([appliance] drain_timeout_ms) is named in the log, and stopped.
+  // Called once: when the appliance ends, or for this service alone while it serves.
   // Threads: the control thread, while the shards run: EventLoop::submit() reaches them.
   virtual void request_drain() noexcept {}
   virtual bool is_drained() const noexcept { return true; }

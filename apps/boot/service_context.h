@@ -32,6 +32,7 @@ class CountersView;
 class Listeners;
 class Peers;
 class PinnedPool;
+class ServiceDrains;
 class Shard;
 class ShardMessenger;
 class UdpSocket;
@@ -49,6 +50,7 @@ struct ServiceRuntime {
   CountersFile& counters;
   Peers& peers;
   VfioPool& vfio;
+  ServiceDrains& drains;
 };
 
 class ServiceContext {
@@ -114,6 +116,8 @@ class ServiceContext {
   // All counters of the appliance, as a reader of its file sees them: of the runtime and of every
   // service. They may be read from the seal on, until Service::stopped().
   CountersView all_counters() const noexcept;
+  // What all services of the appliance are asked to finish, and how far each is.
+  ServiceDrains& drains() noexcept { return runtime_.drains; }
   // Where it lies.
   Result<void*> counter_memory(std::string_view name, std::string_view instance, size_t bytes);
 

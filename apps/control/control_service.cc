@@ -110,6 +110,7 @@ Result<void> ControlService::create(ServiceContext& context) {
   runtime_.appliance = configuration.appliance.name;
   runtime_.plan = plan_text_(context.appliance_plan(), configuration);
   runtime_.counters = context.all_counters();
+  runtime_.drains = &context.drains();
   site_.methods = &methods_;
   site_.counters = counters.value();
   site_.owner = owner.value();

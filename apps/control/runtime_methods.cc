@@ -9,6 +9,7 @@
 
 #include "apps/boot/bedplate_service.h"
 #include "apps/boot/counter_table.h"
+#include "apps/boot/service_drains.h"
 #include "platform/build_id.h"
 #include "platform/histogram.h"
 #include "platform/log_component.h"
@@ -78,6 +79,11 @@ void begin_set(const CountersView& counters, const CounterSetRecord& set, JsonTe
   json->end_object().key("counters").begin_object();
 }
 
+void write_service(const ServiceDrains& drains, size_t index, JsonText* json) noexcept {
+  json->begin_object().key("service").text(drains.name_of(index)).key("state");
+  json->text(text_of(drains.state_of(index))).end_object();
+}
+
 }  // namespace
 
 void RuntimeMethods::add_to(ControlMethods* methods) {
@@ -101,6 +107,17 @@ void RuntimeMethods::add_to(ControlMethods* methods) {
                 .result = "as `bedplate plan --json` has it",
                 .help = "Says every byte of the pool with its owner."},
                &call<&RuntimeMethods::say_plan>, this);
+  methods->add({.name = "services",
+                .result = "[{\"service\", \"state\": \"serving\", \"wished\", \"draining\" or "
+                          "\"drained\"}]",
+                .help = "Lists the services that run, and whether they drain."},
+               &call<&RuntimeMethods::list_services>, this);
+  methods->add({.name = "drain",
+                .parameters = {{.name = "service", .help = "Its name, as services has it."}},
+                .result = "{\"service\", \"state\"}",
+                .help = "Has a service finish what was begun and take nothing new, for good; the "
+                        "others go on."},
+               &call<&RuntimeMethods::drain>, this);
   methods->add(
       {.name = "log.show",
        .result = "[{\"component\", \"level\"}]",
@@ -181,6 +198,26 @@ void RuntimeMethods::say_plan(ControlCall& call) const noexcept {
   const std::string_view rest = std::string_view(plan).substr(call.page());
   call.result().more(rest.substr(0, kPieceBytes));
   if (rest.size() > kPieceBytes) call.more(call.page() + kPieceBytes);
+}
+
+void RuntimeMethods::list_services(ControlCall& call) const noexcept {
+  constexpr size_t kAtOnce = 64;
+  JsonText& json = call.result();
+  if (call.page() == 0) json.begin_array();
+  const size_t end = std::min<size_t>(call.page() + kAtOnce, drains->count());
+  for (size_t i = call.page(); i < end; ++i) write_service(*drains, i, &json);
+  end < drains->count() ? call.more(end) : (void)json.end_array();
+}
+
+void RuntimeMethods::drain(ControlCall& call) const noexcept {
+  const auto index = drains->find(call.text("service"));
+  if (!index) {
+    Error error;
+    error.set_doing("draining a service").set_answer("none of this name runs");
+    return call.refuse(error.set_cure("see: bedplate ctl services"));
+  }
+  drains->wish(*index);
+  write_service(*drains, *index, &call.result());
 }
 
 void RuntimeMethods::show_log_levels(ControlCall& call) const noexcept {

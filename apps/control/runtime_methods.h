@@ -1,5 +1,5 @@
 // What every appliance can be asked, whatever its services are: itself, its methods, its counters,
-// its plan, and which lines it logs.
+// its plan, which lines it logs, and that a service drains.
 //
 // Threads: that of the control socket. Nothing is allocated once they are added.
 #pragma once
@@ -11,6 +11,8 @@
 
 namespace bedplate {
 
+class ServiceDrains;
+
 class RuntimeMethods {
  public:
   // Adds them. `methods` and this outlive the appliance.
@@ -20,6 +22,7 @@ class RuntimeMethods {
   std::string appliance;
   std::string plan;  // as JSON, in one line
   CountersView counters;
+  ServiceDrains* drains = nullptr;
 
  private:
   void ping(ControlCall& call) const noexcept;
@@ -27,6 +30,8 @@ class RuntimeMethods {
   void say_counters(ControlCall& call) const noexcept;
   void say_plan(ControlCall& call) const noexcept;
   void show_log_levels(ControlCall& call) const noexcept;
+  void list_services(ControlCall& call) const noexcept;
+  void drain(ControlCall& call) const noexcept;
   void set_log_levels(ControlCall& call) const noexcept;
 
   const ControlMethods* methods_ = nullptr;

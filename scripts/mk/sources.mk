@@ -55,8 +55,8 @@ BOOT := appliance appliance_plan appliance_user configuration configuration_chec
         configuration_words connection_thread control_methods counters_file counters_reader \
         counters_snapshot json_text listeners loaded_configuration messages_plan messaging \
         name_lock outsiders peers planned_files pool_counters ports_part \
-        preflight runtime_counters service_calls service_context service_plan shard shard_group \
-        shard_messenger toml_reader
+        preflight runtime_counters service_calls service_context service_drains service_plan shard \
+        shard_group shard_messenger toml_reader
 INIT := core_dump crash drill init kernel_command_line machine modules mounts netlink network \
         rdma_link watchdog
 COMMANDS := check_command counter_changes counter_text counters_command ctl_command doctor_command \

@@ -267,6 +267,52 @@ def no_such_group(box):
     expect_in("no such group in /etc/group", said.stderr, "the message")
 
 
+# ---- Draining one service ----
+
+
+def state_of(appliance, service):
+    return {one["service"]: one["state"] for one in ask(appliance, "services")["result"]}[service]
+
+
+@test()
+def one_service_drains(box):
+    """What was begun is answered, nothing new is taken, and another service does not notice."""
+    configuration = box.configuration()
+    configuration["control"] = {}
+    configuration["kvd"] = {"listen": [f"unix:{box.path('kvd.sock')}"], "cache_bytes": 8 * MIB}
+    appliance = box.appliance(configuration)
+    expect({state_of(appliance, one) for one in ("blockd", "kvd", "control")}, {"serving"}, "at first")
+    ask(appliance, "blockd.hold", volume="ram0", on=True)
+    with RawClient(appliance.address()) as client:
+        client.greet().go()
+        client.request(raw_nbd.READ, 0, 4096)
+        wait_for(lambda: appliance.blockd("requests_read") == 1, "the request")
+        said = ask(appliance, "drain", service="blockd")["result"]
+        expect_in(said["state"], ("wished", "draining", "drained"), "the answer")
+        expect(client.reply().error, 0, "what was begun")
+    wait_for(lambda: state_of(appliance, "blockd") == "drained", "its drain")
+    expect(ask(appliance, "drain", service="blockd")["result"],
+           {"service": "blockd", "state": "drained"}, "what is answered to one who wishes it again")
+    expect_in("blockd drains", ask(appliance, "blockd.hold", volume="ram0", on=True)["error"]["message"],
+              "the refusal of what would never be answered")
+    expect(ask(appliance, "blockd.listen", on=True)["result"], {"listening": False}, "new clients")
+    expect(appliance.log_text().count("blockd: draining, as was wished"), 1, "lines of the log")
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as client:
+        client.settimeout(BOUND_SECONDS)
+        client.connect(box.path("kvd.sock"))
+        client.sendall(b"set a 0 0 1\r\nb\r\nget a\r\nquit\r\n")
+        said = b""
+        while more := client.recv(65536):
+            said += more
+        expect(said, b"STORED\r\nVALUE a 0 1\r\nb\r\nEND\r\n", "what kvd answers")
+    expect(state_of(appliance, "kvd"), "serving", "the other")
+    error = ask(appliance, "drain", service="none")["error"]
+    expect((error["code"], error["message"]), (-32000, "draining a service: none of this name runs; "
+                                               "see: bedplate ctl services"), "the refusal")
+    appliance.process.terminate()
+    expect(appliance.wait_exit(), 0, "its exit code")
+
+
 # ---- What blockd can be told ----
 
 

@@ -7,6 +7,7 @@
 #include "apps/boot/counters_file.h"
 #include "apps/boot/name_lock.h"
 #include "apps/boot/peers.h"
+#include "apps/boot/service_drains.h"
 #include "apps/boot/shard.h"
 #include "platform/cpu.h"
 #include "tests/apps/boot/service_rig.h"
@@ -85,9 +86,10 @@ TEST(ServiceContext, GetsWhatItHasPlannedOnceAndNothingElse) {
   CHECK(shards[0]->create(options).ok());
   const std::vector<std::unique_ptr<ShardMessenger>> messengers(1);
   VfioPool vfio(*pool);
+  ServiceDrains drains;
   ServiceContext context(needs,
                          {configuration, made.value(), *pool, shards, messengers,
-                          made.value().message_names, counters, peers, vfio},
+                          made.value().message_names, counters, peers, vfio, drains},
                          {});
   POINTERS_EQUAL(&vfio, &context.vfio());
 

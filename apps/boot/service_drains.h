@@ -1,0 +1,60 @@
+// Which services finish what was begun and take nothing new: one that somebody wishes for while the
+// appliance serves, or all of them when it ends.
+//
+// A service is asked once, on the control thread, whoever wants it. What a drain is the service
+// says (Service::request_drain); nothing takes it back.
+//
+// Threads: wish() and state_of() any one, find() and name_of() as well; the rest is the control
+// thread's.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace bedplate {
+
+class Service;
+
+class ServiceDrains {
+ public:
+  enum class State : uint8_t { kServing, kWished, kDraining, kDrained };
+
+  // Before the seal: it allocates. Requires: called once. Ownership: `services` outlive this.
+  void create(std::span<Service* const> services);
+
+  size_t count() const noexcept { return entries_.size(); }
+  std::optional<size_t> find(std::string_view name) const noexcept;
+  // Requires, here and below: `index` is below count().
+  const char* name_of(size_t index) const noexcept;
+  State state_of(size_t index) const noexcept;
+  // The service is asked at the next turn(), where it was not before.
+  void wish(size_t index) noexcept;
+
+  // To be called now and then: asks those that somebody wishes it of, and sees how far they are.
+  void turn() noexcept;
+  // Asks all that were not asked yet.
+  void begin_all() noexcept;
+  // The names of those that are not drained: "cache, peers"; empty: all are.
+  std::string undrained() const;
+
+ private:
+  struct Entry {
+    Service* service = nullptr;
+    std::atomic<State> state{State::kServing};
+  };
+
+  static void begin(Entry& entry) noexcept;
+
+  std::deque<Entry> entries_;
+};
+
+// "serving", "wished", "draining", "drained".
+const char* text_of(ServiceDrains::State state) noexcept;
+
+}  // namespace bedplate
