@@ -38,13 +38,14 @@ run_step() { # NAME COMMAND...
   echo "$p $f $s" > "build/check/$name.count"
 }
 
-# The failures by the words that the runners begin one with; else, as of a build, the end of it all.
+# The failures by the words that the runners begin one with, and the end: what crashed says no more.
 show_failures() { # LOG
   echo "failed: $1"
   local words='Failure in|^FAIL|^failed|^Traceback'
   words+='|WARNING: ThreadSanitizer|ERROR: AddressSanitizer|runtime error:'
-  { grep -aE -A 12 -e "$words" "$1" || tail -n 60 "$1"; } |
-    head -n 100 | cut -c 1-300 | sed 's/^/    /'
+  { grep -aE -m 8 -A 12 -e "$words" "$1" | head -n 100 || true
+    echo "the end of $1:"
+    tail -n 30 "$1"; } | cut -c 1-300 | sed 's/^/    /'
 }
 
 # In a process group of its own, so that it ends as a whole with this script.

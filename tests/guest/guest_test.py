@@ -66,7 +66,9 @@ class Guest:
 
     def expect_exit(self, code):
         if self.exit_code != code:
-            raise Failure(f"exit code {self.exit_code}; expected {code}\n{self.output}{self.log}")
+            end = "\n".join(self.output.splitlines()[-3:])
+            raise Failure(f"exit code {self.exit_code}; expected {code}; it ended with\n{end}\n"
+                          f"{self.output}{self.log}")
 
     def expect(self, pattern):
         """Returns the match of `pattern` in the output, where ^ and $ match at lines."""
@@ -145,14 +147,15 @@ def unit_tests_on_this_kernel():
     the filter; there is another node to move pages to, and a page may be lost.
 
     Left out are LEFT_OUT and what must have forked a thousand times within a bound.
-    One core: two that are emulated, and spin, starve each other.
+    One core: two that are emulated, and spin, starve each other. The last name is of the test that
+    crashed.
     """
     listing = subprocess.run([os.path.join(ROOT, "build/release/bedplate-tests"), "-lg"],
                              stdout=subprocess.PIPE, encoding="ascii", check=True)
     listed = listing.stdout.splitlines()[0].split()
     if not LEFT_OUT < set(listed):
         raise Failure(f"no group has the name {LEFT_OUT - set(listed)}")
-    chosen = " ".join(["-xsn ParentsTrafficIsWholeThroughoutManyForks",
+    chosen = " ".join(["-v", "-xsn ParentsTrafficIsWholeThroughoutManyForks",
                        *(f"-sg {group}" for group in listed if group not in LEFT_OUT)])
     users = ("mkdir -p /etc && printf 'root:x:0:0::/:/bin/sh\\nnobody:x:65534:65534::/:/bin/sh\\n' "
              "> /etc/passwd")
