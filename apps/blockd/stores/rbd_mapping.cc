@@ -39,6 +39,19 @@ struct Report {
   bool is_left_over = false;  // the device `id` is there from before, and stays
 };
 
+// Bytes of a secret, which a crash record would keep.
+class Wiped {
+ public:
+  Wiped(char* bytes, size_t size) noexcept : bytes_(bytes), size_(size) {}
+  Wiped(const Wiped&) = delete;
+  Wiped& operator=(const Wiped&) = delete;
+  ~Wiped() { explicit_bzero(bytes_, size_); }
+
+ private:
+  char* const bytes_;
+  const size_t size_;
+};
+
 void pause(long ns) noexcept {
   const timespec moment = {0, ns};
   nanosleep(&moment, nullptr);
@@ -63,7 +76,9 @@ int unmap(RbdBus& bus, uint32_t id, uint64_t patience_ns) {
   return error;
 }
 
-Report map(RbdBus& bus, const std::string& text) {
+Report map(RbdBus& bus, const char* told) {
+  std::string text = told;
+  const Wiped wiped(text.data(), text.size());
   Report report;
   if (const auto before = bus.find(text)) {
     report.error = unmap(bus, *before, kLeftOverNs);
@@ -81,7 +96,7 @@ Report map(RbdBus& bus, const std::string& text) {
 }
 
 // `told` is on the stack, which is the child's own: the heap it shares with its parent.
-[[noreturn]] void live_as_child(RbdBus& bus, const char* told, int own_end) {
+[[noreturn]] void live_as_child(RbdBus& bus, char* told, int own_end) {
   // A stop of the whole group, or of all that a service manager has started, is its parent's.
   sigset_t all;
   sigfillset(&all);
@@ -89,8 +104,8 @@ Report map(RbdBus& bus, const std::string& text) {
   setsid();
   prctl(PR_SET_NAME, "bedplate-rbd");
   keep_only(own_end);
-  const std::string text = told;
-  Report report = map(bus, text);
+  Report report = map(bus, told);
+  explicit_bzero(told, std::strlen(told));
   bool is_told = send(3, &report, sizeof report, MSG_NOSIGNAL) == sizeof report;
   if (report.error != 0) _exit(0);
   char none = 0;
@@ -243,8 +258,11 @@ std::optional<uint32_t> RbdBus::find(const std::string& text) const {
     const std::string id = entry->d_name;
     if (id.find_first_not_of("0123456789") != id.npos) continue;
     char seen[kTextBytesMax + 1];
+    const Wiped wiped(seen, sizeof seen);
     const std::string path = devices + "/" + id + "/config_info";
-    if (!read_text_file(path.c_str(), seen, sizeof seen).ok() || text + "\n" != seen) continue;
+    if (!read_text_file(path.c_str(), seen, sizeof seen).ok()) continue;
+    const std::string_view line = seen;
+    if (line.size() != text.size() + 1 || !line.starts_with(text)) continue;
     found = static_cast<uint32_t>(std::stoul(id));
   }
   closedir(directory);
@@ -273,10 +291,13 @@ Result<RbdImage> parse_rbd_image(const std::string& name) {
 
 std::string rbd_map_text(const CephSettings& ceph, const std::string& key, const RbdImage& image) {
   const std::string timeout = std::to_string(ceph.timeout_s);
-  return ceph_monitor_list(ceph.monitors) + " name=" + ceph.user + ",secret=" + key +
-         ",mount_timeout=" + timeout +
-         (image.is_writable ? ",exclusive,lock_timeout=" + timeout : ",ro") + " " + image.pool +
-         " " + image.image + " -";
+  std::string text;
+  text.reserve(kTextBytesMax);  // a string that grew would leave the key in what it had before
+  text.append(ceph_monitor_list(ceph.monitors)).append(" name=").append(ceph.user);
+  text.append(",secret=").append(key).append(",mount_timeout=").append(timeout);
+  if (image.is_writable) text.append(",exclusive,lock_timeout=").append(timeout);
+  if (!image.is_writable) text.append(",ro");
+  return text.append(" ").append(image.pool).append(" ").append(image.image).append(" -");
 }
 
 Result<std::unique_ptr<MadeDevice>> RbdMaker::make() {
@@ -291,17 +312,18 @@ Result<std::unique_ptr<MadeDevice>> RbdMaker::make() {
   }
   Fd end(ends[0]);
   Fd other(ends[1]);
-  std::string text = rbd_map_text(ceph_, key.value(), image_);
-  BP_ASSERT(text.size() < kTextBytesMax);  // keys of the configuration are shorter than that
   char told[kTextBytesMax] = {};
-  text.copy(told, text.size());
+  const Wiped wiped_told(told, sizeof told);
+  {
+    std::string text = rbd_map_text(ceph_, key.value(), image_);
+    BP_ASSERT(text.size() < kTextBytesMax);  // keys of the configuration are shorter than that
+    text.copy(told, text.size());
+    explicit_bzero(text.data(), text.size());
+    explicit_bzero(key.value().data(), key.value().size());
+  }
   const pid_t child = fork();
   if (child == 0) live_as_child(bus_, told, other.number());
-  const int number = errno;
-  explicit_bzero(told, sizeof told);
-  explicit_bzero(text.data(), text.size());
-  explicit_bzero(key.value().data(), key.value().size());
-  if (child < 0) return refused(image_, ceph_, number);
+  if (child < 0) return refused(image_, ceph_, errno);
   other.close();
   const Report report = hear(end.number(), timeout_ns + kSlackNs);
   if (report.error == 0) {
@@ -311,6 +333,9 @@ Result<std::unique_ptr<MadeDevice>> RbdMaker::make() {
   }
   kill(child, SIGKILL);  // the kernel gives up what it was at
   reap(child);
+  if (const auto late = bus_.find(told); late && !report.is_left_over) {
+    unmap(bus_, *late, kLeftOverNs);  // mapped after all, just then
+  }
   if (!report.is_left_over) return refused(image_, ceph_, report.error);
   Error error = mapping(image_, ceph_);
   const std::string path = bus_.device_path(report.id);

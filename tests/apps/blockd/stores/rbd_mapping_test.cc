@@ -37,6 +37,7 @@ class FakeBus final : public RbdBus {
   int remove_error = 0;
   int busy_count = 0;  // so often remove() says EBUSY first
   bool hangs = false;
+  bool is_late = false;  // the device is there, and nothing is said
   bool forgets = false;  // it says yes, and there is no device
   bool may = true;
 
@@ -46,6 +47,7 @@ class FakeBus final : public RbdBus {
     while (hangs) pause();
     if (add_error != 0) return add_error;
     if (!forgets) make_device(7, text);
+    while (is_late) pause();
     return 0;
   }
   int remove(uint32_t id) override {
@@ -200,6 +202,13 @@ TEST(RbdMapping, AClusterThatHangsIsGivenUp) {
   ceph.timeout_s = 1;
   STRCMP_CONTAINS("neither done nor refused within 1 s", problem().c_str());
   CHECK(test::eventually([] { return !has_child(); }));
+}
+
+TEST(RbdMapping, WhatIsMappedTooLateIsUnmapped) {
+  bus.is_late = true;
+  ceph.timeout_s = 1;
+  STRCMP_CONTAINS("neither done nor refused within 1 s", problem().c_str());
+  CHECK(!bus.has_device(7));
 }
 
 TEST(RbdMapping, NothingIsAskedOfTheKernelThatCannotBe) {
