@@ -62,7 +62,8 @@ status=$?
 kill -KILL $appliance
 wait $appliance
 cat /tmp/log
-{end}until /usr/sbin/dmsetup remove --noudevsync power; do sleep 0.1; done
+{end}until [ $(/usr/sbin/dmsetup info --columns --noheadings -o open power) = 0 ]; do sleep 0.1; done
+dd if=/dev/null of=$device conv=notrunc,fsync && /usr/sbin/dmsetup remove --noudevsync power || exit
 exit $status
 """
 
@@ -95,6 +96,9 @@ class Kernel:
         guest.expect_exit(0)
         guest.expect(f"^{traffic.done}$")
         self.log = WriteLog(log)
+        if not self.log.is_in_order():
+            raise Failure("the log ends without a flush: what it has of the last writes may be at "
+                          "any earlier place (write_log.py)")
 
     def __enter__(self):
         return self

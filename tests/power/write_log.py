@@ -5,6 +5,13 @@ The format: a sector with (magic, version, count, bytes of a sector), then for e
 with (sector, sectors, flags, bytes of a mark) and the data. The kernel logs a write when it was
 flushed, or had FUA, and a mark where it comes. QEMU logs a write when it has ended: one that ends
 while a flush is under way counts as flushed.
+
+The kernel's log is written by a thread, which on a busy machine is thousands of entries behind: it
+waits for the disk after each mark. When the device is removed (log_writes_dtr in the kernel's
+drivers/md/dm-log-writes.c), writes that no flush came after are put ahead of those entries, not
+behind them (list_splice_init, where normal_end_io has list_splice_tail_init): the last writes of
+all are then in the log where much earlier ones are, over what was flushed since. So the last that
+the device is asked for must be a flush.
 """
 
 import bisect
@@ -41,6 +48,11 @@ class WriteLog:
                 lines = [line.split() for line in file]
         self._read([(int(length), Entry(MARK, mark=text)) for length, text in lines])
         self.flushes = [at for at, entry in enumerate(self.entries) if entry.flags & FLUSH]
+
+    def is_in_order(self):
+        """Of the kernel's, that was closed: nothing was left to be put ahead of others."""
+        *_, flush, end = self.entries
+        return flush.flags & FLUSH and end.mark == "dm-log-writes-end"
 
     def close(self):
         self.bytes.close()
