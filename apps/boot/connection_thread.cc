@@ -20,7 +20,14 @@ constexpr uint64_t kSlowNs = 10 * kNsPerSecond;   // a request comes, an answer 
 constexpr uint64_t kIdleNs = 120 * kNsPerSecond;  // between requests
 constexpr uint64_t kLingerNs = kNsPerSecond;
 constexpr uint64_t kNoDescriptorNs = kNsPerSecond;
-constexpr int kLookMs = 500;  // how late what is slow is found
+constexpr int kLookMs = 500;         // how late what is slow is found
+constexpr size_t kSaidBytes = 1024;  // to one that gets no place
+
+// To one that is closed then.
+void say(const Fd& fd, std::string_view words) noexcept {
+  [[maybe_unused]] const ssize_t sent =
+      ::send(fd.number(), words.data(), words.size(), MSG_NOSIGNAL);
+}
 
 bool would_block() noexcept { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
@@ -29,6 +36,7 @@ bool would_block() noexcept { return errno == EAGAIN || errno == EWOULDBLOCK || 
 Result<void> ConnectionThread::create(const Options& options, std::span<const Fd> listeners,
                                       std::span<ConnectionSession* const> sessions) {
   BP_DCHECK(connections_.empty() && !sessions.empty() && options.counters != nullptr);
+  BP_DCHECK(options.too_many != nullptr);
   options_ = options;
   listeners_ = listeners;
   connections_ = std::vector<Connection>(sessions.size());
@@ -119,8 +127,8 @@ void ConnectionThread::accept_from(int listener) noexcept {
     Connection* place = place_for_one();
     if (place == nullptr) {
       options_.counters->turned_away.add(1);
-      [[maybe_unused]] const ssize_t sent =
-          ::send(fd.number(), options_.too_many.data(), options_.too_many.size(), MSG_NOSIGNAL);
+      char room[kSaidBytes];
+      say(fd, options_.too_many(options_.context, std::span(room)));
       continue;
     }
     const int without_delay = 1;  // a Unix socket knows no such option
@@ -135,11 +143,10 @@ void ConnectionThread::accept_from(int listener) noexcept {
 
 bool ConnectionThread::is_turned_away(const Fd& fd) noexcept {
   if (options_.refusal == nullptr) return false;
-  char room[1024];
+  char room[kSaidBytes];
   const std::string_view refusal = options_.refusal(options_.context, fd.number(), std::span(room));
   if (refusal.empty()) return false;
-  [[maybe_unused]] const ssize_t sent =
-      ::send(fd.number(), refusal.data(), refusal.size(), MSG_NOSIGNAL);
+  say(fd, refusal);
   return true;
 }
 

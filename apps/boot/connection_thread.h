@@ -26,11 +26,13 @@ namespace bedplate {
 class ConnectionThread {
  public:
   struct Options {
-    const char* name = "";      // of the thread: 15 bytes at most
-    std::string_view too_many;  // what one that is turned away is sent; outlives this
+    const char* name = "";  // of the thread: 15 bytes at most
     ServedCounters* counters = nullptr;
+    // What one is sent for which there is no place, before it is closed: `room` is for it.
+    // `context`, here and below: outlives this.
+    std::string_view (*too_many)(void* context, std::span<char> room) noexcept = nullptr;
     // What one is sent that may not ask, as much of `room` as it takes; empty: it may. nullptr: all
-    // may. Then it is closed. `context`: outlives this.
+    // may. Then it is closed.
     std::string_view (*refusal)(void* context, int fd, std::span<char> room) noexcept = nullptr;
     void* context = nullptr;
   };

@@ -21,8 +21,7 @@ constexpr uint64_t kAskersMax = 1024;
 constexpr uint64_t kLineHeapBytes = 512 * kKiB;
 constexpr uint64_t kTextHeapBytes = 2 * kMiB;
 constexpr std::string_view kTooManyAskers =
-    "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32000,\"message\":"
-    "\"there are too many connections: raise max_connections in [control], or end one\"}}\n";
+    "there are too many connections: raise max_connections in [control], or end one";
 
 bool has_group(int fd, uint32_t group) noexcept {
   gid_t groups[256];
@@ -30,6 +29,15 @@ bool has_group(int fd, uint32_t group) noexcept {
   if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &bytes) != 0) return false;
   return std::find(groups, groups + bytes / sizeof groups[0], group) !=
          groups + bytes / sizeof groups[0];
+}
+
+// What one hears that is closed before it has asked.
+std::string_view unasked(ControlFault fault, std::string_view text, std::span<char> room) noexcept {
+  JsonText json(room);
+  json.begin_object().key("jsonrpc").text("2.0").key("id").null().key("error");
+  json.begin_object().key("code").raw("-").more(std::to_string(-static_cast<int>(fault)));
+  json.key("message").text(text).end_object().end_object().more("\n");
+  return {room.data(), json.bytes()};
 }
 
 }  // namespace
@@ -119,11 +127,15 @@ Result<void> ControlService::create(ServiceContext& context) {
   std::vector<ConnectionSession*> sessions;
   for (uint32_t i = 0; i < max_connections_; ++i) {
     sessions.push_back(sessions_.emplace_back(std::make_unique<ControlSession>(site_)).get());
+    site_.sessions.push_back(sessions_.back().get());
+  }
+  for (uint32_t i = 0; i < context.shard_count(); ++i) {
+    site_.shards.push_back({&context.loop(i), configuration.shards[i].name});
   }
   add_all_methods(configuration.services, &runtime_, &methods_);
   return thread_.create({.name = name(),
-                         .too_many = kTooManyAskers,
                          .counters = &site_.counters->connections,
+                         .too_many = &ControlService::no_place,
                          .refusal = &ControlService::refusal,
                          .context = this},
                         listening.value(), sessions);
@@ -149,12 +161,31 @@ std::string_view ControlService::refusal(void* self, int fd, std::span<char> roo
   uint32_t user = 0;
   if (service.is_allowed(fd, &user)) return {};
   service.site_.counters->not_allowed.add(1);
-  Piece message(room);
-  message.text(
-      "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32001,\"message\":\"the user ");
-  message.number(user).text(" may not ask: root and the user ").number(service.own_);
-  message.text(" may, and those of the group that [control] names\"}}\n");
-  return {room.data(), message.bytes()};
+  char text[256];
+  Piece message(text);
+  message.text("the user ").number(user).text(" may not ask: root and the user ");
+  message.number(service.own_).text(" may, and those of the group that [control] names");
+  return unasked(ControlFault::kNotAllowed, {text, message.bytes()}, room);
+}
+
+// More room does not help for long where a shard is stuck: each that asks it keeps a place.
+std::string_view ControlService::no_place(void* self, std::span<char> room) noexcept {
+  const ControlSite& site = static_cast<ControlService*>(self)->site_;
+  const EventLoop* stuck = nullptr;
+  uint64_t late_count = 0;
+  for (const ControlSession* session : site.sessions) {
+    const EventLoop* const late = session->late_loop();
+    if (late == nullptr) continue;
+    stuck = late;
+    ++late_count;
+  }
+  if (stuck == nullptr) return unasked(ControlFault::kRefused, kTooManyAskers, room);
+  char text[256];
+  Piece message(text);
+  message.number(late_count).text(" of ").number(site.sessions.size());
+  message.text(" connections have asked shards that are stuck, and keep their places: see ");
+  message.text("`bedplate top`, and what keeps the shard ").text(site.name_of(*stuck));
+  return unasked(ControlFault::kRefused, {text, message.bytes()}, room);
 }
 
 }  // namespace bedplate

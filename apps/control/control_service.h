@@ -42,6 +42,7 @@ class ControlService final : public Service {
  private:
   bool is_allowed(int fd, uint32_t* user) const noexcept;
   static std::string_view refusal(void* self, int fd, std::span<char> room) noexcept;
+  static std::string_view no_place(void* self, std::span<char> room) noexcept;
 
   // ---- [control] ----
   std::string group_;

@@ -13,19 +13,35 @@
 namespace bedplate {
 
 void describe(CounterTable& table, ControlCounters& counters) {
-  table.counter("requests", counters.requests, "requests", "Requests that were answered.");
-  table.counter("refused", counters.refused, "requests", "Of these, those answered with an error.");
-  table.counter("stuck", counters.stuck, "requests",
-                "Of these, those that a shard did not come to in time.");
+  table.counter("requests", counters.requests, "requests",
+                "Lines that came, and beginnings of lines that were too long or did not end.");
+  table.counter(
+      "refused", counters.refused, "requests",
+      "Of these, those that were refused or broken off, whether they asked to be answered or "
+      "not; the others were done.");
+  table.counter(
+      "stuck", counters.stuck, "requests",
+      "Of the refused, those for a shard that did not come to them, or to others, in time.");
   table.counter("not_allowed", counters.not_allowed, "connections",
                 "Connections of users that may not ask.");
   describe(table, counters.connections);
 }
 
+bool ControlSite::is_stuck(const EventLoop& loop) const noexcept {
+  return std::any_of(sessions.begin(), sessions.end(),
+                     [&loop](const ControlSession* each) { return each->late_loop() == &loop; });
+}
+
+std::string_view ControlSite::name_of(const EventLoop& loop) const noexcept {
+  const auto named = std::find_if(shards.begin(), shards.end(),
+                                  [&loop](const Shard& shard) { return shard.loop == &loop; });
+  return named == shards.end() ? "(none of [[shard]])" : std::string_view(named->name);
+}
+
 void ControlSession::open(int /*fd*/) noexcept {
   BP_ASSERT(!is_held());
   at_loop_.store(AtLoop::kNot, std::memory_order_relaxed);
-  is_last_ = is_waiting_ = has_more_ = false;
+  is_last_ = is_waiting_ = goes_on_ = false;
   received_ = 0;
   output_ = {};
 }
@@ -45,17 +61,21 @@ void ControlSession::sent(size_t bytes) noexcept {
   BP_ASSERT(bytes <= output_.size());
   output_.remove_prefix(bytes);
   if (!output_.empty()) return;
-  if (has_more_) {
+  if (goes_on_) {
     call();
   } else {
     go_on();
   }
 }
 
-void ControlSession::time_out() noexcept {
+void ControlSession::time_out() noexcept { refuse_beginning("the line did not end in 10 s"); }
+
+// Of a line that never becomes a whole one.
+void ControlSession::refuse_beginning(std::string_view what) noexcept {
+  site_->counters->requests.add(1);
   request_.id = "null";
   is_last_ = true;
-  complain(ControlFault::kNoRequest, "the line did not end in 10 s");
+  complain(ControlFault::kNoRequest, what);
 }
 
 // Answers the lines that are complete, until there is something to send or to wait for.
@@ -65,9 +85,7 @@ void ControlSession::go_on() noexcept {
     const size_t end = all.find('\n');
     if (end == all.npos) {
       if (received_ < sizeof in_) return;
-      request_.id = "null";
-      is_last_ = true;
-      complain(ControlFault::kNoRequest, "a line has less than 8192 bytes");
+      refuse_beginning("a line has less than 8192 bytes");
       return;
     }
     answer(all.substr(0, end));
@@ -148,7 +166,7 @@ bool ControlSession::take_parameter(const ControlParameter& known,
 
 // Has the method write the next piece of its answer.
 void ControlSession::call() noexcept {
-  has_more_ = is_refused_ = false;
+  goes_on_ = has_more_ = is_refused_ = false;
   loop_ = nullptr;
   begin_result();
   method_->function(method_->context, *this);
@@ -156,6 +174,7 @@ void ControlSession::call() noexcept {
     called();
     return;
   }
+  if (site_->is_stuck(*loop_)) return refuse_for_stuck();
   is_waiting_ = true;
   deadline_ns_ = monotonic_ns() + kPatienceNs;
   at_loop_.store(AtLoop::kThere, std::memory_order_release);
@@ -181,26 +200,53 @@ void ControlSession::look(uint64_t now_ns) noexcept {
     go_on();
   } else if (now_ns >= deadline_ns_) {
     is_waiting_ = false;
-    is_last_ = true;
-    site_->counters->stuck.add(1);
-    complain(ControlFault::kStuck,
-             "its shard has not come to it in 2 s, and may yet do it: see `bedplate top`");
+    give_up();
   }
 }
 
+// What it asked for may yet be done, so the connection ends: nothing else is to be done before.
+void ControlSession::give_up() noexcept {
+  site_->counters->stuck.add(1);
+  is_last_ = true;
+  if (has_begun_) return break_off();
+  char text[256];
+  Piece piece(text);
+  piece.text("the shard ").text(site_->name_of(*loop_));
+  piece.text(" has not come to it in 2 s, and may yet do it: see `bedplate top`");
+  complain(ControlFault::kStuck, {text, piece.bytes()});
+}
+
+// Each call that waits for such a shard would keep a place until it comes.
+void ControlSession::refuse_for_stuck() noexcept {
+  site_->counters->stuck.add(1);
+  if (has_begun_) return break_off();
+  char text[256];
+  Piece piece(text);
+  piece.text("the shard ").text(site_->name_of(*loop_));
+  piece.text(
+      " is stuck: it has not come to an earlier call, and was not asked: see `bedplate top`");
+  complain(ControlFault::kRefused, {text, piece.bytes()});
+}
+
+// Of an answer that has begun nothing can be taken back.
+void ControlSession::break_off() noexcept {
+  is_last_ = true;
+  site_->counters->refused.add(1);
+}
+
+// The method has come back: with a piece of the answer, or all of it.
 void ControlSession::called() noexcept {
   const bool is_full = result_.is_full() || result_.bytes() > sizeof out_ - kEndBytes;
-  if (is_refused_ && !has_begun_) {
+  const bool is_good = !is_refused_ && !is_full;
+  goes_on_ = is_good && has_more_ && request_.has_id;
+  if (is_good) {
+    if (request_.has_id) end_result();
+  } else if (has_begun_) {
+    break_off();
+  } else if (is_refused_) {
     say_error(ControlFault::kRefused, &error_, {}, {});
-  } else if ((is_refused_ || is_full) && !has_begun_) {
+  } else {
     complain(ControlFault::kInternal, "the answer is too long: this is a defect of the method");
-  } else if (is_refused_ || is_full) {
-    is_last_ = true;  // of an answer that has begun nothing can be taken back
-    has_more_ = false;
-  } else if (!request_.has_id && has_more_) {
-    has_more_ = false;
-  } else if (request_.has_id) {
-    end_result();
   }
 }
 
@@ -216,7 +262,7 @@ void ControlSession::begin_result() noexcept {
 void ControlSession::end_result() noexcept {
   size_t bytes = result_.bytes();
   has_begun_ = true;
-  if (!has_more_) {
+  if (!goes_on_) {
     out_[bytes++] = '}';
     out_[bytes++] = '\n';
   }
@@ -234,7 +280,6 @@ void ControlSession::say_error(ControlFault fault, const Error* error, std::stri
                                std::string_view subject) noexcept {
   constexpr size_t kSubjectMax = 64;
   site_->counters->refused.add(1);
-  has_more_ = false;
   const bool must_say = request_.has_id || fault == ControlFault::kNoJson ||
                         fault == ControlFault::kNoRequest || is_last_;
   if (!must_say) return;

@@ -2,7 +2,8 @@
 // answers come out, one after the other, in their order.
 //
 // A method that goes on at a shard is waited for, for two seconds; then the shard is said to be
-// stuck and the connection ends, since what it asked for may yet be done. Its memory is a line and
+// stuck and the connection ends, since what it asked for may yet be done. Until it was done nothing
+// more is asked of that shard: what is late keeps its place. A session's memory is a line and
 // a piece of an answer: a line that is longer is refused, an answer that is longer is made in
 // pieces. Threads: that of the connections, but for what a loop calls. Nothing is allocated but by
 // the parser (control_request.h), for as long as it reads.
@@ -12,7 +13,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "alloc/heap_owner.h"
 #include "apps/boot/connection_session.h"
@@ -32,14 +35,28 @@ struct ControlCounters {
 };
 void describe(CounterTable& table, ControlCounters& counters);
 
+class ControlSession;
+
 // What all connections answer with.
 struct ControlSite {
+  struct Shard {
+    const EventLoop* loop;
+    std::string name;
+  };
+
   const ControlMethods* methods = nullptr;
   ControlCounters* counters = nullptr;
   HeapOwner owner = kRuntimeOwner;  // of what the parser takes
   // Has look() called soon. Threads: any.
   void (*wake)(void* context) noexcept = nullptr;
   void* wake_context = nullptr;
+  std::vector<Shard> shards;
+  std::vector<const ControlSession*> sessions;  // all of them
+
+  // Whether a call is late that it was handed.
+  bool is_stuck(const EventLoop& loop) const noexcept;
+  // That of its shard.
+  std::string_view name_of(const EventLoop& loop) const noexcept;
 };
 
 class ControlSession final : public ConnectionSession, private ControlCall {
@@ -64,6 +81,10 @@ class ControlSession final : public ConnectionSession, private ControlCall {
   bool is_held() const noexcept override {
     return at_loop_.load(std::memory_order_acquire) == AtLoop::kThere;
   }
+  // The loop that has not come to it, which it does not wait for any more; nullptr: there is none.
+  const EventLoop* late_loop() const noexcept {
+    return !is_waiting_ && is_held() ? loop_ : nullptr;
+  }
 
  private:
   enum class AtLoop : uint8_t { kNot, kThere, kBack };
@@ -79,6 +100,10 @@ class ControlSession final : public ConnectionSession, private ControlCall {
   void call() noexcept;
   void called() noexcept;
   static void at_loop(void* session) noexcept;
+  void give_up() noexcept;
+  void refuse_for_stuck() noexcept;
+  void break_off() noexcept;
+  void refuse_beginning(std::string_view what) noexcept;
   void begin_result() noexcept;
   void end_result() noexcept;
   void complain(ControlFault fault, std::string_view what, std::string_view subject = {}) noexcept;
@@ -90,6 +115,7 @@ class ControlSession final : public ConnectionSession, private ControlCall {
   bool is_last_ = false;                   // no line is read any more
   bool is_waiting_ = false;                // for a loop
   bool has_begun_ = false;                 // a piece of the answer has been made
+  bool goes_on_ = false;                   // and the method is to make another one
   uint64_t deadline_ns_ = 0;
   std::atomic<AtLoop> at_loop_{AtLoop::kNot};
   LoopCall loop_call_ = {.function = &ControlSession::at_loop, .context = this};

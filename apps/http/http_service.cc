@@ -122,9 +122,10 @@ Result<void> HttpService::create(ServiceContext& context) {
   for (uint32_t i = 0; i < max_connections_; ++i) {
     sessions.push_back(sessions_.emplace_back(std::make_unique<HttpSession>(site_)).get());
   }
-  return thread_.create(
-      {.name = name(), .too_many = kTooMany, .counters = &site_.counters->connections},
-      listening.value(), sessions);
+  return thread_.create({.name = name(),
+                         .counters = &site_.counters->connections,
+                         .too_many = [](void*, std::span<char>) noexcept { return kTooMany; }},
+                        listening.value(), sessions);
 }
 
 Result<void> HttpService::sealed() {

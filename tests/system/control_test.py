@@ -1,6 +1,7 @@
 """[control]: what an appliance is asked over its control socket, and everything else it is sent."""
 
 import contextlib
+import ctypes
 import json
 import os
 import select
@@ -265,6 +266,86 @@ def no_such_group(box):
     box.ensure_hugepages(config)
     said = box.bedplate("run", config, expect_code=1)
     expect_in("no such group in /etc/group", said.stderr, "the message")
+
+
+# ---- A shard that is stuck ----
+
+PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT, WALL = 17, 0x4206, 0x4207, 0x40000000
+
+
+@contextlib.contextmanager
+def stopped_thread(pid, name):
+    """One thread of a process stands still meanwhile, and the others go on."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
+    libc.ptrace.restype = ctypes.c_long
+    thread, = (int(one) for one in os.listdir(f"/proc/{pid}/task")
+               if read_file(f"/proc/{pid}/task/{one}/comm").strip() == name)
+    if libc.ptrace(PTRACE_SEIZE, thread, None, None) != 0:
+        raise Skip(f"may not trace a thread: {os.strerror(ctypes.get_errno())}")
+    libc.ptrace(PTRACE_INTERRUPT, thread, None, None)
+    os.waitpid(thread, WALL)
+    try:
+        yield
+    finally:
+        libc.ptrace(PTRACE_DETACH, thread, None, None)
+
+
+def read_file(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def with_a_storage_shard(box, **keys):
+    configuration = box.configuration("two_shards")
+    configuration["control"] = keys
+    return box.appliance(configuration)
+
+
+@test()
+def a_shard_that_is_stuck(box):
+    """It is named, it gets no second call, and those who do not need it are answered."""
+    appliance = with_a_storage_shard(box, max_connections=2)
+    with stopped_thread(appliance.pid, "storage"):
+        said = ask(appliance, "blockd.hold", volume="ram0", on=True)["error"]
+        expect((said["code"], said["message"]),
+               (-32002, "the shard storage has not come to it in 2 s, and may yet do it: see "
+                        "`bedplate top`"), "the first answer")
+        for _ in range(10):
+            said = ask(appliance, "blockd.hold", volume="ram0", on=True)["error"]
+            expect((said["code"], said["message"]),
+                   (-32000, "the shard storage is stuck: it has not come to an earlier call, and was "
+                            "not asked: see `bedplate top`"), "the next answers")
+            expect(ask(appliance, "blockd.listen", on=True)["result"]["listening"], True, "another")
+    wait_for(lambda: "result" in ask(appliance, "blockd.hold", volume="ram0", on=False), "its turn")
+    counters = appliance.stats()["services"]["control"]
+    expect(counters["stuck"] >= 11, True, f"those that were stuck: {counters}")
+    expect(counters["refused"], counters["stuck"], "those that were refused")
+    expect(counters["requests"], counters["refused"] + 11, "all together")
+
+
+@test()
+def all_places_wait_for_one_shard(box):
+    """A newcomer hears which, and not that there should be more places."""
+    appliance = with_a_storage_shard(box, max_connections=1)
+    with stopped_thread(appliance.pid, "storage"):
+        expect(ask(appliance, "blockd.hold", volume="ram0", on=True)["error"]["code"], -32002, "it")
+        with contextlib.closing(connect(appliance)) as client:
+            said = json.loads(line_of(client))["error"]
+            expect((said["code"], said["message"]),
+                   (-32000, "1 of 1 connections have asked shards that are stuck, and keep their "
+                            "places: see `bedplate top`, and what keeps the shard storage"),
+                   "what a newcomer hears")
+    wait_for(lambda: ask_or_nothing(appliance) != "", "a place")
+
+
+def ask_or_nothing(appliance):
+    """What ping is answered; nothing: there was no place."""
+    with contextlib.closing(connect(appliance)) as client:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            client.sendall(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+            return json.loads(line_of(client)).get("result", "")
+    return ""
 
 
 # ---- Draining one service ----

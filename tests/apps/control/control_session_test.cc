@@ -2,12 +2,11 @@
 #include "apps/control/control_session.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 
+#include "tests/apps/boot/conversation.h"
 #include "tests/transport/plain_sleeper.h"
 #include "transport/event_loop.h"
 
@@ -73,6 +72,19 @@ TEST_GROUP(ControlSession) {
               group);
         },
         this);
+    methods.add(
+        {.name = "dump"},
+        [](void* group, ControlCall& call) noexcept {
+          call.go_on(
+              *static_cast<TEST_GROUP_CppUTestGroupControlSession*>(group)->loop,
+              [](void*, ControlCall& there) noexcept {
+                if (there.page() == 0) there.result().begin_array();
+                there.result().number(there.page());
+                there.more(there.page() + 1);
+              },
+              group);
+        },
+        this);
     session = std::make_unique<ControlSession>(site);
     session->open(-1);
   }
@@ -84,6 +96,7 @@ TEST_GROUP(ControlSession) {
     CHECK(loop->create({}).ok());
     sleeper = std::make_unique<test::PlainSleeper>(*loop);
     loop->set_sleeper(*sleeper);
+    site.shards = {{loop.get(), "main"}};
   }
   // Has what was submitted done, here; a loop runs once.
   void run_loop() {
@@ -95,25 +108,8 @@ TEST_GROUP(ControlSession) {
     make_loop();
   }
 
-  // Everything that is answered to `text`, which comes and is answered `step` bytes at once, until
-  // it waits.
-  std::string said(const std::string& text, size_t step = SIZE_MAX) {
-    std::string answers;
-    size_t given = 0;
-    for (;;) {
-      if (const std::string_view output = session->output(); !output.empty()) {
-        const size_t bytes = std::min(output.size(), step);
-        answers += output.substr(0, bytes);
-        session->sent(bytes);
-        continue;
-      }
-      const std::span<char> room = session->room();
-      const size_t bytes = std::min({room.size(), text.size() - given, step});
-      if (bytes == 0) return answers;
-      std::memcpy(room.data(), text.data() + given, bytes);
-      given += bytes;
-      session->received(bytes);
-    }
+  std::string said(std::string_view text, size_t step = SIZE_MAX) {
+    return test::said_to(*session, text, step);
   }
   static std::string request(const std::string& method, const std::string& params = "") {
     return R"({"jsonrpc":"2.0","id":1,"method":")" + method + "\"" +
@@ -223,7 +219,10 @@ TEST(ControlSession, WhatBelongsToALoopIsDoneThere) {
 TEST(ControlSession, ALoopThatDoesNotComeToItIsSaidToBeStuck) {
   said(request("cache.flush"));
   session->look(UINT64_MAX);
-  STRCMP_CONTAINS("-32002", said("").c_str());
+  STRCMP_EQUAL(
+      R"({"jsonrpc":"2.0","id":1,"error":{"code":-32002,"message":"the shard main has not )"
+      "come to it in 2 s, and may yet do it: see `bedplate top`\"}}\n",
+      said("").c_str());
   CHECK(session->is_over() && session->is_held());
   LONGS_EQUAL(1, counters.stuck.read());
   run_loop();
@@ -233,4 +232,76 @@ TEST(ControlSession, ALoopThatDoesNotComeToItIsSaidToBeStuck) {
   run_loop();
   session->look(0);
   STRCMP_EQUAL(answer("2").c_str(), said("").c_str());
+}
+
+// The loop comes to it after the session has given up: it goes on with nothing.
+TEST(ControlSession, WhatComesTooLateIsNotSaid) {
+  said(request("cache.dump"));
+  session->look(UINT64_MAX);
+  run_loop();  // which has more to say
+  const std::string answered = said("");
+  LONGS_EQUAL(1, std::count(answered.begin(), answered.end(), '\n'));
+  STRCMP_CONTAINS("-32002", answered.c_str());
+  CHECK(session->is_over());
+  CHECK_FALSE(session->is_waiting() || session->is_held());
+}
+
+TEST(ControlSession, AnAnswerThatIsLateInItsMiddleIsBrokenOff) {
+  said(request("cache.dump"));
+  run_loop();
+  session->look(0);
+  STRCMP_EQUAL(R"({"jsonrpc":"2.0","id":1,"result":[0)", said("").c_str());
+  CHECK(session->is_waiting());
+  session->look(UINT64_MAX);
+  STRCMP_EQUAL("", said("").c_str());
+  CHECK(session->is_over());
+  LONGS_EQUAL(1, counters.requests.read());
+  LONGS_EQUAL(1, counters.refused.read());
+  LONGS_EQUAL(1, counters.stuck.read());
+  run_loop();
+}
+
+// Else each would keep a place.
+TEST(ControlSession, AShardThatIsStuckIsAskedForNothingMore) {
+  said(request("cache.flush"));
+  session->look(UINT64_MAX);
+  ControlSession other(site);
+  site.sessions = {session.get(), &other};
+  other.open(-1);
+  STRCMP_EQUAL(R"({"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"the shard main is )"
+               "stuck: it has not come to an earlier call, and was not asked: see `bedplate "
+               "top`\"}}\n",
+               test::said_to(other, request("cache.flush")).c_str());
+  CHECK_FALSE(other.is_over() || other.is_waiting() || other.is_held());
+  STRCMP_CONTAINS("[\"b\",7,false]",
+                  test::said_to(other, request("echo", R"("text":"b")")).c_str());
+  run_loop();
+  STRCMP_EQUAL("", test::said_to(other, request("cache.flush")).c_str());
+  CHECK(other.is_waiting());
+  run_loop();
+  other.look(0);
+  STRCMP_EQUAL(answer("2").c_str(), test::said_to(other, "").c_str());
+  site.sessions.clear();
+}
+
+// Each line is one request, and each of these is refused or done.
+TEST(ControlSession, ItsCountersAddUp) {
+  const auto expect_counts = [this](uint64_t requests, uint64_t refused) {
+    LONGS_EQUAL(requests, counters.requests.read());
+    LONGS_EQUAL(refused, counters.refused.read());
+  };
+  said("\n \r\n" + request("echo", R"("text":"")") +
+       R"({"jsonrpc":"2.0","method":"refuse"})"
+       "\n");
+  expect_counts(2, 1);
+  said("{]\n");
+  expect_counts(3, 2);
+  session->open(-1);
+  said(std::string(20000, 'x'));
+  expect_counts(4, 3);
+  session->open(-1);
+  said("{");
+  session->time_out();
+  said("");
+  expect_counts(5, 4);
 }

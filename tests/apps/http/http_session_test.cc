@@ -7,6 +7,7 @@
 #include <string>
 
 #include "apps/http/status_page.h"
+#include "tests/apps/boot/conversation.h"
 #include "tests/apps/boot/counters_file_fixture.h"
 
 #include "CppUTest/TestHarness.h"
@@ -22,22 +23,7 @@ TEST_GROUP_BASE(HttpSession, test::CountersFileFixture) {
   std::string said(const std::string& text, size_t step = SIZE_MAX) {
     site.counters = &counters;
     session->open(-1);
-    std::string answers;
-    size_t given = 0;
-    for (;;) {
-      if (const std::string_view output = session->output(); !output.empty()) {
-        const size_t bytes = std::min(output.size(), step);
-        answers += output.substr(0, bytes);
-        session->sent(bytes);
-        continue;
-      }
-      const std::span<char> room = session->room();
-      const size_t bytes = std::min({room.size(), text.size() - given, step});
-      if (bytes == 0) return answers;
-      std::memcpy(room.data(), text.data() + given, bytes);
-      given += bytes;
-      session->received(bytes);
-    }
+    return test::said_to(*session, text, step);
   }
   std::string get(const std::string& path, const std::string& headers = "") {
     return "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n" + headers + "\r\n";

@@ -1,0 +1,41 @@
+// What a client hears that says something to a session, without a socket.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "apps/boot/connection_session.h"
+
+namespace bedplate::test {
+
+// Everything that is answered to `text`, which comes and is answered `step` bytes at once, until
+// the session waits, has ended or has heard all. What it has heard is taken away.
+inline std::string said_to(ConnectionSession& session, std::string_view* text,
+                           size_t step = SIZE_MAX) {
+  std::string answers;
+  for (;;) {
+    if (const std::string_view output = session.output(); !output.empty()) {
+      const size_t bytes = std::min(output.size(), step);
+      answers += output.substr(0, bytes);
+      session.sent(bytes);
+      continue;
+    }
+    const std::span<char> room = session.room();
+    const size_t bytes = std::min({room.size(), text->size(), step});
+    if (bytes == 0) return answers;
+    std::memcpy(room.data(), text->data(), bytes);
+    text->remove_prefix(bytes);
+    session.received(bytes);
+  }
+}
+inline std::string said_to(ConnectionSession& session, std::string_view text,
+                           size_t step = SIZE_MAX) {
+  return said_to(session, &text, step);
+}
+
+}  // namespace bedplate::test
