@@ -126,6 +126,8 @@ beside fuzz-kvd make --no-print-directory FUZZ=kvd FUZZ_SECONDS="${FUZZ_SECONDS:
 beside fuzz-tsrelay make --no-print-directory FUZZ=tsrelay \
   FUZZ_SECONDS="${FUZZ_SECONDS:-10}" fuzz-run
 beside fuzz-http make --no-print-directory FUZZ=http FUZZ_SECONDS="${FUZZ_SECONDS:-10}" fuzz-run
+beside fuzz-control make --no-print-directory FUZZ=control FUZZ_SECONDS="${FUZZ_SECONDS:-10}" \
+  fuzz-run
 beside fuzz-net make --no-print-directory FUZZ=net FUZZ_SECONDS="${FUZZ_SECONDS:-10}" fuzz-run
 # The system's tests look at this machine's appliances; those that follow have some of their own.
 wait

@@ -306,10 +306,21 @@ build/fuzz/tsrelay: tests/fuzz/tsrelay_fuzz.cc \
 
 build/fuzz/http: tests/fuzz/http_fuzz.cc $(addprefix apps/http/,http_request.cc http_session.cc \
                    metrics_text.cc status_page.cc) $(FUZZ_PLATFORM) $(wildcard apps/http/*.h) \
-                 $(BUILD_FILES)
+                 tests/apps/boot/conversation.h $(BUILD_FILES)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  FUZZ $@")
 	$(Q)clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -I. -o $@ $(filter %.cc,$^)
+
+build/fuzz/control: tests/fuzz/control_fuzz.cc apps/control/control_request.cc \
+                    apps/control/control_session.cc apps/boot/control_methods.cc \
+                    apps/boot/json_text.cc transport/event_loop.cc transport/doorbell.cc \
+                    transport/stall_watch.cc transport/timer_queue.cc platform/log_limit.cc \
+                    $(FUZZ_PLATFORM) $(wildcard apps/control/*.h) \
+                    tests/apps/boot/conversation.h $(BUILD_FILES)
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  FUZZ $@")
+	$(Q)clang++ -std=c++20 -g -O1 -DBP_DEBUG=1 -fsanitize=fuzzer,address,undefined -I. -o $@ \
+	  $(filter %.cc,$^)
 
 # With the invariants looked at, as a debug build does; DPDK's pools as shared libraries.
 build/fuzz/net: tests/fuzz/net_fuzz.cc $(filter transport/dpdk/net/%,$(DPDK_LIBRARY_SOURCES)) \
@@ -321,7 +332,7 @@ build/fuzz/net: tests/fuzz/net_fuzz.cc $(filter transport/dpdk/net/%,$(DPDK_LIBR
 	  -o $@ $(filter %.cc,$^) $(addprefix -lrte_,mempool ring mbuf eal)
 
 # One target, or all of them one after the other.
-FUZZ_TARGETS := nbd kvd http tsrelay net
+FUZZ_TARGETS := nbd kvd http control tsrelay net
 fuzz-run: $(addprefix fuzz-run-,$(or $(FUZZ),$(FUZZ_TARGETS)))
 .PHONY: $(FUZZ_TARGETS:%=fuzz-run-%)
 $(FUZZ_TARGETS:%=fuzz-run-%): fuzz-run-%: build/fuzz/%

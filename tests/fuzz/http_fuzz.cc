@@ -2,15 +2,14 @@
 // alike by a session.
 //
 // The first byte says how the rest is cut. The build and how long it runs: `make fuzz-run`.
-#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <string>
 #include <string_view>
 
 #include "apps/http/http_session.h"
+#include "tests/apps/boot/conversation.h"
 
 namespace bedplate {
 namespace {
@@ -33,21 +32,9 @@ const HttpSite& site() {
 std::string answers_to(std::string_view input, size_t step) {
   static HttpSession session(site());
   session.open(-1);
-  std::string answers;
-  for (;;) {
-    if (const std::string_view output = session.output(); !output.empty()) {
-      answers += output.substr(0, step);
-      session.sent(std::min(output.size(), step));
-      continue;
-    }
-    const std::span<char> room = session.room();
-    require(session.is_over() == room.empty(), "what is not over can be heard");
-    const size_t bytes = std::min({room.size(), input.size(), step});
-    if (bytes == 0) return answers;
-    std::memcpy(room.data(), input.data(), bytes);
-    input.remove_prefix(bytes);
-    session.received(bytes);
-  }
+  const std::string answers = test::said_to(session, input, step);
+  require(session.is_over() == session.room().empty(), "what is not over can be heard");
+  return answers;
 }
 
 }  // namespace
