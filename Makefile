@@ -18,8 +18,8 @@ include scripts/mk/sources.mk
 include scripts/mk/rules.mk
 include scripts/mk/install.mk
 
-.PHONY: help all run run-relay install deb test coverage quick format pictures image image-run check check-long \
-        check-image check-hardware bench bench-quick clean
+.PHONY: help all run run-relay install deb test coverage quick format pictures docs image image-run check \
+        check-long check-image check-hardware bench bench-quick clean
 
 # Goals whose recipes build by a make of their own: beside another goal, two would write one file.
 ifneq ($(filter all run run-relay install deb test coverage quick image image-run check check-% \
@@ -33,7 +33,8 @@ help: ## this list
 
 # The packages that are missing, for one of setup.sh's purposes, and mimalloc's sources. The real
 # work is a second make each time: headers and tools may be missing when this one begins.
-.PHONY: deps-run deps-image deps-check deps-bench
+.PHONY: deps-run deps-image deps-check deps-bench deps-docs
+deps-docs: ; $(Q)scripts/setup.sh docs
 deps-run deps-image deps-check deps-bench: deps-%:
 	$(Q)scripts/setup.sh $*
 	$(Q)scripts/mimalloc.sh $(MIMALLOC)
@@ -80,6 +81,9 @@ format: deps-check ## write the sources as .clang-format says
 
 pictures: ## draw docs/pictures/*.svg from the texts beside them
 	$(Q)scripts/pictures.py
+
+docs: deps-docs ## build the documents as a site into build/docs/site, and look at its links
+	$(Q)scripts/site.py
 
 compile_commands.json: Makefile $(wildcard scripts/mk/*.mk) ## for editors and clang's tools
 	$(Q)$(MAKE) --no-print-directory -Bn V=1 MODE=debug products tests | \

@@ -86,6 +86,7 @@ step setup scripts/setup.sh "${CHECK_PACKAGES:-check}"
 step mimalloc scripts/mimalloc.sh build/mimalloc
 step prometheus scripts/prometheus.sh build/prometheus
 step layers scripts/layers.sh
+step docs scripts/site.py
 # What debug adds to asan, which has its assertions, is mimalloc's own: in check-long.
 for mode in ${CHECK_MODES:-release hardened asan tsan}; do
   # Only what is shipped is run as programs, too.

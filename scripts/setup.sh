@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are missing. Usage: setup.sh run|image|check|check-long|bench
+# Installs the Debian packages that are missing. Usage: setup.sh run|image|docs|check|check-long|bench
 #
 #   run    what building the program and running it takes
 #   image  what images take besides: their parts, and QEMU
+#   docs   what the documents take that become a site
 #   check  what the tests take besides
 #   check-long  what the longer ones take besides
 #   bench  what the benchmarks take besides: their peers
@@ -23,6 +24,7 @@ image=(
   # the stub that UEFI starts, the compressor, the firmware, and what signs
   systemd-boot-efi zstd ovmf sbsigntool openssl
 )
+docs=(mkdocs)
 check=(
   # the framework, the fuzzer, real clients, and what looks on from outside
   libcpputest-dev clang clang-format-14 libclang-rt-14-dev llvm-14 libnbd-bin python3-libnbd python3-prometheus-client qemu-utils fio
@@ -32,6 +34,8 @@ check=(
   gstreamer1.0-plugins-bad vlc-bin vlc-plugin-base
   # what looks at the status page
   chromium
+  # an appliance in a container
+  podman runc
   strace procps spin iproute2 iputils-ping
   # a device that logs what is written to it, a file system on it, the kernel's client
   dmsetup e2fsprogs nbd-client
@@ -57,10 +61,11 @@ bench=(
 case ${1:-} in
   run) ;;
   image) packages+=("${image[@]}") ;;
-  check) packages+=("${image[@]}" "${check[@]}") ;;
-  check-long) packages+=("${image[@]}" "${check[@]}" "${check_long[@]}") ;;
+  docs) packages=("${docs[@]}") ;;
+  check) packages+=("${image[@]}" "${docs[@]}" "${check[@]}") ;;
+  check-long) packages+=("${image[@]}" "${docs[@]}" "${check[@]}" "${check_long[@]}") ;;
   bench) packages+=("${image[@]}" "${check[@]}" "${bench[@]}") ;;
-  *) echo "usage: setup.sh run|image|check|check-long|bench" >&2 && exit 2 ;;
+  *) echo "usage: setup.sh run|image|docs|check|check-long|bench" >&2 && exit 2 ;;
 esac
 
 missing=()

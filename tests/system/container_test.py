@@ -1,0 +1,79 @@
+"""The example of docs/operations.md: an appliance that is all there is in its container."""
+
+import json
+import os
+import re
+import shutil
+
+from harness import (BEDPLATE, Skip, expect, expect_in, free_port, need_tools, read_text, test,
+                     wait_for)
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+EXAMPLE = os.path.join(ROOT, "apps/examples/container")
+# A container of a container may not raise what these bound, and podman's own defaults do.
+LIMITS = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"]
+
+
+class Podman:
+    """Its images and containers lie in the test's folder and end with it."""
+
+    def __init__(self, box):
+        need_tools("podman", "runc")
+        self.box = box
+        state = box.path("state")
+        config = box.write("containers.conf", f'[engine]\nlock_type = "file"\ntmp_dir = "{state}"\n')
+        self.environment = {**os.environ, "CONTAINERS_CONF": config}
+        self.argv = ["podman", "--root", box.path("images"), "--runroot", box.path("containers"),
+                     "--storage-driver", "vfs", "--cgroup-manager", "cgroupfs", "--runtime", "runc"]
+        box.closing.callback(self, "rm", "--all", "--force")
+
+    def __call__(self, *words, **options):
+        return self.box.run(*self.argv, *words, env=self.environment, **options)
+
+
+def built(box, podman, port):
+    """The example's image, with a port of the test's."""
+    os.mkdir(box.path("context"))
+    for name in ("Containerfile", "appliance.toml"):
+        shutil.copy(os.path.join(EXAMPLE, name), box.path("context"))
+    shutil.copy(BEDPLATE, box.path("context/bedplate"))
+    config = box.path("context/appliance.toml")
+    text = read_text(config).replace(":10809", f":{port}").replace(":9464", f":{free_port()}")
+    cpu = min(os.sched_getaffinity(0))
+    box.write("context/appliance.toml", text.replace("cpu = 0", f"cpu = {cpu}"))
+    podman("build", "--quiet", "--tag", "bedplate", box.path("context"))
+    box.ensure_hugepages(config)
+
+
+@test()
+def from_scratch(box):
+    """As the page starts it: no right but to lock memory, and a file system that is read only."""
+    podman, port = Podman(box), free_port()
+    built(box, podman, port)
+    started = podman("run", "--detach", "--name", "box", "--network", "host", "--read-only",
+                     "--cap-drop", "all", "--cap-add", "ipc_lock", *LIMITS, "bedplate",
+                     expect_code=None)
+    if re.search("cgroup|rlimit|mount|pivot_root|clone", started.stderr):
+        raise Skip("this machine lets nobody start a container")
+    expect(started.returncode, 0, f"the exit code of podman run: {started.stderr}")
+    wait_for(lambda: "bedplate: ready" in podman("logs", "box").stdout, "the appliance")
+    told = box.run("nbdinfo", "--json", f"nbd://127.0.0.1:{port}/ram0").stdout
+    expect(json.loads(told)["exports"][0]["export-size"], 16 << 20, "the volume's size")
+    expect_in("audit                      ok", podman("exec", "box", "/bedplate", "stats").stdout,
+              "what its counters say")
+    podman("stop", "--time", "20", "box")
+    expect(podman("wait", "box").stdout, "0\n", "its exit code")
+
+
+@test()
+def pod_asks_for_what_is_planned(box):
+    """Hugepages are what a pod's limit says, to the page; the rest of it fits into its memory."""
+    plan = box.plan(os.path.join(EXAMPLE, "appliance.toml"))
+    pages = {2 << 20: 0, 4096: 0}
+    for segment in plan["segments"]:
+        pages[segment["page_bytes"]] += segment["bytes"]
+    pod = read_text(os.path.join(EXAMPLE, "pod.yaml"))
+    expect(re.findall(r"hugepages-2Mi: (\d+)Mi", pod), [str(pages[2 << 20] >> 20)] * 2,
+           "hugepages of request and limit")
+    expect(pages[4096] + (32 << 20) <= 64 << 20, True, "whether the rest fits")
+    expect(re.findall(r" memory: (\d+)Mi", pod), ["64", "64"], "memory of request and limit")
