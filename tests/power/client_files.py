@@ -5,14 +5,14 @@ import os
 import tempfile
 
 from runner import Failure
-from stores import Traffic, run
+from stores import MKFS, Traffic, run
 
 FILES, KEPT = 120, 30
 # Files are written one after the other and synced, each made of its number; old ones are removed.
 # A mark follows each that is known to last.
 FILES_TRAFFIC = Traffic(
     script=f"""/usr/sbin/nbd-client -nonetlink -unix /tmp/socket -name disk -connections 2 /dev/nbd0
-/usr/sbin/mke2fs -q -t ext4 /dev/nbd0 && mkdir /client && mount -t ext4 /dev/nbd0 /client || exit 1
+/usr/sbin/{" ".join(MKFS)} /dev/nbd0 && mkdir /client && mount -t ext4 /dev/nbd0 /client || exit 1
 for i in $(seq {FILES}); do
   yes $i | head -c $((i * 97 % 20000 + 1)) > /tmp/content
   dd if=/tmp/content of=/client/$i conv=fsync 2> /dev/null || exit 1

@@ -62,7 +62,7 @@ status=$?
 kill -KILL $appliance
 wait $appliance
 cat /tmp/log
-{end}until [ $(/usr/sbin/dmsetup info --columns --noheadings -o open power) = 0 ]; do sleep 0.1; done
+{end}until [ $(/usr/sbin/dmsetup info -c --noheadings -o open power) = 0 ]; do sleep 0.1; done
 dd if=/dev/null of=$device conv=notrunc,fsync && /usr/sbin/dmsetup remove --noudevsync power || exit
 exit $status
 """
