@@ -8,10 +8,10 @@ and flushes at random (traffic.cc), and mark in the log of all writes (write_log
 told. Then that log is cut at marks, what had not been flushed there is lost or torn by sectors, and
 a checker (ledger.py) looks for what was acknowledged: on the disk, in a file on it (stores.py), or
 on an NVMe drive without the kernel (drive.py). So it does with what a client's file system has
-synced, by the kernel's nbd (client_files.py). Stores that promise too much (broken.cc) are found by
-it: under a device always, elsewhere with POWER_BROKEN=1, since each is a machine of its own to
-boot. How often a log is cut: POWER_CUTS (1000) times, where a file system is mended each time
-POWER_FILE_CUTS (60) times.
+synced, by the kernel's nbd (client_files.py), and with what fio was told (client_fio.py). Stores
+that promise too much (broken.cc) are found by it: under a device always, elsewhere with
+POWER_BROKEN=1, since each is a machine of its own to boot. How often a log is cut: POWER_CUTS
+(1000) times, where tools of others look at each cut POWER_FILE_CUTS (60) times.
 """
 
 import os
@@ -25,6 +25,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "guest"))
 
 from client_files import FILES_TRAFFIC, FileLedger  # noqa: E402
+from client_fio import FIO_TRAFFIC, FioLedger, FioFile  # noqa: E402
 from configuration import ONE_VOLUME, smallest  # noqa: E402
 from drive import BYTES, Drives  # noqa: E402
 from guest_test import Guest  # noqa: E402
@@ -184,6 +185,12 @@ def what_was_acknowledged_is_on_nvme():
             expect_all(requests(log, cache == "on"), log, bytes(BYTES), CUTS)
 
 
+def what_fio_was_told_is_in_a_file():
+    store = FioFile()
+    with Kernel(store, traffic=FIO_TRAFFIC) as kernel:
+        expect_all(FioLedger(kernel.log.entries), kernel.log, kernel.begin, FILE_CUTS, store.volume)
+
+
 def what_promises_too_much_is_found_on_a_device():
     for broken in ("flush", "fua", "early"):
         with Kernel(OnDevice(), broken) as kernel:
@@ -215,12 +222,22 @@ def what_promises_too_much_is_found_in_a_client_s_file_system():
             expect_loss(broken, FileLedger(kernel.log.entries), kernel.log, kernel.begin, FILE_CUTS)
 
 
+def what_promises_too_much_is_found_by_fio():
+    store = FioFile()
+    # What the kernel writes for fio has FUA, and a flush comes behind it: one of both is enough.
+    for broken in ("flush+fua", "early"):
+        with Kernel(store, broken, FIO_TRAFFIC) as kernel:
+            expect_loss(broken, FioLedger(kernel.log.entries), kernel.log, kernel.begin, FILE_CUTS,
+                        store.volume)
+
+
 TESTS = [what_was_acknowledged_is_on_a_device, what_promises_too_much_is_found_on_a_device,
          what_was_acknowledged_is_in_a_file, what_was_acknowledged_is_on_nvme,
-         what_a_client_has_synced_is_in_its_file_system]
+         what_a_client_has_synced_is_in_its_file_system, what_fio_was_told_is_in_a_file]
 if os.environ.get("POWER_BROKEN"):
     TESTS += [what_promises_too_much_is_found_in_a_file, what_promises_too_much_is_found_on_nvme,
-              what_promises_too_much_is_found_in_a_client_s_file_system]
+              what_promises_too_much_is_found_in_a_client_s_file_system,
+              what_promises_too_much_is_found_by_fio]
 
 
 if __name__ == "__main__":

@@ -47,6 +47,7 @@ class InFile:
     """It is a file on an ext4, which the tools of its makers mend after each cut as a boot does."""
 
     disk_bytes = 16 * MIB
+    volume_bytes = VOLUME
     modules = "ext4 crc32c_generic"
     begin = "mkdir /mnt; mount -t ext4 $device /mnt || exit 1\n"
     # An appliance that was killed has its file for a moment longer.
@@ -58,7 +59,7 @@ class InFile:
             file.truncate(self.disk_bytes)
         with tempfile.TemporaryDirectory() as root:
             with open(os.path.join(root, "volume"), "wb") as file:
-                file.truncate(VOLUME)
+                file.truncate(self.volume_bytes)
             run((0,), *MKFS, "-b", "4096", "-d", root, path)
 
     def volume(self, content):

@@ -1,0 +1,73 @@
+"""fio on a volume, by the kernel's own nbd: what it was told to last, by its own note of how far it
+has come (verify state), its own check (--verify) finds after power cuts."""
+
+import base64
+import os
+import tempfile
+
+from image import MIB
+from runner import Failure
+from stores import InFile, Traffic, run
+
+ROUNDS = 6
+ROUND = 2 * MIB
+# Each round writes blocks of a part of the volume that is its own, so that what a cut leaves of a
+# later one is not taken for a loss. After a second fio notes how far it has come, has a mark made
+# of that note (just short enough) while its writes are under way, and ends. Should all be written
+# before, the mark comes then. The note counts writes, and has the last eight that ended: so eight
+# are asked for together, and the next ones when all of them have ended.
+JOB = ("--name=disk", f"--size={ROUND}", "--rw=randwrite", "--bs=4k", "--rate_iops=200",
+       "--ioengine=libaio", "--iodepth=8", "--iodepth_batch=8", "--iodepth_batch_complete_min=8",
+       "--direct=1", "--sync=1", "--verify=crc32c")
+NOTE = "local-disk-0-verify.state"
+FIO_TRAFFIC = Traffic(
+    script=f"""/usr/sbin/nbd-client -nonetlink -unix /tmp/socket -name disk -connections 2 /dev/nbd0
+cat > /note << 'END'
+/usr/sbin/dmsetup message power 0 mark s:$1:$(base64 -w 0 /tmp/{NOTE}) && touch /tmp/noted.$1
+END
+for i in $(seq {ROUNDS}); do
+  /usr/sbin/fio {" ".join(JOB)} --offset=$(((i - 1) * {ROUND})) --filename=/dev/nbd0 \\
+    --do_verify=0 --aux-path=/tmp --trigger-timeout=1 --trigger="sh /note $i" > /tmp/fio 2>&1 ||
+    {{ cat /tmp/fio; exit 1; }}
+  [ -e /tmp/noted.$i ] || sh /note $i || exit 1
+done
+echo fio: {ROUNDS} rounds
+/usr/sbin/nbd-client -nonetlink -d /dev/nbd0""",
+    done=f"fio: {ROUNDS} rounds", programs=("nbd-client", "fio"), modules="nbd")
+
+
+class FioFile(InFile):
+    """As large as all rounds."""
+
+    disk_bytes = 2 * ROUNDS * ROUND
+    volume_bytes = ROUNDS * ROUND
+
+
+class FioLedger:
+    """As Ledger, of the marks that FIO_TRAFFIC makes."""
+
+    def __init__(self, entries):
+        self.answers, self._notes, self._note = [], {}, None
+        for place, entry in enumerate(entries):
+            if entry.mark.startswith("s:"):
+                _, number, note = entry.mark.split(":")
+                self.answers.append(place + 1)
+                self._notes[place + 1] = (int(number), base64.b64decode(note))
+
+    def go_to(self, place):
+        self._note = self._notes[place]
+
+    def losses(self, content, _end):
+        """What fio says of a round of which something is not as it was told."""
+        number, note = self._note
+        with tempfile.TemporaryDirectory() as work:
+            for name, data in (("volume", content), (NOTE, note)):
+                with open(os.path.join(work, name), "wb") as file:
+                    file.write(data)
+            try:
+                run((0,), "fio", *JOB, f"--offset={(number - 1) * ROUND}",
+                    f"--filename={work}/volume", f"--aux-path={work}", "--rate_iops=0",
+                    "--verify_only", "--verify_state_load=1")
+            except Failure as failure:
+                return [str(failure)]
+            return []
