@@ -38,7 +38,8 @@ DatagramOwner OutputGroup::owner() noexcept {
 
 bool OutputGroup::wants(const Output& output, const Packet& packet,
                         uint64_t number) const noexcept {
-  return number >= output.first_number && (packet.kind == PacketKind::kMedia || output.has_fec);
+  return number >= output.first_number && !output.is_muted &&
+         (packet.kind == PacketKind::kMedia || output.has_fec);
 }
 
 void OutputGroup::write(const Output& output, const Packet& packet,

@@ -27,6 +27,7 @@ struct Output {
   bool is_plain = false;  // without the RTP header
   bool adds_rtp = false;  // with the one that the stream has added
   bool has_fec = false;   // columns to its port + 2, rows to its port + 4
+  bool is_muted = false;  // nothing is sent to it; may change between two polls
   OutputCounters* counters = nullptr;
   uint64_t first_number = 0;  // it gets no packet before
   uint64_t failed_ns = 0;     // the last time, while it is aside

@@ -127,6 +127,7 @@ struct alignas(kCacheLineBytes) OutputCounters {
   Counter refused;
   Counter unreachable;
   Counter is_aside;
+  Counter is_muted;
 };
 
 inline void describe(CounterTable& table, OutputCounters& c) {
@@ -137,6 +138,7 @@ inline void describe(CounterTable& table, OutputCounters& c) {
   table.counter("unreachable", c.unreachable, "errors", "Told by the network afterwards (ICMP).");
   table.boolean("is_aside", c.is_aside,
                 "Whether it is sent to by a socket of its own kind: nobody answered for it.");
+  table.boolean("is_muted", c.is_muted, "Whether nothing is sent to it, as tsrelay.mute has said.");
 }
 
 struct alignas(kCacheLineBytes) RecordingCounters {

@@ -57,7 +57,7 @@ uint64_t heap_bytes(const RelayStreamSettings& stream) {
   return sizeof(TsInspector) + sizeof(FecReceiver) + stream.packet_count() * (sizeof(Packet) + 16) +
          stream.ring_places() * sizeof(uint32_t) +
          LegMerge::slot_count(stream.window_packets) * sizeof(LegMerge::Slot) +
-         stream.outputs.size() * sizeof(Output) +
+         stream.outputs.size() * (sizeof(Output) + 2 * sizeof(std::string)) +
          groups_of(stream).size() * (sizeof(OutputGroup) + stream.outputs.size() * 16) * 2 +
          stream.recordings.size() * sizeof(Recording) + stream.readers * sizeof(LocalReader) +
          64 * kKiB;
@@ -214,6 +214,7 @@ Result<void> RelayService::create_stream(ServiceContext& context, uint32_t index
   BP_TRY(open_legs(instance));
 
   instance.outputs.resize(settings.outputs.size());
+  instance.output_names.resize(settings.outputs.size());
   const uint32_t group_count = static_cast<uint32_t>(groups_of(settings).size());
   for (uint32_t i = 0; i < group_count; ++i) BP_TRY(open_group(context, instance, index, i));
   BP_TRY(create_recordings(context, instance, index));
@@ -299,6 +300,7 @@ Result<void> RelayService::open_group(ServiceContext& context, Instance& instanc
     auto counters = context.counters<OutputCounters>("outputs", instance_of(settings, i));
     BP_TRY(counters);
     Output& output = instance.outputs[i];
+    instance.output_names[i] = instance_of(settings, i).substr(settings.name.size() + 1);
     output.to = parse_datagram_address(settings.outputs[i].to).value();
     output.is_plain = settings.outputs[i].plain;
     output.adds_rtp = settings.outputs[i].adds_rtp;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "apps/boot/service.h"
@@ -24,6 +25,7 @@ class RelayService final : public Service {
   Result<void> create(ServiceContext& context) override;
   void start(uint32_t shard) noexcept override;
   void tick() noexcept override;
+  void methods(ControlMethods& methods) override;
   void request_drain() noexcept override;
   bool is_drained() const noexcept override;
 
@@ -37,6 +39,7 @@ class RelayService final : public Service {
     explicit Instance(const RelayStreamSettings& its) noexcept : settings(its) {}
 
     const RelayStreamSettings& settings;
+    std::vector<std::string> output_names;  // as their counters have them
     EventLoop* loop = nullptr;
     relay::RelayStream stream;
     std::vector<DatagramSocket*> sockets;  // all of them
@@ -60,6 +63,11 @@ class RelayService final : public Service {
   Result<void> create_readers(ServiceContext& context, Instance& instance);
   void read(const Message& question) noexcept;
   static void say_silences(Instance& instance) noexcept;
+  Instance* find_stream(ControlCall& call) noexcept;
+  static void mute(Instance& instance, ControlCall& call) noexcept;
+  void list_streams(ControlCall& call) noexcept;
+  void list_outputs(ControlCall& call) noexcept;
+  void mute_outputs(ControlCall& call) noexcept;
 
   RelaySettings settings_;
   std::vector<std::unique_ptr<Instance>> instances_;

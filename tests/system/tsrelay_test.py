@@ -3,6 +3,7 @@
 Nothing here is lost for want of time: see relay_rig.py.
 """
 
+import json
 import os
 import random
 import select
@@ -32,6 +33,56 @@ def a_hundred_outputs(box, sockets):
     expect(relay.stream("packets"), len(packets), "packets")
     expect(relay.output("packets", f"127.0.0.1:{receivers[99].port}"), len(packets), "of the last")
     wait_for(lambda: relay.stream("held") == 0, "all buffers to be back")
+    relay.stop()
+
+
+@test()
+def outputs_are_muted(box):
+    """One, and all of a stream: they get nothing of what comes meanwhile, also later."""
+    receivers = [Receiver(box) for _ in range(2)]
+    port = free_ports(2)
+    packets = [rtp(i, payload) for i, payload in enumerate(payloads_of(generate(box, 1))[:400])]
+    out = sender(box)
+    relay = start(box, [{"address": f"127.0.0.1:{port}"}],
+                  [output(receivers[0], name="first"), output(receivers[1])],
+                  tables={"control": {}})
+
+    def ctl(*words, expect_code=0):
+        said = box.bedplate("ctl", "--directory", relay.runtime_directory, *words,
+                            expect_code=expect_code)
+        return said.stderr if expect_code else json.loads(said.stdout)
+
+    def send(begin, end):
+        for first in range(begin, end, 50):
+            for packet in packets[first:first + 50]:
+                out.sendto(packet, ("127.0.0.1", port))
+            relay.wait_for_stream("packets", first + 50)
+            wait_for(lambda: relay.stream("held") == 0, "all to be sent")
+            for receiver in receivers:  # so that their queues hold what comes
+                receiver.drain()
+
+    expect(ctl("tsrelay.streams"),
+           [{"stream": "news", "drained": False, "outputs": 2, "muted": 0,
+             "legs": [{"address": f"127.0.0.1:{port}", "silent": False}]}], "the streams")
+    send(0, 100)
+    expect(ctl("tsrelay.mute", "stream=news", "output=first", "on=true"),
+           {"stream": "news", "muted": 1, "outputs": 2}, "what is muted")
+    expect([one["muted"] for one in ctl("tsrelay.outputs", "stream=news")], [True, False], "which")
+    send(100, 200)
+    ctl("tsrelay.mute", "stream=news", "on=true")
+    send(200, 300)
+    expect(relay.output("is_muted", f"127.0.0.1:{receivers[1].port}"), True, "the counter")
+    ctl("tsrelay.mute", "stream=news", "on=false")
+    send(300, 400)
+    for receiver, spans in zip(receivers, ((0, 100, 300, 400), (0, 200, 300, 400))):
+        wanted = packets[spans[0]:spans[1]] + packets[spans[2]:spans[3]]
+        receiver.wait_for(len(wanted))
+        expect_true(receiver.datagrams == wanted, "it got just that")
+    expect(relay.output("dropped", "first"), 0, "packets that were dropped")
+    expect_in("tsrelay has none of this name; see: bedplate ctl tsrelay.outputs stream=NAME",
+              ctl("tsrelay.mute", "stream=news", "output=none", "on=true", expect_code=1), "of none")
+    expect_in("looking for the stream none", ctl("tsrelay.outputs", "stream=none", expect_code=1),
+              "of no stream")
     relay.stop()
 
 

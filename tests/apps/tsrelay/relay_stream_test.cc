@@ -326,6 +326,20 @@ TEST(RelayStream, ASocketWithoutRoomLosesTheOldestFirst) {
   LONGS_EQUAL(299, load_u16(r.out.sent.back().content.data() + 2));
 }
 
+TEST(RelayStream, AnOutputThatIsMutedIsSentNothingAndTheOthersAll) {
+  RelayRig& r = make(1, 3);
+  r.create();
+  for (uint32_t i = 0; i < 300; ++i) {
+    r.outputs[1].is_muted = i / 100 == 1;
+    r.give(0, r.rtp(i));
+    r.work();
+  }
+  for (const uint32_t i : {0U, 2U}) CHECK(without_rtp(r.out, RelayRig::port(i)) == r.input);
+  LONGS_EQUAL(200, r.out.count_to(RelayRig::port(1)));
+  LONGS_EQUAL(0, r.output(1).dropped.read());
+  LONGS_EQUAL(0, r.kept_count());
+}
+
 TEST(RelayStream, AnAddressThatNobodyAnswersForGetsASocketOfItsOwn) {
   RelayRig& r = make(1, 3);
   r.create();
