@@ -11,8 +11,10 @@
 #include "apps/boot/counter_table.h"
 #include "apps/boot/service_drains.h"
 #include "platform/build_id.h"
+#include "platform/clock.h"
 #include "platform/histogram.h"
-#include "platform/log_component.h"
+#include "platform/log.h"
+#include "platform/thread_calls.h"
 
 namespace bedplate {
 namespace {
@@ -118,6 +120,12 @@ void RuntimeMethods::add_to(ControlMethods* methods) {
                 .help = "Has a service finish what was begun and take nothing new, for good; the "
                         "others go on."},
                &call<&RuntimeMethods::drain>, this);
+  methods->add({.name = "record",
+                .result = "{\"build\": TEXT, \"threads\": N, \"silent\": N}",
+                .help = "Logs what a record of a crash has, and goes on: the build, and of each "
+                        "thread its calls; those that do not answer are silent.",
+                .needs = "a signal (SIGRTMAX - 3) that nobody else handles"},
+               &call<&RuntimeMethods::record>, this);
   methods->add(
       {.name = "log.show",
        .result = "[{\"component\", \"level\"}]",
@@ -218,6 +226,16 @@ void RuntimeMethods::drain(ControlCall& call) const noexcept {
   }
   drains->wish(*index);
   write_service(*drains, *index, &call.result());
+}
+
+void RuntimeMethods::record(ControlCall& call) const noexcept {
+  constexpr uint64_t kPatienceNs = kNsPerSecond / 2;  // with each thread
+  BP_LOG_ERROR("record of %s, as was asked for: build %s", appliance.c_str(), build_id().text);
+  auto logged = log_thread_calls(kPatienceNs);
+  if (!logged.ok()) return call.refuse(logged.error());
+  JsonText& json = call.result().begin_object().key("build").text(build_id().text);
+  json.key("threads").number(logged.value().threads).key("silent");
+  json.number(logged.value().silent).end_object();
 }
 
 void RuntimeMethods::show_log_levels(ControlCall& call) const noexcept {

@@ -1,5 +1,5 @@
 // What every appliance can be asked, whatever its services are: itself, its methods, its counters,
-// its plan, which lines it logs, and that a service drains.
+// its plan, which lines it logs, where its threads are, and that a service drains.
 //
 // Threads: that of the control socket. Nothing is allocated once they are added.
 #pragma once
@@ -32,6 +32,7 @@ class RuntimeMethods {
   void show_log_levels(ControlCall& call) const noexcept;
   void list_services(ControlCall& call) const noexcept;
   void drain(ControlCall& call) const noexcept;
+  void record(ControlCall& call) const noexcept;
   void set_log_levels(ControlCall& call) const noexcept;
 
   const ControlMethods* methods_ = nullptr;

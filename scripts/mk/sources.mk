@@ -2,7 +2,7 @@
 
 PLATFORM := assert build_id call_stack capabilities cgroup change_user closing_thread cpu \
             file hugepage log log_component log_limit numa parallel result sanitizer standard_error \
-            standard_streams thread_stack units user
+            standard_streams thread_calls thread_stack units user
 PINNED_POOL := adopt_segment audit boot_segment memory_error no_way_back pinned_pool plan \
                seccomp_filter take_error taken_pages \
                $(addprefix join/,join_connections join_protocol join_roster join_server \

@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import json
 import os
+import re
 import select
 import socket
 import stat
@@ -346,6 +347,27 @@ def ask_or_nothing(appliance):
             client.sendall(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
             return json.loads(line_of(client)).get("result", "")
     return ""
+
+
+@test()
+def a_record_on_demand(box):
+    """The log says where each thread is, and of one that stands still that it is silent; all goes
+    on."""
+    appliance = with_a_storage_shard(box)
+    wait_for(lambda: ask(appliance, "record")["result"]["silent"] == 0, "all threads to answer")
+    log = appliance.log_text()
+    build = ask(appliance, "ping")["result"]["build"]
+    expect_in(f"record of test, as was asked for: build {build}\n", log, "the log")
+    for name in ("storage", "network", "control"):
+        expect_true(re.search(rf"thread {name} \(\d+\):\n.*  called from ", log),
+                    f"the log says where {name} is")
+    with stopped_thread(appliance.pid, "storage"):
+        before = len(appliance.log_text())
+        said = ask(appliance, "record")["result"]
+        expect_true(1 <= said["silent"] < said["threads"], f"who is silent: {said}")
+        expect_true("thread storage (" not in appliance.log_text()[before:], "it says nothing")
+    expect(ask(appliance, "blockd.hold", volume="ram0", on=False)["result"]["held"], False, "then")
+    appliance.expect_alive()
 
 
 # ---- Draining one service ----

@@ -1,0 +1,91 @@
+// Where threads are, as the log has it.
+#include "platform/thread_calls.h"
+
+#include <atomic>
+#include <csignal>
+#include <ctime>
+#include <string>
+
+#include "platform/clock.h"
+#include "platform/thread_stack.h"
+#include "tests/support/patience.h"
+#include "tests/support/stderr_capture.h"
+
+#include "CppUTest/TestHarness.h"
+
+using namespace bedplate;
+
+namespace {
+
+std::atomic<bool> is_ready{false};
+std::atomic<bool> must_end{false};
+
+void spin(void*) noexcept {
+  is_ready = true;
+  const timespec pause = {0, 100'000};  // a sanitizer hands signals over where a call waits
+  while (!must_end) nanosleep(&pause, nullptr);
+}
+
+void spin_deaf(void*) noexcept {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  spin(nullptr);
+}
+
+}  // namespace
+
+TEST_GROUP(ThreadCalls) {
+  StackedThread thread;
+  ThreadCallsLogged logged;
+
+  void begin(const char* name, void (*function)(void*) noexcept) {
+    is_ready = must_end = false;
+    CHECK(thread.start(name, function, nullptr).ok());
+    while (!is_ready) cpu_relax();
+  }
+  void teardown() override {
+    must_end = true;
+    thread.join();
+  }
+  std::string lines(uint64_t patience_ns) {
+    test::StderrCapture capture;
+    auto asked = log_thread_calls(patience_ns);
+    const std::string text = capture.finish();
+    CHECK(asked.ok());
+    logged = asked.value();
+    return text;
+  }
+};
+
+TEST(ThreadCalls, EachSaysWhereItIs) {
+  begin("spinner", &spin);
+  for (int i = 0; i < 2; ++i) {
+    const std::string text = lines(test::kPatienceNs);
+    CHECK(logged.threads >= 2);
+    LONGS_EQUAL(0, logged.silent);
+    const size_t at = text.find("bedplate: error: thread spinner (");
+    CHECK_TEXT(at != text.npos, text.c_str());
+    const std::string behind = text.substr(text.find('\n', at) + 1);
+    STRNCMP_EQUAL("bedplate: error:   called from ", behind.c_str(), 31);
+  }
+}
+
+TEST(ThreadCalls, OneThatDoesNotAnswerIsSaidToBeSilent) {
+  begin("deaf", &spin_deaf);
+  const std::string text = lines(kNsPerMs);
+  CHECK(logged.silent >= 1);
+  STRCMP_CONTAINS(": silent\n", text.c_str());
+  CHECK(text.find("thread deaf") == text.npos);
+}
+
+TEST(ThreadCalls, ASignalOfSomebodyElseIsLeftAlone) {
+  struct sigaction before = {};
+  struct sigaction foreign = {};
+  foreign.sa_handler = [](int) {};
+  sigaction(SIGRTMAX - 3, &foreign, &before);
+  const auto asked = log_thread_calls(test::kPatienceNs);
+  sigaction(SIGRTMAX - 3, &before, nullptr);
+  CHECK_FALSE(asked.ok());
+  STRCMP_CONTAINS("a handler that is not ours", asked.error().answer);
+}
