@@ -24,23 +24,6 @@ namespace {
 
 constexpr time_t kPatienceSeconds = 15;
 
-// What bash is told: the methods of this program's appliances, and the parameters of each.
-constexpr char kCompletion[] =
-    "_bedplate_ctl() {\n"
-    "  local word=${COMP_WORDS[COMP_CWORD]}\n"
-    "  [ \"${COMP_WORDS[1]}\" = ctl ] || return\n"
-    "  if [ \"$COMP_CWORD\" = 2 ]; then\n"
-    "    COMPREPLY=($(compgen -W \"$(\"$1\" ctl --list |\n"
-    "      awk -F: '/^[a-z]/ {print $1}')\" -- \"$word\"))\n"
-    "    return\n"
-    "  fi\n"
-    "  compopt -o nospace\n"
-    "  COMPREPLY=($(compgen -S = -W \"$(\"$1\" ctl --list |\n"
-    "    awk -v method=\"${COMP_WORDS[2]}\" '/^[a-z]/ {is = $1 == method \":\"}\n"
-    "      is && /^    [a-z]/ {sub(\"=.*\", \"\", $1); print $1}')\" -- \"$word\"))\n"
-    "}\n"
-    "complete -o default -F _bedplate_ctl bedplate\n";
-
 ControlMethods methods_of(const Arguments& arguments) {
   static RuntimeMethods runtime;
   ControlMethods methods;
@@ -154,10 +137,6 @@ int print_answer(const std::string& path, const std::string& method, const std::
 }  // namespace
 
 int ctl_command(const Arguments& arguments) {
-  if (arguments.has("--completion")) {
-    std::fputs(kCompletion, stdout);
-    return kExitGood;
-  }
   if (arguments.has("--list")) {
     const ControlMethods methods = methods_of(arguments);
     arguments.has("--markdown") ? print_markdown(methods) : print_list(methods);

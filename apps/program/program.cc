@@ -63,7 +63,6 @@ constexpr CommandOption kPlanOptions[] = {
 constexpr CommandOption kCtlOptions[] = {
     {"--list", "", "print the methods that appliances of this program have"},
     {"--markdown", "", "with --list: as the tables in docs/control.md"},
-    {"--completion", "", "print what bash completes methods with: source it"},
     {"--name", "NAME", "of the appliance (default: the only one there)"},
     {"--directory", "DIR", "its runtime directory (default /run/bedplate)"},
     {"--json", "", "print the answer in one line, as it came"}};

@@ -17,6 +17,16 @@ _bedplate() {
     mapfile -t COMPREPLY < <(compgen -W "${names//.stats/}" -- "$word")
   elif [ "$command" = perf ] && [ "$COMP_CWORD" -eq 2 ]; then
     mapfile -t COMPREPLY < <(compgen -W "serve send put get register" -- "$word")
+  elif [ "$command" = ctl ] && [ "$COMP_CWORD" -eq 2 ]; then
+    local methods
+    methods=$("$program" ctl --list 2> /dev/null | sed -n 's/^\([a-z][^ ]*\): .*/\1/p')
+    mapfile -t COMPREPLY < <(compgen -W "$methods" -- "$word")
+  elif [ "$command" = ctl ]; then
+    local parameters
+    parameters=$("$program" ctl --list 2> /dev/null |
+      sed -n "/^${COMP_WORDS[2]}: /,/^  [a-z]/s/^    \([a-z0-9_]*\)=.*/\1/p")
+    compopt +o filenames -o nospace
+    mapfile -t COMPREPLY < <(compgen -S = -W "$parameters" -- "$word")
   else
     mapfile -t COMPREPLY < <(compgen -f -- "$word")
   fi

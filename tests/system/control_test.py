@@ -11,7 +11,7 @@ import stat
 import subprocess
 
 import raw_nbd
-from harness import (BEDPLATE, BOUND_SECONDS, KIB, LAYOUTS, MIB, Skip, expect, expect_in,
+from harness import (BOUND_SECONDS, KIB, LAYOUTS, MIB, Skip, expect, expect_in,
                      expect_true, test, to_toml, wait_for)
 from raw_nbd import RawClient
 
@@ -92,12 +92,6 @@ def the_table_is_one(box):
         document = file.read()
     for line in box.bedplate("ctl", "--list", "--markdown").stdout.splitlines():
         expect_in(line + "\n", document, "docs/control.md")
-    completion = box.write("completion", box.bedplate("ctl", "--completion").stdout)
-    for words, completed in (("cou", "counters\n"), ("counters ow", "owner=\n")):
-        script = (f"source {completion}; COMP_WORDS=({BEDPLATE} ctl {words}); "
-                  "COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); compopt() { :; }; "
-                  "_bedplate_ctl ${COMP_WORDS[0]}; echo ${COMPREPLY[@]}")
-        expect(box.run("bash", "-c", script).stdout, completed, "what bash completes")
 
 
 @test()
