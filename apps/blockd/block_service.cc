@@ -226,8 +226,9 @@ void BlockService::describe(ConfigurationTable& table) {
       .help("Keys that clients have as well, in lines `NAME:KEY` as `psktool` writes them. Its "
             "file is for its owner and group alone.");
   table.choice("plain_text", &settings_.plain_text, kPlainTextChoices)
-      .help("Where there is TLS, the listeners that serve clients without it: those on loopback "
-            "and Unix sockets, all, or none.");
+      .help("The listeners that serve clients without TLS: those on loopback and Unix sockets, "
+            "all, or none. Without a certificate and shared keys, others are refused at boot "
+            "unless it is `\"allowed\"` ([nbd.md](nbd.md#tls)).");
   table.table("ceph", &settings_.ceph);
   table.tables("volume", &settings_.volumes, 1, 64);
   table.check([this](ReadTable& read) {
@@ -286,7 +287,13 @@ Result<void> BlockService::plan(ServicePlan& plan) {
   plan.timers(shard, settings_.max_connections);
   plan.sources(shard, 1);
   plan.sources(settings_.volumes_shard, 1);
-  plan.listen("listen", settings_.listen, settings_.image_listen);
+  LocalOnly local_only;
+  if (!options_.has_tls && settings_.plain_text == PlainText::kLocal) {
+    local_only = {"others than this machine reach it, and there is no TLS",
+                  "set tls_certificate or tls_shared_keys in [blockd]; or plain_text = "
+                  "\"allowed\", where the network is trusted"};
+  }
+  plan.listen("listen", settings_.listen, settings_.image_listen, local_only);
   plan.counters<ConnectionCounters>("connections");
   plan.counters<VolumeCounters>("volumes");
   if (options_.has_tls) {

@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "apps/boot/service_plan.h"
 #include "pinned_pool/pinned_pool.h"
 
 namespace bedplate {
@@ -92,6 +91,13 @@ void Listeners::take_activated(std::vector<Error>* problems) {
       problems->push_back(activation_error(answer));
       return;
     }
+    if (local_only_.is_asked() && !is_local_socket(fd)) {
+      Error error;
+      error.set_doing("taking over activated sockets for %s", key_.c_str());
+      error.set_answer("descriptor %d: %s", fd, local_only_.answer.c_str());
+      problems->push_back(error.set_cure("%s", local_only_.cure.c_str()));
+      return;
+    }
     fcntl(fd, F_SETFD, FD_CLOEXEC);
     sockets_.emplace_back(fd);
   }
@@ -128,7 +134,8 @@ std::vector<std::vector<Listeners>> open_listeners(const std::vector<ServiceNeed
           return address.kind == SocketAddress::Kind::kActivation;
         });
       }
-      own.emplace_back(need.key + " in [" + service.name + "]").open(addresses, problems);
+      own.emplace_back(need.key + " in [" + service.name + "]", need.local_only)
+          .open(addresses, problems);
     }
     BP_ASSERT(own.size() == service.listens.size());
   }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/boot/service_plan.h"
 #include "platform/file.h"
 #include "transport/socket_address.h"
 
@@ -16,8 +17,10 @@ namespace bedplate {
 
 class Listeners {
  public:
-  // `key`: what in the configuration says the addresses: "listen in [SERVICE]".
-  explicit Listeners(std::string key) : key_(std::move(key)) {}
+  // `key`: what in the configuration says the addresses: "listen in [SERVICE]". With `local_only`
+  // what is passed must be, too: the addresses have been looked at (ServicePlan::listen).
+  explicit Listeners(std::string key, LocalOnly local_only = {})
+      : key_(std::move(key)), local_only_(std::move(local_only)) {}
   Listeners(Listeners&&) noexcept = default;
   Listeners(const Listeners&) = delete;
   Listeners& operator=(const Listeners&) = delete;
@@ -37,11 +40,10 @@ class Listeners {
   Error activation_error(const char* answer) const;
 
   std::string key_;
+  LocalOnly local_only_;
   std::vector<Fd> sockets_;
   std::vector<std::string> paths_;
 };
-
-struct ServiceNeeds;
 
 // Opens what each of `services` listens at: Listeners for each key, in their order. Without
 // `with_activation`, which is for a process that may have been passed none, those are left out.

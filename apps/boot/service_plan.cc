@@ -24,6 +24,11 @@ bool is_counter_name(const std::string& name) noexcept {
          std::all_of(name.begin(), name.end(), is_good);
 }
 
+// What is passed may be anything, and is looked at when it is there.
+bool is_open_to_others(const SocketAddress& address) noexcept {
+  return address.kind != SocketAddress::Kind::kActivation && !is_local_address(address);
+}
+
 }  // namespace
 
 ServicePlan::ServicePlan(const Configuration& configuration, Service& service)
@@ -223,15 +228,20 @@ void ServicePlan::messages(uint32_t shard) {
 }
 
 void ServicePlan::listen(const char* key, const std::vector<SocketAddress>& addresses,
-                         const std::vector<SocketAddress>& in_image) {
+                         const std::vector<SocketAddress>& in_image, const LocalOnly& local_only) {
   BP_KEEPS_VALID(*this);
   const auto is_it = [key](const ListenNeed& need) { return need.key == key; };
   if (std::any_of(needs_.listens.begin(), needs_.listens.end(), is_it)) {
     return refuse(std::string("the addresses of ") + key, "they are planned already",
                   "this is a defect of the service");
   }
+  for (const auto* each : {&addresses, &in_image}) {
+    const auto open = std::find_if(each->begin(), each->end(), &is_open_to_others);
+    if (open == each->end() || !local_only.is_asked()) continue;
+    return refuse("to listen at " + open->text(), local_only.answer, local_only.cure);
+  }
   const bool is_elsewhere = configuration_.is_first_process && !in_image.empty();
-  needs_.listens.push_back({key, is_elsewhere ? in_image : addresses});
+  needs_.listens.push_back({key, is_elsewhere ? in_image : addresses, local_only});
 }
 
 void ServicePlan::file(uint32_t shard, const FilePlan& plan) {

@@ -34,10 +34,20 @@ struct ShardNeeds {
   bool has_messages = false;
 };
 
+// Why a service listens only where nobody but this machine reaches it, and what lets it listen
+// elsewhere; both empty: it listens anywhere.
+struct LocalOnly {
+  std::string answer = {};
+  std::string cure = {};
+
+  bool is_asked() const noexcept { return !answer.empty(); }
+};
+
 // Addresses under one key of a service's table.
 struct ListenNeed {
   std::string key;
   std::vector<SocketAddress> addresses;
+  LocalOnly local_only = {};
 };
 
 class DatagramNetwork;
@@ -112,9 +122,10 @@ class ServicePlan {
                        std::string_view network = "");
 
   // Sockets that the runtime opens before anything is taken, and closes; ServiceContext::listeners.
-  // As first process of an image: at `in_image` instead, unless it is empty.
+  // As first process of an image: at `in_image` instead, unless it is empty. With `local_only` an
+  // address that others reach, in either, is refused here, a socket that was passed by preflight.
   void listen(const char* key, const std::vector<SocketAddress>& addresses,
-              const std::vector<SocketAddress>& in_image = {});
+              const std::vector<SocketAddress>& in_image = {}, const LocalOnly& local_only = {});
 
   // A file that the runtime opens before anything is taken, for `shard`, and closes;
   // ServiceContext::file. It counts as a descriptor, and has counters of its own.

@@ -6,7 +6,6 @@
 #include "apps/boot/service_context.h"
 #include "apps/boot/service_plan.h"
 #include "platform/file.h"
-#include "transport/ip_address.h"
 
 namespace bedplate {
 namespace {
@@ -19,17 +18,6 @@ constexpr uint16_t kPort = 9464;
 constexpr std::string_view kTooMany =
     "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\n"
     "Connection: close\r\n\r\n";
-
-// Whether nobody reaches it but the processes of this machine.
-bool is_local(const SocketAddress& address) {
-  switch (address.kind) {
-    case SocketAddress::Kind::kUnix: return true;
-    case SocketAddress::Kind::kTcp4: return address.host.starts_with("127.");
-    case SocketAddress::Kind::kTcp6: return address.host == "::1";
-    case SocketAddress::Kind::kActivation: break;
-  }
-  return false;  // what was passed may be anything
-}
 
 Error bad_token(const std::string& file) {
   Error error;
@@ -71,18 +59,13 @@ void HttpService::describe(ConfigurationTable& table) {
 }
 
 Result<void> HttpService::plan(ServicePlan& plan) {
-  const auto is_open = [](const SocketAddress& address) { return !is_local(address); };
-  for (const auto* addresses : {&listen_, &image_listen_}) {
-    const auto open = std::find_if(addresses->begin(), addresses->end(), is_open);
-    if (open == addresses->end() || !token_file_.empty()) continue;
-    Error error;
-    error.kind = ErrorKind::kConfiguration;
-    return error.set_doing("listening at %s for [http]", open->text().c_str())
-        .set_answer("others than this machine reach it, and no token is asked for")
-        .set_cure("set token_file in [http], or listen at tcp:127.0.0.1:PORT or unix:PATH");
-  }
   if (!token_file_.empty()) plan.image_file(token_file_);
-  plan.listen("listen", listen_, image_listen_);
+  LocalOnly local_only;
+  if (token_file_.empty()) {
+    local_only = {"others than this machine reach it, and no token is asked for",
+                  "set token_file in [http], or listen at tcp:127.0.0.1:PORT or unix:PATH"};
+  }
+  plan.listen("listen", listen_, image_listen_, local_only);
   plan.counters<HttpCounters>("http");
   plan.threads(1);
   plan.descriptors(max_connections_ + ConnectionThread::kDescriptorCount, "max_connections");

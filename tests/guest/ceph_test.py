@@ -41,6 +41,7 @@ CONFIGURATION = """
 [blockd]
 listen = ["tcp:127.0.0.1:10809"]
 image_listen = ["tcp:10.0.2.15:10809"]
+plain_text = "allowed"
 max_connections = 4
 {ceph}
 [[blockd.volume]]

@@ -22,6 +22,7 @@ BLOCKD = """
 {shards}
 [blockd]
 listen = [{listen}]
+plain_text = "allowed"
 max_connections = 2
 {blockd}
 [[blockd.volume]]

@@ -46,6 +46,7 @@ CONFIGURATION = smallest("a", pool="256 MiB", sockets="io_uring", in_pool='pages
 [blockd]
 listen = ["tcp:127.0.0.1:10809"]
 image_listen = ["tcp:10.0.2.15:10809"]
+plain_text = "allowed"
 max_connections = 4
 """ + "".join(VOLUME.format(name=name, at=at, more=MORE.get(name, "")) for name, at in AT.items())
                          + """

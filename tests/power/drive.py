@@ -26,6 +26,7 @@ MORE = """
 [blockd]
 listen = ["tcp:127.0.0.1:10809"]
 image_listen = ["tcp:10.0.2.15:10809"]
+plain_text = "allowed"
 max_connections = 4
 """ + "".join(VOLUME.format(name=name, at=at) for name, at in AT.items()) + """
 [[network]]

@@ -234,3 +234,20 @@ def activation_without_sockets(box):
     expect_in("LISTEN_PID", done.stderr, "the message")
     expect_true(not os.path.exists(configuration["appliance"]["runtime_directory"]),
                 "the runtime directory is not left behind")
+
+
+@test()
+def activated_where_others_reach_it(box):
+    """In clear only where the configuration says so."""
+    need_tools("nbdinfo")
+    configuration, config = activated(box)
+    passed = box.closing.enter_context(socket.create_server(("0.0.0.0", 0)))
+    options = passing([passed])
+    said = box.run(*options["argv_prefix"], BEDPLATE, "run", config, expect_code=1,
+                   pass_fds=options["pass_fds"]).stderr
+    expect_in("descriptor 3: others than this machine reach it, and there is no TLS; set "
+              "tls_certificate or", said, "the message")
+    configuration["blockd"]["plain_text"] = "allowed"
+    appliance = box.appliance(configuration, **options)
+    box.run("nbdinfo", f"nbd://127.0.0.1:{passed.getsockname()[1]}/ram0")
+    appliance.stop()

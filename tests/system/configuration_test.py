@@ -351,6 +351,7 @@ def everything_in_one_report(box):
 def foreign_address(box):
     """An address that this machine does not have."""
     configuration = box.configuration(listen=["tcp:192.0.2.1:10809"])
+    configuration["blockd"]["plain_text"] = "allowed"
     config = box.write("bedplate.toml", to_toml(configuration))
     box.ensure_hugepages(config)
     expect_in("192.0.2.1", preflight_report(box, config), "the report")

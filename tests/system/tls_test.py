@@ -4,8 +4,8 @@ import json
 import os
 import ssl
 
-from harness import (BACKENDS, LAYOUTS, MIB, expect, expect_in, expect_true, need_tools,
-                     test, to_toml, wait_for)
+from harness import (BACKENDS, LAYOUTS, MIB, expect, expect_in, expect_true, free_port,
+                     need_tools, test, to_toml, wait_for)
 import raw_nbd as nbd
 from raw_nbd import pattern
 
@@ -151,6 +151,24 @@ def without_tls_nothing_is_told(box):
     appliance.stop()
 
 
+@test(key=["listen", "image_listen"])
+def what_others_reach_has_tls_or_says_that_it_has_not(box, key):
+    """Else it is refused before anything is taken, in a line with both cures."""
+    configuration = box.configuration()
+    blockd = configuration["blockd"]
+    blockd[key] = [f"tcp:0.0.0.0:{free_port()}"]
+    config = box.write("open.toml", to_toml(configuration))
+    for command in ("plan", "check", "run"):
+        said = box.bedplate(command, config, expect_code=2).stderr
+        expect_in(f"blockd: planning to listen at {blockd[key][0]}: others than this machine reach "
+                  "it, and there is no TLS; set tls_certificate or tls_shared_keys in [blockd]; or "
+                  'plain_text = "allowed"', said, f"what {command} says")
+    for cure in ({"plain_text": "allowed"},
+                 {"tls_shared_keys": secret(box, "keys.psk", KEY_LINE)}):
+        configuration["blockd"] = {**blockd, **cure}
+        box.bedplate("plan", box.write("closed.toml", to_toml(configuration)))
+
+
 @test()
 def what_comes_behind_starttls_in_clear_ends_it(box):
     """Somebody in between could have said it in the client's name."""
@@ -167,12 +185,14 @@ def what_comes_behind_starttls_in_clear_ends_it(box):
 def no_handshake_lasts_for_ever(box, sockets):
     """Nor does one hold up others."""
     need_tools("nbdinfo")
-    appliance = with_keys(box, sockets=sockets, handshake_timeout_ms=1000)
+    appliance = with_keys(box, sockets=sockets, handshake_timeout_ms=5000)
+    clients = []
     for sent in (b"", b"\x16\x03\x01\x02\x00", b"\x16\x03\x01\x00\x40\x01\x00\x00\x3c\x03\x03"):
-        client = nbd.greeted(box, appliance)
-        expect(client.option_result(nbd.STARTTLS), nbd.REP_ACK, "the answer to STARTTLS")
-        client.send(sent)
-        box.run("nbdinfo", key_uri(appliance))
+        clients.append(nbd.greeted(box, appliance))
+        expect(clients[-1].option_result(nbd.STARTTLS), nbd.REP_ACK, "the answer to STARTTLS")
+        clients[-1].send(sent)
+    box.run("nbdinfo", key_uri(appliance))
+    for client in clients:
         client.expect_disconnect("half a handshake", 64)
     expect(counted(appliance, "handshake_timeouts"), 3, "handshakes that took too long")
     appliance.stop()

@@ -182,6 +182,34 @@ TEST(Listeners, TakesOverWhatTheServiceManagerPasses) {
   }
 }
 
+TEST(Listeners, WhatOthersReachIsRefusedWhereOnlyThisMachineMay) {
+  const Fd open = listening();  // at any address
+  pass(0, open.number());
+  announce(getpid(), "1");
+  Listeners local("listen in [here]", {"others reach it", "close it"});
+  local.open({activation()}, &problems);
+  LONGS_EQUAL(1, problems.size());
+  STRCMP_EQUAL("taking over activated sockets for listen in [here]", problems[0].doing);
+  STRCMP_EQUAL("descriptor 3: others reach it", problems[0].answer);
+  STRCMP_EQUAL("close it", problems[0].cure);
+  LONGS_EQUAL(0, local.sockets().size());
+}
+
+TEST(Listeners, WhatOnlyThisMachineReachesIsTakenOver) {
+  Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in here = {};
+  here.sin_family = AF_INET;
+  here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  LONGS_EQUAL(0, bind(fd.number(), reinterpret_cast<const sockaddr*>(&here), sizeof here));
+  listen(fd.number(), 4);
+  pass(0, fd.number());
+  announce(getpid(), "1");
+  Listeners local("listen in [here]", {"others reach it", "close it"});
+  local.open({activation()}, &problems);
+  LONGS_EQUAL(0, problems.size());
+  LONGS_EQUAL(1, local.sockets().size());
+}
+
 TEST(Listeners, ActivationOfAnotherProcessIsRefused) {
   check_refused("LISTEN_PID does not name this process");
   announce(getpid() + 1, "1");

@@ -448,3 +448,23 @@ TEST(Service, InAnImageItMayListenElsewhere) {
   STRCMP_EQUAL("tcp:127.0.0.1:1", planned(true, false).c_str());
   STRCMP_EQUAL("tcp:0.0.0.0:2", planned(true, true).c_str());
 }
+
+TEST(Service, MayRefuseToListenWhereOthersReachIt) {
+  const auto said = [this](const char* address, const char* in_image, LocalOnly local_only) {
+    return std::string(refusal([=](ServicePlan& asked) {
+      asked.listen("listen", {parse_socket_address(address).take()},
+                   {parse_socket_address(in_image).take()}, local_only);
+    }));
+  };
+  const LocalOnly local_only = {"others reach it", "close it"};
+  for (const char* local : {"tcp:127.0.0.1:1", "tcp:[::1]:1", "unix:/s", "activation:"}) {
+    STRCMP_EQUAL("", said(local, local, local_only).c_str());
+  }
+  for (const char* open : {"tcp:0.0.0.0:1", "tcp:[::]:1", "tcp:192.0.2.1:1", "tcp:[fd00::1]:1"}) {
+    const std::string expected =
+        std::string("cache: planning to listen at ") + open + ": others reach it; close it";
+    STRCMP_EQUAL(expected.c_str(), said(open, "unix:/s", local_only).c_str());
+    STRCMP_EQUAL(expected.c_str(), said("unix:/s", open, local_only).c_str());
+    STRCMP_EQUAL("", said(open, open, {}).c_str());
+  }
+}
