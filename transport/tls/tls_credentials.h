@@ -55,6 +55,10 @@ class TlsCredentials {
 
  private:
   struct SharedKey {
+    explicit SharedKey(std::string_view its_name) : name(its_name) {}
+    SharedKey(SharedKey&&) noexcept = default;
+    ~SharedKey();  // wipes the key
+
     std::string name;
     std::vector<unsigned char> key;
   };

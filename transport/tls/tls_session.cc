@@ -117,6 +117,7 @@ int TlsSession::receive_from(void* context, unsigned char* bytes, size_t count) 
 
 int TlsSession::send_to(void* context, const unsigned char* bytes, size_t count) noexcept {
   auto& self = *static_cast<TlsSession*>(context);
+  self.has_spoken_ = true;
   const size_t taken = std::min(count, self.output_.size() - self.output_end_);
   if (taken == 0) return MBEDTLS_ERR_SSL_WANT_WRITE;
   std::memcpy(self.output_.data() + self.output_end_, bytes, taken);
@@ -149,7 +150,14 @@ TlsSession::Moved TlsSession::read(std::span<std::byte> memory) noexcept {
   if (failure_ != TlsFailure::kNone) return {.outcome = Outcome::kFailed};
   while (moved.bytes < memory.size()) {
     auto* place = reinterpret_cast<unsigned char*>(memory.data() + moved.bytes);
+    has_spoken_ = false;
     const int outcome = mbedtls_ssl_read(&session_, place, memory.size() - moved.bytes);
+    // It answers a peer that would agree anew. What had no room would have to be sent before all
+    // else, and the peer may send that without end and read nothing.
+    if (has_spoken_ && (outcome >= 0 || wants_more(outcome))) {
+      moved.outcome = fail(MBEDTLS_ERR_SSL_UNEXPECTED_MESSAGE);
+      break;
+    }
     if (outcome > 0) {
       moved.bytes += static_cast<size_t>(outcome);
       continue;

@@ -109,7 +109,8 @@ class TlsSession {
   size_t output_begin_ = 0;
   size_t output_end_ = 0;
   bool is_established_ = false;
-  bool has_ended_ = false;  // nothing more arrives
+  bool has_ended_ = false;   // nothing more arrives
+  bool has_spoken_ = false;  // the library, since this was last reset
   TlsFailure failure_ = TlsFailure::kNone;
   int failure_code_ = 0;  // the library's
   mbedtls_ssl_context session_;

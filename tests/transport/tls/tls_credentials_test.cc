@@ -1,14 +1,41 @@
 // What is wrong with the files that TLS reads, each with its cure, before anything is served.
 #include "transport/tls/tls_credentials.h"
 
+#include <cstring>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "CppUTest/TestHarness.h"
+#include "pinned_pool/pinned_pool.h"
+#include "tests/support/skip.h"
 #include "tests/transport/tls/tls_rig.h"
 
 using namespace bedplate;
 using namespace bedplate::test;
+
+namespace {
+
+// Before it what is freed may be overwritten. Static: no copy of it lies in the heap.
+constexpr char kMark[] = "\n................ a mark that is found in a key's file alone\n";
+
+bool is_in_heap(const char* text) {
+  const std::string_view all(text);
+  const std::string_view sought = all.substr(all.find('a'));
+  const PinnedPool& pool = process_pool();
+  for (uint32_t i = 0; i < pool.segment_count(); ++i) {
+    const Segment& segment = pool.segment(i);
+    if (memmem(segment.address, segment.bytes, sought.data(), sought.size()) != nullptr) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
 
 TEST_GROUP(TlsCredentials) {
   TlsRandom random;
@@ -113,4 +140,29 @@ TEST(TlsCredentials, RefusesSharedKeysThatAreNone) {
   refused(with("#616263:aa\n"), "names in hexadecimal");
   refused(with(""), "it has no key");
   refused(with("\n\n"), "it has no key");
+}
+
+// Also where what lies beside a key is wrong.
+TEST(TlsCredentials, LeavesNothingOfAKeysFileInTheHeap) {
+  BP_SKIP_UNDER_SANITIZER();
+  const auto mark = [this](const std::string& file) {
+    const int fd = open(file.c_str(), O_WRONLY | O_APPEND);
+    LONGS_EQUAL(sizeof kMark - 1, write(fd, kMark, sizeof kMark - 1));
+    close(fd);
+  };
+  TlsFiles files = files_of(server, server);
+  mark(files.key);
+  files.certificate = folder.path("nothing.pem");
+  refused(files, "No such file");
+  CHECK_FALSE(is_in_heap(kMark));
+  files = files_of(server, server);
+  mark(files.key);
+  CHECK(load(files));
+  CHECK_FALSE(is_in_heap(kMark));
+  files = {.shared_keys = folder.write("keys.psk", kSharedKeyLine)};
+  mark(files.shared_keys);
+  refused(files, "line 3");
+  CHECK_FALSE(is_in_heap(kMark));
+  const std::string found(kMark);
+  CHECK(is_in_heap(kMark));  // if it were there
 }

@@ -66,6 +66,18 @@ class TlsRandom {
     mbedtls_ctr_drbg_init(&random_);
     BP_ASSERT(mbedtls_ctr_drbg_seed(&random_, mbedtls_entropy_func, &entropy_, nullptr, 0) == 0);
   }
+  // The same numbers for the same seed, each time.
+  explicit TlsRandom(std::string_view seed) {
+    mbedtls_entropy_init(&entropy_);
+    mbedtls_ctr_drbg_init(&random_);
+    const auto nothing = [](void*, unsigned char* bytes, size_t count) {
+      std::memset(bytes, 0, count);
+      return 0;
+    };
+    BP_ASSERT(mbedtls_ctr_drbg_seed(&random_, nothing, nullptr,
+                                    reinterpret_cast<const unsigned char*>(seed.data()),
+                                    seed.size()) == 0);
+  }
   ~TlsRandom() {
     mbedtls_ctr_drbg_free(&random_);
     mbedtls_entropy_free(&entropy_);
@@ -195,6 +207,7 @@ class TlsClient {
       text.append(reinterpret_cast<char*>(part), static_cast<size_t>(last_read));
     }
   }
+  int renegotiate() { return mbedtls_ssl_renegotiate(&session_); }
   void close_notify() { mbedtls_ssl_close_notify(&session_); }
   const char* cipher() const { return mbedtls_ssl_get_ciphersuite(&session_); }
 

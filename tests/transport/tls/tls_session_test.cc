@@ -200,7 +200,7 @@ TEST(TlsSession, RefusesAnOlderVersionAndOtherCiphers) {
   session.end();
   // Without a key exchange, what was recorded could be read once the key is known.
   static constexpr int kPlain[] = {MBEDTLS_TLS_PSK_WITH_AES_128_GCM_SHA256,
-                                   MBEDTLS_TLS_DHE_PSK_WITH_AES_128_CBC_SHA256, 0};
+                                   MBEDTLS_TLS_DHE_PSK_WITH_AES_128_GCM_SHA256, 0};
   client = std::make_unique<TlsClient>(random);
   client->share("alice", kSharedKey);
   mbedtls_ssl_conf_ciphersuites(&client->config(), kPlain);
@@ -322,6 +322,21 @@ TEST(TlsSession, RefusesARecordThatWasChanged) {
   CHECK(last == Outcome::kFailed);
   STRCMP_EQUAL(text_of(TlsFailure::kProtocol), text_of(session.failure()));
   CHECK(session.write(bytes_of("x")).outcome == Outcome::kFailed);
+}
+
+// Each such attempt is answered; a peer that reads nothing would fill the output with answers.
+TEST(TlsSession, APeerThatWouldAgreeAnewEndsIt) {
+  mbedtls_ssl_conf_renegotiation(&client->config(), MBEDTLS_SSL_RENEGOTIATION_ENABLED);
+  agree(shared_keys());
+  client->write("hello");
+  LONGS_EQUAL(MBEDTLS_ERR_SSL_WANT_READ, client->renegotiate());
+  client->write("more");
+  Outcome last = Outcome::kDone;
+  STRCMP_EQUAL("hello", read(&last).c_str());
+  CHECK(last == Outcome::kFailed);
+  CHECK(session.failure() == TlsFailure::kProtocol);
+  const auto moved = session.write(bytes_of(std::string("too late")));
+  CHECK(moved.outcome == Outcome::kFailed && moved.bytes == 0);
 }
 
 TEST(TlsSession, AFlippedBitAnywhereInTheHandshakeNeverAgrees) {
