@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "platform/assert.h"
+#include "platform/usdt.h"
 #include "transport/tls/tls_stream.h"
 
 namespace bedplate {
@@ -240,6 +241,7 @@ bool Connection::parse_one() noexcept {
   request.data = nullptr;
   request.has_buffer = false;
   request.received_ns = environment_.loop->now_ns();
+  BP_USDT(request_received, request.wire.cookie, request.wire.command, request.wire.length);
   switch (verdict.kind) {
     case nbd::Verdict::Kind::kAccept: accept(request); break;
     case nbd::Verdict::Kind::kRefuse: refuse(request, verdict.error); break;
@@ -310,6 +312,7 @@ RequestStep Connection::accept_write(BlockRequest& request) noexcept {
 
 void Connection::submit(BlockRequest& request, RequestStep step) noexcept {
   request.step = step;
+  BP_USDT(request_queued, request.wire.cookie, step);
   ++submitted_count_;
   environment_.host->submit(request);
 }
@@ -485,6 +488,7 @@ void Connection::flush() noexcept {
       first_reply_ = last->next;
       header = append_reply(*last, header);
       count_time(*last);
+      BP_USDT(request_answered, last->wire.cookie, last->error);
     }
     last->next = nullptr;
     start_send();
@@ -518,6 +522,7 @@ void Connection::send_completed(void* context, int64_t result) noexcept {
 void Connection::release_sent() noexcept {
   while (being_sent_ != nullptr) {
     BlockRequest* next = being_sent_->next;
+    BP_USDT(request_sent, being_sent_->wire.cookie);
     release(*being_sent_);
     being_sent_ = next;
   }

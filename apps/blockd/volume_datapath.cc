@@ -5,6 +5,7 @@
 
 #include "apps/blockd/stores/store_queue_datapath.h"
 #include "platform/units.h"
+#include "platform/usdt.h"
 
 namespace bedplate {
 namespace {
@@ -29,7 +30,10 @@ bool VolumeService::is_valid() const noexcept {
   return last == last_long_;
 }
 
-void VolumeService::reply(BlockRequest& request) noexcept { replies_.push(request); }
+void VolumeService::reply(BlockRequest& request) noexcept {
+  BP_USDT(request_done, request.wire.cookie, request.error);
+  replies_.push(request);
+}
 
 void VolumeService::handle_write(BlockRequest& request) noexcept {
   std::byte* const destination = request.volume->store->memory() + request.wire.offset;
@@ -57,6 +61,7 @@ void VolumeService::handle_write(BlockRequest& request) noexcept {
 void VolumeService::handle(BlockRequest& request) noexcept {
   BP_ASSERT(request.volume != nullptr && is_inside(request));
   if (StoreQueue* queue = request.volume->queue; queue != nullptr) return queue->take(request);
+  BP_USDT(request_begun, request.wire.cookie, request.step);
   switch (request.wire.command) {
     case nbd::Command::kRead:
       request.data = request.volume->store->memory() + request.wire.offset;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "platform/assert.h"
+#include "platform/usdt.h"
 #include "transport/shm/shm_operations.h"
 
 namespace bedplate {
@@ -59,6 +60,7 @@ SendStatus SelfProvider::am_send(AmId id, std::span<const std::byte> payload) no
   MessageSlot* slot = producer_.next_slot();
   if (slot == nullptr) return SendStatus::kAgain;
   const auto bytes = static_cast<uint32_t>(payload.size());
+  BP_USDT(self_send, id, bytes);
   if (bytes <= kInlineBytesMax) {
     copy_inline(slot->payload, payload.data(), bytes);
     producer_.publish(*slot, {SlotKind::kInline, id, bytes, 0});
@@ -82,6 +84,7 @@ SendStatus SelfProvider::am_send_loan(AmId id, std::span<const std::byte> header
   LoanDescriptor descriptor;
   descriptor.loan = loans_.try_lend(block.data(), returned);
   loans_[descriptor.loan].bytes = block.size();
+  BP_USDT(self_lend, id, block.size());
   descriptor.header_bytes = static_cast<uint16_t>(header.size());
   copy_inline(descriptor.header, header.data(), header.size());
   std::memcpy(slot->payload, &descriptor, sizeof descriptor);
@@ -118,6 +121,7 @@ void SelfProvider::deliver(const SlotHeader& header, const MessageSlot& slot) no
     loan = {{record.block, record.bytes}, {}, this, descriptor.loan};
     payload = {descriptor.header, descriptor.header_bytes};
   }
+  BP_USDT(self_receive, header.am, payload.size());
   const Message message = {*this, static_cast<AmId>(header.am), payload, loan};
   if (!dispatcher_.deliver(message) && loan.is_there()) release(loan);
 }

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "platform/read_once.h"
+#include "platform/usdt.h"
 #include "transport/shm/shm_dispatch.h"
 
 namespace bedplate {
@@ -102,6 +103,7 @@ void ShmDispatch::deliver(ShmEndpoint& from, uint32_t am, std::span<const std::b
     payload = {copied_out_.data(), payload.size()};
   }
   ++received_count_;
+  BP_USDT(shm_receive, am, payload.size());
   const Message message = {from, static_cast<AmId>(am), payload, loan};
   if (BP_UNLIKELY(!dispatcher_->deliver(message))) {
     counters_->unhandled.add(1);

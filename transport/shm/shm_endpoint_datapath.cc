@@ -1,12 +1,15 @@
 #include <atomic>
 
+#include "platform/usdt.h"
 #include "transport/shm/shm_endpoint.h"
 
 namespace bedplate {
 
 SendStatus ShmEndpoint::am_send(AmId id, std::span<const std::byte> payload) noexcept {
   if (BP_UNLIKELY(!way_.is_open())) return SendStatus::kGone;
-  return way_.send(id, payload);
+  const SendStatus status = way_.send(id, payload);
+  BP_USDT(shm_send, id, payload.size(), status);
+  return status;
 }
 
 bool ShmEndpoint::has_room() noexcept { return !way_.is_open() || way_.has_room(); }
@@ -34,6 +37,7 @@ SendStatus ShmEndpoint::am_send_loan(AmId id, std::span<const std::byte> header,
     parts_.lender.cancel(lent.loan, peer());
     return SendStatus::kAgain;
   }
+  BP_USDT(shm_lend, id, block.size());
   return SendStatus::kPending;
 }
 

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <new>
 
+#include "platform/usdt.h"
+
 namespace bedplate {
 namespace {
 
@@ -266,6 +268,7 @@ void StoreQueue::begin_task(BlockRequest& request) noexcept {
   first_free_ = task.next_free;
   --free_count_;
   task.request = &request;
+  BP_USDT(request_begun, request.wire.cookie, request.step);
   task.steps = steps_of(request);
   task.zeroed_bytes = 0;
   task.has_failed_sync = false;
@@ -463,6 +466,7 @@ void StoreQueue::end_extents(StoreTask& task, int64_t count) noexcept {
 void StoreQueue::end_task(StoreTask& task, nbd::ErrorCode error) noexcept {
   BlockRequest& request = *task.request;
   request.error = error;
+  BP_USDT(request_done, request.wire.cookie, error);
   const bool is_write = request.wire.command == nbd::Command::kWrite;
   if (is_write) counters_->commits.add(1);
   if (request.has_buffer && (is_write || error != nbd::ErrorCode::kNone)) give_buffer(request);

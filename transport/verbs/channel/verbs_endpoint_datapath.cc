@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "platform/units.h"
+#include "platform/usdt.h"
 #include "transport/verbs/channel/verbs_provider.h"
 
 namespace bedplate {
@@ -23,6 +24,7 @@ SendStatus VerbsEndpoint::am_send(AmId id, std::span<const std::byte> payload) n
   if (payload.size() > provider_.limits_.am_bytes_max) return SendStatus::kTooLong;
   if (BP_UNLIKELY(!may_send_)) return status_when_down();
   if (!has_credit()) return SendStatus::kAgain;
+  BP_USDT(verbs_send, id, payload.size());
   std::copy(payload.begin(), payload.end(), begin_message());
   send_message(VerbsMessageKind::kMessage, id, static_cast<uint32_t>(payload.size()));
   provider_.options_.counters->sent.add(1);
@@ -48,6 +50,7 @@ SendStatus VerbsEndpoint::am_send_loan(AmId id, std::span<const std::byte> heade
     loans_.cancel(body.loan);
     return described;
   }
+  BP_USDT(verbs_lend, id, block.size());
   body.mark = ++record.mark;
   std::byte* at = begin_message();
   std::memcpy(at, &body, sizeof body);

@@ -7,6 +7,7 @@
 //     tests/transport/verbs/verbs_hostile_test.cc.
 #include <cstring>
 
+#include "platform/usdt.h"
 #include "transport/verbs/channel/verbs_provider.h"
 
 namespace bedplate {
@@ -222,6 +223,7 @@ const char* VerbsEndpoint::take_loan(const VerbsMessageHeader& header,
 void VerbsEndpoint::deliver(AmId id, std::span<const std::byte> payload,
                             const Loan& loan) noexcept {
   provider_.options_.counters->received.add(1);
+  BP_USDT(verbs_receive, id, payload.size());
   if (provider_.dispatcher_->deliver({*this, id, payload, loan})) return;
   provider_.options_.counters->unhandled.add(1);
   if (loan.is_there()) provider_.release(loan);
