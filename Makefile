@@ -101,8 +101,8 @@ image-run: image ## boot it in QEMU, its NBD server at 127.0.0.1:10809; Ctrl-C s
 
 # Ten times and more of check's strains, and all tests with every assertion of the allocator's.
 LONG_STEPS := setup mimalloc build-.* unit-debug soak-.* stress kill sleepers steps stops door \
-              hostile fuzz-nbd fuzz-kvd fuzz-tsrelay fuzz-net fuzz-http fuzz-control relay \
-              power ceph
+              hostile fuzz-nbd fuzz-kvd fuzz-tsrelay fuzz-net fuzz-tls fuzz-http fuzz-control \
+              relay power ceph
 empty :=
 check-long: ## strain for an hour and a half what make check strains for minutes
 	$(Q)CHECK_MODES="release debug asan" \

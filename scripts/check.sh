@@ -126,6 +126,7 @@ beside fuzz-nbd make --no-print-directory FUZZ=nbd FUZZ_SECONDS="${FUZZ_SECONDS:
 beside fuzz-kvd make --no-print-directory FUZZ=kvd FUZZ_SECONDS="${FUZZ_SECONDS:-10}" fuzz-run
 beside fuzz-tsrelay make --no-print-directory FUZZ=tsrelay \
   FUZZ_SECONDS="${FUZZ_SECONDS:-10}" fuzz-run
+beside fuzz-tls make --no-print-directory FUZZ=tls FUZZ_SECONDS="${FUZZ_SECONDS:-10}" fuzz-run
 beside fuzz-http make --no-print-directory FUZZ=http FUZZ_SECONDS="${FUZZ_SECONDS:-10}" fuzz-run
 beside fuzz-control make --no-print-directory FUZZ=control FUZZ_SECONDS="${FUZZ_SECONDS:-10}" \
   fuzz-run

@@ -322,7 +322,16 @@ build/fuzz/control: tests/fuzz/control_fuzz.cc apps/control/control_request.cc \
 	$(Q)clang++ -std=c++20 -g -O1 -DBP_DEBUG=1 -fsanitize=fuzzer,address,undefined -I. -o $@ \
 	  $(filter %.cc,$^)
 
-# With the invariants looked at, as a debug build does; DPDK's pools as shared libraries.
+# With the invariants looked at, as a debug build does; so is the next.
+build/fuzz/tls: tests/fuzz/tls_fuzz.cc transport/tls/tls_credentials.cc \
+                transport/tls/tls_session.cc $(FUZZ_PLATFORM) $(wildcard transport/tls/*.h) \
+                tests/transport/tls/tls_rig.h $(BUILD_FILES)
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  FUZZ $@")
+	$(Q)clang++ -std=c++20 -g -O1 -DBP_DEBUG=1 -fsanitize=fuzzer,address,undefined -I. -o $@ \
+	  $(filter %.cc,$^) -lmbedtls -lmbedx509 -lmbedcrypto
+
+# DPDK's pools as shared libraries.
 build/fuzz/net: tests/fuzz/net_fuzz.cc $(filter transport/dpdk/net/%,$(DPDK_LIBRARY_SOURCES)) \
                 transport/datagram_address.cc transport/ip_address.cc $(FUZZ_PLATFORM) \
                 $(wildcard transport/dpdk/net/*.h tests/transport/dpdk/net/*.h) $(BUILD_FILES)
@@ -332,7 +341,7 @@ build/fuzz/net: tests/fuzz/net_fuzz.cc $(filter transport/dpdk/net/%,$(DPDK_LIBR
 	  -o $@ $(filter %.cc,$^) $(addprefix -lrte_,mempool ring mbuf eal)
 
 # One target, or all of them one after the other.
-FUZZ_TARGETS := nbd kvd http control tsrelay net
+FUZZ_TARGETS := nbd kvd http control tls tsrelay net
 fuzz-run: $(addprefix fuzz-run-,$(or $(FUZZ),$(FUZZ_TARGETS)))
 .PHONY: $(FUZZ_TARGETS:%=fuzz-run-%)
 $(FUZZ_TARGETS:%=fuzz-run-%): fuzz-run-%: build/fuzz/%
