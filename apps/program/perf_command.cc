@@ -111,7 +111,7 @@ Result<PerfTask> read_task(const Arguments& arguments) {
                       "add --bandwidth, or leave it out");
   }
   if (task.mode == PerfMode::kEvents && is_latency && task.operation == PerfOperation::kPut) {
-    return contradict("--events", "who is put to gets no event: it polls its memory",
+    return contradict("--events", "the target of a put gets no event: it polls its memory",
                       "leave it out");
   }
   auto seconds = read_count(arguments, "-d", 0, kSecondsMax);

@@ -1,6 +1,6 @@
 // What leaves a stream, in its order: a ring of packets, and those that take them from it, each at
 // its own pace (taps). A packet stays until every tap has passed it. Where the ring is full the
-// oldest goes, whoever had not come to it yet: each is told of what it missed.
+// oldest goes, even before a tap that has not come to it: each is told of what it missed.
 //
 // Invariants, which is_valid() looks at: 1. begin <= each tap <= ready end <= end. 2. There are no
 // more packets than places.

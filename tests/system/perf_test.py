@@ -133,7 +133,7 @@ def what_cannot_be_is_refused_with_the_cure(box):
         (["put", "-n", "0", address], "reading -n 0: it is no such number; write a number from 1"),
         (["put", "-d", "1", "-n", "1", address], "reading -d: -n is there, too; leave one out"),
         (["put", "--both", address], "reading --both: latency is measured there and back"),
-        (["put", "--events", address], "reading --events: who is put to gets no event"),
+        (["put", "--events", address], "reading --events: the target of a put gets no event"),
         (["put", "somewhere"], "reading the address somewhere: "),
         (["put", "unix:"], 'reading the address unix:: "unix:" is not a listen address'),
         (["put", "tcp:here:7471"], "the address is not a numeric one; write tcp:ADDRESS:PORT, "
