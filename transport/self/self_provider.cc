@@ -60,18 +60,19 @@ SendStatus SelfProvider::am_send(AmId id, std::span<const std::byte> payload) no
   MessageSlot* slot = producer_.next_slot();
   if (slot == nullptr) return SendStatus::kAgain;
   const auto bytes = static_cast<uint32_t>(payload.size());
-  BP_USDT(self_send, id, bytes);
+  SlotKind kind = SlotKind::kInline;
   if (bytes <= kInlineBytesMax) {
     copy_inline(slot->payload, payload.data(), bytes);
-    producer_.publish(*slot, {SlotKind::kInline, id, bytes, 0});
-    return SendStatus::kDone;
+  } else {
+    PayloadPlace place;
+    std::byte* area = producer_.next_area(bytes, &place);
+    if (area == nullptr) return SendStatus::kAgain;
+    std::memcpy(area, payload.data(), bytes);
+    std::memcpy(slot->payload, &place, sizeof place);
+    kind = SlotKind::kArea;
   }
-  PayloadPlace place;
-  std::byte* area = producer_.next_area(bytes, &place);
-  if (area == nullptr) return SendStatus::kAgain;
-  std::memcpy(area, payload.data(), bytes);
-  std::memcpy(slot->payload, &place, sizeof place);
-  producer_.publish(*slot, {SlotKind::kArea, id, bytes, 0});
+  producer_.publish(*slot, {kind, id, bytes, 0});
+  BP_USDT(self_send, id, bytes);
   return SendStatus::kDone;
 }
 
