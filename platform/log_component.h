@@ -32,6 +32,7 @@ struct LogComponentName {
   }
   // The folder of `path`, or its name without what is behind the dot where it has none.
   static consteval LogComponentName of_source(std::string_view path) noexcept {
+    while (path.starts_with("./")) path.remove_prefix(2);  // as some compilers have it
     const size_t slash = path.rfind('/');
     return LogComponentName(path.substr(0, slash != path.npos ? slash : path.rfind('.')));
   }

@@ -1,4 +1,7 @@
-// What calls itself otherwise does so before it includes anything.
+// What calls itself otherwise does so before it includes anything; what is compiled together with
+// this does not (scripts/unity.sh).
+#pragma push_macro("BP_LOG_COMPONENT")
+#undef BP_LOG_COMPONENT
 #define BP_LOG_COMPONENT "tests-of/the-log"
 #include "platform/log_component.h"
 
@@ -31,6 +34,8 @@ static LogLevel level_of(std::string_view name) {
 
 TEST(LogComponent, IsTheFolderOfTheSource) {
   STRCMP_EQUAL("apps/boot", LogComponentName::of_source("apps/boot/shard.cc").text);
+  STRCMP_EQUAL("apps/boot", LogComponentName::of_source("./apps/boot/shard.cc").text);
+  STRCMP_EQUAL("echo", LogComponentName::of_source("./echo.cc").text);
   STRCMP_EQUAL("echo", LogComponentName::of_source("echo.cc").text);
   STRCMP_EQUAL("echo", LogComponentName::of_source("echo").text);
   STRCMP_EQUAL("/home/ann/src", LogComponentName::of_source("/home/ann/src/echo.cc").text);
@@ -82,3 +87,5 @@ TEST(LogComponent, LevelsHaveWords) {
   CHECK_FALSE(parse_log_level("").has_value());
   CHECK_FALSE(parse_log_level("loud").has_value());
 }
+
+#pragma pop_macro("BP_LOG_COMPONENT")

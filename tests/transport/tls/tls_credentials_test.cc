@@ -145,7 +145,7 @@ TEST(TlsCredentials, RefusesSharedKeysThatAreNone) {
 // Also where what lies beside a key is wrong.
 TEST(TlsCredentials, LeavesNothingOfAKeysFileInTheHeap) {
   BP_SKIP_UNDER_SANITIZER();
-  const auto mark = [this](const std::string& file) {
+  const auto mark = [](const std::string& file) {
     const int fd = open(file.c_str(), O_WRONLY | O_APPEND);
     LONGS_EQUAL(sizeof kMark - 1, write(fd, kMark, sizeof kMark - 1));
     close(fd);
