@@ -166,11 +166,13 @@ bool may_be_in_signal_handler(pid_t tid) noexcept {
 
 // [proc_pid_syscall]: the number of the system call that the thread is blocked in; "running", or -1
 // when it is blocked elsewhere (a page fault, a debugger). To answer, the kernel waits until the
-// thread is off its core: the thread sees all that was written before when it goes on.
+// thread is off its core: the thread sees all that was written before when it goes on. The handlers
+// are looked at before, too: one may have made the call, and have been left since.
 bool is_blocked_in_system_call(pid_t tid) noexcept {
   char text[256];
-  return read_task_file(tid, "syscall", text, sizeof text) && text[0] >= '0' && text[0] <= '9' &&
-         !hides_signal_mask(text) && !may_be_in_signal_handler(tid);
+  return !may_be_in_signal_handler(tid) && read_task_file(tid, "syscall", text, sizeof text) &&
+         text[0] >= '0' && text[0] <= '9' && !hides_signal_mask(text) &&
+         !may_be_in_signal_handler(tid);
 }
 
 bool is_inside(const ThreadHeaps& thread) noexcept {

@@ -58,6 +58,11 @@ int find_origin(dl_phdr_info* info, size_t, void* wanted) {
 
 }  // namespace
 
+void prepare_call_stack() noexcept {
+  Calls calls;
+  _Unwind_Backtrace(&add_call, &calls);
+}
+
 [[gnu::noinline]] void log_call_stack(unsigned skipped) noexcept {
   Calls calls;
   calls.skipped = skipped + 1;  // this function

@@ -8,7 +8,12 @@
 namespace bedplate {
 
 // Logs one line for each call, innermost first: "  called from FILE 0xOFFSET". Leaves out its own
-// and `skipped` calls more. Allocates nothing. Threads: any.
+// and `skipped` calls more. Threads: any. Allocates nothing once prepare_call_stack() has been
+// called: without it the first call in a static program sorts its table of frames, on the heap.
 void log_call_stack(unsigned skipped) noexcept;
+
+// Before log_call_stack() is called where nothing may be allocated, as in a signal handler.
+// Threads: any.
+void prepare_call_stack() noexcept;
 
 }  // namespace bedplate

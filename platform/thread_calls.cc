@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <dirent.h>
 #include <fcntl.h>
@@ -21,6 +22,7 @@ namespace bedplate {
 namespace {
 
 constexpr const char* kThreads = "/proc/self/task";
+constexpr uint64_t kAnswersPatience = 20;  // times that with its beginning
 
 // The thread that is asked, until it begins to answer or is given up; then 0.
 constinit std::atomic<pid_t> asked_thread{0};
@@ -59,26 +61,50 @@ Result<void> take_signal() noexcept {
   return {};
 }
 
-// Returns whether it answered.
-bool ask(pid_t thread, uint64_t patience_ns) noexcept {
+// Whether it is a worker of io_uring's: the kernel's own, which runs nothing of ours and keeps all
+// signals from itself (PF_IO_WORKER in include/linux/sched.h; the ninth field of proc(5)'s stat).
+bool is_kernels(pid_t thread) noexcept {
+  constexpr unsigned long kIoWorker = 0x10;
+  char path[64];
+  char text[512];
+  std::snprintf(path, sizeof path, "%s/%d/stat", kThreads, static_cast<int>(thread));
+  if (!read_text_file(path, text, sizeof text).ok()) return false;
+  const char* behind_name = std::strrchr(text, ')');
+  unsigned long flags = 0;
+  return behind_name != nullptr &&
+         std::sscanf(behind_name + 1, " %*c %*d %*d %*d %*d %*d %lu", &flags) == 1 &&
+         (flags & kIoWorker) != 0;
+}
+
+enum class Answer { kGiven, kSilent, kNoThread };
+
+Answer ask(pid_t thread, uint64_t patience_ns) noexcept {
   answered_thread.store(0, std::memory_order_relaxed);
   asked_thread.store(thread, std::memory_order_release);
   if (tgkill(getpid(), thread, own_signal()) != 0) {
+    const int number = errno;
     asked_thread.store(0, std::memory_order_relaxed);
-    return true;  // it has ended
+    if (number == ESRCH) return Answer::kNoThread;
+    BP_LOG_ERROR("thread %d: not asked: %s", static_cast<int>(thread), std::strerror(number));
+    return Answer::kSilent;
   }
-  const uint64_t deadline_ns = monotonic_ns() + patience_ns;
+  const uint64_t begin_ns = monotonic_ns();
   while (answered_thread.load(std::memory_order_acquire) != thread) {
+    const uint64_t waited_ns = monotonic_ns() - begin_ns;
     pid_t nobody_else = thread;
-    // What has begun to answer is waited for: its lines are its own.
-    if (monotonic_ns() >= deadline_ns && asked_thread.compare_exchange_strong(nobody_else, 0)) {
+    if (waited_ns >= patience_ns && asked_thread.compare_exchange_strong(nobody_else, 0)) {
       BP_LOG_ERROR("thread %d: silent", static_cast<int>(thread));
-      return false;
+      return Answer::kSilent;
+    }
+    // What has begun to answer is waited for longer: its lines are its own.
+    if (waited_ns >= kAnswersPatience * patience_ns) {
+      BP_LOG_ERROR("thread %d: began to answer, and has not ended", static_cast<int>(thread));
+      return Answer::kSilent;
     }
     const timespec pause = {0, 100'000};
     nanosleep(&pause, nullptr);
   }
-  return true;
+  return Answer::kGiven;
 }
 
 }  // namespace
@@ -89,6 +115,7 @@ Result<ThreadCallsLogged> log_thread_calls(uint64_t patience_ns) noexcept {
   if (!threads.is_open()) {
     return error_from_errno("listing threads in %s", kThreads).set_cure("mount /proc");
   }
+  prepare_call_stack();
   ThreadCallsLogged logged;
   alignas(dirent64) char entries[1024];
   ssize_t got;
@@ -98,8 +125,10 @@ Result<ThreadCallsLogged> log_thread_calls(uint64_t patience_ns) noexcept {
       at += entry->d_reclen;
       const pid_t thread = std::atoi(entry->d_name);
       if (thread <= 0) continue;
-      ++logged.threads;
-      if (!ask(thread, patience_ns)) ++logged.silent;
+      if (is_kernels(thread)) continue;
+      const Answer answer = ask(thread, patience_ns);
+      if (answer != Answer::kNoThread) ++logged.threads;
+      if (answer == Answer::kSilent) ++logged.silent;
     }
   }
   return logged;

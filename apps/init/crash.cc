@@ -190,6 +190,7 @@ Result<void> catch_crashes(const CrashSettings& settings, Watchdog& watchdog) no
   prepared.threads = open_for_crash(kThreads, O_RDONLY | O_DIRECTORY);
   prepared.kernel_log = open_for_crash("/dev/kmsg", O_WRONLY);
   prepared.dump_always = open_for_crash(kDumpAlways, O_WRONLY);
+  prepare_call_stack();  // nothing is allocated in a handler
   const stack_t signal_stack = {main_signal_stack, 0, sizeof main_signal_stack};
   if (sigaltstack(&signal_stack, nullptr) != 0) {
     return error_from_errno("setting the stack of signal handlers").set_cure("%s", kDefect);

@@ -6,9 +6,16 @@
 #include <ctime>
 #include <string>
 
+#include <cstdlib>
+
+#include <liburing.h>
+#include <unistd.h>
+
 #include "platform/clock.h"
+#include "platform/file.h"
 #include "platform/thread_stack.h"
 #include "tests/support/patience.h"
+#include "tests/support/skip.h"
 #include "tests/support/stderr_capture.h"
 
 #include "CppUTest/TestHarness.h"
@@ -77,6 +84,24 @@ TEST(ThreadCalls, OneThatDoesNotAnswerIsSaidToBeSilent) {
   CHECK(logged.silent >= 1);
   STRCMP_CONTAINS(": silent\n", text.c_str());
   CHECK(text.find("thread deaf") == text.npos);
+}
+
+// The kernel's worker keeps all signals from itself, and stays a while after it has worked.
+TEST(ThreadCalls, WorkersOfIoUringAreTheKernels) {
+  io_uring ring;
+  if (const int refused = io_uring_queue_init(2, &ring, 0); refused < 0) {
+    BP_SKIP("this machine has no io_uring");
+  }
+  char place[] = "/tmp/bedplate-calls-XXXXXX";
+  const Fd file(mkstemp(place));
+  unlink(place);
+  io_uring_sqe* entry = io_uring_get_sqe(&ring);
+  io_uring_prep_fsync(entry, file.number(), 0);
+  entry->flags |= IOSQE_ASYNC;
+  LONGS_EQUAL(1, io_uring_submit_and_wait(&ring, 1));
+  lines(test::kPatienceNs);
+  LONGS_EQUAL(0, logged.silent);
+  io_uring_queue_exit(&ring);
 }
 
 TEST(ThreadCalls, ASignalOfSomebodyElseIsLeftAlone) {
