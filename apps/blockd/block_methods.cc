@@ -109,7 +109,8 @@ void BlockService::hold_volume(ControlCall& call) noexcept {
       Error error;
       error.set_doing("holding the volume %.64s",
                       service.server_.volume_options(index).name.c_str());
-      there.refuse(error.set_answer("blockd drains: all that waits is answered"));
+      error.set_answer("blockd drains: all that waits is answered");
+      there.refuse(error.set_cure("hold it when the appliance serves again"));
       return;
     }
     const uint32_t released = service.server_.set_held(index, there.boolean("on"));

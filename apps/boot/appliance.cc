@@ -472,6 +472,7 @@ void Appliance::drain() noexcept {
     const timespec pause = {0, kDrainPollNs};
     nanosleep(&pause, nullptr);
     tick();
+    drains_.turn();  // `services` is asked just now which one hangs
   }
 }
 

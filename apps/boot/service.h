@@ -92,6 +92,9 @@ class Service {
   // Threads: the control thread, while the shards run: EventLoop::submit() reaches them.
   virtual void request_drain() noexcept {}
   virtual bool is_drained() const noexcept { return true; }
+  // Whether it may drain while the appliance goes on; one that is the machine's own says no.
+  // Threads: any.
+  virtual bool drains_alone() const noexcept { return true; }
 
   // The shards have stopped, or boot has failed, wherever: threads of its own end here, since what
   // the context handed out goes next. Called once or twice. Threads: the main thread's.

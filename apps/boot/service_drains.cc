@@ -1,6 +1,7 @@
 #include "apps/boot/service_drains.h"
 
 #include "apps/boot/service.h"
+#include "platform/assert.h"
 #include "platform/log.h"
 #include "platform/text.h"
 
@@ -30,7 +31,12 @@ ServiceDrains::State ServiceDrains::state_of(size_t index) const noexcept {
   return entries_[index].state.load(std::memory_order_relaxed);
 }
 
+bool ServiceDrains::drains_alone(size_t index) const noexcept {
+  return entries_[index].service->drains_alone();
+}
+
 void ServiceDrains::wish(size_t index) noexcept {
+  BP_ASSERT(drains_alone(index));
   State serving = State::kServing;
   entries_[index].state.compare_exchange_strong(serving, State::kWished, std::memory_order_relaxed);
 }

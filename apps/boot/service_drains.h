@@ -4,8 +4,8 @@
 // A service is asked once, on the control thread, whoever wants it. What a drain is the service
 // says (Service::request_drain); nothing takes it back.
 //
-// Threads: wish() and state_of() any one, find() and name_of() as well; the rest is the control
-// thread's.
+// Threads: wish(), state_of() and drains_alone() any one, find() and name_of() as well; the rest is
+// the control thread's.
 #pragma once
 
 #include <atomic>
@@ -33,7 +33,8 @@ class ServiceDrains {
   // Requires, here and below: `index` is below count().
   const char* name_of(size_t index) const noexcept;
   State state_of(size_t index) const noexcept;
-  // The service is asked at the next turn(), where it was not before.
+  bool drains_alone(size_t index) const noexcept;
+  // The service is asked at the next turn(), where it was not before. Requires: it drains alone.
   void wish(size_t index) noexcept;
 
   // To be called now and then: asks those that somebody wishes it of, and sees how far they are.

@@ -221,8 +221,15 @@ void RuntimeMethods::drain(ControlCall& call) const noexcept {
   const auto index = drains->find(call.text("service"));
   if (!index) {
     Error error;
-    error.set_doing("draining a service").set_answer("none of this name runs");
+    error.set_doing("draining %.64s", std::string(call.text("service")).c_str());
+    error.set_answer("no service of this name runs");
     return call.refuse(error.set_cure("see: bedplate ctl services"));
+  }
+  if (!drains->drains_alone(*index)) {
+    Error error;
+    error.set_doing("draining %s", drains->name_of(*index));
+    error.set_answer("it is the machine's, and drains when the appliance ends");
+    return call.refuse(error.set_cure("end the appliance (SIGTERM), or drain another service"));
   }
   drains->wish(*index);
   write_service(*drains, *index, &call.result());

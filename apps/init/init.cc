@@ -56,6 +56,7 @@ class Init final : public Service {
   Result<void> sealed() override;
   void start(uint32_t shard) noexcept override;
   void request_drain() noexcept override { give_up_ctrl_alt_del(); }
+  bool drains_alone() const noexcept override { return false; }  // the machine ends with it
   void tick() noexcept override {
     drill_control(drill_);
     watchdog_.feed();

@@ -19,10 +19,12 @@ struct Draining final : Service {
   const char* name() const noexcept override { return own_name; }
   void request_drain() noexcept override { ++asked_count; }
   bool is_drained() const noexcept override { return has_finished; }
+  bool drains_alone() const noexcept override { return is_its_own; }
 
   const char* own_name;
   int asked_count = 0;
   bool has_finished = false;
+  bool is_its_own = true;
 };
 
 }  // namespace
@@ -45,6 +47,14 @@ TEST_GROUP(ServiceDrains) {
     STRCMP_EQUAL(text_of(of_relay), text_of(drains.state_of(1)));
   }
 };
+
+TEST(ServiceDrains, WhatIsTheMachinesDrainsWithTheAppliance) {
+  relay.is_its_own = false;
+  CHECK(drains.drains_alone(0));
+  CHECK_FALSE(drains.drains_alone(1));
+  drains.begin_all();
+  LONGS_EQUAL(1, relay.asked_count);
+}
 
 TEST(ServiceDrains, OneIsAskedAtTheNextTurnAndOnce) {
   LONGS_EQUAL(1, *drains.find("relay"));
