@@ -13,6 +13,7 @@
 // Without a block, all three are the same, and member_ is 0.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -27,10 +28,16 @@ struct Output {
   bool is_plain = false;  // without the RTP header
   bool adds_rtp = false;  // with the one that the stream has added
   bool has_fec = false;   // columns to its port + 2, rows to its port + 4
-  bool is_muted = false;  // nothing is sent to it; may change between two polls
+  bool is_muted = false;  // nothing is sent to it
   OutputCounters* counters = nullptr;
   uint64_t first_number = 0;  // it gets no packet before
   uint64_t failed_ns = 0;     // the last time, while it is aside
+
+  // Between two polls. What came while it was muted is not sent later. `end`: the ring's.
+  void mute(bool on, uint64_t end) noexcept {
+    if (is_muted && !on) first_number = std::max(first_number, end);
+    is_muted = on;
+  }
 };
 
 class OutputGroup final : public RingTap {

@@ -111,7 +111,7 @@ void RelayService::mute(Instance& instance, ControlCall& call) noexcept {
   for (size_t i = 0; i < instance.outputs.size(); ++i) {
     relay::Output& output = instance.outputs[i];
     if (!call.has("output") || instance.output_names[i] == only)
-      output.is_muted = call.boolean("on");
+      output.mute(call.boolean("on"), instance.stream.ring().end());
     output.counters->is_muted.set(output.is_muted ? 1 : 0);
     if (output.is_muted) ++muted_count;
   }

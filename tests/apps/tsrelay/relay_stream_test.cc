@@ -330,7 +330,7 @@ TEST(RelayStream, AnOutputThatIsMutedIsSentNothingAndTheOthersAll) {
   RelayRig& r = make(1, 3);
   r.create();
   for (uint32_t i = 0; i < 300; ++i) {
-    r.outputs[1].is_muted = i / 100 == 1;
+    r.outputs[1].mute(i / 100 == 1, r.stream.ring().end());
     r.give(0, r.rtp(i));
     r.work();
   }
@@ -338,6 +338,25 @@ TEST(RelayStream, AnOutputThatIsMutedIsSentNothingAndTheOthersAll) {
   LONGS_EQUAL(200, r.out.count_to(RelayRig::port(1)));
   LONGS_EQUAL(0, r.output(1).dropped.read());
   LONGS_EQUAL(0, r.kept_count());
+}
+
+TEST(RelayStream, WhatCameWhileItWasMutedIsNotSentLaterEither) {
+  RelayRig& r = make(1, 1);
+  r.create();
+  r.out.room = 0;  // all waits in the ring
+  r.outputs[0].mute(true, r.stream.ring().end());
+  for (uint32_t i = 0; i < 100; ++i) {
+    r.give(0, r.rtp(i));
+    r.work();
+  }
+  r.outputs[0].mute(false, r.stream.ring().end());
+  r.out.room = ~size_t{0};
+  r.out.owner.has_room(r.out.owner.context);
+  for (uint32_t i = 100; i < 150; ++i) {
+    r.give(0, r.rtp(i));
+    r.work();
+  }
+  LONGS_EQUAL(50, r.out.count_to(RelayRig::port(0)));
 }
 
 TEST(RelayStream, AnAddressThatNobodyAnswersForGetsASocketOfItsOwn) {
