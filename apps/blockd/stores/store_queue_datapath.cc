@@ -209,7 +209,7 @@ bool StoreQueue::try_begin(BlockRequest& request) noexcept {
   if (request.wire.command == nbd::Command::kBlockStatus && !store_->has_extents()) {
     end_wait(new_);
     request.data = nullptr;
-    replies_->push(request);
+    answer_at_once(request);
     return true;
   }
   if (first_free_ == nullptr) return false;
@@ -237,8 +237,15 @@ bool StoreQueue::try_grant(BlockRequest& request) noexcept {
   }
   request.data = data;
   request.has_buffer = true;
-  replies_->push(request);
+  answer_at_once(request);
   return true;
+}
+
+// What takes no operation of the store's.
+void StoreQueue::answer_at_once(BlockRequest& request) noexcept {
+  BP_USDT(request_begun, request.wire.cookie, request.step);
+  BP_USDT(request_done, request.wire.cookie, request.error);
+  replies_->push(request);
 }
 
 uint32_t StoreQueue::steps_of(const BlockRequest& request) const noexcept {

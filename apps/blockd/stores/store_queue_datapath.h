@@ -110,6 +110,7 @@ class StoreQueue {
   BlockRequest& end_wait(List& list) noexcept;
   bool try_begin(BlockRequest& request) noexcept;
   bool try_grant(BlockRequest& request) noexcept;
+  void answer_at_once(BlockRequest& request) noexcept;
   bool needs_buffer(const BlockRequest& request) const noexcept;
   std::byte* try_take_buffer(const BlockRequest& request) noexcept;
   void give_buffer(BlockRequest& request) noexcept;
