@@ -249,7 +249,7 @@ int RbdBus::write_to(const char* file, const std::string& text) const {
 }
 
 // `config_info` is what was written, and a newline.
-std::optional<uint32_t> RbdBus::find(const std::string& text) const {
+std::optional<uint32_t> RbdBus::find(std::string_view text) const {
   const std::string devices = bus() + "/devices";
   DIR* directory = opendir(devices.c_str());
   if (directory == nullptr) return std::nullopt;

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include <sys/types.h>
 
@@ -40,7 +41,7 @@ class RbdBus {
   virtual int add(const std::string& text) { return write_to("add_single_major", text); }
   virtual int remove(uint32_t id) { return write_to("remove_single_major", std::to_string(id)); }
   // The device that was added by this text.
-  std::optional<uint32_t> find(const std::string& text) const;
+  std::optional<uint32_t> find(std::string_view text) const;
 
  protected:
   std::string bus() const { return root_ + "/sys/bus/rbd"; }
