@@ -216,8 +216,12 @@ bool is_local_socket(int fd) noexcept {
   if (bound.ss_family == AF_INET) {
     return is_loopback(reinterpret_cast<const sockaddr_in&>(bound).sin_addr);
   }
-  return bound.ss_family == AF_INET6 &&
-         IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(bound).sin6_addr);
+  if (bound.ss_family != AF_INET6) return false;
+  const in6_addr& host = reinterpret_cast<const sockaddr_in6&>(bound).sin6_addr;
+  if (!IN6_IS_ADDR_V4MAPPED(&host)) return IN6_IS_ADDR_LOOPBACK(&host);
+  in_addr mapped = {};
+  std::memcpy(&mapped, host.s6_addr + 12, sizeof mapped);
+  return is_loopback(mapped);
 }
 
 bool is_local_address(const SocketAddress& address) noexcept {

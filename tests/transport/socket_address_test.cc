@@ -6,6 +6,7 @@
 #include <string>
 
 #include <fcntl.h>
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -270,5 +271,11 @@ TEST(SocketAddress, KnowsOfABoundSocketToo) {
   CHECK(bound(AF_INET, &four, sizeof four));
   const sa_family_t unnamed = AF_UNIX;
   CHECK(bound(AF_UNIX, &unnamed, sizeof unnamed));
+  if (!Fd(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0)).is_open()) return;  // a kernel without
+  sockaddr_in6 six = {};
+  six.sin6_family = AF_INET6;
+  CHECK_FALSE(bound(AF_INET6, &six, sizeof six));
+  CHECK(inet_pton(AF_INET6, "::ffff:127.0.0.1", &six.sin6_addr) == 1);
+  CHECK(bound(AF_INET6, &six, sizeof six));
   CHECK_FALSE(is_local_socket(-1));
 }

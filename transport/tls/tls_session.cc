@@ -53,7 +53,8 @@ bool wants_more(int code) noexcept {
 const char* text_of(TlsFailure failure) noexcept {
   switch (failure) {
     case TlsFailure::kNone: return "nothing failed";
-    case TlsFailure::kProtocol: return "what the client sent is not TLS 1.2, or was changed";
+    case TlsFailure::kProtocol:
+      return "what the client sent is not TLS 1.2, was changed, or would agree anew";
     case TlsFailure::kCredentials: return "the client's key, certificate or ciphers are not ours";
     case TlsFailure::kRefused: return "the client refused our key, certificate or ciphers";
     case TlsFailure::kMemory: return "the memory of heap:tls is used up";

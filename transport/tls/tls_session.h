@@ -23,7 +23,7 @@ namespace bedplate {
 // Why a session ended before its time.
 enum class TlsFailure : uint8_t {
   kNone,
-  kProtocol,     // what the peer sent is no TLS, or was changed on its way
+  kProtocol,     // what the peer sent is no TLS, was changed on its way, or would agree anew
   kCredentials,  // a certificate or a key that is not known here, or no cipher in common
   kRefused,      // the peer says that it does not want ours
   kMemory,       // "heap:tls" is used up
