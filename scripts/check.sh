@@ -33,7 +33,8 @@ run_step() { # NAME COMMAND...
     flock 9
     printf '%-28s %4d passed, %d failed, %d skipped  (%d s, %d of a core)\n' "$name" "$p" "$f" \
       "$s" "$elapsed" $((user + system))
-    grep -h '^skipped: ' "$log" | sort | uniq -c | sed 's/^/    /'
+    sed -nE 's/^skipped  ?[^ ]+ \([0-9.]+ s\): /skipped: /; /^skipped: /p' "$log" | sort | uniq -c |
+      sed 's/^/    /'
   } 9> build/check/lock
   echo "$p $f $s" > "build/check/$name.count"
 }

@@ -28,7 +28,7 @@ SYSTEM = ["command_line.", "plan.", "configuration.", "environment.", "service_c
 GUEST = ["verbs_over_soft_roce", "perf_over_soft_roce"]
 
 # What the unit tests and the others say of one that failed.
-FAILURE = re.compile(r"^.* error: Failure in .*$|^failed: .*$", re.MULTILINE)
+FAILURE = re.compile(r"^.* error: Failure in .*(?:\n.*){0,6}|^failed .*(?:\n.*){0,6}", re.MULTILINE)
 
 # Of all lines in percent; where a file is in two, the longer path has it. Those in NEEDS_GUEST have
 # it with the guest's runs.
@@ -74,7 +74,7 @@ def run(name, command, **variables):
     if code != 0:
         said = path.read_text(errors="replace")
         failures = FAILURE.findall(said)
-        print(f"failed: {name}, see {path}:\n" + "\n".join(failures or [said[-3000:]]))
+        print(f"failed: {name}, see {path}:\n" + "\n".join([*failures, "and at its end:", said[-1500:]]))
     return code == 0
 
 

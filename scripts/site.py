@@ -6,7 +6,7 @@
 FOLDER instead of build/docs. The pages are docs/*.md and the documents beside them in the root, of
 which README.md is the first page; a source that a page names is there as it is. An error is what
 mkdocs warns of, a link that leads nowhere or to a heading that there is not, a page that
-docs/mkdocs.yml does not list, and anything that a browser would fetch from elsewhere.
+docs/mkdocs.yml does not list, and a picture, script or style that a page fetches from elsewhere.
 """
 
 import html.parser
@@ -52,16 +52,17 @@ def stage(document, pages):
         target = os.path.relpath(place_of(path), place_of(document).parent)
         return f"{link[1]}{target}{hash_mark}{heading}{link[3]}"
 
-    fences = re.split(r"(^```.*?^```$)", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    fences = re.split(r"(^```.*?^```$)", document.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
     text = "".join(part if part.startswith("```") else LINK.sub(moved, part) for part in fences)
-    (pages / place_of(document)).write_text(text)
+    (pages / place_of(document)).write_text(text, "utf-8")
     return sources
 
 
 def build(folder):
     """Returns the site, or None when mkdocs has refused."""
     pages, site = folder / "pages", folder / "site"
-    shutil.rmtree(folder, ignore_errors=True)
+    for made in (pages, site):
+        shutil.rmtree(made, ignore_errors=True)
     shutil.copytree(ROOT / "docs", pages, ignore=shutil.ignore_patterns("*.md", "*.txt", "mkdocs.yml", "theme"))
     sources = set()
     for document in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
@@ -83,7 +84,7 @@ class Page(html.parser.HTMLParser):
     def __init__(self, path):
         super().__init__()
         self.links, self.fetched, self.names = set(), set(), set()
-        self.feed(path.read_text())
+        self.feed(path.read_text("utf-8"))
 
     def handle_starttag(self, tag, attributes):
         attributes = dict(attributes)

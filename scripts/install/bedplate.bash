@@ -23,6 +23,7 @@ _bedplate() {
     mapfile -t COMPREPLY < <(compgen -W "$methods" -- "$word")
   elif [ "$command" = ctl ]; then
     local parameters
+    [[ ${COMP_WORDS[2]} =~ ^[a-z_.]+$ ]] || return  # an option
     parameters=$("$program" ctl --list 2> /dev/null |
       sed -n "/^${COMP_WORDS[2]}: /,/^  [a-z]/s/^    \([a-z0-9_]*\)=.*/\1/p")
     compopt +o filenames -o nospace

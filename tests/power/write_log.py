@@ -50,7 +50,8 @@ class WriteLog:
         self.flushes = [at for at, entry in enumerate(self.entries) if entry.flags & FLUSH]
 
     def is_in_order(self):
-        """Of the kernel's, that was closed: nothing was left to be put ahead of others."""
+        """Of the kernel's: its device was flushed before it was removed, so nothing was left then
+        to be put ahead of others."""
         *_, flush, end = self.entries
         return flush.flags & FLUSH and end.mark == "dm-log-writes-end"
 

@@ -3,14 +3,16 @@
 import os
 import re
 
-from harness import BEDPLATE, expect, expect_true, read_text, test
+from harness import BEDPLATE, expect, expect_true, need_tools, read_text, test
 
 REPOSITORY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 
 
 def probes_of(box, program):
     """{name: its numbers of arguments}, of the provider bedplate."""
-    notes = box.run("readelf", "--wide", "--notes", program).stdout
+    need_tools("readelf")
+    notes = box.run("readelf", "--wide", "--notes", program,
+                    env={**os.environ, "LC_ALL": "C"}).stdout
     found = {}
     for name, arguments in re.findall(
             r"Provider: bedplate\n\s*Name: (\w+)\n.*\n\s*Arguments:(.*)", notes):
