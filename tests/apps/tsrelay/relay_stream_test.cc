@@ -343,9 +343,11 @@ TEST(RelayStream, AnOutputThatIsMutedIsSentNothingAndTheOthersAll) {
 TEST(RelayStream, WhatCameWhileItWasMutedIsNotSentLaterEither) {
   RelayRig& r = make(1, 1);
   r.create();
-  r.out.room = 0;  // all waits in the ring
+  r.out.room = 0;  // the first packet waits, and all behind it
+  r.give(0, r.rtp(0));
+  r.work();
   r.outputs[0].mute(true, r.stream.ring().end());
-  for (uint32_t i = 0; i < 100; ++i) {
+  for (uint32_t i = 1; i < 100; ++i) {
     r.give(0, r.rtp(i));
     r.work();
   }
