@@ -317,7 +317,8 @@ def listener_in_use(box, way):
              "unix": owner.configuration["blockd"]["listen"][1],
              "tcp_any": f"tcp:0.0.0.0:{owner.address('tcp')[1]}"}[way]
     configuration["appliance"] |= {"name": "second", "runtime_directory": box.path("other")}
-    configuration["blockd"]["listen"] = [f"unix:{box.path('second.sock')}", taken]
+    configuration["blockd"] |= {"listen": [f"unix:{box.path('second.sock')}", taken],
+                                "plain_text": "allowed"}
     config = box.write("second.toml", to_toml(configuration))
     box.ensure_hugepages(config)
     report = preflight_report(box, config)

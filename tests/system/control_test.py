@@ -404,7 +404,7 @@ def one_service_drains(box):
         expect(said, b"STORED\r\nVALUE a 0 1\r\nb\r\nEND\r\n", "what kvd answers")
     expect(state_of(appliance, "kvd"), "serving", "the other")
     error = ask(appliance, "drain", service="none")["error"]
-    expect((error["code"], error["message"]), (-32000, "draining a service: none of this name runs; "
+    expect((error["code"], error["message"]), (-32000, "draining none: no service of this name runs; "
                                                "see: bedplate ctl services"), "the refusal")
     appliance.process.terminate()
     expect(appliance.wait_exit(), 0, "its exit code")

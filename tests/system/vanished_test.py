@@ -21,6 +21,7 @@ def appliance_for(box, host, sockets, **blockd):
     configuration = box.configuration(sockets=sockets, **blockd)
     port = configuration["blockd"]["listen"][0].rpartition(":")[2]
     configuration["blockd"]["listen"].append(f"tcp:{host.near_address}:{port}")
+    configuration["blockd"]["plain_text"] = "allowed"
     appliance = box.appliance(configuration)
     remote = (host.near_address, int(port))
     return appliance, lambda **options: box.closing.enter_context(
