@@ -32,7 +32,7 @@ def multicat_to_multicat(box, sockets, size_mib):
     """A stream by multicat through the relay to multicat, and into a recording."""
     need_tools("multicat", "ingests")
     with roomy_sockets():
-        rate = 80_000_000
+        rate = 16_000_000  # multicat's own socket holds 1 MiB: here, a third of a second
         content = generate(box, max(1, size_mib * MIB * 8 // rate), rate)
         box.run("ingests", "-p", str(VIDEO_PID), "in.ts")
         ports = free_ports(8)
