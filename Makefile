@@ -18,8 +18,8 @@ include scripts/mk/sources.mk
 include scripts/mk/rules.mk
 include scripts/mk/install.mk
 
-.PHONY: help all run run-relay install deb test coverage quick format pictures docs image image-run check \
-        check-long check-image check-hardware bench bench-quick clean
+.PHONY: help all run run-relay install deb test coverage quick format pictures figure docs image image-run \
+        check check-long check-image check-hardware bench bench-quick clean
 
 # Goals whose recipes build by a make of their own: beside another goal, two would write one file.
 ifneq ($(filter all run run-relay install deb test coverage quick image image-run check check-% \
@@ -84,6 +84,9 @@ pictures: ## draw docs/pictures/*.svg from the texts beside them
 
 docs: deps-docs ## build the documents as a site into build/docs/site, and look at its links
 	$(Q)scripts/site.py
+
+figure: bench-quick ## measure the main rows, and draw the README's figure of them
+	$(Q)scripts/bench/figure.py
 
 compile_commands.json: Makefile $(wildcard scripts/mk/*.mk) ## for editors and clang's tools
 	$(Q)$(MAKE) --no-print-directory -Bn V=1 MODE=debug products tests | \
