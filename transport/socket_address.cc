@@ -202,9 +202,11 @@ Result<Fd> start_connecting(const SocketAddress& address) {
   if (fd.is_open() && (connect(fd.number(), &kernel.generic, bytes) == 0 || errno == EINPROGRESS)) {
     return fd;
   }
-  const bool is_unix = address.kind == SocketAddress::Kind::kUnix;
-  return error_from_errno("connecting to %s, port %u",
-                          is_unix ? address.path.c_str() : address.host.c_str(), address.port)
+  if (address.kind == SocketAddress::Kind::kUnix) {
+    return error_from_errno("connecting to %s", address.path.c_str())
+        .set_cure("is somebody listening there, and may this user connect?");
+  }
+  return error_from_errno("connecting to %s, port %u", address.host.c_str(), address.port)
       .set_cure("is somebody listening there, and is there a route to it?");
 }
 

@@ -250,6 +250,12 @@ TEST(SocketAddress, AddressOfAnotherMachineIsAnErrorWithItsCure) {
   STRCMP_CONTAINS("choose an address that this machine has", result.error().cure);
 }
 
+TEST(SocketAddress, APathThatNobodyListensAtIsSaidWithoutAPort) {
+  const auto fd = start_connecting(parsed("unix:/nowhere/bedplate.sock"));
+  CHECK_FALSE(fd.ok());
+  STRCMP_EQUAL("connecting to /nowhere/bedplate.sock", fd.error().doing);
+}
+
 TEST(SocketAddress, KnowsWhatOnlyThisMachineReaches) {
   const char* const local[] = {"tcp:127.0.0.1:1", "tcp:127.255.0.9:1", "tcp:[::1]:1", "unix:/x"};
   for (const char* text : local) CHECK_TEXT(is_local_address(parsed(text)), text);
