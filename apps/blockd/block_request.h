@@ -21,6 +21,7 @@
 #include "apps/blockd/nbd_request_datapath.h"
 #include "apps/blockd/stores/volume_store.h"
 #include "platform/assert.h"
+#include "platform/trace_ring.h"
 #include "transport/spsc_fifo_datapath.h"
 
 namespace bedplate {
@@ -55,6 +56,22 @@ enum class RequestStep : uint8_t {
   kRelease,  // its data have been sent: its buffer is free
 };
 
+// What `bedplate trace` calls kReceived and those that follow. A write that is received in place is
+// kGranted once it has its place, and kQueued once its payload has come.
+enum RequestStation : uint32_t {
+  kReceived,  // its header has come
+  kGranted,
+  kQueued,    // it waits for the volume
+  kBegun,     // the volume, or its store, works on it
+  kDone,      // and has ended
+  kAnswered,  // its answer was handed to the socket
+  kSent,      // which has taken all of it
+};
+inline constexpr const char* kRequestStations = "received|granted|queued|begun|done|answered|sent";
+// As the numbers of nbd::Command.
+inline constexpr const char* kRequestKinds =
+    "read|write|disconnect|flush|trim|cache|write_zeroes|block_status";
+
 struct BlockRequest {
   nbd::Request wire = {};
   RequestStep step = RequestStep::kSubmit;
@@ -65,7 +82,7 @@ struct BlockRequest {
   bool has_buffer = false;  // the volume's, at `data`: kRelease gives it back
   const Volume* volume = nullptr;
   Connection* connection = nullptr;
-  uint64_t received_ns = 0;      // the loop's time then
+  RequestTrace trace;            // from its header on, by the loops' times
   uint64_t done_bytes = 0;       // the volume's: how far a long request is; of descriptors
   BlockRequest* next = nullptr;  // its owner queues it with this
 };

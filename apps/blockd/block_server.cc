@@ -117,8 +117,8 @@ Result<void> BlockServer::add_volumes(const Carve& carve) {
       BP_ASSERT(queues_.size() < wiring_.volumes.size());
       const BlockVolumeWiring& wiring = wiring_.volumes[queues_.size()];
       queues_.emplace_back().create(*wiring.store, *volume.queue, memory.value(), tasks.value(),
-                                    volume_service_.replies(), *wiring_.volume_counters,
-                                    *wiring.counters);
+                                    volume_service_.replies(), *wiring_.volumes_loop,
+                                    *wiring_.volume_counters, *wiring.counters);
       volumes_.push_back({wiring.store, &queues_.back(), &holds_.emplace_back()});
     } else {
       memory_stores_.emplace_back(memory.value().data(), volume.bytes);
@@ -160,12 +160,13 @@ Result<void> BlockServer::create(const Carve& carve, const BlockServerOptions& o
   environment_.counters = wiring_.connection_counters;
   environment_.exports = exports_;
   environment_.volumes = volumes_;
+  environment_.trace = wiring_.trace;
   make_connections();
   const bool one_shard = wiring_.volumes_loop == wiring_.connections_loop;
   volumes_doorbell_ = one_shard ? nullptr : &wiring_.volumes_loop->doorbell();
   volume_service_.create({requests_, replies_,
                           one_shard ? nullptr : &wiring_.connections_loop->doorbell(),
-                          wiring_.volume_counters});
+                          wiring_.volume_counters, wiring_.volumes_loop});
   return {};
 }
 

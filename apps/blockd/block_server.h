@@ -68,6 +68,7 @@ struct BlockServerWiring {
   std::vector<BlockVolumeWiring> volumes =
       {};                         // as many as those that have a queue, in their order
   TlsEnvironment* tls = nullptr;  // where the options have it
+  TraceWriter trace = {};         // of the connections' shard
 };
 
 class BlockServer final : public PollSource, private ConnectionHost {

@@ -296,6 +296,7 @@ Result<void> BlockService::plan(ServicePlan& plan) {
   plan.listen("listen", settings_.listen, settings_.image_listen, local_only);
   plan.counters<ConnectionCounters>("connections");
   plan.counters<VolumeCounters>("volumes");
+  plan_trace(plan);
   if (options_.has_tls) {
     plan.counters<TlsCounters>("tls");
     plan.heap(tls_heap_bytes(settings_));
@@ -322,6 +323,14 @@ Result<void> BlockService::plan(ServicePlan& plan) {
   plan.module("rbd");
   plan.image_file(settings_.ceph.keyring);
   return {};
+}
+
+void BlockService::plan_trace(ServicePlan& plan) const {
+  TraceDescription description = {kRequestKinds, kRequestStations};
+  for (size_t i = 0; i < options_.volumes.size(); ++i) {
+    description.subjects.push_back(short_volume_name(options_, i));
+  }
+  plan.trace(std::move(description));
 }
 
 // Beside what the opening of its files finds out.
@@ -427,6 +436,9 @@ Result<void> BlockService::create(ServiceContext& context) {
   BlockServerWiring wiring = {&context.loop(connections), &context.sockets(connections),
                               &context.loop(volumes), connection_counters.value(),
                               volume_counters.value()};
+  auto trace = context.trace(connections);
+  BP_TRY(trace);
+  wiring.trace = trace.value();
   for (StoredVolume& volume : stores_)
     wiring.volumes.push_back({volume.store.get(), volume.counters});
   if (options_.has_tls) {

@@ -88,6 +88,8 @@ class BlockService final : public Service {
   BlockServerOptions options(ServicePlan& plan) const;
 
  private:
+  void plan_trace(ServicePlan& plan) const;
+
   BlockdSettings settings_;
   // A volume that is not memory.
   struct StoredVolume {

@@ -240,7 +240,7 @@ bool Connection::parse_one() noexcept {
   request.error = verdict.error;
   request.data = nullptr;
   request.has_buffer = false;
-  request.received_ns = environment_.loop->now_ns();
+  request.trace.begin(environment_.loop->now_ns());
   BP_USDT(request_received, request.wire.cookie, request.wire.command, request.wire.length);
   switch (verdict.kind) {
     case nbd::Verdict::Kind::kAccept: accept(request); break;
@@ -286,6 +286,7 @@ void Connection::accept(BlockRequest& request) noexcept {
       break;
   }
   request.volume = volume_;
+  pass(request, kQueued);
   submit(request, step);
 }
 
@@ -352,6 +353,7 @@ void Connection::receive_more() noexcept {
 void Connection::payload_granted() noexcept {
   BP_ASSERT(stored_count_ == 0 && incoming_ == Incoming::kNothing);
   BlockRequest& request = *write_;
+  pass(request, kGranted);
   const uint32_t ahead = buffered_bytes();
   BP_ASSERT(ahead < request.wire.length && request.data != nullptr);
   const uint32_t missing = request.wire.length - ahead;
@@ -374,6 +376,7 @@ void Connection::payload_ended(RequestStep step) noexcept {
   BlockRequest& request = *write_;
   write_ = nullptr;
   incoming_ = Incoming::kHeaders;
+  pass(request, kQueued);
   submit(request, step);
 }
 
@@ -460,7 +463,7 @@ std::byte* Connection::append_reply(const BlockRequest& request, std::byte* plac
 
 void Connection::count_time(const BlockRequest& request) noexcept {
   ConnectionCounters& counters = *environment_.counters;
-  const uint64_t ns = environment_.loop->now_ns() - request.received_ns;
+  const uint64_t ns = environment_.loop->now_ns() - request.trace.begin_ns();
   switch (request.wire.command) {
     case nbd::Command::kRead: return counters.read_ns.add(ns);
     case nbd::Command::kWrite: return counters.write_ns.add(ns);
@@ -470,6 +473,18 @@ void Connection::count_time(const BlockRequest& request) noexcept {
     case nbd::Command::kBlockStatus: return counters.block_status_ns.add(ns);
     default: return;  // refused: it is none of these
   }
+}
+
+void Connection::pass(BlockRequest& request, RequestStation station) const noexcept {
+  request.trace.pass(station, environment_.loop->now_ns());
+}
+
+void Connection::tell_trace(const BlockRequest& request) noexcept {
+  const auto volume = static_cast<uint16_t>(volume_ - environment_.volumes.data());
+  // A command that there is not was refused.
+  const auto kind = std::min<uint32_t>(static_cast<uint32_t>(request.wire.command), 255);
+  environment_.trace.write(request.trace, {request.wire.cookie, request.wire.length, volume,
+                                           static_cast<uint8_t>(kind)});
 }
 
 void Connection::flush() noexcept {
@@ -489,6 +504,7 @@ void Connection::flush() noexcept {
       header = append_reply(*last, header);
       count_time(*last);
       BP_USDT(request_answered, last->wire.cookie, last->error);
+      pass(*last, kAnswered);
     }
     last->next = nullptr;
     start_send();
@@ -513,16 +529,18 @@ void Connection::send_completed(void* context, int64_t result) noexcept {
     self.negotiate();
     return;
   }
-  self.release_sent();
+  self.release_sent(result >= 0);
   self.environment_.host->mark(self);
   BP_KEEPS_VALID(self);
   if (self.phase_ == Phase::kServing) self.parse();  // slots became free
 }
 
-void Connection::release_sent() noexcept {
+void Connection::release_sent(bool is_sent) noexcept {
   while (being_sent_ != nullptr) {
     BlockRequest* next = being_sent_->next;
     BP_USDT(request_sent, being_sent_->wire.cookie);
+    if (is_sent) pass(*being_sent_, kSent);
+    tell_trace(*being_sent_);
     release(*being_sent_);
     being_sent_ = next;
   }
@@ -531,6 +549,7 @@ void Connection::release_sent() noexcept {
 void Connection::drop_replies() noexcept {
   while (first_reply_ != nullptr) {
     BlockRequest* next = first_reply_->next;
+    tell_trace(*first_reply_);
     release(*first_reply_);
     first_reply_ = next;
   }

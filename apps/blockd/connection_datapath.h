@@ -61,6 +61,7 @@ struct ConnectionEnvironment {
   std::span<const nbd::ExportInfo> exports;
   std::span<const Volume> volumes;      // same order as the exports
   std::span<std::byte> discard_memory;  // payload of refused writes goes here; nobody reads it
+  TraceWriter trace;
 };
 
 class Connection {
@@ -154,11 +155,13 @@ class Connection {
   void start_send() noexcept;
   bool is_secure() const noexcept;
   void count_time(const BlockRequest& request) noexcept;
+  void pass(BlockRequest& request, RequestStation station) const noexcept;
+  void tell_trace(const BlockRequest& request) noexcept;
   void append(std::byte* bytes, size_t count) noexcept;
   std::byte* append_reply(const BlockRequest& request, std::byte* place) noexcept;
   void queue_reply(BlockRequest& request) noexcept;
   void release(BlockRequest& request) noexcept;
-  void release_sent() noexcept;
+  void release_sent(bool is_sent) noexcept;
   void drop_replies() noexcept;
   void protocol_error() noexcept;
   void close() noexcept;

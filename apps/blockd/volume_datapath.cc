@@ -30,7 +30,9 @@ bool VolumeService::is_valid() const noexcept {
   return last == last_long_;
 }
 
+// Of what was answered in the round in which it came nobody measures how long the memory took.
 void VolumeService::reply(BlockRequest& request) noexcept {
+  request.trace.pass(kDone, options_.loop->now_ns());
   BP_USDT(request_done, request.wire.cookie, request.error);
   replies_.push(request);
 }
@@ -62,6 +64,7 @@ void VolumeService::handle(BlockRequest& request) noexcept {
   BP_ASSERT(request.volume != nullptr && is_inside(request));
   if (StoreQueue* queue = request.volume->queue; queue != nullptr) return queue->take(request);
   BP_USDT(request_begun, request.wire.cookie, request.step);
+  request.trace.pass(kBegun, options_.loop->now_ns());
   switch (request.wire.command) {
     case nbd::Command::kRead:
       request.data = request.volume->store->memory() + request.wire.offset;
@@ -131,6 +134,7 @@ uint32_t VolumeService::poll(uint32_t budget) noexcept {
   constexpr uint32_t kBatchMax = 64;
   BlockRequest* batch[kBatchMax];
   const size_t count = options_.requests->pop_batch({batch, std::min(budget, kBatchMax)});
+  if (count > 0) options_.loop->look_at_clock();  // once for all of them
   for (size_t i = 0; i < count; ++i) take(*batch[i]);
   const uint32_t slices = zero_some();
   // Also for what stores have completed since the last poll.

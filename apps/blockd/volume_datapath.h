@@ -17,6 +17,7 @@ struct VolumeServiceOptions {
   BlockRequestFifo* replies = nullptr;   // producer end; holds all requests there can be
   Doorbell* replies_doorbell = nullptr;  // nullptr: both ends are on this shard
   VolumeCounters* counters = nullptr;
+  EventLoop* loop = nullptr;  // tells the time
 };
 
 class VolumeService final : public PollSource {

@@ -146,7 +146,7 @@ bool Appliance::check() {
   }
   if (auto taken = name_lock_.take(settings.runtime_directory, settings.name); !taken.ok()) {
     problems.push_back(taken.error());
-  } else if (auto made = counters_.create(name_lock_, plan_.counters()); !made.ok()) {
+  } else if (auto made = counters_.create(name_lock_, plan_.counters(), plan_.traces); !made.ok()) {
     problems.push_back(made.error());
   }
   if (name_lock_.is_nobody_elses()) {
@@ -223,6 +223,7 @@ Result<void> Appliance::start_shards() {
     options.sockets_name = "a callback of sockets" + plan_.socket_users(index);
     options.counters = &counters_.runtime<ShardCounters>("shard", settings.name);
     options.socket_counters = source_counters(index, "sockets");
+    options.trace_records = counters_.trace_records(index);
     shards_.push_back(std::make_unique<Shard>());
     BP_TRY(shards_.back()->create(options));
     counters_.set_label("shard", settings.name, "backend", shards_.back()->sockets().name());

@@ -265,6 +265,19 @@ std::string AppliancePlan::socket_users(uint32_t shard) const {
   return names.empty() ? names : " (" + names + ")";
 }
 
+static TraceShape plan_traces(const Configuration& configuration,
+                              std::span<const ServiceNeeds> services) {
+  TraceShape shape;
+  shape.record_count = configuration.appliance.trace_requests;
+  for (const ShardSettings& shard : configuration.shards) shape.shards.push_back(shard.name);
+  for (const ServiceNeeds& service : services) {
+    if (service.trace) shape.sources.push_back({service.name, *service.trace});
+  }
+  if (shape.sources.empty()) shape.record_count = 0;
+  BP_ASSERT(shape.sources.size() <= 256);  // a record has 8 bits for it
+  return shape;
+}
+
 std::vector<CounterSet> AppliancePlan::counters() const {
   std::vector<CounterSet> all = runtime_counters;
   for (const ServiceNeeds& service : services) {
@@ -338,7 +351,9 @@ Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
                        services.take(),
                        names.take(),
                        has_shard_group,
-                       std::move(runtime_counters)};
+                       std::move(runtime_counters),
+                       {}};
+  all.traces = plan_traces(configuration, all.services);
   BP_ASSERT(all.is_valid(configuration));
   return all;
 }

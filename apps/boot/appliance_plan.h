@@ -31,6 +31,7 @@ struct AppliancePlan {
   MessageNames message_names;    // of all services
   bool has_shard_group = false;  // services exchange messages on two shards or more
   std::vector<CounterSet> runtime_counters;
+  TraceShape traces;  // sources: the services that trace, in their order
 
   bool is_valid(const Configuration& configuration) const noexcept;
 

@@ -37,7 +37,8 @@ struct ApplianceSettings {
   std::string name;
   std::string runtime_directory = "/run/bedplate";
   uint32_t drain_timeout_ms = 5000;
-  std::string user;  // that root is given up for once memory is taken; empty: none
+  uint32_t trace_requests = 4096;  // the last of each shard; 0: none
+  std::string user;                // that root is given up for once memory is taken; empty: none
 };
 
 // What refuses to take memory of the sealed pool away, beside libc's calls.

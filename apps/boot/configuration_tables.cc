@@ -66,6 +66,9 @@ static void describe(ConfigurationTable& table, ApplianceSettings& settings) {
   table.integer("drain_timeout_ms", &settings.drain_timeout_ms, 0, 600'000)
       .help("How long SIGTERM or SIGINT waits for requests in flight before it closes "
             "connections; then as long again, but a second at least, for operations on files.");
+  table.integer("trace_requests", &settings.trace_requests, 0, 65536)
+      .help("How many of the last requests each shard keeps for `bedplate trace` "
+            "([trace.md](trace.md)), 64 bytes each in `NAME.stats`; 0: none.");
   table.text("user", &settings.user, 1, 32)
       .otherwise("the one that starts it")
       .help("Started as root, it becomes this user once all memory is taken: a name, or a number, "

@@ -47,9 +47,13 @@ struct Layout {
   CounterRecords labels;
   CounterRecords counters;
   uint64_t values = 0;
+  CounterRecords rings;
+  CounterRecords sources;
+  CounterRecords subjects;
+  uint64_t records = 0;  // of the first ring; the others' follow
   uint64_t file_bytes = 0;
 
-  explicit Layout(std::span<const CounterSet> all) noexcept {
+  Layout(std::span<const CounterSet> all, const TraceShape& traces) noexcept {
     uint64_t offset = sizeof(CountersHeader);
     const auto add = [&offset](CounterRecords* part, size_t count, size_t record_bytes) {
       offset = align_up(offset, kCacheLineBytes);
@@ -68,7 +72,17 @@ struct Layout {
     add(&labels, label_count, sizeof(CounterLabelRecord));
     add(&counters, counter_count, sizeof(CounterRecord));
     values = align_up(offset, kCacheLineBytes);
-    file_bytes = values + bytes;
+    offset = values + bytes;
+    if (traces.record_count > 0) {
+      size_t subject_count = 0;
+      for (const auto& source : traces.sources) subject_count += source.description.subjects.size();
+      add(&rings, traces.shards.size(), sizeof(TraceRingRecord));
+      add(&sources, traces.sources.size(), sizeof(TraceSourceRecord));
+      add(&subjects, subject_count, sizeof(OwnerName));
+      offset = records = align_up(offset, kCacheLineBytes);
+      offset += traces.shards.size() * traces.record_count * sizeof(TraceRecord);
+    }
+    file_bytes = offset;
   }
 };
 
@@ -125,16 +139,18 @@ std::string counters_path(const std::string& directory, const std::string& name)
   return directory + "/" + name + std::string(kCountersSuffix);
 }
 
-Result<void> check_counters_file(const NameLock& lock, std::span<const CounterSet> sets) {
+Result<void> check_counters_file(const NameLock& lock, std::span<const CounterSet> sets,
+                                 const TraceShape& traces) {
   BP_ASSERT(lock.is_taken());
   const std::string path = counters_path(lock.directory(), lock.name());
+  const uint64_t bytes = Layout(sets, traces).file_bytes;
   // What a crashed appliance left gives its blocks back at the next start.
-  if (has_blocks(path, Layout(sets).file_bytes)) return {};
+  if (has_blocks(path, bytes)) return {};
   std::string probe = path + ".XXXXXX";
   const Fd fd(mkostemp(probe.data(), O_CLOEXEC));
   if (!fd.is_open()) return not_made(path);
   unlink(probe.c_str());
-  return take_blocks(fd, Layout(sets).file_bytes, lock.directory(), path);
+  return take_blocks(fd, bytes, lock.directory(), path);
 }
 
 CountersFile::~CountersFile() {
@@ -143,7 +159,8 @@ CountersFile::~CountersFile() {
   if (is_file_at(path_, fd_)) unlink(path_.c_str());
 }
 
-Result<void> CountersFile::create(const NameLock& lock, std::span<const CounterSet> sets) {
+Result<void> CountersFile::create(const NameLock& lock, std::span<const CounterSet> sets,
+                                  const TraceShape& traces) {
   BP_ASSERT(lock.is_taken());
   path_ = counters_path(lock.directory(), lock.name());
   // What a crashed one left must not be taken for ours, nor change under its readers; nor is
@@ -152,11 +169,11 @@ Result<void> CountersFile::create(const NameLock& lock, std::span<const CounterS
   if (unlink(path_.c_str()) != 0 && errno != ENOENT) return not_made(path_);
   Fd fd(open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!fd.is_open()) return not_made(path_);
-  if (auto made = map_file(fd, lock, Layout(sets).file_bytes); !made.ok()) {
+  if (auto made = map_file(fd, lock, Layout(sets, traces).file_bytes); !made.ok()) {
     unlink(path_.c_str());
     return made;
   }
-  describe(sets);
+  describe(sets, traces);
   fd_ = std::move(fd);
   return {};
 }
@@ -178,8 +195,8 @@ Result<void> CountersFile::map_file(const Fd& fd, const NameLock& lock, uint64_t
   return {};
 }
 
-void CountersFile::describe(std::span<const CounterSet> all) noexcept {
-  const Layout layout(all);
+void CountersFile::describe(std::span<const CounterSet> all, const TraceShape& traces) noexcept {
+  const Layout layout(all, traces);
   header_->sets = layout.sets;
   header_->labels = layout.labels;
   header_->counters = layout.counters;
@@ -214,6 +231,38 @@ void CountersFile::describe(std::span<const CounterSet> all) noexcept {
     next += is_new ? count : 0;
     values += values_bytes(set);
   }
+  header_->rings = layout.rings;
+  header_->sources = layout.sources;
+  header_->subjects = layout.subjects;
+  if (traces.record_count > 0) describe_traces(traces, layout.records);
+}
+
+void CountersFile::describe_traces(const TraceShape& traces, uint64_t records) noexcept {
+  auto* ring = reinterpret_cast<TraceRingRecord*>(begin() + header_->rings.offset);
+  for (const std::string& shard : traces.shards) {
+    new (ring++)
+        TraceRingRecord{OwnerName(shard), {records, traces.record_count, sizeof(TraceRecord)}};
+    records += traces.record_count * sizeof(TraceRecord);
+  }
+  auto* source = reinterpret_cast<TraceSourceRecord*>(begin() + header_->sources.offset);
+  auto* subject = reinterpret_cast<OwnerName*>(begin() + header_->subjects.offset);
+  uint32_t first_subject = 0;
+  for (const auto& [service, description] : traces.sources) {
+    const auto count = static_cast<uint32_t>(description.subjects.size());
+    new (source) TraceSourceRecord{OwnerName(service), {}, {}, first_subject, count};
+    set_text(source->kinds, description.kinds);
+    set_text((source++)->stations, description.stations);
+    for (const std::string& name : description.subjects) new (subject++) OwnerName(name);
+    first_subject += count;
+  }
+}
+
+std::span<TraceRecord> CountersFile::trace_records(uint32_t shard) noexcept {
+  if (header_->rings.count == 0) return {};
+  BP_ASSERT(shard < header_->rings.count);
+  const auto* rings = reinterpret_cast<const TraceRingRecord*>(begin() + header_->rings.offset);
+  const CounterRecords& records = rings[shard].records;
+  return {reinterpret_cast<TraceRecord*>(begin() + records.offset), records.count};
 }
 
 std::span<CounterSetRecord> CountersFile::sets() noexcept {

@@ -18,6 +18,7 @@
 #include "apps/boot/counters_format.h"
 #include "apps/boot/counters_view.h"
 #include "apps/boot/name_lock.h"
+#include "apps/boot/trace_table.h"
 #include "platform/assert.h"
 #include "platform/file.h"
 #include "platform/result.h"
@@ -29,7 +30,8 @@ inline constexpr std::string_view kCountersSuffix = ".stats";
 std::string counters_path(const std::string& directory, const std::string& name);
 
 // Finds out whether CountersFile::create would succeed now, and leaves everything as it was.
-Result<void> check_counters_file(const NameLock& lock, std::span<const CounterSet> sets = {});
+Result<void> check_counters_file(const NameLock& lock, std::span<const CounterSet> sets = {},
+                                 const TraceShape& traces = {});
 
 // The appliance's end.
 class CountersFile {
@@ -41,9 +43,10 @@ class CountersFile {
   ~CountersFile();
 
   // Creates the file, with all its blocks, in place of what a crashed one left; `sets` are
-  // described in it. Errors: the directory cannot be written, or its file system is full.
-  // Requires: `lock` is taken, and stays so as long as this is there.
-  Result<void> create(const NameLock& lock, std::span<const CounterSet> sets = {});
+  // described in it, and `traces`. Errors: the directory cannot be written, or its file system is
+  // full. Requires: `lock` is taken, and stays so as long as this is there.
+  Result<void> create(const NameLock& lock, std::span<const CounterSet> sets = {},
+                      const TraceShape& traces = {});
   // The counters are complete: readers may look.
   void publish() noexcept;
 
@@ -68,13 +71,17 @@ class CountersFile {
   void set_label(std::string_view name, std::string_view instance, std::string_view label,
                  std::string_view value, std::string_view owner = "") noexcept;
 
+  // The ring of a shard, by its index; empty: nothing is traced.
+  std::span<TraceRecord> trace_records(uint32_t shard) noexcept;
+
   CountersHeader& header() noexcept { return *header_; }
   // What a reader of the file would see, without opening it. Requires: it is created.
   CountersView view() const noexcept { return CountersView(header_); }
 
  private:
   Result<void> map_file(const Fd& fd, const NameLock& lock, uint64_t bytes);
-  void describe(std::span<const CounterSet> sets) noexcept;
+  void describe(std::span<const CounterSet> sets, const TraceShape& traces) noexcept;
+  void describe_traces(const TraceShape& traces, uint64_t records) noexcept;
   std::byte* begin() noexcept { return reinterpret_cast<std::byte*>(header_); }
   std::span<CounterSetRecord> sets() noexcept;
   CounterSetRecord* find(std::string_view owner, std::string_view name,

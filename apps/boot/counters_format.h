@@ -1,4 +1,5 @@
-// What a counters file looks like: a header, three tables of records, and the values.
+// What a counters file looks like: a header, three tables of records, and the values; behind them
+// the last requests of each shard, with two tables that say what they mean.
 //
 // The file describes itself: a reader knows what sets of counters there are, what each counter is
 // called, its kind, unit and help, and where its value lies, and no more. So a program reads what
@@ -10,6 +11,7 @@
 #include <cstdint>
 
 #include "pinned_pool/owner_name.h"
+#include "platform/trace_ring.h"
 
 namespace bedplate {
 
@@ -32,7 +34,13 @@ struct CountersHeader {
   CounterRecords sets;      // CounterSetRecord
   CounterRecords labels;    // CounterLabelRecord
   CounterRecords counters;  // CounterRecord
+  // What is traced begins here, and goes to the end of the file. A file of a build that knew of
+  // none has zeros here: the counters' records begin where they did.
+  CounterRecords rings;     // TraceRingRecord
+  CounterRecords sources;   // TraceSourceRecord
+  CounterRecords subjects;  // OwnerName
 };
+static_assert(sizeof(CountersHeader) <= 192);
 
 // One struct of counters: CounterSet.
 struct CounterSetRecord {
@@ -66,7 +74,23 @@ struct CounterRecord {
   uint32_t step_bits = 0;  // of a histogram: each power of two in 2^step_bits steps
   uint32_t reserved = 0;
 };
+
+// The last requests that ended on one shard (platform/trace_ring.h).
+struct TraceRingRecord {
+  OwnerName shard;
+  CounterRecords records;  // TraceRecord
+};
+
+// A service whose requests are traced; records know it by its place in this table.
+struct TraceSourceRecord {
+  OwnerName service;
+  char kinds[160] = {};     // "read|write": what the record's number stands for
+  char stations[160] = {};  // "received|stored|sent": in order, the first is that of begin_ns
+  uint32_t first_subject = 0;
+  uint32_t subject_count = 0;
+};
 static_assert(sizeof(CounterSetRecord) % 8 == 0 && sizeof(CounterLabelRecord) % 8 == 0 &&
-              sizeof(CounterRecord) % 8 == 0);
+              sizeof(CounterRecord) % 8 == 0 && sizeof(TraceRingRecord) % 8 == 0 &&
+              sizeof(TraceSourceRecord) % 8 == 0);
 
 }  // namespace bedplate

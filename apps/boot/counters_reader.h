@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/boot/counters_snapshot.h"
+#include "apps/boot/trace_snapshot.h"
 #include "platform/file.h"
 #include "platform/result.h"
 
@@ -36,6 +37,11 @@ class CountersReader {
   // What the file says now. Errors (kSystem): it was cut or changed, and is none of counters any
   // more.
   Result<CountersSnapshot> snapshot() const { return CountersSnapshot::take(fd_.number(), path_); }
+  // The last requests that it has, beyond those that were told. Errors: the same, and that there
+  // are none.
+  Result<TraceSnapshot> traces(const ToldRequests& told = {}) const {
+    return TraceSnapshot::take(fd_.number(), path_, told);
+  }
 
  private:
   CountersReader(Fd fd, std::string path) noexcept : fd_(std::move(fd)), path_(std::move(path)) {}

@@ -17,13 +17,6 @@ bool lies_in(uint64_t offset, uint64_t bytes, uint64_t file_bytes) noexcept {
   return offset <= file_bytes && bytes <= file_bytes - offset;
 }
 
-// Whether records lie in the file, with all that this build reads of each.
-bool is_good(const CounterRecords& records, size_t known_bytes, uint64_t file_bytes) noexcept {
-  return records.offset % 8 == 0 && records.record_bytes % 8 == 0 &&
-         records.record_bytes >= known_bytes &&
-         lies_in(records.offset, uint64_t{records.count} * records.record_bytes, file_bytes);
-}
-
 // Of "a|b|c": the first word; the rest stays.
 std::string_view take_choice(std::string_view* words) noexcept {
   const size_t end = std::min(words->find('|'), words->size());
@@ -32,21 +25,31 @@ std::string_view take_choice(std::string_view* words) noexcept {
   return word;
 }
 
-// As many bytes from the beginning as there are, `bytes` at most; -1, and errno.
-ssize_t read_from_begin(int fd, void* to, uint64_t bytes) noexcept {
-  uint64_t done = 0;
-  while (done < bytes) {
-    const ssize_t got =
-        pread(fd, static_cast<char*>(to) + done, bytes - done, static_cast<off_t>(done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return -1;
-    if (got == 0) break;
-    done += static_cast<uint64_t>(got);
-  }
-  return static_cast<ssize_t>(done);
+// Of a file of `file_bytes`: what is traced lies behind the counters, and is not theirs.
+uint64_t counters_bytes(const CountersHeader& header, uint64_t file_bytes) noexcept {
+  return header.rings.count == 0 ? file_bytes : std::min(header.rings.offset, file_bytes);
 }
 
 }  // namespace
+
+bool lie_in_file(const CounterRecords& records, size_t known_bytes, uint64_t file_bytes) noexcept {
+  return records.offset % 8 == 0 && records.record_bytes % 8 == 0 &&
+         records.record_bytes >= known_bytes &&
+         lies_in(records.offset, uint64_t{records.count} * records.record_bytes, file_bytes);
+}
+
+ssize_t read_at(int fd, void* to, size_t bytes, uint64_t offset) noexcept {
+  size_t done = 0;
+  while (done < bytes) {
+    const ssize_t got =
+        pread(fd, static_cast<char*>(to) + done, bytes - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return -1;
+    if (got == 0) break;
+    done += static_cast<size_t>(got);
+  }
+  return static_cast<ssize_t>(done);
+}
 
 bool SeenCounter::is_number() const noexcept {
   return is(CounterKind::kCounter) || is(CounterKind::kGauge);
@@ -89,9 +92,11 @@ std::optional<uint64_t> SeenSet::read(std::string_view counter) const noexcept {
 // The description must lie in the file: another program may have written it.
 bool CountersSnapshot::is_consistent() const noexcept {
   const CountersHeader& header = this->header();
-  if (header.file_bytes != bytes_ || !is_good(header.sets, sizeof(CounterSetRecord), bytes_) ||
-      !is_good(header.labels, sizeof(CounterLabelRecord), bytes_) ||
-      !is_good(header.counters, sizeof(CounterRecord), bytes_)) {
+  if (counters_bytes(header, header.file_bytes) != bytes_ ||
+      (header.rings.count > 0 && header.rings.offset != bytes_) ||
+      !lie_in_file(header.sets, sizeof(CounterSetRecord), bytes_) ||
+      !lie_in_file(header.labels, sizeof(CounterLabelRecord), bytes_) ||
+      !lie_in_file(header.counters, sizeof(CounterRecord), bytes_)) {
     return false;
   }
   const CountersView view(&header);
@@ -153,7 +158,7 @@ Result<CountersSnapshot> CountersSnapshot::take(int fd, const std::string& path)
   }
   // The header by itself: a foreign file may be of any length.
   CountersHeader header;
-  const ssize_t got = read_from_begin(fd, &header, sizeof header);
+  const ssize_t got = read_at(fd, &header, sizeof header, 0);
   if (got < 0) return unusable.set_answer_errno(errno);
   if (got < static_cast<ssize_t>(sizeof header) ||
       header.magic.load(std::memory_order_relaxed) != kCountersMagic) {
@@ -166,27 +171,30 @@ Result<CountersSnapshot> CountersSnapshot::take(int fd, const std::string& path)
         .set_answer("it has format %u, this program reads %u", header.format, kCountersFormat)
         .set_cure("use the `bedplate` that the appliance runs");
   }
-  const auto bytes = static_cast<uint64_t>(status.st_size);
-  if (bytes < header.file_bytes) {
+  const auto file_bytes = static_cast<uint64_t>(status.st_size);
+  if (file_bytes < header.file_bytes) {
     return unusable
         .set_answer("it was cut: %llu of its %llu bytes are left",
-                    static_cast<unsigned long long>(bytes),
+                    static_cast<unsigned long long>(file_bytes),
                     static_cast<unsigned long long>(header.file_bytes))
         .set_cure("copy the file whole; if it is the appliance's own, restart the appliance");
   }
   const char* spoiled = "copy the file whole; otherwise it was spoiled, or is none of counters";
+  const uint64_t bytes = counters_bytes(header, file_bytes);
   if (bytes > kBytesMax) {
     return unusable.set_answer("it is longer than counters can be").set_cure("%s", spoiled);
   }
+  const char* leads_out = "its records lead out of the file";
+  if (bytes < sizeof header) return unusable.set_answer("%s", leads_out).set_cure("%s", spoiled);
   CountersSnapshot snapshot(std::make_unique<uint64_t[]>((bytes + 7) / 8), bytes);
   // The copy goes forward: a set that is there in it has its values behind it, as young or younger.
-  if (read_from_begin(fd, snapshot.copy_.get(), bytes) != static_cast<ssize_t>(bytes)) {
+  if (read_at(fd, snapshot.copy_.get(), bytes, 0) != static_cast<ssize_t>(bytes)) {
     return unusable.set_answer("it was cut while it was read")
         .set_cure("read it again; if it is the appliance's own, restart the appliance");
   }
   snapshot.taken_ns_ = monotonic_ns();
-  if (!snapshot.is_consistent()) {
-    return unusable.set_answer("its records lead out of the file").set_cure("%s", spoiled);
+  if (snapshot.header().file_bytes != file_bytes || !snapshot.is_consistent()) {
+    return unusable.set_answer("%s", leads_out).set_cure("%s", spoiled);
   }
   snapshot.read_sets();
   return snapshot;

@@ -18,11 +18,21 @@
 #include <utility>
 #include <vector>
 
+#include <sys/types.h>
+
 #include "apps/boot/counter_table.h"
 #include "apps/boot/counters_format.h"
 #include "platform/result.h"
 
 namespace bedplate {
+
+// As many bytes from `offset` of the file as there are, `bytes` at most. Returns how many; -1 and
+// errno.
+ssize_t read_at(int fd, void* to, size_t bytes, uint64_t offset) noexcept;
+
+// Whether records lie in a file of `file_bytes`, on their boundaries, with `known_bytes` of each at
+// least: what this build reads of one.
+bool lie_in_file(const CounterRecords& records, size_t known_bytes, uint64_t file_bytes) noexcept;
 
 // One counter; texts and values lie in the snapshot.
 struct SeenCounter {
@@ -72,6 +82,11 @@ class CountersSnapshot {
   int pid() const noexcept { return header().pid; }
   // When it was taken: monotonic_ns().
   uint64_t taken_ns() const noexcept { return taken_ns_; }
+  // Where the parts of the file lie. Those of what is traced are not judged here, but that they
+  // begin in the file, behind the counters.
+  const CountersHeader& header() const noexcept {
+    return *reinterpret_cast<const CountersHeader*>(copy_.get());
+  }
   // All sets that there were, in the file's order. What they point at lives as long as this, or
   // what this was moved to.
   const std::vector<SeenSet>& sets() const noexcept { return sets_; }
@@ -79,9 +94,6 @@ class CountersSnapshot {
  private:
   CountersSnapshot(std::unique_ptr<uint64_t[]> copy, uint64_t bytes) noexcept
       : copy_(std::move(copy)), bytes_(bytes) {}
-  const CountersHeader& header() const noexcept {
-    return *reinterpret_cast<const CountersHeader*>(copy_.get());
-  }
   bool is_consistent() const noexcept;
   void read_sets();
 

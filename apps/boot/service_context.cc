@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "apps/boot/appliance_plan.h"
 #include "apps/boot/counters_file.h"
 #include "apps/boot/listeners.h"
 #include "apps/boot/peers.h"
@@ -130,6 +131,16 @@ Result<File*> ServiceContext::file(std::string_view name) const {
 }
 
 CountersView ServiceContext::all_counters() const noexcept { return runtime_.counters.view(); }
+
+Result<TraceWriter> ServiceContext::trace(uint32_t shard) const {
+  BP_ASSERT(shard < shard_count());
+  const auto& sources = runtime_.plan.traces.sources;
+  const auto is_it = [this](const auto& source) { return source.service == needs_.name; };
+  const auto found = std::find_if(sources.begin(), sources.end(), is_it);
+  if (found == sources.end()) return defect("tracing its requests", "it has planned no traces");
+  return TraceWriter(runtime_.shards[shard]->trace_ring(),
+                     static_cast<uint8_t>(found - sources.begin()));
+}
 
 Result<void*> ServiceContext::counter_memory(std::string_view name, std::string_view instance,
                                              size_t bytes) {

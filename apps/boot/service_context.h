@@ -19,6 +19,7 @@
 
 #include "apps/boot/service_plan.h"
 #include "platform/file.h"
+#include "platform/trace_ring.h"
 #include "transport/event_loop.h"
 #include "transport/files.h"
 #include "transport/messenger.h"
@@ -118,6 +119,9 @@ class ServiceContext {
   CountersView all_counters() const noexcept;
   // What all services of the appliance are asked to finish, and how far each is.
   ServiceDrains& drains() noexcept { return runtime_.drains; }
+  // What writes its requests that end on `shard` into that shard's ring (docs/trace.md).
+  // Errors: it has planned no traces.
+  Result<TraceWriter> trace(uint32_t shard) const;
   // Where it lies.
   Result<void*> counter_memory(std::string_view name, std::string_view instance, size_t bytes);
 

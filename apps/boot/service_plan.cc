@@ -29,6 +29,20 @@ bool is_open_to_others(const SocketAddress& address) noexcept {
   return address.kind != SocketAddress::Kind::kActivation && !is_local_address(address);
 }
 
+// A record has 16 bits for its subject.
+constexpr size_t kTraceSubjectMax = 1 << 16;
+
+// How many words there are in "a|b|c"; 0: they are not as TraceDescription has them.
+size_t count_trace_words(std::string_view text) {
+  if (text.size() >= sizeof TraceSourceRecord::kinds) return 0;
+  size_t count = 1;
+  for (size_t end = text.find('|'); end != text.npos; end = text.find('|'), ++count) {
+    if (!is_counter_name(std::string(text.substr(0, end)))) return 0;
+    text.remove_prefix(end + 1);
+  }
+  return is_counter_name(std::string(text)) ? count : 0;
+}
+
 }  // namespace
 
 ServicePlan::ServicePlan(const Configuration& configuration, Service& service)
@@ -262,6 +276,25 @@ void ServicePlan::file(uint32_t shard, const FilePlan& plan) {
   needs_.files.push_back({shard, plan});
   descriptors(1, plan.key.empty() ? nullptr : plan.key.c_str());
   counters<FileCounters>(kFileCounters, plan.name);
+}
+
+void ServicePlan::trace(TraceDescription description) {
+  const auto defect = [this](const std::string& answer) {
+    refuse("what is traced", answer,
+           "this is a defect of the service: apps/boot/trace_table.h says what may be said");
+  };
+  if (needs_.trace) return defect("it is planned already");
+  const auto station_count = count_trace_words(description.stations);
+  if (count_trace_words(description.kinds) == 0) {
+    return defect("its kinds are \"" + description.kinds + "\"");
+  }
+  if (station_count < 2 || station_count > kTraceStationMax + 1) {
+    return defect("its stations are \"" + description.stations + "\"");
+  }
+  if (description.subjects.size() > kTraceSubjectMax) {
+    return defect("it has " + std::to_string(description.subjects.size()) + " subjects");
+  }
+  needs_.trace = std::move(description);
 }
 
 bool ServicePlan::check_counter(const CounterSet& set, const CounterDescription& counter) {

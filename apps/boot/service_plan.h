@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "apps/boot/configuration.h"
 #include "apps/boot/counter_table.h"
 #include "apps/boot/planned_files.h"
+#include "apps/boot/trace_table.h"
 #include "pinned_pool/plan.h"
 #include "transport/datagram_socket.h"
 
@@ -70,6 +72,7 @@ struct ServiceNeeds {
   std::vector<DatagramNeed> datagrams;
   std::vector<FileNeed> files;
   std::vector<CounterSet> counters;
+  std::optional<TraceDescription> trace;
   std::vector<std::string> messages;  // names, headed by the service's
   uint64_t heap_bytes = 0;
   uint64_t descriptors = 0;
@@ -147,6 +150,10 @@ class ServicePlan {
 
   // The same, described by hand.
   void counters(CounterSet set) { add_counters(std::move(set)); }
+
+  // It tells which stations its requests pass, on whatever shards it is: ServiceContext::trace.
+  // Once.
+  void trace(TraceDescription description);
 
   // One that it needs from create() on: CAP_NET_ADMIN, ... Others are given up where the runtime
   // gives up root. CAP_SETUID and CAP_SETGID are refused where [appliance] user names a user.

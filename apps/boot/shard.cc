@@ -38,6 +38,7 @@ Result<void> Shard::create(const ShardOptions& options) {
   loop_options.source_count_max = options.source_count;
   BP_TRY(loop_.create(loop_options));
   loop_.timers().reserve_more(options.timer_count);
+  if (!options.trace_records.empty()) trace_ring_.create(options.trace_records);
   BP_TRY(thread_.start(
       options_.settings.name.c_str(),
       [](void* self) noexcept { static_cast<Shard*>(self)->thread_main(); }, this));

@@ -11,12 +11,14 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "apps/boot/configuration.h"
 #include "apps/boot/runtime_counters.h"
 #include "platform/thread_stack.h"
+#include "platform/trace_ring.h"
 #include "transport/event_loop.h"
 #include "transport/file_thread.h"
 #include "transport/registration.h"
@@ -36,6 +38,7 @@ struct ShardOptions {
   uint64_t file_patience_ns = 0;  // stop() waits so long for what the kernel does for them
   ShardCounters* counters = nullptr;
   SourceCounters* socket_counters = nullptr;  // EventLoop::add_source; may be nullptr
+  std::span<TraceRecord> trace_records;       // of its ring; empty: it has none
 };
 
 class Shard {
@@ -63,6 +66,8 @@ class Shard {
   EventLoop& loop() noexcept { return loop_; }
   StreamSockets& sockets() noexcept { return *sockets_; }
   Files& files() noexcept { return files_; }
+  // The last requests that ended here; nullptr: none are kept.
+  TraceRing* trace_ring() noexcept { return trace_ring_.is_there() ? &trace_ring_ : nullptr; }
 
  private:
   enum class State : int { kStarting, kReady, kFailed, kRunning, kAbandoned, kClosed };
@@ -80,6 +85,7 @@ class Shard {
   KeyTable keys_;
   FileThread file_thread_{loop_};
   Files files_;
+  TraceRing trace_ring_;
   Error failure_;
   std::function<void()> on_start_;
   std::atomic<State> state_{State::kStarting};

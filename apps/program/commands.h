@@ -71,6 +71,7 @@ int counters_command(const Arguments& arguments);
 int doctor_command(const Arguments& arguments);
 int stats_command(const Arguments& arguments);
 int top_command(const Arguments& arguments);
+int trace_command(const Arguments& arguments);
 int perf_command(const Arguments& arguments);
 int ctl_command(const Arguments& arguments);
 

@@ -21,7 +21,8 @@ void judge_machine(Judgement* judged) {
   const ApplianceSettings& settings = configuration.appliance;
   if (auto taken = name_lock.take(settings.runtime_directory, settings.name); !taken.ok()) {
     problems.push_back(taken.error());
-  } else if (auto checked = check_counters_file(name_lock, plan.counters()); !checked.ok()) {
+  } else if (auto checked = check_counters_file(name_lock, plan.counters(), plan.traces);
+             !checked.ok()) {
     problems.push_back(checked.error());
   }
   if (!name_lock.is_nobody_elses()) return;

@@ -41,6 +41,13 @@ constexpr CommandOption kTopOptions[] = {
     {"--directory", "DIR", "the runtime directory (default /run/bedplate)"},
     {"--from", "FILE", "instead: this counters file, wherever it came from"},
     kJson};
+constexpr CommandOption kTraceOptions[] = {
+    {"--service", "NAME", "of this service alone"},
+    {"--slower-than", "TIME", "those that took longer: 500us, 2ms, 1s (default 0)"},
+    {"--follow", "", "and those that end from now on, until the appliance ends"},
+    {"--directory", "DIR", "its runtime directory (default /run/bedplate)"},
+    {"--from", "FILE", "instead: of this counters file, wherever it came from"},
+    {"--json", "", "print JSON, a request a line"}};
 constexpr CommandOption kCountersOptions[] = {
     {"--markdown", "", "print the rows of the tables in docs/counters.md"}, kJson};
 constexpr CommandOption kKeysOptions[] = {
@@ -131,6 +138,14 @@ constexpr Command kCommands[] = {
      "\"12/s\" is a rate, \"12%\" a share of the time, p99 and the like are of the interval; a\n"
      "number alone is a level, or a total that did not change.\n",
      &top_command},
+    {"trace", "[NAME]", 0, 1, kTraceOptions, "print the last requests and where their time went",
+     "Reads the last requests of each shard from the counters file NAME.stats (the only one\n"
+     "there, when NAME is left out), also after a crash: what each was, how long it took, at\n"
+     "which time it passed each station, and on the way to which it lost most of it. A request\n"
+     "is seen once it has ended. Costs the appliance nothing.\n"
+     "  bedplate trace --slower-than 2ms\n"
+     "docs/trace.md says what the stations of each service mean.\n",
+     &trace_command},
     {"ctl", "[METHOD [KEY=VALUE...]]", 0, 1 + kControlParametersMax, kCtlOptions,
      "ask or tell a running appliance something",
      "Sends a request to the control socket NAME.control, which appliances with [control] have,\n"

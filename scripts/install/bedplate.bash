@@ -11,7 +11,7 @@ _bedplate() {
     local options
     options=$("$program" "$command" --help 2> /dev/null | sed -n 's/^  \(--*[a-z-]*\).*/\1/p')
     mapfile -t COMPREPLY < <(compgen -W "$options --help" -- "$word")
-  elif [ "$command" = stats ] || [ "$command" = top ]; then
+  elif [[ $command =~ ^(stats|top|trace)$ ]]; then
     local names
     names=$(cd /run/bedplate 2> /dev/null && printf '%s\n' *.stats)
     mapfile -t COMPREPLY < <(compgen -W "${names//.stats/}" -- "$word")

@@ -56,7 +56,7 @@ BOOT := appliance appliance_plan appliance_user configuration configuration_chec
         counters_snapshot json_text listeners loaded_configuration messages_plan messaging \
         name_lock outsiders peers planned_files pool_counters ports_part \
         preflight runtime_counters service_calls service_context service_drains service_plan shard \
-        shard_group shard_messenger toml_reader
+        shard_group shard_messenger toml_reader trace_snapshot
 INIT := core_dump crash drill init kernel_command_line machine modules mounts netlink network \
         rdma_link watchdog
 COMMANDS := check_command counter_changes counter_text counters_command ctl_command doctor_command \
@@ -64,7 +64,7 @@ COMMANDS := check_command counter_changes counter_text counters_command ctl_comm
             key_findings keys_command \
             machine_findings mend perf_command plan_command program run_command service_c \
             sockets_c stats_command stats_json stats_text top_command top_history top_json \
-            top_model top_screen top_terminal top_text top_watch watch_stats
+            top_model top_screen top_terminal top_text top_watch trace_command watch_stats
 PERF := perf_client perf_report perf_server perf_shm_side perf_side perf_verbs register_report
 PORTS := open_port port_counters_table port_service port_settings
 CONTROL := control_request control_service control_session runtime_methods

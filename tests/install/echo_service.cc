@@ -1,7 +1,7 @@
 // A service as somebody writes it who has nothing but the installed files: [echo] of the
 // configuration, a carve of buffers, counters, one of which measures a key, and connections on the
 // first shard that get back what they send. Over the control socket it is told how many of them to
-// take.
+// take; `bedplate trace` tells when it received and sent what.
 #include <memory>
 #include <span>
 
@@ -29,6 +29,7 @@ struct Connection {
   StreamSocket socket;
   std::span<std::byte> buffer;
   iovec piece = {};
+  RequestTrace trace;
   class EchoService* service = nullptr;
   bool is_open = false;
 };
@@ -48,6 +49,7 @@ class EchoService final : public Service {
     plan.connections(0, max_connections_, "max_connections");
     plan.listen("listen", listen_);
     plan.counters<EchoCounters>("totals");
+    plan.trace({.kinds = "echo", .stations = "received|sent"});
     return {};
   }
 
@@ -57,6 +59,9 @@ class EchoService final : public Service {
     auto counters = context.counters<EchoCounters>("totals");
     if (!counters.ok()) return counters.error();
     counters_ = counters.value();
+    auto trace = context.trace(0);
+    BP_TRY(trace);
+    trace_ = trace.value();
     sockets_ = &context.sockets(0);
     loop_ = &context.loop(0);
     admitted_ = max_connections_;
@@ -154,6 +159,7 @@ class EchoService final : public Service {
 
   void received(Connection& one, int64_t result) noexcept {
     if (result <= 0) return close(one);
+    one.trace.begin(loop_->now_ns());
     one.piece = {one.buffer.data(), static_cast<size_t>(result)};
     one.socket.send.pieces = &one.piece;
     one.socket.send.piece_count = 1;
@@ -164,6 +170,8 @@ class EchoService final : public Service {
   void sent(Connection& one, int64_t result) noexcept {
     if (result <= 0) return close(one);
     counters_->echoed.add(static_cast<uint64_t>(result));
+    one.trace.pass(1, loop_->now_ns());
+    trace_.write(one.trace, {.handle = ++echo_count_, .bytes = static_cast<uint32_t>(result)});
     receive(one);
   }
 
@@ -178,6 +186,8 @@ class EchoService final : public Service {
   uint32_t max_connections_ = 8;
   uint32_t open_count_ = 0;
   uint32_t admitted_ = 0;
+  uint64_t echo_count_ = 0;
+  TraceWriter trace_;
   EventLoop* loop_ = nullptr;
   StreamSockets* sockets_ = nullptr;
   EchoCounters* counters_ = nullptr;

@@ -157,6 +157,15 @@ class Service:
         return json.loads(run([self.program, "stats", "echo", "--json", "--directory",
                                os.path.join(self.folder, "run")]))
 
+    def traced(self):
+        """Its requests, as it tells them."""
+        lines = run([self.program, "trace", "echo", "--json", "--service", "echo", "--directory",
+                     os.path.join(self.folder, "run")]).splitlines()
+        seen = [json.loads(line) for line in lines]
+        expect({tuple(one["stations"]) for one in seen}, {("received", "sent")}, "its stations")
+        expect([one["handle"] for one in seen], list(range(1, len(seen) + 1)), "in their order")
+        return sum(one["bytes"] for one in seen)
+
     def explain(self):
         """The key that its counter measures shows up by itself."""
         told = json.loads(run([self.program, "plan", "--explain", "--json", self.config]))
@@ -264,6 +273,7 @@ def check_programs(installation, builds, tool, kind):
         expect(service.ask(b"again"), b"again", "the echo")
         told = service.stats()
         expect(told["services"]["echo"]["echoed_bytes"], len(text) + 5, "its counter")
+        expect(service.traced(), len(text) + 5, "what its requests have sent")
         service.explain()
         service.control(installation.program)
         level = "MUNMAP" if kind == "asan" else "FREE CHUNK MUNMAP"

@@ -13,7 +13,8 @@ import raw_nbd as nbd
 from raw_nbd import connect
 
 REPOSITORY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-COMMANDS = ["run", "plan", "check", "keys", "counters", "doctor", "stats", "top", "perf"]
+COMMANDS = ["run", "plan", "check", "keys", "counters", "doctor", "stats", "top", "trace",
+            "perf"]
 # name: arguments that make no sense. CONFIG stands for a good configuration.
 BAD_USAGE = {
     "nothing": [], "unknown_command": ["serve"], "unknown_option": ["--verbose"], "empty": [""],

@@ -31,6 +31,7 @@ class FuseFile:
         self.content = bytearray(content)
         self.is_read_only = is_read_only
         self.errors = {}  # of an action: the errno that it ends with
+        self.gates = {}  # of an action: what it waits for
         # Deliberately broken: "flush" does not sync, "fua" does not either, "early" answers a write
         # that it carries out when the next one comes.
         self.broken = ""
@@ -66,6 +67,16 @@ class FuseFile:
         self.thread.join(BOUND_SECONDS)
         for fd in (self.fd, self.wake_read, self.wake_write):
             os.close(fd)
+
+    @contextlib.contextmanager
+    def held(self, action):
+        """Meanwhile each such action waits, and what is asked for behind it."""
+        gate = self.gates[action] = threading.Event()
+        try:
+            yield
+        finally:
+            del self.gates[action]
+            gate.set()
 
     def hang(self):
         """From now on nothing is answered. The kernel keeps what is asked for."""
@@ -106,6 +117,8 @@ class FuseFile:
         if opcode in (FORGET, BATCH_FORGET):
             return
         body = request[IN_HEADER.size:]
+        if gate := self.gates.get(opcode):
+            gate.wait(BOUND_SECONDS)
         number = self.errors.get(opcode, 0)
         with self.lock:
             answer = b"" if number else self._act(opcode, node, body)

@@ -1,11 +1,219 @@
-"""The probes of the program are those that docs/trace.md lists."""
+"""`bedplate trace`: the last requests, and the station that was slow, which a test provokes."""
 
+import json
 import os
 import re
+import shutil
+import signal
+import time
 
-from harness import BEDPLATE, expect, expect_true, need_tools, read_text, test
+import raw_nbd
+from fuse_file import FSYNC, READ, FuseFile
+from harness import (BACKENDS, BEDPLATE, LAYOUTS, MIB, expect, expect_in, expect_true, need_tools,
+                     read_text, test, wait_for)
+from raw_nbd import connect
 
 REPOSITORY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+HELD_NS = 300_000_000
+STATIONS = ["received", "granted", "queued", "begun", "done", "answered", "sent"]
+
+
+def trace(box, appliance, *options, **how):
+    return box.bedplate("trace", *options, "--directory", appliance.runtime_directory, **how)
+
+
+def traced(box, appliance, *options):
+    return [json.loads(line)
+            for line in trace(box, appliance, "--json", *options).stdout.splitlines()]
+
+
+def start(box, layout="one_shard", **appliance_keys):
+    configuration = box.configuration(layout)
+    configuration["control"] = {}
+    configuration["appliance"].update(appliance_keys)
+    return box.appliance(configuration)
+
+
+def hold(box, appliance, is_on):
+    box.bedplate("ctl", "blockd.hold", "volume=ram0", f"on={json.dumps(is_on)}", "--directory",
+                 appliance.runtime_directory)
+
+
+def step(request, station):
+    """How long it took from the station before."""
+    names = list(request["stations"])
+    before = names[names.index(station) - 1]
+    return request["stations"][station] - request["stations"][before]
+
+
+def expect_slow(request, station):
+    expect_true(step(request, station) >= HELD_NS, f"not slow on the way to {station}: {request}")
+    # On a machine that stops for as long another one may be slower yet.
+    expect(step(request, request["slowest"]),
+           max(step(request, name) for name in list(request["stations"])[1:]), "the slowest")
+
+
+@test(layout=list(LAYOUTS))
+def requests_are_told_with_their_stations(box, layout):
+    """Of each kind, in the order in which they ended."""
+    appliance = start(box, layout)
+    client = connect(box, appliance)
+    client.write(0, bytes(1 * MIB))  # it is granted a place
+    client.write(4096, b"x" * 4096)  # is read ahead no further than its header: so is it
+    client.read(0, 8192)
+    expect(client.error(raw_nbd.READ, 1 << 40, 4096), raw_nbd.EINVAL, "a read behind the end")
+    expect(client.error(raw_nbd.FLUSH), 0, "a flush")
+    wait_for(lambda: len(traced(box, appliance)) == 5, "five requests that were sent")
+    seen = traced(box, appliance, "--service", "blockd")
+    expect([one["kind"] for one in seen], ["write", "write", "read", "read", "flush"], "the kinds")
+    expect([one["bytes"] for one in seen], [1 * MIB, 4096, 8192, 4096, 0], "their sizes")
+    expect([one["handle"] for one in seen], [1, 2, 3, 4, 5], "what the client calls them")
+    expect([one["number"] for one in seen], [1, 2, 3, 4, 5], "their order")
+    expect({one["subject"] for one in seen}, {"ram0"}, "the volume")
+    expect({one["shard"] for one in seen}, {list(LAYOUTS[layout])[0]}, "where they ended")
+    usual = [name for name in STATIONS if name != "granted"]
+    expect([list(one["stations"]) for one in seen],
+           [STATIONS, STATIONS, usual, ["received", "answered", "sent"], usual], "their stations")
+    for one in seen:
+        expect(one["total_ns"], one["stations"]["sent"], "the whole")
+
+
+@test(layout=list(LAYOUTS), sockets=BACKENDS)
+def a_slow_store_is_seen(box, layout, sockets):
+    """What a file system keeps waiting is slow on the way from begun to done."""
+    with FuseFile(box, bytes(1 * MIB)) as fuse:
+        configuration = box.configuration(layout, sockets)
+        configuration["blockd"]["volume"] = [{"name": "disk", "file": fuse.path}]
+        appliance = box.appliance(configuration)
+        client = connect(box, appliance, volume="disk")
+        client.write(0, b"x" * 4096)
+        for request, action in [(raw_nbd.READ, READ), (raw_nbd.FLUSH, FSYNC)]:
+            with fuse.held(action):
+                client.request(request, 0, 4096 if request == raw_nbd.READ else 0)
+                wait_for(lambda: appliance.stats()["services"]["blockd"]["stores"]["disk"]
+                         ["operations"] == 1, "the store works")
+                time.sleep(HELD_NS / 1e9)  # it is as slow as that at least
+            expect(client.reply().error, 0, "the answer")
+        wait_for(lambda: len(traced(box, appliance)) == 3, "all were sent")
+        slow = [one for one in traced(box, appliance, "--slower-than", "290ms")
+                if one["number"] > 1]
+        expect([(one["kind"], one["subject"]) for one in slow],
+               [("read", "disk"), ("flush", "disk")], "those that are slow")
+        for one in slow:
+            expect_slow(one, "done")
+        client.close()
+        appliance.stop()
+
+
+@test(layout=list(LAYOUTS))
+def a_volume_on_hold_is_seen(box, layout):
+    """What waits for its volume, which is on hold, is slow on the way from queued to begun."""
+    appliance = start(box, layout)
+    client = connect(box, appliance)
+    client.read(0, 512)
+    hold(box, appliance, True)
+    client.request(raw_nbd.READ, 0, 4096)
+    wait_for(lambda: appliance.blockd("requests_read") == 2, "the request")
+    time.sleep(HELD_NS / 1e9)  # it is as slow as that at least
+    hold(box, appliance, False)
+    expect(client.reply().error, 0, "the answer")
+    wait_for(lambda: len(traced(box, appliance)) == 2, "it was sent")
+    request, = [one for one in traced(box, appliance, "--slower-than", "290ms")
+                if one["number"] == 2]
+    expect_slow(request, "begun")
+    text = trace(box, appliance, "--service", "blockd", "--slower-than", "290ms").stdout
+    expect_in("blockd read ram0, 4 KiB, 0x2, shard ", text, "the line")
+    if request["slowest"] == "begun":
+        expect_in("ms from queued to begun\n", text, "where the time went")
+
+
+@test(layout=list(LAYOUTS))
+def a_slow_client_is_seen(box, layout):
+    """One that does not take its answer is slow on the way from answered to sent."""
+    appliance = start(box, layout)
+    client = connect(box, appliance)
+    client.request(raw_nbd.READ, 0, 16 * MIB)
+    wait_for(lambda: appliance.blockd("read_ns")["count"] == 1, "the answer")
+    time.sleep(HELD_NS / 1e9)
+    expect(client.reply().error, 0, "the answer")
+    wait_for(lambda: len(traced(box, appliance)) == 1, "it was sent")
+    expect_slow(traced(box, appliance)[0], "sent")
+
+
+@test()
+def a_slow_upload_is_seen(box):
+    """A payload that comes late is slow on the way from granted to queued."""
+    appliance = start(box)
+    client = connect(box, appliance)
+    header = raw_nbd.request_bytes(raw_nbd.WRITE, 0, 1 * MIB, b"", cookie=1)
+    client.send(header)
+    wait_for(lambda: appliance.blockd("grants") == 1, "its place")
+    time.sleep(HELD_NS / 1e9)
+    client.send(bytes(1 * MIB))
+    expect(client.reply().error, 0, "the answer")
+    wait_for(lambda: len(traced(box, appliance)) == 1, "it was sent")
+    expect_slow(traced(box, appliance)[0], "queued")
+
+
+@test()
+def it_follows_until_the_appliance_ends(box):
+    appliance = start(box)
+    client = connect(box, appliance)
+    client.read(0, 512)
+    follow = box.spawn([BEDPLATE, "trace", "--json", "--follow", "--directory",
+                        appliance.runtime_directory], "follow.log",
+                       stdout=open(box.path("followed"), "w"))
+
+    def followed():
+        with open(box.path("followed")) as file:
+            return [json.loads(line)["number"] for line in file]
+    wait_for(lambda: followed() == [1], "the one before")
+    client.read(0, 512)
+    wait_for(lambda: followed() == [1, 2], "the next one")
+    client.close()
+    appliance.stop()
+    expect(follow.wait(), 0, "that of trace")
+    expect(followed(), [1, 2], "each once")
+
+
+@test()
+def a_crash_leaves_them(box):
+    """The last requests are in the file that is left, and in any copy of it."""
+    appliance = start(box)
+    connect(box, appliance).read(0, 512)
+    wait_for(lambda: len(traced(box, appliance)) == 1, "it was sent")
+    appliance.process.send_signal(signal.SIGKILL)
+    appliance.process.wait()
+    expect([one["kind"] for one in traced(box, appliance)], ["read"], "what is left")
+    copy = box.path("copy.stats")
+    shutil.copy(os.path.join(appliance.runtime_directory, "test.stats"), copy)
+    expect_in("blockd read ram0, 512 B", box.bedplate("trace", "--from", copy).stdout, "the copy")
+    os.truncate(copy, os.path.getsize(copy) - 64)
+    done = box.bedplate("trace", "--from", copy, expect_code=1)
+    expect_in("it was cut: ", done.stderr, "of a copy that is cut")
+    foreign = box.write("foreign.stats", "x" * 4096)
+    done = box.bedplate("trace", "--from", foreign, expect_code=1)
+    expect_in("the file is not complete, or none of counters", done.stderr, "of a foreign one")
+    expect(len(done.stderr.splitlines()), 1, "the lines of the message")
+
+
+@test()
+def it_may_be_left_out(box):
+    appliance = start(box, trace_requests=0)
+    connect(box, appliance).read(0, 512)
+    done = trace(box, appliance, expect_code=1)
+    expect_in("it has none; have [appliance] trace_requests above 0", done.stderr, "the message")
+
+
+@test()
+def what_makes_no_sense_is_refused(box):
+    appliance = start(box)
+    for wrong in ("2", "ms", "2 ms", "-2ms", "2m", "12345678901ms", ""):
+        done = trace(box, appliance, "--slower-than", wrong, expect_code=2)
+        expect_in("--slower-than takes a time such as 500us, 2ms or 1s, not", done.stderr, wrong)
+    done = trace(box, appliance, "--service", "none", expect_code=2)
+    expect_in("looking for requests of none: the appliance traces those of: blockd", done.stderr,
+              "the message")
 
 
 def probes_of(box, program):

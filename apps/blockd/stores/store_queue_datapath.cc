@@ -65,7 +65,7 @@ uint64_t StoreQueue::bytes_for(const StoreQueueShape& shape) noexcept {
 
 void StoreQueue::create(VolumeStore& store, const StoreQueueShape& shape,
                         std::span<std::byte> buffers, std::span<std::byte> memory,
-                        ReplyLane& replies, VolumeCounters& counters,
+                        ReplyLane& replies, const EventLoop& loop, VolumeCounters& counters,
                         StoreCounters& store_counters) noexcept {
   BP_ASSERT(buffers.size() == shape.buffer_bytes && buffers.size() >= kBufferBytesMin);
   BP_ASSERT(memory.size() == bytes_for(shape) && store.memory() == nullptr);
@@ -73,6 +73,7 @@ void StoreQueue::create(VolumeStore& store, const StoreQueueShape& shape,
   BP_ASSERT(std::has_single_bit(store.block_bytes()) && tasks_.empty());
   store_ = &store;
   replies_ = &replies;
+  loop_ = &loop;
   counters_ = &counters;
   store_counters_ = &store_counters;
   zeros_ = memory.first(kZerosBytes);
@@ -244,7 +245,9 @@ bool StoreQueue::try_grant(BlockRequest& request) noexcept {
 // What takes no operation of the store's.
 void StoreQueue::answer_at_once(BlockRequest& request) noexcept {
   BP_USDT(request_begun, request.wire.cookie, request.step);
+  request.trace.pass(kBegun, loop_->now_ns());
   BP_USDT(request_done, request.wire.cookie, request.error);
+  request.trace.pass(kDone, loop_->now_ns());
   replies_->push(request);
 }
 
@@ -276,6 +279,7 @@ void StoreQueue::begin_task(BlockRequest& request) noexcept {
   --free_count_;
   task.request = &request;
   BP_USDT(request_begun, request.wire.cookie, request.step);
+  request.trace.pass(kBegun, loop_->now_ns());
   task.steps = steps_of(request);
   task.zeroed_bytes = 0;
   task.has_failed_sync = false;
@@ -474,6 +478,7 @@ void StoreQueue::end_task(StoreTask& task, nbd::ErrorCode error) noexcept {
   BlockRequest& request = *task.request;
   request.error = error;
   BP_USDT(request_done, request.wire.cookie, error);
+  request.trace.pass(kDone, loop_->now_ns());
   const bool is_write = request.wire.command == nbd::Command::kWrite;
   if (is_write) counters_->commits.add(1);
   if (request.has_buffer && (is_write || error != nbd::ErrorCode::kNone)) give_buffer(request);

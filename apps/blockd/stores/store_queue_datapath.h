@@ -23,6 +23,7 @@
 #include "apps/blockd/stores/buffer_arena_datapath.h"
 #include "apps/blockd/stores/volume_store.h"
 #include "apps/blockd/stores/write_order_datapath.h"
+#include "transport/event_loop.h"
 
 namespace bedplate {
 
@@ -78,8 +79,8 @@ class StoreQueue {
   // Requires: `buffers` has shape.buffer_bytes, `memory` bytes_for(shape), both zeroed and aligned
   // to a block; the store is not memory. All outlive this.
   void create(VolumeStore& store, const StoreQueueShape& shape, std::span<std::byte> buffers,
-              std::span<std::byte> memory, ReplyLane& replies, VolumeCounters& counters,
-              StoreCounters& store_counters) noexcept;
+              std::span<std::byte> memory, ReplyLane& replies, const EventLoop& loop,
+              VolumeCounters& counters, StoreCounters& store_counters) noexcept;
 
   // A request from the lane. It goes back through the lane once it is done, or granted.
   void take(BlockRequest& request) noexcept;
@@ -131,6 +132,7 @@ class StoreQueue {
 
   VolumeStore* store_ = nullptr;
   ReplyLane* replies_ = nullptr;
+  const EventLoop* loop_ = nullptr;  // tells the time
   VolumeCounters* counters_ = nullptr;
   StoreCounters* store_counters_ = nullptr;
   BufferArena arena_;

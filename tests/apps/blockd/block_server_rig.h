@@ -130,6 +130,8 @@ class BlockServerRig {
     const auto carve = [&](const OwnerName& owner) { return carve_planned(options, owner); };
     BlockServerWiring wiring = {&connections.loop, connections.sockets.get(), &volumes_loop,
                                 &connection_counters, &volume_counters};
+    trace_ring.create(trace_records);
+    wiring.trace = TraceWriter(&trace_ring, 0);
     for (const FileOptions& file : volumes_shard.file_options) {
       stores_.push_back(std::make_unique<FileStore>(*volumes_shard.files.find(file.name), 0));
       wiring.volumes.push_back({stores_.back().get(), &store_counters});
@@ -169,6 +171,8 @@ class BlockServerRig {
     return eventually([&] { return connection_counters.connections_open.read() == count; });
   }
 
+  TraceRecord trace_records[16];  // of the last requests
+  TraceRing trace_ring;
   TestPool pool;
   RigShard connections;
   RigShard volumes;

@@ -43,13 +43,14 @@ TEST_GROUP(VolumeService) {
   Volume volume{&store, nullptr, &hold};
   BlockRequestFifo* requests = nullptr;
   BlockRequestFifo* replies = nullptr;
+  EventLoop loop;  // tells the time
   VolumeService service;
 
   void setup() override {
     requests = BlockRequestFifo::create(parts->request_lane.bytes, kLaneItems);
     replies = BlockRequestFifo::create(parts->reply_lane.bytes, kLaneItems);
     CHECK(parts->doorbell.create().ok());
-    service.create({requests, replies, &parts->doorbell, &parts->counters});
+    service.create({requests, replies, &parts->doorbell, &parts->counters, &loop});
   }
 
   BlockRequest request(nbd::Command command, uint64_t offset, uint32_t length) {
@@ -192,7 +193,7 @@ TEST(VolumeService, RingsOnlyWhenItHasReplied) {
 }
 
 TEST(VolumeService, ServesWithoutADoorbellOnTheSameShard) {
-  service.create({requests, replies, nullptr, &parts->counters});
+  service.create({requests, replies, nullptr, &parts->counters, &loop});
   BlockRequest read = request(nbd::Command::kRead, 0, 1);
   POINTERS_EQUAL(&read, answer_to(read));
 }

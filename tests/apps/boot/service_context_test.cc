@@ -46,6 +46,7 @@ TEST(ServiceContext, GetsWhatItHasPlannedOnceAndNothingElse) {
   cache.to_plan = [](ServicePlan& asked) {
     asked.segment("cache", {{"index", 128}, {"values", 4096}}, {});
     asked.counters<CacheCounters>("gets");
+    asked.trace({"get|put", "received|sent"});
     asked.sources(0, 1);
     asked.datagram_socket(0, "in", {.buffer_count = 16, .buffer_bytes = 64});
     asked.datagram_socket(0, "far", {}, "wan");
@@ -74,7 +75,7 @@ TEST(ServiceContext, GetsWhatItHasPlannedOnceAndNothingElse) {
   NameLock lock;
   CHECK(lock.take(std::string(root.path) + "/run", "demo").ok());
   CountersFile counters;
-  CHECK(counters.create(lock, made.value().counters()).ok());
+  CHECK(counters.create(lock, made.value().counters(), made.value().traces).ok());
   Peers peers;
   std::vector<std::unique_ptr<Shard>> shards;
   shards.push_back(std::make_unique<Shard>());
@@ -82,6 +83,7 @@ TEST(ServiceContext, GetsWhatItHasPlannedOnceAndNothingElse) {
   options.settings = configuration.shards[0];
   options.event_loop.sockets = SocketBackendChoice::kEpoll;
   options.source_count = 2;
+  options.trace_records = counters.trace_records(0);
   options.counters = &counters.runtime<ShardCounters>("shard", configuration.shards[0].name);
   CHECK(shards[0]->create(options).ok());
   const std::vector<std::unique_ptr<ShardMessenger>> messengers(1);
@@ -110,6 +112,11 @@ TEST(ServiceContext, GetsWhatItHasPlannedOnceAndNothingElse) {
   POINTERS_EQUAL(counters.values(needs.counters[0]), gets.value());
   CHECK(!context.counters<CacheCounters>("puts").ok());
   CHECK(!context.counters<CacheCounters>("gets", "a").ok());
+
+  auto trace = context.trace(0);
+  CHECK(trace.ok());
+  trace.value().write(RequestTrace(), {.handle = 5});
+  CHECK_EQUAL(5, counters.trace_records(0)[0].handle);
 
   CHECK(context.datagram_socket("in").ok());
   STRCMP_EQUAL(("cache: making the datagram socket in: it was handed out before" + cure).c_str(),

@@ -229,6 +229,23 @@ TEST(Service, APlanThatMakesNoSenseIsRefusedByName) {
   STRCMP_CONTAINS("cache: planning the PCI device 03:00.0: this is no address of one; write it as "
                   "lspci -D does: \"0000:03:00.0\"",
                   refusal([](ServicePlan& asked) { asked.vfio_device("03:00.0"); }));
+  const auto tracing = [&](const TraceDescription& description) {
+    return refusal([description](ServicePlan& asked) { asked.trace(description); });
+  };
+  STRCMP_EQUAL("", tracing({"get", "1|2|3|4|5|6|7|8|9"}));
+  STRCMP_CONTAINS("cache: planning what is traced: its kinds are \"\"; this is a defect",
+                  tracing({"", "received|sent"}));
+  STRCMP_CONTAINS("its kinds are \"get||put\"", tracing({"get||put", "received|sent"}));
+  STRCMP_CONTAINS("its stations are \"received\"", tracing({"get", "received"}));
+  STRCMP_CONTAINS("its stations are ", tracing({"get", "1|2|3|4|5|6|7|8|9|10"}));
+  STRCMP_CONTAINS("its stations are \"received|Sent\"", tracing({"get", "received|Sent"}));
+  STRCMP_CONTAINS("its stations are ", tracing({"get", std::string(158, 'a') + "|b"}));
+  STRCMP_CONTAINS("it has 65537 subjects",
+                  tracing({"get", "1|2", std::vector<std::string>(65537)}));
+  STRCMP_CONTAINS("it is planned already", refusal([](ServicePlan& asked) {
+                    asked.trace({"get", "1|2"});
+                    asked.trace({"get", "1|2"});
+                  }));
   STRCMP_CONTAINS("cache: planning the addresses of listen: they are planned already",
                   refusal([](ServicePlan& asked) {
                     asked.listen("listen", {});

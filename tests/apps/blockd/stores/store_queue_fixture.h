@@ -33,6 +33,7 @@ class StoreQueueFixture : public Utest {
   std::unique_ptr<LaneMemory> lanes = std::make_unique<LaneMemory>();
   BlockRequestFifo* requests = nullptr;
   BlockRequestFifo* replies = nullptr;
+  EventLoop loop;  // tells the time
   VolumeService service;
   std::deque<StoreQueue> queues;
   std::vector<std::span<std::byte>> memory;
@@ -43,7 +44,7 @@ class StoreQueueFixture : public Utest {
   void setup() override {
     requests = BlockRequestFifo::create(lanes->requests, LaneMemory::kItems);
     replies = BlockRequestFifo::create(lanes->replies, LaneMemory::kItems);
-    service.create({requests, replies, nullptr, &lanes->counters});
+    service.create({requests, replies, nullptr, &lanes->counters, &loop});
     store = std::make_unique<MadeUpStore>(kBytes);
     for (uint64_t i = 0; i < kBytes; ++i) {
       store->seen[i] = store->durable[i] = static_cast<std::byte>(1 + i % 251);
@@ -59,7 +60,7 @@ class StoreQueueFixture : public Utest {
     const std::span<std::byte> buffers = zeroed(shape.buffer_bytes);
     StoreQueue& queue = queues.emplace_back();
     queue.create(its_store, shape, buffers, zeroed(StoreQueue::bytes_for(shape)), service.replies(),
-                 lanes->counters, lanes->store_counters[queues.size() - 1]);
+                 loop, lanes->counters, lanes->store_counters[queues.size() - 1]);
     return {&its_store, &queue, &hold};
   }
   // Not of the heap: what other tests have left may have cut it into pieces of less than 33 MiB.
@@ -119,6 +120,23 @@ class StoreQueueFixture : public Utest {
       POINTERS_EQUAL(&each, reply());
     }
     return error;
+  }
+  // Where it has been, in steps from its first station; kTraceNotPassed: not there.
+  static uint32_t passed(const BlockRequest& each, RequestStation station) {
+    TraceRecord record[1];
+    TraceRing ring;
+    ring.create(record);
+    ring.write(0, each.trace, {});
+    return record[0].passed[station - 1];
+  }
+  static bool has_passed(const BlockRequest& each, RequestStation station) {
+    return passed(each, station) != kTraceNotPassed;
+  }
+  // Until it is a step of a trace later, at least.
+  void let_time_pass() {
+    const uint64_t before_ns = loop.look_at_clock();
+    while (loop.look_at_clock() < before_ns + 2 * (1U << kTraceStepLog2)) {
+    }
   }
   StoreCounters& counted() { return lanes->store_counters[0]; }
   void expect_quiet() {

@@ -348,6 +348,59 @@ TEST(StoreQueue, MoreThanItsOperationsWaitInOrder) {
   expect_quiet();
 }
 
+// Of one that waits `bedplate trace` tells that it has not begun.
+TEST(StoreQueue, ARequestHasBegunWithItsOperationAndIsDoneWithIt) {
+  std::vector<BlockRequest> reads(5, request(Command::kRead, 0, kBlock));
+  for (BlockRequest& each : reads) {
+    each.trace.begin(loop.look_at_clock());
+    push(each);
+  }
+  CHECK(has_passed(reads[3], kBegun));
+  CHECK(!has_passed(reads[4], kBegun));
+  let_time_pass();
+  CHECK(!has_passed(reads[0], kDone));
+  store->complete();
+  CHECK(passed(reads[0], kDone) > passed(reads[0], kBegun));
+  CHECK(has_passed(reads[4], kBegun));
+  CHECK(!has_passed(reads[1], kDone));
+  CHECK(!has_passed(reads[4], kDone));
+  store->complete_all();
+  for (BlockRequest& each : reads) {
+    POINTERS_EQUAL(&each, reply());
+    CHECK(has_passed(each, kDone));
+  }
+  for (BlockRequest& each : reads) {
+    give_back(each);
+    POINTERS_EQUAL(&each, reply());
+  }
+  expect_quiet();
+}
+
+TEST(StoreQueue, WhatTakesNoOperationHasBegunAndIsDoneToo) {
+  MadeUpStore device(kBytes, false);
+  volume = add_volume(device, 2);
+  BlockRequest status = request(Command::kBlockStatus, 0, 4096);
+  status.trace.begin(loop.look_at_clock());
+  push(status);
+  POINTERS_EQUAL(&status, reply());
+  CHECK(has_passed(status, kBegun) && has_passed(status, kDone));
+}
+
+// That of its grant does not count any more.
+TEST(StoreQueue, AWriteHasBegunWhenItIsWritten) {
+  BlockRequest write = request(Command::kWrite, 0, kBlock);
+  write.trace.begin(loop.look_at_clock());
+  push(write);
+  POINTERS_EQUAL(&write, reply());
+  const uint32_t granted = passed(write, kDone);
+  let_time_pass();
+  give_back(write, RequestStep::kCommit);
+  CHECK(passed(write, kBegun) > granted);
+  let_time_pass();
+  CHECK(done(write) == ErrorCode::kNone);
+  CHECK(passed(write, kDone) > passed(write, kBegun));
+}
+
 TEST(StoreQueue, WhatFindsNoBufferWaitsAndIsNotOvertaken) {
   constexpr uint32_t kLarge = 32 * kMiB;
   MadeUpStore large(uint64_t{kLarge} * 2);

@@ -1,0 +1,29 @@
+// What a service says of the requests that it traces (ServicePlan::trace), and what the counters
+// file keeps of all that is traced: a ring for each shard, and what its records mean.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace bedplate {
+
+// Words are of 1 to 47 bytes of a-z, 0-9 and _, between "|"; together 159 bytes at most.
+struct TraceDescription {
+  std::string kinds;     // of 0, 1, ...: "read|write"
+  std::string stations;  // 2 to 9, in the order in which they are passed: "received|stored|sent"
+  std::vector<std::string> subjects = {};  // of 0, 1, ...: volumes, streams; 63 bytes each
+};
+
+// Of a whole appliance.
+struct TraceShape {
+  struct Source {
+    std::string service;
+    TraceDescription description;
+  };
+  uint32_t record_count = 0;  // of each ring; 0: there are none
+  std::vector<std::string> shards;
+  std::vector<Source> sources;
+};
+
+}  // namespace bedplate
