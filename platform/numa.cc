@@ -1,11 +1,14 @@
 #include "platform/numa.h"
 
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include <linux/mempolicy.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "platform/assert.h"
@@ -42,6 +45,28 @@ int node_of_cpu(int cpu) noexcept {
     if (access(path, F_OK) == 0) return node;
   }
   return 0;
+}
+
+int node_of_device(const char* directory) noexcept {
+  constexpr char kFile[] = "/numa_node";
+  char path[PATH_MAX + sizeof kFile];
+  if (realpath(directory, path) == nullptr) return kAnyNode;
+  for (char* end = path + std::strlen(path); end != nullptr && end != path;) {
+    std::memcpy(end, kFile, sizeof kFile);
+    char text[32] = "";
+    const bool is_read = read_text_file(path, text, sizeof text).ok();
+    const long node = is_read ? std::strtol(text, nullptr, 10) : kAnyNode;
+    if (node >= 0 && node < kNodeCountMax) return static_cast<int>(node);
+    *end = '\0';
+    end = std::strrchr(path, '/');
+  }
+  return kAnyNode;
+}
+
+int node_of_block_device(dev_t number) noexcept {
+  char path[64];
+  std::snprintf(path, sizeof path, "/sys/dev/block/%u:%u", major(number), minor(number));
+  return node_of_device(path);
 }
 
 NodeText format_node(int node) noexcept {

@@ -7,6 +7,8 @@
 #include <bitset>
 #include <cstdint>
 
+#include <sys/types.h>
+
 namespace bedplate {
 
 inline constexpr int kAnyNode = -1;
@@ -23,6 +25,14 @@ NodeSet memory_nodes() noexcept;
 
 // The node of core `cpu`; 0 for a core that does not exist or has no memory near by.
 int node_of_cpu(int cpu) noexcept;
+
+// The node that a device is at, by its directory in sysfs: what it says itself, or the nearest
+// above it that says one. kAnyNode: none does, as on machines with one node, or there is no such
+// device.
+int node_of_device(const char* directory) noexcept;
+
+// The same of the block device `number`, or of the one that a partition is of.
+int node_of_block_device(dev_t number) noexcept;
 
 // "node 1"; of kAnyNode "any node".
 struct NodeText {

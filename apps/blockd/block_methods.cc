@@ -25,7 +25,7 @@ void BlockService::methods(ControlMethods& methods) {
     return ControlParameter{.name = "on", .type = ControlType::kBoolean, .help = help};
   };
   methods.add({.name = "volumes",
-               .result = "[{\"volume\", \"bytes\", \"read_only\", \"held\"}]",
+               .result = "[{\"volume\", \"shard\", \"bytes\", \"read_only\", \"held\"}]",
                .help = "Lists the volumes, as they are now."},
               &call<&BlockService::list_volumes>, this);
   methods.add({.name = "read_only",
@@ -63,13 +63,15 @@ bool BlockService::find_volume(ControlCall& call) noexcept {
 void BlockService::list_volumes(ControlCall& call) noexcept {
   constexpr size_t kAtOnce = 8;
   const auto write = [](void* self, ControlCall& there) noexcept {
-    BlockServer& server = static_cast<BlockService*>(self)->server_;
+    auto& service = *static_cast<BlockService*>(self);
+    BlockServer& server = service.server_;
     const size_t count = server.volume_count();
     JsonText& json = there.result();
     if (there.page() == 0) json.begin_array();
     const size_t end = std::min<size_t>(there.page() + kAtOnce, count);
     for (size_t i = there.page(); i < end; ++i) {
       json.begin_object().key("volume").text(server.volume_options(i).name);
+      json.key("shard").text(service.shard_names_[server.volume_options(i).shard]);
       json.key("bytes").number(server.volume_bytes(i));
       json.key("read_only").boolean(server.is_read_only(i));
       json.key("held").boolean(server.is_held(i)).end_object();
@@ -118,7 +120,7 @@ void BlockService::hold_volume(ControlCall& call) noexcept {
     there.result().boolean(service.server_.is_held(index));
     there.result().key("released").number(released).end_object();
   };
-  call.go_on(server_.volumes_loop(), hold, this);
+  call.go_on(server_.volume_loop(*server_.find_volume(call.text("volume"))), hold, this);
 }
 
 void BlockService::set_listening(ControlCall& call) noexcept {

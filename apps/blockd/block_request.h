@@ -1,10 +1,10 @@
-// A block request: what crosses between the shard of the connections and that of the volumes.
+// A block request: what crosses between the shard of the connections and that of its volume.
 //
 // It lies in the pool, in a slot of its connection, and travels as a pointer through two lanes,
 // there and back; the shard that popped it owns it. A read comes back with where its bytes lie. A
 // write travels twice: first to be granted a destination, then, its payload received straight into
 // that destination, to be committed (or aborted, when the client left in the middle). One whose
-// payload has arrived with its header travels once: the volumes' shard copies the payload.
+// payload has arrived with its header travels once: the volume's shard copies the payload.
 //
 // On a store that is not memory, data lie in buffers of the volume (StoreQueue). A read travels
 // once more when its data have been sent, to give its buffer back, and so does a write whose
@@ -27,10 +27,12 @@
 namespace bedplate {
 
 class Connection;
-
+class Doorbell;
 class StoreQueue;
 
 struct BlockRequest;
+struct RequestLane;
+struct VolumeCounters;
 
 // Of a volume that was told to wait: requests that have come since, oldest first. The volumes'
 // shard's, but for `is_on`, which any thread may read.
@@ -45,6 +47,8 @@ struct Volume {
   VolumeStore* store = nullptr;
   StoreQueue* queue = nullptr;  // to the store; nullptr: it is memory
   VolumeHold* hold = nullptr;
+  RequestLane* requests = nullptr;  // to its shard
+  VolumeCounters* counters = nullptr;
 };
 
 enum class RequestStep : uint8_t {
@@ -88,6 +92,19 @@ struct BlockRequest {
 };
 
 using BlockRequestFifo = SpscFifo<BlockRequest*>;
+
+// The connections' end of the lane to a shard of volumes.
+struct RequestLane {
+  BlockRequestFifo* fifo = nullptr;  // holds all requests there can be
+  Doorbell* doorbell = nullptr;      // nullptr: both ends are on one shard
+  bool has_submitted = false;        // since it was rung
+
+  void push(BlockRequest& request) noexcept {
+    const bool pushed = fifo->try_push(&request);
+    BP_ASSERT(pushed);  // the plan: the lane holds every request there is
+    has_submitted = true;
+  }
+};
 
 // The volumes' end of the lane back.
 struct ReplyLane {

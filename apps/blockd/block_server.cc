@@ -1,5 +1,6 @@
 #include "apps/blockd/block_server.h"
 
+#include <algorithm>
 #include <bit>
 #include <new>
 
@@ -37,19 +38,35 @@ constexpr const char* kSegmentOwner = "blockd";
 
 struct ServerCarves {
   CarvePlan connections;
-  CarvePlan requests;
-  CarvePlan replies;
   CarvePlan discard;
   CarvePlan tls;  // where there is any
 };
 
 ServerCarves carves_of(const BlockServerOptions& options) {
-  const uint64_t lane_bytes = BlockRequestFifo::bytes_for(lane_capacity(options));
   return {{"connections:blockd", options.max_connections * connection_stride(options)},
-          {"fifo:blockd.requests", lane_bytes},
-          {"fifo:blockd.replies", lane_bytes},
           {"buffers:blockd.discard", kDiscardBytes},
           {"tls:blockd", options.max_connections * kTlsStrideBytes}};
+}
+
+// Of a shard that has volumes.
+struct LaneCarves {
+  CarvePlan requests;
+  CarvePlan replies;
+};
+
+LaneCarves lanes_of(const BlockServerOptions& options, uint32_t shard) {
+  const uint64_t lane_bytes = BlockRequestFifo::bytes_for(lane_capacity(options));
+  const std::string number = std::to_string(shard);
+  return {{OwnerName("fifo", "blockd.requests-" + number), lane_bytes},
+          {OwnerName("fifo", "blockd.replies-" + number), lane_bytes}};
+}
+
+uint32_t volume_shard_count(const BlockServerOptions& options) noexcept {
+  uint32_t count = 0;
+  for (const BlockVolumeOptions& volume : options.volumes) {
+    count = std::max(count, volume.shard + 1);
+  }
+  return count;
 }
 
 }  // namespace
@@ -65,9 +82,12 @@ std::string short_volume_name(const BlockServerOptions& options, size_t index) {
 std::vector<SegmentRequest> plan_block_server(const BlockServerOptions& options) {
   const ServerCarves carves = carves_of(options);
   std::vector<SegmentRequest> requests;
-  requests.push_back({kSegmentOwner,
-                      {carves.connections, carves.requests, carves.replies, carves.discard},
-                      options.placement});
+  requests.push_back({kSegmentOwner, {carves.connections, carves.discard}, options.placement});
+  for (uint32_t i = 0; i < volume_shard_count(options); ++i) {
+    const LaneCarves lanes = lanes_of(options, i);
+    requests.back().carves.push_back(lanes.requests);
+    requests.back().carves.push_back(lanes.replies);
+  }
   if (options.has_tls) requests.back().carves.push_back(carves.tls);
   for (size_t i = 0; i < options.volumes.size(); ++i) {
     const OwnerName owner = volume_owner(options, i);
@@ -88,15 +108,9 @@ Result<void> BlockServer::take_memory(const Carve& carve) {
   const ServerCarves carves = carves_of(options_);
   auto connections = carve(carves.connections.owner);
   BP_TRY(connections);
-  auto requests = carve(carves.requests.owner);
-  BP_TRY(requests);
-  auto replies = carve(carves.replies.owner);
-  BP_TRY(replies);
   auto discard = carve(carves.discard.owner);
   BP_TRY(discard);
   connection_memory_ = connections.value();
-  requests_ = BlockRequestFifo::create(requests.value(), lane_capacity(options_));
-  replies_ = BlockRequestFifo::create(replies.value(), lane_capacity(options_));
   environment_.discard_memory = discard.value();
   if (options_.has_tls) {
     auto tls = carve(carves.tls.owner);
@@ -106,25 +120,49 @@ Result<void> BlockServer::take_memory(const Carve& carve) {
   return {};
 }
 
+Result<void> BlockServer::make_shards(const Carve& carve) {
+  BP_ASSERT(wiring_.volume_loops.size() == volume_shard_count(options_));
+  for (EventLoop* loop : wiring_.volume_loops) {
+    const auto number = static_cast<uint32_t>(shards_.size());
+    const LaneCarves lanes = lanes_of(options_, number);
+    auto requests = carve(lanes.requests.owner);
+    BP_TRY(requests);
+    auto replies = carve(lanes.replies.owner);
+    BP_TRY(replies);
+    const bool is_own = loop == wiring_.connections_loop;
+    VolumeShard& shard = shards_.emplace_back(*this, number);
+    shard.requests.fifo = BlockRequestFifo::create(requests.value(), lane_capacity(options_));
+    shard.requests.doorbell = is_own ? nullptr : &loop->doorbell();
+    shard.replies = BlockRequestFifo::create(replies.value(), lane_capacity(options_));
+    shard.service.create({shard.requests.fifo, shard.replies,
+                          is_own ? nullptr : &wiring_.connections_loop->doorbell(), loop});
+  }
+  return {};
+}
+
 Result<void> BlockServer::add_volumes(const Carve& carve) {
+  BP_ASSERT(wiring_.volumes.size() == options_.volumes.size());
   for (size_t i = 0; i < options_.volumes.size(); ++i) {
     const BlockVolumeOptions& volume = options_.volumes[i];
+    const BlockVolumeWiring& wiring = wiring_.volumes[i];
+    VolumeShard& shard = shards_[volume.shard];
     auto memory = carve(volume_owner(options_, i));
     BP_TRY(memory);
+    Volume made = {
+        .hold = &holds_.emplace_back(), .requests = &shard.requests, .counters = wiring.counters};
     if (volume.queue.has_value()) {
       auto tasks = carve(queue_owner(options_, i));
       BP_TRY(tasks);
-      BP_ASSERT(queues_.size() < wiring_.volumes.size());
-      const BlockVolumeWiring& wiring = wiring_.volumes[queues_.size()];
-      queues_.emplace_back().create(*wiring.store, *volume.queue, memory.value(), tasks.value(),
-                                    volume_service_.replies(), *wiring_.volumes_loop,
-                                    *wiring_.volume_counters, *wiring.counters);
-      volumes_.push_back({wiring.store, &queues_.back(), &holds_.emplace_back()});
+      made.store = wiring.store;
+      made.queue = &queues_.emplace_back();
+      made.queue->create(*wiring.store, *volume.queue, memory.value(), tasks.value(),
+                         shard.service.replies(), *wiring_.volume_loops[volume.shard],
+                         *wiring.store_counters);
     } else {
-      memory_stores_.emplace_back(memory.value().data(), volume.bytes);
-      volumes_.push_back({&memory_stores_.back(), nullptr, &holds_.emplace_back()});
+      made.store = &memory_stores_.emplace_back(memory.value().data(), volume.bytes);
     }
-    exports_.push_back({volume.name, volumes_.back().store->bytes(), volume.read_only});
+    volumes_.push_back(made);
+    exports_.push_back({volume.name, made.store->bytes(), volume.read_only});
   }
   return {};
 }
@@ -153,6 +191,7 @@ Result<void> BlockServer::create(const Carve& carve, const BlockServerOptions& o
   options_ = options;
   wiring_ = wiring;
   BP_TRY(take_memory(carve));
+  BP_TRY(make_shards(carve));
   BP_TRY(add_volumes(carve));
   environment_.host = this;
   environment_.sockets = wiring_.sockets;
@@ -162,11 +201,6 @@ Result<void> BlockServer::create(const Carve& carve, const BlockServerOptions& o
   environment_.volumes = volumes_;
   environment_.trace = wiring_.trace;
   make_connections();
-  const bool one_shard = wiring_.volumes_loop == wiring_.connections_loop;
-  volumes_doorbell_ = one_shard ? nullptr : &wiring_.volumes_loop->doorbell();
-  volume_service_.create({requests_, replies_,
-                          one_shard ? nullptr : &wiring_.connections_loop->doorbell(),
-                          wiring_.volume_counters, wiring_.volumes_loop});
   return {};
 }
 
@@ -211,12 +245,15 @@ void BlockServer::start() noexcept {
 // What waits is answered, too.
 void BlockServer::request_drain() noexcept {
   wiring_.connections_loop->submit(drain_call_);
-  wiring_.volumes_loop->submit(release_call_);
+  for (VolumeShard& shard : shards_) wiring_.volume_loops[shard.number]->submit(shard.release_call);
 }
 
-void BlockServer::release_held(void* server) noexcept {
-  auto& self = *static_cast<BlockServer*>(server);
-  for (size_t i = 0; i < self.volumes_.size(); ++i) self.set_held(i, false);
+void BlockServer::VolumeShard::release_held(void* shard) noexcept {
+  auto& self = *static_cast<VolumeShard*>(shard);
+  BlockServer& server = self.server;
+  for (size_t i = 0; i < server.volumes_.size(); ++i) {
+    if (server.options_.volumes[i].shard == self.number) server.set_held(i, false);
+  }
 }
 
 std::optional<size_t> BlockServer::find_volume(std::string_view name) const noexcept {
@@ -286,9 +323,7 @@ void BlockServer::handshake_done(Connection& connection) noexcept {
 
 void BlockServer::submit(BlockRequest& request) noexcept {
   BP_DCHECK(is_own_thread() && request.connection != nullptr);
-  const bool pushed = requests_->try_push(&request);
-  BP_ASSERT(pushed);  // the plan: the lane holds every request there is
-  has_submitted_ = true;
+  request.volume->requests->push(request);
 }
 
 void BlockServer::mark(Connection& connection) noexcept {
@@ -325,18 +360,34 @@ uint32_t BlockServer::flush_marked() noexcept {
   return count;
 }
 
+// Each shard has its part of the budget: none waits for another's answers.
+uint32_t BlockServer::take_replies(uint32_t budget) noexcept {
+  const auto shard_count = static_cast<uint32_t>(shards_.size());
+  const uint32_t part = std::max(std::min(budget, kReplyBudget) / shard_count, 1U);
+  size_t total = 0;
+  for (VolumeShard& shard : shards_) {
+    BlockRequest* batch[kReplyBudget];
+    const size_t count = shard.replies->pop_batch({batch, part});
+    for (size_t i = 0; i < count; ++i) batch[i]->connection->request_returned(*batch[i]);
+    total += count;
+  }
+  return static_cast<uint32_t>(total);
+}
+
 uint32_t BlockServer::poll(uint32_t budget) noexcept {
   BP_DCHECK(is_own_thread());
   BP_KEEPS_VALID(*this);
-  BlockRequest* batch[kReplyBudget];
-  const size_t count = replies_->pop_batch({batch, std::min(budget, kReplyBudget)});
-  for (size_t i = 0; i < count; ++i) batch[i]->connection->request_returned(*batch[i]);
+  const uint32_t count = take_replies(budget);
   const uint32_t flushed = flush_marked();
   // Once for all that the sockets and this poll have submitted.
-  if (has_submitted_ && volumes_doorbell_ != nullptr) volumes_doorbell_->ring();
-  has_submitted_ = false;
+  for (VolumeShard& shard : shards_) {
+    if (shard.requests.has_submitted && shard.requests.doorbell != nullptr) {
+      shard.requests.doorbell->ring();
+    }
+    shard.requests.has_submitted = false;
+  }
   if (is_draining_ && open_count_ == 0) is_drained_.store(true, std::memory_order_release);
-  return static_cast<uint32_t>(count) + flushed;
+  return count + flushed;
 }
 
 }  // namespace bedplate

@@ -1,9 +1,9 @@
 // blockd: an NBD server whose volumes lie in the pool, or on stores.
 //
-// Composition: connections, listeners and sockets on one shard, the volumes on another (or the
-// same), two lanes between them. Everything that it will ever need is carved from the segments that
-// `plan_block_server` asked for: connections, request slots, lanes and volumes have their number in
-// the configuration, and a connection too many is closed at once.
+// Composition: connections, listeners and sockets on one shard, each volume on another (or the
+// same), and two lanes to each shard that has volumes. Everything that it will ever need is carved
+// from the segments that `plan_block_server` asked for: connections, request slots, lanes and
+// volumes have their number in the configuration, and a connection too many is closed at once.
 #pragma once
 
 #include <atomic>
@@ -34,6 +34,7 @@ struct BlockVolumeOptions {
   bool read_only = false;
   Placement placement = {};
   std::optional<StoreQueueShape> queue = {};  // it lies on a store that is not memory
+  uint32_t shard = 0;                         // its number among BlockServerWiring::volume_loops
 };
 
 struct BlockServerOptions {
@@ -52,23 +53,22 @@ std::vector<SegmentRequest> plan_block_server(const BlockServerOptions& options)
 // The name of a volume among owners and counters, which may be longer than theirs are.
 std::string short_volume_name(const BlockServerOptions& options, size_t index);
 
-// What a volume that is not memory lies on. `store`: its queue's alone; lives as long as the loops.
+// What belongs to a volume. `store`: its queue's alone; lives as long as the loops.
 struct BlockVolumeWiring {
-  VolumeStore* store = nullptr;
-  StoreCounters* counters = nullptr;
+  VolumeCounters* counters = nullptr;
+  VolumeStore* store = nullptr;  // of one that has a queue, and the next
+  StoreCounters* store_counters = nullptr;
 };
 
 // How a server is tied to the shards.
 struct BlockServerWiring {
   EventLoop* connections_loop = nullptr;
-  StreamSockets* sockets = nullptr;  // of the connections' shard
-  EventLoop* volumes_loop = nullptr;
+  StreamSockets* sockets = nullptr;           // of the connections' shard
+  std::vector<EventLoop*> volume_loops = {};  // each has volumes
   ConnectionCounters* connection_counters = nullptr;
-  VolumeCounters* volume_counters = nullptr;
-  std::vector<BlockVolumeWiring> volumes =
-      {};                         // as many as those that have a queue, in their order
-  TlsEnvironment* tls = nullptr;  // where the options have it
-  TraceWriter trace = {};         // of the connections' shard
+  std::vector<BlockVolumeWiring> volumes = {};  // one for each
+  TlsEnvironment* tls = nullptr;                // where the options have it
+  TraceWriter trace = {};                       // of the connections' shard
 };
 
 class BlockServer final : public PollSource, private ConnectionHost {
@@ -76,16 +76,16 @@ class BlockServer final : public PollSource, private ConnectionHost {
   // Hands out the carve that plan_block_server asked for under this name.
   using Carve = std::function<Result<std::span<std::byte>>(const OwnerName& owner)>;
 
-  // At most so much at once, of volumes() and of this.
+  // At most so much at once, of each of volumes() and of this.
   static constexpr uint32_t kVolumeBudget = 64;
   static constexpr uint32_t kReplyBudget = 64;
 
-  // Takes what plan_block_server asked for. The caller adds volumes() to the loop of the volumes,
-  // then this to that of the connections, which has timers for max_connections.
+  // Takes what plan_block_server asked for. The caller adds volumes(N) to the N-th loop of the
+  // volumes, then this to that of the connections, which has timers for max_connections.
   // Requires: the pool is not sealed; `wiring`'s parts outlive this. Errors: those of `carve`.
   Result<void> create(const Carve& carve, const BlockServerOptions& options,
                       const BlockServerWiring& wiring);
-  PollSource& volumes() noexcept { return volume_service_; }
+  PollSource& volumes(uint32_t shard) noexcept { return shards_[shard].service; }
 
   // Accepts connections on `fd`, which stays the caller's. Before start(). Requires: without TLS in
   // the options: Tls::kNone.
@@ -106,7 +106,9 @@ class BlockServer final : public PollSource, private ConnectionHost {
     return options_.volumes[volume];
   }
   EventLoop& connections_loop() noexcept { return *wiring_.connections_loop; }
-  EventLoop& volumes_loop() noexcept { return *wiring_.volumes_loop; }
+  EventLoop& volume_loop(size_t volume) noexcept {
+    return *wiring_.volume_loops[options_.volumes[volume].shard];
+  }
 
   // Whether writes are refused, from the next request on. Threads: the connections' shard.
   bool is_read_only(size_t volume) const noexcept { return exports_[volume].read_only; }
@@ -119,9 +121,9 @@ class BlockServer final : public PollSource, private ConnectionHost {
   bool is_held(size_t volume) const noexcept {
     return holds_[volume].is_on.load(std::memory_order_relaxed);
   }
-  // Returns how many went on. Threads: the volumes' shard.
+  // Returns how many went on. Threads: the volume's shard.
   uint32_t set_held(size_t volume, bool is_held) noexcept {
-    return volume_service_.hold(volumes_[volume], is_held);
+    return shards_[options_.volumes[volume].shard].service.hold(volumes_[volume], is_held);
   }
 
   // Whether the drain is complete: no connection is open. Threads: any.
@@ -145,13 +147,14 @@ class BlockServer final : public PollSource, private ConnectionHost {
   void handshake_done(Connection& connection) noexcept override;
 
   Result<void> take_memory(const Carve& carve);
+  Result<void> make_shards(const Carve& carve);
   Result<void> add_volumes(const Carve& carve);
   void make_connections() noexcept;
   static void accepted(void* context, int fd) noexcept;
   static void handshake_expired(void* context) noexcept;
   void open_connection(int fd, nbd::Tls tls) noexcept;
   static void drain(void* server) noexcept;
-  static void release_held(void* server) noexcept;
+  uint32_t take_replies(uint32_t budget) noexcept;
   uint32_t flush_marked() noexcept;
 
   static constexpr uint32_t kListenerCountMax = 8;
@@ -159,6 +162,20 @@ class BlockServer final : public PollSource, private ConnectionHost {
     StreamListener socket;
     BlockServer* server = nullptr;
     nbd::Tls tls = nbd::Tls::kNone;
+  };
+
+  // A shard that has volumes, as that of the connections sees it.
+  struct VolumeShard {
+    VolumeShard(BlockServer& its_server, uint32_t its_number) noexcept
+        : server(its_server), number(its_number) {}
+    static void release_held(void* shard) noexcept;
+
+    BlockServer& server;
+    const uint32_t number;
+    VolumeService service;
+    RequestLane requests;
+    BlockRequestFifo* replies = nullptr;
+    LoopCall release_call = {.function = &VolumeShard::release_held, .context = this};
   };
 
   BlockServerOptions options_;
@@ -169,11 +186,7 @@ class BlockServer final : public PollSource, private ConnectionHost {
   std::deque<StoreQueue> queues_;
   std::deque<VolumeHold> holds_;
   std::vector<Volume> volumes_;
-  VolumeService volume_service_;
-  BlockRequestFifo* requests_ = nullptr;
-  BlockRequestFifo* replies_ = nullptr;
-  Doorbell* volumes_doorbell_ = nullptr;  // nullptr: the volumes are on this shard
-  bool has_submitted_ = false;
+  std::deque<VolumeShard> shards_;
   std::span<std::byte> connection_memory_;
   std::span<std::byte> tls_memory_;
   uint64_t connection_stride_bytes_ = 0;
@@ -183,7 +196,6 @@ class BlockServer final : public PollSource, private ConnectionHost {
   Listener listeners_[kListenerCountMax];
   uint32_t listener_count_ = 0;
   LoopCall drain_call_ = {.function = &BlockServer::drain, .context = this};
-  LoopCall release_call_ = {.function = &BlockServer::release_held, .context = this};
   bool is_draining_ = false;
   bool is_accepting_ = true;
   std::atomic<bool> is_drained_{false};

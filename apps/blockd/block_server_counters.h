@@ -43,15 +43,14 @@ struct alignas(kCacheLineBytes) ConnectionCounters {
   Histogram block_status_ns;
 };
 
-// Written by the shard of the volumes.
+// Of one volume; written by its shard.
 struct alignas(kCacheLineBytes) VolumeCounters {
   Counter grants;   // destinations given to writes that are received in place
   Counter commits;  // writes whose payload arrived whole
   Counter aborts;   // writes whose client left in the middle
 };
 
-// Of one volume on a store that is not memory; written by the shard of the volumes, but for the
-// last.
+// Of one volume on a store that is not memory; written by its shard, but for the last.
 struct alignas(kCacheLineBytes) StoreCounters {
   Counter operations;        // under way
   Counter operations_peak;   // the most at once

@@ -6,12 +6,14 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
+#include "apps/blockd/volume_shards.h"
 #include "apps/boot/configuration_reader.h"
 #include "apps/boot/service_context.h"
 #include "apps/boot/service_plan.h"
 #include "pinned_pool/layout.h"
 #include "platform/clock.h"
 #include "platform/log.h"
+#include "platform/numa.h"
 
 namespace bedplate {
 namespace {
@@ -101,6 +103,17 @@ uint64_t tls_heap_bytes(const BlockdSettings& settings) {
   return 4 * kMiB + settings.max_connections * 96 * kKiB;
 }
 
+// The node that it is at, or shall be; kAnyNode: it does not matter.
+int node_of(const VolumeSettings& volume) {
+  if (volume.node.has_value()) return *volume.node;
+  if (volume.is_nvme()) {
+    return node_of_device(("/sys/bus/pci/devices/" + volume.nvme.address).c_str());
+  }
+  struct stat status {};
+  if (volume.path().empty() || stat(volume.path().c_str(), &status) != 0) return kAnyNode;
+  return node_of_block_device(S_ISBLK(status.st_mode) ? status.st_rdev : status.st_dev);
+}
+
 // Its name among the files of the service.
 std::string file_name_of(size_t volume_index) { return "volume" + std::to_string(volume_index); }
 
@@ -165,8 +178,11 @@ static void describe(ConfigurationTable& table, VolumeSettings& settings) {
       .otherwise("those of the pool")
       .help("The pages of this volume alone.");
   table.integer("node", &settings.node, 0, kNodeCountMax - 1)
-      .otherwise("the volumes' shard's")
+      .otherwise("its shard's")
       .help("The NUMA node that the volume, or its buffers, lie on.");
+  table.shard("shard", &settings.shard)
+      .otherwise("one of `volumes_shards`")
+      .help("The shard that it lives on. All volumes of an NVMe drive live on one.");
   table.check([&settings](ReadTable& read) { check_volume(read, settings); });
 }
 
@@ -198,8 +214,12 @@ void BlockService::describe(ConfigurationTable& table) {
       .help("Where it listens instead as first process of an image.");
   table.shard("connections_shard", &settings_.connections_shard)
       .help("The shard that connections live on.");
-  table.last_shard("volumes_shard", &settings_.volumes_shard)
-      .help("The shard that volumes live on. The same one is fine.");
+  table.shards("volumes_shards", &settings_.volumes_shards, kShardCountMax)
+      .formerly("volumes_shard")
+      .otherwise("the last shard")
+      .help("The shards that volumes live on; that of the connections may be one. Each goes to one "
+            "on the NUMA node of its drive, where there is one, and of these to the one with the "
+            "fewest.");
   table.integer("max_connections", &settings_.max_connections, 1, 4096)
       .help("How many clients may be connected. Their buffers, 128 KiB for each, are planned; "
             "one more is closed at once.");
@@ -237,16 +257,35 @@ void BlockService::describe(ConfigurationTable& table) {
   });
 }
 
+std::vector<uint32_t> BlockService::volume_shards(ServicePlan& plan) const {
+  std::vector<uint32_t> shards = settings_.volumes_shards;
+  if (shards.empty()) {
+    shards.push_back(static_cast<uint32_t>(plan.configuration().shards.size() - 1));
+  }
+  std::vector<VolumeShardChoice> choices;
+  for (const uint32_t shard : shards) choices.push_back({shard, plan.placement(shard).node});
+  std::vector<VolumeWish> volumes;
+  for (const VolumeSettings& volume : settings_.volumes) {
+    volumes.push_back({volume.shard, node_of(volume), volume.nvme.address});
+  }
+  return choose_volume_shards(volumes, choices);
+}
+
 BlockServerOptions BlockService::options(ServicePlan& plan) const {
   BlockServerOptions options;
   options.placement = plan.placement(settings_.connections_shard);
-  for (const VolumeSettings& volume : settings_.volumes) {
-    Placement placement = plan.placement(settings_.volumes_shard);
+  const std::vector<uint32_t> shards = volume_shards(plan);
+  const std::vector<uint32_t> distinct = distinct_shards(shards);
+  for (size_t i = 0; i < settings_.volumes.size(); ++i) {
+    const VolumeSettings& volume = settings_.volumes[i];
+    Placement placement = plan.placement(shards[i]);
     placement.pages = volume.pages.value_or(placement.pages);
     placement.node = volume.node.value_or(placement.node);
     placement.is_own_wish = volume.pages.has_value();
     options.volumes.push_back({volume.name, volume.bytes, volume.read_only, placement});
     if (!volume.is_memory()) options.volumes.back().queue = volume.queue;
+    const auto number = std::lower_bound(distinct.begin(), distinct.end(), shards[i]);
+    options.volumes.back().shard = static_cast<uint32_t>(number - distinct.begin());
   }
   options.max_connections = settings_.max_connections;
   options.requests_per_connection = settings_.requests_per_connection;
@@ -279,6 +318,12 @@ FilePlan BlockService::file_plan(size_t volume_index) {
 
 Result<void> BlockService::plan(ServicePlan& plan) {
   options_ = options(plan);
+  const std::vector<uint32_t> shards = volume_shards(plan);
+  volume_shards_ = distinct_shards(shards);
+  shard_names_.clear();
+  for (const uint32_t each : volume_shards_) {
+    shard_names_.push_back(plan.configuration().shards[each].name);
+  }
   for (const SegmentRequest& request : plan_block_server(options_)) {
     plan.segment(request.owner, request.carves, request.placement);
   }
@@ -286,7 +331,7 @@ Result<void> BlockService::plan(ServicePlan& plan) {
   plan.connections(shard, settings_.max_connections, "max_connections");
   plan.timers(shard, settings_.max_connections);
   plan.sources(shard, 1);
-  plan.sources(settings_.volumes_shard, 1);
+  for (const uint32_t each : volume_shards_) plan.sources(each, 1);
   LocalOnly local_only;
   if (!options_.has_tls && settings_.plain_text == PlainText::kLocal) {
     local_only = {"others than this machine reach it, and there is no TLS",
@@ -295,7 +340,6 @@ Result<void> BlockService::plan(ServicePlan& plan) {
   }
   plan.listen("listen", settings_.listen, settings_.image_listen, local_only);
   plan.counters<ConnectionCounters>("connections");
-  plan.counters<VolumeCounters>("volumes");
   plan_trace(plan);
   if (options_.has_tls) {
     plan.counters<TlsCounters>("tls");
@@ -305,16 +349,18 @@ Result<void> BlockService::plan(ServicePlan& plan) {
   rbd_makers_.clear();
   for (size_t i = 0; i < settings_.volumes.size(); ++i) {
     const VolumeSettings& volume = settings_.volumes[i];
+    const std::string name = short_volume_name(options_, i);
+    plan.counters<VolumeCounters>("volumes", name);
     if (volume.is_memory()) continue;
-    plan.counters<StoreCounters>("stores", short_volume_name(options_, i));
+    plan.counters<StoreCounters>("stores", name);
     if (volume.is_nvme()) {
-      BP_TRY(drives_.add(volume.name, volume.nvme, volume.bytes));
+      BP_TRY(drives_.add(volume.name, volume.nvme, volume.bytes, shards[i]));
       continue;
     }
-    plan.file(settings_.volumes_shard, file_plan(i));
+    plan.file(shards[i], file_plan(i));
     if (volume.is_rbd()) plan.descriptors(1, nullptr);  // to its child
   }
-  drives_.plan(plan, settings_.volumes_shard, plan.placement(settings_.volumes_shard));
+  drives_.plan(plan);
   for (const std::string* path : {&settings_.tls.certificate, &settings_.tls.key,
                                   &settings_.tls.client_authorities, &settings_.tls.shared_keys}) {
     if (!path->empty()) plan.image_file(*path);
@@ -377,21 +423,24 @@ Result<std::unique_ptr<VolumeStore>> BlockService::open_file(ServiceContext& con
   return store;
 }
 
-Result<void> BlockService::open_stores(ServiceContext& context) {
-  for (size_t i = 0; i < settings_.volumes.size(); ++i) {
-    const VolumeSettings& volume = settings_.volumes[i];
-    if (volume.is_memory()) continue;
-    auto counters = context.counters<StoreCounters>("stores", short_volume_name(options_, i));
-    BP_TRY(counters);
-    if (volume.is_nvme()) {
-      stores_.push_back({drives_.make_store(volume.name), counters.value(), &volume});
-      continue;
-    }
-    auto file = open_file(context, i);
+Result<BlockVolumeWiring> BlockService::open_volume(ServiceContext& context, size_t volume_index) {
+  const VolumeSettings& volume = settings_.volumes[volume_index];
+  const std::string name = short_volume_name(options_, volume_index);
+  auto counters = context.counters<VolumeCounters>("volumes", name);
+  BP_TRY(counters);
+  if (volume.is_memory()) return BlockVolumeWiring{counters.value()};
+  auto store_counters = context.counters<StoreCounters>("stores", name);
+  BP_TRY(store_counters);
+  std::unique_ptr<VolumeStore> store;
+  if (volume.is_nvme()) {
+    store = drives_.make_store(volume.name);
+  } else {
+    auto file = open_file(context, volume_index);
     BP_TRY(file);
-    stores_.push_back({file.take(), counters.value(), &volume});
+    store = file.take();
   }
-  return {};
+  stores_.push_back({std::move(store), store_counters.value(), &volume});
+  return BlockVolumeWiring{counters.value(), stores_.back().store.get(), store_counters.value()};
 }
 
 // While it may read what others may not.
@@ -426,31 +475,35 @@ Result<void> BlockService::connect_tls(ServiceContext& context) {
 
 Result<void> BlockService::create(ServiceContext& context) {
   const uint32_t connections = settings_.connections_shard;
-  const uint32_t volumes = settings_.volumes_shard;
   auto connection_counters = context.counters<ConnectionCounters>("connections");
   BP_TRY(connection_counters);
-  auto volume_counters = context.counters<VolumeCounters>("volumes");
-  BP_TRY(volume_counters);
   BP_TRY(drives_.create(context));
-  BP_TRY(open_stores(context));
-  BlockServerWiring wiring = {&context.loop(connections), &context.sockets(connections),
-                              &context.loop(volumes), connection_counters.value(),
-                              volume_counters.value()};
+  BlockServerWiring wiring = {.connections_loop = &context.loop(connections),
+                              .sockets = &context.sockets(connections),
+                              .connection_counters = connection_counters.value()};
   auto trace = context.trace(connections);
   BP_TRY(trace);
   wiring.trace = trace.value();
-  for (StoredVolume& volume : stores_)
-    wiring.volumes.push_back({volume.store.get(), volume.counters});
+  for (size_t i = 0; i < settings_.volumes.size(); ++i) {
+    auto volume = open_volume(context, i);
+    BP_TRY(volume);
+    wiring.volumes.push_back(volume.value());
+  }
+  for (const uint32_t shard : volume_shards_) {
+    wiring.volume_loops.push_back(&context.loop(shard));
+    volume_sockets_[shard] = &context.sockets(shard);
+  }
   if (options_.has_tls) {
     BP_TRY(connect_tls(context));
     wiring.tls = &tls_;
   }
   const auto carve = [&context](const OwnerName& owner) { return context.carve(owner); };
   BP_TRY(server_.create(carve, options_, wiring));
-  BP_TRY(context.add_source(volumes, server_.volumes(), BlockServer::kVolumeBudget));
+  for (uint32_t i = 0; i < volume_shards_.size(); ++i) {
+    BP_TRY(context.add_source(volume_shards_[i], server_.volumes(i), BlockServer::kVolumeBudget));
+  }
   // Behind the volumes, whose commands so leave in the same round.
-  BP_TRY(drives_.add_sources(context, volumes));
-  volumes_sockets_ = &context.sockets(volumes);
+  BP_TRY(drives_.add_sources(context));
   BP_TRY(context.add_source(connections, server_, BlockServer::kReplyBudget));
   auto listeners = context.listeners("listen");
   BP_TRY(listeners);
@@ -494,7 +547,9 @@ void BlockService::tick() noexcept {
 }
 
 void BlockService::start(uint32_t shard) noexcept {
-  if (shard == settings_.volumes_shard) drives_.start(*volumes_sockets_);
+  if (const auto found = volume_sockets_.find(shard); found != volume_sockets_.end()) {
+    drives_.start(shard, *found->second);
+  }
   if (shard == settings_.connections_shard) server_.start();
 }
 

@@ -1,12 +1,13 @@
 // blockd as a service of the runtime: [blockd] of the configuration, what it plans, where it runs.
 //
-// Connections run on one shard and volumes on another or the same (block_server.h); stores that are
+// Connections run on one shard, and volumes on one or several (volume_shards.h); stores that are
 // no memory are opened here, in create, and live as long as this. Functions without a comment are
 // those of service.h, on the threads that it says.
 #pragma once
 
 #include <atomic>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,7 +30,8 @@ struct VolumeSettings {
   uint64_t bytes = 0;  // of memory; of a file or device: 0: all of it
   bool read_only = false;
   std::optional<PageWish> pages = {};  // nothing: as those of the pool
-  std::optional<int> node = {};        // nothing: the node of the volumes' shard's core
+  std::optional<int> node = {};        // nothing: the node of its shard's core
+  std::optional<uint32_t> shard = {};  // nothing: one of the volumes' shards
   std::string file = {};               // what it lies on; all empty: memory
   std::string device = {};
   NvmeSettings nvme = {};
@@ -55,7 +57,7 @@ struct BlockdSettings {
   std::vector<SocketAddress> listen;
   std::vector<SocketAddress> image_listen;  // instead, as first process of an image; or none
   uint32_t connections_shard = 0;           // index into Configuration::shards
-  uint32_t volumes_shard = 0;
+  std::vector<uint32_t> volumes_shards;     // where volumes live that name none; empty: the last
   uint32_t max_connections = 64;
   uint32_t requests_per_connection = 64;
   uint32_t handshake_timeout_ms = 10000;
@@ -85,7 +87,10 @@ class BlockService final : public Service {
   // What describe() has read; to be changed before plan() only.
   BlockdSettings& settings() noexcept { return settings_; }
   // As the settings say; where they leave a node open, that of the shard which uses the memory.
+  // The shards of the volumes have the numbers that they have among distinct_shards().
   BlockServerOptions options(ServicePlan& plan) const;
+  // The shard of each volume, by its index in the configuration.
+  std::vector<uint32_t> volume_shards(ServicePlan& plan) const;
 
  private:
   void plan_trace(ServicePlan& plan) const;
@@ -108,11 +113,13 @@ class BlockService final : public Service {
   void set_read_only(ControlCall& call) noexcept;
   void hold_volume(ControlCall& call) noexcept;
   void set_listening(ControlCall& call) noexcept;
-  Result<void> open_stores(ServiceContext& context);
+  Result<BlockVolumeWiring> open_volume(ServiceContext& context, size_t volume_index);
   Result<std::unique_ptr<VolumeStore>> open_file(ServiceContext& context, size_t volume_index);
 
-  BlockServerOptions options_;  // of the last plan
-  NvmeDrives drives_;           // likewise
+  BlockServerOptions options_;            // of the last plan
+  std::vector<uint32_t> volume_shards_;   // likewise: each once, ascending
+  std::vector<std::string> shard_names_;  // theirs
+  NvmeDrives drives_;                     // likewise
   RbdBus rbd_bus_;
   std::deque<RbdMaker> rbd_makers_;  // of the last plan
   std::deque<StoredVolume> stores_;
@@ -120,7 +127,7 @@ class BlockService final : public Service {
   TlsEnvironment tls_;
   LogLimit tls_log_limit_{10};
   BlockServer server_;
-  StreamSockets* volumes_sockets_ = nullptr;
+  std::map<uint32_t, StreamSockets*> volume_sockets_;  // by their shard
   std::atomic<bool> is_draining_{false};
 };
 

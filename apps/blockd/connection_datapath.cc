@@ -335,7 +335,7 @@ void Connection::receive_more() noexcept {
   if (incoming_ == Incoming::kNothing || phase_ == Phase::kFinishing) return;
   // With all slots taken, or a whole header still in the buffer, there is no hurry.
   if (phase_ == Phase::kServing && free_requests_ == nullptr) return;
-  // What the volumes' shard still copies from the buffer stays where it is.
+  // What the volume's shard still copies from the buffer stays where it is.
   if (stored_count_ > 0) return;
   const uint32_t kept = buffered_bytes();
   if (buffer_begin_ > 0) std::memmove(buffer_, buffer_ + buffer_begin_, kept);

@@ -2,8 +2,8 @@
 //
 // Receiving. Requests are read ahead into a buffer, many at a time; the last write decides how far.
 // After a small one all of the buffer is used: the payloads of a burst come with their headers, and
-// the volumes' shard copies them from there. After a large one just the next header is read: the
-// payload goes straight from the socket into the destination that the volumes' shard granted, in
+// the volume's shard copies them from there. After a large one just the next header is read: the
+// payload goes straight from the socket into the destination that the volume's shard granted, in
 // one receive together with what follows. The part that was read ahead with the header is copied
 // there. One between them is taken as a small one while such writes come in bursts: a copy is less
 // than a receive of its own then, and more where each is waited for. While a write waits for its
@@ -15,10 +15,10 @@
 // The slot is free again when no operation is in flight and every request is back.
 //
 // Invariants, which is_valid() looks at, around whatever comes from outside: 1. Each request is in
-// one place: free, with the volumes' shard, ready to be answered, being sent, or write_ or refused_
+// one place: free, with the volume's shard, ready to be answered, being sent, or write_ or refused_
 // while its payload comes. 2. There is a write_ while its grant or its payload is waited for, and
 // then alone; so with refused_ and what is discarded. 3. What is buffered lies within the buffer,
-// and writes that are stored there are with the volumes' shard. 4. Closed, it has no descriptor,
+// and writes that are stored there are with the volume's shard. 4. Closed, it has no descriptor,
 // nothing in flight, and all requests.
 #pragma once
 
@@ -41,7 +41,7 @@ class TlsStream;
 // What connections share and call; BlockServer implements it.
 class ConnectionHost {
  public:
-  // Hands `request` to the volumes' shard.
+  // Hands `request` to the volume's shard.
   virtual void submit(BlockRequest& request) noexcept = 0;
   // The connection has replies to send, or may have ended: look at it once this batch is done.
   virtual void mark(Connection& connection) noexcept = 0;
@@ -77,7 +77,7 @@ class Connection {
   // own: Tls::kNone. Returns 0 or an errno value; then the fd is still the caller's.
   int open(int fd, nbd::Tls tls) noexcept;
 
-  // A request comes back from the volumes' shard.
+  // A request comes back from the volume's shard.
   void request_returned(BlockRequest& request) noexcept;
 
   // Sends the replies that are ready; closes if everything is done. Called after mark(). The time
@@ -192,7 +192,7 @@ class Connection {
   BlockRequest* last_reply_ = nullptr;
   BlockRequest* being_sent_ = nullptr;
   const uint32_t request_count_;
-  uint32_t submitted_count_ = 0;  // requests that are with the volumes' shard
+  uint32_t submitted_count_ = 0;  // requests that are with the volume's shard
   uint32_t stored_count_ = 0;     // of these, writes whose payloads lie in the buffer
 
   nbd::Negotiation negotiation_;

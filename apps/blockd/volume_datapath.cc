@@ -42,18 +42,18 @@ void VolumeService::handle_write(BlockRequest& request) noexcept {
   switch (request.step) {
     case RequestStep::kSubmit:
       request.data = destination;
-      options_.counters->grants.add(1);
+      request.volume->counters->grants.add(1);
       break;
     case RequestStep::kStore:
       BP_ASSERT(request.data != nullptr);
       std::memcpy(destination, request.data, request.wire.length);
-      options_.counters->commits.add(1);
+      request.volume->counters->commits.add(1);
       break;
     case RequestStep::kCommit:
       BP_ASSERT(request.data == destination);
-      options_.counters->commits.add(1);
+      request.volume->counters->commits.add(1);
       break;
-    case RequestStep::kAbort: options_.counters->aborts.add(1); break;
+    case RequestStep::kAbort: request.volume->counters->aborts.add(1); break;
     case RequestStep::kStored:
     case RequestStep::kRelease: BP_ASSERT(!"memory has no buffers");
   }

@@ -1,4 +1,4 @@
-// The volumes' side of blockd: one poll source on the shard that owns the volumes.
+// The volumes' side of blockd: one poll source on each shard that owns volumes.
 //
 // Of volumes that are memory it grants destinations, answers where data lies, copies payloads that
 // have arrived with their headers, and zeroes, in slices, so that others get their turn. What is
@@ -16,8 +16,7 @@ struct VolumeServiceOptions {
   BlockRequestFifo* requests = nullptr;  // consumer end
   BlockRequestFifo* replies = nullptr;   // producer end; holds all requests there can be
   Doorbell* replies_doorbell = nullptr;  // nullptr: both ends are on this shard
-  VolumeCounters* counters = nullptr;
-  EventLoop* loop = nullptr;  // tells the time
+  EventLoop* loop = nullptr;             // tells the time
 };
 
 class VolumeService final : public PollSource {

@@ -178,7 +178,6 @@ void ConfigurationReader::read_one_table(const Child& child, const TomlNode& nod
   if (table.check_) table.check_(whole);
   append(&shard_references_, &table.shard_references_);
   append(&group_references_, &table.group_references_);
-  last_shards_.insert(last_shards_.end(), table.last_shards_.begin(), table.last_shards_.end());
 }
 
 void ConfigurationReader::read_key(const ConfigurationTable& table, const std::string& label,
@@ -279,7 +278,6 @@ bool ConfigurationReader::claim(const ConfigurationTable& table, const std::stri
 void ConfigurationReader::resolve_shards() {
   const std::vector<ShardSettings>& shards = configuration_.shards;
   if (shards.empty() || refused_.contains("shard.name")) return;
-  for (uint32_t* index : last_shards_) *index = static_cast<uint32_t>(shards.size() - 1);
   for (const ConfigurationTable::Reference& reference : shard_references_) {
     std::string known;
     const auto found = find_named(shards, reference.value.text, &known);

@@ -86,7 +86,6 @@ class ConfigurationReader {
   std::set<std::string, std::less<>> refused_;  // keys without a usable value somewhere, and tables
   std::vector<ConfigurationTable::Reference> shard_references_;
   std::vector<ConfigurationTable::Reference> group_references_;
-  std::vector<uint32_t*> last_shards_;
 };
 
 // A table that has been read, for its description's check().

@@ -253,6 +253,11 @@ class ConfigurationTable {
   Key& shard(const char* name, uint32_t* to) {
     return add(name, Type::kShard, 0, 0, "the first shard", refer(&shard_references_, to));
   }
+  Key& shard(const char* name, std::optional<uint32_t>* to) {
+    return add(name, Type::kShard, 0, 0, "", [this, to](Key::Value& value) {
+      shard_references_.push_back({&to->emplace(0), std::move(value)});
+    });
+  }
   // Some of them, each once.
   Key& shards(const char* name, std::vector<uint32_t>* to, uint64_t max) {
     Key& key = add(name, Type::kShards, 1, max, "", [this, to, max](Key::Value& value) {
@@ -261,11 +266,6 @@ class ConfigurationTable {
     });
     key.clear_ = [to] { to->clear(); };
     return key.unique();
-  }
-  // The same, and the last one unless it is said.
-  Key& last_shard(const char* name, uint32_t* to) {
-    if (!is_sample_) last_shards_.push_back(to);
-    return add(name, Type::kShard, 0, 0, "the last shard", refer(&shard_references_, to));
   }
   // The name of a group, likewise.
   Key& group(const char* name, uint32_t* to) {
@@ -417,7 +417,6 @@ class ConfigurationTable {
   std::function<void(ReadTable&)> check_;
   std::vector<Reference> shard_references_;
   std::vector<Reference> group_references_;
-  std::vector<uint32_t*> last_shards_;
 };
 
 }  // namespace bedplate

@@ -218,6 +218,62 @@ def drives_in_an_image():
                 raise Failure("it did not drain")
 
 
+FAR, NEAR = "0000:81:00.0", "0000:00:05.0"
+TWO_NODES = smallest("a", pool="256 MiB", sockets="io_uring", in_pool='pages = "2 MiB"', more="""
+[[shard]]
+name = "other"
+cpu = 1
+
+[blockd]
+listen = ["tcp:127.0.0.1:10809"]
+image_listen = ["tcp:10.0.2.15:10809"]
+plain_text = "allowed"
+max_connections = 4
+volumes_shards = ["main", "other"]
+""" + VOLUME.format(name="far", at=FAR, more="") + VOLUME.format(name="near", at=NEAR, more="") + """
+[[network]]
+interface = "eth0"
+driver = "virtio_net"
+address = "10.0.2.15/24"
+gateway = "10.0.2.2"
+""")
+
+
+def a_volume_lives_on_the_node_of_its_drive():
+    """The first drive is at the second node, where the second shard is; the other's is not told."""
+    nodes = [option for node in range(2) for option in
+             ("-object", f"memory-backend-ram,id=memory{node},size=512M",
+              "-numa", f"node,nodeid={node},memdev=memory{node},cpus={node}")]
+    with tempfile.TemporaryDirectory() as work:
+        config = os.path.join(work, "a.toml")
+        with open(config, "w", encoding="utf-8") as file:
+            file.write(TWO_NODES)
+        options = IOMMU.format(bits=48).split()
+        options += ["-device", "pxb-pcie,id=second,bus_nr=128,numa_node=1",
+                    "-device", "pcie-root-port,id=plug,bus=second,chassis=2"]
+        for name, place in (("far", "bus=plug"), ("near", "bus=pcie.0,addr=5")):
+            path = os.path.join(work, name)
+            with open(path, "wb") as file:
+                file.truncate(SIZE)
+            options += ["-blockdev", json.dumps({"driver": "raw", "node-name": name, "file": {
+                            "driver": "file", "filename": path}}),
+                        "-device", f"nvme,id={name},serial={name},drive={name},{place}"]
+        with Image(config, options=("--level", "1")) as image, \
+                Machine(image.path, *nodes, *options, KERNEL=VMLINUX, APPEND="intel_iommu=on",
+                        MEMORY_MIB="1024") as machine:
+            machine.expect_ready()
+            for name, node in (("far", 1), ("near", 0)):
+                machine.expect(rf"volume:{name}: \S+ \S+ in pages of 2 MiB on node {node}$")
+            machine.expect(r"nvme:shard-1: .* on node 1$")
+            for name in ("far", "near"):
+                copies_and_odd_requests(machine, name, work,
+                                        lambda path=os.path.join(work, name): content(path))
+            machine.press_ctrl_alt_delete()
+            machine.expect_lines(r"the machine ends: reboot$", r"reboot: Restarting system")
+            if any("not drained" in line for line in machine.lines):
+                raise Failure("it did not drain")
+
+
 # ---- What is said before, and counted ----
 
 BEGIN = r"""
@@ -319,7 +375,8 @@ kill -TERM $bedplate; wait $bedplate; echo == ended $?; cat /tmp/log
     guest.expect(r"^== ended 0$")
 
 
-TESTS = [drives_in_an_image, what_is_wrong_is_said_and_what_is_done_is_counted]
+TESTS = [drives_in_an_image, a_volume_lives_on_the_node_of_its_drive,
+         what_is_wrong_is_said_and_what_is_done_is_counted]
 
 
 if __name__ == "__main__":

@@ -3,7 +3,10 @@
 
 #include <cerrno>
 
+#include <sys/sysmacros.h>
+
 #include "platform/cpu.h"
+#include "tests/support/fake_root.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -32,6 +35,28 @@ TEST(Numa, EveryCoreHasANodeThatExists) {
     if (cpu_is_usable(cpu)) CHECK(memory_nodes().test(static_cast<size_t>(node_of_cpu(cpu))));
   }
   LONGS_EQUAL(0, node_of_cpu(100'000));
+}
+
+TEST(Numa, ADeviceIsWhereItOrTheNearestAboveItSays) {
+  test::FakeRoot sysfs;
+  sysfs.write("/root/numa_node", "1\n");
+  sysfs.write("/root/bridge/numa_node", "3\n");
+  sysfs.write("/root/bridge/drive/numa_node", "-1\n");
+  sysfs.write("/root/bridge/drive/namespace/size", "7\n");
+  const auto node_of = [&](const char* name) {
+    return node_of_device((sysfs.path() + name).c_str());
+  };
+  LONGS_EQUAL(3, node_of("/root/bridge"));
+  LONGS_EQUAL(3, node_of("/root/bridge/drive/namespace"));
+  LONGS_EQUAL(1, node_of("/root"));
+  LONGS_EQUAL(kAnyNode, node_of(""));
+  LONGS_EQUAL(kAnyNode, node_of("/root/none"));
+  sysfs.write("/root/bridge/drive/numa_node", "99999999999\n");
+  LONGS_EQUAL(3, node_of("/root/bridge/drive"));
+}
+
+TEST(Numa, ABlockDeviceThatThereIsNotIsAtAnyNode) {
+  LONGS_EQUAL(kAnyNode, node_of_block_device(makedev(0xfff, 0xfffff)));
 }
 
 TEST(Numa, AreNamedInMessages) {

@@ -43,7 +43,7 @@ BAD_FILES = {
     "volume_empty": ('bytes = "64 MiB"', "bytes = 0", "0\n", ["bytes"]),
     "unknown_page": ('pages = "2 MiB"', 'pages = "4 MiB"', '"4 MiB"', ["pages", "2 MiB"]),
     "unknown_sockets": ('sockets = "', 'sockets = "kqueue-', '"kqueue', ["sockets", "epoll"]),
-    "unknown_shard": ("[blockd]", '[blockd]\nvolumes_shard = "other"', '"other"', ["other"]),
+    "unknown_shard": ("[blockd]", '[blockd]\nvolumes_shards = ["other"]', '"other"', ["other"]),
     "shard_twice": ("[[shard]]", '[[shard]]\nname = "main"\ncpu = 1\n[[shard]]', None, ["main"]),
     "cpu_twice": ("[[shard]]", '[[shard]]\nname = "two"\ncpu = CPU\n[[shard]]', None, ["cpu"]),
     "no_shard": ("[[shard]]", "[shard]", "[shard]", ["shard"]),

@@ -2,6 +2,7 @@
 #include "apps/blockd/stores/nvme_drives.h"
 
 #include <algorithm>
+#include <map>
 
 #include <sys/mman.h>
 
@@ -20,6 +21,9 @@ using State = NvmeController::State;
 constexpr char kCounters[] = "nvme";
 
 OwnerName owner_of(const std::string& address) { return {"nvme", address}; }
+
+// Of the drives of one shard.
+OwnerName segment_of(uint32_t shard) { return {"nvme", "shard-" + std::to_string(shard)}; }
 
 // Memory that a drive reads and writes while it is looked at.
 class PassingMemory {
@@ -97,14 +101,15 @@ NvmeOptions NvmeDrives::Drive::options() const {
 
 // ---- Before anything is taken -------------------------------------------------------------------
 
-Result<void> NvmeDrives::add(const std::string& name, const NvmeSettings& settings,
-                             uint64_t bytes) {
+Result<void> NvmeDrives::add(const std::string& name, const NvmeSettings& settings, uint64_t bytes,
+                             uint32_t shard) {
   const auto is_it = [&](const Drive& each) { return each.settings.address == settings.address; };
   auto found = std::find_if(drives_.begin(), drives_.end(), is_it);
   if (found == drives_.end()) {
     drives_.emplace_back();
     found = drives_.end() - 1;
     found->settings = settings;
+    found->shard = shard;
   }
   const NvmeSettings& first = found->settings;
   if (first.queue_depth != settings.queue_depth || first.timeout_ms != settings.timeout_ms ||
@@ -112,6 +117,11 @@ Result<void> NvmeDrives::add(const std::string& name, const NvmeSettings& settin
     return disagreement(name, settings.address, found->spaces.front().name,
                         "volume %s drives it in another way",
                         "say the same nvme_queue_depth, nvme_timeout_ms and nvme_write_cache");
+  }
+  if (found->shard != shard) {
+    return disagreement(name, settings.address, found->spaces.front().name,
+                        "volume %s lives on another shard, and a drive has one queue",
+                        "name the same shard");
   }
   for (const Space& space : found->spaces) {
     if (space.number != settings.space) continue;
@@ -122,20 +132,21 @@ Result<void> NvmeDrives::add(const std::string& name, const NvmeSettings& settin
   return {};
 }
 
-void NvmeDrives::plan(ServicePlan& plan, uint32_t shard, const Placement& placement) const {
-  if (drives_.empty()) return;
-  std::vector<CarvePlan> carves;
+void NvmeDrives::plan(ServicePlan& plan) const {
+  std::map<uint32_t, std::vector<CarvePlan>> carves;
   for (const Drive& each : drives_) {
     const std::string& address = each.settings.address;
     plan.vfio_device(address);
-    carves.push_back({owner_of(address), NvmeController::bytes_for(each.options())});
-    plan.timers(shard, kNvmeTimerCount);
-    plan.watches(shard, kNvmeWatchCount);
-    plan.sources(shard, 1);
+    carves[each.shard].push_back({owner_of(address), NvmeController::bytes_for(each.options())});
+    plan.timers(each.shard, kNvmeTimerCount);
+    plan.watches(each.shard, kNvmeWatchCount);
+    plan.sources(each.shard, 1);
     plan.descriptors(kNvmeDescriptorCount, nullptr);
     plan.counters<NvmeCounters>(kCounters, address);
   }
-  plan.segment("nvme", carves, placement);
+  for (const auto& [shard, of_shard] : carves) {
+    plan.segment(segment_of(shard), of_shard, plan.placement(shard));
+  }
 }
 
 Result<void> NvmeDrives::check_bytes(const Drive& drive, size_t index, const NvmeNamespace& found) {
@@ -203,9 +214,9 @@ Result<void> NvmeDrives::create(ServiceContext& context) {
   return {};
 }
 
-Result<void> NvmeDrives::add_sources(ServiceContext& context, uint32_t shard) {
+Result<void> NvmeDrives::add_sources(ServiceContext& context) {
   for (Drive& each : drives_) {
-    BP_TRY(context.add_source(shard, each.drive, NvmeDrive::kBudget));
+    BP_TRY(context.add_source(each.shard, each.drive, NvmeDrive::kBudget));
   }
   return {};
 }
@@ -221,8 +232,10 @@ std::unique_ptr<VolumeStore> NvmeDrives::make_store(const std::string& name) {
   return nullptr;
 }
 
-void NvmeDrives::start(StreamSockets& sockets) noexcept {
-  for (Drive& each : drives_) each.drive.start(sockets);
+void NvmeDrives::start(uint32_t shard, StreamSockets& sockets) noexcept {
+  for (Drive& each : drives_) {
+    if (each.shard == shard) each.drive.start(sockets);
+  }
 }
 
 // The shard cannot say it itself.

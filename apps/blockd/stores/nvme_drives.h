@@ -1,7 +1,8 @@
 // The NVMe drives of a block service: which volumes lie on which, what each takes, and their life.
 //
-// A drive has one queue, on the volumes' shard, for all volumes on it. Before anything is taken it
-// can be asked what it is: for that it is started with memory of the moment, and stopped again.
+// A drive has one queue, for all volumes on it, which so live on one shard. Before anything is
+// taken it can be asked what it is: for that it is started with memory of the moment, and stopped
+// again.
 // Threads: the main thread, and the control thread where nothing else is said.
 #pragma once
 
@@ -33,22 +34,23 @@ class NvmeDrives {
  public:
   // Forgets the volumes of an earlier plan.
   void clear() noexcept { drives_.clear(); }
-  // A volume `name` of `bytes` (0: all of it). Errors: volumes of a drive that disagree, or that
-  // are one namespace.
-  Result<void> add(const std::string& name, const NvmeSettings& settings, uint64_t bytes);
-  // What they all take, on `shard`, in memory that lies as `placement` says.
-  void plan(ServicePlan& plan, uint32_t shard, const Placement& placement) const;
+  // A volume `name` of `bytes` (0: all of it), on `shard`. Errors: volumes of a drive that
+  // disagree, or that are one namespace.
+  Result<void> add(const std::string& name, const NvmeSettings& settings, uint64_t bytes,
+                   uint32_t shard);
+  // What they all take.
+  void plan(ServicePlan& plan) const;
   // What is wrong with a drive that can be had. It is started for that, and stopped again.
   void preflight(std::vector<Error>* problems) const;
 
   Result<void> create(ServiceContext& context);
-  // Has them polled by the loop of `shard`.
-  Result<void> add_sources(ServiceContext& context, uint32_t shard);
+  // Has each polled by the loop of its shard.
+  Result<void> add_sources(ServiceContext& context);
   // Of the volume that was added as `name`. Requires: they were created.
   std::unique_ptr<VolumeStore> make_store(const std::string& name);
 
-  // Threads: the volumes' shard.
-  void start(StreamSockets& sockets) noexcept;
+  // Those of `shard`. Threads: that shard.
+  void start(uint32_t shard, StreamSockets& sockets) noexcept;
 
   // Says what has become of them, and closes those that the kernel wants back.
   void tick() noexcept;
@@ -64,6 +66,7 @@ class NvmeDrives {
   };
   struct Drive {
     NvmeSettings settings;
+    uint32_t shard = 0;
     std::vector<Space> spaces;
     NvmeDrive drive;
     NvmeCounters* counters = nullptr;

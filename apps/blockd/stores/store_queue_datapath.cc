@@ -65,8 +65,8 @@ uint64_t StoreQueue::bytes_for(const StoreQueueShape& shape) noexcept {
 
 void StoreQueue::create(VolumeStore& store, const StoreQueueShape& shape,
                         std::span<std::byte> buffers, std::span<std::byte> memory,
-                        ReplyLane& replies, const EventLoop& loop, VolumeCounters& counters,
-                        StoreCounters& store_counters) noexcept {
+                        ReplyLane& replies, const EventLoop& loop,
+                        StoreCounters& counters) noexcept {
   BP_ASSERT(buffers.size() == shape.buffer_bytes && buffers.size() >= kBufferBytesMin);
   BP_ASSERT(memory.size() == bytes_for(shape) && store.memory() == nullptr);
   BP_ASSERT(store.block_bytes() >= kBlockBytesMin && store.block_bytes() <= kBlockBytesMax);
@@ -75,7 +75,6 @@ void StoreQueue::create(VolumeStore& store, const StoreQueueShape& shape,
   replies_ = &replies;
   loop_ = &loop;
   counters_ = &counters;
-  store_counters_ = &store_counters;
   zeros_ = memory.first(kZerosBytes);
   std::byte* scratch = memory.data() + kZerosBytes;
   std::byte* place = scratch + uint64_t{shape.task_count} * kBlockBytesMax;
@@ -166,7 +165,7 @@ void StoreQueue::give_buffer(BlockRequest& request) noexcept {
 void StoreQueue::take(BlockRequest& request) noexcept {
   BP_KEEPS_VALID(*this);
   switch (request.step) {
-    case RequestStep::kAbort: counters_->aborts.add(1); [[fallthrough]];
+    case RequestStep::kAbort: request.volume->counters->aborts.add(1); [[fallthrough]];
     case RequestStep::kRelease:
       give_buffer(request);
       replies_->push(request);
@@ -195,13 +194,13 @@ void StoreQueue::pump() noexcept {
 }
 
 void StoreQueue::set_levels() noexcept {
-  store_counters_->requests_waiting.set(waiting_count_);
+  counters_->requests_waiting.set(waiting_count_);
   const uint64_t operations = tasks_.size() - free_count_;
   const uint64_t buffer_bytes = arena_.bytes() - arena_.free_bytes();
-  store_counters_->operations.set(operations);
-  store_counters_->operations_peak.raise(operations);
-  store_counters_->buffer_bytes.set(buffer_bytes);
-  store_counters_->buffer_peak_bytes.raise(buffer_bytes);
+  counters_->operations.set(operations);
+  counters_->operations_peak.raise(operations);
+  counters_->buffer_bytes.set(buffer_bytes);
+  counters_->buffer_peak_bytes.raise(buffer_bytes);
 }
 
 // Returns whether the first of those that wait is on its way, and so no longer waits.
@@ -234,7 +233,7 @@ bool StoreQueue::try_grant(BlockRequest& request) noexcept {
     std::memcpy(data, request.data, request.wire.length);
     request.step = RequestStep::kStored;
   } else {
-    counters_->grants.add(1);
+    request.volume->counters->grants.add(1);
   }
   request.data = data;
   request.has_buffer = true;
@@ -374,7 +373,7 @@ void StoreQueue::completed(void* context, int64_t result) noexcept {
   BP_ASSERT(task.request != nullptr);  // a store ends what it was given once
   StoreQueue& queue = *task.queue;
   BP_KEEPS_VALID(queue);
-  queue.store_counters_->operations_ended.add(1);
+  queue.counters_->operations_ended.add(1);
   queue.step_ended(task, result);
   queue.pump();
 }
@@ -394,14 +393,14 @@ void StoreQueue::step_ended(StoreTask& task, int64_t result) noexcept {
       return go_on(task);  // a wish, and no more
     }
     if (task.step == Step::kSync) has_failed_sync_ = true;
-    if (result != -EOPNOTSUPP) store_counters_->errors.add(1);
-    store_counters_->has_failed_flush.set(has_failed_sync_ ? 1 : 0);
+    if (result != -EOPNOTSUPP) counters_->errors.add(1);
+    counters_->has_failed_flush.set(has_failed_sync_ ? 1 : 0);
     return end_task(task, code_of(result));
   }
   if (task.has_failed_sync) {  // the write alone has worked, so it was its durability
     has_failed_sync_ = true;
-    store_counters_->errors.add(1);
-    store_counters_->has_failed_flush.set(1);
+    counters_->errors.add(1);
+    counters_->has_failed_flush.set(1);
     return end_task(task, nbd::ErrorCode::kEio);
   }
   switch (task.step) {
@@ -480,7 +479,7 @@ void StoreQueue::end_task(StoreTask& task, nbd::ErrorCode error) noexcept {
   BP_USDT(request_done, request.wire.cookie, error);
   request.trace.pass(kDone, loop_->now_ns());
   const bool is_write = request.wire.command == nbd::Command::kWrite;
-  if (is_write) counters_->commits.add(1);
+  if (is_write) request.volume->counters->commits.add(1);
   if (request.has_buffer && (is_write || error != nbd::ErrorCode::kNone)) give_buffer(request);
   if (task.is_ordered) {
     order_.leave(task.order);

@@ -1,4 +1,4 @@
-// From the requests of clients to the operations of one volume's store, on the volumes' shard.
+// From the requests of clients to the operations of one volume's store, on the volume's shard.
 //
 // Buffers. Data lie in a planned piece of memory, aligned as the store wants it: a read goes into a
 // buffer that is sent from, a payload is received into one that is written from. A request that is
@@ -80,7 +80,7 @@ class StoreQueue {
   // to a block; the store is not memory. All outlive this.
   void create(VolumeStore& store, const StoreQueueShape& shape, std::span<std::byte> buffers,
               std::span<std::byte> memory, ReplyLane& replies, const EventLoop& loop,
-              VolumeCounters& counters, StoreCounters& store_counters) noexcept;
+              StoreCounters& counters) noexcept;
 
   // A request from the lane. It goes back through the lane once it is done, or granted.
   void take(BlockRequest& request) noexcept;
@@ -133,8 +133,7 @@ class StoreQueue {
   VolumeStore* store_ = nullptr;
   ReplyLane* replies_ = nullptr;
   const EventLoop* loop_ = nullptr;  // tells the time
-  VolumeCounters* counters_ = nullptr;
-  StoreCounters* store_counters_ = nullptr;
+  StoreCounters* counters_ = nullptr;
   BufferArena arena_;
   std::span<StoreTask> tasks_;
   std::span<std::byte> zeros_;

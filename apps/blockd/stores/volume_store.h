@@ -36,7 +36,7 @@ struct StoreOperation {
   uint32_t extent_count_max = 0;  // of these
   uint64_t bytes = 0;             // all but kFlush; whole blocks, but for kExtents
   uint64_t offset = 0;
-  // On the volumes' shard, never from within begin(). `result`: negative: -errno; else of kRead how
+  // On the volume's shard, never from within begin(). `result`: negative: -errno; else of kRead how
   // many bytes there were, of kExtents how many extents, of others nothing. EOPNOTSUPP: it cannot
   // do this, and has done nothing.
   void (*completed)(void* context, int64_t result) noexcept = nullptr;
@@ -52,7 +52,7 @@ class VolumeStore {
   VolumeStore& operator=(const VolumeStore&) = delete;
   virtual ~VolumeStore() = default;
 
-  // Threads: the volumes' shard. Requires: memory() is nullptr; the range is the store's.
+  // Threads: the volume's shard. Requires: memory() is nullptr; the range is the store's.
   virtual void begin(StoreOperation& operation) noexcept = 0;
 
   // Looks whether it has grown. Threads: the control thread; it never waits for the store.

@@ -59,7 +59,12 @@ class BlockServerFixture : public Utest {
     const StoreQueueShape shape = {align_up(StoreQueue::kBufferBytesMin, kMiB), 2};
     options.volumes.push_back({"disk0", 0, false, {}, shape});
   }
-  bool start() { return rig->start(options, variant()); }
+  bool start() {
+    for (size_t i = 0; variant().on_both && i < options.volumes.size(); ++i) {
+      options.volumes[i].shard = i % 2;
+    }
+    return rig->start(options, variant());
+  }
 
   ConnectionCounters& counted() { return rig->connection_counters; }
   NbdPeer negotiated(bool structured = false, std::string_view name = "") {
@@ -72,11 +77,12 @@ class BlockServerFixture : public Utest {
 
 }  // namespace bedplate::test
 
-// The four groups of a fixture.
-#define BP_BLOCK_SERVER_GROUPS(name, fixture)                                     \
-  BP_BLOCK_SERVER_GROUP(name##UringOneShard, fixture, (RigVariant{true, false}))  \
-  BP_BLOCK_SERVER_GROUP(name##UringTwoShards, fixture, (RigVariant{true, true}))  \
-  BP_BLOCK_SERVER_GROUP(name##EpollOneShard, fixture, (RigVariant{false, false})) \
+// The groups of a fixture.
+#define BP_BLOCK_SERVER_GROUPS(name, fixture)                                           \
+  BP_BLOCK_SERVER_GROUP(name##UringOneShard, fixture, (RigVariant{true, false}))        \
+  BP_BLOCK_SERVER_GROUP(name##UringTwoShards, fixture, (RigVariant{true, true}))        \
+  BP_BLOCK_SERVER_GROUP(name##UringBothShards, fixture, (RigVariant{true, true, true})) \
+  BP_BLOCK_SERVER_GROUP(name##EpollOneShard, fixture, (RigVariant{false, false}))       \
   BP_BLOCK_SERVER_GROUP(name##EpollTwoShards, fixture, (RigVariant{false, true}))
 #define BP_BLOCK_SERVER_GROUP(group, fixture, its_variant)                                \
   TEST_GROUP_BASE(group, fixture){RigVariant variant() const override{return its_variant; \
@@ -85,10 +91,11 @@ class BlockServerFixture : public Utest {
   ;
 
 // A test in all of them: the statements before the start, and the body.
-#define BP_ALL_VARIANTS(name, sentence, prepare, body)          \
-  BP_ONE_VARIANT(name##UringOneShard, sentence, prepare, body)  \
-  BP_ONE_VARIANT(name##UringTwoShards, sentence, prepare, body) \
-  BP_ONE_VARIANT(name##EpollOneShard, sentence, prepare, body)  \
+#define BP_ALL_VARIANTS(name, sentence, prepare, body)           \
+  BP_ONE_VARIANT(name##UringOneShard, sentence, prepare, body)   \
+  BP_ONE_VARIANT(name##UringTwoShards, sentence, prepare, body)  \
+  BP_ONE_VARIANT(name##UringBothShards, sentence, prepare, body) \
+  BP_ONE_VARIANT(name##EpollOneShard, sentence, prepare, body)   \
   BP_ONE_VARIANT(name##EpollTwoShards, sentence, prepare, body)
 #define BP_ONE_VARIANT(group, sentence, prepare, body)                          \
   TEST(group, sentence) {                                                       \

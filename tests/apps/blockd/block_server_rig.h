@@ -28,6 +28,7 @@ namespace bedplate::test {
 struct RigVariant {
   bool uring = false;
   bool two_shards = false;
+  bool on_both = false;  // volumes live on them in turn, not on the second alone
 };
 
 // A thread with a loop and a socket backend. Like the appliance's, without its pinning.
@@ -122,23 +123,34 @@ class BlockServerRig {
           pool->create_segment(request.owner, align_up(bytes, 4 * kKiB), PageSize::k4KiB, 1);
       BP_ASSERT(made.ok());
     }
-    RigShard& volumes_shard = variant.two_shards ? volumes : connections;
-    make_files(options, volumes_shard);
+    std::vector<RigShard*> shards;
+    if (variant.two_shards) shards.push_back(&volumes);
+    if (!variant.two_shards || (variant.on_both && options.volumes.size() > 1)) {
+      shards.push_back(&connections);
+    }
+    make_files(options, shards);
     if (!connections.create(variant.uring)) return false;
     if (variant.two_shards && !volumes.create(variant.uring)) return false;
-    EventLoop& volumes_loop = variant.two_shards ? volumes.loop : connections.loop;
     const auto carve = [&](const OwnerName& owner) { return carve_planned(options, owner); };
-    BlockServerWiring wiring = {&connections.loop, connections.sockets.get(), &volumes_loop,
-                                &connection_counters, &volume_counters};
+    BlockServerWiring wiring = {.connections_loop = &connections.loop,
+                                .sockets = connections.sockets.get(),
+                                .connection_counters = &connection_counters};
     trace_ring.create(trace_records);
     wiring.trace = TraceWriter(&trace_ring, 0);
-    for (const FileOptions& file : volumes_shard.file_options) {
-      stores_.push_back(std::make_unique<FileStore>(*volumes_shard.files.find(file.name), 0));
-      wiring.volumes.push_back({stores_.back().get(), &store_counters});
+    for (RigShard* shard : shards) wiring.volume_loops.push_back(&shard->loop);
+    for (const BlockVolumeOptions& volume : options.volumes) {
+      BlockVolumeWiring& its = wiring.volumes.emplace_back();
+      its.counters = &volume_counters;
+      if (!volume.queue.has_value()) continue;
+      File& file = *shards[volume.shard]->files.find(volume.name);
+      its.store = stores_.emplace_back(std::make_unique<FileStore>(file, 0)).get();
+      its.store_counters = &store_counters;
     }
     const auto made = server.create(carve, options, wiring);
     BP_ASSERT(made.ok());
-    volumes_loop.add_source(server.volumes(), BlockServer::kVolumeBudget);
+    for (uint32_t i = 0; i < shards.size(); ++i) {
+      shards[i]->loop.add_source(server.volumes(i), BlockServer::kVolumeBudget);
+    }
     connections.loop.add_source(server, BlockServer::kReplyBudget);
     connections.loop.timers().reserve_more(options.max_connections);
     listen_unix();
@@ -185,7 +197,7 @@ class BlockServerRig {
   static constexpr uint64_t kFileBytes = 2 * kMiB;
 
  private:
-  void make_files(const BlockServerOptions& options, RigShard& shard) {
+  void make_files(const BlockServerOptions& options, const std::vector<RigShard*>& shards) {
     for (const BlockVolumeOptions& volume : options.volumes) {
       if (!volume.queue.has_value()) continue;
       char path[] = "/tmp/bedplate-volume-XXXXXX";
@@ -193,12 +205,12 @@ class BlockServerRig {
       unlink(path);
       const bool is_sized = ftruncate(fd.number(), kFileBytes) == 0;
       BP_ASSERT(is_sized);
-      shard.file_options.push_back({.name = volume.name,
-                                    .fd = fd.number(),
-                                    .operation_count_max = volume.queue->task_count,
-                                    .bytes = kFileBytes,
-                                    .tells_extents = true,
-                                    .counters = &file_counters_});
+      shards[volume.shard]->file_options.push_back({.name = volume.name,
+                                                    .fd = fd.number(),
+                                                    .operation_count_max = volume.queue->task_count,
+                                                    .bytes = kFileBytes,
+                                                    .tells_extents = true,
+                                                    .counters = &file_counters_});
     }
   }
   Result<std::span<std::byte>> carve_planned(const BlockServerOptions& options,

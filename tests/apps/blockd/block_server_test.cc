@@ -26,8 +26,54 @@ constexpr uint32_t kEnospc = 28;
 
 namespace {
 
+// Tells the volume on its shard.
+void hold(BlockServer& server, size_t volume) {
+  struct Call {
+    BlockServer& server;
+    size_t volume;
+    LoopCall call = {.function = &Call::run, .context = this};
+    static void run(void* self) noexcept {
+      auto& told = *static_cast<Call*>(self);
+      told.server.set_held(told.volume, true);
+    }
+  } told = {server, volume};
+  server.volume_loop(volume).submit(told.call);
+  CHECK(eventually([&] { return server.is_held(volume); }));
+}
+
 class BlockServerTest : public BlockServerFixture {
  public:
+  // Each of two shards has one.
+  void volumes_of_each_are_served() {
+    CHECK(&rig->server.volume_loop(0) == &rig->volumes.loop);
+    CHECK(&rig->server.volume_loop(1) == &rig->connections.loop);
+    NbdPeer peers[] = {negotiated(false, "ram0"), negotiated(false, "ram1")};
+    for (char fill = 'a'; fill <= 'z'; ++fill) {
+      for (NbdPeer& peer : peers) {
+        for (uint64_t i = 0; i < 8; ++i) peer.ask(kWrite, i * 4096, 4096, std::string(4096, fill));
+      }
+      for (NbdPeer& peer : peers) {
+        PeerReply reply;
+        for (int i = 0; i < 8; ++i) CHECK(peer.next_reply(reply) && reply.error == 0);
+        CHECK(peer.reads(0, std::string(8 * 4096, fill)));
+      }
+    }
+  }
+
+  void what_is_held_goes_on_at_a_drain() {
+    NbdPeer peers[] = {negotiated(false, "ram0"), negotiated(false, "ram1")};
+    for (size_t i = 0; i < 2; ++i) {
+      hold(rig->server, i);
+      peers[i].ask(kRead, 0, 512);
+      CHECK(peers[i].flush() && peers[i].is_taken());
+    }
+    rig->server.request_drain();
+    for (NbdPeer& peer : peers) {
+      PeerReply reply;
+      CHECK(peer.next_reply(reply) && reply.error == 0);
+    }
+  }
+
   void data_is_what_was_written() {
     for (const bool structured : {false, true}) {
       NbdPeer peer = rig->connect();
@@ -448,6 +494,9 @@ void BlockServerTest::random_requests() {
 
 BP_BLOCK_SERVER_GROUPS(BlockServer, BlockServerTest)
 
+BP_ONE_VARIANT(BlockServerUringBothShards, VolumesOfEachAreServed,
+               options.volumes[1].read_only = false, volumes_of_each_are_served())
+BP_ALL_VARIANTS(BlockServer, WhatIsHeldGoesOnAtADrain, , what_is_held_goes_on_at_a_drain())
 BP_ALL_VARIANTS(BlockServer, GivesBackWhatWasWritten, , data_is_what_was_written())
 BP_ALL_VARIANTS(BlockServer, ServesOverTcp, , serves_over_tcp())
 BP_ALL_VARIANTS(BlockServer, TrimAndWriteZeroesReadAsZeros, , trim_and_write_zeroes())
@@ -495,6 +544,16 @@ TEST(BlockServerPlan, HasASegmentForItselfAndOneForEachVolume) {
   STRCMP_EQUAL("volume:ram1", planned[2].owner.text);
 }
 
+TEST(BlockServerPlan, EachShardWithVolumesHasLanes) {
+  LONGS_EQUAL(4, plan_block_server(options)[0].carves.size());
+  options.volumes.push_back({"ram1", 4 * kKiB, true});
+  options.volumes[1].shard = 1;
+  const auto planned = plan_block_server(options);
+  LONGS_EQUAL(6, planned[0].carves.size());
+  STRCMP_EQUAL("fifo:blockd.replies-0", planned[0].carves[3].owner.text);
+  STRCMP_EQUAL("fifo:blockd.replies-1", planned[0].carves[5].owner.text);
+}
+
 TEST(BlockServerPlan, ItsLanesHoldEveryRequestThereCanBe) {
   for (const uint32_t connections : {1U, 3U, 4096U}) {
     for (const uint32_t requests : {1U, 7U, 1024U}) {
@@ -502,8 +561,8 @@ TEST(BlockServerPlan, ItsLanesHoldEveryRequestThereCanBe) {
       options.requests_per_connection = requests;
       const auto planned = plan_block_server(options);
       const uint64_t items_bytes = uint64_t{connections} * requests * sizeof(BlockRequest*);
-      CHECK(planned[0].carves[1].bytes >= sizeof(BlockRequestFifo) + items_bytes);
-      CHECK_EQUAL(planned[0].carves[1].bytes, planned[0].carves[2].bytes);
+      CHECK(planned[0].carves[2].bytes >= sizeof(BlockRequestFifo) + items_bytes);
+      CHECK_EQUAL(planned[0].carves[2].bytes, planned[0].carves[3].bytes);
       CHECK(planned[0].carves[0].bytes >=
             connections * (sizeof(Connection) + requests * sizeof(BlockRequest)));
       for (const CarvePlan& each : planned[0].carves) LONGS_EQUAL(0, each.bytes % 64);

@@ -40,7 +40,7 @@ TEST_GROUP(VolumeService) {
   std::vector<std::byte> memory = std::vector<std::byte>(kVolumeBytes, std::byte{0xee});
   MemoryStore store{memory.data(), kVolumeBytes};
   VolumeHold hold;
-  Volume volume{&store, nullptr, &hold};
+  Volume volume{&store, nullptr, &hold, nullptr, &parts->counters};
   BlockRequestFifo* requests = nullptr;
   BlockRequestFifo* replies = nullptr;
   EventLoop loop;  // tells the time
@@ -50,7 +50,7 @@ TEST_GROUP(VolumeService) {
     requests = BlockRequestFifo::create(parts->request_lane.bytes, kLaneItems);
     replies = BlockRequestFifo::create(parts->reply_lane.bytes, kLaneItems);
     CHECK(parts->doorbell.create().ok());
-    service.create({requests, replies, &parts->doorbell, &parts->counters, &loop});
+    service.create({requests, replies, &parts->doorbell, &loop});
   }
 
   BlockRequest request(nbd::Command command, uint64_t offset, uint32_t length) {
@@ -193,7 +193,7 @@ TEST(VolumeService, RingsOnlyWhenItHasReplied) {
 }
 
 TEST(VolumeService, ServesWithoutADoorbellOnTheSameShard) {
-  service.create({requests, replies, nullptr, &parts->counters, &loop});
+  service.create({requests, replies, nullptr, &loop});
   BlockRequest read = request(nbd::Command::kRead, 0, 1);
   POINTERS_EQUAL(&read, answer_to(read));
 }

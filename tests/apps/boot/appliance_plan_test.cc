@@ -114,7 +114,7 @@ TEST(AppliancePlan, ADriveHasItsQueueOnce) {
   on_drive("other", 2);
   const AppliancePlan made = plan();
   CHECK(find(made, "volume:disk") != nullptr && find(made, "volume:other") != nullptr);
-  const SegmentPlan* drives = find(made, "nvme");
+  const SegmentPlan* drives = find(made, "nvme:shard-1");
   CHECK(drives != nullptr);
   LONGS_EQUAL(1, drives->carves.size());
   STRCMP_EQUAL("nvme:0000:01:00.0", drives->carves[0].owner.text);
@@ -133,6 +133,14 @@ TEST(AppliancePlan, VolumesOfADriveDriveItInOneWay) {
   STRCMP_EQUAL("volume disk has its namespace", same.error().answer);
   blockd.settings().volumes[1].nvme.space = 2;
   CHECK(plan_appliance(configuration).ok());
+  blockd.settings().volumes[0].shard = 0;
+  CHECK(plan_appliance(configuration).ok());  // the other follows
+  blockd.settings().volumes[1].shard = 1;
+  Result<AppliancePlan> apart = plan_appliance(configuration);
+  CHECK(!apart.ok());
+  STRCMP_EQUAL("volume disk lives on another shard, and a drive has one queue",
+               apart.error().answer);
+  blockd.settings().volumes[1].shard = 0;
   blockd.settings().volumes[1].nvme.timeout_ms = 1;
   Result<AppliancePlan> other = plan_appliance(configuration);
   CHECK(!other.ok());
@@ -194,12 +202,30 @@ TEST(AppliancePlan, HandsTheConfigurationOfBlockdOnAsItIs) {
 }
 
 TEST(AppliancePlan, ASegmentLiesOnTheNodeOfTheShardThatUsesIt) {
-  blockd.settings().volumes_shard = 1;
+  blockd.settings().volumes_shards = {1};
   const AppliancePlan made = plan();
   LONGS_EQUAL(kAnyNode, find(made, "boot")->node);
   LONGS_EQUAL(node_of_cpu(0), find(made, "heap")->node);
   LONGS_EQUAL(node_of_cpu(0), find(made, "blockd")->node);
   LONGS_EQUAL(node_of_cpu(1), find(made, "volume:ram0")->node);
+}
+
+TEST(AppliancePlan, VolumesSpreadOverTheirShards) {
+  blockd.settings().volumes_shards = {0, 1};
+  ServicePlan asked(configuration, blockd);
+  CHECK(blockd.volume_shards(asked) == std::vector<uint32_t>({0, 1}));
+  blockd.settings().volumes[0].shard = 1;
+  CHECK(blockd.volume_shards(asked) == std::vector<uint32_t>({1, 0}));
+  blockd.settings().volumes[1].shard = 1;
+  CHECK(blockd.volume_shards(asked) == std::vector<uint32_t>({1, 1}));
+  LONGS_EQUAL(0, blockd.options(asked).volumes[1].shard);  // the only one that has volumes
+}
+
+TEST(AppliancePlan, AVolumeWithANodeLivesOnAShardThatIsThere) {
+  blockd.settings().volumes_shards = {0, 1};
+  blockd.settings().volumes[0].node = node_of_cpu(1);
+  ServicePlan asked(configuration, blockd);
+  LONGS_EQUAL(node_of_cpu(0) == node_of_cpu(1) ? 0 : 1, blockd.volume_shards(asked)[0]);
 }
 
 TEST(AppliancePlan, ASegmentHasThePagesAndTheNodeOfItsOwnKeys) {

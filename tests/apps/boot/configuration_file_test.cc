@@ -122,7 +122,7 @@ TEST(ConfigurationFile, TheDemosAreGood) {
 TEST(ConfigurationFile, TheDemoServesRam0) {
   const auto c = parsed(source_text("apps/demo.toml"));
   STRCMP_EQUAL("demo /run/bedplate 5000 268435456 1 0 33554432 - - 2 50 100 0 shard main 0 blockd "
-               "1 tcp:127.0.0.1:10809 0 0 64 64 10000 60 volume ram0 67108864 0 - -",
+               "1 tcp:127.0.0.1:10809 0 64 64 10000 60 volume ram0 67108864 0 - -",
                described(c).c_str());
 }
 

@@ -229,8 +229,9 @@ inline std::string described(const ParsedConfiguration& c) {
   const BlockdSettings& blockd = c.blockd();
   out << " blockd " << c.has_blockd();
   for (const SocketAddress& address : blockd.listen) out << ' ' << address.text();
-  out << ' ' << blockd.connections_shard << ' ' << blockd.volumes_shard << ' '
-      << blockd.max_connections << ' ' << blockd.requests_per_connection << ' '
+  out << ' ' << blockd.connections_shard << ' ';
+  for (const uint32_t shard : blockd.volumes_shards) out << shard << ' ';
+  out << blockd.max_connections << ' ' << blockd.requests_per_connection << ' '
       << blockd.handshake_timeout_ms << ' ' << blockd.client_timeout_s;
   for (const VolumeSettings& volume : blockd.volumes) {
     out << " volume " << volume.name << ' ' << volume.bytes << ' ' << volume.read_only << ' '

@@ -32,7 +32,7 @@ struct Settings {
   bool may_read = false;
   bool may_write = false;
   uint32_t first = 7;
-  uint32_t last = 7;
+  std::optional<uint32_t> own = {};
   std::vector<uint32_t> some;
   std::vector<std::string> prefixes;
   std::vector<std::string> ways;
@@ -60,7 +60,7 @@ void describe(bedplate::ConfigurationTable& table, Settings& settings) {
   table.choices("fallbacks", &settings.fallbacks, kPolicies, 0);
   table.flags("rights", {{"read", &settings.may_read}, {"write", &settings.may_write}}, 1);
   table.shard("first", &settings.first);
-  table.last_shard("last", &settings.last);
+  table.shard("own", &settings.own).otherwise("any");
   table.shards("some", &settings.some, 3).otherwise("all");
   table.texts("prefixes", bedplate::ConfigurationKey::Type::kIpPrefixes, &settings.prefixes, 2);
   table.texts("ways", bedplate::ConfigurationKey::Type::kIpAddresses, &settings.ways, 2);
@@ -114,7 +114,7 @@ TEST(ConfigurationTable, LeavesDefaultsWhereTheFileSaysNothing) {
   CHECK(settings.policy == cache::Policy::kLeastUsed);
   LONGS_EQUAL(1, settings.fallbacks.size());
   LONGS_EQUAL(7, settings.first);  // nobody named one
-  LONGS_EQUAL(2, settings.last);
+  CHECK(!settings.own.has_value());
   LONGS_EQUAL(1, settings.tenants.size());
   LONGS_EQUAL(1, settings.tenants[0].share);
 }
@@ -123,7 +123,7 @@ TEST(ConfigurationTable, PutsEveryValueWhereItsKeyIsBoundTo) {
   STRCMP_EQUAL("", read("[cache]\nlisten = [\"tcp:127.0.0.1:1\", \"unix:/x\"]\nbytes = \"8 KiB\"\n"
                         "slots = 2\nverbose = false\nnode = 3\npolicy = \"oldest\"\n"
                         "fallbacks = [\"least-used\", \"oldest\"]\nrights = [\"write\"]\n"
-                        "first = \"b\"\nlast = \"a\"\nsome = [\"c\", \"a\"]\n"
+                        "first = \"b\"\nown = \"a\"\nsome = [\"c\", \"a\"]\n"
                         "prefixes = [\"192.0.2.1/24\"]\nways = [\"2001:db8::1\", \"192.0.2.2\"]\n"
                         "[[cache.tenant]]\nname = \"x\"\nshare = 5\n"
                         "[[cache.tenant]]\nname = \"y\"\n")
@@ -136,7 +136,7 @@ TEST(ConfigurationTable, PutsEveryValueWhereItsKeyIsBoundTo) {
          std::vector<cache::Policy>{cache::Policy::kLeastUsed, cache::Policy::kOldest}));
   CHECK(settings.may_write && !settings.may_read);
   LONGS_EQUAL(1, settings.first);
-  LONGS_EQUAL(0, settings.last);
+  LONGS_EQUAL(0, settings.own.value());
   CHECK((settings.some == std::vector<uint32_t>{2, 0}));
   STRCMP_EQUAL("192.0.2.1/24", settings.prefixes.at(0).c_str());
   STRCMP_EQUAL("192.0.2.2", settings.ways.at(1).c_str());
@@ -170,7 +170,7 @@ TEST(ConfigurationTable, RefusesWhatIsNotAsDescribed) {
       "\"write\", unique\n"
       "f:6:9: no shard has the name \"d\"; expected one of: a, b, c\n"
       "f:7:1: unknown key \"polcy\"; did you mean \"policy\"? [cache] may have: listen, bytes, "
-      "slots, verbose, node, policy, fallbacks, rights, first, last, some, prefixes, ways, "
+      "slots, verbose, node, policy, fallbacks, rights, first, own, some, prefixes, ways, "
       "[[cache.tenant]]\n"
       "f:11:8: \"name\" \"x\" is taken by the [[cache.tenant]] at line 9; expected another one: "
       "each [[cache.tenant]] has its own\n",
@@ -225,7 +225,7 @@ TEST(ConfigurationTable, TellsItsKeysWithTheirDefaults) {
                "unique\n"
                "rights []: list of choices: 1..2 of \"read\" or \"write\", unique\n"
                "first the first shard: shard: the name of a shard\n"
-               "last the last shard: shard: the name of a shard\n"
+               "own any: shard: the name of a shard\n"
                "some all: list of shards: 1..3 names of shards, unique\n"
                "prefixes []: list of addresses/prefixes: 0..2 numeric IPv4 or IPv6 addresses, each "
                "with / and its network's bits, unique\n"

@@ -37,7 +37,7 @@ TEST_GROUP(Configuration){};
 TEST(Configuration, SmallestFileHasTheDefaults) {
   const auto c = parsed(file_with({{8, ""}, {9, ""}, {10, ""}, {11, ""}, {12, ""}}));
   STRCMP_EQUAL("demo /run/bedplate 5000 268435456 1 0 33554432 - - 2 50 100 0 shard main 0 blockd "
-               "0 0 0 64 64 10000 60",
+               "0 0 64 64 10000 60",
                described(c).c_str());
   CHECK(c.event_loop.sockets == SocketBackendChoice::kIoUringOrEpoll);
 }
@@ -73,7 +73,7 @@ cpu = 2
 [blockd]
 listen = ["tcp:127.0.0.1:1", "tcp:[::1]:65535", "unix:/tmp/s", "activation:"]
 connections_shard = "b"
-volumes_shard = "a"
+volumes_shards = ["a"]
 max_connections = 4096
 requests_per_connection = 1024
 handshake_timeout_ms = 100
@@ -94,10 +94,10 @@ node = 1
                described(parsed(text)).c_str());
 }
 
-TEST(Configuration, ShardsDefaultToTheFirstAndTheLast) {
+TEST(Configuration, ConnectionsLiveOnTheFirstShardUnlessItIsSaid) {
   const auto c = parsed(file_with(5, "[[shard]]\nname = \"x\"\ncpu = 5\n[[shard]]"));
   LONGS_EQUAL(0, c.blockd().connections_shard);
-  LONGS_EQUAL(1, c.blockd().volumes_shard);
+  CHECK(c.blockd().volumes_shards.empty());
 }
 
 TEST(Configuration, OtherSpellingsOfTomlMeanTheSame) {
@@ -199,7 +199,7 @@ TEST(Configuration, RefusesUnknownKeys) {
   REFUSED("f:8:1: unknown key \"priority\"; [[shard]] may have: name, cpu", 7,
           "cpu = 0\npriority = 0");
   REFUSED("f:9:1: unknown key \"port\"; [blockd] may have: listen, image_listen, "
-          "connections_shard, volumes_shard, max_connections, requests_per_connection, "
+          "connections_shard, volumes_shards, max_connections, requests_per_connection, "
           "handshake_timeout_ms, client_timeout_s, tls_certificate, tls_key, "
           "tls_client_authorities, tls_shared_keys, plain_text, [blockd.ceph], "
           "[[blockd.volume]]",
@@ -207,12 +207,12 @@ TEST(Configuration, RefusesUnknownKeys) {
   REFUSED(
       "f:13:1: unknown key \"readonly\"; did you mean \"read_only\"? [[blockd.volume]] may "
       "have: name, bytes, file, device, nvme, nvme_namespace, nvme_queue_depth, nvme_timeout_ms, "
-      "nvme_write_cache, rbd, buffer_bytes, operations, read_only, pages, node",
+      "nvme_write_cache, rbd, buffer_bytes, operations, read_only, pages, node, shard",
       12, "bytes = \"64 MiB\"\nreadonly = true");
   REFUSED("f:12:1: unknown key \"x?" + std::string(62, 'y') + "..." +
               "\"; [[blockd.volume]] may have: name, bytes, file, device, nvme, nvme_namespace, "
               "nvme_queue_depth, nvme_timeout_ms, nvme_write_cache, rbd, buffer_bytes, "
-              "operations, read_only, pages, node",
+              "operations, read_only, pages, node, shard",
           12, "\"x\\n" + std::string(100, 'y') + "\" = 1\nbytes = \"64 MiB\"");
 }
 
@@ -224,7 +224,7 @@ TEST(Configuration, RefusesUnknownTables) {
           "[http], [control]",
           file_with({{8, "[block]"}, {10, "[[block.volume]]"}}));
   REFUSED("f:10:10: unknown key \"volumes\"; did you mean \"volume\"? [blockd] may have: listen, "
-          "image_listen, connections_shard, volumes_shard, max_connections, "
+          "image_listen, connections_shard, volumes_shards, max_connections, "
           "requests_per_connection, handshake_timeout_ms, client_timeout_s, tls_certificate, "
           "tls_key, tls_client_authorities, tls_shared_keys, plain_text, [blockd.ceph], "
           "[[blockd.volume]]",
@@ -401,7 +401,7 @@ TEST(Configuration, BlamesACauseAndNotItsConsequence) {
                   refusal(4, "bytes = \"1028 KiB\"\npages = \"4 KB\"").c_str());
   // A shard with a bad name is not one that nobody knows.
   STRCMP_CONTAINS("f:14:8: \"name\" is \"Other\"",
-                  refusal(file_with({{8, "[blockd]\nvolumes_shard = \"Other\""},
+                  refusal(file_with({{8, "[blockd]\nvolumes_shards = [\"Other\"]"},
                                      {10, ""},
                                      {11, "volume = [{name = \"v\", bytes = 4096}]\n[[shard]]"},
                                      {12, "name = \"Other\"\ncpu = 1"}}))

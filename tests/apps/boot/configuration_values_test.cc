@@ -196,10 +196,10 @@ TEST(ConfigurationValues, RefusesUnknownShards) {
           file_with({{7, "cpu = 0"},
                      {8, "[blockd]\nconnections_shard = \"mian\""},
                      {12, "bytes = 4096\n[[shard]]\nname = \"other\"\ncpu = 1"}}));
-  REFUSED("f:9:17: no shard has the name \"\"; expected one of: main", 8,
-          "[blockd]\nvolumes_shard = \"\"");
-  REFUSED("f:9:17: \"volumes_shard\" is an integer; expected shard: the name of a shard", 8,
-          "[blockd]\nvolumes_shard = 0");
+  REFUSED("f:9:21: no shard has the name \"\"; expected one of: main", 8,
+          "[blockd]\nconnections_shard = \"\"");
+  REFUSED("f:9:21: \"connections_shard\" is an integer; expected shard: the name of a shard", 8,
+          "[blockd]\nconnections_shard = 0");
 }
 
 TEST(ConfigurationValues, RefusesPoolsThatAreNoMultipleOfThePage) {

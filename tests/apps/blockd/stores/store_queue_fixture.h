@@ -44,7 +44,7 @@ class StoreQueueFixture : public Utest {
   void setup() override {
     requests = BlockRequestFifo::create(lanes->requests, LaneMemory::kItems);
     replies = BlockRequestFifo::create(lanes->replies, LaneMemory::kItems);
-    service.create({requests, replies, nullptr, &lanes->counters, &loop});
+    service.create({requests, replies, nullptr, &loop});
     store = std::make_unique<MadeUpStore>(kBytes);
     for (uint64_t i = 0; i < kBytes; ++i) {
       store->seen[i] = store->durable[i] = static_cast<std::byte>(1 + i % 251);
@@ -60,8 +60,8 @@ class StoreQueueFixture : public Utest {
     const std::span<std::byte> buffers = zeroed(shape.buffer_bytes);
     StoreQueue& queue = queues.emplace_back();
     queue.create(its_store, shape, buffers, zeroed(StoreQueue::bytes_for(shape)), service.replies(),
-                 loop, lanes->counters, lanes->store_counters[queues.size() - 1]);
-    return {&its_store, &queue, &hold};
+                 loop, lanes->store_counters[queues.size() - 1]);
+    return {&its_store, &queue, &hold, nullptr, &lanes->counters};
   }
   // Not of the heap: what other tests have left may have cut it into pieces of less than 33 MiB.
   std::span<std::byte> zeroed(uint64_t bytes) {
