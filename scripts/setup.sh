@@ -14,7 +14,7 @@ set -euo pipefail
 packages=(
   g++ make pkg-config dpkg-dev ca-certificates python3 liburing-dev libtomlplusplus-dev
   nlohmann-json3-dev libibverbs-dev librdmacm-dev libnl-3-dev libnl-route-3-dev
-  libmbedtls-dev systemtap-sdt-dev
+  libssl-dev systemtap-sdt-dev
   # with what its archives need: libbpf-dev, libbsd-dev, libelf-dev, libmd-dev, libnuma-dev, libxdp-dev
   libdpdk-dev
 )

@@ -118,7 +118,7 @@ inline void describe(CounterTable& table, VolumeCounters& c) {
 inline void describe(CounterTable& table, TlsCounters& c) {
   table.counter("tls_handshakes", c.handshakes, "handshakes", "Handshakes that were agreed.");
   table.counter("tls_failed_protocol", c.failed_protocol, "handshakes",
-                "Failed: what the client sent is no TLS 1.2.");
+                "Failed: what the client sent is no TLS 1.2 or 1.3.");
   table.counter("tls_failed_credentials", c.failed_credentials, "handshakes",
                 "Failed: the client's key, certificate or ciphers are not ours.");
   table.counter("tls_failed_refused", c.failed_refused, "handshakes",

@@ -18,7 +18,7 @@ MAINTAINER = "Bedplate developers <bedplate@packages.invalid>"
 # The packages whose archives the program contains.
 BUILT_FROM = ("libc6-dev", "libstdc++-12-dev", "liburing-dev", "libibverbs-dev", "libnl-3-dev",
               "libdpdk-dev", "libxdp-dev", "libbpf-dev", "libelf-dev", "zlib1g-dev", "libnuma-dev",
-              "libbsd-dev", "libmd-dev", "libmbedtls-dev")
+              "libbsd-dev", "libmd-dev", "libssl-dev")
 PACKAGES = {
     "bedplate": {
         "section": "net", "depends": "python3",
@@ -34,7 +34,7 @@ PACKAGES = {
                       "As first process of an image it has no libraries beside it.",
                       "embedded-library zlib [usr/bin/bedplate]":
                           "Static, as all else in it: libelf, which AF_XDP's libraries take, does.",
-                      "embedded-library mbedtls [usr/bin/bedplate]":
+                      "embedded-library openssl [usr/bin/bedplate]":
                           "Static, as all else in it: TLS of the block server."},
     },
     "libbedplate-dev": {

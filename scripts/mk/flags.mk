@@ -7,6 +7,8 @@ CLANG := $(SANITIZED)$(filter coverage,$(MODE))
 CXX := $(if $(CLANG),clang++,g++)
 AR := gcc-ar
 Q := $(if $(V),,@)
+empty :=
+comma := ,
 
 # What sources are compiled to. A hardened build is a release but for alloc/ (scripts/layers.sh sees
 # to it): the rest is compiled once for both.
@@ -78,7 +80,9 @@ endif
 ifdef SANITIZED
   LDFLAGS := $(filter -fsanitize% -fno-sanitize%,$(CXXFLAGS))
 else
-  LDFLAGS := -static -Wl,--build-id $(filter -fprofile%,$(CXXFLAGS))
+  # What nothing refers to is left out; the lists of what was counted look so.
+  LDFLAGS := -static -Wl,--build-id $(if $(CLANG),,-Wl$(comma)--gc-sections) \
+             $(filter -fprofile%,$(CXXFLAGS))
 endif
 
 # mimalloc's sources are compiled into alloc/confined_mimalloc.cc. Its style is its own (-Wno-...;
@@ -130,8 +134,6 @@ VERBS_LIBRARIES := -lrdmacm -libverbs
 # The RDMA drivers: all of which Debian has an archive. rdma-core finds them by this list alone.
 VERBS_DRIVERS := bnxt_re cxgb4 efa erdma hfi1verbs hns ipathverbs irdma mana mlx4 mlx5 mthca \
                  ocrdma qedr rxe siw vmw_pvrdma
-empty :=
-comma := ,
 $(call both,transport/verbs/device/verbs_drivers): private CPPFLAGS += \
   -DRDMA_STATIC_PROVIDERS=$(subst $(empty) $(empty),$(comma),$(strip $(VERBS_DRIVERS)))
 # libnl can look names up, of which the linker warns at length: glibc would load shared libraries
@@ -172,8 +174,11 @@ DPDK_LIBRARIES := $(DPDK_WRAPS) -Wl,--whole-archive $(DPDK_WHOLE:%=-l:librte_%.a
 # for a user's home where it writes traces, which it never does here.
 DPDK_LOOKUPS := -Wl,--wrap=dlopen,--defsym=__wrap_dlopen=bedplate_loads_nothing \
                 -Wl,--wrap=getpwuid,--defsym=__wrap_getpwuid=abort
-# TLS (transport/tls).
-TLS_LIBRARIES := -lmbedtls -lmbedx509 -lmbedcrypto
+# TLS (transport/tls). OpenSSL can look names up: nothing here asks it to.
+TLS_LIBRARIES := -lssl -lcrypto \
+  $(if $(SANITIZED),,-Wl$(comma)--wrap=gethostbyname$(comma)--defsym=__wrap_gethostbyname=abort)
+# What a static program does not have of it.
+TLS_LEFT_OUT := $(if $(SANITIZED),,$(BUILD)/tls_left_out.o)
 # The programs of this tree, and what those with ports have besides.
 LINK_PORTS := $(DPDK_LIBRARIES) $(if $(SANITIZED),,$(DPDK_LOOKUPS))
 LINK_LIBRARIES := $(VERBS_LIBRARIES) $(if $(SANITIZED),,$(STATIC_VERBS)) $(LIBRARIES)

@@ -104,6 +104,13 @@ $(VERBS_LIBRARY): $(call compiled,verbs,$(VERBS_LIBRARY_SOURCES))
 $(INIT_LIBRARY): $(call compiled,init,$(INIT_LIBRARY_SOURCES))
 $(TSRELAY_LIBRARY): $(call compiled,tsrelay,$(TSRELAY_SOURCES))
 $(DPDK_LIBRARY): $(call compiled,dpdk,$(DPDK_LIBRARY_SOURCES))
+LIBCRYPTO := $(shell $(CXX) -print-file-name=libcrypto.a)
+$(BUILD)/tls_left_out.c: scripts/mk/tls_left_out.sh $(LIBCRYPTO) $(BUILD_FILES)
+	@mkdir -p $(@D)
+	$(Q)$< $(LIBCRYPTO) > $@
+$(BUILD)/tls_left_out.o: $(BUILD)/tls_left_out.c
+	$(Q)$(CXX) -x c -O2 -c -o $@ $<
+
 $(TLS_LIBRARY): $(call compiled,tls,$(TLS_LIBRARY_SOURCES))
 $(MALLOC_LIBRARY): $(call objects,$(MALLOC_SOURCES))
 
@@ -116,7 +123,8 @@ $(BROKEN): private LDFLAGS += -Wl,--wrap=_ZN8bedplate4File5beginERNS_13FileOpera
                               -Wl,--wrap=_ZN8bedplate6NvmeIo5beginERNS_13NvmeOperationEm
 $(BROKEN): $(BUILD)/tests/power/broken.o
 $(PROGRAM) $(BROKEN): $(call objects,$(PROGRAM_SOURCES)) $(BLOCKD_OBJECTS) $(KVD_OBJECTS) \
-                      $(POOL_HEAP) $(TSRELAY_LIBRARY) $(TLS_LIBRARY) $(DPDK_LIBRARY) $(LIBRARIES_ALL)
+                      $(TLS_LEFT_OUT) $(POOL_HEAP) $(TSRELAY_LIBRARY) $(TLS_LIBRARY) $(DPDK_LIBRARY) \
+                      $(LIBRARIES_ALL)
 	$(if $(V),,@echo "  LINK $@")
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $(filter %.o,$^) $(TSRELAY_LIBRARY) $(TLS_LIBRARY) $(LINK_POOL_HEAP) \
 	  $(LINK_DPDK) $(LINK_RUNTIME) $(LINK_PORTS) $(TLS_LIBRARIES) $(LINK_LIBRARIES)
@@ -197,7 +205,7 @@ LAW_LINK := $(if $(SANITIZED),,$(patsubst %,-Wl$(comma)--wrap=%,\
 
 $(TESTS): $(LAW_NAMES)
 $(TESTS): $(call compiled,tests/tests,$(TEST_SOURCES)) $(BLOCKD_OBJECTS) $(KVD_OBJECTS) $(POOL_HEAP) \
-          $(TSRELAY_LIBRARY) $(TLS_LIBRARY) $(DPDK_LIBRARY) $(LIBRARIES_ALL) $(BUILD)/libCppUTest.a
+          $(TLS_LEFT_OUT) $(TSRELAY_LIBRARY) $(TLS_LIBRARY) $(DPDK_LIBRARY) $(LIBRARIES_ALL) $(BUILD)/libCppUTest.a
 	$(if $(V),,@echo "  LINK $@")
 	$(Q)$(CXX) $(LDFLAGS) $(LAW_LINK) -o $@ $(filter %.o,$^) $(TSRELAY_LIBRARY) $(TLS_LIBRARY) \
 	  $(BUILD)/libCppUTest.a $(LINK_POOL_HEAP) $(LINK_DPDK) $(LINK_RUNTIME) $(LINK_PORTS) \
@@ -324,12 +332,13 @@ build/fuzz/control: tests/fuzz/control_fuzz.cc apps/control/control_request.cc \
 
 # With the invariants looked at, as a debug build does; so is the next.
 build/fuzz/tls: tests/fuzz/tls_fuzz.cc transport/tls/tls_credentials.cc \
-                transport/tls/tls_session.cc $(FUZZ_PLATFORM) $(wildcard transport/tls/*.h) \
+                transport/tls/tls_library.cc transport/tls/tls_session.cc $(FUZZ_PLATFORM) \
+                $(wildcard transport/tls/*.h) \
                 tests/transport/tls/tls_rig.h $(BUILD_FILES)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  FUZZ $@")
 	$(Q)clang++ -std=c++20 -g -O1 -DBP_DEBUG=1 -fsanitize=fuzzer,address,undefined -I. -o $@ \
-	  $(filter %.cc,$^) -lmbedtls -lmbedx509 -lmbedcrypto
+	  $(filter %.cc,$^) -lssl -lcrypto
 
 # DPDK's pools as shared libraries.
 build/fuzz/net: tests/fuzz/net_fuzz.cc $(filter transport/dpdk/net/%,$(DPDK_LIBRARY_SOURCES)) \

@@ -47,7 +47,7 @@ DPDK := $(addprefix eal/,drivers eal eal_log eal_memory pci_drivers \
           port_datagram_socket port_datagram_socket_datapath port_shared port_shared_datapath \
           routes_datapath socket_table socket_table_datapath waiting_frames \
           waiting_frames_datapath)
-TLS := tls_credentials tls_session tls_stream
+TLS := tls_credentials tls_library tls_session tls_stream
 # Of it, what the configuration and the counters need everywhere.
 VERBS_WORDS := transport/verbs/peer_state.cc transport/verbs/verbs_wire.cc
 BOOT := appliance appliance_plan appliance_user configuration configuration_checks \
@@ -87,7 +87,7 @@ VERBS_LIBRARY_SOURCES := $(filter transport/verbs/%,$(filter-out $(VERBS_WORDS),
                          apps/boot/verbs_peers.cc apps/boot/peers_plan.cc apps/boot/verbs_c.cc \
                          apps/perf/perf_verbs_side.cc apps/perf/register_cost.cc
 INIT_LIBRARY_SOURCES := $(INIT:%=apps/init/%.cc)
-# TLS, with mbedTLS behind it.
+# TLS, with OpenSSL behind it.
 TLS_LIBRARY_SOURCES := $(TLS:%=transport/tls/%.cc)
 # Ports, with DPDK behind them.
 DPDK_LIBRARY_SOURCES := $(DPDK:%=transport/dpdk/%.cc) $(PORTS:%=apps/ports/%.cc)

@@ -1,15 +1,15 @@
 // Fuzz target of TLS: what a client sends is changed on its way to a session, or is no TLS at all.
 //
 // The first byte says which client it is and how the rest is cut, the others are edits of four
-// bytes (Edit), or what the client sends. All randomness is from fixed seeds and the clock stands
-// still, so an input does the same each time. The build and how long it runs: `make fuzz-run`.
+// bytes (Edit), or what the client sends. Random numbers are counted from where each side begins
+// and the clock stands still, so an input does the same each time. The build and how long it runs:
+// `make fuzz-run`.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,7 +23,9 @@
 #include "tests/transport/tls/tls_rig.h"
 #include "transport/tls/tls_session.h"
 
-// The library asks it for certificates, and puts it into its random numbers.
+#include <openssl/rand.h>
+
+// The library asks it for certificates, and sends it.
 extern "C" time_t time(time_t* now) noexcept {
   constexpr time_t kNow = 1'780'000'000;
   if (now != nullptr) *now = kNow;
@@ -46,6 +48,37 @@ void require(bool kept, const char* what) {
   std::abort();
 }
 
+// One for each side, so that neither depends on how the other's work is cut.
+struct Numbers;
+Numbers* numbers = nullptr;  // of the side at work
+struct Numbers {
+  explicit Numbers(uint64_t seed) : state(seed) { numbers = this; }
+
+  uint64_t state;
+};
+
+// splitmix64
+int next_bytes(unsigned char* bytes, int count) {
+  for (int i = 0; i < count; ++i) {
+    uint64_t mixed = numbers->state += 0x9e3779b97f4a7c15;
+    mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9;
+    mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111eb;
+    bytes[i] = static_cast<unsigned char>(mixed ^ mixed >> 31);
+  }
+  return 1;
+}
+
+// All that the library draws.
+void set_random_numbers() {
+  static const RAND_METHOD method = {.seed = nullptr,
+                                     .bytes = &next_bytes,
+                                     .cleanup = nullptr,
+                                     .add = nullptr,
+                                     .pseudorand = &next_bytes,
+                                     .status = [] { return 1; }};
+  require(prepare_tls_library() && RAND_set_rand_method(&method) == 1, "numbers are known");
+}
+
 // A file in memory, open as long as the program runs.
 std::string file_of(std::string_view text) {
   const int fd = memfd_create("tls_fuzz", 0);
@@ -56,10 +89,11 @@ std::string file_of(std::string_view text) {
 }
 
 struct Peers {
-  test::TlsRandom random{"credentials"};
-  test::TestCertificate authority{random, "authority", {.is_authority = true}};
-  test::TestCertificate server{random, "localhost", {.issuer = &authority}};
-  test::TestCertificate client{random, "client", {.issuer = &authority}};
+  Numbers own{1};
+  bool is_set = (set_random_numbers(), true);
+  test::TestCertificate authority{"authority", {.is_authority = true}};
+  test::TestCertificate server{"localhost", {.issuer = &authority}};
+  test::TestCertificate client{"client", {.issuer = &authority}};
   TlsCredentials credentials;
 
   Peers() {
@@ -170,7 +204,22 @@ void hear(TlsSession& session, Heard* heard) {
   }
 }
 
-enum class Client { kGarbage, kSharedKey, kCertificate, kAnew };
+// Of TLS 1.3, but for those that say the version before.
+enum class Client {
+  kGarbage,
+  kSharedKey,
+  kCertificate,
+  kNewKeys,  // changes its keys, and goes on to
+  kSharedKey12,
+  kCertificate12,
+  kAnew12,  // would agree anew
+  kNewKeysForEver,
+};
+constexpr unsigned kClientCount = 8;
+
+constexpr bool is_of_12(Client kind) {
+  return kind == Client::kSharedKey12 || kind == Client::kCertificate12 || kind == Client::kAnew12;
+}
 
 // Long enough for several records.
 std::string text_of(char first, size_t bytes) {
@@ -185,9 +234,7 @@ struct Conversation {
 
   Conversation(Client kind, std::span<const uint8_t> rest, size_t step)
       : kind_(kind), step_(step), edits_(edits_of(rest)), wire_(edits_) {
-    server_random_.emplace("server");
-    auto& config = const_cast<mbedtls_ssl_config&>(peers().credentials.config());
-    mbedtls_ssl_conf_rng(&config, mbedtls_ctr_drbg_random, server_random_->context());
+    numbers = &server_numbers_;
     session_.begin(peers().credentials, input_, output_);
     if (kind == Client::kGarbage) {
       edits_.clear();
@@ -196,15 +243,13 @@ struct Conversation {
       wire_.close();
       return;
     }
-    if (kind == Client::kCertificate) {
+    numbers = &client_numbers_;
+    client_.speak(is_of_12(kind) ? TLS1_2_VERSION : TLS1_3_VERSION);
+    if (kind == Client::kCertificate || kind == Client::kCertificate12) {
       client_.show(peers().client);
     } else {
-      static constexpr int kCiphers[] = {MBEDTLS_TLS_ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256, 0};
-      mbedtls_ssl_conf_ciphersuites(&client_.config(), kCiphers);
       client_.share("alice", test::kSharedKey);
-    }
-    if (kind == Client::kAnew) {
-      mbedtls_ssl_conf_renegotiation(&client_.config(), MBEDTLS_SSL_RENEGOTIATION_ENABLED);
+      client_.offer("ECDHE-PSK-CHACHA20-POLY1305");
     }
     client_.start();
   }
@@ -213,6 +258,7 @@ struct Conversation {
     for (bool moves = true; moves;) {
       moves = speak();
       moves = wire_.bring(session_, step_) || moves;
+      numbers = &server_numbers_;
       hear(session_, &heard_);
       answer();
       require(session_.is_valid(), "the session is valid");
@@ -233,15 +279,15 @@ struct Conversation {
  private:
   bool speak() {
     if (kind_ == Client::kGarbage) return false;
-    if (last_ == MBEDTLS_ERR_SSL_WANT_READ) last_ = client_.handshake();
-    if (last_ == 0 && !has_spoken_) {
+    numbers = &client_numbers_;
+    if (last_ == SSL_ERROR_WANT_READ) last_ = client_.handshake();
+    if (last_ == SSL_ERROR_NONE && !has_spoken_) {
       has_spoken_ = true;
-      for (std::string_view rest = said; !rest.empty();) {
-        const int bytes = client_.write(rest);
-        require(bytes > 0, "the client can write");
-        rest.remove_prefix(static_cast<size_t>(bytes));
-      }
-      if (kind_ == Client::kAnew) client_.renegotiate();
+      client_.write(std::string_view(said).substr(0, 100));
+      if (kind_ == Client::kNewKeys) client_.change_keys();
+      for (int i = 0; i < 100 && kind_ == Client::kNewKeysForEver; ++i) client_.change_keys();
+      client_.write(std::string_view(said).substr(100));
+      if (kind_ == Client::kAnew12) client_.renegotiate();
       client_.close_notify();
     }
     const bool has_sent = !client_.sent.empty();
@@ -265,7 +311,7 @@ struct Conversation {
     const size_t bytes = std::min(step_, pending.size());
     client_.arriving.append(reinterpret_cast<const char*>(pending.data()), bytes);
     if (bytes > 0) session_.sent(bytes);
-    if (last_ == 0 && kind_ != Client::kAnew) answer_heard_ += client_.read();
+    if (last_ == SSL_ERROR_NONE && kind_ != Client::kAnew12) answer_heard_ += client_.read();
     return bytes > 0;
   }
 
@@ -273,16 +319,16 @@ struct Conversation {
   const size_t step_;
   std::vector<Edit> edits_;
   Wire wire_;
-  std::optional<test::TlsRandom> server_random_;
-  test::TlsRandom client_random_{"client"};
-  test::TlsClient client_{client_random_};
+  Numbers server_numbers_{2};
+  Numbers client_numbers_{3};
+  test::TlsClient client_;
   std::vector<std::byte> input_ = std::vector<std::byte>(64 * 1024);
   std::vector<std::byte> output_ = std::vector<std::byte>(64 * 1024);
   TlsSession session_;
   Heard heard_;
   std::string answer_heard_;
   size_t answered_bytes_ = 0;
-  int last_ = MBEDTLS_ERR_SSL_WANT_READ;  // what the client's handshake said
+  int last_ = SSL_ERROR_WANT_READ;  // what the client's handshake said
   bool has_spoken_ = false;
 };
 
@@ -290,17 +336,18 @@ struct Conversation {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   if (bytes == 0) return 0;
-  const auto kind = static_cast<Client>(data[0] % 4);
-  const size_t step = size_t{1} + data[0] / 4 * 37;
+  const auto kind = static_cast<Client>(data[0] % kClientCount);
+  const size_t step = size_t{1} + data[0] / kClientCount * 73;
   const std::span<const uint8_t> rest(data + 1, bytes - 1);
   auto whole = std::make_unique<Conversation>(kind, rest, SIZE_MAX);
   const Heard heard = whole->run();
   require(whole->said.starts_with(heard.text), "what is read was said");
   require(whole->answered.starts_with(whole->answer_heard()), "what is heard was answered");
   require(kind != Client::kGarbage || !heard.is_established, "nothing is agreed with garbage");
-  require(kind != Client::kAnew || !whole->is_intact() || heard.failure == TlsFailure::kProtocol,
-          "nothing is agreed anew");
-  if (whole->is_intact() && (kind == Client::kSharedKey || kind == Client::kCertificate)) {
+  const bool is_hostile = kind == Client::kAnew12 || kind == Client::kNewKeysForEver;
+  require(!is_hostile || !whole->is_intact() || heard.failure != TlsFailure::kNone,
+          "nothing is agreed anew, nor for ever");
+  if (whole->is_intact() && !is_hostile && kind != Client::kGarbage) {
     require(heard.has_ended && heard.text == whole->said, "all is read");
     require(whole->answer_heard() == whole->answered, "all is answered");
   }

@@ -287,7 +287,8 @@ void bedplate_trapped(const char* name) noexcept {
   bedplate_is_watched = 0;
   const int errno_before = errno;
   const bool is_lawful_here =
-      watched.permit == Permit::kDriver && std::strcmp(name, "pthread_spin_lock") == 0;
+      (watched.permit == Permit::kDriver && std::strcmp(name, "pthread_spin_lock") == 0) ||
+      (watched.permit == Permit::kLibrary && std::strcmp(name, "pthread_once") == 0);
   if (!is_lawful_here && ++watched.breach_count <= kToldMax) {
     int status = 0;
     char* readable = abi::__cxa_demangle(name, nullptr, nullptr, &status);

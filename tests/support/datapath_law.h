@@ -22,9 +22,10 @@ namespace bedplate::test {
 // write(2), which rings it, and read(2), which makes it quiet again after a sleep.
 enum class Permit : uint8_t {
   kWaking,
-  kRing,    // io_uring_enter(2) as well: once for a batch, where the loop has a ring
-  kEpoll,   // what the sockets of a loop without a ring make: epoll_wait(2), recvmsg(2), sendmsg(2)
-  kDriver,  // write(2) on an RDMA device, by which soft RoCE posts, and its driver's spin locks
+  kRing,   // io_uring_enter(2) as well: once for a batch, where the loop has a ring
+  kEpoll,  // what the sockets of a loop without a ring make: epoll_wait(2), recvmsg(2), sendmsg(2)
+  kLibrary,  // pthread_once(3): what a library looks at to see that it was made ready
+  kDriver,   // write(2) on an RDMA device, by which soft RoCE posts, and its driver's spin locks
 };
 
 // Why nothing can be watched here; nullptr: it can.

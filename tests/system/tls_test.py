@@ -29,7 +29,10 @@ def with_keys(box, layout="one_shard", sockets="io_uring-or-epoll", **keys):
     return box.appliance(configuration)
 
 
-def make_certificates(box):
+KEY_KINDS = {"curve": ("ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"), "rsa": ("rsa:2048",)}
+
+
+def make_certificates(box, kind="curve"):
     """A directory as libnbd and QEMU want it: an authority, a server and a client."""
     need_tools("openssl")
 
@@ -38,7 +41,7 @@ def make_certificates(box):
 
     folder = box.path("pki")
     os.mkdir(folder)
-    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30"]
+    key = ["-newkey", *KEY_KINDS[kind], "-nodes", "-days", "30"]
     openssl("req", "-x509", *key, "-keyout", f"{folder}/ca-key.pem", "-out",
             f"{folder}/ca-cert.pem", "-subj", "/CN=authority",
             "-addext", "keyUsage=critical,keyCertSign,cRLSign")
@@ -95,13 +98,14 @@ def shared_keys(box, layout, sockets):
     appliance.stop()
 
 
-@test()
-def shared_keys_of_qemu(box):
+@test(version=["1.2", "1.3"])
+def shared_keys_of_qemu(box, version):
     need_tools("qemu-img")
     appliance = with_keys(box)
     host, port = appliance.address("tcp")
     image = box.write("disk.img", pattern("disk", DISK_BYTES))
-    tls = ["--object", f"tls-creds-psk,id=t,endpoint=client,username=alice,dir={box.directory}"]
+    tls = ["--object", f"tls-creds-psk,id=t,endpoint=client,username=alice,dir={box.directory},"
+           f"priority=NORMAL:-VERS-ALL:+VERS-TLS{version}"]
     there = f"driver=nbd,host={host},port={port},export=ram0,tls-creds=t"
     box.run("qemu-img", "convert", *tls, "-n", "-f", "raw", "--target-image-opts", image, there)
     box.run("qemu-img", "compare", *tls, "--image-opts", f"driver=raw,file.filename={image}",
@@ -209,11 +213,12 @@ def drains_with_clients_that_have_tls(box):
     client.expect_disconnect("the end of a drain", 0)
 
 
-def tls_client(box, appliance, folder):
+def tls_client(box, appliance, folder, version=ssl.TLSVersion.TLSv1_3):
     """A raw client past STARTTLS, by Python's TLS."""
     client = nbd.greeted(box, appliance)
     expect(client.option_result(nbd.STARTTLS), nbd.REP_ACK, "the answer to STARTTLS")
     context = ssl.create_default_context(cafile=f"{folder}/ca-cert.pem")
+    context.minimum_version = context.maximum_version = version
     context.load_cert_chain(f"{folder}/client-cert.pem", f"{folder}/client-key.pem")
     # An end without TLS's own would be an error.
     client.socket = context.wrap_socket(client.socket, server_hostname="localhost",
@@ -236,17 +241,18 @@ def the_last_words_of_a_record(box):
     appliance.stop()
 
 
-@test()
-def certificates(box):
+@test(kind=KEY_KINDS)
+def certificates(box, kind):
     need_tools("nbdinfo", "nbdcopy")
-    folder = make_certificates(box)
-    appliance = with_certificates(box, folder)
+    folder = make_certificates(box, kind)
+    appliance = with_certificates(box, folder, tls_client_authorities=f"{folder}/ca-cert.pem")
     uri = certificate_uri(appliance, folder)
     expect(json.loads(box.run("nbdinfo", "--json", uri).stdout)["TLS"], True, "TLS of nbdinfo")
     copies_there_and_back(box, appliance, uri)
-    client = tls_client(box, appliance, folder)
-    expect(client.socket.version(), "TLSv1.2", "the version")
-    client.go(structured=True).verify("by certificate")
+    for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+        client = tls_client(box, appliance, folder, version)
+        expect(client.socket.version(), version.name.replace("_", "."), "the version")
+        client.go(structured=True).verify("by certificate")
     appliance.stop()
 
 

@@ -1,24 +1,23 @@
 // TlsCredentials: what a server proves itself with, and what it asks of its clients: a certificate
 // with its key, authorities for the certificates of clients, keys that both sides have (PSK).
 //
-// The library is mbedTLS; 2.28, which Debian 12 has, speaks TLS 1.2. Only ciphers that authenticate
-// what they encrypt are offered (AEAD), and only key exchanges whose sessions stay secret when a
-// key is lost later. What the library allocates, for handshakes as well, is charged to the owner
-// "heap:tls", so a limit on that owner bounds all of it.
+// TLS 1.2 and 1.3, by OpenSSL. Only ciphers that authenticate what they encrypt are offered (AEAD),
+// and only key exchanges whose sessions stay secret when a key is lost later; no renegotiation, no
+// tickets, no sessions that are taken up again. What the library allocates, for handshakes as well,
+// is charged to one owner, so a limit on that owner bounds all of it.
 #pragma once
 
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <mbedtls/ctr_drbg.h>
-#include <mbedtls/entropy.h>
-#include <mbedtls/pk.h>
-#include <mbedtls/ssl.h>
-#include <mbedtls/x509_crt.h>
-
 #include "alloc/heap_owner.h"
 #include "platform/result.h"
+
+// OpenSSL's, whose headers stay out of ours.
+struct bio_method_st;
+struct ssl_ctx_st;
+struct ssl_st;
 
 namespace bedplate {
 
@@ -38,7 +37,7 @@ class TlsCredentials {
  public:
   static constexpr const char* kHeapOwner = "heap:tls";
 
-  TlsCredentials() noexcept;
+  TlsCredentials() noexcept = default;
   ~TlsCredentials();
   TlsCredentials(const TlsCredentials&) = delete;
   TlsCredentials& operator=(const TlsCredentials&) = delete;
@@ -49,8 +48,9 @@ class TlsCredentials {
   // Requires: called once; !files.is_empty(). Returns whether it may be used.
   bool load(const TlsFiles& files, const char* where, std::vector<Error>* problems);
 
-  // For sessions. Requires: load() said yes. It lives as long as they do.
-  const mbedtls_ssl_config& config() const noexcept { return config_; }
+  // For sessions. Requires: load() said yes. They live as long as they do.
+  ssl_ctx_st* context() const noexcept { return context_; }
+  const bio_method_st* transport() const noexcept { return transport_; }
   HeapOwner owner() const noexcept { return owner_; }
 
  private:
@@ -63,19 +63,17 @@ class TlsCredentials {
     std::vector<unsigned char> key;
   };
 
+  bool prepare() noexcept;
   void load_certificate(const TlsFiles& files, const char* where, std::vector<Error>* problems);
   void load_authorities(const TlsFiles& files, const char* where, std::vector<Error>* problems);
   void load_shared_keys(const TlsFiles& files, const char* where, std::vector<Error>* problems);
   const char* add_shared_key(std::string_view line);
-  int choose_shared_key(mbedtls_ssl_context* session, std::string_view name) const noexcept;
+  static unsigned choose_shared_key(ssl_st* session, const char* name, unsigned char* key,
+                                    unsigned key_max_bytes) noexcept;
 
   HeapOwner owner_ = {};
-  mbedtls_ssl_config config_;
-  mbedtls_entropy_context entropy_;
-  mbedtls_ctr_drbg_context random_;
-  mbedtls_x509_crt certificate_;
-  mbedtls_x509_crt authorities_;
-  mbedtls_pk_context key_;
+  ssl_ctx_st* context_ = nullptr;
+  bio_method_st* transport_ = nullptr;
   std::vector<SharedKey> shared_keys_;
 };
 

@@ -1,51 +1,38 @@
 #include "transport/tls/tls_session.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
-#include <iterator>
 
-#include <mbedtls/error.h>
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
 
 #include "platform/assert.h"
+#include "transport/tls/tls_library.h"
 
 namespace bedplate {
 namespace {
 
-// The library adds the code of a part (its low seven bits) to that of the whole.
-bool is_about_memory(int code) noexcept {
-  constexpr int kWhole[] = {MBEDTLS_ERR_SSL_ALLOC_FAILED,   MBEDTLS_ERR_X509_ALLOC_FAILED,
-                            MBEDTLS_ERR_PK_ALLOC_FAILED,    MBEDTLS_ERR_ECP_ALLOC_FAILED,
-                            MBEDTLS_ERR_DHM_ALLOC_FAILED,   MBEDTLS_ERR_MD_ALLOC_FAILED,
-                            MBEDTLS_ERR_CIPHER_ALLOC_FAILED};
-  constexpr int kParts[] = {MBEDTLS_ERR_MPI_ALLOC_FAILED, MBEDTLS_ERR_ASN1_ALLOC_FAILED};
-  const int part = -(-code & 0x7f);
-  const int whole = code - part;
-  return std::find(std::begin(kWhole), std::end(kWhole), whole) != std::end(kWhole) ||
-         std::find(std::begin(kParts), std::end(kParts), part) != std::end(kParts);
-}
-
-TlsFailure cause_of(int code, bool is_established) noexcept {
-  if (is_about_memory(code)) return TlsFailure::kMemory;
-  switch (code) {
-    case MBEDTLS_ERR_SSL_CONN_EOF: return TlsFailure::kGone;
-    case MBEDTLS_ERR_SSL_PEER_CLOSE_NOTIFY: return TlsFailure::kGone;
-    case MBEDTLS_ERR_SSL_FATAL_ALERT_MESSAGE: return TlsFailure::kRefused;
-    case MBEDTLS_ERR_SSL_UNKNOWN_IDENTITY:
-    case MBEDTLS_ERR_SSL_NO_CIPHER_CHOSEN:
-    case MBEDTLS_ERR_SSL_NO_USABLE_CIPHERSUITE:
-    case MBEDTLS_ERR_SSL_NO_CLIENT_CERTIFICATE:
-    case MBEDTLS_ERR_SSL_PEER_VERIFY_FAILED:
-    case MBEDTLS_ERR_X509_CERT_VERIFY_FAILED: return TlsFailure::kCredentials;
+TlsFailure cause_of(unsigned long error, bool is_established) noexcept {
+  if (ERR_GET_LIB(error) != ERR_LIB_SSL) return TlsFailure::kProtocol;
+  switch (const int reason = ERR_GET_REASON(error)) {
+    case SSL_R_NO_SHARED_CIPHER:
+    case SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM:
+    case SSL_R_NO_SHARED_SIGNATURE_ALGORITHMS:
+    case SSL_R_NO_SUITABLE_KEY_SHARE:
+    case SSL_R_NO_SUITABLE_GROUPS:
+    case SSL_R_PSK_IDENTITY_NOT_FOUND:
+    case SSL_R_BINDER_DOES_NOT_VERIFY:
+    case SSL_R_CERTIFICATE_VERIFY_FAILED:
+    case SSL_R_BAD_SIGNATURE:
+    case SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE: return TlsFailure::kCredentials;
     // The first record under a key that both should have: of another shared key, most likely.
-    case MBEDTLS_ERR_SSL_INVALID_MAC:
+    case SSL_R_DECRYPTION_FAILED_OR_BAD_RECORD_MAC:
       return is_established ? TlsFailure::kProtocol : TlsFailure::kCredentials;
-    default: return TlsFailure::kProtocol;
+    // An alert has its own number behind this.
+    default: return reason >= SSL_AD_REASON_OFFSET ? TlsFailure::kRefused : TlsFailure::kProtocol;
   }
-}
-
-bool wants_more(int code) noexcept {
-  return code == MBEDTLS_ERR_SSL_WANT_READ || code == MBEDTLS_ERR_SSL_WANT_WRITE;
 }
 
 }  // namespace
@@ -54,7 +41,7 @@ const char* text_of(TlsFailure failure) noexcept {
   switch (failure) {
     case TlsFailure::kNone: return "nothing failed";
     case TlsFailure::kProtocol:
-      return "what the client sent is not TLS 1.2, was changed, or would agree anew";
+      return "what the client sent is not TLS 1.2 or 1.3, was changed, or would agree anew";
     case TlsFailure::kCredentials: return "the client's key, certificate or ciphers are not ours";
     case TlsFailure::kRefused: return "the client refused our key, certificate or ciphers";
     case TlsFailure::kMemory: return "the memory of heap:tls is used up";
@@ -71,27 +58,38 @@ void TlsSession::begin(const TlsCredentials& credentials, std::span<std::byte> i
   input_ = input;
   output_ = output;
   input_begin_ = input_end_ = output_begin_ = output_end_ = 0;
-  is_established_ = has_ended_ = false;
+  is_established_ = has_ended_ = has_met_end_ = is_reading_ = false;
+  stop_text_ = nullptr;
+  read_bytes_ = key_change_count_ = 0;
   failure_ = TlsFailure::kNone;
-  failure_code_ = 0;
+  failure_text_ = nullptr;
   const HeapOwnerScope scope(credentials.owner());
-  if (const int outcome = mbedtls_ssl_setup(&session_, &credentials.config()); outcome != 0) {
-    fail(outcome);
+  BIO* const transport = BIO_new(credentials.transport());
+  session_ = SSL_new(credentials.context());
+  if (transport == nullptr || session_ == nullptr) {
+    BIO_free(transport);
+    fail_as_told();
     return;
   }
-  mbedtls_ssl_set_bio(&session_, this, &send_to, &receive_from, nullptr);
+  BIO_set_data(transport, this);
+  BIO_set_init(transport, 1);
+  SSL_set_bio(session_, transport, transport);
+  SSL_set_accept_state(session_);
+  SSL_set_msg_callback(session_, &look_at_message);
+  SSL_set_msg_callback_arg(session_, this);
 }
 
 void TlsSession::end() noexcept {
-  mbedtls_ssl_free(&session_);
-  mbedtls_ssl_init(&session_);
+  SSL_free(session_);
+  free_spare_tls_blocks();
+  session_ = nullptr;
   credentials_ = nullptr;
 }
 
 bool TlsSession::is_valid() const noexcept {
   return input_begin_ <= input_end_ && input_end_ <= input_.size() &&
          output_begin_ <= output_end_ && output_end_ <= output_.size() &&
-         (failure_ == TlsFailure::kNone) == (failure_code_ == 0);
+         (failure_ == TlsFailure::kNone) == (failure_text_ == nullptr);
 }
 
 void TlsSession::arrived(size_t bytes) noexcept {
@@ -107,29 +105,98 @@ void TlsSession::sent(size_t bytes) noexcept {
   if (output_begin_ == output_end_) output_begin_ = output_end_ = 0;
 }
 
-int TlsSession::receive_from(void* context, unsigned char* bytes, size_t count) noexcept {
-  auto& self = *static_cast<TlsSession*>(context);
-  const size_t taken = std::min(count, self.input_end_ - self.input_begin_);
-  if (taken == 0) return self.has_ended_ ? 0 : MBEDTLS_ERR_SSL_WANT_READ;
+bio_method_st* TlsSession::make_transport() noexcept {
+  BIO_METHOD* const method = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "bedplate");
+  if (method == nullptr) return nullptr;
+  BIO_meth_set_read(method, &receive);
+  BIO_meth_set_write(method, &send);
+  BIO_meth_set_ctrl(method, &control);
+  return method;
+}
+
+int TlsSession::receive(bio_st* transport, char* bytes, int count) noexcept {
+  auto& self = *static_cast<TlsSession*>(BIO_get_data(transport));
+  BIO_clear_retry_flags(transport);
+  if (self.stop_text_ != nullptr) return -1;
+  const size_t taken = std::min(static_cast<size_t>(count), self.input_end_ - self.input_begin_);
+  if (taken == 0 && self.has_ended_) {
+    self.has_met_end_ = true;
+    return 0;
+  }
+  if (taken == 0) {
+    BIO_set_retry_read(transport);
+    return -1;
+  }
   std::memcpy(bytes, self.input_.data() + self.input_begin_, taken);
   self.input_begin_ += taken;
   return static_cast<int>(taken);
 }
 
-int TlsSession::send_to(void* context, const unsigned char* bytes, size_t count) noexcept {
-  auto& self = *static_cast<TlsSession*>(context);
-  self.has_spoken_ = true;
-  const size_t taken = std::min(count, self.output_.size() - self.output_end_);
-  if (taken == 0) return MBEDTLS_ERR_SSL_WANT_WRITE;
+int TlsSession::send(bio_st* transport, const char* bytes, int count) noexcept {
+  auto& self = *static_cast<TlsSession*>(BIO_get_data(transport));
+  BIO_clear_retry_flags(transport);
+  // It answers a peer of TLS 1.2 that would agree anew, and may do so for ever, and read nothing;
+  // what had no room would have to be sent before all else. Of TLS 1.3 it answers changes of
+  // keys, which are counted.
+  if (self.is_reading_ && SSL_version(self.session_) == TLS1_2_VERSION) {
+    self.stop_text_ = "the client would agree anew";
+  }
+  const size_t taken = std::min(static_cast<size_t>(count), self.output_.size() - self.output_end_);
+  if (taken == 0) {
+    BIO_set_retry_write(transport);
+    return -1;
+  }
   std::memcpy(self.output_.data() + self.output_end_, bytes, taken);
   self.output_end_ += taken;
   return static_cast<int>(taken);
 }
 
-TlsSession::Outcome TlsSession::fail(int outcome) noexcept {
-  failure_ = cause_of(outcome, is_established_);
-  failure_code_ = outcome;
+// There is nothing to flush. That the end has come is no news of it: the library would break the
+// session off, although what was asked for may still be sent.
+long TlsSession::control(bio_st*, int command, long, void*) noexcept {
+  return command == BIO_CTRL_FLUSH ? 1 : 0;
+}
+
+// Each change of keys is computed, and memory allocated for it.
+void TlsSession::look_at_message(int is_written, int, int type, const void* bytes, size_t count,
+                                 ssl_st*, void* context) noexcept {
+  if (is_written != 0 || type != SSL3_RT_HANDSHAKE || count == 0) return;
+  if (*static_cast<const unsigned char*>(bytes) != SSL3_MT_KEY_UPDATE) return;
+  auto& self = *static_cast<TlsSession*>(context);
+  ++self.key_change_count_;
+  if (self.key_change_count_ > kKeyChangesMin + self.read_bytes_ / kBytesForAKeyChange) {
+    self.stop_text_ = "too many changes of keys";
+  }
+}
+
+TlsSession::Outcome TlsSession::fail(TlsFailure failure, const char* text) noexcept {
+  failure_ = failure;
+  failure_text_ = text;
   return Outcome::kFailed;
+}
+
+TlsSession::Outcome TlsSession::fail_as_told() noexcept {
+  const unsigned long error = take_tls_error();
+  if (take_tls_refusal()) return fail(TlsFailure::kMemory, "out of memory");
+  if (error == 0 && stop_text_ != nullptr) return fail(TlsFailure::kProtocol, stop_text_);
+  if (has_met_end_) return fail(TlsFailure::kGone, "the connection has ended");
+  const char* text = tls_error_text(error);
+  if (ERR_GET_REASON(error) == SSL_R_CERTIFICATE_VERIFY_FAILED) {
+    text = X509_verify_cert_error_string(SSL_get_verify_result(session_));
+  }
+  return fail(cause_of(error, is_established_), text);
+}
+
+// Of what the library has answered, where it is not that something moved.
+TlsSession::Outcome TlsSession::outcome_of(int result) noexcept {
+  switch (SSL_get_error(session_, result)) {
+    case SSL_ERROR_WANT_READ:
+    case SSL_ERROR_WANT_WRITE: return Outcome::kMore;
+    case SSL_ERROR_ZERO_RETURN: return Outcome::kEnded;
+    default: break;
+  }
+  if (is_established_ && has_met_end_) return Outcome::kEnded;
+  return fail_as_told();
 }
 
 TlsSession::Outcome TlsSession::handshake() noexcept {
@@ -137,11 +204,15 @@ TlsSession::Outcome TlsSession::handshake() noexcept {
   BP_KEEPS_VALID(*this);
   if (failure_ != TlsFailure::kNone) return Outcome::kFailed;
   const HeapOwnerScope scope(credentials_->owner());
-  const int outcome = mbedtls_ssl_handshake(&session_);
-  if (wants_more(outcome)) return Outcome::kMore;
-  if (outcome != 0) return fail(outcome);
-  is_established_ = true;
-  return Outcome::kDone;
+  take_tls_refusal();
+  const int result = SSL_do_handshake(session_);
+  if (result == 1) {
+    ERR_clear_error();
+    is_established_ = true;
+    return Outcome::kDone;
+  }
+  const Outcome outcome = outcome_of(result);
+  return outcome == Outcome::kEnded ? fail(TlsFailure::kGone, "the client has closed") : outcome;
 }
 
 TlsSession::Moved TlsSession::read(std::span<std::byte> memory) noexcept {
@@ -149,28 +220,19 @@ TlsSession::Moved TlsSession::read(std::span<std::byte> memory) noexcept {
   BP_KEEPS_VALID(*this);
   Moved moved;
   if (failure_ != TlsFailure::kNone) return {.outcome = Outcome::kFailed};
+  const HeapOwnerScope scope(credentials_->owner());
+  take_tls_refusal();
+  is_reading_ = true;
   while (moved.bytes < memory.size()) {
-    auto* place = reinterpret_cast<unsigned char*>(memory.data() + moved.bytes);
-    has_spoken_ = false;
-    const int outcome = mbedtls_ssl_read(&session_, place, memory.size() - moved.bytes);
-    // It answers a peer that would agree anew. What had no room would have to be sent before all
-    // else, and the peer may send that without end and read nothing.
-    if (has_spoken_ && (outcome >= 0 || wants_more(outcome))) {
-      moved.outcome = fail(MBEDTLS_ERR_SSL_UNEXPECTED_MESSAGE);
-      break;
-    }
-    if (outcome > 0) {
-      moved.bytes += static_cast<size_t>(outcome);
-      continue;
-    }
-    if (outcome == 0 || outcome == MBEDTLS_ERR_SSL_PEER_CLOSE_NOTIFY ||
-        outcome == MBEDTLS_ERR_SSL_CONN_EOF) {
-      moved.outcome = Outcome::kEnded;
-    } else {
-      moved.outcome = wants_more(outcome) ? Outcome::kMore : fail(outcome);
-    }
-    break;
+    size_t bytes = 0;
+    const int result =
+        SSL_read_ex(session_, memory.data() + moved.bytes, memory.size() - moved.bytes, &bytes);
+    moved.bytes += bytes;
+    read_bytes_ += bytes;
+    if (result != 1) moved.outcome = outcome_of(result);
+    if (moved.outcome != Outcome::kDone) break;
   }
+  is_reading_ = false;
   return moved;
 }
 
@@ -179,19 +241,22 @@ TlsSession::Moved TlsSession::write(std::span<const std::byte> memory) noexcept 
   BP_KEEPS_VALID(*this);
   Moved moved;
   if (failure_ != TlsFailure::kNone) return {.outcome = Outcome::kFailed};
+  const HeapOwnerScope scope(credentials_->owner());
+  take_tls_refusal();
   while (moved.bytes < memory.size()) {
     // A record that did not fit whole would have to be offered again as it is.
     if (output_.size() - output_end_ < kRecordMaxBytes) {
       moved.outcome = Outcome::kMore;
       break;
     }
-    const auto* place = reinterpret_cast<const unsigned char*>(memory.data() + moved.bytes);
-    const int outcome = mbedtls_ssl_write(&session_, place, memory.size() - moved.bytes);
-    if (outcome <= 0) {
-      moved.outcome = fail(outcome);
+    const std::span<const std::byte> record =
+        memory.subspan(moved.bytes).first(std::min(kTextMaxBytes, memory.size() - moved.bytes));
+    size_t bytes = 0;
+    if (SSL_write_ex(session_, record.data(), record.size(), &bytes) != 1) {
+      moved.outcome = fail_as_told();
       break;
     }
-    moved.bytes += static_cast<size_t>(outcome);
+    moved.bytes += bytes;
   }
   return moved;
 }
@@ -199,11 +264,12 @@ TlsSession::Moved TlsSession::write(std::span<const std::byte> memory) noexcept 
 void TlsSession::close_notify() noexcept {
   BP_ASSERT(is_begun());
   if (!is_established_ || failure_ != TlsFailure::kNone) return;
-  if (output_.size() - output_end_ >= kRecordMaxBytes) mbedtls_ssl_close_notify(&session_);
+  const HeapOwnerScope scope(credentials_->owner());
+  if (output_.size() - output_end_ >= kRecordMaxBytes) SSL_shutdown(session_);
+  ERR_clear_error();
 }
 
-void TlsSession::describe_failure(char* text, size_t text_bytes) const noexcept {
-  mbedtls_strerror(failure_code_, text, text_bytes);
-}
+const char* TlsSession::version() const noexcept { return SSL_get_version(session_); }
+const char* TlsSession::cipher() const noexcept { return SSL_get_cipher_name(session_); }
 
 }  // namespace bedplate

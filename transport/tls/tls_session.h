@@ -2,9 +2,10 @@
 // one buffer, what is to be sent in another, and nothing here waits.
 //
 // A handshake is computed, so handshake() takes the calling thread some milliseconds in all; the
-// library allocates then (owner "heap:tls"), and when it cannot the session fails and nothing else
-// does. What is read and written afterwards allocates nothing. It knows no time: the owner of the
-// socket ends a handshake that takes too long.
+// library allocates then (for the owner of the credentials), and when it cannot the session fails
+// and nothing else does. What is read and written afterwards allocates nothing, but for a change of
+// keys, of which a peer may ask for few (TLS 1.3). It knows no time: the owner of the socket ends a
+// handshake that takes too long.
 //
 // Invariants: 1. The input is used up whenever more is asked for (kMore). 2. What there is to send
 // lies within the output. 3. A session that has failed stays so. (is_valid)
@@ -14,16 +15,16 @@
 #include <cstdint>
 #include <span>
 
-#include <mbedtls/ssl.h>
-
 #include "transport/tls/tls_credentials.h"
+
+struct bio_st;
 
 namespace bedplate {
 
 // Why a session ended before its time.
 enum class TlsFailure : uint8_t {
   kNone,
-  kProtocol,     // what the peer sent is no TLS, was changed on its way, or would agree anew
+  kProtocol,     // what the peer sent is no TLS, was changed on its way, or agrees anew for ever
   kCredentials,  // a certificate or a key that is not known here, or no cipher in common
   kRefused,      // the peer says that it does not want ours
   kMemory,       // "heap:tls" is used up
@@ -34,9 +35,14 @@ const char* text_of(TlsFailure failure) noexcept;
 // Threads: one at a time. Ownership: the buffers and the credentials outlive it, from begin() on.
 class TlsSession {
  public:
-  // A record at its longest, with what the cipher adds.
-  static constexpr size_t kRecordMaxBytes = 16 * 1024 + 512;
+  static constexpr size_t kTextMaxBytes = 16 * 1024;  // of one record
+  // A record at its longest, with what the cipher adds and what may have to be said before it.
+  static constexpr size_t kRecordMaxBytes = kTextMaxBytes + 512;
   static constexpr size_t kBufferMinBytes = 2 * kRecordMaxBytes;
+  // How often a peer may change its keys: so often, and once more for so many bytes of its data.
+  // Libraries do after some millions of records.
+  static constexpr uint64_t kKeyChangesMin = 16;
+  static constexpr uint64_t kBytesForAKeyChange = 16 * 1024 * 1024;
 
   enum class Outcome : uint8_t {
     kDone,    // something moved; or the handshake is over
@@ -45,7 +51,11 @@ class TlsSession {
     kFailed,  // failure() says why; what is in the output is to be sent still
   };
 
-  TlsSession() noexcept { mbedtls_ssl_init(&session_); }
+  // How a session of the library's reaches its buffers; the caller frees it (BIO_meth_free), after
+  // the sessions. nullptr: there is no memory.
+  static bio_method_st* make_transport() noexcept;
+
+  TlsSession() noexcept = default;
   ~TlsSession() { end(); }
   TlsSession(const TlsSession&) = delete;
   TlsSession& operator=(const TlsSession&) = delete;
@@ -89,17 +99,23 @@ class TlsSession {
   void close_notify() noexcept;
 
   TlsFailure failure() const noexcept { return failure_; }
-  // What the library said to it, terminated.
-  void describe_failure(char* text, size_t text_bytes) const noexcept;
-  // For people: version and cipher. Requires: is_established().
-  const char* cipher() const noexcept { return mbedtls_ssl_get_ciphersuite(&session_); }
+  // What the library said to it, for people; static. Requires: it has failed.
+  const char* failure_text() const noexcept { return failure_text_; }
+  // For people, static. Requires: is_established().
+  const char* version() const noexcept;
+  const char* cipher() const noexcept;
 
   bool is_valid() const noexcept;
 
  private:
-  static int receive_from(void* self, unsigned char* bytes, size_t count) noexcept;
-  static int send_to(void* self, const unsigned char* bytes, size_t count) noexcept;
-  Outcome fail(int outcome) noexcept;
+  static int receive(bio_st* transport, char* bytes, int count) noexcept;
+  static int send(bio_st* transport, const char* bytes, int count) noexcept;
+  static long control(bio_st* transport, int command, long number, void* pointer) noexcept;
+  static void look_at_message(int is_written, int version, int type, const void* bytes,
+                              size_t count, ssl_st* session, void* self) noexcept;
+  Outcome outcome_of(int result) noexcept;
+  Outcome fail(TlsFailure failure, const char* text) noexcept;
+  Outcome fail_as_told() noexcept;
 
   const TlsCredentials* credentials_ = nullptr;
   std::span<std::byte> input_;
@@ -109,11 +125,15 @@ class TlsSession {
   size_t output_begin_ = 0;
   size_t output_end_ = 0;
   bool is_established_ = false;
-  bool has_ended_ = false;   // nothing more arrives
-  bool has_spoken_ = false;  // the library, since this was last reset
+  bool has_ended_ = false;    // nothing more arrives
+  bool has_met_end_ = false;  // and the library knows
+  bool is_reading_ = false;
+  uint64_t read_bytes_ = 0;
+  uint64_t key_change_count_ = 0;    // the peer's
+  const char* stop_text_ = nullptr;  // why nothing of the peer is taken any more
   TlsFailure failure_ = TlsFailure::kNone;
-  int failure_code_ = 0;  // the library's
-  mbedtls_ssl_context session_;
+  const char* failure_text_ = nullptr;
+  ssl_st* session_ = nullptr;  // nullptr once begun: there was no memory for it
 };
 
 }  // namespace bedplate

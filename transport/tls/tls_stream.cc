@@ -213,10 +213,8 @@ void TlsStream::failed() noexcept {
 
 void TlsStream::log_failure() noexcept {
   if (!environment_.log_limit->try_pass(environment_.where)) return;
-  char said[160];
-  session_.describe_failure(said, sizeof said);
   BP_LOG_WARNING("%s: TLS with a client has failed: %s (%s)", environment_.where,
-                 text_of(session_.failure()), said);
+                 text_of(session_.failure()), session_.failure_text());
 }
 
 bool TlsStream::say_end() noexcept {

@@ -22,9 +22,7 @@ namespace {
 // Before it what is freed may be overwritten. Static: no copy of it lies in the heap.
 constexpr char kMark[] = "\n................ a mark that is found in a key's file alone\n";
 
-bool is_in_heap(const char* text) {
-  const std::string_view all(text);
-  const std::string_view sought = all.substr(all.find('a'));
+bool is_in_pool(std::string_view sought) {
   const PinnedPool& pool = process_pool();
   for (uint32_t i = 0; i < pool.segment_count(); ++i) {
     const Segment& segment = pool.segment(i);
@@ -35,13 +33,17 @@ bool is_in_heap(const char* text) {
   return false;
 }
 
+bool is_in_heap(const char* text) {
+  const std::string_view all(text);
+  return is_in_pool(all.substr(all.find('a')));
+}
+
 }  // namespace
 
 TEST_GROUP(TlsCredentials) {
-  TlsRandom random;
   TlsFolder folder;
-  TestCertificate authority{random, "authority", {.is_authority = true}};
-  TestCertificate server{random, "localhost", {.issuer = &authority}};
+  TestCertificate authority{"authority", {.is_authority = true}};
+  TestCertificate server{"localhost", {.issuer = &authority}};
   std::vector<Error> problems;
 
   TlsFiles files_of(const TestCertificate& certificate, const TestCertificate& key) {
@@ -95,10 +97,15 @@ TEST(TlsCredentials, RefusesWhatIsNotThere) {
 TEST(TlsCredentials, RefusesWhatIsNoCertificateOrKey) {
   TlsFiles files = files_of(server, server);
   folder.write("cert.pem", "no certificate\n");
-  refused(files, "X509");
+  refused(files, "no start line");
+  files = files_of(server, server);
+  folder.write("cert.pem", server.pem() + authority.pem().replace(100, 4, "????"));
+  refused(files, "a certificate in it cannot be read");
   files = files_of(server, server);
   folder.write("key.pem", "no key\n");
   refused(files, "private key");
+  folder.write("key.pem", server.key_pem("secret"));
+  refused(files, "that has no password");
   files = files_of(server, server);
   files.client_authorities = folder.write("ca.pem", "nothing\n");
   refused(files, "authorities of clients");
@@ -110,11 +117,9 @@ TEST(TlsCredentials, RefusesAKeyThatIsAnothers) {
 }
 
 TEST(TlsCredentials, RefusesWhatIsNotValidNow) {
-  const TestCertificate expired{
-      random, "localhost", {.issuer = &authority, .until = "20210203000000"}};
+  const TestCertificate expired{"localhost", {.issuer = &authority, .until = "20210203000000Z"}};
   refused(files_of(expired, expired), "it expired on 2021-02-03");
-  const TestCertificate early{
-      random, "localhost", {.issuer = &authority, .from = "20980101000000"}};
+  const TestCertificate early{"localhost", {.issuer = &authority, .from = "20980101000000Z"}};
   refused(files_of(early, early), "not valid yet");
 }
 
@@ -135,7 +140,7 @@ TEST(TlsCredentials, RefusesSharedKeysThatAreNone) {
   refused(with("alice:012\n"), "no even number");
   refused(with("alice:\n"), "no even number");
   refused(with("alice:0g\n"), "not in hexadecimal");
-  refused(with("alice:" + std::string(66, 'a') + "\n"), "more than 32 bytes");
+  refused(with("alice:" + std::string(1026, 'a') + "\n"), "more than 512 bytes");
   refused(with("alice:aa\nalice:bb\n"), "line 2: the name was there before");
   refused(with("#616263:aa\n"), "names in hexadecimal");
   refused(with(""), "it has no key");
@@ -165,4 +170,20 @@ TEST(TlsCredentials, LeavesNothingOfAKeysFileInTheHeap) {
   CHECK_FALSE(is_in_heap(kMark));
   const std::string found(kMark);
   CHECK(is_in_heap(kMark));  // if it were there
+}
+
+TEST(TlsCredentials, WhatTheLibraryFreesIsWiped) {
+  BP_SKIP_UNDER_SANITIZER();
+  CHECK(load(files_of(server, server)));  // makes the library ready
+  const std::string_view mark = std::string_view(kMark).substr(18);
+  auto* block = static_cast<char*>(OPENSSL_malloc(5000));
+  std::memcpy(block + 1000, mark.data(), mark.size());
+  block = static_cast<char*>(OPENSSL_realloc(block, 20'000));
+  CHECK(std::string_view(block + 1000, mark.size()) == mark);
+  std::memset(block + 1000, 0, mark.size());
+  CHECK_FALSE(is_in_pool(mark));  // where it was before
+  std::memcpy(block + 1000, mark.data(), mark.size());
+  CHECK(is_in_pool(mark));
+  OPENSSL_free(block);
+  CHECK_FALSE(is_in_pool(mark));
 }

@@ -9,28 +9,27 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <sys/stat.h>
 
-#include <mbedtls/ctr_drbg.h>
-#include <mbedtls/entropy.h>
-#include <mbedtls/error.h>
-#include <mbedtls/pk.h>
-#include <mbedtls/ssl.h>
-#include <mbedtls/x509_crt.h>
+// A key as the library had it before its third version is written without the encoders, which a
+// static program does not have.
+#define OPENSSL_SUPPRESS_DEPRECATED
+#include <openssl/bio.h>
+#include <openssl/ec.h>
+#include <openssl/err.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
+#include <openssl/x509v3.h>
 
 #include "platform/assert.h"
+#include "transport/tls/tls_library.h"
 #include "transport/tls/tls_session.h"
 
 namespace bedplate::test {
-
-inline std::string tls_error_text(int code) {
-  char text[160];
-  mbedtls_strerror(code, text, sizeof text);
-  return text;
-}
 
 // A directory for the files of one test.
 class TlsFolder {
@@ -59,37 +58,12 @@ class TlsFolder {
   std::string path_;
 };
 
-class TlsRandom {
- public:
-  TlsRandom() {
-    mbedtls_entropy_init(&entropy_);
-    mbedtls_ctr_drbg_init(&random_);
-    BP_ASSERT(mbedtls_ctr_drbg_seed(&random_, mbedtls_entropy_func, &entropy_, nullptr, 0) == 0);
-  }
-  // The same numbers for the same seed, each time.
-  explicit TlsRandom(std::string_view seed) {
-    mbedtls_entropy_init(&entropy_);
-    mbedtls_ctr_drbg_init(&random_);
-    const auto nothing = [](void*, unsigned char* bytes, size_t count) {
-      std::memset(bytes, 0, count);
-      return 0;
-    };
-    BP_ASSERT(mbedtls_ctr_drbg_seed(&random_, nothing, nullptr,
-                                    reinterpret_cast<const unsigned char*>(seed.data()),
-                                    seed.size()) == 0);
-  }
-  ~TlsRandom() {
-    mbedtls_ctr_drbg_free(&random_);
-    mbedtls_entropy_free(&entropy_);
-  }
-  TlsRandom(const TlsRandom&) = delete;
-  TlsRandom& operator=(const TlsRandom&) = delete;
-  mbedtls_ctr_drbg_context* context() { return &random_; }
-
- private:
-  mbedtls_entropy_context entropy_;
-  mbedtls_ctr_drbg_context random_;
-};
+// What was written to it.
+inline std::string text_of(BIO* bio) {
+  char* text = nullptr;
+  const long bytes = BIO_get_mem_data(bio, &text);
+  return {text, static_cast<size_t>(bytes)};
+}
 
 // A key, and a certificate for it that `issuer` signed (nullptr: itself).
 class TestCertificate {
@@ -97,149 +71,159 @@ class TestCertificate {
   struct Options {
     const TestCertificate* issuer = nullptr;
     bool is_authority = false;
-    const char* from = "20200101000000";
-    const char* until = "20991231235959";
+    const char* from = "20200101000000Z";
+    const char* until = "20991231235959Z";
   };
-  TestCertificate(TlsRandom& random, const std::string& name, const Options& options)
-      : name_(name) {
-    mbedtls_pk_init(&key_);
-    BP_ASSERT(mbedtls_pk_setup(&key_, mbedtls_pk_info_from_type(MBEDTLS_PK_ECKEY)) == 0);
-    BP_ASSERT(mbedtls_ecp_gen_key(MBEDTLS_ECP_DP_SECP256R1, mbedtls_pk_ec(key_),
-                                  mbedtls_ctr_drbg_random, random.context()) == 0);
+  TestCertificate(const std::string& name, const Options& options) {
+    BP_ASSERT(prepare_tls_library());
+    key_.reset(EVP_PKEY_new());
+    EC_KEY* const key = EC_KEY_new_by_curve_name(NID_X9_62_prime256v1);
+    BP_ASSERT(EC_KEY_generate_key(key) == 1 && EVP_PKEY_assign_EC_KEY(key_.get(), key) == 1);
+    certificate_.reset(X509_new());
+    X509* const it = certificate_.get();
     const TestCertificate& issuer = options.issuer != nullptr ? *options.issuer : *this;
-    mbedtls_x509write_cert writer;
-    mbedtls_x509write_crt_init(&writer);
-    mbedtls_mpi serial;
-    mbedtls_mpi_init(&serial);
     static int next_serial = 1;
-    BP_ASSERT(mbedtls_mpi_lset(&serial, next_serial++) == 0);
-    mbedtls_x509write_crt_set_subject_key(&writer, &key_);
-    mbedtls_x509write_crt_set_issuer_key(&writer, const_cast<mbedtls_pk_context*>(&issuer.key_));
-    mbedtls_x509write_crt_set_version(&writer, MBEDTLS_X509_CRT_VERSION_3);
-    mbedtls_x509write_crt_set_md_alg(&writer, MBEDTLS_MD_SHA256);
-    BP_ASSERT(mbedtls_x509write_crt_set_subject_name(&writer, ("CN=" + name).c_str()) == 0);
-    BP_ASSERT(mbedtls_x509write_crt_set_issuer_name(&writer, ("CN=" + issuer.name_).c_str()) == 0);
-    BP_ASSERT(mbedtls_x509write_crt_set_serial(&writer, &serial) == 0);
-    BP_ASSERT(mbedtls_x509write_crt_set_validity(&writer, options.from, options.until) == 0);
-    BP_ASSERT(mbedtls_x509write_crt_set_basic_constraints(&writer, options.is_authority, -1) == 0);
-    unsigned char text[4096];
-    BP_ASSERT(mbedtls_x509write_crt_pem(&writer, text, sizeof text, mbedtls_ctr_drbg_random,
-                                        random.context()) == 0);
-    certificate_ = reinterpret_cast<char*>(text);
-    BP_ASSERT(mbedtls_pk_write_key_pem(&key_, text, sizeof text) == 0);
-    key_text_ = reinterpret_cast<char*>(text);
-    mbedtls_x509write_crt_free(&writer);
-    mbedtls_mpi_free(&serial);
+    BP_ASSERT(X509_set_version(it, X509_VERSION_3) == 1);
+    BP_ASSERT(ASN1_INTEGER_set(X509_get_serialNumber(it), next_serial++) == 1);
+    BP_ASSERT(ASN1_TIME_set_string_X509(X509_getm_notBefore(it), options.from) == 1);
+    BP_ASSERT(ASN1_TIME_set_string_X509(X509_getm_notAfter(it), options.until) == 1);
+    BP_ASSERT(X509_NAME_add_entry_by_txt(X509_get_subject_name(it), "CN", MBSTRING_ASC,
+                                         reinterpret_cast<const unsigned char*>(name.c_str()), -1,
+                                         -1, 0) == 1);
+    BP_ASSERT(X509_set_issuer_name(it, X509_get_subject_name(issuer.certificate())) == 1);
+    BP_ASSERT(X509_set_pubkey(it, key_.get()) == 1);
+    X509_EXTENSION* const constraints =
+        X509V3_EXT_conf_nid(nullptr, nullptr, NID_basic_constraints,
+                            options.is_authority ? "critical,CA:TRUE" : "critical,CA:FALSE");
+    BP_ASSERT(X509_add_ext(it, constraints, -1) == 1);
+    X509_EXTENSION_free(constraints);
+    BP_ASSERT(X509_sign(it, issuer.key(), EVP_sha256()) > 0);
   }
-  ~TestCertificate() { mbedtls_pk_free(&key_); }
-  TestCertificate(const TestCertificate&) = delete;
-  TestCertificate& operator=(const TestCertificate&) = delete;
 
-  const std::string& pem() const { return certificate_; }
-  const std::string& key_pem() const { return key_text_; }
+  X509* certificate() const { return certificate_.get(); }
+  EVP_PKEY* key() const { return key_.get(); }
+  std::string pem() const {
+    const TlsPointer<BIO, BIO_free_all> bio(BIO_new(BIO_s_mem()));
+    BP_ASSERT(PEM_write_bio_X509(bio.get(), certificate()) == 1);
+    return text_of(bio.get());
+  }
+  std::string key_pem(const char* password = nullptr) const {
+    const TlsPointer<BIO, BIO_free_all> bio(BIO_new(BIO_s_mem()));
+    const EVP_CIPHER* const cipher = password != nullptr ? EVP_aes_128_cbc() : nullptr;
+    BP_ASSERT(PEM_write_bio_PrivateKey_traditional(bio.get(), key(), cipher, nullptr, 0, nullptr,
+                                                   const_cast<char*>(password)) == 1);
+    return text_of(bio.get());
+  }
 
  private:
-  std::string name_;
-  mbedtls_pk_context key_;
-  std::string certificate_;
-  std::string key_text_;
+  TlsPointer<EVP_PKEY, EVP_PKEY_free> key_;
+  TlsPointer<X509, X509_free> certificate_;
 };
 
 // The other end. What it wants to send is in `sent`, what it is to get is added to `arriving`.
 class TlsClient {
  public:
-  explicit TlsClient(TlsRandom& random) {
-    mbedtls_ssl_init(&session_);
-    mbedtls_ssl_config_init(&config_);
-    mbedtls_x509_crt_init(&authorities_);
-    mbedtls_x509_crt_init(&certificate_);
-    mbedtls_pk_init(&key_);
-    BP_ASSERT(mbedtls_ssl_config_defaults(&config_, MBEDTLS_SSL_IS_CLIENT,
-                                          MBEDTLS_SSL_TRANSPORT_STREAM,
-                                          MBEDTLS_SSL_PRESET_DEFAULT) == 0);
-    mbedtls_ssl_conf_rng(&config_, mbedtls_ctr_drbg_random, random.context());
-    mbedtls_ssl_conf_authmode(&config_, MBEDTLS_SSL_VERIFY_NONE);
-  }
-  ~TlsClient() {
-    mbedtls_ssl_free(&session_);
-    mbedtls_ssl_config_free(&config_);
-    mbedtls_x509_crt_free(&authorities_);
-    mbedtls_x509_crt_free(&certificate_);
-    mbedtls_pk_free(&key_);
+  TlsClient() {
+    BP_ASSERT(prepare_tls_library());
+    context_.reset(SSL_CTX_new(TLS_client_method()));
+    SSL_CTX_set_app_data(context(), this);
   }
   TlsClient(const TlsClient&) = delete;
   TlsClient& operator=(const TlsClient&) = delete;
 
   void trust(const TestCertificate& authority) {
-    BP_ASSERT(parse(&authorities_, authority.pem()));
-    mbedtls_ssl_conf_ca_chain(&config_, &authorities_, nullptr);
-    mbedtls_ssl_conf_authmode(&config_, MBEDTLS_SSL_VERIFY_REQUIRED);
+    BP_ASSERT(X509_STORE_add_cert(SSL_CTX_get_cert_store(context()), authority.certificate()) == 1);
+    SSL_CTX_set_verify(context(), SSL_VERIFY_PEER, nullptr);
   }
   void show(const TestCertificate& own) {
-    BP_ASSERT(parse(&certificate_, own.pem()));
-    BP_ASSERT(mbedtls_pk_parse_key(&key_, bytes_of(own.key_pem()), own.key_pem().size() + 1,
-                                   nullptr, 0) == 0);
-    BP_ASSERT(mbedtls_ssl_conf_own_cert(&config_, &certificate_, &key_) == 0);
+    BP_ASSERT(SSL_CTX_use_certificate(context(), own.certificate()) == 1);
+    BP_ASSERT(SSL_CTX_use_PrivateKey(context(), own.key()) == 1);
   }
   void share(const std::string& name, std::string_view key) {
-    BP_ASSERT(mbedtls_ssl_conf_psk(&config_, reinterpret_cast<const unsigned char*>(key.data()),
-                                   key.size(), bytes_of(name), name.size()) == 0);
+    name_ = name;
+    key_ = key;
+    SSL_CTX_set_psk_client_callback(context(), &tell_key);
   }
-  mbedtls_ssl_config& config() { return config_; }
+  // TLS1_2_VERSION and the like; none but this one.
+  void speak(int version) {
+    SSL_CTX_set_security_level(context(), 0);
+    BP_ASSERT(SSL_CTX_set_min_proto_version(context(), version) == 1);
+    BP_ASSERT(SSL_CTX_set_max_proto_version(context(), version) == 1);
+  }
+  // Of TLS 1.2, by OpenSSL's names.
+  void offer(const char* ciphers) { BP_ASSERT(SSL_CTX_set_cipher_list(context(), ciphers) == 1); }
 
-  void start(const char* server_name = nullptr) {
-    BP_ASSERT(mbedtls_ssl_setup(&session_, &config_) == 0);
-    BP_ASSERT(mbedtls_ssl_set_hostname(&session_, server_name) == 0);
-    mbedtls_ssl_set_bio(&session_, this, &send_to, &receive_from, nullptr);
+  void start() {
+    session_.reset(SSL_new(context()));
+    in_ = BIO_new(BIO_s_mem());
+    out_ = BIO_new(BIO_s_mem());
+    SSL_set_bio(session_.get(), in_, out_);
+    SSL_set_connect_state(session_.get());
   }
-  // 0: done; MBEDTLS_ERR_SSL_WANT_READ: when more has come.
-  int handshake() { return mbedtls_ssl_handshake(&session_); }
-  int write(std::string_view text) {
-    return mbedtls_ssl_write(&session_, bytes_of(text), text.size());
+  // Each: SSL_ERROR_NONE, done; SSL_ERROR_WANT_READ, when more has come; or it has failed.
+  int handshake() {
+    return said([this] { return SSL_do_handshake(session_.get()); });
+  }
+  int renegotiate() {
+    return said([this] { return SSL_renegotiate(session_.get()); }) + handshake();
+  }
+  int change_keys() {
+    return said([this] { return SSL_key_update(session_.get(), SSL_KEY_UPDATE_REQUESTED); }) +
+           handshake();
+  }
+  void write(std::string_view text) {
+    const int bytes = static_cast<int>(text.size());
+    BP_ASSERT(said([&] { return SSL_write(session_.get(), text.data(), bytes); }) == 0);
   }
   // All that has arrived.
   std::string read() {
     std::string text;
-    unsigned char part[4096];
+    char part[4096];
     while (true) {
-      last_read = mbedtls_ssl_read(&session_, part, sizeof part);
-      if (last_read <= 0) return text;
-      text.append(reinterpret_cast<char*>(part), static_cast<size_t>(last_read));
+      int bytes = 0;
+      last_read = said([&] { return bytes = SSL_read(session_.get(), part, sizeof part); });
+      if (last_read != SSL_ERROR_NONE) return text;
+      text.append(part, static_cast<size_t>(bytes));
     }
   }
-  int renegotiate() { return mbedtls_ssl_renegotiate(&session_); }
-  void close_notify() { mbedtls_ssl_close_notify(&session_); }
-  const char* cipher() const { return mbedtls_ssl_get_ciphersuite(&session_); }
+  void close_notify() {
+    said([this] { return SSL_shutdown(session_.get()); });
+  }
+  // The cipher.
+  const char* cipher() const { return SSL_get_cipher_name(session_.get()); }
 
   std::string sent;
   std::string arriving;
-  int last_read = 0;
+  int last_read = 0;  // SSL_ERROR_ZERO_RETURN: the other end has said that it ends
 
  private:
-  static const unsigned char* bytes_of(std::string_view text) {
-    return reinterpret_cast<const unsigned char*>(text.data());
+  SSL_CTX* context() const { return context_.get(); }
+  static unsigned tell_key(SSL* session, const char*, char* name, unsigned name_max_bytes,
+                           unsigned char* key, unsigned key_max_bytes) {
+    const auto& self = *static_cast<TlsClient*>(SSL_CTX_get_app_data(SSL_get_SSL_CTX(session)));
+    BP_ASSERT(self.name_.size() < name_max_bytes && self.key_.size() <= key_max_bytes);
+    std::strcpy(name, self.name_.c_str());
+    std::memcpy(key, self.key_.data(), self.key_.size());
+    return static_cast<unsigned>(self.key_.size());
   }
-  static bool parse(mbedtls_x509_crt* chain, const std::string& pem) {
-    return mbedtls_x509_crt_parse(chain, bytes_of(pem), pem.size() + 1) == 0;
-  }
-  static int send_to(void* self, const unsigned char* bytes, size_t count) {
-    static_cast<TlsClient*>(self)->sent.append(reinterpret_cast<const char*>(bytes), count);
-    return static_cast<int>(count);
-  }
-  static int receive_from(void* self, unsigned char* bytes, size_t count) {
-    std::string& arriving = static_cast<TlsClient*>(self)->arriving;
-    if (arriving.empty()) return MBEDTLS_ERR_SSL_WANT_READ;
-    const size_t taken = std::min(count, arriving.size());
-    std::memcpy(bytes, arriving.data(), taken);
-    arriving.erase(0, taken);
-    return static_cast<int>(taken);
+  template <typename Call>
+  int said(Call call) {
+    if (!arriving.empty()) BIO_write(in_, arriving.data(), static_cast<int>(arriving.size()));
+    arriving.clear();
+    const int result = call();
+    const int error = result > 0 ? SSL_ERROR_NONE : SSL_get_error(session_.get(), result);
+    ERR_clear_error();
+    sent += text_of(out_);
+    BIO_reset(out_);
+    return error;
   }
 
-  mbedtls_ssl_context session_;
-  mbedtls_ssl_config config_;
-  mbedtls_x509_crt authorities_;
-  mbedtls_x509_crt certificate_;
-  mbedtls_pk_context key_;
+  TlsPointer<SSL_CTX, SSL_CTX_free> context_;
+  TlsPointer<SSL, SSL_free> session_;
+  BIO* in_ = nullptr;  // the session's
+  BIO* out_ = nullptr;
+  std::string name_;
+  std::string key_;
 };
 
 inline const std::string kSharedKey = std::string("\x01\x23\x45\x67\x89\xab\xcd\xef", 8);
