@@ -39,6 +39,9 @@ typedef struct bp_counter bp_counter;
 typedef struct bp_histogram bp_histogram;
 typedef struct bp_stream bp_stream; /* a connected socket */
 typedef struct bp_datagram_socket bp_datagram_socket;
+typedef struct bp_methods bp_methods;           /* what can be asked of it, while it is told */
+typedef struct bp_control_call bp_control_call; /* one request of the control socket */
+typedef struct bp_json bp_json;                 /* where its answer is written */
 
 /* Any function may be NULL: then there is nothing to do. In the order in which they are called; on
  * the main thread, where nothing else is said. What it points at outlives bp_main. */
@@ -52,6 +55,7 @@ typedef struct bp_service {
   /* Finish what was begun, take nothing new, then call bp_drained. On the thread of each shard,
    * where bp_listen takes no more connections. Without it there is nothing to finish. */
   void (*drain)(void* self, unsigned shard);
+  void (*methods)(void* self, bp_methods* methods); /* after create; also where nothing runs */
 } bp_service;
 
 /* Runs what the command line says (run, plan, check, keys, counters, doctor, stats, perf; as the
@@ -87,6 +91,60 @@ void bp_table_shard(bp_table* table, const char* key, unsigned* value, const cha
 void bp_table_renamed(bp_table* table, const char* key, const char* before);
 /* 1 to 8 addresses, which bp_listen listens at; the file must have the key. */
 void bp_table_listen(bp_table* table, const char* key, const char* help);
+
+/* ---- What can be asked of it while it runs, over the control socket and by `bedplate ctl`
+ * (docs/control.md; apps/boot/control_methods.h, whose rules hold here): in methods ---- */
+
+enum { BP_TEXT, BP_NUMBER, BP_BOOLEAN };
+typedef struct bp_parameter {
+  const char* name; /* of a-z, 0-9 and _ */
+  int type;         /* BP_TEXT, ... */
+  int is_optional;
+  const char* help; /* a sentence */
+} bp_parameter;
+typedef struct bp_method {
+  const char* name;               /* of a-z, 0-9, _ and -; it is asked for as "SERVICE.name" */
+  const bp_parameter* parameters; /* 8 at most */
+  size_t parameter_count;
+  const char* result; /* what it answers, for people: "{\"held\": true}" */
+  const char* help;   /* what it does: a sentence */
+  const char* needs;  /* where it is refused otherwise: "a volume on a store"; or NULL */
+  /* Called on the thread of the control socket, beside the shards: what belongs to a shard it does
+   * there, by bp_control_go_on. It does not block, and answers by one JSON value
+   * (bp_control_result) or by bp_control_refuse. */
+  void (*function)(void* self, bp_control_call* call);
+} bp_method;
+/* Requires: it has no method of that name yet. */
+void bp_method_add(bp_methods* methods, const bp_method* method);
+
+/* What was given, checked: it is there where it is required, and of its type. Without it: "", 0. */
+int bp_control_has(const bp_control_call* call, const char* parameter);
+/* As much of it as `text` has room for, terminated. Returns its length, which may be more. */
+size_t bp_control_text(const bp_control_call* call, const char* parameter, char* text,
+                       size_t text_bytes);
+uint64_t bp_control_number(const bp_control_call* call, const char* parameter);
+int bp_control_boolean(const bp_control_call* call, const char* parameter);
+
+/* Once this returns, calls `function` on the loop's thread, where it ends the answer. */
+void bp_control_go_on(bp_control_call* call, bp_loop* loop,
+                      void (*function)(void* context, bp_control_call* call), void* context);
+/* The answer is no: what was being done, what stands against it, what to do. */
+void bp_control_refuse(bp_control_call* call, const char* doing, const char* answer,
+                       const char* cure);
+/* An answer over 16 KiB comes in pieces: after bp_control_more(call, page) the method is called
+ * again, with that page, to go on; the first is 0. */
+uint64_t bp_control_page(const bp_control_call* call);
+void bp_control_more(bp_control_call* call, uint64_t page);
+/* In an object each value comes behind its key; commas come by themselves. */
+bp_json* bp_control_result(bp_control_call* call);
+void bp_json_begin_object(bp_json* json);
+void bp_json_end_object(bp_json* json);
+void bp_json_begin_array(bp_json* json);
+void bp_json_end_array(bp_json* json);
+void bp_json_key(bp_json* json, const char* key);
+void bp_json_text(bp_json* json, const char* text);
+void bp_json_number(bp_json* json, uint64_t number);
+void bp_json_boolean(bp_json* json, int value);
 
 /* ---- Its plan: in plan. Where it makes no sense the boot is refused, with the service's name.
  * Shards are numbered from 0, in the order of [[shard]]; numbers for one shard add up ---- */

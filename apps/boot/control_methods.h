@@ -72,6 +72,12 @@ class ControlCall {
   // Requires: not called there. Ownership: `context` outlives the loop's run.
   void go_on(EventLoop& loop, Function function, void* context) noexcept;
 
+  // The method's own, from one step to the next.
+  struct {
+    void (*function)() = nullptr;
+    void* context = nullptr;
+  } state;
+
   // For an answer that is too long for one piece: after more(page) what was written is sent, and
   // the method is called again, with that page(), to go on; the first is 0.
   uint64_t page() const noexcept { return page_; }

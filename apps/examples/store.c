@@ -1,6 +1,7 @@
 /* A service in C: a small key-value store, `store run store.toml`. It speaks lines over TCP
  * ("set KEY VALUE": STORED, or FULL; "get KEY": VALUE ..., or NONE), and answers "store.get", a
- * message of a byte, its answer's number, and a key, with the value. Both have 31 bytes at most. */
+ * message of a byte, its answer's number, and a key, with the value. Both have 31 bytes at most.
+ * Over the control socket it forgets a key: bedplate ctl store.forget key=KEY. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -102,6 +103,35 @@ static void on_message(void* self, const bp_message* message) {
   bp_am_send(message->from, payload[0], found, found ? strlen(found) : 0);
 }
 
+/* On the shard. */
+static void forget(void* self, bp_control_call* call) {
+  char key[kText];
+  entry* found = bp_control_text(call, "key", key, kText) < kText ? find(key) : NULL;
+  (void)self;
+  if (found == NULL) {
+    bp_control_refuse(call, "forgetting a key", "there is none of that name", "ask get KEY");
+    return;
+  }
+  *found = store.entries[--store.count];
+  bp_json* json = bp_control_result(call);
+  bp_json_begin_object(json);
+  bp_json_key(json, "left");
+  bp_json_number(json, store.count);
+  bp_json_end_object(json);
+}
+
+static void on_forget(void* self, bp_control_call* call) {
+  bp_control_go_on(call, bp_loop_of(store.context, store.shard), forget, self);
+}
+
+static void methods(void* self, bp_methods* all) {
+  static const bp_parameter key = {"key", BP_TEXT, 0, "Its name."};
+  static const bp_method method = {
+      "forget", &key, 1, "{\"left\": N}", "Forgets a key.", "a key that is there", on_forget};
+  (void)self;
+  bp_method_add(all, &method);
+}
+
 static void describe(void* self, bp_table* table) {
   (void)self;
   bp_table_listen(table, "listen", "Where it listens.");
@@ -144,6 +174,6 @@ static void drain(void* self, unsigned shard) {
 }
 
 int main(int count, char** words) {
-  static const bp_service service = {"store", NULL, describe, plan, create, NULL, drain};
+  static const bp_service service = {"store", NULL, describe, plan, create, NULL, drain, methods};
   return bp_main(count, words, &service, 1);
 }

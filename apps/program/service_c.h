@@ -54,6 +54,11 @@ struct CListener {
   void* self = nullptr;
 };
 
+struct CControlMethod {
+  void (*function)(void* self, bp_control_call* call) = nullptr;
+  void* self = nullptr;
+};
+
 class CService final : public Service {
  public:
   explicit CService(const bp_service& service) : c_(service) {}
@@ -63,10 +68,13 @@ class CService final : public Service {
   Result<void> plan(ServicePlan& plan) override;
   Result<void> create(ServiceContext& context) override;
   void start(uint32_t shard) noexcept override;
+  void methods(ControlMethods& methods) override;
   void request_drain() noexcept override;
   bool is_drained() const noexcept override {
     return c_.drain == nullptr || has_drained.load(std::memory_order_acquire);
   }
+
+  void* self() const noexcept { return c_.self; }
 
   struct Text {
     std::string text;
@@ -94,6 +102,7 @@ class CService final : public Service {
   std::deque<CListener> listeners;
   std::deque<bp_stream> streams;
   std::deque<bp_datagram_socket> datagram_sockets;
+  std::deque<CControlMethod> control_methods;
   std::atomic<bool> has_drained{false};
 
  private:

@@ -60,9 +60,8 @@ BOOT := appliance appliance_plan appliance_user configuration configuration_chec
 INIT := core_dump crash drill init kernel_command_line machine modules mounts netlink network \
         rdma_link watchdog
 COMMANDS := check_command counter_changes counter_text counters_command ctl_command doctor_command \
-            explain_plan fifo_question files_c group_parts init_part json_output judgement \
-            key_findings keys_command \
-            machine_findings mend perf_command plan_command program run_command service_c \
+            explain_plan control_c fifo_question files_c group_parts init_part json_output \
+            judgement key_findings keys_command machine_findings mend perf_command plan_command program run_command service_c \
             sockets_c stats_command stats_json stats_text top_command top_history top_json \
             top_model top_screen top_terminal top_text top_watch trace_command watch_stats
 PERF := perf_client perf_report perf_server perf_shm_side perf_side perf_verbs register_report

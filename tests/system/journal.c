@@ -124,6 +124,6 @@ static int create(void* self, bp_context* context) {
 }
 
 int main(int count, char** words) {
-  static const bp_service service = {"journal", NULL, describe, plan, create, NULL, NULL};
+  static const bp_service service = {"journal", NULL, describe, plan, create, NULL, NULL, NULL};
   return bp_main(count, words, &service, 1);
 }

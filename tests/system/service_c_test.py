@@ -14,7 +14,7 @@ STORE = os.path.join(os.path.dirname(BEDPLATE), "examples", "store")
 C_PEER = os.path.join(os.path.dirname(BEDPLATE), "c-peer")
 
 
-def configure(box, sockets="io_uring-or-epoll", **store):
+def configure(box, sockets="io_uring-or-epoll", control=False, **store):
     """The example's own configuration, in this test's directory; and its port."""
     with open(os.path.join(ROOT, "apps/examples/store.toml"), "rb") as file:
         configuration = tomllib.load(file)
@@ -25,6 +25,8 @@ def configure(box, sockets="io_uring-or-epoll", **store):
     configuration["group"] = [{"name": "main", "members": 2}]
     configuration["process"] = [{"name": "ann", "user": "root", "group": "main"}]
     configuration["store"] = {"listen": [f"tcp:127.0.0.1:{port}"], **store}
+    if control:
+        configuration["control"] = {}
     return box.write("store.toml", to_toml(configuration)), port
 
 
@@ -82,6 +84,30 @@ def it_answers_and_counts_and_drains(box, sockets):
         expect(client.recv(16), b"", "what a client hears at the drain")
     expect_in("store: signal 15, draining", read_text(box.path("store.log")), "the log")
     expect(read_text(box.path("store.log")).count("not drained"), 0, "complaints")
+
+
+@test()
+def it_is_told_what_to_do(box):
+    """Over the control socket: its method is listed, done on its shard, and refused with a cure."""
+    path, port = configure(box, control=True)
+    store = Running(box, path)
+    where = ["--directory", box.path("runtime")]
+    expect_in("store.forget: Forgets a key.", box.run(STORE, "ctl", "--list").stdout, "its list")
+    listed, = (one for one in json.loads(box.run(STORE, "ctl", *where, "methods").stdout)
+               if one["name"] == "store.forget")
+    expect([(one["name"], one["type"], one["required"]) for one in listed["parameters"]],
+           [("key", "text", True)], "its parameters")
+    with connect(port) as client:
+        ask(client, "set apple red\nset pear green\n", 2)
+        said = json.loads(box.run(STORE, "ctl", *where, "store.forget", "key=apple").stdout)
+        expect(said, {"left": 1}, "its answer")
+        expect(ask(client, "get apple\nget pear\n", 2), "NONE\nVALUE green\n", "what is left")
+    for key in ("apple", "x" * 40):
+        refused = box.run(BEDPLATE, "ctl", *where, "store.forget", f"key={key}",
+                          expect_code=1)
+        expect_in("forgetting a key: there is none of that name; ask get KEY", refused.stderr,
+                  "what is not there")
+    store.stop()
 
 
 @test()
