@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <sstream>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -46,14 +45,15 @@ bool is_base64(std::string_view text) noexcept {
          std::all_of(text.begin(), text.end(), is_digit);
 }
 
-// The value of `key` in the section `section`; nothing: there is no such section, or it has none.
-std::optional<std::string> find_key(const std::string& text, const std::string& section,
-                                    bool* has_section) {
-  std::istringstream lines(text);
-  std::string line;
+// The value of `key` in the section `section`, as it lies in `text`: a copy would have to be wiped,
+// too. Nothing: there is no such section, or it has none.
+std::optional<std::string_view> find_key(std::string_view text, const std::string& section,
+                                         bool* has_section) {
   bool is_inside = false;
-  while (std::getline(lines, line)) {
-    const std::string_view words = trimmed(line);
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view words = trimmed(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
     if (words.empty() || words[0] == '#' || words[0] == ';') continue;
     if (words[0] == '[') {
       is_inside = words == "[" + section + "]";
@@ -62,7 +62,7 @@ std::optional<std::string> find_key(const std::string& text, const std::string& 
     }
     const size_t equals = words.find('=');
     if (!is_inside || equals == words.npos || trimmed(words.substr(0, equals)) != "key") continue;
-    return std::string(trimmed(words.substr(equals + 1)));
+    return trimmed(words.substr(equals + 1));
   }
   return std::nullopt;
 }
@@ -113,12 +113,12 @@ Result<std::string> read_ceph_key(const std::string& path, const std::string& us
                           path.c_str());
   }
   std::string text(kKeyringBytesMax, '\0');
+  const Wiped wiped(text.data(), text.size());
   const ssize_t bytes = read(file.number(), text.data(), text.size());
   if (bytes < 0) return error.set_answer_errno(errno).set_cure("see what is wrong with its drive");
   text.resize(static_cast<size_t>(bytes));
   bool has_section = false;
   const auto key = find_key(text, "client." + user, &has_section);
-  explicit_bzero(text.data(), text.size());
   if (!has_section) {
     error.set_answer("it has no [client.%s]", user.c_str());
     return error.set_cure("name another user, or add this one: ceph auth get client.%s",
@@ -129,7 +129,7 @@ Result<std::string> read_ceph_key(const std::string& path, const std::string& us
     return error.set_cure("write it anew: ceph auth get client.%s -o %s", user.c_str(),
                           path.c_str());
   }
-  return *key;
+  return std::string(*key);
 }
 
 std::string ceph_monitor_list(const std::vector<SocketAddress>& monitors) {

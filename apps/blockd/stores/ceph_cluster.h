@@ -6,7 +6,9 @@
 // Threads: the main thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,7 +25,22 @@ struct CephSettings {
   uint32_t timeout_s = 60;
 };
 
-// The key of "client.`user`" in the file `path`, in base64.
+// Bytes of a secret, which a crash record would keep: they are gone where the scope ends, which
+// they outlive.
+class Wiped {
+ public:
+  Wiped(char* bytes, size_t size) noexcept : bytes_(bytes), size_(size) {}
+  Wiped(const Wiped&) = delete;
+  Wiped& operator=(const Wiped&) = delete;
+  ~Wiped() { explicit_bzero(bytes_, size_); }
+
+ private:
+  char* const bytes_;
+  const size_t size_;
+};
+
+// The key of "client.`user`" in the file `path`, in base64: the caller's to wipe, as is nothing
+// else of the file.
 // Errors: it cannot be read, or by others than its owner, too; it has no such user, or no key.
 Result<std::string> read_ceph_key(const std::string& path, const std::string& user);
 

@@ -39,19 +39,6 @@ struct Report {
   bool is_left_over = false;  // the device `id` is there from before, and stays
 };
 
-// Bytes of a secret, which a crash record would keep.
-class Wiped {
- public:
-  Wiped(char* bytes, size_t size) noexcept : bytes_(bytes), size_(size) {}
-  Wiped(const Wiped&) = delete;
-  Wiped& operator=(const Wiped&) = delete;
-  ~Wiped() { explicit_bzero(bytes_, size_); }
-
- private:
-  char* const bytes_;
-  const size_t size_;
-};
-
 void pause(long ns) noexcept {
   const timespec moment = {0, ns};
   nanosleep(&moment, nullptr);
@@ -297,13 +284,15 @@ std::string rbd_map_text(const CephSettings& ceph, const std::string& key, const
   text.append(",secret=").append(key).append(",mount_timeout=").append(timeout);
   if (image.is_writable) text.append(",exclusive,lock_timeout=").append(timeout);
   if (!image.is_writable) text.append(",ro");
-  return text.append(" ").append(image.pool).append(" ").append(image.image).append(" -");
+  text.append(" ").append(image.pool).append(" ").append(image.image).append(" -");
+  return text;  // itself: what append() returns would be copied
 }
 
 Result<std::unique_ptr<MadeDevice>> RbdMaker::make() {
   BP_TRY(check_bus(bus_, image_, ceph_));
   auto key = read_ceph_key(ceph_.keyring, ceph_.user);
   BP_TRY(key);
+  const Wiped wiped_key(key.value().data(), key.value().size());
   const uint64_t timeout_ns = ceph_.timeout_s * kNsPerSecond;
   BP_TRY(reach_ceph_monitors(ceph_.monitors, timeout_ns));
   int ends[2] = {};

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "CppUTest/TestHarness.h"
-#include "pinned_pool/pinned_pool.h"
+#include "tests/support/in_heap.h"
 #include "tests/support/skip.h"
 #include "tests/transport/tls/tls_rig.h"
 
@@ -22,21 +22,9 @@ namespace {
 // Before it what is freed may be overwritten. Static: no copy of it lies in the heap.
 constexpr char kMark[] = "\n................ a mark that is found in a key's file alone\n";
 
-bool is_in_pool(std::string_view sought) {
-  const PinnedPool& pool = process_pool();
-  for (uint32_t i = 0; i < pool.segment_count(); ++i) {
-    const Segment& segment = pool.segment(i);
-    if (memmem(segment.address, segment.bytes, sought.data(), sought.size()) != nullptr) {
-      return true;
-    }
-  }
-  return false;
-}
-
-bool is_in_heap(const char* text) {
-  const std::string_view all(text);
-  return is_in_pool(all.substr(all.find('a')));
-}
+// But for its dots.
+constexpr std::string_view kSought = std::string_view(kMark).substr(18);
+static_assert(kSought.starts_with("a mark"));
 
 }  // namespace
 
@@ -159,31 +147,30 @@ TEST(TlsCredentials, LeavesNothingOfAKeysFileInTheHeap) {
   mark(files.key);
   files.certificate = folder.path("nothing.pem");
   refused(files, "No such file");
-  CHECK_FALSE(is_in_heap(kMark));
+  CHECK_FALSE(is_in_heap(kSought));
   files = files_of(server, server);
   mark(files.key);
   CHECK(load(files));
-  CHECK_FALSE(is_in_heap(kMark));
+  CHECK_FALSE(is_in_heap(kSought));
   files = {.shared_keys = folder.write("keys.psk", kSharedKeyLine)};
   mark(files.shared_keys);
   refused(files, "line 3");
-  CHECK_FALSE(is_in_heap(kMark));
+  CHECK_FALSE(is_in_heap(kSought));
   const std::string found(kMark);
-  CHECK(is_in_heap(kMark));  // if it were there
+  CHECK(is_in_heap(kSought));  // if it were there
 }
 
 TEST(TlsCredentials, WhatTheLibraryFreesIsWiped) {
   BP_SKIP_UNDER_SANITIZER();
   CHECK(load(files_of(server, server)));  // makes the library ready
-  const std::string_view mark = std::string_view(kMark).substr(18);
   auto* block = static_cast<char*>(OPENSSL_malloc(5000));
-  std::memcpy(block + 1000, mark.data(), mark.size());
+  std::memcpy(block + 1000, kSought.data(), kSought.size());
   block = static_cast<char*>(OPENSSL_realloc(block, 20'000));
-  CHECK(std::string_view(block + 1000, mark.size()) == mark);
-  std::memset(block + 1000, 0, mark.size());
-  CHECK_FALSE(is_in_pool(mark));  // where it was before
-  std::memcpy(block + 1000, mark.data(), mark.size());
-  CHECK(is_in_pool(mark));
+  CHECK(std::string_view(block + 1000, kSought.size()) == kSought);
+  std::memset(block + 1000, 0, kSought.size());
+  CHECK_FALSE(is_in_heap(kSought));  // where it was before
+  std::memcpy(block + 1000, kSought.data(), kSought.size());
+  CHECK(is_in_heap(kSought));
   OPENSSL_free(block);
-  CHECK_FALSE(is_in_pool(mark));
+  CHECK_FALSE(is_in_heap(kSought));
 }

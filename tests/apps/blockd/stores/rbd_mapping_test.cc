@@ -9,13 +9,16 @@
 #include <sstream>
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/apps/blockd/stores/fake_monitor.h"
 #include "tests/support/fake_root.h"
+#include "tests/support/in_heap.h"
 #include "tests/support/patience.h"
+#include "tests/support/skip.h"
 #include "tests/support/stderr_capture.h"
 
 #include "CppUTest/TestHarness.h"
@@ -27,6 +30,13 @@ using test::kMonitorBanner;
 namespace {
 
 constexpr char kKey[] = "AQBSaWduIG9mIGEgdGVzdCwgbm8gc2VjcmV0IQ==";
+
+// Of which the test itself leaves nothing in the heap. What is freed may be overwritten at its
+// beginning.
+constexpr char kOtherKeyring[] =
+    "[client.bed]\n\tkey = QmVkcGxhdGUgbG9va3MgZm9yIHRoaXMgaW4gaXRzIGhlYXA=\n";
+constexpr std::string_view kSought = "IHRoaXMgaW4gaXRzIGhlYXA=";
+static_assert(std::string_view(kOtherKeyring).find(kSought) != std::string_view::npos);
 
 // Its devices are directories, as sysfs shows them. It runs in a child: its log is a file.
 class FakeBus final : public RbdBus {
@@ -252,4 +262,29 @@ TEST(RbdMapping, TheRealBusWritesWhatItIsTold) {
   STRCMP_EQUAL("some text", seen.str().c_str());
   LONGS_EQUAL(ENOENT, real.remove(7));
   CHECK(!real.find("some text").has_value());
+}
+
+// A crash record keeps the heap.
+TEST(RbdMapping, LeavesNothingOfTheKeyInTheHeap) {
+  BP_SKIP_UNDER_SANITIZER();
+  const Fd file(open(ceph.keyring.c_str(), O_WRONLY | O_TRUNC));
+  LONGS_EQUAL(sizeof kOtherKeyring - 1,
+              write(file.number(), kOtherKeyring, sizeof kOtherKeyring - 1));
+  bus.add_error = EACCES;
+  STRCMP_CONTAINS("the cluster refuses the key", problem().c_str());
+  CHECK_FALSE(test::is_in_heap(kSought));
+  bus.add_error = 0;
+  bus.forgets = true;
+  CHECK(!made().ok());
+  CHECK_FALSE(test::is_in_heap(kSought));
+  ceph.user = "other";
+  STRCMP_CONTAINS("no [client.other]", problem().c_str());
+  CHECK_FALSE(test::is_in_heap(kSought));
+  ceph.user = "bed";
+  ceph.monitors.clear();  // nobody answers
+  ceph.timeout_s = 0;
+  CHECK(!made().ok());
+  CHECK_FALSE(test::is_in_heap(kSought));
+  const std::string found(kOtherKeyring);
+  CHECK(test::is_in_heap(kSought));  // if it were there
 }

@@ -1,0 +1,25 @@
+// Whether bytes lie anywhere in the heap, or what else the process's pool has: a secret that was to
+// be wiped.
+#pragma once
+
+#include <cstring>
+#include <string_view>
+
+#include "pinned_pool/pinned_pool.h"
+
+namespace bedplate::test {
+
+// `sought` lies elsewhere, as a static array does. Its beginning may be left out: what is freed may
+// be overwritten there.
+inline bool is_in_heap(std::string_view sought) {
+  const PinnedPool& pool = process_pool();
+  for (uint32_t i = 0; i < pool.segment_count(); ++i) {
+    const Segment& segment = pool.segment(i);
+    if (memmem(segment.address, segment.bytes, sought.data(), sought.size()) != nullptr) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace bedplate::test
