@@ -410,6 +410,23 @@ def one_service_drains(box):
     expect(appliance.wait_exit(), 0, "its exit code")
 
 
+@test()
+def services_are_told_while_it_ends(box):
+    """So that one sees which of them hangs."""
+    configuration = box.configuration()
+    configuration["control"] = {}
+    configuration["appliance"]["drain_timeout_ms"] = 600_000
+    configuration["kvd"] = {"listen": [f"unix:{box.path('kvd.sock')}"], "cache_bytes": 8 * MIB}
+    appliance = box.appliance(configuration)
+    with RawClient(appliance.address()) as client:
+        client.greet().go()
+        client.send(raw_nbd.request_bytes(raw_nbd.WRITE, 0, MIB, bytes(MIB))[:MIB // 2])
+        appliance.process.terminate()
+        wait_for(lambda: state_of(appliance, "kvd") == "drained", "the drain of the other")
+        expect(state_of(appliance, "blockd"), "draining", "the one that has a write to wait for")
+    expect(appliance.wait_exit(), 0, "its exit code")
+
+
 # ---- What blockd can be told ----
 
 
