@@ -14,6 +14,8 @@
 #include "platform/clock.h"
 #include "platform/file.h"
 #include "platform/thread_stack.h"
+#include "tests/support/answered_calls.h"
+#include "tests/support/death_test.h"
 #include "tests/support/patience.h"
 #include "tests/support/skip.h"
 #include "tests/support/stderr_capture.h"
@@ -38,6 +40,18 @@ void spin_deaf(void*) noexcept {
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
   spin(nullptr);
+}
+
+std::atomic<bool> has_begun{false};
+
+// The first call of one that answers never returns.
+void spin_on_and_on(void*) noexcept {
+  const bool is_set = test::answer_calls(SYS_prctl, [](const uint64_t*) {
+    has_begun = true;
+    while (!must_end) cpu_relax();
+    return 0L;
+  });
+  if (is_set) spin(nullptr);
 }
 
 #ifdef BP_THREAD_SANITIZER
@@ -95,6 +109,24 @@ TEST(ThreadCalls, OneThatDoesNotAnswerIsSaidToBeSilent) {
   STRCMP_CONTAINS(": silent\n", text.c_str());
   CHECK(text.find("thread deaf") == text.npos);
 }
+
+BP_PROBE(an_answer_that_does_not_end) {
+  StackedThread thread;
+  BP_PROBE_CHECK(thread.start("endless", &spin_on_and_on, nullptr).ok());
+  BP_PROBE_CHECK(test::eventually([] { return is_ready.load(); }));
+  test::StderrCapture capture;
+  // One that has not come to begin is silent: it gets more time.
+  for (uint64_t patience_ns = 10 * kNsPerMs; !has_begun; patience_ns *= 2) {
+    auto asked = log_thread_calls(patience_ns);
+    BP_PROBE_CHECK(asked.ok() && asked.value().silent >= 1);
+  }
+  const std::string text = capture.finish();
+  BP_PROBE_CHECK(text.find(": began to answer, and has not ended\n") != text.npos);
+  must_end = true;
+  thread.join();
+}
+
+TEST(ThreadCalls, AnAnswerThatDoesNotEndIsGivenUp) { BP_CHECK_PROBE(an_answer_that_does_not_end); }
 
 // The kernel's worker keeps all signals from itself, and stays a while after it has worked.
 TEST(ThreadCalls, WorkersOfIoUringAreTheKernels) {
