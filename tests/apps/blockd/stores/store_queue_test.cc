@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/apps/blockd/stores/store_queue_fixture.h"
+#include "tests/support/probe_counter.h"
 #include "tests/support/seed.h"
 
 #include "CppUTest/TestHarness.h"
@@ -77,6 +78,40 @@ TEST(StoreQueue, APayloadIsReceivedIntoTheMemoryThatTheStoreWritesFrom) {
   CHECK_EQUAL(1, lanes->counters.commits.read());
   expect_filled(8 * kBlock, 2 * kBlock, std::byte{0x11});
   CHECK(store->seen == expected);
+  expect_quiet();
+}
+
+// A grant takes no operation of the store's, nor do extents that it does not know.
+TEST(StoreQueue, ProbesTellOfWhatBeginsAndEndsAtOnce) {
+  MadeUpStore other(kBytes, false);
+  const Volume own = volume;
+  const Volume of_other = add_volume(other, 1);
+  for (const char* name : {"request_begun", "request_done"}) {
+    test::ProbeCounter probe(name);
+    BlockRequest write = request(Command::kWrite, 0, 4096);
+    push(write);
+    POINTERS_EQUAL(&write, reply());
+    LONGS_EQUAL(1, probe.taken());
+    give_back(write, RequestStep::kCommit);
+    CHECK(done(write) == ErrorCode::kNone);
+    LONGS_EQUAL(1, probe.taken());
+    volume = of_other;
+    BlockRequest extents = request(Command::kBlockStatus, 0, 4096);
+    push(extents);
+    POINTERS_EQUAL(&extents, reply());
+    LONGS_EQUAL(1, probe.taken());
+    volume = own;
+    BlockRequest read = request(Command::kRead, 0, 4096);
+    push(read);
+    CHECK(done(read) == ErrorCode::kNone);
+    LONGS_EQUAL(1, probe.taken());
+    for (BlockRequest* each : {&write, &read}) {
+      if (!each->has_buffer) continue;
+      give_back(*each);
+      POINTERS_EQUAL(each, reply());
+    }
+    LONGS_EQUAL(0, probe.taken());
+  }
   expect_quiet();
 }
 
