@@ -1,6 +1,7 @@
 // Tested by tests/transport/single_copy/single_copy_test.cc.
 #include "transport/single_copy.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <utility>
@@ -19,6 +20,13 @@ namespace {
 bool holds(const ExposedRange& range, uint64_t offset, uint64_t bytes) noexcept {
   return range.bytes <= UINT64_MAX - range.address && offset <= range.bytes &&
          bytes <= range.bytes - offset;
+}
+
+// What a way of any kind says of `bytes` that it was to copy.
+CopyOutcome checked(const CopyOutcome& outcome, uint64_t bytes) noexcept {
+  BP_ASSERT(outcome.bytes <= bytes && "more was copied than was asked for");
+  BP_ASSERT((outcome.end != CopyEnd::kDone || outcome.bytes == bytes) && "a part is not all");
+  return outcome;
 }
 
 template <typename Kind, typename... Arguments>
@@ -49,7 +57,8 @@ CopyOutcome PeerMemory::read(void* local, const ExposedRange& range, uint64_t of
   BP_ASSERT(is_open());
   if (!holds(range, offset, bytes)) return {CopyEnd::kRefused, 0};
   if (bytes == 0) return {};
-  return way_->read(static_cast<std::byte*>(local), range, offset, bytes);
+  BP_ASSERT(local != nullptr);
+  return checked(way_->read(static_cast<std::byte*>(local), range, offset, bytes), bytes);
 }
 
 CopyOutcome PeerMemory::write(const void* local, const ExposedRange& range, uint64_t offset,
@@ -57,7 +66,8 @@ CopyOutcome PeerMemory::write(const void* local, const ExposedRange& range, uint
   BP_ASSERT(is_open());
   if (range.is_writable == 0 || !holds(range, offset, bytes)) return {CopyEnd::kRefused, 0};
   if (bytes == 0) return {};
-  return way_->write(static_cast<const std::byte*>(local), range, offset, bytes);
+  BP_ASSERT(local != nullptr);
+  return checked(way_->write(static_cast<const std::byte*>(local), range, offset, bytes), bytes);
 }
 
 Result<SingleCopyCard> SingleCopy::card() noexcept {
@@ -124,6 +134,7 @@ SingleCopyChoice choose_single_copy(std::span<const SingleCopyKind> order,
         "%s", order.empty() ? "single copy is off" : "not in the configured order");
   }
   for (const SingleCopyKind kind : order) {
+    BP_ASSERT(std::count(order.begin(), order.end(), kind) == 1);
     Error& why_not = choice.why_not[static_cast<unsigned>(kind)];
     if (choice.taken != nullptr) {
       why_not.set_doing("not tried: %s was taken before it", choice.taken->name());

@@ -19,6 +19,7 @@ constexpr uint64_t kPidStaysNs = 10 * kNsPerMs;
 
 bool CmaWay::is_still_the_peer() noexcept {
   const uint64_t now = monotonic_ns();
+  BP_DCHECK(now >= seen_ns_);
   if (now - seen_ns_ < kPidStaysNs) return true;
   if (has_ended(peer_.pidfd)) return false;
   seen_ns_ = now;
@@ -27,6 +28,8 @@ bool CmaWay::is_still_the_peer() noexcept {
 
 CopyOutcome CmaWay::copy(std::byte* local, uint64_t remote, uint64_t bytes,
                          bool is_write) noexcept {
+  BP_DCHECK(bytes > 0);
+  BP_DCHECK(bytes <= UINT64_MAX - remote);
   uint64_t done = 0;
   while (done < bytes) {
     if (!is_still_the_peer()) return {CopyEnd::kGone, done};

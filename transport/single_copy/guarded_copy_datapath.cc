@@ -74,7 +74,9 @@ Result<void> install_copy_guard() noexcept {
 
 uint64_t guarded_copy(void* to, const void* from, uint64_t bytes) noexcept {
   BP_DCHECK(is_installed);
-  return bytes - bedplate_guarded_copy(to, from, bytes);
+  const uint64_t left_bytes = bedplate_guarded_copy(to, from, bytes);
+  BP_DCHECK(left_bytes <= bytes && "a fault has changed what was counted");
+  return bytes - left_bytes;
 }
 
 }  // namespace bedplate

@@ -6,6 +6,7 @@
 
 #include <sys/mman.h>
 
+#include "platform/assert.h"
 #include "transport/single_copy/device.h"
 #include "transport/single_copy/knem_abi.h"
 
@@ -32,6 +33,7 @@ Result<void> KnemCopy::create(const char* path) noexcept {
 }
 
 Result<ExposedRange> KnemCopy::expose(void* memory, uint64_t bytes, bool is_writable) noexcept {
+  BP_ASSERT(device_.is_open());
   const knem::Piece piece{.address = reinterpret_cast<uint64_t>(memory), .bytes = bytes};
   knem::CreateRegion region{.pieces = reinterpret_cast<uint64_t>(&piece),
                             .piece_count = 1,
@@ -49,6 +51,7 @@ Result<ExposedRange> KnemCopy::expose(void* memory, uint64_t bytes, bool is_writ
 }
 
 void KnemCopy::withdraw(const ExposedRange& range) noexcept {
+  BP_ASSERT(device_.is_open());
   uint64_t cookie = range.key;
   ioctl(device_.number(), knem::kDestroyRegion, &cookie);
 }

@@ -1,6 +1,7 @@
 // The copying itself.
 #include <cerrno>
 
+#include "platform/assert.h"
 #include "transport/single_copy/knem.h"
 #include "transport/single_copy/knem_abi.h"
 #include "transport/single_copy/peer_end.h"
@@ -11,6 +12,8 @@ namespace bedplate {
 // than the peer said, nothing: then what lies in `local` stays as it was.
 CopyOutcome KnemWay::copy(std::byte* local, const ExposedRange& range, uint64_t offset,
                           uint64_t bytes, bool is_write) noexcept {
+  BP_DCHECK(bytes > 0);
+  BP_DCHECK(offset <= range.bytes && bytes <= range.bytes - offset);
   const knem::Piece piece{.address = reinterpret_cast<uint64_t>(local), .bytes = bytes};
   knem::InlineCopy copy{.local_pieces = reinterpret_cast<uint64_t>(&piece),
                         .local_piece_count = 1,

@@ -67,6 +67,7 @@ Result<void> XpmemCopy::create(const char* path) noexcept {
 }
 
 Result<ExposedRange> XpmemCopy::expose(void* memory, uint64_t bytes, bool is_writable) noexcept {
+  BP_ASSERT(segment_ != 0);
   return ExposedRange{.address = reinterpret_cast<uint64_t>(memory),
                       .bytes = bytes,
                       .key = static_cast<uint64_t>(segment_),
@@ -75,6 +76,7 @@ Result<ExposedRange> XpmemCopy::expose(void* memory, uint64_t bytes, bool is_wri
 
 Result<PeerWay*> XpmemCopy::make_way(const SingleCopyPeer& peer, uint64_t key,
                                      std::byte* storage) noexcept {
+  BP_ASSERT(device_.is_open());
   xpmem::Get get{.segment = static_cast<int64_t>(key),
                  .flags = xpmem::kReadWrite,
                  .permit_type = xpmem::kPermitMode};

@@ -18,6 +18,7 @@ class XpmemWay final : public PeerWay {
   // A window pins what was touched through it: at most 64 MiB for each peer.
   static constexpr uint64_t kWindowBytes = 8u << 20;
   static constexpr unsigned kWindowCount = 8;
+  static_assert(kWindowBytes * kWindowCount <= 64u << 20);
 
   // Takes over `permit`.
   XpmemWay(int device, int pidfd, uint64_t key, int64_t permit) noexcept
@@ -25,6 +26,10 @@ class XpmemWay final : public PeerWay {
   XpmemWay(const XpmemWay&) = delete;
   XpmemWay& operator=(const XpmemWay&) = delete;
   ~XpmemWay() override;
+
+  // Invariants, looked at before and after each copy: no piece of the peer has two windows; each
+  // begins at a multiple of its size and ends where the peer's addresses do, at most.
+  bool is_valid() const noexcept;
 
   CopyOutcome read(std::byte* local, const ExposedRange& range, uint64_t offset,
                    uint64_t bytes) noexcept override;

@@ -1,6 +1,7 @@
 // The copying itself, and the windows that it goes through.
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 
 #include "platform/assert.h"
 #include "transport/single_copy/guarded_copy_datapath.h"
@@ -13,8 +14,21 @@ namespace {
 
 // Where the addresses of a process end: the module refuses a window that goes on behind it.
 constexpr uint64_t kAddressEnd = (uint64_t{1} << 47) - 4096;
+static_assert(kAddressEnd % 4096 == 0 && XpmemWay::kWindowBytes % 4096 == 0);  // all whole pages
 
 }  // namespace
+
+bool XpmemWay::is_valid() const noexcept {
+  for (const Window& window : windows_) {
+    if (window.local == nullptr) continue;
+    if (window.begin % kWindowBytes != 0 || window.begin >= kAddressEnd) return false;
+    const auto is_another = [&window](const Window& other) {
+      return &other != &window && other.local != nullptr && other.begin == window.begin;
+    };
+    if (std::any_of(std::begin(windows_), std::end(windows_), is_another)) return false;
+  }
+  return oldest_ < kWindowCount;
+}
 
 // The mapping must not be unmapped in another way: the module would kill this process.
 void XpmemWay::unmap(Window& window) noexcept {
@@ -37,12 +51,15 @@ std::byte* XpmemWay::map(uint64_t begin) noexcept {
                        .offset = static_cast<int64_t>(begin),
                        .bytes = std::min(kWindowBytes, kAddressEnd - begin)};
   if (ioctl(device_, xpmem::kAttach, &attach) != 0) return nullptr;
+  BP_ASSERT(attach.address != 0);
   window = {begin, reinterpret_cast<std::byte*>(attach.address)};
   return window.local;
 }
 
 CopyOutcome XpmemWay::copy(std::byte* local, const ExposedRange& range, uint64_t offset,
                            uint64_t bytes, bool is_write) noexcept {
+  BP_KEEPS_VALID(*this);
+  BP_DCHECK(offset <= range.bytes && bytes <= range.bytes - offset);
   const uint64_t remote = range.address + offset;
   if (range.key != key_ || remote >= kAddressEnd || bytes > kAddressEnd - remote) {
     errno = EINVAL;

@@ -235,10 +235,12 @@ Result<void> UdpSocket::open(const DatagramOptions& options) {
   refused_with_ = 0;
   joined_bytes_max_ = kJoinedBytesMax;
   ++generation_;
+  BP_DCHECK_SLOW(is_valid());
   return {};
 }
 
 int UdpSocket::start() noexcept {
+  BP_ASSERT(sockets_.loop().is_own_thread());
   BP_ASSERT(is_open() && !is_started_);
   watch_.fd = fd_.number();
   watch_.events = POLLIN;
@@ -251,12 +253,14 @@ int UdpSocket::start() noexcept {
 void UdpSocket::close() noexcept {
   if (!is_open()) return;
   if (is_started_) {
+    BP_ASSERT(sockets_.loop().is_own_thread());
     sockets_.stop_watching(watch_);
     sockets_.loop().timers().cancel(refusal_);
   }
   is_started_ = wants_room_ = false;
   fd_.close();
   ++generation_;
+  BP_DCHECK_SLOW(is_valid());
 }
 
 DatagramAddress UdpSocket::local() const noexcept {
@@ -316,6 +320,7 @@ Result<void> UdpSocket::leave(const IpAddress& group, const IpAddress& source,
 }
 
 void UdpSocket::say_segmenting_refused() noexcept {
+  BP_ASSERT(is_started_ && refused_with_ != 0);
   sockets_.counters().cutting_refusals.add(1);
   Error error;
   error.set_doing("sending segments in one call on a datagram socket");

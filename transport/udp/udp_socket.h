@@ -53,9 +53,11 @@ class UdpSocket final : public DatagramSocket {
 
   int fd() const noexcept { return fd_.number(); }
 
-  // Invariants, looked at before and after each change: 1. A buffer is free, kept, or with the
-  // owner in received(); is_kept_ says of each which. 2. It is started only while it is open, and
-  // watched only then. 3. What it is watched for is what can be served (update_watch).
+  // Invariants, looked at before and after each change: 1. Each buffer is once free, kept, or with
+  // the owner in received(); is_kept_ says of each which. 2. It is started only while it is open,
+  // and watched only then. 3. It is watched for all that can be served (update_watch): datagrams
+  // while a buffer is free, room while a send waits for some. 4. That the kernel cuts nothing is
+  // told by a timer of a socket that has started.
   bool is_valid() const noexcept;
 
  private:
@@ -96,6 +98,7 @@ class UdpSocket final : public DatagramSocket {
 
   // udp_socket_datapath.cc
   void ready(uint32_t events) noexcept;
+  uint32_t can_serve() const noexcept;
   void update_watch() noexcept;
   void receive_batch() noexcept;
   void read_control(const msghdr& message, ReceivedDatagram& datagram) noexcept;

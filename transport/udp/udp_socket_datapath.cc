@@ -47,17 +47,33 @@ void add_control(msghdr& message, int level, int type, const Value& value) noexc
   message.msg_controllen += CMSG_SPACE(sizeof value);
 }
 
+// What the kernel may say of a datagram (read_control), and what is said to it (write_message).
+constexpr size_t kToldBytes = CMSG_SPACE(sizeof(in6_pktinfo)) + CMSG_SPACE(sizeof(int)) +
+                              CMSG_SPACE(sizeof(timespec)) + CMSG_SPACE(sizeof(uint32_t)) +
+                              CMSG_SPACE(sizeof(int));
+constexpr size_t kSaidBytes =
+    CMSG_SPACE(sizeof(in6_pktinfo)) + CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(uint16_t));
+
 }  // namespace
 
 bool UdpSocket::is_valid() const noexcept {
-  if (!is_open()) return !is_started_ && !watch_.is_watched();
-  if (watch_.is_watched() && !is_started_) return false;
-  const auto kept =
-      static_cast<uint32_t>(std::count(is_kept_.get(), is_kept_.get() + shape_.buffer_count, true));
+  if (!is_open()) return !is_started_ && !watch_.is_watched() && !refusal_.is_armed();
+  if ((watch_.is_watched() || refusal_.is_armed()) && !is_started_) return false;
+  if (refusal_.is_armed() && refused_with_ == 0) return false;
+  if (is_started_ && (can_serve() & ~(watch_.is_watched() ? watch_.events : 0)) != 0) return false;
+  const uint64_t count = shape_.buffer_count;
+  uint64_t place_count = free_count_;
+  uint64_t sum = 0;  // of the numbers of all, so that none is in two places
   for (uint32_t i = 0; i < free_count_; ++i) {
-    if (free_[i] >= shape_.buffer_count || is_kept_[free_[i]]) return false;
+    if (free_[i] >= count || is_kept_[free_[i]]) return false;
+    sum += free_[i];
   }
-  return free_count_ + kept + lent_count_ == shape_.buffer_count;
+  for (uint32_t i = 0; i < count; ++i) {
+    place_count += is_kept_[i];
+    sum += is_kept_[i] ? i : 0;
+  }
+  for (uint32_t i = 0; i < lent_count_; ++i) sum += in_->buffers[i];
+  return place_count + lent_count_ == count && sum == count * (count - 1) / 2;
 }
 
 void UdpSocket::ready(uint32_t events) noexcept {
@@ -74,10 +90,15 @@ void UdpSocket::ready(uint32_t events) noexcept {
   if (generation == generation_) update_watch();
 }
 
-// It is watched for what can be served: without a free buffer nothing is received.
+// Without a free buffer nothing is received. Those that received() has are free soon, or kept.
+uint32_t UdpSocket::can_serve() const noexcept {
+  return (free_count_ + lent_count_ > 0 ? uint32_t{POLLIN} : 0) |
+         (wants_room_ ? uint32_t{POLLOUT} : 0);
+}
+
 void UdpSocket::update_watch() noexcept {
-  const uint32_t events =
-      (free_count_ > 0 ? uint32_t{POLLIN} : 0) | (wants_room_ ? uint32_t{POLLOUT} : 0);
+  BP_ASSERT(is_started_);
+  const uint32_t events = can_serve();
   if (events == (watch_.is_watched() ? watch_.events : 0)) return;
   sockets_.stop_watching(watch_);
   watch_.events = events;
@@ -89,6 +110,8 @@ void UdpSocket::update_watch() noexcept {
 // ---- Receiving ----------------------------------------------------------------------------------
 
 void UdpSocket::read_control(const msghdr& message, ReceivedDatagram& datagram) noexcept {
+  static_assert(kToldBytes <= kControlBytes);
+  BP_DCHECK((message.msg_flags & MSG_CTRUNC) == 0 && "the kernel said more than there is room for");
   auto& its = const_cast<msghdr&>(message);  // CMSG_NXTHDR writes nothing
   for (cmsghdr* one = CMSG_FIRSTHDR(&its); one != nullptr; one = CMSG_NXTHDR(&its, one)) {
     const int type = one->cmsg_type;
@@ -223,6 +246,7 @@ void UdpSocket::tell_errors() noexcept {
 // How much of what is left of it goes into the next message.
 uint32_t UdpSocket::piece_bytes(const OutgoingDatagram& datagram,
                                 uint32_t left_bytes) const noexcept {
+  BP_DCHECK(left_bytes <= datagram.byte_count && "more of it was sent than it has");
   const uint32_t segment = datagram.segment_bytes;
   if (segment == 0 || left_bytes <= segment) return left_bytes;
   if (refused_with_ != 0) return segment;
@@ -254,6 +278,8 @@ uint32_t UdpSocket::joinable_count(std::span<const OutgoingDatagram> datagrams,
 
 void UdpSocket::write_message(const OutgoingDatagram& datagram, std::span<iovec> pieces,
                               uint32_t segment_bytes, uint32_t slot) noexcept {
+  static_assert(kSaidBytes <= kControlBytes);
+  BP_DCHECK(segment_bytes <= kMessageBytesMax);
   Batch& batch = *out_;
   Envelope& envelope = batch.envelopes[slot];
   msghdr& message = batch.messages[slot].msg_hdr;
@@ -304,6 +330,8 @@ uint32_t UdpSocket::write_batch(std::span<OutgoingDatagram> datagrams, Cursor cu
     const bool is_joined = share.datagram_count > 1;
     const uint32_t cut_bytes = is_joined ? first.byte_count : first.segment_bytes;
     share.segment_count = segment_count(share.bytes, cut_bytes);
+    BP_DCHECK(share.segment_count <= kCutCountMax);
+    BP_DCHECK(share.segment_count == 1 || share.bytes <= kMessageBytesMax);
     write_message(first, {pieces, share.datagram_count}, share.segment_count > 1 ? cut_bytes : 0,
                   slot++);
     piece_count += share.datagram_count;
@@ -316,6 +344,7 @@ UdpSocket::Cursor UdpSocket::behind(Cursor cursor, const Share& share,
                                     std::span<const OutgoingDatagram> datagrams) const noexcept {
   if (share.datagram_count > 1) return {cursor.index + share.datagram_count, 0};
   cursor.offset_bytes += share.bytes;
+  BP_DCHECK(cursor.offset_bytes <= datagrams[cursor.index].byte_count);
   const bool is_whole = cursor.offset_bytes == datagrams[cursor.index].byte_count;
   return is_whole ? Cursor{cursor.index + 1, 0} : cursor;
 }
@@ -327,8 +356,10 @@ bool UdpSocket::note_segmenting_refused(int error_number, const OutgoingDatagram
                           error_number == EOPNOTSUPP || error_number == ENOPROTOOPT ||
                           error_number == EMSGSIZE;
   if (!is_refusal || shares_[0].segment_count <= 1) return false;
+  BP_ASSERT(refused_with_ == 0 && "it was cut although the kernel cuts nothing");
   if (error_number == EMSGSIZE && first.segment_bytes == 0) {
     // Each by itself is sent as fragments: shorter ones can be joined all the same.
+    BP_DCHECK(first.byte_count > 0 && first.byte_count <= joined_bytes_max_);
     joined_bytes_max_ = first.byte_count - 1;
     return true;
   }
@@ -345,7 +376,7 @@ void UdpSocket::forget_segmenting_refused() noexcept {
 
 DatagramsSent UdpSocket::send_batch(std::span<OutgoingDatagram> datagrams) noexcept {
   BP_DCHECK(sockets_.loop().is_own_thread());
-  BP_DCHECK_SLOW(is_valid());
+  BP_KEEPS_VALID(*this);
   BP_ASSERT(is_started_);
   SocketCounters& counters = sockets_.counters();
   DatagramsSent result;
