@@ -82,6 +82,7 @@ rte_mbuf* DatagramSender::make(const DatagramTerms& terms) noexcept {
   const bool is_ipv6 = terms.ip.to.family == AF_INET6;
   BP_DCHECK(terms.ip.from.family == terms.ip.to.family);
   BP_DCHECK(rte_pktmbuf_pkt_len(frame) == terms.byte_count);
+  BP_DCHECK(terms.byte_count + header_bytes(terms.ip.to.family) <= sender_.mtu_bytes());
   const uint32_t bytes = uint32_t{sizeof(rte_udp_hdr)} + terms.byte_count;
   rte_udp_hdr header;
   header.src_port = rte_cpu_to_be_16(terms.from_port);

@@ -3,6 +3,8 @@
 #include <netinet/icmp6.h>
 #include <rte_arp.h>
 
+#include "platform/assert.h"
+
 namespace bedplate {
 namespace {
 
@@ -42,12 +44,23 @@ static_assert(sizeof(RouterQuestion) == sizeof(nd_router_solicit) + kOptionUnit)
 
 }  // namespace
 
+bool Discovery::is_valid() const noexcept {
+  if (router_asked_count_ > kRouterAskMax) return false;
+  if (!takes_routers_) {
+    return router_end_ns_ == 0 && router_asked_count_ == 0 && deadline_ns_ == kNever;
+  }
+  if (router_end_ns_ == 0) return true;
+  return deadline_ns_ == router_end_ns_ && routes_.gateway(AF_INET6).family == AF_INET6;
+}
+
 void Discovery::start(uint64_t now_ns) noexcept {
+  BP_KEEPS_VALID(*this);
   for (uint32_t i = 0; i < routes_.address_count(); ++i) announce(routes_.address(i));
   if (takes_routers_ && routes_.gateway(AF_INET6).family == 0) ask_for_routers(now_ns);
 }
 
 void Discovery::announce(const IpAddress& own) noexcept {
+  BP_DCHECK(routes_.is_own(own) && !is_unspecified(own));
   if (own.family == AF_INET) {
     send_arp(RTE_ARP_OP_REQUEST, own, own, nullptr);
   } else {
@@ -56,6 +69,7 @@ void Discovery::announce(const IpAddress& own) noexcept {
 }
 
 void Discovery::ask(const IpAddress& target, const rte_ether_addr* known) noexcept {
+  BP_DCHECK(target.family != 0 && !is_multicast(target));
   if (target.family == AF_INET) {
     send_arp(RTE_ARP_OP_REQUEST, routes_.source_for(target), target, known);
   } else {
@@ -68,6 +82,7 @@ void Discovery::ask(const IpAddress& target, const rte_ether_addr* known) noexce
 void Discovery::send_arp(uint16_t operation, const IpAddress& from, const IpAddress& target,
                          const rte_ether_addr* to) noexcept {
   if (from.family != AF_INET) return;
+  BP_DCHECK(routes_.is_own(from) && "all who hear it believe whose address this is");
   rte_mbuf* frame = sender_.make(sizeof(rte_arp_hdr));
   if (frame == nullptr) return;
   rte_arp_hdr message = {};
@@ -86,6 +101,7 @@ void Discovery::send_arp(uint16_t operation, const IpAddress& from, const IpAddr
 }
 
 Drop Discovery::take_arp(const Packet& packet, bool may_answer, uint64_t now_ns) noexcept {
+  BP_DCHECK(packet.kind == PacketKind::kArp && packet.message_bytes >= sizeof(rte_arp_hdr));
   rte_arp_hdr message;
   std::memcpy(&message, packet.message, sizeof message);
   const uint16_t operation = rte_be_to_cpu_16(message.arp_opcode);
@@ -134,6 +150,7 @@ void Discovery::solicit(const IpAddress& target, const rte_ether_addr* known) no
                          .protocol = IPPROTO_ICMPV6,
                          .hops = kDiscoveryHops};
   if (terms.from.family != AF_INET6) return;
+  BP_DCHECK(routes_.is_own(terms.from));
   rte_mbuf* frame = sender_.make(sizeof(NeighbourMessage));
   if (frame == nullptr) return;
   NeighbourMessage message = {};
@@ -148,6 +165,7 @@ void Discovery::solicit(const IpAddress& target, const rte_ether_addr* known) no
 }
 
 void Discovery::advertise(const Advertisement& terms) noexcept {
+  BP_DCHECK(routes_.is_own(terms.target) && terms.to.family == AF_INET6);
   rte_mbuf* frame = sender_.make(sizeof(NeighbourMessage));
   if (frame == nullptr) return;
   NeighbourMessage message = {};
@@ -165,6 +183,7 @@ void Discovery::advertise(const Advertisement& terms) noexcept {
 }
 
 void Discovery::ask_for_routers(uint64_t now_ns) noexcept {
+  BP_ASSERT(takes_routers_ && router_asked_count_ < kRouterAskMax);
   ++router_asked_count_;
   deadline_ns_ = router_asked_count_ < kRouterAskMax ? now_ns + kRouterAskNs : kNever;
   rte_mbuf* frame = sender_.make(sizeof(RouterQuestion));
@@ -184,6 +203,7 @@ void Discovery::ask_for_routers(uint64_t now_ns) noexcept {
 }
 
 void Discovery::advance(uint64_t now_ns) noexcept {
+  BP_KEEPS_VALID(*this);
   if (now_ns < deadline_ns_) return;
   deadline_ns_ = kNever;
   if (router_end_ns_ != 0) {
@@ -197,6 +217,7 @@ void Discovery::advance(uint64_t now_ns) noexcept {
 // RFC 4861, 4.6: each has a length, over 0; those that are not known are skipped.
 Discovery::Options Discovery::read_options(const Packet& packet, uint32_t offset,
                                            uint8_t mac_type) noexcept {
+  BP_DCHECK(offset <= packet.message_bytes && "what comes before them is all there");
   Options options;
   while (offset < packet.message_bytes) {
     if (packet.message_bytes - offset < kOptionUnit) return options;
@@ -214,6 +235,8 @@ Discovery::Options Discovery::read_options(const Packet& packet, uint32_t offset
 }
 
 Drop Discovery::take_icmp6(const Packet& packet, bool may_answer, uint64_t now_ns) noexcept {
+  BP_KEEPS_VALID(*this);
+  BP_DCHECK(packet.kind == PacketKind::kIcmp6 && packet.message_bytes >= sizeof(icmp6_hdr));
   if (packet.hops != kDiscoveryHops || packet.message[1] != 0) return Drop::kNeighbour;
   switch (packet.message[0]) {
     case ND_NEIGHBOR_SOLICIT: return take_solicitation(packet, may_answer, now_ns);

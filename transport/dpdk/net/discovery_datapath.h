@@ -3,6 +3,10 @@
 // routers of IPv6 that announce themselves, if it is to.
 //
 // It does not probe before it uses an address, follow redirects, or take addresses from routers.
+//
+// Invariants, which is_valid() looks at: 1. A router that announced itself is the gateway of IPv6,
+// and what is due next is the end of its time; there is one only if such are followed. 2. Nobody is
+// asked for routers more than kRouterAskMax times in a row, or where none are followed.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +48,8 @@ class Discovery {
   // Does what is due at next_deadline_ns().
   void advance(uint64_t now_ns) noexcept;
   uint64_t next_deadline_ns() const noexcept { return deadline_ns_; }
+
+  bool is_valid() const noexcept;
 
  private:
   // What the options of a message say.

@@ -1,7 +1,10 @@
 #include "transport/dpdk/net/frame_sender_datapath.h"
 
+#include <algorithm>
+
 #include <rte_icmp.h>
 #include <rte_ip.h>
+#include <rte_udp.h>
 
 #include "platform/assert.h"
 #include "transport/dpdk/net/packet_datapath.h"
@@ -14,6 +17,12 @@ constexpr uint32_t kLengthMask = (1U << RTE_MBUF_L3_LEN_BITS) - 1;
 constexpr uint8_t kAlertIpv4[4] = {148, 4, 0, 0};
 // A hop-by-hop header with the option of RFC 2711, of MLD, and padding; its first byte is set.
 constexpr uint8_t kAlertIpv6[8] = {0, 0, 5, 2, 0, 0, 1, 0};
+
+static_assert(sizeof(rte_ipv6_hdr) + sizeof kAlertIpv6 <= kLengthMask);
+// What a datagram, or a message that alerts routers, has before it.
+static_assert(sizeof(rte_ether_hdr) + sizeof(rte_vlan_hdr) + sizeof(rte_ipv6_hdr) +
+                  std::max(sizeof(rte_udp_hdr), sizeof kAlertIpv6) <=
+              RTE_PKTMBUF_HEADROOM);
 
 uint8_t* prepend(rte_mbuf* frame, uint32_t bytes) noexcept {
   char* start = rte_pktmbuf_prepend(frame, static_cast<uint16_t>(bytes));
@@ -37,7 +46,6 @@ rte_mbuf* FrameSender::make(uint32_t bytes) noexcept {
 void FrameSender::put_ip(rte_mbuf* frame, const IpTerms& terms) const noexcept {
   uint32_t bytes = rte_pktmbuf_pkt_len(frame);
   BP_DCHECK(terms.from.family == terms.to.family || is_unspecified(terms.from));
-  BP_DCHECK(bytes <= mtu_bytes_);
   if (terms.from.family == AF_INET) {
     uint32_t header_bytes = sizeof(rte_ipv4_hdr);
     if (terms.alerts_routers) {
@@ -88,6 +96,7 @@ void FrameSender::put_ip(rte_mbuf* frame, const IpTerms& terms) const noexcept {
 
 void FrameSender::put_ethernet(rte_mbuf* frame, uint16_t ether_type,
                                const rte_ether_addr& to) const noexcept {
+  BP_DCHECK(rte_pktmbuf_pkt_len(frame) <= mtu_bytes_ && "nothing goes in fragments");
   if (vlan_ != 0) {
     const rte_vlan_hdr tag = {rte_cpu_to_be_16(vlan_), rte_cpu_to_be_16(ether_type)};
     std::memcpy(prepend(frame, sizeof tag), &tag, sizeof tag);
@@ -102,11 +111,14 @@ void FrameSender::put_ethernet(rte_mbuf* frame, uint16_t ether_type,
 }
 
 void FrameSender::set_destination(rte_mbuf* frame, const rte_ether_addr& to) noexcept {
+  BP_DCHECK(frame->l2_len >= sizeof(rte_ether_hdr));
+  BP_DCHECK(rte_pktmbuf_data_len(frame) >= frame->l2_len);
   std::memcpy(rte_pktmbuf_mtod(frame, uint8_t*), &to, sizeof to);
 }
 
 void FrameSender::put_icmp6(rte_mbuf* frame, const IpTerms& terms,
                             const rte_ether_addr& to) const noexcept {
+  BP_DCHECK(terms.protocol == IPPROTO_ICMPV6 && frame->nb_segs == 1);
   uint8_t* message = rte_pktmbuf_mtod(frame, uint8_t*);
   const uint32_t bytes = rte_pktmbuf_data_len(frame);
   const uint16_t none = 0;

@@ -132,6 +132,7 @@ Drop GroupReports::take_query(Side& side, const IpAddress& group, uint64_t delay
 }
 
 Drop GroupReports::take_igmp(const Packet& packet, uint64_t now_ns) noexcept {
+  BP_DCHECK(packet.kind == PacketKind::kIgmp && packet.message_bytes >= kIgmpOldBytes);
   const uint8_t* message = packet.message;
   if (message[0] != kIgmpQuery) return Drop::kNone;  // other hosts' reports change nothing
   Side& side = sides_[0];
@@ -153,6 +154,7 @@ Drop GroupReports::take_igmp(const Packet& packet, uint64_t now_ns) noexcept {
 
 // RFC 3810, 6.2: what comes from elsewhere than the link is no query.
 Drop GroupReports::take_mld(const Packet& packet, uint64_t now_ns) noexcept {
+  BP_DCHECK(packet.kind == PacketKind::kIcmp6);
   const uint8_t* message = packet.message;
   if (message[0] != kMldQuery) return Drop::kNone;
   if (packet.hops != 1 || !is_link_local(packet.from) || !packet.has_router_alert ||
@@ -205,6 +207,8 @@ void GroupReports::advance(uint64_t now_ns) noexcept {
 
 void GroupReports::say(Side& side, const LinkGroup& group, bool is_change,
                        uint64_t now_ns) noexcept {
+  BP_DCHECK(group.address.family == side.family && is_reported(group.address));
+  BP_DCHECK((is_change || group.is_joined()) && "nobody is told of what is not there");
   if (now_ns < side.old_until_ns) {
     say_old(side, group);
   } else {
@@ -235,6 +239,7 @@ void GroupReports::add_record(Side& side, const LinkGroup& group, bool is_change
   IpAddress sources[Memberships::kSourceCountMax];
   const uint32_t source_count = group.wants_all() ? 0 : memberships_.sources(group, sources);
   BP_DCHECK(group.is_joined() || source_count == 0);
+  BP_DCHECK(source_count <= Memberships::kSourceCountMax);
   const uint32_t bytes = kRecordHeadBytes + address_bytes * (1 + source_count);
   // What the headers of IPv6 take with the alert; those of IPv4 are shorter.
   constexpr uint32_t kIpBytesMax = sizeof(rte_ipv6_hdr) + 8;

@@ -9,6 +9,8 @@
 #include <rte_ip.h>
 #include <rte_udp.h>
 
+#include "platform/assert.h"
+
 namespace bedplate {
 namespace {
 
@@ -82,6 +84,8 @@ bool read_quote(const Packet& packet, IcmpFailure& failure) noexcept {
 
 Drop Icmp::take(const Packet& packet, bool may_answer, uint64_t now_ns,
                 IcmpFailure& failure) noexcept {
+  BP_DCHECK(packet.kind == PacketKind::kIcmp4 || packet.kind == PacketKind::kIcmp6);
+  BP_DCHECK(packet.message_bytes >= kHeadBytes);
   const bool is_ipv6 = packet.kind == PacketKind::kIcmp6;
   const uint8_t type = packet.message[0];
   const uint8_t code = packet.message[1];
@@ -107,6 +111,8 @@ Drop Icmp::take(const Packet& packet, bool may_answer, uint64_t now_ns,
 }
 
 void Icmp::send(const Packet& packet, const IpAddress& from, rte_mbuf* message) noexcept {
+  BP_DCHECK(routes_.is_own(from) && from.family == packet.from.family);
+  BP_DCHECK(!is_multicast(packet.from) && !is_unspecified(packet.from));
   auto* bytes = rte_pktmbuf_mtod(message, uint8_t*);
   const IpTerms terms = {
       .from = from,
@@ -131,6 +137,9 @@ void Icmp::answer_echo(const Packet& packet) noexcept {
   IpAddress from = packet.to;
   if (is_multicast(from)) from = is_ipv6 ? routes_.source_for(packet.from) : IpAddress{};
   if (from.family == 0 || !routes_.is_own(from)) return;
+  // What does not fit the link would go as fragments, which are not made (frame_sender_datapath.h).
+  const uint32_t ip_bytes = is_ipv6 ? sizeof(rte_ipv6_hdr) : sizeof(rte_ipv4_hdr);
+  if (packet.message_bytes > sender_.mtu_bytes() - ip_bytes) return;
   rte_mbuf* frame = sender_.make(packet.message_bytes);
   if (frame == nullptr) return;
   auto* message = rte_pktmbuf_mtod(frame, uint8_t*);
@@ -141,6 +150,7 @@ void Icmp::answer_echo(const Packet& packet) noexcept {
 }
 
 void Icmp::refuse(const Packet& packet, uint64_t now_ns) noexcept {
+  BP_DCHECK(packet.kind == PacketKind::kUdp && routes_.is_own(packet.to));
   if (rte_is_multicast_ether_addr(&packet.to_mac)) return;
   if (!refusals_.try_take(now_ns)) {
     counters_.drop(Drop::kRateLimited);

@@ -94,9 +94,13 @@ void NetStack::join_solicited_nodes() noexcept {
 bool NetStack::is_valid() const noexcept {
   if (!neighbours_.is_valid() || !memberships_.is_valid() || !sockets_.is_valid()) return false;
   for (uint32_t i = 0; i < sockets_.count_max(); ++i) {
-    if (sockets_.at(i) != nullptr && !sockets_.at(i)->is_valid()) return false;
+    const PortDatagramSocket* socket = sockets_.at(i);
+    if (socket == nullptr) continue;
+    if (!socket->is_open() || !socket->is_valid()) return false;
+    if (socket->is_pending() && !has_pending_) return false;
+    if (socket->wants_room() && !wants_room_) return false;
   }
-  if (!reports_.is_valid() || !paths_.is_valid()) return false;
+  if (!discovery_.is_valid() || !reports_.is_valid() || !paths_.is_valid()) return false;
   return looped_count_ <= kLoopedMax;
 }
 
@@ -123,6 +127,7 @@ int NetStack::choose_port(PortDatagramSocket& socket) noexcept {
 }
 
 int NetStack::insert(PortDatagramSocket& socket) noexcept {
+  BP_ASSERT(!socket.is_open());
   const DatagramAddress local = socket.local();
   if (!is_unspecified(local.ip) && !is_multicast(local.ip) && !routes_.is_own(local.ip) &&
       !routes_.is_broadcast(local.ip)) {
@@ -132,6 +137,7 @@ int NetStack::insert(PortDatagramSocket& socket) noexcept {
   if (local.port == 0) {
     if (const int outcome = choose_port(socket); outcome != 0) return outcome;
   }
+  BP_DCHECK(!is_port_taken(socket, socket.local().port));
   if (!sockets_.insert(socket)) return ENOBUFS;
   if (options_.shared != nullptr) {
     options_.shared->set_owner(PortShared::bucket_of(socket.local().port), options_.queue_index,

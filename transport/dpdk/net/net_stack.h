@@ -51,8 +51,9 @@ struct NetOptions {
   uint32_t queue_index = 0;
 };
 
-// Invariants, which is_valid() looks at: those of its parts; and a socket that waits for something
-// is open.
+// Invariants, which is_valid() looks at: 1. Those of its parts. 2. A socket of the table is open.
+// 3. Where a socket that was started has datagrams, or one waits for room, the stack knows it, and
+// comes to it.
 //
 // Threads: its shard's; made before the seal, when it allocates all that it ever needs.
 class NetStack final : private NeighbourAsker {

@@ -21,6 +21,7 @@ constexpr uint8_t kMldV2Report = 143;
 }  // namespace
 
 void NetStack::start(const NetTime& time) noexcept {
+  BP_KEEPS_VALID(*this);
   time_ = time;
   discovery_.start(time.now_ns);
 }
@@ -28,6 +29,7 @@ void NetStack::start(const NetTime& time) noexcept {
 void NetStack::receive(std::span<rte_mbuf*> frames, const NetTime& time) noexcept {
   BP_ASSERT(frames.size() <= kBurstMax);
   BP_KEEPS_VALID(*this);
+  BP_DCHECK(time.now_ns >= time_.now_ns && "time does not go back");
   time_ = time;
   datagram_sender_.forget_sums();
   counters_->received_frames.add(frames.size());
@@ -38,6 +40,7 @@ void NetStack::receive(std::span<rte_mbuf*> frames, const NetTime& time) noexcep
 
 uint32_t NetStack::advance(const NetTime& time) noexcept {
   BP_KEEPS_VALID(*this);
+  BP_DCHECK(time.now_ns >= time_.now_ns && "time does not go back");
   time_ = time;
   datagram_sender_.forget_sums();
   uint32_t count = 0;
@@ -316,12 +319,15 @@ void NetStack::ask(const IpAddress& target, const rte_ether_addr* known) noexcep
 }
 
 void NetStack::send_waiting(rte_mbuf* frame, const rte_ether_addr& mac) noexcept {
+  BP_DCHECK(!rte_is_multicast_ether_addr(&mac) && "a station has answered");
   FrameSender::set_destination(frame, mac);
   sender_.send(frame);
 }
 
 // Its headers are those that DatagramSender made.
 void NetStack::drop_waiting(rte_mbuf* frame, bool is_unresolved) noexcept {
+  BP_DCHECK(frame->l2_len >= sizeof(rte_ether_hdr) && frame->l4_len == sizeof(rte_udp_hdr));
+  BP_DCHECK(rte_pktmbuf_data_len(frame) >= frame->l2_len + frame->l3_len + frame->l4_len);
   counters_->drop(is_unresolved ? Drop::kUnresolved : Drop::kWaitingFull);
   IcmpFailure failure;
   failure.error_number = EHOSTUNREACH;

@@ -45,7 +45,9 @@ class Parser {
         packet_(packet),
         at_(rte_pktmbuf_mtod(frame, uint8_t*)),
         end_(at_ + rte_pktmbuf_data_len(frame)),
-        beyond_bytes_(rte_pktmbuf_pkt_len(frame) - rte_pktmbuf_data_len(frame)) {}
+        beyond_bytes_(rte_pktmbuf_pkt_len(frame) - rte_pktmbuf_data_len(frame)) {
+    BP_DCHECK(rte_pktmbuf_pkt_len(frame) >= rte_pktmbuf_data_len(frame));
+  }
 
   Drop ethernet() noexcept {
     if (first_bytes() < sizeof(rte_ether_hdr)) return Drop::kTooShort;
@@ -73,7 +75,10 @@ class Parser {
   }
 
  private:
-  uint32_t first_bytes() const noexcept { return static_cast<uint32_t>(end_ - at_); }
+  uint32_t first_bytes() const noexcept {
+    BP_DCHECK(at_ <= end_ && "no step goes beyond what it has looked at");
+    return static_cast<uint32_t>(end_ - at_);
+  }
   uint32_t all_bytes() const noexcept { return first_bytes() + beyond_bytes_; }
 
   static uint16_t number_at(const uint8_t* bytes) noexcept {
@@ -210,6 +215,7 @@ class Parser {
 
   // `bytes`: of the whole packet. What follows it in the frame is padding.
   Drop transport(uint8_t protocol, uint32_t header_bytes, uint32_t bytes) noexcept {
+    BP_DCHECK(header_bytes <= bytes && header_bytes <= first_bytes());
     const bool is_ipv6 = packet_.from.family == AF_INET6;
     if (is_multicast(packet_.from) || is_loopback(packet_.from) ||
         is_limited_broadcast(packet_.from)) {
@@ -316,7 +322,15 @@ class Parser {
   if (packet.message < start || packet.message_bytes > static_cast<size_t>(end - packet.message)) {
     return false;
   }
+  if (packet.kind == PacketKind::kArp) return packet.from.family == 0 && packet.to.family == 0;
+  if (packet.from.family != packet.to.family || packet.network < start ||
+      packet.network_bytes > static_cast<size_t>(end - packet.network)) {
+    return false;
+  }
   if (packet.kind != PacketKind::kUdp) return true;
+  const rte_mbuf* its = &frame;
+  while (its != nullptr && its != packet.payload_segment) its = its->next;
+  if (its == nullptr) return false;
   const rte_mbuf& segment = *packet.payload_segment;
   const auto* first = rte_pktmbuf_mtod(&segment, const std::byte*);
   const std::byte* last = first + rte_pktmbuf_data_len(&segment);

@@ -93,6 +93,7 @@ Result<void> PortDatagramSocket::open(const DatagramOptions& options) {
 }
 
 int PortDatagramSocket::start() noexcept {
+  BP_KEEPS_VALID(*this);
   BP_ASSERT(is_open_ && !is_started_);
   is_started_ = true;
   if (pending_count_ > 0) stack_.note_pending();
@@ -101,6 +102,7 @@ int PortDatagramSocket::start() noexcept {
 
 // Frames that received() has stay until it returns.
 void PortDatagramSocket::close() noexcept {
+  BP_KEEPS_VALID(*this);
   if (!is_open_) return;
   stack_.leave_all(memberships_);
   stack_.remove(*this);

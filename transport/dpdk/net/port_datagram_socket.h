@@ -46,6 +46,9 @@ class PortDatagramSocket final : public DatagramSocket {
   void release(const std::byte* bytes) noexcept override;
 
   bool is_valid() const noexcept;
+  // Whether it has what deliver() gives to its owner; whether tell_room() is waited for.
+  bool is_pending() const noexcept { return is_started_ && pending_count_ > 0; }
+  bool wants_room() const noexcept { return wants_room_; }
 
   // ---- For its stack ----------------------------------------------------------------------------
 

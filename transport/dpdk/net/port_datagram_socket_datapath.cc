@@ -56,6 +56,7 @@ bool PortDatagramSocket::has_joined(const IpAddress& group) const noexcept {
 // ---- Receiving ----------------------------------------------------------------------------------
 
 Drop PortDatagramSocket::push(rte_mbuf* frame, const Packet& packet, uint64_t wall_ns) noexcept {
+  BP_KEEPS_VALID(*this);
   if (pending_count_ == kBatchMax || lent_count_ > 0 ||
       pending_count_ + kept_count_ == shape_.buffer_count) {
     return Drop::kSocketFull;
@@ -104,7 +105,8 @@ void PortDatagramSocket::keep(rte_mbuf* frame, rte_mbuf* segment) noexcept {
 }
 
 void PortDatagramSocket::deliver() noexcept {
-  if (!is_started_ || pending_count_ == 0) return;
+  if (!is_pending()) return;
+  BP_KEEPS_VALID(*this);
   BP_ASSERT(lent_count_ == 0);
   const uint32_t count = pending_count_;
   const uint32_t generation = generation_;
@@ -124,6 +126,7 @@ void PortDatagramSocket::deliver() noexcept {
 }
 
 void PortDatagramSocket::release(const std::byte* bytes) noexcept {
+  BP_KEEPS_VALID(*this);
   rte_mbuf* mbuf = stack_.queue().find(bytes);
   BP_ASSERT(mbuf != nullptr && "no buffer of a port is given back");
   uint32_t index = hint_of(mbuf).load(std::memory_order_relaxed);
@@ -142,6 +145,7 @@ void PortDatagramSocket::tell_failure(int error_number, const DatagramAddress& t
 
 uint32_t PortDatagramSocket::tell_room() noexcept {
   if (!wants_room_) return 0;
+  BP_ASSERT(is_open_);
   wants_room_ = false;
   if (owner_.has_room != nullptr) owner_.has_room(owner_.context);
   return 1;
@@ -195,9 +199,9 @@ void PortDatagramSocket::note_sent(uint32_t bytes) noexcept {
 // Returns whether all went; else those that did not are gone, and `done` is before them.
 bool PortDatagramSocket::flush(Outgoing& outgoing) noexcept {
   const uint32_t count = outgoing.count;
+  BP_ASSERT(count <= kBatchMax);
   if (count == 0) return true;
   outgoing.count = 0;
-  BP_ASSERT(count <= kBatchMax);
   const uint32_t sent = stack_.send({outgoing.frames, count});
   for (uint32_t i = 0; i < sent; ++i) {
     note_sent(outgoing.bytes[i]);
@@ -212,7 +216,7 @@ bool PortDatagramSocket::flush(Outgoing& outgoing) noexcept {
 }
 
 DatagramsSent PortDatagramSocket::send_batch(std::span<OutgoingDatagram> datagrams) noexcept {
-  BP_DCHECK_SLOW(is_valid());
+  BP_KEEPS_VALID(*this);
   BP_ASSERT(is_started_);
   DatagramsSent result;
   Outgoing outgoing;

@@ -7,7 +7,8 @@
 namespace bedplate {
 
 void Routes::add(const IpPrefix& address) noexcept {
-  BP_ASSERT(count_ < kAddressCountMax);
+  BP_ASSERT(count_ < kAddressCountMax && !is_own(address));
+  BP_ASSERT(address.prefix_bits <= address.byte_count() * 8U);
   Entry& entry = entries_[count_++];
   entry.prefix = address;
   uint8_t mask[16] = {};
@@ -18,6 +19,7 @@ void Routes::add(const IpPrefix& address) noexcept {
 }
 
 void Routes::set_gateway(int family, const IpAddress& gateway) noexcept {
+  BP_ASSERT(gateway.family == 0 || gateway.family == family);
   (family == AF_INET6 ? gateway6_ : gateway4_) = gateway;
 }
 
@@ -58,6 +60,7 @@ uint32_t Routes::find_network(const IpAddress& address) const noexcept {
 }
 
 IpAddress Routes::next_hop(const IpAddress& to) const noexcept {
+  BP_DCHECK(!is_multicast(to));
   if (is_on_link(to)) return to;
   return is_link_local(to) ? IpAddress{} : gateway(to.family);
 }

@@ -12,9 +12,9 @@ class Routes {
  public:
   static constexpr uint32_t kAddressCountMax = 17;  // with the link-local one
 
-  // Requires: there is room.
+  // Requires: there is room, and it is not there; its prefix is no longer than an address.
   void add(const IpPrefix& address) noexcept;
-  // None ends it.
+  // None ends it. Requires: it is of the family.
   void set_gateway(int family, const IpAddress& gateway) noexcept;
   const IpAddress& gateway(int family) const noexcept {
     return family == AF_INET6 ? gateway6_ : gateway4_;

@@ -5,6 +5,7 @@
 #include <rte_errno.h>
 #include <rte_mbuf.h>
 
+#include "platform/assert.h"
 #include "platform/units.h"
 #include "transport/dpdk/eal/eal_log.h"
 
@@ -15,6 +16,8 @@ namespace {
 constexpr uint32_t kCacheCount = 256;
 constexpr uint32_t kCacheShare = 8;
 constexpr uint32_t kPoolCountMax = 64;
+constexpr size_t kNameBytesMax = RTE_MEMPOOL_NAMESIZE - 1;
+static_assert(kNameBytesMax == 25);  // as the header says
 
 // All that were made. Written before the seal alone.
 const MbufPool* pools[kPoolCountMax];
@@ -50,6 +53,9 @@ uint64_t MbufShape::heap_bytes() const noexcept {
 Result<void> MbufPool::create(const std::string& name, std::span<std::byte> memory,
                               const MbufShape& shape) {
   BP_ASSERT(pool_ == nullptr && memory.size() >= shape.bytes());
+  BP_ASSERT(shape.count >= kMbufCountMin && shape.count <= kMbufCountMax);
+  BP_ASSERT(RTE_PKTMBUF_HEADROOM + shape.frame_bytes <= UINT16_MAX);  // of an mbuf's own fields
+  BP_ASSERT(name.size() <= kNameBytesMax);
   if (pool_count == kPoolCountMax) return dpdk_error(name, ENOSPC);
   // DPDK's addresses for devices are the pool's own, so buffers need not keep within pages.
   rte_mempool* pool = rte_mempool_create_empty(name.c_str(), shape.count, element_bytes(shape),
@@ -74,7 +80,22 @@ Result<void> MbufPool::create(const std::string& name, std::span<std::byte> memo
   first_ = reinterpret_cast<std::byte*>(STAILQ_FIRST(&pool->elt_list) + 1);
   span_bytes_ = stride_bytes_ * shape.count - pool->header_size;
   pools[pool_count++] = this;
+  BP_DCHECK_SLOW(is_valid());
   return {};
+}
+
+bool MbufPool::is_valid() const noexcept {
+  if (pool_ == nullptr) return span_bytes_ == 0;
+  uint32_t count = 0;
+  rte_mempool_objhdr* head = nullptr;
+  STAILQ_FOREACH(head, &pool_->elt_list, next) {
+    const auto* its = reinterpret_cast<const std::byte*>(head + 1);
+    if (its != first_ + count++ * stride_bytes_) return false;
+    const auto* mbuf = reinterpret_cast<const rte_mbuf*>(its);
+    const auto* buffer = static_cast<const std::byte*>(mbuf->buf_addr);
+    if (find(buffer) != mbuf || find(buffer + mbuf->buf_len - 1) != mbuf) return false;
+  }
+  return count == pool_->size && find(first_ + count * stride_bytes_) == nullptr;
 }
 
 uint32_t MbufPool::free_count() const noexcept {

@@ -1,8 +1,8 @@
 // The buffers of one port: mbufs, heads and data, in one carve of the pool.
 //
 // They lie one behind the other, each as long as the next, so that the mbuf of any byte is found by
-// arithmetic. What DPDK keeps beside them (a ring of those that are free, a cache for each thread)
-// lies in EAL's heap.
+// arithmetic (is_valid() looks at it for each). What DPDK keeps beside them (a ring of those that
+// are free, a cache for each thread) lies in EAL's heap.
 #pragma once
 
 #include <cstddef>
@@ -19,13 +19,14 @@ struct rte_mbuf;
 namespace bedplate {
 
 struct MbufShape {
-  uint32_t count = 4096;            // 64 to kMbufCountMax
+  uint32_t count = 4096;            // kMbufCountMin to kMbufCountMax
   uint32_t frame_bytes = 2048;      // what one holds, RTE_PKTMBUF_HEADROOM in front of it aside
   uint64_t bytes() const noexcept;  // of the carve
   uint64_t heap_bytes() const noexcept;  // of EAL's heap
   // From one mbuf to the next.
   uint64_t stride_bytes() const noexcept;
 };
+inline constexpr uint32_t kMbufCountMin = 64;
 inline constexpr uint32_t kMbufCountMax = 1U << 22;
 
 // Threads: any, but for create(). Lifetime: until the process ends; mbufs may be anywhere.
@@ -35,13 +36,17 @@ class MbufPool {
   MbufPool(const MbufPool&) = delete;
   MbufPool& operator=(const MbufPool&) = delete;
 
-  // Requires: EAL is started; `memory` is of shape.bytes(), the pool's. `name`: 25 bytes at most,
-  // no other pool's. Before the seal: it allocates. Errors (kSystem): DPDK's.
+  // Requires: EAL is started; `memory` is of shape.bytes(), the pool's; the shape is one that can
+  // be. `name`: 25 bytes at most, no other pool's. Before the seal: it allocates. Errors (kSystem):
+  // DPDK's.
   Result<void> create(const std::string& name, std::span<std::byte> memory, const MbufShape& shape);
 
   rte_mempool* pool() const noexcept { return pool_; }
   // How many are in nobody's hands, those in threads' caches included. Cost: a look at each cache.
   uint32_t free_count() const noexcept;
+
+  // Cost: a look at each mbuf.
+  bool is_valid() const noexcept;
 
   // The mbuf whose buffer `byte` lies in, or nullptr. Cost: a subtraction and a division.
   rte_mbuf* find(const std::byte* byte) const noexcept {

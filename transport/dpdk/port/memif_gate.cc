@@ -34,7 +34,7 @@ MemifGate::MemifGate() noexcept {
 MemifGate::~MemifGate() {
   MemifGate** const end = gates + gate_count;
   MemifGate** const own = std::find(gates, end, this);
-  BP_ASSERT(own != end);
+  BP_ASSERT(own != end && !is_inside());
   *own = gates[--gate_count];
 }
 
@@ -44,7 +44,8 @@ void close_memif_gates() noexcept {
 }
 
 void open_memif_gates() noexcept {
-  MemifGate::closed_count.fetch_sub(1, std::memory_order_release);
+  const uint32_t count = MemifGate::closed_count.fetch_sub(1, std::memory_order_release);
+  BP_ASSERT(count > 0 && "opened more often than closed");
 }
 
 }  // namespace bedplate

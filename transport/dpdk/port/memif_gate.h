@@ -11,6 +11,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "platform/assert.h"
+
 namespace bedplate {
 
 // Threads: its shard's, but for the constructor and destructor, which are the main thread's while
@@ -25,13 +27,17 @@ class MemifGate {
   // Returns whether there may be a burst; then it ends with leave().
   bool enter() noexcept {
     // In one order with close_memif_gates(): either this sees it closed, or that sees the burst.
-    is_inside_.exchange(true, std::memory_order_seq_cst);
+    const bool was_inside = is_inside_.exchange(true, std::memory_order_seq_cst);
+    BP_ASSERT(!was_inside && "one thread has it, and one burst at a time");
     if (closed_count.load(std::memory_order_seq_cst) == 0) [[likely]]
       return true;
     leave();
     return false;
   }
-  void leave() noexcept { is_inside_.store(false, std::memory_order_release); }
+  void leave() noexcept {
+    BP_DCHECK(is_inside());
+    is_inside_.store(false, std::memory_order_release);
+  }
   bool is_inside() const noexcept { return is_inside_.load(std::memory_order_seq_cst); }
 
  private:

@@ -208,6 +208,7 @@ Result<void> Port::attach_rings() {
       ("ring_" + options_.name).c_str(), pair->rings[is_second ? 0 : 1], options_.queue_count,
       pair->rings[is_second ? 1 : 0], options_.queue_count, SOCKET_ID_ANY);
   if (number < 0) return failed("attaching", rte_errno);
+  BP_ASSERT(pair->user_count < 2);
   ++pair->user_count;
   number_ = static_cast<uint16_t>(number);
   return {};
@@ -296,6 +297,7 @@ int Port::start_device() {
 }
 
 Result<void> Port::start() {
+  BP_ASSERT(is_open() && !is_started_);
   if (const int outcome = start_device(); outcome != 0) return failed("starting", outcome);
   is_started_ = true;
   if (options_.is_promiscuous) rte_eth_promiscuous_enable(number_);

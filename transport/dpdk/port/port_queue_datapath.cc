@@ -5,6 +5,7 @@
 
 #include <rte_mbuf.h>
 
+#include "platform/assert.h"
 #include "transport/dpdk/port/local_checksum_datapath.h"
 
 namespace bedplate {
@@ -20,8 +21,14 @@ uint64_t bytes_of(std::span<rte_mbuf* const> frames) noexcept {
 
 PortQueue::PortQueue(const Options& options) noexcept
     : options_(options), number_(options.port->number()) {
+  BP_ASSERT(options.port->is_open() && options.index < options.port->options().queue_count);
   if (options_.counters == nullptr) options_.counters = &own_counters_;
   if (options_.port->options().device.maps_peer_memory()) gate_.emplace();
+}
+
+bool PortQueue::is_valid() const noexcept {
+  return next_look_ns_ > 0 && next_look_ns_ <= std::max(options_.idle_poll_ns, kFirstLookNs) &&
+         gate_.has_value() == options_.port->options().device.maps_peer_memory();
 }
 
 uint16_t PortQueue::receive_burst(rte_mbuf** frames, uint16_t count) noexcept {
@@ -46,6 +53,7 @@ uint16_t PortQueue::send_burst(rte_mbuf** frames, uint16_t count) noexcept {
 
 uint32_t PortQueue::poll(uint32_t budget) noexcept {
   if (is_cut_off_.load(std::memory_order_relaxed)) return 0;
+  BP_KEEPS_VALID(*this);
   rte_mbuf* frames[kBurstMax];
   const auto wanted = static_cast<uint16_t>(std::min(budget, kBurstMax));
   BP_DCHECK(options_.receiver != nullptr && wanted > 0);
@@ -75,10 +83,11 @@ void PortQueue::wake_by(StreamSockets& sockets, const WakeDescriptor& descriptor
 void PortQueue::announce_sleep() noexcept {
   if (!is_cut_off_.load(std::memory_order_relaxed)) wake_.arm();
   next_look_ns_ = std::min(next_look_ns_ + next_look_ns_ / kGrowth, options_.idle_poll_ns);
-  BP_DCHECK(is_look_near());
+  BP_DCHECK_SLOW(is_valid());
 }
 
 uint64_t PortQueue::sleep_max_ns() const noexcept {
+  BP_DCHECK(options_.receiver != nullptr);
   const uint64_t woken_within_ns = wake_.sleep_max_ns();
   return std::min(woken_within_ns != 0 ? woken_within_ns : next_look_ns_,
                   options_.receiver->idle_max_ns());
@@ -90,7 +99,10 @@ uint32_t PortQueue::send(std::span<rte_mbuf*> frames) noexcept {
   while (sent < frames.size() && !is_cut_off_.load(std::memory_order_relaxed)) {
     const auto rest = frames.subspan(sent, std::min<size_t>(frames.size() - sent, kBurstMax));
     uint64_t bytes = 0;
-    for (const rte_mbuf* frame : rest) bytes += frame->pkt_len;  // then they are the port's
+    for (const rte_mbuf* frame : rest) {
+      BP_DCHECK(frame->nb_segs == 1 || options_.port->has(kMultiSegment));
+      bytes += frame->pkt_len;  // then they are the port's
+    }
     const uint16_t taken = send_burst(rest.data(), static_cast<uint16_t>(rest.size()));
     BP_DCHECK(taken <= rest.size());
     counters.sent_frames.add(taken);
@@ -105,6 +117,8 @@ uint32_t PortQueue::send(std::span<rte_mbuf*> frames) noexcept {
 rte_mbuf* PortQueue::allocate() noexcept {
   rte_mbuf* frame = rte_pktmbuf_alloc(options_.port->buffers().pool());
   BP_DCHECK(frame == nullptr || (frame->nb_segs == 1 && frame->pkt_len == 0));
+  BP_DCHECK(frame == nullptr || rte_pktmbuf_headroom(frame) == RTE_PKTMBUF_HEADROOM);
+  BP_DCHECK(frame == nullptr || rte_pktmbuf_tailroom(frame) >= mtu_bytes());
   if (frame == nullptr) options_.counters->no_buffer.add(1);
   return frame;
 }

@@ -5,8 +5,9 @@
 // looked at now and then: the next time after an eighth of the time for which nothing has come, but
 // at least each `idle_poll_ns`.
 //
-// Invariants: 1. A look is never further away than that. 2. A device takes and gives no more frames
-// than it was asked to. (poll, send)
+// Invariants: 1. A look is never further away than that. 2. Where the device maps memory of a peer,
+// and only there, bursts go through a gate (is_valid looks at both). 3. A device takes and gives no
+// more frames than it was asked to. (poll, send)
 #pragma once
 
 #include <atomic>
@@ -73,11 +74,9 @@ class PortQueue final : public FrameQueue, public PollSource {
   uint32_t mtu_bytes() const noexcept override { return options_.port->mtu_bytes(); }
   FrameOffloads offloads() const noexcept override;
 
+  bool is_valid() const noexcept;
+
  private:
-  bool is_look_near() const noexcept {
-    return next_look_ns_ <=
-           (options_.idle_poll_ns > kFirstLookNs ? options_.idle_poll_ns : kFirstLookNs);
-  }
   uint16_t receive_burst(rte_mbuf** frames, uint16_t count) noexcept;
   uint16_t send_burst(rte_mbuf** frames, uint16_t count) noexcept;
 

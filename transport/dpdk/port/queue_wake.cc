@@ -9,6 +9,7 @@
 
 #include <rte_ethdev.h>
 
+#include "platform/assert.h"
 #include "transport/dpdk/port/port.h"
 #include "transport/dpdk/port/xdp_sockets.h"
 #include "transport/stream_sockets.h"
@@ -54,6 +55,7 @@ WakeDescriptor find_wake_descriptor(const Port& port, uint16_t queue) noexcept {
 }
 
 void QueueWake::create(const Options& options) noexcept {
+  BP_ASSERT(options_.sockets == nullptr && options.sockets != nullptr && options.wakes != nullptr);
   options_ = options;
   watch_.fd = options.descriptor.fd;
   watch_.events = POLLIN;
@@ -64,6 +66,7 @@ void QueueWake::create(const Options& options) noexcept {
 }
 
 void QueueWake::arm() noexcept {
+  BP_KEEPS_VALID(*this);
   if (watch_.fd < 0 || vain_count_ >= kVainMax) return;
   if (options_.descriptor.is_interrupt && !is_asked_for_) {
     if (rte_eth_dev_rx_intr_enable(options_.port, options_.queue) != 0) return;
@@ -73,6 +76,7 @@ void QueueWake::arm() noexcept {
 }
 
 void QueueWake::woken(uint32_t events) noexcept {
+  BP_KEEPS_VALID(*this);
   options_.sockets->stop_watching(watch_);
   options_.wakes->add(1);
   ++vain_count_;

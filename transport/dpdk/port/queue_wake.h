@@ -7,6 +7,9 @@
 // The descriptor is watched from a sleep on until it wakes once, so a busy shard pays nothing. One
 // that wakes for nothing again and again (no buffer is free, the link is down) is not watched until
 // frames have come. A device that says it interrupts is believed when it has done so.
+//
+// Invariants, which is_valid() looks at: 1. It is watched only where there is a descriptor. 2. It
+// woke for nothing kVainMax times in a row at most. 3. Only an interrupt is asked for.
 #pragma once
 
 #include <cstdint>
@@ -55,6 +58,11 @@ class QueueWake {
   void note_frames() noexcept { vain_count_ = 0; }
   // How long the shard may sleep without a look at the queue; 0: it is looked at by time.
   uint64_t sleep_max_ns() const noexcept;
+
+  bool is_valid() const noexcept {
+    return (watch_.fd >= 0 || !watch_.is_watched()) && vain_count_ <= kVainMax &&
+           (options_.descriptor.is_interrupt || !is_asked_for_);
+  }
 
  private:
   // In a row, and then it is not watched.

@@ -180,6 +180,20 @@ TEST(Discovery, FollowsARouterForAsLongAsItSays) {
   STRCMP_EQUAL("none:0", gateway().c_str());
 }
 
+// What others hold by reference, and could spoil: it would be sent to nobody, and nobody be asked.
+TEST(Discovery, IsNotValidWithARouterThatIsNoGateway) {
+  rig.options.gateway6 = {};
+  rig.options.takes_routers = true;
+  rig.start();
+  rig.receive(icmp6_frame("fe80::9", "ff02::1", Bytes{134, 0, 0, 0, 64, 0, 7, 8} + be(0, 8)));
+  auto& routes = const_cast<Routes&>(rig.stack->routes());
+  CHECK(rig.stack->is_valid());
+  routes.set_gateway(AF_INET6, {});
+  CHECK(!rig.stack->is_valid());
+  routes.set_gateway(AF_INET6, ip("fe80::9"));
+  CHECK(rig.stack->is_valid());
+}
+
 TEST(Discovery, AConfiguredGatewayStays) {
   rig.options.takes_routers = true;
   rig.start();

@@ -63,6 +63,20 @@ TEST(Icmp, EchoIsAnswered) {
   LONGS_EQUAL(2, rig.counters.echo_replies.read());
 }
 
+// A port may take frames that are longer than it sends: the answer would be one.
+TEST(Icmp, AnEchoThatIsLongerThanTheLinkIsNotAnswered) {
+  const auto ask = [this](uint32_t ip_bytes) {
+    rig.receive(icmp4_frame("192.0.2.9", "192.0.2.1", Bytes{8} + Bytes(ip_bytes - 20 - 1, 0)));
+    rig.receive(
+        icmp6_frame("fe80::9", "2001:db8::1", Bytes{128} + Bytes(ip_bytes - 40 - 1, 0), 64));
+  };
+  ask(rig.port.mtu);
+  LONGS_EQUAL(2, rig.port.sent.size());
+  for (const Bytes& one : rig.port.sent) LONGS_EQUAL(14 + rig.port.mtu, one.size());
+  ask(rig.port.mtu + 1);
+  LONGS_EQUAL(2, rig.port.sent.size());
+}
+
 TEST(Icmp, AFloodOfEchoIsNotAnsweredWholly) {
   const Bytes question = icmp4_frame("192.0.2.9", "192.0.2.1", {8, 0, 0, 0, 0, 0, 0, 0});
   for (int i = 0; i < 100; ++i) rig.receive(question);

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "tests/support/death_test.h"
 #include "tests/transport/dpdk/net/frames.h"
 
 #include <CppUTest/TestHarness.h>
@@ -49,4 +50,13 @@ TEST(Routes, BroadcastsAndOwnAddressesAreKnown) {
   CHECK(routes.is_broadcast(ip("192.0.2.255")) && routes.is_broadcast(ip("255.255.255.255")));
   CHECK(!routes.is_broadcast(ip("192.0.2.254")));
   CHECK(!routes.is_broadcast(ip("198.51.100.1")));  // RFC 3021
+}
+
+TEST(Routes, WhatIsThereTwiceOrOfTheOtherFamilyIsAProgrammingError) {
+  IpPrefix prefix = *parse_ip_prefix("192.0.2.1/16");
+  BP_CHECK_DIES("!is_own(address)", routes.add(prefix));
+  prefix = *parse_ip_prefix("203.0.113.1/24");
+  prefix.prefix_bits = 33;  // more than the mask has
+  BP_CHECK_DIES("address.prefix_bits <= ", routes.add(prefix));
+  BP_CHECK_DIES("gateway.family == family", routes.set_gateway(AF_INET6, ip("192.0.2.2")));
 }

@@ -7,6 +7,7 @@
 
 #include <rte_mbuf.h>
 
+#include "tests/support/death_test.h"
 #include "tests/transport/dpdk/started_eal.h"
 
 #include "CppUTest/TestHarness.h"
@@ -78,4 +79,26 @@ TEST(MbufPool, ASecondOneOfANameIsRefused) {
   const auto created = second.create("mbuf-pool-test", test::take_buffers(kShape.bytes()), kShape);
   CHECK_FALSE(created.ok());
   STRCMP_EQUAL("making the buffers of mbuf-pool-test", created.error().doing);
+}
+
+TEST(MbufPool, IsNotValidWithABufferThatItsBytesDoNotFind) {
+  MbufPool& pool = made_pool();
+  CHECK(pool.is_valid());
+  rte_mbuf* one = rte_pktmbuf_alloc(pool.pool());
+  CHECK(one != nullptr);
+  void* const buffer = one->buf_addr;
+  one->buf_addr = static_cast<std::byte*>(buffer) + pool.pool()->elt_size;
+  CHECK(!pool.is_valid());
+  one->buf_addr = buffer;
+  CHECK(pool.is_valid());
+  rte_pktmbuf_free(one);
+}
+
+TEST(MbufPool, AShapeThatCannotBeIsAProgrammingError) {
+  MbufPool pool;
+  const std::span<std::byte> memory = test::started_eal().buffers;
+  BP_CHECK_DIES("shape.count >= kMbufCountMin", (void)pool.create("none", memory, {63, 2048}));
+  BP_CHECK_DIES("<= UINT16_MAX", (void)pool.create("none", memory, {64, 65536}));
+  BP_CHECK_DIES("name.size() <= kNameBytesMax",
+                (void)pool.create("a-name-of-twenty-six-bytes", memory, {64, 2048}));
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "platform/file.h"
+#include "tests/support/death_test.h"
 #include "tests/support/patience.h"
 #include "tests/transport/dpdk/started_eal.h"
 #include "transport/dpdk/port/port.h"
@@ -71,6 +72,14 @@ TEST(MemifGate, WhileItIsClosedNoBurstBegins) {
   open_memif_gates();
   CHECK(gate.enter());
   gate.leave();
+}
+
+TEST(MemifGate, TwoBurstsAtATimeOrAGateThatNobodyClosedIsAProgrammingError) {
+  MemifGate gate;
+  CHECK(gate.enter());
+  BP_CHECK_DIES("one burst at a time", gate.enter());
+  gate.leave();
+  BP_CHECK_DIES("opened more often than closed", open_memif_gates());
 }
 
 TEST(MemifGate, ClosingWaitsForTheBurstThatIsUnderWay) {
