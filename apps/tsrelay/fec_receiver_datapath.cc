@@ -12,7 +12,12 @@ bool FecReceiver::is_valid() const noexcept {
     ++count;
     if ((media_[i].sequence & (kMediaMax - 1)) != i) return false;
   }
-  return count == media_count_ && sum_count_ <= kSumsMax;
+  if (count != media_count_ || sum_count_ > kSumsMax) return false;
+  for (uint32_t i = 0; i < sum_count_; ++i) {
+    if (sums_[i].packet.count == 0 || sums_[i].packet.offset == 0) return false;
+  }
+  if (!has_newest_ || depth_ == 0) return held_count() == 0;
+  return sequence_distance(oldest_, newest_) >= 0;
 }
 
 void FecReceiver::keep(uint32_t item, uint16_t sequence) noexcept {
@@ -79,6 +84,7 @@ uint32_t FecReceiver::missing_of(const FecPacket& packet, uint16_t* sequence) no
 }
 
 void FecReceiver::add_media(uint32_t item, uint16_t sequence) noexcept {
+  BP_KEEPS_VALID(*this);
   if (depth_ == 0) return;
   forget_old(sequence);
   if (sequence_distance(oldest_, sequence) < 0) return;  // too late to be of use
@@ -90,12 +96,14 @@ void FecReceiver::add_media(uint32_t item, uint16_t sequence) noexcept {
 }
 
 void FecReceiver::add_fec(uint32_t item) noexcept {
+  BP_KEEPS_VALID(*this);
   ++report_.packets;
   FecPacket packet;
   if (!parse_fec(sink_->bytes_of(item), &packet)) {
     ++report_.malformed;
     return;
   }
+  BP_DCHECK(packet.offset * packet.count <= kFecMatrixMax);
   const uint32_t depth = kMatricesHeld * packet.offset * packet.count + kHeldMore;
   depth_ = std::max(depth_, depth);
   // Nothing of its set was held when the first one comes: it is of no use yet.
@@ -128,6 +136,7 @@ void FecReceiver::work() noexcept {
 }
 
 bool FecReceiver::recover(const FecPacket& packet, uint16_t sequence) noexcept {
+  BP_DCHECK(!has(sequence) && packet.index_of(sequence) < packet.count);
   std::byte* buffer = sink_->take_buffer();
   if (buffer == nullptr) return false;
   const auto refuse = [&] {
@@ -150,6 +159,7 @@ bool FecReceiver::recover(const FecPacket& packet, uint16_t sequence) noexcept {
     if (other == sequence) continue;
     BP_DCHECK(has(other));
     const std::span<const std::byte> datagram = sink_->bytes_of(media_at(other).item);
+    BP_DCHECK(datagram.size() >= kRtpHeaderBytes);
     const std::span<const std::byte> rest = datagram.subspan(kRtpHeaderBytes);
     if (rest.size() > sum_bytes) return refuse();
     add_sum(body, rest.data(), rest.size());

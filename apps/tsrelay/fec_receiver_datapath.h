@@ -6,8 +6,10 @@
 // them: three matrices, and kHeldMore, since FEC comes by other sockets, in batches of its own.
 // Until the first FEC packet has come nothing is held. FEC packets whose set is whole are not kept.
 //
-// Invariants, which is_valid() looks at: 1. Each place that is taken is that of its number. 2.
-// There are as many sums as are said.
+// Invariants, which is_valid() looks at: 1. Each place that is taken is that of its number, and
+// media_count_ says how many are. 2. There is room for the sums, and each has a set. 3. Before the
+// first packet, and before the first FEC packet, nothing is held; else what is held lies between
+// oldest_ and newest_, but for what came back.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +17,7 @@
 #include <span>
 
 #include "apps/tsrelay/fec_wire_datapath.h"
+#include "platform/assert.h"
 
 namespace bedplate::relay {
 
@@ -51,7 +54,9 @@ class FecReceiver {
   static constexpr uint32_t kHeldMore = 128;
   static_assert(kMediaMax >= kMatricesHeld * kFecMatrixMax + kHeldMore);
 
+  // Requires: called once; a buffer holds more than the header of RTP. The sink outlives this.
   void create(FecReceiverSink& sink, uint32_t buffer_bytes) noexcept {
+    BP_ASSERT(sink_ == nullptr && buffer_bytes > kRtpHeaderBytes);
     sink_ = &sink;
     buffer_bytes_ = buffer_bytes;
   }

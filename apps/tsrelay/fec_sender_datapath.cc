@@ -8,12 +8,19 @@ namespace bedplate::relay {
 bool FecSender::is_valid() const noexcept {
   if (matrix_.columns == 0) return position_ == 0;
   if (position_ >= matrix_.columns * matrix_.rows) return false;
+  const auto is_sum_valid = [this](const Sum& sum) {
+    if (sum.count == 0) return sum.buffer == nullptr;
+    return (sum.buffer != nullptr || sum.is_bad) &&
+           (sum.is_bad || kFecHeadersBytes + sum.bytes <= matrix_.buffer_bytes);
+  };
   const uint32_t whole_rows = position_ / matrix_.columns;
   const uint32_t in_row = position_ % matrix_.columns;
   for (uint32_t i = 0; i < matrix_.columns; ++i) {
     if (columns_[i].count != whole_rows + (i < in_row ? 1 : 0)) return false;
+    if (!is_sum_valid(columns_[i]) || !is_sum_valid(waiting_[i])) return false;
+    if (waiting_[i].count != 0 && waiting_[i].count != matrix_.rows) return false;
   }
-  return row_.count == (matrix_.has_row_packets ? in_row : 0);
+  return is_sum_valid(row_) && row_.count == (matrix_.has_row_packets ? in_row : 0);
 }
 
 void FecSender::give(Sum& sum) noexcept {
@@ -31,6 +38,9 @@ void FecSender::restart() noexcept {
 }
 
 void FecSender::add_to(Sum& sum, std::span<const std::byte> body, const RtpPacket& rtp) noexcept {
+  // What its header will say of the set.
+  [[maybe_unused]] const uint32_t step = &sum == &row_ ? 1 : matrix_.columns;
+  BP_DCHECK(sum.count == 0 || rtp.sequence == static_cast<uint16_t>(sum.base + sum.count * step));
   if (sum.count++ == 0) {
     sum.base = rtp.sequence;
     sum.buffer = matrix_.sink->take_buffer();
@@ -78,6 +88,7 @@ void FecSender::send(Sum& sum, bool is_row) noexcept {
 
 void FecSender::add(std::span<const std::byte> body, const RtpPacket& rtp) noexcept {
   if (matrix_.columns == 0) return;
+  BP_DCHECK_SLOW(is_valid());
   const bool is_plain = !rtp.has_padding && !rtp.has_extension && rtp.csrc_count == 0;
   if (!is_plain || (has_begun_ && rtp.sequence != next_sequence_)) {
     if (position_ > 0) ++unprotected_count_;

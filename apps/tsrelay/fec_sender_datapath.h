@@ -7,7 +7,8 @@
 // padding begins a new matrix: what of it was not whole is not protected.
 //
 // Invariants, which is_valid() looks at: 1. How far the matrix has come is less than its packets.
-// 2. Each column, and the row, has summed up as many packets as it has had by then.
+// 2. Each column, and the row, has summed up as many packets as it has had by then. 3. A sum has a
+// buffer just where it has packets and is good for something; what waits is a whole column.
 #pragma once
 
 #include <cstddef>

@@ -17,7 +17,7 @@ uint64_t LegMerge::slot_count(uint32_t window_packets) noexcept {
 }
 
 void LegMerge::create(const MergeOptions& options, std::span<Slot> slots) noexcept {
-  BP_ASSERT(options.sink != nullptr);
+  BP_ASSERT(options_.sink == nullptr && options.sink != nullptr);
   BP_ASSERT(options.window_packets >= 1 && options.window_packets <= kWindowMax);
   BP_ASSERT(slots.size() == slot_count(options.window_packets));
   options_ = options;
@@ -26,17 +26,24 @@ void LegMerge::create(const MergeOptions& options, std::span<Slot> slots) noexce
 
 bool LegMerge::is_valid() const noexcept {
   uint32_t held = 0;
+  const Slot* first = nullptr;
   for (size_t i = 0; i < slots_.size(); ++i) {
     const Slot& slot = slots_[i];
     if (!slot.is_held) continue;
     ++held;
     if ((slot.number & (slots_.size() - 1)) != i) return false;
     if (slot.number <= next_ || slot.number >= next_ + options_.window_packets) return false;
+    if (first == nullptr || slot.number < first->number) first = &slot;
   }
-  return held == held_count_ && (held > 0) == (deadline_ns_ != kNever);
+  for (const Leg& leg : legs_) {
+    if (leg.has_begun && (leg.received == 0 || leg.first > leg.highest)) return false;
+  }
+  const uint64_t due_ns = first != nullptr ? first->arrived_ns + options_.window_ns : kNever;
+  return held == held_count_ && deadline_ns_ == due_ns;
 }
 
 LegReport LegMerge::leg_report(uint32_t leg) const noexcept {
+  BP_ASSERT(leg < kLegsMax);
   const Leg& its = legs_[leg];
   uint64_t lost = its.lost_before;
   if (its.has_begun) {
@@ -105,6 +112,7 @@ MergeVerdict LegMerge::put_on_probation(const MergePacket& packet) noexcept {
 }
 
 MergeVerdict LegMerge::insert(const MergePacket& packet) noexcept {
+  BP_DCHECK(packet.leg <= kRecovered);
   if (!has_begun_) begin(packet.sequence);
   const int64_t distance = sequence_distance(static_cast<uint16_t>(next_), packet.sequence);
   const auto slot_count = static_cast<int64_t>(slots_.size());
@@ -129,12 +137,14 @@ MergeVerdict LegMerge::insert(const MergePacket& packet) noexcept {
 }
 
 void LegMerge::accept(const MergePacket& packet, uint64_t number) noexcept {
+  BP_DCHECK(number >= next_);
   // The window goes on, and with it what was waited for.
   while (number >= next_ + options_.window_packets) {
     miss_next();
     if (slot_of(next_).is_held) deliver_ready();
   }
   Slot& slot = slot_of(number);
+  BP_ASSERT(!slot.is_held && "another one would be lost, and its buffer with it");
   slot = {number, packet.now_ns, packet.item, packet.timestamp, true};
   ++held_count_;
   deliver_ready();
@@ -142,6 +152,7 @@ void LegMerge::accept(const MergePacket& packet, uint64_t number) noexcept {
 }
 
 void LegMerge::miss_next() noexcept {
+  BP_DCHECK(!slot_of(next_).is_held);
   ++next_;
   ++missing_count_;
   ++lost_count_;
@@ -149,12 +160,14 @@ void LegMerge::miss_next() noexcept {
 
 // What is missing up to the first that is held is missing for good. Requires: something is held.
 void LegMerge::give_up() noexcept {
+  BP_ASSERT(held_count_ > 0);
   while (!slot_of(next_).is_held) miss_next();
   deliver_ready();
 }
 
 void LegMerge::deliver_ready() noexcept {
   for (Slot* slot = &slot_of(next_); slot->is_held; slot = &slot_of(next_)) {
+    BP_DCHECK(slot->number == next_ && held_count_ > 0);
     slot->is_held = false;
     --held_count_;
     ++next_;
@@ -184,6 +197,7 @@ void LegMerge::restart() noexcept {
   flush();
   has_begun_ = false;
   missing_count_ = 0;
+  BP_DCHECK_SLOW(is_valid());
   options_.sink->restarted();
 }
 

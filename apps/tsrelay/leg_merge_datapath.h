@@ -11,7 +11,9 @@
 //
 // Invariants, which is_valid() looks at: 1. What is held lies in [next, next + window_packets), in
 // the slot of its number, and held_count_ says how many. 2. Where something is held, the next one
-// is not: it would have been delivered. 3. A deadline is there just then.
+// is not: it would have been delivered. 3. A deadline is there just then: the window behind the
+// arrival of the first that is held. 4. A leg that has begun has had a packet, and its first number
+// is not beyond its highest.
 #pragma once
 
 #include <cstddef>

@@ -6,6 +6,7 @@ namespace bedplate::relay {
 
 void LocalReader::create(PacketRing& ring, Messenger* messenger,
                          ReaderCounters& counters) noexcept {
+  BP_ASSERT(ring_ == nullptr);
   ring_ = &ring;
   messenger_ = messenger;
   counters_ = &counters;
@@ -28,7 +29,9 @@ bool LocalReader::is_valid() const noexcept {
   for (const Lent* lent = free_; lent != nullptr; lent = lent->next_free) {
     if (++free_count > kLoansMax) return false;
   }
-  return free_count + lent_count_ == kLoansMax;
+  if (waits_for_loans_ && lent_count_ == 0) return false;
+  if (to_ == nullptr && room_.is_waiting()) return false;
+  return (to_ == nullptr || begun_at_ <= next_) && free_count + lent_count_ == kLoansMax;
 }
 
 void LocalReader::begin(Endpoint& to, AmId id) noexcept {
@@ -44,10 +47,11 @@ void LocalReader::begin(Endpoint& to, AmId id) noexcept {
 void LocalReader::end() noexcept {
   if (room_.is_waiting()) messenger_->take_back(room_);
   to_ = nullptr;
+  BP_DCHECK_SLOW(is_valid());
 }
 
 void LocalReader::returned(Lent& lent, Outcome outcome) noexcept {
-  BP_ASSERT(lent_count_ > 0);
+  BP_ASSERT(lent.self == this && lent_count_ > 0);
   ring_->table().let_go(lent.packet);
   lent.next_free = free_;
   free_ = &lent;
@@ -67,6 +71,7 @@ bool LocalReader::lend(const Packet& packet, uint32_t index) noexcept {
   std::byte head[kHeadBytes];
   const uint64_t number = next_ - begun_at_;
   const uint32_t offset = packet.rtp.header_bytes;
+  BP_DCHECK(offset < packet.byte_count);
   std::memcpy(head, &number, sizeof number);
   std::memcpy(head + sizeof number, &offset, sizeof offset);
   BP_DCHECK(to_ != nullptr && free_ != nullptr && next_ >= begun_at_);
@@ -100,6 +105,7 @@ bool LocalReader::lend(const Packet& packet, uint32_t index) noexcept {
 }
 
 uint32_t LocalReader::pump(uint64_t) noexcept {
+  BP_KEEPS_VALID(*this);
   const uint64_t begun_at = next_;
   for (; to_ != nullptr && next_ < ring_->ready_end(); ++next_) {
     const Packet& packet = ring_->at(next_);

@@ -11,7 +11,9 @@
 // meanwhile it never gets, and the numbers say so. One that has died, or may not read the buffers,
 // loses its place.
 //
-// Invariants, which is_valid() looks at: a place has at most kLoansMax loans, and says how many.
+// Invariants, which is_valid() looks at: 1. A place has at most kLoansMax loans, and says how many.
+// 2. It waits for loans only while some are out, and for room only while somebody has it.
+// 3. Numbers of packets count from where it was begun.
 // Tested by tests/system/tsrelay_test.py.
 #pragma once
 

@@ -44,6 +44,7 @@ bool OutputGroup::wants(const Output& output, const Packet& packet,
 
 void OutputGroup::write(const Output& output, const Packet& packet,
                         OutgoingDatagram* datagram) noexcept {
+  BP_DCHECK(packet.rtp.header_bytes + packet.payload_bytes <= packet.byte_count);
   datagram->bytes = packet.bytes;
   datagram->byte_count = packet.byte_count;
   datagram->to = output.to;
@@ -98,6 +99,7 @@ bool OutputGroup::send(uint32_t count, Cursor end) noexcept {
   BP_DCHECK(count > 0 && count <= kBatchMax);
   const DatagramsSent result = socket_->send_batch({datagrams_, count});
   BP_DCHECK(result.sent_count <= count);
+  BP_DCHECK((result.sent_count == count) == (result.status == DatagramStatus::kDone));
   for (uint32_t i = 0; i < result.sent_count; ++i) {
     OutputCounters& counters = *members_[places_[i].member]->counters;
     counters.packets.add(1);
@@ -118,6 +120,7 @@ bool OutputGroup::send(uint32_t count, Cursor end) noexcept {
 }
 
 uint32_t OutputGroup::pump(uint64_t now_ns) noexcept {
+  BP_KEEPS_VALID(*this);
   const uint64_t begun_at = next_;
   now_ns_ = now_ns;
   if (main_ != nullptr) bring_back(now_ns);
@@ -136,7 +139,6 @@ uint32_t OutputGroup::pump(uint64_t now_ns) noexcept {
       break;
     }
   }
-  BP_DCHECK(is_valid());
   return static_cast<uint32_t>(next_ - begun_at);
 }
 
@@ -156,6 +158,7 @@ void OutputGroup::missed(const Packet& packet) noexcept {
 
 // Nothing of what is sent now is lost with it: the others of the call went out.
 void OutputGroup::failed(int error_number, const DatagramAddress& to) noexcept {
+  BP_KEEPS_VALID(*this);
   for (size_t i = members_.size(); i-- > 0;) {
     Output& output = *members_[i];
     const auto beside = static_cast<uint16_t>(to.port - output.to.port);
@@ -173,6 +176,7 @@ void OutputGroup::failed(int error_number, const DatagramAddress& to) noexcept {
 // It goes on with the packet that it has not had, or, where the other group is past that, with the
 // next one there.
 void OutputGroup::move(size_t index, OutputGroup& other) noexcept {
+  BP_ASSERT(index < members_.size() && (&other == aside_ || &other == main_));
   Output& output = *members_[index];
   const uint64_t had_end = index < member_ ? block_end_ : index == member_ ? number_ : next_;
   const uint64_t wanted = std::max(had_end, output.first_number);

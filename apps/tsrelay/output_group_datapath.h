@@ -10,7 +10,8 @@
 //
 // Invariants, which is_valid() looks at: 1. Members before member_ have had the block, those behind
 // it nothing of it, and member_ what is before number_: so next() <= number_ <= block_end_. 2.
-// Without a block, all three are the same, and member_ is 0.
+// Without a block, all three are the same, and member_ is 0. 3. Nothing of a block waits for its
+// time. 4. A group is aside, or has one, or neither.
 #pragma once
 
 #include <algorithm>
@@ -49,7 +50,10 @@ class OutputGroup final : public RingTap {
   void create(PacketRing& ring, DatagramSocket& socket, OutputGroup* aside,
               uint32_t output_count_max);
   // Before packets come.
-  void add(Output& output) noexcept { members_.insert(members_.end(), &output); }
+  void add(Output& output) noexcept {
+    BP_ASSERT(members_.size() < members_.capacity() && output.counters != nullptr);
+    members_.insert(members_.end(), &output);
+  }
 
   // What its socket is opened with.
   DatagramOwner owner() noexcept;
@@ -61,6 +65,7 @@ class OutputGroup final : public RingTap {
   size_t member_count() const noexcept { return members_.size(); }
   bool is_blocked() const noexcept { return is_blocked_; }
   bool is_valid() const noexcept {
+    if (block_end_ > ring_->ready_end() || (main_ != nullptr && aside_ != nullptr)) return false;
     if (next_ == block_end_) return number_ == next_ && member_ == 0;
     return next_ <= number_ && number_ < block_end_ && member_ < members_.size();
   }

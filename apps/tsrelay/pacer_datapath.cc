@@ -15,6 +15,8 @@ void Pacer::restart(uint64_t pcr, uint64_t now_ns) noexcept {
 }
 
 uint64_t Pacer::due_ns(const TsClock& clock, uint32_t bytes, uint64_t now_ns) noexcept {
+  BP_KEEPS_VALID(*this);
+  BP_DCHECK(delay_ns_ > 0);
   uint64_t due_ns = now_ns + delay_ns_;
   if (clock.has_pcr) {
     const uint64_t ticks = pcr_distance(pcr_, clock.pcr);
@@ -54,7 +56,6 @@ uint64_t Pacer::due_ns(const TsClock& clock, uint32_t bytes, uint64_t now_ns) no
   }
   earliest_ns_ = last_due_ns_;
   last_due_ns_ = std::max(due_ns, last_due_ns_);
-  BP_DCHECK(is_valid());
   return last_due_ns_;
 }
 

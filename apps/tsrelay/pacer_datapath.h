@@ -5,8 +5,8 @@
 // sender's clock is not ours: what comes early or late on average moves the line, by a 256th of
 // what it is off for each PCR, so that a delay of its own accord neither grows nor shrinks.
 //
-// Invariant, which is_valid() looks at: the time that a packet is due at never lies before that of
-// the packet before it.
+// Invariants, which is_valid() looks at: 1. The time that a packet is due at never lies before that
+// of the packet before it. 2. A rate is that of two PCRs a second apart at most, on a line.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,10 @@ class Pacer {
   uint64_t due_ns(const TsClock& clock, uint32_t bytes, uint64_t now_ns) noexcept;
   // How often the line began anew: at the first PCR, and where it was not to be kept.
   uint64_t restart_count() const noexcept { return restart_count_; }
-  bool is_valid() const noexcept { return last_due_ns_ >= earliest_ns_; }
+  bool is_valid() const noexcept {
+    if (rate_bytes_ > 0 && (!has_line_ || rate_ticks_ == 0)) return false;
+    return last_due_ns_ >= earliest_ns_ && rate_ticks_ <= kPcrHz;
+  }
 
  private:
   // More off than the delay twice over is no jitter.

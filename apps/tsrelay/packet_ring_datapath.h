@@ -38,7 +38,7 @@ class PacketRing {
  public:
   // Before the seal: it allocates. Requires: a power of two of places, which outlive this.
   void create(PacketTable& table, std::span<uint32_t> places, uint32_t tap_count_max) {
-    BP_ASSERT(std::has_single_bit(places.size()));
+    BP_ASSERT(table_ == nullptr && std::has_single_bit(places.size()));
     table_ = &table;
     places_ = places;
     taps_.reserve(tap_count_max);
@@ -53,13 +53,15 @@ class PacketRing {
   // Takes the reference. Ready at its due_ns, in the order of the ring.
   void push(uint32_t index, uint64_t now_ns) noexcept {
     if (end_ - begin_ == places_.size()) make_room(now_ns);
+    BP_ASSERT(end_ - begin_ < places_.size());
     places_[end_ & (places_.size() - 1)] = index;
     ++end_;
-    BP_DCHECK(is_valid());
+    BP_DCHECK_SLOW(is_valid());
   }
   // Makes ready what is due, has the taps take it, and lets go of what all have passed. Returns how
   // many packets the taps have passed.
   uint32_t pump(uint64_t now_ns) noexcept {
+    BP_KEEPS_VALID(*this);
     while (ready_end_ < end_ && at(ready_end_).due_ns <= now_ns) ++ready_end_;
     return pump_taps(now_ns);
   }
@@ -102,6 +104,7 @@ class PacketRing {
   void trim() noexcept {
     uint64_t passed = ready_end_;
     for (const RingTap* tap : taps_) passed = std::min(passed, tap->next_);
+    BP_DCHECK(passed >= begin_ && "a tap has gone back");
     for (; begin_ < passed; ++begin_) table_->let_go(index_at(begin_));
   }
   // What waits for its time alone goes early rather than not at all.

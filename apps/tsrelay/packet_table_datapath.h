@@ -4,7 +4,8 @@
 // or brought back); nothing is copied into it or out of it. When nobody wants it any more its
 // buffer goes back to where it is from.
 //
-// Invariant, which is_valid() looks at: as many packets as are said are wanted.
+// Invariants, which is_valid() looks at: 1. As many packets as are said are wanted. 2. All others
+// are free, and nobody wants one that is.
 //
 // Tested by tests/apps/tsrelay/packet_ring_test.cc.
 #pragma once
@@ -50,6 +51,7 @@ class PacketTable {
 
   // `packets` outlive this; `pool` may be nullptr where no packet is the stream's own.
   void create(std::span<Packet> packets, BufferPool* pool) noexcept {
+    BP_ASSERT(packets_.empty() && packets.size() < kNone);
     packets_ = packets;
     pool_ = pool;
     for (size_t i = 0; i < packets.size(); ++i) {
@@ -61,6 +63,7 @@ class PacketTable {
   uint32_t take() noexcept {
     const uint32_t index = first_free_;
     if (index == kNone) return kNone;
+    BP_DCHECK(packets_[index].references == 0);
     first_free_ = packets_[index].next_free;
     packets_[index] = {};
     packets_[index].references = 1;
@@ -78,6 +81,7 @@ class PacketTable {
     if (packet.socket != nullptr) {
       packet.socket->release(packet.bytes);
     } else if (packet.bytes != nullptr) {
+      BP_ASSERT(pool_ != nullptr);
       pool_->give_back(0, const_cast<std::byte*>(packet.bytes));
     }
     packet.next_free = first_free_;
@@ -92,7 +96,12 @@ class PacketTable {
   bool is_valid() const noexcept {
     uint32_t used = 0;
     for (const Packet& packet : packets_) used += packet.references > 0 ? 1 : 0;
-    return used == used_count_;
+    size_t free_count = 0;
+    for (uint32_t i = first_free_; i != kNone; i = packets_[i].next_free) {
+      if (i >= packets_.size() || packets_[i].references > 0) return false;
+      if (++free_count > packets_.size()) return false;
+    }
+    return used == used_count_ && used + free_count == packets_.size();
   }
 
  private:

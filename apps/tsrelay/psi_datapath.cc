@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "apps/tsrelay/network_bytes_datapath.h"
+#include "platform/assert.h"
 
 namespace bedplate::relay {
 namespace {
@@ -32,7 +33,9 @@ uint32_t section_crc(std::span<const std::byte> bytes) noexcept {
 }
 
 bool SectionReader::take(std::span<const std::byte>* payload) noexcept {
+  BP_DCHECK(is_open_);
   const auto move = [&](uint32_t wanted_bytes) {
+    BP_DCHECK(bytes_ <= wanted_bytes && wanted_bytes <= kSectionBytesMax);
     const auto bytes = std::min<size_t>(payload->size(), wanted_bytes - bytes_);
     std::memcpy(section_ + bytes_, payload->data(), bytes);
     *payload = payload->subspan(bytes);
@@ -59,6 +62,7 @@ bool parse_section(std::span<const std::byte> section, SectionHead* head,
   head->table = load_u8(section.data());
   head->number = load_u16(section.data() + 3);
   head->is_current = (load_u8(section.data() + 5) & 1) != 0;
+  BP_DCHECK(section.size() <= kSectionBytesMax);
   head->body = section.subspan(kHeadBytes, section.size() - kHeadBytes - kCrcBytes);
   return true;
 }

@@ -1,4 +1,4 @@
-// What a recording does beside the data path. Tested by tests/system/tsrelay_test.py.
+// What a recording does beside the data path.
 #include <algorithm>
 
 #include <sys/stat.h>
@@ -11,7 +11,7 @@ namespace bedplate::relay {
 // It goes on with the file behind the youngest, so that what was recorded last stays longest.
 Result<void> Recording::create(PacketRing& ring, const std::vector<File*>& files,
                                const RecordingOptions& options) {
-  BP_ASSERT(targets_.empty() && !files.empty());
+  BP_ASSERT(targets_.empty() && !files.empty() && options.counters != nullptr);
   ring_ = &ring;
   options_ = options;
   targets_ = std::vector<Target>(files.size());

@@ -8,11 +8,16 @@ bool Recording::is_valid() const noexcept {
     if (++free_count > kWritesMax) return false;
   }
   const size_t current = current_.load(std::memory_order_relaxed);
+  uint32_t writing = 0;
   for (size_t i = 0; i < targets_.size(); ++i) {
-    const bool is_written = targets_[i].state.load(std::memory_order_relaxed) == kWritten;
-    if (is_written != (i == current)) return false;
+    // The other thread makes empty what is full.
+    const uint32_t state = targets_[i].state.load(std::memory_order_relaxed);
+    if ((state == kWritten) != (i == current)) return false;
+    const uint32_t its = targets_[i].writing_count.load(std::memory_order_relaxed);
+    if (state == kEmpty && its != 0) return false;
+    writing += its;
   }
-  return free_count + writing_count_ == kWritesMax;
+  return writing == writing_count_ && free_count + writing_count_ == kWritesMax;
 }
 
 void Recording::rotate(uint32_t bytes, uint64_t now_ns) noexcept {
@@ -32,6 +37,7 @@ void Recording::rotate(uint32_t bytes, uint64_t now_ns) noexcept {
   next.state.store(kWritten, std::memory_order_relaxed);
   const size_t index = (current + 1) % targets_.size();
   current_.store(index, std::memory_order_release);
+  BP_DCHECK(next.writing_count.load(std::memory_order_relaxed) == 0);
   offset_ = 0;
   begun_ns_ = now_ns;
   options_.counters->files.add(1);
@@ -47,6 +53,7 @@ void Recording::tell() noexcept {
 }
 
 uint32_t Recording::pump(uint64_t now_ns) noexcept {
+  BP_KEEPS_VALID(*this);
   const uint64_t begun_at = next_;
   for (; next_ < ring_->ready_end(); ++next_) {
     const Packet& packet = ring_->at(next_);
@@ -68,7 +75,6 @@ uint32_t Recording::pump(uint64_t now_ns) noexcept {
     offset_ += packet.payload_bytes;
     write.target->file->begin(operation);
   }
-  BP_DCHECK_SLOW(is_valid());
   return static_cast<uint32_t>(next_ - begun_at);
 }
 
@@ -78,6 +84,7 @@ void Recording::missed(const Packet& packet) noexcept {
 
 void Recording::written(Write& write, int64_t result) noexcept {
   BP_ASSERT(write.self == this && writing_count_ > 0);
+  BP_ASSERT(write.target->writing_count.load(std::memory_order_relaxed) > 0);
   const uint64_t bytes = write.operation.bytes;
   if (result == static_cast<int64_t>(bytes)) {
     options_.counters->packets.add(1);

@@ -5,9 +5,8 @@
 // a file may take long, so the control thread does it (prepare()), and no packet waits for it.
 //
 // Invariants, which is_valid() looks at: 1. Each write is free or under way, and writing_count_
-// counts the latter. 2. Exactly one file is written to. (its state is kWritten)
-//
-// Tested by tests/system/tsrelay_test.py.
+// counts the latter, as do those of the files together. 2. Exactly one file is written to. (its
+// state is kWritten) 3. Nothing is under way to a file that is empty.
 #pragma once
 
 #include <atomic>

@@ -5,6 +5,7 @@ namespace bedplate::relay {
 
 void RelayStream::create(const StreamOptions& options) {
   BP_ASSERT(!options.legs.empty() && options.legs.size() <= LegMerge::kLegsMax);
+  BP_ASSERT(packets_ == nullptr && options.counters != nullptr);
   options_ = options;
   packets_ = std::make_unique<Packet[]>(options.packet_count);
   table_.create({packets_.get(), options.packet_count}, options.pool);

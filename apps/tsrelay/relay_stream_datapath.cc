@@ -3,8 +3,10 @@
 namespace bedplate::relay {
 
 bool RelayStream::is_valid() const noexcept {
-  return arrival_count_ <= options_.packet_count && ring_.is_valid() && merge_.is_valid() &&
-         table_.is_valid() && fec_sender_.is_valid() &&
+  const uint64_t placed = arrival_count_ + merge_.held_count() + ring_.held_count();
+  if (arrival_count_ > options_.packet_count || placed > table_.used_count()) return false;
+  return ring_.is_valid() && merge_.is_valid() && table_.is_valid() && pacer_.is_valid() &&
+         inspector_->is_valid() && fec_sender_.is_valid() &&
          (fec_receiver_ == nullptr || fec_receiver_->is_valid());
 }
 
@@ -31,6 +33,7 @@ DatagramOwner RelayStream::fec_owner(uint32_t leg, bool is_row) noexcept {
 }
 
 void RelayStream::received(const Inlet& inlet, std::span<ReceivedDatagram> datagrams) noexcept {
+  BP_DCHECK(is_own_thread() && inlet.leg < legs_.size());
   for (ReceivedDatagram& datagram : datagrams) {
     if (datagram.is_truncated) {
       legs_[inlet.leg].options.counters->truncated.add(1);
@@ -145,6 +148,7 @@ void RelayStream::restarted() noexcept {
 }
 
 std::span<const std::byte> RelayStream::bytes_of(uint32_t item) noexcept {
+  BP_DCHECK(table_[item].references > 0);
   return table_[item].datagram();
 }
 
@@ -186,6 +190,7 @@ void RelayStream::send_fec(std::byte* buffer, uint32_t bytes, bool is_row) noexc
 // The buffer is the leg's, with headroom; nothing but its owner looks there.
 RtpPacket RelayStream::add_rtp(Packet& packet) noexcept {
   BP_DCHECK(packet.socket != nullptr && !packet.has_added_rtp);
+  BP_DCHECK(options_.adds_rtp && packet.rtp.header_bytes == 0);
   packet.has_added_rtp = true;
   options_.counters->rtp_added.add(1);
   const uint64_t leaves_ns = packet.due_ns != 0 ? packet.due_ns : packet.arrived_ns;
@@ -219,6 +224,7 @@ void RelayStream::hand_on(uint32_t index) noexcept {
 // ---- The loop -----------------------------------------------------------------------------------
 
 uint32_t RelayStream::work(uint64_t now_ns) noexcept {
+  BP_DCHECK(is_own_thread());
   BP_DCHECK(now_ns >= now_ns_);
   now_ns_ = now_ns;
   const bool is_due = now_ns_ >= deadline_ns();
@@ -252,6 +258,7 @@ uint64_t RelayStream::sleep_max_ns() const noexcept {
 }
 
 void RelayStream::look_for_missing(uint64_t now_ns) noexcept {
+  BP_DCHECK(is_own_thread());
   inspector_->look_for_missing(now_ns);
   for (Leg& leg : legs_) {
     LegCounters& counters = *leg.options.counters;
@@ -263,6 +270,7 @@ void RelayStream::look_for_missing(uint64_t now_ns) noexcept {
 }
 
 void RelayStream::drain() noexcept {
+  BP_ASSERT(is_own_thread());
   for (const Leg& leg : legs_) {
     for (DatagramSocket* socket : {leg.options.media, leg.options.column, leg.options.row}) {
       if (socket != nullptr) socket->close();

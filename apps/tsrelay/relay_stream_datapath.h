@@ -9,9 +9,11 @@
 // socket may send them by reference.
 //
 // Threads: the shard's, but for create() and is_drained().
-// Invariants, which is_valid() looks at: 1. There are no more arrivals than packets. 2. Ring, merge
-// and sums are valid, and packets that are held are those of the table. 3. What is handed on is
-// whole packets of the transport stream. (hand_on) 4. Time does not go back. (work)
+//
+// Invariants, which is_valid() looks at: 1. There are no more arrivals than packets. 2. Ring,
+// merge, pace and sums are valid; and arrivals, what the merge holds and what is in the ring are
+// packets of the table, each in one of them. 3. What is handed on is whole packets of the transport
+// stream. (hand_on) 4. Time does not go back. (work)
 #pragma once
 
 #include <atomic>
@@ -91,6 +93,10 @@ class RelayStream final : public PollSource,
   bool is_valid() const noexcept;
 
  private:
+  // Without a loop it belongs to nobody.
+  bool is_own_thread() const noexcept {
+    return options_.loop == nullptr || options_.loop->is_own_thread();
+  }
   // What the owner of a socket is told with.
   struct Inlet {
     RelayStream* self = nullptr;

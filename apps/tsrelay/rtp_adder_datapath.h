@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "apps/tsrelay/rtp_datapath.h"
+#include "platform/assert.h"
 
 namespace bedplate::relay {
 
@@ -34,6 +35,7 @@ class RtpAdder {
   // Writes the header of the next packet to the bytes before `payload`. `leaves_ns`: of a clock
   // that is never set. Returns what it says. Requires: there is headroom.
   RtpPacket add(std::byte* payload, uint32_t payload_bytes, uint64_t leaves_ns) noexcept {
+    BP_DCHECK(payload != nullptr && payload_bytes > 0);
     last_ns_ = std::max(last_ns_, leaves_ns);
     RtpPacket packet;
     packet.sequence = sequence_++;

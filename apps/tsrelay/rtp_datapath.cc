@@ -1,6 +1,7 @@
 #include "apps/tsrelay/rtp_datapath.h"
 
 #include "apps/tsrelay/network_bytes_datapath.h"
+#include "platform/assert.h"
 #include "platform/units.h"
 
 namespace bedplate::relay {
@@ -40,6 +41,7 @@ RtpFault parse_rtp(std::span<const std::byte> datagram, RtpPacket* packet) noexc
     if (padding_bytes == 0 || padding_bytes > payload_bytes) return RtpFault::kPadding;
     payload_bytes -= padding_bytes;
   }
+  BP_DCHECK(header_bytes + payload_bytes <= datagram.size());
   packet->header_bytes = static_cast<uint32_t>(header_bytes);
   packet->payload_bytes = static_cast<uint32_t>(payload_bytes);
   return RtpFault::kNone;
@@ -61,6 +63,7 @@ void JitterMeter::add(uint32_t timestamp, uint64_t arrival_ns) noexcept {
     const uint64_t amount = difference < 0 ? -static_cast<int64_t>(difference) : difference;
     // A clock was set, or the sender has: that is no jitter.
     if (amount < kRtpClockHz) scaled_ += amount - ((scaled_ + 8) >> 4);
+    BP_DCHECK(scaled_ <= 16 * uint64_t{kRtpClockHz} && "an average is no more than its largest");
   } else {
     scaled_ = 0;
   }

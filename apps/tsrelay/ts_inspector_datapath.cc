@@ -19,9 +19,15 @@ bool TsInspector::is_valid() const noexcept {
     return false;
   }
   for (uint32_t i = 0; i < program_count_; ++i) {
-    if (pids_[programs_[i].pid].program >= program_count_) return false;
+    if (pids_[programs_[i].pid].program != i) return false;
   }
-  return true;
+  for (uint32_t i = 0; i < watched_count_; ++i) {
+    if (pids_[watched_[i].pid].watch != i + 1) return false;
+  }
+  for (uint32_t i = 0; i < clock_count_; ++i) {
+    if (pids_[clocks_[i].pid].clock != i || clocks_[i].count > 2) return false;
+  }
+  return good_syncs_ == 0 || bad_syncs_ == 0;
 }
 
 void TsInspector::check_sync(bool is_good) noexcept {
@@ -38,6 +44,7 @@ void TsInspector::check_sync(bool is_good) noexcept {
 
 // One that repeats the one before it is lawful once; without payload the counter stands still.
 void TsInspector::check_counter(const TsPacket& packet, Pid& pid) noexcept {
+  BP_DCHECK(packet.counter <= 0x0F && packet.pid < kPidCount);
   const auto gap = static_cast<uint16_t>(gap_);
   const bool is_first = pid.counter == kNone || pid.gap != gap || packet.is_discontinuous;
   const bool is_same = packet.counter == pid.counter;
@@ -65,10 +72,12 @@ void TsInspector::note_pcr(const TsPacket& packet, uint64_t position) noexcept {
     clocks_[clock_count_++] = {.pid = packet.pid};
   }
   ++report_.pcrs;
+  BP_DCHECK(pid.clock < clock_count_ && clocks_[pid.clock].pid == packet.pid);
   Clock& clock = clocks_[pid.clock];
   if (packet.is_discontinuous || clock.gap != gap_) clock.count = 0;
   if (clock.count > 0) {
     const uint64_t ticks = pcr_distance(clock.pcr, packet.pcr);
+    BP_DCHECK(position > clock.position);
     const uint64_t bytes = position - clock.position;
     if (ticks > kDiscontinuityTicks || ticks == 0) {
       ++report_.pcr_discontinuities;
@@ -171,6 +180,7 @@ void TsInspector::look_for_missing(uint64_t now_ns) noexcept {
 }
 
 TsClock TsInspector::inspect(std::span<const std::byte> payload, uint64_t now_ns) noexcept {
+  BP_DCHECK(now_ns >= begun_ns_ && "time does not go back");
   TsClock pace;
   if (begun_ns_ == 0) begun_ns_ = looked_ns_ = pat_seen_ns_ = now_ns;
   for (size_t offset = 0; offset + kTsPacketBytes <= payload.size(); offset += kTsPacketBytes) {
@@ -193,6 +203,7 @@ TsClock TsInspector::inspect(std::span<const std::byte> payload, uint64_t now_ns
     Pid& pid = pids_[packet.pid];
     check_counter(packet, pid);
     if (pid.watch != 0) {
+      BP_DCHECK(pid.watch <= watched_count_);
       watched_[pid.watch - 1].seen_ns = now_ns;
       watched_[pid.watch - 1].is_missing = false;
     }
@@ -208,12 +219,14 @@ TsClock TsInspector::inspect(std::span<const std::byte> payload, uint64_t now_ns
       ++(is_pat ? report_.pat_errors : report_.pmt_errors);
       continue;
     }
+    BP_DCHECK(packet.payload_offset < kTsPacketBytes);
     const std::span content(bytes + packet.payload_offset,
                             kTsPacketBytes - uint32_t{packet.payload_offset});
     if (is_pat) {
       pat_reader_.add(content, packet.begins_unit,
                       [&](auto section) noexcept { read_pat(section, now_ns); });
     } else {
+      BP_DCHECK(pid.program < program_count_);
       Program& program = programs_[pid.program];
       program.reader.add(content, packet.begins_unit,
                          [&](auto section) noexcept { read_pmt(program, section, now_ns); });

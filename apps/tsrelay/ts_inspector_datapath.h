@@ -6,7 +6,8 @@
 // of them than kPidsMax, has the rest of them unwatched.
 //
 // Invariants, which is_valid() looks at: 1. There are no more programs, clocks and watched PIDs
-// than there is room for. 2. Each program's PID names its place among them.
+// than there is room for. 2. The PID of each names its place among them. 3. Sync bytes are good or
+// bad in a row, and not both.
 #pragma once
 
 #include <cstddef>
