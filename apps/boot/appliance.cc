@@ -112,6 +112,7 @@ bool Appliance::is_valid() const noexcept {
 // Services may leave some of theirs.
 bool Appliance::has_carved_its_own() const noexcept {
   const PinnedPool& pool = process_pool();
+  BP_ASSERT(pool.segment_count() <= plan_.pool.segments.size());
   for (uint32_t i = 1; i < pool.segment_count(); ++i) {
     const SegmentPlan& planned = plan_.pool.segments[i];
     const auto has_it = [&planned](const ServiceNeeds& needs) {
@@ -139,6 +140,7 @@ Result<void> Appliance::call_services(const char* doing, Result<void> (Service::
 // Everything that can be found out before anything is taken, in one report. What another appliance
 // of the name could have is not even looked at before the name is ours.
 bool Appliance::check() {
+  BP_ASSERT(step_ == Step::kPlan);
   std::vector<Error> problems = preflight(configuration_, plan_);
   const ApplianceSettings& settings = configuration_.appliance;
   if (auto given = give_runtime_directory(configuration_); !given.ok()) {
@@ -162,6 +164,7 @@ bool Appliance::check() {
 }
 
 Result<void> Appliance::reserve() {
+  BP_ASSERT(step_ == Step::kCheck && name_lock_.is_taken());
   PinnedPool& pool = process_pool();
   BP_TRY(pool.reserve(plan_.pool, static_cast<unsigned>(usable_cpu_count())));
   for (uint32_t i = 0; i < pool.segment_count(); ++i) {
@@ -177,7 +180,8 @@ Result<void> Appliance::reserve() {
 
 Result<void> Appliance::hand_over_heap() {
   PinnedPool& pool = process_pool();
-  Segment& heap = *pool.find_segment("heap");
+  BP_ASSERT(plan_.pool.segments.size() > 1 && pool.find_segment("heap") == &pool.segment(1));
+  Segment& heap = pool.segment(1);
   const std::vector<CarvePlan>& carves = plan_.pool.segments[1].carves;
   BP_ASSERT(heap.carved_bytes == 0 && carves.size() == 2);
   const std::span<std::byte> reserve = pool.carve(heap, carves[0].owner, carves[0].bytes);
@@ -205,6 +209,7 @@ std::vector<FileOptions> Appliance::files_on(uint32_t shard) {
 }
 
 Result<void> Appliance::start_shards() {
+  BP_ASSERT(step_ == Step::kReserve);  // their threads take memory of the heap
   size_t file_count = 0;
   for (const ShardSettings& settings : configuration_.shards) {
     const auto index = static_cast<uint32_t>(shards_.size());
@@ -240,6 +245,7 @@ SourceCounters* Appliance::source_counters(uint32_t shard, const char* part) {
 
 // One for each shard where anybody exchanges messages: services, the groups, the peers.
 Result<void> Appliance::make_messengers() {
+  BP_ASSERT(step_ == Step::kShards);
   for (uint32_t i = 0; i < shards_.size(); ++i) {
     const bool is_needed = plan_.needs_on(i).has_messages || (i == 0 && !plan_.groups.empty()) ||
                            (configuration_.verbs.enabled && configuration_.verbs.shard == i);
@@ -272,6 +278,7 @@ Result<void> Appliance::create_services() {
   const bool has_messages = std::any_of(messengers_.begin(), messengers_.end(),
                                         [](const auto& messenger) { return messenger != nullptr; });
   if (has_messages) leave_boot_heap();
+  BP_ASSERT(step_ == Step::kMessaging && listeners_.size() == plan_.services.size());
   drains_.create(configuration_.services);
   const ServiceRuntime runtime = {
       configuration_,      plan_,     process_pool(), shards_, messengers_,
@@ -290,6 +297,7 @@ Result<void> Appliance::create_services() {
 
 Result<void> Appliance::create_peers() {
   const uint32_t shard = configuration_.verbs.shard;
+  BP_ASSERT(step_ == Step::kMessengers);
   BP_ASSERT(shard < shards_.size());
   BP_TRY(peers_->create(configuration_, process_pool(), shards_[shard]->loop(),
                         messengers_[shard].get(), counters_));
@@ -300,6 +308,7 @@ Result<void> Appliance::create_peers() {
 // After the peers: processes that join are told of the device. Before the services: in create()
 // their messengers have all ways, and say of a process that it has not joined.
 Result<void> Appliance::create_messaging() {
+  BP_ASSERT(step_ == Step::kPeers && !shards_.empty());
   BP_TRY(messaging_.create(configuration_, plan_, process_pool(), messengers_[0].get(),
                            shards_[0]->loop().doorbell(), peers_->terms(), counters_));
   reached(Step::kMessaging);
@@ -314,6 +323,7 @@ void Appliance::apply_limits() noexcept {
 }
 
 Result<void> Appliance::seal() {
+  BP_ASSERT(step_ == Step::kServices && contexts_.size() == configuration_.services.size());
   // Program text, static data and the main stack: they may not fault either, although they are not
   // the pool's. An ordinary heap is mostly untouched address space: of that, the touched pages
   // alone.
@@ -459,6 +469,7 @@ std::string Appliance::undrained() const {
 }
 
 void Appliance::drain() noexcept {
+  BP_ASSERT(step_ == Step::kServing);  // shards run, and can do their part
   drains_.begin_all();
   peers_->request_drain();
   const uint64_t deadline_ns =

@@ -106,6 +106,9 @@ void Listeners::take_activated(std::vector<Error>* problems) {
 void Listeners::open(const std::vector<SocketAddress>& addresses, std::vector<Error>* problems) {
   BP_ASSERT(sockets_.empty() && paths_.empty());
   for (const SocketAddress& address : addresses) {
+    // What others reach is refused by the plan; what is passed is looked at when it is there.
+    BP_ASSERT(!local_only_.is_asked() || address.kind == SocketAddress::Kind::kActivation ||
+              is_local_address(address));
     if (address.kind == SocketAddress::Kind::kActivation) {
       take_activated(problems);
       continue;

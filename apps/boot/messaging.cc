@@ -30,6 +30,7 @@ void grant(const std::vector<std::string>& list, bool is_writable, PinnedPool& p
 Result<void> Messaging::create(const Configuration& configuration, const AppliancePlan& plan,
                                PinnedPool& pool, ShardMessenger* messenger, Doorbell& doorbell,
                                const ProcessTerms& verbs, CountersFile& counters) {
+  BP_ASSERT(is_valid());
   if (plan.groups.empty()) return {};
   BP_ASSERT(groups_.empty() && server_ == nullptr && messenger != nullptr && !pool.is_sealed());
   name_ = configuration.appliance.name;
@@ -109,6 +110,7 @@ Result<std::vector<ProcessGrant>> Messaging::make_grants(const Configuration& co
 
 // Of each kind that is not taken one line says why.
 void Messaging::choose_copying(const Configuration& configuration) {
+  BP_ASSERT(single_copy_.taken == nullptr);  // one of a kind in a process
   const std::vector<SingleCopyKind>& order = configuration.messages.single_copy;
   single_copy_ = choose_single_copy(order);
   const SingleCopy* taken = single_copy_.taken.get();

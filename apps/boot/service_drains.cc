@@ -13,6 +13,7 @@ const char* text_of(ServiceDrains::State state) noexcept {
 }
 
 void ServiceDrains::create(std::span<Service* const> services) {
+  BP_ASSERT(entries_.empty());
   for (Service* service : services) entries_.emplace_back().service = service;
 }
 
@@ -24,14 +25,17 @@ std::optional<size_t> ServiceDrains::find(std::string_view name) const noexcept 
 }
 
 const char* ServiceDrains::name_of(size_t index) const noexcept {
+  BP_ASSERT(index < entries_.size());
   return entries_[index].service->name();
 }
 
 ServiceDrains::State ServiceDrains::state_of(size_t index) const noexcept {
+  BP_ASSERT(index < entries_.size());
   return entries_[index].state.load(std::memory_order_relaxed);
 }
 
 bool ServiceDrains::drains_alone(size_t index) const noexcept {
+  BP_ASSERT(index < entries_.size());
   return entries_[index].service->drains_alone();
 }
 

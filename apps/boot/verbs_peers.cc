@@ -155,6 +155,7 @@ Result<void> VerbsPeers::connect_all(const Configuration& configuration, PinnedP
   // and Linux takes no requests by write(), as soft RoCE's are, from a thread whose credentials are
   // not those that the device was opened with.
   // It is the device that the plan was held against, also where there are others by now.
+  BP_ASSERT(device_ != nullptr && !memory_.empty() && peers_.empty());
   const VerbsPort chosen = device_->port();
   device_.reset();
   auto device = open_device(settings, chosen.device, chosen.port);
@@ -220,13 +221,14 @@ Result<void> VerbsPeers::create(const Configuration& configuration, PinnedPool& 
 
 void VerbsPeers::begin() noexcept {
   if (!provider_) return;
-  BP_ASSERT(loop_->is_own_thread());
+  BP_ASSERT(loop_->is_own_thread() && is_valid());
   for (const VerbsPeer& peer : peers_) {
     if (peer.address) (void)provider_->connect({.name = peer.name.c_str()});
   }
 }
 
 uint32_t VerbsPeers::poll(uint32_t) noexcept {
+  BP_KEEPS_VALID(*this);
   BP_DCHECK(provider_ != nullptr && loop_->is_own_thread());
   if (must_drain_.load(std::memory_order_acquire) && !is_drained() && provider_->settle()) {
     is_drained_.store(true, std::memory_order_release);

@@ -52,8 +52,9 @@ class VerbsPeers final : public Peers, public PollSource {
   // As a source of the loop: looks whether a drain is complete.
   uint32_t poll(uint32_t budget) noexcept override;
 
- private:
   bool is_valid() const noexcept;
+
+ private:
   struct Export {
     std::string name;
     std::span<std::byte> memory;

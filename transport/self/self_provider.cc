@@ -94,6 +94,7 @@ SendStatus SelfProvider::am_send_loan(AmId id, std::span<const std::byte> header
 }
 
 uint32_t SelfProvider::poll(uint32_t budget) noexcept {
+  BP_KEEPS_VALID(*this);
   uint32_t count = returned_count_ > 0 ? finish_loans() : 0;
   SlotHeader header;
   while (count < budget) {
@@ -107,6 +108,9 @@ uint32_t SelfProvider::poll(uint32_t budget) noexcept {
 }
 
 void SelfProvider::deliver(const SlotHeader& header, const MessageSlot& slot) noexcept {
+  // Both ends are here: what comes is what was sent.
+  BP_DCHECK(header.kind != SlotKind::kInline || header.bytes <= kInlineBytesMax);
+  BP_DCHECK(header.bytes <= kLimits.am_bytes_max);
   std::span<const std::byte> payload = {slot.payload, header.bytes};
   Loan loan;
   LoanDescriptor descriptor;
