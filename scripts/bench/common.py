@@ -154,26 +154,28 @@ def stop(process):
 
 
 def bedplate_config(directory, name, shards, pool_bytes, volume_bytes, listen, sockets,
-                    enforce="kernel"):
+                    enforce="kernel", **appliance):
     """One of a block server. Requires: shards as [(name, cpu)], in the order connections,
-    volumes."""
+    volumes. `appliance`: further keys of [appliance], numbers."""
     return service_config(directory, name, shards, pool_bytes, sockets, f"""[blockd]
 listen = ["{listen}"]
 [[blockd.volume]]
 name = "ram0"
 bytes = {volume_bytes}
-""", enforce)
+""", enforce, **appliance)
 
 
-def service_config(directory, name, shards, pool_bytes, sockets, tables, enforce="kernel"):
+def service_config(directory, name, shards, pool_bytes, sockets, tables, enforce="kernel",
+                   **appliance):
     """Writes a configuration with the `tables` of services and returns its path."""
+    more = "".join(f"{key} = {value}\n" for key, value in appliance.items())
     shard_tables = "".join(f'[[shard]]\nname = "{shard}"\ncpu = {cpu}\n' for shard, cpu in shards)
     path = os.path.join(directory, f"{name}.toml")
     with open(path, "w", encoding="ascii") as file:
         file.write(f"""[appliance]
 name = "{name}"
 runtime_directory = "{directory}/run-{name}"
-[pool]
+{more}[pool]
 bytes = {pool_bytes}
 pages = "2 MiB"
 enforce = "{enforce}"

@@ -35,10 +35,11 @@ BATCH_BARE_TARGET = 0.95      # of batches of small requests
 
 # ---- servers: each makes its command from a `Place` ----------------------------------------------
 
-def bedplate(place, sockets, shards, enforce="kernel"):
+def bedplate(place, sockets, shards, enforce="kernel", **appliance):
     config = common.bedplate_config(place.directory, place.name, shards,
                                     place.volume_bytes + POOL_EXTRA_BYTES, place.volume_bytes,
-                                    listen_address(place), sockets, enforce)
+                                    listen_address(place), sockets, enforce,
+                                    **appliance)
     return [BEDPLATE, "run", config]
 
 
@@ -61,6 +62,10 @@ def bedplate_epoll_filtered(place):
 def bedplate_two_cores(place):
     return bedplate(place, "io_uring",
                     [("network", place.server_cpu), ("storage", place.client_cpu)])
+
+
+def bedplate_untraced(place):
+    return bedplate(place, "io_uring", [("main", place.server_cpu)], trace_requests=0)
 
 
 def bedplate_other(place):
@@ -111,6 +116,7 @@ SERVERS = {  # in the order of the table, Bedplate's configurations first
     "bedplate-seccomp": Kind(bedplate_filtered, 1, BEDPLATE, "make"),
     "epoll-seccomp": Kind(bedplate_epoll_filtered, 1, BEDPLATE, "make"),
     "bedplate-2core": Kind(bedplate_two_cores, 2, BEDPLATE, "make"),
+    "bedplate-untraced": Kind(bedplate_untraced, 1, BEDPLATE, "make"),
     "nbdkit": Kind(nbdkit, 1, "nbdkit", "nbdkit"),
     "qemu-nbd": Kind(qemu_nbd, 1, "qemu-nbd", "qemu-utils"),
     "bare": Kind(bare, 1, f"{BUILD}/bare_server", "scripts/bench/run.sh"),
@@ -122,7 +128,7 @@ if common.OTHER_TREE:
     SERVERS |= {name: Kind(bedplate_other, 1, OTHER_BEDPLATE, "make, in the other tree")
                 for name in OTHERS}
 CONFIGURATIONS = ("bedplate", "bedplate-epoll", "bedplate-seccomp", "epoll-seccomp",
-                  "bedplate-2core")
+                  "bedplate-2core", "bedplate-untraced")
 PEERS = ("nbdkit", "qemu-nbd")
 BARE = ("bare", "bare-spin")
 LEAN_CLIENT = f"{BUILD}/nbd_client"
@@ -137,6 +143,7 @@ BOTH, UNIX = ("unix", "tcp"), ("unix",)
 EPOLL = ("bedplate-epoll",)
 FILTERED = ("bedplate-epoll", "bedplate-seccomp", "epoll-seccomp")  # what [pool] enforce costs
 TWO = ("bedplate-2core",)
+TRACED = ("bedplate-untraced",)  # what the ring of the last requests costs (docs/trace.md)
 LEAN_BLOCKS = {"512": "512", "4k": "4096", "16k": "16384"}
 WORKLOADS = [
     # client, mode, block, depth, connections, transports, target against the better peer (Unix
@@ -149,8 +156,8 @@ WORKLOADS = [
     Workload("lean", "write", "16k", 1, 1, UNIX, 1.6, ()),
     Workload("lean", "read", "512", 32, 1, UNIX, 1.8, ()),
     Workload("lean", "write", "512", 32, 1, UNIX, 1.5, EPOLL),
-    Workload("lean", "read", "4k", 32, 1, BOTH, 1.8, FILTERED),
-    Workload("lean", "write", "4k", 32, 1, BOTH, 1.5, EPOLL),
+    Workload("lean", "read", "4k", 32, 1, BOTH, 1.8, FILTERED + TRACED),
+    Workload("lean", "write", "4k", 32, 1, BOTH, 1.5, EPOLL + TRACED),
     Workload("lean", "read", "16k", 32, 1, UNIX, 1.8, ()),
     Workload("lean", "write", "16k", 32, 1, UNIX, 1.5, EPOLL),
     Workload("fio", "randread", "4k", 32, 4, UNIX, None, TWO),

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds and runs benchmarks.
-# Usage: run.sh [nbd|store|nvme|kvd|relay|ports|boot|pool|alloc|message|fifo|verbs|report [OPTION...]]
-#        run.sh quick|base
+# Usage: run.sh [nbd|store|nvme|kvd|relay|ports|boot|pool|alloc|message|fifo|verbs|trace|report
+#               [OPTION...]]; run.sh quick|base
 #
 # Without a name it runs all, and makes one report of them: build/bench/report.html. `quick` is less
 # of each, for five minutes; `base` what compares with another tree. Options (see `run.sh nbd
@@ -20,7 +20,7 @@ for name in bare_server bare_zero bare_kv_server kvd_client nbd_client \
   ${CC:-gcc} -O2 -Wall -Wextra -Wconversion -Wshadow -Werror -pthread \
     -o "$build/$name" "$here/$name.c" -luring
 done
-for name in key_cost page_walk joined_memory nvme_requests; do
+for name in key_cost page_walk joined_memory nvme_requests trace_cost; do
   ${CXX:-g++} -std=c++20 -O2 -DNDEBUG -Wall -Wextra -Wconversion -Wshadow -Werror -I"$here/../.." \
     -o "$build/$name" "$here/$name.cc" "$here/../../build/release/libbedplate.a" -luring -lpthread
 done
@@ -71,7 +71,8 @@ bench() { # NAME OPTION...
 # A report is of one run: nothing stays from the one before.
 case ${1-} in '' | quick | base) rm -f "$build"/*.json ;; esac
 case ${1-} in
-  nbd | store | nvme | kvd | relay | ports | boot | pool | alloc | message | fifo | verbs) bench "$@" ;;
+  nbd | store | nvme | kvd | relay | ports | boot | pool | alloc | message | fifo | verbs | trace)
+    bench "$@" ;;
   report) ;;
   base)
     same='bedplate,other,other-again'
@@ -79,6 +80,7 @@ case ${1-} in
     bench nbd --rounds 9 --seconds 1 --servers "$same" --only 'unix.*depth' ;;
   quick)
     bench pool --rounds 1
+    bench trace --rounds 3
     bench boot --rounds 2
     bench alloc --quick --only 'mixed|larson|bursts'
     bench message --rounds 3 --only latency,am_send,loan,lane --contenders bedplate,uct,ucp,boost
@@ -87,7 +89,7 @@ case ${1-} in
     bench kvd --rounds 1 --seconds 0.5
     bench relay --rounds 1 --seconds 0.3
     bench ports --rounds 2 --seconds 0.5 ;;
-  '') for name in fifo pool boot alloc message nbd store nvme kvd relay ports verbs; do
+  '') for name in fifo pool boot alloc message nbd store nvme kvd relay ports verbs trace; do
     bench "$name"
   done ;;
   *) sed -n '3,4s/^# //p' "$0" >&2; exit 2 ;;
